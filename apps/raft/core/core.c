@@ -142,6 +142,11 @@ int cl_raft_restore_entry(struct cl_raft *r, uint64_t term, uint32_t kind, const
     return 0;
 }
 
+void cl_raft_restore_commit(struct cl_raft *r, uint64_t index)
+{
+    r->commit = cl_max(r->commit, cl_min(index, r->log.last));
+}
+
 void raft_hard_changed(struct cl_raft *r)
 {
     if (raft_hard_ok(r))

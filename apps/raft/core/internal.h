@@ -56,6 +56,10 @@ struct raft_peer {
     uint8_t voted;         /* for this node, in its term, whether or not it is a candidate still */
     uint64_t match, next;
     uint64_t acked_round;
+    /* What it is known to have had for good, from whenever this node led: durable there, and committed; in which term
+     * and round it said so. Its log never ends before that again, unless it is another one, or an old copy. */
+    uint64_t known, known_term, known_round;
+    uint8_t gone_back; /* it does: nothing that it acknowledges counts */
     struct raft_inflight inflight[RAFT_INFLIGHT_MAX];
     uint32_t inflight_head, inflight_count;
     uint64_t inflight_bytes;
@@ -138,6 +142,7 @@ struct cl_raft {
     struct raft_incoming in;
 
     uint32_t transfer_to, transfer_elapsed;
+    uint32_t gone_back, contradicts; /* as in the status */
 
     uint64_t round, round_tick[RAFT_ROUNDS], lease_until;
     struct raft_pending_read *reads; /* ring of config.pending_reads */
@@ -209,6 +214,8 @@ void raft_advance_commit(struct cl_raft *r);
 bool raft_poll_peer(struct cl_raft *r, struct raft_peer *p, struct cl_raft_msg *m);
 void raft_peer_reset(struct cl_raft *r, struct raft_peer *p);
 void raft_peer_heard(struct cl_raft *r, struct raft_peer *p, uint64_t round);
+/* A node has said in this term that its log ends at `index`. */
+void raft_peer_ends(struct cl_raft *r, struct raft_peer *p, uint64_t index);
 void raft_peer_probe(struct raft_peer *p, uint64_t next);
 bool raft_committed_in_term(const struct cl_raft *r);
 void raft_stop_leading(struct cl_raft *r);

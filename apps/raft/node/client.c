@@ -61,11 +61,12 @@ static bool is_refused(struct cl_raft_node *node, const uint8_t *data, uint32_t 
 /* Before the first command of a group a leader draws its random word. Of several that are in the log the first counts. */
 static int draw_seed(struct cl_raft_node *node)
 {
-    uint8_t entry[NODE_COMMAND_HEADER] = {CL_RAFT_SEED};
+    uint8_t entry[NODE_COMMAND_HEADER] = {0};
     uint64_t index, term = cl_raft_term(node->raft);
     if (node->seeded || node->seed_term == term)
         return 0;
     uint64_t now_ns = node->config.env.now_ns(node->config.env.arg);
+    put64(entry, node_kind_word(node, CL_RAFT_SEED));
     put64(entry + 16, node_digest(node_digest(node->config.incarnation, now_ns), term) | 1);
     put64(entry + 24, node_clock_stamp(node));
     int rc = cl_raft_propose(node->raft, entry, sizeof(entry), &index, &term);
@@ -97,7 +98,7 @@ void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t
         return;
     }
     uint8_t *p = node->scratch;
-    put64(p, (uint64_t)kind);
+    put64(p, node_kind_word(node, kind));
     put64(p + 8, session);
     put64(p + 16, sequence);
     put64(p + 24, node_clock_stamp(node));
@@ -191,7 +192,7 @@ static int apply_once(struct cl_raft_node *node, uint64_t index, const uint8_t *
     uint32_t i = raft_session_find(&node->sessions, session);
     if (i == RAFT_NO_SESSION)
         return CL_RAFT_EXPIRED;
-    if (get64(p) == CL_RAFT_CLOSE) {
+    if (node_kind(get64(p)) == CL_RAFT_CLOSE) {
         raft_session_close(&node->sessions, i);
         cl_count(&node->count.sessions_closed, 1);
         return CL_RAFT_OK;
@@ -216,7 +217,8 @@ static int apply_command(struct cl_raft_node *node, const struct cl_raft_entry *
     if (e->bytes < NODE_COMMAND_HEADER)
         return CL_RAFT_OK; /* no node writes such an entry; every replica passes over it alike */
     const uint8_t *p = e->data;
-    if (get64(p) == CL_RAFT_CLOCK_SET) {
+    int kind = node_kind(get64(p));
+    if (kind == CL_RAFT_CLOCK_SET) {
         node_clock_put(node, get64(p + 24));
         return CL_RAFT_OK;
     }
@@ -224,15 +226,15 @@ static int apply_command(struct cl_raft_node *node, const struct cl_raft_entry *
     if (node->clock_ms > node->config.session_ms)
         cl_count(&node->count.sessions_expired,
                  raft_sessions_expire(&node->sessions, node->clock_ms - node->config.session_ms));
-    if (get64(p) == CL_RAFT_CLOCK)
+    if (kind == CL_RAFT_CLOCK)
         return CL_RAFT_OK;
-    if (get64(p) == CL_RAFT_SEED) {
+    if (kind == CL_RAFT_SEED) {
         if (!node->seeded)
             node->config.machine.seed(node->config.machine.arg, get64(p + 16));
         node->seeded = 1;
         return CL_RAFT_OK;
     }
-    if (get64(p) == CL_RAFT_OPEN)
+    if (kind == CL_RAFT_OPEN)
         return apply_open(node, e->index, get64(p + 16), node->reply, reply_bytes);
     if (get64(p + 8))
         return apply_once(node, e->index, p, e->bytes, reply_bytes);

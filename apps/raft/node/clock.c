@@ -60,9 +60,10 @@ int64_t cl_raft_node_clock_ahead_ms(const struct cl_raft_node *node)
 int cl_raft_node_set_clock(struct cl_raft_node *node, uint64_t ms)
 {
     uint64_t index, term;
-    uint8_t entry[NODE_COMMAND_HEADER] = {CL_RAFT_CLOCK_SET};
+    uint8_t entry[NODE_COMMAND_HEADER] = {0};
     if (!ms)
         return -EINVAL;
+    put64(entry, node_kind_word(node, CL_RAFT_CLOCK_SET));
     put64(entry + 24, ms);
     int rc = cl_raft_propose(node->raft, entry, sizeof(entry), &index, &term);
     if (!rc)
@@ -76,7 +77,7 @@ void node_clock_lead(struct cl_raft_node *node)
     struct cl_raft_entry e;
     *s = (struct node_stamp){node->clock_ms, node->clock_ns};
     for (uint64_t i = node->applied + 1; !cl_raft_entry(node->raft, i, &e); i++)
-        if (stamp_of(&e) > s->ms || (stamp_of(&e) && get64(e.data) == CL_RAFT_CLOCK_SET))
+        if (stamp_of(&e) > s->ms || (stamp_of(&e) && node_kind(get64(e.data)) == CL_RAFT_CLOCK_SET))
             *s = (struct node_stamp){stamp_of(&e), node->config.env.now_ns(node->config.env.arg)};
 }
 
@@ -96,11 +97,12 @@ uint64_t node_clock_stamp(struct cl_raft_node *node)
 uint64_t node_clock_young(struct cl_raft_node *node)
 {
     uint64_t now_ns = node->config.env.now_ns(node->config.env.arg), index, term;
-    uint8_t entry[NODE_COMMAND_HEADER] = {CL_RAFT_CLOCK};
+    uint8_t entry[NODE_COMMAND_HEADER] = {0};
     uint64_t ages_ns = node->config.machine.ages_ms * (uint64_t)MS;
     if (!ages_ns)
         return 0;
     if (node->stamp.ms && now_ns >= node->stamp.ns + ages_ns && !node_disk_low(node, 8) && !node_disk_crowded(node)) {
+        put64(entry, node_kind_word(node, CL_RAFT_CLOCK));
         put64(entry + 24, node_clock_stamp(node));
         if (!cl_raft_propose(node->raft, entry, sizeof(entry), &index, &term))
             node->clock_index = index;

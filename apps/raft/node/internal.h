@@ -9,7 +9,10 @@
 #include "session.h"
 
 #define NODE_QUERY_BYTES 1500
-#define NODE_COMMAND_HEADER 32 /* u8 kind, 7 zero, u64 session, u64 sequence, u64 stamp_ms */
+/* u64 kind, with what was committed when its leader proposed it above the lowest 8 bits; u64 session, u64 sequence,
+ * u64 stamp_ms. */
+#define NODE_COMMAND_HEADER 32
+#define NODE_KIND_BITS 8
 
 /* Who gets an answer: a client of this node, or of node `from`, which knows it by `ticket`. */
 struct node_requester {
@@ -162,6 +165,18 @@ static inline struct node_query *node_query_at(struct cl_raft_node *node, uint64
 static inline struct node_forward *node_forward_at(struct cl_raft_node *node, uint64_t ticket)
 {
     return &node->forwards[ticket & (node->config.waiting - 1)];
+}
+
+/* The first word of a command. What is committed goes with it, so that a node knows it, and what contradicts it, also
+ * when it starts again: the log of a leader is a prefix of each log that holds its entry, up to that. */
+static inline uint64_t node_kind_word(const struct cl_raft_node *node, int kind)
+{
+    return (uint64_t)kind | node->committed << NODE_KIND_BITS;
+}
+
+static inline int node_kind(uint64_t word)
+{
+    return (int)(word & ((1u << NODE_KIND_BITS) - 1));
 }
 
 /* settings.c */

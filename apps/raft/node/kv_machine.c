@@ -90,7 +90,7 @@ int raft_kv_new(struct raft_kv *kv, uint64_t memory_bytes, struct cl_raft_machin
                                   .index_bytes = memory_bytes / 6,
                                   .manual_clock = 1,
                                   .no_evict = 1,
-                                  .seed = 0x7261667476616c75ull};
+                                  .seed = CL_RAFT_KV_SEED};
     int rc = cl_kv_new(&config, &kv->store, err);
     if (rc)
         return rc;

@@ -164,9 +164,8 @@ def machine_struct(machine: Machine) -> tuple[dict[str, Any], list[Any]]:
         "why": ffi.callback("const char *(void *)", lambda _: why),
     }
     if hasattr(machine, "check"):
-        calls["check"] = ffi.callback(
-            "int64_t(void *, const uint8_t *, uint32_t, uint8_t *, uint32_t)", check, error=-5
-        )
+        form = "int64_t(void *, const uint8_t *, uint32_t, uint8_t *, uint32_t)"
+        calls["check"] = ffi.callback(form, check, error=-5)
     if hasattr(machine, "seed"):
         calls["seed"] = ffi.callback("void(void *, uint64_t)", seed)
     atomic = int(bool(getattr(machine, "atomic", False)))

@@ -280,3 +280,12 @@ void cl_raft_node_compact(struct cl_raft_node *node)
 {
     node->compact_asked = 1;
 }
+
+const uint8_t *cl_raft_node_snapshot(const struct cl_raft_node *node, uint64_t *index, uint64_t *term, uint64_t *bytes)
+{
+    const struct node_blob *b = &node->snapshot;
+    *index = b->index;
+    *term = b->term;
+    *bytes = b->bytes;
+    return b->bytes ? b->data : NULL;
+}

@@ -250,6 +250,9 @@ CL_API struct cl_raft *cl_raft_node_core(struct cl_raft_node *node);
 CL_API void cl_raft_node_replicate(const struct cl_raft_node *node, struct cl_raft_replicate *out);
 CL_API void cl_raft_node_counters(const struct cl_raft_node *node, struct cl_raft_node_counters *out);
 CL_API void cl_raft_node_wire(const struct cl_raft_node *node, struct cl_raft_wire_counters *out);
+/* The newest snapshot, as it is kept: NULL if there is none. Good until the next poll. */
+CL_API const uint8_t *cl_raft_node_snapshot(const struct cl_raft_node *node, uint64_t *index, uint64_t *term,
+                                            uint64_t *bytes);
 /* Take a snapshot at the next poll, whatever the log holds. */
 CL_API void cl_raft_node_compact(struct cl_raft_node *node);
 // cffi: end

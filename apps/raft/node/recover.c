@@ -218,6 +218,8 @@ static bool take_record(struct node_disk *d, const struct cl_log_record *record)
     }
     d->write_next = record->index + 1;
     d->write_last = record->index;
+    if (record->kind == CL_RAFT_COMMAND && record->bytes >= NODE_COMMAND_HEADER)
+        d->recover_committed = cl_max(d->recover_committed, get64(record->data) >> NODE_KIND_BITS);
     return true;
 }
 
@@ -261,6 +263,8 @@ static bool recover_step(struct node_disk *d)
     case RECOVER_ENTRIES:
         if (!read_entries(d))
             return false;
+        if (d->node->state == CL_RAFT_RECOVERING)
+            cl_raft_restore_commit(d->node->raft, d->recover_committed);
         d->recover = RECOVER_WRITES;
         return true;
     default:

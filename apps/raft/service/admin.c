@@ -6,7 +6,9 @@
  *              began with the same one do not undo each other.
  *   transfer   u32 id
  *   clock      u64 ms since 1970, which the log's clock is set to
- *              The answer of the last three: u32 errno, 0 if it was begun. Only the leader does them (EPERM). */
+ *   snapshot   u64 offset; 2^64 - 1: have one made. Answer: u64 index, u64 term, u64 bytes of the newest one, 0 if there is none, and of it what
+ *              lies there, as much as an answer holds
+ *              The answer of members, transfer and clock: u32 errno, 0 if it was begun. Only the leader does them (EPERM). */
 #include "../core/bytes.h"
 #include "../node/frame.h"
 #include "internal.h"
@@ -14,6 +16,7 @@
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *const roles[] = {"follower", "pre-candidate", "candidate", "leader", "failed"};
 static const char *const states[] = {"recovering", "running", "stopped"};
@@ -138,6 +141,11 @@ static uint32_t status_text(struct cl_raft_service *svc, char out[SERVE_STATUS_B
     say_ids(&t, "first_voters", first, cl_raft_node_first_voters(svc->node, first));
     say(&t, ", \"digests\": {\"version\": %u, \"settings\": \"%016lx\", \"first_voters\": \"%016lx\"}",
         CL_RAFT_NODE_VERSION, cl_raft_node_settings(svc->node), cl_raft_node_first_digest(svc->node));
+    const struct cl_raft_node_config *c = &svc->config.node;
+    say(&t, ", \"settings\": {\"cluster\": %lu, \"machine\": %lu, \"session_ms\": %lu", c->raft.cluster,
+        c->machine.settings, c->session_ms ? c->session_ms : 3600000);
+    say(&t, ", \"max_sessions\": %u, \"reply_bytes\": %u}", c->max_sessions, c->reply_bytes);
+    say(&t, ", \"gone_back\": %u, \"contradicts\": %u", s.gone_back, s.contradicts);
     say_peers(&t, &s);
     say_replicate(&t, svc->node, cl_raft_node_core(svc->node));
     say_links(&t, &svc->channel);
@@ -165,11 +173,28 @@ static int change(struct cl_raft *raft, const struct node_frame *f)
                                                                                   learners);
 }
 
+static uint32_t snapshot_piece(struct cl_raft_service *s, const struct node_frame *f, char out[SERVE_STATUS_BYTES])
+{
+    uint64_t index, term, bytes, at = f->bytes == 8 ? get64(f->data) : UINT64_MAX;
+    const uint8_t *data = cl_raft_node_snapshot(s->node, &index, &term, &bytes);
+    if (at == UINT64_MAX)
+        cl_raft_node_compact(s->node);
+    put64((uint8_t *)out, index);
+    put64((uint8_t *)out + 8, term);
+    put64((uint8_t *)out + 16, bytes);
+    uint64_t n = data && at < bytes ? cl_min(bytes - at, (uint64_t)SERVE_STATUS_BYTES - 24) : 0;
+    if (n)
+        memcpy(out + 24, data + at, n);
+    return 24 + (uint32_t)n;
+}
+
 uint32_t serve_admin(struct cl_raft_service *s, const struct node_frame *f, char out[SERVE_STATUS_BYTES])
 {
     struct cl_raft *raft = cl_raft_node_core(s->node);
     if (f->kind == NODE_FRAME_STATUS)
         return status_text(s, out);
+    if (f->kind == NODE_FRAME_SNAPSHOT)
+        return snapshot_piece(s, f, out);
     int rc = -EINVAL;
     if (f->kind == NODE_FRAME_MEMBERS)
         rc = change(raft, f);

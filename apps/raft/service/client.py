@@ -131,7 +131,8 @@ class Client:
 
         Raises Unknown if it may have been applied or not, for one because the session has ended: the next command
         begins another. Raises ReplyTooLarge if it was applied, CommandRefused if the state machine refused it,
-        CommandFailed if it could not apply it and is atomic, NotSent if no session could be opened for it in time, and another CorelaneError if it was not applied: with EMSGSIZE if
+        CommandFailed if it could not apply it and is atomic, NotSent if no session could be opened for it in time, and
+        another CorelaneError if it was not applied: with EMSGSIZE if
         it is longer than the nodes take, which it says.
         """
         deadline = time.monotonic() + self._timeout_s

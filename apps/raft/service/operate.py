@@ -20,9 +20,12 @@ from typing import Any
 from ....runtime.errors import CorelaneError
 from ..core.orders import REASONS
 from .client import Client
+from .recover import Saved, Settings
 
 _LOGGER = logging.getLogger("corelane.raft")
-_STATUS, _MEMBERS, _TRANSFER, _CLOCK = 4, 5, 6, 7
+_STATUS, _MEMBERS, _TRANSFER, _CLOCK, _SNAPSHOT = 4, 5, 6, 7, 8
+_NEW = 2**64 - 1  # in the place of an offset: have a snapshot made
+_PIECE_S = 1.0
 _ASK_AGAIN_S = 0.05
 _ROUND_S, _LOOK_S = 0.5, 0.02
 _REST = 4  # a transfer that came to nothing is ordered again after so many times as long as it took
@@ -298,6 +301,31 @@ class Operator(Client):
             return _CLOCK, struct.pack("<Q", ms + int(1000 * (time.monotonic() - at)))
 
         return self._order("set the log's clock", done, order)
+
+    def save(self, node: int = 0) -> Saved:
+        """The state of the group as of now, or later, from that node, or the one that leads. Raises CorelaneError."""
+        status = self.status(node) if node else self.leader_status()
+        what = f"save a snapshot of node {node or 'the leader'}"
+        if status is None or status["state"] != "running":
+            raise CorelaneError(what, "it does not run", "choose another node with --node")
+        least, deadline = int(status["applied"]), time.monotonic() + self._timeout_s
+        index, data = 0, bytearray()
+        while time.monotonic() < deadline:
+            offset = len(data) if index else _NEW
+            answer = self._ask_node(int(status["id"]), _SNAPSHOT, struct.pack("<Q", offset), _PIECE_S)
+            if answer is None or len(answer) < 24:
+                continue
+            at, term, size = struct.unpack_from("<QQQ", answer)
+            if at < least or not size or at != index:  # it is being made, or there is a newer one
+                index, data = (at, bytearray()) if at >= least and size else (0, bytearray())
+                time.sleep(0 if index else _ASK_AGAIN_S)
+                continue
+            data += answer[24:]
+            deadline = time.monotonic() + self._timeout_s
+            if len(data) == size:
+                voters = tuple(sorted(status["members"]["voters"]))
+                return Saved(index, term, Settings(**status["settings"]), bytes(data), int(time.time()), voters)
+        raise CorelaneError(what, f"nothing more of it came in {self._timeout_s:g} s", "try again, or another node")
 
     def transfer(self, to: int) -> dict[str, Any]:
         """Hand leadership to a voter; returns its status."""

@@ -51,6 +51,15 @@ REFUSALS = {
 }
 """Why a node is refused, by its counter of struct cl_raft_node_counters."""
 
+LOST = {
+    "gone_back": "has a log that is older than what it acknowledged: an old copy was put back, or its disk lost writes."
+    " Nothing that it says counts here. Stop it, take it out of the group, and add a new node with a new log",
+    "contradicts": "leads without what is committed here: logs of a majority were lost, or old copies put back, and"
+    " acknowledged writes are missing there. This node takes nothing of it. Stop the nodes, and see docs/raft.md, When"
+    " the worst has happened, before anything is written",
+}
+"""What a node says of another, by the field of struct cl_raft_status."""
+
 MAX_SESSIONS = 256
 """Sessions of clients at one time, if `serve` is not told otherwise. Each keeps its last reply."""
 
@@ -162,7 +171,7 @@ class RaftService:
         node = lib.cl_raft_service_node(self._ptr)
         counters = ffi.new("struct cl_raft_node_counters *")
         awaits, since, told, told_large, told_failed = -1, 0.0, False, False, False
-        told_clock = False
+        told_clock, told_logs = False, set[tuple[str, int]]()
         refused: set[tuple[str, int]] = set()
         closing = False
         while not closing:
@@ -195,6 +204,7 @@ class RaftService:
                 )
                 _LOGGER.error(text, self.id, os.strerror(number), number)
             told_clock = self._watch_clock(told_clock)
+            self._watch_logs(told_logs)
             now = time.monotonic()
             word = int(lib.cl_raft_node_awaits(node))  # of the node itself: its thread may wait in the kernel
             if not word % 2 or word != awaits:
@@ -203,6 +213,16 @@ class RaftService:
                 told = True
                 text = "Raft node %d: its disk has not answered for %g s, and it does not vote before it does"
                 _LOGGER.error(text, self.id, LATE_S)
+
+    def _watch_logs(self, told: set[tuple[str, int]]) -> None:
+        """Say once of each node that its log is older than what is remembered of it here."""
+        s = ffi.new("struct cl_raft_status *")
+        lib.cl_raft_service_status(self._ptr, s)
+        for field, why in LOST.items():
+            other = int(getattr(s, field))
+            if other and (field, other) not in told:
+                told.add((field, other))
+                _LOGGER.error("Raft node %d: node %d %s", self.id, other, why)
 
     def _watch_clock(self, told: bool) -> bool:
         """Say it once, and again once it was mended, if the log's clock is far from this machine's."""
