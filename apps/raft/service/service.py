@@ -19,6 +19,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from ....runtime.errors import CorelaneError, check
@@ -325,6 +326,14 @@ class RaftService:
             lib.cl_raft_service_delete(ptr)
 
 
+def in_virtual_machine(cpuinfo: str = "/proc/cpuinfo") -> bool:
+    """Whether the CPU says that a hypervisor runs this machine, which may stop it without its clock noticing."""
+    try:
+        return " hypervisor" in Path(cpuinfo).read_text(errors="replace")
+    except OSError:
+        return False
+
+
 def _log_of(runtime: Any, path: str | None, area: str | None, disk: Disk | None, sqpoll: bool) -> NodeLog | None:
     """Where the caller wants it."""
     if area is None:
@@ -372,7 +381,8 @@ def serve(
     thread looks for its writes (docs/storage.md). in_call: from election_ms 80 on, the runtime's thread itself
     waits in the kernel for a lone write, unless that proves to hold anything up (docs/raft.md).
     memory_bytes: of the store. election_ms: without a leader for so long, a node asks for votes; 10 needs a core that
-    nothing else disturbs (docs/raft.md). lease: reads by lease (see raft.h for what that assumes of clocks). join: at
+    nothing else disturbs (docs/raft.md). lease: reads by lease (see raft.h for what that assumes of clocks); warned of
+    in a virtual machine. join: at
     its first start, this node will be added to a running group; later it changes nothing. disk: what to put around the
     log's device (logs.py). group: its name; nodes, clients and logs of another one are refused.
     replicate: to whom entries go at once while this node leads, see docs/raft.md; the nodes may differ in it.
@@ -397,6 +407,13 @@ def serve(
             f"its address is {mine[0]}, the peers say {places[id][0]}",
             "give the application that address: [apps.NAME] ip = ... in the iokernel's configuration",
         )
+    if lease and in_virtual_machine():
+        text = (
+            "Raft node %d reads by lease in a virtual machine: if its host pauses or moves it, and its clock stands"
+            " still meanwhile, it may answer reads with what is out of date. Start all nodes without the lease, or"
+            " never pause them"
+        )
+        _LOGGER.warning(text, id)
     file = _log_of(runtime, log, area, disk, sqpoll)
     keep: list[Any] = []
     config = ffi.new("struct cl_raft_serve_config *")
