@@ -40,7 +40,8 @@ BELOW = {
 }
 CFLAGS = shlex.split(
     "-std=gnu11 -O2 -g -fPIC -fvisibility=hidden -fno-semantic-interposition -ftls-model=initial-exec "
-    "-fno-omit-frame-pointer -fno-strict-aliasing -pthread -Wall -Wextra -Werror -D_GNU_SOURCE -Iinclude"
+    "-fno-omit-frame-pointer -fno-strict-aliasing -fstack-clash-protection -pthread -Wall -Wextra -Werror "
+    "-D_GNU_SOURCE -Iinclude"
 )
 # Calls within the library go straight, not through the PLT: nobody interposes its functions.
 LDFLAGS = shlex.split(

@@ -5,7 +5,8 @@
 #include <corelane/libos/udp.h>
 
 // cffi: begin
-/* A cl_udp_handler. A request larger than the room for a reply is an error. */
+/* A cl_udp_handler. A request larger than the room for a reply is an error; one from a server (cl_udp_from_server) gets
+ * no reply. */
 CL_API int64_t cl_echo(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg);
 /* A cl_udp_burst_handler that does the same. */
 CL_API void cl_echo_burst(struct cl_udp_req *reqs, unsigned n, void *arg);

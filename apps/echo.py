@@ -1,4 +1,7 @@
-"""The echo application: every datagram goes back as it came. `corelane run echo`."""
+"""The echo application: every datagram goes back as it came. `corelane run echo`.
+
+But for those from servers (`from_server`): two echo services would send each other one datagram for ever.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +28,36 @@ def handler(kind: str = "c", port: int = 9000) -> Any:
     if kind == "c":
         return c_handler(ffi.addressof(lib, "cl_echo"), port)
     if kind == "numba":
-        return udp(port)(echo)
+        return udp(port)(_compiled())
     if kind == "python":
         return udp(port, compiled=False)(echo)
     raise CorelaneError("run echo", f"handler {kind!r}", "one of: c, numba, python")
 
 
+def _compiled() -> Any:
+    from ..libos.numba.calls import from_server
+
+    def echo(request: Any, reply: Any) -> int:
+        n = len(request)
+        if n > len(reply):
+            return -1
+        if from_server():
+            return 0
+        reply[:n] = request
+        return n
+
+    return echo
+
+
 def echo(request: Any, reply: Any) -> int:
-    """The handler as Python, compiled or not."""
+    """The handler in plain Python."""
+    from ..libos import current_request
+
     n = len(request)
     if n > len(reply):
         return -1
+    if current_request().from_server:
+        return 0
     reply[:n] = request
     return n
 

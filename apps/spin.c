@@ -122,7 +122,7 @@ int64_t cl_spinner_handler(const uint8_t *request, int64_t len, uint8_t *reply, 
     uint64_t ticks = s->asked ? asked_ticks(request, len) : s->times[w->next++ % CL_SPINNER_TIMES];
     cl_count(&w->requests, 1);
     cl_count(&w->ticks, ticks);
-    int64_t n = cl_min(len, room);
+    int64_t n = cl_udp_from_server(cl_current_request()) ? 0 : cl_min(len, room);
     memcpy(reply, request, (size_t)n);
     spend(ticks, start, s->probe_ticks);
     return n;

@@ -29,6 +29,7 @@ from ..apps.spin import Options as SpinOptions
 from ..apps.spin import Spin
 from ..drivers.linux import netns
 from ..drivers.nic.loadgen.loadgen import Echo, Latency, Loadgen, Phase
+from ..iokernel import UserConfig
 from .baseline.sockets import LinuxUdp
 from .harness import rest, rig
 from .harness.numbers import percentile, plain
@@ -179,7 +180,9 @@ class Ours:
 
     def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int]) -> None:
         apps = {"spin": shared.latency(), "batch": shared.batch()}
-        self.made = stack.enter_context(shared.shared(cores, apps=apps, traffic=traffic(), port=PORT))
+        may = UserConfig(guaranteed_cores=1)
+        made = shared.shared(cores, apps=apps, user_defaults=may, traffic=traffic(), port=PORT)
+        self.made = stack.enter_context(made)
         self.job = self.made.tenant("batch", "batch", paused=True)
         self._server: rig.App | None = None
         self._guaranteed = 0

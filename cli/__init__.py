@@ -6,6 +6,7 @@
     run.py      an application: built in, module:handler, or a compiled .so (elf.py reads it first)
     ps.py       the running iokernel and its applications
     top.py      the same, again and again, with rates and who has the cores
+    metrics.py  all counters, in Prometheus' text format
     trace.py    every move of a core for a while (traced.py: what its entries say)
     watch.py    asking an iokernel for its statistics
     bench.py    benchmarks, their list, their reports

@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print what was asked for on one line."""
     include, lib = folders()
-    cflags = [f"-I{include}", "-D_GNU_SOURCE", "-pthread"]
+    cflags = [f"-I{include}", "-D_GNU_SOURCE", "-pthread", "-fstack-clash-protection"]
     probe = ["-fsanitize-coverage=trace-pc", "-include", "corelane/libos/trace_pc.h"]
     libs = [f"-L{lib}", f"-Wl,-rpath,{lib}", "-lcorelane"]
     if options.json:

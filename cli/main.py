@@ -17,6 +17,7 @@ COMMANDS = {
     "run": "run an application: a built-in one, module:handler, or a compiled .so",
     "ps": "show the iokernel and its applications, with rates and drops",
     "top": "watch who has the cores, how long work waits, and how cores move",
+    "metrics": "print or serve all counters in Prometheus' text format",
     "trace": "record every move of a core for a while, for a table and for Perfetto",
     "areas": "list, make, grow and delete storage areas",
     "policy": "say which policy decides who gets the cores, or set another",

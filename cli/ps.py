@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from . import values
-from .watch import dropped, policy_line, rates, snapshot
+from .watch import columns, dropped, failures, policy_line, rate_of, rates, snapshot
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,23 +25,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def render(stats: dict[str, Any]) -> str:
     """The statistics as text: the iokernel, then a line an application, then what was dropped."""
     head = f"iokernel pid {stats['pid']} on {stats['socket']}, up {stats['uptime_s']:.0f} s, {stats['mode']} polling"
-    rows = [["NAME", "PID", "ADDRESS", "KTHREADS", "CPUS", "IN/s", "OUT/s", "DROPPED", "BUFFERS LENT"]]
+    rows = [["NAME", "PID", "ADDRESS", "CPUS", "IN/s", "OUT/s", "HANDLED/s", "REPLIED/s", "FAILED", "DROPPED"]]
     for app in stats["apps"]:
-        moved = app.get("rates", {})
+        known = app.get("counters") is not None
         rows.append(
             [
                 app["name"],
                 str(app["pid"]),
                 app["ipv4"],
-                str(app["kthreads"]),
                 ",".join(str(c) for c in app["cpus"]) or "any",
-                f"{moved.get('rx_delivered', 0):,.0f}",
-                f"{moved.get('tx_taken', 0):,.0f}",
+                *(f"{rate_of(app, name):,.0f}" for name in ("rx_delivered", "tx_taken")),
+                *(f"{rate_of(app, name):,.0f}" if known else "-" for name in ("handled", "replied")),
+                f"{failures(app).get('handler_errors', 0):,}" if known else "-",
                 f"{sum(dropped(app).values()):,}",
-                f"{app['buffers_lent']:,}",
             ]
         )
-    widths = [max(len(r[i]) for r in rows) for i in range(len(rows[0]))]
     lines = [head]
     for loop in stats["loops"]:
         busy = 100 * loop.get("rates", {}).get("busy_s", 0.0)
@@ -52,13 +50,15 @@ def render(stats: dict[str, Any]) -> str:
         into, out = moved.get("rx_frames", 0), moved.get("tx_frames", 0)
         lines.append(f"  uplink {uplink['name']} {uplink['mac']} {state}: {into:,.0f} in/s, {out:,.0f} out/s")
     lines.append(f"  {policy_line(stats)}")
-    lines += ["  ".join(c.ljust(w) for c, w in zip(r, widths, strict=True)).rstrip() for r in rows]
+    lines += columns(rows, left=4)
     if not stats["apps"]:
         lines[-1] = "no application is attached: corelane run NAME attaches one"
     for row in (*stats["apps"], *stats["loops"], *stats["uplinks"]):
         label = row.get("name") or f"loop on cpu {row['cpu']}"
         if lost := dropped(row):
             lines.append(f"{label} dropped: " + ", ".join(f"{n:,} {k}" for k, n in lost.items()))
+        if failed := failures(row):
+            lines.append(f"{label} failed: " + ", ".join(f"{n:,} {k}" for k, n in failed.items()))
     return "\n".join(lines)
 
 

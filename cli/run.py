@@ -71,7 +71,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spin-us", type=values.microseconds, metavar="US", help="adaptive: how long it spins first (default 20)"
     )
-    cores = parser.add_argument_group("what it wants of cores that an iokernel moves; [apps.NAME] there wins")
+    cores = parser.add_argument_group(
+        "what it wishes of cores that an iokernel moves; of guarantee and weight it gets what [apps.NAME] or "
+        "[users.NAME] there allow"
+    )
     cores.add_argument(
         "--class",
         dest="kind",
@@ -205,6 +208,7 @@ def _cpus_of(options: argparse.Namespace, name: str, runtime: Runtime) -> list[i
 
 def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runtime, generator: Any) -> int:
     service = target.setup(runtime)
+    runtime.publish(service.stats)
     try:
         if generator is not None:
             runtime.start()

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..runtime.errors import CorelaneError
 from . import values
-from .watch import columns, dropped, policy_line, rates, snapshot
+from .watch import columns, dropped, policy_line, rate_of, rates, snapshot
 
 _CLEAR = "\x1b[H\x1b[J"
 _HEAD = (
@@ -109,7 +109,7 @@ def _core_percent(app: Mapping[str, Any]) -> float:
 
 def _app(app: Mapping[str, Any]) -> list[str]:
     moved, cores = app["rates"], app["cores"]
-    drops = sum(moved[name] for name in dropped(app))
+    drops = sum(rate_of(app, name) for name in dropped(app))
     net = [f"{moved['rx_delivered']:,.0f}", f"{moved['tx_taken']:,.0f}"]
     if cores is None:
         return [app["name"], "-", "-", "-", "-", *net, *["-"] * 13, f"{drops:,.0f}"]

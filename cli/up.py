@@ -109,15 +109,15 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
 
     from ..drivers.nic.wrap import recorded
     from ..iokernel import main
-    from ..iokernel.control.addresses import stable_ipv4
+    from ..iokernel.control.addresses import Addresses
     from ..runtime.ending import Ending
     from .nics import open_nic, parse, split_wrapping
 
     _, traffic, words = parse(options.nic)
     _, words = split_wrapping(words)  # `config` has those
     name = words.pop("app", "kv" if traffic == "memcached" else "echo")
-    subnet = ipaddress.IPv4Network(config.network.subnet)
-    address = config.app(name).ip or str(ipaddress.IPv4Address(stable_ipv4(name, subnet)))
+    addresses = Addresses(main.network(config), config.apps)
+    address = str(ipaddress.IPv4Address(addresses.ipv4(name, config.app(name), 0)))
     spec = f"loadgen:{traffic}" + "".join(f",{key}={value}" for key, value in words.items())
     inner, generator = open_nic(spec, 1, address)
     nic = main.wrap(inner, config)

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..runtime.errors import CorelaneError
 
-# Counters of an application that count lost frames: everything of that name.
-_DROP = "_dropped_"
+# Counters that count lost frames: everything of that name.
+_DROP = "dropped_"
 
 
 def snapshot(path: str, wait_s: float = 0.0) -> dict[str, Any]:
@@ -68,8 +68,18 @@ def _group(
         made = row | _change(old, row, seconds)
         if row.get("cores") is not None:
             made["cores"] = row["cores"] | _change(old.get("cores") or {}, row["cores"], seconds)
+        if row.get("counters") is not None:
+            made["counters"] = row["counters"] | {"rates": _published(old.get("counters"), row["counters"])}
         rows.append(made)
     return rows
+
+
+def _published(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> dict[str, float]:
+    """Rates of what an application publishes, over its own times. {}: it has published once only."""
+    seconds = new["published_s"] - old["published_s"] if old else 0.0
+    if old is None or seconds <= 0:
+        return {}
+    return {name: (value - old["values"].get(name, 0)) / seconds for name, value in new["values"].items()}
 
 
 def _change(old: Mapping[str, Any], new: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -115,8 +125,21 @@ def _since(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dropped(row: Mapping[str, Any]) -> dict[str, int]:
-    """The non-zero drop counters of an application, a loop or an uplink."""
-    return {k: int(v) for k, v in row.items() if _DROP in k and v}
+    """The non-zero drop counters of an application, a loop or an uplink; of an application also those that it keeps."""
+    counted = {**row, **(row.get("counters") or {}).get("values", {})}
+    return {k: int(v) for k, v in counted.items() if _DROP in k and v}
+
+
+def failures(row: Mapping[str, Any]) -> dict[str, int]:
+    """What handlers of an application failed at, by reason; empty: they did not."""
+    values = (row.get("counters") or {}).get("values", {})
+    return {k: int(values[k]) for k in ("handler_errors", "handler_faults", "type_errors") if values.get(k)}
+
+
+def rate_of(row: Mapping[str, Any], name: str) -> float:
+    """A second: of a counter of the iokernel's or of the application's own."""
+    own = (row.get("counters") or {}).get("rates", {})
+    return float(row.get("rates", {}).get(name, own.get(name, 0.0)))
 
 
 def columns(rows: list[list[str]], left: int = 1) -> list[str]:

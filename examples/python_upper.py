@@ -7,6 +7,8 @@ from corelane import libos
 
 @libos.udp(port=9000, compiled=False)
 def upper(request: memoryview) -> bytes:
+    if libos.current_request().from_server:  # two of us would answer each other for ever
+        return b""
     address, _port = libos.current_request().peer
     return f"{address} said {str(request, 'utf-8', 'replace').upper()}".encode()
 

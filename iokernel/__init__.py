@@ -19,8 +19,8 @@ Start reading at state/iokernel.h (what a round does, what balances), then loop/
 Importing this package imports neither numpy nor numba: an iokernel's memory is a promise (docs/iokernel.md).
 """
 
-from ..runtime.config import AppConfig, NetworkConfig
+from ..runtime.config import AppConfig, NetworkConfig, UserConfig
 from .control.settings import Access, AppMemory, Idle, Patience, Timing
 from .iokernel import Iokernel
 
-__all__ = ["Access", "AppConfig", "AppMemory", "Idle", "Iokernel", "NetworkConfig", "Patience", "Timing"]
+__all__ = ["Access", "AppConfig", "AppMemory", "Idle", "Iokernel", "NetworkConfig", "Patience", "Timing", "UserConfig"]

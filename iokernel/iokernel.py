@@ -9,6 +9,7 @@ Several may run in one process, on different socket paths. `corelane up` runs on
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import json
@@ -17,23 +18,26 @@ import os
 import re
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..drivers.nic.nic import Nic
-from ..runtime.config import AppConfig, NetworkConfig
+from ..runtime.config import AppConfig, NetworkConfig, UserConfig
 from ..runtime.errors import ConfigError, CorelaneError, Refused, check
 from ..runtime.peers import Peer
 from ._native import ffi, lib
 from .control import moves, report
-from .control.addresses import stable_ipv4, stable_mac
-from .control.cores import Claim, CoreAssigner, claim
+from .control.addresses import Addresses
+from .control.cores import Claim, CoreAssigner, claim, not_granted
+from .control.descriptors import Closer
 from .control.kthreads import check_threads
 from .control.manager import CoreManager, parse_params
+from .control.messages import line_of
 from .control.server import ControlServer, Grant
 from .control.settings import Access, AppMemory, Idle, Patience, Timing
+from .control.users import Held, Users
 from .policy.policy import load
 
 if TYPE_CHECKING:
@@ -63,6 +67,7 @@ class _App:
     cpus: tuple[int, ...]
     may_spin: bool
     claim: Claim | None  # None: its cores are not managed
+    note: str  # what it wished for and did not get
     layout: dict[str, int]
     slot: int  # of its first kthread in the state segment
     since: float
@@ -76,8 +81,10 @@ class Iokernel:
     applications' kthreads, none: anywhere. mode: "spin", "adaptive" or "block", what a loop without work does. policy:
     who decides how cores move ("delay", "module:function", "file.so:symbol"; None: kthreads stay where they were put),
     with policy_params by name. apps: what the configuration says about applications, by name; app_defaults: about all
-    others. areas: storage areas that it gives out (areas.py); they stay the caller's. idle, timing, access, memory,
-    patience: the finer settings (settings.py). network: addresses and MTU; no application may ask for its host_address.
+    others. users: what the applications of a user may have, by his name or number; user_defaults: of all others.
+    areas: storage areas that it gives out (areas.py); they stay the caller's. idle, timing, access, memory, patience:
+    the finer settings (settings.py). network: addresses and MTU. host_macs, host_addresses: this machine's own, which
+    no application gets; the second tells its IPv4 addresses at any time, in host byte order.
 
     manual_hz: for tests. Loops are not started: `step` runs a round at a stamp of the caller's, on a clock of that
     rate.
@@ -98,8 +105,12 @@ class Iokernel:
         policy_params: Mapping[str, int | float] | None = None,
         apps: Mapping[str, AppConfig] | None = None,
         app_defaults: AppConfig | None = None,
+        users: Mapping[str, UserConfig] | None = None,
+        user_defaults: UserConfig | None = None,
         areas: Areas | None = None,
         network: NetworkConfig | None = None,
+        host_macs: Sequence[str] = (),
+        host_addresses: Callable[[], Collection[int]] = tuple,
         idle: Idle | None = None,
         timing: Timing | None = None,
         access: Access | None = None,
@@ -126,6 +137,8 @@ class Iokernel:
             self._manager = CoreManager(worker_cpus, len(loop_cpus), policy, policy_params or {}, timing or Timing())
         self._settings = dict(apps or {})
         self._default_settings = app_defaults or AppConfig()
+        self._users = Users(self._settings, users, user_defaults)
+        self._addresses = Addresses(self._network, self._settings, macs=host_macs, host=host_addresses)
         self._areas = areas
         self._idle = idle or Idle()
         self._access = access or Access()
@@ -133,6 +146,9 @@ class Iokernel:
         self._patience = patience or Patience()
         self._manual_hz = manual_hz
         self._apps: dict[int, _App] = {}
+        # A descriptor of each arena: freeing what an application has used of it takes a while, on a thread of its own.
+        self._arenas: dict[int, int] = {}
+        self._closer = Closer()
         self._leaving: dict[int, str] = {}  # of these some loop has not said yet that it has forgotten them
         self._departed = {"apps": 0, "buffers_lost": 0}
         self._lock = threading.Lock()  # guards _apps, _departed and every call that takes _io
@@ -156,7 +172,12 @@ class Iokernel:
         if self._io is not None:
             raise CorelaneError("start the iokernel", "it is running", "stop it first")
         self._server = ControlServer(
-            self.socket_path, self, self._access, patience_s=self._patience.client_s, areas=self._areas
+            self.socket_path,
+            self,
+            self._access,
+            patience_s=self._patience.client_s,
+            users=self._users,
+            areas=self._areas,
         )
         try:
             self._io = self._make_io()
@@ -216,6 +237,8 @@ class Iokernel:
         config.spin_us, config.pause_us = (us or lib.CL_IO_NO_TIME for us in (self._idle.spin_us, self._idle.pause_us))
         config.mtu = self._network.mtu
         config.ipv4, config.ipv4_prefix = int(self.subnet.network_address), self.subnet.prefixlen
+        config.floods_per_s = self._network.flood_frames_per_s or lib.CL_IO_NO_LIMIT
+        config.floods_burst = self._network.flood_burst_frames
         config.command_timeout_ms = int(self._patience.loop_s * 1000)
         config.memory_flags = lib.CL_MEMORY_HUGE if self._memory.huge_pages else 0
         config.tsc_hz = self._manual_hz
@@ -240,6 +263,10 @@ class Iokernel:
             if self._io is not None:
                 io, self._io = self._io, None
                 lib.cl_io_delete(io)
+            for fd in self._arenas.values():
+                self._closer.close(fd)
+            self._arenas.clear()
+            self._closer.end(wait=True)
             self._apps.clear()
             self._leaving.clear()
 
@@ -251,31 +278,37 @@ class Iokernel:
         name = raw.split(b"\0", 1)[0].decode("ascii", errors="replace")
         if raw[-1] or not _NAME.match(name):
             raise _refused(f"{name!r} is no application name", "use 1 to 31 letters, digits and _.:-")
+        self._users.check_name(name, peer)
         if (other := self.find(name)) is not None:
             pid = self._apps[other].peer.pid
             raise _refused(f"an application named {name} is attached (pid {pid})", "choose another name with --name")
         if len(self._apps) >= self._memory.max_apps:
             raise _refused(f"{self._memory.max_apps} applications are attached already", "stop one, or raise max_apps")
-        settings = self._settings.get(name, self._default_settings)
+        settings = self._settings_of(name)
         config = ffi.new("struct cl_io_app_config *")
         ffi.memmove(config.name, name.encode(), len(name))
-        self._fill_layout(config.layout, hello, settings)
-        config.ipv4 = self._address(name, settings, int(hello.ipv4))
-        mac = bytes.fromhex(settings.mac.replace(":", "")) if settings.mac else stable_mac(name)
+        self._fill_layout(config.layout, name, hello, settings)
+        more = Held(1, int(config.layout.n_kthreads), int(config.layout.total_bytes))
+        self._users.check(peer, self._held_by(peer.uid), more)
+        config.ipv4 = self._addresses.ipv4(name, settings, int(hello.ipv4))
+        mac = self._addresses.mac(name, settings)
         ffi.memmove(config.mac, mac, 6)
-        claimed = claim(name, hello, settings, int(config.layout.n_kthreads)) if self._manager is not None else None
+        claimed = self._claim(name, hello, settings, peer, more.kthreads) if self._manager is not None else None
         config.loop = self._home(name, settings, claimed)
         if self._manager is not None and claimed is not None:
             self._manager.fill(config, claimed)
         limits = config.limits
         limits.frames_per_s, limits.bytes_per_s = settings.rate_frames_per_s, settings.rate_bytes_per_s
         limits.burst_frames, limits.burst_bytes = settings.burst_frames, settings.burst_bytes
+        config.any_ethertype = settings.any_ethertype
         grant, err = ffi.new("struct cl_io_app_grant *"), ffi.new("char[256]")
         with self._lock:
             rc = lib.cl_io_app_add(self._io, config, grant, err)
             if rc < 0 and grant.app:
                 self._leaving[int(grant.app)] = name
             check(rc, f"register {name}", err)
+            with contextlib.suppress(OSError):  # out of descriptors: then it takes a while here
+                self._arenas[int(grant.app)] = os.dup(grant.arena_fd)
             cpus, alone = self._place(int(grant.app), int(config.loop), int(grant.layout.n_kthreads), settings)
             app = _App(
                 id=int(grant.app),
@@ -287,6 +320,7 @@ class Iokernel:
                 cpus=cpus,
                 may_spin=alone and settings.may_spin,
                 claim=claimed,
+                note=not_granted(name, hello, claimed, peer.uid) if claimed is not None else "",
                 layout=report.fields(grant.layout, "struct cl_arena_layout"),
                 slot=int(grant.slot),
                 since=time.monotonic(),
@@ -337,6 +371,8 @@ class Iokernel:
         rc = int(lib.cl_io_app_remove(self._io, app, final, err))
         if rc == 0:
             del self._leaving[app]
+            if app in self._arenas:
+                self._closer.close(self._arenas.pop(app))
             self._departed["apps"] += 1
             self._departed["buffers_lost"] += int(final.buffers_lost)
         return rc
@@ -382,11 +418,12 @@ class Iokernel:
                 raise CorelaneError("read the log of moves", "the iokernel is not running", "start it")
             return moves.answer(self._io, loop, first)
 
-    def _fill_layout(self, layout: Any, hello: Any, settings: AppConfig) -> None:
+    def _fill_layout(self, layout: Any, name: str, hello: Any, settings: AppConfig) -> None:
         """What the configuration says, else what the application asks for, else the defaults."""
         kthreads = int(hello.n_kthreads) or 1
         if settings.kthreads and kthreads > settings.kthreads:
-            raise _refused(f"{kthreads} kthreads are too many", f"it may have {settings.kthreads}")
+            why = f"{kthreads} kthreads are too many: it may have {settings.kthreads}"
+            raise _refused(why, f"ask for fewer, or raise kthreads in [apps.{name}] or [app_defaults]")
         layout.n_kthreads = kthreads
         layout.rx_slots = settings.rx_slots or hello.rx_slots or _RX_SLOTS
         layout.tx_slots = settings.tx_slots or hello.tx_slots or _TX_SLOTS
@@ -402,18 +439,28 @@ class Iokernel:
                 f"{lib.CL_SHM_MIN_BUFFER_BYTES} to {lib.CL_SHM_MAX_BUFFER_BYTES} bytes",
             )
         if layout.total_bytes > self._memory.max_arena_mib << 20:
-            raise _refused(f"an arena of {layout.total_bytes >> 20} MiB is too large", "ask for fewer buffers")
+            why = f"an arena of {layout.total_bytes >> 20} MiB is too large"
+            raise _refused(why, "ask for fewer buffers or slots, or raise max_arena_mib")
 
-    def _address(self, name: str, settings: AppConfig, wanted: int) -> int:
-        if settings.ip:
-            return int(ipaddress.IPv4Address(settings.ip))
-        if not wanted:
-            return stable_ipv4(name, self.subnet)
-        if ipaddress.IPv4Address(wanted) not in self.subnet:
-            raise _refused(f"{ipaddress.IPv4Address(wanted)} is not in {self.subnet}", "choose an address in it")
-        if str(ipaddress.IPv4Address(wanted)) == self._network.host_address:
-            raise _refused(f"{ipaddress.IPv4Address(wanted)} is this machine's own address", "choose another")
-        return wanted
+    def _settings_of(self, name: str) -> AppConfig:
+        return self._settings.get(name, self._default_settings)
+
+    def _held_by(self, uid: int) -> Held:
+        """What the attached applications of a user have."""
+        theirs = [a.layout for a in self._apps.values() if a.peer.uid == uid]
+        kthreads = sum(layout["n_kthreads"] for layout in theirs)
+        return Held(len(theirs), kthreads, sum(layout["total_bytes"] for layout in theirs))
+
+    def _claim(self, name: str, hello: Any, settings: AppConfig, peer: Peer, kthreads: int) -> Claim:
+        """What an application gets of the cores, its wishes within what its user may ask for."""
+        allowed = self._users.of(peer.uid)
+        wished = sum(
+            a.claim.guaranteed
+            for a in self._apps.values()
+            if a.peer.uid == peer.uid and a.claim is not None and self._settings_of(a.name).guaranteed_cores is None
+        )
+        left = max(0, allowed.guaranteed_cores - wished)
+        return claim(name, hello, settings, kthreads, most_weight=allowed.weight, most_guaranteed=left)
 
     def _place(self, app: int, loop: int, kthreads: int, settings: AppConfig) -> tuple[tuple[int, ...], bool]:
         """CPUs of the kthreads, of managed ones where they begin, and whether nobody else gets these."""
@@ -449,6 +496,8 @@ class Iokernel:
         message.gateway = int(ipaddress.IPv4Address(self._network.gateway or 0))
         for k in range(lib.CL_SHM_MAX_KTHREADS):
             message.cpus[k] = app.cpus[k] if k < len(app.cpus) else -1
+        note = line_of(app.note, len(message.note))
+        ffi.memmove(message.note, note, len(note))
         return bytes(ffi.buffer(message))
 
     # Statistics.
@@ -457,7 +506,8 @@ class Iokernel:
         """Everything that is counted, as it can go into JSON, read while the loops run.
 
         loops: `struct cl_io_loop_stats` each, with cpu and busy_s. apps: `struct cl_io_app_stats` each, with name, pid,
-        addresses, cpus, arena, and cores (CoreManager.app_stats, None: not managed). uplinks: name, mac, `struct
+        addresses, cpus, arena, counters (report.app_counters: what it counts of itself), and cores
+        (CoreManager.app_stats, None: not managed). uplinks: name, mac, `struct
         cl_nic_stats` summed over queues. control: what the control socket saw. departed: applications that have left,
         and buffers lost by them (always 0). leaving: names of those that a loop without a core has not let go. cores:
         CoreManager.stats, None: they are not managed.
@@ -502,6 +552,7 @@ class Iokernel:
             "arena": app.layout,
             "age_s": age_s,
             **report.app_stats(self._io, app.id, app.name),
+            "counters": report.app_counters(self._io, app.id, app.name),
             "cores": self._manager.app_stats(self._io, app.id, app.name, app.loop, app.claim, age_s)
             if self._manager is not None and app.claim is not None
             else None,

@@ -8,13 +8,15 @@ import functools
 import os
 import resource
 import signal
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..drivers.linux.addresses import local_ipv4
 from ..drivers.nic.nic import Nic
-from ..runtime.config import Config
+from ..runtime.config import Config, NetworkConfig
 from ..runtime.errors import ConfigError, CorelaneError, SystemLimit
 from ..runtime.paths import default_socket
+from ..runtime.peers import group_ids, user_ids
 from ..runtime.placement import Placement, choose
 from ..runtime.topology import Topology
 from .control.report import bound_elsewhere
@@ -70,25 +72,10 @@ def _open_device(config: Config) -> Nic:
     return ReplayNic(nic.device, speed=nic.speed, loops=nic.loops, buffers=nic.buffers)
 
 
-def _ids(names: Iterable[str | int], find: Callable[[str], int], option: str) -> tuple[int, ...]:
-    """Numbers of users or groups. ConfigError for a name that this machine does not know."""
-    ids = []
-    for name in names:
-        try:
-            ids.append(name if isinstance(name, int) else find(name))
-        except KeyError:
-            raise ConfigError(f"iokernel.{option}", f"{name!r} does not exist on this machine") from None
-    return tuple(ids)
-
-
 def allowed(config: Config) -> Access:
     """Who may attach: the numbers of users and groups that [iokernel] names, and the socket file's mode."""
-    import grp
-    import pwd
-
     io = config.iokernel
-    uids = _ids(io.users, lambda name: pwd.getpwnam(name).pw_uid, "users")
-    gids = _ids(io.groups, lambda name: grp.getgrnam(name).gr_gid, "groups")
+    uids, gids = user_ids(io.users, "iokernel.users"), group_ids(io.groups, "iokernel.groups")
     return Access(mode=io.socket_mode | 0o666 if uids or gids else io.socket_mode, uids=uids, gids=gids)
 
 
@@ -97,6 +84,12 @@ def place(config: Config, machine: Topology | None = None) -> Placement:
     machine = machine or Topology.read()
     fixed = () if isinstance(config.iokernel.cores, str) else config.iokernel.cores
     return choose(machine, kthreads=max(1, len(machine.usable) - 1), loops=config.iokernel.loops, fixed_loops=fixed)
+
+
+def network(config: Config) -> NetworkConfig:
+    """[network] as it holds: this machine has an address of its own there only if it is on a tap."""
+    own = config.host_address() if config.nic.driver == "tap" else None
+    return dataclasses.replace(config.network, host_address=own)
 
 
 def _managed(config: Config, workers: Sequence[int]) -> bool:
@@ -126,8 +119,8 @@ def make(config: Config, uplink: Nic | None, plan: Placement, areas: Areas | Non
             where = f"apps.{name}.loop" if name else "app_defaults.loop"
             raise ConfigError(where, f"there is no loop {app.loop}", f"{len(plan.iokernel)} run, counted from 0")
     managed = _managed(config, workers)
-    own = config.host_address() if config.nic.driver == "tap" else None
     cores = config.cores
+    linked = config.nic.driver in ("tap", "af_xdp")  # the uplink is a device of this machine
     return Iokernel(
         io.socket or default_socket(listen=True),
         uplinks=[uplink] if uplink is not None else [],
@@ -139,8 +132,12 @@ def make(config: Config, uplink: Nic | None, plan: Placement, areas: Areas | Non
         policy_params=config.policy,
         apps=config.apps,
         app_defaults=config.app_defaults,
+        users=config.users,
+        user_defaults=config.user_defaults,
         areas=areas,
-        network=dataclasses.replace(config.network, host_address=own),
+        network=network(config),
+        host_macs=[uplink.mac] if linked and uplink is not None else [],
+        host_addresses=local_ipv4 if linked else tuple,
         idle=Idle(spin_us=io.spin_us, pause_us=io.pause_us),
         timing=Timing(interval_us=cores.interval_us, cede_us=cores.cede_us, interrupt_us=cores.interrupt_us),
         access=allowed(config),
@@ -172,7 +169,7 @@ def open_storage(config: Config, report: Report | None = None) -> Iterator[Areas
         from .areas.device import open_device
 
         store = open_device(storage.device, trusted=storage.trusted, tell=tell)
-    with contextlib.closing(Areas(store, storage.quota_mib << 20)) as areas:
+    with contextlib.closing(Areas(store, storage.quota_mib << 20, storage.quota_areas)) as areas:
         yield areas
 
 

@@ -51,7 +51,10 @@ class Network(Group):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoreShare(Group):
-    """What a runtime wants of the cores where an iokernel manages them (docs/cores.md). Its configuration wins.
+    """What a runtime wishes of the cores where an iokernel manages them (docs/cores.md).
+
+    Guarantee, maximum and weight are granted as far as its configuration allows, which is not at all where that says
+    nothing; the event "limited" tells what was not.
 
     guaranteed: cores that it has whenever it has work for them. max_cores: most cores, at most as many as kthreads;
     0: as many. weight: share among equals. deadline_us: what its tail should stay under; 0: nothing.

@@ -1,6 +1,7 @@
 /* The runtime: puts scheduler, NIC and network stack together. See runtime.h. */
 #include <corelane/libos/runtime.h>
 #include "../drivers/port/port.h"
+#include "counters.h"
 #include "net/netif.h"
 
 #include <errno.h>
@@ -19,6 +20,8 @@ struct cl_runtime {
     int left; /* what cl_runtime_stop returned */
     cl_runtime_event on_event;
     void *event_arg;
+    cl_counters_fn more; /* under the port's lock, as the next one */
+    void *more_arg;
 };
 
 static int refuse(char *err, int rc, const char *why)
@@ -65,7 +68,14 @@ static int attach(struct cl_runtime *rt, const struct cl_runtime_config *c, char
                                   .on_change = on_port,
                                   .arg = rt};
     rt->own_nic = true;
-    return cl_port_nic_new(&port, &rt->nic, err);
+    int rc = cl_port_nic_new(&port, &rt->nic, err);
+    if (rc < 0 || !rt->on_event)
+        return rc;
+    struct cl_port_info granted;
+    cl_port_info(rt->nic, &granted);
+    if (*granted.note)
+        rt->on_event(rt->event_arg, CL_EVENT_LIMITED, granted.note);
+    return 0;
 }
 
 static int source_wait(void *arg, unsigned k, int64_t timeout_ns)
@@ -119,6 +129,24 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
     return cl_sched_new(&s, &rt->sched, err);
 }
 
+/* What the port's watcher publishes. */
+static unsigned count_all(void *arg, struct cl_counter *out, unsigned room)
+{
+    struct cl_runtime *rt = arg;
+    unsigned n = cl_runtime_counters(rt, out, room);
+    return n + (rt->more ? rt->more(rt->more_arg, out + n, room - n) : 0);
+}
+
+void cl_runtime_publish(struct cl_runtime *rt, cl_counters_fn more, void *arg)
+{
+    if (!rt->own_nic)
+        return;
+    cl_port_publish(rt->nic, NULL, NULL); /* nobody reads them meanwhile */
+    rt->more = more;
+    rt->more_arg = arg;
+    cl_port_publish(rt->nic, count_all, rt);
+}
+
 static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char *err)
 {
     int rc;
@@ -154,6 +182,7 @@ static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char 
     if ((rc = make_sched(rt, c, kthreads, err)) < 0)
         return rc;
     rt->nif->sched = rt->sched;
+    cl_runtime_publish(rt, NULL, NULL);
     return 0;
 }
 
@@ -256,6 +285,8 @@ void cl_runtime_delete(struct cl_runtime *rt)
         cl_runtime_stop(rt, 0);
     else if (rt->nif)
         cl_netif_drain(rt->nif);
+    if (rt->own_nic && rt->nic)
+        cl_port_publish(rt->nic, NULL, NULL); /* what is counted goes now */
     cl_sched_delete(rt->sched);
     if (rt->nif)
         cl_netif_delete(rt->nif);
@@ -294,6 +325,15 @@ int cl_runtime_sched_stats(const struct cl_runtime *rt, int k, struct cl_sched_s
         add_words((uint64_t *)out, (const uint64_t *)&one, sizeof one / sizeof(uint64_t));
     }
     return 0;
+}
+
+unsigned cl_runtime_counters(const struct cl_runtime *rt, struct cl_counter *out, unsigned room)
+{
+    struct cl_net_stats net;
+    struct cl_sched_stats sched;
+    cl_runtime_net_stats(rt, -1, &net);
+    cl_runtime_sched_stats(rt, -1, &sched);
+    return cl_counters_by_name(&net, &sched, out, room);
 }
 
 void cl_runtime_info(const struct cl_runtime *rt, struct cl_runtime_info *out)

@@ -9,7 +9,7 @@ import ipaddress
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -36,6 +36,7 @@ EVENTS = {
     lib.CL_EVENT_STALLED: "stalled",
     lib.CL_EVENT_GONE: "gone",
     lib.CL_EVENT_CONFLICT: "conflict",
+    lib.CL_EVENT_LIMITED: "limited",
 }
 
 _log = logging.getLogger("corelane.libos")
@@ -92,8 +93,9 @@ class Runtime(Closing):
     gets the cores that others leave, and has larger stacks and a quantum. power: "spin", "adaptive" or "block", what a
     kthread without work does. cpus: CPU of each kthread, -1 for any. address: "10.77.0.9" or "10.77.0.9/16", for a NIC
     that has none. scheduler, network, share: the finer settings (options.py). on_event: called with ("attached" |
-    "stalled" | "gone" | "conflict", text) on a thread of the runtime; without it they are logged as warnings of the
-    logger "corelane.libos". Public attribute: socket, as given.
+    "stalled" | "gone" | "conflict", text) on a thread of the runtime, and with ("limited", text), which are wishes that
+    the iokernel does not grant, before this returns; without it they are logged as warnings of the logger
+    "corelane.libos". Public attribute: socket, as given.
 
     Raises CorelaneError with the reason: no iokernel there, refused, no address, too few queues, ...
     """
@@ -125,6 +127,7 @@ class Runtime(Closing):
         self._lock = threading.Lock()
         self._on_event = on_event
         self._event_callback = ffi.callback("cl_runtime_event", self._event)
+        self._counters_callback: Any = None
         scheduler, share = scheduler or Scheduler(), share or CoreShare()
         config = ffi.new("struct cl_runtime_config *")
         keep = self._fill_place(config, socket, nic, name)
@@ -385,6 +388,37 @@ class Runtime(Closing):
         check(lib.cl_runtime_spawn(self.ptr, pointer, ffi.NULL if arg is None else ffi.cast("void *", arg)), "spawn")
 
     # What it is doing
+
+    def publish(self, numbers: Callable[[], Mapping[str, int]] | None) -> None:
+        """Show these numbers to whoever asks the iokernel (corelane ps --json, corelane metrics), live.
+
+        numbers: called some times a second by a thread of the runtime, while it is attached. Names are of small
+        letters, digits and '_', at most 31 characters; values are not negative. Numbers of 0 may be left out. None: no
+        more. The runtime's own counters are shown in any case.
+        """
+        if numbers is None:
+            lib.cl_runtime_publish(self.ptr, ffi.NULL, ffi.NULL)
+            self._counters_callback = None
+            return
+        told = False
+
+        def fill(_arg: Any, out: Any, room: int) -> int:
+            nonlocal told
+            try:
+                found = [(name.encode("ascii"), int(value)) for name, value in numbers().items()]
+                for i, (name, value) in enumerate(found[:room]):
+                    out[i].name = name[:31]
+                    out[i].value = value
+            except Exception:
+                if not told:
+                    _log.exception("the numbers that are to be published cannot be had")
+                told = True
+                return 0
+            return min(len(found), room)
+
+        callback = ffi.callback("cl_counters_fn", fill)
+        lib.cl_runtime_publish(self.ptr, callback, ffi.NULL)
+        self._counters_callback = callback  # the one before may be called until here
 
     def stats(self, kthread: int | None = None) -> RuntimeStats:
         """Counters of one kthread, or of all."""

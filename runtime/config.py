@@ -23,6 +23,8 @@ from .paths import DEFAULT_SOCKET_DOC
 DEFAULT_SUBNET = "10.77.0.0/16"
 POLL_MODES = ("spin", "adaptive", "block")
 MAX_KTHREADS: int = lib.CL_SHM_MAX_KTHREADS
+MAX_ID = 2**32 - 2  # of users and groups; one more means "none" to the kernel
+EVERYBODY = "*"
 
 
 def _socket_path(value: str) -> None:
@@ -40,6 +42,8 @@ def _subnet(value: str) -> None:
         raise ValueError(f"an IPv4 network like {DEFAULT_SUBNET!r} ({error})") from None
     if not 8 <= net.prefixlen <= 30:
         raise ValueError("an IPv4 network of 8 to 30 bits")
+    if net.is_multicast or net.is_loopback or net.is_reserved or net.network_address.is_unspecified:
+        raise ValueError(f"an IPv4 network for hosts, like {DEFAULT_SUBNET!r}")
 
 
 def _address(value: str) -> None:
@@ -61,6 +65,11 @@ def _mac(value: str) -> None:
 def _app_name(value: str) -> None:
     if not re.fullmatch(rf"[A-Za-z0-9_.:-]{{1,{lib.CL_SHM_NAME_BYTES - 1}}}", value):
         raise ValueError(f"1 to {lib.CL_SHM_NAME_BYTES - 1} letters, digits, '-', '_', '.' or ':'")
+
+
+def _user(value: str) -> None:
+    if not value or (value.isdigit() and int(value) > MAX_ID):
+        raise ValueError(f"a user's name, or an id of 0 to {MAX_ID}")
 
 
 def _policy(value: str) -> None:
@@ -93,14 +102,14 @@ class IokernelConfig(Group):
     socket: str = option("", f'control socket; "": {DEFAULT_SOCKET_DOC}', check=_socket_path)
     socket_mode: int = option(0o660, "permissions of the socket file (0o660: owner and group)", low=0, high=0o777)
     users: tuple[str | int, ...] = option(
-        (), "users, by name or id, who may attach besides root and the iokernel's own", low=0, high=2**32 - 2
+        (), "users, by name or id, who may attach besides root and the iokernel's own", low=0, high=MAX_ID
     )
     groups: tuple[str | int, ...] = option(
         (),
         "groups, by name or id, whose members may attach; with users or groups the socket file is open to all, and "
         "the kernel's word on who connects decides",
         low=0,
-        high=2**32 - 2,
+        high=MAX_ID,
     )
     cores: str | tuple[int, ...] = option(
         "auto", '"auto" or the CPUs to poll on, a loop each', low=0, high=4095, check=_cpus
@@ -139,7 +148,13 @@ class StorageConfig(Group):
     directory: str = option("", 'folder of the storage areas, a file each; "": none')
     device: str = option("", 'raw block device that the areas are parts of; "": none. One of both')
     capacity_mib: int = option(0, "directory: all areas together; 0: what the file system has", low=0, high=1 << 30)
-    quota_mib: int = option(0, "areas of one user together; 0: no limit", low=0, high=1 << 30)
+    quota_mib: int = option(
+        0,
+        "areas of one user together; 0: half of all, and no limit for root and the iokernel's own user",
+        low=0,
+        high=1 << 30,
+    )
+    quota_areas: int = option(64, "areas of one user, other than these two", low=1, high=1 << 16)
     trusted: bool = option(
         False,
         "device: all clients are trusted with the whole of it. Users other than root and the iokernel's get areas too; "
@@ -198,12 +213,24 @@ class NetworkConfig(Group):
     )
     gateway: str | None = option(None, "next hop for what is outside of the subnet", check=_address)
     mtu: int = option(1500, "largest IP packet in bytes", low=576, high=9000)
+    flood_frames_per_s: int = option(
+        250, "broadcasts and multicasts that an uplink may bring a second; 0: no limit", low=0, high=10**9
+    )
+    flood_burst_frames: int = option(64, "and at once after a pause", low=1, high=1 << 20)
 
 
 @dataclass(frozen=True, kw_only=True)
 class AppConfig(Group):
     """[apps.NAME] and [app_defaults]: what an application of this name gets, whatever it asks for."""
 
+    users: tuple[str | int, ...] = option(
+        (),
+        "users, by name or id, who may use this name besides root and the iokernel's own; "
+        f'["{EVERYBODY}"]: all who may attach',
+        low=0,
+        high=MAX_ID,
+    )
+    groups: tuple[str | int, ...] = option((), "groups whose members may", low=0, high=MAX_ID)
     ip: str | None = option(None, "address; default: from a hash of the name, within the subnet", check=_address)
     mac: str | None = option(None, "MAC address; default: from a hash of the name", check=_mac)
     kthreads: int = option(0, "most kthreads; 0: as it asks", low=0, high=MAX_KTHREADS)
@@ -218,12 +245,15 @@ class AppConfig(Group):
         choices=("latency", "batch"),
     )
     guaranteed_cores: int | None = option(
-        None, "cores that it has whenever it wants them; default: as it asks, else 0", low=0, high=MAX_KTHREADS
+        None,
+        "cores that it has whenever it wants them; default: as it asks, within users.NAME.guaranteed_cores",
+        low=0,
+        high=MAX_KTHREADS,
     )
-    max_cores: int | None = option(
-        None, "most cores; default: as it asks, else one a kthread", low=1, high=MAX_KTHREADS
+    max_cores: int | None = option(None, "most cores; default: one a kthread", low=1, high=MAX_KTHREADS)
+    weight: int | None = option(
+        None, "share among equals; default: as it asks, within users.NAME.weight", low=1, high=1000
     )
-    weight: int | None = option(None, "share among equals; default: as it asks, else 1", low=1, high=1000)
     deadline_us: int | None = option(
         None, "what its tail should stay under, 0: nothing; default: as it asks", low=0, high=10_000_000
     )
@@ -241,11 +271,29 @@ class AppConfig(Group):
     rate_bytes_per_s: int = option(0, "most bytes it may send a second; 0: no limit", low=0, high=10**12)
     burst_frames: int = option(64, "frames it may send at once after a pause", low=1, high=1 << 20)
     burst_bytes: int = option(65536, "bytes it may send at once after a pause", low=1514, high=1 << 30)
+    any_ethertype: bool = option(False, "whether it may send frames that are neither IPv4 nor ARP")
 
     @property
     def cpus(self) -> tuple[int, ...]:
         """The CPUs of its kthreads; none: "auto"."""
         return () if isinstance(self.cores, str) else self.cores
+
+
+@dataclass(frozen=True, kw_only=True)
+class UserConfig(Group):
+    """[users.NAME] and [user_defaults]: what the applications of a user may have.
+
+    connections, apps, kthreads and arena_mib bind root and the iokernel's own user only in a section of their own.
+    """
+
+    connections: int = option(256, "connections to the control socket", low=1, high=1024)
+    apps: int = option(32, "applications at the same time", low=1, high=lib.CL_SHM_MAX_APPS)
+    kthreads: int = option(256, "kthreads of all of them", low=1, high=lib.CL_SHM_MAX_SLOTS)
+    arena_mib: int = option(2048, "memory of all their arenas, which takes none until it is used", low=1, high=1 << 20)
+    guaranteed_cores: int = option(
+        0, "cores that they may ask to be guaranteed, all together", low=0, high=lib.CL_SHM_MAX_CORES
+    )
+    weight: int = option(1, "largest weight that one of them may ask for", low=1, high=1000)
 
 
 @dataclass(frozen=True)
@@ -261,7 +309,9 @@ class Config:
     network: NetworkConfig = option(NetworkConfig, "addresses")
     storage: StorageConfig = option(StorageConfig, "areas of a disk that applications are given")
     app_defaults: AppConfig = option(AppConfig, "for applications without a section of their own")
-    apps: dict[str, AppConfig] = option(dict, "one section an application", check=_app_name)
+    apps: dict[str, AppConfig] = option(dict, "one section an application", check=_app_name, example="kv")
+    user_defaults: UserConfig = option(UserConfig, "for users without a section of their own")
+    users: dict[str, UserConfig] = option(dict, "one section a user, by name or id", check=_user, example="65534")
 
     def app(self, name: str) -> AppConfig:
         """What holds for the application `name`."""
@@ -287,8 +337,12 @@ class Config:
                 if value is not None and owners.setdefault(value.lower(), name) != name:
                     raise ValueError(f"apps {owners[value.lower()]!r} and {name!r} have the same {what} {value}")
         for name, app in self.apps.items():
-            if app.ip is not None and ipaddress.IPv4Address(app.ip) not in net:
+            if app.ip is None:
+                continue
+            if ipaddress.IPv4Address(app.ip) not in net:
                 raise ValueError(f"apps.{name}.ip {app.ip} is outside of network.subnet {self.network.subnet}")
+            if app.ip in (str(net.network_address), str(net.broadcast_address)):
+                raise ValueError(f"apps.{name}.ip {app.ip} is the network's own or its broadcast address")
         host = self.host_address()
         if ipaddress.IPv4Address(host) not in net:
             raise ValueError(f"network.host_address {host} is outside of network.subnet {self.network.subnet}")
@@ -297,6 +351,8 @@ class Config:
                 raise ValueError(f"apps.{name}.ip {app.ip} is this machine's own (network.host_address)")
         if self.app_defaults.ip or self.app_defaults.mac:
             raise ValueError("app_defaults cannot give an address: it would be that of several applications")
+        if self.app_defaults.users or self.app_defaults.groups:
+            raise ValueError("app_defaults has no users or groups: a name without a section is free for all")
         for where, app in (
             *((f"apps.{name}", app) for name, app in self.apps.items()),
             ("app_defaults", self.app_defaults),
@@ -323,7 +379,7 @@ def loads(text: str, source: str = "<text>", overrides: Sequence[str] = ()) -> C
 
 def sample() -> str:
     """A commented configuration file with every option at its default."""
-    return options.sample(Config, name="kv")
+    return options.sample(Config)
 
 
 def as_dict(config: Config) -> dict[str, object]:

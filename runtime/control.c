@@ -161,6 +161,7 @@ static int receive_accept(int fd, struct cl_control_accept *accept, int *fds, in
                      err);
     if (rc < 0)
         return rc;
+    accept->note[sizeof accept->note - 1] = 0;
     if (*n_fds != CL_CONTROL_FDS)
         return fail(err, EPROTO, "the iokernel accepted with %u descriptors instead of %u", *n_fds, CL_CONTROL_FDS);
     struct cl_arena_layout expect = accept->layout;

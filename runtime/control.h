@@ -38,12 +38,13 @@
 
 // cffi: begin
 #define CL_CONTROL_MAGIC 0x4c726f43 /* "CorL" */
-#define CL_CONTROL_VERSION 2
+#define CL_CONTROL_VERSION 3
 #define CL_CONTROL_MAX_BYTES 1024     /* longest message a client sends */
 #define CL_CONTROL_MAX_REPLY 16777216 /* longest STATS_REPLY and MOVES_OK */
 #define CL_CONTROL_FDS 3              /* with ACCEPT: arena, state, doorbell */
 #define CL_CONTROL_ERR_BYTES 256
 #define CL_CONTROL_TEXT_BYTES 240
+#define CL_CONTROL_NOTE_BYTES 320
 
 #define CL_CONTROL_HELLO 1
 #define CL_CONTROL_ACCEPT 2
@@ -76,7 +77,8 @@ struct cl_control_hello {
     uint32_t n_rx, n_tx;         /* buffers */
     uint32_t buffer_bytes;
     uint32_t ipv4; /* host byte order; 0: derived from the name */
-    /* What it wants of the cores, where they are managed; the iokernel's configuration wins over it. */
+    /* What it wants of the cores, where they are managed. It gets of `guaranteed`, `maximum` and `weight` what the
+     * iokernel's configuration allows; that wins over the others, too. */
     uint32_t kind;        /* CL_CONTROL_LATENCY, CL_CONTROL_BATCH; 0: latency */
     uint32_t guaranteed;  /* cores */
     uint32_t maximum;     /* cores; 0: as many as kthreads */
@@ -114,6 +116,7 @@ struct cl_control_accept {
     int32_t cpus[64]; /* where kthread k should run; -1: anywhere */
     uint32_t slot;    /* of kthread 0 in the state segment; kthread k has slot + k */
     uint32_t pad2;
+    char note[320]; /* what it wished for and does not get, and what would allow it: one line, zero-terminated */
 };
 
 struct cl_control_policy {
@@ -200,7 +203,8 @@ _Static_assert(sizeof(struct cl_control_header) == 16, "never changes");
 _Static_assert(sizeof(struct cl_control_hello) == 112, "no hidden padding");
 _Static_assert(sizeof(struct cl_control_refuse) == 264, "never changes");
 _Static_assert(sizeof(struct cl_arena_layout) == 72, "part of ACCEPT");
-_Static_assert(sizeof(struct cl_control_accept) == 400, "no hidden padding");
+_Static_assert(sizeof(struct cl_control_accept) == 720, "no hidden padding");
+_Static_assert(sizeof(((struct cl_control_accept *)0)->note) == CL_CONTROL_NOTE_BYTES, "note");
 _Static_assert(sizeof(struct cl_control_kthreads) == 280, "no hidden padding");
 _Static_assert(sizeof(struct cl_control_policy) == 512 && sizeof(struct cl_control_policy) <= CL_CONTROL_MAX_BYTES,
                "no hidden padding");

@@ -164,6 +164,13 @@ int cl_memory_used(const struct cl_memory *m, uint64_t *used_bytes)
     return 0;
 }
 
+void cl_memory_populate(const struct cl_memory *m, uint64_t offset, uint64_t bytes)
+{
+    uint64_t end = cl_min(round_up(offset + bytes, m->page_bytes), m->bytes);
+    offset -= offset % m->page_bytes;
+    madvise((uint8_t *)m->base + offset, end - offset, MADV_POPULATE_WRITE);
+}
+
 int64_t cl_fds_send(int sock, const void *data, uint64_t n, const int *fds, unsigned n_fds)
 {
     union {

@@ -41,6 +41,10 @@ CL_API void cl_memory_close(struct cl_memory *m);
 /* Bytes of the file that take memory now, whichever process touched them. */
 CL_API int cl_memory_used(const struct cl_memory *m, uint64_t *used_bytes);
 
+/* Have bytes [offset, offset + bytes) of a writable mapping take memory now, by one call of the kernel's instead of a
+ * fault a page. Where it refuses (before Linux 5.14, or out of memory) a page comes when it is touched, as ever. */
+CL_API void cl_memory_populate(const struct cl_memory *m, uint64_t offset, uint64_t bytes);
+
 /* Send up to 16 descriptors along with n > 0 bytes. Returns the bytes sent or -errno; sends all descriptors or none. */
 CL_API int64_t cl_fds_send(int sock, const void *data, uint64_t n, const int *fds, unsigned n_fds);
 /* Receive up to n bytes and append the descriptors that came with them (close-on-exec) to fds[*n_fds..max_fds); those

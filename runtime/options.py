@@ -42,10 +42,11 @@ def option(
     high: float | None = None,
     choices: Sequence[Any] = (),
     check: Callable[[Any], object] | None = None,
+    example: str = "",
 ) -> Any:
     """A field of a section. default: its value if the file does not give one (a callable makes one);
-    low and high are allowed values themselves."""
-    metadata = {"doc": doc, "low": low, "high": high, "choices": tuple(choices), "check": check}
+    low and high are allowed values themselves. example: a name in a table of sections, for `sample`."""
+    metadata = {"doc": doc, "low": low, "high": high, "choices": tuple(choices), "check": check, "example": example}
     if callable(default):
         return dataclasses.field(default_factory=default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -127,8 +128,8 @@ def sample(cls: type[Any], prefix: str = "", name: str = "NAME") -> str:
         elif typing.get_origin(kind) is dict:
             inner = typing.get_args(kind)[1]
             if dataclasses.is_dataclass(inner):
-                made = sample(typing.cast(type[Any], inner), f"{path}.{name}", name)
-                tables.append(f"# {doc}\n[{path}.{name}]\n{made}")
+                one = f"{path}.{field.metadata.get('example') or name}"
+                tables.append(f"# {doc}\n[{one}]\n{sample(typing.cast(type[Any], inner), one, name)}")
             else:
                 tables.append(f"# {doc}: each {_expected(inner, field.metadata)}\n[{path}]\n")
         else:

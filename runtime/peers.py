@@ -7,12 +7,18 @@ import errno
 import os
 import socket
 import struct
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 
-from .errors import Refused
+from .errors import ConfigError, Refused
 
 _SO_PEERGROUPS = 59  # asm-generic/socket.h; Linux 4.13
 _SO_PEERPIDFD = 77  # the same; Linux 6.5
+
+
+def trusted(uid: int) -> bool:
+    """Whether that is root, or the user that we run as."""
+    return uid in (0, os.geteuid())
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +30,15 @@ class Peer:
     gid: int
     groups: frozenset[int]
 
+    @property
+    def trusted(self) -> bool:
+        """See `trusted`."""
+        return trusted(self.uid)
+
+    def among(self, uids: Container[int], gids: Iterable[int]) -> bool:
+        """Whether it is one of these users, or a member of one of these groups."""
+        return self.uid in uids or not (self.groups | {self.gid}).isdisjoint(gids)
+
 
 def peer_of(sock: socket.socket) -> Peer:
     """Who connected. OSError if it has gone."""
@@ -33,6 +48,31 @@ def peer_of(sock: socket.socket) -> Peer:
         raw = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 1024)
         groups = frozenset(struct.unpack(f"={len(raw) // 4}I", raw))
     return Peer(pid, uid, gid, groups)
+
+
+def user_ids(names: Iterable[str | int], option: str) -> tuple[int, ...]:
+    """Numbers of users, given by name or number. ConfigError for a name that this machine does not know."""
+    import pwd
+
+    return _ids(names, lambda name: pwd.getpwnam(name).pw_uid, option)
+
+
+def group_ids(names: Iterable[str | int], option: str) -> tuple[int, ...]:
+    """The same of groups."""
+    import grp
+
+    return _ids(names, lambda name: grp.getgrnam(name).gr_gid, option)
+
+
+def _ids(names: Iterable[str | int], find: Callable[[str], int], option: str) -> tuple[int, ...]:
+    ids = []
+    for name in names:
+        try:
+            number = isinstance(name, int) or (name.isascii() and name.isdigit())
+            ids.append(int(name) if number else find(str(name)))
+        except KeyError:
+            raise ConfigError(option, f"{name!r} does not exist on this machine") from None
+    return tuple(ids)
 
 
 def pidfd_of(sock: socket.socket, pid: int) -> int:

@@ -15,8 +15,9 @@
  *
  * Arena, in file order; each part begins on a page:
  *
- *   cl_arena_header                            constant after creation
+ *   cl_arena_header                            constant after creation; in its page cl_arena_preempt, cl_arena_doorbell
  *   cl_arena_kthread[n_kthreads]               512 bytes each, see there
+ *   cl_arena_counters                          what the application counts, for people; right before the rx rings
  *   rx rings: cl_desc[n_kthreads][rx_slots]    producer: iokernel; consumer: kthread k, or its thief under k's lock
  *   tx rings: cl_desc[n_kthreads][tx_slots]    producer: kthread k; consumer: iokernel
  *   buffers: [n_rx + n_tx] of buffer_stride    [0, n_rx) receive, the rest send
@@ -32,11 +33,11 @@
 #ifndef CORELANE_RUNTIME_SHM_H
 #define CORELANE_RUNTIME_SHM_H
 
-#include <corelane/runtime/base.h>
+#include <corelane/runtime/counter.h>
 #include "ring.h"
 
 // cffi: begin
-#define CL_SHM_VERSION 5
+#define CL_SHM_VERSION 6
 #define CL_SHM_PAGE 4096
 #define CL_SHM_NAME_BYTES 32 /* an application's name with its terminating zero */
 #define CL_SHM_MAX_KTHREADS 64
@@ -60,6 +61,7 @@ struct cl_arena_header {
     uint64_t lines_offset, rx_offset, tx_offset, buffers_offset, total_bytes;
     uint64_t generation; /* of the iokernel that made it, equal to cl_state_header.generation */
     char name[32];
+    uint64_t doorbell_offset; /* of cl_arena_doorbell */
 };
 
 /* Second line pair of the header's page, at CL_ARENA_PREEMPT_OFFSET in every arena, so that a port can map this page at
@@ -71,6 +73,17 @@ struct cl_arena_preempt {
      * announces, which are stored with release). Readers: scheduling points and probes of the kthreads, often. The line
      * changes only when a core moves or a quantum is over. */
     uint64_t preempt CL_ALIGNED(64);
+};
+
+/* The doorbell word: further on in the header's page, in a pair of lines of its own. Which one differs from arena to
+ * arena: the loop reads those of all applications, and at one and the same place in its page they would push each other
+ * out of the cache. */
+struct cl_arena_doorbell {
+    /* Bit k: kthread k says that there is something in its tx ring, and the home loop polls that. Writers: kthread k
+     * sets it (atomic or, seq_cst), after the descriptor, if it is not set; the loop takes it back when nothing has
+     * come for long (atomic and, relaxed). Readers: both. iokernel/switch/doorbell.h says why nothing is lost. The line
+     * changes only when a kthread becomes active, or stops being so. */
+    uint64_t rung CL_ALIGNED(64);
 };
 
 /* Values of cl_arena_kthread.park. Without managed cores only the first two occur (park.h). */
@@ -126,6 +139,17 @@ struct cl_arena_kthread {
     struct cl_signals signals CL_ALIGNED(64);
     /* Lines 5 to 7: reserved. Zero. */
     uint8_t reserved[192] CL_ALIGNED(64);
+};
+
+/* What an application counts of itself, by name: the iokernel shows it to whoever asks for statistics. Writer: the
+ * port's watcher, some times a second (relaxed; `n` last, release). Reader: the iokernel's control thread (n: acquire),
+ * which reads each word once and takes only names of small letters, digits and '_'. Each number is right by itself. */
+#define CL_ARENA_MAX_COUNTERS 200
+struct cl_arena_counters {
+    uint32_t n; /* entries that hold something */
+    uint32_t reserved;
+    uint64_t published_ns; /* CLOCK_MONOTONIC */
+    struct cl_counter counter[CL_ARENA_MAX_COUNTERS];
 };
 
 /* First page of the state segment. Writer: iokernel, before the first application; readers: applications. Constant. */
@@ -189,7 +213,7 @@ struct cl_arena_layout {
 #define CL_ARENA_MAGIC 0x616e6572616c63ull   /* "clarena" */
 #define CL_STATE_MAGIC 0x6574617473006c63ull /* "cl", 0, "state" */
 
-_Static_assert(sizeof(struct cl_arena_header) == 120, "no hidden padding, one page is plenty");
+_Static_assert(sizeof(struct cl_arena_header) == 128, "no hidden padding, one page is plenty");
 _Static_assert(offsetof(struct cl_arena_header, lines_offset) == 40, "64-bit fields aligned");
 _Static_assert(sizeof(((struct cl_arena_header *)0)->name) == CL_SHM_NAME_BYTES, "name");
 _Static_assert(sizeof(struct cl_arena_kthread) == 512, "eight lines a kthread");
@@ -200,6 +224,7 @@ _Static_assert(offsetof(struct cl_arena_kthread, reserved_iokernel) == 192, "lin
 _Static_assert(offsetof(struct cl_arena_kthread, signals) == 256, "line 4");
 _Static_assert(offsetof(struct cl_arena_kthread, rung_tsc) < 64, "line 0");
 _Static_assert(sizeof(struct cl_signals) == 64, "one line");
+_Static_assert(sizeof(struct cl_arena_counters) == 16 + 40 * CL_ARENA_MAX_COUNTERS, "no hidden padding");
 _Static_assert(sizeof(struct cl_state_header) == 128, "no hidden padding");
 _Static_assert(sizeof(struct cl_state_loop) == 128, "two lines");
 _Static_assert(offsetof(struct cl_state_loop, heartbeat_tsc) == 64,
@@ -207,6 +232,8 @@ _Static_assert(offsetof(struct cl_state_loop, heartbeat_tsc) == 64,
 _Static_assert(sizeof(struct cl_state_core) == 64, "one line a core");
 _Static_assert(sizeof(struct cl_arena_header) <= CL_ARENA_PREEMPT_OFFSET, "the look line comes after it");
 _Static_assert(sizeof(struct cl_arena_preempt) == 64, "one line");
+_Static_assert(sizeof(struct cl_arena_doorbell) == 64, "one line");
+_Static_assert(CL_SHM_MAX_KTHREADS <= 64, "a bit each");
 _Static_assert(sizeof(struct cl_state_kthread) == 64, "one line a kthread");
 
 /* Work out the layout from its first six fields. -EINVAL if one of them is out of bounds. */
@@ -222,7 +249,9 @@ static inline int cl_arena_layout_init(struct cl_arena_layout *l)
     uint32_t lines = (l->buffer_bytes + 2 * CL_CACHELINE - 1) / CL_CACHELINE; /* with 64 bytes of slack */
     l->buffer_stride = (lines | 1) * CL_CACHELINE;
     l->lines_offset = page;
-    l->rx_offset = l->lines_offset + (l->n_kthreads * sizeof(struct cl_arena_kthread) + page - 1) / page * page;
+    uint64_t counters = sizeof(struct cl_arena_counters);
+    l->rx_offset =
+        (l->lines_offset + l->n_kthreads * sizeof(struct cl_arena_kthread) + counters + page - 1) / page * page;
     uint64_t rx_bytes = (uint64_t)l->n_kthreads * l->rx_slots * sizeof(struct cl_desc);
     uint64_t tx_bytes = (uint64_t)l->n_kthreads * l->tx_slots * sizeof(struct cl_desc);
     l->tx_offset = l->rx_offset + (rx_bytes + page - 1) / page * page;
@@ -230,6 +259,12 @@ static inline int cl_arena_layout_init(struct cl_arena_layout *l)
     uint64_t buffers = (uint64_t)(l->n_rx + l->n_tx) * l->buffer_stride;
     l->total_bytes = l->buffers_offset + (buffers + page - 1) / page * page;
     return 0;
+}
+
+/* Where in an arena its counters are: the end of the lines' part. */
+static inline struct cl_arena_counters *cl_arena_counters_of(void *base, const struct cl_arena_layout *l)
+{
+    return (struct cl_arena_counters *)((uint8_t *)base + l->rx_offset - sizeof(struct cl_arena_counters));
 }
 
 /* Descriptors (ring.h: bit 63 of `word` is the ring's phase).
@@ -243,6 +278,28 @@ static inline int cl_arena_layout_init(struct cl_arena_layout *l)
  *            payload  as for SEND: up to three buffers in all */
 #define CL_TX_SEND 1u
 #define CL_TX_FREE 2u
+
+/* Where the doorbell word of the arena with this id is. For who makes the arena. */
+static inline uint64_t cl_doorbell_offset(uint32_t id)
+{
+    const uint32_t pair = 2 * CL_CACHELINE, first = CL_ARENA_PREEMPT_OFFSET / pair + 1;
+    return (first + id % (CL_SHM_PAGE / pair - first)) * pair;
+}
+
+/* For an application, which trusts the header. */
+static inline struct cl_arena_doorbell *cl_arena_doorbell_of(void *arena)
+{
+    const struct cl_arena_header *h = arena;
+    return (struct cl_arena_doorbell *)((uint8_t *)arena + h->doorbell_offset);
+}
+
+/* Kthread k has put something into its tx ring: a load, while the loop polls that anyway. */
+static inline void cl_doorbell_set(struct cl_arena_doorbell *d, unsigned k)
+{
+    uint64_t bit = 1ull << k;
+    if (cl_unlikely(!(cl_load_relaxed(&d->rung) & bit)))
+        __atomic_fetch_or(&d->rung, bit, __ATOMIC_SEQ_CST);
+}
 
 static inline uint64_t cl_rx_word(uint32_t hash, uint32_t len)
 {

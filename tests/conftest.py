@@ -5,11 +5,13 @@ c_library    the same as a shared library, for calling inline header code from P
 c_fuzzer     the same under libFuzzer
 netns        namespaces and veth pairs of this test alone (root)
 seed         the seed of this run, printed
+socket_path  of a control socket
 """
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -40,6 +42,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
     soak.skip_without_time(item)
+
+
+@pytest.fixture
+def socket_path() -> Iterator[str]:
+    """A path for a control socket; short, since a unix socket's path is limited to 107 bytes."""
+    with tempfile.TemporaryDirectory(prefix="cl-io-") as folder:
+        yield f"{folder}/s"
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ from .._native import ffi, lib
 from ..registry import App, option
 from .store import Store
 
-_UDP_COUNTERS = ("datagrams", "answered", "silent", "runts", "fast_gets", "split", "cut", "multi_packet")
+_UDP_COUNTERS = ("datagrams", "answered", "silent", "answers", "runts", "fast_gets", "split", "cut", "multi_packet")
 
 
 @dataclass(frozen=True)

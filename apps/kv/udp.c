@@ -63,6 +63,17 @@ static void write_header(uint8_t *p, const uint8_t *request, uint32_t sequence, 
     p[7] = 0;
 }
 
+bool cl_kv_udp_is_answer(const uint8_t *datagram, int64_t len)
+{
+    if (len < CL_KV_UDP_HEADER)
+        return false;
+    bool several = datagram[4] || datagram[5] != 1, later = datagram[2] || datagram[3];
+    if (several && later) /* of a request, too, only the first is refused */
+        return true;
+    uint8_t c = len > CL_KV_UDP_HEADER ? datagram[CL_KV_UDP_HEADER] : 0;
+    return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == 0x81;
+}
+
 /* What the first stage learned of a request. */
 struct look {
     struct cl_kv_key key; /* len 0: none seen */
@@ -180,12 +191,15 @@ static void answer_text(struct cl_kv_out *o, const char *text)
 static void run_commands(struct cl_kv_udp *u, const struct cl_udp_req *req, struct cl_kv_out *o)
 {
     struct cl_kv_session session = {.thread = u->thread};
+    uint64_t len = (uint64_t)req->len - CL_KV_UDP_HEADER;
+    if (len == 0) /* asks nothing, whatever its header says */
+        return;
     if (req->data[4] != 0 || req->data[5] != 1) {
         cl_count(&u->multi_packet, 1);
         answer_text(o, CL_KV_UDP_MULTI);
         return;
     }
-    cl_kv_process_whole(&session, req->data + CL_KV_UDP_HEADER, (uint64_t)req->len - CL_KV_UDP_HEADER, o);
+    cl_kv_process_whole(&session, req->data + CL_KV_UDP_HEADER, len, o);
 }
 
 /* A request that is not a plain GET, or whose answer is not plain. */
@@ -193,6 +207,10 @@ static CL_NOINLINE void long_way(struct cl_kv_udp *u, struct cl_udp_req *req)
 {
     if (req->len < CL_KV_UDP_HEADER) {
         cl_count(&u->runts, 1);
+        return;
+    }
+    if (cl_kv_udp_is_answer(req->data, req->len)) {
+        cl_count(&u->answers, 1);
         return;
     }
     int64_t room = cl_min(req->room, (int64_t)CL_KV_UDP_DATAGRAM) - CL_KV_UDP_HEADER;

@@ -4,9 +4,13 @@
  * datagram; one that says that it is part of several is refused, as memcached refuses it. An answer is split so that no
  * datagram exceeds CL_KV_UDP_DATAGRAM bytes (or the room given, if that is less).
  *
+ * A datagram that is itself an answer gets none, not even an error: two servers would go on for ever. Commands are in
+ * lower case; answers of either protocol begin with a capital, a digit or 0x81. The later datagrams of a split one may
+ * begin with anything, and have a sequence number.
+ *
  * A burst goes through three stages, so that its cache misses overlap: parse and hash every request and fetch the buckets;
  * fetch the items; execute. A GET of one key whose value fits one datagram is formatted straight into the reply.
- * Every datagram is counted: datagrams = answered + silent + runts. */
+ * Every datagram is counted: datagrams = answered + silent + answers + runts. */
 #ifndef CORELANE_APPS_KV_UDP_H
 #define CORELANE_APPS_KV_UDP_H
 
@@ -28,6 +32,7 @@ struct cl_kv_udp {
     uint64_t datagrams;    /* requests seen */
     uint64_t answered;     /* requests that got an answer */
     uint64_t silent;       /* requests that wanted none (noreply, quit) or for whose answer there was no room */
+    uint64_t answers;      /* were answers themselves: dropped */
     uint64_t runts;        /* too short for the header: dropped */
     uint64_t fast_gets;    /* answered by the short way */
     uint64_t split;        /* answers that took several datagrams */
@@ -36,6 +41,9 @@ struct cl_kv_udp {
     /* Send `used` bytes of a request's reply and get room for more: cl_udp_reply_more, or the like of another transport. */
     int (*more)(struct cl_udp_req *req, int64_t used);
 };
+
+/* Whether a datagram is an answer, not a request: nobody may answer it. */
+CL_API bool cl_kv_udp_is_answer(const uint8_t *datagram, int64_t len);
 
 /* A server: one cl_kv_udp a thread. */
 struct cl_kv_server;

@@ -427,11 +427,12 @@ def plot(document: dict[str, Any]) -> Canvas:
     """Medians and 99th percentiles, side by side."""
     arms = [a for a in document["arms"] if a.get("p50_us") is not None and ": " not in a["name"]]
     names = [str(a["name"]) for a in arms]
+    many = [i for i, a in enumerate(arms) if a["n"] >= P99_LEAST]
     canvas = Canvas(
         "handoff: a core moves to another process",
         message=document["settings"]["message"],
         n=sum(int(a["n"]) for a in arms),
-        panels=2,
+        panels=2 if many else 1,
         size=(14, 8),
     )
     colours = [
@@ -439,9 +440,9 @@ def plot(document: dict[str, Any]) -> Canvas:
         for name in names
     ]
     canvas.bars(names, [number(a["p50_us"]) for a in arms], ylabel="p50 (us)", colours=colours)
-    many = [i for i, a in enumerate(arms) if a["n"] >= P99_LEAST]
-    values = [number(arms[i]["p99_us"]) for i in many]
-    canvas.bars([names[i] for i in many], values, ylabel="p99 (us)", panel=1, colours=[colours[i] for i in many])
+    if many:
+        values = [number(arms[i]["p99_us"]) for i in many]
+        canvas.bars([names[i] for i in many], values, ylabel="p99 (us)", panel=1, colours=[colours[i] for i in many])
     canvas.caption("Blue: through an iokernel. Red: the kernel's own ways, core busy. Teal: the same, core idle.")
     if len(many) < len(arms):
         few = ", ".join(f"{a['name']} ({a['n']})" for a in arms if a["n"] < P99_LEAST)

@@ -108,7 +108,8 @@ static void fill(struct cl_flood *f, uint32_t len, struct cl_flood_result *out)
                           word | cl_ring_phase(f->ring.size, f->ring.tail), none);
     }
     uint64_t one = 1;
-    cl_fence_seq_cst(); /* as drivers/port/port.c, ring_doorbell */
+    cl_fence_seq_cst(); /* as drivers/port/port.c, announce() */
+    cl_doorbell_set(cl_arena_doorbell_of(f->arena.base), 0);
     if (cl_load_relaxed(&f->loop->sleeping) && write(f->doorbell, &one, sizeof one) < 0)
         return;
 }

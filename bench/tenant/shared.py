@@ -21,7 +21,7 @@ from typing import Any, Self
 
 from ...drivers._native import lib as drivers
 from ...drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached
-from ...iokernel import AppConfig, Idle, Iokernel
+from ...iokernel import AppConfig, Idle, Iokernel, UserConfig
 from ...iokernel.control.moves import STEP_NAMES, Move, entries
 from ...runtime.clock import default_clock
 from ...runtime.errors import check
@@ -233,11 +233,12 @@ def shared(
     cores: tuple[int, ...],
     *,
     apps: Mapping[str, AppConfig],
+    user_defaults: UserConfig | None = None,
     policy: str = "delay",
     traffic: Echo | Memcached | None = None,
     port: int = 9000,
 ) -> Iterator[Shared]:
-    """An iokernel whose loop runs on cores[0] and manages the others."""
+    """An iokernel whose loop runs on cores[0] and manages the others. user_defaults: what wishes may come to."""
     with contextlib.ExitStack() as stack:
         kernel, generator = rig.loaded_iokernel(
             stack,
@@ -248,6 +249,7 @@ def shared(
             mode="adaptive",
             idle=Idle(spin_us=rig.SPIN_US),
             apps=apps,
+            user_defaults=user_defaults,
         )
         apps_stack = stack.enter_context(contextlib.ExitStack())
         yield Shared(kernel, generator, kernel.socket_path, apps_stack)

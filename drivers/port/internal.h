@@ -52,8 +52,9 @@ struct port_rx {
 struct port_tx {
     struct port_arena *arena CL_ALIGNED(CL_CACHELINE);
     struct cl_ring_tx ring;
-    uint32_t *shadow;    /* a slot: the send buffer in it, or CL_SHM_NO_BUFFER */
-    uint32_t *give_back; /* lent buffers to return; room for all that exist */
+    struct cl_arena_doorbell *doorbell; /* the arena's word */
+    uint32_t *shadow;                   /* a slot: the send buffer in it, or CL_SHM_NO_BUFFER */
+    uint32_t *give_back;                /* lent buffers to return; room for all that exist */
     uint32_t n_give_back;
     uint32_t reclaimed; /* slots below are the pool's again */
     uint64_t rung;      /* the sleep of the loop in which we have rung the doorbell last */
@@ -92,16 +93,20 @@ struct port {
     uint32_t timeout_ms, reattach_ms;
     void (*on_change)(void *arg, int state, const char *text);
     void *arg;
+    cl_counters_fn counters; /* under `lock`, as the next one; NULL: nothing is published */
+    void *counters_arg;
     pthread_t watcher;
     bool watching;
-    int stop_fd;          /* eventfd: close() or cl_port_reattach() wants the watcher's attention */
-    bool stopping;        /* writer: close, under `lock` (release); reader: the watcher (acquire) */
-    pthread_mutex_t lock; /* guards control_fd, joining_fd, attaching, telling, info and what is published */
+    int stop_fd;   /* eventfd: close() or cl_port_reattach() wants the watcher's attention */
+    bool stopping; /* writer: close, under `lock` (release); reader: the watcher (acquire) */
+    /* Guards control_fd, joining_fd, attaching, telling, info, note_is_new and what is published. */
+    pthread_mutex_t lock;
     int control_fd;
     int joining_fd; /* on which a thread waits for an answer, for port_close to end it; -1: none */
     bool telling;   /* a thread waits for an answer on control_fd, which is its own to read and to keep open */
     bool attaching; /* a thread has begun to, and does so without the lock */
     struct cl_port_info info;
+    bool note_is_new; /* info.note is another one than that of the last attachment */
 };
 
 static inline struct port *port_of(struct cl_nic *nic)

@@ -33,6 +33,7 @@ static void tx_sync(struct port *port, unsigned queue, struct port_tx *tx)
     struct cl_arena_kthread *lines = port_lines(now, queue);
     cl_ring_tx_init(&tx->ring, port_slots(now, now->layout.tx_offset, queue, now->layout.tx_slots), &lines->tx_head,
                     now->layout.tx_slots);
+    tx->doorbell = cl_arena_doorbell_of(now->base);
     tx->shadow = now->shadows + (size_t)queue * now->layout.tx_slots;
     tx->give_back = now->give_backs + (size_t)queue * now->layout.n_rx;
     tx->n_give_back = 0;
@@ -100,11 +101,12 @@ static uint32_t take_give_back(struct port_tx *tx)
     return tx->n_give_back ? tx->give_back[--tx->n_give_back] : CL_SHM_NO_BUFFER;
 }
 
-/* Give receive buffers back by themselves, three a descriptor, while the ring has room. Returns whether any went. */
-static bool flush_give_back(struct port_tx *tx, unsigned keep)
+/* Give receive buffers back by themselves, three a descriptor, while the ring has room. A loop that sleeps is not
+ * woken: it needs them only when frames come, and then it is awake. */
+static void flush_give_back(struct port_tx *tx, unsigned queue)
 {
     bool any = false;
-    while (tx->n_give_back > keep && cl_ring_tx_space(&tx->ring, 1)) {
+    while (tx->n_give_back && cl_ring_tx_space(&tx->ring, 1)) {
         if (tx->ring.tail - tx->reclaimed == tx->ring.size)
             break; /* the shadow of the next slot still names a buffer: reclaim first */
         tx->shadow[tx->ring.tail & (tx->ring.size - 1)] = CL_SHM_NO_BUFFER;
@@ -112,7 +114,8 @@ static bool flush_give_back(struct port_tx *tx, unsigned keep)
         cl_ring_push(&tx->ring, cl_tx_word(CL_TX_FREE, a, 0, 0), cl_tx_payload(b, c));
         any = true;
     }
-    return any;
+    if (any)
+        cl_doorbell_set(tx->doorbell, queue);
 }
 
 /* Take a frame's buffer from its holder without sending it. */
@@ -130,13 +133,17 @@ static void drop_buffer(struct port *port, struct port_tx *tx, unsigned queue, c
         tx->give_back[tx->n_give_back++] = f->buf;
 }
 
-static void ring_doorbell(struct port_tx *tx)
+/* Frames are in the ring: tell the loop, and get it up if it sleeps. */
+static void announce(struct port_tx *tx, unsigned queue)
 {
     struct port_arena *a = tx->arena;
-    if (a->never_sleeps)
+    if (a->never_sleeps) {
+        cl_doorbell_set(tx->doorbell, queue);
         return;
+    }
     /* Dekker's handshake with iokernel/loop/idle.c: our descriptors before its flag; its flag before its re-check. */
     cl_fence_seq_cst();
+    cl_doorbell_set(tx->doorbell, queue);
     uint64_t sleep = cl_load_relaxed(&a->loop->sleeping), one = 1;
     if (cl_likely(!sleep || sleep == tx->rung)) /* it gets up, which may take longer than a burst */
         return;
@@ -203,7 +210,7 @@ unsigned port_tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *fram
     if (cl_unlikely(take < n))
         cl_count(&tx->full, 1);
     if (sent)
-        ring_doorbell(tx);
+        announce(tx, queue);
     return take;
 }
 
@@ -244,7 +251,7 @@ void port_free(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsi
     if (tx->n_give_back >= tx->arena->give_back_at) {
         if (tx->ring.size - (tx->ring.tail - tx->reclaimed) < tx->n_give_back)
             reclaim(tx, queue);
-        flush_give_back(tx, 0);
+        flush_give_back(tx, queue);
     }
 }
 
@@ -257,9 +264,8 @@ void port_give_back(struct port *port, unsigned queue)
 {
     struct port_tx *tx = &port->tx[queue];
     tx_sync(port, queue, tx);
-    /* The iokernel is not woken for these: it needs them only when frames come, and then it is awake. */
     reclaim(tx, queue);
-    flush_give_back(tx, 0);
+    flush_give_back(tx, queue);
 }
 
 int port_wait(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)

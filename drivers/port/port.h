@@ -6,7 +6,8 @@
  *             the next sends (two indices ride on a SEND) or in FREE descriptors of three.
  *   tx        a SEND descriptor a frame; send buffers come back when the ring's published head has passed them (a private
  *             shadow of the slots says which). A received frame may be sent as it is.
- *   doorbell  an iokernel that polls never needs one. If it may sleep, tx_burst looks at its sleeping flag after a fence
+ *   doorbell  a bit of the application's word (shm.h) says that the ring has something: an iokernel polls no others. If
+ * it may sleep, tx_burst looks at its sleeping flag after a fence
  *             and writes the eventfd if it is set: once in each sleep, by each queue.
  *
  * When the iokernel dies. A watcher thread, asleep in poll(), sees the control socket end. It sets nic->gone, wakes
@@ -47,7 +48,8 @@ struct cl_port_config {
     uint32_t timeout_ms;  /* for connecting and for each answer; 0: 5000 */
     uint32_t reattach_ms; /* pause between attempts to attach again after the iokernel died; 0: do not */
     uint32_t reserved;
-    /* What it wants of the cores, where they are managed: cl_control_hello says what each is. */
+    /* What it wants of the cores, where they are managed: cl_control_hello says what each is, cl_port_info.note what
+     * was not granted of it. */
     uint32_t kind, guaranteed, maximum, weight, deadline_us, quantum_us;
     /* Called by the watcher thread at each change of state, with one line for people. May be NULL. Must not close the
      * port. */
@@ -66,7 +68,8 @@ struct cl_port_info {
     uint32_t gateway; /* host byte order; 0: none */
     uint64_t arena_bytes;
     int32_t cpus[64];
-    char text[256]; /* what happened last, for people */
+    char text[512]; /* what happened last, for people */
+    char note[320]; /* what was wished for and is not granted, for people; empty: nothing */
 };
 
 /* Attach to the iokernel at a socket path. -errno with one line in err (CL_CONTROL_ERR_BYTES). */
@@ -76,6 +79,9 @@ CL_API void cl_port_info(struct cl_nic *nic, struct cl_port_info *out);
 /* Try now to attach again; for ports made with reattach_ms = 0. -EALREADY while attached, while
  * another thread is at it, and for ports that try by themselves. Any thread but the watcher. */
 CL_API int cl_port_reattach(struct cl_nic *nic, char *err);
+/* Have the watcher call `counters` some times a second, and the iokernel show what it says. It must not call the port.
+ * NULL: no more; when this returns it is not called any more. Any thread. */
+CL_API void cl_port_publish(struct cl_nic *nic, cl_counters_fn counters, void *arg);
 // cffi: end
 
 #endif

@@ -24,6 +24,7 @@ class PortInfo:
 
     state: ATTACHED, STALLED (the iokernel has not polled for seconds) or GONE. attached: how many times, the first
     included. cpus: CPU of each kthread, -1 for "anywhere". text: what happened last, one line.
+    note: what was wished for and is not granted, one line; "": nothing.
     """
 
     state: int
@@ -37,6 +38,7 @@ class PortInfo:
     arena_bytes: int
     cpus: tuple[int, ...]
     text: str
+    note: str
 
 
 class Port(Nic):
@@ -58,6 +60,7 @@ class Port(Nic):
             arena_bytes=int(out.arena_bytes),
             cpus=tuple(int(out.cpus[k]) for k in range(self.queues)),
             text=ffi.string(out.text).decode(errors="replace"),
+            note=ffi.string(out.note).decode(errors="replace"),
         )
 
     def reattach(self) -> None:

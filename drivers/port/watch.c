@@ -14,6 +14,7 @@
 
 #define DEFAULT_TIMEOUT_MS 5000
 #define TELLING_NAP_NS 100000
+#define PUBLISH_MS 250
 #define HEARTBEAT_CHECK_MS 2000 /* no heartbeat from one check to the next: stalled */
 
 static void wake_all(struct port *port)
@@ -30,6 +31,7 @@ static void publish(struct port *port, struct port_arena *a, const struct cl_con
     a->older = port->current;
     a->tag = a->older ? a->older->tag + 1 : 1;
     const struct cl_state_header *s = a->state.base;
+    port->note_is_new = *acc->note && strcmp(acc->note, port->info.note) != 0;
     port->info = (struct cl_port_info){.state = CL_PORT_ATTACHED,
                                        .app = acc->app,
                                        .loop = acc->loop,
@@ -43,6 +45,7 @@ static void publish(struct port *port, struct port_arena *a, const struct cl_con
     memcpy(port->info.cpus, acc->cpus, sizeof port->info.cpus);
     snprintf(port->info.text, sizeof port->info.text, "attached to the iokernel with pid %u on %s", s->pid,
              port->socket_path);
+    memcpy(port->info.note, acc->note, sizeof port->info.note);
     cl_store_release(&port->current, a); /* release: see rx_sync in port.c */
     cl_store_relaxed(&nic->gone, 0);
 }
@@ -295,6 +298,31 @@ static bool ended(struct port *port)
     return over;
 }
 
+/* Put what the application counts where the iokernel sees it. */
+static void publish_counters(struct port *port)
+{
+    pthread_mutex_lock(&port->lock);
+    struct port_arena *a = port->current;
+    if (port->counters && port->control_fd >= 0) {
+        struct cl_arena_counters *at = cl_arena_counters_of(a->base, &a->layout);
+        unsigned n = port->counters(port->counters_arg, at->counter, CL_ARENA_MAX_COUNTERS);
+        struct timespec now;
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        cl_store_relaxed(&at->published_ns, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
+        cl_store_release(&at->n, n);
+    }
+    pthread_mutex_unlock(&port->lock);
+}
+
+void cl_port_publish(struct cl_nic *nic, cl_counters_fn counters, void *arg)
+{
+    struct port *port = port_of(nic);
+    pthread_mutex_lock(&port->lock);
+    port->counters = counters;
+    port->counters_arg = arg;
+    pthread_mutex_unlock(&port->lock);
+}
+
 /* An old arena that was still in use when the port attached again: its last frame may have come back, or a sleeping
  * kthread moved on, without a word to anybody. */
 static void check_old(struct port *port)
@@ -304,18 +332,32 @@ static void check_old(struct port *port)
     pthread_mutex_unlock(&port->lock);
 }
 
+/* Say that it is attached again, and what it wished for and does not get of this iokernel, unless the last said so. */
+static void report_attached(struct port *port)
+{
+    char text[64 + CL_CONTROL_NOTE_BYTES];
+    pthread_mutex_lock(&port->lock);
+    snprintf(text, sizeof text, "attached again, to a new iokernel%s%s", port->note_is_new ? "; " : "",
+             port->note_is_new ? port->info.note : "");
+    pthread_mutex_unlock(&port->lock);
+    report(port, CL_PORT_ATTACHED, text);
+}
+
 static void *watch(void *arg)
 {
     struct port *port = arg;
     struct looks looks = {0};
-    for (;;) {
+    for (unsigned turn = 1;;) {
         struct pollfd fds[2] = {{port->stop_fd, POLLIN, 0}, {port->control_fd, POLLIN | POLLRDHUP, 0}};
-        int n = poll(fds, 2, HEARTBEAT_CHECK_MS);
+        int n = poll(fds, 2, PUBLISH_MS);
         if (cl_load_acquire(&port->stopping))
             return NULL;
         if (n == 0) {
-            check_heartbeat(port, &looks);
-            check_old(port);
+            publish_counters(port);
+            if (turn++ % (HEARTBEAT_CHECK_MS / PUBLISH_MS) == 0) {
+                check_heartbeat(port, &looks);
+                check_old(port);
+            }
             continue;
         }
         if (n > 0 && fds[0].revents)
@@ -326,7 +368,7 @@ static void *watch(void *arg)
         if (!attach_again(port))
             return NULL;
         looks = (struct looks){0};
-        report(port, CL_PORT_ATTACHED, "attached again, to a new iokernel");
+        report_attached(port);
     }
 }
 

@@ -1,15 +1,19 @@
 """Storage areas: parts of a disk that applications are given by name, and then use without us (docs/storage.md).
 
 `Areas` decides who may do what; a store makes and opens areas: `DirectoryStore` here, `DeviceStore` in device.py.
+Nothing here waits for somebody who has an area: that is refused as Busy (operations.py), and the control thread asks
+again.
+
 What opens an area is its claim: until the connection of that client ends nobody else gets it. The descriptor itself
 carries a claim, too, which outlives us: an iokernel that starts anew gives no area away that a client of the old one
 still uses.
 
-Threads: `handle` is called by one thread at a time, since making an area may take minutes; `release` by any.
+Threads: any, since making and growing areas (operations.WRITING) may take minutes.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -17,15 +21,16 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from ...drivers.blk import file as blk_file
 from ...runtime.errors import CorelaneError, Refused
-from ...runtime.peers import Peer
+from ...runtime.peers import Peer, trusted
 from .._native import lib
+from .operations import Busy
 
 UNIT = 4096
 _MAX_UID = 2**32 - 2  # the next one, -1, means "no user" to the kernel
@@ -56,16 +61,16 @@ class Store(Protocol):
         """Bytes in all, and bytes of the largest area that could be made now."""
 
     def create(self, name: str, owner: int, size: int) -> None:
-        """A new area of zeros, on the disk when this returns. There is none of that name."""
+        """A new area of zeros, on the disk when this returns. There is none of that name, nor is one being made."""
 
     def grow(self, area: Area, size: int) -> None:
         """Make it larger; what is added is zeros. Who has it open sees that when he opens it anew."""
 
     def delete(self, area: Area) -> None:
-        """Forget it. EBUSY: somebody has it."""
+        """Forget it. Busy: somebody has it."""
 
     def open(self, area: Area) -> tuple[int, bool]:
-        """A descriptor that carries the claim, and whether it ends where the area ends. EBUSY: somebody has it."""
+        """A descriptor that carries the claim, and whether it ends where the area ends. Busy: somebody has it."""
 
     def in_use(self, area: Area) -> bool:
         """Whether a descriptor of `open` is still open somewhere."""
@@ -75,13 +80,19 @@ class Store(Protocol):
 
 
 class Areas:
-    """Who may do what with the areas of a store. quota: bytes that the areas of one user have together; 0: no limit."""
+    """Who may do what with the areas of a store.
 
-    def __init__(self, store: Store, quota: int = 0) -> None:
+    quota: bytes that the areas of one user have together; 0: half of all, and no limit for root and our own user.
+    quota_areas: areas of any other user.
+    """
+
+    def __init__(self, store: Store, quota: int = 0, quota_areas: int = 64) -> None:
         self._store = store
         self._quota = quota
+        self._quota_areas = quota_areas
         self._claims: set[str] = set()
-        self._lock = threading.Lock()  # of the claims
+        self._changes: dict[str, Area] = {}  # those that are being made, grown or deleted, with the bytes added
+        self._lock = threading.Lock()  # of both
 
     def handle(self, op: int, name: str, size: int, owner: str, peer: Peer) -> tuple[dict[str, Any], int]:
         """Do what a client asks. Its answer, and a descriptor or -1. Raises CorelaneError to refuse it."""
@@ -93,14 +104,12 @@ class Areas:
             )
         if op == lib.CL_CONTROL_AREA_CREATE:
             return self._create(name, size, owner, peer), -1
-        area = self._find(name, peer)
         if op == lib.CL_CONTROL_AREA_GROW:
-            return self._grow(area, size), -1
+            return self._grow(name, size, peer), -1
         if op == lib.CL_CONTROL_AREA_DELETE:
-            return self._delete(area), -1
+            return self._delete(name, peer), -1
         if op == lib.CL_CONTROL_AREA_OPEN:
-            self._check_peer(name, peer)
-            return self._open(area)
+            return self._open(name, peer)
         raise Refused("storage areas", f"there is no operation {op}", errno=errno.EPROTO)
 
     def release(self, name: str) -> None:
@@ -123,7 +132,7 @@ class Areas:
             "kind": self._store.kind,
             "capacity_bytes": total,
             "largest_bytes": free,
-            "quota_bytes": self._quota,
+            "quota_bytes": self._quota_of(peer.uid),
             "areas": [self._tell(a) for a in mine],
             "notes": list(self._store.notes),
         }
@@ -153,51 +162,105 @@ class Areas:
         if size <= before:
             why = f"it has {before} bytes already, and {size} are not more; an area only grows"
             raise Refused(f"storage area {name}", why, errno=errno.EINVAL)
-        used = sum(a.size for a in self._store.areas() if a.owner == owner) - before
-        if self._quota and used + size > self._quota:
-            why = f"user {owner} has {used} of {self._quota} bytes in use besides; {size} more are too many"
+        used = sum(a.size for a in self._all() if a.owner == owner) - before
+        quota = self._quota_of(owner)
+        if quota and used + size > quota:
+            why = f"user {owner} has {used} of {quota} bytes in use besides; {size} more are too many"
             raise Refused(f"storage area {name}", why, "raise storage.quota_mib or delete one", errno.EDQUOT)
+
+    def _all(self) -> list[Area]:
+        """Areas, and what is being added to some."""
+        return [*self._store.areas(), *self._changes.values()]
+
+    def _quota_of(self, owner: int) -> int:
+        return self._quota or (0 if trusted(owner) else self._store.space()[0] // 2)
 
     def _create(self, name: str, size: int, owner: str, peer: Peer) -> dict[str, Any]:
         self._check_peer(name, peer)
         uid = _uid(owner) if owner else peer.uid
         if uid != peer.uid and not _may(peer, None):
             raise Refused(f"storage area {name}", f"user {peer.uid} may not make one for another", errno=errno.EACCES)
-        if any(a.name == name for a in self._store.areas()):
-            raise Refused(f"storage area {name}", "it exists already", errno=errno.EEXIST)
-        self._check_size(name, size, uid)
-        self._store.create(name, uid, size)
+
+        def new() -> Area:
+            if any(a.name == name for a in self._store.areas()):
+                raise Refused(f"storage area {name}", "it exists already", errno=errno.EEXIST)
+            if not trusted(uid) and sum(a.owner == uid for a in self._all()) >= self._quota_areas:
+                why = f"user {uid} has {self._quota_areas} areas already"
+                raise Refused(f"storage area {name}", why, "raise storage.quota_areas or delete one", errno.EDQUOT)
+            self._check_size(name, size, uid)
+            return Area(name, uid, size)
+
+        with self._changing(name, new):
+            self._store.create(name, uid, size)
         return {"area": self._tell(self._find(name, peer))}
 
-    def _grow(self, area: Area, size: int) -> dict[str, Any]:
-        self._check_size(area.name, size, area.owner, before=area.size)
-        self._store.grow(area, size)
-        return {"area": self._tell(next(a for a in self._store.areas() if a.name == area.name))}
+    def _grow(self, name: str, size: int, peer: Peer) -> dict[str, Any]:
+        area = Area(name, 0, 0)
 
-    def _delete(self, area: Area) -> dict[str, Any]:
-        with self._lock:
-            busy = area.name in self._claims
-        if busy or not had_soon(lambda: not self._store.in_use(area)):
-            raise Refused(f"storage area {area.name}", "an application has it open", "end that one", errno.EBUSY)
-        self._store.delete(area)
-        return {"deleted": area.name}
+        def added() -> Area:
+            nonlocal area
+            area = self._find(name, peer)
+            self._check_size(name, size, area.owner, before=area.size)
+            return Area(name, area.owner, size - area.size)
 
-    def _open(self, area: Area) -> tuple[dict[str, Any], int]:
+        with self._changing(name, added):
+            self._store.grow(area, size)
+        return {"area": self._tell(Area(name, area.owner, size, area.offset))}
+
+    def _delete(self, name: str, peer: Peer) -> dict[str, Any]:
+        area = Area(name, 0, 0)
+
+        def nothing() -> Area:
+            nonlocal area
+            area = self._find(name, peer)
+            if name in self._claims:
+                raise Refused(f"storage area {name}", "an application has it open", "end that one", errno.EBUSY)
+            return Area(name, area.owner, 0)
+
+        with self._changing(name, nothing):
+            if self._store.in_use(area):
+                raise Busy(f"storage area {name}", "an application has it open", "end that one", errno.EBUSY)
+            self._store.delete(area)
+        return {"deleted": name}
+
+    @contextlib.contextmanager
+    def _changing(self, name: str, find: Callable[[], Area]) -> Iterator[None]:
+        """Nobody else opens or changes the area meanwhile, and the bytes that `find` says are its owner's. What `find`
+        looks at stays so."""
         with self._lock:
-            if area.name in self._claims:
-                raise Refused(f"storage area {area.name}", "another client has it open", errno=errno.EBUSY)
-            self._claims.add(area.name)
+            self._check_at_rest(name)
+            self._changes[name] = find()
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._changes[name]
+
+    def _check_at_rest(self, name: str) -> None:
+        """Under the lock."""
+        if name in self._changes:
+            why = "it is being made, grown or deleted"
+            raise Refused(f"storage area {name}", why, "ask again when that is done", errno=errno.EBUSY)
+
+    def _open(self, name: str, peer: Peer) -> tuple[dict[str, Any], int]:
+        with self._lock:
+            area = self._find(name, peer)
+            self._check_peer(name, peer)
+            self._check_at_rest(name)
+            if name in self._claims:
+                raise Refused(f"storage area {name}", "another client has it open", errno=errno.EBUSY)
+            self._claims.add(name)
         try:
             fd, limited = self._store.open(area)
         except BaseException:
-            self.release(area.name)
+            self.release(name)
             raise
         return {"area": self._tell(area), "limited": limited}, fd
 
 
 def _may(peer: Peer, owner: int | None) -> bool:
     """Whether a client may use what `owner` owns; None: what only root and our own user may."""
-    return peer.uid in (0, os.geteuid(), owner)
+    return peer.trusted or peer.uid == owner
 
 
 def _uid(owner: str) -> int:
@@ -247,10 +310,10 @@ def check_below(what: str, below: blk_file.Below, why: str) -> list[str]:
 _LINGER_S = 0.5  # what a process has open goes a moment after it was killed, and it may start again at once
 
 
-def had_soon(had: Callable[[], bool]) -> bool:
-    """Whether what somebody who has ended may still have is had now, or in a moment."""
+def _locked_soon(fd: int) -> bool:
+    """Lock what somebody who has ended may still have locked, now or in a moment. Not for the control thread's jobs."""
     deadline = time.monotonic() + _LINGER_S
-    while not had():
+    while not _lock(fd):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.01)
@@ -286,6 +349,8 @@ class DirectoryStore:
     def __init__(self, folder: str, capacity: int = 0) -> None:
         self._folder = Path(folder)
         self._capacity = capacity
+        self._unfinished = 0  # bytes that are being written, and belong to no area yet
+        self._lock = threading.Lock()  # of them
         self.notes: list[str] = []
         try:
             fresh = [path for path in (self._folder, *self._folder.parents) if not path.exists()]
@@ -311,7 +376,7 @@ class DirectoryStore:
         """Make the folder ours alone, and look at what is in it."""
         _check_ours(self._folder)
         self.notes += check_below(f"storage.directory {self._folder}", *blk_file.below(self._folder))
-        if not had_soon(lambda: _lock(self._fd)):
+        if not _locked_soon(self._fd):
             hint = "end that one, or give each a folder of its own"
             raise CorelaneError(f"storage.directory {self._folder}", "another iokernel has it", hint, errno.EBUSY)
         for path in self._folder.iterdir():
@@ -336,24 +401,35 @@ class DirectoryStore:
         at = os.statvfs(self._folder)
         used, free = sum(self._taken(a) for a in self.areas()), at.f_bavail * at.f_frsize
         total = self._capacity or used + free
-        return total, max(0, min(free, total - used)) // UNIT * UNIT
+        # What is being written has its blocks, so that the file system does not call them free any more.
+        left = total - used - self._unfinished if self._capacity else free
+        return total, max(0, min(free, left)) // UNIT * UNIT
 
     def _taken(self, area: Area) -> int:
         """Bytes of the disk. Who has it open may lengthen the file by a hole, at nobody's expense."""
         return min(area.size, self._path(area).stat(follow_symlinks=False).st_blocks * 512)
 
-    def _check(self, name: str, more: int) -> None:
-        free = self.space()[1]
-        if more > free:
-            raise Refused(f"storage area {name}", f"{more} bytes are wanted, {free} are free", errno=errno.ENOSPC)
+    @contextlib.contextmanager
+    def _writing(self, name: str, more: int) -> Iterator[None]:
+        """So many bytes more are taken while they are being written. Raises Refused if there are not."""
+        with self._lock:
+            free = self.space()[1]
+            if more > free:
+                raise Refused(f"storage area {name}", f"{more} bytes are wanted, {free} are free", errno=errno.ENOSPC)
+            self._unfinished += more
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._unfinished -= more
 
     def create(self, name: str, owner: int, size: int) -> None:
-        self._check(name, size)
-        blk_file.create(self._path(Area(name, owner, size)), size)
+        with self._writing(name, size):
+            blk_file.create(self._path(Area(name, owner, size)), size)
 
     def grow(self, area: Area, size: int) -> None:
-        self._check(area.name, size - area.size)
-        blk_file.grow(self._path(area), size)
+        with self._writing(area.name, size - area.size):
+            blk_file.grow(self._path(area), size)
 
     def delete(self, area: Area) -> None:
         fd = self._open_file(area)
@@ -365,8 +441,8 @@ class DirectoryStore:
         finally:
             os.close(fd)
 
-    def _busy(self, area: Area) -> Refused:
-        return Refused(f"storage area {area.name}", "another process has it open", errno=errno.EBUSY)
+    def _busy(self, area: Area) -> Busy:
+        return Busy(f"storage area {area.name}", "another process has it open", errno=errno.EBUSY)
 
     def _open_file(self, area: Area) -> int:
         """Raises Refused for what has taken the file's place and is none."""
@@ -386,7 +462,7 @@ class DirectoryStore:
     def open(self, area: Area) -> tuple[int, bool]:
         fd = self._open_file(area)
         try:
-            if not had_soon(lambda: _lock(fd)):  # goes with the descriptor to whom it is given
+            if not _lock(fd):  # goes with the descriptor to whom it is given
                 raise self._busy(area)
         except BaseException:
             os.close(fd)

@@ -13,11 +13,13 @@ device that it was made of, and so the lock, for as long as there is one, wherev
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import struct
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +27,8 @@ from ...drivers.blk import loop as blk_loop
 from ...drivers.blk.blk import Blk, BlkError
 from ...runtime.errors import CorelaneError, Refused
 from . import table as areas_table
-from .areas import UNIT, Area, check_below, had_soon
+from .areas import UNIT, Area, check_below
+from .operations import Busy
 
 _FLOCK = "hhqqi"  # struct flock: type, whence, start, length, pid
 _ZEROS = bytes(1 << 20)
@@ -95,6 +98,9 @@ class DeviceStore:
         self.notes: list[str] = []
         self._table, found = areas_table.prepare(blk)
         self._end = blk.size_bytes // UNIT * UNIT
+        self._unfinished: list[Area] = []  # parts that are being overwritten with zeros, and belong to no area yet
+        self._lock = threading.Lock()  # of them and of the table, whose pieces go through queue 0
+        self._zeroing = threading.Lock()  # of the last queue
         self._failed = ""
         self._note(*notes, *found)
 
@@ -108,10 +114,13 @@ class DeviceStore:
         return list(self._table.areas)
 
     def space(self) -> tuple[int, int]:
-        largest = max((n for _, n in gaps(self.areas(), self._end)), default=0)
-        return max(0, self._end - areas_table.DATA_OFFSET), largest
+        return max(0, self._end - areas_table.DATA_OFFSET), max((n for _, n in self._gaps()), default=0)
+
+    def _gaps(self) -> list[tuple[int, int]]:
+        return gaps([*self._table.areas, *self._unfinished], self._end)
 
     def _change(self, areas: list[Area]) -> None:
+        """Under the lock."""
         if self._failed:
             raise CorelaneError("storage", self._failed, "restart the iokernel: it reads what is there", errno.EIO)
         try:
@@ -125,40 +134,63 @@ class DeviceStore:
             raise
         self._note(*notes)
 
-    def _zero(self, offset: int, size: int) -> None:
-        """What was there before was somebody else's."""
-        for at in range(offset, offset + size, len(_ZEROS)):
-            self._blk.write(at, _ZEROS[: min(len(_ZEROS), offset + size - at)])
-        self._blk.flush()
+    @contextlib.contextmanager
+    def _zeroed(self, find: Callable[[], Area]) -> Iterator[Area]:
+        """Overwrite the part that `find` chooses, since what was there before was somebody else's; nobody else gets it
+        meanwhile. The block is entered with the lock, to make it an area's."""
+        with self._lock:
+            part = find()
+            self._unfinished.append(part)
+        try:
+            end, queue = part.offset + part.size, self._blk.queues - 1
+            for at in range(part.offset, end, len(_ZEROS)):
+                with self._zeroing if queue else self._lock:
+                    self._blk.write(at, _ZEROS[: min(len(_ZEROS), end - at)], queue)
+            with self._zeroing if queue else self._lock:
+                self._blk.flush(queue)
+        except BaseException:
+            with self._lock:
+                self._unfinished.remove(part)
+            raise
+        with self._lock:
+            self._unfinished.remove(part)
+            yield part
 
     def create(self, name: str, owner: int, size: int) -> None:
-        fitting = [(n, offset) for offset, n in gaps(self.areas(), self._end) if n >= size]
-        if not fitting:
-            why = f"{size} bytes are wanted, and the largest piece free has {self.space()[1]}"
-            raise Refused(f"storage area {name}", why, errno=errno.ENOSPC)
-        offset = min(fitting)[1]  # the tightest
-        self._zero(offset, size)
-        self._change([*self._table.areas, Area(name, owner, size, offset)])
+        def tightest() -> Area:
+            fitting = [(n, offset) for offset, n in self._gaps() if n >= size]
+            if not fitting:
+                why = f"{size} bytes are wanted, and the largest piece free has {self.space()[1]}"
+                raise Refused(f"storage area {name}", why, errno=errno.ENOSPC)
+            return Area(name, owner, size, min(fitting)[1])
+
+        with self._zeroed(tightest) as area:
+            self._change([*self._table.areas, area])
 
     def grow(self, area: Area, size: int) -> None:
         end, more = area.offset + area.size, size - area.size
-        free = next((n for offset, n in gaps(self.areas(), self._end) if offset == end), 0)
-        if more > free:
-            why = f"{more} bytes more are wanted, and behind it {free} are free"
-            raise Refused(f"storage area {area.name}", why, "make a larger one and copy", errno.ENOSPC)
-        self._zero(end, more)
-        grown = Area(area.name, area.owner, size, area.offset)
-        self._change([grown if a.name == area.name else a for a in self._table.areas])
+
+        def behind() -> Area:
+            free = next((n for offset, n in self._gaps() if offset == end), 0)
+            if more > free:
+                why = f"{more} bytes more are wanted, and behind it {free} are free"
+                raise Refused(f"storage area {area.name}", why, "make a larger one and copy", errno.ENOSPC)
+            return Area(area.name, area.owner, more, end)
+
+        with self._zeroed(behind):
+            grown = Area(area.name, area.owner, size, area.offset)
+            self._change([grown if a.name == area.name else a for a in self._table.areas])
 
     def delete(self, area: Area) -> None:
-        self._change([a for a in self._table.areas if a.name != area.name])
+        with self._lock:
+            self._change([a for a in self._table.areas if a.name != area.name])
 
-    def _busy(self, area: Area) -> Refused:
+    def _busy(self, area: Area) -> Busy:
         where = f"it lies at offset {area.offset} of {self._path}"
-        return Refused(f"storage area {area.name}", "another process has it open", where, errno.EBUSY)
+        return Busy(f"storage area {area.name}", "another process has it open", where, errno.EBUSY)
 
     def open(self, area: Area) -> tuple[int, bool]:
-        if not had_soon(lambda: not self.in_use(area)):
+        if self.in_use(area):
             raise self._busy(area)
         why = blk_loop.missing()
         if why and not self._trusted:
@@ -187,7 +219,7 @@ def open_device(path: str, *, trusted: bool = False, tell: Callable[[str], objec
     for a device that goes through a page cache: of a write that failed there it tells one of all who use it."""
     from ...drivers.blk.file import FileBlk
 
-    blk = FileBlk(Path(path))
+    blk = FileBlk(Path(path), queues=2)  # one for the table, one for zeros
     try:
         what, info = f"storage.device {path}", blk.info()
         notes = check_below(what, info.below, info.why)

@@ -61,7 +61,7 @@ class CoreAssigner:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What an application gets of managed cores: the configuration's word, else its own wish, else the default.
+    """What an application gets of managed cores. The configuration decides; a wish counts as far as it allows.
 
     kind: "latency" or "batch". guaranteed: cores that it has whenever it wants them; maximum: never more. weight:
     share among equals. deadline_us: what its tail should stay under, 0 nothing. quantum_us: how long a uthread may keep
@@ -76,38 +76,68 @@ class Claim:
     quantum_us: int
 
 
-def claim(name: str, hello: Any, settings: AppConfig, kthreads: int) -> Claim:
-    """The claim of a `struct cl_control_hello` under the settings of its name. Raises Refused if it makes no sense."""
-    if int(hello.kind) not in _ASKED:
-        raise _refused(f"class {hello.kind} of {name} is none", "latency is 1, batch 2")
-    maximum = _first(settings.max_cores, int(hello.maximum)) or kthreads
-    if maximum > kthreads and settings.max_cores is None:
-        raise _refused(
-            f"max_cores {maximum} of {name} is more than its kthreads: {kthreads}",
-            "a kthread runs on one core at a time",
-        )
-    maximum = min(maximum, kthreads)  # the configuration's word is a limit, of applications with few kthreads, too
+def claim(
+    name: str, hello: Any, settings: AppConfig, kthreads: int, *, most_weight: int = 1, most_guaranteed: int = 0
+) -> Claim:
+    """The claim of a `struct cl_control_hello` under the settings of its name.
+
+    most_weight, most_guaranteed: what its wishes come to at most where the settings say nothing. Raises Refused if a
+    wish makes no sense, whether or not it would be granted, or if the settings do not fit its kthreads.
+    """
+    _check_wishes(name, hello, kthreads)
+    maximum = min(int(hello.maximum) or kthreads, settings.max_cores or kthreads, kthreads)
     made_batch = settings.class_ == "batch" and _ASKED[int(hello.kind)] != "batch"
     quantum_us = int(hello.quantum_us) or (lib.CL_CONTROL_BATCH_QUANTUM_US if made_batch else 0)
     got = Claim(
         kind=settings.class_ or _ASKED[int(hello.kind)],
-        guaranteed=_first(settings.guaranteed_cores, int(hello.guaranteed)),
+        guaranteed=_first(settings.guaranteed_cores, min(int(hello.guaranteed), most_guaranteed, maximum)),
         maximum=maximum,
-        weight=_first(settings.weight, int(hello.weight)) or 1,
+        weight=_first(settings.weight, min(int(hello.weight) or 1, most_weight)),
         deadline_us=_first(settings.deadline_us, int(hello.deadline_us)),
         quantum_us=_first(settings.quantum_us, quantum_us),
     )
     if got.guaranteed > maximum:
+        raise _refused(_too_many(got.guaranteed, name, maximum, kthreads), "give it more kthreads")
+    return got
+
+
+def _check_wishes(name: str, hello: Any, kthreads: int) -> None:
+    if int(hello.kind) not in _ASKED:
+        raise _refused(f"class {hello.kind} of {name} is none", "latency is 1, batch 2")
+    if hello.maximum > kthreads:
         raise _refused(
-            f"{got.guaranteed} guaranteed cores are more than {name} may use: {maximum}, with {kthreads} kthreads",
-            "give it more kthreads, or a smaller guarantee",
+            f"max_cores {hello.maximum} of {name} is more than its kthreads: {kthreads}",
+            "a kthread runs on one core at a time",
         )
-    if got.weight > _MOST_WEIGHT or max(got.deadline_us, got.quantum_us) > _MOST_US:
+    maximum = int(hello.maximum) or kthreads
+    if hello.guaranteed > maximum:
+        hint = "give it more kthreads, or a smaller guarantee"
+        raise _refused(_too_many(int(hello.guaranteed), name, maximum, kthreads), hint)
+    if hello.weight > _MOST_WEIGHT or max(hello.deadline_us, hello.quantum_us) > _MOST_US:
         raise _refused(
-            f"weight {got.weight}, deadline {got.deadline_us} us, quantum {got.quantum_us} us of {name} cannot be",
+            f"weight {hello.weight}, deadline {hello.deadline_us} us, quantum {hello.quantum_us} us of {name} "
+            "cannot be",
             f"a weight of up to {_MOST_WEIGHT}, times of up to {_MOST_US} us",
         )
-    return got
+
+
+def _too_many(guaranteed: int, name: str, maximum: int, kthreads: int) -> str:
+    return f"{guaranteed} guaranteed cores are more than {name} may use: {maximum}, with {kthreads} kthreads"
+
+
+def not_granted(name: str, hello: Any, got: Claim, user: int) -> str:
+    """What an application wished for and does not get, and which options would allow it, in a line; "": nothing."""
+    wishes = (
+        ("weight", "weight", int(hello.weight), got.weight),
+        ("guaranteed cores", "guaranteed_cores", int(hello.guaranteed), got.guaranteed),
+        ("cores at most", "max_cores", int(hello.maximum), got.maximum),
+    )
+    lost = [(what, option, wish, has) for what, option, wish, has in wishes if wish > has]
+    if not lost:
+        return ""
+    said = ", ".join(f"{what} {has} instead of {wish}" for what, _, wish, has in lost)
+    options = ", ".join(f"apps.{name}.{option}" for _, option, _, _ in lost)
+    return f"it has {said}: to allow more, the iokernel's configuration has {options}, and [users.{user}]"
 
 
 def _first(configured: int | None, asked: int) -> int:
@@ -150,9 +180,7 @@ class ManagedCores:
             held_by = f"; guaranteed already: {', '.join(holders)}" if holders else ""
             raise _refused(
                 f"{wanted} guaranteed cores for {name} cannot be kept: {_cores(cores)}{held_by}",
-                "ask for fewer with --guaranteed, or stop one of them"
-                if holders
-                else "ask for fewer with --guaranteed",
+                f"lower apps.{name}.guaranteed_cores" + (", or stop one of them" if holders else ""),
             )
         return min(fit, key=[home for _, home, _ in apps].count)
 

@@ -1,8 +1,10 @@
-"""Descriptors that strangers send along a control connection. The protocol has none in this direction.
+"""Descriptors whose last close may take long: what strangers send along a control connection, and arenas.
 
-The last close of a stranger's descriptor may block for as long as the stranger likes (SO_LINGER on a TCP socket), and a
-descriptor that waits in a socket is closed with it. So the control thread closes neither: Linux 6.16 and newer refuse
-such descriptors at the sender (SO_PASSRIGHTS); elsewhere a thread that nobody waits for closes them, and the sockets.
+The protocol has no descriptors in this direction. The last close of a stranger's descriptor may block for as long as
+the stranger likes (SO_LINGER on a TCP socket), and a descriptor that waits in a socket is closed with it. So the
+control thread closes neither: Linux 6.16 and newer refuse such descriptors at the sender (SO_PASSRIGHTS); elsewhere a
+thread that nobody waits for closes them, and the sockets. The last close of an arena takes as long as freeing what was
+used.
 """
 
 from __future__ import annotations
@@ -21,15 +23,41 @@ _SCM_MAX_FD = (
 _ROOM = socket.CMSG_SPACE(_SCM_MAX_FD * array.array("i").itemsize)
 
 
+class Closer:
+    """Closes descriptors on a thread of its own, which begins with the first."""
+
+    def __init__(self) -> None:
+        self._to_close: queue.SimpleQueue[int] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def close(self, fd: int) -> None:
+        """Close it soon."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="corelane-closer", daemon=True)
+            self._thread.start()
+        self._to_close.put(fd)
+
+    def end(self, *, wait: bool) -> None:
+        """No more will come. wait: until all are closed; else what blocks goes on in its thread, which ends with it."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._to_close.put(-1)
+            if wait:
+                thread.join()
+
+    def _work(self) -> None:
+        while (fd := self._to_close.get()) >= 0:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+
+
 class Strangers:
     """How descriptors of clients of one listening socket are kept off the thread that owns this."""
 
     def __init__(self, listener: socket.socket) -> None:
         self.refused = _refuse(listener)
         """The kernel refuses them at the sender: nothing that may block ever reaches us."""
-        self._to_close: queue.SimpleQueue[int] = queue.SimpleQueue()
-        if not self.refused:
-            threading.Thread(target=self._work, name="corelane-closer", daemon=True).start()
+        self._closer = Closer()
 
     def receive(self, sock: socket.socket, n_bytes: int) -> tuple[bytes, bool]:
         """As socket.recv; and whether descriptors came along. They are being closed."""
@@ -41,7 +69,7 @@ class Strangers:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 fds.frombytes(body[: len(body) - len(body) % fds.itemsize])
         for fd in fds:
-            self._to_close.put(fd)
+            self._closer.close(fd)
         return data, bool(fds)
 
     def close(self, sock: socket.socket) -> None:
@@ -49,16 +77,11 @@ class Strangers:
         if self.refused:
             sock.close()
         else:
-            self._to_close.put(sock.detach())
+            self._closer.close(sock.detach())
 
     def end(self) -> None:
-        """No more will come. What blocks goes on in its thread, which ends with it."""
-        self._to_close.put(-1)
-
-    def _work(self) -> None:
-        while (fd := self._to_close.get()) >= 0:
-            with contextlib.suppress(OSError):
-                os.close(fd)
+        """No more will come."""
+        self._closer.end(wait=False)
 
 
 def _refuse(listener: socket.socket) -> bool:

@@ -93,6 +93,6 @@ def text_of(field: Any) -> str:
     return bytes(ffi.buffer(field)).split(b"\0", 1)[0].decode(errors="replace")
 
 
-def line_of(text: str) -> bytes:
-    """A text as it fits into a message: one line, zero-terminated by the field's last byte."""
-    return text.replace("\n", " ").encode()[: lib.CL_CONTROL_TEXT_BYTES - 1]
+def line_of(text: str, room: int = lib.CL_CONTROL_TEXT_BYTES) -> bytes:
+    """A text as it fits into a message: one line, zero-terminated by the last byte of the field's `room`."""
+    return text.replace("\n", " ").encode()[: room - 1]

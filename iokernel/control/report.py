@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,6 +15,9 @@ from .._native import ffi, lib
 from .moves import STEP_NAMES
 
 STEPS = tuple(STEP_NAMES.values())  # how a kthread got its core
+
+_COUNTER = struct.Struct("=32sQ")  # struct cl_counter
+_COUNTER_NAME = re.compile(rb"[a-z][a-z0-9_]{0,30}")
 
 # Numbers of the statistics that are no counters: what is so at the moment, what something is, what was set.
 GAUGES = frozenset(
@@ -45,6 +50,23 @@ def loop_stats(io: Any, loop: int, cpu: int, hz: int) -> dict[str, Any]:
 def app_stats(io: Any, app: int, name: str) -> dict[str, int]:
     """`struct cl_io_app_stats`."""
     return _read("cl_io_app_stats", lambda out: lib.cl_io_app_stats(io, app, out), f"read the statistics of {name}")
+
+
+def app_counters(io: Any, app: int, name: str) -> dict[str, Any] | None:
+    """What an application says that it counts: {"published_s": CLOCK_MONOTONIC, "values": {name: number}}.
+
+    Names that it may not use are left out. None: it has said nothing yet.
+    """
+    out = ffi.new("struct cl_arena_counters *")
+    check(lib.cl_io_app_counters(io, app, out), f"read what {name} counts")
+    if not out.published_ns:
+        return None
+    values = {}
+    for raw, value in _COUNTER.iter_unpack(ffi.buffer(out.counter, int(out.n) * _COUNTER.size)):
+        key, zero, _ = raw.partition(b"\0")
+        if zero and _COUNTER_NAME.fullmatch(key):
+            values[key.decode()] = value
+    return {"published_s": int(out.published_ns) / 1e9, "values": values}
 
 
 def uplink_stats(nic: Nic) -> dict[str, Any]:

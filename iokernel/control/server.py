@@ -3,11 +3,14 @@
 Runs in one Python thread, never on a polled core; policies, whose loading may take seconds, are loaded by another.
 Every message of a client is a fixed struct of runtime/control.h. A client gets `patience_s` to finish a message that it
 began and to take an answer; what does not fit the protocol is refused with a reason, counted, and the connection
-closed. A turn handles one message of a connection, registrations before queries, and queries of one user for
-_QUERIES_S: who asks on and on delays himself. The end of a registered client's connection is the end of the
-application: `Registry.unregister` is called at once. So is the end of a process whose kthreads are managed, since its
-thread ids are then free for others while a child of it may still hold the connection. Once a second such processes are
-checked: whether one was killed and does not get to end (lingering.py).
+closed. A turn handles one message of a connection, registrations before queries, and those of one user for _TURN_S:
+who asks on and on delays himself. Connections have a budget by user (users.py); where there is none left for somebody
+new, an idle one is closed. Storage areas are seen to by threads of their own (jobs.py).
+
+The end of a registered client's connection is the end of the application: `Registry.unregister` is called at once. So
+is the end of a process whose kthreads are managed, since its thread ids are then free for others while a child of it
+may still hold the connection. Once a second such processes are checked: whether one was killed and does not get to end
+(lingering.py).
 
 One iokernel a path: a lock file beside the socket is held for as long as we run, so the kernel frees it even
 after SIGKILL, and the socket file that was left behind is replaced.
@@ -23,6 +26,7 @@ import functools
 import json
 import logging
 import os
+import resource
 import selectors
 import socket
 import threading
@@ -35,12 +39,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ...runtime.errors import CorelaneError, SystemLimit
 from ...runtime.peers import Peer, peer_of, pidfd_of
 from .._native import ffi, lib
+from ..areas.operations import WRITING, Busy
 from ..policy import trial as policy_trial
 from .descriptors import Strangers
+from .jobs import Jobs
 from .lingering import let_end
 from .lock import lock, remove_stale
 from .messages import BadMessage, is_query, line_of, message_of, refusal, send_with, take, text_of, whole
 from .settings import Access
+from .users import Users
 from .worker import Worker
 
 if TYPE_CHECKING:
@@ -49,13 +56,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("corelane.iokernel")
 
 _MAX_CONNECTIONS = 1024
-_MAX_OF_A_USER = 256  # of them; root and the iokernel's own user may have all
 _MAX_REFUSED = 64  # that are kept for a moment, so that their users can read why
 _ACCEPT_PAUSE_S = 0.1  # after the system had no descriptor for a connection
 _MAX_UNREAD = 8 << 20  # bytes of answers that a user has not read
-_QUERIES_S = 0.005  # that a user's queries may take in a turn
+_TURN_S = 0.005  # that a user's messages may take in a turn, the last one's end excepted
+_NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
+_NO_ROOM = (*_NO_DESCRIPTOR, errno.ENOBUFS, errno.ENOMEM)
 _SWEEP_S = 0.1
 _LINGERS_S = 1.0
+_AREAS_AT_ONCE = 4  # storage areas that are made at a time, and as many that are opened or deleted meanwhile
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +112,7 @@ class _Connection:
     sock: socket.socket
     peer: Peer
     deadline: float  # by which it must have finished the message or taken the answer; inf: nothing pending
+    since: float  # it was accepted, or its last message handled
     received: bytearray = field(default_factory=bytearray)
     to_send: bytearray = field(default_factory=bytearray)
     app: int | None = None
@@ -113,10 +123,16 @@ class _Connection:
     closing: bool = False  # close once to_send is empty
 
 
+def _most_connections() -> int:
+    """Half of the descriptors is kept for what applications are given."""
+    return min(_MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+
+
 class ControlServer:
     """Listens on `path` and speaks for `registry`. Construction takes the path; `serve` works until `stop`.
 
-    access: who may connect. Raises Refused if another iokernel holds the path, SystemLimit if it cannot be made.
+    access: who may connect; users: how many connections each may have. Raises Refused if another iokernel holds the
+    path, SystemLimit if it cannot be made.
     """
 
     def __init__(
@@ -126,6 +142,7 @@ class ControlServer:
         access: Access | None = None,
         *,
         patience_s: float = 2.0,
+        users: Users | None = None,
         areas: Areas | None = None,
     ) -> None:
         self.path = path
@@ -135,6 +152,7 @@ class ControlServer:
         access = access or Access()
         self._uids = frozenset((0, os.geteuid(), *access.uids))
         self._gids = frozenset(access.gids)
+        self._users = users or Users()
         self._patience_s = patience_s
         self._connections: dict[int, _Connection] = {}
         self._apps: dict[int, _Connection] = {}
@@ -160,10 +178,10 @@ class ControlServer:
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._loader = Worker()  # of policies
         self._areas = areas
-        self._area_worker = Worker()  # making an area takes as long as writing it
-        self._area_jobs: deque[tuple[_Connection, Callable[[], Any]]] = deque()
+        self._area_jobs = Jobs(Busy, _AREAS_AT_ONCE)
+        self._area_writers = Jobs(Busy, _AREAS_AT_ONCE)  # making an area takes as long as writing it
         self._selector = selectors.DefaultSelector()
-        for readable in (self._listener, self._wake, self._loader.fd, self._area_worker.fd):
+        for readable in (self._listener, self._wake, self._loader.fd, self._area_jobs.fd, self._area_writers.fd):
             self._selector.register(readable, selectors.EVENT_READ)
 
     def _listen(self, mode: int) -> socket.socket:
@@ -185,6 +203,7 @@ class ControlServer:
                 for key, events in self._selector.select(self._timeout()):
                     self._step(functools.partial(self._dispatch, key, events), key.data)
                 self._step(self._work)
+                self._step(self._area_jobs.step)
                 self._step(self._expire)
                 self._step(self._sweep)
                 self._step(self._let_end)
@@ -210,8 +229,10 @@ class ControlServer:
             self._stopping = True
         elif key.fd == self._loader.fd:
             self._answer_policy()
-        elif key.fd == self._area_worker.fd:
-            self._answer_area()
+        elif key.fd == self._area_jobs.fd:
+            self._answer_areas(self._area_jobs)
+        elif key.fd == self._area_writers.fd:
+            self._answer_areas(self._area_writers)
         elif key.fd == key.data.pidfd:
             self.counts["process_ended"] += 1
             self._close(key.data)
@@ -244,7 +265,8 @@ class ControlServer:
         self._listener.close()
         os.close(self._wake)
         self._loader.close(policy_trial.stop)  # a policy's module may take as long as it likes
-        self._area_worker.close()
+        self._area_jobs.close()
+        self._area_writers.close()
         for leftover in (self.path, self.path + ".lock"):
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(leftover)
@@ -255,7 +277,7 @@ class ControlServer:
         if self._ready:
             return 0.0
         deadline = min((c.deadline for c in self._connections.values()), default=float("inf"))
-        deadline = min(deadline, self._accept_again)
+        deadline = min(deadline, self._accept_again, self._area_jobs.due)
         if self._turned_away:
             deadline = min(deadline, self._turned_away[0][0])
         if self._unfinished:
@@ -292,7 +314,7 @@ class ControlServer:
                 return
             except OSError as error:
                 self.counts["accept_failed"] += 1
-                if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                if error.errno in _NO_ROOM and not (self._close_refused() or self._close_idlest()):
                     self._pause(error)
                 return
             sock.setblocking(False)
@@ -302,21 +324,46 @@ class ControlServer:
                 self._strangers.close(sock)
                 continue
             self.counts["connections"] += 1
-            uid = peer.uid
-            trusted = uid in (0, os.geteuid())
-            if uid not in self._uids and not (peer.groups | {peer.gid}) & self._gids:
+            uid, budget = peer.uid, self._users.budget(peer)
+            if not peer.among(self._uids, self._gids):
                 text = f"user {uid} may not attach: allow it in iokernel.users or iokernel.groups"
                 self._turn_away(sock, "not_allowed", errno.EACCES, text)
-            elif len(self._connections) >= _MAX_CONNECTIONS:
-                self._turn_away(sock, "too_many", errno.EMFILE, f"{_MAX_CONNECTIONS} connections are open already")
-            elif not trusted and self._of_user[uid] >= _MAX_OF_A_USER:
-                text = f"user {uid} has {_MAX_OF_A_USER} connections open already: close some"
+            elif budget is not None and self._of_user[uid] >= budget.connections:
+                text = f"user {uid} has {budget.connections} connections open already: close some"
+                self._turn_away(sock, "too_many", errno.EMFILE, f"{text}, or raise users.{uid}.connections")
+            elif len(self._connections) >= _most_connections() and not self._close_idlest():
+                text = f"{len(self._connections)} connections are open already"
                 self._turn_away(sock, "too_many", errno.EMFILE, text)
             else:
-                connection = _Connection(sock, peer, time.monotonic() + self._patience_s)
+                now = time.monotonic()
+                connection = _Connection(sock, peer, now + self._patience_s, now)
                 self._connections[sock.fileno()] = connection
                 self._of_user[uid] += 1
                 self._selector.register(sock, selectors.EVENT_READ, connection)
+
+    def _close_refused(self) -> bool:
+        """Make room: close one that was told why it may not connect, if there is one."""
+        if self._turned_away:
+            self._strangers.close(self._turned_away.popleft()[1])
+            return True
+        return False
+
+    def _close_idlest(self, but: _Connection | None = None) -> bool:
+        """Make room: close the one that has said nothing for longest, of the user with the most connections.
+
+        Not one that stands for an application or a storage area, or waits for work of ours. False: there is none.
+        """
+        idle = [
+            c
+            for c in self._connections.values()
+            if c is not but and c.app is None and not c.areas and not c.waits and c not in self._ready
+        ]
+        if not idle:
+            return False
+        idlest = min(idle, key=lambda c: (-self._of_user[c.peer.uid], c.since))
+        self.counts["made_room"] += 1
+        self._close(idlest)
+        return True
 
     def _pause(self, error: OSError) -> None:
         """Out of descriptors: whoever wants in waits in the kernel's queue, and we do not spin beside it."""
@@ -372,17 +419,21 @@ class ControlServer:
             connection.deadline = time.monotonic() + 60 * self._patience_s  # idle, asks for statistics now and then
 
     def _work(self) -> None:
-        """Handle one message of each connection that has one: registrations first, then queries within a budget."""
+        """Handle one message of each connection that has one, of each user within a budget: registrations first, and
+        first those of processes that ask for little."""
         spent: Counter[int] = Counter()  # ns, by user
-        turn = sorted(self._ready, key=lambda c: is_query(c.received))
+        asks = Counter(c.peer.pid for c in self._ready)
+        turn = sorted(self._ready, key=lambda c: (is_query(c.received), asks[c.peer.pid]))
         for connection in turn:
             uid = connection.peer.uid
-            if is_query(connection.received) and spent[uid] > _QUERIES_S * 1e9:
+            if spent[uid] > _TURN_S * 1e9:
                 continue  # at the next turn, before those that had theirs
             begun = time.monotonic_ns()
             self._ready.pop(connection, None)
             self._step(functools.partial(self._take_message, connection), connection)
-            spent[uid] += time.monotonic_ns() - begun
+            ended = time.monotonic_ns()
+            spent[uid] += ended - begun
+            connection.since = ended / 1e9
             if connection.sock.fileno() in self._connections and not connection.closing:
                 if whole(connection.received):
                     self._ready[connection] = None
@@ -440,10 +491,13 @@ class ControlServer:
             raise BadMessage("garbage", errno.EALREADY, "this connection is registered already")
         hello = ffi.cast("struct cl_control_hello *", ffi.from_buffer(message))
         self._forget_dead(text_of(hello.name))
-        try:
-            grant = self._registry.register(hello, connection.peer)
-        except CorelaneError as error:
-            raise BadMessage("refused", error.errno or errno.EINVAL, str(error)) from error
+        while True:
+            try:
+                grant = self._registry.register(hello, connection.peer)
+                break
+            except CorelaneError as error:
+                if error.errno not in _NO_DESCRIPTOR or not (self._close_refused() or self._close_idlest(connection)):
+                    raise BadMessage("refused", error.errno or errno.EINVAL, str(error)) from error
         connection.app = grant.app
         self._apps[grant.app] = connection
         # A fresh connection's send buffer is empty, so that these few hundred bytes go at once or never.
@@ -478,7 +532,7 @@ class ControlServer:
         said = ffi.cast("struct cl_control_policy *", ffi.from_buffer(message))
         spec, params = text_of(said.spec), text_of(said.params)
         uid = connection.peer.uid
-        if uid not in (0, os.geteuid()):  # loading code is more than attaching
+        if not connection.peer.trusted:  # loading code is more than attaching
             who = "root" if os.geteuid() == 0 else f"root and user {os.geteuid()}"
             raise BadMessage("not_allowed", errno.EACCES, f"user {uid} may not choose the policy, only {who} may")
         if self._loader.busy:
@@ -502,7 +556,7 @@ class ControlServer:
         self._send(connection, message_of(lib.CL_CONTROL_POLICY_OK, body))
 
     def _ask_area(self, connection: _Connection, message: bytes) -> None:
-        """Have a worker see to a storage area; `_answer_area` says how it went."""
+        """See to a storage area, on another thread; `_answer_area` says how it went."""
         areas = self._areas
         if areas is None:
             why = "this iokernel has no storage: set storage.directory or storage.device"
@@ -510,19 +564,15 @@ class ControlServer:
         said = ffi.cast("struct cl_control_area *", ffi.from_buffer(message))
         op, name, size, owner = int(said.op), text_of(said.name), int(said.bytes), text_of(said.owner)
         connection.waits = True
-        self._area_jobs.append((connection, lambda: areas.handle(op, name, size, owner, connection.peer)))
-        self._next_area()
+        jobs = self._area_writers if op in WRITING else self._area_jobs
+        jobs.put(connection.peer.uid, connection, lambda: areas.handle(op, name, size, owner, connection.peer))
 
-    def _next_area(self) -> None:
-        while self._area_jobs and not self._area_worker.busy:
-            connection, job = self._area_jobs.popleft()
-            if connection.sock.fileno() in self._connections:  # else it did not wait
-                self._area_worker.start(connection, job)
+    def _answer_areas(self, jobs: Jobs) -> None:
+        for connection, result in jobs.results():
+            self._step(functools.partial(self._answer_area, connection, result), connection)
 
-    def _answer_area(self) -> None:
-        connection, result = self._area_worker.result()
+    def _answer_area(self, connection: _Connection, result: Any) -> None:
         connection.waits = False
-        self._next_area()
         gone = connection.sock.fileno() not in self._connections
         if isinstance(result, BaseException):
             if not gone:
@@ -611,6 +661,9 @@ class ControlServer:
             return
         self._of_user[connection.peer.uid] -= 1
         self._ready.pop(connection, None)
+        if connection.waits:
+            self._area_jobs.forget(connection)
+            self._area_writers.forget(connection)
         self._selector.unregister(connection.sock)
         if connection.pidfd >= 0:
             with contextlib.suppress(KeyError):  # refused before it was registered

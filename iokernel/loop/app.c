@@ -10,12 +10,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #define WAKES_PER_S 250000
 #define WAKES_BURST 64
-#define PREFAULT_BUFFERS 256 /* receive buffers whose pages are there from the start, lest the loop pay for them */
+/* What has its pages from the start, lest the loop pay for them: not more, whatever was asked for. All else takes
+ * memory when it is used. */
+#define PREFAULT_BUFFERS 256 /* receive buffers, but not more than so many bytes */
+#define PREFAULT_BUFFER_BYTES (1u << 20)
+#define PREFAULT_SLOTS 4096 /* of each ring */
 
 static void app_free(struct io_app *app)
 {
@@ -30,6 +33,31 @@ static void app_free(struct io_app *app)
     cl_hist_delete(app->cores.detection);
     cl_hist_delete(app->cores.actuation);
     free(app);
+}
+
+static uint32_t first_buffers(const struct cl_arena_layout *l)
+{
+    return cl_min(l->n_rx, cl_min((uint32_t)PREFAULT_BUFFERS, PREFAULT_BUFFER_BYTES / l->buffer_stride));
+}
+
+static void populate_rings(struct io_app *app, uint64_t offset, uint32_t slots)
+{
+    uint64_t ring = (uint64_t)slots * sizeof(struct cl_desc);
+    if (slots <= PREFAULT_SLOTS) {
+        cl_memory_populate(&app->memory, offset, ring * app->layout.n_kthreads);
+        return;
+    }
+    for (uint32_t k = 0; k < app->layout.n_kthreads; k++)
+        cl_memory_populate(&app->memory, offset + k * ring, PREFAULT_SLOTS * sizeof(struct cl_desc));
+}
+
+static void prefault(struct io_app *app)
+{
+    const struct cl_arena_layout *l = &app->layout;
+    cl_memory_populate(&app->memory, 0, l->rx_offset);
+    populate_rings(app, l->rx_offset, l->rx_slots);
+    populate_rings(app, l->tx_offset, l->tx_slots);
+    cl_memory_populate(&app->memory, l->buffers_offset, (uint64_t)first_buffers(l) * l->buffer_stride);
 }
 
 static int make_arena(struct cl_io *io, struct io_app *app, const char *name, char *err)
@@ -53,13 +81,11 @@ static int make_arena(struct cl_io *io, struct io_app *app, const char *name, ch
                                   .tx_offset = l->tx_offset,
                                   .buffers_offset = l->buffers_offset,
                                   .total_bytes = l->total_bytes,
-                                  .generation = io->config.generation};
+                                  .generation = io->config.generation,
+                                  .doorbell_offset = cl_doorbell_offset(io->next_id)};
+    app->doorbell = (struct cl_arena_doorbell *)((uint8_t *)app->memory.base + h->doorbell_offset);
     memcpy(h->name, name, sizeof h->name - 1);
-    uint64_t warm = l->buffers_offset + (uint64_t)cl_min(l->n_rx, (uint32_t)PREFAULT_BUFFERS) * l->buffer_stride;
-#ifdef MADV_POPULATE_WRITE
-    madvise(app->memory.base, warm / CL_SHM_PAGE * CL_SHM_PAGE,
-            MADV_POPULATE_WRITE); /* may fail before Linux 5.14: then it faults */
-#endif
+    prefault(app);
     app->doorbell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (app->doorbell_fd < 0) {
         rc = -errno;
@@ -83,9 +109,9 @@ static void make_kthreads(struct io_app *app)
         kt->app = app;
         kt->sampled = true;
     }
-    for (uint32_t i = 0; i < l->n_rx; i++)
-        app->free[i] = l->n_rx - 1 - i; /* low indices first: those are prefaulted */
-    app->n_free = l->n_rx;
+    app->fresh = app->n_free = first_buffers(l);
+    for (uint32_t i = 0; i < app->n_free; i++)
+        app->free[i] = app->n_free - 1 - i; /* low indices first */
 }
 
 static struct io_app *app_new(struct cl_io *io, const struct cl_io_app_config *c, int *rc, char *err)
@@ -113,6 +139,7 @@ static struct io_app *app_new(struct cl_io *io, const struct cl_io_app_config *c
     app->n_buffers = l.n_rx + l.n_tx;
     app->buffer_bytes = l.buffer_bytes;
     app->stride = l.buffer_stride;
+    app->any_ethertype = c->any_ethertype;
     app->kthreads = aligned_alloc(CL_CACHELINE, l.n_kthreads * sizeof *app->kthreads);
     app->free = malloc(l.n_rx * sizeof *app->free);
     app->lent = calloc(l.n_rx, 1);
@@ -193,8 +220,8 @@ int cl_io_app_add(struct cl_io *io, const struct cl_io_app_config *config, struc
 /* Receive buffers that are neither in the free list, once, nor lent. */
 static uint32_t count_lost(struct io_app *app)
 {
-    uint32_t found = 0;
-    for (uint32_t i = 0; i < app->n_rx; i++)
+    uint32_t found = app->n_rx - app->fresh;
+    for (uint32_t i = 0; i < app->fresh; i++)
         found += app->lent[i];
     for (uint32_t i = 0; i < app->n_free; i++) {
         found += app->lent[app->free[i]] == 0;
@@ -215,7 +242,7 @@ static void app_stats(const struct io_app *app, struct cl_io_app_stats *out)
     copy_stats(out, &app->stats, sizeof *out);
     for (uint32_t k = 0; k < app->n_kthreads; k++)
         out->lies += cl_load_relaxed(&app->kthreads[k].rx.lies);
-    out->buffers_free = cl_load_relaxed(&app->n_free);
+    out->buffers_free = cl_load_relaxed(&app->n_free) + app->n_rx - cl_load_relaxed(&app->fresh);
     out->buffers_lent = out->rx_delivered - out->frees;
 }
 
@@ -256,6 +283,21 @@ int cl_io_app_stats(const struct cl_io *io, uint32_t id, struct cl_io_app_stats 
     for (const struct io_app *a = io->apps; a; a = a->next)
         if (a->id == id) {
             app_stats(a, out);
+            return 0;
+        }
+    return -ENOENT;
+}
+
+int cl_io_app_counters(const struct cl_io *io, uint32_t id, struct cl_arena_counters *out)
+{
+    for (const struct io_app *a = io->apps; a; a = a->next)
+        if (a->id == id) {
+            const struct cl_arena_counters *theirs = cl_arena_counters_of(a->memory.base, &a->layout);
+            /* Acquire: the entries were written before their number. */
+            uint32_t n = cl_min(cl_load_acquire(&theirs->n), (uint32_t)CL_ARENA_MAX_COUNTERS);
+            memcpy(out->counter, theirs->counter, n * sizeof *out->counter);
+            out->published_ns = cl_load_relaxed(&theirs->published_ns);
+            out->n = n;
             return 0;
         }
     return -ENOENT;

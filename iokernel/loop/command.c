@@ -35,8 +35,10 @@ static void loop_add(struct io_loop *loop, struct io_app *app)
 {
     table_put(loop->by_mac, app->mac, app);
     table_put(loop->by_ip, app->ip_be, app);
-    if (app->loop == loop->index)
-        loop->apps[loop->n_apps++] = app;
+    if (app->loop != loop->index)
+        return;
+    loop->doorbells[loop->n_apps] = (struct io_doorbell){.rung = &app->doorbell->rung};
+    loop->apps[loop->n_apps++] = app;
 }
 
 static void loop_remove(struct io_loop *loop, struct io_app *app)
@@ -52,7 +54,10 @@ static void loop_remove(struct io_loop *loop, struct io_app *app)
         return; /* its IO_ADD never got here */
     if (app->cores.told)
         io_cores_remove(loop, app);
-    memmove(&loop->apps[at], &loop->apps[at + 1], (--loop->n_apps - at) * sizeof loop->apps[0]);
+    uint32_t behind = --loop->n_apps - at;
+    memmove(&loop->apps[at], &loop->apps[at + 1], behind * sizeof loop->apps[0]);
+    memmove(&loop->doorbells[at], &loop->doorbells[at + 1], behind * sizeof loop->doorbells[0]);
+    loop->look_app = loop->look_kthread = 0;
     if (loop->next_app >= loop->n_apps)
         loop->next_app = 0;
     if (loop->active == app)

@@ -12,8 +12,11 @@
 #define DEFAULT_SPIN_US 50
 #define DEFAULT_PAUSE_US 200
 #define DEFAULT_COMMAND_TIMEOUT_MS 5000
+#define DEFAULT_FLOODS_PER_S 250
+#define DEFAULT_FLOODS_BURST 64
 #define HEARTBEAT_NS 1000000
-#define FENCE_NS 1000 /* see wake.c */
+#define FENCE_NS 1000    /* see wake.c */
+#define QUIET_NS 1000000 /* see ../switch/doorbell.h */
 
 static int make_state(struct cl_io *io, char *err)
 {
@@ -96,6 +99,8 @@ static int check_config(struct cl_io_config *c, char *err)
     c->pause_us = c->pause_us == CL_IO_NO_TIME ? 0 : c->pause_us ? c->pause_us : DEFAULT_PAUSE_US;
     c->command_timeout_ms = c->command_timeout_ms ? c->command_timeout_ms : DEFAULT_COMMAND_TIMEOUT_MS;
     c->rss_key = c->rss_key ? c->rss_key : CL_RSS_KEY;
+    c->floods_per_s = c->floods_per_s ? c->floods_per_s : DEFAULT_FLOODS_PER_S;
+    c->floods_burst = c->floods_burst ? c->floods_burst : DEFAULT_FLOODS_BURST;
     while (c->generation == 0)
         if (getrandom(&c->generation, sizeof c->generation, 0) < 0) {
             int code = errno;
@@ -123,6 +128,7 @@ int cl_io_new(const struct cl_io_config *config, struct cl_io **out, char *err)
         io->spin_ticks = (uint64_t)cl_ns_to_ticks(io->clock, (int64_t)io->config.spin_us * 1000);
         io->pause_ticks = (uint64_t)cl_ns_to_ticks(io->clock, (int64_t)io->config.pause_us * 1000);
         io->heartbeat_ticks = (uint64_t)cl_ns_to_ticks(io->clock, HEARTBEAT_NS);
+        io->quiet_ticks = (uint64_t)cl_ns_to_ticks(io->clock, QUIET_NS);
         io->fence_ticks = (uint64_t)cl_ns_to_ticks(io->clock, FENCE_NS);
         io->loops = aligned_alloc(CL_CACHELINE, io->config.n_loops * sizeof *io->loops);
         rc = io->loops ? make_state(io, err) : -ENOMEM;
@@ -141,6 +147,15 @@ int cl_io_new(const struct cl_io_config *config, struct cl_io **out, char *err)
     return 0;
 }
 
+/* Each loop that polls queues of the uplink has its part. */
+static void init_floods(const struct cl_io *io, struct io_uplink *u)
+{
+    uint32_t per_s = io->config.floods_per_s, loops = cl_min(io->config.n_loops, u->nic->n_queues);
+    uint64_t now = io->config.tsc_hz ? 0 : cl_tsc(); /* a clock of the caller's starts at 0 */
+    cl_bucket_init(&u->floods, per_s == CL_IO_NO_LIMIT ? 0 : cl_max(per_s / loops, 1u), io->config.floods_burst, true,
+                   io->clock->hz, now);
+}
+
 int cl_io_add_uplink(struct cl_io *io, struct cl_nic *nic, bool share_mac, char *err)
 {
     if (io->running || io->n_uplinks == CL_IO_MAX_UPLINKS)
@@ -156,6 +171,8 @@ int cl_io_add_uplink(struct cl_io *io, struct cl_nic *nic, bool share_mac, char 
         u->nic = nic;
         u->mac = io_mac(nic->mac);
         u->share_mac = share_mac;
+        loop->shares_mac |= share_mac;
+        init_floods(io, u);
         u->has_tx = l < nic->n_queues;
         u->tx_queue = l % nic->n_queues; /* without a queue of its own: the loop that sends for this one */
         for (uint32_t q = l; q < nic->n_queues; q += io->config.n_loops) {

@@ -6,6 +6,9 @@
  * re-checked behind a fence: at the next round without work, or after fence_ticks at the latest. A sleeper that the
  * first check missed is woken that much later, and never lost.
  *
+ * A frame for everybody may find everybody asleep: PATIENT_WAKES of those are woken a round, lest the others wait
+ * meanwhile.
+ *
  * The word is the application's to write: one that says PARKED all the time would cost a system call a delivery. A
  * bucket an application bounds that; beyond it wake-ups are delayed, not dropped. */
 #include "../state/internal.h"
@@ -13,6 +16,8 @@
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define PATIENT_WAKES 2
 
 /* Wake one. Returns false if it must wait for tokens. */
 static bool wake_one(struct io_loop *loop, struct io_kthread *k)
@@ -57,6 +62,17 @@ static bool wake_managed(struct io_loop *loop, struct io_kthread *k, bool fence)
     return io_move_wake(loop, k, loop->now);
 }
 
+/* Where cores are not managed. Returns false if it must be checked again. `patient`: as many may be woken yet that have
+ * time. */
+static bool wake_unmanaged(struct io_loop *loop, struct io_kthread *k, bool fence, int32_t *patient)
+{
+    if (cl_load_relaxed(k->park) != CL_PARK_PARKED)
+        return fence;
+    if (cl_unlikely(k->touched == IO_TOUCHED_BY_FLOOD) && --*patient < 0)
+        return false;
+    return wake_one(loop, k);
+}
+
 void io_wake(struct io_loop *loop, bool idle)
 {
     if (loop->n_touched == 0)
@@ -67,15 +83,16 @@ void io_wake(struct io_loop *loop, bool idle)
         loop->last_fence = loop->now;
     }
     uint32_t keep = 0;
+    int32_t patient = PATIENT_WAKES;
     for (uint32_t i = 0; i < loop->n_touched; i++) {
         struct io_kthread *k = loop->touched[i];
         bool done;
         if (cl_unlikely(loop->cores.n))
             done = wake_managed(loop, k, fence);
         else
-            done = cl_load_relaxed(k->park) == CL_PARK_PARKED ? wake_one(loop, k) : fence;
+            done = wake_unmanaged(loop, k, fence, &patient);
         if (done)
-            k->touched = false;
+            k->touched = IO_NOT_TOUCHED;
         else
             loop->touched[keep++] = k;
     }

@@ -26,14 +26,18 @@
 
 struct io_app;
 
+/* Whether frames have come for a kthread that may be parked: none, only such as go to everybody, or others. */
+enum { IO_NOT_TOUCHED, IO_TOUCHED_BY_FLOOD, IO_TOUCHED };
+
 /* One kthread's rings, as the home loop sees them. */
 struct io_kthread {
     struct cl_ring_rx tx; /* its tx ring: we consume */
     struct cl_ring_tx rx; /* its rx ring: we produce */
     uint32_t *park;       /* its park word, in the arena */
     struct io_app *app;
-    bool touched; /* in the loop's list of kthreads to look after */
-    bool blocked; /* it says that it runs, and sleeps in the kernel or was stopped (blocked.c) */
+    uint64_t heard;  /* stamp: its tx ring had something last; or the wait that began then is half over (doorbell.h) */
+    uint8_t touched; /* IO_NOT_TOUCHED, or in the loop's list of kthreads to look after */
+    bool blocked;    /* it says that it runs, and sleeps in the kernel or was stopped (blocked.c) */
     /* The first push since its signals were last read; sampled is set where nobody reads them. */
     bool sampled;
     uint32_t sample_tail;
@@ -48,15 +52,21 @@ struct io_app {
     uint32_t ip_be;
     uint32_t id, loop;
     uint32_t n_kthreads, n_rx, n_buffers, buffer_bytes, stride;
-    uint8_t *buffers; /* in the arena */
+    bool any_ethertype;
+    uint8_t *buffers; /* in the arena, as the next */
+    struct cl_arena_doorbell *doorbell;
     struct io_kthread *kthreads;
 
     uint32_t n_free CL_ALIGNED(CL_CACHELINE); /* writer: home loop; readers: anybody (relaxed) */
+    /* Receive buffers from here on were never used and have no pages. They are not in `free` yet, so that their entries
+     * there take no memory either. Writer: home loop; readers: anybody (relaxed) */
+    uint32_t fresh;
     uint32_t *free; /* stack of receive buffers: the last that came back goes first, it is warm */
     uint8_t *lent;  /* 1: the application holds this receive buffer */
     int32_t deficit;
     uint32_t greedy_turns;                 /* turns in a row that ended with frames left */
     uint32_t next_kthread;                 /* whose turn it is within the application */
+    uint32_t next_look;                    /* at whose ring a round begins to look */
     uint32_t staged;                       /* of its frames wait for uplinks */
     bool throttled;                        /* a limit keeps frames in its rings */
     struct cl_bucket frames, bytes, wakes; /* wakes: system calls that we make for it */
@@ -78,6 +88,7 @@ struct io_frame {
     const uint8_t *rest;   /* where bytes from IO_HEADER on are; may change under our eyes */
     uint32_t len;
     uint32_t hash; /* RSS hash, 0: not yet computed */
+    bool flood;    /* goes to everybody */
 };
 
 /* A loop's end of an uplink queue, and frames on their way out. */
@@ -92,7 +103,8 @@ struct io_uplink {
     struct cl_frame staged[IO_STAGED];
     struct io_app *owner[IO_STAGED]; /* whose share a staged frame uses; NULL: another loop's, or our own */
     uint32_t staged_other;
-    uint64_t held_since; /* stamp since when what is staged waits for more; 0: it does not */
+    struct cl_bucket floods; /* frames for everybody that it may bring to this loop */
+    uint64_t held_since;     /* stamp since when what is staged waits for more; 0: it does not */
 };
 
 /* Frames from one loop to another: slot i of the ring has its own buffer i. Word: length and kind. */
@@ -113,6 +125,13 @@ struct io_slot {
     struct io_app *app; /* NULL: free */
 };
 
+/* An application's doorbell word, and what the loop makes of it; of all applications side by side. */
+struct io_doorbell {
+    uint64_t *rung;  /* in the arena */
+    uint64_t seen;   /* as it was last */
+    uint64_t polled; /* kthreads, a bit each, whose tx rings are polled */
+};
+
 /* One loop. Everything but the command ring, `stop` and statistics is its thread's own. */
 struct io_loop {
     struct cl_io *io;
@@ -120,8 +139,11 @@ struct io_loop {
     uint32_t n_apps;   /* homed here */
     uint32_t next_app; /* whose turn it is */
     struct io_app *apps[CL_IO_MAX_APPS];
+    struct io_doorbell doorbells[CL_IO_MAX_APPS];     /* of apps[i] */
+    uint32_t look_app, look_kthread;                  /* who is looked at next without having rung */
     struct io_slot by_mac[IO_TABLE], by_ip[IO_TABLE]; /* all applications of the iokernel */
     uint32_t n_uplinks;
+    bool shares_mac; /* one of them does */
     struct io_uplink *uplinks;
     struct io_handover **in, **out; /* from and to loop i; NULL at our own index */
     bool handed[CL_SHM_MAX_LOOPS];  /* something was handed to loop i in this round */
@@ -172,7 +194,7 @@ struct cl_io {
     struct cl_io_config config;
     const struct cl_clock *clock;
     struct cl_clock own_clock;
-    uint64_t spin_ticks, pause_ticks, heartbeat_ticks, fence_ticks;
+    uint64_t spin_ticks, pause_ticks, heartbeat_ticks, fence_ticks, quiet_ticks;
     struct io_loop *loops;
     uint32_t n_uplinks;
     struct cl_nic *nics[CL_IO_MAX_UPLINKS];
@@ -305,7 +327,6 @@ const struct io_app *io_arp_target(struct io_loop *loop, const uint8_t *header, 
 void io_arp_reply(uint8_t *reply, const uint8_t *request, uint64_t mac);
 /* switch.c: frames from applications. */
 bool io_poll_apps(struct io_loop *loop);
-bool io_app_has_work(const struct io_app *app);
 /* deliver.c: where frames go. */
 void io_deliver(struct io_loop *loop, struct io_app *app, const struct io_frame *f);
 void io_deliver_all(struct io_loop *loop, const struct io_frame *f, const struct io_app *but);

@@ -43,6 +43,7 @@
 #define CL_IO_BLOCK 2    /* sleeps as soon as a round found nothing */
 #define CL_IO_MAX_APPS 256
 #define CL_IO_NO_TIME 0xffffffff
+#define CL_IO_NO_LIMIT 0xffffffff
 #define CL_IO_MAX_UPLINKS 4
 
 struct cl_io;
@@ -73,6 +74,10 @@ struct cl_io_config {
     uint32_t start_us;      /* how long a new owner may take to begin until its core is taken back [5000] */
     uint32_t yield_wait_us; /* how long after a move a core counts as changing hands often [50000] */
     uint32_t blocked_us;    /* how long an owner may sleep in the kernel, or be stopped, beside one that waits [1000] */
+    /* Frames for everybody (broadcast, multicast) that each uplink may bring a second, and at once after a pause; all
+     * loops together. */
+    uint32_t floods_per_s; /* [250]; CL_IO_NO_LIMIT: as many as come */
+    uint32_t floods_burst; /* [64] */
 };
 
 /* Limits of what an application may send. 0: no limit. */
@@ -96,6 +101,9 @@ struct cl_io_app_config {
     uint32_t weight;      /* 0: 1 */
     uint32_t deadline_us; /* 0: nothing asked */
     uint32_t quantum_us;  /* 0: never */
+
+    uint32_t any_ethertype; /* 1: it may send frames that are neither IPv4 nor ARP */
+    uint32_t pad2;
 };
 
 /* What the control server needs to answer an application. The descriptors are the iokernel's. */
@@ -111,7 +119,8 @@ struct cl_io_app_stats {
     uint64_t tx_taken, tx_bytes; /* SEND descriptors read, and the bytes of those that were passed on */
     uint64_t tx_local, tx_remote, tx_uplink, tx_flooded, tx_answered;
     uint64_t tx_dropped_descriptor;  /* no such buffer, not its own, or a length that cannot be */
-    uint64_t tx_dropped_malformed;   /* too short for what it says it is */
+    uint64_t tx_dropped_malformed;   /* is not what its type says */
+    uint64_t tx_dropped_ethertype;   /* neither IPv4 nor ARP, and it may not send others */
     uint64_t tx_dropped_spoofed;     /* another's MAC or IPv4 address as source */
     uint64_t tx_dropped_no_route;    /* no application of that address, and no uplink */
     uint64_t tx_dropped_uplink_full; /* its share of the uplink's queue was used up */
@@ -135,6 +144,8 @@ struct cl_io_loop_stats {
     uint64_t up_received, up_bytes;
     uint64_t up_local, up_remote, up_flooded, up_answered;
     uint64_t up_dropped_not_ours, up_dropped_malformed, up_dropped_loop_full;
+    uint64_t up_dropped_spoofed; /* a local application's MAC or IPv4 address as source, also in ARP; or a tag */
+    uint64_t up_dropped_flood;   /* for everybody, above what the uplink may bring a second */
     uint64_t out_offered, out_sent, out_bytes, out_staged;
     uint64_t out_dropped_no_buffer, out_dropped_full, out_dropped_too_long, out_dropped_no_uplink;
     uint64_t loop_in, loop_in_gone;           /* from other loops: all, and those whose application had left */
@@ -275,6 +286,8 @@ CL_API int cl_io_app_add(struct cl_io *io, const struct cl_io_app_config *config
  * a loop did not answer; call again later, which does not wait. Its address is taken until then. */
 CL_API int cl_io_app_remove(struct cl_io *io, uint32_t app, struct cl_io_app_final *final, char *err);
 CL_API int cl_io_app_stats(const struct cl_io *io, uint32_t app, struct cl_io_app_stats *out);
+/* What the application says of itself (shm.h). Numbers and names are whatever it has written. */
+CL_API int cl_io_app_counters(const struct cl_io *io, uint32_t app, struct cl_arena_counters *out);
 CL_API int cl_io_loop_stats(const struct cl_io *io, uint32_t loop, struct cl_io_loop_stats *out);
 /* The state segment's descriptor and size, for ACCEPT. */
 CL_API int cl_io_state_fd(const struct cl_io *io);

@@ -2,9 +2,13 @@
  *
  * A frame's first IO_HEADER bytes are taken from `header`, the rest from `rest`: what was checked is what is delivered,
  * even if the sender writes into its buffer meanwhile. No byte beyond the frame's length is copied: what lies behind it
- * in the sender's buffer is nobody's business. */
+ * in the sender's buffer is nobody's business.
+ *
+ * Pages of receive buffers come when they are first needed, which is slow: for a batch of buffers by one call, and
+ * never for a frame that goes to everybody, or each of those would cost that for every application that does not read. */
 #include "../state/internal.h"
 
+#define PAGED_BUFFERS 16 /* a batch: some 8 pages, a few microseconds */
 #define HELD_NS 10000 /* frames of an uplink wait for more for so long at most: some eight turns' and a system call */
 
 /* Copy n bytes; inline for what small frames need. The last chunk overlaps the one before, within the n bytes. */
@@ -52,6 +56,29 @@ static inline uint32_t hash_of(const struct io_loop *loop, const struct io_frame
     return cl_rss_frame(loop->io->config.rss_key, f->header, cl_min(f->len, (uint32_t)IO_HEADER));
 }
 
+/* No buffer is free: fetch pages for some that were never used, if there are any, and the frame is worth it. */
+static CL_NOINLINE bool page_in(struct io_loop *loop, struct io_app *app, const struct io_frame *f)
+{
+    uint32_t n = cl_min(app->n_rx - app->fresh, (uint32_t)PAGED_BUFFERS);
+    if (n == 0 || f->flood)
+        return false;
+    uint64_t first = app->fresh;
+    cl_memory_populate(&app->memory, app->layout.buffers_offset + first * app->stride, (uint64_t)n * app->stride);
+    io_count(loop->stats.syscalls, 1);
+    for (uint32_t i = 0; i < n; i++)
+        app->free[i] = app->fresh + n - 1 - i; /* low ones on top */
+    cl_count(&app->fresh, n);
+    cl_count(&app->n_free, n);
+    return true;
+}
+
+static CL_NOINLINE void look_after(struct io_loop *loop, struct io_kthread *k, bool flood)
+{
+    if (k->touched == IO_NOT_TOUCHED)
+        loop->touched[loop->n_touched++] = k;
+    k->touched = flood ? IO_TOUCHED_BY_FLOOD : IO_TOUCHED;
+}
+
 CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io_frame *f)
 {
     uint32_t hash = hash_of(loop, f);
@@ -63,7 +90,7 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
         io_count(app->stats.rx_dropped_ring_full, 1);
         return;
     }
-    if (cl_unlikely(app->n_free == 0)) {
+    if (cl_unlikely(app->n_free == 0) && !page_in(loop, app, f)) {
         io_count(app->stats.rx_dropped_no_buffer, 1);
         return;
     }
@@ -89,17 +116,16 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
         k->sample_tsc = loop->now;
     }
     io_active(loop, app);
-    if (!k->touched) {
-        k->touched = true;
-        loop->touched[loop->n_touched++] = k;
-    }
+    if (k->touched != IO_TOUCHED)
+        look_after(loop, k, f->flood);
 }
 
 void io_deliver_all(struct io_loop *loop, const struct io_frame *f, const struct io_app *but)
 {
+    const struct io_frame copy = {f->header, f->rest, f->len, hash_of(loop, f), true};
     for (uint32_t i = 0; i < loop->n_apps; i++)
         if (loop->apps[i] != but)
-            io_deliver(loop, loop->apps[i], f);
+            io_deliver(loop, loop->apps[i], &copy);
 }
 
 static void note_staged(struct io_loop *loop)

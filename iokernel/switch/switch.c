@@ -3,12 +3,15 @@
  * Nothing in an arena is believed: descriptors are copied before they are looked at (ring.h), indices and lengths checked
  * on the copy, and the first 64 bytes of a frame copied before its addresses are checked (deliver.c delivers that copy).
  *
+ * Who has frames: doorbell.h.
+ *
  * Turns. Each application with frames gets a quantum of work a round (limits.h), shorter while other sources have work,
  * so that the wait behind a neighbour's turn is bounded by some 8 small frames, whatever the neighbour does, and by 2 once
  * the neighbour has had more to send than it may for 64 turns while somebody else has not. To an uplink that takes several frames by
  * one system call (nic.h, tx_joins) frames wait for others of such a neighbour's for 10 us at most. What it may not send yet stays
  * in its ring: that is its back-pressure. A frame that ends in a drop is charged, too. */
-#include "../state/internal.h"
+#include "doorbell.h"
+#include "kind.h"
 
 /* A receive buffer comes back. A buffer that the application does not hold: a lie, and nothing happens. */
 static inline void give_back(struct io_app *app, uint32_t buffer)
@@ -32,40 +35,42 @@ static inline void give_back_two(struct io_app *app, uint64_t payload)
         give_back(app, b);
 }
 
-/* Whether source addresses are the sender's own. Counts the reason if not. */
-static inline bool source_ok(struct io_app *app, const uint8_t *header, uint32_t len)
+/* Whether an ARP message speaks for its sender alone. A request without a sender address is a probe (RFC 5227). */
+static inline bool speaks_for(const struct io_app *app, const struct cl_arp *arp)
 {
-    if (cl_unlikely(io_mac(header + 6) != app->mac)) {
+    bool probe = arp->sender_ip_be == 0 && arp->op_be == cl_be16(CL_ARP_REQUEST);
+    return io_mac(arp->sender_mac) == app->mac && (arp->sender_ip_be == app->ip_be || probe);
+}
+
+/* Not an IPv4 packet from its sender's addresses: whether it may leave all the same. Counts the reason if not. */
+static CL_NOINLINE bool may_leave_yet(struct io_app *app, const uint8_t *header, uint32_t len)
+{
+    enum io_kind kind = io_kind_of(header, len);
+    bool own = io_mac(header + 6) == app->mac;
+    if (!own || kind == IO_KIND_IPV4 || kind == IO_KIND_TAGGED ||
+        (kind == IO_KIND_ARP && !speaks_for(app, io_arp_in(header)))) {
         io_count(app->stats.tx_dropped_spoofed, 1);
         return false;
     }
-    uint16_t type = cl_get16(header + 12);
-    uint32_t source;
-    if (cl_likely(type == cl_be16(CL_ETHERTYPE_IPV4))) {
-        if (cl_unlikely(len < CL_ETH_HLEN + CL_IPV4_HLEN)) {
-            io_count(app->stats.tx_dropped_malformed, 1);
-            return false;
-        }
-        source = cl_get32(header + CL_ETH_HLEN + offsetof(struct cl_ipv4, src_be));
-    } else if (type == cl_be16(CL_ETHERTYPE_ARP)) {
-        if (len < CL_ETH_HLEN + sizeof(struct cl_arp)) {
-            io_count(app->stats.tx_dropped_malformed, 1);
-            return false;
-        }
-        const struct cl_arp *arp = (const struct cl_arp *)(header + CL_ETH_HLEN);
-        /* A probe has no sender address yet (RFC 5227). */
-        bool own = io_mac(arp->sender_mac) == app->mac && (arp->sender_ip_be == app->ip_be || arp->sender_ip_be == 0);
-        source = own ? app->ip_be : ~app->ip_be;
-    } else {
-        /* Tags hide an inner type, and with it a source address, from this check (802.1Q, 802.1ad, QinQ). */
-        bool tagged = type == cl_be16(0x8100) || type == cl_be16(0x88a8) || type == cl_be16(0x9100);
-        source = tagged ? ~app->ip_be : app->ip_be;
+    if (kind == IO_KIND_BROKEN) {
+        io_count(app->stats.tx_dropped_malformed, 1);
+        return false;
     }
-    if (cl_unlikely(source != app->ip_be)) {
-        io_count(app->stats.tx_dropped_spoofed, 1);
+    if (kind == IO_KIND_ANOTHER && !app->any_ethertype) {
+        io_count(app->stats.tx_dropped_ethertype, 1);
         return false;
     }
     return true;
+}
+
+/* Whether a frame may leave: it is IPv4 or ARP, and its source addresses are the sender's own. Counts the reason if
+ * not. */
+static inline bool may_leave(struct io_app *app, const uint8_t *header, uint32_t len)
+{
+    if (cl_likely(io_mac(header + 6) == app->mac && io_is_whole_ipv4(header, len) &&
+                  io_ipv4_source(header) == app->ip_be))
+        return true;
+    return may_leave_yet(app, header, len);
 }
 
 /* Out of uplink `uplink`, here or on the loop that has it. */
@@ -98,7 +103,7 @@ static int32_t send_to_group(struct io_loop *loop, struct io_app *app, const str
     if (target && target != app) {
         uint8_t reply[IO_HEADER];
         io_arp_reply(reply, f->header, target->mac);
-        const struct io_frame answer = {reply, reply, CL_ETH_HLEN + sizeof(struct cl_arp), 1};
+        const struct io_frame answer = {reply, reply, CL_ETH_HLEN + sizeof(struct cl_arp), 1, false};
         io_deliver(loop, app, &answer);
         io_count(app->stats.tx_answered, 1);
         return COST_FRAME;
@@ -166,10 +171,10 @@ static inline int32_t send_one(struct io_loop *loop, struct io_app *app, uint64_
         const uint8_t *data = app->buffers + (size_t)buffer * app->stride + offset;
         uint8_t header[IO_HEADER] CL_ALIGNED(16);
         __builtin_memcpy(header, data, IO_HEADER); /* the buffer's slack (shm.h) makes that legal for short frames */
-        const struct io_frame f = {header, data, len, 0};
+        const struct io_frame f = {header, data, len, 0, false};
         cl_bucket_take(&app->frames, 1);
         cl_bucket_take(&app->bytes, len);
-        if (cl_likely(source_ok(app, header, len))) {
+        if (cl_likely(may_leave(app, header, len))) {
             io_count(app->stats.tx_bytes, len);
             cost = route(loop, app, &f);
         }
@@ -232,17 +237,11 @@ static CL_HOT bool poll_ring(struct io_loop *loop, struct io_app *app, struct io
         if (n < want)
             break;
     }
-    if (any)
+    if (any) {
+        k->heard = loop->now;
         cl_ring_publish(&k->tx); /* the frames are copied: the send buffers are the application's again */
+    }
     return any;
-}
-
-bool io_app_has_work(const struct io_app *app)
-{
-    for (uint32_t i = 0; i < app->n_kthreads; i++)
-        if (cl_ring_ready(&app->kthreads[i].tx))
-            return true;
-    return false;
 }
 
 static inline bool greedy(const struct io_app *app)
@@ -262,37 +261,57 @@ static inline struct quanta quanta_of(const struct io_loop *loop)
     return (struct quanta){QUANTUM_SHARED, loop->stats.rounds < loop->modest_until ? QUANTUM_GREEDY : QUANTUM_SHARED};
 }
 
-static CL_HOT bool poll_app(struct io_loop *loop, struct io_app *app, int32_t quantum)
+/* Whether any ring that is polled has something left. */
+static bool has_more(const struct io_app *app, uint64_t polled)
 {
-    if (!io_app_has_work(app)) {
+    for (; polled; polled &= polled - 1)
+        if (cl_ring_ready(&app->kthreads[__builtin_ctzll(polled)].tx))
+            return true;
+    return false;
+}
+
+/* The rings of `ready` in turn, as far as turn and limits go. Returns whether anything was read. */
+static inline bool poll_rings(struct io_loop *loop, struct io_app *app, uint64_t ready)
+{
+    uint32_t first = app->next_kthread;
+    bool any = false;
+    for (uint64_t left = io_rotate(ready, first); left; left &= left - 1) {
+        uint32_t k = ((uint32_t)__builtin_ctzll(left) + first) & 63;
+        any |= poll_ring(loop, app, &app->kthreads[k]);
+        if (app->deficit <= 0 || app->throttled) { /* the next turn begins with the next kthread */
+            app->next_kthread = k + 1 == app->n_kthreads ? 0 : k + 1;
+            break;
+        }
+    }
+    return any;
+}
+
+static CL_HOT bool poll_app(struct io_loop *loop, uint32_t at, const struct quanta *quanta)
+{
+    struct io_app *app = loop->apps[at];
+    struct io_doorbell *bell = &loop->doorbells[at];
+    uint64_t ready = io_ready(loop, app, bell);
+    if (!ready) {
         app->deficit = 0;
         app->greedy_turns = 0;
         app->throttled = false;
         return false;
     }
+    int32_t quantum = greedy(app) ? quanta->greedy : quanta->modest;
     cl_bucket_refill(&app->frames, loop->now);
     cl_bucket_refill(&app->bytes, loop->now);
     app->deficit = cl_min(app->deficit + quantum, quantum);
     app->throttled = false;
     loop->sent_to = 0;
-    bool any = false;
     uint64_t sent_before = app->stats.tx_taken;
-    uint32_t k = app->next_kthread;
-    for (uint32_t i = 0; i < app->n_kthreads; i++) {
-        any |= poll_ring(loop, app, &app->kthreads[k]);
-        if (++k == app->n_kthreads)
-            k = 0;
-        if (app->deficit <= 0 || app->throttled)
-            break; /* the next turn begins with the next kthread */
-    }
-    app->next_kthread = k;
+    bool any = poll_rings(loop, app, ready);
     bool backlogged = !app->throttled && app->deficit <= 0;
     app->greedy_turns = backlogged ? app->greedy_turns + 1 : 0;
     if (app->throttled)
         io_count(app->stats.tx_throttled, 1);
     else if (backlogged)
         io_count(app->stats.backlogged, 1);
-    if (backlogged && any && io_app_has_work(app))
+    if (backlogged && any && has_more(app, bell->polled))
         loop->more_for |= loop->sent_to;
     if (any) {
         io_active(loop, app);
@@ -312,9 +331,11 @@ bool io_poll_apps(struct io_loop *loop)
     const struct quanta quanta = quanta_of(loop);
     bool busy = false;
     uint32_t at = loop->next_app;
+    io_look_around(loop);
     for (uint32_t i = 0; i < loop->n_apps; i++) {
-        struct io_app *app = loop->apps[at];
-        busy |= poll_app(loop, app, greedy(app) ? quanta.greedy : quanta.modest);
+        const struct io_doorbell *bell = &loop->doorbells[at];
+        if (bell->polled | cl_load_relaxed(bell->rung))
+            busy |= poll_app(loop, at, &quanta);
         if (++at >= loop->n_apps)
             at = 0;
     }

@@ -15,6 +15,7 @@ from __future__ import annotations
 import inspect
 import ipaddress
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -41,6 +42,12 @@ def _word(name: str) -> int:
 _DATA, _LEN, _REPLY, _ROOM, _REPLY_LEN = (_word(n) for n in ("data", "len", "reply", "room", "reply_len"))
 assert _BYTES % 8 == 0
 assert [_LEN, _REPLY, _ROOM] == [_DATA + 1, _DATA + 2, _DATA + 3]
+# Two words of smaller fields, in the order of a little-endian machine: address and port of the peer; port, broadcast.
+_PEER, _RX_TSC = _word("peer"), _word("rx_tsc")
+_PORT = _word("port")
+assert _FIELDS["broadcast"].offset == _FIELDS["port"].offset + 2
+assert ffi.typeof("struct cl_udp_addr").fields[1][1].offset == 4
+assert sys.byteorder == "little"
 
 # User space, but for the page at 0: 47 bits on x86-64 and 48 on aarch64; 56 and 52 with the longer page tables that
 # either may have. No byte of it is touched by making the view or slicing it.
@@ -52,28 +59,37 @@ class Request:
     """The request that a Python handler is working on, from `current_request`.
 
     peer: (address, port) of the sender. port: the port it came to. broadcast: it was sent to a broadcast address.
-    rx_tsc: time stamp counter when it was taken from the NIC (runtime.clock converts).
+    rx_tsc: time stamp counter when it was taken from the NIC (runtime.clock converts). from_server: whether it comes
+    from a server, by its source port: that is `port`, or below 1024. A handler that answers whatever it gets does not
+    answer such a one (corelane/libos/udp.h).
     """
 
-    __slots__ = ("broadcast", "peer", "port", "rx_tsc")
+    __slots__ = ("_peer", "broadcast", "from_server", "port", "rx_tsc")
 
-    def __init__(self, req: Any) -> None:
-        self.peer = (str(ipaddress.IPv4Address(int(req.peer.ipv4))), int(req.peer.port))
-        self.port = int(req.port)
-        self.broadcast = bool(req.broadcast)
-        self.rx_tsc = int(req.rx_tsc)
+    def __init__(self, words: memoryview, at: int) -> None:
+        self._peer = words[at + _PEER]
+        ports = words[at + _PORT]
+        self.port = ports & 0xFFFF
+        self.broadcast = ports >> 16 & 0xFF != 0
+        self.rx_tsc = words[at + _RX_TSC]
+        source = self._peer >> 32 & 0xFFFF
+        self.from_server = source < 1024 or source == self.port
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        return str(ipaddress.IPv4Address(self._peer & 0xFFFFFFFF)), self._peer >> 32 & 0xFFFF
 
 
-# Where the handler of each thread is: `reqs` of its burst, and the position `at` in words.
+# Where the handler of each thread is: the `words` of its burst, and the position `at` in them.
 _here = threading.local()
 
 
 def current_request() -> Request:
     """Peer, port and stamp of the request being handled. In a Python handler; elsewhere raises CorelaneError."""
-    reqs = getattr(_here, "reqs", None)
-    if reqs is None:
+    words = getattr(_here, "words", None)
+    if words is None:
         raise CorelaneError("current_request()", "no Python handler is running on this thread")
-    return Request(reqs[_here.at // _WORDS])
+    return Request(words, _here.at)
 
 
 class PythonHandler:
@@ -93,7 +109,7 @@ class PythonHandler:
         function, two, space, space_read = self.function, self._two, self._all, self._all_read
         words = memoryview(ffi.buffer(reqs, n * _BYTES)).cast("q")
         here = _here
-        here.reqs = reqs
+        here.words = words
         for at in range(0, n * _WORDS, _WORDS):
             start = words[at + _DATA] - _BASE
             request = space_read[start : start + words[at + _LEN]]
@@ -114,7 +130,7 @@ class PythonHandler:
                 reply.release()
             except BufferError:
                 self._kept()
-        here.reqs = None
+        here.words = None
 
     def _other_result(self, result: Any, reply: memoryview) -> int:
         """Length of a reply that was returned and not written, or of none."""

@@ -71,6 +71,13 @@ static void confirm(struct cl_arp_cache *cache, struct cl_arp_entry *e, const ui
     todo->learned = true;
 }
 
+/* Whether we wait for an answer about this entry. Only the first one counts, and only soon after the question: a reply
+ * that nobody asked for would let anybody on the wire take our frames. */
+static bool is_asked_about(const struct cl_arp_entry *e, uint64_t now_ns)
+{
+    return e && (e->state == CL_ARP_PENDING || (e->tries && now_ns - e->asked_ns < CL_ARP_RETRY_NS));
+}
+
 void cl_arp_input(struct cl_arp_cache *cache, const struct cl_net_self *self, const struct cl_arp *arp, uint64_t now_ns,
                   struct cl_arp_todo *todo)
 {
@@ -86,6 +93,11 @@ void cl_arp_input(struct cl_arp_cache *cache, const struct cl_net_self *self, co
                 todo->announce = true;
             }
         }
+    } else if (arp->op_be == cl_be16(CL_ARP_REPLY)) {
+        struct cl_arp_entry *e = find(cache, sender_be);
+        todo->unsolicited = !for_us || !is_asked_about(e, now_ns);
+        if (!todo->unsolicited)
+            confirm(cache, e, arp->sender_mac, now_ns, todo);
     } else if (sender_be != 0) {
         struct cl_arp_entry *e = find(cache, sender_be);
         bool near = ((sender_be ^ self->ip_be) & self->mask_be) == 0;
@@ -125,6 +137,7 @@ enum cl_arp_result cl_arp_lookup(struct cl_arp_cache *cache, uint32_t ip_be, uin
         result = CL_ARP_FOUND;
         if (e->state == CL_ARP_KNOWN && age_ns >= CL_ARP_REFRESH_NS && now_ns - e->asked_ns >= CL_ARP_RETRY_NS) {
             e->asked_ns = now_ns;
+            e->tries = 1;
             result = CL_ARP_RESOLVE_UNICAST;
         }
         goto out;

@@ -1,7 +1,8 @@
 /* ARP: who has which MAC address; a bounded cache, and the datagrams that wait for an answer.
  *
- * Implemented: RFC 826 requests, replies and the merge rule (an entry is updated by any valid message of its owner,
- * created only by one aimed at us); announcements and conflict detection with one defence in 10 s (RFC 5227,
+ * Implemented: RFC 826 requests, replies and the merge rule (an entry is updated by any valid request of its owner,
+ * created only by one aimed at us); of replies only the first to a question of ours, within CL_ARP_RETRY_NS, confirms
+ * anything; announcements and conflict detection with one defence in 10 s (RFC 5227,
  * sections 2.3 and 2.4); retries at most once a second (RFC 1122, section 2.3.2.1), at most CL_ARP_TRIES of them;
  * entries are asked about again by unicast when they near their age limit; static entries; CL_ARP_HELD datagrams wait
  * for each unresolved neighbour, the oldest gives way.
@@ -34,7 +35,7 @@ struct cl_arp_entry {
     uint32_t ip_be;
     uint8_t mac[6];
     uint8_t state;
-    uint8_t tries; /* requests sent since the last answer */
+    uint8_t tries; /* requests sent since the last answer; known: 1 if there was one */
     uint8_t n_held;
     uint64_t confirmed_ns; /* last answer; pending: when it was created */
     uint64_t asked_ns;     /* last request */
@@ -51,11 +52,12 @@ struct cl_arp_cache {
 
 /* What the caller must do after a call, outside the lock. */
 struct cl_arp_todo {
-    bool reply;     /* answer the request */
-    bool announce;  /* defend our address */
-    bool learned;   /* the message changed or confirmed an entry */
-    bool conflict;  /* somebody claims our address */
-    unsigned n_out; /* frames that waited and can now be sent to `mac`, or (after cl_arp_tick) must be freed */
+    bool reply;       /* answer the request */
+    bool announce;    /* defend our address */
+    bool learned;     /* the message changed or confirmed an entry */
+    bool conflict;    /* somebody claims our address */
+    bool unsolicited; /* an answer to no question of ours */
+    unsigned n_out;   /* frames that waited and can now be sent to `mac`, or (after cl_arp_tick) must be freed */
     uint8_t mac[6];
     struct cl_frame out[CL_ARP_HELD];
 };

@@ -9,6 +9,7 @@ static const char *const names[CL_DROP_REASONS] = {
     [CL_DROP_ETH_TYPE] = "eth_type",
     [CL_DROP_ARP_MALFORMED] = "arp_malformed",
     [CL_DROP_ARP_NOT_OURS] = "arp_not_ours",
+    [CL_DROP_ARP_UNSOLICITED] = "arp_unsolicited",
     [CL_DROP_ARP_CONFLICT] = "arp_conflict",
     [CL_DROP_IP_SHORT] = "ip_short",
     [CL_DROP_IP_VERSION] = "ip_version",

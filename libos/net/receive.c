@@ -74,7 +74,7 @@ static void take_arp(struct cl_netq *q, const struct cl_frame *f, const struct c
         cl_count(&q->stats.learned, 1);
         cl_count(&q->stats.delivered, 1);
     } else {
-        cl_netq_drop(q, CL_DROP_ARP_NOT_OURS);
+        cl_netq_drop(q, todo.unsolicited ? CL_DROP_ARP_UNSOLICITED : CL_DROP_ARP_NOT_OURS);
     }
 }
 

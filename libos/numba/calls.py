@@ -8,6 +8,7 @@
     log_append(log, view, tag=0)                 the record's index, once it is durable; log: SharedLog.address
     log_trim(log, first_kept)                    0, once the space of the records before it is free
     peer_ipv4(), peer_port(), local_port(), rx_tsc()   of the request being handled
+    from_server()   whether it comes from a server: answer it only if you know that this is no endless exchange
     be16(view, i), be32, be64, le16, le32, le64  checked loads: beyond the view 0, and the request faults
     put_be16(view, i, x), ...                    checked stores
 
@@ -162,6 +163,16 @@ def local_port() -> Any:
     """The port that the request came to; 0 outside a handler."""
     request = _current()
     return _peek(request + _u64(_PORT), _u16) if request else _u16(0)
+
+
+@njit
+def from_server() -> Any:
+    """Whether the request comes from a server: its source port is the server's own, or below 1024.
+
+    A handler that answers whatever it gets returns 0 then (corelane/libos/udp.h). False outside a handler.
+    """
+    port = peer_port()
+    return port != 0 and (port == local_port() or port < 1024)
 
 
 @njit

@@ -5,8 +5,8 @@
  * CL_STACK_SLAB at a time when the depot is empty, so memory follows the largest number of uthreads that were alive at one
  * time, and only pages that were touched are real.
  *
- * Below each stack lies a guard as large as the stack, 1 MiB at most, so that a large frame of some library does not step
- * over it into the stack below: MADV_GUARD_INSTALL where the kernel has it (6.13), which costs no mapping of its own; else
+ * Below each stack lies a guard of 1 MiB of address space, so that a large frame of some library does not step over it
+ * into the stack below: MADV_GUARD_INSTALL where the kernel has it (6.13), which costs no mapping of its own; else
  * mprotect, and then about 32 000 stacks fit into vm.max_map_count. First frames start at staggered offsets, or the
  * hottest lines of all stacks would share a few sets of the L1 cache. */
 #include "internal.h"
@@ -20,7 +20,7 @@
 #ifndef MADV_GUARD_INSTALL
 #define MADV_GUARD_INSTALL 102
 #endif
-#define GUARD_MOST_BYTES (1u << 20)
+#define GUARD_BYTES (1u << 20)
 #define COLOURS 4
 #define COLOUR_BYTES 768u
 #define CREATED_AT_A_TIME 8
@@ -40,7 +40,7 @@ int cl_stacks_new(struct cl_sched *s, const struct cl_sched_config *config, char
     /* Caches of siblings may hide free objects: so many more that max_uthreads can always be had. */
     s->max_uthreads = config->max_uthreads + s->n_kthreads * CL_STACK_CACHE;
     s->stack_bytes = (uint32_t)((config->stack_bytes + page - 1) & ~(page - 1));
-    s->guard_bytes = cl_min(s->stack_bytes, GUARD_MOST_BYTES);
+    s->guard_bytes = GUARD_BYTES;
     s->light_guards = true;
     s->stack_stride = s->guard_bytes + s->stack_bytes + page /* for staggering */;
     s->slab_bytes = s->stack_stride * CL_STACK_SLAB;

@@ -49,8 +49,22 @@ BUSY = (
 )
 TRIES = 3
 
-# Of those that take longest: make soak runs them whole. tests/bench has the figures and baselines of these two.
-PART = {"probes": ("--kernels", "fnv,spmv"), "raft": ("--no-baseline",)}
+# Of those that take longest: make soak runs them whole. tests/bench has the figures and baselines of the first two.
+PART = {"probes": ("--kernels", "fnv,spmv"), "raft": ("--no-baseline",), "sim": ()}
+FEWER = {  # what is run before them
+    "colocate": "from corelane.bench.colocate import colocate; colocate.MOST_ROUNDS = 1",
+    "handlers": "from corelane.bench import handlers; handlers.ROUNDS, handlers.SHORT_ROUNDS = 2, 3",
+    "log": "from corelane.bench.log import log; log.ROUNDS, log.SWEEP_ROUNDS, log.CORE_ROUNDS = 4, 4, 2",
+    "raft": "from corelane.bench.raft import raft; raft.SNAPSHOTS = {}",
+    "stealing": "from corelane.bench import stealing; stealing.SETS_BYTES, stealing.ROUNDS = (0, 65536), 1",
+    "sim": """
+from corelane.bench.sim import interval, managed_check, studies
+managed_check.ROUNDS_LEAST = 1
+studies.SERVERS, studies.CORES, studies.LOADS, studies.ONE_LOOP_CORES = (1, 4), (4, 16), (0.5, 1.05), (4, 8)
+interval.INTERVALS_US = (5, 1000)
+""",
+}
+MAIN = "import sys; from corelane.cli.main import main; sys.exit(main())"
 
 
 def run(command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -65,15 +79,15 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(3 * 300)
 @pytest.mark.parametrize(
-    ("name", "options"),
+    ("name", "options", "before"),
     [
-        *(pytest.param(name, PART.get(name, ()), id=name) for name in sorted(ENTRIES)),
-        *(pytest.param(name, (), id=f"{name} whole", marks=pytest.mark.soak(takes_s=60)) for name in PART),
+        *(pytest.param(name, PART.get(name, ()), FEWER.get(name, ""), id=name) for name in sorted(ENTRIES)),
+        *(pytest.param(name, (), "", id=f"{name} whole", marks=pytest.mark.soak(takes_s=60)) for name in PART),
     ],
 )
-def test_benchmark_leaves_a_whole_document(name: str, options: tuple[str, ...], tmp_path: Path) -> None:
+def test_benchmark_leaves_a_whole_document(name: str, options: tuple[str, ...], before: str, tmp_path: Path) -> None:
     out, png = tmp_path / "x.json", tmp_path / "x.png"
-    command = [sys.executable, "-m", "corelane.cli.main", "bench", name, "--seconds", "0.2", *options]
+    command = [sys.executable, "-c", f"{before}\n{MAIN}", "bench", name, "--seconds", "0.2", *options]
     done = run([*command, "--json", str(out), "--plot", str(png)])
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr

@@ -155,6 +155,8 @@ def test_up_run_ps(start: Any, tmp_path: Path) -> None:
     assert [a["name"] for a in stats["apps"]] == ["echo"]
     assert stats["apps"][0]["pid"] == run.process.pid
     assert "rates" in stats["apps"][0]
+    wait_until(lambda: "echo" in ask("metrics", "--socket", path).stdout)
+    wait_until(lambda: watch.snapshot(path)["apps"][0]["counters"])
     assert {k: serving[k] for k in ("address", "mac", "cpus")} == {
         "address": stats["apps"][0]["ipv4"],
         "mac": stats["apps"][0]["mac"],
@@ -223,13 +225,15 @@ def two_cpus() -> Iterator[None]:
 def test_a_server_and_batch_work_share_a_core(start: Any, tmp_path: Path) -> None:
     path = str(tmp_path / "io.sock")
     with two_cpus():
-        up = start("up", "--socket", path, "--nic", "loadgen:echo,rate=2e3,seconds=5", "--json")
+        held = ("--set", "apps.echo.guaranteed_cores=1")
+        up = start("up", "--socket", path, "--nic", "loadgen:echo,rate=2e3,seconds=5", *held, "--json")
     begun = up.event("iokernel")
     assert (begun["policy"], len(begun["worker_cpus"])) == ("delay", 1)  # or nobody had to give way
     job = start("run", "batch", "--socket", path, "--option", "size=32", "--every", "0.1", "--json")
     assert job.event("serving")["ports"] == []
     assert job.event("work")["kernel"] == "matmul"
-    run = start("run", "echo", "--socket", path, "--guaranteed", "1", "--deadline-us", "100", "--json")
+    run = start("run", "echo", "--socket", path, "--weight", "7", "--deadline-us", "100", "--json")
+    assert "it has weight 1 instead of 7: to allow more" in run.event("limited")["text"]
     run.event("serving")
 
     def answered_asks() -> int:

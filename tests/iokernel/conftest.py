@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,13 +18,6 @@ from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import Nic
 from corelane.drivers.port.port import Port, open_port
 from corelane.iokernel import Iokernel
-
-
-@pytest.fixture
-def socket_path() -> Iterator[str]:
-    """A path for a control socket; short, since a unix socket's path is limited to 107 bytes."""
-    with tempfile.TemporaryDirectory(prefix="cl-io-") as folder:
-        yield f"{folder}/s"
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,10 @@ def test_frames_for_a_nic_that_makes_a_call_for_each_burst_are_gathered(c_progra
     assert c_program("tests/iokernel/switch/c/uplink_gather.c", one_thread=True)().endswith("ok\n")
 
 
+def test_a_round_polls_those_who_have_something(c_program):
+    assert c_program("tests/iokernel/switch/c/doorbells.c", one_thread=True)().endswith("ok\n")
+
+
 def test_loops_ports_and_attaching_again_under_stress(c_program, socket_path):
     run = c_program("tests/iokernel/switch/c/switch_stress.c")
     assert "arrived whole in 3 lives" in run(socket_path, "20000", timeout_s=100)

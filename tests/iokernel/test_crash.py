@@ -6,7 +6,7 @@ import os
 import signal
 
 import pytest
-from cltest import wait_until
+from cltest import stop_process, wait_until
 from cltest.switching import between, collect, stats_of, udp_frame
 
 from corelane.drivers.nic.nic import ipv4_to_int, mac_to_bytes
@@ -56,7 +56,7 @@ def test_a_stopped_application_loses_its_own_packets_only(start, attach, child, 
     request = to_name(io, a, "echo", b"ping")
     assert a.send(request) == 1
     collect(a, 1)
-    echo.send_signal(signal.SIGSTOP)
+    stop_process(echo.pid)
     offered = stats_of(io, "echo")["rx_offered"]
     total = 0
     while total < 5000:

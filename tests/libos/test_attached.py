@@ -21,7 +21,7 @@ from corelane.apps.echo import handler as echo_handler
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import Nic
 from corelane.drivers.port.port import open_port
-from corelane.iokernel import AppConfig, Iokernel, NetworkConfig
+from corelane.iokernel import AppConfig, Iokernel, NetworkConfig, UserConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = Host("02:00:00:00:00:99", "10.77.0.99")
@@ -240,6 +240,25 @@ def test_an_iokernel_that_goes_and_one_that_comes(outside: Any) -> None:
         names = [name for name, _ in events if name in ("gone", "attached")]
         assert names[-2:] == ["gone", "attached"]
         assert all("\n" not in text and text for _, text in events)
+
+
+def test_who_wished_for_more_is_told_once_and_again_when_it_gets_something_else(outside: Any) -> None:
+    _, path, start = outside
+    events: list[tuple[str, str]] = []
+    managed = {"worker_cpus": [max(os.sched_getaffinity(0))], "policy": "delay"}
+    kernel = start(**managed)
+    share = libos.CoreShare(weight=7, guaranteed=1)
+    with libos.Runtime(path, name="greedy", share=share, on_event=lambda *told: events.append(told)) as runtime:
+        assert [name for name, _ in events] == ["limited"]
+        assert events[0][1].startswith("it has weight 1 instead of 7, guaranteed cores 0 instead of 1: to allow more")
+        for may, said in ((UserConfig(), ""), (UserConfig(weight=3), "it has weight 3 instead of 7")):
+            kernel.stop()
+            wait_until(lambda: runtime.gone, 20, "the runtime to notice")
+            kernel = start(**managed, user_defaults=may)
+            wait_until(lambda: events[-1][0] == "attached", 20, "the runtime to attach again")
+            assert said in events[-1][1]
+            assert ("instead of" in events[-1][1]) == bool(said)
+    assert [name for name, _ in events].count("limited") == 1
 
 
 def test_requests_are_served_after_the_iokernel_was_killed(outside: Any) -> None:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from corelane.runtime import config
-from corelane.runtime.config import AppConfig, Config
+from corelane.runtime.config import AppConfig, Config, UserConfig
 from corelane.runtime.errors import ConfigError
 
 
@@ -17,7 +17,7 @@ def test_an_empty_file_is_a_configuration():
 
 
 def test_the_sample_says_all_defaults():
-    assert config.loads(config.sample()) == Config(apps={"kv": AppConfig()})
+    assert config.loads(config.sample()) == Config(apps={"kv": AppConfig()}, users={"65534": UserConfig()})
 
 
 def test_a_file(tmp_path):
@@ -69,6 +69,14 @@ def test_a_file(tmp_path):
         ('[apps.kv]\nmac = "02-00"', "expected a MAC address like"),
         ('[apps.kv]\nip = "192.168.0.1"', "outside of network.subnet"),
         ('[apps.a]\nip = "10.77.0.1"\n[apps.b]\nip = "10.77.0.1"', "apps 'a' and 'b' have the same ip"),
+        ('[apps.a]\nip = "10.77.0.0"', "apps.a.ip 10.77.0.0 is the network's own or its broadcast address"),
+        ('[apps.a]\nip = "10.77.255.255"', "is the network's own or its broadcast address"),
+        ('[network]\nsubnet = "224.0.0.0/8"', "for hosts"),
+        ('[network]\nsubnet = "127.0.0.0/8"', "for hosts"),
+        ("[apps.a]\nusers = [-1]", "is -1"),
+        ("[app_defaults]\nusers = [1]", "app_defaults has no users or groups"),
+        ("[users.1]\nweight = 0", "from 1 to 1000"),
+        ("[users.4294967295]", "a user's name, or an id of 0 to 4294967294"),
         ('[app_defaults]\nip = "10.77.0.1"', "app_defaults cannot give an address"),
         ('[apps."no spaces"]', "the name 'no spaces' cannot be used"),
         (f"[apps.{'x' * 32}]", "1 to 31 letters"),

@@ -28,7 +28,16 @@ def test_lines_of_different_writers_are_apart():
 
 
 @pytest.mark.parametrize(
-    "name", ["cl_arena_header", "cl_arena_kthread", "cl_state_header", "cl_state_loop", "cl_arena_layout", "cl_desc"]
+    "name",
+    [
+        "cl_arena_header",
+        "cl_arena_doorbell",
+        "cl_arena_kthread",
+        "cl_state_header",
+        "cl_state_loop",
+        "cl_arena_layout",
+        "cl_desc",
+    ],
 )
 def test_numpy_sees_the_same_offsets(name):
     """One definition: numpy's view is built from cffi's, which the compiler filled in."""

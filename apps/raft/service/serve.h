@@ -52,7 +52,7 @@ struct cl_raft_serve_counters {
     uint64_t retransmitted, timeouts, duplicates, stale, no_room, window_full, unacknowledged;
     uint64_t in_call, in_call_late,
         in_call_long; /* lone writes by the kthread; work came meanwhile; too long (in_call.h) */
-    uint64_t kv_requests, kv_answers, kv_refused; /* refused: too short, or of several datagrams */
+    uint64_t kv_requests, kv_answers, kv_refused; /* refused: too short, of several datagrams, or an answer itself */
 };
 
 struct cl_raft_service;

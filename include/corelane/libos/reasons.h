@@ -13,40 +13,41 @@
 
 // cffi: begin
 enum cl_drop {
-    CL_DROP_NONE = 0,       /* not dropped */
-    CL_DROP_ETH_SHORT,      /* shorter than an Ethernet header */
-    CL_DROP_ETH_NOT_OURS,   /* unicast to another address, or a multicast group: none is ever joined */
-    CL_DROP_ETH_SOURCE,     /* the source is a group address: an answer would go to many */
-    CL_DROP_ETH_TYPE,       /* neither IPv4 nor ARP */
-    CL_DROP_ARP_MALFORMED,  /* short, not IPv4 over Ethernet, impossible sender */
-    CL_DROP_ARP_NOT_OURS,   /* asks for another host, and says nothing about one that we know */
-    CL_DROP_ARP_CONFLICT,   /* somebody else claims our address (RFC 5227) */
-    CL_DROP_IP_SHORT,       /* shorter than an IPv4 header */
-    CL_DROP_IP_VERSION,     /* version is not 4 */
-    CL_DROP_IP_IHL,         /* header length below 20 or beyond the frame */
-    CL_DROP_IP_LENGTH,      /* total length below the header's, or beyond the frame */
-    CL_DROP_IP_CHECKSUM,    /* header checksum is wrong */
-    CL_DROP_IP_TTL,         /* TTL 0 on the wire */
-    CL_DROP_IP_MARTIAN,     /* a source that no host may have (RFC 1122, section 3.2.1.3), or our own */
-    CL_DROP_IP_NOT_OURS,    /* to another host: we do not forward */
-    CL_DROP_IP_FRAGMENT,    /* a fragment behind the first: reassembly is not done */
-    CL_DROP_IP_REASSEMBLY,  /* a first fragment, whose datagram would need reassembly */
-    CL_DROP_IP_PROTOCOL,    /* neither UDP nor ICMP */
-    CL_DROP_ICMP_SHORT,     /* shorter than 8 bytes */
-    CL_DROP_ICMP_CHECKSUM,  /* checksum is wrong */
-    CL_DROP_ICMP_BROADCAST, /* echo to a broadcast address: not answered (RFC 1122, section 3.2.2.6) */
-    CL_DROP_ICMP_ERROR,     /* an error message about something we sent */
-    CL_DROP_ICMP_TYPE,      /* any other type: echo replies, timestamps, ... */
-    CL_DROP_UDP_SHORT,      /* shorter than a UDP header */
-    CL_DROP_UDP_LENGTH,     /* length field below 8 or beyond the packet */
-    CL_DROP_UDP_CHECKSUM,   /* checksum present and wrong */
-    CL_DROP_UDP_PORT_ZERO,  /* source or destination port 0 */
-    CL_DROP_UDP_NO_PORT,    /* nobody listens */
-    CL_DROP_UDP_QUEUE_FULL, /* the socket's queue is full */
-    CL_DROP_TYPE_FULL,      /* the queue of its type is full */
-    CL_DROP_NO_TX_BUFFER,   /* an answer was due and no buffer was free */
-    CL_DROP_STOPPED,        /* taken from the NIC, and the runtime was stopped before it was looked at */
-    CL_DROP_REASONS         /* how many there are */
+    CL_DROP_NONE = 0,        /* not dropped */
+    CL_DROP_ETH_SHORT,       /* shorter than an Ethernet header */
+    CL_DROP_ETH_NOT_OURS,    /* unicast to another address, or a multicast group: none is ever joined */
+    CL_DROP_ETH_SOURCE,      /* the source is a group address: an answer would go to many */
+    CL_DROP_ETH_TYPE,        /* neither IPv4 nor ARP */
+    CL_DROP_ARP_MALFORMED,   /* short, not IPv4 over Ethernet, impossible sender */
+    CL_DROP_ARP_NOT_OURS,    /* asks for another host, and says nothing about one that we know */
+    CL_DROP_ARP_UNSOLICITED, /* a reply to no question of ours */
+    CL_DROP_ARP_CONFLICT,    /* somebody else claims our address (RFC 5227) */
+    CL_DROP_IP_SHORT,        /* shorter than an IPv4 header */
+    CL_DROP_IP_VERSION,      /* version is not 4 */
+    CL_DROP_IP_IHL,          /* header length below 20 or beyond the frame */
+    CL_DROP_IP_LENGTH,       /* total length below the header's, or beyond the frame */
+    CL_DROP_IP_CHECKSUM,     /* header checksum is wrong */
+    CL_DROP_IP_TTL,          /* TTL 0 on the wire */
+    CL_DROP_IP_MARTIAN,      /* a source that no host may have (RFC 1122, section 3.2.1.3), or our own */
+    CL_DROP_IP_NOT_OURS,     /* to another host: we do not forward */
+    CL_DROP_IP_FRAGMENT,     /* a fragment behind the first: reassembly is not done */
+    CL_DROP_IP_REASSEMBLY,   /* a first fragment, whose datagram would need reassembly */
+    CL_DROP_IP_PROTOCOL,     /* neither UDP nor ICMP */
+    CL_DROP_ICMP_SHORT,      /* shorter than 8 bytes */
+    CL_DROP_ICMP_CHECKSUM,   /* checksum is wrong */
+    CL_DROP_ICMP_BROADCAST,  /* echo to a broadcast address: not answered (RFC 1122, section 3.2.2.6) */
+    CL_DROP_ICMP_ERROR,      /* an error message about something we sent */
+    CL_DROP_ICMP_TYPE,       /* any other type: echo replies, timestamps, ... */
+    CL_DROP_UDP_SHORT,       /* shorter than a UDP header */
+    CL_DROP_UDP_LENGTH,      /* length field below 8 or beyond the packet */
+    CL_DROP_UDP_CHECKSUM,    /* checksum present and wrong */
+    CL_DROP_UDP_PORT_ZERO,   /* source or destination port 0 */
+    CL_DROP_UDP_NO_PORT,     /* nobody listens */
+    CL_DROP_UDP_QUEUE_FULL,  /* the socket's queue is full */
+    CL_DROP_TYPE_FULL,       /* the queue of its type is full */
+    CL_DROP_NO_TX_BUFFER,    /* an answer was due and no buffer was free */
+    CL_DROP_STOPPED,         /* taken from the NIC, and the runtime was stopped before it was looked at */
+    CL_DROP_REASONS          /* how many there are */
 };
 
 /* Counters of one kthread. Writer: that kthread; readers: anybody (relaxed: each is exact by itself). */

@@ -12,6 +12,7 @@
 #include <corelane/libos/reasons.h>
 #include <corelane/libos/sched.h>
 #include <corelane/libos/udp.h>
+#include <corelane/runtime/counter.h>
 
 CL_EXTERN_C_BEGIN
 
@@ -21,6 +22,7 @@ CL_EXTERN_C_BEGIN
 #define CL_EVENT_STALLED 2  /* the iokernel answers no more, but its process exists */
 #define CL_EVENT_GONE 3     /* the iokernel or the NIC went away; when a new iokernel comes, all goes on */
 #define CL_EVENT_CONFLICT 4 /* another host on the link claims our address */
+#define CL_EVENT_LIMITED 5  /* the iokernel does not grant all that was wished for; once, inside cl_runtime_new */
 typedef void (*cl_runtime_event)(void *arg, int event, const char *text);
 
 #define CL_RUNTIME_LATENCY 1
@@ -43,7 +45,8 @@ struct cl_runtime_config {
     uint32_t gateway;        /* next hop beyond the subnet [attached: as the iokernel says; embedded: none] */
     uint32_t no_udp_checksum; /* do not generate UDP checksums (RFC 768 permits 0). For trusted links only */
     uint32_t no_steal;        /* siblings take nothing: each flow stays on its kthread */
-    /* What it wants of the cores where an iokernel manages them (docs/cores.md); the iokernel's configuration wins. */
+    /* What it wishes of the cores where an iokernel manages them (docs/cores.md). It gets of guaranteed, max_cores and
+     * weight what the iokernel's configuration allows, which is no guarantee and weight 1 where that says nothing. */
     uint32_t kind;        /* CL_RUNTIME_LATENCY, _BATCH [latency] */
     uint32_t guaranteed;  /* cores that it gets whenever it has work for them [0] */
     uint32_t max_cores;   /* [as many as kthreads] */
@@ -91,6 +94,13 @@ CL_API void cl_runtime_delete(struct cl_runtime *rt);
 /* Counters of kthread k, or the sum for k = -1. Any thread. */
 CL_API int cl_runtime_net_stats(const struct cl_runtime *rt, int k, struct cl_net_stats *out);
 CL_API int cl_runtime_sched_stats(const struct cl_runtime *rt, int k, struct cl_sched_stats *out);
+/* The same under names, those that are not 0, summed over the kthreads: the fields of struct cl_net_stats, the reasons as
+ * dropped_REASON, and sched_FIELD of struct cl_sched_stats. Returns how many of them are in `out`. Any thread. */
+CL_API unsigned cl_runtime_counters(const struct cl_runtime *rt, struct cl_counter *out, unsigned room);
+/* Attached: an iokernel shows these counters, some times a second, to whoever asks it (corelane ps). `more` adds counters
+ * of the application's own; it is called by a thread of the runtime. NULL: no more; when this returns it is not called
+ * any more. Any thread. */
+CL_API void cl_runtime_publish(struct cl_runtime *rt, cl_counters_fn more, void *arg);
 CL_API void cl_runtime_info(const struct cl_runtime *rt, struct cl_runtime_info *out);
 CL_API struct cl_nic *cl_runtime_nic(struct cl_runtime *rt);
 CL_API struct cl_sched *cl_runtime_sched(struct cl_runtime *rt);

@@ -96,5 +96,13 @@ CL_API int64_t cl_udp_recvfrom(struct cl_udp_socket *s, void *data, int64_t room
                                int64_t timeout_ns);
 // cffi: end
 
+/* Whether a request comes from a server, by its source port: that is ours, too, or below 1024. A handler that answers
+ * whatever it gets returns 0 then: else one datagram in the name of such a server makes the two answer each other for
+ * ever (CERT CA-1996-01; inetd's echo has such a rule). NULL is no request: false. */
+static inline bool cl_udp_from_server(const struct cl_udp_req *req)
+{
+    return req && (req->peer.port == req->port || req->peer.port < 1024);
+}
+
 CL_EXTERN_C_END
 #endif

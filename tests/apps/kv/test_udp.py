@@ -59,6 +59,79 @@ def test_multi_datagram_requests_are_refused(served: Served) -> None:
     assert client.ask(b"get a\r\n", total=2) == [b"SERVER_ERROR multi-packet request not supported\r\n"]
 
 
+# One of each that memcached has, in its ASCII and its binary protocol, and pieces of a split one.
+ANSWERS = [
+    *(b"ERROR", b"CLIENT_ERROR bad data chunk", b"SERVER_ERROR out of memory storing object"),
+    *(
+        b"STORED",
+        b"NOT_STORED",
+        b"EXISTS",
+        b"NOT_FOUND",
+        b"DELETED",
+        b"TOUCHED",
+        b"OK",
+        b"RESET",
+        b"8",
+        b"7   ",
+        b"END",
+    ),
+    *(b"VALUE a 0 1\r\n1\r\nEND", b"STAT pid 1\r\nEND", b"VERSION 1.6.18", b"HD", b"VA 1\r\n1", b"EN", b"MN"),
+    b"\x81\0\0\0\0\0\0\1" + bytes(16),
+]
+
+
+def test_an_answer_is_not_answered_whatever_it_says(served: Served) -> None:
+    """Not even by an error: two stores that were made to send each other one datagram would go on for ever."""
+    _, server, client = served
+    for answer in ANSWERS:
+        client.send(HEADER.pack(900, 0, 1, 0) + answer + b"\r\n")
+        client.send(HEADER.pack(900, 0, 2, 0) + answer + b"\r\n")
+        client.send(HEADER.pack(900, 1, 2, 0) + b"get a\r\n")
+    client.send(HEADER.pack(900, 0, 0, 0))  # as the eight bytes of a counter
+    client.send(HEADER.pack(901, 0, 1, 0) + b"get a\r\n")
+    assert client.receive() == HEADER.pack(901, 0, 1, 0) + b"END\r\n"
+    stats = settled(server.stats)
+    assert (stats["answered"], stats["silent"], stats["failed"]) == (1, 3 * len(ANSWERS) + 1, 0)
+
+
+def test_no_answer_of_ours_is_answered(served: Served) -> None:
+    """What it says to all kinds of requests, sent back to it."""
+    _, server, client = served
+    requests = [
+        b"set a 0 0 1\r\n1\r\n",
+        b"incr a 1\r\n",
+        b"get a\r\n",
+        b"gets a\r\n",
+        b"touch a 0\r\n",
+        b"cas a 0 0 1 9\r\n2\r\n",
+    ]
+    requests += [
+        b"stats\r\n",
+        b"version\r\n",
+        b"nonsense\r\n",
+        b"get\r\n",
+        b"incr a x\r\n",
+        b"delete a\r\n",
+        b"delete a\r\n",
+    ]
+    requests += [
+        b"set a x 0 1\r\n1\r\n",
+        b"verbosity 1\r\n",
+        b"stats reset\r\n",
+        b"flush_all\r\n",
+        b"set long 0 0 3000\r\n%b\r\n" % bytes(3000),
+    ]
+    requests += [b"get long\r\n", b"add long 0 0 1\r\n1\r\n", b"decr none 1\r\n", b"set big 0 0 9999999\r\n"]
+    answers = [(i, len(parts), part) for r in requests for parts in [client.ask(r)] for i, part in enumerate(parts)]
+    before = settled(server.stats)
+    for sequence, total, answer in answers:
+        client.send(HEADER.pack(900, sequence, total, 0) + answer)
+    assert client.ask(b"get none\r\n") == [b"END\r\n"]
+    after = settled(server.stats)
+    assert after["answered"] - before["answered"] == 1
+    assert after["silent"] - before["silent"] == len(answers)
+
+
 def test_noreply_gets_no_datagram(served: Served) -> None:
     _, server, client = served
     client.send(HEADER.pack(77, 0, 1, 0) + b"set a 0 0 1 noreply\r\n1\r\n")

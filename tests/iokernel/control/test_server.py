@@ -11,7 +11,7 @@ import sys
 import threading
 
 import pytest
-from cltest import wait_until
+from cltest import stop_process, wait_until
 from cltest.control import HEADER, answer, connect, hello, kthreads, moves, policy, refusal
 
 from corelane.drivers.port.port import open_port
@@ -218,7 +218,7 @@ def test_a_stopped_iokernel_is_a_timeout_and_not_a_hang(child, socket_path):
     import signal
 
     other = child("iokernel.py", socket_path)
-    other.send_signal(signal.SIGSTOP)
+    stop_process(other.pid)
     with pytest.raises(CorelaneError, match="does not answer in time: is it stopped"):
         open_port(socket_path, name="x", timeout_s=0.2)
     other.send_signal(signal.SIGCONT)

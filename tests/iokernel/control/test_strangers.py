@@ -21,17 +21,21 @@ import pytest
 from cltest import die_with_parent, wait_until
 from cltest.control import STATS, answer, connect, hello, kind_of, refusal, stats, stats_of
 
-from corelane.iokernel import Access, Iokernel
+from corelane.iokernel import Access, Iokernel, UserConfig
 from corelane.iokernel._native import lib
 from corelane.iokernel.control import descriptors, server
+from corelane.iokernel.control.descriptors import Strangers
 from corelane.iokernel.control.kthreads import _caught
 from corelane.iokernel.control.lingering import let_end
 from corelane.iokernel.control.server import ControlServer, Grant
 from corelane.iokernel.main import _wait_for_signal
 from corelane.runtime.errors import CorelaneError
+from corelane.runtime.peers import Peer
 
 LINGER_S = 30  # longer than any socket of a test waits
 NOBODY = 65534
+MOST = UserConfig().connections
+MIB = 1 << 20
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user: run as root")
 
@@ -117,6 +121,14 @@ def test_a_descriptor_whose_close_blocks_holds_nobody_up(
     """whole: it comes with something to read; else it waits unread in a connection that is closed."""
     if kernel == "older":
         monkeypatch.setattr(descriptors, "_refuse", lambda _listener: False)
+    closed, receive = threading.Event(), Strangers.receive
+
+    def receives_late(self: Strangers, sock: socket.socket, n_bytes: int) -> tuple[bytes, bool]:
+        """After we have closed ours: who closes last is who blocks."""
+        assert closed.wait(10)
+        return receive(self, sock, n_bytes)
+
+    monkeypatch.setattr(Strangers, "receive", receives_late)
     io = start()
     theirs = lingering()
     sock = connect(io.socket_path)
@@ -131,6 +143,7 @@ def test_a_descriptor_whose_close_blocks_holds_nobody_up(
     assert sent or kernel == "as it is"
     if sent:
         os.close(theirs.detach())  # the last one is the iokernel's now
+    closed.set()
     sock.close()
     for _ in range(5):
         assert stats(io.socket_path)["control"]["last_error"] == ""
@@ -174,10 +187,10 @@ def hoard(path: str, n: int, *more: str) -> subprocess.Popen[str]:
 def test_a_user_has_a_share_of_the_connections(start: Callable[..., Iokernel], socket_path: str) -> None:
     os.chmod(os.path.dirname(socket_path), 0o755)
     io = start(access=Access(uids=(NOBODY,), mode=0o666))
-    with hoard(socket_path, server._MAX_OF_A_USER + 1, "read") as greedy:
+    with hoard(socket_path, MOST + 1, "read") as greedy:
         assert greedy.stdout is not None
         said = greedy.stdout.readline()
-        assert f"user {NOBODY} has {server._MAX_OF_A_USER} connections open already" in said
+        assert f"user {NOBODY} has {MOST} connections open already: close some, or raise users.{NOBODY}.conn" in said
         with connect(socket_path) as sock:
             sock.sendall(hello(b"honest"))
             assert kind_of(answer(sock)) == lib.CL_CONTROL_ACCEPT
@@ -202,11 +215,24 @@ def test_those_who_may_not_attach_take_no_connection_from_others(
         stranger.communicate()
 
 
+def leave_descriptors(process: subprocess.Popen[str], n: int) -> None:
+    """The process may open so many more."""
+    used = len(os.listdir(f"/proc/{process.pid}/fd"))
+    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used + n, used + n))
+
+
+def attached(path: str, name: bytes) -> socket.socket:
+    sock = connect(path)
+    sock.sendall(hello(name))
+    assert kind_of(message := answer(sock)) == lib.CL_CONTROL_ACCEPT, message
+    return sock
+
+
 def test_out_of_descriptors_the_listener_pauses(child: Callable[..., subprocess.Popen[str]], socket_path: str) -> None:
     process = child("iokernel.py", socket_path)
-    used = len(os.listdir(f"/proc/{process.pid}/fd"))
-    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used + 6, used + 6))
-    held = [connect(socket_path) for _ in range(10)]  # of which six are taken, the others wait
+    leave_descriptors(process, 8)
+    held = [attached(socket_path, b"a%d" % i) for i in range(2)]  # each has four, and none of these can be closed
+    held += [connect(socket_path) for _ in range(4)]  # they wait
 
     def told() -> dict[str, Any]:
         return dict(stats_of(held[0])["control"])
@@ -225,8 +251,116 @@ def test_out_of_descriptors_the_listener_pauses(child: Callable[..., subprocess.
     held[0].close()
 
 
+def test_out_of_descriptors_idle_connections_make_room(
+    child: Callable[..., subprocess.Popen[str]], socket_path: str
+) -> None:
+    """For all that an application needs, its arena and its doorbell too."""
+    process = child("iokernel.py", socket_path)
+    leave_descriptors(process, 6)
+    idle = [connect(socket_path) for _ in range(30)]
+    with attached(socket_path, b"honest") as sock:
+        assert stats_of(sock)["control"]["made_room"] >= 3
+    for one in idle:
+        one.close()
+
+
+def test_where_all_connections_are_taken_the_idlest_makes_room(
+    start: Callable[..., Iokernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_MAX_CONNECTIONS", 4)
+    io = start()
+    app = attached(io.socket_path, b"first")  # is never closed for others
+    idle = []
+    for _ in range(3):
+        idle.append(connect(io.socket_path))
+        stats_of(idle[-1])  # it was accepted before the next one
+    stats_of(idle[0])  # so that the second has been idle for longest
+    with attached(io.socket_path, b"honest"):
+        assert idle[1].recv(1) == b"", "it made room"
+        assert stats_of(idle[0])
+        assert stats_of(idle[2])
+        assert io.apps == ("first", "honest")
+        told = io.stats()["control"]
+        assert (told["made_room"], told.get("too_many", 0)) == (1, 0)
+    for sock in (app, *idle):
+        sock.close()
+
+
+def test_where_applications_have_all_connections_the_next_is_refused(
+    start: Callable[..., Iokernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "_MAX_CONNECTIONS", 2)
+    io = start()
+    with attached(io.socket_path, b"a"), attached(io.socket_path, b"b"), connect(io.socket_path) as more:
+        assert "2 connections are open already" in refusal(more)
+
+
+def test_the_limit_of_descriptors_leaves_some_for_applications(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (256, 256))
+    assert server._most_connections() == 128
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (1 << 20, 1 << 20))
+    assert server._most_connections() == server._MAX_CONNECTIONS
+
+
+def arena_of(sock: socket.socket) -> int:
+    """Bytes of memory that the arena of the ACCEPT on its way takes now."""
+    message, rights, _, _ = sock.recvmsg(4096, socket.CMSG_SPACE(12))
+    assert kind_of(message) == lib.CL_CONTROL_ACCEPT, message
+    fds = array.array("i", rights[0][2][:12])
+    used = os.fstat(fds[0]).st_blocks * 512
+    for fd in fds:
+        os.close(fd)
+    return used
+
+
+def private_bytes() -> int:
+    line = next(x for x in Path("/proc/self/status").read_text().splitlines() if x.startswith("RssAnon"))
+    return int(line.split()[1]) << 10
+
+
+@pytest.mark.parametrize(
+    ("wishes", "most"),
+    [
+        ({}, MIB),
+        ({"n_kthreads": 30, "rx_slots": 1 << 20, "tx_slots": 1 << 20, "n_rx": 16, "n_tx": 16}, 4 * MIB),
+        ({"n_rx": 3_300_000, "n_tx": 16, "rx_slots": 16, "tx_slots": 16, "buffer_bytes": 256}, MIB),
+        ({"n_kthreads": 64, "n_rx": 20_000, "buffer_bytes": 16384}, 8 * MIB),
+    ],
+)
+def test_one_hello_has_no_memory_touched_that_is_not_used(
+    start: Callable[..., Iokernel], wishes: dict[str, int], most: int
+) -> None:
+    io = start()
+    before = private_bytes()
+    with connect(io.socket_path) as sock:
+        sock.sendall(hello(b"greedy", **wishes))
+        assert arena_of(sock) <= most
+        assert private_bytes() - before < 8 * MIB, "nor in the iokernel's own lists"
+        assert io.stats()["apps"][0]["buffers_free"] == io.stats()["apps"][0]["arena"]["n_rx"]
+
+
+def test_what_an_application_has_used_is_not_freed_on_the_control_thread(
+    start: Callable[..., Iokernel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last descriptor of an arena is closed elsewhere: freeing a gigabyte takes a while."""
+    io = start()
+    closed: list[tuple[str, str]] = []
+    close = os.close
+
+    def note(fd: int) -> None:
+        closed.append((threading.current_thread().name, os.readlink(f"/proc/self/fd/{fd}")))
+        close(fd)
+
+    sock = attached(io.socket_path, b"large")
+    monkeypatch.setattr(os, "close", note)
+    sock.close()
+    wait_until(lambda: any("corelane-arena" in what for _, what in closed))
+    assert {who for who, what in closed if "corelane-arena" in what} == {"corelane-closer"}
+
+
 class Slow:
-    """A registry whose statistics take as long as a user's queries may in a turn, and which notes who came when."""
+    """A registry that notes who came when. Its statistics, and its registrations of strangers, take as long as a user's
+    messages may in a turn."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -234,11 +368,12 @@ class Slow:
     def stats_json(self) -> bytes:
         self.calls.append("stats")
         until = threading.Event()
-        until.wait(server._QUERIES_S * 1.5)
+        until.wait(server._TURN_S * 1.5)
         return b"{}"
 
-    def register(self, hello: Any, peer: Any) -> Grant:
-        self.calls.append("register")
+    def register(self, hello: Any, peer: Peer) -> Grant:
+        self.calls.append("register" if peer.trusted else f"register {peer.pid}")
+        threading.Event().wait(0 if peer.trusted else server._TURN_S * 1.5)
         raise CorelaneError("register", "this is a test")
 
     def find(self, name: str) -> None:
@@ -265,6 +400,32 @@ def test_registrations_come_before_queries_and_queries_do_not_fill_a_turn(socket
     for sock in floods:
         sock.close()
     assert asked <= 5, f"{asked} of 200 queries went before the registration"
+
+
+@pytest.mark.parametrize("uid", [12001, 12002], ids=["another process", "another user"])
+def test_registrations_of_one_process_do_not_fill_a_turn(
+    socket_path: str, monkeypatch: pytest.MonkeyPatch, uid: int
+) -> None:
+    """Of 1, while 2 registers once."""
+    peers = [*[Peer(1, 12001, 1, frozenset())] * 40, Peer(2, uid, 1, frozenset())]
+    monkeypatch.setattr(server, "peer_of", lambda _sock: peers.pop(0))
+    registry = Slow()
+    access = Access(uids=(12001, 12002))
+    control = ControlServer(socket_path, registry, access, patience_s=30)  # type: ignore[arg-type]
+    thread = threading.Thread(target=control.serve)
+    floods = [connect(socket_path) for _ in range(40)]
+    for sock in floods:
+        sock.sendall(hello(b"flood"))
+    with connect(socket_path) as honest:
+        honest.sendall(hello(b"honest"))
+        thread.start()
+        assert "this is a test" in refusal(honest)
+        asked = registry.calls.index("register 2")
+    control.stop()
+    thread.join()
+    for sock in floods:
+        sock.close()
+    assert asked <= 2, f"{asked} of 40 registrations went before this one"
 
 
 def test_answers_that_a_user_does_not_read_are_bounded(

@@ -67,6 +67,7 @@ CHECKED = {
     "batch_stops": ("cuts=1 ends=2 left=2 depth=0", 2, 1, 1),
     "latency_stops": ("cuts=0 ends=6 left=6 depth=0", 1, 6, 1),
 }
+LONG = {"evicted", "computes_on", "fickle_policy"}  # make soak has these
 FURTHER = {
     "evicted": ("ends=4 left=2", 2, 2, 2),
     "batch_dies": ("cuts=1 ends=2 left=2", 1, 1, 1),
@@ -233,7 +234,10 @@ def mutants(c_program: Program) -> Callable[..., str]:
 @pytest.mark.parametrize(
     ("scenario", "checked"),
     [
-        *(pytest.param(name, checked, id=name) for name, checked in CHECKED.items()),
+        *(
+            pytest.param(name, checked, id=name, marks=[pytest.mark.soak(takes_s=20)] if name in LONG else ())
+            for name, checked in CHECKED.items()
+        ),
         *(
             pytest.param(name, further, id=f"{name} further", marks=pytest.mark.soak(takes_s=100))
             for name, further in FURTHER.items()

@@ -1,11 +1,14 @@
-"""Limits and turns on a clock that only the test moves (1 tick = 1 ns)."""
+"""Limits, turns and pages, on a clock that only the test moves (1 tick = 1 ns)."""
 
 from __future__ import annotations
 
-import pytest
-from cltest.switching import between, stats_of
+import resource
 
-from corelane.iokernel import AppConfig
+import pytest
+from cltest.switching import BROADCAST, arp_frame, between, ip_int, mac_bytes, stats_of, udp_frame
+
+from corelane.drivers.nic.nic import ipv4_to_int
+from corelane.iokernel import AppConfig, NetworkConfig
 
 HZ = 10**9
 ROUND_NS = 1000
@@ -131,3 +134,111 @@ def test_equal_floods_get_equal_turns(start, attach):
             pass
     counts = [stats_of(io, n)["tx_taken"] for n in "abc"]
     assert max(counts) - min(counts) <= 12, counts
+
+
+WORLD = (bytes.fromhex("020000000200"), ipv4_to_int("10.77.0.1"))
+
+
+def floods(io) -> tuple[int, int]:
+    """Frames for everybody that were delivered, and those that were too many."""
+    loop = io.stats()["loops"][0]
+    return loop["up_flooded"], loop["up_dropped_flood"]
+
+
+@pytest.mark.parametrize(
+    ("network", "per_s", "burst", "round_ns"),
+    [
+        (None, 250, 64, 1_000_000),
+        (NetworkConfig(flood_frames_per_s=50_000, flood_burst_frames=5), 50_000, 5, 20_000),
+    ],
+    ids=["default", "configured"],
+)
+def test_an_uplink_may_bring_so_many_frames_for_everybody_and_no_more(
+    start, attach, link, network, per_s, burst, round_ns
+):
+    inner, outer = link(ring_slots=256)
+    io = start(uplinks=[inner], manual_hz=HZ, network=network)
+    a = attach("a")
+    kinds = [
+        udp_frame(WORLD, (BROADCAST, 0xFFFFFFFF), b"all"),
+        udp_frame(WORLD, (bytes.fromhex("01005e000001"), ipv4_to_int("224.0.0.1")), b"group"),
+        arp_frame(1, WORLD, (bytes(6), WORLD[1]), BROADCAST),
+        BROADCAST + WORLD[0] + bytes.fromhex("86dd") + bytes(40),
+    ]
+    mine = udp_frame(WORLD, (mac_bytes(a), ip_int(a)), b"for one")
+    sent = got = 0
+    for i in range(1, 1001):
+        now = i * round_ns
+        sent += outer.send(kinds * 5)
+        assert outer.send(mine) == 1
+        io.step(now)
+        got += a.recv(64).count(mine)
+        flooded, dropped = floods(io)
+        assert flooded <= burst + per_s * now / HZ
+        assert flooded + dropped == sent
+    assert flooded >= per_s * now / HZ
+    assert got == 1000, "what is for one application has no part in it"
+
+
+def test_without_a_limit_all_frames_for_everybody_come_in(start, attach, link):
+    inner, outer = link(ring_slots=256)
+    io = start(uplinks=[inner], manual_hz=HZ, network=NetworkConfig(flood_frames_per_s=0))
+    attach("a")
+    for i in range(1, 101):
+        assert outer.send([udp_frame(WORLD, (BROADCAST, 0xFFFFFFFF), b"all")] * 64) == 64
+        io.step(i)
+    assert floods(io) == (6400, 0)
+
+
+def test_each_uplink_has_its_own_budget(start, attach, link):
+    """A wire that floods leaves the other one's announcements to all."""
+    wires = [link(ring_slots=256) for _ in range(2)]
+    io = start(uplinks=[inner for inner, _ in wires], manual_hz=HZ)
+    attach("a")
+    shout = [udp_frame(WORLD, (BROADCAST, 0xFFFFFFFF), b"all")] * 64
+    for i in range(1, 11):
+        wires[0][1].send(shout)
+        io.step(i)
+    assert floods(io) == (64, 9 * 64)
+    wires[1][1].send(shout)
+    io.step(11)
+    assert floods(io) == (128, 9 * 64)
+
+
+def faults() -> int:
+    """Pages that this thread, which runs the loop, had to wait for."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+
+
+def test_frames_for_everybody_wait_for_no_page_whoever_does_not_read_them(start, attach, link):
+    """An application that does not read has some buffers with pages, and loses what does not fit into these."""
+    inner, outer = link(ring_slots=256)
+    io = start(uplinks=[inner], manual_hz=HZ, network=NetworkConfig(flood_frames_per_s=0))
+    for i in range(20):
+        attach(f"p{i}")
+    shout = udp_frame(WORLD, (BROADCAST, 0xFFFFFFFF), bytes(1000))
+    now, before = 0, 0
+    for i in range(16):
+        assert outer.send([shout] * 64) == 64
+        if i == 1:
+            before = faults()  # the memory of the loop itself, and of this test, is there
+        io.step(now := now + 1)
+    waited = faults() - before
+    stats = io.stats()["apps"]
+    assert {a["rx_delivered"] for a in stats} == {256}
+    assert {a["rx_dropped_no_buffer"] for a in stats} == {1024 - 256}
+    assert waited < 1000, "a page for each two of 15 360 copies would be some 7 700"
+
+
+def test_pages_for_one_application_come_many_at_a_time(start, attach, link):
+    """The kernel counts those that a call brings as faults, too; so the calls are counted."""
+    inner, outer = link(ring_slots=256)
+    io = start(uplinks=[inner], manual_hz=HZ)
+    a = attach("a")
+    frame = udp_frame(WORLD, (mac_bytes(a), ip_int(a)), bytes(1400))
+    for i in range(1, 65):
+        assert outer.send([frame] * 64) == 64
+        io.step(i)
+    assert stats_of(io, "a")["rx_delivered"] == 4096
+    assert io.stats()["loops"][0]["syscalls"] == (4096 - 256) // 16
+    assert len(a.recv(4096)) == 4096

@@ -66,7 +66,7 @@ def test_an_idle_loop_yields_its_cpu_before_it_sleeps_but_not_if_it_spins_for_ev
 
 
 def test_frames_of_every_length_arrive_whole_and_nothing_beyond_them(start, attach, rng):
-    start()
+    start(apps={"a": AppConfig(any_ethertype=True)})
     a, b = attach("a"), attach("b")
     src, dst = (mac_bytes(a), ip_int(a)), (mac_bytes(b), ip_int(b))
     dirty = udp_frame(src, dst, b"\xee" * 1472)
@@ -188,6 +188,65 @@ def test_truncated_frames_are_malformed_not_a_fault(start, attach):
     assert b.recv() == []
 
 
+OTHER_TYPES = {
+    "IPv6": "86dd",
+    "spanning tree, by a length": "0026",
+    "LLDP": "88cc",
+    "RARP": "8035",
+    "MPLS": "8847",
+    "PPPoE": "8863",
+    "EtherCAT": "88a4",
+    "for experiments": "88b5",
+}
+
+
+def test_only_ipv4_and_arp_leave_an_application_unless_it_may_send_more(start, attach, outside):
+    inner, outer = outside
+    io = start(uplinks=[inner], apps={"free": AppConfig(any_ethertype=True)})
+    a, free = attach("a"), attach("free")
+    for sender in (a, free):
+        for destination in (mac_bytes(free if sender is a else a), WORLD[0], BROADCAST):
+            for what, ethertype in OTHER_TYPES.items():
+                frame = destination + mac_bytes(sender) + bytes.fromhex(ethertype) + what.encode().ljust(46)
+                assert sender.send(frame) == 1
+    wait_until(lambda: stats_of(io, "free")["tx_taken"] == stats_of(io, "a")["tx_taken"] == 3 * len(OTHER_TYPES))
+    assert stats_of(io, "a")["tx_dropped_ethertype"] == 3 * len(OTHER_TYPES)
+    assert stats_of(io, "free")["tx_dropped_ethertype"] == 0
+    assert free.recv(timeout_s=0) == []
+    assert len(collect(a, 2 * len(OTHER_TYPES))) == len(collect(outer, 2 * len(OTHER_TYPES)))
+
+
+def impostors(me, world):
+    """What is not the IPv4 or ARP that its type says; (what, frame)."""
+    request = arp_frame(1, me, (bytes(6), world[1]), BROADCAST)
+    yield "IPv6 as IPv4", BROADCAST + me[0] + b"\x08\x00\x60" + bytes(60)
+    yield "ARP for token ring", request[:14] + b"\0\6" + request[16:]
+    yield "ARP for IPv6", request[:16] + b"\x86\xdd" + request[18:]
+    yield "ARP of long addresses", request[:18] + b"\x08\x04" + request[20:]
+    yield "ARP of no operation", request[:20] + b"\0\0" + request[22:]
+    yield "inverse ARP", request[:20] + b"\0\x08" + request[22:]
+
+
+def test_frames_that_are_not_what_their_type_says_are_malformed_whoever_sends_them(start, attach, outside):
+    inner, outer = outside
+    io = start(uplinks=[inner])
+    a = attach("a")
+    mine = [frame for _, frame in impostors((mac_bytes(a), ip_int(a)), WORLD)]
+    theirs = [frame for _, frame in impostors(WORLD, (mac_bytes(a), ip_int(a)))]
+    assert a.send(mine) == len(mine)
+    assert outer.send(theirs) == len(theirs)
+    wait_until(lambda: stats_of(io, "a")["tx_dropped_malformed"] == len(mine))
+    wait_until(lambda: io.stats()["loops"][0]["up_dropped_malformed"] == len(theirs))
+    assert a.recv() == outer.recv() == []
+
+
+def test_an_arp_answer_without_a_sender_is_spoofed(start, attach):
+    io = start()
+    a, b = attach("a"), attach("b")
+    assert a.send(arp_frame(2, (mac_bytes(a), 0), (mac_bytes(b), ip_int(b)), mac_bytes(b))) == 1
+    wait_until(lambda: stats_of(io, "a")["tx_dropped_spoofed"] == 1)
+
+
 def test_unknown_destinations_without_an_uplink_have_no_route(start, attach):
     io = start()
     a = attach("a")
@@ -202,6 +261,74 @@ def outside(link):
 
 
 WORLD = (bytes.fromhex("020000000200"), ipv4_to_int("10.77.0.1"))
+
+
+def from_a_wire_as_if_local(local, victim, evil, mac):
+    """Frames of a stranger `evil` that claim to come from the application `local`; (what, frame).
+
+    mac: the address under which that one is seen outside.
+    """
+    for dst in (victim, (BROADCAST, 0xFFFFFFFF), (bytes.fromhex("01005e000001"), ipv4_to_int("224.0.0.1"))):
+        yield "MAC and IPv4", udp_frame((mac, local[1]), dst, b"x")
+        yield "MAC", udp_frame((mac, evil[1]), dst, b"x")
+        yield "the application's own MAC", udp_frame((local[0], evil[1]), dst, b"x")
+        yield "IPv4", udp_frame((evil[0], local[1]), dst, b"x")
+        yield "MAC, another type", dst[0] + mac + b"\x86\xdd" + bytes(50)
+        tagged = udp_frame((evil[0], local[1]), dst, b"x")
+        yield "VLAN tag", tagged[:12] + b"\x81\x00\x00\x01" + tagged[12:]
+        yield "double tag", tagged[:12] + b"\x88\xa8\x00\x01\x81\x00\x00\x01" + tagged[12:]
+        for op in (1, 2):
+            for target in (victim, local, (bytes(6), evil[1])):
+                yield "ARP sender IPv4", arp_frame(op, (evil[0], local[1]), target, dst[0])
+                yield "ARP sender MAC", arp_frame(op, (mac, evil[1]), target, dst[0], eth_src=evil[0])
+                yield "ARP sender", arp_frame(op, (mac, local[1]), target, dst[0])
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["own MACs", "shared MAC"])
+@pytest.mark.parametrize("by", [0, 1])
+def test_what_comes_from_a_wire_is_not_believed_about_what_is_local(start, attach, link, shared, by):
+    """Dropped before anything is answered, delivered or learned, on any uplink."""
+    ends = [link(ring_slots=256, mac=(f"02:00:00:00:01:0{i}", f"02:00:00:00:02:0{i}")) for i in range(2)]
+    io = start(uplinks=[inner for inner, _ in ends], share_mac=shared)
+    a, b = attach("a"), attach("b")
+    local, victim, evil = (mac_bytes(a), ip_int(a)), (mac_bytes(b), ip_int(b)), (STRANGER[0], WORLD[1])
+    seen_as = [mac_bytes(inner) for inner, _ in ends] if shared else [local[0]]
+    where = [victim, (mac_bytes(ends[by][0]), victim[1])] if shared else [victim]
+    frames = [f for mac in seen_as for to in where for _, f in from_a_wire_as_if_local(local, to, evil, mac)]
+    for frame in frames:
+        wait_until(lambda frame=frame: ends[by][1].send(frame) == 1)
+    wait_until(lambda: io.stats()["loops"][0]["up_received"] == len(frames))
+    assert io.stats()["loops"][0]["up_dropped_spoofed"] == len(frames)
+    assert a.recv() == b.recv() == ends[0][1].recv() == ends[1][1].recv() == []
+    # Nothing was learned: whoever is local is still here, and the stranger might be anywhere.
+    assert b.send([between(b, a, b"hello"), udp_frame(victim, evil, b"where?")]) == 2
+    assert collect(a, 1) == [between(b, a, b"hello")]
+    for _, outer in ends:
+        assert len(collect(outer, 1)) == 1
+
+
+def test_an_address_is_local_on_every_loop_and_no_longer_when_its_application_has_gone(start, attach, link):
+    ends = [link(mac=(f"02:00:00:00:01:0{i}", f"02:00:00:00:02:0{i}")) for i in range(2)]
+    io = start(
+        uplinks=[i for i, _ in ends],
+        loop_cpus=[-1, -1],
+        mode="block",
+        apps={"a": AppConfig(loop=1), "b": AppConfig(loop=0)},
+    )
+    a, b = attach("a"), attach("b")
+    frame = udp_frame((STRANGER[0], ip_int(a)), (mac_bytes(b), ip_int(b)), b"x")
+
+    def total(what: str) -> int:
+        return sum(loop[what] for loop in io.stats()["loops"])
+
+    for n, (_, outer) in enumerate(ends, 1):
+        assert outer.send(frame) == 1
+        wait_until(lambda n=n: total("up_dropped_spoofed") == n)
+    a.close()
+    wait_until(lambda: io.apps == ("b",))
+    for _, outer in ends:
+        assert outer.send(frame) == 1
+    assert collect(b, 2) == [frame, frame]
 
 
 @pytest.mark.parametrize("mode", ["spin", "adaptive", "block"])
@@ -277,6 +404,22 @@ def test_several_uplinks_learn_who_is_behind_which(start, attach, link):
         assert a.send(frame) == 1
         assert collect(outer, 1) == [frame]
         assert ends[1 - i][1].recv() == []
+
+
+def test_an_arp_reply_moves_no_station_to_another_uplink(start, attach, link):
+    ends = [link() for _ in range(2)]
+    io = start(uplinks=[inner for inner, _ in ends])
+    a = attach("a")
+    me = (mac_bytes(a), ip_int(a))
+    assert ends[0][1].send(udp_frame(WORLD, me, b"here")) == 1
+    collect(a, 1)
+    for eth_dst in (me[0], BROADCAST):
+        assert ends[1][1].send(arp_frame(2, WORLD, me, eth_dst)) == 1
+    wait_until(lambda: io.stats()["loops"][0]["up_received"] == 3)
+    found = udp_frame(me, WORLD, b"found")
+    assert a.send(found) == 1
+    assert collect(ends[0][1], 1) == [found]
+    assert ends[1][1].recv() == []
 
 
 def test_an_empty_place_of_the_learned_addresses_is_not_the_address_zero(start, attach, link):
@@ -386,3 +529,14 @@ def test_random_traffic_balances(start, attach, outside, rng: random.Random):
     answered = sum(a["tx_answered"] for a in apps)
     assert delivered == sum(a["tx_local"] for a in apps) + loop["up_local"] + flooded + answered
     assert sum(a["rx_dropped_ring_full"] for a in apps) > 0, "the small rings were overrun"
+
+
+def test_every_buffer_is_used_before_a_frame_is_dropped(start, attach):
+    """They come into the free list a few at a time, as they are needed."""
+    io = start()
+    a, b = attach("a", rx_slots=1024, rx_buffers=500), attach("b")
+    assert b.send([between(b, a, b"%d" % i) for i in range(600)]) == 600
+    wait_until(lambda: stats_of(io, "a")["rx_offered"] == 600)
+    got = stats_of(io, "a")
+    assert (got["rx_delivered"], got["rx_dropped_no_buffer"], got["buffers_free"]) == (500, 100, 0)
+    assert [frame[-3:] for frame in collect(a, 500)][-1] == b"499"

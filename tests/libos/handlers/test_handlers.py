@@ -29,6 +29,13 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
+def _address(name: str) -> Any:
+    """Of a C handler of the applications."""
+    from corelane.apps._native import ffi, lib
+
+    return ffi.addressof(lib, name)
+
+
 @pytest.mark.parametrize("kind", ["c", "numba", "python"])
 def test_echo(serve: Serve, kind: str) -> None:
     served = serve(echo_handler(kind))
@@ -38,11 +45,18 @@ def test_echo(serve: Serve, kind: str) -> None:
     assert served.runtime.stats().net["handled"] == 3
 
 
-def test_burst_handler_in_c(serve: Serve) -> None:
-    from corelane.apps._native import ffi as apps_ffi
-    from corelane.apps._native import lib as apps_lib
+@pytest.mark.parametrize("kind", ["c", "burst", "numba", "python"])
+def test_echo_does_not_answer_servers(serve: Serve, kind: str) -> None:
+    """Not its own kind, nor the well-known ones that answer anything (echo, chargen): they would never stop."""
+    burst = libos.c_handler(_address("cl_echo_burst"), 9000)
+    served = serve(burst if kind == "burst" else echo_handler(kind))
+    served.send(*(_request(b"?", sport=sport) for sport in (9000, 7, 19, 53, 1023)))
+    assert served.ask(b"hello", sport=1024) == b"hello"
+    served.settled(lambda s: s.net["unanswered"] == 5 and s.net["replied"] == 1)
 
-    served = serve(libos.c_handler(apps_ffi.addressof(apps_lib, "cl_echo_burst"), 9000))
+
+def test_burst_handler_in_c(serve: Serve) -> None:
+    served = serve(libos.c_handler(_address("cl_echo_burst"), 9000))
     assert served.ask(b"hello") == b"hello"
 
 
@@ -160,10 +174,10 @@ def test_views_do_not_outlive_their_request(serve: Serve, caplog: pytest.LogCapt
     kept.clear()
 
 
-def _request(payload: bytes, port: int = 9000) -> bytes:
+def _request(payload: bytes, port: int = 9000, sport: int = 5555) -> bytes:
     from cltest.packets import Host
 
-    return Host("02:00:00:00:00:02", "10.0.0.2").datagram(Host("02:00:00:00:00:01", "10.0.0.1"), payload, 5555, port)
+    return Host("02:00:00:00:00:02", "10.0.0.2").datagram(Host("02:00:00:00:00:01", "10.0.0.1"), payload, sport, port)
 
 
 # Compiled handlers

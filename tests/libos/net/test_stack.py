@@ -94,6 +94,13 @@ def test_arp_probe_is_answered_and_not_learned(serve: Serve) -> None:
     assert frame[38:42] == bytes(4)
 
 
+def test_an_arp_reply_without_a_question_is_dropped(serve: Serve) -> None:
+    served = serve(echo_handler("c"))
+    for eth_dst in (SERVER.mac, BROADCAST):
+        served.send(ethernet(arp(2, CLIENT.mac, "10.0.0.9", SERVER.mac, SERVER.ip), CLIENT.mac, eth_dst, 0x0806))
+    served.settled(lambda s: s.dropped["arp_unsolicited"] == 2 and s.net["learned"] == 0)
+
+
 def test_arp_for_others_is_dropped(serve: Serve) -> None:
     served = serve(echo_handler("c"))
     served.send(ethernet(arp(1, CLIENT.mac, CLIENT.ip, "00:00:00:00:00:00", "10.0.0.9"), CLIENT.mac, BROADCAST, 0x0806))

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
+from pathlib import Path
+
+from .waiting import wait_until
 
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
@@ -12,3 +16,14 @@ _PR_SET_PDEATHSIG = 1
 def die_with_parent() -> None:
     """For `preexec_fn` of subprocess.Popen: SIGKILL when the thread that started the process ends (prctl(2))."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+
+
+def stop_process(pid: int) -> None:
+    """SIGSTOP, and wait until none of its threads runs any more: kill() returns before that."""
+    os.kill(pid, signal.SIGSTOP)
+
+    def stopped() -> bool:
+        threads = Path(f"/proc/{pid}/task").iterdir()
+        return all((thread / "stat").read_bytes().rpartition(b")")[2].split()[0] == b"T" for thread in threads)
+
+    wait_until(stopped, 30, f"process {pid} to stop")

@@ -293,6 +293,26 @@ def test_a_node_that_waits_in_the_call_for_a_disk_that_hangs_says_so_and_goes_on
             service.close()
 
 
+def test_the_store_takes_no_answer_for_a_command() -> None:
+    """It would go through the log, and be answered: two groups would send each other errors for ever."""
+    answers = [
+        b"ERROR\r\n",
+        b"STORED\r\n",
+        b"SERVER_ERROR no leader, or it changed: ask again\r\n",
+        b"VALUE a 0 1\r\n1\r\nEND\r\n",
+        b"8\r\n",
+    ]
+    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
+    with server, client, Runtime(nic=server, power="block") as runtime:
+        service = serve(runtime, 1, PEERS, kv_port=11211, memory_bytes=4 << 20, election_ms=100)
+        runtime.start()
+        client.send([CLIENT.datagram(SERVER, b"\0\7\0\0\0\1\0\0" + a, ASKED_FROM, 11211) for a in answers])
+        wait_until(lambda: service.stats()["port_kv_requests"] == len(answers), 60, "the datagrams")
+        assert service.stats()["port_kv_refused"] == len(answers)
+        runtime.stop()
+        service.close()
+
+
 def test_without_a_leader_a_read_is_to_be_asked_again_and_a_command_may_be_done() -> None:
     server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
     with server, client, Runtime(nic=server, power="block") as runtime:

@@ -444,6 +444,7 @@ static inline void send_frame(struct app *from, const struct app *to, uint16_t p
     memset(f->payload, 0, 32);
     CHECK(cl_ring_push(&from->tx, cl_tx_word(CL_TX_SEND, b, 0, CL_UDP_HEADERS + 32),
                        cl_tx_payload(CL_SHM_NO_BUFFER, CL_SHM_NO_BUFFER)));
+    cl_doorbell_set(cl_arena_doorbell_of(from->base), 0);
 }
 
 static inline unsigned receive(struct app *a, uint32_t k)

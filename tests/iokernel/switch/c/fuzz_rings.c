@@ -37,6 +37,7 @@ struct app {
     struct cl_arena_layout l;
     uint8_t *base;
     struct cl_arena_kthread *lines;
+    struct cl_arena_doorbell *bell;
     struct cl_ring_tx tx[KTHREADS];
     struct cl_ring_rx rx[KTHREADS];
     uint64_t got;
@@ -57,6 +58,7 @@ static void add(struct app *a, const char *name, uint8_t number)
     memcpy(a->mac, c.mac, 6);
     a->base = mmap(NULL, a->l.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, g.arena_fd, 0);
     CHECK(a->base != MAP_FAILED);
+    a->bell = cl_arena_doorbell_of(a->base);
     a->lines = (struct cl_arena_kthread *)(a->base + a->l.lines_offset);
     for (unsigned k = 0; k < KTHREADS; k++) {
         cl_ring_rx_init(&a->rx[k], (struct cl_desc *)(a->base + a->l.rx_offset) + k * SLOTS, &a->lines[k].rx_head,
@@ -97,6 +99,7 @@ static void honest_send(struct app *a, const uint8_t *mac, uint32_t ip)
     uint32_t b = BUFFERS + k;
     unsigned len = make_frame(buffer(a, b), a, mac, ip);
     cl_ring_push(&a->tx[k], cl_tx_word(CL_TX_SEND, b, 0, len), cl_tx_payload(CL_SHM_NO_BUFFER, CL_SHM_NO_BUFFER));
+    cl_doorbell_set(a->bell, k);
 }
 
 static void honest_receive(struct app *a, const struct app *hostile)
@@ -116,6 +119,7 @@ static void honest_receive(struct app *a, const struct app *hostile)
             while (!cl_ring_push(&a->tx[k], cl_tx_word(CL_TX_FREE, b, 0, 0),
                                  cl_tx_payload(CL_SHM_NO_BUFFER, CL_SHM_NO_BUFFER)))
                 cl_io_step(io, 0, 0);
+            cl_doorbell_set(a->bell, k);
         }
     }
 }
@@ -176,6 +180,8 @@ static void hostile_step(struct app *h, const struct app *a)
         break;
     default:
         near_valid(h);
+        if (rnd(2))
+            cl_doorbell_set(h->bell, rnd(64)); /* a kthread that may not be there; or none says anything */
     }
 }
 
@@ -186,12 +192,13 @@ static void check_balance(const struct app *a)
     CHECK(cl_io_app_stats(io, a->id, &s) == 0);
     CHECK(s.tx_taken == s.tx_local + s.tx_remote + s.tx_uplink + s.tx_flooded + s.tx_answered +
                             s.tx_dropped_descriptor + s.tx_dropped_malformed + s.tx_dropped_spoofed +
-                            s.tx_dropped_no_route + s.tx_dropped_uplink_full + s.tx_dropped_loop_full);
+                            s.tx_dropped_no_route + s.tx_dropped_uplink_full + s.tx_dropped_loop_full +
+                            s.tx_dropped_ethertype);
     CHECK(s.rx_offered == s.rx_delivered + s.rx_dropped_ring_full + s.rx_dropped_no_buffer + s.rx_dropped_too_long);
     CHECK(s.buffers_free + s.buffers_lent == BUFFERS);
     CHECK(cl_io_loop_stats(io, 0, &l) == 0);
-    CHECK(l.up_received ==
-          l.up_local + l.up_remote + l.up_flooded + l.up_answered + l.up_dropped_not_ours + l.up_dropped_malformed);
+    CHECK(l.up_received == l.up_local + l.up_remote + l.up_flooded + l.up_answered + l.up_dropped_not_ours +
+                               l.up_dropped_malformed + l.up_dropped_spoofed + l.up_dropped_flood);
     CHECK(l.out_offered == l.out_sent + l.out_staged + l.out_dropped_no_buffer + l.out_dropped_full +
                                l.out_dropped_too_long + l.out_dropped_no_uplink);
 }

@@ -66,6 +66,7 @@ static void send_to(struct app *a, uint32_t number, const uint8_t *mac, uint32_t
     CHECK(cl_ring_tx_space(&a->tx, 1));
     cl_ring_push(&a->tx, cl_tx_word(CL_TX_SEND, b, 0, CL_UDP_HEADERS + 4),
                  cl_tx_payload(CL_SHM_NO_BUFFER, CL_SHM_NO_BUFFER));
+    cl_doorbell_set(cl_arena_doorbell_of(a->base), 0);
 }
 
 /* To an address beyond the uplink. */

@@ -115,6 +115,35 @@ static void learns_only_what_concerns_us(void)
     CHECK(todo.reply && !todo.learned);
 }
 
+/* A reply counts if there was a question, once, soon, and if it is for us: else anybody on the wire could take our
+ * frames. */
+static void believes_answers_only(void)
+{
+    uint8_t mac[6];
+    uint32_t lost;
+    fresh();
+    struct cl_arp_todo todo = say(CL_ARP_REPLY, 9, mac_c, 1, S); /* about one that we do not know */
+    CHECK(todo.unsolicited && !todo.learned && !todo.reply);
+    CHECK(ask(9, S, mac, 1, &lost) == CL_ARP_RESOLVE);
+    todo = say(CL_ARP_REPLY, 9, mac_c, 5, S); /* to another host */
+    CHECK(todo.unsolicited && !todo.n_out);
+    todo = say(CL_ARP_REPLY, 9, mac_b, 1, S);
+    CHECK(todo.learned && !todo.unsolicited && todo.n_out == 1);
+    for (unsigned n = 0; n < 10; n++) { /* a second answer */
+        todo = say(CL_ARP_REPLY, 9, mac_c, 1, S + n);
+        CHECK(todo.unsolicited && !todo.learned);
+    }
+    CHECK(ask(9, 2 * S, mac, 0, &lost) == CL_ARP_FOUND && cl_mac_equal(mac, mac_b));
+    todo = say(CL_ARP_REPLY, 9, mac_b, 1, S + CL_ARP_REFRESH_NS - 1); /* the right one, and yet not asked for */
+    CHECK(todo.unsolicited);
+    uint64_t asked = S + CL_ARP_REFRESH_NS;
+    CHECK(ask(9, asked, mac, 0, &lost) == CL_ARP_RESOLVE_UNICAST);
+    CHECK(say(CL_ARP_REPLY, 9, mac_c, 1, asked + CL_ARP_RETRY_NS).unsolicited); /* too late */
+    CHECK(ask(9, asked + CL_ARP_RETRY_NS, mac, 0, &lost) == CL_ARP_RESOLVE_UNICAST && cl_mac_equal(mac, mac_b));
+    CHECK(say(CL_ARP_REPLY, 9, mac_b, 1, asked + CL_ARP_RETRY_NS).learned);
+    CHECK(ask(9, asked + CL_ARP_REFRESH_NS, mac, 0, &lost) == CL_ARP_FOUND && cl_mac_equal(mac, mac_b));
+}
+
 static void static_entries_stay(void)
 {
     uint8_t mac[6];
@@ -155,6 +184,7 @@ int main(void)
     refreshes_by_unicast_then_expires();
     gives_up();
     learns_only_what_concerns_us();
+    believes_answers_only();
     static_entries_stay();
     flood();
     free(cache);

@@ -1,5 +1,6 @@
 /* A uthread that recurses without end hits the guard below its stack: the process dies of SIGSEGV, not of a neighbour's overwritten
- * stack, and says why; also if its frames are much larger than a page and touched at their far end only. The parent checks both. */
+ * stack, and says why; also if its frames are much larger than a page and touched at their far end only. So does one whose
+ * single frame is larger than the stack, of a compiler that touches no page of it before. The parent checks all. */
 #include "check.h"
 
 #include <signal.h>
@@ -23,7 +24,14 @@ static CL_NOINLINE unsigned recurse_widely(unsigned n)
     return n == ~0u ? 0 : recurse_widely(n + 1) + (unsigned)frame[0];
 }
 
+/* What is at the lower end of a frame of so many bytes, where nothing before has touched its pages. */
+static CL_NOINLINE void step_over(size_t bytes)
+{
+    *(volatile char *)((uintptr_t)__builtin_frame_address(0) - bytes) = 1;
+}
+
 static bool widely;
+static size_t step;
 
 static void sleeper(void *arg)
 {
@@ -37,6 +45,8 @@ static void root(void *arg)
     for (int i = 0; i < 8; i++) /* neighbours above and below */
         cl_uthread_spawn(sleeper, &never, NULL);
     cl_uthread_yield();
+    if (step)
+        step_over(step);
     if (widely)
         recurse_widely(0);
     recurse(0);
@@ -58,6 +68,7 @@ int main(int argc, char **argv)
     int fds[2], status;
     char text[4096] = "";
     widely = argc > 1 && !strcmp(argv[1], "widely");
+    step = argc > 1 ? strtoul(argv[1], NULL, 10) : 0;
     CHECK_EQ(pipe(fds), 0);
     pid_t pid = fork();
     if (pid == 0)

@@ -1,0 +1,121 @@
+"""What `metrics` makes of statistics, and how it serves them. With an iokernel: test_end_to_end.py."""
+
+from __future__ import annotations
+
+import re
+import threading
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+
+from corelane.cli import main, metrics
+from corelane.iokernel import Iokernel
+
+SAMPLE = re.compile(r'[a-z_][a-z0-9_]*(\{[a-z_]+="([^"\\\n]|\\.)*"(,[a-z_]+="([^"\\\n]|\\.)*")*\})? [-+]?[0-9.e+-]+\Z')
+
+
+def times(n: int) -> dict[str, Any]:
+    us = 5.0 if n else None
+    return {"n": n, "p50_us": us, "p90_us": us, "p99_us": us, "max_us": us, "buckets_ns": [[1, 2, n]] if n else []}
+
+
+STATS: dict[str, Any] = {
+    "pid": 1,
+    "socket": '/a "b"\\c\n',
+    "mode": "block",
+    "uptime_s": 2.5,
+    "loops": [{"cpu": 3, "rounds": 7, "busy_s": 0.5}],
+    "uplinks": [{"name": "cl0", "mac": "02", "gone": True, "rx_frames": 4, "rx_dropped_full": 1, "buffers_free": 9}],
+    "apps": [
+        {
+            "name": "kv",
+            "id": 1,
+            "rx_delivered": 5,
+            "rx_dropped_ring_full": 2,
+            "buffers_lent": 3,
+            "cores": {"cores": 1, "core_s": 1.5, "class": "latency", "detection": times(4)},
+            "counters": {"published_s": 1.0, "values": {"handled": 6, "dropped_udp_checksum": 8, "items": 10}},
+        },
+        {"name": "other", "id": 2, "rx_delivered": 1, "cores": None, "counters": None},
+    ],
+    "cores": {
+        "cpus": [{"cpu": 1, "owner": None, "busy": False, "moves": 11}],
+        "allocators": [{"loop": 0, "decisions": 12, "actuation": {"ask": times(2), "evict": times(0)}}],
+    },
+    "control": {"accepted": 13, "last_error": ""},
+    "departed": {"apps": 14},
+}
+
+
+def test_each_number_is_a_sample_of_its_metric() -> None:
+    text = metrics.render(STATS)
+    lines = set(text.splitlines())
+    assert lines >= {
+        'corelane_up{socket="/a \\"b\\"\\\\c\\n",mode="block"} 1',
+        'corelane_loop_rounds_total{loop="0",cpu="3"} 7',
+        'corelane_uplink_gone{uplink="cl0"} 1',
+        'corelane_uplink_dropped_total{uplink="cl0",by="iokernel",reason="rx_dropped_full"} 1',
+        'corelane_app_rx_delivered_total{app="kv"} 5',
+        'corelane_app_rx_delivered_total{app="other"} 1',
+        'corelane_app_buffers_lent{app="kv"} 3',
+        'corelane_app_dropped_total{app="kv",by="iokernel",reason="rx_dropped_ring_full"} 2',
+        'corelane_app_dropped_total{app="kv",by="application",reason="dropped_udp_checksum"} 8',
+        'corelane_app_own_handled{app="kv"} 6',
+        'corelane_app_cores_cores{app="kv"} 1',
+        'corelane_app_cores_core_s_total{app="kv"} 1.5',
+        'corelane_app_cores_detection_seconds{app="kv",quantile="0.99"} 5e-06',
+        'corelane_app_cores_detection_seconds_count{app="kv"} 4',
+        'corelane_core_moves_total{cpu="1"} 11',
+        'corelane_allocator_actuation_seconds_count{loop="0",step="evict"} 0',
+        'corelane_control_events_total{event="accepted"} 13',
+        "corelane_departed_apps_total 14",
+    }
+
+
+def test_the_format_is_prometheus() -> None:
+    """Each metric has its type once, before its samples, which stand together."""
+    known: list[str] = []
+    for line in metrics.render(STATS).splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert kind in ("counter", "gauge", "summary", "untyped")
+            assert name not in known
+            known.append(name)
+        else:
+            assert SAMPLE.match(line), line
+            assert re.split(r"[{ ]", line)[0] in (known[-1], known[-1] + "_count"), line
+
+
+@pytest.mark.parametrize(("text", "where"), [("9", ("127.0.0.1", 9)), ("10.0.0.1:0", ("10.0.0.1", 0))])
+def test_addresses(text: str, where: tuple[str, int]) -> None:
+    assert metrics.address(text) == where
+
+
+@pytest.mark.parametrize("text", ["", "x", "1:2:3", "host:1", "65536", "-1", "::1"])
+def test_what_is_no_address_is_said(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["metrics", f"--listen={text}"]) == 2
+    assert "use PORT or HOST:PORT" in capsys.readouterr().err
+
+
+def test_an_iokernel_is_scraped(socket_path: str) -> None:
+    with Iokernel(socket_path, mode="block"), metrics.Server(("127.0.0.1", 0), socket_path) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base = "http://{}:{}".format(*server.server_address[:2])
+        with urllib.request.urlopen(base + "/metrics", timeout=10) as answer:
+            assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+            assert b'mode="block"} 1\n' in answer.read()
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(base + "/other", timeout=10)
+        server.shutdown()
+
+
+def test_without_an_iokernel_a_scrape_says_so(socket_path: str) -> None:
+    with metrics.Server(("127.0.0.1", 0), socket_path) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(urllib.error.HTTPError) as raised:
+            urllib.request.urlopen("http://{}:{}/metrics".format(*server.server_address[:2]), timeout=10)
+        assert raised.value.code == 503
+        assert "no iokernel listens" in raised.value.read().decode()
+        server.shutdown()
