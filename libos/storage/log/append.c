@@ -62,10 +62,9 @@ int cl_log_flushes_start(struct cl_log *log)
     log->open_place = log->view.end_place;
     log->open_index = log->view.next_index;
     log->meta_number = log->view.meta_number;
-    log->repack.look_place = log->open_place + 1; /* opening a log alone copies nothing */
     cl_log_width_init(&log->width, log->config.in_flight);
     begin_flush(log);
-    return 0;
+    return log->config.on_damage == CL_LOG_READ_ONLY ? 0 : cl_log_repack_start(log);
 }
 
 /* Whether anything is taken now at all: 0, or why not. */

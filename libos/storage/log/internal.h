@@ -269,6 +269,7 @@ uint64_t cl_log_view_whole_from(const struct cl_log_view *view);
 const struct cl_log_span *cl_log_view_find(const struct cl_log_view *view, uint64_t index);
 
 /* repack.c */
+int cl_log_repack_start(struct cl_log *log); /* -ENOMEM */
 bool cl_log_repack_step(struct cl_log *log);
 /* There is no room for a record: whether there will be, since records are copied, or are now. */
 bool cl_log_repack_helps(struct cl_log *log);

@@ -49,17 +49,19 @@ static void rest(struct cl_log *log)
     log->repack.look_place = log->open_place + log->ring_bytes / AGAIN_PART;
 }
 
-static int begin(struct cl_log *log)
+int cl_log_repack_start(struct cl_log *log)
 {
     struct cl_log_repack *r = &log->repack;
-    if (!r->buf)
-        r->buf = cl_log_blocks(log->flush_bytes);
-    if (!r->gather)
-        r->gather = cl_log_blocks(log->flush_bytes);
-    if (!r->sources)
-        r->sources = calloc(CL_LOG_SOURCES, sizeof *r->sources);
-    if (!r->buf || !r->gather || !r->sources)
-        return -ENOMEM;
+    r->buf = cl_log_blocks(log->flush_bytes);
+    r->gather = cl_log_blocks(log->flush_bytes);
+    r->sources = calloc(CL_LOG_SOURCES, sizeof *r->sources);
+    r->look_place = log->open_place + 1; /* opening a log alone copies nothing */
+    return r->buf && r->gather && r->sources ? 0 : -ENOMEM;
+}
+
+static void begin(struct cl_log *log)
+{
+    struct cl_log_repack *r = &log->repack;
     r->phase = REPACK_VERSION;
     r->lsn = 0;
     r->sources_lsn = 0;
@@ -72,7 +74,6 @@ static int begin(struct cl_log *log)
     log->stats.repacks++;
     if (log->super.now.version != CL_LOG_VERSION_COPIES)
         cl_log_super_want(log, NULL);
-    return 0;
 }
 
 /* Begin a pass if it wins so much. */
@@ -83,7 +84,10 @@ static bool consider(struct cl_log *log, uint64_t least)
     if (r->rest_first != log->view.first_index)
         r->rest_bytes = 0; /* what was trimmed may have been what could not be won */
     r->rest_bytes = cl_min(r->rest_bytes, win);
-    return win - r->rest_bytes >= least && begin(log) == 0;
+    if (win - r->rest_bytes < least)
+        return false;
+    begin(log);
+    return true;
 }
 
 bool cl_log_repack_helps(struct cl_log *log)
