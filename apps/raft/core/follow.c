@@ -34,7 +34,7 @@ static void refuse_append(struct cl_raft *r, const struct cl_raft_msg *m)
  * is taken, and somebody has to be told. */
 static void contradicted(struct cl_raft *r, const struct cl_raft_msg *m)
 {
-    r->contradicts = m->from;
+    cl_store_relaxed(&r->count.contradicting_node, m->from); /* relaxed: whoever watches reads it */
     r->count.contradictions++;
 }
 

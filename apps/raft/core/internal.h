@@ -142,7 +142,6 @@ struct cl_raft {
     struct raft_incoming in;
 
     uint32_t transfer_to, transfer_elapsed;
-    uint32_t gone_back, contradicts; /* as in the status */
 
     uint64_t round, round_tick[RAFT_ROUNDS], lease_until;
     struct raft_pending_read *reads; /* ring of config.pending_reads */

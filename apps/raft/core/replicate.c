@@ -210,7 +210,7 @@ void raft_peer_ends(struct cl_raft *r, struct raft_peer *p, uint64_t index)
     p->gone_back = index < p->known;
     if (!p->gone_back)
         return;
-    r->gone_back = p->id;
+    cl_store_relaxed(&r->count.gone_back_node, p->id); /* relaxed: whoever watches reads it */
     r->count.gone_back++;
 }
 

@@ -194,6 +194,9 @@ struct cl_raft_node_counters {
     uint64_t replies_refused, replies_too_large,
         queries_failed;                        /* what the state machine said no to, or could not answer */
     uint64_t clock_sets;                       /* entries that set the log's clock */
+    /* Not counted, but as of now: cl_raft_node_clock_ahead_ms; the status' gone_back and contradicts. */
+    int64_t clock_ahead_ms;
+    uint64_t gone_back_node, contradicting_node;
     uint64_t commands_refused, applies_failed; /* that did not enter the log (check); that changed nothing (atomic) */
 };
 

@@ -145,7 +145,7 @@ static uint32_t status_text(struct cl_raft_service *svc, char out[SERVE_STATUS_B
     say(&t, ", \"settings\": {\"cluster\": %lu, \"machine\": %lu, \"session_ms\": %lu", c->raft.cluster,
         c->machine.settings, c->session_ms ? c->session_ms : 3600000);
     say(&t, ", \"max_sessions\": %u, \"reply_bytes\": %u}", c->max_sessions, c->reply_bytes);
-    say(&t, ", \"gone_back\": %u, \"contradicts\": %u", s.gone_back, s.contradicts);
+    say(&t, ", \"gone_back\": %u, \"contradicting\": %u", s.gone_back, s.contradicts);
     say_peers(&t, &s);
     say_replicate(&t, svc->node, cl_raft_node_core(svc->node));
     say_links(&t, &svc->channel);

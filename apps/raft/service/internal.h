@@ -42,7 +42,6 @@ struct cl_raft_service {
     int asked_result; /* -EINPROGRESS: to be done */
     struct cl_raft_status status;
     uint64_t led_ns;        /* since when, as of that status; 0: it does not lead */
-    int64_t clock_ahead_ms; /* as of that status */
 };
 
 /* poll.c */

@@ -161,7 +161,6 @@ static void exchange(struct cl_raft_service *s)
                               : cl_raft_transfer(raft, m->learners[0]);
     cl_raft_status(raft, &s->status);
     s->led_ns = cl_raft_node_led_ns(s->node);
-    s->clock_ahead_ms = cl_raft_node_clock_ahead_ms(s->node);
     if (stopped) { /* whatever it was: it takes no part any more */
         s->status.role = CL_RAFT_FOLLOWER;
         s->status.leader = 0;
@@ -374,15 +373,6 @@ void cl_raft_service_status(const struct cl_raft_service *s, struct cl_raft_stat
     pthread_mutex_lock(lock);
     *out = s->status;
     pthread_mutex_unlock(lock);
-}
-
-int64_t cl_raft_service_clock_ahead_ms(const struct cl_raft_service *s)
-{
-    pthread_mutex_t *lock = (pthread_mutex_t *)&s->lock;
-    pthread_mutex_lock(lock);
-    int64_t ahead_ms = s->clock_ahead_ms;
-    pthread_mutex_unlock(lock);
-    return ahead_ms;
 }
 
 uint64_t cl_raft_service_leads_for_ns(const struct cl_raft_service *s)

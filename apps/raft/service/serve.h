@@ -73,8 +73,6 @@ CL_API int cl_raft_service_ask(struct cl_raft_service *service, const uint32_t *
 CL_API int cl_raft_service_asked(const struct cl_raft_service *service);
 /* State as of the last tick. From any thread; whole but for fields of different ticks. */
 CL_API void cl_raft_service_status(const struct cl_raft_service *service, struct cl_raft_status *out);
-/* By how many ms the log's clock is ahead of this machine's wall clock, as of the last tick. From any thread. */
-CL_API int64_t cl_raft_service_clock_ahead_ms(const struct cl_raft_service *service);
 /* For how many ns it has been leading; UINT64_MAX: as of the last tick it does not. From any thread. */
 CL_API uint64_t cl_raft_service_leads_for_ns(const struct cl_raft_service *service);
 // cffi: end

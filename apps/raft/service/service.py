@@ -55,11 +55,11 @@ REFUSALS = {
 LOST = {
     "gone_back": "has a log that is older than what it acknowledged: an old copy was put back, or its disk lost writes."
     " Nothing that it says counts here. Stop it, take it out of the group, and add a new node with a new log",
-    "contradicts": "leads without what is committed here: logs of a majority were lost, or old copies put back, and"
+    "contradicting": "leads without what is committed here: logs of a majority were lost, or old copies put back, and"
     " acknowledged writes are missing there. This node takes nothing of it. Stop the nodes, and see docs/raft.md, When"
     " the worst has happened, before anything is written",
 }
-"""What a node says of another, by the field of struct cl_raft_status."""
+"""What a node says of another, which struct cl_raft_node_counters names with these words and `_node`."""
 
 MAX_SESSIONS = 256
 """Sessions of clients at one time, if `serve` is not told otherwise. Each keeps its last reply."""
@@ -204,8 +204,8 @@ class RaftService:
                     " can, its log cannot be trimmed, and once that is full it takes no more commands"
                 )
                 _LOGGER.error(text, self.id, os.strerror(number), number)
-            told_clock = self._watch_clock(told_clock)
-            self._watch_logs(told_logs)
+            told_clock = self._watch_clock(counters, told_clock)
+            self._watch_logs(counters, told_logs)
             now = time.monotonic()
             word = int(lib.cl_raft_node_awaits(node))  # of the node itself: its thread may wait in the kernel
             if not word % 2 or word != awaits:
@@ -215,19 +215,17 @@ class RaftService:
                 text = "Raft node %d: its disk has not answered for %g s, and it does not vote before it does"
                 _LOGGER.error(text, self.id, LATE_S)
 
-    def _watch_logs(self, told: set[tuple[str, int]]) -> None:
+    def _watch_logs(self, counters: Any, told: set[tuple[str, int]]) -> None:
         """Say once of each node that its log is older than what is remembered of it here."""
-        s = ffi.new("struct cl_raft_status *")
-        lib.cl_raft_service_status(self._ptr, s)
         for field, why in LOST.items():
-            other = int(getattr(s, field))
+            other = int(getattr(counters, f"{field}_node"))
             if other and (field, other) not in told:
                 told.add((field, other))
                 _LOGGER.error("Raft node %d: node %d %s", self.id, other, why)
 
-    def _watch_clock(self, told: bool) -> bool:
+    def _watch_clock(self, counters: Any, told: bool) -> bool:
         """Say it once, and again once it was mended, if the log's clock is far from this machine's."""
-        ahead_s = int(lib.cl_raft_service_clock_ahead_ms(self._ptr)) / 1000
+        ahead_s = int(counters.clock_ahead_ms) / 1000
         if abs(ahead_s) > CLOCK_S and not told:
             text = (
                 "Raft node %d: the log's clock is %.0f s %s this machine's, so what expires does so too %s. If this"

@@ -108,11 +108,13 @@ int cl_log_make_room(struct cl_log *log, uint64_t need, enum cl_log_use use, str
     bool next = f->bytes + need > log->flush_bytes;
     uint64_t place = next ? cl_log_next_place(log, f->place, f->bytes) : f->place;
     uint64_t bytes = next ? sizeof(struct cl_log_disk_flush) : f->bytes;
-    if (place + cl_log_round(bytes + need) > end_place(log, use)) {
-        if (use != CL_LOG_FOR_COPY && cl_log_repack_helps(log)) {
-            log->stats.no_buffer++;
-            return -EAGAIN;
-        }
+    uint64_t end = place + cl_log_round(bytes + need);
+    if (end > end_place(log, use) && use != CL_LOG_FOR_COPY && cl_log_repack_helps(log)) {
+        log->stats.no_buffer++;
+        return -EAGAIN;
+    }
+    /* What copies cannot help, a truncation can: of a log that was filled when less was kept in reserve. */
+    if (end > end_place(log, use == CL_LOG_FOR_CUT ? CL_LOG_FOR_COPY : use)) {
         log->stats.full += use != CL_LOG_FOR_COPY;
         return -ENOSPC;
     }
