@@ -286,7 +286,7 @@ struct cl_raft_counters {
     uint64_t snapshots_sent, snapshots_installed, chunks_sent, chunks_refused;
     uint64_t proposals, proposals_refused;
     uint64_t reads, reads_by_lease, reads_failed, read_rounds;
-    uint64_t gone_back, contradictions; /* messages that showed what the status says under these names */
+    uint64_t gone_back, contradictions;          /* messages that showed what the status says under these names */
     uint64_t gone_back_node, contradicting_node; /* not counted: the last node of each */
 };
 

@@ -192,8 +192,8 @@ struct cl_raft_node_counters {
     uint64_t snapshots_too_large; /* of those that failed */
     uint64_t snapshot_errno;      /* of the last one that failed and was not too large; 0: none has */
     uint64_t replies_refused, replies_too_large,
-        queries_failed;                        /* what the state machine said no to, or could not answer */
-    uint64_t clock_sets;                       /* entries that set the log's clock */
+        queries_failed;  /* what the state machine said no to, or could not answer */
+    uint64_t clock_sets; /* entries that set the log's clock */
     /* Not counted, but as of now: cl_raft_node_clock_ahead_ms; the status' gone_back and contradicts. */
     int64_t clock_ahead_ms;
     uint64_t gone_back_node, contradicting_node;

@@ -41,7 +41,7 @@ struct cl_raft_service {
     struct cl_raft_members asked;
     int asked_result; /* -EINPROGRESS: to be done */
     struct cl_raft_status status;
-    uint64_t led_ns;        /* since when, as of that status; 0: it does not lead */
+    uint64_t led_ns; /* since when, as of that status; 0: it does not lead */
 };
 
 /* poll.c */

@@ -17,7 +17,8 @@
 
 #include <stdlib.h>
 
-#define LOW_PART 8 /* with less of the ring free than one part in so many a pass is considered: later than others trim */
+#define LOW_PART                                                                                                       \
+    8 /* with less of the ring free than one part in so many a pass is considered: later than others trim */
 #define WIN_PART 8 /* and made if it can win one part in so many, or a flush where there is no room for a record */
 #define ENOUGH_PART 2
 #define AGAIN_PART 16 /* of the ring are filled until it is considered again */

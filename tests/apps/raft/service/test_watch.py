@@ -127,7 +127,9 @@ def test_a_disk_that_does_not_answer_is_told_of_each_time(
         assert text.startswith("Raft node 7: its disk has not answered for 1 s, and it does not vote before it does")
 
 
-@pytest.mark.parametrize(("ahead_ms", "said"), [(0, None), (59_000, None), (3_600_000, "ahead of"), (-90_000, "behind")])
+@pytest.mark.parametrize(
+    ("ahead_ms", "said"), [(0, None), (59_000, None), (3_600_000, "ahead of"), (-90_000, "behind")]
+)
 def test_a_clock_that_is_far_off_is_told_of_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, ahead_ms: int, said: str | None
 ) -> None:
