@@ -377,3 +377,27 @@ int cl_kv_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, uint
     *consumed = rc == CL_KV_QUIT ? len : at;
     return rc;
 }
+
+static void put_text(struct cl_kv_out *out, const char *text)
+{
+    uint8_t *p = kv_out_room(out, strlen(text));
+    if (!p)
+        return;
+    memcpy(p, text, strlen(text));
+    out->len += strlen(text);
+}
+
+void cl_kv_process_whole(struct cl_kv_session *s, const uint8_t *in, uint64_t len, struct cl_kv_out *out)
+{
+    uint64_t consumed;
+    int rc = cl_kv_process(s, in, len, &consumed, out);
+    if (rc == CL_KV_FULL) {
+        out->len = 0;
+        put_text(out, "SERVER_ERROR out of memory writing get response\r\n");
+    } else if (rc == CL_KV_MORE && (consumed < len || s->swallow)) {
+        /* A stream would wait for the rest. A datagram's rest never comes. */
+        if (!s->swallow)
+            put_text(out, s->want ? "CLIENT_ERROR bad data chunk\r\n" : "ERROR\r\n");
+        cl_count(&s->thread->counters.bad_commands, 1);
+    }
+}

@@ -47,6 +47,9 @@ struct cl_kv_out {
 /* Execute commands from in[0..len); *consumed is how many bytes are done with. Returns CL_KV_MORE, _FULL or _QUIT. */
 CL_API int cl_kv_process(struct cl_kv_session *session, const uint8_t *in, uint64_t len, uint64_t *consumed,
                          struct cl_kv_out *out);
+/* The same of a request that is all there, as a datagram is, whose answer has to be all there, too: a last command that is not complete is
+ * answered with an error, and an answer without room is an error instead. */
+CL_API void cl_kv_process_whole(struct cl_kv_session *session, const uint8_t *in, uint64_t len, struct cl_kv_out *out);
 // cffi: end
 
 #endif

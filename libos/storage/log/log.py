@@ -305,6 +305,12 @@ class Log(Closing):
         """Room left for records, with their headers and padding."""
         return int(self._look(lib.cl_log_free_bytes))
 
+    def usage(self) -> dict[str, int]:
+        """Bytes of the ring: ring_bytes is the sum of kept_bytes (records), dead_bytes, free_bytes, reserved_bytes."""
+        c = ffi.new("struct cl_log_usage *")
+        self._look(lib.cl_log_usage, c)
+        return {name: int(getattr(c, name)) for name, _ in ffi.typeof("struct cl_log_usage").fields}
+
     def stats(self) -> dict[str, int]:
         """Counters of struct cl_log_stats. registered: bytes of buffers the device knows, or why not, as a -errno."""
         c = ffi.new("struct cl_log_stats *")
