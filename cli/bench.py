@@ -12,7 +12,7 @@ from typing import Any
 from ..bench import registry
 from ..runtime.errors import CorelaneError
 from . import values
-from .usage import WrongUsage, words_are_wrong
+from .usage import Parser, WrongUsage, words_are_wrong
 
 IMPORTS = ("..bench._native",)
 
@@ -83,7 +83,7 @@ def _common(parser: argparse.ArgumentParser, every: bool) -> None:
 
 def _measure(names: list[str], args: list[str], every: bool) -> int:
     from ..bench.harness.table import report
-    from .main import Parser, say_error
+    from .main import say_error
 
     code = 0
     for name in names:
@@ -195,7 +195,6 @@ def _report(args: list[str]) -> int:
     """Markdown tables from documents."""
     from ..bench.harness import document as doc
     from ..bench.harness.markdown import report, write_into
-    from .main import Parser
 
     parser = Parser(prog="corelane bench report", description="Markdown tables from files written by --json")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files, or folders of them")

@@ -242,21 +242,28 @@ def afxdp(system: System) -> Check:
     return Check("AF_XDP", "missing", found, meaning, stuck=why)
 
 
+TAP_FOR_USER = (
+    "sudo ip tuntap add dev cl0 mode tap user $(id -un) && sudo ip address add 10.77.0.1/16 dev cl0 && "
+    "sudo ip link set cl0 up"
+)
+"""Makes a tap that this user may open without root: `corelane up --nic tap:cl0`."""
+
+
 def tun(system: System) -> Check:
-    """/dev/net/tun."""
-    device = system.path("/dev/net/tun")
+    """/dev/net/tun, and who may make taps."""
+    device, meaning = system.path("/dev/net/tun"), "tap devices cannot be made"
     if not device.exists():
-        mend = "sudo mkdir -p /dev/net && sudo mknod /dev/net/tun c 10 200 && sudo chmod 666 /dev/net/tun"
-        return Check("tap", "missing", "no /dev/net/tun", "tap devices cannot be made", mend)
+        mend = "sudo mkdir -p /dev/net && sudo mknod -m 666 /dev/net/tun c 10 200"
+        return Check("tap", "missing", "no /dev/net/tun", meaning, mend)
     if not system.may_write(device):
-        return Check(
-            "tap",
-            "missing",
-            "/dev/net/tun is not writable",
-            "tap devices cannot be made",
-            "sudo chmod 666 /dev/net/tun",
-        )
-    return Check("tap", "ok", "/dev/net/tun may be opened")
+        mend = f"sudo setfacl -m u:$(id -un):rw /dev/net/tun && {TAP_FOR_USER}"
+        return Check("tap", "missing", "/dev/net/tun is not writable", meaning, mend)
+    if "CAP_NET_ADMIN" in system.capabilities():
+        return Check("tap", "ok", "/dev/net/tun may be opened, and taps made")
+    if taps := system.own_taps():
+        return Check("tap", "ok", f"made for this user: {', '.join(taps)}")
+    found = "without CAP_NET_ADMIN, and none is made for this user"
+    return Check("tap", "missing", found, "without root only a tap that root has made for this user", TAP_FOR_USER)
 
 
 def clock(system: System) -> Check:

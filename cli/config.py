@@ -1,13 +1,15 @@
-"""corelane config: flags for compiling a C server or a handler against corelane, and where its parts are installed."""
+"""corelane config: flags for compiling against corelane, where its parts are installed, and unit files for systemd."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import shlex
+import sys
 from pathlib import Path
 
 from ..runtime.errors import CorelaneError
+from . import values
 from .usage import WrongUsage
 
 BASE = Path(__file__).resolve().parent.parent
@@ -34,6 +36,17 @@ def library() -> Path:
     return folders()[1] / "libcorelane.so"
 
 
+def unit(app: str) -> str:
+    """The unit file of the iokernel, or of an application ("": the iokernel)."""
+    command = Path(sys.argv[0])
+    if command.name != "corelane" or not command.is_file():
+        command = Path(sys.executable).parent / "corelane"
+    text = (Path(__file__).parent / ("corelane-app.service" if app else "corelane.service")).read_text()
+    # systemd's quoting: % and $ are its own (systemd.service(5)).
+    path = str(command.resolve()).replace("%", "%%").replace("$", "$$")
+    return text.replace("@COMMAND@", f'"{path}"' if " " in path else path).replace("@APP@", app)
+
+
 def flags() -> dict[str, list[str]]:
     """Words for a compiler: cflags, probe_cflags, libs."""
     include, lib = folders()
@@ -54,11 +67,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for name, (_, text) in FOLDERS.items():
         parser.add_argument(f"--{name}", action="store_true", help=text)
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.add_argument(
+        "--unit",
+        nargs="?",
+        const=False,
+        type=values.app_name,
+        metavar="APP",
+        help="a unit file of systemd, and how to install it: of the iokernel, or of the built-in application APP",
+    )
+    parser.add_argument("--json", action="store_true", help="print everything but unit files as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what was asked for on one line."""
+    """Print what was asked for, flags on one line."""
+    if options.unit is not None:
+        print(unit(options.unit or ""), end="")
+        return 0
     found = {name.replace("-", "_"): str(BASE / path) for name, (path, _) in FOLDERS.items()}
     if options.json:
         print(json.dumps({**flags(), **found, "library": str(library())}))
@@ -66,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     words = [path for name, path in found.items() if getattr(options, name)]
     words += [word for name, some in flags().items() if getattr(options, name) for word in some]
     if not words:
-        names = ["cflags", "probe-cflags", "libs", *FOLDERS]
+        names = ["cflags", "probe-cflags", "libs", *FOLDERS, "unit"]
         raise WrongUsage("say what to print", "", f"{', '.join(f'--{n}' for n in names)} or --json")
     print(shlex.join(words))
     return 0

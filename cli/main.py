@@ -25,7 +25,7 @@ COMMANDS = {
     "raft-sim": "run simulated Raft clusters from seeds and check what must hold",
     "bench": "measure: benchmarks by name, their list, reports from their files",
     "log": "make, check or dump a persistent log: in a file, on a block device, in a storage area",
-    "config": "print flags for compiling C against corelane",
+    "config": "print flags for compiling C against corelane, and unit files for systemd",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import CorelaneError
+from .streams import tell
 from .usage import WrongUsage
 from .values import DAY_S
 
@@ -94,9 +95,10 @@ def _open_device(
         raise WrongUsage(f"--nic {text}", "there is no such NIC for embedded mode", f"one of: {FORMS}")
     nic: Nic
     if driver == "tap":
-        from ..drivers.nic.tap.tap import Tap
+        from ..drivers.nic.tap.tap import open_tap
 
-        nic = Tap(device, queues, address=options.pop("host", None))
+        host = options.pop("host", None)
+        nic = open_tap(device, queues, tell=lambda text: tell(f"corelane run: {text}"), address=host)
     elif driver == "pcap":
         from ..drivers.nic.pcap import ReplayNic
 

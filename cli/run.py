@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..runtime.ending import end_now
 from ..runtime.errors import CorelaneError
+from ..runtime.notify import READY, STOPPING, notify
 from ..runtime.paths import default_socket
 from . import values
 from .streams import tell
@@ -205,7 +206,9 @@ def _runtime(options: argparse.Namespace, name: str, kind: str, nic: Any, addres
 
 
 def _say(options: argparse.Namespace, event: str, text: str, **more: object) -> None:
-    """One line about what happens: JSON on stdout, or text on stderr."""
+    """One line about what happens: JSON on stdout, or text on stderr; systemd learns when it serves."""
+    if event == "serving":
+        notify(READY, f"STATUS={text}")
     if options.json:
         print(json.dumps({"event": event, "text": text, **more}), flush=True)
     else:
@@ -252,7 +255,9 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
 
 
 def _stop(options: argparse.Namespace, runtime: Runtime) -> None:
-    """Stop it. If a kthread's code does not come back the process ends here: nothing that it uses can be closed."""
+    """Stop it, and tell systemd. If a kthread's code does not come back the process ends here: nothing that it uses can
+    be closed."""
+    notify(STOPPING)
     try:
         runtime.stop()
     except CorelaneError as error:

@@ -24,7 +24,9 @@ def prepare() -> None:
     raw = _Output(1, "w", closefd=False)
     encoding = sys.stdout.encoding if sys.stdout is not None else None
     live = raw.isatty()
-    sys.stdout = io.TextIOWrapper(io.BufferedWriter(raw), encoding, "corelane", line_buffering=live)
+    unbuffered = getattr(sys.stdout, "write_through", False)  # python -u, PYTHONUNBUFFERED
+    buffer = raw if unbuffered else io.BufferedWriter(raw)
+    sys.stdout = io.TextIOWrapper(buffer, encoding, "corelane", line_buffering=live, write_through=unbuffered)
     if sys.stderr is None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115  for as long as the process lives
 
@@ -34,7 +36,7 @@ class _Output(io.FileIO):
 
     failed: OSError | None = None
 
-    def write(self, data: Any, /) -> int | None:
+    def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except OSError as error:
@@ -65,7 +67,8 @@ def output_error() -> OSError | None:
     except OSError as error:
         failed: OSError | None = error
     else:
-        failed = getattr(getattr(getattr(sys.stdout, "buffer", None), "raw", None), "failed", None)
+        below = getattr(sys.stdout, "buffer", None)
+        failed = getattr(getattr(below, "raw", below), "failed", None)
     if failed is not None:
         _drop(sys.stdout)
     return failed

@@ -77,12 +77,22 @@ class System:
                 return {name for name, bit in CAPABILITIES.items() if mask >> bit & 1}
         return set()
 
-    def is_root(self) -> bool:
-        """Whether the effective user is root: of the machine, or of a container."""
+    def user(self) -> str:
+        """The number of the effective user; "" if it is unknown."""
         for line in (self.read("/proc/self/status") or "").splitlines():
             if line.startswith("Uid:"):
-                return line.split()[2] == "0"
-        return False
+                return line.split()[2]
+        return ""
+
+    def is_root(self) -> bool:
+        """Whether the effective user is root: of the machine, or of a container."""
+        return self.user() == "0"
+
+    def own_taps(self) -> list[str]:
+        """Taps that root has made for this user."""
+        user = self.user()
+        nets = [path.parent.name for path in sorted(self.path("/sys/class/net").glob("*/owner"))]
+        return [name for name in nets if user and self.read(f"/sys/class/net/{name}/owner") == user]
 
     def misc_device(self, name: str) -> int | None:
         """The minor number of a "misc" device that the kernel has, whether or not there is a file for it."""

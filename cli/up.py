@@ -7,6 +7,7 @@ import functools
 import json
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.notify import READY, STOPPING, notify
 from . import imports, values
 from .streams import tell
 from .usage import words_are_wrong
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 
 IMPORTS = ("..iokernel",)
+_NOTIFIED = {"iokernel": READY, "stopping": STOPPING}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,6 +108,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _say(options: argparse.Namespace, event: str, text: str, **more: object) -> None:
+    if event in _NOTIFIED:
+        notify(_NOTIFIED[event], f"STATUS={text}")
     if options.json:
         print(json.dumps({"event": event, "text": text, **more}), flush=True)
     else:

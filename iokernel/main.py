@@ -30,11 +30,11 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LOOK_S = 1.0
 
 
-def open_uplink(config: Config) -> Nic | None:
-    """The NIC of [nic] with its faults and its recorder, or None for driver "none"."""
+def open_uplink(config: Config, tell: Callable[[str], None] = print) -> Nic | None:
+    """The NIC of [nic] with its faults and its recorder, or None for driver "none". tell: gets what is left to root."""
     if config.nic.driver == "none":
         return None
-    return wrap(_open_device(config), config)
+    return wrap(_open_device(config, tell), config)
 
 
 def wrap(nic: Nic, config: Config) -> Nic:
@@ -46,7 +46,7 @@ def wrap(nic: Nic, config: Config) -> Nic:
     return wrapped(nic, rates=rates, delay_us=fault.delay_us, seed=fault.seed, record=config.nic.record)
 
 
-def _open_device(config: Config) -> Nic:
+def _open_device(config: Config, tell: Callable[[str], None]) -> Nic:
     """The NIC itself. Drivers are imported only if they are used."""
     nic = config.nic
     if nic.driver == "af_xdp":
@@ -63,10 +63,11 @@ def _open_device(config: Config) -> Nic:
             sockets=SocketOptions(zero_copy=nic.zero_copy),
         )
     if nic.driver == "tap":
-        from ..drivers.nic.tap.tap import Tap
+        from ..drivers.nic.tap.tap import open_tap
 
         address = f"{config.host_address()}/{config.network.subnet.partition('/')[2]}"
-        return Tap(nic.device, nic.queues, address=address, mtu=config.network.mtu, buffers=nic.buffers)
+        mtu, buffers = config.network.mtu, nic.buffers
+        return open_tap(nic.device, nic.queues, tell=tell, address=address, mtu=mtu, buffers=buffers)
     from ..drivers.nic.pcap import ReplayNic
 
     return ReplayNic(nic.device, speed=nic.speed, loops=nic.loops, buffers=nic.buffers)
@@ -204,9 +205,9 @@ def facts(iokernel: Iokernel, driver: str) -> dict[str, Any]:
 class Report(Protocol):
     """Takes what happens, and a line for people.
 
-    "placement"; "shared": CPUs, with another iokernel; "storage": damage and doubts; "iokernel": it has started, with
-    `facts`; "gone": the uplink; "bound": kthreads, to other CPUs, by somebody else; "evicted": who did not cede;
-    "stopping".
+    "placement"; "tap": what root is to do; "shared": CPUs, with another iokernel; "storage": damage and doubts;
+    "iokernel": it has started, with `facts`; "gone": the uplink; "unfinished": checksums, over a veth; "bound":
+    kthreads, to other CPUs, by somebody else; "evicted": who did not cede; "stopping".
     """
 
     def __call__(self, event: str, text: str, /, **facts: Any) -> None: ...
@@ -247,6 +248,27 @@ def _is_gone(uplink: Nic) -> str:
         return ""
     text = f"the uplink {uplink.name} is gone: its device was removed"
     return f"{text}; applications still reach each other; start the iokernel again for another uplink"
+
+
+def _is_veth(device: str) -> bool:
+    from ..drivers.linux.ethtool import driver
+
+    return driver(device) == "veth"
+
+
+def _is_unfinished(iokernel: Iokernel, config: Config) -> str:
+    """Applications drop for their checksums what came over a veth: the sender left them to its device."""
+    values = {app["name"]: (app.get("counters") or {}).get("values", {}) for app in iokernel.stats()["apps"]}
+    reasons = ("dropped_udp_checksum", "dropped_tcp_checksum")
+    dropping = [name for name, counted in values.items() if any(counted.get(reason) for reason in reasons)]
+    if not dropping:
+        return ""
+    from ..drivers.linux.ethtool import veth_peer
+
+    device = config.nic.device
+    other = veth_peer(device) or f"IF (the other end of {device}: `ip -d link show {device}`)"
+    text = f"{', '.join(dropping)} drop frames with wrong checksums: their sender left them to its device"
+    return f"{text}; run `ethtool -K {other} tx off`"
 
 
 def _is_bound_elsewhere(iokernel: Iokernel, loops: int) -> str:
@@ -322,7 +344,7 @@ def run(config: Config, report: Report = _print) -> int:
     try:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_cpu_latency_held(config.iokernel.hold_cpu_latency))
-            uplink = open_uplink(config)
+            uplink = open_uplink(config, functools.partial(report, "tap"))
             if uplink is not None:
                 stack.enter_context(uplink)
                 stack.callback(_tell_recording, uplink, report)  # once the loops have stopped
@@ -340,6 +362,8 @@ def run(config: Config, report: Report = _print) -> int:
             watched: dict[str, Callable[[], str]] = {}
             if uplink is not None:
                 watched["gone"] = _once(functools.partial(_is_gone, uplink))
+                if config.nic.driver == "af_xdp" and _is_veth(config.nic.device):
+                    watched["unfinished"] = _once(functools.partial(_is_unfinished, iokernel, config))
             if told["worker_cpus"]:
                 watched["bound"] = _once(functools.partial(_is_bound_elsewhere, iokernel, len(told["cpus"])))
                 watched["evicted"] = _Evictions(iokernel)

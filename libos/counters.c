@@ -39,6 +39,8 @@ static const struct field net_fields[] = {
     NET(tx_dropped_gone),
     NET(icmp_unreachable_sent),
     NET(icmp_rate_limited),
+    NET(tcp_resets_sent),
+    NET(tcp_rate_limited),
     NET(arp_requests_sent),
     NET(arp_conflicts),
     NET(type_errors),

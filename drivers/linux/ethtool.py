@@ -11,6 +11,7 @@ import fcntl
 import os
 import socket
 import struct
+from pathlib import Path
 
 from ...runtime.errors import CorelaneError
 
@@ -50,6 +51,19 @@ def driver(name: str) -> str:
     except OSError:
         return ""
     return reply[4:36].split(b"\0", 1)[0].decode(errors="replace")
+
+
+def veth_peer(name: str) -> str | None:
+    """The other end of a veth; "" if that is in another network namespace. None: the device is no veth."""
+    if driver(name) != "veth":
+        return None
+    try:
+        index = int(Path(f"/sys/class/net/{name}/iflink").read_text())
+        other = socket.if_indextoname(index)
+        back = int(Path(f"/sys/class/net/{other}/iflink").read_text())
+        return other if back == socket.if_nametoindex(name) else ""
+    except (OSError, ValueError):
+        return ""
 
 
 def tx_checksum(name: str) -> bool:

@@ -196,15 +196,13 @@ void io_cores_add(struct io_loop *loop, struct io_app *app)
 void io_cores_remove(struct io_loop *loop, struct io_app *app)
 {
     struct io_cores *c = &loop->cores;
-    bool demotes = !loop->io->given_back;
     for (uint32_t i = 0; i < c->n; i++) {
         struct io_core *core = &c->core[i];
         bool owns = core->owner && core->owner->app == app;
         if (core->dying && core->dying->app == app)
             core->dying = NULL;
         if (core->from && core->from->app == app) {
-            if (demotes)
-                io_move_demote(loop, core->from, core); /* should it run on, then not on that core */
+            io_move_demote(loop, core->from, core); /* should it run on, then not on that core */
             io_move_forget(core);
         }
         io_yield_wait_forget(core, app);
@@ -212,13 +210,13 @@ void io_cores_remove(struct io_loop *loop, struct io_app *app)
             continue;
         struct io_kthread *k = core->owner;
         io_move_release(loop, core, CL_IO_LOG_LEFT, loop->now);
-        if (demotes && cl_load_relaxed(k->park) == CL_KTHREAD_RUNNING)
+        if (cl_load_relaxed(k->park) == CL_KTHREAD_RUNNING)
             io_move_demote(loop, k, core);
     }
     for (uint32_t i = 0; i < app->n_kthreads; i++) {
         struct io_kthread *k = &app->kthreads[i];
         c->n_quantum -= k->member.preempt_quantum;
-        if (demotes && k->blocked && !k->member.core && !k->member.demoted) /* as one that has not ceded */
+        if (k->blocked && !k->member.core && !k->member.demoted) /* as one that has not ceded */
             io_move_demote(loop, k, k->member.last);
         io_blocked_over(loop, k, loop->now);
     }

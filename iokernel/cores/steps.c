@@ -183,6 +183,8 @@ bool io_move_demote(struct io_loop *loop, struct io_kthread *k, const struct io_
     struct io_cores *c = &loop->cores;
     if (!io_thread_alive(loop, k))
         return false;
+    if (loop->io->given_back) /* it has back what it had, and keeps it */
+        return true;
     int rc = io_thread_demote(loop, k);
     if (rc < 0)
         io_count(c->stats.evictions_failed, 1);

@@ -2,6 +2,7 @@
 #include "input.h"
 #include "arp.h"
 #include "icmp.h"
+#include "tcp.h"
 
 static unsigned parse_ipv4(const struct cl_net_self *self, const uint8_t *frame, unsigned len, struct cl_rx_info *out)
 {
@@ -15,6 +16,10 @@ static unsigned parse_ipv4(const struct cl_net_self *self, const uint8_t *frame,
     if (ip->proto == CL_IPPROTO_ICMP) {
         out->verdict = CL_RX_ICMP;
         return cl_icmp_check(frame + out->l4, out->l4_len, out->broadcast);
+    }
+    if (ip->proto == CL_IPPROTO_TCP) {
+        out->verdict = CL_RX_TCP;
+        return cl_tcp_check(self, ip, frame + out->l4, out->l4_len);
     }
     if (ip->proto != CL_IPPROTO_UDP)
         return CL_DROP_IP_PROTOCOL;
@@ -51,6 +56,22 @@ void cl_rx_parse_slow(const struct cl_net_self *self, const uint8_t *frame, unsi
         out->verdict = CL_RX_DROP;
         out->reason = (uint8_t)reason;
     }
+}
+
+bool cl_rx_unfinished(const uint8_t *frame, const struct cl_rx_info *info)
+{
+    const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(frame + CL_ETH_HLEN);
+    uint16_t check;
+    if (info->verdict != CL_RX_DROP)
+        return false;
+    if (info->reason == CL_DROP_UDP_CHECKSUM)
+        check = ((const struct cl_udp *)(frame + info->l4))->check;
+    else if (info->reason == CL_DROP_TCP_CHECKSUM)
+        check = ((const struct cl_tcp *)(frame + info->l4))->check;
+    else
+        return false;
+    uint16_t of_pseudo = (uint16_t)~cl_csum_finish(cl_csum_pseudo(ip->src_be, ip->dst_be, ip->proto, info->l4_len));
+    return check == of_pseudo;
 }
 
 void cl_rx_parse_any(const struct cl_net_self *self, const uint8_t *frame, unsigned len, struct cl_rx_info *out)

@@ -92,6 +92,13 @@ int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix,
     return 0;
 }
 
+void cl_netif_tell_unfinished(struct cl_netif *nif)
+{
+    /* Relaxed: the exchange decides who tells. */
+    if (nif->on_unfinished && !cl_load_relaxed(&nif->unfinished_told) && !cl_exchange(&nif->unfinished_told, 1))
+        nif->on_unfinished(nif->conflict_arg);
+}
+
 void cl_netif_tell_gone(struct cl_netif *nif)
 {
     /* Relaxed: the exchange decides. */

@@ -69,7 +69,7 @@ struct cl_netq {
     struct cl_frame spare[CL_NETQ_SPARE]; /* empty */
     struct cl_frame done[CL_NIC_BURST];   /* received, to be given back */
     struct cl_route routes[CL_NETQ_ROUTES];
-    struct cl_icmp_limit icmp;
+    struct cl_icmp_limit icmp, resets;
     struct cl_net_stats stats;
     struct cl_signals *signals; /* positions of the inbox are exported there, or to own_signals */
     struct cl_signals own_signals;
@@ -131,9 +131,11 @@ struct cl_netif {
     uint32_t arp_timer_armed; /* exchanged by whoever asks first */
     void (*on_conflict)(void *arg);
     void *conflict_arg;
-    void (*on_gone)(void *arg); /* the NIC's device went away; NULL: the NIC tells itself */
+    void (*on_unfinished)(void *arg); /* checksums were left to a device; its argument is conflict_arg */
+    void (*on_gone)(void *arg);       /* the NIC's device went away; NULL: the NIC tells itself */
     void *gone_arg;
-    uint32_t gone_told; /* exchanged by whoever finds it first */
+    uint32_t gone_told;       /* exchanged by whoever finds it first */
+    uint32_t unfinished_told; /* the same of on_unfinished */
     struct cl_netq *queues;
 };
 
@@ -144,6 +146,9 @@ int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix,
 void cl_netif_delete(struct cl_netif *nif);
 /* Give every buffer back to the NIC that is not held by a uthread. No kthread runs. */
 void cl_netif_drain(struct cl_netif *nif);
+
+/* Frames come unfinished: call on_unfinished, once. Kthreads. */
+void cl_netif_tell_unfinished(struct cl_netif *nif);
 
 /* The NIC is gone: call on_gone, once. Kthreads. */
 void cl_netif_tell_gone(struct cl_netif *nif);
@@ -182,6 +187,8 @@ int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be);
 /* Give a datagram to the queue of its socket. False: the socket is closed or full (*reason). Takes the frame if
  * true. */
 bool cl_udp_deliver(struct cl_udp_socket *s, const struct cl_rx_item *item, unsigned *reason);
+/* Nothing will come any more: readers take what waits, then get -ESHUTDOWN, now and later. Any thread, once. */
+void cl_udp_sockets_shut(struct cl_netif *nif);
 void cl_udp_sockets_drain(struct cl_netif *nif);
 void cl_udp_sockets_delete(struct cl_netif *nif);
 int cl_udp_queue_open(struct cl_netif *nif, uint16_t port, uint32_t size, struct cl_udp_socket **out);

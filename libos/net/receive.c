@@ -2,6 +2,8 @@
  *
  * Every frame taken from the NIC is counted exactly once, under delivered, answered or a reason (reasons.h). */
 #include "netif.h"
+#include "input.h"
+#include "tcp.h"
 
 #include <string.h>
 
@@ -47,6 +49,24 @@ static void refuse_port(struct cl_netq *q, const struct cl_frame *f, const struc
     out.len = (uint16_t)cl_icmp_port_unreachable(&q->nif->self, f->data, info, out.data, out.room);
     cl_netq_push(q, &out);
     cl_count(&q->stats.icmp_unreachable_sent, 1);
+}
+
+static void refuse_segment(struct cl_netq *q, const struct cl_frame *f, const struct cl_rx_info *info)
+{
+    uint8_t reset[CL_ETH_HLEN + CL_IPV4_HLEN + CL_TCP_HLEN];
+    struct cl_frame out;
+    cl_netq_drop(q, CL_DROP_TCP_NO_PORT);
+    unsigned len = cl_tcp_reset(&q->nif->self, f->data, info, reset, sizeof reset);
+    if (len == 0)
+        return;
+    if (!cl_icmp_allow(&q->resets, cl_sched_now_ns(q->nif->sched)) || !cl_netq_take(q, &out)) {
+        cl_count(&q->stats.tcp_rate_limited, 1);
+        return;
+    }
+    memcpy(out.data, reset, len);
+    out.len = (uint16_t)len;
+    cl_netq_push(q, &out);
+    cl_count(&q->stats.tcp_resets_sent, 1);
 }
 
 static void take_arp(struct cl_netq *q, const struct cl_frame *f, const struct cl_rx_info *info)
@@ -123,7 +143,12 @@ static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, co
     case CL_RX_UDP:
         refuse_port(b->q, f, info);
         break;
+    case CL_RX_TCP:
+        refuse_segment(b->q, f, info);
+        break;
     default:
+        if (cl_rx_unfinished(f->data, info))
+            cl_netif_tell_unfinished(b->q->nif);
         cl_netq_drop(b->q, info->reason);
     }
     cl_netq_done(b->q, f);

@@ -238,7 +238,7 @@ def test_an_empty_machine_is_described_and_not_crashed_on(tmp_path: Path) -> Non
         (checks.afxdp, {}, {"afxdp": errno.EPROTO}, "missing", "EPROTO", "STUCK no setting"),
         (checks.afxdp, {}, {"afxdp": errno.EAFNOSUPPORT}, "missing", "not in this kernel", "apt-get"),
         (checks.tun, {"/dev/net/tun": None}, {}, "missing", "no /dev/net/tun", "mknod"),
-        (checks.tun, {}, {"writable": False}, "missing", "not writable", "chmod"),
+        (checks.tun, {}, {"writable": False}, "missing", "not writable", "setfacl"),
         (
             checks.clock,
             {
@@ -358,6 +358,20 @@ def test_only_nic_interrupts_are_no_warning(make: Make) -> None:
     got = checks.interrupts(make({"/proc/interrupts": table}))
     assert got.state == "ok"
     assert "eth0-rx-0" in got.found
+
+
+USER = "Uid:\t1000\t1000\t1000\t1000\nCapEff:\t0000000000000000\n"
+
+
+def test_without_root_a_tap_is_one_that_was_made_for_the_user(make: Make) -> None:
+    found = checks.tun(make({"/proc/self/status": USER, "/sys/class/net/cl1/owner": "1001\n"}))
+    assert found.state == "missing"
+    assert "ip tuntap add dev cl0 mode tap user $(id -un)" in found.mend
+    found = checks.tun(make({"/proc/self/status": USER, "/sys/class/net/cl0/owner": "1000\n"}))
+    assert (found.state, found.found) == ("ok", "made for this user: cl0")
+    found = checks.tun(make({"/proc/self/status": USER}, writable=False))
+    assert "ip tuntap add" in found.mend
+    assert "666" not in found.mend
 
 
 def test_rendering_says_what_and_how(make: Make) -> None:

@@ -226,4 +226,4 @@ def test_config_flags_build_and_run_a_program(tmp_path: Path, capsys: pytest.Cap
     assert done.stdout == "0"
     assert main(["config", "--include-dir"]) == 0
     assert (Path(capsys.readouterr().out.strip()) / "corelane" / "libos" / "libos.h").exists()
-    assert main(["config"]) == 1
+    assert main(["config"]) == 2

@@ -147,7 +147,9 @@ def test_version_and_config_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"corelane {number}\n"
     assert main(["config", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert set(told) == {"cflags", "libs", "include_dir", "library", "probe_cflags"}
+    assert set(told) == {"cflags", "libs", "library", "probe_cflags"} | {
+        *("include_dir", "pkgconfig_dir", "cmake_dir", "examples", "gdb")
+    }
     assert Path(told["library"]).exists()
     assert "-lcorelane" in told["libs"]
 

@@ -42,7 +42,7 @@ def test_a_failure_says_how_to_see_it_again(capsys, monkeypatch):
 
 
 def test_what_it_does_not_take(capsys):
-    assert main(["raft-sim", "--nodes", "40"]) == 1
+    assert main(["raft-sim", "--nodes", "40"]) == 2
     assert "1 to 9" in capsys.readouterr().err
     for option in ("--seeds", "--steps"):
         assert main(["raft-sim", option, "0"]) == 2

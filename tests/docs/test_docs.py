@@ -5,6 +5,7 @@ Fenced blocks, in the order of the page, in one folder of the test's own:
     ```python file=echo.py     written to that file (any language)
     ```sh                      run by bash, all of a page's blocks as one script that stops at the first failure;
                                without root, a block with `sudo` is left out; as root, `sudo` is dropped
+    ```sh needs=gdb            the same, left out where there is no such program
     <!-- not run: REASON -->   above a block: it is not run, for this reason
 
 Background processes of a page are ended after it. Other fenced blocks (```text, indented code) are only read.
@@ -13,6 +14,7 @@ Background processes of a page are ended after it. Other fenced blocks (```text,
 import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,6 +27,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"(?:<!-- not run: (?P<why>.+?) -->\n)?^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.M | re.S)
+RUN = re.compile(r"sh(?: needs=(?P<needs>\S+))?")  # info of a block that is run
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,11 @@ def script(page: Path) -> str:
     """The page's shell blocks as one script; empty if there is none."""
     parts = []
     for block in blocks(page):
-        if block.info != "sh" or block.why_not:
+        kind = RUN.fullmatch(block.info)
+        if kind is None or block.why_not:
+            continue
+        if kind["needs"] and shutil.which(kind["needs"]) is None:
+            print(f"{page.name}: a block is left out for want of {kind['needs']}")
             continue
         if "sudo " in block.body and os.geteuid() != 0:
             continue
@@ -62,7 +69,7 @@ def test_fences_are_closed_and_reasons_given(page: Path) -> None:
     text = page.read_text()
     assert len(re.findall(r"^```", text, re.M)) % 2 == 0
     for block in blocks(page):
-        assert not (block.info == "sh" and block.why_not == "" and not block.body.strip())
+        assert not (RUN.fullmatch(block.info) and block.why_not == "" and not block.body.strip())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

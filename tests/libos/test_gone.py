@@ -15,7 +15,7 @@ from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.tap.tap import Tap
 
 LOOK_S = 0.05
-FEW = 1000  # polls in LOOK_S, of a kthread that sleeps for milliseconds at a time
+FEW = 200  # polls in LOOK_S, of a kthread that sleeps for milliseconds at a time
 
 
 def told_once(nic: Any, power: str, remove: Callable[[], object]) -> None:

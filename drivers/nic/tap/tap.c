@@ -282,7 +282,11 @@ static int open_queue(struct queue *q, const char *ifname, bool several, char *c
         int code = -errno;
         bool missing = code == -ENOENT || code == -ENODEV || code == -ENXIO || code == -EPERM;
         snprintf(err, ERR_BYTES, "/dev/net/tun: %s%s", strerror(-code),
-                 missing ? " (the tun driver is missing: `modprobe tun`; in a container give it the device)" : "");
+                 missing ? " (the tun driver is missing: `modprobe tun`; in a container give it the device)"
+                 : code == -EACCES
+                     ? " (as root let this user open it: `setfacl -m u:NAME:rw /dev/net/tun`, and make a tap "
+                       "for him: `ip tuntap add dev cl0 mode tap user NAME`)"
+                     : "");
         return code;
     }
     struct ifreq request = {.ifr_flags = (short)(IFF_TAP | IFF_NO_PI | IFF_VNET_HDR | (several ? IFF_MULTI_QUEUE : 0))};
@@ -380,35 +384,62 @@ static int set_address(int fd, struct ifreq *request, unsigned long command, uin
     return ioctl(fd, command, request);
 }
 
+/* Whether the interface has this address and prefix already. */
+static bool has_address(int fd, struct ifreq *request, uint32_t address, uint32_t mask)
+{
+    struct sockaddr_in a = {0}, m = {0};
+    if (ioctl(fd, SIOCGIFADDR, request))
+        return false;
+    memcpy(&a, &request->ifr_addr, sizeof a);
+    if (ioctl(fd, SIOCGIFNETMASK, request))
+        return false;
+    memcpy(&m, &request->ifr_netmask, sizeof m);
+    return a.sin_addr.s_addr == address && m.sin_addr.s_addr == mask;
+}
+
+/* What root is to type for it. */
+static void by_root(char *out, size_t room, const char *ifname, uint32_t mtu, uint32_t address, uint32_t prefix)
+{
+    char text[INET_ADDRSTRLEN], add[96] = "";
+    if (address && inet_ntop(AF_INET, &address, text, sizeof text))
+        snprintf(add, sizeof add, "ip address replace %s/%u dev %s && ", text, prefix, ifname);
+    snprintf(out, room, "as root run `%sip link set %s up mtu %u`", add, ifname, mtu);
+}
+
 int cl_tap_set_up(const char *ifname, uint32_t mtu, uint32_t address, uint32_t prefix, char *err)
 {
     struct ifreq request = {0};
+    uint32_t mask = htonl(prefix ? ~0u << (32 - prefix) : 0);
     snprintf(request.ifr_name, sizeof request.ifr_name, "%s", ifname);
     const char *step = "socket";
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     int r = fd < 0 ? -1 : 0;
-    if (!r) {
+    /* What is so already takes no privilege: root may have prepared the interface for this user. */
+    if (!r && (ioctl(fd, SIOCGIFMTU, &request) || request.ifr_mtu != (int)mtu)) {
         step = "setting the MTU";
         request.ifr_mtu = (int)mtu;
         r = ioctl(fd, SIOCSIFMTU, &request);
     }
-    if (!r && address) {
+    if (!r && address && !has_address(fd, &request, address, mask)) {
         step = "setting the address";
         r = set_address(fd, &request, SIOCSIFADDR, address);
         if (!r)
-            r = set_address(fd, &request, SIOCSIFNETMASK, htonl(prefix ? ~0u << (32 - prefix) : 0));
+            r = set_address(fd, &request, SIOCSIFNETMASK, mask);
     }
     if (!r) {
         step = "setting it up";
         r = ioctl(fd, SIOCGIFFLAGS, &request);
+        bool up = request.ifr_flags & IFF_UP;
         request.ifr_flags |= IFF_UP;
-        if (!r)
+        if (!r && !up)
             r = ioctl(fd, SIOCSIFFLAGS, &request);
     }
     int code = r ? -errno : 0;
+    char hint[192] = "";
+    if (code == -EPERM)
+        by_root(hint, sizeof hint, ifname, mtu, address, prefix);
     if (code)
-        snprintf(err, ERR_BYTES, "tap %s: %s: %s%s", ifname, step, strerror(-code),
-                 code == -EPERM ? ": needs CAP_NET_ADMIN; or have root set it up and pass set_up=False" : "");
+        snprintf(err, ERR_BYTES, "tap %s: %s: %s%s%s", ifname, step, strerror(-code), *hint ? ": " : "", hint);
     if (fd >= 0)
         close(fd);
     return code;

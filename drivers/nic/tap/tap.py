@@ -5,13 +5,17 @@ with Tap("cl0", address="10.77.0.1/24") as nic: ...     # Linux has 10.77.0.1 on
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import ipaddress
 import os
 import socket
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from ....runtime.errors import CorelaneError
+from ....runtime.typed import typed
 from ..._native import ffi, lib
 from ...device import check
 from ..nic import Nic, ipv4_and_prefix, mac_to_bytes
@@ -27,10 +31,11 @@ class Tap(Nic):
     address: Linux's own address on the interface, "a.b.c.d/n", None for none. queues: more than one needs multi_queue.
     buffers: in all (0: 512 a queue). mac: the NIC's (None: 02:... from the name). ipv4: what `Nic.ipv4` shall say,
     with or without a prefix length.
-    set_up: set MTU and address, and the interface up; False leaves it as it is (a tap that root has prepared).
+    set_up: set MTU and address, and the interface up, where they are not so already; False leaves it as it is.
     Raises CorelaneError that says what is missing and how to mend it.
     """
 
+    @typed("open a tap")
     def __init__(
         self,
         ifname: str = "cl%d",
@@ -61,6 +66,22 @@ class Tap(Nic):
         self.ifindex = socket.if_nametoindex(self.ifname)
         if ipv4:
             self.ptr.ipv4, self.ptr.ipv4_prefix = ipv4_and_prefix(ipv4)
+
+
+def open_tap(ifname: str, queues: int, *, tell: Callable[[str], None], **options: Any) -> Tap:
+    """A Tap, also one that was made for this user and that only root may set up: `tell` then gets what root is to type.
+
+    Raises what Tap raises otherwise.
+    """
+    try:
+        return Tap(ifname, queues, **options)
+    except CorelaneError as error:
+        if error.errno != errno.EPERM:
+            raise
+        refused = error
+    nic = Tap(ifname, queues, set_up=False, **options)
+    tell(f"{refused}; nothing comes or goes until then")
+    return nic
 
 
 def stable_mac(name: str) -> bytes:

@@ -34,7 +34,7 @@ enum cl_drop {
     CL_DROP_IP_NOT_OURS,     /* to another host: we do not forward */
     CL_DROP_IP_FRAGMENT,     /* a fragment behind the first: reassembly is not done */
     CL_DROP_IP_REASSEMBLY,   /* a first fragment, whose datagram would need reassembly */
-    CL_DROP_IP_PROTOCOL,     /* neither UDP nor ICMP */
+    CL_DROP_IP_PROTOCOL,     /* neither UDP, TCP nor ICMP */
     CL_DROP_ICMP_SHORT,      /* shorter than 8 bytes */
     CL_DROP_ICMP_CHECKSUM,   /* checksum is wrong */
     CL_DROP_ICMP_BROADCAST,  /* echo to a broadcast address: not answered (RFC 1122, section 3.2.2.6) */
@@ -46,6 +46,9 @@ enum cl_drop {
     CL_DROP_UDP_PORT_ZERO,   /* source or destination port 0 */
     CL_DROP_UDP_NO_PORT,     /* nobody listens */
     CL_DROP_UDP_QUEUE_FULL,  /* the socket's queue is full */
+    CL_DROP_TCP_SHORT,       /* shorter than its header, or than a TCP header is */
+    CL_DROP_TCP_CHECKSUM,    /* checksum is wrong */
+    CL_DROP_TCP_NO_PORT,     /* nobody listens: answered by a reset where one may be */
     CL_DROP_TYPE_FULL,       /* the queue of its type is full */
     CL_DROP_NO_TX_BUFFER,    /* an answer was due and no buffer was free */
     CL_DROP_STOPPED,         /* taken from the NIC, and the runtime was stopped before it was looked at */
@@ -75,6 +78,8 @@ struct cl_net_stats {
     uint64_t tx_dropped_gone; /* frames dropped since the NIC was gone */
     uint64_t icmp_unreachable_sent;
     uint64_t icmp_rate_limited;
+    uint64_t tcp_resets_sent;
+    uint64_t tcp_rate_limited; /* resets that were due and not sent */
     uint64_t arp_requests_sent;
     uint64_t arp_conflicts;
     uint64_t type_errors;  /* requests whose classifier named no type of the handler: they went to its last */

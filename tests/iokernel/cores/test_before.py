@@ -39,32 +39,35 @@ def test_what_they_had(c_program, scenario):
 
 
 class Fight:
-    """A job and one that says what is not so, on one worker core: kthreads of both are bound, and one is demoted."""
+    """Two jobs on one worker core: kthreads of both are bound to it, and demoted, as if they had not ceded."""
 
     def __init__(self, socket_path: str, folder: Path, stack: contextlib.ExitStack) -> None:
         self.apps = [
             FightingApp(socket_path, name, kind, folder, nice=NICE)
-            for name, kind in (("job", "probed"), ("liar", "aside"))
+            for name, kind in (("one", "probed"), ("other", "probed"))
         ]
         for app in self.apps:
             stack.callback(app.kill)
         for app in self.apps:
             app.await_ready(WAIT_S)
 
-    def kthreads(self) -> list[tuple[int, int, set[int]]]:
-        """Class, nice value and CPUs of each."""
-        found = []
-        for app in self.apps:
-            for task in Path(f"/proc/{app.process.pid}/task").iterdir():
-                if (task / "comm").read_text().startswith("cl-kthread"):
-                    tid = int(task.name)
-                    nice = os.getpriority(os.PRIO_PROCESS, tid)
-                    found.append((os.sched_getscheduler(tid), nice, os.sched_getaffinity(tid)))
-        assert len(found) == 2
+    def tids(self) -> list[int]:
+        tasks = [task for app in self.apps for task in Path(f"/proc/{app.process.pid}/task").iterdir()]
+        found = [int(task.name) for task in tasks if (task / "comm").read_text().startswith("cl-kthread")]
+        assert len(found) == len(self.apps)
         return found
 
-    def await_demoted(self) -> None:
-        wait_until(lambda: os.SCHED_IDLE in [k[0] for k in self.kthreads()], WAIT_S, "a kthread to be demoted")
+    def kthreads(self) -> list[tuple[int, int, set[int]]]:
+        """Class, nice value and CPUs of each."""
+        return [
+            (os.sched_getscheduler(tid), os.getpriority(os.PRIO_PROCESS, tid), os.sched_getaffinity(tid))
+            for tid in self.tids()
+        ]
+
+    def demote(self) -> None:
+        wait_until(lambda: all(len(k[2]) == 1 for k in self.kthreads()), WAIT_S, "kthreads to be bound")
+        for tid in self.tids():
+            os.sched_setscheduler(tid, os.SCHED_IDLE, os.sched_param(0))
 
     def given_back(self) -> bool:
         return self.kthreads() == [(os.SCHED_OTHER, NICE, os.sched_getaffinity(0))] * 2
@@ -76,7 +79,7 @@ def test_an_iokernel_that_stops_gives_it_back(socket_path: str, tmp_path: Path) 
     with contextlib.ExitStack() as stack:
         io = stack.enter_context(Iokernel(socket_path, loop_cpus=[loop], worker_cpus=[worker], policy="delay"))
         fight = Fight(socket_path, tmp_path, stack)
-        fight.await_demoted()
+        fight.demote()
         for app in fight.apps:
             app.signal(signal.SIGSTOP)
         io.stop()
@@ -90,7 +93,7 @@ def test_applications_of_one_that_was_killed_give_it_back_themselves(
     iokernel = child("iokernel.py", socket_path, "adaptive", str(worker))
     with contextlib.ExitStack() as stack:
         fight = Fight(socket_path, tmp_path, stack)
-        fight.await_demoted()
+        fight.demote()
         iokernel.kill()
         iokernel.wait()
         wait_until(fight.given_back, WAIT_S, lambda: f"what they had: {fight.kthreads()}")

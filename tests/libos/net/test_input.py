@@ -6,7 +6,7 @@ import random
 import struct
 
 import pytest
-from cltest.packets import BROADCAST, Host, arp, ethernet, icmp, ipv4, udp, verdict
+from cltest.packets import BROADCAST, Host, arp, ethernet, icmp, ipv4, tcp, udp, verdict
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +14,7 @@ from corelane.libos._native import ffi, lib
 
 ME = Host("02:00:00:00:00:01", "10.0.0.1")
 YOU = Host("02:00:00:00:00:02", "10.0.0.2")
-VERDICTS = {lib.CL_RX_UDP: "udp", lib.CL_RX_ICMP: "icmp", lib.CL_RX_ARP: "arp"}
+VERDICTS = {lib.CL_RX_UDP: "udp", lib.CL_RX_ICMP: "icmp", lib.CL_RX_ARP: "arp", lib.CL_RX_TCP: "tcp"}
 
 _self = ffi.new("struct cl_net_self *")
 lib.cl_net_self_set(_self, bytes.fromhex("020000000001"), 0x0A000001, 24, 0)
@@ -79,7 +79,11 @@ MALFORMED = {
     "to a group": (to_me(packet(dst="224.0.0.1")), "ip_not_ours"),
     "later fragment": (to_me(packet(frag=0x0010)), "ip_fragment"),
     "first fragment": (to_me(packet(frag=0x2000)), "ip_reassembly"),
-    "TCP": (to_me(packet(bytes(20), proto=6)), "ip_protocol"),
+    "SCTP": (to_me(packet(bytes(20), proto=132)), "ip_protocol"),
+    "TCP cut": (to_me(packet(tcp(b"", YOU.ip, ME.ip, 5, 9, 2)[:19], proto=6)), "tcp_short"),
+    "TCP of no header": (to_me(packet(tcp(b"", YOU.ip, ME.ip, 5, 9, 2, offset=4), proto=6)), "tcp_short"),
+    "TCP options beyond": (to_me(packet(tcp(b"abc", YOU.ip, ME.ip, 5, 9, 2, offset=6), proto=6)), "tcp_short"),
+    "TCP checksum": (to_me(packet(tcp(b"abc", YOU.ip, ME.ip, 5, 9, 2, check=1), proto=6)), "tcp_checksum"),
     "UDP cut": (to_me(packet(bytes(7))), "udp_short"),
     "UDP length 7": (to_me(packet(udp(b"", YOU.ip, ME.ip, 5, 9, length=7))), "udp_length"),
     "UDP length beyond": (to_me(packet(udp(b"abc", YOU.ip, ME.ip, 5, 9, length=12))), "udp_length"),
@@ -110,6 +114,8 @@ GOOD = {
     "UDP to the subnet": (to_me(packet(dst="10.0.0.255"), dst=BROADCAST), "udp"),
     "TTL 1": (to_me(packet(ttl=1)), "udp"),
     "don't fragment": (to_me(packet(frag=0x4000)), "udp"),
+    "TCP": (to_me(packet(tcp(b"abc", YOU.ip, ME.ip, 5, 9, 2), proto=6)), "tcp"),
+    "TCP with options": (to_me(packet(tcp(bytes(8), YOU.ip, ME.ip, 5, 9, 2, offset=7), proto=6)), "tcp"),
     "echo": (to_me(packet(ECHO, proto=1)), "icmp"),
     "ARP request": (to_me(arp(1, YOU.mac, YOU.ip, "00:00:00:00:00:00", ME.ip), 0x0806, BROADCAST), "arp"),
     "ARP probe": (to_me(arp(1, YOU.mac, "0.0.0.0", "00:00:00:00:00:00", ME.ip), 0x0806, BROADCAST), "arp"),
@@ -125,8 +131,8 @@ def test_each_case_has_its_reason(name: str) -> None:
 
 def test_every_reason_that_a_frame_alone_can_have_is_tested() -> None:
     every = {ffi.string(lib.cl_drop_name(r)).decode() for r in range(1, lib.CL_DROP_REASONS)}
-    later = {"arp_not_ours", "arp_conflict", "arp_unsolicited", "udp_no_port", "udp_queue_full", "type_queue_full"}
-    later |= {"no_tx_buffer", "stopped"}
+    later = {"arp_not_ours", "arp_conflict", "arp_unsolicited", "udp_no_port", "tcp_no_port", "udp_queue_full"}
+    later |= {"type_queue_full", "no_tx_buffer", "stopped"}
     assert {reason for _, reason in MALFORMED.values()} == every - later
 
 

@@ -19,6 +19,7 @@ from cltest.packets import (
     mac_bytes,
     ones_sum,
     read_datagram,
+    tcp,
     udp,
     verdict,
 )
@@ -149,6 +150,84 @@ def test_closed_port_is_told_and_limited(serve: Serve) -> None:
     stats = served.settled(lambda s: s.dropped["udp_no_port"] == 301)
     assert stats.net["icmp_unreachable_sent"] + stats.net["icmp_rate_limited"] == 301
     assert stats.net["icmp_rate_limited"] > 0
+
+
+FIN, SYN, RST, ACK = 1, 2, 4, 16
+
+
+@pytest.mark.parametrize(
+    ("flags", "payload", "fields", "answer"),
+    [
+        (SYN, b"", {"seq": 1000}, (0, 1001, RST | ACK)),
+        (SYN, b"fast", {"seq": 0xFFFFFFFF}, (0, 4, RST | ACK)),
+        (SYN, bytes(12) + b"xy", {"seq": 7, "offset": 8}, (0, 10, RST | ACK)),
+        (FIN, b"abc", {"seq": 7}, (0, 11, RST | ACK)),
+        (0, b"", {"seq": 7}, (0, 7, RST | ACK)),
+        (ACK, b"abc", {"seq": 7, "ack": 0x80000001}, (0x80000001, 0, RST)),
+        (SYN | ACK, b"", {"seq": 7, "ack": 55}, (55, 0, RST)),
+        (RST, b"", {"seq": 7}, None),
+        (RST | ACK, b"", {"seq": 7, "ack": 8}, None),
+    ],
+)
+def test_a_segment_that_nobody_waits_for_is_reset(
+    flags: int, payload: bytes, fields: dict[str, int], answer: tuple[int, int, int] | None, serve: Serve
+) -> None:
+    """RFC 9293, section 3.10.7.1: what arrives at a connection that is closed."""
+    served = serve(echo_handler("c"))
+    segment = tcp(payload, CLIENT.ip, SERVER.ip, 5555, 80, flags, **fields)
+    served.send(ethernet(ipv4(segment, CLIENT.ip, SERVER.ip, 6), CLIENT.mac, SERVER.mac))
+    stats = served.settled(lambda s: s.dropped["tcp_no_port"] == 1)
+    assert stats.net["tcp_resets_sent"] == (answer is not None)
+    assert stats.net["tcp_rate_limited"] == 0
+    if answer is not None:
+        seq, ack, reset = answer
+        (frame,) = served.receive()
+        head = ethernet(b"", SERVER.mac, CLIENT.mac)
+        assert frame[:14] == head
+        expected = tcp(b"", SERVER.ip, CLIENT.ip, 80, 5555, reset, seq=seq, ack=ack)
+        assert frame[34:46] + frame[46:48] == expected[:12] + expected[12:14]
+        assert verdict(frame, CLIENT.mac, CLIENT.ip) == "tcp", "its sums are right"
+    assert served.ask(b"next frame") == b"next frame"
+
+
+def test_resets_are_limited_and_none_answers_a_broadcast(serve: Serve) -> None:
+    served = serve(echo_handler("c"))
+    everybody = ipv4(tcp(b"", CLIENT.ip, "10.0.0.255", 5555, 80, SYN), CLIENT.ip, "10.0.0.255", 6)
+    served.send(ethernet(everybody, CLIENT.mac, BROADCAST))
+    stats = served.settled(lambda s: s.dropped["tcp_no_port"] == 1)
+    assert stats.net["tcp_resets_sent"] == stats.net["tcp_rate_limited"] == 0
+    one = ethernet(ipv4(tcp(b"", CLIENT.ip, SERVER.ip, 5555, 80, SYN), CLIENT.ip, SERVER.ip, 6), CLIENT.mac, SERVER.mac)
+    for _ in range(10):
+        served.send(*[one] * 30)
+    stats = served.settled(lambda s: s.dropped["tcp_no_port"] == 301)
+    assert stats.net["tcp_resets_sent"] + stats.net["tcp_rate_limited"] == 300
+    assert stats.net["tcp_rate_limited"] > 0
+
+
+@pytest.mark.parametrize("kind", ["udp", "tcp"])
+def test_checksums_that_were_left_to_a_device_are_told_once(kind: str, serve: Serve) -> None:
+    """Linux then puts the sum of the pseudo-header into the field, and the device is to add the rest."""
+    told: list[tuple[str, str]] = []
+    served = serve(echo_handler("c"), on_event=lambda *event: told.append(event))
+
+    def datagram(check: int) -> bytes:
+        if kind == "udp":
+            body, number = udp(b"x" * 9, CLIENT.ip, SERVER.ip, 5555, 9000, check=check), 17
+        else:
+            body, number = tcp(b"x" * 9, CLIENT.ip, SERVER.ip, 5555, 80, SYN, check=check), 6
+        return ethernet(ipv4(body, CLIENT.ip, SERVER.ip, number), CLIENT.mac, SERVER.mac)
+
+    served.send(datagram(0x1234))
+    assert served.ask(b"next frame") == b"next frame"
+    assert not told, "wrong, and no more"
+    length, number = (17, 17) if kind == "udp" else (29, 6)
+    pseudo = bytes([10, 0, 0, 2, 10, 0, 0, 1, 0, number]) + struct.pack(">H", length)
+    for _ in range(3):
+        served.send(datagram(ones_sum(pseudo)))
+    served.settled(lambda s: s.dropped[f"{kind}_checksum"] == 4)
+    ((event, line),) = told
+    assert event == "unfinished"
+    assert "`ethtool -K IF tx off`" in line
 
 
 def test_no_icmp_error_about_a_broadcast(serve: Serve) -> None:

@@ -139,7 +139,7 @@ def read_datagram(frame: bytes) -> Datagram:
 
 
 def verdict(frame: bytes, mac: str, ip: str, prefix: int = 24) -> str:
-    """What a host must make of a frame: "udp", "icmp", "arp", or the reason to drop it as corelane names it.
+    """What a host must make of a frame: "udp", "icmp", "arp", "tcp", or the reason to drop it as corelane names it.
 
     A second implementation of the rules, in the order of the layers; the oracle of the parser's property tests.
     """
@@ -183,6 +183,8 @@ def verdict(frame: bytes, mac: str, ip: str, prefix: int = 24) -> str:
     body = packet[hlen:total]
     if proto == 1:
         return _icmp_verdict(body, broadcast or ip_broadcast)
+    if proto == 6:
+        return _tcp_verdict(body, packet[12:20])
     if proto != 17:
         return "ip_protocol"
     return _udp_verdict(body, packet[12:20])
@@ -204,6 +206,22 @@ def _icmp_verdict(body: bytes, broadcast: bool) -> str:
     if body[0] == 8 and body[1] == 0:
         return "icmp_broadcast" if broadcast else "icmp"
     return "icmp_error" if body[0] in (3, 4, 5, 11, 12) else "icmp_type"
+
+
+def _tcp_verdict(body: bytes, addresses: bytes) -> str:
+    if len(body) < 20 or not 20 <= (body[12] >> 4) * 4 <= len(body):
+        return "tcp_short"
+    wrong = ones_sum(addresses + struct.pack(">BBH", 0, 6, len(body)) + body) != 0xFFFF
+    return "tcp_checksum" if wrong else "tcp"
+
+
+def tcp(payload: bytes, src: str, dst: str, sport: int, dport: int, flags: int, **fields: int) -> bytes:
+    """A TCP segment. flags: FIN 1, SYN 2, RST 4, ACK 16; fields: seq, ack, offset (words), check."""
+    seq, ack, offset = fields.get("seq", 0), fields.get("ack", 0), fields.get("offset", 5)
+    body = struct.pack(">HHIIBBHHH", sport, dport, seq, ack, offset << 4, flags, 8192, 0, 0) + payload
+    addresses = ipaddress.IPv4Address(src).packed + ipaddress.IPv4Address(dst).packed
+    check = fields.get("check", checksum(addresses + struct.pack(">BBH", 0, 6, len(body)) + body))
+    return body[:16] + struct.pack(">H", check) + body[18:]
 
 
 def _udp_verdict(body: bytes, addresses: bytes) -> str:
