@@ -91,7 +91,7 @@ def check(log: Log, as_json: bool) -> int:
     if as_json:
         kept = log.snapshot()
         said: dict[str, Any] = dataclasses.asdict(report) | {"readable": n, "read_error": why, "damaged": damaged}
-        said |= {"meta": log.meta().hex(), "snapshot": dataclasses.asdict(kept) if kept else None}
+        said |= {"usage": log.usage(), "meta": log.meta().hex(), "snapshot": dataclasses.asdict(kept) if kept else None}
         print(json.dumps(said))
     else:
         print("\n".join(lines(log, report, n)))
@@ -107,6 +107,12 @@ def lines(log: Log, report: LogReport, readable: int) -> list[str]:
     if records:
         out[0] += f", indexes {report.first_index} to {report.next_index - 1}"
     out.append(f"flushes  {report.flushes:,}, ending at offset {report.last_offset}; epoch {report.epoch}")
+    u = log.usage()
+    full, ring = u["kept_bytes"] + u["dead_bytes"], max(u["ring_bytes"], 1)
+    out.append(
+        f"ring     {ring:,} bytes, {100 * full // ring} % full: records {u['kept_bytes']:,}, to be won back"
+        f" {u['dead_bytes']:,}"
+    )
     if meta := log.meta():
         out.append(f"meta     {len(meta)} bytes")
     if kept := log.snapshot():

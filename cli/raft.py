@@ -1,16 +1,26 @@
-"""corelane raft: make a node's log, look at a running group, change its members, hand leadership over."""
+"""corelane raft: make a node's log, look at a running group, change its members, hand leadership over, save its state,
+and begin a group anew."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from typing import Any
+import sys
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..runtime.errors import CorelaneError
 from . import values
 from .usage import WrongUsage, words_are_wrong
 
+if TYPE_CHECKING:
+    from ..libos.storage.log.log import Log
+
 IMPORTS = ("..apps._native",)
+_PLACES = ("NODE", "LOG'S CLOCK", "ITS OWN", "AHEAD", "LOG", "FULL", "ENTRIES", "DEAD")
 _COLUMNS = ("NODE", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "DURABLE", "MEMBER", "SENDS TO", "STATE")
 
 
@@ -25,33 +35,100 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     made.add_argument("--area", metavar="NAME", help="in this storage area, which nothing was written to yet")
     made.add_argument("--socket", type=values.socket, metavar="PATH", help=values.SOCKET)
     made.add_argument("--json", action="store_true", help="print JSON")
+    _add_snapshot(actions)
+    made = actions.add_parser("recover", help="make what is left of a group, a stopped node's log, a new group")
+    _add_place(made)
+    text = "do it: what others acknowledged and this log does not hold is lost"
+    made.add_argument("--accept-data-loss", action="store_true", help=text)
+    made.add_argument("--json", action="store_true", help="print JSON")
     texts = {
         "status": "each node's role, term and progress, as it says itself",
         "members": "who belongs to the group and how far each is, as the leader sees it",
         "add": "make a node that was started with join=yes a member",
         "remove": "take a node out of the group",
         "transfer": "hand leadership to a node",
+        "clock": "show the log's clock, by which items and sessions expire, or set it",
     }
     for action, text in texts.items():
         made = actions.add_parser(action, help=text)
         if action in ("add", "remove", "transfer"):
             made.add_argument("node", type=values.positive, metavar="ID", help="the node")
+        if action == "clock":
+            text = "to this time (as in 2026-11-27T21:00:00Z, or seconds since 1970), or to this machine's"
+            made.add_argument("--set", nargs="?", const="now", type=_time_ms, metavar="TIME", help=text)
         if action == "add":
             made.add_argument("--learner", action="store_true", help="it gets the log and does not vote")
         if action in ("add", "remove"):
             text = "also if no majority of those who would vote answers: nobody may be left to undo it"
             made.add_argument("--force", action="store_true", help=text)
-        made.add_argument("--peers", required=True, metavar="LIST", help="all nodes: 1=ADDRESS:PORT,2=ADDRESS:PORT,...")
-        made.add_argument("--group", default="", metavar="NAME", help="the group's name, if the nodes were given one")
-        text = "give up after so long (default 10)"
-        made.add_argument("--timeout", type=values.seconds, default=10.0, metavar="S", help=text)
+        _add_group(made)
         made.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _add_group(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--peers", required=True, metavar="LIST", help="all nodes: 1=ADDRESS:PORT,2=ADDRESS:PORT,...")
+    parser.add_argument("--group", default="", metavar="NAME", help="the group's name, if the nodes were given one")
+    text = "give up after so long (default 10)"
+    parser.add_argument("--timeout", type=values.seconds, default=10.0, metavar="S", help=text)
+
+
+def _add_place(parser: argparse.ArgumentParser) -> None:
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--log", metavar="FILE", help="the node's log, in this file or on this block device")
+    place.add_argument("--area", metavar="NAME", help="the node's log, in this storage area")
+    text = "the iokernel's socket (default: the user's own, or root's)"
+    parser.add_argument("--socket", metavar="PATH", help=text)
+
+
+def _voters(text: str) -> list[int]:
+    try:
+        return [int(word) for word in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} are no ids: write them as in 1,2,3") from None
+
+
+def _add_snapshot(actions: Any) -> None:
+    parser = actions.add_parser("snapshot", help="save a group's state to a file; begin a group from one; export it")
+    whats = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
+    made = whats.add_parser("save", help="save the state of a running group")
+    made.add_argument("file", metavar="FILE", help="the file that is made, or replaced")
+    text = "from this node (default: the leader)"
+    made.add_argument("--node", type=values.positive, default=0, metavar="ID", help=text)
+    _add_group(made)
+    made = whats.add_parser("restore", help="make the log of a node of a new group, which begins with what was saved")
+    made.add_argument("file", metavar="FILE", help="the saved state, the same for each node")
+    made.add_argument("--id", type=values.positive, required=True, metavar="ID", help="the node")
+    made.add_argument("--voters", type=_voters, required=True, metavar="IDS", help="the new group's: 1,2,3")
+    made.add_argument("--size", type=values.size, metavar="SIZE", help="of a new file (default 256M)")
+    _add_place(made)
+    made = whats.add_parser("export", help="print the items of a saved raft-kv group as memcached's set commands")
+    made.add_argument("file", metavar="FILE", help="the saved state")
+
+
+def _time_ms(text: str) -> int:
+    """A time as ms since 1970; "now"."""
+    if text == "now":
+        return int(time.time() * 1000)
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = datetime.fromisoformat(text).astimezone(UTC).timestamp()
+        except ValueError:
+            seconds = -1
+    if not 0 < seconds < 1 << 32:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time: write it as in 2026-11-27T21:00:00Z")
+    return int(seconds * 1000)
 
 
 def run(options: argparse.Namespace) -> int:
     """0; of status 1 if no node leads."""
     if options.action == "init":
         return _init(options)
+    if options.action == "recover":
+        return _recover(options)
+    if options.action == "snapshot":
+        return _snapshot(options)
     from ..apps.raft.service.operate import Operator
     from ..apps.raft.service.service import parse_peers
 
@@ -68,6 +145,13 @@ def run(options: argparse.Namespace) -> int:
         if options.action == "members":
             said = members(group.leader_status())
             print(json.dumps(said) if options.json else members_text(said))
+            return 0
+        if options.action == "clock":
+            if options.set is not None:
+                group.set_clock(options.set)
+            seen = group.all()
+            clocks = {node: s["clock"] for node, s in seen.items() if s and "clock" in s}
+            print(json.dumps({"clocks": clocks}) if options.json else places_text(seen))
             return 0
         if options.action == "add":
             status = group.add(options.node, options.learner, options.force)
@@ -104,6 +188,73 @@ def _init(options: argparse.Namespace) -> int:
     return 0
 
 
+def _open_log(options: argparse.Namespace, *, look: bool = False) -> Log:
+    from ..libos.storage.log.log import Log
+
+    on_damage: Literal["refuse", "read-only"] = "read-only" if look else "refuse"
+    if options.area:
+        return Log.open_area(options.area, options.socket, on_damage=on_damage)
+    return Log.open(options.log, on_damage=on_damage)
+
+
+def _recover(options: argparse.Namespace) -> int:
+    """0; 1 if it was not confirmed, and nothing is done."""
+    from ..apps.raft.service.recover import recover, survivor
+
+    accepted = options.accept_data_loss
+    with _open_log(options, look=not accepted) as log:
+        left = recover(log) if accepted else survivor(log)
+    if options.json:
+        print(json.dumps({"recovered": accepted, **asdict(left)}))
+        return 0 if accepted else 1
+    print(
+        f"node {left.id}: its last entry is {left.last_index}, of term {left.last_term}; by its word the voters are"
+        f" {','.join(map(str, left.voters))}"
+    )
+    if accepted:
+        print(
+            f"node {left.id} is the only voter of a new group now. Start it, and add nodes with new logs"
+            " (`corelane raft init`, join=yes, `corelane raft add`). Never start a node on a log of the old group"
+        )
+        return 0
+    print(
+        f"NOTHING WAS DONE. With --accept-data-loss it becomes a new group of one, with all that it holds up to entry"
+        f" {left.last_index}. LOST is what was acknowledged and is not among that; and what was not, and is, counts"
+        " from then on. Look at the logs of all nodes that are left, and take the one with the highest term, then entry"
+    )
+    return 1
+
+
+def _snapshot(options: argparse.Namespace) -> int:
+    from ..apps.raft.service import recover
+
+    if options.what == "save":
+        from ..apps.raft.service.operate import Operator
+
+        with Operator(options.peers, timeout_s=options.timeout, group=options.group) as group:
+            saved = group.save(options.node)
+        recover.write_saved(options.file, saved)
+        print(f"saved the state as of entry {saved.index}, term {saved.term}: {len(saved.data)} bytes")
+        return 0
+    saved = recover.read_saved(options.file)
+    if options.what == "export":
+        for piece in recover.export_store(saved):
+            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+        return 0
+    if options.log and not Path(options.log).exists():
+        recover.restore_file(saved, options.id, options.voters, options.log, options.size or 256 << 20)
+    else:
+        recover.restore(saved, options.id, options.voters, lambda: _open_log(options))
+    voters = ",".join(map(str, options.voters))
+    s = saved.settings
+    print(
+        f"the log of node {options.id} begins with entry {saved.index}; voters {voters}. Start all of them with"
+        f" memory_bytes={s.machine} max_sessions={s.max_sessions}"
+    )
+    return 0
+
+
 def member_of(status: dict[str, Any]) -> str:
     """What a node takes itself for."""
     members, me = status["members"], status["id"]
@@ -136,7 +287,43 @@ def status_text(seen: dict[int, dict[str, Any] | None]) -> str:
         numbers = (str(s[name]) for name in ("term", "leader", "commit", "applied", "durable"))
         to = s["replicate"]["to"] if s["role"] == "leader" else "-"
         rows.append((str(node), s["role"], *numbers, member_of(s), to, state_of(s, leader)))
-    return table(rows)
+    places = places_text(seen)
+    return table(rows) + (f"\n\n{places}" if places else "")
+
+
+def _clock_cells(clock: dict[str, int]) -> tuple[str, str, str]:
+    """The log's clock, which was never set while it is 0, and the node's own."""
+    log_ms, wall_ms, ahead_ms = clock["log_ms"], clock["wall_ms"], clock["ahead_ms"]
+    at = [datetime.fromtimestamp(ms / 1000, UTC).strftime("%F %T") for ms in (wall_ms + ahead_ms, wall_ms)]
+    return (at[0] if log_ms else "not yet", at[1], f"{ahead_ms / 1000:+.1f} s" if log_ms else "-")
+
+
+def _log_cells(log: dict[str, int] | None) -> tuple[str, str, str, str]:
+    """How large a node's log is, how full, and of what: entries that are kept, and what will be won back."""
+    if not log:
+        return ("none", "-", "-", "-")
+    ring = log["ring_bytes"]
+    full = ring - log["free_bytes"] - log["reserved_bytes"]
+    used, kept, dead = (f"{100 * n // ring} %" for n in (full, log["kept_bytes"], log["dead_bytes"]))
+    return (f"{ring / (1 << 20):.1f} MiB", used, kept, dead)
+
+
+def places_text(seen: dict[int, dict[str, Any] | None]) -> str:
+    """Clocks and logs: a line each node that tells them, and a warning of a clock that is far off."""
+    from ..apps.raft.service.service import CLOCK_S, LOST
+
+    told = {node: s for node, s in seen.items() if s and "clock" in s}
+    rows: list[tuple[str, ...]] = [_PLACES]
+    rows += [(str(n), *_clock_cells(s["clock"]), *_log_cells(s.get("log"))) for n, s in told.items()]
+    warnings = []
+    for n, s in told.items():
+        ahead_s = s["clock"]["ahead_ms"] / 1000
+        if abs(ahead_s) > CLOCK_S:
+            way = "ahead of" if ahead_s > 0 else "behind"
+            hint = "set the one that is wrong (`corelane raft clock --set`)"
+            warnings.append(f"the log's clock is {abs(ahead_s):.0f} s {way} node {n}'s: {hint}")
+        warnings += [f"node {n} says: node {s[field]} {why}" for field, why in LOST.items() if s.get(field)]
+    return "\n".join([table(rows), *warnings]) if told else ""
 
 
 def table(rows: list[tuple[str, ...]]) -> str:

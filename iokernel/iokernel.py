@@ -27,6 +27,7 @@ from ..drivers.nic.nic import Nic
 from ..runtime.config import AppConfig, NetworkConfig, UserConfig
 from ..runtime.errors import ConfigError, CorelaneError, Refused, check
 from ..runtime.peers import Peer
+from ..runtime.typed import typed
 from ._native import ffi, lib
 from .control import moves, report
 from .control.addresses import Addresses
@@ -96,6 +97,7 @@ class Iokernel:
     `start` raises Refused if another iokernel has the path, SystemLimit and ConfigError for what cannot be.
     """
 
+    @typed("make an iokernel")
     def __init__(
         self,
         socket_path: str,

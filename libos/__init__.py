@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .batch_work.work import Batch, Job, batch
     from .handlers.handlers import Handler, c_handler, udp
+    from .handlers.periodic import Periodic, every
     from .handlers.python import Request, current_request
     from .options import CoreShare, Network, Scheduler
     from .runtime import Runtime, RuntimeStats, UdpSocket
@@ -40,6 +41,7 @@ __all__ = [
     "Handler",
     "Job",
     "Network",
+    "Periodic",
     "Request",
     "Runtime",
     "RuntimeStats",
@@ -49,6 +51,7 @@ __all__ = [
     "batch",
     "c_handler",
     "current_request",
+    "every",
     "udp",
 ]
 
@@ -59,6 +62,8 @@ _HOME = {
     "Handler": "handlers.handlers",
     "c_handler": "handlers.handlers",
     "udp": "handlers.handlers",
+    "Periodic": "handlers.periodic",
+    "every": "handlers.periodic",
     "Request": "handlers.python",
     "current_request": "handlers.python",
     "Runtime": "runtime",

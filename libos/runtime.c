@@ -2,6 +2,7 @@
 #include <corelane/libos/runtime.h>
 #include "../drivers/port/port.h"
 #include "counters.h"
+#include "every.h"
 #include "net/netif.h"
 
 #include <dlfcn.h>
@@ -23,6 +24,8 @@ struct cl_runtime {
     void *event_arg;
     cl_counters_fn more; /* under the port's lock, as the next one */
     void *more_arg;
+    struct cl_spin every_lock;
+    struct cl_every *every; /* all of them, under every_lock */
 };
 
 static int refuse(char *err, int rc, const char *why)
@@ -264,6 +267,21 @@ int cl_runtime_spawn(struct cl_runtime *rt, cl_uthread_fn fn, void *arg)
     return cl_sched_spawn(rt->sched, fn, arg);
 }
 
+int cl_runtime_every(struct cl_runtime *rt, uint64_t period_ns, cl_every_fn fn, void *arg, uint32_t foreign,
+                     const struct cl_every **out)
+{
+    struct cl_every *e;
+    int rc = cl_every_new(rt->sched, period_ns, fn, arg, foreign, &e);
+    if (rc)
+        return rc;
+    cl_spin_lock(&rt->every_lock);
+    e->next = rt->every;
+    rt->every = e;
+    cl_spin_unlock(&rt->every_lock);
+    *out = e;
+    return 0;
+}
+
 /* First thing on the wire: who we are, so that switches and neighbours learn it (RFC 5227, section 2.3). */
 static void announce(void *arg)
 {
@@ -295,6 +313,8 @@ int cl_runtime_stop(struct cl_runtime *rt, int64_t timeout_ns)
         return rt->left;
     if (cl_sched_self() == rt->sched)
         return -EDEADLK;
+    if (!cl_load_relaxed(&rt->nif->stopping))
+        cl_udp_sockets_shut(rt->nif);
     cl_store_relaxed(&rt->nif->stopping, 1);
     rt->left = cl_sched_stop(rt->sched, timeout_ns);
     if (rt->left < 0)
@@ -354,6 +374,8 @@ void cl_runtime_delete(struct cl_runtime *rt)
     if (rt->own_nic && rt->nic)
         cl_port_publish(rt->nic, NULL, NULL); /* what is counted goes now */
     cl_sched_delete(rt->sched);
+    for (struct cl_every *e; (e = rt->every); free(e))
+        rt->every = e->next;
     if (rt->nif)
         cl_netif_delete(rt->nif);
     if (rt->own_nic && rt->nic)

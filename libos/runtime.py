@@ -22,8 +22,10 @@ from ..drivers.nic.nic import Nic
 from ..runtime.closing import Closing
 from ..runtime.ending import Ending, exit_address
 from ..runtime.errors import CorelaneError, check
+from ..runtime.typed import typed
 from ._native import ffi, lib
 from .handlers.handlers import Handler, Prepared, as_handler, check_port
+from .handlers.periodic import Periodic
 from .options import CoreShare, Network, Scheduler
 
 if TYPE_CHECKING:
@@ -108,9 +110,10 @@ class Runtime(Closing):
     Raises CorelaneError with the reason: no iokernel there, refused, no address, too few queues, ...
     """
 
+    @typed("make a runtime")
     def __init__(
         self,
-        socket: str | None = None,
+        socket: str | os.PathLike[str] | None = None,
         *,
         nic: Nic | None = None,
         name: str | None = None,
@@ -125,9 +128,11 @@ class Runtime(Closing):
         on_event: Callable[[str, str], None] | None = None,
     ) -> None:
         self._ptr: Any = None
+        socket = None if socket is None else os.fspath(socket)
         self._nic = nic
         self.socket = socket
         self._handlers: list[Handler] = []
+        self._periodic: list[Periodic] = []
         self._ports: list[int] = []
         self._shared: list[SharedLog] = []
         self._done = Ending()
@@ -241,6 +246,7 @@ class Runtime(Closing):
         self._started = True
         return self
 
+    @typed("stop the runtime")
     def stop(self, timeout_s: float = _STOP_TIMEOUT_S) -> int:
         """Stop receiving, wait up to timeout_s for uthreads, end the kthreads; `wait` then returns.
 
@@ -280,7 +286,10 @@ class Runtime(Closing):
                     shared.give_back()
                 for shared in self._shared:
                     shared.settle()
+                for work in self._periodic:
+                    work.ended(self)
                 lib.cl_runtime_delete(ptr)
+                self._periodic.clear()
                 self._shared.clear()
                 self._ended = True
         self._done.set()
@@ -328,6 +337,7 @@ class Runtime(Closing):
         finally:
             lib.cl_deadline_delete(out[0])
 
+    @typed("wait for the end of the runtime")
     def wait(self, timeout_s: float | None = None) -> bool:
         """Sleep until `stop` is called, or on the main thread until SIGINT or SIGTERM; then True.
 
@@ -379,12 +389,20 @@ class Runtime(Closing):
 
     # Handlers and sockets
 
-    def bind(self, handler: Any, port: int | None = None) -> Handler:
+    def bind(self, handler: Any, port: int | None = None) -> Handler | Periodic:
         """Give a port to a handler: made by `udp` or `c_handler`, or a bare function, which is compiled.
 
+        Or start periodic work, made by `every`, which has no port. Returns what was given, or the Handler made of it.
+
         port overrides the handler's own. Before or after start. Raises CorelaneError: port in use, none given, the
-        function cannot be compiled, or needs more stack than uthreads have. Returns the Handler.
+        function cannot be compiled, or needs more stack than uthreads have.
         """
+        if isinstance(handler, Periodic):
+            if port is not None:
+                raise CorelaneError("bind periodic work", f"it was given port {port}", "leave the port out")
+            handler.start(self)
+            self._periodic.append(handler)
+            return handler
         made = as_handler(handler)
         check_port(port)
         number = port if port is not None else made.port
@@ -415,6 +433,7 @@ class Runtime(Closing):
         }[prepared.kind]
         check(bind(self.ptr, number, prepared.pointer, prepared.arg), f"bind a handler to UDP port {number}")
 
+    @typed("open a UDP socket")
     def open_udp(self, port: int = 0, *, queue: int = 0) -> UdpSocket:
         """A UDP socket for uthreads.
 
@@ -440,12 +459,17 @@ class Runtime(Closing):
             self._shared.append(shared)
         return shared
 
+    @typed("add a neighbour")
     def add_neighbour(self, address: str, mac: str) -> None:
         """A static ARP entry. Raises CorelaneError if its set of the cache holds only static ones."""
-        raw = bytes.fromhex(mac.replace(":", ""))
-        check(
-            lib.cl_runtime_add_neighbour(self.ptr, int(ipaddress.IPv4Address(address)), raw), f"add neighbour {address}"
-        )
+        try:
+            ipv4, raw = int(ipaddress.IPv4Address(address)), bytes.fromhex(mac.replace(":", ""))
+            if len(raw) != 6:
+                raise ValueError(f"{mac!r} has not six bytes")
+        except ValueError as error:
+            hint = 'as in add_neighbour("10.77.0.9", "02:00:00:00:00:09")'
+            raise CorelaneError(f"add neighbour {address}", str(error), hint) from error
+        check(lib.cl_runtime_add_neighbour(self.ptr, ipv4, raw), f"add neighbour {address}")
 
     def batch(self, function: Any, *args: Any, **kwargs: Any) -> Job:
         """Start a function as batch work on a uthread; before or after `start`.
@@ -474,6 +498,7 @@ class Runtime(Closing):
 
     # What it is doing
 
+    @typed("publish numbers")
     def publish(self, numbers: Callable[[], Mapping[str, int]] | None) -> None:
         """Show these numbers to whoever asks the iokernel (corelane ps --json, corelane metrics), live.
 
@@ -505,6 +530,7 @@ class Runtime(Closing):
         lib.cl_runtime_publish(self.ptr, callback, ffi.NULL)
         self._counters_callback = callback  # the one before may be called until here
 
+    @typed("read the statistics")
     def stats(self, kthread: int | None = None) -> RuntimeStats:
         """Counters of one kthread, or of all."""
         k = -1 if kthread is None else kthread

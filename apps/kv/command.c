@@ -40,37 +40,64 @@ static const char *stored_text(int rc)
     }
 }
 
-/* set, add, replace, append, prepend, cas. False: the data has not all come yet. */
-static bool do_store(struct kv_command *c, int mode)
+/* A line is refused whose data block, if it has one, has no known end. The block must not be taken for commands. */
+static int refuse_and_end(struct kv_command *c, const char *text)
+{
+    refuse(c, text);
+    return CL_KV_QUIT;
+}
+
+static bool parse_size(struct kv_token t, uint64_t *block)
+{
+    int32_t bytes;
+    if (!kv_parse_i32(t.p, t.len, &bytes) || bytes < 0 || bytes > INT32_MAX - 2)
+        return false;
+    *block = (uint64_t)bytes + 2;
+    return true;
+}
+
+/* Whether a space in the key, or an empty key, may have moved the words, so that another one is the size. */
+static bool moved(const struct kv_command *c, unsigned words)
+{
+    struct kv_token last = c->token[c->n_tokens - 1];
+    uint64_t number;
+    return c->n_tokens > words ? kv_parse_u64(last.p, last.len, &number) : c->noreply;
+}
+
+/* set, add, replace, append, prepend, cas. -1: the data has not all come yet. */
+static int do_store(struct kv_command *c, int mode)
 {
     const struct kv_token *w = c->token;
-    uint64_t flags, cas = 0; /* flags over 32 bits are cut, as memcached cuts them */
-    int32_t exptime, bytes;
+    uint64_t flags, block, cas = 0; /* flags over 32 bits are cut, as memcached cuts them */
+    int32_t exptime;
+    unsigned words = mode == CL_KV_CAS ? 6 : 5;
+    if (c->n_tokens < words || c->n_tokens > words + 1)
+        return refuse_and_end(c, "ERROR");
     take_noreply(c);
+    if (moved(c, words) || !parse_size(w[4], &block))
+        return refuse_and_end(c, KV_BAD_FORMAT);
     if (w[1].len > CL_KV_KEY_MAX || !kv_parse_u64(w[2].p, w[2].len, &flags) ||
-        !kv_parse_i32(w[3].p, w[3].len, &exptime) || !kv_parse_i32(w[4].p, w[4].len, &bytes) ||
-        (mode == CL_KV_CAS && !kv_parse_u64(w[5].p, w[5].len, &cas)) || bytes < 0 || bytes > INT32_MAX - 2) {
+        !kv_parse_i32(w[3].p, w[3].len, &exptime) || (mode == CL_KV_CAS && !kv_parse_u64(w[5].p, w[5].len, &cas))) {
         refuse(c, KV_BAD_FORMAT);
-        return true;
+        c->session->swallow = block;
+        return CL_KV_MORE;
     }
-    uint64_t block = (uint64_t)bytes + 2;
+    uint32_t bytes = (uint32_t)(block - 2);
     struct cl_kv_key key = kv_key_of(c->thread, w[1]);
     bool fits = (uint64_t)bytes + key.len + KV_OVERHEAD_BYTES <= c->thread->store->item_max_bytes;
     if (fits && c->data_len < block) {
         c->session->want = (uint64_t)(c->data - c->line) + block;
-        return false;
+        return -1;
     }
-    if (fits && memcmp(c->data + bytes, "\r\n", 2) != 0) {
+    if (fits && memcmp(c->data + bytes, "\r\n", 2) != 0)
+        return refuse_and_end(c, "CLIENT_ERROR bad data chunk");
+    int rc = cl_kv_store(c->thread, &key, mode, (uint32_t)flags, cl_kv_expiry(c->thread, exptime), c->data, bytes, cas);
+    if (fits)
         c->data_used = block;
-        refuse(c, "CLIENT_ERROR bad data chunk");
-        return true;
-    }
-    int rc = cl_kv_store(c->thread, &key, mode, (uint32_t)flags, cl_kv_expiry(c->thread, exptime), c->data,
-                         (uint32_t)bytes, cas);
-    c->data_used = cl_min(block, c->data_len);
-    c->session->swallow = block - c->data_used;
+    else
+        c->session->swallow = block;
     kv_answer(c, stored_text(rc));
-    return true;
+    return CL_KV_MORE;
 }
 
 static void do_delta(struct kv_command *c, bool incr)
@@ -134,6 +161,8 @@ static void do_delete(struct kv_command *c)
     kv_answer(c, cl_kv_delete_key(c->thread, &key) == CL_KV_OK ? "DELETED" : "NOT_FOUND");
 }
 
+#define NEVER_S UINT32_MAX
+
 static void do_flush_all(struct kv_command *c)
 {
     int32_t delay = 0;
@@ -142,7 +171,10 @@ static void do_flush_all(struct kv_command *c)
         refuse(c, "CLIENT_ERROR invalid exptime argument");
         return;
     }
-    cl_kv_flush_all(c->thread, delay > 0 ? cl_kv_expiry(c->thread, delay) : c->thread->now_s);
+    uint32_t at_s = delay > 0 ? cl_kv_expiry(c->thread, delay) : c->thread->now_s;
+    if (delay > 0 && at_s <= c->thread->now_s)
+        at_s = NEVER_S; /* a day that is past: nothing, and what waited does not come either, as in memcached */
+    cl_kv_flush_all(c->thread, at_s);
     kv_answer(c, "OK");
 }
 
@@ -180,19 +212,19 @@ enum verb {
     V_QUIT
 };
 
-/* Words that a command may have, its name counted. */
+/* Words that a command may have, its name counted. Those that store look for themselves. */
 static const struct form {
     const char *name;
     enum verb verb;
     unsigned lo, hi;
-} FORMS[] = {{"set", V_SET, 5, 6},
+} FORMS[] = {{"set", V_SET, 1, ~0u},
              {"get", V_GET, 2, ~0u},
              {"gets", V_GETS, 2, ~0u},
-             {"add", V_ADD, 5, 6},
-             {"replace", V_REPLACE, 5, 6},
-             {"append", V_APPEND, 5, 6},
-             {"prepend", V_PREPEND, 5, 6},
-             {"cas", V_CAS, 6, 7},
+             {"add", V_ADD, 1, ~0u},
+             {"replace", V_REPLACE, 1, ~0u},
+             {"append", V_APPEND, 1, ~0u},
+             {"prepend", V_PREPEND, 1, ~0u},
+             {"cas", V_CAS, 1, ~0u},
              {"incr", V_INCR, 3, 4},
              {"decr", V_DECR, 3, 4},
              {"touch", V_TOUCH, 3, 4},
@@ -227,18 +259,17 @@ static void split(struct kv_command *c)
     }
 }
 
+/* Fewest words of a command that stores, in any version of the protocol: its name, a key, a size. */
+#define STORING_WORDS 3
+
 /* Execute one command, whose line is complete. */
 static int execute(struct kv_command *c)
 {
     split(c);
-    if (!c->n_tokens || c->token[0].len < 2) {
-        refuse(c, "ERROR");
-        return CL_KV_MORE;
-    }
-    const struct form *f = form_of(c->token[0]);
+    const struct form *f = c->n_tokens ? form_of(c->token[0]) : NULL;
     if (!f) {
         refuse(c, "ERROR");
-        return CL_KV_MORE;
+        return c->n_tokens >= STORING_WORDS ? CL_KV_QUIT : CL_KV_MORE; /* "SET a 0 0 9", "ms a 9": data may follow */
     }
     if (!has_words(c, f->lo, f->hi))
         return CL_KV_MORE;
@@ -254,7 +285,7 @@ static int execute(struct kv_command *c)
     case V_APPEND:
     case V_PREPEND:
     case V_CAS:
-        return do_store(c, (int)f->verb - V_SET + CL_KV_SET) ? CL_KV_MORE : -1;
+        return do_store(c, (int)f->verb - V_SET + CL_KV_SET);
     case V_INCR:
     case V_DECR:
         do_delta(c, f->verb == V_INCR);
@@ -300,16 +331,29 @@ static bool cut_line(struct kv_command *c, const uint8_t *in, uint64_t len)
     return true;
 }
 
+/* Throw away what has come of a refused data block. False: it does not end as one, so its size was not as said. */
+static bool throw_away(struct cl_kv_session *s, const uint8_t *in, uint64_t len, uint64_t *at)
+{
+    bool ends = true;
+    uint64_t thrown = cl_min(s->swallow, len - *at);
+    for (uint64_t i = cl_max(thrown, 2ull) - 2; i < thrown; i++) {
+        uint64_t left = s->swallow - i; /* from this byte on */
+        ends = ends && (left > 2 || in[*at + i] == (left == 2 ? '\r' : '\n'));
+    }
+    *at += thrown;
+    s->swallow -= thrown;
+    return ends;
+}
+
 int cl_kv_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, uint64_t *consumed, struct cl_kv_out *out)
 {
     uint64_t at = 0;
     int rc = CL_KV_MORE;
     s->want = 0;
     for (;;) {
-        uint64_t thrown = cl_min(s->swallow, len - at);
-        at += thrown;
-        s->swallow -= thrown;
-        if (at == len)
+        if (!throw_away(s, in, len, &at))
+            rc = CL_KV_QUIT;
+        if (at == len || rc == CL_KV_QUIT)
             break;
         struct kv_command c = {.session = s, .thread = s->thread, .out = out};
         if (!cut_line(&c, in + at, len - at)) {
@@ -329,9 +373,31 @@ int cl_kv_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, uint
             break;
         }
         at += (uint64_t)(c.data - c.line) + c.data_used;
-        if (rc == CL_KV_QUIT)
-            break;
     }
-    *consumed = at;
+    *consumed = rc == CL_KV_QUIT ? len : at;
     return rc;
+}
+
+static void put_text(struct cl_kv_out *out, const char *text)
+{
+    uint8_t *p = kv_out_room(out, strlen(text));
+    if (!p)
+        return;
+    memcpy(p, text, strlen(text));
+    out->len += strlen(text);
+}
+
+void cl_kv_process_whole(struct cl_kv_session *s, const uint8_t *in, uint64_t len, struct cl_kv_out *out)
+{
+    uint64_t consumed;
+    int rc = cl_kv_process(s, in, len, &consumed, out);
+    if (rc == CL_KV_FULL) {
+        out->len = 0;
+        put_text(out, "SERVER_ERROR out of memory writing get response\r\n");
+    } else if (rc == CL_KV_MORE && (consumed < len || s->swallow)) {
+        /* A stream would wait for the rest. A datagram's rest never comes. */
+        if (!s->swallow)
+            put_text(out, s->want ? "CLIENT_ERROR bad data chunk\r\n" : "ERROR\r\n");
+        cl_count(&s->thread->counters.bad_commands, 1);
+    }
 }

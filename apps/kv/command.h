@@ -5,7 +5,11 @@
  *   CL_KV_MORE  everything complete was done; the rest of the input waits for more bytes (session.want says how many bytes
  *               from its start on would complete the command, as far as that is known)
  *   CL_KV_FULL  the answer has no room for the next piece; call again from where it stopped with more room
- *   CL_KV_QUIT  the client asked to be disconnected, or sent a line without end
+ *   CL_KV_QUIT  the rest of the input is dropped: the client asked to be disconnected, or sent a line without end, or
+ *               what follows may be a value of which nobody knows where it ends. A stream is closed, a datagram is over
+ *
+ * A value is never executed. The data block of a refused store is skipped; if its size is not known, or it does not end
+ * where it should, all the rest is dropped.
  *
  * Commands: get gets gat gats set add replace append prepend cas incr decr touch delete flush_all version verbosity stats
  * quit. Not there: the binary protocol, meta commands, and those that steer slabs, LRU or external storage.
@@ -43,6 +47,9 @@ struct cl_kv_out {
 /* Execute commands from in[0..len); *consumed is how many bytes are done with. Returns CL_KV_MORE, _FULL or _QUIT. */
 CL_API int cl_kv_process(struct cl_kv_session *session, const uint8_t *in, uint64_t len, uint64_t *consumed,
                          struct cl_kv_out *out);
+/* The same of a request that is all there, as a datagram is, whose answer has to be all there, too: a last command that is not complete is
+ * answered with an error, and an answer without room is an error instead. */
+CL_API void cl_kv_process_whole(struct cl_kv_session *session, const uint8_t *in, uint64_t len, struct cl_kv_out *out);
 // cffi: end
 
 #endif

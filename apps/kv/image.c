@@ -2,6 +2,7 @@
 #include "image.h"
 #include "layout.h"
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MAGIC 0x31474d49564b4c43ull /* "CLKVIMG1" */
@@ -11,7 +12,8 @@ struct image_header {
     uint64_t magic, bytes, buckets, n_overflow, log_bytes;
     uint64_t head, tail, cursor, live_bytes, cas_count, items, flush_cas;
     uint32_t flush_at_s, overflow_free, overflow_used, overflow_fresh;
-    uint64_t secret_check, pad;
+    uint64_t secret_check;
+    uint64_t seed; /* of the hash secret; 0: not told, the store that loads it has the same */
 };
 _Static_assert(sizeof(struct image_header) == CL_KV_IMAGE_HEADER, "what image.h says");
 
@@ -57,7 +59,8 @@ static struct image_header header_of(const struct cl_kv *store)
                                  .overflow_free = p->overflow_free,
                                  .overflow_used = p->overflow_used,
                                  .overflow_fresh = p->overflow_fresh,
-                                 .secret_check = secret_check(store)};
+                                 .secret_check = secret_check(store),
+                                 .seed = store->seed};
 }
 
 int64_t cl_kv_image_bytes(const struct cl_kv *store)
@@ -119,8 +122,11 @@ static int load_header(struct cl_kv *store, const uint8_t *data, uint64_t bytes)
         return -EINVAL;
     memcpy(&h, data, sizeof(h));
     if (h.magic != MAGIC || h.buckets != p->bucket_mask + 1 || h.n_overflow != p->n_overflow ||
-        h.log_bytes != p->log_bytes || h.secret_check != secret_check(store) || h.tail > h.head ||
-        h.head - h.tail > h.log_bytes)
+        h.log_bytes != p->log_bytes || h.tail > h.head || h.head - h.tail > h.log_bytes)
+        return -EINVAL;
+    if (h.seed)
+        kv_set_seed(store, h.seed); /* what hung on the other one is overwritten */
+    if (h.secret_check != secret_check(store))
         return -EINVAL;
     p->head = h.head;
     p->tail = h.tail;
@@ -189,4 +195,44 @@ int cl_kv_digest(const struct cl_kv *store, uint64_t *out)
     }
     *out = sum;
     return 0;
+}
+
+/* The set command of an item; 0: it has no room. */
+static uint64_t export_item(const struct kv_item *it, int64_t unix_base_s, uint8_t *out, uint64_t room)
+{
+    uint32_t key = kv_item_key_len(it), value = (uint32_t)it->lengths, expires = (uint32_t)(it->flags_exp >> 32);
+    char line[64];
+    int n = snprintf(line, sizeof(line), " %u %lld %u\r\n", (uint32_t)it->flags_exp,
+                     expires ? (long long)(expires + unix_base_s) : 0ll, value);
+    if (4ull + key + (uint64_t)n + value + 2 > room)
+        return 0;
+    uint8_t *p = out;
+    memcpy(p, "set ", 4);
+    memcpy(p += 4, it->body, key);
+    memcpy(p += key, line, (uint64_t)n);
+    memcpy(p += n, kv_item_value(it), value);
+    memcpy(p += value, "\r\n", 2);
+    return (uint64_t)(p + 2 - out);
+}
+
+int64_t cl_kv_export(const struct cl_kv *store, uint64_t *at, uint32_t now_s, int64_t unix_base_s, uint8_t *out,
+                     uint64_t room)
+{
+    const struct kv_partition *p = &store->partitions[0];
+    uint64_t used = 0;
+    if (store->n_partitions != 1)
+        return -EINVAL;
+    for (*at = cl_max(*at, p->tail); *at < p->head;) {
+        const struct kv_item *it = (struct kv_item *)(p->log + *at % p->log_bytes);
+        uint64_t rest = p->log_bytes - *at % p->log_bytes;
+        bool headerless = rest < KV_HEADER_BYTES;
+        if (!headerless && kv_item_state(it) == KV_LIVE && !kv_item_gone(p, it->flags_exp, it->cas, now_s)) {
+            uint64_t n = export_item(it, unix_base_s, out + used, room - used);
+            if (!n)
+                return used ? (int64_t)used : -EINVAL;
+            used += n;
+        }
+        *at += headerless ? rest : kv_item_bytes(it);
+    }
+    return (int64_t)used;
 }

@@ -75,6 +75,7 @@ struct kv_thread_line {
 
 struct cl_kv {
     struct kv_secret secret;
+    uint64_t seed;            /* that it is made of; 0: of the kernel's random numbers */
     uint32_t partition_shift; /* partition = (hash >> shift) modulo n_partitions */
     uint32_t n_partitions;
     uint32_t n_threads;
@@ -307,6 +308,8 @@ bool kv_lookup_done(struct cl_kv_thread *t, const struct cl_kv_key *key, struct 
 /* The lock of a partition (apps/kv/store.c). */
 void kv_lock(struct kv_partition *p);
 void kv_unlock(struct kv_partition *p);
+/* Hash by another seed from now on, which is not 0: nothing is stored, or all is overwritten next. */
+void kv_set_seed(struct cl_kv *s, uint64_t seed);
 
 /* Index (apps/kv/index.c). Lock held; the caller is between kv_bucket_enter and kv_bucket_leave of the key's bucket. */
 bool kv_index_insert(struct kv_partition *p, struct kv_bucket *head, uint64_t slot, unsigned refs);

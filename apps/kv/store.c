@@ -131,6 +131,21 @@ static int draw_secret(struct kv_secret *secret, uint64_t seed)
     return 0;
 }
 
+void kv_set_seed(struct cl_kv *s, uint64_t seed)
+{
+    draw_secret(&s->secret, seed); /* of a seed it does not fail */
+    s->seed = seed;
+}
+
+int cl_kv_reseed(struct cl_kv *s, uint64_t seed)
+{
+    for (uint32_t i = 0; i < s->n_partitions; i++)
+        if (s->partitions[i].head)
+            return -EBUSY;
+    kv_set_seed(s, seed);
+    return 0;
+}
+
 static int64_t coarse_seconds(clockid_t clock)
 {
     struct timespec ts;
@@ -165,6 +180,7 @@ int cl_kv_new(const struct cl_kv_config *given, struct cl_kv **out, char err[256
                           ? "no huge pages to be had: raise /proc/sys/vm/nr_hugepages or set huge_pages to 1"
                           : "the kernel refused the memory: lower memory_bytes");
     s->secret = secret;
+    s->seed = c.seed;
     s->n_partitions = c.partitions;
     s->partition_shift = 64 - 6;
     s->n_threads = c.threads;

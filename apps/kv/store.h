@@ -133,6 +133,8 @@ CL_API void cl_kv_set_time(struct cl_kv *store, uint32_t now_s);
 /* A time as the protocol gives it -> the store's clock: 0 never, < 0 past, up to 30 days relative, beyond that Unix
  * time. */
 CL_API uint32_t cl_kv_expiry(const struct cl_kv_thread *thread, int32_t exptime);
+/* Take another seed of the hash secret. -EBUSY: something was stored already. */
+CL_API int cl_kv_reseed(struct cl_kv *store, uint64_t seed);
 CL_API uint64_t cl_kv_hash_of(const struct cl_kv *store, const uint8_t *key, uint32_t len);
 
 /* Store value (mode: CL_KV_SET...). APPEND and PREPEND keep the item's flags and time. */

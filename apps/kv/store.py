@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import Any
 
 from ...runtime.errors import CorelaneError, check
+from ...runtime.typed import typed
 from .._native import ffi, lib
 
 _MODES = {
@@ -42,6 +43,7 @@ class Store:
     there is no memory.
     """
 
+    @typed("make a store")
     def __init__(
         self,
         memory_bytes: int = 64 << 20,
@@ -178,6 +180,7 @@ class Session:
     room: bytes of answer that one call of the command layer may write before it has to stop and be called again.
     """
 
+    @typed("open a session with a store")
     def __init__(self, store: Store, thread: int = 0, room: int = 0) -> None:
         self._store = store
         self._number = thread

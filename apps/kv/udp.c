@@ -191,28 +191,15 @@ static void answer_text(struct cl_kv_out *o, const char *text)
 static void run_commands(struct cl_kv_udp *u, const struct cl_udp_req *req, struct cl_kv_out *o)
 {
     struct cl_kv_session session = {.thread = u->thread};
-    const uint8_t *in = req->data + CL_KV_UDP_HEADER;
-    uint64_t len = (uint64_t)req->len - CL_KV_UDP_HEADER, consumed;
+    uint64_t len = (uint64_t)req->len - CL_KV_UDP_HEADER;
     if (len == 0) /* asks nothing, whatever its header says */
         return;
     if (req->data[4] != 0 || req->data[5] != 1) {
         cl_count(&u->multi_packet, 1);
-        answer_text(o, "SERVER_ERROR multi-packet request not supported\r\n");
+        answer_text(o, CL_KV_UDP_MULTI);
         return;
     }
-    int rc = cl_kv_process(&session, in, len, &consumed, o);
-    if (rc == CL_KV_FULL) {
-        answer_text(o, "SERVER_ERROR out of memory writing get response\r\n");
-    } else if (rc == CL_KV_MORE && (consumed < len || session.swallow)) {
-        /* A stream would wait for the rest. A datagram's rest never comes. */
-        const char *text = session.want || session.swallow ? "CLIENT_ERROR bad data chunk\r\n" : "ERROR\r\n";
-        uint8_t *p = session.swallow ? NULL : kv_out_room(o, strlen(text));
-        if (p) {
-            memcpy(p, text, strlen(text));
-            o->len += strlen(text);
-        }
-        cl_count(&u->thread->counters.bad_commands, 1);
-    }
+    cl_kv_process_whole(&session, req->data + CL_KV_UDP_HEADER, len, o);
 }
 
 /* A request that is not a plain GET, or whose answer is not plain. */

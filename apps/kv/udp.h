@@ -17,6 +17,9 @@
 #include <corelane/libos/udp.h>
 #include "command.h"
 
+/* The answer to a request of several datagrams. */
+#define CL_KV_UDP_MULTI "SERVER_ERROR multi-packet request not supported\r\n"
+
 // cffi: begin
 #define CL_KV_UDP_HEADER 8
 #define CL_KV_UDP_DATAGRAM 1400

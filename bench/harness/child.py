@@ -52,12 +52,23 @@ class Child(Closing):
             raise
 
     def _first_line(self, timeout_s: float) -> str:
+        return self._line(timeout_s, f"it was not ready after {timeout_s:.0f} s")
+
+    def answer(self, timeout_s: float) -> dict[str, Any]:
+        """The next line of JSON that it prints. It prints one for each line that it is told. CorelaneError: none came,
+        or its member "error"."""
+        answer: dict[str, Any] = json.loads(self._line(timeout_s, f"it said nothing for {timeout_s:.0f} s"))
+        if "error" in answer:
+            raise CorelaneError(self._what, str(answer["error"]))
+        return answer
+
+    def _line(self, timeout_s: float, late: str) -> str:
         assert self._process is not None
         assert self._process.stdout is not None
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             if not selector.select(timeout_s):
-                raise CorelaneError(self._what, f"it was not ready after {timeout_s:.0f} s")
+                raise CorelaneError(self._what, late)
         line = self._process.stdout.readline()
         if not line:
             self._errors.seek(0)

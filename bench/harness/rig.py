@@ -135,10 +135,12 @@ def on_af_xdp(
 class App:
     """`corelane run ...` in a process of its own, from its start until `close`.
 
-    info: its "serving" event; ended: its "stopped" event, empty before `close` and if it was not stopped in time."""
+    info: its "serving" event; ended: its "stopped" event, empty before `close` and if it was not stopped in time.
+    user: whose process it is, which takes root; None: ours."""
 
-    def __init__(self, arguments: Sequence[str], timeout_s: float = 30.0) -> None:
-        command = [sys.executable, "-m", "corelane.cli.main", "run", *arguments, "--with-parent", "--json"]
+    def __init__(self, arguments: Sequence[str], timeout_s: float = 30.0, user: int | None = None) -> None:
+        main = ["corelane.cli.main"] if user is None else ["corelane.bench.harness.unprivileged", str(user)]
+        command = [sys.executable, "-m", *main, "run", *arguments, "--with-parent", "--json"]
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in close
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._errors)
         self._said = b""  # read, and not looked at yet
@@ -221,6 +223,8 @@ def loaded_iokernel(
     """An iokernel in this process until `stack` ends: its loop on cores[0], the others its worker cores, its uplink the
     load generator. options: further ones of Iokernel."""
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-bench-"))
+    if "access" in options:
+        Path(folder).chmod(0o711)  # the socket's own mode says who may attach
     generator = Loadgen(
         traffic or Echo(),
         source=Source(ip=CLIENT_IP),

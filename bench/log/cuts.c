@@ -199,6 +199,7 @@ static int make_and_cut(struct cuts_run *run, uint32_t appends, uint32_t in_flig
     out->laps = run->flush_bytes / AREA_BYTES;
     out->sectors = run->device.n_stored;
     out->confirms = run->confirms;
+    out->repacks = run->repacks;
     if (rc == 0)
         rc = replay(run, work, out, err);
     if (rc)

@@ -32,6 +32,7 @@ struct cl_bench_log_cuts {
     uint64_t subsets;   /* openings, each with a subset of the sectors in flight */
     uint64_t subsets_recovered, subsets_torn;
     uint64_t rotten, rotten_recovered; /* openings with one of the superblocks damaged */
+    uint64_t repacks;                  /* passes that copied what is kept to the end of the ring */
 };
 
 /* appends: up to 64 Ki; in_flight: flushes in flight at most, 1 to 16. -errno with a reason in err, also of the first cut that was not

@@ -71,6 +71,7 @@ struct cuts_run {
     bool trimming, writing, committing;
     uint32_t snapshot_sent;
     uint64_t confirms; /* superblocks that only say what was acknowledged */
+    uint64_t repacks;
     uint64_t trims, snapshots;
     uint64_t flush_bytes; /* written; the ring is smaller */
     uint32_t *found;      /* [most_ops]: whose records a cut has left */

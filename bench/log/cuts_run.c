@@ -125,7 +125,7 @@ static int act(struct cuts_run *run, struct cl_log *log)
     int rc = n + 1 == run->most_ops ? -EOVERFLOW
              : kind < 8             ? set_meta(run, log, op, n)
              : kind < 14            ? truncate(run, log, op)
-             : kind < 15            ? start_anew(run, log, op)
+             : kind < 16            ? start_anew(run, log, op)
                                     : append(run, log, op, n);
     if (rc == 0)
         run->device.now.submitted++;
@@ -200,7 +200,7 @@ static int turn(struct cuts_run *run, struct cl_log *log, uint32_t appends)
             rc = act(run, log);
     if (rc == -ENOSPC)
         rc = make_room(run, log, appends);
-    else if (cl_random_below(random, 100) == 0)
+    else if (cl_random_below(random, 60) == 0)
         trim(run, log, false);
     if (rc == -EAGAIN)
         rc = 0;
@@ -227,6 +227,7 @@ int cuts_run_make(struct cuts_run *run, uint32_t appends, uint32_t in_flight, ch
     struct cl_log_stats stats;
     cl_log_stats(log, &stats);
     run->confirms = stats.confirms;
+    run->repacks = stats.repacks;
     run->flush_bytes = stats.flush_bytes;
     if (rc == 0)
         rc = cl_log_error(log);

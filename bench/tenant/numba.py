@@ -26,7 +26,7 @@ SKEW_BYTES = 1344  # rows of different matrices are then not in the same place o
 
 def products(a: Any, b: Any, c: Any, work: Any, turn: Any, mine: Any) -> None:
     """c = a * b, again and again, while turn[0] is `mine`; each is counted in work[0]."""
-    done = load_atomic(work, 0)
+    done = np.uint64(load_atomic(work, 0))
     while load_atomic(turn, 0) == mine:
         for i in range(a.shape[0]):
             for n in range(b.shape[1]):

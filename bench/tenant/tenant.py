@@ -40,7 +40,8 @@ class Tenant(Child):
     job begins when that is set to False. socket: the iokernel that it attaches to as `name`; None: no iokernel, a
     thread pinned to `cpu` ("batch" only). code: "c" or "numba". looks: "probes", "plain" (none) or "deaf" (none,
     and all signals blocked); with numba on an iokernel always "probes". policy: of a plain thread, "other", "nice
-    19" or "idle" (SCHED_IDLE). Raises CorelaneError with its reason if it does not come up.
+    19" or "idle" (SCHED_IDLE). weight, guaranteed: what it wishes of the cores of an iokernel. Raises CorelaneError
+    with its reason if it does not come up.
     """
 
     def __init__(
@@ -54,6 +55,8 @@ class Tenant(Child):
         looks: str = "probes",
         policy: str = "other",
         crowd: int = 1,
+        weight: int = 1,
+        guaranteed: int = 0,
         paused: bool = False,
         timeout_s: float = 60.0,
     ) -> None:
@@ -65,6 +68,7 @@ class Tenant(Child):
         self._takes_turns = role == "batch"
         words = {"fd": self._fd, "socket": socket or "", "name": name or role, "cpu": cpu, "code": code}
         words |= {"looks": looks, "policy": policy, "crowd": crowd}
+        words |= {"weight": weight, "guaranteed": guaranteed}
         arguments = [role, *(word for key, value in words.items() for word in (f"--{key}", str(value)))]
         try:
             super().__init__("corelane.bench.tenant.tenant", arguments, pass_fds=(self._fd,), timeout_s=timeout_s)
@@ -170,13 +174,14 @@ def _in_a_thread(options: argparse.Namespace, page: Any) -> tuple[threading.Thre
 def _attach(options: argparse.Namespace, page: Any) -> tuple[Any, Callable[[], None]]:
     """The runtime of the job, the witness or the last of a crowd, and what begins a turn of the job; the others of a
     crowd go with the process."""
-    from ...libos import Runtime
+    from ...libos import CoreShare, Runtime
 
     for number in range(1, options.crowd):
         _crowd.append(Runtime(options.socket, name=f"{options.name}-{number}", kthreads=1).start())
         if options.role == "jobs":
             lib.cl_tenant_spawn(_crowd[-1].ptr, page, LOOKS[options.looks])
-    runtime = Runtime(options.socket, name=options.name, kthreads=1, power="adaptive")
+    share = CoreShare(weight=options.weight, guaranteed=options.guaranteed)
+    runtime = Runtime(options.socket, name=options.name, kthreads=1, power="adaptive", share=share)
     if options.role == "witness":
         lib.cl_runtime_bind_udp(runtime.ptr, 9000, ffi.addressof(lib, "cl_tenant_handler"), page)
     runtime.start()
@@ -210,6 +215,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--looks", choices=sorted(LOOKS), default="probes")
     parser.add_argument("--policy", choices=POLICIES, default="other")
     parser.add_argument("--crowd", type=int, default=1)
+    parser.add_argument("--weight", type=int, default=1)
+    parser.add_argument("--guaranteed", type=int, default=0)
     options = parser.parse_args(arguments)
     mapped = mmap.mmap(options.fd, PAGE_BYTES)
     page = ffi.cast("struct cl_tenant_page *", ffi.from_buffer(mapped))

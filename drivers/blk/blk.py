@@ -16,6 +16,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ...runtime.errors import CorelaneError
+from ...runtime.typed import typed, typed_class
 from .._native import ffi, lib
 from ..device import Device, check
 
@@ -220,6 +221,7 @@ class Blk(Device):
             raise BlkError.of(-rc, f"cannot close the block device: {n} requests in flight do not come back")
 
 
+@typed("make a memory block device")
 def memory_blk(size: int = 0, *, queues: int = 0, depth: int = 0, block_bytes: int = 0, atomic_bytes: int = 0) -> Blk:
     """A block device in memory (drivers/blk/memory.h). Zero chooses the default. Raises CorelaneError."""
     config = ffi.new("struct cl_blk_memory_config *")
@@ -255,6 +257,7 @@ class BlkFaultCounts:
     pieces_cached: int
 
 
+@typed_class("make faults of a block device")
 @dataclass(frozen=True, slots=True)
 class BlkFaults:
     """The faults of a device; the fields of `struct cl_blk_fault_config`, explained in drivers/blk/fault.h."""
@@ -287,6 +290,7 @@ class FaultBlk(Blk):
     virtual_clock: time stands still until `now_ns` is set. Raises CorelaneError for faults outside their limits.
     """
 
+    @typed("make a block device with faults")
     def __init__(
         self, inner: Blk, faults: BlkFaults | None = None, *, seed: int = 0, virtual_clock: bool = False
     ) -> None:

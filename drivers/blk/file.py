@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...runtime.errors import CorelaneError
+from ...runtime.typed import typed
 from .._native import ffi, lib
 from ..device import check
 from .blk import Blk
@@ -57,6 +58,7 @@ class FileBlk(Blk):
     why it cannot be opened.
     """
 
+    @typed("open a block device")
     def __init__(
         self,
         path: str | os.PathLike[str] | int,
@@ -117,6 +119,7 @@ def _check_size(path: str | os.PathLike[str], size: int) -> None:
         raise CorelaneError(f"give {os.fspath(path)} a size", f"no file is {size} bytes long", "", errno.EINVAL)
 
 
+@typed("create a file for a block device")
 def create(path: str | os.PathLike[str], size: int, progress: Callable[[int, int], object] | None = None) -> None:
     """A new file of zeros that are on the disk; it has its name only once it is whole.
 
@@ -143,6 +146,7 @@ def create(path: str | os.PathLike[str], size: int, progress: Callable[[int, int
         raise CorelaneError(ffi.string(err).decode(errors="replace"), errno=-rc)
 
 
+@typed("grow a file of a block device")
 def grow(path: str | os.PathLike[str], size: int) -> None:
     """Make a file larger by zeros that are on the disk. Raises CorelaneError; it then has its old size."""
     _check_size(path, size)

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...runtime.errors import CorelaneError
+from ...runtime.typed import typed, typed_class
 from .._native import ffi, lib
 from ..device import check
 from .nic import Nic
 
 
+@typed_class("make faults of a NIC")
 @dataclass(frozen=True, slots=True)
 class Faults:
     """Probabilities, 0..1, of what befalls a frame in one direction."""
@@ -51,6 +53,7 @@ def _fill(rates: Any, rx: Faults | None, tx: Faults | None) -> None:
 class FaultNic(Nic):
     """A NIC with faults. It owns the NIC that it wraps, and closes it."""
 
+    @typed("make a NIC with faults")
     def __init__(
         self,
         nic: Nic,

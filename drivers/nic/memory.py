@@ -3,11 +3,13 @@ not do."""
 
 from __future__ import annotations
 
+from ...runtime.typed import typed
 from .._native import ffi, lib
 from ..device import check
 from .nic import Nic, ipv4_to_int, mac_to_bytes
 
 
+@typed("make a memory link")
 def memory_link(
     queues: tuple[int, int] = (1, 1),
     *,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...runtime.errors import CorelaneError
+from ...runtime.typed import typed
 from .._native import ffi, lib
 from ..device import check
 from .nic import Nic, mac_to_bytes
@@ -37,6 +38,7 @@ class ReplayCounts:
 class PcapNic(Nic):
     """Records what the NIC below receives and sends. It owns that NIC, and closes it."""
 
+    @typed("record a NIC")
     def __init__(self, nic: Nic, path: str | Path, *, snap_bytes: int = 0, ring_bytes: int = 0) -> None:
         """Wrap `nic` and write to `path`, which is emptied first.
 
@@ -68,6 +70,7 @@ class PcapNic(Nic):
 class ReplayNic(Nic):
     """A NIC with one queue that receives the frames of a pcap file."""
 
+    @typed("replay a recording")
     def __init__(
         self, path: str | Path, *, speed: float = 1.0, loops: int = 1, buffers: int = 0, mac: str | None = None
     ) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...runtime.paths import default_socket
+from ...runtime.typed import typed
 from .._native import ffi, lib
 from ..device import check
 from ..nic.nic import Nic, ipv4_to_int
@@ -70,6 +71,7 @@ class Port(Nic):
         check(lib.cl_port_reattach(self.ptr, err), err, f"port {self.name}")
 
 
+@typed("open a port")
 def open_port(
     socket_path: str | None = None,
     *,

@@ -4,8 +4,9 @@ Runs in one Python thread, never on a polled core; policies, whose loading may t
 Every message of a client is a fixed struct of runtime/control.h. A client gets `patience_s` to finish a message that it
 began and to take an answer; what does not fit the protocol is refused with a reason, counted, and the connection
 closed. A turn handles one message of a connection, registrations before queries, and those of one user for _TURN_S:
-who asks on and on delays himself. Connections have a budget by user (users.py); where there is none left for somebody
-new, an idle one is closed. Storage areas are seen to by threads of their own (jobs.py).
+who asks on and on delays himself. A user who is not trusted has _SHARE of this thread's time, which it may take on a
+core of the applications. Connections have a budget by user (users.py); where there is none left for somebody new, an
+idle one is closed. Storage areas are seen to by threads of their own (jobs.py).
 
 The end of a registered client's connection is the end of the application: `Registry.unregister` is called at once. So
 is the end of the process that registered: a child of it may hold the connection for longer, and its thread ids are free
@@ -56,10 +57,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger("corelane.iokernel")
 
 _MAX_CONNECTIONS = 1024
+_BACKLOG = 512  # connections that wait to be taken: the last one waits for all before it, also for those long gone
 _MAX_REFUSED = 64  # that are kept for a moment, so that their users can read why
 _ACCEPT_PAUSE_S = 0.1  # after the system had no descriptor for a connection
 _MAX_UNREAD = 8 << 20  # bytes of answers that a user has not read
 _TURN_S = 0.005  # that a user's messages may take in a turn, the last one's end excepted
+_SHARE = 0.25  # of the control thread's time that a user has in the long run who is not trusted,
+_BURST_S = 0.02  # and how much of it at once
+_WAIT_MOST_S = 0.5  # for one large storage area, say
+_PAUSE_S = 0.002  # between two looks at what such users have to wait for
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 _NO_ROOM = (*_NO_DESCRIPTOR, errno.ENOBUFS, errno.ENOMEM)
 _SWEEP_S = 0.1
@@ -127,6 +133,16 @@ class _Connection:
     closing: bool = False  # close once to_send is empty
 
 
+def _has_gone(sock: socket.socket) -> bool:
+    """Whether the other end has closed, and sent nothing before. sock: does not block."""
+    try:
+        return not sock.recv(1, socket.MSG_PEEK)
+    except (BlockingIOError, InterruptedError):
+        return False
+    except OSError:
+        return True
+
+
 def _most_connections() -> int:
     """Half of the descriptors is kept for what applications are given."""
     return min(_MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
@@ -166,6 +182,9 @@ class ControlServer:
         self._next_look = 0.0
         self._ready: dict[_Connection, None] = {}  # those of which a whole message waits, in order of arrival
         self._of_user: Counter[int] = Counter()  # connections
+        self._paid: dict[int, float] = {}  # when a user will have paid for what was done for him, with his share
+        self._held_back = False  # something waits for that, in this turn
+        self._served = False  # and something else did not have to
         self._turned_away: deque[tuple[float, socket.socket]] = deque()  # until when they are kept
         self._accept_again = float("inf")
         try:
@@ -193,7 +212,7 @@ class ControlServer:
         try:
             sock.bind(self.path)
             os.chmod(self.path, mode)  # before listen: nobody can have connected yet
-            sock.listen(socket.SOMAXCONN)  # whoever is turned away stands in this queue, too
+            sock.listen(_BACKLOG)  # whoever is turned away stands in this queue, too
         except OSError as error:
             sock.close()
             why = "the path is too long" if "too long" in str(error) else str(error.strerror)
@@ -211,6 +230,9 @@ class ControlServer:
                 self._step(self._expire)
                 self._step(self._sweep)
                 self._step(self._let_end)
+                if self._held_back and not self._served:
+                    self._rest()
+                self._held_back = self._served = False
         finally:
             self.close()
 
@@ -240,8 +262,30 @@ class ControlServer:
         elif key.fd == key.data.pidfd:
             self.counts["process_ended"] += 1
             self._close(key.data)
+        elif self._must_wait(key.data.peer):
+            return
         else:
+            begun = time.thread_time()
             self._handle(key.data, events)
+            self._charge(key.data.peer, begun)
+        self._served = True
+
+    def _rest(self) -> None:
+        """All that there is must wait, and is told to us again at once: do not spin beside it."""
+        time.sleep(_PAUSE_S)
+
+    def _charge(self, peer: Peer, begun: float) -> None:
+        """What the calling thread has done since it had used so much CPU time was done for a user."""
+        if not peer.trusted:
+            now = time.monotonic()
+            paid = max(self._paid.get(peer.uid, now), now) + (time.thread_time() - begun) / _SHARE
+            self._paid[peer.uid] = min(paid, now + _WAIT_MOST_S)
+
+    def _must_wait(self, peer: Peer) -> bool:
+        """Whether a user has had more than his share of our time. What he sends stays where it is for a while."""
+        wait = self._paid.get(peer.uid, 0.0) > time.monotonic() + _BURST_S / _SHARE
+        self._held_back |= wait
+        return wait
 
     def _sweep(self) -> None:
         self._unfinished = self._registry.sweep()
@@ -323,12 +367,15 @@ class ControlServer:
                     self._pause(error)
                 return
             sock.setblocking(False)
+            self.counts["connections"] += 1
+            if _has_gone(sock):  # who connects and closes again and again holds up those behind him: be quick
+                self._strangers.close(sock)
+                continue
             try:
                 peer = peer_of(sock)
             except OSError:  # it has gone
                 self._strangers.close(sock)
                 continue
-            self.counts["connections"] += 1
             uid, budget = peer.uid, self._users.budget(peer)
             if not peer.among(self._uids, self._gids):
                 text = f"user {uid} may not attach: allow it in iokernel.users or iokernel.groups"
@@ -431,13 +478,14 @@ class ControlServer:
         turn = sorted(self._ready, key=lambda c: (is_query(c.received), asks[c.peer.pid]))
         for connection in turn:
             uid = connection.peer.uid
-            if spent[uid] > _TURN_S * 1e9:
-                continue  # at the next turn, before those that had theirs
-            begun = time.monotonic_ns()
+            if spent[uid] > _TURN_S * 1e9 or self._must_wait(connection.peer):
+                continue  # at a later turn, before those that had theirs
+            begun, charged_from = time.monotonic_ns(), time.thread_time()
             self._ready.pop(connection, None)
             self._step(functools.partial(self._take_message, connection), connection)
             ended = time.monotonic_ns()
             spent[uid] += ended - begun
+            self._charge(connection.peer, charged_from)
             connection.since = ended / 1e9
             if connection.sock.fileno() in self._connections and not connection.closing:
                 if whole(connection.received):
@@ -576,8 +624,16 @@ class ControlServer:
         said = ffi.cast("struct cl_control_area *", ffi.from_buffer(message))
         op, name, size, owner = int(said.op), text_of(said.name), int(said.bytes), text_of(said.owner)
         connection.waits = True
+
+        def handle() -> tuple[dict[str, Any], int]:
+            begun = time.thread_time()
+            try:
+                return areas.handle(op, name, size, owner, connection.peer)
+            finally:
+                self._charge(connection.peer, begun)
+
         jobs = self._area_writers if op in WRITING else self._area_jobs
-        jobs.put(connection.peer.uid, connection, lambda: areas.handle(op, name, size, owner, connection.peer))
+        jobs.put(connection.peer.uid, connection, handle)
 
     def _answer_areas(self, jobs: Jobs) -> None:
         for connection, result in jobs.results():
@@ -624,13 +680,7 @@ class ControlServer:
         connection = self._apps.get(app) if app is not None else None
         if connection is None:
             return
-        try:
-            ended = not connection.sock.recv(1, socket.MSG_PEEK)
-        except (BlockingIOError, InterruptedError):
-            ended = False
-        except OSError:
-            ended = True
-        if ended or has_ended(connection.pidfd):
+        if _has_gone(connection.sock) or has_ended(connection.pidfd):
             self._close(connection)
 
     def _refuse(self, connection: _Connection, counter: str, code: int, text: str) -> None:

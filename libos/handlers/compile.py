@@ -19,7 +19,7 @@ import pickle
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numba
 from numba import types
@@ -30,31 +30,41 @@ from ...runtime.errors import CorelaneError, plain_text
 from .._native import lib
 from ..batch_work.compile import default_target, probed_compiler, warn_if_missing
 from ..batch_work.refuse import libraries_of, stack_bytes
-from ..numba.cache import enable_cache, load_library, load_remarks, save_remarks
+from ..numba.cache import enable_cache, load_library, without_numbas_own
 from ..numba.views import make_view, reply_view_t, request_view_t
+from .shape import check_compiled, name_of
 
 _SIGNATURE = types.int64(
     types.CPointer(types.uint8), types.int64, types.CPointer(types.uint8), types.int64, types.voidptr
 )
 _CLASSIFIER = types.int64(types.CPointer(types.uint8), types.int64, types.voidptr)
+_PERIODIC = types.int64(types.voidptr)
 # What is compiled: what it may return besides an integer, and what to do if it returns anything else.
 _ANSWERS = {
-    "handler": (types.NoneType, "return the reply's length as an integer, 0 for no reply"),
-    "classifier": (types.Boolean, "return the request's type, an integer from 0 on"),
+    "handler": ((), "the reply's length as an integer, 0 for no reply"),
+    "classifier": ((types.Boolean,), "the request's type, an integer from 0 on"),
+    "periodic work": ((types.NoneType,), ""),
 }
+
+
+class Remark(NamedTuple):
+    """What the lint found in one line, and the line of the handler's source that it is about."""
+
+    text: str
+    line: int
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledHandler:
     """A handler as C sees it.
 
-    address: of the entry point. remarks: what the lint found, one line each. from_cache: whether the code came from
+    address: of the entry point. remarks: what the lint found. from_cache: whether the code came from
     the disk. keep: what must stay alive as long as C may call the address. stack_bytes: the least that a uthread which
     runs it must have, 0 for any.
     """
 
     address: int
-    remarks: tuple[str, ...]
+    remarks: tuple[Remark, ...]
     from_cache: bool
     keep: tuple[object, ...]
     stack_bytes: int = 0
@@ -64,13 +74,13 @@ def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str) -> Any:
     """An intrinsic that calls one overload and turns a raised exception into CL_HANDLER_RAISED."""
     overload = dispatcher.overloads[argtypes]
     returns = overload.signature.return_type
-    other, mend = _ANSWERS[what]
-    if not isinstance(returns, types.Integer | other):
-        raise CorelaneError(
-            f"compile {what} {dispatcher.py_func.__qualname__}",
-            f"it returns {returns}",
-            mend,
-        )
+    other, answer = _ANSWERS[what]
+    if not isinstance(returns, (types.Integer, *other)):
+        kind = "nothing" if isinstance(returns, types.NoneType) else str(returns)
+        if isinstance(returns, types.Optional):
+            kind = f"{returns.type}, and on some way nothing"
+        mend = f"return {answer or 'nothing, or an integer'}"
+        raise CorelaneError(f"compile {what} {name_of(dispatcher.py_func)}", f"it returns {kind}", mend)
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         context.add_linking_libs((overload.library,))
@@ -82,8 +92,12 @@ def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str) -> Any:
         return builder.select(status.is_error, raised, length)
 
     @intrinsic
-    def call_classifier(typingctx: Any, request: Any) -> Any:
-        return types.int64(request), emit
+    def call_alone(typingctx: Any) -> Any:
+        return types.int64(), emit
+
+    @intrinsic
+    def call_of_one(typingctx: Any, request_or_state: Any) -> Any:
+        return types.int64(request_or_state), emit
 
     @intrinsic
     def call(typingctx: Any, request: Any, reply: Any) -> Any:
@@ -93,7 +107,7 @@ def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str) -> Any:
     def call_with_state(typingctx: Any, request: Any, reply: Any, state: Any) -> Any:
         return types.int64(request, reply, state), emit
 
-    return (call_classifier, call, call_with_state)[len(argtypes) - 1]
+    return (call_alone, call_of_one, call, call_with_state)[len(argtypes)]
 
 
 def _state_type(state: Any) -> Any:
@@ -131,9 +145,9 @@ def _unescape(text: str) -> bytes:
     )
 
 
-def _exceptions(text: str) -> list[str]:
+def _exceptions(text: str, function: Any) -> list[Remark]:
     """What numba's code may raise, from the pickled exceptions among its constants: 'ValueError: ... (line 12)'."""
-    found = []
+    code, found = function.__code__, set()
     raised = set(re.findall(r"store ptr @\.const\.picklebuf\.(\w+),", text))
     for match in re.finditer(r'@\.const\.pickledata\.(\w+) = [^\n]*?c"([^"\n]*)"\n', text):
         if match[1] not in raised:
@@ -144,41 +158,48 @@ def _exceptions(text: str) -> list[str]:
         except Exception:  # what numba keeps there is its own business: a remark less
             continue
         name = getattr(kind, "__name__", str(kind))
-        what = str(args[0]) if args else ""
-        line = f" (line {where[2]})" if where else ""
-        found.append(f"may raise {name}: {what}{line}" if what else f"may raise {name}{line}")
-    return sorted(set(found))
+        what = f"may raise {name}: {args[0]}" if args else f"may raise {name}"
+        if where is None:
+            found.add(Remark(what, code.co_firstlineno))
+        elif where[1] == code.co_filename:
+            found.add(Remark(f"{what} (line {where[2]})", int(where[2])))
+        else:
+            found.add(Remark(f"{what} ({where[1]}, line {where[2]})", code.co_firstlineno))
+    return sorted(found)
 
 
-def _allocating_lines(function: Callable[..., Any]) -> str:
+def _allocating_lines(function: Callable[..., Any]) -> list[int]:
     """Lines of calls that are known to allocate, as far as the source tells."""
     try:
         source, first = inspect.getsourcelines(function)
         tree = ast.parse(inspect.cleandoc("".join(source)))
     except (OSError, SyntaxError, TypeError):
-        return ""
+        return []
     names = {"empty", "zeros", "ones", "full", "array", "arange", "copy", "concatenate", "list", "dict", "bytes", "str"}
     lines = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.List | ast.Dict | ast.ListComp | ast.JoinedStr):
-            lines.add(node.lineno)
+            lines.add(first + node.lineno - 1)
         elif isinstance(node, ast.Call):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
             if called in names:
-                lines.add(node.lineno)
-    return " (line " + ", ".join(str(first + n - 1) for n in sorted(lines)) + ")" if lines else ""
+                lines.add(first + node.lineno - 1)
+    return sorted(lines)
 
 
-def lint(text: str, function: Callable[..., Any]) -> tuple[str, ...]:
+def lint(text: str, function: Callable[..., Any]) -> tuple[Remark, ...]:
     """Remarks on a handler's LLVM code: what may raise, allocate or need the GIL."""
-    remarks = _exceptions(text)
+    remarks = _exceptions(text, function)
+    first = function.__code__.co_firstlineno
     called = set(re.findall(r"\bcall\b[^\n]*?@([\w.$]+)", text))
     if any(name.startswith("PyErr_") for name in called) and not remarks:
-        remarks.append("may raise")
+        remarks.append(Remark("may raise", first))
     if any(name.startswith(("NRT_MemInfo_alloc", "NRT_Allocate")) for name in called):
-        remarks.append(f"allocates memory for a request{_allocating_lines(function)}")
+        lines = _allocating_lines(function)
+        where = f" (line {', '.join(map(str, lines))})" if lines else ""
+        remarks.append(Remark(f"allocates memory for a request{where}", lines[0] if lines else first))
     if "numba_gil_ensure" in called:
-        remarks.append("takes the GIL, so it waits for Python code of this process")
+        remarks.append(Remark("takes the GIL, so it waits for Python code of this process", first))
     return tuple(remarks)
 
 
@@ -211,6 +232,30 @@ def compile_classifier(function: Callable[..., Any], *, cache: bool = True) -> C
     return _compile(function, "classifier", (request_view_t,), entry_of, cache, ())
 
 
+def compile_periodic(function: Callable[..., Any], state: Any = None, *, cache: bool = True) -> CompiledHandler:
+    """Compile `function()` or `function(state)` into a cl_every_fn.
+
+    Raises CorelaneError with numba's reason if it cannot be compiled.
+    """
+
+    def entry_of(call: Any) -> tuple[Any, Callable[..., Any]]:
+        if state is None:
+
+            def entry(arg: Any) -> Any:
+                return call()
+
+            return _PERIODIC, entry
+        shape, dtype = state.shape, state.dtype
+
+        def entry_with_state(arg: Any) -> Any:
+            return call(numba.carray(arg, shape, dtype))
+
+        return _PERIODIC, entry_with_state
+
+    argtypes = () if state is None else (_state_type(state),)
+    return _compile(function, "periodic work", argtypes, entry_of, cache, (state,))
+
+
 def _compile(
     function: Callable[..., Any],
     what: str,
@@ -222,28 +267,32 @@ def _compile(
     """One overload of the function, and the entry point that C calls."""
     load_library()
     python = getattr(function, "py_func", function)
+    names = ("state",) if what == "periodic work" else ("request", "reply", "state")
+    check_compiled(what, python, names[: len(argtypes)], _ANSWERS[what][1])
     dispatcher = numba.njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(python)
-    cached = cache and enable_cache(dispatcher)
+
+    def describe(compiled: Any) -> tuple[Remark, ...]:
+        return lint(compiled.library.get_llvm_str(), python)
+
+    kept = enable_cache(dispatcher, argtypes, describe) if cache else None
     try:
-        dispatcher.compile(argtypes)
+        with without_numbas_own(python):
+            dispatcher.compile(argtypes)
         call = _guarded(dispatcher, argtypes, what)
         signature, python_entry = entry_of(call)
         # All that the handler calls becomes a part of the entry's code, and gets its probes there. The dispatcher's own
         # code has none: so what is kept on disk holds for any process. A classifier runs in the scheduler's loop.
-        pipeline = {"pipeline_class": probed_compiler(default_target())} if what == "handler" else {}
+        pipeline = {"pipeline_class": probed_compiler(default_target())} if what != "classifier" else {}
         entry = numba.cfunc(signature, error_model="numpy", nopython=True, **pipeline)(python_entry)
     except NumbaError as error:
-        mend = "mend it, or run it as plain Python with compiled=False" if what == "handler" else "mend it"
-        raise CorelaneError(f"compile {what} {python.__qualname__}", plain_text(error), mend) from error
+        mend = "mend it, or run it as plain Python with compiled=False" if what != "classifier" else "mend it"
+        raise CorelaneError(f"compile {what} {name_of(python)}", plain_text(error), mend) from error
     stack = 0
     if pipeline:
-        warn_if_missing(f"{what} {python.__qualname__}", entry._library.report)
+        warn_if_missing(f"{what} {name_of(python)}", entry._library.report)
         stack = stack_bytes([entry._library, *libraries_of(dispatcher, dispatcher.overloads[argtypes])])
-    from_cache = cached and bool(dispatcher.stats.cache_hits)
-    if from_cache:
-        remarks = load_remarks(dispatcher, argtypes)
-    else:
-        remarks = lint(dispatcher.overloads[argtypes].library.get_llvm_str(), python)
-        if cached:
-            save_remarks(dispatcher, argtypes, remarks)
+    from_cache = kept is not None and kept.hit
+    remarks = kept.remarks if kept is not None else None
+    if remarks is None:
+        remarks = describe(dispatcher.overloads[argtypes])
     return CompiledHandler(entry.address, remarks, from_cache, (dispatcher, entry, call, *keep), stack)

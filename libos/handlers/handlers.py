@@ -6,21 +6,21 @@ In order of speed: a C function, a function compiled by numba (the default for P
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from ...runtime.errors import CorelaneError
+from ...runtime.typed import typed
 from .._native import ffi
 from .c_functions import address_of_function, is_c_function
 from .request_types import Types, as_c, types_of
+from .shape import name_of
+from .warn import HandlerWarning, warn_of
+
+__all__ = ["Handler", "HandlerWarning", "Prepared", "as_handler", "c_handler", "check_port", "udp"]
 
 Kind = Literal["request", "burst", "foreign"]
-
-
-class HandlerWarning(UserWarning):
-    """A compiled handler can do something that costs time or fails a request: raise, allocate, take the GIL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +89,7 @@ class Handler:
         from .compile import compile_handler
 
         made = compile_handler(self.function, self.state, cache=self.cache)
-        for remark in made.remarks:
-            name = getattr(self.function, "__qualname__", repr(self.function))
-            warnings.warn(f"handler {name} {remark}", HandlerWarning, stacklevel=4)
+        warn_of(self.function, made.remarks)
         arg = ffi.NULL if self.state is None else ffi.cast("void *", self.state.ctypes.data)
         pointer = ffi.cast("cl_udp_handler", made.address)
         return Prepared("request", pointer, arg, (made, self.state), stack_bytes=made.stack_bytes)
@@ -134,7 +132,13 @@ def udp(
 
     Raises CorelaneError for a port outside 1..65535, or types that cannot be.
     """
-    check_port(port)
+    if callable(port) and not isinstance(port, type):
+        raise CorelaneError(
+            f"make handler {name_of(port)}",
+            "@libos.udp is called with options, a port among them",
+            "write @libos.udp(port=9000); or @libos.udp(), and give the port to Runtime.bind",
+        )
+    _check_udp(port, compiled=compiled, cache=cache)
     types = types_of(classify, targets_us)
     if types is not None and not compiled:
         raise CorelaneError(
@@ -152,6 +156,7 @@ def udp(
     return decorate
 
 
+@typed("make a C handler")
 def c_handler(
     function: Any,
     port: int | None = None,
@@ -179,6 +184,11 @@ def c_handler(
         )
     address = address_of_function(function)
     return Handler(address, port, "burst" if burst else "request", True, arg=arg, keep=(function,), types=types)
+
+
+@typed("make a handler")
+def _check_udp(port: Any, *, compiled: bool, cache: bool) -> None:
+    check_port(port)
 
 
 def as_handler(what: Any) -> Handler:

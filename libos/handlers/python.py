@@ -12,7 +12,6 @@ most once in LOG_EVERY_S seconds.
 
 from __future__ import annotations
 
-import inspect
 import ipaddress
 import logging
 import sys
@@ -23,6 +22,7 @@ from typing import Any
 
 from ...runtime.errors import CorelaneError
 from .._native import ffi, lib
+from .shape import check_python, name_of
 
 LOG_EVERY_S = 10.0
 
@@ -98,7 +98,7 @@ class PythonHandler:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
         self.counters = {"errors": 0, "kept_views": 0}
-        self._two = _takes_reply(function)
+        self._two = check_python(function)
         self._logged_at = float("-inf")
         self._unlogged = 0
         self._all = memoryview(ffi.buffer(ffi.cast("char *", _BASE), _SPACE))
@@ -152,29 +152,11 @@ class PythonHandler:
             return
         more = f" ({self._unlogged} more since the last report)" if self._unlogged else ""
         self._logged_at, self._unlogged = now, 0
-        name = getattr(self.function, "__qualname__", repr(self.function))
+        name = name_of(self.function)
         _log.error("handler %s failed a request%s", name, more, exc_info=error)
 
     def _kept(self) -> None:
         if self.counters["kept_views"] == 0:
-            name = getattr(self.function, "__qualname__", repr(self.function))
+            name = name_of(self.function)
             _log.error("handler %s keeps a view of its request or reply: copy the bytes, the buffer is reused", name)
         self.counters["kept_views"] += 1
-
-
-def _takes_reply(function: Callable[..., Any]) -> bool:
-    """Whether it is handler(request, reply) and not handler(request). Raises CorelaneError if it is neither."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):
-        return True  # built in: nothing known
-    for n in (2, 1):
-        try:
-            signature.bind(*range(n))
-        except TypeError:
-            continue
-        return n == 2
-    raise CorelaneError(
-        "make a handler",
-        f"{getattr(function, '__qualname__', function)!s}{signature} takes neither (request, reply) nor (request)",
-    )

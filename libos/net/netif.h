@@ -187,6 +187,8 @@ int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be);
 /* Give a datagram to the queue of its socket. False: the socket is closed or full (*reason). Takes the frame if
  * true. */
 bool cl_udp_deliver(struct cl_udp_socket *s, const struct cl_rx_item *item, unsigned *reason);
+/* Nothing will come any more: readers take what waits, then get -ESHUTDOWN, now and later. Any thread, once. */
+void cl_udp_sockets_shut(struct cl_netif *nif);
 void cl_udp_sockets_drain(struct cl_netif *nif);
 void cl_udp_sockets_delete(struct cl_netif *nif);
 int cl_udp_queue_open(struct cl_netif *nif, uint16_t port, uint32_t size, struct cl_udp_socket **out);

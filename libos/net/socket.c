@@ -5,7 +5,8 @@
  * frame was for.
  *
  * Queue: a ring of datagrams behind a lock, and a semaphore that counts them (sync.h), so that readers are served in
- * order of arrival. Closing posts once more; each reader that finds the socket closed passes the post on. */
+ * order of arrival. Closing posts once more, and so does the end of the runtime; each reader that finds no datagram
+ * behind its post passes it on. */
 #include "netif.h"
 #include <corelane/libos/sync.h>
 
@@ -320,6 +321,17 @@ int64_t cl_udp_recvfrom(struct cl_udp_socket *s, void *data, int64_t room, struc
     memcpy(data, udp + 1, (size_t)cl_min(room, (int64_t)item.payload_len));
     cl_netq_done(cl_netq_self(s->nif), &item.frame); /* looked up again: we may have slept */
     return item.payload_len;
+}
+
+void cl_udp_sockets_shut(struct cl_netif *nif)
+{
+    cl_spin_lock(&nif->table_lock);
+    for (unsigned i = 0; i < nif->n_sockets; i++) {
+        struct cl_udp_socket *s = nif->all[i];
+        if (s->queue && nif->ports[cl_be16(s->port)] == s)
+            cl_sem_post(&s->queue->filled);
+    }
+    cl_spin_unlock(&nif->table_lock);
 }
 
 void cl_udp_sockets_drain(struct cl_netif *nif)

@@ -8,6 +8,7 @@ compile to one instruction each and are sequentially consistent.
     atomic_add(array, index, value) -> element before; likewise atomic_sub, atomic_and, atomic_or, atomic_xor
     exchange_atomic(array, index, value) -> element before
     cmpxchg(array, index, expected, value) -> element before; the store was done if it equals `expected`
+    compare_and_set(array, index, expected, value) -> whether the store was done
 
 array: one-dimensional and contiguous, of an integer type of 8 to 64 bits, naturally aligned. index: not checked. value
 and expected are converted to the element's type; mind that numba turns a mix of int64 and uint64 into float64, which is
@@ -32,6 +33,7 @@ __all__ = [
     "atomic_sub",
     "atomic_xor",
     "cmpxchg",
+    "compare_and_set",
     "exchange_atomic",
     "load_atomic",
     "store_atomic",
@@ -112,21 +114,31 @@ atomic_xor = _rmw("atomic_xor", "xor")
 exchange_atomic = _rmw("exchange_atomic", "xchg")
 
 
+def _compared(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+    """The element before, and whether the store was done."""
+    pointer, element, _ = _pointer(context, builder, sig, args)
+    assert isinstance(element, ir.IntType)
+    expected, value = (_value(context, builder, sig, args, position) for position in (2, 3))
+    return builder.cmpxchg(pointer, expected, value, _ORDER, _ORDER)
+
+
 @intrinsic
 def cmpxchg(typingctx: Any, array: Any, index: Any, expected: Any, value: Any) -> Any:
     """Store `value` if the element equals `expected`; returns the element before."""
     _require(array, index, expected, value)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pointer, element, _ = _pointer(context, builder, sig, args)
-        old = builder.cmpxchg(
-            pointer,
-            _value(context, builder, sig, args, 2),
-            _value(context, builder, sig, args, 3),
-            _ORDER,
-            _ORDER,
-        )
-        assert isinstance(element, ir.IntType)
-        return builder.extract_value(old, 0)
+        return builder.extract_value(_compared(context, builder, sig, args), 0)
 
     return array.dtype(array, index, expected, value), codegen
+
+
+@intrinsic
+def compare_and_set(typingctx: Any, array: Any, index: Any, expected: Any, value: Any) -> Any:
+    """Store `value` if the element equals `expected`; returns whether it did."""
+    _require(array, index, expected, value)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.extract_value(_compared(context, builder, sig, args), 1)
+
+    return types.boolean(array, index, expected, value), codegen

@@ -1,16 +1,7 @@
 """libos calls in compiled handlers.
 
-    sleep_ns(ns), yield_now(), now_ns()          the uthread; tsc() is the raw time stamp counter
-    mutex_lock(m), mutex_unlock(m)               m: address of a struct cl_mutex
-    sem_wait(s), sem_post(s)                     s: address of a struct cl_sem
-    udp_send(socket, ipv4, port, view)           socket: UdpSocket.address; ipv4 in host order; view: bytes to send
-    udp_recv(socket, view, timeout_ns)           length received, or -errno
-    log_append(log, view, tag=0)                 the record's index, once it is durable; log: SharedLog.address
-    log_trim(log, first_kept)                    0, once the space of the records before it is free
-    peer_ipv4(), peer_port(), local_port(), rx_tsc()   of the request being handled
-    from_server()   whether it comes from a server: answer it only if you know that this is no endless exchange
-    be16(view, i), be32, be64, le16, le32, le64  checked loads: beyond the view 0, and the request faults
-    put_be16(view, i, x), ...                    checked stores
+sleep and yield, time, locks, sockets, shared logs, the request at hand, checked loads and stores of numbers. Signatures
+and results: calls.pyi, and the table in docs/handlers.md.
 
 They return what the C function returns: 0 or a count, or -errno. Addresses are of this process: hand them over in the
 handler's `state` (as uint64), since globals are constants of code that is cached on disk.
@@ -33,6 +24,39 @@ from .._native import ffi
 from .cache import load_library
 from .views import emit_fault
 
+__all__ = [
+    "be16",
+    "be32",
+    "be64",
+    "from_server",
+    "le16",
+    "le32",
+    "le64",
+    "local_port",
+    "log_append",
+    "log_trim",
+    "mutex_lock",
+    "mutex_unlock",
+    "now_ns",
+    "peer_ipv4",
+    "peer_port",
+    "put_be16",
+    "put_be32",
+    "put_be64",
+    "put_le16",
+    "put_le32",
+    "put_le64",
+    "rx_tsc",
+    "sem_post",
+    "sem_wait",
+    "sleep_ns",
+    "stopping",
+    "tsc",
+    "udp_recv",
+    "udp_send",
+    "yield_now",
+]
+
 load_library()
 
 
@@ -42,6 +66,7 @@ def _external(name: str, returns: Any, *args: Any) -> Any:
 
 _address = types.uint64
 sleep_ns = _external("cl_uthread_sleep_ns", types.int32, types.uint64)
+stopping = _external("cl_uthread_stopping", types.int32)
 yield_now = _external("cl_uthread_yield", types.int32)
 tsc = _external("cl_tsc_read", types.uint64)
 mutex_lock = _external("cl_mutex_lock", types.int32, _address)

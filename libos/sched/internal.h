@@ -257,6 +257,8 @@ int cl_timers_new(struct cl_timers *h);
 void cl_timers_delete(struct cl_timers *h);
 /* Run what is due in the heap of `owner` on k; at most a bounded number. Returns how many. */
 unsigned cl_timers_run(struct cl_kthread *k, struct cl_kthread *owner, uint64_t now_ns);
+/* The scheduler stops (`stopping` is set): uthreads that sleep go on, and are told. Any thread. */
+void cl_timers_end_sleeps(struct cl_timers *h);
 /* Tell the iokernel when the first is due. */
 void cl_timers_export(struct cl_kthread *k);
 /* k only: a time at which it is to have a core as for a timer; 0: none. */

@@ -269,6 +269,8 @@ int cl_sched_stop(struct cl_sched *s, int64_t timeout_ns)
         return s->stopped - 1;
     cl_store_relaxed(&s->stopping, 1); /* relaxed: cl_wake_all begins with a fence */
     if (s->started) {
+        for (uint32_t k = 0; k < s->n_kthreads; k++)
+            cl_timers_end_sleeps(&s->kthreads[k].timers);
         cl_wake_all(s);
         if (s->cores)
             cl_drain_check(s); /* kthreads without a core are not woken by that, and check no more */
@@ -352,6 +354,12 @@ int cl_sched_step(struct cl_sched *s, unsigned index)
         work = cl_steal(k, &promising);
     cl_kthread_bind(NULL);
     return (int)work;
+}
+
+int cl_uthread_stopping(void)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    return k && cl_load_relaxed(&k->sched->stopping); /* relaxed: it says that something was asked, no more */
 }
 
 int cl_sched_stats(const struct cl_sched *s, unsigned k, struct cl_sched_stats *out)

@@ -258,6 +258,22 @@ static void wake(struct cl_timer *timer, void *arg)
     cl_uthread_ready(arg);
 }
 
+/* A sleep that is armed later sees under the lock that the scheduler stops. Going up the heap, what moves down into the
+ * place at hand was looked at before. */
+void cl_timers_end_sleeps(struct cl_timers *h)
+{
+    cl_spin_lock(&h->lock);
+    for (uint32_t i = 0; i < h->n; i++) {
+        struct cl_timer *timer = h->heap[i].timer;
+        if (timer->fn != wake)
+            continue;
+        timer->deadline_ns = 0;
+        sift_up(h, i, (struct cl_timer_slot){0, timer});
+    }
+    publish(h);
+    cl_spin_unlock(&h->lock);
+}
+
 int cl_uthread_sleep_until_ns(uint64_t deadline_ns)
 {
     struct cl_kthread *k = cl_kthread_self();
@@ -269,7 +285,16 @@ int cl_uthread_sleep_until_ns(uint64_t deadline_ns)
     struct cl_timer timer;
     cl_timer_init(&timer, wake, k->current);
     int rc = cl_timer_arm_locked(k, &timer, deadline_ns);
-    return rc ? rc : cl_block(k, CL_AFTER_UNLOCK, &k->timers.lock);
+    if (rc)
+        return rc;
+    if (cl_unlikely(cl_load_relaxed(&k->sched->stopping))) { /* relaxed: under the lock of cl_timers_end_sleeps */
+        remove_locked(&k->timers, &timer);
+        cl_spin_unlock(&k->timers.lock);
+        cl_uthread_yield(); /* one that sleeps in a loop gives way all the same */
+        return -ESHUTDOWN;
+    }
+    rc = cl_block(k, CL_AFTER_UNLOCK, &k->timers.lock);
+    return rc ? rc : timer.deadline_ns == deadline_ns ? 0 : -ESHUTDOWN;
 }
 
 int cl_uthread_sleep_ns(uint64_t ns)

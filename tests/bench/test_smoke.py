@@ -54,6 +54,10 @@ PART = {"probes": ("--kernels", "fnv,spmv"), "raft": ("--no-baseline",), "sim": 
 FEWER = {  # what is run before them
     "colocate": "from corelane.bench.colocate import colocate; colocate.MOST_ROUNDS = 1",
     "handlers": "from corelane.bench import handlers; handlers.ROUNDS, handlers.SHORT_ROUNDS = 2, 3",
+    "hostile": """
+from corelane.bench.hostile import hostile
+hostile.ATTACKS = {name: hostile.ATTACKS[name] for name in ("connect and close", "doorbell bits", "spoofed flood")}
+""",
     "log": "from corelane.bench.log import log; log.ROUNDS, log.SWEEP_ROUNDS, log.CORE_ROUNDS = 4, 4, 2",
     "raft": "from corelane.bench.raft import raft; raft.SNAPSHOTS = {}",
     "stealing": "from corelane.bench import stealing; stealing.SETS_BYTES, stealing.ROUNDS = (0, 65536), 1",

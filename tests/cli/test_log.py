@@ -202,7 +202,7 @@ def test_what_is_no_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().err.endswith(f"open {tmp_path}/missing: No such file or directory\n")
 
 
-@pytest.mark.parametrize("version", [0, 3, 2**32 - 1])
+@pytest.mark.parametrize("version", [0, 4, 2**32 - 1])
 @pytest.mark.parametrize("slots", [(0,), (1,), (0, 1)], ids=str)
 def test_a_format_of_another_version_is_refused(
     path: Path, slots: tuple[int, ...], version: int, capsys: pytest.CaptureFixture[str]

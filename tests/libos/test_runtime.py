@@ -94,7 +94,7 @@ def test_a_cpu_that_cannot_be_used_is_named() -> None:
 def test_a_place_is_needed_and_only_one() -> None:
     with pytest.raises(CorelaneError, match="needs a place"):
         libos.Runtime()
-    with pytest.raises(CorelaneError, match=r"(?i)no iokernel listens on"):
+    with pytest.raises(CorelaneError, match="no iokernel listens on /nonexistent"):
         libos.Runtime("/nonexistent/corelane.sock")
     nic, end = link(address=False)
     with nic, end:

@@ -32,9 +32,10 @@ signed_gate = np.zeros(1, np.int64)
 
 
 @libos.udp(port=9000, compiled=False)
-def python_handler(request: Any) -> None:
+def python_handler(request: Any) -> int:
     while not gate[0]:
         pass
+    return 0
 
 
 @libos.udp(port=9000, state=signed_gate, cache=False)

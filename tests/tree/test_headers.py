@@ -136,7 +136,8 @@ def test_each_header_alone_compiles_and_links(compiler, standard, tmp_path):
         sources.append(source)
     (tmp_path / f"main.{suffix}").write_text(main())
     sources.append(tmp_path / f"main.{suffix}")
-    flags = [f"-std={standard}", "-pipe", "-Wall", "-Wextra", "-Werror", "-I", str(ROOT / "include"), "-pthread"]
+    flags = [f"-std={standard}", f"-I{ROOT / 'include'}", "-pthread", "-pipe"]
+    flags += ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     link = ["-L", str(LIBRARY), f"-Wl,-rpath,{LIBRARY}", "-lcorelane"]
     program = tmp_path / "program"
     command = [compiler, *flags, *map(str, sources), "-o", str(program), *link]

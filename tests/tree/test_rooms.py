@@ -46,6 +46,7 @@ ROOMS = {
     "bench": "raft tenant",
     "bench/colocate": "tenant",
     "bench/handoff": ". tenant",
+    "bench/hostile": "isolation tenant",
     "bench/raft": "log",
     "bench/sim": "handoff tenant",
 }

@@ -142,6 +142,11 @@ int cl_raft_restore_entry(struct cl_raft *r, uint64_t term, uint32_t kind, const
     return 0;
 }
 
+void cl_raft_restore_commit(struct cl_raft *r, uint64_t index)
+{
+    r->commit = cl_max(r->commit, cl_min(index, r->log.last));
+}
+
 void raft_hard_changed(struct cl_raft *r)
 {
     if (raft_hard_ok(r))
@@ -384,11 +389,16 @@ static int proposal_refusal(const struct cl_raft *r, uint32_t bytes)
     return raft_log_used_bytes(&r->log, r->commit + 1) > r->config.uncommitted_bytes ? -EAGAIN : 0;
 }
 
+static int append_proposal(struct cl_raft *r, const void *data, uint32_t bytes)
+{
+    return raft_log_append(&r->log, r->term, CL_RAFT_COMMAND, data, bytes, RAFT_SPARE_ENTRIES, RAFT_SPARE_BYTES);
+}
+
 int cl_raft_propose(struct cl_raft *r, const void *data, uint32_t bytes, uint64_t *index, uint64_t *term)
 {
     int rc = proposal_refusal(r, bytes);
-    if (!rc)
-        rc = raft_log_append(&r->log, r->term, CL_RAFT_COMMAND, data, bytes, RAFT_SPARE_ENTRIES, RAFT_SPARE_BYTES);
+    if (!rc && (rc = append_proposal(r, data, bytes)) && raft_drop_held_by_all(r))
+        rc = append_proposal(r, data, bytes);
     if (rc) {
         r->count.proposals_refused++;
         return rc;

@@ -259,6 +259,9 @@ int raft_on_prevote(struct cl_raft *r, const struct cl_raft_msg *m)
 int raft_on_vote(struct cl_raft *r, const struct cl_raft_msg *m)
 {
     bool free_to = r->vote == m->from || (!r->vote && !r->leader);
+    struct raft_peer *p = raft_find_peer(r, m->from);
+    if (p && m->term > p->known_term)
+        raft_peer_ends(r, p, m->index);
     if (!free_to || !up_to_date(r, m)) {
         raft_reply(r, CL_RAFT_VOTE_REPLY, m->from)->flags = CL_RAFT_REJECT;
         rivalled(r);

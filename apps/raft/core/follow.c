@@ -28,7 +28,17 @@ static void refuse_append(struct cl_raft *r, const struct cl_raft_msg *m)
     r->count.rejected_appends++;
 }
 
-/* Take one entry in. 0; 1: no room; -EINVAL: it contradicts what is committed, or cannot be read. */
+#define CONTRADICTS (-EBADMSG)
+
+/* Who leads does not have what was committed: a majority's logs were lost, or old copies put in their place. Nothing of it
+ * is taken, and somebody has to be told. */
+static void contradicted(struct cl_raft *r, const struct cl_raft_msg *m)
+{
+    cl_store_relaxed(&r->count.contradicting_node, m->from); /* relaxed: whoever watches reads it */
+    r->count.contradictions++;
+}
+
+/* Take one entry in. 0; 1: no room; CONTRADICTS what is committed; -EINVAL: it cannot be read. */
 static int take_entry(struct cl_raft *r, uint64_t index, const struct cl_raft_entry *e)
 {
     if (index < r->log.first)
@@ -37,12 +47,12 @@ static int take_entry(struct cl_raft *r, uint64_t index, const struct cl_raft_en
         if (raft_slot(&r->log, index)->term == e->term)
             return 0;
         if (index <= r->commit)
-            return -EINVAL;
+            return CONTRADICTS;
         r->count.entries_truncated += r->log.last + 1 - index;
         raft_log_truncate(&r->log, index);
         raft_members_truncated(r);
     }
-    if (raft_log_append(&r->log, e->term, e->kind, e->data, e->bytes, 0, 0)) {
+    if (raft_append(r, e->term, e->kind, e->data, e->bytes)) {
         r->count.entries_refused++;
         return 1;
     }
@@ -54,7 +64,7 @@ static int take_entry(struct cl_raft *r, uint64_t index, const struct cl_raft_en
     return 0;
 }
 
-/* Take the entries of a message that fits our log. Returns -EINVAL at the first that no correct leader sends. */
+/* Take the entries of a message that fits our log. Returns < 0 at the first that no correct leader sends. */
 static int take_entries(struct cl_raft *r, const struct cl_raft_msg *m)
 {
     const uint8_t *p = m->data, *end = m->data + m->data_bytes;
@@ -79,7 +89,10 @@ int raft_on_append(struct cl_raft *r, const struct cl_raft_msg *m)
     uint64_t term = raft_log_term(&r->log, prev);
     bool held = prev + 1 >= r->log.first && prev <= r->log.last;
     /* What is committed is the same everywhere, so a difference there is damage or a node that lies. */
-    if (!entries_sane(r, m) || (held && prev && prev <= r->commit && term != m->log_term)) {
+    bool contradicts = held && prev && prev <= r->commit && term != m->log_term;
+    if (!entries_sane(r, m) || contradicts) {
+        if (contradicts)
+            contradicted(r, m);
         r->count.refused_field++;
         return -EINVAL;
     }
@@ -89,7 +102,10 @@ int raft_on_append(struct cl_raft *r, const struct cl_raft_msg *m)
         return 0;
     }
     uint64_t before = r->verified;
-    if (take_entries(r, m)) {
+    int rc = take_entries(r, m);
+    if (rc) {
+        if (rc == CONTRADICTS)
+            contradicted(r, m);
         r->count.refused_field++;
         return -EINVAL;
     }

@@ -56,6 +56,10 @@ struct raft_peer {
     uint8_t voted;         /* for this node, in its term, whether or not it is a candidate still */
     uint64_t match, next;
     uint64_t acked_round;
+    /* What it is known to have had for good, from whenever this node led: durable there, and committed; in which term
+     * and round it said so. Its log never ends before that again, unless it is another one, or an old copy. */
+    uint64_t known, known_term, known_round;
+    uint8_t gone_back; /* it does: nothing that it acknowledges counts */
     struct raft_inflight inflight[RAFT_INFLIGHT_MAX];
     uint32_t inflight_head, inflight_count;
     uint64_t inflight_bytes;
@@ -209,6 +213,8 @@ void raft_advance_commit(struct cl_raft *r);
 bool raft_poll_peer(struct cl_raft *r, struct raft_peer *p, struct cl_raft_msg *m);
 void raft_peer_reset(struct cl_raft *r, struct raft_peer *p);
 void raft_peer_heard(struct cl_raft *r, struct raft_peer *p, uint64_t round);
+/* A node has said in this term that its log ends at `index`. */
+void raft_peer_ends(struct cl_raft *r, struct raft_peer *p, uint64_t index);
 void raft_peer_probe(struct raft_peer *p, uint64_t next);
 bool raft_committed_in_term(const struct cl_raft *r);
 void raft_stop_leading(struct cl_raft *r);
@@ -228,6 +234,10 @@ int raft_on_snapshot(struct cl_raft *r, const struct cl_raft_msg *m);
 int raft_on_snapshot_reply(struct cl_raft *r, struct raft_peer *p, const struct cl_raft_msg *m);
 bool raft_poll_snapshot(struct cl_raft *r, struct raft_peer *p, struct cl_raft_msg *m);
 void raft_drop_covered(struct cl_raft *r);
+/* Append an entry that must not be refused as long as there is something that the snapshot covers: what is kept behind it goes. -ENOSPC. */
+int raft_append(struct cl_raft *r, uint64_t term, uint32_t kind, const void *data, uint32_t bytes);
+/* Of a leader: what is kept behind the snapshot, and all that are heard from have. Whether any of it was there to go. */
+bool raft_drop_held_by_all(struct cl_raft *r);
 void raft_snapshot_begin(struct cl_raft *r, struct raft_peer *p);
 void raft_snapshot_tick(struct cl_raft *r, struct raft_peer *p);
 

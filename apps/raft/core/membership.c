@@ -185,7 +185,7 @@ static int append_members(struct cl_raft *r, const struct cl_raft_members *m)
 {
     uint8_t data[CL_RAFT_MEMBERS_BYTES];
     int bytes = cl_raft_members_encode(m, data);
-    int rc = raft_log_append(&r->log, r->term, CL_RAFT_MEMBERS, data, (uint32_t)bytes, 0, 0);
+    int rc = raft_append(r, r->term, CL_RAFT_MEMBERS, data, (uint32_t)bytes);
     if (rc) {
         r->count.entries_refused++;
         return rc;

@@ -244,6 +244,8 @@ struct cl_raft_status {
     uint32_t transfer_to;      /* 0: none */
     uint32_t thrifty;          /* cl_raft_thrifty */
     uint32_t n_peers;
+    uint32_t gone_back;   /* the last node whose log lacks what it had acknowledged and was committed; 0: none */
+    uint32_t contradicts; /* the last node that led, in this node's eyes, without what is committed here; 0: none */
     struct cl_raft_members members;
     struct cl_raft_peer peers[CL_RAFT_MAX_NODES]; /* leader: the others */
 };
@@ -284,6 +286,8 @@ struct cl_raft_counters {
     uint64_t snapshots_sent, snapshots_installed, chunks_sent, chunks_refused;
     uint64_t proposals, proposals_refused;
     uint64_t reads, reads_by_lease, reads_failed, read_rounds;
+    uint64_t gone_back, contradictions;          /* messages that showed what the status says under these names */
+    uint64_t gone_back_node, contradicting_node; /* not counted: the last node of each */
 };
 
 struct cl_raft;
@@ -295,6 +299,8 @@ CL_API void cl_raft_delete(struct cl_raft *raft);
  * configuration. */
 CL_API int cl_raft_restore(struct cl_raft *raft, uint64_t term, uint32_t vote, uint64_t snapshot_index,
                            uint64_t snapshot_term, uint64_t snapshot_bytes, const struct cl_raft_members *members);
+/* After the entries: those up to `index` are known to be committed. What the log does not hold of them does not count. */
+CL_API void cl_raft_restore_commit(struct cl_raft *raft, uint64_t index);
 /* The next durable entry: snapshot_index + 1, ... -EINVAL: not the next, or its term goes back; -ENOSPC. */
 CL_API int cl_raft_restore_entry(struct cl_raft *raft, uint64_t term, uint32_t kind, const uint8_t *data,
                                  uint32_t bytes);

@@ -35,7 +35,7 @@ void raft_peer_probe(struct raft_peer *p, uint64_t next)
     inflight_clear(p);
 }
 
-/* Begin to search where its log agrees with ours. */
+/* Begin to search where its log agrees with ours. What it had for good is forgotten with `known` alone (raft_lead). */
 void raft_peer_reset(struct cl_raft *r, struct raft_peer *p)
 {
     uint32_t id = p->id;
@@ -47,7 +47,7 @@ void raft_peer_reset(struct cl_raft *r, struct raft_peer *p)
 
 static int append_own(struct cl_raft *r, uint32_t kind, const void *data, uint32_t bytes)
 {
-    int rc = raft_log_append(&r->log, r->term, kind, data, bytes, 0, 0);
+    int rc = raft_append(r, r->term, kind, data, bytes);
     r->count.entries_appended += !rc;
     return rc;
 }
@@ -66,8 +66,13 @@ void raft_lead(struct cl_raft *r)
     r->hard_took = 0;
     r->count.elections_won++;
     for (uint32_t i = 0; i < r->n_peers; i++) {
-        raft_peer_reset(r, &r->peers[i]);
-        r->peers[i].heartbeat_due = 1;
+        struct raft_peer *p = &r->peers[i];
+        uint64_t known = p->known, term = p->known_term, round = p->known_round;
+        raft_peer_reset(r, p);
+        p->heartbeat_due = 1;
+        p->known = known;
+        p->known_term = term;
+        p->known_round = round;
     }
     raft_new_round(r);
     raft_pace_lead(r);
@@ -200,6 +205,38 @@ void raft_transfer_step(struct cl_raft *r, struct raft_peer *p)
     r->lease_until = 0;
 }
 
+void raft_peer_ends(struct cl_raft *r, struct raft_peer *p, uint64_t index)
+{
+    p->gone_back = index < p->known;
+    if (!p->gone_back)
+        return;
+    cl_store_relaxed(&r->count.gone_back_node, p->id); /* relaxed: whoever watches reads it */
+    r->count.gone_back++;
+}
+
+/* Whether a node's answer counts: its log holds what it acknowledged before. A reject says where the log ends at most, of
+ * what is ours too; one that was sent before that acknowledgement says nothing. */
+static bool log_is_whole(struct cl_raft *r, struct raft_peer *p, const struct cl_raft_msg *m)
+{
+    bool reject = m->flags & CL_RAFT_REJECT;
+    if (reject && m->round > p->known_round)
+        raft_peer_ends(r, p, m->hint);
+    else if (!reject && p->gone_back && m->index >= p->known)
+        raft_peer_ends(r, p, m->index); /* it was started with the right one */
+    return !p->gone_back;
+}
+
+/* What a node has for good: no correct log of its ever lacks that. */
+static void note_known(struct cl_raft *r, struct raft_peer *p, uint64_t round)
+{
+    uint64_t known = cl_min(p->match, r->commit);
+    if (known <= p->known)
+        return;
+    p->known = known;
+    p->known_term = r->term;
+    p->known_round = round;
+}
+
 static void on_reject(struct cl_raft *r, struct raft_peer *p, const struct cl_raft_msg *m)
 {
     uint64_t known = cl_max(p->match, cl_min(m->received, r->log.last));
@@ -223,6 +260,10 @@ int raft_on_append_reply(struct cl_raft *r, struct raft_peer *p, const struct cl
         r->count.refused_field++;
         return -EINVAL;
     }
+    if (!log_is_whole(r, p, m)) {
+        r->count.ignored++;
+        return 1;
+    }
     raft_peer_heard(r, p, m->round);
     if (reject) {
         on_reject(r, p, m);
@@ -234,6 +275,7 @@ int raft_on_append_reply(struct cl_raft *r, struct raft_peer *p, const struct cl
     p->full = (m->flags & CL_RAFT_FULL) != 0;
     if (m->index > p->match)
         p->match = m->index;
+    note_known(r, p, m->round);
     if (p->state == CL_RAFT_SNAPSHOTTING) {
         if (p->match + 1 >= r->log.first)
             raft_peer_probe(p, p->match + 1);

@@ -19,18 +19,43 @@ static bool can_send(const struct cl_raft *r)
     return r->snapshot_members.n_voters != 0;
 }
 
-/* Drop what the newest snapshot covers, as far as it is durable: the rest when it is (cl_raft_persisted). */
-void raft_drop_covered(struct cl_raft *r)
+/* Drop entries before `keep`, as far as they are durable: the rest when it is (cl_raft_persisted). Whether any went. */
+static bool drop_before(struct cl_raft *r, uint64_t keep)
 {
-    uint64_t keep = cl_min(first_kept(r, r->snapshot_index), cl_min(r->log.unstable, r->log.durable + 1));
+    keep = cl_min(keep, cl_min(r->log.unstable, r->log.durable + 1));
     if (r->role == CL_RAFT_LEADER)
         keep = cl_min(keep, r->spread + 1); /* what is held back from some goes to them as entries (pace.c) */
     if (keep <= r->log.first)
-        return;
+        return false;
     raft_members_compact(r, keep);
     raft_log_drop(&r->log, keep);
+    return true;
+}
+
+/* Drop what the newest snapshot covers, but for what is kept behind it. */
+void raft_drop_covered(struct cl_raft *r)
+{
+    if (!drop_before(r, first_kept(r, r->snapshot_index)))
+        return;
     r->ack_due |= r->full; /* the leader waits to hear that there is room */
     r->full = 0;
+}
+
+int raft_append(struct cl_raft *r, uint64_t term, uint32_t kind, const void *data, uint32_t bytes)
+{
+    int rc = raft_log_append(&r->log, term, kind, data, bytes, 0, 0);
+    if (rc && drop_before(r, r->snapshot_index + 1)) /* who lags gets the snapshot */
+        rc = raft_log_append(&r->log, term, kind, data, bytes, 0, 0);
+    return rc;
+}
+
+bool raft_drop_held_by_all(struct cl_raft *r)
+{
+    uint64_t keep = r->snapshot_index + 1;
+    for (uint32_t i = 0; i < r->n_peers; i++)
+        if (r->peers[i].active)
+            keep = cl_min(keep, r->peers[i].match + 1);
+    return drop_before(r, keep);
 }
 
 int cl_raft_compact(struct cl_raft *r, uint64_t index, uint64_t bytes, uint64_t *first)

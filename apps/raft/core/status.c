@@ -43,6 +43,8 @@ void cl_raft_status(const struct cl_raft *r, struct cl_raft_status *out)
     out->disk_waits_ticks = r->disk_elapsed;
     out->transfer_to = r->transfer_to;
     out->thrifty = r->thrifty;
+    out->gone_back = (uint32_t)r->count.gone_back_node;
+    out->contradicts = (uint32_t)r->count.contradicting_node;
     out->members = r->members;
     if (r->role != CL_RAFT_LEADER)
         return;

@@ -17,6 +17,64 @@ static int status_of(int rc)
     return rc == -ENOSPC || rc == -EAGAIN || rc == -EBUSY ? CL_RAFT_BUSY : CL_RAFT_RETRY;
 }
 
+/* What the state machine answered: n >= 0, or with CL_RAFT_REFUSES. */
+static int take_reply(struct cl_raft_node *node, int64_t n, uint32_t *bytes)
+{
+    int status = n & CL_RAFT_REFUSES ? CL_RAFT_REFUSED : CL_RAFT_OK;
+    n &= ~CL_RAFT_REFUSES;
+    cl_count(&node->count.replies_refused, status == CL_RAFT_REFUSED);
+    *bytes = (uint32_t)n;
+    if (n <= (int64_t)node->config.reply_bytes)
+        return status;
+    cl_count(&node->count.replies_too_large, 1);
+    *bytes = 0;
+    return status == CL_RAFT_OK ? CL_RAFT_REPLY_TOO_LARGE : status;
+}
+
+/* Why the state machine could not, for the reply: its bytes. */
+static uint32_t reply_why(struct cl_raft_node *node, int64_t rc)
+{
+    const char *why = node_machine_why(node, (int)rc);
+    uint32_t bytes = (uint32_t)cl_min((uint64_t)strlen(why), (uint64_t)node->config.reply_bytes);
+    memcpy(node->reply, why, bytes);
+    return bytes;
+}
+
+/* Whether the state machine will not have a command in the log: then it is answered. */
+static bool is_refused(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes,
+                       const struct node_requester *requester)
+{
+    const struct cl_raft_machine *m = &node->config.machine;
+    uint32_t reply;
+    int64_t n = m->check ? m->check(m->arg, data, bytes, node->reply, node->config.reply_bytes) : 0;
+    if (!n)
+        return false;
+    if (n < 0)
+        reply = reply_why(node, n);
+    else
+        take_reply(node, n | CL_RAFT_REFUSES, &reply);
+    cl_count(&node->count.commands_refused, 1);
+    node_answer(node, requester, CL_RAFT_REFUSED, node->reply, reply);
+    return true;
+}
+
+/* Before the first command of a group a leader draws its random word. Of several that are in the log the first counts. */
+static int draw_seed(struct cl_raft_node *node)
+{
+    uint8_t entry[NODE_COMMAND_HEADER] = {0};
+    uint64_t index, term = cl_raft_term(node->raft);
+    if (node->seeded || node->seed_term == term)
+        return 0;
+    uint64_t now_ns = node->config.env.now_ns(node->config.env.arg);
+    put64(entry, node_kind_word(node, CL_RAFT_SEED));
+    put64(entry + 16, node_digest(node_digest(node->config.incarnation, now_ns), term) | 1);
+    put64(entry + 24, node_clock_stamp(node));
+    int rc = cl_raft_propose(node->raft, entry, sizeof(entry), &index, &term);
+    if (!rc)
+        node->seed_term = term;
+    return rc;
+}
+
 void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence, const uint8_t *data,
                  uint32_t bytes, const struct node_requester *requester)
 {
@@ -32,15 +90,22 @@ void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t
         node_answer(node, requester, CL_RAFT_BUSY, NULL, 0);
         return;
     }
+    if (kind == CL_RAFT_APPLY && is_refused(node, data, bytes, requester))
+        return;
+    int rc = draw_seed(node);
+    if (rc) {
+        node_answer(node, requester, status_of(rc), NULL, 0);
+        return;
+    }
     uint8_t *p = node->scratch;
-    put64(p, (uint64_t)kind);
+    put64(p, node_kind_word(node, kind));
     put64(p + 8, session);
     put64(p + 16, sequence);
     put64(p + 24, node_clock_stamp(node));
     if (bytes)
         memcpy(p + NODE_COMMAND_HEADER, data, bytes);
     uint64_t index, term;
-    int rc = cl_raft_propose(node->raft, p, NODE_COMMAND_HEADER + bytes, &index, &term);
+    rc = cl_raft_propose(node->raft, p, NODE_COMMAND_HEADER + bytes, &index, &term);
     if (rc) {
         node_answer(node, requester, status_of(rc), NULL, 0);
         return;
@@ -100,28 +165,20 @@ static int apply_open(struct cl_raft_node *node, uint64_t index, uint64_t word, 
     return CL_RAFT_OK;
 }
 
-/* What the state machine answered: n >= 0, or with CL_RAFT_REFUSES. */
-static int take_reply(struct cl_raft_node *node, int64_t n, uint32_t *bytes)
-{
-    int status = n & CL_RAFT_REFUSES ? CL_RAFT_REFUSED : CL_RAFT_OK;
-    n &= ~CL_RAFT_REFUSES;
-    cl_count(&node->count.replies_refused, status == CL_RAFT_REFUSED);
-    *bytes = (uint32_t)n;
-    if (n <= (int64_t)node->config.reply_bytes)
-        return status;
-    cl_count(&node->count.replies_too_large, 1);
-    *bytes = 0;
-    return status == CL_RAFT_OK ? CL_RAFT_REPLY_TOO_LARGE : status;
-}
-
 static int run_machine(struct cl_raft_node *node, uint64_t index, const uint8_t *data, uint32_t bytes,
                        uint32_t *reply_bytes)
 {
     const struct cl_raft_machine *m = &node->config.machine;
+    node->seeded = 1;
     int64_t n = m->apply(m->arg, index, node->clock_ms, data, bytes, node->reply, node->config.reply_bytes);
     cl_count(&node->count.applied, 1);
     if (n >= 0)
         return take_reply(node, n, reply_bytes);
+    if (m->atomic) {
+        cl_count(&node->count.applies_failed, 1);
+        *reply_bytes = reply_why(node, n);
+        return CL_RAFT_APPLY_FAILED;
+    }
     node_stop(node, "the state machine could not apply entry %llu: %s", (unsigned long long)index,
               node_machine_why(node, (int)n));
     return CL_RAFT_RETRY;
@@ -135,7 +192,7 @@ static int apply_once(struct cl_raft_node *node, uint64_t index, const uint8_t *
     uint32_t i = raft_session_find(&node->sessions, session);
     if (i == RAFT_NO_SESSION)
         return CL_RAFT_EXPIRED;
-    if (get64(p) == CL_RAFT_CLOSE) {
+    if (node_kind(get64(p)) == CL_RAFT_CLOSE) {
         raft_session_close(&node->sessions, i);
         cl_count(&node->count.sessions_closed, 1);
         return CL_RAFT_OK;
@@ -160,13 +217,24 @@ static int apply_command(struct cl_raft_node *node, const struct cl_raft_entry *
     if (e->bytes < NODE_COMMAND_HEADER)
         return CL_RAFT_OK; /* no node writes such an entry; every replica passes over it alike */
     const uint8_t *p = e->data;
+    int kind = node_kind(get64(p));
+    if (kind == CL_RAFT_CLOCK_SET) {
+        node_clock_put(node, get64(p + 24));
+        return CL_RAFT_OK;
+    }
     node_clock_advance(node, get64(p + 24));
     if (node->clock_ms > node->config.session_ms)
         cl_count(&node->count.sessions_expired,
                  raft_sessions_expire(&node->sessions, node->clock_ms - node->config.session_ms));
-    if (get64(p) == CL_RAFT_CLOCK)
+    if (kind == CL_RAFT_CLOCK)
         return CL_RAFT_OK;
-    if (get64(p) == CL_RAFT_OPEN)
+    if (kind == CL_RAFT_SEED) {
+        if (!node->seeded)
+            node->config.machine.seed(node->config.machine.arg, get64(p + 16));
+        node->seeded = 1;
+        return CL_RAFT_OK;
+    }
+    if (kind == CL_RAFT_OPEN)
         return apply_open(node, e->index, get64(p + 16), node->reply, reply_bytes);
     if (get64(p + 8))
         return apply_once(node, e->index, p, e->bytes, reply_bytes);
@@ -235,13 +303,10 @@ void cl_raft_node_query(struct cl_raft_node *node, const uint8_t *data, uint32_t
 static int run_query(struct cl_raft_node *node, const struct node_query *q, uint32_t *bytes)
 {
     const struct cl_raft_machine *m = &node->config.machine;
-    uint32_t room = node->config.reply_bytes;
-    int64_t n = m->query(m->arg, node->clock_ms, q->data, q->bytes, node->reply, room);
+    int64_t n = m->query(m->arg, node->clock_ms, q->data, q->bytes, node->reply, node->config.reply_bytes);
     if (n >= 0)
         return take_reply(node, n, bytes);
-    const char *why = node_machine_why(node, (int)n);
-    *bytes = (uint32_t)cl_min((uint64_t)strlen(why), (uint64_t)room);
-    memcpy(node->reply, why, *bytes);
+    *bytes = reply_why(node, n);
     cl_count(&node->count.queries_failed, 1);
     return CL_RAFT_QUERY_FAILED;
 }

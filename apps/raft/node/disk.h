@@ -47,6 +47,7 @@ struct node_disk {
     uint64_t recover_at;
     struct cl_log_snapshot recover_snapshot;
     struct cl_log_cursor *cursor;
+    uint64_t recover_committed; /* by what the entries say */
 
     struct node_op ops[]; /* in flight: a ring */
 };

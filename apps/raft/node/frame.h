@@ -5,7 +5,8 @@
  *    40  u64 session; in an answer: the leader, 0 if none is known   48  u64 sequence   56  data
  *
  * Kinds are those of commands (node.h), 3: a query, and what an operator asks of the node that gets it
- * (apps/raft/service/admin.c): 4: its status, 5: to change the members, 6: to hand leadership over. */
+ * (apps/raft/service/admin.c): 4: its status, 5: to change the members, 6: to hand leadership over, 7: to set the log's clock,
+ * 8: a piece of its newest snapshot. */
 #ifndef CORELANE_APPS_RAFT_NODE_FRAME_H
 #define CORELANE_APPS_RAFT_NODE_FRAME_H
 
@@ -16,6 +17,9 @@
 #define NODE_FRAME_STATUS 4
 #define NODE_FRAME_MEMBERS 5
 #define NODE_FRAME_TRANSFER 6
+#define NODE_FRAME_CLOCK 7
+#define NODE_FRAME_SNAPSHOT 8
+#define NODE_FRAME_LAST NODE_FRAME_SNAPSHOT
 
 struct node_frame {
     bool answer;

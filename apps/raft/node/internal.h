@@ -9,7 +9,10 @@
 #include "session.h"
 
 #define NODE_QUERY_BYTES 1500
-#define NODE_COMMAND_HEADER 32 /* u8 kind, 7 zero, u64 session, u64 sequence, u64 stamp_ms */
+/* u64 kind, with what was committed when its leader proposed it above the lowest 8 bits; u64 session, u64 sequence,
+ * u64 stamp_ms. */
+#define NODE_COMMAND_HEADER 32
+#define NODE_KIND_BITS 8
 
 /* Who gets an answer: a client of this node, or of node `from`, which knows it by `ticket`. */
 struct node_requester {
@@ -120,6 +123,9 @@ struct cl_raft_node {
     uint64_t led_ns; /* when this node began to lead; 0: it does not */
     uint8_t leading;
     uint8_t compact_asked;
+    uint8_t
+        seeded; /* the state machine has the group's random word, or does without: it needs none, or has applied commands */
+    uint64_t seed_term; /* in which this node has proposed one */
 
     struct node_pending *pending;        /* by index, modulo raft.log_entries */
     uint64_t pending_last;               /* the newest index proposed */
@@ -161,6 +167,18 @@ static inline struct node_forward *node_forward_at(struct cl_raft_node *node, ui
     return &node->forwards[ticket & (node->config.waiting - 1)];
 }
 
+/* The first word of a command. What is committed goes with it, so that a node knows it, and what contradicts it, also
+ * when it starts again: the log of a leader is a prefix of each log that holds its entry, up to that. */
+static inline uint64_t node_kind_word(const struct cl_raft_node *node, int kind)
+{
+    return (uint64_t)kind | node->committed << NODE_KIND_BITS;
+}
+
+static inline int node_kind(uint64_t word)
+{
+    return (int)(word & ((1u << NODE_KIND_BITS) - 1));
+}
+
 /* settings.c */
 uint64_t node_mix(uint64_t word);
 /* A digest of several words, one after the other; it begins with 0. */
@@ -187,6 +205,8 @@ void node_round(struct cl_raft_node *node);
 /* clock.c */
 /* An entry that says so is applied. */
 void node_clock_advance(struct cl_raft_node *node, uint64_t stamp_ms);
+/* The same of CL_RAFT_CLOCK_SET: also back. */
+void node_clock_put(struct cl_raft_node *node, uint64_t stamp_ms);
 /* This node begins to lead. */
 void node_clock_lead(struct cl_raft_node *node);
 /* What a command that is proposed now says. */

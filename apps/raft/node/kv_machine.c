@@ -41,17 +41,7 @@ static int64_t run_commands_at(struct raft_kv *kv, uint64_t clock_ms, bool appli
 {
     struct cl_kv_session session = {.thread = at_time(kv, clock_ms), .no_stats = applied};
     struct cl_kv_out out = {.data = reply, .room = room};
-    uint64_t consumed;
-    int rc = cl_kv_process(&session, text, bytes, &consumed, &out);
-    const char *error = NULL;
-    if (rc == CL_KV_FULL)
-        error = "SERVER_ERROR out of memory writing get response\r\n";
-    else if (rc == CL_KV_MORE && (consumed < bytes || session.swallow))
-        error = session.want || session.swallow ? "CLIENT_ERROR bad data chunk\r\n" : "ERROR\r\n";
-    if (error && strlen(error) <= room) {
-        out.len = strlen(error);
-        memcpy(reply, error, out.len);
-    }
+    cl_kv_process_whole(&session, text, bytes, &out);
     return (int64_t)out.len;
 }
 
@@ -86,15 +76,21 @@ static int load_store(void *arg, uint64_t at, const uint8_t *data, uint64_t byte
     return cl_kv_image_load(((struct raft_kv *)arg)->store, at, data, bytes);
 }
 
+/* Replicas must hash alike, and strangers must not know how: whoever chooses keys could have them collide. */
+static void seed_store(void *arg, uint64_t word)
+{
+    cl_kv_reseed(((struct raft_kv *)arg)->store, word);
+}
+
 int raft_kv_new(struct raft_kv *kv, uint64_t memory_bytes, struct cl_raft_machine *out, char err[256])
 {
-    /* The seed is no secret here: replicas must hash alike. Who may send commands may also fill the store. */
+    /* The seed is that of groups that began before they drew one. */
     struct cl_kv_config config = {.memory_bytes = memory_bytes,
                                   .item_max_bytes = ITEM_BYTES,
                                   .index_bytes = memory_bytes / 6,
                                   .manual_clock = 1,
                                   .no_evict = 1,
-                                  .seed = 0x7261667476616c75ull};
+                                  .seed = CL_RAFT_KV_SEED};
     int rc = cl_kv_new(&config, &kv->store, err);
     if (rc)
         return rc;
@@ -104,6 +100,7 @@ int raft_kv_new(struct raft_kv *kv, uint64_t memory_bytes, struct cl_raft_machin
                                     .query = query_commands,
                                     .save = save_store,
                                     .load = load_store,
+                                    .seed = seed_store,
                                     .settings = memory_bytes,
                                     .ages_ms = 1000};
     return 0;

@@ -16,6 +16,10 @@ struct raft_kv {
     struct cl_kv *store;
 };
 
+// cffi: begin
+#define CL_RAFT_KV_SEED 0x7261667476616c75 /* of the store's hash, in groups that began before they drew one */
+// cffi: end
+
 /* How a datagram of commands is to be done. */
 enum raft_kv_way {
     RAFT_KV_LOG,   /* changes something: through the log */

@@ -30,8 +30,9 @@ class Machine(Protocol):
 
     To refuse, raise CommandRefused, before anything is changed: on all replicas the command counts as applied. After
     any other exception in `apply` this replica's state may not be the others' any more, so its node stops and says what
-    was raised. A command that nobody can apply would stop them all, and again at each start: refuse it. Replies
-    are bytes. One that is longer than reply_bytes is not sent; the client is told so.
+    was raised. A command that nobody can apply would stop them all, and again at each start. Three things keep it out:
+    refuse it; have `check` keep it out of the log (CheckedMachine); or be atomic (AtomicMachine). Replies are bytes.
+    One that is longer than reply_bytes is not sent; the client is told so.
     """
 
     def apply(self, command: bytes) -> bytes:
@@ -45,6 +46,30 @@ class Machine(Protocol):
 
     def load(self, state: bytes) -> None:
         """Become what `save` saved. If it raises the node stops."""
+
+
+class CheckedMachine(Machine, Protocol):
+    """A machine that has commands checked before they enter the log, by the node that leads."""
+
+    def check(self, command: bytes) -> None:
+        """Raise CommandRefused, or anything else, and the command is refused. It may look at the command alone."""
+
+
+class SeededMachine(Machine, Protocol):
+    """A machine that needs a random word, say for a hash: the same on all replicas, and known to nobody outside."""
+
+    def seed(self, word: int) -> None:
+        """Take it, before the first command. It belongs to what `save` saves."""
+
+
+class AtomicMachine(Machine, Protocol):
+    """A machine with `atomic = True`: an `apply` that raises has changed nothing, and raises on every replica alike.
+
+    The client is told what was raised (CommandFailed), and the nodes go on. An exception that only one replica meets,
+    such as MemoryError, makes that one another than the rest: do not catch it into the same mould.
+    """
+
+    atomic: bool
 
 
 def _put(out: Any, room: int, data: bytes) -> int:
@@ -83,6 +108,21 @@ def machine_struct(machine: Machine) -> tuple[dict[str, Any], list[Any]]:
 
     def apply(_arg: Any, _index: int, _clock: int, data: Any, n: int, out: Any, room: int) -> int:
         return answered(machine.apply, data, n, out, room)
+
+    def check(_arg: Any, data: Any, n: int, out: Any, room: int) -> int:
+        try:
+            machine.check(bytes(ffi.buffer(data, n)))  # type: ignore[attr-defined]  # a CheckedMachine
+        except CommandRefused as refused:
+            return int(lib.CL_RAFT_REFUSES) | _put(out, room, refused.reply)
+        except BaseException as error:
+            return failed(error)
+        return 0
+
+    def seed(_arg: Any, word: int) -> None:
+        try:
+            machine.seed(word)  # type: ignore[attr-defined]  # a SeededMachine
+        except BaseException as error:
+            _LOGGER.error("the state machine does not take its random word: %s", _text(error).decode(errors="replace"))
 
     def query(_arg: Any, _clock: int, data: Any, n: int, out: Any, room: int) -> int:
         return answered(machine.query, data, n, out, room)
@@ -123,4 +163,10 @@ def machine_struct(machine: Machine) -> tuple[dict[str, Any], list[Any]]:
         "load": ffi.callback("int(void *, uint64_t, const uint8_t *, uint64_t, uint64_t)", load, error=-5),
         "why": ffi.callback("const char *(void *)", lambda _: why),
     }
-    return {"arg": ffi.NULL, **calls}, [*calls.values(), why]
+    if hasattr(machine, "check"):
+        form = "int64_t(void *, const uint8_t *, uint32_t, uint8_t *, uint32_t)"
+        calls["check"] = ffi.callback(form, check, error=-5)
+    if hasattr(machine, "seed"):
+        calls["seed"] = ffi.callback("void(void *, uint64_t)", seed)
+    atomic = int(bool(getattr(machine, "atomic", False)))
+    return {"arg": ffi.NULL, "atomic": atomic, **calls}, [*calls.values(), why]

@@ -104,6 +104,7 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
     cl_raft_thrifty(node->raft, node->config.replicate == CL_RAFT_TO_MAJORITY);
     node->ticket_next = node->ticket_oldest = number_of_incarnation(&node->config);
     node_incarnations_new(node);
+    node->seeded = !config->machine.seed;
     *out = node;
     return 0;
 }
@@ -267,7 +268,12 @@ struct cl_raft *cl_raft_node_core(struct cl_raft_node *node)
 
 void cl_raft_node_counters(const struct cl_raft_node *node, struct cl_raft_node_counters *out)
 {
+    struct cl_raft_counters core;
     *out = node->count;
+    cl_raft_counters(node->raft, &core);
+    out->clock_ahead_ms = cl_raft_node_clock_ahead_ms(node);
+    out->gone_back_node = core.gone_back_node;
+    out->contradicting_node = core.contradicting_node;
 }
 
 void cl_raft_node_wire(const struct cl_raft_node *node, struct cl_raft_wire_counters *out)
@@ -278,4 +284,13 @@ void cl_raft_node_wire(const struct cl_raft_node *node, struct cl_raft_wire_coun
 void cl_raft_node_compact(struct cl_raft_node *node)
 {
     node->compact_asked = 1;
+}
+
+const uint8_t *cl_raft_node_snapshot(const struct cl_raft_node *node, uint64_t *index, uint64_t *term, uint64_t *bytes)
+{
+    const struct node_blob *b = &node->snapshot;
+    *index = b->index;
+    *term = b->term;
+    *bytes = b->bytes;
+    return b->bytes ? b->data : NULL;
 }

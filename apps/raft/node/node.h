@@ -78,6 +78,7 @@ struct cl_log;
 #define CL_RAFT_REFUSED 6      /* the state machine said no, and nothing has changed; the reply is its own */
 #define CL_RAFT_REPLY_TOO_LARGE 7 /* done; there is no reply, as it is longer than reply_bytes */
 #define CL_RAFT_QUERY_FAILED 8    /* the state machine could not answer; the reply says why */
+#define CL_RAFT_APPLY_FAILED 9 /* the state machine could not apply it, and nothing has changed; the reply says why */
 
 /* Sessions of clients at one time. */
 #define CL_RAFT_SESSIONS_MOST 16777216
@@ -86,10 +87,12 @@ struct cl_log;
 #define CL_RAFT_REFUSES 0x4000000000000000
 
 /* Kinds of commands. */
-#define CL_RAFT_APPLY 0  /* for the state machine */
-#define CL_RAFT_OPEN 1   /* open a session: no data; `sequence` is a word drawn at random, or 0 */
-#define CL_RAFT_CLOSE 2  /* end `session` */
-#define CL_RAFT_CLOCK 16 /* a leader's own: time has passed (clock.c). The state machine does not see it */
+#define CL_RAFT_APPLY 0      /* for the state machine */
+#define CL_RAFT_OPEN 1       /* open a session: no data; `sequence` is a word drawn at random, or 0 */
+#define CL_RAFT_CLOSE 2      /* end `session` */
+#define CL_RAFT_CLOCK 16     /* a leader's own: time has passed (clock.c). The state machine does not see it */
+#define CL_RAFT_SEED 17      /* a leader's own: `sequence` is the group's random word */
+#define CL_RAFT_CLOCK_SET 18 /* an operator's: the log's clock is its stamp from here on (cl_raft_node_set_clock) */
 
 /* Who asked: the environment's own words, given back with the answer. */
 struct cl_raft_token {
@@ -114,7 +117,8 @@ struct cl_raft_env {
 struct cl_raft_machine {
     void *arg;
     /* Returns the reply's bytes. More than `room`: CL_RAFT_REPLY_TOO_LARGE, and what was written is not sent. < 0:
-     * -errno; the node fails, for its state is not the others' any more. */
+     * -errno; the node fails, for its state is not the others' any more, unless the machine is atomic. A command that
+     * nobody can apply stops all nodes, again at each start: see `check`, `atomic`, docs/raft.md. */
     int64_t (*apply)(void *arg, uint64_t index, uint64_t clock_ms, const uint8_t *command, uint32_t bytes,
                      uint8_t *reply, uint32_t room);
     /* The same for a read: may change nothing. < 0: CL_RAFT_QUERY_FAILED. */
@@ -125,9 +129,19 @@ struct cl_raft_machine {
     /* Become what save saved: called with consecutive pieces; at == 0: forget everything first; at + bytes == total:
      * the last. < 0: -errno; the node fails, as it has no state any more. */
     int (*load)(void *arg, uint64_t at, const uint8_t *data, uint64_t bytes, uint64_t total);
+    /* Whether a command may enter the log at all: asked of the leader, before it proposes it. 0: it may. CL_RAFT_REFUSES
+     * and the bytes of a reply: CL_RAFT_REFUSED. < 0: the same, with what `why` says for the reply. It may look at the
+     * command alone, for the state is not yet the one that the command is applied to; a command that was applied may
+     * come here again, in its session. NULL: all may. */
+    int64_t (*check)(void *arg, const uint8_t *command, uint32_t bytes, uint8_t *reply, uint32_t room);
+    /* A random word that the group draws, the same on every replica, before its first command; the machine keeps it in
+     * what it saves. Not called in a group that began before there were such words. NULL: it needs none. */
+    void (*seed)(void *arg, uint64_t word);
     uint64_t settings; /* of which its replies and state depend; refused where they differ. The store's: memory_bytes */
     /* More than the -errno of the call that failed last says; good until the next call. May be NULL. */
     const char *(*why)(void *arg);
+    uint32_t
+        atomic; /* 1: an apply that returns < 0 has changed nothing, and does so on every replica alike: CL_RAFT_APPLY_FAILED */
     uint32_t
         ages_ms; /* what queries read depends on clock_ms, so that must not be older while nothing is written; 0: it may */
 };
@@ -178,7 +192,12 @@ struct cl_raft_node_counters {
     uint64_t snapshots_too_large; /* of those that failed */
     uint64_t snapshot_errno;      /* of the last one that failed and was not too large; 0: none has */
     uint64_t replies_refused, replies_too_large,
-        queries_failed; /* what the state machine said no to, or could not answer */
+        queries_failed;  /* what the state machine said no to, or could not answer */
+    uint64_t clock_sets; /* entries that set the log's clock */
+    /* Not counted, but as of now: cl_raft_node_clock_ahead_ms; the status' gone_back and contradicts. */
+    int64_t clock_ahead_ms;
+    uint64_t gone_back_node, contradicting_node;
+    uint64_t commands_refused, applies_failed; /* that did not enter the log (check); that changed nothing (atomic) */
 };
 
 struct cl_raft_node;
@@ -194,6 +213,12 @@ CL_API int cl_raft_node_check_log(const struct cl_raft_node *node, char err[256]
 
 /* The log's clock, by the newest command applied. */
 CL_API uint64_t cl_raft_node_clock_ms(const struct cl_raft_node *node);
+/* By how many ms the log's clock is ahead of this node's wall clock (< 0: behind), as a command that this node stamped now
+ * would say. 0: nothing was ever stamped. */
+CL_API int64_t cl_raft_node_clock_ahead_ms(const struct cl_raft_node *node);
+/* Have the group set the log's clock, by an entry: of the node that leads. Sessions are as old as before; what the state
+ * machine keeps by the clock before is its own to mend. -EPERM, -EINVAL (0), or the log's reason. */
+CL_API int cl_raft_node_set_clock(struct cl_raft_node *node, uint64_t ms);
 CL_API void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes);
 /* kind: CL_RAFT_APPLY... The answer comes through env.answer, inside this call or a later one. */
 CL_API void cl_raft_node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence,
@@ -216,8 +241,9 @@ CL_API int cl_raft_node_knows(const struct cl_raft_node *node, uint32_t id, uint
 /* The voters that it began with: how many; 0: it joined. Good once it is RUNNING. */
 CL_API uint32_t cl_raft_node_first_voters(const struct cl_raft_node *node, uint32_t ids[16]);
 /* Of its log's meta blob and of its entries: another one if replicas make something else of the same. Nodes and logs of
- * other versions are refused. */
-#define CL_RAFT_NODE_VERSION 4
+ * other versions are refused, but logs of the oldest on that have nothing that this one takes for something else. */
+#define CL_RAFT_NODE_VERSION 5
+#define CL_RAFT_NODE_VERSION_LEAST 4 /* knows neither CL_RAFT_SEED nor CL_RAFT_CLOCK_SET */
 /* Digests of its group settings and of the voters that the group began with (0: it joined, and was not told of them
  * yet). Nodes of which one differs refuse each other. */
 CL_API uint64_t cl_raft_node_settings(const struct cl_raft_node *node);
@@ -227,6 +253,9 @@ CL_API struct cl_raft *cl_raft_node_core(struct cl_raft_node *node);
 CL_API void cl_raft_node_replicate(const struct cl_raft_node *node, struct cl_raft_replicate *out);
 CL_API void cl_raft_node_counters(const struct cl_raft_node *node, struct cl_raft_node_counters *out);
 CL_API void cl_raft_node_wire(const struct cl_raft_node *node, struct cl_raft_wire_counters *out);
+/* The newest snapshot, as it is kept: NULL if there is none. Good until the next poll. */
+CL_API const uint8_t *cl_raft_node_snapshot(const struct cl_raft_node *node, uint64_t *index, uint64_t *term,
+                                            uint64_t *bytes);
 /* Take a snapshot at the next poll, whatever the log holds. */
 CL_API void cl_raft_node_compact(struct cl_raft_node *node);
 // cffi: end

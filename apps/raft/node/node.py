@@ -22,6 +22,7 @@ STATUS = {
     lib.CL_RAFT_REFUSED: "refused",
     lib.CL_RAFT_REPLY_TOO_LARGE: "reply too large",
     lib.CL_RAFT_QUERY_FAILED: "query failed",
+    lib.CL_RAFT_APPLY_FAILED: "apply failed",
 }
 KINDS = {"apply": lib.CL_RAFT_APPLY, "open": lib.CL_RAFT_OPEN, "close": lib.CL_RAFT_CLOSE}
 

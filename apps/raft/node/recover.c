@@ -92,11 +92,14 @@ static bool own_log(const struct node_disk *d, const uint8_t *meta, uint32_t byt
             (unsigned long long)cl_max(last, snapshot.index));
         return false;
     }
-    if (bytes != NODE_META_BYTES || get32(meta) != NODE_META_MAGIC || get32(meta + 4) != CL_RAFT_NODE_VERSION) {
-        snprintf(why, NODE_WHY_BYTES,
-                 "the log is not that of a Raft node of this version (%d), which reads no other: add a node with "
-                 "another id and a new log in its place",
-                 CL_RAFT_NODE_VERSION);
+    uint32_t version = get32(meta + 4);
+    if (bytes != NODE_META_BYTES || get32(meta) != NODE_META_MAGIC || version < CL_RAFT_NODE_VERSION_LEAST ||
+        version > CL_RAFT_NODE_VERSION) {
+        snprintf(
+            why, NODE_WHY_BYTES,
+            "the log is not that of a Raft node of versions %d to %d, and this one reads no other: add a node with "
+            "another id and a new log in its place",
+            CL_RAFT_NODE_VERSION_LEAST, CL_RAFT_NODE_VERSION);
         return false;
     }
     return same_node(&c->raft, meta, why) && same_settings(c, meta, why);
@@ -130,6 +133,7 @@ static bool read_meta(struct node_disk *d)
     node_incarnations_get(d->node, meta + 56 + NODE_FIRST_BYTES);
     d->term = get64(meta + 16);
     d->vote = get32(meta + 24);
+    d->hard = get32(meta + 4) != CL_RAFT_NODE_VERSION; /* who knows older entries only must not read it from now on */
     return true;
 }
 
@@ -214,6 +218,8 @@ static bool take_record(struct node_disk *d, const struct cl_log_record *record)
     }
     d->write_next = record->index + 1;
     d->write_last = record->index;
+    if (record->kind == CL_RAFT_COMMAND && record->bytes >= NODE_COMMAND_HEADER)
+        d->recover_committed = cl_max(d->recover_committed, get64(record->data) >> NODE_KIND_BITS);
     return true;
 }
 
@@ -257,6 +263,8 @@ static bool recover_step(struct node_disk *d)
     case RECOVER_ENTRIES:
         if (!read_entries(d))
             return false;
+        if (d->node->state == CL_RAFT_RECOVERING)
+            cl_raft_restore_commit(d->node->raft, d->recover_committed);
         d->recover = RECOVER_WRITES;
         return true;
     default:

@@ -143,6 +143,14 @@ uint32_t raft_sessions_expire(struct raft_sessions *s, uint64_t before_ms)
     return n;
 }
 
+void raft_sessions_shift(struct raft_sessions *s, uint64_t from_ms, uint64_t to_ms)
+{
+    for (uint32_t i = s->oldest; i != RAFT_NO_SESSION; i = s->all[i].after) {
+        uint64_t age = from_ms - s->all[i].used_ms;
+        s->all[i].used_ms = to_ms > age ? to_ms - age : 0;
+    }
+}
+
 uint64_t raft_sessions_most(uint32_t max, uint32_t reply_room)
 {
     return (uint64_t)max * (SAVED_BYTES + reply_room);

@@ -42,6 +42,8 @@ void raft_session_used(struct raft_sessions *s, uint32_t i, uint64_t sequence, u
 const uint8_t *raft_session_reply(const struct raft_sessions *s, uint32_t i, uint32_t *bytes);
 /* End those not used since `before_ms`; how many. */
 uint32_t raft_sessions_expire(struct raft_sessions *s, uint64_t before_ms);
+/* The clock by which they were used was set from that time to this one: they are as old as before. */
+void raft_sessions_shift(struct raft_sessions *s, uint64_t from_ms, uint64_t to_ms);
 /* What the bytes of that many sessions are at most. */
 uint64_t raft_sessions_most(uint32_t max, uint32_t reply_room);
 /* As bytes; `out` NULL: only how many. */

@@ -1,6 +1,6 @@
 /* A node's snapshots: the state machine, the sessions and the log's clock as one run of bytes.
  *
- *     0  u32 magic "CLRS"   4  u32 version   8  u64 the log's clock, ms   16  u32 bytes of the configuration, u32 0
+ *     0  u32 magic "CLRS"   4  u32 version   8  u64 the log's clock, ms   16  u32 bytes of the configuration, u32 flags
  *    24  u64 bytes of the sessions           32  the configuration, the sessions, the state machine to the end */
 #include "internal.h"
 #include <corelane/libos/log.h>
@@ -13,6 +13,7 @@
 #define MAGIC 0x53524c43u
 #define VERSION 1
 #define HEADER 32
+#define UNSEEDED 1 /* flag: the group has not drawn its random word yet, nor applied a command without */
 #define PIECE (1 << 20)
 
 void node_blob_free(struct node_blob *blob)
@@ -70,7 +71,8 @@ int node_snapshot_fill(struct cl_raft_node *node)
     put32(b->data + 4, VERSION);
     put64(b->data + 8, node->clock_ms);
     uint32_t n = (uint32_t)cl_raft_members_encode(&members, b->data + HEADER);
-    put64(b->data + 16, n);
+    put32(b->data + 16, n);
+    put32(b->data + 20, node->seeded ? 0 : UNSEEDED);
     put64(b->data + 24, sessions);
     raft_sessions_save(&node->sessions, b->data + HEADER + n);
     b->bytes = HEADER + n + sessions;
@@ -112,8 +114,9 @@ int node_restore(struct cl_raft_node *node, const struct node_blob *b, struct cl
         return refuse(why, -EINVAL, "at its byte 0: it is not one of a Raft node");
     if (get32(b->data + 4) != VERSION)
         return refuse(why, -EINVAL, "at its byte 4: it is of version %u, and this is %d", get32(b->data + 4), VERSION);
-    uint64_t n = get64(b->data + 16), sessions = get64(b->data + 24), left = b->bytes - HEADER;
-    if (n > left || sessions > left - n)
+    uint64_t n = get32(b->data + 16), sessions = get64(b->data + 24), left = b->bytes - HEADER;
+    uint32_t flags = get32(b->data + 20);
+    if (n > left || sessions > left - n || flags > UNSEEDED)
         return refuse(why, -EINVAL, "at its byte 16: its parts are said to be longer than it is");
     if (n == 4 && get32(b->data + HEADER) == 0)
         *members = (struct cl_raft_members){0}; /* its own, of before it knew of any */
@@ -130,5 +133,6 @@ int node_restore(struct cl_raft_node *node, const struct node_blob *b, struct cl
         return refuse(why, rc, "from its byte %llu on: the state machine says: %s",
                       (unsigned long long)(HEADER + n + sessions), node_machine_why(node, rc));
     node->applied = b->index;
+    node->seeded = !(flags & UNSEEDED) || !node->config.machine.seed;
     return 0;
 }

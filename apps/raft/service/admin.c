@@ -4,13 +4,19 @@
  *   members    u64 entry that the configuration to be changed came with, u32 voters, u32 learners, u32 1: whoever is heard from
  *              (cl_raft_force_members), u32[] their ids. Refused with ESTALE if another one is in force: two operators who both
  *              began with the same one do not undo each other.
- *   transfer   u32 id. The answer of both: u32 errno, 0 if it was begun. Only the leader does them (EPERM). */
+ *   transfer   u32 id
+ *   clock      u64 ms since 1970, which the log's clock is set to
+ *   snapshot   u64 offset; 2^64 - 1: have one made. Answer: u64 index, u64 term, u64 bytes of the newest one, 0 if there is none, and of it what
+ *              lies there, as much as an answer holds
+ *              The answer of members, transfer and clock: u32 errno, 0 if it was begun. Only the leader does them (EPERM). */
 #include "../core/bytes.h"
 #include "../node/frame.h"
 #include "internal.h"
+#include <corelane/libos/log.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 static const char *const roles[] = {"follower", "pre-candidate", "candidate", "leader", "failed"};
 static const char *const states[] = {"recovering", "running", "stopped"};
@@ -94,6 +100,23 @@ static void say_why(struct text *t, const char *why)
     say(t, "\"");
 }
 
+/* The log's clock beside the wall's, and how full the log's area is, of what. */
+static void say_clock_and_log(struct text *t, struct cl_raft_service *svc)
+{
+    const struct cl_raft_env *env = &svc->config.node.env;
+    struct cl_raft_node_counters c;
+    struct cl_log_usage u;
+    cl_raft_node_counters(svc->node, &c);
+    say(t, ", \"clock\": {\"log_ms\": %lu, \"wall_ms\": %lu, \"ahead_ms\": %ld, \"sets\": %lu}",
+        cl_raft_node_clock_ms(svc->node), env->wall_ms(env->arg), cl_raft_node_clock_ahead_ms(svc->node), c.clock_sets);
+    if (!svc->config.node.log || cl_log_state(svc->config.node.log) != CL_LOG_READY)
+        return;
+    cl_log_usage(svc->config.node.log, &u);
+    say(t, ", \"log\": {\"ring_bytes\": %lu, \"kept_bytes\": %lu, \"dead_bytes\": %lu, \"free_bytes\": %lu",
+        u.ring_bytes, u.kept_bytes, u.dead_bytes, u.free_bytes);
+    say(t, ", \"reserved_bytes\": %lu}", u.reserved_bytes);
+}
+
 static uint32_t status_text(struct cl_raft_service *svc, char out[SERVE_STATUS_BYTES])
 {
     struct cl_raft_status s;
@@ -118,9 +141,15 @@ static uint32_t status_text(struct cl_raft_service *svc, char out[SERVE_STATUS_B
     say_ids(&t, "first_voters", first, cl_raft_node_first_voters(svc->node, first));
     say(&t, ", \"digests\": {\"version\": %u, \"settings\": \"%016lx\", \"first_voters\": \"%016lx\"}",
         CL_RAFT_NODE_VERSION, cl_raft_node_settings(svc->node), cl_raft_node_first_digest(svc->node));
+    const struct cl_raft_node_config *c = &svc->config.node;
+    say(&t, ", \"settings\": {\"cluster\": %lu, \"machine\": %lu, \"session_ms\": %lu", c->raft.cluster,
+        c->machine.settings, c->session_ms ? c->session_ms : 3600000);
+    say(&t, ", \"max_sessions\": %u, \"reply_bytes\": %u}", c->max_sessions, c->reply_bytes);
+    say(&t, ", \"gone_back\": %u, \"contradicting\": %u", s.gone_back, s.contradicts);
     say_peers(&t, &s);
     say_replicate(&t, svc->node, cl_raft_node_core(svc->node));
     say_links(&t, &svc->channel);
+    say_clock_and_log(&t, svc);
     say_why(&t, cl_raft_node_why(svc->node));
     say(&t, "}");
     return (uint32_t)(t.at - out);
@@ -144,14 +173,35 @@ static int change(struct cl_raft *raft, const struct node_frame *f)
                                                                                   learners);
 }
 
+static uint32_t snapshot_piece(struct cl_raft_service *s, const struct node_frame *f, char out[SERVE_STATUS_BYTES])
+{
+    uint64_t index, term, bytes, at = f->bytes == 8 ? get64(f->data) : UINT64_MAX;
+    const uint8_t *data = cl_raft_node_snapshot(s->node, &index, &term, &bytes);
+    if (at == UINT64_MAX)
+        cl_raft_node_compact(s->node);
+    put64((uint8_t *)out, index);
+    put64((uint8_t *)out + 8, term);
+    put64((uint8_t *)out + 16, bytes);
+    uint64_t n = data && at < bytes ? cl_min(bytes - at, (uint64_t)SERVE_STATUS_BYTES - 24) : 0;
+    if (n)
+        memcpy(out + 24, data + at, n);
+    return 24 + (uint32_t)n;
+}
+
 uint32_t serve_admin(struct cl_raft_service *s, const struct node_frame *f, char out[SERVE_STATUS_BYTES])
 {
     struct cl_raft *raft = cl_raft_node_core(s->node);
     if (f->kind == NODE_FRAME_STATUS)
         return status_text(s, out);
-    int rc = f->kind == NODE_FRAME_MEMBERS ? change(raft, f)
-             : f->bytes == 4               ? cl_raft_transfer(raft, get32(f->data))
-                                           : -EINVAL;
+    if (f->kind == NODE_FRAME_SNAPSHOT)
+        return snapshot_piece(s, f, out);
+    int rc = -EINVAL;
+    if (f->kind == NODE_FRAME_MEMBERS)
+        rc = change(raft, f);
+    else if (f->kind == NODE_FRAME_TRANSFER && f->bytes == 4)
+        rc = cl_raft_transfer(raft, get32(f->data));
+    else if (f->kind == NODE_FRAME_CLOCK && f->bytes == 8)
+        rc = cl_raft_node_set_clock(s->node, get64(f->data));
     put32((uint8_t *)out, (uint32_t)-rc);
     return 4;
 }

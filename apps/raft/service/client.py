@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Self
 
 from ....runtime.errors import CorelaneError
+from ....runtime.typed import typed
 from ..._native import ffi, lib
 from ..node.machine import CommandRefused
 from .service import Addresses, cluster_of, parse_peers
@@ -29,7 +30,9 @@ _PIECES_MAX = 4096  # pieces.h
 _REFUSED_S = 0.005
 _LOOK = "look whether most of the nodes are up, and can be reached from here"
 _OPEN, _CLOSE, _APPLY, _QUERY = 1, 2, 0, 3
-_OK, _RETRY, _BUSY, _EXPIRED, _OUT_OF_ORDER, _TOO_LARGE, _REFUSED, _REPLY_TOO_LARGE, _QUERY_FAILED = range(9)
+_OK, _RETRY, _BUSY, _EXPIRED, _OUT_OF_ORDER, _TOO_LARGE, _REFUSED, _REPLY_TOO_LARGE, _QUERY_FAILED, _APPLY_FAILED = (
+    range(10)
+)
 
 
 class Unknown(CorelaneError):
@@ -38,6 +41,10 @@ class Unknown(CorelaneError):
 
 class NotSent(CorelaneError):
     """The command was not sent, so it was not applied and never will be: it may be asked for again."""
+
+
+class CommandFailed(CorelaneError):
+    """The state machine could not apply it, and says that nothing has changed (AtomicMachine)."""
 
 
 class ReplyTooLarge(CorelaneError):
@@ -62,6 +69,9 @@ def _error(what: str, status: int, size: int, reply: bytes) -> CorelaneError | N
     if status == _REPLY_TOO_LARGE:
         why = "it was done, and its reply is longer than the nodes' reply_bytes"
         return ReplyTooLarge(what, why, "answer less, or start all nodes with more")
+    if status == _APPLY_FAILED:
+        why = f"the state machine could not apply it: {reply.decode(errors='replace')}"
+        return CommandFailed(what, why, "nothing has changed")
     if status == _QUERY_FAILED:
         return CorelaneError(what, f"the state machine could not answer: {reply.decode(errors='replace')}")
     return None
@@ -83,6 +93,7 @@ class Client:
     CorelaneError.
     """
 
+    @typed("make a Raft client")
     def __init__(
         self,
         peers: str | Addresses,
@@ -121,8 +132,9 @@ class Client:
         """Apply a command exactly once; its reply.
 
         Raises Unknown if it may have been applied or not, for one because the session has ended: the next command
-        begins another. Raises ReplyTooLarge if it was applied, CommandRefused if the state machine refused it, NotSent
-        if no session could be opened for it in time, and another CorelaneError if it was not applied: with EMSGSIZE if
+        begins another. Raises ReplyTooLarge if it was applied, CommandRefused if the state machine refused it,
+        CommandFailed if it could not apply it and is atomic, NotSent if no session could be opened for it in time, and
+        another CorelaneError if it was not applied: with EMSGSIZE if
         it is longer than the nodes take, which it says.
         """
         deadline = time.monotonic() + self._timeout_s

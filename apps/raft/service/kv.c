@@ -84,8 +84,13 @@ static void answer_local(struct cl_raft_service *s, struct cl_udp_req *req, cons
 static void serve_kv_one(struct cl_raft_service *s, struct cl_udp_req *req)
 {
     req->reply_len = 0;
-    if (req->len <= CL_KV_UDP_HEADER || req->data[4] || req->data[5] != 1 || cl_kv_udp_is_answer(req->data, req->len)) {
+    if (req->len <= CL_KV_UDP_HEADER || cl_kv_udp_is_answer(req->data, req->len)) {
         cl_count(&s->count.kv_refused, 1);
+        return;
+    }
+    if (req->data[4] || req->data[5] != 1) {
+        cl_count(&s->count.kv_refused, 1);
+        answer_here(s, req, (const uint8_t *)CL_KV_UDP_MULTI, strlen(CL_KV_UDP_MULTI));
         return;
     }
     const uint8_t *text = req->data + CL_KV_UDP_HEADER;

@@ -20,9 +20,12 @@ from typing import Any
 from ....runtime.errors import CorelaneError
 from ..core.orders import REASONS
 from .client import Client
+from .recover import Saved, Settings
 
 _LOGGER = logging.getLogger("corelane.raft")
-_STATUS, _MEMBERS, _TRANSFER = 4, 5, 6
+_STATUS, _MEMBERS, _TRANSFER, _CLOCK, _SNAPSHOT = 4, 5, 6, 7, 8
+_NEW = 2**64 - 1  # in the place of an offset: have a snapshot made
+_PIECE_S = 1.0
 _ASK_AGAIN_S = 0.05
 _ROUND_S, _LOOK_S = 0.5, 0.02
 _REST = 4  # a transfer that came to nothing is ordered again after so many times as long as it took
@@ -53,8 +56,20 @@ def _first_voters(status: dict[str, Any]) -> str:
     return ",".join(map(str, sorted(status["first_voters"]))) or "some that it, which joined, does not name"
 
 
+def _sure_leader(said: dict[int, dict[str, Any] | None]) -> dict[str, Any] | None:
+    """The status of the node that leads, if most of its voters have answered and none of them knows a later term."""
+    heard = {node: s for node, s in said.items() if s}
+    leader = max((s for s in heard.values() if s["role"] == "leader"), key=lambda s: int(s["term"]), default=None)
+    if leader is None or any(int(s["term"]) > int(leader["term"]) for s in heard.values()):
+        return None
+    voters = leader["members"]["voters"]
+    return leader if 2 * len(heard.keys() & set(voters)) > len(voters) else None
+
+
 class Operator(Client):
     """Asks the nodes of a group. `peers` as for Client; timeout_s: how long a change may take. Raises CorelaneError."""
+
+    _silent: frozenset[int] = frozenset()  # who did not answer when it was asked last
 
     def _ask_node(self, node: int, kind: int, data: bytes = b"", wait_s: float = 0.5) -> bytes | None:
         """What that node answers, or None."""
@@ -82,10 +97,16 @@ class Operator(Client):
         return {node: self.status(node) for node in sorted(self._nodes)}
 
     def leader_status(self) -> dict[str, Any]:
-        """That of the node that leads, waited for."""
+        """That of the node that leads, waited for. Who did not answer is asked last, and not if the others are sure."""
         deadline = time.monotonic() + self._timeout_s
         while True:
-            known = [s for s in self.all().values() if s and s["role"] == "leader"]
+            said: dict[int, dict[str, Any] | None] = {}
+            for node in sorted(self._nodes, key=lambda node: (node in self._silent, node)):
+                said[node] = self.status(node)
+                self._silent = self._silent - {node} if said[node] else self._silent | {node}
+                if sure := _sure_leader(said):
+                    return sure
+            known = [s for s in said.values() if s and s["role"] == "leader"]
             if known:
                 return max(known, key=lambda s: int(s["term"]))
             if time.monotonic() > deadline:
@@ -200,11 +221,15 @@ class Operator(Client):
             raise CorelaneError(what, f"{some} not know its address", hint)
 
     def _await_log(self, what: str, node: int) -> None:
-        """Wait until a learner gets, within a round of _ROUND_S, all that was committed when the round began."""
+        """Wait until a learner gets, within a round of _ROUND_S, all that was committed when the round began.
+
+        The leader alone is asked as long as it leads: a round has no time for those who do not answer.
+        """
         deadline = time.monotonic() + self._timeout_s
-        begun, commit = 0.0, 0
+        begun, commit, status = 0.0, 0, self.leader_status()
         while time.monotonic() < deadline:
-            status = self.leader_status()
+            said = self.status(int(status["id"]))
+            status = said if said and said["role"] == "leader" else self.leader_status()
             match = next((p["match"] for p in status["peers"] if p["id"] == node), 0)
             if begun and match >= commit and time.monotonic() - begun < _ROUND_S:
                 return
@@ -260,6 +285,47 @@ class Operator(Client):
         if members["outgoing"]:
             raise CorelaneError("change the members", "a change is under way", "wait until it is done")
         return set(members["voters"]), set(members["learners"]), int(status["members_index"])
+
+    def set_clock(self, ms: int) -> dict[str, Any]:
+        """Set the log's clock to `ms` since 1970 as of now, by an entry; the leader's status once that is applied."""
+        begun: list[int] = []
+        at = time.monotonic()
+
+        def done(status: dict[str, Any]) -> bool:
+            sets = int(status["clock"]["sets"])
+            if not begun:
+                begun.append(sets)
+            return sets > begun[0]
+
+        def order(_status: dict[str, Any]) -> tuple[int, bytes]:
+            return _CLOCK, struct.pack("<Q", ms + int(1000 * (time.monotonic() - at)))
+
+        return self._order("set the log's clock", done, order)
+
+    def save(self, node: int = 0) -> Saved:
+        """The state of the group as of now, or later, from that node, or the one that leads. Raises CorelaneError."""
+        status = self.status(node) if node else self.leader_status()
+        what = f"save a snapshot of node {node or 'the leader'}"
+        if status is None or status["state"] != "running":
+            raise CorelaneError(what, "it does not run", "choose another node with --node")
+        least, deadline = int(status["applied"]), time.monotonic() + self._timeout_s
+        index, data = 0, bytearray()
+        while time.monotonic() < deadline:
+            offset = len(data) if index else _NEW
+            answer = self._ask_node(int(status["id"]), _SNAPSHOT, struct.pack("<Q", offset), _PIECE_S)
+            if answer is None or len(answer) < 24:
+                continue
+            at, term, size = struct.unpack_from("<QQQ", answer)
+            if at < least or not size or at != index:  # it is being made, or there is a newer one
+                index, data = (at, bytearray()) if at >= least and size else (0, bytearray())
+                time.sleep(0 if index else _ASK_AGAIN_S)
+                continue
+            data += answer[24:]
+            deadline = time.monotonic() + self._timeout_s
+            if len(data) == size:
+                voters = tuple(sorted(status["members"]["voters"]))
+                return Saved(index, term, Settings(**status["settings"]), bytes(data), int(time.time()), voters)
+        raise CorelaneError(what, f"nothing more of it came in {self._timeout_s:g} s", "try again, or another node")
 
     def transfer(self, to: int) -> dict[str, Any]:
         """Hand leadership to a voter; returns its status."""

@@ -91,7 +91,7 @@ static void on_client(struct cl_raft_service *s, const struct node_frame *f, con
         cl_raft_node_query(s->node, f->data, f->bytes, &token);
     else if (f->kind <= CL_RAFT_CLOSE)
         cl_raft_node_submit(s->node, f->kind, f->session, f->sequence, f->data, f->bytes, &token);
-    else if (f->kind <= NODE_FRAME_TRANSFER)
+    else if (f->kind <= NODE_FRAME_LAST)
         on_operator(s, f, from);
     else
         cl_count(&s->count.malformed, 1);

@@ -19,9 +19,11 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from ....runtime.errors import CorelaneError, check
+from ....runtime.typed import typed
 from ..._native import ffi, lib
 from ..core.core import PEER_STATES, ROLES, Members, members_of, members_struct
 from ..core.orders import check_order
@@ -32,6 +34,8 @@ from .logs import Disk, LogArea, LogFile, NodeLog
 _LOGGER = logging.getLogger("corelane.raft")
 WATCH_S = 0.2
 """How often a node is checked for having stopped."""
+CLOCK_S = 60.0
+"""How far the log's clock may be from this machine's before that is spoken of."""
 LATE_S = 1.0
 """A disk that is silent for so long is spoken of."""
 
@@ -48,6 +52,15 @@ REFUSALS = {
     " had, or start the whole group with logs",
 }
 """Why a node is refused, by its counter of struct cl_raft_node_counters."""
+
+LOST = {
+    "gone_back": "has a log that is older than what it acknowledged: an old copy was put back, or its disk lost writes."
+    " Nothing that it says counts here. Stop it, take it out of the group, and add a new node with a new log",
+    "contradicting": "leads without what is committed here: logs of a majority were lost, or old copies put back, and"
+    " acknowledged writes are missing there. This node takes nothing of it. Stop the nodes, and see docs/raft.md, When"
+    " the worst has happened, before anything is written",
+}
+"""What a node says of another, which struct cl_raft_node_counters names with these words and `_node`."""
 
 MAX_SESSIONS = 256
 """Sessions of clients at one time, if `serve` is not told otherwise. Each keeps its last reply."""
@@ -160,6 +173,7 @@ class RaftService:
         node = lib.cl_raft_service_node(self._ptr)
         counters = ffi.new("struct cl_raft_node_counters *")
         awaits, since, told, told_large, told_failed = -1, 0.0, False, False, False
+        told_clock, told_logs = False, set[tuple[str, int]]()
         refused: set[tuple[str, int]] = set()
         closing = False
         while not closing:
@@ -191,6 +205,8 @@ class RaftService:
                     " can, its log cannot be trimmed, and once that is full it takes no more commands"
                 )
                 _LOGGER.error(text, self.id, os.strerror(number), number)
+            told_clock = self._watch_clock(counters, told_clock)
+            self._watch_logs(counters, told_logs)
             now = time.monotonic()
             word = int(lib.cl_raft_node_awaits(node))  # of the node itself: its thread may wait in the kernel
             if not word % 2 or word != awaits:
@@ -199,6 +215,26 @@ class RaftService:
                 told = True
                 text = "Raft node %d: its disk has not answered for %g s, and it does not vote before it does"
                 _LOGGER.error(text, self.id, LATE_S)
+
+    def _watch_logs(self, counters: Any, told: set[tuple[str, int]]) -> None:
+        """Say once of each node that its log is older than what is remembered of it here."""
+        for field, why in LOST.items():
+            other = int(getattr(counters, f"{field}_node"))
+            if other and (field, other) not in told:
+                told.add((field, other))
+                _LOGGER.error("Raft node %d: node %d %s", self.id, other, why)
+
+    def _watch_clock(self, counters: Any, told: bool) -> bool:
+        """Say it once, and again once it was mended, if the log's clock is far from this machine's."""
+        ahead_s = int(counters.clock_ahead_ms) / 1000
+        if abs(ahead_s) > CLOCK_S and not told:
+            text = (
+                "Raft node %d: the log's clock is %.0f s %s this machine's, so what expires does so too %s. If this"
+                " machine's is right, `corelane raft clock --set` sets the log's"
+            )
+            way = ("ahead of", "early") if ahead_s > 0 else ("behind", "late")
+            _LOGGER.warning(text, self.id, abs(ahead_s), *way)
+        return abs(ahead_s) > CLOCK_S
 
     @staticmethod
     def _first_voters(node: Any) -> str:
@@ -289,6 +325,14 @@ class RaftService:
             lib.cl_raft_service_delete(ptr)
 
 
+def in_virtual_machine(cpuinfo: str = "/proc/cpuinfo") -> bool:
+    """Whether the CPU says that a hypervisor runs this machine, which may stop it without its clock noticing."""
+    try:
+        return " hypervisor" in Path(cpuinfo).read_text(errors="replace")
+    except OSError:
+        return False
+
+
 def _log_of(runtime: Any, path: str | None, area: str | None, disk: Disk | None, sqpoll: bool) -> NodeLog | None:
     """Where the caller wants it."""
     if area is None:
@@ -302,6 +346,7 @@ def _log_of(runtime: Any, path: str | None, area: str | None, disk: Disk | None,
     return LogArea(runtime.socket, area, disk, sqpoll=sqpoll)
 
 
+@typed("serve a Raft node")
 def serve(
     runtime: Any,
     id: int,
@@ -336,7 +381,8 @@ def serve(
     thread looks for its writes (docs/storage.md). in_call: from election_ms 80 on, the runtime's thread itself
     waits in the kernel for a lone write, unless that proves to hold anything up (docs/raft.md).
     memory_bytes: of the store. election_ms: without a leader for so long, a node asks for votes; 10 needs a core that
-    nothing else disturbs (docs/raft.md). lease: reads by lease (see raft.h for what that assumes of clocks). join: at
+    nothing else disturbs (docs/raft.md). lease: reads by lease (see raft.h for what that assumes of clocks); warned of
+    in a virtual machine. join: at
     its first start, this node will be added to a running group; later it changes nothing. disk: what to put around the
     log's device (logs.py). group: its name; nodes, clients and logs of another one are refused.
     replicate: to whom entries go at once while this node leads, see docs/raft.md; the nodes may differ in it.
@@ -361,6 +407,13 @@ def serve(
             f"its address is {mine[0]}, the peers say {places[id][0]}",
             "give the application that address: [apps.NAME] ip = ... in the iokernel's configuration",
         )
+    if lease and in_virtual_machine():
+        text = (
+            "Raft node %d reads by lease in a virtual machine: if its host pauses or moves it, and its clock stands"
+            " still meanwhile, it may answer reads with what is out of date. Start all nodes without the lease, or"
+            " never pause them"
+        )
+        _LOGGER.warning(text, id)
     file = _log_of(runtime, log, area, disk, sqpoll)
     keep: list[Any] = []
     config = ffi.new("struct cl_raft_serve_config *")

@@ -93,7 +93,19 @@ static int machine_load(void *arg, uint64_t at, const uint8_t *data, uint64_t by
     return 0;
 }
 
+static void machine_seed(void *arg, uint64_t word)
+{
+    struct real *r = arg;
+    r->store.machine.seed(r->store.machine.arg, word);
+}
+
 struct cl_raft_machine real_machine(struct real *r)
 {
-    return (struct cl_raft_machine){r, machine_apply, machine_query, machine_save, machine_load, 0, NULL, AGES_MS};
+    return (struct cl_raft_machine){.arg = r,
+                                    .apply = machine_apply,
+                                    .query = machine_query,
+                                    .save = machine_save,
+                                    .load = machine_load,
+                                    .seed = real_has_store(r) ? machine_seed : NULL,
+                                    .ages_ms = AGES_MS};
 }

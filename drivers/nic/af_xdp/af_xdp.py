@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from ....runtime.errors import CorelaneError
 from ....runtime.options import Group, option
+from ....runtime.typed import typed
 from ..._native import ffi, lib
 from ...bpf import loader, steer
 from ...bpf.object import read_object
@@ -83,6 +84,7 @@ class AfXdp(Nic):
     Raises CorelaneError that says what is missing and how to mend it. Closing detaches the program.
     """
 
+    @typed("open an AF_XDP NIC")
     def __init__(
         self,
         ifname: str,

@@ -20,6 +20,7 @@ from typing import Any, Literal
 from ....runtime.closing import Closing
 from ....runtime.errors import CorelaneError
 from ....runtime.options import Group, option
+from ....runtime.typed import typed, typed_class
 from ..._native import ffi, lib
 from ...device import check
 from ..nic import Nic, ipv4_to_int, mac_to_bytes
@@ -27,6 +28,7 @@ from ..nic import Nic, ipv4_to_int, mac_to_bytes
 LOOK_S = 0.1  # at most so long between two looks at whether a run is over, so that an abort is noticed
 
 
+@typed_class("make echo traffic")
 @dataclass(frozen=True, slots=True)
 class Echo:
     """UDP echo: `payload_bytes` (8..mtu - 28) come back unchanged. 22 bytes make a frame of exactly one cache line.
@@ -41,6 +43,7 @@ class Echo:
     long_fraction: float = 0.0
 
 
+@typed_class("make memcached traffic")
 @dataclass(frozen=True, slots=True)
 class Memcached:
     """memcached's ASCII protocol over UDP: GETs and SETs of `keys` keys.
@@ -59,6 +62,7 @@ class Memcached:
     preload_window: int = 64
 
 
+@typed_class("make bursty arrivals")
 @dataclass(frozen=True, slots=True)
 class Bursty:
     """Bursts of a geometric number of requests, `burst` on average, that take the fraction `duty` of time.
@@ -70,6 +74,7 @@ class Bursty:
     duty: float = 0.0
 
 
+@typed_class("make a closed loop")
 @dataclass(frozen=True, slots=True)
 class Closed:
     """Not open loop: `window` requests are outstanding at any time, whatever the rate says. For probing a peak only."""
@@ -80,6 +85,7 @@ class Closed:
 Arrivals = Literal["poisson", "uniform"] | Bursty | Closed
 
 
+@typed_class("make a phase of load")
 @dataclass(frozen=True, slots=True)
 class Phase:
     """A stretch of a run: `rate` requests a second (0: pause) for `seconds`; not measured: warm-up, only counted.
@@ -277,6 +283,7 @@ class Loadgen(Closing):
     value outside its limits (drivers/nic/loadgen/loadgen.h gives them).
     """
 
+    @typed("make a load generator")
     def __init__(
         self,
         traffic: Echo | Memcached,

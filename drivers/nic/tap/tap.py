@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....runtime.errors import CorelaneError
+from ....runtime.typed import typed
 from ..._native import ffi, lib
 from ...device import check
 from ..nic import Nic, ipv4_and_prefix, mac_to_bytes
@@ -34,6 +35,7 @@ class Tap(Nic):
     Raises CorelaneError that says what is missing and how to mend it.
     """
 
+    @typed("open a tap")
     def __init__(
         self,
         ifname: str = "cl%d",

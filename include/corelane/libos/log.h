@@ -16,6 +16,7 @@
  *   libos/storage/log/recover.c   open: the flushes one after another, and where they end; libos/storage/log/recover.h says which other files are its steps
  *   confirm.c   having the device say what was acknowledged
  *   grow.c      taking into use what an area grew by
+ *   repack.c    copying what is kept to the end of the ring, so that what lies between is free
  *   libos/storage/log/super.c     the two superblocks: trim, epoch, the snapshot's commit
  *   libos/storage/log/snapshot.c  snapshots
  *   libos/storage/log/cursor.c    reading
@@ -176,8 +177,8 @@ CL_API int cl_log_wait(struct cl_log *log, const struct cl_log_op *op);
 /* The four below queue one record each; what they asked is durable, and done is called, in the order of the calls. All of a burst of
  * calls before the next pump share a flush if they fit one, and of one flush all or nothing survives. Nothing is written before
  * cl_log_pump. 0, or an error and nothing has changed (done is not called):
- *   -ENOSPC    the area is full: trim, then again    -EMSGSIZE  larger than cl_log_max_bytes
- *   -EAGAIN    the buffers are full: pump, then again    -EROFS, -EBUSY  read only; still opening
+ *   -ENOSPC    the area is full of records that are kept: trim, then again    -EMSGSIZE  larger than cl_log_max_bytes
+ *   -EAGAIN    the buffers are full, or room is being made: pump, then again    -EROFS, -EBUSY  read only; still opening
  *   or the error that ended the log. */
 
 /* Append; op->index is its index. -EOVERFLOW: the one before had CL_LOG_INDEX_MOST. */
@@ -258,11 +259,24 @@ struct cl_log_stats {
     uint64_t
         said_flush; /* the last one of which the device says so: damage up to there is never taken for a torn write */
     uint64_t trims, truncates, restarts, metas, snapshots;
-    uint64_t width; /* flushes in flight at most now: in_flight, or fewer where the device does fewer at once */
+    uint64_t repacks,
+        repacked_bytes; /* passes that copied records to the end of the ring, so that what lay between is free; copied */
+    uint64_t width;     /* flushes in flight at most now: in_flight, or fewer where the device does fewer at once */
     int64_t
         registered; /* bytes of the flushes' buffers, which the device knows as registered memory; -errno: why it does not */
 };
 CL_API void cl_log_stats(const struct cl_log *log, struct cl_log_stats *out);
+
+/* How full the ring is, and of what; the sum of the last four is the first. Of an open log. Goes through the index: not for a hot path. */
+struct cl_log_usage {
+    uint64_t ring_bytes;
+    uint64_t kept_bytes; /* records that are there, as far as is known without reading them */
+    uint64_t
+        dead_bytes; /* truncated records, votes, and the rest of the block in which each flush ends: won back when little is free */
+    uint64_t free_bytes;     /* for records */
+    uint64_t reserved_bytes; /* for truncations, and for winning back */
+};
+CL_API void cl_log_usage(const struct cl_log *log, struct cl_log_usage *out);
 // cffi: end
 
 CL_EXTERN_C_END

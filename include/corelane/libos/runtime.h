@@ -86,6 +86,24 @@ CL_API int cl_runtime_bind_udp_foreign(struct cl_runtime *rt, uint16_t port, cl_
 CL_API int cl_runtime_add_neighbour(struct cl_runtime *rt, uint32_t ipv4, const uint8_t *mac);
 /* Start a detached uthread. Any thread, also before start. -EAGAIN, -ESHUTDOWN. */
 CL_API int cl_runtime_spawn(struct cl_runtime *rt, cl_uthread_fn fn, void *arg);
+/* Work to be done again and again; < 0: an error, counted. */
+typedef int64_t (*cl_every_fn)(void *arg);
+/* One such. Counters: written by its uthread, read by anybody (relaxed). */
+struct cl_every {
+    uint64_t period_ns;
+    cl_every_fn fn;
+    void *arg;
+    uint64_t calls, skipped, errors; /* skipped: times that were over before the call before them had ended */
+    uint32_t foreign;
+    uint32_t pad;
+    struct cl_every *next; /* of the same runtime */
+};
+/* Call fn(arg) every period_ns on a uthread of its own, first when one period is over, until the runtime stops. Calls of
+ * one never overlap. foreign: on the kthread's own large stack under the no-switch rule, as cl_runtime_bind_udp_foreign;
+ * else it may block. *out lives as long as the runtime. Any thread, before or after start. -EINVAL (period_ns 0, no
+ * function), -ENOMEM, -EAGAIN, -ESHUTDOWN. */
+CL_API int cl_runtime_every(struct cl_runtime *rt, uint64_t period_ns, cl_every_fn fn, void *arg, uint32_t foreign,
+                            const struct cl_every **out);
 /* Start the kthreads. Once. */
 CL_API int cl_runtime_start(struct cl_runtime *rt, char err[256]);
 /* Say what the handler of a UDP port is called, for cl_runtime_stuck; copied. -ENOENT, -ENOMEM, -EALREADY. Any thread. */

@@ -97,7 +97,7 @@ CL_API uint16_t cl_udp_port(const struct cl_udp_socket *s);
 CL_API int64_t cl_udp_sendto(struct cl_udp_socket *s, const void *data, int64_t len, const struct cl_udp_addr *to);
 /* Receive one datagram: copies up to `room` bytes, returns the datagram's full length (more than room: it was cut).
  * Blocks the uthread while there is none: timeout_ns < 0 for ever, 0 not at all. -EAGAIN (timeout 0), -ETIMEDOUT,
- * -ESHUTDOWN (closed), -EDEADLK (not on a uthread, and it would have to wait). `from` may be NULL. */
+ * -ESHUTDOWN (closed, or the runtime stops), -EDEADLK (not on a uthread, and it would have to wait). `from` may be NULL. */
 CL_API int64_t cl_udp_recvfrom(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_addr *from,
                                int64_t timeout_ns);
 // cffi: end

@@ -112,15 +112,17 @@ static inline uint64_t cl_tsc_ordered(void)
     return cl_tsc();
 }
 
+__extension__ typedef __int128 cl_int128; /* not ISO C, and no compiler is to say so */
+
 /* Length of an interval; negative intervals too. */
 static inline int64_t cl_ticks_to_ns(const struct cl_clock *c, int64_t ticks)
 {
-    return (int64_t)(((__int128)ticks * (int64_t)c->ns_per_tick) >> CL_CLOCK_NS_SHIFT);
+    return (int64_t)(((cl_int128)ticks * (int64_t)c->ns_per_tick) >> CL_CLOCK_NS_SHIFT);
 }
 
 static inline int64_t cl_ns_to_ticks(const struct cl_clock *c, int64_t ns)
 {
-    return (int64_t)(((__int128)ns * (int64_t)c->ticks_per_ns) >> CL_CLOCK_TICKS_SHIFT);
+    return (int64_t)(((cl_int128)ns * (int64_t)c->ticks_per_ns) >> CL_CLOCK_TICKS_SHIFT);
 }
 
 /* CLOCK_MONOTONIC at a stamp, also one before the calibration. */

@@ -4,6 +4,7 @@
     width.{h,c}        how many flushes are in flight at once
     disk.h super.c     what lies on the device; superblocks
     snapshot.c grow.c confirm.c   snapshots; a larger area; having the device confirm what was acknowledged
+    repack.c           copying what is kept to the end of the ring, so that what lies between is free
     recover.{h,c} choose.c lap.c judge.c again.c   opening: superblock, flushes in order, what ended them
     view.c cursor.c    what is durable; reading records by index
     shared.c           for uthreads: each blocks until its record is durable (corelane/libos/log_shared.h)

@@ -10,6 +10,7 @@
 
 #include <stdlib.h>
 
+#define RESERVE_FLUSHES 3
 #define META_PART 4 /* with less of the ring free than one part in so many, meta blobs go into the superblocks */
 
 /* A flush that holds less than one part in so many of the records in flight waits for the next completion: those who wait for them are
@@ -63,7 +64,7 @@ int cl_log_flushes_start(struct cl_log *log)
     log->meta_number = log->view.meta_number;
     cl_log_width_init(&log->width, log->config.in_flight);
     begin_flush(log);
-    return 0;
+    return log->config.on_damage == CL_LOG_READ_ONLY ? 0 : cl_log_repack_start(log);
 }
 
 /* Whether anything is taken now at all: 0, or why not. */
@@ -80,23 +81,41 @@ static int takes(struct cl_log *log)
     return 0;
 }
 
-/* Room for a record: 0, and f is where it goes, sealed before if need be. Nothing has changed otherwise. */
-static int make_room(struct cl_log *log, uint32_t data_bytes, bool reserved, struct cl_log_flush **out)
+/* What is left at the end of the ring for truncations and copies. Copies need two of the largest flushes: one for what is copied, and one that
+ * the end of a lap may cost. A truncation needs a block and the same. Rings of few flushes have a quarter. */
+static uint64_t reserve_bytes(const struct cl_log *log)
 {
-    uint64_t need = cl_log_record_bytes(data_bytes);
+    uint64_t flush = log->flush_bytes;
+    return cl_max(cl_min(RESERVE_FLUSHES * flush, log->ring_bytes / 4), flush);
+}
+
+/* Where the ring ends for records of that use. */
+static uint64_t end_place(const struct cl_log *log, enum cl_log_use use)
+{
+    uint64_t reserve = reserve_bytes(log);
+    uint64_t left = use == CL_LOG_FOR_DATA ? reserve : use == CL_LOG_FOR_CUT ? reserve - log->flush_bytes : 0;
+    return log->head_place + log->ring_bytes - left;
+}
+
+int cl_log_make_room(struct cl_log *log, uint64_t need, enum cl_log_use use, struct cl_log_flush **out)
+{
     int rc = takes(log);
     if (rc)
         return rc;
-    if (data_bytes > cl_log_max_bytes(log))
+    if (need > log->flush_bytes - sizeof(struct cl_log_disk_flush))
         return -EMSGSIZE;
     const struct cl_log_flush *f = cl_log_flush_of(log, log->open_lsn);
     bool next = f->bytes + need > log->flush_bytes;
     uint64_t place = next ? cl_log_next_place(log, f->place, f->bytes) : f->place;
     uint64_t bytes = next ? sizeof(struct cl_log_disk_flush) : f->bytes;
-    /* The last flush of the ring is kept for truncations and restarts, which let a full log get on. */
-    uint64_t end = log->head_place + log->ring_bytes - (reserved ? 0 : log->flush_bytes);
-    if (place + cl_log_round(bytes + need) > end) {
-        log->stats.full++;
+    uint64_t end = place + cl_log_round(bytes + need);
+    if (end > end_place(log, use) && use != CL_LOG_FOR_COPY && cl_log_repack_helps(log)) {
+        log->stats.no_buffer++;
+        return -EAGAIN;
+    }
+    /* What copies cannot help, a truncation can: of a log that was filled when less was kept in reserve. */
+    if (end > end_place(log, use == CL_LOG_FOR_CUT ? CL_LOG_FOR_COPY : use)) {
+        log->stats.full += use != CL_LOG_FOR_COPY;
         return -ENOSPC;
     }
     if (next && log->open_lsn + 1 - log->view.lsn > log->n_flushes) {
@@ -109,27 +128,35 @@ static int make_room(struct cl_log *log, uint32_t data_bytes, bool reserved, str
     return 0;
 }
 
-static int submit(struct cl_log *log, struct cl_log_op *op, uint8_t what, uint64_t index)
+void cl_log_put(struct cl_log *log, struct cl_log_flush *f, const struct cl_log_disk_record *from, uint8_t what,
+                const void *data)
 {
-    struct cl_log_flush *f = NULL;
-    int rc = make_room(log, op->bytes, what != CL_LOG_DATA, &f);
-    if (rc)
-        return rc;
     struct cl_log_disk_record *r = (struct cl_log_disk_record *)(f->buf + f->bytes);
-    uint64_t whole = cl_log_record_bytes(op->bytes);
-    *r = (struct cl_log_disk_record){.bytes = op->bytes,
-                                     .index = index,
-                                     .tag = op->tag,
+    uint64_t whole = cl_log_record_bytes(from->bytes);
+    *r = (struct cl_log_disk_record){.bytes = from->bytes,
+                                     .index = from->index,
+                                     .tag = from->tag,
                                      .epoch = (uint32_t)log->epoch,
                                      .what = what,
-                                     .kind = op->kind};
-    if (op->bytes)
-        memcpy(r + 1, op->data, op->bytes);
-    memset((uint8_t *)(r + 1) + op->bytes, 0, whole - sizeof *r - op->bytes);
+                                     .kind = from->kind};
+    if (r->bytes)
+        memcpy(r + 1, data, r->bytes);
+    memset((uint8_t *)(r + 1) + r->bytes, 0, whole - sizeof *r - r->bytes);
     r->crc = cl_log_record_crc(cl_log_seed(log->area_id, log->epoch, f->lsn), r);
     if (f->records++ == 0 && log->config.fixed_wait_ns)
         f->first_ns = cl_log_now_ns(log);
     f->bytes += (uint32_t)whole;
+}
+
+static int submit(struct cl_log *log, struct cl_log_op *op, uint8_t what, uint64_t index)
+{
+    struct cl_log_flush *f = NULL;
+    int rc = cl_log_make_room(log, cl_log_record_bytes(op->bytes),
+                              what == CL_LOG_DATA ? CL_LOG_FOR_DATA : CL_LOG_FOR_CUT, &f);
+    if (rc)
+        return rc;
+    struct cl_log_disk_record r = {.bytes = op->bytes, .index = index, .tag = op->tag, .kind = op->kind};
+    cl_log_put(log, f, &r, what, op->data);
     op->index = index;
     op->lsn = f->lsn;
     op->result = CL_LOG_PENDING;
@@ -165,6 +192,7 @@ int cl_log_truncate(struct cl_log *log, uint64_t from, struct cl_log_op *op)
     int rc = submit(log, op, CL_LOG_TRUNCATE, from);
     if (rc == 0) {
         log->open_index = from;
+        log->cut_lsn = op->lsn;
         log->stats.truncates++;
     }
     return rc;
@@ -178,6 +206,7 @@ int cl_log_restart(struct cl_log *log, uint64_t index, struct cl_log_op *op)
     int rc = submit(log, op, CL_LOG_RESTART, index);
     if (rc == 0) {
         log->open_index = log->open_first = index;
+        log->cut_lsn = op->lsn;
         log->stats.restarts++;
     }
     return rc;
@@ -216,10 +245,22 @@ uint64_t cl_log_free_bytes(const struct cl_log *log)
 {
     if (!log->flushes)
         return 0;
-    uint64_t end = log->head_place + log->ring_bytes - log->flush_bytes;
+    uint64_t end = end_place(log, CL_LOG_FOR_DATA);
     const struct cl_log_flush *f = &log->flushes[log->open_lsn % log->n_flushes];
     uint64_t at = log->open_place + (has_buffer(log) && f->records ? cl_log_round(f->bytes) : 0);
     return at < end ? end - at : 0;
+}
+
+void cl_log_usage(const struct cl_log *log, struct cl_log_usage *out)
+{
+    const struct cl_log_flush *f = &log->flushes[log->open_lsn % log->n_flushes];
+    uint64_t end = log->open_place + (has_buffer(log) && f->records ? cl_log_round(f->bytes) : 0);
+    uint64_t used = cl_min(end - log->head_place, log->ring_bytes);
+    *out = (struct cl_log_usage){.ring_bytes = log->ring_bytes,
+                                 .kept_bytes = cl_min(cl_log_view_bytes(&log->view), used),
+                                 .free_bytes = cl_log_free_bytes(log)};
+    out->dead_bytes = used - out->kept_bytes;
+    out->reserved_bytes = log->ring_bytes - used - out->free_bytes;
 }
 
 bool cl_log_unsent(const struct cl_log *log)

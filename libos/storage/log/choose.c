@@ -14,7 +14,7 @@ static bool fits(const struct cl_log *log, const struct cl_log_disk_super *s)
            s->snapshot_bytes <= s->ring_offset / 2 && s->snapshot_offset + 2 * s->snapshot_bytes <= s->ring_offset &&
            s->snapshot_length <= s->snapshot_bytes && s->first_index && s->next_index && s->head_lsn &&
            s->head_lsn <= s->durable_lsn + 1 && s->ring_shift <= s->head_place && !(s->ring_shift & mask) &&
-           (s->version == CL_LOG_VERSION_GROWN || s->ring_shift == 0);
+           (s->version != CL_LOG_VERSION || s->ring_shift == 0);
 }
 
 /* Why a superblock is not whole. NULL: it is. */
@@ -44,11 +44,10 @@ const struct cl_log_disk_super *cl_log_choose(struct cl_log *log)
             log->report.bad_superblocks |= 1u << i;
             continue;
         }
-        if (s->version != CL_LOG_VERSION && s->version != CL_LOG_VERSION_GROWN) {
-            cl_log_fail(
-                log, -EPROTO,
-                "the superblock at offset %u is of format version %u, and this program knows versions %u and %u",
-                i * CL_LOG_BLOCK_BYTES, s->version, CL_LOG_VERSION, CL_LOG_VERSION_GROWN);
+        if (s->version < CL_LOG_VERSION || s->version > CL_LOG_VERSION_COPIES) {
+            cl_log_fail(log, -EPROTO,
+                        "the superblock at offset %u is of format version %u, and this program knows versions %u to %u",
+                        i * CL_LOG_BLOCK_BYTES, s->version, CL_LOG_VERSION, CL_LOG_VERSION_COPIES);
             return NULL;
         }
         if (s->area_bytes <= log->blk->bytes && !fits(log, s)) {

@@ -76,9 +76,10 @@ void cl_log_cursors_cut(struct cl_log *log, uint64_t from)
 static void read_done(struct cl_log *log, struct cl_log_io *io)
 {
     struct cl_log_cursor *c = (struct cl_log_cursor *)io;
-    (void)log;
+    const struct cl_log_span *now = cl_log_view_find(&log->view, c->index);
     c->reading = false;
-    c->loaded = io->req.result == 0 && c->span.count;
+    /* What was copied meanwhile may have been overwritten before it was read. */
+    c->loaded = io->req.result == 0 && c->span.count && now && now->place == c->span.place;
     if (io->req.result)
         snprintf(c->why, sizeof c->why, "reading %u bytes at offset %llu failed: %s", (unsigned)io->req.bytes,
                  (unsigned long long)io->req.offset, strerror(-io->req.result));
@@ -102,10 +103,16 @@ static int load(struct cl_log_cursor *c)
     return -EAGAIN;
 }
 
+/* Of the record at pos. */
+static uint64_t index_at(const struct cl_log_cursor *c)
+{
+    return c->span.first_index - c->span.skip + c->done;
+}
+
 static int damaged(struct cl_log_cursor *c, uint64_t offset)
 {
     snprintf(c->why, sizeof c->why, "the record of index %llu at offset %llu is damaged",
-             (unsigned long long)(c->span.first_index + c->done), (unsigned long long)offset);
+             (unsigned long long)index_at(c), (unsigned long long)offset);
     return -EBADMSG;
 }
 
@@ -117,7 +124,7 @@ static int step(struct cl_log_cursor *c, struct cl_log_record *out)
     uint32_t in_flush = (c->span.at & ~(uint32_t)(CL_LOG_BLOCK_BYTES - 1)) + c->pos;
     uint64_t offset = cl_log_offset_of(log, c->span.place) + in_flush;
     uint32_t left = log->flush_bytes - in_flush;
-    if (left < sizeof *r || r->bytes > left - sizeof *r || r->index != c->span.first_index + c->done ||
+    if (left < sizeof *r || r->bytes > left - sizeof *r || r->index != index_at(c) ||
         r->crc != cl_log_record_crc(cl_log_seed(log->area_id, r->epoch, c->span.lsn), r))
         return damaged(c, offset);
     *out = (struct cl_log_record){.index = r->index,
@@ -148,7 +155,7 @@ int cl_log_cursor_next(struct cl_log_cursor *cursor, struct cl_log_record *out)
         return failed;
     if (c->index == v->next_index)
         return 0;
-    if (!c->loaded || c->done == c->span.count)
+    if (!c->loaded || c->done == c->span.skip + c->span.count)
         return load(c);
     for (;;) {
         int rc = step(c, out);

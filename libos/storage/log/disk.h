@@ -12,6 +12,8 @@
 
 #define CL_LOG_VERSION 1
 #define CL_LOG_VERSION_GROWN 2 /* the same with a ring_shift, which programs that know version 1 only would overlook */
+#define CL_LOG_VERSION_COPIES                                                                                          \
+    3 /* the same, and records may be copies: programs that do not know them would end the log there */
 #define CL_LOG_FLUSH_MAGIC 0x68736c66u /* "flsh", exclusive-or a hash of the area's id */
 
 #define CL_LOG_FLUSH_LEAST 8192u
@@ -69,6 +71,7 @@ _Static_assert(sizeof(struct cl_log_disk_flush) == 64, "as docs/log.md says");
 #define CL_LOG_TRUNCATE 1 /* index: the first given up */
 #define CL_LOG_RESTART 2  /* index: the next append's */
 #define CL_LOG_META 3     /* index: the blob's number */
+#define CL_LOG_COPY 4     /* index: of a record that was there before, and lies here from now on: repack.c */
 
 /* Before the data of a record, at a multiple of 8; zeros follow the data up to the next. */
 struct cl_log_disk_record {

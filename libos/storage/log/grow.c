@@ -26,7 +26,8 @@ void cl_log_grow(struct cl_log *log, bool allowed)
     log->ring_bytes = s->ring_bytes = whole - log->ring_offset;
     log->ring_shift = s->ring_shift = lap;
     s->area_bytes = whole;
-    s->version = lap ? CL_LOG_VERSION_GROWN : CL_LOG_VERSION;
+    if (s->version != CL_LOG_VERSION_COPIES)
+        s->version = lap ? CL_LOG_VERSION_GROWN : CL_LOG_VERSION;
     if (v->flush_end) /* the place behind it was perhaps the beginning of a lap, and is not any more */
         v->end_place = cl_log_next_place(log, v->flush_end, 0);
 }

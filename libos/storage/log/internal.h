@@ -34,8 +34,9 @@ struct cl_log_flush {
 struct cl_log_span {
     uint64_t lsn, place; /* of the flush */
     uint64_t first_index;
-    uint32_t at; /* of the first one's header, in the flush */
+    uint32_t at; /* of the header of the first one, or of the first of those before it that lie elsewhere now */
     uint32_t count, bytes;
+    uint32_t skip; /* records before the first one, that lie elsewhere now */
 };
 
 /* What is durable: the result of applying flushes in order. */
@@ -49,6 +50,7 @@ struct cl_log_view {
     uint8_t meta[CL_LOG_META_BYTES];
     struct cl_log_span *spans; /* spans[begin .. end - 1], by index */
     uint64_t begin, end, room;
+    bool copies; /* the spans may not be in the order of their places: records were copied */
 };
 
 struct cl_log_super {
@@ -95,6 +97,53 @@ struct cl_log_snap {
     char why[CL_LOG_WHY_BYTES];       /* -EBADMSG: what is damaged */
 };
 
+enum cl_log_repack_phase {
+    REPACK_REST,
+    REPACK_VERSION,
+    REPACK_NEXT,
+    REPACK_READING,
+    REPACK_COPY,
+    REPACK_REST_GATHERED,
+    REPACK_FREE
+};
+
+#define CL_LOG_SOURCES                                                                                                 \
+    1024 /* flushes that are looked at for records to be copied, before the index is searched again */
+
+#define CL_LOG_UNITS 256 /* flushes whose records are gathered at most */
+
+/* Gathered records of one flush. */
+struct cl_log_unit {
+    uint64_t lsn;
+    uint32_t begin, end; /* in `gather` */
+};
+
+/* See repack.c. */
+struct cl_log_repack {
+    struct cl_log_io io;
+    enum cl_log_repack_phase phase;
+    uint8_t *buf; /* the flush that is being copied from: flush_bytes; NULL: never */
+    struct {
+        uint64_t place;
+        uint32_t bytes;      /* up to the end of its last record that is kept; 0: it has none */
+    } * sources;             /* by number of the flush, from sources_lsn on */
+    uint64_t sources_lsn;    /* 0: none is known */
+    uint64_t lsn, until_lsn; /* the flush that is being copied from; the last one to be */
+    uint8_t *gather;         /* records to be copied in one flush: flush_bytes */
+    uint32_t gathered, n_units;
+    struct cl_log_unit units[CL_LOG_UNITS];
+    uint64_t copied_lsn;                 /* the last flush that has copies */
+    uint64_t begun_place;                /* of the open flush when the pass began */
+    uint64_t copied_bytes;               /* that copies took of the ring */
+    uint64_t free_place;                 /* where the head is to be, for space that is asked for; 0: none is */
+    uint64_t freed_place;                /* where it was the time before */
+    bool short_of_room;                  /* it was asked for since there was none for the next copy */
+    uint64_t look_place;                 /* nothing is considered before the ring is filled up to here */
+    uint64_t rest_bytes;                 /* what the last pass could not win */
+    uint64_t rest_first;                 /* first_index then */
+    uint64_t refused_place, refused_lsn; /* when it was found that nothing can be won */
+};
+
 /* See recover.c. */
 struct cl_log_recover;
 
@@ -122,6 +171,7 @@ struct cl_log {
     uint64_t head_place;             /* durable: what lies before is free */
     unsigned flights;                /* flushes in flight */
     uint64_t flight_records;         /* in them */
+    uint64_t cut_lsn;                /* the flush of the truncation or restart submitted last */
     bool gathers;                    /* the flush being filled waits for more: shared.c */
     bool merges;                     /* and small ones for larger ones in flight: see ripe in append.c */
 
@@ -130,6 +180,7 @@ struct cl_log {
     struct cl_log_view view;
     struct cl_log_super super;
     struct cl_log_confirm confirm;
+    struct cl_log_repack repack;
     struct cl_log_snap snap;
     struct cl_log_recover *recover;
     struct cl_log_cursor *cursors;
@@ -192,6 +243,13 @@ int cl_log_flushes_start(struct cl_log *log); /* behind what the view says: -ENO
 bool cl_log_unsent(const struct cl_log *log); /* records wait to be sent */
 void cl_log_flushes_fail(struct cl_log *log);
 bool cl_log_flushes_step(struct cl_log *log);
+/* What a record is for, by how much of the ring is left to it: the last of it is for truncations, the very last for copies. */
+enum cl_log_use { CL_LOG_FOR_DATA, CL_LOG_FOR_CUT, CL_LOG_FOR_COPY };
+/* Room for `bytes` of records in one flush: 0, and *out is that flush; -EAGAIN, -ENOSPC, or what ended the log. */
+int cl_log_make_room(struct cl_log *log, uint64_t bytes, enum cl_log_use use, struct cl_log_flush **out);
+/* Put a record behind those of the flush. *r: bytes, index, tag and kind. */
+void cl_log_put(struct cl_log *log, struct cl_log_flush *f, const struct cl_log_disk_record *r, uint8_t what,
+                const void *data);
 
 /* view.c */
 /* Whether a header is one of this log, written at this offset: its checksum. Not whether it is the one expected there. */
@@ -201,8 +259,21 @@ const char *cl_log_flush_records(const struct cl_log *log, const uint8_t *buf, u
 /* Make the records of a whole flush, that follows the last one, part of the view. -ENOMEM. */
 int cl_log_view_apply(struct cl_log *log, const uint8_t *buf);
 void cl_log_view_trim(struct cl_log_view *view, uint64_t first_kept);
+/* The bytes of the records that are there: at most, where nothing was truncated or copied within a span. */
+uint64_t cl_log_view_bytes(const struct cl_log_view *view);
+/* Where the oldest flush begins that has records which are there, and its number. False: there are none. */
+bool cl_log_view_head(struct cl_log_view *view, uint64_t *lsn, uint64_t *place);
+/* The first index from which on all records are there. */
+uint64_t cl_log_view_whole_from(const struct cl_log_view *view);
 /* The span that holds a record, NULL if there is no such record. */
 const struct cl_log_span *cl_log_view_find(const struct cl_log_view *view, uint64_t index);
+
+/* repack.c */
+int cl_log_repack_start(struct cl_log *log); /* -ENOMEM */
+bool cl_log_repack_step(struct cl_log *log);
+/* There is no room for a record: whether there will be, since records are copied, or are now. */
+bool cl_log_repack_helps(struct cl_log *log);
+void cl_log_repack_free(struct cl_log *log);
 
 /* confirm.c */
 /* The device says now that the flushes up to lsn were acknowledged. */

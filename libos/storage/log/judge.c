@@ -10,7 +10,7 @@ static void check_beginning(struct cl_log *log)
 {
     struct cl_log_recover *r = log->recover;
     struct cl_log_view *v = &log->view;
-    uint64_t have = v->begin < v->end ? v->spans[v->begin].first_index : v->next_index;
+    uint64_t have = cl_log_view_whole_from(v);
     if (have <= v->first_index)
         return;
     if (!r->proof) {
@@ -18,7 +18,7 @@ static void check_beginning(struct cl_log *log)
         r->bad_why = "the records from there on are missing";
         log->report.bad_offset = cl_log_offset_of(log, log->super.now.head_place);
     }
-    v->first_index = have;
+    cl_log_view_trim(v, have);
 }
 
 /* A block that cannot be read ended the log, or may hide what proves that a torn flush is damaged: that is not told apart in silence. */

@@ -220,6 +220,7 @@ unsigned cl_log_pump(struct cl_log *log)
         if (log->state == CL_LOG_READY) {
             any |= cl_log_flushes_step(log);
             any |= cl_log_snapshot_step(log);
+            any |= cl_log_repack_step(log);
             any |= cl_log_confirm_step(log);
             any |= cl_log_super_step(log);
             any |= close_step(log);
@@ -233,8 +234,9 @@ bool cl_log_busy(const struct cl_log *log)
 {
     if (log->in_flight || log->state == CL_LOG_OPENING)
         return true;
-    return log->state == CL_LOG_READY && (log->closing || log->super.wanted || log->super.second ||
-                                          log->super.meta_op || log->snap.committing || cl_log_unsent(log));
+    return log->state == CL_LOG_READY &&
+           (log->closing || log->repack.phase != REPACK_REST || log->super.wanted || log->super.second ||
+            log->super.meta_op || log->snap.committing || cl_log_unsent(log));
 }
 
 uint64_t cl_log_next_ns(const struct cl_log *log)
@@ -342,6 +344,7 @@ void cl_log_discard(struct cl_log *log)
     cl_log_cursors_free(log); /* a node that crashed while it recovered has one */
     cl_log_recover_free(log);
     cl_log_snapshot_free(log);
+    cl_log_repack_free(log);
     free(log->super.block);
     free(log->view.spans);
     free(log->flushes);

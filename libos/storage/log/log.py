@@ -32,6 +32,7 @@ from ....drivers.blk.blk import Blk, BlkError
 from ....runtime.closing import Closing
 from ....runtime.errors import CorelaneError, check
 from ....runtime.paths import default_socket
+from ....runtime.typed import typed
 from ..._native import ffi, lib
 from .cut import SUPERBLOCKS_BYTES, refuse_cut
 from .group import Batch, Group, Submit, operation
@@ -84,6 +85,7 @@ def is_device(path: str | os.PathLike[str]) -> bool:
         return False
 
 
+@typed("format a device for logs")
 def format_device(
     path: str | os.PathLike[str], *, snapshots: int = 0, snapshot_bytes: int = 0, force: bool = False
 ) -> int:
@@ -137,6 +139,7 @@ class Log(Closing):
 
     _ptr: Any
 
+    @typed("open a log")
     def __init__(
         self,
         blk: Blk,
@@ -301,6 +304,12 @@ class Log(Closing):
     def free_bytes(self) -> int:
         """Room left for records, with their headers and padding."""
         return int(self._look(lib.cl_log_free_bytes))
+
+    def usage(self) -> dict[str, int]:
+        """Bytes of the ring: ring_bytes is the sum of kept_bytes (records), dead_bytes, free_bytes, reserved_bytes."""
+        c = ffi.new("struct cl_log_usage *")
+        self._look(lib.cl_log_usage, c)
+        return {name: int(getattr(c, name)) for name, _ in ffi.typeof("struct cl_log_usage").fields}
 
     def stats(self) -> dict[str, int]:
         """Counters of struct cl_log_stats. registered: bytes of buffers the device knows, or why not, as a -errno."""

@@ -66,15 +66,19 @@ static void meta_written(struct cl_log *log)
 /* The superblock that says what is durable at this moment. */
 static void fill(struct cl_log *log, struct cl_log_disk_super *out)
 {
-    const struct cl_log_view *v = &log->view;
+    struct cl_log_view *v = &log->view;
     *out = log->super.now;
+    if (log->repack.phase != REPACK_REST)
+        out->version = CL_LOG_VERSION_COPIES;
     out->generation++;
     out->closed = log->closed;
     out->epoch = log->epoch;
     out->durable_lsn = v->lsn;
     out->durable_index = v->next_index - 1;
-    out->head_lsn = v->begin < v->end ? v->spans[v->begin].lsn : v->lsn + 1;
-    out->head_place = v->begin < v->end ? v->spans[v->begin].place : v->end_place;
+    if (!cl_log_view_head(v, &out->head_lsn, &out->head_place)) {
+        out->head_lsn = v->lsn + 1;
+        out->head_place = v->end_place;
+    }
     out->first_index = v->first_index;
     out->next_index = v->next_index;
     out->meta_number = v->meta_number;

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import array
 import ctypes
+import math
 import os
 import resource
 import signal
@@ -30,7 +31,7 @@ from corelane.iokernel.control.lingering import let_end
 from corelane.iokernel.control.server import ControlServer, Grant
 from corelane.iokernel.main import _wait_for_signal
 from corelane.runtime.errors import CorelaneError
-from corelane.runtime.peers import Peer
+from corelane.runtime.peers import Peer, peer_of
 
 LINGER_S = 30  # longer than any socket of a test waits
 NOBODY = 65534
@@ -213,6 +214,43 @@ def test_those_who_may_not_attach_take_no_connection_from_others(
             assert kind_of(answer(sock)) == lib.CL_CONTROL_ACCEPT
         assert io.stats()["control"]["not_allowed"] == 900
         stranger.communicate()
+
+
+def test_connections_that_have_gone_are_passed_over(socket_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is looked up for them: who came behind them waits meanwhile."""
+    looked_up = []
+
+    def look(sock: socket.socket) -> Peer:
+        looked_up.append(sock)
+        return peer_of(sock)
+
+    monkeypatch.setattr(server, "peer_of", look)
+    control = ControlServer(socket_path, Slow(), patience_s=30)  # type: ignore[arg-type]
+    for _ in range(100):
+        connect(socket_path).close()
+    thread = threading.Thread(target=control.serve)
+    with connect(socket_path) as honest:
+        honest.sendall(hello(b"honest"))
+        thread.start()
+        assert "this is a test" in refusal(honest)
+        assert len(looked_up) == 1
+        assert control.counts["connections"] == 101
+        control.stop()
+        thread.join()
+
+
+def test_few_may_wait_to_be_taken(socket_path: str) -> None:
+    """The last of them waits for all before it."""
+    control = ControlServer(socket_path, Slow())  # type: ignore[arg-type]
+    waiting = [socket.socket(socket.AF_UNIX) for _ in range(server._BACKLOG + 2)]
+    taken = []
+    for sock in waiting:
+        sock.setblocking(False)
+        taken.append(sock.connect_ex(socket_path) == 0)
+    assert taken == [True] * (server._BACKLOG + 1) + [False]  # Linux lets one more in
+    control.close()
+    for sock in waiting:
+        sock.close()
 
 
 def leave_descriptors(process: subprocess.Popen[str], n: int) -> None:
@@ -429,6 +467,70 @@ def test_registrations_of_one_process_do_not_fill_a_turn(
     for sock in floods:
         sock.close()
     assert asked <= 2, f"{asked} of 40 registrations went before this one"
+
+
+@pytest.fixture
+def users_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`users_of(a, b, ...)`: whose the next connections are."""
+
+    def say(*uids: int) -> None:
+        peers = [Peer(uid, uid, uid, frozenset()) for uid in uids]
+        monkeypatch.setattr(server, "peer_of", lambda _sock: peers.pop(0))
+
+    return say
+
+
+def test_who_has_had_his_share_of_the_thread_waits_and_others_do_not(
+    socket_path: str, users_of: Callable[..., None]
+) -> None:
+    users_of(12001, 12001, 12002, os.geteuid())
+    registry = Slow()
+    control = ControlServer(socket_path, registry, Access(uids=(12001, 12002)), patience_s=30)  # type: ignore[arg-type]
+    control._paid[12001] = math.inf
+    thread = threading.Thread(target=control.serve)
+    floods = [connect(socket_path) for _ in range(2)]
+    thread.start()
+    try:
+        for sock in floods:
+            sock.sendall(STATS * 5)
+        for _ in range(2):  # another user, and one who is trusted
+            with connect(socket_path) as honest:
+                honest.sendall(hello(b"honest"))
+                assert "this is a test" in refusal(honest)
+    finally:
+        control.stop()
+        thread.join()
+        for sock in floods:
+            sock.close()
+    assert registry.calls == ["register 12002", "register"]
+
+
+def test_while_somebody_must_wait_the_thread_sleeps(
+    socket_path: str, monkeypatch: pytest.MonkeyPatch, users_of: Callable[..., None]
+) -> None:
+    """And what waits is done once it is paid for."""
+    slept = threading.Event()
+    monkeypatch.setattr(server, "_SHARE", 1e-9)
+    monkeypatch.setattr(server, "_BURST_S", 0)
+    users_of(12001)
+    registry = Slow()
+    control = ControlServer(socket_path, registry, Access(uids=(12001,)), patience_s=30)  # type: ignore[arg-type]
+    sleep = control._rest
+
+    def note() -> None:
+        control._paid.clear()
+        slept.set()
+        sleep()
+
+    monkeypatch.setattr(control, "_rest", note)
+    thread = threading.Thread(target=control.serve)
+    thread.start()
+    with connect(socket_path) as flood:
+        flood.sendall(STATS * 3)
+        wait_until(lambda: registry.calls.count("stats") == 3)
+    assert slept.is_set()
+    control.stop()
+    thread.join()
 
 
 def test_answers_that_a_user_does_not_read_are_bounded(

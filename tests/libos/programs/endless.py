@@ -29,15 +29,16 @@ def python(request: Any) -> None:
 
 
 @libos.udp(port=9000, compiled=False)
-def sleeping(request: Any) -> None:
+def sleeping(request: Any) -> int:
     threading.Event().wait()
+    return 0
 
 
 @libos.udp(port=9000, compiled=False)
-def locked(request: Any) -> None:
+def locked(request: Any) -> int:
     """It keeps the interpreter's lock: no other thread runs Python any more."""
     os.write(1, b"ready\n")
-    sum(iter(int, 1))
+    return sum(iter(int, 1))
 
 
 def compiled() -> Any:

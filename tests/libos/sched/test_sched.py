@@ -35,6 +35,11 @@ def test_registers_rounding_and_alignment_are_kept(c_program: Program, kthreads:
     c_program(program("registers"))(kthreads, mode)
 
 
+@shapes
+def test_uthreads_that_sleep_learn_of_a_stop(c_program: Program, kthreads: int, mode: str) -> None:
+    c_program(program("stopping"))(kthreads, mode)
+
+
 @pytest.mark.parametrize("frames", ["narrowly", "widely", "40000", "204800", "1000000"])
 def test_stack_overflow_hits_the_guard_and_is_reported(c_program: Program, frames: str) -> None:
     assert "ran over its stack" in c_program(program("overflow"))(frames)

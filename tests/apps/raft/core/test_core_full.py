@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from raftlab import SMALL, Lab, Node, try_to
 
 from corelane.apps.raft.core.core import Core, Entry
@@ -69,3 +70,60 @@ def test_a_follower_whose_log_is_full_is_left_in_peace_until_it_has_room():
     assert lab[2].core.status()["last"] == lab[1].core.status()["last"]
     lab.tick(2)
     assert lab[2].state == lab[1].state
+
+
+def fill_both(lab: Lab) -> None:
+    """Node 1 leads 2 until it takes no more, and does not hear that 2 has it all, and more behind its snapshot."""
+    lab.elect(1)
+    for _ in range(9):
+        lab.put(1, b"x")
+        lab.settle()
+    lab.tick(3)
+    for node in lab.nodes.values():
+        node.compact()
+    lab[1].crash()
+    lab[1].restart()  # it keeps nothing behind its snapshot
+    while lab.leader() is not lab[1]:
+        lab.tick()
+        if lab.leader() is lab[2]:
+            lab[2].core.transfer(1)
+            lab.settle()
+    lab.tick(3)
+    lab.cut = {(2, 1)}
+    while try_to(lambda: lab.put(1, b"y")):
+        lab.settle()
+    lab.tick(40)
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_what_a_snapshot_covers_goes_before_an_entry_is_refused(first: int) -> None:
+    """The next leader's own entry did not fit behind what the other kept for those who lag: for ever."""
+    lab = Lab(2, log_entries=64, log_bytes=1 << 16, trailing_entries=8)
+    fill_both(lab)
+    lab[1].crash()
+    lab[1].restart()
+    lab.heal()
+    lab[first].core.campaign()
+    lab.settle()
+    lab.tick(100)
+    status = [node.core.status() for node in lab.nodes.values()]
+    assert [s["commit"] for s in status] == [s["last"] for s in status]
+    assert status[0]["commit"] > 40
+    assert lab[1].state == lab[2].state
+
+
+def test_what_all_have_and_a_snapshot_covers_makes_room_for_commands() -> None:
+    lab = Lab(3, log_entries=64, log_bytes=1 << 16, trailing_entries=32)
+    lab.elect(1)
+    for _ in range(40):
+        lab.put(1, b"x")
+        lab.settle()
+    lab.tick(3)
+    lab[1].compact()
+    kept = lab[1].core.status()
+    assert kept["first"] <= kept["snapshot_index"] - 30
+    lab.cut = {(i, 1) for i in (2, 3)}
+    taken = 0
+    while try_to(lambda: lab.put(1, b"y")):
+        taken += 1
+    assert taken >= 64 - 8 - 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 from raftnodes import Nodes
 
@@ -83,3 +85,51 @@ def test_many_reads_wait_for_one_entry() -> None:
     nodes.settle()
     assert {nodes.answers[token][0][0] for token in range(1000, 1010)} == {"ok"}
     assert last(nodes, leader) == before + 1
+
+
+def ahead(nodes: Nodes, i: int) -> int:
+    return int(lib.cl_raft_node_clock_ahead_ms(nodes.nodes[i].ptr))
+
+
+YEAR_MS = 365 * 24 * 3600 * 1000
+
+
+@pytest.mark.parametrize("off_ms", [YEAR_MS, -YEAR_MS // 2], ids=["ahead", "behind"])
+def test_a_clock_that_was_wrong_at_first_is_seen_and_set(off_ms: int) -> None:
+    """The first command's stamp is taken as it is, so a wall clock that was wrong then is for ever."""
+    nodes = Nodes(3, session_ms=10_000)
+    nodes.wall_ms = 2 * YEAR_MS + off_ms
+    leader = nodes.leader()
+    assert nodes.command(leader, b"a") == ("ok", b"1")
+    session = nodes.session(leader)
+    nodes.wall_ms -= off_ms  # somebody mends the machines' clocks
+    nodes.run(20)
+    assert all(abs(ahead(nodes, i) - off_ms) < 1000 for i in nodes.group)
+    assert lib.cl_raft_node_set_clock(nodes.nodes[1 + leader % 3].ptr, nodes.wall_ms) == -errno.EPERM
+    assert lib.cl_raft_node_set_clock(nodes.nodes[leader].ptr, 0) == -errno.EINVAL
+    assert lib.cl_raft_node_set_clock(nodes.nodes[leader].ptr, nodes.wall_ms) == 0
+    nodes.settle()
+    nodes.run(20)
+    assert all(abs(ahead(nodes, i)) < 1000 for i in nodes.group)
+    assert {nodes.nodes[i].counters()["clock_sets"] for i in nodes.group} == {1}
+    assert nodes.command(leader, b"b", session=session, sequence=1) == ("ok", b"2")  # it is as old as before
+    nodes.run(20)
+    assert all(abs(clock(nodes, i) - nodes.wall_ms) < 1000 for i in nodes.group)
+    nodes.run(9000)
+    assert nodes.command(leader, b"c", session=session, sequence=2) == ("ok", b"3")
+
+
+def test_a_clock_that_was_set_stays_so_with_the_next_leader() -> None:
+    nodes = Nodes(3)
+    nodes.wall_ms = YEAR_MS
+    leader = nodes.leader()
+    nodes.command(leader, b"a")
+    nodes.wall_ms = YEAR_MS // 2
+    assert lib.cl_raft_node_set_clock(nodes.nodes[leader].ptr, nodes.wall_ms) == 0
+    nodes.settle()
+    nodes.cut = {leader}
+    nodes.run(50)
+    following = nodes.leader()
+    assert following != leader
+    assert nodes.command(following, b"b") == ("ok", b"2")
+    assert abs(clock(nodes, following) - nodes.wall_ms) < 1000

@@ -219,4 +219,26 @@ def test_a_log_of_another_version_is_refused(disks):
     assert lib.cl_log_meta_set(log, op) == 0
     for _ in range(50):
         lib.cl_log_pump(log)
-    assert "not that of a Raft node of this version (4)" in why_it_stops(log)
+    assert "not that of a Raft node of versions 4 to 5" in why_it_stops(log)
+
+
+def test_a_log_of_the_version_before_is_read_and_written_on_as_of_this_one(disks):
+    """Once that has happened who knows the older one only must not read it."""
+    nodes = Nodes(1, logs={1: disks[0].open()})
+    assert nodes.command(nodes.leader(), b"a") == ("ok", b"1")
+    meta = ffi.new("uint8_t[256]")
+    size = lib.cl_log_meta_get(disks[0].log, meta)
+    assert int.from_bytes(bytes(meta[4:8]), "little") == lib.CL_RAFT_NODE_VERSION
+    ffi.memmove(meta + 4, lib.CL_RAFT_NODE_VERSION_LEAST.to_bytes(4, "little"), 4)
+    op = ffi.new("struct cl_log_op *", {"data": meta, "bytes": size})
+    assert lib.cl_log_meta_set(disks[0].log, op) == 0
+    while lib.cl_log_busy(disks[0].log):
+        lib.cl_log_pump(disks[0].log)
+    nodes.stop(1)
+    disks[0].crash(power=False)
+    nodes.start(1, disks[0].open())
+    nodes.settle()
+    assert nodes.command(nodes.leader(), b"b") == ("ok", b"2")
+    lib.cl_log_meta_get(disks[0].log, meta)
+    assert int.from_bytes(bytes(meta[4:8]), "little") == lib.CL_RAFT_NODE_VERSION
+    nodes.stop(1)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 
 import pytest
+from raftdisks import Disk
 from raftnodes import Journal, Nodes
 
+from corelane.apps._native import ffi, lib
 from corelane.apps.raft.node.machine import CommandRefused
 
 ROOM = 64
@@ -202,3 +204,155 @@ def test_a_leader_that_stops_answers_commands_and_reads(nodes):
     assert counters["answered"] == counters["commands"] + counters["queries"]
     node.query(b"", 3)
     assert nodes.answers[3][0][0] != "ok"
+
+
+class Checked(Journal):
+    """Takes only what begins with "a" into the log, and is broken by what begins with "ab"."""
+
+    def check(self, command: bytes) -> None:
+        """Of the command alone."""
+        if command.startswith(b"raise"):
+            raise ValueError(command.decode())
+        if not command.startswith(b"a"):
+            raise CommandRefused(b"not " + command)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_command_that_is_checked_and_refused_does_not_enter_the_log(
+    monkeypatch: pytest.MonkeyPatch, leads: bool
+) -> None:
+    monkeypatch.setattr("raftnodes.Journal", Checked)
+    nodes = Nodes(3, reply_bytes=ROOM)
+    leader = nodes.leader()
+    asked = leader if leads else other(nodes)
+    assert nodes.command(asked, b"a") == ("ok", b"1")
+    before = last_index(nodes, leader)
+    session = nodes.session(leader)
+    opened = last_index(nodes, leader)
+    assert nodes.command(asked, b"b") == ("refused", b"not b")
+    assert nodes.command(asked, b"b", session=session, sequence=1) == ("refused", b"not b")
+    status, why = nodes.command(asked, b"raise this") or ("", b"")
+    assert status == "refused"
+    assert b"ValueError: raise this" in why
+    assert last_index(nodes, leader) == opened == before + 1
+    assert nodes.command(asked, b"a2", session=session, sequence=2) == ("ok", b"2")
+    nodes.run(20)
+    assert [nodes.machines[i].commands for i in (1, 2, 3)] == [[b"a", b"a2"]] * 3
+    assert counted(nodes, "commands_refused")[leader - 1] == 3
+
+
+def last_index(nodes: Nodes, i: int) -> int:
+    status = ffi.new("struct cl_raft_status *")
+    lib.cl_raft_status(nodes.nodes[i].core, status)
+    return int(status.last)
+
+
+class Atomic(Journal):
+    """Fails at what begins with "bad", and has changed nothing then."""
+
+    atomic = True
+
+    def apply(self, command: bytes) -> bytes:
+        """Keep it, or raise."""
+        if command.startswith(b"bad"):
+            raise ValueError(command.decode())
+        return super().apply(command)
+
+
+def test_an_atomic_machine_that_fails_changes_nothing_and_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raftnodes.Journal", Atomic)
+    nodes = Nodes(3)
+    leader = nodes.leader()
+    session = nodes.session(leader)
+    first = nodes.command(leader, b"bad one", session=session, sequence=1)
+    assert first is not None
+    assert first[0] == "apply failed"
+    assert b"ValueError: bad one" in first[1]
+    assert nodes.command(other(nodes), b"bad one", session=session, sequence=1) == first  # the answer of then
+    assert nodes.command(leader, b"good") == ("ok", b"1")
+    nodes.run(20)
+    assert {n.state for n in nodes.nodes.values()} == {"running"}
+    assert [nodes.machines[i].commands for i in (1, 2, 3)] == [[b"good"]] * 3
+    assert counted(nodes, "applies_failed") == [1, 1, 1]
+
+
+def test_a_poisoned_group_comes_back_with_a_machine_that_refuses_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What docs/raft.md says: it is committed and applied nowhere, so all may learn to refuse it before they start."""
+
+    class Poisoned(Journal):
+        def apply(self, command: bytes) -> bytes:
+            if command == b"poison":
+                raise ZeroDivisionError("nobody can apply that")
+            return super().apply(command)
+
+    class Mended(Journal):
+        def apply(self, command: bytes) -> bytes:
+            if command == b"poison":
+                raise CommandRefused(b"it broke the group")
+            return super().apply(command)
+
+    disks = {i: Disk(i) for i in (1, 2, 3)}
+    monkeypatch.setattr("raftnodes.Journal", Poisoned)
+    nodes = Nodes(3, logs={i: d.open() for i, d in disks.items()})
+    leader = nodes.leader()
+    assert nodes.command(leader, b"a") == ("ok", b"1")
+    nodes.command(leader, b"poison")
+    nodes.run(200)  # one after the other leads, hears that it is committed, and stops; the last one leads nobody
+    assert [n.state for n in nodes.nodes.values()].count("stopped") >= 2
+    monkeypatch.setattr("raftnodes.Journal", Mended)
+    for i, disk in disks.items():
+        nodes.stop(i)
+        disk.crash(power=False)
+        nodes.start(i, disk.open())
+    nodes.settle()
+    assert nodes.command(nodes.leader(), b"b") == ("ok", b"2")
+    nodes.run(20)
+    assert [nodes.machines[i].commands for i in (1, 2, 3)] == [[b"a", b"b"]] * 3
+    for i, disk in disks.items():
+        nodes.stop(i)
+        disk.close()
+
+
+class Seeded(Journal):
+    """Keeps the group's random word, and when it came."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.word = 0
+
+    def seed(self, word: int) -> None:
+        """Before all commands."""
+        assert not self.commands
+        assert not self.word
+        self.word = word
+
+    def save(self) -> bytes:
+        """The word, and the rest."""
+        return self.word.to_bytes(8, "big") + super().save()
+
+    def load(self, state: bytes) -> None:
+        """The same."""
+        self.word = int.from_bytes(state[:8], "big")
+        super().load(state[8:])
+
+
+def test_a_group_draws_its_random_word_before_its_first_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("raftnodes.Journal", Seeded)
+    words = set()
+    for incarnation in (1, 2):
+        nodes = Nodes(3, incarnation=incarnation)
+        leader, late = nodes.leader(), 0
+        late = other(nodes)
+        nodes.cut = {late}
+        for i in range(60):
+            assert nodes.command(leader, b"%d" % i) == ("ok", b"%d" % (i + 1))
+        nodes.nodes[leader].compact()
+        nodes.settle()
+        nodes.cut = set()
+        nodes.run(200)  # the late one has it from a snapshot, or from the entry
+        seen = {m.word for m in nodes.machines.values() if isinstance(m, Seeded)}
+        assert len(seen) == 1
+        words |= seen
+        assert nodes.command(late, b"more") == ("ok", b"61")
+    assert 0 not in words
+    assert len(words) == 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,6 @@ import pytest
 from corelane.apps.raft.service.operate import Operator, why_refused
 from corelane.runtime.errors import CorelaneError
 
-PEERS = ",".join(f"{i}=10.0.0.{i}:7400" for i in (1, 2, 3, 4))
 JOINED: dict[str, Any] = {"first_voters": [], "digests": {"version": 4, "settings": "a", "first_voters": "0000"}}
 
 
@@ -46,11 +45,31 @@ NEVER = float("inf")
 LATE = 9  # more often than what was lost is asked for again
 
 
+class Clock:
+    """Time that passes in `sleep` alone."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
 class Played(Operator):
     """Of nodes that say what they are told to; orders are kept."""
 
-    def __init__(self, fourth: Says, *, others: Mapping[int, Says] | None = None, timeout_s: float = 60) -> None:
-        super().__init__(PEERS, timeout_s=timeout_s)
+    def __init__(
+        self,
+        fourth: Says,
+        *,
+        others: Mapping[int, Says] | None = None,
+        timeout_s: float = 60,
+        peers: Sequence[int] = (1, 2, 3, 4),
+    ) -> None:
+        super().__init__({i: (f"10.0.0.{i}", 7400) for i in peers}, timeout_s=timeout_s)
         self.says = {4: fourth, **(others or {})}
         self.asked: Counter[int] = Counter()
         self.changes: list[dict[str, Any]] = []
@@ -137,6 +156,43 @@ def test_one_that_begins_to_answer_late_is_waited_for(monkeypatch: pytest.Monkey
     with Played(silent_for(LATE, 4, **JOINED)) as group:
         group.add(4, learner)
         assert group.changes[0] == {"voters": {1, 2, 3}, "learners": {4}, "begun": 7}
+
+
+@pytest.mark.parametrize("dead", [(2,), (1, 2), (2, 3), (4, 5)], ids=str)
+def test_dead_peers_do_not_keep_a_new_node_from_becoming_a_voter(
+    monkeypatch: pytest.MonkeyPatch, dead: tuple[int, ...]
+) -> None:
+    """Of five, beside the new one. Each that is asked in vain takes half a second: longer than a round may."""
+    clock = Clock()
+    monkeypatch.setattr("corelane.apps.raft.service.operate.time", clock)
+    leader = min({1, 2, 3, 4, 5} - set(dead))
+
+    class Group(Played):
+        commit = 9
+
+        def status(self, node: int) -> dict[str, Any] | None:
+            clock.sleep(0.5 if node in dead else 0.01)
+            self.commit += 1  # others go on writing
+            voters = {"voters": [1, 2, 3, 4, 5], "outgoing": [], "learners": []}
+            links = [{"id": i} for i in range(1, 7) if i != node]
+            peers = [{"id": 6, "match": self.commit - 1}]
+            more = {"role": "leader" if node == leader else "follower", "members": voters, "links": links}
+            more |= {"peers": peers, "commit": self.commit} | (JOINED if node == 6 else {})
+            return None if node in dead else said_by(node, **more)
+
+    with Group(silent_for(NEVER, 4), peers=[1, 2, 3, 4, 5, 6], timeout_s=10) as group:
+        group.add(6)
+        assert [c["voters"] for c in group.changes] == [{1, 2, 3, 4, 5}, {1, 2, 3, 4, 5, 6}]
+
+
+def test_who_leads_is_known_by_most_voters_and_no_later_term() -> None:
+    """A leader that was deposed and does not know it yet is not believed while one that knows better answers."""
+    others = {1: silent_for(0, 1, term=3), 2: silent_for(0, 2, term=4, role="leader"), 3: silent_for(NEVER, 3)}
+    with Played(silent_for(0, 4, term=4), others=others) as group:
+        assert group.leader_status()["id"] == 2
+        asked = group.asked[3]
+        assert group.leader_status()["id"] == 2
+        assert group.asked[3] == asked, "one that does not answer is asked though the others are sure"
 
 
 def test_one_that_never_answers_is_not_made_a_learner() -> None:

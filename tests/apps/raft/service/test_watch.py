@@ -125,3 +125,30 @@ def test_a_disk_that_does_not_answer_is_told_of_each_time(
     assert len(texts) == said
     for text in texts:
         assert text.startswith("Raft node 7: its disk has not answered for 1 s, and it does not vote before it does")
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "said"), [(0, None), (59_000, None), (3_600_000, "ahead of"), (-90_000, "behind")]
+)
+def test_a_clock_that_is_far_off_is_told_of_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, ahead_ms: int, said: str | None
+) -> None:
+    def look(n: int, out: Any) -> None:
+        out.clock_ahead_ms = ahead_ms if n > 3 else 0
+
+    texts = said_of(monkeypatch, caplog, look)
+    assert len(texts) == (said is not None)
+    for text in texts:
+        assert f"the log's clock is {abs(ahead_ms) // 1000} s {said} this machine's" in text
+        assert "`corelane raft clock --set`" in text
+
+
+@pytest.mark.parametrize("field", service.LOST)
+def test_a_log_that_went_back_is_told_of_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, field: str
+) -> None:
+    def look(n: int, out: Any) -> None:
+        setattr(out, f"{field}_node", 5 if n > 3 else 0)
+
+    (text,) = said_of(monkeypatch, caplog, look)
+    assert text.startswith("Raft node 7: node 5 ")

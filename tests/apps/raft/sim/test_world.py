@@ -143,6 +143,16 @@ def test_long_runs(seed):
     expect(run_many(seed, 10, 5, steps=50_000))
 
 
+LONG = [("node", 3, 199603008), ("kv", 3, 199500015), ("core", 2, 94100048)]
+
+
+@pytest.mark.parametrize("seeds", [2, pytest.param(60, marks=pytest.mark.soak(takes_s=120))])
+@pytest.mark.parametrize(("mode", "nodes", "first"), LONG)
+def test_long_runs_whose_logs_filled_for_good(mode, nodes, first, seeds):
+    """Areas filled with what fruitless terms and truncations left, and rings with what their snapshots covered."""
+    expect(run_many(first, seeds, nodes, mode=mode, steps=40_000))
+
+
 def test_a_seed_is_one_run():
     once, again, traced = run(77), run(77), run(77, trace=True)
     assert once.counts == again.counts == traced.counts

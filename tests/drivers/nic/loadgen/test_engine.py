@@ -346,7 +346,7 @@ def test_questions_for_its_own_addresses_are_answered():
         ({"source": Source(first_port=65500)}, "flows must be a power of two"),
         ({"source": Source(ips=128)}, "ips must be"),
         ({"limits": Limits(outstanding=100)}, "outstanding must be"),
-        ({"arrivals": "sometimes"}, "unknown arrivals"),
+        ({"arrivals": "sometimes"}, "arrivals is 'sometimes'"),
         ({"arrivals": Bursty(4, 2.0)}, "duty from 0 to 1"),
         ({"traffic": Echo(7)}, "payload_bytes must be"),
         ({"traffic": Echo(1473)}, "payload_bytes must be"),

@@ -40,6 +40,8 @@ int model_block(struct cl_kthread *k, enum cl_after_op op, void *p);
 #define cl_timers_delete model_timers_delete
 #define cl_timers_export model_timers_export
 #define cl_timers_run model_timers_run
+#define cl_timers_resend model_timers_resend
+#define cl_timers_end_sleeps model_end_sleeps
 #define cl_uthread_sleep_ns model_sleep_ns
 #define cl_uthread_sleep_until_ns model_sleep_until_ns
 #define cl_block model_block

@@ -96,9 +96,10 @@ def test_what_is_not_as_it_was_left(c_program: Program, seed: int, what: str) ->
 
 
 LIMITS = ("full", "votes", "no_space", "reserve", "ranges", "freed", "snapshots", "behind", "emptied")
+REPACKED = ("garbage", "churn", "read_on", "version")
 
 
-@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("limit", [*LIMITS, *REPACKED])
 def test_at_its_limits(c_program: Program, seed: int, limit: str) -> None:
     assert c_program(f"{C}/limits.c", one_thread=True)(seed, limit).endswith("ok\n")
 

@@ -54,6 +54,18 @@ MISTAKES = {
         "struct cl_log_op *ops = s->half;\n    s->half = s->riding;",
         "struct cl_log_op *ops = s->riding;\n    s->half = NULL;",
     ),
+    "copies what is not kept any more": ("repack.c", "s->lsn == lsn && ", "s->lsn + lsn && "),
+    "copies while a truncation is in flight": ("repack.c", "if (log->cut_lsn > log->view.lsn)", "if (log->error)"),
+    "takes the first record's place for the oldest": (
+        "view.c",
+        "if (v->spans[i].lsn < head->lsn)",
+        "if (v->spans[i].lsn < head->lsn && v->room == 0)",
+    ),
+    "frees what was copied before that is acknowledged": (
+        "super.c",
+        "if (!cl_log_view_head(v, &out->head_lsn, &out->head_place)) {",
+        "if (log->repack.phase == REPACK_FREE || !cl_log_view_head(v, &out->head_lsn, &out->head_place)) {",
+    ),
     "commits a snapshot of another length": (
         "super.c",
         "out->snapshot_length = n->bytes;",

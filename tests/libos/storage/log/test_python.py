@@ -532,3 +532,33 @@ def test_a_meta_blob_that_a_full_log_took_survives_the_loss_of_either_superblock
         path.write_bytes(whole[:slot] + bytes(4096) + whole[slot + 4096 :])
         with Log.open(path, on_damage="read-only") as log:
             assert log.meta() == b"vote 2"
+
+
+def test_no_number_of_truncations_fills_a_log(tmp_path: Path) -> None:
+    """One of 1 MiB with one record of two bytes was full after 119 rounds."""
+    path = tmp_path / "log"
+    Log.create(path, MIB)
+    with Log.open(path) as log:
+        log.append(b"e1")
+        for round in range(600):
+            log.append(b"no-op of a term %d" % round)
+            log.truncate(2)
+        usage = log.usage()
+        assert usage["kept_bytes"] < 100 < usage["free_bytes"]
+        assert sum(usage[f"{n}_bytes"] for n in ("kept", "dead", "free", "reserved")) == usage["ring_bytes"]
+        assert log.stats()["repacks"] > 0
+    with Log.open(path) as log:
+        assert [r.data for r in log.records()] == [b"e1"]
+        log.append(b"x")
+
+
+def test_a_log_that_is_full_of_records_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    Log.create(path, MIB)
+    with Log.open(path) as log:
+        with pytest.raises(CorelaneError, match="the area is full: trim it"):
+            log.extend([bytes(3000)] * 400)
+        usage = log.usage()
+        assert usage["kept_bytes"] > usage["ring_bytes"] * 3 // 4
+        log.trim(log.durable_index)
+        log.append(bytes(3000))

@@ -130,11 +130,15 @@ static void grown(void)
     struct cl_log_op op;
     struct cl_log *log = open_log(&config, 0, NULL);
     uint64_t next = 1;
-    for (; cl_log_free_bytes(log) >= CL_LOG_BLOCK_BYTES; next++) {
+    uint64_t blocks = less / CL_LOG_BLOCK_BYTES - 2; /* of the ring */
+    for (; next < blocks - 1; next++) {
         append(log, &op, next);
         settle(log);
+        if (next % 20 == 0)
+            CHECK(cl_log_trim(log, next - 1, NULL) == 0, "trim");
+        settle(log);
     }
-    CHECK(cl_log_truncate(log, next, &op) == 0, "truncate");
+    CHECK(cl_log_truncate(log, next, &op) == 0, "truncate"); /* one block is left behind it, and a flush may have two */
     drop(log);
     memory->bytes = disk->bytes = AREA;
     log = open_log(&config, 0, &report);
@@ -144,8 +148,7 @@ static void grown(void)
     append(log, &op, next);
     drop(log);
     log = open_log(&config, 0, &report);
-    CHECK(verify(log) == next, "what was appended first is lost: %s", report.why);
-    CHECK(cl_log_free_bytes(log) == 65536 - 2 * CL_LOG_BLOCK_BYTES, "%llu", (unsigned long long)cl_log_free_bytes(log));
+    CHECK(verify(log) && cl_log_durable_index(log) == next, "what was appended first is lost: %s", report.why);
     drop(log);
     cl_blk_close(disk);
 }
@@ -216,7 +219,7 @@ static void stale(void)
  * to look at it, and nothing is written. */
 static void foreign_version(void)
 {
-    static const uint32_t versions[] = {0, CL_LOG_VERSION_GROWN + 1, UINT32_MAX};
+    static const uint32_t versions[] = {0, CL_LOG_VERSION_COPIES + 1, UINT32_MAX};
     static uint8_t good[AREA], bad[AREA];
     struct cl_blk *disk = fresh(26);
     struct cl_log_op ops[6];

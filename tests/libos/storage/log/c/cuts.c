@@ -13,8 +13,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", err);
         return 1;
     }
-    if (cuts.appends >= 1000 &&
-        (cuts.laps < 3 || !cuts.truncates || !cuts.restarts || !cuts.metas || !cuts.trims || !cuts.snapshots))
+    if (cuts.appends >= 1000 && (cuts.laps < 3 || !cuts.truncates || !cuts.restarts || !cuts.metas || !cuts.trims ||
+                                 !cuts.snapshots || !cuts.repacks))
         return 1;
     if (cuts.recovered != cuts.cuts || cuts.cuts != cuts.sectors || cuts.torn == 0 || cuts.confirms == 0 ||
         cuts.beyond == 0 || cuts.subsets < cuts.appends || cuts.subsets_recovered != cuts.subsets ||

@@ -37,7 +37,9 @@ static bool append(struct cl_log *log)
 {
     static uint8_t data[6000];
     struct cl_log_op op = {.data = data, .bytes = make(next, data)};
-    int rc = cl_log_append(log, &op);
+    int rc;
+    while ((rc = cl_log_append(log, &op)) == -EAGAIN)
+        settle(log);
     CHECK(rc == 0 || rc == -ENOSPC, "%d", rc);
     settle(log);
     next += rc == 0;

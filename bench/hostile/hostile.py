@@ -1,0 +1,263 @@
+"""Hostile: an application's latency at half load beside an attacker, and how long another one takes to attach.
+
+The victim is the echo application on the worker core, loaded at half of its capacity as `isolation` finds it. It, the
+attacker and who attaches are processes of two unprivileged users: the attacker is one, the others are the other. Each
+attack of attacks.py takes turns with all others and with the victim alone. After the victim's slice, while the attack
+goes on, applications attach.
+
+A process takes CPU time of the core that it runs on, whatever it does there, and so does the control thread that
+answers it. With a third core both keep off the victim's, and the figure is over the victim alone. With two they share
+its core. There the figure is over neighbours that are as busy and do nothing: for each attack, stand-ins for the
+attacker and for the control thread use as much CPU time, in as many pieces. The ratio over alone stands beside it.
+
+Wishes for cores have a part of their own, where an iokernel moves a core: the victim at a small load beside a job that
+computes and wishes for everything, over the same beside a job without wishes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import statistics
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ...iokernel import Access, AppConfig, Idle, Iokernel
+from ...iokernel.areas.areas import Areas, DirectoryStore
+from ...runtime.errors import CorelaneError
+from ..harness import rig, usage
+from ..harness.load import Load
+from ..harness.openloop import middle
+from ..harness.plot import Canvas
+from ..harness.session import Session
+from ..isolation.isolation import FROM_RPS, capacity
+from ..tenant import shared
+from ..tenant.tenant import Tenant
+from .attacker import Attacker
+from .attacks import ATTACKS
+from .judge import ALONE, Turn, judge, stand_in
+
+SUMMARY = "an application's p99 and another one's attach beside attackers, over what they are without"
+FIGURES = ("hostile.p99_ratio", "hostile.attach_ms")
+
+HONEST_USER, ATTACKING_USER = 61_001, 61_002  # no account needs to have these numbers
+SLICE_S = 0.05
+SLICE_COSTS_S = 0.11  # with what starting and ending it take
+CANARY_S = 0.03
+ATTACHES = 3  # in a turn
+WISHES_RPS = 50_000.0
+WISHES_SLICE_S = 0.1
+WISHES, NO_WISHES = "computing, weight 1000 and a guarantee wished for", "computing, nothing wished for"
+LOOP = "cl-loop"  # the thread's name
+AREAS_BYTES = 16 << 20
+OF_USERS = (  # mean nothing unless the attacker is another user than the victim: budgets are by user
+    "idle connections",
+    "connect and close",
+    "STATS flood",
+    "unread answers",
+    "garbage",
+    "one byte at a time",
+    "largest arena",
+    "descriptors",
+    "storage areas",
+)
+
+
+@dataclass
+class Scene:
+    """The iokernel, its load, and who attacks it and attaches to it. loop: thread id of its loop."""
+
+    iokernel: Iokernel
+    load: Load
+    attacker: Attacker
+    honest: Attacker
+    loop: int
+    number: int = 0  # of names that attach
+
+
+def run(session: Session) -> None:
+    """Attack a victim behind an iokernel, then one whose core moves."""
+    loop, worker = session.two_cores
+    apart = session.cores[2] if len(session.cores) > 2 else worker
+    session.settings |= {
+        "message": "one request of 22 bytes (a frame of one cache line) and its reply",
+        "checksums": rig.CHECKSUMS,
+        "attacker_cpu": apart,
+        "attacker_shares_the_victims_core": apart == worker,
+        "figure_over": "neighbours that are as busy and do nothing" if apart == worker else "the victim alone",
+        "slice_s": SLICE_S,
+    }
+    with contextlib.ExitStack() as stack:
+        turns = attacked(session, scene(session, stack, (loop, worker), apart))
+    judge(session, turns, shares_core=apart == worker, wishes=wished(session, (loop, worker)))
+
+
+def scene(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], apart: int) -> Scene:
+    """Start everything; on `apart` the attacker and who attaches."""
+    root = os.geteuid() == 0
+    honest, attacking = (HONEST_USER, ATTACKING_USER) if root else (None, None)
+    session.settings["unprivileged"] = root
+    options: dict[str, Any] = {}
+    if root:
+        options["access"] = Access(uids=(HONEST_USER, ATTACKING_USER), mode=0o666)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-areas-"))
+        store = DirectoryStore(folder, AREAS_BYTES)
+        stack.callback(store.close)
+        options["areas"] = Areas(store)
+    echo = AppConfig(ip=rig.SERVER_IP, users=(HONEST_USER,))
+    before = usage.threads()
+    kernel, generator = rig.loaded_iokernel(
+        stack, cores, traffic=None, port=9000, idle=Idle(spin_us=rig.SPIN_US), apps={"echo": echo}, **options
+    )
+    loop = next(tid for tid, name in usage.threads().items() if tid not in before and name.startswith(LOOP))
+    words = ["echo", "--socket", kernel.socket_path, "--spin-us", str(rig.SPIN_US)]
+    stack.callback(rig.App(words, user=honest).close)
+    mac = kernel.stats()["uplinks"][0]["mac"]
+    attacker, other = (
+        stack.enter_context(Attacker(kernel.socket_path, apart, user, rig.SERVER_IP, mac))
+        for user in (attacking, honest)
+    )
+    return Scene(kernel, Load(generator), attacker, other, loop)
+
+
+def attacked(session: Session, made: Scene) -> dict[str, list[Turn]]:
+    """Turns of each arm: the attacks, what is compared with them, and the victim alone."""
+    most, limit_us = capacity(made.load.measure, seconds=0.15 * session.seconds)
+    if most == 0.0:
+        why = f"alone, {FROM_RPS:,.0f} requests/s had no p99 within {limit_us:.3g} us: the cores are not ours"
+        session.note(f"{why}; the victim's load is half of that all the same")
+    rate = (most or FROM_RPS) / 2
+    session.settings |= {"victim_capacity_rps": most, "victim_p99_limit_us": limit_us, "victim_rps": rate}
+    bodies = {ALONE: partial(beside, made, rate)}
+    for name in ATTACKS:
+        if name in OF_USERS and not session.settings["unprivileged"]:
+            session.skip(name, "budgets are by user, and only root can attack as another one: run as root")
+            continue
+        session.say(f"a first turn: {name}")
+        try:
+            first = beside(made, rate, name)
+        except CorelaneError as error:
+            session.skip(name, str(error))
+            continue
+        bodies[name] = partial(beside, made, rate, name)
+        if session.settings["attacker_shares_the_victims_core"]:
+            bodies[stand_in(name)] = partial(as_busy, made, rate, first)
+    rounds = max(1, int(0.6 * session.seconds / (SLICE_COSTS_S * len(bodies) + CANARY_S)))
+    got = session.interleave(bodies, rounds, canary_s=CANARY_S)
+    for name, turns in got.items():
+        row = session.point(name, middle([turn.point for turn in turns]))
+        row["p99_us_median_of_slices"] = statistics.median(turn.p99_us for turn in turns)
+        if attaches := [ms for turn in turns for ms in turn.attach_ms]:
+            row |= {"attach_p50_ms": statistics.median(attaches), "attach_max_ms": max(attaches)}
+    return got
+
+
+def beside(made: Scene, rate: float, attack: str = "") -> Turn:
+    """A slice of the victim's under an attack, or under none; then some attach."""
+    if attack:
+        made.attacker.start(attack)
+    try:
+        with Used(made) as used:
+            point = made.load.measure(rate, SLICE_S)
+        made.number += 1
+        attached = made.honest.attach(ATTACHES, f"honest-{made.number}")
+    finally:
+        did = made.attacker.stop() if attack else {}
+    point.extra |= used.shares() | {"attack_did": did}
+    return Turn(point, [float("inf") if ms is None else ms for ms in attached["ms"]], attached["refused"])
+
+
+def as_busy(made: Scene, rate: float, first: Turn) -> Turn:
+    """A slice of the victim's beside stand-ins for the attacker and for the control thread, as busy as in a turn."""
+    extra = first.point.extra
+    people = {"attacker": made.attacker, "control": made.honest}
+    with contextlib.ExitStack() as stack:
+        for who, process in people.items():
+            process.be_busy(extra[f"{who}_core_share"], extra[f"{who}_pieces_per_s"])
+            stack.callback(process.stop)
+        with Used(made) as used:
+            point = made.load.measure(rate, SLICE_S)
+    point.extra |= used.shares()
+    return Turn(point)
+
+
+class Used:
+    """CPU time that the attacker, and the control thread with those that work for it, use while it is entered."""
+
+    def __init__(self, made: Scene) -> None:
+        self._made = made
+
+    def _now(self) -> dict[str, usage.Usage]:
+        made, all_of_us = self._made, resource.getrusage(resource.RUSAGE_SELF)  # threads that have ended, too
+        ours = usage.Usage(all_of_us.ru_utime, all_of_us.ru_stime, all_of_us.ru_nvcsw, all_of_us.ru_nivcsw)
+        others = usage.of_thread(made.loop) + usage.of_thread(threading.get_native_id())
+        stand_in = usage.of_process(made.honest.pid)
+        return {"attacker": usage.of_process(made.attacker.pid), "control": ours - others + stand_in}
+
+    def __enter__(self) -> Used:
+        self._before, self._begin = self._now(), time.monotonic()
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        took = time.monotonic() - self._begin
+        after = self._now()
+        self._used = {who: (after[who] - before, took) for who, before in self._before.items()}
+
+    def shares(self) -> dict[str, float]:
+        """Of a CPU, and in how many pieces."""
+        found = {}
+        for who, (used, took) in self._used.items():
+            found[f"{who}_core_share"] = max(used.busy_s, 0.0) / took  # a difference of sums read one by one
+            found[f"{who}_pieces_per_s"] = max(used.voluntary, 0) / took
+        return found
+
+
+def wished(session: Session, cores: tuple[int, int]) -> dict[str, list[Turn]]:
+    """Turns of the victim beside a job that computes on its core, with wishes and without."""
+    victim = AppConfig(ip=rig.SERVER_IP)
+    with shared.shared(cores, apps={"victim": victim}) as made:
+        made.run(["echo"], "victim")
+        jobs = {NO_WISHES: made.tenant("batch", "modest", paused=True)}
+        jobs[WISHES] = made.tenant("batch", "greedy", paused=True, weight=1000, guaranteed=1)
+        bodies = {name: partial(computing, made, job) for name, job in jobs.items()}
+        rounds = max(1, int(0.15 * session.seconds / (2 * (WISHES_SLICE_S + 0.05))))
+        got = session.interleave(bodies, rounds, canary_s=CANARY_S)
+    for name, turns in got.items():
+        row = session.point(name, middle([turn.point for turn in turns]))
+        row["p99_us_median_of_slices"] = statistics.median(turn.p99_us for turn in turns)
+    return got
+
+
+def computing(made: shared.Shared, job: Tenant) -> Turn:
+    """A slice of the victim's while the job computes."""
+    with job.working():
+        point, gained = made.beside("victim", job, WISHES_RPS, WISHES_SLICE_S)
+    point.extra |= {"victim_core_share": gained["core_s"], "work_per_s": gained["work"]}
+    return Turn(point)
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """The victim's p99 in each arm, and the longest attach under each attack."""
+    arms = document["arms"]
+    attached = [a for a in arms if isinstance(a.get("attach_max_ms"), int | float)]
+    canvas = Canvas(
+        "hostile: a victim at half load under attack",
+        message=document["settings"]["message"],
+        n=sum(int(a["sent"]) for a in arms),
+        panels=2 if attached else 1,
+        size=(13.0, 9.0),
+    )
+    finite = [p for p in ("p99_us", "p90_us", "p50_us") if all(isinstance(a[p], int | float) for a in arms)]
+    key = finite[0] if finite else "achieved_rps"
+    label = f"{key.removesuffix('_us')} (us)" if finite else "answered (requests/s)"
+    canvas.bars([str(a["name"]) for a in arms], [float(a[key]) for a in arms], ylabel=label)
+    if attached:
+        longest = [float(a["attach_max_ms"]) for a in attached]
+        canvas.bars([str(a["name"]) for a in attached], longest, ylabel="longest attach (ms)", panel=1)
+    canvas.caption(f"hostile.p99_ratio is over {document['settings']['figure_over']}.")
+    return canvas

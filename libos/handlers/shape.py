@@ -1,0 +1,117 @@
+"""Whether a Python function has the shape of a handler: told when it is bound, not by requests that nobody answers."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ...runtime.errors import CorelaneError
+
+
+def name_of(function: Any) -> str:
+    """As errors and warnings call it."""
+    return str(getattr(function, "__qualname__", None) or repr(function))
+
+
+def takes(function: Callable[..., Any], n: int) -> bool:
+    """Whether it can be called with n values; True if nothing is known of it."""
+    try:
+        inspect.signature(function).bind(*range(n))
+    except TypeError:
+        return False
+    except ValueError:  # built in
+        return True
+    return True
+
+
+def check_compiled(what: str, function: Any, names: tuple[str, ...], returns: str) -> None:
+    """Raise CorelaneError unless numba can compile it as function(*names) -> returns.
+
+    what: "handler", say. Its types numba looks at, when it compiles. returns: "" if it may return nothing.
+    """
+    wanted = f"write def {getattr(function, '__name__', 'it').strip('<>')}({', '.join(names)})"
+    wanted += f", which returns {returns}" if returns else ""
+    doing = f"compile {what} {name_of(function)}"
+    if not inspect.isfunction(function):
+        why = f"{type(function).__name__} is no function that numba compiles"
+        raise CorelaneError(doing, why, f"{wanted}, or run it as plain Python with compiled=False")
+    if not takes(function, len(names)):
+        hint = wanted
+        if names == ("state",) or not names:
+            hint += ", where every(state=array) gives it a state"
+        elif len(names) == 2 and takes(function, 1):
+            hint += ", or say compiled=False: plain Python may be a function of the request that returns bytes"
+        elif len(names) == 2 and takes(function, 3):
+            hint += ", or give it a state: @libos.udp(port, state=array)"
+        raise CorelaneError(
+            doing, f"it is called with {', '.join(names) or 'nothing'}, and takes {inspect.signature(function)}", hint
+        )
+    if returns:
+        _check_answers(doing, function, returns)
+
+
+def check_periodic(function: Any, with_state: bool) -> None:
+    """Raise CorelaneError unless plain Python can call it with its state, or with nothing."""
+    doing = f"make periodic work {name_of(function)}"
+    if not takes(function, int(with_state)):
+        called = "its state" if with_state else "nothing"
+        hint = "write def tick(), or def tick(state) and every(ms=..., state=...)"
+        raise CorelaneError(doing, f"it is called with {called}, and takes {inspect.signature(function)}", hint)
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise CorelaneError(doing, "it is async or yields, and each call runs to its end", "write a plain def")
+
+
+def check_python(function: Any) -> bool:
+    """Whether it is handler(request, reply), and not handler(request). Raises CorelaneError unless it is either."""
+    doing = f"make handler {name_of(function)}"
+    two = takes(function, 2)
+    if not two and not takes(function, 1):
+        raise CorelaneError(
+            doing,
+            f"{name_of(function)}{inspect.signature(function)} takes neither (request, reply) nor (request)",
+            "write def handler(request), which returns the reply as bytes",
+        )
+    _check_answers(doing, function, "the reply's length" if two else "the reply as bytes")
+    return two
+
+
+def _check_answers(doing: str, function: Any, returns: str) -> None:
+    plain = inspect.unwrap(function)
+    while isinstance(plain, functools.partial):
+        plain = plain.func
+    if not inspect.isroutine(plain) and not isinstance(plain, type):
+        plain = getattr(plain, "__call__", plain)  # noqa: B004 (the method itself is looked at)
+    plain = getattr(plain, "__func__", plain)
+    if not inspect.isfunction(plain):
+        return
+    if inspect.iscoroutinefunction(plain) or inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
+        kind = "yields" if inspect.isgeneratorfunction(plain) else "is async"
+        raise CorelaneError(
+            doing, f"it {kind}, and a handler runs to its end", f"write a plain def that returns {returns}"
+        )
+    if _returns_only_none(plain):
+        raise CorelaneError(
+            doing,
+            "it returns nothing, so nobody would ever get an answer",
+            f"return {returns}, or `return 0` if no request is to be answered",
+        )
+
+
+def _returns_only_none(function: Any) -> bool:
+    """Whether it has a way to return, and each gives None as a constant. One that only raises has none."""
+    before, found = None, False
+    for at in dis.get_instructions(function):
+        if at.opname == "RETURN_CONST":  # of Python 3.12 and 3.13
+            if at.argval is not None:
+                return False
+            found = True
+        elif at.opname == "RETURN_VALUE":
+            constant = before is not None and before.opname == "LOAD_CONST" and before.argval is None
+            if not constant or at.is_jump_target:
+                return False
+            found = True
+        before = at
+    return found

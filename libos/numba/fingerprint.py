@@ -1,0 +1,259 @@
+"""What compiled code was made of, as a digest: the key under which it is kept on disk.
+
+A function's bytecode, and all that it reaches by name, whatever module it lies in: globals and closures with their
+values, however they were computed, default arguments, constants of imported modules, functions that it calls and what
+those reach, user-written intrinsics and overloads. What belongs to Python, numpy, numba and corelane.libos goes by
+name, and their versions (the sources of corelane.libos) are part of every digest.
+
+`Unknown` is raised for a value that cannot be told apart from a changed one, such as an address or an object of a
+foreign class: code that was made of it is not kept. Importing this module imports numba.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import hashlib
+import sys
+import sysconfig
+import types as python
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import numba
+import numpy as np
+from numba.core import config
+from numba.core.dispatcher import Dispatcher
+from numba.core.extending import _Intrinsic
+from numba.core.registry import cpu_target
+
+_HOME = Path(__file__).resolve().parents[1]  # libos/
+_PACKAGE = __package__.rpartition(".")[0]
+_BY_VERSION = ("numba", "numpy", "llvmlite", _PACKAGE, f"{_PACKAGE.rpartition('.')[0]}.runtime")
+_STDLIB = tuple(str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib"))
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
+_CONFIG = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "ENABLE_AVX", "DISABLE_JIT")
+
+
+class Unknown(Exception):
+    """A value of which nobody can say whether it changed."""
+
+
+@lru_cache(maxsize=1)
+def versions() -> tuple[str, ...]:
+    """Of all that goes by name."""
+    sources = hashlib.sha256()
+    for folder in (_HOME, _HOME.parent / "runtime"):
+        for path in sorted(folder.rglob("*.py")):
+            sources.update(path.read_bytes())
+    return (sys.version, numba.__version__, llvmlite.__version__, np.__version__, sources.hexdigest())
+
+
+def fingerprint(function: Callable[..., Any], *more: object) -> str:
+    """Digest of a function and of further values: types, settings. Raises Unknown."""
+    settings = [str(getattr(config, name, None)) for name in _CONFIG]
+    cpu_target.typing_context.refresh()  # overloads that were declared since are known
+    walk = _Walk()
+    for what in (versions(), settings, function, more):
+        walk.add(what)
+    return walk.digest.hexdigest()
+
+
+def reached(function: Callable[..., Any]) -> list[Any]:
+    """The numba functions that a function reaches by name, as far as they can be followed."""
+    walk = _Walk()
+    with contextlib.suppress(Unknown):
+        walk.add(function)
+    return walk.dispatchers
+
+
+def _by_name(what: Any) -> bool:
+    """Whether it belongs to what `versions` covers."""
+    name = what.__name__ if isinstance(what, python.ModuleType) else getattr(what, "__module__", None)
+    return isinstance(name, str) and _covered(name)
+
+
+def _covered(module: str) -> bool:
+    if any(module == package or module.startswith(package + ".") for package in _BY_VERSION):
+        return True
+    top = module.partition(".")[0]
+    if top not in sys.stdlib_module_names or top == "__main__":
+        return False
+    file = getattr(sys.modules.get(top), "__file__", None)  # a user's own `code.py` is not Python's
+    return file is None or (str(Path(file).resolve()).startswith(_STDLIB) and "site-packages" not in file)
+
+
+def _codes(code: python.CodeType) -> Iterator[python.CodeType]:
+    yield code
+    for const in code.co_consts:
+        if isinstance(const, python.CodeType):
+            yield from _codes(const)
+
+
+_ONCE = (python.FunctionType, Dispatcher, _Intrinsic, type, list, dict)
+
+
+class _Walk:
+    """Feeds values to a digest, each with its type and its length, so that no two values look alike."""
+
+    def __init__(self) -> None:
+        self.digest = hashlib.sha256()
+        self.dispatchers: list[Any] = []
+        self._modules: set[tuple[str, tuple[str, ...]]] = set()
+        self._seen: dict[int, tuple[int, Any]] = {}  # by id: its number, and itself, so that no other gets the id
+
+    def _put(self, *words: object) -> None:
+        for word in words:
+            raw = word if isinstance(word, bytes) else str(word).encode("utf-8", "surrogatepass")
+            self.digest.update(b"%d:" % len(raw))
+            self.digest.update(raw)
+
+    def add(self, what: Any, names: tuple[str, ...] = ()) -> None:
+        """Add a value. names: attributes that are looked at if it is a module."""
+        if type(what) in _PLAIN:
+            self._put(type(what).__name__, repr(what))
+            return
+        if isinstance(what, python.ModuleType):
+            self._add_module(what, names)
+            return
+        if isinstance(what, _ONCE):  # anything else may be one object in one process and two equal ones in another
+            if id(what) in self._seen:
+                self._put("again", self._seen[id(what)][0])
+                return
+            self._seen[id(what)] = (len(self._seen), what)
+        self._put(type(what).__module__, type(what).__qualname__)
+        self._add_object(what)
+
+    def _add_object(self, what: Any) -> None:
+        if isinstance(what, python.FunctionType):
+            self._add_function(what)
+        elif isinstance(what, Dispatcher):
+            self.dispatchers.append(what)
+            self.add(what.py_func)
+            self.add(what.targetoptions)
+            self.add({name: str(kind) for name, kind in what.locals.items()})
+            self._put(what._compiler.pipeline_class.__qualname__)
+        elif isinstance(what, _Intrinsic):
+            self.add(what._defn)
+        elif isinstance(what, python.CodeType):
+            self._add_code(what)
+        elif isinstance(what, np.ndarray | np.generic):
+            self._add_array(np.asarray(what))
+        elif isinstance(what, np.dtype):
+            self._put(what.str, repr(what))
+        elif isinstance(what, enum.Enum):
+            self._put(what.name)
+            self.add(what.value)
+        elif isinstance(what, tuple | list):
+            self._put(len(what))
+            for item in what:
+                self.add(item)
+        elif isinstance(what, dict):
+            self._put(len(what))
+            for key, value in what.items():
+                self.add(key)
+                self.add(value)
+        elif isinstance(what, set | frozenset):
+            self._put(*sorted(_digest_of(item) for item in what))
+        elif isinstance(what, type):
+            self._add_class(what)
+        else:
+            self._add_other(what)
+
+    def _add_module(self, module: python.ModuleType, names: tuple[str, ...]) -> None:
+        self._put("module", module.__name__)
+        if _by_name(module) or (module.__name__, names) in self._modules:
+            return
+        self._modules.add((module.__name__, names))
+        for name in names:
+            if name in vars(module):
+                self._put(name)
+                self.add(vars(module)[name], names)
+
+    def _add_function(self, function: python.FunctionType) -> None:
+        names: tuple[str, ...] = ()
+        if _by_name(function):
+            self._put(function.__module__, function.__qualname__)
+        else:
+            names = tuple(sorted({name for code in _codes(function.__code__) for name in code.co_names}))
+            self.add(function.__code__)
+            self.add(function.__defaults__)
+            self.add(function.__kwdefaults__)
+            for name in names:
+                if name in function.__globals__:
+                    self._put(name)
+                    self.add(function.__globals__[name], names)
+        for cell in function.__closure__ or ():
+            try:
+                value = cell.cell_contents
+            except ValueError:
+                self._put("empty cell")
+                continue
+            self.add(value, names)
+        self._add_overloads(function)
+
+    def _add_code(self, code: python.CodeType) -> None:
+        self._put(code.co_filename, code.co_firstlineno, code.co_name, code.co_code, code.co_linetable)
+        self._put(code.co_argcount, code.co_kwonlyargcount, code.co_flags, getattr(code, "co_exceptiontable", b""))
+        self._put(code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+        for const in code.co_consts:
+            self.add(const)
+
+    def _add_overloads(self, function: Any) -> None:
+        """What user code gave to numba as this function's meaning (numba.extending.overload, register_jitable)."""
+        try:
+            typed = cpu_target.typing_context.resolve_value_type(function)
+        except Exception:  # numba does not know it
+            return
+        for template in getattr(typed, "templates", ()):
+            given = getattr(template, "_overload_func", None)
+            if given is not None and not _by_name(given):
+                self.add(given)
+
+    def _add_array(self, array: np.ndarray[Any, Any]) -> None:
+        if array.dtype.hasobject:
+            raise Unknown("an array of objects")
+        self._put(array.dtype.str, repr(array.dtype), array.shape, array.flags.writeable, array.tobytes())
+
+    def _add_class(self, kind: type) -> None:
+        self._put(kind.__module__, kind.__qualname__)
+        if _by_name(kind) or issubclass(kind, BaseException):
+            return
+        if issubclass(kind, enum.Enum):
+            for member in kind:
+                self.add(member)
+        elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
+            self.add(kind._fields)
+        elif hasattr(kind, "class_type"):  # numba.experimental.jitclass
+            self._put(str(kind.class_type))
+            self.add(dict(kind.class_type.jit_methods))
+            self.add(dict(kind.class_type.jit_static_methods))
+            self.add({name: dict(parts) for name, parts in kind.class_type.jit_props.items()})
+        else:
+            raise Unknown(f"the class {kind.__qualname__}")
+
+    def _add_other(self, what: Any) -> None:
+        if isinstance(what, numba.types.Type):
+            self._put(str(what), getattr(what, "symbol", ""), str(getattr(what, "sig", "")))
+        elif isinstance(what, python.BuiltinFunctionType | np.ufunc):
+            if not isinstance(what, np.ufunc) and not isinstance(what.__self__, python.ModuleType | type(None)):
+                raise Unknown("a method of an object")
+            self._put(getattr(what, "__module__", None), getattr(what, "__qualname__", what.__name__))
+            self._add_overloads(what)
+        elif type(what).__module__ == "_cffi_backend" and type(what).__name__ in ("Lib", "CompiledFFI", "CompiledLib"):
+            self._put(repr(what).partition(" at ")[0])
+        elif _by_name(type(what)) and not hasattr(what, "__dict__") and "at 0x" not in repr(what):
+            self._put(repr(what))
+        elif type(what).__module__.startswith(("numba.", "numpy")) and _by_name(what) and hasattr(what, "__name__"):
+            self._put(what.__module__, what.__name__)
+        else:
+            raise Unknown(f"{type(what).__qualname__}")
+
+
+def _digest_of(item: Any) -> str:
+    walk = _Walk()
+    walk.add(item)
+    return walk.digest.hexdigest()

@@ -1,0 +1,121 @@
+"""A log that is older than what its node acknowledged: an old copy that was put back, or a disk that forgot."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import random
+
+import pytest
+from raftlab import Lab, random_run
+
+from corelane.runtime.errors import CorelaneError
+
+
+def put(lab: Lab, leader: int, n: int) -> None:
+    for _ in range(n):
+        lab.put(leader, b"x")
+        lab.settle()
+
+
+def put_back(lab: Lab, id: int, disk: object) -> None:
+    """Start it on a copy of its log."""
+    lab[id].crash()
+    lab[id].disk = copy.deepcopy(disk)
+    lab[id].restart()
+
+
+def test_a_follower_whose_log_went_back_counts_no_more() -> None:
+    lab = Lab(3)
+    lab.elect(1)
+    put(lab, 1, 5)
+    old = copy.deepcopy(lab[2].disk)
+    put(lab, 1, 5)
+    lab.tick(3)
+    put_back(lab, 2, old)
+    lab.tick(10)
+    status = lab[1].core.status()
+    assert (status["role"], status["gone_back"]) == ("leader", 2)
+    lab.cut = {(3, 1), (1, 3)}
+    before = status["commit"]
+    lab.put(1, b"y")
+    lab.settle()
+    lab.tick(3)
+    assert lab[1].core.status()["commit"] == before  # with 2 alone it would be a majority that may have lost it
+
+
+def test_one_that_is_started_with_the_right_log_counts_again() -> None:
+    lab = Lab(3)
+    lab.elect(1)
+    put(lab, 1, 5)
+    old = copy.deepcopy(lab[2].disk)
+    put(lab, 1, 5)
+    lab.tick(3)
+    right = copy.deepcopy(lab[2].disk)
+    put_back(lab, 2, old)
+    lab.tick(10)
+    put_back(lab, 2, right)
+    lab.tick(20)
+    lab.cut = {(3, 1), (1, 3)}
+    lab.put(1, b"y")
+    lab.settle()
+    lab.tick(3)
+    status = lab[1].core.status()
+    assert status["commit"] == status["last"]
+
+
+def test_a_majority_of_old_logs_is_noticed_by_who_has_what_they_lost() -> None:
+    """They elect a leader without it and go on: the third takes nothing of that, and says who leads so."""
+    lab = Lab(3)
+    lab.elect(3)
+    put(lab, 3, 5)
+    lab.tick(3)
+    old = {i: copy.deepcopy(lab[i].disk) for i in (1, 2)}
+    put(lab, 3, 5)
+    lab.tick(3)
+    kept = lab[3].core.status()["commit"]
+    lab.isolate(3)
+    for i in (1, 2):
+        put_back(lab, i, old[i])
+    lab.committed = lab.committed[:4]  # what they know of is all that there is, to them
+    lab.nodes, third = {i: lab[i] for i in (1, 2)}, lab[3]
+    lab.elect(1)
+    put(lab, 1, 3)
+    lab.tick(3)
+    leads = lab[1]
+    for _ in range(30):  # now the third hears the leader
+        leads.core.tick()
+        leads.drive()
+        leads.write()
+        leads.drive()
+        for to, data in leads.outbox:
+            if to == 3:
+                try_step(third, data)
+        leads.outbox.clear()
+        third.drive()
+        third.write()
+        third.drive()
+        for to, data in third.outbox:
+            if to == 1:
+                leads.core.step(data)
+        third.outbox.clear()
+    status = third.core.status()
+    assert status["contradicts"] == 1
+    assert status["commit"] == kept
+    assert status["last"] >= kept
+
+
+def try_step(node: object, data: bytes) -> None:
+    """A message that may be refused as none of a correct node."""
+    with contextlib.suppress(CorelaneError):
+        node.core.step(data)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_correct_log_is_taken_for_an_old_one(seed: int) -> None:
+    """Crashes that lose what was not durable, lost and doubled messages, changes of leaders."""
+    rng = random.Random(seed)
+    lab = Lab(3, seed=seed)
+    random_run(lab, rng, 4000)
+    assert {n.core.status()["gone_back"] for n in lab.up()} <= {0}
+    assert {n.core.status()["contradicts"] for n in lab.up()} <= {0}

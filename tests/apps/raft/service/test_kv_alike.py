@@ -1,0 +1,162 @@
+"""raft-kv answers like kv, to the byte: the same datagrams to both, each at one end of a memory link."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator
+
+import pytest
+from cltest import wait_until
+from cltest.packets import Host, arp, ethernet, read_datagram
+from kvclient import HEADER
+
+from corelane.apps.kv import app as kv
+from corelane.apps.raft.service.service import serve
+from corelane.drivers.nic.memory import memory_link
+from corelane.drivers.nic.nic import Nic
+from corelane.libos import Runtime
+
+SERVER, CLIENT = Host("02:00:00:00:00:01", "10.0.0.1"), Host("02:00:00:00:00:02", "10.0.0.100")
+PORT, LAST, LAST_READ = 5555, 0xFFFE, 0xFFFF
+MEMORY = 4 << 20
+
+
+class Asker:
+    """The client's end of the wire to a store."""
+
+    def __init__(self, end: Nic) -> None:
+        self.end = end
+
+    def _payloads(self) -> Iterator[bytes]:
+        for frame in self.end.recv():
+            if frame[12:14] == b"\x08\x06":
+                if frame[38:42] == bytes([10, 0, 0, 100]):
+                    reply = arp(2, CLIENT.mac, CLIENT.ip, SERVER.mac, SERVER.ip)
+                    self.end.send([ethernet(reply, CLIENT.mac, SERVER.mac, 0x0806)])
+                continue
+            d = read_datagram(frame)
+            if d.dst == CLIENT.ip and d.dport == PORT:
+                yield d.payload
+
+    def ask(self, *datagrams: bytes) -> list[bytes]:
+        """All that is answered to these, one after the other: to each comes what is answered before the answer to a
+        command behind it, and last before that to a read."""
+        got: list[bytes] = []
+        for datagram in datagrams:
+            self._until(got, datagram, LAST, b"delete nobody\r\n")
+        self._until(got, b"", LAST_READ, b"get nobody\r\n")
+        return [d for d in got if int.from_bytes(d[:2], "big") < LAST]
+
+    def _until(self, got: list[bytes], datagram: bytes, number: int, text: bytes) -> None:
+        behind = HEADER.pack(number, 0, 1, 0) + text
+        self.end.send([CLIENT.datagram(SERVER, d, PORT, 11211) for d in (datagram, behind) if d])
+        seen = len(got)
+
+        def answered() -> bool:
+            got.extend(self._payloads())
+            return any(d[:2] == behind[:2] for d in got[seen:])
+
+        wait_until(answered, 60, f"the answer to {text!r}")
+
+
+@contextlib.contextmanager
+def served(replicated: bool) -> Iterator[Asker]:
+    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
+    with server, client, Runtime(nic=server, power="block") as runtime:
+        if replicated:
+            node = serve(runtime, 1, {1: (SERVER.ip, 7400)}, kv_port=11211, memory_bytes=MEMORY, election_ms=100)
+            runtime.start()
+            wait_until(lambda: node.status()["role"] == "leader", 60, "it to lead")
+            yield Asker(client)
+            runtime.stop()
+            node.close()
+        else:
+            store = kv.setup(runtime, kv.Options(memory_bytes=MEMORY, item_max_bytes=8192, huge_pages=0))
+            runtime.start()
+            yield Asker(client)
+            runtime.stop()
+            store.close()
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[tuple[Asker, Asker]]:
+    with served(False) as ours, served(True) as theirs:
+        yield ours, theirs
+
+
+Both = tuple[Asker, Asker]
+
+
+def compare(both: Both, *datagrams: bytes) -> list[bytes]:
+    """What both answer."""
+    ours, theirs = (asker.ask(*datagrams) for asker in both)
+    assert sorted(theirs) == sorted(ours), datagrams
+    return ours
+
+
+def one(text: bytes, number: int = 7, sequence: int = 0, total: int = 1) -> bytes:
+    return HEADER.pack(number, sequence, total, 0) + text
+
+
+COMMANDS = [
+    b"set abc 1 0 5\r\nhello\r\n",
+    b"get abc\r\n",
+    b"gets abc abc nothing\r\n",
+    b"incr n 1\r\n",
+    b"cas abc 0 0 1 7\r\nx\r\n",
+    b"append abc 0 0 2\r\n++\r\n",
+    b"touch abc 100\r\n",
+    b"gat 100 abc\r\n",
+    b"flush_all 1000000\r\n",
+    b"verbosity 1\r\n",
+    b"version\r\n",
+    b"delete abc\r\n",
+    b"quit\r\n",
+    b"nonsense\r\n",
+]
+
+
+def test_each_command_cut_off_at_every_byte(both: Both) -> None:
+    compare(both, one(b"set n 0 0 1\r\n0\r\n"))
+    for text in COMMANDS:
+        whole = one(text)
+        compare(both, *(whole[:n] for n in range(len(whole) + 1)))
+
+
+def test_what_was_done_before_a_command_that_is_cut_off_is_answered(both: Both) -> None:
+    answer = compare(both, one(b"set a 0 0 1\r\n7\r\nincr a 3\r\nset b 0 0 9\r\nxx"))
+    assert answer == [one(b"STORED\r\n10\r\nCLIENT_ERROR bad data chunk\r\n")]
+    assert compare(both, one(b"get a\r\nget a")) == [one(b"VALUE a 0 2\r\n10\r\nEND\r\nERROR\r\n")]
+
+
+def test_a_request_of_several_datagrams_is_refused(both: Both) -> None:
+    text = b"SERVER_ERROR multi-packet request not supported\r\n"
+    assert compare(both, one(b"set a 0 0 1\r\n", 7, 0, 2), one(b"1\r\n", 7, 1, 2)) == [one(text)]
+
+
+def test_an_answer_is_not_answered(both: Both) -> None:
+    assert compare(both, one(b"STORED\r\n"), one(b"10\r\n"), one(b"get a\r\n", 7, 1, 3), one(b"")) == []
+
+
+def test_long_answers_and_values_that_are_too_long(both: Both) -> None:
+    draw = random.Random(1)
+    for _ in range(8):
+        value = draw.randbytes(1000)
+        compare(both, one(b"append long 0 0 1000\r\n" + value + b"\r\n"), one(b"get long\r\n"))
+        compare(both, one(b"add long 0 0 1000\r\n" + value + b"\r\n"), one(b"gets long long\r\n"))
+    compare(both, one(b"set big 0 0 %d\r\n" % 9000), one(b"get big\r\n"))
+
+
+def test_mutated_requests(both: Both, seed: int) -> None:
+    draw = random.Random(seed)
+    for _ in range(30):
+        datagrams = []
+        for _ in range(10):
+            text = bytearray(one(draw.choice(COMMANDS) * draw.choice([1, 1, 2, 20]), draw.randrange(LAST)))
+            for _ in range(draw.randrange(5)):
+                at = draw.randrange(len(text))
+                text[at : at + draw.randrange(3)] = draw.randbytes(draw.randrange(3))
+            if int.from_bytes(text[:2], "big") < LAST and b"stats" not in text:
+                datagrams.append(bytes(text)[:1400])
+        compare(both, *datagrams)

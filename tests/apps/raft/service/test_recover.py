@@ -1,0 +1,245 @@
+"""A group's state in a file, a group that begins with it, and one that begins with the log of a node that is left."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cltest import wait_until
+from cltest.packets import Host, arp, ethernet, read_datagram
+from raftdisks import Disk
+from raftnodes import Nodes
+
+from corelane.apps._native import ffi, lib
+from corelane.apps.raft.service import recover
+from corelane.apps.raft.service.logs import make_log_file
+from corelane.apps.raft.service.operate import Operator
+from corelane.apps.raft.service.service import RaftService, serve
+from corelane.cli.main import main
+from corelane.drivers.nic.memory import memory_link
+from corelane.drivers.nic.nic import Nic
+from corelane.libos import Runtime
+from corelane.libos.storage.log.log import Log
+from corelane.runtime.errors import CorelaneError
+
+SERVER, CLIENT = Host("02:00:00:00:00:01", "10.0.0.1"), Host("02:00:00:00:00:02", "10.0.0.100")
+PORT = 5555
+
+
+class LinkSocket:
+    """A UDP socket at the other end of a node's wire, as far as a Client and a test need one."""
+
+    def __init__(self, end: Nic) -> None:
+        self.end, self.timeout = end, 60.0
+        self.got: list[bytes] = []
+
+    def settimeout(self, seconds: float) -> None:
+        self.timeout = seconds
+
+    def sendto(self, data: bytes, to: tuple[str, int]) -> None:
+        self.end.send([CLIENT.datagram(SERVER, data, PORT, to[1])])
+
+    def _look(self) -> bool:
+        for frame in self.end.recv():
+            if frame[12:14] == b"\x08\x06":
+                if frame[38:42] == bytes([10, 0, 0, 100]):
+                    reply = arp(2, CLIENT.mac, CLIENT.ip, SERVER.mac, SERVER.ip)
+                    self.end.send([ethernet(reply, CLIENT.mac, SERVER.mac, 0x0806)])
+                continue
+            d = read_datagram(frame)
+            if d.dst == CLIENT.ip and d.dport == PORT:
+                self.got.append(d.payload)
+        return bool(self.got)
+
+    def recvfrom(self, _size: int) -> tuple[bytes, tuple[str, int]]:
+        try:
+            wait_until(self._look, self.timeout, "a datagram")
+        except AssertionError:
+            raise TimeoutError from None
+        return self.got.pop(0), (SERVER.ip, 7400)
+
+    def memcached(self, text: bytes) -> bytes:
+        """What is answered in one datagram."""
+        self.settimeout(60)
+        self.sendto(b"\0\7\0\0\0\1\0\0" + text, (SERVER.ip, 11211))
+        return self.recvfrom(65536)[0][8:]
+
+    def close(self) -> None:
+        pass
+
+
+@contextlib.contextmanager
+def alone(log: Path, **options: Any) -> Iterator[tuple[RaftService, LinkSocket]]:
+    """raft-kv as a group of one, on that log."""
+    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
+    with server, client, Runtime(nic=server, power="block") as runtime:
+        peers = {1: (SERVER.ip, 7400)}
+        node = serve(runtime, 1, peers, log=str(log), kv_port=11211, memory_bytes=4 << 20, election_ms=100, **options)
+        runtime.start()
+        wait_until(lambda: node.status()["role"] == "leader", 60, "it to lead")
+        yield node, LinkSocket(client)
+        runtime.stop()
+        node.close()
+
+
+def operator(sock: LinkSocket) -> Operator:
+    return Operator({1: (SERVER.ip, 7400)}, timeout_s=30, sock=sock)  # type: ignore[arg-type]
+
+
+def test_a_store_is_saved_exported_and_restored(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    old, new, file = tmp_path / "old.log", tmp_path / "new.log", str(tmp_path / "group.snap")
+    make_log_file(str(old), 32 << 20)
+    with alone(old) as (_, sock):
+        assert sock.memcached(b"set a 7 0 3\r\nabc\r\n") == b"STORED\r\n"
+        assert sock.memcached(b"set b 0 2000000000 1\r\nx\r\n") == b"STORED\r\n"
+        assert sock.memcached(b"set c 0 0 1\r\ny\r\n") == b"STORED\r\n"
+        assert sock.memcached(b"delete c\r\n") == b"DELETED\r\n"
+        with operator(sock) as group:
+            recover.write_saved(file, group.save())
+        assert sock.memcached(b"set a 0 0 5\r\nlater\r\n") == b"STORED\r\n"
+    assert main(["raft", "snapshot", "export", file]) == 0
+    exported = capsysbinary.readouterr().out
+    assert exported == b"set a 7 0 3\r\nabc\r\nset b 0 2000000000 1\r\nx\r\n"
+    words = ["raft", "snapshot", "restore", file, "--id", "1", "--voters", "1", "--log", str(new), "--size", "32M"]
+    assert main(words) == 0
+    assert main(words) == 1  # it does not write over one
+    with alone(new) as (node, sock):
+        assert sock.memcached(b"get a b c\r\n") == b"VALUE a 7 3\r\nabc\r\nVALUE b 0 1\r\nx\r\nEND\r\n"
+        assert sock.memcached(b"set a 0 0 3\r\nnew\r\n") == b"STORED\r\n"
+        assert node.status()["members"].voters == {1}
+    digests = [recover._FIRST.unpack_from(meta_of(path), recover._META.size)[0] for path in (old, new)]
+    assert digests[0] != digests[1]
+
+
+def meta_of(path: Path) -> bytes:
+    with Log.open(path, on_damage="read-only") as log:
+        return log.meta()
+
+
+@pytest.mark.parametrize("at", [0, 9, 40, -1])
+def test_a_file_that_changed_is_refused(tmp_path: Path, at: int) -> None:
+    settings = recover.Settings(0, 4 << 20, 3_600_000, 256, 16384)
+    file = tmp_path / "snap"
+    recover.write_saved(str(file), recover.Saved(5, 2, settings, bytes(100), 1, (1,)))
+    assert recover.read_saved(str(file)).index == 5
+    whole = bytearray(file.read_bytes())
+    whole[at] ^= 1
+    for bad in (bytes(whole), bytes(whole[:-20]), b""):
+        file.write_bytes(bad)
+        with pytest.raises(CorelaneError, match=r"it is none|cut short or changed"):
+            recover.read_saved(str(file))
+
+
+def aligned(size: int) -> tuple[Any, Any]:
+    """Memory that a device takes: what holds it, and where it begins."""
+    held = ffi.new("uint8_t[]", size + 4096)
+    return held, held + -int(ffi.cast("uintptr_t", held)) % 4096
+
+
+def three(tmp_path: Path, commands: int) -> list[Path]:
+    """The logs of a group of three that has done so many commands, and made a snapshot on the way."""
+    disks = {i: Disk(i) for i in (1, 2, 3)}
+    nodes = Nodes(3, logs={i: disk.open() for i, disk in disks.items()})
+    leader = nodes.leader()
+    for i in range(commands):
+        assert nodes.command(leader, b"%d" % i) == ("ok", b"%d" % (i + 1))
+        if i == commands // 2:
+            for node in nodes.nodes.values():
+                node.compact()
+            nodes.settle()
+    nodes.run(20)
+    for i, disk in disks.items():
+        nodes.stop(i)
+        disk.crash(power=False)
+        size, (_held, data) = int(disk.blk.bytes), aligned(disk.blk.bytes)
+        assert lib.cl_blk_read(disk.blk, 0, 0, data, size) == 0
+        (tmp_path / f"{i}.log").write_bytes(bytes(ffi.buffer(data, size)))
+        disk.close()
+    return [tmp_path / f"{i}.log" for i in (1, 2, 3)]
+
+
+def on_disk(path: Path) -> Disk:
+    """The log of that file, in memory."""
+    disk, whole = Disk(99), path.read_bytes()
+    _held, data = aligned(len(whole))
+    ffi.memmove(data, whole, len(whole))
+    assert lib.cl_blk_write(disk.blk, 0, 0, data, len(whole), lib.CL_BLK_DURABLE) == 0
+    return disk
+
+
+def test_what_is_left_becomes_a_group_of_one_once_the_loss_is_accepted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = three(tmp_path, 30)
+    before = paths[1].read_bytes()
+    assert main(["raft", "recover", "--log", str(paths[1])]) == 1
+    said = capsys.readouterr().out
+    assert "NOTHING WAS DONE" in said
+    assert "LOST is what was acknowledged" in said
+    assert "the voters are 1,2,3" in said
+    assert paths[1].read_bytes() == before
+    assert main(["raft", "recover", "--log", str(paths[1]), "--accept-data-loss", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["recovered"], told["id"], told["voters"]) == (True, 2, [1, 2, 3])
+    nodes, disks = Nodes(3), {i: on_disk(paths[i - 1]) for i in (2, 3)}  # one of the old group comes back, too
+    for i in (1, 2, 3):
+        nodes.stop(i)
+    for i, disk in disks.items():
+        nodes.start(i, disk.open())
+    nodes.cut = {1}
+    for _ in range(300):
+        nodes.run(1)
+        if nodes.nodes[2].leader == 2:
+            break
+    assert nodes.command(2, b"after") == ("ok", b"31")
+    assert nodes.machines[2].commands == [*(b"%d" % i for i in range(30)), b"after"]
+    nodes.run(100)
+    assert b"after" not in nodes.machines[3].commands
+    assert nodes.nodes[2].counters()["other_voters"] + nodes.nodes[3].counters()["other_voters"] > 0
+    for i, disk in disks.items():
+        nodes.stop(i)
+        disk.close()
+
+
+def test_a_recovery_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
+    path = three(tmp_path, 5)[0]
+    with Log.open(path) as log:
+        left = recover.survivor(log)
+        log.set_meta(recover._meta(left.id, left.term + 1, left.settings, [left.id], 5))  # and then it was killed
+    with Log.open(path) as log:
+        again = recover.recover(log)
+        assert (again.id, again.last_index) == (left.id, left.last_index)
+    disk = on_disk(path)
+    nodes = Nodes(1, logs={1: disk.open()})
+    assert nodes.command(nodes.leader(), b"more") == ("ok", b"6")
+    nodes.stop(1)
+    disk.close()
+
+
+def test_a_log_of_no_node_is_not_recovered(tmp_path: Path) -> None:
+    make_log_file(str(tmp_path / "new"), 2 << 20)
+    with (
+        Log.open(tmp_path / "new") as log,
+        pytest.raises(CorelaneError, match="no Raft node has written to it"),
+    ):
+        recover.recover(log)
+
+
+def test_the_log_s_clock_and_area_are_in_the_status_and_the_clock_is_set(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    make_log_file(str(log), 32 << 20)
+    with alone(log) as (_, sock):
+        assert sock.memcached(b"set a 0 100 1\r\nx\r\n") == b"STORED\r\n"
+        with operator(sock) as group:
+            status = group.leader_status()
+            assert abs(status["clock"]["ahead_ms"]) < 60_000
+            usage = status["log"]
+            assert sum(usage[f"{n}_bytes"] for n in ("kept", "dead", "free", "reserved")) == usage["ring_bytes"]
+            hour = 3_600_000
+            after = group.set_clock(status["clock"]["wall_ms"] + hour)
+            assert abs(after["clock"]["ahead_ms"] - hour) < 60_000
+        assert sock.memcached(b"get a\r\n") == b"END\r\n"  # it has expired by that clock

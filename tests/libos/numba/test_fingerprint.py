@@ -1,0 +1,245 @@
+"""The key of the handler cache: it changes with all that a handler's code is made of, and with nothing else."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from corelane.libos.numba import fingerprint
+
+Load = Callable[[dict[str, str]], Any]
+HEAD = "import os, enum, collections, numba, numpy as np\n"
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Load]:
+    """Writes modules, imports `served` anew and returns it."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    names: set[str] = set()
+
+    def forget() -> None:
+        for name in [n for n in sys.modules if n.partition(".")[0] in names]:
+            del sys.modules[name]
+
+    def loaded(files: dict[str, str]) -> Any:
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(HEAD + text)
+            top = name.partition("/")[0].removesuffix(".py")
+            if top not in names:
+                monkeypatch.delitem(sys.modules, top, raising=False)
+            names.add(top)
+        forget()
+        importlib.invalidate_caches()
+        return importlib.import_module("served")
+
+    yield loaded
+    forget()
+
+
+def digest(module: Any) -> str:
+    return fingerprint.fingerprint(module.h)
+
+
+HANDLER = "def h(request, reply):\n    return {}\n"
+# What a handler is made of: its files, and each with one thing changed.
+FAMILY = {
+    "its own text": ({"served.py": HANDLER.format(1)}, {"served.py": HANDLER.format(2)}),
+    "a global": ({"served.py": "N = 1\n" + HANDLER.format("N")}, {"served.py": "N = 2\n" + HANDLER.format("N")}),
+    "the type of a global": (
+        {"served.py": "N = 1\n" + HANDLER.format("N")},
+        {"served.py": "N = 1.0\n" + HANDLER.format("N")},
+    ),
+    "a constant from another module": (
+        {"served.py": "from other import N\n" + HANDLER.format("N"), "other.py": "N = 1\n"},
+        {"other.py": "N = 2\n"},
+    ),
+    "a constant in another module": (
+        {"served.py": "import other\n" + HANDLER.format("other.N"), "other.py": "N = 1\n"},
+        {"other.py": "N = 2\n"},
+    ),
+    "a constant in a module of a package": (
+        {
+            "served.py": "import pack.other\n" + HANDLER.format("pack.other.N"),
+            "pack/__init__.py": "",
+            "pack/other.py": "N = 1\n",
+        },
+        {"pack/other.py": "N = 2\n"},
+    ),
+    "a module with a name of Python's own": (
+        {"served.py": "import code\n" + HANDLER.format("code.N"), "code.py": "N = 1\n"},
+        {"code.py": "N = 2\n"},
+    ),
+    "a function that it calls": (
+        {"served.py": "@numba.njit\ndef f(): return 1\n" + HANDLER.format("f()")},
+        {"served.py": "@numba.njit\ndef f(): return 2\n" + HANDLER.format("f()")},
+    ),
+    "a function in another module": (
+        {"served.py": "import other\n" + HANDLER.format("other.f()"), "other.py": "@numba.njit\ndef f(): return 1\n"},
+        {"other.py": "@numba.njit\ndef f(): return 2\n"},
+    ),
+    "what a function that it calls is made of": (
+        {
+            "served.py": "from other import f\n" + HANDLER.format("f()"),
+            "other.py": "import third\n@numba.njit\ndef f(): return third.g()\n",
+            "third.py": "from fourth import N\n@numba.njit\ndef g(): return N\n",
+            "fourth.py": "N = 1\n",
+        },
+        {"fourth.py": "N = 2\n"},
+    ),
+    "how a function that it calls is compiled": (
+        {"served.py": "@numba.njit\ndef f(): return 1\n" + HANDLER.format("f()")},
+        {"served.py": "@numba.njit(fastmath=True)\ndef f(): return 1\n" + HANDLER.format("f()")},
+    ),
+    "a function that numba keeps on disk itself": (
+        {
+            "served.py": "from other import f\n" + HANDLER.format("f()"),
+            "other.py": "N = 1\n@numba.njit(cache=True)\ndef f(): return N\n",
+        },
+        {"other.py": "N = 2\n@numba.njit(cache=True)\ndef f(): return N\n"},
+    ),
+    "a closure": (
+        {"served.py": "def make(n):\n    def h(request, reply): return n\n    return h\nh = make(1)\n"},
+        {"served.py": "def make(n):\n    def h(request, reply): return n\n    return h\nh = make(2)\n"},
+    ),
+    "a closure that holds a function": (
+        {
+            "served.py": "def make(f):\n    def h(request, reply): return f()\n    return h\n"
+            "h = make(numba.njit(lambda: 1))\n"
+        },
+        {
+            "served.py": "def make(f):\n    def h(request, reply): return f()\n    return h\n"
+            "h = make(numba.njit(lambda: 2))\n"
+        },
+    ),
+    "a closure that holds a module": (
+        {
+            "served.py": "def make():\n    import other\n    def h(request, reply): return other.N\n"
+            "    return h\nh = make()\n",
+            "other.py": "N = 1\n",
+        },
+        {"other.py": "N = 2\n"},
+    ),
+    "a default": (
+        {"served.py": "@numba.njit\ndef f(n=1): return n\n" + HANDLER.format("f()")},
+        {"served.py": "@numba.njit\ndef f(n=2): return n\n" + HANDLER.format("f()")},
+    ),
+    "an array": (
+        {"served.py": "N = np.arange(3)\n" + HANDLER.format("N[1]")},
+        {"served.py": "N = np.arange(3) * 2\n" + HANDLER.format("N[1]")},
+    ),
+    "the type of an array": (
+        {"served.py": "N = np.zeros(3, np.int64)\n" + HANDLER.format("N[1]")},
+        {"served.py": "N = np.zeros(3, np.uint64)\n" + HANDLER.format("N[1]")},
+    ),
+    "a numpy number": (
+        {"served.py": "N = np.uint64(1)\n" + HANDLER.format("N")},
+        {"served.py": "N = np.uint64(2)\n" + HANDLER.format("N")},
+    ),
+    "a tuple": (
+        {"served.py": "N = (1, (2, 3))\n" + HANDLER.format("N[0]")},
+        {"served.py": "N = (1, (2, 4))\n" + HANDLER.format("N[0]")},
+    ),
+    "an enumeration": (
+        {"served.py": "class E(enum.IntEnum):\n    A = 1\n" + HANDLER.format("E.A")},
+        {"served.py": "class E(enum.IntEnum):\n    A = 2\n" + HANDLER.format("E.A")},
+    ),
+    "a named tuple": (
+        {"served.py": "T = collections.namedtuple('T', 'a b')\n" + HANDLER.format("T(1, 2).a")},
+        {"served.py": "T = collections.namedtuple('T', 'b a')\n" + HANDLER.format("T(1, 2).a")},
+    ),
+    "an overload": (
+        {
+            "served.py": "from other import f\n" + HANDLER.format("f()"),
+            "other.py": "from numba.extending import overload\ndef f(): pass\n@overload(f)\n"
+            "def g(): return lambda: 1\n",
+        },
+        {"other.py": "from numba.extending import overload\ndef f(): pass\n@overload(f)\ndef g(): return lambda: 2\n"},
+    ),
+    "an intrinsic": (
+        {
+            "served.py": "from other import f\n" + HANDLER.format("f()"),
+            "other.py": "from numba.extending import intrinsic\nN = 1\n@intrinsic\ndef f(context):\n"
+            "    return numba.int64(), lambda c, b, s, a: c.get_constant(numba.int64, N)\n",
+        },
+        {
+            "other.py": "from numba.extending import intrinsic\nN = 2\n@intrinsic\ndef f(context):\n"
+            "    return numba.int64(), lambda c, b, s, a: c.get_constant(numba.int64, N)\n",
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize(("before", "changed"), FAMILY.values(), ids=FAMILY)
+def test_it_changes_with(load: Load, before: dict[str, str], changed: dict[str, str]) -> None:
+    first = digest(load(before))
+    assert digest(load(before)) == first
+    assert digest(load({**before, **changed})) != first
+
+
+def test_it_changes_with_a_value_that_is_computed(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {"served.py": "N = int(os.environ['N'])\n" + HANDLER.format("N")}
+    seen = set()
+    for value in "121":
+        monkeypatch.setenv("N", value)
+        seen.add(digest(load(files)))
+    assert len(seen) == 2
+
+
+def test_it_changes_with_versions_and_settings(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = load({"served.py": HANDLER.format(1)})
+    first = digest(module)
+    monkeypatch.setattr(fingerprint, "versions", lambda: ("another numba",))
+    second = digest(module)
+    monkeypatch.undo()
+    monkeypatch.setattr(fingerprint.config, "BOUNDSCHECK", 1)
+    assert len({first, second, digest(module)}) == 3
+    assert fingerprint.fingerprint(module.h, "uint8") != fingerprint.fingerprint(module.h, "uint16")
+
+
+def test_it_stays_whatever_else_changes(load: Load) -> None:
+    files = {"served.py": "import other\n" + HANDLER.format("other.N"), "other.py": "N = 1\nM = 1\n"}
+    first = digest(load(files))
+    assert digest(load({**files, "other.py": "# a comment\nM = 2\nN = 1\n"})) == first
+
+
+def test_modules_and_functions_may_refer_to_each_other(load: Load) -> None:
+    files = {
+        "served.py": "import other\nN = 1\n@numba.njit\ndef f(n): return other.g(n)\n" + HANDLER.format("f(3)"),
+        "other.py": "import served\n@numba.njit\ndef g(n): return served.f(n - 1) if n else served.N\n",
+    }
+    first = digest(load(files))
+    assert digest(load(files)) == first
+    assert digest(load({**files, "served.py": files["served.py"].replace("N = 1", "N = 2")})) != first
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import ctypes\nN = ctypes.CDLL(None).abs\n",
+        "class C:\n    n = 1\nN = C()\n",
+        "N = np.array([object()])\n",
+        "N = [].append\n",
+    ],
+)
+def test_what_may_change_unseen_is_not_kept(load: Load, text: str) -> None:
+    with pytest.raises(fingerprint.Unknown):
+        digest(load({"served.py": text + HANDLER.format("N")}))
+
+
+def test_equal_values_give_one_digest_whichever_object_they_are() -> None:
+    pair = (1, 2)
+    walks = []
+    for value in ((pair, pair), ((1, 2), tuple([1, 2][:])), (np.arange(2), np.arange(2))):
+        walk = fingerprint._Walk()
+        walk.add(value)
+        walks.append(walk.digest.hexdigest())
+    assert walks[0] == walks[1] != walks[2]
