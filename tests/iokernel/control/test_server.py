@@ -114,7 +114,7 @@ def test_settings_win_over_wishes(start, attach, socket_path):
     io = start(apps={"small": AppConfig(kthreads=2, rx_buffers=128, tx_buffers=64)}, memory=AppMemory(max_apps=2))
     small = attach("small", kthreads=2, rx_buffers=4096)
     assert small.buffers == 192
-    with pytest.raises(CorelaneError, match="an application named small"):
+    with pytest.raises(CorelaneError, match="the name small is taken"):
         open_port(socket_path, name="small")
     attach("b")
     with pytest.raises(CorelaneError, match="2 applications are attached already"):
