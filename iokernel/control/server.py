@@ -64,6 +64,7 @@ _MAX_UNREAD = 8 << 20  # bytes of answers that a user has not read
 _TURN_S = 0.005  # that a user's messages may take in a turn, the last one's end excepted
 _SHARE = 0.25  # of the control thread's time that a user has in the long run who is not trusted,
 _BURST_S = 0.02  # and how much of it at once
+_WAIT_MOST_S = 0.5  # for one large storage area, say
 _PAUSE_S = 0.002  # between two looks at what such users have to wait for
 _NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE)
 _NO_ROOM = (*_NO_DESCRIPTOR, errno.ENOBUFS, errno.ENOMEM)
@@ -182,7 +183,8 @@ class ControlServer:
         self._ready: dict[_Connection, None] = {}  # those of which a whole message waits, in order of arrival
         self._of_user: Counter[int] = Counter()  # connections
         self._paid: dict[int, float] = {}  # when a user will have paid for what was done for him, with his share
-        self._held_back = False  # something waits for that
+        self._held_back = False  # something waits for that, in this turn
+        self._served = False  # and something else did not have to
         self._turned_away: deque[tuple[float, socket.socket]] = deque()  # until when they are kept
         self._accept_again = float("inf")
         try:
@@ -228,8 +230,9 @@ class ControlServer:
                 self._step(self._expire)
                 self._step(self._sweep)
                 self._step(self._let_end)
-                if self._held_back:
+                if self._held_back and not self._served:
                     self._rest()
+                self._held_back = self._served = False
         finally:
             self.close()
 
@@ -259,22 +262,24 @@ class ControlServer:
         elif key.fd == key.data.pidfd:
             self.counts["process_ended"] += 1
             self._close(key.data)
-        elif not self._must_wait(key.data.peer):
+        elif self._must_wait(key.data.peer):
+            return
+        else:
             begun = time.thread_time()
             self._handle(key.data, events)
             self._charge(key.data.peer, begun)
+        self._served = True
 
     def _rest(self) -> None:
-        """Something must wait, and is told to us again at once: do not spin beside it."""
-        self._held_back = False
+        """All that there is must wait, and is told to us again at once: do not spin beside it."""
         time.sleep(_PAUSE_S)
 
     def _charge(self, peer: Peer, begun: float) -> None:
         """What the calling thread has done since it had used so much CPU time was done for a user."""
         if not peer.trusted:
             now = time.monotonic()
-            paid = max(self._paid.get(peer.uid, now), now)
-            self._paid[peer.uid] = paid + (time.thread_time() - begun) / _SHARE
+            paid = max(self._paid.get(peer.uid, now), now) + (time.thread_time() - begun) / _SHARE
+            self._paid[peer.uid] = min(paid, now + _WAIT_MOST_S)
 
     def _must_wait(self, peer: Peer) -> bool:
         """Whether a user has had more than his share of our time. What he sends stays where it is for a while."""

@@ -203,7 +203,9 @@ def test_up_run_ps(start: Any, tmp_path: Path) -> None:
     assert f"pid {up.process.pid}" in second.stderr
     twin = ask("run", "echo", "--socket", path)
     assert twin.returncode == 1
-    assert "--name" in twin.stderr
+    assert f"the name echo is taken: process {run.process.pid} is attached under it" in twin.stderr
+    assert "corelane run --name NAME, Runtime(..., name=NAME)" in twin.stderr
+    assert "[" not in twin.stderr, "the sentence has said it all"
 
     assert run.stop() == 0
     assert up.stop() == 0

@@ -71,7 +71,7 @@ def test_nobody_listens(socket_path):
 
 def test_the_same_name_twice_is_refused_and_free_again_after_the_end(start, attach, socket_path):
     start()
-    with attach("twin"), pytest.raises(CorelaneError, match=r"an application named twin is attached \(pid \d+\)"):
+    with attach("twin"), pytest.raises(CorelaneError, match=r"the name twin is taken: process \d+ is attached"):
         open_port(socket_path, name="twin")
     for _ in range(50):  # at once: the end of the old connection is seen before the new one is refused
         attach("twin").close()
@@ -114,7 +114,7 @@ def test_settings_win_over_wishes(start, attach, socket_path):
     io = start(apps={"small": AppConfig(kthreads=2, rx_buffers=128, tx_buffers=64)}, memory=AppMemory(max_apps=2))
     small = attach("small", kthreads=2, rx_buffers=4096)
     assert small.buffers == 192
-    with pytest.raises(CorelaneError, match="an application named small"):
+    with pytest.raises(CorelaneError, match="the name small is taken"):
         open_port(socket_path, name="small")
     attach("b")
     with pytest.raises(CorelaneError, match="2 applications are attached already"):
