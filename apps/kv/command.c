@@ -269,7 +269,7 @@ static int execute(struct kv_command *c)
     const struct form *f = c->n_tokens ? form_of(c->token[0]) : NULL;
     if (!f) {
         refuse(c, "ERROR");
-        return c->n_tokens >= STORING_WORDS ? CL_KV_QUIT : CL_KV_MORE; /* "SET a 0 0 9", "ms a 9": data may follow */
+        return c->n_tokens >= STORING_WORDS ? CL_KV_QUIT : CL_KV_MORE; /* "sett a 0 0 9", "ms a 9": data may follow */
     }
     if (!has_words(c, f->lo, f->hi))
         return CL_KV_MORE;

@@ -54,7 +54,7 @@ DROPPED = [
     (b"set a 0 0 1", BAD_CHUNK),  # shorter than the value
     (b"set a 0 0 13", BAD_CHUNK),  # longer
     (b"set a x 0 1", BAD_FORMAT),
-    (b"SET a 0 0 9", ERROR),
+    (b"sET a 0 0 9", ERROR),  # a datagram that begins with a large letter is an answer, and not answered at all
     (b"sett a 0 0 9", ERROR),
     (b"s a 0 0 9", ERROR),
     (b"\x80set a 0 0 9", ERROR),

@@ -66,7 +66,7 @@ def asker() -> Iterator[Asker]:
         (b"set a 0 0 -1", BAD_FORMAT),
         (b"set a b 0 0 9", BAD_FORMAT),
         (b"set a 0 0 1", b"CLIENT_ERROR bad data chunk\r\n"),
-        (b"SET a 0 0 9", b"ERROR\r\n"),
+        (b"sET a 0 0 9", b"ERROR\r\n"),
     ],
     ids=lambda p: p[:20].decode(),
 )
