@@ -47,7 +47,7 @@ BUSY = (
     "the load generator was not done after",
     "another socket holds this queue",  # the kernel's worker that lets go of a closed one has not run for seconds
 )
-TRIES = 3
+TRIES = 6
 
 # Of those that take longest: make soak runs them whole. tests/bench has the figures and baselines of the first two.
 PART = {"probes": ("--kernels", "fnv,spmv"), "raft": ("--no-baseline",), "sim": ()}

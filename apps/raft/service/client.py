@@ -15,7 +15,7 @@ import socket
 import struct
 import time
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ....runtime.errors import CorelaneError
 from ....runtime.typed import typed
@@ -88,7 +88,8 @@ class Client:
     """A session with a group of nodes. One command at a time; not for several threads at once (make one each).
 
     peers, group: as for `serve`. timeout_s: how long a call tries before it raises Unknown or NotSent; resend_s: how
-    long it waits for an answer before it asks again, the next node if need be. sock: a UDP socket to use. Public
+    long it waits for an answer before it asks again, the next node if need be. sock: a UDP socket to use, or
+    what has its methods. Public
     attributes: resent, requests that were sent again; leader, the node that leads by the last answer, 0 if none. Raises
     CorelaneError.
     """
@@ -101,7 +102,7 @@ class Client:
         group: str = "",
         timeout_s: float = 10.0,
         resend_s: float = 0.05,
-        sock: socket.socket | None = None,
+        sock: Any = None,
     ) -> None:
         self._nodes = parse_peers(peers)
         self._cluster, self._timeout_s, self._resend_s = cluster_of(group), timeout_s, resend_s

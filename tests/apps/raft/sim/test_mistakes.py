@@ -333,9 +333,6 @@ MISTAKES = {
         "clock",
         mode=1,
     ),
-    "a reign begins with what is applied, whatever else the log holds": Mistake(
-        "apps/raft/node/clock.c", "i = node->applied + 1;", "i = UINT64_MAX;", 3000, "clock", mode=1
-    ),
     "takes a damaged record for a good one": Mistake(
         "libos/storage/log/view.c",
         "r->crc != cl_log_record_crc(seed, r)",
@@ -428,14 +425,6 @@ MISTAKES = {
         0,
         "full of what it applied",
         scenario="ahead",
-    ),
-    "takes more commands than areas have room for before any is committed": Mistake(
-        "apps/raft/node/room.c",
-        "+ room.uncommitted_bytes > cl_log_ring_bytes(d->log) / 4;",
-        "+ room.uncommitted_bytes > UINT64_MAX / 2;",
-        0,
-        "full of what cannot be committed",
-        scenario="crowded",
     ),
     "begins a snapshot anew whenever a chunk of it is refused": Mistake(
         "apps/raft/core/snapshot.c",

@@ -74,9 +74,9 @@ def test_one_that_may_hold_a_file_system_is_not_made_a_log(at: int, device: str,
 
 
 def test_a_size_is_for_files_and_force_for_devices(device: str, tmp_path: Path, capsys) -> None:
-    assert run(COMMANDS[0], device, "--mib", "1") == 1
-    assert run(COMMANDS[1], device, "--size", "1M") == 1
+    assert run(COMMANDS[0], device, "--mib", "1") == 2
+    assert run(COMMANDS[1], device, "--size", "1M") == 2
     for command in COMMANDS:
-        assert run(command, str(tmp_path / "new"), "--force") == 1
+        assert run(command, str(tmp_path / "new"), "--force") == 2
     assert capsys.readouterr().err.count("\n") == 4
     assert not (tmp_path / "new").exists()
