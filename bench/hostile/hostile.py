@@ -32,15 +32,14 @@ from ...iokernel.areas.areas import Areas, DirectoryStore
 from ...runtime.errors import CorelaneError
 from ..harness import rig, usage
 from ..harness.load import Load
-from ..harness.openloop import middle
 from ..harness.plot import Canvas
 from ..harness.session import Session
-from ..isolation.isolation import FROM_RPS, capacity
+from ..isolation.victim import ALONE, CANARY_S, bars, half_load, place, record
 from ..tenant import shared
 from ..tenant.tenant import Tenant
 from .attacker import Attacker
 from .attacks import ATTACKS
-from .judge import ALONE, Turn, judge, stand_in
+from .judge import Turn, judge, stand_in
 
 SUMMARY = "an application's p99 and another one's attach beside attackers, over what they are without"
 FIGURES = ("hostile.p99_ratio", "hostile.attach_ms")
@@ -48,7 +47,6 @@ FIGURES = ("hostile.p99_ratio", "hostile.attach_ms")
 HONEST_USER, ATTACKING_USER = 61_001, 61_002  # no account needs to have these numbers
 SLICE_S = 0.05
 SLICE_COSTS_S = 0.11  # with what starting and ending it take
-CANARY_S = 0.03
 ATTACHES = 3  # in a turn
 WISHES_RPS = 50_000.0
 WISHES_SLICE_S = 0.1
@@ -82,19 +80,13 @@ class Scene:
 
 def run(session: Session) -> None:
     """Attack a victim behind an iokernel, then one whose core moves."""
-    loop, worker = session.two_cores
-    apart = session.cores[2] if len(session.cores) > 2 else worker
-    session.settings |= {
-        "message": "one request of 22 bytes (a frame of one cache line) and its reply",
-        "checksums": rig.CHECKSUMS,
-        "attacker_cpu": apart,
-        "attacker_shares_the_victims_core": apart == worker,
-        "figure_over": "neighbours that are as busy and do nothing" if apart == worker else "the victim alone",
-        "slice_s": SLICE_S,
-    }
+    cores, apart = place(session, "attacker", SLICE_S)
+    shares_core = apart == cores[1]
+    over = "neighbours that are as busy and do nothing" if shares_core else "the victim alone"
+    session.settings["figure_over"] = over
     with contextlib.ExitStack() as stack:
-        turns = attacked(session, scene(session, stack, (loop, worker), apart))
-    judge(session, turns, shares_core=apart == worker, wishes=wished(session, (loop, worker)))
+        turns = attacked(session, scene(session, stack, cores, apart))
+    judge(session, turns, shares_core=shares_core, wishes=wished(session, cores))
 
 
 def scene(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], apart: int) -> Scene:
@@ -127,12 +119,9 @@ def scene(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int],
 
 def attacked(session: Session, made: Scene) -> dict[str, list[Turn]]:
     """Turns of each arm: the attacks, what is compared with them, and the victim alone."""
-    most, limit_us = capacity(made.load.measure, seconds=0.15 * session.seconds)
-    if most == 0.0:
-        why = f"alone, {FROM_RPS:,.0f} requests/s had no p99 within {limit_us:.3g} us: the cores are not ours"
+    rate, why = half_load(session, made.load.measure, seconds=0.15 * session.seconds)
+    if why:
         session.note(f"{why}; the victim's load is half of that all the same")
-    rate = (most or FROM_RPS) / 2
-    session.settings |= {"victim_capacity_rps": most, "victim_p99_limit_us": limit_us, "victim_rps": rate}
     bodies = {ALONE: partial(beside, made, rate)}
     for name in ATTACKS:
         if name in OF_USERS and not session.settings["unprivileged"]:
@@ -150,8 +139,7 @@ def attacked(session: Session, made: Scene) -> dict[str, list[Turn]]:
     rounds = max(1, int(0.6 * session.seconds / (SLICE_COSTS_S * len(bodies) + CANARY_S)))
     got = session.interleave(bodies, rounds, canary_s=CANARY_S)
     for name, turns in got.items():
-        row = session.point(name, middle([turn.point for turn in turns]))
-        row["p99_us_median_of_slices"] = statistics.median(turn.p99_us for turn in turns)
+        row = record(session, name, [turn.point for turn in turns])
         if attaches := [ms for turn in turns for ms in turn.attach_ms]:
             row |= {"attach_p50_ms": statistics.median(attaches), "attach_max_ms": max(attaches)}
     return got
@@ -228,8 +216,7 @@ def wished(session: Session, cores: tuple[int, int]) -> dict[str, list[Turn]]:
         rounds = max(1, int(0.15 * session.seconds / (2 * (WISHES_SLICE_S + 0.05))))
         got = session.interleave(bodies, rounds, canary_s=CANARY_S)
     for name, turns in got.items():
-        row = session.point(name, middle([turn.point for turn in turns]))
-        row["p99_us_median_of_slices"] = statistics.median(turn.p99_us for turn in turns)
+        record(session, name, [turn.point for turn in turns])
     return got
 
 
@@ -252,10 +239,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         panels=2 if attached else 1,
         size=(13.0, 9.0),
     )
-    finite = [p for p in ("p99_us", "p90_us", "p50_us") if all(isinstance(a[p], int | float) for a in arms)]
-    key = finite[0] if finite else "achieved_rps"
-    label = f"{key.removesuffix('_us')} (us)" if finite else "answered (requests/s)"
-    canvas.bars([str(a["name"]) for a in arms], [float(a[key]) for a in arms], ylabel=label)
+    bars(canvas, arms)
     if attached:
         longest = [float(a["attach_max_ms"]) for a in attached]
         canvas.bars([str(a["name"]) for a in attached], longest, ylabel="longest attach (ms)", panel=1)

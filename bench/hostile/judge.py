@@ -6,13 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..harness.numbers import Ratio, pairwise
+from ..harness.numbers import Ratio
 from ..harness.openloop import Point
 from ..harness.session import Session
-from ..isolation.isolation import quartiles
+from ..isolation.victim import ALONE, compare
 
 P99, ATTACH = "hostile.p99_ratio", "hostile.attach_ms"
-ALONE = "alone"
 OVER_ALONE = "p99_over_alone"  # a value beside the figure, without a goal
 
 
@@ -38,11 +37,7 @@ def stand_in(attack: str) -> str:
 
 
 def judge(session: Session, turns: Turns, *, shares_core: bool, wishes: Turns) -> None:
-    """Set both figures. wishes: turns without wishes, and with, in this order.
-
-    A slice that lost requests has an infinite p99: under an attack it counts as such. Where what it is compared with
-    has one, the machine stood still, and the pair says nothing.
-    """
+    """Set both figures. wishes: turns without wishes, and with, in this order."""
     over_alone: dict[str, Ratio] = {}
     figure: dict[str, Ratio] = {}
     for name in turns:
@@ -65,20 +60,6 @@ def judge(session: Session, turns: Turns, *, shares_core: bool, wishes: Turns) -
     else:
         session.figure(P99, None, reason="no attack could be compared: the machine stood still, or none took place")
     judge_attach(session, turns)
-
-
-def compare(session: Session, turns: Turns, name: str, other: str) -> Ratio | None:
-    """The ratio of the p99 of two arms, turn by turn. None, with a note: there is none."""
-    pairs = [(p.p99_us, q.p99_us) for p, q in zip(turns[name], turns[other], strict=True)]
-    kept = [(p, q) for p, q in pairs if math.isfinite(q)]
-    if 2 * len(kept) < len(pairs) or not pairs:
-        lost = f"p99 is infinite (requests unanswered) in {len(pairs) - len(kept)} of {len(pairs)} slices, {other}"
-        session.note(f"p99, {name} over {other}: {lost}")
-        return None
-    ratio = pairwise([p for p, _ in kept], [q for _, q in kept])
-    session.note(f"p99, {name} over {other}: {quartiles(ratio)}")
-    session.settings.setdefault("p99_over", {})[f"{name} over {other}"] = ratio.median
-    return ratio
 
 
 def judge_attach(session: Session, turns: Turns) -> None:

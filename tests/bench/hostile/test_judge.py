@@ -10,7 +10,8 @@ import pytest
 
 from corelane.bench.harness.openloop import Point
 from corelane.bench.harness.session import Session
-from corelane.bench.hostile.judge import ALONE, Turn, judge, stand_in
+from corelane.bench.hostile.judge import Turn, judge, stand_in
+from corelane.bench.isolation.victim import ALONE
 
 FLOOD, CHURN = "flood", "churn"
 WISHES = {"modest": [1.0], "greedy": [1.0]}
