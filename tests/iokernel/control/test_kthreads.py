@@ -6,11 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cltest import sleeping_threads
 
 from corelane.iokernel.control.kthreads import check_threads
 from corelane.runtime.errors import Refused
@@ -30,20 +30,8 @@ def handler() -> Iterator[None]:
 @pytest.fixture
 def sibling() -> Iterator[int]:
     """Another thread of this process."""
-    end, tids = threading.Event(), []
-    started = threading.Event()
-
-    def wait() -> None:
-        tids.append(threading.get_native_id())
-        started.set()
-        end.wait()
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    started.wait()
-    yield tids[0]
-    end.set()
-    thread.join()
+    with sleeping_threads(1) as tids:
+        yield tids[0]
 
 
 @pytest.mark.usefixtures("handler")
