@@ -1,4 +1,4 @@
-"""How `corelane run` ends; what it serves is in test_end_to_end.py."""
+"""How `corelane run` ends; what it serves is in test_served.py."""
 
 from __future__ import annotations
 
