@@ -46,7 +46,7 @@ from .policy.policy import load
 if TYPE_CHECKING:
     from .areas.areas import Areas
 
-MODES: Mapping[str, int] = {"spin": lib.CL_IO_SPIN, "adaptive": lib.CL_IO_ADAPTIVE, "block": lib.CL_IO_BLOCK}
+POLL: Mapping[str, int] = {"spin": lib.CL_IO_SPIN, "adaptive": lib.CL_IO_ADAPTIVE, "block": lib.CL_IO_BLOCK}
 _log = logging.getLogger("corelane.iokernel")
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,31}\Z")
 
@@ -81,7 +81,7 @@ class Iokernel:
 
     uplinks: NICs that lead outside; they stay the caller's and must outlive the iokernel. share_mac: applications
     appear outside under the uplink's MAC. loop_cpus: CPU of each loop (-1: anywhere); worker_cpus: CPUs for the
-    applications' kthreads, none: anywhere. mode: "spin", "adaptive" or "block", what a loop without work does. policy:
+    applications' kthreads, none: anywhere. poll: "spin", "adaptive" or "block", what a loop without work does. policy:
     who decides how cores move ("delay", "module:function", "file.so:symbol"; None: kthreads stay where they were put),
     with policy_params by name. apps: what the configuration says about applications, by name; app_defaults: about all
     others. users: what the applications of a user may have, by his name or number; user_defaults: of all others.
@@ -107,7 +107,7 @@ class Iokernel:
         share_mac: bool = False,
         loop_cpus: Sequence[int] = (-1,),
         worker_cpus: Sequence[int] = (),
-        mode: str = "adaptive",
+        poll: str = "adaptive",
         policy: str | None = None,
         policy_params: Mapping[str, int | float] | None = None,
         apps: Mapping[str, AppConfig] | None = None,
@@ -126,8 +126,8 @@ class Iokernel:
         tell: Callable[[str], None] | None = None,
         manual_hz: int = 0,
     ) -> None:
-        if mode not in MODES:
-            raise ConfigError("polling mode", f"{mode!r} is none", f"choose one of {', '.join(MODES)}")
+        if poll not in POLL:
+            raise ConfigError("polling mode", f"{poll!r} is none", f"choose one of {', '.join(POLL)}")
         if not loop_cpus or set(loop_cpus) & set(worker_cpus) - {-1}:
             raise ConfigError(
                 "loop CPUs", f"{list(loop_cpus)} with worker CPUs {list(worker_cpus)}", "a loop needs a CPU of its own"
@@ -135,7 +135,7 @@ class Iokernel:
         self._network = network or NetworkConfig()
         self.subnet = ipaddress.IPv4Network(self._network.subnet)
         self.socket_path = socket_path
-        self.mode = mode
+        self.poll = poll
         self._uplinks = tuple(uplinks)
         self._share_mac = share_mac
         self._loop_cpus = tuple(loop_cpus)
@@ -247,7 +247,7 @@ class Iokernel:
     def _make_io(self) -> Any:
         config = ffi.new("struct cl_io_config *")
         config.n_loops = len(self._loop_cpus)
-        config.mode = MODES[self.mode]
+        config.poll = POLL[self.poll]
         # C takes 0 for its default.
         config.spin_us, config.pause_us = (us or lib.CL_IO_NO_TIME for us in (self._idle.spin_us, self._idle.pause_us))
         config.mtu = self._network.mtu
@@ -547,7 +547,7 @@ class Iokernel:
                 "version": 1,
                 "pid": os.getpid(),
                 "socket": self.socket_path,
-                "mode": self.mode,
+                "mode": self.poll,
                 "generation": int(lib.cl_io_generation(self._io)),
                 "uptime_s": time.monotonic() - self._started,
                 "subnet": str(self.subnet),

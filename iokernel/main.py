@@ -135,7 +135,7 @@ def make(
         share_mac=config.nic.share_mac,
         loop_cpus=plan.iokernel,
         worker_cpus=workers,
-        mode=io.poll,
+        poll=io.poll,
         policy=cores.policy if managed else None,
         policy_params=config.policy,
         apps=config.apps,
@@ -195,7 +195,7 @@ def facts(iokernel: Iokernel, driver: str) -> dict[str, Any]:
         "socket": iokernel.socket_path,
         "pid": os.getpid(),
         "cpus": [loop["cpu"] for loop in stats["loops"]],
-        "mode": iokernel.mode,
+        "mode": iokernel.poll,
         "policy": cores["policy"]["name"] if cores is not None else None,
         "worker_cpus": [core["cpu"] for core in cores["cpus"]] if cores is not None else None,
         "uplink": uplinks[0] if uplinks else None,
@@ -356,7 +356,7 @@ def run(config: Config, report: Report = _print) -> int:
             where = f"uplink {uplink.name} {uplink.mac}" if uplink is not None else "no uplink"
             for reason in plan.reasons:
                 report("placement", reason)
-            text = f"iokernel on {iokernel.socket_path}: {iokernel.mode} on CPU {plan.iokernel}, {where}; ^C stops it"
+            text = f"iokernel on {iokernel.socket_path}: {iokernel.poll} on CPU {plan.iokernel}, {where}; ^C stops it"
             told = facts(iokernel, config.nic.driver)
             report("iokernel", text, **told)
             watched: dict[str, Callable[[], str]] = {}

@@ -139,8 +139,8 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
     if (c->stop_ms)
         s.stop_ns = c->stop_ms * 1000000ull;
     s.cpus = c->cpus;
-    if (c->mode_set)
-        s.mode = c->mode;
+    if (c->poll_set)
+        s.poll = c->poll;
     if (c->stack_bytes)
         s.stack_bytes = c->stack_bytes;
     else if (c->kind == CL_RUNTIME_BATCH)
@@ -151,8 +151,8 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
         cl_port_info(rt->nic, &granted);
         if (!s.cpus && !granted.managed) /* else the iokernel binds them, and unbinds them when it ends */
             s.cpus = granted.cpus;
-        if ((!granted.may_spin || granted.managed) && s.mode == CL_SCHED_SPIN)
-            s.mode = CL_SCHED_ADAPTIVE; /* it shares its cores: spinning would take them from others */
+        if ((!granted.may_spin || granted.managed) && s.poll == CL_SCHED_SPIN)
+            s.poll = CL_SCHED_ADAPTIVE; /* it shares its cores: spinning would take them from others */
     }
     return cl_sched_new(&s, &rt->sched, err);
 }

@@ -102,7 +102,7 @@ class Group:
                 worker_cpus=[cores[1]] if managed else [],
                 policy="delay" if managed else None,
                 policy_params={"target_us": TARGET_US} if managed else {},
-                mode=poll,
+                poll=poll,
                 idle=Idle(spin_us=SPIN_US),
                 apps={f"raft-{n}": AppConfig(ip=address(n), class_="latency") for n in NODES},
             )

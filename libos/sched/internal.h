@@ -178,7 +178,7 @@ struct cl_kthread {
 struct cl_sched {
     /* Constant after cl_sched_new. */
     uint32_t n_kthreads;
-    uint32_t mode;
+    uint32_t poll; /* CL_SCHED_... */
     bool has_source;
     bool oversubscribed; /* more kthreads than CPUs */
     bool smt;            /* hyper-threads share cores on this machine */

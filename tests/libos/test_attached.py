@@ -74,7 +74,7 @@ def outside(tmp_path: Path) -> Iterator[tuple[Outside, str, Callable[[], Iokerne
     inner, outer = memory_link()
 
     def start(**options: Any) -> Iokernel:
-        kernel = Iokernel(path, uplinks=[inner] if not started else [], mode="adaptive", **options)
+        kernel = Iokernel(path, uplinks=[inner] if not started else [], poll="adaptive", **options)
         kernel.start()
         started.append(kernel)
         return kernel
@@ -137,7 +137,7 @@ def test_a_burst_beyond_a_rate_limit_is_sent_to_the_end(outside: Any) -> None:
     """The token bucket fills the application's ring; what waits behind it leaves although no request comes any more."""
     wire, path, start = outside
     start(apps={"slow": AppConfig(rate_frames_per_s=2000, burst_frames=1, tx_slots=32)})
-    with libos.Runtime(path, name="slow", power="block") as runtime:
+    with libos.Runtime(path, name="slow", poll="block") as runtime:
         runtime.bind(echo_handler("c"))
         runtime.start()
         server = wire.resolve(runtime.address)

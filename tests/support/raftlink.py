@@ -53,7 +53,7 @@ class LinkClient:
 def linked() -> Iterator[tuple[Runtime, LinkClient]]:
     """A runtime that has not started, and a client of what it will serve."""
     server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
-    with server, client, Runtime(nic=server, power="block") as runtime:
+    with server, client, Runtime(nic=server, poll="block") as runtime:
         yield runtime, LinkClient(client)
 
 

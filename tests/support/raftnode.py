@@ -37,9 +37,9 @@ class Node:
                 AfXdp(options.nic, addresses=[f"{address}/16"]) if options.nic else open_port(options.socket, name=name)
             )
             self.nic = FaultNic(below, seed=options.seed, delay_us=(0, 20000), adjustable=True)
-            self.runtime = Runtime(nic=self.nic, name=name, power="block", address=f"{address}/16")
+            self.runtime = Runtime(nic=self.nic, name=name, poll="block", address=f"{address}/16")
         else:
-            self.runtime = Runtime(options.socket, name=name, power="block")
+            self.runtime = Runtime(options.socket, name=name, poll="block")
         self.service: RaftService = serve(
             self.runtime,
             options.id,

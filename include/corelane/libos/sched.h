@@ -101,7 +101,7 @@ struct cl_work_source {
 /* Everything that a scheduler is told. Start from cl_sched_config_init. */
 struct cl_sched_config {
     uint32_t n_kthreads;   /* 1..64; default 1 */
-    uint32_t mode;         /* CL_SCHED_*; default adaptive */
+    uint32_t poll;         /* what a kthread without work does: CL_SCHED_*; default adaptive */
     uint32_t stack_bytes;  /* a uthread's stack, rounded up to pages; default 65536, least 16384 */
     uint32_t max_uthreads; /* that can exist at one time, runners included; default 65536 */
     uint64_t spin_ns;      /* adaptive: time without work before sleeping; default 20 us */

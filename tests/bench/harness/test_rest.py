@@ -23,7 +23,7 @@ PATIENCE_S = 60.0
 def polling() -> Iterator[Runtime]:
     """A kthread of this process that polls all the time."""
     ours, theirs = memory_link()
-    with ours, theirs, Runtime(nic=ours, power="spin", address="10.77.0.2/16") as runtime:
+    with ours, theirs, Runtime(nic=ours, poll="spin", address="10.77.0.2/16") as runtime:
         runtime.start()
         yield runtime
 

@@ -38,5 +38,5 @@ def shared_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Sto
 def serving(store: Store, tmp_path: Path) -> Iterator[str]:
     """Socket of an iokernel that gives out areas."""
     path = str(tmp_path / "sock")
-    with Iokernel(path, areas=Areas(store, quota=10 * MIB), mode="block"):
+    with Iokernel(path, areas=Areas(store, quota=10 * MIB), poll="block"):
         yield path

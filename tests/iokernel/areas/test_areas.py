@@ -64,10 +64,10 @@ def test_a_second_claimant_is_refused_until_the_first_is_gone(serving):
 
 def test_a_claim_outlives_the_iokernel(store, tmp_path):
     path = str(tmp_path / "sock")
-    with Iokernel(path, areas=Areas(store), mode="block"):
+    with Iokernel(path, areas=Areas(store), poll="block"):
         control.area(path, CREATE, "log", MIB)
         _, fd, claim = control.area(path, OPEN, "log")
-    with Iokernel(path, areas=Areas(store), mode="block"):
+    with Iokernel(path, areas=Areas(store), poll="block"):
         with pytest.raises(CorelaneError, match="another process has it open"):
             control.area(path, OPEN, "log")
         assert control.area(path, LIST)[0]["areas"][0]["in_use"]
@@ -161,7 +161,7 @@ def test_what_makes_no_sense_is_refused(serving, op, name, size, match, code):
 
 def test_an_iokernel_without_storage_says_so(tmp_path):
     path = str(tmp_path / "sock")
-    with Iokernel(path, mode="block"), pytest.raises(CorelaneError, match=r"set storage\.directory or storage\.device"):
+    with Iokernel(path, poll="block"), pytest.raises(CorelaneError, match=r"set storage\.directory or storage\.device"):
         control.area(path, LIST)
 
 

@@ -44,14 +44,14 @@ def test_a_device_without_loop_devices_is_for_those_who_are_trusted(tmp_path, mo
     monkeypatch.setattr(blk_loop, "missing", lambda: "there are none")
     path = str(tmp_path / "sock")
     store = device(tmp_path)
-    with Iokernel(path, areas=Areas(store), mode="block"):
+    with Iokernel(path, areas=Areas(store), poll="block"):
         control.area(path, CREATE, "log", MIB)
         with pytest.raises(CorelaneError, match=r"storage\.trusted = true") as caught:
             AreaBlk(path, "log")
         assert caught.value.errno == errno.EPERM
     store.close()
     store = device(tmp_path, trusted=True)
-    with Iokernel(path, areas=Areas(store), mode="block"):
+    with Iokernel(path, areas=Areas(store), poll="block"):
         control.area(path, CREATE, "more", MIB)
         with AreaBlk(path, "log") as log, AreaBlk(path, "more") as more:
             assert log.size_bytes == more.size_bytes == MIB
@@ -87,13 +87,13 @@ def test_a_trusted_claim_outlives_the_iokernel(tmp_path, monkeypatch, still_trus
     monkeypatch.setattr(blk_loop, "missing", lambda: "there are none")
     path = str(tmp_path / "sock")
     store = device(tmp_path, trusted=True)
-    with Iokernel(path, areas=Areas(store), mode="block"):
+    with Iokernel(path, areas=Areas(store), poll="block"):
         control.area(path, CREATE, "log", MIB)
         control.area(path, CREATE, "more", MIB)
         held = AreaBlk(path, "log")
     store.close()
     store = device(tmp_path, trusted=still_trusted)
-    with held, Iokernel(path, areas=Areas(store), mode="block"):
+    with held, Iokernel(path, areas=Areas(store), poll="block"):
         held.write(0, b"l" * UNIT, durable=True)
         for ask in (OPEN, DELETE):
             with pytest.raises(CorelaneError, match="open") as caught:

@@ -123,7 +123,7 @@ for op in (lib.CL_CONTROL_AREA_CREATE, lib.CL_CONTROL_AREA_OPEN):
 
 def as_another_user(areas: Areas, path: str, name: str) -> list[str]:
     os.chmod(os.path.dirname(path), 0o755)
-    with Iokernel(path, areas=areas, mode="block", access=Access(mode=0o666, uids=(65534,))):
+    with Iokernel(path, areas=areas, poll="block", access=Access(mode=0o666, uids=(65534,))):
         args = [sys.executable, "-c", CLIENT, path, name]
         done = subprocess.run(args, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

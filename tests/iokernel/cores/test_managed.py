@@ -221,7 +221,7 @@ def test_a_policy_of_the_users_own_that_misbehaves_is_ejected(
     if beside == "a job":
         for cpu in os.sched_getaffinity(0):
             child("spin.py", str(cpu))
-    io = start(worker_cpus=[CPU], policy="delay", mode="spin")  # so that it decides all the time
+    io = start(worker_cpus=[CPU], policy="delay", poll="spin")  # so that it decides all the time
     sock, _ = register(socket_path, b"a")
     with sock:
         sock.sendall(kthreads(threads(1), SIGNAL))

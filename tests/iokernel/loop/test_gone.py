@@ -28,16 +28,16 @@ def rests(io) -> bool:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("mode", ["adaptive", "block"])
+@pytest.mark.parametrize("poll", ["adaptive", "block"])
 @pytest.mark.parametrize("driver", ["tap", "af_xdp"])
-def test_the_loop_sleeps(netns, attach, socket_path, mode, driver):
+def test_the_loop_sleeps(netns, attach, socket_path, poll, driver):
     space = netns.add(driver)
     if driver == "af_xdp":
         space.ip("link", "add", "cl0", "type", "veth", "peer", "name", "cl1")
         space.ip("link", "set", "cl0", "up")
     with space.entered():
         nic = Tap("cl0") if driver == "tap" else AfXdp("cl0", steer="all")
-    with nic, Iokernel(socket_path, uplinks=[nic], mode=mode) as io:
+    with nic, Iokernel(socket_path, uplinks=[nic], poll=poll) as io:
         a, b = attach("a"), attach("b")
         wait_until(lambda: rests(io), what="the loop to sleep")
         space.ip("link", "delete", "cl0")
@@ -57,7 +57,7 @@ def test_the_loop_sleeps(netns, attach, socket_path, mode, driver):
 def test_a_loop_whose_uplink_takes_nothing_tries_ever_more_rarely(link, start, attach):
     """As one whose interface is down: what waits for it is offered again, but does not keep the loop awake."""
     inner, outer = link()
-    io = start(uplinks=[inner], mode="block")
+    io = start(uplinks=[inner], poll="block")
     a = attach("a")
     flood = outward(a)
 

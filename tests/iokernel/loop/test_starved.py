@@ -66,7 +66,7 @@ def gate() -> Iterator[Gate]:
 @pytest.fixture
 def starved(gate: Gate, start: Callable[..., object]) -> Iterator[object]:
     # "spin": the gate is asked all the time. The loop is freed before the iokernel is stopped.
-    yield start(uplinks=[gate.nic], mode="spin", patience=Patience(loop_s=0.05), worker_cpus=[5, 6])
+    yield start(uplinks=[gate.nic], poll="spin", patience=Patience(loop_s=0.05), worker_cpus=[5, 6])
     gate.open()
 
 

@@ -29,7 +29,7 @@ PATIENCE_S = 120
 def one_incarnation(path: str, node: int = 1, peers: str = "1=10.0.0.1:7400", **settings: Any) -> None:
     """Serve a node until it has noted in its log whose that is: a group of one leads then."""
     here, there = memory_link(ipv4=(f"10.0.0.{node}", "10.0.0.100"), ipv4_prefix=24)
-    with here, there, Runtime(nic=here, power="block") as runtime:
+    with here, there, Runtime(nic=here, poll="block") as runtime:
         service = serve(runtime, node, peers, log=path, **(SETTINGS | settings))
         runtime.start()
         wait_until(lambda: service.status()["role"] == "leader", PATIENCE_S, "it to lead")
@@ -108,7 +108,7 @@ def test_a_process_ends_by_what_stops_its_node_later(
     socket = str(tmp_path / "sock")
     apps = {"raft-1": AppConfig(ip="10.77.0.11")}
     before = signal.getsignal(signal.SIGTERM)
-    with Iokernel(socket, mode="block", apps=apps):
+    with Iokernel(socket, poll="block", apps=apps):
         place = ["--socket", socket, "--name", "raft-1"]
         assert main([*run_words(log, "peers=1=10.77.0.11:7400"), *place]) == 1
     assert signal.getsignal(signal.SIGTERM) is before

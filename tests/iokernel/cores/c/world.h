@@ -225,7 +225,7 @@ static inline void set_policy(struct world *w, const char *name, const uint64_t 
 static inline void world_new(struct world *w, struct setting s)
 {
     struct cl_io_config c = {.tsc_hz = 1000000000,
-                             .mode = CL_IO_SPIN,
+                             .poll = CL_IO_SPIN,
                              .mtu = 400,
                              .manage_cores = 1,
                              .n_loops = s.loops ? s.loops : 1,
