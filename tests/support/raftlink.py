@@ -10,6 +10,7 @@ from cltest import wait_until
 from cltest.packets import Host, arp, ethernet, ip_bytes, read_datagram
 
 from corelane.apps.raft.service.service import RaftService, serve
+from corelane.apps.raft.service.settings import GroupSettings
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import Nic
 from corelane.libos import Runtime
@@ -17,6 +18,7 @@ from corelane.libos import Runtime
 SERVER, CLIENT = Host("02:00:00:00:00:01", "10.0.0.1"), Host("02:00:00:00:00:02", "10.0.0.100")
 RAFT_PORT, KV_PORT = 7400, 11211
 ALONE = {1: (SERVER.ip, RAFT_PORT)}
+QUICK = GroupSettings(memory_bytes=4 << 20, election_ms=100)
 _OURS = 5555
 
 
@@ -61,7 +63,7 @@ def linked() -> Iterator[tuple[Runtime, LinkClient]]:
 def served(**options: Any) -> Iterator[tuple[RaftService, LinkClient]]:
     """Node 1, which runs; options: of `serve`, and `peers` if it is not alone."""
     with linked() as (runtime, client):
-        service = serve(runtime, 1, **{"peers": ALONE, "election_ms": 100} | options)
+        service = serve(runtime, 1, **{"peers": ALONE, "group": QUICK} | options)
         runtime.start()
         yield service, client
         runtime.stop()

@@ -9,13 +9,12 @@ from collections.abc import Iterator
 import pytest
 from cltest import wait_until
 from kvclient import HEADER
-from raftlink import KV_PORT, LinkClient, await_lead, linked
+from raftlink import KV_PORT, QUICK, LinkClient, await_lead, linked
 from raftlink import served as served_raft
 
 from corelane.apps.kv import app as kv
 
 LAST, LAST_READ = 0xFFFE, 0xFFFF
-MEMORY = 4 << 20
 
 
 class Asker:
@@ -48,12 +47,12 @@ class Asker:
 @contextlib.contextmanager
 def served(replicated: bool) -> Iterator[Asker]:
     if replicated:
-        with served_raft(kv_port=KV_PORT, memory_bytes=MEMORY) as (node, client):
+        with served_raft(kv_port=KV_PORT) as (node, client):
             await_lead(node)
             yield Asker(client)
         return
     with linked() as (runtime, client):
-        store = kv.setup(runtime, kv.Options(memory_bytes=MEMORY, item_max_bytes=8192, huge_pages=0))
+        store = kv.setup(runtime, kv.Options(memory_bytes=QUICK.memory_bytes, item_max_bytes=8192, huge_pages=0))
         runtime.start()
         yield Asker(client)
         runtime.stop()

@@ -34,7 +34,7 @@ class Asker:
 
 @pytest.fixture(scope="module")
 def asker() -> Iterator[Asker]:
-    with served(kv_port=KV_PORT, memory_bytes=4 << 20) as (node, client):
+    with served(kv_port=KV_PORT) as (node, client):
         await_lead(node)
         yield Asker(client)
 

@@ -19,6 +19,7 @@ from corelane.apps.raft.service import recover
 from corelane.apps.raft.service.logs import make_log_file
 from corelane.apps.raft.service.operate import Operator
 from corelane.apps.raft.service.service import RaftService
+from corelane.apps.raft.service.settings import LogSettings
 from corelane.cli.main import main
 from corelane.libos.storage.log.log import Log
 from corelane.runtime.errors import CorelaneError
@@ -58,7 +59,7 @@ class LinkSocket:
 @contextlib.contextmanager
 def alone(log: Path, **options: Any) -> Iterator[tuple[RaftService, LinkSocket]]:
     """raft-kv as a group of one, on that log."""
-    with served(log=str(log), kv_port=KV_PORT, memory_bytes=4 << 20, **options) as (node, client):
+    with served(log=LogSettings(file=str(log)), kv_port=KV_PORT, **options) as (node, client):
         await_lead(node)
         yield node, LinkSocket(client)
 

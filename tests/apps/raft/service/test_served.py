@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 from cltest import wait_until
 from freezing import freezable
-from raftlink import KV_PORT, RAFT_PORT, LinkClient, await_lead, linked, served
+from raftlink import ALONE, KV_PORT, QUICK, RAFT_PORT, LinkClient, await_lead, linked, served
 
 from corelane.apps.raft.service import client as c
 from corelane.apps.raft.service.logs import make_log_file
 from corelane.apps.raft.service.operate import _STATUS
 from corelane.apps.raft.service.service import RaftService, serve
+from corelane.apps.raft.service.settings import GroupSettings, LogSettings
 from corelane.drivers.blk.blk import Blk, BlkFaults, FaultBlk
 from corelane.runtime.errors import CorelaneError, Refused
 
@@ -96,8 +97,8 @@ class Asked:
 @pytest.fixture
 def asked() -> Iterator[Asked]:
     """One of eight, alone, with the shortest frames that it can have."""
-    short = {"message_bytes": 512, "entry_bytes": 512, "reply_bytes": 256}
-    with served(peers=PEERS, machine=Machine(), **short) as made:
+    group = GroupSettings(election_ms=100, reply_bytes=256)
+    with served(peers=PEERS, machine=Machine(), group=group, message_bytes=512, entry_bytes=512) as made:
         yield Asked(*made)
 
 
@@ -144,7 +145,7 @@ def test_a_node_that_has_stopped_leads_no_more_and_refuses_orders(tmp_path: Path
     log = str(tmp_path / "log")
     make_log_file(log, 8 << 20)
     with linked() as (runtime, client):
-        service = serve(runtime, 1, {1: PEERS[1]}, machine=Failing(), log=log, election_ms=100)
+        service = serve(runtime, 1, ALONE, machine=Failing(), group=QUICK, log=LogSettings(file=log))
         runtime.start()
         asked = Asked(service, client)
         await_lead(service)
@@ -178,8 +179,8 @@ def test_a_write_that_fails_while_the_log_is_closed_is_told_and_nobody_answered(
         return disks[0]
 
     with linked() as (runtime, client):
-        peers = {1: PEERS[1]}
-        service = serve(runtime, 1, peers, machine=Kept(), log=log, election_ms=1000, disk=on_fault, in_call=False)
+        group, settings = GroupSettings(election_ms=1000), LogSettings(file=log, in_call=False)
+        service = serve(runtime, 1, ALONE, machine=Kept(), group=group, log=settings, disk=on_fault)
         runtime.start()
         asked = Asked(service, client)
         await_lead(service)
@@ -204,8 +205,9 @@ def test_lone_commands_are_written_in_the_call_unless_the_node_may_not(tmp_path:
     make_log_file(log, 8 << 20)
     answered = b""
     for incarnation in range(2):
-        machine = Kept()
-        with served(machine=machine, log=log, in_call=in_call, election_ms=200) as (service, client):
+        machine, group = Kept(), GroupSettings(election_ms=200)
+        settings = LogSettings(file=log, in_call=in_call)
+        with served(machine=machine, group=group, log=settings) as (service, client):
             asked = Asked(service, client)
             await_lead(service)
             for i in range(20):
@@ -228,7 +230,8 @@ def test_a_node_that_waits_in_the_call_for_a_disk_that_hangs_says_so_and_goes_on
     with freezable(tmp_path) as (folder, frozen):
         log = str(folder / "log")
         make_log_file(log, 8 << 20)
-        with served(machine=Kept(), log=log, election_ms=1000) as (service, client):
+        group = GroupSettings(election_ms=1000)
+        with served(machine=Kept(), group=group, log=LogSettings(file=log)) as (service, client):
             asked = Asked(service, client)
             await_lead(service)
 
@@ -263,14 +266,14 @@ def test_the_store_takes_no_answer_for_a_command() -> None:
         b"VALUE a 0 1\r\n1\r\nEND\r\n",
         b"8\r\n",
     ]
-    with served(peers=PEERS, kv_port=KV_PORT, memory_bytes=4 << 20) as (service, client):
+    with served(peers=PEERS, kv_port=KV_PORT) as (service, client):
         client.send(*(b"\0\7\0\0\0\1\0\0" + a for a in answers))
         wait_until(lambda: service.stats()["port_kv_requests"] == len(answers), 60, "the datagrams")
         assert service.stats()["port_kv_refused"] == len(answers)
 
 
 def test_without_a_leader_a_read_is_to_be_asked_again_and_a_command_may_be_done() -> None:
-    with served(peers=PEERS, kv_port=KV_PORT, memory_bytes=4 << 20) as (_, client):
+    with served(peers=PEERS, kv_port=KV_PORT) as (_, client):
         assert client.memcached(b"get a\r\n") == b"SERVER_ERROR no leader, or it changed: ask again\r\n"
         may_be = b"SERVER_ERROR no leader, or it changed: it may have been done or not\r\n"
         assert client.memcached(b"delete a\r\n") == may_be
