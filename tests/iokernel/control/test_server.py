@@ -25,7 +25,7 @@ from cltest.control import (
     send_in_pieces,
 )
 
-from corelane.drivers.port.port import open_port
+from corelane.drivers.port.port import PortMemory, open_port
 from corelane.iokernel import Access, AppConfig, AppMemory, Iokernel, Patience
 from corelane.iokernel._native import ffi, lib
 from corelane.runtime.errors import CorelaneError, Refused
@@ -123,7 +123,7 @@ def test_impossible_wishes_are_refused_with_what_is_possible(start, socket_path,
 
 def test_settings_win_over_wishes(start, attach, socket_path):
     io = start(apps={"small": AppConfig(kthreads=2, rx_buffers=128, tx_buffers=64)}, memory=AppMemory(max_apps=2))
-    small = attach("small", kthreads=2, rx_buffers=4096)
+    small = attach("small", kthreads=2, memory=PortMemory(rx_buffers=4096))
     assert small.buffers == 192
     with pytest.raises(CorelaneError, match="the name small is taken"):
         open_port(socket_path, name="small")

@@ -21,6 +21,7 @@ from cltest.switching import (
 )
 
 from corelane.drivers.nic.nic import ipv4_to_int, mac_to_bytes
+from corelane.drivers.port.port import PortMemory
 from corelane.iokernel import AppConfig, Idle
 from corelane.iokernel.control.addresses import stable_mac
 
@@ -504,7 +505,7 @@ def test_a_neighbour_that_floods_does_not_take_the_uplink(start, attach, outside
 def test_random_traffic_balances(start, attach, outside, rng: random.Random):
     inner, outer = outside
     io = start(uplinks=[inner])
-    ports = [attach(f"p{i}", kthreads=1 + i % 3, rx_buffers=64, rx_slots=16) for i in range(4)]
+    ports = [attach(f"p{i}", kthreads=1 + i % 3, memory=PortMemory(rx_buffers=64, rx_slots=16)) for i in range(4)]
     everyone = [(mac_bytes(p), ip_int(p)) for p in ports] + [WORLD, STRANGER, (BROADCAST, 0xFFFFFFFF)]
     for _ in range(3000):
         src = rng.choice(ports)
@@ -534,7 +535,7 @@ def test_random_traffic_balances(start, attach, outside, rng: random.Random):
 def test_every_buffer_is_used_before_a_frame_is_dropped(start, attach):
     """They come into the free list a few at a time, as they are needed."""
     io = start()
-    a, b = attach("a", rx_slots=1024, rx_buffers=500), attach("b")
+    a, b = attach("a", memory=PortMemory(rx_slots=1024, rx_buffers=500)), attach("b")
     assert b.send([between(b, a, b"%d" % i) for i in range(600)]) == 600
     wait_until(lambda: stats_of(io, "a")["rx_offered"] == 600)
     got = stats_of(io, "a")
