@@ -37,7 +37,8 @@ from .control.descriptors import Closer
 from .control.kthreads import check_threads
 from .control.manager import CoreManager, parse_params
 from .control.messages import line_of
-from .control.server import ControlServer, Grant
+from .control.registry import Grant
+from .control.server import ControlServer
 from .control.settings import Access, AppMemory, Idle, Patience, Timing
 from .control.users import Held, Users
 from .policy.policy import load
@@ -287,10 +288,10 @@ class Iokernel:
             self._apps.clear()
             self._leaving.clear()
 
-    # What the control server calls, in its thread (server.Registry).
+    # What the control server calls, in its thread (Registry).
 
     def register(self, hello: Any, peer: Peer) -> Grant:
-        """Register an application (server.Registry). Raises Refused with the reason if it may not have what it asks."""
+        """Register an application (Registry). Raises Refused with the reason if it may not have what it asks."""
         raw = bytes(ffi.buffer(hello.name))
         name = raw.split(b"\0", 1)[0].decode("ascii", errors="replace")
         if raw[-1] or not _NAME.match(name):
@@ -350,7 +351,7 @@ class Iokernel:
         return Grant(app.id, self._accept_message(app, grant), fds)
 
     def unregister(self, app: int) -> None:
-        """An application has gone (server.Registry): its cores and buffers are taken back."""
+        """An application has gone (Registry): its cores and buffers are taken back."""
         with self._lock:
             left = self._apps.pop(app, None)
             self._cores.give_back(app)
@@ -359,13 +360,13 @@ class Iokernel:
             check(self._remove(app, err), f"remove application {app}", err)
 
     def end(self) -> None:
-        """Stop the loops, and give kthreads their class and CPUs back (server.Registry)."""
+        """Stop the loops, and give kthreads their class and CPUs back (Registry)."""
         with self._lock:
             if self._io is not None:
                 lib.cl_io_give_back(self._io)
 
     def manage(self, app: int, pid: int, tids: Sequence[int], number: int) -> None:
-        """Give cores to the kthreads of an application from now on (server.Registry)."""
+        """Give cores to the kthreads of an application from now on (Registry)."""
         known = self._apps[app]
         if known.claim is None:
             raise _refused("cores are not managed here", "kthreads need not be named")
@@ -404,7 +405,7 @@ class Iokernel:
         return rc
 
     def sweep(self) -> bool:
-        """Try again to remove those that leave (server.Registry); returns whether there are still some."""
+        """Try again to remove those that leave (Registry); returns whether there are still some."""
         if not self._leaving:
             return False
         with self._lock:
@@ -414,11 +415,11 @@ class Iokernel:
             return bool(self._leaving)
 
     def find(self, name: str) -> int | None:
-        """Id of the attached application of that name (server.Registry)."""
+        """Id of the attached application of that name (Registry)."""
         return next((a.id for a in self._apps.values() if a.name == name), None)
 
     def stats_json(self) -> bytes:
-        """`stats` as JSON (server.Registry)."""
+        """`stats` as JSON (Registry)."""
         return json.dumps(self.stats()).encode()
 
     def evictions(self) -> dict[tuple[int, str], int]:
@@ -430,7 +431,7 @@ class Iokernel:
             return {key: report.evicted(self._io, a.id) for key, a in apps.items()}
 
     def moves(self, loop: int, first: int) -> bytes:
-        """Entries of a loop's log of moves, from number `first` on (server.Registry).
+        """Entries of a loop's log of moves, from number `first` on (Registry).
 
         CL_CONTROL_FROM_NOW: none of those that are there. Raises CorelaneError if cores are not managed, or there is no
         such loop.

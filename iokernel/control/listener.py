@@ -1,0 +1,161 @@
+"""The listening socket: who may connect, and what is done when there is no room for one more.
+
+Connections have a budget by user (users.py). Whoever may not connect is told why, and kept for a moment so that he can
+read it. Where all connections or descriptors are taken, one of those is closed, or an idle one; where there is none
+the listener pauses, and who wants in waits in the kernel's queue.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+import selectors
+import socket
+import time
+from collections import deque
+
+from ...runtime.errors import SystemLimit
+from ...runtime.peers import Peer, peer_of
+from .connections import Connection, Connections, Counters, has_gone
+from .descriptors import OUT_OF_DESCRIPTORS, Strangers
+from .messages import refusal
+from .settings import Access
+from .users import Users
+
+_MAX_CONNECTIONS = 1024
+_BACKLOG = 512  # connections that wait to be taken: the last one waits for all before it, also for those long gone
+_AT_ONCE = 64  # that are taken before others are served
+_MAX_REFUSED = 64  # that are kept for a moment, so that their users can read why
+_PAUSE_S = 0.1  # after the system had no descriptor for a connection
+_NO_ROOM = (*OUT_OF_DESCRIPTORS, errno.ENOBUFS, errno.ENOMEM)
+
+
+def listen(path: str, mode: int) -> socket.socket:
+    """A socket that listens on a path; mode: permission bits of its file. Raises SystemLimit."""
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        sock.bind(path)
+        os.chmod(path, mode)  # before listen: nobody can have connected yet
+        sock.listen(_BACKLOG)  # whoever is turned away stands in this queue, too
+    except OSError as error:
+        sock.close()
+        why = "the path is too long" if "too long" in str(error) else str(error.strerror)
+        raise SystemLimit(f"listen on {path}", why, "choose another socket path") from error
+    return sock
+
+
+def most_connections() -> int:
+    """Half of the descriptors is kept for what applications are given."""
+    return min(_MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+
+
+class Listener:
+    """Takes connections of `sock` (see `listen`), which is its own from now on. Owned by the thread of `selector`."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        selector: selectors.BaseSelector,
+        connections: Connections,
+        strangers: Strangers,
+        access: Access,
+        users: Users,
+        counts: Counters,
+    ) -> None:
+        self._sock = sock
+        self._selector = selector
+        self._connections = connections
+        self._strangers = strangers
+        self._uids = frozenset((0, os.geteuid(), *access.uids))
+        self._gids = frozenset(access.gids)
+        self._users = users
+        self._counts = counts
+        self._turned_away: deque[tuple[float, socket.socket]] = deque()  # until when they are kept
+        self._again = float("inf")  # when the pause ends
+        selector.register(sock, selectors.EVENT_READ)
+
+    def accept(self) -> None:
+        """Take those that wait."""
+        for _ in range(_AT_ONCE):
+            try:
+                sock, _address = self._sock.accept()
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._counts["accept_failed"] += 1
+                if error.errno in _NO_ROOM and not self.make_room():
+                    self._pause(error)
+                return
+            sock.setblocking(False)
+            self._counts["connections"] += 1
+            if has_gone(sock):  # who connects and closes again and again holds up those behind him: be quick
+                self._strangers.close(sock)
+                continue
+            try:
+                peer = peer_of(sock)
+            except OSError:  # it has gone
+                self._strangers.close(sock)
+                continue
+            self._admit(sock, peer)
+
+    def _admit(self, sock: socket.socket, peer: Peer) -> None:
+        uid, budget = peer.uid, self._users.budget(peer)
+        if not peer.among(self._uids, self._gids):
+            text = f"user {uid} may not attach: allow it in iokernel.users or iokernel.groups"
+            self._turn_away(sock, "not_allowed", errno.EACCES, text)
+        elif budget is not None and self._connections.of_user(uid) >= budget.connections:
+            text = f"user {uid} has {budget.connections} connections open already: close some"
+            self._turn_away(sock, "too_many", errno.EMFILE, f"{text}, or raise users.{uid}.connections")
+        elif len(self._connections) >= most_connections() and not self._connections.close_idlest():
+            text = f"{len(self._connections)} connections are open already"
+            self._turn_away(sock, "too_many", errno.EMFILE, text)
+        else:
+            self._connections.add(sock, peer)
+
+    def _turn_away(self, sock: socket.socket, counter: str, code: int, text: str) -> None:
+        """Say why, and close soon. What it sends is not read."""
+        self._counts[counter] += 1
+        with contextlib.suppress(OSError):  # it has gone, or cannot be told
+            sock.send(refusal(code, text))
+            sock.shutdown(socket.SHUT_WR)
+        self._turned_away.append((time.monotonic() + self._connections.patience_s, sock))
+
+    def make_room(self, but: Connection | None = None) -> bool:
+        """Have a descriptor more: close one that was told why it may not connect, or an idle one. False: there is
+        none."""
+        if self._turned_away:
+            self._close_oldest()
+            return True
+        return self._connections.close_idlest(but)
+
+    def _close_oldest(self) -> None:
+        self._strangers.close(self._turned_away.popleft()[1])
+
+    def _pause(self, error: OSError) -> None:
+        """Out of descriptors: whoever wants in waits in the kernel's queue, and we do not spin beside it."""
+        text = f"no connection can be taken: {error.strerror} (raise the limit of open files, ulimit -n)"
+        self._counts.last_error = text
+        self._selector.unregister(self._sock)
+        self._again = time.monotonic() + _PAUSE_S
+
+    @property
+    def due(self) -> float:
+        """When `expire` has something to do, on the monotonic clock; inf: never."""
+        return min(self._again, self._turned_away[0][0] if self._turned_away else float("inf"))
+
+    def expire(self) -> None:
+        """Close those that had time to read why, and end a pause."""
+        now = time.monotonic()
+        while self._turned_away and (self._turned_away[0][0] <= now or len(self._turned_away) > _MAX_REFUSED):
+            self._close_oldest()
+        if self._again <= now:
+            self._again = float("inf")
+            self._selector.register(self._sock, selectors.EVENT_READ)
+
+    def close(self) -> None:
+        """No more connections. After the selector."""
+        while self._turned_away:
+            self._close_oldest()
+        self._sock.close()
