@@ -164,6 +164,8 @@ class ControlServer:
         self._turns.take(self._connections.ready, self._take_message)
 
     def _take_message(self, connection: Connection) -> None:
+        if connection not in self._connections:
+            return  # closed in this turn: what it registered now would never be forgotten
         self._connections.ready.pop(connection, None)
         self._step(functools.partial(self._requests.take, connection), connection)
         self._connections.look(connection)

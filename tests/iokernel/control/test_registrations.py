@@ -6,11 +6,13 @@ import os
 import random
 import subprocess
 import sys
+import threading
 
 import pytest
 from cltest import die_with_parent, wait_until
 from cltest.control import (
     HEADER,
+    STATS,
     answer,
     attached,
     connect,
@@ -92,6 +94,31 @@ def test_the_end_of_a_process_counts_even_if_a_child_holds_its_connection(serve,
         process.wait()
         wait_until(lambda: registry.left == [7])
         assert server.counts["process_ended"] == 1
+
+
+def test_who_was_closed_in_a_turn_registers_nothing_more_in_it(serve, socket_path, monkeypatch):
+    """Somebody else gets its name, since it has gone; its own next request, sent before, is not handled any more."""
+    server, registry = serve()
+    asked, go_on = threading.Event(), threading.Event()
+
+    def stats() -> bytes:
+        asked.set()
+        go_on.wait(20)
+        return b"{}"
+
+    monkeypatch.setattr(registry, "find", lambda _name: 7)
+    monkeypatch.setattr(registry, "stats_json", stats)
+    old = attached(socket_path)
+    with connect(socket_path) as asking, connect(socket_path) as new:
+        asking.sendall(STATS)
+        assert asked.wait(20)
+        new.sendall(hello())
+        old.sendall(hello(b"another"))
+        old.close()
+        go_on.set()
+        assert kind_of(answer(new)) == lib.CL_CONTROL_ACCEPT
+    wait_until(lambda: registry.left == [7, 7])
+    assert (server.counts["accepted"], server.counts["accept_lost"]) == (2, 0)
 
 
 def test_one_that_gives_up_says_so_before_it_lets_anybody_go(serve, socket_path):
