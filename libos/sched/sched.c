@@ -228,6 +228,8 @@ int cl_sched_start(struct cl_sched *s, char err[256])
     int rc = s->cores ? cl_interrupt_install(CL_SCHED_SIGNAL, err) : 0;
     if (rc)
         return rc;
+    CPU_ZERO(&s->allowed);
+    (void)sched_getaffinity(0, sizeof s->allowed, &s->allowed);
     signals_to_block(&block);
     pthread_sigmask(SIG_SETMASK, &block, &before);
     uint32_t k = 0;
@@ -245,6 +247,21 @@ int cl_sched_start(struct cl_sched *s, char err[256])
         begin(s);
     }
     return rc;
+}
+
+unsigned cl_sched_place(struct cl_sched *s, const int32_t *cpus)
+{
+    unsigned failed = 0;
+    for (uint32_t k = 0; k < s->n_kthreads; k++) {
+        cpu_set_t set = s->allowed;
+        if (cpus && cpus[k] >= 0) {
+            CPU_ZERO(&set);
+            if (cpus[k] < CPU_SETSIZE)
+                CPU_SET(cpus[k], &set);
+        }
+        failed += pthread_setaffinity_np(s->kthreads[k].thread, sizeof set, &set) != 0;
+    }
+    return failed;
 }
 
 /* Wait until a kthread has seen that nothing is alive, or the time is over. */
