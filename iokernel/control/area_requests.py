@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.errors import CorelaneError
-from ...runtime.peers import Peer
 from .._native import ffi, lib
 from ..areas.operations import WRITING, Busy
 from .connections import Connection, Connections, Counters
@@ -28,7 +27,7 @@ class AreaRequests:
     """Owned by the control thread. charge: called by any thread with what it did for a user (Turns.charge)."""
 
     def __init__(
-        self, areas: Areas | None, connections: Connections, counts: Counters, charge: Callable[[Peer, float], None]
+        self, areas: Areas | None, connections: Connections, counts: Counters, charge: Callable[[int, float], None]
     ) -> None:
         self._areas = areas
         self._connections = connections
@@ -54,7 +53,7 @@ class AreaRequests:
             try:
                 return areas.handle(op, name, size, owner, connection.peer)
             finally:
-                self._charge(connection.peer, begun)
+                self._charge(connection.peer.uid, begun)
 
         jobs = self._writers if op in WRITING else self._quick
         jobs.put(connection.peer.uid, connection, handle)

@@ -1,7 +1,8 @@
 """The listening socket: who may connect, and what is done when there is no room for one more.
 
 Connections have a budget by user (users.py). Whoever may not connect is told why, and kept for a moment so that he can
-read it. Where all connections or descriptors are taken, one of those is closed, or an idle one; where there is none
+read it. Whoever connects is charged for it, whether or not he says anything (turns.py): while all who connect have had
+their share of the control thread, it rests in between. Where all connections or descriptors are taken, one of those is closed, or an idle one; where there is none
 the listener pauses, and who wants in waits in the kernel's queue.
 """
 
@@ -17,16 +18,17 @@ import time
 from collections import deque
 
 from ...runtime.errors import SystemLimit
-from ...runtime.peers import Peer, peer_of
+from ...runtime.peers import Peer, peer_of, uid_of
 from .connections import Connection, Connections, Counters, has_gone
 from .descriptors import OUT_OF_DESCRIPTORS, Strangers
 from .messages import refusal
 from .settings import Access
+from .turns import Turns
 from .users import Users
 
 _MAX_CONNECTIONS = 1024
 _BACKLOG = 512  # connections that wait to be taken: the last one waits for all before it, also for those long gone
-_AT_ONCE = 64  # that are taken before others are served
+_AT_ONCE = 32  # that are taken before others are served: with a rest after each, 512 are taken within 50 ms
 _MAX_REFUSED = 64  # that are kept for a moment, so that their users can read why
 _PAUSE_S = 0.1  # after the system had no descriptor for a connection
 _NO_ROOM = (*OUT_OF_DESCRIPTORS, errno.ENOBUFS, errno.ENOMEM)
@@ -63,6 +65,7 @@ class Listener:
         access: Access,
         users: Users,
         counts: Counters,
+        turns: Turns,
     ) -> None:
         self._sock = sock
         self._selector = selector
@@ -72,33 +75,43 @@ class Listener:
         self._gids = frozenset(access.gids)
         self._users = users
         self._counts = counts
+        self._turns = turns
         self._turned_away: deque[tuple[float, socket.socket]] = deque()  # until when they are kept
         self._again = float("inf")  # when the pause ends
         selector.register(sock, selectors.EVENT_READ)
 
-    def accept(self) -> None:
-        """Take those that wait."""
+    def accept(self) -> bool:
+        """Take some of those that wait. False: they are of users who have had their share, each of them."""
+        for_somebody = False
         for _ in range(_AT_ONCE):
+            begun = time.thread_time()
             try:
                 sock, _address = self._sock.accept()
             except BlockingIOError:
-                return
+                break
             except OSError as error:
                 self._counts["accept_failed"] += 1
                 if error.errno in _NO_ROOM and not self.make_room():
                     self._pause(error)
-                return
+                return True
             sock.setblocking(False)
             self._counts["connections"] += 1
-            if has_gone(sock):  # who connects and closes again and again holds up those behind him: be quick
-                self._strangers.close(sock)
-                continue
-            try:
-                peer = peer_of(sock)
-            except OSError:  # it has gone
-                self._strangers.close(sock)
-                continue
-            self._admit(sock, peer)
+            uid = uid_of(sock)
+            self._take(sock)
+            self._turns.charge(uid, begun)
+            for_somebody |= not self._turns.must_wait(uid)
+        return for_somebody
+
+    def _take(self, sock: socket.socket) -> None:
+        if has_gone(sock):  # who connects and closes again and again holds up those behind him: be quick
+            self._strangers.close(sock)
+            return
+        try:
+            peer = peer_of(sock)
+        except OSError:  # it has gone
+            self._strangers.close(sock)
+            return
+        self._admit(sock, peer)
 
     def _admit(self, sock: socket.socket, peer: Peer) -> None:
         uid, budget = peer.uid, self._users.budget(peer)

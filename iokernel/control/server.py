@@ -77,10 +77,10 @@ class ControlServer:
         self._selector = selectors.DefaultSelector()
         self._strangers = strangers = Strangers(sock)
         self._connections = Connections(self._selector, strangers, counts, patience_s, self._ended)
-        self._listener = Listener(
-            sock, self._selector, self._connections, strangers, access, users or Users(), counts
-        )
         self._turns = Turns()
+        self._listener = Listener(
+            sock, self._selector, self._connections, strangers, access, users or Users(), counts, self._turns
+        )
         self._registrations = Registrations(registry, self._connections, counts, self._listener.make_room)
         self._policies = PolicyRequests(registry, self._connections, counts)
         self._areas = AreaRequests(areas, self._connections, counts, self._turns.charge)
@@ -135,20 +135,22 @@ class ControlServer:
     def _dispatch(self, key: selectors.SelectorKey, events: int) -> None:
         connection: Connection | None = key.data
         if connection is None:
-            self._dispatch_own(key.fd)
-        elif key.fd == connection.pidfd:
+            if self._dispatch_own(key.fd):
+                self._turns.served()
+            return
+        uid, begun = connection.peer.uid, time.thread_time()
+        if key.fd == connection.pidfd:
             self.counts["process_ended"] += 1
             self._connections.close(connection)
-        elif self._turns.must_wait(connection.peer):
+        elif self._turns.must_wait(uid):
             return
         else:
-            begun = time.thread_time()
             self._connections.handle(connection, events)
-            self._turns.charge(connection.peer, begun)
+        self._turns.charge(uid, begun)
         self._turns.served()
 
-    def _dispatch_own(self, fd: int) -> None:
-        """What is readable is none of a client's."""
+    def _dispatch_own(self, fd: int) -> bool:
+        """What is readable is none of a client's. False: it was for those who have had their share (turns.py)."""
         if fd == self._wake:
             os.eventfd_read(self._wake)
             self._stopping = True
@@ -158,7 +160,8 @@ class ControlServer:
             for connection, result in self._areas.answers(fd):
                 self._step(functools.partial(self._areas.answer, connection, result), connection)
         else:
-            self._listener.accept()
+            return self._listener.accept()
+        return True
 
     def _work(self) -> None:
         self._turns.take(self._connections.ready, self._take_message)

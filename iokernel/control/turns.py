@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection
 
-from ...runtime.peers import Peer
+from ...runtime.peers import trusted
 from .connections import Connection
 from .messages import is_query
 
@@ -29,16 +29,16 @@ class Turns:
         self._held_back = False  # something waits for that, in this round
         self._served = False  # and something else did not have to
 
-    def charge(self, peer: Peer, begun: float) -> None:
+    def charge(self, uid: int, begun: float) -> None:
         """What the calling thread has done since it had used so much CPU time was done for a user."""
-        if not peer.trusted:
+        if not trusted(uid):
             now = time.monotonic()
-            paid = max(self._paid.get(peer.uid, now), now) + (time.thread_time() - begun) / _SHARE
-            self._paid[peer.uid] = min(paid, now + _WAIT_MOST_S)
+            paid = max(self._paid.get(uid, now), now) + (time.thread_time() - begun) / _SHARE
+            self._paid[uid] = min(paid, now + _WAIT_MOST_S)
 
-    def must_wait(self, peer: Peer) -> bool:
+    def must_wait(self, uid: int) -> bool:
         """Whether a user has had more than his share of our time. What he sends stays where it is for a while."""
-        wait = self._paid.get(peer.uid, 0.0) > time.monotonic() + _BURST_S / _SHARE
+        wait = self._paid.get(uid, 0.0) > time.monotonic() + _BURST_S / _SHARE
         self._held_back |= wait
         return wait
 
@@ -49,13 +49,13 @@ class Turns:
         asks = Counter(c.peer.pid for c in ready)
         for connection in sorted(ready, key=lambda c: (is_query(c.received), asks[c.peer.pid])):
             uid = connection.peer.uid
-            if spent[uid] > _TURN_S * 1e9 or self.must_wait(connection.peer):
+            if spent[uid] > _TURN_S * 1e9 or self.must_wait(uid):
                 continue  # at a later turn, before those that had theirs
             begun, charged_from = time.monotonic_ns(), time.thread_time()
             handle(connection)
             ended = time.monotonic_ns()
             spent[uid] += ended - begun
-            self.charge(connection.peer, charged_from)
+            self.charge(uid, charged_from)
             connection.since = ended / 1e9
 
     def served(self) -> None:

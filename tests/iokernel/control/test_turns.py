@@ -124,3 +124,35 @@ def test_while_somebody_must_wait_the_thread_sleeps(
     with serving(control), flood(socket_path, 1, STATS * 3):
         wait_until(lambda: registry.calls.count("stats") == 3)
     assert slept.is_set()
+
+
+@pytest.mark.parametrize("uid", [12001, os.geteuid()], ids=["a user", "one who is trusted"])
+def test_who_connects_and_goes_is_charged_for_it(
+    socket_path: str, monkeypatch: pytest.MonkeyPatch, uid: int
+) -> None:
+    uids = [uid] * 10 + [os.geteuid()]
+    monkeypatch.setattr(listener, "uid_of", lambda _sock: uids.pop(0))
+    control = ControlServer(socket_path, FakeRegistry(), patience_s=30)
+    for _ in range(10):
+        connect(socket_path).close()
+    ask_to_register(socket_path, serving(control))
+    assert not uids
+    assert set(control._turns._paid) == {uid} - {os.geteuid()}
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+def test_while_all_who_connect_have_had_their_share_the_thread_rests(
+    socket_path: str, monkeypatch: pytest.MonkeyPatch, greedy: bool
+) -> None:
+    """Others are taken as they come."""
+    rests: list[int] = []
+    monkeypatch.setattr(listener, "uid_of", lambda _sock: 12001)
+    control = ControlServer(socket_path, FakeRegistry(), patience_s=30)
+    control._turns._paid[12001] = math.inf if greedy else 0.0
+    monkeypatch.setattr(control._turns, "charge", lambda _uid, _begun: None)
+    monkeypatch.setattr(control._turns, "_rest", lambda: rests.append(control.counts["connections"]))
+    for _ in range(3 * listener._AT_ONCE):
+        connect(socket_path).close()
+    with serving(control):
+        wait_until(lambda: control.counts["connections"] == 3 * listener._AT_ONCE)
+    assert rests[:3] == ([listener._AT_ONCE * n for n in (1, 2, 3)] if greedy else [])
