@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import resource
 import selectors
@@ -26,6 +27,8 @@ from .settings import Access
 from .turns import Turns
 from .users import Users
 
+_log = logging.getLogger("corelane.iokernel")
+
 _MAX_CONNECTIONS = 1024
 _BACKLOG = 512  # connections that wait to be taken: the last one waits for all before it, also for those long gone
 _AT_ONCE = 32  # that are taken before others are served: with a rest after each, 512 are taken within 50 ms
@@ -34,18 +37,22 @@ _PAUSE_S = 0.1  # after the system had no descriptor for a connection
 _NO_ROOM = (*OUT_OF_DESCRIPTORS, errno.ENOBUFS, errno.ENOMEM)
 
 
-def listen(path: str, mode: int) -> socket.socket:
-    """A socket that listens on a path; mode: permission bits of its file. Raises SystemLimit."""
+def listen(path: str, mode: int) -> tuple[socket.socket, Strangers]:
+    """A socket that listens on a path, and what keeps its clients' descriptors off our thread. Raises SystemLimit.
+
+    mode: permission bits of its file.
+    """
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         sock.bind(path)
-        os.chmod(path, mode)  # before listen: nobody can have connected yet
+        os.chmod(path, mode)  # this and the next one before listen: nobody can have connected yet
+        strangers = Strangers(sock)
         sock.listen(_BACKLOG)  # whoever is turned away stands in this queue, too
     except OSError as error:
         sock.close()
         why = "the path is too long" if "too long" in str(error) else str(error.strerror)
         raise SystemLimit(f"listen on {path}", why, "choose another socket path") from error
-    return sock
+    return sock, strangers
 
 
 def most_connections() -> int:
@@ -78,6 +85,7 @@ class Listener:
         self._turns = turns
         self._turned_away: deque[tuple[float, socket.socket]] = deque()  # until when they are kept
         self._again = float("inf")  # when the pause ends
+        self._paused = False  # since the last connection that was taken; that was said
         selector.register(sock, selectors.EVENT_READ)
 
     def accept(self) -> bool:
@@ -94,6 +102,7 @@ class Listener:
                 if error.errno in _NO_ROOM and not self.make_room():
                     self._pause(error)
                 return True
+            self._paused = False
             sock.setblocking(False)
             self._counts["connections"] += 1
             uid = uid_of(sock)
@@ -150,6 +159,9 @@ class Listener:
         """Out of descriptors: whoever wants in waits in the kernel's queue, and we do not spin beside it."""
         text = f"no connection can be taken: {error.strerror} (raise the limit of open files, ulimit -n)"
         self._counts.last_error = text
+        if not self._paused:
+            _log.warning("%s", text)
+        self._paused = True
         self._selector.unregister(self._sock)
         self._again = time.monotonic() + _PAUSE_S
 
@@ -171,4 +183,4 @@ class Listener:
         """No more connections. After the selector."""
         while self._turned_away:
             self._close_oldest()
-        self._sock.close()
+        self._strangers.close(self._sock)  # with those in its queue, and what they have sent

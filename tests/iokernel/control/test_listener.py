@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import socket
@@ -141,6 +142,37 @@ def test_out_of_descriptors_the_listener_pauses(child: Callable[..., subprocess.
         sock.close()
     attached(socket_path, b"late").close()  # now that there are descriptors again
     held[0].close()
+
+
+def test_a_pause_is_said_once_until_a_connection_is_taken_again(
+    socket_path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    control = ControlServer(socket_path, FakeRegistry())
+    sock = control._listener._sock
+
+    class Full:
+        def accept(self) -> None:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        def fileno(self) -> int:
+            return sock.fileno()
+
+    def pause() -> None:
+        monkeypatch.setattr(control._listener, "_sock", Full())
+        control._listener.accept()
+        monkeypatch.setattr(control._listener, "_sock", sock)
+        control._listener._again = 0.0
+        control._listener.expire()
+
+    for said in (1, 1, 2):
+        if said == 2:
+            connect(socket_path).close()
+            control._listener.accept()
+        pause()
+        assert [record.message for record in caplog.records] == [
+            "no connection can be taken: Too many open files (raise the limit of open files, ulimit -n)"
+        ] * said
+    control.close()
 
 
 def test_out_of_descriptors_idle_connections_make_room(
