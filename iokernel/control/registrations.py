@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 from ...runtime.errors import CorelaneError
 from ...runtime.peers import has_ended
@@ -19,8 +20,9 @@ from .connections import Connection, Connections, Counters, has_gone
 from .descriptors import OUT_OF_DESCRIPTORS
 from .lingering import let_end
 from .messages import BadMessage, message_of, text_of
-from .registry import Registry
+from .registry import Grant, Registry
 
+_T = TypeVar("_T")
 _LINGERS_S = 1.0
 
 
@@ -47,14 +49,12 @@ class Registrations:
             raise BadMessage("garbage", errno.EALREADY, "this connection is registered already")
         hello = ffi.cast("struct cl_control_hello *", ffi.from_buffer(message))
         self._forget_dead(text_of(hello.name))
-        while True:
-            try:
-                self._connections.watch_process(connection)
-                grant = self._registry.register(hello, connection.peer)
-                break
-            except CorelaneError as error:
-                if error.errno not in OUT_OF_DESCRIPTORS or not self._make_room(connection):
-                    raise BadMessage("refused", error.errno or errno.EINVAL, str(error)) from error
+
+        def register() -> Grant:
+            self._connections.watch_process(connection)
+            return self._registry.register(hello, connection.peer)
+
+        grant = self._with_room(connection, register)
         connection.app = grant.app
         self._apps[grant.app] = connection
         # A fresh connection's send buffer is empty, so that these few hundred bytes go at once or never.
@@ -63,6 +63,15 @@ class Registrations:
             self._connections.close(connection)
             raise BadMessage("accept_lost", errno.EPIPE, "")
         self._counts["accepted"] += 1
+
+    def _with_room(self, connection: Connection, call: Callable[[], _T]) -> _T:
+        """Call it, again and again while descriptors are lacking and room can be made. BadMessage: it is refused."""
+        while True:
+            try:
+                return call()
+            except CorelaneError as error:
+                if error.errno not in OUT_OF_DESCRIPTORS or not self._make_room(connection):
+                    raise BadMessage("refused", error.errno or errno.EINVAL, str(error)) from error
 
     def _forget_dead(self, name: str) -> None:
         """An application that was killed and starts again may be faster than our look at its old connection's end."""
@@ -79,10 +88,8 @@ class Registrations:
             raise BadMessage("garbage", errno.EPROTO, f"kthreads {why}")
         if not 0 < said.n <= lib.CL_SHM_MAX_KTHREADS:
             raise BadMessage("garbage", errno.EPROTO, f"{said.n} kthreads are not 1 to {lib.CL_SHM_MAX_KTHREADS}")
-        try:
-            self._registry.manage(connection.app, connection.peer.pid, list(said.tids[0 : said.n]), int(said.signal))
-        except CorelaneError as error:
-            raise BadMessage("refused", error.errno or errno.EINVAL, str(error)) from error
+        app, pid, tids, number = connection.app, connection.peer.pid, list(said.tids[0 : said.n]), int(said.signal)
+        self._with_room(connection, lambda: self._registry.manage(app, pid, tids, number))
         connection.named = True
         self._counts["managed"] += 1
         self._connections.send(connection, message_of(lib.CL_CONTROL_KTHREADS_OK))

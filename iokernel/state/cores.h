@@ -327,8 +327,8 @@ struct io_thread_status {
     uint64_t left; /* turns that have ended */
 };
 
-/* Controlling thread: k's thread is known; it goes. */
-void io_thread_open(struct io_kthread *k);
+/* Controlling thread: k's thread is known; it goes. -EMFILE, -ENFILE, -ENOMEM: it cannot be watched. */
+int io_thread_open(struct io_kthread *k);
 void io_thread_close(struct io_kthread *k);
 /* By its futex. Whether somebody slept there: as a rule it did. */
 bool io_thread_wake(struct io_loop *loop, struct io_kthread *k);

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import queue
 import resource
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from cltest import die_with_parent, wait_until
-from cltest.control import attached, connect, hello, refusal, stats_of
+from cltest.control import answer, attached, connect, hello, kind_of, kthreads, refusal, stats_of
 from cltest.registry import FakeRegistry, serving
 
 from corelane.iokernel import Access, Iokernel, UserConfig
+from corelane.iokernel._native import lib
 from corelane.iokernel.control import listener
 from corelane.iokernel.control.server import ControlServer
 from corelane.runtime.peers import Peer, peer_of
@@ -117,6 +121,24 @@ def test_few_may_wait_to_be_taken(socket_path: str) -> None:
         sock.close()
 
 
+@contextlib.contextmanager
+def threads(n: int) -> Iterator[list[int]]:
+    """The ids of so many threads of this process."""
+    over, tids = threading.Event(), queue.SimpleQueue[int]()
+
+    def sleep() -> None:
+        tids.put(threading.get_native_id())
+        over.wait()
+
+    made = [threading.Thread(target=sleep) for _ in range(n)]
+    for thread in made:
+        thread.start()
+    yield [tids.get() for _ in range(n)]
+    over.set()
+    for thread in made:
+        thread.join()
+
+
 def leave_descriptors(process: subprocess.Popen[str], n: int) -> None:
     """The process may open so many more."""
     used = len(os.listdir(f"/proc/{process.pid}/fd"))
@@ -186,6 +208,26 @@ def test_out_of_descriptors_idle_connections_make_room(
         assert stats_of(sock)["control"]["made_room"] >= 3
     for one in idle:
         one.close()
+
+
+@pytest.mark.parametrize("idle", [4, 0])
+def test_kthreads_that_nothing_is_left_for_are_not_managed_in_silence(
+    child: Callable[..., subprocess.Popen[str]], socket_path: str, idle: int
+) -> None:
+    """Each takes three descriptors: idle connections make room, and without any the application is told."""
+    process = child("iokernel.py", socket_path, "adaptive", str(max(os.sched_getaffinity(0))))
+    lazy = [connect(socket_path) for _ in range(idle)]
+    for sock in lazy:
+        stats_of(sock)  # it was taken
+    leave_descriptors(process, 5 + 4)  # a connection with an application takes five
+    with threads(2) as tids, attached(socket_path, b"honest", n_kthreads=2) as sock:
+        sock.sendall(kthreads(tids, 0))
+        if idle:
+            assert kind_of(answer(sock)) == lib.CL_CONTROL_KTHREADS_OK
+        else:
+            assert "no descriptors for its 2 kthreads, which take three each" in refusal(sock)
+    for sock in lazy:
+        sock.close()
 
 
 def test_where_all_connections_are_taken_the_idlest_makes_room(
