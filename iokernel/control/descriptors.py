@@ -75,7 +75,7 @@ class Strangers:
         return data, bool(fds)
 
     def close(self, sock: socket.socket) -> None:
-        """Close a client's connection, with whatever it has sent and nobody has read."""
+        """Close a client's connection, or the listening socket, with whatever was sent there and nobody has read."""
         if self.refused:
             sock.close()
         else:

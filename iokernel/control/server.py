@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 from ...runtime.errors import SystemLimit
 from .area_requests import AreaRequests
 from .connections import Connection, Connections, Counters
-from .descriptors import Strangers
 from .listener import Listener, listen
 from .lock import lock, remove_stale
 from .policy_requests import PolicyRequests
@@ -70,12 +69,12 @@ class ControlServer:
             raise SystemLimit(f"lock {path}.lock", str(error.strerror), "is its folder writable?") from error
         try:
             remove_stale(path)
-            sock = listen(path, access.mode)
+            sock, strangers = listen(path, access.mode)
         except BaseException:
             os.close(self._lock_fd)
             raise
         self._selector = selectors.DefaultSelector()
-        self._strangers = strangers = Strangers(sock)
+        self._strangers = strangers
         self._connections = Connections(self._selector, strangers, counts, patience_s, self._ended)
         self._turns = Turns()
         self._listener = Listener(
@@ -121,7 +120,7 @@ class ControlServer:
             self.counts.last_error = f"{type(error).__name__}: {error}"
             _log.exception("a step of the control thread failed; it goes on")
             if connection is not None:
-                self._connections.close(connection)
+                self._step(functools.partial(self._connections.close, connection))
 
     def _timeout(self) -> float | None:
         """How long there is nothing to do unless something happens."""
@@ -196,7 +195,7 @@ class ControlServer:
     def _give_up(self) -> None:
         self._registry.end()
         for connection in self._connections:
-            self._connections.close(connection)
+            self._step(functools.partial(self._connections.close, connection))
         self._selector.close()
         self._listener.close()
         self._strangers.end()

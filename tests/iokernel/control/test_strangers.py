@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from cltest import wait_until
 from cltest.control import STATS, attached, connect, hello, kind_of, refusal, stats
+from cltest.registry import FakeRegistry
 
 from corelane.iokernel import Iokernel
 from corelane.iokernel._native import lib
@@ -58,6 +59,32 @@ def test_a_step_that_fails_is_counted_and_survived(
     assert io.failure == ""
 
 
+def test_a_connection_that_cannot_even_be_ended_ends_nothing_else(
+    socket_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither while others are served, nor when the iokernel stops."""
+    io = Iokernel(socket_path)
+    io.start()
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("a planted fault")
+
+    kept = attached(io.socket_path, b"kept")
+    assert io._server is not None
+    with monkeypatch.context() as planted:
+        planted.setattr(io._server._registrations, "end", fails)
+        planted.setattr(io._server._requests, "take", fails)
+        kept.sendall(STATS)
+        assert kept.recv(1) == b""
+        wait_until(lambda: io.stats()["control"]["failed"] == 2)
+    other = attached(io.socket_path, b"other")
+    monkeypatch.setattr(io._server._registrations, "end", fails)
+    io.stop()
+    assert other.recv(1) == b""
+    assert io.failure == ""
+    assert not os.path.exists(io.socket_path)
+
+
 def test_a_control_thread_that_ended_is_an_error_of_who_runs_it(
     start: Callable[..., Iokernel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +123,36 @@ def lingering() -> Iterator[Callable[[], socket.socket]]:
     for peer in peers:  # a reset: nobody lingers any longer
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         peer.close()
+
+
+def test_descriptors_are_refused_before_anybody_can_connect(
+    socket_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection is what its listener was when it was made."""
+    listening: list[int] = []
+
+    def note(sock: socket.socket) -> bool:
+        listening.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+        return True
+
+    monkeypatch.setattr(descriptors, "_refuse", note)
+    ControlServer(socket_path, FakeRegistry()).close()
+    assert listening == [0]
+
+
+def test_on_an_older_kernel_the_queue_of_the_listener_is_not_closed_on_the_control_thread(
+    socket_path: str, lingering: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(descriptors, "_refuse", lambda _listener: False)
+    control = ControlServer(socket_path, FakeRegistry())
+    theirs = lingering()
+    with connect(socket_path) as sock:  # nobody takes it
+        sock.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))])
+        os.close(theirs.detach())  # the last one is in the queue now
+        closing = threading.Thread(target=control.close)
+        closing.start()
+        closing.join(LINGER_S / 3)
+        assert not closing.is_alive()
 
 
 @pytest.mark.parametrize("kernel", ["as it is", "older"])
