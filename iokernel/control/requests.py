@@ -17,6 +17,7 @@ from .registrations import Registrations
 from .registry import Registry
 
 _MAX_UNREAD = 8 << 20  # bytes of answers that a user has not read
+_LONG_ANSWERS = frozenset((lib.CL_CONTROL_STATS, lib.CL_CONTROL_MOVES, lib.CL_CONTROL_AREA))
 
 
 class Requests:
@@ -51,6 +52,8 @@ class Requests:
             kind, message = taken
             if connection.waits:
                 raise BadMessage("greedy", errno.EBUSY, "ask again when this has been answered")
+            if kind in _LONG_ANSWERS:
+                self._check_read(connection)
             self._handlers[kind](connection, message)
         except BadMessage as bad:
             self._connections.refuse(connection, *bad.args)
@@ -59,7 +62,7 @@ class Requests:
             text = f"the iokernel failed: {self._counts.last_error}"
             self._connections.refuse(connection, "internal_error", errno.EIO, text)
 
-    def _has_read(self, connection: Connection) -> None:
+    def _check_read(self, connection: Connection) -> None:
         """Raises BadMessage for a client that asks on and on and does not read, and for all of such a user's."""
         uid = connection.peer.uid
         if len(connection.to_send) > lib.CL_CONTROL_MAX_REPLY:
@@ -69,12 +72,10 @@ class Requests:
             raise BadMessage("greedy", errno.EBUSY, text)
 
     def _answer_stats(self, connection: Connection, _message: bytes) -> None:
-        self._has_read(connection)
         self._counts["stats"] += 1
         self._connections.send(connection, message_of(lib.CL_CONTROL_STATS_REPLY, self._registry.stats_json()))
 
     def _answer_moves(self, connection: Connection, message: bytes) -> None:
-        self._has_read(connection)
         said = ffi.cast("struct cl_control_moves *", ffi.from_buffer(message))
         try:
             body = self._registry.moves(int(said.loop), int(said.next))

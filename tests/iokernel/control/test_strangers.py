@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from cltest import wait_until
-from cltest.control import STATS, attached, connect, hello, kind_of, refusal, stats
+from cltest.control import STATS, area, attached, connect, hello, kind_of, moves, refusal, stats
 from cltest.registry import FakeRegistry
 
 from corelane.iokernel import Iokernel
@@ -255,8 +255,9 @@ def test_what_an_application_has_used_is_not_freed_on_the_control_thread(
     assert {who for who, what in closed if "corelane-arena" in what} == {"corelane-closer"}
 
 
+@pytest.mark.parametrize("question", [STATS, moves(0), area(lib.CL_CONTROL_AREA_LIST)], ids=["stats", "moves", "areas"])
 def test_answers_that_a_user_does_not_read_are_bounded(
-    start: Callable[..., Iokernel], monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., Iokernel], monkeypatch: pytest.MonkeyPatch, question: bytes
 ) -> None:
     monkeypatch.setattr(requests, "_MAX_UNREAD", 100_000)
     io = start()
@@ -264,5 +265,5 @@ def test_answers_that_a_user_does_not_read_are_bounded(
     with connect(io.socket_path) as lazy, connect(io.socket_path) as other:
         lazy.sendall(STATS)
         wait_until(lambda: io.stats()["control"].get("stats", 0) == 1)
-        other.sendall(STATS)
+        other.sendall(question)
         assert "answers that nobody has read" in refusal(other)

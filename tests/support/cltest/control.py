@@ -61,6 +61,15 @@ def moves(loop: int, first: int = lib.CL_CONTROL_FROM_NOW) -> bytes:
     return bytes(ffi.buffer(message))
 
 
+def area(op: int) -> bytes:
+    """AREA, of no name."""
+    message = ffi.new("struct cl_control_area *", {"op": op})
+    header = message.header
+    header.magic, header.version = lib.CL_CONTROL_MAGIC, lib.CL_CONTROL_VERSION
+    header.type, header.bytes = lib.CL_CONTROL_AREA, ffi.sizeof("struct cl_control_area")
+    return bytes(ffi.buffer(message))
+
+
 def connect(path: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.settimeout(10)
