@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -11,9 +12,11 @@ from cltest import wait_until
 from cltest.control import HEADER, answer, attached, connect, kind_of, policy, refusal
 from cltest.registry import GrantingRegistry, serving
 
-from corelane.iokernel import Access
+from corelane.cli.policy import choose
+from corelane.iokernel import Access, Iokernel
 from corelane.iokernel._native import lib
 from corelane.iokernel.control.server import ControlServer
+from corelane.runtime.errors import CorelaneError
 
 
 def test_a_policy_is_set_and_its_trials_sentence_comes_back(serve, socket_path):
@@ -29,6 +32,25 @@ def test_a_policy_is_set_and_its_trials_sentence_comes_back(serve, socket_path):
             sock.sendall(policy(spec))
             assert said in refusal(sock)
     assert (server.counts["policies"], server.counts["policy_refused"]) == (1, 2)
+
+
+def test_a_path_is_passed_on_byte_for_byte(serve, socket_path):
+    serve()
+    spec = b"/tmp/p\xff\xc3\xa9.so:mine"
+    with connect(socket_path) as sock:
+        sock.sendall(policy(spec))
+        assert answer(sock)[HEADER.size :].rstrip(b"\0") == spec + b" decides with "
+
+
+def test_a_policy_from_a_path_that_is_no_text(socket_path, tmp_path, bad_policies):
+    """And what is said of one that is refused names the path."""
+    path = os.fsencode(tmp_path) + b"/p\xff.so"
+    shutil.copy(bad_policies, path)
+    with Iokernel(socket_path, worker_cpus=[max(os.sched_getaffinity(0))], policy="delay"):
+        assert os.fsencode(choose(socket_path, f"{os.fsdecode(path)}:headroom", [])).startswith(path + b":headroom")
+        with pytest.raises(CorelaneError) as refused:
+            choose(socket_path, f"{os.fsdecode(path)}x:headroom", [])
+        assert os.fsdecode(path) in str(refused.value)
 
 
 def test_others_are_served_while_a_policy_is_loaded(serve, socket_path):
