@@ -116,9 +116,9 @@ class Tenant(Child):
     def is_stopped(self) -> bool:
         """Whether all of its threads are, by a signal."""
         states = [
-            one.read_text().rpartition(")")[2].split()[0] for one in Path(f"/proc/{self.pid}/task").glob("*/stat")
+            one.read_bytes().rpartition(b")")[2].split()[0] for one in Path(f"/proc/{self.pid}/task").glob("*/stat")
         ]
-        return set(states) == {"T"}
+        return set(states) == {b"T"}
 
     @property
     def calls(self) -> int:
