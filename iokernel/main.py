@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import logging
 import os
 import resource
 import signal
@@ -26,6 +27,7 @@ from .iokernel import Iokernel
 if TYPE_CHECKING:
     from .areas.areas import Areas
 
+_log = logging.getLogger("corelane.iokernel")
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LOOK_S = 1.0
 
@@ -310,23 +312,36 @@ def _once(look: Callable[[], str]) -> Callable[[], str]:
     return again
 
 
+def check_serves(iokernel: Iokernel) -> None:
+    """Raises CorelaneError when the control thread has ended by itself: nobody can attach any more."""
+    if iokernel.failure:
+        raise CorelaneError(
+            "keep the control socket", f"its thread ended ({iokernel.failure})", "start the iokernel again"
+        )
+
+
 def _wait_for_signal(iokernel: Iokernel, watched: Mapping[str, Callable[[], str]], report: Report) -> int:
     """Sleep until one of `_STOP_SIGNALS` comes, which this returns. watched: what may happen meanwhile, by event, and
-    what to say of it, "" for nothing new. CorelaneError when the control thread has ended by itself."""
+    what to say of it, "" for nothing new; what fails is logged, and not asked again. Raises what `check_serves` does.
+    """
+    watched = dict(watched)
     while True:
         caught = signal.sigtimedwait(_STOP_SIGNALS, _LOOK_S)
         if caught is not None:
             return caught.si_signo
-        if iokernel.failure:
-            raise CorelaneError(
-                "keep the control socket", f"its thread ended ({iokernel.failure})", "start the iokernel again"
-            )
-        for event, look in watched.items():
-            if text := look():
+        check_serves(iokernel)
+        for event, look in list(watched.items()):
+            try:
+                text = look()
+            except Exception:
+                _log.exception("whether to tell of %r cannot be found out any more", event)
+                del watched[event]
+                continue
+            if text:
                 report(event, text)
 
 
-def _raise_descriptor_limit() -> None:
+def raise_descriptor_limit() -> None:
     """As many descriptors as the system lets us have: three a managed kthread, one a connection."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -339,7 +354,7 @@ def run(config: Config, report: Report = _print) -> int:
     Raises CorelaneError (Refused, SystemLimit, ConfigError) if it cannot start. Returns 0.
     """
     plan = place(config)
-    _raise_descriptor_limit()
+    raise_descriptor_limit()
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     try:
         with contextlib.ExitStack() as stack:
