@@ -113,7 +113,7 @@ def _say(options: argparse.Namespace, event: str, text: str, **more: object) -> 
     if event in _NOTIFIED:
         notify(_NOTIFIED[event], f"STATUS={text}")
     if options.json:
-        print(json.dumps({"event": event, "text": text, **more}), flush=True)
+        print(json.dumps({"event": event, "text": text, **more}) + "\n", end="", flush=True)  # by any thread: at once
     else:
         tell(f"corelane up: {text}")
 
@@ -140,7 +140,7 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
     try:
         with (
             main.open_storage(config, functools.partial(_say, options)) as areas,
-            main.make(config, nic, main.place(config), areas, functools.partial(_say, options, "shared")) as iokernel,
+            main.make(config, nic, main.place(config), areas, functools.partial(_say, options)) as iokernel,
         ):
             text = f"iokernel on {iokernel.socket_path} waits for the application {name} to load it"
             _say(options, "iokernel", text, **main.facts(iokernel, "loadgen"))

@@ -14,6 +14,7 @@ import errno
 import ipaddress
 import json
 import logging
+import math
 import os
 import re
 import threading
@@ -57,6 +58,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,31}\Z")
 _RX_SLOTS, _TX_SLOTS = 4096, 1024
 _RX_BUFFERS, _TX_BUFFERS, _MIN_BUFFERS = 4096, 2048, 4096
 _BUFFER_BYTES = 2048
+_LOOK_S = 1.0
 
 
 @dataclass(slots=True)
@@ -89,8 +91,8 @@ class Iokernel:
     the finer settings (settings.py). network: addresses and MTU. host_macs, host_addresses: this machine's own, which
     no application gets; the second tells its IPv4 addresses at any time, in host byte order.
 
-    tell: called by `start` with a line for people for each other iokernel that uses CPUs of ours; None: it is logged as
-    a warning.
+    tell: called with an event and a line for people: "shared" for each other iokernel that uses CPUs of ours, by
+    `start`; "gone" for an uplink whose device went away, once, by the control thread. None: it is logged as a warning.
 
     manual_hz: for tests. Loops are not started: `step` runs a round at a stamp of the caller's, on a clock of that
     rate.
@@ -123,7 +125,7 @@ class Iokernel:
         access: Access | None = None,
         memory: AppMemory | None = None,
         patience: Patience | None = None,
-        tell: Callable[[str], None] | None = None,
+        tell: Callable[[str, str], None] | None = None,
         manual_hz: int = 0,
     ) -> None:
         if mode not in MODES:
@@ -137,10 +139,11 @@ class Iokernel:
         self.socket_path = socket_path
         self.mode = mode
         self._uplinks = tuple(uplinks)
+        self._watched: list[Nic] = []  # of these, whose device was there at the last look
         self._share_mac = share_mac
         self._loop_cpus = tuple(loop_cpus)
         self._worker_cpus = tuple(worker_cpus)
-        self._tell = tell or _log.warning
+        self._tell = tell or _warn
         self._own_claim: OwnClaim | None = None
         self._cores = CoreAssigner(worker_cpus)
         self._manager: CoreManager | None = None
@@ -202,7 +205,8 @@ class Iokernel:
             self._delete_io()
             raise
         for line in self._own_claim.shared():
-            self._tell(line)
+            self._tell("shared", line)
+        self._watched = list(self._uplinks)
         self._started, self._failure = time.monotonic(), ""
         self._thread = threading.Thread(target=self._serve, name="corelane-control", daemon=True)
         self._thread.start()
@@ -414,6 +418,16 @@ class Iokernel:
                 self._remove(app, err)
             return bool(self._leaving)
 
+    def look(self) -> float:
+        """Tell of uplinks whose device went away (server.Registry)."""
+        for nic in list(self._watched):
+            nic.stats()  # asks the device whether it is there, should no frame do so
+            if nic.gone:
+                self._watched.remove(nic)
+                text = f"the uplink {nic.name} is gone: its device was removed; applications still reach each other"
+                self._tell("gone", f"{text}; start the iokernel again for another uplink")
+        return time.monotonic() + _LOOK_S if self._watched else math.inf
+
     def find(self, name: str) -> int | None:
         """Id of the attached application of that name (Registry)."""
         return next((a.id for a in self._apps.values() if a.name == name), None)
@@ -590,6 +604,10 @@ class Iokernel:
         """Names of the attached applications."""
         with self._lock:
             return tuple(a.name for a in self._apps.values())
+
+
+def _warn(_event: str, text: str) -> None:
+    _log.warning("%s", text)
 
 
 def _refused(why: str, hint: str) -> Refused:

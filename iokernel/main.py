@@ -117,10 +117,10 @@ def make(
     uplink: Nic | None,
     plan: Placement,
     areas: Areas | None = None,
-    tell: Callable[[str], None] | None = None,
+    tell: Callable[[str, str], None] | None = None,
 ) -> Iokernel:
     """The Iokernel object that a configuration describes. uplink, areas (`open_storage`): they stay the caller's. tell:
-    gets a line for each other iokernel that uses the same CPUs."""
+    as Iokernel's."""
     io, workers = config.iokernel, [cpu for cpu in dict.fromkeys(plan.kthreads) if cpu not in plan.iokernel]
     if not workers and io.poll == "spin":
         raise SystemLimit("poll all the time", "no CPU is left for applications", 'set iokernel.poll = "adaptive"')
@@ -244,14 +244,6 @@ def _tell_recording(uplink: Nic, report: Report) -> None:
         report("recording", told.text, **told.facts)
 
 
-def _is_gone(uplink: Nic) -> str:
-    uplink.stats()  # asks the device whether it is there, should no frame do so
-    if not uplink.gone:
-        return ""
-    text = f"the uplink {uplink.name} is gone: its device was removed"
-    return f"{text}; applications still reach each other; start the iokernel again for another uplink"
-
-
 def _is_veth(device: str) -> bool:
     from ..drivers.linux.ethtool import driver
 
@@ -364,8 +356,7 @@ def run(config: Config, report: Report = _print) -> int:
                 stack.enter_context(uplink)
                 stack.callback(_tell_recording, uplink, report)  # once the loops have stopped
             areas = stack.enter_context(open_storage(config, report))
-            tell = functools.partial(report, "shared")
-            iokernel = stack.enter_context(make(config, uplink, plan, areas, tell))
+            iokernel = stack.enter_context(make(config, uplink, plan, areas, report))
             if others := os.sched_getaffinity(0) - set(plan.iokernel):
                 os.sched_setaffinity(0, others)  # this thread, after the loops have started, keeps off their CPUs
             where = f"uplink {uplink.name} {uplink.mac}" if uplink is not None else "no uplink"
@@ -375,10 +366,8 @@ def run(config: Config, report: Report = _print) -> int:
             told = facts(iokernel, config.nic.driver)
             report("iokernel", text, **told)
             watched: dict[str, Callable[[], str]] = {}
-            if uplink is not None:
-                watched["gone"] = _once(functools.partial(_is_gone, uplink))
-                if config.nic.driver == "af_xdp" and _is_veth(config.nic.device):
-                    watched["unfinished"] = _once(functools.partial(_is_unfinished, iokernel, config))
+            if uplink is not None and config.nic.driver == "af_xdp" and _is_veth(config.nic.device):
+                watched["unfinished"] = _once(functools.partial(_is_unfinished, iokernel, config))
             if told["worker_cpus"]:
                 watched["bound"] = _once(functools.partial(_is_bound_elsewhere, iokernel, len(told["cpus"])))
                 watched["evicted"] = _Evictions(iokernel)

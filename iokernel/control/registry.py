@@ -42,6 +42,9 @@ class Registry(Protocol):
     def sweep(self) -> bool:
         """Try again what `unregister` could not finish; returns whether something is left for the next time."""
 
+    def look(self) -> float:
+        """See to what happens by itself. Returns when to be called next, on the monotonic clock; inf: never."""
+
     def find(self, name: str) -> int | None:
         """Id of the registered application of that name."""
 

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("corelane.iokernel")
 
 _SWEEP_S = 0.1
+_LOOK_S = 1.0
 
 
 class ControlServer:
@@ -63,6 +64,7 @@ class ControlServer:
         self._stopping = False
         self._ending = threading.RLock()  # what `close` closes is not used by `stop`
         self._unfinished = False  # what `sweep` tries again
+        self._next_look = 0.0
         try:
             self._lock_fd = lock(path)
         except OSError as error:
@@ -106,6 +108,7 @@ class ControlServer:
                 self._step(self._connections.expire)
                 self._step(self._listener.expire)
                 self._step(self._sweep)
+                self._step(self._look)
                 self._step(self._registrations.let_end)
                 self._turns.end()
         finally:
@@ -126,7 +129,9 @@ class ControlServer:
         """How long there is nothing to do unless something happens."""
         if self._connections.ready:
             return 0.0
-        due = min(self._connections.due, self._listener.due, self._areas.due, self._registrations.due)
+        due = min(
+            *(self._connections.due, self._listener.due, self._areas.due, self._registrations.due, self._next_look)
+        )
         if self._unfinished:
             due = min(due, time.monotonic() + _SWEEP_S)
         return None if due == float("inf") else max(0.0, due - time.monotonic())
@@ -178,6 +183,11 @@ class ControlServer:
 
     def _sweep(self) -> None:
         self._unfinished = self._registry.sweep()
+
+    def _look(self) -> None:
+        if (now := time.monotonic()) >= self._next_look:
+            self._next_look = now + _LOOK_S  # should it fail
+            self._next_look = self._registry.look()
 
     def stop(self) -> None:
         """Make `serve` return. From any thread or signal handler."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -36,6 +37,9 @@ class FakeRegistry:
 
     def sweep(self) -> bool:
         return False
+
+    def look(self) -> float:
+        return math.inf
 
     def find(self, name: str) -> int | None:
         return None
