@@ -33,7 +33,7 @@ from ._native import ffi, lib
 from .control import moves, report
 from .control.addresses import Addresses
 from .control.claims import OwnClaim
-from .control.cores import Claim, CoreAssigner, claim, not_granted
+from .control.cores import Claim, CoreAssigner, claim, not_granted, without_policy
 from .control.descriptors import Closer
 from .control.kthreads import check_threads
 from .control.manager import CoreManager, parse_params
@@ -345,7 +345,7 @@ class Iokernel:
                 cpus=cpus,
                 may_spin=alone and settings.may_spin,
                 claim=claimed,
-                note=not_granted(name, hello, claimed, peer.uid) if claimed is not None else "",
+                note=without_policy(hello) if claimed is None else not_granted(name, hello, claimed, peer.uid),
                 layout=report.fields(grant.layout, "struct cl_arena_layout"),
                 slot=int(grant.slot),
                 since=time.monotonic(),

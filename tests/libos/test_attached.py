@@ -263,6 +263,19 @@ def test_who_wished_for_more_is_told_once_and_again_when_it_gets_something_else(
     assert [name for name, _ in events].count("limited") == 1
 
 
+def test_who_wished_for_more_is_told_where_no_policy_moves_cores(outside: Any) -> None:
+    _, path, start = outside
+    start()
+    events: list[tuple[str, str]] = []
+    for share, said in (
+        (libos.CoreShare(weight=7, guaranteed=1), "no policy moves cores here, so it has not: weight 7, guaranteed cores 1"),
+        (libos.CoreShare(weight=1, max_cores=1), None),
+    ):
+        events.clear()
+        with libos.Runtime(path, name="greedy", share=share, on_event=lambda *told: events.append(told)):
+            assert [(name, text.partition(";")[0]) for name, text in events] == ([("limited", said)] if said else [])
+
+
 def _kthread_cpus() -> list[set[int]]:
     """Where the kthreads of this process may run."""
     tasks = sorted(Path("/proc/self/task").iterdir())
