@@ -83,6 +83,8 @@ def test_a_connection_that_cannot_even_be_ended_ends_nothing_else(
     assert other.recv(1) == b""
     assert io.failure == ""
     assert not os.path.exists(io.socket_path)
+    kept.close()
+    other.close()
 
 
 def test_a_control_thread_that_ended_is_an_error_of_who_runs_it(
