@@ -101,7 +101,9 @@ struct io_allotment {
     /* Stamps: since when the oldest of each waits, by the last decision; 0: none does. */
     uint64_t packet_since, thread_since, timer_since, stored_since;
 
-    uint64_t looked_at; /* decisions by the last row, its own included. Readers: anybody (demand.c, publish) */
+    uint64_t looked_at;  /* decisions by the last row, its own included. Readers: anybody (demand.c, publish) */
+    uint64_t next_timer; /* the first of its kthreads', when they were last read; UINT64_MAX: none */
+    uint16_t next_look;  /* of many kthreads the one whose words are read next */
     bool told;          /* its threads are known: it is in the loop's list */
     bool steered;       /* its frames go by `steer` */
     int32_t pid, signal;
