@@ -2,8 +2,9 @@
 
 Connections have a budget by user (users.py). Whoever may not connect is told why, and kept for a moment so that he can
 read it. Whoever connects is charged for it, whether or not he says anything (turns.py): while all who connect have had
-their share of the control thread, it rests in between. Where all connections or descriptors are taken, one of those is closed, or an idle one; where there is none
-the listener pauses, and who wants in waits in the kernel's queue.
+their share of the control thread, it rests in between. Where all connections or descriptors are taken, one of those
+that were turned away is closed, or an idle one; where there is none the listener pauses, and who wants in waits in the
+kernel's queue.
 """
 
 from __future__ import annotations

@@ -85,9 +85,7 @@ class ControlServer:
         self._registrations = Registrations(registry, self._connections, counts, self._listener.make_room)
         self._policies = PolicyRequests(registry, self._connections, counts)
         self._areas = AreaRequests(areas, self._connections, counts, self._turns.charge)
-        self._requests = Requests(
-            registry, self._connections, counts, self._registrations, self._policies, self._areas
-        )
+        self._requests = Requests(registry, self._connections, counts, self._registrations, self._policies, self._areas)
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         for readable in (self._wake, self._policies.fd, *self._areas.jobs):
             self._selector.register(readable, selectors.EVENT_READ)

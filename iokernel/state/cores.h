@@ -104,8 +104,8 @@ struct io_allotment {
     uint64_t looked_at;  /* decisions by the last row, its own included. Readers: anybody (demand.c, publish) */
     uint64_t next_timer; /* the first of its kthreads', when they were last read; UINT64_MAX: none */
     uint16_t next_look;  /* of many kthreads the one whose words are read next */
-    bool told;          /* its threads are known: it is in the loop's list */
-    bool steered;       /* its frames go by `steer` */
+    bool told;           /* its threads are known: it is in the loop's list */
+    bool steered;        /* its frames go by `steer` */
     int32_t pid, signal;
     struct cl_scheduling *before; /* of its kthreads, when they were named; NULL: they are not. Controlling thread */
     uint32_t kind, guaranteed, maximum, weight;

@@ -44,9 +44,9 @@ struct cl_runtime_config {
     /* CPU of each kthread, -1 unpinned [attached: as the iokernel of today says, unpinned while there is none; embedded:
      * unpinned] */
     const int32_t *cpus;
-    uint32_t ipv4;           /* host byte order [the NIC's] */
-    uint32_t ipv4_prefix;    /* [the NIC's, else 24] */
-    uint32_t gateway;        /* next hop beyond the subnet [attached: as the iokernel says; embedded: none] */
+    uint32_t ipv4;            /* host byte order [the NIC's] */
+    uint32_t ipv4_prefix;     /* [the NIC's, else 24] */
+    uint32_t gateway;         /* next hop beyond the subnet [attached: as the iokernel says; embedded: none] */
     uint32_t no_udp_checksum; /* do not generate UDP checksums (RFC 768 permits 0). For trusted links only */
     uint32_t no_steal;        /* siblings take nothing: each flow stays on its kthread */
     /* What it wishes of the cores where an iokernel manages them (docs/cores.md). It gets of guaranteed, max_cores and

@@ -25,7 +25,7 @@ PATIENCE_S = 60.0
 def test_processes_and_threads_may_have_any_bytes_for_a_name() -> None:
     held = Path("/proc/thread-self/comm").read_bytes().rstrip(b"\n")
     try:
-        ctypes.CDLL(None).prctl(15, b"a) \xff", 0, 0, 0)  # PR_SET_NAME, of this thread: the process's if it is the first
+        ctypes.CDLL(None).prctl(15, b"a) \xff", 0, 0, 0)  # PR_SET_NAME; the first thread's is the process's
         assert os.getpid() not in rest.processes()
         assert usage.threads()[threading.get_native_id()] == "a) \ufffd"
         assert usage.of_thread(threading.get_native_id()).voluntary > 0

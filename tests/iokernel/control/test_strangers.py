@@ -127,9 +127,7 @@ def lingering() -> Iterator[Callable[[], socket.socket]]:
         peer.close()
 
 
-def test_descriptors_are_refused_before_anybody_can_connect(
-    socket_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_descriptors_are_refused_before_anybody_can_connect(socket_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection is what its listener was when it was made."""
     listening: list[int] = []
 

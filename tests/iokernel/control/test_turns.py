@@ -127,9 +127,7 @@ def test_while_somebody_must_wait_the_thread_sleeps(
 
 
 @pytest.mark.parametrize("uid", [12001, os.geteuid()], ids=["a user", "one who is trusted"])
-def test_who_connects_and_goes_is_charged_for_it(
-    socket_path: str, monkeypatch: pytest.MonkeyPatch, uid: int
-) -> None:
+def test_who_connects_and_goes_is_charged_for_it(socket_path: str, monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
     uids = [uid] * 10 + [os.geteuid()]
     monkeypatch.setattr(listener, "uid_of", lambda _sock: uids.pop(0))
     control = ControlServer(socket_path, FakeRegistry(), patience_s=30)

@@ -7,7 +7,7 @@
 #include <corelane/runtime/clock.h>
 
 #define INTERVAL (5 * US)
-#define LOOKS 4 /* iokernel/cores/demand.c */
+#define LOOKS 4                                 /* iokernel/cores/demand.c */
 #define TURN (MOST_KTHREADS / LOOKS * INTERVAL) /* until each was looked at */
 #define CROWD 15
 
@@ -94,9 +94,8 @@ static void crowd(struct world *w, uint32_t kthreads, int pid)
     for (uint32_t k = 0; k < kthreads; k++)
         tids[k] = pid;
     for (uint8_t i = 0; i < CROWD; i++) {
-        struct cl_io_app_config c = {.layout = {kthreads, 16, 16, 16, 16, 512},
-                                     .mac = {2, 0, 0, 0, 1, i},
-                                     .ipv4 = 0x0a4d0100u + i};
+        struct cl_io_app_config c = {
+            .layout = {kthreads, 16, 16, 16, 16, 512}, .mac = {2, 0, 0, 0, 1, i}, .ipv4 = 0x0a4d0100u + i};
         struct cl_io_app_grant g;
         CHECK(cl_io_app_add(w->io, &c, &g, err) == 0);
         CHECK(cl_io_app_threads(w->io, g.app, pid, tids, kthreads, 0, err) == 0);
