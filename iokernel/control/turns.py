@@ -31,10 +31,20 @@ class Turns:
 
     def charge(self, uid: int, begun: float) -> None:
         """What the calling thread has done since it had used so much CPU time was done for a user."""
+        self._charge(uid, time.thread_time() - begun)
+
+    def _charge(self, uid: int, used_s: float) -> None:
         if not trusted(uid):
             now = time.monotonic()
-            paid = max(self._paid.get(uid, now), now) + (time.thread_time() - begun) / _SHARE
+            paid = max(self._paid.get(uid, now), now) + used_s / _SHARE
             self._paid[uid] = min(paid, now + _WAIT_MOST_S)
+
+    def charge_all(self, users: Counter[int], begun: float) -> bool:
+        """The same, of so much for each of several users. Returns whether one of them need not wait."""
+        used_s, n = time.thread_time() - begun, users.total()
+        for uid, part in users.items():
+            self._charge(uid, used_s * part / n)
+        return not all([self.must_wait(uid) for uid in users])
 
     def must_wait(self, uid: int) -> bool:
         """Whether a user has had more than his share of our time. What he sends stays where it is for a while."""
