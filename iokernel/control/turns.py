@@ -44,7 +44,7 @@ class Turns:
         used_s, n = time.thread_time() - begun, users.total()
         for uid, part in users.items():
             self._charge(uid, used_s * part / n)
-        return not all([self.must_wait(uid) for uid in users])
+        return not all(self.must_wait(uid) for uid in users)
 
     def must_wait(self, uid: int) -> bool:
         """Whether a user has had more than his share of our time. What he sends stays where it is for a while."""
