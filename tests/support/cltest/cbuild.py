@@ -214,21 +214,23 @@ class CBuild:
         cflags: Sequence[str] = (),
         shared: bool = False,
         own: Sequence[str | Path] = (),
+        folder: Path | None = None,
     ) -> Path:
         """Compile `source` (relative to the root) with `sources` and return the binary.
 
         `cflags` apply to `source` alone. `sources` None links what it needs of the library, but for what is in `source`
-        or `own`, the test's own sources. `shared` makes a shared library instead of a program.
+        or `own`, the test's own sources. `shared` makes a shared library instead of a program. `folder` is where the
+        binary and the objects of `own` go, which are not kept with the others then.
         """
         whole = setup_py().c_sources()
         main = Path(source)
         name = str(main.with_suffix("")).replace("/", "__")
         if cflags:
             name += "-" + hashlib.sha256(shlex.join(cflags).encode()).hexdigest()[:8]
-        target = self.dir / (name + (".so" if shared else ""))
+        target = (folder or self.dir) / (name + (".so" if shared else ""))
         with self._locked():
             objects = self._objects([main], self.flags(cflags), self.objdir)
-            objects += self._objects([Path(s) for s in own], self.flags(), self.objdir)
+            objects += self._objects([Path(s) for s in own], self.flags(), folder or self.objdir)
             if sources is None:
                 objects += self._needed(objects, self._homes())
             else:
