@@ -112,6 +112,7 @@ MISTAKES = {
         "election safety|linearizable",
         nodes=3,
         outcomes=True,
+        first=900,
     ),
     "commits what may not be the leader's": Mistake(
         "apps/raft/core/follow.c",
@@ -150,7 +151,11 @@ MISTAKES = {
         scenario="slot",
     ),
     "a lease that is too long": Mistake(
-        "apps/raft/core/read.c", "+ r->config.election_ticks - lost;", "+ 2 * r->config.election_ticks;", 1000, "leases"
+        "apps/raft/core/read.c",
+        "+ r->config.election_ticks - lost;",
+        "+ 2 * r->config.election_ticks;",
+        1000,
+        "leases",
     ),
     "a lease without a margin for clocks": Mistake(
         "apps/raft/core/read.c",
@@ -169,7 +174,12 @@ MISTAKES = {
         scenario="margin",
     ),
     "a lease by a round of which nobody knows any more when it began": Mistake(
-        "apps/raft/core/read.c", " || r->round - round >= RAFT_ROUNDS ||", " ||", 0, "makes a lease", scenario="rounds"
+        "apps/raft/core/read.c",
+        " || r->round - round >= RAFT_ROUNDS ||",
+        " ||",
+        0,
+        "makes a lease",
+        scenario="rounds",
     ),
     "forgets the configuration that came with a snapshot": Mistake(
         "apps/raft/core/snapshot.c",
@@ -303,7 +313,7 @@ MISTAKES = {
         "apps/raft/node/answer.c", "i <= node->pending_last", "i < node->applied", 100, "an answer", mode=1
     ),
     "a leader that stops forgets who reads": Mistake(
-        "apps/raft/node/answer.c", "node->state != CL_RAFT_STOPPED && ", "", 300, "without an answer", mode=1
+        "apps/raft/node/answer.c", "node->state != CL_RAFT_STOPPED && ", "", 300, "without an answer", mode=1, first=100
     ),
     "each replica's own clock for the log's": Mistake(
         "apps/raft/node/client.c",
@@ -317,10 +327,9 @@ MISTAKES = {
         "apps/raft/node/snapshot.c",
         "node_clock_advance(node, get64(b->data + 8));",
         "",
-        4000,
-        "state-machine safety|log's clock",
-        mode=1,
-        first=1400,
+        0,
+        "log's clock",
+        scenario="clock",
     ),
     "takes a leader's wall clock as it is": Mistake(
         "apps/raft/node/clock.c", "    if (s->ms)\n", "    if (!s->ms)\n", 100, "clock", mode=1
@@ -332,6 +341,66 @@ MISTAKES = {
         100,
         "clock",
         mode=1,
+    ),
+    "a reign begins with what is applied, whatever else the log holds": Mistake(
+        "apps/raft/node/clock.c", "i = node->applied + 1;", "i = UINT64_MAX;", 0, "stands still", scenario="reign"
+    ),
+    "a reign begins without what the clock was set to": Mistake(
+        "apps/raft/node/clock.c",
+        " || (stamp_of(&e) && node_kind(get64(e.data)) == CL_RAFT_CLOCK_SET))",
+        ")",
+        0,
+        "takes back",
+        scenario="reign",
+    ),
+    "sessions end when the clock is set": Mistake(
+        "apps/raft/node/clock.c",
+        "    raft_sessions_shift(&node->sessions, node->clock_ms, stamp_ms);\n",
+        "",
+        0,
+        "a session ends",
+        scenario="set",
+    ),
+    "of two random words the last counts": Mistake(
+        "apps/raft/node/client.c",
+        "if (!node->seeded)\n",
+        "if (node->config.machine.seed)\n",
+        0,
+        "count",
+        scenario="word",
+    ),
+    "a snapshot of before the random word is as if of after it": Mistake(
+        "apps/raft/node/snapshot.c", "node->seeded ? 0 : UNSEEDED", "0", 0, "of before", scenario="word"
+    ),
+    "a snapshot of after the random word is as if of before it": Mistake(
+        "apps/raft/node/snapshot.c",
+        "node->seeded = !(flags & UNSEEDED) ||",
+        "node->seeded =",
+        0,
+        "another",
+        scenario="word",
+    ),
+    "takes a log of any newer version": Mistake(
+        "apps/raft/node/recover.c",
+        "version < CL_RAFT_NODE_VERSION_LEAST ||\n        version > CL_RAFT_NODE_VERSION)",
+        "version < CL_RAFT_NODE_VERSION_LEAST)",
+        0,
+        "takes a log of version 6",
+        scenario="version",
+    ),
+    "leaves the version before in a log of which it writes entries": Mistake(
+        "apps/raft/node/recover.c",
+        "d->hard = get32(meta + 4) != CL_RAFT_NODE_VERSION;",
+        "",
+        0,
+        "still",
+        scenario="version",
+    ),
+    "takes all that its log holds for committed when it starts again": Mistake(
+        "apps/raft/node/recover.c", "get64(record->data) >> NODE_KIND_BITS", "record->index", 300, ANY, mode=1
+    ),
+    "an image without the seed of its hash": Mistake(
+        "apps/kv/image.c", ".seed = store->seed}", ".seed = 0}", 300, "restored|no progress", mode=2
     ),
     "takes a damaged record for a good one": Mistake(
         "libos/storage/log/view.c",
@@ -358,6 +427,7 @@ MISTAKES = {
         ANY,
         mode=1,
         nodes=5,
+        first=800,
     ),
     "takes damage for a torn end": Mistake(
         "libos/storage/log/judge.c",
@@ -384,6 +454,7 @@ MISTAKES = {
         5000,
         "no progress",
         nodes=3,
+        first=1200,
     ),
     "a snapshot begun anew waits for a receiver that has kept what came before": Mistake(
         "apps/raft/core/snapshot.c",
@@ -392,6 +463,7 @@ MISTAKES = {
         3000,
         "no progress",
         nodes=3,
+        first=1700,
     ),
     "numbers what it passes on as in a former incarnation": Mistake(
         "apps/raft/node/node.c",
@@ -438,7 +510,11 @@ MISTAKES = {
 
 
 SEEDS = "tests/apps/raft/sim/c/seeds.c"
-SCENARIOS = {"area": ("ahead", "crowded"), "node": ("asked", "slot", "snapshot")}  # the others are of the core
+SCENARIOS = {  # the others are of the core
+    "alike": ("clock", "reign", "set", "version", "word"),
+    "area": ("ahead", "crowded"),
+    "node": ("asked", "slot", "snapshot"),
+}
 ELECTIONS = (100, 20240607, 5, 50, 100)  # runs, seed, nodes, ...: as test_elections.py has them
 
 
