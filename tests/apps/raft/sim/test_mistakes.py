@@ -399,6 +399,20 @@ MISTAKES = {
     "takes all that its log holds for committed when it starts again": Mistake(
         "apps/raft/node/recover.c", "get64(record->data) >> NODE_KIND_BITS", "record->index", 300, ANY, mode=1
     ),
+    "leads by the word of a node whose log went back": Mistake(
+        "apps/raft/core/replicate.c", "return !p->gone_back;", "return true;", 0, "leads by", scenario="gone_back"
+    ),
+    "counts on what a log held before it went back": Mistake(
+        "apps/raft/core/replicate.c", "p && !p->gone_back ?", "p ?", 0, "counts on a log", scenario="gone_back"
+    ),
+    "gives up what is committed for a leader that lacks it": Mistake(
+        "apps/raft/core/follow.c",
+        "        if (index <= r->commit)\n            return CONTRADICTS;\n",
+        "",
+        0,
+        "gives up entry",
+        scenario="contradicts",
+    ),
     "an image without the seed of its hash": Mistake(
         "apps/kv/image.c", ".seed = store->seed}", ".seed = 0}", 300, "restored|no progress", mode=2
     ),
