@@ -396,6 +396,14 @@ MISTAKES = {
         "still",
         scenario="version",
     ),
+    "does not check commands that others pass on": Mistake(
+        "apps/raft/node/client.c",
+        "if (kind == CL_RAFT_APPLY && is_refused(",
+        "if (kind == CL_RAFT_APPLY && !requester->from && is_refused(",
+        0,
+        "not for the log",
+        scenario="checked",
+    ),
     "takes all that its log holds for committed when it starts again": Mistake(
         "apps/raft/node/recover.c", "get64(record->data) >> NODE_KIND_BITS", "record->index", 300, ANY, mode=1
     ),
@@ -512,6 +520,14 @@ MISTAKES = {
         "full of what it applied",
         scenario="ahead",
     ),
+    "takes more commands than areas have room for before any is committed": Mistake(
+        "apps/raft/node/room.c",
+        "+ room.uncommitted_bytes > cl_log_ring_bytes(d->log) / 4;",
+        "+ room.uncommitted_bytes > UINT64_MAX / 2;",
+        0,
+        "full of what cannot be committed",
+        scenario="crowded",
+    ),
     "begins a snapshot anew whenever a chunk of it is refused": Mistake(
         "apps/raft/core/snapshot.c",
         "        p->snap_wait = 1;\n",
@@ -526,7 +542,7 @@ MISTAKES = {
 SEEDS = "tests/apps/raft/sim/c/seeds.c"
 SCENARIOS = {  # the others are of the core
     "alike": ("clock", "reign", "set", "version", "word"),
-    "area": ("ahead", "crowded"),
+    "area": ("ahead", "checked", "crowded"),
     "node": ("asked", "slot", "snapshot"),
 }
 ELECTIONS = (100, 20240607, 5, 50, 100)  # runs, seed, nodes, ...: as test_elections.py has them
