@@ -52,7 +52,7 @@ static void keep_note(struct cl_runtime *rt, const char *note)
 
 /* Where cores are not managed kthreads run where the iokernel of today puts them, and anywhere while there is none: the
  * next one may put others on the CPUs that the last one gave us. Returns how many kthreads may not run there. */
-static unsigned place(struct cl_runtime *rt)
+static unsigned place_kthreads(struct cl_runtime *rt)
 {
     struct cl_port_info granted;
     unsigned failed = 0;
@@ -82,7 +82,7 @@ static void on_port(void *arg, int state, const char *text)
     _Static_assert(CL_EVENT_ATTACHED == CL_PORT_ATTACHED && CL_EVENT_STALLED == CL_PORT_STALLED &&
                        CL_EVENT_GONE == CL_PORT_GONE,
                    "events pass through");
-    unsigned failed = state == CL_PORT_STALLED ? 0 : place(rt);
+    unsigned failed = state == CL_PORT_STALLED ? 0 : place_kthreads(rt);
     if (failed) {
         snprintf(more, sizeof more, "%s; %u kthreads may not run on the CPUs that it gives them", text, failed);
         text = more;
@@ -354,7 +354,7 @@ int cl_runtime_start(struct cl_runtime *rt, char err[256])
     cl_sched_spawn(rt->sched, announce, rt->nif);
     if (rt->own_nic) {
         set_placeable(rt, true);
-        (void)place(rt); /* another iokernel may have come since cl_runtime_new; that said so */
+        (void)place_kthreads(rt); /* another iokernel may have come since cl_runtime_new; that said so */
     }
     return 0;
 }

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ....libos.storage.log.log import Log
+from ....libos.storage.log.report import Snapshot
 from ....runtime.errors import CorelaneError
 from ..._native import ffi, lib
 from ..core.core import Members, members_struct
@@ -208,13 +209,21 @@ def survivor(log: Log) -> Survivor:
         voters = _voters_of(b"".join(log.read_snapshot())) or voters
     last_term = kept.tag if kept else 0
     begin = max(log.first_index, kept.index + 1 if kept else 1)
-    for record in log.records(begin) if begin <= log.durable_index else ():
+    last = log.durable_index if _goes_on(log, kept) else kept.index if kept else 0
+    for record in log.records(begin) if begin <= last else ():
         last_term = record.tag
         if record.kind == lib.CL_RAFT_MEMBERS:
             voters = tuple(_ids(record.data))
-    last = max(log.durable_index, kept.index if kept else 0)
     settings = Settings(cluster, machine, session_ms, max_sessions, reply_bytes)
     return Survivor(id, max(term, last_term), last, last_term, kept.index if kept else 0, voters, settings)
+
+
+def _goes_on(log: Log, kept: Snapshot | None) -> bool:
+    """Whether the entries go on from the snapshot. If not a leader sent it, and a crash came before they were given up
+    for it (save.c)."""
+    if not kept or log.first_index > kept.index:
+        return True
+    return log.durable_index >= kept.index and next(log.records(kept.index)).tag == kept.tag
 
 
 def _ids(members: bytes) -> list[int]:
@@ -235,7 +244,9 @@ def recover(log: Log) -> Survivor:
     left = survivor(log)
     if not left.last_index:
         raise CorelaneError(f"recover node {left.id}", "its log holds nothing", "take another node's")
-    term = left.term + 1
+    term, kept = left.term + 1, log.snapshot()
+    if kept and not _goes_on(log, kept):
+        log.restart(kept.index + 1)  # as the node would do when it starts
     log.set_meta(_meta(left.id, term, left.settings, [left.id], secrets.randbits(63)))
     log.append(_encoded([left.id]), tag=term, kind=lib.CL_RAFT_MEMBERS)
     return left

@@ -71,6 +71,7 @@ def setup_py() -> ModuleType:
 
 
 _seen: dict[tuple[Path, int], tuple[frozenset[str], frozenset[str]]] = {}  # a file as of a time, and its symbols
+_home: dict[str, Path] = {}  # which source of the library has a name
 
 
 def symbols(paths: Sequence[Path]) -> list[tuple[frozenset[str], frozenset[str]]]:
@@ -161,12 +162,14 @@ class CBuild:
         return self._objects(sources, setup_py().CFLAGS if self.variant == "plain" else self.flags(), self.libdir)
 
     def _homes(self) -> dict[str, Path]:
-        """Which source of the library has a name, as of the plain objects."""
-        whole = setup_py().c_sources()
-        plain = self if self.variant == "plain" else CBuild("plain")
-        with contextlib.nullcontext() if plain is self else plain._locked():
-            has = [has for _, has in symbols(plain._library(whole))]
-        return {name: source for source, names in zip(whole, has, strict=True) for name in names}
+        """Which source of the library has a name, as of the plain objects when this process first asked."""
+        if not _home:
+            whole = setup_py().c_sources()
+            plain = self if self.variant == "plain" else CBuild("plain")
+            with contextlib.nullcontext() if plain is self else plain._locked():
+                has = [has for _, has in symbols(plain._library(whole))]
+            _home.update({name: source for source, names in zip(whole, has, strict=True) for name in names})
+        return _home
 
     def _needed(self, objects: Sequence[Path], home: Mapping[str, Path]) -> list[Path]:
         """What of the library these objects use, and what that uses: no more is compiled and linked, as of an archive.
@@ -214,25 +217,26 @@ class CBuild:
         cflags: Sequence[str] = (),
         shared: bool = False,
         own: Sequence[str | Path] = (),
+        folder: Path | None = None,
     ) -> Path:
         """Compile `source` (relative to the root) with `sources` and return the binary.
 
         `cflags` apply to `source` alone. `sources` None links what it needs of the library, but for what is in `source`
-        or `own`, the test's own sources. `shared` makes a shared library instead of a program.
+        or `own`, the test's own sources. `shared` makes a shared library instead of a program. `folder` is where the
+        binary and the objects of `own` go, which are not kept with the others then.
         """
-        whole = setup_py().c_sources()
         main = Path(source)
         name = str(main.with_suffix("")).replace("/", "__")
         if cflags:
             name += "-" + hashlib.sha256(shlex.join(cflags).encode()).hexdigest()[:8]
-        target = self.dir / (name + (".so" if shared else ""))
+        target = (folder or self.dir) / (name + (".so" if shared else ""))
         with self._locked():
             objects = self._objects([main], self.flags(cflags), self.objdir)
-            objects += self._objects([Path(s) for s in own], self.flags(), self.objdir)
+            objects += self._objects([Path(s) for s in own], self.flags(), folder or self.objdir)
             if sources is None:
                 objects += self._needed(objects, self._homes())
             else:
-                given = [Path(s) for s in sources]
+                whole, given = setup_py().c_sources() if sources else [], [Path(s) for s in sources]
                 objects += self._library([s for s in given if s in whole])
                 objects += self._objects([s for s in given if s not in whole], self.flags(), self.objdir)
             return self._link(target, objects, [*_LINK[self.variant], *(["-shared"] if shared else [])])

@@ -198,6 +198,24 @@ def test_a_recovery_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
     disk.close()
 
 
+@pytest.mark.parametrize("ahead", [5, -1])
+def test_entries_that_a_leader_s_snapshot_takes_the_place_of_are_not_recovered(tmp_path: Path, ahead: int) -> None:
+    """It was written, and then the power failed: the log's entries end before it, or are of another leader."""
+    path = three(tmp_path, 10)[0]
+    with Log.open(path) as log:
+        last, before = log.durable_index, recover.survivor(log)
+        log.save_snapshot(last + ahead, [b"".join(log.read_snapshot())], tag=before.last_term + 1)
+    with Log.open(path) as log:
+        left = recover.recover(log)
+        assert (left.last_index, left.last_term) == (last + ahead, before.last_term + 1)
+        assert log.durable_index == last + ahead + 1
+    disk = on_disk(path)
+    nodes = Nodes(1, logs={1: disk.open()})
+    assert nodes.command(nodes.leader(), b"more") == ("ok", b"7")  # the snapshot was made after six
+    nodes.stop(1)
+    disk.close()
+
+
 def test_a_log_of_no_node_is_not_recovered(tmp_path: Path) -> None:
     make_log_file(str(tmp_path / "new"), 2 << 20)
     with (

@@ -20,6 +20,13 @@ def test_against_a_model_with_power_cuts_and_kills(c_program: Program, seed: int
     assert out.endswith("ok\n")
 
 
+@pytest.mark.parametrize("in_flight", [1, 4])
+def test_against_a_model_while_it_is_re_packed(c_program: Program, seed: int, in_flight: int) -> None:
+    run = c_program(f"{C}/model.c", one_thread=True)
+    for i in range(3 if SANITIZED else 10):
+        assert run(seed + i, 10_000, 512 << 10, in_flight, "churn").endswith("ok\n")
+
+
 @pytest.mark.parametrize("kthreads", [1, 2])
 @pytest.mark.parametrize("fails", [0, 1])
 def test_many_uthreads(c_program: Program, seed: int, kthreads: int, fails: int) -> None:
@@ -87,6 +94,7 @@ def test_reading_ahead(c_program: Program, seed: int, ring_kib: int, flush_kib: 
         "leftovers",
         "gap",
         "reopened",
+        "copied",
         "acknowledged",
     ],
 )
@@ -96,7 +104,7 @@ def test_what_is_not_as_it_was_left(c_program: Program, seed: int, what: str) ->
 
 
 LIMITS = ("full", "votes", "no_space", "reserve", "ranges", "freed", "snapshots", "behind", "emptied")
-REPACKED = ("garbage", "churn", "read_on", "version")
+REPACKED = ("garbage", "churn", "read_on", "version", "given_up")
 
 
 @pytest.mark.parametrize("limit", [*LIMITS, *REPACKED])
