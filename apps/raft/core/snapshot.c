@@ -204,6 +204,10 @@ int raft_on_snapshot(struct cl_raft *r, const struct cl_raft_msg *m)
         r->count.refused_field++;
         return -EINVAL;
     }
+    if (r->count.contradicting_node) { /* it would take the place of what is committed here, and perhaps nowhere else */
+        r->count.ignored++;
+        return 1;
+    }
     r->heard_round = cl_max(r->heard_round, m->round);
     if (in->installing || in->handed) {
         r->count.ignored++;
