@@ -93,7 +93,9 @@ static uint64_t reserve_bytes(const struct cl_log *log)
 static uint64_t end_place(const struct cl_log *log, enum cl_log_use use)
 {
     uint64_t reserve = reserve_bytes(log);
-    uint64_t left = use == CL_LOG_FOR_DATA ? reserve : use == CL_LOG_FOR_CUT ? 2 * log->flush_bytes - CL_LOG_BLOCK_BYTES : 0;
+    uint64_t left = use == CL_LOG_FOR_DATA  ? reserve
+                    : use == CL_LOG_FOR_CUT ? 2 * log->flush_bytes - CL_LOG_BLOCK_BYTES
+                                            : 0;
     return log->head_place + log->ring_bytes - left;
 }
 

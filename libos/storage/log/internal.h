@@ -133,15 +133,15 @@ struct cl_log_repack {
     uint8_t *gather;         /* records to be copied in one flush: flush_bytes */
     uint32_t gathered, n_units;
     struct cl_log_unit units[CL_LOG_UNITS];
-    uint64_t copied_lsn;                 /* the last flush that has copies */
-    uint64_t begun_place;                /* behind what was acknowledged when the pass began */
-    uint64_t copied_bytes;               /* that copies took of the ring */
-    uint64_t free_place;                 /* where the head is to be, for space that is asked for; 0: none is */
-    uint64_t freed_place;                /* where it was the time before */
-    bool short_of_room;                  /* it was asked for since there was none for the next copy */
-    uint64_t look_place;                 /* nothing is considered before the ring is filled up to here */
-    uint64_t rest_bytes;                 /* what the last pass could not win */
-    uint64_t rest_first, rest_kept;      /* first_index then; what the records took at most that were kept when it began */
+    uint64_t copied_lsn;            /* the last flush that has copies */
+    uint64_t begun_place;           /* behind what was acknowledged when the pass began */
+    uint64_t copied_bytes;          /* that copies took of the ring */
+    uint64_t free_place;            /* where the head is to be, for space that is asked for; 0: none is */
+    uint64_t freed_place;           /* where it was the time before */
+    bool short_of_room;             /* it was asked for since there was none for the next copy */
+    uint64_t look_place;            /* nothing is considered before the ring is filled up to here */
+    uint64_t rest_bytes;            /* what the last pass could not win */
+    uint64_t rest_first, rest_kept; /* first_index then; what the records took at most that were kept when it began */
     uint64_t refused_place, refused_lsn; /* when it was found that nothing can be won */
 };
 
