@@ -174,7 +174,7 @@ static int run_machine(struct cl_raft_node *node, uint64_t index, const uint8_t 
     cl_count(&node->count.applied, 1);
     if (n >= 0)
         return take_reply(node, n, reply_bytes);
-    if (m->atomic) {
+    if (m->atomic && n != -ENOTRECOVERABLE) {
         cl_count(&node->count.applies_failed, 1);
         *reply_bytes = reply_why(node, n);
         return CL_RAFT_APPLY_FAILED;

@@ -118,7 +118,8 @@ struct cl_raft_machine {
     void *arg;
     /* Returns the reply's bytes. More than `room`: CL_RAFT_REPLY_TOO_LARGE, and what was written is not sent. < 0:
      * -errno; the node fails, for its state is not the others' any more, unless the machine is atomic. A command that
-     * nobody can apply stops all nodes, again at each start: see `check`, `atomic`, docs/raft.md. */
+     * nobody can apply stops all nodes, again at each start: see `check`, `atomic`, docs/raft.md. -ENOTRECOVERABLE: the
+     * state may not be the others' any more, be the machine atomic or not. */
     int64_t (*apply)(void *arg, uint64_t index, uint64_t clock_ms, const uint8_t *command, uint32_t bytes,
                      uint8_t *reply, uint32_t room);
     /* The same for a read: may change nothing. < 0: CL_RAFT_QUERY_FAILED. */
@@ -141,7 +142,7 @@ struct cl_raft_machine {
     /* More than the -errno of the call that failed last says; good until the next call. May be NULL. */
     const char *(*why)(void *arg);
     uint32_t
-        atomic; /* 1: an apply that returns < 0 has changed nothing, and does so on every replica alike: CL_RAFT_APPLY_FAILED */
+        atomic; /* 1: an apply that returns < 0, but -ENOTRECOVERABLE, has changed nothing, and does so on every replica alike: CL_RAFT_APPLY_FAILED */
     uint32_t
         ages_ms; /* what queries read depends on clock_ms, so that must not be older while nothing is written; 0: it may */
 };

@@ -84,7 +84,7 @@ class Operator(Client):
     def status(self, node: int) -> dict[str, Any] | None:
         """A node's own view: role, term, commit, ..., members; its peers if it leads. None: it does not answer."""
         answer = self._ask_node(node, _STATUS)
-        return None if answer is None else dict(json.loads(answer))
+        return None if answer is None else dict(json.loads(answer.decode(errors="replace")))
 
     def _heard(self, node: int, deadline: float) -> dict[str, Any] | None:
         """The same, asked for until then: it may be starting, or what it says was lost."""

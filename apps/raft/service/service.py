@@ -179,7 +179,7 @@ class RaftService:
         while not closing:
             closing = self._closing.wait(WATCH_S)  # and once more then: it may have stopped since the last look
             if lib.cl_raft_node_state(node) == lib.CL_RAFT_STOPPED:
-                why = ffi.string(lib.cl_raft_node_why(node)).decode()
+                why = ffi.string(lib.cl_raft_node_why(node)).decode(errors="replace")
                 _LOGGER.error("Raft node %d has stopped, and the others go on without it: %s", self.id, why)
                 self._fail(CorelaneError(f"serve Raft node {self.id}", f"it has stopped: {why}"))
                 return
@@ -274,7 +274,7 @@ class RaftService:
         ]
         out["members"] = members_of(s.members)
         out["state"] = STATES[lib.cl_raft_node_state(node)]
-        out["why"] = ffi.string(lib.cl_raft_node_why(node)).decode()
+        out["why"] = ffi.string(lib.cl_raft_node_why(node)).decode(errors="replace")
         return out
 
     def stats(self) -> dict[str, int]:
