@@ -34,9 +34,10 @@ static int take_memory(struct cl_raft_node *node)
 {
     const struct cl_raft_node_config *c = &node->config;
     uint64_t largest = cl_max(c->raft.message_bytes, c->raft.entry_bytes + 16u);
-    node->out_room = cl_max(largest, (uint64_t)c->reply_bytes) + CL_RAFT_HEADER_BYTES + CL_RAFT_MEMBERS_BYTES;
+    node->answer_room = cl_max(c->reply_bytes, c->machine.answer_bytes);
+    node->out_room = cl_max(largest, (uint64_t)node->answer_room) + CL_RAFT_HEADER_BYTES + CL_RAFT_MEMBERS_BYTES;
     node->out = malloc(node->out_room);
-    node->reply = malloc(c->reply_bytes);
+    node->reply = malloc(node->answer_room);
     node->scratch = malloc(c->raft.entry_bytes);
     node->pending = cl_pages_new((uint64_t)c->raft.log_entries * sizeof(*node->pending));
     node->queries = calloc(c->waiting, sizeof(*node->queries));

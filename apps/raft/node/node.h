@@ -86,6 +86,10 @@ struct cl_log;
 /* In what apply or query returns, with the reply's bytes: CL_RAFT_REFUSED. */
 #define CL_RAFT_REFUSES 0x4000000000000000
 
+/* For `sequence` of a command without a session: the answer may have the machine's answer_bytes, not only reply_bytes. It
+ * goes into the log, as what a machine does may depend on the room for its answer. */
+#define CL_RAFT_LONG_ANSWER 1
+
 /* Kinds of commands. */
 #define CL_RAFT_APPLY 0      /* for the state machine */
 #define CL_RAFT_OPEN 1       /* open a session: no data; `sequence` is a word drawn at random, or 0 */
@@ -143,6 +147,8 @@ struct cl_raft_machine {
     const char *(*why)(void *arg);
     uint32_t
         atomic; /* 1: an apply that returns < 0, but -ENOTRECOVERABLE, has changed nothing, and does so on every replica alike: CL_RAFT_APPLY_FAILED */
+    uint32_t answer_bytes; /* longest answer that no session keeps, the same on every node: to a query, and to a command
+                            * without a session and with CL_RAFT_LONG_ANSWER; less than reply_bytes: that */
     uint32_t
         ages_ms; /* what queries read depends on clock_ms, so that must not be older while nothing is written; 0: it may */
 };

@@ -212,6 +212,7 @@ static int make_links(struct cl_raft_service *s, uint32_t mtu, char err[256])
 {
     const struct cl_raft_node_config *c = &s->config.node;
     uint32_t largest = cl_max(cl_max(c->raft.message_bytes, c->raft.entry_bytes), c->reply_bytes);
+    largest = cl_max(largest, c->machine.answer_bytes);
     largest = cl_max(largest, (uint32_t)SERVE_STATUS_BYTES) + FRAME_EXTRA;
     raft_link_init(&s->link, mtu, largest);
     raft_channel_init(&s->channel, c->raft.id, c->incarnation, mtu);
