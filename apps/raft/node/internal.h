@@ -277,6 +277,8 @@ void node_on_answer(struct cl_raft_node *node, const struct node_frame *frame);
 /* snapshot.c */
 void node_blob_free(struct node_blob *blob);
 bool node_blob_room(struct node_blob *blob, uint64_t room);
+/* What the blob holds is the newest snapshot now. It gets memory to be filled anew, or none. */
+void node_snapshot_replace(struct cl_raft_node *node, struct node_blob *blob);
 /* Bytes that a snapshot may have. */
 uint64_t node_snapshot_room(const struct cl_raft_node *node);
 /* Fill the blob `saving` with the state as of `applied`. 0 or -errno. */

@@ -118,6 +118,7 @@ void cl_raft_node_delete(struct cl_raft_node *node)
     node_blob_free(&node->snapshot);
     node_blob_free(&node->incoming);
     node_blob_free(&node->saving);
+    node_blob_free(&node->held);
     raft_sessions_free(&node->sessions);
     free(node->out);
     free(node->reply);
@@ -287,11 +288,29 @@ void cl_raft_node_compact(struct cl_raft_node *node)
     node->compact_asked = 1;
 }
 
-const uint8_t *cl_raft_node_snapshot(const struct cl_raft_node *node, uint64_t *index, uint64_t *term, uint64_t *bytes)
+static const uint8_t *say_blob(const struct node_blob *b, uint64_t *index, uint64_t *term, uint64_t *bytes)
 {
-    const struct node_blob *b = &node->snapshot;
     *index = b->index;
     *term = b->term;
     *bytes = b->bytes;
     return b->bytes ? b->data : NULL;
+}
+
+const uint8_t *cl_raft_node_snapshot(const struct cl_raft_node *node, uint64_t *index, uint64_t *term, uint64_t *bytes)
+{
+    return say_blob(&node->snapshot, index, term, bytes);
+}
+
+void cl_raft_node_hold(struct cl_raft_node *node, int hold)
+{
+    node_blob_free(&node->held);
+    node->held_index = hold ? node->snapshot.index : 0;
+}
+
+const uint8_t *cl_raft_node_held(const struct cl_raft_node *node, uint64_t *index, uint64_t *term, uint64_t *bytes)
+{
+    static const struct node_blob none;
+    bool newest = node->held_index && node->held_index == node->snapshot.index;
+    const struct node_blob *b = newest ? &node->snapshot : node->held_index ? &node->held : &none;
+    return say_blob(b, index, term, bytes);
 }

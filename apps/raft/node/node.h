@@ -263,6 +263,11 @@ CL_API void cl_raft_node_wire(const struct cl_raft_node *node, struct cl_raft_wi
 /* The newest snapshot, as it is kept: NULL if there is none. Good until the next poll. */
 CL_API const uint8_t *cl_raft_node_snapshot(const struct cl_raft_node *node, uint64_t *index, uint64_t *term,
                                             uint64_t *bytes);
+/* Hold the newest snapshot for who reads it piece by piece, though newer ones come; 0: none any more. One at a time. */
+CL_API void cl_raft_node_hold(struct cl_raft_node *node, int hold);
+/* The one that is held, as above; good as long as it is. */
+CL_API const uint8_t *cl_raft_node_held(const struct cl_raft_node *node, uint64_t *index, uint64_t *term,
+                                        uint64_t *bytes);
 /* Take a snapshot at the next poll, whatever the log holds. */
 CL_API void cl_raft_node_compact(struct cl_raft_node *node);
 // cffi: end

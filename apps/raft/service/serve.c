@@ -175,6 +175,7 @@ static void on_timer(struct cl_timer *timer, void *arg)
     (void)timer;
     serve_begin(s);
     exchange(s);
+    serve_admin_tick(s);
     serve_poll(s);
     if (!s->timer.pos) /* it has stopped, and is asked all the same */
         cl_timer_arm(&s->timer, s->now_ns + STOPPED_LOOK_NS);
