@@ -127,8 +127,8 @@ def hear(node: Node, leader: Node) -> None:
         for to, data in leader.outbox:
             if to == node.id:
                 try_step(node, data)
+                node.drive()
         leader.outbox.clear()
-        node.drive()
         node.write()
         node.drive()
         for to, data in node.outbox:
