@@ -153,7 +153,7 @@ class RaftService:
         while not closing:
             closing = self._closing.wait(WATCH_S)  # and once more then: it may have stopped since the last look
             if lib.cl_raft_node_state(node) == lib.CL_RAFT_STOPPED:
-                why = ffi.string(lib.cl_raft_node_why(node)).decode()
+                why = ffi.string(lib.cl_raft_node_why(node)).decode(errors="replace")
                 _LOGGER.error("Raft node %d has stopped, and the others go on without it: %s", self.id, why)
                 self._fail(CorelaneError(f"serve Raft node {self.id}", f"it has stopped: {why}"))
                 return
@@ -248,7 +248,7 @@ class RaftService:
         ]
         out["members"] = members_of(s.members)
         out["state"] = STATES[lib.cl_raft_node_state(node)]
-        out["why"] = ffi.string(lib.cl_raft_node_why(node)).decode()
+        out["why"] = ffi.string(lib.cl_raft_node_why(node)).decode(errors="replace")
         return out
 
     def stats(self) -> dict[str, int]:
@@ -299,12 +299,24 @@ class RaftService:
             lib.cl_raft_service_delete(ptr)
 
 
-def in_virtual_machine(cpuinfo: str = "/proc/cpuinfo") -> bool:
-    """Whether the CPU says that a hypervisor runs this machine, which may stop it without its clock noticing."""
-    try:
-        return " hypervisor" in Path(cpuinfo).read_text(errors="replace")
-    except OSError:
-        return False
+_HYPERVISORS = ("qemu", "kvm", "vmware", "virtualbox", "xen", "amazon ec2", "google compute", "virtual machine")
+
+
+def in_virtual_machine(root: str = "/") -> bool:
+    """Whether a hypervisor runs this machine, which it may stop without the clock noticing: x86 CPUs say so, of others
+    the firmware does, if anything."""
+
+    def text_of(path: str) -> str:
+        try:
+            return Path(root, path).read_text(errors="replace")
+        except OSError:
+            return ""
+
+    cpus = text_of("proc/cpuinfo")
+    if "\nflags" in cpus:
+        return " hypervisor" in cpus
+    made_by = " ".join(text_of(f"sys/class/dmi/id/{name}") for name in ("sys_vendor", "product_name")).lower()
+    return Path(root, "proc/device-tree/hypervisor").exists() or any(h in made_by for h in _HYPERVISORS)
 
 
 def _log_of(runtime: Any, log: LogSettings, disk: Disk | None) -> NodeLog | None:

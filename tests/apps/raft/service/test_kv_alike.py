@@ -128,6 +128,25 @@ def test_long_answers_and_values_that_are_too_long(both: Both) -> None:
     compare(both, one(b"set big 0 0 %d\r\n" % 9000), one(b"get big\r\n"))
 
 
+def test_answers_of_any_length(both: Both) -> None:
+    """Up to the longest that there is, and beyond, for a read and among commands: those behind it are not done."""
+    compare(both, *(one(b"%s long 0 0 1000\r\n%s\r\n" % (w, b"x" * 1000)) for w in [b"set"] + 7 * [b"append"]))
+    compare(both, one(b"set short 0 0 300\r\n" + b"y" * 300 + b"\r\n"), one(b"set n 0 0 1\r\n0\r\n"))
+    long, short = len(b"VALUE long 0 8000\r\n") + 8002, len(b"VALUE short 0 300\r\n") + 302
+    for most in (16384, 65536):
+        left = most - len(b"END\r\n")
+        keys, left = [b"long"] * (left // long), left % long
+        while left > short + 200:
+            keys, left = [*keys, b"short"], left - short
+        for more in (-100, -1, 0, 1, 100, 400):
+            size = left - len(b"VALUE d 0 100\r\n\r\n") + more
+            compare(both, one(b"set d 0 0 %d\r\n" % size + b"d" * size + b"\r\n"))
+            get = b"get " + b" ".join([*keys, b"d"]) + b"\r\n"
+            compare(both, one(get))
+            compare(both, one(get + b"incr n 1\r\n"), one(b"get n\r\n"))
+    compare(both, one(b"get " + b"long " * 250 + b"\r\n"))
+
+
 def test_mutated_requests(both: Both, seed: int) -> None:
     draw = random.Random(seed)
     for _ in range(30):

@@ -16,10 +16,24 @@ from corelane.libos import Runtime
 MINE = Host("02:00:00:00:00:01", "10.0.0.1")
 
 
-@pytest.mark.parametrize(("flags", "inside"), [("fpu vme hypervisor lahf_lm", True), ("fpu vme lahf_lm", False)])
-def test_a_hypervisor_is_seen_by_the_flags_of_the_cpu(tmp_path: Path, flags: str, inside: bool) -> None:
-    (tmp_path / "cpuinfo").write_text(f"processor : 0\nflags : {flags}\n")
-    assert service.in_virtual_machine(str(tmp_path / "cpuinfo")) == inside
+X86, ARM = "processor : 0\nflags : fpu vme {}lahf_lm\n", "processor : 0\nFeatures : fp asimd\n"
+
+
+@pytest.mark.parametrize(
+    ("cpus", "vendor", "inside"),
+    [
+        (X86.format("hypervisor "), "", True),
+        (X86.format(""), "Xen makes racks, too", False),
+        (ARM, "QEMU", True),
+        (ARM, "Ampere", False),
+        ("", "", False),
+    ],
+)
+def test_a_hypervisor_is_seen_by_the_cpu_or_the_firmware(tmp_path: Path, cpus: str, vendor: str, inside: bool) -> None:
+    for path, text in (("proc/cpuinfo", cpus), ("sys/class/dmi/id/sys_vendor", vendor)):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(text)
+    assert service.in_virtual_machine(str(tmp_path)) == inside
     assert not service.in_virtual_machine(str(tmp_path / "none"))
 
 

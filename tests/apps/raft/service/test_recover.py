@@ -15,7 +15,7 @@ from raftlink import ALONE, KV_PORT, LinkClient, await_lead, served
 from raftnodes import Nodes
 
 from corelane.apps._native import ffi, lib
-from corelane.apps.raft.service import recover
+from corelane.apps.raft.service import operate, recover
 from corelane.apps.raft.service.logs import make_log_file
 from corelane.apps.raft.service.operate import Operator
 from corelane.apps.raft.service.service import RaftService
@@ -91,6 +91,35 @@ def test_a_store_is_saved_exported_and_restored(tmp_path: Path, capsysbinary: py
         assert node.status()["members"].voters == {1}
     digests = [recover._FIRST.unpack_from(meta_of(path), recover._META.size)[0] for path in (old, new)]
     assert digests[0] != digests[1]
+
+
+class Impatient(Operator):
+    """Others have newer snapshots made all the time."""
+
+    sock: LinkSocket
+    writes = 0
+
+    def _ask_node(self, node: int, kind: int, data: bytes = b"", wait_s: float = 0.5) -> bytes | None:
+        if kind == operate._SNAPSHOT:
+            self.writes += 1
+            self.sock.memcached(b"set w 0 0 4\r\n%04d\r\n" % self.writes)
+            super()._ask_node(node, kind, b"\xff" * 8, wait_s)
+        return super()._ask_node(node, kind, data, wait_s)
+
+
+def test_newer_snapshots_do_not_keep_one_from_being_saved(tmp_path: Path) -> None:
+    """Each began it anew, and put off the end: of a busy group none was ever saved."""
+    log = tmp_path / "log"
+    make_log_file(str(log), 32 << 20)
+    with alone(log) as (node, sock):
+        with Impatient({1: (SERVER.ip, 7400)}, timeout_s=30, sock=sock) as group:  # type: ignore[arg-type]
+            group.sock = sock
+            saved = group.save()
+            assert group.writes > 10
+        assert saved.index < node.status()["snapshot_index"]
+        recover.write_saved(str(tmp_path / "snap"), saved)
+    items = b"".join(recover.export_store(recover.read_saved(str(tmp_path / "snap"))))
+    assert items.startswith(b"set w 0 0 4\r\n00")
 
 
 def meta_of(path: Path) -> bytes:
@@ -183,6 +212,35 @@ def test_what_is_left_becomes_a_group_of_one_once_the_loss_is_accepted(
         disk.close()
 
 
+def test_a_damaged_log_is_recovered_if_what_follows_the_damage_is_given_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = three(tmp_path, 30)[0]
+    with Log.open(path, on_damage="read-only") as log:
+        at = next(iter(log.records(log.durable_index - 3))).offset
+    whole = bytearray(path.read_bytes())
+    whole[at + 40] ^= 1
+    path.write_bytes(whole)
+    words = ["raft", "recover", "--log", str(path)]
+    assert main(words) == 1
+    assert "ITS LOG IS DAMAGED" in capsys.readouterr().out
+    assert main([*words, "--accept-data-loss"]) == 1
+    assert "give up what follows with --cut-damage" in capsys.readouterr().err
+    assert path.read_bytes() == bytes(whole)
+    assert main([*words, "--accept-data-loss", "--cut-damage", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["recovered"]
+    disk = on_disk(path)
+    nodes = Nodes(1, logs={1: disk.open()})
+    answer = nodes.command(nodes.leader(), b"more")
+    assert answer is not None
+    assert answer[0] == "ok"
+    done = nodes.machines[1].commands
+    assert done == [*(b"%d" % i for i in range(len(done) - 1)), b"more"]
+    assert len(done) > 20
+    nodes.stop(1)
+    disk.close()
+
+
 def test_a_recovery_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
     path = three(tmp_path, 5)[0]
     with Log.open(path) as log:
@@ -212,6 +270,36 @@ def test_entries_that_a_leader_s_snapshot_takes_the_place_of_are_not_recovered(t
     disk = on_disk(path)
     nodes = Nodes(1, logs={1: disk.open()})
     assert nodes.command(nodes.leader(), b"more") == ("ok", b"7")  # the snapshot was made after six
+    nodes.stop(1)
+    disk.close()
+
+
+@pytest.mark.parametrize("left", ["ends before it", "is another one"])
+def test_a_log_that_a_crash_left_before_it_began_anew_behind_a_snapshot_is_recovered(tmp_path: Path, left: str) -> None:
+    """A leader's snapshot came, and the power went before the log had begun anew: its entries are no part of it."""
+    whole = three(tmp_path, 10)[0]
+    with Log.open(whole) as log:
+        meta, kept, data = log.meta(), log.snapshot(), b"".join(log.read_snapshot())
+    assert kept
+    path = tmp_path / "left.log"
+    make_log_file(str(path), whole.stat().st_size)
+    entries = 3 if left == "ends before it" else kept.index + 2
+    with Log.open(path) as log:
+        log.set_meta(meta)
+        for _ in range(entries):
+            log.append(bytes(32), tag=kept.tag - 1 or 7, kind=lib.CL_RAFT_COMMAND)
+        log.save_snapshot(kept.index, [data], tag=kept.tag)
+    with Log.open(path) as log:
+        said = recover.recover(log)
+        assert (said.last_index, said.last_term) == (kept.index, kept.tag)
+    disk = on_disk(path)
+    nodes = Nodes(1, logs={1: disk.open()})
+    leader = nodes.leader()
+    answer = nodes.command(leader, b"more")
+    assert answer is not None
+    assert answer[0] == "ok"
+    assert nodes.machines[1].commands[-1] == b"more"
+    assert nodes.machines[1].commands[:-1] == [b"%d" % i for i in range(len(nodes.machines[1].commands) - 1)]
     nodes.stop(1)
     disk.close()
 
