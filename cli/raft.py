@@ -273,7 +273,7 @@ def _snapshot(options: argparse.Namespace) -> int:
 
 def _options_of(s: Settings) -> str:
     """What a node that begins with a saved state has to be started with, beside its id, peers and log."""
-    from ..apps.raft.service.service import REPLY_BYTES
+    from ..apps.raft.service.settings import REPLY_BYTES
 
     store = f"memory_bytes={s.machine} " if s.machine else ""
     more = "" if s.reply_bytes == REPLY_BYTES else f" reply_bytes={s.reply_bytes}"

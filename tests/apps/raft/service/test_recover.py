@@ -112,7 +112,7 @@ def test_newer_snapshots_do_not_keep_one_from_being_saved(tmp_path: Path) -> Non
     log = tmp_path / "log"
     make_log_file(str(log), 32 << 20)
     with alone(log) as (node, sock):
-        with Impatient({1: (SERVER.ip, 7400)}, timeout_s=30, sock=sock) as group:  # type: ignore[arg-type]
+        with Impatient(ALONE, timeout_s=30, sock=sock) as group:  # type: ignore[arg-type]
             group.sock = sock
             saved = group.save()
             assert group.writes > 10
