@@ -11,7 +11,7 @@ from .._native import ffi
 _CFUNC: Any = ctypes.CFUNCTYPE(None).__mro__[1]
 
 
-def address_of_function(function: Any) -> int:
+def address_of_function(function: Any, what: str = "make a C handler") -> int:
     """Of a cffi, ctypes or numba C function, or an address as it is; CorelaneError for anything else."""
     if isinstance(function, ffi.CData):
         address = int(ffi.cast("uintptr_t", function))
@@ -23,12 +23,12 @@ def address_of_function(function: Any) -> int:
         address = function.address
     else:
         raise CorelaneError(
-            "make a C handler",
+            what,
             f"{type(function).__name__} is no C function",
             "give a cffi or ctypes function pointer, a numba cfunc, or an address; for Python functions there is udp()",
         )
     if address == 0:
-        raise CorelaneError("make a C handler", "the function pointer is NULL")
+        raise CorelaneError(what, "the function pointer is NULL")
     return address
 
 

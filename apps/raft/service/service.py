@@ -346,6 +346,17 @@ def _log_of(runtime: Any, path: str | None, area: str | None, disk: Disk | None,
     return LogArea(runtime.socket, area, disk, sqpoll=sqpoll)
 
 
+def _check_machine(what: str, machine: Any) -> None:
+    """Raise CorelaneError for what is no state machine: else the first command would stop the node."""
+    if isinstance(machine, type):
+        name = machine.__name__
+        raise CorelaneError(what, f"machine is the class {name}", f"give an object of it: machine={name}()")
+    lacks = [name for name in ("apply", "query", "save", "load") if not callable(getattr(machine, name, None))]
+    if lacks:
+        why = f"its machine, of type {type(machine).__name__}, has no {', '.join(lacks)}"
+        raise CorelaneError(what, why, "write the methods of corelane.apps.raft.node.machine.Machine")
+
+
 @typed("serve a Raft node")
 def serve(
     runtime: Any,
@@ -394,6 +405,8 @@ def serve(
     later, the runtime's `wait` raises why.
     """
     places = parse_peers(peers)
+    if machine is not None:
+        _check_machine(f"serve Raft node {id}", machine)
     given = {"kv_port": kv_port, "election_ms": election_ms, "max_sessions": max_sessions, "reply_bytes": reply_bytes}
     _check_options(given if machine is not None else {**given, "memory_bytes": memory_bytes}, settings)
     if replicate not in REPLICATE:
