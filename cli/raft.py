@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..libos.storage.log.log import Log
 
 IMPORTS = ("..apps._native",)
+_NOBODY = "look at their addresses, and the way there"
 _PLACES = ("NODE", "LOG'S CLOCK", "ITS OWN", "AHEAD", "LOG", "FULL", "ENTRIES", "DEAD")
 _COLUMNS = ("NODE", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "DURABLE", "MEMBER", "SENDS TO", "STATE")
 
@@ -138,7 +139,7 @@ def run(options: argparse.Namespace) -> int:
         if options.action == "status":
             seen = group.all()
             if not any(seen.values()) and (why := group.why_unsent()):
-                raise CorelaneError("ask the nodes", f"none answers{why}", "look at their addresses, and the way there")
+                raise CorelaneError("ask the nodes", f"none answers{why}", _NOBODY)
             leads = any(s and s["role"] == "leader" for s in seen.values())
             print(json.dumps({"nodes": seen}) if options.json else status_text(seen))
             return 0 if leads else 1
@@ -150,6 +151,8 @@ def run(options: argparse.Namespace) -> int:
             if options.set is not None:
                 group.set_clock(options.set)
             seen = group.all()
+            if not any(seen.values()):
+                raise CorelaneError("ask the nodes", f"none answers{group.why_unsent()}", _NOBODY)
             clocks = {node: s["clock"] for node, s in seen.items() if s and "clock" in s}
             print(json.dumps({"clocks": clocks}) if options.json else places_text(seen))
             return 0

@@ -122,6 +122,8 @@ def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> T
     from ..libos import Handler
 
     module_name, _, attributes = text.partition(":")
+    if not module_name or not all(attributes.split(",")):
+        raise WrongUsage(f"run {text}", "it lacks a name", "write it as module:function, or module:one,two")
     if words:
         raise WrongUsage(f"run {text}", "a Python handler takes no --option", "let it read its environment")
     imports.come_first()
