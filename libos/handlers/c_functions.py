@@ -8,6 +8,7 @@ from typing import Any
 from ...runtime.errors import CorelaneError
 from .._native import ffi
 
+_LEAST = 65536  # the kernel maps nothing below it (vm.mmap_min_addr): a port, more likely
 _CFUNC: Any = ctypes.CFUNCTYPE(None).__mro__[1]
 
 
@@ -29,6 +30,8 @@ def address_of_function(function: Any, what: str = "make a C handler") -> int:
         )
     if address == 0:
         raise CorelaneError(what, "the function pointer is NULL")
+    if address < _LEAST:
+        raise CorelaneError(what, f"no function is at address {address}", "give the function itself")
     return address
 
 

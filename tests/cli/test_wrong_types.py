@@ -161,6 +161,7 @@ class Machine:
         (lambda _, r, **__: r.fail("late"), "error is 'late' .expected a CorelaneError"),
         (lambda _, r, **__: r.batch(5), "5 cannot be called"),
         (lambda _, r, **__: r.bind("echo"), "str is no C function"),
+        (lambda _, r, **__: r.bind(9000, 9000), "no function is at address 9000"),
         (lambda _, r, **__: serve_raft(r, 1, PEERS, machine=Machine), r"is the class Machine .*machine=Machine\(\)"),
         (lambda _, r, **__: serve_raft(r, 1, PEERS, machine=Machine()), "has no query, save, load"),
         (lambda *_, client: client.command("deposit 5"), "do a command: data is 'deposit 5'"),

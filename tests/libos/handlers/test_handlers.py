@@ -445,7 +445,7 @@ def test_what_is_no_handler_is_refused(serve: Serve) -> None:
     with pytest.raises(CorelaneError, match="Address already in use"):
         served.runtime.bind(echo_handler("c"))
     with pytest.raises(CorelaneError, match="it has no port"):
-        served.runtime.bind(libos.c_handler(ffi.cast("cl_udp_handler", 1)))
+        served.runtime.bind(libos.c_handler(ffi.cast("cl_udp_handler", 1 << 20)))
 
 
 def test_a_clean_handler_draws_no_remark() -> None:
