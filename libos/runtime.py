@@ -508,7 +508,7 @@ class Runtime(Closing):
         """Show these numbers to whoever asks the iokernel (corelane ps --json, corelane metrics), live.
 
         numbers: called some times a second by a thread of the runtime, while it is attached. Names are of small
-        letters, digits and '_', at most 31 characters; values are not negative. Numbers of 0 may be left out. None: no
+        letters, digits and '_', at most 31 characters; negative values are left out. Numbers of 0 may be, too. None: no
         more. The runtime's own counters are shown in any case.
         """
         if numbers is None:
@@ -520,7 +520,7 @@ class Runtime(Closing):
         def fill(_arg: Any, out: Any, room: int) -> int:
             nonlocal told
             try:
-                found = [(name.encode("ascii"), int(value)) for name, value in numbers().items()]
+                found = [(name.encode("ascii"), int(value)) for name, value in numbers().items() if value >= 0]
                 for i, (name, value) in enumerate(found[:room]):
                     out[i].name = name[:31]
                     out[i].value = value

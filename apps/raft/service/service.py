@@ -278,14 +278,26 @@ class RaftService:
         return out
 
     def stats(self) -> dict[str, int]:
-        """Counters of the node (struct cl_raft_node_counters) and its ports (struct cl_raft_serve_counters)."""
+        """Counters of the node (struct cl_raft_node_counters), its ports (struct cl_raft_serve_counters) and its log.
+
+        Of the log: those of struct cl_log_stats that only grow, and log_free_bytes. None is negative: a clock is ahead
+        or behind.
+        """
         n, c = ffi.new("struct cl_raft_node_counters *"), ffi.new("struct cl_raft_serve_counters *")
         lib.cl_raft_node_counters(lib.cl_raft_service_node(self._ptr), n)
         lib.cl_raft_service_counters(self._ptr, c)
         out = {f"node_{k}": int(getattr(n, k)) for k, _ in ffi.typeof(n[0]).fields}
+        ahead_ms = out["node_clock_ahead_ms"]
+        out |= {"node_clock_ahead_ms": max(ahead_ms, 0), "node_clock_behind_ms": max(-ahead_ms, 0)}
         out.update({f"port_{k}": int(getattr(c, k)) for k, _ in ffi.typeof(c[0]).fields})
         status = self.status()
         out.update({k: status[k] for k in ("term", "leader", "commit", "applied")})
+        if self._log is not None:
+            of_log = ffi.new("struct cl_log_stats *")
+            lib.cl_log_stats(self._log.ptr, of_log)
+            kept = (k for k, _ in ffi.typeof(of_log[0]).fields if k not in ("width", "registered"))
+            out.update({f"log_{k}": int(getattr(of_log, k)) for k in kept})
+            out["log_free_bytes"] = int(lib.cl_log_free_bytes(self._log.ptr))
         return out
 
     def change_members(self, voters: Iterable[int], learners: Iterable[int] = (), timeout_s: float = 5.0) -> None:
