@@ -402,7 +402,9 @@ def together(results: Sequence[Result]) -> Result:
         dropped=sum(r.dropped for r in results),
         moves=sum(r.moves for r in results),
         violations=sum(r.violations for r in results),
+        preemptions=sum(r.preemptions for r in results),
         histogram=sum(r.histogram for r in results),
+        slowdowns=sum(r.slowdowns for r in results),
     )
 
 
