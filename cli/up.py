@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "pcap file, and loss, duplicate, reorder, delay, corrupt=PROBABILITY, delay_us=US, seed=N make it a bad wire; "
         "other words are options of [nic], as in tap:cl0,queues=2",
     )
-    parser.add_argument("--cores", metavar="A,B", help="CPUs to poll on, a loop each (default: the quietest)")
+    parser.add_argument(
+        "--cores", type=values.loop_cpus, metavar="A,B", help="CPUs to poll on, a loop each (default: the quietest)"
+    )
     parser.add_argument("--poll", choices=("spin", "adaptive", "block"), help="what an idle loop does")
     parser.add_argument(
         "--policy",
@@ -66,12 +68,22 @@ def configuration(options: argparse.Namespace) -> Config:
     if options.poll is not None:
         overrides.append(f"iokernel.poll={options.poll}")
     if options.policy is not None:
+        _check_policy(options.policy)
         overrides.append(f"cores.policy={options.policy}")
     if options.nic is not None:
         overrides += _nic_overrides(options.nic)
     settled = config.load(options.config)
     with words_are_wrong():
         return config.override(settled, [*overrides, *options.set])
+
+
+def _check_policy(spec: str) -> None:
+    if spec == "none":
+        return
+    from ..iokernel.policy.policy import check_spec
+
+    with words_are_wrong():
+        check_spec(spec)
 
 
 def _nic_overrides(text: str) -> list[str]:

@@ -24,6 +24,7 @@ from ..runtime.ending import Ending, exit_address
 from ..runtime.errors import CorelaneError, check
 from ..runtime.typed import typed
 from ._native import ffi, lib
+from .handlers.c_functions import address_of_function
 from .handlers.handlers import Handler, Prepared, as_handler, check_port
 from .handlers.periodic import Periodic
 from .options import CoreShare, Network, Scheduler
@@ -103,9 +104,9 @@ class Runtime(Closing):
     gets the cores that others leave, and has larger stacks and a quantum. poll: "spin", "adaptive" or "block", what a
     kthread without work does. cpus: CPU of each kthread, -1 for any. address: "10.77.0.9" or "10.77.0.9/16", for a NIC
     that has none. scheduler, network, share: the finer settings (options.py). on_event: called with ("attached" |
-    "stalled" | "gone" | "conflict", text) on a thread of the runtime, and with ("limited", text), which are wishes that
-    the iokernel does not grant, before this returns; without it they are logged as warnings of the logger
-    "corelane.libos". Public attribute: socket, as given.
+    "stalled" | "gone" | "conflict" | "unfinished", text) on a thread of the runtime; with ("limited", text), which are
+    wishes that the iokernel does not grant, before this returns; with ("serving", text) by `serve`. Without it they are
+    logged as warnings of the logger "corelane.libos", but for the last. Public attribute: socket, as given.
 
     Raises CorelaneError with the reason: no iokernel there, refused, no address, too few queues, ...
     """
@@ -349,6 +350,7 @@ class Runtime(Closing):
             raise self._failure
         return ended
 
+    @typed("fail the runtime")
     def fail(self, error: CorelaneError) -> None:
         """Have `wait` raise this, now or when it is called: what is served cannot go on. Of several, the first.
 
@@ -368,10 +370,10 @@ class Runtime(Closing):
         `stop` raises for a handler that does not come back. If it also keeps the interpreter's lock, the process ends,
         with status 1 and the reason on stderr.
         """
-        with self:
+        with self, self.ended_by_signals():  # while numba compiles Python would lose an interrupt in a callback
             for handler in handlers:
                 self.bind(handler)
-            with self.ended_by_signals(), self.ends_in_time():  # before the first request can be answered
+            with self.ends_in_time():  # before the first request can be answered
                 self.start()
                 if not quiet:
                     self._say_where()
@@ -450,8 +452,11 @@ class Runtime(Closing):
         them, but for those that read numbers; then it is the caller's again, who closes it. A runtime may have several.
         Raises CorelaneError: the runtime was started, the log is closed or shared already, or cannot be watched.
         """
+        from .storage.log.log import Log
         from .storage.log.shared import SharedLog
 
+        if not isinstance(log, Log):
+            raise CorelaneError("share the log", f"{log!r} is none", "open it first, as in Log.open(path)")
         with self._lock:
             if self._started or self._stopped:
                 raise CorelaneError("share the log", "the runtime was started or stopped", "share it before `start`")
@@ -493,7 +498,7 @@ class Runtime(Closing):
 
     def spawn(self, function: Any, arg: Any = None) -> None:
         """Start a C function `void (*)(void *)` (cffi pointer or address) on a uthread. Raises CorelaneError."""
-        pointer = ffi.cast("cl_uthread_fn", function)
+        pointer = ffi.cast("cl_uthread_fn", address_of_function(function, "spawn a uthread"))
         check(lib.cl_runtime_spawn(self.ptr, pointer, ffi.NULL if arg is None else ffi.cast("void *", arg)), "spawn")
 
     # What it is doing
@@ -503,7 +508,7 @@ class Runtime(Closing):
         """Show these numbers to whoever asks the iokernel (corelane ps --json, corelane metrics), live.
 
         numbers: called some times a second by a thread of the runtime, while it is attached. Names are of small
-        letters, digits and '_', at most 31 characters; values are not negative. Numbers of 0 may be left out. None: no
+        letters, digits and '_', at most 31 characters; negative values are left out. Numbers of 0 may be, too. None: no
         more. The runtime's own counters are shown in any case.
         """
         if numbers is None:
@@ -515,7 +520,7 @@ class Runtime(Closing):
         def fill(_arg: Any, out: Any, room: int) -> int:
             nonlocal told
             try:
-                found = [(name.encode("ascii"), int(value)) for name, value in numbers().items()]
+                found = [(name.encode("ascii"), int(value)) for name, value in numbers().items() if value >= 0]
                 for i, (name, value) in enumerate(found[:room]):
                     out[i].name = name[:31]
                     out[i].value = value

@@ -62,10 +62,14 @@ hostile.ATTACKS = {name: hostile.ATTACKS[name] for name in ("connect and close",
     "raft": "from corelane.bench.raft import raft; raft.SNAPSHOTS = {}",
     "stealing": "from corelane.bench import stealing; stealing.SETS_BYTES, stealing.ROUNDS = (0, 65536), 1",
     "sim": """
-from corelane.bench.sim import interval, managed_check, studies
+from corelane.bench.sim import interval, managed_check, quantum, studies
 managed_check.ROUNDS_LEAST = 1
 studies.SERVERS, studies.CORES, studies.LOADS, studies.ONE_LOOP_CORES = (1, 4), (4, 16), (0.5, 1.05), (4, 8)
 interval.INTERVALS_US = (5, 1000)
+quantum.WORKLOADS = {quantum.BIMODAL: quantum.WORKLOADS[quantum.BIMODAL]}
+quantum.CURVES, quantum.WHAT_IF = ((quantum.BIMODAL, 16),), (quantum.BIMODAL,)
+quantum.QUANTA_US, quantum.COSTS_US, quantum.CURVES_LOADS = (0, 5), (0, 14), (0.5, 1.05)
+quantum.CORES, quantum.LOADS = (16, 64), quantum.LOADS[9::10]
 """,
 }
 MAIN = "import sys; from corelane.cli.main import main; sys.exit(main())"

@@ -252,14 +252,26 @@ class RaftService:
         return out
 
     def stats(self) -> dict[str, int]:
-        """Counters of the node (struct cl_raft_node_counters) and its ports (struct cl_raft_serve_counters)."""
+        """Counters of the node (struct cl_raft_node_counters), its ports (struct cl_raft_serve_counters) and its log.
+
+        Of the log: those of struct cl_log_stats that only grow, and log_free_bytes. None is negative: a clock is ahead
+        or behind.
+        """
         n, c = ffi.new("struct cl_raft_node_counters *"), ffi.new("struct cl_raft_serve_counters *")
         lib.cl_raft_node_counters(lib.cl_raft_service_node(self._ptr), n)
         lib.cl_raft_service_counters(self._ptr, c)
         out = {f"node_{k}": int(getattr(n, k)) for k, _ in ffi.typeof(n[0]).fields}
+        ahead_ms = out["node_clock_ahead_ms"]
+        out |= {"node_clock_ahead_ms": max(ahead_ms, 0), "node_clock_behind_ms": max(-ahead_ms, 0)}
         out.update({f"port_{k}": int(getattr(c, k)) for k, _ in ffi.typeof(c[0]).fields})
         status = self.status()
         out.update({k: status[k] for k in ("term", "leader", "commit", "applied")})
+        if self._log is not None:
+            of_log = ffi.new("struct cl_log_stats *")
+            lib.cl_log_stats(self._log.ptr, of_log)
+            kept = (k for k, _ in ffi.typeof(of_log[0]).fields if k not in ("width", "registered"))
+            out.update({f"log_{k}": int(getattr(of_log, k)) for k in kept})
+            out["log_free_bytes"] = int(lib.cl_log_free_bytes(self._log.ptr))
         return out
 
     def change_members(self, voters: Iterable[int], learners: Iterable[int] = (), timeout_s: float = 5.0) -> None:
@@ -333,6 +345,17 @@ def _log_of(runtime: Any, log: LogSettings, disk: Disk | None) -> NodeLog | None
     return LogArea(runtime.socket, log.area, disk, sqpoll=log.sqpoll)
 
 
+def _check_machine(what: str, machine: Any) -> None:
+    """Raise CorelaneError for what is no state machine: else the first command would stop the node."""
+    if isinstance(machine, type):
+        name = machine.__name__
+        raise CorelaneError(what, f"machine is the class {name}", f"give an object of it: machine={name}()")
+    lacks = [name for name in ("apply", "query", "save", "load") if not callable(getattr(machine, name, None))]
+    if lacks:
+        why = f"its machine, of type {type(machine).__name__}, has no {', '.join(lacks)}"
+        raise CorelaneError(what, why, "write the methods of corelane.apps.raft.node.machine.Machine")
+
+
 @typed("serve a Raft node")
 def serve(
     runtime: Any,
@@ -365,6 +388,8 @@ def serve(
     runtime's `wait` raises why.
     """
     places = parse_peers(peers)
+    if machine is not None:
+        _check_machine(f"serve Raft node {id}", machine)
     group, log = group or GroupSettings(), log or LogSettings()
     check_range("kv_port", kv_port, *RANGES["kv_port"])
     _check_fields(settings)

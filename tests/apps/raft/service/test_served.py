@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -219,6 +220,10 @@ def test_lone_commands_are_written_in_the_call_unless_the_node_may_not(tmp_path:
         if stats["port_in_call"] == 0 and in_call:
             pytest.skip("io_uring is refused here, and the other engine keeps nothing")
         assert (stats["port_in_call"] > 0) == in_call
+        assert stats["log_appends"] >= 20, "operators see its log"
+        assert 0 < stats["log_free_bytes"] < 8 << 20
+        wrong = [name for name, n in stats.items() if not re.fullmatch("[a-z][a-z0-9_]{0,30}", name) or n < 0]
+        assert not wrong, "they cannot be published"
         assert stats["port_in_call_late"] <= stats["port_in_call"]
 
 
