@@ -82,7 +82,7 @@ def test_modules_of_c_are_imported_while_an_interrupt_ends_the_process(
     """Such a module imports others, and an interrupt in there is an ImportError."""
     places = {"SOCKET": socket_path, "NOWHERE": "/nonexistent/x.sock", "FILE": str(tmp_path / "log")}
     words = [places.get(word, word) for word in line.split()]
-    with Iokernel(socket_path, mode="block"):
+    with Iokernel(socket_path, poll="block"):
         command = [sys.executable, "-S", "-c", LISTING, str(SCRIPT), *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert "LATE" not in done.stderr
