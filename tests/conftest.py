@@ -17,7 +17,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from cltest import CBuild, NetnsFactory, netns_missing, soak
+from cltest import CBuild, NetnsFactory, netns_missing, signals, soak
 
 DEFAULT_SEED = 20240607
 ONE_THREAD = "one thread, in which nothing can race: ASan runs it"
@@ -26,6 +26,11 @@ ONE_THREAD = "one thread, in which nothing can race: ASan runs it"
 hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True, print_blob=True, database=None)
 hypothesis.settings.register_profile("random", deadline=None, max_examples=1000, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("CORELANE_HYPOTHESIS", "fixed"))
+
+
+def pytest_configure() -> None:
+    """Also in each worker: what it starts inherits its signals."""
+    signals.heed_ignored()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
