@@ -5,6 +5,7 @@ c_library    the same as a shared library, for calling inline header code from P
 c_fuzzer     the same under libFuzzer
 netns        namespaces and veth pairs of this test alone (root)
 seed         the seed of this run, printed
+simulator    is compiled
 socket_path  of a control socket
 """
 
@@ -18,6 +19,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from cltest import CBuild, NetnsFactory, netns_missing, signals, soak
+from cltest.simulator import compile_once
 
 DEFAULT_SEED = 20240607
 ONE_THREAD = "one thread, in which nothing can race: ASan runs it"
@@ -114,6 +116,12 @@ def c_fuzzer() -> Callable[..., Callable[..., str]]:
         return builder.runner(builder.build(source, sources, [*cflags, "-fsanitize=fuzzer-no-link"]))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def simulator() -> None:
+    """The loop of the simulator is compiled, also for the processes that a test starts."""
+    compile_once()
 
 
 @pytest.fixture
