@@ -70,6 +70,13 @@ def setup_py() -> ModuleType:
     return module
 
 
+@functools.cache
+def library_sources() -> tuple[Path, ...]:
+    """The library's C sources, as of when this process first asked."""
+    return tuple(setup_py().c_sources())
+
+
+_made: dict[tuple[str, Path], Path] = {}  # variant and source of the library; its object, which was of today
 _seen: dict[tuple[Path, int], tuple[frozenset[str], frozenset[str]]] = {}  # a file as of a time, and its symbols
 
 
@@ -91,6 +98,13 @@ def symbols(paths: Sequence[Path]) -> list[tuple[frozenset[str], frozenset[str]]
             used = frozenset(name for name, kind in kinds[key[0]].items() if kind in "Uvw")
             _seen[key] = used, frozenset(kinds[key[0]]) - used
     return [_seen[key] for key in keys]
+
+
+@functools.cache
+def _homes_of(objects: tuple[Path, ...]) -> Mapping[str, Path]:
+    """Which source of the library has a name; these are the objects of all of them."""
+    has = [has for _, has in symbols(objects)]
+    return {name: source for source, names in zip(library_sources(), has, strict=True) for name in names}
 
 
 @functools.cache
@@ -157,23 +171,28 @@ class CBuild:
             yield
 
     def _library(self, sources: Sequence[Path]) -> list[Path]:
-        """Objects of sources of the library, compiled where they are stale."""
-        return self._objects(sources, setup_py().CFLAGS if self.variant == "plain" else self.flags(), self.libdir)
+        """Objects of sources of the library, compiled where they are stale.
 
-    def _homes(self) -> dict[str, Path]:
+        A process looks once: it tests the library as it was then, and to look at hundreds of objects takes longer than
+        most programs.
+        """
+        new = [source for source in sources if (self.variant, source) not in _made]
+        flags = setup_py().CFLAGS if self.variant == "plain" else self.flags()
+        _made.update(zip(((self.variant, s) for s in new), self._objects(new, flags, self.libdir), strict=True))
+        return [_made[self.variant, source] for source in sources]
+
+    def _homes(self) -> Mapping[str, Path]:
         """Which source of the library has a name, as of the plain objects."""
-        whole = setup_py().c_sources()
         plain = self if self.variant == "plain" else CBuild("plain")
         with contextlib.nullcontext() if plain is self else plain._locked():
-            has = [has for _, has in symbols(plain._library(whole))]
-        return {name: source for source, names in zip(whole, has, strict=True) for name in names}
+            return _homes_of(tuple(plain._library(library_sources())))
 
     def _needed(self, objects: Sequence[Path], home: Mapping[str, Path]) -> list[Path]:
         """What of the library these objects use, and what that uses: no more is compiled and linked, as of an archive.
 
         What uses a name is taken from this variant's objects.
         """
-        own = {name for _, has in symbols(objects) for name in has}  # a test may have the library's source in its own
+        own = {name for _, has in symbols(objects) for name in has}  # a test's source may have the library's in it
         found: dict[Path, Path] = {}
         fresh = list(objects)
         while fresh:
@@ -213,14 +232,13 @@ class CBuild:
         sources: Sequence[str | Path] | None = None,
         cflags: Sequence[str] = (),
         shared: bool = False,
-        own: Sequence[str | Path] = (),
     ) -> Path:
         """Compile `source` (relative to the root) with `sources` and return the binary.
 
-        `cflags` apply to `source` alone. `sources` None links what it needs of the library, but for what is in `source`
-        or `own`, the test's own sources. `shared` makes a shared library instead of a program.
+        `cflags` apply to `source` alone. `sources` None links what it needs of the library, but for what is in
+        `source`. `shared` makes a shared library instead of a program.
         """
-        whole = setup_py().c_sources()
+        whole = library_sources()
         main = Path(source)
         name = str(main.with_suffix("")).replace("/", "__")
         if cflags:
@@ -228,7 +246,6 @@ class CBuild:
         target = self.dir / (name + (".so" if shared else ""))
         with self._locked():
             objects = self._objects([main], self.flags(cflags), self.objdir)
-            objects += self._objects([Path(s) for s in own], self.flags(), self.objdir)
             if sources is None:
                 objects += self._needed(objects, self._homes())
             else:
@@ -236,6 +253,19 @@ class CBuild:
                 objects += self._library([s for s in given if s in whole])
                 objects += self._objects([s for s in given if s not in whole], self.flags(), self.objdir)
             return self._link(target, objects, [*_LINK[self.variant], *(["-shared"] if shared else [])])
+
+    def build_instead(self, source: str | Path, instead: Sequence[Path], folder: Path) -> Path:
+        """The program `source` with these C files instead of those of the library that have the same names, made in
+        `folder`.
+
+        They are compiled for one test, so quickly. Nobody else waits meanwhile.
+        """
+        with self._locked():
+            objects = self._objects([Path(source)], self.flags(), self.objdir)
+        objects += self._objects(instead, self.flags(["-O1", "-g0"]), folder)
+        with self._locked():
+            objects += self._needed(objects, self._homes())
+        return self._link(folder / Path(source).stem, objects, [*_LINK[self.variant], "-Wl,--strip-debug"])
 
     def starts_threads(self, binary: Path) -> bool:
         """Whether anything that was linked into a program does."""
