@@ -30,9 +30,9 @@ from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[3]
 
-_COMMON = "-O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all -DCORELANE_DEBUG=1"
+_COMMON = "-O1 -g1 -fno-omit-frame-pointer -fno-sanitize-recover=all -DCORELANE_DEBUG=1"
 _EXTRA: dict[str, list[str]] = {
-    "plain": [],
+    "plain": shlex.split("-O1 -g1"),  # the tests' own: half of what -O2 -g takes
     "asan": shlex.split(f"-fsanitize=address,undefined {_COMMON}"),
     # TSan does not model stand-alone fences and gcc says so: they order only words that are atomic themselves.
     "tsan": shlex.split(f"-fsanitize=thread {_COMMON} -Wno-tsan"),
@@ -271,6 +271,10 @@ class CBuild:
         """Whether anything that was linked into a program does."""
         return any(name.partition("@")[0] == "pthread_create" for name in symbols([binary])[0][0])
 
+    @functools.cached_property
+    def _one_thread(self) -> Path:
+        return self.build("tests/support/c/one_thread.c", [], shared=True)
+
     def runner(self, binary: Path, one_thread: bool = False) -> Callable[..., str]:
         """A function that runs `binary`: `run(*args, timeout_s=200, env={}) -> what it printed`.
 
@@ -279,7 +283,7 @@ class CBuild:
         """
         preload = {}
         if one_thread and self.variant == "plain":
-            preload["LD_PRELOAD"] = str(self.build("tests/support/c/one_thread.c", [], shared=True))
+            preload["LD_PRELOAD"] = str(self._one_thread)
         prefix = _tsan_prefix() if self.variant == "tsan" else ()
         slower = 1 if self.variant == "plain" else 4
         # libFuzzer's limit is on the peak that the kernel reports, which a program inherits from the process that
