@@ -58,18 +58,19 @@ CHECKED = {
     "own_timer": ("cuts=1", 0, 0, 0),
     "fickle_policy": ("cuts=0", 0, 0, 0),
     "computes_on": ("cuts=1 ends=1 left=1 depth=0", 0, 0, 1),
-    "interrupted": ("cuts=1 ends=2 left=2", 1, 1, 1),
+    "interrupted": ("cuts=1 ends=1 left=1", 1, 1, 1),
     "evicted": ("ends=3 left=2", 2, 2, 2),
     "stolen_from": ("cuts=0 ends=4 left=4", 1, 2, 1),
     "robbed_in_handler": ("cuts=0 ends=4 left=4", 2, 3, 2),
     "batch_dies": ("cuts=0 ends=1 left=1", 1, 1, 1),
     "latency_dies": ("cuts=0 ends=1 left=1", 1, 1, 1),
     "batch_stops": ("cuts=0 ends=2 left=2 depth=0", 2, 1, 1),
-    "latency_stops": ("cuts=0 ends=6 left=6 depth=0", 1, 6, 1),
+    "latency_stops": ("cuts=0 ends=5 left=5 depth=0", 1, 5, 1),
 }
 LONG = {"evicted", "computes_on", "fickle_policy"}  # make soak has these
 FURTHER = {
     "asked": ("cuts=2", 0, 0, 0),
+    "interrupted": ("cuts=1 ends=2 left=2", 1, 1, 1),
     "batch_stops": ("cuts=1 ends=2 left=2 depth=0", 2, 1, 1),
     "evicted": ("ends=4 left=2", 2, 2, 2),
     "batch_dies": ("cuts=1 ends=2 left=2", 1, 1, 1),
