@@ -19,7 +19,7 @@ def test_sockets(c_program: Program, kthreads: int) -> None:
 @pytest.mark.soak(short=True, takes_s=3)
 @pytest.mark.parametrize("kthreads", [2, 4])
 def test_sockets_that_are_closed_and_opened_again_under_load(c_program: Program, kthreads: int) -> None:
-    rounds = 30_000 if os.environ.get("CORELANE_SANITIZE") else soak.examples(150_000, 500_000)
+    rounds = 30_000 if os.environ.get("CORELANE_SANITIZE") else soak.examples(40_000, 500_000)
     assert c_program("tests/libos/net/c/socket_reuse.c")(rounds, kthreads) == "ok\n"
 
 
