@@ -1,8 +1,9 @@
 """Compiles C test programs together with the library's own sources, plain or under a sanitizer.
 
 Objects stay in `build/ctest/<variant>/`, one for each source, and are recompiled only when the source, a header that
-it includes or the command changed (the dependency tracking is setup.py's). A file lock for each variant makes this safe
-for several pytest workers: the first compiles, the others find everything made.
+it includes or the command changed (the dependency tracking is setup.py's). File locks, one for each program and one for
+what all of a variant share, make this safe for several pytest workers: the first compiles, the others find everything
+made.
 
 Variants: `plain`, `asan` (address + undefined), `tsan`, `fuzz` (libFuzzer + address + undefined; needs clang). The
 sanitizer builds define CORELANE_DEBUG=1, which turns on the library's own checks (buffer pools find double frees, ...).
@@ -116,6 +117,12 @@ def _tsan_prefix() -> tuple[str, ...]:
     return ()
 
 
+def _name(source: Path, cflags: Sequence[str]) -> str:
+    """Of what is made of a source with these flags."""
+    name = str(source.with_suffix("")).replace("/", "__")
+    return f"{name}-{hashlib.sha256(shlex.join(cflags).encode()).hexdigest()[:8]}" if cflags else name
+
+
 def default_variant() -> str:
     """The variant that CORELANE_SANITIZE asks for: plain, asan or tsan."""
     name = os.environ.get("CORELANE_SANITIZE", "") or "plain"
@@ -155,20 +162,30 @@ class CBuild:
 
         def compiled(source: Path) -> list[Path]:
             with contextlib.suppress(CompileError):
-                return self._objects([source], self.flags(), self.objdir)
+                return self._main(source)
             return []
 
-        with self._locked(), concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             programs = sorted(p.relative_to(ROOT) for p in (ROOT / "tests").glob("**/c/*.c"))
             for objects in pool.map(compiled, programs):  # one by one: some have a source of the library in them
-                self._needed(objects, home)
+                with self._locked():
+                    self._needed(objects, home)
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        self.objdir.mkdir(parents=True, exist_ok=True)
-        with (self.dir / "lock").open("w") as lock:
+    def _locked(self, program: str = "") -> Iterator[None]:
+        """For one process at a time: a program of that name, or what all share. Who needs both takes the program
+        first."""
+        locks = self.dir / "locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        with (locks / (program or "all")).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
+
+    def _main(self, source: Path, cflags: Sequence[str] = ()) -> list[Path]:
+        """The object of a program's own source; those of other flags lie elsewhere, and stay."""
+        name = _name(source, cflags)
+        with self._locked(f"{name}.o"):
+            return self._objects([source], self.flags(cflags), self.objdir / name if cflags else self.objdir)
 
     def _library(self, sources: Sequence[Path]) -> list[Path]:
         """Objects of sources of the library, compiled where they are stale.
@@ -205,6 +222,7 @@ class CBuild:
     def _objects(self, sources: Sequence[Path], flags: Sequence[str], objdir: Path) -> list[Path]:
         compile_one = setup_py().compile_one
         cc = self.compiler()
+        objdir.mkdir(parents=True, exist_ok=True)
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             jobs = [pool.submit(compile_one, s, objdir, list(flags), cc) for s in sources]
             try:
@@ -240,18 +258,16 @@ class CBuild:
         """
         whole = library_sources()
         main = Path(source)
-        name = str(main.with_suffix("")).replace("/", "__")
-        if cflags:
-            name += "-" + hashlib.sha256(shlex.join(cflags).encode()).hexdigest()[:8]
-        target = self.dir / (name + (".so" if shared else ""))
-        with self._locked():
-            objects = self._objects([main], self.flags(cflags), self.objdir)
-            if sources is None:
-                objects += self._needed(objects, self._homes())
-            else:
-                given = [Path(s) for s in sources]
-                objects += self._library([s for s in given if s in whole])
-                objects += self._objects([s for s in given if s not in whole], self.flags(), self.objdir)
+        target = self.dir / (_name(main, cflags) + (".so" if shared else ""))
+        with self._locked(target.name):
+            objects = self._main(main, cflags)
+            with self._locked():
+                if sources is None:
+                    objects += self._needed(objects, self._homes())
+                else:
+                    given = [Path(s) for s in sources]
+                    objects += self._library([s for s in given if s in whole])
+                    objects += self._objects([s for s in given if s not in whole], self.flags(), self.objdir)
             return self._link(target, objects, [*_LINK[self.variant], *(["-shared"] if shared else [])])
 
     def build_instead(self, source: str | Path, instead: Sequence[Path], folder: Path) -> Path:
@@ -260,8 +276,7 @@ class CBuild:
 
         They are compiled for one test, so quickly. Nobody else waits meanwhile.
         """
-        with self._locked():
-            objects = self._objects([Path(source)], self.flags(), self.objdir)
+        objects = self._main(Path(source))
         objects += self._objects(instead, self.flags(["-O1", "-g0"]), folder)
         with self._locked():
             objects += self._needed(objects, self._homes())
