@@ -38,7 +38,7 @@ static void full(void)
     struct cl_log *log = open_log(&config, 0, NULL);
     uint64_t next = 1;
     unsigned laps = 0;
-    for (unsigned round = 0; round < 300; round++) {
+    for (unsigned round = 0; round < 100; round++) {
         uint8_t data[600], vote[8];
         uint64_t voted;
         struct cl_log_op op, meta = {.data = &voted, .bytes = 8};
