@@ -61,6 +61,6 @@ def choose(path: str, spec: str, words: list[str]) -> str:
     try:
         rc = lib.cl_control_policy(fd, os.fsencode(spec), os.fsencode(" ".join(words)), text, _TIMEOUT_MS, err)
         check(rc, f"set the policy {spec}", err)
-        return str(ffi.string(text).decode(errors="replace"))
+        return os.fsdecode(ffi.string(text))
     finally:
         lib.cl_control_close(fd)

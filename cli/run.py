@@ -187,7 +187,7 @@ def _runtime(options: argparse.Namespace, name: str, kind: str, nic: Any, addres
                 name=name,
                 kthreads=options.kthreads,
                 kind=options.kind or kind,
-                power=options.poll,
+                poll=options.poll,
                 cpus=options.cpus,
                 address=address,
                 scheduler=Scheduler(quantum_us=options.quantum_us, stop_s=options.stop_s, **spin),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .storage.log.log import Log
     from .storage.log.shared import SharedLog
 
-POWER = {"spin": lib.CL_SCHED_SPIN, "adaptive": lib.CL_SCHED_ADAPTIVE, "block": lib.CL_SCHED_BLOCK}
+POLL = {"spin": lib.CL_SCHED_SPIN, "adaptive": lib.CL_SCHED_ADAPTIVE, "block": lib.CL_SCHED_BLOCK}
 BATCH_QUANTUM_US = int(lib.CL_CONTROL_BATCH_QUANTUM_US)  # of batch runtimes that are told none
 STACK_BYTES = {"latency": 65536, "batch": lib.CL_RUNTIME_BATCH_STACK_BYTES}  # unless told otherwise
 KINDS = {"latency": lib.CL_RUNTIME_LATENCY, "batch": lib.CL_RUNTIME_BATCH}
@@ -100,7 +100,7 @@ class Runtime(Closing):
     socket: path of an iokernel's socket (attached mode), or nic: a Nic, which stays the caller's and must stay open
     (embedded mode); exactly one of them. name: of the application; address and MAC follow from it. kthreads: C
     threads that run uthreads and handlers; embedded: the number of the NIC's queues. kind: "latency" or "batch", which
-    gets the cores that others leave, and has larger stacks and a quantum. power: "spin", "adaptive" or "block", what a
+    gets the cores that others leave, and has larger stacks and a quantum. poll: "spin", "adaptive" or "block", what a
     kthread without work does. cpus: CPU of each kthread, -1 for any. address: "10.77.0.9" or "10.77.0.9/16", for a NIC
     that has none. scheduler, network, share: the finer settings (options.py). on_event: called with ("attached" |
     "stalled" | "gone" | "conflict", text) on a thread of the runtime, and with ("limited", text), which are wishes that
@@ -119,7 +119,7 @@ class Runtime(Closing):
         name: str | None = None,
         kthreads: int | None = None,
         kind: str = "latency",
-        power: str = "adaptive",
+        poll: str = "adaptive",
         cpus: Sequence[int] | None = None,
         address: str | None = None,
         scheduler: Scheduler | None = None,
@@ -145,7 +145,7 @@ class Runtime(Closing):
         scheduler, share = scheduler or Scheduler(), share or CoreShare()
         config = ffi.new("struct cl_runtime_config *")
         keep = self._fill_place(config, socket, nic, name)
-        keep += self._fill_kthreads(config, kthreads, power, cpus)
+        keep += self._fill_kthreads(config, kthreads, poll, cpus)
         self._fill_network(config, address, network or Network())
         self._fill_scheduler(config, kind, scheduler)
         self._stop_s = scheduler.stop_s
@@ -177,10 +177,10 @@ class Runtime(Closing):
         return keep
 
     @staticmethod
-    def _fill_kthreads(config: Any, kthreads: int | None, power: str, cpus: Sequence[int] | None) -> list[Any]:
-        if power not in POWER:
-            raise CorelaneError("make a runtime", f"power {power!r}", f"one of: {', '.join(POWER)}")
-        config.mode, config.mode_set = POWER[power], 1
+    def _fill_kthreads(config: Any, kthreads: int | None, poll: str, cpus: Sequence[int] | None) -> list[Any]:
+        if poll not in POLL:
+            raise CorelaneError("make a runtime", f"poll {poll!r}", f"one of: {', '.join(POLL)}")
+        config.poll, config.poll_set = POLL[poll], 1
         if kthreads is not None and kthreads < 1:
             raise CorelaneError("make a runtime", f"{kthreads} kthreads", "at least 1")
         config.kthreads = kthreads or 0

@@ -92,7 +92,7 @@ def _reason(number: int, err: Any) -> str:
     if isinstance(err, str):
         text = err
     elif err is not None:  # a cffi char[]
-        text = b"".join(err).split(b"\0", 1)[0].decode(errors="replace")
+        text = os.fsdecode(b"".join(err).split(b"\0", 1)[0])  # it may name a path
     system = os.strerror(number) if number else ""
     if text and (number in _SAID_BY_WORDS or system in text):
         return text

@@ -100,7 +100,7 @@ def test_what_is_no_address_is_said(text: str, capsys: pytest.CaptureFixture[str
 
 
 def test_an_iokernel_is_scraped(socket_path: str) -> None:
-    with Iokernel(socket_path, mode="block"), metrics.Server(("127.0.0.1", 0), socket_path) as server:
+    with Iokernel(socket_path, poll="block"), metrics.Server(("127.0.0.1", 0), socket_path) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         base = "http://{}:{}".format(*server.server_address[:2])
         with urllib.request.urlopen(base + "/metrics", timeout=10) as answer:

@@ -14,15 +14,16 @@ from corelane import libos
 from corelane.apps.kv import Session, Store
 from corelane.apps.raft.service.client import Client
 from corelane.apps.raft.service.service import serve as serve_raft
+from corelane.apps.raft.service.settings import GroupSettings, LogSettings
 from corelane.drivers.blk.blk import BlkFaults, FaultBlk, memory_blk
-from corelane.drivers.blk.file import FileBlk, create, grow
+from corelane.drivers.blk.file import FileBlk, FileIo, create, grow
 from corelane.drivers.nic.af_xdp.af_xdp import AfXdp
 from corelane.drivers.nic.fault import FaultNic, Faults
 from corelane.drivers.nic.loadgen.loadgen import Bursty, Closed, Echo, Loadgen, Memcached, Phase
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.pcap import PcapNic, ReplayNic
 from corelane.drivers.nic.tap.tap import Tap
-from corelane.drivers.port.port import open_port
+from corelane.drivers.port.port import PortMemory, open_port
 from corelane.iokernel import Iokernel
 from corelane.iokernel import __all__ as of_iokernel
 from corelane.libos.storage.log.log import Log, format_device
@@ -87,7 +88,8 @@ def test_groups_of_options_refuse_wrong_types_by_themselves() -> None:
     import corelane.iokernel as iokernel
 
     groups = [getattr(iokernel, n) for n in of_iokernel if n != "Iokernel"]
-    for group in (*groups, libos.Scheduler, libos.Network, libos.CoreShare):
+    more = (libos.Scheduler, libos.Network, libos.CoreShare, PortMemory, FileIo, GroupSettings, LogSettings)
+    for group in (*groups, *more):
         for name in inspect.signature(group).parameters:
             with pytest.raises(CorelaneError, match=name.rstrip("_")):
                 group(**{name: object()})

@@ -40,7 +40,7 @@ def link(queues: int = 1, address: bool = True) -> Any:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"power": "turbo"}, "one of: spin, adaptive, block"),
+        ({"poll": "turbo"}, "one of: spin, adaptive, block"),
         ({"kthreads": 0}, "at least 1"),
         ({"kthreads": 2}, "fewer queues than kthreads"),
         ({"kthreads": 65}, "at most 64"),
@@ -299,7 +299,7 @@ def test_no_buffer_for_a_reply(serve: Serve) -> None:
 
 def test_system_calls_of_a_busy_loop(serve: Serve) -> None:
     """In mode spin a request costs no system call: the NIC counts its own, and the kernel sees no voluntary switch."""
-    served = serve(echo_handler("c"), power="spin")
+    served = serve(echo_handler("c"), poll="spin")
     for _ in range(10):
         served.ask(b"warm")
     tasks = f"/proc/self/task/{_kthread_tid()}/status"

@@ -7,12 +7,12 @@ import json
 import os
 import signal
 import socket
-import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from cltest import wait_until
+from cltest import sleeping_threads, wait_until
 from cltest.control import answer, connect, hello, kind_of, kthreads, policy, refusal
 from cltest.switching import stats_of
 
@@ -41,25 +41,8 @@ def handler() -> Iterator[None]:
 @pytest.fixture
 def threads() -> Iterator[Callable[[int], list[int]]]:
     """`tids = threads(n)`: n threads that sleep until the test ends."""
-    end, running = threading.Event(), []
-
-    def start(n: int) -> list[int]:
-        ready: list[int] = []
-
-        def sleep() -> None:
-            ready.append(threading.get_native_id())
-            end.wait()
-
-        for _ in range(n):
-            running.append(threading.Thread(target=sleep))
-            running[-1].start()
-        wait_until(lambda: len(ready) == n)
-        return ready
-
-    yield start
-    end.set()
-    for thread in running:
-        thread.join()
+    with ExitStack() as stack:
+        yield lambda n: stack.enter_context(sleeping_threads(n))
 
 
 ANY_WISH = UserConfig(guaranteed_cores=64, weight=1000)  # as if it were configured
@@ -238,7 +221,7 @@ def test_a_policy_of_the_users_own_that_misbehaves_is_ejected(
     if beside == "a job":
         for cpu in os.sched_getaffinity(0):
             child("spin.py", str(cpu))
-    io = start(worker_cpus=[CPU], policy="delay", mode="spin")  # so that it decides all the time
+    io = start(worker_cpus=[CPU], policy="delay", poll="spin")  # so that it decides all the time
     sock, _ = register(socket_path, b"a")
     with sock:
         sock.sendall(kthreads(threads(1), SIGNAL))

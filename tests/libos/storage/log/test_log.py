@@ -104,7 +104,7 @@ def test_what_is_not_as_it_was_left(c_program: Program, seed: int, what: str) ->
 
 
 LIMITS = ("full", "votes", "no_space", "reserve", "ranges", "freed", "snapshots", "behind", "emptied")
-REPACKED = ("garbage", "churn", "read_on", "version", "given_up")
+REPACKED = ("garbage", "churn", "read_on", "version", "given_up", "hurried")
 
 
 @pytest.mark.parametrize("limit", [*LIMITS, *REPACKED])

@@ -1,6 +1,6 @@
 /* A log at its limits: a full area, many laps, a device without space, more votes than room, what may not be asked for, and what is free only
  * when both superblocks say so. argv: seed, then full, votes, no_space, reserve, ranges, freed, snapshots, behind, emptied, garbage, churn, read_on,
- * version or given_up. */
+ * version, given_up or hurried. */
 #include "records.h"
 
 /* A device that has no space: the log has failed, and does not look like one that is full and wants to be trimmed, whichever of its writes
@@ -353,6 +353,100 @@ static void read_on(void)
     cl_blk_close(disk);
 }
 
+struct hurry {
+    struct cl_log *log;
+    struct cl_log_op ops[64]; /* in flight, or done */
+    uint64_t asked, next;
+    uint32_t bytes[8192]; /* of each record that is kept */
+    uint64_t tags[8192];
+};
+
+/* What the records that are kept take, each in a flush of its own. */
+static uint64_t kept_blocks(const struct hurry *h)
+{
+    uint64_t all = 0;
+    for (uint64_t i = 1; i < h->next; i++)
+        all += cl_log_round(h->bytes[i] + 96u) / CL_LOG_BLOCK_BYTES;
+    return all;
+}
+
+/* Append, truncate or vote, once the log takes it. What was asked for before need not be done. */
+static void ask_at_once(struct hurry *h, bool vote, uint64_t cut_from, uint32_t bytes)
+{
+    static const uint8_t data[8192];
+    struct cl_log_op *op = &h->ops[h->asked++ % 64];
+    int rc = -EAGAIN;
+    for (unsigned tries = 0; rc == -EAGAIN; tries++) {
+        CHECK(tries < 10000, "it does not get on");
+        if (op->result != CL_LOG_PENDING) {
+            *op = (struct cl_log_op){.data = data, .tag = rng(), .bytes = vote ? 8 : cut_from ? 0 : bytes};
+            rc = vote       ? cl_log_meta_set(h->log, op)
+                 : cut_from ? cl_log_truncate(h->log, cut_from, op)
+                            : cl_log_append(h->log, op);
+        }
+        if (rc == -EAGAIN && cl_log_pump(h->log) == 0 && cl_log_next_ns(h->log) != UINT64_MAX)
+            now_ns = cl_max(now_ns, cl_log_next_ns(h->log));
+    }
+    CHECK(rc == 0, "%d: a ring of %llu bytes of which %llu blocks are kept", rc,
+          (unsigned long long)cl_log_ring_bytes(h->log), (unsigned long long)kept_blocks(h));
+    if (vote)
+        return;
+    h->bytes[h->next] = bytes;
+    h->tags[h->next] = op->tag;
+    h->next = cut_from ? cut_from : h->next + 1;
+}
+
+static void check_all(struct hurry *h)
+{
+    struct cl_log_cursor *c;
+    struct cl_log_record r;
+    settle(h->log);
+    CHECK(cl_log_cursor_open(h->log, 1, &c) == 0, "cursor");
+    for (uint64_t i = 1; i < h->next; i++)
+        CHECK(next_record(h->log, c, &r) == 1 && r.index == i && r.bytes == h->bytes[i] && r.tag == h->tags[i],
+              "record %llu: %s", (unsigned long long)i, cl_log_cursor_why(c));
+    CHECK(next_record(h->log, c, &r) == 0, "more than there is");
+    cl_log_cursor_close(c);
+}
+
+/* Rings of few flushes, and of more, on a disk that takes its time, while what was asked for is not waited for. What is kept takes a third of the
+ * ring at most, so it is never full, not for a moment either. */
+static void hurried(void)
+{
+    static struct hurry h;
+    for (unsigned flushes = CL_LOG_RING_FLUSHES; flushes <= 16; flushes++) {
+        uint64_t blocks = 2 * flushes + flushes % 2, passes = 0;
+        struct cl_blk *memory = memory_disk((2 + blocks) * CL_LOG_BLOCK_BYTES);
+        struct cl_log_layout layout = {.area_id = flushes, .flush_bytes = 8192};
+        char err[256];
+        CHECK(cl_log_format(memory, 0, &layout, err) == 0, "%s", err);
+        struct cl_blk_fault_config slow = {.seed = rng(), .latency_min_ns = 1000, .latency_max_ns = 90000};
+        struct cl_blk *disk = bad_disk(memory, slow);
+        struct cl_log_config config = {.blk = disk};
+        h = (struct hurry){.log = open_log(&config, 0, NULL), .next = 1};
+        for (unsigned round = 1; round <= 2000; round++) {
+            uint32_t bytes = (uint32_t)below(below(3) ? 600 : cl_log_max_bytes(h.log) + 1);
+            bool full = kept_blocks(&h) + cl_log_round(bytes + 96u) / CL_LOG_BLOCK_BYTES > blocks / 3;
+            ask_at_once(&h, below(20) == 0, full || below(3) == 0 ? h.next - below(h.next) : 0, bytes);
+            for (uint64_t pumps = below(4); pumps; pumps--)
+                if (cl_log_pump(h.log) == 0)
+                    now_ns += below(30000);
+            if (round % 500)
+                continue;
+            struct cl_log_stats stats;
+            check_all(&h);
+            cl_log_stats(h.log, &stats);
+            passes += stats.repacks;
+            drop(h.log);
+            h.log = open_log(&config, 0, NULL);
+            check_all(&h);
+        }
+        CHECK(passes > 5, "nothing was copied");
+        drop(h.log);
+        cl_blk_close(disk);
+    }
+}
+
 /* Truncate at the end again and again, which takes a block each time, until something was copied and no longer: that waits to be sent. */
 static void until_copied(struct cl_log *log)
 {
@@ -544,10 +638,11 @@ static void behind(void)
 
 int main(int argc, char **argv)
 {
-    static const struct named all[] = {
-        {"full", full},   {"votes", votes},         {"no_space", no_space}, {"reserve", reserve},  {"ranges", ranges},
-        {"freed", freed}, {"snapshots", snapshots}, {"behind", behind},     {"emptied", emptied},  {"garbage", garbage},
-        {"churn", churn}, {"read_on", read_on},     {"version", version},   {"given_up", given_up}};
+    static const struct named all[] = {{"full", full},           {"votes", votes},       {"no_space", no_space},
+                                       {"reserve", reserve},     {"ranges", ranges},     {"freed", freed},
+                                       {"snapshots", snapshots}, {"behind", behind},     {"emptied", emptied},
+                                       {"garbage", garbage},     {"churn", churn},       {"read_on", read_on},
+                                       {"version", version},     {"given_up", given_up}, {"hurried", hurried}};
     keep_heap();
     return run_named(argc, argv, all, sizeof all / sizeof *all);
 }
