@@ -83,8 +83,8 @@ def run(options: argparse.Namespace) -> int:
     """Print what was asked for, flags on one line."""
     if options.unit is not None:
         if options.unit and options.unit not in registry.names():
-            why, names = "there is no built-in application of that name", ", ".join(registry.names())
-            raise WrongUsage(f"--unit {options.unit}", why, f"one of: {names}")
+            why = "there is no built-in application of that name"
+            raise WrongUsage(f"--unit {options.unit}", why, f"one of: {', '.join(registry.names())}")
         print(unit(options.unit or ""), end="")
         return 0
     found = {name.replace("-", "_"): str(BASE / path) for name, (path, _) in FOLDERS.items()}

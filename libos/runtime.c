@@ -51,15 +51,18 @@ static void keep_note(struct cl_runtime *rt, const char *note)
 }
 
 /* Where cores are not managed kthreads run where the iokernel of today puts them, and anywhere while there is none: the
- * next one may put others on the CPUs that the last one gave us. Returns how many kthreads may not run there. */
-static unsigned place_kthreads(struct cl_runtime *rt)
+ * next one may put others on the CPUs that the last one gave us. Returns how many kthreads may not run there. *left_out:
+ * it moves cores, and we came when nobody did. */
+static unsigned place_kthreads(struct cl_runtime *rt, bool *left_out)
 {
     struct cl_port_info granted;
     unsigned failed = 0;
+    *left_out = false;
     pthread_mutex_lock(&rt->place_lock);
     if (rt->placeable) {
         cl_port_info(rt->nic, &granted);
         keep_note(rt, granted.note);
+        *left_out = granted.managed && !rt->nic->cores;
         if (rt->follows && !granted.managed)
             failed = cl_sched_place(rt->sched, granted.state == CL_PORT_GONE ? NULL : granted.cpus);
     }
@@ -82,9 +85,13 @@ static void on_port(void *arg, int state, const char *text)
     _Static_assert(CL_EVENT_ATTACHED == CL_PORT_ATTACHED && CL_EVENT_STALLED == CL_PORT_STALLED &&
                        CL_EVENT_GONE == CL_PORT_GONE,
                    "events pass through");
-    unsigned failed = state == CL_PORT_STALLED ? 0 : place_kthreads(rt);
+    bool left_out = false;
+    unsigned failed = state == CL_PORT_STALLED ? 0 : place_kthreads(rt, &left_out);
     if (failed) {
         snprintf(more, sizeof more, "%s; %u kthreads may not run on the CPUs that it gives them", text, failed);
+        text = more;
+    } else if (left_out && state == CL_PORT_ATTACHED) {
+        snprintf(more, sizeof more, "%s; it moves cores, but not of this application until that is started anew", text);
         text = more;
     }
     if (rt->on_event)
@@ -353,8 +360,9 @@ int cl_runtime_start(struct cl_runtime *rt, char err[256])
     rt->started = true;
     cl_sched_spawn(rt->sched, announce, rt->nif);
     if (rt->own_nic) {
+        bool left_out;
         set_placeable(rt, true);
-        (void)place_kthreads(rt); /* another iokernel may have come since cl_runtime_new; that said so */
+        (void)place_kthreads(rt, &left_out); /* another iokernel may have come since cl_runtime_new; that said so */
     }
     return 0;
 }

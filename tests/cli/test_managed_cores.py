@@ -16,6 +16,8 @@ from cltest.commands import ask
 
 from corelane.cli import watch
 
+from .test_streams import commands
+
 
 def assert_traced(path: str, out: Path) -> None:
     """Moves between the two are recorded, in a summary and in a file that says the same; an ask is among them soon."""
@@ -123,17 +125,18 @@ def test_another_policy_while_it_runs(start: Any, tmp_path: Path) -> None:
         assert json.loads(told.stdout) == {"name": name, "params": settings, "ejected": None}
     assert "policy mine:spare cores=2, worker core" in ask("ps", "--socket", path, "--interval", "0").stdout
 
-    for words, said in (
-        (("fair", "--set", "slice=1"), "this policy has no such setting"),
-        (("fair", "--set", "slice_us"), "name=number"),
-        (("./none.so:f",), str(tmp_path / "none.so")),
-        (("broken:f",), "cannot import broken: SyntaxError"),
-        (("x" * 300 + ":f",), "239"),
-    ):
-        told = ask("policy", *words, "--socket", path, cwd=tmp_path)
-        assert told.returncode == 1, words
-        assert said in told.stderr
-        assert len(told.stderr.strip().splitlines()) == 1
+    wrong = (
+        (["fair", "--set", "slice=1"], "this policy has no such setting"),
+        (["fair", "--set", "slice_us"], "name=number"),
+        (["./none.so:f"], str(tmp_path / "none.so")),
+        (["broken:f"], "cannot import broken: SyntaxError"),
+        (["x" * 300 + ":f"], "239"),
+    )
+    answers = commands([{"args": ["policy", *w, "--socket", path], "cwd": str(tmp_path)} for w, _ in wrong])
+    for (words, said), answer in zip(wrong, answers, strict=True):
+        assert answer["code"] == 1, words
+        assert said in answer["err"], words
+        assert len(answer["err"].strip().splitlines()) == 1, words
     assert json.loads(ask("policy", "--socket", path, "--json").stdout)["name"] == "mine:spare"
     assert up.stop() == 0
     told = ask("up", "--socket", path, "--policy", "broken:f", cwd=tmp_path)

@@ -302,6 +302,27 @@ def test_without_a_policy_kthreads_go_where_the_iokernel_of_today_puts_them(outs
         wait_until(lambda: _kthread_cpus() == [{one if fixed else other}], 20, "kthreads to go where they are put")
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_kthreads_go_where_they_are_put_when_the_next_iokernel_has_no_policy(outside: Any) -> None:
+    """They were the last one's to move. The other way round the application is told that it is left out."""
+    _, path, start = outside
+    one, other = sorted(os.sched_getaffinity(0))[:2]
+    texts: list[str] = []
+    kernel = start(worker_cpus=[one], policy="delay")
+    with libos.Runtime(path, name="moved", on_event=lambda _name, text: texts.append(text)) as runtime:
+        runtime.start()
+        kernel.stop()
+        wait_until(lambda: runtime.gone, 20, "the runtime to notice")
+        kernel = start(worker_cpus=[other])
+        wait_until(lambda: _kthread_cpus() == [{other}], 20, "kthreads to go where they are put")
+    with libos.Runtime(path, name="stays", on_event=lambda _name, text: texts.append(text)) as runtime:
+        runtime.start()
+        kernel.stop()
+        wait_until(lambda: runtime.gone, 20, "the runtime to notice")
+        start(worker_cpus=[one], policy="delay")
+        wait_until(lambda: "but not of this application until that is started anew" in texts[-1], 20, "to be told")
+
+
 def test_a_runtime_that_nobody_listens_to_says_what_was_not_granted(outside: Any) -> None:
     """As a C program may be, which gave no on_event."""
     _, path, start = outside

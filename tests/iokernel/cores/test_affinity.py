@@ -100,7 +100,7 @@ def test_a_job_that_was_put_on_the_loops_cpu_comes_back(socket_path: str, tmp_pa
         assert kthreads
         for tid in kthreads:
             os.sched_setaffinity(tid, {loop})
-        generator.start([Phase(2.0, 2000)])  # the loop is awake
+        generator.start([Phase(0.3, 2000)])  # the loop is awake
         wait_until(lambda: all(os.sched_getaffinity(tid) == {worker} for tid in kthreads), WAIT_S, "it to come back")
         generator.wait(WAIT_S)
         counted = io.stats()["cores"]["allocators"][0]["affinities_changed"]

@@ -35,15 +35,5 @@ def planted(tmp: Path, file: str, changes: Iterable[tuple[str, str]]) -> Path:
 
 
 def build_with(builder: CBuild, tmp: Path, source: str, *mistakes: Path) -> Callable[..., str]:
-    """The test program `source`, linked with the planted files and not the library's: call it with its arguments.
-
-    It is compiled once for all mistakes.
-    """
-    program = builder.dir / "planted" / source
-    text = from_the_root((ROOT / source).read_text(), Path(source).parent)
-    if not program.exists() or program.read_text() != text:
-        program.parent.mkdir(parents=True, exist_ok=True)
-        fresh = program.with_suffix(f".{os.getpid()}")
-        fresh.write_text(text)
-        fresh.replace(program)  # as a whole: other workers may read it
-    return builder.runner(builder.build(program.relative_to(ROOT), own=list(mistakes), folder=tmp))
+    """The test program `source`, linked with the planted files and not the library's: call it with its arguments."""
+    return builder.runner(builder.build_instead(source, mistakes, tmp))

@@ -154,7 +154,7 @@ def test_the_store_lives_through_kill_9(make_group, durable: bool) -> None:
         try:
             with group.client(timeout_s=60) as client:
                 n = 0
-                while not stop.is_set():
+                while not stop.wait(0.002):
                     n += 1
                     value = b"%d" % n
                     reply = client.command(b"set k%d 0 0 %d\r\n%s\r\n" % (number, len(value), value))

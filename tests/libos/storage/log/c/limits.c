@@ -38,7 +38,7 @@ static void full(void)
     struct cl_log *log = open_log(&config, 0, NULL);
     uint64_t next = 1;
     unsigned laps = 0;
-    for (unsigned round = 0; round < 300; round++) {
+    for (unsigned round = 0; round < 100; round++) {
         uint8_t data[600], vote[8];
         uint64_t voted;
         struct cl_log_op op, meta = {.data = &voted, .bytes = 8};
@@ -450,7 +450,7 @@ static void hurried(void)
 /* Truncate at the end again and again, which takes a block each time, until something was copied and no longer: that waits to be sent. */
 static void until_copied(struct cl_log *log)
 {
-    struct cl_log_op op;
+    struct cl_log_op op = {0};
     struct cl_log_stats stats = {0};
     for (unsigned turn = 0; !stats.repacked_bytes; turn++) {
         CHECK(turn < 10000, "nothing was copied");
