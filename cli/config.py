@@ -94,7 +94,7 @@ def run(options: argparse.Namespace) -> int:
     words = [path for name, path in found.items() if getattr(options, name)]
     words += [word for name, some in flags().items() if getattr(options, name) for word in some]
     if not words:
-        names = ["cflags", "probe-cflags", "libs", *FOLDERS, "unit"]
-        raise WrongUsage("say what to print", "", f"{', '.join(f'--{n}' for n in names)} or --json")
+        known = ", ".join(f"--{name}" for name in ("cflags", "probe-cflags", "libs", *FOLDERS, "unit"))
+        raise WrongUsage("say what to print", "", f"{known} or --json")
     print(shlex.join(words))
     return 0
