@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..libos.storage.log.log import Log
 
 IMPORTS = ("..apps._native",)
+_NOBODY = "look at their addresses, and the way there"
 _PLACES = ("NODE", "LOG'S CLOCK", "ITS OWN", "AHEAD", "LOG", "FULL", "ENTRIES", "DEAD")
 _COLUMNS = ("NODE", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "DURABLE", "MEMBER", "SENDS TO", "STATE")
 
@@ -170,7 +171,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _silent(why: str) -> CorelaneError:
-    return CorelaneError("ask the nodes", f"none answers{why}", "look at their addresses, and the way there")
+    return CorelaneError("ask the nodes", f"none answers{why}", _NOBODY)
 
 
 def _init(options: argparse.Namespace) -> int:
@@ -273,10 +274,10 @@ def _snapshot(options: argparse.Namespace) -> int:
 
 def _options_of(s: Settings) -> str:
     """What a node that begins with a saved state has to be started with, beside its id, peers and log."""
-    from ..apps.raft.service.service import REPLY_BYTES
+    from ..apps.raft.service.settings import GroupSettings
 
     store = f"memory_bytes={s.machine} " if s.machine else ""
-    more = "" if s.reply_bytes == REPLY_BYTES else f" reply_bytes={s.reply_bytes}"
+    more = "" if s.reply_bytes == GroupSettings().reply_bytes else f" reply_bytes={s.reply_bytes}"
     return f"{store}max_sessions={s.max_sessions}{more}" + (" and the group's name" if s.cluster else "")
 
 

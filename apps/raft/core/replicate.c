@@ -102,7 +102,7 @@ static uint64_t match_of(const struct cl_raft *r, uint32_t id)
     if (id == r->config.id)
         return r->log.durable;
     const struct raft_peer *p = raft_find_peer((struct cl_raft *)r, id);
-    return p ? p->match : 0;
+    return p && !p->gone_back ? p->match : 0;
 }
 
 /* Only entries of the leader's own term are committed by counting; all before them with them (paper 5.4.2). */

@@ -143,7 +143,10 @@ def try_step(node: Node, data: bytes) -> None:
         node.core.step(data)
 
 
-@pytest.mark.parametrize("seed", range(20))
+LATER = [pytest.param(seed, marks=pytest.mark.soak(takes_s=1)) for seed in range(4, 40)]
+
+
+@pytest.mark.parametrize("seed", [*range(4), *LATER])
 def test_no_correct_log_is_taken_for_an_old_one(seed: int) -> None:
     """Crashes that lose what was not durable, lost and doubled messages, changes of leaders."""
     rng = random.Random(seed)

@@ -9,6 +9,7 @@ import pytest
 from cltest.packets import Host
 
 from corelane.apps.raft.service import service
+from corelane.apps.raft.service.settings import GroupSettings
 from corelane.drivers.nic.memory import memory_link
 from corelane.libos import Runtime
 
@@ -42,8 +43,9 @@ def test_who_reads_by_lease_in_a_virtual_machine_is_warned(
 ) -> None:
     monkeypatch.setattr(service, "in_virtual_machine", lambda: inside)
     ours, theirs = memory_link(mac=(MINE.mac, "02:00:00:00:00:02"), ipv4=(MINE.ip, "10.0.0.2"), ipv4_prefix=24)
-    with ours, theirs, caplog.at_level(logging.WARNING, "corelane.raft"), Runtime(nic=ours, power="block") as runtime:
-        node = service.serve(runtime, 1, {1: (MINE.ip, 7400)}, memory_bytes=4 << 20, lease=lease)
+    with ours, theirs, caplog.at_level(logging.WARNING, "corelane.raft"), Runtime(nic=ours, poll="block") as runtime:
+        group = GroupSettings(memory_bytes=4 << 20, lease=lease)
+        node = service.serve(runtime, 1, {1: (MINE.ip, 7400)}, group=group)
         runtime.start()
         runtime.stop()
         node.close()
