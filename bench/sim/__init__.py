@@ -16,6 +16,8 @@
     sampling.py  how long a point of a study is simulated: until its p99.9 is known, or its events are spent
     studies.py   the questions asked of it: policies against load and cores
     interval.py  another: cores needed against the time between decisions, under steady and shifting load
+    preemption.py, quantum.py
+                 preempted requests against closed forms; what the quantum and the cost of a preemption do to the tail
     plots.py     the benchmark's plot
 
 As a benchmark (`corelane bench sim`) it checks itself against Erlang-C, Pollaczek-Khinchine and the machine at one and

@@ -9,8 +9,8 @@ import numpy as np
 from numba import njit
 
 # Kinds of distribution of service and of gaps between arrivals, by the columns of `dist`: kind, mean, second, share.
-# SHIFTING is of gaps alone, see `next_arrival`.
-CONSTANT, EXPONENTIAL, BIMODAL, LOGNORMAL, NEVER, SHIFTING = 0, 1, 2, 3, 4, 5
+# SHIFTING is of gaps alone, see `next_arrival`. What the columns hold of the others: `draw`.
+CONSTANT, EXPONENTIAL, BIMODAL, LOGNORMAL, NEVER, SHIFTING, TRIMODAL, PARETO = 0, 1, 2, 3, 4, 5, 6, 7
 
 
 @njit(inline="always")
@@ -43,6 +43,12 @@ def draw(dist: Any, rng: Any, a: Any) -> Any:
         return dist[a, 1]
     if kind == BIMODAL:
         return dist[a, 2] if uniform(rng, a) <= dist[a, 3] else dist[a, 1]
+    if kind == TRIMODAL:  # three values, equally likely
+        at: Any = min(np.int64(3.0 * uniform(rng, a)), 2)
+        return dist[a, 1 + at]
+    if kind == PARETO:  # from a least to a greatest value, and the exponent: by inversion
+        below: Any = (dist[a, 1] / dist[a, 2]) ** dist[a, 3]
+        return dist[a, 1] * (1.0 - uniform(rng, a) * (1.0 - below)) ** (-1.0 / dist[a, 3])
     # Log-normal by its mean and the sigma of the logarithm (Box and Muller).
     normal = math.sqrt(-2.0 * math.log(uniform(rng, a))) * math.cos(2.0 * math.pi * uniform(rng, a))
     return dist[a, 1] * math.exp(dist[a, 2] * normal - 0.5 * dist[a, 2] * dist[a, 2])

@@ -6,10 +6,11 @@ policy, and the next request that leaves each loop of the iokernel. A winner tre
 event in O(log slots) without allocating.
 
 A request waits for the core to which its flow hashes (queues.py). A core without any steals one from a sibling's line,
-for `steal_ns`; so no request waits beside an idle core of its application. The iokernel is a server too: each of its
-loops hands out one packet at a time, and the first loop stands still while it decides and moves cores. Times are int64
-ns. Randomness is two streams an application, for its requests and for its queues (draws.py), so runs are bit-identical
-by seed and one application's arrivals do not depend on another's.
+for `steal_ns`; so no request waits beside an idle core of its application. A request whose quantum is over is
+preempted, for `preempt_ns` of its core, if others wait in its line; else it begins another quantum. The iokernel is a
+server too: each of its loops hands out one packet at a time, and the first loop stands still while it decides and moves
+cores. Times are int64 ns. Randomness is two streams an application, for its requests and for its queues (draws.py), so
+runs are bit-identical by seed and one application's arrivals do not depend on another's.
 """
 
 from __future__ import annotations
@@ -60,10 +61,11 @@ from .state import (
     PACKET,
     PAUSE_GAP,
     PAUSED,
+    PREEMPT,
+    PREEMPTED,
     SEEN,
     SOJOURN,
     STEAL,
-    SUB_BITS,
     TICKS,
     TRANSIT,
     URGENT,
@@ -71,6 +73,7 @@ from .state import (
     WAIT,
     WAKE,
     WORK,
+    bucket_of,
 )
 from .waits import account, dequeued, done, enqueued, started
 
@@ -84,19 +87,6 @@ def schedule(when: Any, tree: Any, slot: Any, t: Any) -> None:
         left, right = tree[2 * node], tree[2 * node + 1]
         tree[node] = left if when[left] <= when[right] else right
         node >>= 1
-
-
-@njit
-def bucket_of(value: Any) -> Any:
-    """Histogram bucket of a time in ns: exact below 64, then 64 buckets an octave."""
-    if value < (1 << SUB_BITS):
-        return max(value, 0)
-    shift = 0
-    top = value >> SUB_BITS
-    while top > 1:
-        top >>= 1
-        shift += 1
-    return ((shift + 1) << SUB_BITS) + (value >> shift) - (1 << SUB_BITS)
 
 
 @njit(inline="always")
@@ -142,20 +132,20 @@ def push_job(now: Any, a: Any, line: Any, arrived: Any, left: Any, c: Any, q: An
     if i < 0:
         counts[a, DROPPED] += 1
         return
-    enqueued(now, a, i, arrived, c, s)
+    enqueued(now, a, i, arrived, left, c, s)
     if q.ends[a, WAITING] > counts[a, BIGGEST_QUEUE]:
         counts[a, BIGGEST_QUEUE] = q.ends[a, WAITING]
 
 
 @njit(inline="always")
-def next_for(now: Any, a: Any, c: Any, q: Any, kinds: Any, s: Any) -> None:
-    """What core c of application a does now: the next request, its own or a sibling's, batch work, or nothing."""
+def next_for(now: Any, a: Any, c: Any, cost: Any, q: Any, kinds: Any, s: Any) -> None:
+    """What core c of application a does now: the next request, its own or a sibling's, batch work, or nothing. cost: ns
+    before the next request."""
     if q.ends[a, WAITING]:
         line = line_of(a, c, q)
-        cost = 0
         if q.lines[a, line, HEAD] < 0:
             line = victim(a, q, s)
-            cost = s.settings[STEAL]
+            cost += s.settings[STEAL]
         i = take(a, line, q)
         dequeued(now, a, i, q.places[a, i, QUEUED_AT], c, s)
         left = q.places[a, i, LEFT]
@@ -287,7 +277,7 @@ def deliver(now: Any, a: Any, arrived: Any, length: Any, q: Any, counts: Any, s:
             cost = s.settings[STEAL]
     if c >= 0:
         unlink_idle(a, c, s.core, s.app_n)
-        started(now, arrived, c, s)
+        started(now, arrived, length, c, s)
         # Beside others who want its core it has parked.
         start_job(now, a, c, arrived, length, True, cost + s.settings[WAKE] * s.world[CONTESTED], s)
     else:
@@ -430,10 +420,17 @@ def run(
         elif slot < tick:
             c = slot - n_apps
             a = s.core[c, 0]
+            cost: Any = 0
             if s.core[c, 1] == BUSY:
                 s.times[a, WORK] += s.job[c, 3]
-                if s.job[c, 1]:  # the s.quantum is over
-                    push_job(now, a, line_of(a, c, q), s.job[c, 0], -s.job[c, 1], c, q, counts, s)
+                if s.job[c, 1]:  # its quantum is over
+                    line = line_of(a, c, q)
+                    if q.lines[a, line, HEAD] < 0:  # and nothing waits behind it
+                        start_job(now, a, c, s.job[c, 0], s.job[c, 1], False, 0, s)
+                        continue
+                    counts[a, PREEMPTED] += 1
+                    cost = s.settings[PREEMPT]
+                    push_job(now, a, line, s.job[c, 0], -s.job[c, 1], c, q, counts, s)
                 else:
                     counts[a, DONE] += 1
                     sojourn = max(now, world[LOOP_PAUSED]) - s.job[c, 0] + s.settings[TRANSIT]
@@ -445,7 +442,7 @@ def run(
             elif s.core[c, 1] == MOVING:
                 account(now, s)
                 s.app_n[a, 4] -= 1
-            next_for(now, a, c, q, kinds, s)
+            next_for(now, a, c, cost, q, kinds, s)
         else:
             account(now, s)
             fill_table(now, table, q, kinds, s.app_n, s.times)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 
 def jain(shares: Sequence[float]) -> float:
@@ -33,3 +33,34 @@ def mean_wait_mmn(servers: int, rate: float, mean_service: float) -> float:
 def mean_wait_mg1(rate: float, first_moment: float, second_moment: float) -> float:
     """Mean wait in the queue of M/G/1 (Pollaczek and Khinchine)."""
     return rate * second_moment / (2 * (1 - rate * first_moment))
+
+
+def mean_sojourn_shared(servers: int, rate: float, mean_service: float, slowed: float = 1.0) -> float:
+    """Mean time in M/G/n whose requests share the servers evenly, as with a quantum that goes to 0: whatever the
+    distribution of service (J. W. Cohen, "The multiple phase service network with generalized processor sharing",
+    1979). slowed: by how much everything takes longer while more requests are there than servers, as by preemptions.
+    """
+    offered = rate * mean_service
+    last = present = 1.0  # of the number of requests that are there: weights of the last one and of all
+    number = 0.0
+    for n in range(1, servers + 1):
+        last *= offered / n
+        present += last
+        number += n * last
+    more = offered * slowed / servers  # weight of each further one over that of the one before
+    beyond = last * more / (1 - more)
+    return (number + beyond * (servers + 1 / (1 - more))) / (present + beyond) / rate
+
+
+def preemptions(over: Callable[[float], float], quantum: float) -> float:
+    """Of a request, on average, where others always wait. over: probability that its service is longer than a time."""
+    total, n = 0.0, 1
+    while (more := over(n * quantum)) > 1e-12:
+        total += more
+        n += 1
+    return total
+
+
+def most_load(mean_service: float, preempted: float, cost: float) -> float:
+    """Load at which no time is left, where each request is preempted so often on average."""
+    return mean_service / (mean_service + preempted * cost)

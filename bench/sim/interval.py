@@ -1,4 +1,4 @@
-"""Cores needed for a limit on the tail against the time between decisions (Shenango, NSDI 2019, section 2).
+"""Cores needed for a limit on the tail against the time between decisions (Shenango, NSDI 2019).
 
 One application, at 40 % of the cores on average, under a policy that keeps some cores spare beyond what is in use. For
 each interval the least headroom that keeps the limit is found by bisection; what it holds on average is the price of

@@ -43,8 +43,8 @@ def _check(what: str, name: str, value: Any, least: float, most: float, hint: st
 
 @dataclass(frozen=True)
 class Distribution:
-    """Service times or gaps, ns. Use Constant, Exponential, Bimodal or LogNormal. Raises CorelaneError for values that
-    none has."""
+    """Service times or gaps, ns. Use Constant, Exponential, Bimodal, Trimodal, LogNormal or BoundedPareto, which say
+    what the numbers are. Raises CorelaneError for values that none has."""
 
     kind: int
     mean: float
@@ -52,26 +52,68 @@ class Distribution:
     share: float = 0.0
 
     def __post_init__(self) -> None:
-        what = {draws.CONSTANT: "Constant", draws.EXPONENTIAL: "Exponential", draws.LOGNORMAL: "LogNormal"}
-        name = what.get(self.kind, "Bimodal")
-        times = {"short_ns": self.mean, "long_ns": self.second} if name == "Bimodal" else {"mean time": self.mean}
-        for of, value in times.items():
-            _check(f"a {name}", of, value, 1e-3, _MOST_NS, f"a time in ns, more than 0 and up to {_MOST_NS:g}")
-        if name == "Bimodal":
-            _check(f"a {name}", "long_share", self.share, 0, 1, "a probability, from 0 to 1")
-        if name == "LogNormal":
-            _check(f"a {name}", "sigma", self.second, 0, 10, "of the logarithm, from 0 to 10")
+        what = f"a {_NAMES[self.kind]}"
+        values = (self.mean, self.second, self.share)
+        for name, value in zip(_TIMES.get(self.kind, ("mean time",)), values, strict=False):
+            _check(what, name, value, 1e-3, _MOST_NS, f"a time in ns, more than 0 and up to {_MOST_NS:g}")
+        if self.kind == draws.BIMODAL:
+            _check(what, "long_share", self.share, 0, 1, "a probability, from 0 to 1")
+        if self.kind == draws.LOGNORMAL:
+            _check(what, "sigma", self.second, 0, 10, "of the logarithm, from 0 to 10")
+        if self.kind == draws.PARETO:
+            _check(what, "alpha", self.share, 0.01, 100, "the exponent of the tail, from 0.01 to 100")
+            if self.second <= self.mean:
+                _refuse(what, "most_ns", self.second, "more than least_ns")
 
     def moments(self) -> tuple[float, float]:
         """First and second moment, in ns and ns^2."""
-        if self.kind == draws.CONSTANT:
-            return self.mean, self.mean**2
         if self.kind == draws.EXPONENTIAL:
             return self.mean, 2 * self.mean**2
+        if self.kind == draws.LOGNORMAL:
+            return self.mean, self.mean**2 * math.exp(self.second**2)
+        if self.kind == draws.PARETO:
+            return self._pareto_moment(1), self._pareto_moment(2)
+        return sum(p * ns for ns, p in self._values()), sum(p * ns**2 for ns, p in self._values())
+
+    def over(self, ns: float) -> float:
+        """Probability that a time is longer than `ns` (more than 0)."""
+        if self.kind == draws.EXPONENTIAL:
+            return math.exp(-ns / self.mean)
+        if self.kind == draws.LOGNORMAL and self.second:
+            return math.erfc((math.log(ns / self.mean) / self.second + self.second / 2) / math.sqrt(2)) / 2
+        if self.kind == draws.PARETO:
+            least, most, alpha = self.mean, self.second, self.share
+            beyond = math.pow(least / most, alpha)
+            return (math.pow(least / min(max(ns, least), most), alpha) - beyond) / (1 - beyond)
+        return sum(p for value, p in self._values() if value > ns)
+
+    def _values(self) -> tuple[tuple[float, float], ...]:
+        """All values and their probabilities, where these are few."""
         if self.kind == draws.BIMODAL:
-            p = self.share
-            return (1 - p) * self.mean + p * self.second, (1 - p) * self.mean**2 + p * self.second**2
-        return self.mean, self.mean**2 * math.exp(self.second**2)
+            return (self.mean, 1 - self.share), (self.second, self.share)
+        if self.kind == draws.TRIMODAL:
+            return (self.mean, 1 / 3), (self.second, 1 / 3), (self.share, 1 / 3)
+        return ((self.mean, 1.0),)
+
+    def _pareto_moment(self, k: int) -> float:
+        least, most, alpha = self.mean, self.second, self.share
+        whole = math.log(most / least) if alpha == k else (most ** (k - alpha) - least ** (k - alpha)) / (k - alpha)
+        return float(alpha * least**alpha / (1 - (least / most) ** alpha) * whole)
+
+
+_NAMES = {
+    draws.CONSTANT: "Constant",
+    draws.EXPONENTIAL: "Exponential",
+    draws.BIMODAL: "Bimodal",
+    draws.TRIMODAL: "Trimodal",
+    draws.LOGNORMAL: "LogNormal",
+    draws.PARETO: "BoundedPareto",
+}
+_TIMES = {  # names of the numbers of a distribution that are times, where they are not one mean
+    draws.BIMODAL: ("short_ns", "long_ns"),
+    draws.TRIMODAL: ("short_ns", "middle_ns", "long_ns"),
+    draws.PARETO: ("least_ns", "most_ns"),
+}
 
 
 def Constant(ns: float) -> Distribution:
@@ -89,14 +131,25 @@ def Bimodal(short_ns: float, long_ns: float, long_share: float) -> Distribution:
     return Distribution(draws.BIMODAL, short_ns, long_ns, long_share)
 
 
+def Trimodal(short_ns: float, middle_ns: float, long_ns: float) -> Distribution:
+    """One of three, each as likely."""
+    return Distribution(draws.TRIMODAL, short_ns, middle_ns, long_ns)
+
+
 def LogNormal(mean_ns: float, sigma: float) -> Distribution:
     """Log-normal of that mean; sigma of the logarithm."""
     return Distribution(draws.LOGNORMAL, mean_ns, sigma)
 
 
+def BoundedPareto(least_ns: float, most_ns: float, alpha: float) -> Distribution:
+    """Pareto of exponent alpha, cut off at most_ns: P(longer than x) falls as x ** -alpha from least_ns on."""
+    return Distribution(draws.PARETO, least_ns, most_ns, alpha)
+
+
 @dataclass(frozen=True)
 class App:
-    """An application. maximum None: all cores. quantum_ns 0: requests run to completion. Raises CorelaneError for what
+    """An application. maximum None: all cores. quantum_ns: a request that has run for so long goes behind others that
+    wait in its core's queue, for the cost of a preemption; 0: requests run to completion. Raises CorelaneError for what
     no application can have.
 
     swing, phase_ns: the rate is rate_rps times 1 + swing and 1 - swing in turns, whose lengths are exponential of mean
@@ -121,7 +174,7 @@ class App:
     def __post_init__(self) -> None:
         what = f"application {self.name!r}"
         if not isinstance(self.service, Distribution):
-            _refuse(what, "service", self.service, "give Constant, Exponential, Bimodal or LogNormal")
+            _refuse(what, "service", self.service, "give Constant, Exponential or another one of this module")
         _check(what, "rate_rps", self.rate_rps, 0, 1e12, "requests a second, from 0 to 1e12")
         if self.batch and self.rate_rps:
             _refuse(what, "rate_rps", self.rate_rps, "batch work has no requests: leave it out, or batch=True")
@@ -145,6 +198,7 @@ class Costs:
     move_busy_ns, move_idle_ns: until a core that worked, that was idle, runs its new owner. seen_ns: of the first, for
     which batch work goes on. first_ns: on top of the first request on a core that another application had. wake_ns: to
     begin on an own core that was idle, where others want it. steal_ns: running a request that another core received.
+    preempt_ns: of a core, to put a request whose quantum is over behind one that waits and to begin that one.
     packet_ns: of an iokernel loop for a request and its reply. transit_ns: of the rest of their way, on no core.
     decide_ns: of the first loop for a decision, per application. actuate_ns: of the same for each core moved.
     notice_ns: until that loop sees that a core is idle or a request waits without one. sight_ns: until it sees that a
@@ -155,6 +209,7 @@ class Costs:
     move_busy_ns: int = 0
     move_idle_ns: int = 0
     steal_ns: int = 0
+    preempt_ns: int = 0
     packet_ns: int = 0
     decide_ns: int = 0
     actuate_ns: int = 0
@@ -202,7 +257,8 @@ class Result:
     """What one application saw since the last reset. Latency is from arrival to completion.
 
     Cores, on average: those held are at work for requests, at what comes on top (`cores_extra`: stolen requests, first
-    ones, wake-ups), on their way, or idle.
+    ones, wake-ups, preemptions), on their way, or idle. slowdowns: a histogram of latency over length, in 64ths; empty
+    unless they were asked for (`Simulation`).
     """
 
     name: str
@@ -218,7 +274,9 @@ class Result:
     cores_moving: float
     moves: int
     violations: int
+    preemptions: int
     histogram: Any
+    slowdowns: Any
     slow: Slow
 
     @property
@@ -228,11 +286,26 @@ class Result:
 
     def percentile_us(self, p: float) -> float:
         """Latency in us at percentile p, the middle of its bucket (within 0.8 %); infinite where requests dropped."""
-        total = int(self.histogram.sum()) + self.dropped
+        return self._percentile(self.histogram, p) / 1e3
+
+    def slowdown(self, p: float) -> float:
+        """Latency over length at percentile p, as above."""
+        return self._percentile(self.slowdowns, p) / e.ONE
+
+    @property
+    def mean_slowdown(self) -> float:
+        """Of the requests that were done, nan of none."""
+        buckets = np.flatnonzero(self.slowdowns)
+        total = sum(bucket_middle_ns(int(at)) * int(self.slowdowns[at]) for at in buckets)
+        return total / e.ONE / self.done if self.done else math.nan
+
+    def _percentile(self, histogram: Any, p: float) -> float:
+        """Middle of the bucket, in its unit."""
+        total = int(histogram.sum()) + self.dropped
         if total == 0:
             return math.nan
-        at = int(np.searchsorted(np.cumsum(self.histogram), math.ceil(total * p / 100)))
-        return math.inf if at >= len(self.histogram) else bucket_middle_ns(at) / 1e3
+        at = int(np.searchsorted(np.cumsum(histogram), math.ceil(total * p / 100)))
+        return math.inf if at >= len(histogram) else bucket_middle_ns(at)
 
 
 def bucket_middle_ns(bucket: int) -> float:
@@ -260,7 +333,8 @@ class Simulation:
 
     urgent_ns: the policy is also called, so long after it was called last, when a request waits for an application
     without a core and when a core goes idle that another could use, as in an iokernel; 0: at intervals only. slow_ns:
-    note what requests of a longer latency waited for; 0: do not.
+    note what requests of a longer latency waited for; 0: do not. shortest_ns: note slowdowns, in which a request counts
+    as at least so long (bounded slowdown); 0: do not.
     """
 
     QUEUE = 1 << 15  # requests an application can have waiting
@@ -276,10 +350,12 @@ class Simulation:
         costs: Costs | None = None,
         urgent_ns: int = 0,
         slow_ns: int = 0,
+        shortest_ns: int = 0,
         loops: int = 1,
         seed: int = 1,
     ) -> None:
-        self._check_world(apps, cores, loops, {"interval_ns": interval_ns, "urgent_ns": urgent_ns, "slow_ns": slow_ns})
+        noted = {"slow_ns": slow_ns, "shortest_ns": shortest_ns}
+        self._check_world(apps, cores, loops, {"interval_ns": interval_ns, "urgent_ns": urgent_ns, **noted})
         if urgent_ns and not interval_ns:
             raise CorelaneError("simulate", "an urgent decision comes between those of intervals", "give interval_ns")
         costs = costs or Costs()
@@ -314,8 +390,9 @@ class Simulation:
         self._loops = np.zeros((loops, 4), np.int64)
         self._pauses = np.array(costs.pauses_ns, np.int64)
         self._slow = np.zeros((n, e.SLOW_COLUMNS), np.int64)
+        self._slowdowns = np.zeros((n, e.N_BUCKETS), np.int64)
         self._reset_at = 0
-        self._state = self._cores_and_slots(n, (interval_ns, urgent_ns, slow_ns), costs, loops, seed)
+        self._state = self._cores_and_slots(n, (interval_ns, urgent_ns), (slow_ns, shortest_ns), costs, loops, seed)
         self._seed = seed
 
     @staticmethod
@@ -350,7 +427,9 @@ class Simulation:
     def _streams(n: int, seed: int) -> Any:
         return np.stack([np.random.SeedSequence([seed, a]).generate_state(4, np.uint64) for a in range(n)])
 
-    def _cores_and_slots(self, n: int, given: tuple[int, int, int], costs: Costs, loops: int, seed: int) -> Any:
+    def _cores_and_slots(
+        self, n: int, given: tuple[int, int], noted: tuple[int, int], costs: Costs, loops: int, seed: int
+    ) -> Any:
         slots = n + self.cores + 1 + loops + 1
         size = 1 << (slots - 1).bit_length()
         when = np.full(size, e.FAR, np.int64)
@@ -364,13 +443,15 @@ class Simulation:
         job = np.zeros((self.cores, 4), np.int64)
         app_n = np.zeros((n, 10), np.int64)
         app_n[:, [3, 5]] = -1
-        job_waits, queue_waits = np.zeros((self.cores, 4), np.int64), np.zeros((n, self.QUEUE, 6), np.int64)
-        waits = e.Waits(self._slow, job_waits, queue_waits) if given[2] else None
+        job_waits, queue_waits = np.zeros((self.cores, 5), np.int64), np.zeros((n, self.QUEUE, 7), np.int64)
+        waits = e.Waits(self._slow, self._slowdowns, job_waits, queue_waits) if any(noted) else None
         quantum = np.array([a.quantum_ns for a in self.apps], np.int64)
         settings = np.zeros(e.N_SETTINGS, np.int64)
-        settings[[e.INTERVAL, e.URGENT, e.SLOW]] = given
+        settings[[e.INTERVAL, e.URGENT]] = given
+        settings[[e.SLOW, e.SHORTEST]] = noted[0] or e.FAR, max(noted[1], 1)
         settings[[e.MOVE_BUSY, e.MOVE_IDLE, e.SEEN]] = costs.move_busy_ns, costs.move_idle_ns, costs.seen_ns
         settings[[e.STEAL, e.FIRST, e.WAKE]] = costs.steal_ns, costs.first_ns, costs.wake_ns
+        settings[e.PREEMPT] = costs.preempt_ns
         settings[[e.PACKET, e.TRANSIT, e.NOTICE]] = costs.packet_ns, costs.transit_ns, costs.notice_ns
         if costs.pauses_ns:
             settings[e.PAUSE_GAP] = 1e9 / (costs.pauses_per_s * (self.cores + 1))
@@ -410,6 +491,7 @@ class Simulation:
         self._hist[:] = 0
         self._times[:] = 0
         self._slow[:] = 0
+        self._slowdowns[:] = 0
         self._loops[:, 3] = 0
         self._world[e.DECIDED_NS] = 0
         self._reset_at = self.now_ns
@@ -459,6 +541,8 @@ class Simulation:
             cores_moving=float(times[e.MOVED] / span),
             moves=int(counts[e.GAINED]),
             violations=int(counts[e.VIOLATIONS]),
+            preemptions=int(counts[e.PREEMPTED]),
             histogram=self._hist[a].copy(),
+            slowdowns=self._slowdowns[a].copy(),
             slow=Slow(*map(int, self._slow[a])),
         )

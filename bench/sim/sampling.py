@@ -64,11 +64,26 @@ def carried(result: Result) -> bool:
     return result.dropped < LOSS_LIMIT * result.arrived and result.done >= (1 - RATE_SLACK) * result.arrived
 
 
+def latencies(result: Result) -> Any:
+    """The histogram, and what was dropped behind it."""
+    return np.append(result.histogram, result.dropped)
+
+
+def slowdowns(result: Result) -> Any:
+    """The same of slowdowns."""
+    return np.append(result.slowdowns, result.dropped)
+
+
 def sample(
-    world: Simulation, result: Callable[[], Result], events: float, memory_ns: float, least_ns: int = 0
+    world: Simulation,
+    result: Callable[[], Result],
+    events: float,
+    memory_ns: float,
+    least_ns: int = 0,
+    counts: Callable[[Result], Any] = latencies,
 ) -> tuple[Result, Sampled]:
-    """Warm up, forget that, and run `world` until the p99.9 of result() is known, its requests are clearly not carried,
-    or the next look, at twice as many events, would be beyond `events`, the warm-up included; in any case for
+    """Warm up, forget that, and run `world` until the p99.9 of counts(result()) is known, its requests are clearly not
+    carried, or the next look, at twice as many events, would be beyond `events`, the warm-up included; in any case for
     2 * BATCHES * FIRST_EVENTS and for least_ns of simulated time. It is known if it was so at two looks, each batch of
     LEAST_REQUESTS, and the run has been long enough.
     """
@@ -76,13 +91,13 @@ def sample(
     world.run(until_ns=world.now_ns + round(max(WARM_UP_MEMORIES * memory_ns, WARM_UP_NS, least_ns / 10)))
     world.reset()
     begin_ns, size = world.now_ns, FIRST_EVENTS
-    batches = [_counts(result())]  # cumulated, from the start on
+    batches = [counts(result())]  # cumulated, from the start on
     before = math.inf
     lost_before = False
     while True:
         for _ in range(2 * BATCHES + 1 - len(batches)):
             world.run(events=size)
-            batches.append(_counts(result()))
+            batches.append(counts(result()))
         seen = result()
         error, lost = _error(batches), not carried(seen)
         lasted_ns = world.now_ns - begin_ns
@@ -97,18 +112,13 @@ def sample(
         size *= 2
 
 
-def _counts(result: Result) -> Any:
-    """The histogram, and what was dropped behind it."""
-    return np.append(result.histogram, result.dropped)
-
-
 def _error(batches: Sequence[Any]) -> float:
     """Of the p99.9 over it, from the cumulated counts at the edges of batches: the larger one of the standard
     error by the spread of BATCHES equal batches, and of how far their mean is from it. Infinite if one of them has
     fewer than LEAST_REQUESTS."""
-    whole = _percentile_us(batches[-1])
+    whole = _percentile(batches[-1])
     counts = [after - before for before, after in pairwise(batches[:: (len(batches) - 1) // BATCHES])]
-    each = [_percentile_us(count) for count in counts]
+    each = [_percentile(count) for count in counts]
     few = min(int(count.sum()) for count in counts) < LEAST_REQUESTS
     if few or not math.isfinite(whole) or not all(map(math.isfinite, each)):
         return math.inf
@@ -116,10 +126,10 @@ def _error(batches: Sequence[Any]) -> float:
     return float(max(spread, abs(statistics.fmean(each) - whole)) / whole)
 
 
-def _percentile_us(counts: Any) -> float:
-    """p99.9 of what `_counts` gave, nan without requests."""
+def _percentile(counts: Any) -> float:
+    """p99.9 of what `latencies` or `slowdowns` gave, in the unit of its buckets; nan without requests."""
     n = int(counts.sum())
     if not n:
         return math.nan
     at = int(np.searchsorted(np.cumsum(counts), math.ceil(n * P / 100)))
-    return math.inf if at == len(counts) - 1 else bucket_middle_ns(at) / 1e3
+    return math.inf if at == len(counts) - 1 else bucket_middle_ns(at)

@@ -16,21 +16,25 @@ FIGURES = ("sim.erlang_error", "sim.events_per_s")
 def run(session: Session) -> None:
     """0.3 of session.seconds for the formulas, 0.1 and 0.3 for the machine; on top the plain check, as long as
     `studies.check_formulas` says, and the studies, of which each point takes a tenth of session.seconds at most (all
-    together some five times session.seconds)."""
-    from . import box, interval, managed_check, studies
+    together some eight times session.seconds)."""
+    from . import box, interval, managed_check, preemption, quantum, studies
 
     studies.check_formulas(session, 0.3 * session.seconds)
+    preemption.compare(session, 0.02 * session.seconds * studies.EVENTS_PER_S)
     session.take_canary()
     box.compare(session, 0.1 * session.seconds)
     managed_check.compare(session, 0.3 * session.seconds)
     studies.policies_against_load(session, 0.1 * session.seconds)
     studies.cores_of_one_loop(session, 0.1 * session.seconds)
     interval.cores_against_interval(session, 0.1 * session.seconds)
+    quantum.tails_against_load(session, 0.05 * session.seconds)
+    quantum.loads_for_a_goal(session, 0.05 * session.seconds)
     session.settings["message"] = "one simulated request, from arrival to completion"
 
 
 def plot(document: dict[str, Any]) -> Canvas:
-    """Tail against load and cores for each policy, cores needed against the interval, the machine and its model."""
+    """Tail against load and cores for each policy, cores needed against the interval, the machine and its model, and
+    what a quantum and the cost of a preemption do to the tail."""
     from . import plots
 
     return plots.draw(document)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from numba import njit
+
 FAR = 1 << 62
 
 # What a core does.
@@ -12,8 +14,8 @@ FREE, IDLE, BUSY, MOVING, BATCHING = 0, 1, 2, 3, 4
 ANOTHERS, PAUSED = 1, 2
 
 # Columns of `counts`, a row an application.
-ARRIVED, DONE, GAINED, LOST, DROPPED, VIOLATIONS, BIGGEST_QUEUE = 0, 1, 2, 3, 4, 5, 6
-N_COUNTS = 7
+ARRIVED, DONE, GAINED, LOST, DROPPED, VIOLATIONS, BIGGEST_QUEUE, PREEMPTED = 0, 1, 2, 3, 4, 5, 6, 7
+N_COUNTS = 8
 # Columns of `times`, ns summed, a row an application.
 WAIT, SOJOURN, WORK, HELD, EXTRA, MOVED = 0, 1, 2, 3, 4, 5
 N_TIMES = 6
@@ -29,19 +31,36 @@ N_WORLD = 11
 # Entries of `settings`.
 INTERVAL, MOVE_BUSY, MOVE_IDLE, STEAL, PACKET, DECIDE, ACTUATE = 0, 1, 2, 3, 4, 5, 6
 URGENT, NOTICE, TRANSIT, FIRST, SEEN, WAKE, PAUSE_GAP, SLOW = 7, 8, 9, 10, 11, 12, 13, 14
-N_SETTINGS = 15
+PREEMPT, SHORTEST = 15, 16
+N_SETTINGS = 17
 ANSWER_MOST_NS, ANSWER_MEMORY = 100_000, 16  # as in iokernel/cores/allocate.c
 
 SUB_BITS = 6  # a histogram bucket is 1/64 of an octave: a value is known to 1.6 %
 N_BUCKETS = 64 << SUB_BITS
+ONE = 1 << SUB_BITS  # what a slowdown of 1 is counted as
+
+
+@njit
+def bucket_of(value: Any) -> Any:
+    """Histogram bucket of a time in ns: exact below 64, then 64 buckets an octave."""
+    if value < (1 << SUB_BITS):
+        return max(value, 0)
+    shift = 0
+    top = value >> SUB_BITS
+    while top > 1:
+        top >>= 1
+        shift += 1
+    return ((shift + 1) << SUB_BITS) + (value >> shift) - (1 << SUB_BITS)
 
 
 class Waits(NamedTuple):
-    """slow: see its columns. job: of the request on a core, the time in the iokernel and of waiting by its reasons.
-    queue: of a place of a request that waits, the clocks (State) when it was taken, and what was waited before.
+    """slow: see its columns. slowdowns: a histogram of latency over length, in 64ths. job: of the request on a core,
+    the time in the iokernel and of waiting by its reasons, and its length. queue: of a place of a request that waits,
+    the clocks (State) when it was taken, what was waited before, and its length.
     """
 
     slow: Any
+    slowdowns: Any
     job: Any
     queue: Any
 

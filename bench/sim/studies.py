@@ -106,7 +106,11 @@ def check_formulas(session: Session, seconds: float) -> None:
             relative_error=error,
             events_per_s=checked.events_per_s,
         )
-    beside = plain.compare(session, PLAIN_SHARE * seconds)
+    beside = {
+        f"plain error at load {LOAD:g}, the largest": max(unaided),
+        "largest standard error of those at that load": max(standard_errors),
+        **plain.compare(session, PLAIN_SHARE * seconds),
+    }
     session.figure("sim.erlang_error", max(errors), runs=errors, beside=beside)
     session.say("the simulator's speed with a policy")
     with_policy = {f"with {p.policy} and batch work, {p.cores} cores": speed(p, seconds / 20) for p in SPEED_POINTS}
@@ -402,7 +406,9 @@ def together(results: Sequence[Result]) -> Result:
         dropped=sum(r.dropped for r in results),
         moves=sum(r.moves for r in results),
         violations=sum(r.violations for r in results),
+        preemptions=sum(r.preemptions for r in results),
         histogram=sum(r.histogram for r in results),
+        slowdowns=sum(r.slowdowns for r in results),
     )
 
 

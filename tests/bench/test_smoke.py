@@ -13,7 +13,7 @@ from corelane.bench.colocate import colocate
 from corelane.bench.handoff import handoff
 from corelane.bench.harness import document as doc
 from corelane.bench.raft import arms
-from corelane.bench.sim import managed_check
+from corelane.bench.sim import managed_check, quantum
 from corelane.cli.main import main
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'corelane[plot]'")
@@ -116,6 +116,14 @@ FEWER: dict[str, dict[str, Any]] = {
         "sim.studies.LOADS": (0.5, 1.05),
         "sim.studies.ONE_LOOP_CORES": (4, 8),
         "sim.interval.INTERVALS_US": (5, 1000),
+        "sim.quantum.WORKLOADS": lambda whole: {quantum.BIMODAL: whole[quantum.BIMODAL]},
+        "sim.quantum.CURVES": ((quantum.BIMODAL, 16),),
+        "sim.quantum.WHAT_IF": (quantum.BIMODAL,),
+        "sim.quantum.QUANTA_US": (0, 5),
+        "sim.quantum.COSTS_US": (0, 14),
+        "sim.quantum.CURVES_LOADS": (0.5, 1.05),
+        "sim.quantum.CORES": (16, 64),
+        "sim.quantum.LOADS": lambda whole: whole[9::10],
     },
     "threads": {"threads.threads.ROUNDS": 2},
 }

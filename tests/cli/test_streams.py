@@ -36,7 +36,7 @@ def iokernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Iokernel]:
     """One on a socket whose folder's name is no text."""
     folder = tmp_path_factory.mktemp("io") / ODD
     folder.mkdir()
-    with Iokernel(str(folder / "io.sock"), mode="block") as made:
+    with Iokernel(str(folder / "io.sock"), poll="block") as made:
         yield made
 
 

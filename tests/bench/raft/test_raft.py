@@ -154,7 +154,7 @@ def test_a_relay_that_cannot_write_says_so_and_answers_nothing(tmp_path: Path) -
     with contextlib.ExitStack() as stack:
         fd = os.open(path, os.O_RDONLY)
         stack.callback(os.close, fd)
-        runtime = stack.enter_context(Runtime(nic=stack.enter_context(server), power="block"))
+        runtime = stack.enter_context(Runtime(nic=stack.enter_context(server), poll="block"))
         end = stack.enter_context(client)
         config = ffi.new("struct cl_bench_relay_config *", {"port": 7400, "fd": fd, "file_bytes": 4096})
         out, err = ffi.new("struct cl_bench_relay **"), ffi.new("char[256]")

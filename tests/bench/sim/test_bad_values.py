@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from corelane.bench.sim.model import App, Bimodal, Constant, Costs, Exponential, LogNormal, Simulation
+from corelane.bench.sim.model import (
+    App,
+    Bimodal,
+    BoundedPareto,
+    Constant,
+    Costs,
+    Exponential,
+    LogNormal,
+    Simulation,
+    Trimodal,
+)
 from corelane.runtime.errors import CorelaneError
 
 NAN, INF = math.nan, math.inf
@@ -30,6 +40,14 @@ def test_times_that_are_none(of: Callable[[Any], Any], value: Any) -> None:
         (Bimodal, (1, 10, NAN), "long_share is nan"),
         (LogNormal, (1, -1), "a LogNormal: sigma is -1"),
         (LogNormal, (1, INF), "sigma is inf"),
+        (Trimodal, (0, 10, 100), "a Trimodal: short_ns is 0"),
+        (Trimodal, (1, NAN, 100), "middle_ns is nan"),
+        (Trimodal, (1, 10, -1), "long_ns is -1"),
+        (BoundedPareto, (0, 10, 1.5), "a BoundedPareto: least_ns is 0"),
+        (BoundedPareto, (1, INF, 1.5), "most_ns is inf"),
+        (BoundedPareto, (10, 10, 1.5), "most_ns is 10 .more than least_ns"),
+        (BoundedPareto, (1, 10, 0), "alpha is 0"),
+        (BoundedPareto, (1, 10, NAN), "alpha is nan"),
     ],
 )
 def test_distributions_that_are_none(of: Callable[..., Any], given: tuple[Any, ...], said: str) -> None:
@@ -72,6 +90,7 @@ def test_applications_that_cannot_be(given: dict[str, Any], said: str) -> None:
     [
         ({"move_busy_ns": -1}, "costs: move_busy_ns is -1"),
         ({"steal_ns": NAN}, "steal_ns is nan"),
+        ({"preempt_ns": -1}, "preempt_ns is -1"),
         ({"pauses_ns": (100, -1), "pauses_per_s": 1.0}, "pauses_ns is -1"),
         ({"pauses_ns": (100,)}, "give both, or neither"),
         ({"pauses_per_s": 1.0}, "give both, or neither"),
@@ -95,6 +114,7 @@ LONE = App("a", rate_rps=1e5, guaranteed=1)
         ([LONE], 1, {"loops": 0}, "loops is 0"),
         ([LONE], 1, {"interval_ns": -1}, "interval_ns is -1"),
         ([LONE], 1, {"slow_ns": -1}, "slow_ns is -1"),
+        ([LONE], 1, {"shortest_ns": -1}, "shortest_ns is -1"),
         ([LONE, LONE], 2, {}, "two applications have the name 'a'"),
         ([App("a", guaranteed=2), App("b", guaranteed=1)], 2, {}, "3 guaranteed cores are more than 2"),
         ([App("a", rate_rps=1.0)], 2, {}, "static gives 'a' no core ever"),

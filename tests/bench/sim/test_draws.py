@@ -16,12 +16,31 @@ from numba import njit
 
 from corelane.bench.sim.box import requests
 from corelane.bench.sim.draws import draw, next_arrival, uniform
-from corelane.bench.sim.model import App, Bimodal, Constant, Distribution, Exponential, LogNormal, Simulation
+from corelane.bench.sim.model import (
+    App,
+    Bimodal,
+    BoundedPareto,
+    Constant,
+    Distribution,
+    Exponential,
+    LogNormal,
+    Simulation,
+    Trimodal,
+)
 
 N = 200_000
 SIGMAS = 4.0
 KS_LIMIT = 2.3 / N**0.5  # 2 exp(-2 x^2) is 5e-5 at 2.3
 SEEDS = (1, 2, 3, 1001)
+SPREAD = (
+    Exponential(1e5),
+    LogNormal(1e5, 0.8),
+    Bimodal(5e4, 1e6, 0.02),
+    Trimodal(1e3, 1e4, 1e5),
+    BoundedPareto(5e2, 1e4, 2.5),
+    BoundedPareto(5e2, 1e5, 1.0),  # the moments of these two have a logarithm
+    BoundedPareto(5e2, 1e5, 2.0),
+)
 
 
 @njit
@@ -74,7 +93,7 @@ def test_uniform_draws(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("of", [Exponential(1e5), LogNormal(1e5, 0.8), Bimodal(5e4, 1e6, 0.02)])
+@pytest.mark.parametrize("of", SPREAD)
 def test_mean_and_second_moment_are_what_theory_is_told(of: Distribution, seed: int) -> None:
     seen = values(of, seed)
     first, second = of.moments()
@@ -97,6 +116,31 @@ def test_lognormal_draws(seed: int) -> None:
     seen, sigma = values(LogNormal(1e5, 0.8), seed), 0.8
     normal = NormalDist(math.log(1e5) - sigma**2 / 2, sigma)
     assert distance(seen, lambda x: np.array([normal.cdf(math.log(one)) for one in x])) < KS_LIMIT
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("alpha", [0.8, 1.2, 3.0])
+def test_bounded_pareto_draws(alpha: float, seed: int) -> None:
+    of = BoundedPareto(500, 1e6, alpha)
+    seen = values(of, seed)
+    assert seen.min() >= 500
+    assert seen.max() <= 1e6 * (1 + 1e-9)
+    assert distance(seen, lambda x: np.array([1 - of.over(float(one)) for one in x])) < KS_LIMIT
+
+
+@pytest.mark.parametrize("of", [*SPREAD, Constant(1e4), LogNormal(1e4, 0)])
+def test_what_is_longer_than_a_time_is_as_likely_as_theory_says(of: Distribution) -> None:
+    seen = values(of, 5)
+    for ns in (400.0, 1e3, 9e3, 1e4, 5e4, 2e5, 2e6):
+        p = of.over(ns)
+        assert abs((seen > ns + 1e-6).mean() - p) <= SIGMAS * (p * (1 - p) / N) ** 0.5
+
+
+def test_trimodal_draws() -> None:
+    seen = values(Trimodal(1.0, 10.0, 100.0), 5)
+    assert set(seen) == {1.0, 10.0, 100.0}
+    for value in (1.0, 10.0, 100.0):
+        assert abs((seen == value).mean() - 1 / 3) < SIGMAS * (2 / 9 / N) ** 0.5
 
 
 def test_bimodal_and_constant_draws() -> None:

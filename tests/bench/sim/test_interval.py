@@ -25,7 +25,7 @@ load_once = functools.cache(interval.load_policy)
 
 
 def test_deciding_rarely_takes_more_cores_and_more_where_the_load_shifts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Shenango's section 2; and a long interval is not judged by a handful of decisions."""
+    """Shenango's observation; and a long interval is not judged by a handful of decisions."""
     monkeypatch.setattr(interval, "INTERVALS_US", (5, 100, 1000))
     session: Any = Notes()
     interval.cores_against_interval(session, 0.3)

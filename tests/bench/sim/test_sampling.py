@@ -50,7 +50,8 @@ class Stream:
         done = int(self._n * self._served)
         rest = {"mean_wait_ns": 0.0, "mean_latency_ns": 0.0, "cores_held": 0.0, "cores_worked": 0.0, "cores_extra": 0.0}
         counts = {"arrived": self._n, "done": done, "dropped": 0, "moves": 0, "violations": 0, "cores_moving": 0.0}
-        return Result("a", self.now_ns / 1e9, histogram=self._histogram.copy(), slow=Slow(), **rest, **counts)
+        kept: dict[str, Any] = {"histogram": self._histogram.copy(), "slowdowns": self._histogram * 0, "slow": Slow()}
+        return Result("a", self.now_ns / 1e9, preemptions=0, **rest, **counts, **kept)
 
 
 def sampled(stream: Stream, events: float, memory_ns: float = 0.0, least_ns: int = 0) -> tuple[float, sampling.Sampled]:
