@@ -55,7 +55,7 @@ def check(world: Simulation) -> None:
 
 
 @pytest.mark.soak(short=True, takes_s=30)
-@settings(deadline=None, max_examples=soak.examples(12, 500))
+@settings(deadline=None, max_examples=soak.examples(25, 500))
 @given(
     policy=st.sampled_from(["static", "shenango", "delay", "fair"]),
     seed=st.integers(0, 2**31),
@@ -91,7 +91,7 @@ def waited_ns(world: Simulation) -> int:
 
 
 @pytest.mark.soak(short=True, takes_s=30)
-@settings(deadline=None, max_examples=soak.examples(12, 500))
+@settings(deadline=None, max_examples=soak.examples(25, 500))
 @given(
     cores=st.integers(1, 12), load=st.floats(0.1, 1.1), seed=st.integers(0, 2**31), until_us=st.integers(100, 50_000)
 )

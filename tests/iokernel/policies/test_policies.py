@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from corelane.iokernel._native import ffi, lib
 
-random_tables = settings(max_examples=soak.examples(40, 5000))
+random_tables = settings(max_examples=soak.examples(100, 5000))
+any_tables = settings(max_examples=soak.examples(40, 5000))  # where it does not take a certain one to find a mistake
 CHECKS = 10_000  # of where shares are looked at: 50 ms
 NAMES = []
 while (_name := lib.cl_policy_name(len(NAMES))) != ffi.NULL:
@@ -133,7 +134,7 @@ def test_latency_comes_before_batch(name: str, rows: list[dict[str, int]], cores
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.soak(short=True, takes_s=30)
-@random_tables
+@any_tables
 @given(rows=tables, cores=st.integers(1, 300))
 def test_the_same_table_gets_the_same_grants(name: str, rows: list[dict[str, int]], cores: int) -> None:
     answers = []
@@ -330,7 +331,7 @@ def test_fair_owes_a_newcomer_no_more_than_its_credit() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.soak(short=True, takes_s=30)
-@random_tables
+@any_tables
 @given(rows=tables, cores=st.integers(1, 16))
 def test_nothing_else_is_written(name: str, rows: list[dict[str, int]], cores: int) -> None:
     view, out = table(rows, cores)
