@@ -78,13 +78,12 @@ lint: $(STAMP)
 types: $(STAMP)
 	@rm -rf build/mypy && mkdir -p build/mypy/corelane
 	@for f in $(FLOORS); do ln -s ../../../$$f build/mypy/corelane/$$f; done
-	$(PY) -m mypy $(FLOORS:%=-p corelane.%)
-	MYPYPATH=tests/support $(PY) -m mypy -p cltest
+	MYPYPATH=tests/support $(PY) -m mypy $(FLOORS:%=-p corelane.%) -p cltest
 
 check-format:
 	@if ! command -v $(CLANG_FORMAT) >/dev/null; then \
 	    echo "format check skipped: no $(CLANG_FORMAT) (apt-get install clang-format-14)"; \
-	elif [ -n "$(C_FILES)" ]; then $(CLANG_FORMAT) --dry-run -Werror $(C_FILES); fi
+	else printf '%s\n' $(C_FILES) | xargs -r -P $$(nproc) -n 50 $(CLANG_FORMAT) --dry-run -Werror; fi
 
 format:
 	$(PY) -m ruff check -q --fix . && $(PY) -m ruff format -q .

@@ -81,7 +81,7 @@ def add_linux_kv(session: Session, arms: dict[str, Measure], stack: contextlib.E
 
     def serve(far: netns.Interface, port: int) -> contextlib.AbstractContextManager[Any]:
         where = {"address": far.address, "netns": far.namespace.name, "port": port}
-        return contextlib.closing(LinuxUdp(mode="spin", cpu=session.two_cores[1], batch=32, store=store, **where))  # type: ignore[arg-type]
+        return contextlib.closing(LinuxUdp(poll="spin", cpu=session.two_cores[1], batch=32, store=store, **where))  # type: ignore[arg-type]
 
     def measure(rate: float, seconds: float) -> Point:
         return link.measure(serve, rate, seconds)[0]

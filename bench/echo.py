@@ -1,9 +1,9 @@
 """Echo: the least that a server can do, so that what it costs is what corelane costs.
 
 Four parts in one session: the unloaded round trip over the cache line's, the peak of one worker core, latency against
-load, and system calls and context switches a request in each power mode. Arms: embedded (a runtime on a software link),
-iokernel (the loop on one core, the application's process on the other), and as root Linux UDP servers over AF_XDP on a
-veth pair.
+load, and system calls and context switches a request in each polling mode. Arms: embedded (a runtime on a software
+link), iokernel (the loop on one core, the application's process on the other), and as root Linux UDP servers over
+AF_XDP on a veth pair.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .harness.peaks import find_peaks
 from .harness.plot import Canvas, searched_curves
 from .harness.session import Session
 
-SUMMARY = "UDP echo: unloaded latency, peak of a core, latency against load, system calls in each power mode"
+SUMMARY = "UDP echo: unloaded latency, peak of a core, latency against load, system calls in each polling mode"
 FIGURES = ("echo.p50_over_cacheline", "echo.rps_per_core")
 
 UNLOADED_RPS = 20_000.0
@@ -73,10 +73,10 @@ def linux_arms(session: Session, stack: contextlib.ExitStack, cores: tuple[int, 
         return {}
     link = rig.LinuxLink(stack, cores, port=PORT)
 
-    def arm(mode: str, batch: int) -> Measure:
+    def arm(poll: str, batch: int) -> Measure:
         def serve(far: netns.Interface, port: int) -> contextlib.AbstractContextManager[Any]:
             where = {"address": far.address, "port": port, "netns": far.namespace.name}
-            return contextlib.closing(LinuxUdp(mode=mode, batch=batch, cpu=cores[1], **where))  # type: ignore[arg-type]
+            return contextlib.closing(LinuxUdp(poll=poll, batch=batch, cpu=cores[1], **where))  # type: ignore[arg-type]
 
         def measure(rate: float, seconds: float) -> Point:
             point, counted = link.measure(serve, rate, seconds)
@@ -143,16 +143,16 @@ def peaks(session: Session, arms: dict[str, Measure]) -> dict[str, float]:
 def modes(session: Session, cores: tuple[int, int]) -> None:
     """System calls and context switches a request when the server polls, adapts or blocks (embedded, memory NIC)."""
     slot = 0.15 * session.seconds / 3
-    for power in ("spin", "adaptive", "block"):
-        session.say(f"{MODE_RPS:,.0f} requests/s with a server in mode {power}")
+    for poll in ("spin", "adaptive", "block"):
+        session.say(f"{MODE_RPS:,.0f} requests/s with a server that polls in mode {poll}")
         bind = partial(Runtime.bind, handler=app.handler("c", PORT))
-        with rig.embedded(bind, cores, power=power, scheduler=Scheduler()) as made:
+        with rig.embedded(bind, cores, poll=poll, scheduler=Scheduler()) as made:
             assert made.server_nic is not None
             before, used = made.server_nic.stats(), made.usage()
             point = made.load.measure(MODE_RPS, slot)
             after, cost = made.server_nic.stats(), made.usage() - used
         served = max(after.rx_frames - before.rx_frames, 1)
-        row = session.point(f"mode {power}", point)
+        row = session.point(f"mode {poll}", point)
         row["syscalls_per_request"] = (after.syscalls - before.syscalls) / served
         row["context_switches_per_request"] = cost.switches / served
         row["busy_fraction"] = cost.busy_s / slot

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import runtime
-from ..drivers.port.port import open_port
+from ..drivers.port.port import PortMemory, open_port
 from ..runtime.control import statistics
 from ..runtime.errors import CorelaneError
 from .harness import usage
@@ -154,7 +154,8 @@ def _process(command: list[str], until: str) -> Iterator[int]:
 
 def _warm(path: str) -> None:
     """Some traffic, so that both have touched what they touch: a second application asks the first one's address."""
-    with open_port(path, name="warm", rx_buffers=64, tx_buffers=64, rx_slots=64, tx_slots=64) as port:
+    small = PortMemory(rx_buffers=64, tx_buffers=64, rx_slots=64, tx_slots=64)
+    with open_port(path, name="warm", memory=small) as port:
         mac = bytes.fromhex(port.mac.replace(":", ""))
         for _ in range(20):
             port.send(b"\xff" * 6 + mac + b"\x88\xb5" + bytes(50))

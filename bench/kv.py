@@ -205,7 +205,7 @@ def on_kernel_udp(far: netns.Interface, cpu: int, batch: int = 32) -> Iterator[N
     with (
         Store(MEMORY_BYTES) as store,
         LinuxUdp(
-            mode="spin",
+            poll="spin",
             cpu=cpu,
             address=far.address,
             netns=far.namespace.name,

@@ -218,7 +218,7 @@ def add_linux(session: Session, arms: dict[str, Arm], stack: contextlib.ExitStac
     spin = Spin(SpinOptions(distribution="request"))
     stack.callback(spin.close)
     where = {"address": link.far.address, "port": PORT, "netns": link.far.namespace.name}
-    server = LinuxUdp(mode="block", batch=32, cpu=cores[1], spin=spin, **where)  # type: ignore[arg-type]
+    server = LinuxUdp(poll="block", batch=32, cpu=cores[1], spin=spin, **where)  # type: ignore[arg-type]
     stack.enter_context(server)
     job = stack.enter_context(Tenant("batch", cpu=cores[1], policy="idle", paused=True))
 

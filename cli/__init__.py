@@ -18,7 +18,8 @@
 
 A subcommand is a module with add_arguments(parser) and run(options) -> exit code, imported only when it is called, so
 that `corelane --help` starts in the time of Python itself (tests/cli/test_main.py). Its IMPORTS are what run() is going
-to import: they are imported while Ctrl-C still ends the process.
+to import: they are imported while Ctrl-C still ends the process. In run() it is a KeyboardInterrupt, unless the module
+says ENDS_AT_ONCE.
 
 Exit codes: 0 done; 1 it could not be done, or the answer is no; 2 the command line was wrong. Results go to stdout,
 progress and errors to stderr. Every subcommand takes --json and then prints one JSON document on stdout.

@@ -8,6 +8,7 @@ import shlex
 import sys
 from pathlib import Path
 
+from ..apps import registry
 from ..runtime.errors import CorelaneError
 from . import values
 from .usage import WrongUsage
@@ -81,6 +82,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print what was asked for, flags on one line."""
     if options.unit is not None:
+        if options.unit and options.unit not in registry.names():
+            why = "there is no built-in application of that name"
+            raise WrongUsage(f"--unit {options.unit}", why, f"one of: {', '.join(registry.names())}")
         print(unit(options.unit or ""), end="")
         return 0
     found = {name.replace("-", "_"): str(BASE / path) for name, (path, _) in FOLDERS.items()}

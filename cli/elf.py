@@ -69,7 +69,7 @@ def _notes(path: Path, elf: Any) -> Iterator[Export]:
             _, what, port, symbol = _DESC.unpack_from(desc)
             if what not in KINDS:
                 raise refused(path, f"it exports a handler of unknown kind {what}", "install a newer corelane")
-            yield Export(symbol.split(b"\0")[0].decode("ascii"), KINDS[what], port)
+            yield Export(symbol.split(b"\0")[0].decode(errors="replace"), KINDS[what], port)  # as elftools has names
     if not seen:
         mend = "add CL_HANDLER(function, port) of corelane/libos/handler.h"
         raise refused(path, "it names no handler (no .note.corelane)", mend)

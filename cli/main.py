@@ -119,7 +119,7 @@ def _call(command: str, args: list[str], own: bool) -> int:
     # Now, while Ctrl-C ends the process: an interrupt makes an ImportError of the import of a module of C.
     for name in getattr(module, "IMPORTS", ()):
         importlib.import_module(name, __package__)
-    if own and callable(signal.getsignal(signal.SIGINT)):
+    if own and callable(signal.getsignal(signal.SIGINT)) and not getattr(module, "ENDS_AT_ONCE", False):
         signal.signal(signal.SIGINT, signal.default_int_handler)  # in place of the one of the script `corelane`
     code = module.run(options)
     assert isinstance(code, int)

@@ -1,6 +1,5 @@
 """corelane metrics: what the iokernel and its applications count, in Prometheus' text format.
 
-IMPORTS = ("..runtime._native",)
 Printed once, as node_exporter's textfile collector wants it, or served over HTTP. A counter of the statistics is
 `corelane_GROUP_NAME_total`, a number that goes up and down `corelane_GROUP_NAME`. What was dropped is one metric of a
 group, with the reason as a label. What an application counts of itself is `corelane_app_own_NAME`.
@@ -19,6 +18,7 @@ from ..runtime.errors import CorelaneError, SystemLimit
 from . import values
 from .watch import snapshot
 
+IMPORTS = ("..iokernel._native",)
 _NUMBER = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _QUANTILES = {"0.5": "p50_us", "0.9": "p90_us", "0.99": "p99_us", "1": "max_us"}
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -186,7 +186,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._answer(503, f"{error}\n")
 
     def _answer(self, code: int, text: str) -> None:
-        body = text.encode()
+        body = text.encode(errors="backslashreplace")  # of a socket's path that is no text
         self.send_response(code)
         self.send_header("Content-Type", _TYPE)
         self.send_header("Content-Length", str(len(body)))

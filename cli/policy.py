@@ -7,10 +7,10 @@ import json
 import os
 
 from . import values
-from .usage import WrongUsage
+from .usage import WrongUsage, words_are_wrong
 
 # Loading one that must be compiled takes seconds, on a busy machine many.
-IMPORTS = ("..runtime._native",)
+IMPORTS = ("..iokernel._native",)
 _TIMEOUT_MS = 120_000
 
 
@@ -36,6 +36,11 @@ def run(options: argparse.Namespace) -> int:
 
     if options.set and options.spec is None:
         raise WrongUsage("set a policy", "settings without a policy", "name it: corelane policy delay --set ...")
+    if options.spec is not None:
+        from ..iokernel.policy.policy import check_spec
+
+        with words_are_wrong():
+            check_spec(options.spec)
     before = snapshot(options.socket, options.wait)  # a sentence of its own if nobody listens
     path = options.socket or default_socket()
     if options.spec is not None:
@@ -61,6 +66,6 @@ def choose(path: str, spec: str, words: list[str]) -> str:
     try:
         rc = lib.cl_control_policy(fd, os.fsencode(spec), os.fsencode(" ".join(words)), text, _TIMEOUT_MS, err)
         check(rc, f"set the policy {spec}", err)
-        return str(ffi.string(text).decode(errors="replace"))
+        return os.fsdecode(ffi.string(text))
     finally:
         lib.cl_control_close(fd)

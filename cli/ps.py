@@ -8,9 +8,12 @@ import time
 from typing import Any
 
 from . import values
-from .watch import columns, dropped, failures, policy_line, rate_of, rates, snapshot
+from .watch import dropped, failures, fitting, policy_line, rate_of, rates, snapshot
 
-IMPORTS = ("..runtime._native",)
+IMPORTS = ("..iokernel._native",)
+_HEAD = ("NAME", "PID", "ADDRESS", "CPUS", "IN/s", "OUT/s", "HANDLED/s", "REPLIED/s", "FAILED", "DROPPED")
+# Which columns stay where not all fit, the first ones longest.
+_WANTED = ("NAME", "ADDRESS", "IN/s", "OUT/s", "DROPPED", "FAILED", "HANDLED/s", "REPLIED/s", "PID", "CPUS")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,13 +24,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--wait", type=values.seconds, default=0, metavar="S", help="wait so long for the iokernel to come up"
     )
+    parser.add_argument("--wide", action="store_true", help="all columns (default: those that fit the terminal, or 80)")
     parser.add_argument("--json", action="store_true", help="print all counters as JSON")
 
 
-def render(stats: dict[str, Any]) -> str:
-    """The statistics as text: the iokernel, then a line an application, then what was dropped."""
+def render(stats: dict[str, Any], width: int | None = None) -> str:
+    """The statistics as text: the iokernel, then a line an application, then what was dropped.
+
+    width: columns of the terminal; None: as wide as it is.
+    """
     head = f"iokernel pid {stats['pid']} on {stats['socket']}, up {stats['uptime_s']:.0f} s, {stats['mode']} polling"
-    rows = [["NAME", "PID", "ADDRESS", "CPUS", "IN/s", "OUT/s", "HANDLED/s", "REPLIED/s", "FAILED", "DROPPED"]]
+    rows = [list(_HEAD)]
     for app in stats["apps"]:
         known = app.get("counters") is not None
         rows.append(
@@ -52,16 +59,17 @@ def render(stats: dict[str, Any]) -> str:
         into, out = moved.get("rx_frames", 0), moved.get("tx_frames", 0)
         lines.append(f"  uplink {uplink['name']} {uplink['mac']} {state}: {into:,.0f} in/s, {out:,.0f} out/s")
     lines.append(f"  {policy_line(stats)}")
-    lines += columns(rows, left=4)
-    if not stats["apps"]:
-        lines[-1] = "no application is attached: corelane run NAME attaches one"
+    if stats["apps"]:
+        lines += fitting(rows, _WANTED, _HEAD[:4], width)
+    else:
+        lines.append("no application is attached: corelane run NAME attaches one")
     for row in (*stats["apps"], *stats["loops"], *stats["uplinks"]):
         label = row.get("name") or f"loop on cpu {row['cpu']}"
         if lost := dropped(row):
             lines.append(f"{label} dropped: " + ", ".join(f"{n:,} {k}" for k, n in lost.items()))
         if failed := failures(row):
             lines.append(f"{label} failed: " + ", ".join(f"{n:,} {k}" for k, n in failed.items()))
-    return "\n".join(lines)
+    return "\n".join(piece for line in lines for piece in values.wrapped(line, width))
 
 
 def run(options: argparse.Namespace) -> int:
@@ -72,5 +80,5 @@ def run(options: argparse.Namespace) -> int:
     path = options.socket or default_socket()
     time.sleep(options.interval)
     stats = rates(before, snapshot(path))
-    print(json.dumps(stats, indent=1) if options.json else render(stats))
+    print(json.dumps(stats, indent=1) if options.json else render(stats, None if options.wide else values.width()))
     return 0

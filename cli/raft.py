@@ -17,9 +17,11 @@ from . import values
 from .usage import WrongUsage, words_are_wrong
 
 if TYPE_CHECKING:
+    from ..apps.raft.service.recover import Settings
     from ..libos.storage.log.log import Log
 
 IMPORTS = ("..apps._native",)
+_NOBODY = "look at their addresses, and the way there"
 _PLACES = ("NODE", "LOG'S CLOCK", "ITS OWN", "AHEAD", "LOG", "FULL", "ENTRIES", "DEAD")
 _COLUMNS = ("NODE", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "DURABLE", "MEMBER", "SENDS TO", "STATE")
 
@@ -40,6 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_place(made)
     text = "do it: what others acknowledged and this log does not hold is lost"
     made.add_argument("--accept-data-loss", action="store_true", help=text)
+    text = "of a damaged log give up what follows the damage"
+    made.add_argument("--cut-damage", action="store_true", help=text)
     made.add_argument("--json", action="store_true", help="print JSON")
     texts = {
         "status": "each node's role, term and progress, as it says itself",
@@ -138,7 +142,7 @@ def run(options: argparse.Namespace) -> int:
         if options.action == "status":
             seen = group.all()
             if not any(seen.values()) and (why := group.why_unsent()):
-                raise CorelaneError("ask the nodes", f"none answers{why}", "look at their addresses, and the way there")
+                raise _silent(why)
             leads = any(s and s["role"] == "leader" for s in seen.values())
             print(json.dumps({"nodes": seen}) if options.json else status_text(seen))
             return 0 if leads else 1
@@ -150,6 +154,8 @@ def run(options: argparse.Namespace) -> int:
             if options.set is not None:
                 group.set_clock(options.set)
             seen = group.all()
+            if not any(seen.values()):
+                raise _silent(group.why_unsent())
             clocks = {node: s["clock"] for node, s in seen.items() if s and "clock" in s}
             print(json.dumps({"clocks": clocks}) if options.json else places_text(seen))
             return 0
@@ -162,6 +168,10 @@ def run(options: argparse.Namespace) -> int:
         said = members(status)
         print(json.dumps(said) if options.json else members_text(said))
         return 0
+
+
+def _silent(why: str) -> CorelaneError:
+    return CorelaneError("ask the nodes", f"none answers{why}", _NOBODY)
 
 
 def _init(options: argparse.Namespace) -> int:
@@ -188,10 +198,10 @@ def _init(options: argparse.Namespace) -> int:
     return 0
 
 
-def _open_log(options: argparse.Namespace, *, look: bool = False) -> Log:
+def _open_log(options: argparse.Namespace, *, look: bool = False, cut: bool = False) -> Log:
     from ..libos.storage.log.log import Log
 
-    on_damage: Literal["refuse", "read-only"] = "read-only" if look else "refuse"
+    on_damage: Literal["refuse", "cut", "read-only"] = "read-only" if look else "cut" if cut else "refuse"
     if options.area:
         return Log.open_area(options.area, options.socket, on_damage=on_damage)
     return Log.open(options.log, on_damage=on_damage)
@@ -202,11 +212,19 @@ def _recover(options: argparse.Namespace) -> int:
     from ..apps.raft.service.recover import recover, survivor
 
     accepted = options.accept_data_loss
-    with _open_log(options, look=not accepted) as log:
+    if accepted and not options.cut_damage:
+        with _open_log(options, look=True) as log:
+            if log.report.tail == "damaged":
+                hint = "take another node's log, or give up what follows with --cut-damage"
+                raise CorelaneError("recover the node", f"its log is damaged: {log.report.why}", hint)
+    with _open_log(options, look=not accepted, cut=options.cut_damage) as log:
+        damage = log.report.why if log.report.tail == "damaged" else ""
         left = recover(log) if accepted else survivor(log)
     if options.json:
-        print(json.dumps({"recovered": accepted, **asdict(left)}))
+        print(json.dumps({"recovered": accepted, "damage": damage, **asdict(left)}))
         return 0 if accepted else 1
+    if damage:
+        print(f"ITS LOG IS DAMAGED, and what follows the damage is given up by --cut-damage: {damage}")
     print(
         f"node {left.id}: its last entry is {left.last_index}, of term {left.last_term}; by its word the voters are"
         f" {','.join(map(str, left.voters))}"
@@ -247,12 +265,20 @@ def _snapshot(options: argparse.Namespace) -> int:
     else:
         recover.restore(saved, options.id, options.voters, lambda: _open_log(options))
     voters = ",".join(map(str, options.voters))
-    s = saved.settings
     print(
         f"the log of node {options.id} begins with entry {saved.index}; voters {voters}. Start all of them with"
-        f" memory_bytes={s.machine} max_sessions={s.max_sessions}"
+        f" {_options_of(saved.settings)}"
     )
     return 0
+
+
+def _options_of(s: Settings) -> str:
+    """What a node that begins with a saved state has to be started with, beside its id, peers and log."""
+    from ..apps.raft.service.settings import GroupSettings
+
+    store = f"memory_bytes={s.machine} " if s.machine else ""
+    more = "" if s.reply_bytes == GroupSettings().reply_bytes else f" reply_bytes={s.reply_bytes}"
+    return f"{store}max_sessions={s.max_sessions}{more}" + (" and the group's name" if s.cluster else "")
 
 
 def member_of(status: dict[str, Any]) -> str:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 
 IMPORTS = ("..libos", "..apps._native")
+ENDS_AT_ONCE = True
+"""Until it serves, Ctrl-C ends the process: while numba compiles, Python would lose it in a callback."""
+_LOOK_S = 0.1  # between two looks at whether a generated load is over
 _HINTS = {
     "udp_checksum": "wrong sums from a sender on this machine are left to its device: ethtool -K ITS_INTERFACE tx off"
 }
@@ -52,7 +55,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs=0,
         help="show this help and end; behind an application's name with its own options",
     )
-    parser.add_argument("target", help="a built-in application's name, module:handler, or a compiled .so")
+    parser.add_argument(
+        "target",
+        help="a built-in application's name, module:name[,name...] of handlers and periodic work, or a compiled .so",
+    )
     place = parser.add_mutually_exclusive_group()
     place.add_argument(
         "--socket",
@@ -187,7 +193,7 @@ def _runtime(options: argparse.Namespace, name: str, kind: str, nic: Any, addres
                 name=name,
                 kthreads=options.kthreads,
                 kind=options.kind or kind,
-                power=options.poll,
+                poll=options.poll,
                 cpus=options.cpus,
                 address=address,
                 scheduler=Scheduler(quantum_us=options.quantum_us, stop_s=options.stop_s, **spin),
@@ -232,19 +238,14 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
     service = target.setup(runtime)
     runtime.publish(service.stats)
     try:
-        if generator is not None:
+        with runtime.ended_by_signals(), runtime.ends_in_time():  # before anybody can know that it serves
             runtime.start()
             _announce(options, name, runtime, service)
-            generator.start()
-            generator.wait()
-            runtime.wait(0)  # raises what has failed meanwhile
-            _stop(options, runtime)
-        else:
-            with runtime.ended_by_signals(), runtime.ends_in_time():  # before anybody can know that it serves
-                runtime.start()
-                _announce(options, name, runtime, service)
+            if generator is not None:
+                _load(runtime, generator)
+            else:
                 _wait(options, runtime, service)
-                _stop(options, runtime)
+            _stop(options, runtime)
         _finish(options, name, runtime, service, generator)
     finally:
         # Handlers point into the service: the runtime goes first.
@@ -252,6 +253,17 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
         service.close()
     runtime.wait(0)  # raises what was found to have failed only then
     return 0
+
+
+def _load(runtime: Runtime, generator: Any) -> None:
+    """The generated load, or as much of it as there was before a signal. Raises what has failed meanwhile."""
+    generator.start()
+    while generator.running:
+        if runtime.wait(_LOOK_S):
+            generator.abort()
+            break
+    generator.wait()
+    runtime.wait(0)
 
 
 def _stop(options: argparse.Namespace, runtime: Runtime) -> None:

@@ -49,8 +49,8 @@ class System:
     def read(self, name: str) -> str | None:
         """Text of a file without surrounding space; None if it cannot be read."""
         try:
-            return self.path(name).read_text().strip()
-        except (OSError, UnicodeDecodeError):
+            return self.path(name).read_text(errors="surrogateescape").strip()  # names may be any bytes (PEP 383)
+        except OSError:
             return None
 
     def cpuinfo(self, key: str) -> str:

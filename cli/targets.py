@@ -1,4 +1,4 @@
-"""What `corelane run TARGET` can run: a built-in application, module:handler, or a compiled .so.
+"""What `corelane run TARGET` can run: a built-in application, module:name,..., or a compiled .so.
 
 Each becomes a Target: `setup(runtime)` binds its handlers to a runtime that has not started. It returns a service,
 to be closed after the runtime has stopped.
@@ -18,7 +18,7 @@ from . import imports
 from .usage import WrongUsage
 
 if TYPE_CHECKING:
-    from ..libos import Runtime
+    from ..libos import Handler, Periodic, Runtime
 
 
 class Service(Protocol):
@@ -49,7 +49,7 @@ class Bound:
     handlers: tuple[Any, ...] = ()
 
     def stats(self) -> dict[str, int]:
-        """The counters of Python callables; compiled handlers have none of their own."""
+        """The counters of Python callables and of periodic work; compiled handlers have none of their own."""
         out: dict[str, int] = {}
         for handler in self.handlers:
             for name, value in handler.counters.items():
@@ -63,7 +63,7 @@ class Bound:
 def resolve(text: str, words: Sequence[str], *, port: int | None, plain: bool) -> Target:
     """The target that a command line names. CorelaneError says what it could have been.
 
-    words: "key=value" options. port: overrides a handler's own. plain: do not compile a Python function.
+    words: "key=value" options. port: overrides a handler's own. plain: do not compile Python functions.
     """
     if text.endswith(".so") or "/" in text:
         return _compiled(Path(text), words, port)
@@ -119,7 +119,11 @@ def _built_in(name: str, words: Sequence[str], port: int | None) -> Target:
 
 
 def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> Target:
-    module_name, _, attribute = text.partition(":")
+    from ..libos import Handler
+
+    module_name, _, attributes = text.partition(":")
+    if not module_name or not all(attributes.split(",")):
+        raise WrongUsage(f"run {text}", "it lacks a name", "write it as module:function, or module:one,two")
     if words:
         raise WrongUsage(f"run {text}", "a Python handler takes no --option", "let it read its environment")
     imports.come_first()
@@ -129,27 +133,45 @@ def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> T
         raise CorelaneError(f"run {text}", str(e), imports.why_not(module_name, e)) from e
     except Exception as e:
         raise CorelaneError(f"run {text}", f"importing {module_name} failed: {type(e).__name__}: {e}") from e
-    found = getattr(module, attribute, None)
-    if found is None:
-        names = [n for n in vars(module) if not n.startswith("_")]
-        hidden = imports.hidden(module_name, getattr(module, "__file__", None))
-        raise CorelaneError(f"run {text}", f"{module_name} has no {attribute!r}", f"{hidden}it has: {', '.join(names)}")
-    from ..libos import Handler, udp
-
-    if not isinstance(found, Handler) and not callable(found):
-        raise CorelaneError(f"run {text}", f"{attribute} is a {type(found).__name__}", "name a function or a handler")
-    handler = found if isinstance(found, Handler) else udp(compiled=not plain)(found)
-    if isinstance(found, Handler) and plain and found.compiled:
-        handler = udp(found.port, compiled=False)(found.function)
-    number = port if port is not None else handler.port
-    if number is None:
-        raise WrongUsage(f"run {text}", "it names no UDP port", "decorate it with @libos.udp(port=...), or give --port")
+    names = attributes.split(",")
+    bound = {name: _made(text, module, name, plain) for name in names}
+    handlers = {name: made for name, made in bound.items() if isinstance(made, Handler)}
+    if port is not None and len(handlers) != 1:
+        raise WrongUsage(f"run {text}", f"it has {len(handlers)} handlers, and --port gives one port")
+    ports = []
+    for name, handler in handlers.items():
+        if (number := port or handler.port) is None:
+            hint = "decorate it with @libos.udp(port=...), or give --port"
+            raise WrongUsage(f"run {text}", f"{name} names no UDP port", hint)
+        ports.append(number)
 
     def setup(runtime: Runtime) -> Service:
-        runtime.bind(handler, number)
-        return Bound((number,), (handler,))
+        for made in bound.values():
+            runtime.bind(made, port if isinstance(made, Handler) else None)
+        return Bound(tuple(ports), tuple(bound.values()))
 
-    return Target(attribute, setup)
+    return Target(names[0], setup)
+
+
+def _made(text: str, module: Any, name: str, plain: bool) -> Handler | Periodic:
+    """A handler, or periodic work, by its name in a module."""
+    from ..libos import Handler, Periodic, udp
+
+    found = getattr(module, name, None)
+    if found is None:
+        names = [n for n in vars(module) if not n.startswith("_")]
+        hidden = imports.hidden(module.__name__, getattr(module, "__file__", None))
+        why = f"{module.__name__} has no {name!r}"
+        raise CorelaneError(f"run {text}", why, f"{hidden}it has: {', '.join(names)}")
+    if not callable(found):
+        raise CorelaneError(f"run {text}", f"{name} is a {type(found).__name__}", "name a function or a handler")
+    if not isinstance(found, Handler | Periodic):
+        return udp(compiled=not plain)(found)
+    if not (plain and found.compiled):
+        return found
+    if isinstance(found, Periodic):
+        return Periodic(found.function, found.ms, found.state, compiled=False)
+    return udp(found.port, compiled=False)(found.function)
 
 
 def _compiled(path: Path, words: Sequence[str], port: int | None) -> Target:

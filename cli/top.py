@@ -13,9 +13,9 @@ from typing import Any
 
 from ..runtime.errors import CorelaneError
 from . import values
-from .watch import columns, dropped, policy_line, rate_of, rates, snapshot
+from .watch import columns, dropped, fitting, policy_line, rate_of, rates, snapshot
 
-IMPORTS = ("..runtime._native",)
+IMPORTS = ("..iokernel._native",)
 _CLEAR = "\x1b[H\x1b[J"
 _HEAD = (
     *("NAME", "CLASS", "CORES", "CORE%", "GUAR/MAX", "IN/s", "OUT/s", "PKT-AGE", "THR-AGE"),
@@ -102,7 +102,7 @@ def render(stats: Mapping[str, Any], width: int | None = None) -> str:
     lines = [head, policy_line(stats), ""]
     apps = sorted(stats["apps"], key=lambda app: (-_core_percent(app), app["name"]))
     if apps:
-        lines += _fitting([list(_HEAD), *(_app(app) for app in apps)], width)
+        lines += fitting([list(_HEAD), *(_app(app) for app in apps)], _WANTED, ("NAME", "CLASS"), width)
     else:
         lines.append("no application is attached: corelane run NAME attaches one")
     if stats["cores"] is not None:
@@ -113,16 +113,6 @@ def render(stats: Mapping[str, Any], width: int | None = None) -> str:
     for loop in stats["loops"]:
         lines.append(f"loop on cpu {loop['cpu']}: {100 * loop['rates']['busy_s']:.1f} % busy")
     return "\n".join(piece for line in lines for piece in values.wrapped(line, width))
-
-
-def _fitting(rows: list[list[str]], width: int | None) -> list[str]:
-    """The table without the columns that are wanted least, as many as it takes."""
-    for shown in range(len(_WANTED), 1, -1):
-        kept = [i for i, head in enumerate(rows[0]) if head in _WANTED[:shown]]
-        lines = columns([[row[i] for i in kept] for row in rows], left=2 if "CLASS" in _WANTED[:shown] else 1)
-        if width is None or max(map(len, lines)) <= width:
-            break
-    return lines
 
 
 def _core_percent(app: Mapping[str, Any]) -> float:

@@ -13,6 +13,8 @@ from .streams import tell
 from .usage import words_are_wrong
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..runtime.config import Config
     from ..runtime.ending import Ending
 
@@ -37,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "pcap file, and loss, duplicate, reorder, delay, corrupt=PROBABILITY, delay_us=US, seed=N make it a bad wire; "
         "other words are options of [nic], as in tap:cl0,queues=2",
     )
-    parser.add_argument("--cores", metavar="A,B", help="CPUs to poll on, a loop each (default: the quietest)")
+    parser.add_argument(
+        "--cores", type=values.loop_cpus, metavar="A,B", help="CPUs to poll on, a loop each (default: the quietest)"
+    )
     parser.add_argument("--poll", choices=("spin", "adaptive", "block"), help="what an idle loop does")
     parser.add_argument(
         "--policy",
@@ -64,12 +68,22 @@ def configuration(options: argparse.Namespace) -> Config:
     if options.poll is not None:
         overrides.append(f"iokernel.poll={options.poll}")
     if options.policy is not None:
+        _check_policy(options.policy)
         overrides.append(f"cores.policy={options.policy}")
     if options.nic is not None:
         overrides += _nic_overrides(options.nic)
     settled = config.load(options.config)
     with words_are_wrong():
         return config.override(settled, [*overrides, *options.set])
+
+
+def _check_policy(spec: str) -> None:
+    if spec == "none":
+        return
+    from ..iokernel.policy.policy import check_spec
+
+    with words_are_wrong():
+        check_spec(spec)
 
 
 def _nic_overrides(text: str) -> list[str]:
@@ -111,7 +125,7 @@ def _say(options: argparse.Namespace, event: str, text: str, **more: object) -> 
     if event in _NOTIFIED:
         notify(_NOTIFIED[event], f"STATUS={text}")
     if options.json:
-        print(json.dumps({"event": event, "text": text, **more}), flush=True)
+        print(json.dumps({"event": event, "text": text, **more}) + "\n", end="", flush=True)  # by any thread: at once
     else:
         tell(f"corelane up: {text}")
 
@@ -129,6 +143,7 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
     _, traffic, words = parse(options.nic)
     _, words = split_wrapping(words)  # `config` has those
     name = words.pop("app", "kv" if traffic == "memcached" else "echo")
+    main.raise_descriptor_limit()
     addresses = Addresses(main.network(config), config.apps)
     address = str(ipaddress.IPv4Address(addresses.ipv4(name, config.app(name), 0)))
     spec = f"loadgen:{traffic}" + "".join(f",{key}={value}" for key, value in words.items())
@@ -137,18 +152,19 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
     try:
         with (
             main.open_storage(config, functools.partial(_say, options)) as areas,
-            main.make(config, nic, main.place(config), areas, functools.partial(_say, options, "shared")) as iokernel,
+            main.make(config, nic, main.place(config), areas, functools.partial(_say, options)) as iokernel,
         ):
             text = f"iokernel on {iokernel.socket_path} waits for the application {name} to load it"
             _say(options, "iokernel", text, **main.facts(iokernel, "loadgen"))
             stop = Ending()
             with stop.by_signals():
                 while name not in iokernel.apps:
+                    main.check_serves(iokernel)
                     if stop.wait(0.05):
                         return 0
                 # Attached is not yet serving: its handlers are bound within moments.
                 stop.wait(0.3)
-                _load(options, name, generator, stop)
+                _load(options, name, generator, stop, functools.partial(main.check_serves, iokernel))
             if told := recorded(nic):
                 _say(options, "recording", told.text, **told.facts)
     finally:
@@ -157,11 +173,14 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
     return 0
 
 
-def _load(options: argparse.Namespace, name: str, generator: Any, stop: Ending) -> None:
+def _load(
+    options: argparse.Namespace, name: str, generator: Any, stop: Ending, check_serves: Callable[[], None]
+) -> None:
     from .nics import describe_load
 
     generator.start()
     while generator.running:
+        check_serves()
         if stop.wait(0.05):
             generator.abort()
             return

@@ -200,6 +200,13 @@ def own_cpus(text: str) -> tuple[int, ...]:
     return found
 
 
+def loop_cpus(text: str) -> str:
+    """CPUs that loops of an iokernel may run on, or "auto"; as it is written."""
+    if text != "auto":
+        own_cpus(text)
+    return text
+
+
 def distinct_cpus(text: str) -> tuple[int, ...]:
     """CPU numbers that this process may run on, none of them twice."""
     found = cpus(text)

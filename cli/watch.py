@@ -6,7 +6,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..runtime.errors import CorelaneError
@@ -158,6 +158,19 @@ def columns(rows: list[list[str]], left: int = 1) -> list[str]:
         ).rstrip()
         for row in rows
     ]
+
+
+def fitting(rows: list[list[str]], wanted: Sequence[str], left: Sequence[str], width: int | None) -> list[str]:
+    """A table, its heads first, without the columns that are wanted least, as many as it takes.
+
+    wanted: all heads, the most wanted first. left: those of columns that stand to the left. width: None: any.
+    """
+    for shown in range(len(wanted), 1, -1):
+        kept = [i for i, head in enumerate(rows[0]) if head in wanted[:shown]]
+        lines = columns([[row[i] for i in kept] for row in rows], sum(rows[0][i] in left for i in kept))
+        if width is None or max(map(len, lines)) <= width:
+            break
+    return lines
 
 
 def policy_line(stats: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ import sys
 from corelane.apps.raft.node.machine import CommandRefused
 from corelane.apps.raft.service.client import Client
 from corelane.apps.raft.service.service import serve
+from corelane.apps.raft.service.settings import LogSettings
 from corelane.libos import Runtime
 from corelane.runtime.errors import CorelaneError
 
@@ -41,7 +42,7 @@ class Ledger:  # every node applies the same commands in the same order, and mus
 def main() -> None:
     if sys.argv[1] == "serve":
         with Runtime(sys.argv[3], name=f"ledger-{sys.argv[2]}") as runtime:
-            service = serve(runtime, int(sys.argv[2]), sys.argv[4], machine=Ledger(), log=sys.argv[5], election_ms=100)
+            service = serve(runtime, int(sys.argv[2]), sys.argv[4], machine=Ledger(), log=LogSettings(file=sys.argv[5]))
             runtime.start()
             print("ready", flush=True)
             runtime.wait()  # raises what stopped the node, as a disk that failed

@@ -14,6 +14,7 @@ import errno
 import ipaddress
 import json
 import logging
+import math
 import os
 import re
 import threading
@@ -32,12 +33,13 @@ from ._native import ffi, lib
 from .control import moves, report
 from .control.addresses import Addresses
 from .control.claims import OwnClaim
-from .control.cores import Claim, CoreAssigner, claim, not_granted
+from .control.cores import Claim, CoreAssigner, claim, not_granted, without_policy
 from .control.descriptors import Closer
 from .control.kthreads import check_threads
 from .control.manager import CoreManager, parse_params
 from .control.messages import line_of
-from .control.server import ControlServer, Grant
+from .control.registry import Grant
+from .control.server import ControlServer
 from .control.settings import Access, AppMemory, Idle, Patience, Timing
 from .control.users import Held, Users
 from .policy.policy import load
@@ -45,7 +47,7 @@ from .policy.policy import load
 if TYPE_CHECKING:
     from .areas.areas import Areas
 
-MODES: Mapping[str, int] = {"spin": lib.CL_IO_SPIN, "adaptive": lib.CL_IO_ADAPTIVE, "block": lib.CL_IO_BLOCK}
+POLL: Mapping[str, int] = {"spin": lib.CL_IO_SPIN, "adaptive": lib.CL_IO_ADAPTIVE, "block": lib.CL_IO_BLOCK}
 _log = logging.getLogger("corelane.iokernel")
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,31}\Z")
 
@@ -56,6 +58,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,31}\Z")
 _RX_SLOTS, _TX_SLOTS = 4096, 1024
 _RX_BUFFERS, _TX_BUFFERS, _MIN_BUFFERS = 4096, 2048, 4096
 _BUFFER_BYTES = 2048
+_LOOK_S = 1.0
 
 
 @dataclass(slots=True)
@@ -80,7 +83,7 @@ class Iokernel:
 
     uplinks: NICs that lead outside; they stay the caller's and must outlive the iokernel. share_mac: applications
     appear outside under the uplink's MAC. loop_cpus: CPU of each loop (-1: anywhere); worker_cpus: CPUs for the
-    applications' kthreads, none: anywhere. mode: "spin", "adaptive" or "block", what a loop without work does. policy:
+    applications' kthreads, none: anywhere. poll: "spin", "adaptive" or "block", what a loop without work does. policy:
     who decides how cores move ("delay", "module:function", "file.so:symbol"; None: kthreads stay where they were put),
     with policy_params by name. apps: what the configuration says about applications, by name; app_defaults: about all
     others. users: what the applications of a user may have, by his name or number; user_defaults: of all others.
@@ -88,8 +91,8 @@ class Iokernel:
     the finer settings (settings.py). network: addresses and MTU. host_macs, host_addresses: this machine's own, which
     no application gets; the second tells its IPv4 addresses at any time, in host byte order.
 
-    tell: called by `start` with a line for people for each other iokernel that uses CPUs of ours; None: it is logged as
-    a warning.
+    tell: called with an event and a line for people: "shared" for each other iokernel that uses CPUs of ours, by
+    `start`; "gone" for an uplink whose device went away, once, by the control thread. None: it is logged as a warning.
 
     manual_hz: for tests. Loops are not started: `step` runs a round at a stamp of the caller's, on a clock of that
     rate.
@@ -106,7 +109,7 @@ class Iokernel:
         share_mac: bool = False,
         loop_cpus: Sequence[int] = (-1,),
         worker_cpus: Sequence[int] = (),
-        mode: str = "adaptive",
+        poll: str = "adaptive",
         policy: str | None = None,
         policy_params: Mapping[str, int | float] | None = None,
         apps: Mapping[str, AppConfig] | None = None,
@@ -122,11 +125,11 @@ class Iokernel:
         access: Access | None = None,
         memory: AppMemory | None = None,
         patience: Patience | None = None,
-        tell: Callable[[str], None] | None = None,
+        tell: Callable[[str, str], None] | None = None,
         manual_hz: int = 0,
     ) -> None:
-        if mode not in MODES:
-            raise ConfigError("polling mode", f"{mode!r} is none", f"choose one of {', '.join(MODES)}")
+        if poll not in POLL:
+            raise ConfigError("polling mode", f"{poll!r} is none", f"choose one of {', '.join(POLL)}")
         if not loop_cpus or set(loop_cpus) & set(worker_cpus) - {-1}:
             raise ConfigError(
                 "loop CPUs", f"{list(loop_cpus)} with worker CPUs {list(worker_cpus)}", "a loop needs a CPU of its own"
@@ -134,12 +137,13 @@ class Iokernel:
         self._network = network or NetworkConfig()
         self.subnet = ipaddress.IPv4Network(self._network.subnet)
         self.socket_path = socket_path
-        self.mode = mode
+        self.poll = poll
         self._uplinks = tuple(uplinks)
+        self._watched: list[Nic] = []  # of these, whose device was there at the last look
         self._share_mac = share_mac
         self._loop_cpus = tuple(loop_cpus)
         self._worker_cpus = tuple(worker_cpus)
-        self._tell = tell or _log.warning
+        self._tell = tell or _warn
         self._own_claim: OwnClaim | None = None
         self._cores = CoreAssigner(worker_cpus)
         self._manager: CoreManager | None = None
@@ -201,7 +205,8 @@ class Iokernel:
             self._delete_io()
             raise
         for line in self._own_claim.shared():
-            self._tell(line)
+            self._tell("shared", line)
+        self._watched = list(self._uplinks)
         self._started, self._failure = time.monotonic(), ""
         self._thread = threading.Thread(target=self._serve, name="corelane-control", daemon=True)
         self._thread.start()
@@ -246,7 +251,7 @@ class Iokernel:
     def _make_io(self) -> Any:
         config = ffi.new("struct cl_io_config *")
         config.n_loops = len(self._loop_cpus)
-        config.mode = MODES[self.mode]
+        config.poll = POLL[self.poll]
         # C takes 0 for its default.
         config.spin_us, config.pause_us = (us or lib.CL_IO_NO_TIME for us in (self._idle.spin_us, self._idle.pause_us))
         config.mtu = self._network.mtu
@@ -287,10 +292,10 @@ class Iokernel:
             self._apps.clear()
             self._leaving.clear()
 
-    # What the control server calls, in its thread (server.Registry).
+    # What the control server calls, in its thread (Registry).
 
     def register(self, hello: Any, peer: Peer) -> Grant:
-        """Register an application (server.Registry). Raises Refused with the reason if it may not have what it asks."""
+        """Register an application (Registry). Raises Refused with the reason if it may not have what it asks."""
         raw = bytes(ffi.buffer(hello.name))
         name = raw.split(b"\0", 1)[0].decode("ascii", errors="replace")
         if raw[-1] or not _NAME.match(name):
@@ -340,7 +345,7 @@ class Iokernel:
                 cpus=cpus,
                 may_spin=alone and settings.may_spin,
                 claim=claimed,
-                note=not_granted(name, hello, claimed, peer.uid) if claimed is not None else "",
+                note=without_policy(hello) if claimed is None else not_granted(name, hello, claimed, peer.uid),
                 layout=report.fields(grant.layout, "struct cl_arena_layout"),
                 slot=int(grant.slot),
                 since=time.monotonic(),
@@ -350,7 +355,7 @@ class Iokernel:
         return Grant(app.id, self._accept_message(app, grant), fds)
 
     def unregister(self, app: int) -> None:
-        """An application has gone (server.Registry): its cores and buffers are taken back."""
+        """An application has gone (Registry): its cores and buffers are taken back."""
         with self._lock:
             left = self._apps.pop(app, None)
             self._cores.give_back(app)
@@ -359,13 +364,13 @@ class Iokernel:
             check(self._remove(app, err), f"remove application {app}", err)
 
     def end(self) -> None:
-        """Stop the loops, and give kthreads their class and CPUs back (server.Registry)."""
+        """Stop the loops, and give kthreads their class and CPUs back (Registry)."""
         with self._lock:
             if self._io is not None:
                 lib.cl_io_give_back(self._io)
 
     def manage(self, app: int, pid: int, tids: Sequence[int], number: int) -> None:
-        """Give cores to the kthreads of an application from now on (server.Registry)."""
+        """Give cores to the kthreads of an application from now on (Registry)."""
         known = self._apps[app]
         if known.claim is None:
             raise _refused("cores are not managed here", "kthreads need not be named")
@@ -404,7 +409,7 @@ class Iokernel:
         return rc
 
     def sweep(self) -> bool:
-        """Try again to remove those that leave (server.Registry); returns whether there are still some."""
+        """Try again to remove those that leave (Registry); returns whether there are still some."""
         if not self._leaving:
             return False
         with self._lock:
@@ -413,12 +418,22 @@ class Iokernel:
                 self._remove(app, err)
             return bool(self._leaving)
 
+    def look(self) -> float:
+        """Tell of uplinks whose device went away (server.Registry)."""
+        for nic in list(self._watched):
+            nic.stats()  # asks the device whether it is there, should no frame do so
+            if nic.gone:
+                self._watched.remove(nic)
+                text = f"the uplink {nic.name} is gone: its device was removed; applications still reach each other"
+                self._tell("gone", f"{text}; start the iokernel again for another uplink")
+        return time.monotonic() + _LOOK_S if self._watched else math.inf
+
     def find(self, name: str) -> int | None:
-        """Id of the attached application of that name (server.Registry)."""
+        """Id of the attached application of that name (Registry)."""
         return next((a.id for a in self._apps.values() if a.name == name), None)
 
     def stats_json(self) -> bytes:
-        """`stats` as JSON (server.Registry)."""
+        """`stats` as JSON (Registry)."""
         return json.dumps(self.stats()).encode()
 
     def evictions(self) -> dict[tuple[int, str], int]:
@@ -430,7 +445,7 @@ class Iokernel:
             return {key: report.evicted(self._io, a.id) for key, a in apps.items()}
 
     def moves(self, loop: int, first: int) -> bytes:
-        """Entries of a loop's log of moves, from number `first` on (server.Registry).
+        """Entries of a loop's log of moves, from number `first` on (Registry).
 
         CL_CONTROL_FROM_NOW: none of those that are there. Raises CorelaneError if cores are not managed, or there is no
         such loop.
@@ -546,7 +561,7 @@ class Iokernel:
                 "version": 1,
                 "pid": os.getpid(),
                 "socket": self.socket_path,
-                "mode": self.mode,
+                "mode": self.poll,
                 "generation": int(lib.cl_io_generation(self._io)),
                 "uptime_s": time.monotonic() - self._started,
                 "subnet": str(self.subnet),
@@ -589,6 +604,10 @@ class Iokernel:
         """Names of the attached applications."""
         with self._lock:
             return tuple(a.name for a in self._apps.values())
+
+
+def _warn(_event: str, text: str) -> None:
+    _log.warning("%s", text)
 
 
 def _refused(why: str, hint: str) -> Refused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import logging
 import os
 import resource
 import signal
@@ -26,6 +27,7 @@ from .iokernel import Iokernel
 if TYPE_CHECKING:
     from .areas.areas import Areas
 
+_log = logging.getLogger("corelane.iokernel")
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LOOK_S = 1.0
 
@@ -115,10 +117,10 @@ def make(
     uplink: Nic | None,
     plan: Placement,
     areas: Areas | None = None,
-    tell: Callable[[str], None] | None = None,
+    tell: Callable[[str, str], None] | None = None,
 ) -> Iokernel:
     """The Iokernel object that a configuration describes. uplink, areas (`open_storage`): they stay the caller's. tell:
-    gets a line for each other iokernel that uses the same CPUs."""
+    as Iokernel's."""
     io, workers = config.iokernel, [cpu for cpu in dict.fromkeys(plan.kthreads) if cpu not in plan.iokernel]
     if not workers and io.poll == "spin":
         raise SystemLimit("poll all the time", "no CPU is left for applications", 'set iokernel.poll = "adaptive"')
@@ -135,7 +137,7 @@ def make(
         share_mac=config.nic.share_mac,
         loop_cpus=plan.iokernel,
         worker_cpus=workers,
-        mode=io.poll,
+        poll=io.poll,
         policy=cores.policy if managed else None,
         policy_params=config.policy,
         apps=config.apps,
@@ -195,7 +197,7 @@ def facts(iokernel: Iokernel, driver: str) -> dict[str, Any]:
         "socket": iokernel.socket_path,
         "pid": os.getpid(),
         "cpus": [loop["cpu"] for loop in stats["loops"]],
-        "mode": iokernel.mode,
+        "mode": iokernel.poll,
         "policy": cores["policy"]["name"] if cores is not None else None,
         "worker_cpus": [core["cpu"] for core in cores["cpus"]] if cores is not None else None,
         "uplink": uplinks[0] if uplinks else None,
@@ -240,14 +242,6 @@ def _tell_recording(uplink: Nic, report: Report) -> None:
 
     if told := recorded(uplink):
         report("recording", told.text, **told.facts)
-
-
-def _is_gone(uplink: Nic) -> str:
-    uplink.stats()  # asks the device whether it is there, should no frame do so
-    if not uplink.gone:
-        return ""
-    text = f"the uplink {uplink.name} is gone: its device was removed"
-    return f"{text}; applications still reach each other; start the iokernel again for another uplink"
 
 
 def _is_veth(device: str) -> bool:
@@ -310,23 +304,36 @@ def _once(look: Callable[[], str]) -> Callable[[], str]:
     return again
 
 
+def check_serves(iokernel: Iokernel) -> None:
+    """Raises CorelaneError when the control thread has ended by itself: nobody can attach any more."""
+    if iokernel.failure:
+        raise CorelaneError(
+            "keep the control socket", f"its thread ended ({iokernel.failure})", "start the iokernel again"
+        )
+
+
 def _wait_for_signal(iokernel: Iokernel, watched: Mapping[str, Callable[[], str]], report: Report) -> int:
     """Sleep until one of `_STOP_SIGNALS` comes, which this returns. watched: what may happen meanwhile, by event, and
-    what to say of it, "" for nothing new. CorelaneError when the control thread has ended by itself."""
+    what to say of it, "" for nothing new; what fails is logged, and not asked again. Raises what `check_serves` does.
+    """
+    watched = dict(watched)
     while True:
         caught = signal.sigtimedwait(_STOP_SIGNALS, _LOOK_S)
         if caught is not None:
             return caught.si_signo
-        if iokernel.failure:
-            raise CorelaneError(
-                "keep the control socket", f"its thread ended ({iokernel.failure})", "start the iokernel again"
-            )
-        for event, look in watched.items():
-            if text := look():
+        check_serves(iokernel)
+        for event, look in list(watched.items()):
+            try:
+                text = look()
+            except Exception:
+                _log.exception("whether to tell of %r cannot be found out any more", event)
+                del watched[event]
+                continue
+            if text:
                 report(event, text)
 
 
-def _raise_descriptor_limit() -> None:
+def raise_descriptor_limit() -> None:
     """As many descriptors as the system lets us have: three a managed kthread, one a connection."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -339,7 +346,7 @@ def run(config: Config, report: Report = _print) -> int:
     Raises CorelaneError (Refused, SystemLimit, ConfigError) if it cannot start. Returns 0.
     """
     plan = place(config)
-    _raise_descriptor_limit()
+    raise_descriptor_limit()
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     try:
         with contextlib.ExitStack() as stack:
@@ -349,21 +356,18 @@ def run(config: Config, report: Report = _print) -> int:
                 stack.enter_context(uplink)
                 stack.callback(_tell_recording, uplink, report)  # once the loops have stopped
             areas = stack.enter_context(open_storage(config, report))
-            tell = functools.partial(report, "shared")
-            iokernel = stack.enter_context(make(config, uplink, plan, areas, tell))
+            iokernel = stack.enter_context(make(config, uplink, plan, areas, report))
             if others := os.sched_getaffinity(0) - set(plan.iokernel):
                 os.sched_setaffinity(0, others)  # this thread, after the loops have started, keeps off their CPUs
             where = f"uplink {uplink.name} {uplink.mac}" if uplink is not None else "no uplink"
             for reason in plan.reasons:
                 report("placement", reason)
-            text = f"iokernel on {iokernel.socket_path}: {iokernel.mode} on CPU {plan.iokernel}, {where}; ^C stops it"
+            text = f"iokernel on {iokernel.socket_path}: {iokernel.poll} on CPU {plan.iokernel}, {where}; ^C stops it"
             told = facts(iokernel, config.nic.driver)
             report("iokernel", text, **told)
             watched: dict[str, Callable[[], str]] = {}
-            if uplink is not None:
-                watched["gone"] = _once(functools.partial(_is_gone, uplink))
-                if config.nic.driver == "af_xdp" and _is_veth(config.nic.device):
-                    watched["unfinished"] = _once(functools.partial(_is_unfinished, iokernel, config))
+            if uplink is not None and config.nic.driver == "af_xdp" and _is_veth(config.nic.device):
+                watched["unfinished"] = _once(functools.partial(_is_unfinished, iokernel, config))
             if told["worker_cpus"]:
                 watched["bound"] = _once(functools.partial(_is_bound_elsewhere, iokernel, len(told["cpus"])))
                 watched["evicted"] = _Evictions(iokernel)

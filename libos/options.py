@@ -27,7 +27,7 @@ class Scheduler(Group):
     quantum_us: a uthread that has run for so long lets others go first, at its next probe (docs/uthreads.md). 0: never,
     so that one which computes on end keeps its kthread from packets and timers. None: 1000 for kind "batch", whose jobs
     run side by side that way, else 0. stack_bytes: of a uthread, 16 KiB or more; 0: 8 MiB for kind "batch", else
-    64 KiB. spin_us: how long a kthread without work spins before it sleeps, if power is "adaptive". stop_s: how
+    64 KiB. spin_us: how long a kthread without work spins before it sleeps, if poll is "adaptive". stop_s: how
     long a stop waits for a kthread whose code does not come back. steal: siblings take requests from a kthread that is
     stuck in a long handler; False keeps each flow on its kthread.
     """

@@ -20,6 +20,12 @@ struct cl_runtime {
     bool own_nic; /* attached mode: the port is ours to close */
     bool started, stopped;
     int left; /* what cl_runtime_stop returned */
+    /* Attached, and not told which CPUs to use: those are the iokernel's word, of whichever one there is. */
+    bool follows;
+    pthread_mutex_t place_lock;
+    bool placeable; /* under place_lock: the kthreads run */
+    struct cl_spin note_lock;
+    char note[CL_CONTROL_NOTE_BYTES]; /* under note_lock */
     cl_runtime_event on_event;
     void *event_arg;
     cl_counters_fn more; /* under the port's lock, as the next one */
@@ -35,13 +41,59 @@ static int refuse(char *err, int rc, const char *why)
     return rc;
 }
 
+_Static_assert(sizeof(((struct cl_runtime_info *)0)->note) == CL_CONTROL_NOTE_BYTES, "of ACCEPT");
+
+static void keep_note(struct cl_runtime *rt, const char *note)
+{
+    cl_spin_lock(&rt->note_lock);
+    memcpy(rt->note, note, sizeof rt->note);
+    cl_spin_unlock(&rt->note_lock);
+}
+
+/* Where cores are not managed kthreads run where the iokernel of today puts them, and anywhere while there is none: the
+ * next one may put others on the CPUs that the last one gave us. Returns how many kthreads may not run there. *left_out:
+ * it moves cores, and we came when nobody did. */
+static unsigned place_kthreads(struct cl_runtime *rt, bool *left_out)
+{
+    struct cl_port_info granted;
+    unsigned failed = 0;
+    *left_out = false;
+    pthread_mutex_lock(&rt->place_lock);
+    if (rt->placeable) {
+        cl_port_info(rt->nic, &granted);
+        keep_note(rt, granted.note);
+        *left_out = granted.managed && !rt->nic->cores;
+        if (rt->follows && !granted.managed)
+            failed = cl_sched_place(rt->sched, granted.state == CL_PORT_GONE ? NULL : granted.cpus);
+    }
+    pthread_mutex_unlock(&rt->place_lock);
+    return failed;
+}
+
+static void set_placeable(struct cl_runtime *rt, bool placeable)
+{
+    pthread_mutex_lock(&rt->place_lock);
+    rt->placeable = placeable;
+    pthread_mutex_unlock(&rt->place_lock);
+}
+
 /* The port's watcher thread tells; its states are our events. */
 static void on_port(void *arg, int state, const char *text)
 {
     struct cl_runtime *rt = arg;
+    char more[512 + 96];
     _Static_assert(CL_EVENT_ATTACHED == CL_PORT_ATTACHED && CL_EVENT_STALLED == CL_PORT_STALLED &&
                        CL_EVENT_GONE == CL_PORT_GONE,
                    "events pass through");
+    bool left_out = false;
+    unsigned failed = state == CL_PORT_STALLED ? 0 : place_kthreads(rt, &left_out);
+    if (failed) {
+        snprintf(more, sizeof more, "%s; %u kthreads may not run on the CPUs that it gives them", text, failed);
+        text = more;
+    } else if (left_out && state == CL_PORT_ATTACHED) {
+        snprintf(more, sizeof more, "%s; it moves cores, but not of this application until that is started anew", text);
+        text = more;
+    }
     if (rt->on_event)
         rt->on_event(rt->event_arg, state, text);
 }
@@ -94,12 +146,14 @@ static int attach(struct cl_runtime *rt, const struct cl_runtime_config *c, char
                                   .on_change = on_port,
                                   .arg = rt};
     rt->own_nic = true;
+    rt->follows = !c->cpus;
     int rc = cl_port_nic_new(&port, &rt->nic, err);
-    if (rc < 0 || !rt->on_event)
+    if (rc < 0)
         return rc;
     struct cl_port_info granted;
     cl_port_info(rt->nic, &granted);
-    if (*granted.note)
+    keep_note(rt, granted.note);
+    if (*granted.note && rt->on_event)
         rt->on_event(rt->event_arg, CL_EVENT_LIMITED, granted.note);
     return 0;
 }
@@ -139,8 +193,8 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
     if (c->stop_ms)
         s.stop_ns = c->stop_ms * 1000000ull;
     s.cpus = c->cpus;
-    if (c->mode_set)
-        s.mode = c->mode;
+    if (c->poll_set)
+        s.poll = c->poll;
     if (c->stack_bytes)
         s.stack_bytes = c->stack_bytes;
     else if (c->kind == CL_RUNTIME_BATCH)
@@ -151,8 +205,8 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
         cl_port_info(rt->nic, &granted);
         if (!s.cpus && !granted.managed) /* else the iokernel binds them, and unbinds them when it ends */
             s.cpus = granted.cpus;
-        if ((!granted.may_spin || granted.managed) && s.mode == CL_SCHED_SPIN)
-            s.mode = CL_SCHED_ADAPTIVE; /* it shares its cores: spinning would take them from others */
+        if ((!granted.may_spin || granted.managed) && s.poll == CL_SCHED_SPIN)
+            s.poll = CL_SCHED_ADAPTIVE; /* it shares its cores: spinning would take them from others */
     }
     return cl_sched_new(&s, &rt->sched, err);
 }
@@ -222,6 +276,7 @@ int cl_runtime_new(const struct cl_runtime_config *config, struct cl_runtime **o
     struct cl_runtime *rt = calloc(1, sizeof *rt);
     if (!rt)
         return refuse(err, -ENOMEM, "out of memory");
+    pthread_mutex_init(&rt->place_lock, NULL);
     int rc = build(rt, config, err);
     if (rc < 0) {
         cl_runtime_delete(rt);
@@ -304,6 +359,11 @@ int cl_runtime_start(struct cl_runtime *rt, char err[256])
     }
     rt->started = true;
     cl_sched_spawn(rt->sched, announce, rt->nif);
+    if (rt->own_nic) {
+        bool left_out;
+        set_placeable(rt, true);
+        (void)place_kthreads(rt, &left_out); /* another iokernel may have come since cl_runtime_new; that said so */
+    }
     return 0;
 }
 
@@ -313,6 +373,7 @@ int cl_runtime_stop(struct cl_runtime *rt, int64_t timeout_ns)
         return rt->left;
     if (cl_sched_self() == rt->sched)
         return -EDEADLK;
+    set_placeable(rt, false);
     if (!cl_load_relaxed(&rt->nif->stopping))
         cl_udp_sockets_shut(rt->nif);
     cl_store_relaxed(&rt->nif->stopping, 1);
@@ -380,6 +441,7 @@ void cl_runtime_delete(struct cl_runtime *rt)
         cl_netif_delete(rt->nif);
     if (rt->own_nic && rt->nic)
         cl_nic_close(rt->nic);
+    pthread_mutex_destroy(&rt->place_lock);
     free(rt);
 }
 
@@ -424,7 +486,7 @@ unsigned cl_runtime_counters(const struct cl_runtime *rt, struct cl_counter *out
     return cl_counters_by_name(&net, &sched, out, room);
 }
 
-void cl_runtime_info(const struct cl_runtime *rt, struct cl_runtime_info *out)
+void cl_runtime_info(struct cl_runtime *rt, struct cl_runtime_info *out)
 {
     *out = (struct cl_runtime_info){.kthreads = (uint16_t)rt->nif->n_queues,
                                     .ipv4 = cl_be32(rt->nif->self.ip_be),
@@ -434,6 +496,9 @@ void cl_runtime_info(const struct cl_runtime *rt, struct cl_runtime_info *out)
                                     .running = cl_netif_running(rt->nif),
                                     .gone = cl_load_relaxed(&rt->nic->gone)};
     memcpy(out->mac, rt->nif->self.mac, 6);
+    cl_spin_lock(&rt->note_lock);
+    memcpy(out->note, rt->note, sizeof out->note);
+    cl_spin_unlock(&rt->note_lock);
 }
 
 struct cl_nic *cl_runtime_nic(struct cl_runtime *rt)

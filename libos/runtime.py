@@ -24,6 +24,7 @@ from ..runtime.ending import Ending, exit_address
 from ..runtime.errors import CorelaneError, check
 from ..runtime.typed import typed
 from ._native import ffi, lib
+from .handlers.c_functions import address_of_function
 from .handlers.handlers import Handler, Prepared, as_handler, check_port
 from .handlers.periodic import Periodic
 from .options import CoreShare, Network, Scheduler
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from .storage.log.log import Log
     from .storage.log.shared import SharedLog
 
-POWER = {"spin": lib.CL_SCHED_SPIN, "adaptive": lib.CL_SCHED_ADAPTIVE, "block": lib.CL_SCHED_BLOCK}
+POLL = {"spin": lib.CL_SCHED_SPIN, "adaptive": lib.CL_SCHED_ADAPTIVE, "block": lib.CL_SCHED_BLOCK}
 BATCH_QUANTUM_US = int(lib.CL_CONTROL_BATCH_QUANTUM_US)  # of batch runtimes that are told none
 STACK_BYTES = {"latency": 65536, "batch": lib.CL_RUNTIME_BATCH_STACK_BYTES}  # unless told otherwise
 KINDS = {"latency": lib.CL_RUNTIME_LATENCY, "batch": lib.CL_RUNTIME_BATCH}
@@ -100,12 +101,12 @@ class Runtime(Closing):
     socket: path of an iokernel's socket (attached mode), or nic: a Nic, which stays the caller's and must stay open
     (embedded mode); exactly one of them. name: of the application; address and MAC follow from it. kthreads: C
     threads that run uthreads and handlers; embedded: the number of the NIC's queues. kind: "latency" or "batch", which
-    gets the cores that others leave, and has larger stacks and a quantum. power: "spin", "adaptive" or "block", what a
+    gets the cores that others leave, and has larger stacks and a quantum. poll: "spin", "adaptive" or "block", what a
     kthread without work does. cpus: CPU of each kthread, -1 for any. address: "10.77.0.9" or "10.77.0.9/16", for a NIC
     that has none. scheduler, network, share: the finer settings (options.py). on_event: called with ("attached" |
-    "stalled" | "gone" | "conflict", text) on a thread of the runtime, and with ("limited", text), which are wishes that
-    the iokernel does not grant, before this returns; without it they are logged as warnings of the logger
-    "corelane.libos". Public attribute: socket, as given.
+    "stalled" | "gone" | "conflict" | "unfinished", text) on a thread of the runtime; with ("limited", text), which are
+    wishes that the iokernel does not grant, before this returns; with ("serving", text) by `serve`. Without it they are
+    logged as warnings of the logger "corelane.libos", but for the last. Public attribute: socket, as given.
 
     Raises CorelaneError with the reason: no iokernel there, refused, no address, too few queues, ...
     """
@@ -119,7 +120,7 @@ class Runtime(Closing):
         name: str | None = None,
         kthreads: int | None = None,
         kind: str = "latency",
-        power: str = "adaptive",
+        poll: str = "adaptive",
         cpus: Sequence[int] | None = None,
         address: str | None = None,
         scheduler: Scheduler | None = None,
@@ -145,7 +146,7 @@ class Runtime(Closing):
         scheduler, share = scheduler or Scheduler(), share or CoreShare()
         config = ffi.new("struct cl_runtime_config *")
         keep = self._fill_place(config, socket, nic, name)
-        keep += self._fill_kthreads(config, kthreads, power, cpus)
+        keep += self._fill_kthreads(config, kthreads, poll, cpus)
         self._fill_network(config, address, network or Network())
         self._fill_scheduler(config, kind, scheduler)
         self._stop_s = scheduler.stop_s
@@ -177,10 +178,10 @@ class Runtime(Closing):
         return keep
 
     @staticmethod
-    def _fill_kthreads(config: Any, kthreads: int | None, power: str, cpus: Sequence[int] | None) -> list[Any]:
-        if power not in POWER:
-            raise CorelaneError("make a runtime", f"power {power!r}", f"one of: {', '.join(POWER)}")
-        config.mode, config.mode_set = POWER[power], 1
+    def _fill_kthreads(config: Any, kthreads: int | None, poll: str, cpus: Sequence[int] | None) -> list[Any]:
+        if poll not in POLL:
+            raise CorelaneError("make a runtime", f"poll {poll!r}", f"one of: {', '.join(POLL)}")
+        config.poll, config.poll_set = POLL[poll], 1
         if kthreads is not None and kthreads < 1:
             raise CorelaneError("make a runtime", f"{kthreads} kthreads", "at least 1")
         config.kthreads = kthreads or 0
@@ -349,6 +350,7 @@ class Runtime(Closing):
             raise self._failure
         return ended
 
+    @typed("fail the runtime")
     def fail(self, error: CorelaneError) -> None:
         """Have `wait` raise this, now or when it is called: what is served cannot go on. Of several, the first.
 
@@ -368,10 +370,10 @@ class Runtime(Closing):
         `stop` raises for a handler that does not come back. If it also keeps the interpreter's lock, the process ends,
         with status 1 and the reason on stderr.
         """
-        with self:
+        with self, self.ended_by_signals():  # while numba compiles Python would lose an interrupt in a callback
             for handler in handlers:
                 self.bind(handler)
-            with self.ended_by_signals(), self.ends_in_time():  # before the first request can be answered
+            with self.ends_in_time():  # before the first request can be answered
                 self.start()
                 if not quiet:
                     self._say_where()
@@ -450,8 +452,11 @@ class Runtime(Closing):
         them, but for those that read numbers; then it is the caller's again, who closes it. A runtime may have several.
         Raises CorelaneError: the runtime was started, the log is closed or shared already, or cannot be watched.
         """
+        from .storage.log.log import Log
         from .storage.log.shared import SharedLog
 
+        if not isinstance(log, Log):
+            raise CorelaneError("share the log", f"{log!r} is none", "open it first, as in Log.open(path)")
         with self._lock:
             if self._started or self._stopped:
                 raise CorelaneError("share the log", "the runtime was started or stopped", "share it before `start`")
@@ -493,7 +498,7 @@ class Runtime(Closing):
 
     def spawn(self, function: Any, arg: Any = None) -> None:
         """Start a C function `void (*)(void *)` (cffi pointer or address) on a uthread. Raises CorelaneError."""
-        pointer = ffi.cast("cl_uthread_fn", function)
+        pointer = ffi.cast("cl_uthread_fn", address_of_function(function, "spawn a uthread"))
         check(lib.cl_runtime_spawn(self.ptr, pointer, ffi.NULL if arg is None else ffi.cast("void *", arg)), "spawn")
 
     # What it is doing
@@ -503,7 +508,7 @@ class Runtime(Closing):
         """Show these numbers to whoever asks the iokernel (corelane ps --json, corelane metrics), live.
 
         numbers: called some times a second by a thread of the runtime, while it is attached. Names are of small
-        letters, digits and '_', at most 31 characters; values are not negative. Numbers of 0 may be left out. None: no
+        letters, digits and '_', at most 31 characters; negative values are left out. Numbers of 0 may be, too. None: no
         more. The runtime's own counters are shown in any case.
         """
         if numbers is None:
@@ -515,7 +520,7 @@ class Runtime(Closing):
         def fill(_arg: Any, out: Any, room: int) -> int:
             nonlocal told
             try:
-                found = [(name.encode("ascii"), int(value)) for name, value in numbers().items()]
+                found = [(name.encode("ascii"), int(value)) for name, value in numbers().items() if value >= 0]
                 for i, (name, value) in enumerate(found[:room]):
                     out[i].name = name[:31]
                     out[i].value = value

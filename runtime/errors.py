@@ -85,6 +85,7 @@ _SAID_BY_WORDS = {
     *(_errno.EINVAL, _errno.ERANGE, _errno.ENAMETOOLONG, _errno.EPROTO, _errno.EOPNOTSUPP, _errno.ENOMEM),
     *(_errno.ENOENT, _errno.EEXIST, _errno.EBUSY, _errno.ECONNREFUSED),
 }
+_REFUSED = "refused by the iokernel: "  # runtime/control.c; a whole sentence follows, whatever the number
 
 
 def _reason(number: int, err: Any) -> str:
@@ -92,17 +93,17 @@ def _reason(number: int, err: Any) -> str:
     if isinstance(err, str):
         text = err
     elif err is not None:  # a cffi char[]
-        text = b"".join(err).split(b"\0", 1)[0].decode(errors="replace")
+        text = os.fsdecode(b"".join(err).split(b"\0", 1)[0])  # it may name a path
     system = os.strerror(number) if number else ""
-    if text and (number in _SAID_BY_WORDS or system in text):
+    if text and (number in _SAID_BY_WORDS or system in text or text.startswith(_REFUSED)):
         return text
     return f"{text} [{system}]" if text and system else text or system
 
 
 def from_errno(number: int, what: str, err: Any = None, hint: str = "") -> CorelaneError:
     """The CorelaneError for a positive error number; `err` is a text or a cffi `char[]` with the reason."""
-    kind = _KINDS.get(number, CorelaneError)
-    return kind(what, _reason(number, err), hint or _HINTS.get(number, ""), number)
+    kind, why = _KINDS.get(number, CorelaneError), _reason(number, err)
+    return kind(what, why, hint or ("" if why.startswith(_REFUSED) else _HINTS.get(number, "")), number)
 
 
 def check(rc: int, what: str, err: Any = None, hint: str = "") -> int:

@@ -154,8 +154,8 @@ class _Reader:
 
     def text(self, name: str) -> str | None:
         try:
-            return (self.root / name.lstrip("/")).read_text().strip()
-        except (OSError, UnicodeDecodeError):
+            return (self.root / name.lstrip("/")).read_text(errors="surrogateescape").strip()  # PEP 383, as for paths
+        except OSError:
             return None
 
     def number(self, name: str, default: int) -> int:

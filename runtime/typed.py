@@ -45,7 +45,7 @@ def typed(what: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
             try:
                 bound = signature.bind(*args, **kwargs)
             except TypeError as error:
-                raise _unbound(what, signature, error, kwargs) from None
+                raise _bare(what, function, signature, args) or _unbound(what, signature, error, kwargs) from None
             kinds = _kinds(function)
             for name, value in bound.arguments.items():
                 if name in kinds and not fits(value, kinds[name]):
@@ -70,6 +70,16 @@ def typed_class(what: str) -> Callable[[C], C]:
         return cls
 
     return decorate
+
+
+def _bare(what: str, function: Any, signature: inspect.Signature, args: tuple[Any, ...]) -> ConfigError | None:
+    """A decorator that has options alone, and was written without them."""
+    options = list(signature.parameters.values())
+    if len(args) != 1 or not inspect.isfunction(args[0]) or any(o.kind != o.KEYWORD_ONLY for o in options):
+        return None
+    name = function.__name__
+    needed = ", ".join(f"{o.name}=..." for o in options if o.default is o.empty)
+    return ConfigError(f"{what} {args[0].__name__}", f"@{name} is called with options", f"write @{name}({needed})")
 
 
 def _unbound(what: str, signature: inspect.Signature, error: TypeError, given: Mapping[str, object]) -> ConfigError:

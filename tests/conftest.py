@@ -5,6 +5,7 @@ c_library    the same as a shared library, for calling inline header code from P
 c_fuzzer     the same under libFuzzer
 netns        namespaces and veth pairs of this test alone (root)
 seed         the seed of this run, printed
+simulator    is compiled
 socket_path  of a control socket
 """
 
@@ -17,7 +18,8 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from cltest import CBuild, NetnsFactory, netns_missing, soak
+from cltest import CBuild, NetnsFactory, netns_missing, signals, soak
+from cltest.simulator import compile_once
 
 DEFAULT_SEED = 20240607
 ONE_THREAD = "one thread, in which nothing can race: ASan runs it"
@@ -26,6 +28,11 @@ ONE_THREAD = "one thread, in which nothing can race: ASan runs it"
 hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True, print_blob=True, database=None)
 hypothesis.settings.register_profile("random", deadline=None, max_examples=1000, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("CORELANE_HYPOTHESIS", "fixed"))
+
+
+def pytest_configure() -> None:
+    """Also in each worker: what it starts inherits its signals."""
+    signals.heed_ignored()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -109,6 +116,12 @@ def c_fuzzer() -> Callable[..., Callable[..., str]]:
         return builder.runner(builder.build(source, sources, [*cflags, "-fsanitize=fuzzer-no-link"]))
 
     return make
+
+
+@pytest.fixture(scope="session")
+def simulator() -> None:
+    """The loop of the simulator is compiled, also for the processes that a test starts."""
+    compile_once()
 
 
 @pytest.fixture

@@ -23,8 +23,9 @@
 #define CL_KV_MORE 0
 #define CL_KV_FULL 1
 #define CL_KV_QUIT 2
-#define CL_KV_LINE_MAX 65536  /* longest command line */
-#define CL_KV_ANSWER_MAX 4096 /* longest answer but for values */
+#define CL_KV_LINE_MAX 65536    /* longest command line */
+#define CL_KV_ANSWER_MAX 4096   /* longest answer but for values */
+#define CL_KV_ANSWER_ROOM 65536 /* that servers of datagrams have for an answer at least, to answer alike */
 
 /* State between calls. One a stream; for datagrams, zeroed before each. */
 struct cl_kv_session {

@@ -225,6 +225,12 @@ uint64_t kv_uptime_s(const struct cl_kv *s)
 
 void cl_kv_set_time(struct cl_kv *s, uint32_t now_s)
 {
+    for (uint32_t i = 0; i < s->n_partitions && now_s < s->manual_now_s;
+         i++) { /* seconds that were looked at come again */
+        kv_lock(&s->partitions[i]);
+        s->partitions[i].looked_s = 0;
+        kv_unlock(&s->partitions[i]);
+    }
     cl_store_relaxed(&s->manual_now_s, now_s);
 }
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from ...runtime.errors import CorelaneError, check
 from ...runtime.typed import typed
 from .._native import ffi, lib
 
+Mode = Literal["set", "add", "replace", "append", "prepend", "cas"]
 _MODES = {
     "set": lib.CL_KV_SET,
     "add": lib.CL_KV_ADD,
@@ -104,11 +105,14 @@ class Store:
 
     def key(self, key: bytes) -> Any:
         """A `struct cl_kv_key *` for `key` (1..250 bytes), good as long as the caller holds the bytes."""
+        if not 1 <= len(key) <= lib.CL_KV_KEY_MAX:
+            raise CorelaneError("use a key of the store", f"it has {len(key)} bytes", "keys have 1 to 250")
         fields = {"data": ffi.from_buffer(key), "len": len(key), "hash": lib.cl_kv_hash_of(self.ptr, key, len(key))}
         return ffi.new("struct cl_kv_key *", fields)
 
+    @typed("store an item")
     def store(
-        self, key: bytes, value: bytes, *, mode: str = "set", flags: int = 0, expires_s: int = 0, cas: int = 0
+        self, key: bytes, value: bytes, *, mode: Mode = "set", flags: int = 0, expires_s: int = 0, cas: int = 0
     ) -> str:
         """Store; mode: set add replace append prepend cas. Returns ok, not_stored, exists, not_found, too_large, ..."""
         rc = lib.cl_kv_store(
@@ -116,6 +120,7 @@ class Store:
         )
         return _OUTCOMES[rc]
 
+    @typed("read an item")
     def get(self, key: bytes) -> tuple[bytes, int, int] | None:
         """(value, flags, cas), or None for a miss."""
         meta = ffi.new("struct cl_kv_meta *")
@@ -125,24 +130,29 @@ class Store:
             return None
         return bytes(ffi.buffer(value, meta.value_bytes)), int(meta.flags), int(meta.cas)
 
+    @typed("delete an item")
     def delete(self, key: bytes) -> bool:
         """Whether there was something to delete."""
         return bool(lib.cl_kv_delete_key(self.thread(), self.key(key)) == lib.CL_KV_OK)
 
+    @typed("touch an item")
     def touch(self, key: bytes, expires_s: int) -> bool:
         """Give a key another time (the store's clock; 0: never). Whether it was there."""
         return bool(lib.cl_kv_touch(self.thread(), self.key(key), expires_s) == lib.CL_KV_OK)
 
+    @typed("add to an item")
     def delta(self, key: bytes, amount: int) -> int | str:
         """Add `amount` (negative: subtract, not below 0) to a decimal value: the new one, or the outcome's name."""
         out = ffi.new("uint64_t *")
         rc = lib.cl_kv_delta(self.thread(), self.key(key), amount >= 0, abs(amount), out)
         return int(out[0]) if rc == lib.CL_KV_OK else _OUTCOMES[rc]
 
+    @typed("forget all items")
     def flush_all(self, at_s: int = 0) -> None:
         """Forget everything stored before the time at_s on the store's clock; now if that is not in the future."""
         lib.cl_kv_flush_all(self.thread(), at_s)
 
+    @typed("drop expired items")
     def sweep(self, budget: int = 1 << 20) -> int:
         """Drop up to `budget` expired items a partition ahead of their turn; returns how many went."""
         return int(lib.cl_kv_sweep(self.thread(), budget))
@@ -189,6 +199,7 @@ class Session:
         self._room = room or int(store.usage()["item_max_bytes"]) + 2 * lib.CL_KV_ANSWER_MAX
         self.closed = False
 
+    @typed("execute commands")
     def execute(self, data: bytes) -> bytes:
         """Feed bytes; returns the answer to every command that they complete. Sets `closed` after quit."""
         self._session.thread = self._store.thread(self._number)

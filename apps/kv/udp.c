@@ -27,7 +27,7 @@ int cl_kv_server_new(struct cl_kv *store, int (*more)(struct cl_udp_req *, int64
         struct cl_kv_udp *u = &s->side[i].udp;
         u->thread = cl_kv_thread(store, i);
         u->more = more;
-        u->spill_room = 2 * store->item_max_bytes + CL_KV_ANSWER_MAX;
+        u->spill_room = cl_max(2 * store->item_max_bytes + CL_KV_ANSWER_MAX, (uint64_t)CL_KV_ANSWER_ROOM);
         u->spill = malloc(u->spill_room);
         if (!u->spill) {
             cl_kv_server_delete(s);

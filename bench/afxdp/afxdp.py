@@ -90,7 +90,7 @@ def _embedded(place: _Place) -> Iterator[None]:
     from ...apps.echo import handler
     from ...libos import Runtime
 
-    with place.nic() as nic, Runtime(nic=nic, power="spin", kthreads=1, cpus=[place.cpu]) as runtime:
+    with place.nic() as nic, Runtime(nic=nic, poll="spin", kthreads=1, cpus=[place.cpu]) as runtime:
         runtime.bind(handler("c", PORT))
         runtime.start()
         yield
@@ -105,25 +105,25 @@ def _iokernel(place: _Place) -> Iterator[None]:
     from ...libos import Runtime
 
     third = place.cpus[2] if len(place.cpus) > 2 else None
-    power = "spin" if third is not None else "block"
+    poll = "spin" if third is not None else "block"
     app_cpu = third if third is not None else place.cpu
     with tempfile.TemporaryDirectory() as folder, place.nic() as nic:
         path = str(Path(folder) / "iokernel.sock")
         apps = {"echo": AppConfig(ip=place.end.address)}
-        iokernel = Iokernel(path, uplinks=[nic], share_mac=True, loop_cpus=[place.cpu], mode=power, apps=apps)
-        with iokernel, Runtime(path, name="echo", power=power, kthreads=1, cpus=[app_cpu]) as runtime:
+        iokernel = Iokernel(path, uplinks=[nic], share_mac=True, loop_cpus=[place.cpu], poll=poll, apps=apps)
+        with iokernel, Runtime(path, name="echo", poll=poll, kthreads=1, cpus=[app_cpu]) as runtime:
             runtime.bind(handler("c", PORT))
             runtime.start()
             yield
             runtime.stop()
 
 
-def _linux(mode: str) -> Callable[[_Place], contextlib.AbstractContextManager[Any]]:
+def _linux(poll: str) -> Callable[[_Place], contextlib.AbstractContextManager[Any]]:
     def serve(place: _Place) -> contextlib.AbstractContextManager[Any]:
         from ..baseline.sockets import LinuxUdp
 
         space = place.end.namespace.name
-        return LinuxUdp(mode=mode, cpu=place.cpu, address=place.end.address, port=PORT, netns=space)
+        return LinuxUdp(poll=poll, cpu=place.cpu, address=place.end.address, port=PORT, netns=space)
 
     return serve
 

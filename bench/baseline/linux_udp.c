@@ -187,7 +187,7 @@ static void *serve(void *arg)
     cl_store_release(&s->started, s->rc ? 2u : 1u);
     if (s->rc)
         return NULL;
-    int flags = s->config.mode == CL_LINUX_SPIN ? MSG_DONTWAIT : 0;
+    int flags = s->config.poll == CL_LINUX_SPIN ? MSG_DONTWAIT : 0;
     while (!cl_load_relaxed(&s->stop)) {
         /* No pause between two looks: a datagram that comes meanwhile would wait for its end. */
         if (s->config.batch == 1)
@@ -249,9 +249,9 @@ static void destroy(struct cl_linux_udp *s)
 
 int cl_linux_udp_start(const struct cl_linux_udp_config *config, struct cl_linux_udp **out, char err[256])
 {
-    if (config->batch < 1 || config->batch > CL_LINUX_BATCH_MAX || config->mode > CL_LINUX_SPIN ||
+    if (config->batch < 1 || config->batch > CL_LINUX_BATCH_MAX || config->poll > CL_LINUX_SPIN ||
         config->datagram_bytes > 65536) {
-        snprintf(err, 256, "batch must be from 1 to %d, mode 0 or 1, datagram_bytes at most 65536", CL_LINUX_BATCH_MAX);
+        snprintf(err, 256, "batch must be from 1 to %d, poll 0 or 1, datagram_bytes at most 65536", CL_LINUX_BATCH_MAX);
         return -EINVAL;
     }
     struct cl_linux_udp *s = calloc(1, sizeof(*s));

@@ -22,7 +22,7 @@ struct cl_linux_udp_config {
     int32_t cpu;             /* -1: not pinned */
     uint32_t ipv4;           /* to bind to, host byte order; 0: any */
     uint16_t port;           /* 0: any free one */
-    uint16_t mode;           /* CL_LINUX_BLOCK, CL_LINUX_SPIN */
+    uint16_t poll;           /* CL_LINUX_BLOCK, CL_LINUX_SPIN */
     uint32_t batch;          /* datagrams a system call: 1..CL_LINUX_BATCH_MAX */
     uint32_t datagram_bytes; /* largest datagram either way; 0: 2048 */
     uint32_t socket_bytes;   /* receive and send buffer of the socket; 0: 4 MiB, or what the kernel allows */

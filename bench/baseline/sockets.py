@@ -1,9 +1,9 @@
 """C servers on the kernel's UDP sockets (linux_udp.c), as a thread of this process or as a process of their own.
 
-    with LinuxUdp(mode="spin", cpu=1, batch=32) as server:      # echo
+    with LinuxUdp(poll="spin", cpu=1, batch=32) as server:      # echo
         ... server.port ...
-    with LinuxUdp(mode="block", store=store) as server:         # the kv command layer on a kernel socket
-    with LinuxUdpProcess(mode="spin", cpu=1) as server:         # the same echo in its own process
+    with LinuxUdp(poll="block", store=store) as server:         # the kv command layer on a kernel socket
+    with LinuxUdpProcess(poll="spin", cpu=1) as server:         # the same echo in its own process
 
 Which form is the strongest: measured by `corelane bench echo` and written up in docs/performance.md.
 """
@@ -28,7 +28,7 @@ from .._native import ffi, lib
 from ..harness.child import Child
 
 CLIENT_MAC, SERVER_MAC = "02:00:00:00:00:01", "02:00:00:00:00:02"
-MODES = {"block": lib.CL_LINUX_BLOCK, "spin": lib.CL_LINUX_SPIN}
+POLL = {"block": lib.CL_LINUX_BLOCK, "spin": lib.CL_LINUX_SPIN}
 
 
 def ipv4_number(address: str) -> int:
@@ -55,17 +55,17 @@ def _namespace_fd(name: str) -> Iterator[int]:
 class LinuxUdp(Closing):
     """A thread of this process that serves a UDP socket; it runs from construction to `close`.
 
-    mode: "block" or "spin"; cpu: where it is pinned, -1 nowhere; address, port: where it listens (0: any free port);
-    netns: a namespace's name; batch: datagrams a system call, 1..64; datagram_bytes: the largest either way; store:
-    serve this store, through its thread 0; spin: serve this spin application; without either, echo; handler, arg: a
-    burst handler of one's own, as C pointers.
+    poll: "block" or "spin", how it waits; cpu: where it is pinned, -1 nowhere; address, port: where it listens (0: any
+    free port); netns: a namespace's name; batch: datagrams a system call, 1..64; datagram_bytes: the largest either
+    way; store: serve this store, through its thread 0; spin: serve this spin application; without either, echo;
+    handler, arg: a burst handler of one's own, as C pointers.
     Raises CorelaneError with the reason if it cannot serve.
     """
 
     def __init__(
         self,
         *,
-        mode: str = "block",
+        poll: str = "block",
         cpu: int = -1,
         address: str = "127.0.0.1",
         port: int = 0,
@@ -77,8 +77,8 @@ class LinuxUdp(Closing):
         handler: Any = None,
         arg: Any = None,
     ) -> None:
-        if mode not in MODES:
-            raise CorelaneError("serve a UDP socket", f"mode {mode!r} is not known", f"one of {', '.join(MODES)}")
+        if poll not in POLL:
+            raise CorelaneError("serve a UDP socket", f"poll {poll!r} is not known", f"one of {', '.join(POLL)}")
         self._ptr = self._kv = ffi.NULL
         self._store = store
         if store is not None:
@@ -96,7 +96,7 @@ class LinuxUdp(Closing):
                 "cpu": cpu,
                 "ipv4": ipv4_number(address),
                 "port": port,
-                "mode": MODES[mode],
+                "poll": POLL[poll],
                 "batch": batch,
                 "datagram_bytes": datagram_bytes,
                 "handler": handler or ffi.NULL,
@@ -163,21 +163,21 @@ class LinuxUdpProcess(ServerProcess):
     def __init__(
         self,
         *,
-        mode: str = "block",
+        poll: str = "block",
         cpu: int = -1,
         address: str = "127.0.0.1",
         port: int = 0,
         batch: int = 1,
         netns: str = "",
     ) -> None:
-        words = ["--mode", mode, "--cpu", cpu, "--address", address, "--port", port, "--batch", batch]
+        words = ["--poll", poll, "--cpu", cpu, "--address", address, "--port", port, "--batch", batch]
         super().__init__(_MODULE, [str(word) for word in words], netns)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until stdin ends."""
     parser = argparse.ArgumentParser(description="UDP echo on a kernel socket, until stdin ends")
-    parser.add_argument("--mode", choices=sorted(MODES), default="block")
+    parser.add_argument("--poll", choices=sorted(POLL), default="block")
     parser.add_argument("--cpu", type=int, default=-1)
     parser.add_argument("--address", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0)

@@ -122,7 +122,7 @@ class Servers:
         before = os.listdir("/proc/self/task")
         store = stack.enter_context(Store(MEMORY_BYTES))
         where = {"address": link.far.address, "port": PORT, "netns": link.far.namespace.name}
-        stack.enter_context(LinuxUdp(mode="block", batch=32, cpu=cores[1], store=store, **where))  # type: ignore[arg-type]
+        stack.enter_context(LinuxUdp(poll="block", batch=32, cpu=cores[1], store=store, **where))  # type: ignore[arg-type]
         (self.threads["our store on a socket"],) = (int(t) for t in set(os.listdir("/proc/self/task")) - set(before))
         self.links["our store on a socket"] = link
         if memcached.missing():

@@ -28,7 +28,7 @@ def processes() -> list[int]:
     parents: dict[int, int] = {}
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            parents[int(entry.parent.name)] = int(entry.read_text().rpartition(")")[2].split()[1])
+            parents[int(entry.parent.name)] = int(entry.read_bytes().rpartition(b")")[2].split()[1])  # names: any bytes
     found = [os.getpid()]
     for pid in found:
         found += [child for child, parent in parents.items() if parent == pid]

@@ -67,7 +67,7 @@ def embedded(
     *,
     traffic: Echo | Memcached | None = None,
     port: int = 9000,
-    power: str = "adaptive",
+    poll: str = "adaptive",
     scheduler: Scheduler = LONG_SPIN,
 ) -> Iterator[Rig]:
     """A server in embedded mode with one kthread on cores[1], loaded over a memory link from cores[0].
@@ -83,7 +83,7 @@ def embedded(
             nic=server_end,
             kthreads=1,
             cpus=[cores[1]],
-            power=power,
+            poll=poll,
             scheduler=scheduler,
             address=f"{SERVER_IP}/{PREFIX}",
         )
@@ -112,7 +112,7 @@ def embedded(
 
 @contextlib.contextmanager
 def on_af_xdp(
-    far: netns.Interface, cpu: int, bind: Callable[[Runtime], object], power: str = "adaptive"
+    far: netns.Interface, cpu: int, bind: Callable[[Runtime], object], poll: str = "adaptive"
 ) -> Iterator[None]:
     """A server in embedded mode with one kthread on `cpu`, over AF_XDP at the far end of a veth pair. Needs root."""
     with contextlib.ExitStack() as stack:
@@ -120,7 +120,7 @@ def on_af_xdp(
             nic = AfXdp(far.name, addresses=[far.address])
         stack.callback(nic.close)
         runtime = Runtime(
-            nic=nic, kthreads=1, cpus=[cpu], power=power, scheduler=LONG_SPIN, address=f"{far.address}/{far.prefix}"
+            nic=nic, kthreads=1, cpus=[cpu], poll=poll, scheduler=LONG_SPIN, address=f"{far.address}/{far.prefix}"
         )
         stack.callback(runtime.close)
         kept = bind(runtime)

@@ -48,7 +48,7 @@ def threads(pid: int | str = "self") -> dict[int, str]:
     out: dict[int, str] = {}
     try:
         for task in Path(f"/proc/{pid}/task").iterdir():
-            out[int(task.name)] = (task / "comm").read_text().strip()
+            out[int(task.name)] = (task / "comm").read_text(errors="replace").strip()
     except OSError:
         pass
     return out
@@ -58,8 +58,9 @@ def of_thread(tid: int, pid: int | str = "self") -> Usage:
     """Usage of one thread so far; zeros if it is gone. CPU time is that of schedstat (ns) where there is one."""
     base = Path(f"/proc/{pid}/task/{tid}")
     try:
-        status = dict(line.split(":", 1) for line in (base / "status").read_text().splitlines() if ":" in line)
-        fields = (base / "stat").read_text().rpartition(")")[2].split()
+        text = (base / "status").read_text(errors="replace")  # the name may be any bytes
+        status = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+        fields = (base / "stat").read_bytes().rpartition(b")")[2].split()
         user_s, system_s = int(fields[11]) * _TICK_S, int(fields[12]) * _TICK_S
         ran_ns = _schedstat_ns(base)
     except (OSError, ValueError):

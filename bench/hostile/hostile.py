@@ -1,14 +1,15 @@
-"""Hostile: an application's latency at half load beside an attacker, and how long another one takes to attach.
+"""Hostile: an application's latency beside an attacker, and how long another one takes to attach.
 
-The victim is the echo application on the worker core, loaded at half of its capacity as `isolation` finds it. It, the
-attacker and who attaches are processes of two unprivileged users: the attacker is one, the others are the other. Each
-attack of attacks.py takes turns with all others and with the victim alone. After the victim's slice, while the attack
-goes on, applications attach.
+The victim is the echo application on the worker core. It, the attacker and who attaches are processes of two
+unprivileged users: the attacker is one, the others are the other. Each attack of attacks.py takes turns with all others
+and with the victim alone. After the victim's slice, while the attack goes on, applications attach.
 
 A process takes CPU time of the core that it runs on, whatever it does there, and so does the control thread that
-answers it. With a third core both keep off the victim's, and the figure is over the victim alone. With two they share
-its core. There the figure is over neighbours that are as busy and do nothing: for each attack, stand-ins for the
-attacker and for the control thread use as much CPU time, in as many pieces. The ratio over alone stands beside it.
+answers it. With a third core both keep off the victim's: the victim is loaded at half of its capacity, as `isolation`
+finds it, and the figure is over the victim alone. With two they share its core. There the victim has a modest load, and
+the figure is over neighbours that are as busy and do nothing: for each attack, stand-ins for the attacker and for the
+control thread use as much CPU time, in as many pieces. The ratio over alone stands beside it, and so does the share of
+the core that the control thread took.
 
 Wishes for cores have a part of their own, where an iokernel moves a core: the victim at a small load beside a job that
 computes and wishes for everything, over the same beside a job without wishes.
@@ -32,25 +33,24 @@ from ...iokernel.areas.areas import Areas, DirectoryStore
 from ...runtime.errors import CorelaneError
 from ..harness import rig, usage
 from ..harness.load import Load
-from ..harness.openloop import middle
 from ..harness.plot import Canvas
 from ..harness.session import Session
-from ..isolation.isolation import FROM_RPS, capacity
+from ..isolation.victim import ALONE, CANARY_S, bars, half_load, place, record
 from ..tenant import shared
 from ..tenant.tenant import Tenant
 from .attacker import Attacker
 from .attacks import ATTACKS
-from .judge import ALONE, Turn, judge, stand_in
+from .judge import Turn, judge, stand_in
 
 SUMMARY = "an application's p99 and another one's attach beside attackers, over what they are without"
 FIGURES = ("hostile.p99_ratio", "hostile.attach_ms")
 
 HONEST_USER, ATTACKING_USER = 61_001, 61_002  # no account needs to have these numbers
 SLICE_S = 0.05
+SETTLE_S = 0.15  # of an attack before the slice: what users may have at once is used up
 SLICE_COSTS_S = 0.11  # with what starting and ending it take
-CANARY_S = 0.03
 ATTACHES = 3  # in a turn
-WISHES_RPS = 50_000.0
+MODEST_RPS = 50_000.0  # for a core that others share: what comes in their time slices fits into the rings
 WISHES_SLICE_S = 0.1
 WISHES, NO_WISHES = "computing, weight 1000 and a guarantee wished for", "computing, nothing wished for"
 LOOP = "cl-loop"  # the thread's name
@@ -82,19 +82,13 @@ class Scene:
 
 def run(session: Session) -> None:
     """Attack a victim behind an iokernel, then one whose core moves."""
-    loop, worker = session.two_cores
-    apart = session.cores[2] if len(session.cores) > 2 else worker
-    session.settings |= {
-        "message": "one request of 22 bytes (a frame of one cache line) and its reply",
-        "checksums": rig.CHECKSUMS,
-        "attacker_cpu": apart,
-        "attacker_shares_the_victims_core": apart == worker,
-        "figure_over": "neighbours that are as busy and do nothing" if apart == worker else "the victim alone",
-        "slice_s": SLICE_S,
-    }
+    cores, apart = place(session, "attacker", SLICE_S)
+    shares_core = apart == cores[1]
+    over = "neighbours that are as busy and do nothing" if shares_core else "the victim alone"
+    session.settings["figure_over"] = over
     with contextlib.ExitStack() as stack:
-        turns = attacked(session, scene(session, stack, (loop, worker), apart))
-    judge(session, turns, shares_core=apart == worker, wishes=wished(session, (loop, worker)))
+        turns = attacked(session, scene(session, stack, cores, apart))
+    judge(session, turns, shares_core=shares_core, wishes=wished(session, cores))
 
 
 def scene(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], apart: int) -> Scene:
@@ -125,14 +119,20 @@ def scene(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int],
     return Scene(kernel, Load(generator), attacker, other, loop)
 
 
+def victims_load(session: Session, made: Scene) -> float:
+    """Half of what it carries; beside others on its core, what it carries with the rest that they leave it."""
+    if session.settings["attacker_shares_the_victims_core"]:
+        session.settings["victim_rps"] = MODEST_RPS
+        return MODEST_RPS
+    rate, why = half_load(session, made.load.measure, seconds=0.15 * session.seconds)
+    if why:
+        session.note(f"{why}; the victim's load is half of that all the same")
+    return rate
+
+
 def attacked(session: Session, made: Scene) -> dict[str, list[Turn]]:
     """Turns of each arm: the attacks, what is compared with them, and the victim alone."""
-    most, limit_us = capacity(made.load.measure, seconds=0.15 * session.seconds)
-    if most == 0.0:
-        why = f"alone, {FROM_RPS:,.0f} requests/s had no p99 within {limit_us:.3g} us: the cores are not ours"
-        session.note(f"{why}; the victim's load is half of that all the same")
-    rate = (most or FROM_RPS) / 2
-    session.settings |= {"victim_capacity_rps": most, "victim_p99_limit_us": limit_us, "victim_rps": rate}
+    rate = victims_load(session, made)
     bodies = {ALONE: partial(beside, made, rate)}
     for name in ATTACKS:
         if name in OF_USERS and not session.settings["unprivileged"]:
@@ -147,11 +147,12 @@ def attacked(session: Session, made: Scene) -> dict[str, list[Turn]]:
         bodies[name] = partial(beside, made, rate, name)
         if session.settings["attacker_shares_the_victims_core"]:
             bodies[stand_in(name)] = partial(as_busy, made, rate, first)
-    rounds = max(1, int(0.6 * session.seconds / (SLICE_COSTS_S * len(bodies) + CANARY_S)))
+    attacks = sum(name in ATTACKS for name in bodies)
+    round_s = SLICE_COSTS_S * len(bodies) + SETTLE_S * attacks + CANARY_S
+    rounds = max(1, int(0.6 * session.seconds / round_s))
     got = session.interleave(bodies, rounds, canary_s=CANARY_S)
     for name, turns in got.items():
-        row = session.point(name, middle([turn.point for turn in turns]))
-        row["p99_us_median_of_slices"] = statistics.median(turn.p99_us for turn in turns)
+        row = record(session, name, [turn.point for turn in turns])
         if attaches := [ms for turn in turns for ms in turn.attach_ms]:
             row |= {"attach_p50_ms": statistics.median(attaches), "attach_max_ms": max(attaches)}
     return got
@@ -161,6 +162,7 @@ def beside(made: Scene, rate: float, attack: str = "") -> Turn:
     """A slice of the victim's under an attack, or under none; then some attach."""
     if attack:
         made.attacker.start(attack)
+        time.sleep(SETTLE_S)
     try:
         with Used(made) as used:
             point = made.load.measure(rate, SLICE_S)
@@ -228,15 +230,14 @@ def wished(session: Session, cores: tuple[int, int]) -> dict[str, list[Turn]]:
         rounds = max(1, int(0.15 * session.seconds / (2 * (WISHES_SLICE_S + 0.05))))
         got = session.interleave(bodies, rounds, canary_s=CANARY_S)
     for name, turns in got.items():
-        row = session.point(name, middle([turn.point for turn in turns]))
-        row["p99_us_median_of_slices"] = statistics.median(turn.p99_us for turn in turns)
+        record(session, name, [turn.point for turn in turns])
     return got
 
 
 def computing(made: shared.Shared, job: Tenant) -> Turn:
     """A slice of the victim's while the job computes."""
     with job.working():
-        point, gained = made.beside("victim", job, WISHES_RPS, WISHES_SLICE_S)
+        point, gained = made.beside("victim", job, MODEST_RPS, WISHES_SLICE_S)
     point.extra |= {"victim_core_share": gained["core_s"], "work_per_s": gained["work"]}
     return Turn(point)
 
@@ -246,16 +247,13 @@ def plot(document: dict[str, Any]) -> Canvas:
     arms = document["arms"]
     attached = [a for a in arms if isinstance(a.get("attach_max_ms"), int | float)]
     canvas = Canvas(
-        "hostile: a victim at half load under attack",
+        "hostile: a victim under attack",
         message=document["settings"]["message"],
         n=sum(int(a["sent"]) for a in arms),
         panels=2 if attached else 1,
         size=(13.0, 9.0),
     )
-    finite = [p for p in ("p99_us", "p90_us", "p50_us") if all(isinstance(a[p], int | float) for a in arms)]
-    key = finite[0] if finite else "achieved_rps"
-    label = f"{key.removesuffix('_us')} (us)" if finite else "answered (requests/s)"
-    canvas.bars([str(a["name"]) for a in arms], [float(a[key]) for a in arms], ylabel=label)
+    bars(canvas, arms)
     if attached:
         longest = [float(a["attach_max_ms"]) for a in attached]
         canvas.bars([str(a["name"]) for a in attached], longest, ylabel="longest attach (ms)", panel=1)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..harness.numbers import Ratio, pairwise
+from ..harness.numbers import Ratio
 from ..harness.openloop import Point
 from ..harness.session import Session
-from ..isolation.isolation import quartiles
+from ..isolation.victim import ALONE, compare
 
 P99, ATTACH = "hostile.p99_ratio", "hostile.attach_ms"
-ALONE = "alone"
-OVER_ALONE = "p99_over_alone"  # a value beside the figure, without a goal
+OVER_ALONE, CONTROL_SHARE = "p99_over_alone", "control_core_share"  # beside the figure, without a goal
 
 
 @dataclass
@@ -38,11 +38,7 @@ def stand_in(attack: str) -> str:
 
 
 def judge(session: Session, turns: Turns, *, shares_core: bool, wishes: Turns) -> None:
-    """Set both figures. wishes: turns without wishes, and with, in this order.
-
-    A slice that lost requests has an infinite p99: under an attack it counts as such. Where what it is compared with
-    has one, the machine stood still, and the pair says nothing.
-    """
+    """Set both figures. wishes: turns without wishes, and with, in this order."""
     over_alone: dict[str, Ratio] = {}
     figure: dict[str, Ratio] = {}
     for name in turns:
@@ -57,8 +53,9 @@ def judge(session: Session, turns: Turns, *, shares_core: bool, wishes: Turns) -
     without, with_wishes = wishes
     if (ratio := compare(session, wishes, with_wishes, without)) is not None:
         figure[with_wishes] = ratio
-    beside = {OVER_ALONE: max(ratio.median for ratio in over_alone.values())} if over_alone else {}
     if attacked:
+        beside = {OVER_ALONE: max(ratio.median for ratio in over_alone.values())} if over_alone else {}
+        beside[CONTROL_SHARE] = max(control_share(turns[name]) for name in figure if name in turns)
         worst = max(figure, key=lambda name: figure[name].median)
         session.settings["figure_from"] = worst
         session.figure(P99, figure[worst].median, runs=figure[worst].pairs, beside=beside)
@@ -67,18 +64,9 @@ def judge(session: Session, turns: Turns, *, shares_core: bool, wishes: Turns) -
     judge_attach(session, turns)
 
 
-def compare(session: Session, turns: Turns, name: str, other: str) -> Ratio | None:
-    """The ratio of the p99 of two arms, turn by turn. None, with a note: there is none."""
-    pairs = [(p.p99_us, q.p99_us) for p, q in zip(turns[name], turns[other], strict=True)]
-    kept = [(p, q) for p, q in pairs if math.isfinite(q)]
-    if 2 * len(kept) < len(pairs) or not pairs:
-        lost = f"p99 is infinite (requests unanswered) in {len(pairs) - len(kept)} of {len(pairs)} slices, {other}"
-        session.note(f"p99, {name} over {other}: {lost}")
-        return None
-    ratio = pairwise([p for p, _ in kept], [q for _, q in kept])
-    session.note(f"p99, {name} over {other}: {quartiles(ratio)}")
-    session.settings.setdefault("p99_over", {})[f"{name} over {other}"] = ratio.median
-    return ratio
+def control_share(turns: Sequence[Turn]) -> float:
+    """Of a CPU that the iokernel used beside its loop in these turns."""
+    return statistics.median(float(turn.point.extra.get("control_core_share", math.nan)) for turn in turns)
 
 
 def judge_attach(session: Session, turns: Turns) -> None:

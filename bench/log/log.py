@@ -96,7 +96,7 @@ class Slice:
 def where(folder: str) -> tuple[str, str]:
     """File system and device of a folder, by the longest mount point above it."""
     path, best = str(Path(folder).resolve()), ("", "unknown", "unknown")
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in Path("/proc/self/mountinfo").read_text(errors="surrogateescape").splitlines():
         left, _, right = line.partition(" - ")
         point, (kind, device) = left.split()[4], right.split()[:2]
         if (path == point or path.startswith(point.rstrip("/") + "/")) and len(point) >= len(best[0]):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...apps.raft.service.service import ELECTION_MS
+from ...apps.raft.service.settings import ELECTION_MS
 from ...drivers.linux.netns import Namespace
 from ...drivers.nic.loadgen.loadgen import Closed, Limits, Loadgen
 from ...drivers.nic.loadgen.loadgen import Memcached as Traffic

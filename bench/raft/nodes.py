@@ -102,7 +102,7 @@ class Group:
                 worker_cpus=[cores[1]] if managed else [],
                 policy="delay" if managed else None,
                 policy_params={"target_us": TARGET_US} if managed else {},
-                mode=poll,
+                poll=poll,
                 idle=Idle(spin_us=SPIN_US),
                 apps={f"raft-{n}": AppConfig(ip=address(n), class_="latency") for n in NODES},
             )
@@ -282,6 +282,7 @@ def _serve(path: str, words: dict[str, Any]) -> None:
     """A node, until it is killed."""
     from ...apps.raft.service.logs import make_log_file
     from ...apps.raft.service.service import serve
+    from ...apps.raft.service.settings import GroupSettings, LogSettings
     from ...libos import Runtime
 
     node = words["node"]
@@ -300,9 +301,8 @@ def _serve(path: str, words: dict[str, Any]) -> None:
         node,
         PEERS,
         kv_port=KV_PORT,
-        log=words["log"],
-        memory_bytes=MEMORY_BYTES,
-        election_ms=words["election_ms"],
+        group=GroupSettings(memory_bytes=MEMORY_BYTES, election_ms=words["election_ms"]),
+        log=LogSettings(file=words["log"]),
         **settings,
     )
     runtime.start()

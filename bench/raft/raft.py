@@ -34,7 +34,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from ...apps.raft.service.service import ELECTION_MS
+from ...apps.raft.service.settings import ELECTION_MS
 from ...drivers.blk.blk import memory_blk
 from ...runtime.errors import SystemLimit
 from ..baseline.peers import Etcd, Libraft

@@ -79,7 +79,7 @@ static int run(struct queue *q, uint32_t kthreads, const int32_t *cpus, char *er
     struct cl_sched_config c;
     cl_sched_config_init(&c);
     c.n_kthreads = kthreads;
-    c.mode = CL_SCHED_SPIN;
+    c.poll = CL_SCHED_SPIN;
     c.cpus = cpus;
     int rc = cl_sched_new(&c, &s, err);
     if (rc == 0)

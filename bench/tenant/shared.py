@@ -246,7 +246,7 @@ def shared(
             traffic=traffic,
             port=port,
             policy=policy,
-            mode="adaptive",
+            poll="adaptive",
             idle=Idle(spin_us=rig.SPIN_US),
             apps=apps,
             user_defaults=user_defaults,

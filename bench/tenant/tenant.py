@@ -116,9 +116,9 @@ class Tenant(Child):
     def is_stopped(self) -> bool:
         """Whether all of its threads are, by a signal."""
         states = [
-            one.read_text().rpartition(")")[2].split()[0] for one in Path(f"/proc/{self.pid}/task").glob("*/stat")
+            one.read_bytes().rpartition(b")")[2].split()[0] for one in Path(f"/proc/{self.pid}/task").glob("*/stat")
         ]
-        return set(states) == {"T"}
+        return set(states) == {b"T"}
 
     @property
     def calls(self) -> int:
@@ -181,7 +181,7 @@ def _attach(options: argparse.Namespace, page: Any) -> tuple[Any, Callable[[], N
         if options.role == "jobs":
             lib.cl_tenant_spawn(_crowd[-1].ptr, page, LOOKS[options.looks])
     share = CoreShare(weight=options.weight, guaranteed=options.guaranteed)
-    runtime = Runtime(options.socket, name=options.name, kthreads=1, power="adaptive", share=share)
+    runtime = Runtime(options.socket, name=options.name, kthreads=1, poll="adaptive", share=share)
     if options.role == "witness":
         lib.cl_runtime_bind_udp(runtime.ptr, 9000, ffi.addressof(lib, "cl_tenant_handler"), page)
     runtime.start()

@@ -119,7 +119,7 @@ static int new_sched(struct cl_sched **out, int cpu, char *err)
     struct cl_sched_config c;
     int32_t cpus[1] = {cpu};
     cl_sched_config_init(&c);
-    c.mode = CL_SCHED_SPIN;
+    c.poll = CL_SCHED_SPIN;
     c.stack_bytes = STACK_BYTES;
     c.cpus = cpus;
     int rc = cl_sched_new(&c, out, err);

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...runtime.errors import CorelaneError
+from ...runtime.options import Group, option
 from ...runtime.typed import typed
 from .._native import ffi, lib
 from ..device import check
@@ -48,14 +49,28 @@ class FileInfo:
     why: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileIo(Group):
+    """How requests are carried out.
+
+    engine: "auto", "uring" or "threads". threads: of the engine of that name, a queue; 0: 4. direct: None for O_DIRECT
+    where it is to be had, True: or fail, False: through the page cache, by worker threads. no_dsync: durable writes are
+    followed by an fdatasync, as where RWF_DSYNC is not to be had.
+    """
+
+    engine: str = option("auto", "who carries them out", choices=tuple(_ENGINES))
+    threads: int = option(0, "worker threads", low=0, high=64)
+    direct: bool | None = option(None, "past the page cache")
+    no_dsync: bool = option(False, "without RWF_DSYNC")
+
+
 class FileBlk(Blk):
     """A file or raw block device.
 
-    path: of an existing file (see `create`) or block device; or an open descriptor, which is then the device's.
-    engine: "auto", "uring" or "threads". direct: None for O_DIRECT where it is to be had, True: or fail, False: through
-    the page cache, by worker threads. sqpoll: a kernel thread looks for submissions, where the kernel allows it.
-    part: (offset, bytes) of it only. The rest is explained in corelane/drivers/blk_file.h. Raises CorelaneError saying
-    why it cannot be opened.
+    path: of an existing file (see `create`) or block device; or an open descriptor, which is then the device's. sqpoll:
+    a kernel thread looks for submissions, where the kernel allows it. part: (offset, bytes) of it only. io: how
+    requests are carried out. The rest is explained in corelane/drivers/blk_file.h. Raises CorelaneError saying why it
+    cannot be opened.
     """
 
     @typed("open a block device")
@@ -66,21 +81,20 @@ class FileBlk(Blk):
         queues: int = 1,
         depth: int = 0,
         block_bytes: int = 0,
-        engine: Literal["auto", "uring", "threads"] = "auto",
-        direct: bool | None = None,
-        no_dsync: bool = False,
         sqpoll: bool = False,
-        threads: int = 0,
         shared: bool = False,
         read_only: bool = False,
         part: tuple[int, int] = (0, 0),
+        io: FileIo | None = None,
     ) -> None:
         config, out, err = ffi.new("struct cl_blk_file_config *"), ffi.new("struct cl_blk **"), ffi.new("char[256]")
         name = ffi.NULL if isinstance(path, int) else ffi.new("char[]", os.fsencode(path))
         config.path, config.fd = name, path if isinstance(path, int) else -1
-        config.queues, config.depth, config.block_bytes, config.threads = queues, depth, block_bytes, threads
-        config.engine, config.direct = _ENGINES[engine], _DIRECT[direct]
-        config.no_dsync, config.sqpoll, config.shared, config.read_only = no_dsync, sqpoll, shared, read_only
+        config.queues, config.depth, config.block_bytes = queues, depth, block_bytes
+        config.sqpoll, config.shared, config.read_only = sqpoll, shared, read_only
+        io = io or FileIo()
+        config.engine, config.threads = _ENGINES[io.engine], io.threads
+        config.direct, config.no_dsync = _DIRECT[io.direct], io.no_dsync
         config.part_offset, config.part_bytes = part
         what = f"open descriptor {path}" if isinstance(path, int) else f"open {os.fspath(path)}"
         check(lib.cl_blk_file_open(config, out, err), err, what)

@@ -71,6 +71,6 @@ def parts(path: str) -> list[int]:
     out = []
     for loop in Path("/sys/block").glob("loop*/loop"):
         with contextlib.suppress(OSError, ValueError):  # it went away while we looked
-            if (loop / "backing_file").read_text().strip() == path:
+            if (loop / "backing_file").read_bytes().rstrip(b"\n") == os.fsencode(path):  # anybody's, any bytes
                 out.append(int((loop / "offset").read_text()))
     return out

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ...runtime.options import Group, option
 from ...runtime.paths import default_socket
 from ...runtime.typed import typed
 from .._native import ffi, lib
@@ -18,6 +19,7 @@ from ..nic.nic import Nic, ipv4_to_int
 ATTACHED: int = lib.CL_PORT_ATTACHED
 STALLED: int = lib.CL_PORT_STALLED
 GONE: int = lib.CL_PORT_GONE
+_MAX_U32 = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,34 +73,45 @@ class Port(Nic):
         check(lib.cl_port_reattach(self.ptr, err), err, f"port {self.name}")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PortMemory(Group):
+    """What an application asks for of its arena; 0: the iokernel's default. Its configuration wins.
+
+    rx_slots, tx_slots: frames that wait in a ring, powers of two. rx_buffers, tx_buffers: packet buffers of all
+    kthreads together. buffer_bytes: of a buffer, for the longest frame.
+    """
+
+    rx_slots: int = option(0, "slots of a receive ring", low=0, high=_MAX_U32)
+    tx_slots: int = option(0, "slots of a transmit ring", low=0, high=_MAX_U32)
+    rx_buffers: int = option(0, "buffers for receiving", low=0, high=_MAX_U32)
+    tx_buffers: int = option(0, "buffers for sending", low=0, high=_MAX_U32)
+    buffer_bytes: int = option(0, "bytes of a buffer", low=0, high=_MAX_U32)
+
+
 @typed("open a port")
 def open_port(
     socket_path: str | None = None,
     *,
     name: str,
     kthreads: int = 1,
-    rx_slots: int = 0,
-    tx_slots: int = 0,
-    rx_buffers: int = 0,
-    tx_buffers: int = 0,
-    buffer_bytes: int = 0,
     ipv4: str | None = None,
+    memory: PortMemory | None = None,
     timeout_s: float = 5.0,
     reattach_s: float = 0.1,
     on_change: Callable[[int, str], None] | None = None,
 ) -> Port:
     """Attach to the iokernel that listens on `socket_path` (None: runtime/paths.py) as the application `name`.
 
-    rx_slots, tx_slots: frames that wait in a ring, powers of two; rx_buffers, tx_buffers: packet buffers of all
-    kthreads together; zero chooses the iokernel's default. reattach_s: pause between attempts to attach again after the
-    iokernel died; 0: only `Port.reattach` does. on_change(state, text) is called by the port's watcher thread at each
-    change of state. Raises CorelaneError: nobody listens, refused (with the iokernel's reason), another version.
+    reattach_s: pause between attempts to attach again after the iokernel died; 0: only `Port.reattach` does.
+    on_change(state, text) is called by the port's watcher thread at each change of state. Raises CorelaneError: nobody
+    listens, refused (with the iokernel's reason), another version.
     """
     config = ffi.new("struct cl_port_config *")
     path, label = ffi.new("char[]", os.fsencode(socket_path or default_socket())), ffi.new("char[]", os.fsencode(name))
     config.socket_path, config.name, config.n_kthreads = path, label, kthreads
-    config.rx_slots, config.tx_slots, config.buffer_bytes = rx_slots, tx_slots, buffer_bytes
-    config.n_rx, config.n_tx = rx_buffers, tx_buffers
+    memory = memory or PortMemory()
+    config.rx_slots, config.tx_slots, config.buffer_bytes = memory.rx_slots, memory.tx_slots, memory.buffer_bytes
+    config.n_rx, config.n_tx = memory.rx_buffers, memory.tx_buffers
     config.timeout_ms, config.reattach_ms = max(1, int(timeout_s * 1e3)), int(reattach_s * 1e3)
     if ipv4 is not None:
         config.ipv4 = ipv4_to_int(ipv4)

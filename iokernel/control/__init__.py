@@ -1,6 +1,13 @@
 """The iokernel's control thread: who may attach, what each application gets, what is counted.
 
-    server.py       the control socket: handshake, requests, refusals (protocol: runtime/control.h)
+    server.py       the thread: waits for what happens, and has each of these do its part (protocol: runtime/control.h)
+    listener.py     who may connect, and what is done when there is no room for one more
+    connections.py  connections that are open: receiving, sending, how long each has for it
+    turns.py        whose messages are handled when: registrations first, and users within their shares
+    multiplexer.py  what the thread waits for, and users who are held back
+    requests.py     requests by kind, and the answers about statistics and moves
+    registrations.py policy_requests.py area_requests.py   those about applications, the policy, storage areas
+    registry.py     what all these need of an iokernel
     messages.py     messages as bytes
     descriptors.py  descriptors whose closing may take long, which no thread waits for that others need
     lock.py         a socket path belongs to one iokernel
@@ -9,9 +16,12 @@
     users.py        which names a user may use, and how much his applications may have together
     kthreads.py     whether the threads that an application names may be managed
     cores.py manager.py   what an application may claim of the cores; which policy decides
+    claims.py       which CPUs other iokernels of this machine use
     lingering.py    applications that were killed and have not ended
     report.py moves.py    statistics as JSON; the log of moves
     worker.py jobs.py   slow functions on threads of their own: one at a time; several users'
 
-Threads: one. It waits for nobody. Start reading at server.py.
+Threads: one. It waits for nobody. Calls go down: server.py -> requests.py -> registrations.py, policy_requests.py,
+area_requests.py -> connections.py. What one below needs of one above comes as an argument (`ended`, `make_room`,
+`charge`). Start reading at server.py.
 """

@@ -140,6 +140,15 @@ def not_granted(name: str, hello: Any, got: Claim, user: int) -> str:
     return f"it has {said}: to allow more, the iokernel's configuration has {options}, and [users.{user}]"
 
 
+def without_policy(hello: Any) -> str:
+    """What an application wished for of cores that nobody moves, in a line; "": nothing."""
+    wishes = (("weight", int(hello.weight), 1), ("guaranteed cores", int(hello.guaranteed), 0))
+    lost = [f"{what} {wish}" for what, wish, least in wishes if wish > least]
+    if not lost:
+        return ""
+    return f"no policy moves cores here, so it has not: {', '.join(lost)}; with one: corelane up --policy delay"
+
+
 def _first(configured: int | None, asked: int) -> int:
     return asked if configured is None else configured
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import os
 import queue
 import socket
 import threading
 
+OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 _SO_PASSRIGHTS = 83  # asm-generic/socket.h; Linux 6.16
 _SCM_MAX_FD = (
     253  # the most that one message carries (include/net/scm.h); beyond the buffer the kernel would close them
@@ -73,7 +75,7 @@ class Strangers:
         return data, bool(fds)
 
     def close(self, sock: socket.socket) -> None:
-        """Close a client's connection, with whatever it has sent and nobody has read."""
+        """Close a client's connection, or the listening socket, with whatever was sent there and nobody has read."""
         if self.refused:
             sock.close()
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import errno
+import os
 import socket
 import struct
 from collections.abc import Sequence
@@ -89,10 +90,14 @@ def send_with(sock: socket.socket, message: bytes, fds: Sequence[int]) -> bool:
 
 
 def text_of(field: Any) -> str:
-    """A field of characters, up to the first zero."""
-    return bytes(ffi.buffer(field)).split(b"\0", 1)[0].decode(errors="replace")
+    """A field of characters, up to the first zero. A path in it is that path, whatever its bytes (PEP 383)."""
+    return os.fsdecode(bytes(ffi.buffer(field)).split(b"\0", 1)[0])
 
 
 def line_of(text: str, room: int = lib.CL_CONTROL_TEXT_BYTES) -> bytes:
     """A text as it fits into a message: one line, zero-terminated by the last byte of the field's `room`."""
-    return text.replace("\n", " ").encode(errors="backslashreplace")[: room - 1]
+    line = text.replace("\n", " ")
+    try:
+        return os.fsencode(line)[: room - 1]
+    except UnicodeEncodeError:
+        return line.encode(errors="backslashreplace")[: room - 1]

@@ -19,7 +19,7 @@ _MAX_ID = 2**32 - 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idle(Group):
-    """What a loop of mode "adaptive" does without work: it spins, then polls more slowly, then sleeps.
+    """What a loop with poll "adaptive" does without work: it spins, then polls more slowly, then sleeps.
 
     spin_us, pause_us: how long it does each of the first two; 0: not at all.
     """

@@ -4,8 +4,10 @@
  * Most applications have no core most of the time, and either rest or wait. While none of the words of such an
  * application changes, what the last decision found stands, and what waits in it only grows older (`stands`,
  * io_signals_still). Of sixteen that compute on one core, one is read whole, and two or three lines of each of the
- * others. */
+ * others; of one with many kthreads, those of a few of them. Tests of that: tests/iokernel/cores/c/many.c. */
 #include "../state/internal.h"
+
+#define LOOKS 4u /* kthreads of an application without a core whose words a decision reads */
 
 /* Whether k could be given a core, or has one; and take notice of what changed about that. */
 static bool usable(struct io_loop *loop, struct io_kthread *k, uint64_t now)
@@ -202,8 +204,11 @@ static CL_NOINLINE void check_app(struct io_loop *loop, struct io_app *app, stru
 {
     struct io_allotment *a = &app->cores;
     struct found f = {.stands = a->held == 0};
-    for (uint32_t k = 0; k < app->n_kthreads; k++)
+    a->next_timer = UINT64_MAX;
+    for (uint32_t k = 0; k < app->n_kthreads; k++) {
         check_kthread(loop, &app->kthreads[k], &f, loop->now);
+        a->next_timer = cl_min(a->next_timer, app->kthreads[k].member.signals.next_timer);
+    }
     check_help(loop, app, &f, loop->now);
     a->stands = f.stands && a->help_since == 0;
     a->usable = f.usable;
@@ -227,11 +232,33 @@ static CL_NOINLINE void check_app(struct io_loop *loop, struct io_app *app, stru
     publish(loop, a, f.waiting);
 }
 
+/* The same of one with many kthreads, LOOKS of which are looked at, and at the next decision others: or an application
+ * would cost each decision the more the more kthreads it has that do nothing. A kthread without a core does nothing,
+ * what is put into its ring is known, a timer is, too, and who else has work for it calls for help, which the first
+ * kthread's word says. What remains, as a write that one sees done while it waits for its core, is seen some decisions
+ * later. */
+static bool many_stand(struct io_allotment *a, uint64_t now, uint64_t *next_due)
+{
+    if ((a->next_timer != UINT64_MAX && (int64_t)(now - a->next_timer) >= 0) ||
+        !io_signals_still(&a->kthreads[0].member.signals, now))
+        return false;
+    for (uint32_t i = 0; i < LOOKS; i++) {
+        if (!io_signals_still(&a->kthreads[a->next_look].member.signals, now))
+            return false;
+        a->next_look = a->next_look + 1u == a->n_kthreads ? 0 : a->next_look + 1u;
+    }
+    *next_due = cl_min(*next_due, a->next_timer);
+    return true;
+}
+
 /* Whether what the last decision found still stands, but for the ages. */
-static inline bool stands(const struct io_allotment *a, uint64_t now, uint64_t *next_due)
+static inline bool stands(const struct io_loop *loop, struct io_allotment *a, uint64_t now, uint64_t *next_due)
 {
     if (!a->stands || a->held)
         return false;
+    /* The last decision before a sleep leaves nothing out. */
+    if (cl_unlikely(a->n_kthreads > LOOKS) && !cl_load_relaxed(&loop->state->sleeping))
+        return many_stand(a, now, next_due);
     for (uint32_t i = 0; i < a->n_kthreads; i++) {
         const struct io_signals *s = &a->kthreads[i].member.signals;
         if (!io_signals_still(s, now))
@@ -247,7 +274,7 @@ void io_demand_changes(struct io_loop *loop)
     uint64_t now = loop->now, next_due = UINT64_MAX;
     for (uint32_t i = 0; i < c->n_apps; i++) {
         struct io_allotment *a = &c->apps[i]->cores;
-        a->stands = stands(a, now, &next_due);
+        a->stands = stands(loop, a, now, &next_due);
     }
     c->next_due = next_due;
 }

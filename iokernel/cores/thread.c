@@ -91,11 +91,15 @@ void io_thread_restore(struct io_loop *loop, struct io_kthread *k)
     sched_setscheduler(m->tid, SCHED_OTHER, &(struct sched_param){0});
 }
 
-static int open_of(const struct io_kthread *k, const char *file)
+/* -1: there is no such file, or *rc says what is lacking. */
+static int open_of(const struct io_kthread *k, const char *file, int *rc)
 {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/task/%d/%s", k->app->cores.pid, k->member.tid, file);
-    return open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        *rc = -errno;
+    return fd;
 }
 
 static void close_of(int *fd)
@@ -105,11 +109,13 @@ static void close_of(int *fd)
     *fd = -1;
 }
 
-void io_thread_open(struct io_kthread *k)
+int io_thread_open(struct io_kthread *k)
 {
-    k->member.account_fd = open_of(k, "schedstat");
-    k->member.status_fd = open_of(k, "status");
-    k->member.tasks_fd = open_of(k, "..");
+    int rc = 0;
+    k->member.account_fd = open_of(k, "schedstat", &rc);
+    k->member.status_fd = open_of(k, "status", &rc);
+    k->member.tasks_fd = open_of(k, "..", &rc);
+    return rc;
 }
 
 void io_thread_close(struct io_kthread *k)

@@ -311,6 +311,24 @@ int cl_io_loop_stats(const struct cl_io *io, uint32_t loop, struct cl_io_loop_st
     return 0;
 }
 
+/* One that cannot be watched could keep cores that are others': then none is managed. */
+static int open_threads(struct io_app *app, const int32_t *tids, char *err)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < app->n_kthreads; k++) {
+        app->kthreads[k].member.tid = tids[k];
+        io_thread_close(&app->kthreads[k]); /* of an attempt that failed */
+        int opened = io_thread_open(&app->kthreads[k]);
+        rc = rc < 0 ? rc : opened;
+    }
+    for (uint32_t k = 0; rc < 0 && k < app->n_kthreads; k++)
+        io_thread_close(&app->kthreads[k]);
+    if (rc < 0)
+        snprintf(err, IO_ERR_BYTES, "there are no descriptors for its %u kthreads, which take three each",
+                 app->n_kthreads);
+    return rc;
+}
+
 int cl_io_app_threads(struct cl_io *io, uint32_t id, int32_t pid, const int32_t *tids, uint32_t n, int32_t signal,
                       char *err)
 {
@@ -328,13 +346,14 @@ int cl_io_app_threads(struct cl_io *io, uint32_t id, int32_t pid, const int32_t 
         return snprintf(err, IO_ERR_BYTES, "out of memory for %u kthreads", n), -ENOMEM;
     app->cores.pid = pid;
     app->cores.signal = signal;
-    for (uint32_t k = 0; k < n; k++) {
-        app->kthreads[k].member.tid = tids[k];
-        io_thread_close(&app->kthreads[k]); /* of an attempt that failed */
-        io_thread_open(&app->kthreads[k]);
-        io_before_note(&app->kthreads[k]);
+    int rc = open_threads(app, tids, err);
+    if (rc < 0) {
+        app->cores.pid = 0;
+        return rc;
     }
-    int rc = io_tell_loop(io, &io->loops[app->loop], IO_THREADS, app, err);
+    for (uint32_t k = 0; k < n; k++)
+        io_before_note(&app->kthreads[k]);
+    rc = io_tell_loop(io, &io->loops[app->loop], IO_THREADS, app, err);
     if (rc < 0)
         app->cores.pid = 0;
     return rc < 0 ? rc : io_await_loops(io, io->config.command_timeout_ms, err);

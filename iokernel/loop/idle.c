@@ -239,10 +239,10 @@ void io_idle(struct io_loop *loop, bool busy)
         loop->idle_since = loop->now;
         return;
     }
-    if (io->config.mode == CL_IO_SPIN)
+    if (io->config.poll == CL_IO_SPIN)
         return;
     uint64_t idle = loop->now - loop->idle_since;
-    if (io->config.mode != CL_IO_ADAPTIVE || idle >= io->spin_ticks + io->pause_ticks) {
+    if (io->config.poll != CL_IO_ADAPTIVE || idle >= io->spin_ticks + io->pause_ticks) {
         sleep_unless_work(loop);
         return;
     }

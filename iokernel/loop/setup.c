@@ -31,7 +31,7 @@ static int make_state(struct cl_io *io, char *err)
                                                                          .version = CL_SHM_VERSION,
                                                                          .n_loops = io->config.n_loops,
                                                                          .generation = io->config.generation,
-                                                                         .never_sleeps = io->config.mode == CL_IO_SPIN,
+                                                                         .never_sleeps = io->config.poll == CL_IO_SPIN,
                                                                          .pid = (uint32_t)getpid(),
                                                                          .loops_offset = loops,
                                                                          .cores_offset = cores,
@@ -107,9 +107,9 @@ static int check_config(struct cl_io_config *c, char *err)
             snprintf(err, IO_ERR_BYTES, "getrandom: %s", strerror(code));
             return -code;
         }
-    if (c->n_loops > CL_SHM_MAX_LOOPS || c->mode > CL_IO_BLOCK || c->mtu < 68 || c->mtu > CL_SHM_MAX_BUFFER_BYTES - 64)
-        return snprintf(err, IO_ERR_BYTES, "at most %d loops, a mode of 0 to %d, an MTU of 68 to %d", CL_SHM_MAX_LOOPS,
-                        CL_IO_BLOCK, CL_SHM_MAX_BUFFER_BYTES - 64),
+    if (c->n_loops > CL_SHM_MAX_LOOPS || c->poll > CL_IO_BLOCK || c->mtu < 68 || c->mtu > CL_SHM_MAX_BUFFER_BYTES - 64)
+        return snprintf(err, IO_ERR_BYTES, "at most %d loops, a polling mode of 0 to %d, an MTU of 68 to %d",
+                        CL_SHM_MAX_LOOPS, CL_IO_BLOCK, CL_SHM_MAX_BUFFER_BYTES - 64),
                -EINVAL;
     return io_cores_check(c, err);
 }

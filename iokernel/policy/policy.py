@@ -175,6 +175,12 @@ def _find(spec: str) -> _Found:
     return _find_python(spec, where, name) if python else _find_compiled(Path(where), name)
 
 
+def check_spec(spec: str) -> None:
+    """Raise ConfigError for what is neither a built-in policy's name nor module:function or file.so:function."""
+    if spec not in BUILTIN:
+        _parts(spec)
+
+
 def _parts(spec: str) -> tuple[str, str, bool]:
     """Module or file, function, and whether it is a Python module's, of what is not built in."""
     where, colon, name = spec.rpartition(":")

@@ -101,9 +101,11 @@ struct io_allotment {
     /* Stamps: since when the oldest of each waits, by the last decision; 0: none does. */
     uint64_t packet_since, thread_since, timer_since, stored_since;
 
-    uint64_t looked_at; /* decisions by the last row, its own included. Readers: anybody (demand.c, publish) */
-    bool told;          /* its threads are known: it is in the loop's list */
-    bool steered;       /* its frames go by `steer` */
+    uint64_t looked_at;  /* decisions by the last row, its own included. Readers: anybody (demand.c, publish) */
+    uint64_t next_timer; /* the first of its kthreads', when they were last read; UINT64_MAX: none */
+    uint16_t next_look;  /* of many kthreads the one whose words are read next */
+    bool told;           /* its threads are known: it is in the loop's list */
+    bool steered;        /* its frames go by `steer` */
     int32_t pid, signal;
     struct cl_scheduling *before; /* of its kthreads, when they were named; NULL: they are not. Controlling thread */
     uint32_t kind, guaranteed, maximum, weight;
@@ -327,8 +329,8 @@ struct io_thread_status {
     uint64_t left; /* turns that have ended */
 };
 
-/* Controlling thread: k's thread is known; it goes. */
-void io_thread_open(struct io_kthread *k);
+/* Controlling thread: k's thread is known; it goes. -EMFILE, -ENFILE, -ENOMEM: it cannot be watched. */
+int io_thread_open(struct io_kthread *k);
 void io_thread_close(struct io_kthread *k);
 /* By its futex. Whether somebody slept there: as a rule it did. */
 bool io_thread_wake(struct io_loop *loop, struct io_kthread *k);

@@ -51,7 +51,7 @@ struct cl_io;
 /* Zero means the default, given in brackets. */
 struct cl_io_config {
     uint32_t n_loops;  /* 1..CL_SHM_MAX_LOOPS [1] */
-    uint32_t mode;     /* CL_IO_... */
+    uint32_t poll;     /* what a loop without work does: CL_IO_... */
     uint32_t spin_us;  /* [50]; CL_IO_NO_TIME: not at all */
     uint32_t pause_us; /* [200]; CL_IO_NO_TIME: not at all */
     uint32_t mtu;      /* [1500]; no more than every uplink's */

@@ -8,10 +8,11 @@ from typing import Any
 from ...runtime.errors import CorelaneError
 from .._native import ffi
 
+_LEAST = 65536  # the kernel maps nothing below it (vm.mmap_min_addr): a port, more likely
 _CFUNC: Any = ctypes.CFUNCTYPE(None).__mro__[1]
 
 
-def address_of_function(function: Any) -> int:
+def address_of_function(function: Any, what: str = "make a C handler") -> int:
     """Of a cffi, ctypes or numba C function, or an address as it is; CorelaneError for anything else."""
     if isinstance(function, ffi.CData):
         address = int(ffi.cast("uintptr_t", function))
@@ -23,12 +24,14 @@ def address_of_function(function: Any) -> int:
         address = function.address
     else:
         raise CorelaneError(
-            "make a C handler",
+            what,
             f"{type(function).__name__} is no C function",
             "give a cffi or ctypes function pointer, a numba cfunc, or an address; for Python functions there is udp()",
         )
     if address == 0:
-        raise CorelaneError("make a C handler", "the function pointer is NULL")
+        raise CorelaneError(what, "the function pointer is NULL")
+    if address < _LEAST:
+        raise CorelaneError(what, f"no function is at address {address}", "give the function itself")
     return address
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import operator
 import sys
 import threading
 import time
@@ -142,7 +143,11 @@ class PythonHandler:
                 raise ValueError(f"the handler returned {n} bytes, but a reply has room for {len(reply)}")
             reply[:n] = result
             return n
-        return result.__index__()  # type: ignore[no-any-return]
+        try:
+            return operator.index(result)
+        except TypeError:
+            kind = type(result).__name__
+            raise TypeError(f"the handler returned {kind}: return the reply as bytes, or its length") from None
 
     def _failed(self, error: BaseException) -> None:
         self.counters["errors"] += 1

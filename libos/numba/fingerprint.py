@@ -2,8 +2,9 @@
 
 A function's bytecode, and all that it reaches by name, whatever module it lies in: globals and closures with their
 values, however they were computed, default arguments, constants of imported modules, functions that it calls and what
-those reach, user-written intrinsics and overloads. What belongs to Python, numpy, numba and corelane.libos goes by
-name, and their versions (the sources of corelane.libos) are part of every digest.
+those reach, user-written intrinsics and overloads, also those of builtins, operators and attributes. What belongs to
+Python, numpy, numba and corelane.libos goes by name, and their versions (the sources of corelane.libos) are part of
+every digest; only numbers and texts in their modules are looked at, as a time zone is computed.
 
 `Unknown` is raised for a value that cannot be told apart from a changed one, such as an address or an object of a
 foreign class: code that was made of it is not kept. Importing this module imports numba.
@@ -11,9 +12,10 @@ foreign class: code that was made of it is not kept. Importing this module impor
 
 from __future__ import annotations
 
-import contextlib
+import builtins
 import enum
 import hashlib
+import operator
 import sys
 import sysconfig
 import types as python
@@ -59,14 +61,15 @@ def fingerprint(function: Callable[..., Any], *more: object) -> str:
     walk = _Walk()
     for what in (versions(), settings, function, more):
         walk.add(what)
+    for name in sorted(vars(operator)):  # `a + b` names none of them
+        walk.add_overloads(vars(operator)[name])
     return walk.digest.hexdigest()
 
 
 def reached(function: Callable[..., Any]) -> list[Any]:
     """The numba functions that a function reaches by name, as far as they can be followed."""
-    walk = _Walk()
-    with contextlib.suppress(Unknown):
-        walk.add(function)
+    walk = _Walk(strict=False)
+    walk.add(function)
     return walk.dispatchers
 
 
@@ -93,16 +96,32 @@ def _codes(code: python.CodeType) -> Iterator[python.CodeType]:
             yield from _codes(const)
 
 
+_MISSING = object()
+
+
+def _attribute(module: python.ModuleType, name: str) -> Any:
+    """As numba looks it up: a module may make it when it is asked for (PEP 562). _MISSING: it does not."""
+    try:
+        return getattr(module, name)
+    except Exception:
+        return _MISSING
+
+
 _ONCE = (python.FunctionType, Dispatcher, _Intrinsic, type, list, dict)
 
 
 class _Walk:
-    """Feeds values to a digest, each with its type and its length, so that no two values look alike."""
+    """Feeds values to a digest, each with its type and its length, so that no two values look alike.
 
-    def __init__(self) -> None:
+    strict: raise Unknown for a value that may change unseen; else go on behind it.
+    """
+
+    def __init__(self, strict: bool = True) -> None:
         self.digest = hashlib.sha256()
         self.dispatchers: list[Any] = []
-        self._modules: set[tuple[str, tuple[str, ...]]] = set()
+        self._strict = strict
+        self._attributes: dict[str, list[Any]] | None = None
+        self._modules: dict[tuple[int, tuple[str, ...]], python.ModuleType] = {}
         self._seen: dict[int, tuple[int, Any]] = {}  # by id: its number, and itself, so that no other gets the id
 
     def _put(self, *words: object) -> None:
@@ -110,6 +129,10 @@ class _Walk:
             raw = word if isinstance(word, bytes) else str(word).encode("utf-8", "surrogatepass")
             self.digest.update(b"%d:" % len(raw))
             self.digest.update(raw)
+
+    def _unknown(self, what: str) -> None:
+        if self._strict:
+            raise Unknown(what)
 
     def add(self, what: Any, names: tuple[str, ...] = ()) -> None:
         """Add a value. names: attributes that are looked at if it is a module."""
@@ -136,6 +159,8 @@ class _Walk:
             self.add(what.targetoptions)
             self.add({name: str(kind) for name, kind in what.locals.items()})
             self._put(what._compiler.pipeline_class.__qualname__)
+            if not what._can_compile:  # for these types alone, and what it returns is converted to what they say
+                self._put(*sorted(str(made.signature) for made in what.overloads.values()))
         elif isinstance(what, _Intrinsic):
             self.add(what._defn)
         elif isinstance(what, python.CodeType):
@@ -148,7 +173,7 @@ class _Walk:
             self._put(what.name)
             self.add(what.value)
         elif isinstance(what, tuple | list):
-            self._put(len(what))
+            self._put(len(what), *getattr(what, "_fields", ()))
             for item in what:
                 self.add(item)
         elif isinstance(what, dict):
@@ -157,7 +182,7 @@ class _Walk:
                 self.add(key)
                 self.add(value)
         elif isinstance(what, set | frozenset):
-            self._put(*sorted(_digest_of(item) for item in what))
+            self._put(*sorted(_digest_of(item, self._strict) for item in what))
         elif isinstance(what, type):
             self._add_class(what)
         else:
@@ -165,13 +190,15 @@ class _Walk:
 
     def _add_module(self, module: python.ModuleType, names: tuple[str, ...]) -> None:
         self._put("module", module.__name__)
-        if _by_name(module) or (module.__name__, names) in self._modules:
+        if (id(module), names) in self._modules:
             return
-        self._modules.add((module.__name__, names))
+        self._modules[id(module), names] = module
+        covered = _by_name(module)
         for name in names:
-            if name in vars(module):
+            value = vars(module).get(name, _MISSING) if covered else _attribute(module, name)
+            if value is not _MISSING and (not covered or type(value) in _PLAIN):
                 self._put(name)
-                self.add(vars(module)[name], names)
+                self.add(value, names)
 
     def _add_function(self, function: python.FunctionType) -> None:
         names: tuple[str, ...] = ()
@@ -186,6 +213,10 @@ class _Walk:
                 if name in function.__globals__:
                     self._put(name)
                     self.add(function.__globals__[name], names)
+                elif hasattr(builtins, name):
+                    self.add_overloads(getattr(builtins, name))
+                for given in self._overloads_of_attribute(name):
+                    self.add(given)
         for cell in function.__closure__ or ():
             try:
                 value = cell.cell_contents
@@ -193,7 +224,7 @@ class _Walk:
                 self._put("empty cell")
                 continue
             self.add(value, names)
-        self._add_overloads(function)
+        self.add_overloads(function)
 
     def _add_code(self, code: python.CodeType) -> None:
         self._put(code.co_filename, code.co_firstlineno, code.co_name, code.co_code, code.co_linetable)
@@ -202,7 +233,7 @@ class _Walk:
         for const in code.co_consts:
             self.add(const)
 
-    def _add_overloads(self, function: Any) -> None:
+    def add_overloads(self, function: Any) -> None:
         """What user code gave to numba as this function's meaning (numba.extending.overload, register_jitable)."""
         try:
             typed = cpu_target.typing_context.resolve_value_type(function)
@@ -213,9 +244,21 @@ class _Walk:
             if given is not None and not _by_name(given):
                 self.add(given)
 
+    def _overloads_of_attribute(self, name: str) -> list[Any]:
+        """The same of `value.name` and `value.name()`, of any type (overload_attribute, overload_method)."""
+        if self._attributes is None:
+            self._attributes = {}
+            for templates in cpu_target.typing_context._attributes.values():
+                for template in templates:
+                    given = getattr(template, "_overload_func", None)
+                    if given is not None and not _by_name(given):
+                        self._attributes.setdefault(template._attr, []).append(given)
+        return self._attributes.get(name, [])
+
     def _add_array(self, array: np.ndarray[Any, Any]) -> None:
         if array.dtype.hasobject:
-            raise Unknown("an array of objects")
+            self._unknown("an array of objects")
+            return
         self._put(array.dtype.str, repr(array.dtype), array.shape, array.flags.writeable, array.tobytes())
 
     def _add_class(self, kind: type) -> None:
@@ -233,16 +276,17 @@ class _Walk:
             self.add(dict(kind.class_type.jit_static_methods))
             self.add({name: dict(parts) for name, parts in kind.class_type.jit_props.items()})
         else:
-            raise Unknown(f"the class {kind.__qualname__}")
+            self._unknown(f"the class {kind.__qualname__}")
 
     def _add_other(self, what: Any) -> None:
-        if isinstance(what, numba.types.Type):
+        if isinstance(what, numba.types.Type) and _by_name(type(what)):
             self._put(str(what), getattr(what, "symbol", ""), str(getattr(what, "sig", "")))
         elif isinstance(what, python.BuiltinFunctionType | np.ufunc):
             if not isinstance(what, np.ufunc) and not isinstance(what.__self__, python.ModuleType | type(None)):
-                raise Unknown("a method of an object")
+                self._unknown("a method of an object")
+                return
             self._put(getattr(what, "__module__", None), getattr(what, "__qualname__", what.__name__))
-            self._add_overloads(what)
+            self.add_overloads(what)
         elif type(what).__module__ == "_cffi_backend" and type(what).__name__ in ("Lib", "CompiledFFI", "CompiledLib"):
             self._put(repr(what).partition(" at ")[0])
         elif _by_name(type(what)) and not hasattr(what, "__dict__") and "at 0x" not in repr(what):
@@ -250,10 +294,10 @@ class _Walk:
         elif type(what).__module__.startswith(("numba.", "numpy")) and _by_name(what) and hasattr(what, "__name__"):
             self._put(what.__module__, what.__name__)
         else:
-            raise Unknown(f"{type(what).__qualname__}")
+            self._unknown(f"{type(what).__qualname__}")
 
 
-def _digest_of(item: Any) -> str:
-    walk = _Walk()
+def _digest_of(item: Any, strict: bool) -> str:
+    walk = _Walk(strict)
     walk.add(item)
     return walk.digest.hexdigest()

@@ -230,7 +230,7 @@ void cl_park_kthread(struct cl_kthread *k)
     cl_fence_seq_cst(); /* before the re-check */
     bool in_flight = cl_load_relaxed(&k->in_flight);
     struct cl_flights flights = {.kthread = k, .only = in_flight && managed ? cl_completions_only(k) : NULL};
-    struct cl_park_poll polled = {&flights, s->mode == CL_SCHED_BLOCK ? 0 : IN_FLIGHT_SPIN_NS, cl_flights_done,
+    struct cl_park_poll polled = {&flights, s->poll == CL_SCHED_BLOCK ? 0 : IN_FLIGHT_SPIN_NS, cl_flights_done,
                                   cl_flights_sleep};
     if (in_flight && !flights.only) {
         flights.armed = true;
@@ -265,8 +265,8 @@ static bool tired(struct cl_kthread *k)
     const struct cl_sched *s = k->sched;
     if (s->cores && s->cores->ops->wanted(s->cores, k->index))
         return true; /* what would be spun away here somebody else could use */
-    if (s->mode != CL_SCHED_ADAPTIVE)
-        return s->mode == CL_SCHED_BLOCK;
+    if (s->poll != CL_SCHED_ADAPTIVE)
+        return s->poll == CL_SCHED_BLOCK;
     if (cl_unlikely(cl_load_relaxed(&k->in_flight)) && s->cores && cl_completions_only(k) && cl_managed(s))
         return true; /* it sees completions while it is parked, and others may have the core meanwhile */
     /* Reading the clock takes longer than a turn: not each time. */

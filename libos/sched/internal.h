@@ -178,7 +178,7 @@ struct cl_kthread {
 struct cl_sched {
     /* Constant after cl_sched_new. */
     uint32_t n_kthreads;
-    uint32_t mode;
+    uint32_t poll; /* CL_SCHED_... */
     bool has_source;
     bool oversubscribed; /* more kthreads than CPUs */
     bool smt;            /* hyper-threads share cores on this machine */
@@ -230,6 +230,8 @@ struct cl_sched {
     uint64_t stop_ns;                 /* for which a stop waits for kthreads */
     bool overdue;                     /* it has waited in vain */
     int stopped;                      /* result of the first stop + 1 */
+
+    cpu_set_t allowed; /* of the thread that started the kthreads; constant from then on */
 };
 
 /* The calling kthread, NULL on a foreign thread. Never inlined and never assumed unchanged: a uthread that has switched

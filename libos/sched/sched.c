@@ -23,7 +23,7 @@ void cl_sched_config_init(struct cl_sched_config *config)
 {
     *config = (struct cl_sched_config){
         .n_kthreads = 1,
-        .mode = CL_SCHED_ADAPTIVE,
+        .poll = CL_SCHED_ADAPTIVE,
         .stack_bytes = 65536,
         .max_uthreads = 65536,
         .spin_ns = 20000,
@@ -37,8 +37,8 @@ static int check(const struct cl_sched_config *c, char err[256])
     const struct cl_work_source *source = c->source;
     if (c->n_kthreads < 1 || c->n_kthreads > CL_SCHED_MAX_KTHREADS)
         snprintf(err, 256, "n_kthreads is %u: expected 1 to %u", c->n_kthreads, CL_SCHED_MAX_KTHREADS);
-    else if (c->mode > CL_SCHED_BLOCK)
-        snprintf(err, 256, "mode is %u: expected 0 (spin), 1 (adaptive) or 2 (block)", c->mode);
+    else if (c->poll > CL_SCHED_BLOCK)
+        snprintf(err, 256, "poll is %u: expected 0 (spin), 1 (adaptive) or 2 (block)", c->poll);
     else if (source && !(source->poll && source->ready && source->pending && source->run))
         snprintf(err, 256, "the work source lacks one of poll, ready, pending, run");
     else
@@ -82,8 +82,8 @@ static int init_kthread(struct cl_sched *s, uint32_t index, const struct cl_sche
 static void init_fields(struct cl_sched *s, const struct cl_sched_config *c)
 {
     s->n_kthreads = c->n_kthreads;
-    s->mode = c->mode;
-    s->sleeps = c->mode != CL_SCHED_SPIN;
+    s->poll = c->poll;
+    s->sleeps = c->poll != CL_SCHED_SPIN;
     s->oversubscribed = c->n_kthreads > cpus_allowed();
     s->spin_ns = s->oversubscribed ? cl_min(c->spin_ns, SHORT_SPIN_NS) : c->spin_ns;
     s->watch_ns = c->watch_ns;
@@ -228,6 +228,8 @@ int cl_sched_start(struct cl_sched *s, char err[256])
     int rc = s->cores ? cl_interrupt_install(CL_SCHED_SIGNAL, err) : 0;
     if (rc)
         return rc;
+    CPU_ZERO(&s->allowed);
+    (void)sched_getaffinity(0, sizeof s->allowed, &s->allowed);
     signals_to_block(&block);
     pthread_sigmask(SIG_SETMASK, &block, &before);
     uint32_t k = 0;
@@ -245,6 +247,21 @@ int cl_sched_start(struct cl_sched *s, char err[256])
         begin(s);
     }
     return rc;
+}
+
+unsigned cl_sched_place(struct cl_sched *s, const int32_t *cpus)
+{
+    unsigned failed = 0;
+    for (uint32_t k = 0; k < s->n_kthreads; k++) {
+        cpu_set_t set = s->allowed;
+        if (cpus && cpus[k] >= 0) {
+            CPU_ZERO(&set);
+            if (cpus[k] < CPU_SETSIZE)
+                CPU_SET(cpus[k], &set);
+        }
+        failed += pthread_setaffinity_np(s->kthreads[k].thread, sizeof set, &set) != 0;
+    }
+    return failed;
 }
 
 /* Wait until a kthread has seen that nothing is alive, or the time is over. */

@@ -26,7 +26,7 @@ def loaded(name: str, traffic: Any, kthreads: int = 1, **options: Any) -> Iterat
     server, client = memory_link((kthreads, 1), ipv4=("10.77.0.2", "10.77.0.1"), ipv4_prefix=16)
     with server, client:
         total = server.buffers_free
-        with Runtime(nic=server, kthreads=kthreads, power="block") as runtime:
+        with Runtime(nic=server, kthreads=kthreads, poll="block") as runtime:
             service = app.setup(runtime, chosen)
             runtime.start()
             with Loadgen(traffic, server_mac=server.mac, server_port=chosen.port, limits=Limits(drain_s=5.0)) as load:
@@ -147,7 +147,7 @@ def test_every_application_describes_itself(name: str) -> None:
 def test_refusals(name: str, options: dict[str, Any], reason: str) -> None:
     app = registry.load(name)
     server, client = memory_link(ipv4=("10.77.0.2", "10.77.0.1"), ipv4_prefix=16)
-    with server, client, Runtime(nic=server, power="block") as runtime, pytest.raises(CorelaneError, match=reason):
+    with server, client, Runtime(nic=server, poll="block") as runtime, pytest.raises(CorelaneError, match=reason):
         app.setup(runtime, app.options(**options))
 
 

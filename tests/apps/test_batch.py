@@ -22,7 +22,7 @@ def working(kthreads: int = 1, **options: Any) -> Iterator[Batch]:
     """The application at work; its jobs have returned at the end."""
     app = registry.load("batch")
     nic, end = memory_link((kthreads, 1), ipv4=("10.77.0.2", "10.77.0.1"), ipv4_prefix=16)
-    with nic, end, Runtime(nic=nic, kthreads=kthreads, power="block") as runtime:
+    with nic, end, Runtime(nic=nic, kthreads=kthreads, poll="block") as runtime:
         service = app.setup(runtime, app.options(**options))
         runtime.start()
         yield service

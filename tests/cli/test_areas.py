@@ -19,7 +19,7 @@ from corelane.iokernel.areas.device import DeviceStore
 @pytest.fixture
 def socket(tmp_path: Path) -> Iterator[str]:
     path = str(tmp_path / "sock")
-    with Iokernel(path, areas=Areas(DirectoryStore(str(tmp_path / "d"), 64 << 20), 32 << 20), mode="block"):
+    with Iokernel(path, areas=Areas(DirectoryStore(str(tmp_path / "d"), 64 << 20), 32 << 20), poll="block"):
         yield path
 
 
@@ -46,7 +46,7 @@ def test_damage_is_in_the_listing(tmp_path, capsys):
     with memory_blk(4 << 20) as blk:
         DeviceStore(blk, "/nonexistent")
         blk.write(0, b"\xff" * 4096, durable=True)
-        with Iokernel(path, areas=Areas(DeviceStore(blk, "/nonexistent")), mode="block"):
+        with Iokernel(path, areas=Areas(DeviceStore(blk, "/nonexistent")), poll="block"):
             assert main(["areas", "--socket", path]) == 0
             assert main(["areas", "--socket", path, "--json"]) == 0
     *text, listed = capsys.readouterr().out.splitlines()

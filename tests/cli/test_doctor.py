@@ -77,6 +77,12 @@ def test_a_good_machine_has_nothing_to_mend(make: Make) -> None:
     assert verdict(found) == "corelane runs here"
 
 
+def test_users_are_known_whatever_the_process_is_called(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/status").write_bytes(b"Name:\t\xff\nUid:\t5\t6\t7\t8\n")
+    assert System(tmp_path, "x86_64", [0]).user() == "6"
+
+
 def test_an_empty_machine_is_described_and_not_crashed_on(tmp_path: Path) -> None:
     system = System(tmp_path, "x86_64", [0], lambda: errno.EAFNOSUPPORT, lambda: 0, lambda p: False)
     found = examine(system)

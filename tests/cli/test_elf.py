@@ -89,6 +89,28 @@ def test_notes_survive_section_gc_and_strip(tmp_path: Path) -> None:
     assert inspect(path) == [Export("answer", "request", 9000)]
 
 
+def test_the_name_of_a_handler_may_have_letters_of_any_language(tmp_path: Path) -> None:
+    path = build(tmp_path, GOOD.replace("answer", "größe"), "-shared", "-fPIC")
+    assert inspect(path) == [Export("größe", "request", 9000)]
+
+
+@pytest.mark.parametrize(
+    ("name", "port", "says"),
+    [
+        ("answer", "-1", "UDP ports are 1 to 65535"),
+        ("answer", "70000", "UDP ports are 1 to 65535"),
+        ("a" * 64, "9000", "the name of a handler has 63 letters at most"),
+    ],
+)
+def test_what_a_note_cannot_hold_does_not_compile(name: str, port: str, says: str, tmp_path: Path) -> None:
+    include, _ = config.folders()
+    text = GOOD.replace("answer", name).replace("9000", port)
+    command = ["gcc", "-fsyntax-only", "-xc", f"-I{include}", "-"]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert says in done.stderr
+
+
 def test_header_and_reader_agree_on_the_abi(tmp_path: Path) -> None:
     text = GOOD + f'_Static_assert(CL_HANDLER_ABI == {elf.ABI} && CL_HANDLER_NOTE_TYPE == {elf.NOTE_TYPE}, "elf.py");'
     names = {"request": "REQUEST", "burst": "BURST", "setup": "SETUP"}

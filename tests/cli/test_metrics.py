@@ -6,6 +6,7 @@ import re
 import threading
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,7 +101,7 @@ def test_what_is_no_address_is_said(text: str, capsys: pytest.CaptureFixture[str
 
 
 def test_an_iokernel_is_scraped(socket_path: str) -> None:
-    with Iokernel(socket_path, mode="block"), metrics.Server(("127.0.0.1", 0), socket_path) as server:
+    with Iokernel(socket_path, poll="block"), metrics.Server(("127.0.0.1", 0), socket_path) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         base = "http://{}:{}".format(*server.server_address[:2])
         with urllib.request.urlopen(base + "/metrics", timeout=10) as answer:
@@ -111,8 +112,9 @@ def test_an_iokernel_is_scraped(socket_path: str) -> None:
         server.shutdown()
 
 
-def test_without_an_iokernel_a_scrape_says_so(socket_path: str) -> None:
-    with metrics.Server(("127.0.0.1", 0), socket_path) as server:
+@pytest.mark.parametrize("name", ["absent", "f\udcff\u00e9"], ids=ascii)
+def test_without_an_iokernel_a_scrape_says_so(tmp_path: Path, name: str) -> None:
+    with metrics.Server(("127.0.0.1", 0), str(tmp_path / name)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with pytest.raises(urllib.error.HTTPError) as raised:
             urllib.request.urlopen("http://{}:{}/metrics".format(*server.server_address[:2]), timeout=10)

@@ -1,4 +1,4 @@
-"""How `corelane run` ends; what it serves is in test_end_to_end.py."""
+"""How `corelane run` ends; what it serves is in test_served.py."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_who_waits_finds_an_iokernel_whose_folder_comes_later(
         folder = tmp_path / f"corelane-{user}"
         folder.mkdir(mode=0o700)  # and not before
         os.chown(folder, user, -1)
-        started.append(stack.enter_context(Iokernel(str(folder / "corelane.sock"), mode="block")).socket_path)
+        started.append(stack.enter_context(Iokernel(str(folder / "corelane.sock"), poll="block")).socket_path)
 
     monkeypatch.setattr(watch.time, "sleep", comes)
     with contextlib.ExitStack() as stack:

@@ -5,12 +5,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from cltest import wait_until
 
 from corelane.cli import targets
 from corelane.cli.nics import open_nic, parse
+from corelane.drivers.nic.memory import memory_link
+from corelane.libos import Runtime
 from corelane.runtime.errors import CorelaneError
 
 MODULE = """
+import numpy as np
+
 from corelane import libos
 
 @libos.udp(port=7001, compiled=False)
@@ -21,6 +26,11 @@ def bare(request, reply):
     return 0
 
 number = 5
+calls = np.zeros(1, np.uint64)
+
+@libos.every(ms=1, state=calls)
+def tick(calls):
+    calls[0] += 1
 """
 
 
@@ -43,6 +53,21 @@ def test_the_three_kinds_are_told_apart(module: str) -> None:
     assert resolve(f"{module}:plain").name == "plain"
     with pytest.raises(CorelaneError, match="cannot read"):
         resolve("./absent.so")
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_several_names_of_a_module_are_run_together(module: str, plain: bool) -> None:
+    """Handlers and periodic work."""
+    target = resolve(f"{module}:plain,tick", plain=plain)
+    assert target.name == "plain"
+    nic, end = memory_link(ipv4=("10.0.0.1", None))
+    with nic, end, Runtime(nic=nic) as runtime:
+        service = target.setup(runtime)
+        assert service.ports == (7001,)
+        runtime.start()
+        wait_until(lambda: service.stats()["calls"] > 1, 30, "two calls")
+        assert sys.modules[module].calls[0] > 1
+        assert resolve(f"{module}:bare,tick", port=7002).name == "bare"
 
 
 @pytest.fixture
@@ -92,6 +117,9 @@ def test_a_module_that_hides_the_users_is_named(tmp_path: Path, monkeypatch: pyt
         ("MODULE:nobody", (), "it has: "),
         ("MODULE:number", (), "is a int"),
         ("MODULE:bare", (), "no UDP port"),
+        ("MODULE:plain,", (), "write it as module:function"),
+        (":plain", (), "write it as module:function"),
+        ("MODULE:plain,bare", (), "bare names no UDP port"),
         ("MODULE:plain", ("a=b",), "takes no --option"),
     ],
 )

@@ -1,5 +1,5 @@
 """How a recording of `trace` ends, and where it goes, with logs that are made up. What it makes of entries:
-test_traced.py; with an iokernel: test_end_to_end.py."""
+test_traced.py; with an iokernel: test_managed_cores.py."""
 
 from __future__ import annotations
 

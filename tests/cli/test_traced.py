@@ -1,4 +1,4 @@
-"""What `trace` makes of the entries of a log. With an iokernel: test_end_to_end.py."""
+"""What `trace` makes of the entries of a log. With an iokernel: test_managed_cores.py."""
 
 from __future__ import annotations
 

@@ -41,6 +41,7 @@ def test_a_unit_starts_a_command_line_that_there_is(
     parser.parse_args(words)
     if app:
         assert "corelane.service" in unit["Unit"]["After"]
+        assert unit["Service"]["LimitNICE"] == "20", "what it takes to leave SCHED_IDLE at nice 0 (getrlimit(2))"
 
 
 def test_systemd_takes_the_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

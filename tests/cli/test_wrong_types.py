@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import typing as annotations
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,16 @@ from corelane import libos
 from corelane.apps.kv import Session, Store
 from corelane.apps.raft.service.client import Client
 from corelane.apps.raft.service.service import serve as serve_raft
+from corelane.apps.raft.service.settings import GroupSettings, LogSettings
 from corelane.drivers.blk.blk import BlkFaults, FaultBlk, memory_blk
-from corelane.drivers.blk.file import FileBlk, create, grow
+from corelane.drivers.blk.file import FileBlk, FileIo, create, grow
 from corelane.drivers.nic.af_xdp.af_xdp import AfXdp
 from corelane.drivers.nic.fault import FaultNic, Faults
 from corelane.drivers.nic.loadgen.loadgen import Bursty, Closed, Echo, Loadgen, Memcached, Phase
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.pcap import PcapNic, ReplayNic
 from corelane.drivers.nic.tap.tap import Tap
-from corelane.drivers.port.port import open_port
+from corelane.drivers.port.port import PortMemory, open_port
 from corelane.iokernel import Iokernel
 from corelane.iokernel import __all__ as of_iokernel
 from corelane.libos.storage.log.log import Log, format_device
@@ -87,7 +89,8 @@ def test_groups_of_options_refuse_wrong_types_by_themselves() -> None:
     import corelane.iokernel as iokernel
 
     groups = [getattr(iokernel, n) for n in of_iokernel if n != "Iokernel"]
-    for group in (*groups, libos.Scheduler, libos.Network, libos.CoreShare):
+    more = (libos.Scheduler, libos.Network, libos.CoreShare, PortMemory, FileIo, GroupSettings, LogSettings)
+    for group in (*groups, *more):
         for name in inspect.signature(group).parameters:
             with pytest.raises(CorelaneError, match=name.rstrip("_")):
                 group(**{name: object()})
@@ -131,6 +134,63 @@ def test_what_fits_is_taken_as_before() -> None:
         ]:
             with pytest.raises(CorelaneError, match=says):
                 call()
+
+
+PEERS = "1=10.0.0.1:7400"
+
+
+class Machine:
+    def apply(self, command: bytes) -> bytes:
+        return command
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda s, *_, **__: s.store("a", b"1"), r"store an item: key is 'a' \(expected bytes\)"),
+        (lambda s, *_, **__: s.store(b"a", "1"), "value is '1'"),
+        (lambda s, *_, **__: s.store(b"a", b"1", mode="sett"), "mode is 'sett' .expected one of 'set', "),
+        (lambda s, *_, **__: s.store(b"a", b"1", flags=1 << 40), "within its limits"),
+        (lambda s, *_, **__: s.store(b"k" * 251, b"1"), "it has 251 bytes .keys have 1 to 250"),
+        (lambda s, *_, **__: s.store(b"", b"1"), "it has 0 bytes"),
+        (lambda s, *_, **__: s.get(b"k" * 300), "it has 300 bytes"),
+        (lambda s, *_, **__: s.get("a"), "key is 'a'"),
+        (lambda s, *_, **__: s.touch(b"a", "1"), "expires_s is '1'"),
+        (lambda s, *_, **__: s.delta(b"a", 1.5), "amount is 1.5"),
+        (lambda s, *_, **__: Session(s).execute("get a\r\n"), "data is 'get a"),
+        (lambda _, r, **__: r.share("journal.log"), r"'journal.log' is none \(open it first"),
+        (lambda _, r, **__: r.spawn(print), "spawn a uthread: builtin_function_or_method is no C function"),
+        (lambda _, r, **__: r.fail("late"), "error is 'late' .expected a CorelaneError"),
+        (lambda _, r, **__: r.batch(5), "5 cannot be called"),
+        (lambda _, r, **__: r.bind("echo"), "str is no C function"),
+        (lambda _, r, **__: r.bind(9000, 9000), "no function is at address 9000"),
+        (lambda _, r, **__: serve_raft(r, 1, PEERS, machine=Machine), r"is the class Machine .*machine=Machine\(\)"),
+        (lambda _, r, **__: serve_raft(r, 1, PEERS, machine=Machine()), "has no query, save, load"),
+        (lambda *_, client: client.command("deposit 5"), "do a command: data is 'deposit 5'"),
+        (lambda *_, client: client.query(5), "do a query: data is 5"),
+    ],
+)
+def test_arguments_of_methods(call: Callable[..., Any], says: str) -> None:
+    nic, end = memory_link(ipv4=("10.0.0.1", None))
+    with nic, end, libos.Runtime(nic=nic) as runtime, Store(4 << 20) as store, Client(PEERS) as client:
+        with pytest.raises(CorelaneError, match=says) as refused:
+            call(store, runtime, client=client)
+        assert "\n" not in str(refused.value)
+        store.check()
+
+
+def test_records_of_a_log(tmp_path: Path) -> None:
+    Log.create(tmp_path / "log", 1 << 20)
+    with Log.open(tmp_path / "log") as log:
+        for call in (
+            lambda: log.append("text"),  # type: ignore[arg-type]
+            lambda: log.append(b"1", tag="x"),  # type: ignore[arg-type]
+            lambda: log.append(b"1", tag=1 << 64),
+            lambda: log.append_async(5),  # type: ignore[arg-type]
+        ):
+            with pytest.raises(CorelaneError, match=r"write to the log: .*give bytes; tag and kind are whole numbers"):
+                call()
+        assert log.append(b"1") == 1
 
 
 def test_udp_without_its_parentheses() -> None:

@@ -102,7 +102,9 @@ def test_every_benchmark_is_described() -> None:
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if script(p)], ids=lambda p: p.name)
-def test_commands_of_the_page_work(page: Path, tmp_path: Path) -> None:
+def test_commands_of_the_page_work(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if "corelane.bench.sim" in page.read_text():
+        request.getfixturevalue("simulator")
     for block in blocks(page):
         if block.file:
             (tmp_path / block.file).write_text(block.body)

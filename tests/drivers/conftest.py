@@ -128,11 +128,11 @@ def tap_pair(queues: int = 1) -> Iterator[Pair]:
 
 
 @contextlib.contextmanager
-def port_pair(kthreads: tuple[int, int] = (1, 1), mode: str = "adaptive") -> Iterator[Pair]:
+def port_pair(kthreads: tuple[int, int] = (1, 1), poll: str = "adaptive") -> Iterator[Pair]:
     """Two applications of an iokernel without an uplink, which switches between them."""
     with tempfile.TemporaryDirectory(prefix="cl-port-") as folder, contextlib.ExitStack() as stack:
         path = f"{folder}/s"
-        stack.enter_context(Iokernel(path, mode=mode))
+        stack.enter_context(Iokernel(path, poll=poll))
         nics = [stack.enter_context(open_port(path, name=f"end{i}", kthreads=n)) for i, n in enumerate(kthreads)]
         # A full receive ring drops, as a switch does; one application does not hear of another's end.
         yield Pair(*nics, lossless=False, hears_close=False)

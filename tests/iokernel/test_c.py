@@ -6,11 +6,13 @@ from __future__ import annotations
 import os
 
 import pytest
+from cltest import soak
 
 
+@pytest.mark.soak(short=True, takes_s=3)
 def test_the_reading_of_rings_withstands_a_fuzzer(c_program, seed):
     run = c_program("tests/iokernel/switch/c/fuzz_rings.c", one_thread=True)
-    steps = 60_000 if os.environ.get("CORELANE_SANITIZE") else 200_000
+    steps = 60_000 if os.environ.get("CORELANE_SANITIZE") else soak.examples(60_000, 200_000)
     for i in range(3):
         assert "arrived whole" in run(str(seed + i), str(steps), timeout_s=100)
 
@@ -28,9 +30,10 @@ def test_loops_ports_and_attaching_again_under_stress(c_program, socket_path):
     assert "arrived whole in 3 lives" in run(socket_path, "20000", timeout_s=100)
 
 
+@pytest.mark.soak(short=True, takes_s=5)
 @pytest.mark.skipif(
     len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs that this process may use: taskset -pc 0-1 $$"
 )
 def test_cores_that_move_between_real_threads(c_program, socket_path, seed):
     run = c_program("tests/iokernel/cores/c/threads.c")
-    assert "all work was done" in run(socket_path, str(seed), "1000", timeout_s=110)
+    assert "all work was done" in run(socket_path, str(seed), str(soak.examples(300, 1000)), timeout_s=110)

@@ -73,9 +73,9 @@ def test_a_stopped_application_loses_its_own_packets_only(start, attach, child, 
     assert collect(a, 1)
 
 
-@pytest.mark.parametrize("mode", ["spin", "block"])
-def test_an_application_that_scribbles_over_its_arena(start, attach, child, socket_path, seed, mode):
-    io = start(mode=mode)
+@pytest.mark.parametrize("poll", ["spin", "block"])
+def test_an_application_that_scribbles_over_its_arena(start, attach, child, socket_path, seed, poll):
+    io = start(poll=poll)
     a, b = attach("a"), attach("b", kthreads=2)
     hostile = child("scribbler.py", socket_path, "hostile", str(seed))
     request = to_name(io, a, "hostile", b"x" * 1000)

@@ -218,7 +218,7 @@ def test_nothing_of_a_former_attachment_stays(attach, socket_path, policy):
     a = attach("a", kthreads=2, reattach_s=0.01)
     addresses = [_buffer_address(a)]
     steady: tuple[int, int] | None = None
-    for life in range(2, 10):
+    for life in range(2, 7):
         io.stop()
         io = Iokernel(socket_path, **options)
         io.start()

@@ -23,6 +23,7 @@ from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import Nic
 from corelane.drivers.port.port import open_port
 from corelane.iokernel import AppConfig, Iokernel, NetworkConfig, UserConfig
+from corelane.libos._native import ffi, lib
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = Host("02:00:00:00:00:99", "10.77.0.99")
@@ -74,7 +75,7 @@ def outside(tmp_path: Path) -> Iterator[tuple[Outside, str, Callable[[], Iokerne
     inner, outer = memory_link()
 
     def start(**options: Any) -> Iokernel:
-        kernel = Iokernel(path, uplinks=[inner] if not started else [], mode="adaptive", **options)
+        kernel = Iokernel(path, uplinks=[inner] if not started else [], poll="adaptive", **options)
         kernel.start()
         started.append(kernel)
         return kernel
@@ -137,7 +138,7 @@ def test_a_burst_beyond_a_rate_limit_is_sent_to_the_end(outside: Any) -> None:
     """The token bucket fills the application's ring; what waits behind it leaves although no request comes any more."""
     wire, path, start = outside
     start(apps={"slow": AppConfig(rate_frames_per_s=2000, burst_frames=1, tx_slots=32)})
-    with libos.Runtime(path, name="slow", power="block") as runtime:
+    with libos.Runtime(path, name="slow", poll="block") as runtime:
         runtime.bind(echo_handler("c"))
         runtime.start()
         server = wire.resolve(runtime.address)
@@ -260,6 +261,91 @@ def test_who_wished_for_more_is_told_once_and_again_when_it_gets_something_else(
             assert said in events[-1][1]
             assert ("instead of" in events[-1][1]) == bool(said)
     assert [name for name, _ in events].count("limited") == 1
+
+
+def test_who_wished_for_more_is_told_where_no_policy_moves_cores(outside: Any) -> None:
+    _, path, start = outside
+    start()
+    events: list[tuple[str, str]] = []
+    for share, said in (
+        (libos.CoreShare(weight=7, guaranteed=1), "weight 7, guaranteed cores 1"),
+        (libos.CoreShare(weight=1, max_cores=1), ""),
+    ):
+        events.clear()
+        with libos.Runtime(path, name="greedy", share=share, on_event=lambda *told: events.append(told)):
+            wanted = [("limited", f"no policy moves cores here, so it has not: {said}")] if said else []
+            assert [(name, text.partition(";")[0]) for name, text in events] == wanted
+
+
+def _kthread_cpus() -> list[set[int]]:
+    """Where the kthreads of this process may run."""
+    tasks = sorted(Path("/proc/self/task").iterdir())
+    return [os.sched_getaffinity(int(t.name)) for t in tasks if (t / "comm").read_bytes().startswith(b"cl-kthread")]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+@pytest.mark.parametrize("fixed", [False, True], ids=["of the iokernel", "of the application"])
+def test_without_a_policy_kthreads_go_where_the_iokernel_of_today_puts_them(outside: Any, fixed: bool) -> None:
+    """And anywhere while there is none. But not if the application has said where."""
+    _, path, start = outside
+    everywhere = os.sched_getaffinity(0)
+    one, other = sorted(everywhere)[:2]
+    kernel = start(worker_cpus=[one])
+    with libos.Runtime(path, name="placed", cpus=[one] if fixed else None, on_event=lambda *_: None) as runtime:
+        runtime.start()
+        assert _kthread_cpus() == [{one}]
+        kernel.stop()
+        wait_until(lambda: runtime.gone, 20, "the runtime to notice")
+        wait_until(lambda: _kthread_cpus() == [{one} if fixed else everywhere], 20, "kthreads to go anywhere")
+        start(worker_cpus=[other])
+        wait_until(lambda: not runtime.gone, 20, "the runtime to attach again")
+        wait_until(lambda: _kthread_cpus() == [{one if fixed else other}], 20, "kthreads to go where they are put")
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_kthreads_go_where_they_are_put_when_the_next_iokernel_has_no_policy(outside: Any) -> None:
+    """They were the last one's to move. The other way round the application is told that it is left out."""
+    _, path, start = outside
+    one, other = sorted(os.sched_getaffinity(0))[:2]
+    texts: list[str] = []
+    kernel = start(worker_cpus=[one], policy="delay")
+    with libos.Runtime(path, name="moved", on_event=lambda _name, text: texts.append(text)) as runtime:
+        runtime.start()
+        kernel.stop()
+        wait_until(lambda: runtime.gone, 20, "the runtime to notice")
+        kernel = start(worker_cpus=[other])
+        wait_until(lambda: _kthread_cpus() == [{other}], 20, "kthreads to go where they are put")
+    with libos.Runtime(path, name="stays", on_event=lambda _name, text: texts.append(text)) as runtime:
+        runtime.start()
+        kernel.stop()
+        wait_until(lambda: runtime.gone, 20, "the runtime to notice")
+        start(worker_cpus=[one], policy="delay")
+        wait_until(lambda: "but not of this application until that is started anew" in texts[-1], 20, "to be told")
+
+
+def test_a_runtime_that_nobody_listens_to_says_what_was_not_granted(outside: Any) -> None:
+    """As a C program may be, which gave no on_event."""
+    _, path, start = outside
+    managed = {"worker_cpus": [max(os.sched_getaffinity(0))], "policy": "delay"}
+    kernel = start(**managed)
+    config, out = ffi.new("struct cl_runtime_config *"), ffi.new("struct cl_runtime **")
+    info, err = ffi.new("struct cl_runtime_info *"), ffi.new("char[256]")
+    socket, name = ffi.new("char[]", path.encode()), ffi.new("char[]", b"deaf")
+    config.socket_path, config.name, config.weight = socket, name, 7
+
+    def note() -> str:
+        lib.cl_runtime_info(out[0], info)
+        return str(ffi.string(info.note).decode())
+
+    assert lib.cl_runtime_new(config, out, err) == 0, ffi.string(err)
+    try:
+        assert note().startswith("it has weight 1 instead of 7: to allow more")
+        assert lib.cl_runtime_start(out[0], err) == 0, ffi.string(err)
+        kernel.stop()
+        start(**managed, user_defaults=UserConfig(weight=7))
+        wait_until(lambda: note() == "", 20, "what the next iokernel grants")
+    finally:
+        lib.cl_runtime_delete(out[0])
 
 
 def test_requests_are_served_after_the_iokernel_was_killed(outside: Any) -> None:

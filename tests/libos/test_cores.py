@@ -36,7 +36,7 @@ def managed(tmp_path: Path) -> Iterator[tuple[Nic, str, Iokernel]]:
     path = f"/tmp/cl-{os.getpid()}-{tmp_path.name[-12:]}.sock"  # pytest cuts the name of a test's folder
     inner, outer = memory_link()
     kernel = Iokernel(
-        path, uplinks=[inner], mode="adaptive", loop_cpus=[CPUS[0]], worker_cpus=[CPUS[-1]], policy="delay"
+        path, uplinks=[inner], poll="adaptive", loop_cpus=[CPUS[0]], worker_cpus=[CPUS[-1]], policy="delay"
     )
     kernel.start()
     yield outer, path, kernel

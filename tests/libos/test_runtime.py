@@ -40,7 +40,7 @@ def link(queues: int = 1, address: bool = True) -> Any:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"power": "turbo"}, "one of: spin, adaptive, block"),
+        ({"poll": "turbo"}, "one of: spin, adaptive, block"),
         ({"kthreads": 0}, "at least 1"),
         ({"kthreads": 2}, "fewer queues than kthreads"),
         ({"kthreads": 65}, "at most 64"),
@@ -163,11 +163,11 @@ def test_wait_ends_when_another_thread_stops(serve: Serve) -> None:
     thread.join()
 
 
-@pytest.mark.parametrize("at", ["start", "wait"])
+@pytest.mark.parametrize("at", ["bind", "start", "wait"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_serve(number: signal.Signals, at: str) -> None:
     """`serve` in a process of its own ends by Ctrl-C or SIGTERM, with status 0 and nothing on stderr, whether it comes
-    as soon as requests are answered or later."""
+    while a handler is compiled, as soon as requests are answered, or later."""
     code = (
         "from corelane import libos\n"
         "from corelane.apps.echo import handler\n"
@@ -178,6 +178,10 @@ def test_signals_end_serve(number: signal.Signals, at: str) -> None:
         "        import threading\n"
         "        threading.Timer(0.05, print, ['serving'], {'flush': True}).start()\n"
         "        return super().wait(timeout_s)\n"
+        "    def bind(self, handler, port=None):\n"
+        "        import os\n"
+        f"        {at == 'bind'} and os.kill(os.getpid(), {int(number)})\n"
+        "        return super().bind(handler, port)\n"
         "    def start(self):\n"
         "        import os\n"
         "        super().start()\n"
@@ -299,7 +303,7 @@ def test_no_buffer_for_a_reply(serve: Serve) -> None:
 
 def test_system_calls_of_a_busy_loop(serve: Serve) -> None:
     """In mode spin a request costs no system call: the NIC counts its own, and the kernel sees no voluntary switch."""
-    served = serve(echo_handler("c"), power="spin")
+    served = serve(echo_handler("c"), poll="spin")
     for _ in range(10):
         served.ask(b"warm")
     tasks = f"/proc/self/task/{_kthread_tid()}/status"

@@ -58,3 +58,11 @@ def test_reason_from_c():
         errors.check_pointer(ffi.NULL, "make a ring", err)
     with pytest.raises(errors.SystemLimit, match="Cannot allocate memory"):
         errors.check_pointer(ffi.NULL, "make a ring")
+
+
+@pytest.mark.parametrize("number", [errno.ENODEV, errno.EDQUOT, errno.EPERM])
+def test_what_an_iokernel_refuses_is_said_by_its_own_words(number: int) -> None:
+    text = "refused by the iokernel: this iokernel has no storage"
+    with pytest.raises(errors.CorelaneError) as refused:
+        errors.check(-number, "storage areas", text)
+    assert str(refused.value) == f"storage areas: {text}"

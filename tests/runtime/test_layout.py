@@ -16,6 +16,7 @@ from corelane.runtime.errors import CorelaneError
 Layout = tuple[int, dict[str, int]]
 
 
+@functools.cache
 def floors():
     """Floors that bind anything, with their ffi."""
     out = {}

@@ -8,6 +8,7 @@ import select
 from collections.abc import Iterator
 
 import pytest
+from cltest import soak
 
 from corelane.runtime._native import ffi, lib
 
@@ -164,6 +165,7 @@ def test_event_fd_is_drained():
         os.close(fd)
 
 
+@pytest.mark.soak(short=True, takes_s=1)
 @pytest.mark.parametrize("extra", [0, 2])
 @pytest.mark.parametrize(
     ("kind", "between"),
@@ -177,7 +179,7 @@ def test_event_fd_is_drained():
 )
 def test_no_wakeup_is_lost(c_program, kind, between, extra):
     run = c_program("tests/runtime/c/park_stress.c", ["runtime/park.c"])
-    assert "all data right" in run(kind, between, 20_000, extra, timeout_s=100)
+    assert "all data right" in run(kind, between, soak.examples(6_000, 20_000), extra, timeout_s=100)
 
 
 @pytest.mark.parametrize("shows", ["hang-up", "error", "nothing of that number"])

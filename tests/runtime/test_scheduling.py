@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from cltest import sleeping_threads
 
 from corelane.runtime._native import lib
 
@@ -27,20 +28,8 @@ def may_raise_limits() -> bool:
 @pytest.fixture
 def other() -> Iterator[int]:
     """A thread that sleeps, by its id."""
-    born, over = threading.Event(), threading.Event()
-    ids: list[int] = []
-
-    def sleep() -> None:
-        ids.append(threading.get_native_id())
-        born.set()
-        over.wait()
-
-    thread = threading.Thread(target=sleep)
-    thread.start()
-    born.wait()
-    yield ids[0]
-    over.set()
-    thread.join()
+    with sleeping_threads(1) as tids:
+        yield tids[0]
 
 
 @pytest.fixture

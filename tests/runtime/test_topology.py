@@ -75,6 +75,13 @@ def test_interrupts_by_name_and_by_device(tmp_path):
     assert machine.interrupts[0].total == 900
 
 
+def test_an_interrupt_may_have_any_bytes_for_a_name(tmp_path):
+    """As a network device may."""
+    table = make_machine(tmp_path, ["0", "1"], interrupts=[("eth?-rx-0", [30, 10])]) / "proc/interrupts"
+    table.write_bytes(table.read_bytes().replace(b"?", b"\xff"))
+    assert [i.name for i in Topology.read(tmp_path).interrupts] == ["eth\udcff-rx-0"]
+
+
 def test_without_a_mask_the_counts_tell(tmp_path):
     root = make_machine(tmp_path, ["0", "1", "2"], interrupts=[("nvme0q0", [1, 100, 80])])
     (root / "proc/irq/10/effective_affinity_list").unlink()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numba
 
@@ -23,9 +24,20 @@ def tiny(monkeypatch):
 
 
 def probed(function, target=LOOKS):
-    """njit with probes that always call the slow path, and a copy of it without."""
-    made = numba.njit(nogil=True, pipeline_class=probed_compiler(target))(function)
-    return made, numba.njit(nogil=True)(function)
+    """njit with probes that always call the slow path, and a copy of it without. Made once of each function: compiling
+    takes longest."""
+    fuel = batch_refill.FIRST_FUEL, batch_refill.LEAST_FUEL, batch_refill.MOST_FUEL, batch_cost.FEW  # see tiny
+    return _probed(function, target, fuel), _plain(function)
+
+
+@functools.cache
+def _probed(function, target, fuel):
+    return numba.njit(nogil=True, pipeline_class=probed_compiler(target))(function)
+
+
+@functools.cache
+def _plain(function):
+    return numba.njit(nogil=True)(function)
 
 
 def looks(call):

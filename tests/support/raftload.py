@@ -15,13 +15,15 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from cltest import wait_until
-from raftreal import IDS, Group
+from raftreal import IDS, SOAK_S, Group
 
 from corelane.apps.raft.service.client import Client, NotSent, Unknown
 from corelane.apps.raft.sim.history import History, Kind, Operation, Value, Verdict
 
 KEYS = 4
 """Texts and counters at a time."""
+PAUSE_S = 0.0 if SOAK_S else 0.002
+"""Between two operations of a session: without it most of what make test takes here is clients' time."""
 OPS_A_GENERATION = 240
 """Operations of all sessions until they go on to other keys: the search grows with a key's history."""
 
@@ -46,7 +48,7 @@ class Session(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self.over.is_set():
+            while not self.over.wait(PAUSE_S):
                 self._one()
         except BaseException as error:
             self.failed = error

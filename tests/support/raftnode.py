@@ -15,6 +15,7 @@ import sys
 from typing import Any
 
 from corelane.apps.raft.service.service import RaftService, serve
+from corelane.apps.raft.service.settings import GroupSettings, LogSettings
 from corelane.drivers.blk.blk import Blk, BlkFaults, FaultBlk
 from corelane.drivers.nic.af_xdp.af_xdp import AfXdp
 from corelane.drivers.nic.fault import FaultNic, Faults
@@ -37,17 +38,16 @@ class Node:
                 AfXdp(options.nic, addresses=[f"{address}/16"]) if options.nic else open_port(options.socket, name=name)
             )
             self.nic = FaultNic(below, seed=options.seed, delay_us=(0, 20000), adjustable=True)
-            self.runtime = Runtime(nic=self.nic, name=name, power="block", address=f"{address}/16")
+            self.runtime = Runtime(nic=self.nic, name=name, poll="block", address=f"{address}/16")
         else:
-            self.runtime = Runtime(options.socket, name=name, power="block")
+            self.runtime = Runtime(options.socket, name=name, poll="block")
         self.service: RaftService = serve(
             self.runtime,
             options.id,
             options.peers,
             kv_port=11211,
-            log=options.log,
-            memory_bytes=4 << 20,
-            election_ms=options.election_ms,
+            group=GroupSettings(memory_bytes=4 << 20, election_ms=options.election_ms),
+            log=LogSettings(file=options.log),
             disk=self._wrap,
             log_entries=options.log_entries,
         )

@@ -213,7 +213,7 @@ class SwitchGroup(Group):
         with self.space.entered():
             self._nic = Tap("clraft", address=f"{HOST}/16")
         apps = {f"raft-{i}": AppConfig(ip=ADDRESS[i]) for i in IDS}
-        self._kernel = Iokernel(self.socket, uplinks=[self._nic], mode="block", apps=apps)
+        self._kernel = Iokernel(self.socket, uplinks=[self._nic], poll="block", apps=apps)
         self._kernel.start()
 
     def argv(self, i: int) -> list[str]:

@@ -8,6 +8,7 @@ declares does. Two rooms that use each other are one room, or one of them has so
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import re
 from collections import defaultdict
@@ -103,14 +104,12 @@ def calls() -> Iterator[tuple[Path, Path, str]]:
             yield source, home[name], name
 
 
-def file_uses() -> Iterator[tuple[Path, Path, str]]:
+@functools.cache
+def file_uses() -> list[tuple[Path, Path, str]]:
     """(file, other file, what of it is used), of all floors."""
-    for path in sources("*.py"):
-        yield from ((path, target, str(target)) for target in imports(path))
-    for path in sources("*.c", "*.h", "*.S"):
-        yield from ((path, target, str(target)) for target in includes(path))
-    for user, used, name in calls():
-        yield user, used, f"{name} of {used}"
+    found = [(path, target, str(target)) for path in sources("*.py") for target in imports(path)]
+    found += [(path, target, str(target)) for path in sources("*.c", "*.h", "*.S") for target in includes(path)]
+    return found + [(user, used, f"{name} of {used}") for user, used, name in calls()]
 
 
 def uses() -> dict[tuple[str, str], list[str]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
+import sys
 
 import pytest
 from cltest import CBuild, CompileError, ProgramFailed, wait_until
@@ -111,6 +113,36 @@ def test_namespaces_are_joined_and_separate(netns):
     names = {near.namespace.name, far.namespace.name}
     netns.close()
     assert not names & set(os.listdir("/run/netns"))
+
+
+LOOKS = """
+import signal, subprocess
+from cltest import signals
+
+signals.heed_ignored()
+print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+subprocess.run(["grep", "-E", "^Sig(Blk|Ign)", "/proc/self/status"], check=True)
+"""
+
+
+def test_a_run_that_was_started_with_signals_ignored_has_them(tmp_path):
+    """As by `make test &` in a script, which ignores SIGINT and SIGQUIT; SIGHUP stays ignored, as `nohup` wants it."""
+    ignoring = "trap '' HUP INT QUIT TERM USR1 CHLD; exec \"$@\""
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "support")}
+    command = ["sh", "-c", ignoring, "sh", sys.executable, "-c", LOOKS]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    heeds_interrupt, *child = done.stdout.split()
+    hangup = f"{1 << (signal.SIGHUP - 1):016x}"
+    assert (heeds_interrupt, child) == ("True", ["SigBlk:", "0" * 16, "SigIgn:", hangup])
+
+
+def test_the_signals_of_this_run_are_heeded():
+    """By this process, which may be a worker, whoever started it."""
+    kept = {signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ}
+    ignored = {number for number in signal.valid_signals() if signal.getsignal(number) == signal.SIG_IGN}
+    assert ignored <= kept
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_make_names_what_is_missing(tmp_path):

@@ -31,7 +31,7 @@ static void refuse_append(struct cl_raft *r, const struct cl_raft_msg *m)
 #define CONTRADICTS (-EBADMSG)
 
 /* Who leads does not have what was committed: a majority's logs were lost, or old copies put in their place. Nothing of it
- * is taken, and somebody has to be told. */
+ * is taken, no snapshot either (raft_on_snapshot), and somebody has to be told. */
 static void contradicted(struct cl_raft *r, const struct cl_raft_msg *m)
 {
     cl_store_relaxed(&r->count.contradicting_node, m->from); /* relaxed: whoever watches reads it */
@@ -78,6 +78,8 @@ static int take_entries(struct cl_raft *r, const struct cl_raft_msg *m)
     }
     /* An append that brings nothing new says nothing about room: a leader told that there is some sends a window full. */
     r->full = rc == 1 || (r->full && r->count.entries_appended == appended);
+    if (r->count.entries_appended > appended) /* behind what is here, so it is there, too */
+        cl_store_relaxed(&r->count.contradicting_node, 0);
     r->verified = cl_max(r->verified, index);
     r->commit = cl_max(r->commit, cl_min(m->commit, r->verified));
     return rc < 0 ? rc : 0;

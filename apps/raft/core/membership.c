@@ -104,6 +104,8 @@ void raft_members_set(struct cl_raft *r, const struct cl_raft_members *m, uint64
     }
     if (r->transfer_to && !raft_is_voter(m, r->transfer_to))
         r->transfer_to = 0;
+    if (r->count.gone_back_node && !listed(all, n, (uint32_t)r->count.gone_back_node))
+        cl_store_relaxed(&r->count.gone_back_node, 0);
 }
 
 bool raft_members_appended(struct cl_raft *r, uint64_t index, const uint8_t *data, uint32_t bytes)

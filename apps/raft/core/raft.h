@@ -244,8 +244,9 @@ struct cl_raft_status {
     uint32_t transfer_to;      /* 0: none */
     uint32_t thrifty;          /* cl_raft_thrifty */
     uint32_t n_peers;
-    uint32_t gone_back;   /* the last node whose log lacks what it had acknowledged and was committed; 0: none */
-    uint32_t contradicts; /* the last node that led, in this node's eyes, without what is committed here; 0: none */
+    uint32_t gone_back; /* the last member whose log lacks what it had acknowledged and was committed; 0: none */
+    uint32_t
+        contradicts; /* the last node that led, in this node's eyes, without what is committed here; 0: none, or one with it since */
     struct cl_raft_members members;
     struct cl_raft_peer peers[CL_RAFT_MAX_NODES]; /* leader: the others */
 };

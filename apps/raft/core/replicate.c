@@ -102,7 +102,7 @@ static uint64_t match_of(const struct cl_raft *r, uint32_t id)
     if (id == r->config.id)
         return r->log.durable;
     const struct raft_peer *p = raft_find_peer((struct cl_raft *)r, id);
-    return p ? p->match : 0;
+    return p && !p->gone_back ? p->match : 0;
 }
 
 /* Only entries of the leader's own term are committed by counting; all before them with them (paper 5.4.2). */
@@ -208,10 +208,9 @@ void raft_transfer_step(struct cl_raft *r, struct raft_peer *p)
 void raft_peer_ends(struct cl_raft *r, struct raft_peer *p, uint64_t index)
 {
     p->gone_back = index < p->known;
-    if (!p->gone_back)
-        return;
-    cl_store_relaxed(&r->count.gone_back_node, p->id); /* relaxed: whoever watches reads it */
-    r->count.gone_back++;
+    r->count.gone_back += p->gone_back;
+    if (p->gone_back || r->count.gone_back_node == p->id)
+        cl_store_relaxed(&r->count.gone_back_node, p->gone_back ? p->id : 0); /* relaxed: whoever watches reads it */
 }
 
 /* Whether a node's answer counts: its log holds what it acknowledged before. A reject says where the log ends at most, of

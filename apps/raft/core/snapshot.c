@@ -32,10 +32,11 @@ static bool drop_before(struct cl_raft *r, uint64_t keep)
     return true;
 }
 
-/* Drop what the newest snapshot covers, but for what is kept behind it. */
+/* Drop what the newest snapshot covers, but for what is kept behind it: nothing is, once an entry was refused for want of room. The
+ * leader sends no more before it hears that there is some. */
 void raft_drop_covered(struct cl_raft *r)
 {
-    if (!drop_before(r, first_kept(r, r->snapshot_index)))
+    if (!drop_before(r, r->full ? r->snapshot_index + 1 : first_kept(r, r->snapshot_index)))
         return;
     r->ack_due |= r->full; /* the leader waits to hear that there is room */
     r->full = 0;
@@ -202,6 +203,10 @@ int raft_on_snapshot(struct cl_raft *r, const struct cl_raft_msg *m)
     if (!chunk_sane(r, m)) {
         r->count.refused_field++;
         return -EINVAL;
+    }
+    if (r->count.contradicting_node) { /* it would take the place of what is committed here, and perhaps nowhere else */
+        r->count.ignored++;
+        return 1;
     }
     r->heard_round = cl_max(r->heard_round, m->round);
     if (in->installing || in->handed) {

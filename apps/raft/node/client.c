@@ -17,14 +17,14 @@ static int status_of(int rc)
     return rc == -ENOSPC || rc == -EAGAIN || rc == -EBUSY ? CL_RAFT_BUSY : CL_RAFT_RETRY;
 }
 
-/* What the state machine answered: n >= 0, or with CL_RAFT_REFUSES. */
-static int take_reply(struct cl_raft_node *node, int64_t n, uint32_t *bytes)
+/* What the state machine answered, which had so much room: n >= 0, or with CL_RAFT_REFUSES. */
+static int take_reply(struct cl_raft_node *node, int64_t n, uint32_t room, uint32_t *bytes)
 {
     int status = n & CL_RAFT_REFUSES ? CL_RAFT_REFUSED : CL_RAFT_OK;
     n &= ~CL_RAFT_REFUSES;
     cl_count(&node->count.replies_refused, status == CL_RAFT_REFUSED);
     *bytes = (uint32_t)n;
-    if (n <= (int64_t)node->config.reply_bytes)
+    if (n <= (int64_t)room)
         return status;
     cl_count(&node->count.replies_too_large, 1);
     *bytes = 0;
@@ -52,7 +52,7 @@ static bool is_refused(struct cl_raft_node *node, const uint8_t *data, uint32_t 
     if (n < 0)
         reply = reply_why(node, n);
     else
-        take_reply(node, n | CL_RAFT_REFUSES, &reply);
+        take_reply(node, n | CL_RAFT_REFUSES, node->config.reply_bytes, &reply);
     cl_count(&node->count.commands_refused, 1);
     node_answer(node, requester, CL_RAFT_REFUSED, node->reply, reply);
     return true;
@@ -165,16 +165,16 @@ static int apply_open(struct cl_raft_node *node, uint64_t index, uint64_t word, 
     return CL_RAFT_OK;
 }
 
-static int run_machine(struct cl_raft_node *node, uint64_t index, const uint8_t *data, uint32_t bytes,
+static int run_machine(struct cl_raft_node *node, uint64_t index, const uint8_t *data, uint32_t bytes, uint32_t room,
                        uint32_t *reply_bytes)
 {
     const struct cl_raft_machine *m = &node->config.machine;
     node->seeded = 1;
-    int64_t n = m->apply(m->arg, index, node->clock_ms, data, bytes, node->reply, node->config.reply_bytes);
+    int64_t n = m->apply(m->arg, index, node->clock_ms, data, bytes, node->reply, room);
     cl_count(&node->count.applied, 1);
     if (n >= 0)
-        return take_reply(node, n, reply_bytes);
-    if (m->atomic) {
+        return take_reply(node, n, room, reply_bytes);
+    if (m->atomic && n != -ENOTRECOVERABLE) {
         cl_count(&node->count.applies_failed, 1);
         *reply_bytes = reply_why(node, n);
         return CL_RAFT_APPLY_FAILED;
@@ -206,7 +206,8 @@ static int apply_once(struct cl_raft_node *node, uint64_t index, const uint8_t *
         memcpy(node->reply, reply, *reply_bytes);
         return node->sessions.all[i].status;
     }
-    int status = run_machine(node, index, p + NODE_COMMAND_HEADER, bytes - NODE_COMMAND_HEADER, reply_bytes);
+    int status = run_machine(node, index, p + NODE_COMMAND_HEADER, bytes - NODE_COMMAND_HEADER,
+                             node->config.reply_bytes, reply_bytes);
     if (node->state != CL_RAFT_STOPPED)
         raft_session_used(&node->sessions, i, sequence, node->clock_ms, status, node->reply, *reply_bytes);
     return status;
@@ -238,7 +239,8 @@ static int apply_command(struct cl_raft_node *node, const struct cl_raft_entry *
         return apply_open(node, e->index, get64(p + 16), node->reply, reply_bytes);
     if (get64(p + 8))
         return apply_once(node, e->index, p, e->bytes, reply_bytes);
-    return run_machine(node, e->index, p + NODE_COMMAND_HEADER, e->bytes - NODE_COMMAND_HEADER, reply_bytes);
+    uint32_t room = get64(p + 16) == CL_RAFT_LONG_ANSWER ? node->answer_room : node->config.reply_bytes;
+    return run_machine(node, e->index, p + NODE_COMMAND_HEADER, e->bytes - NODE_COMMAND_HEADER, room, reply_bytes);
 }
 
 void node_apply(struct cl_raft_node *node, uint64_t first, uint64_t last)
@@ -303,9 +305,9 @@ void cl_raft_node_query(struct cl_raft_node *node, const uint8_t *data, uint32_t
 static int run_query(struct cl_raft_node *node, const struct node_query *q, uint32_t *bytes)
 {
     const struct cl_raft_machine *m = &node->config.machine;
-    int64_t n = m->query(m->arg, node->clock_ms, q->data, q->bytes, node->reply, node->config.reply_bytes);
+    int64_t n = m->query(m->arg, node->clock_ms, q->data, q->bytes, node->reply, node->answer_room);
     if (n >= 0)
-        return take_reply(node, n, bytes);
+        return take_reply(node, n, node->answer_room, bytes);
     *bytes = reply_why(node, n);
     cl_count(&node->count.queries_failed, 1);
     return CL_RAFT_QUERY_FAILED;

@@ -141,14 +141,17 @@ struct cl_raft_node {
     struct node_blob snapshot; /* the newest, as the core knows it */
     struct node_blob incoming; /* being received or read back */
     struct node_blob saving;   /* being written to the log */
+    struct node_blob held;     /* for who reads it, once there is a newer one */
+    uint64_t held_index;       /* of that; 0: none is held */
     uint64_t snapshot_wait_ns,
         snapshot_next_ns; /* after one that failed: how long until the next, and when that is; 0 */
     struct cl_raft_members incoming_members;
     struct node_disk *disk; /* NULL: in memory */
 
-    uint8_t *reply;   /* config.reply_bytes */
-    uint8_t *scratch; /* the largest command, with its header */
-    uint8_t *out;     /* the largest frame */
+    uint8_t *reply;       /* answer_room bytes */
+    uint32_t answer_room; /* of an answer that no session keeps: config.reply_bytes, or the machine's answer_bytes */
+    uint8_t *scratch;     /* the largest command, with its header */
+    uint8_t *out;         /* the largest frame */
     uint64_t out_room;
 };
 
@@ -274,6 +277,8 @@ void node_on_answer(struct cl_raft_node *node, const struct node_frame *frame);
 /* snapshot.c */
 void node_blob_free(struct node_blob *blob);
 bool node_blob_room(struct node_blob *blob, uint64_t room);
+/* What the blob holds is the newest snapshot now. It gets memory to be filled anew, or none. */
+void node_snapshot_replace(struct cl_raft_node *node, struct node_blob *blob);
 /* Bytes that a snapshot may have. */
 uint64_t node_snapshot_room(const struct cl_raft_node *node);
 /* Fill the blob `saving` with the state as of `applied`. 0 or -errno. */

@@ -102,6 +102,7 @@ int raft_kv_new(struct raft_kv *kv, uint64_t memory_bytes, struct cl_raft_machin
                                     .load = load_store,
                                     .seed = seed_store,
                                     .settings = memory_bytes,
+                                    .answer_bytes = CL_KV_ANSWER_ROOM,
                                     .ages_ms = 1000};
     return 0;
 }

@@ -12,6 +12,8 @@ from ....runtime.errors import Refused
 from ..._native import ffi, lib
 
 _LOGGER = logging.getLogger("corelane.raft")
+WHY_BYTES = 150
+"""Of what was raised so much is told."""
 
 
 class CommandRefused(Refused):
@@ -65,8 +67,9 @@ class SeededMachine(Machine, Protocol):
 class AtomicMachine(Machine, Protocol):
     """A machine with `atomic = True`: an `apply` that raises has changed nothing, and raises on every replica alike.
 
-    The client is told what was raised (CommandFailed), and the nodes go on. An exception that only one replica meets,
-    such as MemoryError, makes that one another than the rest: do not catch it into the same mould.
+    The client is told what was raised (CommandFailed), and the nodes go on. A node stops all the same if `apply` raises
+    MemoryError, which only one replica may meet, or what is no Exception, or if it does not return bytes. Do not turn
+    what one replica alone meets, such as OSError, into another exception: let it end the process.
     """
 
     atomic: bool
@@ -84,7 +87,8 @@ def _text(error: BaseException) -> bytes:
     """What was raised, and where."""
     where = traceback.extract_tb(error.__traceback__)
     at = f" ({where[-1].filename.rsplit('/', 1)[-1]}:{where[-1].lineno})" if where else ""
-    return f"{type(error).__name__}: {error}{at}".encode()[:150]
+    whole = f"{type(error).__name__}: {error}{at}".encode(errors="backslashreplace")
+    return whole[:WHY_BYTES].decode(errors="ignore").encode()  # not cut inside a letter
 
 
 def machine_struct(machine: Machine) -> tuple[dict[str, Any], list[Any]]:
@@ -99,24 +103,30 @@ def machine_struct(machine: Machine) -> tuple[dict[str, Any], list[Any]]:
         return -errno.EIO
 
     def answered(call: Callable[[bytes], bytes], data: Any, n: int, out: Any, room: int) -> int:
+        refuses = 0
         try:
-            return _put(out, room, call(bytes(ffi.buffer(data, n))))
+            reply = call(bytes(ffi.buffer(data, n)))
         except CommandRefused as refused:
-            return int(lib.CL_RAFT_REFUSES) | _put(out, room, refused.reply)
+            reply, refuses = refused.reply, int(lib.CL_RAFT_REFUSES)
         except BaseException as error:
-            return failed(error)
+            rc = failed(error)
+            here_alone = isinstance(error, MemoryError) or not isinstance(error, Exception)
+            return -errno.ENOTRECOVERABLE if here_alone else rc
+        try:
+            return refuses | _put(out, room, reply)
+        except TypeError as error:
+            failed(error)
+            return -errno.ENOTRECOVERABLE  # for what `call` did is done
 
     def apply(_arg: Any, _index: int, _clock: int, data: Any, n: int, out: Any, room: int) -> int:
         return answered(machine.apply, data, n, out, room)
 
     def check(_arg: Any, data: Any, n: int, out: Any, room: int) -> int:
-        try:
-            machine.check(bytes(ffi.buffer(data, n)))  # type: ignore[attr-defined]  # a CheckedMachine
-        except CommandRefused as refused:
-            return int(lib.CL_RAFT_REFUSES) | _put(out, room, refused.reply)
-        except BaseException as error:
-            return failed(error)
-        return 0
+        def checked(command: bytes) -> bytes:
+            machine.check(command)  # type: ignore[attr-defined]  # a CheckedMachine
+            return b""
+
+        return answered(checked, data, n, out, room)
 
     def seed(_arg: Any, word: int) -> None:
         try:

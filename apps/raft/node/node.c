@@ -34,9 +34,10 @@ static int take_memory(struct cl_raft_node *node)
 {
     const struct cl_raft_node_config *c = &node->config;
     uint64_t largest = cl_max(c->raft.message_bytes, c->raft.entry_bytes + 16u);
-    node->out_room = cl_max(largest, (uint64_t)c->reply_bytes) + CL_RAFT_HEADER_BYTES + CL_RAFT_MEMBERS_BYTES;
+    node->answer_room = cl_max(c->reply_bytes, c->machine.answer_bytes);
+    node->out_room = cl_max(largest, (uint64_t)node->answer_room) + CL_RAFT_HEADER_BYTES + CL_RAFT_MEMBERS_BYTES;
     node->out = malloc(node->out_room);
-    node->reply = malloc(c->reply_bytes);
+    node->reply = malloc(node->answer_room);
     node->scratch = malloc(c->raft.entry_bytes);
     node->pending = cl_pages_new((uint64_t)c->raft.log_entries * sizeof(*node->pending));
     node->queries = calloc(c->waiting, sizeof(*node->queries));
@@ -117,6 +118,7 @@ void cl_raft_node_delete(struct cl_raft_node *node)
     node_blob_free(&node->snapshot);
     node_blob_free(&node->incoming);
     node_blob_free(&node->saving);
+    node_blob_free(&node->held);
     raft_sessions_free(&node->sessions);
     free(node->out);
     free(node->reply);
@@ -286,11 +288,29 @@ void cl_raft_node_compact(struct cl_raft_node *node)
     node->compact_asked = 1;
 }
 
-const uint8_t *cl_raft_node_snapshot(const struct cl_raft_node *node, uint64_t *index, uint64_t *term, uint64_t *bytes)
+static const uint8_t *say_blob(const struct node_blob *b, uint64_t *index, uint64_t *term, uint64_t *bytes)
 {
-    const struct node_blob *b = &node->snapshot;
     *index = b->index;
     *term = b->term;
     *bytes = b->bytes;
     return b->bytes ? b->data : NULL;
+}
+
+const uint8_t *cl_raft_node_snapshot(const struct cl_raft_node *node, uint64_t *index, uint64_t *term, uint64_t *bytes)
+{
+    return say_blob(&node->snapshot, index, term, bytes);
+}
+
+void cl_raft_node_hold(struct cl_raft_node *node, int hold)
+{
+    node_blob_free(&node->held);
+    node->held_index = hold ? node->snapshot.index : 0;
+}
+
+const uint8_t *cl_raft_node_held(const struct cl_raft_node *node, uint64_t *index, uint64_t *term, uint64_t *bytes)
+{
+    static const struct node_blob none;
+    bool newest = node->held_index && node->held_index == node->snapshot.index;
+    const struct node_blob *b = newest ? &node->snapshot : node->held_index ? &node->held : &none;
+    return say_blob(b, index, term, bytes);
 }

@@ -86,6 +86,10 @@ struct cl_log;
 /* In what apply or query returns, with the reply's bytes: CL_RAFT_REFUSED. */
 #define CL_RAFT_REFUSES 0x4000000000000000
 
+/* For `sequence` of a command without a session: the answer may have the machine's answer_bytes, not only reply_bytes. It
+ * goes into the log, as what a machine does may depend on the room for its answer. */
+#define CL_RAFT_LONG_ANSWER 1
+
 /* Kinds of commands. */
 #define CL_RAFT_APPLY 0      /* for the state machine */
 #define CL_RAFT_OPEN 1       /* open a session: no data; `sequence` is a word drawn at random, or 0 */
@@ -118,7 +122,8 @@ struct cl_raft_machine {
     void *arg;
     /* Returns the reply's bytes. More than `room`: CL_RAFT_REPLY_TOO_LARGE, and what was written is not sent. < 0:
      * -errno; the node fails, for its state is not the others' any more, unless the machine is atomic. A command that
-     * nobody can apply stops all nodes, again at each start: see `check`, `atomic`, docs/raft.md. */
+     * nobody can apply stops all nodes, again at each start: see `check`, `atomic`, docs/raft.md. -ENOTRECOVERABLE: the
+     * state may not be the others' any more, be the machine atomic or not. */
     int64_t (*apply)(void *arg, uint64_t index, uint64_t clock_ms, const uint8_t *command, uint32_t bytes,
                      uint8_t *reply, uint32_t room);
     /* The same for a read: may change nothing. < 0: CL_RAFT_QUERY_FAILED. */
@@ -141,7 +146,9 @@ struct cl_raft_machine {
     /* More than the -errno of the call that failed last says; good until the next call. May be NULL. */
     const char *(*why)(void *arg);
     uint32_t
-        atomic; /* 1: an apply that returns < 0 has changed nothing, and does so on every replica alike: CL_RAFT_APPLY_FAILED */
+        atomic; /* 1: an apply that returns < 0, but -ENOTRECOVERABLE, has changed nothing, and does so on every replica alike: CL_RAFT_APPLY_FAILED */
+    uint32_t answer_bytes; /* longest answer that no session keeps, the same on every node: to a query, and to a command
+                            * without a session and with CL_RAFT_LONG_ANSWER; less than reply_bytes: that */
     uint32_t
         ages_ms; /* what queries read depends on clock_ms, so that must not be older while nothing is written; 0: it may */
 };
@@ -256,6 +263,11 @@ CL_API void cl_raft_node_wire(const struct cl_raft_node *node, struct cl_raft_wi
 /* The newest snapshot, as it is kept: NULL if there is none. Good until the next poll. */
 CL_API const uint8_t *cl_raft_node_snapshot(const struct cl_raft_node *node, uint64_t *index, uint64_t *term,
                                             uint64_t *bytes);
+/* Hold the newest snapshot for who reads it piece by piece, though newer ones come; 0: none any more. One at a time. */
+CL_API void cl_raft_node_hold(struct cl_raft_node *node, int hold);
+/* The one that is held, as above; good as long as it is. */
+CL_API const uint8_t *cl_raft_node_held(const struct cl_raft_node *node, uint64_t *index, uint64_t *term,
+                                        uint64_t *bytes);
 /* Take a snapshot at the next poll, whatever the log holds. */
 CL_API void cl_raft_node_compact(struct cl_raft_node *node);
 // cffi: end

@@ -111,7 +111,7 @@ class Node:
     def why(self) -> str:
         """Why it is stopped."""
         text: bytes = ffi.string(lib.cl_raft_node_why(self._ptr))
-        return text.decode()
+        return text.decode(errors="replace")
 
     @property
     def core(self) -> Any:

@@ -154,9 +154,7 @@ static bool restore_core(struct node_disk *d)
         node_stop(node, "the snapshot of entry %llu cannot be restored from: %s", (unsigned long long)s->index, why);
         return false;
     }
-    struct node_blob old = node->snapshot;
-    node->snapshot = node->incoming;
-    node->incoming = old;
+    node_snapshot_replace(node, &node->incoming);
     return true;
 }
 

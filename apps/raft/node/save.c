@@ -28,10 +28,7 @@ static bool snapshot_saved(struct cl_raft_node *node)
     }
     cl_count(&node->count.snapshots, 1);
     node->snapshot_wait_ns = node->snapshot_next_ns = 0;
-    struct node_blob old = node->snapshot;
-    node->snapshot = node->saving;
-    node->saving = old;
-    node->saving.bytes = 0;
+    node_snapshot_replace(node, &node->saving);
     return true;
 }
 
@@ -47,9 +44,7 @@ static int snapshot_received(struct cl_raft_node *node)
                   (unsigned long long)node->incoming.index, why);
         return rc;
     }
-    struct node_blob old = node->snapshot;
-    node->snapshot = node->incoming;
-    node->incoming = old;
+    node_snapshot_replace(node, &node->incoming);
     return cl_raft_snapshot_installed(node->raft, 1);
 }
 

@@ -26,6 +26,8 @@ uint64_t node_group_settings(const struct cl_raft_node_config *c)
     uint64_t digest = CL_RAFT_NODE_VERSION;
     for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         digest = node_digest(digest, words[i]);
+    if (c->machine.answer_bytes)
+        digest = node_digest(digest, c->machine.answer_bytes);
     return c->machine.ages_ms ? node_digest(digest, c->machine.ages_ms)
                               : digest; /* its log has entries of CL_RAFT_CLOCK */
 }

@@ -34,6 +34,18 @@ bool node_blob_room(struct node_blob *blob, uint64_t room)
     return true;
 }
 
+void node_snapshot_replace(struct cl_raft_node *node, struct node_blob *blob)
+{
+    struct node_blob old = node->snapshot;
+    node->snapshot = *blob;
+    if (node->held_index && old.index == node->held_index) {
+        node->held = old;
+        old = (struct node_blob){0};
+    }
+    *blob = old;
+    blob->bytes = 0;
+}
+
 uint64_t node_snapshot_room(const struct cl_raft_node *node)
 {
     uint64_t most = node->config.snapshot_bytes;

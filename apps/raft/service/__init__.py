@@ -4,6 +4,7 @@
     kv.c admin.c   memcached's protocol; what operators ask
     poll.c         the node's turn: clock, channels, the log's device. The others stand on it
     service.py     the same from Python: `serve(...)`, the store or a state machine of yours
+    settings.py    what all nodes of a group have in common; where a node's log is
     logs.py        where a node's log lies: a file, or a storage area
     client.py      a client over ordinary sockets
     operate.py     what operators ask of a group: `corelane raft`

@@ -6,8 +6,9 @@
  *              began with the same one do not undo each other.
  *   transfer   u32 id
  *   clock      u64 ms since 1970, which the log's clock is set to
- *   snapshot   u64 offset; 2^64 - 1: have one made. Answer: u64 index, u64 term, u64 bytes of the newest one, 0 if there is none, and of it what
- *              lies there, as much as an answer holds
+ *   snapshot   u64 offset; 2^64 - 1: have one made. Answer: u64 index, u64 term, u64 bytes of a snapshot, 0 if there is none, and of it what
+ *              lies there, as much as an answer holds. At offset 0 it is the newest one, which is held from then on until it was not asked
+ *              for in HOLD_NS; at later ones it is the one that is held.
  *              The answer of members, transfer and clock: u32 errno, 0 if it was begun. Only the leader does them (EPERM). */
 #include "../core/bytes.h"
 #include "../node/frame.h"
@@ -17,6 +18,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#define HOLD_NS 30000000000ull
 
 static const char *const roles[] = {"follower", "pre-candidate", "candidate", "leader", "failed"};
 static const char *const states[] = {"recovering", "running", "stopped"};
@@ -176,9 +179,13 @@ static int change(struct cl_raft *raft, const struct node_frame *f)
 static uint32_t snapshot_piece(struct cl_raft_service *s, const struct node_frame *f, char out[SERVE_STATUS_BYTES])
 {
     uint64_t index, term, bytes, at = f->bytes == 8 ? get64(f->data) : UINT64_MAX;
-    const uint8_t *data = cl_raft_node_snapshot(s->node, &index, &term, &bytes);
     if (at == UINT64_MAX)
         cl_raft_node_compact(s->node);
+    else if (at == 0)
+        cl_raft_node_hold(s->node, 1);
+    s->hold_until_ns = s->now_ns + HOLD_NS;
+    const uint8_t *data =
+        (at == UINT64_MAX ? cl_raft_node_snapshot : cl_raft_node_held)(s->node, &index, &term, &bytes);
     put64((uint8_t *)out, index);
     put64((uint8_t *)out + 8, term);
     put64((uint8_t *)out + 16, bytes);
@@ -186,6 +193,14 @@ static uint32_t snapshot_piece(struct cl_raft_service *s, const struct node_fram
     if (n)
         memcpy(out + 24, data + at, n);
     return 24 + (uint32_t)n;
+}
+
+void serve_admin_tick(struct cl_raft_service *s)
+{
+    if (!s->hold_until_ns || s->now_ns < s->hold_until_ns)
+        return;
+    s->hold_until_ns = 0;
+    cl_raft_node_hold(s->node, 0);
 }
 
 uint32_t serve_admin(struct cl_raft_service *s, const struct node_frame *f, char out[SERVE_STATUS_BYTES])

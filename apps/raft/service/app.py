@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...registry import App, option
-from .service import ELECTION_MS, MAX_SESSIONS, RANGES, RaftService, check_range, serve
+from .service import RaftService, serve
+from .settings import RANGES, GroupSettings, LogSettings, check_range
 
 
 @dataclass(frozen=True)
@@ -25,14 +26,14 @@ class Options:
     in_call: bool = option(
         True, "from election_ms=80 on: its thread waits in the kernel for a lone write, unless that holds something up"
     )
-    memory_bytes: int = option(64 << 20, "memory of the store")
+    memory_bytes: int = option(GroupSettings().memory_bytes, "memory of the store")
     election_ms: int = option(
-        ELECTION_MS,
+        GroupSettings().election_ms,
         "without a leader for so long, or up to twice that, a node asks for votes; 10 needs a core that nothing else"
         " disturbs",
     )
     lease: bool = option(False, "reads by lease: no round of messages, but clocks must not drift apart by a quarter")
-    max_sessions: int = option(MAX_SESSIONS, "sessions of clients at one time")
+    max_sessions: int = option(GroupSettings().max_sessions, "sessions of clients at one time")
     replicate: str = option(
         "auto", "to whom commands go at once: all, a majority (the rest a tick later), or auto, by measuring both"
     )
@@ -44,22 +45,27 @@ class Options:
 def setup(runtime: Any, options: Options) -> RaftService:
     """Serve a node on a libos Runtime that has not started."""
     check_range("port", options.port, *RANGES["kv_port"])
+    for name in ("memory_bytes", "election_ms", "max_sessions"):
+        check_range(name, getattr(options, name), *RANGES[name])
+    group = GroupSettings(
+        name=options.group,
+        memory_bytes=options.memory_bytes,
+        election_ms=options.election_ms,
+        lease=options.lease,
+        max_sessions=options.max_sessions,
+    )
+    log = LogSettings(
+        file=options.log or None, area=options.area or None, sqpoll=options.sqpoll, in_call=options.in_call
+    )
     return serve(
         runtime,
         options.id,
         options.peers,
         kv_port=options.port,
-        log=options.log or None,
-        area=options.area or None,
-        sqpoll=options.sqpoll,
-        in_call=options.in_call,
-        memory_bytes=options.memory_bytes,
-        election_ms=options.election_ms,
-        lease=options.lease,
+        group=group,
+        log=log,
         join=options.join,
         replicate=options.replicate,
-        group=options.group,
-        max_sessions=options.max_sessions,
     )
 
 

@@ -129,6 +129,7 @@ class Client:
             self._session = 0
         self._socket.close()
 
+    @typed("do a command")
     def command(self, data: bytes) -> bytes:
         """Apply a command exactly once; its reply.
 
@@ -144,6 +145,7 @@ class Client:
         self._sequence += 1
         return self._ask(_APPLY, self._session, self._sequence, data, deadline)
 
+    @typed("do a query")
     def query(self, data: bytes) -> bytes:
         """A linearizable read, asked for in 1500 bytes at most.
 

@@ -33,6 +33,7 @@ struct cl_raft_service {
     uint8_t disk_flies; /* the scheduler has been told that the log has something in flight */
     struct cl_raft_in_call in_call;
     struct cl_completions completions; /* the scheduler's until it stops, which it does for good */
+    uint64_t hold_until_ns;            /* admin.c: a snapshot is held; 0: none is */
     uint8_t *frame;                    /* an answer to a frame client, being made */
     uint32_t frame_room;
 
@@ -60,6 +61,8 @@ int serve_watch_disk(struct cl_raft_service *s, char err[256]);
 /* admin.c */
 /* Do what an operator's frame asks; `out` is the answer. Returns its bytes. */
 uint32_t serve_admin(struct cl_raft_service *s, const struct node_frame *f, char out[SERVE_STATUS_BYTES]);
+/* Now and then: lets go of what nobody asks for any more. */
+void serve_admin_tick(struct cl_raft_service *s);
 /* Lines of memcached's `stats` about the group; returns their bytes. */
 uint32_t serve_admin_stats(struct cl_raft_service *svc, char *out, uint32_t room);
 

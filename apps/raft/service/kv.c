@@ -106,7 +106,7 @@ static void serve_kv_one(struct cl_raft_service *s, struct cl_udp_req *req)
         cl_raft_node_query(s->node, text, bytes, &token);
         break;
     default:
-        cl_raft_node_submit(s->node, CL_RAFT_APPLY, 0, 0, text, bytes, &token);
+        cl_raft_node_submit(s->node, CL_RAFT_APPLY, 0, CL_RAFT_LONG_ANSWER, text, bytes, &token);
     }
 }
 

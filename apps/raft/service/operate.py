@@ -84,7 +84,7 @@ class Operator(Client):
     def status(self, node: int) -> dict[str, Any] | None:
         """A node's own view: role, term, commit, ..., members; its peers if it leads. None: it does not answer."""
         answer = self._ask_node(node, _STATUS)
-        return None if answer is None else dict(json.loads(answer))
+        return None if answer is None else dict(json.loads(answer.decode(errors="replace")))
 
     def _heard(self, node: int, deadline: float) -> dict[str, Any] | None:
         """The same, asked for until then: it may be starting, or what it says was lost."""
@@ -288,14 +288,12 @@ class Operator(Client):
 
     def set_clock(self, ms: int) -> dict[str, Any]:
         """Set the log's clock to `ms` since 1970 as of now, by an entry; the leader's status once that is applied."""
-        begun: list[int] = []
+        begun: dict[int, int] = {}  # each node counts since its start
         at = time.monotonic()
 
         def done(status: dict[str, Any]) -> bool:
             sets = int(status["clock"]["sets"])
-            if not begun:
-                begun.append(sets)
-            return sets > begun[0]
+            return sets > begun.setdefault(int(status["id"]), sets)
 
         def order(_status: dict[str, Any]) -> tuple[int, bytes]:
             return _CLOCK, struct.pack("<Q", ms + int(1000 * (time.monotonic() - at)))
@@ -303,29 +301,48 @@ class Operator(Client):
         return self._order("set the log's clock", done, order)
 
     def save(self, node: int = 0) -> Saved:
-        """The state of the group as of now, or later, from that node, or the one that leads. Raises CorelaneError."""
+        """The state of the group as of now, or later, from that node, or the one that leads. Raises CorelaneError.
+
+        Without a leader it is what that node has applied, which the logger `corelane.raft` says.
+        """
         status = self.status(node) if node else self.leader_status()
         what = f"save a snapshot of node {node or 'the leader'}"
         if status is None or status["state"] != "running":
             raise CorelaneError(what, "it does not run", "choose another node with --node")
-        least, deadline = int(status["applied"]), time.monotonic() + self._timeout_s
-        index, data = 0, bytearray()
+        least = max(int(status["applied"]), self._committed(node) if node else 0)
+        asked, begun, newest, deadline = int(status["id"]), False, 0, time.monotonic() + self._timeout_s
+        index, data, most = 0, bytearray(), 0
         while time.monotonic() < deadline:
-            offset = len(data) if index else _NEW
-            answer = self._ask_node(int(status["id"]), _SNAPSHOT, struct.pack("<Q", offset), _PIECE_S)
+            offset = len(data) if begun else _NEW
+            answer = self._ask_node(asked, _SNAPSHOT, struct.pack("<Q", offset), _PIECE_S)
             if answer is None or len(answer) < 24:
                 continue
-            at, term, size = struct.unpack_from("<QQQ", answer)
-            if at < least or not size or at != index:  # it is being made, or there is a newer one
-                index, data = (at, bytearray()) if at >= least and size else (0, bytearray())
-                time.sleep(0 if index else _ASK_AGAIN_S)
+            newest, term, size = struct.unpack_from("<QQQ", answer)
+            if newest < least or not size or (data and newest != index):  # it is being made, or is not held any more
+                begun, data = False, bytearray()
+                time.sleep(_ASK_AGAIN_S)
                 continue
-            data += answer[24:]
-            deadline = time.monotonic() + self._timeout_s
+            if begun:
+                index = newest
+                data += answer[24:]
+            begun = True
+            if len(data) > most:  # what comes again puts nothing off
+                most, deadline = len(data), time.monotonic() + self._timeout_s
             if len(data) == size:
                 voters = tuple(sorted(status["members"]["voters"]))
                 return Saved(index, term, Settings(**status["settings"]), bytes(data), int(time.time()), voters)
-        raise CorelaneError(what, f"nothing more of it came in {self._timeout_s:g} s", "try again, or another node")
+        why = f"nothing more of it came in {self._timeout_s:g} s"
+        if not data and newest < least:
+            why = f"it made none of entry {least}, which is committed, in {self._timeout_s:g} s"
+        raise CorelaneError(what, why, "try again, or another node")
+
+    def _committed(self, node: int) -> int:
+        """What is known to be committed, by the node that leads; 0, and a word of warning, if none does."""
+        leader = _sure_leader(self.all())
+        if leader is None:
+            text = "no node leads, or most do not answer: what node %d has applied is saved, and others may have more"
+            _LOGGER.warning(text, node)
+        return int(leader["commit"]) if leader else 0
 
     def transfer(self, to: int) -> dict[str, Any]:
         """Hand leadership to a voter; returns its status."""

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ....libos.storage.log.log import Log
+from ....libos.storage.log.report import Record
 from ....runtime.errors import CorelaneError
 from ..._native import ffi, lib
 from ..core.core import Members, members_struct
@@ -87,12 +88,22 @@ def write_saved(path: str, saved: Saved) -> None:
                 file.flush()
                 os.fsync(file.fileno())
                 os.replace(file.name, path)
+                _sync_folder(folder)
             except BaseException:
                 with contextlib.suppress(OSError):
                     Path(file.name).unlink()
                 raise
     except OSError as error:
         raise CorelaneError(f"save to {path}", error.strerror or str(error), errno=error.errno or 0) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    """So that a name given in it is there after a crash of the machine, too."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
 
 
 def read_saved(path: str) -> Saved:
@@ -188,6 +199,7 @@ def restore_file(saved: Saved, id: int, voters: Collection[int], path: str, size
         make_log_file(made, size)
         restore(saved, id, voters, lambda: Log.open(made))
         os.link(made, path)
+        _sync_folder(Path(path).absolute().parent)
     finally:
         with contextlib.suppress(OSError):
             Path(made).unlink()
@@ -206,15 +218,37 @@ def survivor(log: Log) -> Survivor:
     voters = tuple(ids[:n])
     if kept:
         voters = _voters_of(b"".join(log.read_snapshot())) or voters
-    last_term = kept.tag if kept else 0
-    begin = max(log.first_index, kept.index + 1 if kept else 1)
-    for record in log.records(begin) if begin <= log.durable_index else ():
-        last_term = record.tag
+    last, last_term = (kept.index, kept.tag) if kept else (0, 0)
+    for record in _entries(log):
+        last, last_term = record.index, record.tag
         if record.kind == lib.CL_RAFT_MEMBERS:
             voters = tuple(_ids(record.data))
-    last = max(log.durable_index, kept.index if kept else 0)
     settings = Settings(cluster, machine, session_ms, max_sessions, reply_bytes)
     return Survivor(id, max(term, last_term), last, last_term, kept.index if kept else 0, voters, settings)
+
+
+def _follows(log: Log) -> bool:
+    """Whether the log's records go on behind its snapshot. They do not where a snapshot came from a leader, and a crash
+    before the log began anew behind it: then they end before it, or are of another log. A node that starts drops them.
+
+    Raises CorelaneError if there is a gap in between.
+    """
+    kept = log.snapshot()
+    index = kept.index if kept else 0
+    if log.first_index > index + 1:
+        why = f"its log begins at entry {log.first_index}, and its snapshot ends at {index}: what is between is gone"
+        raise CorelaneError("look at the node's log", why, "take another node's")
+    if not kept or log.first_index > index:
+        return True
+    return log.durable_index >= index and next(iter(log.records(index))).tag == kept.tag
+
+
+def _entries(log: Log) -> Iterator[Record]:
+    """The entries behind the snapshot, if there is one."""
+    kept = log.snapshot()
+    begin = kept.index + 1 if kept else 1
+    if _follows(log) and begin <= log.durable_index:
+        yield from log.records(begin)
 
 
 def _ids(members: bytes) -> list[int]:
@@ -235,6 +269,8 @@ def recover(log: Log) -> Survivor:
     left = survivor(log)
     if not left.last_index:
         raise CorelaneError(f"recover node {left.id}", "its log holds nothing", "take another node's")
+    if not _follows(log):
+        log.restart(left.last_index + 1)  # as the node would at its start
     term = left.term + 1
     log.set_meta(_meta(left.id, term, left.settings, [left.id], secrets.randbits(63)))
     log.append(_encoded([left.id]), tag=term, kind=lib.CL_RAFT_MEMBERS)

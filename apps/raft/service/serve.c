@@ -175,6 +175,7 @@ static void on_timer(struct cl_timer *timer, void *arg)
     (void)timer;
     serve_begin(s);
     exchange(s);
+    serve_admin_tick(s);
     serve_poll(s);
     if (!s->timer.pos) /* it has stopped, and is asked all the same */
         cl_timer_arm(&s->timer, s->now_ns + STOPPED_LOOK_NS);
@@ -212,6 +213,7 @@ static int make_links(struct cl_raft_service *s, uint32_t mtu, char err[256])
 {
     const struct cl_raft_node_config *c = &s->config.node;
     uint32_t largest = cl_max(cl_max(c->raft.message_bytes, c->raft.entry_bytes), c->reply_bytes);
+    largest = cl_max(largest, c->machine.answer_bytes);
     largest = cl_max(largest, (uint32_t)SERVE_STATUS_BYTES) + FRAME_EXTRA;
     raft_link_init(&s->link, mtu, largest);
     raft_channel_init(&s->channel, c->raft.id, c->incarnation, mtu);

@@ -30,6 +30,7 @@ from ..core.orders import check_order
 from ..node.machine import Machine, machine_struct
 from ..node.node import STATES
 from .logs import Disk, LogArea, LogFile, NodeLog
+from .settings import RANGES, GroupSettings, LogSettings, check_range
 
 _LOGGER = logging.getLogger("corelane.raft")
 WATCH_S = 0.2
@@ -62,27 +63,8 @@ LOST = {
 }
 """What a node says of another, which struct cl_raft_node_counters names with these words and `_node`."""
 
-MAX_SESSIONS = 256
-"""Sessions of clients at one time, if `serve` is not told otherwise. Each keeps its last reply."""
-
 ENTRY_BYTES = 65536
 """The longest entry, if `serve` is not told otherwise and the log takes it."""
-
-REPLY_BYTES = 16384
-"""The longest reply, if `serve` is not told otherwise."""
-
-ELECTION_MS = 200
-"""Without a leader for so long a node asks for votes, if `serve` is not told otherwise: longer than a node waits for
-its turn of a core that others want, too. On such a core 10 ms churns leaders, and commands are refused."""
-
-RANGES = {
-    "kv_port": (0, 65535),
-    "memory_bytes": (1 << 20, 1 << 42),  # the store's (apps/kv/store.c)
-    "election_ms": (1, 3_600_000),
-    "max_sessions": (1, int(lib.CL_RAFT_SESSIONS_MOST)),
-    "reply_bytes": (8, 65536),  # the number of a session; what a client's socket takes at once
-}
-"""From where to where options of `serve` may be."""
 
 REPLICATE = {"all": lib.CL_RAFT_TO_ALL, "majority": lib.CL_RAFT_TO_MAJORITY, "auto": lib.CL_RAFT_TO_AUTO}
 """To whom a leader's entries go at once: node.h, docs/raft.md."""
@@ -125,18 +107,10 @@ def parse_peers(peers: str | Addresses) -> dict[int, tuple[str, int]]:
     return out
 
 
-def check_range(option: str, value: int, least: int, most: int) -> None:
-    """Raise CorelaneError if an option's value is none that it may have."""
-    if not least <= value <= most:
-        raise CorelaneError(f"take {option}={value}", "it is out of range", f"give {least} to {most}")
-
-
-def _check_options(given: Mapping[str, int], further: Mapping[str, int]) -> None:
-    """further: fields of struct cl_raft_config."""
-    for name, value in given.items():
-        check_range(name, value, *RANGES[name])
+def _check_fields(given: Mapping[str, int]) -> None:
+    """given: fields of struct cl_raft_config."""
     fields = {n: f.type for n, f in ffi.typeof("struct cl_raft_config").fields if f.type.kind == "primitive"}
-    for name, value in further.items():
+    for name, value in given.items():
         if name not in fields:
             raise CorelaneError(f"take {name}={value}", "there is no such option", f"one of: {', '.join(fields)}")
         check_range(name, value, 0, (1 << 8 * ffi.sizeof(fields[name])) - 1)
@@ -179,7 +153,7 @@ class RaftService:
         while not closing:
             closing = self._closing.wait(WATCH_S)  # and once more then: it may have stopped since the last look
             if lib.cl_raft_node_state(node) == lib.CL_RAFT_STOPPED:
-                why = ffi.string(lib.cl_raft_node_why(node)).decode()
+                why = ffi.string(lib.cl_raft_node_why(node)).decode(errors="replace")
                 _LOGGER.error("Raft node %d has stopped, and the others go on without it: %s", self.id, why)
                 self._fail(CorelaneError(f"serve Raft node {self.id}", f"it has stopped: {why}"))
                 return
@@ -274,18 +248,30 @@ class RaftService:
         ]
         out["members"] = members_of(s.members)
         out["state"] = STATES[lib.cl_raft_node_state(node)]
-        out["why"] = ffi.string(lib.cl_raft_node_why(node)).decode()
+        out["why"] = ffi.string(lib.cl_raft_node_why(node)).decode(errors="replace")
         return out
 
     def stats(self) -> dict[str, int]:
-        """Counters of the node (struct cl_raft_node_counters) and its ports (struct cl_raft_serve_counters)."""
+        """Counters of the node (struct cl_raft_node_counters), its ports (struct cl_raft_serve_counters) and its log.
+
+        Of the log: those of struct cl_log_stats that only grow, and log_free_bytes. None is negative: a clock is ahead
+        or behind.
+        """
         n, c = ffi.new("struct cl_raft_node_counters *"), ffi.new("struct cl_raft_serve_counters *")
         lib.cl_raft_node_counters(lib.cl_raft_service_node(self._ptr), n)
         lib.cl_raft_service_counters(self._ptr, c)
         out = {f"node_{k}": int(getattr(n, k)) for k, _ in ffi.typeof(n[0]).fields}
+        ahead_ms = out["node_clock_ahead_ms"]
+        out |= {"node_clock_ahead_ms": max(ahead_ms, 0), "node_clock_behind_ms": max(-ahead_ms, 0)}
         out.update({f"port_{k}": int(getattr(c, k)) for k, _ in ffi.typeof(c[0]).fields})
         status = self.status()
         out.update({k: status[k] for k in ("term", "leader", "commit", "applied")})
+        if self._log is not None:
+            of_log = ffi.new("struct cl_log_stats *")
+            lib.cl_log_stats(self._log.ptr, of_log)
+            kept = (k for k, _ in ffi.typeof(of_log[0]).fields if k not in ("width", "registered"))
+            out.update({f"log_{k}": int(getattr(of_log, k)) for k in kept})
+            out["log_free_bytes"] = int(lib.cl_log_free_bytes(self._log.ptr))
         return out
 
     def change_members(self, voters: Iterable[int], learners: Iterable[int] = (), timeout_s: float = 5.0) -> None:
@@ -325,25 +311,49 @@ class RaftService:
             lib.cl_raft_service_delete(ptr)
 
 
-def in_virtual_machine(cpuinfo: str = "/proc/cpuinfo") -> bool:
-    """Whether the CPU says that a hypervisor runs this machine, which may stop it without its clock noticing."""
-    try:
-        return " hypervisor" in Path(cpuinfo).read_text(errors="replace")
-    except OSError:
-        return False
+_HYPERVISORS = ("qemu", "kvm", "vmware", "virtualbox", "xen", "amazon ec2", "google compute", "virtual machine")
 
 
-def _log_of(runtime: Any, path: str | None, area: str | None, disk: Disk | None, sqpoll: bool) -> NodeLog | None:
+def in_virtual_machine(root: str = "/") -> bool:
+    """Whether a hypervisor runs this machine, which it may stop without the clock noticing: x86 CPUs say so, of others
+    the firmware does, if anything."""
+
+    def text_of(path: str) -> str:
+        try:
+            return Path(root, path).read_text(errors="replace")
+        except OSError:
+            return ""
+
+    cpus = text_of("proc/cpuinfo")
+    if "\nflags" in cpus:
+        return " hypervisor" in cpus
+    made_by = " ".join(text_of(f"sys/class/dmi/id/{name}") for name in ("sys_vendor", "product_name")).lower()
+    return Path(root, "proc/device-tree/hypervisor").exists() or any(h in made_by for h in _HYPERVISORS)
+
+
+def _log_of(runtime: Any, log: LogSettings, disk: Disk | None) -> NodeLog | None:
     """Where the caller wants it."""
-    if area is None:
-        return LogFile(path, disk, sqpoll=sqpoll) if path else None
-    if path:
-        raise CorelaneError("open the node's log", f"both {path} and storage area {area} are given", "give one of them")
+    if log.area is None:
+        return LogFile(log.file, disk, sqpoll=log.sqpoll) if log.file else None
+    if log.file:
+        why = f"both {log.file} and storage area {log.area} are given"
+        raise CorelaneError("open the node's log", why, "give one of them")
     if runtime.socket is None:
         raise CorelaneError(
-            f"open storage area {area}", "the runtime is embedded on a NIC", "attach to an iokernel, or give a file"
+            f"open storage area {log.area}", "the runtime is embedded on a NIC", "attach to an iokernel, or give a file"
         )
-    return LogArea(runtime.socket, area, disk, sqpoll=sqpoll)
+    return LogArea(runtime.socket, log.area, disk, sqpoll=log.sqpoll)
+
+
+def _check_machine(what: str, machine: Any) -> None:
+    """Raise CorelaneError for what is no state machine: else the first command would stop the node."""
+    if isinstance(machine, type):
+        name = machine.__name__
+        raise CorelaneError(what, f"machine is the class {name}", f"give an object of it: machine={name}()")
+    lacks = [name for name in ("apply", "query", "save", "load") if not callable(getattr(machine, name, None))]
+    if lacks:
+        why = f"its machine, of type {type(machine).__name__}, has no {', '.join(lacks)}"
+        raise CorelaneError(what, why, "write the methods of corelane.apps.raft.node.machine.Machine")
 
 
 @typed("serve a Raft node")
@@ -354,19 +364,11 @@ def serve(
     *,
     machine: Machine | None = None,
     kv_port: int = 0,
-    log: str | None = None,
-    area: str | None = None,
-    sqpoll: bool = False,
-    in_call: bool = True,
-    memory_bytes: int = 64 << 20,
-    election_ms: int = ELECTION_MS,
-    lease: bool = False,
+    group: GroupSettings | None = None,
+    log: LogSettings | None = None,
     join: bool = False,
     replicate: str = "auto",
     disk: Disk | None = None,
-    group: str = "",
-    max_sessions: int = MAX_SESSIONS,
-    reply_bytes: int = REPLY_BYTES,
     **settings: int,
 ) -> RaftService:
     """Serve node `id` of `peers` on a libos Runtime that has not started.
@@ -374,28 +376,23 @@ def serve(
     peers: of all nodes, this one's too, {id: (address, port)} or as `parse_peers` takes it. At a node's first start
     they are the voters that the group begins with, and must be the same on all of its first nodes; that is written to
     the log, and later they are addresses only, of which there may be more. machine: the state machine; None: the
-    key-value store. kv_port: memcached's protocol there (only for that). log: a file that
-    `make_log_file` made once (logs.py). area: in its place, a storage area of the runtime's iokernel. Neither, as
-    for all nodes of the group: in memory. A node that ends must not be started again under its id then, since it has
-    lost its votes and what it acknowledged: the others refuse it, and it stops (docs/raft.md). sqpoll: a kernel
-    thread looks for its writes (docs/storage.md). in_call: from election_ms 80 on, the runtime's thread itself
-    waits in the kernel for a lone write, unless that proves to hold anything up (docs/raft.md).
-    memory_bytes: of the store. election_ms: without a leader for so long, a node asks for votes; 10 needs a core that
-    nothing else disturbs (docs/raft.md). lease: reads by lease (see raft.h for what that assumes of clocks); warned of
-    in a virtual machine. join: at
-    its first start, this node will be added to a running group; later it changes nothing. disk: what to put around the
-    log's device (logs.py). group: its name; nodes, clients and logs of another one are refused.
-    replicate: to whom entries go at once while this node leads, see docs/raft.md; the nodes may differ in it.
-    max_sessions: of clients; with one more, the one that was silent for longest ends. reply_bytes: of the longest
-    reply, 64 KiB at most; memory for max_sessions of them is taken. settings: further fields of struct cl_raft_config.
-    entry_bytes: of the longest entry, a command and 32 bytes; 64 KiB, or what a log of less than 2.1 MiB takes.
-    memory_bytes, election_ms, lease, max_sessions, reply_bytes and entry_bytes are the same on every node: one with
-    others is refused. Raises CorelaneError, also for a log of another node, group, or other settings. If the node stops
-    later, the runtime's `wait` raises why.
+    key-value store. kv_port: memcached's protocol there (only for that). group: what all nodes have in common; log:
+    where this one's is (settings.py). A node without a log that ends must not be started again under its id, since it
+    has lost its votes and what it acknowledged: the others refuse it, and it stops (docs/raft.md). join: at its first
+    start, this node will be added to a running group; later it changes nothing. disk: what to put around the log's
+    device (logs.py). replicate: to whom entries go at once while this node leads, see docs/raft.md; the nodes may
+    differ in it. settings: further fields of struct cl_raft_config. entry_bytes: of the longest entry, a command and 32
+    bytes, and the same on every node; 64 KiB, or what a log of less than 2.1 MiB takes.
+
+    Raises CorelaneError, also for a log of another node, group, or other settings. If the node stops later, the
+    runtime's `wait` raises why.
     """
     places = parse_peers(peers)
-    given = {"kv_port": kv_port, "election_ms": election_ms, "max_sessions": max_sessions, "reply_bytes": reply_bytes}
-    _check_options(given if machine is not None else {**given, "memory_bytes": memory_bytes}, settings)
+    if machine is not None:
+        _check_machine(f"serve Raft node {id}", machine)
+    group, log = group or GroupSettings(), log or LogSettings()
+    check_range("kv_port", kv_port, *RANGES["kv_port"])
+    _check_fields(settings)
     if replicate not in REPLICATE:
         raise CorelaneError(f"replicate to {replicate!r}", "there is no such way", f"one of {', '.join(REPLICATE)}")
     if id not in places:
@@ -407,26 +404,26 @@ def serve(
             f"its address is {mine[0]}, the peers say {places[id][0]}",
             "give the application that address: [apps.NAME] ip = ... in the iokernel's configuration",
         )
-    if lease and in_virtual_machine():
+    if group.lease and in_virtual_machine():
         text = (
             "Raft node %d reads by lease in a virtual machine: if its host pauses or moves it, and its clock stands"
             " still meanwhile, it may answer reads with what is out of date. Start all nodes without the lease, or"
             " never pause them"
         )
         _LOGGER.warning(text, id)
-    file = _log_of(runtime, log, area, disk, sqpoll)
+    file = _log_of(runtime, log, disk)
     keep: list[Any] = []
     config = ffi.new("struct cl_raft_serve_config *")
     members = members_struct(Members() if join else Members(frozenset(places)))
     longest = min(ENTRY_BYTES, int(lib.cl_log_max_bytes(file.ptr))) if file else ENTRY_BYTES
     settings = {**settings, "entry_bytes": settings.get("entry_bytes") or longest}
-    ticks = {"election_ticks": 10, "lease_reads": int(lease), "seed": time.time_ns() & 0xFFFFFFFF}
-    config.node.raft = {"id": id, "cluster": cluster_of(group), "members": members, **ticks, **settings}
-    config.node.tick_ns = election_ms * 100_000
+    ticks = {"election_ticks": 10, "lease_reads": int(group.lease), "seed": time.time_ns() & 0xFFFFFFFF}
+    config.node.raft = {"id": id, "cluster": cluster_of(group.name), "members": members, **ticks, **settings}
+    config.node.tick_ns = group.election_ms * 100_000
     config.node.replicate = REPLICATE[replicate]
-    config.node.max_sessions, config.node.reply_bytes = max_sessions, reply_bytes
+    config.node.max_sessions, config.node.reply_bytes = group.max_sessions, group.reply_bytes
     if file:
-        config.node.log, config.blk, config.in_call = file.ptr, file.blk.ptr, in_call
+        config.node.log, config.blk, config.in_call = file.ptr, file.blk.ptr, log.in_call
     if machine is not None:
         config.node.machine, keep = machine_struct(machine)
         config.foreign = 1
@@ -434,17 +431,17 @@ def serve(
     for i, (number, (address, port)) in enumerate(others.items()):
         config.peers[i] = {"id": number, "ipv4": int(ipaddress.IPv4Address(address)), "port": port}
     config.n_peers, config.port = len(others), places[id][1]
-    config.kv_port, config.kv_memory_bytes = kv_port, memory_bytes
+    config.kv_port, config.kv_memory_bytes = kv_port, group.memory_bytes
     out, err = ffi.new("struct cl_raft_service **"), ffi.new("char[256]")
     rc = lib.cl_raft_serve(runtime.ptr, config, out, err)
     if rc < 0 and file:
         file.close()
-    check(rc, f"serve Raft node {id} of group {group}" if group else f"serve Raft node {id}", err)
+    check(rc, f"serve Raft node {id} of group {group.name}" if group.name else f"serve Raft node {id}", err)
     ports = (places[id][1], kv_port) if kv_port else (places[id][1],)
-    store = "" if machine is not None else f"memory_bytes={memory_bytes} "
+    store = "" if machine is not None else f"memory_bytes={group.memory_bytes} "
     yes = {True: "yes", False: "no"}
     said = (
-        f"{store}election_ms={election_ms} lease={yes[lease]} max_sessions={max_sessions} reply_bytes={reply_bytes}"
-        f" entry_bytes={settings['entry_bytes']} log={yes[file is not None]}"
+        f"{store}election_ms={group.election_ms} lease={yes[group.lease]} max_sessions={group.max_sessions}"
+        f" reply_bytes={group.reply_bytes} entry_bytes={settings['entry_bytes']} log={yes[file is not None]}"
     )
     return RaftService(out[0], id, ports, file, keep, said, others, runtime.fail)

@@ -49,6 +49,8 @@ struct cl_handler_note {
 _Static_assert(sizeof(struct cl_handler_note) == 96, "read field by field by cli/elf.py");
 
 #define CL_HANDLER_NOTE_(fn, kind, port)                                                                               \
+    _Static_assert(sizeof(#fn) <= 64, "the name of a handler has 63 letters at most");                                 \
+    _Static_assert((port) >= 0 && (port) < 65536, "UDP ports are 1 to 65535");                                         \
     static const struct cl_handler_note cl_note_##fn __attribute__((used, section(".note.corelane"), aligned(4))) = {  \
         9, 72, CL_HANDLER_NOTE_TYPE, "corelane", CL_HANDLER_ABI, kind, port, #fn}
 

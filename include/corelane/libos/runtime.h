@@ -36,15 +36,17 @@ struct cl_runtime_config {
     const char *socket_path; /* attached mode: the iokernel's socket; or NULL */
     const char *name;        /* attached: name of the application; [the program's] */
     uint32_t kthreads;       /* [1] embedded: as many as the NIC has queues */
-    uint32_t mode;           /* CL_SCHED_SPIN, _ADAPTIVE, _BLOCK; see mode_set */
-    uint32_t mode_set;       /* 0: `mode` is ignored and adaptive taken */
+    uint32_t poll;           /* what a kthread without work does: CL_SCHED_SPIN, _ADAPTIVE, _BLOCK; see poll_set */
+    uint32_t poll_set;       /* 0: `poll` is ignored and adaptive taken */
     uint32_t stack_bytes;    /* [65536; batch: 8 MiB, for what libraries do there; only what is touched is memory] */
     uint64_t spin_ns;        /* [scheduler's] */
     uint32_t stop_ms;        /* how long a stop waits for kthreads whose code does not come back [5000] */
-    const int32_t *cpus;     /* CPU of each kthread, -1 unpinned [attached: as the iokernel says; embedded: unpinned] */
-    uint32_t ipv4;           /* host byte order [the NIC's] */
-    uint32_t ipv4_prefix;    /* [the NIC's, else 24] */
-    uint32_t gateway;        /* next hop beyond the subnet [attached: as the iokernel says; embedded: none] */
+    /* CPU of each kthread, -1 unpinned [attached: as the iokernel of today says, unpinned while there is none; embedded:
+     * unpinned] */
+    const int32_t *cpus;
+    uint32_t ipv4;            /* host byte order [the NIC's] */
+    uint32_t ipv4_prefix;     /* [the NIC's, else 24] */
+    uint32_t gateway;         /* next hop beyond the subnet [attached: as the iokernel says; embedded: none] */
     uint32_t no_udp_checksum; /* do not generate UDP checksums (RFC 768 permits 0). For trusted links only */
     uint32_t no_steal;        /* siblings take nothing: each flow stays on its kthread */
     /* What it wishes of the cores where an iokernel manages them (docs/cores.md). It gets of guaranteed, max_cores and
@@ -56,7 +58,8 @@ struct cl_runtime_config {
     uint32_t deadline_us; /* what its tail should stay under [nothing asked] */
     uint32_t
         quantum_us; /* a uthread that ran for so long lets others go first at its next probe; in every mode [never] */
-    cl_runtime_event on_event; /* may be NULL */
+    /* May be NULL: then nobody is told anything. cl_runtime_info has what was not granted (`note`), and `gone`. */
+    cl_runtime_event on_event;
     void *event_arg;
 };
 
@@ -67,7 +70,8 @@ struct cl_runtime_info {
     uint32_t mtu;
     uint32_t attached; /* 1: attached mode, 0: embedded */
     uint32_t running;
-    uint32_t gone; /* the NIC is gone at this moment */
+    uint32_t gone;  /* the NIC is gone at this moment */
+    char note[320]; /* attached: what was wished for and is not granted, one line for people; empty: nothing */
 };
 
 /* New runtime, not running. -errno with one line in err. */
@@ -136,7 +140,7 @@ CL_API unsigned cl_runtime_counters(const struct cl_runtime *rt, struct cl_count
  * of the application's own; it is called by a thread of the runtime. NULL: no more; when this returns it is not called
  * any more. Any thread. */
 CL_API void cl_runtime_publish(struct cl_runtime *rt, cl_counters_fn more, void *arg);
-CL_API void cl_runtime_info(const struct cl_runtime *rt, struct cl_runtime_info *out);
+CL_API void cl_runtime_info(struct cl_runtime *rt, struct cl_runtime_info *out);
 CL_API struct cl_nic *cl_runtime_nic(struct cl_runtime *rt);
 CL_API struct cl_sched *cl_runtime_sched(struct cl_runtime *rt);
 // cffi: end

@@ -101,7 +101,7 @@ struct cl_work_source {
 /* Everything that a scheduler is told. Start from cl_sched_config_init. */
 struct cl_sched_config {
     uint32_t n_kthreads;   /* 1..64; default 1 */
-    uint32_t mode;         /* CL_SCHED_*; default adaptive */
+    uint32_t poll;         /* what a kthread without work does: CL_SCHED_*; default adaptive */
     uint32_t stack_bytes;  /* a uthread's stack, rounded up to pages; default 65536, least 16384 */
     uint32_t max_uthreads; /* that can exist at one time, runners included; default 65536 */
     uint64_t spin_ns;      /* adaptive: time without work before sleeping; default 20 us */
@@ -143,6 +143,10 @@ CL_API void cl_sched_config_init(struct cl_sched_config *config);
 CL_API int cl_sched_new(const struct cl_sched_config *config, struct cl_sched **out, char err[256]);
 /* Start the kthreads and pin them. -errno with nothing left running; -EALREADY. Any foreign thread, once. */
 CL_API int cl_sched_start(struct cl_sched *sched, char err[256]);
+/* Pin the kthreads anew: kthread k to cpus[k], -1 or cpus NULL: to where the thread that started them might run. Returns
+ * how many may not run there, and stay where they are. Any foreign thread, after cl_sched_start and before cl_sched_stop
+ * begins. Not where cores are managed. */
+CL_API unsigned cl_sched_place(struct cl_sched *sched, const int32_t *cpus);
 /* Let uthreads go on until none is left or timeout_ns is over (< 0: no limit), then end and join the kthreads. Frames
  * still in inboxes stay there. Returns the number of uthreads that were still alive (their stacks go with
  * cl_sched_delete), or -EDEADLK from a kthread of this scheduler. A second call returns the same number. -ETIMEDOUT:

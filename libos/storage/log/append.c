@@ -81,19 +81,21 @@ static int takes(struct cl_log *log)
     return 0;
 }
 
-/* What is left at the end of the ring for truncations and copies. Copies need two of the largest flushes: one for what is copied, and one that
- * the end of a lap may cost. A truncation needs a block and the same. Rings of few flushes have a quarter. */
+/* What is left at the end of the ring for truncations and copies, half of a ring of few flushes at most. Copies need two of the largest flushes
+ * less a block: one for what is copied, and what the end of a lap may cost. Truncations never take that while copies can help. */
 static uint64_t reserve_bytes(const struct cl_log *log)
 {
     uint64_t flush = log->flush_bytes;
-    return cl_max(cl_min(RESERVE_FLUSHES * flush, log->ring_bytes / 4), flush);
+    return cl_min(RESERVE_FLUSHES * flush, log->ring_bytes / 2);
 }
 
 /* Where the ring ends for records of that use. */
 static uint64_t end_place(const struct cl_log *log, enum cl_log_use use)
 {
     uint64_t reserve = reserve_bytes(log);
-    uint64_t left = use == CL_LOG_FOR_DATA ? reserve : use == CL_LOG_FOR_CUT ? reserve - log->flush_bytes : 0;
+    uint64_t left = use == CL_LOG_FOR_DATA  ? reserve
+                    : use == CL_LOG_FOR_CUT ? 2 * log->flush_bytes - CL_LOG_BLOCK_BYTES
+                                            : 0;
     return log->head_place + log->ring_bytes - left;
 }
 

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from ....runtime.errors import CorelaneError
 from ..._native import ffi, lib
 
 Submit = Callable[[Any, Any], int]
@@ -25,9 +26,12 @@ _MOST = (1 << 32) - 1  # bytes that an operation can say; no log takes so many
 
 def operation(data: bytes, tag: int = 0, kind: int = 0) -> tuple[Any, Any]:
     """A `struct cl_log_op`, and what it points to: all bytes of it, of whatever size its items are."""
-    held = ffi.from_buffer(data)
-    op = ffi.new(_OP)
-    op.data, op.bytes, op.tag, op.kind = held, min(len(held), _MOST), tag, kind
+    try:
+        held = ffi.from_buffer(data)
+        op = ffi.new(_OP)
+        op.data, op.bytes, op.tag, op.kind = held, min(len(held), _MOST), tag, kind
+    except (TypeError, OverflowError) as error:
+        raise CorelaneError("write to the log", str(error), "give bytes; tag and kind are whole numbers") from error
     return op, held
 
 

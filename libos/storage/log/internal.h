@@ -104,7 +104,8 @@ enum cl_log_repack_phase {
     REPACK_READING,
     REPACK_COPY,
     REPACK_REST_GATHERED,
-    REPACK_FREE
+    REPACK_FREE,
+    REPACK_FEWER
 };
 
 #define CL_LOG_SOURCES                                                                                                 \
@@ -132,15 +133,15 @@ struct cl_log_repack {
     uint8_t *gather;         /* records to be copied in one flush: flush_bytes */
     uint32_t gathered, n_units;
     struct cl_log_unit units[CL_LOG_UNITS];
-    uint64_t copied_lsn;                 /* the last flush that has copies */
-    uint64_t begun_place;                /* of the open flush when the pass began */
-    uint64_t copied_bytes;               /* that copies took of the ring */
-    uint64_t free_place;                 /* where the head is to be, for space that is asked for; 0: none is */
-    uint64_t freed_place;                /* where it was the time before */
-    bool short_of_room;                  /* it was asked for since there was none for the next copy */
-    uint64_t look_place;                 /* nothing is considered before the ring is filled up to here */
-    uint64_t rest_bytes;                 /* what the last pass could not win */
-    uint64_t rest_first;                 /* first_index then */
+    uint64_t copied_lsn;            /* the last flush that has copies */
+    uint64_t begun_place;           /* behind what was acknowledged when the pass began */
+    uint64_t copied_bytes;          /* that copies took of the ring */
+    uint64_t free_place;            /* where the head is to be, for space that is asked for; 0: none is */
+    uint64_t freed_place;           /* where it was the time before */
+    bool short_of_room;             /* it was asked for since there was none for the next copy */
+    uint64_t look_place;            /* nothing is considered before the ring is filled up to here */
+    uint64_t rest_bytes;            /* what the last pass could not win */
+    uint64_t rest_first, rest_kept; /* first_index then; what the records took at most that were kept when it began */
     uint64_t refused_place, refused_lsn; /* when it was found that nothing can be won */
 };
 
@@ -259,8 +260,10 @@ const char *cl_log_flush_records(const struct cl_log *log, const uint8_t *buf, u
 /* Make the records of a whole flush, that follows the last one, part of the view. -ENOMEM. */
 int cl_log_view_apply(struct cl_log *log, const uint8_t *buf);
 void cl_log_view_trim(struct cl_log_view *view, uint64_t first_kept);
-/* The bytes of the records that are there: at most, where nothing was truncated or copied within a span. */
+/* The bytes of the records that are there: no more than they take, and less where something was truncated or copied within a span. */
 uint64_t cl_log_view_bytes(const struct cl_log_view *view);
+/* The same, no less than they take. */
+uint64_t cl_log_view_most_bytes(const struct cl_log_view *view);
 /* Where the oldest flush begins that has records which are there, and its number. False: there are none. */
 bool cl_log_view_head(struct cl_log_view *view, uint64_t *lsn, uint64_t *place);
 /* The first index from which on all records are there. */

@@ -69,8 +69,9 @@ static void begin(struct cl_log *log)
     r->until_lsn = log->view.lsn;
     r->copied_lsn = r->free_place = 0;
     r->freed_place = log->head_place;
-    r->begun_place = log->open_place;
+    r->begun_place = log->view.end_place;
     r->copied_bytes = 0;
+    r->rest_kept = cl_log_view_most_bytes(&log->view);
     r->gathered = r->n_units = 0;
     log->stats.repacks++;
     if (log->super.now.version != CL_LOG_VERSION_COPIES)
@@ -82,8 +83,8 @@ static bool consider(struct cl_log *log, uint64_t least)
 {
     struct cl_log_repack *r = &log->repack;
     uint64_t win = winnings(log);
-    if (r->rest_first != log->view.first_index)
-        r->rest_bytes = 0; /* what was trimmed may have been what could not be won */
+    if (r->rest_first != log->view.first_index || cl_log_view_bytes(&log->view) < r->rest_kept)
+        r->rest_bytes = 0; /* what was trimmed or truncated may have been what kept it from being won */
     r->rest_bytes = cl_min(r->rest_bytes, win);
     if (win - r->rest_bytes < least)
         return false;
@@ -94,8 +95,8 @@ static bool consider(struct cl_log *log, uint64_t least)
 bool cl_log_repack_helps(struct cl_log *log)
 {
     struct cl_log_repack *r = &log->repack;
-    if (r->phase != REPACK_REST)
-        return true;
+    if (r->phase != REPACK_REST || log->view.lsn < log->sent_lsn || cl_log_unsent(log))
+        return true; /* of what is in flight it shows when that is done whether it can be won */
     if (r->refused_place == log->open_place && r->refused_lsn == log->view.lsn &&
         r->rest_first == log->view.first_index)
         return false;
@@ -106,15 +107,15 @@ bool cl_log_repack_helps(struct cl_log *log)
     return helps;
 }
 
-/* All that could be copied was, or no more can be: what is to be won still cannot be, until something is trimmed, but for what others
- * have appended since. */
+/* All that could be copied was, or no more can be: what is to be won still cannot be, as long as all is kept that is now, but for what others
+ * have appended since, or had on its way when the pass began. */
 static void finish(struct cl_log *log)
 {
     struct cl_log_repack *r = &log->repack;
     uint64_t since = log->open_place - r->begun_place, win = winnings(log);
     uint64_t others = since > r->copied_bytes ? since - r->copied_bytes : 0;
     r->rest_bytes = win > others ? win - others : 0;
-    log->repack.rest_first = log->view.first_index;
+    r->rest_first = log->view.first_index;
     rest(log);
 }
 
@@ -277,19 +278,23 @@ static bool append_rest(struct cl_log *log)
 }
 
 /* There is no room for all that was gathered, as in a log of before there was a reserve for it: the first flush alone. */
-static void copy_fewer(struct cl_log *log)
+static void want_fewer(struct cl_log *log)
 {
     struct cl_log_repack *r = &log->repack;
     r->lsn = r->units[0].lsn; /* the others are read again */
     r->n_units = 1;
     r->gathered = r->units[0].end;
+    r->phase = REPACK_FEWER;
+}
+
+static bool append_fewer(struct cl_log *log)
+{
     int rc = append_gathered(log);
     if (rc == -ENOSPC)
         finish(log);
     else if (rc == 0)
-        r->phase = REPACK_NEXT;
-    else
-        r->n_units = 2; /* later */
+        log->repack.phase = REPACK_NEXT;
+    return rc != -EAGAIN;
 }
 
 /* What was copied is acknowledged: have both superblocks say where the head is now, and then go on or rest. */
@@ -314,7 +319,7 @@ static bool free_copied(struct cl_log *log)
     else if (more)
         r->phase = r->lsn > r->until_lsn ? REPACK_REST_GATHERED : REPACK_COPY;
     else
-        copy_fewer(log);
+        want_fewer(log);
     return true;
 }
 
@@ -350,6 +355,8 @@ bool cl_log_repack_step(struct cl_log *log)
         return gather_source(log);
     case REPACK_REST_GATHERED:
         return append_rest(log);
+    case REPACK_FEWER:
+        return append_fewer(log);
     default:
         return free_copied(log);
     }

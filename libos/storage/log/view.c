@@ -242,6 +242,14 @@ uint64_t cl_log_view_bytes(const struct cl_log_view *v)
     return all;
 }
 
+uint64_t cl_log_view_most_bytes(const struct cl_log_view *v)
+{
+    uint64_t all = 0;
+    for (uint64_t i = v->begin; i < v->end; i++)
+        all += v->spans[i].bytes & ~7u;
+    return all;
+}
+
 bool cl_log_view_head(struct cl_log_view *v, uint64_t *lsn, uint64_t *place)
 {
     if (v->begin == v->end)

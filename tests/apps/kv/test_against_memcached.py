@@ -9,6 +9,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+from cltest import soak
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -223,8 +224,12 @@ def shift(answer: bytes, by: int) -> bytes:
     return b"".join(out)
 
 
+@pytest.mark.soak(short=True, takes_s=5)
 @given(script=scripts, cut=st.integers(0, 200))
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=soak.examples(120, 1000),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 def test_random_commands(link: Oracle, script: list[bytes], cut: int) -> None:
     theirs, ours = run(link, script, min(cut, sum(map(len, script))))
     assert ours == theirs

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 
 import pytest
+from cltest import soak
 
 Make = Callable[..., Callable[..., str]]
 
@@ -22,8 +23,9 @@ def test_no_count_is_lost(c_program: Make, seed: int) -> None:
     c_program("tests/apps/kv/c/kv_stress.c")(4, rounds, 2, seed, "counting")
 
 
+@pytest.mark.soak(short=True, takes_s=3)
 def test_readers_of_chains_that_grow_and_shrink(c_program: Make, seed: int) -> None:
-    rounds = 3_000 if os.environ.get("CORELANE_SANITIZE") else 20_000
+    rounds = 3_000 if os.environ.get("CORELANE_SANITIZE") else soak.examples(6_000, 20_000)
     assert "retries" in c_program("tests/apps/kv/c/kv_chains.c")(3, rounds, seed)
 
 
@@ -32,6 +34,7 @@ def test_mutated_commands(c_program: Make, seed: int) -> None:
     assert f"{rounds} inputs" in c_program("tests/apps/kv/c/fuzz_commands.c", one_thread=True)(rounds, seed)
 
 
+@pytest.mark.soak(short=True, takes_s=5)
 def test_fuzz_commands(c_fuzzer: Make) -> None:
     run = c_fuzzer("tests/apps/kv/c/fuzz_commands.c", cflags=["-DFUZZER"])
-    run("-runs=30000", "-seed=1", "-max_len=1500", "-max_total_time=40")
+    run(f"-runs={soak.examples(8000, 30_000)}", "-seed=1", "-max_len=1500", "-max_total_time=40")

@@ -23,16 +23,18 @@ def number(i: int) -> bytes:
     return b"key-%08d" % i
 
 
-@pytest.mark.parametrize("partitions", [1, 4])
-@pytest.mark.parametrize("value_bytes", [0, 10, 100, 1000, 100_000])
+@pytest.mark.parametrize(
+    ("value_bytes", "partitions"), [(0, 1), (10, 1), (100, 1), (1000, 1), (100_000, 1), (10, 4), (1000, 4)]
+)
 def test_memory_stays_bounded(partitions: int, value_bytes: int) -> None:
-    """Ten times more than fits goes in: the bound holds, what is newest is there, the accounts balance."""
-    with Store(4 << 20, partitions=partitions, seed=5, huge_pages=0) as store:
-        n = min(10 * (4 << 20) // (value_bytes + 48), 200_000)
+    """Several times more than fits goes in: the bound holds, what is newest is there, the accounts balance."""
+    size = partitions << 20
+    with Store(size, partitions=partitions, seed=5, huge_pages=0) as store:
+        n = min(10 * size // (value_bytes + 48), 100_000)
         for i in range(n):
             assert store.store(number(i), b"v" * value_bytes) == "ok"
         usage = balanced(store)
-        assert usage["memory_bytes"] <= 4 << 20
+        assert usage["memory_bytes"] <= size
         assert usage["items"] + usage["evictions"] + usage["index_evictions"] == n
         assert usage["evictions"] + usage["index_evictions"] > 0
         assert store.get(number(n - 1)) is not None
@@ -47,7 +49,7 @@ def test_nothing_is_evicted_while_there_is_room() -> None:
         draw = random.Random(1)
         for i in range(10_000):
             store.store(number(i), b"v" * 100)
-        for _ in range(100_000):
+        for _ in range(30_000):
             i = 20_000 + draw.randrange(100)
             if draw.random() < 0.1:
                 store.delete(number(i))
@@ -61,11 +63,11 @@ def test_nothing_is_evicted_while_there_is_room() -> None:
 
 def test_what_is_used_stays() -> None:
     """A working set of a fifth of the memory, read all the time, survives a scan of four times the memory."""
-    with Store(4 << 20, seed=5, huge_pages=0) as store:
-        hot = [number(i) for i in range(5000)]
+    with Store(1 << 20, seed=5, huge_pages=0) as store:
+        hot = [number(i) for i in range(1250)]
         for key in hot:
             store.store(key, b"h" * 100)
-        for i in range(100_000):
+        for i in range(25_000):
             store.store(b"scan-%d" % i, b"s" * 100)
             store.get(hot[i % len(hot)])
         balanced(store)
@@ -78,7 +80,7 @@ def test_hits_are_no_fewer_than_under_lru() -> None:
 
     draw = random.Random(11)
     weights = [1 / (i + 1) ** 0.9 for i in range(40_000)]
-    wanted = draw.choices(range(40_000), weights, k=150_000)
+    wanted = draw.choices(range(40_000), weights, k=60_000)
     with Store(1 << 20, item_max_bytes=1024, seed=5, huge_pages=0) as store:
         hits = 0
         for i in wanted:
@@ -115,7 +117,7 @@ def test_items_of_all_sizes() -> None:
     with Store(2 << 20, seed=5, huge_pages=0) as store:
         draw = random.Random(2)
         most = store.usage()["item_max_bytes"] - 48 - 12
-        for _ in range(20_000):
+        for _ in range(8_000):
             key = number(draw.randrange(500))
             size = int(most ** draw.random())
             if draw.random() < 0.2:

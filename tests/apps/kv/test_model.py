@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
+from cltest import soak
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -167,5 +169,5 @@ class Machine(RuleBasedStateMachine):
         self.store.close()
 
 
-Machine.TestCase.settings = settings(max_examples=150, stateful_step_count=50)
-TestModel = Machine.TestCase
+Machine.TestCase.settings = settings(max_examples=soak.examples(60, 600), stateful_step_count=50)
+TestModel = pytest.mark.soak(short=True, takes_s=10)(Machine.TestCase)

@@ -134,3 +134,16 @@ def test_the_largest_items_at_the_limit(seed: int) -> None:
 def test_items_must_be_small_beside_the_log() -> None:
     with pytest.raises(CorelaneError, match="1/32 of a partition's log"):
         Store(1 << 20, item_max_bytes=65536, no_evict=True)
+
+
+def test_what_expires_in_a_second_that_was_there_before_makes_room(kept: Store) -> None:
+    """The clock was set back. All had been looked at in that second once, and nothing was gone then."""
+    kept.time_s = 100
+    n = 0
+    while kept.store(b"k%d" % n, b"v" * 1000) == "ok":
+        n += 1
+    kept.time_s = 50
+    assert kept.delete(b"k0")
+    assert kept.store(b"short", b"s" * 1000, expires_s=80) == "ok"
+    kept.time_s = 100
+    assert kept.store(b"more", b"m" * 1000) == "ok"

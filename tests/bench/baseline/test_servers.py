@@ -26,11 +26,11 @@ def ask(port: int, payloads: list[bytes]) -> list[bytes]:
         return sorted(sock.recv(65536) for _ in payloads)
 
 
-@pytest.mark.parametrize("mode", ["block", "spin"])
+@pytest.mark.parametrize("poll", ["block", "spin"])
 @pytest.mark.parametrize("batch", [1, 32])
-def test_echo(mode: str, batch: int) -> None:
+def test_echo(poll: str, batch: int) -> None:
     sent = sorted(b"%03d" % i for i in range(100))
-    with LinuxUdp(mode=mode, batch=batch) as server:
+    with LinuxUdp(poll=poll, batch=batch) as server:
         assert ask(server.port, sent) == sent
         assert settled(server.stats)["received"] == 100
     with pytest.raises(CorelaneError, match="closed"):
@@ -38,7 +38,7 @@ def test_echo(mode: str, batch: int) -> None:
 
 
 def test_in_a_process() -> None:
-    with LinuxUdpProcess(mode="block", batch=8) as server:
+    with LinuxUdpProcess(poll="block", batch=8) as server:
         assert ask(server.port, [b"hello"]) == [b"hello"]
         pid = server.pid
     with pytest.raises(ProcessLookupError):
@@ -51,8 +51,8 @@ def test_asyncio() -> None:
 
 
 def test_refusals() -> None:
-    with pytest.raises(CorelaneError, match="mode 'sleep'"):
-        LinuxUdp(mode="sleep")
+    with pytest.raises(CorelaneError, match="poll 'sleep'"):
+        LinuxUdp(poll="sleep")
     with pytest.raises(CorelaneError, match="batch must be"):
         LinuxUdp(batch=65)
     with pytest.raises(CorelaneError, match="enter namespace"):
@@ -93,7 +93,7 @@ def test_generator_over_a_kernel_socket() -> None:
     traffic = Memcached(keys=500, value_bytes=1000, get_fraction=0.9)
     with (
         Store(4 << 20) as store,
-        LinuxUdp(mode="block", batch=32, store=store) as server,
+        LinuxUdp(poll="block", batch=32, store=store) as server,
         Loadgen(
             traffic, server_mac=SERVER_MAC, server_ip="127.0.0.1", server_port=server.port, source=Source(flows=1)
         ) as load,

@@ -31,7 +31,7 @@ def children() -> set[int]:
 def test_a_way_hands_the_core_over_and_ends(way: str) -> None:
     cores = sorted(os.sched_getaffinity(0))[:2]
     before, allowed = children(), os.sched_getaffinity(0)
-    times = handoff.raw(handoff.WAYS[way], (cores[0], cores[1]), 0.1)
+    times = handoff.raw(handoff.WAYS[way], (cores[0], cores[1]), 0.05)
     assert times.ns or times.missed
     assert all(value > 0 for value in times.ns)
     assert children() == before
@@ -213,10 +213,10 @@ def test_a_parked_owners_core_is_neither_asked_for_nor_interrupted() -> None:
 
 
 @two_cores
-@pytest.mark.parametrize("active", [2, 3, 5])
+@pytest.mark.parametrize("active", [2, 5])  # none has a job of its own, and none rests
 def test_decisions_over_many_applications_are_timed(active: int) -> None:
     cores = sorted(os.sched_getaffinity(0))[:2]
-    found = decision.measure((cores[0], cores[1]), 5, 0.5, active)
+    found = decision.measure((cores[0], cores[1]), 5, 0.2, active)
     for times in (found.decision, found.reading):
         assert times.n > 0
         assert len(times.runs_ns) == decision.ROUNDS

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from corelane.bench.harness import rest
+from corelane.bench.harness import rest, usage
 from corelane.bench.harness.session import DISTURBED, Session
 from corelane.drivers.nic.memory import memory_link
 from corelane.libos import Runtime
@@ -19,11 +22,22 @@ from corelane.runtime.errors import CorelaneError
 PATIENCE_S = 60.0
 
 
+def test_processes_and_threads_may_have_any_bytes_for_a_name() -> None:
+    held = Path("/proc/thread-self/comm").read_bytes().rstrip(b"\n")
+    try:
+        ctypes.CDLL(None).prctl(15, b"a) \xff", 0, 0, 0)  # PR_SET_NAME; the first thread's is the process's
+        assert os.getpid() not in rest.processes()
+        assert usage.threads()[threading.get_native_id()] == "a) \ufffd"
+        assert usage.of_thread(threading.get_native_id()).voluntary > 0
+    finally:
+        ctypes.CDLL(None).prctl(15, held, 0, 0, 0)
+
+
 @pytest.fixture
 def polling() -> Iterator[Runtime]:
     """A kthread of this process that polls all the time."""
     ours, theirs = memory_link()
-    with ours, theirs, Runtime(nic=ours, power="spin", address="10.77.0.2/16") as runtime:
+    with ours, theirs, Runtime(nic=ours, poll="spin", address="10.77.0.2/16") as runtime:
         runtime.start()
         yield runtime
 

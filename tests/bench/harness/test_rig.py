@@ -139,7 +139,7 @@ def test_runs_follow_each_other_on_a_polled_generator() -> None:
     """A new run is taken up once, by whoever polls, however the poll falls into the request."""
     generator = Loadgen(Echo(), server_ip="10.77.0.2")
     nic = generator.nic()
-    with Runtime(nic=nic, power="spin", address="10.77.0.2/16") as runtime:
+    with Runtime(nic=nic, poll="spin", address="10.77.0.2/16") as runtime:
         runtime.bind(echo.handler("c", 9000))
         runtime.start()
         for _ in range(300):

@@ -10,7 +10,8 @@ import pytest
 
 from corelane.bench.harness.openloop import Point
 from corelane.bench.harness.session import Session
-from corelane.bench.hostile.judge import ALONE, Turn, judge, stand_in
+from corelane.bench.hostile.judge import Turn, judge, stand_in
+from corelane.bench.isolation.victim import ALONE
 
 FLOOD, CHURN = "flood", "churn"
 WISHES = {"modest": [1.0], "greedy": [1.0]}
@@ -50,7 +51,7 @@ def test_where_the_attacker_shares_the_core_the_figure_is_over_neighbours_as_bus
     arms = {ALONE: [10, 10, 10], FLOOD: [44, 42, 40], stand_in(FLOOD): [40, 40, 40]}
     got = judged(arms, shares_core=True)
     assert got["p99"]["value"] == pytest.approx(1.05)
-    assert got["p99"]["beside"] == {"p99_over_alone": pytest.approx(4.2)}
+    assert got["p99"]["beside"] == {"p99_over_alone": pytest.approx(4.2), "control_core_share": None}
 
 
 def test_wishes_are_judged_over_none() -> None:

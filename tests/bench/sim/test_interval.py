@@ -15,6 +15,15 @@ from corelane.bench.sim.sampling import Sampled
 from .test_studies import Notes
 
 
+@pytest.fixture(autouse=True)
+def loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loading the policy tries it in a process of its own, which takes a second."""
+    monkeypatch.setattr(interval, "load_policy", load_once)
+
+
+load_once = functools.cache(interval.load_policy)
+
+
 def test_deciding_rarely_takes_more_cores_and_more_where_the_load_shifts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shenango's observation; and a long interval is not judged by a handful of decisions."""
     monkeypatch.setattr(interval, "INTERVALS_US", (5, 100, 1000))
@@ -38,7 +47,7 @@ def test_deciding_rarely_takes_more_cores_and_more_where_the_load_shifts(monkeyp
 @functools.cache
 def some_trial() -> interval.Tried:
     """A real one, as the start of those below: it compiles, so not while tests are collected."""
-    return interval.tried(interval.load_policy(f"{interval.__name__}:headroom"), 4, 20_000, 0.0, 0.0)
+    return interval.tried(load_once(f"{interval.__name__}:headroom"), 4, 20_000, 0.0, 0.0)
 
 
 def tail(us: float, known: bool = True, error: float = 0.05, dropped: int = 0) -> interval.Tried:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cltest import soak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -53,7 +54,8 @@ def check(world: Simulation) -> None:
         assert not (idle and taken)
 
 
-@settings(deadline=None, max_examples=25)
+@pytest.mark.soak(short=True, takes_s=30)
+@settings(deadline=None, max_examples=soak.examples(12, 500))
 @given(
     policy=st.sampled_from(["static", "shenango", "delay", "fair"]),
     seed=st.integers(0, 2**31),
@@ -88,7 +90,8 @@ def waited_ns(world: Simulation) -> int:
     return int(world._times[0, state.WAIT]) + sum(so_far)
 
 
-@settings(deadline=None, max_examples=25)
+@pytest.mark.soak(short=True, takes_s=30)
+@settings(deadline=None, max_examples=soak.examples(12, 500))
 @given(
     cores=st.integers(1, 12), load=st.floats(0.1, 1.1), seed=st.integers(0, 2**31), until_us=st.integers(100, 50_000)
 )

@@ -15,7 +15,7 @@ from cltest.loops import file_system, loop_device, mounted
 
 from corelane.drivers.blk import file as blk_file
 from corelane.drivers.blk import loop as blk_loop
-from corelane.drivers.blk.file import FileBlk, create
+from corelane.drivers.blk.file import FileBlk, FileIo, create
 from corelane.runtime.errors import CorelaneError
 
 MIB, UNIT = 1 << 20, 4096
@@ -130,7 +130,7 @@ def check_cached(path: Path, verdict: str = "cached") -> None:
     assert (info.direct, info.engine, info.below) == (False, "threads", verdict)
     assert blk_file.below(path) == blk_file.below(path.parent) == (verdict, info.why.split("; ")[0])
     with pytest.raises(CorelaneError, match="loop device"):
-        FileBlk(path, direct=True)
+        FileBlk(path, io=FileIo(direct=True))
 
 
 def test_a_file_that_is_not_there_lies_nowhere(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from corelane.drivers._native import ffi, lib
 from corelane.drivers.blk import blk as blk_module
 from corelane.drivers.blk import loop as blk_loop
 from corelane.drivers.blk.blk import FLUSH, READ, WRITE, Blk, BlkError, BlkFaults, FaultBlk, Request, memory_blk
-from corelane.drivers.blk.file import FileBlk, create
+from corelane.drivers.blk.file import FileBlk, FileIo, create
 from corelane.runtime.errors import CorelaneError
 
 MIB = 1 << 20
@@ -70,12 +70,12 @@ def fault_file() -> Iterator[Blk]:
 
 DEVICES: dict[str, Callable[[], contextlib.AbstractContextManager[Blk]]] = {
     "memory": lambda: memory_blk(8 * MIB),
-    "file-uring": lambda: file_device(engine="uring", depth=64),
-    "file-linked": lambda: file_device(engine="uring", queues=2, depth=64, no_dsync=True),
-    "file-sqpoll": lambda: file_device(engine="uring", depth=64, sqpoll=True),
-    "file-threads": lambda: file_device(engine="threads", queues=2, depth=64),
-    "file-threads-linked": lambda: file_device(engine="threads", depth=64, no_dsync=True, threads=1),
-    "file-buffered": lambda: file_device(direct=False, depth=64),
+    "file-uring": lambda: file_device(depth=64, io=FileIo(engine="uring")),
+    "file-linked": lambda: file_device(queues=2, depth=64, io=FileIo(engine="uring", no_dsync=True)),
+    "file-sqpoll": lambda: file_device(depth=64, sqpoll=True, io=FileIo(engine="uring")),
+    "file-threads": lambda: file_device(queues=2, depth=64, io=FileIo(engine="threads")),
+    "file-threads-linked": lambda: file_device(depth=64, io=FileIo(engine="threads", no_dsync=True, threads=1)),
+    "file-buffered": lambda: file_device(depth=64, io=FileIo(direct=False)),
     "raw": raw_device,
     "fault-file": fault_file,
     "fault": lambda: FaultBlk(memory_blk(8 * MIB, queues=2, depth=64), BlkFaults()),

@@ -19,7 +19,7 @@ import pytest
 from corelane.drivers._native import lib
 from corelane.drivers.blk import loop as blk_loop
 from corelane.drivers.blk.blk import READ, WRITE, BlkError, Request
-from corelane.drivers.blk.file import FileBlk, create, grow
+from corelane.drivers.blk.file import FileBlk, FileIo, create, grow
 from corelane.runtime.errors import CorelaneError
 
 MIB, UNIT = 1 << 20, 4096
@@ -37,7 +37,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Each engine that there is here."""
     create(tmp_path / "probe", UNIT)
     try:
-        FileBlk(tmp_path / "probe", engine=request.param).close()
+        FileBlk(tmp_path / "probe", io=FileIo(engine=request.param)).close()
     except CorelaneError as error:
         pytest.skip(str(error))
     finally:
@@ -187,10 +187,10 @@ def test_holes_are_told_of(tmp_path):
 
 
 def test_a_file_has_one_user_and_is_free_as_soon_as_it_is_closed(path, engine):
-    with FileBlk(path, engine=engine), pytest.raises(CorelaneError, match="open in another place"):
+    with FileBlk(path, io=FileIo(engine=engine)), pytest.raises(CorelaneError, match="open in another place"):
         FileBlk(path)
     for _ in range(5):
-        with FileBlk(path, engine=engine) as blk, FileBlk(path, shared=True) as other:
+        with FileBlk(path, io=FileIo(engine=engine)) as blk, FileBlk(path, shared=True) as other:
             blk.write(0, b"b" * UNIT, durable=True)
             assert other.read(0, UNIT) == b"b" * UNIT
 
@@ -222,7 +222,7 @@ def test_what_cannot_be_opened_is_refused_with_the_reason(tmp_path, path):
 
 
 def test_a_file_that_shrinks_is_an_error_where_it_ends(path, engine):
-    with FileBlk(path, engine=engine) as blk:
+    with FileBlk(path, io=FileIo(engine=engine)) as blk:
         os.truncate(path, 8 * UNIT)
         assert blk.read(7 * UNIT, UNIT) == bytes(UNIT)
         with pytest.raises(BlkError) as caught:
@@ -234,7 +234,7 @@ def test_a_file_that_shrinks_is_an_error_where_it_ends(path, engine):
 
 
 def test_a_read_only_descriptor_fails_writes_alone(path, engine):
-    with FileBlk(os.open(path, os.O_RDONLY), engine=engine) as blk:
+    with FileBlk(os.open(path, os.O_RDONLY), io=FileIo(engine=engine)) as blk:
         assert blk.read(0, UNIT) == bytes(UNIT)
         for durable in (False, True):
             with pytest.raises(BlkError) as caught:
@@ -243,15 +243,15 @@ def test_a_read_only_descriptor_fails_writes_alone(path, engine):
 
 
 def test_how_it_was_opened_is_said(path):
-    with FileBlk(path, engine="threads", direct=False, no_dsync=True) as blk:
+    with FileBlk(path, io=FileIo(engine="threads", direct=False, no_dsync=True)) as blk:
         info = blk.info()
         assert (info.engine, info.direct, info.dsync, info.sqpoll, info.raw) == ("threads", False, False, False, False)
         assert info.why == ""  # asked for, not refused
-    with FileBlk(path, direct=False) as blk:
+    with FileBlk(path, io=FileIo(direct=False)) as blk:
         assert blk.info().engine == "threads"
         assert "through the page cache take turns" in blk.info().why
     with pytest.raises(CorelaneError, match="through the page cache take turns, by worker threads"):
-        FileBlk(path, engine="uring", direct=False)
+        FileBlk(path, io=FileIo(engine="uring", direct=False))
 
 
 def test_registered_memory_is_used_within_its_bounds_and_the_table_fills(path):
@@ -314,13 +314,13 @@ class Fprog(ctypes.Structure):
     _fields_ = [("len", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
 fprog = Fprog(4, ctypes.cast(program, ctypes.c_void_p))
 assert libc.prctl(38, 1, 0, 0, 0) == 0 and libc.prctl(22, 2, ctypes.byref(fprog), 0, 0) == 0
-from corelane.drivers.blk.file import FileBlk
+from corelane.drivers.blk.file import FileBlk, FileIo
 with FileBlk(sys.argv[1]) as blk:
     blk.write(0, b"f" * 4096, durable=True)
     assert blk.read(0, 4096) == b"f" * 4096
     print(blk.info().engine, blk.info().why)
 try:
-    FileBlk(sys.argv[1], engine="uring")
+    FileBlk(sys.argv[1], io=FileIo(engine="uring"))
 except Exception as error:
     print(error)
 """
@@ -350,7 +350,7 @@ def test_a_raw_device_in_use_is_refused(path, engine):
         with pytest.raises(CorelaneError, match="in use: it, or a partition of it, is mounted or claimed"):
             FileBlk(loop)
         os.close(claim)
-        with FileBlk(loop, engine=engine) as blk:
+        with FileBlk(loop, io=FileIo(engine=engine)) as blk:
             blk.write(0, b"g" * UNIT, durable=True)
     finally:
         os.close(fd)
@@ -374,7 +374,7 @@ def large_sectors(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize("sector", [512, UNIT])
 def test_a_loop_device_without_direct_io_is_used_through_the_page_cache(large_sectors: str, sector: int) -> None:
     """One with smaller sectors than the disk beneath. Writes side by side through it would not each have its error."""
-    with FileBlk(large_sectors, direct=True) as disk:
+    with FileBlk(large_sectors, io=FileIo(direct=True)) as disk:
         assert disk.atomic_bytes == UNIT
     with open(large_sectors, "rb+") as file:
         fd, loop = blk_loop.attach(file.fileno(), 0, MIB, sector)
@@ -387,7 +387,7 @@ def test_a_loop_device_without_direct_io_is_used_through_the_page_cache(large_se
             blk.write(0, b"g" * UNIT, durable=True)
         if sector == 512:
             with pytest.raises(CorelaneError, match=NO_DIRECT_IO):
-                FileBlk(loop, direct=True)
+                FileBlk(loop, io=FileIo(direct=True))
     finally:
         os.close(fd)
     with FileBlk(large_sectors) as disk:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import random
 import zlib
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from cltest import soak
 
 from corelane.drivers.blk import file as blk_file
 from corelane.drivers.blk.blk import Blk, BlkError, BlkFaults, FaultBlk, memory_blk
@@ -21,7 +23,7 @@ from corelane.iokernel.areas.table import COPY_BYTES, Table
 from corelane.runtime.errors import CorelaneError
 
 MIB, UNIT, SECTOR = 1 << 20, 4096, 512
-CHANGE_PIECES = 2 * COPY_BYTES // SECTOR  # of both copies
+COPY = COPY_BYTES // SECTOR  # pieces
 
 
 def tables(n: int) -> list[list[Area]]:
@@ -30,6 +32,15 @@ def tables(n: int) -> list[list[Area]]:
 
 
 OLD, NEW = tables(2)
+
+
+def pieces(*parts: int, each: int) -> list[int]:
+    """After which pieces of a change power goes, by how many pieces its parts have: around the ends of each part, and
+    one in `each` between them. After all, in make soak."""
+    ends = [0, *itertools.accumulate(parts)]
+    around = {end + n for end in ends for n in (-1, 0, 1, 2)}
+    step = soak.examples(each, 1)
+    return [cut for cut in range(1, ends[-1] + 1) if cut in around or cut % step == 0]
 
 
 def disk(size: int = 2 * MIB, seed: int = 1) -> FaultBlk:
@@ -75,13 +86,15 @@ def erase(blk: FaultBlk, slot: int) -> None:
     put(blk, slot, bytes(COPY_BYTES))
 
 
+SOAK = pytest.mark.soak(short=True, takes_s=5)
 HARM = pytest.mark.parametrize("harm", [rot, unread, erase])
 SLOTS = pytest.mark.parametrize("slot", [0, 1])
 Harm = Callable[[FaultBlk, int], None]
 
 
+@SOAK
 def test_a_table_is_the_old_or_the_new_one_after_power_went_at_any_piece_of_a_change():
-    for cut in range(1, CHANGE_PIECES + 1):
+    for cut in pieces(COPY, COPY, each=9):
         with disk(seed=cut) as blk:
             table = holding(blk, OLD)
             blk.set(BlkFaults(cut_after=cut))
@@ -96,11 +109,12 @@ def test_a_table_is_the_old_or_the_new_one_after_power_went_at_any_piece_of_a_ch
             assert areas_table.prepare(blk) == (Table(found.generation + 1, ()), [])
 
 
+@SOAK
 @SLOTS
 @HARM
 def test_a_change_beside_a_bad_copy_is_whole_after_power_went_at_any_piece(slot: int, harm: Harm):
     """The copy went bad while the iokernel ran: the good one is not written before the bad one is whole."""
-    for cut in range(1, CHANGE_PIECES + 1, 5):
+    for cut in pieces(COPY, COPY, each=29):
         with disk(seed=cut) as blk:
             table = holding(blk, OLD)
             harm(blk, slot)
@@ -143,11 +157,12 @@ def test_a_copy_that_went_bad_is_told_of_and_mended_by_the_next_change(slot: int
         assert areas_table.prepare(blk) == (table, [])
 
 
+@SOAK
 @SLOTS
 @HARM
 def test_power_may_go_again_while_a_table_is_mended(slot: int, harm: Harm):
     """Between the copies of a change, and with one bad: each piece of what the next start writes."""
-    for cut in range(1, COPY_BYTES // SECTOR + 1, 3):
+    for cut in pieces(COPY, each=29):
         with disk(seed=cut) as blk:
             table = holding(blk, OLD)
             if harm is erase:  # power went between the copies
@@ -223,9 +238,10 @@ def test_a_table_of_version_1_is_taken_over_unless_its_newer_copy_may_be_bad(slo
         assert copies(blk)[0] == copies(blk)[1] == areas_table.encode(Table(newer.generation, tuple(NEW)), 2 * MIB)
 
 
+@SOAK
 @SLOTS
 def test_power_may_go_while_a_table_of_version_1_is_taken_over(slot: int):
-    for cut in range(1, CHANGE_PIECES + 1, 7):
+    for cut in pieces(COPY, COPY, each=17):
         with disk(seed=cut) as blk:
             for table in (Table(6 + slot, tuple(OLD), version=1), Table(7 + slot, tuple(NEW), version=1)):
                 put(blk, table.generation % 2, areas_table.encode(table, blk.size_bytes))
@@ -255,8 +271,9 @@ def test_a_table_of_another_version_or_a_larger_device_is_refused_with_its_offse
             areas_table.prepare(blk)
 
 
+@SOAK
 def test_a_first_table_that_was_torn_is_made_good():
-    for cut in range(1, CHANGE_PIECES + 1):
+    for cut in pieces(COPY, COPY, each=9):
         with disk(seed=cut) as blk:
             blk.set(BlkFaults(cut_after=cut))
             try:
@@ -353,11 +370,12 @@ def test_an_area_stays_as_it_was_when_a_change_of_another_kind_fails(what: str):
     store.close()
 
 
+@SOAK
 @pytest.mark.parametrize("what", ["grow", "create"])
 def test_what_a_table_names_is_zero_on_the_disk_whenever_power_goes(what: str):
     """The bytes of the one who had it before do not come back once the table says whose they are now."""
     there = 0
-    for cut in range(1, 2 * UNIT // SECTOR + CHANGE_PIECES + 1, 3):
+    for cut in pieces(2 * UNIT // SECTOR, COPY, COPY, each=29):
         blk = disk(seed=cut)
         store = DeviceStore(blk, "/nonexistent")
         store.create("a", 0, UNIT)

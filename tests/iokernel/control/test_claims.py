@@ -73,19 +73,23 @@ def claim() -> Iterator[Callable[..., OwnClaim]]:
 
 
 def test_the_second_names_the_first_and_what_to_change(socket_path: str) -> None:
-    said: list[str] = []
-    with Iokernel(socket_path, loop_cpus=[CPU]), Iokernel(socket_path + "2", loop_cpus=[CPU], tell=said.append):
+    said: list[tuple[str, str]] = []
+    with (
+        Iokernel(socket_path, loop_cpus=[CPU]),
+        Iokernel(socket_path + "2", loop_cpus=[CPU], tell=lambda *event: said.append(event)),
+    ):
         pass
-    (line,) = said
+    ((event, line),) = said
+    assert event == "shared"
     assert f"another iokernel, on {socket_path} (pid {os.getpid()}), polls on CPU {CPU}" in line
     assert "--cores" in line
 
 
 def test_one_that_has_stopped_is_not_in_the_way(socket_path: str, folder: Path) -> None:
-    said: list[str] = []
-    with Iokernel(socket_path, loop_cpus=[CPU], tell=said.append):
+    said: list[tuple[str, str]] = []
+    with Iokernel(socket_path, loop_cpus=[CPU], tell=lambda *event: said.append(event)):
         assert len(list(folder.glob("corelane-cpus-*"))) == 1
-    with Iokernel(socket_path, loop_cpus=[CPU], tell=said.append):
+    with Iokernel(socket_path, loop_cpus=[CPU], tell=lambda *event: said.append(event)):
         pass
     assert said == []
     assert list(folder.glob("corelane-cpus-*")) == []

@@ -12,9 +12,20 @@ import threading
 
 import pytest
 from cltest import stop_process, wait_until
-from cltest.control import HEADER, answer, connect, hello, kthreads, moves, policy, refusal
+from cltest.control import (
+    HEADER,
+    answer,
+    connect,
+    garbled,
+    hello,
+    kthreads,
+    moves,
+    policy,
+    refusal,
+    send_in_pieces,
+)
 
-from corelane.drivers.port.port import open_port
+from corelane.drivers.port.port import PortMemory, open_port
 from corelane.iokernel import Access, AppConfig, AppMemory, Iokernel, Patience
 from corelane.iokernel._native import ffi, lib
 from corelane.runtime.errors import CorelaneError, Refused
@@ -112,7 +123,7 @@ def test_impossible_wishes_are_refused_with_what_is_possible(start, socket_path,
 
 def test_settings_win_over_wishes(start, attach, socket_path):
     io = start(apps={"small": AppConfig(kthreads=2, rx_buffers=128, tx_buffers=64)}, memory=AppMemory(max_apps=2))
-    small = attach("small", kthreads=2, rx_buffers=4096)
+    small = attach("small", kthreads=2, memory=PortMemory(rx_buffers=4096))
     assert small.buffers == 192
     with pytest.raises(CorelaneError, match="the name small is taken"):
         open_port(socket_path, name="small")
@@ -294,21 +305,8 @@ def test_random_bytes_never_end_the_server(start, socket_path, seed):
     for _ in range(400):
         sent = [hello(b"f%d" % rng.randrange(9)), stats_request, rng.randbytes(200), kthreads([1], 34), policy(b"fair")]
         sent += [moves(0), moves(rng.randrange(3), rng.randrange(2**64))]
-        message = bytearray(rng.choice(sent))
-        for _ in range(rng.choice([0, 0, 1, 3, 20])):
-            message[rng.randrange(len(message))] = rng.randrange(256)
-        if rng.random() < 0.3:
-            message = message[: rng.randrange(len(message))]
         with connect(socket_path) as sock:
-            try:
-                for at in range(0, len(message), step := rng.randrange(1, 300)):
-                    sock.sendall(message[at : at + step])
-                if rng.random() < 0.5:
-                    sock.shutdown(socket.SHUT_WR)
-                    while sock.recv(65536):
-                        pass
-            except OSError:
-                pass  # refused in the middle of it
+            send_in_pieces(sock, garbled(rng.choice(sent), rng), rng)
     wait_until(lambda: io.apps == ())
     open_port(socket_path, name="honest").close()
     assert control(io).get("internal_error", 0) == 0, control(io)["last_error"]

@@ -1,44 +1,35 @@
-"""What a client may not do to the control thread: end it, block it, keep it for itself, or have all of its descriptors.
+"""What a client may not do to the control thread: end it, block it, or have it keep memory for the client.
 No test measures time: what would block does so for longer than a client's socket waits."""
 
 from __future__ import annotations
 
 import array
 import ctypes
-import math
 import os
-import resource
 import signal
 import socket
 import struct
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cltest import die_with_parent, wait_until
-from cltest.control import STATS, answer, connect, hello, kind_of, refusal, stats, stats_of
+from cltest import wait_until
+from cltest.control import STATS, area, attached, connect, hello, kind_of, moves, refusal, stats
+from cltest.registry import FakeRegistry
 
-from corelane.iokernel import Access, Iokernel, UserConfig
+from corelane.iokernel import Iokernel
 from corelane.iokernel._native import lib
-from corelane.iokernel.control import descriptors, server
+from corelane.iokernel.control import descriptors, requests
 from corelane.iokernel.control.descriptors import Strangers
 from corelane.iokernel.control.kthreads import _caught
 from corelane.iokernel.control.lingering import let_end
-from corelane.iokernel.control.server import ControlServer, Grant
+from corelane.iokernel.control.server import ControlServer
 from corelane.iokernel.main import _wait_for_signal
 from corelane.runtime.errors import CorelaneError
-from corelane.runtime.peers import Peer, peer_of
 
 LINGER_S = 30  # longer than any socket of a test waits
-NOBODY = 65534
-MOST = UserConfig().connections
 MIB = 1 << 20
-
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="acts as another user: run as root")
 
 
 @pytest.mark.parametrize("name", [b"\xff\xfe", "fünfzehnbytesä".encode()[:15], b"a) b\n(c"])
@@ -61,13 +52,39 @@ def test_a_step_that_fails_is_counted_and_survived(
     io = start()
     monkeypatch.setattr(io, "sweep", lambda: 1 // 0)
     for _ in range(3):
-        with connect(io.socket_path) as sock:
-            sock.sendall(hello(b"still"))
-            assert kind_of(answer(sock)) == lib.CL_CONTROL_ACCEPT
+        attached(io.socket_path, b"still").close()
     told = io.stats()["control"]
     assert told["failed"] >= 3
     assert "ZeroDivisionError" in told["last_error"]
     assert io.failure == ""
+
+
+def test_a_connection_that_cannot_even_be_ended_ends_nothing_else(
+    socket_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither while others are served, nor when the iokernel stops."""
+    io = Iokernel(socket_path)
+    io.start()
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("a planted fault")
+
+    kept = attached(io.socket_path, b"kept")
+    assert io._server is not None
+    with monkeypatch.context() as planted:
+        planted.setattr(io._server._registrations, "end", fails)
+        planted.setattr(io._server._requests, "take", fails)
+        kept.sendall(STATS)
+        assert kept.recv(1) == b""
+        wait_until(lambda: io.stats()["control"]["failed"] == 2)
+    other = attached(io.socket_path, b"other")
+    monkeypatch.setattr(io._server._registrations, "end", fails)
+    io.stop()
+    assert other.recv(1) == b""
+    assert io.failure == ""
+    assert not os.path.exists(io.socket_path)
+    kept.close()
+    other.close()
 
 
 def test_a_control_thread_that_ended_is_an_error_of_who_runs_it(
@@ -110,6 +127,34 @@ def lingering() -> Iterator[Callable[[], socket.socket]]:
         peer.close()
 
 
+def test_descriptors_are_refused_before_anybody_can_connect(socket_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection is what its listener was when it was made."""
+    listening: list[int] = []
+
+    def note(sock: socket.socket) -> bool:
+        listening.append(sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
+        return True
+
+    monkeypatch.setattr(descriptors, "_refuse", note)
+    ControlServer(socket_path, FakeRegistry()).close()
+    assert listening == [0]
+
+
+def test_on_an_older_kernel_the_queue_of_the_listener_is_not_closed_on_the_control_thread(
+    socket_path: str, lingering: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(descriptors, "_refuse", lambda _listener: False)
+    control = ControlServer(socket_path, FakeRegistry())
+    theirs = lingering()
+    with connect(socket_path) as sock:  # nobody takes it
+        sock.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))])
+        os.close(theirs.detach())  # the last one is in the queue now
+        closing = threading.Thread(target=control.close)
+        closing.start()
+        closing.join(LINGER_S / 3)
+        assert not closing.is_alive()
+
+
 @pytest.mark.parametrize("kernel", ["as it is", "older"])
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_descriptor_whose_close_blocks_holds_nobody_up(
@@ -148,196 +193,10 @@ def test_a_descriptor_whose_close_blocks_holds_nobody_up(
     sock.close()
     for _ in range(5):
         assert stats(io.socket_path)["control"]["last_error"] == ""
-    with connect(io.socket_path) as other:
-        other.sendall(hello(b"honest"))
-        assert kind_of(answer(other)) == lib.CL_CONTROL_ACCEPT
+    attached(io.socket_path, b"honest").close()
     if not sent:
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         theirs.close()
-
-
-HOARD = """
-import os, socket, sys
-path, n = sys.argv[1], int(sys.argv[2])
-os.setgroups([])
-os.setgid(65534)
-os.setuid(65534)
-held = []
-for _ in range(n):
-    sock = socket.socket(socket.AF_UNIX)
-    sock.connect(path)
-    held.append(sock)
-held[-1].settimeout(10)
-print(held[-1].recv(4096)[24:].split(b"\\0")[0].decode() if sys.argv[3:] else "held", flush=True)
-sys.stdin.read()
-"""
-
-
-def hoard(path: str, n: int, *more: str) -> subprocess.Popen[str]:
-    """A process of NOBODY that holds n connections; its first line says what its last one was told."""
-    return subprocess.Popen(
-        [sys.executable, "-c", HOARD, path, str(n), *more],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=die_with_parent,
-    )
-
-
-@needs_root
-def test_a_user_has_a_share_of_the_connections(start: Callable[..., Iokernel], socket_path: str) -> None:
-    os.chmod(os.path.dirname(socket_path), 0o755)
-    io = start(access=Access(uids=(NOBODY,), mode=0o666))
-    with hoard(socket_path, MOST + 1, "read") as greedy:
-        assert greedy.stdout is not None
-        said = greedy.stdout.readline()
-        assert f"user {NOBODY} has {MOST} connections open already: close some, or raise users.{NOBODY}.conn" in said
-        with connect(socket_path) as sock:
-            sock.sendall(hello(b"honest"))
-            assert kind_of(answer(sock)) == lib.CL_CONTROL_ACCEPT
-        assert io.stats()["control"]["too_many"] == 1
-        greedy.communicate()
-    wait_until(lambda: not io.apps)
-
-
-@needs_root
-def test_those_who_may_not_attach_take_no_connection_from_others(
-    start: Callable[..., Iokernel], socket_path: str
-) -> None:
-    os.chmod(os.path.dirname(socket_path), 0o755)
-    io = start(access=Access(mode=0o666))
-    with hoard(socket_path, 900) as stranger:
-        assert stranger.stdout is not None
-        assert stranger.stdout.readline() == "held\n"
-        with connect(socket_path) as sock:
-            sock.sendall(hello(b"honest"))
-            assert kind_of(answer(sock)) == lib.CL_CONTROL_ACCEPT
-        assert io.stats()["control"]["not_allowed"] == 900
-        stranger.communicate()
-
-
-def test_connections_that_have_gone_are_passed_over(socket_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is looked up for them: who came behind them waits meanwhile."""
-    looked_up = []
-
-    def look(sock: socket.socket) -> Peer:
-        looked_up.append(sock)
-        return peer_of(sock)
-
-    monkeypatch.setattr(server, "peer_of", look)
-    control = ControlServer(socket_path, Slow(), patience_s=30)  # type: ignore[arg-type]
-    for _ in range(100):
-        connect(socket_path).close()
-    thread = threading.Thread(target=control.serve)
-    with connect(socket_path) as honest:
-        honest.sendall(hello(b"honest"))
-        thread.start()
-        assert "this is a test" in refusal(honest)
-        assert len(looked_up) == 1
-        assert control.counts["connections"] == 101
-        control.stop()
-        thread.join()
-
-
-def test_few_may_wait_to_be_taken(socket_path: str) -> None:
-    """The last of them waits for all before it."""
-    control = ControlServer(socket_path, Slow())  # type: ignore[arg-type]
-    waiting = [socket.socket(socket.AF_UNIX) for _ in range(server._BACKLOG + 2)]
-    taken = []
-    for sock in waiting:
-        sock.setblocking(False)
-        taken.append(sock.connect_ex(socket_path) == 0)
-    assert taken == [True] * (server._BACKLOG + 1) + [False]  # Linux lets one more in
-    control.close()
-    for sock in waiting:
-        sock.close()
-
-
-def leave_descriptors(process: subprocess.Popen[str], n: int) -> None:
-    """The process may open so many more."""
-    used = len(os.listdir(f"/proc/{process.pid}/fd"))
-    resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used + n, used + n))
-
-
-def attached(path: str, name: bytes) -> socket.socket:
-    sock = connect(path)
-    sock.sendall(hello(name))
-    assert kind_of(message := answer(sock)) == lib.CL_CONTROL_ACCEPT, message
-    return sock
-
-
-def test_out_of_descriptors_the_listener_pauses(child: Callable[..., subprocess.Popen[str]], socket_path: str) -> None:
-    process = child("iokernel.py", socket_path)
-    leave_descriptors(process, 10)
-    held = [attached(socket_path, b"a%d" % i) for i in range(2)]  # each has five, and none of these can be closed
-    held += [connect(socket_path) for _ in range(4)]  # they wait
-
-    def told() -> dict[str, Any]:
-        return dict(stats_of(held[0])["control"])
-
-    wait_until(lambda: told().get("accept_failed", 0) >= 3)
-    before = told()
-    assert "raise the limit of open files" in before["last_error"]
-    for _ in range(100):
-        told()  # turns of its loop: each is one at which it could have tried again
-    assert told()["accept_failed"] < before["accept_failed"] + 50
-    for sock in held[1:]:
-        sock.close()
-    with connect(socket_path) as sock:
-        sock.sendall(hello(b"late"))
-        assert kind_of(answer(sock)) == lib.CL_CONTROL_ACCEPT  # now that there are descriptors again
-    held[0].close()
-
-
-def test_out_of_descriptors_idle_connections_make_room(
-    child: Callable[..., subprocess.Popen[str]], socket_path: str
-) -> None:
-    """For all that an application needs, its arena and its doorbell too."""
-    process = child("iokernel.py", socket_path)
-    leave_descriptors(process, 6)
-    idle = [connect(socket_path) for _ in range(30)]
-    with attached(socket_path, b"honest") as sock:
-        assert stats_of(sock)["control"]["made_room"] >= 3
-    for one in idle:
-        one.close()
-
-
-def test_where_all_connections_are_taken_the_idlest_makes_room(
-    start: Callable[..., Iokernel], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "_MAX_CONNECTIONS", 4)
-    io = start()
-    app = attached(io.socket_path, b"first")  # is never closed for others
-    idle = []
-    for _ in range(3):
-        idle.append(connect(io.socket_path))
-        stats_of(idle[-1])  # it was accepted before the next one
-    stats_of(idle[0])  # so that the second has been idle for longest
-    with attached(io.socket_path, b"honest"):
-        assert idle[1].recv(1) == b"", "it made room"
-        assert stats_of(idle[0])
-        assert stats_of(idle[2])
-        assert io.apps == ("first", "honest")
-        told = io.stats()["control"]
-        assert (told["made_room"], told.get("too_many", 0)) == (1, 0)
-    for sock in (app, *idle):
-        sock.close()
-
-
-def test_where_applications_have_all_connections_the_next_is_refused(
-    start: Callable[..., Iokernel], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(server, "_MAX_CONNECTIONS", 2)
-    io = start()
-    with attached(io.socket_path, b"a"), attached(io.socket_path, b"b"), connect(io.socket_path) as more:
-        assert "2 connections are open already" in refusal(more)
-
-
-def test_the_limit_of_descriptors_leaves_some_for_applications(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _which: (256, 256))
-    assert server._most_connections() == 128
-    monkeypatch.setattr(resource, "getrlimit", lambda _which: (1 << 20, 1 << 20))
-    assert server._most_connections() == server._MAX_CONNECTIONS
 
 
 def arena_of(sock: socket.socket) -> int:
@@ -396,151 +255,15 @@ def test_what_an_application_has_used_is_not_freed_on_the_control_thread(
     assert {who for who, what in closed if "corelane-arena" in what} == {"corelane-closer"}
 
 
-class Slow:
-    """A registry that notes who came when. Its statistics, and its registrations of strangers, take as long as a user's
-    messages may in a turn."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def stats_json(self) -> bytes:
-        self.calls.append("stats")
-        until = threading.Event()
-        until.wait(server._TURN_S * 1.5)
-        return b"{}"
-
-    def register(self, hello: Any, peer: Peer) -> Grant:
-        self.calls.append("register" if peer.trusted else f"register {peer.pid}")
-        threading.Event().wait(0 if peer.trusted else server._TURN_S * 1.5)
-        raise CorelaneError("register", "this is a test")
-
-    def find(self, name: str) -> None:
-        return None
-
-    def sweep(self) -> bool:
-        return False
-
-    def end(self) -> None:
-        pass
-
-
-def test_registrations_come_before_queries_and_queries_do_not_fill_a_turn(socket_path: str) -> None:
-    registry = Slow()
-    control = ControlServer(socket_path, registry, patience_s=30)  # type: ignore[arg-type]
-    thread = threading.Thread(target=control.serve)
-    floods = [connect(socket_path) for _ in range(40)]
-    for sock in floods:
-        sock.sendall(STATS * 5)
-    with connect(socket_path) as honest:
-        honest.sendall(hello(b"honest"))
-        thread.start()
-        assert "this is a test" in refusal(honest)
-        asked = registry.calls.index("register")
-    control.stop()
-    thread.join()
-    for sock in floods:
-        sock.close()
-    assert asked <= 5, f"{asked} of 200 queries went before the registration"
-
-
-@pytest.mark.parametrize("uid", [12001, 12002], ids=["another process", "another user"])
-def test_registrations_of_one_process_do_not_fill_a_turn(
-    socket_path: str, monkeypatch: pytest.MonkeyPatch, uid: int
-) -> None:
-    """Of 1, while 2 registers once."""
-    peers = [*[Peer(1, 12001, 1, frozenset())] * 40, Peer(2, uid, 1, frozenset())]
-    monkeypatch.setattr(server, "peer_of", lambda _sock: peers.pop(0))
-    registry = Slow()
-    access = Access(uids=(12001, 12002))
-    control = ControlServer(socket_path, registry, access, patience_s=30)  # type: ignore[arg-type]
-    thread = threading.Thread(target=control.serve)
-    floods = [connect(socket_path) for _ in range(40)]
-    for sock in floods:
-        sock.sendall(hello(b"flood"))
-    with connect(socket_path) as honest:
-        honest.sendall(hello(b"honest"))
-        thread.start()
-        assert "this is a test" in refusal(honest)
-        asked = registry.calls.index("register 2")
-    control.stop()
-    thread.join()
-    for sock in floods:
-        sock.close()
-    assert asked <= 2, f"{asked} of 40 registrations went before this one"
-
-
-@pytest.fixture
-def users_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """`users_of(a, b, ...)`: whose the next connections are."""
-
-    def say(*uids: int) -> None:
-        peers = [Peer(uid, uid, uid, frozenset()) for uid in uids]
-        monkeypatch.setattr(server, "peer_of", lambda _sock: peers.pop(0))
-
-    return say
-
-
-def test_who_has_had_his_share_of_the_thread_waits_and_others_do_not(
-    socket_path: str, users_of: Callable[..., None]
-) -> None:
-    users_of(12001, 12001, 12002, os.geteuid())
-    registry = Slow()
-    control = ControlServer(socket_path, registry, Access(uids=(12001, 12002)), patience_s=30)  # type: ignore[arg-type]
-    control._paid[12001] = math.inf
-    thread = threading.Thread(target=control.serve)
-    floods = [connect(socket_path) for _ in range(2)]
-    thread.start()
-    try:
-        for sock in floods:
-            sock.sendall(STATS * 5)
-        for _ in range(2):  # another user, and one who is trusted
-            with connect(socket_path) as honest:
-                honest.sendall(hello(b"honest"))
-                assert "this is a test" in refusal(honest)
-    finally:
-        control.stop()
-        thread.join()
-        for sock in floods:
-            sock.close()
-    assert registry.calls == ["register 12002", "register"]
-
-
-def test_while_somebody_must_wait_the_thread_sleeps(
-    socket_path: str, monkeypatch: pytest.MonkeyPatch, users_of: Callable[..., None]
-) -> None:
-    """And what waits is done once it is paid for."""
-    slept = threading.Event()
-    monkeypatch.setattr(server, "_SHARE", 1e-9)
-    monkeypatch.setattr(server, "_BURST_S", 0)
-    users_of(12001)
-    registry = Slow()
-    control = ControlServer(socket_path, registry, Access(uids=(12001,)), patience_s=30)  # type: ignore[arg-type]
-    sleep = control._rest
-
-    def note() -> None:
-        control._paid.clear()
-        slept.set()
-        sleep()
-
-    monkeypatch.setattr(control, "_rest", note)
-    thread = threading.Thread(target=control.serve)
-    thread.start()
-    with connect(socket_path) as flood:
-        flood.sendall(STATS * 3)
-        wait_until(lambda: registry.calls.count("stats") == 3)
-    assert slept.is_set()
-    control.stop()
-    thread.join()
-
-
+@pytest.mark.parametrize("question", [STATS, moves(0), area(lib.CL_CONTROL_AREA_LIST)], ids=["stats", "moves", "areas"])
 def test_answers_that_a_user_does_not_read_are_bounded(
-    start: Callable[..., Iokernel], monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., Iokernel], monkeypatch: pytest.MonkeyPatch, question: bytes
 ) -> None:
-    monkeypatch.setattr(server, "_MAX_UNREAD", 100_000)
+    monkeypatch.setattr(requests, "_MAX_UNREAD", 100_000)
     io = start()
     monkeypatch.setattr(io, "stats_json", lambda: bytes(400_000))
     with connect(io.socket_path) as lazy, connect(io.socket_path) as other:
         lazy.sendall(STATS)
         wait_until(lambda: io.stats()["control"].get("stats", 0) == 1)
-        other.sendall(STATS)
+        other.sendall(question)
         assert "answers that nobody has read" in refusal(other)

@@ -39,7 +39,11 @@ def test_one_that_somebody_else_binds(c_program, scenario):
 def test_what_happens_while_an_iokernel_runs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two things that come again at each look one is wanted once."""
     monkeypatch.setattr(main, "_LOOK_S", 0.001)
-    looks, told = iter(["", "", "it happened", "and again"]), []
+    looks, failed, told = iter(["", "", "it happened", "and again"]), [], []
+
+    def fails() -> str:
+        failed.append(1)
+        raise OSError("a planted fault")
 
     def report(event: str, text: str, /, **_: object) -> None:
         told.append((event, text))
@@ -47,12 +51,13 @@ def test_what_happens_while_an_iokernel_runs_is_told(monkeypatch: pytest.MonkeyP
             signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
 
     before = signal.pthread_sigmask(signal.SIG_BLOCK, main._STOP_SIGNALS)
-    watched = {"gone": main._once(lambda: "it is gone"), "evicted": lambda: next(looks)}
+    watched = {"fails": fails, "bound": main._once(lambda: "it is bound"), "evicted": lambda: next(looks)}
     try:
         assert main._wait_for_signal(SimpleNamespace(failure=""), watched, report) == signal.SIGTERM
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    assert told == [("gone", "it is gone"), ("evicted", "it happened"), ("evicted", "and again")]
+    assert told == [("bound", "it is bound"), ("evicted", "it happened"), ("evicted", "and again")]
+    assert failed == [1], "what cannot be found out is not asked again"
 
 
 def test_evictions_are_told_of_by_application_and_ever_more_rarely() -> None:
@@ -95,7 +100,7 @@ def test_a_job_that_was_put_on_the_loops_cpu_comes_back(socket_path: str, tmp_pa
         assert kthreads
         for tid in kthreads:
             os.sched_setaffinity(tid, {loop})
-        generator.start([Phase(2.0, 2000)])  # the loop is awake
+        generator.start([Phase(0.3, 2000)])  # the loop is awake
         wait_until(lambda: all(os.sched_getaffinity(tid) == {worker} for tid in kthreads), WAIT_S, "it to come back")
         generator.wait(WAIT_S)
         counted = io.stats()["cores"]["allocators"][0]["affinities_changed"]

@@ -54,7 +54,7 @@ class Fight:
         app.await_work()
         return app
 
-    def begin(self, rate: float = 2000, seconds: float = 0.5) -> None:
+    def begin(self, rate: float = 2000, seconds: float = 0.15) -> None:
         self.generator.start([Phase(seconds, rate)])
 
     def all_answered(self) -> None:
@@ -64,8 +64,8 @@ class Fight:
         assert result.offered > 0
         assert (result.answered, result.wrong, result.errors, result.dropped) == (result.offered, 0, 0, 0)
 
-    def serve(self, rate: float = 2000) -> None:
-        self.begin(rate)
+    def serve(self, rate: float = 2000, seconds: float = 0.15) -> None:
+        self.begin(rate, seconds)
         self.all_answered()
 
     def counted(self, name: str = "") -> dict[str, int]:
@@ -217,7 +217,7 @@ def test_one_that_says_what_is_not_so_is_demoted(fight, kind):
     batch = fight.batch(kind, nice=-20)
     caught = ("overruns",) if kind == "aside" else ("overruns", "evicted")
     until_in_fair_rounds(
-        lambda: (fight.serve(10_000), sum(fight.counted("batch")[how] for how in caught))[1],
+        lambda: (fight.serve(10_000, 0.5), sum(fight.counted("batch")[how] for how in caught))[1],
         lambda: both_had_the_core(batch, fight.echo),
         "it to be caught",
     )
@@ -233,7 +233,8 @@ def test_one_that_says_what_is_not_so_is_demoted(fight, kind):
 
 @pytest.mark.parametrize("kind", ["probed", "unprobed"])
 def test_one_that_exits_while_it_has_the_core(fight, kind):
-    for _ in range(5):
+    times = 3
+    for _ in range(times):
         batch = fight.batch(kind)
         fight.begin()
         batch.tell("x")
@@ -241,7 +242,7 @@ def test_one_that_exits_while_it_has_the_core(fight, kind):
         fight.all_answered()
         fight.gone()
         assert fight.ends().total() > 0
-    assert fight.io.stats()["departed"] == {"apps": 5, "buffers_lost": 0}
+    assert fight.io.stats()["departed"] == {"apps": times, "buffers_lost": 0}
     fight.sound()
 
 
@@ -249,7 +250,7 @@ def test_one_that_is_stopped_while_it_has_the_core_is_evicted(fight):
     """The signal of the second step does not reach it, so that the third is taken. It goes on when it is continued."""
     batch = fight.batch("probed")
     evicted = 0
-    for _ in range(5):
+    for _ in range(3):
         batch.await_work()
         batch.signal(signal.SIGSTOP)
         fight.serve()
@@ -267,9 +268,9 @@ def test_one_that_is_stopped_while_it_has_the_core_is_evicted(fight):
 @pytest.mark.soak(short=True, takes_s=60)
 def test_one_that_is_killed_at_any_point_of_hand_overs(fight, rng):
     """Requests come all the time, so that hundreds of hand-overs a second are cut off somewhere."""
-    for i in range(soak.examples(10, 100)):
+    for i in range(soak.examples(5, 100)):
         batch = fight.batch(rng.choice(["probed", "probed", "unprobed"]))
-        fight.begin(rate=rng.choice([500, 5000]), seconds=0.25)
+        fight.begin(rate=rng.choice([500, 5000]))
         enough = fight.counted()["asked"] + rng.randrange(1, 60)
         wait_until(lambda n=enough: fight.counted()["asked"] >= n or not fight.generator.running, WAIT_S)
         batch.kill()
@@ -360,9 +361,9 @@ def test_the_log_has_all_three_steps_of_one_that_is_stopped(fight):
 def test_the_steps_of_one_that_is_killed_come_in_their_order_as_far_as_they_come(fight, rng):
     """It ignores the flag, so that it is in the middle of a step most of the time. What is dead is neither interrupted
     nor evicted; and each move to the latency application has its end."""
-    for _ in range(soak.examples(5, 100)):
+    for _ in range(soak.examples(3, 100)):
         batch = fight.batch("unprobed")
-        fight.begin(rate=5000, seconds=0.25)
+        fight.begin(rate=5000)
         enough = fight.counted()["asked"] + rng.randrange(1, 30)
         wait_until(lambda n=enough: fight.counted()["asked"] >= n or not fight.generator.running, WAIT_S)
         batch.kill()

@@ -7,12 +7,12 @@ import json
 import os
 import signal
 import socket
-import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from cltest import wait_until
+from cltest import sleeping_threads, wait_until
 from cltest.control import answer, connect, hello, kind_of, kthreads, policy, refusal
 from cltest.switching import stats_of
 
@@ -41,25 +41,8 @@ def handler() -> Iterator[None]:
 @pytest.fixture
 def threads() -> Iterator[Callable[[int], list[int]]]:
     """`tids = threads(n)`: n threads that sleep until the test ends."""
-    end, running = threading.Event(), []
-
-    def start(n: int) -> list[int]:
-        ready: list[int] = []
-
-        def sleep() -> None:
-            ready.append(threading.get_native_id())
-            end.wait()
-
-        for _ in range(n):
-            running.append(threading.Thread(target=sleep))
-            running[-1].start()
-        wait_until(lambda: len(ready) == n)
-        return ready
-
-    yield start
-    end.set()
-    for thread in running:
-        thread.join()
+    with ExitStack() as stack:
+        yield lambda n: stack.enter_context(sleeping_threads(n))
 
 
 ANY_WISH = UserConfig(guaranteed_cores=64, weight=1000)  # as if it were configured
@@ -220,7 +203,6 @@ def nonsense(view, apps):
 """
 
 
-@pytest.mark.parametrize("beside", ["nothing", "a job"])
 @pytest.mark.parametrize(
     ("name", "refused", "said"),
     [
@@ -229,36 +211,42 @@ def nonsense(view, apps):
     ],
 )
 def test_a_policy_of_the_users_own_that_misbehaves_is_ejected(
-    start, socket_path, threads, tmp_path, monkeypatch, child, beside, name, refused, said
+    start, socket_path, threads, tmp_path, monkeypatch, child, name, refused, said
 ):
-    """Its trial would refuse it; so it is installed without one, as if it had behaved until now. The loop goes on."""
+    """Its trial would refuse it; so it is installed without one, as if it had behaved until now. The loop goes on. The
+    same beside jobs that have each CPU."""
     (tmp_path / "misbehaving_policy.py").write_text(MISBEHAVING)
     monkeypatch.syspath_prepend(tmp_path)
     spec = f"misbehaving_policy:{name}"
-    if beside == "a job":
-        for cpu in os.sched_getaffinity(0):
-            child("spin.py", str(cpu))
-    io = start(worker_cpus=[CPU], policy="delay", mode="spin")  # so that it decides all the time
+    io = start(worker_cpus=[CPU], policy="delay", poll="spin")  # so that it decides all the time
+    misbehaving = load(spec, trial=False)
     sock, _ = register(socket_path, b"a")
+
+    def is_ejected() -> None:
+        assert io._manager is not None
+        io._manager.install(io._io, misbehaving)
+        wait_until(lambda: io.stats()["cores"]["policy"]["ejected"] is not None, 20)
+        stats = io.stats()
+        assert said in stats["cores"]["policy"]["ejected"]
+        assert watch.policy_line(stats).startswith(f"policy delay, in place of {spec}: {said}")
+        before = swaps()
+        io.set_policy("fair")
+        assert io.stats()["cores"]["policy"]["ejected"] is None
+        wait_until(lambda: swaps() > before, 20)
+
+    def swaps() -> int:
+        return int(io.stats()["cores"]["allocators"][0]["policy"]["swaps"])
+
     with sock:
         sock.sendall(kthreads(threads(1), SIGNAL))
         answer(sock)
         with pytest.raises(Refused, match=refused):
             io.set_policy(spec)
-        assert io._manager is not None
-        io._manager.install(io._io, load(spec, trial=False))
-        wait_until(lambda: io.stats()["cores"]["policy"]["ejected"] is not None, 20)
-        stats = io.stats()
-        assert said in stats["cores"]["policy"]["ejected"]
-        assert watch.policy_line(stats).startswith(f"policy delay, in place of {spec}: {said}")
-
-        def swaps() -> int:
-            return int(io.stats()["cores"]["allocators"][0]["policy"]["swaps"])
-
-        before = swaps()
-        io.set_policy("fair")
-        assert io.stats()["cores"]["policy"]["ejected"] is None
-        wait_until(lambda: swaps() > before, 20)
+        is_ejected()
+        io.set_policy("delay")
+        for cpu in os.sched_getaffinity(0):
+            child("spin.py", str(cpu))
+        is_ejected()
 
 
 def refused_policy(path: str, spec: bytes) -> str:

@@ -5,7 +5,7 @@ blocked, or lie about having ceded. At random they are stopped, killed, in the m
 exit while they have the core, and come again; policies change. At any time a core has one owner by the log, and nobody
 ran who was not (but for who was evicted, and liars, who are caught as they are, and nobody else is). Then the same with
 two loops that have a core each, and with one loop that has two, for applications of two kthreads.
-5 seconds; CORELANE_SOAK_S=300 for longer.
+2 seconds; CORELANE_SOAK_S=300 for longer.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from corelane.drivers.nic.loadgen.loadgen import Loadgen, Phase
 from corelane.iokernel import Iokernel
 from corelane.runtime.clock import default_clock, tsc
 
-SOAK_S = float(os.environ.get("CORELANE_SOAK_S", "5"))
+SOAK_S = float(os.environ.get("CORELANE_SOAK_S", "2"))
 WAIT_S = 30.0
 SKEW_NS = 2000
 MOST_JOBS = 4
-FEWEST_ACTS = 10  # on a machine where the start alone takes the time
+FEWEST_ACTS = 15  # on a machine where the start alone takes the time
 POLICIES = [("delay", ""), ("delay", "target_us=50"), ("shenango", ""), ("fair", ""), ("fair", "slice_us=200")]
 KINDS = ["probed", "unprobed", "blocking", "preemptible", *LIARS]
 

@@ -13,9 +13,11 @@ from cltest.switching import between, collect
 from corelane.drivers._native import ffi
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import Nic
-from corelane.drivers.port.port import open_port
+from corelane.drivers.port.port import PortMemory, open_port
 from corelane.iokernel import Patience
 from corelane.runtime.errors import CorelaneError
+
+SMALL = PortMemory(rx_buffers=16, tx_buffers=16)
 
 
 class Gate:
@@ -66,7 +68,7 @@ def gate() -> Iterator[Gate]:
 @pytest.fixture
 def starved(gate: Gate, start: Callable[..., object]) -> Iterator[object]:
     # "spin": the gate is asked all the time. The loop is freed before the iokernel is stopped.
-    yield start(uplinks=[gate.nic], mode="spin", patience=Patience(loop_s=0.05), worker_cpus=[5, 6])
+    yield start(uplinks=[gate.nic], poll="spin", patience=Patience(loop_s=0.05), worker_cpus=[5, 6])
     gate.open()
 
 
@@ -108,7 +110,7 @@ def test_an_application_that_comes_meanwhile_is_refused_and_forgotten(gate, star
 
 def test_more_commands_than_fit_are_carried_out_in_the_end(gate, starved, attach, socket_path):
     """The command ring of a loop has 64 slots: 40 that leave and 40 that come need more."""
-    ports = [attach(f"old{i}", rx_buffers=16, tx_buffers=16) for i in range(40)]
+    ports = [attach(f"old{i}", memory=SMALL) for i in range(40)]
     gate.shut()
     for port in ports:
         port.close()
@@ -116,7 +118,7 @@ def test_more_commands_than_fit_are_carried_out_in_the_end(gate, starved, attach
     refused = 0
     for i in range(40):
         with pytest.raises(CorelaneError, match=r"does not (answer|take commands)"):
-            open_port(socket_path, name=f"new{i}", rx_buffers=16, tx_buffers=16)
+            open_port(socket_path, name=f"new{i}", memory=SMALL)
         refused += 1
     gate.open()
     wait_until(lambda: starved.stats()["leaving"] == [])

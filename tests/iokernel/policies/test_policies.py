@@ -6,11 +6,14 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from cltest import soak
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from corelane.iokernel._native import ffi, lib
 
+random_tables = settings(max_examples=soak.examples(40, 5000))
+CHECKS = 10_000  # of where shares are looked at: 50 ms
 NAMES = []
 while (_name := lib.cl_policy_name(len(NAMES))) != ffi.NULL:
     NAMES.append(ffi.string(_name).decode())
@@ -59,6 +62,8 @@ def table(rows: list[dict[str, int]], cores: int) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.soak(short=True, takes_s=30)
+@random_tables
 @given(rows=tables, cores=st.integers(1, 16))
 @example(rows=[IN_USE | {"kind": 1}, IN_USE | {"cores": 1}], cores=1)
 def test_settled_grants_fit(name: str, rows: list[dict[str, int]], cores: int) -> None:
@@ -98,6 +103,8 @@ def congested(name: str, a: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", ["shenango", "delay", "fair"])
+@pytest.mark.soak(short=True, takes_s=30)
+@random_tables
 @given(rows=tables, cores=st.integers(1, 16))
 def test_no_core_is_left_over_that_somebody_could_use(name: str, rows: list[dict[str, int]], cores: int) -> None:
     view, out = table(rows, cores)
@@ -111,6 +118,8 @@ def test_no_core_is_left_over_that_somebody_could_use(name: str, rows: list[dict
 
 
 @pytest.mark.parametrize("name", ["shenango", "delay", "fair"])
+@pytest.mark.soak(short=True, takes_s=30)
+@random_tables
 @given(rows=tables, cores=st.integers(1, 16))
 def test_latency_comes_before_batch(name: str, rows: list[dict[str, int]], cores: int) -> None:
     """A congested latency application that goes without leaves batch with what was guaranteed."""
@@ -123,6 +132,8 @@ def test_latency_comes_before_batch(name: str, rows: list[dict[str, int]], cores
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.soak(short=True, takes_s=30)
+@random_tables
 @given(rows=tables, cores=st.integers(1, 300))
 def test_the_same_table_gets_the_same_grants(name: str, rows: list[dict[str, int]], cores: int) -> None:
     answers = []
@@ -153,6 +164,8 @@ def settled_one_by_one(rows: list[dict[str, int]], cores: int) -> list[int]:
     return grants
 
 
+@pytest.mark.soak(short=True, takes_s=30)
+@random_tables
 @given(
     rows=st.lists(
         st.fixed_dictionaries(
@@ -200,6 +213,8 @@ def dealt_one_by_one(rows: list[dict[str, int]], cores: int, slice_ns: float, cr
     return grants
 
 
+@pytest.mark.soak(short=True, takes_s=30)
+@random_tables
 @given(
     rows=st.lists(
         st.fixed_dictionaries(
@@ -231,7 +246,7 @@ def test_fair_deals_as_if_core_by_core(rows: list[dict[str, int]], cores: int) -
 def test_batch_shares_cores_by_weight_over_time(name: str, weights: tuple[int, ...], cores: int) -> None:
     """Core time in proportion to weight, and cores that do not change hands at every check."""
     view, out = table([{"kind": 1, "maximum": cores, "weight": w, "packet_delay_ns": 0} for w in weights], cores)
-    moves, checks = 0, 40_000
+    moves, checks = 0, CHECKS
     for a in out:
         a.idle = 0
     for _ in range(checks):
@@ -254,7 +269,7 @@ def test_a_job_goes_on_where_a_latency_application_took_the_core(name: str) -> N
     row = {"maximum": 1, "weight": 1, "packet_delay_ns": 0}
     view, out = table([row, *[row | {"kind": lib.CL_POLICY_BATCH}] * 4], 1)
     latency, jobs, turns, last = out[0], out[1:5], 0, None
-    for check in range(40_000):
+    for check in range(CHECKS):
         asks = check % 5 < 2
         latency.packet_delay_ns, latency.demand = (10**6, 1) if asks else (0, 0)
         latency.idle = 0 if asks else latency.cores
@@ -266,7 +281,7 @@ def test_a_job_goes_on_where_a_latency_application_took_the_core(name: str) -> N
         turns += now is not None and now != last
         last = last if now is None else now
     total = sum(a.attained_ns for a in jobs)
-    assert total == pytest.approx(40_000 * 5000 * 3 / 5, rel=0.01)
+    assert total == pytest.approx(CHECKS * 5000 * 3 / 5, rel=0.01)
     assert [a.attained_ns / total for a in jobs] == pytest.approx([1 / 4] * 4, rel=0.03)
     assert turns * 40_000 < total  # a slice of `fair` is 50 us
 
@@ -282,7 +297,7 @@ def test_latency_applications_that_always_wait_share_by_weight(
     batch = {"kind": 1, "maximum": cores, "packet_delay_ns": 0, "weight": 1}
     view, out = table([*rows, batch], cores)
     out[first].cores = cores
-    moves, checks = 0, 40_000
+    moves, checks = 0, CHECKS
     for _ in range(checks):
         lib.cl_policy_find(name.encode())(view, out)
         lib.cl_policy_settle(view, out)
@@ -314,6 +329,8 @@ def test_fair_owes_a_newcomer_no_more_than_its_credit() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.soak(short=True, takes_s=30)
+@random_tables
 @given(rows=tables, cores=st.integers(1, 16))
 def test_nothing_else_is_written(name: str, rows: list[dict[str, int]], cores: int) -> None:
     view, out = table(rows, cores)
@@ -323,6 +340,8 @@ def test_nothing_else_is_written(name: str, rows: list[dict[str, int]], cores: i
     assert [[getattr(a, field) for field in fields] for a in out] == before
 
 
+@pytest.mark.soak(short=True, takes_s=30)
+@random_tables
 @given(grants=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=16), cores=st.integers(1, 256))
 def test_nonsense_is_cut(grants: list[int], cores: int) -> None:
     view, out = table([{"maximum": 300, "weight": 1} for _ in grants], cores)

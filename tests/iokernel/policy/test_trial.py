@@ -86,9 +86,6 @@ def test_generated_tables_are_possible_and_repeat(seed: int) -> None:
 
 PYTHON = """
 import ctypes
-import math
-
-import numba
 
 calls = []
 
@@ -140,23 +137,6 @@ def foreign(view, apps):
     for i in range(view.n_apps):
         apps[i].grant = foreign_getpid() & 1
 
-@numba.njit("int64(int64)")
-def less(cores):
-    return cores - 1
-
-@numba.njit("int64(int64)")
-def more(cores):
-    return cores + 1
-
-def chosen(view, apps):
-    chosen_one = more if view.n_apps > 2 else less
-    for i in range(view.n_apps):
-        apps[i].grant = chosen_one(apps[i].cores)
-
-def named(view, apps):
-    for i in range(view.n_apps):
-        apps[i].grant = more(less(apps[i].cores))
-
 def helper(cores):
     return cores + 1
 
@@ -175,13 +155,35 @@ def alone(view):
 
 number = 5
 """
+# Of its own, since importing it compiles.
+CALLING = """
+import numba
+
+@numba.njit("int64(int64)")
+def less(cores):
+    return cores - 1
+
+@numba.njit("int64(int64)")
+def more(cores):
+    return cores + 1
+
+def chosen(view, apps):
+    chosen_one = more if view.n_apps > 2 else less
+    for i in range(view.n_apps):
+        apps[i].grant = chosen_one(apps[i].cores)
+
+def named(view, apps):
+    for i in range(view.n_apps):
+        apps[i].grant = more(less(apps[i].cores))
+"""
 
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> str:
-    """A Python module of policies, under a name of this test's own."""
+    """A Python module of policies, under a name of this test's own, and of NAME_calling."""
     name = f"policies_{abs(hash(request.node.name))}"
     (tmp_path / f"{name}.py").write_text(PYTHON)
+    (tmp_path / f"{name}_calling.py").write_text(CALLING)
     monkeypatch.syspath_prepend(str(tmp_path))
     return name
 
@@ -192,31 +194,46 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
         ("endless", "it did not return within 5 ms"),
         ("beyond", "outside of its table"),
         ("raises", "it may raise an exception"),
-        ("allocates", "it allocates memory"),
-        ("prints", "needs the interpreter"),
-        ("foreign", "it calls a function that it does not name"),
-        ("chosen", "it calls a function that it does not name"),
-        ("unknown", "numba cannot compile it: Untyped global name 'calls': Cannot type empty list (line "),
-        ("misspelt", "numba cannot compile it: the table has no field 'grants' (loops, "),
-        ("texts", "numba cannot compile it: Cannot cast Literal[str](one) to int32: i8* null (line "),
-        ("imports", "numba cannot compile it: Use of unsupported opcode (IMPORT_NAME) found."),
-        ("plain", "(decorate the function that it calls with @numba.njit)"),
         ("settings", "the default of name is 'a'"),
-        ("bare", "its setting spare has no default (give it one, as in spare=0)"),
-        ("alone", "a policy takes a view, the applications"),
-        ("number", "number is no function"),
         ("missing", "has no missing"),
     ],
 )
-def test_python_that_is_no_policy_is_refused(module: str, name: str, said: str) -> None:
+def test_python_that_is_no_policy_is_refused_by_its_trial(module: str, name: str, said: str) -> None:
     with pytest.raises(CorelaneError) as refused:
         policy.load(f"{module}:{name}")
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.filterwarnings("ignore:.*First-class function type")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("raises", "it may raise an exception"),
+        ("allocates", "it allocates memory"),
+        ("prints", "needs the interpreter"),
+        ("foreign", "it calls a function that it does not name"),
+        ("calling:chosen", "it calls a function that it does not name"),
+        ("unknown", "numba cannot compile it: Untyped global name 'calls': Cannot type empty list (line "),
+        ("misspelt", "numba cannot compile it: the table has no field 'grants' (loops, "),
+        ("texts", "numba cannot compile it: Cannot cast Literal[str](one) to int32: i8* null (line "),
+        ("imports", "numba cannot compile it: Use of unsupported opcode (IMPORT_NAME) found."),
+        ("plain", "(decorate the function that it calls with @numba.njit)"),
+        ("bare", "its setting spare has no default (give it one, as in spare=0)"),
+        ("alone", "a policy takes a view, the applications"),
+        ("number", "number is no function"),
+    ],
+)
+def test_python_that_is_no_policy_is_refused_before_it_is_called(module: str, name: str, said: str) -> None:
+    """In this process: a trial takes a second of imports, and does the same first."""
+    with pytest.raises(CorelaneError) as refused:
+        policy.load(f"{module}_{name}" if ":" in name else f"{module}:{name}", trial=False)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
 def test_python_may_call_functions_by_name(module: str) -> None:
-    assert policy.load(f"{module}:named").guarded
+    assert policy.load(f"{module}_calling:named").guarded
 
 
 def test_a_module_that_is_not_there_is_looked_for_where_it_says() -> None:

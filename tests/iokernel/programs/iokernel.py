@@ -7,6 +7,6 @@ import sys
 from corelane.iokernel import Iokernel
 
 options = {"worker_cpus": [int(sys.argv[3])], "policy": "delay"} if len(sys.argv) > 3 else {}
-with Iokernel(sys.argv[1], mode=sys.argv[2] if len(sys.argv) > 2 else "adaptive", **options):
+with Iokernel(sys.argv[1], poll=sys.argv[2] if len(sys.argv) > 2 else "adaptive", **options):
     print("ready", flush=True)
     signal.pause()

@@ -21,13 +21,14 @@ from cltest.switching import (
 )
 
 from corelane.drivers.nic.nic import ipv4_to_int, mac_to_bytes
+from corelane.drivers.port.port import PortMemory
 from corelane.iokernel import AppConfig, Idle
 from corelane.iokernel.control.addresses import stable_mac
 
 
-@pytest.mark.parametrize("mode", ["spin", "adaptive", "block"])
-def test_two_applications_exchange_frames(start, attach, mode):
-    io = start(mode=mode)
+@pytest.mark.parametrize("poll", ["spin", "adaptive", "block"])
+def test_two_applications_exchange_frames(start, attach, poll):
+    io = start(poll=poll)
     a, b = attach("a"), attach("b")
     there = [between(a, b, b"there %d" % i) for i in range(200)]
     back = [between(b, a, b"back %d" % i * 50) for i in range(200)]
@@ -39,7 +40,7 @@ def test_two_applications_exchange_frames(start, attach, mode):
 
 def test_without_spinning_and_pausing_an_adaptive_loop_sleeps_at_once(start, attach):
     """0 is a time, not the default: every round that finds nothing is followed by a sleep."""
-    io = start(mode="adaptive", idle=Idle(spin_us=0, pause_us=0))
+    io = start(poll="adaptive", idle=Idle(spin_us=0, pause_us=0))
     a = attach("a")
     nobody = udp_frame((mac_bytes(a), ip_int(a)), STRANGER, b"nobody")
     before = io.stats()["loops"][0]
@@ -52,11 +53,11 @@ def test_without_spinning_and_pausing_an_adaptive_loop_sleeps_at_once(start, att
     assert rounds - busy <= 2 * (sleeps + busy) + 10, "one finds nothing, one makes sure"
 
 
-@pytest.mark.parametrize("mode", ["spin", "adaptive"])
-def test_an_idle_loop_yields_its_cpu_before_it_sleeps_but_not_if_it_spins_for_ever(start, mode):
-    io = start(mode=mode, idle=Idle(spin_us=600_000_000))
+@pytest.mark.parametrize("poll", ["spin", "adaptive"])
+def test_an_idle_loop_yields_its_cpu_before_it_sleeps_but_not_if_it_spins_for_ever(start, poll):
+    io = start(poll=poll, idle=Idle(spin_us=600_000_000))
     calls = [io.stats()["loops"][0]["syscalls"]]
-    if mode == "adaptive":
+    if poll == "adaptive":
         wait_until(lambda: io.stats()["loops"][0]["syscalls"] > calls[0] + 2, what="yields")
     else:
         rounds = io.stats()["loops"][0]["rounds"]
@@ -312,7 +313,7 @@ def test_an_address_is_local_on_every_loop_and_no_longer_when_its_application_ha
     io = start(
         uplinks=[i for i, _ in ends],
         loop_cpus=[-1, -1],
-        mode="block",
+        poll="block",
         apps={"a": AppConfig(loop=1), "b": AppConfig(loop=0)},
     )
     a, b = attach("a"), attach("b")
@@ -331,10 +332,10 @@ def test_an_address_is_local_on_every_loop_and_no_longer_when_its_application_ha
     assert collect(b, 2) == [frame, frame]
 
 
-@pytest.mark.parametrize("mode", ["spin", "adaptive", "block"])
-def test_an_uplink_carries_frames_both_ways(start, attach, outside, mode):
+@pytest.mark.parametrize("poll", ["spin", "adaptive", "block"])
+def test_an_uplink_carries_frames_both_ways(start, attach, outside, poll):
     inner, outer = outside
-    io = start(uplinks=[inner], mode=mode)
+    io = start(uplinks=[inner], poll=poll)
     a = attach("a", kthreads=2)
     me = (mac_bytes(a), ip_int(a))
     there = [udp_frame(WORLD, me, b"in %d" % i, (1000 + i, 9000)) for i in range(100)]
@@ -456,7 +457,7 @@ def test_loops_hand_frames_to_each_other(start, attach, outside, loops):
         uplinks=[inner],
         loop_cpus=[-1] * loops,
         apps={f"p{i}": AppConfig(loop=i % loops) for i in range(4)},
-        mode="block",
+        poll="block",
     )
     ports = [attach(f"p{i}") for i in range(4)]
     assert {a["loop"] for a in io.stats()["apps"]} == set(range(min(4, loops)))
@@ -504,7 +505,7 @@ def test_a_neighbour_that_floods_does_not_take_the_uplink(start, attach, outside
 def test_random_traffic_balances(start, attach, outside, rng: random.Random):
     inner, outer = outside
     io = start(uplinks=[inner])
-    ports = [attach(f"p{i}", kthreads=1 + i % 3, rx_buffers=64, rx_slots=16) for i in range(4)]
+    ports = [attach(f"p{i}", kthreads=1 + i % 3, memory=PortMemory(rx_buffers=64, rx_slots=16)) for i in range(4)]
     everyone = [(mac_bytes(p), ip_int(p)) for p in ports] + [WORLD, STRANGER, (BROADCAST, 0xFFFFFFFF)]
     for _ in range(3000):
         src = rng.choice(ports)
@@ -534,7 +535,7 @@ def test_random_traffic_balances(start, attach, outside, rng: random.Random):
 def test_every_buffer_is_used_before_a_frame_is_dropped(start, attach):
     """They come into the free list a few at a time, as they are needed."""
     io = start()
-    a, b = attach("a", rx_slots=1024, rx_buffers=500), attach("b")
+    a, b = attach("a", memory=PortMemory(rx_slots=1024, rx_buffers=500)), attach("b")
     assert b.send([between(b, a, b"%d" % i) for i in range(600)]) == 600
     wait_until(lambda: stats_of(io, "a")["rx_offered"] == 600)
     got = stats_of(io, "a")

@@ -151,6 +151,13 @@ def test_python_exceptions_are_counted_and_logged_once(serve: Serve, caplog: pyt
     assert isinstance(record.exc_info[1], LookupError)
 
 
+@pytest.mark.parametrize("answer", ["text", 1.5, [1], np.zeros(2, np.uint8)], ids=lambda a: type(a).__name__)
+def test_an_answer_of_another_type_is_named(answer: Any) -> None:
+    handler = libos.udp(9000, compiled=False)(lambda request: answer).prepare().keep[0]
+    with pytest.raises(TypeError, match=rf"returned {type(answer).__name__}: return the reply as bytes, or its length"):
+        handler._other_result(answer, memoryview(bytearray(8)))
+
+
 def test_views_do_not_outlive_their_request(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     kept: list[Any] = []
 
@@ -438,7 +445,7 @@ def test_what_is_no_handler_is_refused(serve: Serve) -> None:
     with pytest.raises(CorelaneError, match="Address already in use"):
         served.runtime.bind(echo_handler("c"))
     with pytest.raises(CorelaneError, match="it has no port"):
-        served.runtime.bind(libos.c_handler(ffi.cast("cl_udp_handler", 1)))
+        served.runtime.bind(libos.c_handler(ffi.cast("cl_udp_handler", 1 << 20)))
 
 
 def test_a_clean_handler_draws_no_remark() -> None:

@@ -161,6 +161,7 @@ def test_background_work_learns_of_the_stop(serve: Serve) -> None:
     [
         (lambda: libos.every(), "missing a required argument: 'ms'"),
         (lambda: libos.every(100), "too many positional arguments"),
+        (lambda: libos.every(is_async), r"work is_async: @every is called with options .write @every\(ms=...\)"),
         (lambda: libos.every(ms="100"), "ms is '100' .expected a number"),
         (lambda: libos.every(ms=0), r"ms is 0 .0.01 or more"),
         (lambda: libos.every(ms=-1), "ms is -1"),

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 
 import pytest
+from cltest import soak
 
 Program = Callable[..., Callable[..., str]]
 
@@ -15,16 +16,18 @@ def test_sockets(c_program: Program, kthreads: int) -> None:
     assert c_program("tests/libos/net/c/udp_sockets.c")(40, kthreads) == "ok\n"
 
 
+@pytest.mark.soak(short=True, takes_s=3)
 @pytest.mark.parametrize("kthreads", [2, 4])
 def test_sockets_that_are_closed_and_opened_again_under_load(c_program: Program, kthreads: int) -> None:
-    rounds = 30_000 if os.environ.get("CORELANE_SANITIZE") else 500_000
+    rounds = 30_000 if os.environ.get("CORELANE_SANITIZE") else soak.examples(40_000, 500_000)
     assert c_program("tests/libos/net/c/socket_reuse.c")(rounds, kthreads) == "ok\n"
 
 
+@pytest.mark.soak(short=True, takes_s=3)
 @pytest.mark.parametrize("kthreads", [2, 4])
 @pytest.mark.parametrize("mode", ["adaptive", "block"])
 def test_no_frame_is_slept_on(c_program: Program, kthreads: int, mode: str, seed: int) -> None:
-    rounds = 3_000 if os.environ.get("CORELANE_SANITIZE") else 30_000
+    rounds = 3_000 if os.environ.get("CORELANE_SANITIZE") else soak.examples(8_000, 30_000)
     assert c_program("tests/libos/net/c/steal_wake.c")(kthreads, mode, rounds, seed).endswith("ok\n")
 
 
@@ -32,8 +35,9 @@ def test_no_answer_is_lost_to_a_queue_that_is_full_for_a_while(c_program: Progra
     assert c_program("tests/libos/net/c/full_tx.c")() == "ok\n"
 
 
+@pytest.mark.soak(short=True, takes_s=5)
 def test_inbox_stress(c_program: Program) -> None:
-    assert c_program("tests/libos/net/c/inbox_stress.c", [])(200_000) == "ok\n"
+    assert c_program("tests/libos/net/c/inbox_stress.c", [])(soak.examples(50_000, 200_000)) == "ok\n"
 
 
 def test_arp_cache(c_program: Program) -> None:
@@ -41,8 +45,8 @@ def test_arp_cache(c_program: Program) -> None:
 
 
 def test_fuzz_with_own_mutator(c_program: Program, seed: int) -> None:
-    assert c_program("tests/libos/net/c/fuzz_input.c", one_thread=True)(seed, 200_000) == "ok\n"
+    assert c_program("tests/libos/net/c/fuzz_input.c", one_thread=True)(seed, 60_000) == "ok\n"
 
 
 def test_fuzz_with_libfuzzer(c_fuzzer: Program, seed: int) -> None:
-    c_fuzzer("tests/libos/net/c/fuzz_input.c", cflags=["-DFUZZ"])("-runs=50000", f"-seed={seed}", "-max_len=200")
+    c_fuzzer("tests/libos/net/c/fuzz_input.c", cflags=["-DFUZZ"])("-runs=20000", f"-seed={seed}", "-max_len=200")

@@ -270,10 +270,10 @@ def test_requests_in_bursts_are_all_answered(serve: Serve, seed: int) -> None:
     assert got == sent, "one kthread answers in order"
 
 
-@pytest.mark.parametrize("power", ["spin", "adaptive", "block"])
-def test_every_power_mode_and_more_kthreads_than_cores(serve: Serve, power: str, seed: int) -> None:
+@pytest.mark.parametrize("poll", ["spin", "adaptive", "block"])
+def test_every_polling_mode_and_more_kthreads_than_cores(serve: Serve, poll: str, seed: int) -> None:
     rng = random.Random(seed)
-    served = serve(echo_handler("c"), kthreads=4, power=power)
+    served = serve(echo_handler("c"), kthreads=4, poll=poll)
     sent = sorted(rng.randbytes(20) for _ in range(400))
     for start in range(0, 400, 50):
         served.send(*[CLIENT.datagram(SERVER, p, 20000 + rng.randrange(64)) for p in sent[start : start + 50]])
@@ -288,10 +288,10 @@ def test_kthreads_share_the_flows(serve: Serve) -> None:
     assert all(served.runtime.stats(k).net["replied"] > 10 for k in range(2))
 
 
-@pytest.mark.parametrize("power", ["spin", "adaptive", "block"])
-def test_replies_behind_a_full_queue_leave_without_another_request(serve: Serve, power: str) -> None:
+@pytest.mark.parametrize("poll", ["spin", "adaptive", "block"])
+def test_replies_behind_a_full_queue_leave_without_another_request(serve: Serve, poll: str) -> None:
     """The link's ring holds 8, the runtime keeps 64 more; when the ring drains, nobody rings at the runtime's door."""
-    served = serve(echo_handler("c"), link={"ring_slots": 8}, power=power)
+    served = serve(echo_handler("c"), link={"ring_slots": 8}, poll=poll)
     for i in range(8 + 64):
         assert served.end.send(CLIENT.datagram(SERVER, bytes([i]))) == 1
         served.settled(lambda stats, n=i + 1: stats.net["replied"] == n)
@@ -301,7 +301,7 @@ def test_replies_behind_a_full_queue_leave_without_another_request(serve: Serve,
 
 def test_echo_replies_behind_a_full_queue_leave_too(serve: Serve) -> None:
     """ICMP is answered inside the poll, where no uthread runs."""
-    served = serve(link={"ring_slots": 8}, power="block")
+    served = serve(link={"ring_slots": 8}, poll="block")
     for i in range(40):
         body = icmp(8, 0, struct.pack("!HH", 1, i) + b"ping")
         served.send(ethernet(ipv4(body, CLIENT.ip, SERVER.ip, proto=1), CLIENT.mac, SERVER.mac))

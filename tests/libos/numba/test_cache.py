@@ -83,14 +83,14 @@ def spoil(how: str, file: Path) -> None:
     file.write_bytes(content)
 
 
-@pytest.mark.parametrize("how", ["empty", "cut", "cut in the head", "longer", "a bit", "another digest", "garbage"])
-def test_a_file_that_is_not_whole_is_a_miss_and_is_replaced(folder: Path, how: str) -> None:
+def test_a_file_that_is_not_whole_is_a_miss_and_is_replaced(folder: Path) -> None:
     compile_handler(handler_of(3))
-    spoil(how, only(folder))
-    made = compile_handler(handler_of(3))
-    assert not made.from_cache
-    assert ask(made, 4) == (1, b"\7")
-    assert compile_handler(handler_of(3)).from_cache
+    for how in ("empty", "cut", "cut in the head", "longer", "a bit", "another digest", "garbage"):
+        spoil(how, only(folder))
+        made = compile_handler(handler_of(3))
+        assert not made.from_cache, how
+        assert ask(made, 4) == (1, b"\7")
+        assert compile_handler(handler_of(3)).from_cache
 
 
 def test_a_file_with_a_right_digest_of_something_else_is_a_miss(folder: Path) -> None:

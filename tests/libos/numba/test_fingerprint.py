@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -156,6 +157,28 @@ FAMILY = {
         {"served.py": "T = collections.namedtuple('T', 'a b')\n" + HANDLER.format("T(1, 2).a")},
         {"served.py": "T = collections.namedtuple('T', 'b a')\n" + HANDLER.format("T(1, 2).a")},
     ),
+    "the names in a named tuple that is a global": (
+        {"served.py": "N = collections.namedtuple('T', 'a b')(1, 2)\n" + HANDLER.format("N.a")},
+        {"served.py": "N = collections.namedtuple('T', 'b a')(1, 2)\n" + HANDLER.format("N.a")},
+    ),
+    "the signature of a function that it calls": (
+        {"served.py": "@numba.njit('uint8(uint8)')\ndef f(n): return n + 200\n" + HANDLER.format("f(100)")},
+        {"served.py": "@numba.njit('int64(int64)')\ndef f(n): return n + 200\n" + HANDLER.format("f(100)")},
+    ),
+    "a constant that its module makes when it is asked": (
+        {"served.py": "import other\n" + HANDLER.format("other.N"), "other.py": "def __getattr__(name): return 1\n"},
+        {"other.py": "def __getattr__(name): return 2\n"},
+    ),
+    "one of two modules of one name": (
+        {
+            "served.py": "import types\na, b = types.ModuleType('m'), types.ModuleType('m')\na.N, b.N = 1, 1\n"
+            + HANDLER.format("a.N + b.N")
+        },
+        {
+            "served.py": "import types\na, b = types.ModuleType('m'), types.ModuleType('m')\na.N, b.N = 1, 2\n"
+            + HANDLER.format("a.N + b.N")
+        },
+    ),
     "an overload": (
         {
             "served.py": "from other import f\n" + HANDLER.format("f()"),
@@ -185,6 +208,67 @@ def test_it_changes_with(load: Load, before: dict[str, str], changed: dict[str, 
     assert digest(load({**before, **changed})) != first
 
 
+# The same, of what no global name leads to. numba forgets no overload, so each is declared in a child.
+OVERLOADS = {
+    "an overload of a builtin": (
+        {
+            "served.py": "import other\n" + HANDLER.format("sorted(1)"),
+            "other.py": "from numba.extending import overload\n@overload(sorted)\n"
+            "def g(n):\n    if isinstance(n, numba.types.Integer): return lambda n: 1\n",
+        },
+        {
+            "other.py": "from numba.extending import overload\n@overload(sorted)\n"
+            "def g(n):\n    if isinstance(n, numba.types.Integer): return lambda n: 2\n"
+        },
+    ),
+    "an overload of an operator": (
+        {
+            "served.py": "import other\n" + HANDLER.format("request @ 1"),
+            "other.py": "import operator\nfrom numba.extending import overload\n@overload(operator.matmul)\n"
+            "def g(a, b):\n    if isinstance(b, numba.types.Integer): return lambda a, b: 1\n",
+        },
+        {
+            "other.py": "import operator\nfrom numba.extending import overload\n@overload(operator.matmul)\n"
+            "def g(a, b):\n    if isinstance(b, numba.types.Integer): return lambda a, b: 2\n"
+        },
+    ),
+    "an overload of a method": (
+        {
+            "served.py": "import other\n" + HANDLER.format("request.first()"),
+            "other.py": "from numba.extending import overload_method\n@overload_method(numba.types.Array, 'first')\n"
+            "def g(a): return lambda a: 1\n",
+        },
+        {
+            "other.py": "from numba.extending import overload_method\n@overload_method(numba.types.Array, 'first')\n"
+            "def g(a): return lambda a: 2\n"
+        },
+    ),
+}
+
+
+def digest_in_child(load: Load, files: dict[str, str]) -> bytes:
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.write(theirs, digest(load(files)).encode())
+        finally:
+            os._exit(0)
+    os.close(theirs)
+    with open(ours, "rb") as pipe:
+        said = pipe.read()
+    os.waitpid(pid, 0)
+    assert said
+    return said
+
+
+@pytest.mark.parametrize(("before", "changed"), OVERLOADS.values(), ids=OVERLOADS)
+def test_it_changes_with_overloads(load: Load, before: dict[str, str], changed: dict[str, str]) -> None:
+    first = digest_in_child(load, before)
+    assert digest_in_child(load, before) == first
+    assert digest_in_child(load, {**before, **changed}) != first
+
+
 def test_it_changes_with_a_value_that_is_computed(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {"served.py": "N = int(os.environ['N'])\n" + HANDLER.format("N")}
     seen = set()
@@ -192,6 +276,15 @@ def test_it_changes_with_a_value_that_is_computed(load: Load, monkeypatch: pytes
         monkeypatch.setenv("N", value)
         seen.add(digest(load(files)))
     assert len(seen) == 2
+
+
+def test_it_changes_with_a_value_that_python_computes(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    import time
+
+    module = load({"served.py": "import time\n" + HANDLER.format("time.timezone")})
+    first = digest(module)
+    monkeypatch.setattr(time, "timezone", time.timezone + 3600)
+    assert digest(module) != first
 
 
 def test_it_changes_with_versions_and_settings(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,6 +326,16 @@ def test_modules_and_functions_may_refer_to_each_other(load: Load) -> None:
 def test_what_may_change_unseen_is_not_kept(load: Load, text: str) -> None:
     with pytest.raises(fingerprint.Unknown):
         digest(load({"served.py": text + HANDLER.format("N")}))
+
+
+def test_what_lies_behind_a_value_that_may_change_unseen_is_reached(load: Load) -> None:
+    module = load(
+        {
+            "served.py": "import ctypes\na = ctypes.CDLL(None).abs\n@numba.njit\ndef z(): return 1\n"
+            + HANDLER.format("a(1) + z()")
+        }
+    )
+    assert fingerprint.reached(module.h) == [module.z]
 
 
 def test_equal_values_give_one_digest_whichever_object_they_are() -> None:

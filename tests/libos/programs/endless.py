@@ -64,7 +64,7 @@ if "HURRY" in os.environ:  # the process ends before a stop would say anything
 
 
 nic, end = memory_link((1, 1), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24, mac=(SERVER.mac, CLIENT.mac))
-runtime = libos.Runtime(nic=nic, scheduler=libos.Scheduler(stop_s=0.3))
+runtime = libos.Runtime(nic=nic, scheduler=libos.Scheduler(stop_s=0.1))
 
 
 def ask() -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cltest import soak
 
 Program = Callable[..., Callable[..., str]]
 
@@ -52,12 +53,13 @@ def test_primitives_under_stress(c_program: Program, kthreads: int, mode: str, s
 
 @shapes
 def test_spawn_storm_runs_each_once_and_spreads(c_program: Program, kthreads: int, mode: str) -> None:
-    c_program(program("spawn_storm"))(kthreads, mode, 5 if SANITIZED else 8)
+    c_program(program("spawn_storm"))(kthreads, mode, 5)
 
 
+@pytest.mark.soak(short=True, takes_s=2)
 @shapes
 def test_no_wake_up_is_lost(c_program: Program, kthreads: int, mode: str) -> None:
-    c_program(program("park_wake"))(kthreads, mode, 500 if SANITIZED else 20_000)
+    c_program(program("park_wake"))(kthreads, mode, 500 if SANITIZED else soak.examples(6_000, 20_000))
 
 
 @shapes
@@ -70,9 +72,10 @@ def test_timers_in_every_interleaving_with_cancel(c_program: Program) -> None:
     assert c_program(program("timer_model"))(3).count("interleavings") == 3
 
 
+@pytest.mark.soak(short=True, takes_s=2)
 @shapes
 def test_work_source_frames_are_handled_once(c_program: Program, kthreads: int, mode: str, seed: int) -> None:
-    c_program(program("source"))(kthreads, mode, 5000 if SANITIZED else 40000, seed)
+    c_program(program("source"))(kthreads, mode, 5000 if SANITIZED else soak.examples(12_000, 40_000), seed)
 
 
 @shapes
@@ -80,26 +83,27 @@ def test_start_stop_fork_and_two_schedulers(c_program: Program, kthreads: int, m
     c_program(program("lifecycle"))(kthreads, mode)
 
 
+@pytest.mark.soak(short=True, takes_s=5)
 @shapes
 def test_stop_at_any_moment_sees_the_end(c_program: Program, kthreads: int, mode: str, seed: int) -> None:
-    c_program(program("stop_race"))(kthreads, mode, 200 if SANITIZED else 1500, seed)
+    c_program(program("stop_race"))(kthreads, mode, 200 if SANITIZED else soak.examples(400, 1500), seed)
 
 
 @pytest.mark.parametrize("shared", [0, 1])
 def test_run_queue_against_a_model(c_program: Program, shared: int, seed: int) -> None:
     run = c_program(program("runq_model"))
-    for i in range(5):
+    for i in range(2):
         run(shared, 100_000, seed + i)
 
 
 @pytest.mark.parametrize("thieves", [1, 3])
 def test_run_queue_with_thieves(c_program: Program, thieves: int, seed: int) -> None:
-    c_program(program("runq_stress"))(thieves, 50_000 if SANITIZED else 500_000, seed)
+    c_program(program("runq_stress"))(thieves, 50_000 if SANITIZED else 200_000, seed)
 
 
 def test_stepped_run_is_deterministic_and_timers_are_ordered(c_program: Program, seed: int) -> None:
     run = c_program(program("step"))
-    for i in range(5):
+    for i in range(2):
         run(seed + i)
 
 

@@ -27,7 +27,7 @@ def test_uthreads_write_an_area_on_cores_that_come_and_go(
     program = c_program("tests/libos/storage/c/area.c")
     areas = Areas(DirectoryStore(str(tmp_path / "areas")))
     cpus = {"loop_cpus": [CPUS[0]], "worker_cpus": [CPUS[-1]]}
-    with Iokernel(path, mode="adaptive", policy="delay", areas=areas, **cpus) as kernel:
+    with Iokernel(path, poll="adaptive", policy="delay", areas=areas, **cpus) as kernel:
         control.area(path, lib.CL_CONTROL_AREA_CREATE, "log", 256 * UNIT)
         assert program(path, "log", kthreads, 32).startswith("done")
         assert kernel.stats()["control"]["areas_opened"] == 1
@@ -43,5 +43,5 @@ def test_who_waits_for_the_log_gives_its_core_away_and_gets_it_back(
 ) -> None:
     path = str(tmp_path / "s")
     program = c_program("tests/libos/storage/log/c/cores.c")
-    with Iokernel(path, mode="adaptive", policy="delay", loop_cpus=[CPUS[0]], worker_cpus=[CPUS[-1]]):
+    with Iokernel(path, poll="adaptive", policy="delay", loop_cpus=[CPUS[0]], worker_cpus=[CPUS[-1]]):
         assert program(path, seed, kthreads).endswith("ok\n")

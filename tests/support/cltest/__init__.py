@@ -8,7 +8,7 @@ import each other. `tests/conftest.py` makes fixtures of it.
 """
 
 from .cbuild import CBuild, CompileError, ProgramFailed
-from .children import die_with_parent, stop_process
+from .children import die_with_parent, sleeping_threads, stop_process
 from .descriptors import open_descriptors
 from .netns import Namespace, NetnsFactory, netns_missing
 from .waiting import wait_until
@@ -22,6 +22,7 @@ __all__ = [
     "die_with_parent",
     "netns_missing",
     "open_descriptors",
+    "sleeping_threads",
     "stop_process",
     "wait_until",
 ]

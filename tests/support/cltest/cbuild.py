@@ -1,8 +1,9 @@
 """Compiles C test programs together with the library's own sources, plain or under a sanitizer.
 
 Objects stay in `build/ctest/<variant>/`, one for each source, and are recompiled only when the source, a header that
-it includes or the command changed (the dependency tracking is setup.py's). A file lock for each variant makes this safe
-for several pytest workers: the first compiles, the others find everything made.
+it includes or the command changed (the dependency tracking is setup.py's). File locks, one for each program and one for
+what all of a variant share, make this safe for several pytest workers: the first compiles, the others find everything
+made.
 
 Variants: `plain`, `asan` (address + undefined), `tsan`, `fuzz` (libFuzzer + address + undefined; needs clang). The
 sanitizer builds define CORELANE_DEBUG=1, which turns on the library's own checks (buffer pools find double frees, ...).
@@ -30,9 +31,9 @@ from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[3]
 
-_COMMON = "-O1 -g -fno-omit-frame-pointer -fno-sanitize-recover=all -DCORELANE_DEBUG=1"
+_COMMON = "-O1 -g1 -fno-omit-frame-pointer -fno-sanitize-recover=all -DCORELANE_DEBUG=1"
 _EXTRA: dict[str, list[str]] = {
-    "plain": [],
+    "plain": shlex.split("-O1 -g1"),  # the tests' own: half of what -O2 -g takes
     "asan": shlex.split(f"-fsanitize=address,undefined {_COMMON}"),
     # TSan does not model stand-alone fences and gcc says so: they order only words that are atomic themselves.
     "tsan": shlex.split(f"-fsanitize=thread {_COMMON} -Wno-tsan"),
@@ -70,6 +71,13 @@ def setup_py() -> ModuleType:
     return module
 
 
+@functools.cache
+def library_sources() -> tuple[Path, ...]:
+    """The library's C sources, as of when this process first asked."""
+    return tuple(setup_py().c_sources())
+
+
+_made: dict[tuple[str, Path], Path] = {}  # variant and source of the library; its object, which was of today
 _seen: dict[tuple[Path, int], tuple[frozenset[str], frozenset[str]]] = {}  # a file as of a time, and its symbols
 
 
@@ -94,12 +102,25 @@ def symbols(paths: Sequence[Path]) -> list[tuple[frozenset[str], frozenset[str]]
 
 
 @functools.cache
+def _homes_of(objects: tuple[Path, ...]) -> Mapping[str, Path]:
+    """Which source of the library has a name; these are the objects of all of them."""
+    has = [has for _, has in symbols(objects)]
+    return {name: source for source, names in zip(library_sources(), has, strict=True) for name in names}
+
+
+@functools.cache
 def _tsan_prefix() -> tuple[str, ...]:
     """TSan's shadow layout of this compiler does not fit a kernel with much address randomisation: switch that off."""
     setarch = shutil.which("setarch")
     if setarch and subprocess.run([setarch, "-R", "true"], capture_output=True, check=False).returncode == 0:
         return (setarch, "-R")
     return ()
+
+
+def _name(source: Path, cflags: Sequence[str]) -> str:
+    """Of what is made of a source with these flags."""
+    name = str(source.with_suffix("")).replace("/", "__")
+    return f"{name}-{hashlib.sha256(shlex.join(cflags).encode()).hexdigest()[:8]}" if cflags else name
 
 
 def default_variant() -> str:
@@ -141,39 +162,54 @@ class CBuild:
 
         def compiled(source: Path) -> list[Path]:
             with contextlib.suppress(CompileError):
-                return self._objects([source], self.flags(), self.objdir)
+                return self._main(source)
             return []
 
-        with self._locked(), concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             programs = sorted(p.relative_to(ROOT) for p in (ROOT / "tests").glob("**/c/*.c"))
             for objects in pool.map(compiled, programs):  # one by one: some have a source of the library in them
-                self._needed(objects, home)
+                with self._locked():
+                    self._needed(objects, home)
 
     @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        self.objdir.mkdir(parents=True, exist_ok=True)
-        with (self.dir / "lock").open("w") as lock:
+    def _locked(self, program: str = "") -> Iterator[None]:
+        """For one process at a time: a program of that name, or what all share. Who needs both takes the program
+        first."""
+        locks = self.dir / "locks"
+        locks.mkdir(parents=True, exist_ok=True)
+        with (locks / (program or "all")).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
-    def _library(self, sources: Sequence[Path]) -> list[Path]:
-        """Objects of sources of the library, compiled where they are stale."""
-        return self._objects(sources, setup_py().CFLAGS if self.variant == "plain" else self.flags(), self.libdir)
+    def _main(self, source: Path, cflags: Sequence[str] = ()) -> list[Path]:
+        """The object of a program's own source; those of other flags lie elsewhere, and stay."""
+        name = _name(source, cflags)
+        with self._locked(f"{name}.o"):
+            return self._objects([source], self.flags(cflags), self.objdir / name if cflags else self.objdir)
 
-    def _homes(self) -> dict[str, Path]:
+    def _library(self, sources: Sequence[Path]) -> list[Path]:
+        """Objects of sources of the library, compiled where they are stale.
+
+        A process looks once: it tests the library as it was then, and to look at hundreds of objects takes longer than
+        most programs.
+        """
+        new = [source for source in sources if (self.variant, source) not in _made]
+        flags = setup_py().CFLAGS if self.variant == "plain" else self.flags()
+        _made.update(zip(((self.variant, s) for s in new), self._objects(new, flags, self.libdir), strict=True))
+        return [_made[self.variant, source] for source in sources]
+
+    def _homes(self) -> Mapping[str, Path]:
         """Which source of the library has a name, as of the plain objects."""
-        whole = setup_py().c_sources()
         plain = self if self.variant == "plain" else CBuild("plain")
         with contextlib.nullcontext() if plain is self else plain._locked():
-            has = [has for _, has in symbols(plain._library(whole))]
-        return {name: source for source, names in zip(whole, has, strict=True) for name in names}
+            return _homes_of(tuple(plain._library(library_sources())))
 
     def _needed(self, objects: Sequence[Path], home: Mapping[str, Path]) -> list[Path]:
         """What of the library these objects use, and what that uses: no more is compiled and linked, as of an archive.
 
         What uses a name is taken from this variant's objects.
         """
-        own = {name for _, has in symbols(objects) for name in has}  # a test may have the library's source in its own
+        own = {name for _, has in symbols(objects) for name in has}  # a test's source may have the library's in it
         found: dict[Path, Path] = {}
         fresh = list(objects)
         while fresh:
@@ -186,6 +222,7 @@ class CBuild:
     def _objects(self, sources: Sequence[Path], flags: Sequence[str], objdir: Path) -> list[Path]:
         compile_one = setup_py().compile_one
         cc = self.compiler()
+        objdir.mkdir(parents=True, exist_ok=True)
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             jobs = [pool.submit(compile_one, s, objdir, list(flags), cc) for s in sources]
             try:
@@ -213,33 +250,45 @@ class CBuild:
         sources: Sequence[str | Path] | None = None,
         cflags: Sequence[str] = (),
         shared: bool = False,
-        own: Sequence[str | Path] = (),
     ) -> Path:
         """Compile `source` (relative to the root) with `sources` and return the binary.
 
-        `cflags` apply to `source` alone. `sources` None links what it needs of the library, but for what is in `source`
-        or `own`, the test's own sources. `shared` makes a shared library instead of a program.
+        `cflags` apply to `source` alone. `sources` None links what it needs of the library, but for what is in
+        `source`. `shared` makes a shared library instead of a program.
         """
-        whole = setup_py().c_sources()
+        whole = library_sources()
         main = Path(source)
-        name = str(main.with_suffix("")).replace("/", "__")
-        if cflags:
-            name += "-" + hashlib.sha256(shlex.join(cflags).encode()).hexdigest()[:8]
-        target = self.dir / (name + (".so" if shared else ""))
-        with self._locked():
-            objects = self._objects([main], self.flags(cflags), self.objdir)
-            objects += self._objects([Path(s) for s in own], self.flags(), self.objdir)
-            if sources is None:
-                objects += self._needed(objects, self._homes())
-            else:
-                given = [Path(s) for s in sources]
-                objects += self._library([s for s in given if s in whole])
-                objects += self._objects([s for s in given if s not in whole], self.flags(), self.objdir)
+        target = self.dir / (_name(main, cflags) + (".so" if shared else ""))
+        with self._locked(target.name):
+            objects = self._main(main, cflags)
+            with self._locked():
+                if sources is None:
+                    objects += self._needed(objects, self._homes())
+                else:
+                    given = [Path(s) for s in sources]
+                    objects += self._library([s for s in given if s in whole])
+                    objects += self._objects([s for s in given if s not in whole], self.flags(), self.objdir)
             return self._link(target, objects, [*_LINK[self.variant], *(["-shared"] if shared else [])])
+
+    def build_instead(self, source: str | Path, instead: Sequence[Path], folder: Path) -> Path:
+        """The program `source` with these C files instead of those of the library that have the same names, made in
+        `folder`.
+
+        They are compiled for one test, so quickly. Nobody else waits meanwhile.
+        """
+        objects = self._main(Path(source))
+        objects += self._objects(instead, self.flags(["-O1", "-g0"]), folder)
+        with self._locked():
+            objects += self._needed(objects, self._homes())
+        return self._link(folder / Path(source).stem, objects, [*_LINK[self.variant], "-Wl,--strip-debug"])
 
     def starts_threads(self, binary: Path) -> bool:
         """Whether anything that was linked into a program does."""
         return any(name.partition("@")[0] == "pthread_create" for name in symbols([binary])[0][0])
+
+    @functools.cached_property
+    def _one_thread(self) -> Path:
+        return self.build("tests/support/c/one_thread.c", [], shared=True)
 
     def runner(self, binary: Path, one_thread: bool = False) -> Callable[..., str]:
         """A function that runs `binary`: `run(*args, timeout_s=200, env={}) -> what it printed`.
@@ -249,7 +298,7 @@ class CBuild:
         """
         preload = {}
         if one_thread and self.variant == "plain":
-            preload["LD_PRELOAD"] = str(self.build("tests/support/c/one_thread.c", [], shared=True))
+            preload["LD_PRELOAD"] = str(self._one_thread)
         prefix = _tsan_prefix() if self.variant == "tsan" else ()
         slower = 1 if self.variant == "plain" else 4
         # libFuzzer's limit is on the peak that the kernel reports, which a program inherits from the process that

@@ -1,10 +1,13 @@
-"""Processes that tests start end with the tests, however those end."""
+"""Processes and threads that tests start end with the tests, however those end."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from .waiting import wait_until
@@ -27,3 +30,24 @@ def stop_process(pid: int) -> None:
         return all((thread / "stat").read_bytes().rpartition(b")")[2].split()[0] == b"T" for thread in threads)
 
     wait_until(stopped, 30, f"process {pid} to stop")
+
+
+@contextlib.contextmanager
+def sleeping_threads(n: int) -> Iterator[list[int]]:
+    """n threads of this process that sleep meanwhile, by their ids."""
+    end, tids = threading.Event(), list[int]()
+
+    def sleep() -> None:
+        tids.append(threading.get_native_id())
+        end.wait()
+
+    threads = [threading.Thread(target=sleep) for _ in range(n)]
+    for thread in threads:
+        thread.start()
+    try:
+        wait_until(lambda: len(tids) == n, what="the threads to run")
+        yield tids
+    finally:
+        end.set()
+        for thread in threads:
+            thread.join()

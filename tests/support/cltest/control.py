@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
 import socket
 import struct
 from collections.abc import Sequence
@@ -59,10 +61,19 @@ def moves(loop: int, first: int = lib.CL_CONTROL_FROM_NOW) -> bytes:
     return bytes(ffi.buffer(message))
 
 
+def area(op: int) -> bytes:
+    """AREA, of no name."""
+    message = ffi.new("struct cl_control_area *", {"op": op})
+    header = message.header
+    header.magic, header.version = lib.CL_CONTROL_MAGIC, lib.CL_CONTROL_VERSION
+    header.type, header.bytes = lib.CL_CONTROL_AREA, ffi.sizeof("struct cl_control_area")
+    return bytes(ffi.buffer(message))
+
+
 def connect(path: str) -> socket.socket:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.connect(path)  # with a time-out it would not wait for room in the listener's queue
     sock.settimeout(10)
-    sock.connect(path)
     return sock
 
 
@@ -77,10 +88,38 @@ def answer(sock: socket.socket) -> bytes:
     return got
 
 
+def garbled(message: bytes | bytearray, rng: random.Random) -> bytearray:
+    """The message with random bytes changed, or cut, or as it is."""
+    got = bytearray(message)
+    for _ in range(rng.choice([0, 0, 1, 3, 20])):
+        got[rng.randrange(len(got))] = rng.randrange(256)
+    return got[: rng.randrange(len(got))] if rng.random() < 0.3 else got
+
+
+def send_in_pieces(sock: socket.socket, message: bytes | bytearray, rng: random.Random) -> None:
+    """In pieces of a random size; now and then all answers are read. It may be refused in the middle of it."""
+    with contextlib.suppress(OSError):
+        for at in range(0, len(message), step := rng.randrange(1, 300)):
+            sock.sendall(message[at : at + step])
+        if rng.random() < 0.5:
+            sock.shutdown(socket.SHUT_WR)
+            while sock.recv(65536):
+                pass
+
+
 def refusal(sock: socket.socket) -> str:
     message = answer(sock)
     assert HEADER.unpack_from(message)[2] == lib.CL_CONTROL_REFUSE, message
     return message[HEADER.size + 8 :].split(b"\0", 1)[0].decode()
+
+
+def attached(path: str, name: bytes = b"x", **fields: int) -> socket.socket:
+    """A connection that stands for an application."""
+    sock = connect(path)
+    sock.sendall(hello(name, **fields))
+    message = answer(sock)
+    assert kind_of(message) == lib.CL_CONTROL_ACCEPT, message
+    return sock
 
 
 def stats_of(sock: socket.socket) -> dict[str, Any]:

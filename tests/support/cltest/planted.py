@@ -36,6 +36,4 @@ def planted(tmp: Path, file: str, changes: Iterable[tuple[str, str]]) -> Path:
 
 def build_with(builder: CBuild, tmp: Path, source: str, *mistakes: Path) -> Callable[..., str]:
     """The test program `source`, linked with the planted files and not the library's: call it with its arguments."""
-    program = tmp / f"program_{Path(source).name}"
-    program.write_text(from_the_root((ROOT / source).read_text(), Path(source).parent))
-    return builder.runner(builder.build(program, own=list(mistakes)))
+    return builder.runner(builder.build_instead(source, mistakes, tmp))

@@ -112,6 +112,34 @@ def test_what_a_snapshot_covers_goes_before_an_entry_is_refused(first: int) -> N
     assert lab[1].state == lab[2].state
 
 
+def test_a_snapshot_that_is_made_after_an_entry_was_refused_makes_room_for_it() -> None:
+    """It lay within what is kept behind a snapshot, so nothing went, and the leader was never told of room."""
+    lab = Lab(2, log_entries=64, log_bytes=1 << 16, trailing_entries=8)
+    lab.nodes[1] = Node(1, {1, 2}, seed=1, log_entries=256, log_bytes=1 << 16)
+    lab.elect(1)
+    for _ in range(5):
+        lab.put(1, b"x")
+        lab.settle()
+    lab.tick(2)
+    assert lab[2].applied == 6
+    lab.cut = {(2, 1)}
+    while lab[1].core.status()["last"] < 64:
+        lab.put(1, b"y")
+    lab.tick(40)
+    lab[1].crash()
+    lab[1].restart()
+    lab.heal()
+    while lab.leader() is not lab[1]:
+        lab.tick()
+    assert lab[1].core.status()["last"] == 65, "its own entry is the 65th"
+    assert lab[2].core.counters()["entries_refused"]
+    assert lab[2].core.status()["commit"] == 6
+    lab[2].compact()
+    lab.settle()
+    lab.tick(5)
+    assert [node.core.status()["commit"] for node in lab.nodes.values()] == [65, 65]
+
+
 def test_what_all_have_and_a_snapshot_covers_makes_room_for_commands() -> None:
     lab = Lab(3, log_entries=64, log_bytes=1 << 16, trailing_entries=32)
     lab.elect(1)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
 import pytest
 from cltest import soak
 
 Make = Callable[..., Callable[..., str]]
-RUNS = 500 if os.environ.get("CORELANE_SANITIZE") else soak.examples(1500, 10_000)
+RUNS = soak.examples(500, 10_000)
 pytestmark = pytest.mark.soak(short=True, takes_s=20)
 
 # nodes, us of a link, at least and how much more; of a write, at least and how much more; runs in a thousand that may

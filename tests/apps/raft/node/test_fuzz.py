@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+from cltest import soak
+
 Make = Callable[..., Callable[..., str]]
 PROGRAM = "tests/apps/raft/node/c/fuzz_frames.c"
 CHANNEL = "tests/apps/raft/transport/c/fuzz_channel.c"
@@ -16,8 +19,10 @@ def test_mutated_frames(c_program: Make, seed: int) -> None:
     assert int(said.split()[2]) > 1000, said  # what is behind the checks was reached
 
 
+@pytest.mark.soak(short=True, takes_s=20)
 def test_fuzz_frames(c_fuzzer: Make) -> None:
-    c_fuzzer(PROGRAM, cflags=["-DFUZZER"])("-runs=20000", "-seed=1", "-max_len=1200", "-max_total_time=40")
+    run = c_fuzzer(PROGRAM, cflags=["-DFUZZER"])
+    run(f"-runs={soak.examples(3000, 20_000)}", "-seed=1", "-max_len=1200", "-max_total_time=40")
 
 
 def test_mutated_datagrams(c_program: Make, seed: int) -> None:
@@ -26,6 +31,7 @@ def test_mutated_datagrams(c_program: Make, seed: int) -> None:
     assert int(said.split()[2]) > 100, said  # with right numbers it went on: what is behind the checks was reached
 
 
+@pytest.mark.soak(short=True, takes_s=2)
 def test_fuzz_datagrams(c_fuzzer: Make) -> None:
     run = c_fuzzer(CHANNEL, CHANNEL_SOURCES, cflags=["-DFUZZER"])
-    run("-runs=20000", "-seed=1", "-max_len=700", "-max_total_time=40")
+    run(f"-runs={soak.examples(8000, 20_000)}", "-seed=1", "-max_len=700", "-max_total_time=40")

@@ -276,6 +276,47 @@ def test_an_atomic_machine_that_fails_changes_nothing_and_stops_nobody(monkeypat
     assert counted(nodes, "applies_failed") == [1, 1, 1]
 
 
+@pytest.mark.parametrize("raises", [True, False])
+def test_an_atomic_machine_that_one_replica_cannot_follow_stops_there(
+    monkeypatch: pytest.MonkeyPatch, raises: bool
+) -> None:
+    """Of memory one has less than another; and what does not answer with bytes has been carried out."""
+    monkeypatch.setattr("raftnodes.Journal", Atomic)
+    nodes = Nodes(3)
+    leader, victim = nodes.leader(), other(nodes)
+    kept = nodes.machines[victim].apply
+
+    def apply(command: bytes) -> bytes:
+        if raises:
+            raise MemoryError("none left")
+        kept(command)
+        return None  # type: ignore[return-value]
+
+    nodes.machines[victim].apply = apply  # type: ignore[method-assign]
+    assert nodes.command(leader, b"a") == ("ok", b"1")
+    nodes.run(20)
+    assert {i: nodes.nodes[i].state for i in (1, 2, 3)} == {
+        i: "stopped" if i == victim else "running" for i in (1, 2, 3)
+    }
+    assert ("MemoryError: none left" if raises else "NoneType in the place of bytes") in nodes.nodes[victim].why
+    assert counted(nodes, "applies_failed") == [0, 0, 0]
+
+
+@pytest.mark.parametrize("text", ["\N{GREEK SMALL LETTER ALPHA}" * 100, "x" + "\N{SNOWMAN}" * 100, "\udcff"])
+def test_why_a_machine_failed_can_be_read_in_any_script(nodes: Nodes, text: str) -> None:
+    """Only so much of it is told, and it was cut inside a letter: then nothing was told at all."""
+    victim = other(nodes)
+
+    def apply(_command: bytes) -> bytes:
+        raise ValueError(text)
+
+    nodes.machines[victim].apply = apply  # type: ignore[method-assign]
+    assert nodes.command(nodes.leader(), b"a") == ("ok", b"1")
+    nodes.run(20)
+    raw = ffi.string(lib.cl_raft_node_why(nodes.nodes[victim].ptr))
+    assert "ValueError: " + text.encode(errors="backslashreplace").decode()[:20] in raw.decode()
+
+
 def test_a_poisoned_group_comes_back_with_a_machine_that_refuses_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """What docs/raft.md says: it is committed and applied nowhere, so all may learn to refuse it before they start."""
 

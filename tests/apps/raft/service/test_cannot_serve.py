@@ -13,6 +13,7 @@ from raftnodes import Nodes
 
 from corelane.apps.raft.service.logs import make_log_file
 from corelane.apps.raft.service.service import serve
+from corelane.apps.raft.service.settings import GroupSettings, LogSettings
 from corelane.cli.main import main
 from corelane.drivers.nic.memory import memory_link
 from corelane.iokernel import AppConfig, Iokernel
@@ -29,8 +30,9 @@ PATIENCE_S = 120
 def one_incarnation(path: str, node: int = 1, peers: str = "1=10.0.0.1:7400", **settings: Any) -> None:
     """Serve a node until it has noted in its log whose that is: a group of one leads then."""
     here, there = memory_link(ipv4=(f"10.0.0.{node}", "10.0.0.100"), ipv4_prefix=24)
-    with here, there, Runtime(nic=here, power="block") as runtime:
-        service = serve(runtime, node, peers, log=path, **(SETTINGS | settings))
+    with here, there, Runtime(nic=here, poll="block") as runtime:
+        group = GroupSettings(**(SETTINGS | settings))
+        service = serve(runtime, node, peers, group=group, log=LogSettings(file=path))
         runtime.start()
         wait_until(lambda: service.status()["role"] == "leader", PATIENCE_S, "it to lead")
         runtime.stop()
@@ -52,18 +54,18 @@ OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     ),
     "of none, with a name": (
         {},
-        {"group": "foo"},
+        {"name": "foo"},
         r"serve Raft node 1 of group foo: the log is of node 1 of a group without a name, not of node 1 of one with "
         r"the name given: start it with the group's name of the log, or on its own log",
     ),
     "of a name, without": (
-        {"group": "foo"},
+        {"name": "foo"},
         {},
         r"serve Raft node 1: the log is of node 1 of a group with a name, not of node 1 of one without a name",
     ),
     "of another name": (
-        {"group": "foo"},
-        {"group": "bar"},
+        {"name": "foo"},
+        {"name": "bar"},
         r"serve Raft node 1 of group bar: the log is of node 1 of a group with another name",
     ),
     "more sessions": (
@@ -108,7 +110,7 @@ def test_a_process_ends_by_what_stops_its_node_later(
     socket = str(tmp_path / "sock")
     apps = {"raft-1": AppConfig(ip="10.77.0.11")}
     before = signal.getsignal(signal.SIGTERM)
-    with Iokernel(socket, mode="block", apps=apps):
+    with Iokernel(socket, poll="block", apps=apps):
         place = ["--socket", socket, "--name", "raft-1"]
         assert main([*run_words(log, "peers=1=10.77.0.11:7400"), *place]) == 1
     assert signal.getsignal(signal.SIGTERM) is before
@@ -141,7 +143,6 @@ def test_a_number_out_of_range_is_one_clear_error(option: str, value: int, capsy
     ("settings", "says"),
     [
         ({"kv_port": -1}, "take kv_port=-1: it is out of range"),
-        ({"reply_bytes": 0}, r"take reply_bytes=0: it is out of range \(give 8 to 65536\)"),
         ({"log_entries": -1}, r"take log_entries=-1: it is out of range \(give 0 to 4294967295\)"),
         ({"log_bytes": 1 << 64}, "take log_bytes=18446744073709551616"),
         ({"log_byte": 1}, "take log_byte=1: there is no such option"),
@@ -151,6 +152,11 @@ def test_so_is_a_setting_of_a_program(settings: dict[str, int], says: str) -> No
     here, there = memory_link(ipv4=("10.0.0.1", "10.0.0.100"), ipv4_prefix=24)
     with here, there, Runtime(nic=here) as runtime, pytest.raises(CorelaneError, match=says):
         serve(runtime, 1, "1=10.0.0.1:7400", **settings)
+
+
+def test_and_one_that_a_group_has_in_common() -> None:
+    with pytest.raises(CorelaneError, match=r"reply_bytes: is 0 \(expected a whole number from 8 to 65536\)"):
+        GroupSettings(reply_bytes=0)
 
 
 @pytest.mark.parametrize("sessions", [(1 << 24) + 1, (1 << 30) + 1, (1 << 31) - 1])

@@ -8,36 +8,20 @@ from collections.abc import Iterator
 
 import pytest
 from cltest import wait_until
-from cltest.packets import Host, arp, ethernet, read_datagram
 from kvclient import HEADER
+from raftlink import KV_PORT, QUICK, LinkClient, await_lead, linked
+from raftlink import served as served_raft
 
 from corelane.apps.kv import app as kv
-from corelane.apps.raft.service.service import serve
-from corelane.drivers.nic.memory import memory_link
-from corelane.drivers.nic.nic import Nic
-from corelane.libos import Runtime
 
-SERVER, CLIENT = Host("02:00:00:00:00:01", "10.0.0.1"), Host("02:00:00:00:00:02", "10.0.0.100")
-PORT, LAST, LAST_READ = 5555, 0xFFFE, 0xFFFF
-MEMORY = 4 << 20
+LAST, LAST_READ = 0xFFFE, 0xFFFF
 
 
 class Asker:
-    """The client's end of the wire to a store."""
+    """A client of a store."""
 
-    def __init__(self, end: Nic) -> None:
-        self.end = end
-
-    def _payloads(self) -> Iterator[bytes]:
-        for frame in self.end.recv():
-            if frame[12:14] == b"\x08\x06":
-                if frame[38:42] == bytes([10, 0, 0, 100]):
-                    reply = arp(2, CLIENT.mac, CLIENT.ip, SERVER.mac, SERVER.ip)
-                    self.end.send([ethernet(reply, CLIENT.mac, SERVER.mac, 0x0806)])
-                continue
-            d = read_datagram(frame)
-            if d.dst == CLIENT.ip and d.dport == PORT:
-                yield d.payload
+    def __init__(self, client: LinkClient) -> None:
+        self.client = client
 
     def ask(self, *datagrams: bytes) -> list[bytes]:
         """All that is answered to these, one after the other: to each comes what is answered before the answer to a
@@ -50,11 +34,11 @@ class Asker:
 
     def _until(self, got: list[bytes], datagram: bytes, number: int, text: bytes) -> None:
         behind = HEADER.pack(number, 0, 1, 0) + text
-        self.end.send([CLIENT.datagram(SERVER, d, PORT, 11211) for d in (datagram, behind) if d])
+        self.client.send(*(d for d in (datagram, behind) if d))
         seen = len(got)
 
         def answered() -> bool:
-            got.extend(self._payloads())
+            got.extend(self.client.payloads())
             return any(d[:2] == behind[:2] for d in got[seen:])
 
         wait_until(answered, 60, f"the answer to {text!r}")
@@ -62,21 +46,17 @@ class Asker:
 
 @contextlib.contextmanager
 def served(replicated: bool) -> Iterator[Asker]:
-    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
-    with server, client, Runtime(nic=server, power="block") as runtime:
-        if replicated:
-            node = serve(runtime, 1, {1: (SERVER.ip, 7400)}, kv_port=11211, memory_bytes=MEMORY, election_ms=100)
-            runtime.start()
-            wait_until(lambda: node.status()["role"] == "leader", 60, "it to lead")
+    if replicated:
+        with served_raft(kv_port=KV_PORT) as (node, client):
+            await_lead(node)
             yield Asker(client)
-            runtime.stop()
-            node.close()
-        else:
-            store = kv.setup(runtime, kv.Options(memory_bytes=MEMORY, item_max_bytes=8192, huge_pages=0))
-            runtime.start()
-            yield Asker(client)
-            runtime.stop()
-            store.close()
+        return
+    with linked() as (runtime, client):
+        store = kv.setup(runtime, kv.Options(memory_bytes=QUICK.memory_bytes, item_max_bytes=8192, huge_pages=0))
+        runtime.start()
+        yield Asker(client)
+        runtime.stop()
+        store.close()
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +126,25 @@ def test_long_answers_and_values_that_are_too_long(both: Both) -> None:
         compare(both, one(b"append long 0 0 1000\r\n" + value + b"\r\n"), one(b"get long\r\n"))
         compare(both, one(b"add long 0 0 1000\r\n" + value + b"\r\n"), one(b"gets long long\r\n"))
     compare(both, one(b"set big 0 0 %d\r\n" % 9000), one(b"get big\r\n"))
+
+
+def test_answers_of_any_length(both: Both) -> None:
+    """Up to the longest that there is, and beyond, for a read and among commands: those behind it are not done."""
+    compare(both, *(one(b"%s long 0 0 1000\r\n%s\r\n" % (w, b"x" * 1000)) for w in [b"set"] + 7 * [b"append"]))
+    compare(both, one(b"set short 0 0 300\r\n" + b"y" * 300 + b"\r\n"), one(b"set n 0 0 1\r\n0\r\n"))
+    long, short = len(b"VALUE long 0 8000\r\n") + 8002, len(b"VALUE short 0 300\r\n") + 302
+    for most in (16384, 65536):
+        left = most - len(b"END\r\n")
+        keys, left = [b"long"] * (left // long), left % long
+        while left > short + 200:
+            keys, left = [*keys, b"short"], left - short
+        for more in (-100, -1, 0, 1, 100, 400):
+            size = left - len(b"VALUE d 0 100\r\n\r\n") + more
+            compare(both, one(b"set d 0 0 %d\r\n" % size + b"d" * size + b"\r\n"))
+            get = b"get " + b" ".join([*keys, b"d"]) + b"\r\n"
+            compare(both, one(get))
+            compare(both, one(get + b"incr n 1\r\n"), one(b"get n\r\n"))
+    compare(both, one(b"get " + b"long " * 250 + b"\r\n"))
 
 
 def test_mutated_requests(both: Both, seed: int) -> None:

@@ -6,40 +6,26 @@ from collections.abc import Iterator
 
 import pytest
 from cltest import wait_until
-from cltest.packets import Host, arp, ethernet, read_datagram
 from kvclient import HEADER
+from raftlink import KV_PORT, LinkClient, await_lead, served
 
-from corelane.apps.raft.service.service import serve
-from corelane.drivers.nic.memory import memory_link
-from corelane.drivers.nic.nic import Nic
-from corelane.libos import Runtime
-
-SERVER, CLIENT = Host("02:00:00:00:00:01", "10.0.0.1"), Host("02:00:00:00:00:02", "10.0.0.100")
 KEPT = b"VALUE kept 0 4\r\nkept\r\nEND\r\n"
 BAD_FORMAT = b"CLIENT_ERROR bad command line format\r\n"
 
 
 class Asker:
-    """A client at the other end of a node's wire."""
+    """Has numbers for its requests."""
 
-    def __init__(self, end: Nic) -> None:
-        self.end, self.number = end, 0
-
-    def _answers(self) -> Iterator[bytes]:
-        for frame in self.end.recv():
-            if frame[12:14] != b"\x08\x06":
-                yield read_datagram(frame).payload
-            elif frame[38:42] == bytes([10, 0, 0, 100]):
-                reply = arp(2, CLIENT.mac, CLIENT.ip, SERVER.mac, SERVER.ip)
-                self.end.send([ethernet(reply, CLIENT.mac, SERVER.mac, 0x0806)])
+    def __init__(self, client: LinkClient) -> None:
+        self.client, self.number = client, 0
 
     def ask(self, text: bytes) -> bytes:
         self.number += 1
         datagram, got = HEADER.pack(self.number, 0, 1, 0) + text, []
-        self.end.send([CLIENT.datagram(SERVER, datagram, 5555, 11211)])
+        self.client.send(datagram)
 
         def answered() -> bool:
-            got.extend(p[8:] for p in self._answers() if p[:2] == datagram[:2])
+            got.extend(p[8:] for p in self.client.payloads() if p[:2] == datagram[:2])
             return bool(got)
 
         wait_until(answered, 60, f"the answer to {text!r}")
@@ -48,14 +34,9 @@ class Asker:
 
 @pytest.fixture(scope="module")
 def asker() -> Iterator[Asker]:
-    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
-    with server, client, Runtime(nic=server, power="block") as runtime:
-        node = serve(runtime, 1, {1: (SERVER.ip, 7400)}, kv_port=11211, memory_bytes=4 << 20, election_ms=100)
-        runtime.start()
-        wait_until(lambda: node.status()["role"] == "leader", 60, "it to lead")
+    with served(kv_port=KV_PORT) as (node, client):
+        await_lead(node)
         yield Asker(client)
-        runtime.stop()
-        node.close()
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_a_last_write_that_fails_is_told(tmp_path: Path) -> None:
 
 def test_an_area_is_made_a_log_once(tmp_path: Path) -> None:
     socket = str(tmp_path / "sock")
-    with Iokernel(socket, areas=Areas(DirectoryStore(str(tmp_path / "d"), 64 << 20), 32 << 20), mode="block"):
+    with Iokernel(socket, areas=Areas(DirectoryStore(str(tmp_path / "d"), 64 << 20), 32 << 20), poll="block"):
         control.area(socket, lib.CL_CONTROL_AREA_CREATE, "raft-1", 4 << 20)
         with pytest.raises(CorelaneError, match="there is none"):
             LogArea(socket, "raft-1")

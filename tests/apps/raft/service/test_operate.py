@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from corelane.apps.raft.service import operate
 from corelane.apps.raft.service.operate import Operator, why_refused
 from corelane.runtime.errors import CorelaneError
 
@@ -276,3 +277,62 @@ def test_a_version_is_said_to_be_another_only_by_a_number(
     """Digests came within a version, and the number of the version later, within the next one."""
     for one, other in ((mine, theirs), (theirs, mine)):
         assert why_refused({"digests": one}, {"digests": other}) == why
+
+
+def test_the_state_of_a_node_that_lags_is_not_saved_for_that_of_the_group() -> None:
+    """It is cut off from the leader, but not from the operator."""
+
+    class Lagging(Played):
+        def _ask_node(self, node: int, kind: int, data: bytes = b"", wait_s: float = 0.5) -> bytes | None:
+            assert (node, kind) == (2, operate._SNAPSHOT)
+            return struct.pack("<QQQ", 5, 1, 4) + (b"" if data == b"\xff" * 8 else b"data")
+
+    others = {2: silent_for(0, 2, applied=5, settings={})}
+    with (
+        Lagging(silent_for(NEVER, 4), others=others, timeout_s=0.2) as group,
+        pytest.raises(CorelaneError, match=r"node 2: it made none of entry 9, which is committed, in 0\.2 s"),
+    ):
+        group.save(2)
+
+
+def test_without_a_leader_what_a_node_has_is_saved_and_said_so(caplog: pytest.LogCaptureFixture) -> None:
+    class Left(Played):
+        def _ask_node(self, node: int, kind: int, data: bytes = b"", wait_s: float = 0.5) -> bytes | None:
+            return struct.pack("<QQQ", 5, 1, 4) + (b"" if data == b"\xff" * 8 else b"data")
+
+    settings = {"cluster": 0, "machine": 0, "session_ms": 1, "max_sessions": 1, "reply_bytes": 8}
+    others = {1: silent_for(NEVER, 1), 2: silent_for(0, 2, applied=5, settings=settings), 3: silent_for(NEVER, 3)}
+    with Left(silent_for(NEVER, 4), others=others, timeout_s=10) as group:
+        saved = group.save(2)
+    assert (saved.index, saved.data) == (5, b"data")
+    assert "no node leads, or most do not answer: what node 2 has applied is saved" in caplog.text
+
+
+def test_the_clock_is_set_by_the_node_that_leads_whatever_others_have_counted() -> None:
+    """The first order is lost with its leader; the next one had set clocks before, and had not set this one."""
+
+    class Changing(Operator):
+        orders = 0
+
+        def leader_status(self) -> dict[str, Any]:
+            clock = {"sets": 0} if not self.orders else {"sets": 5 + (self.orders > 1)}
+            return said_by(2 if self.orders else 1, role="leader", transfer_to=0, clock=clock)
+
+        def _ask_node(self, node: int, kind: int, data: bytes = b"", wait_s: float = 0.5) -> bytes | None:
+            self.orders += 1
+            return bytes(4)
+
+    with Changing({1: ("10.0.0.1", 7400), 2: ("10.0.0.2", 7400)}) as group:
+        assert group.set_clock(1_000_000)["id"] == 2
+        assert group.orders == 2
+
+
+def test_a_reason_that_was_cut_inside_a_letter_is_told() -> None:
+    class Cut(Operator):
+        def _ask_node(self, node: int, kind: int, data: bytes = b"", wait_s: float = 0.5) -> bytes | None:
+            return b'{"state": "stopped", "why": "it broke: \xce"}'
+
+    with Cut({1: ("10.0.0.1", 7400)}) as group:
+        status = group.status(1)
+        assert status is not None
+        assert status["why"].startswith("it broke: ")

@@ -35,8 +35,9 @@ def _victims(draw: random.Random, kind: str, leader: int) -> list[int]:
 
 
 def _kill_rounds(group: Group, load: Load, draw: random.Random, end: float) -> int:
-    """Each kind once, and then on until the time is over."""
-    kinds = ["leader", "follower", "two", "all"]
+    """All of them once, and a part of them; in a soak each part once, and then on until the time is over."""
+    parts = ["leader", "follower", "two"]
+    kinds = ["all", *(parts if SOAK_S else [draw.choice(parts)])]
     draw.shuffle(kinds)
     rounds = 0
     while kinds or time.monotonic() < end:

@@ -10,49 +10,36 @@ from typing import Any
 
 import pytest
 from cltest import wait_until
-from cltest.packets import Host, arp, ethernet, read_datagram
 from raftdisks import Disk
+from raftlink import ALONE, KV_PORT, LinkClient, await_lead, served
 from raftnodes import Nodes
 
 from corelane.apps._native import ffi, lib
-from corelane.apps.raft.service import recover
+from corelane.apps.raft.service import operate, recover
 from corelane.apps.raft.service.logs import make_log_file
 from corelane.apps.raft.service.operate import Operator
-from corelane.apps.raft.service.service import RaftService, serve
+from corelane.apps.raft.service.service import RaftService
+from corelane.apps.raft.service.settings import LogSettings
 from corelane.cli.main import main
-from corelane.drivers.nic.memory import memory_link
-from corelane.drivers.nic.nic import Nic
-from corelane.libos import Runtime
 from corelane.libos.storage.log.log import Log
 from corelane.runtime.errors import CorelaneError
-
-SERVER, CLIENT = Host("02:00:00:00:00:01", "10.0.0.1"), Host("02:00:00:00:00:02", "10.0.0.100")
-PORT = 5555
 
 
 class LinkSocket:
     """A UDP socket at the other end of a node's wire, as far as a Client and a test need one."""
 
-    def __init__(self, end: Nic) -> None:
-        self.end, self.timeout = end, 60.0
+    def __init__(self, client: LinkClient) -> None:
+        self.client, self.timeout = client, 60.0
         self.got: list[bytes] = []
 
     def settimeout(self, seconds: float) -> None:
         self.timeout = seconds
 
     def sendto(self, data: bytes, to: tuple[str, int]) -> None:
-        self.end.send([CLIENT.datagram(SERVER, data, PORT, to[1])])
+        self.client.send(data, port=to[1])
 
     def _look(self) -> bool:
-        for frame in self.end.recv():
-            if frame[12:14] == b"\x08\x06":
-                if frame[38:42] == bytes([10, 0, 0, 100]):
-                    reply = arp(2, CLIENT.mac, CLIENT.ip, SERVER.mac, SERVER.ip)
-                    self.end.send([ethernet(reply, CLIENT.mac, SERVER.mac, 0x0806)])
-                continue
-            d = read_datagram(frame)
-            if d.dst == CLIENT.ip and d.dport == PORT:
-                self.got.append(d.payload)
+        self.got += self.client.payloads()
         return bool(self.got)
 
     def recvfrom(self, _size: int) -> tuple[bytes, tuple[str, int]]:
@@ -60,13 +47,10 @@ class LinkSocket:
             wait_until(self._look, self.timeout, "a datagram")
         except AssertionError:
             raise TimeoutError from None
-        return self.got.pop(0), (SERVER.ip, 7400)
+        return self.got.pop(0), ALONE[1]
 
     def memcached(self, text: bytes) -> bytes:
-        """What is answered in one datagram."""
-        self.settimeout(60)
-        self.sendto(b"\0\7\0\0\0\1\0\0" + text, (SERVER.ip, 11211))
-        return self.recvfrom(65536)[0][8:]
+        return self.client.memcached(text)
 
     def close(self) -> None:
         pass
@@ -75,19 +59,13 @@ class LinkSocket:
 @contextlib.contextmanager
 def alone(log: Path, **options: Any) -> Iterator[tuple[RaftService, LinkSocket]]:
     """raft-kv as a group of one, on that log."""
-    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
-    with server, client, Runtime(nic=server, power="block") as runtime:
-        peers = {1: (SERVER.ip, 7400)}
-        node = serve(runtime, 1, peers, log=str(log), kv_port=11211, memory_bytes=4 << 20, election_ms=100, **options)
-        runtime.start()
-        wait_until(lambda: node.status()["role"] == "leader", 60, "it to lead")
+    with served(log=LogSettings(file=str(log)), kv_port=KV_PORT, **options) as (node, client):
+        await_lead(node)
         yield node, LinkSocket(client)
-        runtime.stop()
-        node.close()
 
 
 def operator(sock: LinkSocket) -> Operator:
-    return Operator({1: (SERVER.ip, 7400)}, timeout_s=30, sock=sock)  # type: ignore[arg-type]
+    return Operator(ALONE, timeout_s=30, sock=sock)  # type: ignore[arg-type]
 
 
 def test_a_store_is_saved_exported_and_restored(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -113,6 +91,35 @@ def test_a_store_is_saved_exported_and_restored(tmp_path: Path, capsysbinary: py
         assert node.status()["members"].voters == {1}
     digests = [recover._FIRST.unpack_from(meta_of(path), recover._META.size)[0] for path in (old, new)]
     assert digests[0] != digests[1]
+
+
+class Impatient(Operator):
+    """Others have newer snapshots made all the time."""
+
+    sock: LinkSocket
+    writes = 0
+
+    def _ask_node(self, node: int, kind: int, data: bytes = b"", wait_s: float = 0.5) -> bytes | None:
+        if kind == operate._SNAPSHOT:
+            self.writes += 1
+            self.sock.memcached(b"set w 0 0 4\r\n%04d\r\n" % self.writes)
+            super()._ask_node(node, kind, b"\xff" * 8, wait_s)
+        return super()._ask_node(node, kind, data, wait_s)
+
+
+def test_newer_snapshots_do_not_keep_one_from_being_saved(tmp_path: Path) -> None:
+    """Each began it anew, and put off the end: of a busy group none was ever saved."""
+    log = tmp_path / "log"
+    make_log_file(str(log), 32 << 20)
+    with alone(log) as (node, sock):
+        with Impatient(ALONE, timeout_s=30, sock=sock) as group:  # type: ignore[arg-type]
+            group.sock = sock
+            saved = group.save()
+            assert group.writes > 10
+        assert saved.index < node.status()["snapshot_index"]
+        recover.write_saved(str(tmp_path / "snap"), saved)
+    items = b"".join(recover.export_store(recover.read_saved(str(tmp_path / "snap"))))
+    assert items.startswith(b"set w 0 0 4\r\n00")
 
 
 def meta_of(path: Path) -> bytes:
@@ -205,6 +212,35 @@ def test_what_is_left_becomes_a_group_of_one_once_the_loss_is_accepted(
         disk.close()
 
 
+def test_a_damaged_log_is_recovered_if_what_follows_the_damage_is_given_up(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = three(tmp_path, 30)[0]
+    with Log.open(path, on_damage="read-only") as log:
+        at = next(iter(log.records(log.durable_index - 3))).offset
+    whole = bytearray(path.read_bytes())
+    whole[at + 40] ^= 1
+    path.write_bytes(whole)
+    words = ["raft", "recover", "--log", str(path)]
+    assert main(words) == 1
+    assert "ITS LOG IS DAMAGED" in capsys.readouterr().out
+    assert main([*words, "--accept-data-loss"]) == 1
+    assert "give up what follows with --cut-damage" in capsys.readouterr().err
+    assert path.read_bytes() == bytes(whole)
+    assert main([*words, "--accept-data-loss", "--cut-damage", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["recovered"]
+    disk = on_disk(path)
+    nodes = Nodes(1, logs={1: disk.open()})
+    answer = nodes.command(nodes.leader(), b"more")
+    assert answer is not None
+    assert answer[0] == "ok"
+    done = nodes.machines[1].commands
+    assert done == [*(b"%d" % i for i in range(len(done) - 1)), b"more"]
+    assert len(done) > 20
+    nodes.stop(1)
+    disk.close()
+
+
 def test_a_recovery_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
     path = three(tmp_path, 5)[0]
     with Log.open(path) as log:
@@ -216,6 +252,54 @@ def test_a_recovery_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
     disk = on_disk(path)
     nodes = Nodes(1, logs={1: disk.open()})
     assert nodes.command(nodes.leader(), b"more") == ("ok", b"6")
+    nodes.stop(1)
+    disk.close()
+
+
+@pytest.mark.parametrize("ahead", [5, -1])
+def test_entries_that_a_leader_s_snapshot_takes_the_place_of_are_not_recovered(tmp_path: Path, ahead: int) -> None:
+    """It was written, and then the power failed: the log's entries end before it, or are of another leader."""
+    path = three(tmp_path, 10)[0]
+    with Log.open(path) as log:
+        last, before = log.durable_index, recover.survivor(log)
+        log.save_snapshot(last + ahead, [b"".join(log.read_snapshot())], tag=before.last_term + 1)
+    with Log.open(path) as log:
+        left = recover.recover(log)
+        assert (left.last_index, left.last_term) == (last + ahead, before.last_term + 1)
+        assert log.durable_index == last + ahead + 1
+    disk = on_disk(path)
+    nodes = Nodes(1, logs={1: disk.open()})
+    assert nodes.command(nodes.leader(), b"more") == ("ok", b"7")  # the snapshot was made after six
+    nodes.stop(1)
+    disk.close()
+
+
+@pytest.mark.parametrize("left", ["ends before it", "is another one"])
+def test_a_log_that_a_crash_left_before_it_began_anew_behind_a_snapshot_is_recovered(tmp_path: Path, left: str) -> None:
+    """A leader's snapshot came, and the power went before the log had begun anew: its entries are no part of it."""
+    whole = three(tmp_path, 10)[0]
+    with Log.open(whole) as log:
+        meta, kept, data = log.meta(), log.snapshot(), b"".join(log.read_snapshot())
+    assert kept
+    path = tmp_path / "left.log"
+    make_log_file(str(path), whole.stat().st_size)
+    entries = 3 if left == "ends before it" else kept.index + 2
+    with Log.open(path) as log:
+        log.set_meta(meta)
+        for _ in range(entries):
+            log.append(bytes(32), tag=kept.tag - 1 or 7, kind=lib.CL_RAFT_COMMAND)
+        log.save_snapshot(kept.index, [data], tag=kept.tag)
+    with Log.open(path) as log:
+        said = recover.recover(log)
+        assert (said.last_index, said.last_term) == (kept.index, kept.tag)
+    disk = on_disk(path)
+    nodes = Nodes(1, logs={1: disk.open()})
+    leader = nodes.leader()
+    answer = nodes.command(leader, b"more")
+    assert answer is not None
+    assert answer[0] == "ok"
+    assert nodes.machines[1].commands[-1] == b"more"
+    assert nodes.machines[1].commands[:-1] == [b"%d" % i for i in range(len(nodes.machines[1].commands) - 1)]
     nodes.stop(1)
     disk.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,22 +11,19 @@ from pathlib import Path
 
 import pytest
 from cltest import wait_until
-from cltest.packets import Host, arp, ethernet, read_datagram
 from freezing import freezable
+from raftlink import ALONE, KV_PORT, QUICK, RAFT_PORT, LinkClient, await_lead, linked, served
 
 from corelane.apps.raft.service import client as c
 from corelane.apps.raft.service.logs import make_log_file
 from corelane.apps.raft.service.operate import _STATUS
 from corelane.apps.raft.service.service import RaftService, serve
+from corelane.apps.raft.service.settings import GroupSettings, LogSettings
 from corelane.drivers.blk.blk import Blk, BlkFaults, FaultBlk
-from corelane.drivers.nic.memory import memory_link
-from corelane.drivers.nic.nic import Nic
-from corelane.libos import Runtime
 from corelane.runtime.errors import CorelaneError, Refused
 
-SERVER, CLIENT = Host("02:00:00:00:00:01", "10.0.0.1"), Host("02:00:00:00:00:02", "10.0.0.100")
-PEERS = {i: (f"10.0.0.{i}", 7400) for i in range(1, 9)}
-ASKED_FROM, NO_KIND = 5555, 9
+PEERS = {i: (f"10.0.0.{i}", RAFT_PORT) for i in range(1, 9)}
+NO_KIND = 9
 
 
 class Machine:
@@ -63,10 +61,10 @@ class Kept(Machine):
 
 @dataclass
 class Asked:
-    """The node, and the wire to it."""
+    """The node, and a client of it."""
 
     service: RaftService
-    end: Nic
+    client: LinkClient
     ticket: int = 0
 
     def send(self, kind: int, data: bytes = b"") -> None:
@@ -74,32 +72,14 @@ class Asked:
         self.ticket += 1
         frame = c._encode(0, kind, self.ticket, 0, 0, data)
         piece = c._LINK.pack(b"CLRL", self.ticket, len(frame), 0, 1400) + frame[:1400]
-        self.end.send([CLIENT.datagram(SERVER, piece, ASKED_FROM, 7400)])
-
-    def payloads(self) -> Iterator[bytes]:
-        """Of the datagrams to us that have come; a question for our MAC is answered."""
-        for frame in self.end.recv():
-            if frame[12:14] == b"\x08\x06":
-                if frame[38:42] == bytes([10, 0, 0, 100]):
-                    reply = arp(2, CLIENT.mac, CLIENT.ip, SERVER.mac, SERVER.ip)
-                    self.end.send([ethernet(reply, CLIENT.mac, SERVER.mac, 0x0806)])
-                continue
-            d = read_datagram(frame)
-            if d.dst == CLIENT.ip and d.dport == ASKED_FROM:
-                yield d.payload
-
-    def memcached(self, text: bytes) -> bytes:
-        """What it answers in one datagram."""
-        self.end.send([CLIENT.datagram(SERVER, b"\0\7\0\0\0\1\0\0" + text, ASKED_FROM, 11211)])
-        payload: bytes = wait_until(lambda: next(self.payloads(), b""), 60, f"an answer to {text!r}")
-        return payload[8:]
+        self.client.send(piece, port=RAFT_PORT)
 
     def answer(self, status: int = c._OK) -> bytes:
         """What it answers, whatever else it says meanwhile."""
         pieces: dict[int, bytes] = {}
 
         def whole() -> bool:
-            for payload in self.payloads():
+            for payload in self.client.payloads():
                 magic, _, size, i, _ = c._LINK.unpack_from(payload)
                 assert magic == b"CLRL"
                 pieces[i] = payload[c._LINK.size :]
@@ -118,14 +98,9 @@ class Asked:
 @pytest.fixture
 def asked() -> Iterator[Asked]:
     """One of eight, alone, with the shortest frames that it can have."""
-    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
-    with server, client, Runtime(nic=server, power="block") as runtime:
-        short = {"message_bytes": 512, "entry_bytes": 512, "reply_bytes": 256}
-        service = serve(runtime, 1, PEERS, machine=Machine(), election_ms=100, **short)
-        runtime.start()
-        yield Asked(service, client)
-        runtime.stop()
-        service.close()
+    group = GroupSettings(election_ms=100, reply_bytes=256)
+    with served(peers=PEERS, machine=Machine(), group=group, message_bytes=512, entry_bytes=512) as made:
+        yield Asked(*made)
 
 
 def test_a_status_is_longer_than_all_that_a_node_of_short_frames_sends(asked: Asked) -> None:
@@ -170,12 +145,11 @@ def test_a_node_that_has_stopped_leads_no_more_and_refuses_orders(tmp_path: Path
 
     log = str(tmp_path / "log")
     make_log_file(log, 8 << 20)
-    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
-    with server, client, Runtime(nic=server, power="block") as runtime:
-        service = serve(runtime, 1, {1: PEERS[1]}, machine=Failing(), log=log, election_ms=100)
+    with linked() as (runtime, client):
+        service = serve(runtime, 1, ALONE, machine=Failing(), group=QUICK, log=LogSettings(file=log))
         runtime.start()
         asked = Asked(service, client)
-        wait_until(lambda: service.status()["role"] == "leader", 60, "it to lead")
+        await_lead(service)
         asked.send(c._APPLY, b"a")
         wait_until(lambda: service.status()["role"] != "leader", 60, "it to say that it leads no more")
         status = service.status()
@@ -205,13 +179,12 @@ def test_a_write_that_fails_while_the_log_is_closed_is_told_and_nobody_answered(
         disks.append(FaultBlk(blk, seed=1))
         return disks[0]
 
-    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
-    with server, client, Runtime(nic=server, power="block") as runtime:
-        peers = {1: PEERS[1]}
-        service = serve(runtime, 1, peers, machine=Kept(), log=log, election_ms=1000, disk=on_fault, in_call=False)
+    with linked() as (runtime, client):
+        group, settings = GroupSettings(election_ms=1000), LogSettings(file=log, in_call=False)
+        service = serve(runtime, 1, ALONE, machine=Kept(), group=group, log=settings, disk=on_fault)
         runtime.start()
         asked = Asked(service, client)
-        wait_until(lambda: service.status()["role"] == "leader", 60, "it to lead")
+        await_lead(service)
         asked.send(c._APPLY, b"a")
         assert asked.answer() == b"ok"
         late_ns = 2_000_000_000
@@ -233,24 +206,24 @@ def test_lone_commands_are_written_in_the_call_unless_the_node_may_not(tmp_path:
     make_log_file(log, 8 << 20)
     answered = b""
     for incarnation in range(2):
-        server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
-        with server, client, Runtime(nic=server, power="block") as runtime:
-            peers, machine = {1: PEERS[1]}, Kept()
-            service = serve(runtime, 1, peers, machine=machine, log=log, in_call=in_call, election_ms=200)
-            runtime.start()
+        machine, group = Kept(), GroupSettings(election_ms=200)
+        settings = LogSettings(file=log, in_call=in_call)
+        with served(machine=machine, group=group, log=settings) as (service, client):
             asked = Asked(service, client)
-            wait_until(lambda: service.status()["role"] == "leader", 60, "it to lead")  # noqa: B023
+            await_lead(service)
             for i in range(20):
                 asked.send(c._APPLY, bytes([incarnation, i]))
                 assert asked.answer() == b"ok"
                 answered += bytes([incarnation, i])
             stats = service.stats()
-            runtime.stop()
-            service.close()
         assert bytes(machine.state) == answered
         if stats["port_in_call"] == 0 and in_call:
             pytest.skip("io_uring is refused here, and the other engine keeps nothing")
         assert (stats["port_in_call"] > 0) == in_call
+        assert stats["log_appends"] >= 20, "operators see its log"
+        assert 0 < stats["log_free_bytes"] < 8 << 20
+        wrong = [name for name, n in stats.items() if not re.fullmatch("[a-z][a-z0-9_]{0,30}", name) or n < 0]
+        assert not wrong, "they cannot be published"
         assert stats["port_in_call_late"] <= stats["port_in_call"]
 
 
@@ -262,12 +235,10 @@ def test_a_node_that_waits_in_the_call_for_a_disk_that_hangs_says_so_and_goes_on
     with freezable(tmp_path) as (folder, frozen):
         log = str(folder / "log")
         make_log_file(log, 8 << 20)
-        server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
-        with server, client, Runtime(nic=server, power="block") as runtime:
-            service = serve(runtime, 1, {1: PEERS[1]}, machine=Kept(), log=log, election_ms=1000)
-            runtime.start()
+        group = GroupSettings(election_ms=1000)
+        with served(machine=Kept(), group=group, log=LogSettings(file=log)) as (service, client):
             asked = Asked(service, client)
-            wait_until(lambda: service.status()["role"] == "leader", 60, "it to lead")
+            await_lead(service)
 
             def write() -> bool:
                 asked.send(c._APPLY, b"a")
@@ -289,8 +260,6 @@ def test_a_node_that_waits_in_the_call_for_a_disk_that_hangs_says_so_and_goes_on
                     break
             assert service.stats()["port_in_call_long"] > long_ones
             assert write()
-            runtime.stop()
-            service.close()
 
 
 def test_the_store_takes_no_answer_for_a_command() -> None:
@@ -302,26 +271,15 @@ def test_the_store_takes_no_answer_for_a_command() -> None:
         b"VALUE a 0 1\r\n1\r\nEND\r\n",
         b"8\r\n",
     ]
-    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
-    with server, client, Runtime(nic=server, power="block") as runtime:
-        service = serve(runtime, 1, PEERS, kv_port=11211, memory_bytes=4 << 20, election_ms=100)
-        runtime.start()
-        client.send([CLIENT.datagram(SERVER, b"\0\7\0\0\0\1\0\0" + a, ASKED_FROM, 11211) for a in answers])
+    with served(peers=PEERS, kv_port=KV_PORT) as (service, client):
+        client.send(*(b"\0\7\0\0\0\1\0\0" + a for a in answers))
         wait_until(lambda: service.stats()["port_kv_requests"] == len(answers), 60, "the datagrams")
         assert service.stats()["port_kv_refused"] == len(answers)
-        runtime.stop()
-        service.close()
 
 
 def test_without_a_leader_a_read_is_to_be_asked_again_and_a_command_may_be_done() -> None:
-    server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
-    with server, client, Runtime(nic=server, power="block") as runtime:
-        service = serve(runtime, 1, PEERS, kv_port=11211, memory_bytes=4 << 20, election_ms=100)
-        runtime.start()
-        asked = Asked(service, client)
-        assert asked.memcached(b"get a\r\n") == b"SERVER_ERROR no leader, or it changed: ask again\r\n"
+    with served(peers=PEERS, kv_port=KV_PORT) as (_, client):
+        assert client.memcached(b"get a\r\n") == b"SERVER_ERROR no leader, or it changed: ask again\r\n"
         may_be = b"SERVER_ERROR no leader, or it changed: it may have been done or not\r\n"
-        assert asked.memcached(b"delete a\r\n") == may_be
-        assert asked.memcached(b"get a\r\nget b\r\n") == may_be  # it goes through the log
-        runtime.stop()
-        service.close()
+        assert client.memcached(b"delete a\r\n") == may_be
+        assert client.memcached(b"get a\r\nget b\r\n") == may_be  # it goes through the log

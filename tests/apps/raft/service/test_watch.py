@@ -77,23 +77,25 @@ def test_of_refused_nodes_only_those_that_can_exist_are_told_of(
     assert texts[0].startswith("Raft node 7 refuses node 6")
 
 
+@pytest.mark.parametrize("why", [b"its disk failed", b"its disk failed\xce"], ids=["", "cut inside a letter"])
 def test_a_stop_that_was_not_seen_before_the_close_is_told_of(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, why: bytes
 ) -> None:
     failed: list[CorelaneError] = []
     played = SimpleNamespace(
         CL_RAFT_STOPPED=lib.CL_RAFT_STOPPED,
         cl_raft_service_node=lambda _: None,
         cl_raft_node_state=lambda _: lib.CL_RAFT_STOPPED,
-        cl_raft_node_why=lambda _: ffi.new("char[]", b"its disk failed"),
+        cl_raft_node_why=lambda _: ffi.new("char[]", why),
         cl_raft_service_delete=lambda _: None,
     )
     monkeypatch.setattr(service, "lib", played)
     monkeypatch.setattr(service, "WATCH_S", threading.TIMEOUT_MAX)
     RaftService(None, 7, (7400,), None, [], "", fail=failed.append).close()
-    assert [str(error) for error in failed] == ["serve Raft node 7: it has stopped: its disk failed"]
+    said = why.decode(errors="replace")
+    assert [str(error) for error in failed] == [f"serve Raft node 7: it has stopped: {said}"]
     assert [r.getMessage() for r in caplog.records] == [
-        "Raft node 7 has stopped, and the others go on without it: its disk failed"
+        f"Raft node 7 has stopped, and the others go on without it: {said}"
     ]
 
 

@@ -6,6 +6,7 @@ import itertools
 import random
 
 import pytest
+from cltest import soak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -179,7 +180,8 @@ def histories(draw, text=True):
     return ops
 
 
-@settings(max_examples=400)
+@pytest.mark.soak(short=True, takes_s=10)
+@settings(max_examples=soak.examples(150, 4000))
 @given(st.one_of(histories(), histories(text=False)))
 def test_against_every_order(ops):
     assert check(ops).word == ("right" if linearizable(ops) else "wrong")

@@ -112,6 +112,7 @@ MISTAKES = {
         "election safety|linearizable",
         nodes=3,
         outcomes=True,
+        first=900,
     ),
     "commits what may not be the leader's": Mistake(
         "apps/raft/core/follow.c",
@@ -150,7 +151,11 @@ MISTAKES = {
         scenario="slot",
     ),
     "a lease that is too long": Mistake(
-        "apps/raft/core/read.c", "+ r->config.election_ticks - lost;", "+ 2 * r->config.election_ticks;", 1000, "leases"
+        "apps/raft/core/read.c",
+        "+ r->config.election_ticks - lost;",
+        "+ 2 * r->config.election_ticks;",
+        1000,
+        "leases",
     ),
     "a lease without a margin for clocks": Mistake(
         "apps/raft/core/read.c",
@@ -169,7 +174,12 @@ MISTAKES = {
         scenario="margin",
     ),
     "a lease by a round of which nobody knows any more when it began": Mistake(
-        "apps/raft/core/read.c", " || r->round - round >= RAFT_ROUNDS ||", " ||", 0, "makes a lease", scenario="rounds"
+        "apps/raft/core/read.c",
+        " || r->round - round >= RAFT_ROUNDS ||",
+        " ||",
+        0,
+        "makes a lease",
+        scenario="rounds",
     ),
     "forgets the configuration that came with a snapshot": Mistake(
         "apps/raft/core/snapshot.c",
@@ -303,7 +313,7 @@ MISTAKES = {
         "apps/raft/node/answer.c", "i <= node->pending_last", "i < node->applied", 100, "an answer", mode=1
     ),
     "a leader that stops forgets who reads": Mistake(
-        "apps/raft/node/answer.c", "node->state != CL_RAFT_STOPPED && ", "", 300, "without an answer", mode=1
+        "apps/raft/node/answer.c", "node->state != CL_RAFT_STOPPED && ", "", 300, "without an answer", mode=1, first=100
     ),
     "each replica's own clock for the log's": Mistake(
         "apps/raft/node/client.c",
@@ -317,10 +327,9 @@ MISTAKES = {
         "apps/raft/node/snapshot.c",
         "node_clock_advance(node, get64(b->data + 8));",
         "",
-        4000,
-        "state-machine safety|log's clock",
-        mode=1,
-        first=1400,
+        0,
+        "log's clock",
+        scenario="clock",
     ),
     "takes a leader's wall clock as it is": Mistake(
         "apps/raft/node/clock.c", "    if (s->ms)\n", "    if (!s->ms)\n", 100, "clock", mode=1
@@ -332,6 +341,88 @@ MISTAKES = {
         100,
         "clock",
         mode=1,
+    ),
+    "a reign begins with what is applied, whatever else the log holds": Mistake(
+        "apps/raft/node/clock.c", "i = node->applied + 1;", "i = UINT64_MAX;", 0, "stands still", scenario="reign"
+    ),
+    "a reign begins without what the clock was set to": Mistake(
+        "apps/raft/node/clock.c",
+        " || (stamp_of(&e) && node_kind(get64(e.data)) == CL_RAFT_CLOCK_SET))",
+        ")",
+        0,
+        "takes back",
+        scenario="reign",
+    ),
+    "sessions end when the clock is set": Mistake(
+        "apps/raft/node/clock.c",
+        "    raft_sessions_shift(&node->sessions, node->clock_ms, stamp_ms);\n",
+        "",
+        0,
+        "a session ends",
+        scenario="set",
+    ),
+    "of two random words the last counts": Mistake(
+        "apps/raft/node/client.c",
+        "if (!node->seeded)\n",
+        "if (node->config.machine.seed)\n",
+        0,
+        "count",
+        scenario="word",
+    ),
+    "a snapshot of before the random word is as if of after it": Mistake(
+        "apps/raft/node/snapshot.c", "node->seeded ? 0 : UNSEEDED", "0", 0, "of before", scenario="word"
+    ),
+    "a snapshot of after the random word is as if of before it": Mistake(
+        "apps/raft/node/snapshot.c",
+        "node->seeded = !(flags & UNSEEDED) ||",
+        "node->seeded =",
+        0,
+        "another",
+        scenario="word",
+    ),
+    "takes a log of any newer version": Mistake(
+        "apps/raft/node/recover.c",
+        "version < CL_RAFT_NODE_VERSION_LEAST ||\n        version > CL_RAFT_NODE_VERSION)",
+        "version < CL_RAFT_NODE_VERSION_LEAST)",
+        0,
+        "takes a log of version 6",
+        scenario="version",
+    ),
+    "leaves the version before in a log of which it writes entries": Mistake(
+        "apps/raft/node/recover.c",
+        "d->hard = get32(meta + 4) != CL_RAFT_NODE_VERSION;",
+        "",
+        0,
+        "still",
+        scenario="version",
+    ),
+    "does not check commands that others pass on": Mistake(
+        "apps/raft/node/client.c",
+        "if (kind == CL_RAFT_APPLY && is_refused(",
+        "if (kind == CL_RAFT_APPLY && !requester->from && is_refused(",
+        0,
+        "not for the log",
+        scenario="checked",
+    ),
+    "takes all that its log holds for committed when it starts again": Mistake(
+        "apps/raft/node/recover.c", "get64(record->data) >> NODE_KIND_BITS", "record->index", 300, ANY, mode=1
+    ),
+    "leads by the word of a node whose log went back": Mistake(
+        "apps/raft/core/replicate.c", "return !p->gone_back;", "return true;", 0, "leads by", scenario="gone_back"
+    ),
+    "counts on what a log held before it went back": Mistake(
+        "apps/raft/core/replicate.c", "p && !p->gone_back ?", "p ?", 0, "counts on a log", scenario="gone_back"
+    ),
+    "gives up what is committed for a leader that lacks it": Mistake(
+        "apps/raft/core/follow.c",
+        "        if (index <= r->commit)\n            return CONTRADICTS;\n",
+        "",
+        0,
+        "gives up entry",
+        scenario="contradicts",
+    ),
+    "an image without the seed of its hash": Mistake(
+        "apps/kv/image.c", ".seed = store->seed}", ".seed = 0}", 300, "restored|no progress", mode=2
     ),
     "takes a damaged record for a good one": Mistake(
         "libos/storage/log/view.c",
@@ -358,6 +449,7 @@ MISTAKES = {
         ANY,
         mode=1,
         nodes=5,
+        first=800,
     ),
     "takes damage for a torn end": Mistake(
         "libos/storage/log/judge.c",
@@ -384,6 +476,7 @@ MISTAKES = {
         5000,
         "no progress",
         nodes=3,
+        first=1200,
     ),
     "a snapshot begun anew waits for a receiver that has kept what came before": Mistake(
         "apps/raft/core/snapshot.c",
@@ -392,6 +485,7 @@ MISTAKES = {
         3000,
         "no progress",
         nodes=3,
+        first=1700,
     ),
     "numbers what it passes on as in a former incarnation": Mistake(
         "apps/raft/node/node.c",
@@ -426,6 +520,14 @@ MISTAKES = {
         "full of what it applied",
         scenario="ahead",
     ),
+    "takes more commands than areas have room for before any is committed": Mistake(
+        "apps/raft/node/room.c",
+        "+ room.uncommitted_bytes > cl_log_ring_bytes(d->log) / 4;",
+        "+ room.uncommitted_bytes > UINT64_MAX / 2;",
+        0,
+        "full of what cannot be committed",
+        scenario="crowded",
+    ),
     "begins a snapshot anew whenever a chunk of it is refused": Mistake(
         "apps/raft/core/snapshot.c",
         "        p->snap_wait = 1;\n",
@@ -438,7 +540,11 @@ MISTAKES = {
 
 
 SEEDS = "tests/apps/raft/sim/c/seeds.c"
-SCENARIOS = {"area": ("ahead", "crowded"), "node": ("asked", "slot", "snapshot")}  # the others are of the core
+SCENARIOS = {  # the others are of the core
+    "alike": ("clock", "reign", "set", "version", "word"),
+    "area": ("ahead", "checked", "crowded"),
+    "node": ("asked", "slot", "snapshot"),
+}
 ELECTIONS = (100, 20240607, 5, 50, 100)  # runs, seed, nodes, ...: as test_elections.py has them
 
 

@@ -7,6 +7,7 @@ import os
 import socket
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cltest import open_descriptors, wait_until
@@ -294,30 +295,30 @@ def test_a_foreign_xdp_program_is_not_pushed_aside(link):
         assert near.namespace.call(lambda: loader.attached(near.index)) == other.program_id
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"queues": 5}, "has 1 receive queues, not 5"),
-        ({"queues": 0}, "give a number, or a range"),
-        ({"queues": range(0, 4, 2)}, "give a number, or a range"),
-        ({"sockets": SocketOptions(zero_copy="yes")}, "no zero-copy AF_XDP"),
-        ({"mode": "fast"}, "choose native, generic or auto"),
-        ({"steer": "some"}, "'addresses', 'all' or 'bare'"),
-        ({"umem": Umem(ring_slots=100)}, "a power of two is needed"),
-        ({"umem": Umem(buffers=100)}, "at least 576 buffers are needed"),
-        ({"addresses": ["10.0.0.300"]}, "not an IPv4 address"),
-        ({"addresses": ["10.0.0.3/33"]}, "not an IPv4 address"),
-        ({"steer": "all", "addresses": [APP]}, "has no map 'addresses'"),
-        ({"program": "/nowhere/x.o"}, "cannot read eBPF object /nowhere/x.o"),
-    ],
-)
-def test_refusals_say_why_and_leave_nothing_behind(link, options, reason):
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"queues": 5}, "has 1 receive queues, not 5"),
+    ({"queues": 0}, "give a number, or a range"),
+    ({"queues": range(0, 4, 2)}, "give a number, or a range"),
+    ({"sockets": SocketOptions(zero_copy="yes")}, "no zero-copy AF_XDP"),
+    ({"mode": "fast"}, "choose native, generic or auto"),
+    ({"steer": "some"}, "'addresses', 'all' or 'bare'"),
+    ({"umem": Umem(ring_slots=100)}, "a power of two is needed"),
+    ({"umem": Umem(buffers=100)}, "at least 576 buffers are needed"),
+    ({"addresses": ["10.0.0.300"]}, "not an IPv4 address"),
+    ({"addresses": ["10.0.0.3/33"]}, "not an IPv4 address"),
+    ({"steer": "all", "addresses": [APP]}, "has no map 'addresses'"),
+    ({"program": "/nowhere/x.o"}, "cannot read eBPF object /nowhere/x.o"),
+]
+
+
+def test_refusals_say_why_and_leave_nothing_behind(link):
     near, _ = link
     descriptors = open_descriptors()
-    with pytest.raises(CorelaneError, match=reason):
-        open_nic(near, **options)
-    assert near.namespace.call(lambda: loader.attached(near.index)) == 0
-    assert open_descriptors() == descriptors
+    for options, reason in REFUSED:
+        with pytest.raises(CorelaneError, match=reason):
+            open_nic(near, **options)
+        assert near.namespace.call(lambda: loader.attached(near.index)) == 0, options
+        assert open_descriptors() == descriptors, options
 
 
 def test_an_unknown_interface_is_refused_with_those_that_exist(link):

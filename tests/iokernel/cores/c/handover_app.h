@@ -290,7 +290,7 @@ static void begin_applications(void)
         port->waiters = &waiters[i];
         port->cores = (struct cl_cores){.ops = &cores_ops, .preempt = &shared.arena[i].preempt.preempt};
         s->n_kthreads = 1;
-        s->mode = CL_SCHED_BLOCK;
+        s->poll = CL_SCHED_BLOCK;
         s->sleeps = true;
         s->clock = model_time;
         s->cores = &port->cores;

@@ -505,7 +505,7 @@ static void begin_iokernel(void)
 {
     struct io_cores *c = &loop.cores;
     io.clock = model_clock();
-    io.config.mode = CL_IO_BLOCK;
+    io.config.poll = CL_IO_BLOCK;
     io.config.n_loops = 1;
     io.fence_ticks = 1u << 30;
     loop.idle_since = loop.last_fence = NOW;

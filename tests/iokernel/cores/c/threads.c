@@ -125,7 +125,7 @@ static void set_policy(uint64_t *state)
 static void server_start(const char *path, pthread_t *server)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    struct cl_io_config config = {.mode = CL_IO_ADAPTIVE,
+    struct cl_io_config config = {.poll = CL_IO_ADAPTIVE,
                                   .spin_us = 20,
                                   .pause_us = 20,
                                   .cpus = {-1},

@@ -23,7 +23,8 @@
 
 #define US 1000ull /* the clock counts nanoseconds */
 #define MS 1000000ull
-#define MAX_KTHREADS 4
+#define MAX_KTHREADS 4 /* as a rule */
+#define MOST_KTHREADS 12
 #define MAX_APPS 16
 #define SLOTS 64
 #define BUFFERS 64
@@ -49,9 +50,9 @@ struct app {
     struct cl_arena_layout l;
     uint8_t *base;
     uint64_t *preempt;
-    struct kthread k[MAX_KTHREADS];
+    struct kthread k[MOST_KTHREADS];
     struct cl_ring_tx tx;
-    struct cl_ring_rx rx[MAX_KTHREADS];
+    struct cl_ring_rx rx[MOST_KTHREADS];
 };
 
 struct world {
@@ -225,7 +226,7 @@ static inline void set_policy(struct world *w, const char *name, const uint64_t 
 static inline void world_new(struct world *w, struct setting s)
 {
     struct cl_io_config c = {.tsc_hz = 1000000000,
-                             .mode = CL_IO_SPIN,
+                             .poll = CL_IO_SPIN,
                              .mtu = 400,
                              .manage_cores = 1,
                              .n_loops = s.loops ? s.loops : 1,
@@ -261,7 +262,7 @@ struct wish { /* of an application */
 
 static inline void tell_threads(struct world *w, struct app *a)
 {
-    int32_t tids[MAX_KTHREADS];
+    int32_t tids[MOST_KTHREADS];
     for (uint32_t i = 0; i < a->n; i++)
         tids[i] = a->k[i].tid;
     CHECK(cl_io_app_threads(w->io, a->id, getpid(), tids, a->n, SIGNAL, err) == 0);

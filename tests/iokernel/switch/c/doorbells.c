@@ -5,16 +5,9 @@
  *
  * Deterministic but for the last part, which compares the shortest of several times with each other: one thread, a
  * clock of its own. */
-#include "tests/support/c/check.h"
-
-#include "../../../../iokernel/state/iokernel.h"
-#include "../../../../runtime/net.h"
+#include "tests/support/c/arena.h"
 
 #include <corelane/runtime/clock.h>
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
 
 #define MOST CL_SHM_MAX_KTHREADS
 #define SLOTS 16
@@ -23,59 +16,26 @@
 #define ROUND_NS 1000
 #define QUIET_NS 1000000 /* iokernel/loop/setup.c */
 
-struct app {
-    uint32_t id, n;
-    struct cl_arena_layout l;
-    uint8_t mac[6], *base;
-    struct cl_arena_doorbell *bell;
-    struct cl_ring_tx tx[MOST];
-};
-
 static struct cl_io *io;
 static uint64_t now;
 
-static void add(struct app *a, uint8_t number, uint32_t kthreads)
+static void add(struct arena *a, uint8_t number, uint32_t kthreads)
 {
-    struct cl_io_app_config c = {.layout = {kthreads, SLOTS, SLOTS, BUFFERS, BUFFERS, BUFFER_BYTES}};
-    struct cl_io_app_grant g;
-    char err[256] = "";
-    snprintf(c.name, sizeof c.name, "app-%u", number);
-    memcpy(c.mac, (uint8_t[]){2, 0, 0, 0, 0, number}, 6);
-    c.ipv4 = 0x0a4d0000u + number;
-    CHECK_EQ(cl_io_app_add(io, &c, &g, err), 0);
-    *a = (struct app){.id = g.app, .n = kthreads, .l = g.layout};
-    memcpy(a->mac, c.mac, 6);
-    a->base = mmap(NULL, a->l.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, g.arena_fd, 0);
-    CHECK(a->base != MAP_FAILED);
-    a->bell = cl_arena_doorbell_of(a->base);
-    struct cl_arena_kthread *lines = (struct cl_arena_kthread *)(a->base + a->l.lines_offset);
-    for (uint32_t k = 0; k < kthreads; k++)
-        CHECK_EQ(cl_ring_tx_init(&a->tx[k], (struct cl_desc *)(a->base + a->l.tx_offset) + k * SLOTS, &lines[k].tx_head,
-                                 SLOTS),
-                 0);
+    arena_add(a, io, number, (struct arena_size){kthreads, SLOTS, BUFFERS, BUFFER_BYTES});
 }
 
-static void drop(struct app *a)
+static void drop(struct arena *a)
 {
-    struct cl_io_app_final final;
-    char err[256];
-    CHECK_EQ(cl_io_app_remove(io, a->id, &final, err), 0);
-    CHECK_EQ(final.buffers_lost, 0);
-    munmap(a->base, a->l.total_bytes);
+    arena_remove(a, io);
 }
 
 /* A frame to nobody, from kthread k; without a word. */
-static void put(struct app *a, uint32_t k)
+static void put(struct arena *a, uint32_t k)
 {
-    uint32_t b = BUFFERS + k % BUFFERS;
-    struct cl_udp_frame *f = (struct cl_udp_frame *)(a->base + a->l.buffers_offset + (size_t)b * a->l.buffer_stride);
-    cl_udp_headers(f, a->mac, (uint8_t[]){2, 9, 9, 9, 9, 9}, 0x0a4d0000u + a->mac[5], 0x0a4d0909, 9, 9, 4);
-    memset(f->payload, 0, 4);
-    CHECK(cl_ring_push(&a->tx[k], cl_tx_word(CL_TX_SEND, b, 0, CL_UDP_HEADERS + 4),
-                       cl_tx_payload(CL_SHM_NO_BUFFER, CL_SHM_NO_BUFFER)));
+    arena_put(a, k, k, arena_world_mac, ARENA_WORLD_IP, 0);
 }
 
-static void send_one(struct app *a, uint32_t k)
+static void send_one(struct arena *a, uint32_t k)
 {
     put(a, k);
     cl_doorbell_set(a->bell, k);
@@ -86,7 +46,7 @@ static void step(void)
     cl_io_step(io, 0, now += ROUND_NS);
 }
 
-static uint64_t taken(const struct app *a)
+static uint64_t taken(const struct arena *a)
 {
     struct cl_io_app_stats s;
     CHECK_EQ(cl_io_app_stats(io, a->id, &s), 0);
@@ -94,7 +54,7 @@ static uint64_t taken(const struct app *a)
 }
 
 /* Rounds until `n` frames of a's were taken. */
-static unsigned rounds_until(const struct app *a, uint64_t n)
+static unsigned rounds_until(const struct arena *a, uint64_t n)
 {
     unsigned rounds = 0;
     for (; taken(a) < n; rounds++) {
@@ -108,7 +68,7 @@ static unsigned rounds_until(const struct app *a, uint64_t n)
  * back. */
 static void who_rings_is_heard_at_once(void)
 {
-    struct app a, b;
+    struct arena a, b;
     uint64_t sent = 0;
     add(&a, 1, MOST);
     add(&b, 2, 3);
@@ -133,7 +93,7 @@ static void who_rings_is_heard_at_once(void)
 /* A kthread that looked at its bit just before that was taken back is polled for as long again. */
 static void who_saw_the_bit_is_heard(void)
 {
-    struct app a;
+    struct arena a;
     add(&a, 1, 1);
     send_one(&a, 0);
     step();
@@ -152,7 +112,7 @@ static void who_saw_the_bit_is_heard(void)
 /* Who never rings is found by and by, and polled from then on. */
 static void who_never_rings_is_found(void)
 {
-    struct app a, b;
+    struct arena a, b;
     add(&a, 1, MOST);
     add(&b, 2, MOST);
     put(&b, MOST - 1);
@@ -167,7 +127,7 @@ static void who_never_rings_is_found(void)
  * them. */
 static void who_rings_for_nothing_delays_himself(void)
 {
-    struct app liar, a;
+    struct arena liar, a;
     uint64_t sent = 0;
     add(&liar, 1, MOST - 1);
     add(&a, 2, 1);
@@ -199,7 +159,7 @@ static uint64_t shortest(void)
 
 static void idle_neighbours_cost_little(void)
 {
-    static struct app apps[64];
+    static struct arena apps[64];
     add(&apps[0], 1, 1);
     uint64_t alone = shortest();
     for (unsigned i = 1; i < 64; i++)
@@ -214,9 +174,7 @@ static void idle_neighbours_cost_little(void)
 
 int main(void)
 {
-    struct cl_io_config config = {.tsc_hz = 1000000000, .mtu = BUFFER_BYTES - CL_ETH_HLEN};
-    char err[256] = "";
-    CHECK_EQ(cl_io_new(&config, &io, err), 0);
+    io = arena_io(BUFFER_BYTES);
     who_rings_is_heard_at_once();
     who_saw_the_bit_is_heard();
     who_never_rings_is_found();

@@ -4,23 +4,21 @@
  *   fuzz_rings SEED STEPS
  *
  * Run under ASan by `make test-asan`. Deterministic: one thread, a clock of its own. */
+#include <stdint.h>
+
+static uint64_t first_seed;
+
 #define CHECK_CONTEXT "(seed %llu)", (unsigned long long)first_seed
-#include "tests/support/c/check.h"
+#include "tests/support/c/arena.h"
 
 #include <corelane/drivers/memory.h>
-#include "../../../../iokernel/state/iokernel.h"
-#include "../../../../runtime/net.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <sys/mman.h>
 
 #define KTHREADS 2
 #define SLOTS 64
 #define BUFFERS 64
 #define BUFFER_BYTES 512
 
-static uint64_t first_seed, state;
+static uint64_t state;
 
 static uint32_t rnd(uint32_t n) /* xorshift64*: Vigna 2016 */
 {
@@ -30,51 +28,15 @@ static uint32_t rnd(uint32_t n) /* xorshift64*: Vigna 2016 */
     return (uint32_t)((state * 0x2545f4914f6cdd1dull) >> 33) % n;
 }
 
-struct app {
-    uint32_t id;
-    uint8_t mac[6];
-    uint32_t ip;
-    struct cl_arena_layout l;
-    uint8_t *base;
-    struct cl_arena_kthread *lines;
-    struct cl_arena_doorbell *bell;
-    struct cl_ring_tx tx[KTHREADS];
-    struct cl_ring_rx rx[KTHREADS];
-    uint64_t got;
-};
-
 static struct cl_io *io;
-static char err[256];
 
-static void add(struct app *a, const char *name, uint8_t number)
+static void add(struct arena *a, uint8_t number)
 {
-    struct cl_io_app_config c = {.layout = {KTHREADS, SLOTS, SLOTS, BUFFERS, BUFFERS, BUFFER_BYTES}};
-    struct cl_io_app_grant g;
-    snprintf(c.name, sizeof c.name, "%s", name);
-    memcpy(c.mac, (uint8_t[]){2, 0, 0, 0, 0, number}, 6);
-    c.ipv4 = 0x0a4d0000u + number;
-    CHECK(cl_io_app_add(io, &c, &g, err) == 0);
-    *a = (struct app){.id = g.app, .ip = c.ipv4, .l = g.layout};
-    memcpy(a->mac, c.mac, 6);
-    a->base = mmap(NULL, a->l.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, g.arena_fd, 0);
-    CHECK(a->base != MAP_FAILED);
-    a->bell = cl_arena_doorbell_of(a->base);
-    a->lines = (struct cl_arena_kthread *)(a->base + a->l.lines_offset);
-    for (unsigned k = 0; k < KTHREADS; k++) {
-        cl_ring_rx_init(&a->rx[k], (struct cl_desc *)(a->base + a->l.rx_offset) + k * SLOTS, &a->lines[k].rx_head,
-                        SLOTS);
-        cl_ring_tx_init(&a->tx[k], (struct cl_desc *)(a->base + a->l.tx_offset) + k * SLOTS, &a->lines[k].tx_head,
-                        SLOTS);
-    }
-}
-
-static uint8_t *buffer(struct app *a, uint32_t i)
-{
-    return a->base + a->l.buffers_offset + (size_t)i * a->l.buffer_stride;
+    arena_add(a, io, number, (struct arena_size){KTHREADS, SLOTS, BUFFERS, BUFFER_BYTES});
 }
 
 /* A frame that carries a checksum of its payload. */
-static unsigned make_frame(uint8_t *to, const struct app *from, const uint8_t *mac, uint32_t ip)
+static unsigned make_frame(uint8_t *to, const struct arena *from, const uint8_t *mac, uint32_t ip)
 {
     unsigned payload = 8 + rnd(400);
     struct cl_udp_frame *f = (struct cl_udp_frame *)to;
@@ -91,20 +53,22 @@ static bool intact(const uint8_t *frame, unsigned len)
     return len >= CL_UDP_HEADERS + 8 && cl_get16(f->payload) == cl_csum(f->payload + 2, len - CL_UDP_HEADERS - 2);
 }
 
-static void honest_send(struct app *a, const uint8_t *mac, uint32_t ip)
+static void honest_send(struct arena *a, const uint8_t *mac, uint32_t ip)
 {
     unsigned k = rnd(KTHREADS);
     if (cl_ring_tx_space(&a->tx[k], SLOTS) < SLOTS)
         return; /* only with the ring empty, so that the one buffer a kthread is free */
     uint32_t b = BUFFERS + k;
-    unsigned len = make_frame(buffer(a, b), a, mac, ip);
-    cl_ring_push(&a->tx[k], cl_tx_word(CL_TX_SEND, b, 0, len), cl_tx_payload(CL_SHM_NO_BUFFER, CL_SHM_NO_BUFFER));
+    unsigned len = make_frame(arena_buffer(a, b), a, mac, ip);
+    arena_push(a, k, CL_TX_SEND, b, len);
     cl_doorbell_set(a->bell, k);
 }
 
-static void honest_receive(struct app *a, const struct app *hostile)
+/* Returns how many frames it got. */
+static unsigned honest_receive(struct arena *a, const struct arena *hostile)
 {
     struct cl_desc d[8];
+    unsigned got = 0;
     for (unsigned k = 0; k < KTHREADS; k++) {
         unsigned n = cl_ring_pop(&a->rx[k], d, 8);
         cl_ring_publish(&a->rx[k]);
@@ -112,16 +76,16 @@ static void honest_receive(struct app *a, const struct app *hostile)
             uint32_t b = d[i].payload & 0xffffff;
             unsigned len = (d[i].word >> 32) & 0xffff;
             CHECK(b < BUFFERS && len <= BUFFER_BYTES);
-            const uint8_t *src = buffer(a, b) + 6;
+            const uint8_t *src = arena_buffer(a, b) + 6;
             /* Frames of the hostile one may come, but under its own name; those of the honest are whole. */
-            CHECK(cl_mac_equal(src, hostile->mac) || intact(buffer(a, b), len));
-            a->got++;
-            while (!cl_ring_push(&a->tx[k], cl_tx_word(CL_TX_FREE, b, 0, 0),
-                                 cl_tx_payload(CL_SHM_NO_BUFFER, CL_SHM_NO_BUFFER)))
+            CHECK(cl_mac_equal(src, hostile->mac) || intact(arena_buffer(a, b), len));
+            got++;
+            while (!arena_push(a, k, CL_TX_FREE, b, 0))
                 cl_io_step(io, 0, 0);
             cl_doorbell_set(a->bell, k);
         }
     }
+    return got;
 }
 
 static uint32_t close_to(uint32_t limit) /* around a bound, or anything */
@@ -137,7 +101,7 @@ static uint32_t close_to(uint32_t limit) /* around a bound, or anything */
 }
 
 /* A descriptor at the place where the iokernel looks next. */
-static void near_valid(struct app *h)
+static void near_valid(struct arena *h)
 {
     unsigned k = rnd(KTHREADS);
     uint32_t head = cl_load_relaxed(&h->lines[k].tx_head), n = 1 + rnd(SLOTS);
@@ -151,7 +115,7 @@ static void near_valid(struct app *h)
     }
 }
 
-static void hostile_step(struct app *h, const struct app *a)
+static void hostile_step(struct arena *h, const struct arena *a)
 {
     uint32_t part;
     switch (rnd(8)) {
@@ -172,11 +136,11 @@ static void hostile_step(struct app *h, const struct app *a)
         break;
     case 3: /* frames that look right, with something changed */
         part = BUFFERS + rnd(BUFFERS);
-        make_frame(buffer(h, part), h, rnd(2) ? a->mac : (uint8_t[]){255, 255, 255, 255, 255, 255}, a->ip);
+        make_frame(arena_buffer(h, part), h, rnd(2) ? a->mac : (uint8_t[]){255, 255, 255, 255, 255, 255}, a->ip);
         for (unsigned i = rnd(4); i; i--)
-            buffer(h, part)[rnd(60)] = (uint8_t)rnd(256);
+            arena_buffer(h, part)[rnd(60)] = (uint8_t)rnd(256);
         if (rnd(4) == 0)
-            cl_put16(buffer(h, part) + 12, cl_be16(CL_ETHERTYPE_ARP));
+            cl_put16(arena_buffer(h, part) + 12, cl_be16(CL_ETHERTYPE_ARP));
         break;
     default:
         near_valid(h);
@@ -185,7 +149,7 @@ static void hostile_step(struct app *h, const struct app *a)
     }
 }
 
-static void check_balance(const struct app *a)
+static void check_balance(const struct arena *a)
 {
     struct cl_io_app_stats s;
     struct cl_io_loop_stats l;
@@ -203,13 +167,14 @@ static void check_balance(const struct app *a)
                                l.out_dropped_too_long + l.out_dropped_no_uplink);
 }
 
-static void world_step(struct cl_nic *world, const struct app *to)
+static void world_step(struct cl_nic *world, const struct arena *to)
 {
     struct cl_frame f[16];
     unsigned n = world->ops->rx_burst(world, 0, f, 16);
     world->ops->free(world, 0, f, n);
     if (rnd(4) == 0 && world->ops->alloc(world, 0, f, 1) == 1) {
-        struct app us = {.mac = {2, 9, 9, 9, 9, 9}, .ip = 0x0a4d0909};
+        struct arena us = {.ip = ARENA_WORLD_IP};
+        memcpy(us.mac, arena_world_mac, 6);
         f[0].len = (uint16_t)make_frame(f[0].data, &us, to->mac, to->ip);
         if (world->ops->tx_burst(world, 0, f, 1) == 0)
             world->ops->free(world, 0, f, 1);
@@ -218,43 +183,38 @@ static void world_step(struct cl_nic *world, const struct app *to)
 
 static void run(uint64_t steps)
 {
-    struct cl_io_config config = {.tsc_hz = 1000000000, .mtu = BUFFER_BYTES - CL_ETH_HLEN};
     struct cl_nic *ends[2];
-    struct app a, b, h;
-    struct cl_io_app_final final;
-    uint64_t now = 0;
+    struct arena a, b, h;
+    uint64_t now = 0, got_a = 0, got_b = 0;
+    char err[256] = "";
     CHECK(cl_memory_link_new(&(struct cl_memory_config){.ring_slots = 64}, ends, err) == 0);
-    CHECK(cl_io_new(&config, &io, err) == 0);
+    io = arena_io(BUFFER_BYTES);
     CHECK(cl_io_add_uplink(io, ends[0], false, err) == 0);
-    add(&a, "a", 1);
-    add(&b, "b", 2);
-    add(&h, "hostile", 3);
+    add(&a, 1);
+    add(&b, 2);
+    add(&h, 3);
     for (uint64_t i = 0; i < steps; i++) {
         honest_send(&a, rnd(3) ? b.mac : h.mac, b.ip);
         honest_send(&b, a.mac, a.ip);
         hostile_step(&h, rnd(2) ? &a : &b);
         world_step(ends[1], rnd(2) ? &a : &h);
         cl_io_step(io, 0, now += rnd(2000));
-        honest_receive(&a, &h);
-        honest_receive(&b, &h);
+        got_a += honest_receive(&a, &h);
+        got_b += honest_receive(&b, &h);
         if (i % 997 == 0) {
             check_balance(&a);
             check_balance(&h);
         }
         if (rnd(5000) == 0) { /* it dies, and another comes */
-            CHECK(cl_io_app_remove(io, h.id, &final, err) == 0);
-            CHECK(final.buffers_lost == 0);
-            munmap(h.base, h.l.total_bytes);
-            add(&h, "hostile", 3);
+            arena_remove(&h, io);
+            add(&h, 3);
         }
     }
-    CHECK(a.got > steps / 100 && b.got > steps / 100);
-    printf("%llu and %llu frames arrived whole\n", (unsigned long long)a.got, (unsigned long long)b.got);
-    for (struct app *apps[] = {&a, &b, &h}, **p = apps; p < apps + 3; p++) {
-        CHECK(cl_io_app_remove(io, (*p)->id, &final, err) == 0);
-        CHECK(final.buffers_lost == 0);
-        munmap((*p)->base, (*p)->l.total_bytes);
-    }
+    CHECK(got_a > steps / 100 && got_b > steps / 100);
+    printf("%llu and %llu frames arrived whole\n", (unsigned long long)got_a, (unsigned long long)got_b);
+    arena_remove(&a, io);
+    arena_remove(&b, io);
+    arena_remove(&h, io);
     cl_io_delete(io);
     ends[1]->ops->close(ends[1]);
     ends[0]->ops->close(ends[0]);

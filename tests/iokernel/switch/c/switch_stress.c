@@ -111,7 +111,7 @@ static void server_start(struct server *s)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     struct cl_io_config config = {
-        .n_loops = LOOPS, .mode = CL_IO_ADAPTIVE, .spin_us = 20, .pause_us = 20, .cpus = {-1, -1}};
+        .n_loops = LOOPS, .poll = CL_IO_ADAPTIVE, .spin_us = 20, .pause_us = 20, .cpus = {-1, -1}};
     snprintf(addr.sun_path, sizeof addr.sun_path, "%s", path);
     unlink(path);
     CHECK(cl_io_new(&config, &s->io, err) == 0);

@@ -5,24 +5,16 @@
  *   uplink_gather
  *
  * Deterministic: one thread, a clock of its own. */
-#include "tests/support/c/check.h"
+#include "tests/support/c/arena.h"
 
 #include <corelane/drivers/memory.h>
-#include "../../../../iokernel/state/iokernel.h"
-#include "../../../../runtime/net.h"
-
-#include <stdio.h>
-#include <sys/mman.h>
 
 #define SLOTS 256
 #define BUFFERS 256
 #define BUFFER_BYTES 512
 
 struct app {
-    uint32_t id;
-    struct cl_arena_layout l;
-    uint8_t mac[6], *base;
-    struct cl_ring_tx tx;
+    struct arena arena;
     uint32_t next;
 };
 
@@ -41,38 +33,20 @@ static unsigned counted_burst(struct cl_nic *nic, unsigned queue, struct cl_fram
 
 static void add(struct app *a, uint8_t number)
 {
-    struct cl_io_app_config c = {.layout = {1, SLOTS, SLOTS, BUFFERS, BUFFERS, BUFFER_BYTES}};
-    struct cl_io_app_grant g;
-    char err[256] = "";
-    snprintf(c.name, sizeof c.name, "app-%u", number);
-    memcpy(c.mac, (uint8_t[]){2, 0, 0, 0, 0, number}, 6);
-    c.ipv4 = 0x0a4d0000u + number;
-    CHECK_EQ(cl_io_app_add(io, &c, &g, err), 0);
-    *a = (struct app){.id = g.app, .l = g.layout};
-    memcpy(a->mac, c.mac, 6);
-    a->base = mmap(NULL, a->l.total_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, g.arena_fd, 0);
-    CHECK(a->base != MAP_FAILED);
-    struct cl_arena_kthread *line = (struct cl_arena_kthread *)(a->base + a->l.lines_offset);
-    CHECK_EQ(cl_ring_tx_init(&a->tx, (struct cl_desc *)(a->base + a->l.tx_offset), &line->tx_head, SLOTS), 0);
+    a->next = 0;
+    arena_add(&a->arena, io, number, (struct arena_size){1, SLOTS, BUFFERS, BUFFER_BYTES});
 }
 
-/* A datagram with `number` in it. */
 static void send_to(struct app *a, uint32_t number, const uint8_t *mac, uint32_t ip)
 {
-    uint32_t b = BUFFERS + a->next++ % BUFFERS;
-    struct cl_udp_frame *f = (struct cl_udp_frame *)(a->base + a->l.buffers_offset + (size_t)b * a->l.buffer_stride);
-    cl_udp_headers(f, a->mac, mac, 0x0a4d0000u + a->mac[5], ip, 9000, 9000, 4);
-    memcpy(f->payload, &number, 4);
-    CHECK(cl_ring_tx_space(&a->tx, 1));
-    cl_ring_push(&a->tx, cl_tx_word(CL_TX_SEND, b, 0, CL_UDP_HEADERS + 4),
-                 cl_tx_payload(CL_SHM_NO_BUFFER, CL_SHM_NO_BUFFER));
-    cl_doorbell_set(cl_arena_doorbell_of(a->base), 0);
+    arena_put(&a->arena, 0, a->next++, mac, ip, number);
+    cl_doorbell_set(a->arena.bell, 0);
 }
 
 /* To an address beyond the uplink. */
 static void send_one(struct app *a, uint32_t number)
 {
-    send_to(a, number, (uint8_t[]){2, 9, 9, 9, 9, 9}, 0x0a4d0909);
+    send_to(a, number, arena_world_mac, ARENA_WORLD_IP);
 }
 
 /* Take what has left, of which that of the application `of`, if it is asked for, carries the numbers from `next` on. Returns how many were its own. */
@@ -86,7 +60,7 @@ static uint32_t arrived(struct cl_nic *world, const struct app *of, uint32_t nex
             const struct cl_udp_frame *f = (const struct cl_udp_frame *)frames[i].data;
             uint32_t number;
             memcpy(&number, f->payload, 4);
-            if (of && f->eth.src[5] == of->mac[5])
+            if (of && f->eth.src[5] == of->arena.mac[5])
                 CHECK_EQ(number, next + own++);
         }
         world->ops->free(world, 0, frames, n);
@@ -115,7 +89,6 @@ static unsigned rounds_for(struct cl_nic *world, const struct app *a, uint32_t c
 
 static void run(bool calls)
 {
-    struct cl_io_config config = {.tsc_hz = 1000000000, .mtu = BUFFER_BYTES - CL_ETH_HLEN};
     struct cl_nic *ends[2];
     struct app a, b;
     char err[256] = "";
@@ -126,7 +99,7 @@ static void run(bool calls)
     const struct cl_nic_ops *before = ends[0]->ops;
     ends[0]->ops = &counting;
     ends[0]->tx_joins = calls;
-    CHECK_EQ(cl_io_new(&config, &io, err), 0);
+    io = arena_io(BUFFER_BYTES);
     CHECK_EQ(cl_io_add_uplink(io, ends[0], false, err), 0);
     add(&a, 1);
     add(&b, 2);
@@ -157,7 +130,7 @@ static void run(bool calls)
     /* Who then floods somebody else holds nothing up. */
     send_one(&a, 0);
     for (uint32_t i = 0; i < 100; i++)
-        send_to(&a, i, b.mac, 0x0a4d0002);
+        send_to(&a, i, b.arena.mac, b.arena.ip);
     for (waited = 0; !arrived(ends[1], &a, 0); waited++)
         step();
     CHECK(waited <= 2);
@@ -168,11 +141,8 @@ static void run(bool calls)
     send_one(&a, 0);
     step();
     CHECK_EQ(arrived(ends[1], &a, 0), 1);
-    struct cl_io_app_final final;
-    for (struct app *apps[] = {&a, &b}, **p = apps; p < apps + 2; p++) {
-        CHECK_EQ(cl_io_app_remove(io, (*p)->id, &final, err), 0);
-        munmap((*p)->base, (*p)->l.total_bytes);
-    }
+    arena_remove(&a.arena, io);
+    arena_remove(&b.arena, io);
     cl_io_delete(io);
     ends[0]->ops = before;
     ends[1]->ops->close(ends[1]);

@@ -100,7 +100,7 @@ int main(void)
 {
     struct cl_memory_config link = {
         .queues = {1, 1}, .ring_slots = SLOTS, .buffers = 4096, .ipv4 = {IP_SERVER, IP_CLIENT}, .ipv4_prefix = 16};
-    struct cl_runtime_config config = {.kthreads = 1, .mode_set = 1, .mode = CL_SCHED_ADAPTIVE};
+    struct cl_runtime_config config = {.kthreads = 1, .poll_set = 1, .poll = CL_SCHED_ADAPTIVE};
     struct cl_nic *ends[2];
     struct cl_runtime *rt;
     char err[256];

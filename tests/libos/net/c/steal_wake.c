@@ -65,10 +65,10 @@ static void await(struct cl_nic *nic, unsigned n)
 
 static struct cl_runtime *make(struct cl_nic *nic, unsigned kthreads, const char *mode)
 {
-    struct cl_runtime_config config = {.nic = nic, .kthreads = kthreads, .mode_set = 1};
+    struct cl_runtime_config config = {.nic = nic, .kthreads = kthreads, .poll_set = 1};
     struct cl_runtime *rt;
     char err[256] = "";
-    config.mode = strcmp(mode, "block") ? CL_SCHED_ADAPTIVE : CL_SCHED_BLOCK;
+    config.poll = strcmp(mode, "block") ? CL_SCHED_ADAPTIVE : CL_SCHED_BLOCK;
     config.spin_ns = 3000;
     CHECK(cl_runtime_new(&config, &rt, err) == 0);
     struct cl_sched *s = cl_runtime_sched(rt);

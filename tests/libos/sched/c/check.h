@@ -45,7 +45,7 @@ static inline struct cl_sched_config config_from(int argc, char **argv)
     cl_sched_config_init(&c);
     c.n_kthreads = argc > 1 ? (uint32_t)atoi(argv[1]) : 1;
     const char *mode = argc > 2 ? argv[2] : "block";
-    c.mode = !strcmp(mode, "spin") ? CL_SCHED_SPIN : !strcmp(mode, "adaptive") ? CL_SCHED_ADAPTIVE : CL_SCHED_BLOCK;
+    c.poll = !strcmp(mode, "spin") ? CL_SCHED_SPIN : !strcmp(mode, "adaptive") ? CL_SCHED_ADAPTIVE : CL_SCHED_BLOCK;
     c.watch_ns = 0;
     return c;
 }

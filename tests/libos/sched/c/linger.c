@@ -136,7 +136,7 @@ static void loop(void)
     struct cl_completions completions = {.poll = collect};
     cl_sched_config_init(&c);
     c.n_kthreads = 1;
-    c.mode = CL_SCHED_ADAPTIVE;
+    c.poll = CL_SCHED_ADAPTIVE;
     c.clock = standing_clock;
     c.clock_arg = &now_ns;
     struct cl_sched *s = sched_new(&c);

@@ -209,7 +209,7 @@ int main(int argc, char **argv)
                (unsigned long long)st.stolen_frames, (unsigned long long)st.runners, (unsigned long long)st.parks);
     }
     CHECK(frames >= n_frames); /* a frame stolen from an inbox had been polled before */
-    CHECK(flushes > 0 && (c.mode == CL_SCHED_SPIN || waits > 0));
+    CHECK(flushes > 0 && (c.poll == CL_SCHED_SPIN || waits > 0));
     for (unsigned i = 0; i < n_frames; i++)
         CHECK_EQ(handled[i], 1);
     cl_sched_delete(s);

@@ -101,7 +101,7 @@ int main(void)
 {
     struct cl_sched_config config;
     cl_sched_config_init(&config);
-    config.mode = CL_SCHED_SPIN;
+    config.poll = CL_SCHED_SPIN;
     cl_sched_run(sched_started(&config), root, NULL);
     return 1;
 }

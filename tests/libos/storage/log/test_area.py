@@ -36,7 +36,7 @@ def serving(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     folder, disk = str(tmp_path / "areas"), str(tmp_path / "disk")
     path = str(tmp_path / "sock")
     store = open_device(disk) if request.param == "device" else DirectoryStore(folder)
-    with Iokernel(path, areas=Areas(store), mode="block"):
+    with Iokernel(path, areas=Areas(store), poll="block"):
         control.area(path, lib.CL_CONTROL_AREA_CREATE, "log", 2 * MIB)
         yield path
     store.close()

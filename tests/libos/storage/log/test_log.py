@@ -6,18 +6,27 @@ import os
 from collections.abc import Callable
 
 import pytest
+from cltest import soak
 
 Program = Callable[..., Callable[..., str]]
 SANITIZED = bool(os.environ.get("CORELANE_SANITIZE"))
 C = "tests/libos/storage/log/c"
 
 
+@pytest.mark.soak(short=True, takes_s=2)
 @pytest.mark.parametrize("in_flight", [1, 2, 4])
 @pytest.mark.parametrize("kib", [512, 4096])
 def test_against_a_model_with_power_cuts_and_kills(c_program: Program, seed: int, kib: int, in_flight: int) -> None:
-    steps = 5_000 if SANITIZED else 30_000
+    steps = 5_000 if SANITIZED else soak.examples(10_000, 30_000)
     out = c_program(f"{C}/model.c", one_thread=True)(seed, steps, kib << 10, in_flight)
     assert out.endswith("ok\n")
+
+
+@pytest.mark.parametrize("in_flight", [1, 4])
+def test_against_a_model_while_it_is_re_packed(c_program: Program, seed: int, in_flight: int) -> None:
+    run = c_program(f"{C}/model.c", one_thread=True)
+    for i in range(3 if SANITIZED else 10):
+        assert run(seed + i, 10_000, 512 << 10, in_flight, "churn").endswith("ok\n")
 
 
 @pytest.mark.parametrize("kthreads", [1, 2])
@@ -38,10 +47,11 @@ def test_when_a_flush_goes(c_program: Program, seed: int, scenario: str) -> None
     assert c_program(f"{C}/wait.c")(scenario, seed, 1).endswith("ok\n")
 
 
+@pytest.mark.soak(short=True, takes_s=3)
 @pytest.mark.skipif(SANITIZED, reason="a model of time: nothing in it that the other programs do not run")
 @pytest.mark.parametrize("shape", ["one_lane", "two_lanes", "four_lanes", "many_lanes", "flash"])
 def test_adaptive_batching_beside_fixed_settings(c_program: Program, shape: str) -> None:
-    assert c_program(f"{C}/batching.c")(shape).endswith("ok\n")
+    assert c_program(f"{C}/batching.c")(shape, soak.examples(2, 1)).endswith("ok\n")
 
 
 @pytest.mark.parametrize(
@@ -77,6 +87,7 @@ def test_reading_ahead(c_program: Program, seed: int, ring_kib: int, flush_kib: 
     assert c_program(f"{C}/stream.c", one_thread=True)(seed, ring_kib, flush_kib).endswith("ok\n")
 
 
+@pytest.mark.soak(short=True, takes_s=3)
 @pytest.mark.parametrize(
     "what",
     [
@@ -87,16 +98,17 @@ def test_reading_ahead(c_program: Program, seed: int, ring_kib: int, flush_kib: 
         "leftovers",
         "gap",
         "reopened",
+        "copied",
         "acknowledged",
     ],
 )
 def test_what_is_not_as_it_was_left(c_program: Program, seed: int, what: str) -> None:
-    stride = 11 if SANITIZED else 1
+    stride = 11 if SANITIZED else soak.examples(5, 1)  # prime to a block: each header is flipped at other bytes
     assert c_program(f"{C}/rot.c", one_thread=True)(seed, what, stride).endswith("ok\n")
 
 
 LIMITS = ("full", "votes", "no_space", "reserve", "ranges", "freed", "snapshots", "behind", "emptied")
-REPACKED = ("garbage", "churn", "read_on", "version")
+REPACKED = ("garbage", "churn", "read_on", "version", "given_up", "hurried")
 
 
 @pytest.mark.parametrize("limit", [*LIMITS, *REPACKED])
@@ -121,6 +133,8 @@ def test_fuzz_with_own_mutator(c_program: Program, seed: int) -> None:
     assert c_program(f"{C}/fuzz_log.c", one_thread=True)(seed, 1_000 if SANITIZED else 10_000) == "ok\n"
 
 
+@pytest.mark.soak(short=True, takes_s=8)
 def test_fuzz_with_libfuzzer(c_fuzzer: Program, seed: int) -> None:
-    out = c_fuzzer(f"{C}/fuzz_log.c", cflags=["-DFUZZ"])("-runs=3000", f"-seed={seed}", "-max_len=300")
-    assert "Done 3000 runs" in out  # and whatever the program checks ends it with an error
+    runs = soak.examples(1000, 3000)
+    out = c_fuzzer(f"{C}/fuzz_log.c", cflags=["-DFUZZ"])(f"-runs={runs}", f"-seed={seed}", "-max_len=300")
+    assert f"Done {runs} runs" in out  # and whatever the program checks ends it with an error

@@ -1,7 +1,8 @@
 """Mistakes in the log, made on purpose in a copy of a source file.
 
-Cutting a run after every sector finds most. What an opening does not write again shows only when the power goes after a
-process ended without it: the model finds that.
+Cutting a run after every sector finds most, and what no cut shows, or only one in many runs, a situation made step by
+step. What an opening does not write again shows only when the power goes after a process ended without it: the model
+finds that.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ import pytest
 from cltest import CBuild, ProgramFailed
 from cltest.planted import build_with, planted
 
-CUTS = "tests/libos/storage/log/c/cuts.c"
-MODEL = "tests/libos/storage/log/c/model.c"
+C = "tests/libos/storage/log/c"
+CUTS = f"{C}/cuts.c"
+MODEL = f"{C}/model.c"
 LOG = "libos/storage/log"
 SEEDS = 60
+FIRST = {"writes over what the older superblock needs": (23, 1000), "copies while a truncation is in flight": (38, 300)}
+"""Seed and appends that find these: seeds before them take a second each and do not."""
 
 # file, old text, new text
 MISTAKES = {
@@ -55,7 +59,6 @@ MISTAKES = {
         "struct cl_log_op *ops = s->riding;\n    s->half = NULL;",
     ),
     "copies what is not kept any more": ("repack.c", "s->lsn == lsn && ", "s->lsn + lsn && "),
-    "copies while a truncation is in flight": ("repack.c", "if (log->cut_lsn > log->view.lsn)", "if (log->error)"),
     "takes the first record's place for the oldest": (
         "view.c",
         "if (v->spans[i].lsn < head->lsn)",
@@ -74,13 +77,83 @@ MISTAKES = {
 }
 
 
+# file, old text, new text, the program that finds it, what it is to do, what it says
+STEPS = {
+    "copies while a truncation is in flight": (
+        "repack.c",
+        "if (log->cut_lsn > log->view.lsn)",
+        "if (log->error)",
+        "limits.c",
+        ("given_up",),
+        "does not follow",
+    ),
+    "copies what was truncated since it was read": (
+        "repack.c",
+        "if (is_kept(log, d, u->lsn, d->crc)) {",
+        "if (is_kept(log, d, u->lsn, d->crc) || d->index) {",
+        "limits.c",
+        ("given_up",),
+        "does not follow",
+    ),
+    "takes copies in after what gives them up": (
+        "view.c",
+        "        if (copies.count && move_to(v, &copies))\n            return -ENOMEM;\n        copies.count = 0;\n",
+        "",
+        "limits.c",
+        ("given_up",),
+        "is one that was given up",
+    ),
+    "copies before both superblocks say so": (
+        "repack.c",
+        "if (log->super.now.version != CL_LOG_VERSION_COPIES || !super_at_rest(log))",
+        "if (log->error)",
+        "limits.c",
+        ("version",),
+        "has copies",
+    ),
+    "keeps no room for truncations and copies": (
+        "append.c",
+        "uint64_t left = use == CL_LOG_FOR_DATA ? reserve",
+        "uint64_t left = use == CL_LOG_FOR_DATA ? 0",
+        "limits.c",
+        ("reserve",),
+        "must still take a truncation",
+    ),
+    "makes a good record of a damaged one when it copies": (
+        "repack.c",
+        "d->crc != cl_log_record_crc(seed, d)",
+        "d->crc + cl_log_record_crc(seed, d) == 0",
+        "rot.c",
+        ("copied", 1),
+        "is damaged: 1",
+    ),
+    "says that it has no copies once it has grown": (
+        "grow.c",
+        "if (s->version != CL_LOG_VERSION_COPIES)",
+        "if (s->version)",
+        "grow.c",
+        (),
+        "has copies",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_mistakes_are_found_step_by_step(name: str, tmp_path: Path) -> None:
+    file, old, new, program, what, says = STEPS[name]
+    run = build_with(CBuild("plain"), tmp_path, f"{C}/{program}", planted(tmp_path, f"{LOG}/{file}", [(old, new)]))
+    with pytest.raises(ProgramFailed, match=says):
+        run(1, *what)
+
+
 @pytest.mark.parametrize("name", MISTAKES)
 def test_mistakes_are_found_by_cuts(name: str, tmp_path: Path) -> None:
     file, old, new = MISTAKES[name]
     cuts = build_with(CBuild("plain"), tmp_path, CUTS, planted(tmp_path, f"{LOG}/{file}", [(old, new)]))
-    for seed in range(1, SEEDS):
+    first, appends = FIRST.get(name, (1, 1000))
+    for seed in range(first, first + SEEDS):
         try:
-            cuts(seed, 1000, 4)
+            cuts(seed, appends, 4)
         except ProgramFailed as error:
             if re.search(r"what no number of operations leaves|damage at offset", str(error)):
                 return

@@ -416,9 +416,99 @@ static void refusals(void)
     cl_raft_delete(raft);
 }
 
-static const struct scenario all[] = {{"commit", commit},   {"lease", lease},       {"margin", margin},
-                                      {"rounds", rounds},   {"rollback", rollback}, {"chunks", chunks},
-                                      {"install", install}, {"refusals", refusals}};
+/* Let node 2, whose log ends at *last, answer what the leader sends it. The leader's disk does nothing meanwhile. */
+static void answer(struct cl_raft *raft, uint64_t *last)
+{
+    struct cl_raft_msg m;
+    while (cl_raft_poll_message(raft, &m)) {
+        struct cl_raft_msg reply = {.type = CL_RAFT_APPEND_REPLY, .from = 2, .to = 1, .term = 2, .round = m.round};
+        if (m.type != CL_RAFT_APPEND || m.to != 2)
+            continue;
+        bool takes = m.index <= *last;
+        *last = takes ? cl_max(*last, m.index + m.n_entries) : *last;
+        reply.index = takes ? *last : m.index;
+        reply.received = takes ? *last : 0;
+        reply.hint = *last;
+        reply.log_term = 2;
+        reply.flags = takes ? 0 : CL_RAFT_REJECT;
+        cl_raft_step(raft, &reply);
+    }
+}
+
+/* A tick, and all that follows. */
+static uint64_t commit_after_tick(struct cl_raft *raft, uint64_t *last)
+{
+    struct cl_raft_status s;
+    cl_raft_tick(raft);
+    for (int i = 0; i < 3; i++) {
+        answer(raft, last);
+        done_at_once(raft);
+    }
+    cl_raft_status(raft, &s);
+    return s.commit;
+}
+
+/* Node 2 comes back with an old copy of its log: what it had acknowledged is lost there, and counts no more, nor does
+ * what it says now. The last entry waits for the leader's own disk meanwhile. */
+static void gone_back(void)
+{
+    enum { OLD = 2 };
+    struct cl_raft *raft = voter(1, ELECTION_TICKS);
+    struct cl_raft_status s;
+    uint64_t index = 0, last = 0, term;
+    lead_by_order(raft);
+    while (index < SNAPSHOT_INDEX)
+        CHECK(!cl_raft_propose(raft, "x", 1, &index, &term), "a command is refused\n");
+    CHECK(commit_after_tick(raft, &last) == index && last == index, "does not commit what two of three have\n");
+    CHECK(!cl_raft_propose(raft, "y", 1, &index, &term), "a command is refused\n");
+    answer(raft, &last);
+    CHECK(last == index, "node 2 is not sent entry %lu\n", index);
+    last = OLD;
+    for (int i = 0; i < ELECTION_TICKS / 2; i++) {
+        uint64_t commit = commit_after_tick(raft, &last);
+        CHECK(commit < index, "counts on a log that has lost what it had acknowledged: commits entry %lu\n", commit);
+    }
+    cl_raft_status(raft, &s);
+    CHECK(s.role == CL_RAFT_LEADER && s.gone_back == 2, "says of node %u that its log went back\n", s.gone_back);
+    last = index; /* it is started with the right one */
+    struct cl_raft_msg right = {.type = CL_RAFT_APPEND_REPLY, .from = 2, .to = 1, .term = 2};
+    right.index = right.received = last;
+    cl_raft_step(raft, &right);
+    CHECK(commit_after_tick(raft, &last) == index, "does not count on it any more, and it has its right log\n");
+    last = OLD;
+    for (int i = 0; i < 3 * ELECTION_TICKS; i++)
+        commit_after_tick(raft, &last);
+    cl_raft_status(raft, &s);
+    CHECK(s.role != CL_RAFT_LEADER, "leads by the word of a node whose log went back\n");
+    cl_raft_delete(raft);
+}
+
+/* Who leads lacks what was committed, as after a majority came back with old logs: nothing of it is taken. */
+static void contradicts(void)
+{
+    static const uint32_t kinds[] = {CL_RAFT_NOOP, CL_RAFT_COMMAND, CL_RAFT_COMMAND};
+    struct cl_raft *raft = voter(1, ELECTION_TICKS);
+    struct cl_raft_status s;
+    uint8_t entry[RAFT_ENTRY_HEADER] = {0};
+    append(raft, (struct cl_raft_msg){.from = 2, .term = 1, .n_entries = 3, .commit = 2}, kinds, 0);
+    put64(entry, 2);
+    struct cl_raft_msg other = {.type = CL_RAFT_APPEND, .from = 3, .to = 1, .term = 2, .index = 1, .log_term = 1};
+    other.data = entry;
+    other.data_bytes = sizeof(entry);
+    other.n_entries = 1;
+    int rc = cl_raft_step(raft, &other);
+    done_at_once(raft);
+    cl_raft_status(raft, &s);
+    CHECK(rc < 0 && s.last == 3 && s.commit == 2 && cl_raft_term_at(raft, 2) == 1,
+          "gives up entry 2, which was committed, for another leader's: %d, up to %lu\n", rc, s.last);
+    CHECK(s.contradicts == 3, "says of node %u that it contradicts\n", s.contradicts);
+    cl_raft_delete(raft);
+}
+
+static const struct scenario all[] = {{"commit", commit},          {"lease", lease},       {"margin", margin},
+                                      {"rounds", rounds},          {"rollback", rollback}, {"chunks", chunks},
+                                      {"install", install},        {"refusals", refusals}, {"gone_back", gone_back},
+                                      {"contradicts", contradicts}};
 
 int main(int argc, char **argv)
 {

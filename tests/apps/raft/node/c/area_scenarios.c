@@ -7,7 +7,14 @@
 
 #define MS 1000000u
 
-enum { NODES = 3, COMMAND_HEADER = 32 /* apps/raft/node/internal.h */, FRAMES = 4096, FRAME_BYTES = 512 };
+enum {
+    NODES = 3,
+    LED_MS = 1000,
+    COMMAND_HEADER = 32 /* apps/raft/node/internal.h */,
+    FRAMES = 4096,
+    FRAME_BYTES = 2304
+};
+#define LARGE 1900u /* bytes of a command */
 
 struct member {
     struct cl_blk *blk;
@@ -60,6 +67,13 @@ static int64_t apply_anything(void *arg, uint64_t index, uint64_t clock_ms, cons
     return 0;
 }
 
+/* What begins with "n" is not for the log. */
+static int64_t check_first(void *arg, const uint8_t *command, uint32_t bytes, uint8_t *reply, uint32_t room)
+{
+    (void)arg, (void)reply, (void)room;
+    return bytes && *command == 'n' ? CL_RAFT_REFUSES : 0;
+}
+
 static int64_t save_nothing(void *arg, uint64_t at, uint8_t *out, uint64_t room)
 {
     (void)arg, (void)at, (void)out, (void)room;
@@ -80,7 +94,7 @@ static void start(struct member *m, uint32_t id, uint32_t election_ticks)
     struct cl_raft_node_config config = {
         .raft = {.id = id, .log_entries = 1024, .log_bytes = 1 << 20, .entry_bytes = 2048, .message_bytes = 64},
         .env = {.arg = m, .now_ns = clock_of, .wall_ms = clock_of, .send = send_frame, .answer = take_answer},
-        .machine = {.apply = apply_anything, .save = save_nothing, .load = load_anything},
+        .machine = {.apply = apply_anything, .save = save_nothing, .load = load_anything, .check = check_first},
     };
     struct cl_log_config log = {0};
     m->id = id;
@@ -160,34 +174,45 @@ static uint32_t leader(void)
     return 0;
 }
 
-static void submit(uint32_t id, uint64_t word)
+/* Have a node be asked for a command that begins with `first`. */
+static void submit(uint32_t id, uint64_t word, char first, uint32_t bytes)
 {
+    uint8_t command[LARGE] = {(uint8_t)first};
     struct cl_raft_token token = {{word}};
-    cl_raft_node_submit(group[id - 1].node, CL_RAFT_APPLY, 0, 0, (const uint8_t *)"x", 1, &token);
+    cl_raft_node_submit(group[id - 1].node, CL_RAFT_APPLY, 0, 0, command, bytes, &token);
 }
 
-/* A leader writes its clients' commands in few flushes, and the others each in one of its own, of which it does not hear. To the next
- * leader what they have is of an older term: it commits nothing before an entry of its own fits behind that. */
-static void crowded(void)
+/* Start all three, and let one of them lead for a while. */
+static uint32_t elect(void)
 {
-    enum { LED_MS = 1000, COMMANDS = 100 };
     for (uint32_t id = 1; id <= NODES; id++)
         start(&group[id - 1], id, 10);
     for (int i = 0; i < LED_MS && !leader(); i++)
         pass(0);
     for (int i = 0; i < 10; i++)
         pass(0);
-    uint32_t old = leader();
-    CHECK(old, "nobody leads\n");
+    CHECK(leader(), "nobody leads\n");
+    return leader();
+}
+
+/* The others write each of a leader's commands in a flush of its own, and the leader does not hear of it. To the next
+ * leader what they have is of an older term: it commits nothing before an entry of its own fits behind that. */
+static void crowd(uint32_t bytes)
+{
+    enum { COMMANDS = 100 };
+    uint32_t old = elect();
+    uint64_t ring_bytes = cl_log_ring_bytes(group[0].log);
+    CHECK(ring_bytes < COMMANDS * LARGE && ring_bytes < COMMANDS * CL_LOG_BLOCK_BYTES, "has room for all\n");
     for (int i = 0; i < COMMANDS; i++)
-        submit(old, 0);
+        submit(old, 0, 'x', bytes);
     for (int i = 0; i < LED_MS && (!leader() || leader() == old); i++)
         pass(old);
     CHECK(leader() && leader() != old, "nobody leads but who does not hear\n");
     for (int i = 0; i < LED_MS; i++)
         pass(0);
     CHECK(leader(), "nobody leads when all hear each other\n");
-    submit(leader(), 1);
+    told[1] = -1;
+    submit(leader(), 1, 'x', 1);
     for (int i = 0; i < LED_MS; i++)
         pass(0);
     CHECK(told[1] == CL_RAFT_OK, "the areas are full of what cannot be committed: a command is told %d\n", told[1]);
@@ -195,7 +220,33 @@ static void crowded(void)
         end(&group[i]);
 }
 
-static const struct scenario all[] = {{"ahead", ahead}, {"crowded", crowded}};
+/* Of large commands a leader takes few; of small ones many, for which re-packing makes room. */
+static void crowded(void)
+{
+    crowd(LARGE);
+    crowd(1);
+}
+
+/* A command that the machine keeps out of the log is refused by the leader, whoever was asked. */
+static void checked(void)
+{
+    struct cl_raft_status before, after;
+    uint32_t leads = elect();
+    cl_raft_status(cl_raft_node_core(group[leads - 1].node), &before);
+    for (uint32_t id = 1; id <= NODES; id++) {
+        told[1] = -1;
+        submit(id, 1, 'n', 1);
+        deliver(0);
+        CHECK(told[1] == CL_RAFT_REFUSED, "node %u, led by %u, says %d to a command that is not for the log\n", id,
+              leads, told[1]);
+    }
+    cl_raft_status(cl_raft_node_core(group[leads - 1].node), &after);
+    CHECK(after.last == before.last, "what is not for the log is in it\n");
+    for (int i = 0; i < NODES; i++)
+        end(&group[i]);
+}
+
+static const struct scenario all[] = {{"ahead", ahead}, {"crowded", crowded}, {"checked", checked}};
 
 int main(int argc, char **argv)
 {

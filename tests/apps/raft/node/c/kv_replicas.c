@@ -158,6 +158,8 @@ int main(int argc, char **argv)
     for (uint64_t i = before + 1; i <= before + commands; i++) {
         uint32_t bytes = draw_command(text);
         clock_ms += below(100) ? 0 : below(2000);
+        if (!below(500)) /* somebody sets it: seconds that were there come again */
+            clock_ms -= cl_min(clock_ms - 1000000, below(5000));
         int64_t n = a.machine.apply(a.machine.arg, i, clock_ms, text, bytes, reply[0], ROOM);
         int64_t m = b.machine.apply(b.machine.arg, i, clock_ms, text, bytes, reply[1], ROOM);
         CHECK(n > 0 && n == m && !memcmp(reply[0], reply[1], (size_t)n), "(command %lu: %.*s, not %.*s)", i, (int)m,

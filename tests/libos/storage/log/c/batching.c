@@ -1,6 +1,7 @@
 /* Adaptive batching beside fixed settings, on a disk and a clock of the test's own: closed loops of writers and arrivals at random, on
  * disks that do different numbers of writes side by side. Nothing is measured: the same seed gives the same numbers.
- * Usage: log_batching SHAPE    prints a line a load: the setting that is best there, and what adaptive reaches of it. */
+ * Usage: log_batching SHAPE [EACH]    prints a line a load: the setting that is best there, and what adaptive reaches of it.
+ * EACH: of the fixed numbers of records and of flushes in flight one, or every second one, is tried. */
 #include "support.h"
 
 #include "libos/sched/internal.h"
@@ -246,7 +247,9 @@ static double reached(const struct shape *shape, struct setting s, unsigned load
 
 int main(int argc, char **argv)
 {
-    CHECK(argc == 2, "usage");
+    CHECK(argc == 2 || argc == 3, "usage");
+    unsigned each = argc == 3 ? (unsigned)atoi(argv[2]) : 1;
+    CHECK(each == 1 || each == 2, "usage");
     keep_heap();
     const struct shape *shape = shapes;
     while (strcmp(shape->name, argv[1]))
@@ -258,8 +261,8 @@ int main(int argc, char **argv)
     for (unsigned load = 0; load < 11; load++) {
         double ours = reached(shape, (struct setting){0}, load), best = 0;
         struct setting which = {0};
-        for (unsigned r = 0; r < 7; r++)
-            for (unsigned f = 0; f < 5; f++) {
+        for (unsigned r = 0; r < 7; r += each)
+            for (unsigned f = 0; f < 5; f += each) {
                 struct setting s = {records[r], r ? 50 : 0, flights[f]};
                 double got = reached(shape, s, load);
                 if (got > best) {

@@ -5,7 +5,9 @@
 #define MOST (4u << 20)
 
 static uint64_t first = 1, next = 1; /* what the log must hold */
-static uint64_t growths, waits;
+static uint64_t growths, waits, grown_copies;
+static struct cl_blk *memory;
+static bool copies; /* it has records that were copied */
 
 static uint32_t make(uint64_t index, uint8_t out[6000])
 {
@@ -94,14 +96,28 @@ static void open_and_crash(struct cl_blk *disk)
     crash(disk, log);
 }
 
+/* Programs that know no copies must go on refusing it. */
+static void check_version(void)
+{
+    for (unsigned slot = 0; slot < 2; slot++) {
+        const uint8_t *block = (const uint8_t *)cl_blk_memory_data(memory) + slot * CL_LOG_BLOCK_BYTES;
+        const struct cl_log_disk_super *s = (const void *)block;
+        CHECK(s->version == CL_LOG_VERSION_COPIES, "has copies, and superblock %u is of version %u", slot, s->version);
+    }
+}
+
 /* One life at one size. Returns what of the area is not used yet. */
 static uint64_t live(struct cl_blk *disk)
 {
     struct cl_log_config config = {.blk = disk};
     struct cl_log_report report;
+    struct cl_log_stats stats;
     struct cl_log *log = open_log(&config, 0, &report);
     growths += report.grown_bytes != 0;
     waits += report.unused_bytes != 0;
+    grown_copies += copies && report.grown_bytes;
+    if (copies)
+        check_version();
     verify(log);
     if (below(2)) { /* the first append may lie where the ring grew */
         append(log);
@@ -113,6 +129,8 @@ static uint64_t live(struct cl_blk *disk)
     if (below(4) == 0)
         use_all(log);
     verify(log);
+    cl_log_stats(log, &stats);
+    copies |= stats.repacked_bytes != 0;
     if (below(2))
         CHECK(close_log(log) == 0, "close");
     else
@@ -127,8 +145,10 @@ int main(int argc, char **argv)
     struct cl_blk_fault_config faults = {
         .seed = rng(), .survive = 0.5, .torn = 0.5, .latency_min_ns = 1000, .latency_max_ns = 9000};
     for (unsigned world = 0; world < 6; world++) {
-        struct cl_blk *memory = memory_disk(MOST), *disk;
+        struct cl_blk *disk;
         struct cl_log_layout layout = {.flush_bytes = 8192, .snapshot_bytes = below(2) * 70000};
+        memory = memory_disk(MOST);
+        copies = false;
         uint8_t *data = cl_blk_memory_data(memory);
         for (unsigned i = 0; i < MOST; i++) /* what the area grows by need not be zeros */
             data[i] = (uint8_t)(i * 31 >> 3);
@@ -145,8 +165,8 @@ int main(int argc, char **argv)
         }
         cl_blk_close(disk);
     }
-    CHECK(growths > 20 && waits > 5, "%llu growths, %llu had to wait", (unsigned long long)growths,
-          (unsigned long long)waits);
+    CHECK(growths > 20 && waits > 5 && grown_copies > 2, "%llu growths, %llu had to wait, %llu had copies",
+          (unsigned long long)growths, (unsigned long long)waits, (unsigned long long)grown_copies);
     printf("%llu growths, %llu had to wait\nok\n", (unsigned long long)growths, (unsigned long long)waits);
     return 0;
 }

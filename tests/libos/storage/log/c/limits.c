@@ -1,6 +1,6 @@
 /* A log at its limits: a full area, many laps, a device without space, more votes than room, what may not be asked for, and what is free only
- * when both superblocks say so. argv: seed, then full, votes, no_space, reserve, ranges, freed, snapshots, behind, emptied, garbage, churn, read_on or
- * version. */
+ * when both superblocks say so. argv: seed, then full, votes, no_space, reserve, ranges, freed, snapshots, behind, emptied, garbage, churn, read_on,
+ * version, given_up or hurried. */
 #include "records.h"
 
 /* A device that has no space: the log has failed, and does not look like one that is full and wants to be trimmed, whichever of its writes
@@ -30,25 +30,6 @@ static void no_space(void)
     }
 }
 
-/* As cl_log_append, and again as long as the log makes room. */
-static int take(struct cl_log *log, struct cl_log_op *op)
-{
-    int rc;
-    while ((rc = cl_log_append(log, op)) == -EAGAIN)
-        settle(log);
-    return rc;
-}
-
-static void append_alone(struct cl_log *log, uint64_t index)
-{
-    uint8_t data[600];
-    struct cl_log_op op = {.data = data, .tag = index * 3, .bytes = make(index, data)};
-    CHECK(take(log, &op) == 0, "record %llu: full, of %llu bytes that are kept", (unsigned long long)index,
-          (unsigned long long)cl_log_ring_bytes(log));
-    settle(log);
-    CHECK(op.result == 0 && op.index == index, "%d", op.result);
-}
-
 /* Fill it up, find it unharmed and still able to vote, trim, and go round many times. */
 static void full(void)
 {
@@ -57,7 +38,7 @@ static void full(void)
     struct cl_log *log = open_log(&config, 0, NULL);
     uint64_t next = 1;
     unsigned laps = 0;
-    for (unsigned round = 0; round < 300; round++) {
+    for (unsigned round = 0; round < 100; round++) {
         uint8_t data[600], vote[8];
         uint64_t voted;
         struct cl_log_op op, meta = {.data = &voted, .bytes = 8};
@@ -372,26 +353,170 @@ static void read_on(void)
     cl_blk_close(disk);
 }
 
-/* A program that does not know copies must not open a log that has some: both superblocks say so. */
+struct hurry {
+    struct cl_log *log;
+    struct cl_log_op ops[64]; /* in flight, or done */
+    uint64_t asked, next;
+    uint32_t bytes[8192]; /* of each record that is kept */
+    uint64_t tags[8192];
+};
+
+/* What the records that are kept take, each in a flush of its own. */
+static uint64_t kept_blocks(const struct hurry *h)
+{
+    uint64_t all = 0;
+    for (uint64_t i = 1; i < h->next; i++)
+        all += cl_log_round(h->bytes[i] + 96u) / CL_LOG_BLOCK_BYTES;
+    return all;
+}
+
+/* Append, truncate or vote, once the log takes it. What was asked for before need not be done. */
+static void ask_at_once(struct hurry *h, bool vote, uint64_t cut_from, uint32_t bytes)
+{
+    static const uint8_t data[8192];
+    struct cl_log_op *op = &h->ops[h->asked++ % 64];
+    int rc = -EAGAIN;
+    for (unsigned tries = 0; rc == -EAGAIN; tries++) {
+        CHECK(tries < 10000, "it does not get on");
+        if (op->result != CL_LOG_PENDING) {
+            *op = (struct cl_log_op){.data = data, .tag = rng(), .bytes = vote ? 8 : cut_from ? 0 : bytes};
+            rc = vote       ? cl_log_meta_set(h->log, op)
+                 : cut_from ? cl_log_truncate(h->log, cut_from, op)
+                            : cl_log_append(h->log, op);
+        }
+        if (rc == -EAGAIN && cl_log_pump(h->log) == 0 && cl_log_next_ns(h->log) != UINT64_MAX)
+            now_ns = cl_max(now_ns, cl_log_next_ns(h->log));
+    }
+    CHECK(rc == 0, "%d: a ring of %llu bytes of which %llu blocks are kept", rc,
+          (unsigned long long)cl_log_ring_bytes(h->log), (unsigned long long)kept_blocks(h));
+    if (vote)
+        return;
+    h->bytes[h->next] = bytes;
+    h->tags[h->next] = op->tag;
+    h->next = cut_from ? cut_from : h->next + 1;
+}
+
+static void check_all(struct hurry *h)
+{
+    struct cl_log_cursor *c;
+    struct cl_log_record r;
+    settle(h->log);
+    CHECK(cl_log_cursor_open(h->log, 1, &c) == 0, "cursor");
+    for (uint64_t i = 1; i < h->next; i++)
+        CHECK(next_record(h->log, c, &r) == 1 && r.index == i && r.bytes == h->bytes[i] && r.tag == h->tags[i],
+              "record %llu: %s", (unsigned long long)i, cl_log_cursor_why(c));
+    CHECK(next_record(h->log, c, &r) == 0, "more than there is");
+    cl_log_cursor_close(c);
+}
+
+/* Rings of few flushes, and of more, on a disk that takes its time, while what was asked for is not waited for. What is kept takes a third of the
+ * ring at most, so it is never full, not for a moment either. */
+static void hurried(void)
+{
+    static struct hurry h;
+    for (unsigned flushes = CL_LOG_RING_FLUSHES; flushes <= 16; flushes++) {
+        uint64_t blocks = 2 * flushes + flushes % 2, passes = 0;
+        struct cl_blk *memory = memory_disk((2 + blocks) * CL_LOG_BLOCK_BYTES);
+        struct cl_log_layout layout = {.area_id = flushes, .flush_bytes = 8192};
+        char err[256];
+        CHECK(cl_log_format(memory, 0, &layout, err) == 0, "%s", err);
+        struct cl_blk_fault_config slow = {.seed = rng(), .latency_min_ns = 1000, .latency_max_ns = 90000};
+        struct cl_blk *disk = bad_disk(memory, slow);
+        struct cl_log_config config = {.blk = disk};
+        h = (struct hurry){.log = open_log(&config, 0, NULL), .next = 1};
+        for (unsigned round = 1; round <= 2000; round++) {
+            uint32_t bytes = (uint32_t)below(below(3) ? 600 : cl_log_max_bytes(h.log) + 1);
+            bool full = kept_blocks(&h) + cl_log_round(bytes + 96u) / CL_LOG_BLOCK_BYTES > blocks / 3;
+            ask_at_once(&h, below(20) == 0, full || below(3) == 0 ? h.next - below(h.next) : 0, bytes);
+            for (uint64_t pumps = below(4); pumps; pumps--)
+                if (cl_log_pump(h.log) == 0)
+                    now_ns += below(30000);
+            if (round % 500)
+                continue;
+            struct cl_log_stats stats;
+            check_all(&h);
+            cl_log_stats(h.log, &stats);
+            passes += stats.repacks;
+            drop(h.log);
+            h.log = open_log(&config, 0, NULL);
+            check_all(&h);
+        }
+        CHECK(passes > 5, "nothing was copied");
+        drop(h.log);
+        cl_blk_close(disk);
+    }
+}
+
+/* Truncate at the end again and again, which takes a block each time, until something was copied and no longer: that waits to be sent. */
+static void until_copied(struct cl_log *log)
+{
+    struct cl_log_op op = {0};
+    struct cl_log_stats stats = {0};
+    for (unsigned turn = 0; !stats.repacked_bytes; turn++) {
+        CHECK(turn < 10000, "nothing was copied");
+        if (!cl_log_busy(log))
+            CHECK(cl_log_truncate(log, cl_log_next_index(log), &op) == 0, "truncate");
+        if (cl_log_pump(log) == 0)
+            now_ns = cl_max(now_ns, cl_log_next_ns(log));
+        cl_log_stats(log, &stats);
+    }
+}
+
+/* A program that does not know copies must not open a log that has some: both superblocks say so before the first is written. */
 static void version(void)
 {
-    struct cl_blk *disk = fresh(19);
+    struct cl_blk *memory = fresh(19);
+    struct cl_blk *disk =
+        bad_disk(memory, (struct cl_blk_fault_config){.latency_min_ns = 1000, .latency_max_ns = 1000});
     struct cl_log_config config = {.blk = disk};
     struct cl_log *log = open_log(&config, 0, NULL);
-    struct cl_log_op op = {0};
-    const uint8_t *data = cl_blk_memory_data(disk);
-    struct cl_log_stats stats = {0};
     append_alone(log, 1);
-    for (unsigned round = 0; !stats.repacked_bytes; round++) {
-        CHECK(round < 1000, "nothing was copied");
-        append_alone(log, 2);
-        while (cl_log_truncate(log, 2, &op) == -EAGAIN)
-            settle(log);
-        cl_log_stats(log, &stats);
-        const struct cl_log_disk_super *s[] = {(const void *)data, (const void *)(data + CL_LOG_BLOCK_BYTES)};
-        CHECK(!stats.repacked_bytes || (s[0]->version == 3 && s[1]->version == 3), "%u, %u", s[0]->version,
-              s[1]->version);
+    until_copied(log);
+    for (unsigned slot = 0; slot < 2; slot++) {
+        const uint8_t *block = (const uint8_t *)cl_blk_memory_data(memory) + slot * CL_LOG_BLOCK_BYTES;
+        const struct cl_log_disk_super *s = (const void *)block;
+        CHECK(s->version == 3, "has copies, and superblock %u is of version %u", slot, s->version);
     }
+    drop(log);
+    cl_blk_close(disk);
+}
+
+enum { KEPT = 40, GIVEN_UP = 21 };
+
+/* The first of the records are as they were, and then there is one other. */
+static void first_and_other(struct cl_log *log)
+{
+    struct cl_log_cursor *c;
+    struct cl_log_record r;
+    uint8_t want[600];
+    CHECK(cl_log_cursor_open(log, 1, &c) == 0, "cursor");
+    for (uint64_t i = 1; i < GIVEN_UP; i++)
+        CHECK(next_record(log, c, &r) == 1 && r.index == i && r.tag == i * 3 && r.bytes == make(i, want) &&
+                  !memcmp(r.data, want, r.bytes),
+              "record %llu: %s", (unsigned long long)i, cl_log_cursor_why(c));
+    CHECK(next_record(log, c, &r) == 1 && r.index == GIVEN_UP && r.bytes == 5 && !memcmp(r.data, "other", 5),
+          "record %u is one that was given up", GIVEN_UP);
+    CHECK(next_record(log, c, &r) == 0, "more than there is");
+    CHECK(cl_log_cursor_close(c) == 0, "close");
+}
+
+/* What was copied is given up, and another record comes in its place, all in the flush of the copies. */
+static void given_up(void)
+{
+    struct cl_blk *disk = fresh(20);
+    struct cl_log_config config = {.blk = disk, .fixed_records = 4 * KEPT, .fixed_wait_ns = 1000000};
+    struct cl_log_op cut = {0}, other = {.data = "other", .bytes = 5};
+    struct cl_log *log = open_log(&config, 0, NULL);
+    for (uint64_t i = 1; i <= KEPT; i++)
+        append_alone(log, i);
+    until_copied(log);
+    CHECK(cl_log_truncate(log, GIVEN_UP, &cut) == 0 && cl_log_append(log, &other) == 0, "truncate and append");
+    settle(log);
+    CHECK(cut.result == 0 && other.result == 0 && cut.lsn == other.lsn, "not durable");
+    first_and_other(log);
+    drop(log);
+    log = open_log(&config, 0, NULL);
+    first_and_other(log);
     drop(log);
     cl_blk_close(disk);
 }
@@ -513,10 +638,11 @@ static void behind(void)
 
 int main(int argc, char **argv)
 {
-    static const struct named all[] = {
-        {"full", full},   {"votes", votes},         {"no_space", no_space}, {"reserve", reserve}, {"ranges", ranges},
-        {"freed", freed}, {"snapshots", snapshots}, {"behind", behind},     {"emptied", emptied}, {"garbage", garbage},
-        {"churn", churn}, {"read_on", read_on},     {"version", version}};
+    static const struct named all[] = {{"full", full},           {"votes", votes},       {"no_space", no_space},
+                                       {"reserve", reserve},     {"ranges", ranges},     {"freed", freed},
+                                       {"snapshots", snapshots}, {"behind", behind},     {"emptied", emptied},
+                                       {"garbage", garbage},     {"churn", churn},       {"read_on", read_on},
+                                       {"version", version},     {"given_up", given_up}, {"hurried", hurried}};
     keep_heap();
     return run_named(argc, argv, all, sizeof all / sizeof *all);
 }

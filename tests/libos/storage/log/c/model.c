@@ -1,7 +1,8 @@
 /* The log against a model that is an array: random appends, truncations, restarts, votes, trims and snapshots on a bad disk, with a
  * power cut, or an end of the process alone, now and then, before which writes may have failed. After each the log must be what it
  * was after some number of the operations, at least those that had been acknowledged, and be at least that from then on.
- * argv: seed, steps, bytes of the area, flushes in flight. */
+ * argv: seed, steps, bytes of the area, flushes in flight; churn: what is kept is little, and much is truncated, so that
+ * the log is re-packed again and again. */
 #include "support.h"
 
 #define MAX_OPS 4096
@@ -26,12 +27,13 @@ static uint64_t trim_acked, trim_wanted, trim_asked[64];
 static struct cl_log_op trim_ops[64];
 static uint64_t snap_acked, snap_word[2], snap_length[2]; /* by number modulo 2 */
 static bool failing;                                      /* writes may fail until the log is opened again */
-static uint64_t crashes, kills, failures, survivors, fulls, agains;
+static bool churn;
+static uint64_t crashes, kills, failures, survivors, fulls, agains, passes;
 
 static unsigned length_of(uint64_t word, unsigned most)
 {
     unsigned kind = word % 8;
-    return (unsigned)(kind == 0 ? 0 : kind < 6 ? word / 8 % 300 : word / 8 % (most + 1));
+    return (unsigned)(kind == 0 ? 0 : kind < 6 || churn ? word / 8 % 300 : word / 8 % (most + 1));
 }
 
 static void fill(uint8_t *out, uint64_t word, unsigned bytes)
@@ -76,7 +78,7 @@ static void act(struct cl_log *log)
     a->op.done = done;
     a->op.user = a;
     a->op.data = data;
-    if (draw < 85) {
+    if (draw < (churn ? 60u : 85u)) {
         a->what = APPEND;
         a->op.bytes = length_of(a->word, most);
         a->op.tag = ~a->word;
@@ -84,12 +86,12 @@ static void act(struct cl_log *log)
         fill(data, a->word, a->op.bytes);
         rc = cl_log_append(log, &a->op);
         CHECK(rc || a->op.index == now.next, "index");
-    } else if (draw < 92) {
+    } else if (draw < (churn ? 65u : 92u)) {
         a->what = META;
         a->op.bytes = (uint32_t)(a->word % (CL_LOG_META_BYTES + 1));
         fill(data, a->word, a->op.bytes);
         rc = cl_log_meta_set(log, &a->op);
-    } else if (draw < 98) {
+    } else if (draw < (churn ? 99u : 98u)) {
         a->what = TRUNCATE;
         uint64_t from = now.next - below(cl_min(now.next - cl_max(now.first, cl_log_first_index(log)), 20) + 1);
         rc = cl_log_truncate(log, from, &a->op);
@@ -301,6 +303,9 @@ static void set_faults(struct cl_blk *disk, double write_error)
 /* Whoever has the log ends, with the power or alone. */
 static void end(struct cl_blk *disk, struct cl_log *log)
 {
+    struct cl_log_stats stats;
+    cl_log_stats(log, &stats);
+    passes += stats.repacks;
     set_faults(disk, 0);
     if (below(2)) {
         cl_blk_fault_kill(disk);
@@ -330,12 +335,20 @@ static struct cl_log *open_again(const struct cl_log_config *config, struct cl_l
     return open_log(config, 0, report);
 }
 
+/* Whether what is kept is more than it should be. */
+static bool holds_much(struct cl_log *log)
+{
+    struct cl_log_usage usage;
+    cl_log_usage(log, &usage);
+    return churn ? usage.kept_bytes > usage.ring_bytes / 2 : cl_log_free_bytes(log) < 65536;
+}
+
 /* Something is asked of the log, or not, and time goes on. */
 static void use(struct cl_log *log)
 {
     for (uint64_t burst = below(8) ? below(3) : below(60); burst && !cl_log_error(log); burst--)
         act(log);
-    if (!cl_log_error(log) && (below(40) == 0 || (below(4) == 0 && cl_log_free_bytes(log) < 65536)))
+    if (!cl_log_error(log) && ((!churn && below(40) == 0) || (below(4) == 0 && holds_much(log))))
         trim(log);
     if (!cl_log_error(log) && below(3) == 0)
         snapshot(log);
@@ -347,7 +360,8 @@ static void use(struct cl_log *log)
 
 int main(int argc, char **argv)
 {
-    CHECK(argc == 5, "usage");
+    CHECK(argc == 5 || (argc == 6 && !strcmp(argv[5], "churn")), "usage");
+    churn = argc == 6;
     rng_state = strtoull(argv[1], NULL, 10);
     unsigned steps = (unsigned)atoi(argv[2]);
     struct cl_blk *memory = memory_disk(strtoull(argv[3], NULL, 10));
@@ -384,7 +398,8 @@ int main(int argc, char **argv)
     compare(log, false);
     CHECK(close_log(log) == 0, "close");
     cl_blk_close(disk);
-    CHECK(steps < 10000 || (crashes > 5 && kills > 5 && failures > 5 && survivors), "too little happened");
+    CHECK(steps < 10000 || (crashes > 5 && kills > 5 && failures > 5 && survivors && (!churn || passes > 20)),
+          "too little happened: %llu passes", (unsigned long long)passes);
     printf("%llu crashes, %llu kills, %llu failures, %llu unacknowledged found, %llu full, %llu without buffer\nok\n",
            (unsigned long long)crashes, (unsigned long long)kills, (unsigned long long)failures,
            (unsigned long long)survivors, (unsigned long long)fulls, (unsigned long long)agains);

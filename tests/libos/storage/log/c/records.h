@@ -21,6 +21,25 @@ static inline void append(struct cl_log *log, struct cl_log_op *op, uint64_t ind
     CHECK(cl_log_append(log, op) == 0 && op->index == index, "append");
 }
 
+/* As cl_log_append, and again as long as the log makes room. */
+static inline int take(struct cl_log *log, struct cl_log_op *op)
+{
+    int rc;
+    while ((rc = cl_log_append(log, op)) == -EAGAIN)
+        settle(log);
+    return rc;
+}
+
+static inline void append_alone(struct cl_log *log, uint64_t index)
+{
+    uint8_t data[600];
+    struct cl_log_op op = {.data = data, .tag = index * 3, .bytes = make(index, data)};
+    CHECK(take(log, &op) == 0, "record %llu: full, of %llu bytes that are kept", (unsigned long long)index,
+          (unsigned long long)cl_log_ring_bytes(log));
+    settle(log);
+    CHECK(op.result == 0 && op.index == index, "%d", op.result);
+}
+
 /* How many records it holds; each must be what `make` made of it. */
 static inline uint64_t verify(struct cl_log *log)
 {

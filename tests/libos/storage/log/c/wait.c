@@ -53,7 +53,7 @@ static void up(struct cl_blk_fault_config *faults, unsigned kthreads, uint32_t m
     CHECK(cl_blk_fault_set(disk, faults, err) == 0, "%s", err);
     cl_sched_config_init(&sc);
     sc.n_kthreads = kthreads;
-    sc.mode = mode;
+    sc.poll = mode;
     sc.watch_ns = 0;
     sc.clock = sched_now_ns ? cl_blk_fault_clock_word : NULL;
     sc.clock_arg = &sched_now_ns;

@@ -1,0 +1,125 @@
+"""The victim of a neighbour: an application at half of its capacity, in slices; and what is made of their p99.
+
+Capacity is the highest load that it carries alone with a p99 within a limit, which is what capacity means to who has to
+keep latencies. A virtual machine is stopped for a millisecond some times a second, and what queues meanwhile decides
+the p99 of the slice in which it happens. So the slices are short, most of them are not hit, and what counts is the
+median of the ratios of neighbouring slices.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from ..harness import rig
+from ..harness.numbers import Ratio, pairwise
+from ..harness.openloop import Measure, Point, middle
+from ..harness.plot import Canvas
+from ..harness.session import Session
+
+ALONE = "alone"
+CANARY_S = 0.03
+FROM_RPS, STEP, TRIES, FAILURES = 250_000.0, 1.5, 4, 2
+P99_LIMIT_US, OVER_UNLOADED, UNLOADED_MOST_US = 50.0, 2.0, 200.0
+_TRY_S = 0.07
+
+
+class Slice(Protocol):
+    """A slice of an arm."""
+
+    @property
+    def p99_us(self) -> float: ...
+
+
+def place(session: Session, who: str, slice_s: float) -> tuple[tuple[int, int], int]:
+    """Loop and worker core, and the one for the neighbour, called `who` in the settings: a third, or the worker's."""
+    loop, worker = session.two_cores
+    apart = session.cores[2] if len(session.cores) > 2 else worker
+    session.settings |= {
+        "message": "one request of 22 bytes (a frame of one cache line) and its reply",
+        "checksums": rig.CHECKSUMS,
+        f"{who}_cpu": apart,
+        f"{who}_shares_the_victims_core": apart == worker,
+        "slice_s": slice_s,
+    }
+    return (loop, worker), apart
+
+
+def half_load(session: Session, measure: Measure, *, seconds: float) -> tuple[float, str]:
+    """Half of the victim's capacity, found in so many seconds; and why there is none, if so: then half of FROM_RPS."""
+    most, limit_us = capacity(measure, seconds=seconds)
+    rate = (most or FROM_RPS) / 2
+    session.settings |= {"victim_capacity_rps": most, "victim_p99_limit_us": limit_us, "victim_rps": rate}
+    if most:
+        return rate, ""
+    return rate, f"alone, {FROM_RPS:,.0f} requests/s had no p99 within {limit_us:.3g} us: the cores are not ours"
+
+
+def capacity(measure: Measure, *, seconds: float) -> tuple[float, float]:
+    """The highest load carried with a p99 within a limit, and the limit in us; 0 if there is none. Loads rise by STEP.
+
+    The limit is P99_LIMIT_US, or OVER_UNLOADED times what the first and least load shows, if that is more (and that is
+    at most UNLOADED_MOST_US, else the machine is busy with other things). A load has TRIES tries, since the machine may
+    stop in some; FAILURES loads in a row end the search, and so does the time.
+    """
+    end = time.monotonic() + seconds
+    most, failed, rate, limit_us = 0.0, 0, FROM_RPS, P99_LIMIT_US
+    while failed < FAILURES and (most == 0.0 or time.monotonic() < end):
+        tries: list[Point] = []
+        while len(tries) < TRIES and not any(p.carried and p.p99_us <= limit_us for p in tries):
+            tries.append(measure(rate, _TRY_S))
+        best_us = min(p.p99_us for p in tries)
+        if rate == FROM_RPS and best_us <= UNLOADED_MOST_US:
+            limit_us = max(limit_us, OVER_UNLOADED * best_us)
+        if any(p.carried and p.p99_us <= limit_us for p in tries):
+            most, failed = rate, 0
+        else:
+            failed += 1
+        rate *= STEP
+    return most, limit_us
+
+
+def record(session: Session, arm: str, points: Sequence[Point]) -> dict[str, Any]:
+    """Add a row of an arm, from its slices."""
+    row = session.point(arm, middle(points))
+    row["p99_us_median_of_slices"] = statistics.median(point.p99_us for point in points)
+    return row
+
+
+def compare(session: Session, arms: Mapping[str, Sequence[Slice]], name: str, other: str) -> Ratio | None:
+    """The ratio of the p99 of two arms, slice by slice. None, with a note: there is none.
+
+    A slice that lost requests has an infinite p99: in `name` it counts as such. Where that of `other` has one, the
+    machine stood still, and the pair says nothing.
+    """
+    pairs = [(p.p99_us, q.p99_us) for p, q in zip(arms[name], arms[other], strict=True)]
+    kept = [(p, q) for p, q in pairs if math.isfinite(q)]
+    lost = len(pairs) - len(kept)
+    if 2 * len(kept) < len(pairs) or not pairs:
+        why = f"p99 is infinite (requests unanswered) in {lost} of {len(pairs)} slices, {other}"
+        session.note(f"p99, {name} over {other}: {why}")
+        return None
+    ratio = pairwise([p for p, _ in kept], [q for _, q in kept])
+    left_out = f"; {lost} of {len(pairs)} pairs left out" if lost else ""
+    session.note(f"p99, {name} over {other}: {_quartiles(ratio)}{left_out}")
+    session.settings.setdefault("p99_over", {})[f"{name} over {other}"] = ratio.median
+    return ratio
+
+
+def _quartiles(ratio: Ratio) -> str:
+    """Median and quartiles: of many short slices the extremes are the machine's."""
+    pairs = sorted(ratio.pairs)
+    return f"{ratio.median:.3g} (quartiles {pairs[len(pairs) // 4]:.3g} .. {pairs[3 * len(pairs) // 4]:.3g})"
+
+
+def bars(canvas: Canvas, arms: Sequence[Mapping[str, Any]]) -> None:
+    """The p99 of each arm, or what there is in its place if that is infinite."""
+    finite = [p for p in ("p99_us", "p90_us", "p50_us") if all(isinstance(a[p], int | float) for a in arms)]
+    key = finite[0] if finite else "achieved_rps"
+    label = f"{key.removesuffix('_us')} (us)" if finite else "answered (requests/s)"
+    canvas.bars([str(a["name"]) for a in arms], [float(a[key]) for a in arms], ylabel=label)
+    if key != "p99_us":
+        canvas.caption("No p99: requests stayed unanswered in some arm.")

@@ -1,0 +1,194 @@
+"""The listening socket: who may connect, and what is done when there is no room for one more.
+
+Connections have a budget by user (users.py), and taking them is charged (turns.py). Whoever may not connect is told
+why, and kept for a moment so that he can read it. Where all connections or descriptors are taken, one of those is
+closed, or an idle one; where there is none the listener pauses, and who wants in waits in the kernel's queue. It pauses
+for a moment behind users who have had their share, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import resource
+import socket
+import time
+from collections import Counter, deque
+
+from ...runtime.errors import SystemLimit
+from ...runtime.peers import Peer, peer_of, uid_of
+from .connections import Connection, Connections, Counters, has_gone
+from .descriptors import OUT_OF_DESCRIPTORS, Strangers
+from .messages import refusal
+from .multiplexer import Multiplexer
+from .settings import Access
+from .turns import Turns
+from .users import Users
+
+_log = logging.getLogger("corelane.iokernel")
+
+_MAX_CONNECTIONS = 1024
+_BACKLOG = 128  # connections that wait to be taken: the last one waits for all before it, also for those long gone
+_AT_ONCE = 64  # that are taken before others are served
+_MAX_REFUSED = 64  # that are kept for a moment, so that their users can read why
+_PAUSE_S = 0.1  # after the system had no descriptor for a connection
+_GREEDY_PAUSE_S = 0.02  # after connections of a user who has had more than his share
+_NO_ROOM = (*OUT_OF_DESCRIPTORS, errno.ENOBUFS, errno.ENOMEM)
+
+
+def listen(path: str, mode: int) -> tuple[socket.socket, Strangers]:
+    """A socket that listens on a path, and what keeps its clients' descriptors off our thread. Raises SystemLimit.
+
+    mode: permission bits of its file.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        sock.bind(path)
+        os.chmod(path, mode)  # this and the next one before listen: nobody can have connected yet
+        strangers = Strangers(sock)
+        sock.listen(_BACKLOG)  # whoever is turned away stands in this queue, too
+    except OSError as error:
+        sock.close()
+        why = "the path is too long" if "too long" in str(error) else str(error.strerror)
+        raise SystemLimit(f"listen on {path}", why, "choose another socket path") from error
+    return sock, strangers
+
+
+def most_connections() -> int:
+    """Half of the descriptors is kept for what applications are given."""
+    return min(_MAX_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
+
+
+class Listener:
+    """Takes connections of `sock` (see `listen`), which is its own from now on. Owned by the control thread."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        multiplexer: Multiplexer,
+        connections: Connections,
+        strangers: Strangers,
+        access: Access,
+        users: Users,
+        turns: Turns,
+        counts: Counters,
+    ) -> None:
+        self._sock = sock
+        self._multiplexer = multiplexer
+        self._connections = connections
+        self._strangers = strangers
+        self._uids = frozenset((0, os.geteuid(), *access.uids))
+        self._gids = frozenset(access.gids)
+        self._users = users
+        self._turns = turns
+        self._counts = counts
+        self._turned_away: deque[tuple[float, socket.socket]] = deque()  # until when they are kept
+        self._again = float("inf")  # when the pause ends
+        self._paused = False  # since the last connection that was taken; that was said
+        multiplexer.register(sock)
+
+    def accept(self) -> None:
+        """Take some of those that wait. Behind those of a user who has had his share, others wait for a moment."""
+        begun, users, room = time.thread_time(), Counter[int](), True
+        for _ in range(_AT_ONCE):
+            try:
+                sock, _address = self._sock.accept()
+            except BlockingIOError:
+                break
+            except OSError as error:
+                self._counts["accept_failed"] += 1
+                if error.errno in _NO_ROOM and not self.make_room():
+                    self._run_out(error)
+                    room = False
+                break
+            self._paused = False
+            sock.setblocking(False)
+            self._counts["connections"] += 1
+            users[uid_of(sock)] += 1
+            self._take(sock)
+        self._turns.charge_all(users, begun)
+        if room and any(self._turns.must_wait(uid) for uid in users):
+            self._pause(_GREEDY_PAUSE_S)
+
+    def _take(self, sock: socket.socket) -> None:
+        if has_gone(sock):  # who connects and closes again and again holds up those behind him: be quick
+            self._strangers.close(sock)
+            return
+        try:
+            peer = peer_of(sock)
+        except OSError:  # it has gone
+            self._strangers.close(sock)
+            return
+        self._admit(sock, peer)
+
+    def _admit(self, sock: socket.socket, peer: Peer) -> None:
+        uid, budget = peer.uid, self._users.budget(peer)
+        if not peer.among(self._uids, self._gids):
+            text = f"user {uid} may not attach: allow it in iokernel.users or iokernel.groups"
+            self._turn_away(sock, "not_allowed", errno.EACCES, text)
+        elif budget is not None and self._connections.of_user(uid) >= budget.connections:
+            text = f"user {uid} has {budget.connections} connections open already: close some"
+            self._turn_away(sock, "too_many", errno.EMFILE, f"{text}, or raise users.{uid}.connections")
+        elif len(self._connections) >= most_connections() and not self._connections.close_idlest():
+            text = f"{len(self._connections)} connections are open already"
+            self._turn_away(sock, "too_many", errno.EMFILE, text)
+        else:
+            try:
+                self._connections.add(sock, peer)
+            except OSError as error:
+                self._turn_away(sock, "too_many", errno.EMFILE, f"the iokernel is at its limit: {error.strerror}")
+
+    def _turn_away(self, sock: socket.socket, counter: str, code: int, text: str) -> None:
+        """Say why, and close soon. What it sends is not read."""
+        self._counts[counter] += 1
+        with contextlib.suppress(OSError):  # it has gone, or cannot be told
+            sock.send(refusal(code, text))
+            sock.shutdown(socket.SHUT_WR)
+        self._turned_away.append((time.monotonic() + self._connections.patience_s, sock))
+
+    def make_room(self, but: Connection | None = None) -> bool:
+        """Have a descriptor more: close one that was told why it may not connect, or an idle one. False: there is
+        none."""
+        if self._turned_away:
+            self._close_oldest()
+            return True
+        return self._connections.close_idlest(but)
+
+    def _close_oldest(self) -> None:
+        self._strangers.close(self._turned_away.popleft()[1])
+
+    def _run_out(self, error: OSError) -> None:
+        """Of descriptors, say."""
+        text = f"no connection can be taken: {error.strerror} (raise the limit of open files, ulimit -n)"
+        self._counts.last_error = text
+        if not self._paused:
+            _log.warning("%s", text)
+        self._paused = True
+        self._pause(_PAUSE_S)
+
+    def _pause(self, seconds: float) -> None:
+        """Whoever wants in waits in the kernel's queue, and we do not spin beside it."""
+        self._multiplexer.unregister(self._sock)
+        self._again = time.monotonic() + seconds
+
+    @property
+    def due(self) -> float:
+        """When `expire` has something to do, on the monotonic clock; inf: never."""
+        return min(self._again, self._turned_away[0][0] if self._turned_away else float("inf"))
+
+    def expire(self) -> None:
+        """Close those that had time to read why, and end a pause."""
+        now = time.monotonic()
+        while self._turned_away and (self._turned_away[0][0] <= now or len(self._turned_away) > _MAX_REFUSED):
+            self._close_oldest()
+        if self._again <= now:
+            self._again = float("inf")
+            self._multiplexer.register(self._sock)
+
+    def close(self) -> None:
+        """No more connections. After the selector."""
+        while self._turned_away:
+            self._close_oldest()
+        self._strangers.close(self._sock)  # with those in its queue, and what they have sent

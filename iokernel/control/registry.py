@@ -1,0 +1,55 @@
+"""What the control server needs of an iokernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ...runtime.peers import Peer
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A registration: its id, the ACCEPT message, and the descriptors that go with it (arena, state, doorbell)."""
+
+    app: int
+    accept: bytes
+    fds: tuple[int, int, int]
+
+
+class Registry(Protocol):
+    """Who attaches and what there is to tell. Called in the server's thread."""
+
+    def register(self, hello: Any, peer: Peer) -> Grant:
+        """Register the application of a `struct cl_control_hello`. Raises CorelaneError to refuse it."""
+
+    def unregister(self, app: int) -> None:
+        """Its connection has ended."""
+
+    def manage(self, app: int, pid: int, tids: Sequence[int], number: int) -> None:
+        """Its kthreads are the threads `tids` of process `pid`; signal `number` interrupts one. Or CorelaneError."""
+
+    def set_policy(self, spec: str, params: str) -> str:
+        """Have another policy decide; "name=value" settings, separated by blanks. Returns what decides now, in a line.
+
+        Raises CorelaneError to refuse it. Called in a thread of its own, since it may compile.
+        """
+
+    def end(self) -> None:
+        """The server gives up: connections end next, through no fault of their applications."""
+
+    def sweep(self) -> bool:
+        """Try again what `unregister` could not finish; returns whether something is left for the next time."""
+
+    def look(self) -> float:
+        """See to what happens by itself. Returns when to be called next, on the monotonic clock; inf: never."""
+
+    def find(self, name: str) -> int | None:
+        """Id of the registered application of that name."""
+
+    def stats_json(self) -> bytes:
+        """Statistics as a JSON text."""
+
+    def moves(self, loop: int, first: int) -> bytes:
+        """The body of MOVES_OK: entries of a loop's log from number `first` on. Or CorelaneError."""

@@ -1,0 +1,161 @@
+"""Whose messages are handled when: who asks on and on delays himself, and nobody else."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import selectors
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from cltest import wait_until
+from cltest.control import STATS, connect, hello, refusal
+from cltest.registry import FakeRegistry, serving
+
+from corelane.iokernel import Access
+from corelane.iokernel.control import listener, turns
+from corelane.iokernel.control.registry import Grant
+from corelane.iokernel.control.server import ControlServer
+from corelane.runtime.peers import Peer
+
+WAITING = listener._BACKLOG
+
+
+class Slow(FakeRegistry):
+    """A registry that notes who came when. Its statistics, and its registrations of strangers, take as long as a user's
+    messages may in a turn."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def stats_json(self) -> bytes:
+        self.calls.append("stats")
+        threading.Event().wait(turns._TURN_S * 1.5)
+        return super().stats_json()
+
+    def register(self, hello: Any, peer: Peer) -> Grant:
+        self.calls.append("register" if peer.trusted else f"register {peer.pid}")
+        threading.Event().wait(0 if peer.trusted else turns._TURN_S * 1.5)
+        return super().register(hello, peer)
+
+
+@contextlib.contextmanager
+def flood(path: str, connections: int, sent: bytes | bytearray) -> Iterator[None]:
+    """So many connections, which have sent that."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(connections):
+            stack.enter_context(connect(path)).sendall(sent)
+        yield
+
+
+def ask_to_register(path: str, during: contextlib.AbstractContextManager[object] | None = None) -> None:
+    """Who asks for nothing else. during: entered once it has asked."""
+    with connect(path) as honest:
+        honest.sendall(hello(b"honest"))
+        with during or contextlib.nullcontext():
+            assert "this is a test" in refusal(honest)
+
+
+@pytest.fixture
+def users_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`users_of(a, b, ...)`: whose the next connections are. Of each user one process; a Peer says which."""
+
+    def say(*users: int | Peer) -> None:
+        peers = [user if isinstance(user, Peer) else Peer(user, user, user, frozenset()) for user in users]
+        monkeypatch.setattr(listener, "peer_of", lambda _sock: peers.pop(0))
+
+    return say
+
+
+def test_registrations_come_before_queries_and_queries_do_not_fill_a_turn(socket_path: str) -> None:
+    registry = Slow()
+    control = ControlServer(socket_path, registry, patience_s=30)
+    with flood(socket_path, 40, STATS * 5):
+        ask_to_register(socket_path, serving(control))
+    asked = registry.calls.index("register")
+    assert asked <= 5, f"{asked} of 200 queries went before the registration"
+
+
+@pytest.mark.parametrize("uid", [12001, 12002], ids=["another process", "another user"])
+def test_registrations_of_one_process_do_not_fill_a_turn(
+    socket_path: str, users_of: Callable[..., None], uid: int
+) -> None:
+    """Of 1, while 2 registers once."""
+    users_of(*[Peer(1, 12001, 1, frozenset())] * 40, Peer(2, uid, 1, frozenset()))
+    registry = Slow()
+    control = ControlServer(socket_path, registry, Access(uids=(12001, 12002)), patience_s=30)
+    with flood(socket_path, 40, hello(b"flood")):
+        ask_to_register(socket_path, serving(control))
+    asked = registry.calls.index("register 2")
+    assert asked <= 2, f"{asked} of 40 registrations went before this one"
+
+
+def test_who_has_had_his_share_of_the_thread_waits_and_others_do_not(
+    socket_path: str, users_of: Callable[..., None]
+) -> None:
+    users_of(12001, 12001, 12002, os.geteuid())
+    registry = Slow()
+    control = ControlServer(socket_path, registry, Access(uids=(12001, 12002)), patience_s=30)
+    control._turns._paid[12001] = math.inf
+    with flood(socket_path, 2, STATS * 5), serving(control):
+        ask_to_register(socket_path)  # another user,
+        ask_to_register(socket_path)  # and one who is trusted
+    assert registry.calls == ["register 12002", "register"]
+
+
+def test_while_somebody_must_wait_the_thread_sleeps(
+    socket_path: str, monkeypatch: pytest.MonkeyPatch, users_of: Callable[..., None]
+) -> None:
+    """However many connections he has that send. What waits is done once it is paid for."""
+    monkeypatch.setattr(turns, "_SHARE", 1e-9)
+    monkeypatch.setattr(turns, "_BURST_S", 0)
+    monkeypatch.setattr(turns, "_WAIT_MOST_S", 0.05)
+    users_of(*[12001] * 20)
+    registry = Slow()
+    control = ControlServer(socket_path, registry, Access(uids=(12001,)), patience_s=30)
+    rounds: list[float | None] = []
+    select = control._multiplexer.select
+
+    def note(timeout: float | None) -> Iterator[tuple[selectors.SelectorKey, int]]:
+        rounds.append(timeout)
+        return select(timeout)
+
+    monkeypatch.setattr(control._multiplexer, "select", note)
+    with serving(control), flood(socket_path, 20, STATS * 3):
+        wait_until(lambda: registry.calls.count("stats") >= 3)
+    assert len(rounds) < 200  # a loop that does not sleep makes thousands in this time
+
+
+@pytest.mark.parametrize("uid", [12001, os.geteuid()], ids=["a user", "one who is trusted"])
+def test_who_connects_and_goes_is_charged_for_it(socket_path: str, monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
+    uids = [uid] * 10 + [os.geteuid()]
+    monkeypatch.setattr(listener, "uid_of", lambda _sock: uids.pop(0))
+    control = ControlServer(socket_path, FakeRegistry(), patience_s=30)
+    monkeypatch.setattr(turns, "_SHARE", 1e-9)  # or it is paid for at once
+    for _ in range(10):
+        connect(socket_path).close()
+    ask_to_register(socket_path, serving(control))
+    assert not uids
+    assert set(control._turns._paid) == {uid} - {os.geteuid()}
+
+
+@pytest.mark.parametrize("greedy", [True, False])
+def test_behind_those_who_have_had_their_share_whoever_connects_waits(
+    socket_path: str, monkeypatch: pytest.MonkeyPatch, greedy: bool
+) -> None:
+    """For a moment. Others are taken as they come."""
+    pauses: list[float] = []
+    monkeypatch.setattr(listener, "uid_of", lambda _sock: 12001)
+    control = ControlServer(socket_path, FakeRegistry(), patience_s=30)
+    control._turns._paid[12001] = math.inf if greedy else 0.0
+    monkeypatch.setattr(control._turns, "charge", lambda _uid, _begun: None)
+    pause = control._listener._pause
+    monkeypatch.setattr(control._listener, "_pause", lambda seconds: pauses.append(seconds) or pause(seconds))
+    for _ in range(WAITING):
+        connect(socket_path).close()
+    with serving(control):
+        wait_until(lambda: control.counts["connections"] == WAITING)
+    assert set(pauses) == ({listener._GREEDY_PAUSE_S} if greedy else set())
