@@ -30,11 +30,11 @@ from .users import Users
 _log = logging.getLogger("corelane.iokernel")
 
 _MAX_CONNECTIONS = 1024
-_BACKLOG = 128  # connections that wait to be taken: the last one waits for all before it, also for those long gone
+_BACKLOG = 512  # connections that wait to be taken: the last one waits for all before it, also for those long gone
 _AT_ONCE = 64  # that are taken before others are served
 _MAX_REFUSED = 64  # that are kept for a moment, so that their users can read why
 _PAUSE_S = 0.1  # after the system had no descriptor for a connection
-_GREEDY_PAUSE_S = 0.02  # after connections of a user who has had more than his share
+_GREEDY_PAUSE_S = 0.005  # after connections of a user who has had more than his share, and nobody behind them
 _NO_ROOM = (*OUT_OF_DESCRIPTORS, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -90,18 +90,22 @@ class Listener:
         multiplexer.register(sock)
 
     def accept(self) -> None:
-        """Take some of those that wait. Behind those of a user who has had his share, others wait for a moment."""
-        begun, users, room = time.thread_time(), Counter[int](), True
+        """Take some of those that wait. After those of a user who has had his share the next ones wait for a moment.
+
+        But not while somebody stands behind them: that may be another user, and who does not wait for room in the
+        queue (a socket with a time-out) finds it full.
+        """
+        begun, users, last = time.thread_time(), Counter[int](), False
         for _ in range(_AT_ONCE):
             try:
                 sock, _address = self._sock.accept()
             except BlockingIOError:
+                last = True
                 break
             except OSError as error:
                 self._counts["accept_failed"] += 1
                 if error.errno in _NO_ROOM and not self.make_room():
                     self._run_out(error)
-                    room = False
                 break
             self._paused = False
             sock.setblocking(False)
@@ -109,7 +113,7 @@ class Listener:
             users[uid_of(sock)] += 1
             self._take(sock)
         self._turns.charge_all(users, begun)
-        if room and any(self._turns.must_wait(uid) for uid in users):
+        if last and any(self._turns.must_wait(uid) for uid in users):
             self._pause(_GREEDY_PAUSE_S)
 
     def _take(self, sock: socket.socket) -> None:
