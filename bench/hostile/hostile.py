@@ -24,6 +24,7 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -134,19 +135,25 @@ def attacked(session: Session, made: Scene) -> dict[str, list[Turn]]:
     """Turns of each arm: the attacks, what is compared with them, and the victim alone."""
     rate = victims_load(session, made)
     bodies = {ALONE: partial(beside, made, rate)}
+    latest: dict[str, Turn] = {}
+
+    def attack(name: str) -> Turn:
+        latest[name] = beside(made, rate, name)
+        return latest[name]
+
     for name in ATTACKS:
         if name in OF_USERS and not session.settings["unprivileged"]:
             session.skip(name, "budgets are by user, and only root can attack as another one: run as root")
             continue
         session.say(f"a first turn: {name}")
         try:
-            first = beside(made, rate, name)
+            attack(name)
         except CorelaneError as error:
             session.skip(name, str(error))
             continue
-        bodies[name] = partial(beside, made, rate, name)
+        bodies[name] = partial(attack, name)
         if session.settings["attacker_shares_the_victims_core"]:
-            bodies[stand_in(name)] = partial(as_busy, made, rate, first)
+            bodies[stand_in(name)] = partial(as_busy, made, rate, latest, name)
     attacks = sum(name in ATTACKS for name in bodies)
     round_s = SLICE_COSTS_S * len(bodies) + SETTLE_S * attacks + CANARY_S
     rounds = max(1, int(0.6 * session.seconds / round_s))
@@ -174,9 +181,10 @@ def beside(made: Scene, rate: float, attack: str = "") -> Turn:
     return Turn(point, [float("inf") if ms is None else ms for ms in attached["ms"]], attached["refused"])
 
 
-def as_busy(made: Scene, rate: float, first: Turn) -> Turn:
-    """A slice of the victim's beside stand-ins for the attacker and for the control thread, as busy as in a turn."""
-    extra = first.point.extra
+def as_busy(made: Scene, rate: float, latest: Mapping[str, Turn], attack: str) -> Turn:
+    """A slice of the victim's beside stand-ins for the attacker and for the control thread, as busy as in the latest
+    turn of an attack."""
+    extra = latest[attack].point.extra
     people = {"attacker": made.attacker, "control": made.honest}
     with contextlib.ExitStack() as stack:
         for who, process in people.items():

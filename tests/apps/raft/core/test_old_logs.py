@@ -25,14 +25,19 @@ def put_back(lab: Lab, id: int, disk: object) -> None:
     lab[id].restart()
 
 
-def test_a_follower_whose_log_went_back_counts_no_more() -> None:
-    lab = Lab(3)
+def old_and_right(lab: Lab) -> tuple[object, object]:
+    """Node 1 leads. Copies of node 2's log: half of what it acknowledges, and all of it."""
     lab.elect(1)
     put(lab, 1, 5)
     old = copy.deepcopy(lab[2].disk)
     put(lab, 1, 5)
     lab.tick(3)
-    put_back(lab, 2, old)
+    return old, copy.deepcopy(lab[2].disk)
+
+
+def test_a_follower_whose_log_went_back_counts_no_more() -> None:
+    lab = Lab(3)
+    put_back(lab, 2, old_and_right(lab)[0])
     lab.tick(10)
     status = lab[1].core.status()
     assert (status["role"], status["gone_back"]) == ("leader", 2)
@@ -46,12 +51,7 @@ def test_a_follower_whose_log_went_back_counts_no_more() -> None:
 
 def test_one_that_is_started_with_the_right_log_counts_again() -> None:
     lab = Lab(3)
-    lab.elect(1)
-    put(lab, 1, 5)
-    old = copy.deepcopy(lab[2].disk)
-    put(lab, 1, 5)
-    lab.tick(3)
-    right = copy.deepcopy(lab[2].disk)
+    old, right = old_and_right(lab)
     put_back(lab, 2, old)
     lab.tick(10)
     put_back(lab, 2, right)
@@ -67,12 +67,7 @@ def test_one_that_is_started_with_the_right_log_counts_again() -> None:
 
 def test_one_that_is_taken_out_is_not_spoken_of_any_more() -> None:
     lab = Lab(4)
-    lab.elect(1)
-    put(lab, 1, 5)
-    old = copy.deepcopy(lab[2].disk)
-    put(lab, 1, 5)
-    lab.tick(3)
-    put_back(lab, 2, old)
+    put_back(lab, 2, old_and_right(lab)[0])
     lab.tick(10)
     assert lab[1].core.status()["gone_back"] == 2
     lab[1].core.change_members([1, 3, 4])

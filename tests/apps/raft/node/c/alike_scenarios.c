@@ -1,5 +1,6 @@
 /* What each replica has to make of a log like all others: its clock, its random word, its version. Step by step.
  * Usage: alike_scenarios NAME, one of those at the end */
+#include "../../c/no_state.h"
 #include "../../c/scenarios.h"
 #include "apps/raft/core/bytes.h"
 #include "apps/raft/core/wire.h"
@@ -42,25 +43,6 @@ static void take_answer(void *arg, const struct cl_raft_token *token, int status
     (void)arg, (void)token;
     told = status;
     memcpy(reply_bytes, reply, cl_min(bytes, (uint32_t)sizeof(reply_bytes)));
-}
-
-static int64_t apply_anything(void *arg, uint64_t index, uint64_t clock_ms, const uint8_t *command, uint32_t bytes,
-                              uint8_t *reply, uint32_t room)
-{
-    (void)arg, (void)index, (void)clock_ms, (void)command, (void)bytes, (void)reply, (void)room;
-    return 0;
-}
-
-static int64_t save_nothing(void *arg, uint64_t at, uint8_t *out, uint64_t room)
-{
-    (void)arg, (void)at, (void)out, (void)room;
-    return 0;
-}
-
-static int load_anything(void *arg, uint64_t at, const uint8_t *data, uint64_t bytes, uint64_t total)
-{
-    (void)arg, (void)at, (void)data, (void)bytes, (void)total;
-    return 0;
 }
 
 static void take_word(void *arg, uint64_t word)

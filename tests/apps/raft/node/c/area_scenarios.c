@@ -1,4 +1,5 @@
 /* Situations of nodes whose logs' areas fill, step by step. Usage: area_scenarios NAME, one of those at the end */
+#include "../../c/no_state.h"
 #include "../../c/scenarios.h"
 #include "apps/raft/core/bytes.h"
 #include "apps/raft/node/node.h"
@@ -60,30 +61,11 @@ static void take_answer(void *arg, const struct cl_raft_token *token, int status
     told[token->words[0]] = status;
 }
 
-static int64_t apply_anything(void *arg, uint64_t index, uint64_t clock_ms, const uint8_t *command, uint32_t bytes,
-                              uint8_t *reply, uint32_t room)
-{
-    (void)arg, (void)index, (void)clock_ms, (void)command, (void)bytes, (void)reply, (void)room;
-    return 0;
-}
-
 /* What begins with "n" is not for the log. */
 static int64_t check_first(void *arg, const uint8_t *command, uint32_t bytes, uint8_t *reply, uint32_t room)
 {
     (void)arg, (void)reply, (void)room;
     return bytes && *command == 'n' ? CL_RAFT_REFUSES : 0;
-}
-
-static int64_t save_nothing(void *arg, uint64_t at, uint8_t *out, uint64_t room)
-{
-    (void)arg, (void)at, (void)out, (void)room;
-    return 0;
-}
-
-static int load_anything(void *arg, uint64_t at, const uint8_t *data, uint64_t bytes, uint64_t total)
-{
-    (void)arg, (void)at, (void)data, (void)bytes, (void)total;
-    return 0;
 }
 
 /* One of three voters, on a log with room for some thirty flushes of one block. Memory is no bound, and an entry goes alone. */

@@ -1,5 +1,6 @@
 /* Situations of a node, with its log and its clients, that seeds seldom make, step by step. Usage: node_scenarios NAME, one of those at
  * the end */
+#include "../../c/no_state.h"
 #include "../../c/scenarios.h"
 #include "apps/raft/core/bytes.h"
 #include "apps/raft/node/node.h"
@@ -20,12 +21,6 @@ static bool send_nothing(void *arg, uint32_t to, const uint8_t *data, uint32_t b
 {
     (void)arg, (void)to, (void)data, (void)bytes, (void)lasting;
     return true;
-}
-
-static int load_anything(void *arg, uint64_t at, const uint8_t *data, uint64_t bytes, uint64_t total)
-{
-    (void)arg, (void)at, (void)data, (void)bytes, (void)total;
-    return 0;
 }
 
 static struct cl_log *open_log(struct cl_blk *blk)
@@ -112,8 +107,8 @@ static void take_answer(void *arg, const struct cl_raft_token *token, int status
     answers++;
 }
 
-static int64_t apply_anything(void *arg, uint64_t index, uint64_t clock_ms, const uint8_t *command, uint32_t bytes,
-                              uint8_t *reply, uint32_t room)
+static int64_t reply_one(void *arg, uint64_t index, uint64_t clock_ms, const uint8_t *command, uint32_t bytes,
+                         uint8_t *reply, uint32_t room)
 {
     (void)arg, (void)index, (void)clock_ms, (void)command, (void)bytes, (void)room;
     reply[0] = 1;
@@ -126,7 +121,7 @@ static void slot(void)
     struct cl_raft_node_config config = {
         .raft = {.id = 1, .log_entries = 64, .log_bytes = 32768, .entry_bytes = 1024, .election_ticks = 1000},
         .env = {.now_ns = clock_of, .wall_ms = clock_of, .send = send_nothing, .answer = take_answer},
-        .machine = {.apply = apply_anything, .load = load_anything},
+        .machine = {.apply = reply_one, .load = load_anything},
     };
     struct cl_raft_token token = {{1, 2, 3, 4}};
     struct cl_raft_node *node;
@@ -172,7 +167,7 @@ static void asked(void)
     struct cl_raft_node_config config = {
         .raft = {.id = 1, .log_entries = 64, .log_bytes = 32768, .entry_bytes = 1024, .election_ticks = ELECTION_TICKS},
         .env = {.now_ns = clock_of, .wall_ms = clock_of, .send = send_nothing, .answer = take_answer},
-        .machine = {.apply = apply_anything, .load = load_anything},
+        .machine = {.apply = reply_one, .load = load_anything},
     };
     struct cl_raft_token command = {{1}}, query = {{2}};
     struct cl_raft_node *node;
