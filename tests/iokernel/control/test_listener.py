@@ -22,6 +22,7 @@ from cltest.registry import FakeRegistry, serving
 from corelane.iokernel import Access, Iokernel, UserConfig
 from corelane.iokernel._native import lib
 from corelane.iokernel.control import listener
+from corelane.iokernel.control.callers import Came
 from corelane.iokernel.control.server import ControlServer
 from corelane.runtime.peers import Peer
 
@@ -171,19 +172,11 @@ def test_a_pause_is_said_once_until_a_connection_is_taken_again(
     socket_path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     control = ControlServer(socket_path, FakeRegistry())
-    sock = control._listener._sock
-
-    class Full:
-        def accept(self) -> None:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-        def fileno(self) -> int:
-            return sock.fileno()
 
     def pause() -> None:
-        monkeypatch.setattr(control._listener, "_sock", Full())
-        control._listener.accept()
-        monkeypatch.setattr(control._listener, "_sock", sock)
+        with monkeypatch.context() as full:
+            full.setattr(control._listener._callers, "take", lambda _most: Came(error=errno.EMFILE))
+            control._listener.accept()
         control._listener._again = 0.0
         control._listener.expire()
 
