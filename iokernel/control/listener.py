@@ -31,7 +31,9 @@ from .users import Users
 _log = logging.getLogger("corelane.iokernel")
 
 _MAX_CONNECTIONS = 1024
-_BACKLOG = 512  # connections that wait to be taken: the last one waits for all before it, also for those long gone
+# Connections that wait to be taken. The last one waits for all before it, also for those long gone: 12 ms. With fewer,
+# one process that connects again and again fills the queue in a pause or a time slice, and others find it full.
+_BACKLOG = 2048
 _AT_ONCE = 64  # living ones that are taken before others are served,
 _WITH_GONE = 512  # and all, with those that have closed again: a millisecond or two
 _MAX_REFUSED = 64  # that are kept for a moment, so that their users can read why

@@ -109,8 +109,9 @@ def test_connections_that_have_gone_are_passed_over(socket_path: str, monkeypatc
             assert control.counts["connections"] == 101
 
 
-def test_few_may_wait_to_be_taken(socket_path: str) -> None:
+def test_few_may_wait_to_be_taken(socket_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last of them waits for all before it."""
+    monkeypatch.setattr(listener, "_BACKLOG", 16)
     control = ControlServer(socket_path, FakeRegistry())
     waiting = [socket.socket(socket.AF_UNIX) for _ in range(listener._BACKLOG + 2)]
     taken = []
