@@ -148,6 +148,17 @@ def leave_descriptors(process: subprocess.Popen[str], n: int) -> None:
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used + n, used + n))
 
 
+def test_an_iokernel_may_open_as_many_descriptors_as_the_system_lets_it(socket_path: str) -> None:
+    """Wherever it runs: the soft limit of most systems is 1024."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, before[1]))
+    try:
+        ControlServer(socket_path, FakeRegistry()).close()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
 def test_out_of_descriptors_the_listener_pauses(child: Callable[..., subprocess.Popen[str]], socket_path: str) -> None:
     process = child("iokernel.py", socket_path)
     leave_descriptors(process, 10)
