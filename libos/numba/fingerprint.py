@@ -99,7 +99,7 @@ def _codes(code: python.CodeType) -> Iterator[python.CodeType]:
 
 
 def _is_handed_on(code: python.CodeType, name: str) -> bool:
-    """Whether what a name of a global or a closure stands for is more than asked for attributes: given to another function, say."""
+    """Whether what a name stands for is more than asked for attributes: given to another function, say."""
     for each in _codes(code):
         found = [at for at in dis.get_instructions(each) if at.opname not in ("EXTENDED_ARG", "CACHE")]
         for at, after in itertools.pairwise(found):
