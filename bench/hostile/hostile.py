@@ -90,7 +90,7 @@ def run(session: Session) -> None:
     session.settings["figure_over"] = over
     with contextlib.ExitStack() as stack:
         looks = attacked(session, scene(session, stack, cores, apart), shares_core=shares_core)
-    judge(session, looks, shares_core=shares_core, wishes=wished(session, cores))
+    judge(session, looks, wishes=wished(session, cores))
 
 
 def scene(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], apart: int) -> Scene:
@@ -138,6 +138,7 @@ def attacked(session: Session, made: Scene, *, shares_core: bool) -> Looks:
     bodies = bodies_of(session, made, rate, shares_core=shares_core)
     turns = session.interleave(bodies, rounds_of(bodies, FIRST * session.seconds), canary_s=CANARY_S)
     first, again = over(session, turns, shares_core=shares_core), {}
+    over_alone = over(session, turns, shares_core=False) if shares_core else first
     if chosen := suspects(first):
         named = {ALONE, *chosen, *(stand_in(name) for name in chosen)}
         few = {arm: body for arm, body in bodies.items() if arm in named}
@@ -148,7 +149,7 @@ def attacked(session: Session, made: Scene, *, shares_core: bool) -> Looks:
         row = record(session, name, [turn.point for turn in got])
         if attaches := [ms for turn in got for ms in turn.attach_ms]:
             row |= {"attach_p50_ms": statistics.median(attaches), "attach_max_ms": max(attaches)}
-    return Looks(turns, first, again)
+    return Looks(turns, first, over_alone, again)
 
 
 def bodies_of(session: Session, made: Scene, rate: float, *, shares_core: bool) -> dict[str, Callable[[], Turn]]:

@@ -38,7 +38,8 @@ Turns = Mapping[str, Sequence[Turn]]
 
 @dataclass(frozen=True)
 class Looks:
-    """What two looks found. first: of each attack; again: of the worst, in turns of their own. turns: of both.
+    """What two looks found. first: of each attack, over_alone: over the victim alone; again: of the worst, in turns of
+    their own. turns: of both.
 
     The largest of many medians of a few turns each is large by chance: another attack each time. So the first look
     chooses what is measured again, for longer, and the second look alone judges these.
@@ -46,6 +47,7 @@ class Looks:
 
     turns: Turns
     first: dict[str, Ratio]
+    over_alone: dict[str, Ratio]
     again: dict[str, Ratio] = field(default_factory=dict)
 
 
@@ -78,13 +80,9 @@ def above(ratios: Mapping[str, Ratio]) -> list[str]:
     return [name for name, ratio in ratios.items() if not GOALS[P99].met(ratio.median)]
 
 
-def judge(session: Session, looks: Looks, *, shares_core: bool, wishes: Turns) -> None:
+def judge(session: Session, looks: Looks, *, wishes: Turns) -> None:
     """Set both figures. wishes: turns without wishes, and with, in this order."""
-    first, again, turns = looks.first, looks.again, looks.turns
-    over_alone = first
-    if shares_core:
-        alone = {name: compare(session, turns, name, ALONE) for name in first}
-        over_alone = {name: ratio for name, ratio in alone.items() if ratio is not None}
+    first, again, turns, over_alone = looks.first, looks.again, looks.turns, looks.over_alone
     figure = first | again
     without, with_wishes = wishes
     if (ratio := compare(session, wishes, with_wishes, without)) is not None:

@@ -40,8 +40,9 @@ def judged(
     session = Session("hostile", seconds=1, cores=[0], progress=io.StringIO())
     first = over(session, turns(p99_us), shares_core=shares_core)
     more = over(session, turns(again or {}), shares_core=shares_core)
-    looks = Looks(turns(p99_us, attach_ms), first, more)
-    judge(session, looks, shares_core=shares_core, wishes=turns(wishes or WISHES))
+    alone = over(session, turns(p99_us), shares_core=False)
+    both = {name: [*got, *turns(again or {}).get(name, ())] for name, got in turns(p99_us, attach_ms).items()}
+    judge(session, Looks(both, first, alone, more), wishes=turns(wishes or WISHES))
     document = session.document()
     return {"p99": document["figures"]["hostile.p99_ratio"], "attach": document["figures"]["hostile.attach_ms"]} | {
         "settings": document["settings"]
