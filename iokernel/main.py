@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import logging
 import os
-import resource
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -333,20 +332,12 @@ def _wait_for_signal(iokernel: Iokernel, watched: Mapping[str, Callable[[], str]
                 report(event, text)
 
 
-def raise_descriptor_limit() -> None:
-    """As many descriptors as the system lets us have: three a managed kthread, one a connection."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def run(config: Config, report: Report = _print) -> int:
     """Run an iokernel until SIGINT or SIGTERM; `report` gets what happens. Call it in the main thread.
 
     Raises CorelaneError (Refused, SystemLimit, ConfigError) if it cannot start. Returns 0.
     """
     plan = place(config)
-    raise_descriptor_limit()
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     try:
         with contextlib.ExitStack() as stack:

@@ -244,10 +244,12 @@ class Session:
         *,
         runs: Sequence[float] = (),
         reason: str | None = None,
+        undecided: str = "",
         beside: Mapping[str, float] | None = None,
     ) -> None:
         """Set a figure of goals.py, with the values of the single runs; or None with the reason why not.
 
+        undecided: why the value is neither met nor missed, if so.
         beside: the same taken in another way, by its name, which a reader ought to see with it.
         """
         if name not in GOALS:
@@ -255,6 +257,9 @@ class Session:
         if value is not None and not math.isfinite(value):
             value, reason = None, f"half of the runs or more gave {value}: requests stayed unanswered"
         self.figures[name] = doc.figure(name, value, [float(r) for r in runs], reason)
+        if undecided and value is not None:
+            self.figures[name] |= {"met": None, "reason": undecided}
+            self.note(f"{name} is not judged: {undecided}")
         if beside:
             self.figures[name]["beside"] = dict(beside)
 

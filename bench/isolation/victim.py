@@ -89,23 +89,26 @@ def record(session: Session, arm: str, points: Sequence[Point]) -> dict[str, Any
     return row
 
 
-def compare(session: Session, arms: Mapping[str, Sequence[Slice]], name: str, other: str) -> Ratio | None:
+def compare(
+    session: Session, arms: Mapping[str, Sequence[Slice]], name: str, other: str, when: str = ""
+) -> Ratio | None:
     """The ratio of the p99 of two arms, slice by slice. None, with a note: there is none.
 
     A slice that lost requests has an infinite p99: in `name` it counts as such. Where that of `other` has one, the
-    machine stood still, and the pair says nothing.
+    machine stood still, and the pair says nothing. when: of several times that these were compared, for the notes.
     """
+    what = f"{name} over {other}{when}"
     pairs = [(p.p99_us, q.p99_us) for p, q in zip(arms[name], arms[other], strict=True)]
     kept = [(p, q) for p, q in pairs if math.isfinite(q)]
     lost = len(pairs) - len(kept)
     if 2 * len(kept) < len(pairs) or not pairs:
         why = f"p99 is infinite (requests unanswered) in {lost} of {len(pairs)} slices, {other}"
-        session.note(f"p99, {name} over {other}: {why}")
+        session.note(f"p99, {what}: {why}")
         return None
     ratio = pairwise([p for p, _ in kept], [q for _, q in kept])
     left_out = f"; {lost} of {len(pairs)} pairs left out" if lost else ""
-    session.note(f"p99, {name} over {other}: {_quartiles(ratio)}{left_out}")
-    session.settings.setdefault("p99_over", {})[f"{name} over {other}"] = ratio.median
+    session.note(f"p99, {what}: {_quartiles(ratio)}{left_out}")
+    session.settings.setdefault("p99_over", {})[what] = ratio.median
     return ratio
 
 
