@@ -149,7 +149,7 @@ def describe_load(name: str, generator: Any) -> tuple[str, dict[str, Any]]:
     """
     got = generator.result()
     tail = got.percentiles()
-    line = ", ".join(f"{key.removesuffix('_us')} {value:.3g} us" for key, value in tail.items())
+    line = ", ".join(f"{_percentile(key)} {_us(value)} us" for key, value in tail.items())
     text = f"{name}: {got.sent:,} requests at {got.offered_rps:,.0f}/s, {got.answered:,} answered, {got.late:,} late"
     text += "".join(f", {getattr(got, key):,} {key}" for key in ("wrong", "errors") if getattr(got, key))
     other = generator.other()
@@ -159,3 +159,14 @@ def describe_load(name: str, generator: Any) -> tuple[str, dict[str, Any]]:
     numbers |= {key: getattr(got, key) for key in ("sent", "answered", "late", "dropped", "wrong", "errors")}
     numbers["strays"] = strays
     return f"{text}: {line}", numbers
+
+
+def _percentile(key: str) -> str:
+    """p50_us: p50; p999_us: p99.9."""
+    name = key.removesuffix("_us")
+    return f"{name[:3]}.{name[3:]}" if len(name) > 3 else name
+
+
+def _us(value: float) -> str:
+    """Three digits, or as many as there are before the point, in groups."""
+    return f"{value:,.0f}" if 100 <= value < 1e12 else f"{value:.3g}"

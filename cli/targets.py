@@ -104,7 +104,12 @@ def _built_in(name: str, words: Sequence[str], port: int | None) -> Target:
     try:
         app = registry.load(name)
     except CorelaneError as e:
-        raise WrongUsage(e.what, e.why, f"{e.hint}; or module:handler, or a file ending in .so") from e
+        hint = f"{e.hint}; or module:handler, or a file ending in .so"
+        if Path(f"{name}.py").is_file():
+            hint = f"of {name}.py here name a handler: {name}:HANDLER"
+        elif Path(f"{name}.so").is_file():
+            hint = f"of {name}.so here name the file: ./{name}.so"
+        raise WrongUsage(e.what, e.why, hint) from e
     fields = {f.name: f for f in dataclasses.fields(app.options)}
     given = pairs(words)
     if port is not None:

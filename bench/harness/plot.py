@@ -191,9 +191,7 @@ class Canvas:
         if not stops.keys() >= set(names):
             self.caption("What has no \u00d7 ends at the last load that was asked for.")
 
-    def _name_curve(
-        self, axis: Any, name: str, points: Sequence[dict[str, Any]], colour: str, *, stops: bool
-    ) -> None:
+    def _name_curve(self, axis: Any, name: str, points: Sequence[dict[str, Any]], colour: str, *, stops: bool) -> None:
         """Write the arm's name at the low end of its median, and a cross where it ends, if it is told why it stops."""
         finite = [(number(p["achieved_rps"]), number(p["p50_us"])) for p in points]
         finite = [p for p in finite if all(map(math.isfinite, p)) and min(p) > 0]

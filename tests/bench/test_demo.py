@@ -14,6 +14,11 @@ def document(gap_us: float, answered: int = 1000) -> dict[str, Any]:
     return {"arms": [row], "canary": {"max_us": gap_us}}
 
 
+def test_a_curve_of_which_nothing_was_carried_is_said_so() -> None:
+    assert demo.closing(document(100.0, answered=500)).startswith("no load was carried")
+    assert demo.closing(document(100.0) | {"arms": []}).startswith("no load was carried")
+
+
 @pytest.mark.parametrize("gap_us", [100.0, 4000.0])
 def test_a_machine_that_stood_still_is_told_with_the_rate(gap_us: float) -> None:
     said = demo.closing(document(gap_us))
