@@ -60,14 +60,15 @@ def _take_between(text: str, options: dict[str, str], key: str, kind: type, defa
     return value
 
 
-def open_nic(text: str, queues: int, address: str | None) -> tuple[Nic, Any]:
+def open_nic(text: str, queues: int, address: str | None, port: int | None = None) -> tuple[Nic, Any]:
     """Open a NIC for embedded mode. Returns it, and the load generator if it is one (else None).
 
-    address: the application's own, "a.b.c.d" with or without a prefix; a load generator's server address.
+    address: the application's own, "a.b.c.d" with or without a prefix; a load generator's server address. port: whom a
+    load generator asks unless its words name another one.
     """
     driver, device, words = parse(text)
     around, options = split_wrapping(words)
-    nic, generator = _open_device(text, driver, device, options, queues, address)
+    nic, generator = _open_device(text, driver, device, options, queues, address, port)
     try:
         return _wrap(text, nic, around), generator
     except CorelaneError:
@@ -87,10 +88,16 @@ def _wrap(text: str, nic: Nic, words: dict[str, str]) -> Nic:
 
 
 def _open_device(
-    text: str, driver: str, device: str, options: dict[str, str], queues: int, address: str | None
+    text: str,
+    driver: str,
+    device: str,
+    options: dict[str, str],
+    queues: int,
+    address: str | None,
+    asked: int | None,
 ) -> tuple[Nic, Any]:
     if driver == "loadgen":
-        return _loadgen(text, device, options, address)
+        return _loadgen(text, device, options, address, asked)
     if driver not in ("tap", "af_xdp", "pcap") or not device:
         raise WrongUsage(f"--nic {text}", "there is no such NIC for embedded mode", f"one of: {FORMS}")
     nic: Nic
@@ -119,14 +126,17 @@ def _open_device(
     return nic, None
 
 
-def _loadgen(text: str, traffic: str, options: dict[str, str], address: str | None) -> tuple[Nic, Any]:
+def _loadgen(
+    text: str, traffic: str, options: dict[str, str], address: str | None, asked: int | None
+) -> tuple[Nic, Any]:
     from ..drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached, Phase
 
     if traffic not in ("echo", "memcached"):
         raise WrongUsage(f"--nic {text}", f"there is no traffic {traffic!r}", "loadgen:echo or loadgen:memcached")
     rate = _take_between(text, options, "rate", float, 1e5, 0.01, 1e9)
     seconds = _take_between(text, options, "seconds", float, 5.0, 0.001, DAY_S)
-    port = _take_between(text, options, "port", int, 9000 if traffic == "echo" else 11211, 1, 65535)
+    usual = asked or (9000 if traffic == "echo" else 11211)
+    port = _take_between(text, options, "port", int, usual, 1, 65535)
     keys = _take_between(text, options, "keys", int, 100_000, 1, 1 << 28)
     if options:
         raise WrongUsage(f"--nic {text}", f"loadgen has no option {next(iter(options))!r}")

@@ -34,11 +34,13 @@ class Service(Protocol):
 
 @dataclasses.dataclass
 class Target:
-    """name: what the application is called unless --name says otherwise. kind: "latency" or "batch"."""
+    """name: what the application is called unless --name says otherwise. kind: "latency" or "batch". port: the first
+    that it will serve; None: it has none, or nobody knows yet."""
 
     name: str
     setup: Callable[[Runtime], Service]
     kind: str = "latency"
+    port: int | None = None
 
 
 @dataclasses.dataclass
@@ -120,7 +122,7 @@ def _built_in(name: str, words: Sequence[str], port: int | None) -> Target:
             raise WrongUsage(f"--option {key}", f"{name} has no such option", f"one of: {', '.join(fields)}")
         values[key] = _convert(fields[key].type, text, f"--option {key}={text}")
     options = app.options(**values)
-    return Target(name, lambda runtime: app.setup(runtime, options), app.kind)
+    return Target(name, lambda runtime: app.setup(runtime, options), app.kind, getattr(options, "port", None))
 
 
 def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> Target:
@@ -155,7 +157,7 @@ def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> T
             runtime.bind(made, port if isinstance(made, Handler) else None)
         return Bound(tuple(ports), tuple(bound.values()))
 
-    return Target(names[0], setup)
+    return Target(names[0], setup, port=ports[0] if ports else None)
 
 
 def _made(text: str, module: Any, name: str, plain: bool) -> Handler | Periodic:
@@ -211,7 +213,7 @@ def _compiled(path: Path, words: Sequence[str], port: int | None) -> Target:
             runtime.bind(handler)
         return Loaded(ports, made, (object_, keep))
 
-    return Target(path.stem[:31], setup)
+    return Target(path.stem[:31], setup, port=ports[0] if ports else None)
 
 
 @dataclasses.dataclass
