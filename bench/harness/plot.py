@@ -2,8 +2,7 @@
 
 A plot says how many requests stand behind it, what a message is, what its axes are in which unit, how percentiles were
 taken, which cores and canary it was measured with, and where each curve stops and why. `lint` checks what a program can
-check: that these sentences are there, labels and units, a legend over several series, a sentence for each mark that is
-no series (bands, error bars, hollow points), every compared arm present, axes that fit the data.
+check: labels and units, a legend over several series, every compared arm present, axes that fit the data.
 
 matplotlib is an optional dependency, imported when a plot is asked for.
 """
@@ -28,13 +27,6 @@ NAMES = {"p50_us": "p50", "p90_us": "p90", "p99_us": "p99", "p999_us": "p99.9"}
 WITHOUT_UNIT = ("arm",)  # axes of names
 BELOW = -21  # from a name above a point to one as far below it, in points
 LEAST_FILL = 0.3  # part of an axis that the data must span
-PERCENTILE = re.compile(r"\bp(50|90|99|999)\b|percentile|median", re.I)  # of a label: its values are percentiles
-CORES = re.compile(r"\bcores? \d")  # of `table.machine_line`
-MARKS = {  # what may be drawn beside series: the words by which a caption explains it, and what it says by default
-    "band": ("bands?", "A band is the spread of what its curve shows the middle of."),
-    "bars": ("bars|whiskers", "Bars are one standard error."),
-    "hollow": ("hollow", "A hollow point is of a value that is not well known."),
-}
 
 
 class Canvas:
@@ -58,7 +50,6 @@ class Canvas:
         self.captions = [f"n = {n:,}; a message is {message}."]
         self.expect: set[str] = set()
         self._names: list[Any] = []
-        self._marks: dict[str, None] = {}  # of MARKS, those that were drawn
         for axis in self.axes:
             axis.grid(True, which="major", color="#dddddd", linewidth=0.8)
             axis.grid(True, which="minor", color="#f0f0f0", linewidth=0.5)
@@ -132,7 +123,6 @@ class Canvas:
             if isinstance(low, int | float) and isinstance(high, int | float)
         ]
         at, low, high = ([point[i] for point in kept] for i in range(3))
-        self._marks["band"] = None
         self.axes[panel].fill_between(at, low, high, color=COLOURS[colour % len(COLOURS)], alpha=0.15, linewidth=0)
 
     def error_bars(
@@ -150,18 +140,15 @@ class Canvas:
         paint = COLOURS[colour % len(COLOURS)]
         ends = [[at + sign * by for at, by in zip(y, error, strict=True)] for sign in (-1, 1)]
         self.axes[panel].vlines(x, *ends, color=paint, linewidth=1)
-        if any(error):
-            self._marks["bars"] = None
         hollow = [(at, value) for at, value, known in zip(x, y, sure, strict=True) if not known]
         if hollow:
-            self._marks["hollow"] = None
             self.axes[panel].scatter(
                 *zip(*hollow, strict=True), s=16, marker=marker, facecolors="white", edgecolors=paint, zorder=3
             )
 
     def latency_curves(self, document: dict[str, Any], arms: Iterable[str] | None = None, panel: int = 0) -> None:
         """Latency against achieved load: p50, p99 and p99.9 of every arm, the canary's own delays, the stops."""
-        axis, stops = self.axes[panel], document["settings"]["stops"]
+        axis = self.axes[panel]
         rows = [a for a in document["arms"] if "offered_rps" in a]
         names = list(arms) if arms is not None else list(dict.fromkeys(a["name"] for a in rows))
         for i, name in enumerate(names):
@@ -175,7 +162,7 @@ class Canvas:
                 self.curve(x, y, label=f"{name} {NAMES[key]}", colour=i, style=style, marker=marker, panel=panel)
             if infinite:
                 self.caption(f"{name}: {', '.join(infinite)} infinite at every load (unanswered requests), not drawn.")
-            self._name_curve(axis, name, points, COLOURS[i % len(COLOURS)], stops=name in stops)
+            self._name_curve(axis, name, points, COLOURS[i % len(COLOURS)])
         delays = document["canary"]["delay_us"]
         for key, style in (("p99", "--"), ("p999", ":")):
             value = number(delays[key])
@@ -186,21 +173,18 @@ class Canvas:
         axis.set_yscale("log")
         axis.set_xlabel("achieved load (requests/s)")
         axis.set_ylabel("latency from the intended send time (us)")
-        for name, why in stops.items():
+        for name, why in document["settings"]["stops"].items():
             self.caption(f"{name} stops (\u00d7): {why}.")
-        if not stops.keys() >= set(names):
-            self.caption("What has no \u00d7 ends at the last load that was asked for.")
 
-    def _name_curve(self, axis: Any, name: str, points: Sequence[dict[str, Any]], colour: str, *, stops: bool) -> None:
-        """Write the arm's name at the low end of its median, and a cross where it ends, if it is told why it stops."""
+    def _name_curve(self, axis: Any, name: str, points: Sequence[dict[str, Any]], colour: str) -> None:
+        """Write the arm's name at the low end of its median, and a cross where it ends."""
         finite = [(number(p["achieved_rps"]), number(p["p50_us"])) for p in points]
         finite = [p for p in finite if all(map(math.isfinite, p)) and min(p) > 0]
         if not finite:
             return
         style = {"color": colour, "textcoords": "offset points", "fontweight": "bold"}
         self._names.append(axis.annotate(name, finite[0], xytext=(2, 7), fontsize=9, path_effects=_halo(), **style))
-        if stops:
-            axis.annotate("\u00d7", finite[-1], xytext=(-4, -5), fontsize=13, **style)
+        axis.annotate("\u00d7", finite[-1], xytext=(-4, -5), fontsize=13, **style)
 
     def name_point(self, name: str, x: float, y: float, panel: int = 0) -> None:
         """Write a name beside a point; names that would lie on one another are lifted, in the order of these calls."""
@@ -282,13 +266,8 @@ class Canvas:
     def _standing_captions(self, document: dict[str, Any]) -> None:
         from .table import canary_line, machine_line
 
-        for mark in self._marks:
-            if not _explained(mark, self.captions):
-                self.caption(MARKS[mark][1])
         if any("offered_rps" in a for a in document["arms"]):
             self.caption("Percentiles by nearest rank over all requests; unanswered requests count as infinite.")
-        elif _tells_percentiles(self.figure):
-            self.caption("Percentiles by nearest rank; what never came counts as infinite.")
         self.caption(f"{machine_line(document['machine'])}; {document['settings']['power']}.")
         text = canary_line(document["canary"])
         self.caption(f"{text[0].upper()}{text[1:]}.")
@@ -403,54 +382,12 @@ def lint(figure: Any, expect: Iterable[str] = ()) -> list[str]:
         out.append("it does not say what a message is")
     if any("ignore" in t.lower() for t in texts):
         out.append("a caption asks to ignore something")
-    if not any(CORES.search(t) for t in texts):
-        out.append("it does not name the machine and its cores")
-    if _tells_percentiles(figure) and not any("ercentile" in t for t in texts):
-        out.append("it does not say how percentiles were taken")
-    if any(map(_over_load, figure.axes)) and not any(re.search(r"\b(stops?|ends?)\b", t) for t in texts):
-        out.append("it does not say where its curves over load stop")
     if not figure.axes:
         out.append("it has no axes")
     for axis in figure.axes:
         out += _lint_axis(axis, shown)
-        out += [f"no caption explains its {mark}" for mark in _marks(axis) if not _explained(mark, texts)]
     out += [f"series {name!r} is missing" for name in sorted(set(expect) - shown)]
     return out
-
-
-def _tells_percentiles(figure: Any) -> bool:
-    """Whether a label of an axis or of a series speaks of percentiles."""
-    labels = [t for axis in figure.axes for t in (axis.get_xlabel(), axis.get_ylabel())]
-    labels += [str(line.get_label()) for axis in figure.axes for line in axis.lines]
-    return any(PERCENTILE.search(label) for label in labels)
-
-
-def _over_load(axis: Any) -> bool:
-    """Whether curves, of more than a point, go over load. Lines across the axis are none."""
-    curves = [line for line in axis.lines if list(line.get_xdata()) != [0, 1]]  # the others are axhline's
-    return "load" in axis.get_xlabel() and any(len(set(line.get_xdata())) > 1 for line in curves)
-
-
-def _marks(axis: Any) -> list[str]:
-    """Of MARKS, what is drawn on an axis."""
-    from matplotlib.collections import LineCollection, PathCollection, PolyCollection
-
-    kinds = {"band": PolyCollection, "bars": LineCollection, "hollow": PathCollection}
-    return [mark for mark, kind in kinds.items() if any(_seen(c) for c in axis.collections if isinstance(c, kind))]
-
-
-def _seen(drawn: Any) -> bool:
-    """Whether a collection shows anything: bars of no length do not."""
-    from matplotlib.collections import LineCollection
-
-    if not isinstance(drawn, LineCollection):
-        return True
-    return any(len({tuple(point) for point in segment}) > 1 for segment in drawn.get_segments())
-
-
-def _explained(mark: str, texts: Iterable[str]) -> bool:
-    """Whether a text has a word by which a mark is explained."""
-    return any(re.search(rf"\b({MARKS[mark][0]})\b", text, re.I) for text in texts)
 
 
 def _lint_axis(axis: Any, shown: set[str]) -> list[str]:

@@ -44,7 +44,7 @@ def draw(document: dict[str, Any]) -> Canvas:
     between = tuple(f"{policy}, {cores} cores" for policy in POLICIES for cores in CORES[1:-1])
     for arm, why in document["settings"]["stops"].items():
         if arm not in between and quantum.LOG_NORMAL not in arm:  # those are in the document
-            canvas.caption(f"{arm} stops: {why}.")
+            canvas.caption(f"{arm}: {why}.")
     canvas.caption(
         f"First and second: bars are one standard error; hollow: not known to {100 * GOAL:g} %, or not carried, with "
         "no steady tail."

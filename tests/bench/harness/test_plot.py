@@ -41,7 +41,6 @@ def canvas() -> Canvas:
     c.axes[0].set_xlabel("load (requests/s)")
     c.axes[0].set_ylabel("latency (us)")
     c.axes[0].legend()
-    c.figure.text(0, 0, "A CPU, cores 0,1 of 2. Percentiles by nearest rank. a stops: 0.4 % unanswered.")
     c.figure.text(0, 0, c.captions[0])
     return c
 
@@ -72,28 +71,6 @@ def test_percentiles_that_are_infinite_everywhere_are_said_and_not_drawn(tmp_pat
     assert {label for label in c.expect if label.startswith(("ours", "theirs"))} == {"ours p50", "ours p99"}
 
 
-def test_a_curve_without_a_reason_to_stop_has_no_cross(tmp_path: Path) -> None:
-    d = document()
-    del d["settings"]["stops"]["theirs"]
-    c = default_plot(d)
-    c.finish(tmp_path / "x.png", d)
-    assert [t.get_text() for t in c.axes[0].texts].count("×") == 1
-    assert "What has no × ends at the last load" in " ".join(t.get_text().replace("\n", " ") for t in c.figure.texts)
-
-
-def test_marks_and_percentiles_are_explained_without_being_asked(tmp_path: Path) -> None:
-    d = document()
-    d["arms"] = [{"name": "a"}]
-    c = canvas()
-    c.axes[0].set_ylabel("p99 (us)")
-    c.band([1, 2], [1, 1], [2, 2])
-    c.error_bars([1, 2], [1, 2], [0.1, 0.2], [True, False])
-    c.finish(tmp_path / "x.png", d)
-    said = " ".join(c.captions)
-    assert "Percentiles by nearest rank" in said
-    assert all(word in said for word in ("A band is", "Bars are", "A hollow point is"))
-
-
 def test_bars_pass(tmp_path: Path) -> None:
     with Session("test", seconds=0.05, progress=io.StringIO()) as s:
         s.arm("ours", yield_ns=12.0, n=5)
@@ -106,16 +83,7 @@ def test_bars_pass(tmp_path: Path) -> None:
 def test_a_good_figure_has_no_findings() -> None:
     c = canvas()
     c.error_bars([1, 2, 3], [1, 2, 3], [0.1, 0.5, 0.1], [True, False, True])
-    c.figure.text(0, 0, "Bars are one standard error; hollow: not known.")
     assert lint(c.figure, c.expect) == []
-
-
-def test_lines_across_an_axis_over_load_do_not_stop() -> None:
-    c = Canvas("title", message="one request and its reply", n=10)
-    c.axes[0].axhline(1, label="canary alone")
-    c.axes[0].set_xlabel("load (requests/s)")
-    c.axes[0].set_ylabel("latency (us)")
-    assert not [finding for finding in lint(c.figure) if "stop" in finding]
 
 
 @pytest.mark.parametrize(
@@ -136,12 +104,6 @@ def test_lines_across_an_axis_over_load_do_not_stop() -> None:
         (lambda c: [c.band([1, 2], [1, 1], [9, 9]), c.axes[0].set_ylim(0.5, 8)], "outside"),
         (lambda c: [c.error_bars([1], [2], [6], [True]), c.axes[0].set_ylim(0.5, 7)], "outside"),
         (lambda c: [c.error_bars([5], [2], [0], [False]), c.axes[0].set_xlim(0.5, 4)], "outside"),
-        (lambda c: c.figure.texts[-2].set_text("Percentiles; a stops: why"), "the machine"),
-        (lambda c: c.figure.texts[-2].set_text("A CPU, cores 0,1 of 2. Percentiles"), "curves over load stop"),
-        (lambda c: [c.axes[0].set_ylabel("p99 (us)"), c.figure.texts[-2].set_text("cores 0,1")], "percentiles"),
-        (lambda c: c.band([1, 2], [1, 1], [2, 2]), "explains its band"),
-        (lambda c: c.error_bars([1], [2], [0.5], [True]), "explains its bars"),
-        (lambda c: c.error_bars([2], [2], [0], [False]), "explains its hollow"),
     ],
 )
 def test_each_fault_is_found(spoil: Any, finding: str) -> None:
