@@ -154,7 +154,7 @@ def run(options: argparse.Namespace) -> int:
     if options.nic:
         from .nics import open_nic
 
-        nic, generator = open_nic(options.nic, options.kthreads, address, target.port)
+        nic, generator = open_nic(options.nic, options.kthreads, address, target.port or options.port)
         if address is None and (generator is not None or nic.ipv4 is None):
             address = "10.77.0.2/16"  # whom a generated load asks for
     try:

@@ -35,7 +35,7 @@ class Service(Protocol):
 @dataclasses.dataclass
 class Target:
     """name: what the application is called unless --name says otherwise. kind: "latency" or "batch". port: the first
-    that it will serve; None: it has none, or nobody knows yet."""
+    that its handlers will serve; None: they serve none, or it is a built-in one, which knows."""
 
     name: str
     setup: Callable[[Runtime], Service]
@@ -122,7 +122,7 @@ def _built_in(name: str, words: Sequence[str], port: int | None) -> Target:
             raise WrongUsage(f"--option {key}", f"{name} has no such option", f"one of: {', '.join(fields)}")
         values[key] = _convert(fields[key].type, text, f"--option {key}={text}")
     options = app.options(**values)
-    return Target(name, lambda runtime: app.setup(runtime, options), app.kind, getattr(options, "port", None))
+    return Target(name, lambda runtime: app.setup(runtime, options), app.kind)
 
 
 def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> Target:

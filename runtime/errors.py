@@ -86,7 +86,6 @@ _SAID_BY_WORDS = {
     *(_errno.ENOENT, _errno.EEXIST, _errno.EBUSY, _errno.ECONNREFUSED),
 }
 _REFUSED = "refused by the iokernel: "  # runtime/control.c; a whole sentence follows, whatever the number
-_NOT_ALLOWED = "not allowed to connect to "  # runtime/control.c; the sentence ends with what to do
 
 
 def _reason(number: int, err: Any) -> str:
@@ -96,7 +95,7 @@ def _reason(number: int, err: Any) -> str:
     elif err is not None:  # a cffi char[]
         text = os.fsdecode(b"".join(err).split(b"\0", 1)[0])  # it may name a path
     system = os.strerror(number) if number else ""
-    if text and (number in _SAID_BY_WORDS or system in text or text.startswith((_REFUSED, _NOT_ALLOWED))):
+    if text and (number in _SAID_BY_WORDS or system in text or text.startswith(_REFUSED)):
         return text
     return f"{text} [{system}]" if text and system else text or system
 
@@ -104,8 +103,7 @@ def _reason(number: int, err: Any) -> str:
 def from_errno(number: int, what: str, err: Any = None, hint: str = "") -> CorelaneError:
     """The CorelaneError for a positive error number; `err` is a text or a cffi `char[]` with the reason."""
     kind, why = _KINDS.get(number, CorelaneError), _reason(number, err)
-    said = why.startswith((_REFUSED, _NOT_ALLOWED))
-    return kind(what, why, hint or ("" if said else _HINTS.get(number, "")), number)
+    return kind(what, why, hint or ("" if why.startswith(_REFUSED) else _HINTS.get(number, "")), number)
 
 
 def check(rc: int, what: str, err: Any = None, hint: str = "") -> int:

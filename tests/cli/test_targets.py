@@ -179,11 +179,6 @@ def test_a_file_of_that_name_is_proposed(
         resolve("shop")
 
 
-@pytest.mark.parametrize(("words", "port"), [("echo", 9000), ("kv", 11211), ("batch", None)])
-def test_a_target_says_beforehand_whom_a_load_is_to_ask(words: str, port: int | None) -> None:
-    assert resolve(words).port == port
-
-
 def test_the_port_of_a_handler_is_known_beforehand(module: str) -> None:
     assert resolve(f"{module}:plain").port == 7001
     assert resolve(f"{module}:plain", port=7002).port == 7002
