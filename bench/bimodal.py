@@ -1,9 +1,9 @@
 """Bimodal: 99.5 % of the requests take 1 us, 0.5 % take 500 us, on one worker core, with and without preemption, types.
 
 Without preemption a short request that comes behind a long one waits for what is left of it. With a quantum the long
-one lets others go first at a probe (corelane/libos/probe.h), after Shinjuku (NSDI 2019, section 5) and Concord (SOSP
-2023). With types the two kinds wait in queues of their own (libos/net/typed.h), so that a short one does not wait for
-the first quantum of long ones before it, either. The generator decides beforehand which request is long and says so in
+one lets others go first at a probe (corelane/libos/probe.h), after Shinjuku (NSDI 2019) and Concord (SOSP 2023).
+With types the two kinds wait in queues of their own (libos/net/typed.h), so that a short one does not wait for the
+first quantum of long ones before it, either. The generator decides beforehand which request is long and says so in
 it, and keeps the two kinds' latencies apart. Load is the time that the requests ask for over the time that there is;
 what the stack takes comes on top.
 

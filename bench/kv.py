@@ -47,6 +47,7 @@ SWEEP_KEYS = 10_000
 SIZE_ROUNDS, SIZE_TRIES = 2, 12
 BATCHES, BATCH_ROUNDS = (1, 32), 3  # datagrams a system call of the kernel's socket
 MEMCACHED, OVER_AF_XDP = "memcached UDP", "embedded, AF_XDP"
+ONE_LINK = "both on a veth pair"  # beside the figure that compares our memory link with memcached's veth pair
 LINKS = {
     "embedded": "memory link: generator and server in one process",
     "iokernel": "the generator is the uplink of the iokernel; the server is another process",
@@ -161,17 +162,18 @@ def peaks(session: Session, arms: dict[str, Measure]) -> dict[str, float]:
     carried = {name: statistics.median(rates) for name, rates in found.items()}
     session.figure("kv.get_rps_per_core", carried["embedded"], runs=found["embedded"])
     session.note(f"through an iokernel: {carried['iokernel']:,.0f} GETs/s through the application's core")
-    compare_with_memcached(session, found["embedded"], found.get(MEMCACHED, []))
-    if OVER_AF_XDP in found:
-        compare_on_one_link(session, found[OVER_AF_XDP], found[MEMCACHED])
+    beside = compare_on_one_link(session, found[OVER_AF_XDP], found[MEMCACHED]) if OVER_AF_XDP in found else {}
+    compare_with_memcached(session, found["embedded"], found.get(MEMCACHED, []), beside)
     return carried
 
 
-def compare_with_memcached(session: Session, ours: list[float], theirs: list[float]) -> None:
-    """The ratio, over the rounds in which both carried a load."""
+def compare_with_memcached(
+    session: Session, ours: list[float], theirs: list[float], beside: dict[str, float] | None = None
+) -> None:
+    """The ratio, over the rounds in which both carried a load. beside: the same over one link."""
     pairs = [(a, b) for a, b in zip(ours, theirs, strict=False) if a > 0 and b > 0]
     if pairs:
-        session.ratio_figure("kv.over_memcached_udp", [a for a, _ in pairs], [b for _, b in pairs])
+        session.ratio_figure("kv.over_memcached_udp", [a for a, _ in pairs], [b for _, b in pairs], beside=beside)
     elif theirs:
         session.figure("kv.over_memcached_udp", None, reason="in no round did both carry a load")
     if theirs and len(pairs) < len(ours):
@@ -180,15 +182,19 @@ def compare_with_memcached(session: Session, ours: list[float], theirs: list[flo
         )
 
 
-def compare_on_one_link(session: Session, ours: list[float], theirs: list[float]) -> None:
-    """The same ratio with both servers behind a veth pair: what is left when our own link is taken away."""
+def compare_on_one_link(session: Session, ours: list[float], theirs: list[float]) -> dict[str, float]:
+    """The same ratio with both servers behind a veth pair: what is left when our own link is taken away.
+
+    By its name, for a figure's `beside`; empty if in no round did both carry a load.
+    """
     pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a > 0 and b > 0]
     if not pairs:
         session.note("over the same link: in no round did both carry a load")
-        return
+        return {}
     ratio = pairwise([a for a, _ in pairs], [b for _, b in pairs])
     session.settings["over_memcached_udp_same_link"] = {"value": ratio.median, "runs": ratio.pairs}
     session.note(f"both over AF_XDP and a veth pair, the same generator: {ratio} times memcached's GETs/s")
+    return {ONE_LINK: ratio.median}
 
 
 # Value sizes: both sides over the same kind of link.

@@ -18,7 +18,7 @@ from ..runtime.errors import ConfigError, CorelaneError, SystemLimit
 from ..runtime.paths import default_socket
 from ..runtime.peers import group_ids, user_ids
 from ..runtime.placement import Placement, choose
-from ..runtime.topology import Topology
+from ..runtime.topology import Topology, format_cpu_list
 from .control.report import bound_elsewhere
 from .control.settings import Access, AppMemory, Idle, Timing
 from .iokernel import Iokernel
@@ -287,7 +287,7 @@ class _Evictions:
         if not found:
             return ""
         text = f"demoted for others, since they did not cede when asked and interrupted: {', '.join(found)}"
-        return f"{text}; `corelane trace` has when, docs/probes.md what makes an application look"
+        return f"{text}; `corelane trace` has when, docs/probes.md how an application cedes in time"
 
 
 def _once(look: Callable[[], str]) -> Callable[[], str]:
@@ -353,7 +353,8 @@ def run(config: Config, report: Report = _print) -> int:
             where = f"uplink {uplink.name} {uplink.mac}" if uplink is not None else "no uplink"
             for reason in plan.reasons:
                 report("placement", reason)
-            text = f"iokernel on {iokernel.socket_path}: {iokernel.poll} on CPU {plan.iokernel}, {where}; ^C stops it"
+            polls = f"{iokernel.poll} on CPU {format_cpu_list(plan.iokernel)}"
+            text = f"iokernel on {iokernel.socket_path}: {polls}, {where}; ^C stops it"
             told = facts(iokernel, config.nic.driver)
             report("iokernel", text, **told)
             watched: dict[str, Callable[[], str]] = {}
