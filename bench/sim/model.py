@@ -405,7 +405,9 @@ class Simulation:
         self._hist = np.zeros((n, e.N_BUCKETS), np.int64)
         self._world = np.zeros(e.N_WORLD, np.int64)
         self._times = np.zeros((n, e.N_TIMES), np.int64)
-        self._passing = np.zeros((loops, self.QUEUE if costs.packet_ns or costs.pauses_ns or len(pauses) else 1, 4), np.int64)
+        self._passing = np.zeros(
+            (loops, self.QUEUE if costs.packet_ns or costs.pauses_ns or len(pauses) else 1, 4), np.int64
+        )
         self._loops = np.zeros((loops, 4), np.int64)
         self._pauses = np.array(costs.pauses_ns, np.int64)
         self._given = _given(self.apps, cores, pauses)
