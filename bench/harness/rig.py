@@ -28,7 +28,7 @@ from ...drivers.nic.af_xdp.af_xdp import AfXdp
 from ...drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached, Source
 from ...drivers.nic.memory import memory_link
 from ...drivers.nic.nic import Nic
-from ...iokernel import AppConfig, Idle, Iokernel
+from ...iokernel import Allowance, AppConfig, Idle, Iokernel
 from ...libos import Runtime, Scheduler
 from ...runtime.errors import CorelaneError
 from . import rest, usage
@@ -314,7 +314,7 @@ def iokernel(
             traffic=traffic,
             port=port,
             idle=Idle(spin_us=SPIN_US),
-            app_defaults=AppConfig(ip=SERVER_IP),
+            allowance=Allowance(app_defaults=AppConfig(ip=SERVER_IP)),
             apps=apps,
         )
         app = App([*application, "--socket", kernel.socket_path, "--spin-us", str(SPIN_US)])

@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from ...drivers._native import lib as drivers
 from ...drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached
-from ...iokernel import AppConfig, Idle, Iokernel, UserConfig
+from ...iokernel import Allowance, AppConfig, Idle, Iokernel, UserConfig
 from ...iokernel.control.moves import STEP_NAMES, Move, entries
 from ...runtime.clock import default_clock
 from ...runtime.errors import check
@@ -256,7 +256,7 @@ def shared(
             poll="adaptive",
             idle=Idle(spin_us=rig.SPIN_US),
             apps=apps,
-            user_defaults=user_defaults,
+            allowance=Allowance(user_defaults=user_defaults or UserConfig()),
         )
         apps_stack = stack.enter_context(contextlib.ExitStack())
         yield Shared(kernel, generator, kernel.socket_path, apps_stack)
