@@ -485,7 +485,7 @@ class Simulation:
         settings[[e.DECIDE, e.ACTUATE]] = costs.decide_ns, costs.actuate_ns
         phase = np.zeros((n, 2))
         for a in range(n):
-            if self._gap[a, 0] == draws.GIVEN and len(self.apps[a].recorded):
+            if self._gap[a, 0] == draws.GIVEN and self.apps[a].recorded:
                 engine.schedule(when, tree, a, int(self._given.at[self._given.place[a, 0]]))
             elif self._gap[a, 0] not in (draws.NEVER, draws.GIVEN):
                 engine.schedule(when, tree, a, 1 + draws.next_arrival(0, self._gap, phase, rng, a))
