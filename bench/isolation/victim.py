@@ -19,6 +19,7 @@ from ..harness.numbers import Ratio, pairwise
 from ..harness.openloop import Measure, Point, middle
 from ..harness.plot import Canvas
 from ..harness.session import Session
+from ..harness.stops import EXPLAIN_S, stop_of
 
 ALONE = "alone"
 CANARY_S = 0.03
@@ -48,9 +49,20 @@ def place(session: Session, who: str, slice_s: float) -> tuple[tuple[int, int], 
     return (loop, worker), apart
 
 
-def half_load(session: Session, measure: Measure, *, seconds: float) -> tuple[float, str]:
-    """Half of the victim's capacity, found in so many seconds; and why there is none, if so: then half of FROM_RPS."""
+def half_load(
+    session: Session, measure: Measure, *, seconds: float, explain: Measure | None = None
+) -> tuple[float, str]:
+    """Half of the victim's capacity, found in so many seconds; and why there is none, if so: then half of FROM_RPS.
+
+    explain: as measure, with the counters that say why the capacity ends (harness/stops.py).
+    """
     most, limit_us = capacity(measure, seconds=seconds)
+    if explain:
+        above = most * STEP or FROM_RPS
+        point = explain(above, EXPLAIN_S)
+        missed = not point.carried or point.p99_us > limit_us
+        said = f"a p99 of {limit_us:.3g} us is not kept at {above:,.0f} requests/s"
+        session.stop("victim's capacity", said, stop_of(point, missed))
     rate = (most or FROM_RPS) / 2
     session.settings |= {"victim_capacity_rps": most, "victim_p99_limit_us": limit_us, "victim_rps": rate}
     if most:

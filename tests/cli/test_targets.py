@@ -182,3 +182,19 @@ def test_wrong_nics_are_refused_in_a_sentence(text: str, finding: str) -> None:
         open_nic(text, 1, None)
     assert finding in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("suffix", "hint"), [("py", "shop:HANDLER"), ("so", r"\./shop\.so"), ("txt", "one of: batch")])
+def test_a_file_of_that_name_is_proposed(
+    suffix: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / f"shop.{suffix}").touch()
+    with pytest.raises(CorelaneError, match=hint):
+        resolve("shop")
+
+
+def test_the_port_of_a_handler_is_known_beforehand(module: str) -> None:
+    assert resolve(f"{module}:plain").port == 7001
+    assert resolve(f"{module}:plain", port=7002).port == 7002
+    assert resolve(f"{module}:tick").port is None
