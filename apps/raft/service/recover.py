@@ -13,7 +13,6 @@ import json
 import os
 import secrets
 import struct
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass
@@ -23,6 +22,7 @@ from typing import Any
 from ....libos.storage.log.log import Log
 from ....libos.storage.log.report import Record
 from ....runtime.errors import CorelaneError
+from ....runtime.files import sync_folder, write_whole
 from ..._native import ffi, lib
 from ..core.core import Members, members_struct
 from .logs import make_log_file
@@ -80,30 +80,10 @@ def write_saved(path: str, saved: Saved) -> None:
     about |= {"members": list(saved.members), "settings": asdict(saved.settings), "bytes": len(saved.data)}
     about["sha256"] = hashlib.sha256(saved.data).hexdigest()
     head = json.dumps(about).encode()
-    folder = Path(path).absolute().parent
     try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{Path(path).name}.", delete=False) as file:
-            try:
-                file.write(_MAGIC + struct.pack("<I", len(head)) + head + saved.data)
-                file.flush()
-                os.fsync(file.fileno())
-                os.replace(file.name, path)
-                _sync_folder(folder)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    Path(file.name).unlink()
-                raise
+        write_whole(path, _MAGIC + struct.pack("<I", len(head)) + head + saved.data)
     except OSError as error:
         raise CorelaneError(f"save to {path}", error.strerror or str(error), errno=error.errno or 0) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    """So that a name given in it is there after a crash of the machine, too."""
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 def read_saved(path: str) -> Saved:
@@ -199,7 +179,7 @@ def restore_file(saved: Saved, id: int, voters: Collection[int], path: str, size
         make_log_file(made, size)
         restore(saved, id, voters, lambda: Log.open(made))
         os.link(made, path)
-        _sync_folder(Path(path).absolute().parent)
+        sync_folder(Path(path).absolute().parent)
     finally:
         with contextlib.suppress(OSError):
             Path(made).unlink()
