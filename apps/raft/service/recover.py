@@ -148,18 +148,24 @@ def state_of(data: bytes) -> bytes:
     return data[_HEADER.size + members + sessions :]
 
 
-def restore(saved: Saved, id: int, voters: Collection[int], open_log: OpenLog) -> None:
-    """Make the empty log that open_log opens that of node `id` of a new group, which begins with the saved state.
-
-    The nodes of the group are made of one file and have the same voters, whom this one need not belong to: it joins
-    then. Raises CorelaneError.
-    """
+def check_voters(id: int, voters: Collection[int]) -> str:
+    """What is to be done, in words. Raises CorelaneError for voters that are none, or not this node's."""
     what = f"restore node {id}"
     if not 1 <= len(set(voters)) == len(voters) <= lib.CL_RAFT_MAX_NODES or min(voters) < 1:
         raise CorelaneError(what, "the voters are not distinct ids from 1 on, 16 at most", "give them as in 1,2,3")
     if id not in voters:
         hint = "restore the voters, and add it with `corelane raft add`"
         raise CorelaneError(what, "it is none of the voters", hint)
+    return what
+
+
+def restore(saved: Saved, id: int, voters: Collection[int], open_log: OpenLog) -> None:
+    """Make the empty log that open_log opens that of node `id` of a new group, which begins with the saved state.
+
+    The nodes of the group are made of one file and have the same voters, whom this one need not belong to: it joins
+    then. Raises CorelaneError.
+    """
+    what = check_voters(id, voters)
     data = _with_members(saved.data, voters)
     word = int.from_bytes(hashlib.blake2b(saved.data, digest_size=8).digest(), "little")
     with open_log() as log:
