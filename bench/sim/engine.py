@@ -23,6 +23,7 @@ from numba import njit
 
 from .calls import call_policy, settle
 from .draws import GIVEN, draw, next_arrival, uniform
+from .kept import kept
 from .queues import ARRIVED_AT, HEAD, LEFT, QUEUED_AT, WAITING, gain, line_of, lose, oldest, put, steered, take, victim
 from .state import (
     ACTUATE,
@@ -409,7 +410,7 @@ def contested(table: Any, q: Any, kinds: Any, app_n: Any) -> Any:
 
 # Nothing is allocated in here, so numba's reference counts are off, which it would keep of every view of an array, by
 # atomic instructions: with them it is a quarter to a fifth as fast.
-@njit(cache=True, _nrt=False)
+@kept(_nrt=False)
 def run(
     max_events: Any,
     until: Any,

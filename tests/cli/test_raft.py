@@ -4,6 +4,7 @@ groups."""
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,14 @@ def test_words_that_nothing_can_be_done_with_are_wrong_usage(
 ) -> None:
     assert main(["raft", *words.split()]) == 2
     assert finding in capsys.readouterr().err
+
+
+def test_when_nobody_tells_its_clock_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        peers = f"1=127.0.0.1:{silent.getsockname()[1]}"
+        assert main(["raft", "clock", "--peers", peers, "--timeout", "0.1"]) == 1
+    assert "ask the nodes: none answers" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [[], ["--log", "a", "--area", "b"]])
