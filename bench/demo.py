@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from functools import partial
 from typing import Any
 
 from ..apps.kv import Store
@@ -53,8 +54,9 @@ def run(session: Session) -> None:
         assert ours.process is not None
         session.say(f"iokernel on core {cores[0]}, kv in process {ours.process.pid} on core {cores[1]}")
         arms: dict[str, Measure] = {OURS: ours.load.measure}
-        add_memcached(session, arms, stack, traffic)
-        add_linux_kv(session, arms, stack, traffic)
+        explain: dict[str, Measure] = {OURS: ours.load.explain}
+        add_memcached(session, arms, stack, traffic, explain)
+        add_linux_kv(session, arms, stack, traffic, explain)
         for name, measure in arms.items():
             session.say(f"storing {keys:,} keys: {name}")
             measure(1000, 0.05)
@@ -67,11 +69,21 @@ def run(session: Session) -> None:
                 session.skip(name, "no load was carried: is the machine busy with something else?")
                 continue
             session.say(f"latency against load, up to {peak:,.0f} requests/s: {name}")
-            session.curve(name, sweep(measure, peak_rps=peak, seconds=0.6 * slot, fractions=FRACTIONS))
+            why = explain.get(name)
+            session.curve(name, sweep(measure, peak_rps=peak, seconds=0.6 * slot, fractions=FRACTIONS, explain=why))
 
 
-def add_linux_kv(session: Session, arms: dict[str, Measure], stack: contextlib.ExitStack, traffic: Traffic) -> None:
-    """The store's command layer behind a kernel UDP socket in its strongest form, or why it is left out."""
+def add_linux_kv(
+    session: Session,
+    arms: dict[str, Measure],
+    stack: contextlib.ExitStack,
+    traffic: Traffic,
+    explain: dict[str, Measure],
+) -> None:
+    """The store's command layer behind a kernel UDP socket in its strongest form, or why it is left out.
+
+    explain: gets what says why its curve stops.
+    """
     why = netns.missing() if session.baseline else "--no-baseline was given"
     if why:
         session.skip(LINUX_KV, why)
@@ -86,7 +98,7 @@ def add_linux_kv(session: Session, arms: dict[str, Measure], stack: contextlib.E
     def measure(rate: float, seconds: float) -> Point:
         return link.measure(serve, rate, seconds)[0]
 
-    arms[LINUX_KV] = measure
+    arms[LINUX_KV], explain[LINUX_KV] = measure, partial(link.explain, serve)
 
 
 def _curves(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:

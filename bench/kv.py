@@ -32,6 +32,7 @@ from .harness.openloop import NEAR_STEP, Curve, Measure, guess_peak, search_peak
 from .harness.peaks import START_SHARE, find_peaks
 from .harness.plot import Canvas, searched_curves
 from .harness.session import Session
+from .harness.stops import Counts
 
 SUMMARY = (
     "key-value store: GETs through one core, latency against load, value sizes; memcached and kernel UDP beside it"
@@ -84,8 +85,10 @@ def run(session: Session) -> None:
         words = ["kv", "--option", f"memory_bytes={MEMORY_BYTES}"]
         attached = stack.enter_context(rig.iokernel(words, cores, traffic=traffic, port=PORT))
         arms: dict[str, Measure] = {"embedded": embedded.load.measure, "iokernel": attached.load.measure}
-        add_memcached(session, arms, stack, traffic)
-        session.curves(arms, peaks(session, arms), seconds=0.25 * session.seconds, fractions=FRACTIONS)
+        explain: dict[str, Measure] = {"embedded": embedded.load.explain, "iokernel": attached.load.explain}
+        add_memcached(session, arms, stack, traffic, explain)
+        found = peaks(session, arms)
+        session.curves(arms, found, seconds=0.25 * session.seconds, fractions=FRACTIONS, explain=explain)
     sizes(session)
 
 
@@ -101,17 +104,24 @@ def why_no_link(session: Session) -> str:
     return netns.missing() or ""
 
 
-def add_memcached(session: Session, arms: dict[str, Measure], stack: contextlib.ExitStack, traffic: Traffic) -> None:
+def add_memcached(
+    session: Session,
+    arms: dict[str, Measure],
+    stack: contextlib.ExitStack,
+    traffic: Traffic,
+    explain: dict[str, Measure],
+) -> None:
     """Stock memcached with one thread on the server's core, and ours on such a link; or why memcached is left out.
 
-    Both sleep when they are not asked.
+    Both sleep when they are not asked. explain: gets what says why their curves stop.
     """
     why = memcached.missing() if session.baseline else "--no-baseline was given"
     if why:
         session.skip(MEMCACHED, why)
     elif why_no_link(session):
         session.settings["links"][MEMCACHED] = f"kernel UDP on loopback, since this {why_no_link(session)}"
-        arms[MEMCACHED] = stack.enter_context(on_loopback(session.two_cores, traffic)).measure
+        load = stack.enter_context(on_loopback(session.two_cores, traffic))
+        arms[MEMCACHED], explain[MEMCACHED] = load.measure, load.explain
     else:
         session.settings["links"][MEMCACHED] = "generator on AF_XDP, server on the kernel's UDP, on a veth pair"
         session.settings["links"][OVER_AF_XDP] = LINKS[OVER_AF_XDP]
@@ -124,10 +134,11 @@ def add_memcached(session: Session, arms: dict[str, Measure], stack: contextlib.
             cpu=session.two_cores[1],
         )
         stack.enter_context(server)
-        arms[MEMCACHED] = link.ask
+        link.load.counts = partial(rig.counts_of_linux, server)
+        arms[MEMCACHED], explain[MEMCACHED] = link.ask, link.load.explain
         ours = rig.LinuxLink(stack, session.two_cores, traffic=traffic, port=PORT)
-        stack.enter_context(on_af_xdp(ours.far, session.two_cores[1]))
-        arms[OVER_AF_XDP] = ours.ask
+        ours.load.counts = stack.enter_context(on_af_xdp(ours.far, session.two_cores[1]))
+        arms[OVER_AF_XDP], explain[OVER_AF_XDP] = ours.ask, ours.load.explain
 
 
 @contextlib.contextmanager
@@ -147,7 +158,7 @@ def on_loopback(cores: tuple[int, int], traffic: Traffic) -> Iterator[Load]:
     ):
         generator.start_client(nic, cpu=cores[0])
         try:
-            yield Load(generator)
+            yield Load(generator, counts=partial(rig.counts_of_linux, server))
         finally:
             generator.stop_client()
 
@@ -200,7 +211,7 @@ def compare_on_one_link(session: Session, ours: list[float], theirs: list[float]
 # Value sizes: both sides over the same kind of link.
 
 
-def on_af_xdp(far: netns.Interface, cpu: int) -> contextlib.AbstractContextManager[None]:
+def on_af_xdp(far: netns.Interface, cpu: int) -> contextlib.AbstractContextManager[Callable[[], Counts]]:
     """The store in embedded mode on the far end of the link."""
     return rig.on_af_xdp(far, cpu, bind)
 
@@ -223,7 +234,7 @@ def on_kernel_udp(far: netns.Interface, cpu: int, batch: int = 32) -> Iterator[N
         yield
 
 
-Serve = Callable[[netns.Interface, int], contextlib.AbstractContextManager[None]]
+Serve = Callable[[netns.Interface, int], contextlib.AbstractContextManager[object]]
 
 
 def peak_of(session: Session, serve: Serve, value_bytes: int, guess_rps: float, seconds: float) -> Curve:

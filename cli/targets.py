@@ -7,9 +7,11 @@ to be closed after the runtime has stopped.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -122,7 +124,24 @@ def _built_in(name: str, words: Sequence[str], port: int | None) -> Target:
             raise WrongUsage(f"--option {key}", f"{name} has no such option", f"one of: {', '.join(fields)}")
         values[key] = _convert(fields[key].type, text, f"--option {key}={text}")
     options = app.options(**values)
-    return Target(name, lambda runtime: app.setup(runtime, options), app.kind)
+
+    def setup(runtime: Runtime) -> Service:
+        with _options_are_wrong(given):
+            return app.setup(runtime, options)
+
+    return Target(name, setup, app.kind)
+
+
+@contextmanager
+def _options_are_wrong(given: Mapping[str, str]) -> Iterator[None]:
+    """A value that the application refuses is a word of the command line, if options were given."""
+    try:
+        yield
+    except CorelaneError as error:
+        if not given or error.errno not in (0, errno.EINVAL, errno.ERANGE):
+            raise
+        what = f"--option {' '.join(f'{key}={text}' for key, text in given.items())}: {error.what}"
+        raise WrongUsage(what, error.why, error.hint, error.errno) from error
 
 
 def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> Target:

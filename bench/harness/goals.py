@@ -106,6 +106,15 @@ GOALS: dict[str, Goal] = _table(
         "mean wait against Erlang-C, 1 to 64 servers, by control variate: largest relative error",
     ),
     Goal(
+        "sim.box_p50_error",
+        0.1,
+        "at most",
+        "x",
+        "simulator's p50 / this machine's on the same requests, less 1: largest of loads up to 0.8, 1 and 2 cores",
+    ),
+    Goal("sim.box_p99_error", 0.1, "at most", "x", "the same of p99"),
+    Goal("sim.box_share_error", 0.1, "at most", "core", "batch work beside those loads: simulator less machine"),
+    Goal(
         "handoff.ask_p50_us",
         2.0,
         "at most",
