@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import socket
 import statistics
 import tempfile
 import threading
@@ -49,6 +50,8 @@ FIGURES = ("hostile.p99_ratio", "hostile.attach_ms")
 HONEST_USER, ATTACKING_USER = 61_001, 61_002  # no account needs to have these numbers
 SLICE_S = 0.05
 FIRST, AGAIN, WISHED = 0.35, 0.35, 0.15  # of the run: all attacks; those that seem to harm the victim; wishes
+COMPUTES = 0.2  # of a CPU: one that has more and does not sleep wants all of it; less, and it was asleep all the time
+REST_S = 0.6  # after an attack: who has had more than his share is held back for half a second (turns.py)
 SETTLE_S = 0.15  # of an attack before the slice: what users may have at once is used up
 SLICE_COSTS_S = 0.08  # with what starting and ending it take
 ATTACHES = 3  # in a turn
@@ -80,6 +83,11 @@ class Scene:
     honest: Attacker
     loop: int
     number: int = 0  # of names that attach
+    attacked_at: float = 0.0  # when the last attack ended, on the monotonic clock
+
+    def rest(self) -> None:
+        """Wait until what the last attack left behind is done."""
+        time.sleep(max(0.0, self.attacked_at + REST_S - time.monotonic()))
 
 
 def run(session: Session) -> None:
@@ -114,10 +122,15 @@ def scene(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int],
     words = ["echo", "--socket", kernel.socket_path, "--spin-us", str(rig.SPIN_US)]
     stack.callback(rig.App(words, user=honest).close)
     mac = kernel.stats()["uplinks"][0]["mac"]
-    attacker, other = (
-        stack.enter_context(Attacker(kernel.socket_path, apart, user, rig.SERVER_IP, mac))
-        for user in (attacking, honest)
-    )
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with contextlib.ExitStack() as ours:
+        for end in ends:
+            end.setblocking(False)
+            ours.enter_context(end)
+        attacker, other = (
+            stack.enter_context(Attacker(kernel.socket_path, apart, user, rig.SERVER_IP, mac, end))
+            for user, end in zip((attacking, honest), ends, strict=True)
+        )
     return Scene(kernel, Load(generator), attacker, other, loop)
 
 
@@ -153,8 +166,9 @@ def attacked(session: Session, made: Scene, *, shares_core: bool) -> Looks:
 
 
 def bodies_of(session: Session, made: Scene, rate: float, *, shares_core: bool) -> dict[str, Callable[[], Turn]]:
-    """The arms. Each attack has had a first turn: one that cannot be is skipped."""
-    bodies: dict[str, Callable[[], Turn]] = {ALONE: partial(beside, made, rate)}
+    """The arms, attacks first: what one leaves behind is none of a stand-in's. Each attack has had a first turn; one
+    that cannot be is skipped."""
+    bodies: dict[str, Callable[[], Turn]] = {}
     latest: dict[str, Turn] = {}
 
     def attack(name: str) -> Turn:
@@ -172,16 +186,15 @@ def bodies_of(session: Session, made: Scene, rate: float, *, shares_core: bool) 
             session.skip(name, str(error))
             continue
         bodies[name] = partial(attack, name)
-        if shares_core:
-            bodies[stand_in(name)] = partial(as_busy, made, rate, latest, name)
-    return bodies
+    stand_ins = {stand_in(name): partial(as_busy, made, rate, latest, name) for name in bodies if shares_core}
+    return {**bodies, **stand_ins, ALONE: partial(beside, made, rate)}
 
 
 def rounds_of(bodies: Mapping[str, object], seconds: float) -> int:
     """How many rounds of these arms take so long."""
     attacks = sum(name in ATTACKS for name in bodies)
     stand_ins = sum(name.startswith(stand_in("")) for name in bodies)
-    round_s = SLICE_COSTS_S * len(bodies) + SETTLE_S * attacks + SLICE_S * stand_ins + CANARY_S
+    round_s = SLICE_COSTS_S * len(bodies) + SETTLE_S * attacks + SLICE_S * stand_ins + REST_S + CANARY_S
     return max(1, int(seconds / round_s))
 
 
@@ -190,6 +203,8 @@ def beside(made: Scene, rate: float, attack: str = "") -> Turn:
     if attack:
         made.attacker.start(attack)
         time.sleep(SETTLE_S)
+    else:
+        made.rest()
     try:
         with Used(made) as used:
             point = made.load.measure(rate, SLICE_S)
@@ -197,6 +212,7 @@ def beside(made: Scene, rate: float, attack: str = "") -> Turn:
         attached = made.honest.attach(ATTACHES, f"honest-{made.number}")
     finally:
         did = made.attacker.stop() if attack else {}
+        made.attacked_at = time.monotonic() if attack else made.attacked_at
     point.extra |= used.shares() | {"attack_did": did}
     return Turn(point, [float("inf") if ms is None else ms for ms in attached["ms"]], attached["refused"])
 
@@ -205,11 +221,15 @@ def as_busy(made: Scene, rate: float, latest: Mapping[str, Turn], attack: str) -
     """A slice of the victim's beside stand-ins for the attacker and for the control thread, as busy as in the latest
     turn of an attack."""
     extra = latest[attack].point.extra
-    people = {"attacker": made.attacker, "control": made.honest}
+    share, other = float(extra["attacker_core_share"]), float(extra["control_core_share"])
+    pieces, asks = (max(float(extra[f"{who}_pieces_per_s"]), 1 / SLICE_S) for who in ("attacker", "control"))
+    computes = extra["attacker_pieces_per_s"] == 0 and share > COMPUTES
+    made.rest()
     with contextlib.ExitStack() as stack:
-        for who, process in people.items():
-            process.be_busy(extra[f"{who}_core_share"], max(extra[f"{who}_pieces_per_s"], 1 / SLICE_S))
-            stack.callback(process.stop)
+        made.honest.be_busy(share=other, pieces=asks)
+        stack.callback(made.honest.stop)
+        made.attacker.be_busy(share=share, pieces=pieces, asks=asks, sleeps=not computes)
+        stack.callback(made.attacker.stop)
         time.sleep(SLICE_S)  # they are in full swing, as the attack was
         with Used(made) as used:
             point = made.load.measure(rate, SLICE_S)
