@@ -281,7 +281,8 @@ def _stop(options: argparse.Namespace, runtime: Runtime) -> None:
 
 def _announce(options: argparse.Namespace, name: str, runtime: Runtime, service: Service) -> None:
     does = f"serves UDP port {', '.join(map(str, service.ports))}" if service.ports else "works"
-    where = "attached to " + (options.socket or "the iokernel") if runtime.attached else f"embedded on {options.nic}"
+    socket = options.socket or default_socket()
+    where = f"attached to {socket}" if runtime.attached else f"embedded on {options.nic}"
     _say(
         options,
         "serving",
@@ -296,7 +297,7 @@ def _announce(options: argparse.Namespace, name: str, runtime: Runtime, service:
         cpus=_cpus_of(options, name, runtime),
         kthreads=runtime.kthreads,
         attached=runtime.attached,
-        socket=(options.socket or default_socket()) if runtime.attached else None,
+        socket=socket if runtime.attached else None,
         nic=options.nic,
     )
 
