@@ -37,6 +37,7 @@ _BACKLOG = 2048
 _AT_ONCE = 64  # living ones that are taken before others are served,
 _WITH_GONE = 512  # and all, with those that have closed again: a millisecond or two
 _MAX_REFUSED = 64  # that are kept for a moment, so that their users can read why
+_LOOK_S = 0.05  # from one look at which connections of a user are left to the next
 _PAUSE_S = 0.1  # after the system had no descriptor for a connection
 _GREEDY_PAUSE_S = 0.005  # after connections of a user who has had more than his share, and nobody behind them
 _NO_ROOM = (*OUT_OF_DESCRIPTORS, errno.ENOBUFS, errno.ENOMEM)
@@ -90,6 +91,7 @@ class Listener:
         self._turns = turns
         self._counts = counts
         self._turned_away: deque[tuple[float, socket.socket]] = deque()  # until when they are kept
+        self._next_look: dict[int, float] = {}  # by user
         self._again = float("inf")  # when the pause ends
         self._paused = False  # since the last connection that was taken; that was said
         multiplexer.register(sock)
@@ -135,7 +137,7 @@ class Listener:
         if not peer.among(self._uids, self._gids):
             text = f"user {uid} may not attach: allow it in iokernel.users or iokernel.groups"
             self._turn_away(sock, "not_allowed", errno.EACCES, text)
-        elif budget is not None and self._connections.of_user(uid) >= budget.connections:
+        elif budget is not None and self._connections.of_user(uid) >= budget.connections and not self._missed(uid):
             text = f"user {uid} has {budget.connections} connections open already: close some"
             self._turn_away(sock, "too_many", errno.EMFILE, f"{text}, or raise users.{uid}.connections")
         elif len(self._connections) >= most_connections() and not self._connections.close_idlest():
@@ -146,6 +148,15 @@ class Listener:
                 self._connections.add(sock, peer)
             except OSError as error:
                 self._turn_away(sock, "too_many", errno.EMFILE, f"the iokernel is at its limit: {error.strerror}")
+
+    def _missed(self, uid: int) -> bool:
+        """Whether connections of his have ended that nobody has looked at, since he is held back. They are closed now;
+        it is not looked again for each one that he is refused."""
+        now = time.monotonic()
+        if now < self._next_look.get(uid, 0.0):
+            return False
+        self._next_look[uid] = now + _LOOK_S
+        return self._connections.close_gone(uid)
 
     def _turn_away(self, sock: socket.socket, counter: str, code: int, text: str) -> None:
         """Say why, and close soon. What it sends is not read."""

@@ -16,11 +16,12 @@ from cltest import wait_until
 from cltest.control import STATS, connect, hello, refusal
 from cltest.registry import FakeRegistry, serving
 
-from corelane.iokernel import Access
+from corelane.iokernel import Access, UserConfig
 from corelane.iokernel.control import listener, turns
 from corelane.iokernel.control.callers import Came
 from corelane.iokernel.control.registry import Grant
 from corelane.iokernel.control.server import ControlServer
+from corelane.iokernel.control.users import Users
 from corelane.runtime.peers import Peer
 
 AT_ONCE = 64
@@ -107,6 +108,23 @@ def test_who_has_had_his_share_of_the_thread_waits_and_others_do_not(
         ask_to_register(socket_path)  # another user,
         ask_to_register(socket_path)  # and one who is trusted
     assert registry.calls == ["register 12002", "register"]
+
+
+def test_what_a_user_has_closed_while_he_is_held_back_is_not_counted_against_him(
+    socket_path: str, users_of: Callable[..., None]
+) -> None:
+    users_of(12001, 12001, 12001)
+    users = Users(defaults=UserConfig(connections=2))
+    control = ControlServer(socket_path, FakeRegistry(), Access(uids=(12001,)), patience_s=30, users=users)
+    control._turns._paid[12001] = math.inf
+    with serving(control), contextlib.ExitStack() as stack:
+        old = [stack.enter_context(connect(socket_path)) for _ in range(2)]
+        wait_until(lambda: control.counts["connections"] == 2)
+        old[0].close()
+        stack.enter_context(connect(socket_path))
+        wait_until(lambda: control.counts["connections"] == 3)
+        wait_until(lambda: control._connections.of_user(12001) == 2)
+        assert control.counts["too_many"] == 0
 
 
 def test_while_somebody_must_wait_the_thread_sleeps(
