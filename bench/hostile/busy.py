@@ -18,18 +18,19 @@ WAIT_S = 0.02  # for the other one, which may have ended
 
 
 def asker(share: float, pieces: float, asks: float, sock: socket.socket, *, sleeps: bool) -> Steps:
-    """Uses a share of a CPU in so many pieces a second, and asks so often. sleeps: it waits for each answer, and for
-    its next piece; False: it computes without end, and its share is what it gets."""
+    """Uses a share of a CPU in so many pieces a second, and asks so often. sleeps: it does so after each piece, and
+    waits for its last answer; False: it computes without end, and its share is what it gets."""
     period_s = 1 / (pieces if sleeps else asks)
     begin, owed, used = time.monotonic(), 0.0, time.thread_time()
     while True:
         yield
-        if sleeps:
-            used = _compute(used, share * period_s)
         owed += asks * period_s
-        while owed >= 1:
-            owed -= 1
-            _ask(sock, wait=sleeps)
+        n, owed = int(owed), owed % 1
+        for left in range(max(n, 1), 0, -1):
+            if sleeps:
+                used = _compute(used, share * period_s / max(n, 1))
+            if n:
+                _ask(sock, wait=sleeps and left == 1)
         begin = max(begin + period_s, time.monotonic() - period_s)  # what it could not have is not caught up on
         if sleeps:
             time.sleep(max(0.0, begin - time.monotonic()))

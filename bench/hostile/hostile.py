@@ -52,6 +52,7 @@ SLICE_S = 0.05
 FIRST, AGAIN, WISHED = 0.35, 0.35, 0.15  # of the run: all attacks; those that seem to harm the victim; wishes
 COMPUTES = 0.2  # of a CPU: one that has more and does not sleep wants all of it; less, and it was asleep all the time
 REST_S = 0.6  # after an attack: who has had more than his share is held back for half a second (turns.py)
+LOOK_S, QUIET, RESTS_MOST = 0.2, 0.02, 15  # then until the control thread uses so little of a CPU for so long
 SETTLE_S = 0.15  # of an attack before the slice: what users may have at once is used up
 SLICE_COSTS_S = 0.08  # with what starting and ending it take
 ATTACHES = 3  # in a turn
@@ -83,11 +84,18 @@ class Scene:
     honest: Attacker
     loop: int
     number: int = 0  # of names that attach
-    attacked_at: float = 0.0  # when the last attack ended, on the monotonic clock
+    attacked: bool = False  # since the last rest
 
     def rest(self) -> None:
         """Wait until what the last attack left behind is done."""
-        time.sleep(max(0.0, self.attacked_at + REST_S - time.monotonic()))
+        if self.attacked:
+            time.sleep(REST_S)
+            for _ in range(RESTS_MOST):
+                with Used(self) as used:
+                    time.sleep(LOOK_S)
+                if used.shares()["control_core_share"] < QUIET:
+                    break
+        self.attacked = False
 
 
 def run(session: Session) -> None:
@@ -194,7 +202,7 @@ def rounds_of(bodies: Mapping[str, object], seconds: float) -> int:
     """How many rounds of these arms take so long."""
     attacks = sum(name in ATTACKS for name in bodies)
     stand_ins = sum(name.startswith(stand_in("")) for name in bodies)
-    round_s = SLICE_COSTS_S * len(bodies) + SETTLE_S * attacks + SLICE_S * stand_ins + REST_S + CANARY_S
+    round_s = SLICE_COSTS_S * len(bodies) + SETTLE_S * attacks + SLICE_S * stand_ins + REST_S + LOOK_S + CANARY_S
     return max(1, int(seconds / round_s))
 
 
@@ -212,7 +220,7 @@ def beside(made: Scene, rate: float, attack: str = "") -> Turn:
         attached = made.honest.attach(ATTACHES, f"honest-{made.number}")
     finally:
         did = made.attacker.stop() if attack else {}
-        made.attacked_at = time.monotonic() if attack else made.attacked_at
+        made.attacked |= bool(attack)
     point.extra |= used.shares() | {"attack_did": did}
     return Turn(point, [float("inf") if ms is None else ms for ms in attached["ms"]], attached["refused"])
 

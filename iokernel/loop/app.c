@@ -18,7 +18,7 @@
  * memory when it is used. */
 #define PREFAULT_BUFFERS 256 /* receive buffers, but not more than so many bytes */
 #define PREFAULT_BUFFER_BYTES (1u << 20)
-#define PREFAULT_RING_BYTES (2u << 20) /* all rings together: a page takes a microsecond */
+#define PREFAULT_RING_BYTES (512u << 10) /* all rings together: a page takes a microsecond */
 
 static void app_free(struct io_app *app)
 {
