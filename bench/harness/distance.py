@@ -73,8 +73,7 @@ class ByDistance:
         for where in (NEAR, FAR):
             if lines := self._lines_ns[where]:
                 rates = (f"{name} {of[where]:,.0f}/s" for name in self._searches if where in (of := self.medians(name)))
-                self._session.note(
-                    f"cores {where} (a cache line's round trip of {min(lines):.0f} to {max(lines):.0f} ns): {', '.join(rates)}"
-                )
+                trip = f"a cache line's round trip of {min(lines):.0f} to {max(lines):.0f} ns"
+                self._session.note(f"cores {where} ({trip}): {', '.join(rates)}")
             else:
                 self._session.note(f"cores {where}: the host never had them so while peaks were searched for")

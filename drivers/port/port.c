@@ -236,6 +236,11 @@ unsigned port_tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *fram
     return take;
 }
 
+void port_prepare(struct cl_nic *nic, unsigned queue)
+{
+    cl_ring_prepare(&port_of(nic)->tx[queue].ring); /* of an old arena perhaps: then it is a wasted hint */
+}
+
 unsigned port_alloc(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct port *port = port_of(nic);
