@@ -1,5 +1,6 @@
 /* See joined.h. A frame's `buf` has the number of its NIC in the upper bits. */
 #include "joined.h"
+#include "../../runtime/net.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -13,6 +14,8 @@
 /* lock  writers: whoever calls (acquire to take, release to give back: what the NIC holds is of the call before) */
 struct member {
     struct cl_nic *nic;
+    uint64_t
+        heard; /* MAC that was heard last; writer: the holder of the lock; readers: anybody (relaxed: it is a whole) */
     uint32_t lock;
 } CL_ALIGNED(CL_CACHELINE);
 
@@ -56,11 +59,51 @@ static unsigned run_of(struct cl_frame *frames, unsigned n, unsigned *queue)
     return got;
 }
 
+static uint64_t mac_at(const uint8_t *bytes)
+{
+    uint64_t mac = 0;
+    memcpy(&mac, bytes, 6);
+    return mac;
+}
+
+/* Whose a frame's destination is, or by default the one that its buffer belongs to. */
+static unsigned way_of(const struct joined_nic *j, const struct cl_frame *frame)
+{
+    unsigned own = frame->buf >> BUF_BITS;
+    uint64_t to = mac_at(frame->data);
+    if (cl_likely(cl_load_relaxed(&j->member[own].heard) == to))
+        return own;
+    for (unsigned q = 0; q < j->nic.n_queues; q++)
+        if (cl_load_relaxed(&j->member[q].heard) == to)
+            return q;
+    return own;
+}
+
+/* Bring the frame into a buffer of the NIC by which it leaves. False: that one has none. */
+static bool carry_over(struct cl_nic *nic, struct cl_frame *frame)
+{
+    unsigned to = way_of((struct joined_nic *)nic, frame);
+    struct cl_frame copy;
+    if (cl_likely(to == frame->buf >> BUF_BITS) || frame->len > nic->mtu + CL_ETH_HLEN)
+        return true; /* too long: its own NIC says so */
+    if (nic->ops->alloc(nic, to, &copy, 1) == 0)
+        return false;
+    memcpy(copy.data, frame->data, frame->len);
+    copy.len = frame->len;
+    copy.tag = frame->tag;
+    nic->ops->free(nic, to, frame, 1);
+    *frame = copy;
+    return true;
+}
+
 static unsigned joined_rx(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct cl_nic *inner = lock(nic, queue);
     n = inner->ops->rx_burst(inner, 0, frames, n);
     bool gone = cl_load_relaxed(&inner->gone);
+    uint64_t *heard = &((struct joined_nic *)nic)->member[queue].heard;
+    if (n && *heard != mac_at(frames[0].data + 6))
+        cl_store_relaxed(heard, mac_at(frames[0].data + 6));
     unlock(nic, queue);
     if (cl_unlikely(gone))
         cl_store_relaxed(&nic->gone, 1);
@@ -69,8 +112,11 @@ static unsigned joined_rx(struct cl_nic *nic, unsigned queue, struct cl_frame *f
 
 static unsigned joined_tx(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
-    unsigned sent = 0, of;
+    unsigned sent = 0, of, ready = 0;
     (void)queue;
+    while (ready < n && carry_over(nic, &frames[ready]))
+        ready++;
+    n = ready;
     while (sent < n) {
         unsigned want = run_of(frames + sent, n - sent, &of);
         struct cl_nic *inner = lock(nic, of);

@@ -35,6 +35,20 @@ def near_mac(joined: JoinedNic) -> str:
     return bytes(ffi.buffer(joined.ptr.mac)).hex(":")
 
 
+def test_an_answer_goes_to_who_asked_from_a_buffer_of_another() -> None:
+    (a, near_a), (b, near_b) = memory_link(), memory_link()
+    asker_a, asker_b = b"\2aaaaa", b"\2bbbbb"
+    with a, b, JoinedNic([near_a, near_b]) as joined:
+        free = joined.buffers_free
+        a.send(b"\2nnnnn" + asker_a + b"?" * 48)
+        b.send(b"\2nnnnn" + asker_b + b"?" * 48)
+        assert [len(joined.recv(queue=q)) for q in (0, 1)] == [1, 1]
+        joined.send([asker_b + b"!" * 54, asker_a + b"." * 54], queue=0)  # buffers of the first
+        assert a.recv() == [asker_a + b"." * 54]
+        assert b.recv() == [asker_b + b"!" * 54]
+        assert joined.buffers_free == free
+
+
 def test_what_a_full_nic_does_not_take_stays_the_callers() -> None:
     (far, near), (other_far, other_near) = memory_link(ring_slots=16), memory_link()
     with far, other_far, JoinedNic([near, other_near]) as joined:
