@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import logging
 import os
-import resource
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,7 +18,7 @@ from ..runtime.errors import ConfigError, CorelaneError, SystemLimit
 from ..runtime.paths import default_socket
 from ..runtime.peers import group_ids, user_ids
 from ..runtime.placement import Placement, choose
-from ..runtime.topology import Topology
+from ..runtime.topology import Topology, format_cpu_list
 from .control.report import bound_elsewhere
 from .control.settings import Access, Allocation, Allowance, AppMemory, Idle, Outside
 from .iokernel import Iokernel
@@ -292,7 +291,7 @@ class _Evictions:
         if not found:
             return ""
         text = f"demoted for others, since they did not cede when asked and interrupted: {', '.join(found)}"
-        return f"{text}; `corelane trace` has when, docs/probes.md what makes an application look"
+        return f"{text}; `corelane trace` has when, docs/probes.md how an application cedes in time"
 
 
 def _once(look: Callable[[], str]) -> Callable[[], str]:
@@ -337,20 +336,12 @@ def _wait_for_signal(iokernel: Iokernel, watched: Mapping[str, Callable[[], str]
                 report(event, text)
 
 
-def raise_descriptor_limit() -> None:
-    """As many descriptors as the system lets us have: three a managed kthread, one a connection."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def run(config: Config, report: Report = _print) -> int:
     """Run an iokernel until SIGINT or SIGTERM; `report` gets what happens. Call it in the main thread.
 
     Raises CorelaneError (Refused, SystemLimit, ConfigError) if it cannot start. Returns 0.
     """
     plan = place(config)
-    raise_descriptor_limit()
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     try:
         with contextlib.ExitStack() as stack:
@@ -366,7 +357,8 @@ def run(config: Config, report: Report = _print) -> int:
             where = f"uplink {uplink.name} {uplink.mac}" if uplink is not None else "no uplink"
             for reason in plan.reasons:
                 report("placement", reason)
-            text = f"iokernel on {iokernel.socket_path}: {iokernel.poll} on CPU {plan.iokernel}, {where}; ^C stops it"
+            polls = f"{iokernel.poll} on CPU {format_cpu_list(plan.iokernel)}"
+            text = f"iokernel on {iokernel.socket_path}: {polls}, {where}; ^C stops it"
             told = facts(iokernel, config.nic.driver)
             report("iokernel", text, **told)
             watched: dict[str, Callable[[], str]] = {}

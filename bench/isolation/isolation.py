@@ -50,7 +50,7 @@ def run(session: Session) -> None:
         assert made.iokernel is not None  # rig.iokernel gives one
         flooder = Flooder(made.iokernel.socket_path, "flooder", apart)
         stack.callback(flooder.close)
-        rate, why = half_load(session, made.load.measure, seconds=0.25 * session.seconds)
+        rate, why = half_load(session, made.load.measure, seconds=0.25 * session.seconds, explain=made.load.explain)
         if why:
             session.figure(FIGURES[0], None, reason=why)
             session.skip("alone, and beside floods", why)

@@ -2,6 +2,7 @@
 
     server.py       the thread: waits for what happens, and has each of these do its part (protocol: runtime/control.h)
     listener.py     who may connect, and what is done when there is no room for one more
+    callers.py accept.c   who came, without those that have gone already
     connections.py  connections that are open: receiving, sending, how long each has for it
     turns.py        whose messages are handled when: registrations first, and users within their shares
     multiplexer.py  what the thread waits for, and users who are held back
