@@ -57,6 +57,9 @@ GOALS: dict[str, Goal] = _table(
     Goal("afxdp.p50_over_reflector", 1.15, "at most", "x", "echo p50 over AF_XDP, embedded / raw AF_XDP reflector"),
     Goal("afxdp.linux_spin_over_ours", 1.3, "at least", "x", "p50 of a spinning Linux UDP server / ours"),
     Goal("afxdp.linux_block_over_ours", 2.0, "at least", "x", "p50 of a blocking Linux UDP server / ours"),
+    Goal(
+        "stealing.skewed_gain", 1.0, "at least", "x", "throughput with / without stealing, one busy kthread, worst set"
+    ),
     Goal("threads.yield_ns", 40.0, "at most", "ns", "uthread yield"),
     Goal("threads.spawn_join_ns", 90.0, "at most", "ns", "uthread spawn and join"),
     Goal("threads.mutex_ns", 20.0, "at most", "ns", "uncontended mutex lock and unlock"),
