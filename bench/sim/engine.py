@@ -258,8 +258,8 @@ def apply_grants(now: Any, table: Any, q: Any, kinds: Any, counts: Any, s: Any) 
 
 @njit
 def tell_cost(now: Any, view: Any, kinds: Any, s: Any) -> None:
-    """What moves cost batch work lately (`tell_cost` of iokernel/cores/allocate.c). Cores are taken by decisions only, so
-    each was held since the last one."""
+    """What moves cost batch work lately (`tell_cost` of iokernel/cores/allocate.c). Cores are taken by decisions only,
+    so each was held since the last one."""
     for a in range(len(s.app_n)):
         if kinds[a]:
             s.world[BATCH] += s.app_n[a, 0] * (now - s.world[LAST_DECISION])
