@@ -25,8 +25,8 @@ def add_row(session: Session, name: str, rate: float, slots: Sequence[Beside]) -
     if all(slot.point.sent for slot in slots):
         point = middle([slot.point for slot in slots])
         for key in ("kv_core_share", "moves_per_s", "move_ns", "service_ns"):
-            if key in point.extra:
-                values[key] = statistics.median(float(slot.point.extra[key]) for slot in slots)
+            if each := [float(slot.point.extra[key]) for slot in slots if key in slot.point.extra]:
+                values[key] = statistics.median(each)
         if "drops" in point.extra:
             drops = sum((slot.point.extra["drops"] for slot in slots), Counter[str]())
             values["drops"] = dict(drops)
