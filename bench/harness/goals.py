@@ -67,6 +67,20 @@ GOALS: dict[str, Goal] = _table(
         "victim's p99 beside a flooding neighbour / beside one that is as busy and sends nothing",
     ),
     Goal(
+        "isolation.two_over_silent",
+        1.1,
+        "at most",
+        "x",
+        "the same beside two flooding neighbours / beside two that are as busy and send nothing",
+    ),
+    Goal(
+        "isolation.limited_over_silent",
+        1.1,
+        "at most",
+        "x",
+        "the same beside a flood that is limited to 50 000 frames and 10 MB a second / beside a silent one as busy",
+    ),
+    Goal(
         "hostile.p99_ratio",
         1.5,
         "at most",
