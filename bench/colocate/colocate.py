@@ -175,8 +175,8 @@ class Half:
             found, before = before, self._session.measure_cacheline(LINE_S)
             if same_distance(found, before):
                 self._peaks[found] = peak
-        peak = self._peak(before)
-        got = measure(peak) if peak is not None else None
+        at = self._peak(before)
+        got = measure(at) if at is not None else None
         if got is not None and same_distance(before, self._session.measure_cacheline(LINE_S)):
             return got
         self.moved += 1
