@@ -204,7 +204,7 @@ struct io_cores {
     uint64_t crossed_memory;
     uint64_t batch, crossing; /* core time of batch work, and of moves between it and latency applications, lately */
     uint64_t halved;          /* when those two were, which is done every `crossed_memory` */
-    uint64_t next_overrun;                 /* when overrun.c checks next */
+    uint64_t next_overrun;    /* when overrun.c checks next */
     uint32_t overrun_app, overrun_kthread; /* whose turn it is there */
     uint64_t idle_spell;                   /* counts decisions after which no core is idle: it stays while one is */
     struct cl_io_cores_stats stats;        /* writer: loop; readers: anybody (relaxed) */
