@@ -57,14 +57,17 @@ def run(session: Session) -> None:
         embedded = stack.enter_context(rig.embedded(lambda rt: rt.bind(app.handler("c", PORT)), cores))
         attached = stack.enter_context(rig.iokernel(["echo"], cores))
         arms: dict[str, Measure] = {"embedded": embedded.load.measure, "iokernel": attached.load.measure}
-        arms |= linux_arms(session, stack, cores)
+        explain: dict[str, Measure] = {"embedded": embedded.load.explain, "iokernel": attached.load.explain}
+        arms |= linux_arms(session, stack, cores, explain)
         unloaded(session, arms)
-        session.curves(arms, peaks(session, arms), seconds=0.3 * session.seconds)
+        session.curves(arms, peaks(session, arms), seconds=0.3 * session.seconds, explain=explain)
     modes(session, cores)
 
 
-def linux_arms(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int]) -> dict[str, Measure]:
-    """The Linux baselines, or why there are none."""
+def linux_arms(
+    session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], explain: dict[str, Measure]
+) -> dict[str, Measure]:
+    """The Linux baselines, or why there are none. explain: gets what says why their curves stop."""
     why = None if session.baseline else "--no-baseline was given"
     why = why or netns.missing()
     if why:
@@ -73,7 +76,7 @@ def linux_arms(session: Session, stack: contextlib.ExitStack, cores: tuple[int, 
         return {}
     link = rig.LinuxLink(stack, cores, port=PORT)
 
-    def arm(poll: str, batch: int) -> Measure:
+    def arm(name: str, poll: str, batch: int) -> Measure:
         def serve(far: netns.Interface, port: int) -> contextlib.AbstractContextManager[Any]:
             where = {"address": far.address, "port": port, "netns": far.namespace.name}
             return contextlib.closing(LinuxUdp(poll=poll, batch=batch, cpu=cores[1], **where))  # type: ignore[arg-type]
@@ -84,9 +87,10 @@ def linux_arms(session: Session, stack: contextlib.ExitStack, cores: tuple[int, 
                 point.extra["syscalls_per_request"] = counted["syscalls"] / max(counted["received"], 1)
             return point
 
+        explain[name] = partial(link.explain, serve)
         return measure
 
-    return {name: arm(*form) for name, form in LINUX.items()}
+    return {name: arm(name, *form) for name, form in LINUX.items()}
 
 
 def unloaded(session: Session, arms: dict[str, Measure], rounds: int = 5) -> None:

@@ -87,7 +87,7 @@ def _server(session: Session, set_bytes: int, flows: int, steal: bool) -> Iterat
         )
         stack.callback(generator.close)
         generator.start_client(client_end, cpu=cores[0], spin=False)
-        yield Load(generator), runtime
+        yield Load(generator, counts=partial(rig.counts_of_runtime, runtime, server_end)), runtime
 
 
 def _measure(session: Session, set_bytes: int, flows: int, steal: bool, rate: float, seconds: float) -> Point:
@@ -109,7 +109,8 @@ def run(session: Session) -> None:
     for set_bytes in SETS_BYTES:
         session.say(f"working set of {set_bytes} bytes: peak of one kthread")
         with _server(session, set_bytes, SHAPES["skewed"], False) as (load, _):
-            found = search_peak(load.measure, start_rps=5e4, seconds=0.25 * part, tries=8)
+            found = search_peak(load.measure, start_rps=5e4, seconds=0.25 * part, tries=8, explain=load.explain)
+        session.stop(f"one kthread, {set_bytes} B", found.stop, found.because)
         peak = found.peak_rps or max(p.achieved_rps for p in found.points)
         slot = 0.7 * part / (ROUNDS * 4)
         arms: dict[str, Callable[[], Point]] = {

@@ -47,7 +47,13 @@ GOALS: dict[str, Goal] = _table(
     Goal(
         "kv.get_rps_per_core", 4e6, "at least", "1/s", "kv GETs through one worker core (16 B / 64 B, 1 M, Zipf 0.99)"
     ),
-    Goal("kv.over_memcached_udp", 10.0, "at least", "x", "kv GETs / stock memcached, one thread, kernel UDP"),
+    Goal(
+        "kv.over_memcached_udp",
+        10.0,
+        "at least",
+        "x",
+        "kv GETs over the memory NIC / stock memcached, one thread, kernel UDP behind a veth pair",
+    ),
     Goal("afxdp.p50_over_reflector", 1.15, "at most", "x", "echo p50 over AF_XDP, embedded / raw AF_XDP reflector"),
     Goal("afxdp.linux_spin_over_ours", 1.3, "at least", "x", "p50 of a spinning Linux UDP server / ours"),
     Goal("afxdp.linux_block_over_ours", 2.0, "at least", "x", "p50 of a blocking Linux UDP server / ours"),
@@ -58,7 +64,13 @@ GOALS: dict[str, Goal] = _table(
     Goal("threads.pthread_over_ours", 10.0, "at least", "x", "pthread / ours, smallest of yield, spawn+join, condvar"),
     Goal("handlers.numba_over_c", 0.95, "at least", "x", "throughput of a numba handler / the C handler"),
     Goal("handlers.python_rps", 400e3, "at least", "1/s", "requests through a Python callable"),
-    Goal("handlers.python_over_asyncio", 4.0, "at least", "x", "the same / an asyncio UDP server on Linux"),
+    Goal(
+        "handlers.python_over_asyncio",
+        4.0,
+        "at least",
+        "x",
+        "the same, over the memory NIC / an asyncio UDP server on Linux behind a veth pair",
+    ),
     Goal(
         "isolation.flood_over_silent",
         1.1,
@@ -107,6 +119,15 @@ GOALS: dict[str, Goal] = _table(
         "x",
         "mean wait against Erlang-C, 1 to 64 servers, by control variate: largest relative error",
     ),
+    Goal(
+        "sim.box_p50_error",
+        0.1,
+        "at most",
+        "x",
+        "simulator's p50 / this machine's on the same requests, less 1: largest of loads up to 0.8, 1 and 2 cores",
+    ),
+    Goal("sim.box_p99_error", 0.1, "at most", "x", "the same of p99"),
+    Goal("sim.box_share_error", 0.1, "at most", "core", "batch work beside those loads: simulator less machine"),
     Goal(
         "handoff.ask_p50_us",
         2.0,

@@ -75,7 +75,7 @@ def run(session: Session) -> None:
         flooders = {name: Flooder(path, name, apart, slots) for name, slots in SLOTS.items()}
         for flooder in flooders.values():
             stack.callback(flooder.close)
-        rate, why = half_load(session, made.load.measure, seconds=0.25 * session.seconds)
+        rate, why = half_load(session, made.load.measure, seconds=0.25 * session.seconds, explain=made.load.explain)
         if why:
             for figure in FIGURES:
                 session.figure(figure, None, reason=why)

@@ -10,9 +10,11 @@
     formulas.py  queueing theory to check it by, and an index of fairness
     recursion.py the same queue without events, from the same draws: takes the sampling error out of that check
     plain.py     that check without it, at a load at which some millions of requests suffice
+    recorded.py  a recorded load, for the simulator and for the machine
     box.py       the same requests through the simulator and through this machine's cores
     managed.py, managed_check.py
-                 the same loads through the simulator and through an iokernel that moves this machine's cores
+                 the same through the simulator and through an iokernel that moves this machine's cores
+    agreement.py how far the two are apart
     sampling.py  how long a point of a study is simulated: until its p99.9 is known, or its events are spent
     studies.py   the questions asked of it: policies against load and cores
     interval.py  another: cores needed against the time between decisions, under steady and shifting load

@@ -9,8 +9,9 @@ import numpy as np
 from numba import njit
 
 # Kinds of distribution of service and of gaps between arrivals, by the columns of `dist`: kind, mean, second, share.
-# SHIFTING is of gaps alone, see `next_arrival`. What the columns hold of the others: `draw`.
-CONSTANT, EXPONENTIAL, BIMODAL, LOGNORMAL, NEVER, SHIFTING, TRIMODAL, PARETO = 0, 1, 2, 3, 4, 5, 6, 7
+# SHIFTING is of gaps alone, see `next_arrival`, as is GIVEN, whose requests are recorded. What the columns hold of the
+# others: `draw`.
+CONSTANT, EXPONENTIAL, BIMODAL, LOGNORMAL, NEVER, SHIFTING, TRIMODAL, PARETO, GIVEN = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
 
 @njit(inline="always")

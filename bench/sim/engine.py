@@ -22,7 +22,7 @@ import numpy as np
 from numba import njit
 
 from .calls import call_policy, settle
-from .draws import draw, next_arrival, uniform
+from .draws import GIVEN, draw, next_arrival, uniform
 from .queues import ARRIVED_AT, HEAD, LEFT, QUEUED_AT, WAITING, gain, line_of, lose, oldest, put, steered, take, victim
 from .state import (
     ACTUATE,
@@ -56,6 +56,7 @@ from .state import (
     IDLE,
     INTERVAL,
     LAST_DECISION,
+    LOGGED,
     LOOP_PAUSED,
     LOST,
     MOVE_BUSY,
@@ -67,6 +68,7 @@ from .state import (
     PACKET,
     PAUSE_GAP,
     PAUSED,
+    PAUSES_SEEN,
     PREEMPT,
     PREEMPTED,
     SEEN,
@@ -150,7 +152,9 @@ def next_for(now: Any, a: Any, c: Any, cost: Any, q: Any, kinds: Any, s: Any) ->
     before the next request."""
     if q.ends[a, WAITING]:
         line = line_of(a, c, q)
-        if q.lines[a, line, HEAD] < 0:
+        if q.central[a]:
+            cost += received(a, c, s)
+        elif q.lines[a, line, HEAD] < 0:
             line = victim(a, q, s)
             cost += s.settings[STEAL]
         i = take(a, line, q)
@@ -173,6 +177,22 @@ def next_for(now: Any, a: Any, c: Any, cost: Any, q: Any, kinds: Any, s: Any) ->
         schedule(s.when, s.tree, len(s.app_n) + c, FAR)
         if s.world[CONTESTED]:
             decide_soon(now, s)
+
+
+@njit(inline="always")
+def receiver(a: Any, c: Any, s: Any) -> Any:
+    """Of one queue's idle cores, of which c is the first (-1: there is none), the one that takes a new request."""
+    last = s.app_n[a, 10]
+    return last if c >= 0 and last >= 0 and s.core[last, 0] == a and s.core[last, 1] == IDLE else c
+
+
+@njit(inline="always")
+def received(a: Any, c: Any, s: Any) -> Any:
+    """Core c takes from its application's one queue: returns what that costs, ns. The queue is with the core that took
+    last from it."""
+    cost = 0 if s.app_n[a, 10] == c or s.app_n[a, 10] < 0 else s.settings[STEAL]
+    s.app_n[a, 10] = c
+    return cost
 
 
 @njit(inline="always")
@@ -296,7 +316,11 @@ def deliver(now: Any, a: Any, arrived: Any, length: Any, q: Any, counts: Any, s:
     c = s.app_n[a, 3]
     line = 0
     cost = 0
-    if not q.central[a]:
+    if q.central[a]:
+        c = receiver(a, c, s)
+        if c >= 0:
+            cost = received(a, c, s)
+    else:
         line = steered(a, q, s)
         if s.core[line, 0] == a and s.core[line, 1] == IDLE:
             c = line
@@ -334,13 +358,25 @@ def enter_iokernel(now: Any, a: Any, length: Any, passing: Any, loops: Any, coun
 
 
 @njit
-def pause(now: Any, pauses: Any, loops: Any, s: Any) -> None:
-    """One of the cores, or the first loop's, stands still for a while: a timer's tick, or the host."""
+def next_pause(now: Any, pauses: Any, slot: Any, given: Any, s: Any) -> Any:
+    """Which core stands still now (the last number: the first loop), and for how long; the next one is scheduled."""
     n_apps, n_cores = len(s.app_n), len(s.core)
-    slot = n_apps + n_cores + 1 + len(loops)
+    if len(given.pauses):
+        i = s.world[PAUSES_SEEN]
+        s.world[PAUSES_SEEN] += 1
+        schedule(s.when, s.tree, slot, max(given.pauses[i + 1, 0], now) if i + 1 < len(given.pauses) else FAR)
+        return given.pauses[i, 1], given.pauses[i, 2]
     schedule(s.when, s.tree, slot, now + 1 + np.int64(-math.log(uniform(s.rng, n_apps)) * s.settings[PAUSE_GAP]))
     length: Any = pauses[min(np.int64(uniform(s.rng, n_apps) * len(pauses)), len(pauses) - 1)]
     c: Any = min(np.int64(uniform(s.rng, n_apps) * (n_cores + 1)), n_cores)
+    return c, length
+
+
+@njit
+def pause(now: Any, pauses: Any, loops: Any, given: Any, s: Any) -> None:
+    """One of the cores, or the first loop's, stands still for a while: a timer's tick, or the host."""
+    n_apps, n_cores = len(s.app_n), len(s.core)
+    c, length = next_pause(now, pauses, n_apps + n_cores + 1 + len(loops), given, s)
     if c < n_cores:
         s.core[c, 5] |= PAUSED
         s.core[c, 6] = max(s.core[c, 6], now + length)
@@ -417,6 +453,7 @@ def run(
     passing: Any,
     loops: Any,
     pauses: Any,
+    given: Any,
     s: Any,
 ) -> None:
     """Run until `max_events` more events have happened or the clock is at `until`."""
@@ -433,15 +470,22 @@ def run(
         world[EVENTS] += 1
         if slot < n_apps:
             a = slot
-            schedule(s.when, s.tree, slot, next_arrival(now, gap, s.phase, s.rng, a))
+            length: Any = 0
+            if gap[a, 0] == GIVEN:
+                length = given.length[given.place[a, 0]]
+                given.place[a, 0] += 1
+                i = given.place[a, 0]
+                schedule(s.when, s.tree, slot, given.at[i] if i < given.place[a, 1] else FAR)
+            else:
+                schedule(s.when, s.tree, slot, next_arrival(now, gap, s.phase, s.rng, a))
+                length = max(np.int64(draw(service, s.rng, a) + 0.5), 1)
             counts[a, ARRIVED] += 1
-            length = max(np.int64(draw(service, s.rng, a) + 0.5), 1)
             if s.settings[PACKET] or s.settings[PAUSE_GAP]:
                 enter_iokernel(now, a, length, passing, loops, counts, s)
             else:
                 deliver(now, a, now, length, q, counts, s)
         elif slot > tick + len(loops):
-            pause(now, pauses, loops, s)
+            pause(now, pauses, loops, given, s)
         elif slot > tick:
             leave_iokernel(now, slot - tick - 1, passing, loops, q, counts, s)
         elif slot < tick:
@@ -465,6 +509,10 @@ def run(
                     if s.app_n[a, 5] >= 0:
                         answered(now, a, s.app_n)
                     s.times[a, SOJOURN] += sojourn
+                    if gap[a, 0] == GIVEN:
+                        row = given.log[world[LOGGED]]
+                        row[0], row[1], row[2] = a, s.job[c, 0], sojourn
+                        world[LOGGED] += 1
                     hist[a, bucket_of(sojourn)] += 1
             elif s.core[c, 1] == MOVING:
                 account(now, s)

@@ -1,10 +1,11 @@
 """The machine's side of a check of the simulator: an iokernel that moves worker cores between the spin application and
-batch jobs under a policy, what its mechanisms cost, and what requests and jobs saw.
+batch jobs under a policy, what its mechanisms cost, and what requests and jobs saw. The load is a recorded one, which
+the generator replays.
 
-Costs are measured by themselves, none by what is then compared (`costing`): the steps of moves from the iokernel's log,
-its own time for a decision, and what a request costs from further runs: alone and seldom (the way there and back),
-alone and in overload (what of it is on the worker core), and seldom on a core whose owner has parked, and on one that
-a job had.
+Costs are measured by themselves at light load, none by what is then compared (`costing`): the steps of moves from the
+iokernel's log, its own time for a decision, and what a request costs from further runs. Those are of single requests,
+alone on the core (the way there and back), on a core whose owner has parked, and on one that a job had; and of short
+trains of requests, alone (what each takes of the worker core, from one answer to the next).
 """
 
 from __future__ import annotations
@@ -15,37 +16,52 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ...drivers.nic.loadgen.loadgen import Echo, Phase, Result
+import numpy as np
+
+from ...drivers.nic.loadgen.loadgen import Echo, Replay
 from ...iokernel.control.moves import SEEN, SIGHT, WORD, Move
 from ..handoff import moves as log
 from ..harness import rig
 from ..tenant import shared
-from .model import Bimodal, Costs, Distribution
+from .model import Bimodal, Costs
+from .recorded import Recorded
 
 SHORT_NS, LONG_NS, LONG_SHARE = 8_000.0, 28_000.0, 0.1
 MEAN_NS = (1 - LONG_SHARE) * SHORT_NS + LONG_SHARE * LONG_NS
 WINDOW_S = 0.01
-EDGE_S = 0.01  # of load before and after what is measured
 PORT = 9001
 INTERVAL_NS, URGENT_NS = 5000, 1000  # of the iokernel
-SELDOM_RPS = 5_000.0
-OVERLOAD = 1.5
+SERVICE = Bimodal(SHORT_NS, LONG_NS, LONG_SHARE)
+# Of the costs' runs: single requests, far enough apart to find no queue and near enough to find caches as warm as under
+# load; or trains of TRAIN requests that come a little faster than they are served.
+TRAIN, AHEAD_NS, SINGLES_NS, TRAINS_NS = 10, 500, 40_000, 160_000
 SPINS = ("--spin-us", str(rig.SPIN_US))  # where nobody else wants the core
 
 
 @dataclass
 class Slot:
-    """What a turn of load saw. p50_us, p99_us: of each window; jobs_per_s: units of all jobs together."""
+    """What became of a load. latency_ns: of each request, inf: it was not answered; loop_gaps: rows of when the
+    iokernel's loop stood still and for how long, ns; jobs_per_s: units of all jobs together.
+    """
 
-    p50_us: list[float]
-    p99_us: list[float]
-    short_p50_us: float
-    requests: int
-    achieved_rps: float
+    load: Recorded
+    latency_ns: Any
+    loop_gaps: Any
     jobs_per_s: float
     moves_per_s: float
     log: list[Move]
+
+    @property
+    def median_ns(self) -> float:
+        return float(np.median(self.latency_ns)) if len(self.load) else math.nan
+
+    def windows(self, latency_ns: Any, percent: float) -> list[float]:
+        """A percentile of these latencies of its load in each window of WINDOW_S, us."""
+        window = self.load.at_ns // round(WINDOW_S * 1e9)
+        found = [latency_ns[window == one] for one in np.unique(window)]
+        return [float(np.percentile(part, percent, method="higher")) / 1e3 for part in found]
 
 
 class Box:
@@ -63,43 +79,34 @@ class Box:
         self.made.run(["spin", "--kthreads", str(self.workers), "--option", "distribution=request", *SPINS], "spin")
         self._jobs = [self.made.tenant("batch", name, paused=True) for name in names]
 
-    def slot(self, policy: str, rate: float, seconds: float, jobs: bool = True) -> Slot:
-        """So many requests a second for so long under a policy, beside the jobs or alone. rate 0: the jobs alone."""
+    def slot(self, policy: str, load: Recorded, jobs: bool = True) -> Slot:
+        """The load under a policy, beside the jobs or alone."""
         with self.made.working(self._jobs if jobs else (), policy):
             self.made.moves()
-            if rate:
-                self._begin(rate, seconds)
-            done, counted, began = self._work(), self.made.counts(), time.monotonic()
-            time.sleep(seconds)
-            took = time.monotonic() - began
-            work, moves = self._work() - done, self.made.counts()["moves"] - counted["moves"]
-            result = self._end() if rate else None
+            replay = Replay(load.at_ns, load.service_ns)
+            self.made.generator.replay(replay)
+            shared.await_begin(self.made.generator)
+            jobs_per_s, moves_per_s = self._counted(replay.seconds)
+            self.made.generator.wait()
+            time.sleep(shared.SETTLE_S)  # moves under way end
             entries = self.made.moves()
-        windows = [w for w in result.windows or [result] if w.latency.count] if result else []
-        return Slot(
-            [w.percentile_us(50) for w in windows],
-            [w.percentile_us(99) for w in windows],
-            result.short.percentile_us(50) if result and result.short else float("nan"),
-            result.sent if result else 0,
-            result.achieved_rps if result else 0.0,
-            work / took,
-            moves / took,
-            entries,
-        )
+        answered = replay.answered_ns.astype(np.float64)
+        latency = np.where(answered > 0, answered - load.at_ns, np.inf)
+        gaps = np.stack(replay.gaps, axis=1).astype(np.int64)
+        return Slot(load, latency, gaps, jobs_per_s, moves_per_s, entries)
 
-    def _begin(self, rate: float, seconds: float) -> None:
-        """Load that is measured for `seconds`, from now or a moment ago, and goes on a little beyond."""
-        windows = max(1, round(seconds / WINDOW_S))
-        edge = Phase(EDGE_S, rate, measured=False)
-        phases = [Phase(seconds / windows, rate, series=i) for i in range(1, windows + 1)]
-        self.made.generator.start([edge, *phases, edge])
-        shared.await_begin(self.made.generator)
-        time.sleep(EDGE_S)
+    def idle(self, policy: str, seconds: float) -> Slot:
+        """The jobs alone."""
+        with self.made.working(self._jobs, policy):
+            jobs_per_s, moves_per_s = self._counted(seconds)
+        return Slot(Recorded((), ()), np.empty(0), np.empty((0, 2), np.int64), jobs_per_s, moves_per_s, [])
 
-    def _end(self) -> Result:
-        self.made.generator.wait()
-        time.sleep(shared.SETTLE_S)  # moves under way end
-        return self.made.generator.result()
+    def _counted(self, seconds: float) -> tuple[float, float]:
+        """Units of work and moves a second, for so long from now on."""
+        done, counted, began = self._work(), self.made.counts()["moves"], time.monotonic()
+        time.sleep(seconds)
+        took = time.monotonic() - began
+        return (self._work() - done) / took, (self.made.counts()["moves"] - counted) / took
 
     def _work(self) -> int:
         return sum(job.work for job in self._jobs)
@@ -113,16 +120,22 @@ class Calibration:
     costs: Costs
     request_ns: float
 
-    @property
-    def service(self) -> Distribution:
-        """Time on the worker core of a request."""
-        return Bimodal(SHORT_NS + self.request_ns, LONG_NS + self.request_ns, LONG_SHARE)
-
     def rows(self) -> dict[str, float]:
         """Costs by name, for the document."""
-        costs = {k: v for k, v in vars(self.costs).items() if v and k != "pauses_ns"}
-        pauses = self.costs.pauses_ns
-        return {"request_ns": self.request_ns} | costs | ({"pause_mean_ns": statistics.fmean(pauses)} if pauses else {})
+        return {"request_ns": self.request_ns} | {k: v for k, v in vars(self.costs).items() if v}
+
+
+def singles(seconds: float) -> Recorded:
+    """Short requests, one at a time."""
+    at = SINGLES_NS * np.arange(1, max(round(seconds * 1e9 / SINGLES_NS), 20) + 1)
+    return Recorded(at, np.full(len(at), round(SHORT_NS)))
+
+
+def trains(seconds: float) -> Recorded:
+    """Short requests, TRAIN of them behind each other."""
+    starts = TRAINS_NS * np.arange(1, max(round(seconds * 1e9 / TRAINS_NS), 20) + 1)
+    at = (starts[:, None] + (round(SHORT_NS) - AHEAD_NS) * np.arange(TRAIN)).ravel()
+    return Recorded(at, np.full(len(at), round(SHORT_NS)))
 
 
 def costing(moved: Box, kept: Box) -> dict[str, Callable[[float], Slot]]:
@@ -131,30 +144,23 @@ def costing(moved: Box, kept: Box) -> dict[str, Callable[[float], Slot]]:
     moved: a box of one worker that policies move; kept: one of which `static` moves none.
     """
     return {
-        "alone": lambda s: kept.slot("static", SELDOM_RPS, s, jobs=False),
-        "full": lambda s: kept.slot("static", OVERLOAD / MEAN_NS * 1e9, s, jobs=False),
-        "parked": lambda s: kept.slot("static", SELDOM_RPS, s),
-        "taken": lambda s: moved.slot("shenango", SELDOM_RPS, s),
+        "alone": lambda s: kept.slot("static", singles(s), jobs=False),
+        "trains": lambda s: kept.slot("static", trains(s), jobs=False),
+        "parked": lambda s: kept.slot("static", singles(s)),
+        "taken": lambda s: moved.slot("shenango", singles(s)),
     }
 
 
-def calibrate(slots: Mapping[str, Sequence[Slot]], decision_ns: float, stalled: float) -> Calibration:
-    """Costs, from the slots of all rounds by the runs of `costing`.
-
-    Steps are the medians of the moves of all slots, the others of the slots', the lower one of two. decision_ns: of the
-    loop. stalled: part of the time that the machine kept the worker core for itself.
-    """
-
-    def middle(run: str, of: Callable[[Slot], float]) -> float:
-        values = [value for value in map(of, slots[run]) if math.isfinite(value)]
-        return statistics.median_low(values) if values else 0.0
+def calibrate(slots: Mapping[str, Slot], decision_ns: float) -> Calibration:
+    """Costs, from a slot of each run of `costing`: medians. decision_ns: of the loop."""
 
     def way(run: str) -> float:
-        return middle(run, lambda slot: slot.short_p50_us * 1e3 - SHORT_NS)
+        ns = slots[run].median_ns - SHORT_NS
+        return ns if math.isfinite(ns) else 0.0
 
-    step = moved_steps([slot.log for slot in slots["taken"]])
-    each_ns = middle("full", lambda slot: 1e9 / max(slot.achieved_rps, 1.0))
-    request_ns = max((1 - stalled) * each_ns - MEAN_NS, 0.0)
+    step = moved_steps([slots["taken"].log])
+    each_ns = each_of_train(slots["trains"])
+    request_ns = max(each_ns - SHORT_NS, 0.0) if math.isfinite(each_ns) else 0.0
     alone_ns = way("alone")
     costs = Costs(
         move_busy_ns=round(step["ask"]),
@@ -168,6 +174,12 @@ def calibrate(slots: Mapping[str, Sequence[Slot]], decision_ns: float, stalled: 
         first_ns=round(max(way("taken") - alone_ns - step["ask"] - step["notice"] - decision_ns, 0.0)),
     )
     return Calibration(costs, request_ns)
+
+
+def each_of_train(slot: Slot) -> float:
+    """ns from one answer to the next, within trains; the median of the trains. Their first requests find an idle core."""
+    answered = (slot.load.at_ns + slot.latency_ns).reshape(-1, TRAIN)
+    return float(np.median(answered[:, -1] - answered[:, 1])) / (TRAIN - 2)
 
 
 def moved_steps(logs: Sequence[Sequence[Move]]) -> dict[str, float]:

@@ -1,9 +1,11 @@
 """The simulator against an iokernel: the same load through both under each policy, with costs measured by themselves.
 
-Latency is of windows of 10 ms on both sides, percentiles the median of the windows'. What is compared was not used to
-measure a cost: `managed.calibrate` does that, at other loads, and the canary says how often and for how long the
-machine stops a core. Nothing is fitted. The canary watches before and after each slot; a slot around which it lost more
-than LOST_MOST of a core is left out on every side and counted, and where too few are left nothing is compared.
+The requests of a load are drawn once and replayed by both. Latency is of windows of 10 ms on both sides, percentiles
+the median of the windows'. What is compared was not used to measure a cost: `managed.calibrate` does that, at light load
+and just before. The iokernel's loop notes when it stood still, and the canary says how often and for how long the
+machine stops the worker cores; the simulator replays the one as it was, and the other at random, DRAWS times. Nothing is
+fitted. The canary watches before and after each slot; a slot around which it lost more than LOST_MOST of a core is left
+out on both sides and counted, and where too few are left nothing is compared.
 """
 
 from __future__ import annotations
@@ -11,28 +13,30 @@ from __future__ import annotations
 import contextlib
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from ...runtime.errors import CorelaneError
 from ..harness import machine
 from ..harness.jitter import Canary, Gaps
 from ..harness.numbers import number
 from ..harness.session import Session
-from .managed import INTERVAL_NS, MEAN_NS, URGENT_NS, WINDOW_S, Box, Calibration, Slot, calibrate, costing
-from .model import App, Costs, Simulation
+from .box import drawn
+from .managed import INTERVAL_NS, MEAN_NS, SERVICE, URGENT_NS, Box, Calibration, Slot, calibrate, costing
+from .model import App, Simulation
 
 POLICIES = ("static", "shenango", "delay", "fair")
 LOADS = (0.1, 0.3, 0.5, 0.7, 0.8)
-ROUNDS_LEAST, ROUNDS_MOST, SLOT_LEAST_S, SLOT_COSTS_S = 3, 5, 0.03, 0.1
-MODEL_WINDOWS = 100
+ROUNDS_LEAST, ROUNDS_MOST, SLOT_LEAST_S, SLOT_COSTS_S = 3, 5, 0.05, 0.1
 CANARY_S = 0.01  # of a slice; there is one before and one after each slot
 LOST_MOST = 0.1  # of a core
 KEPT_LEAST = 2  # slots, for anything to be said
+DRAWS = 5  # of the worker cores' pauses
 PAUSE_LEAST_NS = 2000.0  # shorter gaps are the counter's own, and in the times of moves
-STALL_MOST_NS = 1e6
+Run = Callable[[float], Slot]  # of so many seconds
 ALONE = "the jobs alone"
 LOST = f"the canary lost more than {100 * LOST_MOST:g} % of a core"
 MEASURES = ("p50_us", "p99_us", "batch_share", "moves_per_s")
@@ -49,34 +53,48 @@ class Seen:
     moves_per_s: float
 
 
-def simulated(policy: str, load: float, workers: int, found: Calibration, windows: int = MODEL_WINDOWS) -> Seen:
-    """The simulator's answer."""
-    app = App("spin", load * workers / MEAN_NS * 1e9, found.service, guaranteed=workers if policy == "static" else 0)
+@dataclass(frozen=True)
+class Pair:
+    """The same n requests on the machine and in the simulator; `plain`: there without the machine's gaps."""
+
+    n: int
+    box: Seen
+    model: Seen
+    plain: Seen
+
+
+def simulated(policy: str, slot: Slot, workers: int, found: Calibration, pauses: Any) -> Seen:
+    """The simulator's answer for the load of a slot. pauses: of Simulation."""
+    guaranteed = workers if policy == "static" else 0
+    app = App("spin", recorded=slot.load.longer(found.request_ns), guaranteed=guaranteed)
     jobs = [App(f"batch{i}", batch=True, maximum=1) for i in range(workers)]
-    how: dict[str, Any] = {"interval_ns": INTERVAL_NS, "urgent_ns": URGENT_NS, "seed": 5}
+    how: dict[str, Any] = {"interval_ns": INTERVAL_NS, "urgent_ns": URGENT_NS, "seed": 5, "pauses": pauses}
     world = Simulation([app, *jobs], workers, policy=policy, costs=found.costs, **how)
-    window_ns = round(WINDOW_S * 1e9)
-    world.run(until_ns=2 * window_ns)
-    p50, p99, moves, worked = [], [], 0, 0.0
-    for _ in range(windows):
-        world.reset()
-        world.run(until_ns=world.now_ns + window_ns)
-        seen, batch = world.result(app.name), [world.result(job.name) for job in jobs]
-        p50.append(seen.percentile_us(50))
-        p99.append(seen.percentile_us(99))
-        moves += seen.moves + sum(b.moves for b in batch)
-        worked += sum(b.cores_worked for b in batch)
-    return Seen(statistics.median(p50), statistics.median(p99), worked / windows / workers, moves / windows / WINDOW_S)
+    world.run(until_ns=int(slot.load.at_ns[-1]))
+    batch = [world.result(job.name) for job in jobs]
+    moves = world.result(app.name).moves + sum(b.moves for b in batch)
+    worked, seconds = sum(b.cores_worked for b in batch), world.now_ns / 1e9
+    world.run(until_ns=slot.load.until_ns)
+    latency = np.full(len(slot.load), np.inf)
+    at, done = world.latencies_ns(app.name)
+    latency[: len(at)] = done  # what was not done came last
+    return seen_of(slot, latency, worked / workers, moves / seconds)
 
 
-def compare(session: Session, seconds: float) -> None:
+def seen_of(slot: Slot, latency_ns: Any, batch_share: float, moves_per_s: float) -> Seen:
+    """From the latencies of a slot's load."""
+    p50, p99 = (statistics.median(slot.windows(latency_ns, p)) for p in (50, 99))
+    return Seen(p50, p99, batch_share, moves_per_s)
+
+
+def compare(session: Session, seconds: float) -> list[dict[str, Any]]:
     """Rows ARMS for each policy and load, and how far apart the two sides are.
 
     On one worker core, or on two where the machine has a third core.
     """
     if len(session.cores) < 2:
         _skip(session, "it takes two cores, and this process may use one")
-        return
+        return []
     others = [c for c in machine.allowed_cpus() if c not in session.two_cores]
     cores = (*session.two_cores, *others[:1])
     with contextlib.ExitStack() as stack:
@@ -86,29 +104,35 @@ def compare(session: Session, seconds: float) -> None:
             boxes = one if len(cores) == 2 else {0: Box(stack, cores, 0), 1: Box(stack, cores, len(cores) - 1)}
         except CorelaneError as error:
             _skip(session, str(error))
-            return
-        worker = session.two_cores[1]
-        runs, rounds, slot_s = _runs(one, boxes, seconds)
-        turns: Turns = {name: [] for name in runs}
+            return []
+        rounds, slot_s = _lengths(seconds, len(costing(one[0], one[1])) + 1 + len(POLICIES))
+        groups = []
         for round_ in range(1, rounds + 1):
-            session.say(f"policies of an iokernel against load, and what its moves cost: round {round_} of {rounds}")
-            for name, run in runs.items():
-                turns[name].append(watched(session.canary, lambda run=run: run(slot_s)))  # type: ignore[misc]
+            for load in LOADS:
+                session.say(f"an iokernel at load {load:g}, and what its moves cost: round {round_} of {rounds}")
+                runs = _runs(one, boxes, load, 100 + round_)
+                groups.append(Group(load, {name: watched(session.canary, run, slot_s) for name, run in runs.items()}))
         decision_ns = one[0].made.decision_time().percentile(50)
-    judge(session, turns, decision_ns, worker, len(cores) - 1)
+    return judge(session, groups, decision_ns, cores[1:])
 
 
-def _runs(
-    one: Mapping[int, Box], boxes: Mapping[int, Box], seconds: float
-) -> tuple[dict[str, Callable[[float], Slot]], int, float]:
-    """The slots of a round, how many rounds, and how long a slot is, s."""
-    runs = costing(one[0], one[1])
-    runs[ALONE] = lambda s: boxes[0].slot("shenango", 0.0, s)
-    for name, (policy, load) in ARMS.items():
+def _lengths(seconds: float, slots: int) -> tuple[int, float]:
+    """How many rounds, of so many slots for each load, and how long a slot is, s."""
+    each = len(LOADS) * slots
+    rounds = min(max(int(seconds / each / (SLOT_LEAST_S + SLOT_COSTS_S)), ROUNDS_LEAST), ROUNDS_MOST)
+    return rounds, max(seconds / rounds / each - SLOT_COSTS_S, SLOT_LEAST_S)
+
+
+def _runs(one: Mapping[int, Box], boxes: Mapping[int, Box], load: float, seed: int) -> dict[str, Run]:
+    """The slots of a group: what costs are made of, the jobs alone, and the same requests under each policy."""
+
+    def replayed(policy: str) -> Run:
         box = boxes[1 if policy == "static" else 0]
-        runs[name] = partial(box.slot, policy, load * box.workers / MEAN_NS * 1e9)
-    rounds = min(max(int(seconds / len(runs) / (SLOT_LEAST_S + SLOT_COSTS_S)), ROUNDS_LEAST), ROUNDS_MOST)
-    return runs, rounds, max(seconds / rounds / len(runs) - SLOT_COSTS_S, SLOT_LEAST_S)
+        rate = load * box.workers / MEAN_NS * 1e9
+        return lambda s: box.slot(policy, drawn(rate, SERVICE, max(round(rate * s), 100), seed))
+
+    alone: dict[str, Run] = {ALONE: lambda s: boxes[0].idle("shenango", s)}
+    return costing(one[0], one[1]) | alone | {policy: replayed(policy) for policy in POLICIES}
 
 
 @dataclass(frozen=True)
@@ -124,52 +148,84 @@ class Turn:
         return all(gaps.lost_fraction <= LOST_MOST for gaps in self.gaps)
 
 
-Turns = Mapping[str, list[Turn]]
+@dataclass(frozen=True)
+class Group:
+    """Turns that belong together: at one load under each policy, and just before them what costs are made of, since
+    these change from one moment to the next with the place of the machine's cores on its host."""
+
+    load: float
+    turns: Mapping[str, Turn]
+
+    @property
+    def kept(self) -> bool:
+        """Whether what the policies' turns are compared by can be used."""
+        return all(turn.kept for name, turn in self.turns.items() if name not in POLICIES)
+
+    def costs(self, decision_ns: float) -> Calibration:
+        return calibrate({name: turn.slot for name, turn in self.turns.items()}, decision_ns)
+
+    def pauses(self, cores: Sequence[int]) -> tuple[list[int], float]:
+        """Of these cores, while the group was measured."""
+        return pauses_of([one for turn in self.turns.values() if turn.kept for one in turn.gaps if one.cpu in cores])
 
 
-def watched(canary: Canary, run: Callable[[], Slot]) -> Turn:
+def watched(canary: Canary, run: Run, seconds: float) -> Turn:
     """Run a slot between two slices of the canary."""
     before = canary.slice(CANARY_S)
-    slot = run()
+    slot = run(seconds)
     for gaps, after in zip(before, canary.slice(CANARY_S), strict=True):
         gaps.add(after)
     return Turn(slot, tuple(before))
 
 
-def judge(session: Session, turns: Turns, decision_ns: float, worker: int, workers: int) -> None:
+def judge(
+    session: Session, groups: Sequence[Group], decision_ns: float, workers: Sequence[int]
+) -> list[dict[str, Any]]:
     """Rows ARMS from the turns that count; the others are left out, with the reason where too few are left.
 
-    worker: core from which costs are taken; workers: how many the application and the jobs share.
+    workers: cores that the application and the jobs share.
     """
-    slots = {name: [turn.slot for turn in mine if turn.kept] for name, mine in turns.items()}
-    every = [turn for mine in turns.values() for turn in mine]
-    gaps = [one for turn in every if turn.kept for one in turn.gaps]
-    out = sum(not turn.kept for turn in every)
-    session.settings["managed"] = {"loads": LOADS, "workers": workers, "slots": len(every), "slots_left_out": out}
-
-    def missing(name: str) -> str:
-        few = f"{len(slots[name])} of {len(turns[name])} slots are left of {name!r}, and {KEPT_LEAST} are needed"
-        return "" if len(slots[name]) >= KEPT_LEAST else f"{few}: around the others {LOST}"
-
-    short = next(filter(None, (missing(name) for name in turns if name not in ARMS)), "")
-    if short:
-        _skip(session, short)
-        return
-    found = calibrate(slots, decision_ns, stalled([one for one in gaps if one.cpu == worker]))
-    found = replace(found, costs=with_pauses(found.costs, gaps))
-    alone = statistics.median_low(slot.jobs_per_s for slot in slots[ALONE])
-    session.settings["managed"] |= {"costs_ns": found.rows(), "alone_per_s": alone}
+    every = [turn for group in groups for turn in group.turns.values()]
+    used = [turn for g in groups if g.kept for turn in g.turns.values() if turn.kept]
+    costs = [group.costs(decision_ns).rows() for group in groups if group.kept]
+    session.settings["managed"] = {
+        "loads": LOADS,
+        "workers": len(workers),
+        "slots": len(every),
+        "slots_left_out": len(every) - len(used),
+        "costs_ns": {name: statistics.median(one.get(name, 0.0) for one in costs) for name in (costs or [{}])[0]},
+        "costs_range_ns": {name: _range(one.get(name, 0.0) for one in costs) for name in (costs or [{}])[0]},
+    }
     rows = []
-    for name, point in ARMS.items():
-        if why := missing(name):
-            session.skip(name, why)
+    for name, (policy, load) in ARMS.items():
+        mine = [group for group in groups if group.load == load]
+        kept = [group for group in mine if group.kept and group.turns[policy].kept]
+        if len(kept) < min(KEPT_LEAST, len(mine)) or not kept:
+            few = f"{len(kept)} of {len(mine)} slots are left, and {KEPT_LEAST} are needed"
+            session.skip(name, f"{few}: around the others, or what they are compared by, {LOST}")
             continue
-        rows.append(_row(*point, slots[name], alone, workers, found))
+        rows.append(_row(policy, load, [_pair(group, policy, decision_ns, workers) for group in kept], len(workers)))
         session.arm(name, **rows[-1])
-    if out:
-        session.note(f"{out} of the {len(every)} slots of an iokernel and of its costs were left out: {LOST}")
+    if len(used) < len(every):
+        session.note(f"{len(every) - len(used)} of the {len(every)} slots of an iokernel were left out: {LOST}")
     if rows:
         session.note(apart(rows))
+    return rows
+
+
+def _range(values: Iterable[float]) -> tuple[float, float]:
+    found = sorted(values)
+    return found[0], found[-1]
+
+
+def _pair(group: Group, policy: str, decision_ns: float, workers: Sequence[int]) -> Pair:
+    """What both sides say of a slot."""
+    slot, alone = group.turns[policy].slot, max(group.turns[ALONE].slot.jobs_per_s, 1.0)
+    costs, (lengths, per_s), n = group.costs(decision_ns), group.pauses(workers), len(workers)
+    drawn = [simulated(policy, slot, n, costs, pauses_at(slot, n, lengths, per_s, seed)) for seed in range(DRAWS)]
+    model = Seen(*(statistics.median(getattr(seen, name) for seen in drawn) for name in MEASURES))
+    box = seen_of(slot, slot.latency_ns, slot.jobs_per_s / alone, slot.moves_per_s)
+    return Pair(len(slot.load), box, model, simulated(policy, slot, n, costs, ()))
 
 
 def _skip(session: Session, why: str) -> None:
@@ -177,45 +233,41 @@ def _skip(session: Session, why: str) -> None:
         session.skip(name, why)
 
 
-def with_pauses(costs: Costs, watched: Sequence[Gaps]) -> Costs:
-    """The costs, and the pauses of a core that the canary saw."""
+def pauses_of(watched: Sequence[Gaps]) -> tuple[list[int], float]:
+    """Lengths of a core's pauses that the canary saw, ns, and how many a second."""
     lengths: list[int] = []
     for gaps in watched:
         for start, (count, total) in sorted(gaps.buckets.items()):
             if start >= PAUSE_LEAST_NS:
                 lengths += [round(total / count)] * count
     seconds = sum(gaps.seconds for gaps in watched)
-    return replace(costs, pauses_ns=tuple(lengths), pauses_per_s=len(lengths) / seconds if seconds else 0.0)
+    return lengths, len(lengths) / seconds if seconds else 0.0
 
 
-def stalled(watched: Sequence[Gaps]) -> float:
-    """Part of its time that a core did not have, but for what is too long and too seldom to be in a median."""
-    lost = sum(
-        total
-        for gaps in watched
-        for start, (_, total) in gaps.buckets.items()
-        if PAUSE_LEAST_NS <= start < STALL_MOST_NS
-    )
-    return lost / max(sum(gaps.seconds for gaps in watched) * 1e9, 1.0)
+def pauses_at(slot: Slot, workers: int, lengths: Sequence[int], per_s: float, seed: int) -> Any:
+    """Rows of Simulation's pauses: those of the loop as they were, those of the workers at random, as many."""
+    rng = np.random.default_rng(seed)
+    loop = np.insert(slot.loop_gaps, 1, workers, axis=1)
+    n = rng.poisson(per_s * workers * slot.load.until_ns / 1e9) if lengths else 0
+    at, who = rng.integers(1, slot.load.until_ns, n), rng.integers(0, workers, n)
+    drawn = np.stack([at, who, rng.choice(np.array(lengths or [0]), n)], axis=1)
+    rows = np.concatenate([loop, drawn]).astype(np.int64)
+    return rows[np.argsort(rows[:, 0], kind="stable")]
 
 
-def _row(
-    policy: str, load: float, slots: Sequence[Slot], alone: float, workers: int, found: Calibration
-) -> dict[str, Any]:
-    model = simulated(policy, load, workers, found)
-    box = Seen(
-        statistics.median_low([value for slot in slots for value in slot.p50_us] or [math.nan]),
-        statistics.median_low([value for slot in slots for value in slot.p99_us] or [math.nan]),
-        statistics.median_low(slot.jobs_per_s for slot in slots) / alone,
-        statistics.median_low(slot.moves_per_s for slot in slots),
-    )
-    row: dict[str, Any] = {"under": policy, "load": load, "n": sum(slot.requests for slot in slots), "workers": workers}
+def _row(policy: str, load: float, pairs: Sequence[Pair], workers: int) -> dict[str, Any]:
+    """Medians of the slots; of errors, those of each slot's own."""
+    row: dict[str, Any] = {"under": policy, "load": load, "n": sum(pair.n for pair in pairs), "workers": workers}
     for measure in MEASURES:
-        row |= {f"box_{measure}": getattr(box, measure), f"model_{measure}": getattr(model, measure)}
-    for measure in ("p50_us", "p99_us", "moves_per_s"):
-        ours, theirs = getattr(model, measure), getattr(box, measure)
-        row[f"{measure.rsplit('_', 1)[0]}_error"] = ours / theirs - 1 if theirs >= 1 and ours else None
-    row["batch_apart"] = model.batch_share - box.batch_share
+        both = [(getattr(pair.box, measure), getattr(pair.model, measure)) for pair in pairs]
+        row[f"box_{measure}"] = statistics.median(box for box, _ in both)
+        row[f"model_{measure}"] = statistics.median(model for _, model in both)
+        row[f"plain_{measure}"] = statistics.median(getattr(pair.plain, measure) for pair in pairs)
+        if measure == "batch_share":
+            row["batch_apart"] = statistics.median(model - box for box, model in both)
+        else:
+            ratios = [model / box - 1 for box, model in both if box >= 1 and model and math.isfinite(box)]
+            row[f"{measure.rsplit('_', 1)[0]}_error"] = statistics.median(ratios) if ratios else None
     return row
 
 

@@ -26,6 +26,7 @@ from ...runtime import layout
 from ...runtime.errors import CorelaneError
 from . import draws, engine, queues
 from . import state as e
+from .recorded import Recorded
 
 _MOST_NS = 10**15  # of a time: days
 MOST_CORES = 1 << 16
@@ -153,8 +154,8 @@ class App:
     no application can have.
 
     swing, phase_ns: the rate is rate_rps times 1 + swing and 1 - swing in turns, whose lengths are exponential of mean
-    phase_ns. central: its cores share one first-in first-out queue and never steal, as the servers of M/G/n; else each
-    has its own.
+    phase_ns. central: its cores share one first-in first-out queue, as the servers of M/G/n; a core that did not take
+    from it last needs steal_ns; else each has its own. recorded: its requests, instead of a rate and a service.
     """
 
     name: str
@@ -170,14 +171,17 @@ class App:
     swing: float = 0.0
     phase_ns: int = 0
     central: bool = False
+    recorded: Recorded | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         what = f"application {self.name!r}"
         if not isinstance(self.service, Distribution):
             _refuse(what, "service", self.service, "give Constant, Exponential or another one of this module")
         _check(what, "rate_rps", self.rate_rps, 0, 1e12, "requests a second, from 0 to 1e12")
-        if self.batch and self.rate_rps:
-            _refuse(what, "rate_rps", self.rate_rps, "batch work has no requests: leave it out, or batch=True")
+        if self.batch and (self.rate_rps or self.recorded):
+            _refuse(what, "rate_rps", self.rate_rps, "batch work has no requests: leave them out, or batch=True")
+        if self.recorded and self.rate_rps:
+            _refuse(what, "rate_rps", self.rate_rps, "its requests are recorded ones: leave out one of the two")
         for name, most in (("guaranteed", MOST_CORES), ("deadline_ns", _MOST_NS), ("quantum_ns", _MOST_NS)):
             _check(what, name, getattr(self, name), 0, most, f"a whole number from 0 to {most:g}", int)
         _check(what, "swing", self.swing, 0, 1, "a part of the rate, from 0 to 1")
@@ -328,13 +332,27 @@ def _loaded(policy: str | Policy | Any, params: Mapping[str, float] | Sequence[i
     return Policy("cfunc", int(policy.address), words + (0,) * (8 - len(words)), {}, True, (policy,))
 
 
+def _given(apps: Sequence[App], cores: int, pauses: Any) -> e.Given:
+    """What is replayed."""
+    loads = [app.recorded or Recorded((), ()) for app in apps]
+    ends = np.cumsum([len(load) for load in loads])
+    place = np.stack([np.concatenate([[0], ends[:-1]]), ends], axis=1).astype(np.int64)
+    rows = np.array(pauses, np.int64).reshape(-1, 3)
+    if len(rows) and (rows[:, 1].min() < 0 or rows[:, 1].max() > cores or (np.diff(rows[:, 0]) < 0).any()):
+        raise CorelaneError("simulate", "pauses are not of its cores, or not in order of time", "sort them by time")
+    log = np.zeros((int(ends[-1]), 3), np.int64)
+    at, length = (np.concatenate([getattr(load, name) for load in loads]) for name in ("at_ns", "service_ns"))
+    return e.Given(at, length, place, log, rows)
+
+
 class Simulation:
     """A world of applications on `cores` cores. params: the policy's settings. Same arguments and seed: same run.
 
     urgent_ns: the policy is also called, so long after it was called last, when a request waits for an application
     without a core and when a core goes idle that another could use, as in an iokernel; 0: at intervals only. slow_ns:
     note what requests of a longer latency waited for; 0: do not. shortest_ns: note slowdowns, in which a request counts
-    as at least so long (bounded slowdown); 0: do not.
+    as at least so long (bounded slowdown); 0: do not. pauses: rows of [when, which core, for how long], ns, in order of
+    time, at which a core stands still, the first loop if it is number `cores`; instead of those that `costs` draws.
     """
 
     QUEUE = 1 << 15  # requests an application can have waiting
@@ -353,6 +371,7 @@ class Simulation:
         shortest_ns: int = 0,
         loops: int = 1,
         seed: int = 1,
+        pauses: Any = (),
     ) -> None:
         noted = {"slow_ns": slow_ns, "shortest_ns": shortest_ns}
         self._check_world(apps, cores, loops, {"interval_ns": interval_ns, "urgent_ns": urgent_ns, **noted})
@@ -364,7 +383,7 @@ class Simulation:
         self.cores = cores
         self._policy = _loaded(policy, params)  # kept alive, and its code with it
         for app in apps:
-            if self._policy.spec == "static" and app.rate_rps and not app.guaranteed:
+            if self._policy.spec == "static" and (app.rate_rps or app.recorded) and not app.guaranteed:
                 why = f"static gives {app.name!r} no core ever, since none is guaranteed"
                 raise CorelaneError("simulate", why, "guarantee it one, or choose another policy")
         self._view = np.zeros(1, layout.dtype(ffi, "struct cl_policy_view"))
@@ -386,9 +405,12 @@ class Simulation:
         self._hist = np.zeros((n, e.N_BUCKETS), np.int64)
         self._world = np.zeros(e.N_WORLD, np.int64)
         self._times = np.zeros((n, e.N_TIMES), np.int64)
-        self._passing = np.zeros((loops, self.QUEUE if costs.packet_ns or costs.pauses_ns else 1, 4), np.int64)
+        self._passing = np.zeros(
+            (loops, self.QUEUE if costs.packet_ns or costs.pauses_ns or len(pauses) else 1, 4), np.int64
+        )
         self._loops = np.zeros((loops, 4), np.int64)
         self._pauses = np.array(costs.pauses_ns, np.int64)
+        self._given = _given(self.apps, cores, pauses)
         self._slow = np.zeros((n, e.SLOW_COLUMNS), np.int64)
         self._slowdowns = np.zeros((n, e.N_BUCKETS), np.int64)
         self._reset_at = 0
@@ -419,7 +441,8 @@ class Simulation:
         rows = []
         for a in apps:
             kind = draws.SHIFTING if a.swing else draws.CONSTANT if a.constant_gaps else draws.EXPONENTIAL
-            gap = (kind, 1e9 / a.rate_rps, a.swing, float(a.phase_ns)) if a.rate_rps else (draws.NEVER, 0.0, 0.0, 0.0)
+            given = (draws.GIVEN if a.recorded else draws.NEVER, 0.0, 0.0, 0.0)
+            gap = (kind, 1e9 / a.rate_rps, a.swing, float(a.phase_ns)) if a.rate_rps else given
             rows.append(gap)
         return np.array(rows)
 
@@ -441,8 +464,8 @@ class Simulation:
         core = np.full((self.cores, 9), -1, np.int64)
         core[:, [1, 2, 5, 6]] = 0
         job = np.zeros((self.cores, 4), np.int64)
-        app_n = np.zeros((n, 10), np.int64)
-        app_n[:, [3, 5]] = -1
+        app_n = np.zeros((n, 11), np.int64)
+        app_n[:, [3, 5, 10]] = -1
         job_waits, queue_waits = np.zeros((self.cores, 5), np.int64), np.zeros((n, self.QUEUE, 7), np.int64)
         waits = e.Waits(self._slow, self._slowdowns, job_waits, queue_waits) if any(noted) else None
         quantum = np.array([a.quantum_ns for a in self.apps], np.int64)
@@ -456,10 +479,15 @@ class Simulation:
         if costs.pauses_ns:
             settings[e.PAUSE_GAP] = 1e9 / (costs.pauses_per_s * (self.cores + 1))
             engine.schedule(when, tree, slots - 1, int(settings[e.PAUSE_GAP]))
+        if len(self._given.pauses):
+            settings[e.PAUSE_GAP] = e.FAR
+            engine.schedule(when, tree, slots - 1, int(self._given.pauses[0, 0]))
         settings[[e.DECIDE, e.ACTUATE]] = costs.decide_ns, costs.actuate_ns
         phase = np.zeros((n, 2))
         for a in range(n):
-            if self._gap[a, 0] != draws.NEVER:
+            if self._gap[a, 0] == draws.GIVEN and self.apps[a].recorded:
+                engine.schedule(when, tree, a, int(self._given.at[self._given.place[a, 0]]))
+            elif self._gap[a, 0] not in (draws.NEVER, draws.GIVEN):
                 engine.schedule(when, tree, a, 1 + draws.next_arrival(0, self._gap, phase, rng, a))
         engine.schedule(when, tree, n + self.cores, 0)
         return e.State(when, tree, rng, core, job, app_n, quantum, phase, settings, self._times, self._world, waits)
@@ -482,6 +510,7 @@ class Simulation:
             self._passing,
             self._loops,
             self._pauses,
+            self._given,
             self._state,
         )
 
@@ -501,6 +530,15 @@ class Simulation:
         a = next(i for i, app in enumerate(self.apps) if app.name == name)
         waiting = int(self._queues.ends[a, queues.WAITING])
         return int(self._counts[a, e.ARRIVED]) - waiting, int(self._times[a, e.WAIT])
+
+    def latencies_ns(self, name: str) -> Any:
+        """Of application `name`'s recorded requests that are done, in the order of their arrival: when each came, and
+        its latency; two arrays, ns."""
+        a = next(i for i, app in enumerate(self.apps) if app.name == name)
+        log = self._given.log[: int(self._world[e.LOGGED])]
+        mine = log[log[:, 0] == a]
+        mine = mine[np.argsort(mine[:, 1], kind="stable")]
+        return mine[:, 1].copy(), mine[:, 2].copy()
 
     def draws(self, name: str) -> tuple[Any, Any, Any]:
         """Application `name`'s gaps and service as tables of one row, and its stream of randomness at the start."""

@@ -26,9 +26,9 @@ N_SLOW, IN_IOKERNEL, FOR_MOVE, FOR_DECISION, FOR_CORES, ON_CORE = 0, 1, 2, 3, 4,
 SLOW_COLUMNS = 6
 # Entries of `world`.
 NOW, EVENTS, TICKS, CHANGED_GRANTS, DECISIONS, NEXT_URGENT = 0, 1, 2, 3, 4, 5
-CONTESTED, LOOP_PAUSED, ALL_TAKEN, DECIDED_NS, SINCE = 6, 7, 8, 9, 10
-BATCH, CROSSING, HALVED, LAST_DECISION = 11, 12, 13, 14  # see `engine.tell_cost`
-N_WORLD = 15
+CONTESTED, LOOP_PAUSED, ALL_TAKEN, DECIDED_NS, SINCE, LOGGED, PAUSES_SEEN = 6, 7, 8, 9, 10, 11, 12
+BATCH, CROSSING, HALVED, LAST_DECISION = 13, 14, 15, 16  # see `engine.tell_cost`
+N_WORLD = 17
 # Entries of `settings`.
 INTERVAL, MOVE_BUSY, MOVE_IDLE, STEAL, PACKET, DECIDE, ACTUATE = 0, 1, 2, 3, 4, 5, 6
 URGENT, NOTICE, TRANSIT, FIRST, SEEN, WAKE, PAUSE_GAP, SLOW = 7, 8, 9, 10, 11, 12, 13, 14
@@ -67,6 +67,21 @@ class Waits(NamedTuple):
     queue: Any
 
 
+class Given(NamedTuple):
+    """What is replayed. Rows of place: applications.
+
+    at, length: of all recorded requests, one application's behind the other's. place: index of an application's next
+    one, and of the first that is not its. log: application, arrival and latency of those that are done, `LOGGED` many.
+    pauses: when which core (the last one: the first loop) stands still for how long; none: drawn ones.
+    """
+
+    at: Any
+    length: Any
+    place: Any
+    log: Any
+    pauses: Any
+
+
 class State(NamedTuple):
     """The arrays that every step needs. Rows: slots, applications or cores.
 
@@ -76,7 +91,7 @@ class State(NamedTuple):
     job: arrived, ns left after this run, started, length of this run. app_n: cores held, idle, in batch work, first
     idle core, on their way, when it got its only core from another (-1: it has answered), how long that lately took it.
     Then, ns: for how long a core was on its way, and for how long none was and latency applications did not have all
-    cores. Then the core that it lost last. phase: see `draws.next_arrival`.
+    cores. Then the core that it lost last, and that which receives (queues.py). phase: see `draws.next_arrival`.
     """
 
     when: Any

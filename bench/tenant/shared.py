@@ -17,11 +17,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Self
 
 from ...drivers._native import lib as drivers
 from ...drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached
-from ...iokernel import AppConfig, Idle, Iokernel, UserConfig
+from ...iokernel import Allowance, AppConfig, Idle, Iokernel, UserConfig
 from ...iokernel.control.moves import STEP_NAMES, Move, entries
 from ...runtime.clock import default_clock
 from ...runtime.errors import check
@@ -30,6 +31,7 @@ from .._native import ffi, lib
 from ..harness import rig
 from ..harness.load import Load
 from ..harness.openloop import Point
+from ..harness.stops import Counts
 from .tenant import Tenant
 
 STEPS = {name: step for step, name in STEP_NAMES.items()}
@@ -157,6 +159,11 @@ class Shared:
         check(lib.cl_io_app_cores(self.kernel.ptr, self._ids[name], out), f"read the core time of {name}")
         return float(out.core_ns) / 1e9
 
+    def counts_of(self, name: str) -> Counts:
+        """What stops.py asks, of an application whose core time the iokernel accounts for."""
+        found = rig.counts_of_iokernel(self.kernel)
+        return replace(found, looks=0, found=0, published_s=None, worker_s=self.core_s(name))
+
     def moves(self) -> list[Move]:
         """What was logged since the last call."""
         out, lost, found = ffi.new("struct cl_io_move[]", LOG_BATCH), ffi.new("uint64_t *"), []
@@ -251,7 +258,7 @@ def shared(
             poll="adaptive",
             idle=Idle(spin_us=rig.SPIN_US),
             apps=apps,
-            user_defaults=user_defaults,
+            allowance=Allowance(user_defaults=user_defaults or UserConfig()),
         )
         apps_stack = stack.enter_context(contextlib.ExitStack())
         yield Shared(kernel, generator, kernel.socket_path, apps_stack)

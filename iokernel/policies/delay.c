@@ -1,6 +1,6 @@
 /* delay: one core more when the oldest waiting thing is older than a target, one less after a calm spell.
  *
- * After Caladan's use of queueing delay (OSDI 2020, section 4.3), with hysteresis on both sides: growing needs the delay
+ * After Caladan's use of queueing delay (OSDI 2020), with hysteresis on both sides: growing needs the delay
  * above the target, shrinking needs `calm` checks in a row with an idle core and the delay under half of the target. So
  * a target of some microseconds gives the best tail and a target of tens batches the work: fewer moves, more for batch. An
  * application with a deadline has half of that for its target, if it is the shorter one: at the deadline itself it would be

@@ -38,6 +38,11 @@ int cl_echo_init(struct cl_loadgen *lg, char *err)
     cl_put32(lg->echo.expected + 4, magic_of(lg));
     for (uint32_t i = 8; i < n; i++)
         lg->echo.expected[i] = (uint8_t)(i * 131 + 7);
+    lg->echo.payload_sum[CL_ITEM_GIVEN] = 0;
+    if (lg->echo.serves) {
+        memset(lg->echo.expected + CL_LOAD_SERVICE_AT, 0, 4);
+        lg->echo.payload_sum[CL_ITEM_GIVEN] = cl_csum_add(0, lg->echo.expected, n);
+    }
     for (int item = 1; item >= 0; item--) { /* the last one is what stays in it */
         if (lg->echo.serves)
             memcpy(lg->echo.expected + CL_LOAD_SERVICE_AT, &lg->echo.service[item], 4);
@@ -53,16 +58,25 @@ void cl_echo_free(struct cl_loadgen *lg)
     free(lg->echo.items);
 }
 
+/* What a server is to spend on a request. */
+static inline uint32_t service_of(const struct cl_loadgen *lg, uint32_t seq, uint32_t item)
+{
+    if (cl_unlikely(item == CL_ITEM_GIVEN))
+        return lg->replay->service_ns[cl_replay_at(lg, seq)];
+    return lg->echo.service[item];
+}
+
 CL_HOT void cl_echo_fill(struct cl_loadgen *lg, struct cl_frame *frame, uint32_t seq, uint32_t item)
 {
-    uint32_t flow = seq & lg->flow_mask;
+    uint32_t flow = seq & lg->flow_mask, service = service_of(lg, seq, item);
     cl_shape_copy(&lg->echo.request, frame, flow);
     cl_put32(frame->data + CL_UDP_HEADERS, seq);
     if (cl_unlikely(item))
-        memcpy(frame->data + CL_UDP_HEADERS + CL_LOAD_SERVICE_AT, &lg->echo.service[item], 4);
+        memcpy(frame->data + CL_UDP_HEADERS + CL_LOAD_SERVICE_AT, &service, 4);
     if (cl_likely(lg->config.checksum)) {
         /* From sums taken beforehand: a load that spans stores just made would wait until they have left the core. */
-        uint16_t check = cl_csum_finish(lg->echo.request.sums[flow] + lg->echo.payload_sum[item] + seq);
+        uint64_t given = item == CL_ITEM_GIVEN ? service : 0;
+        uint16_t check = cl_csum_finish(lg->echo.request.sums[flow] + lg->echo.payload_sum[item] + seq + given);
         ((struct cl_udp_frame *)frame->data)->udp.check = check ? check : 0xffff;
     }
 }
@@ -76,6 +90,7 @@ CL_HOT void cl_echo_take(struct cl_loadgen *lg, uint64_t now, const uint8_t *pay
     }
     uint32_t seq = cl_get32(payload);
     struct cl_slot *slot = cl_slot_of(lg, seq);
+    uint32_t service = slot ? service_of(lg, seq, slot->item) : 0;
     uint32_t said = lg->echo.serves ? 4 : 0; /* bytes of the pattern that say what to spend */
     if (cl_unlikely(!slot)) {
         cl_count(&lg->other.stray, 1);
@@ -83,7 +98,7 @@ CL_HOT void cl_echo_take(struct cl_loadgen *lg, uint64_t now, const uint8_t *pay
     }
     if (cl_unlikely(len != lg->config.payload_bytes || flow != (seq & lg->flow_mask) ||
                     memcmp(payload + 8 + said, expected + 8 + said, len - 8 - said) != 0 ||
-                    (said && memcmp(payload + 8, &lg->echo.service[slot->item], said) != 0))) {
+                    (said && memcmp(payload + 8, &service, said) != 0))) {
         cl_count(&cl_settle(lg, now, slot)->counts.wrong, 1);
         return;
     }

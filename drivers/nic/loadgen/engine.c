@@ -184,7 +184,8 @@ static int phases_set(struct cl_loadgen *lg, const struct cl_loadgen_phase *phas
     return 0;
 }
 
-int cl_loadgen_run(struct cl_loadgen *lg, const struct cl_loadgen_phase *phases, unsigned n, char *err)
+static int start(struct cl_loadgen *lg, const struct cl_loadgen_phase *phases, unsigned n,
+                 struct cl_loadgen_replay *replay, char *err)
 {
     uint32_t state = cl_load_acquire(&lg->state); /* acquire: the engine is done with the last run's phases */
     if (state != CL_LOAD_IDLE && state != CL_LOAD_FAILED) {
@@ -201,6 +202,7 @@ int cl_loadgen_run(struct cl_loadgen *lg, const struct cl_loadgen_phase *phases,
         refuse(err, "out of memory for the histograms");
         return -ENOMEM;
     }
+    lg->replay = replay;
     cl_store_relaxed(&lg->aborted, 0);
     /* Not yet RESOLVING: the engine's thread would act on it, and then again on the request. */
     cl_store_relaxed(&lg->state, CL_LOAD_ASKED);
@@ -208,6 +210,24 @@ int cl_loadgen_run(struct cl_loadgen *lg, const struct cl_loadgen_phase *phases,
     if (lg->wake)
         cl_park_wake(lg->wake);
     return 0;
+}
+
+int cl_loadgen_run(struct cl_loadgen *lg, const struct cl_loadgen_phase *phases, unsigned n, char *err)
+{
+    return start(lg, phases, n, NULL, err);
+}
+
+int cl_loadgen_replay(struct cl_loadgen *lg, struct cl_loadgen_replay *replay, char *err)
+{
+    if (replay->n == 0)
+        return refuse(err, "there is no request to replay");
+    if (!lg->echo.serves || lg->config.arrivals == CL_ARRIVALS_CLOSED)
+        return refuse(err, "a replay takes echo traffic whose requests say what to spend, and an open loop");
+    replay->n_gaps = 0;
+    memset(replay->sent_ns, 0, replay->n * sizeof *replay->sent_ns);
+    memset(replay->answered_ns, 0, replay->n * sizeof *replay->answered_ns);
+    const struct cl_loadgen_phase whole = {.duration_ns = replay->at_ns[replay->n - 1] + 1, .rate = 1};
+    return start(lg, &whole, 1, replay, err);
 }
 
 void cl_loadgen_abort(struct cl_loadgen *lg)
@@ -257,6 +277,18 @@ void cl_loadgen_other(const struct cl_loadgen *lg, struct cl_loadgen_other *out)
     copy_words((uint64_t *)out, &lg->other.stray, sizeof(*out) / sizeof(uint64_t));
 }
 
+/* Who polls the engine is here. */
+static CL_NOINLINE void note_look(struct cl_loadgen *lg, uint64_t now)
+{
+    struct cl_loadgen_replay *r = lg->replay;
+    uint64_t ns = (uint64_t)cl_ticks_to_ns(lg->clock, (int64_t)(now - lg->looked_tsc));
+    if (ns >= CL_LOAD_GAP_NS && lg->looked_tsc >= lg->run_tsc && r->n_gaps < r->room) {
+        r->gap_at_ns[r->n_gaps] = cl_run_ns(lg, lg->looked_tsc);
+        r->gap_ns[r->n_gaps++] = ns;
+    }
+    lg->looked_tsc = now;
+}
+
 CL_HOT unsigned cl_loadgen_due(struct cl_loadgen *lg, uint64_t now, unsigned n)
 {
     if (cl_unlikely(cl_load_relaxed(&lg->requested) != lg->obeyed || cl_load_relaxed(&lg->aborted)))
@@ -264,6 +296,8 @@ CL_HOT unsigned cl_loadgen_due(struct cl_loadgen *lg, uint64_t now, unsigned n)
     if (cl_unlikely(now < lg->run_tsc || lg->sched == NULL || now >= lg->sched->end_tsc ||
                     cl_state(lg) != CL_LOAD_RUNNING))
         cl_run_step(lg, now);
+    if (cl_unlikely(lg->replay && cl_state(lg) == CL_LOAD_RUNNING))
+        note_look(lg, now);
     n = cl_min(n, (unsigned)CL_NIC_BURST);
     if (cl_unlikely(cl_state(lg) == CL_LOAD_PRELOADING))
         return cl_min(n, lg->n_arp + cl_preload_due(lg, now, n));
@@ -297,7 +331,11 @@ static inline void emit(struct cl_loadgen *lg, uint64_t now, uint64_t intended, 
     uint32_t item = 0;
     if (lg->config.traffic == CL_LOAD_ECHO) {
         item = lg->echo.items ? lg->echo.items[seq & (CL_ITEMS - 1)] : 0;
-        if (cl_unlikely(item))
+        if (cl_unlikely(lg->replay)) {
+            item = CL_ITEM_GIVEN;
+            lg->replay->sent_ns[cl_replay_at(lg, seq)] = cl_run_ns(lg, now);
+        }
+        if (cl_unlikely(item == CL_ITEM_LONG))
             cl_count(&phase->counts.sent_long, 1);
         cl_echo_fill(lg, frame, seq, item);
     } else {

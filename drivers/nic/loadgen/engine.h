@@ -16,6 +16,7 @@
 
 #define CL_ITEM_SET (1u << 31) /* memcached: the request is a SET; the other bits are the key's number */
 #define CL_ITEM_LONG 1u        /* echo: a long request */
+#define CL_ITEM_GIVEN 2u       /* echo: one of a replay */
 #define CL_ITEMS (1u << 20)    /* entries of the table of requests drawn beforehand */
 #define CL_ARP_QUEUE 8
 #define CL_NEVER UINT64_MAX
@@ -52,7 +53,7 @@ struct cl_echo {
     uint8_t *items;          /* CL_ITEM_LONG or 0 [CL_ITEMS]; NULL: there are no long requests */
     bool serves;             /* requests say what to spend */
     uint32_t service[2];     /* ns, by item */
-    uint64_t payload_sum[2]; /* partial checksum of the payload with sequence number 0, by item */
+    uint64_t payload_sum[3]; /* partial checksum of the payload with sequence number 0, by item; given: and no time */
 };
 
 /* Reassembly of an answer that comes in several datagrams. */
@@ -107,6 +108,9 @@ struct cl_loadgen {
     uint64_t next_seq, run_first;
     uint32_t window_used; /* closed: requests outstanding */
     uint64_t window_tsc;  /* closed: last answer */
+
+    struct cl_loadgen_replay *replay; /* NULL: requests come by phases. Set before a run by the controlling thread */
+    uint64_t looked_tsc;              /* replay: when the engine was polled last */
 
     /* What is awaited. */
     struct cl_slot *slots;
@@ -175,6 +179,18 @@ void cl_run_step(struct cl_loadgen *lg, uint64_t now);
 /* Take the next request from the schedule: returns its intended time and moves on. */
 uint64_t cl_schedule_next(struct cl_loadgen *lg);
 
+/* Index in the replay of a sequence number. */
+static inline uint32_t cl_replay_at(const struct cl_loadgen *lg, uint32_t seq)
+{
+    return seq - (uint32_t)lg->run_first;
+}
+
+/* ns from the run's start to a stamp. */
+static inline uint64_t cl_run_ns(const struct cl_loadgen *lg, uint64_t tsc)
+{
+    return (uint64_t)cl_ticks_to_ns(lg->clock, (int64_t)(tsc - lg->run_tsc));
+}
+
 /* Relaxed: a change by the controller is acted upon when `requested` is seen, with acquire. */
 static inline uint32_t cl_state(const struct cl_loadgen *lg)
 {
@@ -209,6 +225,8 @@ static inline struct cl_phase *cl_answered(struct cl_loadgen *lg, uint64_t now, 
     struct cl_phase *phase = cl_settle(lg, now, slot);
     cl_count(&phase->counts.answered, 1);
     cl_store_relaxed(&phase->counts.last_tsc, now);
+    if (cl_unlikely(lg->replay))
+        lg->replay->answered_ns[cl_replay_at(lg, slot->seq)] = cl_run_ns(lg, now);
     if (cl_likely(phase->latency != NULL)) {
         int64_t ns = now > intended ? cl_ticks_to_ns(lg->clock, (int64_t)(now - intended)) : 0;
         struct cl_hist *hist = phase->latency;

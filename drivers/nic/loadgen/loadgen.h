@@ -53,6 +53,7 @@
 #define CL_LOAD_ASKED 6  /* asked for a run, which the engine's thread has not seen yet */
 
 #define CL_LOAD_MAX_PHASES 1024
+#define CL_LOAD_GAP_NS 1000
 #define CL_LOAD_SERVICE_AT 8 /* where a payload says what to spend: ns, 4 bytes, in the machine's order */
 
 /* Zero means the default, given in brackets. IPv4 addresses and ports in host byte order. */
@@ -101,6 +102,19 @@ struct cl_loadgen_phase {
     uint32_t series; /* measured phases of the same number share a histogram; 0: it has its own */
 };
 
+/* Requests given one by one (echo traffic with a service time): when each is due after the run's start, ascending, and
+ * what is to be spent on it. What became of them, written by the engine's thread, ns after the run's start: when each was
+ * sent, and when it was rightly answered (0: never). And when whoever polls the engine stayed away for CL_LOAD_GAP_NS or
+ * longer, and for how long; the first `room` of these. */
+struct cl_loadgen_replay {
+    uint64_t n;
+    const uint64_t *at_ns;
+    const uint32_t *service_ns;
+    uint64_t *sent_ns, *answered_ns;
+    uint64_t room, n_gaps;
+    uint64_t *gap_at_ns, *gap_ns;
+};
+
 /* What became of a phase. Writer: the engine's thread; whole and final once the run is over. */
 struct cl_loadgen_counts {
     uint64_t offered; /* due by the schedule */
@@ -134,6 +148,9 @@ CL_API void cl_loadgen_delete(struct cl_loadgen *lg);
 
 /* Start a run; the engine's thread begins it at its next look. -EBUSY while one is under way; -EINVAL. */
 CL_API int cl_loadgen_run(struct cl_loadgen *lg, const struct cl_loadgen_phase *phases, unsigned n, char *err);
+/* Start a run of given requests, of one phase that is not measured. `replay` and what it points to stay the caller's, who
+ * leaves them alone until the run is over. -EBUSY; -EINVAL: no request, or the engine's traffic has no service times. */
+CL_API int cl_loadgen_replay(struct cl_loadgen *lg, struct cl_loadgen_replay *replay, char *err);
 /* End the run at the next look: no more requests, no waiting. Its results are then ready as usual. */
 CL_API void cl_loadgen_abort(struct cl_loadgen *lg);
 CL_API uint32_t cl_loadgen_state(const struct cl_loadgen *lg);

@@ -275,6 +275,48 @@ def _sum(parts: Sequence[Result]) -> Result:
     )
 
 
+class Replay:
+    """Requests given one by one, for Loadgen.replay: at_ns, when each is due after the run's start, ascending;
+    service_ns, what the server is to spend on it. Two numpy arrays of one length, copied.
+
+    Once the run is over: sent_ns and answered_ns, when each was sent and rightly answered after the run's start (0:
+    never), uint64 arrays; `gaps`, when the generator's poller stayed away for a microsecond or longer.
+    """
+
+    ROOM = 1 << 18  # gaps
+
+    def __init__(self, at_ns: Any, service_ns: Any) -> None:
+        self._at, self._service = at_ns.astype("uint64"), service_ns.astype("uint32")
+        if len(self._at) != len(self._service):
+            raise CorelaneError("replay requests", "the two arrays differ in length", "give both for each request")
+        self.sent_ns, self.answered_ns = self._at * 0, self._at * 0
+        self._gap_at, self._gap_ns = (self._at.copy() for _ in range(2))
+        for array in (self._gap_at, self._gap_ns):
+            array.resize(self.ROOM, refcheck=False)
+        fields = {"n": len(self._at), "room": self.ROOM}
+        self.ptr = ffi.new("struct cl_loadgen_replay *", fields)
+        self.ptr.service_ns = ffi.cast("uint32_t *", self._service.ctypes.data)
+        for name, array in (
+            ("at_ns", self._at),
+            ("sent_ns", self.sent_ns),
+            ("answered_ns", self.answered_ns),
+            ("gap_at_ns", self._gap_at),
+            ("gap_ns", self._gap_ns),
+        ):
+            setattr(self.ptr, name, ffi.cast("uint64_t *", array.ctypes.data))
+
+    @property
+    def seconds(self) -> float:
+        """Until the last request is due."""
+        return float(self._at[-1]) / 1e9 if len(self._at) else 0.0
+
+    @property
+    def gaps(self) -> tuple[Any, Any]:
+        """When the poller stayed away, and for how long, ns; two arrays."""
+        n = int(self.ptr.n_gaps)
+        return self._gap_at[:n], self._gap_ns[:n]
+
+
 class Loadgen(Closing):
     """A load generator for one server. Addresses: "10.77.0.1", "02:00:00:00:00:01"; server_mac None: asked for by ARP.
 
@@ -322,6 +364,7 @@ class Loadgen(Closing):
         self.schedule: tuple[Phase, ...] = tuple(schedule)
         self._clock = clock if clock is not None else lib.cl_clock_default()
         self._phases: tuple[Phase, ...] = ()
+        self._replayed: Replay | None = None
         self._client: Any = None
         self._nic: Nic | None = None
         self._client_nic: Nic | None = None
@@ -405,6 +448,13 @@ class Loadgen(Closing):
         err = ffi.new("char[256]")
         check(lib.cl_loadgen_run(self.ptr, array, len(phases), err), err, "load generator run")
         self._phases = phases
+
+    def replay(self, load: Replay) -> None:
+        """Begin a run of given requests; returns at once, see `wait`. The traffic is Echo with service_us."""
+        err = ffi.new("char[256]")
+        check(lib.cl_loadgen_replay(self.ptr, load.ptr, err), err, "load generator replay")
+        self._replayed = load  # the engine's thread writes to it
+        self._phases = (Phase(load.seconds, 1.0, measured=False),)
 
     @property
     def running(self) -> bool:

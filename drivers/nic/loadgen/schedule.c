@@ -18,6 +18,14 @@ static uint64_t next_gap_q16(struct cl_loadgen *lg)
     return (uint64_t)((unsigned __int128)gap * lg->sched->mean_gap >> lg->gap_shift);
 }
 
+/* When request k of a replay is due. */
+static uint64_t given_tsc(const struct cl_loadgen *lg, uint64_t k)
+{
+    if (k >= lg->replay->n)
+        return CL_NEVER;
+    return lg->run_tsc + (uint64_t)cl_ns_to_ticks(lg->clock, (int64_t)lg->replay->at_ns[k]);
+}
+
 /* Begin phase `p` of the schedule, or the next one that has requests; its time may lie in the past or the future. */
 static void enter_phase(struct cl_loadgen *lg, struct cl_phase *p)
 {
@@ -25,6 +33,10 @@ static void enter_phase(struct cl_loadgen *lg, struct cl_phase *p)
     for (; p < end; p++) {
         p->first_seq = lg->run_first + lg->offered;
         lg->sched = p;
+        if (lg->replay) {
+            lg->next_tsc = given_tsc(lg, 0);
+            return;
+        }
         if (lg->config.arrivals == CL_ARRIVALS_CLOSED) {
             lg->next_tsc = p->start_tsc;
             return;
@@ -44,6 +56,10 @@ CL_HOT uint64_t cl_schedule_next(struct cl_loadgen *lg)
     uint64_t intended = lg->next_tsc;
     lg->offered++;
     cl_count(&lg->sched->counts.offered, 1);
+    if (cl_unlikely(lg->replay)) {
+        lg->next_tsc = given_tsc(lg, lg->offered);
+        return intended;
+    }
     lg->due_q16 += next_gap_q16(lg);
     lg->next_tsc = lg->run_tsc + (lg->due_q16 >> 16);
     if (cl_unlikely(lg->next_tsc >= lg->sched->end_tsc))
@@ -78,6 +94,7 @@ static void start_clock(struct cl_loadgen *lg, uint64_t now)
     lg->offered = lg->sent = lg->settled = 0;
     lg->n_pending = lg->window_used = 0;
     lg->window_tsc = lg->run_tsc;
+    lg->looked_tsc = now;
     lg->sending = lg->answering = lg->phases;
     cl_store_relaxed(&lg->state, CL_LOAD_RUNNING);
     enter_phase(lg, lg->phases);

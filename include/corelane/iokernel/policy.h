@@ -13,7 +13,7 @@
  * grants no more than there is (iokernel/policies/deal.h).
  *
  * Signals are ages: how long the oldest packet, runnable thread, overdue timer or storage completion of the application
- * has been waiting at this instant; 0 if none waits (Shenango, NSDI 2019, section 4.1; Caladan, OSDI 2020, section 4).
+ * has been waiting at this instant; 0 if none waits (after Shenango, NSDI 2019; Caladan, OSDI 2020).
  *
  * A policy in C is a shared object that includes this header alone:
  *

@@ -251,6 +251,14 @@ def test_a_report_names_the_figures_that_it_has_not() -> None:
     assert set(missing.rstrip(".").replace("`", "").split(", ")) == GOALS.keys() - set(had)
 
 
+def test_a_report_without_any_figure_says_so() -> None:
+    with Session("canary", seconds=0.05, progress=io.StringIO()) as s:
+        s.arm("core 0", longest_us=1.0)
+    page = markdown.report([s.document()])
+    assert "These files have no figure." in page
+    assert "| figure |" not in page
+
+
 def test_every_declared_figure_has_a_benchmark() -> None:
     setters = [e for e in registry.entries().values() if e.name not in registry.SHOWS]
     assert {figure for e in setters for figure in e.figures} == set(GOALS)

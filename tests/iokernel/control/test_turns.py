@@ -7,6 +7,7 @@ import math
 import os
 import selectors
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,11 +18,13 @@ from cltest.registry import FakeRegistry, serving
 
 from corelane.iokernel import Access
 from corelane.iokernel.control import listener, turns
+from corelane.iokernel.control.callers import Came
 from corelane.iokernel.control.registry import Grant
 from corelane.iokernel.control.server import ControlServer
 from corelane.runtime.peers import Peer
 
-WAITING = 2 * listener._AT_ONCE + 1  # the last one is seen to be the last
+AT_ONCE = 64
+WAITING = 2 * AT_ONCE + 1  # the last one is seen to be the last
 
 
 class Slow(FakeRegistry):
@@ -129,16 +132,27 @@ def test_while_somebody_must_wait_the_thread_sleeps(
     assert len(rounds) < 200  # a loop that does not sleep makes thousands in this time
 
 
+def all_who_come_are(uid: int, control: ControlServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for those who stay."""
+    take = control._listener._callers.take
+
+    def takes(most: int) -> Came:
+        came = take(most)
+        stay = int(came.sock is not None)
+        came.users = +Counter({os.geteuid(): stay}) + Counter({uid: came.users.total() - stay})
+        return came
+
+    monkeypatch.setattr(control._listener._callers, "take", takes)
+
+
 @pytest.mark.parametrize("uid", [12001, os.geteuid()], ids=["a user", "one who is trusted"])
 def test_who_connects_and_goes_is_charged_for_it(socket_path: str, monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
-    uids = [uid] * 10 + [os.geteuid()]
-    monkeypatch.setattr(listener, "uid_of", lambda _sock: uids.pop(0))
     control = ControlServer(socket_path, FakeRegistry(), patience_s=30)
+    all_who_come_are(uid, control, monkeypatch)
     monkeypatch.setattr(turns, "_SHARE", 1e-9)  # or it is paid for at once
     for _ in range(10):
         connect(socket_path).close()
     ask_to_register(socket_path, serving(control))
-    assert not uids
     assert set(control._turns._paid) == {uid} - {os.geteuid()}
 
 
@@ -148,8 +162,9 @@ def test_after_those_who_have_had_their_share_whoever_connects_waits(
 ) -> None:
     """For a moment, once the queue is empty: others may stand behind them."""
     pauses: list[float] = []
-    monkeypatch.setattr(listener, "uid_of", lambda _sock: 12001)
+    monkeypatch.setattr(listener, "_WITH_GONE", AT_ONCE)
     control = ControlServer(socket_path, FakeRegistry(), patience_s=30)
+    all_who_come_are(12001, control, monkeypatch)
     control._turns._paid[12001] = math.inf if greedy else 0.0
     monkeypatch.setattr(control._turns, "charge", lambda _uid, _begun: None)
     pause = control._listener._pause
