@@ -82,6 +82,20 @@ GOALS: dict[str, Goal] = _table(
         "victim's p99 beside a flooding neighbour / beside one that is as busy and sends nothing",
     ),
     Goal(
+        "isolation.two_over_silent",
+        1.1,
+        "at most",
+        "x",
+        "the same beside two flooding neighbours / beside two that are as busy and send nothing",
+    ),
+    Goal(
+        "isolation.limited_over_silent",
+        1.1,
+        "at most",
+        "x",
+        "the same beside a flood that is limited to 50 000 frames and 10 MB a second / beside a silent one as busy",
+    ),
+    Goal(
         "hostile.p99_ratio",
         1.5,
         "at most",
@@ -150,11 +164,18 @@ GOALS: dict[str, Goal] = _table(
     ),
     Goal("colocate.batch_over_linux", 1.4, "at least", "x", "our batch work beside that load / Linux's"),
     Goal(
-        "colocate.half_batch_share",
+        "colocate.half_batch_over_core_left",
         0.9,
         "at least",
         "x",
-        "kv at half its peak, p99 (median of 10 ms windows) < 75 us: batch work / (1 - kv's share)",
+        "kv at half its peak, p99 (median of 10 ms windows) < 75 us: batch work / (1 - kv's attributed core time)",
+    ),
+    Goal(
+        "colocate.linearity",
+        0.9,
+        "at least",
+        "x",
+        "default policy, the worst of five loads up to 0.9 of kv's peak: batch work / (1 - load / peak)",
     ),
     Goal(
         "bimodal.p99_gain",

@@ -111,11 +111,13 @@ class Shared:
         around: AbstractContextManager[object] | None = None,
     ) -> tuple[Point, dict[str, float]]:
         """A point, and what was gained a second under that load: the job's units (`work`), core time of the application
-        `name` in s (`core_s`), and `moves`. rate 0: no load, only the job; the point is then empty. window_s: see
-        Load.measure; around: a context for the time in which requests are under way."""
+        `name` in s (`core_s`), and what was counted of moves. rate 0: no load, only the job; the point is then empty.
+        window_s: see Load.measure; around: a context for the time in which requests are under way."""
 
         def read() -> dict[str, float]:
-            return work_of(job) | {"core_s": self.core_s(name), "moves": self.counts()["moves"]}
+            counts = self.counts()
+            moved = {key: float(counts[key]) for key in ("moves", "crossings", "crossing_ns")}
+            return work_of(job) | {"core_s": self.core_s(name)} | moved
 
         return measure_beside(self.load, read, rate, seconds, window_s, around)
 

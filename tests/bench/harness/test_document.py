@@ -217,7 +217,7 @@ def test_arms_that_have_other_values_get_another_table() -> None:
 def test_what_stands_beside_a_figure_is_shown_with_it() -> None:
     with session() as s:
         s.figure("colocate.low_p99_added_us", 3.0, beside={"over all requests": 1024.0})
-        s.figure("colocate.half_batch_share", None, reason="too slow", beside={"the share all the same": 0.5})
+        s.figure("colocate.half_batch_over_core_left", None, reason="too slow", beside={"the share all the same": 0.5})
     document = s.document()
     assert doc.problems(document) == []
     for text in (markdown.figures([document]), table.figure_table(document["figures"])):

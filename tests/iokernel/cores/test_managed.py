@@ -325,7 +325,7 @@ def test_what_top_shows_of_it(start, socket_path):
     with sock:
         before = watch.snapshot(socket_path)
         text = top.render(watch.rates(before, io.stats()))
-        assert f"policy delay target_us=10 calm=1, worker core {CPU}" in text
+        assert f"policy delay target_us=10 calm=1 moves_percent=10, worker core {CPU}" in text
         assert "kv    latency      0    0.0       1/1" in text
         assert f"{CPU}     nobody  free" in text
 
