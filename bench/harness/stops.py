@@ -27,10 +27,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Self
-
-if TYPE_CHECKING:
-    from .openloop import Point
+from typing import Any, Protocol, Self
 
 WORKER, LOOP, DISK, TAKEN_CORE, RING = "worker busy", "loop busy", "disk busy", "core taken", "ring full"
 GENERATOR, NOTHING, UNKNOWN = "generator late", "nothing that lasts", "not in the counters"
@@ -74,6 +71,17 @@ class Evidence:
     full: Mapping[str, int] = field(default_factory=dict)
 
 
+class Outcome(Protocol):
+    """What became of a load: an openloop.Point. late: of those sent, after their time."""
+
+    sent: int
+    late: int
+    evidence: Evidence | None
+
+    @property
+    def carried(self) -> bool: ...
+
+
 @dataclass(frozen=True)
 class Stop:
     """resource: one of RESOURCES. said: the numbers that say so. evidence: None where nothing was read."""
@@ -114,7 +122,7 @@ def between(first: Counts, last: Counts, seconds: float) -> Evidence:
     )
 
 
-def stop_of(point: Point, missed: bool | None = None) -> Stop:
+def stop_of(point: Outcome, missed: bool | None = None) -> Stop:
     """The resource at which a load ended that was offered once more. missed: whether it failed again; None: whether it
     was not carried."""
     evidence = point.evidence or Evidence()

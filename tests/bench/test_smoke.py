@@ -72,7 +72,7 @@ FEWER: dict[str, dict[str, Any]] = {
         "colocate.arms.Tenant": lambda whole: lambda *args, **how: whole(*args, **how | {"code": "c"}),
     },
     "demo": {"demo.FRACTIONS": (0.1, 0.8, 1.15)},
-    "echo": {"echo.PIECES": 1},
+    "echo": {"echo.echo.PIECES": 1, "echo.echo.MODES": ("block",)},
     "handlers": {"handlers.ROUNDS": 2, "handlers.SHORT_ROUNDS": 3},
     "handoff": {
         "handoff.handoff.ROUNDS": 2,
