@@ -177,7 +177,7 @@ def calibrate(slots: Mapping[str, Slot], decision_ns: float) -> Calibration:
 
 
 def each_of_train(slot: Slot) -> float:
-    """ns from one answer to the next, within trains; the median of the trains. Their first requests find an idle core."""
+    """ns from one answer to the next in a train, without the first, which find an idle core; median of the trains."""
     answered = (slot.load.at_ns + slot.latency_ns).reshape(-1, TRAIN)
     return float(np.median(answered[:, -1] - answered[:, 1])) / (TRAIN - 2)
 
