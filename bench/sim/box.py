@@ -100,7 +100,7 @@ def simulated(load: Recorded, servers: int, costs: dict[str, float], gaps: Any =
     """The simulator's latencies of the same requests, ns. costs: of `costs_ns`; gaps: at which cores stand still."""
     app = App("a", recorded=load.longer(costs["request_ns"]), guaranteed=servers, central=True)
     world = Simulation(
-        [app], servers, interval_ns=0, costs=Costs(steal_ns=round(costs["steal_ns"])), pauses=gaps, seed=1
+        [app], servers, interval_ns=0, costs=Costs(receive_ns=round(costs["steal_ns"])), pauses=gaps, seed=1
     )
     world.run(until_ns=load.until_ns)
     at, latency = world.latencies_ns("a")

@@ -31,8 +31,8 @@ N_WORLD = 13
 # Entries of `settings`.
 INTERVAL, MOVE_BUSY, MOVE_IDLE, STEAL, PACKET, DECIDE, ACTUATE = 0, 1, 2, 3, 4, 5, 6
 URGENT, NOTICE, TRANSIT, FIRST, SEEN, WAKE, PAUSE_GAP, SLOW = 7, 8, 9, 10, 11, 12, 13, 14
-PREEMPT, SHORTEST = 15, 16
-N_SETTINGS = 17
+PREEMPT, SHORTEST, RECEIVE = 15, 16, 17
+N_SETTINGS = 18
 ANSWER_MOST_NS, ANSWER_MEMORY = 100_000, 16  # as in iokernel/cores/allocate.c
 
 SUB_BITS = 6  # a histogram bucket is 1/64 of an octave: a value is known to 1.6 %
