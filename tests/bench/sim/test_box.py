@@ -37,6 +37,11 @@ def test_it_stands_still_as_the_machine_did() -> None:
     assert simulated(load, 1, FREE, gaps).tolist() == [12_000, 6000, 2000]
 
 
+def test_what_gaps_leave_no_time_for_is_late_without_end() -> None:
+    load = Recorded([1000, 50_000], [2000, 2000])
+    assert simulated(load, 1, FREE, [[49_000, 0, 10**9]]).tolist() == [2000, np.inf]
+
+
 def test_who_did_not_receive_a_request_needs_longer() -> None:
     load = Recorded([1000, 1500, 20_000, 20_500], [5000] * 4)
     # The second core takes the second request, and has the queue from then on.
