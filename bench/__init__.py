@@ -25,5 +25,5 @@ Invariants
     every arm. Every declared figure is in the document, with a value or with the reason why there is none. Every run is
     bounded by --seconds.
 
-Where to start reading: harness/session.py, then echo.py.
+Where to start reading: harness/session.py, then echo/echo.py.
 """

@@ -1,9 +1,9 @@
 """Bimodal: 99.5 % of the requests take 1 us, 0.5 % take 500 us, on one worker core, with and without preemption, types.
 
 Without preemption a short request that comes behind a long one waits for what is left of it. With a quantum the long
-one lets others go first at a probe (corelane/libos/probe.h), after Shinjuku (NSDI 2019, section 5) and Concord (SOSP
-2023). With types the two kinds wait in queues of their own (libos/net/typed.h), so that a short one does not wait for
-the first quantum of long ones before it, either. The generator decides beforehand which request is long and says so in
+one lets others go first at a probe (corelane/libos/probe.h), after Shinjuku (NSDI 2019) and Concord (SOSP 2023).
+With types the two kinds wait in queues of their own (libos/net/typed.h), so that a short one does not wait for the
+first quantum of long ones before it, either. The generator decides beforehand which request is long and says so in
 it, and keeps the two kinds' latencies apart. Load is the time that the requests ask for over the time that there is;
 what the stack takes comes on top.
 
@@ -30,7 +30,7 @@ from .harness import rig
 from .harness.load import WARM_FRACTION, WARM_MOST_S, point_of
 from .harness.numbers import PERCENTILES, pairwise, plain
 from .harness.numbers import percentile as percentile_of
-from .harness.openloop import Point, middle
+from .harness.openloop import Point, middle, why_it_stops
 from .harness.plot import Canvas
 from .harness.session import Session
 from .tenant import shared
@@ -41,7 +41,7 @@ FIGURES = ("bimodal.p99_gain",)
 SHORT_US, LONG_US, LONG_FRACTION = 1.0, 500.0, 0.005
 MEAN_US = (1 - LONG_FRACTION) * SHORT_US + LONG_FRACTION * LONG_US
 LOAD = 0.6
-LOADS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9)
+LOADS = (0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1)  # what is asked for, so that no server carries the last one
 QUANTUM_US = 5
 TARGETS_US = (10, 1000)  # of the short and of the long: how long they should wait at most
 ARMS = {  # quantum in us (0: none), and whether requests wait by type
@@ -80,6 +80,8 @@ def run(session: Session) -> None:
         others = session.interleave(
             {f"{name} at {load:g}": body for (name, load), body in at.items()}, ROUNDS_OF_OTHERS
         )
+        for name, it in servers.items():
+            say_stop(session, name, it, [middle(others[f"{name} at {load:g}"]) for load in LOADS], slot)
     for name, it in servers.items():
         say_drops(session, name, it)
     for name, points in got.items():
@@ -99,6 +101,11 @@ class Server:
     made: shared.Shared
     unanswered: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
+
+    def explain(self, rate_rps: float, seconds: float) -> Point:
+        """A load, with the counters read meanwhile (harness/stops.py)."""
+        self.made.load.counts = partial(self.made.counts_of, "spin")
+        return self.made.load.explain(rate_rps, seconds)
 
     def measure(self, load: float, seconds: float) -> Point:
         """A point whose extra values tell short and long requests apart."""
@@ -131,6 +138,17 @@ def server(cores: tuple[int, int], quantum_us: int, typed: bool) -> Iterator[Ser
         arm.dropped = made.drops()  # before it is closed: what was for it goes with it
         app.close()
         arm.dropped += Counter(app.ended.get("dropped", {}))
+
+
+def say_stop(session: Session, name: str, arm: Server, points: Sequence[Point], slot_s: float) -> None:
+    """Where an arm's curve stops, and the resource that is used up there. points: one for each load, ascending."""
+    first = next((i for i, point in enumerate(points) if not point.carried), len(points))
+    failed = points[first:]
+    if not failed:
+        session.stop(name, f"the last load asked for, {points[-1].offered_rps:,.0f} requests/s, was carried")
+        return
+    because = why_it_stops([failed[0], failed[-1]], arm.explain, slot_s)
+    session.stop(name, failed[0].why_not(), because)
 
 
 def say_drops(session: Session, name: str, arm: Server) -> None:
@@ -209,7 +227,8 @@ def plot(document: dict[str, Any]) -> Canvas:
         axis.set_ylabel(f"p99 of {kind} requests, median of windows of {1e3 * WINDOW_S:g} ms (us)")
     few = min(int(a["short_windows"]) for a in arms)
     canvas.caption(f"A point is of {few} windows or more; bands are their quartiles. Infinite values are not drawn.")
-    canvas.caption(f"Curves stop at {100 * max(LOADS):g} %, the last load asked for.")
+    for name, why in document["settings"]["stops"].items():
+        canvas.caption(f"{name} stops: {why}. Loads beyond that show what overload does.")
     return canvas
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from functools import partial
 from typing import Any
 
 from ..apps.kv import Store
@@ -21,7 +22,7 @@ from .harness.openloop import Measure, Point, search_peak, sweep
 from .harness.plot import Canvas
 from .harness.session import Session
 from .harness.table import align, canary_line, loud_line, machine_line, quantity
-from .kv import MEMCACHED, add_memcached
+from .kv import MEMCACHED, OVER_AF_XDP, add_memcached
 
 SUMMARY = "a short tour: the key-value store under load beside Linux' own sockets (make demo)"
 FIGURES = ()
@@ -53,8 +54,9 @@ def run(session: Session) -> None:
         assert ours.process is not None
         session.say(f"iokernel on core {cores[0]}, kv in process {ours.process.pid} on core {cores[1]}")
         arms: dict[str, Measure] = {OURS: ours.load.measure}
-        add_memcached(session, arms, stack, traffic)
-        add_linux_kv(session, arms, stack, traffic)
+        explain: dict[str, Measure] = {OURS: ours.load.explain}
+        add_memcached(session, arms, stack, traffic, explain)
+        add_linux_kv(session, arms, stack, traffic, explain)
         for name, measure in arms.items():
             session.say(f"storing {keys:,} keys: {name}")
             measure(1000, 0.05)
@@ -67,11 +69,21 @@ def run(session: Session) -> None:
                 session.skip(name, "no load was carried: is the machine busy with something else?")
                 continue
             session.say(f"latency against load, up to {peak:,.0f} requests/s: {name}")
-            session.curve(name, sweep(measure, peak_rps=peak, seconds=0.6 * slot, fractions=FRACTIONS))
+            why = explain.get(name)
+            session.curve(name, sweep(measure, peak_rps=peak, seconds=0.6 * slot, fractions=FRACTIONS, explain=why))
 
 
-def add_linux_kv(session: Session, arms: dict[str, Measure], stack: contextlib.ExitStack, traffic: Traffic) -> None:
-    """The store's command layer behind a kernel UDP socket in its strongest form, or why it is left out."""
+def add_linux_kv(
+    session: Session,
+    arms: dict[str, Measure],
+    stack: contextlib.ExitStack,
+    traffic: Traffic,
+    explain: dict[str, Measure],
+) -> None:
+    """The store's command layer behind a kernel UDP socket in its strongest form, or why it is left out.
+
+    explain: gets what says why its curve stops.
+    """
     why = netns.missing() if session.baseline else "--no-baseline was given"
     if why:
         session.skip(LINUX_KV, why)
@@ -86,7 +98,7 @@ def add_linux_kv(session: Session, arms: dict[str, Measure], stack: contextlib.E
     def measure(rate: float, seconds: float) -> Point:
         return link.measure(serve, rate, seconds)[0]
 
-    arms[LINUX_KV] = measure
+    arms[LINUX_KV], explain[LINUX_KV] = measure, partial(link.explain, serve)
 
 
 def _curves(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -131,19 +143,25 @@ def report(document: dict[str, Any]) -> str:
 def closing(document: dict[str, Any]) -> str:
     """The last line: what it comes to."""
     curves = _curves(document)
-    if OURS not in curves:
+    ours = _best(curves.get(OURS, []))
+    if not math.isfinite(ours):
         return "no load was carried: see corelane doctor, and keep the machine free of other work"
-    ours = _best(curves[OURS])
     low = number(curves[OURS][0]["p50_us"])
     said = f"corelane kv: {ours / 1e6:.2f} million requests/s through one core, p50 {quantity(low)} us when unloaded"
     linux = {n: _best(p) for n, p in curves.items() if n in (MEMCACHED, LINUX_KV) and _best(p) > 0}
-    others = [f"{quantity(ours / best)} times {n}" for n, best in linux.items()]
+    on_veth = _best(curves.get(OVER_AF_XDP, []))
+    others = [f"{quantity(ours / best)} times {n}{_same_link(on_veth / best)}" for n, best in linux.items()]
     told = f"{said}; {', '.join(others)}" if others else said
     gap_ms = number(document["canary"]["max_us"]) / 1e3
     if gap_ms < LONG_GAP_MS:
         return told
     still = quantity(gap_ms)
     return f"{told} (the machine stood still for up to {still} ms meanwhile; where it does not, more is carried)"
+
+
+def _same_link(ratio: float) -> str:
+    """The ratio without the advantage of our own link, where it was measured."""
+    return f" ({quantity(ratio)} times with both on a veth pair)" if math.isfinite(ratio) else ""
 
 
 def plot(document: dict[str, Any]) -> Canvas:

@@ -34,6 +34,7 @@ KINDS = ("c", "numba", "python")
 AGAIN = "c again"
 ASYNCIO = "asyncio on Linux"
 OVER_AF_XDP = "python over AF_XDP"
+ONE_LINK = "both on a veth pair"  # beside the figure that compares our memory link with asyncio's veth pair
 PORT = 9000
 ROUNDS, SHORT_ROUNDS = 7, 30
 SHORT_CANARY_S = 0.02
@@ -57,13 +58,14 @@ def run(session: Session) -> None:
     }
     with contextlib.ExitStack() as stack:
         arms: dict[str, Measure] = {}
+        explain: dict[str, Measure] = {}
         for kind in (*KINDS, AGAIN):
             made = stack.enter_context(rig.embedded(partial(_bind, "c" if kind == AGAIN else kind), cores))
-            arms[kind] = made.load.measure
+            arms[kind], explain[kind] = made.load.measure, made.load.explain
         short = {name: arms[name] for name in ("c", "numba", AGAIN)}
         del arms[AGAIN]
-        arms |= _veth_arms(session, stack, cores)
-        rates = _peaks(session, arms)
+        arms |= _veth_arms(session, stack, cores, explain)
+        rates = _peaks(session, arms, explain)
         rates |= dict.fromkeys(short, _full(short["c"], max(rates["c"], rates["numba"]), 0.02 * session.seconds))
         points = _overload(session, short, rates, 0.25, SHORT_ROUNDS, SHORT_CANARY_S)
         longer = {name: measure for name, measure in arms.items() if name not in short}
@@ -77,8 +79,10 @@ def run(session: Session) -> None:
     session.note(f"the second C server answered {itself} times what the first did, {SHORT_ROUNDS} short turns each")
     session.figure("handlers.python_rps", statistics.median(achieved["python"]), runs=achieved["python"])
     if ASYNCIO in arms:
-        session.ratio_figure("handlers.python_over_asyncio", achieved["python"], achieved[ASYNCIO])
         ratio = pairwise(achieved[OVER_AF_XDP], achieved[ASYNCIO])
+        session.ratio_figure(
+            "handlers.python_over_asyncio", achieved["python"], achieved[ASYNCIO], beside={ONE_LINK: ratio.median}
+        )
         session.settings["python_over_asyncio_same_link"] = {"value": ratio.median, "runs": ratio.pairs}
         session.note(f"both over AF_XDP and a veth pair, the same generator: {ratio} times asyncio's answers/s")
     else:
@@ -118,8 +122,13 @@ def _bind(kind: str, runtime: Any) -> None:
     runtime.bind(app.handler(kind, PORT))
 
 
-def _veth_arms(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int]) -> dict[str, Measure]:
-    """The asyncio server, started for each measurement, and ours on such a link; or why there are none."""
+def _veth_arms(
+    session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], explain: dict[str, Measure]
+) -> dict[str, Measure]:
+    """The asyncio server, started for each measurement, and ours on such a link; or why there are none.
+
+    explain: gets what says where they end.
+    """
     why = None if session.baseline else "--no-baseline was given"
     why = why or netns.missing()
     if why:
@@ -135,22 +144,23 @@ def _veth_arms(session: Session, stack: contextlib.ExitStack, cores: tuple[int, 
         return link.measure(serve, rate, seconds)[0]
 
     ours = rig.LinuxLink(stack, cores, port=PORT)
-    stack.enter_context(rig.on_af_xdp(ours.far, cores[1], partial(_bind, "python")))
+    ours.load.counts = stack.enter_context(rig.on_af_xdp(ours.far, cores[1], partial(_bind, "python")))
+    explain |= {ASYNCIO: partial(link.explain, serve), OVER_AF_XDP: ours.load.explain}
     return {ASYNCIO: measure, OVER_AF_XDP: ours.ask}
 
 
-def _peaks(session: Session, arms: dict[str, Measure]) -> dict[str, float]:
-    """Each arm's highest carried load, as points; 0.35 of the time."""
+def _peaks(session: Session, arms: dict[str, Measure], explain: dict[str, Measure]) -> dict[str, float]:
+    """Each arm's highest carried load, as points, and why there is no higher one; 0.35 of the time."""
     slot = 0.35 * session.seconds / len(arms)
     rates = {}
     for name, measure in arms.items():
         session.say(f"peak of {name}")
-        found = search_peak(measure, start_rps=START_RPS[name], seconds=slot)
+        found = search_peak(measure, start_rps=START_RPS[name], seconds=slot, explain=explain[name])
         # Nothing carried: overload what it did answer.
         rates[name] = found.peak_rps or max(p.achieved_rps for p in found.points) or START_RPS[name]
         if found.peak:
             session.point(f"{name}, peak", found.peak)
-        session.settings.setdefault("peak_stops", {})[name] = found.stop
+        session.stop(name, found.stop, found.because)
     return rates
 
 

@@ -26,16 +26,19 @@ from ..libos import Runtime
 from .baseline import memcached
 from .baseline.sockets import CLIENT_MAC, SERVER_MAC, LinuxUdp, socket_nic
 from .harness import rest, rig
+from .harness.distance import ByDistance
 from .harness.load import Load
 from .harness.numbers import pairwise
 from .harness.openloop import NEAR_STEP, Curve, Measure, guess_peak, search_peak
 from .harness.peaks import START_SHARE, find_peaks
 from .harness.plot import Canvas, searched_curves
 from .harness.session import Session
+from .harness.stops import Counts
 
 SUMMARY = (
     "key-value store: GETs through one core, latency against load, value sizes; memcached and kernel UDP beside it"
 )
+# The host may put the two cores near to each other or far apart: the peaks of both states stand apart in the report.
 FIGURES = ("kv.get_rps_per_core", "kv.over_memcached_udp")
 
 KEYS = 1_000_000
@@ -47,6 +50,7 @@ SWEEP_KEYS = 10_000
 SIZE_ROUNDS, SIZE_TRIES = 2, 12
 BATCHES, BATCH_ROUNDS = (1, 32), 3  # datagrams a system call of the kernel's socket
 MEMCACHED, OVER_AF_XDP = "memcached UDP", "embedded, AF_XDP"
+ONE_LINK = "both on a veth pair"  # beside the figure that compares our memory link with memcached's veth pair
 LINKS = {
     "embedded": "memory link: generator and server in one process",
     "iokernel": "the generator is the uplink of the iokernel; the server is another process",
@@ -83,8 +87,17 @@ def run(session: Session) -> None:
         words = ["kv", "--option", f"memory_bytes={MEMORY_BYTES}"]
         attached = stack.enter_context(rig.iokernel(words, cores, traffic=traffic, port=PORT))
         arms: dict[str, Measure] = {"embedded": embedded.load.measure, "iokernel": attached.load.measure}
-        add_memcached(session, arms, stack, traffic)
-        session.curves(arms, peaks(session, arms), seconds=0.25 * session.seconds, fractions=FRACTIONS)
+        explain: dict[str, Measure] = {"embedded": embedded.load.explain, "iokernel": attached.load.explain}
+        add_memcached(session, arms, stack, traffic, explain)
+        by_distance = ByDistance(session)
+        found = peaks(session, arms, by_distance)
+        carried = {name: statistics.median(rates) for name, rates in found.items()}
+        session.curves(arms, carried, seconds=0.25 * session.seconds, fractions=FRACTIONS, explain=explain)
+        by_distance.complete()
+    by_distance.report()
+    figure = "kv.get_rps_per_core"
+    session.figure(figure, carried["embedded"], runs=found["embedded"], beside=by_distance.medians("embedded"))
+    session.note(f"through an iokernel: {carried['iokernel']:,.0f} GETs/s through the application's core")
     sizes(session)
 
 
@@ -100,17 +113,24 @@ def why_no_link(session: Session) -> str:
     return netns.missing() or ""
 
 
-def add_memcached(session: Session, arms: dict[str, Measure], stack: contextlib.ExitStack, traffic: Traffic) -> None:
+def add_memcached(
+    session: Session,
+    arms: dict[str, Measure],
+    stack: contextlib.ExitStack,
+    traffic: Traffic,
+    explain: dict[str, Measure],
+) -> None:
     """Stock memcached with one thread on the server's core, and ours on such a link; or why memcached is left out.
 
-    Both sleep when they are not asked.
+    Both sleep when they are not asked. explain: gets what says why their curves stop.
     """
     why = memcached.missing() if session.baseline else "--no-baseline was given"
     if why:
         session.skip(MEMCACHED, why)
     elif why_no_link(session):
         session.settings["links"][MEMCACHED] = f"kernel UDP on loopback, since this {why_no_link(session)}"
-        arms[MEMCACHED] = stack.enter_context(on_loopback(session.two_cores, traffic)).measure
+        load = stack.enter_context(on_loopback(session.two_cores, traffic))
+        arms[MEMCACHED], explain[MEMCACHED] = load.measure, load.explain
     else:
         session.settings["links"][MEMCACHED] = "generator on AF_XDP, server on the kernel's UDP, on a veth pair"
         session.settings["links"][OVER_AF_XDP] = LINKS[OVER_AF_XDP]
@@ -123,10 +143,11 @@ def add_memcached(session: Session, arms: dict[str, Measure], stack: contextlib.
             cpu=session.two_cores[1],
         )
         stack.enter_context(server)
-        arms[MEMCACHED] = link.ask
+        link.load.counts = partial(rig.counts_of_linux, server)
+        arms[MEMCACHED], explain[MEMCACHED] = link.ask, link.load.explain
         ours = rig.LinuxLink(stack, session.two_cores, traffic=traffic, port=PORT)
-        stack.enter_context(on_af_xdp(ours.far, session.two_cores[1]))
-        arms[OVER_AF_XDP] = ours.ask
+        ours.load.counts = stack.enter_context(on_af_xdp(ours.far, session.two_cores[1]))
+        arms[OVER_AF_XDP], explain[OVER_AF_XDP] = ours.ask, ours.load.explain
 
 
 @contextlib.contextmanager
@@ -146,32 +167,32 @@ def on_loopback(cores: tuple[int, int], traffic: Traffic) -> Iterator[Load]:
     ):
         generator.start_client(nic, cpu=cores[0])
         try:
-            yield Load(generator)
+            yield Load(generator, counts=partial(rig.counts_of_linux, server))
         finally:
             generator.stop_client()
 
 
-def peaks(session: Session, arms: dict[str, Measure]) -> dict[str, float]:
-    """The highest load that each arm carries: medians. Ratios are taken pair by pair."""
+def peaks(session: Session, arms: dict[str, Measure], by_distance: ByDistance) -> dict[str, list[float]]:
+    """The highest loads that each arm carries, one a round. Ratios are taken pair by pair."""
     for name, measure in arms.items():
         session.say(f"storing the keys: {name}")
         measure(1000, 0.05)
-    searched = find_peaks(session, arms, seconds=0.4 * session.seconds)
+    searched = find_peaks(
+        session, arms, seconds=0.4 * session.seconds, by_distance=by_distance, across=("embedded", "iokernel")
+    )
     found = {name: [curve.peak_rps for curve in curves] for name, curves in searched.items()}
-    carried = {name: statistics.median(rates) for name, rates in found.items()}
-    session.figure("kv.get_rps_per_core", carried["embedded"], runs=found["embedded"])
-    session.note(f"through an iokernel: {carried['iokernel']:,.0f} GETs/s through the application's core")
-    compare_with_memcached(session, found["embedded"], found.get(MEMCACHED, []))
-    if OVER_AF_XDP in found:
-        compare_on_one_link(session, found[OVER_AF_XDP], found[MEMCACHED])
-    return carried
+    beside = compare_on_one_link(session, found[OVER_AF_XDP], found[MEMCACHED]) if OVER_AF_XDP in found else {}
+    compare_with_memcached(session, found["embedded"], found.get(MEMCACHED, []), beside)
+    return found
 
 
-def compare_with_memcached(session: Session, ours: list[float], theirs: list[float]) -> None:
-    """The ratio, over the rounds in which both carried a load."""
+def compare_with_memcached(
+    session: Session, ours: list[float], theirs: list[float], beside: dict[str, float] | None = None
+) -> None:
+    """The ratio, over the rounds in which both carried a load. beside: the same over one link."""
     pairs = [(a, b) for a, b in zip(ours, theirs, strict=False) if a > 0 and b > 0]
     if pairs:
-        session.ratio_figure("kv.over_memcached_udp", [a for a, _ in pairs], [b for _, b in pairs])
+        session.ratio_figure("kv.over_memcached_udp", [a for a, _ in pairs], [b for _, b in pairs], beside=beside)
     elif theirs:
         session.figure("kv.over_memcached_udp", None, reason="in no round did both carry a load")
     if theirs and len(pairs) < len(ours):
@@ -180,21 +201,25 @@ def compare_with_memcached(session: Session, ours: list[float], theirs: list[flo
         )
 
 
-def compare_on_one_link(session: Session, ours: list[float], theirs: list[float]) -> None:
-    """The same ratio with both servers behind a veth pair: what is left when our own link is taken away."""
+def compare_on_one_link(session: Session, ours: list[float], theirs: list[float]) -> dict[str, float]:
+    """The same ratio with both servers behind a veth pair: what is left when our own link is taken away.
+
+    By its name, for a figure's `beside`; empty if in no round did both carry a load.
+    """
     pairs = [(a, b) for a, b in zip(ours, theirs, strict=True) if a > 0 and b > 0]
     if not pairs:
         session.note("over the same link: in no round did both carry a load")
-        return
+        return {}
     ratio = pairwise([a for a, _ in pairs], [b for _, b in pairs])
     session.settings["over_memcached_udp_same_link"] = {"value": ratio.median, "runs": ratio.pairs}
     session.note(f"both over AF_XDP and a veth pair, the same generator: {ratio} times memcached's GETs/s")
+    return {ONE_LINK: ratio.median}
 
 
 # Value sizes: both sides over the same kind of link.
 
 
-def on_af_xdp(far: netns.Interface, cpu: int) -> contextlib.AbstractContextManager[None]:
+def on_af_xdp(far: netns.Interface, cpu: int) -> contextlib.AbstractContextManager[Callable[[], Counts]]:
     """The store in embedded mode on the far end of the link."""
     return rig.on_af_xdp(far, cpu, bind)
 
@@ -217,7 +242,7 @@ def on_kernel_udp(far: netns.Interface, cpu: int, batch: int = 32) -> Iterator[N
         yield
 
 
-Serve = Callable[[netns.Interface, int], contextlib.AbstractContextManager[None]]
+Serve = Callable[[netns.Interface, int], contextlib.AbstractContextManager[object]]
 
 
 def peak_of(session: Session, serve: Serve, value_bytes: int, guess_rps: float, seconds: float) -> Curve:

@@ -253,6 +253,6 @@ def plot(document: dict[str, Any]) -> Canvas:
         canvas.axes[panel].set_ylim(0, 1.02)
     endless = sum(not math.isfinite(float(value)) for row in rows for value in row["client_gap_ms"])
     tail = f"; {endless} gaps never ended." if endless else "."
-    canvas.caption(f"n counts kills. Each line ends at its worst kill{tail}")
+    canvas.caption(f"n counts kills. Each curve ends at its worst kill{tail}")
     canvas.caption(f"Election timeout {document['settings']['election_ms']} ms, drawn up to twice that.")
     return canvas

@@ -1,137 +1,223 @@
-"""Stealing: what it gains when flows are uneven and costs when they are even, with a working set for each flow.
+"""Stealing: what it gains when flows are uneven, costs when they are even, and what it costs that data moves at all.
 
-A runtime of two kthreads serves requests that each read their flow's working set (a table of `set_bytes`), so that a
-request handled by another core than usual finds its data in the wrong cache. Two loads, each with stealing on and off,
-in turn:
+A runtime of two kthreads serves requests that each read and write a table of `set_bytes`. The load has no core: each
+kthread's queue is a load generator, polled like a device (drivers/nic/joined.h). Three loads:
 
-    skewed   one flow: all requests fall to one kthread, the other has nothing but what it steals
-    even     64 flows over both kthreads: stealing can only move a request away from its data
-
-Both are offered LOAD of what one kthread carries. The client's thread shares core 0 with a kthread, as there are two
-cores only; it sleeps between requests. Compare the arms with each other, not with other benchmarks.
+    skewed     8 flows, all at one kthread, SKEWED of what it carries: the other has nothing but what it steals
+    even       16 flows, 8 at each, EVEN of what each carries: stealing can only move a request away from its data
+    locality   even, in overload, nobody steals. Only whose data a request touches differs, so balance hides nothing:
+               home            one of 8 tables that this kthread alone touches
+               home, 16 tables one of 16 such tables: as many as a kthread sees whose requests come from everywhere
+               moved           one of the same 16 tables for both: as if each request ran on a kthread drawn by chance
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import statistics
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ..drivers.nic.loadgen.loadgen import Echo, Loadgen, Source
-from ..drivers.nic.memory import memory_link
+from ..drivers.nic.joined import JoinedNic
+from ..drivers.nic.loadgen.loadgen import Closed, Echo, Loadgen, Result, Source
 from ..libos import Runtime, Scheduler, udp
 from .harness import rig
-from .harness.load import Load
-from .harness.numbers import pairwise
-from .harness.openloop import Point, middle, search_peak
+from .harness.load import point_of
+from .harness.numbers import Ratio, pairwise
+from .harness.openloop import Point, middle
 from .harness.plot import Canvas
 from .harness.session import Session
 
 SUMMARY = "gain and loss of work stealing with a working set for each flow"
-FIGURES: tuple[str, ...] = ()
+FIGURES = ("stealing.skewed_gain",)
 
-SETS_BYTES = (0, 4096, 65536)
-SHAPES = {"skewed": 1, "even": 64}  # shape: flows
+SETS_BYTES = (0, 4096, 65536, 524288, 4194304)
 ROUNDS = 3
-LOAD = {"skewed": 1.2, "even": 0.7}  # of what one kthread carries without stealing
-FIRST_PORT, FLOWS, LINE = 20000, 64, 64
-CLIENT_IP, SERVER_IP, PREFIX = "10.77.0.1", "10.77.0.2", 16
+SKEWED, EVEN = 1.5, 0.7  # of what one kthread carries without stealing
+LOCALITY = ("home", "home, 16 tables", "moved")
+FIRST_PORT, FLOWS, TABLES, LINE = 20000, 8, 32, 64  # flows: of each kthread
+PORT, SERVER_IP, PREFIX = 9000, "10.77.0.2", 16
+CLIENT_IPS = ("10.77.0.1", "10.77.0.3")
+WINDOW = 32  # requests outstanding while the peak is measured
+WARM_S = 0.2
 
 
-def _handler(set_bytes: int) -> Any:
-    """Echo that reads and writes every cache line of its flow's working set first."""
-    import numpy as np
+class Server:
+    """The handler and its tables, of one size; `place` says whose table a request touches: "flow", or of LOCALITY."""
 
-    from ..libos.numba.calls import peer_port
+    def __init__(self, set_bytes: int) -> None:
+        import numpy as np
 
-    lines = set_bytes // LINE
-    state = np.zeros((FLOWS, max(lines, 1), LINE // 8), np.uint64)
+        from ..libos.numba.calls import peer_port
 
-    def touch(request: Any, reply: Any, tables: Any) -> int:
-        flow = (int(peer_port()) - FIRST_PORT) % FLOWS
-        for line in range(lines):
-            tables[flow, line, 0] += np.uint64(1)
-        n = len(request)
-        reply[:n] = request
-        return n
+        # The last table says which: word 0 is the index in `places`. All pages are there before a request is.
+        self._tables = np.ones((TABLES + 1, max(set_bytes // LINE, 1), LINE // 8), np.uint64)
+        self._tables[TABLES, 0, 1] = set_bytes // LINE
 
-    return udp(9000, state=state, cache=False)(touch)
+        def touch(request: Any, reply: Any, tables: Any) -> int:
+            flow = (int(peer_port()) - FIRST_PORT) % (2 * FLOWS)
+            place, lines = int(tables[TABLES, 0, 0]), int(tables[TABLES, 0, 1])
+            mine, mixed = flow // FLOWS, np.uint64(flow)
+            for i in range(8):  # the sequence number: no order that a prefetcher knows
+                mixed = (mixed ^ np.uint64(request[i])) * np.uint64(0x9E3779B97F4A7C15)
+            drawn = int(mixed >> np.uint64(40))
+            table = flow
+            if place == 1:
+                table = 16 * mine + drawn % 8
+            elif place == 2:
+                table = 16 * mine + drawn % 16
+            elif place == 3:
+                table = drawn % 16
+            for line in range(lines):
+                tables[table, line, 0] += np.uint64(1)
+            n = len(request)
+            reply[:n] = request
+            return n
+
+        self.handler = udp(PORT, state=self._tables, cache=False)(touch)
+
+    def place(self, name: str) -> None:
+        """Whose table requests touch from now on."""
+        self._tables[TABLES, 0, 0] = ("flow", *LOCALITY).index(name)
 
 
 @contextlib.contextmanager
-def _server(session: Session, set_bytes: int, flows: int, steal: bool) -> Iterator[tuple[Load, Runtime]]:
-    cores = session.two_cores
+def _loaded(session: Session, server: Server, steal: bool, closed: bool) -> Iterator[tuple[list[Loadgen], Runtime]]:
+    """Two generators, a queue each, and the runtime that polls them."""
     with contextlib.ExitStack() as stack:
-        client_end, server_end = memory_link((1, 2))
-        stack.callback(client_end.close)
-        stack.callback(server_end.close)
+        generators = [
+            Loadgen(
+                Echo(),
+                arrivals=Closed(WINDOW) if closed else "poisson",
+                seed=seed,
+                server_ip=SERVER_IP,
+                server_mac="02:00:00:00:01:00",  # the joined NIC's, which is that of its first
+                server_port=PORT,
+                source=Source(mac=f"02:00:00:00:01:0{seed}", ip=ip, first_port=FIRST_PORT + seed * FLOWS, flows=FLOWS),
+                checksum=True,
+            )
+            for seed, ip in enumerate(CLIENT_IPS)
+        ]
+        for generator in generators:
+            stack.callback(generator.close)
+        nic = JoinedNic([generator.nic() for generator in generators])
+        stack.callback(nic.close)
         runtime = Runtime(
-            nic=server_end,
+            nic=nic,
             kthreads=2,
-            cpus=list(cores),
+            poll="spin",
+            cpus=list(session.two_cores),
             address=f"{SERVER_IP}/{PREFIX}",
-            scheduler=Scheduler(spin_us=50, steal=steal),
+            scheduler=Scheduler(steal=steal),
         )
         stack.callback(runtime.close)
-        runtime.bind(_handler(set_bytes))
+        runtime.bind(server.handler)
         runtime.start()
-        generator = Loadgen(
-            Echo(),
-            server_ip=SERVER_IP,
-            server_mac=runtime.mac,
-            server_port=9000,
-            source=Source(ip=CLIENT_IP, first_port=FIRST_PORT, flows=flows),
-            checksum=True,
-        )
-        stack.callback(generator.close)
-        generator.start_client(client_end, cpu=cores[0], spin=False)
-        yield Load(generator), runtime
+        yield generators, runtime
 
 
-def _measure(session: Session, set_bytes: int, flows: int, steal: bool, rate: float, seconds: float) -> Point:
-    with _server(session, set_bytes, flows, steal) as (load, runtime):
-        point = load.measure(rate, seconds)
+def _together(results: list[Result]) -> Result:
+    """One result of generators that ran at the same time."""
+    whole = results[0]
+    for more in results[1:]:
+        whole.latency.merge(more.latency)
+        names = ("offered_rps", "offered", "sent", "answered", "late", "dropped", "wrong", "errors")
+        sums = {name: getattr(whole, name) + getattr(more, name) for name in names}
+        whole = dataclasses.replace(whole, **sums, span_s=max(whole.span_s, more.span_s))
+    return whole
+
+
+def _measure(
+    session: Session,
+    server: Server,
+    place: str,
+    rates: tuple[float, float],
+    seconds: float,
+    *,
+    steal: bool,
+    closed: bool = False,
+) -> Point:
+    """rates: of the two kthreads' queues, in requests/s; 0: none there."""
+    server.place(place)
+    with _loaded(session, server, steal, closed) as (generators, runtime):
+        used = [(g, rate) for g, rate in zip(generators, rates, strict=True) if rate]
+        for generator, rate in used:
+            generator.begin(rate, (1 - WARM_S) * seconds, WARM_S * seconds, 1)
+        for generator, _ in used:
+            generator.wait()
+        point = point_of(_together([generator.result() for generator, _ in used]))
         net = runtime.stats().net
         point.extra["stolen_fraction"] = net["stolen"] / max(net["handled"], 1)
         return point
 
 
-def run(session: Session) -> None:
-    """For each working set: the peak of one kthread, then both shapes with stealing on and off."""
-    session.settings |= {
-        "message": "one request of 22 bytes that touches its flow's working set, and its reply",
-        "checksums": rig.CHECKSUMS,
-        "load": {shape: f"{share} of what one kthread carries" for shape, share in LOAD.items()},
+def _arms(session: Session, server: Server, size: str, peak: float, slot: float) -> dict[str, Callable[[], Point]]:
+    loads = {"skewed": (SKEWED * peak, 0.0), "even": (EVEN * peak, EVEN * peak)}
+    arms: dict[str, Callable[[], Point]] = {
+        f"{shape}, {size}, {'stealing' if steal else 'no stealing'}": partial(
+            _measure, session, server, "flow", rates, slot, steal=steal
+        )
+        for shape, rates in loads.items()
+        for steal in (True, False)
     }
-    part = session.seconds / len(SETS_BYTES)
+    return arms | {
+        f"locality, {size}, {place}": partial(
+            _measure, session, server, place, (peak, peak), slot, steal=False, closed=True
+        )
+        for place in LOCALITY
+    }
+
+
+def _compare(session: Session, size: str, points: dict[str, list[Point]]) -> tuple[float, float]:
+    """Notes what the arms of one size say about each other, pair by pair. Returns skewed: throughput with / without
+    stealing; and moved / home."""
+
+    def ratio(above: str, below: str, key: str = "achieved_rps") -> Ratio:
+        above_values, below_values = ([getattr(p, key) for p in points[name]] for name in (above, below))
+        return pairwise(above_values, below_values)
+
+    on, off = f"{size}, stealing", f"{size}, no stealing"
+    gain = ratio(f"skewed, {on}", f"skewed, {off}")
+    session.note(f"skewed flows of {size}: throughput with / without stealing: {gain}")
+    for key in ("p50_us", "p99_us"):
+        name = key.removesuffix("_us")
+        found = ratio(f"even, {on}", f"even, {off}", key)
+        session.note(f"even flows of {size}: {name} with / without stealing: {found}")
+    home, more, moved = (f"locality, {size}, {place}" for place in LOCALITY)
+    cost = ratio(home, moved)
+    session.note(f"data of {size}: time of a request, moved / home: {cost}")
+    session.note(f"data of {size}: time of a request, home with 16 tables / home: {ratio(home, more)}")
+    return gain.median, cost.median
+
+
+def run(session: Session) -> None:
+    """For each working set: the peak of one kthread, then all arms by turns."""
+    session.settings |= {
+        "message": "one request of 22 bytes that touches a working set, and its reply",
+        "checksums": rig.CHECKSUMS,
+        "load": {"skewed": f"{SKEWED} of what one kthread carries", "even": f"{EVEN} of what each carries"},
+        "client": "none: each kthread polls the load generator that is its queue, and pays for it",
+    }
+    part, found = session.seconds / len(SETS_BYTES), []
     for set_bytes in SETS_BYTES:
-        session.say(f"working set of {set_bytes} bytes: peak of one kthread")
-        with _server(session, set_bytes, SHAPES["skewed"], False) as (load, _):
-            found = search_peak(load.measure, start_rps=5e4, seconds=0.25 * part, tries=8)
-        peak = found.peak_rps or max(p.achieved_rps for p in found.points)
-        slot = 0.7 * part / (ROUNDS * 4)
-        arms: dict[str, Callable[[], Point]] = {
-            f"{shape}, {set_bytes} B, {'stealing' if steal else 'no stealing'}": partial(
-                _measure, session, set_bytes, flows, steal, LOAD[shape] * peak, slot
-            )
-            for shape, flows in SHAPES.items()
-            for steal in (True, False)
-        }
+        server, size = Server(set_bytes), f"{set_bytes} B"
+        session.say(f"working set of {size}: peak of one kthread")
+        peak = _measure(session, server, "flow", (1.0, 0.0), 0.1 * part, steal=False, closed=True)
+        if not peak.achieved_rps:
+            session.skip(size, "nothing was answered while the peak was measured: give more --seconds")
+            continue
+        arms = _arms(session, server, size, peak.achieved_rps, 0.9 * part / (ROUNDS * 7))
         points = session.interleave(arms, ROUNDS)
         for name, taken in points.items():
             row = session.point(name, middle(taken))
             row["stolen_fraction"] = statistics.median(p.extra["stolen_fraction"] for p in taken)
-        for shape in SHAPES:
-            on, off = (
-                [p.achieved_rps for p in points[f"{shape}, {set_bytes} B, {word}"]]
-                for word in ("stealing", "no stealing")
-            )
-            word = "gain" if shape == "skewed" else "cost"
-            session.note(
-                f"{shape} flows of {set_bytes} B: throughput with / without stealing ({word}): {pairwise(on, off)}"
-            )
+        found.append(_compare(session, size, points))
+    if not found:
+        return
+    gain, cost = min(found)
+    session.figure("stealing.skewed_gain", gain, runs=[g for g, _ in found], beside={"moved / home, same set": cost})
 
 
 def plot(document: dict[str, Any]) -> Canvas:
@@ -148,5 +234,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         ylabel="throughput (requests/s)",
         colours=[int(row["name"].endswith("no stealing")) for row in rows],
     )
-    canvas.caption(f"Median of {ROUNDS} interleaved rounds, open loop. skewed: 1 flow; even: 64 flows on two kthreads.")
+    canvas.caption(
+        f"Median of {ROUNDS} interleaved rounds; open loop, but for locality, which keeps {WINDOW} requests a kthread."
+    )
     return canvas

@@ -8,8 +8,11 @@ command that mends it, or the reason why none does here; never neither, never bo
 from __future__ import annotations
 
 import errno
+import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from ..runtime.placement import choose
@@ -197,6 +200,12 @@ def memlock(system: System) -> Check:
     )
 
 
+def this_command() -> str:
+    """This very command, for root, on whose path it may not be."""
+    path = Path(sys.executable).with_name("corelane")
+    return shlex.quote(str(path)) if path.exists() else '"$(command -v corelane)"'
+
+
 def capabilities(system: System) -> Check:
     """What needs root."""
     have = system.capabilities()
@@ -209,7 +218,7 @@ def capabilities(system: System) -> Check:
         flags = " ".join(f"--cap-add={name.removeprefix('CAP_')}" for name in missing)
         why = f"this root is a container's, and is given capabilities only when it is started (docker run {flags})"
         return Check("capabilities", "missing", found, meaning, stuck=why)
-    return Check("capabilities", "missing", found, meaning, 'sudo "$(command -v corelane)" up')
+    return Check("capabilities", "missing", found, meaning, f"sudo {this_command()} up")
 
 
 def afxdp(system: System) -> Check:
@@ -226,7 +235,7 @@ def afxdp(system: System) -> Check:
         if system.is_root():
             why = "a container is given CAP_NET_RAW only when it is started (docker run --cap-add=NET_RAW)"
             return Check("AF_XDP", "missing", "not permitted", meaning, stuck=why)
-        return Check("AF_XDP", "missing", "not permitted", meaning, 'sudo "$(command -v corelane)" doctor')
+        return Check("AF_XDP", "missing", "not permitted", meaning, f"sudo {this_command()} doctor")
     if code == errno.EAFNOSUPPORT:
         meaning = "this kernel has no AF_XDP (CONFIG_XDP_SOCKETS): use --nic tap:IF, or the software NIC"
         return Check("AF_XDP", "missing", "not in this kernel", meaning, newer_kernel(system))

@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import argparse
 import http.server
+import io
 import ipaddress
 import re
+import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,6 +23,8 @@ from . import values
 from .watch import snapshot
 
 IMPORTS = ("..iokernel._native",)
+_CLIENTS = 16  # of the HTTP server at a time
+_REQUEST_S, _REQUEST_BYTES = 5.0, 16384  # that a client has for its request
 _NUMBER = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _QUANTILES = {"0.5": "p50_us", "0.9": "p90_us", "0.99": "p99_us", "1": "max_us"}
 _TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -163,16 +169,50 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-class Server(http.server.HTTPServer):
-    """GET /metrics, one request at a time. While no iokernel answers: 503 with the reason."""
+class Server(http.server.ThreadingHTTPServer):
+    """GET /metrics, of some clients at a time. While no iokernel answers: 503 with the reason."""
+
+    daemon_threads = True
 
     def __init__(self, where: tuple[str, int], path: str) -> None:
         self.path = path
+        self._room = threading.Semaphore(_CLIENTS)
         super().__init__(where, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """On a thread of its own; the connection is closed if there are too many."""
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """One client, to its end."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that has gone, or that was too slow, is none of ours."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    timeout = 5  # s, for a client that says nothing
+    timeout = 5  # s, for a client that takes no answer
+
+    def setup(self) -> None:
+        """The request is read first, as a whole: a byte now and then does not keep a client here."""
+        super().setup()
+        deadline, data = time.monotonic() + _REQUEST_S, b""
+        while b"\r\n\r\n" not in data and b"\n\n" not in data and len(data) < _REQUEST_BYTES:
+            self.connection.settimeout(max(deadline - time.monotonic(), 0.001))
+            if not (more := self.connection.recv(_REQUEST_BYTES)):
+                break
+            data += more
+        self.connection.settimeout(self.timeout)
+        self.rfile = io.BytesIO(data)
 
     def do_GET(self) -> None:
         """One scrape."""

@@ -60,14 +60,15 @@ def _take_between(text: str, options: dict[str, str], key: str, kind: type, defa
     return value
 
 
-def open_nic(text: str, queues: int, address: str | None) -> tuple[Nic, Any]:
+def open_nic(text: str, queues: int, address: str | None, port: int | None = None) -> tuple[Nic, Any]:
     """Open a NIC for embedded mode. Returns it, and the load generator if it is one (else None).
 
-    address: the application's own, "a.b.c.d" with or without a prefix; a load generator's server address.
+    address: the application's own, "a.b.c.d" with or without a prefix; a load generator's server address. port: whom a
+    load generator asks unless its words name another one.
     """
     driver, device, words = parse(text)
     around, options = split_wrapping(words)
-    nic, generator = _open_device(text, driver, device, options, queues, address)
+    nic, generator = _open_device(text, driver, device, options, queues, address, port)
     try:
         return _wrap(text, nic, around), generator
     except CorelaneError:
@@ -87,10 +88,16 @@ def _wrap(text: str, nic: Nic, words: dict[str, str]) -> Nic:
 
 
 def _open_device(
-    text: str, driver: str, device: str, options: dict[str, str], queues: int, address: str | None
+    text: str,
+    driver: str,
+    device: str,
+    options: dict[str, str],
+    queues: int,
+    address: str | None,
+    asked: int | None,
 ) -> tuple[Nic, Any]:
     if driver == "loadgen":
-        return _loadgen(text, device, options, address)
+        return _loadgen(text, device, options, address, asked)
     if driver not in ("tap", "af_xdp", "pcap") or not device:
         raise WrongUsage(f"--nic {text}", "there is no such NIC for embedded mode", f"one of: {FORMS}")
     nic: Nic
@@ -119,14 +126,17 @@ def _open_device(
     return nic, None
 
 
-def _loadgen(text: str, traffic: str, options: dict[str, str], address: str | None) -> tuple[Nic, Any]:
+def _loadgen(
+    text: str, traffic: str, options: dict[str, str], address: str | None, asked: int | None
+) -> tuple[Nic, Any]:
     from ..drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached, Phase
 
     if traffic not in ("echo", "memcached"):
         raise WrongUsage(f"--nic {text}", f"there is no traffic {traffic!r}", "loadgen:echo or loadgen:memcached")
     rate = _take_between(text, options, "rate", float, 1e5, 0.01, 1e9)
     seconds = _take_between(text, options, "seconds", float, 5.0, 0.001, DAY_S)
-    port = _take_between(text, options, "port", int, 9000 if traffic == "echo" else 11211, 1, 65535)
+    usual = asked or (9000 if traffic == "echo" else 11211)
+    port = _take_between(text, options, "port", int, usual, 1, 65535)
     keys = _take_between(text, options, "keys", int, 100_000, 1, 1 << 28)
     if options:
         raise WrongUsage(f"--nic {text}", f"loadgen has no option {next(iter(options))!r}")
@@ -149,7 +159,7 @@ def describe_load(name: str, generator: Any) -> tuple[str, dict[str, Any]]:
     """
     got = generator.result()
     tail = got.percentiles()
-    line = ", ".join(f"{key.removesuffix('_us')} {value:.3g} us" for key, value in tail.items())
+    line = ", ".join(f"{_percentile(key)} {_us(value)} us" for key, value in tail.items())
     text = f"{name}: {got.sent:,} requests at {got.offered_rps:,.0f}/s, {got.answered:,} answered, {got.late:,} late"
     text += "".join(f", {getattr(got, key):,} {key}" for key in ("wrong", "errors") if getattr(got, key))
     other = generator.other()
@@ -159,3 +169,14 @@ def describe_load(name: str, generator: Any) -> tuple[str, dict[str, Any]]:
     numbers |= {key: getattr(got, key) for key in ("sent", "answered", "late", "dropped", "wrong", "errors")}
     numbers["strays"] = strays
     return f"{text}: {line}", numbers
+
+
+def _percentile(key: str) -> str:
+    """p50_us: p50; p999_us: p99.9."""
+    name = key.removesuffix("_us")
+    return f"{name[:3]}.{name[3:]}" if len(name) > 3 else name
+
+
+def _us(value: float) -> str:
+    """Three digits, or as many as there are before the point, in groups."""
+    return f"{value:,.0f}" if 100 <= value < 1e12 else f"{value:.3g}"

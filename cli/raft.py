@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ..libos.storage.log.log import Log
 
 IMPORTS = ("..apps._native",)
+UNIT = 4096  # of a log's size
 _NOBODY = "look at their addresses, and the way there"
 _PLACES = ("NODE", "LOG'S CLOCK", "ITS OWN", "AHEAD", "LOG", "FULL", "ENTRIES", "DEAD")
 _COLUMNS = ("NODE", "ROLE", "TERM", "LEADER", "COMMIT", "APPLIED", "DURABLE", "MEMBER", "SENDS TO", "STATE")
@@ -137,7 +138,9 @@ def run(options: argparse.Namespace) -> int:
     from ..apps.raft.service.service import parse_peers
 
     with words_are_wrong():
-        parse_peers(options.peers)
+        peers = parse_peers(options.peers)
+    if options.action == "add" and options.node not in peers:
+        raise WrongUsage(f"add node {options.node}", "it is not among the peers", "give its address, too")
     with Operator(options.peers, timeout_s=options.timeout, group=options.group) as group:
         if options.action == "status":
             seen = group.all()
@@ -189,6 +192,8 @@ def _init(options: argparse.Namespace) -> int:
         raise WrongUsage("make a node's log", "--force is given", "it is for block devices only")
     elif options.log:
         size = options.size or 256 << 20
+        if size % UNIT:
+            raise WrongUsage(f"make a log of {options.log}", f"--size is no multiple of {UNIT} bytes")
         make_log_file(options.log, size)
     else:
         size = make_log_area(options.socket or default_socket(), options.area)
@@ -254,6 +259,9 @@ def _snapshot(options: argparse.Namespace) -> int:
         recover.write_saved(options.file, saved)
         print(f"saved the state as of entry {saved.index}, term {saved.term}: {len(saved.data)} bytes")
         return 0
+    if options.what == "restore":
+        with words_are_wrong():
+            recover.check_voters(options.id, options.voters)
     saved = recover.read_saved(options.file)
     if options.what == "export":
         for piece in recover.export_store(saved):

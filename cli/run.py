@@ -154,7 +154,7 @@ def run(options: argparse.Namespace) -> int:
     if options.nic:
         from .nics import open_nic
 
-        nic, generator = open_nic(options.nic, options.kthreads, address)
+        nic, generator = open_nic(options.nic, options.kthreads, address, target.port or options.port)
         if address is None and (generator is not None or nic.ipv4 is None):
             address = "10.77.0.2/16"  # whom a generated load asks for
     try:
@@ -281,11 +281,12 @@ def _stop(options: argparse.Namespace, runtime: Runtime) -> None:
 
 def _announce(options: argparse.Namespace, name: str, runtime: Runtime, service: Service) -> None:
     does = f"serves UDP port {', '.join(map(str, service.ports))}" if service.ports else "works"
-    where = "attached to " + (options.socket or "the iokernel") if runtime.attached else f"embedded on {options.nic}"
+    socket = options.socket or default_socket()
+    where = f"attached to {socket}" if runtime.attached else f"embedded on {options.nic}"
     _say(
         options,
         "serving",
-        f"{name} {does} at {runtime.address} ({where}, {runtime.kthreads} kthreads)",
+        f"{name} {does} at {runtime.address} ({where}, {runtime.kthreads} kthread{'s' * (runtime.kthreads != 1)})",
         app=name,
         target=options.target,
         pid=os.getpid(),
@@ -296,7 +297,7 @@ def _announce(options: argparse.Namespace, name: str, runtime: Runtime, service:
         cpus=_cpus_of(options, name, runtime),
         kthreads=runtime.kthreads,
         attached=runtime.attached,
-        socket=(options.socket or default_socket()) if runtime.attached else None,
+        socket=socket if runtime.attached else None,
         nic=options.nic,
     )
 
@@ -335,12 +336,15 @@ def _tell_recording(options: argparse.Namespace, nic: Any) -> None:
 
 def _finish(options: argparse.Namespace, name: str, runtime: Runtime, service: Service, generator: Any) -> None:
     """The final counters."""
+    from .watch import FOR_OTHERS
+
     stats = runtime.stats()
     dropped = {reason: n for reason, n in stats.dropped.items() if n}
     dropped |= {reason: n for reason, n in stats.net.items() if n and reason.startswith("tx_dropped_")}
     text = f"{name} handled {stats.net['handled']:,} requests, replied to {stats.net['replied']:,}"
     text += f", failed {failed:,} in the handler" if (failed := stats.net["handler_errors"]) else ""
-    text += f", dropped {', '.join(f'{n:,} {r}' for r, n in dropped.items())}" if dropped else ", dropped none"
+    lost = [f"{n:,} {reason}" for reason, n in dropped.items() if f"dropped_{reason}" not in FOR_OTHERS]
+    text += f", dropped {', '.join(lost) or 'none'}"
     text += "".join(f"; {hint}" for reason, hint in _HINTS.items() if reason in dropped)
     _say(options, "stopped", text, net=stats.net, dropped=dropped, sched=stats.sched, service=service.stats())
     if generator is not None:

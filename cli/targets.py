@@ -7,9 +7,11 @@ to be closed after the runtime has stopped.
 from __future__ import annotations
 
 import dataclasses
+import errno
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -34,11 +36,13 @@ class Service(Protocol):
 
 @dataclasses.dataclass
 class Target:
-    """name: what the application is called unless --name says otherwise. kind: "latency" or "batch"."""
+    """name: what the application is called unless --name says otherwise. kind: "latency" or "batch". port: the first
+    that its handlers will serve; None: they serve none, or it is a built-in one, which knows."""
 
     name: str
     setup: Callable[[Runtime], Service]
     kind: str = "latency"
+    port: int | None = None
 
 
 @dataclasses.dataclass
@@ -104,7 +108,12 @@ def _built_in(name: str, words: Sequence[str], port: int | None) -> Target:
     try:
         app = registry.load(name)
     except CorelaneError as e:
-        raise WrongUsage(e.what, e.why, f"{e.hint}; or module:handler, or a file ending in .so") from e
+        hint = f"{e.hint}; or module:handler, or a file ending in .so"
+        if Path(f"{name}.py").is_file():
+            hint = f"of {name}.py here name a handler: {name}:HANDLER"
+        elif Path(f"{name}.so").is_file():
+            hint = f"of {name}.so here name the file: ./{name}.so"
+        raise WrongUsage(e.what, e.why, hint) from e
     fields = {f.name: f for f in dataclasses.fields(app.options)}
     given = pairs(words)
     if port is not None:
@@ -115,7 +124,24 @@ def _built_in(name: str, words: Sequence[str], port: int | None) -> Target:
             raise WrongUsage(f"--option {key}", f"{name} has no such option", f"one of: {', '.join(fields)}")
         values[key] = _convert(fields[key].type, text, f"--option {key}={text}")
     options = app.options(**values)
-    return Target(name, lambda runtime: app.setup(runtime, options), app.kind)
+
+    def setup(runtime: Runtime) -> Service:
+        with _options_are_wrong(given):
+            return app.setup(runtime, options)
+
+    return Target(name, setup, app.kind)
+
+
+@contextmanager
+def _options_are_wrong(given: Mapping[str, str]) -> Iterator[None]:
+    """A value that the application refuses is a word of the command line, if options were given."""
+    try:
+        yield
+    except CorelaneError as error:
+        if not given or error.errno not in (0, errno.EINVAL, errno.ERANGE):
+            raise
+        what = f"--option {' '.join(f'{key}={text}' for key, text in given.items())}: {error.what}"
+        raise WrongUsage(what, error.why, error.hint, error.errno) from error
 
 
 def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> Target:
@@ -150,7 +176,7 @@ def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> T
             runtime.bind(made, port if isinstance(made, Handler) else None)
         return Bound(tuple(ports), tuple(bound.values()))
 
-    return Target(names[0], setup)
+    return Target(names[0], setup, port=ports[0] if ports else None)
 
 
 def _made(text: str, module: Any, name: str, plain: bool) -> Handler | Periodic:
@@ -206,7 +232,7 @@ def _compiled(path: Path, words: Sequence[str], port: int | None) -> Target:
             runtime.bind(handler)
         return Loaded(ports, made, (object_, keep))
 
-    return Target(path.stem[:31], setup)
+    return Target(path.stem[:31], setup, port=ports[0] if ports else None)
 
 
 @dataclasses.dataclass

@@ -161,7 +161,7 @@ def _allocator(allocator: Mapping[str, Any]) -> list[str]:
         f"p50 {_us(decision['p50_us'])}, p99 {_us(decision['p99_us'])}; {rate['moves']:,.0f} moves/s; "
         f"{allocator['violations']:,} times work waited beside an idle core, "
         f"{allocator['violations_asleep']:,} while the loop slept, "
-        f"{allocator['violations_late']:,} more in {allocator['late_decisions']:,} looks that came late; "
+        f"{allocator['violations_late']:,} more in {allocator['late_decisions']:,} decisions that came late; "
         f"{allocator['blocked']:,} owners asleep in the kernel beside work that waited"
     ]
     steps = {name: step["n"] for name, step in allocator["actuation"].items() if step["n"]}

@@ -143,7 +143,6 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
     _, traffic, words = parse(options.nic)
     _, words = split_wrapping(words)  # `config` has those
     name = words.pop("app", "kv" if traffic == "memcached" else "echo")
-    main.raise_descriptor_limit()
     addresses = Addresses(main.network(config), config.apps)
     address = str(ipaddress.IPv4Address(addresses.ipv4(name, config.app(name), 0)))
     spec = f"loadgen:{traffic}" + "".join(f",{key}={value}" for key, value in words.items())

@@ -13,6 +13,8 @@ from ..runtime.errors import CorelaneError
 
 # Counters that count lost frames: everything of that name.
 _DROP = "dropped_"
+FOR_OTHERS = frozenset({"dropped_eth_not_ours", "dropped_arp_not_ours"})
+"""Counters of an application's frames that were for all or for others: nobody lost anything."""
 
 
 def snapshot(path: str | None, wait_s: float = 0.0) -> dict[str, Any]:
@@ -131,9 +133,12 @@ def _since(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def dropped(row: Mapping[str, Any]) -> dict[str, int]:
-    """The non-zero drop counters of an application, a loop or an uplink; of an application also those that it keeps."""
+    """The non-zero drop counters of an application, a loop or an uplink; of an application also those that it keeps.
+
+    Without FOR_OTHERS.
+    """
     counted = {**row, **(row.get("counters") or {}).get("values", {})}
-    return {k: int(v) for k, v in counted.items() if _DROP in k and v}
+    return {k: int(v) for k, v in counted.items() if _DROP in k and v and k not in FOR_OTHERS}
 
 
 def failures(row: Mapping[str, Any]) -> dict[str, int]:

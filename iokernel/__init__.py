@@ -20,7 +20,19 @@ Importing this package imports neither numpy nor numba: an iokernel's memory is 
 """
 
 from ..runtime.config import AppConfig, NetworkConfig, UserConfig
-from .control.settings import Access, AppMemory, Idle, Patience, Timing
+from .control.settings import Access, Allocation, Allowance, AppMemory, Idle, Outside, Patience
 from .iokernel import Iokernel
 
-__all__ = ["Access", "AppConfig", "AppMemory", "Idle", "Iokernel", "NetworkConfig", "Patience", "Timing", "UserConfig"]
+__all__ = [
+    "Access",
+    "Allocation",
+    "Allowance",
+    "AppConfig",
+    "AppMemory",
+    "Idle",
+    "Iokernel",
+    "NetworkConfig",
+    "Outside",
+    "Patience",
+    "UserConfig",
+]

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import logging
 import os
-import resource
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,9 +18,9 @@ from ..runtime.errors import ConfigError, CorelaneError, SystemLimit
 from ..runtime.paths import default_socket
 from ..runtime.peers import group_ids, user_ids
 from ..runtime.placement import Placement, choose
-from ..runtime.topology import Topology
+from ..runtime.topology import Topology, format_cpu_list
 from .control.report import bound_elsewhere
-from .control.settings import Access, AppMemory, Idle, Timing
+from .control.settings import Access, Allocation, Allowance, AppMemory, Idle, Outside
 from .iokernel import Iokernel
 
 if TYPE_CHECKING:
@@ -134,22 +133,26 @@ def make(
     return Iokernel(
         io.socket or default_socket(listen=True),
         uplinks=[uplink] if uplink is not None else [],
-        share_mac=config.nic.share_mac,
         loop_cpus=plan.iokernel,
         worker_cpus=workers,
         poll=io.poll,
         policy=cores.policy if managed else None,
-        policy_params=config.policy,
         apps=config.apps,
-        app_defaults=config.app_defaults,
-        users=config.users,
-        user_defaults=config.user_defaults,
         areas=areas,
         network=network(config),
-        host_macs=[uplink.mac] if linked and uplink is not None else [],
-        host_addresses=local_ipv4 if linked else tuple,
+        outside=Outside(
+            share_mac=config.nic.share_mac,
+            host_macs=(uplink.mac,) if linked and uplink is not None else (),
+            host_addresses=local_ipv4 if linked else tuple,
+        ),
+        allowance=Allowance(app_defaults=config.app_defaults, users=config.users, user_defaults=config.user_defaults),
         idle=Idle(spin_us=io.spin_us, pause_us=io.pause_us),
-        timing=Timing(interval_us=cores.interval_us, cede_us=cores.cede_us, interrupt_us=cores.interrupt_us),
+        allocation=Allocation(
+            params=config.policy,
+            interval_us=cores.interval_us,
+            cede_us=cores.cede_us,
+            interrupt_us=cores.interrupt_us,
+        ),
         access=allowed(config),
         memory=AppMemory(max_apps=io.max_apps, max_arena_mib=io.max_arena_mib, huge_pages=io.huge_pages),
         tell=tell,
@@ -288,7 +291,7 @@ class _Evictions:
         if not found:
             return ""
         text = f"demoted for others, since they did not cede when asked and interrupted: {', '.join(found)}"
-        return f"{text}; `corelane trace` has when, docs/probes.md what makes an application look"
+        return f"{text}; `corelane trace` has when, docs/probes.md how an application cedes in time"
 
 
 def _once(look: Callable[[], str]) -> Callable[[], str]:
@@ -333,20 +336,12 @@ def _wait_for_signal(iokernel: Iokernel, watched: Mapping[str, Callable[[], str]
                 report(event, text)
 
 
-def raise_descriptor_limit() -> None:
-    """As many descriptors as the system lets us have: three a managed kthread, one a connection."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def run(config: Config, report: Report = _print) -> int:
     """Run an iokernel until SIGINT or SIGTERM; `report` gets what happens. Call it in the main thread.
 
     Raises CorelaneError (Refused, SystemLimit, ConfigError) if it cannot start. Returns 0.
     """
     plan = place(config)
-    raise_descriptor_limit()
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
     try:
         with contextlib.ExitStack() as stack:
@@ -362,7 +357,8 @@ def run(config: Config, report: Report = _print) -> int:
             where = f"uplink {uplink.name} {uplink.mac}" if uplink is not None else "no uplink"
             for reason in plan.reasons:
                 report("placement", reason)
-            text = f"iokernel on {iokernel.socket_path}: {iokernel.poll} on CPU {plan.iokernel}, {where}; ^C stops it"
+            polls = f"{iokernel.poll} on CPU {format_cpu_list(plan.iokernel)}"
+            text = f"iokernel on {iokernel.socket_path}: {polls}, {where}; ^C stops it"
             told = facts(iokernel, config.nic.driver)
             report("iokernel", text, **told)
             watched: dict[str, Callable[[], str]] = {}

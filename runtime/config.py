@@ -101,7 +101,9 @@ class IokernelConfig(Group):
     """[iokernel]"""
 
     socket: str = option("", f'control socket; "": {DEFAULT_SOCKET_DOC}', check=_socket_path)
-    socket_mode: int = option(0o660, "permissions of the socket file (0o660: owner and group)", low=0, high=0o777)
+    socket_mode: int = option(
+        0o660, "permissions of the socket file (0o660: owner and group)", low=0, high=0o777, octal=True
+    )
     users: tuple[str | int, ...] = option(
         (), "users, by name or id, who may attach besides root and the iokernel's own", low=0, high=MAX_ID
     )

@@ -53,7 +53,10 @@ int cl_control_connect(const char *path, int timeout_ms, char *err)
     if (code == ENOENT || code == ECONNREFUSED)
         return fail(err, code, "no iokernel listens on %s: start one with `corelane up`", path);
     if (code == EACCES)
-        return fail(err, code, "not allowed to connect to %s: the iokernel's owner must allow this user", path);
+        return fail(err, code,
+                    "refused by the iokernel: not allowed to connect to %s: its owner allows users by iokernel.users "
+                    "in the configuration; or start one of your own with `corelane up`",
+                    path);
     if (code == EAGAIN)
         return fail(err, ETIMEDOUT, "the iokernel on %s accepts no connection within %d ms: is it stopped?", path,
                     timeout_ms);

@@ -103,6 +103,7 @@ def _reason(number: int, err: Any) -> str:
 def from_errno(number: int, what: str, err: Any = None, hint: str = "") -> CorelaneError:
     """The CorelaneError for a positive error number; `err` is a text or a cffi `char[]` with the reason."""
     kind, why = _KINDS.get(number, CorelaneError), _reason(number, err)
+    why = why.replace(f"{_REFUSED}{what}: ", _REFUSED, 1)  # the iokernel's sentence begins so, too
     return kind(what, why, hint or ("" if why.startswith(_REFUSED) else _HINTS.get(number, "")), number)
 
 

@@ -43,10 +43,13 @@ def option(
     choices: Sequence[Any] = (),
     check: Callable[[Any], object] | None = None,
     example: str = "",
+    octal: bool = False,
 ) -> Any:
     """A field of a section. default: its value if the file does not give one (a callable makes one);
-    low and high are allowed values themselves. example: a name in a table of sections, for `sample`."""
+    low and high are allowed values themselves. example: a name in a table of sections, for `sample`. octal: a number
+    that people write so."""
     metadata = {"doc": doc, "low": low, "high": high, "choices": tuple(choices), "check": check, "example": example}
+    metadata["octal"] = octal
     if callable(default):
         return dataclasses.field(default_factory=default, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -148,7 +151,9 @@ def _default_line(field: dataclasses.Field[Any]) -> str:
     else:
         assert field.default_factory is not dataclasses.MISSING  # every option has one of the two
         value = field.default_factory()
-    return f"# {_key(field)} =" if value is None else f"{_key(field)} = {_toml(value)}"
+    if value is None:
+        return f"# {_key(field)} ="
+    return f"{_key(field)} = {oct(value) if field.metadata.get('octal') else _toml(value)}"
 
 
 def _toml(value: Any) -> str:
@@ -176,7 +181,7 @@ def _expected(kind: Any, metadata: Mapping[str, Any]) -> str:
     low, high = metadata.get("low"), metadata.get("high")
     words: str = _NAMES[kind]
     if kind in (int, float) and low is not None and high is not None:
-        return f"{words} from {low} to {high}"
+        return f"{words} from {oct(low)} to {oct(high)}" if metadata.get("octal") else f"{words} from {low} to {high}"
     if kind in (int, float) and low is not None:
         return f"{words}, {low} or more"
     return words

@@ -41,19 +41,9 @@ class Peer:
         return self.uid in uids or not (self.groups | {self.gid}).isdisjoint(gids)
 
 
-def _credentials(sock: socket.socket) -> tuple[int, int, int]:
-    pid, uid, gid = struct.unpack("=iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return pid, uid, gid
-
-
-def uid_of(sock: socket.socket) -> int:
-    """Which user connected, even if he has gone."""
-    return _credentials(sock)[1]
-
-
 def peer_of(sock: socket.socket) -> Peer:
     """Who connected. OSError if it has gone."""
-    pid, uid, gid = _credentials(sock)
+    pid, uid, gid = struct.unpack("=iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     groups: frozenset[int] = frozenset()
     with contextlib.suppress(OSError):  # more than 256 groups, or an old kernel: only the primary group counts
         raw = sock.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 1024)

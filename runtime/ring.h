@@ -22,6 +22,8 @@
 #include <errno.h>
 
 #define CL_RING_PHASE (1ull << 63)
+#define CL_RING_AHEAD                                                                                                  \
+    32u /* slots between a push and the line that it sends for: a burst of them takes as long as a line */
 
 // cffi: begin
 /* One slot. `word`: bit 63 phase, bits 0..62 the sender's. */
@@ -90,11 +92,21 @@ static inline uint32_t cl_ring_tx_space(struct cl_ring_tx *r, uint32_t want)
     return r->size - (r->tail - head);
 }
 
+/* The consumer has read the lines ahead a lap ago. Stores become visible in order, so one that had to fetch its line
+ * would hold up all that follow: send for a line a burst early. Not for one that may hold what is not consumed yet. */
+static inline void cl_ring_fetch_ahead(struct cl_ring_tx *r)
+{
+    if ((r->tail & 3) == 0 && r->size >= 4 * CL_RING_AHEAD &&
+        cl_ring_tx_space(r, CL_RING_AHEAD + 4) >= CL_RING_AHEAD + 4)
+        cl_prefetch_write(&r->slots[(r->tail + CL_RING_AHEAD) & (r->size - 1)]);
+}
+
 /* Push one descriptor. Returns false, with nothing written, if the ring is full. */
 static inline bool cl_ring_push(struct cl_ring_tx *r, uint64_t word, uint64_t payload)
 {
     if (cl_unlikely(cl_ring_tx_space(r, 1) == 0))
         return false;
+    cl_ring_fetch_ahead(r);
     struct cl_desc *d = &r->slots[r->tail & (r->size - 1)];
     /* Relaxed: the release store of `word` below publishes it. Atomic at all since a hostile peer may read it early. */
     cl_store_relaxed(&d->payload, payload);
@@ -143,6 +155,25 @@ static inline unsigned cl_ring_pop(struct cl_ring_rx *r, struct cl_desc *out, un
     }
     cl_store_relaxed(&r->head, head); /* relaxed: for cl_ring_ready; one thread at a time pops */
     return i;
+}
+
+/* After a pop that found as many as it asked for: copy up to n of the descriptors that wait next, without taking them, and
+ * send for the lines of the n slots behind. So a consumer sends for the next burst's frames while it works on this one.
+ * What it gets is a guess, for prefetches alone; a later pop decides. */
+static inline unsigned cl_ring_peek(const struct cl_ring_rx *r, struct cl_desc *out, unsigned n)
+{
+    uint32_t head = r->head, mask = r->size - 1;
+    for (unsigned i = 0; i < n; i++, head++) {
+        const struct cl_desc *d = &r->slots[head & mask];
+        uint64_t word = cl_load_relaxed(&d->word); /* relaxed: nothing is read through it */
+        if ((word ^ cl_ring_phase(r->size, head)) & CL_RING_PHASE)
+            return i;
+        out[i].word = word & ~CL_RING_PHASE;
+        out[i].payload = cl_load_relaxed(&d->payload);
+    }
+    for (unsigned k = 0; k < n; k += 4)
+        cl_prefetch(&r->slots[(head + k) & mask]);
+    return n;
 }
 
 /* Give the popped slots back to the producer. Once a burst. */

@@ -259,8 +259,21 @@ static void split(struct kv_command *c)
     }
 }
 
-/* Fewest words of a command that stores, in any version of the protocol: its name, a key, a size. */
-#define STORING_WORDS 3
+/* Fewest words of a command that stores, in any version of the protocol: its name, a key that a line end may cut. */
+#define STORING_WORDS 2
+
+/* Whether data may follow an unknown command: "sett a 0 0 9", "ms a 9". A byte that is none of a text may stand where its
+ * sender means a space. */
+static bool may_store(const struct kv_command *c)
+{
+    const uint8_t *end = c->data - 1; /* the line's, which may be cut */
+    if (end > c->line && end[-1] == '\r')
+        end--;
+    for (const uint8_t *p = c->line; p < end; p++)
+        if (*p < ' ')
+            return true;
+    return c->n_tokens >= STORING_WORDS;
+}
 
 /* Execute one command, whose line is complete. */
 static int execute(struct kv_command *c)
@@ -269,7 +282,7 @@ static int execute(struct kv_command *c)
     const struct form *f = c->n_tokens ? form_of(c->token[0]) : NULL;
     if (!f) {
         refuse(c, "ERROR");
-        return c->n_tokens >= STORING_WORDS ? CL_KV_QUIT : CL_KV_MORE; /* "sett a 0 0 9", "ms a 9": data may follow */
+        return may_store(c) ? CL_KV_QUIT : CL_KV_MORE;
     }
     if (!has_words(c, f->lo, f->hi))
         return CL_KV_MORE;

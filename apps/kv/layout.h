@@ -274,8 +274,9 @@ static inline void kv_prefetch_bucket(const struct cl_kv *s, uint64_t hash)
     __builtin_prefetch(kv_bucket_of(kv_partition_of(s, hash), hash), 0, 3);
 }
 
-/* Second stage, when the bucket has come: fetch the lines of the item that it seems to name. */
-static inline void kv_prefetch_item(const struct cl_kv *s, uint64_t hash)
+/* Second stage, when the bucket has come: fetch the lines of the item that it seems to name. Returns about the item's bytes;
+ * 0: none was found, or it lies in a chain. */
+static inline unsigned kv_prefetch_item(const struct cl_kv *s, uint64_t hash)
 {
     const struct kv_partition *p = kv_partition_of(s, hash);
     const struct kv_bucket *b = kv_bucket_of(p, hash);
@@ -288,13 +289,14 @@ static inline void kv_prefetch_item(const struct cl_kv *s, uint64_t hash)
         unsigned lines = line ? (slot >> 40) & 0xff : 0;
         for (unsigned k = 0; k < cl_min(lines, 6u); k++)
             __builtin_prefetch(line + 64 * k, 0, 3);
-        return;
+        return 64 * lines;
     }
     if (cl_load_relaxed(&b->chained)) {
         uint64_t next = cl_load_relaxed(&b->slot[KV_SLOTS - 1]);
         if (next < p->n_overflow)
             __builtin_prefetch(&p->overflow[next], 0, 3);
     }
+    return 0;
 }
 
 /* Look a key up for reading (apps/kv/ops.c). True: found, *meta is of one piece, and r->item's value may be copied;

@@ -123,6 +123,15 @@ static inline void look_at(const struct cl_kv *store, const struct cl_udp_req *r
     l->fast = get && end + 2 == p + n && end[0] == '\r' && end[1] == '\n' && req->data[4] == 0 && req->data[5] == 1;
 }
 
+/* Second stage for one request: send for its item, and for the reply's lines, which whoever sends it on has read last. An
+ * answer is about as long as its item. */
+static inline void look_further(const struct cl_kv *store, const struct cl_udp_req *req, const struct look *l)
+{
+    unsigned bytes = kv_prefetch_item(store, l->key.hash);
+    if (l->fast)
+        cl_prefetch_span_write(req->reply, (uint32_t)cl_min(req->room, (int64_t)bytes + 1));
+}
+
 /* Answer a GET of one key into req->reply. False: the long way has to do it. */
 static inline bool fast_get(struct cl_kv_udp *u, struct cl_udp_req *req, const struct cl_kv_key *key)
 {
@@ -244,7 +253,7 @@ static void batch(struct cl_kv_udp *u, struct cl_udp_req *reqs, unsigned n)
     if (n > 1)
         for (unsigned i = 0; i < n; i++)
             if (looks[i].key.len)
-                kv_prefetch_item(store, looks[i].key.hash);
+                look_further(store, &reqs[i], &looks[i]);
     for (unsigned i = 0; i < n; i++) {
         reqs[i].reply_len = 0;
         if (!looks[i].fast || !fast_get(u, &reqs[i], &looks[i].key))

@@ -101,7 +101,7 @@ def _embedded(place: _Place) -> Iterator[None]:
 def _iokernel(place: _Place) -> Iterator[None]:
     """Loop and kthread spin on cores of their own where there is a third one; else they share one and sleep in turn."""
     from ...apps.echo import handler
-    from ...iokernel import AppConfig, Iokernel
+    from ...iokernel import AppConfig, Iokernel, Outside
     from ...libos import Runtime
 
     third = place.cpus[2] if len(place.cpus) > 2 else None
@@ -110,7 +110,8 @@ def _iokernel(place: _Place) -> Iterator[None]:
     with tempfile.TemporaryDirectory() as folder, place.nic() as nic:
         path = str(Path(folder) / "iokernel.sock")
         apps = {"echo": AppConfig(ip=place.end.address)}
-        iokernel = Iokernel(path, uplinks=[nic], share_mac=True, loop_cpus=[place.cpu], poll=poll, apps=apps)
+        outside = Outside(share_mac=True)
+        iokernel = Iokernel(path, uplinks=[nic], outside=outside, loop_cpus=[place.cpu], poll=poll, apps=apps)
         with iokernel, Runtime(path, name="echo", poll=poll, kthreads=1, cpus=[app_cpu]) as runtime:
             runtime.bind(handler("c", PORT))
             runtime.start()

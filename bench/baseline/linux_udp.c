@@ -102,6 +102,12 @@ static void take_back(struct cl_linux_udp *s, const struct cl_udp_req *req, stru
         cl_count(req->reply_len ? &s->stats.failed : &s->stats.silent, 1);
 }
 
+static void count_look(struct cl_linux_udp *s, bool empty)
+{
+    cl_count(&s->stats.looks, 1);
+    cl_count(&s->stats.empty, empty);
+}
+
 /* By syscall(), as drivers/nic/af_xdp/xsk.c does: recvfrom() and sendto() are cancellation points, which cost something. */
 static void serve_one(struct cl_linux_udp *s, int flags)
 {
@@ -109,6 +115,7 @@ static void serve_one(struct cl_linux_udp *s, int flags)
     socklen_t len = sizeof(p->peer);
     cl_count(&s->stats.syscalls, 1);
     ssize_t got = syscall(SYS_recvfrom, s->fd, p->request, s->config.datagram_bytes, flags, &p->peer, &len);
+    count_look(s, got < 0);
     if (got < 0)
         return;
     ready_place(s, p, got);
@@ -144,6 +151,7 @@ static void serve_batch(struct cl_linux_udp *s, int flags)
         s->rx[i].msg_hdr.msg_namelen = sizeof(struct sockaddr_in);
     cl_count(&s->stats.syscalls, 1);
     int got = recvmmsg(s->fd, s->rx, batch, flags ? flags : MSG_WAITFORONE, NULL);
+    count_look(s, got <= 0);
     if (got <= 0)
         return;
     for (int i = 0; i < got; i++) {

@@ -36,6 +36,8 @@ struct cl_linux_udp_stats {
     uint64_t failed;   /* answers that sendto or sendmmsg refused, or that the handler reported as errors */
     uint64_t extra;    /* further datagrams of long answers */
     uint64_t syscalls; /* receive and send calls */
+    uint64_t looks;    /* of these: receive calls ... */
+    uint64_t empty;    /* ... and those that brought nothing */
 };
 
 struct cl_linux_udp;

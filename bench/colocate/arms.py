@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import statistics
 import threading
@@ -16,13 +17,14 @@ from ..baseline import memcached
 from ..baseline.sockets import LinuxUdp
 from ..harness import rest, rig
 from ..harness.numbers import plain
-from ..harness.openloop import Point
+from ..harness.openloop import Measure, Point, guess_peak, search_peak
 from ..harness.session import Session
 from ..tenant import shared
 from ..tenant.tenant import Tenant
 from .stalls import Stalls, Watch
 
 LOW_RPS = 50_000.0
+NO_BOUND = 100  # per cent that moves may take of batch work
 LOW_TARGET_US, HALF_TARGET_US = 0.01, 50.0  # the lowest: at once
 PORT, KEYS, MEMORY_BYTES = 11211, 10_000, 64 << 20
 WINDOW_S = 0.01
@@ -77,6 +79,12 @@ class Beside:
 Arm = Callable[[float, float], Beside]  # (offered requests a second, 0: none; seconds)
 
 
+def peak_of(measure: Measure, seconds: float) -> float:
+    """The highest load that is carried, requests a second; found in so many seconds."""
+    guess = guess_peak(measure, seconds=0.4 * seconds, start_rps=200_000)
+    return search_peak(measure, start_rps=0.8 * guess, step=1.25, seconds=0.6 * seconds).peak_rps
+
+
 class Ours:
     """The iokernel with kv and the job."""
 
@@ -94,9 +102,9 @@ class Ours:
         self.made.set_policy("delay", f"target_us={LOW_TARGET_US:g}")
         return self._slot(None, rate, seconds)
 
-    def beside(self, target_us: float, rate: float, seconds: float) -> Beside:
-        """Both, with this target. rate 0: the job alone."""
-        self.made.set_policy("delay", f"target_us={target_us:g}")
+    def beside(self, target_us: float, rate: float, seconds: float, moves_percent: int = NO_BOUND) -> Beside:
+        """Both, with this target, and what moves may cost. rate 0: the job alone."""
+        self.made.set_policy("delay", f"target_us={target_us:g} moves_percent={moves_percent}")
         return self._slot(self.job, rate, seconds)
 
     def _slot(self, job: Tenant | None, rate: float, seconds: float) -> Beside:
@@ -105,6 +113,8 @@ class Ours:
             dropped = self.made.drops()
             point, gained = self.made.beside("kv", job, rate, seconds, window_s=WINDOW_S, around=watch)
         point.extra |= {"work_per_s": plain(gained["work"]), "kv_core_share": gained["core_s"]}
+        crossed = gained["crossings"]
+        point.extra |= {"move_ns": plain(gained["crossing_ns"] / crossed)} if crossed else {}
         point.extra |= {"moves_per_s": gained["moves"], "drops": self.made.drops() - dropped}
         return Beside(point, gained["work"], watch.seen if rate else None)
 
@@ -140,6 +150,8 @@ class Servers:
             for policy in dict(LINUX.values())
         }
         self.name = self._stronger(session)
+        session.say(f"the peak of {self.name} on Linux")
+        self.peak_rps = peak_of(lambda rate, s: self.alone(rate, s).point, 0.1 * session.seconds)
 
     def _stronger(self, session: Session) -> str:
         """The server with the lower p99 beside the job under SCHED_IDLE, which is what the figures compare with: the
@@ -157,8 +169,15 @@ class Servers:
         session.settings["linux_server"] = {"chosen": best, "p99_us": {n: plain(v) for n, v in p99.items()}}
         return best
 
+    def alone(self, rate: float, seconds: float) -> Beside:
+        """The server without the job."""
+        rest.demand(f"{self.name} on Linux")
+        for tid in self._tids():
+            _schedule(tid, False)
+        return Beside(self.links[self.name].load.measure(rate, seconds, WINDOW_S), math.nan)
+
     def beside(self, policy: str, fifo: bool, rate: float, seconds: float) -> Beside:
-        """The server and the job."""
+        """The server and the job. rate 0: the job alone."""
         rest.demand(f"{self.name} on Linux")
         load = self.links[self.name].load
         for tid in self._tids():

@@ -27,18 +27,17 @@ import contextlib
 import math
 import statistics
 import time
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ...drivers.linux import netns
 from ...drivers.nic.loadgen.loadgen import Memcached as Traffic
 from ..harness import rig
 from ..harness.jitter import delay_us
 from ..harness.numbers import plain
-from ..harness.openloop import Point, guess_peak, middle, search_peak
+from ..harness.openloop import Point
 from ..harness.session import Session
 from .arms import (
     COMPARED,
@@ -53,12 +52,14 @@ from .arms import (
     Ours,
     Servers,
     no_fifo,
+    peak_of,
 )
 from .floor import floor_of_half, floor_of_low
-from .judge import Round, by_arm, judge_half, judge_low, middle_p99_us
-from .plot import CANARY, LOWEST, SWEPT, plot
+from .judge import Round, by_arm, judge_half, judge_low
+from .plot import CANARY, HALF_TARGET, LOWEST, SWEPT, plot
 from .raw import ASLEEP_S, RAW, RAW_ALONE, Raw
-from .stalls import Stalls
+from .rows import add_row
+from .sweep import LOADS, Swept, SweptRound, arms_swept
 
 __all__ = ["FIGURES", "SUMMARY", "plot", "run"]
 
@@ -68,20 +69,19 @@ FIGURES = (
     "colocate.low_batch_share",
     "colocate.linux_p99_over_ours",
     "colocate.batch_over_linux",
-    "colocate.half_batch_share",
+    "colocate.half_batch_over_core_left",
+    "colocate.linearity",
 )
 
 TARGETS_US = (0.01, 5.0, 10.0, 20.0, 50.0, 100.0)
-HALF_TARGET = f"delay target {HALF_TARGET_US:g} us"
 MOST_ROUNDS, ROUNDS_A_SECOND = 32, 4.0  # of those of `seconds`: a turn of the shortest arm is three windows
-LOADS_RPS = (20_000.0, 100_000.0, 200_000.0, 1_000_000.0)  # LOW_RPS is measured anyway
-OTHERS_EVERY = 3  # rounds a turn of the arms that no figure needs, and of the sweep
-LOW, OTHERS, HALF, SWEEP = 0.84, 0.35, 0.75, 0.4  # of `seconds`
-OVERLOADED = 0.8  # who achieves less of a load is not asked for a higher one in that turn
+OTHERS_EVERY, SWEEP_EVERY = 3, 6  # rounds a turn of the arms that no figure needs, and of the sweep
+LOW, OTHERS, HALF, SWEEP = 0.84, 0.35, 0.75, 1.0  # of `seconds`
 CANARY_S = 0.01  # of interleave's own slice, beside that of CANARY
 LINE_S, LINE_SLACK = 0.01, 1.3  # a look at the distance of the cores; what differs by less is the same one
 SEARCHES_MOST, AGAIN_MOST = 5, 11  # for a peak; rounds taken again
-STALLED_US = 1000.0  # a note says what the iokernel saw where the p99 of all requests is as long
+
+T = TypeVar("T")
 
 
 def run(session: Session) -> None:
@@ -92,7 +92,7 @@ def run(session: Session) -> None:
         "message": f"one GET of a {traffic.key_bytes}-byte key and its {traffic.value_bytes}-byte value",
         "keys": KEYS,
         "low_rps": LOW_RPS,
-        "loads_rps": LOADS_RPS,
+        "loads_of_peak": LOADS,
         "targets_us": TARGETS_US,
         "low_target_us": LOW_TARGET_US,
         "half_target_us": HALF_TARGET_US,
@@ -125,14 +125,14 @@ def add_linux(
     if why:
         for name in LINUX:
             session.skip(name, why)
-            session.skip(f"{name}{SWEPT}", why)
+        session.skip(f"{COMPARED}{SWEPT}", why)
         return {}
     servers = Servers(session, stack, cores, traffic)
+    session.settings["linux_peak_rps"] = plain(servers.peak_rps)
     arms: dict[str, Arm] = {name: partial(servers.beside, policy, fifo) for name, (policy, fifo) in LINUX.items()}
     if why := no_fifo():
         for name in [name for name, (_, fifo) in LINUX.items() if fifo]:
             session.skip(name, why)
-            session.skip(f"{name}{SWEPT}", why)
             del arms[name]
     return arms
 
@@ -155,16 +155,19 @@ class Half:
     def _search(self) -> float:
         self._session.say("kv's peak")
         seconds = 0.15 * self._session.seconds
-        guess = guess_peak(self._alone, seconds=0.4 * seconds, start_rps=200_000)
-        curve = search_peak(self._alone, start_rps=0.8 * guess, step=1.25, seconds=0.6 * seconds)
-        return curve.peak_rps
+        return peak_of(self._alone, seconds)
 
     def _alone(self, rate: float, seconds: float) -> Point:
         return self._ours.alone(rate, seconds).point
 
     def round(self, arms: Mapping[str, Arm], seconds: float) -> Round | None:
-        """A turn of each arm at half of the peak of the present distance, for which it is searched first if it is a new
-        one. None if the distance changed meanwhile; empty if kv carries no load."""
+        """A turn of each arm at half of the peak. None if the distance changed meanwhile; empty if kv carries no
+        load."""
+        return self.at_peak(lambda peak: self._watched(arms, peak / 2, seconds) if peak else Round())
+
+    def at_peak(self, measure: Callable[[float], T]) -> T | None:
+        """What `measure` finds, given the peak of the present distance, for which it is searched first if it is a new
+        one. None if the distance changed meanwhile."""
         before = self._session.measure_cacheline(LINE_S)
         if self._peak(before) is None and self._searches < SEARCHES_MOST:
             self._searches += 1
@@ -172,11 +175,9 @@ class Half:
             found, before = before, self._session.measure_cacheline(LINE_S)
             if same_distance(found, before):
                 self._peaks[found] = peak
-        rate = self._peak(before)
-        if rate == 0.0:
-            return {}
-        got = self._watched(arms, rate / 2, seconds) if rate else None
-        if got and same_distance(before, self._session.measure_cacheline(LINE_S)):
+        at = self._peak(before)
+        got = measure(at) if at is not None else None
+        if got is not None and same_distance(before, self._session.measure_cacheline(LINE_S)):
             return got
         self.moved += 1
         return None
@@ -220,16 +221,16 @@ def measure(
         RAW: partial(raw.beside, HALF_TARGET_US),
         "batch alone": lambda rate, s: ours.beside(HALF_TARGET_US, 0.0, s),
     }
-    swept = Swept({name: (low | others)[name] for name in ("kv alone", LOWEST, HALF_TARGET, *linux)})
+    swept = Swept(arms_swept(ours, raw, linux), float(session.settings.get("linux_peak_rps", math.nan)))
     rounds = min(MOST_ROUNDS, max(1, round(ROUNDS_A_SECOND * session.seconds)))
-    turns = len(range(0, rounds, OTHERS_EVERY))
+    turns, sweeps = len(range(0, rounds, OTHERS_EVERY)), len(range(0, rounds, SWEEP_EVERY))
     low_s, others_s, half_s, sweep_s = (
         part * session.seconds / slots
         for part, slots in (
             (LOW, rounds * len(low)),
             (OTHERS, turns * len(others)),
             (HALF, rounds * (len(at_half) + 1)),
-            (SWEEP, turns * len(swept.arms) * len(LOADS_RPS)),
+            (SWEEP, sweeps * swept.slots),
         )
     )
     session.settings["slot_s"] = {"low": low_s, "other arms": others_s, "half": half_s, "load swept": sweep_s}
@@ -240,7 +241,9 @@ def measure(
         there_and_back = dict(reversed(low.items())) if number % 2 else low  # neither neighbour is always the first
         at_low, at_others, at_loads = turn(there_and_back, LOW_RPS, low_s), Round(), SweptRound()
         if number % OTHERS_EVERY == 0:
-            at_others, at_loads = turn(others, LOW_RPS, others_s), swept.turn(sweep_s)
+            at_others = turn(others, LOW_RPS, others_s)
+        if number % SWEEP_EVERY == 0:
+            at_loads = half.at_peak(lambda peak: swept.turn(peak, sweep_s) if peak else SweptRound()) or SweptRound()
         got = half.round(at_half, half_s)
         while got is None and half.moved < AGAIN_MOST:
             got = half.round(at_half, half_s)
@@ -257,53 +260,8 @@ def measure(
     session.settings["half"] = half.settings()
     add_rows(session, lows | other_rows, LOW_RPS, "")
     add_rows(session, by_arm(half_rounds), math.nan, ", half of the peak")
-    swept.add_rows(session)
+    swept.judge(session)
     return lows, half_rounds
-
-
-SweptRound = dict[tuple[str, float], Beside]  # by arm and load
-
-
-class Swept:
-    """kv alone, both targets of ours, and the policies on Linux over loads."""
-
-    def __init__(self, arms: Mapping[str, Arm]) -> None:
-        self.arms = arms
-        self._got: dict[tuple[str, float], list[Beside]] = {}
-
-    def turn(self, seconds: float) -> SweptRound:
-        """All arms at a load, then at the next; not who was overloaded by the one before."""
-        able, found = dict(self.arms), SweptRound()
-        for rate in LOADS_RPS:
-            for name, arm in list(able.items()):
-                slot = arm(rate, seconds)
-                found[name, rate] = slot
-                if slot.point.achieved_rps < OVERLOADED * slot.point.due_rps:
-                    del able[name]
-        return found
-
-    def add(self, found: SweptRound) -> None:
-        """A turn that counts."""
-        for key, slot in found.items():
-            self._got.setdefault(key, []).append(slot)
-
-    def add_rows(self, session: Session) -> None:
-        """A row an arm and load, and why a curve has no more of them."""
-        for name in self.arms:
-            reached = [rate for rate in LOADS_RPS if (name, rate) in self._got]
-            if not reached:
-                session.skip(f"{name}{SWEPT}", "each of its rounds was left out of judgement")
-                continue
-            for rate in reached:
-                add_row(session, f"{name}{SWEPT}", rate, self._got[name, rate])
-            last = middle([slot.point for slot in self._got[name, reached[-1]]])
-            session.stops[f"{name}{SWEPT}"] = (
-                f"{last.achieved_rps:,.0f} of {reached[-1]:,.0f} requests/s achieved"
-                if last.achieved_rps < OVERLOADED * reached[-1]
-                else f"{reached[-1]:,.0f} requests/s, the last load asked for"
-                if reached[-1] == LOADS_RPS[-1]
-                else f"{reached[-1]:,.0f} requests/s: below {OVERLOADED:g} of it was achieved in some turns"
-            )
 
 
 def turn(arms: Mapping[str, Arm], rate: float, seconds: float) -> Round:
@@ -327,37 +285,3 @@ def machine_alone(session: Session, rate: float, seconds: float) -> Beside:
     windows = max(1, round(seconds / WINDOW_S))
     p99 = tuple(delay_us(session.canary.slice(seconds / windows), 0.99) for _ in range(windows))
     return Beside(Point(rate, rate, 0, 0, seconds=seconds, window_p99_us=p99), math.nan)
-
-
-def add_row(session: Session, name: str, rate: float, slots: Sequence[Beside]) -> None:
-    """An arm: all requests of its turns, the median of the work and of the windows' p99."""
-    works = [slot.work for slot in slots if math.isfinite(slot.work)]
-    values: dict[str, Any] = {"work_per_s": statistics.median(works)} if works else {}
-    if all(slot.point.sent for slot in slots):
-        point = middle([slot.point for slot in slots])
-        for key in ("kv_core_share", "moves_per_s", "service_ns"):
-            if key in point.extra:
-                values[key] = statistics.median(float(slot.point.extra[key]) for slot in slots)
-        if "drops" in point.extra:
-            drops = sum((slot.point.extra["drops"] for slot in slots), Counter[str]())
-            values["drops"] = dict(drops)
-            if drops:
-                reasons = ", ".join(f"{reason} {n:,}" for reason, n in drops.items())
-                lost = [slot for slot in slots if slot.point.loss > 0]
-                text = f"{name}: {point.sent - point.answered:,} unanswered, in {len(lost)} of {len(slots)} slots"
-                text += f"; the iokernel dropped {reasons}, with warm-up"
-                if seen := [slot.stalls for slot in lost if slot.stalls]:
-                    text += f"; in those slots {sum(seen, Stalls()).sentence()}"
-                session.note(text)
-        point.extra |= values | {"p99_window_us": plain(middle_p99_us(slots))}
-        point.extra["windows"] = sum(len(slot.point.window_p99_us) for slot in slots)
-        if seen := [slot.stalls for slot in slots if slot.stalls]:
-            stalls = sum(seen, Stalls())
-            point.extra |= stalls.row()
-            if point.p99_us >= STALLED_US:
-                session.note(
-                    f"{name} at {rate:,.0f}/s: p99 over all requests {point.p99_us:,.0f} us; {stalls.sentence()}"
-                )
-        session.point(name, point)["load_rps"] = rate
-    else:
-        session.arm(name, load_rps=0.0, **values)

@@ -51,7 +51,7 @@ def floor_of_half(session: Session, rounds: Sequence[Round]) -> None:
     enough = len(counted) >= CALM_LEAST
     got, which = by_arm(counted if enough else rounds), "the rounds that count" if enough else "all rounds"
     p99_us = middle_p99_us(got[RAW])
-    name = "colocate.half_batch_share"
+    name = "colocate.half_batch_over_core_left"
     tailed = p99_us >= HALF_P99_US
     ours_over = pairwise(share(got).pairs, share(got, RAW).pairs).pairs
     put(session, name, share(got, RAW).pairs, ours_over, told=not tailed)  # the goal is of both

@@ -131,7 +131,7 @@ def share(got: Mapping[str, Sequence[Beside]], arm: str = "beside") -> Ratio:
 
 def judge_half(session: Session, rounds: Sequence[Round]) -> None:
     """The share, of the rounds that count."""
-    name = "colocate.half_batch_share"
+    name = "colocate.half_batch_over_core_left"
     about = session.settings.setdefault("half", {})
     if not rounds:
         moved = about.get("rounds_in_which_the_cores_moved")
@@ -144,11 +144,13 @@ def judge_half(session: Session, rounds: Sequence[Round]) -> None:
     for which, some in (("all rounds", every), ("the rounds that count", got)):
         if some:
             describe(session, f"{len(some['beside'])} ({which})", some)
+    works, alone = ([b.work for b in every[arm]] for arm in ("beside", "batch alone"))
     other = {
         "rounds": float(len(counted)),
         "of": float(len(rounds)),
         "kv's p99, us, of the middle window of all rounds": middle_p99_us(every["beside"]),
         "the share of all rounds": share(every).median,
+        "by load, of all rounds: batch work over 1 - load / peak": 2 * pairwise(works, alone).median,
         "unanswered, of all requests": middle([b.point for b in every["beside"]]).loss,
     }
     if len(counted) < CALM_LEAST:

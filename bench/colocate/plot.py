@@ -13,9 +13,15 @@ from .raw import RAW
 
 CANARY = "the machine alone"
 LOWEST = f"delay target {LOW_TARGET_US:g} us"
+HALF_TARGET = f"delay target {HALF_TARGET_US:g} us"
+SWEPT_TARGETS = {us: f"delay target {us:g} us" for us in (LOW_TARGET_US, 5.0, HALF_TARGET_US)}
+SWEPT_RAW = {us: f"{RAW}, target {us:g} us" for us in SWEPT_TARGETS}
+BOUNDED = f"{LOWEST}, moves 10 %"
+DEFAULT = "the default policy"
+DEDICATED = "kv alone"
 SWEPT = ", load swept"
 HALF = ", half of the peak"
-OVER_LOADS = (LOWEST, f"delay target {HALF_TARGET_US:g} us", "kv alone", *LINUX, RAW)
+OVER_LOADS = (LOWEST, HALF_TARGET, DEDICATED, *LINUX, RAW, DEFAULT, BOUNDED, SWEPT_RAW[HALF_TARGET_US])
 P99 = f"kv's p99 from the intended send time,\nmedian of windows of {1e3 * WINDOW_S:g} ms (us)"
 WORK = "batch work over the job alone (1)"
 

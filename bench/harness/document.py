@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...runtime.errors import CorelaneError
+from ...runtime.files import write_whole
 from .goals import GOALS
 
 MEMBERS = ("bench", "version", "machine", "settings", "canary", "arms", "figures")
@@ -99,9 +100,7 @@ def write(document: dict[str, Any], path: Path) -> None:
         raise ValueError(f"not a document: {'; '.join(wrong)}")
     text = json.dumps(document, indent=1, allow_nan=False) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(path.name + ".new")
-    fresh.write_text(text)
-    fresh.replace(path)
+    write_whole(path, text.encode())
 
 
 def read(path: Path) -> dict[str, Any]:

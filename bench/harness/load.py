@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from ...drivers.nic.loadgen.loadgen import Loadgen, Result
 from ...runtime.hist import Hist
 from .openloop import Point
+from .stops import Counts, Watch
 
 WARM_FRACTION = 0.15
 WARM_MOST_S = 0.3
@@ -43,12 +44,19 @@ def point_of(result: Result, busy_s: float = float("nan")) -> Point:
 class Load:
     """Measures points with one generator. One caller at a time.
 
-    busy_s: CPU seconds that the server's cores have used so far, if the benchmark can say.
+    busy_s: CPU seconds that the server's cores have used so far, if the benchmark can say. counts: reads the server's
+    counters, for `explain`.
     """
 
-    def __init__(self, generator: Loadgen, busy_s: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        generator: Loadgen,
+        busy_s: Callable[[], float] | None = None,
+        counts: Callable[[], Counts] | None = None,
+    ) -> None:
         self.generator = generator
         self.busy_s = busy_s
+        self.counts = counts
 
     def measure(
         self,
@@ -72,3 +80,10 @@ class Load:
         # The warm-up's CPU time is taken out by its share of the time.
         busy = (self.busy_s() - before) * (1 - warm_s / seconds) if self.busy_s else float("nan")
         return point_of(result, busy)
+
+    def explain(self, rate_rps: float, seconds: float) -> Point:
+        """As `measure`, with what the server's counters gained as evidence. Reading them takes a measured core."""
+        watch = Watch(self.counts or Counts, seconds)
+        point = self.measure(rate_rps, seconds, meanwhile=watch)
+        point.evidence = watch.evidence
+        return point

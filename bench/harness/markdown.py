@@ -31,6 +31,9 @@ def figures(documents: Sequence[dict[str, Any]]) -> str:
         lines.append(f"| `{name}` | {goal.meaning} | {goal.sense} {quantity(goal.goal)} | {value} | {runs} | {met} |")
         if fig.get("beside"):
             more.append(f"- `{name}`: {beside(fig)}")
+    if len(missing) == len(GOALS):
+        lines = ["These files have no figure."]
+        missing = []
     if more:
         lines += ["", "Taken in another way in the same run, and what bounds it:", "", *more]
     if missing:

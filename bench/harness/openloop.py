@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from .numbers import PERCENTILES, plain
+from .stops import EXPLAIN_S, NOTHING, Evidence, Stop, stop_of
 
 if TYPE_CHECKING:
     from ...runtime.hist import Hist
@@ -33,7 +34,8 @@ class Point:
 
     late: sent later than intended by more than the generator's slack; sent and charged all the same. dropped: refused
     by the link before the server saw them. busy_core_s: CPU seconds of the server's cores. window_p99_us: of each
-    window that it was measured in. extra: the benchmark's own.
+    window that it was measured in. extra: the benchmark's own. evidence: what counters gained meanwhile, where they
+    were read (stops.py).
     """
 
     offered_rps: float
@@ -52,6 +54,7 @@ class Point:
     extra: dict[str, Any] = field(default_factory=dict)
     hist: Hist | None = field(default=None, repr=False, compare=False)
     window_p99_us: tuple[float, ...] = ()
+    evidence: Evidence | None = field(default=None, repr=False, compare=False)
 
     def set_percentiles(self, hist: Hist) -> None:
         """Take the latencies from a histogram in ns that holds the unanswered requests as infinite."""
@@ -145,10 +148,11 @@ Measure = Callable[[float, float], Point]  # (offered requests a second, seconds
 
 @dataclass
 class Curve:
-    """Points in ascending load and the reason why there are no more."""
+    """Points in ascending load and the reason why there are no more. because: the resource, by counters."""
 
     points: list[Point]
     stop: str
+    because: Stop | None = None
 
     @property
     def peak(self) -> Point | None:
@@ -188,13 +192,14 @@ def search_peak(
     most_rps: float = 200e6,
     tries: int = 14,
     step: float = 2.0,
+    explain: Measure | None = None,
 ) -> Curve:
     """Find the highest carried load: ascend from `start_rps` until two loads in a row are not, then halve the interval.
 
     seconds: for the whole search; each of the at most `tries` tries gets its share. step: each load over the one
     before, until ASCENT of them were carried: then the start was far off, and steps grow up to 2. One interruption by
     the machine must not end the search: a load fails only at its second try, and an ascent that failed is passed over
-    once.
+    once. explain: says why it ends, as that of a `Sweep`; its time comes on top.
     """
     seen: list[Point] = []
 
@@ -224,10 +229,10 @@ def search_peak(
             low = rate
         else:
             high = rate
-    above = [p for p in seen if not p.carried and p.offered_rps > low]
-    wall = min(above, key=lambda p: p.offered_rps, default=None)
-    stop = wall.why_not() if wall else f"still carried at {low:,.0f} requests/s when the search ended"
-    return Curve(sorted(seen, key=lambda p: p.offered_rps), stop)
+    above = sorted((p for p in seen if not p.carried and p.offered_rps > low), key=lambda p: p.offered_rps)
+    stop = above[0].why_not() if above else f"still carried at {low:,.0f} requests/s when the search ended"
+    because = why_it_stops([above[0], above[-1]], explain, seconds / tries) if above else None
+    return Curve(sorted(seen, key=lambda p: p.offered_rps), stop, because)
 
 
 class Sweep:
@@ -235,21 +240,34 @@ class Sweep:
 
     A load is offered SWEEP_TRIES times before it counts as not carried. The points beyond the wall are kept, they show
     it; the curve's stop is the reason of the first of them. If even the last load is carried (the search for the peak
-    was disturbed), up to EXTRA_LOADS higher ones follow.
+    was disturbed), up to EXTRA_LOADS higher ones follow. At the end the load at which the curve stops is offered once
+    more by `explain`, which reads the server's counters meanwhile (stops.py); the last load, if that is carried now.
+    Without `explain` it is told from what the generator saw.
     """
 
-    def __init__(self, measure: Measure, *, peak_rps: float, seconds: float, fractions: Sequence[float] = ()) -> None:
+    def __init__(
+        self,
+        measure: Measure,
+        *,
+        peak_rps: float,
+        seconds: float,
+        fractions: Sequence[float] = (),
+        explain: Measure | None = None,
+    ) -> None:
         self._measure = measure
         self._peak_rps = peak_rps
         self._loads = list(fractions) or [0.02, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25]
         self._most = len(self._loads) + EXTRA_LOADS
-        self._slot = seconds / (len(self._loads) + EXTRA_LOADS / 2)
+        self._slot = seconds / (len(self._loads) + EXTRA_LOADS / 2 + (1 if explain else 0))
         self._points: list[Point] = []
+        self._explain = explain
+        self._because: Stop | None = None
 
     def advance(self) -> bool:
-        """Measure the next load. False, with nothing measured, if there is none left."""
+        """Measure the next load. False if there is none left: then it is known why the curve stops."""
         points = self._points
         if not self._loads or (len(points) > 1 and not points[-1].carried and not points[-2].carried):
+            self._because = self._because or self._why()
             return False
         rate = self._loads.pop(0) * self._peak_rps
         for _ in range(SWEEP_TRIES):
@@ -261,19 +279,54 @@ class Sweep:
             self._loads.append(EXTRA_STEP * rate / self._peak_rps)
         return True
 
+    def _stopping(self) -> list[Point]:
+        """The points at the end that were not carried, the first of which is where the curve stops; none or some."""
+        found: list[Point] = []
+        for point in reversed(self._points):
+            if point.carried:
+                break
+            found.insert(0, point)
+        return found[-2:]
+
+    def _why(self) -> Stop | None:
+        return why_it_stops(self._stopping(), self._explain, self._slot)
+
     @property
     def curve(self) -> Curve:
         """What was measured so far; there must be a point."""
-        points = self._points
-        if points[-1].carried:
+        points, stopping = self._points, self._stopping()
+        if not stopping:
             return Curve(points, f"the last load asked for, {points[-1].offered_rps:,.0f} requests/s, was carried")
-        walled = len(points) > 1 and not points[-2].carried
-        return Curve(points, points[-2 if walled else -1].why_not())
+        return Curve(points, stopping[0].why_not(), self._because)
 
 
-def sweep(measure: Measure, *, peak_rps: float, seconds: float, fractions: Sequence[float] = ()) -> Curve:
+def why_it_stops(stopping: Sequence[Point], explain: Measure | None, slot_s: float) -> Stop | None:
+    """The resource at which the first of these loads ended, none of which was carried; None of none.
+
+    explain: offers a load and reads the counters; each load is tried until one is not carried again. None: only what
+    the generator saw of them is known. slot_s: what a load of the curve took; a try takes that, and EXPLAIN_S where
+    loads take long enough for it.
+    """
+    found: Stop | None = None
+    seconds = max(slot_s, EXPLAIN_S) if slot_s > EXPLAIN_S / 4 else slot_s
+    for point in stopping:
+        again = explain(point.offered_rps, seconds) if explain else point
+        found = stop_of(again)
+        if found.resource != NOTHING:
+            break
+    return found
+
+
+def sweep(
+    measure: Measure,
+    *,
+    peak_rps: float,
+    seconds: float,
+    fractions: Sequence[float] = (),
+    explain: Measure | None = None,
+) -> Curve:
     """One arm's `Sweep` to its end."""
-    one = Sweep(measure, peak_rps=peak_rps, seconds=seconds, fractions=fractions)
+    one = Sweep(measure, peak_rps=peak_rps, seconds=seconds, fractions=fractions, explain=explain)
     while one.advance():
         pass
     return one.curve
@@ -286,13 +339,22 @@ def sweep_in_turns(
     seconds: float,
     fractions: Sequence[float] = (),
     before_load: Callable[[int], object] = lambda number: None,
+    explain: Mapping[str, Measure] | None = None,
 ) -> dict[str, Curve]:
     """A `Sweep` of every arm, interleaved by load: all arms at their first load, then all at their second.
 
-    seconds: for all arms together. before_load: called before each load with its number from 1.
+    seconds: for all arms together. before_load: called before each load with its number from 1. explain: of the arms
+    whose counters can be read.
     """
+    explain = explain or {}
     sweeps = {
-        name: Sweep(measure, peak_rps=peaks_rps[name], seconds=seconds / len(arms), fractions=fractions)
+        name: Sweep(
+            measure,
+            peak_rps=peaks_rps[name],
+            seconds=seconds / len(arms),
+            fractions=fractions,
+            explain=explain.get(name),
+        )
         for name, measure in arms.items()
     }
     left, number = list(sweeps), 0

@@ -6,9 +6,10 @@ an earlier round found if that was more. So a slow arm and a fast one spend thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
+from .distance import ByDistance
 from .openloop import NEAR_STEP, Curve, Measure, guess_peak, search_peak
 from .session import Session
 
@@ -17,11 +18,17 @@ START_SHARE = 0.8  # of the guess
 
 
 def find_peaks(
-    session: Session, arms: Mapping[str, Measure], *, seconds: float, rounds: int = 3
+    session: Session,
+    arms: Mapping[str, Measure],
+    *,
+    seconds: float,
+    rounds: int = 3,
+    by_distance: ByDistance | None = None,
+    across: Collection[str] = (),
 ) -> dict[str, list[Curve]]:
     """The searches of each arm, one a round, interleaved; the best point of each as a row, why each ended in settings.
 
-    seconds: for all of it.
+    seconds: for all of it. by_distance: sorts the peaks of the arms `across`, whose frames cross between the cores.
     """
     guesses = {}
     for name, measure in arms.items():
@@ -35,6 +42,8 @@ def find_peaks(
         return found
 
     bodies: dict[str, Callable[[], Curve]] = {name: partial(search, name) for name in arms}
+    if by_distance:
+        bodies |= {name: by_distance.watched(name, bodies[name]) for name in across}
     found = session.interleave(bodies, rounds)
     for name, searched in found.items():
         best = max((curve.peak for curve in searched if curve.peak), key=lambda p: p.achieved_rps, default=None)

@@ -1,8 +1,9 @@
 """Plots, and the lint that every one of them passes before it is written.
 
 A plot says how many requests stand behind it, what a message is, what its axes are in which unit, how percentiles were
-taken, which cores and canary it was measured with, and where each curve stops and why. `lint` checks what a program can
-check: labels and units, a legend over several series, every compared arm present, axes that fit the data.
+taken, what became of outliers, which cores and canary it was measured with, and where each curve stops and why. `lint`
+checks what a program can check: that all of this is said, labels and units, a legend over several series, over bands
+and error bars, every compared arm present, axes that fit the data.
 
 matplotlib is an optional dependency, imported when a plot is asked for.
 """
@@ -25,12 +26,16 @@ COLOURS = ("#0b6e99", "#d1495b", "#3c8d40", "#7b4ea3", "#c77d0a", "#4a4a4a", "#1
 STYLES = {"p50_us": ("-", "o"), "p99_us": ("--", "s"), "p999_us": (":", "^")}
 NAMES = {"p50_us": "p50", "p90_us": "p90", "p99_us": "p99", "p999_us": "p99.9"}
 WITHOUT_UNIT = ("arm",)  # axes of names
+PERCENTILE = re.compile(r"\bp(50|9[09]?|99\.?9)\b")
+MACHINE = re.compile(r"Linux .*, cores [\d,]+ of \d+")
+ALL_CURVES = re.compile(r"(?:^|[.,;:] )(?:(?:all|the|each|a) )?curves? (?:stop|end)s?\b", re.I)  # speaks for all
 BELOW = -21  # from a name above a point to one as far below it, in points
 LEAST_FILL = 0.3  # part of an axis that the data must span
 
 
 class Canvas:
-    """A figure under construction. `axes` are matplotlib's; `expect` names the series that must appear."""
+    """A figure under construction. `axes` are matplotlib's; `expect` names the series that must appear, `curves` the
+    arms of which it must be said where they stop."""
 
     def __init__(
         self,
@@ -49,6 +54,7 @@ class Canvas:
         self.figure.suptitle(title, fontsize=13, fontweight="bold", x=0.02, ha="left")
         self.captions = [f"n = {n:,}; a message is {message}."]
         self.expect: set[str] = set()
+        self.curves: set[str] = set()
         self._names: list[Any] = []
         for axis in self.axes:
             axis.grid(True, which="major", color="#dddddd", linewidth=0.8)
@@ -98,8 +104,9 @@ class Canvas:
         style: str = "-",
         marker: str = "o",
         panel: int = 0,
+        arm: str | None = None,
     ) -> None:
-        """A labelled line through the finite points of x, y."""
+        """A labelled line through the finite points of x, y. arm: whose it is, if that is not the label."""
         kept = [(a, b) for a, b in zip(x, y, strict=True) if math.isfinite(a) and math.isfinite(b)]
         self.axes[panel].plot(
             [a for a, _ in kept],
@@ -112,6 +119,8 @@ class Canvas:
             color=COLOURS[colour % len(COLOURS)],
         )
         self.expect.add(label)
+        if style.strip():
+            self.curves.add(arm or label)
 
     def band(
         self, x: Sequence[float], lower: Sequence[object], upper: Sequence[object], *, colour: int = 0, panel: int = 0
@@ -159,10 +168,12 @@ class Canvas:
                 if not any(math.isfinite(at) and math.isfinite(us) for at, us in zip(x, y, strict=True)):
                     infinite.append(NAMES[key])
                     continue
-                self.curve(x, y, label=f"{name} {NAMES[key]}", colour=i, style=style, marker=marker, panel=panel)
+                label = f"{name} {NAMES[key]}"
+                self.curve(x, y, label=label, colour=i, style=style, marker=marker, panel=panel, arm=name)
             if infinite:
                 self.caption(f"{name}: {', '.join(infinite)} infinite at every load (unanswered requests), not drawn.")
-            self._name_curve(axis, name, points, COLOURS[i % len(COLOURS)])
+            because = document["settings"].get("stops_because", {}).get(name, {})
+            self._name_curve(axis, name, points, COLOURS[i % len(COLOURS)], because.get("resource", ""))
         delays = document["canary"]["delay_us"]
         for key, style in (("p99", "--"), ("p999", ":")):
             value = number(delays[key])
@@ -176,8 +187,8 @@ class Canvas:
         for name, why in document["settings"]["stops"].items():
             self.caption(f"{name} stops (\u00d7): {why}.")
 
-    def _name_curve(self, axis: Any, name: str, points: Sequence[dict[str, Any]], colour: str) -> None:
-        """Write the arm's name at the low end of its median, and a cross where it ends."""
+    def _name_curve(self, axis: Any, name: str, points: Sequence[dict[str, Any]], colour: str, resource: str) -> None:
+        """Write the arm's name at the low end of its median, and a cross and the resource where it ends."""
         finite = [(number(p["achieved_rps"]), number(p["p50_us"])) for p in points]
         finite = [p for p in finite if all(map(math.isfinite, p)) and min(p) > 0]
         if not finite:
@@ -185,6 +196,9 @@ class Canvas:
         style = {"color": colour, "textcoords": "offset points", "fontweight": "bold"}
         self._names.append(axis.annotate(name, finite[0], xytext=(2, 7), fontsize=9, path_effects=_halo(), **style))
         axis.annotate("\u00d7", finite[-1], xytext=(-4, -5), fontsize=13, **style)
+        if resource:
+            at = {"xytext": (-6, -14), "ha": "right", "fontsize": 7, "path_effects": _halo()}
+            self._names.append(axis.annotate(resource, finite[-1], **style | at))
 
     def name_point(self, name: str, x: float, y: float, panel: int = 0) -> None:
         """Write a name beside a point; names that would lie on one another are lifted, in the order of these calls."""
@@ -221,9 +235,9 @@ class Canvas:
                 lengths.append(float(start) / 1e3)
                 rates.append(seen / core["seconds"])
             if lengths:
-                self.curve(
-                    lengths[::-1], rates[::-1], label=f"core {core['cpu']}", colour=5 + i, marker="", panel=panel
-                )
+                label = f"core {core['cpu']}"
+                self.curve(lengths[::-1], rates[::-1], label=label, colour=5 + i, marker="", panel=panel, arm="canary")
+        self.caption("The canary ends at the longest gap that was seen.")
         axis.set_xscale("log")
         axis.set_yscale("log")
         axis.set_xlabel("length of the gap (us)")
@@ -256,7 +270,7 @@ class Canvas:
         self.figure.text(0.02, 0.01, "\n".join(lines), fontsize=7.5, va="bottom", color="#444444", linespacing=1.35)
         self.figure.tight_layout(rect=(0, min(height, 0.45), 1, 0.98))
         self._part_names()
-        found = lint(self.figure, self.expect)
+        found = lint(self.figure, self.expect, self.curves)
         if found:
             raise CorelaneError(f"plot {document['bench']}", f"it breaks the rules of plots: {'; '.join(found)}")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -266,13 +280,23 @@ class Canvas:
     def _standing_captions(self, document: dict[str, Any]) -> None:
         from .table import canary_line, machine_line
 
-        if any("offered_rps" in a for a in document["arms"]):
+        if any("offered_rps" in a for a in document["arms"]) or _shows_percentiles(self.figure):
             self.caption("Percentiles by nearest rank over all requests; unanswered requests count as infinite.")
+        patient = document["settings"].get("patient")
+        loud = f"; {patient['left_out']} of {patient['rounds']} rounds are, beside a loud canary" if patient else ""
+        self.caption(f"No outlier is left out{loud}.")
         self.caption(f"{machine_line(document['machine'])}; {document['settings']['power']}.")
         text = canary_line(document["canary"])
         self.caption(f"{text[0].upper()}{text[1:]}.")
         for arm, why in document["settings"]["skipped"].items():
             self.caption(f"Not measured: {arm}: {why}")
+
+
+def _shows_percentiles(figure: Any) -> bool:
+    """Whether an axis or a series is one of percentiles."""
+    said = [text for axis in figure.axes for text in (axis.get_xlabel(), axis.get_ylabel())]
+    said += [label for axis in figure.axes for label in axis.get_legend_handles_labels()[1]]
+    return any(PERCENTILE.search(text) for text in said)
 
 
 def _engineering(value: float, _: object = None) -> str:
@@ -366,10 +390,11 @@ def _with_unit(key: str) -> str:
     return f"{' '.join(words)} ({units.get(words[-1], '1')})"
 
 
-def lint(figure: Any, expect: Iterable[str] = ()) -> list[str]:
+def lint(figure: Any, expect: Iterable[str] = (), curves: Iterable[str] = ()) -> list[str]:
     """What is wrong with a matplotlib figure; empty if nothing is.
 
-    expect: labels of series (or names of bars) that must appear in it.
+    expect: labels of series (or names of bars) that must appear in it. curves: arms of which it must say where their
+    curves stop: "NAME stops", "NAME ends", or a sentence about all curves.
     """
     out: list[str] = []
     texts = [t.get_text() for t in figure.texts] + [figure.get_suptitle()]
@@ -382,12 +407,40 @@ def lint(figure: Any, expect: Iterable[str] = ()) -> list[str]:
         out.append("it does not say what a message is")
     if any("ignore" in t.lower() for t in texts):
         out.append("a caption asks to ignore something")
+    said = " ".join(" ".join(texts).split())  # captions are wrapped
+    out += _unsaid(figure, said)
+    if not ALL_CURVES.search(said):
+        without = [name for name in sorted(curves) if not _ends(name, said)]
+        out += [f"it does not say where {name!r} stops" for name in without]
     if not figure.axes:
         out.append("it has no axes")
     for axis in figure.axes:
         out += _lint_axis(axis, shown)
     out += [f"series {name!r} is missing" for name in sorted(set(expect) - shown)]
     return out
+
+
+def _ends(name: str, said: str) -> bool:
+    return re.search(rf"(?:^|\W){re.escape(name)} (?:stops|ends)\b", said) is not None
+
+
+def _any(drawn: Iterable[object], kind: type) -> bool:
+    return any(isinstance(one, kind) for one in drawn)
+
+
+def _unsaid(figure: Any, said: str) -> list[str]:
+    """What a plot must say of how it was measured, and does not."""
+    from matplotlib.collections import LineCollection, PolyCollection
+
+    drawn = [collection for axis in figure.axes for collection in axis.collections]
+    wanted = {
+        "which machine and cores it was measured on": MACHINE.search(said),
+        "what became of outliers": "outlier" in said,
+        "how percentiles are taken": "nearest rank" in said or not _shows_percentiles(figure),
+        "what its bands are": not _any(drawn, PolyCollection) or re.search(r"\b[Bb]ands?\b", said),
+        "what its error bars are": not _any(drawn, LineCollection) or re.search(r"\b[Bb]ars\b", said),
+    }
+    return [f"it does not say {what}" for what, there in wanted.items() if not there]
 
 
 def _lint_axis(axis: Any, shown: set[str]) -> list[str]:

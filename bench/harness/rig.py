@@ -8,6 +8,7 @@ between runs, so that the canary and the other arms find its core free.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
 import selectors
@@ -15,8 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +28,13 @@ from ...drivers.nic.af_xdp.af_xdp import AfXdp
 from ...drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached, Source
 from ...drivers.nic.memory import memory_link
 from ...drivers.nic.nic import Nic
-from ...iokernel import AppConfig, Idle, Iokernel
+from ...iokernel import Allowance, AppConfig, Idle, Iokernel
 from ...libos import Runtime, Scheduler
 from ...runtime.errors import CorelaneError
 from . import rest, usage
 from .load import Load
 from .openloop import Point
+from .stops import Counts, refusals
 
 SPIN_US = 5000
 LONG_SPIN = Scheduler(spin_us=SPIN_US)
@@ -58,6 +62,46 @@ class Rig:
         for tid in self.tids:
             total = total + usage.of_thread(tid, pid)
         return total
+
+    def counts(self) -> Counts:
+        """What stops.py asks: of the runtime in this process, or of the iokernel and what the application publishes."""
+        waited = self.usage().waited_s
+        if self.iokernel is not None:
+            return counts_of_iokernel(self.iokernel, waited)
+        assert self.runtime is not None
+        return counts_of_runtime(self.runtime, self.server_nic, waited)
+
+
+def counts_of_runtime(runtime: Runtime, nic: Nic | None, waited_s: float = 0.0) -> Counts:
+    """Of a runtime of this process and the NIC that it polls."""
+    stats = runtime.stats()
+    polls, idle = stats.sched["polls"], stats.sched["idle_turns"]
+    full = refusals(stats.net) | refusals(stats.dropped, "dropped_")
+    if nic is not None:
+        full |= refusals(dataclasses.asdict(nic.stats()), "nic_")
+    return Counts(polls, polls - idle, waited_s=waited_s, full=full)
+
+
+def counts_of_iokernel(kernel: Iokernel, waited_s: float = 0.0) -> Counts:
+    """Of its loops, and of the application that looked for work most, as it has published."""
+    stats = kernel.stats()
+    full: Counter[str] = Counter()
+    for port in (*stats["loops"], *stats["apps"], *stats["uplinks"]):
+        full.update(refusals(port))
+    published = [app["counters"] for app in stats["apps"] if app["counters"]]
+    inside = max(published, key=lambda one: one["values"].get("sched_polls", 0), default=None)
+    looks = idle = 0
+    if inside:
+        looks, idle = (inside["values"].get(f"sched_{name}", 0) for name in ("polls", "idle_turns"))
+        full.update(refusals(inside["values"], "inside_"))
+    return Counts(
+        looks,
+        looks - idle,
+        waited_s=waited_s,
+        loop_s=max(loop["busy_s"] for loop in stats["loops"]),
+        full=dict(full),
+        published_s=inside["published_s"] if inside else None,
+    )
 
 
 @contextlib.contextmanager
@@ -107,14 +151,18 @@ def embedded(
         generator.start_client(client_end, cpu=cores[0])
         rig = Rig(Load(generator), generator, tids, runtime, server_end)
         rig.load.busy_s = lambda: rig.usage().busy_s
+        rig.load.counts = rig.counts
         yield rig
 
 
 @contextlib.contextmanager
 def on_af_xdp(
     far: netns.Interface, cpu: int, bind: Callable[[Runtime], object], poll: str = "adaptive"
-) -> Iterator[None]:
-    """A server in embedded mode with one kthread on `cpu`, over AF_XDP at the far end of a veth pair. Needs root."""
+) -> Iterator[Callable[[], Counts]]:
+    """A server in embedded mode with one kthread on `cpu`, over AF_XDP at the far end of a veth pair. Needs root.
+
+    Gives what reads its counters (stops.py).
+    """
     with contextlib.ExitStack() as stack:
         with far.namespace.entered():
             nic = AfXdp(far.name, addresses=[far.address])
@@ -129,7 +177,7 @@ def on_af_xdp(
             stack.callback(kept.close)
             stack.callback(runtime.close)
         runtime.start()
-        yield
+        yield partial(counts_of_runtime, runtime, nic)
 
 
 class App:
@@ -266,13 +314,14 @@ def iokernel(
             traffic=traffic,
             port=port,
             idle=Idle(spin_us=SPIN_US),
-            app_defaults=AppConfig(ip=SERVER_IP),
+            allowance=Allowance(app_defaults=AppConfig(ip=SERVER_IP)),
             apps=apps,
         )
         app = App([*application, "--socket", kernel.socket_path, "--spin-us", str(SPIN_US)])
         stack.callback(app.close)
         rig = Rig(Load(generator), generator, app.threads(), None, None, kernel, app)
         rig.load.busy_s = lambda: rig.usage().busy_s
+        rig.load.counts = rig.counts
         yield rig
 
 
@@ -321,7 +370,30 @@ class LinuxLink:
             point = self.load.measure(rate, seconds)
             return point, server.stats() if hasattr(server, "stats") else {}
 
+    def explain(
+        self,
+        serve: Callable[[netns.Interface, int], contextlib.AbstractContextManager[Any]],
+        rate: float,
+        seconds: float,
+    ) -> Point:
+        """As `measure`, with what the server's counters gained as evidence (stops.py)."""
+        rest.demand("a server on Linux")
+        before = set(usage.threads())
+        with serve(self.far, self.port) as server:
+            tids = set(usage.threads()) - before
+            self.load.counts = partial(counts_of_linux, server, tids)
+            return self.load.explain(rate, seconds)
+
     def ask(self, rate: float, seconds: float) -> Point:
         """One point of a server that is up all the time, and sleeps unless it is asked."""
         rest.demand("a server on a veth pair")
         return self.load.measure(rate, seconds)
+
+
+def counts_of_linux(server: Any, tids: Collection[int] = ()) -> Counts:
+    """Of a server on a kernel socket: a process that has a `pid`, or threads of this one; and its own counters."""
+    pid = getattr(server, "pid", None)
+    used = usage.of_process(pid) if pid else sum((usage.of_thread(tid) for tid in tids), usage.Usage())
+    counted = server.stats() if hasattr(server, "stats") else {}
+    looks = counted.get("looks", 0)
+    return Counts(looks, looks - counted.get("empty", 0), worker_s=used.busy_s, waited_s=used.waited_s)

@@ -33,6 +33,7 @@ from .numbers import Ratio, number, pairwise, plain_all
 from .openloop import Curve, Measure, Point, sweep_in_turns
 from .patience import LOOK_S, Patience
 from .power import ShallowIdle
+from .stops import Stop
 
 T = TypeVar("T")
 ASLEEP_S = 1.0  # for what was measured last to fall asleep: it polls on for some ms, and may have a backlog
@@ -55,7 +56,8 @@ def choose_cores(wanted: Sequence[int] | None) -> tuple[int, ...]:
 
 
 class Session:
-    """State of a run. Public attributes: name, seconds, cores, baseline, options, settings, arms, stops."""
+    """State of a run. Public attributes: name, seconds, cores, baseline, options, settings, arms, stops,
+    stops_because."""
 
     def __init__(
         self,
@@ -78,6 +80,7 @@ class Session:
         self.arms: list[dict[str, Any]] = []
         self.figures: dict[str, dict[str, Any]] = {}
         self.stops: dict[str, str] = {}
+        self.stops_because: dict[str, dict[str, Any]] = {}
         self.skipped: dict[str, str] = {}
         self.notes: list[str] = []
         self.canary = Canary(self.cores)
@@ -200,7 +203,13 @@ class Session:
         """Add a curve: a row a point, and why it stops."""
         for point in curve.points:
             self.point(arm, point)
-        self.stops[arm] = curve.stop
+        self.stop(arm, curve.stop, curve.because)
+
+    def stop(self, arm: str, why: str, because: Stop | None = None) -> None:
+        """Where an arm's curve stops and why, and the resource that is used up there, by counters (stops.py)."""
+        self.stops[arm] = f"{why}: {because}" if because else why
+        if because:
+            self.stops_because[arm] = because.document()
 
     def curves(
         self,
@@ -209,10 +218,12 @@ class Session:
         *,
         seconds: float,
         fractions: Sequence[float] = (),
+        explain: Mapping[str, Measure] | None = None,
     ) -> None:
         """Latency against load, each arm up to its own peak: all arms at a load, then at the next one.
 
         A slice of the canary before each load. seconds: for all arms together. An arm that carried no load is skipped.
+        explain: of the arms whose counters can be read, Load.explain as a rule: it says why their curves stop.
         """
         carried = {name: measure for name, measure in arms.items() if peaks_rps[name] > 0}
         for name in arms:
@@ -224,7 +235,9 @@ class Session:
             self.say(f"latency against load, load {number}: {', '.join(carried)}")
 
         if carried:
-            swept = sweep_in_turns(carried, peaks_rps, seconds=seconds, fractions=fractions, before_load=before)
+            swept = sweep_in_turns(
+                carried, peaks_rps, seconds=seconds, fractions=fractions, before_load=before, explain=explain
+            )
             for name, curve in swept.items():
                 self.curve(name, curve)
 
@@ -244,10 +257,12 @@ class Session:
         *,
         runs: Sequence[float] = (),
         reason: str | None = None,
+        undecided: str = "",
         beside: Mapping[str, float] | None = None,
     ) -> None:
         """Set a figure of goals.py, with the values of the single runs; or None with the reason why not.
 
+        undecided: why the value is neither met nor missed, if so.
         beside: the same taken in another way, by its name, which a reader ought to see with it.
         """
         if name not in GOALS:
@@ -255,6 +270,9 @@ class Session:
         if value is not None and not math.isfinite(value):
             value, reason = None, f"half of the runs or more gave {value}: requests stayed unanswered"
         self.figures[name] = doc.figure(name, value, [float(r) for r in runs], reason)
+        if undecided and value is not None:
+            self.figures[name] |= {"met": None, "reason": undecided}
+            self.note(f"{name} is not judged: {undecided}")
         if beside:
             self.figures[name]["beside"] = dict(beside)
 
@@ -289,6 +307,7 @@ class Session:
             "power": self._power.state,
             "baseline": self.baseline,
             "stops": self.stops,
+            "stops_because": self.stops_because,
             "skipped": self.skipped,
             "notes": notes,
             **patient,

@@ -11,12 +11,14 @@ _TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True)
 class Usage:
-    """Of a set of threads: busy seconds (user, system) and context switches (voluntary, involuntary)."""
+    """Of a set of threads: busy seconds (user, system), context switches (voluntary, involuntary), and seconds in which
+    they were ready to run and had no CPU."""
 
     user_s: float = 0.0
     system_s: float = 0.0
     voluntary: int = 0
     involuntary: int = 0
+    waited_s: float = 0.0
 
     @property
     def busy_s(self) -> float:
@@ -32,6 +34,7 @@ class Usage:
             self.system_s + other.system_s,
             self.voluntary + other.voluntary,
             self.involuntary + other.involuntary,
+            self.waited_s + other.waited_s,
         )
 
     def __sub__(self, other: Usage) -> Usage:
@@ -40,6 +43,7 @@ class Usage:
             self.system_s - other.system_s,
             self.voluntary - other.voluntary,
             self.involuntary - other.involuntary,
+            self.waited_s - other.waited_s,
         )
 
 
@@ -62,21 +66,24 @@ def of_thread(tid: int, pid: int | str = "self") -> Usage:
         status = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
         fields = (base / "stat").read_bytes().rpartition(b")")[2].split()
         user_s, system_s = int(fields[11]) * _TICK_S, int(fields[12]) * _TICK_S
-        ran_ns = _schedstat_ns(base)
+        ran_ns, waited_ns = _schedstat_ns(base)
     except (OSError, ValueError):
         return Usage()
     if ran_ns is not None:  # exact total; the tick-based split is only a proportion
         total = user_s + system_s
         share = user_s / total if total else 1.0
         user_s, system_s = ran_ns * 1e-9 * share, ran_ns * 1e-9 * (1 - share)
-    return Usage(user_s, system_s, int(status["voluntary_ctxt_switches"]), int(status["nonvoluntary_ctxt_switches"]))
+    voluntary, involuntary = (int(status[f"{kind}_ctxt_switches"]) for kind in ("voluntary", "nonvoluntary"))
+    return Usage(user_s, system_s, voluntary, involuntary, waited_ns * 1e-9)
 
 
-def _schedstat_ns(base: Path) -> int | None:
+def _schedstat_ns(base: Path) -> tuple[int | None, int]:
+    """How long it ran, and waited for a CPU; None and 0 where the kernel does not say."""
     try:
-        return int((base / "schedstat").read_text().split()[0])
-    except (OSError, ValueError, IndexError):
-        return None
+        ran, waited, _ = (base / "schedstat").read_text().split()
+        return int(ran), int(waited)
+    except (OSError, ValueError):
+        return None, 0
 
 
 def of_process(pid: int | str = "self") -> Usage:

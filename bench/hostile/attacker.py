@@ -4,7 +4,7 @@ Each line to its stdin is one request of JSON, and each is answered by one line:
 
     {"attack": NAME}                 answered when it is ready and has begun; it goes on until the next line, which is
     {"stop": true}                   answered by what it did: {"steps": n, counts by name} or {"error": text}
-    {"busy": share, "pieces": n}     the same, but it uses a share of a CPU in n pieces a second, and does nothing
+    {"busy": {...}}                  the same, but it is a stand-in that does nothing: arguments of busy.py
     {"attach": n, "prefix": text}    attaches n times: {"ms": [...]}, those refused as null, and {"refused": text}
 
 It ends with its stdin. `Attacker` is the other end.
@@ -18,6 +18,7 @@ import json
 import os
 import resource
 import select
+import socket
 import sys
 import time
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ from ...runtime.errors import CorelaneError
 from ..harness.child import Child
 from ..harness.unprivileged import become
 from .attacks import ATTACKS, TIMEOUT_S, Attached, Steps, Target
+from .busy import answerer, asker
 
 MOST_S = 30.0  # an attack ends by itself
 BEGIN_S, END_S = 2 * TIMEOUT_S, 4 * TIMEOUT_S  # that a step may take
@@ -35,12 +37,17 @@ ATTACH_ALL_S = 60.0
 
 
 class Attacker(Child):
-    """The process, silent until it is told something. user: whose it is, which takes root; None: ours. cpu: where."""
+    """The process, silent until it is told something. user: whose it is, which takes root; None: ours. cpu: where.
+    partner: its end of the socket to another one, for `be_busy`; it does not block."""
 
-    def __init__(self, path: str, cpu: int, user: int | None, victim_ip: str, uplink_mac: str) -> None:
+    def __init__(
+        self, path: str, cpu: int, user: int | None, victim_ip: str, uplink_mac: str, partner: socket.socket
+    ) -> None:
+        fd = partner.fileno()
         words = {"cpu": cpu, "user": -1 if user is None else user, "victim": victim_ip, "mac": uplink_mac}
+        words["partner"] = fd
         arguments = [path, *(word for key, value in words.items() for word in (f"--{key}", str(value)))]
-        super().__init__("corelane.bench.hostile.attacker", arguments)
+        super().__init__("corelane.bench.hostile.attacker", arguments, pass_fds=(fd,))
 
     def start(self, attack: str) -> None:
         """Begin to attack; `stop` must follow.
@@ -57,9 +64,9 @@ class Attacker(Child):
                     raise
             time.sleep(0.05)
 
-    def be_busy(self, share: float, pieces: float) -> None:
-        """Begin to use a share of a CPU, in so many pieces a second; `stop` must follow."""
-        self._ask(BEGIN_S, busy=share, pieces=pieces)
+    def be_busy(self, **how: float) -> None:
+        """Begin to use a share of a CPU, as the arguments of busy.asker or busy.answerer say; `stop` must follow."""
+        self._ask(BEGIN_S, busy=how)
 
     def stop(self) -> dict[str, int]:
         """End it. What it did."""
@@ -72,22 +79,6 @@ class Attacker(Child):
     def _ask(self, timeout_s: float, **request: object) -> dict[str, Any]:
         self.tell(json.dumps(request))
         return self.answer(timeout_s)
-
-
-def busy(share: float, pieces: float) -> Steps:
-    """Uses a share of a CPU, in so many pieces a second, and nothing else."""
-    period_s = 1 / max(pieces, 1.0)
-    begin = time.monotonic()
-    while True:
-        yield
-        until = time.thread_time() + share * period_s
-        while time.thread_time() < until:
-            pass
-        begin += period_s
-        if (left := begin - time.monotonic()) > 0:
-            time.sleep(left)
-        else:
-            begin -= left  # what it could not have is not caught up on
 
 
 def _told() -> bool:
@@ -141,6 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description="attacks an iokernel when it is told to, until stdin ends")
     parser.add_argument("path")
     parser.add_argument("--cpu", type=int, required=True)
+    parser.add_argument("--partner", type=int, required=True)
     parser.add_argument("--user", type=int, default=-1)
     parser.add_argument("--victim", default="0.0.0.0")
     parser.add_argument("--mac", default="00:00:00:00:00:00")
@@ -158,7 +150,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if "attach" in request:
             _attach(target, request["attach"], request["prefix"])
         elif "busy" in request:
-            _attack(busy(request["busy"], request["pieces"]), target)
+            how, partner = request["busy"], socket.socket(fileno=os.dup(options.partner))
+            _attack((asker if "asks" in how else answerer)(sock=partner, **how), target)
+            partner.close()
         elif "attack" in request:
             _attack(ATTACKS[request["attack"]](target), target)
 

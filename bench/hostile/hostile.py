@@ -20,11 +20,12 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import socket
 import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -41,15 +42,19 @@ from ..tenant import shared
 from ..tenant.tenant import Tenant
 from .attacker import Attacker
 from .attacks import ATTACKS
-from .judge import Turn, judge, stand_in
+from .judge import Looks, Turn, judge, over, stand_in, suspects
 
 SUMMARY = "an application's p99 and another one's attach beside attackers, over what they are without"
 FIGURES = ("hostile.p99_ratio", "hostile.attach_ms")
 
 HONEST_USER, ATTACKING_USER = 61_001, 61_002  # no account needs to have these numbers
 SLICE_S = 0.05
+FIRST, AGAIN, WISHED = 0.35, 0.35, 0.15  # of the run: all attacks; those that seem to harm the victim; wishes
+COMPUTES = 0.2  # of a CPU: one that has more and does not sleep wants all of it; less, and it was asleep all the time
+REST_S = 0.6  # after an attack: who has had more than his share is held back for half a second (turns.py)
+LOOK_S, QUIET, RESTS_MOST = 0.2, 0.02, 15  # then until the control thread uses so little of a CPU for so long
 SETTLE_S = 0.15  # of an attack before the slice: what users may have at once is used up
-SLICE_COSTS_S = 0.11  # with what starting and ending it take
+SLICE_COSTS_S = 0.08  # with what starting and ending it take
 ATTACHES = 3  # in a turn
 MODEST_RPS = 50_000.0  # for a core that others share: what comes in their time slices fits into the rings
 WISHES_SLICE_S = 0.1
@@ -79,6 +84,18 @@ class Scene:
     honest: Attacker
     loop: int
     number: int = 0  # of names that attach
+    attacked: bool = False  # since the last rest
+
+    def rest(self) -> None:
+        """Wait until what the last attack left behind is done."""
+        if self.attacked:
+            time.sleep(REST_S)
+            for _ in range(RESTS_MOST):
+                with Used(self) as used:
+                    time.sleep(LOOK_S)
+                if used.shares()["control_core_share"] < QUIET:
+                    break
+        self.attacked = False
 
 
 def run(session: Session) -> None:
@@ -88,8 +105,8 @@ def run(session: Session) -> None:
     over = "neighbours that are as busy and do nothing" if shares_core else "the victim alone"
     session.settings["figure_over"] = over
     with contextlib.ExitStack() as stack:
-        turns = attacked(session, scene(session, stack, cores, apart))
-    judge(session, turns, shares_core=shares_core, wishes=wished(session, cores))
+        looks = attacked(session, scene(session, stack, cores, apart), shares_core=shares_core)
+    judge(session, looks, wishes=wished(session, cores))
 
 
 def scene(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], apart: int) -> Scene:
@@ -113,16 +130,21 @@ def scene(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int],
     words = ["echo", "--socket", kernel.socket_path, "--spin-us", str(rig.SPIN_US)]
     stack.callback(rig.App(words, user=honest).close)
     mac = kernel.stats()["uplinks"][0]["mac"]
-    attacker, other = (
-        stack.enter_context(Attacker(kernel.socket_path, apart, user, rig.SERVER_IP, mac))
-        for user in (attacking, honest)
-    )
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with contextlib.ExitStack() as ours:
+        for end in ends:
+            end.setblocking(False)
+            ours.enter_context(end)
+        attacker, other = (
+            stack.enter_context(Attacker(kernel.socket_path, apart, user, rig.SERVER_IP, mac, end))
+            for user, end in zip((attacking, honest), ends, strict=True)
+        )
     return Scene(kernel, Load(generator), attacker, other, loop)
 
 
-def victims_load(session: Session, made: Scene) -> float:
+def victims_load(session: Session, made: Scene, *, shares_core: bool) -> float:
     """Half of what it carries; beside others on its core, what it carries with the rest that they leave it."""
-    if session.settings["attacker_shares_the_victims_core"]:
+    if shares_core:
         session.settings["victim_rps"] = MODEST_RPS
         return MODEST_RPS
     rate, why = half_load(session, made.load.measure, seconds=0.15 * session.seconds)
@@ -131,10 +153,30 @@ def victims_load(session: Session, made: Scene) -> float:
     return rate
 
 
-def attacked(session: Session, made: Scene) -> dict[str, list[Turn]]:
-    """Turns of each arm: the attacks, what is compared with them, and the victim alone."""
-    rate = victims_load(session, made)
-    bodies = {ALONE: partial(beside, made, rate)}
+def attacked(session: Session, made: Scene, *, shares_core: bool) -> Looks:
+    """The attacks, what is compared with them, and the victim alone; then again those that seem to harm it."""
+    rate = victims_load(session, made, shares_core=shares_core)
+    bodies = bodies_of(session, made, rate, shares_core=shares_core)
+    turns = session.interleave(bodies, rounds_of(bodies, FIRST * session.seconds), canary_s=CANARY_S)
+    first, again = over(session, turns, shares_core=shares_core), {}
+    over_alone = over(session, turns, shares_core=False) if shares_core else first
+    if chosen := suspects(first):
+        named = {ALONE, *chosen, *(stand_in(name) for name in chosen)}
+        few = {arm: body for arm, body in bodies.items() if arm in named}
+        more = session.interleave(few, rounds_of(few, AGAIN * session.seconds), canary_s=CANARY_S)
+        again = over(session, more, shares_core=shares_core, when=", again")
+        turns = {arm: [*got, *more.get(arm, ())] for arm, got in turns.items()}
+    for name, got in turns.items():
+        row = record(session, name, [turn.point for turn in got])
+        if attaches := [ms for turn in got for ms in turn.attach_ms]:
+            row |= {"attach_p50_ms": statistics.median(attaches), "attach_max_ms": max(attaches)}
+    return Looks(turns, first, over_alone, again)
+
+
+def bodies_of(session: Session, made: Scene, rate: float, *, shares_core: bool) -> dict[str, Callable[[], Turn]]:
+    """The arms, attacks first: what one leaves behind is none of a stand-in's. Each attack has had a first turn; one
+    that cannot be is skipped."""
+    bodies: dict[str, Callable[[], Turn]] = {}
     latest: dict[str, Turn] = {}
 
     def attack(name: str) -> Turn:
@@ -152,17 +194,16 @@ def attacked(session: Session, made: Scene) -> dict[str, list[Turn]]:
             session.skip(name, str(error))
             continue
         bodies[name] = partial(attack, name)
-        if session.settings["attacker_shares_the_victims_core"]:
-            bodies[stand_in(name)] = partial(as_busy, made, rate, latest, name)
+    stand_ins = {stand_in(name): partial(as_busy, made, rate, latest, name) for name in bodies if shares_core}
+    return {**bodies, **stand_ins, ALONE: partial(beside, made, rate)}
+
+
+def rounds_of(bodies: Mapping[str, object], seconds: float) -> int:
+    """How many rounds of these arms take so long."""
     attacks = sum(name in ATTACKS for name in bodies)
-    round_s = SLICE_COSTS_S * len(bodies) + SETTLE_S * attacks + CANARY_S
-    rounds = max(1, int(0.6 * session.seconds / round_s))
-    got = session.interleave(bodies, rounds, canary_s=CANARY_S)
-    for name, turns in got.items():
-        row = record(session, name, [turn.point for turn in turns])
-        if attaches := [ms for turn in turns for ms in turn.attach_ms]:
-            row |= {"attach_p50_ms": statistics.median(attaches), "attach_max_ms": max(attaches)}
-    return got
+    stand_ins = sum(name.startswith(stand_in("")) for name in bodies)
+    round_s = SLICE_COSTS_S * len(bodies) + SETTLE_S * attacks + SLICE_S * stand_ins + REST_S + LOOK_S + CANARY_S
+    return max(1, int(seconds / round_s))
 
 
 def beside(made: Scene, rate: float, attack: str = "") -> Turn:
@@ -170,6 +211,8 @@ def beside(made: Scene, rate: float, attack: str = "") -> Turn:
     if attack:
         made.attacker.start(attack)
         time.sleep(SETTLE_S)
+    else:
+        made.rest()
     try:
         with Used(made) as used:
             point = made.load.measure(rate, SLICE_S)
@@ -177,6 +220,7 @@ def beside(made: Scene, rate: float, attack: str = "") -> Turn:
         attached = made.honest.attach(ATTACHES, f"honest-{made.number}")
     finally:
         did = made.attacker.stop() if attack else {}
+        made.attacked |= bool(attack)
     point.extra |= used.shares() | {"attack_did": did}
     return Turn(point, [float("inf") if ms is None else ms for ms in attached["ms"]], attached["refused"])
 
@@ -185,11 +229,16 @@ def as_busy(made: Scene, rate: float, latest: Mapping[str, Turn], attack: str) -
     """A slice of the victim's beside stand-ins for the attacker and for the control thread, as busy as in the latest
     turn of an attack."""
     extra = latest[attack].point.extra
-    people = {"attacker": made.attacker, "control": made.honest}
+    share, other = float(extra["attacker_core_share"]), float(extra["control_core_share"])
+    pieces, asks = (max(float(extra[f"{who}_pieces_per_s"]), 1 / SLICE_S) for who in ("attacker", "control"))
+    computes = extra["attacker_pieces_per_s"] == 0 and share > COMPUTES
+    made.rest()
     with contextlib.ExitStack() as stack:
-        for who, process in people.items():
-            process.be_busy(extra[f"{who}_core_share"], extra[f"{who}_pieces_per_s"])
-            stack.callback(process.stop)
+        made.honest.be_busy(share=other, pieces=asks)
+        stack.callback(made.honest.stop)
+        made.attacker.be_busy(share=share, pieces=pieces, asks=asks, sleeps=not computes)
+        stack.callback(made.attacker.stop)
+        time.sleep(SLICE_S)  # they are in full swing, as the attack was
         with Used(made) as used:
             point = made.load.measure(rate, SLICE_S)
     point.extra |= used.shares()
@@ -235,7 +284,7 @@ def wished(session: Session, cores: tuple[int, int]) -> dict[str, list[Turn]]:
         jobs = {NO_WISHES: made.tenant("batch", "modest", paused=True)}
         jobs[WISHES] = made.tenant("batch", "greedy", paused=True, weight=1000, guaranteed=1)
         bodies = {name: partial(computing, made, job) for name, job in jobs.items()}
-        rounds = max(1, int(0.15 * session.seconds / (2 * (WISHES_SLICE_S + 0.05))))
+        rounds = max(1, int(WISHED * session.seconds / (2 * (WISHES_SLICE_S + 0.05))))
         got = session.interleave(bodies, rounds, canary_s=CANARY_S)
     for name, turns in got.items():
         record(session, name, [turn.point for turn in turns])

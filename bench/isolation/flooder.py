@@ -29,6 +29,7 @@ class Flooder:
     """A flooder process attached to the iokernel at `socket_path`, silent until `start`."""
 
     def __init__(self, socket_path: str, name: str, cpu: int, slots: int = 65536) -> None:
+        self.name = name
         command = [sys.executable, "-m", __name__, socket_path, name, str(cpu), str(slots)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         try:

@@ -10,11 +10,16 @@ The neighbour sleeps, and fills its ring every half millisecond. With a third co
 victim's core, and any neighbour takes time from the victim there. So the figure compares the flood with a neighbour
 that takes as much time and sends nothing: what is left is what sending does. The flood over alone, victim_p99_ratio, is
 printed beside it and has no goal.
+
+Beside that one neighbour there are two that flood at once, over two that are as busy and silent; and one whose frames
+and bytes a second the iokernel limits (`rate_frames_per_s`, `rate_bytes_per_s`): small frames meet the first limit,
+full ones the second. Its silent counterpart writes as many frames as the limits let through.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,38 +33,61 @@ from .flooder import Flooder
 from .victim import ALONE, CANARY_S, bars, compare, half_load, place, record
 
 SUMMARY = "an application's p99 at half load beside a neighbour that floods, over one that is as busy and sends nothing"
-FIGURES = ("isolation.flood_over_silent",)
+FIGURES = ("isolation.flood_over_silent", "isolation.two_over_silent", "isolation.limited_over_silent")
 OVER_ALONE = "victim_p99_ratio"  # flood over alone: a value beside the figure, without a goal
 
 SLICE_S = 0.07
 SLICE_COSTS_S = 0.1  # with what starting and ending it take
-SMALL = "beside small frames"
+FRAMES_PER_S, BYTES_PER_S = 50_000, 10_000_000  # of the limited one
+NEIGHBOURS = {
+    "flooder": AppConfig(ip="10.77.0.3"),
+    "second": AppConfig(ip="10.77.0.4"),
+    "limited": AppConfig(ip="10.77.0.5", rate_frames_per_s=FRAMES_PER_S, rate_bytes_per_s=BYTES_PER_S),
+}
+SLOTS = {"flooder": 65536, "second": 65536, "limited": 512}  # of rings; what waits is sent at the end of a slice
+SMALL, SILENT = "beside small frames", "beside a busy silent one"
+TWO, TWO_SILENT = "beside small frames of two", "beside two busy silent ones"
+LIMITED, LIMITED_FULL = "beside limited small frames", "beside limited full frames"
+LIMITED_SILENT = "beside a silent one as busy as the limited"
 FLOODS = {  # arm: destination, bytes of a frame
     SMALL: ("uplink", 60),
     "beside full frames": ("uplink", 1514),
     "beside dropped frames": ("self", 60),
+    TWO: ("uplink", 60),
+    LIMITED: ("uplink", 60),
+    LIMITED_FULL: ("uplink", 1514),
 }
-SILENT = "beside a busy silent one"
+WHO = {TWO: ("flooder", "second"), LIMITED: ("limited",), LIMITED_FULL: ("limited",)}  # else ONE
+ONE = ("flooder",)
+OVER = {TWO: TWO_SILENT, LIMITED: LIMITED_SILENT, LIMITED_FULL: LIMITED_SILENT}  # else SILENT
+FIGURE_OF = dict(zip((SILENT, TWO_SILENT, LIMITED_SILENT), FIGURES, strict=True))
+AS_BUSY_AS = {SILENT: SMALL, TWO_SILENT: TWO, LIMITED_SILENT: LIMITED}
 
 
 def run(session: Session) -> None:
     """Find the victim's load, then measure the arms in turns."""
     cores, apart = place(session, "neighbour", SLICE_S)
+    session.settings |= {"limited_frames_per_s": FRAMES_PER_S, "limited_bytes_per_s": BYTES_PER_S}
     with contextlib.ExitStack() as stack:
-        made = stack.enter_context(rig.iokernel(["echo"], cores, apps={"flooder": AppConfig(ip="10.77.0.3")}))
+        made = stack.enter_context(rig.iokernel(["echo"], cores, apps=NEIGHBOURS))
         assert made.iokernel is not None  # rig.iokernel gives one
-        flooder = Flooder(made.iokernel.socket_path, "flooder", apart)
-        stack.callback(flooder.close)
-        rate, why = half_load(session, made.load.measure, seconds=0.25 * session.seconds)
+        path = made.iokernel.socket_path
+        flooders = {name: Flooder(path, name, apart, slots) for name, slots in SLOTS.items()}
+        for flooder in flooders.values():
+            stack.callback(flooder.close)
+        rate, why = half_load(session, made.load.measure, seconds=0.25 * session.seconds, explain=made.load.explain)
         if why:
-            session.figure(FIGURES[0], None, reason=why)
+            for figure in FIGURES:
+                session.figure(figure, None, reason=why)
             session.skip("alone, and beside floods", why)
             return
         bodies = {ALONE: partial(made.load.measure, rate, SLICE_S)}
         for name, (kind, size) in FLOODS.items():
-            bodies[name] = partial(beside, made, flooder, rate, kind, size)
-        point = beside(made, flooder, rate, *FLOODS[SMALL])
-        bodies[SILENT] = partial(beside, made, flooder, rate, "silent", 60, int(point.extra["neighbour_fill"]))
+            bodies[name] = partial(beside, made, [flooders[who] for who in WHO.get(name, ONE)], rate, kind, size)
+        for silent, flood in AS_BUSY_AS.items():
+            fill = round(bodies[flood]().extra["neighbour_fill"])
+            who = [flooders[who] for who in WHO.get(flood, ONE)]
+            bodies[silent] = partial(beside, made, who, rate, "silent", 60, fill)
         rounds = max(3, int(0.7 * session.seconds / (SLICE_COSTS_S * len(bodies) + CANARY_S)))
         got = session.interleave(bodies, rounds, canary_s=CANARY_S)
     for name, points in got.items():
@@ -67,47 +95,58 @@ def run(session: Session) -> None:
     judge(session, got)
 
 
-def judge(session: Session, got: dict[str, list[Point]]) -> None:
-    """The figure: the median of neighbouring slices' ratios, from the flood that is worst for the victim."""
-    found: dict[str, dict[str, Ratio]] = {SILENT: {}, ALONE: {}}
+def judge(session: Session, got: Mapping[str, Sequence[Point]]) -> None:
+    """The figures: each the median of neighbouring slices' ratios, from the flood that is worst for the victim."""
+    over_alone: dict[str, float] = {}
+    over_silent: dict[str, dict[str, Ratio]] = {silent: {} for silent in FIGURE_OF}
     for name in got:
-        for other in (ALONE, SILENT):
-            if other not in got or name in (ALONE, other):
-                continue
-            ratio = compare(session, got, name, other)
-            if ratio is not None and name in FLOODS:
-                found[other][name] = ratio
-    over_alone = {OVER_ALONE: max(ratio.median for ratio in found[ALONE].values())} if found[ALONE] else {}
-    if not found[SILENT]:
-        why = f"{SILENT}, more than half of the slices lost requests: the machine stood still"
-        session.figure(FIGURES[0], None, reason=why, beside=over_alone)
-        return
-    worst = max(found[SILENT], key=lambda name: found[SILENT][name].median)
-    session.settings["figure_from"] = worst
-    session.figure(FIGURES[0], found[SILENT][worst].median, runs=found[SILENT][worst].pairs, beside=over_alone)
+        if name != ALONE and (ratio := compare(session, got, name, ALONE)) is not None:
+            over_alone[name] = ratio.median
+        silent = OVER.get(name, SILENT)
+        if name in FLOODS and silent in got and (ratio := compare(session, got, name, silent)) is not None:
+            over_silent[silent][name] = ratio
+    for silent, figure in FIGURE_OF.items():
+        if silent not in got:
+            continue
+        beside = [over_alone[name] for name in FLOODS if OVER.get(name, SILENT) == silent and name in over_alone]
+        worst_alone = {OVER_ALONE: max(beside)} if beside else {}
+        found = over_silent[silent]
+        if not found:
+            why = f"{silent}, more than half of the slices lost requests: the machine stood still"
+            session.figure(figure, None, reason=why, beside=worst_alone)
+            continue
+        worst = max(found, key=lambda name: found[name].median)
+        session.settings.setdefault("figures_from", {})[figure] = worst
+        session.figure(figure, found[worst].median, runs=found[worst].pairs, beside=worst_alone)
 
 
-def beside(made: rig.Rig, flooder: Flooder, rate: float, kind: str, size: int, frames: int = 1) -> Point:
-    """One slice of the victim while the neighbour floods, with what the flood was. frames: see Flooder.start."""
+def beside(made: rig.Rig, flooders: Sequence[Flooder], rate: float, kind: str, size: int, frames: int = 1) -> Point:
+    """One slice of the victim while the neighbours flood, with what the flood was, all of them together. frames: see
+    Flooder.start."""
     assert made.iokernel is not None
-    before, used = _neighbour(made), usage.of_process(flooder.pid)
-    flooder.start(kind, size, SLICE_S, made.iokernel.stats()["uplinks"][0]["mac"], frames)
+    before, used = _neighbours(made, flooders), [usage.of_process(flooder.pid) for flooder in flooders]
+    uplink = made.iokernel.stats()["uplinks"][0]["mac"]
+    for flooder in flooders:
+        flooder.start(kind, size, SLICE_S, uplink, frames)
     point = made.load.measure(rate, SLICE_S)
-    result = flooder.wait(SLICE_S + 10)
-    after, cost = _neighbour(made), usage.of_process(flooder.pid) - used
+    results = [flooder.wait(SLICE_S + 10) for flooder in flooders]
+    after = _neighbours(made, flooders)
+    busy_s = sum((usage.of_process(f.pid) - then).busy_s for f, then in zip(flooders, used, strict=True))
     point.extra |= {
         "neighbour_fps": (after["tx_taken"] - before["tx_taken"]) / SLICE_S,
         "neighbour_rounds_cut_short": after["backlogged"] - before["backlogged"],
-        "neighbour_core_share": cost.busy_s / SLICE_S,
-        "neighbour_ring_ran_empty": result["empty"],
-        "neighbour_fill": result["sent"] / max(result["fills"], 1),
+        "neighbour_core_share": busy_s / SLICE_S,
+        "neighbour_ring_ran_empty": sum(result["empty"] for result in results),
+        "neighbour_fill": sum(result["sent"] for result in results) / max(sum(r["fills"] for r in results), 1),
     }
     return point
 
 
-def _neighbour(made: rig.Rig) -> dict[str, Any]:
+def _neighbours(made: rig.Rig, flooders: Sequence[Flooder]) -> dict[str, int]:
     assert made.iokernel is not None
-    return next(a for a in made.iokernel.stats()["apps"] if a["name"] == "flooder")
+    names = {flooder.name for flooder in flooders}
+    rows = [app for app in made.iokernel.stats()["apps"] if app["name"] in names]
+    return {key: sum(int(row[key]) for row in rows) for key in ("tx_taken", "backlogged")}
 
 
 def plot(document: dict[str, Any]) -> Canvas:

@@ -19,6 +19,7 @@ from ..harness.numbers import Ratio, pairwise
 from ..harness.openloop import Measure, Point, middle
 from ..harness.plot import Canvas
 from ..harness.session import Session
+from ..harness.stops import EXPLAIN_S, stop_of
 
 ALONE = "alone"
 CANARY_S = 0.03
@@ -48,9 +49,20 @@ def place(session: Session, who: str, slice_s: float) -> tuple[tuple[int, int], 
     return (loop, worker), apart
 
 
-def half_load(session: Session, measure: Measure, *, seconds: float) -> tuple[float, str]:
-    """Half of the victim's capacity, found in so many seconds; and why there is none, if so: then half of FROM_RPS."""
+def half_load(
+    session: Session, measure: Measure, *, seconds: float, explain: Measure | None = None
+) -> tuple[float, str]:
+    """Half of the victim's capacity, found in so many seconds; and why there is none, if so: then half of FROM_RPS.
+
+    explain: as measure, with the counters that say why the capacity ends (harness/stops.py).
+    """
     most, limit_us = capacity(measure, seconds=seconds)
+    if explain:
+        above = most * STEP or FROM_RPS
+        point = explain(above, EXPLAIN_S)
+        missed = not point.carried or point.p99_us > limit_us
+        said = f"a p99 of {limit_us:.3g} us is not kept at {above:,.0f} requests/s"
+        session.stop("victim's capacity", said, stop_of(point, missed))
     rate = (most or FROM_RPS) / 2
     session.settings |= {"victim_capacity_rps": most, "victim_p99_limit_us": limit_us, "victim_rps": rate}
     if most:
@@ -89,23 +101,26 @@ def record(session: Session, arm: str, points: Sequence[Point]) -> dict[str, Any
     return row
 
 
-def compare(session: Session, arms: Mapping[str, Sequence[Slice]], name: str, other: str) -> Ratio | None:
+def compare(
+    session: Session, arms: Mapping[str, Sequence[Slice]], name: str, other: str, when: str = ""
+) -> Ratio | None:
     """The ratio of the p99 of two arms, slice by slice. None, with a note: there is none.
 
     A slice that lost requests has an infinite p99: in `name` it counts as such. Where that of `other` has one, the
-    machine stood still, and the pair says nothing.
+    machine stood still, and the pair says nothing. when: of several times that these were compared, for the notes.
     """
+    what = f"{name} over {other}{when}"
     pairs = [(p.p99_us, q.p99_us) for p, q in zip(arms[name], arms[other], strict=True)]
     kept = [(p, q) for p, q in pairs if math.isfinite(q)]
     lost = len(pairs) - len(kept)
     if 2 * len(kept) < len(pairs) or not pairs:
         why = f"p99 is infinite (requests unanswered) in {lost} of {len(pairs)} slices, {other}"
-        session.note(f"p99, {name} over {other}: {why}")
+        session.note(f"p99, {what}: {why}")
         return None
     ratio = pairwise([p for p, _ in kept], [q for _, q in kept])
     left_out = f"; {lost} of {len(pairs)} pairs left out" if lost else ""
-    session.note(f"p99, {name} over {other}: {_quartiles(ratio)}{left_out}")
-    session.settings.setdefault("p99_over", {})[f"{name} over {other}"] = ratio.median
+    session.note(f"p99, {what}: {_quartiles(ratio)}{left_out}")
+    session.settings.setdefault("p99_over", {})[what] = ratio.median
     return ratio
 
 

@@ -455,4 +455,5 @@ def plot(document: dict[str, Any]) -> Canvas:
     axis.set_xlabel("writers (number)")
     axis.set_ylabel("durable appends (1/s)")
     canvas.caption("Blue: our log. Teal: raw writes of one block. Red: other stores. Right: when a flush goes.")
+    canvas.caption("Curves end at the last number of writers that was asked for.")
     return canvas

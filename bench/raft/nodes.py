@@ -31,7 +31,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ...drivers.nic.nic import Nic
-from ...iokernel import AppConfig, Idle, Iokernel
+from ...iokernel import Allocation, AppConfig, Idle, Iokernel
 from ...runtime.errors import CorelaneError, check
 
 NODES = (1, 2, 3)
@@ -101,7 +101,7 @@ class Group:
                 loop_cpus=[cores[0]],
                 worker_cpus=[cores[1]] if managed else [],
                 policy="delay" if managed else None,
-                policy_params={"target_us": TARGET_US} if managed else {},
+                allocation=Allocation(params={"target_us": TARGET_US} if managed else {}),
                 poll=poll,
                 idle=Idle(spin_us=SPIN_US),
                 apps={f"raft-{n}": AppConfig(ip=address(n), class_="latency") for n in NODES},

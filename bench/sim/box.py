@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from ...runtime.errors import CorelaneError
 from .._native import ffi, lib
 from ..harness.session import Session
 from .draws import draw
+from .kept import kept
 from .model import App, Costs, Exponential, Simulation
 from .recorded import Recorded
 
@@ -37,7 +37,7 @@ GAPS_ROOM = 1 << 16
 TRAIN, TRAINS, SHORT_NS, AHEAD_NS, APART_NS = 10, 200, 5_000, 500, 150_000
 
 
-@njit(cache=True)
+@kept()
 def requests(gap: Any, service: Any, rng: Any, count: Any) -> Any:
     """Arrival times and lengths of the first `count` requests of an application, ns, as the engine draws them."""
     at, length = np.empty(count, np.uint64), np.empty(count, np.uint64)

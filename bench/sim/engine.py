@@ -23,6 +23,7 @@ from numba import njit
 
 from .calls import call_policy, settle
 from .draws import GIVEN, draw, next_arrival, uniform
+from .kept import kept
 from .queues import ARRIVED_AT, HEAD, LEFT, QUEUED_AT, WAITING, gain, line_of, lose, oldest, put, steered, take, victim
 from .state import (
     ACTUATE,
@@ -31,11 +32,15 @@ from .state import (
     ANSWER_MEMORY,
     ANSWER_MOST_NS,
     ARRIVED,
+    BATCH,
     BATCHING,
     BIGGEST_QUEUE,
     BUSY,
+    CEDE_NS,
     CHANGED_GRANTS,
     CONTESTED,
+    CROSSED_MEMORY_NS,
+    CROSSING,
     DECIDE,
     DECIDED_NS,
     DECISIONS,
@@ -47,9 +52,11 @@ from .state import (
     FIRST,
     FREE,
     GAINED,
+    HALVED,
     HELD,
     IDLE,
     INTERVAL,
+    LAST_DECISION,
     LOGGED,
     LOOP_PAUSED,
     LOST,
@@ -67,6 +74,7 @@ from .state import (
     PREEMPTED,
     RECEIVE,
     SEEN,
+    SIGHT,
     SOJOURN,
     STEAL,
     TICKS,
@@ -229,7 +237,7 @@ def release(now: Any, a: Any, c: Any, q: Any, counts: Any, s: Any) -> None:
 
 
 @njit
-def apply_grants(now: Any, table: Any, q: Any, counts: Any, s: Any) -> Any:
+def apply_grants(now: Any, table: Any, q: Any, kinds: Any, counts: Any, s: Any) -> Any:
     """Move cores so that each application holds what it was granted. Returns how many cores changed hands."""
     n_apps, n_cores = len(s.app_n), len(s.core)
     moved = 0
@@ -252,7 +260,10 @@ def apply_grants(now: Any, table: Any, q: Any, counts: Any, s: Any) -> Any:
             for c in range(n_cores):
                 if missing > 0 and s.core[c, 0] < 0 and (s.core[c, 3] == a or not own):
                     cost = s.settings[MOVE_BUSY] if s.core[c, 2] else s.settings[MOVE_IDLE]
-                    if s.core[c, 3] != a:
+                    last = s.core[c, 3]
+                    if last >= 0 and kinds[last] != kinds[a]:
+                        s.world[CROSSING] += min(cost + s.settings[SIGHT], CEDE_NS)
+                    if last != a:
                         s.core[c, 5] |= ANOTHERS
                         s.app_n[a, 5] = now if s.core[c, 2] and not s.app_n[a, 0] else -1
                     s.core[c, 0] = a
@@ -265,6 +276,23 @@ def apply_grants(now: Any, table: Any, q: Any, counts: Any, s: Any) -> Any:
                     schedule(s.when, s.tree, n_apps + c, max(now, s.core[c, 6]) + moved * s.settings[ACTUATE] + cost)
                     missing -= 1
     return moved
+
+
+@njit
+def tell_cost(now: Any, view: Any, kinds: Any, s: Any) -> None:
+    """What moves cost batch work lately (`tell_cost` of iokernel/cores/allocate.c). Cores are taken by decisions only,
+    so each was held since the last one."""
+    for a in range(len(s.app_n)):
+        if kinds[a]:
+            s.world[BATCH] += s.app_n[a, 0] * (now - s.world[LAST_DECISION])
+    s.world[LAST_DECISION] = now
+    times = min((now - s.world[HALVED]) // CROSSED_MEMORY_NS, 63)
+    if times:
+        s.world[BATCH] >>= times
+        s.world[CROSSING] >>= times
+        s.world[HALVED] = now
+    view[0]["batch_ns"] = np.uint64(s.world[BATCH])
+    view[0]["moving_ns"] = np.uint64(s.world[CROSSING])
 
 
 @njit
@@ -410,7 +438,7 @@ def contested(table: Any, q: Any, kinds: Any, app_n: Any) -> Any:
 
 # Nothing is allocated in here, so numba's reference counts are off, which it would keep of every view of an array, by
 # atomic instructions: with them it is a quarter to a fifth as fast.
-@njit(cache=True, _nrt=False)
+@kept(_nrt=False)
 def run(
     max_events: Any,
     until: Any,
@@ -495,11 +523,12 @@ def run(
         else:
             account(now, s)
             fill_table(now, table, q, kinds, s.app_n, s.times)
+            tell_cost(now, view, kinds, s)
             view[0]["now_ns"] = np.uint64(now)
             call_policy(addresses[0], addresses[2], addresses[3])  # numba passes the context
             world[CHANGED_GRANTS] += settle(addresses[1], addresses[2], addresses[3])
             world[TICKS] += 1
-            moved = apply_grants(now, table, q, counts, s)
+            moved = apply_grants(now, table, q, kinds, counts, s)
             world[DECISIONS] += moved
             conserve(now, q, kinds, s.core, s.app_n, table, s.settings, counts)
             decided_ns = s.settings[DECIDE] * n_apps + s.settings[ACTUATE] * moved

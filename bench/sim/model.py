@@ -476,7 +476,7 @@ class Simulation:
         settings[[e.SLOW, e.SHORTEST]] = noted[0] or e.FAR, max(noted[1], 1)
         settings[[e.MOVE_BUSY, e.MOVE_IDLE, e.SEEN]] = costs.move_busy_ns, costs.move_idle_ns, costs.seen_ns
         settings[[e.STEAL, e.FIRST, e.WAKE]] = costs.steal_ns, costs.first_ns, costs.wake_ns
-        settings[[e.PREEMPT, e.RECEIVE]] = costs.preempt_ns, costs.receive_ns
+        settings[[e.PREEMPT, e.SIGHT, e.RECEIVE]] = costs.preempt_ns, costs.sight_ns, costs.receive_ns
         settings[[e.PACKET, e.TRANSIT, e.NOTICE]] = costs.packet_ns, costs.transit_ns, costs.notice_ns
         if costs.pauses_ns:
             settings[e.PAUSE_GAP] = 1e9 / (costs.pauses_per_s * (self.cores + 1))

@@ -45,6 +45,7 @@ def draw(document: dict[str, Any]) -> Canvas:
     for arm, why in document["settings"]["stops"].items():
         if arm not in between and quantum.LOG_NORMAL not in arm:  # those are in the document
             canvas.caption(f"{arm}: {why}.")
+    canvas.caption("A curve ends at the load that is said above, else at the last one that was tried.")
     canvas.caption(
         f"First and second: bars are one standard error; hollow: not known to {100 * GOAL:g} %, or not carried, with "
         "no steady tail."

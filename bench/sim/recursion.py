@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from .draws import draw
+from .kept import kept
 
 
-@njit(cache=True)
+@kept()
 def _sift(free: Any, value: Any) -> None:
     """Replace the smallest of the heap."""
     n, at = len(free), 0
@@ -33,7 +33,7 @@ def _sift(free: Any, value: Any) -> None:
     free[at] = value
 
 
-@njit(cache=True)
+@kept()
 def sums(gap: Any, service: Any, rng: Any, servers: Any, skip: Any, count: Any) -> Any:
     """Of arrivals skip .. skip + count - 1: the waits, the gaps after them and the lengths, each summed, ns.
 

@@ -17,11 +17,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Self
 
 from ...drivers._native import lib as drivers
 from ...drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached
-from ...iokernel import AppConfig, Idle, Iokernel, UserConfig
+from ...iokernel import Allowance, AppConfig, Idle, Iokernel, UserConfig
 from ...iokernel.control.moves import STEP_NAMES, Move, entries
 from ...runtime.clock import default_clock
 from ...runtime.errors import check
@@ -30,6 +31,7 @@ from .._native import ffi, lib
 from ..harness import rig
 from ..harness.load import Load
 from ..harness.openloop import Point
+from ..harness.stops import Counts
 from .tenant import Tenant
 
 STEPS = {name: step for step, name in STEP_NAMES.items()}
@@ -109,11 +111,13 @@ class Shared:
         around: AbstractContextManager[object] | None = None,
     ) -> tuple[Point, dict[str, float]]:
         """A point, and what was gained a second under that load: the job's units (`work`), core time of the application
-        `name` in s (`core_s`), and `moves`. rate 0: no load, only the job; the point is then empty. window_s: see
-        Load.measure; around: a context for the time in which requests are under way."""
+        `name` in s (`core_s`), and what was counted of moves. rate 0: no load, only the job; the point is then empty.
+        window_s: see Load.measure; around: a context for the time in which requests are under way."""
 
         def read() -> dict[str, float]:
-            return work_of(job) | {"core_s": self.core_s(name), "moves": self.counts()["moves"]}
+            counts = self.counts()
+            moved = {key: float(counts[key]) for key in ("moves", "crossings", "crossing_ns")}
+            return work_of(job) | {"core_s": self.core_s(name)} | moved
 
         return measure_beside(self.load, read, rate, seconds, window_s, around)
 
@@ -154,6 +158,11 @@ class Shared:
         out = ffi.new("struct cl_io_app_cores *")
         check(lib.cl_io_app_cores(self.kernel.ptr, self._ids[name], out), f"read the core time of {name}")
         return float(out.core_ns) / 1e9
+
+    def counts_of(self, name: str) -> Counts:
+        """What stops.py asks, of an application whose core time the iokernel accounts for."""
+        found = rig.counts_of_iokernel(self.kernel)
+        return replace(found, looks=0, found=0, published_s=None, worker_s=self.core_s(name))
 
     def moves(self) -> list[Move]:
         """What was logged since the last call."""
@@ -249,7 +258,7 @@ def shared(
             poll="adaptive",
             idle=Idle(spin_us=rig.SPIN_US),
             apps=apps,
-            user_defaults=user_defaults,
+            allowance=Allowance(user_defaults=user_defaults or UserConfig()),
         )
         apps_stack = stack.enter_context(contextlib.ExitStack())
         yield Shared(kernel, generator, kernel.socket_path, apps_stack)

@@ -72,7 +72,8 @@ class Map:
             name.encode(),
         )
         if fd < 0:
-            raise BpfError(f"cannot create eBPF map {name!r} ({definition}): {_reason(fd)}")
+            shape = f" ({definition})" if fd == -errno.EINVAL else ""
+            raise BpfError(f"cannot create eBPF map {name!r}{shape}: {_reason(fd)}")
         self.name = name
         self.definition = definition
         self.fd = fd

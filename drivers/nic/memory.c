@@ -82,6 +82,22 @@ static inline uint8_t *buffer_of(const struct end *e, uint32_t buf)
     return e->base + (size_t)buf * e->stride;
 }
 
+/* The receiver's buffers are its next send buffers (pool.h): it takes the lines to write them, so that each goes over once,
+ * and not once for the data and again for the right to write. */
+static inline void fetch_frame(const struct end *e, uint64_t word)
+{
+    cl_prefetch_span_write(buffer_of(e, (uint32_t)word) + (uint32_t)(word >> OFFSET_SHIFT),
+                           (uint16_t)(word >> LEN_SHIFT));
+}
+
+static inline void fetch_next(const struct end *e, const struct cl_ring_rx *ring, unsigned n)
+{
+    struct cl_desc next[CL_NIC_BURST];
+    unsigned waiting = cl_ring_peek(ring, next, n);
+    for (unsigned i = 0; i < waiting; i++)
+        fetch_frame(e, next[i].word);
+}
+
 static inline unsigned take_ring(struct end *e, struct cl_ring_rx *ring, struct cl_frame *frames, unsigned n,
                                  uint64_t *bytes)
 {
@@ -96,9 +112,7 @@ static inline unsigned take_ring(struct end *e, struct cl_ring_rx *ring, struct 
         uint32_t offset = (uint32_t)(descs[i].word >> OFFSET_SHIFT);
         uint16_t len = (uint16_t)(descs[i].word >> LEN_SHIFT);
         uint8_t *data = buffer_of(e, buf) + offset;
-        cl_prefetch(data);
-        if (len > CL_CACHELINE)
-            cl_prefetch(data + CL_CACHELINE);
+        fetch_frame(e, descs[i].word);
         frames[i] = (struct cl_frame){.data = data,
                                       .buf = buf,
                                       .len = len,
@@ -106,6 +120,8 @@ static inline unsigned take_ring(struct end *e, struct cl_ring_rx *ring, struct 
                                       .hash = (uint32_t)descs[i].payload};
         sum += len;
     }
+    if (got == n)
+        fetch_next(e, ring, n);
     *bytes += sum;
     return got;
 }

@@ -42,22 +42,39 @@ static void tx_sync(struct port *port, unsigned queue, struct port_tx *tx)
     cl_store_release(&tx->arena, now);
 }
 
+static inline uint8_t *rx_data(const struct port_arena *a, const struct cl_desc *d, uint32_t *buf, uint32_t *offset)
+{
+    *buf = (uint32_t)d->payload & 0xffffff;
+    *offset = (d->payload >> 24) & 0xffff;
+    return a->buffers + (size_t)*buf * a->layout.buffer_stride + *offset;
+}
+
+/* Send for the frames of the next burst. */
+static inline void fetch_next(const struct port_arena *a, const struct cl_ring_rx *ring, unsigned n)
+{
+    struct cl_desc next[CL_NIC_BURST];
+    uint32_t buf, offset;
+    unsigned waiting = cl_ring_peek(ring, next, n);
+    for (unsigned i = 0; i < waiting; i++)
+        cl_prefetch_span(rx_data(a, &next[i], &buf, &offset), (uint16_t)(next[i].word >> 32));
+}
+
 unsigned port_rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct port *port = port_of(nic);
     struct port_rx *rx = &port->rx[queue];
     rx_sync(port, queue, rx);
     struct cl_desc d[CL_NIC_BURST];
-    unsigned got = cl_ring_pop(&rx->ring, d, cl_min(n, (unsigned)CL_NIC_BURST));
+    n = cl_min(n, (unsigned)CL_NIC_BURST);
+    unsigned got = cl_ring_pop(&rx->ring, d, n);
     if (got == 0)
         return 0;
     struct port_arena *a = rx->arena;
     uint64_t bytes = 0;
     for (unsigned i = 0; i < got; i++) {
-        uint32_t buf = (uint32_t)d[i].payload & 0xffffff;
-        uint32_t offset = (d[i].payload >> 24) & 0xffff;
-        uint8_t *data = a->buffers + (size_t)buf * a->layout.buffer_stride + offset;
-        __builtin_prefetch(data);
+        uint32_t buf, offset;
+        uint8_t *data = rx_data(a, &d[i], &buf, &offset);
+        cl_prefetch_span(data, (uint16_t)(d[i].word >> 32));
         frames[i] = (struct cl_frame){.data = data,
                                       .buf = buf,
                                       .len = (uint16_t)(d[i].word >> 32),
@@ -66,6 +83,8 @@ unsigned port_rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *fram
                                       .tag = a->tag};
         bytes += frames[i].len;
     }
+    if (got == n)
+        fetch_next(a, &rx->ring, n);
     cl_ring_publish(&rx->ring);
     cl_count(&a->counts[queue].received, got);
     cl_count(&rx->frames, got);
@@ -217,6 +236,11 @@ unsigned port_tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *fram
     return take;
 }
 
+void port_prepare(struct cl_nic *nic, unsigned queue)
+{
+    cl_ring_prepare(&port_of(nic)->tx[queue].ring); /* of an old arena perhaps: then it is a wasted hint */
+}
+
 unsigned port_alloc(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct port *port = port_of(nic);
@@ -233,11 +257,12 @@ unsigned port_alloc(struct cl_nic *nic, unsigned queue, struct cl_frame *frames,
         reclaim(tx, queue);
         got += cl_pool_get(a->pool, queue, index + got, n - got);
     }
-    for (unsigned i = 0; i < got; i++)
-        frames[i] = (struct cl_frame){.data = a->buffers + (size_t)index[i] * a->layout.buffer_stride,
-                                      .buf = index[i],
-                                      .room = (uint16_t)a->layout.buffer_bytes,
-                                      .tag = a->tag};
+    for (unsigned i = 0; i < got; i++) {
+        uint8_t *data = a->buffers + (size_t)index[i] * a->layout.buffer_stride;
+        cl_prefetch_write(data); /* the loop has read it last */
+        frames[i] =
+            (struct cl_frame){.data = data, .buf = index[i], .room = (uint16_t)a->layout.buffer_bytes, .tag = a->tag};
+    }
     cl_count(&a->counts[queue].allocated, got);
     if (cl_unlikely(got < n))
         cl_count(&tx->alloc_short, 1);

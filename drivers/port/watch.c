@@ -455,6 +455,7 @@ static const struct cl_nic_ops ops = {
     .name = "port",
     .rx_burst = port_rx_burst,
     .tx_burst = port_tx_burst,
+    .prepare = port_prepare,
     .alloc = port_alloc,
     .free = port_free,
     .parker = port_parker,

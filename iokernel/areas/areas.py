@@ -28,6 +28,7 @@ from typing import Any, Protocol
 
 from ...drivers.blk import file as blk_file
 from ...runtime.errors import CorelaneError, Refused
+from ...runtime.files import sync_folder
 from ...runtime.peers import Peer, trusted
 from .._native import lib
 from .operations import Busy
@@ -277,15 +278,6 @@ def _uid(owner: str) -> int:
     return uid
 
 
-def _sync_folder(path: Path) -> None:
-    """The names in it are on the disk when this returns."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def _check_ours(folder: Path) -> None:
     """Raises CorelaneError for a folder that others than root and we may put something into."""
     found, us = folder.stat(), os.geteuid()
@@ -356,7 +348,7 @@ class DirectoryStore:
             fresh = [path for path in (self._folder, *self._folder.parents) if not path.exists()]
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for path in fresh:
-                _sync_folder(path.parent)
+                sync_folder(path.parent)
             self._fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise self._failed(error) from error
@@ -437,7 +429,7 @@ class DirectoryStore:
             if not _lock(fd):
                 raise self._busy(area)
             self._path(area).unlink()
-            _sync_folder(self._folder)
+            sync_folder(self._folder)
         finally:
             os.close(fd)
 

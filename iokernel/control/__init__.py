@@ -2,6 +2,7 @@
 
     server.py       the thread: waits for what happens, and has each of these do its part (protocol: runtime/control.h)
     listener.py     who may connect, and what is done when there is no room for one more
+    callers.py accept.c   who came, without those that have gone already
     connections.py  connections that are open: receiving, sending, how long each has for it
     turns.py        whose messages are handled when: registrations first, and users within their shares
     multiplexer.py  what the thread waits for, and users who are held back
@@ -11,14 +12,16 @@
     messages.py     messages as bytes
     descriptors.py  descriptors whose closing may take long, which no thread waits for that others need
     lock.py         a socket path belongs to one iokernel
-    settings.py     what the configuration says of applications
+    settings.py     options of an Iokernel, in groups
+    admission.py    what an application gets that wants to attach, or why it is refused
+    applications.py apps.py   those that are attached: registering, managing and removing them; what one got
     addresses.py    MAC and IPv4 of an application, and those that nobody gets by asking
     users.py        which names a user may use, and how much his applications may have together
     kthreads.py     whether the threads that an application names may be managed
     cores.py manager.py   what an application may claim of the cores; which policy decides
     claims.py       which CPUs other iokernels of this machine use
     lingering.py    applications that were killed and have not ended
-    report.py moves.py    statistics as JSON; the log of moves
+    statistics.py report.py moves.py   statistics as JSON, and each part of them; the log of moves
     worker.py jobs.py   slow functions on threads of their own: one at a time; several users'
 
 Threads: one. It waits for nobody. Calls go down: server.py -> requests.py -> registrations.py, policy_requests.py,

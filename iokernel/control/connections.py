@@ -225,6 +225,13 @@ class Connections:
             # Last: who sees the end gives its kthreads back their class and CPUs, which the loop may change until then.
             self._strangers.close(connection.sock)
 
+    def close_gone(self, uid: int) -> bool:
+        """Close those of a user whose other end has closed. False: there are none."""
+        gone = [c for c in self._open.values() if c.peer.uid == uid and has_gone(c.sock)]
+        for connection in gone:
+            self.close(connection)
+        return bool(gone)
+
     def close_idlest(self, but: Connection | None = None) -> bool:
         """Make room: close the one that has said nothing for longest, of the user with the most connections.
 

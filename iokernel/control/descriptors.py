@@ -1,4 +1,5 @@
-"""Descriptors whose last close may take long: what strangers send along a control connection, and arenas.
+"""How many descriptors there are, and those whose last close may take long: what strangers send along a control
+connection, and arenas.
 
 The protocol has no descriptors in this direction. The last close of a stranger's descriptor may block for as long as
 the stranger likes (SO_LINGER on a TCP socket), and a descriptor that waits in a socket is closed with it. So the
@@ -14,6 +15,7 @@ import contextlib
 import errno
 import os
 import queue
+import resource
 import socket
 import threading
 
@@ -23,6 +25,13 @@ _SCM_MAX_FD = (
     253  # the most that one message carries (include/net/scm.h); beyond the buffer the kernel would close them
 )
 _ROOM = socket.CMSG_SPACE(_SCM_MAX_FD * array.array("i").itemsize)
+
+
+def raise_limit() -> None:
+    """This process may open as many as the system lets it: three a managed kthread, one a connection."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class Closer:

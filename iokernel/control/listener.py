@@ -18,8 +18,9 @@ import time
 from collections import Counter, deque
 
 from ...runtime.errors import SystemLimit
-from ...runtime.peers import Peer, peer_of, uid_of
-from .connections import Connection, Connections, Counters, has_gone
+from ...runtime.peers import Peer, peer_of
+from .callers import Callers
+from .connections import Connection, Connections, Counters
 from .descriptors import OUT_OF_DESCRIPTORS, Strangers
 from .messages import refusal
 from .multiplexer import Multiplexer
@@ -30,9 +31,13 @@ from .users import Users
 _log = logging.getLogger("corelane.iokernel")
 
 _MAX_CONNECTIONS = 1024
-_BACKLOG = 512  # connections that wait to be taken: the last one waits for all before it, also for those long gone
-_AT_ONCE = 64  # that are taken before others are served
+# Connections that wait to be taken. The last one waits for all before it, also for those long gone: 12 ms. With fewer,
+# one process that connects again and again fills the queue in a pause or a time slice, and others find it full.
+_BACKLOG = 2048
+_AT_ONCE = 64  # living ones that are taken before others are served,
+_WITH_GONE = 512  # and all, with those that have closed again: a millisecond or two
 _MAX_REFUSED = 64  # that are kept for a moment, so that their users can read why
+_LOOK_S = 0.05  # from one look at which connections of a user are left to the next
 _PAUSE_S = 0.1  # after the system had no descriptor for a connection
 _GREEDY_PAUSE_S = 0.005  # after connections of a user who has had more than his share, and nobody behind them
 _NO_ROOM = (*OUT_OF_DESCRIPTORS, errno.ENOBUFS, errno.ENOMEM)
@@ -78,6 +83,7 @@ class Listener:
         self._sock = sock
         self._multiplexer = multiplexer
         self._connections = connections
+        self._callers = Callers(sock.fileno(), drop=strangers.refused)
         self._strangers = strangers
         self._uids = frozenset((0, os.geteuid(), *access.uids))
         self._gids = frozenset(access.gids)
@@ -85,6 +91,7 @@ class Listener:
         self._turns = turns
         self._counts = counts
         self._turned_away: deque[tuple[float, socket.socket]] = deque()  # until when they are kept
+        self._next_look: dict[int, float] = {}  # by user
         self._again = float("inf")  # when the pause ends
         self._paused = False  # since the last connection that was taken; that was said
         multiplexer.register(sock)
@@ -95,31 +102,29 @@ class Listener:
         But not while somebody stands behind them: that may be another user, and who does not wait for room in the
         queue (a socket with a time-out) finds it full.
         """
-        begun, users, last = time.thread_time(), Counter[int](), False
-        for _ in range(_AT_ONCE):
-            try:
-                sock, _address = self._sock.accept()
-            except BlockingIOError:
-                last = True
-                break
-            except OSError as error:
-                self._counts["accept_failed"] += 1
-                if error.errno in _NO_ROOM and not self.make_room():
-                    self._run_out(error)
-                break
+        begun, users, living, error = time.thread_time(), Counter[int](), 0, 0
+        while living < _AT_ONCE and users.total() < _WITH_GONE and not error:
+            came = self._callers.take(_WITH_GONE)
+            users += came.users
+            error = came.error
+            if came.sock is not None:
+                living += 1
+                self._take(came.sock)
+        if users:
             self._paused = False
-            sock.setblocking(False)
-            self._counts["connections"] += 1
-            users[uid_of(sock)] += 1
-            self._take(sock)
+            self._counts["connections"] += users.total()
+        if error and error != errno.EAGAIN:
+            self._failed(error)
         self._turns.charge_all(users, begun)
-        if last and any(self._turns.must_wait(uid) for uid in users):
+        if error == errno.EAGAIN and any(self._turns.must_wait(uid) for uid in users):
             self._pause(_GREEDY_PAUSE_S)
 
+    def _failed(self, error: int) -> None:
+        self._counts["accept_failed"] += 1
+        if error in _NO_ROOM and not self.make_room():
+            self._run_out(error)
+
     def _take(self, sock: socket.socket) -> None:
-        if has_gone(sock):  # who connects and closes again and again holds up those behind him: be quick
-            self._strangers.close(sock)
-            return
         try:
             peer = peer_of(sock)
         except OSError:  # it has gone
@@ -132,7 +137,7 @@ class Listener:
         if not peer.among(self._uids, self._gids):
             text = f"user {uid} may not attach: allow it in iokernel.users or iokernel.groups"
             self._turn_away(sock, "not_allowed", errno.EACCES, text)
-        elif budget is not None and self._connections.of_user(uid) >= budget.connections:
+        elif budget is not None and self._connections.of_user(uid) >= budget.connections and not self._missed(uid):
             text = f"user {uid} has {budget.connections} connections open already: close some"
             self._turn_away(sock, "too_many", errno.EMFILE, f"{text}, or raise users.{uid}.connections")
         elif len(self._connections) >= most_connections() and not self._connections.close_idlest():
@@ -143,6 +148,15 @@ class Listener:
                 self._connections.add(sock, peer)
             except OSError as error:
                 self._turn_away(sock, "too_many", errno.EMFILE, f"the iokernel is at its limit: {error.strerror}")
+
+    def _missed(self, uid: int) -> bool:
+        """Whether connections of his have ended that nobody has looked at, since he is held back. They are closed now;
+        it is not looked again for each one that he is refused."""
+        now = time.monotonic()
+        if now < self._next_look.get(uid, 0.0):
+            return False
+        self._next_look[uid] = now + _LOOK_S
+        return self._connections.close_gone(uid)
 
     def _turn_away(self, sock: socket.socket, counter: str, code: int, text: str) -> None:
         """Say why, and close soon. What it sends is not read."""
@@ -163,9 +177,9 @@ class Listener:
     def _close_oldest(self) -> None:
         self._strangers.close(self._turned_away.popleft()[1])
 
-    def _run_out(self, error: OSError) -> None:
+    def _run_out(self, error: int) -> None:
         """Of descriptors, say."""
-        text = f"no connection can be taken: {error.strerror} (raise the limit of open files, ulimit -n)"
+        text = f"no connection can be taken: {os.strerror(error)} (raise the limit of open files, ulimit -n)"
         self._counts.last_error = text
         if not self._paused:
             _log.warning("%s", text)

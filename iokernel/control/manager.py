@@ -16,20 +16,18 @@ from ..policy.policy import Policy, load
 from ..policy.verdict import why_ejected
 from . import report
 from .cores import KINDS, Claim, ManagedCores
-from .settings import Timing
+from .settings import Allocation
 
 
 class CoreManager:
     """The managed cores of one iokernel. The caller serialises all calls that take its `struct cl_io *`."""
 
-    def __init__(
-        self, cpus: Sequence[int], n_loops: int, policy: str, params: Mapping[str, int | float], timing: Timing
-    ) -> None:
+    def __init__(self, cpus: Sequence[int], n_loops: int, policy: str, allocation: Allocation) -> None:
         if not cpus:
             raise ConfigError("manage cores", "no worker CPU is left for applications", 'set cores.policy = "none"')
         self.cores = ManagedCores(cpus, n_loops)
-        self._timing = timing
-        self._policy = load(policy, params)  # decides since the last `install`
+        self._allocation = allocation
+        self._policy = load(policy, allocation.params)  # decides since the last `install`
         self._kept: list[tuple[int, Policy]] = []  # (ticket, policy): what the loops may still call
 
     def configure(self, config: Any) -> None:
@@ -38,12 +36,13 @@ class CoreManager:
         config.manage_cores, config.n_worker_cpus = 1, len(self.cores.cpus)
         for i, cpu in enumerate(self.cores.cpus):
             config.worker_cpus[i] = cpu
-        timing = self._timing
-        config.interval_us, config.cede_us, config.interrupt_us = (
-            timing.interval_us,
-            timing.cede_us,
-            timing.interrupt_us,
-        )
+        for name, us in self._times().items():
+            setattr(config, name, us)
+
+    def _times(self) -> dict[str, int]:
+        """{"interval_us", "cede_us", "interrupt_us"}, the same names as in C."""
+        chosen = self._allocation
+        return {name: getattr(chosen, name) for name in ("interval_us", "cede_us", "interrupt_us")}
 
     def install(self, io: Any, policy: Policy | None = None) -> str:
         """Have a loaded policy decide from the next decision on; returns that in a line. Raises CorelaneError."""
@@ -80,7 +79,7 @@ class CoreManager:
                 "params": dict(self._policy.settings),
                 "ejected": next((why for loop in loops if (why := _ejected(io, loop, self._kept[-1][0]))), None),
             },
-            **asdict(self._timing),
+            **self._times(),
             "cpus": [report.core(io, i, names) for i in range(len(self.cores.cpus))],
             "allocators": [report.allocator(io, loop) for loop in loops],
         }

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from ...runtime.errors import SystemLimit
 from .area_requests import AreaRequests
 from .connections import Connection, Connections, Counters
+from .descriptors import raise_limit
 from .listener import Listener, listen
 from .lock import lock, remove_stale
 from .multiplexer import Multiplexer
@@ -42,7 +43,8 @@ _LOOK_S = 1.0
 
 
 class ControlServer:
-    """Listens on `path` and speaks for `registry`. Construction takes the path; `serve` works until `stop`.
+    """Listens on `path` and speaks for `registry`. Construction takes the path; `serve` works until `stop`. The soft
+    limit of open files of this process becomes the hard one.
 
     access: who may connect; users: how many connections each may have. Raises Refused if another iokernel holds the
     path, SystemLimit if it cannot be made.
@@ -58,6 +60,7 @@ class ControlServer:
         users: Users | None = None,
         areas: Areas | None = None,
     ) -> None:
+        raise_limit()
         self.path = path
         self.counts = counts = Counters()
         self._registry = registry

@@ -8,9 +8,12 @@ NetworkConfig.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 
+from ...runtime.config import AppConfig, UserConfig
 from ...runtime.options import Group, option
+from ...runtime.typed import typed_class
 from .._native import lib
 
 _HOUR_US = 3_600_000_000
@@ -28,17 +31,47 @@ class Idle(Group):
     pause_us: int = option(200, "time that it then polls more slowly", low=0, high=_HOUR_US)
 
 
+@typed_class("set how cores are allocated")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Timing(Group):
-    """Times of the moves of cores between applications.
+class Allocation(Group):
+    """How the policy divides the cores, and how they move between applications.
 
-    interval_us: from one decision of the policy to the next. cede_us: how long a kthread has to cede when asked;
-    interrupt_us: how long it then has when interrupted, before it is evicted.
+    params: settings of the policy, by name. interval_us: from one decision of the policy to the next. cede_us: how long
+    a kthread has to cede when asked; interrupt_us: how long it then has when interrupted, before it is evicted.
     """
 
+    params: dict[str, int | float] = field(default_factory=dict)
     interval_us: int = option(5, "time between two decisions", low=1, high=1_000_000)
     cede_us: int = option(10, "time to cede when asked", low=1, high=1_000_000)
     interrupt_us: int = option(50, "time to cede when interrupted", low=1, high=1_000_000)
+
+
+@typed_class("set what applications may have")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """What applications may have, besides what `apps` says of some names.
+
+    app_defaults: each whose name is not in `apps`. users: all of a user together, by his name or number. user_defaults:
+    those of all other users.
+    """
+
+    app_defaults: AppConfig = field(default_factory=AppConfig)
+    users: Mapping[str, UserConfig] = field(default_factory=dict)
+    user_defaults: UserConfig = field(default_factory=UserConfig)
+
+
+@typed_class("set how applications appear outside")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outside:
+    """How applications appear outside, beside this machine itself.
+
+    share_mac: under the uplink's MAC. host_macs, host_addresses: this machine's own, which no application gets; the
+    second tells its IPv4 addresses at any time, in host byte order.
+    """
+
+    share_mac: bool = False
+    host_macs: tuple[str, ...] = ()
+    host_addresses: Callable[[], Collection[int]] = tuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

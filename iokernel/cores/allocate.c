@@ -28,6 +28,7 @@ void io_core_account(struct io_loop *loop, struct io_core *core, uint64_t now)
         cl_store_relaxed(&core->accounted, 0);
         __atomic_thread_fence(__ATOMIC_RELEASE); /* the 0 before what changes */
         a->core_ticks += ticks;
+        loop->cores.batch += a->kind == CL_POLICY_BATCH ? ticks : 0;
         cl_store_relaxed(&a->stats.core_ns, (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)a->core_ticks));
         io_count(core->stats.busy_ns, (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)ticks));
     }
@@ -375,6 +376,20 @@ static void survey(struct io_loop *loop, bool late, uint64_t now)
         c->core[i].idle_since = 0;
 }
 
+/* What moves cost batch work lately. */
+static inline void tell_cost(struct io_loop *loop, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    if (cl_unlikely(now - c->halved >= c->crossed_memory)) {
+        uint64_t times = cl_min((now - c->halved) / c->crossed_memory, (uint64_t)63);
+        c->batch >>= times;
+        c->crossing >>= times;
+        c->halved = now;
+    }
+    c->view.batch_ns = io_ns(loop->io, c->batch);
+    c->view.moving_ns = io_ns(loop->io, c->crossing);
+}
+
 static void decide(struct io_loop *loop, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
@@ -390,6 +405,7 @@ static void decide(struct io_loop *loop, uint64_t now)
     bool late = late_decision(loop, now);
     c->view.now_ns = (uint64_t)cl_tsc_to_ns(loop->io->clock, now);
     c->held_up = false;
+    tell_cost(loop, now);
     cl_policy_run(c->host, &c->view, c->table);
     do {
         c->lost_one = false;

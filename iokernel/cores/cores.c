@@ -15,6 +15,7 @@
 #define URGENT_GAP_NS 1000    /* decisions that applications bring about, from one to the next */
 #define HOLD_BATCH_NS 1000000 /* see allocate.c */
 #define HOLD_LATENCY_NS 20000
+#define CROSSED_MEMORY_NS 1000000 /* after that what moves cost counts half */
 #define ACCOUNT_TRIES 100
 #define HIST_DIGITS 2
 #define HIST_LIMIT_NS 10000000000ull
@@ -90,6 +91,7 @@ int io_cores_init(struct io_loop *loop, char *err)
     c->urgent_gap = ticks(io, URGENT_GAP_NS);
     c->hold_batch = ticks(io, HOLD_BATCH_NS);
     c->hold_latency = ticks(io, HOLD_LATENCY_NS);
+    c->crossed_memory = ticks(io, CROSSED_MEMORY_NS);
     c->next_due = UINT64_MAX;
     c->view = (struct cl_policy_view){.interval_ns = config->interval_us * 1000ull, .n_cores = c->n};
     return cl_policy_host_new(0, 0, &c->host, err);

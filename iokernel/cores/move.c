@@ -103,6 +103,7 @@ static void begin(struct io_cores *c, struct io_core *core, struct io_kthread *f
     core->step = (uint8_t)step;
     io_steps_begin(core);
     core->begun = core->extended = core->woken = core->turned = false;
+    core->crosses = from && from->app->cores.kind != core->owner->app->cores.kind;
     core->dying = NULL;
     core->decided = now;
     io_move_set_moving(c, core, true);
@@ -267,6 +268,17 @@ void io_move_release(struct io_loop *loop, struct io_core *core, unsigned what, 
     io_steer(loop, k->app);
 }
 
+/* A core has arrived that was batch work's, or is so now. What one who is slow to let go of it works for meanwhile is no
+ * cost, and what an application can add to it ends there. */
+static void note_cost(struct io_loop *loop, const struct io_core *core, uint64_t now)
+{
+    struct io_cores *c = &loop->cores;
+    uint64_t ticks = cl_min(now - core->decided, c->cede);
+    c->crossing += ticks;
+    io_count(c->stats.crossings, 1);
+    io_count(c->stats.crossing_ns, io_ns(loop->io, ticks));
+}
+
 /* What the two say of when they did it. Relaxed: the new owner stored its stamp before `acted`, which was read with
  * acquire, and the old one its own before it yielded to that one. */
 static void stamp(struct io_core *core)
@@ -291,6 +303,8 @@ static void done(struct io_loop *loop, struct io_core *core, uint64_t now)
     uint64_t ns = (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)(now - core->decided));
     cl_hist_record(c->actuation[core->step], ns);
     cl_hist_record(k->app->cores.actuation, ns);
+    if (core->crosses)
+        note_cost(loop, core, now);
     if (core->step == CL_IO_STEP_REQUEST || core->step == CL_IO_STEP_INTERRUPT) {
         /* What an application can add to it by being slow ends with the time of its steps. */
         uint64_t most = (uint64_t)cl_ticks_to_ns(loop->io->clock, (int64_t)(c->cede + c->interrupt));

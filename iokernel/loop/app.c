@@ -18,7 +18,7 @@
  * memory when it is used. */
 #define PREFAULT_BUFFERS 256 /* receive buffers, but not more than so many bytes */
 #define PREFAULT_BUFFER_BYTES (1u << 20)
-#define PREFAULT_SLOTS 4096 /* of each ring */
+#define PREFAULT_RING_BYTES (512u << 10) /* all rings together: a page takes a microsecond */
 
 static void app_free(struct io_app *app)
 {
@@ -40,15 +40,17 @@ static uint32_t first_buffers(const struct cl_arena_layout *l)
     return cl_min(l->n_rx, cl_min((uint32_t)PREFAULT_BUFFERS, PREFAULT_BUFFER_BYTES / l->buffer_stride));
 }
 
+/* The first slots of the rings of a kind, as many of each. */
 static void populate_rings(struct io_app *app, uint64_t offset, uint32_t slots)
 {
-    uint64_t ring = (uint64_t)slots * sizeof(struct cl_desc);
-    if (slots <= PREFAULT_SLOTS) {
-        cl_memory_populate(&app->memory, offset, ring * app->layout.n_kthreads);
+    uint32_t kthreads = app->layout.n_kthreads;
+    uint64_t ring = (uint64_t)slots * sizeof(struct cl_desc), most = PREFAULT_RING_BYTES / (2 * kthreads);
+    if (ring <= most) {
+        cl_memory_populate(&app->memory, offset, ring * kthreads);
         return;
     }
-    for (uint32_t k = 0; k < app->layout.n_kthreads; k++)
-        cl_memory_populate(&app->memory, offset + k * ring, PREFAULT_SLOTS * sizeof(struct cl_desc));
+    for (uint32_t k = 0; k < kthreads; k++)
+        cl_memory_populate(&app->memory, offset + k * ring, most);
 }
 
 static void prefault(struct io_app *app)

@@ -51,6 +51,7 @@ BUILTIN: Mapping[str, tuple[Setting, ...]] = {
     "delay": (
         Setting("target_us", 10.0, "age of the oldest waiting thing at which an application gets a core", 1000, 1),
         Setting("calm", 1, "checks in a row with an idle core until it goes back", 1, 1),
+        Setting("moves_percent", 10, "of batch work's core time that moves to and from it may take", 1, 1),
     ),
     "fair": (
         Setting("slice_us", 50.0, "how far ahead its holder is when a core changes hands", 1000, 1),

@@ -47,6 +47,8 @@ void cl_policy_generate(uint64_t seed, struct cl_policy_view *view, struct cl_po
     view->n_apps = n;
     view->n_cores = n_cores;
     view->move_ns = pick(&rng, 2) ? 0 : pick(&rng, 60000);
+    view->batch_ns = pick(&rng, 2) ? 0 : pick(&rng, 2000000);
+    view->moving_ns = pick(&rng, 2) ? 0 : pick(&rng, 500000);
     for (uint32_t i = 0; i < n; i++) {
         struct cl_policy_app *a = &apps[i];
         memset(a, 0, sizeof *a);

@@ -153,6 +153,7 @@ struct io_core {
     uint32_t cpu;
     bool moving;                  /* the owner, if any, has not begun, or `from` has not ceded */
     bool begun;                   /* the owner has begun */
+    bool crosses;                 /* the last move was between a batch and a latency application */
     bool turned;                  /* it was on its way to another when it was given to the owner, who has not begun */
     bool extended;                /* `from` has had its second interval to cede in */
     bool woken;                   /* a wake of the loop's found somebody asleep: the owner, as a rule */
@@ -200,7 +201,10 @@ struct io_cores {
     uint64_t last_check; /* readers: anybody (relaxed) */
     uint64_t next_due;   /* first timer that nobody runs for, or end of a time of yield-waiting */
     uint64_t interval, cede, interrupt, start, yield_wait, urgent_gap, hold_batch, hold_latency; /* ticks */
-    uint64_t next_overrun;                 /* when overrun.c checks next */
+    uint64_t crossed_memory;
+    uint64_t batch, crossing; /* core time of batch work, and of moves between it and latency applications, lately */
+    uint64_t halved;          /* when those two were, which is done every `crossed_memory` */
+    uint64_t next_overrun;    /* when overrun.c checks next */
     uint32_t overrun_app, overrun_kthread; /* whose turn it is there */
     uint64_t idle_spell;                   /* counts decisions after which no core is idle: it stays while one is */
     struct cl_io_cores_stats stats;        /* writer: loop; readers: anybody (relaxed) */

@@ -194,6 +194,7 @@ struct cl_io_cores_stats {
      * that. Decisions more than an interval late: the loop was kept from running, or by a call of its own. And of
      * these, those that found a core idle beside one that waited. */
     uint64_t violations, violations_asleep, late_decisions, violations_late;
+    uint64_t crossings, crossing_ns; /* moves between batch and latency applications, and core time that they took */
     uint64_t moves, wakes, asked, interrupted, evicted, not_started;
     uint64_t died;   /* owners whose thread was found to have ended, while their process lived */
     uint64_t roused; /* new owners that were sent the signal, since no wake had reached them in time */

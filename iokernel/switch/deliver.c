@@ -9,6 +9,7 @@
 #include "../state/internal.h"
 
 #define PAGED_BUFFERS 16 /* a batch: some 8 pages, a few microseconds */
+#define FETCH_AHEAD 8    /* frames: they take as long as a line that comes from far */
 #define HELD_NS 10000 /* frames of an uplink wait for more for so long at most: some eight turns' and a system call */
 
 /* Copy n bytes; inline for what small frames need. The last chunk overlaps the one before, within the n bytes. */
@@ -104,9 +105,9 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
     copy_frame(to, f);
     app->lent[buffer] = 1;
     cl_ring_push(&k->rx, cl_rx_word(hash, f->len), cl_rx_payload(buffer, 0));
-    /* The application wrote this line last, or reads it: fetch what comes next while there is other work. */
-    if (app->n_free >= 2)
-        cl_prefetch_write(app->buffers + (size_t)app->free[app->n_free - 2] * app->stride);
+    /* The application has these lines: send for those of a frame to come, which is perhaps as long as this one. */
+    if (app->n_free >= FETCH_AHEAD)
+        cl_prefetch_span_write(app->buffers + (size_t)app->free[app->n_free - FETCH_AHEAD] * app->stride, f->len);
     io_count(app->stats.rx_delivered, 1);
     io_count(app->stats.rx_bytes, f->len);
     if (cl_unlikely(!k->sampled)) {

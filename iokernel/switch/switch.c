@@ -185,14 +185,24 @@ static inline int32_t send_one(struct io_loop *loop, struct io_app *app, uint64_
     return cost;
 }
 
-/* A header line each of the frames to come. Indices are not checked yet, so keep them inside the arena. */
-static inline void prefetch_frames(const struct io_app *app, const struct cl_desc *d, unsigned n)
+/* The index is not checked yet, so keep it inside the arena. */
+static inline void prefetch_frame(const struct io_app *app, uint64_t word)
 {
-    for (unsigned i = 0; i < n; i++) {
-        uint32_t buffer = (d[i].word >> 32) & 0xffffff;
-        if (cl_likely(buffer < app->n_buffers && d[i].word >> 56 == CL_TX_SEND))
-            cl_prefetch(app->buffers + (size_t)buffer * app->stride + ((d[i].word >> 16) & 0xffff));
-    }
+    uint32_t buffer = (word >> 32) & 0xffffff;
+    if (cl_likely(buffer < app->n_buffers && word >> 56 == CL_TX_SEND))
+        cl_prefetch_span(app->buffers + (size_t)buffer * app->stride + ((word >> 16) & 0xffff), word & 0xffff);
+}
+
+/* Send for the frames of this burst, and of the next one if it waits. */
+static inline void prefetch_frames(const struct io_app *app, const struct io_kthread *k, const struct cl_desc *d,
+                                   unsigned n, bool full)
+{
+    struct cl_desc next[IO_BURST];
+    for (unsigned i = 0; i < n; i++)
+        prefetch_frame(app, d[i].word);
+    unsigned waiting = full ? cl_ring_peek(&k->tx, next, n) : 0;
+    for (unsigned i = 0; i < waiting; i++)
+        prefetch_frame(app, next[i].word);
 }
 
 static inline bool limits_open(const struct io_app *app)
@@ -210,7 +220,7 @@ static CL_HOT bool poll_ring(struct io_loop *loop, struct io_app *app, struct io
         unsigned n = cl_ring_pop(&k->tx, d, want);
         if (n == 0)
             break;
-        prefetch_frames(app, d, n);
+        prefetch_frames(app, k, d, n, n == want);
         unsigned i = 0;
         for (; i < n && app->deficit > 0; i++) {
             uint64_t kind = d[i].word >> 56;

@@ -113,7 +113,7 @@ class Batch:
 
     def compile(self, argtypes: tuple[Any, ...]) -> Any:
         """numba's result for argument types, and let the runtime know that its code may be interrupted anywhere."""
-        from numba.core.errors import ForceLiteralArg, NumbaError
+        from numba.core.errors import ForceLiteralArg, NumbaError, UnsupportedBytecodeError
 
         from .compile import warn_if_missing
         from .refuse import libraries_of, refuse_unfit
@@ -127,7 +127,8 @@ class Batch:
                     "it or what it calls wants an argument as a literal (numba.literally), and a job's are variables",
                     "write a batch function that calls it with the constant",
                 ) from error
-            except (NumbaError, NotImplementedError) as error:  # the latter for some types that cannot be returned
+            # NotImplementedError: of some types that cannot be returned.
+            except (NumbaError, UnsupportedBytecodeError, NotImplementedError) as error:
                 raise CorelaneError(
                     f"compile batch function {self.__name__}",
                     plain_text(error),

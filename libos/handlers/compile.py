@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numba
 from numba import types
-from numba.core.errors import NumbaError
+from numba.core.errors import NumbaError, UnsupportedBytecodeError
 from numba.core.extending import intrinsic
 
 from ...runtime.errors import CorelaneError, plain_text
@@ -157,6 +157,8 @@ def _exceptions(text: str, function: Any) -> list[Remark]:
             kind, args, where = pickle.loads(raw)
         except Exception:  # what numba keeps there is its own business: a remark less
             continue
+        if args and str(args[0]).startswith("missing Environment"):  # print() and its like, which take the GIL as well
+            continue
         name = getattr(kind, "__name__", str(kind))
         what = f"may raise {name}: {args[0]}" if args else f"may raise {name}"
         if where is None:
@@ -284,8 +286,10 @@ def _compile(
         # code has none: so what is kept on disk holds for any process. A classifier runs in the scheduler's loop.
         pipeline = {"pipeline_class": probed_compiler(default_target())} if what != "classifier" else {}
         entry = numba.cfunc(signature, error_model="numpy", nopython=True, **pipeline)(python_entry)
-    except NumbaError as error:
+    except (NumbaError, UnsupportedBytecodeError) as error:
         mend = "mend it, or run it as plain Python with compiled=False" if what != "classifier" else "mend it"
+        if "STORE_GLOBAL" in str(error):
+            mend = "globals are constants of compiled code: keep what changes in the array of `state`"
         raise CorelaneError(f"compile {what} {name_of(python)}", plain_text(error), mend) from error
     stack = 0
     if pipeline:

@@ -1,9 +1,9 @@
 /* Requests in queues by type: which one is next.
  *
  * A handler may sort its requests into types, each with a target for how long a request should wait (cl_udp_types in
- * corelane/libos/udp.h). A kthread has one queue for each type, first in, first out; the next request is the head of that queue whose
- * head has waited longest for its target, after Shinjuku (NSDI 2019, section 3.3). A head that waits gets more urgent without
- * bound, so no type starves while others are served.
+ * corelane/libos/udp.h). A kthread has one queue for each type, first in, first out; the next request is the head of
+ * that queue whose head has waited longest for its target, after Shinjuku (NSDI 2019). A head that waits gets more
+ * urgent without bound, so no type starves while others are served.
  *
  * An entry is a datagram, or a uthread that was switched away from in the middle of one since its quantum was over. That
  * one goes to the end of its type's queue, waits anew, and so shares the processor with those like it. Counted from the

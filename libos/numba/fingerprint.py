@@ -13,8 +13,10 @@ foreign class: code that was made of it is not kept. Importing this module impor
 from __future__ import annotations
 
 import builtins
+import dis
 import enum
 import hashlib
+import itertools
 import operator
 import sys
 import sysconfig
@@ -96,6 +98,17 @@ def _codes(code: python.CodeType) -> Iterator[python.CodeType]:
             yield from _codes(const)
 
 
+def _is_handed_on(code: python.CodeType, name: str) -> bool:
+    """Whether what a name stands for is more than asked for attributes: given to another function, say."""
+    for each in _codes(code):
+        found = [at for at in dis.get_instructions(each) if at.opname not in ("EXTENDED_ARG", "CACHE")]
+        for at, after in itertools.pairwise(found):
+            loaded = at.opname in ("LOAD_GLOBAL", "LOAD_DEREF") and at.argval == name
+            if loaded and after.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+                return True
+    return False
+
+
 _MISSING = object()
 
 
@@ -135,7 +148,7 @@ class _Walk:
             raise Unknown(what)
 
     def add(self, what: Any, names: tuple[str, ...] = ()) -> None:
-        """Add a value. names: attributes that are looked at if it is a module."""
+        """Add a value. names: attributes that are looked at if it is a module; (): all."""
         if type(what) in _PLAIN:
             self._put(type(what).__name__, repr(what))
             return
@@ -194,6 +207,10 @@ class _Walk:
             return
         self._modules[id(module), names] = module
         covered = _by_name(module)
+        if not names and not covered:
+            if "__getattr__" in vars(module):  # it may have any
+                self._unknown(f"the module {module.__name__} as a value")
+            names = tuple(sorted(name for name in vars(module) if not name.startswith("__")))
         for name in names:
             value = vars(module).get(name, _MISSING) if covered else _attribute(module, name)
             if value is not _MISSING and (not covered or type(value) in _PLAIN):
@@ -212,19 +229,24 @@ class _Walk:
             for name in names:
                 if name in function.__globals__:
                     self._put(name)
-                    self.add(function.__globals__[name], names)
+                    self._add_named(function, name, function.__globals__[name], names)
                 elif hasattr(builtins, name):
                     self.add_overloads(getattr(builtins, name))
                 for given in self._overloads_of_attribute(name):
                     self.add(given)
-        for cell in function.__closure__ or ():
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             try:
                 value = cell.cell_contents
             except ValueError:
                 self._put("empty cell")
                 continue
-            self.add(value, names)
+            self._add_named(function, name, value, names)
         self.add_overloads(function)
+
+    def _add_named(self, function: python.FunctionType, name: str, value: Any, names: tuple[str, ...]) -> None:
+        """What a name of a function stands for."""
+        handed_on = isinstance(value, python.ModuleType) and _is_handed_on(function.__code__, name)
+        self.add(value, () if handed_on else names)
 
     def _add_code(self, code: python.CodeType) -> None:
         self._put(code.co_filename, code.co_firstlineno, code.co_name, code.co_code, code.co_linetable)

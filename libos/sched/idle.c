@@ -316,6 +316,7 @@ void cl_idle(struct cl_kthread *k)
     struct cl_sched *s = k->sched;
     bool promising = false;
     k->idle_turns++;
+    cl_count(&k->stats.idle_turns, 1);
     bool sleep = tired(k);
     if (s->n_kthreads > 1) {
         search(k);

@@ -10,6 +10,7 @@ import pytest
 from corelane.bench import bimodal
 from corelane.bench.harness.openloop import Point
 from corelane.bench.harness.session import Session
+from corelane.bench.harness.stops import Evidence
 
 
 def turn(*short_p99_us: float) -> Point:
@@ -92,3 +93,23 @@ def test_an_arm_without_drops_says_that_its_answers_were_late() -> None:
     arm.unanswered = 0
     bimodal.say_drops(session, "typed", arm)
     assert len(session.notes) == 1
+
+
+def test_an_arm_stops_at_the_first_load_that_is_not_carried_and_says_why() -> None:
+    session = Session("bimodal", seconds=0.1)
+    arm = bimodal.Server(Made())  # type: ignore[arg-type]
+    asked: list[float] = []
+
+    def explain(rate: float, seconds: float) -> Point:
+        asked.append(rate)
+        return Point(rate, 0.9 * rate, 1000, 900, seconds=1.0, evidence=Evidence(worker=1.0))
+
+    arm.explain = explain  # type: ignore[method-assign]
+    carried, failed = Point(1e5, 1e5, 1000, 1000), [Point(rate, 1e5, 1000, 800) for rate in (2e5, 3e5)]
+    bimodal.say_stop(session, "quantum", arm, [carried, *failed], 0.01)
+    assert asked == [2e5]
+    assert session.stops["quantum"].startswith("20 % unanswered at 200,000 requests/s offered: worker busy")
+    assert session.stops_because["quantum"]["resource"] == "worker busy"
+    bimodal.say_stop(session, "typed", arm, [carried], 0.01)
+    assert "was carried" in session.stops["typed"]
+    assert "typed" not in session.stops_because

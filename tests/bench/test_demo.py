@@ -14,8 +14,21 @@ def document(gap_us: float, answered: int = 1000) -> dict[str, Any]:
     return {"arms": [row], "canary": {"max_us": gap_us}}
 
 
+def test_a_curve_of_which_nothing_was_carried_is_said_so() -> None:
+    assert demo.closing(document(100.0, answered=500)).startswith("no load was carried")
+    assert demo.closing(document(100.0) | {"arms": []}).startswith("no load was carried")
+
+
 @pytest.mark.parametrize("gap_us", [100.0, 4000.0])
 def test_a_machine_that_stood_still_is_told_with_the_rate(gap_us: float) -> None:
     said = demo.closing(document(gap_us))
     assert said.startswith("corelane kv: 2.00 million requests/s through one core, p50 3 us when unloaded")
     assert ("stood still for up to 4 ms" in said) is (gap_us == 4000.0)
+
+
+def test_a_ratio_over_another_link_has_that_over_one_link_beside_it() -> None:
+    made = document(100.0)
+    made["arms"] += [made["arms"][0] | {"name": demo.MEMCACHED, "achieved_rps": 1e5}]
+    assert demo.closing(made).endswith("; 20 times memcached UDP")
+    made["arms"] += [made["arms"][0] | {"name": demo.OVER_AF_XDP, "achieved_rps": 2.5e5}]
+    assert demo.closing(made).endswith("; 20 times memcached UDP (2.5 times with both on a veth pair)")

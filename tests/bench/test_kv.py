@@ -53,3 +53,13 @@ def test_ratio_leaves_out_rounds_without_a_load() -> None:
     made = session(baseline=True)
     kv.compare_with_memcached(made, [100.0], [0.0])
     assert made.figures["kv.over_memcached_udp"]["value"] is None
+
+
+def test_the_ratio_over_one_link_stands_beside_the_figure() -> None:
+    made = session(baseline=True)
+    beside = kv.compare_on_one_link(made, [30.0, 0.0, 20.0], [10.0, 10.0, 10.0])
+    assert beside == {kv.ONE_LINK: 2.5}
+    kv.compare_with_memcached(made, [100.0], [10.0], beside)
+    assert made.figures["kv.over_memcached_udp"]["beside"] == beside
+    assert kv.compare_on_one_link(made, [0.0], [10.0]) == {}
+    assert "in no round" in made.notes[-1]

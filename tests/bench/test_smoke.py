@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from corelane.bench import bimodal, raft_fail, registry
-from corelane.bench.colocate import colocate
+from corelane.bench.colocate import colocate, sweep
 from corelane.bench.handoff import handoff
 from corelane.bench.harness import document as doc
 from corelane.bench.raft import arms
@@ -39,8 +39,8 @@ ARMS = {  # that each benchmark compares: each is in the document, or said to be
         "batch alone",
         *(f"delay target {us:g} us" for us in colocate.TARGETS_US),
         *colocate.LINUX,
-        *(f"{name}{colocate.SWEPT}" for name in ("kv alone", colocate.LOWEST, colocate.HALF_TARGET)),
-        *(f"{name}{colocate.SWEPT}" for name in colocate.LINUX),
+        *(f"{name}{colocate.SWEPT}" for name in (*sweep.SWEPT_TARGETS.values(), *sweep.SWEPT_RAW.values())),
+        *(f"{name}{colocate.SWEPT}" for name in (sweep.DEDICATED, sweep.DEFAULT, sweep.BOUNDED, sweep.COMPARED)),
     ),
     "handoff": (*STEPS, *handoff.WAYS, *handoff.DECISIONS),
     "loadshift": ("delay", "shenango", "static", LINUX),
@@ -67,12 +67,12 @@ FEWER: dict[str, dict[str, Any]] = {
     "bimodal": {"bimodal.ROUNDS": 2, "bimodal.ROUNDS_OF_OTHERS": 1, "bimodal.LOADS": (0.1, 0.8)},
     "colocate": {
         "colocate.colocate.MOST_ROUNDS": 1,
-        "colocate.colocate.LOADS_RPS": (20_000.0, 1_000_000.0),
+        "colocate.sweep.LOADS": (0.1, 0.9),
         # The jobs on Linux in C: three compilations less. tests/bench/tenant has such a job of numba.
         "colocate.arms.Tenant": lambda whole: lambda *args, **how: whole(*args, **how | {"code": "c"}),
     },
     "demo": {"demo.FRACTIONS": (0.1, 0.8, 1.15)},
-    "echo": {"echo.PIECES": 1},
+    "echo": {"echo.echo.PIECES": 1, "echo.echo.MODES": ("block",)},
     "handlers": {"handlers.ROUNDS": 2, "handlers.SHORT_ROUNDS": 3},
     "handoff": {
         "handoff.handoff.ROUNDS": 2,

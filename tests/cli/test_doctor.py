@@ -3,7 +3,9 @@
 import errno
 import json
 import re
+import shlex
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -211,7 +213,7 @@ def test_an_empty_machine_is_described_and_not_crashed_on(tmp_path: Path) -> Non
             {},
             "missing",
             "without CAP_NET_ADMIN, CAP_IPC_LOCK",
-            "sudo",
+            f"sudo {checks.this_command()} up",
         ),
         (
             checks.capabilities,
@@ -418,3 +420,8 @@ def test_this_machine_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert document["can_run"] is (code == 0)
     assert {c["name"] for c in document["checks"]} >= {"cpus", "AF_XDP", "clock", "interrupts"}
     assert all(set(c) == {"name", "state", "found", "meaning", "mend", "required", "stuck"} for c in document["checks"])
+
+
+def test_commands_for_root_name_this_very_command() -> None:
+    path = Path(sys.executable).with_name("corelane")
+    assert checks.this_command() == (shlex.quote(str(path)) if path.exists() else '"$(command -v corelane)"')

@@ -114,7 +114,7 @@ def test_another_policy_while_it_runs(start: Any, tmp_path: Path) -> None:
     assert begun["policy"] == "delay"
     assert len(begun["worker_cpus"]) >= 1
     told = ask("policy", "--socket", path)
-    assert told.stdout.startswith("policy delay target_us=20 calm=1, worker core")
+    assert told.stdout.startswith("policy delay target_us=20 calm=1 moves_percent=10, worker core")
 
     for words, name, settings in (
         (("fair", "--set", "slice_us=20"), "fair", {"slice_us": 20, "credit_us": 10_000}),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+import struct
 import threading
 import urllib.error
 import urllib.request
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cltest import wait_until
 
 from corelane.cli import main, metrics
 from corelane.iokernel import Iokernel
@@ -121,3 +124,30 @@ def test_without_an_iokernel_a_scrape_says_so(tmp_path: Path, name: str) -> None
         assert raised.value.code == 503
         assert "no iokernel listens" in raised.value.read().decode()
         server.shutdown()
+
+
+def test_clients_that_dawdle_or_go_keep_nobody_else_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(metrics, "_CLIENTS", 2)
+    with metrics.Server(("127.0.0.1", 0), str(tmp_path / "absent")) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        gone = socket.create_connection(server.server_address[:2])
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+        gone.sendall(b"GET /metrics HTTP/1.0\r\n")
+        gone.close()
+        wait_until(lambda: server._room._value == 2)
+        with socket.create_connection(server.server_address[:2]) as slow:
+            slow.sendall(b"G")
+            with pytest.raises(urllib.error.HTTPError, match="503"):
+                urllib.request.urlopen("http://{}:{}/metrics".format(*server.server_address[:2]), timeout=10)
+            wait_until(lambda: server._room._value == 1)
+            with socket.create_connection(server.server_address[:2]):
+                wait_until(lambda: server._room._value == 0)
+                with socket.create_connection(server.server_address[:2]) as one_too_many:
+                    assert one_too_many.recv(1) == b""
+            monkeypatch.setattr(metrics, "_REQUEST_S", 0.0)
+            slow.shutdown(socket.SHUT_WR)
+        wait_until(lambda: server._room._value == 2)
+        server.shutdown()
+    assert capsys.readouterr().err == ""

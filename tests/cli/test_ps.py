@@ -50,6 +50,15 @@ def test_all_columns_where_there_is_room() -> None:
     assert "failed: 2 handler_errors" in text
 
 
+def test_what_was_for_others_is_not_lost() -> None:
+    values = {"dropped_arp_not_ours": 3, "dropped_eth_not_ours": 4, "dropped_udp_no_port": 5}
+    row = STATS["apps"][1] | {"counters": {"values": values, "rates": {}}}
+    text = ps.render(STATS | {"apps": [row]})
+    assert words(text, "kv")[-1] == "5"
+    assert "kv dropped: 5 dropped_udp_no_port" in text
+    assert "not_ours" not in text
+
+
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
 def test_columns_that_fit_are_shown(width: int) -> None:
     text = ps.render(STATS, width)

@@ -4,6 +4,7 @@ groups."""
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,30 @@ def test_a_log_of_no_size_is_not_made(tmp_path: Path, capsys: pytest.CaptureFixt
     assert main(["raft", "init", "--log", str(tmp_path / "log"), f"--size={size}"]) == 2
     assert f"{size!r} is no size" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "finding"),
+    [
+        ("init --log a --size 4097", "--size is no multiple of 4096 bytes"),
+        ("add 9 --peers 1=127.0.0.1:1", "add node 9: it is not among the peers"),
+        ("snapshot restore none --id 9 --voters 1,2 --log a", "restore node 9: it is none of the voters"),
+        ("snapshot restore none --id 1 --voters 1,1 --log a", "the voters are not distinct ids"),
+    ],
+)
+def test_words_that_nothing_can_be_done_with_are_wrong_usage(
+    words: str, finding: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["raft", *words.split()]) == 2
+    assert finding in capsys.readouterr().err
+
+
+def test_when_nobody_tells_its_clock_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
+        silent.bind(("127.0.0.1", 0))
+        peers = f"1=127.0.0.1:{silent.getsockname()[1]}"
+        assert main(["raft", "clock", "--peers", peers, "--timeout", "0.1"]) == 1
+    assert "ask the nodes: none answers" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [[], ["--log", "a", "--area", "b"]])

@@ -23,7 +23,7 @@ from corelane.iokernel import Iokernel
 SHOUT = """
 from corelane import libos
 
-@libos.udp(port=9000)
+@libos.udp(port=9010)
 def compiled(request, reply):
     for i in range(len(request)):
         reply[i] = request[i]
@@ -66,7 +66,7 @@ int64_t serve(const uint8_t *q, int64_t n, uint8_t *r, int64_t room, void *arg)
     memcpy(r, q, (size_t)n);
     return n;
 }
-CL_HANDLER(serve, 9000);
+CL_HANDLER(serve, 9011);
 """
 
 
@@ -88,7 +88,7 @@ def test_every_kind_of_target_serves_a_generated_load(tmp_path: Path, target: li
     (tmp_path / "shout.py").write_text(SHOUT)
     if target == ["./serve.so"]:
         build_c(tmp_path)
-    nic = "loadgen:echo,rate=2e3,seconds=0.5"
+    nic = "loadgen:echo,rate=2e3,seconds=0.5"  # it asks the handler's own port
     done = ask("run", *target, "--nic", nic, "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     events = {e["event"]: e for e in map(json.loads, done.stdout.splitlines())}

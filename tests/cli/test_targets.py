@@ -9,6 +9,7 @@ from cltest import wait_until
 
 from corelane.cli import targets
 from corelane.cli.nics import open_nic, parse
+from corelane.cli.usage import WrongUsage
 from corelane.drivers.nic.memory import memory_link
 from corelane.libos import Runtime
 from corelane.runtime.errors import CorelaneError
@@ -131,6 +132,20 @@ def test_wrong_targets_are_refused_with_the_way_out(
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("word", "finding"),
+    [
+        ("port=99999", "--option port=99999: run kv: port 99999 "),
+        ("partitions=3", "--option partitions=3: make a store of .*: partitions must be a power of two"),
+        ("memory_bytes=-5", "--option memory_bytes=-5: make a store: .*negative number"),
+    ],
+)
+def test_what_an_application_refuses_of_its_options_is_a_wrong_command_line(word: str, finding: str) -> None:
+    nic, other = memory_link()
+    with nic, other, Runtime(nic=nic, address="10.0.0.2/24") as runtime, pytest.raises(WrongUsage, match=finding):
+        resolve("kv", word).setup(runtime)
+
+
 def test_a_module_that_fails_is_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "fails_at_import.py").write_text("1 / 0")
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -167,3 +182,19 @@ def test_wrong_nics_are_refused_in_a_sentence(text: str, finding: str) -> None:
         open_nic(text, 1, None)
     assert finding in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("suffix", "hint"), [("py", "shop:HANDLER"), ("so", r"\./shop\.so"), ("txt", "one of: batch")])
+def test_a_file_of_that_name_is_proposed(
+    suffix: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / f"shop.{suffix}").touch()
+    with pytest.raises(CorelaneError, match=hint):
+        resolve("shop")
+
+
+def test_the_port_of_a_handler_is_known_beforehand(module: str) -> None:
+    assert resolve(f"{module}:plain").port == 7001
+    assert resolve(f"{module}:plain", port=7002).port == 7002
+    assert resolve(f"{module}:tick").port is None

@@ -184,7 +184,7 @@ def test_what_top_shows():
     assert row_of(text, "1") == ["1", "job.0", "runs", "95.0", "100"]
     assert row_of(text, "2") == ["2", "nobody", "free", "0.0", "0"]
     said = "allocator of loop 0: 200,000 decisions/s, p50 0.2us, p99 0.5us; 100 moves/s; "
-    said += "2 times work waited beside an idle core, 3 while the loop slept, 1 more in 1,234 looks that came late"
+    said += "2 times work waited beside an idle core, 3 while the loop slept, 1 more in 1,234 decisions that came late"
     assert said in text
     assert row_of(text, "ask") == ["ask", "101", "100", "1.9us", "2.2us", "3.5us", "40.0us"]
     assert "evict " not in text, "steps that never happened take no line"

@@ -20,6 +20,7 @@ from corelane.drivers._native import ffi, lib
 from corelane.drivers.linux import netns
 from corelane.drivers.nic.af_xdp.af_xdp import AfXdp, SocketOptions, Umem
 from corelane.drivers.nic.fault import FaultNic
+from corelane.drivers.nic.joined import JoinedNic
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import Nic, ipv4_to_int, mac_to_bytes
 from corelane.drivers.nic.pcap import PcapNic
@@ -71,6 +72,14 @@ class Pair:
 def memory_pair(**options: object) -> Iterator[Pair]:
     a, b = memory_link(**options)  # type: ignore[arg-type]
     with a, b:
+        yield Pair(a, b)
+
+
+@contextlib.contextmanager
+def joined_pair() -> Iterator[Pair]:
+    """Two links with a queue each as one with two."""
+    links = [memory_link() for _ in range(2)]
+    with JoinedNic([a for a, _ in links]) as a, JoinedNic([b for _, b in links]) as b:
         yield Pair(a, b)
 
 
@@ -152,6 +161,7 @@ PAIRS: dict[str, Callable[[], contextlib.AbstractContextManager[Pair]]] = {
     "port-3x2-block": lambda: port_pair((3, 2), "block"),
     "fault": fault_pair,
     "pcap": pcap_pair,
+    "joined": joined_pair,
     "memory-jumbo": lambda: memory_pair(buffer_bytes=16384, mtu=9000),
 }
 

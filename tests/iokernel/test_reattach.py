@@ -156,10 +156,15 @@ def test_a_stop_is_noticed_while_the_iokernel_sleeps(child, attach, socket_path)
     wait_until(lambda: said == [port_module.STALLED, port_module.ATTACHED], 20)
 
 
+def _maps() -> list[str]:
+    """Lines of /proc/self/maps. A library that an earlier test loaded may have a name that is not UTF-8."""
+    return Path("/proc/self/maps").read_text(errors="surrogateescape").splitlines()
+
+
 def _mapped_bytes(inode: int) -> int:
     """Of the memory object `inode`, in this process."""
     total = 0
-    for line in Path("/proc/self/maps").read_text().splitlines():
+    for line in _maps():
         span, _, _, _, number = line.split()[:5]
         if int(number) == inode:
             start, end = (int(word, 16) for word in span.split("-"))
@@ -170,7 +175,7 @@ def _mapped_bytes(inode: int) -> int:
 def _inodes(size: int) -> set[int]:
     """Memory objects mapped in this process whole, by a mapping of `size` bytes."""
     found = set()
-    for line in Path("/proc/self/maps").read_text().splitlines():
+    for line in _maps():
         span, _, _, _, number, *name = line.split()
         start, end = (int(word, 16) for word in span.split("-"))
         if end - start == size and name and name[0].startswith("/memfd:"):
@@ -198,7 +203,7 @@ def test_an_old_arena_is_let_go_when_its_last_frame_comes_back(child, attach, so
 
 
 def _shared_mappings() -> int:
-    return sum("/memfd:corelane" in line for line in Path("/proc/self/maps").read_text().splitlines())
+    return sum("/memfd:corelane" in line for line in _maps())
 
 
 def _buffer_address(port) -> int:

@@ -22,7 +22,7 @@ from corelane.apps.echo import handler as echo_handler
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import Nic
 from corelane.drivers.port.port import open_port
-from corelane.iokernel import AppConfig, Iokernel, NetworkConfig, UserConfig
+from corelane.iokernel import Allowance, AppConfig, Iokernel, NetworkConfig, UserConfig
 from corelane.libos._native import ffi, lib
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -256,7 +256,7 @@ def test_who_wished_for_more_is_told_once_and_again_when_it_gets_something_else(
         for may, said in ((UserConfig(), ""), (UserConfig(weight=3), "it has weight 3 instead of 7")):
             kernel.stop()
             wait_until(lambda: runtime.gone, 20, "the runtime to notice")
-            kernel = start(**managed, user_defaults=may)
+            kernel = start(**managed, allowance=Allowance(user_defaults=may))
             wait_until(lambda: events[-1][0] == "attached", 20, "the runtime to attach again")
             assert said in events[-1][1]
             assert ("instead of" in events[-1][1]) == bool(said)
@@ -342,7 +342,7 @@ def test_a_runtime_that_nobody_listens_to_says_what_was_not_granted(outside: Any
         assert note().startswith("it has weight 1 instead of 7: to allow more")
         assert lib.cl_runtime_start(out[0], err) == 0, ffi.string(err)
         kernel.stop()
-        start(**managed, user_defaults=UserConfig(weight=7))
+        start(**managed, allowance=Allowance(user_defaults=UserConfig(weight=7)))
         wait_until(lambda: note() == "", 20, "what the next iokernel grants")
     finally:
         lib.cl_runtime_delete(out[0])

@@ -18,6 +18,7 @@ def test_an_empty_file_is_a_configuration():
 
 def test_the_sample_says_all_defaults():
     assert config.loads(config.sample()) == Config(apps={"kv": AppConfig()}, users={"65534": UserConfig()})
+    assert "socket_mode = 0o660\n" in config.sample()
 
 
 def test_a_file(tmp_path):

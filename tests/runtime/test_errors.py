@@ -66,3 +66,5 @@ def test_what_an_iokernel_refuses_is_said_by_its_own_words(number: int) -> None:
     with pytest.raises(errors.CorelaneError) as refused:
         errors.check(-number, "storage areas", text)
     assert str(refused.value) == f"storage areas: {text}"
+    with pytest.raises(errors.CorelaneError, match=r"^storage area a: refused by the iokernel: it exists already$"):
+        errors.check(-number, "storage area a", "refused by the iokernel: storage area a: it exists already")

@@ -15,12 +15,15 @@ from corelane.runtime._native import ffi
 PHASE = 1 << 63
 shared_fixture = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 sizes = st.sampled_from([2, 4, 8, 64])
+long = st.just(128)  # of these a producer fetches lines ahead
 starts = st.sampled_from([0, 1, 2**31 - 5, 2**32 - 9, 2**32 - 1])
 words = st.integers(0, PHASE - 1)
 ops = st.lists(
     st.one_of(
         st.tuples(st.just("push"), words),
+        st.tuples(st.just("push many"), st.integers(0, 100)),
         st.tuples(st.just("pop"), st.integers(0, 70)),
+        st.tuples(st.just("peek"), st.integers(0, 70)),
         st.tuples(st.just("publish"), st.just(0)),
     ),
     max_size=150,
@@ -33,6 +36,7 @@ SIGNATURES = {
     "push": "bool(struct cl_ring_tx *, uint64_t, uint64_t)",
     "ready": "bool(struct cl_ring_rx *)",
     "pop": "unsigned(struct cl_ring_rx *, struct cl_desc *, unsigned)",
+    "peek": "unsigned(const struct cl_ring_rx *, struct cl_desc *, unsigned)",
     "publish": "void(struct cl_ring_rx *)",
     "phase": "uint64_t(uint32_t, uint32_t)",
 }
@@ -66,17 +70,21 @@ class Ring:
 
 
 @shared_fixture
-@given(size=sizes, start=starts, ops=ops)
+@given(size=sizes | long, start=starts, ops=ops)
 def test_matches_a_queue(api, size, start, ops):
     ring = Ring(api, size, start)
     waiting: deque[tuple[int, int]] = deque()
     unpublished = 0
     for n, (op, value) in enumerate(ops):
-        if op == "push":
-            fits = len(waiting) + unpublished < size
-            assert api.push(ring.tx, value, n) == fits
-            if fits:
-                waiting.append((value, n))
+        if op.startswith("push"):
+            for word in range(value) if op == "push many" else [value]:
+                fits = len(waiting) + unpublished < size
+                assert api.push(ring.tx, word, n) == fits
+                if fits:
+                    waiting.append((word, n))
+        elif op == "peek":
+            got = api.peek(ring.rx, ring.out, value)
+            assert [(d.word, d.payload) for d in ring.out[0:got]] == list(waiting)[:value]
         elif op == "pop":
             got = api.pop(ring.rx, ring.out, value)
             want = [waiting.popleft() for _ in range(min(value, len(waiting)))]
@@ -98,7 +106,7 @@ def test_phase_bit_belongs_to_the_ring(api):
 
 
 @shared_fixture
-@given(size=sizes, start=starts, heads=st.lists(st.integers(0, 2**32 - 1), max_size=40))
+@given(size=sizes | long, start=starts, heads=st.lists(st.integers(0, 2**32 - 1), max_size=40))
 def test_a_consumer_that_lies_gains_nothing(api, size, start, heads):
     """Whatever `head` says, the producer believes only what could be: between the last true head and its own tail."""
     ring = Ring(api, size, start)

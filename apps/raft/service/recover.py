@@ -13,7 +13,6 @@ import json
 import os
 import secrets
 import struct
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass
@@ -23,6 +22,7 @@ from typing import Any
 from ....libos.storage.log.log import Log
 from ....libos.storage.log.report import Record
 from ....runtime.errors import CorelaneError
+from ....runtime.files import sync_folder, write_whole
 from ..._native import ffi, lib
 from ..core.core import Members, members_struct
 from .logs import make_log_file
@@ -80,30 +80,10 @@ def write_saved(path: str, saved: Saved) -> None:
     about |= {"members": list(saved.members), "settings": asdict(saved.settings), "bytes": len(saved.data)}
     about["sha256"] = hashlib.sha256(saved.data).hexdigest()
     head = json.dumps(about).encode()
-    folder = Path(path).absolute().parent
     try:
-        with tempfile.NamedTemporaryFile(dir=folder, prefix=f"{Path(path).name}.", delete=False) as file:
-            try:
-                file.write(_MAGIC + struct.pack("<I", len(head)) + head + saved.data)
-                file.flush()
-                os.fsync(file.fileno())
-                os.replace(file.name, path)
-                _sync_folder(folder)
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    Path(file.name).unlink()
-                raise
+        write_whole(path, _MAGIC + struct.pack("<I", len(head)) + head + saved.data)
     except OSError as error:
         raise CorelaneError(f"save to {path}", error.strerror or str(error), errno=error.errno or 0) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    """So that a name given in it is there after a crash of the machine, too."""
-    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
 
 
 def read_saved(path: str) -> Saved:
@@ -168,18 +148,24 @@ def state_of(data: bytes) -> bytes:
     return data[_HEADER.size + members + sessions :]
 
 
-def restore(saved: Saved, id: int, voters: Collection[int], open_log: OpenLog) -> None:
-    """Make the empty log that open_log opens that of node `id` of a new group, which begins with the saved state.
-
-    The nodes of the group are made of one file and have the same voters, whom this one need not belong to: it joins
-    then. Raises CorelaneError.
-    """
+def check_voters(id: int, voters: Collection[int]) -> str:
+    """What is to be done, in words. Raises CorelaneError for voters that are none, or not this node's."""
     what = f"restore node {id}"
     if not 1 <= len(set(voters)) == len(voters) <= lib.CL_RAFT_MAX_NODES or min(voters) < 1:
         raise CorelaneError(what, "the voters are not distinct ids from 1 on, 16 at most", "give them as in 1,2,3")
     if id not in voters:
         hint = "restore the voters, and add it with `corelane raft add`"
         raise CorelaneError(what, "it is none of the voters", hint)
+    return what
+
+
+def restore(saved: Saved, id: int, voters: Collection[int], open_log: OpenLog) -> None:
+    """Make the empty log that open_log opens that of node `id` of a new group, which begins with the saved state.
+
+    The nodes of the group are made of one file and have the same voters, whom this one need not belong to: it joins
+    then. Raises CorelaneError.
+    """
+    what = check_voters(id, voters)
     data = _with_members(saved.data, voters)
     word = int.from_bytes(hashlib.blake2b(saved.data, digest_size=8).digest(), "little")
     with open_log() as log:
@@ -199,7 +185,7 @@ def restore_file(saved: Saved, id: int, voters: Collection[int], path: str, size
         make_log_file(made, size)
         restore(saved, id, voters, lambda: Log.open(made))
         os.link(made, path)
-        _sync_folder(Path(path).absolute().parent)
+        sync_folder(Path(path).absolute().parent)
     finally:
         with contextlib.suppress(OSError):
             Path(made).unlink()

@@ -13,7 +13,7 @@
  * grants no more than there is (iokernel/policies/deal.h).
  *
  * Signals are ages: how long the oldest packet, runnable thread, overdue timer or storage completion of the application
- * has been waiting at this instant; 0 if none waits (Shenango, NSDI 2019, section 4.1; Caladan, OSDI 2020, section 4).
+ * has been waiting at this instant; 0 if none waits (after Shenango, NSDI 2019; Caladan, OSDI 2020).
  *
  * A policy in C is a shared object that includes this header alone:
  *
@@ -72,6 +72,10 @@ struct cl_policy_view {
      * instruction; 0: not known. Last, so that policies compiled before there was such a word read the others where
      * they are. */
     uint64_t move_ns;
+    /* Of the last few milliseconds, what is older counting less: core time of batch applications, and for how long
+     * cores were on their way between them and latency applications, either way. What moves cost batch work is the
+     * second over both. */
+    uint64_t batch_ns, moving_ns;
 };
 
 typedef void (*cl_policy_fn)(const struct cl_policy_view *view, struct cl_policy_app *apps);

@@ -11,7 +11,7 @@
  * kept in a variable across blocking calls and moves to other kthreads. On threads that no runtime owns it is a word
  * that is always 0.
  *
- * Concord (SOSP 2023, section 3.1) has the idea: preemption by a flag in a cache line instead of an interrupt. */
+ * After Concord (SOSP 2023): preemption by a flag in a cache line instead of an interrupt. */
 #ifndef CORELANE_LIBOS_PROBE_H
 #define CORELANE_LIBOS_PROBE_H
 

@@ -135,6 +135,7 @@ struct cl_sched_stats {
     uint64_t preempted;         /* uthreads whose quantum was over while others waited */
     uint64_t cedes;             /* uthreads that found at a probe that the core was lost */
     uint64_t interrupts;        /* signals that found the core lost */
+    uint64_t idle_turns;        /* turns of the loop that found nothing to do; `polls` counts nearly all turns */
 };
 
 /* Defaults into *config. */

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from functools import partial
 from unittest.mock import Mock
 
 import pytest
 
-from corelane.bench.colocate import colocate
+from corelane.bench.colocate import colocate, sweep
+from corelane.bench.colocate.arms import Beside
 from corelane.bench.harness.openloop import Point
 from corelane.bench.harness.session import Session
 
@@ -20,35 +22,53 @@ def session() -> Session:
 
 def test_arms_that_the_kernel_refuses_are_left_out(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(colocate.netns, "missing", lambda: None)
-    monkeypatch.setattr(colocate, "Servers", lambda *_: Mock())
+    monkeypatch.setattr(colocate, "Servers", lambda *_: Mock(peak_rps=1e5))
     monkeypatch.setattr(colocate, "no_fifo", lambda: "not on a Sunday")
     with contextlib.ExitStack() as stack:
         arms = colocate.add_linux(session, stack, (0, 1), Mock())
     under = "Linux, batch under SCHED_IDLE, server under SCHED_FIFO"
     assert list(arms) == [name for name in colocate.LINUX if name != under]
-    assert session.skipped == {under: "not on a Sunday", f"{under}, load swept": "not on a Sunday"}
+    assert session.skipped == {under: "not on a Sunday"}
 
 
 def test_a_sweep_over_loads_ends_where_an_arm_is_overloaded(session: Session) -> None:
+    """A job alone does 100 units, and beside an arm nine tenths of what the load leaves; one carries 390 000/s."""
     asked: list[tuple[str, float]] = []
 
-    def arm(name: str, capacity: float, rate: float, seconds: float) -> colocate.Beside:
+    def arm(name: str, most: float, rate: float, seconds: float) -> Beside:
         asked.append((name, rate))
-        achieved = min(rate, capacity)
+        achieved = min(rate, most)
         point = Point(rate, achieved, int(rate), int(achieved), seconds=1.0, window_p99_us=(5.0,))
-        return colocate.Beside(point, 10.0)
+        return Beside(point, 90 * (1 - rate / peak[name]) if rate else 100.0)
 
-    swept = colocate.Swept({"ours": partial(arm, "ours", 1e9), "Linux": partial(arm, "Linux", 120_000.0)})
+    bare = next(iter(sweep.SWEPT_RAW.values()))
+    most = {sweep.BOUNDED: 1e9, sweep.DEFAULT: 1e9, bare: 390_000.0, sweep.COMPARED: 1e9}
+    peak = dict.fromkeys(most, 1e6) | {sweep.COMPARED: 1e5}
+    swept = sweep.Swept({name: partial(arm, name, most[name]) for name in most}, linux_peak_rps=1e5)
     for _ in range(3):
-        swept.add(swept.turn(1.0))
-    assert [rate for name, rate in asked if name == "ours"] == list(colocate.LOADS_RPS) * 3
-    assert [rate for name, rate in asked if name == "Linux"] == [20_000, 100_000, 200_000] * 3
-    swept.add_rows(session)
-    rows = [(row["name"], row["load_rps"], row["windows"], row["work_per_s"]) for row in session.arms]
-    assert rows[0] == ("ours, load swept", 20_000, 3, 10.0)
-    assert len(rows) == len(colocate.LOADS_RPS) + 3
-    assert session.stops["Linux, load swept"] == "120,000 of 200,000 requests/s achieved"
-    assert "the last load" in session.stops["ours, load swept"]
+        swept.add(swept.turn(1e6, 1.0))
+    loads = [round(load * 1e6) for load in sweep.LOADS]
+    assert [round(rate) for name, rate in asked if name == sweep.DEFAULT] == loads * 3
+    assert [round(rate) for name, rate in asked if name == bare] == loads[:3] * 3
+    assert [round(rate) for name, rate in asked if name == sweep.COMPARED] == [0, *(load // 10 for load in loads)] * 3
+    swept.judge(session)
+    rows = {(row["name"].removesuffix(sweep.SWEPT), row["of_peak"]): row for row in session.arms}
+    assert len(rows) == 3 * len(sweep.LOADS) + 3
+    assert all(row["linearity"] == pytest.approx(0.9) for row in rows.values())
+    figure = session.figures["colocate.linearity"]
+    assert figure["value"] == pytest.approx(0.9)
+    assert figure["beside"][f"{bare}, least"] == pytest.approx(0.9)
+    assert session.stops[f"{bare}{sweep.SWEPT}"] == "390,000 of 500,000 requests/s achieved"
+    assert "0.9 of the peak, the last load" in session.stops[f"{sweep.DEFAULT}{sweep.SWEPT}"]
+
+
+def test_a_dedicated_core_leaves_a_job_nothing_and_without_turns_there_is_no_figure(session: Session) -> None:
+    point = Point(1e5, 1e5, 100, 100, seconds=1.0, window_p99_us=(5.0,))
+    swept = sweep.Swept({sweep.DEDICATED: lambda rate, seconds: Beside(point, math.nan)})
+    swept.add(swept.turn(1e6, 1.0))
+    swept.judge(session)
+    assert [row["linearity"] for row in session.arms] == [0.0] * len(sweep.LOADS)
+    assert "carried no load" in session.figures["colocate.linearity"]["reason"]
 
 
 def drawn(**p99_us: object) -> tuple[list[str], set[str]]:

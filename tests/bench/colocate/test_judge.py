@@ -135,7 +135,7 @@ def half(p99_us: float, machine_us: float = CALM_US, work: float = 46) -> coloca
 @pytest.mark.parametrize(("p99_us", "value"), [(74.0, 0.92), (76.0, None), (math.inf, None)])
 def test_half_of_the_peak(session: Session, p99_us: float, value: float | None) -> None:
     colocate_judge.judge_half(session, [half(p99_us) for _ in range(CALM_LEAST)])
-    figure = session.figures["colocate.half_batch_share"]
+    figure = session.figures["colocate.half_batch_over_core_left"]
     assert figure["value"] == (None if value is None else pytest.approx(value))
     assert figure["value"] is not None or "not under 75" in figure["reason"]
     assert figure["beside"]["kv's p99, us, of the middle window"] == p99_us
@@ -147,13 +147,13 @@ def test_half_of_the_peak_is_not_told_where_requests_were_lost(session: Session)
     for one in rounds[: CALM_LEAST // 2]:  # slots which pauses of the machine may have spoilt
         one["beside"].point.answered = 0
     colocate_judge.judge_half(session, rounds)
-    figure = session.figures["colocate.half_batch_share"]
+    figure = session.figures["colocate.half_batch_over_core_left"]
     assert figure["value"] == pytest.approx(0.92)
     assert figure["beside"]["unanswered, of all requests"] == pytest.approx((CALM_LEAST // 2) / CALM_LEAST)
     for one in rounds[CALM_LEAST // 2 :]:
         one["beside"].point.answered = 99
     colocate_judge.judge_half(session, rounds)
-    figure = session.figures["colocate.half_batch_share"]
+    figure = session.figures["colocate.half_batch_over_core_left"]
     assert figure["value"] is None
     assert "1 % unanswered in the middle slot" in figure["reason"]
 
@@ -165,18 +165,19 @@ def test_rounds_count_by_the_machine_alone(session: Session, flattering: bool) -
     calm = [half(good[0], CALM_US - 1, good[1]) for _ in range(CALM_LEAST)]
     loud = [half(bad[0], CALM_US + 1, bad[1]) for _ in range(4 * CALM_LEAST)]
     colocate_judge.judge_half(session, calm + loud)
-    figure = session.figures["colocate.half_batch_share"]
+    figure = session.figures["colocate.half_batch_over_core_left"]
     assert figure["value"] == pytest.approx(0.92)
     assert (figure["beside"]["rounds"], figure["beside"]["of"]) == (CALM_LEAST, 5 * CALM_LEAST)
     assert figure["beside"]["kv's p99, us, of the middle window of all rounds"] == bad[0]
     assert figure["beside"]["the share of all rounds"] == pytest.approx(bad[1] / 50)
+    assert figure["beside"]["by load, of all rounds: batch work over 1 - load / peak"] == pytest.approx(bad[1] / 50)
     assert session.settings["half"]["rounds_that_count"] == CALM_LEAST
 
 
 def test_too_few_rounds_that_count_give_no_figure(session: Session) -> None:
     rounds = [half(60) for _ in range(CALM_LEAST - 1)] + [half(60, 29.0) for _ in range(CALM_LEAST)]
     colocate_judge.judge_half(session, rounds)
-    figure = session.figures["colocate.half_batch_share"]
+    figure = session.figures["colocate.half_batch_over_core_left"]
     assert figure["value"] is None
     assert (
         f"in {CALM_LEAST} of {2 * CALM_LEAST - 1} rounds the machine's own gaps made a p99 above 25 us"
@@ -184,4 +185,4 @@ def test_too_few_rounds_that_count_give_no_figure(session: Session) -> None:
     )
     assert figure["beside"]["the share of all rounds"] == pytest.approx(0.92)
     colocate_judge.judge_half(session, [])
-    assert "kv carried no load" in session.figures["colocate.half_batch_share"]["reason"]
+    assert "kv carried no load" in session.figures["colocate.half_batch_over_core_left"]["reason"]

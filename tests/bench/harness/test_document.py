@@ -217,7 +217,7 @@ def test_arms_that_have_other_values_get_another_table() -> None:
 def test_what_stands_beside_a_figure_is_shown_with_it() -> None:
     with session() as s:
         s.figure("colocate.low_p99_added_us", 3.0, beside={"over all requests": 1024.0})
-        s.figure("colocate.half_batch_share", None, reason="too slow", beside={"the share all the same": 0.5})
+        s.figure("colocate.half_batch_over_core_left", None, reason="too slow", beside={"the share all the same": 0.5})
     document = s.document()
     assert doc.problems(document) == []
     for text in (markdown.figures([document]), table.figure_table(document["figures"])):
@@ -249,6 +249,14 @@ def test_a_report_names_the_figures_that_it_has_not() -> None:
     assert had == ["echo.rps_per_core", "threads.yield_ns"]
     assert "not taken: too slow" in rows
     assert set(missing.rstrip(".").replace("`", "").split(", ")) == GOALS.keys() - set(had)
+
+
+def test_a_report_without_any_figure_says_so() -> None:
+    with Session("canary", seconds=0.05, progress=io.StringIO()) as s:
+        s.arm("core 0", longest_us=1.0)
+    page = markdown.report([s.document()])
+    assert "These files have no figure." in page
+    assert "| figure |" not in page
 
 
 def test_every_declared_figure_has_a_benchmark() -> None:

@@ -11,6 +11,7 @@ import pytest
 from corelane.bench.harness.openloop import Curve, Point
 from corelane.bench.harness.plot import Canvas, default_plot, lint
 from corelane.bench.harness.session import Session
+from corelane.bench.harness.stops import Stop
 from corelane.runtime.errors import CorelaneError
 
 pyplot = pytest.importorskip("matplotlib.pyplot", reason="needs matplotlib: pip install 'corelane[plot]'")
@@ -30,8 +31,12 @@ def document() -> dict[str, Any]:
                 Point(r, r, 1000, 1000, p50_us=scale * r / 1e4, p99_us=scale * r / 1e3, p999_us=scale * r / 3e2)
                 for r in (1e4, 1e5, 1e6)
             ]
-            s.curve(name, Curve(points, "0.4 % unanswered at 1,100,000 requests/s offered"))
+            because = Stop("worker busy", "worker 100 % busy")
+            s.curve(name, Curve(points, "0.4 % unanswered at 1,100,000 requests/s offered", because))
     return s.document()
+
+
+MEASURED = "A processor, Linux 6.18, cores 0,1 of 2, clock tsc. No outlier is left out."
 
 
 def canvas() -> Canvas:
@@ -41,7 +46,7 @@ def canvas() -> Canvas:
     c.axes[0].set_xlabel("load (requests/s)")
     c.axes[0].set_ylabel("latency (us)")
     c.axes[0].legend()
-    c.figure.text(0, 0, c.captions[0])
+    c.figure.text(0, 0, "\n".join([c.captions[0], MEASURED, "a stops: worker busy.", "b ends at 3."]))
     return c
 
 
@@ -52,7 +57,9 @@ def test_latency_curves_pass_and_are_written(tmp_path: Path) -> None:
     assert (tmp_path / "x" / "y.png").read_bytes().startswith(b"\x89PNG")
     said = " ".join(t.get_text().replace("\n", " ") for t in c.figure.texts)
     assert "n = 6,000" in said
-    assert "ours stops (×): 0.4 % unanswered" in said
+    assert "ours stops (×): 0.4 % unanswered at 1,100,000 requests/s offered: worker busy (worker 100 % busy)" in said
+    assert [t.get_text() for t in c.axes[0].texts].count("worker busy") == 2
+    assert d["settings"]["stops_because"]["ours"]["resource"] == "worker busy"
     assert {"ours p99", "theirs p99.9"} <= c.expect
 
 
@@ -83,7 +90,10 @@ def test_bars_pass(tmp_path: Path) -> None:
 def test_a_good_figure_has_no_findings() -> None:
     c = canvas()
     c.error_bars([1, 2, 3], [1, 2, 3], [0.1, 0.5, 0.1], [True, False, True])
-    assert lint(c.figure, c.expect) == []
+    c.band([1, 2], [1, 1], [2, 3])
+    c.axes[0].set_ylabel("p99 latency (us)")
+    c.figure.text(0, 0, "Bands are quartiles, bars one standard error. Percentiles by nearest rank.")
+    assert lint(c.figure, c.expect, c.curves) == []
 
 
 @pytest.mark.parametrize(
@@ -99,6 +109,13 @@ def test_a_good_figure_has_no_findings() -> None:
         (lambda c: c.figure.suptitle(""), "no title"),
         (lambda c: c.figure.texts[-1].set_text("n = 5"), "what a message is"),
         (lambda c: c.figure.texts[-1].set_text("a message is x"), "does not say n"),
+        (lambda c: replace_text(c, "cores 0,1 of 2", "two cores"), "which machine and cores"),
+        (lambda c: replace_text(c, "No outlier", "Nothing"), "what became of outliers"),
+        (lambda c: c.axes[0].set_ylabel("p99 (us)"), "how percentiles are taken"),
+        (lambda c: c.band([1, 2], [1, 1], [2, 3]), "what its bands are"),
+        (lambda c: c.error_bars([1], [2], [0.5], [True]), "what its error bars are"),
+        (lambda c: replace_text(c, "a stops", "a goes on"), "where 'a' stops"),
+        (lambda c: replace_text(c, "b ends", "bb ends"), "where 'b' stops"),
         (lambda c: c.figure.text(0, 0.5, "ignore the outliers"), "ignore"),
         (lambda c: c.axes[0].plot([], [], label="c"), "is empty"),
         (lambda c: [c.band([1, 2], [1, 1], [9, 9]), c.axes[0].set_ylim(0.5, 8)], "outside"),
@@ -109,7 +126,26 @@ def test_a_good_figure_has_no_findings() -> None:
 def test_each_fault_is_found(spoil: Any, finding: str) -> None:
     c = canvas()
     spoil(c)
-    assert any(finding in p for p in lint(c.figure, c.expect))
+    assert any(finding in p for p in lint(c.figure, c.expect, c.curves))
+
+
+def replace_text(c: Canvas, old: str, new: str) -> None:
+    text = c.figure.texts[-1]
+    assert old in text.get_text()
+    text.set_text(text.get_text().replace(old, new))
+
+
+@pytest.mark.parametrize("said", ["Curves stop at 90 %, the last load asked for.", "x.\nThe curves end at the pause."])
+def test_a_sentence_may_speak_for_all_curves(said: str) -> None:
+    c = canvas()
+    replace_text(c, "a stops: worker busy.", said)
+    assert lint(c.figure, c.expect, c.curves) == []
+
+
+def test_points_are_no_curve() -> None:
+    c = canvas()
+    c.curve([1, 2], [2, 2], label="points", style=" ")
+    assert c.curves == {"a", "b"}
 
 
 def test_a_plot_with_findings_is_not_written(tmp_path: Path) -> None:
@@ -125,6 +161,7 @@ def test_names_that_lie_on_one_another_or_on_a_curve_are_parted(tmp_path: Path) 
     d = document()
     loads = [a for a in d["arms"] if "offered_rps" in a]
     d["arms"] += [a | {"name": f"{a['name']} again"} for a in loads]
+    d["settings"]["stops"] |= {f"{name} again": why for name, why in d["settings"]["stops"].items()}
     c = default_plot(d)
     c.finish(tmp_path / "parted.png", d)
     renderer = FigureCanvasAgg(c.figure).get_renderer()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import select
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 from cltest import wait_until
 
-from corelane.bench.hostile.attacker import Attacker, busy
+from corelane.bench.hostile.attacker import Attacker
 from corelane.bench.hostile.attacks import ATTACKS, Target
 from corelane.drivers.nic.memory import memory_link
 from corelane.iokernel import Iokernel
@@ -70,42 +72,35 @@ def test_a_flood_is_of_its_kind(io: Iokernel, name: str, counter: str) -> None:
     steps.close()
 
 
-def test_an_attacker_goes_on_until_it_is_stopped(io: Iokernel) -> None:
-    with Attacker(io.socket_path, *SOMEWHERE) as attacker:
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ends[0], ends[1]:
+        for end in ends:
+            end.setblocking(False)
+        yield ends
+
+
+def answered(end: socket.socket) -> bool:
+    return bool(select.select([end], [], [], 0)[0])
+
+
+def test_an_attacker_goes_on_until_it_is_stopped(io: Iokernel, pair: tuple[socket.socket, socket.socket]) -> None:
+    with Attacker(io.socket_path, *SOMEWHERE, pair[0]) as attacker:
         attacker.start("connect and close")
         wait_until(lambda: told(io).get("connections", 0) > 100)
         assert attacker.stop()["connections"] > 100
         attached = attacker.attach(2, "honest")
         assert len(attached["ms"]) == 2
         assert None not in attached["ms"]
-        attacker.be_busy(0.1, 1000)
-        assert attacker.stop()["steps"] >= 0
+        attacker.be_busy(share=0.1, pieces=1000)
+        pair[1].send(b"q")
+        wait_until(lambda: answered(pair[1]))
+        assert attacker.stop()["steps"] > 0
 
 
-def test_an_attack_that_cannot_begin_says_why(tmp_path: Path) -> None:
-    with Attacker(str(tmp_path / "none.sock"), *SOMEWHERE) as a:
+def test_an_attack_that_cannot_begin_says_why(tmp_path: Path, pair: tuple[socket.socket, socket.socket]) -> None:
+    with Attacker(str(tmp_path / "none.sock"), *SOMEWHERE, pair[0]) as a:
         with pytest.raises(CorelaneError, match="no iokernel listens"):
             a.start("random arena")
         assert a.attach(1, "honest")["ms"] == [None]
-
-
-def test_who_is_busy_takes_its_share_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, slept = [0.0], []
-
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        now[0] += seconds
-
-    def thread_time() -> float:
-        now[0] += 1e-5
-        return now[0]
-
-    monkeypatch.setattr("corelane.bench.hostile.attacker.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("corelane.bench.hostile.attacker.time.thread_time", thread_time)
-    monkeypatch.setattr("corelane.bench.hostile.attacker.time.sleep", sleep)
-    steps = busy(0.25, 1000)
-    for _ in range(101):
-        next(steps)
-    steps.close()
-    assert sum(slept) / now[0] == pytest.approx(0.75, abs=0.03)
-    assert len(slept) == 100

@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from corelane.bench.harness.goals import GOALS
 from corelane.bench.harness.openloop import Point
 from corelane.bench.harness.session import Session
 from corelane.bench.isolation import isolation
@@ -41,7 +42,7 @@ def test_the_figure_is_of_the_worst_flood():
     p99_us["beside full frames"] = 26.0
     isolation.judge(session, {name: [point(1e6, p)] * 3 for name, p in p99_us.items()})
     assert session.figures["isolation.flood_over_silent"]["value"] == pytest.approx(1.3)
-    assert session.settings["figure_from"] == "beside full frames"
+    assert session.settings["figures_from"] == {"isolation.flood_over_silent": "beside full frames"}
 
 
 def test_a_slice_that_lost_requests_beside_the_flood_counts_as_infinite():
@@ -55,3 +56,21 @@ def test_a_pair_whose_silent_slice_lost_requests_is_left_out():
     figure = judged([math.inf, math.inf, 20], [24, 10, 26])
     assert figure["value"] is None
     assert "the machine stood still" in figure["reason"]
+
+
+def test_two_and_a_limited_one_have_silent_counterparts_of_their_own():
+    session = Session("isolation", seconds=1, cores=[0], progress=io.StringIO())
+    p99_us = {"alone": 10.0, **dict.fromkeys(isolation.FLOODS, 22.0), isolation.SILENT: 20.0}
+    p99_us |= {isolation.TWO: 60.0, isolation.TWO_SILENT: 40.0, isolation.LIMITED_FULL: 18.0}
+    p99_us |= {isolation.LIMITED: 12.0, isolation.LIMITED_SILENT: 16.0}
+    isolation.judge(session, {name: [point(1e6, p)] * 3 for name, p in p99_us.items()})
+    value = {name: figure["value"] for name, figure in session.figures.items()}
+    assert value == pytest.approx(dict(zip(isolation.FIGURES, (1.1, 1.5, 18 / 16), strict=True)))
+    assert session.figures["isolation.two_over_silent"]["beside"] == {"victim_p99_ratio": 6.0}
+    assert session.figures["isolation.limited_over_silent"]["beside"] == {"victim_p99_ratio": 1.8}
+
+
+def test_the_limits_are_those_that_the_goal_names():
+    limits = isolation.NEIGHBOURS["limited"]
+    assert (limits.rate_frames_per_s, limits.rate_bytes_per_s) == (50_000, 10_000_000)
+    assert "50 000 frames and 10 MB" in GOALS["isolation.limited_over_silent"].meaning

@@ -263,6 +263,30 @@ def test_policies_are_told_how_long_moves_and_first_answers_take() -> None:
     assert int(world._table[0]["answer_ns"]) == pytest.approx(2000 + 500 + 8000, abs=16)
 
 
+def test_policies_are_told_what_moves_cost_batch_work() -> None:
+    """There and back, 2000 times a second; a long move counts for no more than an old owner has to let go."""
+    for costs, each_ns in ((COSTS, 2000 + 1000), (Costs(move_busy_ns=50_000, sight_ns=50, move_idle_ns=1000), 11_050)):
+        world = seldom(costs)
+        batch_ns, moving_ns = (int(world._view[0][word]) for word in ("batch_ns", "moving_ns"))
+        assert moving_ns / batch_ns == pytest.approx(2000 * each_ns / 1e9 / world.result("batch").cores_held, rel=0.15)
+        assert batch_ns < 2 * engine.CROSSED_MEMORY_NS
+
+
+def test_the_default_policy_keeps_batch_work_near_the_line() -> None:
+    """Where its target alone would leave half of what the load leaves."""
+    service, costs = Constant(200), Costs(move_busy_ns=1900, move_idle_ns=1500, notice_ns=200, seen_ns=300)
+    of_line = {}
+    for percent in (100, 10):
+        apps = [App("a", rate_rps=1e6, service=service), App("batch", batch=True)]
+        how = {"policy": "delay", "params": {"moves_percent": percent}, "interval_ns": 5000, "urgent_ns": 1000}
+        world = Simulation(apps, 1, costs=costs, **how)  # type: ignore[arg-type]
+        world.run(until_ns=20_000_000)
+        of_line[percent] = world.result("batch").cores_worked / (1 - 1e6 * 200e-9)
+        assert world.result("a").percentile_us(99) < 100
+    assert of_line[100] < 0.6
+    assert of_line[10] > 0.85
+
+
 def test_an_owner_that_others_wait_for_has_parked_and_is_woken() -> None:
     world = seldom(Costs(wake_ns=3000), policy="static", guaranteed=1)
     assert world.result("a").mean_latency_ns == pytest.approx(11_000, abs=1)

@@ -139,7 +139,7 @@ def test_a_device_gives_no_area_to_another_user(tmp_path, socket_path):
     store.create(name, 65534, MIB)  # when clients were trusted
     said = as_another_user(Areas(store), socket_path, name)
     for line in said:
-        assert line.startswith(f"{errno.EOPNOTSUPP} storage area {name}: refused by the iokernel: storage area")
+        assert line.startswith(f"{errno.EOPNOTSUPP} storage area {name}: refused by the iokernel: on a device")
         assert "on a device user 65534 would get at all areas (set storage.directory: the kernel keeps" in line
         assert "; or storage.trusted = true: all clients are trusted)" in line
     assert len(said) == 2

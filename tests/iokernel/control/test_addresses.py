@@ -11,7 +11,7 @@ from cltest.switching import stats_of
 
 from corelane.drivers.nic.nic import Nic, ipv4_to_int
 from corelane.drivers.port.port import Port, open_port
-from corelane.iokernel import AppConfig, Iokernel, NetworkConfig
+from corelane.iokernel import AppConfig, Iokernel, NetworkConfig, Outside
 from corelane.iokernel.control.addresses import Addresses, stable_ipv4, stable_mac
 from corelane.runtime.errors import ConfigError, CorelaneError, Refused
 
@@ -114,7 +114,7 @@ def test_an_iokernel_gives_out_none_of_them(
         uplinks=[inner],
         network=NETWORK,
         apps={"kv": AppConfig(ip=reserved)},
-        host_addresses=lambda: (HOST,),
+        outside=Outside(host_addresses=lambda: (HOST,)),
     )
     for wanted in ("10.77.0.0", "10.77.255.255", "10.77.0.1", "10.77.0.2", "10.77.0.77", reserved):
         with pytest.raises(CorelaneError, match=f"{wanted} is .* \\(choose another address\\)"):

@@ -22,6 +22,7 @@ from cltest.registry import FakeRegistry, serving
 from corelane.iokernel import Access, Iokernel, UserConfig
 from corelane.iokernel._native import lib
 from corelane.iokernel.control import listener
+from corelane.iokernel.control.callers import Came
 from corelane.iokernel.control.server import ControlServer
 from corelane.runtime.peers import Peer
 
@@ -108,8 +109,9 @@ def test_connections_that_have_gone_are_passed_over(socket_path: str, monkeypatc
             assert control.counts["connections"] == 101
 
 
-def test_few_may_wait_to_be_taken(socket_path: str) -> None:
+def test_few_may_wait_to_be_taken(socket_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last of them waits for all before it."""
+    monkeypatch.setattr(listener, "_BACKLOG", 16)
     control = ControlServer(socket_path, FakeRegistry())
     waiting = [socket.socket(socket.AF_UNIX) for _ in range(listener._BACKLOG + 2)]
     taken = []
@@ -146,6 +148,17 @@ def leave_descriptors(process: subprocess.Popen[str], n: int) -> None:
     resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (used + n, used + n))
 
 
+def test_an_iokernel_may_open_as_many_descriptors_as_the_system_lets_it(socket_path: str) -> None:
+    """Wherever it runs: the soft limit of most systems is 1024."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (512, before[1]))
+    try:
+        ControlServer(socket_path, FakeRegistry()).close()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
 def test_out_of_descriptors_the_listener_pauses(child: Callable[..., subprocess.Popen[str]], socket_path: str) -> None:
     process = child("iokernel.py", socket_path)
     leave_descriptors(process, 10)
@@ -171,19 +184,11 @@ def test_a_pause_is_said_once_until_a_connection_is_taken_again(
     socket_path: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     control = ControlServer(socket_path, FakeRegistry())
-    sock = control._listener._sock
-
-    class Full:
-        def accept(self) -> None:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-        def fileno(self) -> int:
-            return sock.fileno()
 
     def pause() -> None:
-        monkeypatch.setattr(control._listener, "_sock", Full())
-        control._listener.accept()
-        monkeypatch.setattr(control._listener, "_sock", sock)
+        with monkeypatch.context() as full:
+            full.setattr(control._listener._callers, "take", lambda _most: Came(error=errno.EMFILE))
+            control._listener.accept()
         control._listener._again = 0.0
         control._listener.expire()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from corelane.iokernel import Access, AppConfig, AppMemory, Idle, NetworkConfig, Patience, Timing
+from corelane.iokernel import Access, Allocation, AppConfig, AppMemory, Idle, NetworkConfig, Patience
 from corelane.runtime.config import CoresConfig, IokernelConfig
 from corelane.runtime.errors import ConfigError
 
@@ -16,9 +16,9 @@ from corelane.runtime.errors import ConfigError
     [
         (Idle, {"spin_us": -1}, "Idle: spin_us: is -1 (expected a whole number from 0 to 3600000000)"),
         (Idle, {"pause_us": 0.5}, "Idle: pause_us: is 0.5"),
-        (Timing, {"interval_us": 0}, "Timing: interval_us: is 0 (expected a whole number from 1 to 1000000)"),
-        (Timing, {"cede_us": 0}, "Timing: cede_us: is 0"),
-        (Timing, {"interrupt_us": 1 << 32}, "Timing: interrupt_us: is 4294967296"),
+        (Allocation, {"interval_us": 0}, "Allocation: interval_us: is 0 (expected a whole number from 1 to 1000000)"),
+        (Allocation, {"cede_us": 0}, "Allocation: cede_us: is 0"),
+        (Allocation, {"interrupt_us": 1 << 32}, "Allocation: interrupt_us: is 4294967296"),
         (Access, {"mode": 0o1777}, "Access: mode: is 1023 (expected a whole number from 0 to 511)"),
         (Access, {"uids": (0, -1)}, "Access: uids: is -1"),
         (Access, {"gids": ("staff",)}, 'Access: gids: is "staff"'),
@@ -42,7 +42,7 @@ def test_a_group_has_limits(group: Any, options: dict[str, Any], says: str) -> N
 
 
 def test_the_defaults_are_those_of_the_configuration_file() -> None:
-    io, cores, idle, timing = IokernelConfig(), CoresConfig(), Idle(), Timing()
+    io, cores, idle, allocation = IokernelConfig(), CoresConfig(), Idle(), Allocation()
     assert (idle.spin_us, idle.pause_us) == (io.spin_us, io.pause_us)
-    assert (timing.interval_us, timing.cede_us) == (cores.interval_us, cores.cede_us)
-    assert timing.interrupt_us == cores.interrupt_us
+    assert (allocation.interval_us, allocation.cede_us) == (cores.interval_us, cores.cede_us)
+    assert allocation.interrupt_us == cores.interrupt_us

@@ -7,6 +7,7 @@ import math
 import os
 import selectors
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,13 +16,16 @@ from cltest import wait_until
 from cltest.control import STATS, connect, hello, refusal
 from cltest.registry import FakeRegistry, serving
 
-from corelane.iokernel import Access
+from corelane.iokernel import Access, UserConfig
 from corelane.iokernel.control import listener, turns
+from corelane.iokernel.control.callers import Came
 from corelane.iokernel.control.registry import Grant
 from corelane.iokernel.control.server import ControlServer
+from corelane.iokernel.control.users import Users
 from corelane.runtime.peers import Peer
 
-WAITING = 2 * listener._AT_ONCE + 1  # the last one is seen to be the last
+AT_ONCE = 64
+WAITING = 2 * AT_ONCE + 1  # the last one is seen to be the last
 
 
 class Slow(FakeRegistry):
@@ -106,6 +110,23 @@ def test_who_has_had_his_share_of_the_thread_waits_and_others_do_not(
     assert registry.calls == ["register 12002", "register"]
 
 
+def test_what_a_user_has_closed_while_he_is_held_back_is_not_counted_against_him(
+    socket_path: str, users_of: Callable[..., None]
+) -> None:
+    users_of(12001, 12001, 12001)
+    users = Users(defaults=UserConfig(connections=2))
+    control = ControlServer(socket_path, FakeRegistry(), Access(uids=(12001,)), patience_s=30, users=users)
+    control._turns._paid[12001] = math.inf
+    with serving(control), contextlib.ExitStack() as stack:
+        old = [stack.enter_context(connect(socket_path)) for _ in range(2)]
+        wait_until(lambda: control.counts["connections"] == 2)
+        old[0].close()
+        stack.enter_context(connect(socket_path))
+        wait_until(lambda: control.counts["connections"] == 3)
+        wait_until(lambda: control._connections.of_user(12001) == 2)
+        assert control.counts["too_many"] == 0
+
+
 def test_while_somebody_must_wait_the_thread_sleeps(
     socket_path: str, monkeypatch: pytest.MonkeyPatch, users_of: Callable[..., None]
 ) -> None:
@@ -129,16 +150,27 @@ def test_while_somebody_must_wait_the_thread_sleeps(
     assert len(rounds) < 200  # a loop that does not sleep makes thousands in this time
 
 
+def all_who_come_are(uid: int, control: ControlServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for those who stay."""
+    take = control._listener._callers.take
+
+    def takes(most: int) -> Came:
+        came = take(most)
+        stay = int(came.sock is not None)
+        came.users = +Counter({os.geteuid(): stay}) + Counter({uid: came.users.total() - stay})
+        return came
+
+    monkeypatch.setattr(control._listener._callers, "take", takes)
+
+
 @pytest.mark.parametrize("uid", [12001, os.geteuid()], ids=["a user", "one who is trusted"])
 def test_who_connects_and_goes_is_charged_for_it(socket_path: str, monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
-    uids = [uid] * 10 + [os.geteuid()]
-    monkeypatch.setattr(listener, "uid_of", lambda _sock: uids.pop(0))
     control = ControlServer(socket_path, FakeRegistry(), patience_s=30)
+    all_who_come_are(uid, control, monkeypatch)
     monkeypatch.setattr(turns, "_SHARE", 1e-9)  # or it is paid for at once
     for _ in range(10):
         connect(socket_path).close()
     ask_to_register(socket_path, serving(control))
-    assert not uids
     assert set(control._turns._paid) == {uid} - {os.geteuid()}
 
 
@@ -148,8 +180,9 @@ def test_after_those_who_have_had_their_share_whoever_connects_waits(
 ) -> None:
     """For a moment, once the queue is empty: others may stand behind them."""
     pauses: list[float] = []
-    monkeypatch.setattr(listener, "uid_of", lambda _sock: 12001)
+    monkeypatch.setattr(listener, "_WITH_GONE", AT_ONCE)
     control = ControlServer(socket_path, FakeRegistry(), patience_s=30)
+    all_who_come_are(12001, control, monkeypatch)
     control._turns._paid[12001] = math.inf if greedy else 0.0
     monkeypatch.setattr(control._turns, "charge", lambda _uid, _begun: None)
     pause = control._listener._pause

@@ -10,7 +10,7 @@ import pytest
 from cltest import wait_until
 from cltest.control import answer, connect, hello, kind_of, refusal
 
-from corelane.iokernel import AppConfig, Iokernel, UserConfig
+from corelane.iokernel import Allowance, AppConfig, Iokernel, UserConfig
 from corelane.iokernel._native import lib
 from corelane.iokernel.control.users import Held, Users
 from corelane.runtime import config
@@ -87,7 +87,7 @@ def test_wishes_of_root_count_no_more_than_those_of_others() -> None:
 
 def test_a_budget_is_given_back_with_the_application(start: Callable[..., Iokernel], socket_path: str) -> None:
     me = str(os.geteuid())
-    io = start(users={me: UserConfig(kthreads=3)})
+    io = start(allowance=Allowance(users={me: UserConfig(kthreads=3)}))
     with connect(socket_path) as first:
         first.sendall(hello(b"a", n_kthreads=2))
         assert kind_of(answer(first)) == lib.CL_CONTROL_ACCEPT

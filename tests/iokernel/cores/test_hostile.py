@@ -26,7 +26,7 @@ from corelane.drivers.nic.loadgen.loadgen import Loadgen, Phase
 from corelane.iokernel import Iokernel
 from corelane.runtime.clock import default_clock
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 STEPS = ("idle", "wake", "parked", "ask", "interrupt", "evict")  # CL_IO_STEP_*
 
 

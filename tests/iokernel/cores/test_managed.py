@@ -17,7 +17,7 @@ from cltest.control import answer, connect, hello, kind_of, kthreads, policy, re
 from cltest.switching import stats_of
 
 from corelane.cli import top, watch
-from corelane.iokernel import AppConfig, Iokernel, Timing, UserConfig, main
+from corelane.iokernel import Allocation, Allowance, AppConfig, Iokernel, UserConfig, main
 from corelane.iokernel._native import ffi, lib
 from corelane.iokernel.control.report import GAUGES
 from corelane.iokernel.policy import trial as policy_trial
@@ -45,7 +45,7 @@ def threads() -> Iterator[Callable[[int], list[int]]]:
         yield lambda n: stack.enter_context(sleeping_threads(n))
 
 
-ANY_WISH = UserConfig(guaranteed_cores=64, weight=1000)  # as if it were configured
+ANY_WISH = Allowance(user_defaults=UserConfig(guaranteed_cores=64, weight=1000))  # as if it were configured
 
 
 def register(path: str, name: bytes, **wishes: int) -> tuple[socket.socket, Any]:
@@ -83,7 +83,7 @@ def test_without_a_policy_nothing_is_managed(start, socket_path):
 
 
 def test_kthreads_are_managed_once_they_are_known(start, socket_path, threads):
-    io = start(worker_cpus=[CPU], policy="delay", timing=Timing(interval_us=20), user_defaults=ANY_WISH)
+    io = start(worker_cpus=[CPU], policy="delay", allocation=Allocation(interval_us=20), allowance=ANY_WISH)
     sock, _ = register(socket_path, b"a", n_kthreads=2, kind=lib.CL_CONTROL_BATCH, weight=3, quantum_us=100)
     with sock:
         sock.sendall(kthreads(threads(2), SIGNAL))
@@ -131,7 +131,7 @@ def test_threads_that_are_not_its_own_to_name_end_the_registration(start, socket
 
 def test_guarantees_are_promised_once(start, socket_path):
     held = AppConfig(guaranteed_cores=1, max_cores=1)
-    start(worker_cpus=[3, 4], policy="delay", apps={"c": held}, user_defaults=ANY_WISH)
+    start(worker_cpus=[3, 4], policy="delay", apps={"c": held}, allowance=ANY_WISH)
     first, _ = register(socket_path, b"a", n_kthreads=2, guaranteed=1)
     second, _ = register(socket_path, b"b", n_kthreads=2, guaranteed=1)
     with second:
@@ -164,7 +164,7 @@ def test_slots_come_back_when_applications_leave(start, socket_path):
 
 
 def test_an_application_is_homed_where_its_guarantee_can_be_kept(start, socket_path):
-    io = start(loop_cpus=(-1, -1), worker_cpus=[3, 4, 5], policy="delay", user_defaults=ANY_WISH)
+    io = start(loop_cpus=(-1, -1), worker_cpus=[3, 4, 5], policy="delay", allowance=ANY_WISH)
     a, first = register(socket_path, b"a", n_kthreads=2, guaranteed=2)
     b, second = register(socket_path, b"b", n_kthreads=2, guaranteed=1)
     with a, b:
@@ -295,7 +295,7 @@ def test_an_iokernel_that_was_stopped_starts_with_the_policy_it_had(socket_path)
 
 def test_wishes_of_a_user_are_granted_up_to_what_his_section_allows(start, socket_path):
     may = UserConfig(guaranteed_cores=2, weight=5)
-    io = start(worker_cpus=[3, 4, 5], policy="delay", users={str(os.geteuid()): may})
+    io = start(worker_cpus=[3, 4, 5], policy="delay", allowance=Allowance(users={str(os.geteuid()): may}))
     a, first = register(socket_path, b"a", n_kthreads=2, guaranteed=1, weight=4)
     b, second = register(socket_path, b"b", n_kthreads=2, guaranteed=2, weight=6)
     with a, b:
@@ -320,12 +320,12 @@ def test_who_wishes_for_more_than_others_of_his_user_does_not_get_it(start, sock
 
 
 def test_what_top_shows_of_it(start, socket_path):
-    io = start(worker_cpus=[CPU], policy="delay", user_defaults=ANY_WISH)
+    io = start(worker_cpus=[CPU], policy="delay", allowance=ANY_WISH)
     sock, _ = register(socket_path, b"kv", guaranteed=1)
     with sock:
         before = watch.snapshot(socket_path)
         text = top.render(watch.rates(before, io.stats()))
-        assert f"policy delay target_us=10 calm=1, worker core {CPU}" in text
+        assert f"policy delay target_us=10 calm=1 moves_percent=10, worker core {CPU}" in text
         assert "kv    latency      0    0.0       1/1" in text
         assert f"{CPU}     nobody  free" in text
 

@@ -69,7 +69,7 @@ def test_new_owners_that_are_late(c_program):
 
 def test_when_the_delay_policy_gives_a_core(c_program):
     run = c_program("tests/iokernel/cores/c/target.c")
-    assert run(timeout_s=90).count("passed ") == 4
+    assert run(timeout_s=90).count("passed ") == 5
 
 
 @pytest.mark.parametrize(

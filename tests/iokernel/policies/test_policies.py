@@ -359,11 +359,12 @@ def grants_of(
     cores: int = 8,
     params: tuple[int, ...] = (),
     calls: int = 1,
-    move_ns: int = 0,
+    **told: int,
 ) -> list[int]:
-    """What a policy grants, at the last of so many calls."""
+    """What a policy grants, at the last of so many calls. told: words of the view."""
     view, out = table([{"maximum": 8, "weight": 1} | row for row in rows], cores)
-    view.move_ns = move_ns
+    for word, value in told.items():
+        setattr(view, word, value)
     for i, value in enumerate(params):
         view.params[i] = value
     for _ in range(calls):
@@ -416,6 +417,37 @@ def test_delay_gives_half_of_a_deadline_to_waiting() -> None:
 
 def test_delay_gives_a_core_that_nobody_wants_to_whoever_waits_at_all() -> None:
     assert grants_of("delay", [{"cores": 2, "packet_delay_ns": 1}]) == [3]
+
+
+DEAR = {"batch_ns": 90_000, "moving_ns": 10_001}  # a tenth of what batch work could have, and a little more
+
+
+def test_delay_takes_no_core_from_batch_work_to_which_moves_cost_too_much() -> None:
+    late, batch = {"cores": 0, "packet_delay_ns": 10_001}, {"kind": 1, "cores": 8}
+    assert grants_of("delay", [late, batch], batch_ns=90_000, moving_ns=10_000) == [1, 7]
+    assert grants_of("delay", [late, batch], **DEAR) == [0, 8]
+    assert grants_of("delay", [batch, late], **DEAR) == [8, 0]
+    assert grants_of("delay", [late, batch], params=(0, 0, 11), **DEAR) == [1, 7]
+    assert grants_of("delay", [late, batch], params=(0, 0, 100), batch_ns=0, moving_ns=1) == [1, 7]
+    assert grants_of("shenango", [late, batch], **DEAR) == [1, 7]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"packet_delay_ns": 100_001},  # for no longer than 100 us
+        {"packet_delay_ns": 10_001, "guaranteed": 1},
+        {"packet_delay_ns": 10_001, "deadline_ns": 20_000},
+    ],
+)
+def test_but_whoever_is_to_have_it_in_time_is_not_kept_waiting(row: dict[str, int]) -> None:
+    assert grants_of("delay", [{"cores": 0} | row, {"kind": 1, "cores": 8}], **DEAR) == [1, 7]
+
+
+def test_nor_is_a_core_held_back_that_batch_work_has_not_got() -> None:
+    late = {"cores": 0, "packet_delay_ns": 10_001}
+    assert grants_of("delay", [late, late, {"kind": 1, "cores": 7}], **DEAR) == [1, 0, 7]
+    assert grants_of("delay", [late, {"cores": 2, "idle": 1}, {"kind": 1, "cores": 6}], **DEAR) == [1, 1, 6]
 
 
 def test_what_was_not_wanted_is_not_owed() -> None:

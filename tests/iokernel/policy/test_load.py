@@ -31,10 +31,10 @@ def test_the_table_of_built_in_ones_is_whole() -> None:
 
 def test_settings_have_units() -> None:
     loaded = policy.load("delay", {"target_us": 2.5, "calm": 3})
-    assert loaded.params == (2500, 3, 0, 0, 0, 0, 0, 0)
-    assert str(loaded) == "delay (target_us=2.5, calm=3)"
+    assert loaded.params == (2500, 3, 10, 0, 0, 0, 0, 0)
+    assert str(loaded) == "delay (target_us=2.5, calm=3, moves_percent=10)"
     least = policy.load("delay", {"target_us": 0, "calm": 0})  # what holds is shown
-    assert (str(least), least.params[:2]) == ("delay (target_us=0.001, calm=1)", (1, 1))
+    assert (str(least), least.params[:2]) == ("delay (target_us=0.001, calm=1, moves_percent=10)", (1, 1))
     assert not loaded.guarded
     assert policy.load("delay").params[:2] == (10_000, 1)
     assert policy.load("delay", {"target_us": 0}).params[0] == 1  # not C's "default"
@@ -63,7 +63,10 @@ def test_defaults_are_those_of_c(name: str) -> None:
     [
         ({"name": ""}, "policy ''.*there is none of that name"),
         ({"name": "fare"}, "'fare'.*there is none of that name.*static, shenango, delay, fair"),
-        ({"name": "delay", "target": 5}, "policy.target: this policy has no such setting .it has target_us, calm"),
+        (
+            {"name": "delay", "target": 5},
+            "policy.target: .* no such setting .it has target_us, calm, moves_percent",
+        ),
         ({"name": "static", "target_us": 5}, "policy.target_us.*it has none"),
         ({"name": "delay", "calm": -1}, "policy.calm: -1 is no setting"),
         ({"name": "delay", "calm": 1.5}, "policy.calm: 1.5 is no setting .a whole number"),
@@ -264,7 +267,7 @@ def looping() -> Iterator[policy.PolicyHost]:
 def test_installing_while_the_loop_runs(looping: policy.PolicyHost) -> None:
     assert looping.current == "static"
     looping.install(policy.load("delay", {"target_us": 50}))
-    assert looping.current == "delay (target_us=50, calm=1)"
+    assert looping.current == "delay (target_us=50, calm=1, moves_percent=10)"
     assert looping.event() == ""
     counts = looping.stats()
     assert counts["swaps"] == 1

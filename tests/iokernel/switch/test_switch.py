@@ -22,7 +22,7 @@ from cltest.switching import (
 
 from corelane.drivers.nic.nic import ipv4_to_int, mac_to_bytes
 from corelane.drivers.port.port import PortMemory
-from corelane.iokernel import AppConfig, Idle
+from corelane.iokernel import AppConfig, Idle, Outside
 from corelane.iokernel.control.addresses import stable_mac
 
 
@@ -290,7 +290,7 @@ def from_a_wire_as_if_local(local, victim, evil, mac):
 def test_what_comes_from_a_wire_is_not_believed_about_what_is_local(start, attach, link, shared, by):
     """Dropped before anything is answered, delivered or learned, on any uplink."""
     ends = [link(ring_slots=256, mac=(f"02:00:00:00:01:0{i}", f"02:00:00:00:02:0{i}")) for i in range(2)]
-    io = start(uplinks=[inner for inner, _ in ends], share_mac=shared)
+    io = start(uplinks=[inner for inner, _ in ends], outside=Outside(share_mac=shared))
     a, b = attach("a"), attach("b")
     local, victim, evil = (mac_bytes(a), ip_int(a)), (mac_bytes(b), ip_int(b)), (STRANGER[0], WORLD[1])
     seen_as = [mac_bytes(inner) for inner, _ in ends] if shared else [local[0]]
@@ -373,7 +373,7 @@ def test_arp_through_the_uplink(start, attach, outside):
 
 def test_a_shared_mac_hides_the_applications(start, attach, outside):
     inner, outer = outside
-    start(uplinks=[inner], share_mac=True)
+    start(uplinks=[inner], outside=Outside(share_mac=True))
     a = attach("a")
     me, public = (mac_bytes(a), ip_int(a)), (mac_bytes(inner), ip_int(a))
     assert outer.send(arp_frame(1, WORLD, (bytes(6), me[1]), BROADCAST)) == 1

@@ -218,3 +218,18 @@ def test_a_result_that_numba_cannot_return_is_refused_with_the_functions_name(ru
 
     with pytest.raises(CorelaneError, match=r"compile batch function items_of: .*mend it"):
         runtime.batch(items_of, np.ones(3))
+
+
+seen = 0
+
+
+@libos.batch
+def remember(n):
+    global seen
+    seen = n
+    return n
+
+
+def test_a_global_that_is_set_is_refused(runtime):
+    with pytest.raises(CorelaneError, match=r"compile batch function remember: .*STORE_GLOBAL"):
+        runtime.batch(remember, 1)

@@ -448,6 +448,32 @@ def test_what_is_no_handler_is_refused(serve: Serve) -> None:
         served.runtime.bind(libos.c_handler(ffi.cast("cl_udp_handler", 1 << 20)))
 
 
+set_by_handler = 0
+
+
+def sets_a_global(request: Any, reply: Any) -> int:
+    global set_by_handler
+    set_by_handler += 1
+    return 0
+
+
+def test_a_global_that_is_set_is_refused_with_what_to_do() -> None:
+    with pytest.raises(CorelaneError, match=r"compile handler sets_a_global: .*keep what changes in .* `state`"):
+        libos.udp(9000, cache=False)(sets_a_global).prepare()
+
+
+def test_printing_is_told_as_what_it_is() -> None:
+    def printer(request: Any, reply: Any) -> int:
+        print("got", len(request))
+        return 0
+
+    with pytest.warns(HandlerWarning) as told:
+        libos.udp(9000, cache=False)(printer).prepare()
+    said = " ".join(str(warning.message) for warning in told)
+    assert "takes the GIL" in said
+    assert "Environment" not in said
+
+
 def test_a_clean_handler_draws_no_remark() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

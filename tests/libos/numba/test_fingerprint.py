@@ -129,6 +129,28 @@ FAMILY = {
         },
         {"other.py": "N = 2\n"},
     ),
+    "a constant in a module that it hands on": (
+        {
+            "served.py": "import other\n@numba.njit\ndef f(m): return m.N\n" + HANDLER.format("f(other)"),
+            "other.py": "N = 1\n",
+        },
+        {"other.py": "N = 2\n"},
+    ),
+    "a constant in a module of a tuple": (
+        {
+            "served.py": "import other\nT = (other, 1)\n@numba.njit\ndef f(m): return m.N\n"
+            + HANDLER.format("f(T[0])"),
+            "other.py": "N = 1\n",
+        },
+        {"other.py": "N = 2\n"},
+    ),
+    "a constant in a module that it calls by another name": (
+        {
+            "served.py": "import other\ndef h(request, reply):\n    m = other\n    return m.N\n",
+            "other.py": "N = 1\n",
+        },
+        {"other.py": "N = 2\n"},
+    ),
     "a default": (
         {"served.py": "@numba.njit\ndef f(n=1): return n\n" + HANDLER.format("f()")},
         {"served.py": "@numba.njit\ndef f(n=2): return n\n" + HANDLER.format("f()")},
@@ -321,6 +343,7 @@ def test_modules_and_functions_may_refer_to_each_other(load: Load) -> None:
         "class C:\n    n = 1\nN = C()\n",
         "N = np.array([object()])\n",
         "N = [].append\n",
+        "import types\nN = types.ModuleType('any')\nN.__getattr__ = len\n",
     ],
 )
 def test_what_may_change_unseen_is_not_kept(load: Load, text: str) -> None:

@@ -31,6 +31,11 @@ CL_API unsigned test_pop(struct cl_ring_rx *r, struct cl_desc *out, unsigned n)
     return cl_ring_pop(r, out, n);
 }
 
+CL_API unsigned test_peek(const struct cl_ring_rx *r, struct cl_desc *out, unsigned n)
+{
+    return cl_ring_peek(r, out, n);
+}
+
 CL_API void test_publish(struct cl_ring_rx *r)
 {
     cl_ring_publish(r);

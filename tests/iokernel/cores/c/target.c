@@ -102,6 +102,26 @@ static void slow_first_answers_are_taken_off(void)
     world_delete(&p.w);
 }
 
+/* Frames one after the other, each of which costs two moves of 2 us: the first ones are free. */
+static void moves_that_cost_too_much_are_put_off(void)
+{
+    for (uint64_t percent = 10; percent <= 100; percent += 90) {
+        struct pair p;
+        pair_new(&p, (struct setting){.policy = "delay", .params = {1, 0, percent}}, (struct wish){0});
+        uint64_t longest = 0;
+        for (unsigned turn = 0; turn < 12; turn++) {
+            uint64_t waited = waits(&p);
+            longest = cl_max(longest, waited);
+            gives_back(&p);
+        }
+        struct cl_io_cores_stats s = stats_of(&p.w);
+        bool late = longest > 20 * US, dear = s.crossing_ns * 7 > cores_of(&p.w, p.bat).core_ns;
+        CHECK(s.crossings == 24 && s.crossing_ns == s.crossings * 2 * US && longest < 50 * US);
+        CHECK(late == (percent == 10) && dear == (percent == 100));
+        world_delete(&p.w);
+    }
+}
+
 static const struct {
     const char *name;
     void (*fn)(void);
@@ -110,6 +130,7 @@ static const struct {
     {"a_frame_for_who_has_let_go_waits_like_any_other", a_frame_for_who_has_let_go_waits_like_any_other},
     {"but_gets_it_up_where_nobody_waits", but_gets_it_up_where_nobody_waits},
     {"slow_first_answers_are_taken_off", slow_first_answers_are_taken_off},
+    {"moves_that_cost_too_much_are_put_off", moves_that_cost_too_much_are_put_off},
 };
 
 int main(int argc, char **argv)

@@ -1,7 +1,8 @@
 """Echo: the least that a server can do, so that what it costs is what corelane costs.
 
 Four parts in one session: the unloaded round trip over the cache line's, the peak of one worker core, latency against
-load, and system calls and context switches a request in each polling mode. Arms: embedded (a runtime on a software
+load, and system calls and context switches a request in each polling mode, embedded, through an iokernel, on AF_XDP and
+on a tap. Arms: embedded (a runtime on a software
 link), iokernel (the loop on one core, the application's process on the other), and as root Linux UDP servers over
 AF_XDP on a veth pair.
 """
@@ -15,16 +16,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ..apps import echo as app
-from ..drivers.linux import netns
-from ..libos import Runtime, Scheduler
-from .baseline.sockets import LinuxUdp
-from .harness import rig
-from .harness.numbers import pairwise
-from .harness.openloop import Measure, Point, middle
-from .harness.peaks import find_peaks
-from .harness.plot import Canvas, searched_curves
-from .harness.session import Session
+from ...apps import echo as app
+from ...drivers.linux import netns
+from ..baseline.sockets import LinuxUdp
+from ..harness import rig
+from ..harness.numbers import pairwise
+from ..harness.openloop import Measure, Point, middle
+from ..harness.peaks import find_peaks
+from ..harness.plot import Canvas, searched_curves
+from ..harness.session import Session
+from .modes import LINKS, MODES, missing
 
 SUMMARY = "UDP echo: unloaded latency, peak of a core, latency against load, system calls in each polling mode"
 FIGURES = ("echo.p50_over_cacheline", "echo.rps_per_core")
@@ -57,14 +58,17 @@ def run(session: Session) -> None:
         embedded = stack.enter_context(rig.embedded(lambda rt: rt.bind(app.handler("c", PORT)), cores))
         attached = stack.enter_context(rig.iokernel(["echo"], cores))
         arms: dict[str, Measure] = {"embedded": embedded.load.measure, "iokernel": attached.load.measure}
-        arms |= linux_arms(session, stack, cores)
+        explain: dict[str, Measure] = {"embedded": embedded.load.explain, "iokernel": attached.load.explain}
+        arms |= linux_arms(session, stack, cores, explain)
         unloaded(session, arms)
-        session.curves(arms, peaks(session, arms), seconds=0.3 * session.seconds)
+        session.curves(arms, peaks(session, arms), seconds=0.3 * session.seconds, explain=explain)
     modes(session, cores)
 
 
-def linux_arms(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int]) -> dict[str, Measure]:
-    """The Linux baselines, or why there are none."""
+def linux_arms(
+    session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], explain: dict[str, Measure]
+) -> dict[str, Measure]:
+    """The Linux baselines, or why there are none. explain: gets what says why their curves stop."""
     why = None if session.baseline else "--no-baseline was given"
     why = why or netns.missing()
     if why:
@@ -73,7 +77,7 @@ def linux_arms(session: Session, stack: contextlib.ExitStack, cores: tuple[int, 
         return {}
     link = rig.LinuxLink(stack, cores, port=PORT)
 
-    def arm(poll: str, batch: int) -> Measure:
+    def arm(name: str, poll: str, batch: int) -> Measure:
         def serve(far: netns.Interface, port: int) -> contextlib.AbstractContextManager[Any]:
             where = {"address": far.address, "port": port, "netns": far.namespace.name}
             return contextlib.closing(LinuxUdp(poll=poll, batch=batch, cpu=cores[1], **where))  # type: ignore[arg-type]
@@ -84,9 +88,10 @@ def linux_arms(session: Session, stack: contextlib.ExitStack, cores: tuple[int, 
                 point.extra["syscalls_per_request"] = counted["syscalls"] / max(counted["received"], 1)
             return point
 
+        explain[name] = partial(link.explain, serve)
         return measure
 
-    return {name: arm(*form) for name, form in LINUX.items()}
+    return {name: arm(name, *form) for name, form in LINUX.items()}
 
 
 def unloaded(session: Session, arms: dict[str, Measure], rounds: int = 5) -> None:
@@ -141,21 +146,20 @@ def peaks(session: Session, arms: dict[str, Measure]) -> dict[str, float]:
 
 
 def modes(session: Session, cores: tuple[int, int]) -> None:
-    """System calls and context switches a request when the server polls, adapts or blocks (embedded, memory NIC)."""
-    slot = 0.15 * session.seconds / 3
-    for poll in ("spin", "adaptive", "block"):
-        session.say(f"{MODE_RPS:,.0f} requests/s with a server that polls in mode {poll}")
-        bind = partial(Runtime.bind, handler=app.handler("c", PORT))
-        with rig.embedded(bind, cores, poll=poll, scheduler=Scheduler()) as made:
-            assert made.server_nic is not None
-            before, used = made.server_nic.stats(), made.usage()
-            point = made.load.measure(MODE_RPS, slot)
-            after, cost = made.server_nic.stats(), made.usage() - used
-        served = max(after.rx_frames - before.rx_frames, 1)
-        row = session.point(f"mode {poll}", point)
-        row["syscalls_per_request"] = (after.syscalls - before.syscalls) / served
-        row["context_switches_per_request"] = cost.switches / served
-        row["busy_fraction"] = cost.busy_s / slot
+    """System calls and context switches a request when the server polls, adapts or blocks, on each kind of link."""
+    links = dict(LINKS)
+    for name in LINKS:
+        if why := missing(name):
+            session.skip(f"modes, {name}", why)
+            del links[name]
+    slot = 0.15 * session.seconds / len(MODES) / len(links)
+    for name, link in links.items():
+        for poll in MODES:
+            arm = f"mode {poll}, {name}" if name else f"mode {poll}"
+            session.say(f"{MODE_RPS:,.0f} requests/s: {arm}")
+            with link(poll, cores, PORT) as made:
+                point, cost = made.measure(MODE_RPS, slot)
+            session.point(arm, point).update(cost.row())
 
 
 def plot(document: dict[str, Any]) -> Canvas:

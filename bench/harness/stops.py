@@ -1,0 +1,196 @@
+"""Why a curve stops: which resource is used up at the load that is not carried, by counters.
+
+    load.counts = rig.counts                # who can be read: see Counts
+    point = load.explain(1.2e6, 0.6)        # a load, with its counters read near its begin and near its end
+    stop_of(point)                          # Stop("worker busy", "worker 100 % busy, loop 64 % busy")
+
+Reading counters takes one of the measured cores for some 0.1 ms. So no point of a curve is measured like that: the load
+at which the curve stops is offered once more (openloop.Sweep does it), and the document has what was read then.
+
+The resources, in the order in which they are asked:
+
+    worker busy       the server's core: at least BUSY of its looks found work, or it ran for as much of the time
+    loop busy         the iokernel's core: rounds that did something took at least BUSY of the time
+    disk busy         the block device had requests in flight for at least BUSY of the time
+    core taken        the server was ready to run and had no core for at least TAKEN of the time
+    ring full         a ring or pool between two cores refused frames, and neither core was busy
+    generator late    at least LATE of the requests were sent late, and nothing above held them up
+    nothing that lasts   the load was carried when it was offered again: the machine stopped for a moment
+    not in the counters  none of these
+
+Of worker, loop and disk the busiest one is named. A generator that is the loop's uplink runs in the loop: who is late
+there is the loop. Full rings are named last of what is in the server: a ring in front of a busy core is full, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol, Self
+
+WORKER, LOOP, DISK, TAKEN_CORE, RING = "worker busy", "loop busy", "disk busy", "core taken", "ring full"
+GENERATOR, NOTHING, UNKNOWN = "generator late", "nothing that lasts", "not in the counters"
+RESOURCES = (WORKER, LOOP, DISK, TAKEN_CORE, RING, GENERATOR, NOTHING, UNKNOWN)
+BUSY, TAKEN, LATE = 0.9, 0.1, 0.5
+FIRST_LOOK, LAST_LOOK = 0.2, 0.95  # of the time of a load: its counters are read then
+EXPLAIN_S = 0.6  # counters of another process are published every quarter of a second: two such times lie in it
+PUBLISHED_WAIT_S = 0.01
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counters so far, of what stands between a generator and its answers. None, 0: not known of this server.
+
+    looks, found: times that the worker looked for work, and found some. worker_s: time in which it was busy, of one
+    that sleeps when it is not. waited_s: time in which it was ready to run and had no CPU. loop_s: time of the loop's
+    rounds that did something. disk_s: time in which the device had requests in flight. full: frames that rings and
+    pools refused, by the counter's name. published_s: when `looks` and `found` were written down, time.monotonic();
+    None: now.
+    """
+
+    looks: int = 0
+    found: int = 0
+    worker_s: float | None = None
+    waited_s: float = 0.0
+    loop_s: float | None = None
+    disk_s: float | None = None
+    full: Mapping[str, int] = field(default_factory=dict)
+    published_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What counters gained while a load lasted. worker, loop, disk: busy, 0 to 1; None: not known. taken: the worker
+    ready to run and without a CPU, 0 to 1. full: frames refused, by counter; only those that grew."""
+
+    worker: float | None = None
+    loop: float | None = None
+    disk: float | None = None
+    taken: float = 0.0
+    full: Mapping[str, int] = field(default_factory=dict)
+
+
+class Outcome(Protocol):
+    """What became of a load: an openloop.Point. late: of those sent, after their time."""
+
+    sent: int
+    late: int
+    evidence: Evidence | None
+
+    @property
+    def carried(self) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Stop:
+    """resource: one of RESOURCES. said: the numbers that say so. evidence: None where nothing was read."""
+
+    resource: str
+    said: str
+    evidence: Evidence | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As a member of settings.stops_because."""
+        return {
+            "resource": self.resource,
+            "said": self.said,
+            "evidence": asdict(self.evidence) if self.evidence else None,
+        }
+
+    def __str__(self) -> str:
+        return f"{self.resource} ({self.said})"
+
+
+def between(first: Counts, last: Counts, seconds: float) -> Evidence:
+    """What two readings that are `seconds` apart come to."""
+
+    def share(before: float | None, after: float | None) -> float | None:
+        return None if before is None or after is None else min(max((after - before) / seconds, 0.0), 1.0)
+
+    looks, ran = last.looks - first.looks, share(first.worker_s, last.worker_s)
+    found = (last.found - first.found) / looks if looks > 0 else None
+    # One that looks and sleeps: it found something at some of its looks, in the time in which it was awake.
+    worker = ran if found is None else found if ran is None else found * ran
+    grown = {name: n - first.full.get(name, 0) for name, n in last.full.items()}
+    return Evidence(
+        worker,
+        share(first.loop_s, last.loop_s),
+        share(first.disk_s, last.disk_s),
+        share(first.waited_s, last.waited_s) or 0.0,
+        {name: n for name, n in grown.items() if n > 0},
+    )
+
+
+def stop_of(point: Outcome, missed: bool | None = None) -> Stop:
+    """The resource at which a load ended that was offered once more. missed: whether it failed again; None: whether it
+    was not carried."""
+    evidence = point.evidence or Evidence()
+    late = point.late / point.sent if point.sent else 0.0
+    told = _told(evidence, late)
+    busy = {WORKER: evidence.worker or 0.0, LOOP: evidence.loop or 0.0, DISK: evidence.disk or 0.0}
+    busiest = max(busy, key=lambda name: busy[name])
+    if not missed if missed is not None else point.carried:
+        resource = NOTHING
+    elif busy[busiest] >= BUSY:
+        resource = busiest
+    elif evidence.taken >= TAKEN:
+        resource = TAKEN_CORE
+    elif evidence.full:
+        resource = RING
+    elif late >= LATE:
+        resource = GENERATOR
+    else:
+        resource = UNKNOWN
+    return Stop(resource, told, point.evidence)
+
+
+def _told(evidence: Evidence, late: float) -> str:
+    said = [
+        f"{who} {100 * busy:.0f} % busy"
+        for who, busy in (("worker", evidence.worker), ("loop", evidence.loop), ("disk", evidence.disk))
+        if busy is not None
+    ]
+    if evidence.taken >= TAKEN / 10:
+        said.append(f"worker without a CPU for {100 * evidence.taken:.0f} %")
+    said += [f"{name} {n:,}" for name, n in sorted(evidence.full.items())]
+    return ", ".join([*said, f"{100 * late:.2g} % sent late"])
+
+
+class Watch:
+    """A context around the time of a load that takes `seconds`, which reads the counters twice meanwhile.
+
+    Entering lasts for nearly as long. The first reading waits until what was published came after the load had begun.
+    """
+
+    def __init__(self, read: Callable[[], Counts], seconds: float) -> None:
+        self._read = read
+        self._seconds = seconds
+        self.evidence: Evidence | None = None
+
+    def __enter__(self) -> Self:
+        began = time.monotonic()
+        end = began + LAST_LOOK * self._seconds
+        settled = began + FIRST_LOOK * self._seconds
+        time.sleep(max(settled - time.monotonic(), 0))
+        first = self._read()
+        while first.published_s is not None and first.published_s < began and time.monotonic() < end:
+            time.sleep(PUBLISHED_WAIT_S)
+            first = self._read()
+        at = time.monotonic()
+        time.sleep(max(end - at, 0))
+        last = self._read()
+        self.evidence = between(first, last, max(time.monotonic() - at, 1e-9))
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        pass
+
+
+def refusals(counters: Mapping[str, Any], prefix: str = "") -> dict[str, int]:
+    """Of counters those of rings and pools that had no room, by name."""
+    return {
+        f"{prefix}{name}": int(value)
+        for name, value in counters.items()
+        if name.endswith(("_full", "_no_buffer")) and isinstance(value, int) and value
+    }

@@ -1,0 +1,34 @@
+"""Functions whose compiled code is kept on disk, until any source of the simulator changes.
+
+numba compares the function's own source file alone, and constants of the others are part of the code.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+
+_HERE = Path(__file__).resolve().parent
+
+
+@lru_cache(maxsize=1)
+def stamp() -> str:
+    """Of all sources in this folder."""
+    texts = sorted((path.name, path.read_bytes()) for path in _HERE.glob("*.py"))
+    return hashlib.sha256(repr(texts).encode()).hexdigest()
+
+
+def kept(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator: njit with these options, and the code kept."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        made = njit(cache=True, **options)(function)
+        made._cache._cache_file._source_stamp = stamp()
+        return made
+
+    return decorate

@@ -1,0 +1,150 @@
+"""Why a curve stops: a verdict for each resource from counters that are made up, and that a load is offered again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from corelane.bench.harness import stops
+from corelane.bench.harness.openloop import Point, search_peak, sweep, sweep_in_turns, why_it_stops
+from corelane.bench.harness.stops import Counts, Evidence, Watch, between, refusals, stop_of
+
+
+def overload(evidence: Evidence | None, late: int = 0, answered: int = 900) -> Point:
+    """A load of 1000 requests in a second."""
+    return Point(1000.0, float(answered), 1000, answered, late=late, seconds=1.0, evidence=evidence)
+
+
+FULL = {"rx_dropped_ring_full": 7}
+VERDICTS = [
+    (Evidence(worker=0.97, loop=0.6, full=FULL), 0, stops.WORKER),  # a ring in front of a busy core is full, too
+    (Evidence(worker=0.95, loop=0.99), 1000, stops.LOOP),  # the generator is late since it runs in the loop
+    (Evidence(worker=0.4, disk=0.98), 0, stops.DISK),
+    (Evidence(worker=0.7, loop=0.5, taken=0.3, full=FULL), 0, stops.TAKEN_CORE),
+    (Evidence(worker=0.8, loop=0.5, taken=0.01, full=FULL), 800, stops.RING),
+    (Evidence(worker=0.6), 501, stops.GENERATOR),
+    (Evidence(worker=0.6, loop=0.6), 10, stops.UNKNOWN),
+    (None, 600, stops.GENERATOR),  # nobody read the server's counters
+    (None, 0, stops.UNKNOWN),
+]
+
+
+@pytest.mark.parametrize(("evidence", "late", "resource"), VERDICTS)
+def test_each_resource_is_named_by_its_counters(evidence: Evidence | None, late: int, resource: str) -> None:
+    stop = stop_of(overload(evidence, late))
+    assert stop.resource == resource
+    assert stop.resource in stops.RESOURCES
+    assert stop.document()["resource"] == resource
+    assert f"{late / 10:.2g} % sent late" in str(stop)
+
+
+def test_a_load_that_is_carried_when_it_is_offered_again_was_stopped_by_nothing_that_lasts() -> None:
+    carried = overload(Evidence(worker=0.99), answered=1000)
+    assert stop_of(carried).resource == stops.NOTHING
+    assert stop_of(carried, missed=True).resource == stops.WORKER  # carried, and beyond a limit of latency
+
+
+def test_evidence_is_what_the_counters_gained() -> None:
+    first = Counts(1000, 100, worker_s=2.0, waited_s=0.5, loop_s=1.0, full={"a_full": 3, "b_full": 1})
+    last = Counts(2000, 1000, worker_s=2.4, waited_s=0.6, loop_s=1.3, full={"a_full": 3, "b_full": 5, "c_full": 2})
+    found = between(first, last, 0.5)
+    assert found.worker == pytest.approx(0.9 * 0.8)  # of its looks in the time that it was awake
+    assert found.loop == pytest.approx(0.6)
+    assert found.taken == pytest.approx(0.2)
+    assert found.full == {"b_full": 4, "c_full": 2}
+    assert found.disk is None
+    assert between(Counts(), Counts(), 1.0) == Evidence()
+    assert between(Counts(10, 0), Counts(30, 20), 1.0).worker == 1.0
+    assert between(Counts(worker_s=1.0), Counts(worker_s=9.0), 1.0).worker == 1.0  # read too late: never more than all
+
+
+def test_what_was_published_before_the_load_is_not_taken_for_it() -> None:
+    now = time.monotonic()
+
+    def readings() -> Iterator[Counts]:
+        yield Counts(100, 0, published_s=now - 1)  # of the time before, in which it had nothing to do
+        yield Counts(200, 0, published_s=now + 60)
+        while True:
+            yield Counts(300, 100, published_s=now + 61)
+
+    reading = readings()
+    watch = Watch(lambda: next(reading), 0.05)
+    with watch:
+        pass
+    assert watch.evidence is not None
+    assert watch.evidence.worker == 1.0
+
+
+def test_counters_of_rings_without_room_are_found_by_their_names() -> None:
+    counted = {"rx_dropped_ring_full": 2, "rx_dropped_no_buffer": 1, "tx_full": 0, "rx_frames": 9, "name": "x_full"}
+    assert refusals(counted, "nic_") == {"nic_rx_dropped_ring_full": 2, "nic_rx_dropped_no_buffer": 1}
+
+
+class Server:
+    """Carries up to `capacity`; says at which loads it was explained. calm: the first explained load is carried."""
+
+    def __init__(self, capacity: float, calm: bool = False) -> None:
+        self.capacity, self.calm = capacity, calm
+        self.explained: list[tuple[float, float]] = []
+
+    def measure(self, rate: float, seconds: float) -> Point:
+        sent = int(rate)
+        return Point(rate, min(rate, self.capacity), sent, int(min(rate, self.capacity)), seconds=1.0)
+
+    def explain(self, rate: float, seconds: float) -> Point:
+        self.explained.append((rate, seconds))
+        point = self.measure(0.5 * self.capacity if self.calm and len(self.explained) == 1 else rate, seconds)
+        point.evidence = Evidence(worker=1.0)
+        return point
+
+
+def test_a_sweep_offers_the_load_at_which_it_stops_once_more() -> None:
+    server = Server(1e5)
+    curve = sweep(server.measure, peak_rps=1e5, seconds=13, fractions=(0.5, 1.0, 1.2, 1.4), explain=server.explain)
+    assert "unanswered" in curve.stop
+    assert curve.because is not None
+    assert curve.because.resource == stops.WORKER
+    assert [rate for rate, _ in server.explained] == [pytest.approx(1.2e5)]
+    assert server.explained[0][1] >= stops.EXPLAIN_S
+    assert len(curve.points) == 4  # what was read for the reason is no point of the curve
+
+
+def test_a_load_that_is_carried_again_is_followed_by_the_last_one() -> None:
+    server = Server(1e5, calm=True)
+    curves = sweep_in_turns(
+        {"a": server.measure},
+        {"a": 1e5},
+        seconds=0.1,
+        fractions=(1.0, 1.2, 1.4),
+        explain={"a": server.explain},
+    )
+    assert [rate for rate, _ in server.explained] == [pytest.approx(1.2e5), pytest.approx(1.4e5)]
+    assert server.explained[0][1] < stops.EXPLAIN_S  # a short run stays short
+    assert curves["a"].because is not None
+    assert curves["a"].because.resource == stops.WORKER
+
+
+def test_a_curve_without_an_end_has_no_reason() -> None:
+    server = Server(1e9)
+    curve = sweep(server.measure, peak_rps=1e5, seconds=1, fractions=(0.5, 1.0), explain=server.explain)
+    assert "was carried" in curve.stop
+    assert curve.because is None
+    assert server.explained == []
+    assert why_it_stops([], server.explain, 1.0) is None
+
+
+def test_without_counters_a_curve_says_so() -> None:
+    because = sweep(Server(1e5).measure, peak_rps=1e5, seconds=1).because
+    assert because is not None
+    assert because.resource == stops.UNKNOWN
+    assert because.evidence is None
+
+
+def test_a_search_for_the_peak_says_why_it_ends() -> None:
+    server = Server(1e5)
+    curve = search_peak(server.measure, start_rps=2e4, seconds=1, explain=server.explain)
+    assert curve.because is not None
+    assert curve.because.resource == stops.WORKER
+    assert all(rate > 1e5 for rate, _ in server.explained)

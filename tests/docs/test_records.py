@@ -1,0 +1,92 @@
+"""Numbers that a page takes from a record of the notebook are that record's, rounded."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOK = ROOT / "docs" / "notebook"
+XEON, EPYC, DISK = "2026-11-results-intel.md", "2026-11-results-epyc.md", "2026-11-storage-and-raft-epyc.md"
+STORED = ("log.", "raft")  # figures that DISK has of the EPYC
+ONE_LINK = {  # figure: what the note says of the same over one link
+    "kv.over_memcached_udp": "times memcached's GETs/s",
+    "handlers.python_over_asyncio": "times asyncio's answers/s",
+}
+
+
+def tables(page: Path, first: str) -> list[list[str]]:
+    """The rows, as cells, of all tables of a page whose first column is called so."""
+    rows: list[list[str]] = []
+    inside = False
+    for line in page.read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")] if line.startswith("|") else []
+        inside = bool(cells) and (inside or cells[0] == first)
+        if inside and cells[0] != first and not set(cells[0]) <= set("-:"):
+            rows.append(cells)
+    return rows
+
+
+def number(text: str) -> float:
+    """The number in a cell, without bold, unit, star and separators."""
+    found = re.search(r"-?[\d,]+(?:\.\d+)?", text)
+    assert found, text
+    return float(found[0].replace(",", ""))
+
+
+def same(shown: str, recorded: str) -> bool:
+    """Whether a cell is a record's number, rounded to as many digits as it shows."""
+    digits = re.search(r"\.(\d+)", shown)
+    return abs(number(shown) - number(recorded)) <= 0.51 * 10.0 ** -(len(digits[1]) if digits else 0)
+
+
+def figures(record: str) -> dict[str, str]:
+    """The value of each figure of a record."""
+    return {row[0].strip("`"): row[3] for row in tables(NOTEBOOK / record, "figure")}
+
+
+def arms(record: str) -> dict[str, str]:
+    """The p50 of each move of a core in a record."""
+    section = (NOTEBOOK / record).read_text().partition("\n## handoff\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines()]
+    return {row[0]: row[3] for row in reversed(rows) if len(row) > 4}
+
+
+def over_one_link(record: str, figure: str) -> str:
+    told = re.search(rf"the same generator: ([\d.]+) .*{ONE_LINK[figure]}", (NOTEBOOK / record).read_text())
+    assert told
+    return told[1]
+
+
+def test_newest_figures_are_those_of_the_records() -> None:
+    xeon, epyc = figures(XEON), figures(EPYC)
+    epyc |= {name: value for name, value in figures(DISK).items() if name.startswith(STORED)}
+    rows = tables(ROOT / "docs" / "performance.md", "figure")
+    above, compared = "", 0
+    for name, _, on_xeon, on_epyc in rows:
+        figure = name.strip("`")
+        if figure in xeon:
+            wanted = xeon[figure], epyc[figure]
+        else:
+            assert name == "the same, both on a veth pair"
+            wanted = over_one_link(XEON, above), over_one_link(EPYC, above)
+        assert same(on_xeon, wanted[0]), (name, on_xeon, wanted)
+        assert same(on_epyc, wanted[1]), (name, on_epyc, wanted)
+        above, compared = figure, compared + 1
+    assert compared == len(xeon) + len(ONE_LINK)
+
+
+def test_what_taking_a_core_costs_is_that_of_the_records() -> None:
+    xeon, epyc = arms(XEON), arms(EPYC)
+    rows = tables(ROOT / "docs" / "cores.md", "what takes the core")
+    assert len(rows) >= 6
+    for _, arm, on_xeon, on_epyc in rows:
+        assert same(on_xeon, xeon[arm.strip("`")]), arm
+        assert same(on_epyc, epyc[arm.strip("`")]), arm
+
+
+@pytest.mark.parametrize(("shown", "recorded", "alike"), [("1.05 us", "1.047", True), ("1.04", "1.047", False)])
+def test_rounding(shown: str, recorded: str, alike: bool) -> None:
+    assert same(shown, recorded) is alike
