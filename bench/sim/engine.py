@@ -72,6 +72,7 @@ from .state import (
     PAUSES_SEEN,
     PREEMPT,
     PREEMPTED,
+    RECEIVE,
     SEEN,
     SIGHT,
     SOJOURN,
@@ -191,7 +192,7 @@ def receiver(a: Any, c: Any, s: Any) -> Any:
 def received(a: Any, c: Any, s: Any) -> Any:
     """Core c takes from its application's one queue: returns what that costs, ns. The queue is with the core that took
     last from it."""
-    cost = 0 if s.app_n[a, 10] == c or s.app_n[a, 10] < 0 else s.settings[STEAL]
+    cost = 0 if s.app_n[a, 10] == c or s.app_n[a, 10] < 0 else s.settings[RECEIVE]
     s.app_n[a, 10] = c
     return cost
 

@@ -177,9 +177,10 @@ def calibrate(slots: Mapping[str, Slot], decision_ns: float) -> Calibration:
 
 
 def each_of_train(slot: Slot) -> float:
-    """ns from one answer to the next, within trains; the median of the trains. Their first requests find an idle core."""
+    """ns from one answer to the next in a train, without the first, which find an idle core; median of the trains."""
     answered = (slot.load.at_ns + slot.latency_ns).reshape(-1, TRAIN)
-    return float(np.median(answered[:, -1] - answered[:, 1])) / (TRAIN - 2)
+    whole = answered[np.isfinite(answered).all(axis=1)]
+    return float(np.median(whole[:, -1] - whole[:, 1])) / (TRAIN - 2) if len(whole) else math.nan
 
 
 def moved_steps(logs: Sequence[Sequence[Move]]) -> dict[str, float]:

@@ -1,11 +1,11 @@
 """The simulator against an iokernel: the same load through both under each policy, with costs measured by themselves.
 
 The requests of a load are drawn once and replayed by both. Latency is of windows of 10 ms on both sides, percentiles
-the median of the windows'. What is compared was not used to measure a cost: `managed.calibrate` does that, at light load
-and just before. The iokernel's loop notes when it stood still, and the canary says how often and for how long the
-machine stops the worker cores; the simulator replays the one as it was, and the other at random, DRAWS times. Nothing is
-fitted. The canary watches before and after each slot; a slot around which it lost more than LOST_MOST of a core is left
-out on both sides and counted, and where too few are left nothing is compared.
+the median of the windows'. What is compared was not used to measure a cost: `managed.calibrate` does that, at light
+load and just before. The iokernel's loop notes when it stood still, and the canary says how often and for how long the
+machine stops the worker cores; the simulator replays the one as it was, and the other at random, DRAWS times. Nothing
+is fitted. The canary watches before and after each slot; a slot around which it lost more than LOST_MOST of a core is
+left out on both sides and counted, and where too few are left nothing is compared.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ LOST_MOST = 0.1  # of a core
 KEPT_LEAST = 2  # slots, for anything to be said
 DRAWS = 5  # of the worker cores' pauses
 PAUSE_LEAST_NS = 2000.0  # shorter gaps are the counter's own, and in the times of moves
+Rows = list[dict[str, Any]]
 Run = Callable[[float], Slot]  # of so many seconds
 ALONE = "the jobs alone"
 LOST = f"the canary lost more than {100 * LOST_MOST:g} % of a core"
@@ -87,7 +88,7 @@ def seen_of(slot: Slot, latency_ns: Any, batch_share: float, moves_per_s: float)
     return Seen(p50, p99, batch_share, moves_per_s)
 
 
-def compare(session: Session, seconds: float) -> list[dict[str, Any]]:
+def compare(session: Session, seconds: float) -> Rows:
     """Rows ARMS for each policy and load, and how far apart the two sides are.
 
     On one worker core, or on two where the machine has a third core.

@@ -155,7 +155,7 @@ class App:
 
     swing, phase_ns: the rate is rate_rps times 1 + swing and 1 - swing in turns, whose lengths are exponential of mean
     phase_ns. central: its cores share one first-in first-out queue, as the servers of M/G/n; a core that did not take
-    from it last needs steal_ns; else each has its own. recorded: its requests, instead of a rate and a service.
+    from it last needs receive_ns; else each has its own. recorded: its requests, instead of a rate and a service.
     """
 
     name: str
@@ -201,7 +201,8 @@ class Costs:
 
     move_busy_ns, move_idle_ns: until a core that worked, that was idle, runs its new owner. seen_ns: of the first, for
     which batch work goes on. first_ns: on top of the first request on a core that another application had. wake_ns: to
-    begin on an own core that was idle, where others want it. steal_ns: running a request that another core received.
+    begin on an own core that was idle, where others want it. steal_ns: running a request that another core received;
+    receive_ns: the same where an application has one queue, on a core that did not take from it last.
     preempt_ns: of a core, to put a request whose quantum is over behind one that waits and to begin that one.
     packet_ns: of an iokernel loop for a request and its reply. transit_ns: of the rest of their way, on no core.
     decide_ns: of the first loop for a decision, per application. actuate_ns: of the same for each core moved.
@@ -213,6 +214,7 @@ class Costs:
     move_busy_ns: int = 0
     move_idle_ns: int = 0
     steal_ns: int = 0
+    receive_ns: int = 0
     preempt_ns: int = 0
     packet_ns: int = 0
     decide_ns: int = 0
@@ -474,7 +476,7 @@ class Simulation:
         settings[[e.SLOW, e.SHORTEST]] = noted[0] or e.FAR, max(noted[1], 1)
         settings[[e.MOVE_BUSY, e.MOVE_IDLE, e.SEEN]] = costs.move_busy_ns, costs.move_idle_ns, costs.seen_ns
         settings[[e.STEAL, e.FIRST, e.WAKE]] = costs.steal_ns, costs.first_ns, costs.wake_ns
-        settings[[e.PREEMPT, e.SIGHT]] = costs.preempt_ns, costs.sight_ns
+        settings[[e.PREEMPT, e.SIGHT, e.RECEIVE]] = costs.preempt_ns, costs.sight_ns, costs.receive_ns
         settings[[e.PACKET, e.TRANSIT, e.NOTICE]] = costs.packet_ns, costs.transit_ns, costs.notice_ns
         if costs.pauses_ns:
             settings[e.PAUSE_GAP] = 1e9 / (costs.pauses_per_s * (self.cores + 1))
@@ -485,7 +487,7 @@ class Simulation:
         settings[[e.DECIDE, e.ACTUATE]] = costs.decide_ns, costs.actuate_ns
         phase = np.zeros((n, 2))
         for a in range(n):
-            if self._gap[a, 0] == draws.GIVEN and self.apps[a].recorded:
+            if self._gap[a, 0] == draws.GIVEN and len(self.apps[a].recorded or ()):
                 engine.schedule(when, tree, a, int(self._given.at[self._given.place[a, 0]]))
             elif self._gap[a, 0] not in (draws.NEVER, draws.GIVEN):
                 engine.schedule(when, tree, a, 1 + draws.next_arrival(0, self._gap, phase, rng, a))

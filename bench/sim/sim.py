@@ -20,8 +20,8 @@ FIGURES = (
 
 
 def run(session: Session) -> None:
-    """0.3 of session.seconds for the formulas, 0.4 and 3 times as much for the machine; on top the plain check, as long as
-    `studies.check_formulas` says, and the studies, of which each point takes a tenth of session.seconds at most (all
+    """0.3 of session.seconds for the formulas, 0.4 and 3 times as much for the machine; on top the plain check, as long
+    as `studies.check_formulas` says, and the studies, of which each point takes a tenth of session.seconds at most (all
     together some eight times session.seconds)."""
     from . import agreement, box, interval, managed_check, preemption, quantum, studies
 

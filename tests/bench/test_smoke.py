@@ -111,6 +111,7 @@ FEWER: dict[str, dict[str, Any]] = {
     "stealing": {"stealing.SETS_BYTES": (0, 65536), "stealing.ROUNDS": 1},
     "sim": {
         "sim.managed_check.ROUNDS_LEAST": 1,
+        "sim.managed_check.LOADS": (0.1, 0.8),
         "sim.studies.SERVERS": (1, 4),
         "sim.studies.CORES": (4, 16),
         "sim.studies.LOADS": (0.5, 1.05),

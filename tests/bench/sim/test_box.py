@@ -7,46 +7,78 @@ import time
 import numpy as np
 import pytest
 
-from corelane.bench.sim.box import on_the_box, requests, simulated
-from corelane.bench.sim.model import App, Costs, Exponential
+from corelane.bench.sim.box import drawn, on_the_box, requests, simulated
+from corelane.bench.sim.model import App, Exponential, Simulation
+from corelane.bench.sim.recorded import Recorded
 from corelane.runtime.topology import Topology
 
 APP = App("a", rate_rps=20_000, service=Exponential(20_000.0), guaranteed=1)
+FREE = {"request_ns": 0.0, "steal_ns": 0.0}
 
 
-def test_requests_are_the_engines():
-    seen, at, length = simulated(APP, 1, 5000, seed=3, costs=Costs())
-    assert (np.diff(at.astype(np.int64)) >= 0).all()
-    # The mean wait by Lindley's recursion on these requests is the simulator's: they are the same requests.
-    wait, waits = 0, []
-    for gap, took in zip(np.diff(at.astype(np.int64)), length.astype(np.int64)[:-1], strict=True):
-        waits.append(wait)
+def lindley(load: Recorded, cost: int = 0) -> np.ndarray:
+    """Latencies of one server."""
+    wait, found = 0, []
+    for gap, took in zip(np.diff(load.at_ns, append=0), load.service_ns + cost, strict=True):
+        found.append(wait + took)
         wait = max(wait + took - gap, 0)
-    assert np.mean(waits) / 1e3 == pytest.approx(seen.mean_wait_us, rel=0.02)
+    return np.array(found)
+
+
+@pytest.mark.parametrize("request_ns", [0, 700])
+def test_the_simulator_serves_the_given_requests(request_ns: int) -> None:
+    load = drawn(APP.rate_rps, APP.service, 5000, seed=3)
+    assert (simulated(load, 1, FREE | {"request_ns": float(request_ns)}) == lindley(load, request_ns)).all()
+
+
+def test_it_stands_still_as_the_machine_did() -> None:
+    load = Recorded([1000, 50_000, 90_000], [2000, 2000, 2000])
+    gaps = [[2000, 0, 10_000], [49_000, 0, 5000], [80_000, 0, 3000]]  # while it serves, while it idles, in vain
+    assert simulated(load, 1, FREE, gaps).tolist() == [12_000, 6000, 2000]
+
+
+def test_what_gaps_leave_no_time_for_is_late_without_end() -> None:
+    load = Recorded([1000, 50_000], [2000, 2000])
+    assert simulated(load, 1, FREE, [[49_000, 0, 10**9]]).tolist() == [2000, np.inf]
+
+
+def test_who_did_not_receive_a_request_needs_longer() -> None:
+    load = Recorded([1000, 1500, 20_000, 20_500], [5000] * 4)
+    # The second core takes the second request, and has the queue from then on.
+    assert simulated(load, 2, FREE | {"steal_ns": 400.0}).tolist() == [5000, 5400, 5000, 5400]
 
 
 @pytest.mark.parametrize("kthreads", [1, 2])
-def test_each_request_is_served_once_and_for_its_length(kthreads):
+def test_each_request_is_served_once_and_for_its_length(kthreads: int) -> None:
     cpu = Topology.read().usable[0]
-    at, length = np.arange(300, dtype=np.uint64) * np.uint64(1000), np.full(300, 500, np.uint64)
+    load = Recorded(1000 * np.arange(1, 301), np.full(300, 500))
     before = time.perf_counter()
-    seen = on_the_box((cpu,) * kthreads, at, length)
-    assert all(p >= 0.5 for p in seen.percentiles_us)
+    ran = on_the_box((cpu,) * kthreads, load)
+    assert (ran.ended_ns - ran.begun_ns >= 500).all()
     # One that began before it was due, or never, would have waited for centuries in unsigned arithmetic.
-    assert seen.mean_wait_us < 1e6 * (time.perf_counter() - before)
+    assert 0 <= (ran.begun_ns - load.at_ns).mean() < 1e9 * (time.perf_counter() - before)
 
 
 @pytest.mark.parametrize("kthreads", [1, 2])
-def test_a_kthread_serves_one_request_at_a_time(kthreads):
+def test_a_kthread_serves_one_request_at_a_time(kthreads: int) -> None:
     """All are due at once, so each waits for the whole length of those that its kthread serves first."""
     n = 300
-    seen = on_the_box((Topology.read().usable[0],) * kthreads, np.zeros(n, np.uint64), np.full(n, 500, np.uint64))
-    assert seen.mean_wait_us >= (n / kthreads - 1) / 2 * 0.5
+    ran = on_the_box((Topology.read().usable[0],) * kthreads, Recorded(np.ones(n), np.full(n, 500)))
+    assert (ran.begun_ns - 1).mean() >= (n / kthreads - 1) / 2 * 500
 
 
-def test_draws_do_not_depend_on_how_many_are_taken():
-    from corelane.bench.sim.model import Simulation
+def test_gaps_are_of_the_run_and_apart() -> None:
+    """Two kthreads on one CPU: each is stopped while the other runs."""
+    ran = on_the_box((Topology.read().usable[0],) * 2, Recorded(np.arange(1, 40) * 1_000_000, np.full(39, 400_000)))
+    assert len(ran.gaps)
+    assert (ran.gaps[:, 2] >= 1000).all()
+    for kthread in (0, 1):
+        at, _, length = ran.gaps[ran.gaps[:, 1] == kthread].T
+        assert (at[1:] >= (at + length)[:-1]).all()
+    assert ran.stopped <= 2.2
 
+
+def test_draws_do_not_depend_on_how_many_are_taken() -> None:
     few = requests(*Simulation([APP], 1, seed=9).draws("a"), 10)
     many = requests(*Simulation([APP], 1, seed=9).draws("a"), 100)
     for a, b in zip(few, many, strict=True):

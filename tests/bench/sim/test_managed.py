@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from corelane.bench._native import lib
 from corelane.bench.harness.jitter import Gaps
 from corelane.bench.sim import engine, managed, managed_check
+from corelane.bench.sim.box import drawn
 from corelane.bench.sim.model import App, Constant, Costs, Simulation
+from corelane.bench.sim.recorded import Recorded
 from corelane.iokernel.control.moves import Move
 from corelane.runtime.clock import default_clock
 from corelane.runtime.errors import CorelaneError
@@ -34,9 +37,13 @@ LOG = [
 ]
 
 
-def slot(**values: Any) -> managed.Slot:
-    plain: dict[str, Any] = {"short_p50_us": 9.0, "requests": 100, "achieved_rps": 0.0, "jobs_per_s": 0.0}
-    return managed.Slot([9.0], [20.0], **plain | {"moves_per_s": 0.0, "log": []} | values)
+LOAD = Recorded(np.arange(1, 101) * 1000, np.full(100, 8000))
+
+
+def slot(us: float = 9.0, load: Recorded = LOAD, **values: Any) -> managed.Slot:
+    """All of its requests took so long."""
+    plain: dict[str, Any] = {"jobs_per_s": 50.0, "moves_per_s": 0.0, "log": []}
+    return managed.Slot(load, np.full(len(load), us * 1e3), np.empty((0, 2), np.int64), **plain | values)
 
 
 def test_steps_come_from_the_log_of_moves() -> None:
@@ -60,35 +67,47 @@ def test_steps_are_of_the_moves_of_all_slots_together() -> None:
     assert managed.moved_steps([[wanted], [done]])["ask"] == 0
 
 
-def costed(**runs: Any) -> dict[str, list[managed.Slot]]:
-    """One slot of each run of `costing`."""
-    return {name: [slot(**values)] for name, values in runs.items()}
+def train(each_ns: int) -> managed.Slot:
+    """Trains whose answers are so far apart, and the first of each too late."""
+    load = managed.trains(0.0)
+    answers = np.arange(managed.TRAIN) * each_ns + 9000
+    answers[0] = 20_000
+    starts = load.at_ns.reshape(-1, managed.TRAIN)[:, :1]
+    return managed.Slot(load, (starts + answers).ravel() - load.at_ns, np.empty((0, 2), np.int64), 0.0, 0.0, [])
+
+
+COSTED = {"alone": slot(9.5), "trains": train(8800), "parked": slot(14.5), "taken": slot(12.3, log=LOG)}
 
 
 def test_costs_are_what_is_left_of_each_run() -> None:
-    slots = costed(
-        alone={"short_p50_us": 9.5},
-        full={"achieved_rps": 0.99 / 10.8e-6},
-        parked={"short_p50_us": 14.5},
-        taken={"short_p50_us": 12.3, "log": LOG},
-    )
-    found = managed.calibrate(slots, 200, stalled=0.01)
+    found = managed.calibrate(COSTED, 200)
     assert found.request_ns == pytest.approx(800)
-    assert found.service.mean == pytest.approx(8800)
     costs = found.costs
     assert (costs.transit_ns, costs.wake_ns, costs.decide_ns) == (700, 5000, 100)
     assert (costs.move_busy_ns, costs.move_idle_ns) == pytest.approx((2000, 1500), abs=2)
     assert costs.first_ns == pytest.approx(2800 - 2000 - 200 - 200, abs=3)
+    assert found.rows()["request_ns"] == found.request_ns
 
 
-@pytest.mark.parametrize("rounds", [2, 3])
-def test_one_bad_round_does_not_make_the_costs(rounds: int) -> None:
-    good = {"achieved_rps": 9e4, "log": LOG}
-    bad = {"short_p50_us": 5000.0, "achieved_rps": 4e4}
-    names = ("alone", "full", "parked", "taken")
-    slots = {name: [slot(**good)] * (rounds - 1) + [slot(**bad)] for name in names}
-    expected = managed.calibrate(costed(**dict.fromkeys(names, good)), 200, 0.0)
-    assert managed.calibrate(slots, 200, 0.0) == expected
+def test_costs_without_answers_are_none() -> None:
+    unanswered = {name: slot(float("inf")) for name in ("alone", "parked", "taken")}
+    lost = managed.Slot(managed.trains(0.0), np.full(200, np.inf), np.empty((0, 2), np.int64), 0.0, 0.0, [])
+    found = managed.calibrate(unanswered | {"trains": lost}, 200)
+    assert found.request_ns == 0
+    assert found.costs == Costs(decide_ns=100)
+
+
+def test_costs_come_from_requests_that_find_no_queue() -> None:
+    at = managed.singles(0.01).at_ns
+    assert np.diff(at).min() > 2 * managed.SHORT_NS
+    starts = managed.trains(0.01).at_ns[:: managed.TRAIN]
+    assert np.diff(starts).min() > 1.5 * managed.TRAIN * managed.SHORT_NS
+
+
+def test_windows_are_of_arrivals() -> None:
+    load = Recorded([1, 5_000_000, 10_000_000, 25_000_000], [8000] * 4)
+    latency = np.array([10_000.0, 30_000.0, 20_000.0, np.inf])
+    assert slot(load=load).windows(latency, 50) == [30.0, 20.0, float("inf")]
 
 
 class Told:
@@ -112,48 +131,56 @@ class Told:
 
 QUIET = (Gaps(0, 0.02, buckets={20e3: (2, 44e3)}), Gaps(1, 0.02))
 STOLEN = (Gaps(0, 0.02), Gaps(1, 0.02, buckets={2e6: (1, 2.1e6)}))  # 10.5 % of the second core
-BAD = {"short_p50_us": 5000.0, "achieved_rps": 1.0, "jobs_per_s": 1.0, "moves_per_s": 1e6}
+SEEN = managed_check.Seen(9.0, 20.0, 0.5, 100.0)
 
 
 def told(monkeypatch: pytest.MonkeyPatch, bad: dict[str, int]) -> Told:
-    """What becomes of three rounds; bad: how many of a run's turns the machine spoiled."""
-    seen = managed_check.Seen(9.0, 20.0, 0.5, 100.0)
-    monkeypatch.setattr(managed_check, "simulated", lambda *_: seen)
-    good = managed_check.Turn(slot(achieved_rps=9e4, jobs_per_s=50.0, moves_per_s=100.0, log=LOG), QUIET)
-    spoiled = managed_check.Turn(slot(**BAD), STOLEN)
-    names = ("alone", "full", "parked", "taken", managed_check.ALONE, *managed_check.ARMS)
-    turns = {n: [spoiled] * bad.get(n, 0) + [good] * (3 - bad.get(n, 0)) for n in names}
+    """What becomes of three groups at each load; bad: in how many of these the machine spoiled a turn."""
+    monkeypatch.setattr(managed_check, "simulated", lambda *_: SEEN)
+    good = {**COSTED, managed_check.ALONE: slot()} | {
+        policy: slot(jobs_per_s=25.0) for policy in managed_check.POLICIES
+    }
     session = Told()
-    managed_check.judge(session, turns, 200.0, 1, 1)  # type: ignore[arg-type]
+    groups = [
+        managed_check.Group(
+            load, {n: managed_check.Turn(one, STOLEN if number < bad.get(n, 0) else QUIET) for n, one in good.items()}
+        )
+        for load in managed_check.LOADS
+        for number in range(3)
+    ]
+    managed_check.judge(session, groups, 200.0, (1,))  # type: ignore[arg-type]
     return session
+
+
+def test_both_sides_stand_in_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = told(monkeypatch, {}).arms["iokernel and simulator, delay, load 0.5"]
+    assert (row["box_p50_us"], row["model_p50_us"], row["p50_error"]) == (9.0, 9.0, 0.0)
+    assert row["p99_error"] == pytest.approx(20 / 9 - 1)
+    assert (row["box_batch_share"], row["batch_apart"]) == (0.5, 0.0)
+    assert row["moves_per_error"] is None  # there was none
 
 
 def test_slots_that_the_machine_spoiled_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     clean = told(monkeypatch, {})
-    arm = next(iter(managed_check.ARMS))
-    some = told(monkeypatch, {"taken": 1, managed_check.ALONE: 1, arm: 1})
-    assert clean.arms[arm]["n"] == 300
-    assert some.arms == clean.arms | {arm: clean.arms[arm] | {"n": 200}}
-    assert some.settings["managed"] == clean.settings["managed"] | {"slots_left_out": 3}
-    assert clean.settings["managed"]["costs_ns"]["pause_mean_ns"] == 22_000  # nothing of the spoiled ones
-    assert some.notes[:-1] == ["3 of the 75 slots of an iokernel and of its costs were left out: " + managed_check.LOST]
-    assert some.notes[-1:] == clean.notes
+    some = told(monkeypatch, {"delay": 1})
+    assert set(some.arms) == set(clean.arms)
+    assert {name for name in clean.arms if some.arms[name] != clean.arms[name]} == {
+        f"iokernel and simulator, delay, load {load:g}" for load in managed_check.LOADS
+    }
+    assert some.arms["iokernel and simulator, delay, load 0.5"]["n"] == 200
+    assert some.settings["managed"] == clean.settings["managed"] | {"slots_left_out": len(managed_check.LOADS)}
+    assert some.notes[0] == "5 of the 135 slots of an iokernel were left out: " + managed_check.LOST
 
 
 def test_where_too_few_slots_are_left_the_rows_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    arm = list(managed_check.ARMS)[-1]
-    one = told(monkeypatch, {arm: 2})
-    assert one.skipped == {
-        arm: f"1 of 3 slots are left of {arm!r}, and 2 are needed: around the others {managed_check.LOST}"
-    }
-    assert set(one.arms) == set(managed_check.ARMS) - {arm}
+    one = told(monkeypatch, {"fair": 2})
+    assert set(one.skipped) == {name for name in managed_check.ARMS if ", fair," in name}
+    assert all(why.startswith("1 of 3 slots are left") for why in one.skipped.values())
     for run in ("taken", managed_check.ALONE):
         none = told(monkeypatch, {run: 3})
         assert not none.arms
-        assert not none.notes
         assert set(none.skipped) == set(managed_check.ARMS)
-        assert all(why.startswith(f"0 of 3 slots are left of {run!r}") for why in none.skipped.values())
-    assert not told(monkeypatch, dict.fromkeys(managed_check.ARMS, 3)).arms
+        assert none.settings["managed"]["costs_ns"] == {}
 
 
 def test_the_canary_watches_before_and_after_a_slot() -> None:
@@ -164,11 +191,12 @@ def test_the_canary_watches_before_and_after_a_slot() -> None:
             order.append("canary")
             return [Gaps(3, seconds, buckets={1e6: (1, 1e6)})]
 
-    def run() -> managed.Slot:
+    def run(seconds: float) -> managed.Slot:
+        assert seconds == 0.1
         order.append("slot")
         return slot()
 
-    turn = managed_check.watched(Slices(), run)  # type: ignore[arg-type]
+    turn = managed_check.watched(Slices(), run, 0.1)  # type: ignore[arg-type]
     assert order == ["canary", "slot", "canary"]
     assert turn.gaps == (Gaps(3, 2 * managed_check.CANARY_S, buckets={1e6: (2, 2e6)}),)
     assert turn.kept  # ten per cent and no more
@@ -176,10 +204,19 @@ def test_the_canary_watches_before_and_after_a_slot() -> None:
 
 def test_pauses_are_those_of_the_canary() -> None:
     seen = [Gaps(0, 2.0, buckets={150.0: (9999, 1.5e6), 20e3: (3, 66e3)}), Gaps(1, 2.0, buckets={5e6: (1, 5.5e6)})]
-    costs = managed_check.with_pauses(Costs(move_busy_ns=7), seen)
-    assert costs == Costs(move_busy_ns=7, pauses_ns=(22000, 22000, 22000, 5500000), pauses_per_s=1.0)
-    assert managed_check.stalled(seen[:1]) == pytest.approx(66e3 / 2e9)
-    assert managed_check.stalled(seen[1:]) == 0
+    assert managed_check.pauses_of(seen) == ([22000, 22000, 22000, 5500000], 1.0)
+
+
+def test_the_loops_pauses_are_replayed_and_the_workers_drawn() -> None:
+    one = slot()
+    one.loop_gaps = np.array([[5_000, 1_200], [40_000_000, 9_000]])
+    rows = managed_check.pauses_at(one, 1, [22_000], 1000.0, seed=1)
+    assert rows[rows[:, 1] == 1].tolist() == [[5_000, 1, 1_200], [40_000_000, 1, 9_000]]
+    assert (np.diff(rows[:, 0]) >= 0).all()
+    drawn = rows[rows[:, 1] == 0]
+    assert set(drawn[:, 2]) == {22_000}
+    assert 20 <= len(drawn) <= 90  # 50 ms and what comes after, 1000 a second
+    assert len(managed_check.pauses_at(one, 1, [], 0.0, seed=1)) == 2
 
 
 def test_the_worst_is_said() -> None:
@@ -281,7 +318,8 @@ def test_urgent_decisions_want_an_interval() -> None:
 
 def test_same_load_same_answer() -> None:
     found = managed.Calibration(Costs(move_busy_ns=2000), 500.0)
-    once, again = (managed_check.simulated("delay", 0.5, 1, found, windows=4) for _ in range(2))
+    one = slot(load=drawn(0.5 / managed.MEAN_NS * 1e9, managed.SERVICE, 2000, seed=1))
+    once, again = (managed_check.simulated("delay", one, 1, found, ()) for _ in range(2))
     assert once == again
     assert 0 < once.batch_share < 0.5
     assert once.moves_per_s > 0
