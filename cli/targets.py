@@ -140,7 +140,9 @@ def _options_are_wrong(given: Mapping[str, str]) -> Iterator[None]:
     except CorelaneError as error:
         if not given or error.errno not in (0, errno.EINVAL, errno.ERANGE):
             raise
-        what = f"--option {' '.join(f'{key}={text}' for key, text in given.items())}: {error.what}"
+        words = [f"{key}={text}" for key, text in given.items()]
+        named = any(word in error.what for word in words)
+        what = error.what if named else f"--option {' '.join(words)}: {error.what}"
         raise WrongUsage(what, error.why, error.hint, error.errno) from error
 
 

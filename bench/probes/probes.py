@@ -396,7 +396,7 @@ def plot(document: dict[str, Any]) -> Canvas:
     _plot_overheads(canvas, lines)
     _plot_gaps(canvas, lines)
     canvas.caption(
-        "Left: median of the ratios of runs one after the other, whiskers from the 10th to the 90th percentile; 1: "
+        "Left: median of the ratios of runs one after the other, error bars from the 10th to the 90th percentile; 1: "
         "probes cost nothing. Each arm of numba's is taken at the best of the same "
         f"{len(document['settings']['places'])} places. "
         "Right: time between two looks at the flag, from the 1st to the 99th percentile, with the median; noting a gap "

@@ -94,7 +94,7 @@ def run_words(path: str, *options: str) -> list[str]:
 def test_such_a_start_says_nothing_of_serving(log: str, capsys: pytest.CaptureFixture[str]) -> None:
     one_incarnation(log)
     place = ["--nic", "loadgen:memcached,rate=100,seconds=0.1", "--address", "10.0.0.1/24"]
-    assert main([*run_words(log, "peers=1=10.0.0.1:7400", "group=foo"), *place]) == 1
+    assert main([*run_words(log, "peers=1=10.0.0.1:7400", "group=foo"), *place]) == 2
     said = capsys.readouterr()
     assert (said.out, said.err.count("\n")) == ("", 1)
     assert "serve Raft node 1 of group foo: the log is of node 1 of a group without a name" in said.err
@@ -132,7 +132,7 @@ RANGES = {
 def test_a_number_out_of_range_is_one_clear_error(option: str, value: int, capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--option=peers=1=10.0.0.1:7400", f"--option={option}={value}"]
     place = ["--nic", "loadgen:memcached,rate=100,seconds=0.1", "--address", "10.0.0.1/24"]
-    assert main(["run", "raft-kv", *words, *place]) == 1
+    assert main(["run", "raft-kv", *words, *place]) == 2
     said = capsys.readouterr()
     least, _, most = RANGES[option]
     assert said.err == f"corelane run: take {option}={value}: it is out of range (give {least} to {most})\n"

@@ -518,6 +518,7 @@ static void begin_iokernel(void)
     c->table = table;
     c->view.n_cores = 1;
     c->cede = c->interrupt = 1;
+    c->crossed_memory = UINT64_MAX; /* what moves cost is not of the model */
     c->start = c->yield_wait = 500;
     for (unsigned i = 0; i < 2; i++)
         begin_app(i);
