@@ -72,8 +72,8 @@ class Beside:
 
     @property
     def p99_us(self) -> float:
-        """The median of its windows'."""
-        return statistics.median(self.point.window_p99_us)
+        """The median of its windows'; inf if nothing was answered in any."""
+        return statistics.median(self.point.window_p99_us) if self.point.window_p99_us else math.inf
 
 
 Arm = Callable[[float, float], Beside]  # (offered requests a second, 0: none; seconds)

@@ -34,8 +34,9 @@ def by_arm(rounds: Sequence[Round]) -> dict[str, list[Beside]]:
 
 
 def middle_p99_us(slots: Sequence[Beside]) -> float:
-    """The median of all windows'."""
-    return statistics.median(p99 for slot in slots for p99 in slot.point.window_p99_us)
+    """The median of all windows'; inf if nothing was answered in any."""
+    windows = [p99 for slot in slots for p99 in slot.point.window_p99_us]
+    return statistics.median(windows) if windows else math.inf
 
 
 def all_p99_us(slots: Sequence[Beside]) -> float:

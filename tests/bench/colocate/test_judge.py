@@ -186,3 +186,10 @@ def test_too_few_rounds_that_count_give_no_figure(session: Session) -> None:
     assert figure["beside"]["the share of all rounds"] == pytest.approx(0.92)
     colocate_judge.judge_half(session, [])
     assert "kv carried no load" in session.figures["colocate.half_batch_over_core_left"]["reason"]
+
+
+def test_who_answered_nothing_has_no_bound_on_its_p99() -> None:
+    silent = Beside(Point(1e5, 0.0, 100, 0), 1.0)
+    assert silent.p99_us == math.inf
+    assert colocate_judge.middle_p99_us([silent]) == math.inf
+    assert colocate_judge.middle_p99_us([silent, slot(10.0)]) == 10.0
