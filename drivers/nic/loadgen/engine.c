@@ -296,7 +296,8 @@ CL_HOT unsigned cl_loadgen_due(struct cl_loadgen *lg, uint64_t now, unsigned n)
     if (cl_unlikely(now < lg->run_tsc || lg->sched == NULL || now >= lg->sched->end_tsc ||
                     cl_state(lg) != CL_LOAD_RUNNING))
         cl_run_step(lg, now);
-    if (cl_unlikely(lg->replay && cl_state(lg) == CL_LOAD_RUNNING))
+    /* The state first: without a run, whoever asks for the next one may write lg->replay meanwhile. */
+    if (cl_state(lg) == CL_LOAD_RUNNING && cl_unlikely(lg->replay != NULL))
         note_look(lg, now);
     n = cl_min(n, (unsigned)CL_NIC_BURST);
     if (cl_unlikely(cl_state(lg) == CL_LOAD_PRELOADING))
