@@ -98,15 +98,14 @@ def on_the_box(cores: Sequence[int], load: Recorded) -> Ran:
 
 def simulated(load: Recorded, servers: int, costs: dict[str, float], gaps: Any = ()) -> Any:
     """The simulator's latencies of the same requests, ns. costs: of `costs_ns`; gaps: at which cores stand still."""
-    app = App("a", recorded=load.longer(costs["request_ns"]), guaranteed=servers, central=True)
+    longer = load.longer(costs["request_ns"])
+    app = App("a", recorded=longer, guaranteed=servers, central=True)
     world = Simulation(
         [app], servers, interval_ns=0, costs=Costs(receive_ns=round(costs["steal_ns"])), pauses=gaps, seed=1
     )
-    world.run(until_ns=load.until_ns)
-    latency = np.full(len(load), np.inf)
-    at, done = world.latencies_ns("a")
-    latency[: len(at)] = done  # where gaps leave too little time, the last ones are not done
-    return latency
+    standing = sum(int(length) for *_, length in gaps)
+    world.run(until_ns=load.until_ns + int(longer.service_ns.sum()) + standing)  # one server alone is done by then
+    return world.latencies_ns("a")[1]
 
 
 def costs_ns(cores: Sequence[int]) -> dict[str, float]:

@@ -37,9 +37,16 @@ def test_it_stands_still_as_the_machine_did() -> None:
     assert simulated(load, 1, FREE, gaps).tolist() == [12_000, 6000, 2000]
 
 
-def test_what_gaps_leave_no_time_for_is_late_without_end() -> None:
+@pytest.mark.parametrize("cores", [1, 2])
+def test_every_request_is_done_however_long_the_machine_stood(cores: int) -> None:
     load = Recorded([1000, 50_000], [2000, 2000])
-    assert simulated(load, 1, FREE, [[49_000, 0, 10**9]]).tolist() == [2000, np.inf]
+    gaps = [[49_000, core, 10**9] for core in range(cores)]
+    assert simulated(load, cores, FREE, gaps).tolist() == [2000, 10**9 - 1000 + 2000]
+
+
+def test_every_request_is_done_where_they_come_faster_than_they_are_served() -> None:
+    load = Recorded(np.arange(1, 1001), np.full(1000, 10**6))
+    assert simulated(load, 1, FREE).tolist() == lindley(load).tolist()
 
 
 def test_who_did_not_receive_a_request_needs_longer() -> None:
