@@ -7,6 +7,7 @@
 
 #include <errno.h>
 
+#define FLOW_TURNS 32    /* of flows before the loop looks at the NIC: one that always has more keeps nobody from it */
 #define PREPARE_BEFORE 4 /* replies: their headers take the 50 ns that cl_nic_prepare wants */
 
 /* The runner keeps the request at hand in its own frame and says where by a word of the uthread (sched.h). */
@@ -144,6 +145,21 @@ static CL_NOINLINE bool run_typed(struct cl_netif *nif, struct cl_netq **q, stru
     return true;
 }
 
+/* A turn of the flow that is first in the ready queue: its datagrams one after the other, a bounded number. A handler may
+ * block, and the flow is held meanwhile. False: no flow is ready. */
+static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struct cl_udp_req *req)
+{
+    struct cl_flow *f = cl_ordered_hold(*q);
+    struct cl_rx_item item;
+    unsigned done = 0;
+    if (!f)
+        return false;
+    for (; done < CL_FLOW_BURST && cl_ordered_next(*q, f, &item); done++)
+        *q = run_plain(nif, *q, &item, req);
+    cl_ordered_release(*q, f, done);
+    return true;
+}
+
 struct foreign_call {
     struct cl_udp_socket *socket;
     struct cl_udp_req *reqs;
@@ -201,6 +217,7 @@ CL_HOT void cl_netif_run(void *arg, unsigned self)
     running.req.socket = NULL;
     running.burst = NULL;
     bool polled = true; /* nothing has run since the loop polled the NIC */
+    unsigned flow_turns = FLOW_TURNS;
     cl_runner_set_local(&running);
 again:
     /* One at a time, so that siblings can take the others; a burst handler asked for more. */
@@ -216,6 +233,11 @@ again:
         q = run_burst(nif, q, items, 1 + more, &running);
     }
     if (cl_unlikely(cl_load_acquire(&q->typed) != NULL) && run_typed(nif, &q, &running.req, polled)) {
+        polled = false;
+        goto again;
+    }
+    if (cl_unlikely(cl_load_acquire(&q->ready) != NULL) && flow_turns && run_flow(nif, &q, &running.req)) {
+        flow_turns--;
         polled = false;
         goto again;
     }
