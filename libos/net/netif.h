@@ -82,7 +82,8 @@ struct cl_netq {
     uint32_t n_stash;
     uint32_t stash_steering; /* of these frames (order.c) */
     struct cl_frame stash[CL_NETQ_STASH];
-    struct cl_ready *ready; /* flows of ordered handlers, or NULL: there are none. Set once (release); readers: anybody */
+    struct cl_ready
+        *ready; /* flows of ordered handlers, or NULL: there are none. Set once (release); readers: anybody */
     struct cl_typed *typed; /* queues by type, or NULL: no handler sorts. Set once (release); readers: anybody */
     struct cl_inbox *inbox; /* constant */
 } CL_ALIGNED(CL_CACHELINE);
@@ -186,9 +187,9 @@ struct cl_netq *cl_netq_self(struct cl_netif *nif);
 
 /* order.c. */
 struct cl_order {
-    struct cl_netq *q;                     /* of the calling kthread */
-    unsigned room;                         /* for the rest, at most CL_NETQ_POLL */
-    unsigned n, came;                      /* of the rest; in all */
+    struct cl_netq *q; /* of the calling kthread */
+    unsigned room;     /* for the rest, at most CL_NETQ_POLL */
+    unsigned n, came;  /* of the rest; in all */
     uint64_t rx_tsc;
     struct cl_ready_list woken;            /* flows that got ready */
     struct cl_frame frames[CL_NETQ_POLL];  /* the rest, ... */

@@ -9,7 +9,7 @@
 #define ITEMS_A_KTHREAD 256
 #define ITEMS_LEAST 32
 
-static void delete(struct cl_flows *flows)
+static void delete (struct cl_flows *flows)
 {
     if (!flows)
         return;
@@ -49,11 +49,11 @@ static int make_flows(struct cl_netif *nif)
     if (nif->flows)
         return 0;
     if (!(flows = calloc(1, sizeof *flows)) || !allocate(flows, nif)) {
-        delete(flows);
+        delete (flows);
         return -ENOMEM;
     }
     if (getrandom(&flows->table.secret, sizeof flows->table.secret, 0) != sizeof flows->table.secret) {
-        delete(flows);
+        delete (flows);
         return -EIO;
     }
     for (unsigned k = 0; k < nif->n_queues; k++)
@@ -231,6 +231,6 @@ void cl_flows_drain(struct cl_netif *nif)
 
 void cl_flows_delete(struct cl_netif *nif)
 {
-    delete(nif->flows);
+    delete (nif->flows);
     nif->flows = NULL;
 }
