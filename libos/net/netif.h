@@ -199,8 +199,6 @@ struct cl_order {
 void cl_order_receive(struct cl_order *o, struct cl_netq *victim);
 /* Whether frames wait in a queue whose lock is held. They may be in its stash then. */
 bool cl_order_look(struct cl_netq *q);
-/* Wait until nobody is in the middle of taking a burst. Any thread that holds no lock of a queue. */
-void cl_order_pass(struct cl_netif *nif);
 
 /* Owner's calls. */
 void cl_netq_ring(struct cl_netq *q);   /* send what waits, give back what is done */

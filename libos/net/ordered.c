@@ -42,6 +42,15 @@ static bool allocate(struct cl_flows *flows, const struct cl_netif *nif)
     return true;
 }
 
+/* Wait until nobody is in the middle of taking a burst. */
+static void pass_receivers(struct cl_netif *nif)
+{
+    for (unsigned k = 0; k < nif->n_queues; k++) {
+        cl_spin_lock(&nif->queues[k].rx_lock);
+        cl_spin_unlock(&nif->queues[k].rx_lock);
+    }
+}
+
 /* Under types_lock. */
 static int make_flows(struct cl_netif *nif)
 {
@@ -59,7 +68,7 @@ static int make_flows(struct cl_netif *nif)
     for (unsigned k = 0; k < nif->n_queues; k++)
         cl_store_release(&nif->queues[k].ready, &flows->ready[k]); /* release: kthreads may run already */
     cl_store_release(&nif->flows, flows);
-    cl_order_pass(nif); /* before a port is bound */
+    pass_receivers(nif); /* before a port is bound: order.c */
     return 0;
 }
 
