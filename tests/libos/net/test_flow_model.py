@@ -33,7 +33,6 @@ SCENARIOS = {
     "steered": False,
     "steered_in_bursts": False,
     "steered_on": True,
-    "steered_by_three": True,
     "woken": False,
 }  # whether only make soak has it
 

@@ -63,7 +63,6 @@ static const struct scenario {
     {"steered", 2, 2, 1, 1, 16, 3, {{0, 0, 0}, {0, 1, 1}, {0, 0, 2}}},
     {"steered_in_bursts", 2, 2, 0, 2, 1, 4, {{0, 0, 0}, {0, 0, 0}, {0, 1, 1}, {0, 1, 1}}},
     {"steered_on", 3, 2, 0, 1, 16, 3, {{0, 0, 0}, {0, 1, 1}, {0, 2, 2}}},
-    {"steered_by_three", 3, 3, 0, 1, 16, 3, {{0, 0, 0}, {0, 1, 1}, {0, 2, 2}}},
     /* A flow that is kept, and woken for something else than frames. */
     {"woken", 2, 2, 0, 1, 16, 0, {{0, 0, 0}}},
 };
