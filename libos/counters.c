@@ -50,7 +50,7 @@ static const struct field net_fields[] = {
 
 static const struct field sched_fields[] = {
     SCHED(spawned),         SCHED(finished),      SCHED(switches),        SCHED(polls),      SCHED(frames),
-    SCHED(stolen_uthreads), SCHED(stolen_frames), SCHED(stolen_timers),   SCHED(timers),     SCHED(runners),
+    SCHED(stolen_uthreads), SCHED(stolen_frames), SCHED(stolen_timers),   SCHED(timers),     SCHED(alarms),     SCHED(runners),
     SCHED(runners_refused), SCHED(parks),         SCHED(parks_cancelled), SCHED(wakes_sent), SCHED(injected),
     SCHED(overflowed),      SCHED(wait_errors),   SCHED(preempted),       SCHED(cedes),      SCHED(interrupts),
     SCHED(idle_turns),
