@@ -7,12 +7,14 @@
  *
  * An alarm is a member of an object of the caller, and whoever works on the object *holds* the alarm: one at a time, by
  * a lock or a queue of the caller. All calls below are the holder's. The wheel is not: it reads the deadline while the
- * holder may move it. So its callback is a hint, and the holder decides:
+ * holder may move it. So its callback is a hint, and the holder decides.
+ * It is called on some kthread, in its loop, as a timer's (timer.h). Here it takes the object itself; it may also note
+ * that there is something to do, and let the holder ask:
  *
- *   static void on_alarm(struct cl_alarm *alarm)   // on some kthread, in its loop: as a timer's callback (timer.h)
+ *   static void on_alarm(struct cl_alarm *alarm)
  *   {
  *       struct object *o = cl_container_of(alarm, struct object, alarm);
- *       cl_spin_lock(&o->lock);                    // or: say that there is something to do, and let the holder ask
+ *       cl_spin_lock(&o->lock);
  *       if (cl_alarm_due(&o->alarm, cl_sched_now_ns(cl_sched_self())))
  *           timed_out(o);
  *       cl_spin_unlock(&o->lock);
@@ -79,7 +81,8 @@ static inline int cl_alarm_arm(struct cl_alarm *alarm, uint64_t deadline_ns)
 {
     alarm->deadline_ns = deadline_ns;
     /* Relaxed: a wheel that just calls it makes the holder ask, who then sees the state and the deadline. */
-    if (cl_likely(cl_load_relaxed(&alarm->state) == CL_ALARM_PLACED && deadline_ns >= cl_load_relaxed(&alarm->look_ns))) {
+    if (cl_likely(cl_load_relaxed(&alarm->state) == CL_ALARM_PLACED &&
+                  deadline_ns >= cl_load_relaxed(&alarm->look_ns))) {
         cl_store_relaxed(&alarm->look_ns, deadline_ns);
         return 0;
     }

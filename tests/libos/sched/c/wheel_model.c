@@ -34,7 +34,7 @@ static uint64_t below(uint64_t n)
 
 static uint64_t some_deadline(void)
 {
-    static const uint64_t spans_ns[] = {1,          1000,          CL_ALARM_SLOT_NS, 2000000,      100000000,
+    static const uint64_t spans_ns[] = {1,          1000,          CL_ALARM_SLOT_NS, 2000000,   100000000,
                                         5000000000, 1000000000000, 1ull << 45,       1ull << 63};
     uint64_t span_ns = spans_ns[below(sizeof spans_ns / sizeof *spans_ns)], at_ns = now_ns + below(span_ns);
     if (below(50) == 0)
@@ -141,8 +141,7 @@ static void actor(void *arg)
 
 static uint64_t some_step(void)
 {
-    static const uint64_t steps_ns[] = {1,       500,       5000,       CL_ALARM_SLOT_NS,
-                                        1000000, 200000000, 5000000000, 4000000000000};
+    static const uint64_t steps_ns[] = {1, 500, 5000, CL_ALARM_SLOT_NS, 1000000, 200000000, 5000000000, 4000000000000};
     return below(steps_ns[below(3 + below(sizeof steps_ns / sizeof *steps_ns - 2))]);
 }
 

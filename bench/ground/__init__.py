@@ -1,0 +1,5 @@
+"""`corelane bench ground`: what streams stand on.
+
+ground.py     the benchmark: start here
+rearm.py      moving one of many armed deadlines; rearm.{h,c} are its loops
+"""
