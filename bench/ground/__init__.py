@@ -1,0 +1,1 @@
+"""What streams stand on, each measured: order, time, loopback, adopted kthreads, memory of bytes, doorbells, timers."""
