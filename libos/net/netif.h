@@ -61,9 +61,11 @@ struct cl_netq {
     struct cl_nic *nic;
     uint32_t index;
     uint32_t n_tx, n_spare, n_done;
-    uint32_t flush_at; /* 1 or CL_NETQ_FLUSH */
+    uint32_t flush_at; /* how many frames make a doorbell: 1, CL_NETQ_FLUSH, or CL_NETQ_TX: all that there will be */
+    uint32_t alone;    /* so many requests more are answered one by one: see pace() in handler.c */
     uint32_t tag;      /* of what the NIC received last */
     uint64_t last_flush_tsc;
+    uint64_t rang_ticks;                  /* spent in doorbells, where these are system calls (nic.h, tx_calls) */
     uint64_t full_since_tsc;              /* when the NIC's queue was found full; 0: it has taken all since */
     struct cl_frame tx[CL_NETQ_TX];       /* to be sent */
     struct cl_frame spare[CL_NETQ_SPARE]; /* empty */

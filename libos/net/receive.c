@@ -203,6 +203,8 @@ static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
 {
     struct burst b = {.q = q, .rx_tsc = cl_tsc()};
     look_at_tag(q, &frames[0]);
+    if (cl_unlikely(q->nic->tx_calls) && n > 1)
+        q->flush_at = CL_NETQ_TX; /* what is answered here at once leaves together */
     for (unsigned i = 0; i < n; i++)
         one_frame(&b, &frames[i]);
     if (b.queued) {
@@ -211,6 +213,8 @@ static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
     }
     cl_count(&q->stats.rx_frames, n);
     cl_count(&q->stats.delivered, b.delivered);
+    if (cl_unlikely(q->nic->tx_calls))
+        q->flush_at = 1;
     if (cl_unlikely(b.queued == 0) && (q->n_tx | q->n_done))
         cl_netq_ring(q); /* answers made here wait for no handler */
     return n;

@@ -92,6 +92,7 @@ struct cl_nic {
     uint8_t gone;         /* set by the NIC when its peer or device has vanished; rx then stays empty. Only a port that
                       * attaches again (port.h) clears it */
     uint8_t tx_joins;     /* tx_burst takes several frames of a flow by one system call: worth gathering some */
+    uint8_t tx_calls;     /* a doorbell is a system call, of any number of frames: worth waiting for what is at hand */
     uint32_t ipv4;        /* host byte order; 0 if none is given by the device */
     uint32_t ipv4_prefix; /* bits */
     struct cl_cores
