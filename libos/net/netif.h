@@ -63,6 +63,7 @@ struct cl_netq {
     uint32_t n_tx, n_spare, n_done;
     uint32_t flush_at; /* 1 or CL_NETQ_FLUSH */
     uint32_t tag;      /* of what the NIC received last */
+    const uint64_t *time; /* cl_stamp's, of the interface's clock */
     uint64_t last_flush_tsc;
     uint64_t full_since_tsc;              /* when the NIC's queue was found full; 0: it has taken all since */
     struct cl_frame tx[CL_NETQ_TX];       /* to be sent */
@@ -115,6 +116,7 @@ struct cl_netif {
     uint32_t n_queues;
     uint32_t mtu;
     uint32_t ticks_per_us;
+    const struct cl_clock *clock; /* the NIC's, and so the scheduler's */
     bool udp_checksum, steal;
     uint32_t running;  /* writer: start and stop; readers: any thread, relaxed: it guards against misuse, not races */
     uint32_t stopping; /* writer: stop; readers: kthreads, relaxed: nothing is received any more */
