@@ -189,6 +189,7 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
     s.n_kthreads = kthreads;
     s.source = &source;
     s.cores = rt->nic->cores;
+    s.clock = rt->nif->clock;
     s.quantum_ns = c->quantum_us * 1000ull;
     if (c->stop_ms)
         s.stop_ns = c->stop_ms * 1000000ull;

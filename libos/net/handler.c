@@ -133,7 +133,7 @@ static CL_NOINLINE bool run_typed(struct cl_netif *nif, struct cl_netq **q, stru
 {
     struct cl_typed *typed = (*q)->typed;
     struct cl_rx_item item;
-    int type = cl_typed_choose(typed, cl_tsc());
+    int type = cl_typed_choose(typed, cl_stamp((*q)->time));
     if (type < 0 || (!polled && cl_typed_can_wait(typed->types, (unsigned)type)))
         return false;
     if (!cl_typed_take(typed, (unsigned)type, &item))

@@ -17,7 +17,7 @@ void cl_netq_ring(struct cl_netq *q)
         if (cl_unlikely(taken < n))
             memmove(q->tx, q->tx + taken, (n - taken) * sizeof q->tx[0]);
         q->n_tx = n - taken;
-        uint64_t now = cl_tsc(), took = now - q->last_flush_tsc;
+        uint64_t now = cl_stamp(q->time), took = now - q->last_flush_tsc;
         q->last_flush_tsc = now;
         if (cl_unlikely(from))
             q->rang_ticks += now - from;

@@ -201,7 +201,7 @@ static inline void look_at_tag(struct cl_netq *q, const struct cl_frame *f)
 /* Take frames in for kthread self. There is room for n in its inbox. */
 static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
 {
-    struct burst b = {.q = q, .rx_tsc = cl_tsc()};
+    struct burst b = {.q = q, .rx_tsc = cl_stamp(q->time)};
     look_at_tag(q, &frames[0]);
     if (cl_unlikely(q->nic->tx_calls) && n > 1)
         q->flush_at = CL_NETQ_TX; /* what is answered here at once leaves together */
@@ -284,7 +284,7 @@ static unsigned steal_typed(struct cl_netq *q, struct cl_netq *victim)
     if (cl_likely(!own || !theirs))
         return 0;
     unsigned most = cl_min((cl_typed_count(theirs) + 1) / 2, (unsigned)STEAL_BURST);
-    for (int type; n < most && (type = cl_typed_choose(theirs, cl_tsc())) >= 0; n++) {
+    for (int type; n < most && (type = cl_typed_choose(theirs, cl_stamp(q->time))) >= 0; n++) {
         /* Only we put into our rings: the room stays. */
         if (cl_inbox_space(own->ring[type]) == 0 || !cl_typed_take(theirs, (unsigned)type, &item))
             break;
@@ -327,7 +327,7 @@ static unsigned steal(struct cl_netq *q, unsigned queue)
 /* Whether answers wait for room in the NIC's queue, and have not waited too long: see CL_NETQ_HOLD_US. */
 static CL_NOINLINE bool held(const struct cl_netq *q)
 {
-    return cl_tsc() - q->full_since_tsc < (uint64_t)CL_NETQ_HOLD_US * q->nif->ticks_per_us;
+    return cl_stamp(q->time) - q->full_since_tsc < (uint64_t)CL_NETQ_HOLD_US * q->nif->ticks_per_us;
 }
 
 CL_HOT unsigned cl_netif_poll(void *arg, unsigned self, unsigned queue)
