@@ -46,6 +46,7 @@ static const struct field net_fields[] = {
     NET(type_errors),
     NET(requeued),
     NET(requeue_full),
+    NET(flows_stolen),
 };
 
 static const struct field sched_fields[] = {

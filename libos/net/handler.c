@@ -7,6 +7,7 @@
 
 #include <errno.h>
 
+#define FLOW_TURNS 32    /* of flows before the loop looks at the NIC: one that always has more keeps nobody from it */
 #define PREPARE_BEFORE 4 /* replies: their headers take the 50 ns that cl_nic_prepare wants */
 /* Where a doorbell is a system call of some 1 to 1.5 us: a request that takes longer than this, its doorbell not counted, is
  * slow. Answers shall not wait for slow ones: after one, so many requests are answered one by one. */
@@ -148,6 +149,21 @@ static CL_NOINLINE bool run_typed(struct cl_netif *nif, struct cl_netq **q, stru
     return true;
 }
 
+/* A turn of the flow that is first in the ready queue: its datagrams one after the other, a bounded number. A handler may
+ * block, and the flow is held meanwhile. False: no flow is ready. */
+static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struct cl_udp_req *req)
+{
+    struct cl_flow *f = cl_ordered_hold(*q);
+    struct cl_rx_item item;
+    unsigned done = 0;
+    if (!f)
+        return false;
+    for (; done < CL_FLOW_BURST && cl_ordered_next(*q, f, &item); done++)
+        *q = run_plain(nif, *q, &item, req);
+    cl_ordered_release(*q, f, done);
+    return true;
+}
+
 struct foreign_call {
     struct cl_udp_socket *socket;
     struct cl_udp_req *reqs;
@@ -205,7 +221,7 @@ struct pace {
  * here already, so one call sends all that a burst answers, and a lone answer leaves at once. */
 static CL_NOINLINE void pace(struct cl_netq *q, struct pace *p)
 {
-    uint64_t now = cl_tsc(), took = now - p->since_tsc - (q->rang_ticks - p->rang_ticks);
+    uint64_t now = cl_stamp(q->time), took = now - p->since_tsc - (q->rang_ticks - p->rang_ticks);
     if (p->since_tsc && took > SLOW_US * (uint64_t)q->nif->ticks_per_us)
         q->alone = ALONE;
     else if (q->alone)
@@ -226,6 +242,7 @@ CL_HOT void cl_netif_run(void *arg, unsigned self)
     bool polled = true; /* nothing has run since the loop polled the NIC */
     bool paced = nif->nic->tx_calls;
     struct pace at = {0, 0};
+    unsigned flow_turns = FLOW_TURNS;
     cl_runner_set_local(&running);
 again:
     /* One at a time, so that siblings can take the others; a burst handler asked for more. */
@@ -245,6 +262,11 @@ again:
     if (cl_unlikely(paced))
         pace(q, &at);
     if (cl_unlikely(cl_load_acquire(&q->typed) != NULL) && run_typed(nif, &q, &running.req, polled)) {
+        polled = false;
+        goto again;
+    }
+    if (cl_unlikely(cl_load_acquire(&q->ready) != NULL) && flow_turns && run_flow(nif, &q, &running.req)) {
+        flow_turns--;
         polled = false;
         goto again;
     }

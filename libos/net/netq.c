@@ -11,7 +11,7 @@ void cl_netq_ring(struct cl_netq *q)
 {
     struct cl_nic *nic = q->nic;
     if (q->n_tx) {
-        uint64_t from = cl_unlikely(nic->tx_calls) ? cl_tsc() : 0;
+        uint64_t from = cl_unlikely(nic->tx_calls) ? cl_stamp(q->time) : 0;
         unsigned n = q->n_tx, taken = nic->ops->tx_burst(nic, q->index, q->tx, n);
         cl_count(&q->stats.tx_frames, taken);
         if (cl_unlikely(taken < n))

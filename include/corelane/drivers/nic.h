@@ -80,6 +80,11 @@ struct cl_nic_ops {
     /* The caller will send a frame on this queue in some 20 to 50 ns: take what that needs away from the other cores
      * now. Not earlier, a receiver that polls fetches it back. A hint; NULL for devices that have no use for it. */
     void (*prepare)(struct cl_nic *nic, unsigned queue);
+    /* The number of the steering by which the frame that rx_burst would give next was put into the queue. False: none
+     * waits. For a NIC that changes the queues of flows under way, NULL for others. A burst is of one steering then.
+     * Numbers of a queue never decrease, and who sees a frame of a number sees those of all lower ones in all queues:
+     * libos/net/order.c, which says how they are compared. By the thread that uses the queue. */
+    bool (*steering)(struct cl_nic *nic, unsigned queue, uint32_t *number);
 };
 
 /* What every NIC begins with. Constant after creation. */
