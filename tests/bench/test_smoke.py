@@ -68,6 +68,7 @@ FEWER: dict[str, dict[str, Any]] = {
     "colocate": {
         "colocate.colocate.MOST_ROUNDS": 1,
         "colocate.sweep.LOADS": (0.1, 0.9),
+        "colocate.wall.BEYOND": (3.0,),
         # The jobs on Linux in C: three compilations less. tests/bench/tenant has such a job of numba.
         "colocate.arms.Tenant": lambda whole: lambda *args, **how: whole(*args, **how | {"code": "c"}),
     },
