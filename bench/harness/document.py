@@ -28,9 +28,9 @@ def figure(name: str, value: float | None, runs: list[float], reason: str | None
     goal = GOALS[name]
     out: dict[str, Any] = {
         "value": value,
-        "goal": goal.goal,
+        "goal": goal.bound,
         "sense": goal.sense,
-        "met": None if value is None else goal.met(value),
+        "met": None if value is None or not goal.judged else goal.met(value),
         "runs": runs,
     }
     if value is None:
@@ -78,7 +78,7 @@ def _figure_problems(name: str, fig: Any) -> list[str]:
     if not isinstance(fig, dict) or any(m not in fig for m in FIGURE_MEMBERS):
         return [f"needs the members {', '.join(FIGURE_MEMBERS)}"]
     out = []
-    if (fig["goal"], fig["sense"]) != (GOALS[name].goal, GOALS[name].sense):
+    if (fig["goal"], fig["sense"]) != (GOALS[name].bound, GOALS[name].sense):
         out.append("states another goal than goals.py")
     if fig["value"] is None:
         if not fig.get("reason"):
@@ -86,8 +86,10 @@ def _figure_problems(name: str, fig: Any) -> list[str]:
         if fig["met"] is not None:
             out.append("is met or missed without a value")
     elif fig["met"] is None:
-        if not fig.get("reason"):
+        if GOALS[name].judged and not fig.get("reason"):
             out.append("is not judged and has no reason")
+    elif not GOALS[name].judged:
+        out.append("is met or missed and has no goal")
     elif fig["met"] is not GOALS[name].met(fig["value"]):
         out.append("says wrongly whether it is met")
     return out

@@ -1,22 +1,25 @@
 """Every figure that corelane promises: its name in the JSON documents, its goal, and which way is better.
 
-Declared once, here. A benchmark sets a figure by name; reports and tests read this table.
+A figure of which nothing was promised before it was measured has no goal: it is told, and not judged. Declared once,
+here. A benchmark sets a figure by name; reports and tests read this table.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 Sense = Literal["at least", "at most"]
+NO_GOAL = math.nan
 
 
 @dataclass(frozen=True)
 class Goal:
     """One promised figure.
 
-    goal: the bound in the figure's unit. sense: "at least" or "at most" the goal. unit: "x" for a ratio.
-    meaning: one line for tables and reports.
+    goal: the bound in the figure's unit; NO_GOAL: it has none. sense: "at least" or "at most" the goal. unit: "x" for
+    a ratio. meaning: one line for tables and reports.
     """
 
     name: str
@@ -30,8 +33,18 @@ class Goal:
         """The part of the name before the dot: the subject. (See `registry.bench_of_figure` for the benchmark.)"""
         return self.name.split(".", 1)[0]
 
+    @property
+    def judged(self) -> bool:
+        """Whether it has a goal."""
+        return not math.isnan(self.goal)
+
+    @property
+    def bound(self) -> float | None:
+        """The goal as in documents: None if it has none."""
+        return self.goal if self.judged else None
+
     def met(self, value: float) -> bool:
-        """Whether `value` reaches the goal."""
+        """Whether `value` reaches the goal, of a figure that has one."""
         return value >= self.goal if self.sense == "at least" else value <= self.goal
 
 
@@ -58,7 +71,11 @@ GOALS: dict[str, Goal] = _table(
     Goal("afxdp.linux_spin_over_ours", 1.3, "at least", "x", "p50 of a spinning Linux UDP server / ours"),
     Goal("afxdp.linux_block_over_ours", 2.0, "at least", "x", "p50 of a blocking Linux UDP server / ours"),
     Goal(
-        "stealing.skewed_gain", 1.0, "at least", "x", "throughput with / without stealing, one busy kthread, worst set"
+        "stealing.skewed_gain",
+        NO_GOAL,
+        "at least",
+        "x",
+        "throughput with / without stealing, one busy kthread, worst set",
     ),
     Goal("threads.yield_ns", 40.0, "at most", "ns", "uthread yield"),
     Goal("threads.spawn_join_ns", 90.0, "at most", "ns", "uthread spawn and join"),

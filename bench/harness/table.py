@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from . import document as doc
-from .goals import GOALS
+from .goals import GOALS, Goal
 from .numbers import number
 
 LOAD_COLUMNS = (
@@ -114,10 +114,15 @@ def beside(figure: dict[str, Any]) -> str:
     return "; ".join(f"{what}: {quantity(number(v))}" for what, v in figure.get("beside", {}).items())
 
 
+def bound_of(goal: Goal) -> str:
+    """The goal with its sense; "none"."""
+    return f"{goal.sense} {quantity(goal.goal)}" if goal.judged else "none"
+
+
 def verdict(name: str, fig: dict[str, Any], met: str, missed: str) -> str:
     """Whether a figure meets its goal; of how many of its runs that is so, where they are on both sides of it."""
     if fig["met"] is None:
-        return "not judged"
+        return "not judged" if GOALS[name].judged else "no goal"
     told, runs = met if fig["met"] else missed, [number(r) for r in fig["runs"]]
     agree = sum(GOALS[name].met(r) is fig["met"] for r in runs)
     return told if agree == len(runs) else f"{told}, {'met' if fig['met'] else 'missed'} in {agree} of {len(runs)} runs"
@@ -129,7 +134,7 @@ def figure_table(figures: dict[str, dict[str, Any]]) -> str:
     rows = [["figure", "value", "runs", "goal", "", "meaning"]]
     for name, fig in figures.items():
         goal = GOALS[name]
-        bound = f"{goal.sense} {quantity(goal.goal)}"
+        bound = bound_of(goal)
         if fig["value"] is None:
             rows.append([name, "-", "", bound, "not taken", fig["reason"]])
             continue
