@@ -35,10 +35,13 @@ int64_t loss_link_send(struct loss_link *l, const uint8_t *data, uint32_t bytes,
     if (l->tail - l->head == LOSS_FLYING)
         return -ENOBUFS;
     l->free_ps = cl_max(l->free_ps, now_ns * 1000) + (bytes + LOSS_OVERHEAD_BYTES) * l->ps_per_byte;
-    if (loss_link_loses(l->seed, l->number++, l->loss)) {
-        l->lost++;
+    bool lost = loss_link_loses(l->seed, l->number, l->loss);
+    if (l->number < l->n_fates)
+        l->fates[l->number] = lost;
+    l->number++;
+    l->lost += lost;
+    if (lost)
         return bytes;
-    }
     struct loss_datagram *d = &l->flying[l->tail++ % LOSS_FLYING];
     d->at_ns = l->free_ps / 1000 + l->delay_ns;
     d->bytes = bytes;

@@ -23,6 +23,8 @@ struct loss_link {
     uint64_t free_ps;      /* when the last one has left */
     uint64_t head, tail;   /* flying: head..tail - 1 */
     struct loss_datagram *flying;
+    uint8_t *fates; /* of the first n_fates datagrams, the caller's: 1 lost, 0 not */
+    uint64_t n_fates;
 };
 
 /* Whether the link loses its n-th datagram; n from 0. */

@@ -10,7 +10,7 @@
 
 #define BEGIN_NS 1000000000ull /* 0 means `none` to protocols */
 #define GREET_NS 100000000ull  /* the two sides get to know each other, without a loss */
-#define GRACE_NS 5000000000ull
+#define GRACE_NS 1000000000ull
 #define GREETING UINT64_MAX /* a frame's number */
 
 _Static_assert(CL_BENCH_LOSS_DATAGRAM_BYTES == LOSS_DATAGRAM_BYTES + LOSS_OVERHEAD_BYTES, "run.h");
@@ -132,6 +132,9 @@ static int begin(struct run *r, const struct cl_bench_loss_settings *s)
     run_until(r, BEGIN_NS + GREET_NS);
     for (int i = 0; i < 2; i++)
         loss_link_begin(&r->links[i], s->loss);
+    memset(r->result->fates, CL_BENCH_LOSS_NOT_SENT, CL_BENCH_LOSS_FATES);
+    r->links[0].fates = r->result->fates;
+    r->links[0].n_fates = CL_BENCH_LOSS_FATES;
     return 0;
 }
 
@@ -147,8 +150,7 @@ static void end(struct run *r)
     free(r->due_ns);
 }
 
-/* The fates of datagrams by what the link did with them, and the counts of both sides. */
-static void sum(struct run *r, const struct cl_bench_loss_settings *s)
+static void sum(struct run *r)
 {
     struct cl_bench_loss_result *out = r->result;
     for (int i = 0; i < 2; i++) {
@@ -161,8 +163,6 @@ static void sum(struct run *r, const struct cl_bench_loss_settings *s)
         out->duplicates += c.duplicates;
         out->given_up += c.given_up;
     }
-    for (uint64_t n = 0; n < CL_BENCH_LOSS_FATES; n++)
-        out->fates[n] = n < r->links[0].number ? loss_link_loses(r->links[0].seed, n, s->loss) : 2;
 }
 
 static int fail(int rc, char err[256])
@@ -191,7 +191,7 @@ int cl_bench_loss_stream(const struct cl_bench_loss_settings *s, uint64_t warm_n
     if (!rc && r.came) {
         r.counted_from_ns = r.now_ns + warm_ns;
         run_until(&r, r.counted_from_ns + measure_ns);
-        sum(&r, s);
+        sum(&r);
     } else {
         rc = fail(-ENOMEM, err);
     }
@@ -232,7 +232,7 @@ int cl_bench_loss_requests(const struct cl_bench_loss_settings *s, double per_s,
         result->ns = r.now_ns - began_ns;
         for (uint32_t i = 0; i < n; i++)
             latency_ns[i] -= latency_ns[i] == UINT64_MAX ? 0 : r.due_ns[i];
-        sum(&r, s);
+        sum(&r);
     } else {
         rc = fail(-ENOMEM, err);
     }

@@ -11,6 +11,7 @@
 #define HELLO 2
 #define UDP_HEADERS 28 /* IPv4 and UDP, of the MTU */
 #define LARGEST 9216
+#define ASK_NS (2 * RAFT_RTT_MS) /* between two hellos that ask */
 #define BURST 32    /* sent again at a time */
 #define OVERTAKEN 3 /* places, where the network reorders */
 #define REORDERS_NS 1000000000ull
@@ -141,7 +142,7 @@ static uint64_t word_for(struct raft_channel *ch, struct raft_channel_peer *p)
 /* Ask who is there, though not with each datagram. */
 static void ask(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t to, uint64_t now_ns)
 {
-    if (p->word && now_ns < p->asked_ns + RAFT_ACK_DELAY_NS)
+    if (p->word && now_ns < p->asked_ns + ASK_NS)
         return;
     p->asked_ns = now_ns;
     say_hello(ch, p, to, word_for(ch, p), 0);
@@ -168,6 +169,14 @@ uint64_t raft_channel_timeout_ns(const struct raft_channel_peer *p)
     return raft_rtt_timeout_ns(&p->rtt);
 }
 
+/* When the oldest goes again for an acknowledgement, if nothing goes or comes before. */
+static uint64_t probe_at(const struct raft_channel_peer *p)
+{
+    uint64_t ns = raft_rtt_probe_ns(&p->rtt, p->probed);
+    bool may = p->first < p->next && p->theirs && !p->silent && ns < raft_channel_timeout_ns(p);
+    return may ? p->sent_ns + ns : UINT64_MAX;
+}
+
 static void transmit(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t number, uint64_t now_ns)
 {
     struct raft_sent *s = sent_of(p, number);
@@ -182,7 +191,7 @@ static void transmit(struct raft_channel *ch, struct raft_channel_peer *p, uint6
     s->times += s->times < 255;
     if (emit(ch, p, datagram, s->bytes))
         acknowledged_in_header(p);
-    due_at(ch, now_ns + raft_channel_timeout_ns(p));
+    due_at(ch, cl_min(now_ns + raft_channel_timeout_ns(p), probe_at(p)));
 }
 
 /* Send again what is kept and went before that time, the oldest numbers; the rest when these are acknowledged: it is overtaken then. */
@@ -508,13 +517,6 @@ static uint64_t resend_at(const struct raft_channel_peer *p)
     if (p->first == p->next)
         return UINT64_MAX;
     return (p->theirs ? sent_of(p, p->first)->at_ns : p->asked_ns) + raft_channel_timeout_ns(p);
-}
-
-static uint64_t probe_at(const struct raft_channel_peer *p)
-{
-    uint64_t ns = raft_rtt_probe_ns(&p->rtt, p->probed);
-    bool may = p->first < p->next && p->theirs && !p->silent && ns < raft_channel_timeout_ns(p);
-    return may ? p->sent_ns + ns : UINT64_MAX;
 }
 
 static void probe(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t now_ns)
