@@ -188,6 +188,7 @@ static void transmit(struct raft_channel *ch, struct raft_channel_peer *p, uint6
     }
     s->at_ns = p->sent_ns = now_ns;
     s->place = ++p->place;
+    s->overtaken = false;
     s->times += s->times < 255;
     if (emit(ch, p, datagram, s->bytes))
         acknowledged_in_header(p);
@@ -212,13 +213,13 @@ static bool earlier(uint32_t place, uint32_t other)
     return (int32_t)(other - place) > 0;
 }
 
+/* Where the network keeps the order, whatever went before what came is lost. */
 static bool overtaken(const struct raft_channel_peer *p, const struct raft_sent *s, uint64_t now_ns)
 {
     if (!earlier(s->place, p->came_place))
         return false;
-    uint32_t places = now_ns < p->reorders_until_ns ? OVERTAKEN : 1;
-    bool far = s->times == 1 && p->came_place - s->place >= places;
-    return far || now_ns - s->at_ns >= raft_rtt_late_ns(&p->rtt);
+    bool keeps_order = now_ns >= p->reorders_until_ns, far = p->came_place - s->place >= OVERTAKEN && s->times == 1;
+    return keeps_order || far || now_ns - s->at_ns >= raft_rtt_late_ns(&p->rtt);
 }
 
 static void send_overtaken(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t now_ns)
@@ -226,12 +227,13 @@ static void send_overtaken(struct raft_channel *ch, struct raft_channel_peer *p,
     unsigned n = 0;
     p->look = false;
     for (uint64_t i = p->first; i < p->next && n < BURST; i++) {
-        const struct raft_sent *s = sent_of(p, i);
+        struct raft_sent *s = sent_of(p, i);
         if (!s->kept)
             continue;
         if (overtaken(p, s, now_ns)) {
             n++;
             transmit(ch, p, i, now_ns);
+            s->overtaken = true;
         } else if (i > p->again_until) {
             break; /* those after it went after it */
         }
@@ -321,7 +323,7 @@ static void settle(struct raft_channel_peer *p, uint64_t number, uint64_t now_ns
     p->look = true;
     /* Of one that went again it is the last sending that came, unless that was too short a time ago (RFC 8985, section 6.2). */
     bool last = s->times == 1 || now_ns - s->at_ns >= p->rtt.least_ns / 2;
-    news->reordered |= !last || (s->times == 1 && earlier(s->place, p->came_place));
+    news->reordered |= last ? s->times == 1 && earlier(s->place, p->came_place) : s->overtaken;
     if (last && earlier(news->place, s->place))
         news->place = s->place;
     if (s->times == 1)

@@ -72,6 +72,7 @@ struct raft_sent {
     uint16_t bytes, buffer;
     uint8_t kept;
     uint8_t times;
+    bool overtaken; /* it went again for that, last */
 };
 
 struct raft_channel_peer {

@@ -16,7 +16,7 @@
 
 struct raft_rtt {
     uint64_t smooth_ns, off_ns; /* SRTT and RTTVAR; 0: none was measured */
-    uint64_t least_ns;          /* of late: drawn up by what is measured, slowly */
+    uint64_t least_ns;
     uint32_t backoff;           /* doublings */
 };
 
@@ -25,7 +25,7 @@ static inline void raft_rtt_sample(struct raft_rtt *r, uint64_t ns)
     uint64_t off = ns > r->smooth_ns ? ns - r->smooth_ns : r->smooth_ns - ns;
     r->off_ns = r->smooth_ns ? (3 * r->off_ns + off) / 4 : ns / 2;
     r->smooth_ns = cl_max(r->smooth_ns ? (7 * r->smooth_ns + ns) / 8 : ns, 1ull);
-    r->least_ns = ns < r->least_ns || !r->least_ns ? ns : r->least_ns + (ns - r->least_ns) / 256;
+    r->least_ns = r->least_ns ? cl_min(r->least_ns, ns) : ns;
     r->backoff = 0;
 }
 

@@ -27,7 +27,7 @@
 #define MESSAGES 60000
 
 struct datagram {
-    uint64_t at_ns;
+    uint64_t at_ns, number; /* those of one time arrive as they were sent */
     uint32_t bytes;
     uint8_t to, data[MTU_MOST];
 };
@@ -68,6 +68,7 @@ static void fly(uint8_t to, const uint8_t *data, uint32_t bytes)
     d->at_ns = now_ns + wire.base_ns + (wire.spread_ns ? cl_random_below(&draw, wire.spread_ns) : 0);
     if (chance(wire.late))
         d->at_ns += cl_random_below(&draw, wire.late_ns);
+    d->number = sent_datagrams;
     d->to = to;
     d->bytes = bytes;
     memcpy(d->data, data, bytes);
@@ -148,7 +149,7 @@ static void run_until(uint64_t end_ns)
         uint64_t at = end_ns;
         int next = -1;
         for (uint32_t i = 0; i < n_flying; i++)
-            if (flying[i].at_ns < at) {
+            if (flying[i].at_ns < at || (next >= 0 && flying[i].at_ns == at && flying[i].number < flying[next].number)) {
                 at = flying[i].at_ns;
                 next = (int)i;
             }
