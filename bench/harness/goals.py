@@ -209,7 +209,7 @@ GOALS: dict[str, Goal] = _table(
         0.9,
         "at least",
         "x",
-        "Raft's transport, full window, rack link, up to 10 % loss: frames / what the link does not lose; the worst loss",
+        "Raft's transport, full window, rack link, up to 10 % loss: frames / those not lost by the link; worst loss",
     ),
     Goal("raft-loss.over_go_back_n", 1.0, "at least", "x", "the same frames / go-back-N's; the worst loss and link"),
     Goal(

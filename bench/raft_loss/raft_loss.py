@@ -82,7 +82,10 @@ def stream(case: Case, measure_ns: int, warm_ns: int = WARM_NS) -> Any:
 
 
 def requests(case: Case, per_s: float, n: int) -> tuple[np.ndarray[Any, Any], Any]:
-    """Latencies of n requests in us, inf where no answer came, and a `struct cl_bench_loss_result`; raises as stream."""
+    """Latencies of n requests in us, inf where none was answered, and a `struct cl_bench_loss_result`.
+
+    Raises CorelaneError if a frame came twice.
+    """
     took = np.zeros(n, np.uint64)
     result = _run(
         case,
@@ -184,8 +187,8 @@ def run(session: Session) -> None:
         session.figure("raft-loss.over_go_back_n", min(ratios), runs=ratios)
     session.figure("raft-loss.p999_us", tails[OURS, RACK, JUDGED_LOSS, LOADS_PER_S[0]])
     session.settings["message"] = (
-        f"a datagram of {lib.CL_BENCH_LOSS_FRAME_BYTES} bytes of a frame one way, or a request of {REQUEST_BYTES} bytes "
-        f"and its answer of {ANSWER_BYTES}"
+        f"a datagram of {lib.CL_BENCH_LOSS_FRAME_BYTES} bytes of a frame one way, or a request of "
+        f"{REQUEST_BYTES} bytes and its answer of {ANSWER_BYTES}"
     )
     session.settings["links"] = {name: {"gbps": GBPS, "one_way_us": us} for name, us in LINKS.items()}
     session.settings["seeds"] = SEEDS
@@ -241,7 +244,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         axis.set_xscale("log")
         axis.set_xlabel("datagrams that the link loses (%)")
     canvas.caption(
-        f"n counts datagrams. {GBPS} Gb/s in virtual time; full window: median of {len(SEEDS)} seeds. All curves stop at "
-        f"a loss of {100 * LOSSES[-1]:g} %, the most that was asked for. p99.9 that is not drawn is infinite."
+        f"n counts datagrams. {GBPS} Gb/s in virtual time; full window: median of {len(SEEDS)} seeds. All curves "
+        f"stop at a loss of {100 * LOSSES[-1]:g} %, the most that was asked for. p99.9 that is not drawn is infinite."
     )
     return canvas

@@ -25,7 +25,7 @@ struct cl_bench_loss_result {
     uint64_t twice, disordered;
     uint64_t datagrams, lost;                                    /* both directions */
     uint64_t sent_again, timeouts, probes, duplicates, given_up; /* both sides */
-    uint8_t fates[CL_BENCH_LOSS_FATES]; /* of the first datagrams there: 1 lost, 0 not */
+    uint8_t fates[CL_BENCH_LOSS_FATES];                          /* of the first datagrams there: 1 lost, 0 not */
 };
 
 /* Frames of full length one way, the window full, for warm_ns and then for measure_ns. 0, or -errno with a reason in err. */

@@ -12,8 +12,8 @@
 #define UDP_HEADERS 28 /* IPv4 and UDP, of the MTU */
 #define LARGEST 9216
 #define ASK_NS (2 * RAFT_RTT_MS) /* between two hellos that ask */
-#define BURST 32    /* sent again at a time */
-#define OVERTAKEN 3 /* places, where the network reorders */
+#define BURST 32                 /* sent again at a time */
+#define OVERTAKEN 3              /* places, where the network reorders */
 #define REORDERS_NS 1000000000ull
 
 void raft_channel_init(struct raft_channel *ch, uint32_t id, uint64_t incarnation, uint32_t mtu)

@@ -17,7 +17,7 @@
 struct raft_rtt {
     uint64_t smooth_ns, off_ns; /* SRTT and RTTVAR; 0: none was measured */
     uint64_t least_ns;
-    uint32_t backoff;           /* doublings */
+    uint32_t backoff; /* doublings */
 };
 
 static inline void raft_rtt_sample(struct raft_rtt *r, uint64_t ns)

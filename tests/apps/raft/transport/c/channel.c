@@ -149,7 +149,8 @@ static void run_until(uint64_t end_ns)
         uint64_t at = end_ns;
         int next = -1;
         for (uint32_t i = 0; i < n_flying; i++)
-            if (flying[i].at_ns < at || (next >= 0 && flying[i].at_ns == at && flying[i].number < flying[next].number)) {
+            if (flying[i].at_ns < at ||
+                (next >= 0 && flying[i].at_ns == at && flying[i].number < flying[next].number)) {
                 at = flying[i].at_ns;
                 next = (int)i;
             }
