@@ -72,7 +72,7 @@ static void pump(struct go_back_n *g, uint64_t now_ns)
     }
 }
 
-static bool send(struct loss_side *side, const uint8_t *frame, uint32_t bytes, uint64_t now_ns)
+static bool side_send(struct loss_side *side, const uint8_t *frame, uint32_t bytes, uint64_t now_ns)
 {
     struct go_back_n *g = of(side);
     if (g->next - g->first == WINDOW)
@@ -111,7 +111,7 @@ static void ack_by(struct go_back_n *g, uint64_t at_ns)
     g->ack_at_ns = g->ack_at_ns ? cl_min(g->ack_at_ns, at_ns) : at_ns;
 }
 
-static const uint8_t *receive(struct loss_side *side, const uint8_t *data, uint32_t bytes, uint64_t now_ns,
+static const uint8_t *side_receive(struct loss_side *side, const uint8_t *data, uint32_t bytes, uint64_t now_ns,
                               uint32_t *frame_bytes)
 {
     struct go_back_n *g = of(side);
@@ -145,7 +145,7 @@ static uint64_t probe_at(const struct go_back_n *g)
     return may ? g->sent_ns + ns : UINT64_MAX;
 }
 
-static uint64_t poll(struct loss_side *side, uint64_t now_ns)
+static uint64_t side_poll(struct loss_side *side, uint64_t now_ns)
 {
     struct go_back_n *g = of(side);
     if (now_ns >= resend_at(g)) {
@@ -170,12 +170,12 @@ static uint64_t poll(struct loss_side *side, uint64_t now_ns)
     return g->ack_at_ns ? cl_min(next, g->ack_at_ns) : next;
 }
 
-static struct loss_side_counts counts(const struct loss_side *side)
+static struct loss_side_counts side_counts(const struct loss_side *side)
 {
     return cl_container_of(side, const struct go_back_n, side)->count;
 }
 
-static void end(struct loss_side *side)
+static void side_end(struct loss_side *side)
 {
     free(of(side)->slots);
     free(of(side));
@@ -187,10 +187,10 @@ struct loss_side *loss_go_back_n_new(struct loss_link *link)
     if (!g)
         return NULL;
     *g = (struct go_back_n){
-        .side = {send, receive, poll, counts, end, link}, .first = 1, .next = 1, .cursor = 1, .pass = 1};
+        .side = {side_send, side_receive, side_poll, side_counts, side_end, link}, .first = 1, .next = 1, .cursor = 1, .pass = 1};
     g->slots = calloc(WINDOW, sizeof(*g->slots));
     if (g->slots)
         return &g->side;
-    end(&g->side);
+    side_end(&g->side);
     return NULL;
 }

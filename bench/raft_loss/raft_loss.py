@@ -40,6 +40,7 @@ SEEDS = (1, 2, 3)
 
 WARM_NS = 20_000_000
 STREAM_NS_PER_S = 8_000_000  # of virtual time, for each second of the run
+LEAST_STREAM_NS = 20_000_000
 REQUESTS_PER_S = 3_000
 LEAST_REQUESTS = 1_000
 
@@ -129,7 +130,7 @@ def _again(result: Any) -> dict[str, Any]:
 
 def _streams(session: Session) -> dict[tuple[str, str, float], list[float]]:
     """Rows of full windows; what each seed came to, of what the link does not lose."""
-    measure_ns, found = int(max(session.seconds, 0.1) * STREAM_NS_PER_S), {}
+    measure_ns, found = max(int(session.seconds * STREAM_NS_PER_S), LEAST_STREAM_NS), {}
     for protocol, link, loss in _cases(session):
         parts, results = [], []
         for seed in SEEDS:
@@ -238,13 +239,13 @@ def plot(document: dict[str, Any]) -> Canvas:
             for per_s, style in zip(LOADS_PER_S, ("-", "--"), strict=True):
                 drawn = _drawn(document, f"{protocol}, {link}, {per_s}/s", "virtual_p999_us")
                 canvas.curve(*drawn, label=f"{protocol}, {link}, {per_s}/s", colour=i, style=style, panel=panel)
-        canvas.axes[panel].set_ylabel(f"p99.9 from the intended time (us), {LINKS[link]} us one way")
+        canvas.axes[panel].set_ylabel(f"p99.9 of requests (us), {LINKS[link]} us one way")
         canvas.axes[panel].set_yscale("log")
     for axis in canvas.axes:
         axis.set_xscale("log")
         axis.set_xlabel("datagrams that the link loses (%)")
     canvas.caption(
         f"n counts datagrams. {GBPS} Gb/s in virtual time; full window: median of {len(SEEDS)} seeds. All curves "
-        f"stop at a loss of {100 * LOSSES[-1]:g} %, the most that was asked for. p99.9 that is not drawn is infinite."
+        f"stop at a loss of {100 * LOSSES[-1]:g} %, the most that was asked for. p99.9 counts from the intended time; one that is not drawn is infinite."
     )
     return canvas

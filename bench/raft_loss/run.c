@@ -92,7 +92,7 @@ static void arrive(struct run *r, int link)
         on_answer(r, get64(frame));
 }
 
-static void poll(struct run *r, int side)
+static void poll_side(struct run *r, int side)
 {
     r->poll_ns[side] = cl_max(r->sides[side]->poll(r->sides[side], r->now_ns), r->now_ns + 1);
 }
@@ -103,8 +103,8 @@ static void run_until(struct run *r, uint64_t end_ns)
     while (!r->due_ns || r->result->delivered < r->end) {
         uint64_t fed_ns = feed(r);
         answer(r);
-        poll(r, 0);
-        poll(r, 1);
+        poll_side(r, 0);
+        poll_side(r, 1);
         uint64_t arrive_ns[2] = {loss_link_next_ns(&r->links[0]), loss_link_next_ns(&r->links[1])};
         uint64_t poll_ns = cl_min(r->poll_ns[0], r->poll_ns[1]), first_ns = cl_min(arrive_ns[0], arrive_ns[1]);
         uint64_t at_ns = cl_min(cl_min(poll_ns, first_ns), cl_min(fed_ns, end_ns));
