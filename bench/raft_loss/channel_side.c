@@ -32,7 +32,7 @@ static bool side_send(struct loss_side *side, const uint8_t *frame, uint32_t byt
 }
 
 static const uint8_t *side_receive(struct loss_side *side, const uint8_t *data, uint32_t bytes, uint64_t now_ns,
-                              uint32_t *frame_bytes)
+                                   uint32_t *frame_bytes)
 {
     struct channel_side *c = of(side);
     c->now_ns = now_ns;
@@ -68,7 +68,8 @@ struct loss_side *loss_channel_new(uint32_t id, struct loss_link *link)
     struct channel_side *c = malloc(sizeof(*c));
     if (!c)
         return NULL;
-    *c = (struct channel_side){.side = {side_send, side_receive, side_poll, side_counts, side_end, link}, .other = 3 - id};
+    *c = (struct channel_side){.side = {side_send, side_receive, side_poll, side_counts, side_end, link},
+                               .other = 3 - id};
     raft_channel_init(&c->channel, id, id, MTU);
     c->channel.send = out;
     c->channel.arg = c;

@@ -112,7 +112,7 @@ static void ack_by(struct go_back_n *g, uint64_t at_ns)
 }
 
 static const uint8_t *side_receive(struct loss_side *side, const uint8_t *data, uint32_t bytes, uint64_t now_ns,
-                              uint32_t *frame_bytes)
+                                   uint32_t *frame_bytes)
 {
     struct go_back_n *g = of(side);
     uint64_t number = get64(data);
@@ -186,8 +186,11 @@ struct loss_side *loss_go_back_n_new(struct loss_link *link)
     struct go_back_n *g = malloc(sizeof(*g));
     if (!g)
         return NULL;
-    *g = (struct go_back_n){
-        .side = {side_send, side_receive, side_poll, side_counts, side_end, link}, .first = 1, .next = 1, .cursor = 1, .pass = 1};
+    *g = (struct go_back_n){.side = {side_send, side_receive, side_poll, side_counts, side_end, link},
+                            .first = 1,
+                            .next = 1,
+                            .cursor = 1,
+                            .pass = 1};
     g->slots = calloc(WINDOW, sizeof(*g->slots));
     if (g->slots)
         return &g->side;
