@@ -143,6 +143,7 @@ static int attach(struct cl_runtime *rt, const struct cl_runtime_config *c, char
                                   .weight = c->weight,
                                   .deadline_us = c->deadline_us,
                                   .quantum_us = c->quantum_us,
+                                  .quantum_signal = c->quantum_signal,
                                   .on_change = on_port,
                                   .arg = rt};
     rt->own_nic = true;
@@ -189,6 +190,7 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
     s.n_kthreads = kthreads;
     s.source = &source;
     s.cores = rt->nic->cores;
+    s.clock = rt->nif->clock;
     s.quantum_ns = c->quantum_us * 1000ull;
     if (c->stop_ms)
         s.stop_ns = c->stop_ms * 1000000ull;
@@ -234,6 +236,10 @@ static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char 
     int rc;
     if (!c->nic == !c->socket_path)
         return refuse(err, -EINVAL, "give either a NIC (embedded mode) or the socket of an iokernel, and not both");
+    if (c->nic && c->quantum_signal)
+        return refuse(
+            err, -EINVAL,
+            "an iokernel sends the signal at the end of a quantum: attach to one, or leave quantum_signal out");
     if (c->kthreads > CL_SCHED_MAX_KTHREADS)
         return refuse(err, -EINVAL, "a runtime has at most 64 kthreads");
     rt->on_event = c->on_event;
@@ -294,6 +300,11 @@ int cl_runtime_bind_udp(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn,
 int cl_runtime_bind_udp_burst(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg)
 {
     return cl_udp_bind(rt->nif, port, CL_UDP_BURSTS, (void (*)(void))fn, arg);
+}
+
+int cl_runtime_bind_udp_ordered(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg)
+{
+    return cl_udp_bind_ordered(rt->nif, port, fn, arg);
 }
 
 int cl_runtime_bind_udp_typed(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg,
