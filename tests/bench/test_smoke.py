@@ -114,6 +114,11 @@ FEWER: dict[str, dict[str, Any]] = {
         ),
     },
     "raft_sim": {"raft_sim.ROUNDS": 2, "raft_sim.BATCH": 2},
+    "raft_loss": {
+        "raft_loss.raft_loss.LOSSES": (0.0, 0.01, 0.1),
+        "raft_loss.raft_loss.SEEDS": (1,),
+        "raft_loss.raft_loss.LOADS_PER_S": (1_000,),
+    },
     "ring": {"ring.ring.ROUNDS": 2},
     "stealing": {"stealing.SETS_BYTES": (0, 65536), "stealing.ROUNDS": 1},
     "sim": {

@@ -51,6 +51,7 @@ ROOMS = {
     "bench/handoff": ". tenant",
     "bench/hostile": "isolation tenant",
     "bench/raft": "log",
+    "bench/raft_loss": "",
     "bench/sim": "handoff tenant",
 }
 
