@@ -430,7 +430,7 @@ class Runtime(Closing):
             check(rc, f"bind a handler to UDP port {number}", err)
             return
         bind = {
-            "request": lib.cl_runtime_bind_udp,
+            "request": lib.cl_runtime_bind_udp_ordered if prepared.ordered else lib.cl_runtime_bind_udp,
             "burst": lib.cl_runtime_bind_udp_burst,
             "foreign": lib.cl_runtime_bind_udp_foreign,
         }[prepared.kind]
