@@ -190,6 +190,7 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
     s.n_kthreads = kthreads;
     s.source = &source;
     s.cores = rt->nic->cores;
+    s.clock = rt->nif->clock;
     s.quantum_ns = c->quantum_us * 1000ull;
     if (c->stop_ms)
         s.stop_ns = c->stop_ms * 1000000ull;
@@ -299,6 +300,11 @@ int cl_runtime_bind_udp(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn,
 int cl_runtime_bind_udp_burst(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg)
 {
     return cl_udp_bind(rt->nif, port, CL_UDP_BURSTS, (void (*)(void))fn, arg);
+}
+
+int cl_runtime_bind_udp_ordered(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg)
+{
+    return cl_udp_bind_ordered(rt->nif, port, fn, arg);
 }
 
 int cl_runtime_bind_udp_typed(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg,

@@ -156,8 +156,9 @@ static CL_NOINLINE void look(struct cl_kthread *k)
         return;
     }
     /* Where an iokernel manages the core, it says when a quantum is over, and of what. */
-    bool over = c && c->ops->managed(c) ? c->ops->quantum_over(c, k->index)
-                                        : k->quantum_ticks && cl_tsc() - k->switched_tsc >= k->quantum_ticks;
+    bool over = c && c->ops->managed(c)
+                    ? c->ops->quantum_over(c, k->index)
+                    : k->quantum_ticks && cl_clock_stamp(k->sched->clock) - k->switched_tsc >= k->quantum_ticks;
     if (over && !k->no_switch)
         quantum_over(k);
 }

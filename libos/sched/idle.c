@@ -141,7 +141,7 @@ void cl_idle_over(struct cl_kthread *k)
     bool was_idle = k->idle_turns != 0 || k->searching;
     k->idle_turns = 0;
     if (cl_unlikely(k->linger.until)) /* else the clock need not be read */
-        cl_linger_over(&k->linger, cl_tsc());
+        cl_linger_over(&k->linger, cl_clock_stamp(s->clock));
     k->watch_ns = s->watch_ns;
     if (cl_likely(!was_idle) || !s->sleeps || s->n_kthreads == 1)
         return;
@@ -205,7 +205,7 @@ static void sleep_for_core(struct cl_kthread *k, int64_t ns, const struct cl_par
     struct cl_cores *c = k->sched->cores;
     cl_count(&k->stats.parks, 1);
     c->ops->park_wait(c, k->index, ns, polled);
-    k->let_go_tsc = cl_tsc(); /* who has waited for a core has let others go first */
+    k->let_go_tsc = cl_clock_stamp(k->sched->clock); /* who has waited for a core has let others go first */
     cl_store_relaxed(&k->sched->help_asked, 0);
     cl_export(k);
 }
@@ -305,7 +305,7 @@ static bool lingers(struct cl_kthread *k)
 {
     if (cl_load_relaxed(&k->in_flight))
         return false;
-    uint64_t now = cl_tsc();
+    uint64_t now = cl_clock_stamp(k->sched->clock);
     if (k->idle_turns == 1)
         cl_linger_begin(&k->linger, now, k->sched->linger_ticks);
     return cl_linger_on(&k->linger, now);

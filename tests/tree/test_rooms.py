@@ -47,6 +47,7 @@ ROOMS = {
     "bench": "raft tenant",
     "bench/bimodal": "tenant",
     "bench/colocate": "tenant",
+    "bench/ground": "afxdp",
     "bench/handoff": ". tenant",
     "bench/hostile": "isolation tenant",
     "bench/raft": "log",
