@@ -164,6 +164,21 @@ static int source_wait(void *arg, unsigned k, int64_t timeout_ns)
     return nic->ops->wait(nic, k, timeout_ns);
 }
 
+static int source_fd(void *arg, unsigned k)
+{
+    struct cl_nic *nic = ((struct cl_netif *)arg)->nic;
+    return nic->ops->fd(nic, k);
+}
+
+static int64_t source_unannounced_ns(void *arg, unsigned k)
+{
+    struct cl_nic *nic = ((struct cl_netif *)arg)->nic;
+    uint64_t next = nic->ops->next_tsc ? nic->ops->next_tsc(nic, k) : UINT64_MAX, now = cl_tsc();
+    if (next == UINT64_MAX)
+        return -1;
+    return next > now ? cl_ticks_to_ns(cl_clock_default(), (int64_t)(next - now)) + 1 : 0;
+}
+
 static struct cl_parker *source_parker(void *arg, unsigned k)
 {
     struct cl_nic *nic = ((struct cl_netif *)arg)->nic;
@@ -182,11 +197,14 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
                                     .wait = source_wait,
                                     .export_positions = cl_netif_export,
                                     .preempted = cl_netif_preempted,
-                                    .takeable = cl_netif_takeable};
+                                    .takeable = cl_netif_takeable,
+                                    .fd = source_fd,
+                                    .unannounced_ns = source_unannounced_ns};
     struct cl_sched_config s;
     struct cl_port_info granted;
     cl_sched_config_init(&s);
     s.n_kthreads = kthreads;
+    s.adopted = c->adopted;
     s.source = &source;
     s.cores = rt->nic->cores;
     s.quantum_ns = c->quantum_us * 1000ull;

@@ -91,6 +91,8 @@ bool cl_cede(struct cl_kthread *k)
             cede_core(k);
         } else {
             cl_park_kthread(k);
+            if (k->asleep)
+                return false; /* an adopted one goes on when it has a core again */
         }
         cl_export(k); /* siblings may have taken what we had; perhaps to another iokernel */
     }

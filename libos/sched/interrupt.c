@@ -223,11 +223,14 @@ static void wait_in_handler(struct cl_kthread *k, int signal)
     } while (k->preempt_pending && c->ops->lost(c, k->index)); /* again, just when we got up */
 }
 
+/* On a thread that has adopted kthreads, outside of a turn, everything is other code. */
 static void on_interrupt(int signal, siginfo_t *info, void *context)
 {
     struct cl_kthread *k = cl_kthread_self();
     int err = errno;
     struct cl_cores *c = k ? k->sched->cores : NULL;
+    if (!k)
+        cl_adopted_interrupt(wait_in_handler, signal);
     if (!c) {
         pass_on(signal, info, context);
     } else if (c->ops->lost(c, k->index)) {
