@@ -164,10 +164,21 @@ static int source_wait(void *arg, unsigned k, int64_t timeout_ns)
     return nic->ops->wait(nic, k, timeout_ns);
 }
 
+/* Where wakes come from other processes the port hands them on to the parker. */
 static int source_fd(void *arg, unsigned k)
 {
-    struct cl_nic *nic = ((struct cl_netif *)arg)->nic;
-    return nic->ops->fd(nic, k);
+    struct cl_netif *nif = arg;
+    if (!nif->rt->own_nic)
+        return nif->nic->ops->fd(nif->nic, k);
+    int rc = cl_port_herald(nif->nic);
+    return rc ? rc : -1;
+}
+
+static void source_parked(void *arg, unsigned k)
+{
+    struct cl_netif *nif = arg;
+    if (nif->rt->own_nic)
+        cl_port_parked(nif->nic, k);
 }
 
 static int64_t source_unannounced_ns(void *arg, unsigned k)
@@ -199,6 +210,7 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
                                     .preempted = cl_netif_preempted,
                                     .takeable = cl_netif_takeable,
                                     .fd = source_fd,
+                                    .parked = source_parked,
                                     .unannounced_ns = source_unannounced_ns};
     struct cl_sched_config s;
     struct cl_port_info granted;

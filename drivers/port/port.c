@@ -22,6 +22,7 @@ static void rx_sync(struct port *port, unsigned queue, struct port_rx *rx)
     cl_store_relaxed(&port->parkers[queue].word, &lines->park);
     struct cl_parker sleeper = {.word = old_word, .event_fd = -1};
     cl_park_wake(&sleeper);
+    port_herald_look(port);
     cl_store_release(&rx->arena, now); /* release: the watcher unmaps the old arena once all sides have left it */
 }
 

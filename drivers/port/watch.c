@@ -444,6 +444,7 @@ static void port_close(struct cl_nic *nic)
     }
     pthread_mutex_destroy(&port->lock);
     port_cores_delete(port);
+    port_herald_delete(port);
     for (unsigned q = 0; port->parkers && q < port->nic.n_queues; q++)
         cl_park_close_given(&port->parkers[q]);
     free(port->parkers);

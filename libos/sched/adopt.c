@@ -359,12 +359,12 @@ void cl_adopted_interrupt(void (*wait)(struct cl_kthread *k, int signal), int si
         cl_store_relaxed(&a->in_handler, 1);
         cl_fence_seq_cst(); /* before kthread is read, see forget */
         struct cl_kthread *k = cl_load_relaxed(&a->kthread);
-        struct cl_cores *c = k ? k->sched->cores : NULL;
-        if (c && a->forks == forks && c->ops->lost(c, k->index)) {
+        struct cl_cores *c = k && a->forks == forks ? k->sched->cores : NULL;
+        if (c && k->asleep) {
+            cl_wakefd_call(k); /* the iokernel rouses it: no other wake has reached it, perhaps */
+        } else if (c && c->ops->lost(c, k->index)) {
             cl_count(&k->stats.interrupts, 1);
-            if (k->asleep)
-                cl_wakefd_call(k); /* no other wake has reached it, perhaps */
-            else if (k->away)
+            if (k->away)
                 k->preempt_pending = 1;
             else
                 wait(k, signal);

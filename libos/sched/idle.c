@@ -239,6 +239,8 @@ static int64_t park_begin(struct cl_kthread *k)
     if (!sleep->managed)
         cl_park_begin(k->parker); /* before the bit: who takes the bit must find the word parked */
     __atomic_fetch_or(&s->parked, 1ull << k->index, __ATOMIC_SEQ_CST);
+    if (k->wakefd)
+        cl_wakefd_parked(k);
     cl_fence_seq_cst(); /* before the re-check */
     bool in_flight = cl_load_relaxed(&k->in_flight);
     bool itself = in_flight && sleep->managed && !k->wakefd; /* sees them come */
@@ -271,30 +273,7 @@ static void park_end(struct cl_kthread *k, bool slept)
     k->idle_turns = 1; /* still idle, see cl_idle_over; and adaptive does not spin anew for nothing */
 }
 
-void cl_park_kthread(struct cl_kthread *k)
-{
-    if (k->wakefd)
-        cl_wakefd_settle(k);
-    int64_t ns = park_begin(k);
-    bool managed = k->sleep.managed;
-    if (ns == 0) {
-        cancel(k, managed);
-    } else if (k->wakefd) {
-        cl_count(&k->stats.parks, 1);
-        cl_wakefd_set(k, ns);
-        k->asleep = true; /* until cl_rise */
-        return;
-    } else if (managed) {
-        struct cl_park_poll polled = {&k->sleep.flights, k->sched->poll == CL_SCHED_BLOCK ? 0 : IN_FLIGHT_SPIN_NS,
-                                      cl_flights_done, cl_flights_sleep};
-        sleep_for_core(k, ns, k->sleep.flights.only ? &polled : NULL);
-    } else {
-        sleep_on(k, ns);
-    }
-    park_end(k, ns != 0);
-}
-
-/* Have a core again, without waiting for one. False: it is another's, and there is nothing for us yet. */
+/* Have a core again, without waiting for one. False: it is another's, or has no use for us yet. */
 static bool core_is_back(struct cl_kthread *k, bool called)
 {
     struct cl_cores *c = k->sched->cores;
@@ -302,6 +281,49 @@ static bool core_is_back(struct cl_kthread *k, bool called)
         return false;
     core_came(k);
     return true;
+}
+
+/* Sleep by the descriptor, until cl_rise. Managed: whether there is work or not, if the core is another's. The iokernel
+ * sees it in the signals, or is asked for help. */
+static void park_adopted(struct cl_kthread *k, int64_t ns)
+{
+    struct cl_cores *c = k->sched->cores;
+    bool managed = k->sleep.managed, work = ns == 0;
+    if (work && (!managed || core_is_back(k, true))) {
+        cl_count(&k->stats.parks_cancelled, 1);
+        if (!managed)
+            cl_park_cancel(k->parker);
+        park_end(k, false);
+        return;
+    }
+    if (work)
+        c->ops->help(c); /* what was seen may be in nobody's signals */
+    if (managed)
+        c->ops->park_leave(c, k->index);
+    cl_count(&k->stats.parks, 1);
+    cl_wakefd_set(k, work ? -1 : ns);
+    k->asleep = true;
+}
+
+void cl_park_kthread(struct cl_kthread *k)
+{
+    if (k->wakefd)
+        cl_wakefd_settle(k);
+    int64_t ns = park_begin(k);
+    if (k->wakefd) {
+        park_adopted(k, ns);
+        return;
+    }
+    bool managed = k->sleep.managed;
+    struct cl_park_poll polled = {&k->sleep.flights, k->sched->poll == CL_SCHED_BLOCK ? 0 : IN_FLIGHT_SPIN_NS,
+                                  cl_flights_done, cl_flights_sleep};
+    if (ns == 0)
+        cancel(k, managed);
+    else if (managed)
+        sleep_for_core(k, ns, k->sleep.flights.only ? &polled : NULL);
+    else
+        sleep_on(k, ns);
+    park_end(k, ns != 0);
 }
 
 bool cl_rise(struct cl_kthread *k)

@@ -34,10 +34,13 @@ static int open_all(struct cl_kthread *k, struct cl_wakefd *w)
     w->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (w->epoll_fd < 0 || w->timer_fd < 0)
         return -errno;
-    w->device_fd = source->fd ? source->fd(source->arg, k->index) : -1;
     int rc = cl_park_give_fd(k->parker);
-    if (rc == 0)
-        rc = watch(w, k->parker->event_fd);
+    if (rc)
+        return rc;
+    w->device_fd = source->fd ? source->fd(source->arg, k->index) : -1;
+    if (w->device_fd < -1)
+        return w->device_fd;
+    rc = watch(w, k->parker->event_fd);
     if (rc == 0)
         rc = watch(w, w->timer_fd);
     if (rc == 0 && w->device_fd >= 0)
@@ -99,6 +102,13 @@ void cl_wakefd_settle(struct cl_kthread *k)
     const struct cl_work_source *source = &k->sched->source;
     if (source->wait)
         source->wait(source->arg, k->index, 0);
+}
+
+void cl_wakefd_parked(struct cl_kthread *k)
+{
+    const struct cl_work_source *source = &k->sched->source;
+    if (source->parked)
+        source->parked(source->arg, k->index);
 }
 
 static void set_timer(struct cl_kthread *k, int64_t ns)

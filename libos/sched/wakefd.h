@@ -20,6 +20,8 @@ int cl_wakefd_new(struct cl_kthread *k, char err[256]);
 void cl_wakefd_delete(struct cl_kthread *k);
 /* Before the park word: what a NIC does before its user sleeps. */
 void cl_wakefd_settle(struct cl_kthread *k);
+/* After the park word, before the re-check. */
+void cl_wakefd_parked(struct cl_kthread *k);
 /* After the re-check: be readable in ns, too (< 0: only when woken). */
 void cl_wakefd_set(struct cl_kthread *k, int64_t ns);
 /* That time is over. */

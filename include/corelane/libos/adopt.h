@@ -17,8 +17,13 @@
  * (libos/sched/idle.c), and a turn is what the loop of an ordinary one does between two looks at whether it is to end.
  *
  * A turn runs timers that are due, uthreads that are ready and what has come from the network, each as many as the loop
- * takes at a time. It never sleeps, but where an iokernel manages cores and has taken this kthread's: with work to do
- * it then waits for a core, as an ordinary kthread does. Without work it returns 0 at once.
+ * takes at a time. It never sleeps.
+ *
+ * Where an iokernel manages cores (docs/cores.md) a turn without a core returns 0, and the descriptor tells when the
+ * kthread has one again; asked for its core, it gives it up at its next turn, or at a scheduling point or probe inside
+ * of one. Between turns the thread should do little: while it has ceded its core, that time is an overrun. Code that
+ * polls nothing, in a handler or of the event loop, is interrupted and waits in place for a core, as foreign code on
+ * uthreads does.
  *
  * Whoever wakes a kthread counts on it to come. So turn it soon after the descriptor was readable. What waits
  * meanwhile, siblings take if there are any.

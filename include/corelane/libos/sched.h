@@ -96,9 +96,12 @@ struct cl_work_source {
     /* S, any kthread: how many of what is pending at `queue` a sibling without work should take although its owner gets
      * on with others. May be NULL. */
     unsigned (*takeable)(void *arg, unsigned queue);
-    /* A descriptor of kthread k that poll() reports readable when a frame waits, or -1: then whoever brings one wakes
-     * the parker. For adopted kthreads (adopt.h); called once at cl_sched_new. NULL: -1. */
+    /* For adopted kthreads (adopt.h), which sleep elsewhere; the next three may be NULL.
+     * A descriptor of kthread k that poll() reports readable when a frame waits, or -1: then whoever brings one wakes
+     * the parker. Below -1: an error. Called once at cl_sched_new, after the parker was given an eventfd. NULL: -1. */
     int (*fd)(void *arg, unsigned k);
+    /* S. The park word of kthread k is set, and all work is about to be looked at again. */
+    void (*parked)(void *arg, unsigned k);
     /* S. In how many ns `poll` may find frames of queue k that nothing announces; -1: never. NULL: never. */
     int64_t (*unannounced_ns)(void *arg, unsigned k);
 };

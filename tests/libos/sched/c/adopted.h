@@ -42,7 +42,7 @@ static inline void *drive(void *arg)
         struct epoll_event e = {.events = EPOLLIN, .data.u32 = k};
         char err[256];
         int rc = cl_kthread_adopt(d->sched, k, err);
-        CHECK(rc == 0 || rc == -ESHUTDOWN, "%s", err);
+        CHECK(rc == 0 || rc == -ESHUTDOWN || rc == -EALREADY, "%s", err);
         CHECK_EQ(epoll_ctl(epoll, EPOLL_CTL_ADD, cl_kthread_fd(d->sched, k), &e), 0);
     }
     for (bool slept = false;;) {
@@ -60,7 +60,7 @@ static inline void *drive(void *arg)
         d->for_nothing += slept && !again;
         slept = !again;
         d->sleeps += slept;
-        CHECK(epoll_wait(epoll, events, 8, again ? 0 : -1) >= 0);
+        CHECK(epoll_wait(epoll, events, 8, again ? 0 : -1) >= 0 || errno == EINTR); /* the iokernel's signal */
     }
 }
 
