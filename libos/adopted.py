@@ -1,13 +1,13 @@
 """Kthreads that a thread of the caller's drives: `Runtime.turn` and `Runtime.fileno` (corelane/libos/adopt.h).
 
-    with Runtime(nic=nic, adopted=1) as runtime, selectors.DefaultSelector() as selector:
-        runtime.bind(handler)
-        runtime.start()
-        selector.register(runtime, selectors.EVENT_READ)
-        while serving:
-            again = runtime.turn()
-            for key, _ in selector.select(0 if again else None):
-                ...  # what else the loop serves
+with Runtime(nic=nic, adopted=1) as runtime, selectors.DefaultSelector() as selector:
+    runtime.bind(handler)
+    runtime.start()
+    selector.register(runtime, selectors.EVENT_READ)
+    while serving:
+        again = runtime.turn()
+        for key, _ in selector.select(0 if again else None):
+            ...  # what else the loop serves
 """
 
 from __future__ import annotations

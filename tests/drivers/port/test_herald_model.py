@@ -1,7 +1,7 @@
 """How a kthread that sleeps in an epoll of its own is woken by another process: every interleaving, in a model.
 
-The waker has a futex, the park word; the kthread sleeps on a descriptor, `fd`; the herald (drivers/port/herald.c) sleeps
-on the futex and writes the descriptor. The kthread's side is that of tests/libos/sched/test_adopt_model.py.
+The waker has a futex, the park word; the kthread sleeps on a descriptor, `fd`; the herald (drivers/port/herald.c)
+sleeps on the futex and writes the descriptor. The kthread's side is that of tests/libos/sched/test_adopt_model.py.
 """
 
 from __future__ import annotations

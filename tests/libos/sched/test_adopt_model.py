@@ -1,8 +1,8 @@
 """How an adopted kthread sleeps in its thread's epoll: every interleaving with those who wake it, in a model.
 
-The descriptor is `fd`, which is readable while it is not 0: the parker's eventfd. An event loop sleeps on it (epoll_wait)
-and turns the kthread when it is readable, or by chance, since other descriptors of the loop wake it, too. What a turn
-does is libos/sched/idle.c (cl_park_kthread, cl_rise) and libos/sched/wakefd.c.
+The descriptor is `fd`, which is readable while it is not 0: the parker's eventfd. An event loop sleeps on it
+(epoll_wait) and turns the kthread when it is readable, or by chance, since other descriptors of the loop wake it, too.
+What a turn does is libos/sched/idle.c (cl_park_kthread, cl_rise) and libos/sched/wakefd.c.
 """
 
 from __future__ import annotations
