@@ -184,10 +184,10 @@ static void source_parked(void *arg, unsigned k)
 static int64_t source_unannounced_ns(void *arg, unsigned k)
 {
     struct cl_nic *nic = ((struct cl_netif *)arg)->nic;
-    uint64_t next = nic->ops->next_tsc ? nic->ops->next_tsc(nic, k) : UINT64_MAX, now = cl_tsc();
+    uint64_t next = nic->ops->next_tsc ? nic->ops->next_tsc(nic, k) : UINT64_MAX, now = cl_clock_stamp(nic->clock);
     if (next == UINT64_MAX)
         return -1;
-    return next > now ? cl_ticks_to_ns(cl_clock_default(), (int64_t)(next - now)) + 1 : 0;
+    return next > now ? cl_ticks_to_ns(nic->clock, (int64_t)(next - now)) + 1 : 0;
 }
 
 static struct cl_parker *source_parker(void *arg, unsigned k)
@@ -219,6 +219,7 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
     s.adopted = c->adopted;
     s.source = &source;
     s.cores = rt->nic->cores;
+    s.clock = rt->nif->clock;
     s.quantum_ns = c->quantum_us * 1000ull;
     if (c->stop_ms)
         s.stop_ns = c->stop_ms * 1000000ull;
@@ -324,6 +325,11 @@ int cl_runtime_bind_udp(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn,
 int cl_runtime_bind_udp_burst(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg)
 {
     return cl_udp_bind(rt->nif, port, CL_UDP_BURSTS, (void (*)(void))fn, arg);
+}
+
+int cl_runtime_bind_udp_ordered(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg)
+{
+    return cl_udp_bind_ordered(rt->nif, port, fn, arg);
 }
 
 int cl_runtime_bind_udp_typed(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg,

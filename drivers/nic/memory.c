@@ -492,7 +492,8 @@ static bool link_build(struct link *link, const struct cl_memory_config *c)
                                  .buffer_bytes = c->buffer_bytes,
                                  .mtu = c->mtu,
                                  .ipv4 = c->ipv4[s],
-                                 .ipv4_prefix = c->ipv4_prefix};
+                                 .ipv4_prefix = c->ipv4_prefix,
+                                 .clock = c->clock};
         memcpy(e->nic.mac, c->mac[s], 6);
         e->link = link;
         e->peer = &link->ends[!s];

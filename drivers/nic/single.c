@@ -74,9 +74,10 @@ int cl_single_no_fd(struct cl_nic *nic, unsigned queue)
     return -1;
 }
 
-int cl_single_wait_until(struct cl_single_nic *s, const struct cl_clock *clock, uint64_t next_tsc, int64_t timeout_ns)
+int cl_single_wait_until(struct cl_single_nic *s, uint64_t next_tsc, int64_t timeout_ns)
 {
-    uint64_t now = cl_tsc();
+    const struct cl_clock *clock = s->nic.clock;
+    uint64_t now = cl_clock_stamp(clock);
     if (next_tsc != UINT64_MAX) {
         int64_t left = next_tsc > now ? cl_ticks_to_ns(clock, (int64_t)(next_tsc - now)) + 1 : 0;
         timeout_ns = timeout_ns < 0 ? left : cl_min(timeout_ns, left);

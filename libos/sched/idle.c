@@ -145,7 +145,7 @@ void cl_idle_over(struct cl_kthread *k)
     bool was_idle = k->idle_turns != 0 || k->searching;
     k->idle_turns = 0;
     if (cl_unlikely(k->linger.until)) /* else the clock need not be read */
-        cl_linger_over(&k->linger, cl_tsc());
+        cl_linger_over(&k->linger, cl_clock_stamp(s->clock));
     k->watch_ns = s->watch_ns;
     if (cl_likely(!was_idle) || !s->sleeps || s->n_kthreads == 1)
         return;
@@ -207,7 +207,7 @@ static void cancel(struct cl_kthread *k, bool managed)
 
 static void core_came(struct cl_kthread *k)
 {
-    k->let_go_tsc = cl_tsc(); /* who has waited for a core has let others go first */
+    k->let_go_tsc = cl_clock_stamp(k->sched->clock); /* who has waited for a core has let others go first */
     cl_store_relaxed(&k->sched->help_asked, 0);
     cl_export(k);
 }
@@ -388,7 +388,7 @@ static bool lingers(struct cl_kthread *k)
 {
     if (cl_load_relaxed(&k->in_flight))
         return false;
-    uint64_t now = cl_tsc();
+    uint64_t now = cl_clock_stamp(k->sched->clock);
     if (k->idle_turns == 1)
         cl_linger_begin(&k->linger, now, k->sched->linger_ticks);
     return cl_linger_on(&k->linger, now);

@@ -9,6 +9,7 @@
 #include "linger.h"
 #include <corelane/libos/sched.h>
 #include "switch.h"
+#include "wheel.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -187,6 +188,7 @@ struct cl_kthread {
     struct cl_parker *parker; /* constant after new */
     struct cl_parker own_parker;
     struct cl_timers timers;
+    struct cl_wheel wheel;
     struct cl_runq runq;
     uint32_t park_word CL_ALIGNED(64); /* of own_parker */
     struct cl_signals own_signals CL_ALIGNED(64);
@@ -204,8 +206,7 @@ struct cl_sched {
     uint64_t adopted; /* bit k: kthread k has no thread of its own */
     uint32_t forks;   /* of adopt.c, when it was made */
     uint64_t spin_ns, watch_ns;
-    uint64_t (*clock)(void *arg);
-    void *clock_arg;
+    const struct cl_clock *clock;
     uint64_t fp_control;
     struct cl_work_source source;
     struct cl_cores *cores; /* NULL: nobody manages them */
@@ -366,7 +367,7 @@ void cl_preempted(void);
 
 static inline uint64_t cl_sched_clock(const struct cl_sched *s)
 {
-    return s->clock(s->clock_arg);
+    return (uint64_t)cl_clock_ns(s->clock);
 }
 
 /* Release: whoever sees this end (cl_sched_live) sees the start that came before it, on whatever kthread. */
@@ -416,7 +417,7 @@ static inline void cl_note_switch(struct cl_kthread *k)
         return;
     cl_store_relaxed(&k->signals->switches, (uint32_t)k->stats.switches);
     if (k->quantum_ticks)
-        k->switched_tsc = cl_tsc();
+        k->switched_tsc = cl_clock_stamp(k->sched->clock);
 }
 
 /* Whether the caller is on a uthread that may switch. */

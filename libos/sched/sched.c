@@ -14,11 +14,6 @@
 #define SHORT_SPIN_NS 2000 /* adaptive with more kthreads than CPUs */
 #define AGAIN_NS 100000000 /* how long a stop waits that comes after one that has waited in vain */
 
-static uint64_t machine_clock(void *arg)
-{
-    return (uint64_t)cl_tsc_to_ns(arg, cl_tsc());
-}
-
 void cl_sched_config_init(struct cl_sched_config *config)
 {
     *config = (struct cl_sched_config){
@@ -78,6 +73,7 @@ static int init_kthread(struct cl_sched *s, uint32_t index, const struct cl_sche
     k->signals = cores ? cores->ops->signals(cores, index) : &k->own_signals;
     k->quantum_ticks = s->quantum_ticks;
     k->watched = cores || k->quantum_ticks;
+    cl_wheel_init(k);
     return cl_timers_new(&k->timers);
 }
 
@@ -91,14 +87,13 @@ static void init_fields(struct cl_sched *s, const struct cl_sched_config *c)
     s->spin_ns = s->oversubscribed ? cl_min(c->spin_ns, SHORT_SPIN_NS) : c->spin_ns;
     s->watch_ns = c->watch_ns;
     s->stop_ns = c->stop_ns ? c->stop_ns : CL_SCHED_STOP_NS;
-    s->clock = c->clock ? c->clock : machine_clock;
-    s->clock_arg = c->clock ? c->clock_arg : (void *)(uintptr_t)cl_clock_default();
+    s->clock = c->clock ? c->clock : cl_clock_default();
     s->fp_control = cl_context_fp_control();
     s->has_source = c->source != NULL;
     s->cores = c->cores;
-    s->quantum_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), (int64_t)c->quantum_ns);
-    s->let_go_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), CL_LET_GO_NS);
-    s->linger_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), CL_LINGER_NS);
+    s->quantum_ticks = (uint64_t)cl_ns_to_ticks(s->clock, (int64_t)c->quantum_ns);
+    s->let_go_ticks = (uint64_t)cl_ns_to_ticks(s->clock, CL_LET_GO_NS);
+    s->linger_ticks = (uint64_t)cl_ns_to_ticks(s->clock, CL_LINGER_NS);
     s->probe_word = c->cores ? c->cores->preempt : c->quantum_ns ? &always_preempt : &no_preempt;
     if (c->source)
         s->source = *c->source;

@@ -26,6 +26,7 @@
 #define CORELANE_LIBOS_SCHED_H
 
 #include <corelane/runtime/base.h>
+#include <corelane/runtime/clock.h>
 #include <corelane/runtime/park.h>
 #include <corelane/libos/uthread.h>
 #include <corelane/libos/spin.h>
@@ -120,8 +121,9 @@ struct cl_sched_config {
     struct cl_cores *cores; /* who owns the kthreads' cores (corelane/runtime/cores.h); NULL: nobody manages them */
     uint64_t stop_ns;       /* how long a stop waits for kthreads whose code does not come back; 0: 5 s, the default */
     uint64_t quantum_ns;    /* a uthread that ran for so long lets others go first, at its next probe; 0: never */
-    uint64_t (*clock)(void *arg); /* monotonic nanoseconds; NULL: the machine's clock */
-    void *clock_arg;
+    /* Its time: of timers, sleeps, quanta. NULL: the machine's. By a virtual clock (clock.h) it is stepped, for a kthread
+     * that sleeps does so by the machine's time. Kept, not copied. */
+    const struct cl_clock *clock;
 };
 
 /* Counters of a kthread. Writer: that kthread (relaxed); readers: anybody. */
@@ -133,6 +135,7 @@ struct cl_sched_stats {
     uint64_t stolen_frames;     /* taken from siblings' queues and inboxes */
     uint64_t stolen_timers;     /* run for siblings */
     uint64_t timers;            /* run, own and stolen */
+    uint64_t alarms;            /* called, of wheels whose timers it has run */
     uint64_t runners;           /* runner uthreads started */
     uint64_t runners_refused;   /* times that no uthread was left for a runner; its frames wait */
     uint64_t parks;             /* times that it slept */

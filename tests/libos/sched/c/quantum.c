@@ -237,12 +237,6 @@ static void long_handlers(void)
  * quantum. The clock stands still but for what the test does. */
 static uint64_t now_ns = 1000;
 
-static uint64_t stepped_clock(void *arg)
-{
-    (void)arg;
-    return now_ns;
-}
-
 static void timer_spawns(struct cl_timer *timer, void *arg)
 {
     (void)timer;
@@ -260,6 +254,7 @@ static void works_while_others_come(void *arg)
     note('A');
     spawn(is_short, "x"); /* by way of the foreign threads' queue, whoever calls */
     spawn(is_short, "y");
+    now_ns += ALWAYS_NS;
     probe();
     note('A');
     now_ns += 100;
@@ -278,7 +273,9 @@ static void others_come(void)
     cl_sched_config_init(&c);
     c.quantum_ns = ALWAYS_NS;
     c.source = &network;
-    c.clock = stepped_clock;
+    struct cl_clock clock;
+    cl_clock_virtual(&clock, &now_ns);
+    c.clock = &clock;
     sched = sched_new(&c);
     spawn(works_while_others_come, NULL);
     step_to_the_end();

@@ -1,0 +1,33 @@
+"""What streams stand on: the cost of a deadline that moves, and of a burst of answers over AF_XDP.
+
+Each part is a module of this room: its FIGURES, `measure(session, seconds)`, and `draw(canvas, document, panel)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..harness.plot import Canvas
+from ..harness.session import Session
+from . import burst, rearm
+
+SUMMARY = "what streams stand on: moving one of 100 000 armed deadlines, bursts of answers over AF_XDP"
+FIGURES = ("ground.rearm_ns", "ground.afxdp_burst")
+
+PARTS = (rearm, burst)
+
+
+def run(session: Session) -> None:
+    """All parts, one after another."""
+    for part in PARTS:
+        part.measure(session, session.seconds / len(PARTS))
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """A panel a part."""
+    n = sum(int(row.get("n", row.get("sent", 0))) for row in document["arms"])
+    message = "a move of a deadline, or a UDP echo"
+    canvas = Canvas("ground: what streams stand on", message=message, n=n, panels=len(PARTS), size=(13, 5))
+    for panel, part in enumerate(PARTS):
+        part.draw(canvas, document, panel)
+    return canvas
