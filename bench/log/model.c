@@ -26,6 +26,7 @@ struct world {
     const struct cl_bench_log_model *model;
     struct cl_bench_log_modelled *out;
     uint64_t now_ns;
+    struct cl_clock clock; /* the scheduler's: now_ns */
     uint64_t begin_ns, end_ns; /* of what is measured */
     uint64_t free_ns[LANES];
     struct {
@@ -231,8 +232,8 @@ static int run(struct world *w, char err[256])
     struct cl_sched_config config;
     struct cl_log_stats stats;
     cl_sched_config_init(&config);
-    config.clock = clock_of;
-    config.clock_arg = w;
+    cl_clock_virtual(&w->clock, &w->now_ns);
+    config.clock = &w->clock;
     int rc = cl_sched_new(&config, &w->sched, err);
     if (rc)
         return rc;
