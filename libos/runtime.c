@@ -184,10 +184,12 @@ static void source_parked(void *arg, unsigned k)
 static int64_t source_unannounced_ns(void *arg, unsigned k)
 {
     struct cl_nic *nic = ((struct cl_netif *)arg)->nic;
-    uint64_t next = nic->ops->next_tsc ? nic->ops->next_tsc(nic, k) : UINT64_MAX, now = cl_clock_stamp(nic->clock);
+    uint64_t next = nic->ops->next_tsc ? nic->ops->next_tsc(nic, k) : UINT64_MAX;
     if (next == UINT64_MAX)
         return -1;
-    return next > now ? cl_ticks_to_ns(nic->clock, (int64_t)(next - now)) + 1 : 0;
+    const struct cl_clock *clock = cl_nic_clock(nic);
+    uint64_t now = cl_clock_stamp(clock);
+    return next > now ? cl_ticks_to_ns(clock, (int64_t)(next - now)) + 1 : 0;
 }
 
 static struct cl_parker *source_parker(void *arg, unsigned k)

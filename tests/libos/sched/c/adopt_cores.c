@@ -19,13 +19,14 @@ static pthread_t thread;
 
 static void start(unsigned kthreads, void *(*main)(void *arg))
 {
-    struct cl_runtime_config c = {.kthreads = kthreads, .adopted = 1, .poll = CL_SCHED_BLOCK, .poll_set = 1};
+    struct cl_runtime_config c = {
+        .name = "adopted", .kthreads = kthreads, .adopted = 1, .poll = CL_SCHED_BLOCK, .poll_set = 1};
     char err[256] = "";
     alarm(60); /* a lost wake-up hangs: die and say so by the signal */
     fake_new(&fake, false);
     c.socket_path = fake.path;
     int rc = cl_runtime_new(&c, &runtime, err);
-    CHECK_EQ(rc, 0);
+    CHECK(rc == 0, "%s", err);
     sched = cl_runtime_sched(runtime);
     rc = cl_runtime_start(runtime, err);
     CHECK(rc == 0, "%s", err);
