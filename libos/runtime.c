@@ -165,6 +165,34 @@ static int source_wait(void *arg, unsigned k, int64_t timeout_ns)
     return nic->ops->wait(nic, k, timeout_ns);
 }
 
+/* Where wakes come from other processes the port hands them on to the parker. */
+static int source_fd(void *arg, unsigned k)
+{
+    struct cl_netif *nif = arg;
+    if (!nif->rt->own_nic)
+        return nif->nic->ops->fd(nif->nic, k);
+    int rc = cl_port_herald(nif->nic);
+    return rc ? rc : -1;
+}
+
+static void source_parked(void *arg, unsigned k)
+{
+    struct cl_netif *nif = arg;
+    if (nif->rt->own_nic)
+        cl_port_parked(nif->nic, k);
+}
+
+static int64_t source_unannounced_ns(void *arg, unsigned k)
+{
+    struct cl_nic *nic = ((struct cl_netif *)arg)->nic;
+    uint64_t next = nic->ops->next_tsc ? nic->ops->next_tsc(nic, k) : UINT64_MAX;
+    if (next == UINT64_MAX)
+        return -1;
+    const struct cl_clock *clock = cl_nic_clock(nic);
+    uint64_t now = cl_clock_stamp(clock);
+    return next > now ? cl_ticks_to_ns(clock, (int64_t)(next - now)) + 1 : 0;
+}
+
 static struct cl_parker *source_parker(void *arg, unsigned k)
 {
     struct cl_nic *nic = ((struct cl_netif *)arg)->nic;
@@ -183,11 +211,15 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
                                     .wait = source_wait,
                                     .export_positions = cl_netif_export,
                                     .preempted = cl_netif_preempted,
-                                    .takeable = cl_netif_takeable};
+                                    .takeable = cl_netif_takeable,
+                                    .fd = source_fd,
+                                    .parked = source_parked,
+                                    .unannounced_ns = source_unannounced_ns};
     struct cl_sched_config s;
     struct cl_port_info granted;
     cl_sched_config_init(&s);
     s.n_kthreads = kthreads;
+    s.adopted = c->adopted;
     s.source = &source;
     s.cores = rt->nic->cores;
     s.clock = rt->nif->clock;

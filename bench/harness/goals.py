@@ -245,4 +245,8 @@ GOALS: dict[str, Goal] = _table(
     Goal(
         "ground.afxdp_burst", 0.9, "at least", "x", "UDP echo over AF_XDP, 64 under way / a bare loop, one call a burst"
     ),
+    Goal("ground.turn_ns", 100.0, "at most", "ns", "a turn of an adopted kthread that has nothing to do"),
+    Goal("ground.turn_echo", 1.02, "at most", "x", "UDP echo, p50: by an adopted kthread / by an ordinary one"),
+    Goal("ground.wake_over_own", 1.1, "at most", "x", "request to one that sleeps, p50: adopted / ordinary kthread"),
+    Goal("ground.idle", 0.005, "at most", "cores", "an adopted kthread in a selectors loop without work"),
 )

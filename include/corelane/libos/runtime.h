@@ -36,6 +36,7 @@ struct cl_runtime_config {
     const char *socket_path; /* attached mode: the iokernel's socket; or NULL */
     const char *name;        /* attached: name of the application; [the program's] */
     uint32_t kthreads;       /* [1] embedded: as many as the NIC has queues */
+    uint32_t adopted;        /* [0] the first so many kthreads are turned by threads of yours (adopt.h) */
     uint32_t poll;           /* what a kthread without work does: CL_SCHED_SPIN, _ADAPTIVE, _BLOCK; see poll_set */
     uint32_t poll_set;       /* 0: `poll` is ignored and adaptive taken */
     uint32_t stack_bytes;    /* [65536; batch: 8 MiB, for what libraries do there; only what is touched is memory] */
