@@ -1,0 +1,123 @@
+/* See corelane/libos/stepper.h. */
+#include <corelane/libos/stepper.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MOST_ROUNDS 1000000 /* at one instant, or in a row of instants at which nothing was done */
+
+struct cl_stepper {
+    uint64_t *now_ns;
+    struct cl_stepped *parts;
+    unsigned n, room;
+};
+
+static int refuse(char *err, int rc, const char *why)
+{
+    if (err)
+        snprintf(err, 256, "%s", why);
+    return rc;
+}
+
+int cl_stepper_new(uint64_t *now_ns, struct cl_stepper **out)
+{
+    struct cl_stepper *s = calloc(1, sizeof *s);
+    if (!s)
+        return -ENOMEM;
+    s->now_ns = now_ns;
+    *out = s;
+    return 0;
+}
+
+int cl_stepper_add(struct cl_stepper *s, const struct cl_stepped *part)
+{
+    if (s->n == s->room) {
+        unsigned room = 2 * s->room + 4;
+        struct cl_stepped *more = realloc(s->parts, room * sizeof *more);
+        if (!more)
+            return -ENOMEM;
+        s->parts = more;
+        s->room = room;
+    }
+    s->parts[s->n++] = *part;
+    return 0;
+}
+
+static unsigned step_runtime(void *arg)
+{
+    int done = cl_runtime_step(arg);
+    return done > 0 ? (unsigned)done : 0;
+}
+
+static uint64_t next_of_runtime(void *arg)
+{
+    return cl_runtime_next_ns(arg);
+}
+
+int cl_stepper_add_runtime(struct cl_stepper *s, struct cl_runtime *rt, char err[256])
+{
+    const struct cl_clock *clock = cl_nic_clock(cl_runtime_nic(rt));
+    if (clock->word != s->now_ns)
+        return refuse(err, -EINVAL, "the runtime's NIC lives by another clock than the stepper; make it with this one");
+    struct cl_stepped part = {step_runtime, next_of_runtime, rt};
+    int rc = cl_runtime_begin_steps(rt, err);
+    return rc ? rc : cl_stepper_add(s, &part);
+}
+
+void cl_stepper_remove(struct cl_stepper *s, const void *arg)
+{
+    unsigned kept = 0;
+    for (unsigned i = 0; i < s->n; i++)
+        if (s->parts[i].arg != arg)
+            s->parts[kept++] = s->parts[i];
+    s->n = kept;
+}
+
+static unsigned step_all(struct cl_stepper *s)
+{
+    unsigned done = 0;
+    for (unsigned i = 0; i < s->n; i++)
+        done += s->parts[i].step(s->parts[i].arg);
+    return done;
+}
+
+static uint64_t next_of_all(const struct cl_stepper *s)
+{
+    uint64_t next = UINT64_MAX;
+    for (unsigned i = 0; i < s->n; i++)
+        next = cl_min(next, s->parts[i].next_ns(s->parts[i].arg));
+    return next;
+}
+
+int cl_stepper_run(struct cl_stepper *s, uint64_t until_ns, char err[256])
+{
+    unsigned rounds = 0, still = 0; /* at this instant; instants in a row without anything done */
+    if (cl_sched_self())
+        return refuse(err, -EDEADLK, "a uthread cannot run the stepper that runs it");
+    for (;;) {
+        if (step_all(s)) {
+            still = 0;
+            if (++rounds < MOST_ROUNDS)
+                continue;
+            return refuse(err, -ELOOP, "there is always something to do, so no time passes: let who polls sleep instead");
+        }
+        uint64_t now = cl_load_relaxed(s->now_ns), next = next_of_all(s);
+        if (next > until_ns)
+            break;
+        /* Something that is due and not done yet, as a frame for a NIC without room: look again a moment later. */
+        cl_store_relaxed(s->now_ns, cl_max(next, now + 1));
+        rounds = 0;
+        if (++still == MOST_ROUNDS)
+            return refuse(err, -ELOOP, "something is always due, and nothing is done about it");
+    }
+    cl_store_relaxed(s->now_ns, cl_max(cl_load_relaxed(s->now_ns), until_ns));
+    return 0;
+}
+
+void cl_stepper_delete(struct cl_stepper *s)
+{
+    if (s)
+        free(s->parts);
+    free(s);
+}
