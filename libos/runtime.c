@@ -20,7 +20,7 @@ struct cl_runtime {
     bool own_nic; /* attached mode: the port is ours to close */
     bool started, stopped;
     bool stepped; /* by whoever moves its virtual clock: it has no threads */
-    int left; /* what cl_runtime_stop returned */
+    int left;     /* what cl_runtime_stop returned */
     /* Attached, and not told which CPUs to use: those are the iokernel's word, of whichever one there is. */
     bool follows;
     pthread_mutex_t place_lock;

@@ -11,6 +11,7 @@ struct cl_stepper {
     uint64_t *now_ns;
     struct cl_stepped *parts;
     unsigned n, room;
+    bool idle; /* nothing was to be done at this instant */
 };
 
 static int refuse(char *err, int rc, const char *why)
@@ -74,12 +75,17 @@ void cl_stepper_remove(struct cl_stepper *s, const void *arg)
     s->n = kept;
 }
 
-static unsigned step_all(struct cl_stepper *s)
+/* Step one after the other until each has found nothing since the last one found something. False: that does not end. */
+static bool step_all(struct cl_stepper *s)
 {
-    unsigned done = 0;
-    for (unsigned i = 0; i < s->n; i++)
-        done += s->parts[i].step(s->parts[i].arg);
-    return done;
+    uint64_t steps = 0;
+    for (unsigned i = 0, quiet = 0; quiet < s->n; i = i + 1 == s->n ? 0 : i + 1) {
+        quiet = s->parts[i].step(s->parts[i].arg) ? 0 : quiet + 1;
+        if (++steps > (uint64_t)MOST_ROUNDS * s->n)
+            return false;
+    }
+    s->idle = steps == s->n;
+    return true;
 }
 
 static uint64_t next_of_all(const struct cl_stepper *s)
@@ -92,23 +98,21 @@ static uint64_t next_of_all(const struct cl_stepper *s)
 
 int cl_stepper_run(struct cl_stepper *s, uint64_t until_ns, char err[256])
 {
-    unsigned rounds = 0, still = 0; /* at this instant; instants in a row without anything done */
+    unsigned still = 0; /* instants in a row at which nothing was done */
     if (cl_sched_self())
         return refuse(err, -EDEADLK, "a uthread cannot run the stepper that runs it");
     for (;;) {
-        if (step_all(s)) {
-            still = 0;
-            if (++rounds < MOST_ROUNDS)
-                continue;
-            return refuse(err, -ELOOP, "there is always something to do, so no time passes: let who polls sleep instead");
-        }
+        if (!step_all(s))
+            return refuse(err, -ELOOP,
+                          "there is always something to do, so no time passes: let who polls sleep instead");
         uint64_t now = cl_load_relaxed(s->now_ns), next = next_of_all(s);
+        still = s->idle && next <= now ? still + 1 : 0;
+        /* Something that is due and not done yet, as a frame for a NIC without room: look again a moment later. */
+        next = cl_max(next, now + 1);
         if (next > until_ns)
             break;
-        /* Something that is due and not done yet, as a frame for a NIC without room: look again a moment later. */
-        cl_store_relaxed(s->now_ns, cl_max(next, now + 1));
-        rounds = 0;
-        if (++still == MOST_ROUNDS)
+        cl_store_relaxed(s->now_ns, next);
+        if (still == MOST_ROUNDS)
             return refuse(err, -ELOOP, "something is always due, and nothing is done about it");
     }
     cl_store_relaxed(s->now_ns, cl_max(cl_load_relaxed(s->now_ns), until_ns));

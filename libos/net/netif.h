@@ -61,8 +61,8 @@ struct cl_netq {
     struct cl_nic *nic;
     uint32_t index;
     uint32_t n_tx, n_spare, n_done;
-    uint32_t flush_at; /* 1 or CL_NETQ_FLUSH */
-    uint32_t tag;      /* of what the NIC received last */
+    uint32_t flush_at;    /* 1 or CL_NETQ_FLUSH */
+    uint32_t tag;         /* of what the NIC received last */
     const uint64_t *time; /* cl_stamp's, of the interface's clock */
     uint64_t last_flush_tsc;
     uint64_t full_since_tsc;              /* when the NIC's queue was found full; 0: it has taken all since */

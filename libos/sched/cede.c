@@ -157,7 +157,8 @@ static CL_NOINLINE void look(struct cl_kthread *k)
     }
     /* The flag is set, and the core is ours: the iokernel says that the quantum is over, ours or its configured one. */
     bool told = c && cl_preempt_needed(k);
-    if (!k->no_switch && (told || (k->quantum_ticks && cl_clock_stamp(k->sched->clock) - k->switched_tsc >= k->quantum_ticks)))
+    if (!k->no_switch &&
+        (told || (k->quantum_ticks && cl_clock_stamp(k->sched->clock) - k->switched_tsc >= k->quantum_ticks)))
         quantum_over(k);
 }
 

@@ -73,6 +73,7 @@ FEWER: dict[str, dict[str, Any]] = {
     },
     "demo": {"demo.FRACTIONS": (0.1, 0.8, 1.15)},
     "echo": {"echo.echo.PIECES": 1, "echo.echo.MODES": ("block",)},
+    "ground": {"ground.virtual_speed.ROUNDS": 2},
     "handlers": {"handlers.ROUNDS": 2, "handlers.SHORT_ROUNDS": 3},
     "handoff": {
         "handoff.handoff.ROUNDS": 2,

@@ -10,6 +10,7 @@
     nic.c             paths around another NIC
     wire.c pump.c     two NICs back to back; the thread that moves a wire
 
-Invariants: every frame is delivered, in the path, or dropped under a reason; equal seeds, times and frames give equal fates.
+Invariants: every frame is delivered, in the path, or dropped under a reason; equal seeds, times and frames give equal
+fates.
 Start reading at link.h, then path.c.
 """

@@ -75,9 +75,9 @@ class Link:
 class LinkCounts:
     """What became of the frames of a direction: offered = delivered + the four dropped_... + held.
 
-    dropped_tail: the queue was full; dropped_lost: on the line; dropped_store: the path had no room; dropped_long: longer
-    than the NIC behind it takes. marked: by ECN. reordered: held back. sent_of, tail_of: over the line, and dropped_tail,
-    by priority.
+    dropped_tail: the queue was full; dropped_lost: on the line; dropped_store: the path had no room; dropped_long:
+    longer than the NIC behind it takes. marked: by ECN. reordered: held back. sent_of, tail_of: over the line, and
+    dropped_tail, by priority.
     """
 
     offered: int

@@ -149,7 +149,8 @@ static uint64_t link_next_tsc(struct cl_nic *nic, unsigned queue)
 {
     struct link_nic *l = lock(nic);
     uint64_t now = cl_clock_stamp(nic->clock), retry = (uint64_t)cl_ns_to_ticks(nic->clock, RETRY_NS);
-    uint64_t next = cl_min(next_of(l->path[CL_LINK_RX], queue, now, 0), next_of(l->path[CL_LINK_TX], queue, now, retry));
+    uint64_t next =
+        cl_min(next_of(l->path[CL_LINK_RX], queue, now, 0), next_of(l->path[CL_LINK_TX], queue, now, retry));
     if (l->inner->ops->next_tsc)
         next = cl_min(next, l->inner->ops->next_tsc(l->inner, queue));
     unlock(l);

@@ -88,11 +88,8 @@ static void offer(struct cl_path *p, const struct cl_frame *frame, unsigned queu
         return;
     }
     unsigned priority = cl_link_class(frame->data, frame->len) * p->queue.priorities / CL_LINK_PRIORITIES;
-    p->store.slots[slot] = (struct cl_link_slot){.at = now,
-                                                 .hash = frame->hash,
-                                                 .len = frame->len,
-                                                 .queue = (uint8_t)queue,
-                                                 .priority = (uint8_t)priority};
+    p->store.slots[slot] = (struct cl_link_slot){
+        .at = now, .hash = frame->hash, .len = frame->len, .queue = (uint8_t)queue, .priority = (uint8_t)priority};
     memcpy(cl_link_bytes(&p->store, slot), frame->data, frame->len);
     cl_count(&p->counts.held, 1);
     if (!cl_link_wait(&p->queue, &p->store, slot, &marked)) {

@@ -109,9 +109,8 @@ def test_a_thread_moves_it_and_wakes_for_what_is_due():
 def ping(space: spaces.Namespace, target: str, count: int) -> str:
     """What `ping` says in the end."""
     with space.entered():
-        done = subprocess.run(
-            ["ping", "-c", str(count), "-i", "0.02", "-W", "2", target], capture_output=True, text=True, timeout=30, check=False
-        )
+        command = ["ping", "-c", str(count), "-i", "0.02", "-W", "2", target]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     return done.stdout + done.stderr
 
 
