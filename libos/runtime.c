@@ -298,6 +298,11 @@ int cl_runtime_bind_udp_burst(struct cl_runtime *rt, uint16_t port, cl_udp_burst
     return cl_udp_bind(rt->nif, port, CL_UDP_BURSTS, (void (*)(void))fn, arg);
 }
 
+int cl_runtime_bind_udp_ordered(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg)
+{
+    return cl_udp_bind_ordered(rt->nif, port, fn, arg);
+}
+
 int cl_runtime_bind_udp_typed(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg,
                               const struct cl_udp_types *types, char err[256])
 {

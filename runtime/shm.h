@@ -37,7 +37,7 @@
 #include "ring.h"
 
 // cffi: begin
-#define CL_SHM_VERSION 6
+#define CL_SHM_VERSION 7
 #define CL_SHM_PAGE 4096
 #define CL_SHM_NAME_BYTES 32 /* an application's name with its terminating zero */
 #define CL_SHM_MAX_KTHREADS 64
@@ -270,7 +270,8 @@ static inline struct cl_arena_counters *cl_arena_counters_of(void *base, const s
 /* Descriptors (ring.h: bit 63 of `word` is the ring's phase).
  *
  *   rx       word     0..31 RSS hash, 32..47 length, 48..62 zero
- *            payload  0..23 buffer, 24..39 offset of the frame in it, 40..63 zero
+ *            payload  0..23 buffer, 24..39 offset of the frame in it, 40..63 how often the application's flows had
+ *                     been steered anew by then (iokernel/cores/flows.c), modulo 2^24
  *   tx SEND  word     0..15 length, 16..31 offset, 32..55 buffer, 56..62 CL_TX_SEND
  *            payload  0..23 and 24..47 buffers given back (CL_SHM_NO_BUFFER: none), 48..63 zero
  *            A receive buffer may be sent: it is given back thereby.
@@ -306,9 +307,14 @@ static inline uint64_t cl_rx_word(uint32_t hash, uint32_t len)
     return hash | (uint64_t)len << 32;
 }
 
-static inline uint64_t cl_rx_payload(uint32_t buffer, uint32_t offset)
+static inline uint64_t cl_rx_payload(uint32_t buffer, uint32_t offset, uint32_t steering)
 {
-    return buffer | (uint64_t)offset << 24;
+    return buffer | (uint64_t)offset << 24 | (uint64_t)steering << 40;
+}
+
+static inline uint32_t cl_rx_steering(uint64_t payload)
+{
+    return (uint32_t)(payload >> 40);
 }
 
 static inline uint64_t cl_tx_word(uint32_t kind, uint32_t buffer, uint32_t offset, uint32_t len)

@@ -1,9 +1,7 @@
-"""What TCP and event loops stand on: `corelane bench ground`.
+"""`corelane bench ground`: what streams stand on.
 
-    ground.py           the benchmark: its arms, one file each, in turn
-    virtual_speed.py    how fast two hosts run on a virtual clock
-    exchange.{h,c}      the uthreads that send to an echo server at a rate, and take the answers
-
-An arm is a module with `measure(session, seconds)`: it measures for about `seconds`, adds rows, and sets its figures.
-Start reading at ground.py.
+ground.py     the benchmark: start here
+rearm.py      moving one of many armed deadlines; rearm.{h,c} are its loops
+burst.py      answers to many requests under way over AF_XDP, where a doorbell is a system call
+virtual.py    two hosts that live by a virtual clock; exchange.{h,c} are the client's uthreads
 """

@@ -85,8 +85,8 @@ class ReplayNic(Nic):
         """Replay `path`.
 
         speed: 1 as recorded, 2 twice as fast, 0 at once. loops: how often, 0 for ever. mac: own address, by default the
-        destination of the first frame. clock: by which it replays, None: the machine's. Raises CorelaneError if the file
-        cannot be read or is no pcap file of Ethernet frames.
+        destination of the first frame. clock: by which it replays, None: the machine's. Raises CorelaneError if the
+        file cannot be read or is no pcap file of Ethernet frames.
         """
         name = ffi.new("char[]", os.fsencode(path))
         config = ffi.new("struct cl_replay_config *")

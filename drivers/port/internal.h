@@ -149,6 +149,7 @@ uint32_t port_held(struct port *port, struct port_arena *a);
 unsigned port_rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
 unsigned port_tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
 void port_prepare(struct cl_nic *nic, unsigned queue);
+bool port_steering(struct cl_nic *nic, unsigned queue, uint32_t *number);
 unsigned port_alloc(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
 void port_free(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
 struct cl_parker *port_parker(struct cl_nic *nic, unsigned queue);

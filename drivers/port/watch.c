@@ -456,6 +456,7 @@ static const struct cl_nic_ops ops = {
     .rx_burst = port_rx_burst,
     .tx_burst = port_tx_burst,
     .prepare = port_prepare,
+    .steering = port_steering,
     .alloc = port_alloc,
     .free = port_free,
     .parker = port_parker,

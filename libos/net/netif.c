@@ -120,6 +120,7 @@ void cl_netif_drain(struct cl_netif *nif)
     }
     cl_udp_sockets_drain(nif);
     cl_typed_drain(nif);
+    cl_flows_drain(nif);
     for (unsigned k = 0; k < nif->n_queues; k++) {
         struct cl_netq *q = &nif->queues[k];
         while (cl_inbox_take_one(q->inbox, &item)) {
@@ -146,5 +147,6 @@ void cl_netif_delete(struct cl_netif *nif)
 {
     cl_udp_sockets_delete(nif);
     cl_typed_delete(nif);
+    cl_flows_delete(nif);
     free_tables(nif);
 }

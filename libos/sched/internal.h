@@ -9,6 +9,7 @@
 #include "linger.h"
 #include <corelane/libos/sched.h>
 #include "switch.h"
+#include "wheel.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -170,6 +171,7 @@ struct cl_kthread {
     struct cl_parker *parker; /* constant after new */
     struct cl_parker own_parker;
     struct cl_timers timers;
+    struct cl_wheel wheel;
     struct cl_runq runq;
     uint32_t park_word CL_ALIGNED(64); /* of own_parker */
     struct cl_signals own_signals CL_ALIGNED(64);

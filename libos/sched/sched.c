@@ -72,6 +72,7 @@ static int init_kthread(struct cl_sched *s, uint32_t index, const struct cl_sche
     k->signals = cores ? cores->ops->signals(cores, index) : &k->own_signals;
     k->quantum_ticks = s->quantum_ticks;
     k->watched = cores || k->quantum_ticks;
+    cl_wheel_init(k);
     return cl_timers_new(&k->timers);
 }
 

@@ -68,12 +68,13 @@ FEWER: dict[str, dict[str, Any]] = {
     "colocate": {
         "colocate.colocate.MOST_ROUNDS": 1,
         "colocate.sweep.LOADS": (0.1, 0.9),
+        "colocate.wall.BEYOND": (3.0,),
         # The jobs on Linux in C: three compilations less. tests/bench/tenant has such a job of numba.
         "colocate.arms.Tenant": lambda whole: lambda *args, **how: whole(*args, **how | {"code": "c"}),
     },
     "demo": {"demo.FRACTIONS": (0.1, 0.8, 1.15)},
     "echo": {"echo.echo.PIECES": 1, "echo.echo.MODES": ("block",)},
-    "ground": {"ground.virtual_speed.ROUNDS": 2},
+    "ground": {"ground.rearm.ROUNDS": 2, "ground.burst.ROUNDS": 2, "ground.virtual.ROUNDS": 2},
     "handlers": {"handlers.ROUNDS": 2, "handlers.SHORT_ROUNDS": 3},
     "handoff": {
         "handoff.handoff.ROUNDS": 2,

@@ -46,6 +46,7 @@ ROOMS = {
     "apps/raft/sim": "raft/node raft/transport raft/core kv",
     "bench": "raft tenant",
     "bench/colocate": "tenant",
+    "bench/ground": "afxdp",
     "bench/handoff": ". tenant",
     "bench/hostile": "isolation tenant",
     "bench/raft": "log",

@@ -80,6 +80,11 @@ struct cl_nic_ops {
     /* The caller will send a frame on this queue in some 20 to 50 ns: take what that needs away from the other cores
      * now. Not earlier, a receiver that polls fetches it back. A hint; NULL for devices that have no use for it. */
     void (*prepare)(struct cl_nic *nic, unsigned queue);
+    /* The number of the steering by which the frame that rx_burst would give next was put into the queue. False: none
+     * waits. For a NIC that changes the queues of flows under way, NULL for others. A burst is of one steering then.
+     * Numbers of a queue never decrease, and who sees a frame of a number sees those of all lower ones in all queues:
+     * libos/net/order.c, which says how they are compared. By the thread that uses the queue. */
+    bool (*steering)(struct cl_nic *nic, unsigned queue, uint32_t *number);
 };
 
 /* What every NIC begins with. Constant after creation. */
@@ -93,6 +98,7 @@ struct cl_nic {
     uint8_t gone;         /* set by the NIC when its peer or device has vanished; rx then stays empty. Only a port that
                       * attaches again (port.h) clears it */
     uint8_t tx_joins;     /* tx_burst takes several frames of a flow by one system call: worth gathering some */
+    uint8_t tx_calls;     /* a doorbell is a system call, of any number of frames: worth waiting for what is at hand */
     uint32_t ipv4;        /* host byte order; 0 if none is given by the device */
     uint32_t ipv4_prefix; /* bits */
     struct cl_cores

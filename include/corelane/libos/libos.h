@@ -16,6 +16,7 @@
  *   uthread.h  user-level threads                         sync.h   mutex, condition variable, semaphore, wait group
  *   probe.h    ceding a core in long loops
  *   timer.h    timers                                     sched.h  the scheduler alone
+ *   wheel.h    alarms: deadlines that mostly move on
  *
  * Not included here: log.h, the persistent log, and log_shared.h, which appends to it on uthreads (the runtime's
  * scheduler is cl_runtime_sched); corelane/drivers: NICs and block devices. */
@@ -28,5 +29,6 @@
 #include <corelane/libos/timer.h>
 #include <corelane/libos/udp.h>
 #include <corelane/libos/uthread.h>
+#include <corelane/libos/wheel.h>
 
 #endif

@@ -83,6 +83,10 @@ CL_API int cl_runtime_bind_udp_burst(struct cl_runtime *rt, uint16_t port, cl_ud
 /* The same with requests in queues by type (udp.h); -ENOSPC too. err says what is wrong. *types is copied. */
 CL_API int cl_runtime_bind_udp_typed(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg,
                                      const struct cl_udp_types *types, char err[256]);
+/* The same in order: of one flow (udp.h) the handler gets one datagram after the other, as the NIC gave them, the next
+ * when it has returned, also where it blocks; of different flows it runs at the same time as always. What is more than
+ * CL_UDP_FLOW_QUEUE in one flow, or too much in all, is dropped under its reason. -EIO too: no random numbers. */
+CL_API int cl_runtime_bind_udp_ordered(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg);
 /* As cl_runtime_bind_udp_burst, called on the kthread's own large stack under the no-switch rule (sched.h): for
  * callbacks into language run-times. Blocking calls inside answer -EDEADLK. */
 CL_API int cl_runtime_bind_udp_foreign(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg);

@@ -126,6 +126,7 @@ struct cl_sched_stats {
     uint64_t stolen_frames;     /* taken from siblings' queues and inboxes */
     uint64_t stolen_timers;     /* run for siblings */
     uint64_t timers;            /* run, own and stolen */
+    uint64_t alarms;            /* called, of wheels whose timers it has run */
     uint64_t runners;           /* runner uthreads started */
     uint64_t runners_refused;   /* times that no uthread was left for a runner; its frames wait */
     uint64_t parks;             /* times that it slept */

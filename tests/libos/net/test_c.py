@@ -35,6 +35,10 @@ def test_no_answer_is_lost_to_a_queue_that_is_full_for_a_while(c_program: Progra
     assert c_program("tests/libos/net/c/full_tx.c")() == "ok\n"
 
 
+def test_a_burst_is_answered_by_one_system_call_and_a_lone_request_at_once(c_program: Program) -> None:
+    assert c_program("tests/libos/net/c/doorbells.c")() == "ok\n"
+
+
 @pytest.mark.soak(short=True, takes_s=5)
 def test_inbox_stress(c_program: Program) -> None:
     assert c_program("tests/libos/net/c/inbox_stress.c", [])(soak.examples(50_000, 200_000)) == "ok\n"

@@ -72,6 +72,19 @@ def test_timers_in_every_interleaving_with_cancel(c_program: Program) -> None:
     assert c_program(program("timer_model"))(3).count("interleavings") == 3
 
 
+@pytest.mark.soak(short=True, takes_s=1)
+def test_alarms_against_a_model_on_a_clock_of_its_own(c_program: Program, seed: int) -> None:
+    run = c_program(program("wheel_model"), one_thread=True)
+    for i in range(3):
+        run(seed + i, soak.examples(4_000, 100_000))
+
+
+@pytest.mark.soak(short=True, takes_s=2)
+@shapes
+def test_alarms_of_kthreads_that_are_away(c_program: Program, kthreads: int, mode: str, seed: int) -> None:
+    c_program(program("wheel_stress"))(kthreads, mode, soak.examples(1_500, 20_000), seed)
+
+
 @pytest.mark.soak(short=True, takes_s=2)
 @shapes
 def test_work_source_frames_are_handled_once(c_program: Program, kthreads: int, mode: str, seed: int) -> None:

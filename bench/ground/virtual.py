@@ -20,6 +20,7 @@ from ...drivers.nic.memory import memory_link
 from ...runtime.clock import VirtualClock
 from ...runtime.errors import CorelaneError
 from .._native import ffi, lib
+from ..harness.plot import Canvas
 from ..harness.session import Session
 
 RATE = 10_000
@@ -63,7 +64,7 @@ class Hosts:
         real_s = time.perf_counter() - began
         if self._exchange.error or self._exchange.wrong:
             why = f"error {self._exchange.error}, {self._exchange.wrong} wrong answers"
-            raise CorelaneError(f"ground: virtual_speed: the exchange went wrong: {why}")
+            raise CorelaneError(f"ground: virtual: the exchange went wrong: {why}")
         sent, answered = int(self._exchange.sent) - before[0], int(self._exchange.answered) - before[1]
         return Sample(virtual_s, real_s, sent, answered)
 
@@ -87,7 +88,7 @@ class Hosts:
                 exchange.socket = ffi.cast("struct cl_udp_socket *", client.open_udp(0).address)
                 for uthread in ("cl_bench_exchange_receive", "cl_bench_exchange_send"):
                     if lib.cl_runtime_spawn(client.ptr, ffi.addressof(lib, uthread), exchange):
-                        raise CorelaneError("ground: virtual_speed: no uthread could be started")
+                        raise CorelaneError("ground: virtual: no uthread could be started")
             else:
                 server.bind(libos.every(ms=IDLE_PERIOD_MS, compiled=False)(lambda: None))
             stepper.add(client)
@@ -111,7 +112,15 @@ def _arm(hosts: Hosts, slice_s: float) -> Callable[[], Sample]:
 
 def measure(session: Session, seconds: float) -> None:
     """Interleave the arms for about `seconds`, on one core, and set ground.virtual_speed."""
+    before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {session.cores[0]})
+    try:
+        _measure(session, seconds)
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def _measure(session: Session, seconds: float) -> None:
     arms = {"exchange": (GOOD, RATE), "exchange, losses and jitter": (BAD, RATE), "idle": (GOOD, 0)}
     slice_s = seconds / (ROUNDS * (len(arms) + 1))
     with contextlib.ExitStack() as stack:
@@ -128,7 +137,7 @@ def measure(session: Session, seconds: float) -> None:
             virtual_over_real_min=min(s.speed for s in took),
             virtual_over_real_max=max(s.speed for s in took),
             virtual_s=sum(s.virtual_s for s in took),
-            exchanges=answered,
+            n=answered,
             unanswered=max(0, sent - answered),
         )
         if answered:
@@ -136,9 +145,20 @@ def measure(session: Session, seconds: float) -> None:
     exchange = samples["virtual clock, exchange"]
     lost = sum(s.sent - s.answered for s in exchange)
     speeds = [s.speed for s in exchange]
-    session.settings["message"] = f"UDP request of 8 bytes and its echo, {RATE:,}/s of virtual time"
     if abs(lost) > ROUNDS:  # at the edges of a slice one may be under way
         session.figure("ground.virtual_speed", None, reason=f"{lost} of the requests stayed unanswered")
     else:
         session.figure("ground.virtual_speed", statistics.median(speeds), runs=speeds)
-    session.note("two runtimes and a link of 10 Gbit/s and 20 us each way, on one thread; idle: a timer each 100 ms")
+    session.note(
+        "virtual clock: two runtimes and a link of 10 Gbit/s and 20 us each way, on one thread; requests of 8 bytes, "
+        f"{RATE:,} in a virtual second; idle: a timer each {IDLE_PERIOD_MS:g} ms"
+    )
+
+
+def draw(canvas: Canvas, document: dict[str, Any], panel: int) -> None:
+    """Virtual over real time by arm."""
+    rows = [row for row in document["arms"] if "virtual_over_real" in row]
+    speeds = [row["virtual_over_real"] for row in rows]
+    names = [row["name"].removeprefix("virtual clock, ") for row in rows]
+    canvas.bars(names, speeds, ylabel="virtual seconds in a real one", panel=panel)
+    canvas.axes[panel].set_xscale("log")
