@@ -61,7 +61,7 @@ static void send_on(struct link_nic *l, unsigned queue, uint64_t now)
     cl_path_send(l->path[CL_LINK_TX], l->inner, queue);
 }
 
-static unsigned receive(struct link_nic *l, unsigned queue, struct cl_frame *frames, unsigned n, uint64_t now)
+static unsigned receive_path(struct link_nic *l, unsigned queue, struct cl_frame *frames, unsigned n, uint64_t now)
 {
     struct cl_path *p = l->path[CL_LINK_RX];
     struct cl_frame fresh[CL_NIC_BURST];
@@ -82,13 +82,14 @@ static unsigned link_rx(struct cl_nic *nic, unsigned queue, struct cl_frame *fra
     struct link_nic *l = lock(nic);
     uint64_t now = cl_clock_stamp(nic->clock);
     send_on(l, queue, now);
-    n = l->path[CL_LINK_RX] ? receive(l, queue, frames, n, now) : l->inner->ops->rx_burst(l->inner, queue, frames, n);
+    n = l->path[CL_LINK_RX] ? receive_path(l, queue, frames, n, now)
+                            : l->inner->ops->rx_burst(l->inner, queue, frames, n);
     unlock(l);
     return n;
 }
 
 /* What no NIC carries goes straight on, for the NIC below to refuse and count. */
-static void take(struct link_nic *l, unsigned queue, struct cl_frame *frames, unsigned n, uint64_t now)
+static void take_sent(struct link_nic *l, unsigned queue, struct cl_frame *frames, unsigned n, uint64_t now)
 {
     for (unsigned i = 0; i < n; i++) {
         if (cl_unlikely(frames[i].len < CL_ETH_HLEN || frames[i].len > l->nic.mtu + CL_ETH_HLEN)) {
@@ -107,7 +108,7 @@ static unsigned link_tx(struct cl_nic *nic, unsigned queue, struct cl_frame *fra
     struct link_nic *l = lock(nic);
     if (l->path[CL_LINK_TX]) {
         uint64_t now = cl_clock_stamp(nic->clock);
-        take(l, queue, frames, n, now);
+        take_sent(l, queue, frames, n, now);
         send_on(l, queue, now);
     } else {
         n = l->inner->ops->tx_burst(l->inner, queue, frames, n);

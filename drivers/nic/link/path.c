@@ -71,14 +71,14 @@ void cl_path_delete(struct cl_path *p)
     free(p);
 }
 
-static void drop(struct cl_path *p, uint32_t slot, uint64_t *reason)
+static void drop_slot(struct cl_path *p, uint32_t slot, uint64_t *reason)
 {
     cl_link_put(&p->store, slot);
     cl_count(&p->counts.held, -1ull);
     cl_count(reason, 1);
 }
 
-static void offer(struct cl_path *p, const struct cl_frame *frame, unsigned queue, uint64_t now)
+static void offer_one(struct cl_path *p, const struct cl_frame *frame, unsigned queue, uint64_t now)
 {
     uint32_t slot = frame->len > p->longest ? CL_LINK_NONE : cl_link_get(&p->store);
     bool marked;
@@ -94,19 +94,19 @@ static void offer(struct cl_path *p, const struct cl_frame *frame, unsigned queu
     cl_count(&p->counts.held, 1);
     if (!cl_link_wait(&p->queue, &p->store, slot, &marked)) {
         cl_count(&p->counts.tail_of[priority], 1);
-        drop(p, slot, &p->counts.dropped_tail);
+        drop_slot(p, slot, &p->counts.dropped_tail);
     }
     cl_count(&p->counts.marked, marked);
 }
 
 /* Have the line take what it can by now. */
-static void serve(struct cl_path *p, uint64_t now)
+static void serve_line(struct cl_path *p, uint64_t now)
 {
     uint64_t left_tsc;
     for (uint32_t slot; (slot = cl_link_serve(&p->queue, &p->store, now, &left_tsc)) != CL_LINK_NONE;) {
         cl_count(&p->counts.sent_of[p->store.slots[slot].priority], 1);
         if (cl_link_lost(&p->loss))
-            drop(p, slot, &p->counts.dropped_lost);
+            drop_slot(p, slot, &p->counts.dropped_lost);
         else
             cl_count(&p->counts.reordered, cl_link_leave(&p->flight, &p->store, slot, left_tsc));
     }
@@ -114,16 +114,16 @@ static void serve(struct cl_path *p, uint64_t now)
 
 void cl_path_offer(struct cl_path *p, const struct cl_frame *frames, unsigned n, unsigned queue, uint64_t now)
 {
-    serve(p, now); /* before the queue knows of what comes now */
+    serve_line(p, now); /* before the queue knows of what comes now */
     for (unsigned i = 0; i < n; i++) {
-        offer(p, &frames[i], queue, now);
-        serve(p, now);
+        offer_one(p, &frames[i], queue, now);
+        serve_line(p, now);
     }
 }
 
 void cl_path_advance(struct cl_path *p, uint64_t now)
 {
-    serve(p, now);
+    serve_line(p, now);
     for (uint32_t slot; (slot = cl_link_come(&p->flight, &p->store, now)) != CL_LINK_NONE;)
         cl_link_push(&p->store, &p->come[p->store.slots[slot].queue], slot);
 }

@@ -6,10 +6,12 @@
  *
  *   uint64_t now_ns = 1000000000;
  *   struct cl_clock clock;
- *   cl_clock_virtual(&clock, &now_ns);        // and give it to the NICs: struct cl_memory_config
+ *   cl_clock_virtual(&clock, &now_ns);
  *   cl_stepper_new(&now_ns, &stepper);
- *   cl_stepper_add_runtime(stepper, rt, err); // each, instead of cl_runtime_start
+ *   cl_stepper_add_runtime(stepper, rt, err);
  *   cl_stepper_run(stepper, now_ns + 60 * 1000000000ull, err);
+ *
+ * The NIC of rt was made with that clock (struct cl_memory_config), and rt is not started.
  *
  * What it cannot make equal: what depends on addresses of memory, other threads, devices and files.
  * Threads: one at a time; not a kthread. Tests: tests/libos/test_stepper.py. */
