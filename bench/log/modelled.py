@@ -1,7 +1,7 @@
 """The log on modelled disks (model.h): when each append of a load is durable, under a setting. The same on every machine.
 
-disk = DISKS["flash"]
-Model(disk).open_loop(Setting(), per_s=1e5)    # adaptive batching, Poisson arrivals
+    disk = DISKS["flash"]
+    Model(disk).open_loop(Setting(), per_s=1e5)    # adaptive batching, Poisson arrivals
 """
 
 from __future__ import annotations

@@ -101,8 +101,9 @@ class LinkCounts:
     @classmethod
     def of(cls, counts: Any) -> LinkCounts:
         """Of a `struct cl_link_counts`."""
-        made = {name: getattr(counts, name) for name in cls.__dataclass_fields__}
-        return cls(**{k: tuple(v) if k.endswith("_of") else int(v) for k, v in made.items()})
+        made: dict[str, Any] = {name: getattr(counts, name) for name in cls.__dataclass_fields__}
+        made |= {k: tuple(v) for k, v in made.items() if k.endswith("_of")}
+        return cls(**made)
 
 
 class LinkNic(Nic):
