@@ -7,11 +7,15 @@
 
 #define MOST_ROUNDS 1000000 /* at one instant, or in a row of instants at which nothing was done */
 
+struct part {
+    struct cl_stepped what;
+    uint64_t next_ns; /* as it said last */
+};
+
 struct cl_stepper {
     uint64_t *now_ns;
-    struct cl_stepped *parts;
+    struct part *parts;
     unsigned n, room;
-    bool idle; /* nothing was to be done at this instant */
 };
 
 static int refuse(char *err, int rc, const char *why)
@@ -35,13 +39,13 @@ int cl_stepper_add(struct cl_stepper *s, const struct cl_stepped *part)
 {
     if (s->n == s->room) {
         unsigned room = 2 * s->room + 4;
-        struct cl_stepped *more = realloc(s->parts, room * sizeof *more);
+        struct part *more = realloc(s->parts, room * sizeof *more);
         if (!more)
             return -ENOMEM;
         s->parts = more;
         s->room = room;
     }
-    s->parts[s->n++] = *part;
+    s->parts[s->n++] = (struct part){*part, 0};
     return 0;
 }
 
@@ -70,52 +74,64 @@ void cl_stepper_remove(struct cl_stepper *s, const void *arg)
 {
     unsigned kept = 0;
     for (unsigned i = 0; i < s->n; i++)
-        if (s->parts[i].arg != arg)
+        if (s->parts[i].what.arg != arg)
             s->parts[kept++] = s->parts[i];
     s->n = kept;
 }
 
-/* Step one after the other until each has found nothing since the last one found something. False: that does not end. */
-static bool step_all(struct cl_stepper *s)
+/* Step each to its end, one after the other, until all the others of one that found something have found nothing. One that
+ * is due may find nothing itself and move frames to others, as a link does: it counts as one that found something. Returns
+ * whether any did; *endless: that does not end. */
+static bool step_all(struct cl_stepper *s, uint64_t now, bool *endless)
 {
-    uint64_t steps = 0;
+    uint64_t found = 0;
     for (unsigned i = 0, quiet = 0; quiet < s->n; i = i + 1 == s->n ? 0 : i + 1) {
-        quiet = s->parts[i].step(s->parts[i].arg) ? 0 : quiet + 1;
-        if (++steps > (uint64_t)MOST_ROUNDS * s->n)
-            return false;
+        struct part *p = &s->parts[i];
+        quiet = p->next_ns <= now ? 1 : quiet + 1;
+        p->next_ns = UINT64_MAX;
+        for (; p->what.step(p->what.arg); quiet = 1)
+            if (++found > MOST_ROUNDS) {
+                *endless = true;
+                return true;
+            }
     }
-    s->idle = steps == s->n;
-    return true;
+    return found;
 }
 
-static uint64_t next_of_all(const struct cl_stepper *s)
+static uint64_t next_of_all(struct cl_stepper *s)
 {
     uint64_t next = UINT64_MAX;
-    for (unsigned i = 0; i < s->n; i++)
-        next = cl_min(next, s->parts[i].next_ns(s->parts[i].arg));
+    for (unsigned i = 0; i < s->n; i++) {
+        struct part *p = &s->parts[i];
+        p->next_ns = p->what.next_ns(p->what.arg);
+        next = cl_min(next, p->next_ns);
+    }
     return next;
 }
 
 int cl_stepper_run(struct cl_stepper *s, uint64_t until_ns, char err[256])
 {
-    unsigned still = 0; /* instants in a row at which nothing was done */
+    unsigned still = 0; /* instants in a row at which something was due and nothing was done */
     if (cl_sched_self())
         return refuse(err, -EDEADLK, "a uthread cannot run the stepper that runs it");
-    for (;;) {
-        if (!step_all(s))
+    uint64_t now = cl_load_relaxed(s->now_ns);
+    for (next_of_all(s); now <= until_ns;) {
+        bool endless = false, found = step_all(s, now, &endless);
+        if (endless)
             return refuse(err, -ELOOP,
                           "there is always something to do, so no time passes: let who polls sleep instead");
-        uint64_t now = cl_load_relaxed(s->now_ns), next = next_of_all(s);
-        still = s->idle && next <= now ? still + 1 : 0;
-        /* Something that is due and not done yet, as a frame for a NIC without room: look again a moment later. */
+        uint64_t next = next_of_all(s);
+        still = found || next > now ? 0 : still + 1;
+        if (still == MOST_ROUNDS)
+            return refuse(err, -ELOOP, "something is always due, and nothing is done about it");
+        /* What is due and not done yet, as a frame for a NIC without room, is looked at again a moment later. */
         next = cl_max(next, now + 1);
         if (next > until_ns)
             break;
-        cl_store_relaxed(s->now_ns, next);
-        if (still == MOST_ROUNDS)
-            return refuse(err, -ELOOP, "something is always due, and nothing is done about it");
+        now = next;
+        cl_store_relaxed(s->now_ns, now);
     }
-    cl_store_relaxed(s->now_ns, cl_max(cl_load_relaxed(s->now_ns), until_ns));
+    cl_store_relaxed(s->now_ns, cl_max(now, until_ns));
     return 0;
 }
 

@@ -14,6 +14,7 @@ from corelane.drivers.nic.link.link import Link, LinkNic
 from corelane.drivers.nic.link.wire import Wire
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import mac_to_bytes
+from corelane.drivers.nic.pcap import PcapNic
 from corelane.runtime.clock import VirtualClock
 from corelane.runtime.errors import CorelaneError
 
@@ -116,6 +117,25 @@ def test_a_python_handler_answers_over_a_wire_when_it_is_due():
         assert (wire.counts("there").delivered, wire.counts("back").delivered) == (1, 2)
         assert runtime.stop() == 0
         stepper.run(1.0)
+
+
+@pytest.mark.parametrize("link_first", [True, False])
+def test_what_a_link_lets_go_comes_at_that_instant_whoever_is_stepped_first(tmp_path: Path, link_first: bool) -> None:
+    """A NIC that moves frames on finds nothing itself."""
+    clock = VirtualClock()
+    a, b = memory_link(clock=clock, ipv4=("10.77.0.1", "10.77.0.2"), ipv4_prefix=24)
+    with (
+        LinkNic(a, tx=Link(delay_us=1000)) as near,
+        PcapNic(b, tmp_path / "b.pcap") as far,
+        libos.Runtime(nic=near) as one,
+        libos.Runtime(nic=far) as other,
+        libos.Stepper(clock) as stepper,
+    ):
+        for part in (one, other) if link_first else (other, one):
+            stepper.add(part)
+        stepper.run(2.0)
+    start = VirtualClock.START_NS
+    assert stamps(tmp_path / "b.pcap") == [start, start + 1_000_000], "each says by ARP who it is"
 
 
 def test_a_started_runtime_is_refused_and_a_stepped_one_is_not_started():

@@ -58,7 +58,8 @@ static void send_on(struct link_nic *l, unsigned queue, uint64_t now)
     if (!l->path[CL_LINK_TX])
         return;
     cl_path_advance(l->path[CL_LINK_TX], now);
-    cl_path_send(l->path[CL_LINK_TX], l->inner, queue);
+    if (cl_path_has(l->path[CL_LINK_TX], queue))
+        cl_path_send(l->path[CL_LINK_TX], l->inner, queue);
 }
 
 static unsigned receive_path(struct link_nic *l, unsigned queue, struct cl_frame *frames, unsigned n, uint64_t now)
@@ -143,7 +144,7 @@ static uint64_t next_of(const struct cl_path *p, unsigned queue, uint64_t now, u
 {
     if (!p)
         return UINT64_MAX;
-    return cl_min(cl_path_has(p, queue) ? now + retry : UINT64_MAX, cl_path_next(p));
+    return cl_min(cl_path_has(p, queue) ? now + retry : UINT64_MAX, p->next_tsc);
 }
 
 static uint64_t link_next_tsc(struct cl_nic *nic, unsigned queue)

@@ -49,6 +49,7 @@ struct cl_path *cl_path_new(const struct cl_link_config *c, const struct cl_nic 
     struct cl_random seeds = {c->seed ^ 0x6c696e6bull ^ salt << 56};
     if (!p)
         return NULL;
+    p->next_tsc = UINT64_MAX;
     p->longest = cl_min(to->mtu + CL_ETH_HLEN, to->buffer_bytes);
     cl_link_queue_init(&p->queue, c, clock->hz);
     p->loss = (struct cl_link_loss){c->to_bad, c->to_good, c->loss_good, c->loss_bad, .bad = false};
@@ -112,6 +113,11 @@ static void serve_line(struct cl_path *p, uint64_t now)
     }
 }
 
+static void look_ahead(struct cl_path *p)
+{
+    p->next_tsc = cl_min(cl_link_queue_next(&p->queue), cl_link_flight_next(&p->flight, &p->store));
+}
+
 void cl_path_offer(struct cl_path *p, const struct cl_frame *frames, unsigned n, unsigned queue, uint64_t now)
 {
     serve_line(p, now); /* before the queue knows of what comes now */
@@ -119,24 +125,28 @@ void cl_path_offer(struct cl_path *p, const struct cl_frame *frames, unsigned n,
         offer_one(p, &frames[i], queue, now);
         serve_line(p, now);
     }
+    look_ahead(p);
 }
 
-void cl_path_advance(struct cl_path *p, uint64_t now)
+void cl_path_advance_slow(struct cl_path *p, uint64_t now)
 {
     serve_line(p, now);
-    for (uint32_t slot; (slot = cl_link_come(&p->flight, &p->store, now)) != CL_LINK_NONE;)
+    for (uint32_t slot; (slot = cl_link_come(&p->flight, &p->store, now)) != CL_LINK_NONE;) {
         cl_link_push(&p->store, &p->come[p->store.slots[slot].queue], slot);
+        p->has_come = true;
+    }
+    look_ahead(p);
 }
 
 unsigned cl_path_fill(struct cl_path *p, struct cl_nic *to, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     const struct cl_link_store *s = &p->store;
     unsigned waiting = 0;
+    if (!cl_path_has(p, queue))
+        return 0;
     uint32_t slot = p->come[queue].first;
     for (uint32_t i = slot; i != CL_LINK_NONE && waiting < cl_min(n, (unsigned)CL_NIC_BURST); i = s->slots[i].next)
         waiting++;
-    if (waiting == 0)
-        return 0;
     unsigned got = to->ops->alloc(to, queue, frames, waiting);
     for (unsigned i = 0; i < got; i++, slot = s->slots[slot].next) {
         memcpy(frames[i].data, cl_link_bytes(s, slot), s->slots[slot].len);
@@ -173,16 +183,6 @@ unsigned cl_path_send(struct cl_path *p, struct cl_nic *to, unsigned queue)
         }
     }
     return sent;
-}
-
-bool cl_path_has(const struct cl_path *p, unsigned queue)
-{
-    return p->come[queue].first != CL_LINK_NONE;
-}
-
-uint64_t cl_path_next(const struct cl_path *p)
-{
-    return cl_min(cl_link_queue_next(&p->queue), cl_link_flight_next(&p->flight, &p->store));
 }
 
 void cl_path_counts(const struct cl_path *p, struct cl_link_counts *out)

@@ -40,7 +40,7 @@ uint64_t cl_wire_next_tsc(struct cl_wire *w)
     uint64_t next = UINT64_MAX;
     for (unsigned i = 0; i < 2; i++) {
         struct cl_nic *from = w->nics[i], *to = w->nics[!i];
-        next = cl_min(next, cl_path_next(w->paths[i]));
+        next = cl_min(next, w->paths[i]->next_tsc);
         for (unsigned q = 0; from->ops->next_tsc && q < from->n_queues; q++)
             next = cl_min(next, from->ops->next_tsc(from, q));
         for (unsigned q = 0; q < to->n_queues; q++)
