@@ -214,6 +214,7 @@ class Runtime(Closing):
         config.kind = KINDS[kind]
         default_us = BATCH_QUANTUM_US if kind == "batch" else 0
         config.quantum_us = default_us if scheduler.quantum_us is None else scheduler.quantum_us
+        config.quantum_signal = scheduler.quantum_signal
         config.stack_bytes, config.no_steal = scheduler.stack_bytes, not scheduler.steal
         config.spin_ns = int(scheduler.spin_us * 1000) or 1  # C takes 0 for its default
         config.stop_ms = int(scheduler.stop_s * 1000) or 1

@@ -15,12 +15,12 @@ Sense = Literal["at least", "at most"]
 class Goal:
     """One promised figure.
 
-    goal: the bound in the figure's unit. sense: "at least" or "at most" the goal. unit: "x" for a ratio.
-    meaning: one line for tables and reports.
+    goal: the bound in the figure's unit; None: it is measured, and nothing was promised. sense: "at least" or "at most"
+    the goal; without one, which way is better. unit: "x" for a ratio. meaning: one line for tables and reports.
     """
 
     name: str
-    goal: float
+    goal: float | None
     sense: Sense
     unit: str
     meaning: str
@@ -30,8 +30,10 @@ class Goal:
         """The part of the name before the dot: the subject. (See `registry.bench_of_figure` for the benchmark.)"""
         return self.name.split(".", 1)[0]
 
-    def met(self, value: float) -> bool:
-        """Whether `value` reaches the goal."""
+    def met(self, value: float) -> bool | None:
+        """Whether `value` reaches the goal; None: there is none."""
+        if self.goal is None:
+            return None
         return value >= self.goal if self.sense == "at least" else value <= self.goal
 
 
@@ -184,6 +186,16 @@ GOALS: dict[str, Goal] = _table(
         "x",
         "short requests' p99 (median of 20 ms windows) without preemption / with it",
     ),
+    Goal("bimodal.preemption_ns", None, "at most", "ns", "core time that one preemption by probe takes, at 120 % load"),
+    Goal("bimodal.signal_preemption_ns", None, "at most", "ns", "the same by signal, in code without probes"),
+    Goal(
+        "bimodal.throughput_loss",
+        None,
+        "at most",
+        "x",
+        "part of a core's capacity that a quantum by probe takes, of what running to completion has",
+    ),
+    Goal("bimodal.signal_throughput_loss", None, "at most", "x", "the same of a quantum by signal"),
     Goal("sim.events_per_s", 5e6, "at least", "1/s", "simulator speed, one core"),
     Goal(
         "raft-sim.steps_per_s",

@@ -297,6 +297,14 @@ static inline void cl_netq_note_inbox(struct cl_netq *q)
     cl_store_relaxed(&q->signals->inbox_head, cl_load_relaxed(&q->inbox->head) + taken);
 }
 
+/* A request has been taken, and its handler is next: what runs is another than before. Writer: the kthread, as of
+ * `switches` elsewhere. */
+static inline void cl_netq_note_begun(struct cl_netq *q)
+{
+    cl_netq_note_inbox(q);
+    cl_store_relaxed(&q->signals->switches, q->signals->switches + 1);
+}
+
 /* Anybody: what waits for a handler. */
 static inline unsigned cl_netq_waiting(const struct cl_netq *q)
 {

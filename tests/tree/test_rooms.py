@@ -46,6 +46,7 @@ ROOMS = {
     "apps/raft/service": ". raft/node raft/transport raft/core kv",
     "apps/raft/sim": "raft/node raft/transport raft/core kv",
     "bench": "raft tenant",
+    "bench/bimodal": "tenant",
     "bench/colocate": "tenant",
     "bench/ground": "afxdp",
     "bench/handoff": ". tenant",

@@ -162,6 +162,20 @@ def test_met_follows_the_sense() -> None:
     assert not GOALS["threads.yield_ns"].met(41)
 
 
+def test_a_figure_without_a_goal_is_neither_met_nor_missed() -> None:
+    with session() as s:
+        s.figure("bimodal.preemption_ns", 250.0, runs=[200.0, 250.0, 300.0])
+    document = s.document()
+    assert doc.problems(document) == []
+    figure = document["figures"]["bimodal.preemption_ns"]
+    assert (figure["goal"], figure["met"]) == (None, None)
+    told = next(line for line in table.report(document).split("\n") if "bimodal.preemption_ns" in line)
+    assert "250" in told
+    assert "none" in told
+    assert "judged" not in told
+    assert "| none | 250 ns | 200 .. 300 |  |" in markdown.figures([document])
+
+
 def test_what_is_infinite_stays_json() -> None:
     with session() as s:
         s.arm("x", rate=float("inf"), parts=[1.0, float("nan")])
