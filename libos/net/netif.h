@@ -64,9 +64,12 @@ struct cl_netq {
     struct cl_nic *nic;
     uint32_t index;
     uint32_t n_tx, n_spare, n_done;
-    uint32_t flush_at; /* 1 or CL_NETQ_FLUSH */
+    uint32_t flush_at; /* how many frames make a doorbell: 1, CL_NETQ_FLUSH, or CL_NETQ_TX: all that there will be */
+    uint32_t alone;    /* so many requests more are answered one by one: see pace() in handler.c */
     uint32_t tag;      /* of what the NIC received last */
+    const uint64_t *time; /* cl_stamp's, of the interface's clock */
     uint64_t last_flush_tsc;
+    uint64_t rang_ticks;                  /* spent in doorbells, where these are system calls (nic.h, tx_calls) */
     uint64_t full_since_tsc;              /* when the NIC's queue was found full; 0: it has taken all since */
     struct cl_frame tx[CL_NETQ_TX];       /* to be sent */
     struct cl_frame spare[CL_NETQ_SPARE]; /* empty */
@@ -129,6 +132,7 @@ struct cl_netif {
     uint32_t n_queues;
     uint32_t mtu;
     uint32_t ticks_per_us;
+    const struct cl_clock *clock; /* the NIC's, and so the scheduler's */
     bool udp_checksum, steal;
     uint32_t running;  /* writer: start and stop; readers: any thread, relaxed: it guards against misuse, not races */
     uint32_t stopping; /* writer: stop; readers: kthreads, relaxed: nothing is received any more */
@@ -290,6 +294,14 @@ static inline void cl_netq_note_inbox(struct cl_netq *q)
     }
     cl_store_relaxed(&q->signals->inbox_tail, cl_load_relaxed(&q->inbox->tail) + put);
     cl_store_relaxed(&q->signals->inbox_head, cl_load_relaxed(&q->inbox->head) + taken);
+}
+
+/* A request has been taken, and its handler is next: what runs is another than before. Writer: the kthread, as of
+ * `switches` elsewhere. */
+static inline void cl_netq_note_begun(struct cl_netq *q)
+{
+    cl_netq_note_inbox(q);
+    cl_store_relaxed(&q->signals->switches, q->signals->switches + 1);
 }
 
 /* Anybody: what waits for a handler. */

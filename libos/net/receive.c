@@ -216,14 +216,25 @@ static inline void publish(struct burst *b)
     if (cl_unlikely(b->woken.n))
         cl_ordered_publish(q, &b->woken);
     cl_count(&q->stats.delivered, b->delivered);
+    if (cl_unlikely(q->nic->tx_calls))
+        q->flush_at = 1;
     if (cl_unlikely(b->queued == 0) && (q->n_tx | q->n_done))
         cl_netq_ring(q); /* answers made here wait for no handler */
+}
+
+/* What a burst of n frames that begins now is answered by at once shall leave together, where a doorbell is a system call;
+ * until `publish`. */
+static inline struct burst begin(struct cl_netq *q, uint64_t rx_tsc, unsigned n)
+{
+    if (cl_unlikely(q->nic->tx_calls) && n > 1)
+        q->flush_at = CL_NETQ_TX;
+    return (struct burst){.q = q, .rx_tsc = rx_tsc};
 }
 
 /* Take frames in for kthread self. There is room for n in its inbox. */
 static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
 {
-    struct burst b = {.q = q, .rx_tsc = cl_tsc()};
+    struct burst b = begin(q, cl_stamp(q->time), n);
     cl_netq_look_at_tag(q, &frames[0]);
     for (unsigned i = 0; i < n; i++)
         one_frame(&b, &frames[i]);
@@ -236,17 +247,17 @@ static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
  * held, and released here. */
 static CL_NOINLINE unsigned receive_ordered(struct cl_netq *q, struct cl_netq *victim, unsigned n)
 {
-    struct cl_order o = {.q = q, .room = n};
-    struct burst b = {.q = q, .rx_tsc = cl_tsc()};
-    o.rx_tsc = b.rx_tsc;
+    struct cl_order o = {.q = q, .room = n, .rx_tsc = cl_stamp(q->time)};
     cl_order_receive(&o, victim);
     cl_spin_unlock(&victim->rx_lock);
+    if (o.came == 0)
+        return 0;
+    struct burst b = begin(q, o.rx_tsc, o.n);
     b.woken = o.woken;
     for (unsigned i = 0; i < o.n; i++)
         parsed_frame(&b, &o.frames[i], &o.infos[i]);
     cl_count(&q->stats.rx_frames, o.came);
-    if (o.came)
-        publish(&b);
+    publish(&b);
     return o.came;
 }
 
@@ -295,7 +306,7 @@ static unsigned steal_typed(struct cl_netq *q, struct cl_netq *victim)
     if (cl_likely(!own || !theirs))
         return 0;
     unsigned most = cl_min((cl_typed_count(theirs) + 1) / 2, (unsigned)STEAL_BURST);
-    for (int type; n < most && (type = cl_typed_choose(theirs, cl_tsc())) >= 0; n++) {
+    for (int type; n < most && (type = cl_typed_choose(theirs, cl_stamp(q->time))) >= 0; n++) {
         /* Only we put into our rings: the room stays. */
         if (cl_inbox_space(own->ring[type]) == 0 || !cl_typed_take(theirs, (unsigned)type, &item))
             break;
@@ -340,7 +351,7 @@ static unsigned steal(struct cl_netq *q, unsigned queue)
 /* Whether answers wait for room in the NIC's queue, and have not waited too long: see CL_NETQ_HOLD_US. */
 static CL_NOINLINE bool held(const struct cl_netq *q)
 {
-    return cl_tsc() - q->full_since_tsc < (uint64_t)CL_NETQ_HOLD_US * q->nif->ticks_per_us;
+    return cl_stamp(q->time) - q->full_since_tsc < (uint64_t)CL_NETQ_HOLD_US * q->nif->ticks_per_us;
 }
 
 CL_HOT unsigned cl_netif_poll(void *arg, unsigned self, unsigned queue)

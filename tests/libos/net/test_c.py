@@ -31,8 +31,17 @@ def test_no_frame_is_slept_on(c_program: Program, kthreads: int, mode: str, seed
     assert c_program("tests/libos/net/c/steal_wake.c")(kthreads, mode, rounds, seed).endswith("ok\n")
 
 
+@pytest.mark.parametrize("typed", [0, 1], ids=["plain", "typed"])
+def test_requests_of_one_runner_are_told_apart(c_program: Program, typed: int) -> None:
+    assert c_program("tests/libos/net/c/each_request.c")(typed) == "ok\n"
+
+
 def test_no_answer_is_lost_to_a_queue_that_is_full_for_a_while(c_program: Program) -> None:
     assert c_program("tests/libos/net/c/full_tx.c")() == "ok\n"
+
+
+def test_a_burst_is_answered_by_one_system_call_and_a_lone_request_at_once(c_program: Program) -> None:
+    assert c_program("tests/libos/net/c/doorbells.c")() == "ok\n"
 
 
 @pytest.mark.soak(short=True, takes_s=5)

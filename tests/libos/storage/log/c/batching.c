@@ -162,8 +162,9 @@ static void up(const struct shape *shape, struct setting s)
         .blk = &disk.blk, .in_flight = s.in_flight, .fixed_records = s.records, .fixed_wait_ns = s.wait_us * 1000ull};
     struct cl_log *log = open_log(&config, 0, NULL);
     cl_sched_config_init(&sc);
-    sc.clock = cl_blk_fault_clock_word;
-    sc.clock_arg = &now_ns;
+    static struct cl_clock clock;
+    cl_clock_virtual(&clock, &now_ns);
+    sc.clock = &clock;
     CHECK(cl_sched_new(&sc, &sched, err) == 0 && cl_log_share(&shared, log, sched, err) == 0, "%s", err);
     sched->let_go_ticks = UINT64_MAX; /* no sched_yield: no disk waits for this CPU, and on a busy one each takes ms */
 }

@@ -171,12 +171,26 @@ static void mended(void)
     CHECK(w.width.now == MOST && !w.trials, "%u fly", w.width.now);
 }
 
-/* Few at a time are asked for: nothing is narrowed, though the device does one at a time. */
+/* One at a time is asked for: the first trial goes on, with nothing to decide it. */
 static void lone(void)
 {
     up(1, MOST, 1);
     run(50000);
-    CHECK(w.width.now == MOST && !w.crowded && !w.trials, "%u fly", w.width.now);
+    CHECK(w.width.now == 2 && w.width.tries && !w.crowded, "%u fly", w.width.now);
+}
+
+/* One flies at first; on a device that does all at once all do before many have been sent, and on one that does one it stays at that. */
+static void soon(void)
+{
+    up(MOST, MOST, MOST);
+    run(2);
+    CHECK(w.width.now == 1 && !w.crowded, "%u fly", w.width.now);
+    run(40);
+    CHECK(w.width.now == MOST, "%u fly", w.width.now);
+    up(1, MOST, MOST);
+    run(20);
+    CHECK(w.width.now == 1 && w.crowded <= 8, "%u fly, and %llu had others beside them", w.width.now,
+          (unsigned long long)w.crowded);
 }
 
 /* Small ones alone, and then many large ones: these take longer because they are large, and the device does all at once. */
@@ -243,6 +257,7 @@ int main(int argc, char **argv)
                {"stalls", stalls},
                {"mended", mended},
                {"lone", lone},
+               {"soon", soon},
                {"one", one},
                {"sizes", sizes},
                {"sizes_serial", sizes_serial},
