@@ -143,6 +143,7 @@ static int attach(struct cl_runtime *rt, const struct cl_runtime_config *c, char
                                   .weight = c->weight,
                                   .deadline_us = c->deadline_us,
                                   .quantum_us = c->quantum_us,
+                                  .quantum_signal = c->quantum_signal,
                                   .on_change = on_port,
                                   .arg = rt};
     rt->own_nic = true;
@@ -267,6 +268,10 @@ static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char 
     int rc;
     if (!c->nic == !c->socket_path)
         return refuse(err, -EINVAL, "give either a NIC (embedded mode) or the socket of an iokernel, and not both");
+    if (c->nic && c->quantum_signal)
+        return refuse(
+            err, -EINVAL,
+            "an iokernel sends the signal at the end of a quantum: attach to one, or leave quantum_signal out");
     if (c->kthreads > CL_SCHED_MAX_KTHREADS)
         return refuse(err, -EINVAL, "a runtime has at most 64 kthreads");
     rt->on_event = c->on_event;

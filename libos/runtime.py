@@ -220,6 +220,7 @@ class Runtime(Adopted, Closing):
         config.kind = KINDS[kind]
         default_us = BATCH_QUANTUM_US if kind == "batch" else 0
         config.quantum_us = default_us if scheduler.quantum_us is None else scheduler.quantum_us
+        config.quantum_signal = scheduler.quantum_signal
         config.stack_bytes, config.no_steal = scheduler.stack_bytes, not scheduler.steal
         config.spin_ns = int(scheduler.spin_us * 1000) or 1  # C takes 0 for its default
         config.stop_ms = int(scheduler.stop_s * 1000) or 1
@@ -439,7 +440,7 @@ class Runtime(Adopted, Closing):
             check(rc, f"bind a handler to UDP port {number}", err)
             return
         bind = {
-            "request": lib.cl_runtime_bind_udp,
+            "request": lib.cl_runtime_bind_udp_ordered if prepared.ordered else lib.cl_runtime_bind_udp,
             "burst": lib.cl_runtime_bind_udp_burst,
             "foreign": lib.cl_runtime_bind_udp_foreign,
         }[prepared.kind]

@@ -25,8 +25,8 @@ struct world {
     struct cl_blk disk; /* first */
     const struct cl_bench_log_model *model;
     struct cl_bench_log_modelled *out;
+    struct cl_clock clock; /* virtual: its time is now_ns */
     uint64_t now_ns;
-    struct cl_clock clock; /* the scheduler's: now_ns */
     uint64_t begin_ns, end_ns; /* of what is measured */
     uint64_t free_ns[LANES];
     struct {
@@ -232,7 +232,6 @@ static int run(struct world *w, char err[256])
     struct cl_sched_config config;
     struct cl_log_stats stats;
     cl_sched_config_init(&config);
-    cl_clock_virtual(&w->clock, &w->now_ns);
     config.clock = &w->clock;
     int rc = cl_sched_new(&config, &w->sched, err);
     if (rc)
@@ -267,6 +266,8 @@ int cl_bench_log_model(const struct cl_bench_log_model *m, struct cl_bench_log_m
     out->appends = out->flushes = out->disk_ns = 0;
     w->model = m;
     w->out = out;
+    w->now_ns = 1;
+    cl_clock_virtual(&w->clock, &w->now_ns);
     w->disk = (struct cl_blk){.ops = &disk_ops,
                               .n_queues = 1,
                               .depth = FLIGHTS,

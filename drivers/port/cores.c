@@ -450,6 +450,21 @@ static int cores_threads(struct cl_cores *c, const int32_t *tids, unsigned n, in
     return rc;
 }
 
+/* Acquire: `quantum_over` was stored before the flag. */
+static bool cores_quantum_over(struct cl_cores *c, unsigned k)
+{
+    struct port_arena *a = cl_load_acquire(&port_of_cores(c)->managed);
+    return a && cl_load_acquire(c->preempt) >> k & 1 &&
+           cl_load_relaxed(&slot_of(a, k)->quantum_over) == cl_load_relaxed(&port_lines(a, k)->signals.switches);
+}
+
+static void cores_signalled(struct cl_cores *c, unsigned k)
+{
+    struct port_arena *a = cl_load_acquire(&port_of_cores(c)->managed);
+    if (a)
+        cl_store_relaxed(&port_lines(a, k)->quantum_seen, cl_load_relaxed(&slot_of(a, k)->quantum_signals));
+}
+
 static const struct cl_cores_ops cores_ops = {
     .managed = cores_managed,
     .lost = cores_lost,
@@ -463,6 +478,8 @@ static const struct cl_cores_ops cores_ops = {
     .help = cores_help,
     .signals = cores_signals,
     .threads = cores_threads,
+    .quantum_over = cores_quantum_over,
+    .signalled = cores_signalled,
     .release = cores_release,
 };
 

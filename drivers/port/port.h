@@ -51,7 +51,7 @@ struct cl_port_config {
     uint32_t reserved;
     /* What it wants of the cores, where they are managed: cl_control_hello says what each is, cl_port_info.note what
      * was not granted of it. */
-    uint32_t kind, guaranteed, maximum, weight, deadline_us, quantum_us;
+    uint32_t kind, guaranteed, maximum, weight, deadline_us, quantum_us, quantum_signal;
     /* Called by the watcher thread at each change of state, with one line for people. May be NULL. Must not close the
      * port. */
     void (*on_change)(void *arg, int state, const char *text);

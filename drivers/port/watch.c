@@ -521,7 +521,8 @@ static int fill_wishes(struct port *port, const struct cl_port_config *c, char *
                                              .maximum = c->maximum,
                                              .weight = c->weight,
                                              .deadline_us = c->deadline_us,
-                                             .quantum_us = c->quantum_us};
+                                             .quantum_us = c->quantum_us,
+                                             .quantum_signal = c->quantum_signal};
     memcpy(port->wishes.name, c->name, n);
     return 0;
 }

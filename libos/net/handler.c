@@ -139,7 +139,7 @@ static CL_NOINLINE bool run_typed(struct cl_netif *nif, struct cl_netq **q, stru
         return false;
     if (!cl_typed_take(typed, (unsigned)type, &item))
         return true; /* a sibling was faster */
-    cl_netq_note_inbox(*q);
+    cl_netq_note_begun(*q);
     if (!item.frame.data) {
         cl_uthread_ready(item.uthread);
         return false;
@@ -248,7 +248,7 @@ again:
     /* One at a time, so that siblings can take the others; a burst handler asked for more. */
     while (cl_inbox_take_one(q->inbox, &items[0])) {
         unsigned kind = items[0].socket->kind;
-        cl_netq_note_inbox(q);
+        cl_netq_note_begun(q);
         polled = false;
         if (cl_unlikely(paced))
             pace(q, &at);

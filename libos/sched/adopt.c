@@ -358,6 +358,8 @@ void cl_adopted_interrupt(void (*wait)(struct cl_kthread *k, int signal), int si
         cl_fence_seq_cst(); /* before kthread is read, see forget */
         struct cl_kthread *k = cl_load_relaxed(&a->kthread);
         struct cl_cores *c = k && a->forks == forks ? k->sched->cores : NULL;
+        if (c)
+            c->ops->signalled(c, k->index);
         if (c && k->asleep) {
             cl_wakefd_call(k); /* the iokernel rouses it: no other wake has reached it, perhaps */
         } else if (c && c->ops->lost(c, k->index)) {

@@ -415,7 +415,7 @@ static inline void cl_note_switch(struct cl_kthread *k)
     cl_count(&k->stats.switches, 1);
     if (cl_likely(!k->watched))
         return;
-    cl_store_relaxed(&k->signals->switches, (uint32_t)k->stats.switches);
+    cl_store_relaxed(&k->signals->switches, k->signals->switches + 1); /* the work source adds to it, too */
     if (k->quantum_ticks)
         k->switched_tsc = cl_clock_stamp(k->sched->clock);
 }

@@ -45,11 +45,13 @@ ROOMS = {
     "apps/raft/service": ". raft/node raft/transport raft/core kv",
     "apps/raft/sim": "raft/node raft/transport raft/core kv",
     "bench": "raft tenant",
+    "bench/bimodal": "tenant",
     "bench/colocate": "tenant",
     "bench/ground": "afxdp",
     "bench/handoff": ". tenant",
     "bench/hostile": "isolation tenant",
     "bench/raft": "log",
+    "bench/raft_loss": "",
     "bench/sim": "handoff tenant",
 }
 

@@ -59,6 +59,9 @@ struct cl_runtime_config {
     uint32_t deadline_us; /* what its tail should stay under [nothing asked] */
     uint32_t
         quantum_us; /* a uthread that ran for so long lets others go first at its next probe; in every mode [never] */
+    /* 1: and it is sent the signal, for code that may be interrupted (cl_preemptible_add, cl_preemptible_begin) and has
+     * no probes. Attached mode; granted if the iokernel's configuration says so [0] */
+    uint32_t quantum_signal;
     /* May be NULL: then nobody is told anything. cl_runtime_info has what was not granted (`note`), and `gone`. */
     cl_runtime_event on_event;
     void *event_arg;

@@ -147,6 +147,9 @@ struct cl_sched_stats {
     uint64_t preempted;         /* uthreads whose quantum was over while others waited */
     uint64_t cedes;             /* uthreads that found at a probe that the core was lost */
     uint64_t interrupts;        /* signals that found the core lost */
+    uint64_t quantum_signals;   /* that had a uthread let others go first, since its quantum was over */
+    uint64_t quantum_held;      /* that came for that where code may not be interrupted: it went on */
+    uint64_t quantum_late;      /* that found neither: what they were sent for had ended */
     uint64_t idle_turns;        /* turns of the loop that found nothing to do; `polls` counts nearly all turns */
 };
 

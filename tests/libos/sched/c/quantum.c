@@ -329,20 +329,15 @@ static void counts(void *arg)
     cl_store_release(&short_done, short_done + 1);
 }
 
-static void tell(uint64_t look)
-{
-    __atomic_store_n(fake_preempt(&fake), look, __ATOMIC_RELEASE);
-}
-
 /* What an iokernel does: the bit stays until another uthread runs, and comes again a quantum later while any waits. */
 static void until_short(uint32_t n)
 {
     const uint32_t *switches = &fake_lines(&fake, 0)->signals.switches;
     while (cl_load_acquire(&short_done) < n) {
         uint32_t before = cl_load_relaxed(switches);
-        tell(1);
+        fake_over(&fake, 0, 0);
         UNTIL(cl_load_relaxed(switches) != before || cl_load_acquire(&short_done) >= n);
-        tell(0);
+        fake_no_quantum(&fake, 0);
     }
 }
 
@@ -394,7 +389,7 @@ static void told(void)
     fake_give(&fake, 0, 0);
     UNTIL(cl_load_acquire(&long_runs));
     spawn(counts, NULL);
-    tell(1);
+    fake_over(&fake, 0, 0);
     for (int i = 0; i < 200; i++)
         sched_yield();
     CHECK_EQ(cl_load_acquire(&short_done), 1);
