@@ -254,6 +254,12 @@ class Runtime(Adopted, Closing):
         self._started = True
         return self
 
+    def stepped_by(self, stepper: Any) -> None:
+        """Run when a `struct cl_stepper *` runs it: what Stepper.add calls. Raises CorelaneError if it cannot be."""
+        err = ffi.new("char[256]")
+        check(lib.cl_stepper_add_runtime(stepper, self.ptr, err), "step the runtime", err)
+        self._started = True
+
     @typed("stop the runtime")
     def stop(self, timeout_s: float = _STOP_TIMEOUT_S) -> int:
         """Stop receiving, wait up to timeout_s for uthreads, end the kthreads; `wait` then returns.

@@ -1,4 +1,4 @@
-"""What streams stand on: the cost of a deadline that moves, of a burst of answers over AF_XDP, of an adopted kthread.
+"""What streams stand on: a deadline that moves, a burst of answers over AF_XDP, an adopted kthread, virtual time.
 
 Each part is a module of this room: its FIGURES, `measure(session, seconds)`, and `draw(canvas, document, panel)`.
 """
@@ -9,11 +9,9 @@ from typing import Any
 
 from ..harness.plot import Canvas
 from ..harness.session import Session
-from . import burst, rearm, turn
+from . import burst, rearm, turn, virtual
 
-SUMMARY = (
-    "what streams stand on: moving one of 100 000 armed deadlines, bursts of answers over AF_XDP, adopted kthreads"
-)
+SUMMARY = "what streams stand on: deadlines that move, bursts of answers over AF_XDP, adopted kthreads, virtual time"
 FIGURES = (
     "ground.rearm_ns",
     "ground.afxdp_burst",
@@ -21,9 +19,10 @@ FIGURES = (
     "ground.turn_echo",
     "ground.wake_over_own",
     "ground.idle",
+    "ground.virtual_speed",
 )
 
-PARTS = (rearm, burst, turn)
+PARTS = (rearm, burst, turn, virtual)
 
 
 def run(session: Session) -> None:

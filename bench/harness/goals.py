@@ -243,6 +243,13 @@ GOALS: dict[str, Goal] = _table(
     Goal("raft.over_etcd", 10.0, "at least", "x", "durable puts a second, 64 clients of one socket, ours / etcd's"),
     Goal("ground.rearm_ns", 12.0, "at most", "ns", "moving one of 100 000 alarms later, the wheel's work included"),
     Goal(
+        "ground.virtual_speed",
+        50.0,
+        "at least",
+        "x",
+        "two hosts by a virtual clock, UDP at 10 000/s: virtual / real s",
+    ),
+    Goal(
         "ground.afxdp_burst", 0.9, "at least", "x", "UDP echo over AF_XDP, 64 under way / a bare loop, one call a burst"
     ),
     Goal("ground.turn_ns", 100.0, "at most", "ns", "a turn of an adopted kthread that has nothing to do"),

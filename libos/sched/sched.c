@@ -13,6 +13,7 @@
 
 #define SHORT_SPIN_NS 2000 /* adaptive with more kthreads than CPUs */
 #define LOOK_NS 1000000    /* how often a stop looks whether an adopted kthread's turn has ended */
+#define STEPS_OUT 1000000  /* turns for what is left when a stepped scheduler stops */
 #define AGAIN_NS 100000000 /* how long a stop waits that comes after one that has waited in vain */
 
 void cl_sched_config_init(struct cl_sched_config *config)
@@ -294,6 +295,16 @@ static void wait_drained(struct cl_sched *s, int64_t timeout_ns)
     }
 }
 
+/* Stepped: uthreads go on here. A bound for those that never come to an end. */
+static void step_out(struct cl_sched *s)
+{
+    unsigned k = 0, idle = 0;
+    for (unsigned turns = 0; turns < STEPS_OUT && idle < s->n_kthreads && cl_sched_live(s); turns++) {
+        idle = cl_sched_step(s, k) > 0 ? 0 : idle + 1;
+        k = k + 1 == s->n_kthreads ? 0 : k + 1;
+    }
+}
+
 int cl_sched_stop(struct cl_sched *s, int64_t timeout_ns)
 {
     struct cl_kthread *self = cl_kthread_self();
@@ -312,6 +323,10 @@ int cl_sched_stop(struct cl_sched *s, int64_t timeout_ns)
             wait_drained(s, timeout_ns);
         if (!join_kthreads(s, s->n_kthreads))
             return -ETIMEDOUT;
+    } else if (s->clock->word) {
+        for (uint32_t k = 0; k < s->n_kthreads; k++)
+            cl_timers_end_sleeps(&s->kthreads[k].timers);
+        step_out(s);
     }
     s->stopped = (int)cl_sched_live(s) + 1;
     return s->stopped - 1;
@@ -389,6 +404,18 @@ int cl_sched_step(struct cl_sched *s, unsigned index)
         work = cl_steal(k, &promising);
     cl_kthread_bind(NULL);
     return (int)work;
+}
+
+uint64_t cl_sched_next_ns(const struct cl_sched *s)
+{
+    uint64_t next = CL_NEVER;
+    for (uint32_t i = 0; i < s->n_kthreads; i++) {
+        const struct cl_kthread *k = &s->kthreads[i];
+        next = cl_min(next, cl_load_relaxed(&k->timers.next_ns)); /* relaxed: the caller is who steps it */
+        if (k->ran)
+            next = cl_min(next, cl_sched_clock(s) + k->retry_ns);
+    }
+    return next;
 }
 
 int cl_uthread_stopping(void)

@@ -79,7 +79,12 @@ FEWER: dict[str, dict[str, Any]] = {
     },
     "demo": {"demo.FRACTIONS": (0.1, 0.8, 1.15)},
     "echo": {"echo.echo.PIECES": 1, "echo.echo.MODES": ("block",)},
-    "ground": {"ground.rearm.ROUNDS": 2, "ground.burst.ROUNDS": 2, "ground.turn.ROUNDS": 2},
+    "ground": {
+        "ground.rearm.ROUNDS": 2,
+        "ground.burst.ROUNDS": 2,
+        "ground.turn.ROUNDS": 2,
+        "ground.virtual.ROUNDS": 2,
+    },
     "handlers": {"handlers.ROUNDS": 2, "handlers.SHORT_ROUNDS": 3},
     "handoff": {
         "handoff.handoff.ROUNDS": 2,

@@ -164,7 +164,8 @@ CL_API int cl_sched_start(struct cl_sched *sched, char err[256]);
  * begins. Not where cores are managed. */
 CL_API unsigned cl_sched_place(struct cl_sched *sched, const int32_t *cpus);
 /* Let uthreads go on until none is left or timeout_ns is over (< 0: no limit), then end and join the kthreads. Frames
- * still in inboxes stay there. Returns the number of uthreads that were still alive (their stacks go with
+ * still in inboxes stay there. Stepped, on a virtual clock: uthreads go on here, by turns, while that finds anything to
+ * do. Returns the number of uthreads that were still alive (their stacks go with
  * cl_sched_delete), or -EDEADLK from a kthread of this scheduler. A second call returns the same number. -ETIMEDOUT:
  * stop_ns later a kthread is still in code that does not come back (cl_sched_running says in which); it may be called
  * again, and then waits for a moment only. */
@@ -191,6 +192,9 @@ CL_API int cl_sched_run(struct cl_sched *sched, cl_uthread_fn fn, void *arg);
  * a bounded number of uthreads, poll, one check of siblings). Never sleeps. Returns how many things were done; 0: idle.
  * -EBUSY if started, -EDEADLK on a kthread. The calls must not overlap. */
 CL_API int cl_sched_step(struct cl_sched *sched, unsigned k);
+/* When a stepped scheduler has something to do by itself: its first timer is due, or frames that the source's queue did not
+ * take are to be tried again. UINT64_MAX: never. */
+CL_API uint64_t cl_sched_next_ns(const struct cl_sched *sched);
 /* Counters of kthread k, whole but not all of one instant. -EINVAL if there is no such kthread. */
 CL_API int cl_sched_stats(const struct cl_sched *sched, unsigned k, struct cl_sched_stats *out);
 /* uthreads that exist (idle runners not counted). Exact when no kthread runs. */

@@ -56,7 +56,19 @@ def test_adaptive_batching_beside_fixed_settings(c_program: Program, shape: str)
 
 @pytest.mark.parametrize(
     "scenario",
-    ["serial", "pairs", "side_by_side", "stalls", "mended", "lone", "soon", "one", "sizes", "sizes_serial", "odd_times"],
+    [
+        "serial",
+        "pairs",
+        "side_by_side",
+        "stalls",
+        "mended",
+        "lone",
+        "soon",
+        "one",
+        "sizes",
+        "sizes_serial",
+        "odd_times",
+    ],
 )
 def test_how_many_flushes_fly(c_program: Program, seed: int, scenario: str) -> None:
     assert c_program(f"{C}/width.c", one_thread=True)(scenario, seed).endswith("ok\n")
