@@ -33,6 +33,7 @@ USES = {
     "drivers/nic.h": "sizeof frame && CL_NIC_BURST == 64",
     "drivers/tap.h": 'cl_tap_set_up("a-name-too-long-for-linux", 0, 0, 0, why) < 0',
     "iokernel/policy.h": "cl_policy_find(cl_policy_name(0)) && mine_policy.abi == CL_POLICY_ABI",
+    "libos/adopt.h": "cl_adopt_error(-1) != cl_adopt_error(-22)",
     "libos/complete.h": "sizeof completions > sizeof(void *)",
     "libos/handler.h": "cl_note_serve.port == 9000",
     "libos/libos.h": "!cl_uthread_self()",
@@ -80,7 +81,7 @@ LOCALS = {
     "libos/timer.h": "static struct cl_timer timer;",
     "libos/wheel.h": "static struct cl_alarm alarm_of;",
     "runtime/counter.h": "struct cl_counter counter;",
-    "runtime/park.h": "static uint32_t word; static struct cl_parker parker = {&word, CL_PARK_FUTEX};",
+    "runtime/park.h": "static uint32_t word; static struct cl_parker parker = {&word, CL_PARK_FUTEX, 0};",
 }
 
 
