@@ -125,7 +125,7 @@ FEWER: dict[str, dict[str, Any]] = {
         "raft_loss.raft_loss.LOADS_PER_S": (1_000,),
     },
     "ring": {"ring.ring.ROUNDS": 2},
-    "stealing": {"stealing.SETS_BYTES": (0, 65536), "stealing.ROUNDS": 1},
+    "stealing": {"stealing.SETS_BYTES": (0, 65536), "stealing.ROUNDS": 1, "stealing.CURVE": (0.5, 3.0)},
     "sim": {
         "sim.managed_check.ROUNDS_LEAST": 1,
         "sim.managed_check.LOADS": (0.1, 0.8),
