@@ -122,7 +122,6 @@ FEWER: dict[str, dict[str, Any]] = {
     "raft_loss": {
         "raft_loss.raft_loss.LOSSES": (0.0, 0.01, 0.1),
         "raft_loss.raft_loss.SEEDS": (1,),
-        "raft_loss.raft_loss.LOADS_PER_S": (1_000,),
     },
     "ring": {"ring.ring.ROUNDS": 2},
     "stealing": {"stealing.SETS_BYTES": (0, 65536), "stealing.ROUNDS": 1, "stealing.CURVE": (0.5, 3.0)},
