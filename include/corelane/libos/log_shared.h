@@ -44,6 +44,7 @@ struct cl_log_shared {
     uint32_t sleepers; /* uthreads that wait */
     uint32_t
         roused; /* uthreads that were brought back and have not run since. RMW, relaxed: a guess at who appends next */
+    uint32_t parts;    /* so many flushes more may go before all have gathered who append */
     bool pump_gathers; /* the pump that runs leaves what is not sent to those that it brings back */
     bool looks_again;  /* kthread `looker` has been told to poll once more */
     uint32_t looker;
