@@ -213,7 +213,7 @@ GOALS: dict[str, Goal] = _table(
         0.9,
         "at least",
         "x",
-        "batches of AppendEntries / the best fixed setting, virtual time",
+        "batches, 64 clients / the best fixed setting, virtual time",
     ),
     Goal("raft-fail.no_leader_ms", 30.0, "at most", "ms", "kill -9 of a leader to the next one, timeout 10 ms, p99"),
     Goal("raft.over_etcd", 10.0, "at least", "x", "durable puts a second, 64 clients of one socket, ours / etcd's"),

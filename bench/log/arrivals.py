@@ -1,8 +1,8 @@
 """When a flush goes, on what there is: Poisson arrivals on a disk and on tmpfs, p50 and p99 at each load.
 
-The log runs on one core with its arrivals, each of which is a uthread. An append counts from when it was due until it was
-durable. Loads are fractions of what the log makes durable a second when all is due at once, which is measured first; each
-setting goes on until a load is not carried, and the counters say why that was (bench/harness/stops.py).
+The log runs on one core with its arrivals, each of which is a uthread. An append counts from when it was due until it
+was durable. Loads are fractions of what the log makes durable a second when all is due at once, which is measured
+first. Each setting goes on until a load is not carried, and the counters say why that was (bench/harness/stops.py).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .names import ADAPTIVE, FIXED
 FRACTIONS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2)
 SETTINGS = ("no wait, 1 in flight", "no wait, 4 in flight", "16 or 50 us", "64 or 100 us")  # of FIXED
 RULES = {"adaptive": ADAPTIVE, **{name: FIXED[name] for name in SETTINGS}}
-LEAST, MOST, AT_ONCE = 200, 50_000, 5000  # arrivals of a load; and those that say what can be carried
+LEAST, MOST, AT_ONCE = 50, 50_000, 5000  # arrivals of a load; and those that say what can be carried
 SEED = 7
 
 Append = Callable[["Arrivals", tuple[int, int, int]], "Arrived"]

@@ -1,15 +1,15 @@
-"""When a flush goes, on modelled disks: the log's own rule beside fixed settings, in closed loops and with Poisson arrivals.
+"""When a flush goes, on modelled disks: the log's own rule beside fixed settings, closed loops and Poisson arrivals.
 
 Nothing of it is measured: it is the same on every machine. On each disk three rules get the same loads:
 
     adaptive             the log's own, which begins without knowing the disk
-    the disk is known    the same, told how many writes the disk does at once: the part that finding out costs is missing
+    the disk is known    the same, told how many writes the disk does at once: what finding out costs is missing
     a fixed setting      of FIXED, all of them: at each load the best one counts, which no single setting is
 
 What a rule reaches of the best fixed setting: in a closed loop its appends a second over the other's; with Poisson
-arrivals the other's mean time from when an append was due until it was durable, over its own. From the capacity on, where
-that time grows for as long as the load lasts, it is appends a second again. Of p50 and p99, at each load, the other's
-over its own, each against the setting that is best in that.
+arrivals the other's mean time from when an append was due until it was durable, over its own. From the capacity on,
+where that time grows for as long as the load lasts, it is appends a second again. Of p50 and p99, at each load, the
+other's over its own, each against the setting that is best in that.
 """
 
 from __future__ import annotations
@@ -190,8 +190,8 @@ class Study:
             },
         )
         self.session.note(
-            f"adaptive batching on modelled disks has of the best fixed setting at its worst load {adaptive}; told how many "
-            f"writes the disk does at once {known}; of the best p50 {self.p50}, of the best p99 {self.p99}"
+            f"adaptive batching on modelled disks has of the best fixed setting at its worst load {adaptive}; told "
+            f"how many writes the disk does at once {known}; of the best p50 {self.p50}, of the best p99 {self.p99}"
         )
 
 

@@ -1,4 +1,4 @@
-"""The log on modelled disks (model.h): when each append of a load is durable, under a setting. The same on every machine.
+"""The log on modelled disks (model.h): when each append of a load is durable. The same on every machine.
 
 disk = DISKS["flash"]
 Model(disk).open_loop(Setting(), per_s=1e5)    # adaptive batching, Poisson arrivals

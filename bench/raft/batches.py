@@ -1,7 +1,7 @@
 """Raft's batches in virtual time: when a leader's AppendEntries go, by its own rule and by fixed settings (batches.h).
 
-64 clients in a closed loop. Nothing is measured: it is the same on every machine. What the rule reaches is its commands a
-second over those of the best fixed setting in the same world, which no single setting is in all of them.
+64 clients in a closed loop. Nothing is measured: it is the same on every machine. What the rule reaches is its
+commands a second over those of the best fixed setting in the same world, which no single setting is in all of them.
 """
 
 from __future__ import annotations

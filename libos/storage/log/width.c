@@ -9,17 +9,17 @@
  * they are tried again later, the more seldom the more often that was in vain: a device may have been busy with
  * somebody else's writes.
  *
- * What decides is where both guesses, that the device does `now` at once and that it does half as many, expect different
- * times of a flush. If it does half, a flush that is sent while as many are in flight begins when one or more of those
- * are done, which the log sees. So it takes a lone one's time and that wait, which is most of a vote for half; if the
- * device does all, the wait does not show. Waits that are short beside a lone one's time say nothing.
+ * What decides is each flush of which both guesses, that the device does `now` at once and that it does half as many,
+ * expect different times. If it does half, a flush that is sent while as many are in flight begins when one or more of
+ * those are done, which the log sees. So it takes a lone one's time and that wait. If the device does all, the wait does
+ * not show. What is nearer is one vote. Waits that are short beside a lone one's time say nothing.
  *
- * Large flushes take longer for their size, so they are compared with large ones that were alone, and only with those of
- * about their size.
+ * Large flushes take longer for their size, so they are compared with large ones that were alone, and only with those
+ * of about their size.
  *
  * Votes are counted and times not added up, and to narrow what went well it takes more of them than flushes can be in
- * flight: so a single stall of the device decides nothing. On a load that never has two flushes side by side nothing is found out, and nothing
- * needs to be. */
+ * flight: so a single stall of the device decides nothing. On a load that never has two flushes side by side nothing is
+ * found out, and nothing needs to be. */
 #include "width.h"
 
 #include <corelane/runtime/base.h>
@@ -28,10 +28,10 @@
 #define TRIAL_BAD 2     /* votes against it: what is given up too soon is tried again soon */
 #define SPARE 4         /* votes besides those of all in flight that narrow it otherwise */
 #define LEAST_WAIT 2    /* a wait says something from a lone one's time over this on */
-#define SLOW_NUM 3      /* a flush waited if it took longer than a lone one by this part of the wait .. */
-#define SLOW_DEN 4      /* .. over this */
+#define SLOW_PART 2     /* a flush waited if it took longer than a lone one by the wait over this */
 #define MEAN_PART 8     /* weight of the newest one in a mean */
 #define FORGET_PART 256 /* with each one alone it is forgotten by so much what being beside others costs */
+#define LEAST_GAIN 16   /* a gain of less than a lone one's time over this is none: who was parted stays so */
 #define LONE_LEAST_NS 1000
 #define SMALL_BYTES 65536 /* up to here disks take about as long as for a block */
 #define LONE_EACH 512     /* flushes, and then one goes alone */
@@ -52,7 +52,7 @@ uint32_t cl_log_width_limit(const struct cl_log_width *w)
 bool cl_log_width_parts(const struct cl_log_width *w)
 {
     uint64_t alone = w->lone[0].ns, costs = w->beside_ns > alone ? w->beside_ns - alone : 0;
-    return cl_log_width_limit(w) > 1 && w->idle_ns / 2 > costs;
+    return cl_log_width_limit(w) > 1 && w->idle_ns / 2 > cl_max(costs, alone / LEAST_GAIN);
 }
 
 /* Those of about the size of this one. */
@@ -166,7 +166,7 @@ static void judge(struct cl_log_width *w, const struct cl_log_flown *f, uint64_t
         return;
     uint64_t begun = w->done_ns[f->turn % CL_LOG_WIDTH_DONE], wait = begun > f->sent_ns ? begun - f->sent_ns : 0;
     if (wait >= lone->ns / LEAST_WAIT)
-        vote(w, took > lone->ns + wait * SLOW_NUM / SLOW_DEN);
+        vote(w, took > lone->ns + wait / SLOW_PART);
 }
 
 void cl_log_width_done(struct cl_log_width *w, const struct cl_log_flown *f, uint64_t now_ns)

@@ -1,6 +1,6 @@
 """Batching on modelled disks: what the log's own rule reaches of the best fixed setting, and what the study says of it.
 
-Nothing is measured: the same load gives the same numbers. Here on fewer settings and loads than `corelane bench log` has.
+Nothing is measured: the same load gives the same numbers. On fewer settings and loads than `corelane bench log` has.
 """
 
 from __future__ import annotations
