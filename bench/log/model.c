@@ -19,6 +19,7 @@ struct world {
     struct bench_lanes disk;
     const struct cl_bench_log_model *model;
     struct cl_bench_log_modelled *out;
+    struct cl_clock clock; /* virtual: its time is now_ns */
     uint64_t now_ns;
     uint64_t begin_ns, end_ns; /* of what is measured */
     struct cl_log_shared shared;
@@ -137,8 +138,7 @@ static int run(struct world *w, char err[256])
     struct cl_sched_config config;
     struct cl_log_stats stats;
     cl_sched_config_init(&config);
-    config.clock = clock_of;
-    config.clock_arg = w;
+    config.clock = &w->clock;
     int rc = cl_sched_new(&config, &w->sched, err);
     if (rc)
         return rc;
@@ -175,6 +175,8 @@ int cl_bench_log_model(const struct cl_bench_log_model *m, struct cl_bench_log_m
     out->appends = out->flushes = out->worker_ns = 0;
     w->model = m;
     w->out = out;
+    w->now_ns = 1;
+    cl_clock_virtual(&w->clock, &w->now_ns);
     int rc = bench_lanes_begin(&w->disk, &m->disk, &w->now_ns, &out->worker_ns);
     if (rc)
         snprintf(err, 256, "no descriptor for the model's disk: %s", strerror(-rc));

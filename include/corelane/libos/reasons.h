@@ -3,7 +3,7 @@
  * Balance, asserted by every test of the stack (tests/libos/net/test_input.py and others):
  *   rx_frames = delivered + answered + sum(dropped)                        frames taken from the NIC
  *   delivered = to handlers (handled) + to sockets + consumed by ARP (learned)
- *   delivered to handlers = handled + unhandled + frames in inboxes and queues by type
+ *   delivered to handlers = handled + unhandled + frames in inboxes, queues by type and flows
  *   handled   = replied + unanswered + handler_errors + requests whose handler runs or is blocked
  * A transmit that could not be made is counted in tx_dropped_*, apart: it is ours, not received. */
 #ifndef CORELANE_LIBOS_REASONS_H
@@ -50,6 +50,9 @@ enum cl_drop {
     CL_DROP_TCP_CHECKSUM,    /* checksum is wrong */
     CL_DROP_TCP_NO_PORT,     /* nobody listens: answered by a reset where one may be */
     CL_DROP_TYPE_FULL,       /* the queue of its type is full */
+    CL_DROP_FLOW_FULL,       /* as many datagrams of its flow wait as may */
+    CL_DROP_FLOW_TABLE,      /* its flow would be one more than may have something at one time */
+    CL_DROP_FLOW_BUDGET,     /* as many datagrams of all flows wait as may */
     CL_DROP_NO_TX_BUFFER,    /* an answer was due and no buffer was free */
     CL_DROP_STOPPED,         /* taken from the NIC, and the runtime was stopped before it was looked at */
     CL_DROP_REASONS          /* how many there are */
@@ -60,7 +63,7 @@ struct cl_net_stats {
     uint64_t rx_frames;
     uint64_t delivered;
     uint64_t answered;        /* ARP requests and ICMP echo requests that got an answer */
-    uint64_t dropped[40];     /* by enum cl_drop */
+    uint64_t dropped[48];     /* by enum cl_drop */
     uint64_t handled;         /* datagrams given to handlers */
     uint64_t replied;         /* handlers that returned a reply */
     uint64_t unanswered;      /* handlers that returned 0 */
@@ -85,12 +88,13 @@ struct cl_net_stats {
     uint64_t type_errors;  /* requests whose classifier named no type of the handler: they went to its last */
     uint64_t requeued;     /* requests put back into the queue of their type when their quantum was over */
     uint64_t requeue_full; /* the same, but that was full: they waited in the run queue */
+    uint64_t flows_stolen; /* ready flows taken from a sibling */
 };
 
 /* Name of a reason, as in statistics: "udp_checksum". "?" beyond the last. */
 CL_API const char *cl_drop_name(unsigned reason);
 // cffi: end
-_Static_assert(CL_DROP_REASONS <= 40, "dropped[] has room for every reason");
+_Static_assert(CL_DROP_REASONS <= 48, "dropped[] has room for every reason");
 
 CL_EXTERN_C_END
 #endif
