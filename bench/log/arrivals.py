@@ -1,14 +1,17 @@
 """When a flush goes, on what there is: Poisson arrivals on a disk and on tmpfs, p50 and p99 at each load.
 
 The log runs on one core with its arrivals, each of which is a uthread. An append counts from when it was due until it
-was durable. Loads are fractions of what the log makes durable a second when all is due at once, which is measured
-first. Each setting goes on until a load is not carried, and the counters say why that was (bench/harness/stops.py).
+was durable. Loads are fractions of what the log makes durable a second with 256 writers in a closed loop, which is
+measured first. Each setting goes on until a load is not carried, and the counters say why that was
+(bench/harness/stops.py). The kthread makes the arrivals, too: where they begin late, it is the one that is busy.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,17 +26,19 @@ from .names import ADAPTIVE, FIXED
 FRACTIONS = (0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2)
 SETTINGS = ("no wait, 1 in flight", "no wait, 4 in flight", "16 or 50 us", "64 or 100 us")  # of FIXED
 RULES = {"adaptive": ADAPTIVE, **{name: FIXED[name] for name in SETTINGS}}
-LEAST, MOST, AT_ONCE = 50, 50_000, 5000  # arrivals of a load; and those that say what can be carried
+LEAST, MOST = 50, 50_000  # arrivals of a load
+FEW_WRITES_S = 3e-4  # what is durable so long after the last one was due is not behind
+WRITERS, CAPACITY_S = 256, 0.1  # that say what can be carried
 SEED = 7
 
 Append = Callable[["Arrivals", tuple[int, int, int]], "Arrived"]
 
 
 class Arrivals:
-    """When each append is due, ns from the beginning on. per_s inf: all at once."""
+    """When each append is due, ns from the beginning on."""
 
     def __init__(self, per_s: float, n: int, seed: int) -> None:
-        gaps = np.random.default_rng(seed).exponential(1e9 / per_s, n) if np.isfinite(per_s) else np.zeros(n)
+        gaps = np.random.default_rng(seed).exponential(1e9 / per_s, n)
         self.due_ns = np.cumsum(gaps).astype(np.uint64)
         self.n = n
 
@@ -46,15 +51,28 @@ class Arrivals:
 
 
 class Arrived:
-    """What became of them. ns: of each until it was durable."""
+    """What became of them. ns: of each until it was durable. late: those that began late."""
 
-    def __init__(self, ns: list[int], first_s: float, seconds: float, late: int, looks: int, found: int) -> None:
+    def __init__(self, ns: list[int], seconds: float, late: int) -> None:
         self.us = np.sort(np.asarray(ns, dtype=np.float64)) / 1e3
-        self.first_s, self.seconds, self.late = first_s, seconds, late
-        self.worker = found / looks if looks else None
+        self.seconds, self.late = seconds, late
+
+    @property
+    def worker(self) -> float:
+        """The part of them for which the kthread had no time when they were due: it makes them, too."""
+        return self.late / len(self.us)
 
     def us_at(self, q: float) -> float:
         return float(self.us[min(int(np.ceil(q * len(self.us))) - 1, len(self.us) - 1)])
+
+
+@dataclass
+class Place:
+    """Where the log is: how arrivals append to it, its folder, and appends a second that it can carry."""
+
+    append: Append
+    folder: Path
+    capacity: float
 
 
 class DiskClock:
@@ -79,12 +97,12 @@ def point(append: Append, disk: DiskClock, setting: tuple[int, int, int], per_s:
     after = disk.seconds()
     busy = None if before is None or after is None else min((after - before) / got.seconds, 1.0)
     n = len(got.us)
+    behind_s = max(got.seconds - arrivals.seconds - FEW_WRITES_S, 0.0)
     return Point(
         per_s,
-        (n - 1) / max(got.seconds - got.first_s, 1e-9),
+        n / (arrivals.seconds + behind_s),
         arrivals.n,
         n,
-        late=got.late,
         p50_us=got.us_at(0.5),
         p90_us=got.us_at(0.9),
         p99_us=got.us_at(0.99),
@@ -96,30 +114,17 @@ def point(append: Append, disk: DiskClock, setting: tuple[int, int, int], per_s:
     )
 
 
-def run(session: Session, places: dict[str, tuple[Append, Path]], seconds: float) -> None:
-    """All settings in turns at each load, place by place. places: how to append there, and where that is."""
-    for place, (append, folder) in places.items():
-        all_at_once = append(Arrivals(float("inf"), AT_ONCE, SEED), ADAPTIVE)
-        capacity = AT_ONCE / all_at_once.seconds
-        disk = DiskClock(folder)
-        arms: dict[str, Measure] = {}
-        for name, setting in RULES.items():
-
-            def measure(
-                per_s: float,
-                slot_s: float,
-                setting: tuple[int, int, int] = setting,
-                append: Append = append,
-                disk: DiskClock = disk,
-            ) -> Point:
-                return point(append, disk, setting, per_s, slot_s)
-
-            arms[f"{place}, Poisson: {name}"] = measure
-        session.settings[f"capacity_per_s, {place}"] = capacity
-        session.curves(
-            arms, dict.fromkeys(arms, capacity), seconds=seconds / len(places), fractions=FRACTIONS, explain=arms
-        )
-        compare(session, place)
+def run(session: Session, places: Mapping[str, Place], seconds: float) -> None:
+    """All settings in turns at each load, place by place."""
+    for name, place in places.items():
+        disk = DiskClock(place.folder)
+        arms: dict[str, Measure] = {
+            f"{name}, Poisson: {rule}": partial(point, place.append, disk, setting) for rule, setting in RULES.items()
+        }
+        session.settings[f"capacity_per_s, {name}"] = place.capacity
+        peaks = dict.fromkeys(arms, place.capacity)
+        session.curves(arms, peaks, seconds=seconds / len(places), fractions=FRACTIONS, explain=arms)
+        compare(session, name)
 
 
 def compare(session: Session, place: str) -> None:

@@ -30,6 +30,7 @@ LEAST_ARRIVALS, MOST_ARRIVALS = 2000, 6000  # .. of appends no fewer and no more
 AT_ONCE = 2000  # appends that say what can be carried
 NEAR = 0.9  # of what the best one can carry: settings below that have no part in a load that they cannot carry
 SHORT_DISKS, SHORT_WRITERS, SHORT_FRACTIONS = ("flash",), (1, 64), (0.05, 1.2)
+FEW_WRITES = 3
 KNOWN = "the disk is known"
 Metric = Callable[[Outcome], float]
 
@@ -83,12 +84,14 @@ def carrying(capacity: Mapping[Setting, float], per_s: float) -> list[Setting]:
     return [setting for setting, most in capacity.items() if most >= least]
 
 
-def point_of(per_s: float, got: Outcome) -> Point:
-    """A load and what became of it, as a point of a curve."""
+def point_of(disk: Disk, per_s: float, got: Outcome) -> Point:
+    """A load and what became of it, as a point of a curve. What is durable FEW_WRITES after the last one was due is not
+    behind: it is in flight then, or gathers."""
     n = len(got.us)
+    behind_s = max(got.seconds - got.last_due_s - FEW_WRITES * disk.write_us / 1e6, 0.0)
     return Point(
         per_s,
-        (n - 1) / (got.seconds - got.first_s),
+        n / (got.last_due_s + behind_s),
         n,
         n,
         p50_us=got.percentile_us(0.5),
@@ -158,7 +161,7 @@ class Study:
                 self._note(rule, load, part)
                 if rule == "adaptive":
                     self.p50.part[load], self.p99.part[load] = p50, p99
-                point = point_of(per_s, got)
+                point = point_of(disk, per_s, got)
                 point.extra = {
                     "modelled": True,
                     "n": n,

@@ -27,7 +27,7 @@ from ..harness.numbers import PERCENTILES, pairwise, percentile
 from ..harness.session import Session
 from . import arrivals as poisson
 from . import batching
-from .arrivals import Arrivals, Arrived
+from .arrivals import Arrivals, Arrived, Place
 from .names import FIXED, RAW
 from .plots import plot
 
@@ -161,7 +161,7 @@ class Files:
         )
         got = self._taken(lib.cl_bench_log_append(config, self._out, self._err), "append to the log as appends come")
         o = self._out
-        return Arrived(got.ns, o.first_ns / 1e9, got.seconds, o.late, o.looks, o.found)
+        return Arrived(got.ns, got.seconds, o.late)
 
     def _one(self, call: Callable[..., int], *args: Any) -> list[int]:
         """A call whose last arguments are numbers that it sets."""
@@ -212,7 +212,11 @@ def run(session: Session) -> None:
             places["disk"] = None
         else:
             places["disk"] = on_disk(session, stack, folder)
-        found = {place: (files.arrive, files.folder) for place, files in places.items() if files}
+        found = {
+            place: Place(files.arrive, files.folder, files.append(poisson.WRITERS, poisson.CAPACITY_S).rate)
+            for place, files in places.items()
+            if files
+        }
         poisson.run(session, found, 0.25 * session.seconds)
 
 

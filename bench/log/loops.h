@@ -23,9 +23,7 @@ struct cl_bench_log_result {
     uint32_t *each_ns;
     uint64_t room, kept;
     /* Of arrivals. */
-    uint64_t first_ns;     /* until the first one was durable */
-    uint64_t late;         /* began CL_BENCH_LOG_LATE_NS or more after they were due */
-    uint64_t looks, found; /* turns of the kthread's loop, and those that found something to do */
+    uint64_t late; /* began CL_BENCH_LOG_LATE_NS or more after they were due: the kthread had something else to do */
 };
 
 /* Write durably, one block at a time, for `for_ns`. -errno with a reason in err. */

@@ -53,8 +53,6 @@ static void append(struct world *w, uint64_t from_ns)
         w->rc = rc;
     if (rc || w->now_ns < w->begin_ns || out->appends == out->room)
         return;
-    if (out->appends == 0)
-        out->first_ns = w->now_ns - w->begin_ns;
     out->each_ns[out->appends++] = (uint32_t)cl_min(w->now_ns - from_ns, (uint64_t)UINT32_MAX);
 }
 

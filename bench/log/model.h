@@ -30,7 +30,6 @@ struct cl_bench_log_modelled {
     uint32_t *each_ns;
     uint64_t room, appends;    /* there is room for; measured: all of an open loop */
     uint64_t ns;               /* until the last one was durable, from the beginning on, or from the end of warm_ns */
-    uint64_t first_ns;         /* until the first one was */
     uint64_t worker_ns;        /* in which the kthread computed, of all of the run */
     uint64_t flushes, disk_ns; /* the same; disk_ns: of all lanes together */
     uint64_t width;            /* flushes in flight at most, at the end */

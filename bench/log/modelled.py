@@ -84,7 +84,6 @@ class Outcome:
 
     us: list[float]
     seconds: float
-    first_s: float  # until the first one was
     last_due_s: float  # when the last one was due; nan: closed loop
     worker: float  # busy, 0 to 1
     disk: float  # the mean of its lanes
@@ -146,4 +145,4 @@ def _run(disk: Disk, setting: Setting, load: Mapping[str, Any]) -> Outcome:
     ran = out.ns + (model.warm_ns if model.writers else 0)
     busy = min(out.worker_ns / ran, 1.0), min(out.disk_ns / ran / disk.lanes, 1.0)
     due = model.due_ns[model.arrivals - 1] / 1e9 if model.arrivals else math.nan
-    return Outcome(us, out.ns / 1e9, out.first_ns / 1e9, due, *busy, out.flushes, out.width)
+    return Outcome(us, out.ns / 1e9, due, *busy, out.flushes, out.width)

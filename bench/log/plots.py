@@ -8,7 +8,7 @@ from ..harness.numbers import number
 from ..harness.plot import Canvas
 from .names import RAW
 
-MODELLED, BATCHING = "modelled ", "batching: "
+MODELLED, BATCHING, POISSON = "modelled ", "batching: ", ", Poisson: "
 ADAPTIVE = ": adaptive"
 
 
@@ -19,16 +19,19 @@ def plot(document: dict[str, Any]) -> Canvas:
     single = [a for a in single if not a.get("modelled")]
     swept = [a for a in rows if a["name"].startswith(BATCHING)]
     modelled = [a for a in rows if a.get("modelled") and "offered_rps" in a and a["name"].endswith(ADAPTIVE)]
-    measured = bool(single)
+    arrivals = [a for a in rows if POISSON in a["name"]]
     settings = document["settings"]
     title = f"log: durable appends on {settings['device']} ({settings['file_system']})"
-    n = sum(int(a["n"]) for a in [*single, *swept, *modelled])
-    panels = 3 if measured else 1
-    canvas = Canvas(title, message=settings["message"], n=n, panels=panels, size=(6.5 * panels, 6))
-    if measured:
+    n = sum(int(a["n"]) for a in [*single, *swept, *modelled, *arrivals])
+    panels = 1 + 2 * bool(single) + bool(arrivals)
+    canvas = Canvas(title, message=settings["message"], n=n, panels=panels, size=(6.5 * panels, 4 + 2 * panels))
+    _modelled(canvas, document, modelled, panels - 1)
+    if arrivals:
+        _arrivals(canvas, document, arrivals, panels - 2)
+    if single:
         _single(canvas, single)
         _swept(canvas, swept)
-    _modelled(canvas, document, modelled, panels - 1)
+    canvas.caption("Curves end at the last number of writers, or the last load, that was asked for.")
     return canvas
 
 
@@ -50,7 +53,31 @@ def _swept(canvas: Canvas, rows: list[dict[str, Any]]) -> None:
     axis.set_yscale("log")
     axis.set_xlabel("writers (number)")
     axis.set_ylabel("durable appends (1/s)")
-    canvas.caption("Middle: when a flush goes. Its curves end at the last number of writers that was asked for.")
+
+
+def _arrivals(canvas: Canvas, document: dict[str, Any], rows: list[dict[str, Any]], panel: int) -> None:
+    """p99 of Poisson arrivals by place: of adaptive batching, and the lowest of the fixed settings at each load."""
+    for i, place in enumerate(dict.fromkeys(a["name"].partition(POISSON)[0] for a in rows)):
+        name = f"{place}{POISSON}adaptive"
+        ours = {float(a["offered_rps"]): number(a["p99_us"]) for a in rows if a["name"] == name}
+        fixed: dict[float, float] = {}
+        for a in rows:
+            if a["name"].startswith(f"{place}{POISSON}") and a["name"] != name:
+                load = float(a["offered_rps"])
+                fixed[load] = min(fixed.get(load, number(a["p99_us"])), number(a["p99_us"]))
+        for label, points, style in ((f"{place}: adaptive", ours, "-"), (f"{place}: best fixed", fixed, "--")):
+            loads = sorted(points)
+            canvas.curve(loads, [points[x] for x in loads], label=label, colour=i, style=style, panel=panel, arm=name)
+        canvas.caption(f"{name} stops: {document['settings']['stops'][name]}.")
+    _loads(canvas, panel)
+
+
+def _loads(canvas: Canvas, panel: int) -> None:
+    axis = canvas.axes[panel]
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("Poisson arrivals (1/s)")
+    axis.set_ylabel("durable after, p99 (us)")
 
 
 def _modelled(canvas: Canvas, document: dict[str, Any], rows: list[dict[str, Any]], panel: int) -> None:
@@ -65,8 +92,4 @@ def _modelled(canvas: Canvas, document: dict[str, Any], rows: list[dict[str, Any
             x, best, label=f"{label.removesuffix(ADAPTIVE)}: best fixed", colour=i, style="--", panel=panel, arm=name
         )
         canvas.caption(f"{name} stops: {document['settings']['stops'][name]}.")
-    axis = canvas.axes[panel]
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.set_xlabel("Poisson arrivals (1/s)")
-    axis.set_ylabel("durable after, p99 (us)")
+    _loads(canvas, panel)

@@ -84,7 +84,7 @@ def test_the_worst_load_is_named() -> None:
 
 
 def outcome(*us: float) -> Outcome:
-    return Outcome(sorted(us), 1.0, 0.1, 0.9, 0.5, 0.5, 1, 1)
+    return Outcome(sorted(us), 1.0, 0.9, 0.5, 0.5, 1, 1)
 
 
 def test_the_best_setting_is_chosen_by_what_is_compared() -> None:
