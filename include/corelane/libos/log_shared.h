@@ -8,8 +8,9 @@
  * run: so a lone append is held back by nobody. It leaves that to the loop's next poll, which comes within 20 us and
  * the turn of one uthread, while a flush is in flight, or while uthreads that the log has just brought back have not
  * run yet, since those are likely to append, too: what gathers until then shares the flush. The last of those pumps, or
- * the loop, whichever comes first. A log with a fixed setting (fixed_records, fixed_wait_ns) is pumped with each
- * append.
+ * the loop, whichever comes first; or the one with whom half of all have appended, where the device would have nothing
+ * to do until then (docs/log.md, "Batching"). A log with a fixed setting (fixed_records, fixed_wait_ns) is pumped with
+ * each append.
  *
  * What nobody waits for, such as the superblock that confirms the last appends (libos/storage/log/confirm.c), a timer
  * pumps.
