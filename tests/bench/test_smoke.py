@@ -105,7 +105,13 @@ FEWER: dict[str, dict[str, Any]] = {
         "kv.SWEEP_KEYS": 100,
         "kv.BATCH_ROUNDS": 1,
     },
-    "log": {"log.log.ROUNDS": 4, "log.log.SWEEP_ROUNDS": 4, "log.log.CORE_ROUNDS": 2},
+    "log": {
+        "log.log.ROUNDS": 4,
+        "log.log.SWEEP_ROUNDS": 4,
+        "log.log.CORE_ROUNDS": 2,
+        "log.arrivals.FRACTIONS": (0.2, 1.2),
+        "log.arrivals.RULES": lambda whole: {name: whole[name] for name in ("adaptive", "no wait, 1 in flight")},
+    },
     "loadshift": {"loadshift.ROUNDS_LEAST": 1},
     "raft": {  # tests/bench/raft has lone puts; other arms have another number of clients
         "raft.raft.SNAPSHOTS": {},
