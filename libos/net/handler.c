@@ -149,17 +149,40 @@ static CL_NOINLINE bool run_typed(struct cl_netif *nif, struct cl_netq **q, stru
     return true;
 }
 
+/* When the request at hand began, and how long the queue had sent until then; since_tsc 0: there was none before. */
+struct pace {
+    uint64_t since_tsc, rang_ticks;
+};
+
+/* Before a request, where a doorbell is a system call (nic.h, tx_calls): its answer waits for the next one's if that is
+ * here already, so one call sends all that a burst answers, and a lone answer leaves at once. `more`: it is in hand. */
+static CL_NOINLINE void pace(struct cl_netq *q, struct pace *p, bool more)
+{
+    uint64_t now = cl_stamp(q->time), took = now - p->since_tsc - (q->rang_ticks - p->rang_ticks);
+    if (p->since_tsc && took > SLOW_US * (uint64_t)q->nif->ticks_per_us)
+        q->alone = ALONE;
+    else if (q->alone)
+        q->alone--;
+    *p = (struct pace){now, q->rang_ticks};
+    if (!q->full_since_tsc) /* else it waits for room anyway */
+        q->flush_at = q->alone == 0 && (more || cl_netq_waiting(q)) ? CL_NETQ_TX : 1;
+}
+
 /* A turn of the flow that is first in the ready queue: its datagrams one after the other, a bounded number. A handler may
  * block, and the flow is held meanwhile. False: no flow is ready. */
-static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struct cl_udp_req *req)
+static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struct cl_udp_req *req, struct pace *at)
 {
     struct cl_flow *f = cl_ordered_hold(*q);
     struct cl_rx_item item;
     unsigned done = 0;
     if (!f)
         return false;
-    for (; done < CL_FLOW_BURST && cl_ordered_next(*q, f, &item); done++)
+    for (; done < CL_FLOW_BURST && cl_ordered_next(*q, f, &item); done++) {
+        cl_netq_note_begun(*q);
+        if (nif->nic->tx_calls)
+            pace(*q, at, f->taken != NULL);
         *q = run_plain(nif, *q, &item, req);
+    }
     cl_ordered_release(*q, f, done);
     return true;
 }
@@ -212,25 +235,6 @@ static CL_NOINLINE struct cl_netq *run_burst(struct cl_netif *nif, struct cl_net
     return q;
 }
 
-/* When the request at hand began, and how long the queue had sent until then; since_tsc 0: there was none before. */
-struct pace {
-    uint64_t since_tsc, rang_ticks;
-};
-
-/* Before a request, where a doorbell is a system call (nic.h, tx_calls): its answer waits for the next one's if that is
- * here already, so one call sends all that a burst answers, and a lone answer leaves at once. */
-static CL_NOINLINE void pace(struct cl_netq *q, struct pace *p)
-{
-    uint64_t now = cl_stamp(q->time), took = now - p->since_tsc - (q->rang_ticks - p->rang_ticks);
-    if (p->since_tsc && took > SLOW_US * (uint64_t)q->nif->ticks_per_us)
-        q->alone = ALONE;
-    else if (q->alone)
-        q->alone--;
-    *p = (struct pace){now, q->rang_ticks};
-    if (!q->full_since_tsc) /* else it waits for room anyway */
-        q->flush_at = q->alone == 0 && cl_netq_waiting(q) ? CL_NETQ_TX : 1;
-}
-
 CL_HOT void cl_netif_run(void *arg, unsigned self)
 {
     struct cl_netif *nif = arg;
@@ -251,7 +255,7 @@ again:
         cl_netq_note_begun(q);
         polled = false;
         if (cl_unlikely(paced))
-            pace(q, &at);
+            pace(q, &at, false);
         if (cl_likely(kind == CL_UDP_PLAIN)) {
             q = run_plain(nif, q, &items[0], &running.req);
             continue;
@@ -260,12 +264,12 @@ again:
         q = run_burst(nif, q, items, 1 + more, &running);
     }
     if (cl_unlikely(paced))
-        pace(q, &at);
+        pace(q, &at, false);
     if (cl_unlikely(cl_load_acquire(&q->typed) != NULL) && run_typed(nif, &q, &running.req, polled)) {
         polled = false;
         goto again;
     }
-    if (cl_unlikely(cl_load_acquire(&q->ready) != NULL) && flow_turns && run_flow(nif, &q, &running.req)) {
+    if (cl_unlikely(cl_load_acquire(&q->ready) != NULL) && flow_turns && run_flow(nif, &q, &running.req, &at)) {
         flow_turns--;
         polled = false;
         goto again;

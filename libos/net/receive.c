@@ -261,6 +261,15 @@ static CL_NOINLINE unsigned receive_ordered(struct cl_netq *q, struct cl_netq *v
     return o.came;
 }
 
+static unsigned nothing_came(struct cl_netq *q)
+{
+    if (cl_unlikely(cl_load_relaxed(&q->nic->gone))) {
+        cl_netq_renew(q); /* a kthread that only sends would not notice otherwise; all are woken when it goes */
+        cl_netif_tell_gone(q->nif);
+    }
+    return 0;
+}
+
 static unsigned receive(struct cl_netq *q, struct cl_netq *victim, unsigned n)
 {
     struct cl_frame frames[CL_NETQ_POLL];
@@ -268,18 +277,14 @@ static unsigned receive(struct cl_netq *q, struct cl_netq *victim, unsigned n)
     if (shared && !cl_netq_lock_rx(victim))
         return 0;
     /* Relaxed: who binds the first such handler has held this lock since (order.c). */
-    if (cl_unlikely(cl_load_relaxed(&q->nif->flows) != NULL) && shared)
-        return receive_ordered(q, victim, n);
+    if (cl_unlikely(cl_load_relaxed(&q->nif->flows) != NULL) && shared) {
+        n = receive_ordered(q, victim, n);
+        return n ? n : nothing_came(q);
+    }
     n = cl_netq_rx(victim, frames, n);
     if (shared)
         cl_spin_unlock(&victim->rx_lock);
-    if (n)
-        return take_in(q, frames, n);
-    if (cl_unlikely(cl_load_relaxed(&q->nic->gone))) {
-        cl_netq_renew(q); /* a kthread that only sends would not notice otherwise; all are woken when it goes */
-        cl_netif_tell_gone(q->nif);
-    }
-    return 0;
+    return n ? take_in(q, frames, n) : nothing_came(q);
 }
 
 bool cl_netif_ready(void *arg, unsigned queue)
