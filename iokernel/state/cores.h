@@ -83,7 +83,8 @@ struct io_member {
     uint32_t switches;      /* at the last decision, and since when */
     uint64_t switches_since;
     uint32_t quantum_signals;     /* as in state */
-    uint64_t next_quantum_signal; /* not before */
+    uint32_t signalled;           /* `switches` of what the last one was for */
+    uint64_t next_quantum_signal; /* to the same, not before that; 0: the last one was not found seen yet */
     struct io_overrun overrun;
     struct io_block block;
 };
@@ -126,7 +127,7 @@ struct io_allotment {
     struct io_kthread *last_run; /* the kthread that was given a core last, or woken on one */
     struct cl_hist *detection, *actuation;
     struct cl_io_app_cores stats; /* writer: loop; readers: anybody (relaxed) */
-    uint32_t steerings; /* times that `steer` was changed, for io_deliver: each frame has it with it */
+    uint32_t steerings;           /* times that `steer` was changed, for io_deliver: each frame has it with it */
     uint8_t steer[IO_STEER];
 };
 
