@@ -17,7 +17,7 @@ from corelane.bench.harness.stops import Evidence
 def turn(*short_p99_us: float) -> Point:
     """Of some windows, each of 100 short requests and one long."""
     point = Point(1e5, 1e5, 101 * len(short_p99_us), 101 * len(short_p99_us))
-    point.extra |= {"core_s": 1.0, "service_s": 0.5, "handled": 1000, "preempted": 20}
+    point.extra |= {"cpu_s": 1.0, "service_s": 0.5, "handled": 1000, "preempted": 20}
     for kind, requests, windows in (("short", 100, list(short_p99_us)), ("long", 1, [900.0])):
         point.extra[f"{kind}_requests"] = requests * len(short_p99_us)
         point.extra |= {f"{kind}_{name}_us": 1.0 for name in ("p50", "p90", "p99", "p999")}
@@ -36,7 +36,7 @@ def test_a_row_has_the_median_of_all_windows() -> None:
     assert (row["short_p99_window_lower_us"], row["short_p99_window_upper_us"]) == (8.0, 4000.0)
     assert row["long_p99_window_us"] == 900.0
     assert "short_p99_windows_us" not in row
-    assert (row["core_s"], row["handled"], row["preempted"]) == (2.0, 2000, 40)
+    assert (row["cpu_s"], row["handled"], row["preempted"]) == (2.0, 2000, 40)
 
 
 def test_a_window_without_long_requests_says_nothing_of_them() -> None:
@@ -115,7 +115,7 @@ def test_an_arm_preempts_in_its_own_way_and_loses_no_request(monkeypatch: pytest
     assert point.extra["handled"] >= point.sent > 0, "all were worked off, in time for the generator or not"
     assert (point.extra["preempted"] > 0) == (how.quantum_us > 0)
     assert (sched["quantum_signals"] > 0) == how.signal
-    assert 0 < point.extra["service_s"] <= point.extra["core_s"]
+    assert 0 < point.extra["service_s"] <= point.extra["cpu_s"]
 
 
 def arm_of(unanswered: int = 0) -> server.Server:
