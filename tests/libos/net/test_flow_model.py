@@ -79,14 +79,17 @@ MUTANTS = {
     "a holder does not say that it holds": Mutant("FLOW_H", "f->state = CL_FLOW_RUNNING;", "(void)0;", "woken"),
     "a wake while it runs is forgotten": Mutant("FLOW_H", "f->state = CL_FLOW_AGAIN;", "(void)0;", "woken"),
     "a thief takes, and leaves in place": Mutant(
-        "ORDERED_C", "cl_ordered_publish(q, &half);", "cl_ready_push(theirs, &half); cl_ready_push(own, &half);", "bursts"
+        "ORDERED_C",
+        "cl_ordered_publish(q, &half);",
+        "cl_ready_push(theirs, &half); cl_ready_push(own, &half);",
+        "bursts",
     ),
-    "older frames of other queues do not go first": Mutant(
-        "ORDER_C", "!settle(o, victim, number)", "false", "steered"
-    ),
+    "older frames of other queues do not go first": Mutant("ORDER_C", "!settle(o, victim, number)", "false", "steered"),
     "nor those that somebody is just putting": Mutant("ORDER_C", "!lock_all_but(nif, victim)", "false", "steered"),
     "not the oldest of them first": Mutant("ORDER_C", "number = of;", "(void)0;", "steered_on"),
-    "what a check has taken has no steering": Mutant("ORDER_C", "*number = q->stash_steering;", "*number = 0;", "steered"),
+    "what a check has taken has no steering": Mutant(
+        "ORDER_C", "*number = q->stash_steering;", "*number = 0;", "steered"
+    ),
 }
 
 
