@@ -52,7 +52,7 @@ struct cl_udp_req {
     uint16_t port;                /* in: our port */
     uint8_t broadcast;            /* in: it was sent to a broadcast address */
     uint8_t faulted;              /* set by cl_handler_fault */
-    uint64_t rx_tsc;              /* in: cl_tsc() when the frame was taken from the NIC */
+    uint64_t rx_tsc;              /* in: the stamp of the NIC's clock when it was taken from the NIC */
     uint32_t type;                /* libos' own, as the rest: in the runtime's table of types */
     struct cl_udp_socket *socket; /* the rest is libos' own */
     struct cl_frame rx, tx;
