@@ -1,6 +1,7 @@
 """corelane.libos: what an application links. User-level threads, the network stack, request handlers, the runtime.
 
     runtime.py   Runtime: attach to an iokernel, or run embedded on a NIC; bind, serve, stop, statistics (runtime.c: C)
+    stepper.py   Stepper: runtimes driven by one thread on a virtual clock, for tests (stepper.c: C)
     options.py   its finer settings: scheduler, network, share of the cores
     handlers/    request handlers: numba function, C function, Python callable
     sched/       the scheduler of user-level threads
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from .handlers.python import Request, current_request
     from .options import CoreShare, Network, Scheduler
     from .runtime import Runtime, RuntimeStats, UdpSocket
+    from .stepper import Stepper
     from .storage.log.shared import SharedLog
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "RuntimeStats",
     "Scheduler",
     "SharedLog",
+    "Stepper",
     "UdpSocket",
     "batch",
     "c_handler",
@@ -72,6 +75,7 @@ _HOME = {
     "CoreShare": "options",
     "Network": "options",
     "Scheduler": "options",
+    "Stepper": "stepper",
     "UdpSocket": "runtime",
 }
 

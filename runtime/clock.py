@@ -107,7 +107,7 @@ def default_clock() -> Clock:
 
 
 class VirtualClock(Clock):
-    """A clock that stands still until it is told to go on. Give it to a NIC; what is made on that NIC takes it from there.
+    """A clock that stands still until it is told to go on. Give it to a NIC: what is made on that takes it from there.
 
     Nothing wakes a thread that sleeps until an instant of it: what lives by it is stepped (libos.Stepper), from one
     thread.
@@ -119,7 +119,9 @@ class VirtualClock(Clock):
     def __init__(self, start_ns: int = START_NS) -> None:
         """Raises CorelaneError for a start below 1."""
         if start_ns < 1:
-            raise CorelaneError("make a virtual clock", f"it cannot start at {start_ns} ns", "start it at 1 ns or later")
+            raise CorelaneError(
+                "make a virtual clock", f"it cannot start at {start_ns} ns", "start it at 1 ns or later"
+            )
         self.word = ffi.new("uint64_t *", start_ns)
         """`uint64_t *` with its time, for C."""
         clock = ffi.new("struct cl_clock *")

@@ -164,7 +164,7 @@ def add_row(session: Session, name: str, load: float, points: list[Point]) -> No
     """An arm at a load. Percentiles by kind are the medians of the rounds, and the p99 is that of all windows, too."""
     row = session.point(name, middle(points))
     row["load"] = load
-    for key in ("core_s", "service_s", "handled", "preempted"):
+    for key in ("core_s", "service_s", "handled", "preempted", "signals_late", "signals_held"):
         if all(key in p.extra for p in points):
             row[key] = sum(p.extra[key] for p in points)
     for kind in ("short", "long"):

@@ -50,6 +50,7 @@ class Server:
     service: spin.Spin
     unanswered: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
+    how: How = How()
 
     def explain(self, rate_rps: float, seconds: float) -> Point:
         """A load, with the counters read meanwhile (harness/stops.py)."""
@@ -58,7 +59,8 @@ class Server:
 
     def measure(self, load: float, seconds: float) -> Point:
         """A point whose extra values tell short and long requests apart, and what the whole of it took, the warm-up
-        included: core_s, service_s (what the handled requests asked for), handled, preempted."""
+        included: core_s, service_s (what the handled requests asked for), handled, preempted; by signal: those that
+        came late, and those held off since they found other code."""
         warm_s = min(WARM_FRACTION * seconds, WARM_MOST_S)
         windows = max(1, round((seconds - warm_s) / WINDOW_S))
         before = self.used()
@@ -75,11 +77,13 @@ class Server:
     def used(self) -> dict[str, float]:
         """So far. Exact while nothing is under way."""
         stats, spent = self.runtime.stats(), self.service.stats()
+        signals = {f"signals_{end}": stats.sched[f"quantum_{end}"] for end in ("late", "held") if self.how.signal}
         return {
             "core_s": self.made.core_s("spin"),
             "service_s": spent["ticks"] / default_clock().hz,
             "handled": stats.net["handled"],
             "preempted": stats.sched["preempted"],
+            **signals,
         }
 
     def settle(self) -> bool:
@@ -110,7 +114,7 @@ def server(cores: tuple[int, int], how: How) -> Iterator[Server]:
             stack.callback(service.close)  # handlers point into it: after the runtime, whose close may be called twice
             stack.callback(runtime.close)
             runtime.start()
-            arm = Server(made, runtime, service)
+            arm = Server(made, runtime, service, how=how)
             yield arm
             arm.dropped = made.drops()  # before it is closed: what was for it goes with it
             runtime.stop()

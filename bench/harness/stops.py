@@ -198,7 +198,7 @@ def _told(evidence: Evidence, late: float) -> str:
     if evidence.taken >= TAKEN / 10:
         said.append(f"worker without a CPU for {100 * evidence.taken:.0f} %")
     said += [f"{name} {n:,}" for name, n in sorted(evidence.full.items())]
-    return ", ".join([*said, f"{100 * late:.2g} % sent late or never"])
+    return ", ".join([*said, f"{100 * late:.3g} % sent late or never"])
 
 
 class Watch:

@@ -122,7 +122,7 @@ def bound(goal: Goal) -> str:
 def verdict(name: str, fig: dict[str, Any], met: str, missed: str) -> str:
     """Whether a figure meets its goal; of how many of its runs that is so, where they are on both sides of it."""
     if fig["met"] is None:
-        return "" if GOALS[name].goal is None else "not judged"
+        return "no goal" if GOALS[name].goal is None else "not judged"
     told, runs = met if fig["met"] else missed, [number(r) for r in fig["runs"]]
     agree = sum(GOALS[name].met(r) is fig["met"] for r in runs)
     return told if agree == len(runs) else f"{told}, {'met' if fig['met'] else 'missed'} in {agree} of {len(runs)} runs"

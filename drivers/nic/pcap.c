@@ -365,7 +365,7 @@ static int pcap_build(struct pcap_nic *p, const struct cl_pcap_config *c, char *
     }
     struct cl_pcap_file_header h = {CL_PCAP_MAGIC_NS, 2, 4, 0, 0, p->snap_bytes, CL_PCAP_ETHERNET};
     put(p, &h, sizeof h);
-    p->parker = (struct cl_parker){&p->word, -1};
+    p->parker = (struct cl_parker){.word = &p->word, .event_fd = -1};
     p->stepped = p->nic.clock->word;
     if (p->stepped)
         return 0;

@@ -43,10 +43,10 @@ CL_API int cl_pcap_flush(struct cl_nic *nic);
 
 struct cl_replay_config {
     const char *path;
-    double speed;     /* 1: as recorded, 2: twice as fast; 0: at once */
-    uint64_t loops;   /* how often; 0: for ever */
-    uint32_t buffers; /* [2048] */
-    uint8_t mac[6];   /* [destination of the first frame] */
+    double speed;                 /* 1: as recorded, 2: twice as fast; 0: at once */
+    uint64_t loops;               /* how often; 0: for ever */
+    uint32_t buffers;             /* [2048] */
+    uint8_t mac[6];               /* [destination of the first frame] */
     const struct cl_clock *clock; /* by which it replays [the machine's] */
 };
 

@@ -73,14 +73,20 @@ class ReplayNic(Nic):
 
     @typed("replay a recording")
     def __init__(
-        self, path: str | Path, *, speed: float = 1.0, loops: int = 1, buffers: int = 0, mac: str | None = None,
-        clock: Clock | None = None
+        self,
+        path: str | Path,
+        *,
+        speed: float = 1.0,
+        loops: int = 1,
+        buffers: int = 0,
+        mac: str | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """Replay `path`.
 
         speed: 1 as recorded, 2 twice as fast, 0 at once. loops: how often, 0 for ever. mac: own address, by default the
-        destination of the first frame. clock: by which it replays, None: the machine's. Raises CorelaneError if the file cannot be read or is no pcap file of Ethernet
-        frames.
+        destination of the first frame. clock: by which it replays, None: the machine's. Raises CorelaneError if the
+        file cannot be read or is no pcap file of Ethernet frames.
         """
         name = ffi.new("char[]", os.fsencode(path))
         config = ffi.new("struct cl_replay_config *")

@@ -100,8 +100,7 @@ static uint64_t replay_next_tsc(struct cl_nic *nic, unsigned queue)
 
 static int replay_wait(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
 {
-    return cl_single_wait_until((struct cl_single_nic *)nic, replay_next_tsc(nic, queue),
-                                timeout_ns);
+    return cl_single_wait_until((struct cl_single_nic *)nic, replay_next_tsc(nic, queue), timeout_ns);
 }
 
 static void replay_close(struct cl_nic *nic)

@@ -11,12 +11,13 @@ int cl_single_init(struct cl_single_nic *s)
     s->pool = cl_pool_new(0, s->nic.n_buffers, 1);
     void *base = mmap(NULL, s->base_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     s->base = base == MAP_FAILED ? NULL : base;
-    s->parker = (struct cl_parker){&s->word, -1};
+    s->parker = (struct cl_parker){.word = &s->word, .event_fd = -1};
     return s->pool && s->base ? 0 : -ENOMEM;
 }
 
 void cl_single_exit(struct cl_single_nic *s)
 {
+    cl_park_close_given(&s->parker);
     if (s->base)
         munmap(s->base, s->base_len);
     cl_pool_delete(s->pool);

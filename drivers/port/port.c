@@ -20,8 +20,9 @@ static void rx_sync(struct port *port, unsigned queue, struct port_rx *rx)
     /* Relaxed: whoever still reads the old address wakes the old word; the wake below covers a sleeper on it (a thief
      * may be running this while the owner sleeps). */
     cl_store_relaxed(&port->parkers[queue].word, &lines->park);
-    struct cl_parker sleeper = {old_word, -1};
+    struct cl_parker sleeper = {.word = old_word, .event_fd = -1};
     cl_park_wake(&sleeper);
+    port_herald_look(port);
     cl_store_release(&rx->arena, now); /* release: the watcher unmaps the old arena once all sides have left it */
 }
 

@@ -85,4 +85,10 @@ CL_API int cl_port_reattach(struct cl_nic *nic, char *err);
 CL_API void cl_port_publish(struct cl_nic *nic, cl_counters_fn counters, void *arg);
 // cffi: end
 
+/* Kthreads are about to sleep in an epoll of their own, on the eventfd that their parkers are given: have wakes from
+ * other processes go there. -ENOSYS: Linux before 5.16; -errno. Before the kthreads start; once or more. */
+int cl_port_herald(struct cl_nic *nic);
+/* Such a kthread has set its park word, and is about to look at all work again. By its thread. */
+void cl_port_parked(struct cl_nic *nic, unsigned k);
+
 #endif

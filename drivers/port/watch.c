@@ -444,6 +444,9 @@ static void port_close(struct cl_nic *nic)
     }
     pthread_mutex_destroy(&port->lock);
     port_cores_delete(port);
+    port_herald_delete(port);
+    for (unsigned q = 0; port->parkers && q < port->nic.n_queues; q++)
+        cl_park_close_given(&port->parkers[q]);
     free(port->parkers);
     free(port->rx);
     free(port->tx);
@@ -479,7 +482,7 @@ static int make_queues(struct port *port)
     memset(port->rx, 0, n * sizeof *port->rx);
     memset(port->tx, 0, n * sizeof *port->tx);
     for (unsigned q = 0; q < n; q++)
-        port->parkers[q] = (struct cl_parker){&port_lines(port->current, q)->park, -1};
+        port->parkers[q] = (struct cl_parker){.word = &port_lines(port->current, q)->park, .event_fd = CL_PARK_FUTEX};
     return 0;
 }
 

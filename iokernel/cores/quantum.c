@@ -4,8 +4,8 @@
  * interrupted and has no probes (libos/sched/interrupt.c). Both name what they are for (`quantum_over`), so that what
  * comes after it is not preempted in its place.
  *
- * A kthread has at most one signal of these that its handler has not seen, and gets at most one a quantum. So one that
- * is kept from running, or blocks the signal, does not have the loop make calls on end.
+ * A kthread has at most one signal of these that its handler has not seen, and gets the next one a quantum after that at
+ * the earliest. So one that is kept from running, or blocks the signal, does not have the loop make calls on end.
  *
  * Tests: tests/iokernel/cores/c/choice.c, tests/libos/sched/c/signalled.c. */
 #include "../state/internal.h"
@@ -14,8 +14,11 @@ static void send_signal(struct io_loop *loop, struct io_kthread *k, uint64_t now
 {
     struct io_allotment *a = &k->app->cores;
     struct io_member *m = &k->member;
-    if ((int64_t)(now - m->next_quantum_signal) < 0 ||
-        cl_load_relaxed(&io_lines_of(k)->quantum_seen) != m->quantum_signals)
+    if (cl_load_relaxed(&io_lines_of(k)->quantum_seen) != m->quantum_signals) {
+        m->next_quantum_signal = now + a->quantum_ticks; /* once it is seen, the switch takes its time, too */
+        return;
+    }
+    if ((int64_t)(now - m->next_quantum_signal) < 0)
         return;
     cl_bucket_refill(&k->app->wakes, loop->now);
     if (!cl_bucket_open(&k->app->wakes)) {

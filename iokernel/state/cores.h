@@ -126,7 +126,7 @@ struct io_allotment {
     struct io_kthread *last_run; /* the kthread that was given a core last, or woken on one */
     struct cl_hist *detection, *actuation;
     struct cl_io_app_cores stats; /* writer: loop; readers: anybody (relaxed) */
-    uint32_t steerings; /* times that `steer` was changed, for io_deliver: each frame has it with it */
+    uint32_t steerings;           /* times that `steer` was changed, for io_deliver: each frame has it with it */
     uint8_t steer[IO_STEER];
 };
 

@@ -42,11 +42,11 @@ struct cl_flow_item {
 };
 
 struct cl_flow {
-    struct cl_flow *next;               /* in its bucket */
-    struct cl_flow *next_ready;         /* in a ready queue: under its lock */
-    struct cl_flow_item *first, *last;  /* have come, oldest first */
-    struct cl_flow_item *taken;         /* the holder's: older than `first` */
-    struct cl_udp_socket *socket;       /* constant while it is in the table, as the next two */
+    struct cl_flow *next;              /* in its bucket */
+    struct cl_flow *next_ready;        /* in a ready queue: under its lock */
+    struct cl_flow_item *first, *last; /* have come, oldest first */
+    struct cl_flow_item *taken;        /* the holder's: older than `first` */
+    struct cl_udp_socket *socket;      /* constant while it is in the table, as the next two */
     struct cl_flow_key key;
     uint64_t hash;
     uint32_t waiting; /* items in both lists, and those that the holder has handled in this turn */

@@ -85,7 +85,8 @@ struct cl_netq {
     uint32_t n_stash;
     uint32_t stash_steering; /* of these frames (order.c) */
     struct cl_frame stash[CL_NETQ_STASH];
-    struct cl_ready *ready; /* flows of ordered handlers, or NULL: there are none. Set once (release); readers: anybody */
+    struct cl_ready
+        *ready; /* flows of ordered handlers, or NULL: there are none. Set once (release); readers: anybody */
     struct cl_typed *typed; /* queues by type, or NULL: no handler sorts. Set once (release); readers: anybody */
     struct cl_inbox *inbox; /* constant */
 } CL_ALIGNED(CL_CACHELINE);
@@ -190,9 +191,9 @@ struct cl_netq *cl_netq_self(struct cl_netif *nif);
 
 /* order.c. */
 struct cl_order {
-    struct cl_netq *q;                     /* of the calling kthread */
-    unsigned room;                         /* for the rest, at most CL_NETQ_POLL */
-    unsigned n, came;                      /* of the rest; in all */
+    struct cl_netq *q; /* of the calling kthread */
+    unsigned room;     /* for the rest, at most CL_NETQ_POLL */
+    unsigned n, came;  /* of the rest; in all */
     uint64_t rx_tsc;
     struct cl_ready_list woken;            /* flows that got ready */
     struct cl_frame frames[CL_NETQ_POLL];  /* the rest, ... */
@@ -202,8 +203,6 @@ struct cl_order {
 void cl_order_receive(struct cl_order *o, struct cl_netq *victim);
 /* Whether frames wait in a queue whose lock is held. They may be in its stash then. */
 bool cl_order_look(struct cl_netq *q);
-/* Wait until nobody is in the middle of taking a burst. Any thread that holds no lock of a queue. */
-void cl_order_pass(struct cl_netif *nif);
 
 /* Owner's calls. */
 void cl_netq_ring(struct cl_netq *q);   /* send what waits, give back what is done */

@@ -26,7 +26,7 @@
  * With one kthread nothing of this is needed, and nothing is locked.
  *
  * When the first ordered handler is bound, bursts may be under way that were taken without these rules. The binder
- * passes through all locks (cl_order_pass) before the port can be found. So who takes a burst later follows the rules;
+ * passes through all locks (ordered.c) before the port can be found. So who takes a burst later follows the rules;
  * and who has taken one before and finds the port now drops what is for it, since nobody listened when it came.
  *
  * Tests: tests/libos/net/test_flow_model.py (all interleavings), tests/libos/net/c/flow_order.c, and
@@ -64,14 +64,6 @@ bool cl_order_look(struct cl_netq *q)
         return false;
     cl_store_relaxed(&q->n_stash, nic->ops->rx_burst(nic, q->index, q->stash, CL_NETQ_STASH));
     return q->n_stash != 0;
-}
-
-void cl_order_pass(struct cl_netif *nif)
-{
-    for (unsigned k = 0; k < nif->n_queues; k++) {
-        cl_spin_lock(&nif->queues[k].rx_lock);
-        cl_spin_unlock(&nif->queues[k].rx_lock);
-    }
 }
 
 /* Put those of n frames that are of flows; the others, for which there is room, are the rest. */

@@ -9,7 +9,7 @@
 #define ITEMS_A_KTHREAD 256
 #define ITEMS_LEAST 32
 
-static void delete(struct cl_flows *flows)
+static void delete (struct cl_flows *flows)
 {
     if (!flows)
         return;
@@ -42,6 +42,15 @@ static bool allocate(struct cl_flows *flows, const struct cl_netif *nif)
     return true;
 }
 
+/* Wait until nobody is in the middle of taking a burst. */
+static void pass_receivers(struct cl_netif *nif)
+{
+    for (unsigned k = 0; k < nif->n_queues; k++) {
+        cl_spin_lock(&nif->queues[k].rx_lock);
+        cl_spin_unlock(&nif->queues[k].rx_lock);
+    }
+}
+
 /* Under types_lock. */
 static int make_flows(struct cl_netif *nif)
 {
@@ -49,17 +58,17 @@ static int make_flows(struct cl_netif *nif)
     if (nif->flows)
         return 0;
     if (!(flows = calloc(1, sizeof *flows)) || !allocate(flows, nif)) {
-        delete(flows);
+        delete (flows);
         return -ENOMEM;
     }
     if (getrandom(&flows->table.secret, sizeof flows->table.secret, 0) != sizeof flows->table.secret) {
-        delete(flows);
+        delete (flows);
         return -EIO;
     }
     for (unsigned k = 0; k < nif->n_queues; k++)
         cl_store_release(&nif->queues[k].ready, &flows->ready[k]); /* release: kthreads may run already */
     cl_store_release(&nif->flows, flows);
-    cl_order_pass(nif); /* before a port is bound */
+    pass_receivers(nif); /* before a port is bound: order.c */
     return 0;
 }
 
@@ -231,6 +240,6 @@ void cl_flows_drain(struct cl_netif *nif)
 
 void cl_flows_delete(struct cl_netif *nif)
 {
-    delete(nif->flows);
+    delete (nif->flows);
     nif->flows = NULL;
 }

@@ -76,8 +76,7 @@ int cl_udp_bind_typed(struct cl_netif *nif, uint16_t port, cl_udp_handler fn, vo
         refuse(err, rc, "out of memory for the queues by type");
     if (rc == 0) {
         for (uint32_t i = 0; i < types->n; i++)
-            nif->types->target_ticks[first + i] =
-                (uint64_t)cl_ns_to_ticks(nif->clock, types->target_us[i] * 1000ll);
+            nif->types->target_ticks[first + i] = (uint64_t)cl_ns_to_ticks(nif->clock, types->target_us[i] * 1000ll);
         /* Stays counted if the port turns out to be taken in between: kthreads may have seen it. */
         cl_store_release(&nif->types->n, first + types->n);
         rc = cl_udp_publish_typed(nif, port, fn, arg, types, (uint16_t)first);

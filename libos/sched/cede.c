@@ -85,7 +85,14 @@ bool cl_cede(struct cl_kthread *k)
             cl_completions_poll(k, k);
         cl_requeue(k);
         cl_export(k);
-        if (has_work(k)) {
+        if (k->wakefd) { /* an adopted one does not wait here, but goes back to its caller */
+            struct cl_uthread *front = cl_take_front(k);
+            if (front)
+                cl_uthread_ready(front);
+            cl_park_kthread(k);
+            if (k->asleep)
+                return false;
+        } else if (has_work(k)) {
             if (k->searching)
                 cl_idle_over(k);
             cede_core(k);

@@ -240,6 +240,7 @@ static void on_quantum(struct cl_kthread *k, void *context)
         cl_count(&k->stats.quantum_signals, 1);
 }
 
+/* On a thread that has adopted kthreads, outside of a turn, everything is other code. */
 static void on_interrupt(int signal, siginfo_t *info, void *context)
 {
     struct cl_kthread *k = cl_kthread_self();
@@ -247,6 +248,8 @@ static void on_interrupt(int signal, siginfo_t *info, void *context)
     struct cl_cores *c = k ? k->sched->cores : NULL;
     if (c)
         c->ops->signalled(c, k->index);
+    if (!k)
+        cl_adopted_interrupt(wait_in_handler, signal);
     if (!c) {
         pass_on(signal, info, context);
     } else if (!c->ops->lost(c, k->index)) {

@@ -40,7 +40,8 @@ static void measure(struct cl_kthread *k, unsigned before, uint64_t start_tsc)
     unsigned after = s->source.pending(s->source.arg, k->index);
     if (before <= after)
         return;
-    uint64_t ns = (uint64_t)cl_ticks_to_ns(s->clock, (int64_t)(cl_clock_stamp(s->clock) - start_tsc)) / (before - after);
+    uint64_t ns =
+        (uint64_t)cl_ticks_to_ns(s->clock, (int64_t)(cl_clock_stamp(s->clock) - start_tsc)) / (before - after);
     k->service_ns = (7 * k->service_ns + ns) / 8;
 }
 

@@ -106,7 +106,10 @@ def link_pair() -> Iterator[Pair]:
 def wire_pair(**settings: object) -> Iterator[Pair]:
     """A wire and its thread between two memory links."""
     link = Link(**settings)  # type: ignore[arg-type]
-    (a, near), (b, far) = memory_link((2, 2), mac=(None, "02:00:00:00:00:03")), memory_link(mac=("02:00:00:00:00:02", None))
+    (a, near), (b, far) = (
+        memory_link((2, 2), mac=(None, "02:00:00:00:00:03")),
+        memory_link(mac=("02:00:00:00:00:02", None)),
+    )
     with a, b, Wire(near, far, there=link, back=link).start():
         yield Pair(a, b, lossless=False, hears_close=False)
 

@@ -22,6 +22,7 @@ from cltest.cbuild import ROOT, CBuild, setup_py, symbols
 ROOMS = {
     "drivers/nic": ".",
     "drivers/nic/af_xdp": ". nic linux bpf",
+    "drivers/nic/link": ". nic",
     "drivers/nic/loadgen": ". nic",
     "drivers/nic/tap": ". nic linux",
     "drivers/port": ". nic",

@@ -8,8 +8,10 @@
     flight.{h,c}      delay, jitter, reordering by distance
     path.{h,c}        these put together
     nic.c             paths around another NIC
-    wire.c pump.c     two NICs back to back; the thread that moves a wire
+    wire.{h,c}        two NICs back to back
+    pump.c            the thread that moves a wire; closing it
 
-Invariants: every frame is delivered, in the path, or dropped under a reason; equal seeds, times and frames give equal fates.
+Invariants: every frame is delivered, in the path, or dropped under a reason; equal seeds, times and frames give equal
+fates.
 Start reading at link.h, then path.c.
 """

@@ -28,30 +28,32 @@
 /* A path. Zero means the default, given in brackets; all zero passes every frame on at once. */
 struct cl_link_config {
     uint64_t seed;
-    uint64_t rate_bps;       /* bits a second, of frames and their overhead [no limit] */
-    uint32_t overhead_bytes; /* that a frame takes on the line beside its own bytes; Ethernet: 24 for FCS, preamble, gap */
-    uint32_t priorities;     /* 1..8: queues, of which the highest that holds a frame is served first [1] */
-    uint64_t queue_bytes;    /* longest queue, for each priority, without the frame on the line [1 MiB] */
-    uint64_t ecn_bytes;      /* a frame that finds its queue so long or longer is marked, if it may be [never] */
+    uint64_t rate_bps; /* bits a second, of frames and their overhead [no limit] */
+    uint32_t
+        overhead_bytes;   /* that a frame takes on the line beside its own bytes; Ethernet: 24 for FCS, preamble, gap */
+    uint32_t priorities;  /* 1..8: queues, of which the highest that holds a frame is served first [1] */
+    uint64_t queue_bytes; /* longest queue, for each priority, without the frame on the line [1 MiB] */
+    uint64_t ecn_bytes;   /* a frame that finds its queue so long or longer is marked, if it may be [never] */
     /* Gilbert and Elliott's two states: a frame is lost with loss_good or loss_bad, then the state changes from good to bad
      * with probability to_bad, from bad to good with to_good (Hasslinger, Hohlfeld, MMB 2008, section 2). */
     double to_bad, to_good, loss_good, loss_bad;
-    uint64_t delay_ns, jitter_ns; /* a frame takes delay_ns and up to jitter_ns more, uniformly; at most a minute each */
-    double reorder;               /* probability that a frame is held back until ... */
-    uint32_t reorder_by;          /* ... so many others have passed it, 1..1024 [3]; nothing else changes the order */
-    uint32_t frames;              /* room for so many, 2..2^20 [16384] */
+    uint64_t delay_ns,
+        jitter_ns;       /* a frame takes delay_ns and up to jitter_ns more, uniformly; at most a minute each */
+    double reorder;      /* probability that a frame is held back until ... */
+    uint32_t reorder_by; /* ... so many others have passed it, 1..1024 [3]; nothing else changes the order */
+    uint32_t frames;     /* room for so many, 2..2^20 [16384] */
 };
 
 /* Writer: who uses the path; readers: anybody. */
 struct cl_link_counts {
     uint64_t offered, delivered, delivered_bytes;
-    uint64_t dropped_tail;  /* the queue was full */
-    uint64_t dropped_lost;  /* on the line */
-    uint64_t dropped_store; /* the path had no room: `frames` */
-    uint64_t dropped_long;  /* longer than the receiving NIC takes */
-    uint64_t marked;        /* ECN: congestion experienced, by this path */
-    uint64_t reordered;     /* held back */
-    uint64_t held;          /* in the path now */
+    uint64_t dropped_tail;                /* the queue was full */
+    uint64_t dropped_lost;                /* on the line */
+    uint64_t dropped_store;               /* the path had no room: `frames` */
+    uint64_t dropped_long;                /* longer than the receiving NIC takes */
+    uint64_t marked;                      /* ECN: congestion experienced, by this path */
+    uint64_t reordered;                   /* held back */
+    uint64_t held;                        /* in the path now */
     uint64_t sent_of[CL_LINK_PRIORITIES]; /* that went over the line, by priority, 0 the lowest */
     uint64_t tail_of[CL_LINK_PRIORITIES]; /* dropped_tail, by priority */
 };

@@ -75,9 +75,9 @@ class Link:
 class LinkCounts:
     """What became of the frames of a direction: offered = delivered + the four dropped_... + held.
 
-    dropped_tail: the queue was full; dropped_lost: on the line; dropped_store: the path had no room; dropped_long: longer
-    than the NIC behind it takes. marked: by ECN. reordered: held back. sent_of, tail_of: over the line, and dropped_tail,
-    by priority.
+    dropped_tail: the queue was full; dropped_lost: on the line; dropped_store: the path had no room; dropped_long:
+    longer than the NIC behind it takes. marked: by ECN. reordered: held back. sent_of, tail_of: over the line, and
+    dropped_tail, by priority.
     """
 
     offered: int
@@ -101,8 +101,9 @@ class LinkCounts:
     @classmethod
     def of(cls, counts: Any) -> LinkCounts:
         """Of a `struct cl_link_counts`."""
-        made = {name: getattr(counts, name) for name in cls.__dataclass_fields__}
-        return cls(**{k: tuple(v) if k.endswith("_of") else int(v) for k, v in made.items()})
+        made: dict[str, Any] = {name: getattr(counts, name) for name in cls.__dataclass_fields__}
+        made |= {k: tuple(v) for k, v in made.items() if k.endswith("_of")}
+        return cls(**made)
 
 
 class LinkNic(Nic):

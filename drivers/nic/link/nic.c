@@ -58,10 +58,11 @@ static void send_on(struct link_nic *l, unsigned queue, uint64_t now)
     if (!l->path[CL_LINK_TX])
         return;
     cl_path_advance(l->path[CL_LINK_TX], now);
-    cl_path_send(l->path[CL_LINK_TX], l->inner, queue);
+    if (cl_path_has(l->path[CL_LINK_TX], queue))
+        cl_path_send(l->path[CL_LINK_TX], l->inner, queue);
 }
 
-static unsigned receive(struct link_nic *l, unsigned queue, struct cl_frame *frames, unsigned n, uint64_t now)
+static unsigned receive_path(struct link_nic *l, unsigned queue, struct cl_frame *frames, unsigned n, uint64_t now)
 {
     struct cl_path *p = l->path[CL_LINK_RX];
     struct cl_frame fresh[CL_NIC_BURST];
@@ -82,13 +83,14 @@ static unsigned link_rx(struct cl_nic *nic, unsigned queue, struct cl_frame *fra
     struct link_nic *l = lock(nic);
     uint64_t now = cl_clock_stamp(nic->clock);
     send_on(l, queue, now);
-    n = l->path[CL_LINK_RX] ? receive(l, queue, frames, n, now) : l->inner->ops->rx_burst(l->inner, queue, frames, n);
+    n = l->path[CL_LINK_RX] ? receive_path(l, queue, frames, n, now)
+                            : l->inner->ops->rx_burst(l->inner, queue, frames, n);
     unlock(l);
     return n;
 }
 
 /* What no NIC carries goes straight on, for the NIC below to refuse and count. */
-static void take(struct link_nic *l, unsigned queue, struct cl_frame *frames, unsigned n, uint64_t now)
+static void take_sent(struct link_nic *l, unsigned queue, struct cl_frame *frames, unsigned n, uint64_t now)
 {
     for (unsigned i = 0; i < n; i++) {
         if (cl_unlikely(frames[i].len < CL_ETH_HLEN || frames[i].len > l->nic.mtu + CL_ETH_HLEN)) {
@@ -107,7 +109,7 @@ static unsigned link_tx(struct cl_nic *nic, unsigned queue, struct cl_frame *fra
     struct link_nic *l = lock(nic);
     if (l->path[CL_LINK_TX]) {
         uint64_t now = cl_clock_stamp(nic->clock);
-        take(l, queue, frames, n, now);
+        take_sent(l, queue, frames, n, now);
         send_on(l, queue, now);
     } else {
         n = l->inner->ops->tx_burst(l->inner, queue, frames, n);
@@ -142,14 +144,15 @@ static uint64_t next_of(const struct cl_path *p, unsigned queue, uint64_t now, u
 {
     if (!p)
         return UINT64_MAX;
-    return cl_min(cl_path_has(p, queue) ? now + retry : UINT64_MAX, cl_path_next(p));
+    return cl_min(cl_path_has(p, queue) ? now + retry : UINT64_MAX, p->next_tsc);
 }
 
 static uint64_t link_next_tsc(struct cl_nic *nic, unsigned queue)
 {
     struct link_nic *l = lock(nic);
     uint64_t now = cl_clock_stamp(nic->clock), retry = (uint64_t)cl_ns_to_ticks(nic->clock, RETRY_NS);
-    uint64_t next = cl_min(next_of(l->path[CL_LINK_RX], queue, now, 0), next_of(l->path[CL_LINK_TX], queue, now, retry));
+    uint64_t next =
+        cl_min(next_of(l->path[CL_LINK_RX], queue, now, 0), next_of(l->path[CL_LINK_TX], queue, now, retry));
     if (l->inner->ops->next_tsc)
         next = cl_min(next, l->inner->ops->next_tsc(l->inner, queue));
     unlock(l);

@@ -49,6 +49,7 @@ struct cl_path *cl_path_new(const struct cl_link_config *c, const struct cl_nic 
     struct cl_random seeds = {c->seed ^ 0x6c696e6bull ^ salt << 56};
     if (!p)
         return NULL;
+    p->next_tsc = UINT64_MAX;
     p->longest = cl_min(to->mtu + CL_ETH_HLEN, to->buffer_bytes);
     cl_link_queue_init(&p->queue, c, clock->hz);
     p->loss = (struct cl_link_loss){c->to_bad, c->to_good, c->loss_good, c->loss_bad, .bad = false};
@@ -71,14 +72,14 @@ void cl_path_delete(struct cl_path *p)
     free(p);
 }
 
-static void drop(struct cl_path *p, uint32_t slot, uint64_t *reason)
+static void drop_slot(struct cl_path *p, uint32_t slot, uint64_t *reason)
 {
     cl_link_put(&p->store, slot);
     cl_count(&p->counts.held, -1ull);
     cl_count(reason, 1);
 }
 
-static void offer(struct cl_path *p, const struct cl_frame *frame, unsigned queue, uint64_t now)
+static void offer_one(struct cl_path *p, const struct cl_frame *frame, unsigned queue, uint64_t now)
 {
     uint32_t slot = frame->len > p->longest ? CL_LINK_NONE : cl_link_get(&p->store);
     bool marked;
@@ -88,58 +89,64 @@ static void offer(struct cl_path *p, const struct cl_frame *frame, unsigned queu
         return;
     }
     unsigned priority = cl_link_class(frame->data, frame->len) * p->queue.priorities / CL_LINK_PRIORITIES;
-    p->store.slots[slot] = (struct cl_link_slot){.at = now,
-                                                 .hash = frame->hash,
-                                                 .len = frame->len,
-                                                 .queue = (uint8_t)queue,
-                                                 .priority = (uint8_t)priority};
+    p->store.slots[slot] = (struct cl_link_slot){
+        .at = now, .hash = frame->hash, .len = frame->len, .queue = (uint8_t)queue, .priority = (uint8_t)priority};
     memcpy(cl_link_bytes(&p->store, slot), frame->data, frame->len);
     cl_count(&p->counts.held, 1);
     if (!cl_link_wait(&p->queue, &p->store, slot, &marked)) {
         cl_count(&p->counts.tail_of[priority], 1);
-        drop(p, slot, &p->counts.dropped_tail);
+        drop_slot(p, slot, &p->counts.dropped_tail);
     }
     cl_count(&p->counts.marked, marked);
 }
 
 /* Have the line take what it can by now. */
-static void serve(struct cl_path *p, uint64_t now)
+static void serve_line(struct cl_path *p, uint64_t now)
 {
     uint64_t left_tsc;
     for (uint32_t slot; (slot = cl_link_serve(&p->queue, &p->store, now, &left_tsc)) != CL_LINK_NONE;) {
         cl_count(&p->counts.sent_of[p->store.slots[slot].priority], 1);
         if (cl_link_lost(&p->loss))
-            drop(p, slot, &p->counts.dropped_lost);
+            drop_slot(p, slot, &p->counts.dropped_lost);
         else
             cl_count(&p->counts.reordered, cl_link_leave(&p->flight, &p->store, slot, left_tsc));
     }
 }
 
-void cl_path_offer(struct cl_path *p, const struct cl_frame *frames, unsigned n, unsigned queue, uint64_t now)
+static void look_ahead(struct cl_path *p)
 {
-    serve(p, now); /* before the queue knows of what comes now */
-    for (unsigned i = 0; i < n; i++) {
-        offer(p, &frames[i], queue, now);
-        serve(p, now);
-    }
+    p->next_tsc = cl_min(cl_link_queue_next(&p->queue), cl_link_flight_next(&p->flight, &p->store));
 }
 
-void cl_path_advance(struct cl_path *p, uint64_t now)
+void cl_path_offer(struct cl_path *p, const struct cl_frame *frames, unsigned n, unsigned queue, uint64_t now)
 {
-    serve(p, now);
-    for (uint32_t slot; (slot = cl_link_come(&p->flight, &p->store, now)) != CL_LINK_NONE;)
+    serve_line(p, now); /* before the queue knows of what comes now */
+    for (unsigned i = 0; i < n; i++) {
+        offer_one(p, &frames[i], queue, now);
+        serve_line(p, now);
+    }
+    look_ahead(p);
+}
+
+void cl_path_advance_slow(struct cl_path *p, uint64_t now)
+{
+    serve_line(p, now);
+    for (uint32_t slot; (slot = cl_link_come(&p->flight, &p->store, now)) != CL_LINK_NONE;) {
         cl_link_push(&p->store, &p->come[p->store.slots[slot].queue], slot);
+        p->has_come = true;
+    }
+    look_ahead(p);
 }
 
 unsigned cl_path_fill(struct cl_path *p, struct cl_nic *to, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     const struct cl_link_store *s = &p->store;
     unsigned waiting = 0;
+    if (!cl_path_has(p, queue))
+        return 0;
     uint32_t slot = p->come[queue].first;
     for (uint32_t i = slot; i != CL_LINK_NONE && waiting < cl_min(n, (unsigned)CL_NIC_BURST); i = s->slots[i].next)
         waiting++;
-    if (waiting == 0)
-        return 0;
     unsigned got = to->ops->alloc(to, queue, frames, waiting);
     for (unsigned i = 0; i < got; i++, slot = s->slots[slot].next) {
         memcpy(frames[i].data, cl_link_bytes(s, slot), s->slots[slot].len);
@@ -176,16 +183,6 @@ unsigned cl_path_send(struct cl_path *p, struct cl_nic *to, unsigned queue)
         }
     }
     return sent;
-}
-
-bool cl_path_has(const struct cl_path *p, unsigned queue)
-{
-    return p->come[queue].first != CL_LINK_NONE;
-}
-
-uint64_t cl_path_next(const struct cl_path *p)
-{
-    return cl_min(cl_link_queue_next(&p->queue), cl_link_flight_next(&p->flight, &p->store));
 }
 
 void cl_path_counts(const struct cl_path *p, struct cl_link_counts *out)

@@ -53,14 +53,14 @@ static void strip_bed(struct bed *b)
             cl_park_close_fd(b->parkers[i]);
 }
 
-static void drain(int fd)
+static void drain_event(int fd)
 {
     uint64_t ignored;
     if (read(fd, &ignored, sizeof ignored) < 0)
         return; /* EAGAIN: nobody rang */
 }
 
-static void sleep_until(struct bed *b, const struct cl_clock *clock, uint64_t next_tsc)
+static void sleep_on_bed(struct bed *b, const struct cl_clock *clock, uint64_t next_tsc)
 {
     uint64_t now = cl_clock_stamp(clock);
     int64_t left = LONGEST_NS;
@@ -70,10 +70,10 @@ static void sleep_until(struct bed *b, const struct cl_clock *clock, uint64_t ne
     int n = ppoll(b->fds, b->n_fds, &ts, NULL);
     for (unsigned i = 0; i < b->n_parkers; i++)
         if (n > 0)
-            drain(b->parkers[i]->event_fd);
+            drain_event(b->parkers[i]->event_fd);
 }
 
-static void *pump(void *arg)
+static void *wire_thread(void *arg)
 {
     struct cl_wire *w = arg;
     struct bed bed;
@@ -92,7 +92,7 @@ static void *pump(void *arg)
         for (unsigned i = 0; i < bed.n_parkers; i++)
             cl_park_begin(bed.parkers[i]);
         if (cl_wire_step(w) == 0)
-            sleep_until(&bed, w->clock, cl_wire_next_tsc(w));
+            sleep_on_bed(&bed, w->clock, cl_wire_next_tsc(w));
         for (unsigned i = 0; i < bed.n_parkers; i++)
             cl_park_cancel(bed.parkers[i]);
     }
@@ -108,7 +108,7 @@ int cl_wire_start(struct cl_wire *w, char *err)
         return -EINVAL;
     }
     w->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int rc = w->stop_fd < 0 ? -errno : -pthread_create(&w->thread, NULL, pump, w);
+    int rc = w->stop_fd < 0 ? -errno : -pthread_create(&w->thread, NULL, wire_thread, w);
     w->threaded = rc == 0;
     if (rc && err)
         snprintf(err, 256, "a thread for the wire: %s", strerror(-rc));
@@ -117,14 +117,15 @@ int cl_wire_start(struct cl_wire *w, char *err)
     return rc;
 }
 
-void cl_wire_stop(struct cl_wire *w)
+void cl_wire_close(struct cl_wire *w)
 {
-    uint64_t one = 1;
-    if (!w->threaded)
-        return;
-    cl_store_relaxed(&w->stop, 1);
-    if (write(w->stop_fd, &one, sizeof one) == sizeof one)
+    if (w->threaded) {
+        uint64_t one = 1;
+        cl_store_relaxed(&w->stop, 1);
+        ssize_t ignored = write(w->stop_fd, &one, sizeof one); /* cannot fail on a fresh eventfd */
+        (void)ignored;
         pthread_join(w->thread, NULL);
-    close(w->stop_fd);
-    w->threaded = false;
+        close(w->stop_fd);
+    }
+    cl_wire_free(w);
 }

@@ -8,7 +8,7 @@
 #define RETRY_NS 10000 /* a NIC says nothing when it has room again for what it did not take */
 
 /* From NIC i to the other. */
-static unsigned move(struct cl_wire *w, unsigned i)
+static unsigned move_frames(struct cl_wire *w, unsigned i)
 {
     struct cl_nic *from = w->nics[i], *to = w->nics[!i];
     struct cl_path *p = w->paths[i];
@@ -32,7 +32,7 @@ static unsigned move(struct cl_wire *w, unsigned i)
 
 unsigned cl_wire_step(struct cl_wire *w)
 {
-    return move(w, 0) + move(w, 1);
+    return move_frames(w, 0) + move_frames(w, 1);
 }
 
 uint64_t cl_wire_next_tsc(struct cl_wire *w)
@@ -40,7 +40,7 @@ uint64_t cl_wire_next_tsc(struct cl_wire *w)
     uint64_t next = UINT64_MAX;
     for (unsigned i = 0; i < 2; i++) {
         struct cl_nic *from = w->nics[i], *to = w->nics[!i];
-        next = cl_min(next, cl_path_next(w->paths[i]));
+        next = cl_min(next, w->paths[i]->next_tsc);
         for (unsigned q = 0; from->ops->next_tsc && q < from->n_queues; q++)
             next = cl_min(next, from->ops->next_tsc(from, q));
         for (unsigned q = 0; q < to->n_queues; q++)
@@ -55,9 +55,8 @@ void cl_wire_counts(const struct cl_wire *w, unsigned path, struct cl_link_count
     cl_path_counts(w->paths[path], out);
 }
 
-void cl_wire_close(struct cl_wire *w)
+void cl_wire_free(struct cl_wire *w)
 {
-    cl_wire_stop(w);
     for (unsigned i = 0; i < 2; i++) {
         w->nics[i]->ops->close(w->nics[i]);
         cl_path_delete(w->paths[i]);

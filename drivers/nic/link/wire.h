@@ -16,7 +16,7 @@ struct cl_wire {
     uint32_t stop; /* writer: close; reader: the thread */
 };
 
-/* pump.c: end the thread, if there is one. */
-void cl_wire_stop(struct cl_wire *wire);
+/* wire.c: close the NICs and free all. It has no thread. */
+void cl_wire_free(struct cl_wire *wire);
 
 #endif

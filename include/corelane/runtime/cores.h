@@ -48,6 +48,11 @@ struct cl_cores_ops {
     /* Wait until the iokernel wakes k, or until timeout_ns is over (< 0: never), or until `polled` (NULL: none) has
      * seen something and k still owns its core. */
     void (*park_wait)(struct cl_cores *c, unsigned k, int64_t timeout_ns, const struct cl_park_poll *polled);
+    /* Instead of park_wait, for one that sleeps elsewhere. park_leave: it lets the core go now. park_try: it is up
+     * again, if it owns its core and has been given it anew, or (`called`) wants to go on. False: it waits on; its
+     * parker's eventfd is written when it is to try again. */
+    void (*park_leave)(struct cl_cores *c, unsigned k);
+    bool (*park_try)(struct cl_cores *c, unsigned k, bool called);
     /* There is work for more kthreads than run. Any thread. */
     void (*help)(struct cl_cores *c);
     /* Where k exports its signals (shm.h); the same address for the life of the object. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 
 import pytest
@@ -97,6 +98,24 @@ def test_what_was_dropped_for_an_application_is_read_before_it_goes(monkeypatch:
     assert "typed: 11 requests stayed unanswered" in note
     assert "type_queue_full 5, tx_dropped_full 3, rx_dropped_no_buffer 3" in note
     assert session.settings["dropped"]["typed"] == dict(arm.dropped)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs: one for the loop, one for the kthread")
+@pytest.mark.parametrize(
+    "how", [server.How(5, signal=True), server.How(5), server.How()], ids=["signal", "probe", "no"]
+)
+def test_an_arm_preempts_in_its_own_way_and_loses_no_request(monkeypatch: pytest.MonkeyPatch, how: server.How) -> None:
+    """Some 40 requests of 5 ms, each with as good a chance as not that another one comes meanwhile."""
+    for name, value in (("LONG_US", 5000.0), ("LONG_FRACTION", 0.5), ("MEAN_US", 2500.5), ("BACKLOG_S", 60)):
+        monkeypatch.setattr(server, name, value)
+    loop, worker, *_ = sorted(os.sched_getaffinity(0))
+    with server.server((loop, worker), how) as arm:
+        point = arm.measure(0.5, 0.4)
+        sched = arm.runtime.stats().sched
+    assert point.extra["handled"] >= point.sent > 0, "all were worked off, in time for the generator or not"
+    assert (point.extra["preempted"] > 0) == (how.quantum_us > 0)
+    assert (sched["quantum_signals"] > 0) == how.signal
+    assert 0 < point.extra["service_s"] <= point.extra["core_s"]
 
 
 def arm_of(unanswered: int = 0) -> server.Server:

@@ -162,20 +162,6 @@ def test_met_follows_the_sense() -> None:
     assert not GOALS["threads.yield_ns"].met(41)
 
 
-def test_a_figure_without_a_goal_is_neither_met_nor_missed() -> None:
-    with session() as s:
-        s.figure("bimodal.preemption_ns", 250.0, runs=[200.0, 250.0, 300.0])
-    document = s.document()
-    assert doc.problems(document) == []
-    figure = document["figures"]["bimodal.preemption_ns"]
-    assert (figure["goal"], figure["met"]) == (None, None)
-    told = next(line for line in table.report(document).split("\n") if "bimodal.preemption_ns" in line)
-    assert "250" in told
-    assert "none" in told
-    assert "judged" not in told
-    assert "| none | 250 ns | 200 .. 300 |  |" in markdown.figures([document])
-
-
 def test_what_is_infinite_stays_json() -> None:
     with session() as s:
         s.arm("x", rate=float("inf"), parts=[1.0, float("nan")])
@@ -239,6 +225,21 @@ def test_what_stands_beside_a_figure_is_shown_with_it() -> None:
         assert len(told) == 2
         assert not any("too slow" in line or "3" in line for line in told), "in lines of their own"
         assert "too slow" in text
+
+
+def test_a_figure_without_a_goal_is_told_and_not_judged() -> None:
+    with session() as s:
+        s.figure("stealing.skewed_gain", 0.3, runs=[0.3, 1.2])
+    document = s.document()
+    assert doc.problems(document) == []
+    assert (
+        document["figures"]["stealing.skewed_gain"] | {"goal": None, "met": None}
+        == document["figures"]["stealing.skewed_gain"]
+    )
+    assert "| none | 0.3 | 0.3 .. 1.2 | no goal |" in markdown.figures([document])
+    assert "no goal" in table.figure_table(document["figures"])
+    document["figures"]["stealing.skewed_gain"] |= {"met": True}
+    assert any("has no goal" in p for p in doc.problems(document))
 
 
 def test_runs_on_both_sides_of_a_goal_are_told() -> None:

@@ -42,7 +42,7 @@ def test_each_resource_is_named_by_its_counters(evidence: Evidence | None, late:
     assert stop.resource == resource
     assert stop.resource in stops.RESOURCES
     assert stop.document()["resource"] == resource
-    assert f"{late / 10:.2g} % sent late or never" in str(stop)
+    assert f"{late / 10:.3g} % sent late or never" in str(stop)
 
 
 def test_requests_that_were_never_sent_were_late() -> None:

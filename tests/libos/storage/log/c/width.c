@@ -139,8 +139,8 @@ static void side_by_side(void)
         run(100);
         CHECK(w.width.now == MOST, "%u fly after %llu", w.width.now, (unsigned long long)w.sent);
     }
-    CHECK(w.width.lone_ns > WRITE_NS / 2 && w.width.lone_ns < 2 * WRITE_NS, "alone it takes %llu ns",
-          (unsigned long long)w.width.lone_ns);
+    CHECK(w.width.lone[0].ns > WRITE_NS / 2 && w.width.lone[0].ns < 2 * WRITE_NS, "alone it takes %llu ns",
+          (unsigned long long)w.width.lone[0].ns);
     CHECK(w.crowded * 100 > 98 * w.sent, "%llu had others beside them", (unsigned long long)w.crowded);
 }
 
@@ -234,7 +234,8 @@ static void odd_times(void)
         finish_next();
         w.demand = MOST;
         run(2000);
-        CHECK(w.width.now <= 2, "%u fly, and alone it takes %llu ns", w.width.now, (unsigned long long)w.width.lone_ns);
+        CHECK(w.width.now <= 2, "%u fly, and alone it takes %llu ns", w.width.now,
+              (unsigned long long)w.width.lone[0].ns);
     }
 }
 
