@@ -3,7 +3,7 @@
 Nothing of it is measured: it is the same on every machine. On each disk three rules get the same loads:
 
     adaptive             the log's own, which begins without knowing the disk
-    the disk is known    the same, told how many writes the disk does at once: what finding out costs is missing
+    the disk is known    the same, with as many flushes from the first on as the disk does at once
     a fixed setting      of FIXED, all of them: at each load the best one counts, which no single setting is
 
 What a rule reaches of the best fixed setting: in a closed loop its appends a second over the other's; with Poisson
@@ -23,7 +23,7 @@ from ..harness.stops import Evidence, stop_of
 from .modelled import ADAPTIVE, DISKS, FIXED, Disk, Outcome, Setting, closed_loop, open_loop
 
 WRITERS = (1, 2, 4, 8, 16, 32, 64)
-FRACTIONS = (0.001, 0.05, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2)  # of what the best setting can carry
+FRACTIONS = (0.001, 0.05, 0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.56)  # of what the best setting can carry
 OPEN_FIXED = tuple(s for s in FIXED if s.records in (1, 4, 16, 64) and s.in_flight in (1, 2, 4, 16))
 LAST_WRITES = 100  # a load lasts as long as so many lone writes, ..
 LEAST_ARRIVALS, MOST_ARRIVALS = 2000, 6000  # .. of appends no fewer and no more than these

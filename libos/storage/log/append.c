@@ -63,7 +63,7 @@ int cl_log_flushes_start(struct cl_log *log)
     log->open_place = log->view.end_place;
     log->open_index = log->view.next_index;
     log->meta_number = log->view.meta_number;
-    cl_log_width_init(&log->width, log->config.in_flight);
+    cl_log_width_init(&log->width, log->config.in_flight, log->first_flights);
     begin_flush(log);
     return log->config.on_damage == CL_LOG_READ_ONLY ? 0 : cl_log_repack_start(log);
 }

@@ -177,6 +177,7 @@ struct cl_log {
     bool merges;                     /* and small ones for larger ones in flight: see ripe in append.c */
 
     struct cl_log_width width;
+    uint32_t first_flights; /* as many fly before the device is known */
 
     struct cl_log_view view;
     struct cl_log_super super;

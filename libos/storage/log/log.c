@@ -293,6 +293,7 @@ int cl_log_open(const struct cl_log_config *config, struct cl_log **out, char *e
         return say(err, -ENOMEM, "no memory for the log");
     }
     log->config = c;
+    log->first_flights = config->in_flight ? config->in_flight : 1;
     log->blk = c.blk;
     log->n_flushes = c.buffers;
     log->super.block = cl_log_blocks(CL_LOG_BLOCK_BYTES);

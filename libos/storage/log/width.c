@@ -3,11 +3,11 @@
  * A device that does several writes at once gives each back in about the time of a lone one. One that does not makes
  * them wait for each other; then flushes sent early only stand in line, and records do better to gather.
  *
- * The log begins with one flush in flight, which costs little on any device: an append waits for the rest of the flush
- * in flight, half of one in the mean, and then for its own. Wherever twice as many may do better, they are tried. As
- * long as that goes well, twice as many again are tried at once. Where it does not, half as many fly from then on, and
- * they are tried again later, the more seldom the more often that was in vain: a device may have been busy with
- * somebody else's writes.
+ * The log begins with one flush in flight, unless it is told how many. That costs little on any device: an append waits
+ * for the rest of the flush in flight, half of one in the mean, and then for its own. As soon as it is known how long a
+ * lone flush takes, twice as many are tried. As long as that goes well, twice as many again are tried at once. Where it
+ * does not, half as many fly from then on, and they are tried again later, the more seldom the more often that was in
+ * vain: a device may have been busy with somebody else's writes.
  *
  * What decides is each flush of which both guesses, that the device does `now` at once and that it does half as many,
  * expect different times. If it does half, a flush that is sent while as many are in flight begins when one or more of
@@ -35,13 +35,14 @@
 #define LONE_LEAST_NS 1000
 #define SMALL_BYTES 65536 /* up to here disks take about as long as for a block */
 #define LONE_EACH 512     /* flushes, and then one goes alone */
-#define LONE_FIRST 4      /* that fly alone before others are let beside them */
+#define LONE_FIRST 4      /* that are alone before anything is judged by them */
+#define LONE_LATE 32      /* flushes, and then one goes alone, where not so many did yet */
 #define PATIENCE 128
 #define MOST_PATIENCE 32768
 
-void cl_log_width_init(struct cl_log_width *w, uint32_t most)
+void cl_log_width_init(struct cl_log_width *w, uint32_t most, uint32_t first)
 {
-    *w = (struct cl_log_width){.now = 1, .most = most, .patience = PATIENCE};
+    *w = (struct cl_log_width){.now = first, .most = most, .patience = PATIENCE};
 }
 
 uint32_t cl_log_width_limit(const struct cl_log_width *w)
@@ -91,7 +92,8 @@ void cl_log_width_sent(struct cl_log_width *w, struct cl_log_flown *f, struct cl
 {
     bool known = kind_of(w, bytes)->seen == LONE_FIRST;
     w->since_lone++;
-    w->learns = !known && w->now > 1;
+    bool other_known = w->lone[bytes <= SMALL_BYTES].seen == LONE_FIRST;
+    w->learns = !known && w->now > 1 && (other_known || w->since_lone >= LONE_LATE);
     if (!w->tries && known && w->now < w->most && ++w->narrow >= w->patience)
         try_wider(w);
     *f = (struct cl_log_flown){.sent_ns = now_ns, .bytes = bytes, .round = w->round, .beside = others > 0};

@@ -40,7 +40,8 @@ struct cl_log_flown {
     bool beside; /* others were in flight at the same time */
 };
 
-void cl_log_width_init(struct cl_log_width *w, uint32_t most);
+/* first: so many fly before anything is known of the device. 1 .. most. */
+void cl_log_width_init(struct cl_log_width *w, uint32_t most, uint32_t first);
 
 /* How many may be in flight now: `now`, or one, so that a flush goes alone from time to time. 1 .. most. */
 uint32_t cl_log_width_limit(const struct cl_log_width *w);

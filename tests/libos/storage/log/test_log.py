@@ -57,6 +57,7 @@ def test_when_a_flush_goes(c_program: Program, seed: int, scenario: str) -> None
         "mended",
         "lone",
         "soon",
+        "given",
         "one",
         "sizes",
         "sizes_serial",

@@ -15,6 +15,7 @@
 
 static struct cl_random random_state;
 
+#define LONE_LATE 32 /* as of width.c */
 #define SMALL 4096
 #define LARGE (256u << 10)
 
@@ -99,7 +100,7 @@ static void run(uint64_t flushes)
 static void up(unsigned lanes, uint32_t most, unsigned demand)
 {
     w = (struct world){.device.lanes = lanes, .demand = demand, .bytes = SMALL, .now_ns = 1ull << 40};
-    cl_log_width_init(&w.width, most);
+    cl_log_width_init(&w.width, most, 1);
 }
 
 static void forget(void)
@@ -239,6 +240,20 @@ static void odd_times(void)
     }
 }
 
+/* So many are said to fly: they do from the first one on, until the device turns out to do fewer. */
+static void given(void)
+{
+    for (unsigned lanes = 1; lanes <= MOST; lanes *= MOST) {
+        up(lanes, MOST, MOST);
+        cl_log_width_init(&w.width, MOST, MOST);
+        run(LONE_LATE);
+        CHECK(w.width.now == MOST && w.crowded == LONE_LATE - 1, "%u fly, and %llu had others beside them", w.width.now,
+              (unsigned long long)w.crowded);
+        run(200);
+        CHECK(w.width.now == lanes, "%u fly", w.width.now);
+    }
+}
+
 /* No more than one may fly. */
 static void one(void)
 {
@@ -259,6 +274,7 @@ int main(int argc, char **argv)
                {"mended", mended},
                {"lone", lone},
                {"soon", soon},
+               {"given", given},
                {"one", one},
                {"sizes", sizes},
                {"sizes_serial", sizes_serial},
