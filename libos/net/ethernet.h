@@ -29,7 +29,8 @@ enum cl_rx_verdict {
     CL_RX_UDP,
     CL_RX_ICMP, /* an echo request to answer */
     CL_RX_ARP,  /* to be given to the ARP cache */
-    CL_RX_TCP   /* a segment, which nobody waits for */
+    CL_RX_TCP,  /* a segment, which nobody waits for */
+    CL_RX_ICMP_ERROR /* an error about a datagram that we may have sent */
 };
 
 /* What the parser found. */

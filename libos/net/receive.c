@@ -16,6 +16,7 @@ struct burst {
     uint64_t rx_tsc;
     unsigned queued;    /* put into the inbox, not yet published */
     unsigned delivered; /* the same and to sockets, ... */
+    bool looped;        /* frames that we sent to ourselves (loop.c) */
 };
 
 static void answer_icmp(struct cl_netq *q, const struct cl_frame *f, const struct cl_rx_info *info)
@@ -36,8 +37,9 @@ static void answer_icmp(struct cl_netq *q, const struct cl_frame *f, const struc
     cl_count(&q->stats.answered, 1);
 }
 
-static void refuse_port(struct cl_netq *q, const struct cl_frame *f, const struct cl_rx_info *info)
+static void refuse_port(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
+    struct cl_netq *q = b->q;
     struct cl_frame out;
     cl_netq_drop(q, CL_DROP_UDP_NO_PORT);
     if (info->broadcast)
@@ -47,7 +49,10 @@ static void refuse_port(struct cl_netq *q, const struct cl_frame *f, const struc
         return;
     }
     out.len = (uint16_t)cl_icmp_port_unreachable(&q->nif->self, f->data, info, out.data, out.room);
-    cl_netq_push(q, &out);
+    if (b->looped)
+        (void)cl_netq_loop(q, &out);
+    else
+        cl_netq_push(q, &out);
     cl_count(&q->stats.icmp_unreachable_sent, 1);
 }
 
@@ -98,16 +103,30 @@ static void take_arp(struct cl_netq *q, const struct cl_frame *f, const struct c
     }
 }
 
-/* A datagram for a socket's queue. */
-static void to_socket(struct burst *b, const struct cl_rx_item *item)
+/* A datagram for a socket's queue, which copies it. */
+static CL_NOINLINE void to_socket(struct burst *b, const struct cl_rx_item *item, const struct cl_rx_info *info)
 {
     unsigned reason;
-    if (cl_udp_deliver(item->socket, item, &reason)) {
+    if (cl_udp_deliver(b->q, item->socket, item, &reason)) {
         cl_count(&b->q->stats.to_sockets, 1);
         b->delivered++;
+    } else if (reason == CL_DROP_UDP_NO_PORT) {
+        refuse_port(b, &item->frame, info);
     } else {
         cl_netq_drop(b->q, reason);
-        cl_netq_done(b->q, &item->frame);
+    }
+    cl_netq_done(b->q, &item->frame);
+}
+
+static void take_icmp_error(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
+{
+    struct cl_icmp_about about;
+    cl_icmp_read(f->data + info->l4, &about);
+    if (cl_udp_tell_error(b->q->nif, &about)) {
+        cl_count(&b->q->stats.icmp_errors, 1);
+        b->delivered++;
+    } else {
+        cl_netq_drop(b->q, CL_DROP_ICMP_ERROR);
     }
 }
 
@@ -140,8 +159,11 @@ static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, co
     case CL_RX_ICMP:
         answer_icmp(b->q, f, info);
         break;
+    case CL_RX_ICMP_ERROR:
+        take_icmp_error(b, f, info);
+        break;
     case CL_RX_UDP:
-        refuse_port(b->q, f, info);
+        refuse_port(b, f, info);
         break;
     case CL_RX_TCP:
         refuse_segment(b->q, f, info);
@@ -158,7 +180,10 @@ static inline void one_frame(struct burst *b, const struct cl_frame *f)
 {
     struct cl_netif *nif = b->q->nif;
     struct cl_rx_info info;
-    cl_rx_parse(&nif->self, f->data, f->len, &info);
+    if (cl_unlikely(b->looped))
+        cl_rx_parse_looped(&nif->self, f->data, f->len, &info);
+    else
+        cl_rx_parse(&nif->self, f->data, f->len, &info);
     if (cl_likely(info.verdict == CL_RX_UDP)) {
         const struct cl_udp *udp = (const struct cl_udp *)(f->data + info.l4);
         /* Acquire: the socket's fields were written before it was published. */
@@ -171,6 +196,7 @@ static inline void one_frame(struct burst *b, const struct cl_frame *f)
                 .l4 = info.l4,
                 .payload_len = info.payload_len,
                 .broadcast = info.broadcast,
+                .looped = b->looped,
             };
             /* Relaxed: a handler's kind never changes, and to a queue's socket its lock says what it is now. */
             unsigned kind = cl_load_relaxed(&s->kind);
@@ -178,7 +204,7 @@ static inline void one_frame(struct burst *b, const struct cl_frame *f)
                 if (kind == CL_UDP_TYPED)
                     to_type(b, &item);
                 else
-                    to_socket(b, &item);
+                    to_socket(b, &item, &info);
                 return;
             }
             cl_inbox_put(b->q->inbox, b->queued++, &item);
@@ -199,10 +225,11 @@ static inline void look_at_tag(struct cl_netq *q, const struct cl_frame *f)
 }
 
 /* Take frames in for kthread self. There is room for n in its inbox. */
-static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
+static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n, bool looped)
 {
-    struct burst b = {.q = q, .rx_tsc = cl_tsc()};
-    look_at_tag(q, &frames[0]);
+    struct burst b = {.q = q, .rx_tsc = cl_tsc(), .looped = looped};
+    if (cl_likely(!looped))
+        look_at_tag(q, &frames[0]);
     for (unsigned i = 0; i < n; i++)
         one_frame(&b, &frames[i]);
     if (b.queued) {
@@ -236,6 +263,15 @@ static inline unsigned rx_locked(struct cl_netq *victim, struct cl_frame *frames
     return got + victim->nic->ops->rx_burst(victim->nic, victim->index, frames + got, n - got);
 }
 
+/* What a kthread sent to itself; half of the room at most, so that it does not keep the NIC's frames out. */
+static CL_NOINLINE unsigned receive_looped(struct cl_netq *q, struct cl_netq *victim, unsigned n)
+{
+    struct cl_frame frames[POLL_BURST];
+    n = cl_netq_unloop(victim, frames, (cl_min(n, (unsigned)POLL_BURST) + 1) / 2);
+    cl_count(&q->stats.looped, n);
+    return n ? take_in(q, frames, n, true) : 0;
+}
+
 static unsigned receive(struct cl_netq *q, struct cl_netq *victim, unsigned n)
 {
     struct cl_frame frames[POLL_BURST];
@@ -246,7 +282,7 @@ static unsigned receive(struct cl_netq *q, struct cl_netq *victim, unsigned n)
     if (shared)
         cl_spin_unlock(&victim->rx_lock);
     if (n)
-        return take_in(q, frames, n);
+        return take_in(q, frames, n, false);
     if (cl_unlikely(cl_load_relaxed(&q->nic->gone))) {
         cl_netq_renew(q); /* a kthread that only sends would not notice otherwise; all are woken when it goes */
         cl_netif_tell_gone(q->nif);
@@ -260,7 +296,7 @@ bool cl_netif_ready(void *arg, unsigned queue)
     struct cl_netq *q = &nif->queues[queue];
     if (cl_load_relaxed(&nif->stopping))
         return false;
-    if (cl_netq_waiting(q) || cl_load_relaxed(&q->n_stash))
+    if (cl_netq_waiting(q) || cl_load_relaxed(&q->n_stash) || cl_load_relaxed(&q->n_loop))
         return true;
     if (!lock_rx(q))
         return true; /* owner or thief is taking what there is: of these two the owner must not sleep on a guess */
@@ -314,7 +350,10 @@ static unsigned steal(struct cl_netq *q, unsigned queue)
         cl_netq_note_inbox(q);
         cl_netq_note_inbox(victim);
     } else if ((got = steal_typed(q, victim)) == 0) {
-        got = receive(q, victim, STEAL_BURST);
+        if (cl_unlikely(cl_load_relaxed(&victim->n_loop)))
+            got = receive_looped(q, victim, STEAL_BURST);
+        else
+            got = receive(q, victim, STEAL_BURST);
     }
     cl_count(&q->stats.stolen, got);
     return got;
@@ -337,8 +376,10 @@ CL_HOT unsigned cl_netif_poll(void *arg, unsigned self, unsigned queue)
         return 0;
     if (cl_unlikely(queue != self))
         return steal(q, queue);
-    unsigned space = cl_inbox_space(q->inbox);
-    return space ? receive(q, q, cl_min(space, (unsigned)POLL_BURST)) : 0;
+    unsigned space = cl_inbox_space(q->inbox), looped = 0;
+    if (cl_unlikely(cl_load_relaxed(&q->n_loop)) && space)
+        space -= looped = receive_looped(q, q, space);
+    return looped + (space ? receive(q, q, cl_min(space, (unsigned)POLL_BURST)) : 0);
 }
 
 unsigned cl_netif_pending(void *arg, unsigned queue)
