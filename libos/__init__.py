@@ -1,6 +1,7 @@
 """corelane.libos: what an application links. User-level threads, the network stack, request handlers, the runtime.
 
     runtime.py   Runtime: attach to an iokernel, or run embedded on a NIC; bind, serve, stop, statistics (runtime.c: C)
+    sockets.py   UDP sockets and poll sets
     options.py   its finer settings: scheduler, network, share of the cores
     handlers/    request handlers: numba function, C function, Python callable
     sched/       the scheduler of user-level threads
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
     from .handlers.periodic import Periodic, every
     from .handlers.python import Request, current_request
     from .options import CoreShare, Network, Scheduler
-    from .runtime import Runtime, RuntimeStats, UdpSocket
+    from .runtime import Runtime, RuntimeStats
+    from .sockets import Poll, UdpSocket
     from .storage.log.shared import SharedLog
 
 __all__ = [
@@ -42,6 +44,7 @@ __all__ = [
     "Job",
     "Network",
     "Periodic",
+    "Poll",
     "Request",
     "Runtime",
     "RuntimeStats",
@@ -72,7 +75,8 @@ _HOME = {
     "CoreShare": "options",
     "Network": "options",
     "Scheduler": "options",
-    "UdpSocket": "runtime",
+    "Poll": "sockets",
+    "UdpSocket": "sockets",
 }
 
 

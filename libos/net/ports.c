@@ -249,7 +249,8 @@ static int publish_queue(struct cl_netif *nif, uint16_t port, bool shared, struc
             group_over(nif, entry);
         return too_many(nif);
     }
-    s->nif = nif;
+    if (!s->nif)
+        s->nif = nif;
     cl_udp_queue_take_over(s, queue, chosen, g);
     *out = s;
     if (!g) {

@@ -64,11 +64,12 @@ void cl_udp_queue_take_over(struct cl_udp_socket *s, struct cl_udp_queue *fresh,
     bool recycled = s->queue != NULL;
     struct cl_udp_queue *queue = recycled ? s->queue : fresh;
     struct datagram *old = recycled ? queue->ring : NULL;
-    s->queue = queue;
+    if (!recycled)
+        s->queue = queue;
     cl_spin_lock(&queue->lock);
     if (recycled) {
         queue->ring = fresh->ring;
-        queue->size = fresh->size;
+        cl_store_relaxed(&queue->size, fresh->size);
         queue->head = 0;
         cl_store_relaxed(&queue->count, 0);
         cl_sem_init(&queue->filled, 0);
@@ -128,7 +129,7 @@ bool cl_udp_deliver(struct cl_netq *q, struct cl_udp_socket *s, const struct cl_
     const struct cl_udp *udp = (const struct cl_udp *)(item->frame.data + item->l4);
     const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN);
     uint64_t from = cl_udp_flow(ip->src_be, udp->src_port_be);
-    if (s->kind == CL_UDP_GROUP)
+    if (cl_load_relaxed(&s->kind) == CL_UDP_GROUP) /* which never changes */
         s = cl_udp_group_find(s->group, from);
     *reason = CL_DROP_UDP_NO_PORT;
     if (!s || !s->queue)
@@ -160,7 +161,7 @@ bool cl_udp_tell_error(struct cl_netif *nif, const struct cl_icmp_about *about)
     /* Acquire: as in parsed frames. */
     struct cl_udp_socket *s = cl_load_acquire(&nif->ports[about->src_port_be]);
     uint64_t peer = cl_udp_flow(about->dst_be, about->dst_port_be);
-    if (s && s->kind == CL_UDP_GROUP)
+    if (s && cl_load_relaxed(&s->kind) == CL_UDP_GROUP)
         s = cl_udp_group_find(s->group, peer);
     if (!s || !s->queue)
         return false;
