@@ -44,8 +44,8 @@ class Network(Group):
     """The network stack.
 
     gateway: next hop for destinations beyond the subnet, "10.77.0.1"; None: the iokernel's, embedded: none.
-    udp_checksums: generate them (RFC 768 permits none; off only for trusted links). memory_mib: what waits for readers of
-    sockets may take so much; only what is needed is touched.
+    udp_checksums: generate them (RFC 768 permits none; off only for trusted links). memory_mib: what waits for readers
+    of sockets may take so much; only what is needed is touched.
     """
 
     gateway: str | None = option(None, "next hop beyond the subnet", check=_gateway)

@@ -421,8 +421,8 @@ class Runtime(Closing):
     def open_udp(self, port: int = 0, *, queue: int = 0, shared: bool = False) -> UdpSocket:
         """A UDP socket.
 
-        port 0: any free one. queue: datagrams that may wait (256). shared: others opened so may have the same port; each
-        flow goes to one of them (corelane/libos/udp.h). Raises CorelaneError.
+        port 0: any free one. queue: datagrams that may wait (256). shared: others opened so may have the same port;
+        each flow goes to one of them (corelane/libos/udp.h). Raises CorelaneError.
         """
         out = ffi.new("struct cl_udp_socket **")
         open_it = lib.cl_udp_open_shared if shared else lib.cl_udp_open

@@ -26,9 +26,9 @@ struct cl_chunks *cl_chunks_new(uint64_t bytes, unsigned n_kthreads)
     c->n_kthreads = n_kthreads;
     c->counts = calloc(n_kthreads, sizeof *c->counts);
     c->pool = n <= UINT32_MAX ? cl_pool_new(0, (uint32_t)n, n_kthreads) : NULL;
-    void *all = n ? mmap(NULL, n * CL_CHUNK_BYTES, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
-                  : NULL;
+    void *all =
+        n ? mmap(NULL, n * CL_CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+          : NULL;
     if (all != MAP_FAILED) {
         c->all = all;
         c->bytes = n * CL_CHUNK_BYTES;

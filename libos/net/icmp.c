@@ -15,7 +15,8 @@ static bool quotes_ours(const struct cl_net_self *self, const uint8_t *message, 
            (ip->frag_be & cl_be16(CL_IPV4_OFFSET_MASK)) == 0;
 }
 
-unsigned cl_icmp_check(const struct cl_net_self *self, const uint8_t *message, unsigned len, bool broadcast, bool *error)
+unsigned cl_icmp_check(const struct cl_net_self *self, const uint8_t *message, unsigned len, bool broadcast,
+                       bool *error)
 {
     const struct cl_icmp *icmp = (const struct cl_icmp *)message;
     *error = false;

@@ -79,8 +79,8 @@ static inline void cl_rx_item_pack(const struct cl_rx_item *item, uint64_t *word
     words[2] = item->frame.hash | (uint64_t)item->frame.tag << 32;
     words[3] = (uint64_t)(uintptr_t)item->socket;
     words[CL_RX_ITEM_TSC] = item->rx_tsc;
-    words[5] = item->l4 | (uint64_t)item->payload_len << 16 | (uint64_t)item->broadcast << 32 |
-               (uint64_t)item->looped << 40;
+    words[5] =
+        item->l4 | (uint64_t)item->payload_len << 16 | (uint64_t)item->broadcast << 32 | (uint64_t)item->looped << 40;
 }
 
 static inline void cl_rx_item_unpack(const uint64_t *words, struct cl_rx_item *item)

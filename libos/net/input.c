@@ -68,8 +68,8 @@ void cl_rx_parse_looped(const struct cl_net_self *self, const uint8_t *frame, un
 {
     const struct cl_udp_frame *f = (const struct cl_udp_frame *)frame;
     unsigned reason = CL_DROP_NONE;
-    *out = (struct cl_rx_info){.l4 = CL_ETH_HLEN + CL_IPV4_HLEN,
-                               .l4_len = (uint16_t)(len - CL_ETH_HLEN - CL_IPV4_HLEN)};
+    *out =
+        (struct cl_rx_info){.l4 = CL_ETH_HLEN + CL_IPV4_HLEN, .l4_len = (uint16_t)(len - CL_ETH_HLEN - CL_IPV4_HLEN)};
     if (f->ip.proto == CL_IPPROTO_UDP) {
         out->verdict = CL_RX_UDP;
         out->payload = CL_UDP_HEADERS;

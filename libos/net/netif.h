@@ -90,7 +90,15 @@ struct cl_netq {
     struct cl_inbox *inbox; /* constant */
 } CL_ALIGNED(CL_CACHELINE);
 
-enum cl_udp_kind { CL_UDP_CLOSED = 0, CL_UDP_PLAIN, CL_UDP_BURSTS, CL_UDP_FOREIGN, CL_UDP_QUEUE, CL_UDP_TYPED, CL_UDP_GROUP };
+enum cl_udp_kind {
+    CL_UDP_CLOSED = 0,
+    CL_UDP_PLAIN,
+    CL_UDP_BURSTS,
+    CL_UDP_FOREIGN,
+    CL_UDP_QUEUE,
+    CL_UDP_TYPED,
+    CL_UDP_GROUP
+};
 
 struct cl_udp_queue; /* socket.c */
 struct cl_udp_group; /* ports.c */
@@ -114,7 +122,7 @@ struct cl_udp_socket {
     struct cl_udp_queue *queue;
     struct cl_udp_socket *next_free;
     /* QUEUE: */
-    struct cl_udp_group *group;      /* of its port, which it shares; NULL: it has it alone. Set before it is published */
+    struct cl_udp_group *group; /* of its port, which it shares; NULL: it has it alone. Set before it is published */
     struct cl_udp_socket *next_flow; /* of the same port and hash; under the group's lock */
     uint64_t peer;                   /* cl_udp_flow of whom it is connected to; 0: nobody. Changes under queue->lock */
     uint32_t has_sent;               /* to its peer; relaxed: for ICMP errors, which come later */
@@ -140,8 +148,8 @@ struct cl_netif {
     uint16_t next_ephemeral;
     struct cl_udp_socket *free_sockets, *free_groups;
     struct cl_poll *polls;
-    uint32_t sockets_shut; /* nothing comes any more. Writer: stop (release); readers: anybody (acquire) */
-    struct cl_chunks *chunks; /* constant */
+    uint32_t sockets_shut;      /* nothing comes any more. Writer: stop (release); readers: anybody (acquire) */
+    struct cl_chunks *chunks;   /* constant */
     struct cl_udp_socket **all; /* [CL_UDP_MAX_SOCKETS] */
     struct cl_arp_cache *arp;
     pthread_mutex_t types_lock; /* of binding handlers that sort */

@@ -52,8 +52,7 @@ int64_t cl_outside_send(struct cl_udp_socket *s, const void *data, int64_t len, 
 int64_t cl_outside_receive(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_addr *from,
                            int64_t timeout_ns)
 {
-    struct call c = {
-        .what = RECEIVE, .s = s, .room = data, .len = room, .from = from, .timeout_ns = timeout_ns};
+    struct call c = {.what = RECEIVE, .s = s, .room = data, .len = room, .from = from, .timeout_ns = timeout_ns};
     return outside(s->nif, &c);
 }
 

@@ -139,8 +139,7 @@ bool cl_udp_deliver(struct cl_netq *q, struct cl_udp_socket *s, const struct cl_
     if (cl_load_relaxed(&queue->count) >= cl_load_relaxed(&queue->size)) /* a guess, that saves the copy */
         return false;
     *reason = CL_DROP_UDP_NO_CHUNK;
-    struct cl_chunk *chunks =
-        cl_chunks_copy(q->nif->chunks, q->index, CL_CHUNKS_UDP, udp + 1, item->payload_len);
+    struct cl_chunk *chunks = cl_chunks_copy(q->nif->chunks, q->index, CL_CHUNKS_UDP, udp + 1, item->payload_len);
     if (!chunks)
         return false;
     cl_spin_lock(&queue->lock);

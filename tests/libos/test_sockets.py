@@ -31,7 +31,7 @@ def test_sockets_of_one_runtime_talk(runtime: libos.Runtime) -> None:
         assert (data, peer[1]) == (b"question", client.port)
         server.send(b"answer", peer)
         assert client.receive(10)[0] == b"answer"
-    with pytest.raises(TimeoutError, match="no datagram came to UDP port 5353 within 0.01 s"):
+    with pytest.raises(TimeoutError, match=r"no datagram came to UDP port 5353 within 0\.01 s"):
         server.receive(0.01)
     with pytest.raises(TimeoutError):
         server.receive(0)
@@ -110,7 +110,7 @@ state = np.zeros(16, np.uint64)
 
 @libos.udp(port=9000, state=state)
 def forward(request, reply, state):
-    """Sends the request on by a connected socket, and waits with a poll set for whichever of two sockets is answered."""
+    """Sends the request on by a connected socket, and waits for which of two sockets is answered."""
     if state[3] == np.uint64(0):
         state[3] = np.uint64(1)
         if calls.udp_connect(state[0], 0x7F000001, 5000) != 0:

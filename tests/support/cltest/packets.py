@@ -139,7 +139,8 @@ def read_datagram(frame: bytes) -> Datagram:
 
 
 def verdict(frame: bytes, mac: str, ip: str, prefix: int = 24) -> str:
-    """What a host must make of a frame: "udp", "icmp", "about" (an error about us), "arp", "tcp", or the reason to drop it as corelane names it.
+    """What a host must make of a frame: "udp", "icmp", "about" (an error about what we sent), "arp", "tcp", or the
+    reason to drop it as corelane names it.
 
     A second implementation of the rules, in the order of the layers; the oracle of the parser's property tests.
     """

@@ -90,7 +90,7 @@ static void too_many(void)
     CHECK_EQ(cl_udp_open(rt_a, 0, 4096, &s), 0);
     to.port = cl_udp_port(s);
     unsigned sent = 0;
-    for (; sent < 100 * WAITING && refused < 10; sent += rc > 0)
+    for (; sent < 100 * WAITING && refused<10; sent += rc> 0)
         if ((rc = cl_udp_sendto(s, "x", 1, &to)) < 0) {
             CHECK_EQ(rc, -ENOBUFS);
             refused++;
