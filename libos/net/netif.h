@@ -149,6 +149,7 @@ struct cl_netif {
     struct cl_udp_socket *free_sockets, *free_groups;
     struct cl_poll *polls;
     uint32_t sockets_shut;      /* nothing comes any more. Writer: stop (release); readers: anybody (acquire) */
+    uint32_t polls_shut; /* the same, and all sockets in sets have been listed there for it */
     struct cl_chunks *chunks;   /* constant */
     struct cl_udp_socket **all; /* [CL_UDP_MAX_SOCKETS] */
     struct cl_arp_cache *arp;
@@ -255,7 +256,7 @@ int cl_udp_queue_open(struct cl_netif *nif, uint16_t port, bool shared, uint32_t
 
 /* poll.c. */
 int cl_poll_open(struct cl_netif *nif, struct cl_poll **out);
-/* Under table_lock: wake all that wait. */
+/* Under table_lock, after all sockets have been told: wake all that wait. */
 void cl_polls_shut(struct cl_netif *nif);
 
 /* A peer as one number, never 0 for a real one. In network byte order, as in a frame. */

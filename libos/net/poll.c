@@ -137,8 +137,9 @@ static int look(struct cl_poll *p, struct cl_poll_event *events, int64_t n, bool
                 bool *again)
 {
     int found = collect(p, events, n);
-    /* Acquire: pairs with the release in cl_udp_sockets_shut, which lists all members after it. */
-    int rc = found ? found : cl_load_acquire(&p->nif->sockets_shut) ? -ESHUTDOWN : 0;
+    /* Acquire: pairs with the release in cl_polls_shut; all members were listed before it, and we have looked at the
+     * list without letting the lock go. */
+    int rc = found ? found : cl_load_acquire(&p->nif->polls_shut) ? -ESHUTDOWN : 0;
     bool post = found && p->n_listed && take_waiter(p); /* more is listed than we took, or stays so */
     *again = rc == 0 && may_wait;
     if (*again)
@@ -172,6 +173,7 @@ int cl_poll_wait(struct cl_poll *p, struct cl_poll_event *events, int64_t n, int
 
 void cl_polls_shut(struct cl_netif *nif)
 {
+    cl_store_release(&nif->polls_shut, 1);
     for (struct cl_poll *p = nif->polls; p; p = p->beside) {
         cl_spin_lock(&p->lock);
         uint32_t n = p->waiting;
