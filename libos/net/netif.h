@@ -149,7 +149,7 @@ struct cl_netif {
     struct cl_udp_socket *free_sockets, *free_groups;
     struct cl_poll *polls;
     uint32_t sockets_shut;      /* nothing comes any more. Writer: stop (release); readers: anybody (acquire) */
-    uint32_t polls_shut; /* the same, and all sockets in sets have been listed there for it */
+    uint32_t polls_shut;        /* the same, and all sockets in sets have been listed there for it */
     struct cl_chunks *chunks;   /* constant */
     struct cl_udp_socket **all; /* [CL_UDP_MAX_SOCKETS] */
     struct cl_arp_cache *arp;
