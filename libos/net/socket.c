@@ -307,6 +307,8 @@ static int64_t send_to(struct cl_udp_socket *s, const void *data, int64_t len, u
     cl_udp_fill_summed(frame, unresolved, nif->self.mac, cl_ipv4_source(&nif->self, dst_be), dst_be, cl_be16(s->port),
                        port_be, (unsigned)len, summed, sum);
     f.len = (uint16_t)(CL_UDP_HEADERS + len);
+    if (!cl_load_relaxed(&s->has_sent) && cl_load_relaxed(&s->peer) == cl_udp_flow(dst_be, port_be))
+        cl_store_relaxed(&s->has_sent, 1); /* before it: a sibling may take in at once what is looped */
     rc = cl_netq_send_ip(q, &f, dst_be);
     cl_netq_ring(q);
     if (rc < 0)
@@ -325,8 +327,6 @@ int64_t cl_udp_send(struct cl_udp_socket *s, const void *data, int64_t len)
     uint64_t peer = cl_load_relaxed(&s->peer);
     if (!peer)
         return -EDESTADDRREQ;
-    if (!cl_load_relaxed(&s->has_sent))
-        cl_store_relaxed(&s->has_sent, 1); /* before it: the error comes back at once where it is looped */
     return send_to(s, data, len, (uint32_t)peer, (uint16_t)(peer >> 32));
 }
 
