@@ -2,6 +2,7 @@
 
     runtime.py   Runtime: attach to an iokernel, or run embedded on a NIC; bind, serve, stop, statistics (runtime.c: C)
     sockets.py   UDP sockets and poll sets
+    stepper.py   Stepper: runtimes driven by one thread on a virtual clock, for tests (stepper.c: C)
     options.py   its finer settings: scheduler, network, share of the cores
     handlers/    request handlers: numba function, C function, Python callable
     sched/       the scheduler of user-level threads
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from .options import CoreShare, Network, Scheduler
     from .runtime import Runtime, RuntimeStats
     from .sockets import Poll, UdpSocket
+    from .stepper import Stepper
     from .storage.log.shared import SharedLog
 
 __all__ = [
@@ -50,6 +52,7 @@ __all__ = [
     "RuntimeStats",
     "Scheduler",
     "SharedLog",
+    "Stepper",
     "UdpSocket",
     "batch",
     "c_handler",
@@ -77,6 +80,7 @@ _HOME = {
     "Scheduler": "options",
     "Poll": "sockets",
     "UdpSocket": "sockets",
+    "Stepper": "stepper",
 }
 
 

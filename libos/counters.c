@@ -49,6 +49,7 @@ static const struct field net_fields[] = {
     NET(type_errors),
     NET(requeued),
     NET(requeue_full),
+    NET(flows_stolen),
 };
 
 static const struct field sched_fields[] = {
@@ -56,7 +57,7 @@ static const struct field sched_fields[] = {
     SCHED(stolen_uthreads), SCHED(stolen_frames),   SCHED(stolen_timers), SCHED(timers),          SCHED(alarms),
     SCHED(runners),         SCHED(runners_refused), SCHED(parks),         SCHED(parks_cancelled), SCHED(wakes_sent),
     SCHED(injected),        SCHED(overflowed),      SCHED(wait_errors),   SCHED(preempted),       SCHED(cedes),
-    SCHED(interrupts),      SCHED(idle_turns),
+    SCHED(interrupts),      SCHED(quantum_signals), SCHED(quantum_held),  SCHED(quantum_late),    SCHED(idle_turns),
 };
 
 _Static_assert(sizeof(struct cl_net_stats) ==

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
+from typing import Any
 
 from ...runtime.errors import CorelaneError
 from .._native import ffi, lib
+from ..harness.plot import Canvas
 from ..harness.session import Session
 
 ROUNDS = 5
@@ -55,3 +57,10 @@ def measure(session: Session, seconds: float) -> None:
         )
     mine = [ns for ns, _, _ in samples[LATER]]
     session.figure("ground.rearm_ns", statistics.median(mine), runs=mine)
+
+
+def draw(canvas: Canvas, document: dict[str, Any], panel: int) -> None:
+    """Time of a move by arm."""
+    rows = [row for row in document["arms"] if row["name"] in ARMS]
+    canvas.bars([row["name"] for row in rows], [row["ns"] for row in rows], ylabel="time of a move (ns)", panel=panel)
+    canvas.caption(f"Left: one of {ARMED} deadlines, median of {ROUNDS} rounds, the callbacks that came due included.")

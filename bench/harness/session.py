@@ -326,7 +326,9 @@ class Session:
         return out
 
     def _marked(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The row with the percentiles that the canary alone explains."""
+        """The row with the percentiles that the canary alone explains: of what was modelled it explains none."""
+        if row.get("modelled"):
+            return row
         latencies = {
             k.removesuffix("_us"): number(v) for k, v in row.items() if k in ("p50_us", "p90_us", "p99_us", "p999_us")
         }

@@ -78,7 +78,8 @@ int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix,
     nif->udp_checksum = true;
     nif->steal = true;
     nif->next_ephemeral = 49152;
-    nif->ticks_per_us = (uint32_t)cl_ns_to_ticks(cl_clock_default(), 1000);
+    nif->clock = cl_nic_clock(nic);
+    nif->ticks_per_us = (uint32_t)cl_ns_to_ticks(nif->clock, 1000);
     cl_net_self_set(&nif->self, nic->mac, ipv4, prefix, gateway);
     cl_timer_init(&nif->arp_timer, cl_netq_arp_timer, nif);
     pthread_mutex_init(&nif->types_lock, NULL);
@@ -88,6 +89,7 @@ int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix,
         q->nic = nic;
         q->index = k;
         q->flush_at = 1;
+        q->time = nif->clock->word;
         q->signals = nic->cores ? nic->cores->ops->signals(nic->cores, k) : &q->own_signals;
     }
     *out = nif;
@@ -120,6 +122,7 @@ void cl_netif_drain(struct cl_netif *nif)
     }
     cl_udp_sockets_drain(nif);
     cl_typed_drain(nif);
+    cl_flows_drain(nif);
     for (unsigned k = 0; k < nif->n_queues; k++) {
         struct cl_netq *q = &nif->queues[k];
         while (cl_inbox_take_one(q->inbox, &item)) {
@@ -151,5 +154,6 @@ void cl_netif_delete(struct cl_netif *nif)
 {
     cl_udp_ports_delete(nif);
     cl_typed_delete(nif);
+    cl_flows_delete(nif);
     free_tables(nif);
 }

@@ -1,6 +1,7 @@
 /* The network interface of a runtime: its NIC, its addresses, its sockets, and what each kthread owns of it.
  *
  *   NIC queue k --poll (receive.c)--> parse (input.h) --> handler's inbox (inbox.h) --run (handler.c)--> reply --+
+ *                                        |                flow (ordered.h)          --run (handler.c)--> reply --+
  *                                        |                socket's queue (socket.c) --> cl_udp_recvfrom          |
  *   frames to ourselves (loop.c) --poll--^ +--> ARP, ICMP answered at once                                       v
  *   NIC queue k <------------------------------------------------------- flush (netq.c) <-- transmit batch <----+
@@ -25,6 +26,7 @@
 #include "icmp.h"
 #include "inbox.h"
 #include "input.h"
+#include "ordered.h"
 #include "poll.h"
 #include "typed.h"
 
@@ -35,6 +37,7 @@
 #define CL_NETQ_FLUSH 8   /* replies a doorbell, when they come faster than one a microsecond */
 #define CL_NETQ_STASH 8   /* frames taken by a check, for the next poll */
 #define CL_NETQ_LOOP 256  /* frames to ourselves that may wait */
+#define CL_NETQ_POLL 32   /* frames a poll */
 #define CL_NETQ_ROUTES 16 /* remembered neighbours, direct-mapped */
 /* While the NIC's queue is full nothing is received, whose answers would find no room: it waits in the NIC. No longer
  * than this: two interfaces could wait for each other for ever, and one below a rate limit would never cede its
@@ -64,9 +67,12 @@ struct cl_netq {
     struct cl_nic *nic;
     uint32_t index;
     uint32_t n_tx, n_spare, n_done;
-    uint32_t flush_at; /* 1 or CL_NETQ_FLUSH */
-    uint32_t tag;      /* of what the NIC received last */
+    uint32_t flush_at;    /* how many frames make a doorbell: 1, CL_NETQ_FLUSH, or CL_NETQ_TX: all that there will be */
+    uint32_t alone;       /* so many requests more are answered one by one: see pace() in handler.c */
+    uint32_t tag;         /* of what the NIC received last */
+    const uint64_t *time; /* cl_stamp's, of the interface's clock */
     uint64_t last_flush_tsc;
+    uint64_t rang_ticks;                  /* spent in doorbells, where these are system calls (nic.h, tx_calls) */
     uint64_t full_since_tsc;              /* when the NIC's queue was found full; 0: it has taken all since */
     struct cl_frame tx[CL_NETQ_TX];       /* to be sent */
     struct cl_frame spare[CL_NETQ_SPARE]; /* empty */
@@ -80,12 +86,15 @@ struct cl_netq {
      * without taking it, so whoever asks puts what it finds into the stash. n_stash is also read without the lock. */
     struct cl_spin rx_lock CL_ALIGNED(CL_CACHELINE);
     uint32_t n_stash;
+    uint32_t stash_steering; /* of these frames (order.c) */
     struct cl_frame stash[CL_NETQ_STASH];
     /* Frames that this kthread sent to our own address (loop.c): owner and thieves, under loop_lock. n_loop is also read
      * without it. */
     struct cl_spin loop_lock CL_ALIGNED(CL_CACHELINE);
     uint32_t loop_head, n_loop;
     struct cl_frame loop[CL_NETQ_LOOP];
+    struct cl_ready
+        *ready; /* flows of ordered handlers, or NULL: there are none. Set once (release); readers: anybody */
     struct cl_typed *typed; /* queues by type, or NULL: no handler sorts. Set once (release); readers: anybody */
     struct cl_inbox *inbox; /* constant */
 } CL_ALIGNED(CL_CACHELINE);
@@ -97,7 +106,8 @@ enum cl_udp_kind {
     CL_UDP_FOREIGN,
     CL_UDP_QUEUE,
     CL_UDP_TYPED,
-    CL_UDP_GROUP
+    CL_UDP_GROUP,
+    CL_UDP_ORDERED
 };
 
 struct cl_udp_queue; /* socket.c */
@@ -139,6 +149,7 @@ struct cl_netif {
     uint32_t n_queues;
     uint32_t mtu;
     uint32_t ticks_per_us;
+    const struct cl_clock *clock; /* the NIC's, and so the scheduler's */
     bool udp_checksum, steal;
     uint32_t running;  /* writer: start and stop; readers: any thread, relaxed: it guards against misuse, not races */
     uint32_t stopping; /* writer: stop; readers: kthreads, relaxed: nothing is received any more */
@@ -153,7 +164,8 @@ struct cl_netif {
     struct cl_chunks *chunks;   /* constant */
     struct cl_udp_socket **all; /* [CL_UDP_MAX_SOCKETS] */
     struct cl_arp_cache *arp;
-    pthread_mutex_t types_lock; /* of binding handlers that sort */
+    struct cl_flows *flows;     /* of ordered handlers; NULL: there are none. Set once (release) under types_lock */
+    pthread_mutex_t types_lock; /* of binding handlers that sort, or are ordered */
     struct cl_types *types;     /* NULL: none does */
     struct cl_timer arp_timer;
     uint32_t arp_timer_armed; /* exchanged by whoever asks first */
@@ -197,6 +209,21 @@ unsigned cl_netif_takeable(void *arg, unsigned queue);
 /* The calling kthread's queue. Not inlined: the answer changes across a call that may block, and a compiler that sees a
  * thread-local would keep it. NULL off this interface's kthreads. */
 struct cl_netq *cl_netq_self(struct cl_netif *nif);
+
+/* order.c. */
+struct cl_order {
+    struct cl_netq *q; /* of the calling kthread */
+    unsigned room;     /* for the rest, at most CL_NETQ_POLL */
+    unsigned n, came;  /* of the rest; in all */
+    uint64_t rx_tsc;
+    struct cl_ready_list woken;            /* flows that got ready */
+    struct cl_frame frames[CL_NETQ_POLL];  /* the rest, ... */
+    struct cl_rx_info infos[CL_NETQ_POLL]; /* ... and what the parser says of it */
+};
+/* Take a burst of victim's queue, whose lock is held: what is of flows is put there, the rest is left to the caller. */
+void cl_order_receive(struct cl_order *o, struct cl_netq *victim);
+/* Whether frames wait in a queue whose lock is held. They may be in its stash then. */
+bool cl_order_look(struct cl_netq *q);
 
 /* Owner's calls. */
 void cl_netq_ring(struct cl_netq *q);   /* send what waits, give back what is done */
@@ -310,25 +337,69 @@ static inline bool cl_netif_running(const struct cl_netif *nif)
     return cl_load_relaxed(&nif->running) != 0;
 }
 
-/* The inbox of q has changed, or its queues by type, which are exported as a part of it. Relaxed: see cl_signals; a
- * thief's store may come late, the owner's before it sleeps is right. */
+/* The inbox of q has changed, or its queues by type, or its flows, which are exported as a part of it. Relaxed: see
+ * cl_signals; a thief's store may come late, the owner's before it sleeps is right. */
 static inline void cl_netq_note_inbox(struct cl_netq *q)
 {
     const struct cl_typed *typed = cl_load_relaxed(&q->typed);
+    const struct cl_ready *ready = cl_load_relaxed(&q->ready);
     uint32_t put = 0, taken = 0;
     if (cl_unlikely(typed != NULL)) {
         put = cl_load_relaxed(&typed->put);
         taken = cl_load_relaxed(&typed->taken);
     }
+    if (cl_unlikely(ready != NULL)) {
+        put += cl_load_relaxed(&ready->put);
+        taken += cl_load_relaxed(&ready->taken);
+    }
     cl_store_relaxed(&q->signals->inbox_tail, cl_load_relaxed(&q->inbox->tail) + put);
     cl_store_relaxed(&q->signals->inbox_head, cl_load_relaxed(&q->inbox->head) + taken);
+}
+
+/* A request has been taken, and its handler is next: what runs is another than before. Writer: the kthread, as of
+ * `switches` elsewhere. */
+static inline void cl_netq_note_begun(struct cl_netq *q)
+{
+    cl_netq_note_inbox(q);
+    cl_store_relaxed(&q->signals->switches, q->signals->switches + 1);
 }
 
 /* Anybody: what waits for a handler. */
 static inline unsigned cl_netq_waiting(const struct cl_netq *q)
 {
     const struct cl_typed *typed = cl_load_acquire(&q->typed);
-    return cl_inbox_count(q->inbox) + (cl_unlikely(typed != NULL) ? cl_typed_count(typed) : 0);
+    const struct cl_ready *ready = cl_load_acquire(&q->ready);
+    return cl_inbox_count(q->inbox) + (cl_unlikely(typed != NULL) ? cl_typed_count(typed) : 0) +
+           (cl_unlikely(ready != NULL) ? cl_ready_count(ready) : 0);
+}
+
+/* A NIC that has come again (drivers/port/port.h) gives frames of another tag, and takes none of the buffers it gave before. */
+static inline void cl_netq_look_at_tag(struct cl_netq *q, const struct cl_frame *f)
+{
+    if (cl_unlikely(f->tag != q->tag)) {
+        q->tag = f->tag;
+        cl_netq_renew(q);
+    }
+}
+
+/* The plain load keeps a loser from taking the line away. */
+static inline bool cl_netq_lock_rx(struct cl_netq *victim)
+{
+    return cl_load_relaxed(&victim->rx_lock.word) == 0 && cl_spin_try(&victim->rx_lock);
+}
+
+/* Frames of a queue whose lock is held: those of the stash came first. */
+static inline unsigned cl_netq_rx(struct cl_netq *victim, struct cl_frame *frames, unsigned n)
+{
+    unsigned got = 0;
+    if (cl_unlikely(victim->n_stash)) {
+        if (n < CL_NETQ_STASH)
+            return 0; /* a corner of the inbox: the next poll has room */
+        got = victim->n_stash;
+        memcpy(frames, victim->stash, got * sizeof frames[0]);
+        cl_store_relaxed(&victim->n_stash, 0);
+    }
+    return got + victim->nic->ops->rx_burst(victim->nic, victim->index, frames + got, n - got);
 }
 
 static inline void cl_netq_drop(struct cl_netq *q, unsigned reason)

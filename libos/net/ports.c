@@ -166,7 +166,7 @@ int cl_udp_bind(struct cl_netif *nif, uint16_t port, unsigned kind, void (*fn)(v
     struct cl_udp_socket fields = {.kind = (uint16_t)kind, .arg = arg};
     if (port == 0 || !fn)
         return -EINVAL;
-    if (kind == CL_UDP_PLAIN)
+    if (kind == CL_UDP_PLAIN || kind == CL_UDP_ORDERED)
         fields.fn.plain = (cl_udp_handler)fn;
     else
         fields.fn.burst = (cl_udp_burst_handler)fn;

@@ -38,6 +38,9 @@ static const char *const names[CL_DROP_REASONS] = {
     [CL_DROP_TCP_CHECKSUM] = "tcp_checksum",
     [CL_DROP_TCP_NO_PORT] = "tcp_no_port",
     [CL_DROP_TYPE_FULL] = "type_queue_full",
+    [CL_DROP_FLOW_FULL] = "flow_queue_full",
+    [CL_DROP_FLOW_TABLE] = "flow_table_full",
+    [CL_DROP_FLOW_BUDGET] = "flow_budget",
     [CL_DROP_NO_TX_BUFFER] = "no_tx_buffer",
     [CL_DROP_STOPPED] = "stopped",
 };

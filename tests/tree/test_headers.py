@@ -33,6 +33,7 @@ USES = {
     "drivers/nic.h": "sizeof frame && CL_NIC_BURST == 64",
     "drivers/tap.h": 'cl_tap_set_up("a-name-too-long-for-linux", 0, 0, 0, why) < 0',
     "iokernel/policy.h": "cl_policy_find(cl_policy_name(0)) && mine_policy.abi == CL_POLICY_ABI",
+    "libos/adopt.h": "cl_adopt_error(-1) != cl_adopt_error(-22)",
     "libos/complete.h": "sizeof completions > sizeof(void *)",
     "libos/handler.h": "cl_note_serve.port == 9000",
     "libos/libos.h": "!cl_uthread_self()",
@@ -44,6 +45,7 @@ USES = {
     "libos/sched.h": "(cl_sched_config_init(&config), config.n_kthreads == 1)",
     "libos/poll.h": "cl_poll_delete(NULL) == 0",
     "libos/spin.h": "cl_spin_try(&lock) && (cl_spin_unlock(&lock), 1)",
+    "libos/stepper.h": "cl_stepper_new(&now_ns, &stepper) == 0 && (cl_stepper_delete(stepper), 1)",
     "libos/sync.h": "(cl_sem_init(&sem, 3), cl_sem_value(&sem)) == 3",
     "libos/timer.h": "(cl_timer_init(&timer, NULL, NULL), cl_timer_cancel(&timer)) == 0",
     "libos/trace_pc.h": "(__sanitizer_cov_trace_pc(), cl_trace_pc_left) == CL_TRACE_PC_EVERY",
@@ -75,11 +77,12 @@ LOCALS = {
     "libos/runtime.h": "static struct cl_runtime_config config; struct cl_runtime *rt; char why[256];",
     "libos/sched.h": "struct cl_sched_config config;",
     "libos/spin.h": "static struct cl_spin lock;",
+    "libos/stepper.h": "uint64_t now_ns = 1; struct cl_stepper *stepper;",
     "libos/sync.h": "static struct cl_sem sem;",
     "libos/timer.h": "static struct cl_timer timer;",
     "libos/wheel.h": "static struct cl_alarm alarm_of;",
     "runtime/counter.h": "struct cl_counter counter;",
-    "runtime/park.h": "static uint32_t word; static struct cl_parker parker = {&word, CL_PARK_FUTEX};",
+    "runtime/park.h": "static uint32_t word; static struct cl_parker parker = {&word, CL_PARK_FUTEX, 0};",
 }
 
 

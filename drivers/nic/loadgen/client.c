@@ -176,7 +176,7 @@ int cl_loadgen_client_start(struct cl_loadgen *lg, struct cl_nic *nic, unsigned 
         CPU_SET((unsigned)cpu, &set);
         rc = cpu < CPU_SETSIZE ? pthread_attr_setaffinity_np(&attr, sizeof set, &set) : EINVAL;
     }
-    c->own = (struct cl_parker){&c->word, -1};
+    c->own = (struct cl_parker){.word = &c->word, .event_fd = -1};
     lg->wake = spin ? &c->own : nic->ops->parker(nic, queue);
     if (!rc)
         rc = pthread_create(&c->thread, &attr, client_main, c);

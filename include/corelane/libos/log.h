@@ -77,7 +77,7 @@ struct cl_log_config {
     struct cl_blk *blk;
     uint32_t queue;        /* of blk, and the log's alone while it is open */
     uint32_t on_damage;    /* CL_LOG_REFUSE, CL_LOG_CUT or CL_LOG_READ_ONLY */
-    uint32_t in_flight;    /* flushes in flight at most [4]; fewer where the device does fewer at once */
+    uint32_t in_flight;    /* flushes in flight at most [8]; fewer where the device does fewer at once */
     uint32_t buffers;      /* flushes in memory, open, waiting or in flight [16] */
     uint64_t search_bytes; /* how far beyond the end to look for flushes that prove damage [all of the ring] */
     /* For comparing only: instead of adapting, a flush goes when it has so many records or its first has waited so long. */

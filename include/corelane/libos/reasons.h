@@ -3,7 +3,7 @@
  * Balance, asserted by every test of the stack (tests/libos/net/test_input.py and others):
  *   rx_frames = delivered + answered + sum(dropped)          frames taken from the NIC, and looped ones (loop.c)
  *   delivered = to handlers (handled) + to sockets + consumed by ARP (learned) + ICMP errors told to sockets
- *   delivered to handlers = handled + unhandled + frames in inboxes and queues by type
+ *   delivered to handlers = handled + unhandled + frames in inboxes, queues by type and flows
  *   handled   = replied + unanswered + handler_errors + requests whose handler runs or is blocked
  * A transmit that could not be made is counted in tx_dropped_*, apart: it is ours, not received. */
 #ifndef CORELANE_LIBOS_REASONS_H
@@ -51,6 +51,9 @@ enum cl_drop {
     CL_DROP_TCP_CHECKSUM,    /* checksum is wrong */
     CL_DROP_TCP_NO_PORT,     /* nobody listens: answered by a reset where one may be */
     CL_DROP_TYPE_FULL,       /* the queue of its type is full */
+    CL_DROP_FLOW_FULL,       /* as many datagrams of its flow wait as may */
+    CL_DROP_FLOW_TABLE,      /* its flow would be one more than may have something at one time */
+    CL_DROP_FLOW_BUDGET,     /* as many datagrams of all flows wait as may */
     CL_DROP_NO_TX_BUFFER,    /* an answer was due and no buffer was free */
     CL_DROP_STOPPED,         /* taken from the NIC, and the runtime was stopped before it was looked at */
     CL_DROP_REASONS          /* how many there are */
@@ -89,6 +92,7 @@ struct cl_net_stats {
     uint64_t type_errors;  /* requests whose classifier named no type of the handler: they went to its last */
     uint64_t requeued;     /* requests put back into the queue of their type when their quantum was over */
     uint64_t requeue_full; /* the same, but that was full: they waited in the run queue */
+    uint64_t flows_stolen; /* ready flows taken from a sibling */
 };
 
 /* Who holds memory of bytes (libos/net/chunk.h). */

@@ -37,6 +37,7 @@ struct cl_runtime_config {
     const char *socket_path; /* attached mode: the iokernel's socket; or NULL */
     const char *name;        /* attached: name of the application; [the program's] */
     uint32_t kthreads;       /* [1] embedded: as many as the NIC has queues */
+    uint32_t adopted;        /* [0] the first so many kthreads are turned by threads of yours (adopt.h) */
     uint32_t poll;           /* what a kthread without work does: CL_SCHED_SPIN, _ADAPTIVE, _BLOCK; see poll_set */
     uint32_t poll_set;       /* 0: `poll` is ignored and adaptive taken */
     uint32_t stack_bytes;    /* [65536; batch: 8 MiB, for what libraries do there; only what is touched is memory] */
@@ -60,6 +61,9 @@ struct cl_runtime_config {
     uint32_t deadline_us; /* what its tail should stay under [nothing asked] */
     uint32_t
         quantum_us; /* a uthread that ran for so long lets others go first at its next probe; in every mode [never] */
+    /* 1: and it is sent the signal, for code that may be interrupted (cl_preemptible_add, cl_preemptible_begin) and has
+     * no probes. Attached mode; granted if the iokernel's configuration says so [0] */
+    uint32_t quantum_signal;
     /* May be NULL: then nobody is told anything. cl_runtime_info has what was not granted (`note`), and `gone`. */
     cl_runtime_event on_event;
     void *event_arg;
@@ -85,6 +89,10 @@ CL_API int cl_runtime_bind_udp_burst(struct cl_runtime *rt, uint16_t port, cl_ud
 /* The same with requests in queues by type (udp.h); -ENOSPC too. err says what is wrong. *types is copied. */
 CL_API int cl_runtime_bind_udp_typed(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg,
                                      const struct cl_udp_types *types, char err[256]);
+/* The same in order: of one flow (udp.h) the handler gets one datagram after the other, as the NIC gave them, the next
+ * when it has returned, also where it blocks; of different flows it runs at the same time as always. What is more than
+ * CL_UDP_FLOW_QUEUE in one flow, or too much in all, is dropped under its reason. -EIO too: no random numbers. */
+CL_API int cl_runtime_bind_udp_ordered(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg);
 /* As cl_runtime_bind_udp_burst, called on the kthread's own large stack under the no-switch rule (sched.h): for
  * callbacks into language run-times. Blocking calls inside answer -EDEADLK. */
 CL_API int cl_runtime_bind_udp_foreign(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg);
@@ -110,8 +118,17 @@ struct cl_every {
  * function), -ENOMEM, -EAGAIN, -ESHUTDOWN. */
 CL_API int cl_runtime_every(struct cl_runtime *rt, uint64_t period_ns, cl_every_fn fn, void *arg, uint32_t foreign,
                             const struct cl_every **out);
-/* Start the kthreads. Once. */
+/* Start the kthreads. Once. -EINVAL: the NIC's clock is virtual, by which no thread can sleep. */
 CL_API int cl_runtime_start(struct cl_runtime *rt, char err[256]);
+/* Instead of cl_runtime_start, where the NIC's clock is virtual: the runtime runs when it is stepped (stepper.h does both).
+ * -EINVAL by another clock, -EALREADY. */
+CL_API int cl_runtime_begin_steps(struct cl_runtime *rt, char err[256]);
+/* One turn of each kthread, on the calling thread. Returns how many things were done; 0: there is nothing now. -EINVAL: its
+ * steps have not begun. -EDEADLK on a kthread. One thread at a time. */
+CL_API int cl_runtime_step(struct cl_runtime *rt);
+/* When it will have something to do by itself: a timer, a frame that its NIC does not announce; UINT64_MAX: never. As
+ * cl_runtime_step. */
+CL_API uint64_t cl_runtime_next_ns(struct cl_runtime *rt);
 /* Say what the handler of a UDP port is called, for cl_runtime_stuck; copied. -ENOENT, -ENOMEM, -EALREADY. Any thread. */
 CL_API int cl_runtime_name_udp(struct cl_runtime *rt, uint16_t port, const char *name);
 /* Stop receiving, wait up to timeout_ns (< 0: no limit) for uthreads, end the kthreads, give back every frame that is

@@ -1,7 +1,8 @@
 /* UDP for applications: request handlers, and sockets that block a uthread. Part of the C API (libos.h).
  *
- * A handler is called on a uthread for each datagram of its port; frames of one flow come to one kthread in order, as
- * long as no sibling steals. It may block (sleep, lock, send, receive): the rest of the kthread's requests then goes on
+ * A handler is called on a uthread for each datagram of its port, in no order that it could rely on: siblings steal. One
+ * that is bound as ordered (cl_runtime_bind_udp_ordered) gets the datagrams of a flow, which is the two addresses and
+ * ports, in the order in which the NIC gave them, one at a time. It may block (sleep, lock, send, receive): the rest of the kthread's requests then goes on
  * on another uthread. `request` and `reply` are different memory; `reply` already lies in the NIC's buffer, behind room
  * for the headers, so that nothing is copied afterwards. The reply goes to where the request came from, by the
  * request's own headers.
@@ -26,6 +27,8 @@ CL_EXTERN_C_BEGIN
 #define CL_UDP_TYPES 16              /* types that all handlers of a runtime have together at most */
 #define CL_UDP_BURST 32              /* most requests that a burst handler gets at a time */
 #define CL_UDP_TYPE_QUEUE 512        /* requests of a type that wait on a kthread at most: what it gets in some ms */
+#define CL_UDP_FLOWS 4096            /* flows of ordered handlers that have something at one time, at most */
+#define CL_UDP_FLOW_QUEUE 64         /* datagrams of one flow that wait at most */
 #define CL_UDP_SOCKET_QUEUE 256      /* datagrams that may wait for a socket, unless it is opened with another number */
 #define CL_UDP_MAX_SOCKET_QUEUE 4096 /* such a number at most */
 #define CL_UDP_MAX_SOCKETS 4096      /* open at one time */

@@ -266,7 +266,7 @@ static int check_config(struct cl_log_config *c, char *err)
     int rc = check_device(c->blk, c->queue, err);
     if (rc)
         return rc;
-    c->in_flight = c->in_flight ? c->in_flight : 4;
+    c->in_flight = c->in_flight ? c->in_flight : 8;
     c->buffers = c->buffers ? c->buffers : 16;
     c->confirm_ns = c->confirm_ns ? c->confirm_ns : CL_LOG_CONFIRM_NS;
     c->now_ns = c->now_ns ? c->now_ns : monotonic;

@@ -28,6 +28,7 @@ OWN = {
     "FLOWS_C": "iokernel/cores/flows.c",
     "STEPS_C": "iokernel/cores/steps.c",
     "MOVE_C": "iokernel/cores/move.c",
+    "QUANTUM_C": "iokernel/cores/quantum.c",
     "DEMAND_C": "iokernel/cores/demand.c",
     "ALLOCATE_C": "iokernel/cores/allocate.c",
     "WAKE_C": "iokernel/loop/wake.c",

@@ -63,6 +63,22 @@ def test_no_wake_up_is_lost(c_program: Program, kthreads: int, mode: str) -> Non
 
 
 @shapes
+def test_adopted_kthread_contract_and_ends(c_program: Program, kthreads: int, mode: str) -> None:
+    c_program(program("adopt"))(kthreads, mode)
+
+
+# Kthreads, those of them that are adopted, and the threads that turn those.
+@pytest.mark.parametrize(
+    ("kthreads", "mode", "adopted", "threads"),
+    [(1, "block", 1, 1), (1, "adaptive", 1, 1), (4, "block", 1, 1), (4, "block", 4, 2), (4, "adaptive", 2, 2)],
+)
+def test_no_wake_up_of_an_adopted_kthread_is_lost(
+    c_program: Program, kthreads: int, mode: str, adopted: int, threads: int
+) -> None:
+    c_program(program("adopt_wake"))(kthreads, mode, adopted, threads, 200 if SANITIZED else 500)
+
+
+@shapes
 def test_timers_racing_with_cancel(c_program: Program, kthreads: int, mode: str, seed: int) -> None:
     c_program(program("timers"))(kthreads, mode, 1000 if SANITIZED else 10000, seed)
 

@@ -22,11 +22,6 @@ static uint64_t now_ns, state, fired, called;
 static struct cl_sem turn;
 static bool over;
 
-static uint64_t fake_clock(void *arg)
-{
-    return *(uint64_t *)arg;
-}
-
 static uint64_t below(uint64_t n)
 {
     return next_random(&state) % n;
@@ -158,15 +153,16 @@ static bool all_called(void)
 int main(int argc, char **argv)
 {
     struct cl_sched_config c;
+    struct cl_clock clock;
     uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 1;
     unsigned steps = argc > 2 ? (unsigned)atoi(argv[2]) : 20000;
     state = seed * 2654435761u + 1;
     cl_sched_config_init(&c);
     c.n_kthreads = 2;
-    c.clock = fake_clock;
-    c.clock_arg = &now_ns;
-    sched = sched_new(&c);
     now_ns = 1000000;
+    cl_clock_virtual(&clock, &now_ns);
+    c.clock = &clock;
+    sched = sched_new(&c);
     cl_sem_init(&turn, 0);
     for (unsigned i = 0; i < OBJECTS; i++) {
         cl_alarm_init(&objects[i].alarm, on_alarm);
