@@ -43,6 +43,7 @@ USES = {
     "libos/reasons.h": "cl_drop_name(CL_DROP_UDP_CHECKSUM)[0] == 'u'",
     "libos/runtime.h": "cl_runtime_new(&config, &rt, why) < 0",
     "libos/sched.h": "(cl_sched_config_init(&config), config.n_kthreads == 1)",
+    "libos/poll.h": "cl_poll_delete(NULL) == 0",
     "libos/spin.h": "cl_spin_try(&lock) && (cl_spin_unlock(&lock), 1)",
     "libos/stepper.h": "cl_stepper_new(&now_ns, &stepper) == 0 && (cl_stepper_delete(stepper), 1)",
     "libos/sync.h": "(cl_sem_init(&sem, 3), cl_sem_value(&sem)) == 3",
