@@ -54,11 +54,24 @@ static inline void open_request(struct cl_udp_req *req, const struct cl_rx_item 
     req->peer.ipv4 = cl_be32(ip->src_be);
     req->peer.port = cl_be16(udp->src_port_be);
     req->port = cl_be16(udp->dst_port_be);
-    req->broadcast = (uint8_t)item->broadcast;
+    req->broadcast = item->broadcast;
+    req->looped = item->looped;
     req->faulted = 0;
     req->rx_tsc = item->rx_tsc;
     req->socket = item->socket;
     req->rx = item->frame;
+}
+
+/* A reply to ourselves comes from the address that was asked, which may be one of 127.0.0.0/8. If as many wait as may, it
+ * is dropped and counted. */
+static CL_NOINLINE void send_looped(struct cl_netq *q, struct cl_udp_req *req, int64_t len)
+{
+    struct cl_netif *nif = q->nif;
+    const struct cl_ipv4 *asked = (const struct cl_ipv4 *)(req->rx.data + CL_ETH_HLEN);
+    cl_udp_fill((struct cl_udp_frame *)req->tx.data, nif->self.mac, nif->self.mac, asked->dst_be, asked->src_be,
+                cl_be16(req->port), cl_be16(req->peer.port), (unsigned)len, false);
+    req->tx.len = (uint16_t)(CL_UDP_HEADERS + len);
+    (void)cl_netq_loop(q, &req->tx);
 }
 
 /* Headers in front of a reply of `len` bytes: the request's with source and destination exchanged, no ARP look-up. */
@@ -66,6 +79,10 @@ static inline void send_reply(struct cl_netq *q, struct cl_udp_req *req, int64_t
 {
     struct cl_netif *nif = q->nif;
     const struct cl_eth *eth = (const struct cl_eth *)req->rx.data;
+    if (cl_unlikely(req->looped)) {
+        send_looped(q, req, len);
+        return;
+    }
     cl_udp_fill((struct cl_udp_frame *)req->tx.data, eth->src, nif->self.mac, nif->self.ip_be, cl_be32(req->peer.ipv4),
                 cl_be16(req->port), cl_be16(req->peer.port), (unsigned)len, nif->udp_checksum);
     req->tx.len = (uint16_t)(CL_UDP_HEADERS + len);
