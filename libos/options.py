@@ -46,11 +46,13 @@ class Network(Group):
     """The network stack.
 
     gateway: next hop for destinations beyond the subnet, "10.77.0.1"; None: the iokernel's, embedded: none.
-    udp_checksums: generate them (RFC 768 permits none; off only for trusted links).
+    udp_checksums: generate them (RFC 768 permits none; off only for trusted links). memory_mib: what waits for readers
+    of sockets may take so much; only what is needed is touched.
     """
 
     gateway: str | None = option(None, "next hop beyond the subnet", check=_gateway)
     udp_checksums: bool = option(True, "generate UDP checksums")
+    memory_mib: int = option(64, "memory of what waits for readers", low=1, high=1 << 20)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -292,7 +292,8 @@ static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char 
         cl_port_info(rt->nic, &granted);
         gateway = granted.gateway;
     }
-    rc = cl_netif_new(rt->nic, kthreads, ipv4, prefix, gateway, &rt->nif, err);
+    uint64_t chunk_bytes = c->chunk_bytes ? c->chunk_bytes : CL_RUNTIME_CHUNK_BYTES;
+    rc = cl_netif_new(rt->nic, kthreads, ipv4, prefix, gateway, chunk_bytes, &rt->nif, err);
     if (rc < 0)
         return rc;
     rt->nif->rt = rt;
@@ -353,7 +354,17 @@ int cl_runtime_bind_udp_foreign(struct cl_runtime *rt, uint16_t port, cl_udp_bur
 
 int cl_udp_open(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_udp_socket **out)
 {
-    return cl_udp_queue_open(rt->nif, port, queue, out);
+    return cl_udp_queue_open(rt->nif, port, false, queue, out);
+}
+
+int cl_udp_open_shared(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_udp_socket **out)
+{
+    return cl_udp_queue_open(rt->nif, port, true, queue, out);
+}
+
+int cl_poll_new(struct cl_runtime *rt, struct cl_poll **out)
+{
+    return cl_poll_open(rt->nif, out);
 }
 
 int cl_runtime_add_neighbour(struct cl_runtime *rt, uint32_t ipv4, const uint8_t *mac)
@@ -544,6 +555,14 @@ int cl_runtime_net_stats(const struct cl_runtime *rt, int k, struct cl_net_stats
     return 0;
 }
 
+int cl_runtime_chunk_stats(const struct cl_runtime *rt, unsigned holder, struct cl_chunk_stats *out)
+{
+    if (holder >= CL_CHUNKS_HOLDERS)
+        return -EINVAL;
+    cl_chunks_stats(rt->nif->chunks, holder, out);
+    return 0;
+}
+
 int cl_runtime_sched_stats(const struct cl_runtime *rt, int k, struct cl_sched_stats *out)
 {
     struct cl_sched_stats one;
@@ -563,9 +582,12 @@ unsigned cl_runtime_counters(const struct cl_runtime *rt, struct cl_counter *out
 {
     struct cl_net_stats net;
     struct cl_sched_stats sched;
+    struct cl_chunk_stats chunks[CL_CHUNKS_HOLDERS];
     cl_runtime_net_stats(rt, -1, &net);
     cl_runtime_sched_stats(rt, -1, &sched);
-    return cl_counters_by_name(&net, &sched, out, room);
+    for (unsigned h = 0; h < CL_CHUNKS_HOLDERS; h++)
+        cl_chunks_stats(rt->nif->chunks, h, &chunks[h]);
+    return cl_counters_by_name(&net, &sched, chunks, out, room);
 }
 
 void cl_runtime_info(struct cl_runtime *rt, struct cl_runtime_info *out)

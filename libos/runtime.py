@@ -29,6 +29,7 @@ from .handlers.c_functions import address_of_function
 from .handlers.handlers import Handler, Prepared, as_handler, check_port
 from .handlers.periodic import Periodic
 from .options import CoreShare, Network, Scheduler
+from .sockets import Poll, UdpSocket
 
 if TYPE_CHECKING:
     from .batch_work.work import Job
@@ -76,26 +77,6 @@ class RuntimeStats:
         return net["rx_frames"] == net["delivered"] + net["answered"] + sum(self.dropped.values())
 
 
-class UdpSocket:
-    """A UDP socket for uthreads: compiled handlers send and receive on it by its `address` (numba_calls).
-
-    Made by Runtime.open_udp. It is closed with its runtime.
-    """
-
-    def __init__(self, pointer: Any) -> None:
-        self._pointer = pointer
-
-    @property
-    def address(self) -> int:
-        """The `struct cl_udp_socket *` as a number. Give it to a compiled handler in its state, never as a global."""
-        return int(ffi.cast("uintptr_t", self._pointer))
-
-    @property
-    def port(self) -> int:
-        """Its UDP port."""
-        return int(lib.cl_udp_port(self._pointer))
-
-
 class Runtime(Adopted, Closing):
     """An application's kthreads, network stack and handlers.
 
@@ -105,10 +86,11 @@ class Runtime(Adopted, Closing):
     gets the cores that others leave, and has larger stacks and a quantum. adopted: the first so many kthreads have no
     thread of the runtime's: a thread of yours drives each by `turn` (adopted.py). poll: "spin", "adaptive" or "block",
     what a kthread without work does. cpus: CPU of each kthread, -1 for any. address: "10.77.0.9" or "10.77.0.9/16",
-    for a NIC that has none. scheduler, network, share: the finer settings (options.py). on_event: called with ("attached" |
-    "stalled" | "gone" | "conflict" | "unfinished", text) on a thread of the runtime; with ("limited", text), which are
-    wishes that the iokernel does not grant, before this returns; with ("serving", text) by `serve`. Without it they are
-    logged as warnings of the logger "corelane.libos", but for the last. Public attribute: socket, as given.
+    for a NIC that has none. scheduler, network, share: the finer settings (options.py). on_event: called with
+    ("attached" | "stalled" | "gone" | "conflict" | "unfinished", text) on a thread of the runtime; with ("limited",
+    text), which are wishes that the iokernel does not grant, before this returns; with ("serving", text) by `serve`.
+    Without it they are logged as warnings of the logger "corelane.libos", but for the last. Public attribute: socket,
+    as given.
 
     Raises CorelaneError with the reason: no iokernel there, refused, no address, too few queues, ...
     """
@@ -212,6 +194,7 @@ class Runtime(Adopted, Closing):
             raise CorelaneError("make a runtime", str(error), "addresses as in 10.77.0.9/16") from error
         config.gateway = int(ipaddress.IPv4Address(network.gateway or 0))
         config.no_udp_checksum = not network.udp_checksums
+        config.chunk_bytes = network.memory_mib << 20
 
     @staticmethod
     def _fill_scheduler(config: Any, kind: str, scheduler: Scheduler) -> None:
@@ -453,14 +436,22 @@ class Runtime(Adopted, Closing):
         check(bind(self.ptr, number, prepared.pointer, prepared.arg), f"bind a handler to UDP port {number}")
 
     @typed("open a UDP socket")
-    def open_udp(self, port: int = 0, *, queue: int = 0) -> UdpSocket:
-        """A UDP socket for uthreads.
+    def open_udp(self, port: int = 0, *, queue: int = 0, shared: bool = False) -> UdpSocket:
+        """A UDP socket.
 
-        port 0: any free one. queue: datagrams that may wait (256). Raises CorelaneError.
+        port 0: any free one. queue: datagrams that may wait (256). shared: others opened so may have the same port;
+        each flow goes to one of them (corelane/libos/udp.h). Raises CorelaneError.
         """
         out = ffi.new("struct cl_udp_socket **")
-        check(lib.cl_udp_open(self.ptr, port, queue, out), f"open a UDP socket on port {port}")
-        return UdpSocket(out[0])
+        open_it = lib.cl_udp_open_shared if shared else lib.cl_udp_open
+        check(open_it(self.ptr, port, queue, out), f"open a UDP socket on port {port}")
+        return UdpSocket(self, out[0])
+
+    def open_poll(self) -> Poll:
+        """A set of sockets to wait for at once. Raises CorelaneError."""
+        out = ffi.new("struct cl_poll **")
+        check(lib.cl_poll_new(self.ptr, out), "open a poll set")
+        return Poll(self, out[0])
 
     def share(self, log: Log) -> SharedLog:
         """Give an open log to this runtime's uthreads; compiled handlers append to it (numba_calls.log_append).

@@ -142,8 +142,8 @@ def say_who_pays(session: Session, got: dict[str, list[Point]]) -> None:
             continue
         slower[name] = {}
         for key in ("p50", "p99"):
-            ratio = pairwise(*([p.extra[f"long_{key}_us"] for p in got[arm]] for arm in (name, PLAIN)))
-            slower[name][key] = plain(ratio.median)
+            with_it, without = ([p.extra[f"long_{key}_us"] for p in got[arm]] for arm in (name, PLAIN))
+            slower[name][key] = plain(middle_us([a / b for a, b in zip(with_it, without, strict=True) if b < math.inf]))
     session.settings["long_slowdown"] = slower
     told = ", ".join(f"{name} {_times(of['p50'])} (p99 {_times(of['p99'])})" for name, of in slower.items())
     session.note(
@@ -164,7 +164,7 @@ def add_row(session: Session, name: str, load: float, points: list[Point]) -> No
     """An arm at a load. Percentiles by kind are the medians of the rounds, and the p99 is that of all windows, too."""
     row = session.point(name, middle(points))
     row["load"] = load
-    for key in ("core_s", "service_s", "handled", "preempted", "signals_late", "signals_held"):
+    for key in ("cpu_s", "service_s", "handled", "preempted", "signals_late", "signals_held"):
         if all(key in p.extra for p in points):
             row[key] = sum(p.extra[key] for p in points)
     for kind in ("short", "long"):

@@ -5,7 +5,8 @@ takes for each request, and what each preemption takes: the probe that is answer
 of the network in between, caches. The load that runs to completion has no preemptions, and so tells what a request
 takes. The rest of the other one's time is that of its preemptions.
 
-The capacity that is lost is told by the service that the core gets done in a second: the mix is the same, since all
+The time is the kthread's CPU time, so that what others took of the core is left out. The capacity that is lost is told
+by the service that gets done in a second of it: the mix is the same, since all
 that was taken in is worked off before the counters are read. What is answered during a load beyond the peak would tell
 something else: the one that is preempted answers the short ones first.
 """
@@ -25,22 +26,23 @@ from .server import LONG_FRACTION
 
 @dataclass(frozen=True)
 class Used:
-    """Of one load: time of the core, the part of it that requests asked for, requests, and preemptions."""
+    """Of one load: CPU time of the kthread, the part of it that requests asked for, requests, and preemptions. What
+    other processes and the host took of the core is in none of them."""
 
-    core_s: float
+    cpu_s: float
     service_s: float
     handled: float
     preempted: float
 
     @property
     def useful(self) -> float:
-        """Service in a second of the core."""
-        return self.service_s / self.core_s
+        """Service in a second of CPU time."""
+        return self.service_s / self.cpu_s
 
 
 def used(point: Point) -> Used | None:
     """None: what the load left was not worked off in time."""
-    found = [point.extra.get(name) for name in ("core_s", "service_s", "handled", "preempted")]
+    found = [point.extra.get(name) for name in ("cpu_s", "service_s", "handled", "preempted")]
     if any(value is None for value in found) or not found[0] or not found[2]:
         return None
     return Used(*(float(value) for value in found if value is not None))
@@ -50,8 +52,8 @@ def preemption_ns(without: Used, with_it: Used) -> float:
     """Core time of one preemption; nan: there was none."""
     if not with_it.preempted:
         return math.nan
-    request_s = (without.core_s - without.service_s) / without.handled
-    return 1e9 * (with_it.core_s - with_it.service_s - request_s * with_it.handled) / with_it.preempted
+    request_s = (without.cpu_s - without.service_s) / without.handled
+    return 1e9 * (with_it.cpu_s - with_it.service_s - request_s * with_it.handled) / with_it.preempted
 
 
 def throughput_loss(without: Used, with_it: Used) -> float:

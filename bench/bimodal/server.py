@@ -17,6 +17,7 @@ from ...apps import spin
 from ...drivers.nic.loadgen.loadgen import Echo, Result
 from ...libos import Runtime
 from ...runtime.clock import default_clock
+from ..harness import usage
 from ..harness.load import WARM_FRACTION, WARM_MOST_S, point_of
 from ..harness.numbers import PERCENTILES
 from ..harness.openloop import Point
@@ -51,6 +52,7 @@ class Server:
     unanswered: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
     how: How = How()
+    tids: tuple[int, ...] = ()  # of the kthread
 
     def explain(self, rate_rps: float, seconds: float) -> Point:
         """A load, with the counters read meanwhile (harness/stops.py)."""
@@ -59,8 +61,12 @@ class Server:
 
     def measure(self, load: float, seconds: float) -> Point:
         """A point whose extra values tell short and long requests apart, and what the whole of it took, the warm-up
-        included: core_s, service_s (what the handled requests asked for), handled, preempted; by signal: those that
-        came late, and those held off since they found other code."""
+        included.
+
+        cpu_s: of the kthread. service_s: what the handled requests asked for. handled, preempted: requests, and times
+        that one was. By signal: signals_late, that came when something else ran; signals_held, that found code which
+        may not be interrupted.
+        """
         warm_s = min(WARM_FRACTION * seconds, WARM_MOST_S)
         windows = max(1, round((seconds - warm_s) / WINDOW_S))
         before = self.used()
@@ -79,7 +85,7 @@ class Server:
         stats, spent = self.runtime.stats(), self.service.stats()
         signals = {f"signals_{end}": stats.sched[f"quantum_{end}"] for end in ("late", "held") if self.how.signal}
         return {
-            "core_s": self.made.core_s("spin"),
+            "cpu_s": sum(usage.of_thread(tid).busy_s for tid in self.tids),
             "service_s": spent["ticks"] / default_clock().hz,
             "handled": stats.net["handled"],
             "preempted": stats.sched["preempted"],
@@ -113,8 +119,10 @@ def server(cores: tuple[int, int], how: How) -> Iterator[Server]:
             service = spin.setup(runtime, spin.Options(distribution="request", probes=not how.signal, **options))
             stack.callback(service.close)  # handlers point into it: after the runtime, whose close may be called twice
             stack.callback(runtime.close)
+            before = set(usage.threads())
             runtime.start()
-            arm = Server(made, runtime, service, how=how)
+            tids = tuple(sorted(set(usage.threads()) - before))
+            arm = Server(made, runtime, service, how=how, tids=tids)
             yield arm
             arm.dropped = made.drops()  # before it is closed: what was for it goes with it
             runtime.stop()

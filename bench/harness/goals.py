@@ -219,6 +219,7 @@ GOALS: dict[str, Goal] = _table(
     Goal("log.append_over_bare", 1.1, "at most", "x", "durable append, one at a time, p50 / the best raw loop's"),
     Goal("log.group_gain", 20.0, "at least", "x", "durable appends a second, 64 writers of 256 B / one at a time"),
     Goal("log.batching_worst", 0.9, "at least", "x", "adaptive batching / the best fixed setting, worst load"),
+    Goal("log.batching_modelled", 0.9, "at least", "x", "the same on modelled disks, worst of all loads and disks"),
     Goal("log.recovery_gbps", 1.0, "at least", "GiB/s", "recovery; where the disk reads slower, / the disk's rate"),
     Goal("log.cut_points", 1.0, "at least", "x", "sector-wise cuts of a 1 000-append run that recover / all"),
     Goal(
@@ -239,6 +240,13 @@ GOALS: dict[str, Goal] = _table(
     Goal("raft.memory_put_us", 25.0, "at most", "us", "put, 3 replicas in memory on 2 cores, open loop, p50"),
     Goal("raft.durable_over_floor", 1.25, "at most", "x", "durable put p50 / second of three raw writes at once"),
     Goal("raft.libraft_over_ours", 1.3, "at least", "x", "put p50 of libraft on the same disk / ours, durable"),
+    Goal(
+        "raft.batching_modelled",
+        0.9,
+        "at least",
+        "x",
+        "batches, 64 clients / the best fixed setting, virtual time",
+    ),
     Goal("raft-fail.no_leader_ms", 30.0, "at most", "ms", "kill -9 of a leader to the next one, timeout 10 ms, p99"),
     Goal("raft.over_etcd", 10.0, "at least", "x", "durable puts a second, 64 clients of one socket, ours / etcd's"),
     Goal("ground.rearm_ns", 12.0, "at most", "ns", "moving one of 100 000 alarms later, the wheel's work included"),

@@ -1,23 +1,20 @@
 /* The log on a disk and a clock that are modelled: the same load gives the same numbers on every machine.
  *
- * The disk does `lanes` writes side by side, each for write_ns and kib_ns a KiB more; what comes meanwhile waits in line. The log, its
- * uthreads and their scheduler are the real ones, on one kthread that is stepped by hand. What they cost is modelled, too:
- * CL_BENCH_LOG_MODEL_APPEND_NS for an append, .._SUBMIT_NS for a flush, .._TURN_NS for a turn of the kthread's loop. The disk keeps its
- * superblocks alone: nothing is ever read back. Tests: tests/bench/log/test_model.py. */
+ * The disk is one of lanes (lanes.h). The log, its uthreads and their scheduler are the real ones, on one kthread that is stepped by hand.
+ * What they cost is modelled, too: the disk's submit_ns for a flush, CL_BENCH_LOG_MODEL_APPEND_NS for an append,
+ * CL_BENCH_LOG_MODEL_TURN_NS for a turn of the kthread's loop. Tests: tests/bench/log/test_batching.py. */
 #ifndef CORELANE_BENCH_LOG_MODEL_H
 #define CORELANE_BENCH_LOG_MODEL_H
 
-#include <corelane/runtime/base.h>
+#include "lanes.h"
 
 // cffi: begin
 #define CL_BENCH_LOG_MODEL_APPEND_NS 200
-#define CL_BENCH_LOG_MODEL_SUBMIT_NS 2000
 #define CL_BENCH_LOG_MODEL_TURN_NS 100
 
 struct cl_bench_log_model {
-    uint32_t lanes; /* 1 to 64 */
-    uint32_t record_bytes;
-    uint64_t write_ns, kib_ns;
+    struct cl_bench_lanes_config disk;
+    uint32_t record_bytes; /* up to 4000 */
     /* The log's configuration (corelane/libos/log.h); zeros: adaptive batching. */
     uint32_t in_flight, fixed_records;
     uint64_t fixed_wait_ns;
@@ -31,10 +28,11 @@ struct cl_bench_log_model {
 /* each_ns: the caller's, of each append in the order in which they ended: from when it was due, or began, until it was durable. */
 struct cl_bench_log_modelled {
     uint32_t *each_ns;
-    uint64_t room, appends; /* there is room for; measured: all of an open loop */
-    uint64_t ns;            /* until the last one was durable, from the beginning on, or from the end of warm_ns */
-    uint64_t flushes, disk_ns; /* of all; disk_ns: of all lanes together */
-    uint64_t width;         /* flushes in flight at most, at the end */
+    uint64_t room, appends;    /* there is room for; measured: all of an open loop */
+    uint64_t ns;               /* until the last one was durable, from the beginning on, or from the end of warm_ns */
+    uint64_t worker_ns;        /* in which the kthread computed, of all of the run */
+    uint64_t flushes, disk_ns; /* the same; disk_ns: of all lanes together */
+    uint64_t width;            /* flushes in flight at most, at the end */
 };
 
 /* 0, or -errno with a reason in err. */

@@ -1,4 +1,4 @@
-"""The log on modelled disks (model.h): when each append of a load is durable, under a setting. The same on every machine.
+"""The log on modelled disks (model.h): when each append of a load is durable. The same on every machine.
 
 disk = DISKS["flash"]
 Model(disk).open_loop(Setting(), per_s=1e5)    # adaptive batching, Poisson arrivals
@@ -6,16 +6,19 @@ Model(disk).open_loop(Setting(), per_s=1e5)    # adaptive batching, Poisson arri
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from ...runtime.errors import CorelaneError
 from .._native import ffi, lib
 from ..harness.numbers import percentile
 
 RECORD_BYTES = 256
+SUBMIT_NS = 2000  # what a flush costs its kthread
 WARM_WRITES, MEASURED_WRITES = 100, 400  # of a closed loop, as long as so many lone writes
 ARRIVALS = 2000  # of an open loop: what it takes to find the disk out is among them
 ROOM = 1 << 20
@@ -23,11 +26,22 @@ ROOM = 1 << 20
 
 @dataclass(frozen=True)
 class Disk:
-    """Does `lanes` writes side by side, each in write_us and kib_us a KiB."""
+    """Does `lanes` writes side by side, each in write_us, kib_us a KiB and beside_us for each other one in flight."""
 
     lanes: int
     write_us: float
     kib_us: float
+    beside_us: float = 0.0
+
+    def config(self) -> dict[str, int]:
+        """As a struct cl_bench_lanes_config."""
+        return {
+            "lanes": self.lanes,
+            "submit_ns": SUBMIT_NS,
+            "write_ns": int(self.write_us * 1000),
+            "kib_ns": int(self.kib_us * 1000),
+            "beside_ns": int(self.beside_us * 1000),
+        }
 
 
 DISKS: Mapping[str, Disk] = {
@@ -36,6 +50,7 @@ DISKS: Mapping[str, Disk] = {
     "four lanes": Disk(4, 60, 0.1),
     "many lanes": Disk(64, 60, 0.1),
     "flash": Disk(16, 12, 0.05),
+    "shared": Disk(64, 60, 0.1, beside_us=10),
 }
 
 
@@ -69,6 +84,9 @@ class Outcome:
 
     us: list[float]
     seconds: float
+    last_due_s: float  # when the last one was due; nan: closed loop
+    worker: float  # busy, 0 to 1
+    disk: float  # the mean of its lanes
     flushes: int
     width: int
 
@@ -107,14 +125,12 @@ def open_loop(disk: Disk, setting: Setting, per_s: float, number: int = ARRIVALS
     return _run(disk, setting, {"due_ns": due, "arrivals": number})
 
 
-def _run(disk: Disk, setting: Setting, load: Mapping[str, object]) -> Outcome:
+def _run(disk: Disk, setting: Setting, load: Mapping[str, Any]) -> Outcome:
     model = ffi.new(
         "struct cl_bench_log_model *",
         {
-            "lanes": disk.lanes,
+            "disk": disk.config(),
             "record_bytes": RECORD_BYTES,
-            "write_ns": int(disk.write_us * 1000),
-            "kib_ns": int(disk.kib_us * 1000),
             "in_flight": setting.in_flight,
             "fixed_records": setting.records,
             "fixed_wait_ns": setting.wait_us * 1000,
@@ -126,4 +142,7 @@ def _run(disk: Disk, setting: Setting, load: Mapping[str, object]) -> Outcome:
     if lib.cl_bench_log_model(model, out, err):
         raise CorelaneError("model the log", ffi.string(err).decode(errors="replace"))
     us = sorted(ns / 1e3 for ns in ffi.unpack(each, out.appends))
-    return Outcome(us, out.ns / 1e9, out.flushes, out.width)
+    ran = out.ns + (model.warm_ns if model.writers else 0)
+    busy = min(out.worker_ns / ran, 1.0), min(out.disk_ns / ran / disk.lanes, 1.0)
+    due = model.due_ns[model.arrivals - 1] / 1e9 if model.arrivals else math.nan
+    return Outcome(us, out.ns / 1e9, due, *busy, out.flushes, out.width)

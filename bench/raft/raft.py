@@ -41,6 +41,7 @@ from ..baseline.peers import Etcd, Libraft
 from ..harness import diskcanary
 from ..harness.session import Session
 from ..log.log import where
+from . import batches
 from .arms import (
     BOUND,
     CLIENTS,
@@ -83,7 +84,13 @@ from .udp import UdpClients
 __all__ = ["FIGURES", "SUMMARY", "add_arguments", "plot", "run"]
 
 SUMMARY = "a replicated put, 3 replicas: in memory, on tmpfs, on disk; raw writes, libraft and etcd beside it"
-FIGURES = ("raft.memory_put_us", "raft.durable_over_floor", "raft.libraft_over_ours", "raft.over_etcd")
+FIGURES = (
+    "raft.memory_put_us",
+    "raft.durable_over_floor",
+    "raft.libraft_over_ours",
+    "raft.over_etcd",
+    "raft.batching_modelled",
+)
 
 ROUNDS = 3
 RELAY_BYTES = 1 << 20
@@ -97,7 +104,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(session: Session) -> None:
-    """All arms in turns."""
+    """What is modelled, and then all arms in turns."""
+    batches.run(session, session.seconds >= WHOLE_S)
     session.settings |= {
         "message": f"one put of a {KEY_BYTES}-byte key and a {VALUE_BYTES}-byte value, answered by a majority of 3",
         "clients": CLIENTS,

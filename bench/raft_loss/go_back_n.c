@@ -61,7 +61,7 @@ static void emit(struct go_back_n *g, uint8_t *datagram, uint64_t number, uint32
 }
 
 /* As much as the link has room for. */
-static void pump(struct go_back_n *g, uint64_t now_ns)
+static void fill_link(struct go_back_n *g, uint64_t now_ns)
 {
     for (; g->cursor < g->next && loss_link_room_ns(g->side.out) <= now_ns; g->cursor++) {
         struct slot *s = slot_of(g, g->cursor);
@@ -81,7 +81,7 @@ static bool side_send(struct loss_side *side, const uint8_t *frame, uint32_t byt
     s->bytes = bytes;
     s->times = 0;
     memcpy(s->data + HEADER, frame, bytes);
-    pump(g, now_ns);
+    fill_link(g, now_ns);
     return true;
 }
 
@@ -159,7 +159,7 @@ static uint64_t side_poll(struct loss_side *side, uint64_t now_ns)
         g->probed++;
         go_back(g);
     }
-    pump(g, now_ns);
+    fill_link(g, now_ns);
     if (g->ack_at_ns && now_ns >= g->ack_at_ns) {
         uint8_t datagram[HEADER] = {0};
         emit(g, datagram, 0, 0, now_ns);

@@ -4,25 +4,38 @@
  * interrupted and has no probes (libos/sched/interrupt.c). Both name what they are for (`quantum_over`), so that what
  * comes after it is not preempted in its place.
  *
- * A kthread has at most one signal of these that its handler has not seen, and gets at most one a quantum. So one that
- * is kept from running, or blocks the signal, does not have the loop make calls on end.
+ * A kthread has at most one signal of these that its handler has not seen, and gets the next one a quantum after that at
+ * the earliest. So one that is kept from running, or blocks the signal, does not have the loop make calls on end.
  *
  * Tests: tests/iokernel/cores/c/choice.c, tests/libos/sched/c/signalled.c. */
 #include "../state/internal.h"
+
+/* Whether k may be sent a signal: it has seen the last one, and if that was for the same work, a quantum ago, since the
+ * switch takes its time once the handler has begun. */
+static bool may_signal(struct io_member *m, uint32_t seen, uint64_t quantum, uint64_t now)
+{
+    if (seen != m->quantum_signals)
+        return false;
+    if (m->signalled != m->switches)
+        return true;
+    if (m->next_quantum_signal == 0)
+        m->next_quantum_signal = now + quantum;
+    return (int64_t)(now - m->next_quantum_signal) >= 0;
+}
 
 static void send_signal(struct io_loop *loop, struct io_kthread *k, uint64_t now)
 {
     struct io_allotment *a = &k->app->cores;
     struct io_member *m = &k->member;
-    if ((int64_t)(now - m->next_quantum_signal) < 0 ||
-        cl_load_relaxed(&io_lines_of(k)->quantum_seen) != m->quantum_signals)
+    if (!may_signal(m, cl_load_relaxed(&io_lines_of(k)->quantum_seen), a->quantum_ticks, now))
         return;
     cl_bucket_refill(&k->app->wakes, loop->now);
     if (!cl_bucket_open(&k->app->wakes)) {
         io_count(loop->cores.stats.interrupts_limited, 1);
         return;
     }
-    m->next_quantum_signal = now + a->quantum_ticks;
+    m->signalled = m->switches;
+    m->next_quantum_signal = 0;
     cl_store_relaxed(&m->state->quantum_signals,
                      m->quantum_signals + 1); /* its handler may run before the call returns */
     if (io_thread_signal(loop, k, a->signal) < 0) {

@@ -83,7 +83,8 @@ struct io_member {
     uint32_t switches;      /* at the last decision, and since when */
     uint64_t switches_since;
     uint32_t quantum_signals;     /* as in state */
-    uint64_t next_quantum_signal; /* not before */
+    uint32_t signalled;           /* `switches` of what the last one was for */
+    uint64_t next_quantum_signal; /* to the same, not before that; 0: the last one was not found seen yet */
     struct io_overrun overrun;
     struct io_block block;
 };

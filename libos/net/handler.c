@@ -54,11 +54,24 @@ static inline void open_request(struct cl_udp_req *req, const struct cl_rx_item 
     req->peer.ipv4 = cl_be32(ip->src_be);
     req->peer.port = cl_be16(udp->src_port_be);
     req->port = cl_be16(udp->dst_port_be);
-    req->broadcast = (uint8_t)item->broadcast;
+    req->broadcast = item->broadcast;
+    req->looped = item->looped;
     req->faulted = 0;
     req->rx_tsc = item->rx_tsc;
     req->socket = item->socket;
     req->rx = item->frame;
+}
+
+/* A reply to ourselves comes from the address that was asked, which may be one of 127.0.0.0/8. If as many wait as may, it
+ * is dropped and counted. */
+static CL_NOINLINE void send_looped(struct cl_netq *q, struct cl_udp_req *req, int64_t len)
+{
+    struct cl_netif *nif = q->nif;
+    const struct cl_ipv4 *asked = (const struct cl_ipv4 *)(req->rx.data + CL_ETH_HLEN);
+    cl_udp_fill((struct cl_udp_frame *)req->tx.data, nif->self.mac, nif->self.mac, asked->dst_be, asked->src_be,
+                cl_be16(req->port), cl_be16(req->peer.port), (unsigned)len, false);
+    req->tx.len = (uint16_t)(CL_UDP_HEADERS + len);
+    (void)cl_netq_loop(q, &req->tx);
 }
 
 /* Headers in front of a reply of `len` bytes: the request's with source and destination exchanged, no ARP look-up. */
@@ -66,6 +79,10 @@ static inline void send_reply(struct cl_netq *q, struct cl_udp_req *req, int64_t
 {
     struct cl_netif *nif = q->nif;
     const struct cl_eth *eth = (const struct cl_eth *)req->rx.data;
+    if (cl_unlikely(req->looped)) {
+        send_looped(q, req, len);
+        return;
+    }
     cl_udp_fill((struct cl_udp_frame *)req->tx.data, eth->src, nif->self.mac, nif->self.ip_be, cl_be32(req->peer.ipv4),
                 cl_be16(req->port), cl_be16(req->peer.port), (unsigned)len, nif->udp_checksum);
     req->tx.len = (uint16_t)(CL_UDP_HEADERS + len);
@@ -149,17 +166,40 @@ static CL_NOINLINE bool run_typed(struct cl_netif *nif, struct cl_netq **q, stru
     return true;
 }
 
+/* When the request at hand began, and how long the queue had sent until then; since_tsc 0: there was none before. */
+struct pace {
+    uint64_t since_tsc, rang_ticks;
+};
+
+/* Before a request, where a doorbell is a system call (nic.h, tx_calls): its answer waits for the next one's if that is
+ * here already, so one call sends all that a burst answers, and a lone answer leaves at once. `more`: it is in hand. */
+static CL_NOINLINE void pace(struct cl_netq *q, struct pace *p, bool more)
+{
+    uint64_t now = cl_stamp(q->time), took = now - p->since_tsc - (q->rang_ticks - p->rang_ticks);
+    if (p->since_tsc && took > SLOW_US * (uint64_t)q->nif->ticks_per_us)
+        q->alone = ALONE;
+    else if (q->alone)
+        q->alone--;
+    *p = (struct pace){now, q->rang_ticks};
+    if (!q->full_since_tsc) /* else it waits for room anyway */
+        q->flush_at = q->alone == 0 && (more || cl_netq_waiting(q)) ? CL_NETQ_TX : 1;
+}
+
 /* A turn of the flow that is first in the ready queue: its datagrams one after the other, a bounded number. A handler may
  * block, and the flow is held meanwhile. False: no flow is ready. */
-static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struct cl_udp_req *req)
+static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struct cl_udp_req *req, struct pace *at)
 {
     struct cl_flow *f = cl_ordered_hold(*q);
     struct cl_rx_item item;
     unsigned done = 0;
     if (!f)
         return false;
-    for (; done < CL_FLOW_BURST && cl_ordered_next(*q, f, &item); done++)
+    for (; done < CL_FLOW_BURST && cl_ordered_next(*q, f, &item); done++) {
+        cl_netq_note_begun(*q);
+        if (nif->nic->tx_calls)
+            pace(*q, at, f->taken != NULL);
         *q = run_plain(nif, *q, &item, req);
+    }
     cl_ordered_release(*q, f, done);
     return true;
 }
@@ -212,25 +252,6 @@ static CL_NOINLINE struct cl_netq *run_burst(struct cl_netif *nif, struct cl_net
     return q;
 }
 
-/* When the request at hand began, and how long the queue had sent until then; since_tsc 0: there was none before. */
-struct pace {
-    uint64_t since_tsc, rang_ticks;
-};
-
-/* Before a request, where a doorbell is a system call (nic.h, tx_calls): its answer waits for the next one's if that is
- * here already, so one call sends all that a burst answers, and a lone answer leaves at once. */
-static CL_NOINLINE void pace(struct cl_netq *q, struct pace *p)
-{
-    uint64_t now = cl_stamp(q->time), took = now - p->since_tsc - (q->rang_ticks - p->rang_ticks);
-    if (p->since_tsc && took > SLOW_US * (uint64_t)q->nif->ticks_per_us)
-        q->alone = ALONE;
-    else if (q->alone)
-        q->alone--;
-    *p = (struct pace){now, q->rang_ticks};
-    if (!q->full_since_tsc) /* else it waits for room anyway */
-        q->flush_at = q->alone == 0 && cl_netq_waiting(q) ? CL_NETQ_TX : 1;
-}
-
 CL_HOT void cl_netif_run(void *arg, unsigned self)
 {
     struct cl_netif *nif = arg;
@@ -251,7 +272,7 @@ again:
         cl_netq_note_begun(q);
         polled = false;
         if (cl_unlikely(paced))
-            pace(q, &at);
+            pace(q, &at, false);
         if (cl_likely(kind == CL_UDP_PLAIN)) {
             q = run_plain(nif, q, &items[0], &running.req);
             continue;
@@ -260,12 +281,12 @@ again:
         q = run_burst(nif, q, items, 1 + more, &running);
     }
     if (cl_unlikely(paced))
-        pace(q, &at);
+        pace(q, &at, false);
     if (cl_unlikely(cl_load_acquire(&q->typed) != NULL) && run_typed(nif, &q, &running.req, polled)) {
         polled = false;
         goto again;
     }
-    if (cl_unlikely(cl_load_acquire(&q->ready) != NULL) && flow_turns && run_flow(nif, &q, &running.req)) {
+    if (cl_unlikely(cl_load_acquire(&q->ready) != NULL) && flow_turns && run_flow(nif, &q, &running.req, &at)) {
         flow_turns--;
         polled = false;
         goto again;

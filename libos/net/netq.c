@@ -162,8 +162,10 @@ int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be)
         send_to(q, f, broadcast_mac);
         return 0;
     }
+    if (cl_ipv4_is_own(&nif->self, dst_be))
+        return cl_netq_loop(q, f);
     uint32_t hop_be = cl_ipv4_next_hop(&nif->self, dst_be);
-    if (hop_be == 0 || dst_be == nif->self.ip_be || cl_be32(dst_be) >= 0xe0000000u) {
+    if (hop_be == 0 || cl_be32(dst_be) >= 0xe0000000u) {
         cl_netq_untake(q, f);
         return -EHOSTUNREACH;
     }

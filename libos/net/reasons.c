@@ -33,6 +33,7 @@ static const char *const names[CL_DROP_REASONS] = {
     [CL_DROP_UDP_PORT_ZERO] = "udp_port_zero",
     [CL_DROP_UDP_NO_PORT] = "udp_no_port",
     [CL_DROP_UDP_QUEUE_FULL] = "udp_queue_full",
+    [CL_DROP_UDP_NO_CHUNK] = "udp_no_chunk",
     [CL_DROP_TCP_SHORT] = "tcp_short",
     [CL_DROP_TCP_CHECKSUM] = "tcp_checksum",
     [CL_DROP_TCP_NO_PORT] = "tcp_no_port",

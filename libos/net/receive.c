@@ -16,6 +16,7 @@ struct burst {
     unsigned queued;            /* put into the inbox, not yet published */
     unsigned delivered;         /* the same and to sockets, ... */
     struct cl_ready_list woken; /* flows that got ready, not yet published */
+    bool looped;                /* frames that we sent to ourselves (loop.c) */
 };
 
 static void answer_icmp(struct cl_netq *q, const struct cl_frame *f, const struct cl_rx_info *info)
@@ -36,8 +37,9 @@ static void answer_icmp(struct cl_netq *q, const struct cl_frame *f, const struc
     cl_count(&q->stats.answered, 1);
 }
 
-static void refuse_port(struct cl_netq *q, const struct cl_frame *f, const struct cl_rx_info *info)
+static void refuse_port(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
+    struct cl_netq *q = b->q;
     struct cl_frame out;
     cl_netq_drop(q, CL_DROP_UDP_NO_PORT);
     if (info->broadcast)
@@ -47,7 +49,10 @@ static void refuse_port(struct cl_netq *q, const struct cl_frame *f, const struc
         return;
     }
     out.len = (uint16_t)cl_icmp_port_unreachable(&q->nif->self, f->data, info, out.data, out.room);
-    cl_netq_push(q, &out);
+    if (b->looped)
+        (void)cl_netq_loop(q, &out);
+    else
+        cl_netq_push(q, &out);
     cl_count(&q->stats.icmp_unreachable_sent, 1);
 }
 
@@ -98,16 +103,30 @@ static void take_arp(struct cl_netq *q, const struct cl_frame *f, const struct c
     }
 }
 
-/* A datagram for a socket's queue. */
-static void to_socket(struct burst *b, const struct cl_rx_item *item)
+/* A datagram for a socket's queue, which copies it. */
+static CL_NOINLINE void to_socket(struct burst *b, const struct cl_rx_item *item, const struct cl_rx_info *info)
 {
     unsigned reason;
-    if (cl_udp_deliver(item->socket, item, &reason)) {
+    if (cl_udp_deliver(b->q, item->socket, item, &reason)) {
         cl_count(&b->q->stats.to_sockets, 1);
         b->delivered++;
+    } else if (reason == CL_DROP_UDP_NO_PORT) {
+        refuse_port(b, &item->frame, info);
     } else {
         cl_netq_drop(b->q, reason);
-        cl_netq_done(b->q, &item->frame);
+    }
+    cl_netq_done(b->q, &item->frame);
+}
+
+static void take_icmp_error(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
+{
+    struct cl_icmp_about about;
+    cl_icmp_read(f->data + info->l4, &about);
+    if (cl_udp_tell_error(b->q->nif, &about)) {
+        cl_count(&b->q->stats.icmp_errors, 1);
+        b->delivered++;
+    } else {
+        cl_netq_drop(b->q, CL_DROP_ICMP_ERROR);
     }
 }
 
@@ -140,8 +159,11 @@ static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, co
     case CL_RX_ICMP:
         answer_icmp(b->q, f, info);
         break;
+    case CL_RX_ICMP_ERROR:
+        take_icmp_error(b, f, info);
+        break;
     case CL_RX_UDP:
-        refuse_port(b->q, f, info);
+        refuse_port(b, f, info);
         break;
     case CL_RX_TCP:
         refuse_segment(b->q, f, info);
@@ -160,12 +182,12 @@ static CL_NOINLINE void to_other(struct burst *b, const struct cl_rx_item *item,
 {
     if (kind == CL_UDP_TYPED)
         to_type(b, item);
-    else if (kind == CL_UDP_ORDERED && b->q->nif->n_queues == 1)
-        cl_ordered_put(b->q, item, &b->woken); /* there is nobody else */
+    else if (kind == CL_UDP_ORDERED && (b->looped || b->q->nif->n_queues == 1))
+        cl_ordered_put(b->q, item, &b->woken); /* there is nobody else, or the lock is held */
     else if (kind == CL_UDP_ORDERED)
         slow_frame(b, &item->frame, info); /* taken before the first such port was bound (order.c): nobody listened */
     else
-        to_socket(b, item);
+        to_socket(b, item, info);
 }
 
 static inline void parsed_frame(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *of)
@@ -184,6 +206,7 @@ static inline void parsed_frame(struct burst *b, const struct cl_frame *f, const
                 .l4 = info.l4,
                 .payload_len = info.payload_len,
                 .broadcast = info.broadcast,
+                .looped = b->looped,
             };
             /* Relaxed: a handler's kind never changes, and to a queue's socket its lock says what it is now. */
             unsigned kind = cl_load_relaxed(&s->kind);
@@ -261,6 +284,39 @@ static CL_NOINLINE unsigned receive_ordered(struct cl_netq *q, struct cl_netq *v
     return o.came;
 }
 
+static unsigned nothing_came(struct cl_netq *q)
+{
+    if (cl_unlikely(cl_load_relaxed(&q->nic->gone))) {
+        cl_netq_renew(q); /* a kthread that only sends would not notice otherwise; all are woken when it goes */
+        cl_netif_tell_gone(q->nif);
+    }
+    return 0;
+}
+
+/* What a kthread sent to itself; half of the room at most, so that it does not keep the NIC's frames out. Where handlers
+ * are ordered the queue's lock is held until the frames are where they belong, as in order.c. */
+static CL_NOINLINE unsigned receive_looped(struct cl_netq *q, struct cl_netq *victim, unsigned n)
+{
+    struct cl_frame frames[CL_NETQ_POLL];
+    bool ordered = q->nif->n_queues > 1 && cl_load_relaxed(&q->nif->flows) != NULL;
+    if (ordered && !cl_netq_lock_rx(victim))
+        return 0;
+    n = cl_netq_unloop(victim, frames, (cl_min(n, (unsigned)CL_NETQ_POLL) + 1) / 2);
+    struct burst b = begin(q, cl_stamp(q->time), n);
+    b.looped = true;
+    for (unsigned i = 0; i < n; i++) {
+        struct cl_rx_info info;
+        cl_rx_parse_looped(&q->nif->self, frames[i].data, frames[i].len, &info);
+        parsed_frame(&b, &frames[i], &info);
+    }
+    if (ordered)
+        cl_spin_unlock(&victim->rx_lock);
+    cl_count(&q->stats.looped, n);
+    cl_count(&q->stats.rx_frames, n);
+    publish(&b);
+    return n;
+}
+
 static unsigned receive(struct cl_netq *q, struct cl_netq *victim, unsigned n)
 {
     struct cl_frame frames[CL_NETQ_POLL];
@@ -268,18 +324,14 @@ static unsigned receive(struct cl_netq *q, struct cl_netq *victim, unsigned n)
     if (shared && !cl_netq_lock_rx(victim))
         return 0;
     /* Relaxed: who binds the first such handler has held this lock since (order.c). */
-    if (cl_unlikely(cl_load_relaxed(&q->nif->flows) != NULL) && shared)
-        return receive_ordered(q, victim, n);
+    if (cl_unlikely(cl_load_relaxed(&q->nif->flows) != NULL) && shared) {
+        n = receive_ordered(q, victim, n);
+        return n ? n : nothing_came(q);
+    }
     n = cl_netq_rx(victim, frames, n);
     if (shared)
         cl_spin_unlock(&victim->rx_lock);
-    if (n)
-        return take_in(q, frames, n);
-    if (cl_unlikely(cl_load_relaxed(&q->nic->gone))) {
-        cl_netq_renew(q); /* a kthread that only sends would not notice otherwise; all are woken when it goes */
-        cl_netif_tell_gone(q->nif);
-    }
-    return 0;
+    return n ? take_in(q, frames, n) : nothing_came(q);
 }
 
 bool cl_netif_ready(void *arg, unsigned queue)
@@ -288,7 +340,7 @@ bool cl_netif_ready(void *arg, unsigned queue)
     struct cl_netq *q = &nif->queues[queue];
     if (cl_load_relaxed(&nif->stopping))
         return false;
-    if (cl_netq_waiting(q) || cl_load_relaxed(&q->n_stash))
+    if (cl_netq_waiting(q) || cl_load_relaxed(&q->n_stash) || cl_load_relaxed(&q->n_loop))
         return true;
     if (!cl_netq_lock_rx(q))
         return true; /* owner or thief is taking what there is: of these two the owner must not sleep on a guess */
@@ -340,6 +392,8 @@ static unsigned steal(struct cl_netq *q, unsigned queue)
         cl_netq_note_inbox(q);
         cl_netq_note_inbox(victim);
     } else if ((got = steal_typed(q, victim)) == 0) {
+        if (cl_unlikely(cl_load_relaxed(&victim->n_loop)) && (got = receive_looped(q, victim, STEAL_BURST)))
+            return got;
         if ((got = cl_ordered_steal(q, victim, STEAL_BURST)))
             return got;
         got = receive(q, victim, STEAL_BURST);
@@ -365,8 +419,10 @@ CL_HOT unsigned cl_netif_poll(void *arg, unsigned self, unsigned queue)
         return 0;
     if (cl_unlikely(queue != self))
         return steal(q, queue);
-    unsigned space = cl_inbox_space(q->inbox);
-    return space ? receive(q, q, cl_min(space, (unsigned)CL_NETQ_POLL)) : 0;
+    unsigned space = cl_inbox_space(q->inbox), looped = 0;
+    if (cl_unlikely(cl_load_relaxed(&q->n_loop)) && space)
+        space -= looped = receive_looped(q, q, space);
+    return looped + (space ? receive(q, q, cl_min(space, (unsigned)CL_NETQ_POLL)) : 0);
 }
 
 unsigned cl_netif_pending(void *arg, unsigned queue)

@@ -236,7 +236,7 @@ static int check_own(struct cl_sched *s, unsigned index, struct cl_kthread **out
     return cl_unlikely(s->forks != forks) ? -ECHILD : 0;
 }
 
-/* Full fences on both sides of a turn: of a turn that ends and a stop that begins one sees the other. */
+/* A turn that ends tells nobody: who stops looks again and again. */
 static bool take(struct cl_kthread *k, uint32_t as)
 {
     uint32_t outside = CL_TURN_OUTSIDE;
@@ -279,9 +279,7 @@ int cl_kthread_turn(struct cl_sched *s, unsigned index)
     if (cl_unlikely(!take(k, CL_TURN_INSIDE)))
         return -ESHUTDOWN;
     rc = turn(k);
-    __atomic_store_n(&k->turning, CL_TURN_OUTSIDE, __ATOMIC_SEQ_CST);
-    if (cl_unlikely(cl_load_relaxed(&s->ending)) && take(k, CL_TURN_TAKEN))
-        end(k);
+    cl_store_release(&k->turning, CL_TURN_OUTSIDE); /* release: what the turn did, for who takes it over */
     return rc;
 }
 

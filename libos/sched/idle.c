@@ -328,8 +328,8 @@ void cl_park_kthread(struct cl_kthread *k)
 
 bool cl_rise(struct cl_kthread *k)
 {
-    cl_wakefd_look(k);
-    bool called = cl_wakefd_due(k) || cl_work_visible(k) || (!k->sleep.managed && cl_wakefd_called(k));
+    bool called =
+        cl_wakefd_look(k) || cl_wakefd_due(k) || cl_work_visible(k) || (!k->sleep.managed && cl_wakefd_called(k));
     if (!called && !k->sleep.managed)
         return false;
     if (k->sleep.managed && !core_is_back(k, called)) {

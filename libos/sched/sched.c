@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define SHORT_SPIN_NS 2000 /* adaptive with more kthreads than CPUs */
+#define LOOK_NS 1000000    /* how often a stop looks whether an adopted kthread's turn has ended */
 #define STEPS_OUT 1000000  /* turns for what is left when a stepped scheduler stops */
 #define AGAIN_NS 100000000 /* how long a stop waits that comes after one that has waited in vain */
 
@@ -217,12 +218,13 @@ static bool join_kthreads(struct cl_sched *s, uint32_t n)
     if (s->cores)
         s->cores->ops->release(s->cores);
     cl_wake_all(s);
-    cl_adopted_end(s);
-    while ((ended = cl_load_acquire(&s->n_ended)) < n) /* acquire: what they did */
-        if (!sleep_until(&s->n_ended, ended, until)) {
+    while (cl_adopted_end(s), (ended = cl_load_acquire(&s->n_ended)) < n) { /* acquire: what they did */
+        uint64_t soon = s->adopted ? cl_min(until, cl_monotonic_raw_ns() + LOOK_NS) : until;
+        if (!sleep_until(&s->n_ended, ended, soon) && soon == until) {
             s->overdue = true;
             return false;
         }
+    }
     for (uint32_t k = 0; k < n; k++)
         if (!(s->adopted & 1ull << k))
             pthread_join(s->kthreads[k].thread, NULL);

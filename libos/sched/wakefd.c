@@ -10,8 +10,9 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define LOOK_EVERY 16           /* turns for nothing between two looks at what is readable of it */
-#define FAILED_LOOK_NS 10000000 /* between two looks at a device that shows an error and nothing to read */
+#define LOOK_EVERY 16 /* turns for nothing between two looks at what is readable of it */
+#define FAILED_LOOK_NS                                                                                                 \
+    10000000 /* between two looks at a device that shows an error and nothing to read, as in park.c */
 
 struct cl_wakefd {
     int epoll_fd, timer_fd;
@@ -130,13 +131,34 @@ static void set_deadline(struct cl_kthread *k, uint64_t deadline_ns, uint64_t no
     set_timer(k, deadline_ns == CL_NEVER ? 0 : (int64_t)cl_max(deadline_ns - now, 1ull)); /* 0 disarms it */
 }
 
+/* Whether the device shows an error and nothing to read. */
+static bool device_failed(const struct cl_wakefd *w)
+{
+    struct pollfd p = {.fd = w->device_fd, .events = POLLIN};
+    return poll(&p, 1, 0) > 0 && !(p.revents & POLLIN);
+}
+
+static void look_at_device(struct cl_wakefd *w)
+{
+    bool failed = device_failed(w);
+    if (failed == w->device_out)
+        return;
+    w->device_out = failed;
+    if (failed)
+        epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, w->device_fd, NULL);
+    else
+        watch(w, w->device_fd);
+}
+
 void cl_wakefd_set(struct cl_kthread *k, int64_t ns)
 {
     struct cl_wakefd *w = k->wakefd;
     const struct cl_work_source *source = &k->sched->source;
     int64_t source_ns = source->unannounced_ns ? source->unannounced_ns(source->arg, k->index) : -1;
-    if (w->device_out)
-        source_ns = source_ns < 0 ? FAILED_LOOK_NS : cl_min(source_ns, (int64_t)FAILED_LOOK_NS);
+    if (cl_unlikely(w->device_out)) {
+        look_at_device(w);
+        ns = ns < 0 ? FAILED_LOOK_NS : cl_min(ns, (int64_t)FAILED_LOOK_NS);
+    }
     if (source_ns >= 0)
         ns = ns < 0 ? source_ns : cl_min(ns, source_ns);
     w->for_nothing = 0;
@@ -163,33 +185,16 @@ void cl_wakefd_up(struct cl_kthread *k)
         take_call(k);
 }
 
-/* Whether the device shows an error and nothing to read. */
-static bool device_failed(const struct cl_wakefd *w)
-{
-    struct pollfd p = {.fd = w->device_fd, .events = POLLIN};
-    return poll(&p, 1, 0) > 0 && !(p.revents & POLLIN);
-}
-
-static void look_at_device(struct cl_wakefd *w)
-{
-    bool failed = device_failed(w);
-    if (failed == w->device_out)
-        return;
-    w->device_out = failed;
-    if (failed)
-        epoll_ctl(w->epoll_fd, EPOLL_CTL_DEL, w->device_fd, NULL);
-    else
-        watch(w, w->device_fd);
-}
-
-void cl_wakefd_look(struct cl_kthread *k)
+bool cl_wakefd_look(struct cl_kthread *k)
 {
     struct cl_wakefd *w = k->wakefd;
     if (++w->for_nothing % LOOK_EVERY)
-        return;
+        return false;
     take_call(k);
-    if (w->device_fd >= 0)
-        look_at_device(w);
+    if (w->device_fd < 0 || w->device_out)
+        return false;
+    look_at_device(w);
+    return w->device_out;
 }
 
 void cl_wakefd_too_early(struct cl_kthread *k)

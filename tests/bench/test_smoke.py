@@ -105,7 +105,13 @@ FEWER: dict[str, dict[str, Any]] = {
         "kv.SWEEP_KEYS": 100,
         "kv.BATCH_ROUNDS": 1,
     },
-    "log": {"log.log.ROUNDS": 4, "log.log.SWEEP_ROUNDS": 4, "log.log.CORE_ROUNDS": 2},
+    "log": {
+        "log.log.ROUNDS": 4,
+        "log.log.SWEEP_ROUNDS": 4,
+        "log.log.CORE_ROUNDS": 2,
+        "log.arrivals.FRACTIONS": (0.2, 1.2),
+        "log.arrivals.RULES": lambda whole: {name: whole[name] for name in ("adaptive", "no wait, 1 in flight")},
+    },
     "loadshift": {"loadshift.ROUNDS_LEAST": 1},
     "raft": {  # tests/bench/raft has lone puts; other arms have another number of clients
         "raft.raft.SNAPSHOTS": {},
@@ -122,10 +128,9 @@ FEWER: dict[str, dict[str, Any]] = {
     "raft_loss": {
         "raft_loss.raft_loss.LOSSES": (0.0, 0.01, 0.1),
         "raft_loss.raft_loss.SEEDS": (1,),
-        "raft_loss.raft_loss.LOADS_PER_S": (1_000,),
     },
     "ring": {"ring.ring.ROUNDS": 2},
-    "stealing": {"stealing.SETS_BYTES": (0, 65536), "stealing.ROUNDS": 1},
+    "stealing": {"stealing.SETS_BYTES": (0, 65536), "stealing.ROUNDS": 1, "stealing.CURVE": (0.5, 3.0)},
     "sim": {
         "sim.managed_check.ROUNDS_LEAST": 1,
         "sim.managed_check.LOADS": (0.1, 0.8),

@@ -7,6 +7,7 @@ import os
 import select
 import selectors
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -18,8 +19,11 @@ from cltest import wait_until
 from cltest.packets import Host, read_datagram
 
 from corelane import libos
+from corelane.drivers.linux import ethtool
+from corelane.drivers.nic.af_xdp.af_xdp import AfXdp
 from corelane.drivers.nic.fault import FaultNic, Faults
 from corelane.drivers.nic.memory import memory_link
+from corelane.drivers.nic.tap.tap import Tap
 from corelane.runtime.errors import CorelaneError
 
 SERVER = Host("02:00:00:00:00:01", "10.0.0.1")
@@ -259,3 +263,60 @@ def test_other_threads_run_while_it_is_asleep() -> None:
         rest(runtime)
         thread.join()
     assert counted == 1000
+
+
+def a_tap(space: Any) -> Any:
+    nic = Tap("cl0", 1)
+    space.ip("address", "add", "10.0.0.2/24", "dev", "cl0")
+    space.ip("link", "set", "cl0", "up")
+    return nic
+
+
+def an_interface(space: Any) -> Any:
+    space.ip("link", "add", "cl0", "type", "veth", "peer", "name", "cl1")
+    space.ip("address", "add", "10.0.0.2/24", "dev", "cl1")
+    for name in ("cl0", "cl1"):
+        space.ip("link", "set", name, "up")
+    ethtool.offloads_off("cl1")
+    return AfXdp("cl0", steer="all")
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("make", [a_tap, an_interface])
+def test_a_device_of_the_kernel_wakes_it_and_may_go(netns: Any, make: Callable[[Any], Any]) -> None:
+    space = netns.add("device")
+    with space.entered():
+        nic = make(space)
+        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    events: list[str] = []
+    with (
+        nic,
+        client,
+        libos.Runtime(
+            nic=nic, adopted=1, poll="block", address="10.0.0.1/24", on_event=lambda event, _text: events.append(event)
+        ) as runtime,
+    ):
+        runtime.bind(libos.udp(port=9000, compiled=False)(python_echo))
+        runtime.start()
+        client.connect(("10.0.0.1", 9000))
+        client.setblocking(False)
+        for n in range(20):
+            client.send(b"%d" % n)
+            while not select.select([client], [], [], 0)[0]:
+                if not runtime.turn():
+                    assert select.select([runtime, client], [], [], 10)[0]
+            assert client.recv(64) == b"%d" % n
+        rest(runtime)
+        space.ip("link", "delete", "cl0")
+        if make is an_interface:
+            nic.stats()  # its socket shows no error: the kthread looks when the NIC is asked for its statistics
+        while not runtime.gone:
+            assert readable(runtime, 10)
+            rest(runtime)
+        woken = 0
+        until = time.monotonic() + 0.1
+        while (left := until - time.monotonic()) > 0:
+            woken += readable(runtime, left)
+            rest(runtime)
+        assert woken < 100, "a device that shows an error for ever does not keep the loop awake"
+    assert events.count("gone") == 1

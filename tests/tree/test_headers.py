@@ -33,6 +33,7 @@ USES = {
     "drivers/nic.h": "sizeof frame && CL_NIC_BURST == 64",
     "drivers/tap.h": 'cl_tap_set_up("a-name-too-long-for-linux", 0, 0, 0, why) < 0',
     "iokernel/policy.h": "cl_policy_find(cl_policy_name(0)) && mine_policy.abi == CL_POLICY_ABI",
+    "libos/adopt.h": "cl_adopt_error(-1) != cl_adopt_error(-22)",
     "libos/complete.h": "sizeof completions > sizeof(void *)",
     "libos/handler.h": "cl_note_serve.port == 9000",
     "libos/libos.h": "!cl_uthread_self()",
@@ -42,6 +43,7 @@ USES = {
     "libos/reasons.h": "cl_drop_name(CL_DROP_UDP_CHECKSUM)[0] == 'u'",
     "libos/runtime.h": "cl_runtime_new(&config, &rt, why) < 0",
     "libos/sched.h": "(cl_sched_config_init(&config), config.n_kthreads == 1)",
+    "libos/poll.h": "cl_poll_delete(NULL) == 0",
     "libos/spin.h": "cl_spin_try(&lock) && (cl_spin_unlock(&lock), 1)",
     "libos/stepper.h": "cl_stepper_new(&now_ns, &stepper) == 0 && (cl_stepper_delete(stepper), 1)",
     "libos/sync.h": "(cl_sem_init(&sem, 3), cl_sem_value(&sem)) == 3",
@@ -80,7 +82,7 @@ LOCALS = {
     "libos/timer.h": "static struct cl_timer timer;",
     "libos/wheel.h": "static struct cl_alarm alarm_of;",
     "runtime/counter.h": "struct cl_counter counter;",
-    "runtime/park.h": "static uint32_t word; static struct cl_parker parker = {&word, CL_PARK_FUTEX};",
+    "runtime/park.h": "static uint32_t word; static struct cl_parker parker = {&word, CL_PARK_FUTEX, 0};",
 }
 
 

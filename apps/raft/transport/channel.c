@@ -428,12 +428,12 @@ static const uint8_t *on_numbered(struct raft_channel *ch, struct raft_channel_p
     return frame;
 }
 
-/* The acknowledgement that a datagram carries; in one that has no frame there are words behind the header. */
-static void on_acknowledgement(struct raft_channel *ch, struct raft_channel_peer *p, const uint8_t *data,
-                               const struct raft_piece *piece, uint64_t now_ns)
+/* The acknowledgement that a datagram carries, which has more words behind the header if it is nothing else. */
+static void on_acknowledgement(struct raft_channel *ch, struct raft_channel_peer *p, const uint8_t *data, uint32_t more,
+                               uint64_t now_ns)
 {
     uint64_t words[RAFT_NUMBERS_WORDS] = {get64(data + 48)};
-    uint32_t n = piece->bytes ? 1 : 1 + piece->n / 8;
+    uint32_t n = 1 + more;
     for (uint32_t k = 1; k < n; k++)
         words[k] = get64(data + RAFT_CHANNEL_HEADER + 8 * (k - 1));
     on_ack(ch, p, get64(data + 40), words, n, now_ns);
@@ -476,7 +476,7 @@ static const uint8_t *on_data(struct raft_channel *ch, struct raft_channel_peer 
     if (present) {
         if (raft_numbers_skip(&p->came, number - kept)) /* given up, and all that was begun before with it */
             raft_pieces_drop_before(&p->pieces, number - kept);
-        on_acknowledgement(ch, p, data, &piece, now_ns);
+        on_acknowledgement(ch, p, data, numbered || piece.bytes ? 0 : piece.n / 8, now_ns);
     }
     if (numbered) {
         frame = on_numbered(ch, p, number, &piece, now_ns);

@@ -23,13 +23,15 @@
  * to last waits.
  *
  * Sending. Each numbered datagram is kept, in RAFT_CHANNEL_WINDOW buffers that each peer has; with none left
- * raft_channel_send refuses (`window_full`), and the caller knows. Every sending has its place in an order. One that is kept goes again
- * (RFC 9002, section 6.1, and RFC 8985) when a later sending was acknowledged and it has gone once (three places before, if within a
- * second something came that was overtaken), or so long ago that it would be acknowledged, had it come. When nothing was sent or acknowledged for two round trips, half a
- * millisecond at least, the oldest goes again (`probes`), for an acknowledgement, and after twice the time again. If that is of no use all
- * that was not acknowledged within a timeout goes again: it follows the round trips (RFC 6298 with Karn's rule; 5 ms at least, doubled up
- * to 200 ms). After RAFT_CHANNEL_SILENT timeouts in a row, about a second, all that is kept is given up (`given_up`); `kept` tells the
- * receiver which numbers are not to be waited for.
+ * raft_channel_send refuses (`window_full`), and the caller knows. Every sending to a peer has a place in one order (RFC
+ * 9002, section 6.1; RFC 8985). One that is kept goes again, each time, when a later sending was acknowledged. If within a
+ * second something came that had been taken for overtaken, the network reorders: then it must have gone once and three
+ * places before, or so long ago that it would be acknowledged, had it come. When nothing was sent or acknowledged for two
+ * round trips, half a millisecond at least, the oldest goes again for an acknowledgement (`probes`), and after twice the
+ * time again. If that is of no use, all goes again that was not acknowledged within a timeout, which follows the round
+ * trips (RFC 6298 with Karn's rule; 5 ms at least, doubled up to 200 ms). After RAFT_CHANNEL_SILENT timeouts in a row,
+ * about a second, all that is kept is given up (`given_up`); `kept` tells the receiver which numbers are not to be waited
+ * for.
  *
  * Receiving. Every datagram carries an acknowledgement; one goes by itself 0.25 ms after a numbered datagram when nothing
  * else did, at the next poll if something is missing, came twice, or RAFT_CHANNEL_ACK_EVERY have come. Frames of

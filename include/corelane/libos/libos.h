@@ -17,7 +17,7 @@
  *   probe.h    ceding a core in long loops
  *   timer.h    timers                                     sched.h  the scheduler alone
  *   adopt.h    kthreads that an event loop of yours turns
- *   wheel.h    alarms: deadlines that mostly move on
+ *   wheel.h    alarms: deadlines that mostly move on      poll.h   waiting for many sockets
  *
  * Not included here: log.h, the persistent log, and log_shared.h, which appends to it on uthreads (the runtime's
  * scheduler is cl_runtime_sched); corelane/drivers: NICs and block devices. */
@@ -25,6 +25,7 @@
 #define CORELANE_LIBOS_LIBOS_H
 
 #include <corelane/libos/adopt.h>
+#include <corelane/libos/poll.h>
 #include <corelane/libos/probe.h>
 #include <corelane/libos/runtime.h>
 #include <corelane/libos/sync.h>

@@ -1,8 +1,8 @@
 /* Why a frame or datagram was dropped: one number a reason, one name a number, and the counters of one kthread.
  *
  * Balance, asserted by every test of the stack (tests/libos/net/test_input.py and others):
- *   rx_frames = delivered + answered + sum(dropped)                        frames taken from the NIC
- *   delivered = to handlers (handled) + to sockets + consumed by ARP (learned)
+ *   rx_frames = delivered + answered + sum(dropped)          frames taken from the NIC, and looped ones (loop.c)
+ *   delivered = to handlers (handled) + to sockets + consumed by ARP (learned) + ICMP errors told to sockets
  *   delivered to handlers = handled + unhandled + frames in inboxes, queues by type and flows
  *   handled   = replied + unanswered + handler_errors + requests whose handler runs or is blocked
  * A transmit that could not be made is counted in tx_dropped_*, apart: it is ours, not received. */
@@ -38,7 +38,7 @@ enum cl_drop {
     CL_DROP_ICMP_SHORT,      /* shorter than 8 bytes */
     CL_DROP_ICMP_CHECKSUM,   /* checksum is wrong */
     CL_DROP_ICMP_BROADCAST,  /* echo to a broadcast address: not answered (RFC 1122, section 3.2.2.6) */
-    CL_DROP_ICMP_ERROR,      /* an error message about something we sent */
+    CL_DROP_ICMP_ERROR,      /* an error message about nothing that an open, connected socket has sent */
     CL_DROP_ICMP_TYPE,       /* any other type: echo replies, timestamps, ... */
     CL_DROP_UDP_SHORT,       /* shorter than a UDP header */
     CL_DROP_UDP_LENGTH,      /* length field below 8 or beyond the packet */
@@ -46,6 +46,7 @@ enum cl_drop {
     CL_DROP_UDP_PORT_ZERO,   /* source or destination port 0 */
     CL_DROP_UDP_NO_PORT,     /* nobody listens */
     CL_DROP_UDP_QUEUE_FULL,  /* the socket's queue is full */
+    CL_DROP_UDP_NO_CHUNK,    /* the application's memory of bytes is used up (Network memory_mib) */
     CL_DROP_TCP_SHORT,       /* shorter than its header, or than a TCP header is */
     CL_DROP_TCP_CHECKSUM,    /* checksum is wrong */
     CL_DROP_TCP_NO_PORT,     /* nobody listens: answered by a reset where one may be */
@@ -74,11 +75,14 @@ struct cl_net_stats {
     uint64_t unhandled;       /* datagrams that still waited for a handler when the runtime was stopped */
     uint64_t to_sockets;      /* datagrams put into sockets' queues */
     uint64_t learned;         /* ARP messages taken in */
-    uint64_t sent;            /* datagrams sent by cl_udp_sendto */
+    uint64_t icmp_errors;     /* ICMP errors told to the sockets that they are about */
+    uint64_t looped;          /* frames to ourselves, taken in again; they are in rx_frames */
+    uint64_t sent;            /* datagrams sent by cl_udp_sendto and cl_udp_send */
     uint64_t tx_frames;       /* frames that the NIC took */
     uint64_t tx_dropped_full; /* frames dropped since the NIC's queue stayed full */
     uint64_t tx_dropped_arp;  /* datagrams dropped since their next hop did not answer ARP */
     uint64_t tx_dropped_gone; /* frames dropped since the NIC was gone */
+    uint64_t tx_dropped_loop; /* frames to ourselves dropped since as many wait as may */
     uint64_t icmp_unreachable_sent;
     uint64_t icmp_rate_limited;
     uint64_t tcp_resets_sent;
@@ -89,6 +93,18 @@ struct cl_net_stats {
     uint64_t requeued;     /* requests put back into the queue of their type when their quantum was over */
     uint64_t requeue_full; /* the same, but that was full: they waited in the run queue */
     uint64_t flows_stolen; /* ready flows taken from a sibling */
+};
+
+/* Who holds memory of bytes (libos/net/chunk.h). */
+#define CL_CHUNKS_UDP 0 /* datagrams that wait for readers of sockets */
+#define CL_CHUNKS_HOLDERS 1
+
+/* What one of them has. */
+struct cl_chunk_stats {
+    uint64_t held_bytes;  /* at this moment */
+    uint64_t taken;       /* chunks, ever */
+    uint64_t refused;     /* times that the pool was used up */
+    uint64_t bound_bytes; /* of all holders together */
 };
 
 /* Name of a reason, as in statistics: "udp_checksum". "?" beyond the last. */

@@ -29,6 +29,7 @@ typedef void (*cl_runtime_event)(void *arg, int event, const char *text);
 #define CL_RUNTIME_LATENCY 1
 #define CL_RUNTIME_BATCH 2
 #define CL_RUNTIME_BATCH_STACK_BYTES 8388608
+#define CL_RUNTIME_CHUNK_BYTES 67108864 /* of which only what is needed is touched */
 
 /* Zero means the default, given in brackets. Start from zeroed memory. */
 struct cl_runtime_config {
@@ -50,6 +51,7 @@ struct cl_runtime_config {
     uint32_t gateway;         /* next hop beyond the subnet [attached: as the iokernel says; embedded: none] */
     uint32_t no_udp_checksum; /* do not generate UDP checksums (RFC 768 permits 0). For trusted links only */
     uint32_t no_steal;        /* siblings take nothing: each flow stays on its kthread */
+    uint64_t chunk_bytes;     /* what waits for readers may take so much memory [CL_RUNTIME_CHUNK_BYTES] */
     /* What it wishes of the cores where an iokernel manages them (docs/cores.md). It gets of guaranteed, max_cores and
      * weight what the iokernel's configuration allows, which is no guarantee and weight 1 where that says nothing. */
     uint32_t kind;        /* CL_RUNTIME_LATENCY, _BATCH [latency] */
@@ -149,6 +151,8 @@ CL_API unsigned cl_runtime_stuck(const struct cl_runtime *rt, struct cl_runtime_
 CL_API void cl_runtime_delete(struct cl_runtime *rt);
 /* Counters of kthread k, or the sum for k = -1. Any thread. */
 CL_API int cl_runtime_net_stats(const struct cl_runtime *rt, int k, struct cl_net_stats *out);
+/* What a holder (CL_CHUNKS_...) has of the application's memory of bytes. -EINVAL: there is no such holder. Any thread. */
+CL_API int cl_runtime_chunk_stats(const struct cl_runtime *rt, unsigned holder, struct cl_chunk_stats *out);
 CL_API int cl_runtime_sched_stats(const struct cl_runtime *rt, int k, struct cl_sched_stats *out);
 /* The same under names, those that are not 0, summed over the kthreads: the fields of struct cl_net_stats, the reasons as
  * dropped_REASON, and sched_FIELD of struct cl_sched_stats. Returns how many of them are in `out`. Any thread. */

@@ -17,7 +17,7 @@ from corelane.bench.harness.stops import Evidence
 def turn(*short_p99_us: float) -> Point:
     """Of some windows, each of 100 short requests and one long."""
     point = Point(1e5, 1e5, 101 * len(short_p99_us), 101 * len(short_p99_us))
-    point.extra |= {"core_s": 1.0, "service_s": 0.5, "handled": 1000, "preempted": 20}
+    point.extra |= {"cpu_s": 1.0, "service_s": 0.5, "handled": 1000, "preempted": 20}
     for kind, requests, windows in (("short", 100, list(short_p99_us)), ("long", 1, [900.0])):
         point.extra[f"{kind}_requests"] = requests * len(short_p99_us)
         point.extra |= {f"{kind}_{name}_us": 1.0 for name in ("p50", "p90", "p99", "p999")}
@@ -36,7 +36,7 @@ def test_a_row_has_the_median_of_all_windows() -> None:
     assert (row["short_p99_window_lower_us"], row["short_p99_window_upper_us"]) == (8.0, 4000.0)
     assert row["long_p99_window_us"] == 900.0
     assert "short_p99_windows_us" not in row
-    assert (row["core_s"], row["handled"], row["preempted"]) == (2.0, 2000, 40)
+    assert (row["cpu_s"], row["handled"], row["preempted"]) == (2.0, 2000, 40)
 
 
 def test_a_window_without_long_requests_says_nothing_of_them() -> None:
@@ -105,19 +105,17 @@ def test_what_was_dropped_for_an_application_is_read_before_it_goes(monkeypatch:
     "how", [server.How(5, signal=True), server.How(5), server.How()], ids=["signal", "probe", "no"]
 )
 def test_an_arm_preempts_in_its_own_way_and_loses_no_request(monkeypatch: pytest.MonkeyPatch, how: server.How) -> None:
-    """Some 50 requests of 5 ms, each with as good a chance as not that another one comes meanwhile."""
-    for name, value in (("LONG_US", 5000.0), ("LONG_FRACTION", 0.5), ("MEAN_US", 2500.5)):
+    """Some 40 requests of 5 ms, each with as good a chance as not that another one comes meanwhile."""
+    for name, value in (("LONG_US", 5000.0), ("LONG_FRACTION", 0.5), ("MEAN_US", 2500.5), ("BACKLOG_S", 60)):
         monkeypatch.setattr(server, name, value)
     loop, worker, *_ = sorted(os.sched_getaffinity(0))
     with server.server((loop, worker), how) as arm:
-        point = arm.measure(0.5, 0.5)
+        point = arm.measure(0.5, 0.4)
         sched = arm.runtime.stats().sched
-    assert point.sent > 0
-    assert point.answered == point.sent == point.due
-    assert point.extra["handled"] >= point.sent
+    assert point.extra["handled"] >= point.sent > 0, "all were worked off, in time for the generator or not"
     assert (point.extra["preempted"] > 0) == (how.quantum_us > 0)
     assert (sched["quantum_signals"] > 0) == how.signal
-    assert 0 < point.extra["service_s"] <= point.extra["core_s"]
+    assert 0 < point.extra["service_s"] <= point.extra["cpu_s"]
 
 
 def arm_of(unanswered: int = 0) -> server.Server:

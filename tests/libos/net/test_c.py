@@ -16,6 +16,27 @@ def test_sockets(c_program: Program, kthreads: int) -> None:
     assert c_program("tests/libos/net/c/udp_sockets.c")(40, kthreads) == "ok\n"
 
 
+@pytest.mark.parametrize("kthreads", [1, 2, 4])
+def test_a_runtime_reaches_itself(c_program: Program, kthreads: int) -> None:
+    assert c_program("tests/libos/net/c/loopback.c")(kthreads) == "ok\n"
+
+
+@pytest.mark.parametrize("kthreads", [1, 2, 4])
+def test_connected_sockets_and_shared_ports(c_program: Program, kthreads: int) -> None:
+    assert c_program("tests/libos/net/c/connected.c")(kthreads) == "ok\n"
+
+
+def test_memory_of_bytes_is_bounded_and_comes_back(c_program: Program) -> None:
+    assert c_program("tests/libos/net/c/chunks.c")() == "ok\n"
+
+
+@pytest.mark.soak(short=True, takes_s=2)
+@pytest.mark.parametrize("kthreads", [1, 2, 4])
+def test_poll_sets(c_program: Program, kthreads: int) -> None:
+    rounds = 300 if os.environ.get("CORELANE_SANITIZE") else soak.examples(500, 20_000)
+    assert c_program("tests/libos/net/c/poll_sets.c")(kthreads, rounds) == "ok\n"
+
+
 @pytest.mark.soak(short=True, takes_s=3)
 @pytest.mark.parametrize("kthreads", [2, 4])
 def test_sockets_that_are_closed_and_opened_again_under_load(c_program: Program, kthreads: int) -> None:

@@ -1,4 +1,4 @@
-"""The hash of flows: against SipHash's definition, symmetric, spread whatever a peer chooses, and other with each key."""
+"""The hash of flows: SipHash by its definition, symmetric, spread whatever a peer chooses, other with each key."""
 
 from __future__ import annotations
 

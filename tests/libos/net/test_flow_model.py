@@ -32,8 +32,7 @@ SCENARIOS = {
     "three_kthreads": True,
     "steered": False,
     "steered_in_bursts": False,
-    "steered_on": True,
-    "steered_by_three": True,
+    "steered_on": False,
     "woken": False,
 }  # whether only make soak has it
 

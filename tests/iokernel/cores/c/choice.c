@@ -238,12 +238,14 @@ static void quantum_by_signal(void)
     run(&w, 500 * US);
     CHECK(quantum_signals(&w, a) == 1); /* its handler has not said that it ran */
     k->line->quantum_seen = 1;
-    run(&w, 6 * US);
+    run(&w, 18 * US);
+    CHECK(quantum_signals(&w, a) == 1); /* it is about to switch */
+    run(&w, 12 * US);
     CHECK(quantum_signals(&w, a) == 2 && k->state->quantum_signals == 2); /* and the same still runs */
     k->line->quantum_seen = 2;
     run(&w, 10 * US);
     CHECK(quantum_signals(&w, a) == 2);
-    run(&w, 12 * US);
+    run(&w, 20 * US);
     CHECK(quantum_signals(&w, a) == 3);
     k->line->quantum_seen = 3;
     k->line->signals.switches++; /* the next one has its own quantum */

@@ -10,6 +10,7 @@
  * Usage: flow_order KTHREADS MODE DATAGRAMS SEED. It goes on until flows were stolen. Prints "ok". Run plain and under TSan. */
 #include <corelane/libos/libos.h>
 #include "libos/net/udp.h"
+#include "libos/sched/internal.h"
 #include "steering_nic.h"
 
 #include <pthread.h>
@@ -102,11 +103,10 @@ static void *disturb(void *arg)
 {
     uint64_t state = *(const uint64_t *)arg;
     unsigned kthreads = nic.nic.n_queues;
-    struct cl_sched_running running;
     while (!cl_load_acquire(&over)) {
         const struct timespec pause = {0, (long)(50000 + next_random(&state) % 200000)};
-        if (cl_sched_running(cl_runtime_sched(rt), (unsigned)(next_random(&state) % kthreads), &running))
-            syscall(SYS_tgkill, getpid(), running.tid, SIGPROF);
+        unsigned k = (unsigned)(next_random(&state) % kthreads);
+        syscall(SYS_tgkill, getpid(), cl_load_relaxed(&cl_runtime_sched(rt)->kthreads[k].tid), SIGPROF);
         nanosleep(&pause, NULL);
     }
     return NULL;

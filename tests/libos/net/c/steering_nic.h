@@ -121,7 +121,7 @@ static inline void sn_init(struct steering_nic *s, unsigned queues)
         struct sn_queue *queue = &s->queues[q];
         CHECK(cl_ring_tx_init(&queue->tx, queue->slots, &queue->head, SN_SLOTS) == 0);
         CHECK(cl_ring_rx_init(&queue->rx, queue->slots, &queue->head, SN_SLOTS) == 0);
-        queue->parker = (struct cl_parker){&queue->park, CL_PARK_FUTEX_PRIVATE};
+        queue->parker = (struct cl_parker){.word = &queue->park, .event_fd = CL_PARK_FUTEX_PRIVATE};
     }
     for (unsigned i = 0; i < SN_STEER; i++)
         s->steer[i] = (uint8_t)(i % queues);
