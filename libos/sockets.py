@@ -15,20 +15,24 @@ import ipaddress
 import math
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from ..runtime.closing import Closing
 from ..runtime.errors import CorelaneError, check
 from ..runtime.typed import typed
 from ._native import ffi, lib
 
-if TYPE_CHECKING:
-    from .runtime import Runtime
-
 Address = tuple[str, int]
 
 _SLICE_S = 0.2  # a wait in C at most, then Python may handle signals
 _MOST_BYTES = 65536
+
+
+class Owner(Protocol):
+    """What a socket needs of its runtime: `ptr` raises CorelaneError once that is closed."""
+
+    @property
+    def ptr(self) -> Any: ...
 
 
 def _address(peer: Address, what: str) -> Any:
@@ -59,7 +63,7 @@ class UdpSocket(Closing):
     a connected socket has sent is raised by its next call, with its errno.
     """
 
-    def __init__(self, runtime: Runtime, pointer: Any) -> None:
+    def __init__(self, runtime: Owner, pointer: Any) -> None:
         self._runtime = runtime
         self._pointer = pointer
         self._closed = False
@@ -118,7 +122,7 @@ class Poll(Closing):
     `address` is for compiled code: calls.poll_wait. A socket is in one set at a time.
     """
 
-    def __init__(self, runtime: Runtime, pointer: Any) -> None:
+    def __init__(self, runtime: Owner, pointer: Any) -> None:
         self._runtime = runtime
         self._pointer = pointer
         self._members: dict[int, UdpSocket] = {}

@@ -110,7 +110,7 @@ enum cl_udp_kind {
     CL_UDP_ORDERED
 };
 
-struct cl_udp_queue; /* socket.c */
+struct cl_udp_queue; /* queue.h */
 struct cl_udp_group; /* ports.c */
 
 /* A bound port. Its memory is recycled but never freed while the runtime exists, so that a stale pointer finds a
@@ -254,7 +254,7 @@ int cl_udp_name(struct cl_netif *nif, uint16_t port, const char *name);
 int cl_udp_publish_typed(struct cl_netif *nif, uint16_t port, cl_udp_handler fn, void *arg,
                          const struct cl_udp_types *types, uint16_t first_type);
 /* A socket with a queue gets its port, alone or with others. The queue is the socket's then, or that of the one that it is
- * recycled from stays (socket.c, cl_udp_queue_take_over). */
+ * recycled from stays (cl_udp_queue_take_over). */
 int cl_udp_publish_queue(struct cl_netif *nif, uint16_t port, bool shared, struct cl_udp_queue *queue,
                          struct cl_udp_socket **out);
 /* Under table_lock: the port is no longer its own. */
@@ -270,12 +270,6 @@ void cl_udp_ports_delete(struct cl_netif *nif);
 bool cl_udp_deliver(struct cl_netq *q, struct cl_udp_socket *s, const struct cl_rx_item *item, unsigned *reason);
 /* Tell the socket that an ICMP error is about. False: there is none that has sent such a datagram. */
 bool cl_udp_tell_error(struct cl_netif *nif, const struct cl_icmp_about *about);
-bool cl_udp_is_queued(const struct cl_udp_socket *s);
-void cl_udp_queue_take_over(struct cl_udp_socket *s, struct cl_udp_queue *fresh, uint16_t port,
-                            struct cl_udp_group *group);
-/* Nobody is inside of a call on it any more. */
-bool cl_udp_queue_unused(const struct cl_udp_queue *queue);
-void cl_udp_queue_delete(struct cl_udp_queue *queue);
 /* Nothing will come any more: readers take what waits, then get -ESHUTDOWN, now and later. Any thread, once. */
 void cl_udp_sockets_shut(struct cl_netif *nif);
 void cl_udp_sockets_drain(struct cl_netif *nif);

@@ -25,7 +25,7 @@ const struct cl_netif *cl_poll_netif(const struct cl_poll *p)
     return p->nif;
 }
 
-static void list(struct cl_poll *p, struct cl_pollable *m)
+static void enlist(struct cl_poll *p, struct cl_pollable *m)
 {
     m->listed = true;
     m->next = NULL;
@@ -89,7 +89,7 @@ struct cl_poll *cl_pollable_notify(struct cl_pollable *m)
         return NULL;
     cl_spin_lock(&p->lock);
     if (!m->listed)
-        list(p, m);
+        enlist(p, m);
     bool post = take_waiter(p);
     cl_spin_unlock(&p->lock);
     return post ? p : NULL;
@@ -113,7 +113,7 @@ static int collect(struct cl_poll *p, struct cl_poll_event *events, int64_t n)
             continue;
         events[found++] = (struct cl_poll_event){.data = m->data, .ready = ready};
         if (!m->edge)
-            list(p, m);
+            enlist(p, m);
     }
     return found;
 }

@@ -10,6 +10,7 @@
  *
  * Locks: table_lock, then a group's, then a queue's. */
 #include "netif.h"
+#include "queue.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -50,7 +51,7 @@ struct cl_udp_socket *cl_udp_group_find(struct cl_udp_group *g, uint64_t flow)
 }
 
 /* Under the group's lock. */
-static void leave(struct cl_udp_group *g, struct cl_udp_socket *s)
+static void group_leave(struct cl_udp_group *g, struct cl_udp_socket *s)
 {
     if (s->peer) {
         struct cl_udp_socket **at = flow_at(g, s->peer);
@@ -65,7 +66,7 @@ static void leave(struct cl_udp_group *g, struct cl_udp_socket *s)
         }
 }
 
-static int enter(struct cl_udp_group *g, struct cl_udp_socket *s, uint64_t peer)
+static int group_enter(struct cl_udp_group *g, struct cl_udp_socket *s, uint64_t peer)
 {
     if (!peer) {
         g->open[g->n_open++] = s;
@@ -86,10 +87,10 @@ int cl_udp_group_move(struct cl_udp_socket *s, uint64_t peer)
     int rc = cl_udp_is_queued(s) ? 0 : -EINVAL; /* closed: it has left the group, or is about to */
     if (rc == 0 && peer != s->peer) {
         uint64_t before = s->peer;
-        leave(g, s);
-        rc = enter(g, s, peer);
+        group_leave(g, s);
+        rc = group_enter(g, s, peer);
         if (rc)
-            enter(g, s, before); /* where it was there is room */
+            group_enter(g, s, before); /* where it was there is room */
         else
             cl_store_relaxed(&s->peer, peer);
     }
@@ -259,7 +260,7 @@ static int publish_queue(struct cl_netif *nif, uint16_t port, bool shared, struc
     }
     g->n_sockets++;
     cl_spin_lock(&g->lock);
-    enter(g, s, 0);
+    group_enter(g, s, 0);
     cl_spin_unlock(&g->lock);
     return 0;
 }
@@ -279,7 +280,7 @@ void cl_udp_unpublish(struct cl_netif *nif, struct cl_udp_socket *s)
     struct cl_udp_group *g = s->group;
     if (g) {
         cl_spin_lock(&g->lock);
-        leave(g, s);
+        group_leave(g, s);
         cl_spin_unlock(&g->lock);
         if (--g->n_sockets == 0)
             group_over(nif, entry);

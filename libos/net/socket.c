@@ -7,85 +7,12 @@
  *
  * A datagram that waits lies in chunks (chunk.h), not in the NIC's buffer. */
 #include "netif.h"
+#include "queue.h"
 #include "../../runtime/csum_copy.h"
-#include <corelane/libos/sync.h>
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct datagram {
-    struct cl_chunk *chunks;
-    uint64_t from; /* cl_udp_flow */
-    uint32_t len;
-};
-
-struct cl_udp_queue {
-    struct cl_spin lock; /* of the ring, and of the socket's kind */
-    uint32_t size;       /* datagrams at most */
-    uint32_t head;
-    uint32_t count;   /* also read without the lock, relaxed */
-    uint32_t readers; /* inside recvfrom, close, or about to post; the socket is reused when none is */
-    struct cl_sem filled;
-    struct datagram *ring;
-};
-
-bool cl_udp_is_queued(const struct cl_udp_socket *s)
-{
-    return cl_load_relaxed(&s->kind) == CL_UDP_QUEUE;
-}
-
-bool cl_udp_queue_unused(const struct cl_udp_queue *queue)
-{
-    return cl_load_acquire(&queue->readers) == 0; /* acquire: the last reader has left */
-}
-
-void cl_udp_queue_delete(struct cl_udp_queue *queue)
-{
-    if (queue)
-        free(queue->ring);
-    free(queue);
-}
-
-static uint32_t ready(const struct cl_pollable *member)
-{
-    const struct cl_udp_socket *s = cl_container_of(member, struct cl_udp_socket, watch);
-    /* Relaxed: who makes it ready lists it afterwards, see poll.c. */
-    uint32_t what = cl_load_relaxed(&s->queue->count) ? CL_POLL_IN : 0;
-    what |= cl_load_relaxed(&s->error) ? CL_POLL_ERROR : 0;
-    return what | (cl_load_relaxed(&s->nif->sockets_shut) ? CL_POLL_END : 0);
-}
-
-/* Under table_lock. A recycled socket keeps its queue object, since a late frame may be at its lock, and gets a new
- * ring. */
-void cl_udp_queue_take_over(struct cl_udp_socket *s, struct cl_udp_queue *fresh, uint16_t port,
-                            struct cl_udp_group *group)
-{
-    bool recycled = s->queue != NULL;
-    struct cl_udp_queue *queue = recycled ? s->queue : fresh;
-    struct datagram *old = recycled ? queue->ring : NULL;
-    if (!recycled)
-        s->queue = queue;
-    cl_spin_lock(&queue->lock);
-    if (recycled) {
-        queue->ring = fresh->ring;
-        cl_store_relaxed(&queue->size, fresh->size);
-        queue->head = 0;
-        cl_store_relaxed(&queue->count, 0);
-        cl_sem_init(&queue->filled, 0);
-    }
-    s->port = port;
-    s->group = group;
-    cl_store_relaxed(&s->peer, 0);
-    cl_store_relaxed(&s->has_sent, 0);
-    cl_store_relaxed(&s->error, 0);
-    s->watch.ready = ready;
-    cl_store_relaxed(&s->kind, CL_UDP_QUEUE); /* relaxed: who acts on it re-checks under the lock */
-    cl_spin_unlock(&queue->lock);
-    free(old);
-    if (recycled)
-        free(fresh);
-}
 
 int cl_udp_queue_open(struct cl_netif *nif, uint16_t port, bool shared, uint32_t size, struct cl_udp_socket **out)
 {
@@ -105,7 +32,7 @@ int cl_udp_queue_open(struct cl_netif *nif, uint16_t port, bool shared, uint32_t
 /* Something has come: a reader, and who polls. Under the lock, which it lets go, for waking a kthread may take a system
  * call. A reader until it has posted, for the post must not count in the socket's next life; relaxed: the lock orders it
  * before the close, and so before the check of socket_new. */
-static void tell(struct cl_udp_socket *s)
+static void note_arrival(struct cl_udp_socket *s)
 {
     struct cl_udp_queue *queue = s->queue;
     __atomic_fetch_add(&queue->readers, 1, __ATOMIC_RELAXED);
@@ -145,9 +72,9 @@ bool cl_udp_deliver(struct cl_netq *q, struct cl_udp_socket *s, const struct cl_
     cl_spin_lock(&queue->lock);
     *reason = refusal(s, cl_be16(udp->dst_port_be), from);
     if (*reason == CL_DROP_NONE) {
-        queue->ring[(queue->head + queue->count) % queue->size] = (struct datagram){chunks, from, item->payload_len};
+        queue->ring[(queue->head + queue->count) % queue->size] = (struct cl_datagram){chunks, from, item->payload_len};
         cl_store_relaxed(&queue->count, queue->count + 1);
-        tell(s);
+        note_arrival(s);
         return true;
     }
     cl_spin_unlock(&queue->lock);
@@ -171,12 +98,12 @@ bool cl_udp_tell_error(struct cl_netif *nif, const struct cl_icmp_about *about)
         return false;
     }
     cl_store_relaxed(&s->error, about->error);
-    tell(s);
+    note_arrival(s);
     return true;
 }
 
 /* Take the oldest datagram. False: there is none, or the socket is closed (*closed). */
-static bool queue_take(struct cl_udp_socket *s, struct datagram *out, bool *closed)
+static bool queue_take(struct cl_udp_socket *s, struct cl_datagram *out, bool *closed)
 {
     struct cl_udp_queue *queue = s->queue;
     cl_spin_lock(&queue->lock);
@@ -341,7 +268,7 @@ static int wait_filled(struct cl_udp_socket *s, int64_t timeout_ns, uint64_t dea
 }
 
 /* A datagram, or what there is instead of one. */
-static int receive(struct cl_udp_socket *s, struct datagram *out, int64_t timeout_ns)
+static int receive(struct cl_udp_socket *s, struct cl_datagram *out, int64_t timeout_ns)
 {
     uint64_t deadline_ns = timeout_ns > 0 ? cl_sched_now_ns(s->nif->sched) + (uint64_t)timeout_ns : 0;
     for (;;) {
@@ -362,7 +289,7 @@ static int receive(struct cl_udp_socket *s, struct datagram *out, int64_t timeou
 int64_t cl_udp_recvfrom(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_addr *from, int64_t timeout_ns)
 {
     struct cl_udp_queue *queue = s->queue;
-    struct datagram d = {0};
+    struct cl_datagram d = {0};
     if (!queue || room < 0)
         return -EINVAL;
     if (!cl_netq_self(s->nif))
@@ -387,7 +314,7 @@ int cl_poll_add(struct cl_poll *set, struct cl_udp_socket *s, uint32_t how, uint
         return -EINVAL;
     cl_spin_lock(&s->queue->lock);
     int rc = s->kind == CL_UDP_QUEUE ? cl_pollable_add(&s->watch, set, how, data) : -EINVAL;
-    if (rc == 0 && ready(&s->watch))
+    if (rc == 0 && cl_udp_ready(&s->watch))
         tell_set = cl_pollable_notify(&s->watch);
     cl_spin_unlock(&s->queue->lock);
     cl_poll_tell(tell_set);
@@ -418,7 +345,7 @@ void cl_udp_sockets_shut(struct cl_netif *nif)
             continue;
         cl_spin_lock(&s->queue->lock);
         if (s->kind == CL_UDP_QUEUE)
-            tell(s);
+            note_arrival(s);
         else
             cl_spin_unlock(&s->queue->lock);
     }
