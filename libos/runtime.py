@@ -105,10 +105,10 @@ class Runtime(Adopted, Closing):
     gets the cores that others leave, and has larger stacks and a quantum. adopted: the first so many kthreads have no
     thread of the runtime's: a thread of yours drives each by `turn` (adopted.py). poll: "spin", "adaptive" or "block",
     what a kthread without work does. cpus: CPU of each kthread, -1 for any. address: "10.77.0.9" or "10.77.0.9/16",
-    for a NIC that has none. scheduler, network, share: the finer settings (options.py). on_event: called with ("attached" |
-    "stalled" | "gone" | "conflict" | "unfinished", text) on a thread of the runtime; with ("limited", text), which are
-    wishes that the iokernel does not grant, before this returns; with ("serving", text) by `serve`. Without it they are
-    logged as warnings of the logger "corelane.libos", but for the last. Public attribute: socket, as given.
+    for a NIC that has none. scheduler, network, share: the finer settings (options.py). on_event: called with
+    ("attached" | "stalled" | "gone" | "conflict" | "unfinished", text) on a thread of the runtime; with
+    ("limited", text), which are wishes that the iokernel does not grant, before this returns; with ("serving", text) by
+    `serve`. Without it they are logged as warnings of the logger "corelane.libos", but for the last. Public attribute: socket, as given.
 
     Raises CorelaneError with the reason: no iokernel there, refused, no address, too few queues, ...
     """
