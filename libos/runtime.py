@@ -108,7 +108,8 @@ class Runtime(Adopted, Closing):
     for a NIC that has none. scheduler, network, share: the finer settings (options.py). on_event: called with
     ("attached" | "stalled" | "gone" | "conflict" | "unfinished", text) on a thread of the runtime; with
     ("limited", text), which are wishes that the iokernel does not grant, before this returns; with ("serving", text) by
-    `serve`. Without it they are logged as warnings of the logger "corelane.libos", but for the last. Public attribute: socket, as given.
+    `serve`. Without it they are logged as warnings of the logger "corelane.libos", but for the last.
+    Public attribute: socket, as given.
 
     Raises CorelaneError with the reason: no iokernel there, refused, no address, too few queues, ...
     """
