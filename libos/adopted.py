@@ -52,7 +52,7 @@ class Adopted:
             raise pending.pop()
         if rc < 0:
             raise _error(rc)
-        return rc == 1
+        return bool(rc)
 
     @typed("adopt a kthread")
     def _adopt(self, kthread: int) -> None:
