@@ -316,7 +316,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         p99 = [number(row["p99_us"]) for row in points]
         if any(map(math.isfinite, p99)):
             loads = [float(row["offered_rps"]) for row in points]
-            label = name.removesuffix(SWEPT)
+            label = name.removesuffix(SWEPT).removeprefix("skewed, ")
             canvas.curve(loads, p99, label=label, colour=i // 2, style="-" if i % 2 == 0 else "--", panel=1)
     axis = canvas.axes[1]
     axis.set_xscale("log")
@@ -324,5 +324,5 @@ def plot(document: dict[str, Any]) -> Canvas:
     axis.set_xlabel("offered load (requests/s)")
     axis.set_ylabel("p99 from the intended send time (us)")
     for name, why in document["settings"]["stops"].items():
-        canvas.caption(f"{name.removesuffix(SWEPT)} stops: {why}.")
+        canvas.caption(f"{name.removesuffix(SWEPT).removeprefix('skewed, ')} stops: {why}.")
     return canvas

@@ -30,7 +30,8 @@ from ...drivers.nic.memory import memory_link
 from ...drivers.nic.nic import Nic
 from ...iokernel import Allowance, AppConfig, Idle, Iokernel
 from ...libos import Runtime, Scheduler
-from ...runtime.errors import CorelaneError
+from ...runtime.errors import CorelaneError, check
+from .._native import ffi, lib
 from . import rest, usage
 from .load import Load
 from .openloop import Point
@@ -98,6 +99,13 @@ def counts_of_iokernel(kernel: Iokernel, used: usage.Usage | None = None) -> Cou
         full=dict(full),
         published_s=inside["published_s"] if inside else None,
     )
+
+
+def cores_of(kernel: Iokernel, app: int) -> Any:
+    """struct cl_io_app_cores of an application, by its id."""
+    out = ffi.new("struct cl_io_app_cores *")
+    check(lib.cl_io_app_cores(kernel.ptr, app, out), f"read the core time of application {app}")
+    return out
 
 
 @contextlib.contextmanager

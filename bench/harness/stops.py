@@ -31,10 +31,11 @@ something stands for it, which is too low.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeVar
 
 WORKER, LOOP, DISK, TAKEN_CORE, RING = "worker busy", "loop busy", "disk busy", "core taken", "ring full"
 GENERATOR, NOTHING, UNKNOWN = "generator late", "nothing that lasts", "not in the counters"
@@ -45,6 +46,8 @@ IDLE_LOOKS_LEAST = 0.5  # of all looks, to tell what one takes
 FIRST_LOOK, LAST_LOOK = 0.2, 0.95  # of the time of a load: its counters are read then
 EXPLAIN_S = 0.6  # counters of another process are published every quarter of a second: two such times lie in it
 PUBLISHED_WAIT_S = 0.01
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -187,6 +190,22 @@ def stop_of(point: Outcome, missed: bool | None = None) -> Stop:
     return Stop(resource, told, point.evidence)
 
 
+def stop_of_closed(evidence: Evidence) -> Stop:
+    """The resource at which clients that wait for their answers ended: they are never late, and no load is refused."""
+    return stop_of(_Closed(evidence), missed=True)
+
+
+@dataclass
+class _Closed:
+    """The outcome of a closed loop."""
+
+    evidence: Evidence | None
+    sent: int = 0
+    late: int = 0
+    dropped: int = 0
+    carried: bool = False
+
+
 def _told(evidence: Evidence, late: float) -> str:
     said = [
         f"{who} {100 * busy:.0f} % busy"
@@ -234,6 +253,16 @@ class Watch:
 
     def __exit__(self, *why: object) -> None:
         pass
+
+
+def watched(call: Callable[[float], T], read: Callable[[], Counts], seconds: float) -> tuple[T, Evidence]:
+    """What `call` gives, which keeps its thread for `seconds`, and what counters gained meanwhile, read by another."""
+    watch = Watch(read, seconds)
+    beside = threading.Thread(target=watch.__enter__)
+    beside.start()
+    found = call(seconds)
+    beside.join()
+    return found, watch.evidence or Evidence()
 
 
 def refusals(counters: Mapping[str, Any], prefix: str = "") -> dict[str, int]:

@@ -22,9 +22,10 @@ from ...libos.storage.log.log import format_area
 from ...runtime.errors import CorelaneError
 from .._native import ffi, lib
 from ..baseline import durable
-from ..harness import diskcanary
+from ..harness import diskcanary, usage
 from ..harness.numbers import PERCENTILES, pairwise, percentile
 from ..harness.session import Session
+from ..harness.stops import EXPLAIN_S, Counts, stop_of_closed, watched
 from . import arrivals as poisson
 from . import batching
 from .arrivals import Arrivals, Arrived, Place
@@ -363,6 +364,7 @@ def sweep(session: Session, files: Files) -> None:
                 writers=load,
                 per_s=statistics.median(rates[load][name]),
             )
+    _why_it_ends(session, files, settings, slice_s)
     adaptive = {load: rates[load].pop("adaptive") for load in LOADS}
     halves = worst_held_out(adaptive, rates)
     session.figure("log.batching_worst", statistics.mean(h.ratio for h in halves), runs=[h.ratio for h in halves])
@@ -370,6 +372,21 @@ def sweep(session: Session, files: Files) -> None:
     each = {load: worst_held_out({load: adaptive[load]}, {load: rates[load]}) for load in LOADS}
     by_load = (f"{load} writers {statistics.mean(h.ratio for h in halves):.3g}" for load, halves in each.items())
     session.note(f"adaptive batching over the setting that was best in the other half, by load: {', '.join(by_load)}")
+
+
+def _why_it_ends(session: Session, files: Files, settings: Mapping[str, tuple[int, int, int]], slice_s: float) -> None:
+    """What is used up with the most writers, of each setting: by the disk's own account. What the log's kthread has of
+    its core says nothing, since it looks for completions while it waits."""
+
+    def counts() -> Counts:
+        return Counts(disk_s=usage.disk_busy_s(files.bare_path))
+
+    most = LOADS[-1]
+    seconds = max(slice_s, EXPLAIN_S) if session.seconds >= WHOLE_S else slice_s
+    for name, fixed in settings.items():
+        _, evidence = watched(lambda s, fixed=fixed: files.append(most, s, fixed), counts, seconds)  # type: ignore[misc]
+        why = f"{most} writers, the most that were asked for"
+        session.stop(f"batching: {name}", why, stop_of_closed(evidence))
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,9 @@ def plot(document: dict[str, Any]) -> Canvas:
         _single(canvas, single)
         _swept(canvas, swept)
     canvas.caption("Curves end at the last number of writers, or the last load, that was asked for.")
+    if because := settings.get("stops_because", {}):
+        named = sorted({one["resource"] for one in because.values()})
+        canvas.caption(f"Used up there, by the disk's own account: {', '.join(named)}.")
     return canvas
 
 

@@ -25,7 +25,6 @@ from ...drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached
 from ...iokernel import Allowance, AppConfig, Idle, Iokernel, UserConfig
 from ...iokernel.control.moves import STEP_NAMES, Move, entries
 from ...runtime.clock import default_clock
-from ...runtime.errors import check
 from ...runtime.hist import Hist
 from .._native import ffi, lib
 from ..harness import rig
@@ -159,9 +158,7 @@ class Shared:
         """struct cl_io_app_cores of an application."""
         if name not in self._ids:
             self._ids |= {app["name"]: app["id"] for app in self.kernel.stats()["apps"]}
-        out = ffi.new("struct cl_io_app_cores *")
-        check(lib.cl_io_app_cores(self.kernel.ptr, self._ids[name], out), f"read the core time of {name}")
-        return out
+        return rig.cores_of(self.kernel, self._ids[name])
 
     def counts_of(self, name: str) -> Counts:
         """What stops.py asks, of an application whose core time the iokernel accounts for: that is time with work, and

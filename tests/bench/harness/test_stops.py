@@ -12,7 +12,17 @@ import pytest
 from corelane.bench.harness import stops
 from corelane.bench.harness.load import LIGHT_FRACTION, Load
 from corelane.bench.harness.openloop import Point, search_peak, sweep, sweep_in_turns, why_it_stops
-from corelane.bench.harness.stops import Counts, Evidence, Watch, between, idle_look_s, refusals, stop_of
+from corelane.bench.harness.stops import (
+    Counts,
+    Evidence,
+    Watch,
+    between,
+    idle_look_s,
+    refusals,
+    stop_of,
+    stop_of_closed,
+    watched,
+)
 
 
 def overload(evidence: Evidence | None, late: int = 0, answered: int = 900) -> Point:
@@ -224,3 +234,16 @@ def test_a_search_for_the_peak_says_why_it_ends() -> None:
     assert curve.because is not None
     assert curve.because.resource == stops.WORKER
     assert all(rate > 1e5 for rate, _ in server.explained)
+
+
+def test_clients_that_wait_for_their_answers_end_at_what_is_busy_or_at_nothing_known() -> None:
+    assert stop_of_closed(Evidence(disk=0.97)).resource == stops.DISK
+    assert stop_of_closed(Evidence(worker=0.95, loop=0.4, disk=0.6)).resource == stops.WORKER
+    assert stop_of_closed(Evidence(disk=0.5)).resource == stops.UNKNOWN
+
+
+def test_counters_are_read_beside_a_call_that_keeps_its_thread() -> None:
+    disk_s = iter((1.0, 5.0))
+    found, evidence = watched(lambda seconds: seconds, lambda: Counts(disk_s=next(disk_s)), 0.02)
+    assert found == 0.02
+    assert evidence.disk == 1.0
