@@ -113,7 +113,7 @@ def test_what_is_not_as_it_was_left(c_program: Program, seed: int, what: str) ->
     assert c_program(f"{C}/rot.c", one_thread=True)(seed, what, stride).endswith("ok\n")
 
 
-LIMITS = ("full", "votes", "no_space", "reserve", "ranges", "freed", "snapshots", "behind", "emptied")
+LIMITS = ("full", "votes", "no_space", "reserve", "ranges", "freed", "snapshots", "behind", "emptied", "older")
 REPACKED = ("garbage", "churn", "read_on", "version", "given_up", "hurried")
 
 
