@@ -29,8 +29,8 @@
  * passes through all locks (ordered.c) before the port can be found. So who takes a burst later follows the rules;
  * and who has taken one before and finds the port now drops what is for it, since nobody listened when it came.
  *
- * Tests: tests/libos/net/test_flow_model.py (all interleavings), tests/libos/net/c/flow_order.c, and
- * tests/libos/net/c/steered.c (steering under way). */
+ * Tests: tests/libos/net/test_flow_model.py (all interleavings), tests/libos/net/c/flow_order.c (threads, steering
+ * under way). */
 #include "netif.h"
 
 #include <string.h>
