@@ -136,6 +136,7 @@ def test_a_sweep_survives_slices_in_which_the_disk_stood_still(seed: int) -> Non
         """A disk on which one in three slices ends before its first append does."""
 
         rng = random.Random(seed)
+        bare_path = Path("/proc")  # on no disk that the kernel keeps an account of
 
         def append(self, load: int, slice_s: float, fixed: tuple[int, int, int]) -> log.Slice:
             done = self.rng.choice([0, load, load])

@@ -28,6 +28,7 @@ enum manner {
 static struct port ports[2];
 static struct port_arena port_arenas[2];
 static struct port_waiter waiters[2];
+static struct cl_parker parkers[2]; /* of no event loop */
 static struct cl_sched scheds[2];
 static struct cl_kthread kthreads[2];
 static struct cl_uthread batch;
@@ -291,6 +292,7 @@ static void begin_applications(void)
         port->managed = port->current = a;
         port->nic.n_queues = 1;
         port->waiters = &waiters[i];
+        port->parkers = &parkers[i];
         port->cores = (struct cl_cores){.ops = &cores_ops, .preempt = &shared.arena[i].preempt.preempt};
         s->n_kthreads = 1;
         s->poll = CL_SCHED_BLOCK;
