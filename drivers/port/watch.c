@@ -432,6 +432,7 @@ static void port_close(struct cl_nic *nic)
         (void)ignored;
         pthread_join(port->watcher, NULL);
     }
+    port_herald_delete(port); /* it reads what is freed below */
     if (port->stop_fd >= 0)
         close(port->stop_fd);
     if (port->control_fd >= 0)
@@ -444,7 +445,6 @@ static void port_close(struct cl_nic *nic)
     }
     pthread_mutex_destroy(&port->lock);
     port_cores_delete(port);
-    port_herald_delete(port);
     for (unsigned q = 0; port->parkers && q < port->nic.n_queues; q++)
         cl_park_close_given(&port->parkers[q]);
     free(port->parkers);

@@ -56,6 +56,13 @@ static void in_child(void)
     pthread_mutex_unlock(&lock);
 }
 
+/* A turn that ends tells nobody: who stops looks again and again. */
+static bool take(struct cl_kthread *k, uint32_t as)
+{
+    uint32_t outside = CL_TURN_OUTSIDE;
+    return __atomic_compare_exchange_n(&k->turning, &outside, as, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+}
+
 /* Under the lock. Whoever watches the descriptor is to come and adopt it, if there is something to do. */
 static void let_go(struct cl_adopter *a)
 {
@@ -65,7 +72,11 @@ static void let_go(struct cl_adopter *a)
     cl_store_relaxed(&a->kthread, NULL);
     cl_store_relaxed(&k->adopter, NULL);
     cl_store_relaxed(&k->tid, 0);
-    if (!k->asleep)
+    if (!take(k, CL_TURN_INSIDE)) /* who stops has it, and turns it himself */
+        return;
+    bool asleep = k->asleep;
+    cl_store_release(&k->turning, CL_TURN_OUTSIDE);
+    if (!asleep)
         cl_wakefd_call(k);
 }
 
@@ -234,13 +245,6 @@ static int check_own(struct cl_sched *s, unsigned index, struct cl_kthread **out
     if (cl_unlikely(!a))
         return cl_load_relaxed(&k->turning) == CL_TURN_TAKEN ? -ESHUTDOWN : -EPERM;
     return cl_unlikely(s->forks != forks) ? -ECHILD : 0;
-}
-
-/* A turn that ends tells nobody: who stops looks again and again. */
-static bool take(struct cl_kthread *k, uint32_t as)
-{
-    uint32_t outside = CL_TURN_OUTSIDE;
-    return __atomic_compare_exchange_n(&k->turning, &outside, as, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
 }
 
 /* Have it for good, if nobody turns it at this moment. By who stops. */
