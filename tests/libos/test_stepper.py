@@ -170,5 +170,6 @@ def test_wires_of_two_clocks_and_threads_on_a_virtual_one_are_refused():
             wire.start()
 
 
+@pytest.mark.skipif("CORELANE_SANITIZE" in os.environ, reason="as many turns as this takes last minutes in such builds")
 def test_who_polls_for_a_time_is_told(c_program: Callable[..., Callable[..., str]], tmp_path: Path) -> None:
     c_program("tests/libos/c/two_hosts.c")(1, 0, 1000, 1, tmp_path / "a", tmp_path / "b")
