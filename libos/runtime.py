@@ -144,6 +144,7 @@ class Runtime(Adopted, Closing):
         del keep
         self._ptr = out[0]
         self._sched = lib.cl_runtime_sched(self._ptr)
+        self._inside = []
         self._n_adopted = adopted
 
     # Filling in a `struct cl_runtime_config`. What it points to must be kept: cffi frees it with its Python object.
@@ -279,6 +280,7 @@ class Runtime(Adopted, Closing):
             if self._ptr is not None:
                 self._stop(0.0, "close the runtime")
                 ptr, self._ptr, self._sched = self._ptr, None, None
+                self._left()
                 for shared in self._shared:
                     shared.give_back()
                 for shared in self._shared:
@@ -298,7 +300,8 @@ class Runtime(Adopted, Closing):
         if self._stuck:
             hint = "end the process; a handler returns, and a job that runs on looks whether it is to end"
             raise CorelaneError(what, f"{self._stuck_in()} does not come back", hint, errno.ETIMEDOUT)
-        return check(rc, what)
+        hint = "call it from a thread that is in no handler of the runtime" if rc == -errno.EDEADLK else ""
+        return check(rc, what, hint=hint)
 
     def _stuck_in(self) -> str:
         """The kthread that does not come back, and the code that it is in."""
