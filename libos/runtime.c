@@ -297,6 +297,8 @@ static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char 
     if (rc < 0)
         return rc;
     rt->nif->rt = rt;
+    if ((rc = cl_netif_seed(rt->nif, c->seed ? c->seed : rt->nif->clock->word ? 1 : 0)) < 0)
+        return refuse(err, rc, "the kernel has no random numbers (getrandom)");
     rt->nif->udp_checksum = !c->no_udp_checksum;
     rt->nif->steal = !c->no_steal;
     rt->nif->on_conflict = on_conflict;

@@ -195,6 +195,7 @@ class Runtime(Adopted, Closing):
         config.gateway = int(ipaddress.IPv4Address(network.gateway or 0))
         config.no_udp_checksum = not network.udp_checksums
         config.chunk_bytes = network.memory_mib << 20
+        config.seed = network.seed or 0
 
     @staticmethod
     def _fill_scheduler(config: Any, kind: str, scheduler: Scheduler) -> None:
