@@ -164,9 +164,10 @@ struct cl_netif {
     struct cl_chunks *chunks;   /* constant */
     struct cl_udp_socket **all; /* [CL_UDP_MAX_SOCKETS] */
     struct cl_arp_cache *arp;
-    struct cl_flows *flows;     /* of ordered handlers; NULL: there are none. Set once (release) under types_lock */
-    pthread_mutex_t types_lock; /* of binding handlers that sort, or are ordered */
-    struct cl_types *types;     /* NULL: none does */
+    struct cl_flow_secret secret; /* of what hashes flows; constant while it runs */
+    struct cl_flows *flows;       /* of ordered handlers; NULL: there are none. Set once (release) under types_lock */
+    pthread_mutex_t types_lock;   /* of binding handlers that sort, or are ordered */
+    struct cl_types *types;       /* NULL: none does */
     struct cl_timer arp_timer;
     uint32_t arp_timer_armed; /* exchanged by whoever asks first */
     void (*on_conflict)(void *arg);
@@ -182,6 +183,9 @@ struct cl_netif {
 /* New interface on `nic`, with n kthreads. -errno with a reason. */
 int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix, uint32_t gateway, uint64_t chunk_bytes,
                  struct cl_netif **out, char *err);
+/* The secret of its hashes, before anything is bound or opened: of a seed, so that a run can be repeated, or (seed 0) of the
+ * kernel's random numbers. -EIO: it has none. */
+int cl_netif_seed(struct cl_netif *nif, uint64_t seed);
 /* Free everything but the NIC. No kthread runs. */
 void cl_netif_delete(struct cl_netif *nif);
 /* Give every buffer back to the NIC that is not held by a uthread. No kthread runs. */

@@ -33,7 +33,7 @@ struct cl_flows {
     uint32_t settled;
 };
 
-/* A handler whose datagrams are handled in order. -EADDRINUSE, -EINVAL, -EMFILE, -ENOMEM, -EIO (no random numbers). */
+/* A handler whose datagrams are handled in order. -EADDRINUSE, -EINVAL, -EMFILE, -ENOMEM. */
 int cl_udp_bind_ordered(struct cl_netif *nif, uint16_t port, cl_udp_handler fn, void *arg);
 /* Put a datagram at the end of its flow; a flow that gets ready by it goes to `woken`. Takes the frame. The calling
  * kthread's queue is q, and it holds the lock under which the frame was received. */

@@ -52,6 +52,7 @@ struct cl_runtime_config {
     uint32_t no_udp_checksum; /* do not generate UDP checksums (RFC 768 permits 0). For trusted links only */
     uint32_t no_steal;        /* siblings take nothing: each flow stays on its kthread */
     uint64_t chunk_bytes;     /* what waits for readers may take so much memory [CL_RUNTIME_CHUNK_BYTES] */
+    uint64_t seed;            /* of the secrets of its hashes, to repeat a run [random; by a virtual clock 1] */
     /* What it wishes of the cores where an iokernel manages them (docs/cores.md). It gets of guaranteed, max_cores and
      * weight what the iokernel's configuration allows, which is no guarantee and weight 1 where that says nothing. */
     uint32_t kind;        /* CL_RUNTIME_LATENCY, _BATCH [latency] */
@@ -91,7 +92,7 @@ CL_API int cl_runtime_bind_udp_typed(struct cl_runtime *rt, uint16_t port, cl_ud
                                      const struct cl_udp_types *types, char err[256]);
 /* The same in order: of one flow (udp.h) the handler gets one datagram after the other, as the NIC gave them, the next
  * when it has returned, also where it blocks; of different flows it runs at the same time as always. What is more than
- * CL_UDP_FLOW_QUEUE in one flow, or too much in all, is dropped under its reason. -EIO too: no random numbers. */
+ * CL_UDP_FLOW_QUEUE in one flow, or too much in all, is dropped under its reason. */
 CL_API int cl_runtime_bind_udp_ordered(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg);
 /* As cl_runtime_bind_udp_burst, called on the kthread's own large stack under the no-switch rule (sched.h): for
  * callbacks into language run-times. Blocking calls inside answer -EDEADLK. */
