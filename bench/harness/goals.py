@@ -185,6 +185,13 @@ GOALS: dict[str, Goal] = _table(
         "default policy, the worst of five loads up to 0.9 of kv's peak: batch work / (1 - load / peak)",
     ),
     Goal(
+        "colocate.linearity_of_bound",
+        0.9,
+        "at least",
+        "x",
+        "the same / what bare hand-overs leave of it at most, where a request waits for 100 us",
+    ),
+    Goal(
         "bimodal.p99_gain",
         10.0,
         "at least",

@@ -12,16 +12,20 @@ from ..harness.session import Session
 
 FIGURES = {"p50": "sim.box_p50_error", "p99": "sim.box_p99_error", "share": "sim.box_share_error"}
 COLUMNS = {"p50": "p50_error", "p99": "p99_error", "share": "batch_apart"}
+ITSELF = {"p50": "p50_again_error", "p99": "p99_again_error", "share": "batch_again_apart"}
 
 
 def judge(session: Session, scheduler: Sequence[dict[str, Any]], iokernel: Sequence[dict[str, Any]]) -> None:
-    """Set the figures: each the largest of all rows; beside it the medians, with and without the machine's gaps."""
+    """Set the figures: each the largest of all rows; beside it the medians, with and without the machine's gaps, and how
+    far an iokernel is from itself on the same requests."""
     for what, name in FIGURES.items():
         rows = [*scheduler, *iokernel] if what != "share" else list(iokernel)
         errors = _errors(rows, COLUMNS[what])
         if not errors:
             continue  # the arms that were skipped are the reason
         beside = {"median": statistics.median(errors)}
+        if own := _errors(iokernel, ITSELF[what]):
+            beside |= {"the machine from itself, the largest": max(own), "and the median": statistics.median(own)}
         if what != "share":
             plain = [_apart(row, f"plain_{what}_us", f"box_{what}_us") for row in rows]
             beside["median without the machine's gaps"] = statistics.median(plain)
