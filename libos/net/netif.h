@@ -165,7 +165,6 @@ struct cl_netif {
     struct cl_chunks *chunks;   /* constant */
     struct cl_udp_socket **all; /* [CL_UDP_MAX_SOCKETS] */
     struct cl_arp_cache *arp;
-    struct cl_flow_secret secret; /* of what hashes flows; constant while it runs */
     struct cl_flows *flows;       /* of ordered handlers; NULL: there are none. Set once (release) under types_lock */
     pthread_mutex_t types_lock;   /* of binding handlers that sort, or are ordered */
     struct cl_types *types;       /* NULL: none does */
@@ -179,6 +178,7 @@ struct cl_netif {
     uint32_t gone_told;       /* exchanged by whoever finds it first */
     uint32_t unfinished_told; /* the same of on_unfinished */
     struct cl_netq *queues;
+    struct cl_flow_secret secret; /* of what hashes flows; constant while it runs */
 };
 
 /* New interface on `nic`, with n kthreads. -errno with a reason. */

@@ -276,6 +276,17 @@ bool cl_log_unsent(const struct cl_log *log)
     return log->sent_lsn + 1 != log->open_lsn || cl_log_open_records(log);
 }
 
+uint64_t cl_log_buffer_room(const struct cl_log *log)
+{
+    if (log->state != CL_LOG_READY || log->closing)
+        return UINT64_MAX;
+    if (!has_buffer(log))
+        return 0;
+    uint64_t behind = log->n_flushes - (log->open_lsn - log->view.lsn); /* buffers of the flushes after the open one */
+    return log->flush_bytes - log->flushes[log->open_lsn % log->n_flushes].bytes +
+           behind * (log->flush_bytes - sizeof(struct cl_log_disk_flush));
+}
+
 static void completed(struct cl_log *log, struct cl_log_io *io)
 {
     struct cl_log_flush *f = (struct cl_log_flush *)io;

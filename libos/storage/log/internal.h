@@ -244,6 +244,8 @@ void cl_log_forget(struct cl_log *log, void *blocks); /* NULL: nothing */
 int cl_log_flushes_start(struct cl_log *log);           /* behind what the view says: -ENOMEM */
 uint64_t cl_log_open_records(const struct cl_log *log); /* in the flush being filled */
 bool cl_log_unsent(const struct cl_log *log);           /* records wait to be sent */
+/* Bytes of records for which the buffers have room; UINT64_MAX: nothing is taken any more, so that nobody waits for it. */
+uint64_t cl_log_buffer_room(const struct cl_log *log);
 void cl_log_flushes_fail(struct cl_log *log);
 bool cl_log_flushes_step(struct cl_log *log);
 /* What a record is for, by how much of the ring is left to it: the last of it is for truncations, the very last for copies. */
