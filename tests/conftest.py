@@ -35,6 +35,10 @@ def pytest_configure() -> None:
     signals.heed_ignored()
 
 
+def pytest_report_header() -> list[str]:
+    return soak.header()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what uses `c_program`, so that `-m c_program` selects what a sanitizer build is for. Leave out the soaks, or
     all else."""
