@@ -20,6 +20,8 @@ _PATTERN = random.Random(9293).randbytes(65521)  # a prime: no segment size divi
 def pattern(begin: int, length: int) -> bytes:
     """The bytes of a stream from place `begin` on."""
     at = begin % len(_PATTERN)
+    if at + length <= len(_PATTERN):
+        return _PATTERN[at : at + length]
     return (_PATTERN[at:] + _PATTERN * (length // len(_PATTERN) + 1))[:length]
 
 
@@ -44,6 +46,8 @@ class Stream:
     def check_read(self, data: bytes, peek: bool = False) -> str | None:
         """What is wrong with bytes that were read, or None."""
         at = self.read
+        if data == pattern(at, len(data)):
+            at, data = at + len(data), b""
         for i, byte in enumerate(data):
             if byte != pattern(at, 1)[0] and at in self.urgent:
                 at += 1  # the urgent byte was taken out of the stream (RFC 6093, section 3.3, says not to)
@@ -183,13 +187,17 @@ class Flow:
                 return m.Timestamp(val - live + script & _MASK, ecr)
         return o
 
+    def begins_time(self, expected: m.TcpPacket, s: wire.Segment) -> None:
+        """The first timestamp that is expected stands for the one that came; later ones are counted from it."""
+        named, live = _timestamp(expected.options), _timestamp(s.options)
+        if named and live and self._first_time is None:
+            self._first_time = named.val, live.val
+
     def maps_time(self, expected: m.TcpPacket, s: wire.Segment) -> None:
         """The script's name for the timestamp of a segment: what later acknowledgements echo."""
-        named = next((o for o in expected.options or () if isinstance(o, m.Timestamp)), None)
-        live = next((o for o in s.options if isinstance(o, m.Timestamp)), None)
+        named, live = _timestamp(expected.options), _timestamp(s.options)
         if named and live:
             self._times[named.val] = live.val
-            self._first_time = self._first_time or (named.val, live.val)
 
     def check_data(self, s: wire.Segment) -> str | None:
         """What is wrong with the bytes of a segment that the stack sent, or None."""
@@ -203,3 +211,7 @@ class Flow:
             wrong = next(i for i, (a, b) in enumerate(zip(should, s.data, strict=True)) if a != b)
             return f"byte {at + wrong + 1} of the stream is {s.data[wrong]:#04x} and not {should[wrong]:#04x}"
         return None
+
+
+def _timestamp(options: tuple[m.TcpOption, ...] | None) -> m.Timestamp | None:
+    return next((o for o in options or () if isinstance(o, m.Timestamp)), None)

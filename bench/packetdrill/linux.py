@@ -32,6 +32,7 @@ _SO_TIMESTAMPNS = 35
 _ETH_P_ALL = 3  # the only protocol of which a packet socket sees what goes out
 _OUTGOING = 4  # linux/if_packet.h, PACKET_OUTGOING
 _DEVICE = "tun0"
+_CONGESTION = "net.ipv4.tcp_congestion_control"
 _POLL_MS = 1
 
 
@@ -55,6 +56,7 @@ class LinuxStack:
         self._sent: deque[tuple[int, bytes]] = deque()
         self._sockets: dict[int, socket.socket] = {}
         self._epolls: dict[int, select.epoll] = {}
+        self._congestion = b"cubic"  # set on each socket: the machine's default may be another one
         lacks = missing()
         if lacks:
             raise CorelaneError("test the kernel's TCP", lacks)
@@ -158,13 +160,16 @@ class LinuxStack:
             if not path.exists():
                 return "this kernel has no such sysctl in a network namespace"
             try:
-                path.write_text(value)
+                if path.read_text().split() != value.split():  # some may not be written here, and are what they should
+                    path.write_text(value)
             except OSError as error:
                 return error.strerror or str(error)
             return ""
 
         wrong = self._space.call(write)
-        if wrong:
+        if wrong and name == _CONGESTION:  # which a namespace may not set to what is not allowed for all users
+            self._congestion = value.encode()
+        elif wrong:
             raise NotSupported(f"sysctl {name}={value}: {wrong}")
 
     def info(self, handle: int) -> dict[str, int]:
@@ -179,18 +184,33 @@ class LinuxStack:
         """All that _OPERATIONS has."""
         return frozenset(_OPERATIONS)
 
-    def begin(self, name: str, *arguments: Any) -> _Pending:
+    def begin(self, waits: bool, name: str, *arguments: Any) -> _Pending:
         """In a thread if it may wait, at once if not."""
         call = _OPERATIONS[name]
         pending = _Pending(self, lambda: call(self, *arguments))
-        pending.start(name in _MAY_WAIT)
+        if waits or name not in _AT_ONCE:
+            pending.start(name in _MAY_WAIT)
+        elif not self._would_wait(name, *arguments):
+            pending.start(False)
         return pending
+
+    def _would_wait(self, name: str, handle: int, *arguments: Any) -> bool:
+        """Whether a call on a socket that waits would do so now."""
+        if handle not in self._sockets or not os.get_blocking(handle):
+            return False
+        if name != "accept" and arguments[1] & socket.MSG_DONTWAIT:
+            return False
+        waiting = select.poll()
+        waiting.register(handle, select.POLLOUT if name == "send" else select.POLLIN)
+        return not waiting.poll(0)
 
     def _socket(self, kind: int, protocol: int) -> Outcome:
         sock = self._space.call(lambda: socket.socket(socket.AF_INET, kind, protocol))
         sock.settimeout(None)
         if kind & socket.SOCK_NONBLOCK:
             os.set_blocking(sock.fileno(), False)
+        if self._congestion and kind & 15 == socket.SOCK_STREAM:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, self._congestion)
         return self._add(sock)
 
     def _add(self, sock: socket.socket) -> Outcome:
@@ -359,4 +379,5 @@ _OPERATIONS: dict[str, Callable[..., Outcome]] = {
     "epoll_ctl": LinuxStack._epoll_ctl,
     "epoll_wait": LinuxStack._epoll_wait,
 }
+_AT_ONCE = frozenset({"accept", "receive", "send"})
 _MAY_WAIT = frozenset({"accept", "connect", "receive", "send", "close", "poll", "epoll_wait"})

@@ -283,7 +283,7 @@ class _Parser:
         return known[token.text]()
 
     def _sack(self) -> m.Sack:
-        blocks = []
+        blocks: list[tuple[int, int]] = []
         while self._is("int") or not blocks:
             left = self._int("as edge of a SACK block")
             self._need(":", "between the edges of a SACK block")

@@ -30,17 +30,21 @@ _AT_ONCE_US = 2_000_000  # in which a call returns that is not to wait, on a bus
 
 @dataclass(frozen=True)
 class Failure:
-    """Where a script and a stack part. expected, came: lines in packetdrill's notation, or empty."""
+    """Where a script and a stack part. expected, came: lines in packetdrill's notation, or empty.
+
+    of_time: all was right but the time.
+    """
 
     line: int
     why: str
     expected: str = ""
     came: str = ""
+    of_time: bool = False
 
 
 class _Failed(Exception):
-    def __init__(self, why: str, came: str = "", expected: str = "") -> None:
-        self.why, self.came, self.expected = why, came, expected
+    def __init__(self, why: str, came: str = "", expected: str = "", of_time: bool = False) -> None:
+        self.why, self.came, self.expected, self.of_time = why, came, expected, of_time
 
 
 @dataclass
@@ -118,7 +122,7 @@ class _Run:
                 self._finish(waiting)
         except _Failed as failed:
             expected = failed.expected or text.event_text(event)
-            self._result.failure = Failure(event.line, failed.why, expected, failed.came)
+            self._result.failure = Failure(event.line, failed.why, expected, failed.came, failed.of_time)
         except NotSupported as lacks:
             raise NotSupported(lacks.needs, lacks.line or event.line) from lacks
         return self._result
@@ -132,8 +136,12 @@ class _Run:
         return time.us + (self._last_us if time.relative else 0)
 
     def _wait(self, at: int) -> None:
-        """Until an event of the runner's own. Late runners stop the script's clock."""
+        """Until an event of the runner's own."""
         self._stack.wait_until(self._begin_us + at)
+        self._is_late(at)
+
+    def _is_late(self, at: int) -> None:
+        """The script's clock stood still while an event of the instant `at` was late, or took its time."""
         late = self._script_us() - at
         if late > 0 and self._stack.real_time:
             self._begin_us += late
@@ -172,12 +180,13 @@ class _Run:
 
     def _call(self, event: m.Event, call: m.Call, at: int) -> None:
         action = calls.plan(call, self._world)
-        pending = self._stack.begin(action.operation, *action.arguments)
+        pending = self._stack.begin(call.lasts_us is not None, action.operation, *action.arguments)
         if call.lasts_us is None:
             outcome = pending.outcome(self._stack.now_us() + (_AT_ONCE_US if self._stack.real_time else 0))
             if outcome is None:
                 raise _Failed("the call waits, and the script has no time at which it returns")
             self._check(call, action, outcome)
+            self._is_late(at)
         else:
             ends = call.lasts_us + (self._last_us if event.time.relative else 0)
             self._waiting.append(_Waiting(event, call, action, pending, ends))
@@ -194,7 +203,7 @@ class _Run:
         came = outcome.ended_us - self._begin_us
         if abs(came - waiting.ends_us) > allowed:
             when = f"it returned at {text.seconds(max(came, 0))} and not at {text.seconds(waiting.ends_us)}"
-            raise _Failed(when, f"= {calls.outcome_text(outcome)}", expected)
+            raise _Failed(when, f"= {calls.outcome_text(outcome)}", expected, True)
         self._check(waiting.call, waiting.action, outcome, expected)
 
     def _at_of(self, waiting: _Waiting) -> int:
@@ -235,7 +244,9 @@ class _Run:
         except wire.NotAPacket as error:
             raise _Failed(str(error)) from error
         self._note(text.packet_text(packet))
+        at = self._script_us()
         self._stack.inject(data)
+        self._is_late(at)
 
     def _flow_for(self, packet: m.Packet) -> Flow:
         """The flow of a packet that the script injects; a SYN may begin one."""
@@ -281,7 +292,7 @@ class _Run:
             when = f"{text.seconds(abs(off))} s too {'early' if off < 0 else 'late'}"
             relative = came_us - self._last_us if time.relative else came_us
             stamp = f"{'+' if time.relative else ''}{text.seconds(max(relative, 0))}"
-            raise _Failed(f"the packet came {when}", f"{stamp} {shown}")
+            raise _Failed(f"the packet came {when}", f"{stamp} {shown}", of_time=True)
         exact = not time.any and time.end_us is None
         self._last_us = begin if exact else max(came_us, self._last_us)
 
@@ -332,6 +343,7 @@ class _Run:
         while True:
             came_us, segment = self._next(flow, until)
             assert isinstance(segment, wire.Segment)
+            flow.begins_time(packet, segment)
             came = flow.to_script(segment, packet)
             shown = text.packet_text(came)
             self._note(shown, came_us)

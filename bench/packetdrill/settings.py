@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from . import model as m
 from .tokens import NotSupported
@@ -44,7 +45,7 @@ def settings(script: m.Script, least_tolerance_us: int = 0) -> Settings:
     return replace(out, tolerance_us=max(out.tolerance_us, least_tolerance_us))
 
 
-def _option(name: str, value: str) -> dict[str, object]:
+def _option(name: str, value: str) -> dict[str, Any]:
     try:
         match name:
             case "tolerance_usecs":

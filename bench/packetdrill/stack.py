@@ -1,6 +1,6 @@
 """What a stack under test offers to the runner: its sockets, its end of the wire, and its clock.
 
-Operations of sockets, begun by `begin(name, *arguments)`. Handles are the stack's own numbers; addresses are
+Operations of sockets, begun by `begin(waits, name, *arguments)`. Handles are the stack's own numbers; addresses are
 ("a.b.c.d", port); levels, names and flags are Linux's numbers (symbols.py); options of sockets are bytes as Linux lays
 them out.
 
@@ -76,8 +76,8 @@ class Stack(Protocol):
     def next_packet(self, deadline_us: int) -> tuple[int, bytes] | None:
         """The next IPv4 packet that it sent, and when. Lets it run up to the deadline. None: there was none."""
 
-    def begin(self, name: str, *arguments: Any) -> Pending:
-        """Begin an operation of the list above."""
+    def begin(self, waits: bool, name: str, *arguments: Any) -> Pending:
+        """Begin an operation of the list above. waits: it may; if not, and it has to, it never has an outcome."""
 
     def info(self, handle: int) -> dict[str, int]:
         """The TCP_INFO of a connection, by Linux's names (tcpi_...)."""

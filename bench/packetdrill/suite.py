@@ -1,7 +1,8 @@
 """Many scripts: each read, tried on a stack of its own, and judged.
 
 Verdicts: passed, failed, unsupported (it needs what the stack or the runner lacks), unreadable, and late (the runner
-itself was late in every attempt: nothing is said about the stack).
+itself was late in every attempt: nothing is said about the stack). A time that is off fails a stack that lives by the
+machine's clock only if it is off in every attempt.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from . import model as m
@@ -20,7 +21,7 @@ from .stack import Stack
 from .tokens import NotSupported, ScriptError
 
 Make = Callable[[Settings], Stack]
-ATTEMPTS = 4
+ATTEMPTS = 8
 
 
 @dataclass(frozen=True)
@@ -65,34 +66,34 @@ def judge(path: Path, make: Make, least_tolerance_us: int = 0) -> Verdict:
         return _unsupported(path, [(lacks.line, lacks.needs)])
     except (OSError, UnicodeDecodeError) as error:
         return Verdict(str(path), "unreadable", 0, str(error))
-    verdict = Verdict(str(path), "late")
-    for attempt in range(1, ATTEMPTS + 1):
-        verdict = _attempt(path, script, make, chosen)
-        seconds = time.monotonic() - began
-        verdict = Verdict(**{**asdict(verdict), "attempts": attempt, "seconds": round(seconds, 3)})
-        if verdict.status != "late":
+    for attempts in range(1, ATTEMPTS + 1):
+        verdict, again = _attempt(path, script, make, chosen)
+        if not again:
             break
-    return verdict
+    seconds = round(time.monotonic() - began, 3)
+    return replace(verdict, attempts=attempts, seconds=seconds)
 
 
-def _attempt(path: Path, script: m.Script, make: Make, chosen: Settings) -> Verdict:
+def _attempt(path: Path, script: m.Script, make: Make, chosen: Settings) -> tuple[Verdict, bool]:
+    """A verdict, and whether another attempt may give another one: a time may be off by chance."""
     stack = make(chosen)
     try:
         lacks = runner.needs(script, stack)
         if lacks:
-            return _unsupported(path, lacks)
+            return _unsupported(path, lacks), False
         result = runner.run(script, stack, chosen)
     except NotSupported as error:
-        return _unsupported(path, [(error.line, error.needs)])
+        return _unsupported(path, [(error.line, error.needs)]), False
     finally:
         stack.close()
-    failure = result.failure
+    failure, log = result.failure, tuple(result.log)
     if failure is None:
-        return Verdict(str(path), "passed", log=tuple(result.log))
+        return Verdict(str(path), "passed", log=log), False
     late = result.late_us > chosen.tolerance_us // 2
     why = f"{failure.why} (the runner was {result.late_us} us late)" if late else failure.why
     status = "late" if late else "failed"
-    return Verdict(str(path), status, failure.line, why, failure.expected, failure.came, log=tuple(result.log))
+    shown = (failure.line, why, failure.expected, failure.came)
+    return Verdict(str(path), status, *shown, log=log), late or (failure.of_time and stack.real_time)
 
 
 def _unsupported(path: Path, lacks: Sequence[tuple[int, str]]) -> Verdict:

@@ -37,19 +37,23 @@ class Token:
     line: int
 
 
-_PATTERNS = (
-    ("blank", re.compile(r"[ \t\r\n\f]+")),
-    ("comment", re.compile(r"//[^\n]*|/\*.*?\*/", re.S)),
-    ("code", re.compile(r"%\{.*?\}%", re.S)),
-    ("string", re.compile(r'"(?:\\.|[^"\\])*"', re.S)),
-    ("command", re.compile(r"`(?:\\.|[^`\\])*`", re.S)),
-    ("option", re.compile(r"--[a-zA-Z0-9_]+")),
-    ("ellipsis", re.compile(r"\.\.\.")),
-    ("ip", re.compile(r"\d+\.\d+\.\d+\.\d+")),
-    ("hex", re.compile(r"0x[0-9a-fA-F]+")),
-    ("float", re.compile(r"-?\d*\.\d+")),
-    ("int", re.compile(r"-?\d+")),
-    ("word", re.compile(r"[a-zA-Z0-9_]+")),
+# The first that matches is the longest that does: a number that letters follow is a word.
+_TOKEN = re.compile(
+    r"""
+      (?P<blank>    [ \t\r\n\f]+ )
+    | (?P<comment>  //[^\n]* | /\*.*?\*/ )
+    | (?P<code>     %\{.*?\}% )
+    | (?P<string>   "(?:\\.|[^"\\])*" )
+    | (?P<command>  `(?:\\.|[^`\\])*` )
+    | (?P<option>   --[a-zA-Z0-9_]+ )
+    | (?P<ellipsis> \.\.\. )
+    | (?P<ip>       \d+\.\d+\.\d+\.\d+ )
+    | (?P<hex>      0x[0-9a-fA-F]+(?![a-zA-Z0-9_]) )
+    | (?P<float>    -?\d*\.\d+ )
+    | (?P<int>      -\d+ | \d+(?![a-zA-Z0-9_]) )
+    | (?P<word>     [a-zA-Z0-9_]+ )
+    """,
+    re.VERBOSE | re.DOTALL,
 )
 
 
@@ -71,14 +75,11 @@ def tokens(text: str) -> list[Token]:
 
 
 def _longest(text: str, at: int) -> tuple[str, int]:
-    best, end = text[at], at + 1
-    if best == "#" and not text[text.rfind("\n", 0, at) + 1 : at].strip():
+    """Kind and end of the token there. Of a character that begins nothing: itself."""
+    if text[at] == "#" and not text[text.rfind("\n", 0, at) + 1 : at].strip():
         return "comment", (text + "\n").index("\n", at)
-    for kind, pattern in _PATTERNS:
-        found = pattern.match(text, at)
-        if found and (found.end() > end or (found.end() == end and best == text[at])):
-            best, end = kind, found.end()
-    return best, end
+    found = _TOKEN.match(text, at)
+    return (found.lastgroup or "", found.end()) if found else (text[at], at + 1)
 
 
 def _inner(kind: str, piece: str) -> str:

@@ -20,9 +20,11 @@ ECN = {"noecn": 0, "ect1": 1, "ect0": 2, "ce": 3}
 # (type, code) by the words of scripts; RFC 792, 1191, 1812.
 ICMP_KINDS = {"echo_reply": 0, "unreachable": 3, "unreach": 3, "source_quench": 4, "redirect": 5, "echo_request": 8}
 ICMP_KINDS |= {"time_exceeded": 11, "parameter_problem": 12}
-_UNREACHABLE = ("net_unreachable", "host_unreachable", "protocol_unreachable", "port_unreachable", "frag_needed")
-_UNREACHABLE += ("source_route_failed", "net_unknown", "host_unknown", "source_host_isolated", "net_prohibited")
-_UNREACHABLE += ("host_prohibited", "net_unreachable_for_tos", "host_unreachable_for_tos", "communication_prohibited")
+_UNREACHABLE = (
+    *("net_unreachable", "host_unreachable", "protocol_unreachable", "port_unreachable", "frag_needed"),
+    *("source_route_failed", "net_unknown", "host_unknown", "source_host_isolated", "net_prohibited"),
+    *("host_prohibited", "net_unreachable_for_tos", "host_unreachable_for_tos", "communication_prohibited"),
+)
 ICMP_CODES: dict[int, dict[str, int]] = {
     3: {name: code for code, name in enumerate(_UNREACHABLE)},
     11: {"exceeded_ttl": 0, "exceeded_frag": 1, "ttl_exceeded": 0, "frag_time_exceeded": 1},
@@ -78,7 +80,7 @@ class Message:
 
 def checksum(data: bytes) -> int:
     """The Internet checksum (RFC 1071); 0 over data that holds a right one."""
-    total = sum(struct.unpack(f"!{(len(data) + 1) // 2}H", data + b"\0" * (len(data) % 2)))
+    total: int = sum(struct.unpack(f"!{(len(data) + 1) // 2}H", data + b"\0" * (len(data) % 2)))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return ~total & 0xFFFF

@@ -68,7 +68,7 @@ class Told:
         assert not syn or p.length == 0
         return self.begun + at, wire.write_tcp(segment)
 
-    def begin(self, name: str, *arguments: Any) -> Told.Call:
+    def begin(self, waits: bool, name: str, *arguments: Any) -> Told.Call:
         given = self.takes.get(name)
         if given:
             after, outcome = given.pop(0)

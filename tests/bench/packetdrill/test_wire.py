@@ -98,6 +98,7 @@ def test_a_stray_syn_changes_nothing_and_a_reborn_connection_begins_anew():
 def test_timestamps_keep_the_scripts_names():
     flow = opened()
     expected = m.TcpPacket(m.OUT, ".", 1, 1, 1, options=(m.Timestamp(100, 1),))
+    flow.begins_time(expected, a_segment(options=(m.Timestamp(5555, 1),)))
     flow.maps_time(expected, a_segment(options=(m.Timestamp(5555, 1),)))
     answer = flow.to_wire(m.TcpPacket(m.IN, ".", 1, 1, 1, options=(m.Timestamp(2, 100),)))
     assert answer.options == (m.Timestamp(2, 5555),)
