@@ -66,10 +66,10 @@ def judge(path: Path, make: Make, least_tolerance_us: int = 0) -> Verdict:
         return _unsupported(path, [(lacks.line, lacks.needs)])
     except (OSError, UnicodeDecodeError) as error:
         return Verdict(str(path), "unreadable", 0, str(error))
-    for attempts in range(1, ATTEMPTS + 1):
+    attempts, again = 0, True
+    while again and attempts < ATTEMPTS:
         verdict, again = _attempt(path, script, make, chosen)
-        if not again:
-            break
+        attempts += 1
     seconds = round(time.monotonic() - began, 3)
     return replace(verdict, attempts=attempts, seconds=seconds)
 
