@@ -17,8 +17,8 @@ static void keep_note(struct cl_runtime *rt, const char *note)
 }
 
 /* Where cores are not managed kthreads run where the iokernel of today puts them, and anywhere while there is none: the
- * next one may put others on the CPUs that the last one gave us. Returns how many kthreads may not run there. *left_out:
- * it moves cores, and we came when nobody did. */
+ * next one may put others on the CPUs that the last one gave us. Returns how many kthreads may not run there.
+ * *left_out: it moves cores, and we came when nobody did. */
 static unsigned place_kthreads(struct cl_runtime *rt, bool *left_out)
 {
     struct cl_port_info granted;

@@ -1,5 +1,5 @@
-/* A runtime, as the files of this folder know it: runtime.c (its life), attach.c (its iokernel), source.c (its scheduler),
- * bind.c, stats.c, stuck.c. See corelane/libos/runtime.h. */
+/* A runtime, as the files of this folder know it: runtime.c (its life), attach.c (its iokernel), source.c (its
+ * scheduler), bind.c, stats.c, stuck.c. See corelane/libos/runtime.h. */
 #ifndef CORELANE_LIBOS_INTERNAL_H
 #define CORELANE_LIBOS_INTERNAL_H
 
@@ -41,7 +41,8 @@ static inline int cl_refuse(char *err, int rc, const char *why)
 
 /* attach.c. Open the port to an iokernel, which becomes rt->nic. -errno. */
 int cl_runtime_attach(struct cl_runtime *rt, const struct cl_runtime_config *config, char *err);
-/* Attached, and its kthreads run: put them where the iokernel wants them. From now on, or no longer, that follows it. */
+/* Attached, and its kthreads run: put them where the iokernel wants them. From now on, or no longer, that follows
+ * it. */
 void cl_runtime_follow(struct cl_runtime *rt, bool follows);
 
 /* source.c. Make rt->sched, whose work source is the interface. -errno. */

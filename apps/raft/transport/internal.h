@@ -1,5 +1,5 @@
-/* What the files of a channel share. kept.c: what was sent and is kept; hello.c, which uses it: who is there; channel.c and
- * receive.c, which use both: sending and time, and what comes. See channel.h. */
+/* What the files of a channel share. kept.c: what was sent and is kept; hello.c, which uses it: who is there; channel.c
+ * and receive.c, which use both: sending and time, and what comes. See channel.h. */
 #ifndef CORELANE_APPS_RAFT_TRANSPORT_INTERNAL_H
 #define CORELANE_APPS_RAFT_TRANSPORT_INTERNAL_H
 

@@ -119,7 +119,8 @@ static void settle(struct raft_channel_peer *p, uint64_t number, uint64_t now_ns
     forget(p, number);
     p->silent = p->probed = 0;
     p->look = true;
-    /* Of one that went again it is the last sending that came, unless that was too short a time ago (RFC 8985, section 6.2). */
+    /* Of one that went again it is the last sending that came, unless that was too short a time ago (RFC 8985, section
+     * 6.2). */
     bool last = s->times == 1 || now_ns - s->at_ns >= p->rtt.least_ns / 2;
     news->reordered |= last ? s->times == 1 && earlier(s->place, p->came_place) : s->overtaken;
     if (last && earlier(news->place, s->place))

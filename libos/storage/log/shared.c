@@ -126,7 +126,8 @@ static void sleep_on(struct cl_log_shared *s, struct cl_log_future *f)
     __atomic_fetch_sub(&s->roused, 1, __ATOMIC_RELAXED);
 }
 
-/* The same until the log has got on; the lock is held afterwards. first: it has been brought back for nothing before. */
+/* The same until the log has got on; the lock is held afterwards. first: it has been brought back for nothing
+ * before. */
 static void sleep_short(struct cl_log_shared *s, struct cl_log_future *f, bool first)
 {
     if (!s->short_first)
