@@ -1,11 +1,11 @@
-"""How near the line a core that moves can get: what the moves that a policy cannot avoid take, if each takes no more than
-a bare hand-over.
+"""How near the line a core that moves can get: what the moves that a policy cannot avoid take, if each takes no more
+than a bare hand-over.
 
 The argument, made before any arm is measured. Arrivals have no memory. When the server gives the core up, either
-something waits, and waits on for `held` at most, or nothing does. Then the next request comes 1 / load later on average,
-and may wait for `held`. So in a turn batch work has the core for 1 / load + held at most. Then the core moves to the
-server and back, which takes a pair of hand-overs. Serving takes load / peak of the core, whoever decides. So batch work
-gets at most this part of what the load leaves:
+something waits, and waits on for `held` at most, or nothing does. Then the next request comes 1 / load later on
+average, and may wait for `held`. So in a turn batch work has the core for 1 / load + held at most. Then the core
+moves to the server and back, which takes a pair of hand-overs. Serving takes load / peak of the core, whoever
+decides. So batch work gets at most this part of what the load leaves:
 
     (1 / load + held) / (1 / load + held + pair)
 

@@ -71,7 +71,7 @@ class Swept:
         self._servers, self._pairs = alone, pairs
         self._linux_peak = linux_peak_rps
         self._got: dict[tuple[str, float], list[Beside]] = {}
-        # Of each turn: the job's work over alone, and what was left: by the load, and by kv's core time (nan: not known).
+        # Of each turn: the job's work over alone, and what was left, by load and by kv's core time (nan: not known).
         self._line: dict[tuple[str, float], list[tuple[float, float, float]]] = {}
         self._pair_us: list[float] = []
         self._walls: dict[str, Wall] = {}

@@ -5,8 +5,9 @@ the median of the windows'. What is compared was not used to measure a cost: `ma
 load and just before. The iokernel's loop notes when it stood still, and the canary says how often and for how long the
 machine stops the worker cores; the simulator replays the one as it was, and the other at random, DRAWS times. Nothing
 is fitted. The machine has each load twice, and stands beside itself as the simulator stands beside it (`AGAIN`): nobody
-who does not know when the machine will stop the worker cores can be nearer than that. The canary watches before and after each slot; a slot around which it lost more than LOST_MOST of a core is
-left out on both sides and counted, and where too few are left nothing is compared.
+who does not know when the machine will stop the worker cores can be nearer than that. The canary watches before and
+after each slot; a slot around which it lost more than LOST_MOST of a core is left out on both sides and counted, and
+where too few are left nothing is compared.
 """
 
 from __future__ import annotations
@@ -289,7 +290,7 @@ def _error(both: Sequence[tuple[float, float]]) -> float | None:
 
 
 def itself(groups: Sequence[Group], policy: str) -> dict[str, Any]:
-    """The machine's second replays against its first, by what the simulator is held to. {}: there are none to compare."""
+    """The machine's second replays against its first, by what the simulator is held to. {}: none to compare."""
     both = [[group.seen(slot) for slot in replays] for group in groups if len(replays := group.replays(policy)) == 2]
     if not both:
         return {}

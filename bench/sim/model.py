@@ -209,7 +209,8 @@ class Costs:
     notice_ns: until that loop sees that a core is idle or a request waits without one. sight_ns: until it sees that a
     new owner runs, which is in the time of a move that policies are told. longer_ns: by how much a move between batch
     work and others is longer on average, which is in what policies are told of these: rare long moves are in the mean,
-    and not in a time that each move takes. pauses_ns, pauses_per_s: lengths, equally likely, of the time for which a core or the first loop stands still, and how often each does.
+    and not in a time that each move takes. pauses_ns, pauses_per_s: lengths, equally likely, of the time for which a
+    core or the first loop stands still, and how often each does.
     """
 
     move_busy_ns: int = 0
