@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..runtime.errors import CorelaneError
 from . import values
+
+if TYPE_CHECKING:
+    from ..bench.packetdrill.suite import Make
 
 # Exit codes beside 0 (all passed).
 FAILED, UNREADABLE, UNSUPPORTED, LATE = 1, 2, 3, 4
@@ -25,6 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="US",
         help="allow times to be off by so much, at least",
     )
+    parser.add_argument(
+        "-D", "--define", action="append", default=[], type=_definition, metavar="NAME=VALUE", help="as in scripts"
+    )
     parser.add_argument("--trace", action="store_true", help="print what happened in each script, too")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -34,14 +41,17 @@ def run(options: argparse.Namespace) -> int:
     from ..bench.packetdrill.suite import Verdict, judge_all
 
     make = _make(options.stack)
+    paths = _scripts(options.files)
     verdicts: list[Verdict] = []
-    for verdict in judge_all(_scripts(options.files), make, options.jobs, round(options.tolerance)):
+    for verdict in judge_all(paths, make, options.jobs, round(options.tolerance), dict(options.define)):
         verdicts.append(verdict)
         if not options.json:
             if options.trace:
                 print(*(f"    {line}" for line in verdict.log), sep="\n")
             print(verdict.text(), flush=True)
-    counts = {status: sum(v.status == status for v in verdicts) for status in ("passed", *(s for s, _ in _CODES))}
+    counts = {
+        status: sum(v.status == status for v in verdicts) for status in ("passed", "deviates", *(s for s, _ in _CODES))
+    }
     if options.json:
         print(json.dumps({"stack": options.stack, "counts": counts, "scripts": [v.document() for v in verdicts]}))
     else:
@@ -49,7 +59,14 @@ def run(options: argparse.Namespace) -> int:
     return next((code for status, code in _CODES if counts[status]), 0)
 
 
-def _make(stack: str):  # type: ignore[no-untyped-def]
+def _definition(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise argparse.ArgumentTypeError(f"{text!r} defines nothing: write it as in NAME=VALUE")
+    return name, value
+
+
+def _make(stack: str) -> Make:
     if stack == "linux":
         from ..bench.packetdrill.linux import LinuxStack, missing
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -164,12 +165,22 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
     raise NotSupported(f"{_of(node)} in code")
 
 
+def _formatted(node: ast.BinOp, left: Any, right: Any) -> str:
+    """`'rtt=%d us' % tcpi_rtt`: text without widths, which could be as large as memory."""
+    if not isinstance(node.op, ast.Mod) or not isinstance(left, str) or re.search(r"%[^sdrxXu%]", left):
+        raise NotSupported(f"{ast.unparse(node)} in code")
+    return str(left % right)
+
+
 def _operation(node: ast.BinOp | ast.Compare, names: Mapping[str, Any]) -> Any:
     try:
         if isinstance(node, ast.BinOp):
             if type(node.op) not in _BINARY:
                 raise NotSupported(f"{_of(node.op)} in code")
-            return _BINARY[type(node.op)](_value(node.left, names), _value(node.right, names))
+            left, right = _value(node.left, names), _value(node.right, names)
+            if isinstance(left, str) or isinstance(right, str):
+                return _formatted(node, left, right)
+            return _BINARY[type(node.op)](left, right)
         left = _value(node.left, names)
         for op, right_node in zip(node.ops, node.comparators, strict=True):
             right = _value(right_node, names)

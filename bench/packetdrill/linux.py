@@ -24,7 +24,7 @@ from ...drivers.linux import netns
 from ...runtime.errors import CorelaneError
 from . import tcp_info
 from .settings import Settings
-from .stack import Outcome
+from .stack import OPERATIONS, Outcome
 from .tokens import NotSupported
 
 _TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000
@@ -49,6 +49,7 @@ class LinuxStack:
 
     name = "linux"
     real_time = True
+    operations = OPERATIONS
     info_fields = tcp_info.FIELDS
 
     def __init__(self, settings: Settings) -> None:
@@ -178,11 +179,6 @@ class LinuxStack:
         return tcp_info.read(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 512))
 
     # --- operations ---
-
-    @property
-    def operations(self) -> frozenset[str]:
-        """All that _OPERATIONS has."""
-        return frozenset(_OPERATIONS)
 
     def begin(self, waits: bool, name: str, *arguments: Any) -> _Pending:
         """In a thread if it may wait, at once if not."""

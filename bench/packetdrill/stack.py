@@ -32,6 +32,11 @@ from typing import Any, Protocol
 
 Address = tuple[str, int]
 
+OPERATIONS = frozenset(
+    {"socket", "bind", "listen", "accept", "connect", "receive", "send", "shutdown", "close", "getsockopt"}
+    | {"setsockopt", "getsockname", "getpeername", "fcntl", "ioctl", "poll", "epoll_create", "epoll_ctl", "epoll_wait"}
+)
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -1,14 +1,16 @@
 """Many scripts: each read, tried on a stack of its own, and judged.
 
-Verdicts: passed, failed, unsupported (it needs what the stack or the runner lacks), unreadable, and late (the runner
-itself was late in every attempt: nothing is said about the stack). A time that is off fails a stack that lives by the
-machine's clock only if it is off in every attempt.
+Verdicts: passed; failed; deviates (it failed, and a comment of the script says that this stack does); unsupported (it
+needs what the stack or the runner lacks); unreadable; late (the runner itself was late in every attempt: nothing is
+said about the stack). A time that is off fails a stack that lives by the machine's clock only if it is off in every
+attempt.
 """
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -35,6 +37,7 @@ class Verdict:
     expected: str = ""
     came: str = ""
     needs: tuple[str, ...] = ()
+    stack: str = ""
     attempts: int = 1
     seconds: float = 0.0
     log: tuple[str, ...] = ()
@@ -54,11 +57,12 @@ class Verdict:
         return {name: value for name, value in asdict(self).items() if name != "log"}
 
 
-def judge(path: Path, make: Make, least_tolerance_us: int = 0) -> Verdict:
-    """Read a script and run it, again if the runner was late."""
+def judge(path: Path, make: Make, least_tolerance_us: int = 0, defines: Mapping[str, str] | None = None) -> Verdict:
+    """Read a script and run it, again if the runner was late. defines: as in parse()."""
     began = time.monotonic()
     try:
-        script = parse(path.read_text())
+        source = path.read_text()
+        script = parse(source, defines)
         chosen = settings(script, least_tolerance_us)
     except ScriptError as error:
         return Verdict(str(path), "unreadable", error.line, error.why)
@@ -70,8 +74,15 @@ def judge(path: Path, make: Make, least_tolerance_us: int = 0) -> Verdict:
     while again and attempts < ATTEMPTS:
         verdict, again = _attempt(path, script, make, chosen)
         attempts += 1
+    if verdict.status == "failed" and _known(source, verdict.stack):
+        verdict = replace(verdict, status="deviates")
     seconds = round(time.monotonic() - began, 3)
     return replace(verdict, attempts=attempts, seconds=seconds)
+
+
+def _known(source: str, stack: str) -> bool:
+    """Whether a comment says "// Linux deviates" of this stack."""
+    return bool(stack) and re.search(rf"^\s*//\s*{re.escape(stack)} deviates\b", source, re.I | re.M) is not None
 
 
 def _attempt(path: Path, script: m.Script, make: Make, chosen: Settings) -> tuple[Verdict, bool]:
@@ -93,7 +104,7 @@ def _attempt(path: Path, script: m.Script, make: Make, chosen: Settings) -> tupl
     why = f"{failure.why} (the runner was {result.late_us} us late)" if late else failure.why
     status = "late" if late else "failed"
     shown = (failure.line, why, failure.expected, failure.came)
-    return Verdict(str(path), status, *shown, log=log), late or (failure.of_time and stack.real_time)
+    return Verdict(str(path), status, *shown, stack=stack.name, log=log), late or (failure.of_time and stack.real_time)
 
 
 def _unsupported(path: Path, lacks: Sequence[tuple[int, str]]) -> Verdict:
@@ -101,7 +112,13 @@ def _unsupported(path: Path, lacks: Sequence[tuple[int, str]]) -> Verdict:
     return Verdict(str(path), "unsupported", lacks[0][0], f"not supported here: {lacks[0][1]}", needs=needs)
 
 
-def judge_all(paths: Sequence[Path], make: Make, jobs: int = 1, least_tolerance_us: int = 0) -> Iterator[Verdict]:
+def judge_all(
+    paths: Sequence[Path],
+    make: Make,
+    jobs: int = 1,
+    least_tolerance_us: int = 0,
+    defines: Mapping[str, str] | None = None,
+) -> Iterator[Verdict]:
     """Verdicts in the order of the paths. jobs: scripts at a time, in a thread each."""
     with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(lambda path: judge(path, make, least_tolerance_us), paths)
+        yield from pool.map(lambda path: judge(path, make, least_tolerance_us, defines), paths)

@@ -270,6 +270,8 @@ def test_verdicts(tmp_path: Path):
     failed = judged(tmp_path, OPEN + "+0 > . 1:1(0) ack 1")
     assert (failed.status, failed.line, failed.why) == ("failed", 8, "no packet came")
     assert failed.text().splitlines()[0].endswith("a.pkt:8: failed: no packet came")
+    assert judged(tmp_path, "// Told deviates: it is silent\n" + OPEN + "+0 > . 1:1(0) ack 1").status == "deviates"
+    assert judged(tmp_path, "// Linux deviates\n" + OPEN + "+0 > . 1:1(0) ack 1").status == "failed"
     unreadable = judged(tmp_path, OPEN + "+0 >")
     assert (unreadable.status, unreadable.line) == ("unreadable", 8)
     for source, needed in (
@@ -299,15 +301,15 @@ def test_the_command_says_the_worst(
             path.unlink()
         for i, source in enumerate(sources):
             (tmp_path / f"{i}.pkt").write_text(source)
-        return packetdrill.run(parser.parse_args([str(tmp_path), "--json"]))
+        return packetdrill.run(parser.parse_args([str(tmp_path), "--json", "-D", "KIND=SOCK_STREAM"]))
 
     lacking, failing, broken = "`reboot`\n" + OPEN, OPEN + "+0 > . 1:1(0) ack 1", "+"
-    assert code(OPEN) == 0
+    assert code(OPEN.replace("SOCK_STREAM", "KIND")) == 0
     assert code(OPEN, lacking) == packetdrill.UNSUPPORTED
     assert code(lacking, broken) == packetdrill.UNREADABLE
     assert code(lacking, failing, broken) == packetdrill.FAILED
     document = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert document["counts"] == {"passed": 0, "failed": 1, "unreadable": 1, "late": 0, "unsupported": 1}
+    assert document["counts"] == {"passed": 0, "deviates": 0, "failed": 1, "unreadable": 1, "late": 0, "unsupported": 1}
     assert [entry["status"] for entry in document["scripts"]] == ["unsupported", "failed", "unreadable"]
 
 
