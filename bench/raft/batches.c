@@ -408,8 +408,8 @@ int cl_bench_raft_batches(const struct cl_bench_raft_batches *config, struct cl_
 {
     if (!config->disk.lanes || config->disk.lanes > BENCH_LANES_MOST || !(config->clients || config->arrivals) ||
         config->clients > EVENTS / 8 || config->command_bytes > MOST_COMMAND) {
-        snprintf(err, 256, "1 to %d lanes, 1 to %d clients or arrivals, and commands of up to %d bytes", BENCH_LANES_MOST,
-                 EVENTS / 8, MOST_COMMAND);
+        snprintf(err, 256, "1 to %d lanes, 1 to %d clients or arrivals, and commands of up to %d bytes",
+                 BENCH_LANES_MOST, EVENTS / 8, MOST_COMMAND);
         return -EINVAL;
     }
     struct world *w = calloc(1, sizeof *w);

@@ -23,9 +23,8 @@
 void cl_raft_gathering(const struct cl_raft *r, struct cl_raft_gathering *out)
 {
     bool leads = r->role == CL_RAFT_LEADER;
-    *out = (struct cl_raft_gathering){.entries = leads ? r->log.last - r->let_go : 0,
-                                      .last = r->let_go,
-                                      .commit = r->commit};
+    *out = (struct cl_raft_gathering){
+        .entries = leads ? r->log.last - r->let_go : 0, .last = r->let_go, .commit = r->commit};
 }
 
 void cl_raft_hold(struct cl_raft *r)

@@ -64,15 +64,16 @@ struct node_blob {
 
 struct node_batch {
     uint64_t last, begun_ns; /* its last entry; when it went */
-    uint64_t entries;        /* how many it has; once it is committed, of how many clients the next command is expected, */
-    uint64_t until_ns;       /* until then, */
-    uint64_t took_ns;        /* and how long it took to be committed */
-    uint8_t counts;          /* CL_RAFT_TO_AUTO: for which way its time counts, 1: to a majority first */
+    uint64_t entries;  /* how many it has; once it is committed, of how many clients the next command is expected, */
+    uint64_t until_ns; /* until then, */
+    uint64_t took_ns;  /* and how long it took to be committed */
+    uint8_t counts;    /* CL_RAFT_TO_AUTO: for which way its time counts, 1: to a majority first */
 };
 
 /* The batches that are on their way to be committed, those that were, and the next one. round.c */
 struct node_round {
-    struct node_batch out[NODE_ROUNDS]; /* a ring, oldest first: `back` of them are committed, then `count` on their way */
+    struct node_batch
+        out[NODE_ROUNDS]; /* a ring, oldest first: `back` of them are committed, then `count` on their way */
     uint32_t head, back, count;
     uint64_t flying, expected; /* entries on their way; those that are expected */
     uint64_t seen;             /* the last entry that was there when it was looked at last, */
@@ -80,7 +81,7 @@ struct node_round {
     uint64_t took_ns;          /* from going to commit, of a batch, in the mean */
     uint64_t wait_until_ns;    /* the next one waits until then, or for something to happen; 0: for that alone */
     uint64_t first_ns;         /* fixed_commands: when the first of the next one was seen; 0: there is none */
-    uint64_t end;              /* of this round of `parts`: that entry is committed; and what it is told of the round: */
+    uint64_t end; /* of this round of `parts`: that entry is committed; and what it is told of the round: */
     uint64_t area_ns, busy_ns, done;
     struct cl_raft_parts parts;
     struct cl_raft_chooser chooser; /* CL_RAFT_TO_AUTO: of to whom batches go at once */

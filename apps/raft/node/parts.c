@@ -21,18 +21,18 @@
  * Pure: no clock, no randomness. */
 #include "parts.h"
 
-#define FIRST 4            /* the choice that a leader begins with: 16 parts */
-#define SETTLE 4           /* rounds of a trial that do not count: what the choice before has done is in them */
-#define ROUNDS 12          /* of a trial, in all */
-#define LEAST_AT_ONCE 1.5  /* commands that are there in the mean: with fewer nothing is learned */
-#define WEIGH 4            /* the newest trial weighs so much of a mean, or more */
-#define LEARN_CYCLES 2     /* before the best choice may change */
+#define FIRST 4           /* the choice that a leader begins with: 16 parts */
+#define SETTLE 4          /* rounds of a trial that do not count: what the choice before has done is in them */
+#define ROUNDS 12         /* of a trial, in all */
+#define LEAST_AT_ONCE 1.5 /* commands that are there in the mean: with fewer nothing is learned */
+#define WEIGH 4           /* the newest trial weighs so much of a mean, or more */
+#define LEARN_CYCLES 2    /* before the best choice may change */
 #define MOST_SPAN 128
-#define GAIN 0.98          /* better: its score is so much of the best one's at most */
-#define FAR 1.25           /* far more: by so much */
-#define WORST 2.0          /* more than this times the best one's score is taken for this: a stall is no choice's fault */
-#define SELDOM 4           /* cycles, and what is far worse has a trial in one of them */
-#define OFF 2              /* trials in a row that are far off: the load has changed */
+#define GAIN 0.98 /* better: its score is so much of the best one's at most */
+#define FAR 1.25  /* far more: by so much */
+#define WORST 2.0 /* more than this times the best one's score is taken for this: a stall is no choice's fault */
+#define SELDOM 4  /* cycles, and what is far worse has a trial in one of them */
+#define OFF 2     /* trials in a row that are far off: the load has changed */
 
 static const uint8_t parts[CL_RAFT_PARTS_CHOICES] = {1, 2, 4, 8, 16};
 

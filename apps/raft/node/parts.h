@@ -16,9 +16,9 @@ struct cl_raft_parts {
     uint32_t rounds;                     /* of this trial, so far */
     uint32_t trials;                     /* of this cycle: first `span` of the best choice, then one of each other */
     uint32_t span;
-    uint32_t cycles;                     /* since the best choice changed */
-    int32_t off;                         /* trials in a row in which the best one scored far more (> 0), or less */
-    uint8_t best, now;                   /* choices: as far as it is known; and of this trial */
+    uint32_t cycles;   /* since the best choice changed */
+    int32_t off;       /* trials in a row in which the best one scored far more (> 0), or less */
+    uint8_t best, now; /* choices: as far as it is known; and of this trial */
     uint8_t begun, pad;
 };
 

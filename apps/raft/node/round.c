@@ -42,7 +42,8 @@ static void advance(struct node_round *b, uint64_t let_go, uint64_t now)
     uint64_t gathered = b->seen - cl_min(b->seen, let_go);
     for (bool ends = true; ends;) {
         ends = b->back && batch_at(b, 0)->until_ns <= now;
-        uint64_t to = ends ? cl_max(batch_at(b, 0)->until_ns, b->seen_ns) : now, all = b->flying + b->expected + gathered;
+        uint64_t to = ends ? cl_max(batch_at(b, 0)->until_ns, b->seen_ns) : now,
+                 all = b->flying + b->expected + gathered;
         b->area_ns += all * (to - b->seen_ns);
         b->busy_ns += all ? to - b->seen_ns : 0;
         b->seen_ns = to;
