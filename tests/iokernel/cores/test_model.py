@@ -163,17 +163,19 @@ MUTANTS = {
     ),
     "a new owner is not woken": Mutant(
         "MOVE_C",
-        "if (!io_park_yields(io_park_of(k)) && !(cold && running))\n        core->woken = io_thread_wake(loop, k);",
+        "begin_owner(loop, core, k, cold && running);",
         "(void)0;",
         "asked",
     ),
     "an owner that parked is not woken": Mutant(
         "MOVE_C",
-        "if (!io_park_yields(io_park_of(k)))\n        core->woken = io_thread_wake(loop, k);\n"
-        "    io_move_note(loop, core, CL_IO_LOG_WOKEN, NULL, now);",
-        "io_move_note(loop, core, CL_IO_LOG_WOKEN, NULL, now);",
+        "begin_owner(loop, core, k, false);",
+        "(void)0;",
         "asked",
         "cuts=1",
+    ),
+    "who read its grant too soon does not look again": Mutant(
+        "MOVE_C", "park == CL_KTHREAD_RUNNING", "false", "asked", "cuts=1 frames=2", soak=True
     ),
     "a wake without a new grant": Mutant(
         "MOVE_C",
@@ -243,11 +245,11 @@ def mutants(c_program: Program) -> Callable[..., str]:
     ("scenario", "checked"),
     [
         *(
-            pytest.param(name, checked, id=name, marks=[pytest.mark.soak(takes_s=20)] if name in LONG else ())
+            pytest.param(name, checked, id=name, marks=[pytest.mark.soak(takes_s=15)] if name in LONG else ())
             for name, checked in CHECKED.items()
         ),
         *(
-            pytest.param(name, further, id=f"{name} further", marks=pytest.mark.soak(takes_s=100))
+            pytest.param(name, further, id=f"{name} further", marks=pytest.mark.soak(takes_s=60))
             for name, further in FURTHER.items()
         ),
     ],
@@ -276,7 +278,7 @@ def found(program: Callable[..., str], *args: str) -> str:
 @pytest.mark.timeout(LIMIT_S + 20)
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.soak(takes_s=100)] if m.soak else ()) for name, m in MUTANTS.items()],
+    [pytest.param(name, marks=[pytest.mark.soak(takes_s=60)] if m.soak else ()) for name, m in MUTANTS.items()],
 )
 def test_a_fault_is_found(mutants: Callable[..., str], name: str) -> None:
     mutant = MUTANTS[name]
@@ -295,7 +297,7 @@ def test_a_fence_that_is_missing_is_found(model: Callable[..., str], function: s
 
 
 @pytest.mark.timeout(LIMIT_S + 20)
-@pytest.mark.soak(takes_s=300)
+@pytest.mark.soak(takes_s=60)
 @pytest.mark.parametrize(
     ("scenario", "options"),
     [
