@@ -115,8 +115,9 @@ class Swept:
                 continue
             self._got.setdefault((name, load), []).append(slot)
             alone = found.get((COMPARED if name == COMPARED else BOUNDED, 0.0))
-            if load and alone and alone.work > 0 and math.isfinite(slot.work):
-                left = 1 - slot.point.offered_rps / answered_at_most(found, name, load)
+            most = answered_at_most(found, name, load) if load else 0.0
+            if most > 0 and alone and alone.work > 0 and math.isfinite(slot.work):
+                left = 1 - slot.point.offered_rps / most
                 core_left = 1 - float(slot.point.extra.get("kv_core_share", math.nan))
                 self._line.setdefault((name, load), []).append((slot.work / alone.work, left, core_left))
 

@@ -58,6 +58,7 @@ TRIES = 6
 
 # Of those that take longest: make soak runs them whole. tests/bench has the figures and baselines of the first two.
 PART = {"probes": ("--kernels", "fnv,spmv"), "raft": ("--no-baseline",), "sim": ()}
+WHOLE_TAKES_S = {"probes": 50, "raft": 80, "sim": 100}
 RAFT = (
     f"{arms.MEMORY}, open loop",
     f"{arms.SWITCHED}, open loop",
@@ -201,7 +202,10 @@ def fewer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "options", "whole"),
     [
         *(pytest.param(name, PART.get(name, ()), False, id=name) for name in sorted(ENTRIES)),
-        *(pytest.param(name, (), True, id=f"{name} whole", marks=pytest.mark.soak(takes_s=60)) for name in PART),
+        *(
+            pytest.param(name, (), True, id=f"{name} whole", marks=pytest.mark.soak(takes_s=takes_s))
+            for name, takes_s in WHOLE_TAKES_S.items()
+        ),
     ],
 )
 def test_benchmark_leaves_a_whole_document(

@@ -271,7 +271,7 @@ def test_one_that_is_stopped_while_it_has_the_core_is_evicted(fight):
     fight.sound()
 
 
-@pytest.mark.soak(short=True, takes_s=60)
+@pytest.mark.soak(short=True, takes_s=30)
 def test_one_that_is_killed_at_any_point_of_hand_overs(fight, rng):
     """Requests come all the time, so that hundreds of hand-overs a second are cut off somewhere."""
     for i in range(soak.examples(5, 100)):
@@ -370,7 +370,7 @@ def test_the_log_has_all_three_steps_of_one_that_is_stopped(fight):
     wait_until(by_all_steps, WAIT_S, "all three steps")
 
 
-@pytest.mark.soak(short=True, takes_s=60)
+@pytest.mark.soak(short=True, takes_s=30)
 def test_the_steps_of_one_that_is_killed_come_in_their_order_as_far_as_they_come(fight, rng):
     """It ignores the flag, so that it is in the middle of a step most of the time. What is dead is neither interrupted
     nor evicted; and each move to the latency application has its end."""

@@ -140,17 +140,19 @@ MUTANTS = {
     ),
     "a new owner is not woken": Mutant(
         "MOVE_C",
-        "if (!io_park_yields(io_park_of(k)) && !(cold && running))\n        core->woken = io_thread_wake(loop, k);",
+        "begin_owner(loop, core, k, cold && running);",
         "(void)0;",
         "asked",
     ),
     "an owner that parked is not woken": Mutant(
         "MOVE_C",
-        "if (!io_park_yields(io_park_of(k)))\n        core->woken = io_thread_wake(loop, k);\n"
-        "    io_move_note(loop, core, CL_IO_LOG_WOKEN, NULL, now);",
-        "io_move_note(loop, core, CL_IO_LOG_WOKEN, NULL, now);",
+        "begin_owner(loop, core, k, false);",
+        "(void)0;",
         "asked",
         "cuts=1",
+    ),
+    "who read its grant too soon does not look again": Mutant(
+        "MOVE_C", "park == CL_KTHREAD_RUNNING", "false", "asked", "cuts=1 frames=2", soak=True
     ),
     "a wake without a new grant": Mutant(
         "MOVE_C",
@@ -210,11 +212,11 @@ def mutants(c_program: Program) -> Callable[..., str]:
     ("scenario", "checked"),
     [
         *(
-            pytest.param(name, checked, id=name, marks=[pytest.mark.soak(takes_s=20)] if name in LONG else ())
+            pytest.param(name, checked, id=name, marks=[pytest.mark.soak(takes_s=15)] if name in LONG else ())
             for name, checked in CHECKED.items()
         ),
         *(
-            pytest.param(name, further, id=f"{name} further", marks=pytest.mark.soak(takes_s=100))
+            pytest.param(name, further, id=f"{name} further", marks=pytest.mark.soak(takes_s=60))
             for name, further in FURTHER.items()
         ),
     ],
@@ -233,7 +235,7 @@ def test_every_interleaving_within_the_bounds_leads_on(
 
 
 @pytest.mark.timeout(LIMIT_S + 20)
-@pytest.mark.parametrize("name", MODEL.names())
+@pytest.mark.parametrize("name", MODEL.names(takes_s=60))
 def test_a_fault_is_found(mutants: Callable[..., str], name: str) -> None:
     MODEL.finds(mutants, name, timeout_s=LIMIT_S, env=HUGE_PAGES)
 
@@ -250,7 +252,7 @@ def test_a_fence_that_is_missing_is_found(model: Callable[..., str], function: s
 
 
 @pytest.mark.timeout(LIMIT_S + 20)
-@pytest.mark.soak(takes_s=300)
+@pytest.mark.soak(takes_s=60)
 @pytest.mark.parametrize(
     ("scenario", "options"),
     [

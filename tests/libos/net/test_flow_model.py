@@ -87,7 +87,7 @@ def mutants(c_program: Program) -> Callable[..., str]:
 
 @pytest.mark.parametrize(
     "scenario",
-    [pytest.param(name, marks=[pytest.mark.soak(takes_s=60)] if soak else ()) for name, soak in SCENARIOS.items()],
+    [pytest.param(name, marks=[pytest.mark.soak(takes_s=25)] if soak else ()) for name, soak in SCENARIOS.items()],
 )
 def test_every_interleaving_keeps_the_order_and_leads_on(model: Callable[..., str], scenario: str) -> None:
     said = model(scenario)
