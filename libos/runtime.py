@@ -124,6 +124,7 @@ class Runtime(Adopted, Awaited, Closing):
         del keep
         self._ptr = out[0]
         self._sched = lib.cl_runtime_sched(self._ptr)
+        self._inside = []
         self._n_adopted = adopted
 
     # Life
@@ -189,6 +190,7 @@ class Runtime(Adopted, Awaited, Closing):
             if self._ptr is not None:
                 self._stop(0.0, "close the runtime")
                 ptr, self._ptr, self._sched = self._ptr, None, None
+                self._left()
                 for shared in self._shared:
                     shared.give_back()
                 for shared in self._shared:
@@ -208,7 +210,8 @@ class Runtime(Adopted, Awaited, Closing):
         if self._stuck:
             hint = "end the process; a handler returns, and a job that runs on looks whether it is to end"
             raise CorelaneError(what, f"{self._stuck_in()} does not come back", hint, errno.ETIMEDOUT)
-        return check(rc, what)
+        hint = "call it from a thread that is in no handler of the runtime" if rc == -errno.EDEADLK else ""
+        return check(rc, what, hint=hint)
 
     def _stuck_in(self) -> str:
         """The kthread that does not come back, and the code that it is in."""

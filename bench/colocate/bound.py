@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from .arms import Beside
 
 PAIRS_RPS = 100_000.0  # bare hand-overs a second, about: a third of the core
+LEFT_LEAST = 0.02  # of the core, by the load: of less no ratio is taken
 
 
 def bound(load_rps: float, held_us: float, pair_us: float) -> float:
@@ -44,7 +45,8 @@ def pair_us(slot: Beside, alone: Beside) -> float | None:
 def line(turns: Sequence[tuple[float, float]]) -> float | None:
     """Batch work over what the load left, of several turns: of each the job's work over alone, and 1 - load / peak.
 
-    The sums' ratio, since near the peak a turn's own quotient is that of two small numbers. None if nothing was left.
+    The sums' ratio, since near the peak a turn's own quotient is that of two small numbers. None if hardly anything was
+    left: the load was what the server could answer in those turns.
     """
     left = sum(one for _, one in turns)
-    return sum(work for work, _ in turns) / left if left > 0 else None
+    return sum(work for work, _ in turns) / left if turns and left >= LEFT_LEAST * len(turns) else None

@@ -5,18 +5,18 @@
 #include <errno.h>
 
 /* Whether it quotes the header of a UDP datagram that we may have sent, and its ports. */
-static bool quotes_ours(const struct cl_net_self *self, const uint8_t *message, unsigned len)
+static bool quotes_ours(const struct cl_net_self *self, const uint8_t *message, unsigned len, bool looped)
 {
     const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(message + sizeof(struct cl_icmp));
     if (len < sizeof(struct cl_icmp) + CL_IPV4_HLEN + CL_UDP_HLEN)
         return false;
     /* We send no options. */
     return ip->version_ihl == 0x45 && ip->proto == CL_IPPROTO_UDP && cl_ipv4_source(self, ip->dst_be) == ip->src_be &&
-           (ip->frag_be & cl_be16(CL_IPV4_OFFSET_MASK)) == 0;
+           cl_ipv4_is_own(self, ip->dst_be) == looped && (ip->frag_be & cl_be16(CL_IPV4_OFFSET_MASK)) == 0;
 }
 
 unsigned cl_icmp_check(const struct cl_net_self *self, const uint8_t *message, unsigned len, bool broadcast,
-                       bool *error)
+                       bool looped, bool *error)
 {
     const struct cl_icmp *icmp = (const struct cl_icmp *)message;
     *error = false;
@@ -32,7 +32,7 @@ unsigned cl_icmp_check(const struct cl_net_self *self, const uint8_t *message, u
     case CL_ICMP_UNREACHABLE:
     case CL_ICMP_EXCEEDED:
     case CL_ICMP_PARAMETER:
-        *error = !broadcast && quotes_ours(self, message, len);
+        *error = !broadcast && quotes_ours(self, message, len, looped);
         return *error ? CL_DROP_NONE : CL_DROP_ICMP_ERROR;
     case 4: /* source quench */
     case 5: /* redirect */

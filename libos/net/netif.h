@@ -134,7 +134,8 @@ struct cl_udp_socket {
     /* QUEUE: */
     struct cl_udp_group *group; /* of its port, which it shares; NULL: it has it alone. Set before it is published */
     struct cl_udp_socket *next_flow; /* of the same port and hash; under the group's lock */
-    uint64_t peer;                   /* cl_udp_flow of whom it is connected to; 0: nobody. Changes under queue->lock */
+    /* cl_udp_flow of whom it is connected to; 0: nobody. Changes under queue->lock, and the group's if it has one. */
+    uint64_t peer;
     uint32_t has_sent;               /* to its peer; relaxed: for ICMP errors, which come later */
     int32_t error;                   /* errno that came by ICMP, for the next call; 0: none. Exchanged */
     struct cl_pollable watch;        /* under queue->lock, see poll.h */
@@ -233,8 +234,6 @@ bool cl_order_look(struct cl_netq *q);
 void cl_netq_ring(struct cl_netq *q);   /* send what waits, give back what is done */
 bool cl_netq_refill(struct cl_netq *q); /* get empty buffers; false: there are none */
 void cl_netq_push_slow(struct cl_netq *q, const struct cl_frame *f);
-/* Give the empty buffers back, for those of a NIC that went away and came again can be sent no more. */
-void cl_netq_renew(struct cl_netq *q);
 /* What arp_timer calls; `arg` is the netif. */
 void cl_netq_arp_timer(struct cl_timer *timer, void *arg);
 /* Ask who has an address; mac NULL: by broadcast. */
@@ -316,6 +315,14 @@ static inline void cl_netq_done(struct cl_netq *q, const struct cl_frame *f)
         q->nic->ops->free(q->nic, q->index, q->done, q->n_done);
         q->n_done = 0;
     }
+}
+
+/* Give the empty buffers back, for those of a NIC that went away and came again can be sent no more. */
+static inline void cl_netq_renew(struct cl_netq *q)
+{
+    if (q->n_spare)
+        q->nic->ops->free(q->nic, q->index, q->spare, q->n_spare);
+    q->n_spare = 0;
 }
 
 /* Send a frame with the next doorbell. */

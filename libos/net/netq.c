@@ -51,13 +51,6 @@ bool cl_netq_refill(struct cl_netq *q)
     return q->n_spare != 0;
 }
 
-void cl_netq_renew(struct cl_netq *q)
-{
-    if (q->n_spare)
-        q->nic->ops->free(q->nic, q->index, q->spare, q->n_spare);
-    q->n_spare = 0;
-}
-
 void cl_netq_push_slow(struct cl_netq *q, const struct cl_frame *f)
 {
     cl_netq_ring(q);

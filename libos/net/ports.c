@@ -89,6 +89,7 @@ int cl_udp_group_move(struct cl_udp_socket *s, uint64_t peer)
 {
     struct cl_udp_group *g = s->group;
     cl_spin_lock(&g->lock);
+    cl_spin_lock(&s->queue->lock); /* both in one step: where it is in the group follows from its peer */
     int rc = cl_udp_is_queued(s) ? 0 : -EINVAL; /* closed: it has left the group, or is about to */
     if (rc == 0 && peer != s->peer) {
         uint64_t before = s->peer;
@@ -96,9 +97,10 @@ int cl_udp_group_move(struct cl_udp_socket *s, uint64_t peer)
         rc = group_enter(g, s, peer);
         if (rc)
             group_enter(g, s, before); /* where it was there is room */
-        else
-            cl_store_relaxed(&s->peer, peer);
     }
+    if (rc == 0)
+        cl_udp_queue_set_peer(s, peer);
+    cl_spin_unlock(&s->queue->lock);
     cl_spin_unlock(&g->lock);
     return rc;
 }

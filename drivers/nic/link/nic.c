@@ -36,11 +36,16 @@ static struct link_nic *lock(struct cl_nic *nic)
     return l;
 }
 
+static void check_gone(struct link_nic *l)
+{
+    if (cl_unlikely(cl_load_relaxed(&l->inner->gone)))
+        cl_store_relaxed(&l->nic.gone, 1);
+}
+
 static void unlock(struct link_nic *l)
 {
     cl_store_release(&l->lock, 0);
-    if (cl_unlikely(cl_load_relaxed(&l->inner->gone)))
-        cl_store_relaxed(&l->nic.gone, 1);
+    check_gone(l);
 }
 
 static void count_burst(struct boundary *b, const struct cl_frame *frames, unsigned n)
@@ -180,6 +185,7 @@ static void link_stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *
     struct link_nic *l = (struct link_nic *)nic;
     const struct boundary *b = l->boundary[queue];
     l->inner->ops->stats(l->inner, queue, out);
+    check_gone(l);
     if (l->path[CL_LINK_RX]) {
         out->rx_frames = cl_load_relaxed(&b[CL_LINK_RX].frames);
         out->rx_bytes = cl_load_relaxed(&b[CL_LINK_RX].bytes);

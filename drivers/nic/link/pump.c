@@ -108,6 +108,11 @@ int cl_wire_start(struct cl_wire *w, char *err)
             snprintf(err, 256, "the wire lives by a virtual clock: step it, for no thread can sleep by that");
         return -EINVAL;
     }
+    if (w->threaded) {
+        if (err)
+            snprintf(err, 256, "a thread moves the wire already");
+        return -EALREADY;
+    }
     w->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int rc = w->stop_fd < 0 ? -errno : -pthread_create(&w->thread, NULL, wire_thread, w);
     w->threaded = rc == 0;

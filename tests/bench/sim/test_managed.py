@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -76,7 +77,7 @@ def train(each_ns: int) -> managed.Slot:
     return managed.Slot(load, (starts + answers).ravel() - load.at_ns, np.empty((0, 2), np.int64), 0.0, 0.0, [])
 
 
-COSTED = {"alone": slot(9.5), "trains": train(8800), "parked": slot(14.5), "taken": slot(12.3, log=LOG)}
+COSTED = {"alone": slot(9.5), "trains": train(8800), "parked": slot(14.5), "taken": slot(12.3, log=LOG, crossing_ns=2100.0)}
 
 
 def test_costs_are_what_is_left_of_each_run() -> None:
@@ -85,6 +86,7 @@ def test_costs_are_what_is_left_of_each_run() -> None:
     costs = found.costs
     assert (costs.transit_ns, costs.wake_ns, costs.decide_ns) == (700, 5000, 100)
     assert (costs.move_busy_ns, costs.move_idle_ns) == pytest.approx((2000, 1500), abs=2)
+    assert costs.longer_ns == pytest.approx(2100 - (2000 + 1500) / 2 - 50, abs=2)
     assert costs.first_ns == pytest.approx(2800 - 2000 - 200 - 200, abs=3)
     assert found.rows()["request_ns"] == found.request_ns
 
@@ -95,6 +97,12 @@ def test_costs_without_answers_are_none() -> None:
     found = managed.calibrate(unanswered | {"trains": lost}, 200)
     assert found.request_ns == 0
     assert found.costs == Costs(decide_ns=100)
+
+
+def test_a_move_on_average_is_of_what_was_counted_between_two_readings() -> None:
+    before, after = {"crossings": 10, "crossing_ns": 1000}, {"crossings": 14, "crossing_ns": 13_000}
+    assert managed.mean_crossing_ns(before, after) == 3000
+    assert managed.mean_crossing_ns(before, before) == 0
 
 
 def test_costs_come_from_requests_that_find_no_queue() -> None:
@@ -271,7 +279,12 @@ def test_policies_are_told_how_long_moves_and_first_answers_take() -> None:
 
 def test_policies_are_told_what_moves_cost_batch_work() -> None:
     """There and back, 2000 times a second; a long move counts for no more than an old owner has to let go."""
-    for costs, each_ns in ((COSTS, 2000 + 1000), (Costs(move_busy_ns=50_000, sight_ns=50, move_idle_ns=1000), 11_050)):
+    long_move = Costs(move_busy_ns=50_000, sight_ns=50, move_idle_ns=1000)
+    for costs, each_ns in (
+        (COSTS, 2000 + 1000),
+        (replace(COSTS, longer_ns=500), 2000 + 1000 + 2 * 500),
+        (long_move, 11_050),
+    ):
         world = seldom(costs)
         batch_ns, moving_ns = (int(world._view[0][word]) for word in ("batch_ns", "moving_ns"))
         assert moving_ns / batch_ns == pytest.approx(2000 * each_ns / 1e9 / world.result("batch").cores_held, rel=0.15)
