@@ -4,8 +4,7 @@
  * passed by value in bursts; a frame names its buffer, and whoever holds the frame owns the buffer:
  *
  *   rx_burst  gives frames to the caller.
- *   tx_burst  takes the first `returned` frames from the caller; the rest stay the caller's (the queue is full). One
- *   call
+ *   tx_burst  takes the first `returned` frames from the caller; the rest stay the caller's (the queue is full). One call
  *             is one doorbell. The NIC frees the buffers when the frames have left.
  *   alloc     gives empty buffers (data = start of the payload area, len = 0, room = bytes available from data on).
  *   free      takes frames back unsent.
