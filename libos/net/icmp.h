@@ -2,9 +2,9 @@
  *
  * Implemented: RFC 792 echo and echo reply (identifier, sequence and data returned as they came); destination
  * unreachable, code 3, with the offending header and 8 bytes, limited to a rate, and never about an ICMP message, a
- * broadcast or a fragment (RFC 1122, section 3.2.2). Errors that come (destination unreachable, time exceeded, parameter
- * problem) are told to the connected socket that has sent such a datagram, once, by errno: ports and addresses of the
- * header that they quote must be those of the socket (RFC 1122, section 4.1.3.3; RFC 5927, section 4).
+ * broadcast or a fragment (RFC 1122, section 3.2.2). Errors that come (destination unreachable, time exceeded,
+ * parameter problem) are told to the connected socket that has sent such a datagram, once, by errno: ports and
+ * addresses of the header that they quote must be those of the socket (RFC 1122, section 4.1.3.3; RFC 5927, section 4).
  * Not implemented: sending echo requests, redirects, source quench (RFC 6633), timestamp; path MTU discovery beyond the
  * errno; errors about datagrams of sockets that are not connected, which are counted (icmp_error) and dropped. */
 #ifndef CORELANE_LIBOS_NET_ICMP_H
@@ -32,8 +32,10 @@ struct cl_icmp_about {
     int32_t error; /* errno */
 };
 
-/* Validate an ICMP message. CL_DROP_NONE: an echo request to answer, or (*error) an error to look at; else the reason. */
-unsigned cl_icmp_check(const struct cl_net_self *self, const uint8_t *icmp, unsigned len, bool broadcast, bool *error);
+/* Validate an ICMP message. CL_DROP_NONE: an echo request to answer, or (*error) an error to look at; else the reason.
+ * looped: we sent it ourselves. Only then it can be about a datagram to ourselves, for none of those ever leaves. */
+unsigned cl_icmp_check(const struct cl_net_self *self, const uint8_t *icmp, unsigned len, bool broadcast, bool looped,
+                       bool *error);
 
 /* What a message says that cl_icmp_check called an error. */
 void cl_icmp_read(const uint8_t *icmp, struct cl_icmp_about *out);

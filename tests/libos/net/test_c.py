@@ -22,6 +22,11 @@ def test_a_runtime_reaches_itself(c_program: Program, kthreads: int) -> None:
 
 
 @pytest.mark.parametrize("kthreads", [1, 2, 4])
+def test_what_a_runtime_sends_itself_stays_in_the_senders_order(c_program: Program, kthreads: int) -> None:
+    assert c_program("tests/libos/net/c/loop_order.c")(kthreads, 1000) == "ok\n"
+
+
+@pytest.mark.parametrize("kthreads", [1, 2, 4])
 def test_connected_sockets_and_shared_ports(c_program: Program, kthreads: int) -> None:
     assert c_program("tests/libos/net/c/connected.c")(kthreads) == "ok\n"
 
