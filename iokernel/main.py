@@ -32,7 +32,7 @@ _LOOK_S = 1.0
 
 
 def open_uplink(config: Config, tell: Callable[[str], None] = print) -> Nic | None:
-    """The NIC of [nic] with its line, faults and recorder, or None for driver "none". tell: gets what is left to root."""
+    """The NIC of [nic] with line, faults and recorder, or None for driver "none". tell: gets what is left to root."""
     if config.nic.driver == "none":
         return None
     return wrap(_open_device(config, tell), config)

@@ -27,8 +27,9 @@ _turn = lib.cl_kthread_turn
 class Adopted:
     """What a Runtime does with its adopted kthreads.
 
-    `_sched` is its `struct cl_sched *`, None once it is closed. `_inside` has one entry for each thread that may be inside
-    of a call with it: whoever frees it has set `_sched` to None, and waits (`_left`). Entries come and go in one step each.
+    `_sched` is its `struct cl_sched *`, None once it is closed. `_inside` has one entry for each thread that may be
+    inside of a call with it: whoever frees it has set `_sched` to None, and waits (`_left`). Entries come and go in one
+    step each.
     """
 
     _sched: Any = None

@@ -136,10 +136,10 @@ struct cl_udp_socket {
     struct cl_udp_socket *next_flow; /* of the same port and hash; under the group's lock */
     /* cl_udp_flow of whom it is connected to; 0: nobody. Changes under queue->lock, and the group's if it has one. */
     uint64_t peer;
-    uint32_t has_sent;               /* to its peer; relaxed: for ICMP errors, which come later */
-    int32_t error;                   /* errno that came by ICMP, for the next call; 0: none. Exchanged */
-    struct cl_pollable watch;        /* under queue->lock, see poll.h */
-    char *name; /* of its handler, for people; NULL: unknown. Set once (release); readers: anybody */
+    uint32_t has_sent;        /* to its peer; relaxed: for ICMP errors, which come later */
+    int32_t error;            /* errno that came by ICMP, for the next call; 0: none. Exchanged */
+    struct cl_pollable watch; /* under queue->lock, see poll.h */
+    char *name;               /* of its handler, for people; NULL: unknown. Set once (release); readers: anybody */
 };
 
 struct cl_netif {
@@ -165,9 +165,9 @@ struct cl_netif {
     struct cl_chunks *chunks;   /* constant */
     struct cl_udp_socket **all; /* [CL_UDP_MAX_SOCKETS] */
     struct cl_arp_cache *arp;
-    struct cl_flows *flows;       /* of ordered handlers; NULL: there are none. Set once (release) under types_lock */
-    pthread_mutex_t types_lock;   /* of binding handlers that sort, or are ordered */
-    struct cl_types *types;       /* NULL: none does */
+    struct cl_flows *flows;     /* of ordered handlers; NULL: there are none. Set once (release) under types_lock */
+    pthread_mutex_t types_lock; /* of binding handlers that sort, or are ordered */
+    struct cl_types *types;     /* NULL: none does */
     struct cl_timer arp_timer;
     uint32_t arp_timer_armed; /* exchanged by whoever asks first */
     void (*on_conflict)(void *arg);

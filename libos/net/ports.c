@@ -89,7 +89,7 @@ int cl_udp_group_move(struct cl_udp_socket *s, uint64_t peer)
 {
     struct cl_udp_group *g = s->group;
     cl_spin_lock(&g->lock);
-    cl_spin_lock(&s->queue->lock); /* both in one step: where it is in the group follows from its peer */
+    cl_spin_lock(&s->queue->lock);              /* both in one step: where it is in the group follows from its peer */
     int rc = cl_udp_is_queued(s) ? 0 : -EINVAL; /* closed: it has left the group, or is about to */
     if (rc == 0 && peer != s->peer) {
         uint64_t before = s->peer;

@@ -30,8 +30,8 @@ struct queue {
     uint32_t empty_waits, empty_polls;
     uint32_t retries;   /* times in a row that retry_tsc was put off */
     uint64_t retry_tsc; /* while kick_pending: when who sleeps shall ring again */
-    uint32_t tx_lost; /* frames that the device refused in copy mode (EBUSY) */
-    uint32_t look;    /* writers: stats (1, any thread), the queue's thread (0). Relaxed: it asks for a look, no more */
+    uint32_t tx_lost;   /* frames that the device refused in copy mode (EBUSY) */
+    uint32_t look; /* writers: stats (1, any thread), the queue's thread (0). Relaxed: it asks for a look, no more */
     struct cl_parker parker;
     uint32_t park_word CL_ALIGNED(CL_CACHELINE); /* written by wakers too: a line of its own */
     struct cl_nic_stats stats CL_ALIGNED(CL_CACHELINE);

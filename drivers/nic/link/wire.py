@@ -44,14 +44,14 @@ class Wire(Closing):
         return self._ptr
 
     def start(self) -> Wire:
-        """Have a thread move it, until it is closed. Once. Raises CorelaneError by a virtual clock, or without a thread."""
+        """Have a thread move it until it is closed. Once. Raises CorelaneError by a virtual clock or without thread."""
         err = ffi.new("char[256]")
         check(lib.cl_wire_start(self.ptr, err), err, "start a wire")
         self._started = True
         return self
 
     def step(self) -> int:
-        """Move what can be moved now; returns how many frames a NIC gave or took. Raises CorelaneError if a thread does."""
+        """Move what can be moved now; returns how many frames a NIC gave or took. CorelaneError if a thread does."""
         ptr = self.ptr
         if self._started:
             raise CorelaneError("step a wire", "a thread moves it", "start it, or step it")
