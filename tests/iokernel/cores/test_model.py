@@ -173,7 +173,7 @@ MUTANTS = {
         "cuts=2",  # one is between its two looks while the loop is between its two stores
     ),
     "the wake is left to one who parked meanwhile": Mutant(
-        "MOVE_C", "running = false;", "(void)0;", "fickle_policy", "cuts=1", soak=True
+        "MOVE_C", "running = false;", "(void)0;", "fickle_policy", "cuts=1 depth=0", soak=True
     ),
 }
 # Of which function the fence is left out, and where it shows; where only make soak looks, that finds it.
@@ -261,7 +261,7 @@ def test_a_fence_that_is_missing_is_found(model: Callable[..., str], function: s
         ("own_timer", "cuts=2"),
         ("loop_sleeps", "cuts=2"),
         ("spawned_from_outside", "cuts=2 frames=2"),
-        ("fickle_policy", "cuts=1"),
+        ("fickle_policy", "cuts=1 depth=0"),
         ("anybody_dies", "cuts=0 ends=3 left=3"),
     ],
 )
