@@ -20,6 +20,7 @@ struct walker {
 
 struct cl_spinner {
     bool asked; /* CL_SPINNER_REQUEST */
+    bool no_probes;
     uint32_t boundary_ns;
     uint64_t probe_ticks;
     struct walker walker[CL_SCHED_MAX_KTHREADS + 1]; /* the last one is for threads that are no kthread */
@@ -75,6 +76,7 @@ int cl_spinner_new(const struct cl_spinner_config *config, struct cl_spinner **o
     const struct cl_clock *clock = cl_clock_default();
     s->asked = config->distribution == CL_SPINNER_REQUEST;
     s->boundary_ns = config->boundary_ns;
+    s->no_probes = config->no_probes;
     s->probe_ticks = (uint64_t)cl_clock_ns_to_ticks(clock, PROBE_NS);
     uint64_t state = config->seed;
     for (unsigned i = 0; i < CL_SPINNER_TIMES; i++)
@@ -106,6 +108,17 @@ static void spend(uint64_t ticks, uint64_t start, uint64_t probe_ticks)
     }
 }
 
+/* The same without probes. It calls nothing, so that it may be switched away from anywhere. */
+static CL_NOINLINE void spend_unprobed(uint64_t ticks, uint64_t start, uint64_t probe_ticks)
+{
+    for (uint64_t last = start, spent = 0; spent < ticks;) {
+        cl_relax();
+        uint64_t now = cl_tsc();
+        spent += cl_likely(now - last <= probe_ticks) ? now - last : 0;
+        last = now;
+    }
+}
+
 /* What the request asks for, in ticks; 0 if it is too short to say. */
 static uint64_t asked_ticks(const uint8_t *request, int64_t len)
 {
@@ -125,7 +138,14 @@ int64_t cl_spinner_handler(const uint8_t *request, int64_t len, uint8_t *reply, 
     cl_count(&w->ticks, ticks);
     int64_t n = cl_udp_from_server(cl_current_request()) ? 0 : cl_min(len, room);
     memcpy(reply, request, (size_t)n);
-    spend(ticks, start, s->probe_ticks);
+    if (!s->no_probes) {
+        spend(ticks, start, s->probe_ticks);
+        return n;
+    }
+    bool may = cl_preemptible_begin() == 0; /* not on a thread that is no kthread */
+    spend_unprobed(ticks, start, s->probe_ticks);
+    if (may)
+        cl_preemptible_end();
     return n;
 }
 

@@ -1,7 +1,8 @@
 /* A server with synthetic service times: each request keeps its kthread busy for a time drawn beforehand, then is echoed.
  *
- * It probes (corelane/libos/probe.h) all the time, so it can be interrupted for another application or at the end of a quantum; what
- * it then waits is not counted as service.
+ * It probes (corelane/libos/probe.h) all the time, so it lets others go first, another application or at the end of a
+ * quantum. Or it has no probes, and may be interrupted at any instruction instead (docs/cores.md). What it waits then
+ * is not counted as service.
  *
  * Times are drawn once, from a seed, into a table of ticks of the time-stamp counter, which the kthreads walk from places
  * of their own. Drawing at run time would cost what short services last. */
@@ -25,6 +26,7 @@ struct cl_spinner_config {
     double long_part; /* bimodal: part of the requests that take long, 0..1 */
     uint64_t seed;
     uint32_t boundary_ns; /* between the two types of requests, for cl_spinner_classify */
+    uint32_t no_probes;
 };
 
 struct cl_spinner;

@@ -30,6 +30,7 @@ class Options:
     short_most_us: float = option(0.0, "request: those that ask for this or less are a type of their own; 0: one queue")
     short_target_us: int = option(10, "how long requests of that type should wait at most")
     long_target_us: int = option(1000, "the same for the others")
+    probes: bool = option(True, "look for preemption all the time; no: be interruptible at any instruction instead")
 
 
 class Spin:
@@ -47,6 +48,7 @@ class Spin:
             "long_part": options.long_part,
             "seed": options.seed,
             "boundary_ns": int(options.short_most_us * 1e3),
+            "no_probes": not options.probes,
         }
         if options.short_most_us and options.distribution != "request":
             raise CorelaneError("run spin", "types are for distribution=request", "leave short_most_us out")

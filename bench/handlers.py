@@ -144,7 +144,7 @@ def _veth_arms(
         return link.measure(serve, rate, seconds)[0]
 
     ours = rig.LinuxLink(stack, cores, port=PORT)
-    ours.load.counts = stack.enter_context(rig.on_af_xdp(ours.far, cores[1], partial(_bind, "python")))
+    ours.counted_by(stack.enter_context(rig.on_af_xdp(ours.far, cores[1], partial(_bind, "python"))))
     explain |= {ASYNCIO: partial(link.explain, serve), OVER_AF_XDP: ours.load.explain}
     return {ASYNCIO: measure, OVER_AF_XDP: ours.ask}
 

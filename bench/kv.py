@@ -143,10 +143,10 @@ def add_memcached(
             cpu=session.two_cores[1],
         )
         stack.enter_context(server)
-        link.load.counts = partial(rig.counts_of_linux, server)
+        link.counted_by(partial(rig.counts_of_linux, server))
         arms[MEMCACHED], explain[MEMCACHED] = link.ask, link.load.explain
         ours = rig.LinuxLink(stack, session.two_cores, traffic=traffic, port=PORT)
-        ours.load.counts = stack.enter_context(on_af_xdp(ours.far, session.two_cores[1]))
+        ours.counted_by(stack.enter_context(on_af_xdp(ours.far, session.two_cores[1])))
         arms[OVER_AF_XDP], explain[OVER_AF_XDP] = ours.ask, ours.load.explain
 
 

@@ -9,12 +9,22 @@ kthread's queue is a load generator, polled like a device (drivers/nic/joined.h)
                home            one of 8 tables that this kthread alone touches
                home, 16 tables one of 16 such tables: as many as a kthread sees whose requests come from everywhere
                moved           one of the same 16 tables for both: as if each request ran on a kthread drawn by chance
+
+What one kthread carries is searched with the arrivals of all arms but locality, Poisson and open loop: a closed loop
+has requests waiting at any time, so its peak is one that no open loop carries. And skewed has a curve of loads up to
+one that is not carried, with stealing and without; the counters of the kthread whose queue it is say why it ends.
+
+`stealing.skewed_gain` has no goal: none was argued for before it was first measured. What can be argued without
+measuring is a bound. With stealing both kthreads run; if a request takes `moved / home` times as long where its data
+may be at the other core, two carry at most 2 / (moved / home), and no more than is offered. That stands beside it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
+import os
 import statistics
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,12 +33,13 @@ from typing import Any
 from ..drivers.nic.joined import JoinedNic
 from ..drivers.nic.loadgen.loadgen import Closed, Echo, Loadgen, Result, Source
 from ..libos import Runtime, Scheduler, udp
-from .harness import rig
-from .harness.load import point_of
-from .harness.numbers import Ratio, pairwise
-from .harness.openloop import Point, middle
+from .harness import rig, usage
+from .harness.load import LIGHT_FRACTION, point_of
+from .harness.numbers import Ratio, number, pairwise
+from .harness.openloop import Measure, Point, middle, search_peak
 from .harness.plot import Canvas
 from .harness.session import Session
+from .harness.stops import Counts, Watch
 
 SUMMARY = "gain and loss of work stealing with a working set for each flow"
 FIGURES = ("stealing.skewed_gain",)
@@ -42,6 +53,10 @@ PORT, SERVER_IP, PREFIX = 9000, "10.77.0.2", 16
 CLIENT_IPS = ("10.77.0.1", "10.77.0.3")
 WINDOW = 32  # requests outstanding while the peak is measured
 WARM_S = 0.2
+SWEPT = ", load swept"
+CURVE = (0.3, 0.6, 0.9, 1.2, 1.5)  # loads of skewed, of what one kthread carries without stealing
+PEAK, TURNS, CURVES = 0.2, 0.5, 0.3  # of a size's time
+FIRST_OF_CLOSED = 0.6  # where the search for the peak begins, of what a closed loop has
 
 
 class Server:
@@ -138,19 +153,72 @@ def _measure(
     *,
     steal: bool,
     closed: bool = False,
+    watch: Callable[[Runtime], contextlib.AbstractContextManager[object]] = lambda _: contextlib.nullcontext(),
 ) -> Point:
-    """rates: of the two kthreads' queues, in requests/s; 0: none there."""
+    """rates: of the two kthreads' queues, in requests/s; 0: none there. watch: a context around the load."""
     server.place(place)
     with _loaded(session, server, steal, closed) as (generators, runtime):
         used = [(g, rate) for g, rate in zip(generators, rates, strict=True) if rate]
         for generator, rate in used:
             generator.begin(rate, (1 - WARM_S) * seconds, WARM_S * seconds, 1)
-        for generator, _ in used:
-            generator.wait()
+        with watch(runtime):
+            for generator, _ in used:
+                generator.wait()
         point = point_of(_together([generator.result() for generator, _ in used]))
         net = runtime.stats().net
         point.extra["stolen_fraction"] = net["stolen"] / max(net["handled"], 1)
         return point
+
+
+def _counts(runtime: Runtime, cpu: int) -> Counts:
+    """Of the first kthread, which runs on `cpu` (harness/stops.py)."""
+    sched = runtime.stats(0).sched
+    tids = [tid for tid in usage.threads() if os.sched_getaffinity(tid) == {cpu}]
+    used = usage.of_threads(tids)
+    return Counts(sched["polls"], sched["polls"] - sched["idle_turns"], used.busy_s, used.waited_s)
+
+
+def _skewed(session: Session, server: Server, steal: bool) -> tuple[Measure, Measure]:
+    """A load on one queue, and the same with the counters of the kthread whose queue that is."""
+    measure = partial(_measure, session, server, "flow", steal=steal)
+
+    def explain(rate: float, seconds: float) -> Point:
+        watches: list[Watch] = []
+
+        def watch(runtime: Runtime) -> Watch:
+            idle = watches[-1].idle if watches else None
+            watches.append(Watch(partial(_counts, runtime, session.two_cores[0]), seconds, idle))
+            return watches[-1]
+
+        measure((LIGHT_FRACTION * rate, 0.0), seconds, watch=watch)
+        point = measure((rate, 0.0), seconds, watch=watch)
+        point.evidence = watches[-1].evidence
+        return point
+
+    return lambda rate, seconds: measure((rate, 0.0), seconds), explain
+
+
+def _peak(session: Session, server: Server, seconds: float) -> float:
+    """What one kthread carries, requests/s, in an open loop; 0: nothing was answered."""
+    closed = _measure(session, server, "flow", (1.0, 0.0), 0.1 * seconds, steal=False, closed=True).achieved_rps
+    if not closed:
+        return 0.0
+    measure, _ = _skewed(session, server, False)
+    found = search_peak(measure, start_rps=FIRST_OF_CLOSED * closed, step=1.25, seconds=0.9 * seconds)
+    return found.peak_rps or max(point.achieved_rps for point in found.points)
+
+
+def _curves(session: Session, server: Server, size: str, peak: float, seconds: float) -> None:
+    """Skewed over loads, with stealing and without, until a load is not carried."""
+    both = {f"skewed, {size}, {'stealing' if on else 'no stealing'}{SWEPT}": on for on in (True, False)}
+    loads = {name: _skewed(session, server, on) for name, on in both.items()}
+    session.curves(
+        {name: measure for name, (measure, _) in loads.items()},
+        dict.fromkeys(both, peak),
+        seconds=seconds,
+        fractions=CURVE,
+        explain={name: explain for name, (_, explain) in loads.items()},
+    )
 
 
 def _arms(session: Session, server: Server, size: str, peak: float, slot: float) -> dict[str, Callable[[], Point]]:
@@ -204,29 +272,35 @@ def run(session: Session) -> None:
     for set_bytes in SETS_BYTES:
         server, size = Server(set_bytes), f"{set_bytes} B"
         session.say(f"working set of {size}: peak of one kthread")
-        peak = _measure(session, server, "flow", (1.0, 0.0), 0.1 * part, steal=False, closed=True)
-        if not peak.achieved_rps:
+        peak = _peak(session, server, PEAK * part)
+        if not peak:
             session.skip(size, "nothing was answered while the peak was measured: give more --seconds")
             continue
-        arms = _arms(session, server, size, peak.achieved_rps, 0.9 * part / (ROUNDS * 7))
+        session.settings.setdefault("peak_rps", {})[size] = round(peak)
+        arms = _arms(session, server, size, peak, TURNS * part / (ROUNDS * 7))
         points = session.interleave(arms, ROUNDS)
         for name, taken in points.items():
             row = session.point(name, middle(taken))
             row["stolen_fraction"] = statistics.median(p.extra["stolen_fraction"] for p in taken)
         found.append(_compare(session, size, points))
+        _curves(session, server, size, peak, CURVES * part)
     if not found:
         return
     gain, cost = min(found)
-    session.figure("stealing.skewed_gain", gain, runs=[g for g, _ in found], beside={"moved / home, same set": cost})
+    beside = {"moved / home, same set": cost, "most that this cost permits": min(SKEWED, 2 / cost)}
+    session.figure("stealing.skewed_gain", gain, runs=[g for g, _ in found], beside=beside)
 
 
 def plot(document: dict[str, Any]) -> Canvas:
-    """Answers a second of every arm."""
-    rows = document["arms"]
+    """Answers a second of every arm, and p99 over loads of one queue."""
+    swept = [row for row in document["arms"] if row["name"].endswith(SWEPT)]
+    rows = [row for row in document["arms"] if row not in swept]
     canvas = Canvas(
         "Stealing with a working set for each flow",
         message=document["settings"]["message"],
-        n=sum(int(row["sent"]) for row in rows),
+        n=sum(int(row["sent"]) for row in document["arms"]),
+        panels=2,
+        size=(16, 10),
     )
     canvas.bars(
         [row["name"] for row in rows],
@@ -237,4 +311,18 @@ def plot(document: dict[str, Any]) -> Canvas:
     canvas.caption(
         f"Median of {ROUNDS} interleaved rounds; open loop, but for locality, which keeps {WINDOW} requests a kthread."
     )
+    for i, name in enumerate(dict.fromkeys(row["name"] for row in swept)):
+        points = [row for row in swept if row["name"] == name]
+        p99 = [number(row["p99_us"]) for row in points]
+        if any(map(math.isfinite, p99)):
+            loads = [float(row["offered_rps"]) for row in points]
+            label = name.removesuffix(SWEPT).removeprefix("skewed, ")
+            canvas.curve(loads, p99, label=label, colour=i // 2, style="-" if i % 2 == 0 else "--", panel=1)
+    axis = canvas.axes[1]
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.set_xlabel("offered load (requests/s)")
+    axis.set_ylabel("p99 from the intended send time (us)")
+    for name, why in document["settings"]["stops"].items():
+        canvas.caption(f"{name.removesuffix(SWEPT).removeprefix('skewed, ')} stops: {why}.")
     return canvas

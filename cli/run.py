@@ -108,6 +108,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="a user-level thread that ran for so long lets others go first at its next probe; 0: never (default: 1000 "
         "of batch, else 0)",
     )
+    cores.add_argument(
+        "--quantum-signal",
+        action="store_true",
+        help="and is sent a signal, for code without probes that may be interrupted; if [apps.NAME] or [users.NAME] "
+        "there allow it",
+    )
     parser.add_argument(
         "--address",
         type=values.interface,
@@ -196,7 +202,12 @@ def _runtime(options: argparse.Namespace, name: str, kind: str, nic: Any, addres
                 poll=options.poll,
                 cpus=options.cpus,
                 address=address,
-                scheduler=Scheduler(quantum_us=options.quantum_us, stop_s=options.stop_s, **spin),
+                scheduler=Scheduler(
+                    quantum_us=options.quantum_us,
+                    quantum_signal=options.quantum_signal,
+                    stop_s=options.stop_s,
+                    **spin,
+                ),
                 share=CoreShare(
                     guaranteed=options.guaranteed,
                     max_cores=options.max_cores or 0,

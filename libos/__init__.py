@@ -1,6 +1,8 @@
 """corelane.libos: what an application links. User-level threads, the network stack, request handlers, the runtime.
 
     runtime.py   Runtime: attach to an iokernel, or run embedded on a NIC; bind, serve, stop, statistics (runtime.c: C)
+    sockets.py   UDP sockets and poll sets
+    stepper.py   Stepper: runtimes driven by one thread on a virtual clock, for tests (stepper.c: C)
     options.py   its finer settings: scheduler, network, share of the cores
     handlers/    request handlers: numba function, C function, Python callable
     sched/       the scheduler of user-level threads
@@ -32,7 +34,9 @@ if TYPE_CHECKING:
     from .handlers.periodic import Periodic, every
     from .handlers.python import Request, current_request
     from .options import CoreShare, Network, Scheduler
-    from .runtime import Runtime, RuntimeStats, UdpSocket
+    from .runtime import Runtime, RuntimeStats
+    from .sockets import Poll, UdpSocket
+    from .stepper import Stepper
     from .storage.log.shared import SharedLog
 
 __all__ = [
@@ -42,11 +46,13 @@ __all__ = [
     "Job",
     "Network",
     "Periodic",
+    "Poll",
     "Request",
     "Runtime",
     "RuntimeStats",
     "Scheduler",
     "SharedLog",
+    "Stepper",
     "UdpSocket",
     "batch",
     "c_handler",
@@ -72,7 +78,9 @@ _HOME = {
     "CoreShare": "options",
     "Network": "options",
     "Scheduler": "options",
-    "UdpSocket": "runtime",
+    "Poll": "sockets",
+    "UdpSocket": "sockets",
+    "Stepper": "stepper",
 }
 
 

@@ -6,8 +6,8 @@
 #include <corelane/libos/sched.h>
 #include <corelane/runtime/counter.h>
 
-/* See cl_runtime_counters. */
-unsigned cl_counters_by_name(const struct cl_net_stats *net, const struct cl_sched_stats *sched, struct cl_counter *out,
-                             unsigned room);
+/* See cl_runtime_counters. chunks: of each holder. */
+unsigned cl_counters_by_name(const struct cl_net_stats *net, const struct cl_sched_stats *sched,
+                             const struct cl_chunk_stats *chunks, struct cl_counter *out, unsigned room);
 
 #endif

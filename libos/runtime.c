@@ -19,7 +19,8 @@ struct cl_runtime {
     struct cl_nic *nic;
     bool own_nic; /* attached mode: the port is ours to close */
     bool started, stopped;
-    int left; /* what cl_runtime_stop returned */
+    bool stepped; /* by whoever moves its virtual clock: it has no threads */
+    int left;     /* what cl_runtime_stop returned */
     /* Attached, and not told which CPUs to use: those are the iokernel's word, of whichever one there is. */
     bool follows;
     pthread_mutex_t place_lock;
@@ -143,6 +144,7 @@ static int attach(struct cl_runtime *rt, const struct cl_runtime_config *c, char
                                   .weight = c->weight,
                                   .deadline_us = c->deadline_us,
                                   .quantum_us = c->quantum_us,
+                                  .quantum_signal = c->quantum_signal,
                                   .on_change = on_port,
                                   .arg = rt};
     rt->own_nic = true;
@@ -164,6 +166,34 @@ static int source_wait(void *arg, unsigned k, int64_t timeout_ns)
     return nic->ops->wait(nic, k, timeout_ns);
 }
 
+/* Where wakes come from other processes the port hands them on to the parker. */
+static int source_fd(void *arg, unsigned k)
+{
+    struct cl_netif *nif = arg;
+    if (!nif->rt->own_nic)
+        return nif->nic->ops->fd(nif->nic, k);
+    int rc = cl_port_herald(nif->nic);
+    return rc ? rc : -1;
+}
+
+static void source_parked(void *arg, unsigned k)
+{
+    struct cl_netif *nif = arg;
+    if (nif->rt->own_nic)
+        cl_port_parked(nif->nic, k);
+}
+
+static int64_t source_unannounced_ns(void *arg, unsigned k)
+{
+    struct cl_nic *nic = ((struct cl_netif *)arg)->nic;
+    uint64_t next = nic->ops->next_tsc ? nic->ops->next_tsc(nic, k) : UINT64_MAX;
+    if (next == UINT64_MAX)
+        return -1;
+    const struct cl_clock *clock = cl_nic_clock(nic);
+    uint64_t now = cl_clock_stamp(clock);
+    return next > now ? cl_ticks_to_ns(clock, (int64_t)(next - now)) + 1 : 0;
+}
+
 static struct cl_parker *source_parker(void *arg, unsigned k)
 {
     struct cl_nic *nic = ((struct cl_netif *)arg)->nic;
@@ -182,13 +212,18 @@ static int make_sched(struct cl_runtime *rt, const struct cl_runtime_config *c, 
                                     .wait = source_wait,
                                     .export_positions = cl_netif_export,
                                     .preempted = cl_netif_preempted,
-                                    .takeable = cl_netif_takeable};
+                                    .takeable = cl_netif_takeable,
+                                    .fd = source_fd,
+                                    .parked = source_parked,
+                                    .unannounced_ns = source_unannounced_ns};
     struct cl_sched_config s;
     struct cl_port_info granted;
     cl_sched_config_init(&s);
     s.n_kthreads = kthreads;
+    s.adopted = c->adopted;
     s.source = &source;
     s.cores = rt->nic->cores;
+    s.clock = rt->nif->clock;
     s.quantum_ns = c->quantum_us * 1000ull;
     if (c->stop_ms)
         s.stop_ns = c->stop_ms * 1000000ull;
@@ -234,6 +269,10 @@ static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char 
     int rc;
     if (!c->nic == !c->socket_path)
         return refuse(err, -EINVAL, "give either a NIC (embedded mode) or the socket of an iokernel, and not both");
+    if (c->nic && c->quantum_signal)
+        return refuse(
+            err, -EINVAL,
+            "an iokernel sends the signal at the end of a quantum: attach to one, or leave quantum_signal out");
     if (c->kthreads > CL_SCHED_MAX_KTHREADS)
         return refuse(err, -EINVAL, "a runtime has at most 64 kthreads");
     rt->on_event = c->on_event;
@@ -253,7 +292,8 @@ static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char 
         cl_port_info(rt->nic, &granted);
         gateway = granted.gateway;
     }
-    rc = cl_netif_new(rt->nic, kthreads, ipv4, prefix, gateway, &rt->nif, err);
+    uint64_t chunk_bytes = c->chunk_bytes ? c->chunk_bytes : CL_RUNTIME_CHUNK_BYTES;
+    rc = cl_netif_new(rt->nic, kthreads, ipv4, prefix, gateway, chunk_bytes, &rt->nif, err);
     if (rc < 0)
         return rc;
     rt->nif->rt = rt;
@@ -296,6 +336,11 @@ int cl_runtime_bind_udp_burst(struct cl_runtime *rt, uint16_t port, cl_udp_burst
     return cl_udp_bind(rt->nif, port, CL_UDP_BURSTS, (void (*)(void))fn, arg);
 }
 
+int cl_runtime_bind_udp_ordered(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg)
+{
+    return cl_udp_bind_ordered(rt->nif, port, fn, arg);
+}
+
 int cl_runtime_bind_udp_typed(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg,
                               const struct cl_udp_types *types, char err[256])
 {
@@ -309,7 +354,17 @@ int cl_runtime_bind_udp_foreign(struct cl_runtime *rt, uint16_t port, cl_udp_bur
 
 int cl_udp_open(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_udp_socket **out)
 {
-    return cl_udp_queue_open(rt->nif, port, queue, out);
+    return cl_udp_queue_open(rt->nif, port, false, queue, out);
+}
+
+int cl_udp_open_shared(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_udp_socket **out)
+{
+    return cl_udp_queue_open(rt->nif, port, true, queue, out);
+}
+
+int cl_poll_new(struct cl_runtime *rt, struct cl_poll **out)
+{
+    return cl_poll_open(rt->nif, out);
 }
 
 int cl_runtime_add_neighbour(struct cl_runtime *rt, uint32_t ipv4, const uint8_t *mac)
@@ -346,8 +401,46 @@ static void announce(void *arg)
     cl_netq_ring(q);
 }
 
+int cl_runtime_begin_steps(struct cl_runtime *rt, char err[256])
+{
+    if (rt->started)
+        return refuse(err, -EALREADY, "this runtime was started before; make a new one");
+    if (!rt->nif->clock->word)
+        return refuse(err, -EINVAL, "only a runtime on a NIC with a virtual clock is stepped; start this one");
+    cl_store_relaxed(&rt->nif->running, 1);
+    rt->started = rt->stepped = true;
+    return cl_sched_spawn(rt->sched, announce, rt->nif);
+}
+
+int cl_runtime_step(struct cl_runtime *rt)
+{
+    int done = 0;
+    if (!rt->stepped || rt->stopped)
+        return rt->stepped ? 0 : -EINVAL;
+    for (unsigned k = 0; k < rt->nif->n_queues; k++) {
+        int n = cl_sched_step(rt->sched, k);
+        if (n < 0)
+            return n;
+        done += n;
+    }
+    return done;
+}
+
+uint64_t cl_runtime_next_ns(struct cl_runtime *rt)
+{
+    const struct cl_nic *nic = rt->nic;
+    if (rt->stopped)
+        return UINT64_MAX;
+    uint64_t next = cl_sched_next_ns(rt->sched);
+    for (unsigned q = 0; nic->ops->next_tsc && q < rt->nif->n_queues; q++)
+        next = cl_min(next, nic->ops->next_tsc(rt->nic, q)); /* a virtual clock's stamps are its time */
+    return next;
+}
+
 int cl_runtime_start(struct cl_runtime *rt, char err[256])
 {
+    if (rt->nif->clock->word)
+        return refuse(err, -EINVAL, "its NIC lives by a virtual clock: step the runtime (a Stepper does) instead");
     if (rt->started)
         return refuse(err, -EALREADY, "this runtime was started before; make a new one");
     cl_store_relaxed(&rt->nif->running, 1);
@@ -462,6 +555,14 @@ int cl_runtime_net_stats(const struct cl_runtime *rt, int k, struct cl_net_stats
     return 0;
 }
 
+int cl_runtime_chunk_stats(const struct cl_runtime *rt, unsigned holder, struct cl_chunk_stats *out)
+{
+    if (holder >= CL_CHUNKS_HOLDERS)
+        return -EINVAL;
+    cl_chunks_stats(rt->nif->chunks, holder, out);
+    return 0;
+}
+
 int cl_runtime_sched_stats(const struct cl_runtime *rt, int k, struct cl_sched_stats *out)
 {
     struct cl_sched_stats one;
@@ -481,9 +582,12 @@ unsigned cl_runtime_counters(const struct cl_runtime *rt, struct cl_counter *out
 {
     struct cl_net_stats net;
     struct cl_sched_stats sched;
+    struct cl_chunk_stats chunks[CL_CHUNKS_HOLDERS];
     cl_runtime_net_stats(rt, -1, &net);
     cl_runtime_sched_stats(rt, -1, &sched);
-    return cl_counters_by_name(&net, &sched, out, room);
+    for (unsigned h = 0; h < CL_CHUNKS_HOLDERS; h++)
+        cl_chunks_stats(rt->nif->chunks, h, &chunks[h]);
+    return cl_counters_by_name(&net, &sched, chunks, out, room);
 }
 
 void cl_runtime_info(struct cl_runtime *rt, struct cl_runtime_info *out)

@@ -24,10 +24,12 @@ from ..runtime.ending import Ending, exit_address
 from ..runtime.errors import CorelaneError, check
 from ..runtime.typed import typed
 from ._native import ffi, lib
+from .adopted import Adopted
 from .handlers.c_functions import address_of_function
 from .handlers.handlers import Handler, Prepared, as_handler, check_port
 from .handlers.periodic import Periodic
 from .options import CoreShare, Network, Scheduler
+from .sockets import Poll, UdpSocket
 
 if TYPE_CHECKING:
     from .batch_work.work import Job
@@ -75,38 +77,20 @@ class RuntimeStats:
         return net["rx_frames"] == net["delivered"] + net["answered"] + sum(self.dropped.values())
 
 
-class UdpSocket:
-    """A UDP socket for uthreads: compiled handlers send and receive on it by its `address` (numba_calls).
-
-    Made by Runtime.open_udp. It is closed with its runtime.
-    """
-
-    def __init__(self, pointer: Any) -> None:
-        self._pointer = pointer
-
-    @property
-    def address(self) -> int:
-        """The `struct cl_udp_socket *` as a number. Give it to a compiled handler in its state, never as a global."""
-        return int(ffi.cast("uintptr_t", self._pointer))
-
-    @property
-    def port(self) -> int:
-        """Its UDP port."""
-        return int(lib.cl_udp_port(self._pointer))
-
-
-class Runtime(Closing):
+class Runtime(Adopted, Closing):
     """An application's kthreads, network stack and handlers.
 
     socket: path of an iokernel's socket (attached mode), or nic: a Nic, which stays the caller's and must stay open
     (embedded mode); exactly one of them. name: of the application; address and MAC follow from it. kthreads: C
     threads that run uthreads and handlers; embedded: the number of the NIC's queues. kind: "latency" or "batch", which
-    gets the cores that others leave, and has larger stacks and a quantum. poll: "spin", "adaptive" or "block", what a
-    kthread without work does. cpus: CPU of each kthread, -1 for any. address: "10.77.0.9" or "10.77.0.9/16", for a NIC
-    that has none. scheduler, network, share: the finer settings (options.py). on_event: called with ("attached" |
-    "stalled" | "gone" | "conflict" | "unfinished", text) on a thread of the runtime; with ("limited", text), which are
-    wishes that the iokernel does not grant, before this returns; with ("serving", text) by `serve`. Without it they are
-    logged as warnings of the logger "corelane.libos", but for the last. Public attribute: socket, as given.
+    gets the cores that others leave, and has larger stacks and a quantum. adopted: the first so many kthreads have no
+    thread of the runtime's: a thread of yours drives each by `turn` (adopted.py). poll: "spin", "adaptive" or "block",
+    what a kthread without work does. cpus: CPU of each kthread, -1 for any. address: "10.77.0.9" or "10.77.0.9/16",
+    for a NIC that has none. scheduler, network, share: the finer settings (options.py). on_event: called with
+    ("attached" | "stalled" | "gone" | "conflict" | "unfinished", text) on a thread of the runtime; with ("limited",
+    text), which are wishes that the iokernel does not grant, before this returns; with ("serving", text) by `serve`.
+    Without it they are logged as warnings of the logger "corelane.libos", but for the last. Public attribute: socket,
+    as given.
 
     Raises CorelaneError with the reason: no iokernel there, refused, no address, too few queues, ...
     """
@@ -120,6 +104,7 @@ class Runtime(Closing):
         name: str | None = None,
         kthreads: int | None = None,
         kind: str = "latency",
+        adopted: int = 0,
         poll: str = "adaptive",
         cpus: Sequence[int] | None = None,
         address: str | None = None,
@@ -147,6 +132,7 @@ class Runtime(Closing):
         config = ffi.new("struct cl_runtime_config *")
         keep = self._fill_place(config, socket, nic, name)
         keep += self._fill_kthreads(config, kthreads, poll, cpus)
+        config.adopted = adopted
         self._fill_network(config, address, network or Network())
         self._fill_scheduler(config, kind, scheduler)
         self._stop_s = scheduler.stop_s
@@ -157,6 +143,8 @@ class Runtime(Closing):
         check(lib.cl_runtime_new(config, out, err), "make a runtime", err)
         del keep
         self._ptr = out[0]
+        self._sched = lib.cl_runtime_sched(self._ptr)
+        self._n_adopted = adopted
 
     # Filling in a `struct cl_runtime_config`. What it points to must be kept: cffi frees it with its Python object.
 
@@ -206,6 +194,7 @@ class Runtime(Closing):
             raise CorelaneError("make a runtime", str(error), "addresses as in 10.77.0.9/16") from error
         config.gateway = int(ipaddress.IPv4Address(network.gateway or 0))
         config.no_udp_checksum = not network.udp_checksums
+        config.chunk_bytes = network.memory_mib << 20
 
     @staticmethod
     def _fill_scheduler(config: Any, kind: str, scheduler: Scheduler) -> None:
@@ -214,6 +203,7 @@ class Runtime(Closing):
         config.kind = KINDS[kind]
         default_us = BATCH_QUANTUM_US if kind == "batch" else 0
         config.quantum_us = default_us if scheduler.quantum_us is None else scheduler.quantum_us
+        config.quantum_signal = scheduler.quantum_signal
         config.stack_bytes, config.no_steal = scheduler.stack_bytes, not scheduler.steal
         config.spin_ns = int(scheduler.spin_us * 1000) or 1  # C takes 0 for its default
         config.stop_ms = int(scheduler.stop_s * 1000) or 1
@@ -247,6 +237,12 @@ class Runtime(Closing):
         self._started = True
         return self
 
+    def stepped_by(self, stepper: Any) -> None:
+        """Run when a `struct cl_stepper *` runs it: what Stepper.add calls. Raises CorelaneError if it cannot be."""
+        err = ffi.new("char[256]")
+        check(lib.cl_stepper_add_runtime(stepper, self.ptr, err), "step the runtime", err)
+        self._started = True
+
     @typed("stop the runtime")
     def stop(self, timeout_s: float = _STOP_TIMEOUT_S) -> int:
         """Stop receiving, wait up to timeout_s for uthreads, end the kthreads; `wait` then returns.
@@ -277,12 +273,12 @@ class Runtime(Closing):
         with self._lock:
             if self._ptr is not None and self._stuck and lib.cl_runtime_stop(self._ptr, 0) == -errno.ETIMEDOUT:
                 _abandoned.append(self)
-                self._ptr = None
+                self._ptr = self._sched = None
                 self._done.set()
                 return
             if self._ptr is not None:
                 self._stop(0.0, "close the runtime")
-                ptr, self._ptr = self._ptr, None
+                ptr, self._ptr, self._sched = self._ptr, None, None
                 for shared in self._shared:
                     shared.give_back()
                 for shared in self._shared:
@@ -370,6 +366,10 @@ class Runtime(Closing):
         `stop` raises for a handler that does not come back. If it also keeps the interpreter's lock, the process ends,
         with status 1 and the reason on stderr.
         """
+        if self._n_adopted:
+            raise CorelaneError(
+                "serve", f"{self._n_adopted} of its kthreads are adopted", "bind, start, and call `turn` in your loop"
+            )
         with self, self.ended_by_signals():  # while numba compiles Python would lose an interrupt in a callback
             for handler in handlers:
                 self.bind(handler)
@@ -429,21 +429,29 @@ class Runtime(Closing):
             check(rc, f"bind a handler to UDP port {number}", err)
             return
         bind = {
-            "request": lib.cl_runtime_bind_udp,
+            "request": lib.cl_runtime_bind_udp_ordered if prepared.ordered else lib.cl_runtime_bind_udp,
             "burst": lib.cl_runtime_bind_udp_burst,
             "foreign": lib.cl_runtime_bind_udp_foreign,
         }[prepared.kind]
         check(bind(self.ptr, number, prepared.pointer, prepared.arg), f"bind a handler to UDP port {number}")
 
     @typed("open a UDP socket")
-    def open_udp(self, port: int = 0, *, queue: int = 0) -> UdpSocket:
-        """A UDP socket for uthreads.
+    def open_udp(self, port: int = 0, *, queue: int = 0, shared: bool = False) -> UdpSocket:
+        """A UDP socket.
 
-        port 0: any free one. queue: datagrams that may wait (256). Raises CorelaneError.
+        port 0: any free one. queue: datagrams that may wait (256). shared: others opened so may have the same port;
+        each flow goes to one of them (corelane/libos/udp.h). Raises CorelaneError.
         """
         out = ffi.new("struct cl_udp_socket **")
-        check(lib.cl_udp_open(self.ptr, port, queue, out), f"open a UDP socket on port {port}")
-        return UdpSocket(out[0])
+        open_it = lib.cl_udp_open_shared if shared else lib.cl_udp_open
+        check(open_it(self.ptr, port, queue, out), f"open a UDP socket on port {port}")
+        return UdpSocket(self, out[0])
+
+    def open_poll(self) -> Poll:
+        """A set of sockets to wait for at once. Raises CorelaneError."""
+        out = ffi.new("struct cl_poll **")
+        check(lib.cl_poll_new(self.ptr, out), "open a poll set")
+        return Poll(self, out[0])
 
     def share(self, log: Log) -> SharedLog:
         """Give an open log to this runtime's uthreads; compiled handlers append to it (numba_calls.log_append).

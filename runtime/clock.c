@@ -155,6 +155,12 @@ int cl_clock_from_hz(struct cl_clock *out, uint64_t hz, uint64_t base_tsc, int64
     return 0;
 }
 
+void cl_clock_virtual(struct cl_clock *out, const uint64_t *now_ns)
+{
+    *out = (struct cl_clock){.source = CL_CLOCK_VIRTUAL, .word = now_ns};
+    set_rate(out, 1e9); /* exact in both fixed points */
+}
+
 /* Rate between two brackets, and the bound on its relative error. */
 static double measured_hz(const struct bracket *a, const struct bracket *b, double *error)
 {
@@ -234,6 +240,11 @@ uint64_t cl_tsc_read(void)
 bool cl_tsc_is_fallback(void)
 {
     return cl_tsc_fallback != 0;
+}
+
+int64_t cl_clock_now_ns(const struct cl_clock *clock)
+{
+    return cl_clock_ns(clock);
 }
 
 int64_t cl_clock_tsc_to_ns(const struct cl_clock *clock, uint64_t tsc)

@@ -11,13 +11,14 @@ from __future__ import annotations
 from typing import Any
 
 from ._native import ffi, lib
-from .errors import check
+from .errors import CorelaneError, check
 
 SOURCES = {
     lib.CL_CLOCK_MEASURED: "measured",
     lib.CL_CLOCK_KERNEL: "kernel",
     lib.CL_CLOCK_ARCH: "architecture",
     lib.CL_CLOCK_MONOTONIC: "monotonic",
+    lib.CL_CLOCK_VIRTUAL: "virtual",
 }
 
 _MASK = (1 << 64) - 1
@@ -31,7 +32,8 @@ def tsc() -> int:
 class Clock:
     """One calibration: constant, so it may be shared by threads and processes of one machine.
 
-    hz: ticks a second; error_ppb: bound on the rate's error; source: "measured", "kernel", "architecture", "monotonic".
+    hz: ticks a second; error_ppb: bound on the rate's error; source: "measured", "kernel", "architecture", "monotonic",
+    "virtual".
     """
 
     def __init__(self, ptr: Any, owner: Any = None) -> None:
@@ -69,8 +71,8 @@ class Clock:
         return SOURCES[self.ptr.source]
 
     def now_ns(self) -> int:
-        """CLOCK_MONOTONIC now, through the counter."""
-        return self.tsc_to_ns(tsc())
+        """CLOCK_MONOTONIC now, through the counter; of a virtual clock its time."""
+        return int(lib.cl_clock_now_ns(self.ptr))
 
     def tsc_to_ns(self, stamp: int) -> int:
         """CLOCK_MONOTONIC in ns at a stamp."""
@@ -102,6 +104,36 @@ class Clock:
 def default_clock() -> Clock:
     """The process's clock, the same that C code uses; calibrated at the first call."""
     return Clock(lib.cl_clock_default())
+
+
+class VirtualClock(Clock):
+    """A clock that stands still until it is told to go on. Give it to a NIC: what is made on that takes it from there.
+
+    Nothing wakes a thread that sleeps until an instant of it: what lives by it is stepped (libos.Stepper), from one
+    thread.
+    """
+
+    START_NS = 1_000_000_000
+    """Where it begins unless told otherwise: a stamp of 0 means "never" in many places."""
+
+    def __init__(self, start_ns: int = START_NS) -> None:
+        """Raises CorelaneError for a start below 1."""
+        if start_ns < 1:
+            raise CorelaneError(
+                "make a virtual clock", f"it cannot start at {start_ns} ns", "start it at 1 ns or later"
+            )
+        self.word = ffi.new("uint64_t *", start_ns)
+        """`uint64_t *` with its time, for C."""
+        clock = ffi.new("struct cl_clock *")
+        lib.cl_clock_virtual(clock, self.word)
+        super().__init__(clock)
+
+    def advance(self, ns: int) -> int:
+        """Let `ns` pass, 0 or more, and return the time. Nothing runs by this: see libos.Stepper."""
+        if ns < 0:
+            raise CorelaneError("advance a virtual clock", f"{ns} ns", "time goes forward: give 0 or more")
+        self.word[0] += ns
+        return int(self.word[0])
 
 
 class Timeline:

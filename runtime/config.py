@@ -266,6 +266,11 @@ class AppConfig(Group):
         low=0,
         high=10_000_000,
     )
+    quantum_signal: bool | None = option(
+        None,
+        "whether it is then sent a signal, too, for code without probes, which costs the iokernel's loop a system call "
+        "each time; default: as it asks, if users.NAME.quantum_signal allows it",
+    )
     rx_slots: int = option(0, "slots of a receive ring; 0: the default", low=0, high=1 << 20, check=_power_of_two)
     tx_slots: int = option(0, "slots of a transmit ring; 0: the default", low=0, high=1 << 20, check=_power_of_two)
     rx_buffers: int = option(0, "receive buffers; 0: the default", low=0, high=1 << 20)
@@ -297,6 +302,7 @@ class UserConfig(Group):
         0, "cores that they may ask to be guaranteed, all together", low=0, high=lib.CL_SHM_MAX_CORES
     )
     weight: int = option(1, "largest weight that one of them may ask for", low=1, high=1000)
+    quantum_signal: bool = option(False, "whether they may ask for a signal at the end of a quantum")
 
 
 @dataclass(frozen=True)

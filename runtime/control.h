@@ -85,7 +85,9 @@ struct cl_control_hello {
     uint32_t weight;      /* among equals; 0: 1 */
     uint32_t deadline_us; /* what its tail should stay under; 0: nothing asked */
     uint32_t quantum_us;  /* a uthread that ran for so long yields to others at its next probe; 0: never */
-    uint32_t reserved[3];
+    uint32_t
+        quantum_signal; /* 1: and it is sent the signal, for code without probes, where the configuration allows it */
+    uint32_t reserved[2];
 };
 #define CL_CONTROL_LATENCY 1
 #define CL_CONTROL_BATCH 2

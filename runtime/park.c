@@ -26,8 +26,27 @@ static uint32_t *word_of(struct cl_parker *p)
 
 int cl_park_open_fd(struct cl_parker *p, uint32_t *word)
 {
-    *p = (struct cl_parker){word, eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+    *p = (struct cl_parker){.word = word, .event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
     return p->event_fd < 0 ? -errno : 0;
+}
+
+int cl_park_give_fd(struct cl_parker *p)
+{
+    if (p->event_fd >= 0)
+        return 0;
+    int fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    p->given = 1;
+    cl_store_relaxed(&p->event_fd, fd); /* relaxed: wakers who find nobody parked do not use it */
+    return 0;
+}
+
+void cl_park_close_given(struct cl_parker *p)
+{
+    if (p->given)
+        cl_park_close_fd(p);
+    p->given = 0;
 }
 
 void cl_park_close_fd(struct cl_parker *p)
@@ -57,6 +76,10 @@ static int futex_flag(const struct cl_parker *p)
 void cl_park_wait(struct cl_parker *p, int64_t timeout_ns)
 {
     struct timespec ts = to_timespec(timeout_ns);
+    if (cl_load_relaxed(&p->event_fd) >= 0) {
+        cl_park_wait_fd(p, -1, timeout_ns);
+        return;
+    }
     /* EAGAIN (woken already), EINTR, ETIMEDOUT all mean: re-check. */
     if (timeout_ns != 0)
         syscall(SYS_futex, word_of(p), FUTEX_WAIT | futex_flag(p), CL_PARK_PARKED, timeout_ns < 0 ? NULL : &ts, NULL,

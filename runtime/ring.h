@@ -157,6 +157,24 @@ static inline unsigned cl_ring_pop(struct cl_ring_rx *r, struct cl_desc *out, un
     return i;
 }
 
+/* The descriptor that a pop would give next, without taking it. False: there is none. */
+static inline bool cl_ring_next(const struct cl_ring_rx *r, struct cl_desc *out)
+{
+    const struct cl_desc *d = &r->slots[r->head & (r->size - 1)];
+    uint64_t word = cl_load_acquire(&d->word); /* acquire: the payload, and what the producer wrote before it */
+    if ((word ^ cl_ring_phase(r->size, r->head)) & CL_RING_PHASE)
+        return false;
+    out->word = word & ~CL_RING_PHASE;
+    out->payload = cl_load_relaxed(&d->payload);
+    return true;
+}
+
+/* Leave the last n of those that were popped and not published in the ring. */
+static inline void cl_ring_unpop(struct cl_ring_rx *r, unsigned n)
+{
+    cl_store_relaxed(&r->head, r->head - n); /* relaxed: as in cl_ring_pop */
+}
+
 /* After a pop that found as many as it asked for: copy up to n of the descriptors that wait next, without taking them, and
  * send for the lines of the n slots behind. So a consumer sends for the next burst's frames while it works on this one.
  * What it gets is a guess, for prefetches alone; a later pop decides. */

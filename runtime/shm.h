@@ -37,7 +37,7 @@
 #include "ring.h"
 
 // cffi: begin
-#define CL_SHM_VERSION 6
+#define CL_SHM_VERSION 7
 #define CL_SHM_PAGE 4096
 #define CL_SHM_NAME_BYTES 32 /* an application's name with its terminating zero */
 #define CL_SHM_MAX_KTHREADS 64
@@ -98,10 +98,11 @@ struct cl_arena_doorbell {
  * iokernel (relaxed): a stale or torn view delays a decision by one interval, no more. All positions count modulo
  * 2^32. */
 struct cl_signals {
-    uint32_t inbox_tail, inbox_head;     /* frames put into the inbox of this kthread, and taken out of it */
-    uint32_t runq_tail, runq_head;       /* uthreads made ready here, overflow included, and taken to run or stolen */
-    uint32_t switches;                   /* uthreads switched to: unchanged means that one and the same runs */
-    uint32_t acted;                      /* last cl_state_kthread.grant that it acts on: "I run" */
+    uint32_t inbox_tail, inbox_head; /* frames put into the inbox of this kthread, and taken out of it */
+    uint32_t runq_tail, runq_head;   /* uthreads made ready here, overflow included, and taken to run or stolen */
+    uint32_t
+        switches;   /* uthreads switched to, and requests that a runner went on to: unchanged, one and the same runs */
+    uint32_t acted; /* last cl_state_kthread.grant that it acts on: "I run" */
     uint64_t timer_tsc;                  /* when its first timer is due; UINT64_MAX: none is armed */
     uint32_t storage_done, storage_seen; /* completions on its storage queues, and those collected */
     uint32_t in_uthread;                 /* 1: a uthread runs, 0: the scheduler's loop does */
@@ -137,8 +138,11 @@ struct cl_arena_kthread {
     uint8_t reserved_iokernel[64] CL_ALIGNED(64);
     /* Line 4: see there. */
     struct cl_signals signals CL_ALIGNED(64);
+    /* Line 5: the last cl_state_kthread.quantum_signals that its handler has seen. Writer: kthread, in that handler
+     * (relaxed). Reader: iokernel (relaxed), which sends no other before: a lie costs who tells it. */
+    uint32_t quantum_seen CL_ALIGNED(64);
     /* Lines 5 to 7: reserved. Zero. */
-    uint8_t reserved[192] CL_ALIGNED(64);
+    uint8_t reserved[188];
 };
 
 /* What an application counts of itself, by name: the iokernel shows it to whoever asks for statistics. Writer: the
@@ -199,6 +203,10 @@ struct cl_state_kthread {
     uint32_t grant CL_ALIGNED(64);
     int32_t cpu;         /* the core it is to run on or wait for */
     uint32_t yield_wait; /* 1: wait by sched_yield(), this core changes hands often; 0: wait on the futex */
+    /* cl_signals.switches of what has run for a quantum, stored (relaxed) before the preemption flag that says so, so
+     * that whoever sees the flag late, or takes the signal late, finds another number there than what runs. */
+    uint32_t quantum_over;
+    uint32_t quantum_signals; /* signals sent since a quantum was over, this one included (relaxed, before the call) */
 };
 
 /* Geometry of an arena: what was requested, and what follows from it. */
@@ -223,6 +231,7 @@ _Static_assert(offsetof(struct cl_arena_kthread, tx_head) == 128, "line 2, anoth
 _Static_assert(offsetof(struct cl_arena_kthread, reserved_iokernel) == 192, "line 3, the same writer as line 2");
 _Static_assert(offsetof(struct cl_arena_kthread, signals) == 256, "line 4");
 _Static_assert(offsetof(struct cl_arena_kthread, rung_tsc) < 64, "line 0");
+_Static_assert(offsetof(struct cl_arena_kthread, quantum_seen) == 320, "line 5, the same writer as line 4");
 _Static_assert(sizeof(struct cl_signals) == 64, "one line");
 _Static_assert(sizeof(struct cl_arena_counters) == 16 + 40 * CL_ARENA_MAX_COUNTERS, "no hidden padding");
 _Static_assert(sizeof(struct cl_state_header) == 128, "no hidden padding");
@@ -270,7 +279,8 @@ static inline struct cl_arena_counters *cl_arena_counters_of(void *base, const s
 /* Descriptors (ring.h: bit 63 of `word` is the ring's phase).
  *
  *   rx       word     0..31 RSS hash, 32..47 length, 48..62 zero
- *            payload  0..23 buffer, 24..39 offset of the frame in it, 40..63 zero
+ *            payload  0..23 buffer, 24..39 offset of the frame in it, 40..63 how often the application's flows had
+ *                     been steered anew by then (iokernel/cores/flows.c), modulo 2^24
  *   tx SEND  word     0..15 length, 16..31 offset, 32..55 buffer, 56..62 CL_TX_SEND
  *            payload  0..23 and 24..47 buffers given back (CL_SHM_NO_BUFFER: none), 48..63 zero
  *            A receive buffer may be sent: it is given back thereby.
@@ -306,9 +316,14 @@ static inline uint64_t cl_rx_word(uint32_t hash, uint32_t len)
     return hash | (uint64_t)len << 32;
 }
 
-static inline uint64_t cl_rx_payload(uint32_t buffer, uint32_t offset)
+static inline uint64_t cl_rx_payload(uint32_t buffer, uint32_t offset, uint32_t steering)
 {
-    return buffer | (uint64_t)offset << 24;
+    return buffer | (uint64_t)offset << 24 | (uint64_t)steering << 40;
+}
+
+static inline uint32_t cl_rx_steering(uint64_t payload)
+{
+    return (uint32_t)(payload >> 40);
 }
 
 static inline uint64_t cl_tx_word(uint32_t kind, uint32_t buffer, uint32_t offset, uint32_t len)

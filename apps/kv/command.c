@@ -267,7 +267,7 @@ static void split(struct kv_command *c)
 static bool may_store(const struct kv_command *c)
 {
     const uint8_t *end = c->data - 1; /* the line's, which may be cut */
-    if (end > c->line && end[-1] == '\r')
+    while (end > c->line && end[-1] == '\r')
         end--;
     for (const uint8_t *p = c->line; p < end; p++)
         if (*p < ' ')

@@ -21,31 +21,21 @@ import argparse
 import contextlib
 import math
 import statistics
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ...drivers.linux import netns
-from ...drivers.linux.netns import Interface
-from ...drivers.nic.af_xdp.af_xdp import AfXdp, xdp_mode
-from ...drivers.nic.loadgen.loadgen import Echo, Loadgen, Source
 from ...runtime.errors import CorelaneError
 from ..harness import rest
-from ..harness.load import Load
 from ..harness.numbers import number
 from ..harness.openloop import Point, middle
 from ..harness.plot import Canvas
 from ..harness.session import Session
+from .pair import PAYLOAD_BYTES, Bench, Serve, bench_on, embedded, iokernel, linux, reflector
 
 SUMMARY = "UDP echo over AF_XDP on veth against a raw reflector and Linux's own stack"
 FIGURES = ("afxdp.p50_over_reflector", "afxdp.linux_spin_over_ours", "afxdp.linux_block_over_ours")
 
-PORT = 9000
-PAYLOAD_BYTES = 22
-ADDRESSES = ("10.77.0.2", "10.77.0.1")  # server, client: in the iokernel's default subnet
-PREFIX = 16
 ROUNDS = 15  # short ones: arms of one round shall meet the same phase of a machine that others use too
 
 
@@ -60,83 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a server runs: its end of the veth, its core, the other core (for the client), the XDP mode."""
-
-    end: Interface
-    cpu: int
-    cpus: tuple[int, ...]
-    mode: str
-
-    def nic(self) -> AfXdp:
-        """The NIC of ours: takes the server's address from Linux while it is open."""
-        with self.end.namespace.entered():
-            return AfXdp(self.end.name, addresses=[f"{self.end.address}/{PREFIX}"], mode=self.mode)
-
-
-@contextlib.contextmanager
-def _reflector(place: _Place) -> Iterator[None]:
-    from .reflector import Reflector
-
-    with place.end.namespace.entered():
-        reflector = Reflector(place.end.name, cpu=place.cpu, mode=place.mode)
-    with reflector:
-        yield
-
-
-@contextlib.contextmanager
-def _embedded(place: _Place) -> Iterator[None]:
-    from ...apps.echo import handler
-    from ...libos import Runtime
-
-    with place.nic() as nic, Runtime(nic=nic, poll="spin", kthreads=1, cpus=[place.cpu]) as runtime:
-        runtime.bind(handler("c", PORT))
-        runtime.start()
-        yield
-        runtime.stop()
-
-
-@contextlib.contextmanager
-def _iokernel(place: _Place) -> Iterator[None]:
-    """Loop and kthread spin on cores of their own where there is a third one; else they share one and sleep in turn."""
-    from ...apps.echo import handler
-    from ...iokernel import AppConfig, Iokernel, Outside
-    from ...libos import Runtime
-
-    third = place.cpus[2] if len(place.cpus) > 2 else None
-    poll = "spin" if third is not None else "block"
-    app_cpu = third if third is not None else place.cpu
-    with tempfile.TemporaryDirectory() as folder, place.nic() as nic:
-        path = str(Path(folder) / "iokernel.sock")
-        apps = {"echo": AppConfig(ip=place.end.address)}
-        outside = Outside(share_mac=True)
-        iokernel = Iokernel(path, uplinks=[nic], outside=outside, loop_cpus=[place.cpu], poll=poll, apps=apps)
-        with iokernel, Runtime(path, name="echo", poll=poll, kthreads=1, cpus=[app_cpu]) as runtime:
-            runtime.bind(handler("c", PORT))
-            runtime.start()
-            yield
-            runtime.stop()
-
-
-def _linux(poll: str) -> Callable[[_Place], contextlib.AbstractContextManager[Any]]:
-    def serve(place: _Place) -> contextlib.AbstractContextManager[Any]:
-        from ..baseline.sockets import LinuxUdp
-
-        space = place.end.namespace.name
-        return LinuxUdp(poll=poll, cpu=place.cpu, address=place.end.address, port=PORT, netns=space)
-
-    return serve
-
-
-Serve = Callable[[_Place], contextlib.AbstractContextManager[Any]]
-OURS: dict[str, Serve] = {"reflector": _reflector, "embedded": _embedded, "iokernel": _iokernel}
+OURS: dict[str, Serve] = {"reflector": reflector, "embedded": embedded, "iokernel": iokernel}
 BESIDE = ("reflector", "embedded")  # measured in the other XDP mode as well
 LINUX_SETTINGS = (
     "one recvfrom and one sendto a datagram by syscall(2), no pause while spinning, unconnected socket (64 peers), no "
     "SO_BUSY_POLL (a veth has no queue to poll); recvmmsg of 32 is slower here"
 )
-LINUX: dict[str, Serve] = {"linux spin": _linux("spin"), "linux block": _linux("block")}
+LINUX: dict[str, Serve] = {"linux spin": linux("spin"), "linux block": linux("block")}
 
 
 def run(session: Session) -> None:
@@ -151,10 +71,10 @@ def run(session: Session) -> None:
     rate = getattr(session.options, "rate", 10_000.0)
     session.settings |= {"message": f"a UDP echo of {PAYLOAD_BYTES} bytes, request and reply", "linux": LINUX_SETTINGS}
     with contextlib.ExitStack() as stack:
-        first = _bench(stack, session.cores, asked)
+        first = bench_on(stack, session.cores, asked)
         mode = first.place.mode
         other = "native" if mode == "generic" else "generic"
-        second = _bench(stack, session.cores, other)
+        second = bench_on(stack, session.cores, other)
         session.settings |= {"xdp_mode": mode, "xdp_mode_asked": asked}
         arms = {name: (serve, first) for name, serve in (OURS | (LINUX if session.baseline else {})).items()}
         arms |= {f"{name} {other}": (OURS[name], second) for name in BESIDE}
@@ -163,41 +83,11 @@ def run(session: Session) -> None:
     _report(session, points)
 
 
-@dataclass(frozen=True)
-class _Bench:
-    """A veth pair with the generator's client on its far end, resting between runs, and the servers' place."""
-
-    load: Load
-    place: _Place
-
-
-def _bench(stack: contextlib.ExitStack, cores: tuple[int, ...], asked: str) -> _Bench:
-    near, far = stack.enter_context(netns.link(addresses=ADDRESSES, prefix=PREFIX))
-    with far.namespace.entered():
-        mode = xdp_mode(far.name, asked)
-        client = stack.enter_context(AfXdp(far.name, steer="all", mode=mode))
-    load = stack.enter_context(_generator(near, far))
-    load.start_client(client, cores[0])
-    stack.callback(load.stop_client)
-    return _Bench(Load(load), _Place(near, cores[1], tuple(cores), client.mode))
-
-
-def _generator(near: Interface, far: Interface) -> Loadgen:
-    return Loadgen(
-        Echo(PAYLOAD_BYTES),
-        source=Source(mac=far.mac.hex(":"), ip=far.address),
-        server_mac=near.mac.hex(":"),
-        server_ip=near.address,
-        server_port=PORT,
-        checksum=True,
-    )
-
-
-def _measure(session: Session, arms: Mapping[str, tuple[Serve, _Bench]], rate: float) -> dict[str, list[Point]]:
+def _measure(session: Session, arms: Mapping[str, tuple[Serve, Bench]], rate: float) -> dict[str, list[Point]]:
     """Every arm in every round, its server made and removed each time: only one program may be on an interface."""
     slot = session.seconds / (ROUNDS * len(arms))
 
-    def arm(serve: Serve, bench: _Bench) -> Callable[[], Point]:
+    def arm(serve: Serve, bench: Bench) -> Callable[[], Point]:
         def body() -> Point:
             rest.demand("a server on a veth pair")
             with serve(bench.place):
@@ -208,17 +98,12 @@ def _measure(session: Session, arms: Mapping[str, tuple[Serve, _Bench]], rate: f
     return session.interleave({name: arm(*one) for name, one in arms.items()}, ROUNDS)
 
 
-def _doorbell_us(session: Session, bench: _Bench, rate: float) -> float:
+def _doorbell_us(session: Session, bench: Bench, rate: float) -> float:
     """Median time of the system call in which the reflector sends one answer; 0 if there were none."""
-    from .reflector import Reflector
-
-    place = bench.place
-    with place.end.namespace.entered():
-        reflector = Reflector(place.end.name, cpu=place.cpu, mode=place.mode)
-    with reflector:
-        reflector.time_doorbells()
+    with bench.place.reflector() as server:
+        server.time_doorbells()
         bench.load.measure(rate, session.seconds / 20)
-        taken = reflector.doorbells_ns
+        taken = server.doorbells_ns
     return statistics.median(taken) / 1e3 if taken else 0.0
 
 

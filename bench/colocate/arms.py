@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 from ...apps.kv import Store
 from ...drivers.nic.loadgen.loadgen import Memcached as Traffic
@@ -19,9 +20,10 @@ from ..harness import rest, rig
 from ..harness.numbers import plain
 from ..harness.openloop import Measure, Point, guess_peak, search_peak
 from ..harness.session import Session
+from ..harness.stops import Counts, Watch
 from ..tenant import shared
 from ..tenant.tenant import Tenant
-from .stalls import Stalls, Watch
+from .stalls import Seen, Stalls
 
 LOW_RPS = 50_000.0
 NO_BOUND = 100  # per cent that moves may take of batch work
@@ -79,6 +81,13 @@ class Beside:
 Arm = Callable[[float, float], Beside]  # (offered requests a second, 0: none; seconds)
 
 
+class SweptArm(Protocol):
+    """An arm of the sweep over loads. counted: its point has what counters gained as evidence (harness/stops.py);
+    reading them disturbs it."""
+
+    def __call__(self, rate: float, seconds: float, /, *, counted: bool = False) -> Beside: ...
+
+
 def peak_of(measure: Measure, seconds: float) -> float:
     """The highest load that is carried, requests a second; found in so many seconds."""
     guess = guess_peak(measure, seconds=0.4 * seconds, start_rps=200_000)
@@ -97,18 +106,22 @@ class Ours:
         self.kv = self.made.run(words, "kv")
         self.job = self.made.tenant("batch", "batch", code="numba", paused=True)
 
-    def alone(self, rate: float, seconds: float) -> Beside:
-        """kv without the job, deciding as for the lowest target."""
+    def alone(self, rate: float, seconds: float, *, counted: bool = False) -> Beside:
+        """kv without the job, deciding as for the lowest target. counted: read counters meanwhile, see wall.py."""
         self.made.set_policy("delay", f"target_us={LOW_TARGET_US:g}")
-        return self._slot(None, rate, seconds)
+        return self._slot(None, rate, seconds, counted)
 
-    def beside(self, target_us: float, rate: float, seconds: float, moves_percent: int = NO_BOUND) -> Beside:
-        """Both, with this target, and what moves may cost. rate 0: the job alone."""
+    def beside(
+        self, target_us: float, rate: float, seconds: float, *, moves_percent: int = NO_BOUND, counted: bool = False
+    ) -> Beside:
+        """Both, with this target, and what moves may cost. rate 0: the job alone. counted: as for `alone`."""
         self.made.set_policy("delay", f"target_us={target_us:g} moves_percent={moves_percent}")
-        return self._slot(self.job, rate, seconds)
+        return self._slot(self.job, rate, seconds, counted)
 
-    def _slot(self, job: Tenant | None, rate: float, seconds: float) -> Beside:
-        watch = Watch(self.made, self.kv)
+    def _slot(self, job: Tenant | None, rate: float, seconds: float, counted: bool) -> Beside:
+        if counted:
+            return self._counted(job, rate, seconds)
+        watch = Seen(self.made, self.kv)
         with job.working() if job else contextlib.nullcontext():
             dropped = self.made.drops()
             point, gained = self.made.beside("kv", job, rate, seconds, window_s=WINDOW_S, around=watch)
@@ -117,6 +130,13 @@ class Ours:
         point.extra |= {"move_ns": plain(gained["crossing_ns"] / crossed)} if crossed else {}
         point.extra |= {"moves_per_s": gained["moves"], "drops": self.made.drops() - dropped}
         return Beside(point, gained["work"], watch.seen if rate else None)
+
+    def _counted(self, job: Tenant | None, rate: float, seconds: float) -> Beside:
+        watch = Watch(partial(self.made.counts_of, "kv"), seconds)
+        with job.working() if job else contextlib.nullcontext():
+            point, gained = self.made.beside("kv", job, rate, seconds, window_s=WINDOW_S, around=watch)
+        point.evidence = watch.evidence
+        return Beside(point, gained["work"])
 
 
 # Linux.
@@ -132,7 +152,8 @@ class Servers:
         before = os.listdir("/proc/self/task")
         store = stack.enter_context(Store(MEMORY_BYTES))
         where = {"address": link.far.address, "port": PORT, "netns": link.far.namespace.name}
-        stack.enter_context(LinuxUdp(poll="block", batch=32, cpu=cores[1], store=store, **where))  # type: ignore[arg-type]
+        self.on_socket = LinuxUdp(poll="block", batch=32, cpu=cores[1], store=store, **where)  # type: ignore[arg-type]
+        stack.enter_context(self.on_socket)
         (self.threads["our store on a socket"],) = (int(t) for t in set(os.listdir("/proc/self/task")) - set(before))
         self.links["our store on a socket"] = link
         if memcached.missing():
@@ -142,7 +163,7 @@ class Servers:
             server = memcached.Memcached(
                 memory_mib=256, address=link.far.address, netns=link.far.namespace.name, port=PORT, cpu=cores[1]
             )
-            stack.enter_context(server)
+            self.stock = stack.enter_context(server)
             self.links["memcached -t 1"] = link
             self.threads["memcached -t 1"] = server.pid
         self.jobs = {
@@ -176,17 +197,22 @@ class Servers:
             _schedule(tid, False)
         return Beside(self.links[self.name].load.measure(rate, seconds, WINDOW_S), math.nan)
 
-    def beside(self, policy: str, fifo: bool, rate: float, seconds: float) -> Beside:
-        """The server and the job. rate 0: the job alone."""
+    def beside(self, policy: str, fifo: bool, rate: float, seconds: float, *, counted: bool = False) -> Beside:
+        """The server and the job. rate 0: the job alone. counted: read counters meanwhile, see wall.py."""
         rest.demand(f"{self.name} on Linux")
         load = self.links[self.name].load
         for tid in self._tids():
             _schedule(tid, fifo)
-        job = self.jobs[policy]
+        job, watch = self.jobs[policy], Watch(self._counts, seconds) if counted else None
         with job.working():
-            point, gained = shared.measure_beside(load, partial(shared.work_of, job), rate, seconds, WINDOW_S)
+            point, gained = shared.measure_beside(load, partial(shared.work_of, job), rate, seconds, WINDOW_S, watch)
         point.extra["work_per_s"] = plain(gained["work"])
+        point.evidence = watch.evidence if watch else None
         return Beside(point, gained["work"])
+
+    def _counts(self) -> Counts:
+        server = self.stock if self.name == "memcached -t 1" else self.on_socket
+        return rig.counts_of_linux(server, self._tids())
 
     def _tids(self) -> list[int]:
         first = self.threads[self.name]

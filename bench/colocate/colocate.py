@@ -51,6 +51,7 @@ from .arms import (
     Beside,
     Ours,
     Servers,
+    SweptArm,
     no_fifo,
     peak_of,
 )
@@ -118,7 +119,7 @@ def run(session: Session) -> None:
 
 def add_linux(
     session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], traffic: Traffic
-) -> dict[str, Arm]:
+) -> dict[str, SweptArm]:
     """The arms on Linux, or why there are none."""
     why = None if session.baseline else "--no-baseline was given"
     why = why or netns.missing()
@@ -129,7 +130,7 @@ def add_linux(
         return {}
     servers = Servers(session, stack, cores, traffic)
     session.settings["linux_peak_rps"] = plain(servers.peak_rps)
-    arms: dict[str, Arm] = {name: partial(servers.beside, policy, fifo) for name, (policy, fifo) in LINUX.items()}
+    arms: dict[str, SweptArm] = {name: partial(servers.beside, policy, fifo) for name, (policy, fifo) in LINUX.items()}
     if why := no_fifo():
         for name in [name for name, (_, fifo) in LINUX.items() if fifo]:
             session.skip(name, why)
@@ -199,7 +200,7 @@ def same_distance(a_ns: float, b_ns: float) -> bool:
 
 
 def measure(
-    session: Session, ours: Ours, linux: Mapping[str, Arm], raw: Raw, half: Half
+    session: Session, ours: Ours, linux: Mapping[str, SweptArm], raw: Raw, half: Half
 ) -> tuple[dict[str, list[Beside]], list[Round]]:
     """Rounds of the low load, and in turns with them rounds of half of the peak (the longer target, and each alone),
     and now and then of the other targets and policies and of the sweep over loads: so that a bad second of the machine
@@ -257,6 +258,8 @@ def measure(
             session.skip(name, "each of its rounds was left out of judgement")
     for got in swept_of:
         swept.add(got)
+    session.say("loads that are not carried, and why")
+    swept.find_walls(half.at_peak, sweep_s)
     session.settings["half"] = half.settings()
     add_rows(session, lows | other_rows, LOW_RPS, "")
     add_rows(session, by_arm(half_rounds), math.nan, ", half of the peak")

@@ -94,6 +94,7 @@ def bounds(session: Session, got: Mapping[str, Sequence[Beside]]) -> dict[str, f
             f"{of['kv alone']:.3g} kv alone, {of[LOWEST]:.3g} beside the job, {of[COMPARED]:.3g} Linux"
         )
     goal = GOALS["colocate.linux_p99_over_ours"].goal
+    assert goal is not None
     most = found.get(f"{GAPS_ALONE}, 95 % to", math.inf)
     if most < goal:
         session.note(

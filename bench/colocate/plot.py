@@ -48,7 +48,7 @@ def plot(document: dict[str, Any]) -> Canvas:
     canvas.caption(f"Left: {LOW_RPS:,.0f} requests/s, up and to the left is better, the curve ends at the last target.")
     canvas.caption(f"A point is of {fewest} windows or more, of all rounds.")
     for name, why in document["settings"]["stops"].items():
-        canvas.caption(f"{name.removesuffix(SWEPT)} ends at {why}.")
+        canvas.caption(f"{name.removesuffix(SWEPT)} stops: {why}.")
     return canvas
 
 
@@ -88,10 +88,11 @@ def _over_loads(canvas: Canvas, arms: Sequence[Row], panel: int, key: str, label
         rows = [a for a in arms if a["name"] in (name, f"{name}{SWEPT}", f"{name}{HALF}") and "offered_rps" in a]
         rows.sort(key=lambda a: float(a["offered_rps"]))
         kept = _finite(rows, key)
-        for a in rows:
-            if a not in kept and (key != "work_per_s" or a.get(key) is not None):
-                at = f"{name} at {float(a['offered_rps']):,.0f} requests/s"
-                canvas.caption(f"Not drawn: {at}: {'work' if key == 'work_per_s' else 'p99'} is {a[key]}.")
+        missing = [a for a in rows if a not in kept and (key != "work_per_s" or a.get(key) is not None)]
+        if missing:
+            at = ", ".join(f"{float(a['offered_rps']):,.0f}" for a in missing)
+            what = f"{'work' if key == 'work_per_s' else 'p99'} is {missing[0][key]}"
+            canvas.caption(f"Not drawn: {name} at {at} requests/s: {what}.")
         values = [float(a[key]) / (alone if key == "work_per_s" else 1) for a in kept]
         if kept:
             loads = [float(a["offered_rps"]) for a in kept]

@@ -38,6 +38,7 @@ from ..harness.load import WARM_FRACTION, WARM_MOST_S
 from ..harness.numbers import plain
 from ..harness.openloop import Point
 from ..harness.session import Session
+from ..harness.stops import Evidence
 from .arms import WINDOW_S, Arm, Beside
 
 RAW, RAW_ALONE = "raw hand-overs", "raw server alone"
@@ -121,8 +122,9 @@ class Raw(Closing):
 
     # Turns.
 
-    def beside(self, target_us: float, rate: float, seconds: float) -> Beside:
-        """The server and the job, which has the core until a request is that old."""
+    def beside(self, target_us: float, rate: float, seconds: float, *, counted: bool = False) -> Beside:
+        """The server and the job, which has the core until a request is that old. counted: for wall.py; they are read
+        in any case, after the slot."""
         return self.slot(Turn(target_us), rate, seconds)
 
     def alone(self, rate: float, seconds: float) -> Beside:
@@ -195,6 +197,7 @@ class Raw(Closing):
         work = out.work / seconds
         point.extra |= {"work_per_s": plain(work), "kv_core_share": out.server_ticks / ticks}
         point.extra |= {"moves_per_s": out.moves / seconds}
+        point.evidence = Evidence(worker=out.server_ticks / ticks)
         if out.moves:
             self._handover_ns.append(1e9 * out.first_ticks / default_clock().hz - self.service_ns)
         return Beside(point, work)

@@ -111,7 +111,7 @@ class Stalls:
         return f"{text}, the longest move {move.us:,.0f} ({move.step}; {move.part})" if move.part else text
 
 
-class Watch:
+class Seen:
     """Around the time in which requests are under way: what the iokernel sees then is `seen`."""
 
     def __init__(self, made: Shared, kv: App) -> None:

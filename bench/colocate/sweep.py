@@ -4,6 +4,8 @@
 of its own: the peak is kv's through the iokernel at the present distance of the cores, and that of the server on Linux
 alone. So 1 says that moves cost nothing. All arms have a turn at a load, then at the next one; the job alone is first.
 
+At the end each arm goes on to loads that it does not carry (wall.py): so the curve has an end, and counters say why.
+
 Of ours there are targets without a bound on what moves may cost (`moves_percent` 100), the same with the default bound,
 and the policy as it is by default. Raw hand-overs have the same targets without a bound: what a core that moves can
 reach. A dedicated core is kv alone on it: by construction it leaves a job nothing.
@@ -13,17 +15,18 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ..harness.numbers import plain
 from ..harness.openloop import middle
 from ..harness.session import Session
-from .arms import COMPARED, LOW_TARGET_US, Arm, Beside, Ours
+from .arms import COMPARED, LOW_TARGET_US, Beside, Ours, SweptArm
 from .judge import middle_p99_us
 from .plot import BOUNDED, DEDICATED, DEFAULT, SWEPT, SWEPT_RAW, SWEPT_TARGETS
 from .raw import Raw
 from .rows import add_row
+from .wall import Wall, find_wall
 
 LOADS = (0.1, 0.3, 0.5, 0.7, 0.9)  # of the peak
 DEFAULT_TARGET_US, DEFAULT_PERCENT = 10.0, 10  # of the policy `delay`
@@ -33,9 +36,9 @@ FIGURE = "colocate.linearity"
 SweptRound = dict[tuple[str, float], Beside]  # by arm and load; at 0 the job alone
 
 
-def arms_swept(ours: Ours, raw: Raw, linux: Mapping[str, Arm]) -> dict[str, Arm]:
+def arms_swept(ours: Ours, raw: Raw, linux: Mapping[str, SweptArm]) -> dict[str, SweptArm]:
     """All of the table."""
-    found: dict[str, Arm] = {DEDICATED: ours.alone}
+    found: dict[str, SweptArm] = {DEDICATED: ours.alone}
     found |= {name: partial(ours.beside, us) for us, name in SWEPT_TARGETS.items()}
     found[BOUNDED] = partial(ours.beside, LOW_TARGET_US, moves_percent=DEFAULT_PERCENT)
     found[DEFAULT] = partial(ours.beside, DEFAULT_TARGET_US, moves_percent=DEFAULT_PERCENT)
@@ -46,11 +49,12 @@ def arms_swept(ours: Ours, raw: Raw, linux: Mapping[str, Arm]) -> dict[str, Arm]
 class Swept:
     """The arms over loads."""
 
-    def __init__(self, arms: Mapping[str, Arm], linux_peak_rps: float = math.nan) -> None:
+    def __init__(self, arms: Mapping[str, SweptArm], linux_peak_rps: float = math.nan) -> None:
         self.arms = arms
         self._linux_peak = linux_peak_rps
         self._got: dict[tuple[str, float], list[Beside]] = {}
         self._line: dict[tuple[str, float], list[float]] = {}
+        self._walls: dict[str, Wall] = {}
 
     @property
     def slots(self) -> int:
@@ -82,6 +86,23 @@ class Swept:
             alone = found.get((self._alone(name), 0.0))
             if load and alone and alone.work > 0 and math.isfinite(slot.work):
                 self._line.setdefault((name, load), []).append(slot.work / alone.work / (1 - load))
+
+    def find_walls(self, at_peak: Callable[[Callable[[float], Wall | None]], Wall | None], slot_s: float) -> None:
+        """Where each arm ends: from the load on at which it was overloaded, or from the peak. at_peak: calls what it is
+        given with the peak, and forgets what comes of it if the cores moved meanwhile: then once more."""
+        for name, arm in self.arms.items():
+            reached = [load for load in LOADS if (name, load) in self._got]
+            if not reached:
+                continue
+            first = reached[-1] if overloaded(self._got[name, reached[-1]]) else 1.0
+
+            def wall(peak: float, arm: SweptArm = arm, first: float = first, name: str = name) -> Wall | None:
+                rate = first * (self._linux_peak if name == COMPARED else peak)
+                return find_wall(arm, rate, slot_s) if rate > 0 else None
+
+            found = at_peak(wall) or at_peak(wall)
+            if found:
+                self._walls[name] = found
 
     def linearity(self, name: str) -> dict[float, float]:
         """By load: the middle of the turns'. A dedicated core leaves a job nothing."""
@@ -125,11 +146,17 @@ class Swept:
             row["of_peak"] = load
             if load in found:
                 row["linearity"] = plain(found[load])
-        last = middle([slot.point for slot in self._got[name, reached[-1]]])
-        session.stops[f"{name}{SWEPT}"] = (
-            f"{last.achieved_rps:,.0f} of {last.offered_rps:,.0f} requests/s achieved"
-            if last.achieved_rps < OVERLOADED * last.offered_rps
-            else f"{reached[-1]:g} of the peak, the last load asked for"
-            if reached[-1] == LOADS[-1]
-            else f"{reached[-1]:g} of the peak: below {OVERLOADED:g} of it was achieved in some turns"
-        )
+        wall = self._walls.get(name)
+        if not wall:
+            why = f"{reached[-1]:g} of the peak: the cores moved while higher loads were offered"
+            session.stop(f"{name}{SWEPT}", why)
+            return
+        for rate, slots in wall.slots.items():
+            add_row(session, f"{name}{SWEPT}", rate, slots)
+        session.stop(f"{name}{SWEPT}", wall.curve.stop, wall.curve.because)
+
+
+def overloaded(slots: Sequence[Beside]) -> bool:
+    """Whether less than OVERLOADED of a load was achieved in the middle of its turns."""
+    point = middle([slot.point for slot in slots])
+    return point.achieved_rps < OVERLOADED * point.offered_rps

@@ -86,8 +86,10 @@ def _figure_problems(name: str, fig: Any) -> list[str]:
         if fig["met"] is not None:
             out.append("is met or missed without a value")
     elif fig["met"] is None:
-        if not fig.get("reason"):
+        if GOALS[name].goal is not None and not fig.get("reason"):
             out.append("is not judged and has no reason")
+    elif GOALS[name].goal is None:
+        out.append("is met or missed and has no goal")
     elif fig["met"] is not GOALS[name].met(fig["value"]):
         out.append("says wrongly whether it is met")
     return out

@@ -1,6 +1,7 @@
 """Every figure that corelane promises: its name in the JSON documents, its goal, and which way is better.
 
-Declared once, here. A benchmark sets a figure by name; reports and tests read this table.
+A figure of which nothing was promised before it was measured has no goal: it is told, and not judged. Declared once,
+here. A benchmark sets a figure by name; reports and tests read this table.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ Sense = Literal["at least", "at most"]
 class Goal:
     """One promised figure.
 
-    goal: the bound in the figure's unit. sense: "at least" or "at most" the goal. unit: "x" for a ratio.
-    meaning: one line for tables and reports.
+    goal: the bound in the figure's unit; None: it is measured, and nothing was promised. sense: "at least" or "at most"
+    the goal; without one, which way is better. unit: "x" for a ratio. meaning: one line for tables and reports.
     """
 
     name: str
-    goal: float
+    goal: float | None
     sense: Sense
     unit: str
     meaning: str
@@ -30,8 +31,10 @@ class Goal:
         """The part of the name before the dot: the subject. (See `registry.bench_of_figure` for the benchmark.)"""
         return self.name.split(".", 1)[0]
 
-    def met(self, value: float) -> bool:
-        """Whether `value` reaches the goal."""
+    def met(self, value: float) -> bool | None:
+        """Whether `value` reaches the goal; None: there is none."""
+        if self.goal is None:
+            return None
         return value >= self.goal if self.sense == "at least" else value <= self.goal
 
 
@@ -58,7 +61,11 @@ GOALS: dict[str, Goal] = _table(
     Goal("afxdp.linux_spin_over_ours", 1.3, "at least", "x", "p50 of a spinning Linux UDP server / ours"),
     Goal("afxdp.linux_block_over_ours", 2.0, "at least", "x", "p50 of a blocking Linux UDP server / ours"),
     Goal(
-        "stealing.skewed_gain", 1.0, "at least", "x", "throughput with / without stealing, one busy kthread, worst set"
+        "stealing.skewed_gain",
+        None,
+        "at least",
+        "x",
+        "throughput with / without stealing, one busy kthread, worst set",
     ),
     Goal("threads.yield_ns", 40.0, "at most", "ns", "uthread yield"),
     Goal("threads.spawn_join_ns", 90.0, "at most", "ns", "uthread spawn and join"),
@@ -184,6 +191,16 @@ GOALS: dict[str, Goal] = _table(
         "x",
         "short requests' p99 (median of 20 ms windows) without preemption / with it",
     ),
+    Goal("bimodal.preemption_ns", None, "at most", "ns", "core time that one preemption by probe takes, at 120 % load"),
+    Goal("bimodal.signal_preemption_ns", None, "at most", "ns", "the same by signal, in code without probes"),
+    Goal(
+        "bimodal.throughput_loss",
+        None,
+        "at most",
+        "x",
+        "part of a core's capacity that a quantum by probe takes, of what running to completion has",
+    ),
+    Goal("bimodal.signal_throughput_loss", None, "at most", "x", "the same of a quantum by signal"),
     Goal("sim.events_per_s", 5e6, "at least", "1/s", "simulator speed, one core"),
     Goal(
         "raft-sim.steps_per_s",
@@ -202,11 +219,49 @@ GOALS: dict[str, Goal] = _table(
     Goal("log.append_over_bare", 1.1, "at most", "x", "durable append, one at a time, p50 / the best raw loop's"),
     Goal("log.group_gain", 20.0, "at least", "x", "durable appends a second, 64 writers of 256 B / one at a time"),
     Goal("log.batching_worst", 0.9, "at least", "x", "adaptive batching / the best fixed setting, worst load"),
+    Goal("log.batching_modelled", 0.9, "at least", "x", "the same on modelled disks, worst of all loads and disks"),
     Goal("log.recovery_gbps", 1.0, "at least", "GiB/s", "recovery; where the disk reads slower, / the disk's rate"),
     Goal("log.cut_points", 1.0, "at least", "x", "sector-wise cuts of a 1 000-append run that recover / all"),
+    Goal(
+        "raft-loss.goodput",
+        0.9,
+        "at least",
+        "x",
+        "Raft's transport, full window, rack link, up to 10 % loss: frames / those not lost by the link; worst loss",
+    ),
+    Goal("raft-loss.over_go_back_n", 1.0, "at least", "x", "the same frames / go-back-N's; the worst loss and link"),
+    Goal(
+        "raft-loss.p999_us",
+        1000.0,
+        "at most",
+        "us",
+        "1 % loss, rack link, 1 000 requests a second: p99.9 from the intended time to the answer",
+    ),
     Goal("raft.memory_put_us", 25.0, "at most", "us", "put, 3 replicas in memory on 2 cores, open loop, p50"),
     Goal("raft.durable_over_floor", 1.25, "at most", "x", "durable put p50 / second of three raw writes at once"),
     Goal("raft.libraft_over_ours", 1.3, "at least", "x", "put p50 of libraft on the same disk / ours, durable"),
+    Goal(
+        "raft.batching_modelled",
+        0.9,
+        "at least",
+        "x",
+        "batches, 64 clients / the best fixed setting, virtual time",
+    ),
     Goal("raft-fail.no_leader_ms", 30.0, "at most", "ms", "kill -9 of a leader to the next one, timeout 10 ms, p99"),
     Goal("raft.over_etcd", 10.0, "at least", "x", "durable puts a second, 64 clients of one socket, ours / etcd's"),
+    Goal("ground.rearm_ns", 12.0, "at most", "ns", "moving one of 100 000 alarms later, the wheel's work included"),
+    Goal(
+        "ground.virtual_speed",
+        50.0,
+        "at least",
+        "x",
+        "two hosts by a virtual clock, UDP at 10 000/s: virtual / real s",
+    ),
+    Goal(
+        "ground.afxdp_burst", 0.9, "at least", "x", "UDP echo over AF_XDP, 64 under way / a bare loop, one call a burst"
+    ),
+    Goal("ground.turn_ns", 100.0, "at most", "ns", "a turn of an adopted kthread that has nothing to do"),
+    Goal("ground.turn_echo", 1.02, "at most", "x", "UDP echo, p50: by an adopted kthread / by an ordinary one"),
+    Goal("ground.wake_over_own", 1.1, "at most", "x", "request to one that sleeps, p50: adopted / ordinary kthread"),
+    Goal("ground.idle", 0.005, "at most", "cores", "an adopted kthread in a selectors loop without work"),
 )

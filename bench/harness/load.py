@@ -16,6 +16,7 @@ from .stops import Counts, Watch
 
 WARM_FRACTION = 0.15
 WARM_MOST_S = 0.3
+LIGHT_FRACTION, LIGHT_LEAST_RPS = 0.02, 1000.0  # of what is explained: hardly any work, and no time to fall asleep
 
 
 def point_of(result: Result, busy_s: float = float("nan")) -> Point:
@@ -82,8 +83,15 @@ class Load:
         return point_of(result, busy)
 
     def explain(self, rate_rps: float, seconds: float) -> Point:
-        """As `measure`, with what the server's counters gained as evidence. Reading them takes a measured core."""
-        watch = Watch(self.counts or Counts, seconds)
+        """As `measure`, with what the server's counters gained as evidence. Reading them takes a measured core.
+
+        A light load comes first, of the same length, if the server counts its looks: it tells what one takes that
+        finds nothing.
+        """
+        light = Watch(self.counts, seconds)
+        if self.counts and self.counts().looks:
+            self.measure(max(LIGHT_FRACTION * rate_rps, LIGHT_LEAST_RPS), seconds, meanwhile=light)
+        watch = Watch(self.counts, seconds, light.idle)
         point = self.measure(rate_rps, seconds, meanwhile=watch)
         point.evidence = watch.evidence
         return point

@@ -9,7 +9,18 @@ from typing import Any
 from ...runtime.errors import CorelaneError
 from .goals import GOALS
 from .numbers import number
-from .table import LOAD_COLUMNS, beside, by_values, canary_line, loud_line, machine_line, own_keys, quantity, verdict
+from .table import (
+    LOAD_COLUMNS,
+    beside,
+    bound,
+    by_values,
+    canary_line,
+    loud_line,
+    machine_line,
+    own_keys,
+    quantity,
+    verdict,
+)
 
 
 def figures(documents: Sequence[dict[str, Any]]) -> str:
@@ -28,7 +39,7 @@ def figures(documents: Sequence[dict[str, Any]]) -> str:
             met = verdict(name, fig, "yes", "no")
             taken = [number(r) for r in fig["runs"]]
             runs = f"{quantity(min(taken))} .. {quantity(max(taken))}" if len(taken) > 1 else ""
-        lines.append(f"| `{name}` | {goal.meaning} | {goal.sense} {quantity(goal.goal)} | {value} | {runs} | {met} |")
+        lines.append(f"| `{name}` | {goal.meaning} | {bound(goal)} | {value} | {runs} | {met} |")
         if fig.get("beside"):
             more.append(f"- `{name}`: {beside(fig)}")
     if len(missing) == len(GOALS):

@@ -207,7 +207,8 @@ class Canvas:
         self._names.append(self.axes[panel].annotate(name, (x, y), arrowprops=line, path_effects=_halo(), **style))
 
     def _part_names(self) -> None:
-        """Move names that lie on one another or on a curve to the nearest place above or below where they do not."""
+        """Move names that lie on one another, on a curve or beyond their axes to the nearest place above or below where
+        they do not."""
         renderer = self.figure.canvas.get_renderer()
         placed: list[Any] = []
         for text in self._names:
@@ -217,7 +218,8 @@ class Canvas:
             for lift in itertools.chain.from_iterable(lifts):
                 text.xyann = (x, y + lift)
                 box = text.get_window_extent(renderer)
-                crowd = 1000 * sum(box.overlaps(other) for other in placed) + _curves_in(text.axes, box)
+                crowd = 1000 * (sum(box.overlaps(other) for other in placed) + _beyond(text.axes, box))
+                crowd += _curves_in(text.axes, box)
                 if crowd < least:
                     least, best = crowd, (text.xyann, box)
                 if not crowd:
@@ -314,6 +316,11 @@ def _curves_in(axis: Any, box: Any) -> int:
         path = line.get_transform().transform_path(line.get_path())
         count += bool(len(path.vertices)) and path.intersects_bbox(box, filled=False)
     return count
+
+
+def _beyond(axis: Any, box: Any) -> bool:
+    """Whether a box, in pixels, reaches above or below an axis' frame."""
+    return bool(box.y0 < axis.bbox.y0 or box.y1 > axis.bbox.y1)
 
 
 def _halo() -> list[Any]:

@@ -30,11 +30,12 @@ from ...drivers.nic.memory import memory_link
 from ...drivers.nic.nic import Nic
 from ...iokernel import Allowance, AppConfig, Idle, Iokernel
 from ...libos import Runtime, Scheduler
-from ...runtime.errors import CorelaneError
+from ...runtime.errors import CorelaneError, check
+from .._native import ffi, lib
 from . import rest, usage
 from .load import Load
 from .openloop import Point
-from .stops import Counts, refusals
+from .stops import GENERATORS, Counts, refusals
 
 SPIN_US = 5000
 LONG_SPIN = Scheduler(spin_us=SPIN_US)
@@ -57,33 +58,28 @@ class Rig:
 
     def usage(self) -> usage.Usage:
         """What the server's threads have used so far."""
-        pid = self.process.pid if self.process else "self"
-        total = usage.Usage()
-        for tid in self.tids:
-            total = total + usage.of_thread(tid, pid)
-        return total
+        return usage.of_threads(self.tids, self.process.pid if self.process else "self")
 
     def counts(self) -> Counts:
         """What stops.py asks: of the runtime in this process, or of the iokernel and what the application publishes."""
-        waited = self.usage().waited_s
         if self.iokernel is not None:
-            return counts_of_iokernel(self.iokernel, waited)
+            return counts_of_iokernel(self.iokernel, self.usage())
         assert self.runtime is not None
-        return counts_of_runtime(self.runtime, self.server_nic, waited)
+        return counts_of_runtime(self.runtime, self.server_nic, self.usage())
 
 
-def counts_of_runtime(runtime: Runtime, nic: Nic | None, waited_s: float = 0.0) -> Counts:
-    """Of a runtime of this process and the NIC that it polls."""
+def counts_of_runtime(runtime: Runtime, nic: Nic | None, used: usage.Usage) -> Counts:
+    """Of a runtime of this process and the NIC that it polls. used: by its kthreads."""
     stats = runtime.stats()
     polls, idle = stats.sched["polls"], stats.sched["idle_turns"]
     full = refusals(stats.net) | refusals(stats.dropped, "dropped_")
     if nic is not None:
         full |= refusals(dataclasses.asdict(nic.stats()), "nic_")
-    return Counts(polls, polls - idle, waited_s=waited_s, full=full)
+    return Counts(polls, polls - idle, used.busy_s, used.waited_s, full=full)
 
 
-def counts_of_iokernel(kernel: Iokernel, waited_s: float = 0.0) -> Counts:
-    """Of its loops, and of the application that looked for work most, as it has published."""
+def counts_of_iokernel(kernel: Iokernel, used: usage.Usage | None = None) -> Counts:
+    """Of its loops, and of the application that looked for work most, as it has published. used: by its kthreads."""
     stats = kernel.stats()
     full: Counter[str] = Counter()
     for port in (*stats["loops"], *stats["apps"], *stats["uplinks"]):
@@ -97,11 +93,19 @@ def counts_of_iokernel(kernel: Iokernel, waited_s: float = 0.0) -> Counts:
     return Counts(
         looks,
         looks - idle,
-        waited_s=waited_s,
+        used.busy_s if used else None,
+        used.waited_s if used else 0.0,
         loop_s=max(loop["busy_s"] for loop in stats["loops"]),
         full=dict(full),
         published_s=inside["published_s"] if inside else None,
     )
+
+
+def cores_of(kernel: Iokernel, app: int) -> Any:
+    """struct cl_io_app_cores of an application, by its id."""
+    out = ffi.new("struct cl_io_app_cores *")
+    check(lib.cl_io_app_cores(kernel.ptr, app, out), f"read the core time of application {app}")
+    return out
 
 
 @contextlib.contextmanager
@@ -167,6 +171,7 @@ def on_af_xdp(
         with far.namespace.entered():
             nic = AfXdp(far.name, addresses=[far.address])
         stack.callback(nic.close)
+        before = set(usage.threads())
         runtime = Runtime(
             nic=nic, kthreads=1, cpus=[cpu], poll=poll, scheduler=LONG_SPIN, address=f"{far.address}/{far.prefix}"
         )
@@ -177,7 +182,8 @@ def on_af_xdp(
             stack.callback(kept.close)
             stack.callback(runtime.close)
         runtime.start()
-        yield partial(counts_of_runtime, runtime, nic)
+        tids = set(usage.threads()) - before
+        yield lambda: counts_of_runtime(runtime, nic, usage.of_threads(tids))
 
 
 class App:
@@ -380,9 +386,18 @@ class LinuxLink:
         rest.demand("a server on Linux")
         before = set(usage.threads())
         with serve(self.far, self.port) as server:
-            tids = set(usage.threads()) - before
-            self.load.counts = partial(counts_of_linux, server, tids)
+            self.counted_by(partial(counts_of_linux, server, set(usage.threads()) - before))
             return self.load.explain(rate, seconds)
+
+    def counted_by(self, counts: Callable[[], Counts]) -> None:
+        """How a server that is up is counted, for `explain` of the load. The link's near end is counted besides."""
+
+        def both() -> Counts:
+            found = counts()
+            near = refusals(dataclasses.asdict(self.nic.stats()), GENERATORS)
+            return dataclasses.replace(found, full={**found.full, **near})
+
+        self.load.counts = both
 
     def ask(self, rate: float, seconds: float) -> Point:
         """One point of a server that is up all the time, and sleeps unless it is asked."""
@@ -391,9 +406,12 @@ class LinuxLink:
 
 
 def counts_of_linux(server: Any, tids: Collection[int] = ()) -> Counts:
-    """Of a server on a kernel socket: a process that has a `pid`, or threads of this one; and its own counters."""
+    """Of a server on a kernel socket: a process that has a `pid`, or threads of this one; its own counters; and what
+    its socket and the kernel's queue before the stack refused."""
     pid = getattr(server, "pid", None)
-    used = usage.of_process(pid) if pid else sum((usage.of_thread(tid) for tid in tids), usage.Usage())
+    used = usage.of_process(pid) if pid else usage.of_threads(tids)
     counted = server.stats() if hasattr(server, "stats") else {}
     looks = counted.get("looks", 0)
-    return Counts(looks, looks - counted.get("empty", 0), worker_s=used.busy_s, waited_s=used.waited_s)
+    where = f"{pid}" if pid else f"self/task/{next(iter(tids), os.getpid())}"
+    full = {"socket_full": usage.udp_dropped(where), "backlog_full": usage.backlog_dropped()}
+    return Counts(looks, looks - counted.get("empty", 0), used.busy_s, used.waited_s, full=full)

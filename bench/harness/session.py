@@ -57,7 +57,7 @@ def choose_cores(wanted: Sequence[int] | None) -> tuple[int, ...]:
 
 class Session:
     """State of a run. Public attributes: name, seconds, cores, baseline, options, settings, arms, stops,
-    stops_because."""
+    stops_because; virtual_time: no figure depends on the machine, so all are judged, however loud the canary."""
 
     def __init__(
         self,
@@ -77,6 +77,7 @@ class Session:
         self.baseline = baseline
         self.options = options or argparse.Namespace()
         self.settings: dict[str, Any] = {}
+        self.virtual_time = False
         self.arms: list[dict[str, Any]] = []
         self.figures: dict[str, dict[str, Any]] = {}
         self.stops: dict[str, str] = {}
@@ -299,6 +300,7 @@ class Session:
         )
         described["stolen_s"] = round(machine.steal_seconds() - self._stolen_at_start, 3)
         canary = self.canary.document()
+        canary["loud"] = canary["loud"] and not self.virtual_time
         notes, patient = self.notes, {}
         if self.patience:
             notes, patient = [*notes, str(self.patience)], {"patient": self.patience.document()}
@@ -326,7 +328,9 @@ class Session:
         return out
 
     def _marked(self, row: dict[str, Any]) -> dict[str, Any]:
-        """The row with the percentiles that the canary alone explains."""
+        """The row with the percentiles that the canary alone explains: of what was modelled it explains none."""
+        if row.get("modelled"):
+            return row
         latencies = {
             k.removesuffix("_us"): number(v) for k, v in row.items() if k in ("p50_us", "p90_us", "p99_us", "p999_us")
         }

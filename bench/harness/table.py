@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from . import document as doc
-from .goals import GOALS
+from .goals import GOALS, Goal
 from .numbers import number
 
 LOAD_COLUMNS = (
@@ -114,10 +114,15 @@ def beside(figure: dict[str, Any]) -> str:
     return "; ".join(f"{what}: {quantity(number(v))}" for what, v in figure.get("beside", {}).items())
 
 
+def bound(goal: Goal) -> str:
+    """A figure's goal, as "at most 4"."""
+    return "none" if goal.goal is None else f"{goal.sense} {quantity(goal.goal)}"
+
+
 def verdict(name: str, fig: dict[str, Any], met: str, missed: str) -> str:
     """Whether a figure meets its goal; of how many of its runs that is so, where they are on both sides of it."""
     if fig["met"] is None:
-        return "not judged"
+        return "no goal" if GOALS[name].goal is None else "not judged"
     told, runs = met if fig["met"] else missed, [number(r) for r in fig["runs"]]
     agree = sum(GOALS[name].met(r) is fig["met"] for r in runs)
     return told if agree == len(runs) else f"{told}, {'met' if fig['met'] else 'missed'} in {agree} of {len(runs)} runs"
@@ -129,13 +134,13 @@ def figure_table(figures: dict[str, dict[str, Any]]) -> str:
     rows = [["figure", "value", "runs", "goal", "", "meaning"]]
     for name, fig in figures.items():
         goal = GOALS[name]
-        bound = f"{goal.sense} {quantity(goal.goal)}"
         if fig["value"] is None:
-            rows.append([name, "-", "", bound, "not taken", fig["reason"]])
+            rows.append([name, "-", "", bound(goal), "not taken", fig["reason"]])
             continue
         runs = [number(r) for r in fig["runs"]]
         spread = f"{quantity(min(runs))} .. {quantity(max(runs))}" if len(runs) > 1 else ""
-        rows.append([name, quantity(fig["value"]), spread, bound, verdict(name, fig, "met", "NOT MET"), goal.meaning])
+        said = verdict(name, fig, "met", "NOT MET")
+        rows.append([name, quantity(fig["value"]), spread, bound(goal), said, goal.meaning])
     widths = [max(len(r[i]) for r in rows) for i in range(5)]
     lines = []
     for row, fig in zip(rows, [{}, *figures.values()], strict=True):

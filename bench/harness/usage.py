@@ -1,8 +1,10 @@
-"""What threads cost: CPU time and context switches, of this process's threads or of another's (/proc)."""
+"""What threads cost: CPU time and context switches, of this process's threads or of another's (/proc); and what the
+kernel counts of sockets and disks."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,9 +88,41 @@ def _schedstat_ns(base: Path) -> tuple[int | None, int]:
         return None, 0
 
 
+def of_threads(tids: Iterable[int], pid: int | str = "self") -> Usage:
+    """Usage of some threads of a process so far."""
+    return sum((of_thread(tid, pid) for tid in tids), Usage())
+
+
 def of_process(pid: int | str = "self") -> Usage:
     """Usage of all living threads of a process so far."""
-    total = Usage()
-    for tid in threads(pid):
-        total = total + of_thread(tid, pid)
-    return total
+    return of_threads(threads(pid), pid)
+
+
+def udp_dropped(where: str, root: Path = Path("/proc")) -> int:
+    """Datagrams that full UDP sockets refused so far, in the network namespace of a process or thread: "PID",
+    "self/task/TID". 0 if it is gone. Source: the last column of /proc/PID/net/udp, proc(5)."""
+    try:
+        lines = (root / where / "net/udp").read_text().splitlines()[1:]
+        return sum(int(line.split()[-1]) for line in lines)
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def backlog_dropped(root: Path = Path("/proc")) -> int:
+    """Packets that the kernel's queues of received packets refused so far, one a CPU, of this machine. Source: the
+    second column of /proc/net/softnet_stat, net/core/net-procfs.c."""
+    try:
+        return sum(int(line.split()[1], 16) for line in (root / "net/softnet_stat").read_text().splitlines())
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def disk_busy_s(path: Path, root: Path = Path("/sys/dev/block")) -> float | None:
+    """Time so far in which the block device under a file or folder had requests in flight, s. None: there is none that
+    says so. Source: the tenth number of `stat`, Documentation/block/stat.rst."""
+    try:
+        device = os.stat(path).st_dev
+        fields = (root / f"{os.major(device)}:{os.minor(device)}" / "stat").read_text().split()
+        return int(fields[9]) / 1e3
+    except (OSError, ValueError, IndexError):
+        return None

@@ -213,8 +213,12 @@ static int turn(struct cuts_run *run, struct cl_log *log, uint32_t appends)
 
 int cuts_run_make(struct cuts_run *run, uint32_t appends, uint32_t in_flight, char err[256])
 {
-    struct cl_log_config config = {
-        .blk = &run->device.blk, .in_flight = in_flight, .confirm_ns = CONFIRM_TICKS, .now_ns = tick, .now_arg = run};
+    struct cl_log_config config = {.blk = &run->device.blk,
+                                   .in_flight = in_flight,
+                                   .fixed_records = 1, /* so many fly, whatever ticks say of the device */
+                                   .confirm_ns = CONFIRM_TICKS,
+                                   .now_ns = tick,
+                                   .now_arg = run};
     struct cl_log *log;
     run->ops[0] = (struct cuts_op){.first = 1, .next = 1};
     int rc = cl_log_open_wait(&config, &log, NULL, err);

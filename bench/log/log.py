@@ -22,26 +22,28 @@ from ...libos.storage.log.log import format_area
 from ...runtime.errors import CorelaneError
 from .._native import ffi, lib
 from ..baseline import durable
-from ..harness import diskcanary
+from ..harness import diskcanary, usage
 from ..harness.numbers import PERCENTILES, pairwise, percentile
-from ..harness.plot import Canvas
 from ..harness.session import Session
+from ..harness.stops import EXPLAIN_S, Counts, stop_of_closed, watched
+from . import arrivals as poisson
+from . import batching
+from .arrivals import Arrivals, Arrived, Place
+from .names import FIXED, RAW
+from .plots import plot
+
+__all__ = ["FIGURES", "FIXED", "RAW", "SUMMARY", "add_arguments", "plot", "run"]
 
 SUMMARY = "durable appends beside raw writes, SQLite, LMDB and Redis; batching, recovery, every cut"
 FIGURES = (
     "log.append_over_bare",
     "log.group_gain",
     "log.batching_worst",
+    "log.batching_modelled",
     "log.recovery_gbps",
     "log.cut_points",
 )
 
-RAW = {
-    "O_DIRECT+O_DSYNC pwrite": lib.CL_BENCH_LOG_DSYNC,
-    "io_uring RWF_DSYNC": lib.CL_BENCH_LOG_URING,
-    "io_uring RWF_DSYNC, looking": lib.CL_BENCH_LOG_URING_POLL,
-    "pwrite+fdatasync": lib.CL_BENCH_LOG_FDATASYNC,
-}
 ROUNDS = 30  # short ones: a disk differs by the second more than the loops on it
 CORE_ROUNDS = 4
 RECORD_BYTES = 256
@@ -49,24 +51,14 @@ MANY = 64
 LOADS = (1, 2, 4, 8, 16, 32, 64)  # writers
 SWEEP_ROUNDS = 8  # a multiple of 4: see worst_held_out
 RECOVERIES = 12
-WHOLE_S = 3.0  # a shorter run has two
+WHOLE_S = 3.0  # a shorter run has two, and fewer modelled loads
 READS_IN_FLIGHT = (4, 16)  # of 256 KiB each: which of them a disk answers faster differs
 Arm = TypeVar("Arm", str, int)
-# Name: records that a flush waits for, how long it waits at most (us), flushes in flight (0: the log's own). For each
-# load some fit it: as many records as writers, and a fourth of them with four in flight.
-FIXED = {
-    **{f"no wait, {n} in flight": (1, 0, n) for n in (1, 2, 4, 8, 16)},
-    "2 or 50 us": (2, 50, 0),
-    "4 or 50 us": (4, 50, 0),
-    "8 or 50 us": (8, 50, 0),
-    "16 or 50 us": (16, 50, 0),
-    "32 or 100 us": (32, 100, 0),
-    "64 or 100 us": (64, 100, 0),
-    "64 or 400 us": (64, 400, 0),
-}
 CUT_APPENDS = 1000
 MIB = 1 << 20
 ROOM = 1 << 20  # latencies kept of a slice
+SHM = "/dev/shm"
+MEMORY_S = 1.0  # files on tmpfs are as large as those of a run of so long
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,6 +100,7 @@ class Files:
     """The files of a run and the loops over them."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
+        self.folder = folder
         self.bare_path, log_path = folder / "bare", folder / "log"
         self.recovery_bytes = min(192, max(8, int(20 * seconds))) * MIB
         for path in (self.bare_path, log_path):  # alike: where in a file one writes may matter
@@ -150,6 +143,27 @@ class Files:
         )
         return self._taken(lib.cl_bench_log_append(config, self._out, self._err), "append to the log")
 
+    def arrive(self, arrivals: Arrivals, fixed: tuple[int, int, int]) -> Arrived:
+        """Our log with appends that come when they are due."""
+        records, wait_us, in_flight = fixed
+        due = arrivals.pointer()
+        config = ffi.new(
+            "struct cl_bench_log_config *",
+            {
+                "blk": self.blk.ptr,
+                "cpu": self.cpu,
+                "record_bytes": RECORD_BYTES,
+                "in_flight": in_flight,
+                "fixed_records": records,
+                "fixed_wait_ns": wait_us * 1000,
+                "due_ns": due,
+                "arrivals": arrivals.n,
+            },
+        )
+        got = self._taken(lib.cl_bench_log_append(config, self._out, self._err), "append to the log as appends come")
+        o = self._out
+        return Arrived(got.ns, got.seconds, o.late)
+
     def _one(self, call: Callable[..., int], *args: Any) -> list[int]:
         """A call whose last arguments are numbers that it sets."""
         numbers = [ffi.new("uint64_t *") for _ in range(args[-1])]
@@ -180,8 +194,9 @@ class Files:
 
 
 def run(session: Session) -> None:
-    """Cuts first, which need no disk; then all that does."""
+    """First what needs no disk; then all that does."""
     cuts(session, 0.05 * session.seconds)
+    batching.run(session, session.seconds >= WHOLE_S)
     folder = getattr(session.options, "directory", tempfile.gettempdir())
     kind, device = where(folder)
     session.settings |= {
@@ -191,20 +206,47 @@ def run(session: Session) -> None:
         "device": device,
         "loads_writers": list(LOADS),
     }
-    if kind in ("tmpfs", "ramfs"):
-        session.skip("disk", f"{folder} is {kind}, where nothing is durable: choose a disk with --directory")
-        return
     with contextlib.ExitStack() as stack:
-        home = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder, prefix="corelane-log-")))
-        session.say(f"writing files on {device} ({kind})")
-        files = Files(home, session.seconds)
-        stack.callback(files.blk.close)
-        cores = choose_cores(session, files)
-        files.cpu = cores["log"]
-        diskcanary.note_disk(session, home)
-        single(session, files, cores, others(session, home, stack))
-        sweep(session, files)
-        recovery(session, files)
+        places = {"tmpfs": files_in_memory(session, stack)}
+        if kind in ("tmpfs", "ramfs"):
+            session.skip("disk", f"{folder} is {kind}, where nothing is durable: choose a disk with --directory")
+            places["disk"] = None
+        else:
+            places["disk"] = on_disk(session, stack, folder)
+        found = {
+            place: Place(files.arrive, files.folder, files.append(poisson.WRITERS, poisson.CAPACITY_S).rate)
+            for place, files in places.items()
+            if files
+        }
+        poisson.run(session, found, 0.25 * session.seconds)
+
+
+def files_in_memory(session: Session, stack: contextlib.ExitStack) -> Files | None:
+    """Files on tmpfs, where a flush costs what the kernel does for it. None: there is no tmpfs, which is said."""
+    if where(SHM)[0] != "tmpfs":
+        session.skip("tmpfs, Poisson", f"{SHM} is no tmpfs here: mount one there")
+        return None
+    home = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=SHM, prefix="corelane-log-")))
+    files = Files(home, min(session.seconds, MEMORY_S))
+    stack.callback(files.blk.close)
+    files.cpu = session.cores[-1]
+    return files
+
+
+def on_disk(session: Session, stack: contextlib.ExitStack, folder: str) -> Files:
+    """All that is measured on a disk, but for arrivals; its files."""
+    kind, device = where(folder)
+    home = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=folder, prefix="corelane-log-")))
+    session.say(f"writing files on {device} ({kind})")
+    files = Files(home, session.seconds)
+    stack.callback(files.blk.close)
+    cores = choose_cores(session, files)
+    files.cpu = cores["log"]
+    diskcanary.note_disk(session, home)
+    single(session, files, cores, others(session, home, stack))
+    sweep(session, files)
+    recovery(session, files)
+    return files
 
 
 def choose_cores(session: Session, files: Files) -> dict[str, int]:
@@ -322,6 +364,7 @@ def sweep(session: Session, files: Files) -> None:
                 writers=load,
                 per_s=statistics.median(rates[load][name]),
             )
+    _why_it_ends(session, files, settings, slice_s)
     adaptive = {load: rates[load].pop("adaptive") for load in LOADS}
     halves = worst_held_out(adaptive, rates)
     session.figure("log.batching_worst", statistics.mean(h.ratio for h in halves), runs=[h.ratio for h in halves])
@@ -329,6 +372,21 @@ def sweep(session: Session, files: Files) -> None:
     each = {load: worst_held_out({load: adaptive[load]}, {load: rates[load]}) for load in LOADS}
     by_load = (f"{load} writers {statistics.mean(h.ratio for h in halves):.3g}" for load, halves in each.items())
     session.note(f"adaptive batching over the setting that was best in the other half, by load: {', '.join(by_load)}")
+
+
+def _why_it_ends(session: Session, files: Files, settings: Mapping[str, tuple[int, int, int]], slice_s: float) -> None:
+    """What is used up with the most writers, of each setting: by the disk's own account. What the log's kthread has of
+    its core says nothing, since it looks for completions while it waits."""
+
+    def counts() -> Counts:
+        return Counts(disk_s=usage.disk_busy_s(files.bare_path))
+
+    most = LOADS[-1]
+    seconds = max(slice_s, EXPLAIN_S) if session.seconds >= WHOLE_S else slice_s
+    for name, fixed in settings.items():
+        _, evidence = watched(lambda s, fixed=fixed: files.append(most, s, fixed), counts, seconds)  # type: ignore[misc]
+        why = f"{most} writers, the most that were asked for"
+        session.stop(f"batching: {name}", why, stop_of_closed(evidence))
 
 
 @dataclass(frozen=True)
@@ -427,33 +485,3 @@ def cuts(session: Session, seconds: float) -> None:
     session.figure("log.cut_points", min(parts), runs=parts)
     if appends < CUT_APPENDS:
         session.note(f"a short run: cuts of {appends} appends instead of {CUT_APPENDS}")
-
-
-def plot(document: dict[str, Any]) -> Canvas:
-    """Medians of one append at a time, and appends a second against writers for every setting."""
-    rows = document["arms"]
-    single_rows = [a for a in rows if isinstance(a.get("p50_us"), int | float) and a["writers"] == 1]
-    swept = [a for a in rows if a["name"].startswith("batching: ")]
-    n = sum(int(a["n"]) for a in [*single_rows, *swept])
-    title = f"log: durable appends on {document['settings']['device']} ({document['settings']['file_system']})"
-    if not single_rows:
-        canvas = Canvas(title, message=document["settings"]["message"], n=sum(int(a["n"]) for a in rows))
-        canvas.bars([a["name"] for a in rows], [float(a["cuts"]) for a in rows], ylabel="cuts of a run (number)")
-        return canvas
-    canvas = Canvas(title, message=document["settings"]["message"], n=n, panels=2, size=(13, 6))
-    names = [a["name"] for a in single_rows]
-    colours = [0 if name == "log" else 6 if name in RAW else 1 for name in names]
-    canvas.bars(names, [float(a["p50_us"]) for a in single_rows], ylabel="one at a time, p50 (us)", colours=colours)
-    for i, name in enumerate(dict.fromkeys(a["name"] for a in swept)):
-        points = [a for a in swept if a["name"] == name]
-        label = name.removeprefix("batching: ")
-        x, y = [float(a["writers"]) for a in points], [float(a["per_s"]) for a in points]
-        canvas.curve(x, y, label=label, colour=i, style="-" if label == "adaptive" else "--", panel=1)
-    axis = canvas.axes[1]
-    axis.set_xscale("log", base=2)
-    axis.set_yscale("log")
-    axis.set_xlabel("writers (number)")
-    axis.set_ylabel("durable appends (1/s)")
-    canvas.caption("Blue: our log. Teal: raw writes of one block. Red: other stores. Right: when a flush goes.")
-    canvas.caption("Curves end at the last number of writers that was asked for.")
-    return canvas

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define YIELD_EACH 8 /* arrivals */
 #define TRIM_BELOW 4 /* the log is trimmed when less than a fourth of it is free */
 
 struct run {
@@ -16,8 +17,10 @@ struct run {
     struct cl_bench_log_result *out;
     struct cl_log_shared shared;
     uint64_t end_ns, room;
-    uint64_t trimmed; /* up to here, by whoever holds the lock */
-    int rc;           /* of the first append that failed; writers: the uthreads, all on one kthread */
+    uint64_t trimmed;           /* up to here, by whoever holds the lock */
+    uint64_t start_ns, last_ns; /* last_ns: when the last append was durable */
+    uint64_t next;              /* of due_ns: what arrives next */
+    int rc;                     /* of the first append that failed; writers: the uthreads, all on one kthread */
 };
 
 static uint64_t wall(void *arg)
@@ -37,24 +40,64 @@ static void trim_if_short(struct run *r)
     cl_spin_unlock(&r->shared.lock);
 }
 
+/* One append, that counts from from_ns on. Returns when it was durable; 0: it failed. */
+static uint64_t append(struct run *r, uint64_t from_ns)
+{
+    struct cl_bench_log_result *out = r->out;
+    uint8_t data[4000];
+    memset(data, 0x5a, r->config->record_bytes);
+    int rc = cl_log_append_wait(&r->shared, data, r->config->record_bytes, 0, NULL);
+    uint64_t end = cl_bench_wall_ns();
+    if (rc) {
+        r->rc = rc;
+        return 0;
+    }
+    if (out->kept < out->room)
+        out->each_ns[out->kept++] = (uint32_t)cl_min(end - from_ns, (uint64_t)UINT32_MAX);
+    r->last_ns = end;
+    if (++out->operations % 64 == 0)
+        trim_if_short(r);
+    return end;
+}
+
 static void writer(void *arg)
 {
     struct run *r = arg;
-    struct cl_bench_log_result *out = r->out;
-    uint8_t data[4000];
-    memset(data, 0x5a, sizeof data);
-    for (uint64_t start = cl_bench_wall_ns(), end; start < r->end_ns && !r->rc; start = end) {
-        int rc = cl_log_append_wait(&r->shared, data, r->config->record_bytes, 0, NULL);
-        end = cl_bench_wall_ns();
-        if (rc) {
-            r->rc = rc;
-            return;
+    for (uint64_t start = cl_bench_wall_ns(); start && start < r->end_ns && !r->rc;)
+        start = append(r, start);
+}
+
+static void arrival(void *arg)
+{
+    struct run *r = arg;
+    uint64_t due = r->start_ns + r->config->due_ns[r->next++]; /* they begin in the order in which they are spawned */
+    uint64_t now = cl_bench_wall_ns();
+    r->out->late += now > due + CL_BENCH_LOG_LATE_NS;
+    if (!r->rc)
+        append(r, due);
+}
+
+/* Sleeps until the next one is due, and spawns all that are; those that are late run meanwhile. */
+static void arrivals(void *arg)
+{
+    struct run *r = arg;
+    const uint64_t *due = r->config->due_ns;
+    r->start_ns = cl_bench_wall_ns();
+    for (uint64_t i = 0, now = r->start_ns; i < r->config->arrivals && !r->rc; i++) {
+        if (r->start_ns + due[i] > now) {
+            cl_uthread_sleep_until_ns(r->start_ns + due[i]);
+            now = cl_bench_wall_ns();
         }
-        if (out->kept < out->room)
-            out->each_ns[out->kept++] = (uint32_t)cl_min(end - start, (uint64_t)UINT32_MAX);
-        if (++out->operations % 64 == 0)
-            trim_if_short(r);
+        if (cl_uthread_spawn(arrival, r, NULL))
+            r->rc = -EAGAIN;
+        if (i % YIELD_EACH == YIELD_EACH - 1) {
+            cl_uthread_yield();
+            now = cl_bench_wall_ns();
+        }
     }
+    while (r->out->operations < r->config->arrivals && !r->rc)
+        cl_uthread_sleep_ns(100000);
+    r->out->ns = r->last_ns - r->start_ns;
 }
 
 static void writers(void *arg)
@@ -66,14 +109,14 @@ static void writers(void *arg)
         r->rc = -ENOMEM;
         return;
     }
-    uint64_t start = cl_bench_wall_ns();
-    r->end_ns = start + r->config->for_ns;
+    r->start_ns = cl_bench_wall_ns();
+    r->end_ns = r->start_ns + r->config->for_ns;
     for (uint32_t i = 0; i < n; i++)
         if (cl_uthread_spawn(writer, r, &ids[i]))
             r->rc = -EAGAIN;
     for (uint32_t i = 0; i < n; i++)
         cl_uthread_join(ids[i]);
-    r->out->ns = cl_bench_wall_ns() - start;
+    r->out->ns = cl_bench_wall_ns() - r->start_ns;
     free(ids);
 }
 
@@ -89,7 +132,7 @@ int cl_bench_log_append(const struct cl_bench_log_config *config, struct cl_benc
     struct cl_sched_config sc;
     struct cl_log_stats stats;
     int32_t cpus[1] = {config->cpu};
-    out->operations = out->kept = 0;
+    out->operations = out->kept = out->late = 0;
     int rc = cl_log_open_wait(&lc, &r.shared.log, NULL, err);
     if (rc)
         return rc;
@@ -104,7 +147,7 @@ int cl_bench_log_append(const struct cl_bench_log_config *config, struct cl_benc
     if (rc == 0)
         rc = cl_sched_start(sched, err);
     if (rc == 0)
-        rc = cl_sched_run(sched, writers, &r);
+        rc = cl_sched_run(sched, config->writers ? writers : arrivals, &r);
     cl_sched_delete(sched);
     cl_log_stats(r.shared.log, &stats);
     out->flushes = stats.flushes;

@@ -13,6 +13,8 @@
 #define CL_BENCH_LOG_URING_POLL 2 /* the same, looking at the completion queue between sched_yield()s */
 #define CL_BENCH_LOG_FDATASYNC 3  /* pwrite through the page cache, fdatasync */
 
+#define CL_BENCH_LOG_LATE_NS 100000
+
 /* One run of a loop. ns: of each operation, as many as there is room for. */
 struct cl_bench_log_result {
     uint64_t operations, ns;
@@ -20,6 +22,8 @@ struct cl_bench_log_result {
     uint64_t at;      /* where in its file a raw loop ended, and the next one begins */
     uint32_t *each_ns;
     uint64_t room, kept;
+    /* Of arrivals. */
+    uint64_t late; /* began CL_BENCH_LOG_LATE_NS or more after they were due: the kthread had something else to do */
 };
 
 /* Write durably, one block at a time, for `for_ns`. -errno with a reason in err. */
@@ -29,15 +33,19 @@ CL_API int cl_bench_log_raw(uint32_t what, const char *path, int cpu, uint64_t f
 struct cl_bench_log_config {
     struct cl_blk *blk; /* an area with a log; queue 0 */
     int cpu;
-    uint32_t writers;      /* uthreads, each with one append at a time */
+    uint32_t writers;      /* uthreads, each with one append at a time; 0: arrivals */
     uint32_t record_bytes; /* up to 4000 */
     uint32_t in_flight;    /* 0: the log's own */
     uint32_t fixed_records, pad;
     uint64_t fixed_wait_ns;
-    uint64_t for_ns;
+    uint64_t for_ns; /* of writers */
+    /* Open loop: when each append is due, from the beginning on, ascending. Each is a uthread; one that begins late is charged from when it
+     * was due. */
+    const uint64_t *due_ns;
+    uint64_t arrivals;
 };
 
-/* Open the log, append for so long, close it. */
+/* Open the log, append for so long, or until all arrivals are durable, close it. */
 CL_API int cl_bench_log_append(const struct cl_bench_log_config *config, struct cl_bench_log_result *out,
                                char err[256]);
 /* Fill a fresh log with records until `bytes` of flushes are written; it is left as a crash would leave it. */

@@ -18,8 +18,9 @@ from ...drivers.linux.netns import Namespace
 from ...drivers.nic.loadgen.loadgen import Closed, Limits, Loadgen
 from ...drivers.nic.loadgen.loadgen import Memcached as Traffic
 from ..baseline.peers import Etcd, Libraft, Puts
-from ..harness import rest
+from ..harness import rest, rig, usage
 from ..harness.load import point_of
+from ..harness.stops import Counts, Evidence, Stop, Watch, stop_of_closed
 from .nodes import KV_PORT, Group, address
 from .udp import UdpClients
 
@@ -132,6 +133,27 @@ def ours_slot(cores: tuple[int, int], folder: Path | None, clients: int, seconds
         if how.get("snapshot_entries"):
             extra["snapshots"] = max(group.snapshots.values(), default=0)
         return replace(slot, extra=extra)
+
+
+def explained(cores: tuple[int, int], folder: Path | None, managed: bool, seconds: float) -> Stop:
+    """What CLIENTS[-1] clients of a group of its own use up: the loop, the disk, and of a group whose core moves the
+    time for which its nodes had it and work. Nodes that the kernel's scheduler shares it between look for their disks'
+    completions while they wait, so their CPU time says nothing."""
+    with group_up(cores, folder, CLIENTS[-1], managed=managed) as (group, generator):
+
+        def counts() -> Counts:
+            found = rig.counts_of_iokernel(group.kernel)
+            ids = [app["id"] for app in group.kernel.stats()["apps"]] if managed else []
+            core_s = sum(float(rig.cores_of(group.kernel, app).core_ns) for app in ids) / 1e9
+            disk_s = usage.disk_busy_s(folder) if folder else None
+            none = {"looks": 0, "found": 0, "published_s": None}
+            return replace(found, worker_s=core_s if managed else None, disk_s=disk_s, **none)  # type: ignore[arg-type]
+
+        generator.begin(OPEN_RPS, 0.9 * seconds, 0.1 * seconds, 1)
+        with Watch(counts, seconds) as watch:
+            generator.wait()
+        generator.result()
+    return stop_of_closed(watch.evidence or Evidence())
 
 
 def await_answers(generator: Loadgen) -> None:

@@ -161,7 +161,7 @@ def plot(document: dict[str, Any]) -> Canvas:
     canvas = Canvas(
         "raft: a replicated put, 3 replicas on one machine",
         message=document["settings"]["message"],
-        n=sum(row["n"] for row in rows.values()),
+        n=sum(row["n"] for row in rows.values() if not row.get("modelled")),
         panels=2,
         size=(13, 5.5),
     )

@@ -29,7 +29,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -41,6 +41,7 @@ from ..baseline.peers import Etcd, Libraft
 from ..harness import diskcanary
 from ..harness.session import Session
 from ..log.log import where
+from . import batches
 from .arms import (
     BOUND,
     CLIENTS,
@@ -70,6 +71,7 @@ from .arms import (
     Arm,
     arm_name,
     etcd_slot,
+    explained,
     libraft_slot,
     ours_slot,
     raw_slot,
@@ -83,7 +85,13 @@ from .udp import UdpClients
 __all__ = ["FIGURES", "SUMMARY", "add_arguments", "plot", "run"]
 
 SUMMARY = "a replicated put, 3 replicas: in memory, on tmpfs, on disk; raw writes, libraft and etcd beside it"
-FIGURES = ("raft.memory_put_us", "raft.durable_over_floor", "raft.libraft_over_ours", "raft.over_etcd")
+FIGURES = (
+    "raft.memory_put_us",
+    "raft.durable_over_floor",
+    "raft.libraft_over_ours",
+    "raft.over_etcd",
+    "raft.batching_modelled",
+)
 
 ROUNDS = 3
 RELAY_BYTES = 1 << 20
@@ -97,7 +105,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(session: Session) -> None:
-    """All arms in turns."""
+    """What is modelled, and then all arms in turns."""
+    batches.run(session, session.seconds >= WHOLE_S)
     session.settings |= {
         "message": f"one put of a {KEY_BYTES}-byte key and a {VALUE_BYTES}-byte value, answered by a majority of 3",
         "clients": CLIENTS,
@@ -134,10 +143,21 @@ def run(session: Session) -> None:
         session.settings |= {"slot_s": slot_s, "slot_rounds": rounds}
         session.note(f"slots of {slot_s:.3g} s each, {rounds} rounds; each member of etcd is asked for a whole one")
         got = session.interleave({name: partial(arm, slot_s) for name, arm in arms.items()}, rounds)
+        why_they_end(session, arms, disk, slot_s)
     lone = {arm_name(DISK, 1): turns.ours, **turns.others} if turns else {}
     for name, slots in {**lone, **got}.items():
         add_row(session, name, slots)
     judge(session, got, turns)
+
+
+def why_they_end(session: Session, arms: Mapping[str, Arm], disk: Path | None, seconds: float) -> None:
+    """What the most clients of ours use up, in memory and on the disk, by counters that are read in a slot more."""
+    for system, folder in ((MEMORY, None), (DISK, disk / "ours" if disk else None)):
+        name = arm_name(system, CLIENTS[-1])
+        if name in arms:
+            session.say(f"what is used up: {name}")
+            because = explained(session.two_cores, folder, system == MEMORY, seconds)
+            session.stop(name, f"{CLIENTS[-1]} clients, the most that were asked for", because)
 
 
 def like_etcd(session: Session, disk: Path) -> dict[str, Arm]:

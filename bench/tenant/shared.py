@@ -25,7 +25,6 @@ from ...drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached
 from ...iokernel import Allowance, AppConfig, Idle, Iokernel, UserConfig
 from ...iokernel.control.moves import STEP_NAMES, Move, entries
 from ...runtime.clock import default_clock
-from ...runtime.errors import check
 from ...runtime.hist import Hist
 from .._native import ffi, lib
 from ..harness import rig
@@ -153,16 +152,27 @@ class Shared:
 
     def core_s(self, name: str) -> float:
         """Core time of an application so far, as the iokernel accounts for it."""
+        return float(self._cores_of(name).core_ns) / 1e9
+
+    def _cores_of(self, name: str) -> Any:
+        """struct cl_io_app_cores of an application."""
         if name not in self._ids:
             self._ids |= {app["name"]: app["id"] for app in self.kernel.stats()["apps"]}
-        out = ffi.new("struct cl_io_app_cores *")
-        check(lib.cl_io_app_cores(self.kernel.ptr, self._ids[name], out), f"read the core time of {name}")
-        return float(out.core_ns) / 1e9
+        return rig.cores_of(self.kernel, self._ids[name])
 
     def counts_of(self, name: str) -> Counts:
-        """What stops.py asks, of an application whose core time the iokernel accounts for."""
-        found = rig.counts_of_iokernel(self.kernel)
-        return replace(found, looks=0, found=0, published_s=None, worker_s=self.core_s(name))
+        """What stops.py asks, of an application whose core time the iokernel accounts for: that is time with work, and
+        what waited in it at decisions while another had the core is in `waiting`."""
+        found, cores = rig.counts_of_iokernel(self.kernel), self._cores_of(name)
+        return replace(
+            found,
+            looks=0,
+            found=0,
+            published_s=None,
+            worker_s=float(cores.core_ns) / 1e9,
+            decisions=int(cores.checks),
+            waiting=int(cores.congested),
+        )
 
     def moves(self) -> list[Move]:
         """What was logged since the last call."""

@@ -4,6 +4,7 @@
     single.{h,c}         what NICs of one queue share
     memory.{c,py}        a link with two ends in one process, zero copy
     fault.{h,c,py}       a bad wire around another NIC: loss, duplicates, reordering, delay, corruption, from a seed
+    link/                a rate, queues, losses, delays: around a NIC, or as a wire between two
     joined.{h,c,py}      several NICs of one queue as one with a queue each
     pcap.{h,c,py} replay.c   records another NIC to a file; plays a file as a NIC
     wrap.py              fault and recorder around a NIC, by what a command line or a configuration says

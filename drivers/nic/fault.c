@@ -152,12 +152,11 @@ static void judge(struct fault_nic *f, struct side *s, unsigned queue, unsigned 
         delayed = reordered = false;
     }
     if (delayed) {
-        const struct cl_clock *clock = cl_clock_default();
         uint64_t range = f->config.delay_max_ns - f->config.delay_min_ns + 1;
         uint64_t ns = f->config.delay_min_ns + (uint64_t)(((unsigned __int128)how_long * range) >> 64);
-        hold(s, frame, now + (uint64_t)cl_ns_to_ticks(clock, (int64_t)ns), false, 0);
+        hold(s, frame, now + (uint64_t)cl_ns_to_ticks(f->nic.clock, (int64_t)ns), false, 0);
     } else if (reordered) {
-        uint64_t limit = (uint64_t)cl_ns_to_ticks(cl_clock_default(), OVERTAKE_NS);
+        uint64_t limit = (uint64_t)cl_ns_to_ticks(f->nic.clock, OVERTAKE_NS);
         hold(s, frame, now + limit, true, f->config.reorder_by);
     } else {
         ready_push(s, frame);
@@ -220,7 +219,7 @@ static void check_gone(struct fault_nic *f)
 static unsigned fault_rx(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct fault_nic *f = (struct fault_nic *)nic;
-    uint64_t now = cl_tsc();
+    uint64_t now = cl_clock_stamp(nic->clock);
     n = cl_min(n, (unsigned)CL_NIC_BURST);
     lock_queue(f, queue);
     if (f->faulty[CL_FAULT_TX])
@@ -241,7 +240,7 @@ static unsigned fault_tx(struct cl_nic *nic, unsigned queue, struct cl_frame *fr
     if (!f->faulty[CL_FAULT_TX]) {
         taken = f->inner->ops->tx_burst(f->inner, queue, frames, n);
     } else {
-        uint64_t now = cl_tsc();
+        uint64_t now = cl_clock_stamp(nic->clock);
         tx_pump(f, s, queue, now);
         while (taken < n && s->n_ready + 2 <= READY)
             judge(f, s, queue, CL_FAULT_TX, &frames[taken++], now);
@@ -277,10 +276,10 @@ static struct cl_parker *fault_parker(struct cl_nic *nic, unsigned queue)
     return f->inner->ops->parker(f->inner, queue);
 }
 
-/* When a frame will go on, UINT64_MAX if none is there. What is ready goes on `retry_ns` from now. */
-static uint64_t next_release(const struct side *s, uint64_t now, int64_t retry_ns)
+/* When a frame will go on, UINT64_MAX if none is there. What is ready goes on `retry_ticks` from now. */
+static uint64_t next_release(const struct side *s, uint64_t now, uint64_t retry_ticks)
 {
-    uint64_t next = s->n_ready ? now + (uint64_t)cl_ns_to_ticks(cl_clock_default(), retry_ns) : UINT64_MAX;
+    uint64_t next = s->n_ready ? now + retry_ticks : UINT64_MAX;
     for (unsigned i = 0; i < s->n_held; i++)
         next = cl_min(next, s->held[i].until_tsc);
     return next;
@@ -289,10 +288,10 @@ static uint64_t next_release(const struct side *s, uint64_t now, int64_t retry_n
 static uint64_t fault_next_tsc(struct cl_nic *nic, unsigned queue)
 {
     struct fault_nic *f = (struct fault_nic *)nic;
-    uint64_t now = cl_tsc();
+    uint64_t now = cl_clock_stamp(nic->clock);
     lock_queue(f, queue);
     uint64_t rx = next_release(side_of(nic, queue, CL_FAULT_RX), now, 0);
-    uint64_t tx = next_release(side_of(nic, queue, CL_FAULT_TX), now, RETRY_NS);
+    uint64_t tx = next_release(side_of(nic, queue, CL_FAULT_TX), now, (uint64_t)cl_ns_to_ticks(nic->clock, RETRY_NS));
     unlock_queue(f, queue);
     uint64_t below = f->inner->ops->next_tsc ? f->inner->ops->next_tsc(f->inner, queue) : UINT64_MAX;
     return cl_min(below, cl_min(rx, tx));
@@ -301,9 +300,10 @@ static uint64_t fault_next_tsc(struct cl_nic *nic, unsigned queue)
 static int fault_wait(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
 {
     struct fault_nic *f = (struct fault_nic *)nic;
-    uint64_t next = fault_next_tsc(nic, queue), now = cl_tsc();
+    const struct cl_clock *clock = nic->clock;
+    uint64_t next = fault_next_tsc(nic, queue), now = cl_clock_stamp(clock);
     if (next != UINT64_MAX) {
-        int64_t left = next > now ? cl_ticks_to_ns(cl_clock_default(), (int64_t)(next - now)) + 1 : 0;
+        int64_t left = next > now ? cl_ticks_to_ns(clock, (int64_t)(next - now)) + 1 : 0;
         timeout_ns = timeout_ns < 0 ? left : cl_min(timeout_ns, left);
     }
     int rc = f->inner->ops->wait(f->inner, queue, timeout_ns);
@@ -426,6 +426,7 @@ int cl_fault_nic_new(struct cl_nic *inner, const struct cl_fault_config *config,
     memset(queues, 0, inner->n_queues * sizeof(*queues));
     f->nic = *inner;
     f->nic.ops = &fault_ops;
+    f->nic.clock = cl_nic_clock(inner);
     f->inner = inner;
     f->config = *config;
     f->config.reorder_by = config->reorder_by ? config->reorder_by : 3;

@@ -350,6 +350,7 @@ static void link_delete(struct link *link)
             free(e->queues[q].rx.rings);
             free(e->queues[q].tx.rings);
             free(e->queues[q].tx.ring_full);
+            cl_park_close_given(&e->queues[q].park.parker);
         }
         free(e->queues);
         if (link->slots[s])
@@ -444,7 +445,7 @@ static bool end_alloc(struct end *e, unsigned peers)
         queue->rx.rings = calloc(peers, sizeof(*queue->rx.rings));
         queue->tx.rings = calloc(peers, sizeof(*queue->tx.rings));
         queue->tx.ring_full = calloc(peers, sizeof(*queue->tx.ring_full));
-        queue->park.parker = (struct cl_parker){&queue->park.word, -1};
+        queue->park.parker = (struct cl_parker){.word = &queue->park.word, .event_fd = -1};
         queue->park.sleeps = !barriers; /* an old kernel, or a filter: then senders always fence */
         if (!queue->rx.rings || !queue->tx.rings || !queue->tx.ring_full)
             return false;
@@ -491,7 +492,8 @@ static bool link_build(struct link *link, const struct cl_memory_config *c)
                                  .buffer_bytes = c->buffer_bytes,
                                  .mtu = c->mtu,
                                  .ipv4 = c->ipv4[s],
-                                 .ipv4_prefix = c->ipv4_prefix};
+                                 .ipv4_prefix = c->ipv4_prefix,
+                                 .clock = c->clock};
         memcpy(e->nic.mac, c->mac[s], 6);
         e->link = link;
         e->peer = &link->ends[!s];

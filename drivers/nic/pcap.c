@@ -40,7 +40,8 @@ struct pcap_nic {
     uint32_t n_tracks, ring_bytes, snap_bytes;
     int fd;
     pthread_t thread;
-    int64_t wall_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC, taken once: the file's times never step */
+    bool stepped;           /* constant: by a virtual clock. Who polls writes the file, and there is no thread */
+    int64_t wall_offset_ns; /* CLOCK_REALTIME - CLOCK_MONOTONIC, taken once: the file's times never step. Stepped: 0 */
     uint8_t *out;           /* the recorder's */
     uint32_t out_len;
     uint64_t written, file_bytes, failed_errno; /* writer: the recorder */
@@ -87,7 +88,7 @@ struct staged {
 static void stage_burst(struct pcap_nic *p, struct track *t, const struct cl_frame *frames, unsigned n,
                         struct staged *s)
 {
-    uint64_t tsc = cl_tsc(), tail = t->tail;
+    uint64_t tsc = cl_clock_stamp(p->nic.clock), tail = t->tail;
     s->missed = 0;
     for (unsigned i = 0; i < n; i++) {
         uint64_t next = stage(p, t, tail, &frames[i], tsc);
@@ -96,6 +97,8 @@ static void stage_burst(struct pcap_nic *p, struct track *t, const struct cl_fra
         s->tail[i] = tail;
     }
 }
+
+static void sweep(struct pcap_nic *p);
 
 static void publish(struct pcap_nic *p, struct track *t, const struct staged *s, unsigned n)
 {
@@ -106,7 +109,9 @@ static void publish(struct pcap_nic *p, struct track *t, const struct staged *s,
     cl_count(&t->recorded, n - missed);
     cl_count(&t->missed, missed);
     cl_store_release(&t->tail, s->tail[n - 1]); /* release: the entries before it */
-    if (cl_unlikely(t->tail - t->head_cache > p->ring_bytes / 2)) {
+    if (cl_unlikely(p->stepped)) {
+        sweep(p);
+    } else if (cl_unlikely(t->tail - t->head_cache > p->ring_bytes / 2)) {
         t->head_cache = cl_load_acquire(&t->head);
         if (t->tail - t->head_cache > p->ring_bytes / 2)
             cl_park_wake(&p->parker);
@@ -166,7 +171,7 @@ static bool write_oldest(struct pcap_nic *p)
     }
     if (!oldest)
         return false;
-    uint64_t ns = (uint64_t)(cl_tsc_to_ns(cl_clock_default(), oldest->tsc) + p->wall_offset_ns);
+    uint64_t ns = (uint64_t)(cl_tsc_to_ns(p->nic.clock, oldest->tsc) + p->wall_offset_ns);
     struct cl_pcap_record r = {(uint32_t)(ns / 1000000000), (uint32_t)(ns % 1000000000), oldest->kept_bytes,
                                oldest->frame_bytes};
     put(p, &r, sizeof r);
@@ -177,17 +182,22 @@ static bool write_oldest(struct pcap_nic *p)
     return true;
 }
 
+/* Write what lies in the rings now, and no more: traffic that never pauses must not hold up a flush. */
+static void sweep(struct pcap_nic *p)
+{
+    for (uint32_t i = 0; i < p->n_tracks; i++)
+        p->tracks[i].sweep_to = cl_load_acquire(&p->tracks[i].tail); /* acquire: the entries before it */
+    while (write_oldest(p))
+        ;
+}
+
 static void *recorder(void *arg)
 {
     struct pcap_nic *p = arg;
     for (;;) {
         uint64_t wanted = cl_load_acquire(&p->flushes_wanted); /* acquire: what the asker saw recorded */
         bool stop = cl_load_acquire(&p->stop);
-        for (uint32_t i = 0; i < p->n_tracks;
-             i++) /* a bounded sweep: traffic that never pauses must not hold up a flush */
-            p->tracks[i].sweep_to = cl_load_acquire(&p->tracks[i].tail); /* acquire: the entries before it */
-        while (write_oldest(p))
-            ;
+        sweep(p);
         write_out(p);
         cl_store_release(&p->flushes_done, wanted); /* release: the file has it */
         if (stop)
@@ -299,9 +309,13 @@ static void pcap_delete(struct pcap_nic *p)
 static void pcap_close(struct cl_nic *nic)
 {
     struct pcap_nic *p = (struct pcap_nic *)nic;
-    cl_store_release(&p->stop, 1);
-    cl_park_wake(&p->parker);
-    pthread_join(p->thread, NULL);
+    if (p->stepped) {
+        write_out(p);
+    } else {
+        cl_store_release(&p->stop, 1);
+        cl_park_wake(&p->parker);
+        pthread_join(p->thread, NULL);
+    }
     p->inner->ops->close(p->inner);
     pcap_delete(p);
 }
@@ -351,7 +365,10 @@ static int pcap_build(struct pcap_nic *p, const struct cl_pcap_config *c, char *
     }
     struct cl_pcap_file_header h = {CL_PCAP_MAGIC_NS, 2, 4, 0, 0, p->snap_bytes, CL_PCAP_ETHERNET};
     put(p, &h, sizeof h);
-    p->parker = (struct cl_parker){&p->word, -1};
+    p->parker = (struct cl_parker){.word = &p->word, .event_fd = -1};
+    p->stepped = p->nic.clock->word;
+    if (p->stepped)
+        return 0;
     p->wall_offset_ns = wall_offset();
     return -pthread_create(&p->thread, NULL, recorder, p);
 }
@@ -373,6 +390,7 @@ int cl_pcap_nic_new(struct cl_nic *inner, const struct cl_pcap_config *config, s
     memset(p, 0, sizeof(*p));
     p->nic = *inner;
     p->nic.ops = &pcap_ops;
+    p->nic.clock = cl_nic_clock(inner);
     p->inner = inner;
     p->fd = -1;
     p->snap_bytes = snap;
@@ -402,6 +420,10 @@ int cl_pcap_flush(struct cl_nic *nic)
 {
     struct pcap_nic *p = (struct pcap_nic *)nic;
     const struct timespec pause = {0, 200000};
+    if (p->stepped) {
+        write_out(p);
+        return -(int)p->failed_errno;
+    }
     /* Release: whatever the caller knows to be recorded is in the rings before the recorder sees the wish. */
     uint64_t mine = __atomic_add_fetch(&p->flushes_wanted, 1, __ATOMIC_ACQ_REL);
     cl_park_wake(&p->parker);

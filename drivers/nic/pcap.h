@@ -3,7 +3,9 @@
  * Recorder: wraps a NIC and copies every frame received or taken for sending, with its stamp, into a byte ring of its queue
  * and direction; a thread of its own writes the file. So the polling thread pays one copy and no system call. A full ring
  * costs the recording frames (counted as `missed`), never the traffic. Frames appear in the file in the order of their
- * stamps, but for those that were being stamped while the writer swept the rings. Frames are stamped once a burst.
+ * stamps, but for those that were being stamped while the writer swept the rings. Frames are stamped once a burst, by the
+ * NIC's clock. By a virtual clock, where one thread steps everything, there is no writer's thread: frames lie in the file in
+ * the order in which they passed, and its times are the clock's, so that equal runs leave equal files.
  *
  * Replay: a NIC with one queue whose received frames come from a file, at the file's own distances, scaled, or as fast as
  * they are fetched; what is sent to it is counted and freed. Wrap it in a recorder to keep that.
@@ -41,10 +43,11 @@ CL_API int cl_pcap_flush(struct cl_nic *nic);
 
 struct cl_replay_config {
     const char *path;
-    double speed;     /* 1: as recorded, 2: twice as fast; 0: at once */
-    uint64_t loops;   /* how often; 0: for ever */
-    uint32_t buffers; /* [2048] */
-    uint8_t mac[6];   /* [destination of the first frame] */
+    double speed;                 /* 1: as recorded, 2: twice as fast; 0: at once */
+    uint64_t loops;               /* how often; 0: for ever */
+    uint32_t buffers;             /* [2048] */
+    uint8_t mac[6];               /* [destination of the first frame] */
+    const struct cl_clock *clock; /* by which it replays [the machine's] */
 };
 
 struct cl_replay_counts {

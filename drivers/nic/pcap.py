@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...runtime.clock import Clock
 from ...runtime.errors import CorelaneError
 from ...runtime.typed import typed
 from .._native import ffi, lib
@@ -72,22 +73,31 @@ class ReplayNic(Nic):
 
     @typed("replay a recording")
     def __init__(
-        self, path: str | Path, *, speed: float = 1.0, loops: int = 1, buffers: int = 0, mac: str | None = None
+        self,
+        path: str | Path,
+        *,
+        speed: float = 1.0,
+        loops: int = 1,
+        buffers: int = 0,
+        mac: str | None = None,
+        clock: Clock | None = None,
     ) -> None:
         """Replay `path`.
 
         speed: 1 as recorded, 2 twice as fast, 0 at once. loops: how often, 0 for ever. mac: own address, by default the
-        destination of the first frame. Raises CorelaneError if the file cannot be read or is no pcap file of Ethernet
-        frames.
+        destination of the first frame. clock: by which it replays, None: the machine's. Raises CorelaneError if the
+        file cannot be read or is no pcap file of Ethernet frames.
         """
         name = ffi.new("char[]", os.fsencode(path))
         config = ffi.new("struct cl_replay_config *")
         config.path, config.speed, config.loops, config.buffers = name, speed, loops, buffers
+        if clock is not None:
+            config.clock = clock.ptr
         if mac is not None:
             ffi.memmove(config.mac, mac_to_bytes(mac), 6)
         out, err = ffi.new("struct cl_nic **"), ffi.new("char[256]")
         check(lib.cl_replay_nic_new(config, out, err), err, "replay NIC")
-        super().__init__(out[0])
+        super().__init__(out[0], keep=(clock,))
 
     @property
     def done(self) -> bool:

@@ -36,7 +36,7 @@ static uint64_t due_tsc(const struct replay_nic *r)
     if (r->speed == 0)
         return 0;
     double ns = (double)r->frames[r->next].at_ns / r->speed;
-    return r->loop_tsc + (uint64_t)cl_ns_to_ticks(cl_clock_default(), (int64_t)ns);
+    return r->loop_tsc + (uint64_t)cl_ns_to_ticks(r->single.nic.clock, (int64_t)ns);
 }
 
 static void step(struct replay_nic *r)
@@ -48,13 +48,13 @@ static void step(struct replay_nic *r)
     if (r->loops && r->counts.loops_done == r->loops)
         cl_store_relaxed(&r->done, 1);
     if (r->speed > 0)
-        r->loop_tsc += (uint64_t)cl_ns_to_ticks(cl_clock_default(), (int64_t)((double)r->span_ns / r->speed));
+        r->loop_tsc += (uint64_t)cl_ns_to_ticks(r->single.nic.clock, (int64_t)((double)r->span_ns / r->speed));
 }
 
 static unsigned replay_rx(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct replay_nic *r = (struct replay_nic *)nic;
-    uint64_t now = cl_tsc(), bytes = 0;
+    uint64_t now = cl_clock_stamp(nic->clock), bytes = 0;
     unsigned k = 0;
     (void)queue;
     if (cl_unlikely(!r->loop_tsc))
@@ -100,8 +100,7 @@ static uint64_t replay_next_tsc(struct cl_nic *nic, unsigned queue)
 
 static int replay_wait(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
 {
-    return cl_single_wait_until((struct cl_single_nic *)nic, cl_clock_default(), replay_next_tsc(nic, queue),
-                                timeout_ns);
+    return cl_single_wait_until((struct cl_single_nic *)nic, replay_next_tsc(nic, queue), timeout_ns);
 }
 
 static void replay_close(struct cl_nic *nic)
@@ -229,7 +228,8 @@ static int replay_build(struct replay_nic *r, const struct cl_replay_config *c, 
                                     .n_queues = 1,
                                     .n_buffers = c->buffers ? c->buffers : 2048,
                                     .buffer_bytes = cl_max(2048u, (longest + CL_CACHELINE - 1) & ~(CL_CACHELINE - 1u)),
-                                    .mtu = longest - CL_ETH_HLEN};
+                                    .mtu = longest - CL_ETH_HLEN,
+                                    .clock = c->clock ? c->clock : cl_clock_default()};
     bool given = cl_get32(c->mac) || cl_get16(c->mac + 4);
     memcpy(r->single.nic.mac, given ? c->mac : r->file + r->frames[0].offset, 6);
     return cl_single_init(&r->single);

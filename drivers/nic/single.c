@@ -11,12 +11,13 @@ int cl_single_init(struct cl_single_nic *s)
     s->pool = cl_pool_new(0, s->nic.n_buffers, 1);
     void *base = mmap(NULL, s->base_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     s->base = base == MAP_FAILED ? NULL : base;
-    s->parker = (struct cl_parker){&s->word, -1};
+    s->parker = (struct cl_parker){.word = &s->word, .event_fd = -1};
     return s->pool && s->base ? 0 : -ENOMEM;
 }
 
 void cl_single_exit(struct cl_single_nic *s)
 {
+    cl_park_close_given(&s->parker);
     if (s->base)
         munmap(s->base, s->base_len);
     cl_pool_delete(s->pool);
@@ -73,9 +74,10 @@ int cl_single_no_fd(struct cl_nic *nic, unsigned queue)
     return -1;
 }
 
-int cl_single_wait_until(struct cl_single_nic *s, const struct cl_clock *clock, uint64_t next_tsc, int64_t timeout_ns)
+int cl_single_wait_until(struct cl_single_nic *s, uint64_t next_tsc, int64_t timeout_ns)
 {
-    uint64_t now = cl_tsc();
+    const struct cl_clock *clock = s->nic.clock;
+    uint64_t now = cl_clock_stamp(clock);
     if (next_tsc != UINT64_MAX) {
         int64_t left = next_tsc > now ? cl_ticks_to_ns(clock, (int64_t)(next_tsc - now)) + 1 : 0;
         timeout_ns = timeout_ns < 0 ? left : cl_min(timeout_ns, left);

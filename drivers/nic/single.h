@@ -38,7 +38,7 @@ struct cl_parker *cl_single_parker(struct cl_nic *nic, unsigned queue);
 void cl_single_stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out);
 uint32_t cl_single_buffers_free(struct cl_nic *nic);
 int cl_single_no_fd(struct cl_nic *nic, unsigned queue);
-/* Sleep for timeout_ns, and not beyond next_tsc (cl_tsc, by `clock`; UINT64_MAX: nothing is due). The parker has no event_fd. */
-int cl_single_wait_until(struct cl_single_nic *s, const struct cl_clock *clock, uint64_t next_tsc, int64_t timeout_ns);
+/* Sleep for timeout_ns, and not beyond next_tsc (by the NIC's clock; UINT64_MAX: nothing is due). The parker has no event_fd. */
+int cl_single_wait_until(struct cl_single_nic *s, uint64_t next_tsc, int64_t timeout_ns);
 
 #endif

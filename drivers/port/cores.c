@@ -293,6 +293,12 @@ static void cores_cede(struct cl_cores *c, unsigned k)
     wait_core(port, a, k, &w);
 }
 
+/* Whether k sleeps in an epoll of its own (herald.c). */
+static bool is_adopted(const struct port *port, unsigned k)
+{
+    return port->parkers[k].given;
+}
+
 static bool cores_park_begin(struct cl_cores *c, unsigned k)
 {
     struct port *port = port_of_cores(c);
@@ -307,7 +313,45 @@ static bool cores_park_begin(struct cl_cores *c, unsigned k)
     port->waiters[k].lost = !owns(a, k);
     /* Whether it yield-waits or not: who reads PARKED wakes the futex, which costs a call if nobody sleeps there
      * yet. */
-    say(a, k, cl_load_relaxed(&slot_of(a, k)->yield_wait) ? CL_KTHREAD_PARKED_YIELDING : CL_KTHREAD_PARKED);
+    bool yields = !is_adopted(port, k) && cl_load_relaxed(&slot_of(a, k)->yield_wait);
+    say(a, k, yields ? CL_KTHREAD_PARKED_YIELDING : CL_KTHREAD_PARKED);
+    return true;
+}
+
+static void cores_park_leave(struct cl_cores *c, unsigned k)
+{
+    struct port *port = port_of_cores(c);
+    struct port_arena *a = port->waiters[k].arena;
+    if (!owns(a, k))
+        wake_owner(a, k);
+    cl_store_relaxed(&port_lines(a, k)->signals.left_tsc, (uint32_t)cl_tsc());
+    rouse_loop(a);
+}
+
+static bool cores_park_try(struct cl_cores *c, unsigned k, bool called)
+{
+    struct port *port = port_of_cores(c);
+    struct port_waiter *me = &port->waiters[k];
+    struct port_arena *a = me->arena;
+    if (waits_for(port, a)) {
+        uint32_t grant = cl_load_acquire(&slot_of(a, k)->grant); /* before the owner, as in wait_owner */
+        bool mine = owns(a, k);
+        me->lost |= !mine;
+        if (!mine || (grant == me->seen && (me->lost || !called)))
+            return false;
+        cl_store_relaxed(&port_lines(a, k)->signals.back_tsc, (uint32_t)cl_tsc());
+        say(a, k, CL_KTHREAD_RUNNING);
+        act(a, k);
+        if (!owns(a, k)) { /* taken while it got up */
+            me->lost = true;
+            me->seen = port_lines(a, k)->signals.acted;
+            say(a, k, CL_KTHREAD_PARKED);
+            cores_park_leave(c, k);
+            return false;
+        }
+    }
+    cl_store_relaxed(&port_lines(a, k)->park, CL_KTHREAD_RUNNING); /* as in wait_core */
+    me->noticed = false;
     return true;
 }
 
@@ -361,6 +405,9 @@ static void interrupt_kthread(const struct port *port, unsigned k)
 static void end_waits(struct port *port, struct port_arena *a)
 {
     cl_fence_seq_cst(); /* after the change, before `waiting` is read */
+    port_herald_look(port);
+    for (unsigned k = 0; k < port->nic.n_queues; k++)
+        port_herald_wake(port, k);
     for (unsigned k = 0; k < port->nic.n_queues; k++)
         /* Acquire: what it did while it waited is done. */
         for (bool again = false; cl_load_acquire(&port->waiters[k].waiting); again = true) {
@@ -403,6 +450,21 @@ static int cores_threads(struct cl_cores *c, const int32_t *tids, unsigned n, in
     return rc;
 }
 
+/* Acquire: `quantum_over` was stored before the flag. */
+static bool cores_quantum_over(struct cl_cores *c, unsigned k)
+{
+    struct port_arena *a = cl_load_acquire(&port_of_cores(c)->managed);
+    return a && cl_load_acquire(c->preempt) >> k & 1 &&
+           cl_load_relaxed(&slot_of(a, k)->quantum_over) == cl_load_relaxed(&port_lines(a, k)->signals.switches);
+}
+
+static void cores_signalled(struct cl_cores *c, unsigned k)
+{
+    struct port_arena *a = cl_load_acquire(&port_of_cores(c)->managed);
+    if (a)
+        cl_store_relaxed(&port_lines(a, k)->quantum_seen, cl_load_relaxed(&slot_of(a, k)->quantum_signals));
+}
+
 static const struct cl_cores_ops cores_ops = {
     .managed = cores_managed,
     .lost = cores_lost,
@@ -411,9 +473,13 @@ static const struct cl_cores_ops cores_ops = {
     .park_begin = cores_park_begin,
     .park_cancel = cores_park_cancel,
     .park_wait = cores_park_wait,
+    .park_leave = cores_park_leave,
+    .park_try = cores_park_try,
     .help = cores_help,
     .signals = cores_signals,
     .threads = cores_threads,
+    .quantum_over = cores_quantum_over,
+    .signalled = cores_signalled,
     .release = cores_release,
 };
 
@@ -479,6 +545,7 @@ int port_cores_manage(struct port *port, char *err)
         port_view_nothing(port);
     else
         cl_store_release(&port->managed, a); /* release: the mapping */
+    port_herald_look(port);
     return rc;
 }
 

@@ -1,4 +1,5 @@
-/* What the files of a port share. They call in one direction: watch.c, cores.c, port.c, view.c and arena.c. */
+/* What the files of a port share. They call in one direction: watch.c, cores.c, port.c, herald.c,
+ * view.c and arena.c. */
 #ifndef CORELANE_DRIVERS_PORT_INTERNAL_H
 #define CORELANE_DRIVERS_PORT_INTERNAL_H
 
@@ -92,6 +93,7 @@ struct port {
     struct cl_scheduling *before;        /* what they had when they were named; as many */
     struct port_arena *current;          /* writer: creator, then watcher or cl_port_reattach under `lock` (release) */
     struct cl_parker *parkers;
+    struct port_herald *herald; /* herald.c; NULL: no kthread sleeps in an epoll of its own. Set once (release) */
     struct port_rx *rx;
     struct port_tx *tx;
 
@@ -149,6 +151,7 @@ uint32_t port_held(struct port *port, struct port_arena *a);
 unsigned port_rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
 unsigned port_tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
 void port_prepare(struct cl_nic *nic, unsigned queue);
+bool port_steering(struct cl_nic *nic, unsigned queue, uint32_t *number);
 unsigned port_alloc(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
 void port_free(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
 struct cl_parker *port_parker(struct cl_nic *nic, unsigned queue);
@@ -158,6 +161,12 @@ uint32_t port_buffers_free(struct cl_nic *nic);
 int port_fd(struct cl_nic *nic, unsigned queue);
 /* Before the thread that sends on the queue sleeps: give back what it no longer needs. */
 void port_give_back(struct port *port, unsigned queue);
+
+/* herald.c. The words that it sleeps on are others now. Any thread. */
+void port_herald_look(struct port *port);
+/* Wake kthread k, if it sleeps in an epoll of its own. Any thread. */
+void port_herald_wake(struct port *port, unsigned k);
+void port_herald_delete(struct port *port);
 
 /* view.c. What is behind the port's addresses for preemption flag and lines: private memory, or the arena's. -errno. */
 int port_view_nothing(struct port *port);

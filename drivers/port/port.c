@@ -20,8 +20,9 @@ static void rx_sync(struct port *port, unsigned queue, struct port_rx *rx)
     /* Relaxed: whoever still reads the old address wakes the old word; the wake below covers a sleeper on it (a thief
      * may be running this while the owner sleeps). */
     cl_store_relaxed(&port->parkers[queue].word, &lines->park);
-    struct cl_parker sleeper = {old_word, -1};
+    struct cl_parker sleeper = {.word = old_word, .event_fd = -1};
     cl_park_wake(&sleeper);
+    port_herald_look(port);
     cl_store_release(&rx->arena, now); /* release: the watcher unmaps the old arena once all sides have left it */
 }
 
@@ -59,6 +60,34 @@ static inline void fetch_next(const struct port_arena *a, const struct cl_ring_r
         cl_prefetch_span(rx_data(a, &next[i], &buf, &offset), (uint16_t)(next[i].word >> 32));
 }
 
+/* Which steering a descriptor's frame is of, with the attachment in the top byte. */
+static inline uint32_t steering_of(const struct port_arena *a, const struct cl_desc *d)
+{
+    return cl_rx_steering(d->payload) | a->tag << 24;
+}
+
+bool port_steering(struct cl_nic *nic, unsigned queue, uint32_t *number)
+{
+    struct port *port = port_of(nic);
+    struct port_rx *rx = &port->rx[queue];
+    struct cl_desc next;
+    rx_sync(port, queue, rx);
+    if (!cl_ring_next(&rx->ring, &next))
+        return false;
+    *number = steering_of(rx->arena, &next);
+    return true;
+}
+
+/* How many of n descriptors that were taken are of the first one's steering; the others stay in the ring. */
+static CL_NOINLINE unsigned of_one_steering(struct cl_ring_rx *ring, const struct cl_desc *d, unsigned n)
+{
+    unsigned i = 1;
+    while (i < n && cl_rx_steering(d[i].payload) == cl_rx_steering(d[0].payload))
+        i++;
+    cl_ring_unpop(ring, n - i);
+    return i;
+}
+
 unsigned port_rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct port *port = port_of(nic);
@@ -69,6 +98,8 @@ unsigned port_rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *fram
     unsigned got = cl_ring_pop(&rx->ring, d, n);
     if (got == 0)
         return 0;
+    if (cl_unlikely(cl_rx_steering(d[0].payload) != cl_rx_steering(d[got - 1].payload)))
+        got = of_one_steering(&rx->ring, d, got);
     struct port_arena *a = rx->arena;
     uint64_t bytes = 0;
     for (unsigned i = 0; i < got; i++) {

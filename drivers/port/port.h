@@ -51,7 +51,7 @@ struct cl_port_config {
     uint32_t reserved;
     /* What it wants of the cores, where they are managed: cl_control_hello says what each is, cl_port_info.note what
      * was not granted of it. */
-    uint32_t kind, guaranteed, maximum, weight, deadline_us, quantum_us;
+    uint32_t kind, guaranteed, maximum, weight, deadline_us, quantum_us, quantum_signal;
     /* Called by the watcher thread at each change of state, with one line for people. May be NULL. Must not close the
      * port. */
     void (*on_change)(void *arg, int state, const char *text);
@@ -84,5 +84,11 @@ CL_API int cl_port_reattach(struct cl_nic *nic, char *err);
  * NULL: no more; when this returns it is not called any more. Any thread. */
 CL_API void cl_port_publish(struct cl_nic *nic, cl_counters_fn counters, void *arg);
 // cffi: end
+
+/* Kthreads are about to sleep in an epoll of their own, on the eventfd that their parkers are given: have wakes from
+ * other processes go there. -ENOSYS: Linux before 5.16; -errno. Before the kthreads start; once or more. */
+int cl_port_herald(struct cl_nic *nic);
+/* Such a kthread has set its park word, and is about to look at all work again. By its thread. */
+void cl_port_parked(struct cl_nic *nic, unsigned k);
 
 #endif

@@ -432,6 +432,7 @@ static void port_close(struct cl_nic *nic)
         (void)ignored;
         pthread_join(port->watcher, NULL);
     }
+    port_herald_delete(port); /* it reads what is freed below */
     if (port->stop_fd >= 0)
         close(port->stop_fd);
     if (port->control_fd >= 0)
@@ -444,6 +445,8 @@ static void port_close(struct cl_nic *nic)
     }
     pthread_mutex_destroy(&port->lock);
     port_cores_delete(port);
+    for (unsigned q = 0; port->parkers && q < port->nic.n_queues; q++)
+        cl_park_close_given(&port->parkers[q]);
     free(port->parkers);
     free(port->rx);
     free(port->tx);
@@ -456,6 +459,7 @@ static const struct cl_nic_ops ops = {
     .rx_burst = port_rx_burst,
     .tx_burst = port_tx_burst,
     .prepare = port_prepare,
+    .steering = port_steering,
     .alloc = port_alloc,
     .free = port_free,
     .parker = port_parker,
@@ -478,7 +482,7 @@ static int make_queues(struct port *port)
     memset(port->rx, 0, n * sizeof *port->rx);
     memset(port->tx, 0, n * sizeof *port->tx);
     for (unsigned q = 0; q < n; q++)
-        port->parkers[q] = (struct cl_parker){&port_lines(port->current, q)->park, -1};
+        port->parkers[q] = (struct cl_parker){.word = &port_lines(port->current, q)->park, .event_fd = CL_PARK_FUTEX};
     return 0;
 }
 
@@ -517,7 +521,8 @@ static int fill_wishes(struct port *port, const struct cl_port_config *c, char *
                                              .maximum = c->maximum,
                                              .weight = c->weight,
                                              .deadline_us = c->deadline_us,
-                                             .quantum_us = c->quantum_us};
+                                             .quantum_us = c->quantum_us,
+                                             .quantum_signal = c->quantum_signal};
     memcpy(port->wishes.name, c->name, n);
     return 0;
 }

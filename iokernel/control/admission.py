@@ -149,7 +149,15 @@ class Admission:
             if a.peer.uid == peer.uid and a.claim is not None and self._settings_of(a.name).guaranteed_cores is None
         )
         left = max(0, allowed.guaranteed_cores - wished)
-        return claim(name, hello, settings, kthreads, most_weight=allowed.weight, most_guaranteed=left)
+        return claim(
+            name,
+            hello,
+            settings,
+            kthreads,
+            most_weight=allowed.weight,
+            most_guaranteed=left,
+            may_signal=allowed.quantum_signal,
+        )
 
     def _home(self, name: str, settings: AppConfig, claimed: Claim | None, attached: Collection[App]) -> int:
         """The loop that serves an application: the configured one, or the one with the fewest."""

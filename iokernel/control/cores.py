@@ -65,7 +65,7 @@ class Claim:
 
     kind: "latency" or "batch". guaranteed: cores that it has whenever it wants them; maximum: never more. weight:
     share among equals. deadline_us: what its tail should stay under, 0 nothing. quantum_us: how long a uthread may keep
-    others waiting, 0 for ever.
+    others waiting, 0 for ever. quantum_signal: it is then sent the signal, too.
     """
 
     kind: str
@@ -74,15 +74,23 @@ class Claim:
     weight: int
     deadline_us: int
     quantum_us: int
+    quantum_signal: bool
 
 
 def claim(
-    name: str, hello: Any, settings: AppConfig, kthreads: int, *, most_weight: int = 1, most_guaranteed: int = 0
+    name: str,
+    hello: Any,
+    settings: AppConfig,
+    kthreads: int,
+    *,
+    most_weight: int = 1,
+    most_guaranteed: int = 0,
+    may_signal: bool = False,
 ) -> Claim:
     """The claim of a `struct cl_control_hello` under the settings of its name.
 
-    most_weight, most_guaranteed: what its wishes come to at most where the settings say nothing. Raises Refused if a
-    wish makes no sense, whether or not it would be granted, or if the settings do not fit its kthreads.
+    most_weight, most_guaranteed, may_signal: what its wishes come to at most where the settings say nothing. Raises
+    Refused if a wish makes no sense, whether or not it would be granted, or if the settings do not fit its kthreads.
     """
     _check_wishes(name, hello, kthreads)
     maximum = min(int(hello.maximum) or kthreads, settings.max_cores or kthreads, kthreads)
@@ -95,6 +103,7 @@ def claim(
         weight=_first(settings.weight, min(int(hello.weight) or 1, most_weight)),
         deadline_us=_first(settings.deadline_us, int(hello.deadline_us)),
         quantum_us=_first(settings.quantum_us, quantum_us),
+        quantum_signal=bool(_first(settings.quantum_signal, int(hello.quantum_signal) and may_signal)),
     )
     if got.guaranteed > maximum:
         raise _refused(_too_many(got.guaranteed, name, maximum, kthreads), "give it more kthreads")
@@ -131,18 +140,24 @@ def not_granted(name: str, hello: Any, got: Claim, user: int) -> str:
         ("weight", "weight", int(hello.weight), got.weight),
         ("guaranteed cores", "guaranteed_cores", int(hello.guaranteed), got.guaranteed),
         ("cores at most", "max_cores", int(hello.maximum), got.maximum),
+        ("quantum signals", "quantum_signal", min(int(hello.quantum_signal), 1), int(got.quantum_signal)),
     )
     lost = [(what, option, wish, has) for what, option, wish, has in wishes if wish > has]
     if not lost:
         return ""
     said = ", ".join(f"{what} {has} instead of {wish}" for what, _, wish, has in lost)
-    options = ", ".join(f"apps.{name}.{option}" for _, option, _, _ in lost)
-    return f"it has {said}: to allow more, the iokernel's configuration has {options}, and [users.{user}]"
+    options = ", ".join(option for _, option, _, _ in lost)
+    where = f"{options} of [apps.{name}], and [users.{user}]"
+    return f"it has {said}: to allow more, the iokernel's configuration has {where}"
 
 
 def without_policy(hello: Any) -> str:
     """What an application wished for of cores that nobody moves, in a line; "": nothing."""
-    wishes = (("weight", int(hello.weight), 1), ("guaranteed cores", int(hello.guaranteed), 0))
+    wishes = (
+        ("weight", int(hello.weight), 1),
+        ("guaranteed cores", int(hello.guaranteed), 0),
+        ("quantum signals", min(int(hello.quantum_signal), 1), 0),
+    )
     lost = [f"{what} {wish}" for what, wish, least in wishes if wish > least]
     if not lost:
         return ""

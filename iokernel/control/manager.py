@@ -63,6 +63,7 @@ class CoreManager:
         config.kind = KINDS[claim.kind]
         config.guaranteed, config.maximum, config.weight = claim.guaranteed, claim.maximum, claim.weight
         config.deadline_us, config.quantum_us = claim.deadline_us, claim.quantum_us
+        config.quantum_signal = claim.quantum_signal
 
     def app_stats(self, io: Any, app: int, name: str, loop: int, claim: Claim, age_s: float) -> dict[str, Any]:
         """What an application claims, and what it got."""

@@ -144,6 +144,7 @@ int io_allot(struct cl_io *io, struct io_app *app, const struct cl_io_app_config
     a->weight = cl_min(cl_max(config->weight, 1u), 65536u);
     a->deadline_ns = config->deadline_us * 1000ull;
     a->quantum_ticks = ticks(io, config->quantum_us * 1000ull);
+    a->quantum_signal = config->quantum_signal;
     a->shared_preempt = (uint64_t *)((uint8_t *)app->memory.base + CL_ARENA_PREEMPT_OFFSET);
     a->kthreads = app->kthreads;
     a->n_kthreads = (uint16_t)app->n_kthreads;
@@ -154,6 +155,7 @@ int io_allot(struct cl_io *io, struct io_app *app, const struct cl_io_app_config
         m->grant = m->state->grant; /* counts on from whoever had the slot before */
         m->state->cpu = -1;         /* nobody reads it before the application is answered */
         m->state->yield_wait = 0;
+        m->state->quantum_over = m->state->quantum_signals = 0;
         m->pinned = -1;
         m->account_fd = m->status_fd = m->tasks_fd = -1;
         m->signals.shared = &lines[k].signals;

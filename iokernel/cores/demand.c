@@ -46,38 +46,6 @@ static uint64_t barred_until(const struct io_member *m)
     return until;
 }
 
-/* A uthread has run for a quantum while others wait behind it. */
-static void check_quantum(struct io_cores *c, struct io_kthread *k, uint64_t now)
-{
-    struct io_member *m = &k->member;
-    const struct cl_signals *s = m->signals.shared;
-    uint32_t switches = cl_load_relaxed(&s->switches);
-    if (switches != m->switches || !cl_load_relaxed(&s->in_uthread)) {
-        m->switches = switches;
-        m->switches_since = now;
-        return;
-    }
-    if (m->preempt_quantum || m->signals.waiting == 0 || now - m->switches_since < k->app->cores.quantum_ticks)
-        return;
-    m->preempt_quantum = true;
-    c->n_quantum++;
-    io_count(k->app->cores.stats.quantum, 1);
-    io_preempt_store(k);
-}
-
-/* Kthreads whose preemption flag was set, and which have polled it: at once, lest the next uthread polls it, too. */
-void io_watch_quanta(struct io_cores *c)
-{
-    for (uint32_t i = 0; i < c->n && c->n_quantum; i++) {
-        struct io_kthread *k = c->core[i].owner;
-        if (!k || !k->member.preempt_quantum)
-            continue;
-        const struct cl_signals *s = k->member.signals.shared;
-        if (cl_load_relaxed(&s->switches) != k->member.switches || !cl_load_relaxed(&s->in_uthread))
-            io_end_quantum(c, k);
-    }
-}
-
 struct found {
     uint64_t packet, thread, timer, stored; /* ticks */
     uint32_t usable, extra;                 /* extra: cores beyond those held that it could use */
@@ -126,7 +94,7 @@ static inline void check_kthread(struct io_loop *loop, struct io_kthread *k, str
         /* One that is still on its way will take one of them. */
         f->extra += s->waiting - (s->waiting && m->core->moving && !m->core->begun);
         if (k->app->cores.quantum_ticks)
-            check_quantum(c, k, now);
+            io_check_quantum(loop, k, now);
     } else {
         f->extra += s->waiting != 0;
         c->next_due = cl_min(c->next_due, s->next_timer);

@@ -1,5 +1,8 @@
 /* Which of an application's kthreads its flows go to: those that have cores.
  *
+ * Frames of a flow that is steered away are still in the ring of the kthread that it leaves. Each frame has the number
+ * of steerings before it with it, so that libos can keep them in order (libos/net/order.c).
+ *
  * Tests: tests/iokernel/cores/c/order.c, tests/iokernel/cores/c/sibling.c. */
 #include "../state/internal.h"
 
@@ -29,11 +32,15 @@ void io_steer(struct io_loop *loop, struct io_app *app)
             active[n++] = (uint8_t)k;
     if (n == 0)
         active[n++] = next_to_run(app);
+    bool changed = !a->steered;
     for (uint32_t i = 0; i < IO_STEER; i++) {
         /* A flow stays with its kthread as long as that one has a core. */
         uint32_t home = i * app->n_kthreads / IO_STEER;
-        a->steer[i] = may_take_frames(&app->kthreads[home]) ? (uint8_t)home : active[i % n];
+        uint8_t to = may_take_frames(&app->kthreads[home]) ? (uint8_t)home : active[i % n];
+        changed |= a->steer[i] != to;
+        a->steer[i] = to;
     }
     a->steered = true;
+    a->steerings += changed;
     io_count(loop->cores.stats.steers, 1);
 }

@@ -43,15 +43,6 @@ void io_preempt_store(struct io_kthread *k)
     cl_store_release(a->shared_preempt, preempt);
 }
 
-void io_end_quantum(struct io_cores *c, struct io_kthread *k)
-{
-    if (!k->member.preempt_quantum)
-        return;
-    k->member.preempt_quantum = false;
-    c->n_quantum--;
-    io_preempt_store(k);
-}
-
 void io_preempt_move(struct io_kthread *k, bool on)
 {
     k->member.preempt_move = on;

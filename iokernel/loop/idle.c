@@ -1,5 +1,5 @@
 /* What a loop does when a round found nothing: spin, then pause, then sleep in epoll_wait. Before it sleeps it yields
- * to whom else the kernel has for its CPU: each time while somebody took it of late, else now and then.
+ * to whom else the kernel has for its CPU: more often while somebody took it of late (state/yields.h).
  *
  * Going to sleep is Dekker's handshake with everybody who gives us work: sleeping = which sleep it is; fence; a last
  * full round; sleep. They publish; fence; read `sleeping` (applications: drivers/port/port.c; other loops: wake.c), or
@@ -26,13 +26,6 @@
 #define SHORTEST_NS 3000  /* a sleep shorter than going to sleep takes is no sleep */
 #define RETRY_NS 100000   /* how often frames that an uplink did not take are offered again; doubled each time, ... */
 #define RETRY_DOUBLINGS 7 /* ... up to so often: its interface may be down for long */
-#define YIELD_NS 50000    /* between two yields to whom may be there */
-#define TAKEN_NS 2000     /* a yield that lasts as long has let somebody run: alone it is a system call */
-#define SHARED_NS 1000000 /* for so long after one who ran more are expected */
-#define HOGGED_NS                                                                                                      \
-    500000 /* who ran as long has work enough, and is not yielded to: a loop that sleeps gets the CPU sooner */
-#define HOG_WAIT_NS 10000000 /* until the next try; doubled each time */
-#define HOG_WAIT_MOST_NS 10000000000
 
 int io_idle_watch(struct io_loop *loop, int fd, bool edge)
 {
@@ -208,27 +201,15 @@ static void sleep_unless_work(struct io_loop *loop)
         loop->idle_since = now;
 }
 
-/* Who shares the CPU, such as the kernel's own clients of a tap, would wait for the end of our slice. Returns whether
- * it yielded. */
+/* Returns whether it yielded. Not while wake-ups are due, or others' cores depend on its decisions. */
 static bool yield(struct io_loop *loop)
 {
-    const struct cl_clock *clock = loop->io->clock;
     uint64_t begun = cl_tsc();
-    uint64_t next = begun < loop->shared_cpu_until ? 0 : loop->yielded + (uint64_t)cl_ns_to_ticks(clock, YIELD_NS);
-    if (begun < cl_max(next, loop->hogged_until) || loop->n_touched || loop->cores.n_apps)
-        return false; /* nor while wake-ups are due, or others' cores depend on its decisions */
+    if (!io_yields_due(&loop->yields, loop->io->clock, begun) || loop->n_touched || loop->cores.n_apps)
+        return false;
     sched_yield();
-    loop->yielded = cl_tsc();
     io_count(loop->stats.syscalls, 1);
-    int64_t ns = cl_ticks_to_ns(clock, (int64_t)(loop->yielded - begun));
-    if (ns >= HOGGED_NS) {
-        loop->hog_wait_ns = cl_min(cl_max(2 * loop->hog_wait_ns, (uint64_t)HOG_WAIT_NS), (uint64_t)HOG_WAIT_MOST_NS);
-        loop->hogged_until = loop->yielded + (uint64_t)cl_ns_to_ticks(clock, (int64_t)loop->hog_wait_ns);
-        return true;
-    }
-    loop->hog_wait_ns = 0;
-    if (ns >= TAKEN_NS)
-        loop->shared_cpu_until = loop->yielded + (uint64_t)cl_ns_to_ticks(clock, SHARED_NS);
+    io_yields_done(&loop->yields, loop->io->clock, begun, cl_tsc());
     return true;
 }
 
@@ -237,6 +218,7 @@ void io_idle(struct io_loop *loop, bool busy)
     const struct cl_io *io = loop->io;
     if (busy || loop->cores.awake) {
         loop->idle_since = loop->now;
+        io_yields_work(&loop->yields);
         return;
     }
     if (io->config.poll == CL_IO_SPIN)

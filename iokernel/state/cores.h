@@ -82,6 +82,9 @@ struct io_member {
     uint64_t next_affinity; /* when affinity.c checks next */
     uint32_t switches;      /* at the last decision, and since when */
     uint64_t switches_since;
+    uint32_t quantum_signals;     /* as in state */
+    uint32_t signalled;           /* `switches` of what the last one was for */
+    uint64_t next_quantum_signal; /* to the same, not before that; 0: the last one was not found seen yet */
     struct io_overrun overrun;
     struct io_block block;
 };
@@ -110,7 +113,8 @@ struct io_allotment {
     struct cl_scheduling *before; /* of its kthreads, when they were named; NULL: they are not. Controlling thread */
     uint32_t kind, guaranteed, maximum, weight;
     uint64_t deadline_ns, quantum_ticks;
-    uint64_t preempt; /* copy of the arena's preemption flag, which we write */
+    bool quantum_signal; /* and by the signal */
+    uint64_t preempt;    /* copy of the arena's preemption flag, which we write */
     uint64_t *shared_preempt;
     uint64_t help_since;         /* when it was said, of what is not heeded the first that was seen; 0: all is */
     uint64_t help_last;          /* and when it was seen last */
@@ -123,6 +127,7 @@ struct io_allotment {
     struct io_kthread *last_run; /* the kthread that was given a core last, or woken on one */
     struct cl_hist *detection, *actuation;
     struct cl_io_app_cores stats; /* writer: loop; readers: anybody (relaxed) */
+    uint32_t steerings;           /* times that `steer` was changed, for io_deliver: each frame has it with it */
     uint8_t steer[IO_STEER];
 };
 
@@ -232,8 +237,13 @@ void io_cores_log(struct io_loop *loop, uint64_t now, const struct io_core *core
  * timers, while the words of those that run are on their way. Then rows of the table, and who has anything to do. */
 void io_demand_changes(struct io_loop *loop);
 void io_demand_apps(struct io_loop *loop);
-/* Kthreads whose preemption flag was set as their quantum was over, and which have polled it. */
+
+/* quantum.c */
+/* Of a kthread that owns a core, once a decision: whether what it runs has run for a quantum while others wait. */
+void io_check_quantum(struct io_loop *loop, struct io_kthread *k, uint64_t now);
+/* Kthreads whose preemption flag was set for that, and which have polled it: at once, lest others poll it for nothing. */
 void io_watch_quanta(struct io_cores *c);
+void io_end_quantum(struct io_cores *c, struct io_kthread *k);
 
 /* lines.c: time of reading, in c->reading, before a decision. */
 void io_lines_time(struct io_loop *loop);
@@ -269,7 +279,6 @@ void io_move_note(struct io_loop *loop, const struct io_core *core, unsigned wha
 /* Store the preemption flag that follows from why it should be set. */
 void io_preempt_store(struct io_kthread *k);
 void io_preempt_move(struct io_kthread *k, bool on);
-void io_end_quantum(struct io_cores *c, struct io_kthread *k);
 
 /* steps.c */
 void io_steps_begin(struct io_core *core);

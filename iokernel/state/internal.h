@@ -10,6 +10,7 @@
 #include "cores.h"
 #include "iokernel.h"
 #include "limits.h"
+#include "yields.h"
 
 #include <pthread.h>
 
@@ -168,11 +169,9 @@ struct io_loop {
 
     /* idle.c */
     uint64_t idle_since, last_heartbeat;
-    uint64_t woke;                      /* its last sleep ended, or was to end */
-    uint64_t slept;                     /* sleeps begun, those given up included */
-    uint64_t yielded, shared_cpu_until; /* stamps: the last yield; somebody else is expected to want the CPU */
-    uint64_t hogged_until,
-        hog_wait_ns; /* stamp until which it does not yield, since somebody would keep the CPU; and the last such wait */
+    uint64_t woke;  /* its last sleep ended, or was to end */
+    uint64_t slept; /* sleeps begun, those given up included */
+    struct io_yields yields;
     bool was_busy;
     int epoll_fd, event_fd;
     bool event_fd_shared; /* an uplink's parker has it: whoever fills that queue may write to it even after our end */

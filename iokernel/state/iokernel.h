@@ -95,15 +95,15 @@ struct cl_io_app_config {
     uint8_t pad[2];
     struct cl_io_limits limits;
     /* Where cores are managed; the meaning is that of struct cl_policy_app and cl_control_hello. */
-    uint32_t kind;        /* CL_POLICY_LATENCY, CL_POLICY_BATCH */
-    uint32_t guaranteed;  /* cores */
-    uint32_t maximum;     /* cores; 0: as many as kthreads */
-    uint32_t weight;      /* 0: 1 */
-    uint32_t deadline_us; /* 0: nothing asked */
-    uint32_t quantum_us;  /* 0: never */
+    uint32_t kind;           /* CL_POLICY_LATENCY, CL_POLICY_BATCH */
+    uint32_t guaranteed;     /* cores */
+    uint32_t maximum;        /* cores; 0: as many as kthreads */
+    uint32_t weight;         /* 0: 1 */
+    uint32_t deadline_us;    /* 0: nothing asked */
+    uint32_t quantum_us;     /* 0: never */
+    uint32_t quantum_signal; /* 1: by the signal, too */
 
     uint32_t any_ethertype; /* 1: it may send frames that are neither IPv4 nor ARP */
-    uint32_t pad2;
 };
 
 /* What the control server needs to answer an application. The descriptors are the iokernel's. */
@@ -168,10 +168,11 @@ struct cl_io_app_cores {
     uint64_t roused;      /* as new owner: sent the signal, since no wake had reached it in time */
     uint64_t late;    /* as new owner: times that it had not begun, but was in line for the CPU, and was waited for */
     uint64_t delayed; /* decisions in which it got no core, since it had used up its system calls */
-    uint64_t quantum; /* uthreads told that they had run for long enough */
-    uint64_t lies;    /* positions that no honest application writes */
-    uint64_t cores;   /* held now */
-    uint64_t waiting; /* things that waited in it at the last decision */
+    uint64_t quantum; /* uthreads, or requests of one, told that they had run for long enough */
+    uint64_t quantum_signals; /* signals sent for that */
+    uint64_t lies;            /* positions that no honest application writes */
+    uint64_t cores;           /* held now */
+    uint64_t waiting;         /* things that waited in it at the last decision */
     uint64_t packet_age_ns, thread_age_ns, timer_age_ns,
         storage_age_ns; /* of the oldest of each, then; 0: none waited */
 };
@@ -212,6 +213,7 @@ struct cl_io_cores_stats {
     uint64_t affinities_failed;  /* sched_setaffinity refused */
     uint64_t affinities_changed; /* kthreads that somebody else had bound elsewhere */
     uint64_t evictions_failed;   /* sched_setscheduler refused: EPERM as a rule */
+    uint64_t quantum_signals;    /* sent since a quantum was over */
     uint64_t interrupts_failed;  /* tgkill refused */
     uint64_t interrupts_limited; /* not sent: the application's system calls are limited, and it had made as many */
     uint64_t syscalls;           /* made to move cores, failed ones and futex wakes included */

@@ -104,7 +104,7 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
     uint8_t *to = app->buffers + (size_t)buffer * app->stride;
     copy_frame(to, f);
     app->lent[buffer] = 1;
-    cl_ring_push(&k->rx, cl_rx_word(hash, f->len), cl_rx_payload(buffer, 0));
+    cl_ring_push(&k->rx, cl_rx_word(hash, f->len), cl_rx_payload(buffer, 0, app->cores.steerings));
     /* The application has these lines: send for those of a frame to come, which is perhaps as long as this one. */
     if (app->n_free >= FETCH_AHEAD)
         cl_prefetch_span_write(app->buffers + (size_t)app->free[app->n_free - FETCH_AHEAD] * app->stride, f->len);

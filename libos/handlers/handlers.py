@@ -28,6 +28,7 @@ class Prepared:
     """A handler as C takes it. pointer and arg are cdata; keep holds what must outlive the runtime.
 
     types: `struct cl_udp_types *`, or None. stack_bytes: the least that the runtime's uthreads must have, 0 for any.
+    ordered: datagrams of one flow one after the other.
     """
 
     kind: Kind
@@ -36,6 +37,7 @@ class Prepared:
     keep: tuple[object, ...]
     types: Any = None
     stack_bytes: int = 0
+    ordered: bool = False
 
 
 @dataclass(eq=False)
@@ -55,6 +57,7 @@ class Handler:
     arg: Any = None
     keep: tuple[object, ...] = ()
     types: Types | None = None
+    ordered: bool = False
     _prepared: Prepared | None = field(default=None, repr=False)
 
     def __call__(self, *args: Any) -> Any:
@@ -73,7 +76,7 @@ class Handler:
             if self.types is not None:
                 types, keep = as_c(self.types)
                 made = replace(made, types=types, keep=(*made.keep, *keep))
-            self._prepared = made
+            self._prepared = replace(made, ordered=self.ordered)
         return self._prepared
 
     def _make(self) -> Prepared:
@@ -114,6 +117,7 @@ def udp(
     cache: bool = True,
     classify: Any = None,
     targets_us: Sequence[int] | None = None,
+    ordered: bool = False,
 ) -> Callable[[Callable[..., Any]], Handler]:
     """Decorator: make a function the handler of a UDP port.
 
@@ -130,6 +134,9 @@ def udp(
     compiled too and called for each when it arrives. The next request is the one that has waited longest for its type's
     target, in microseconds (docs/handlers.md).
 
+    ordered: for compiled handlers. Datagrams of one flow (its two addresses and ports) are handled in the order in
+    which the NIC gave them, one at a time; those of different flows at the same time, as ever (docs/handlers.md).
+
     Raises CorelaneError for a port outside 1..65535, or types that cannot be.
     """
     if callable(port) and not isinstance(port, type):
@@ -138,8 +145,9 @@ def udp(
             "@libos.udp is called with options, a port among them",
             "write @libos.udp(port=9000); or @libos.udp(), and give the port to Runtime.bind",
         )
-    _check_udp(port, compiled=compiled, cache=cache)
+    _check_udp(port, compiled=compiled, cache=cache, ordered=ordered)
     types = types_of(classify, targets_us)
+    _check_ordered(ordered, types, bursts=not compiled)
     if types is not None and not compiled:
         raise CorelaneError(
             "sort requests by type", "Python callables get theirs in bursts", "compile the handler, or write it in C"
@@ -151,7 +159,7 @@ def udp(
         if not callable(function):
             raise CorelaneError("make a handler", f"{function!r} cannot be called", "decorate a function")
         kind: Kind = "request" if compiled else "foreign"
-        return Handler(function, port, kind, compiled, state, cache, types=types)
+        return Handler(function, port, kind, compiled, state, cache, types=types, ordered=ordered)
 
     return decorate
 
@@ -165,6 +173,7 @@ def c_handler(
     arg: Any = None,
     classify: Any = None,
     targets_us: Sequence[int] | None = None,
+    ordered: bool = False,
 ) -> Handler:
     """A C function as a handler.
 
@@ -172,7 +181,8 @@ def c_handler(
     function, a numba cfunc, or an address as int. burst: for those without a type, that it is a cl_udp_burst_handler.
     arg: passed on as `void *arg`: a cffi pointer, a numpy array, an address, None. What the addresses point to is kept
     alive as long as the handler is. classify, targets_us: requests in queues by type, as for `udp`; classify may be a C
-    function too, whose arg is NULL. Raises CorelaneError for anything else.
+    function too, whose arg is NULL. ordered: as for `udp`, for a cl_udp_handler. Raises CorelaneError for anything
+    else.
     """
     check_port(port)
     types = types_of(classify, targets_us)
@@ -182,13 +192,28 @@ def c_handler(
         raise CorelaneError(
             "sort requests by type", "a burst handler takes requests of all types at once", "give a cl_udp_handler"
         )
+    _check_ordered(ordered, types, bursts=burst)
     address = address_of_function(function)
-    return Handler(address, port, "burst" if burst else "request", True, arg=arg, keep=(function,), types=types)
+    kind: Kind = "burst" if burst else "request"
+    return Handler(address, port, kind, True, arg=arg, keep=(function,), types=types, ordered=ordered)
 
 
 @typed("make a handler")
-def _check_udp(port: Any, *, compiled: bool, cache: bool) -> None:
+def _check_udp(port: Any, *, compiled: bool, cache: bool, ordered: bool) -> None:
     check_port(port)
+
+
+def _check_ordered(ordered: bool, types: Types | None, *, bursts: bool) -> None:
+    if ordered and bursts:
+        raise CorelaneError(
+            "order datagrams by flow",
+            "Python callables and burst handlers get those of many flows at a time",
+            "compile the handler, or give a cl_udp_handler",
+        )
+    if ordered and types is not None:
+        raise CorelaneError(
+            "order datagrams by flow", "types are served in another order", "leave out either `ordered` or the types"
+        )
 
 
 def as_handler(what: Any) -> Handler:

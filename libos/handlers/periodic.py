@@ -15,6 +15,7 @@ from typing import Any
 from ...runtime.errors import CorelaneError, check
 from ...runtime.typed import typed
 from .._native import ffi, lib
+from .interrupts import is_interrupt
 from .shape import check_periodic, name_of
 
 LEAST_MS, MOST_MS = 0.01, 1e12
@@ -78,7 +79,9 @@ class Periodic:
     def _call(self, arg: Any) -> int:
         try:
             self.function() if self.state is None else self.function(self.state)
-        except BaseException:
+        except BaseException as error:
+            if is_interrupt(error):
+                return -1
             now = time.monotonic()
             if now - self._logged_at >= LOG_EVERY_S:
                 self._logged_at = now

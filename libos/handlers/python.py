@@ -23,6 +23,7 @@ from typing import Any
 
 from ...runtime.errors import CorelaneError
 from .._native import ffi, lib
+from .interrupts import is_interrupt
 from .shape import check_python, name_of
 
 LOG_EVERY_S = 10.0
@@ -125,7 +126,8 @@ class PythonHandler:
                 words[at + _REPLY_LEN] = result
             except BaseException as error:
                 words[at + _REPLY_LEN] = lib.CL_HANDLER_ERROR
-                self._failed(error)
+                if not is_interrupt(error):
+                    self._failed(error)
             try:
                 request.release()
                 reply.release()

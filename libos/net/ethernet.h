@@ -27,9 +27,10 @@ struct cl_net_self {
 enum cl_rx_verdict {
     CL_RX_DROP = 0, /* `reason` says why */
     CL_RX_UDP,
-    CL_RX_ICMP, /* an echo request to answer */
-    CL_RX_ARP,  /* to be given to the ARP cache */
-    CL_RX_TCP   /* a segment, which nobody waits for */
+    CL_RX_ICMP,      /* an echo request to answer */
+    CL_RX_ARP,       /* to be given to the ARP cache */
+    CL_RX_TCP,       /* a segment, which nobody waits for */
+    CL_RX_ICMP_ERROR /* an error about a datagram that we may have sent */
 };
 
 /* What the parser found. */

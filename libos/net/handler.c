@@ -7,7 +7,12 @@
 
 #include <errno.h>
 
+#define FLOW_TURNS 32    /* of flows before the loop looks at the NIC: one that always has more keeps nobody from it */
 #define PREPARE_BEFORE 4 /* replies: their headers take the 50 ns that cl_nic_prepare wants */
+/* Where a doorbell is a system call of some 1 to 1.5 us: a request that takes longer than this, its doorbell not counted, is
+ * slow. Answers shall not wait for slow ones: after one, so many requests are answered one by one. */
+#define SLOW_US 2
+#define ALONE 64
 
 /* The runner keeps the request at hand in its own frame and says where by a word of the uthread (sched.h). */
 struct cl_udp_req *cl_current_request(void)
@@ -49,11 +54,24 @@ static inline void open_request(struct cl_udp_req *req, const struct cl_rx_item 
     req->peer.ipv4 = cl_be32(ip->src_be);
     req->peer.port = cl_be16(udp->src_port_be);
     req->port = cl_be16(udp->dst_port_be);
-    req->broadcast = (uint8_t)item->broadcast;
+    req->broadcast = item->broadcast;
+    req->looped = item->looped;
     req->faulted = 0;
     req->rx_tsc = item->rx_tsc;
     req->socket = item->socket;
     req->rx = item->frame;
+}
+
+/* A reply to ourselves comes from the address that was asked, which may be one of 127.0.0.0/8. If as many wait as may, it
+ * is dropped and counted. */
+static CL_NOINLINE void send_looped(struct cl_netq *q, struct cl_udp_req *req, int64_t len)
+{
+    struct cl_netif *nif = q->nif;
+    const struct cl_ipv4 *asked = (const struct cl_ipv4 *)(req->rx.data + CL_ETH_HLEN);
+    cl_udp_fill((struct cl_udp_frame *)req->tx.data, nif->self.mac, nif->self.mac, asked->dst_be, asked->src_be,
+                cl_be16(req->port), cl_be16(req->peer.port), (unsigned)len, false);
+    req->tx.len = (uint16_t)(CL_UDP_HEADERS + len);
+    (void)cl_netq_loop(q, &req->tx);
 }
 
 /* Headers in front of a reply of `len` bytes: the request's with source and destination exchanged, no ARP look-up. */
@@ -61,6 +79,10 @@ static inline void send_reply(struct cl_netq *q, struct cl_udp_req *req, int64_t
 {
     struct cl_netif *nif = q->nif;
     const struct cl_eth *eth = (const struct cl_eth *)req->rx.data;
+    if (cl_unlikely(req->looped)) {
+        send_looped(q, req, len);
+        return;
+    }
     cl_udp_fill((struct cl_udp_frame *)req->tx.data, eth->src, nif->self.mac, nif->self.ip_be, cl_be32(req->peer.ipv4),
                 cl_be16(req->port), cl_be16(req->peer.port), (unsigned)len, nif->udp_checksum);
     req->tx.len = (uint16_t)(CL_UDP_HEADERS + len);
@@ -129,18 +151,56 @@ static CL_NOINLINE bool run_typed(struct cl_netif *nif, struct cl_netq **q, stru
 {
     struct cl_typed *typed = (*q)->typed;
     struct cl_rx_item item;
-    int type = cl_typed_choose(typed, cl_tsc());
+    int type = cl_typed_choose(typed, cl_stamp((*q)->time));
     if (type < 0 || (!polled && cl_typed_can_wait(typed->types, (unsigned)type)))
         return false;
     if (!cl_typed_take(typed, (unsigned)type, &item))
         return true; /* a sibling was faster */
-    cl_netq_note_inbox(*q);
+    cl_netq_note_begun(*q);
     if (!item.frame.data) {
         cl_uthread_ready(item.uthread);
         return false;
     }
     req->type = (uint32_t)type;
     *q = run_plain(nif, *q, &item, req);
+    return true;
+}
+
+/* When the request at hand began, and how long the queue had sent until then; since_tsc 0: there was none before. */
+struct pace {
+    uint64_t since_tsc, rang_ticks;
+};
+
+/* Before a request, where a doorbell is a system call (nic.h, tx_calls): its answer waits for the next one's if that is
+ * here already, so one call sends all that a burst answers, and a lone answer leaves at once. `more`: it is in hand. */
+static CL_NOINLINE void pace(struct cl_netq *q, struct pace *p, bool more)
+{
+    uint64_t now = cl_stamp(q->time), took = now - p->since_tsc - (q->rang_ticks - p->rang_ticks);
+    if (p->since_tsc && took > SLOW_US * (uint64_t)q->nif->ticks_per_us)
+        q->alone = ALONE;
+    else if (q->alone)
+        q->alone--;
+    *p = (struct pace){now, q->rang_ticks};
+    if (!q->full_since_tsc) /* else it waits for room anyway */
+        q->flush_at = q->alone == 0 && (more || cl_netq_waiting(q)) ? CL_NETQ_TX : 1;
+}
+
+/* A turn of the flow that is first in the ready queue: its datagrams one after the other, a bounded number. A handler may
+ * block, and the flow is held meanwhile. False: no flow is ready. */
+static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struct cl_udp_req *req, struct pace *at)
+{
+    struct cl_flow *f = cl_ordered_hold(*q);
+    struct cl_rx_item item;
+    unsigned done = 0;
+    if (!f)
+        return false;
+    for (; done < CL_FLOW_BURST && cl_ordered_next(*q, f, &item); done++) {
+        cl_netq_note_begun(*q);
+        if (nif->nic->tx_calls)
+            pace(*q, at, f->taken != NULL);
+        *q = run_plain(nif, *q, &item, req);
+    }
+    cl_ordered_release(*q, f, done);
     return true;
 }
 
@@ -201,13 +261,18 @@ CL_HOT void cl_netif_run(void *arg, unsigned self)
     running.req.socket = NULL;
     running.burst = NULL;
     bool polled = true; /* nothing has run since the loop polled the NIC */
+    bool paced = nif->nic->tx_calls;
+    struct pace at = {0, 0};
+    unsigned flow_turns = FLOW_TURNS;
     cl_runner_set_local(&running);
 again:
     /* One at a time, so that siblings can take the others; a burst handler asked for more. */
     while (cl_inbox_take_one(q->inbox, &items[0])) {
         unsigned kind = items[0].socket->kind;
-        cl_netq_note_inbox(q);
+        cl_netq_note_begun(q);
         polled = false;
+        if (cl_unlikely(paced))
+            pace(q, &at, false);
         if (cl_likely(kind == CL_UDP_PLAIN)) {
             q = run_plain(nif, q, &items[0], &running.req);
             continue;
@@ -215,9 +280,18 @@ again:
         unsigned more = cl_inbox_take_of(q->inbox, items + 1, CL_UDP_BURST - 1, items[0].socket);
         q = run_burst(nif, q, items, 1 + more, &running);
     }
+    if (cl_unlikely(paced))
+        pace(q, &at, false);
     if (cl_unlikely(cl_load_acquire(&q->typed) != NULL) && run_typed(nif, &q, &running.req, polled)) {
         polled = false;
         goto again;
     }
+    if (cl_unlikely(cl_load_acquire(&q->ready) != NULL) && flow_turns && run_flow(nif, &q, &running.req, &at)) {
+        flow_turns--;
+        polled = false;
+        goto again;
+    }
+    if (cl_unlikely(paced))
+        q->flush_at = 1; /* for what uthreads send */
     cl_runner_set_local(NULL);
 }

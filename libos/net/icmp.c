@@ -1,9 +1,25 @@
 /* ICMP messages that we answer and send. */
 #include "icmp.h"
+#include "../../runtime/csum_copy.h"
 
-unsigned cl_icmp_check(const uint8_t *message, unsigned len, bool broadcast)
+#include <errno.h>
+
+/* Whether it quotes the header of a UDP datagram that we may have sent, and its ports. */
+static bool quotes_ours(const struct cl_net_self *self, const uint8_t *message, unsigned len)
+{
+    const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(message + sizeof(struct cl_icmp));
+    if (len < sizeof(struct cl_icmp) + CL_IPV4_HLEN + CL_UDP_HLEN)
+        return false;
+    /* We send no options. */
+    return ip->version_ihl == 0x45 && ip->proto == CL_IPPROTO_UDP && cl_ipv4_source(self, ip->dst_be) == ip->src_be &&
+           (ip->frag_be & cl_be16(CL_IPV4_OFFSET_MASK)) == 0;
+}
+
+unsigned cl_icmp_check(const struct cl_net_self *self, const uint8_t *message, unsigned len, bool broadcast,
+                       bool *error)
 {
     const struct cl_icmp *icmp = (const struct cl_icmp *)message;
+    *error = false;
     if (len < sizeof *icmp)
         return CL_DROP_ICMP_SHORT;
     if (cl_csum(message, len) != 0)
@@ -14,14 +30,38 @@ unsigned cl_icmp_check(const uint8_t *message, unsigned len, bool broadcast)
             return CL_DROP_ICMP_TYPE;
         return broadcast ? CL_DROP_ICMP_BROADCAST : CL_DROP_NONE;
     case CL_ICMP_UNREACHABLE:
-    case 4:  /* source quench */
-    case 5:  /* redirect */
-    case 11: /* time exceeded */
-    case 12: /* parameter problem */
+    case CL_ICMP_EXCEEDED:
+    case CL_ICMP_PARAMETER:
+        *error = !broadcast && quotes_ours(self, message, len);
+        return *error ? CL_DROP_NONE : CL_DROP_ICMP_ERROR;
+    case 4: /* source quench */
+    case 5: /* redirect */
         return CL_DROP_ICMP_ERROR;
     default:
         return CL_DROP_ICMP_TYPE;
     }
+}
+
+/* As Linux maps them, for connected sockets. */
+static int32_t error_of(const struct cl_icmp *icmp)
+{
+    static const int32_t unreachable[] = {
+        [0] = ENETUNREACH, [1] = EHOSTUNREACH, [2] = ENOPROTOOPT, [3] = ECONNREFUSED,
+        [4] = EMSGSIZE,    [5] = EOPNOTSUPP,   [6] = ENETUNREACH, [7] = EHOSTDOWN,
+    };
+    if (icmp->type == CL_ICMP_PARAMETER)
+        return EPROTO;
+    if (icmp->type == CL_ICMP_UNREACHABLE && icmp->code < sizeof unreachable / sizeof *unreachable)
+        return unreachable[icmp->code];
+    return EHOSTUNREACH;
+}
+
+void cl_icmp_read(const uint8_t *message, struct cl_icmp_about *out)
+{
+    const struct cl_icmp *icmp = (const struct cl_icmp *)message;
+    const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(icmp + 1);
+    const struct cl_udp *udp = (const struct cl_udp *)(ip + 1);
+    *out = (struct cl_icmp_about){ip->dst_be, udp->src_port_be, udp->dst_port_be, error_of(icmp)};
 }
 
 bool cl_icmp_allow(struct cl_icmp_limit *limit, uint64_t now_ns)
@@ -52,12 +92,12 @@ unsigned cl_icmp_echo_reply(const struct cl_net_self *self, const uint8_t *frame
     cl_eth_fill((struct cl_eth *)out, eth->src, self->mac, CL_ETHERTYPE_IPV4);
     cl_ipv4_fill((struct cl_ipv4 *)(out + CL_ETH_HLEN), self->ip_be, ip->src_be, CL_IPPROTO_ICMP, info->l4_len);
     struct cl_icmp *reply = (struct cl_icmp *)(out + CL_ETH_HLEN + CL_IPV4_HLEN);
-    memcpy(reply, frame + info->l4, info->l4_len);
+    const struct cl_icmp *request = (const struct cl_icmp *)(frame + info->l4);
     /* Summed anew: an incremental update (RFC 1624) cannot tell the two zeros of ones' complement apart, and a message of
-     * nothing but zeros needs the one that it would not give. */
-    reply->type = CL_ICMP_ECHO_REPLY;
-    reply->check = 0;
-    reply->check = cl_csum(reply, info->l4_len);
+     * nothing but zeros needs the one that it would not give. Type, code and checksum of a reply are zeros. */
+    *reply = (struct cl_icmp){.type = CL_ICMP_ECHO_REPLY, .id_be = request->id_be, .seq_be = request->seq_be};
+    uint64_t sum = (uint64_t)request->id_be + request->seq_be;
+    reply->check = cl_csum_finish(cl_csum_copy(sum, reply + 1, request + 1, info->l4_len - sizeof *reply));
     return len;
 }
 

@@ -2,9 +2,11 @@
  *
  * Implemented: RFC 792 echo and echo reply (identifier, sequence and data returned as they came); destination
  * unreachable, code 3, with the offending header and 8 bytes, limited to a rate, and never about an ICMP message, a
- * broadcast or a fragment (RFC 1122, section 3.2.2).
- * Not implemented: sending echo requests, redirects, source quench, timestamp; error messages about our own datagrams
- * are counted (icmp_error), not passed to sockets. */
+ * broadcast or a fragment (RFC 1122, section 3.2.2). Errors that come (destination unreachable, time exceeded, parameter
+ * problem) are told to the connected socket that has sent such a datagram, once, by errno: ports and addresses of the
+ * header that they quote must be those of the socket (RFC 1122, section 4.1.3.3; RFC 5927, section 4).
+ * Not implemented: sending echo requests, redirects, source quench (RFC 6633), timestamp; path MTU discovery beyond the
+ * errno; errors about datagrams of sockets that are not connected, which are counted (icmp_error) and dropped. */
 #ifndef CORELANE_LIBOS_NET_ICMP_H
 #define CORELANE_LIBOS_NET_ICMP_H
 
@@ -12,6 +14,8 @@
 
 #define CL_ICMP_UNREACHABLE 3
 #define CL_ICMP_CODE_PORT 3
+#define CL_ICMP_EXCEEDED 11
+#define CL_ICMP_PARAMETER 12
 #define CL_ICMP_PER_S 1000 /* errors a second and kthread, bursts of CL_ICMP_BURST (the order of Linux' own limit) */
 #define CL_ICMP_BURST 50
 
@@ -21,8 +25,18 @@ struct cl_icmp_limit {
     uint32_t tokens;
 };
 
-/* Validate an ICMP message. CL_DROP_NONE: an echo request to answer; else the reason. */
-unsigned cl_icmp_check(const uint8_t *icmp, unsigned len, bool broadcast);
+/* What an error message says of a datagram that we sent. Addresses and ports as in memory. */
+struct cl_icmp_about {
+    uint32_t dst_be;
+    uint16_t src_port_be, dst_port_be;
+    int32_t error; /* errno */
+};
+
+/* Validate an ICMP message. CL_DROP_NONE: an echo request to answer, or (*error) an error to look at; else the reason. */
+unsigned cl_icmp_check(const struct cl_net_self *self, const uint8_t *icmp, unsigned len, bool broadcast, bool *error);
+
+/* What a message says that cl_icmp_check called an error. */
+void cl_icmp_read(const uint8_t *icmp, struct cl_icmp_about *out);
 
 /* Whether an error may be sent now. */
 bool cl_icmp_allow(struct cl_icmp_limit *limit, uint64_t now_ns);

@@ -33,7 +33,8 @@ struct cl_rx_item {
     uint64_t rx_tsc;
     uint16_t l4; /* offset of the UDP header: what precedes it may hold IP options */
     uint16_t payload_len;
-    uint16_t broadcast;
+    uint8_t broadcast;
+    uint8_t looped; /* from ourselves (loop.c): the answer goes there */
 };
 #define CL_RX_ITEM_WORDS 6
 #define CL_RX_ITEM_TSC 4 /* the word of rx_tsc */
@@ -78,7 +79,8 @@ static inline void cl_rx_item_pack(const struct cl_rx_item *item, uint64_t *word
     words[2] = item->frame.hash | (uint64_t)item->frame.tag << 32;
     words[3] = (uint64_t)(uintptr_t)item->socket;
     words[CL_RX_ITEM_TSC] = item->rx_tsc;
-    words[5] = item->l4 | (uint64_t)item->payload_len << 16 | (uint64_t)item->broadcast << 32;
+    words[5] =
+        item->l4 | (uint64_t)item->payload_len << 16 | (uint64_t)item->broadcast << 32 | (uint64_t)item->looped << 40;
 }
 
 static inline void cl_rx_item_unpack(const uint64_t *words, struct cl_rx_item *item)
@@ -93,7 +95,8 @@ static inline void cl_rx_item_unpack(const uint64_t *words, struct cl_rx_item *i
     item->rx_tsc = words[CL_RX_ITEM_TSC];
     item->l4 = (uint16_t)words[5];
     item->payload_len = (uint16_t)(words[5] >> 16);
-    item->broadcast = (uint16_t)(words[5] >> 32);
+    item->broadcast = (uint8_t)(words[5] >> 32);
+    item->looped = (uint8_t)(words[5] >> 40);
 }
 
 /* Producer: put an item at tail + ahead, to be published by cl_inbox_publish. The caller has checked the space. */

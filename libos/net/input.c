@@ -4,6 +4,14 @@
 #include "icmp.h"
 #include "tcp.h"
 
+static unsigned parse_icmp(const struct cl_net_self *self, const uint8_t *frame, struct cl_rx_info *out)
+{
+    bool error;
+    unsigned reason = cl_icmp_check(self, frame + out->l4, out->l4_len, out->broadcast, &error);
+    out->verdict = error ? CL_RX_ICMP_ERROR : CL_RX_ICMP;
+    return reason;
+}
+
 static unsigned parse_ipv4(const struct cl_net_self *self, const uint8_t *frame, unsigned len, struct cl_rx_info *out)
 {
     const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(frame + CL_ETH_HLEN);
@@ -13,10 +21,8 @@ static unsigned parse_ipv4(const struct cl_net_self *self, const uint8_t *frame,
         return reason;
     out->l4 = (uint16_t)(CL_ETH_HLEN + hlen);
     out->l4_len = (uint16_t)(total - hlen);
-    if (ip->proto == CL_IPPROTO_ICMP) {
-        out->verdict = CL_RX_ICMP;
-        return cl_icmp_check(frame + out->l4, out->l4_len, out->broadcast);
-    }
+    if (ip->proto == CL_IPPROTO_ICMP)
+        return parse_icmp(self, frame, out);
     if (ip->proto == CL_IPPROTO_TCP) {
         out->verdict = CL_RX_TCP;
         return cl_tcp_check(self, ip, frame + out->l4, out->l4_len);
@@ -51,6 +57,27 @@ void cl_rx_parse_slow(const struct cl_net_self *self, const uint8_t *frame, unsi
         } else if (reason == CL_DROP_NONE) {
             reason = CL_DROP_ETH_TYPE;
         }
+    }
+    if (reason != CL_DROP_NONE) {
+        out->verdict = CL_RX_DROP;
+        out->reason = (uint8_t)reason;
+    }
+}
+
+void cl_rx_parse_looped(const struct cl_net_self *self, const uint8_t *frame, unsigned len, struct cl_rx_info *out)
+{
+    const struct cl_udp_frame *f = (const struct cl_udp_frame *)frame;
+    unsigned reason = CL_DROP_NONE;
+    *out =
+        (struct cl_rx_info){.l4 = CL_ETH_HLEN + CL_IPV4_HLEN, .l4_len = (uint16_t)(len - CL_ETH_HLEN - CL_IPV4_HLEN)};
+    if (f->ip.proto == CL_IPPROTO_UDP) {
+        out->verdict = CL_RX_UDP;
+        out->payload = CL_UDP_HEADERS;
+        out->payload_len = (uint16_t)(out->l4_len - CL_UDP_HLEN);
+    } else if (f->ip.proto == CL_IPPROTO_ICMP) {
+        reason = parse_icmp(self, frame, out);
+    } else {
+        reason = CL_DROP_IP_PROTOCOL;
     }
     if (reason != CL_DROP_NONE) {
         out->verdict = CL_RX_DROP;

@@ -15,6 +15,9 @@ CL_API void cl_rx_parse_slow(const struct cl_net_self *self, const uint8_t *fram
                              struct cl_rx_info *out);
 /* The same through the fast path, as the receive loop does it. */
 CL_API void cl_rx_parse_any(const struct cl_net_self *self, const uint8_t *frame, unsigned len, struct cl_rx_info *out);
+/* The same of a frame that we sent to ourselves (loop.c): what only a stranger can have wrong is not looked at. */
+CL_API void cl_rx_parse_looped(const struct cl_net_self *self, const uint8_t *frame, unsigned len,
+                               struct cl_rx_info *out);
 /* Whether a frame that was dropped for its UDP or TCP checksum was left unfinished: the field holds the sum of the
  * pseudo-header alone, as Linux hands it to a device that computes the rest (CHECKSUM_PARTIAL). */
 CL_API bool cl_rx_unfinished(const uint8_t *frame, const struct cl_rx_info *info);

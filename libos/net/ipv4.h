@@ -18,6 +18,18 @@ unsigned cl_ipv4_check(const struct cl_net_self *self, const uint8_t *ip, unsign
 /* Whether no host may send from this address (network byte order), or it is our own or our subnet's broadcast. */
 bool cl_ipv4_martian(const struct cl_net_self *self, uint32_t src_be);
 
+/* Whether it is ours, or one of 127.0.0.0/8: such a packet never leaves (RFC 1122, section 3.2.1.3 (g)). */
+static inline bool cl_ipv4_is_own(const struct cl_net_self *self, uint32_t dst_be)
+{
+    return dst_be == self->ip_be || cl_be32(dst_be) >> 24 == 127;
+}
+
+/* What a packet to there comes from: 127.0.0.1 talks with itself. */
+static inline uint32_t cl_ipv4_source(const struct cl_net_self *self, uint32_t dst_be)
+{
+    return cl_be32(dst_be) >> 24 == 127 ? cl_be32(0x7f000001u) : self->ip_be;
+}
+
 /* The address to ask ARP for: the destination on the local subnet, else the gateway; 0 if there is no way. */
 static inline uint32_t cl_ipv4_next_hop(const struct cl_net_self *self, uint32_t dst_be)
 {

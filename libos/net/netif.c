@@ -42,12 +42,13 @@ static void free_tables(struct cl_netif *nif)
         free(nif->queues[k].inbox);
     free(nif->queues);
     free(nif->arp);
+    cl_chunks_delete(nif->chunks);
     free(nif->ports);
     free(nif->all);
     free(nif);
 }
 
-int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix, uint32_t gateway,
+int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix, uint32_t gateway, uint64_t chunk_bytes,
                  struct cl_netif **out, char *err)
 {
     if (ipv4 == 0 || ipv4 >= 0xe0000000u || ipv4 >> 24 == 127)
@@ -67,7 +68,8 @@ int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix,
     /* Untouched pages of the tables cost nothing. */
     nif->ports = calloc(CL_UDP_PORTS, sizeof(*nif->ports));
     nif->all = calloc(CL_UDP_MAX_SOCKETS, sizeof(*nif->all));
-    if (!nif->queues || !nif->arp || !nif->ports || !nif->all) {
+    nif->chunks = cl_chunks_new(chunk_bytes, n);
+    if (!nif->queues || !nif->arp || !nif->ports || !nif->all || !nif->chunks) {
         free_tables(nif);
         return refuse(err, -ENOMEM, "out of memory for the interface's tables");
     }
@@ -76,7 +78,8 @@ int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix,
     nif->udp_checksum = true;
     nif->steal = true;
     nif->next_ephemeral = 49152;
-    nif->ticks_per_us = (uint32_t)cl_ns_to_ticks(cl_clock_default(), 1000);
+    nif->clock = cl_nic_clock(nic);
+    nif->ticks_per_us = (uint32_t)cl_ns_to_ticks(nif->clock, 1000);
     cl_net_self_set(&nif->self, nic->mac, ipv4, prefix, gateway);
     cl_timer_init(&nif->arp_timer, cl_netq_arp_timer, nif);
     pthread_mutex_init(&nif->types_lock, NULL);
@@ -86,6 +89,7 @@ int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix,
         q->nic = nic;
         q->index = k;
         q->flush_at = 1;
+        q->time = nif->clock->word;
         q->signals = nic->cores ? nic->cores->ops->signals(nic->cores, k) : &q->own_signals;
     }
     *out = nif;
@@ -118,6 +122,7 @@ void cl_netif_drain(struct cl_netif *nif)
     }
     cl_udp_sockets_drain(nif);
     cl_typed_drain(nif);
+    cl_flows_drain(nif);
     for (unsigned k = 0; k < nif->n_queues; k++) {
         struct cl_netq *q = &nif->queues[k];
         while (cl_inbox_take_one(q->inbox, &item)) {
@@ -130,6 +135,11 @@ void cl_netif_drain(struct cl_netif *nif)
             cl_netq_done(q, &q->stash[i]);
         }
         q->n_stash = 0;
+        while (cl_netq_unloop(q, &f, 1)) {
+            cl_count(&q->stats.rx_frames, 1);
+            cl_netq_drop(q, CL_DROP_STOPPED);
+            cl_netq_done(q, &f);
+        }
         cl_netq_ring(q);
         if (q->n_tx) {
             cl_count(&q->stats.tx_dropped_full, q->n_tx);
@@ -142,7 +152,8 @@ void cl_netif_drain(struct cl_netif *nif)
 
 void cl_netif_delete(struct cl_netif *nif)
 {
-    cl_udp_sockets_delete(nif);
+    cl_udp_ports_delete(nif);
     cl_typed_delete(nif);
+    cl_flows_delete(nif);
     free_tables(nif);
 }

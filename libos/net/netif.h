@@ -1,8 +1,9 @@
 /* The network interface of a runtime: its NIC, its addresses, its sockets, and what each kthread owns of it.
  *
  *   NIC queue k --poll (receive.c)--> parse (input.h) --> handler's inbox (inbox.h) --run (handler.c)--> reply --+
+ *                                        |                flow (ordered.h)          --run (handler.c)--> reply --+
  *                                        |                socket's queue (socket.c) --> cl_udp_recvfrom          |
- *                                        +--> ARP, ICMP answered at once                                         v
+ *   frames to ourselves (loop.c) --poll--^ +--> ARP, ICMP answered at once                                       v
  *   NIC queue k <------------------------------------------------------- flush (netq.c) <-- transmit batch <----+
  *
  * Threads: a cl_netq belongs to kthread k. Everything in it is used by that kthread alone but for the inbox (inbox.h)
@@ -21,9 +22,12 @@
 #include <corelane/libos/timer.h>
 #include <corelane/libos/udp.h>
 #include "arp.h"
+#include "chunk.h"
 #include "icmp.h"
 #include "inbox.h"
 #include "input.h"
+#include "ordered.h"
+#include "poll.h"
 #include "typed.h"
 
 #include <pthread.h>
@@ -32,6 +36,8 @@
 #define CL_NETQ_SPARE 32  /* empty buffers kept ready */
 #define CL_NETQ_FLUSH 8   /* replies a doorbell, when they come faster than one a microsecond */
 #define CL_NETQ_STASH 8   /* frames taken by a check, for the next poll */
+#define CL_NETQ_LOOP 256  /* frames to ourselves that may wait */
+#define CL_NETQ_POLL 32   /* frames a poll */
 #define CL_NETQ_ROUTES 16 /* remembered neighbours, direct-mapped */
 /* While the NIC's queue is full nothing is received, whose answers would find no room: it waits in the NIC. No longer
  * than this: two interfaces could wait for each other for ever, and one below a rate limit would never cede its
@@ -61,9 +67,12 @@ struct cl_netq {
     struct cl_nic *nic;
     uint32_t index;
     uint32_t n_tx, n_spare, n_done;
-    uint32_t flush_at; /* 1 or CL_NETQ_FLUSH */
-    uint32_t tag;      /* of what the NIC received last */
+    uint32_t flush_at;    /* how many frames make a doorbell: 1, CL_NETQ_FLUSH, or CL_NETQ_TX: all that there will be */
+    uint32_t alone;       /* so many requests more are answered one by one: see pace() in handler.c */
+    uint32_t tag;         /* of what the NIC received last */
+    const uint64_t *time; /* cl_stamp's, of the interface's clock */
     uint64_t last_flush_tsc;
+    uint64_t rang_ticks;                  /* spent in doorbells, where these are system calls (nic.h, tx_calls) */
     uint64_t full_since_tsc;              /* when the NIC's queue was found full; 0: it has taken all since */
     struct cl_frame tx[CL_NETQ_TX];       /* to be sent */
     struct cl_frame spare[CL_NETQ_SPARE]; /* empty */
@@ -77,14 +86,32 @@ struct cl_netq {
      * without taking it, so whoever asks puts what it finds into the stash. n_stash is also read without the lock. */
     struct cl_spin rx_lock CL_ALIGNED(CL_CACHELINE);
     uint32_t n_stash;
+    uint32_t stash_steering; /* of these frames (order.c) */
     struct cl_frame stash[CL_NETQ_STASH];
+    /* Frames that this kthread sent to our own address (loop.c): owner and thieves, under loop_lock. n_loop is also read
+     * without it. */
+    struct cl_spin loop_lock CL_ALIGNED(CL_CACHELINE);
+    uint32_t loop_head, n_loop;
+    struct cl_frame loop[CL_NETQ_LOOP];
+    struct cl_ready
+        *ready; /* flows of ordered handlers, or NULL: there are none. Set once (release); readers: anybody */
     struct cl_typed *typed; /* queues by type, or NULL: no handler sorts. Set once (release); readers: anybody */
     struct cl_inbox *inbox; /* constant */
 } CL_ALIGNED(CL_CACHELINE);
 
-enum cl_udp_kind { CL_UDP_CLOSED = 0, CL_UDP_PLAIN, CL_UDP_BURSTS, CL_UDP_FOREIGN, CL_UDP_QUEUE, CL_UDP_TYPED };
+enum cl_udp_kind {
+    CL_UDP_CLOSED = 0,
+    CL_UDP_PLAIN,
+    CL_UDP_BURSTS,
+    CL_UDP_FOREIGN,
+    CL_UDP_QUEUE,
+    CL_UDP_TYPED,
+    CL_UDP_GROUP,
+    CL_UDP_ORDERED
+};
 
-struct cl_udp_queue; /* socket.c */
+struct cl_udp_queue; /* queue.h */
+struct cl_udp_group; /* ports.c */
 
 /* A bound port. Its memory is recycled but never freed while the runtime exists, so that a stale pointer finds a
  * socket, perhaps closed. Handlers are never unbound. */
@@ -104,6 +131,13 @@ struct cl_udp_socket {
     struct cl_netif *nif;
     struct cl_udp_queue *queue;
     struct cl_udp_socket *next_free;
+    /* QUEUE: */
+    struct cl_udp_group *group; /* of its port, which it shares; NULL: it has it alone. Set before it is published */
+    struct cl_udp_socket *next_flow; /* of the same port and hash; under the group's lock */
+    uint64_t peer;                   /* cl_udp_flow of whom it is connected to; 0: nobody. Changes under queue->lock */
+    uint32_t has_sent;               /* to its peer; relaxed: for ICMP errors, which come later */
+    int32_t error;                   /* errno that came by ICMP, for the next call; 0: none. Exchanged */
+    struct cl_pollable watch;        /* under queue->lock, see poll.h */
     char *name; /* of its handler, for people; NULL: unknown. Set once (release); readers: anybody */
 };
 
@@ -115,6 +149,7 @@ struct cl_netif {
     uint32_t n_queues;
     uint32_t mtu;
     uint32_t ticks_per_us;
+    const struct cl_clock *clock; /* the NIC's, and so the scheduler's */
     bool udp_checksum, steal;
     uint32_t running;  /* writer: start and stop; readers: any thread, relaxed: it guards against misuse, not races */
     uint32_t stopping; /* writer: stop; readers: kthreads, relaxed: nothing is received any more */
@@ -122,10 +157,15 @@ struct cl_netif {
     struct cl_spin table_lock;    /* of what follows */
     uint32_t n_sockets;
     uint16_t next_ephemeral;
-    struct cl_udp_socket *free_sockets;
+    struct cl_udp_socket *free_sockets, *free_groups;
+    struct cl_poll *polls;
+    uint32_t sockets_shut;      /* nothing comes any more. Writer: stop (release); readers: anybody (acquire) */
+    uint32_t polls_shut;        /* the same, and all sockets in sets have been listed there for it */
+    struct cl_chunks *chunks;   /* constant */
     struct cl_udp_socket **all; /* [CL_UDP_MAX_SOCKETS] */
     struct cl_arp_cache *arp;
-    pthread_mutex_t types_lock; /* of binding handlers that sort */
+    struct cl_flows *flows;     /* of ordered handlers; NULL: there are none. Set once (release) under types_lock */
+    pthread_mutex_t types_lock; /* of binding handlers that sort, or are ordered */
     struct cl_types *types;     /* NULL: none does */
     struct cl_timer arp_timer;
     uint32_t arp_timer_armed; /* exchanged by whoever asks first */
@@ -140,7 +180,7 @@ struct cl_netif {
 };
 
 /* New interface on `nic`, with n kthreads. -errno with a reason. */
-int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix, uint32_t gateway,
+int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix, uint32_t gateway, uint64_t chunk_bytes,
                  struct cl_netif **out, char *err);
 /* Free everything but the NIC. No kthread runs. */
 void cl_netif_delete(struct cl_netif *nif);
@@ -170,6 +210,21 @@ unsigned cl_netif_takeable(void *arg, unsigned queue);
  * thread-local would keep it. NULL off this interface's kthreads. */
 struct cl_netq *cl_netq_self(struct cl_netif *nif);
 
+/* order.c. */
+struct cl_order {
+    struct cl_netq *q; /* of the calling kthread */
+    unsigned room;     /* for the rest, at most CL_NETQ_POLL */
+    unsigned n, came;  /* of the rest; in all */
+    uint64_t rx_tsc;
+    struct cl_ready_list woken;            /* flows that got ready */
+    struct cl_frame frames[CL_NETQ_POLL];  /* the rest, ... */
+    struct cl_rx_info infos[CL_NETQ_POLL]; /* ... and what the parser says of it */
+};
+/* Take a burst of victim's queue, whose lock is held: what is of flows is put there, the rest is left to the caller. */
+void cl_order_receive(struct cl_order *o, struct cl_netq *victim);
+/* Whether frames wait in a queue whose lock is held. They may be in its stash then. */
+bool cl_order_look(struct cl_netq *q);
+
 /* Owner's calls. */
 void cl_netq_ring(struct cl_netq *q);   /* send what waits, give back what is done */
 bool cl_netq_refill(struct cl_netq *q); /* get empty buffers; false: there are none */
@@ -182,21 +237,54 @@ void cl_netq_arp_timer(struct cl_timer *timer, void *arg);
 void cl_netq_arp_request(struct cl_netq *q, uint32_t ip_be, const uint8_t *mac);
 /* Send an ARP reply to a request, or (request NULL) announce our address. */
 bool cl_netq_arp_reply(struct cl_netq *q, const struct cl_arp *request);
-/* Send a frame whose headers are complete but for the destination MAC. Takes the frame. -EHOSTUNREACH: no route. */
+/* Send a frame whose headers are complete but for the destination MAC. Takes the frame. -EHOSTUNREACH: no route;
+ * -ENOBUFS: to ourselves, and as many wait as may. */
 int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be);
-/* Give a datagram to the queue of its socket. False: the socket is closed or full (*reason). Takes the frame if
- * true. */
-bool cl_udp_deliver(struct cl_udp_socket *s, const struct cl_rx_item *item, unsigned *reason);
-/* Nothing will come any more: readers take what waits, then get -ESHUTDOWN, now and later. Any thread, once. */
-void cl_udp_sockets_shut(struct cl_netif *nif);
-void cl_udp_sockets_drain(struct cl_netif *nif);
-void cl_udp_sockets_delete(struct cl_netif *nif);
-int cl_udp_queue_open(struct cl_netif *nif, uint16_t port, uint32_t size, struct cl_udp_socket **out);
+
+/* loop.c. A frame to our own address: it comes in again, on this kthread as a rule. Takes it. -ENOBUFS: as many wait as
+ * may. */
+int cl_netq_loop(struct cl_netq *q, struct cl_frame *f);
+/* Take frames of victim's that came so. */
+unsigned cl_netq_unloop(struct cl_netq *victim, struct cl_frame *frames, unsigned n);
+
+/* ports.c. */
 int cl_udp_bind(struct cl_netif *nif, uint16_t port, unsigned kind, void (*fn)(void), void *arg);
 /* Say what the handler of a port is called; copied. -ENOENT, -ENOMEM, -EALREADY. */
 int cl_udp_name(struct cl_netif *nif, uint16_t port, const char *name);
 int cl_udp_publish_typed(struct cl_netif *nif, uint16_t port, cl_udp_handler fn, void *arg,
                          const struct cl_udp_types *types, uint16_t first_type);
+/* A socket with a queue gets its port, alone or with others. The queue is the socket's then, or that of the one that it is
+ * recycled from stays (cl_udp_queue_take_over). */
+int cl_udp_publish_queue(struct cl_netif *nif, uint16_t port, bool shared, struct cl_udp_queue *queue,
+                         struct cl_udp_socket **out);
+/* Under table_lock: the port is no longer its own. */
+void cl_udp_unpublish(struct cl_netif *nif, struct cl_udp_socket *s);
+/* The socket of a shared port that gets a datagram of this flow; NULL: none. */
+struct cl_udp_socket *cl_udp_group_find(struct cl_udp_group *group, uint64_t flow);
+/* It is connected to another peer (0: to nobody) from now on. -EADDRINUSE, -EINVAL (closed). */
+int cl_udp_group_move(struct cl_udp_socket *s, uint64_t peer);
+void cl_udp_ports_delete(struct cl_netif *nif);
+
+/* socket.c. */
+/* Copy a datagram into the queue of its socket. False: the socket is closed or full, ... (*reason). */
+bool cl_udp_deliver(struct cl_netq *q, struct cl_udp_socket *s, const struct cl_rx_item *item, unsigned *reason);
+/* Tell the socket that an ICMP error is about. False: there is none that has sent such a datagram. */
+bool cl_udp_tell_error(struct cl_netif *nif, const struct cl_icmp_about *about);
+/* Nothing will come any more: readers take what waits, then get -ESHUTDOWN, now and later. Any thread, once. */
+void cl_udp_sockets_shut(struct cl_netif *nif);
+void cl_udp_sockets_drain(struct cl_netif *nif);
+int cl_udp_queue_open(struct cl_netif *nif, uint16_t port, bool shared, uint32_t size, struct cl_udp_socket **out);
+
+/* poll.c. */
+int cl_poll_open(struct cl_netif *nif, struct cl_poll **out);
+/* Under table_lock, after all sockets have been told: wake all that wait. */
+void cl_polls_shut(struct cl_netif *nif);
+
+/* A peer as one number, never 0 for a real one. In network byte order, as in a frame. */
+static inline uint64_t cl_udp_flow(uint32_t peer_ip_be, uint16_t peer_port_be)
+{
+    return peer_ip_be | (uint64_t)peer_port_be << 32;
+}
 
 /* An empty buffer. False: none. */
 static inline bool cl_netq_take(struct cl_netq *q, struct cl_frame *out)
@@ -243,25 +331,69 @@ static inline bool cl_netif_running(const struct cl_netif *nif)
     return cl_load_relaxed(&nif->running) != 0;
 }
 
-/* The inbox of q has changed, or its queues by type, which are exported as a part of it. Relaxed: see cl_signals; a
- * thief's store may come late, the owner's before it sleeps is right. */
+/* The inbox of q has changed, or its queues by type, or its flows, which are exported as a part of it. Relaxed: see
+ * cl_signals; a thief's store may come late, the owner's before it sleeps is right. */
 static inline void cl_netq_note_inbox(struct cl_netq *q)
 {
     const struct cl_typed *typed = cl_load_relaxed(&q->typed);
+    const struct cl_ready *ready = cl_load_relaxed(&q->ready);
     uint32_t put = 0, taken = 0;
     if (cl_unlikely(typed != NULL)) {
         put = cl_load_relaxed(&typed->put);
         taken = cl_load_relaxed(&typed->taken);
     }
+    if (cl_unlikely(ready != NULL)) {
+        put += cl_load_relaxed(&ready->put);
+        taken += cl_load_relaxed(&ready->taken);
+    }
     cl_store_relaxed(&q->signals->inbox_tail, cl_load_relaxed(&q->inbox->tail) + put);
     cl_store_relaxed(&q->signals->inbox_head, cl_load_relaxed(&q->inbox->head) + taken);
+}
+
+/* A request has been taken, and its handler is next: what runs is another than before. Writer: the kthread, as of
+ * `switches` elsewhere. */
+static inline void cl_netq_note_begun(struct cl_netq *q)
+{
+    cl_netq_note_inbox(q);
+    cl_store_relaxed(&q->signals->switches, q->signals->switches + 1);
 }
 
 /* Anybody: what waits for a handler. */
 static inline unsigned cl_netq_waiting(const struct cl_netq *q)
 {
     const struct cl_typed *typed = cl_load_acquire(&q->typed);
-    return cl_inbox_count(q->inbox) + (cl_unlikely(typed != NULL) ? cl_typed_count(typed) : 0);
+    const struct cl_ready *ready = cl_load_acquire(&q->ready);
+    return cl_inbox_count(q->inbox) + (cl_unlikely(typed != NULL) ? cl_typed_count(typed) : 0) +
+           (cl_unlikely(ready != NULL) ? cl_ready_count(ready) : 0);
+}
+
+/* A NIC that has come again (drivers/port/port.h) gives frames of another tag, and takes none of the buffers it gave before. */
+static inline void cl_netq_look_at_tag(struct cl_netq *q, const struct cl_frame *f)
+{
+    if (cl_unlikely(f->tag != q->tag)) {
+        q->tag = f->tag;
+        cl_netq_renew(q);
+    }
+}
+
+/* The plain load keeps a loser from taking the line away. */
+static inline bool cl_netq_lock_rx(struct cl_netq *victim)
+{
+    return cl_load_relaxed(&victim->rx_lock.word) == 0 && cl_spin_try(&victim->rx_lock);
+}
+
+/* Frames of a queue whose lock is held: those of the stash came first. */
+static inline unsigned cl_netq_rx(struct cl_netq *victim, struct cl_frame *frames, unsigned n)
+{
+    unsigned got = 0;
+    if (cl_unlikely(victim->n_stash)) {
+        if (n < CL_NETQ_STASH)
+            return 0; /* a corner of the inbox: the next poll has room */
+        got = victim->n_stash;
+        memcpy(frames, victim->stash, got * sizeof frames[0]);
+        cl_store_relaxed(&victim->n_stash, 0);
+    }
+    return got + victim->nic->ops->rx_burst(victim->nic, victim->index, frames + got, n - got);
 }
 
 static inline void cl_netq_drop(struct cl_netq *q, unsigned reason)

@@ -5,18 +5,22 @@
 #include <string.h>
 
 /* What is sent leaves one by one while replies are rarer than one a microsecond, and CL_NETQ_FLUSH at a time when they come
- * faster: a doorbell costs a fence, and a reply that waits behind a slow handler would cost that handler's time. */
+ * faster: a doorbell costs a fence, and a reply that waits behind a slow handler would cost that handler's time. Where a
+ * doorbell is a system call, handlers decide by what waits: pace() in handler.c. */
 void cl_netq_ring(struct cl_netq *q)
 {
     struct cl_nic *nic = q->nic;
     if (q->n_tx) {
+        uint64_t from = cl_unlikely(nic->tx_calls) ? cl_stamp(q->time) : 0;
         unsigned n = q->n_tx, taken = nic->ops->tx_burst(nic, q->index, q->tx, n);
         cl_count(&q->stats.tx_frames, taken);
         if (cl_unlikely(taken < n))
             memmove(q->tx, q->tx + taken, (n - taken) * sizeof q->tx[0]);
         q->n_tx = n - taken;
-        uint64_t now = cl_tsc(), took = now - q->last_flush_tsc;
+        uint64_t now = cl_stamp(q->time), took = now - q->last_flush_tsc;
         q->last_flush_tsc = now;
+        if (cl_unlikely(from))
+            q->rang_ticks += now - from;
         q->flush_at = took > n * (uint64_t)q->nif->ticks_per_us ? 1 : CL_NETQ_FLUSH;
         if (cl_unlikely(q->n_tx && cl_load_relaxed(&nic->gone))) { /* it will never take them */
             cl_count(&q->stats.tx_dropped_gone, q->n_tx);
@@ -158,8 +162,10 @@ int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be)
         send_to(q, f, broadcast_mac);
         return 0;
     }
+    if (cl_ipv4_is_own(&nif->self, dst_be))
+        return cl_netq_loop(q, f);
     uint32_t hop_be = cl_ipv4_next_hop(&nif->self, dst_be);
-    if (hop_be == 0 || dst_be == nif->self.ip_be || cl_be32(dst_be) >= 0xe0000000u) {
+    if (hop_be == 0 || cl_be32(dst_be) >= 0xe0000000u) {
         cl_netq_untake(q, f);
         return -EHOSTUNREACH;
     }

@@ -7,15 +7,16 @@
 
 #include <string.h>
 
-#define POLL_BURST 32
 #define STEAL_BURST 16
 
 /* State of one burst: items go into the inbox of `q` and are published together. */
 struct burst {
     struct cl_netq *q;
     uint64_t rx_tsc;
-    unsigned queued;    /* put into the inbox, not yet published */
-    unsigned delivered; /* the same and to sockets, ... */
+    unsigned queued;            /* put into the inbox, not yet published */
+    unsigned delivered;         /* the same and to sockets, ... */
+    struct cl_ready_list woken; /* flows that got ready, not yet published */
+    bool looped;                /* frames that we sent to ourselves (loop.c) */
 };
 
 static void answer_icmp(struct cl_netq *q, const struct cl_frame *f, const struct cl_rx_info *info)
@@ -36,8 +37,9 @@ static void answer_icmp(struct cl_netq *q, const struct cl_frame *f, const struc
     cl_count(&q->stats.answered, 1);
 }
 
-static void refuse_port(struct cl_netq *q, const struct cl_frame *f, const struct cl_rx_info *info)
+static void refuse_port(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
+    struct cl_netq *q = b->q;
     struct cl_frame out;
     cl_netq_drop(q, CL_DROP_UDP_NO_PORT);
     if (info->broadcast)
@@ -47,7 +49,10 @@ static void refuse_port(struct cl_netq *q, const struct cl_frame *f, const struc
         return;
     }
     out.len = (uint16_t)cl_icmp_port_unreachable(&q->nif->self, f->data, info, out.data, out.room);
-    cl_netq_push(q, &out);
+    if (b->looped)
+        (void)cl_netq_loop(q, &out);
+    else
+        cl_netq_push(q, &out);
     cl_count(&q->stats.icmp_unreachable_sent, 1);
 }
 
@@ -98,16 +103,30 @@ static void take_arp(struct cl_netq *q, const struct cl_frame *f, const struct c
     }
 }
 
-/* A datagram for a socket's queue. */
-static void to_socket(struct burst *b, const struct cl_rx_item *item)
+/* A datagram for a socket's queue, which copies it. */
+static CL_NOINLINE void to_socket(struct burst *b, const struct cl_rx_item *item, const struct cl_rx_info *info)
 {
     unsigned reason;
-    if (cl_udp_deliver(item->socket, item, &reason)) {
+    if (cl_udp_deliver(b->q, item->socket, item, &reason)) {
         cl_count(&b->q->stats.to_sockets, 1);
         b->delivered++;
+    } else if (reason == CL_DROP_UDP_NO_PORT) {
+        refuse_port(b, &item->frame, info);
     } else {
         cl_netq_drop(b->q, reason);
-        cl_netq_done(b->q, &item->frame);
+    }
+    cl_netq_done(b->q, &item->frame);
+}
+
+static void take_icmp_error(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
+{
+    struct cl_icmp_about about;
+    cl_icmp_read(f->data + info->l4, &about);
+    if (cl_udp_tell_error(b->q->nif, &about)) {
+        cl_count(&b->q->stats.icmp_errors, 1);
+        b->delivered++;
+    } else {
+        cl_netq_drop(b->q, CL_DROP_ICMP_ERROR);
     }
 }
 
@@ -140,8 +159,11 @@ static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, co
     case CL_RX_ICMP:
         answer_icmp(b->q, f, info);
         break;
+    case CL_RX_ICMP_ERROR:
+        take_icmp_error(b, f, info);
+        break;
     case CL_RX_UDP:
-        refuse_port(b->q, f, info);
+        refuse_port(b, f, info);
         break;
     case CL_RX_TCP:
         refuse_segment(b->q, f, info);
@@ -154,13 +176,25 @@ static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, co
     cl_netq_done(b->q, f);
 }
 
-static inline void one_frame(struct burst *b, const struct cl_frame *f)
+/* Other kinds than those whose datagrams go to the inbox. */
+static CL_NOINLINE void to_other(struct burst *b, const struct cl_rx_item *item, unsigned kind,
+                                 const struct cl_rx_info *info)
+{
+    if (kind == CL_UDP_TYPED)
+        to_type(b, item);
+    else if (kind == CL_UDP_ORDERED && (b->looped || b->q->nif->n_queues == 1))
+        cl_ordered_put(b->q, item, &b->woken); /* there is nobody else, or the lock is held */
+    else if (kind == CL_UDP_ORDERED)
+        slow_frame(b, &item->frame, info); /* taken before the first such port was bound (order.c): nobody listened */
+    else
+        to_socket(b, item, info);
+}
+
+static inline void parsed_frame(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
     struct cl_netif *nif = b->q->nif;
-    struct cl_rx_info info;
-    cl_rx_parse(&nif->self, f->data, f->len, &info);
-    if (cl_likely(info.verdict == CL_RX_UDP)) {
-        const struct cl_udp *udp = (const struct cl_udp *)(f->data + info.l4);
+    if (cl_likely(info->verdict == CL_RX_UDP)) {
+        const struct cl_udp *udp = (const struct cl_udp *)(f->data + info->l4);
         /* Acquire: the socket's fields were written before it was published. */
         struct cl_udp_socket *s = cl_load_acquire(&nif->ports[udp->dst_port_be]);
         if (cl_likely(s != NULL)) {
@@ -168,17 +202,15 @@ static inline void one_frame(struct burst *b, const struct cl_frame *f)
                 .frame = *f,
                 .socket = s,
                 .rx_tsc = b->rx_tsc,
-                .l4 = info.l4,
-                .payload_len = info.payload_len,
-                .broadcast = info.broadcast,
+                .l4 = info->l4,
+                .payload_len = info->payload_len,
+                .broadcast = info->broadcast,
+                .looped = b->looped,
             };
             /* Relaxed: a handler's kind never changes, and to a queue's socket its lock says what it is now. */
             unsigned kind = cl_load_relaxed(&s->kind);
             if (cl_unlikely(kind < CL_UDP_PLAIN || kind > CL_UDP_FOREIGN)) {
-                if (kind == CL_UDP_TYPED)
-                    to_type(b, &item);
-                else
-                    to_socket(b, &item);
+                to_other(b, &item, kind, info);
                 return;
             }
             cl_inbox_put(b->q->inbox, b->queued++, &item);
@@ -186,72 +218,119 @@ static inline void one_frame(struct burst *b, const struct cl_frame *f)
             return;
         }
     }
-    slow_frame(b, f, &info);
+    slow_frame(b, f, info);
 }
 
-/* A NIC that has come again (drivers/port/port.h) gives frames of another tag, and takes none of the buffers it gave before. */
-static inline void look_at_tag(struct cl_netq *q, const struct cl_frame *f)
+static inline void one_frame(struct burst *b, const struct cl_frame *f)
 {
-    if (cl_unlikely(f->tag != q->tag)) {
-        q->tag = f->tag;
-        cl_netq_renew(q);
+    struct cl_rx_info info;
+    cl_rx_parse(&b->q->nif->self, f->data, f->len, &info);
+    parsed_frame(b, f, &info);
+}
+
+static inline void publish(struct burst *b)
+{
+    struct cl_netq *q = b->q;
+    if (b->queued) {
+        cl_inbox_publish(q->inbox, b->queued);
+        cl_netq_note_inbox(q);
     }
+    if (cl_unlikely(b->woken.n))
+        cl_ordered_publish(q, &b->woken);
+    cl_count(&q->stats.delivered, b->delivered);
+    if (cl_unlikely(q->nic->tx_calls))
+        q->flush_at = 1;
+    if (cl_unlikely(b->queued == 0) && (q->n_tx | q->n_done))
+        cl_netq_ring(q); /* answers made here wait for no handler */
+}
+
+/* What a burst of n frames that begins now is answered by at once shall leave together, where a doorbell is a system call;
+ * until `publish`. */
+static inline struct burst begin(struct cl_netq *q, uint64_t rx_tsc, unsigned n)
+{
+    if (cl_unlikely(q->nic->tx_calls) && n > 1)
+        q->flush_at = CL_NETQ_TX;
+    return (struct burst){.q = q, .rx_tsc = rx_tsc};
 }
 
 /* Take frames in for kthread self. There is room for n in its inbox. */
 static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
 {
-    struct burst b = {.q = q, .rx_tsc = cl_tsc()};
-    look_at_tag(q, &frames[0]);
+    struct burst b = begin(q, cl_stamp(q->time), n);
+    cl_netq_look_at_tag(q, &frames[0]);
     for (unsigned i = 0; i < n; i++)
         one_frame(&b, &frames[i]);
-    if (b.queued) {
-        cl_inbox_publish(q->inbox, b.queued);
-        cl_netq_note_inbox(q);
-    }
     cl_count(&q->stats.rx_frames, n);
-    cl_count(&q->stats.delivered, b.delivered);
-    if (cl_unlikely(b.queued == 0) && (q->n_tx | q->n_done))
-        cl_netq_ring(q); /* answers made here wait for no handler */
+    publish(&b);
     return n;
 }
 
-/* The plain load keeps a loser from taking the line away. */
-static inline bool lock_rx(struct cl_netq *victim)
+/* The same where handlers are ordered: what is of flows goes there before the queue's lock is let go (order.c). It is
+ * held, and released here. */
+static CL_NOINLINE unsigned receive_ordered(struct cl_netq *q, struct cl_netq *victim, unsigned n)
 {
-    return cl_load_relaxed(&victim->rx_lock.word) == 0 && cl_spin_try(&victim->rx_lock);
-}
-
-/* Frames of a queue whose lock is held: those of the stash came first. */
-static inline unsigned rx_locked(struct cl_netq *victim, struct cl_frame *frames, unsigned n)
-{
-    unsigned got = 0;
-    if (cl_unlikely(victim->n_stash)) {
-        if (n < CL_NETQ_STASH)
-            return 0; /* a corner of the inbox: the next poll has room */
-        got = victim->n_stash;
-        memcpy(frames, victim->stash, got * sizeof frames[0]);
-        cl_store_relaxed(&victim->n_stash, 0);
-    }
-    return got + victim->nic->ops->rx_burst(victim->nic, victim->index, frames + got, n - got);
-}
-
-static unsigned receive(struct cl_netq *q, struct cl_netq *victim, unsigned n)
-{
-    struct cl_frame frames[POLL_BURST];
-    bool shared = q->nif->n_queues > 1; /* with one kthread there are no thieves */
-    if (shared && !lock_rx(victim))
+    struct cl_order o = {.q = q, .room = n, .rx_tsc = cl_stamp(q->time)};
+    cl_order_receive(&o, victim);
+    cl_spin_unlock(&victim->rx_lock);
+    if (o.came == 0)
         return 0;
-    n = rx_locked(victim, frames, n);
-    if (shared)
-        cl_spin_unlock(&victim->rx_lock);
-    if (n)
-        return take_in(q, frames, n);
+    struct burst b = begin(q, o.rx_tsc, o.n);
+    b.woken = o.woken;
+    for (unsigned i = 0; i < o.n; i++)
+        parsed_frame(&b, &o.frames[i], &o.infos[i]);
+    cl_count(&q->stats.rx_frames, o.came);
+    publish(&b);
+    return o.came;
+}
+
+static unsigned nothing_came(struct cl_netq *q)
+{
     if (cl_unlikely(cl_load_relaxed(&q->nic->gone))) {
         cl_netq_renew(q); /* a kthread that only sends would not notice otherwise; all are woken when it goes */
         cl_netif_tell_gone(q->nif);
     }
     return 0;
+}
+
+/* What a kthread sent to itself; half of the room at most, so that it does not keep the NIC's frames out. Where handlers
+ * are ordered the queue's lock is held until the frames are where they belong, as in order.c. */
+static CL_NOINLINE unsigned receive_looped(struct cl_netq *q, struct cl_netq *victim, unsigned n)
+{
+    struct cl_frame frames[CL_NETQ_POLL];
+    bool ordered = q->nif->n_queues > 1 && cl_load_relaxed(&q->nif->flows) != NULL;
+    if (ordered && !cl_netq_lock_rx(victim))
+        return 0;
+    n = cl_netq_unloop(victim, frames, (cl_min(n, (unsigned)CL_NETQ_POLL) + 1) / 2);
+    struct burst b = begin(q, cl_stamp(q->time), n);
+    b.looped = true;
+    for (unsigned i = 0; i < n; i++) {
+        struct cl_rx_info info;
+        cl_rx_parse_looped(&q->nif->self, frames[i].data, frames[i].len, &info);
+        parsed_frame(&b, &frames[i], &info);
+    }
+    if (ordered)
+        cl_spin_unlock(&victim->rx_lock);
+    cl_count(&q->stats.looped, n);
+    cl_count(&q->stats.rx_frames, n);
+    publish(&b);
+    return n;
+}
+
+static unsigned receive(struct cl_netq *q, struct cl_netq *victim, unsigned n)
+{
+    struct cl_frame frames[CL_NETQ_POLL];
+    bool shared = q->nif->n_queues > 1; /* with one kthread there are no thieves */
+    if (shared && !cl_netq_lock_rx(victim))
+        return 0;
+    /* Relaxed: who binds the first such handler has held this lock since (order.c). */
+    if (cl_unlikely(cl_load_relaxed(&q->nif->flows) != NULL) && shared) {
+        n = receive_ordered(q, victim, n);
+        return n ? n : nothing_came(q);
+    }
+    n = cl_netq_rx(victim, frames, n);
+    if (shared)
+        cl_spin_unlock(&victim->rx_lock);
+    return n ? take_in(q, frames, n) : nothing_came(q);
 }
 
 bool cl_netif_ready(void *arg, unsigned queue)
@@ -260,13 +339,11 @@ bool cl_netif_ready(void *arg, unsigned queue)
     struct cl_netq *q = &nif->queues[queue];
     if (cl_load_relaxed(&nif->stopping))
         return false;
-    if (cl_netq_waiting(q) || cl_load_relaxed(&q->n_stash))
+    if (cl_netq_waiting(q) || cl_load_relaxed(&q->n_stash) || cl_load_relaxed(&q->n_loop))
         return true;
-    if (!lock_rx(q))
+    if (!cl_netq_lock_rx(q))
         return true; /* owner or thief is taking what there is: of these two the owner must not sleep on a guess */
-    if (q->n_stash == 0)
-        cl_store_relaxed(&q->n_stash, q->nic->ops->rx_burst(q->nic, queue, q->stash, CL_NETQ_STASH));
-    bool found = q->n_stash != 0;
+    bool found = cl_order_look(q);
     cl_spin_unlock(&q->rx_lock);
     return found;
 }
@@ -280,12 +357,12 @@ static unsigned steal_typed(struct cl_netq *q, struct cl_netq *victim)
     if (cl_likely(!own || !theirs))
         return 0;
     unsigned most = cl_min((cl_typed_count(theirs) + 1) / 2, (unsigned)STEAL_BURST);
-    for (int type; n < most && (type = cl_typed_choose(theirs, cl_tsc())) >= 0; n++) {
+    for (int type; n < most && (type = cl_typed_choose(theirs, cl_stamp(q->time))) >= 0; n++) {
         /* Only we put into our rings: the room stays. */
         if (cl_inbox_space(own->ring[type]) == 0 || !cl_typed_take(theirs, (unsigned)type, &item))
             break;
         if (item.frame.data)
-            look_at_tag(q, &item.frame);
+            cl_netq_look_at_tag(q, &item.frame);
         cl_typed_put(own, (unsigned)type, &item);
     }
     if (n) {
@@ -309,11 +386,15 @@ static unsigned steal(struct cl_netq *q, unsigned queue)
     for (unsigned i = 0; i < got; i++)
         cl_inbox_put(q->inbox, i, &items[i]);
     if (got) {
-        look_at_tag(q, &items[0].frame);
+        cl_netq_look_at_tag(q, &items[0].frame);
         cl_inbox_publish(q->inbox, got);
         cl_netq_note_inbox(q);
         cl_netq_note_inbox(victim);
     } else if ((got = steal_typed(q, victim)) == 0) {
+        if (cl_unlikely(cl_load_relaxed(&victim->n_loop)) && (got = receive_looped(q, victim, STEAL_BURST)))
+            return got;
+        if ((got = cl_ordered_steal(q, victim, STEAL_BURST)))
+            return got;
         got = receive(q, victim, STEAL_BURST);
     }
     cl_count(&q->stats.stolen, got);
@@ -323,7 +404,7 @@ static unsigned steal(struct cl_netq *q, unsigned queue)
 /* Whether answers wait for room in the NIC's queue, and have not waited too long: see CL_NETQ_HOLD_US. */
 static CL_NOINLINE bool held(const struct cl_netq *q)
 {
-    return cl_tsc() - q->full_since_tsc < (uint64_t)CL_NETQ_HOLD_US * q->nif->ticks_per_us;
+    return cl_stamp(q->time) - q->full_since_tsc < (uint64_t)CL_NETQ_HOLD_US * q->nif->ticks_per_us;
 }
 
 CL_HOT unsigned cl_netif_poll(void *arg, unsigned self, unsigned queue)
@@ -337,8 +418,10 @@ CL_HOT unsigned cl_netif_poll(void *arg, unsigned self, unsigned queue)
         return 0;
     if (cl_unlikely(queue != self))
         return steal(q, queue);
-    unsigned space = cl_inbox_space(q->inbox);
-    return space ? receive(q, q, cl_min(space, (unsigned)POLL_BURST)) : 0;
+    unsigned space = cl_inbox_space(q->inbox), looped = 0;
+    if (cl_unlikely(cl_load_relaxed(&q->n_loop)) && space)
+        space -= looped = receive_looped(q, q, space);
+    return looped + (space ? receive(q, q, cl_min(space, (unsigned)CL_NETQ_POLL)) : 0);
 }
 
 unsigned cl_netif_pending(void *arg, unsigned queue)

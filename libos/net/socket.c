@@ -1,229 +1,147 @@
-/* UDP sockets: the table of ports, and sockets with a queue that uthreads read.
+/* UDP sockets with a queue that uthreads read.
  *
- * A socket's memory is never freed while its interface exists, only reused, so that the receive path may follow a
- * pointer from the table without a reference: it takes the queue's lock and checks whether the socket is still what the
- * frame was for.
+ * Queue: a ring of datagrams behind a lock, and a semaphore (sync.h) on which readers are served in order of arrival. It is
+ * posted for each datagram, for each ICMP error, once for the close, and at the end of the runtime. A reader takes an error
+ * first, then a datagram. One that finds neither, because a sender has taken the error, waits again; one that finds the
+ * socket closed passes the post on.
  *
- * Queue: a ring of datagrams behind a lock, and a semaphore that counts them (sync.h), so that readers are served in
- * order of arrival. Closing posts once more, and so does the end of the runtime; each reader that finds no datagram
- * behind its post passes it on. */
+ * A datagram that waits lies in chunks (chunk.h), not in the NIC's buffer. */
 #include "netif.h"
-#include <corelane/libos/sync.h>
+#include "queue.h"
+#include "../../runtime/csum_copy.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct cl_udp_queue {
-    struct cl_spin lock; /* of the ring, and of the socket's kind */
-    uint32_t size;       /* datagrams at most */
-    uint32_t head, count;
-    uint32_t readers; /* inside recvfrom, close, or about to post; the socket is reused when none is */
-    struct cl_sem filled;
-    struct cl_rx_item *items;
-};
-
-/* Under table_lock: a socket to fill in, new or recycled. Recycled are sockets with a queue, for another queue: whoever
- * still has a pointer to one asks the queue first (cl_udp_deliver), while a handler would just be called. */
-static struct cl_udp_socket *socket_new(struct cl_netif *nif, bool queued)
+int cl_udp_queue_open(struct cl_netif *nif, uint16_t port, bool shared, uint32_t size, struct cl_udp_socket **out)
 {
-    struct cl_udp_socket **at = &nif->free_sockets;
-    for (; queued && *at; at = &(*at)->next_free) {
-        struct cl_udp_socket *s = *at;
-        if (cl_load_acquire(&s->queue->readers) == 0) { /* acquire: the last reader has left */
-            *at = s->next_free;
-            return s;
-        }
-    }
-    if (nif->n_sockets == CL_UDP_MAX_SOCKETS)
-        return NULL;
-    struct cl_udp_socket *s = calloc(1, sizeof *s);
-    if (s)
-        nif->all[nif->n_sockets++] = s;
-    return s;
-}
-
-static void queue_delete(struct cl_udp_queue *queue)
-{
-    if (queue)
-        free(queue->items);
-    free(queue);
-}
-
-/* Under table_lock: port 0 means any free one. 0: none. */
-static uint16_t choose_port(struct cl_netif *nif, uint16_t port)
-{
-    if (port)
-        return nif->ports[cl_be16(port)] ? 0 : port;
-    for (unsigned tries = 0; tries < 65536 - 49152; tries++) {
-        port = nif->next_ephemeral;
-        nif->next_ephemeral = port == 65535 ? 49152 : (uint16_t)(port + 1);
-        if (!nif->ports[cl_be16(port)])
-            return port;
-    }
-    return 0;
-}
-
-/* Under table_lock. A recycled socket keeps its queue object, since a late frame may be at its lock, and gets a new
- * ring. */
-static void fill_in(struct cl_netif *nif, struct cl_udp_socket *s, uint16_t port, const struct cl_udp_socket *fields,
-                    struct cl_udp_queue *queue)
-{
-    struct cl_udp_queue *old = s->queue;
-    if (!old) {
-        *s = *fields;
-        s->port = port;
-        s->nif = nif;
-        s->queue = queue;
-        return;
-    }
-    cl_spin_lock(&old->lock);
-    struct cl_rx_item *items = old->items;
-    old->items = queue->items;
-    old->size = queue->size;
-    old->head = old->count = 0;
-    cl_sem_init(&old->filled, 0);
-    s->port = port;
-    cl_store_relaxed(&s->kind, CL_UDP_QUEUE); /* relaxed: who acts on it re-checks under the lock */
-    cl_spin_unlock(&old->lock);
-    free(items);
-    free(queue);
-}
-
-/* Enter a socket into the table. The fields are written before it can be found (release). */
-static int publish(struct cl_netif *nif, uint16_t port, const struct cl_udp_socket *fields, struct cl_udp_queue *queue,
-                   struct cl_udp_socket **out)
-{
-    int rc = 0;
-    cl_spin_lock(&nif->table_lock);
-    uint16_t chosen = choose_port(nif, port);
-    struct cl_udp_socket *s = chosen ? socket_new(nif, queue != NULL) : NULL;
-    if (!chosen) {
-        rc = -EADDRINUSE;
-    } else if (!s) {
-        rc = nif->n_sockets == CL_UDP_MAX_SOCKETS ? -EMFILE : -ENOMEM;
-    } else {
-        fill_in(nif, s, chosen, fields, queue);
-        cl_store_release(&nif->ports[cl_be16(chosen)], s);
-        *out = s;
-    }
-    cl_spin_unlock(&nif->table_lock);
-    return rc;
-}
-
-int cl_udp_bind(struct cl_netif *nif, uint16_t port, unsigned kind, void (*fn)(void), void *arg)
-{
-    struct cl_udp_socket fields = {.kind = (uint16_t)kind, .arg = arg}, *s;
-    if (port == 0 || !fn)
-        return -EINVAL;
-    if (kind == CL_UDP_PLAIN)
-        fields.fn.plain = (cl_udp_handler)fn;
-    else
-        fields.fn.burst = (cl_udp_burst_handler)fn;
-    return publish(nif, port, &fields, NULL, &s);
-}
-
-int cl_udp_name(struct cl_netif *nif, uint16_t port, const char *name)
-{
-    struct cl_udp_socket *s = cl_load_acquire(&nif->ports[cl_be16(port)]);
-    char *copy = s ? strdup(name) : NULL, *none = NULL;
-    if (!copy)
-        return s ? -ENOMEM : -ENOENT;
-    if (__atomic_compare_exchange_n(&s->name, &none, copy, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-        return 0;
-    free(copy);
-    return -EALREADY;
-}
-
-int cl_udp_publish_typed(struct cl_netif *nif, uint16_t port, cl_udp_handler fn, void *arg,
-                         const struct cl_udp_types *types, uint16_t first_type)
-{
-    struct cl_udp_socket *s, fields = {.kind = CL_UDP_TYPED,
-                                       .first_type = first_type,
-                                       .n_types = (uint16_t)types->n,
-                                       .fn.plain = fn,
-                                       .arg = arg,
-                                       .classify = types->classify,
-                                       .classify_arg = types->arg};
-    return port && fn ? publish(nif, port, &fields, NULL, &s) : -EINVAL;
-}
-
-int cl_udp_queue_open(struct cl_netif *nif, uint16_t port, uint32_t size, struct cl_udp_socket **out)
-{
-    struct cl_udp_socket fields = {.kind = CL_UDP_QUEUE};
     if (size > CL_UDP_MAX_SOCKET_QUEUE)
         return -EINVAL;
     struct cl_udp_queue *queue = calloc(1, sizeof *queue);
     if (!queue)
         return -ENOMEM;
     queue->size = size ? size : CL_UDP_SOCKET_QUEUE;
-    queue->items = calloc(queue->size, sizeof *queue->items);
-    int rc = queue->items ? publish(nif, port, &fields, queue, out) : -ENOMEM;
+    queue->ring = calloc(queue->size, sizeof *queue->ring);
+    int rc = queue->ring ? cl_udp_publish_queue(nif, port, shared, queue, out) : -ENOMEM;
     if (rc < 0)
-        queue_delete(queue);
+        cl_udp_queue_delete(queue);
     return rc;
 }
 
-bool cl_udp_deliver(struct cl_udp_socket *s, const struct cl_rx_item *item, unsigned *reason)
+/* Something has come: a reader, and who polls. Under the lock, which it lets go, for waking a kthread may take a system
+ * call. A reader until it has posted, for the post must not count in the socket's next life; relaxed: the lock orders it
+ * before the close, and so before the check of socket_new. */
+static void note_arrival(struct cl_udp_socket *s)
 {
     struct cl_udp_queue *queue = s->queue;
+    __atomic_fetch_add(&queue->readers, 1, __ATOMIC_RELAXED);
+    struct cl_poll *set = cl_pollable_notify(&s->watch);
+    cl_spin_unlock(&queue->lock);
+    cl_poll_tell(set);
+    cl_sem_post(&queue->filled);
+    __atomic_fetch_sub(&queue->readers, 1, __ATOMIC_RELEASE); /* release: the post comes before the reuse */
+}
+
+static unsigned refusal(const struct cl_udp_socket *s, uint16_t port, uint64_t from)
+{
+    uint64_t peer = cl_load_relaxed(&s->peer);
+    if (s->kind != CL_UDP_QUEUE || s->port != port || (peer && peer != from))
+        return CL_DROP_UDP_NO_PORT;
+    return s->queue->count < s->queue->size ? CL_DROP_NONE : CL_DROP_UDP_QUEUE_FULL;
+}
+
+bool cl_udp_deliver(struct cl_netq *q, struct cl_udp_socket *s, const struct cl_rx_item *item, unsigned *reason)
+{
     const struct cl_udp *udp = (const struct cl_udp *)(item->frame.data + item->l4);
-    bool taken = false;
+    const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN);
+    uint64_t from = cl_udp_flow(ip->src_be, udp->src_port_be);
+    if (cl_load_relaxed(&s->kind) == CL_UDP_GROUP) /* which never changes */
+        s = cl_udp_group_find(s->group, from);
     *reason = CL_DROP_UDP_NO_PORT;
-    if (!queue)
+    if (!s || !s->queue)
+        return false;
+    *reason = CL_DROP_UDP_QUEUE_FULL;
+    struct cl_udp_queue *queue = s->queue;
+    if (cl_load_relaxed(&queue->count) >= cl_load_relaxed(&queue->size)) /* a guess, that saves the copy */
+        return false;
+    *reason = CL_DROP_UDP_NO_CHUNK;
+    struct cl_chunk *chunks = cl_chunks_copy(q->nif->chunks, q->index, CL_CHUNKS_UDP, udp + 1, item->payload_len);
+    if (!chunks)
         return false;
     cl_spin_lock(&queue->lock);
-    if (s->kind == CL_UDP_QUEUE && cl_be16(udp->dst_port_be) == s->port) {
-        *reason = CL_DROP_UDP_QUEUE_FULL;
-        if (queue->count < queue->size) {
-            queue->items[(queue->head + queue->count++) % queue->size] = *item;
-            /* A reader until it has posted, for the post must not count in the socket's next life. Relaxed: the lock
-             * orders it before the close, and so before the check of socket_new. */
-            __atomic_fetch_add(&queue->readers, 1, __ATOMIC_RELAXED);
-            taken = true;
-        }
+    *reason = refusal(s, cl_be16(udp->dst_port_be), from);
+    if (*reason == CL_DROP_NONE) {
+        queue->ring[(queue->head + queue->count) % queue->size] = (struct cl_datagram){chunks, from, item->payload_len};
+        cl_store_relaxed(&queue->count, queue->count + 1);
+        note_arrival(s);
+        return true;
     }
     cl_spin_unlock(&queue->lock);
-    if (taken) {
-        cl_sem_post(&queue->filled); /* without the lock: waking a kthread may take a system call */
-        __atomic_fetch_sub(&queue->readers, 1, __ATOMIC_RELEASE); /* release: the post comes before the reuse */
+    cl_chunks_free(q->nif->chunks, q->index, CL_CHUNKS_UDP, chunks);
+    return false;
+}
+
+bool cl_udp_tell_error(struct cl_netif *nif, const struct cl_icmp_about *about)
+{
+    /* Acquire: as in parsed frames. */
+    struct cl_udp_socket *s = cl_load_acquire(&nif->ports[about->src_port_be]);
+    uint64_t peer = cl_udp_flow(about->dst_be, about->dst_port_be);
+    if (s && cl_load_relaxed(&s->kind) == CL_UDP_GROUP)
+        s = cl_udp_group_find(s->group, peer);
+    if (!s || !s->queue)
+        return false;
+    cl_spin_lock(&s->queue->lock);
+    if (s->kind != CL_UDP_QUEUE || s->port != cl_be16(about->src_port_be) || cl_load_relaxed(&s->peer) != peer ||
+        !cl_load_relaxed(&s->has_sent)) {
+        cl_spin_unlock(&s->queue->lock);
+        return false;
     }
-    return taken;
+    cl_store_relaxed(&s->error, about->error);
+    note_arrival(s);
+    return true;
 }
 
 /* Take the oldest datagram. False: there is none, or the socket is closed (*closed). */
-static bool queue_take(struct cl_udp_socket *s, struct cl_rx_item *item, bool *closed)
+static bool queue_take(struct cl_udp_socket *s, struct cl_datagram *out, bool *closed)
 {
     struct cl_udp_queue *queue = s->queue;
     cl_spin_lock(&queue->lock);
     *closed = s->kind != CL_UDP_QUEUE;
     bool found = !*closed && queue->count;
     if (found) {
-        *item = queue->items[queue->head];
+        *out = queue->ring[queue->head];
         queue->head = (queue->head + 1) % queue->size;
-        queue->count--;
+        cl_store_relaxed(&queue->count, queue->count - 1);
     }
     cl_spin_unlock(&queue->lock);
     return found;
 }
 
-/* Give back what waits, and take the socket out of the table. False: somebody else has closed it. */
-static bool unpublish(struct cl_udp_socket *s, struct cl_netq *q)
+/* Give back what waits. Under the lock, or nobody runs. */
+static void empty(struct cl_udp_queue *queue, struct cl_netq *q)
+{
+    for (; queue->count; queue->head = (queue->head + 1) % queue->size) {
+        cl_chunks_free(q->nif->chunks, q->index, CL_CHUNKS_UDP, queue->ring[queue->head].chunks);
+        cl_store_relaxed(&queue->count, queue->count - 1);
+    }
+}
+
+/* Take the socket out of the table. False: somebody else has closed it. */
+static bool shut_one(struct cl_udp_socket *s, struct cl_netq *q)
 {
     struct cl_netif *nif = s->nif;
     struct cl_udp_queue *queue = s->queue;
     cl_spin_lock(&nif->table_lock);
     cl_spin_lock(&queue->lock);
     bool open = s->kind == CL_UDP_QUEUE;
-    cl_store_relaxed(&s->kind, CL_UDP_CLOSED); /* relaxed: as in fill_in */
-    for (; open && queue->count; queue->count--, queue->head = (queue->head + 1) % queue->size)
-        cl_netq_done(q, &queue->items[queue->head].frame);
+    cl_store_relaxed(&s->kind, CL_UDP_CLOSED); /* relaxed: as in cl_udp_queue_take_over */
+    empty(queue, q);
+    if (open)
+        cl_pollable_remove(&s->watch);
     cl_spin_unlock(&queue->lock);
-    if (open) {
-        cl_store_release(&nif->ports[cl_be16(s->port)], NULL); /* release: for symmetry; a late finder checks kind */
-        s->next_free = nif->free_sockets;
-        nif->free_sockets = s;
-    }
+    if (open)
+        cl_udp_unpublish(nif, s);
     cl_spin_unlock(&nif->table_lock);
     return open;
 }
@@ -239,11 +157,10 @@ int cl_udp_close(struct cl_udp_socket *s)
         return -EINVAL; /* a handler's port is bound for good */
     q = q ? q : &nif->queues[0];
     __atomic_fetch_add(&queue->readers, 1, __ATOMIC_ACQUIRE); /* not reused before we have posted */
-    bool open = unpublish(s, q);
+    bool open = shut_one(s, q);
     if (open)
         cl_sem_post(&queue->filled); /* the first reader; it passes the post on */
     __atomic_fetch_sub(&queue->readers, 1, __ATOMIC_RELEASE);
-    cl_netq_ring(q);
     return open ? 0 : -EINVAL;
 }
 
@@ -252,17 +169,54 @@ uint16_t cl_udp_port(const struct cl_udp_socket *s)
     return s->port;
 }
 
-int64_t cl_udp_sendto(struct cl_udp_socket *s, const void *data, int64_t len, const struct cl_udp_addr *to)
+static bool can_reach(const struct cl_netif *nif, uint32_t dst_be)
+{
+    return cl_ipv4_is_own(&nif->self, dst_be) ||
+           (cl_be32(dst_be) < 0xe0000000u && cl_ipv4_next_hop(&nif->self, dst_be) != 0);
+}
+
+int cl_udp_connect(struct cl_udp_socket *s, const struct cl_udp_addr *to)
+{
+    uint64_t peer = to ? cl_udp_flow(cl_be32(to->ipv4), cl_be16(to->port)) : 0;
+    if (!s->queue || (to && (to->port == 0 || to->ipv4 == 0)))
+        return -EINVAL;
+    if (to && !can_reach(s->nif, cl_be32(to->ipv4)))
+        return -EHOSTUNREACH;
+    int rc = s->group ? cl_udp_group_move(s, peer) : 0;
+    if (rc)
+        return rc;
+    cl_spin_lock(&s->queue->lock);
+    if (s->kind == CL_UDP_QUEUE) {
+        cl_store_relaxed(&s->peer, peer);
+        cl_store_relaxed(&s->has_sent, 0);
+        cl_store_relaxed(&s->error, 0);
+    } else {
+        rc = -EINVAL;
+    }
+    cl_spin_unlock(&s->queue->lock);
+    return rc;
+}
+
+/* The error that has come, which is over with that; 0: none. */
+static int take_error(struct cl_udp_socket *s)
+{
+    return cl_likely(!cl_load_relaxed(&s->error)) ? 0 : -cl_exchange(&s->error, 0);
+}
+
+static int64_t send_to(struct cl_udp_socket *s, const void *data, int64_t len, uint32_t dst_be, uint16_t port_be)
 {
     struct cl_netif *nif = s->nif;
     struct cl_netq *q = cl_netq_self(nif);
     struct cl_frame f;
+    int rc;
     if (!q)
         return -EPERM;
-    if (len < 0 || to->port == 0)
+    if (len < 0 || port_be == 0)
         return -EINVAL;
     if (len > (int64_t)nif->mtu - CL_IPV4_HLEN - CL_UDP_HLEN)
         return -EMSGSIZE;
+    if ((rc = take_error(s)))
+        return rc;
     if (!cl_netq_take(q, &f))
         return -ENOBUFS;
     if (len > (int64_t)f.room - CL_UDP_HEADERS) {
@@ -271,11 +225,18 @@ int64_t cl_udp_sendto(struct cl_udp_socket *s, const void *data, int64_t len, co
     }
     struct cl_udp_frame *frame = (struct cl_udp_frame *)f.data;
     static const uint8_t unresolved[6];
-    memcpy(frame->payload, data, (size_t)len);
-    cl_udp_fill(frame, unresolved, nif->self.mac, nif->self.ip_be, cl_be32(to->ipv4), cl_be16(s->port),
-                cl_be16(to->port), (unsigned)len, nif->udp_checksum);
+    bool summed = nif->udp_checksum && !cl_ipv4_is_own(&nif->self, dst_be);
+    uint64_t sum = 0;
+    if (summed)
+        sum = cl_csum_copy(0, frame->payload, data, (size_t)len);
+    else
+        memcpy(frame->payload, data, (size_t)len);
+    cl_udp_fill_summed(frame, unresolved, nif->self.mac, cl_ipv4_source(&nif->self, dst_be), dst_be, cl_be16(s->port),
+                       port_be, (unsigned)len, summed, sum);
     f.len = (uint16_t)(CL_UDP_HEADERS + len);
-    int rc = cl_netq_send_ip(q, &f, frame->ip.dst_be);
+    if (!cl_load_relaxed(&s->has_sent) && cl_load_relaxed(&s->peer) == cl_udp_flow(dst_be, port_be))
+        cl_store_relaxed(&s->has_sent, 1); /* before it: a sibling may take in at once what is looped */
+    rc = cl_netq_send_ip(q, &f, dst_be);
     cl_netq_ring(q);
     if (rc < 0)
         return rc;
@@ -283,72 +244,118 @@ int64_t cl_udp_sendto(struct cl_udp_socket *s, const void *data, int64_t len, co
     return len;
 }
 
-/* Wait for a datagram or the close. 0, -EAGAIN, -ETIMEDOUT, -EDEADLK. */
-static int wait_filled(struct cl_udp_socket *s, int64_t timeout_ns)
+int64_t cl_udp_sendto(struct cl_udp_socket *s, const void *data, int64_t len, const struct cl_udp_addr *to)
+{
+    return send_to(s, data, len, cl_be32(to->ipv4), cl_be16(to->port));
+}
+
+int64_t cl_udp_send(struct cl_udp_socket *s, const void *data, int64_t len)
+{
+    uint64_t peer = cl_load_relaxed(&s->peer);
+    if (!peer)
+        return -EDESTADDRREQ;
+    return send_to(s, data, len, (uint32_t)peer, (uint16_t)(peer >> 32));
+}
+
+/* Wait for a post. 0, -EAGAIN, -ETIMEDOUT, -EDEADLK. */
+static int wait_filled(struct cl_udp_socket *s, int64_t timeout_ns, uint64_t deadline_ns)
 {
     struct cl_sem *filled = &s->queue->filled;
     int rc = cl_sem_trywait(filled);
     if (rc == 0 || timeout_ns == 0)
         return rc;
-    if (timeout_ns < 0)
-        return cl_sem_wait(filled);
-    return cl_sem_wait_until(filled, cl_sched_now_ns(s->nif->sched) + (uint64_t)timeout_ns);
+    return timeout_ns < 0 ? cl_sem_wait(filled) : cl_sem_wait_until(filled, deadline_ns);
+}
+
+/* A datagram, or what there is instead of one. */
+static int receive(struct cl_udp_socket *s, struct cl_datagram *out, int64_t timeout_ns)
+{
+    uint64_t deadline_ns = timeout_ns > 0 ? cl_sched_now_ns(s->nif->sched) + (uint64_t)timeout_ns : 0;
+    for (;;) {
+        bool closed;
+        int rc = wait_filled(s, timeout_ns, deadline_ns);
+        if (rc < 0 || (rc = take_error(s)))
+            return rc;
+        if (queue_take(s, out, &closed))
+            return 0;
+        /* Acquire: pairs with the release in cl_udp_sockets_shut. */
+        if (closed || cl_load_acquire(&s->nif->sockets_shut)) {
+            cl_sem_post(&s->queue->filled); /* for the next reader */
+            return -ESHUTDOWN;
+        }
+    }
 }
 
 int64_t cl_udp_recvfrom(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_addr *from, int64_t timeout_ns)
 {
     struct cl_udp_queue *queue = s->queue;
-    struct cl_rx_item item = {0};
-    bool closed = false;
+    struct cl_datagram d = {0};
     if (!queue || room < 0)
         return -EINVAL;
     if (!cl_netq_self(s->nif))
         return -EPERM;
     __atomic_fetch_add(&queue->readers, 1, __ATOMIC_ACQUIRE);
-    int64_t rc = wait_filled(s, timeout_ns);
-    if (rc == 0 && !queue_take(s, &item, &closed)) { /* a post without a datagram is that of the close */
-        cl_sem_post(&queue->filled);
-        rc = -ESHUTDOWN;
-    }
+    int rc = receive(s, &d, timeout_ns);
     __atomic_fetch_sub(&queue->readers, 1, __ATOMIC_RELEASE); /* release: our reads come before the reuse */
     if (rc < 0)
         return rc;
-    const uint8_t *frame = item.frame.data;
-    const struct cl_udp *udp = (const struct cl_udp *)(frame + item.l4);
     if (from)
-        *from = (struct cl_udp_addr){cl_be32(((const struct cl_ipv4 *)(frame + CL_ETH_HLEN))->src_be),
-                                     cl_be16(udp->src_port_be), 0};
-    memcpy(data, udp + 1, (size_t)cl_min(room, (int64_t)item.payload_len));
-    cl_netq_done(cl_netq_self(s->nif), &item.frame); /* looked up again: we may have slept */
-    return item.payload_len;
+        *from = (struct cl_udp_addr){cl_be32((uint32_t)d.from), cl_be16((uint16_t)(d.from >> 32)), 0};
+    cl_chunks_read(d.chunks, data, (uint64_t)room);
+    struct cl_netq *q = cl_netq_self(s->nif); /* looked up again: we may have slept */
+    cl_chunks_free(q->nif->chunks, q->index, CL_CHUNKS_UDP, d.chunks);
+    return d.len;
+}
+
+int cl_poll_add(struct cl_poll *set, struct cl_udp_socket *s, uint32_t how, uint64_t data)
+{
+    struct cl_poll *tell_set = NULL;
+    if (!s->queue || how > CL_POLL_EDGE || s->nif != cl_poll_netif(set))
+        return -EINVAL;
+    cl_spin_lock(&s->queue->lock);
+    int rc = s->kind == CL_UDP_QUEUE ? cl_pollable_add(&s->watch, set, how, data) : -EINVAL;
+    if (rc == 0 && cl_udp_ready(&s->watch))
+        tell_set = cl_pollable_notify(&s->watch);
+    cl_spin_unlock(&s->queue->lock);
+    cl_poll_tell(tell_set);
+    return rc;
+}
+
+int cl_poll_remove(struct cl_poll *set, struct cl_udp_socket *s)
+{
+    int rc = -ENOENT;
+    if (!s->queue)
+        return rc;
+    cl_spin_lock(&s->queue->lock);
+    if (s->watch.set == set) {
+        cl_pollable_remove(&s->watch);
+        rc = 0;
+    }
+    cl_spin_unlock(&s->queue->lock);
+    return rc;
 }
 
 void cl_udp_sockets_shut(struct cl_netif *nif)
 {
     cl_spin_lock(&nif->table_lock);
+    cl_store_release(&nif->sockets_shut, 1); /* release: whoever is told below sees it */
     for (unsigned i = 0; i < nif->n_sockets; i++) {
         struct cl_udp_socket *s = nif->all[i];
-        if (s->queue && nif->ports[cl_be16(s->port)] == s)
-            cl_sem_post(&s->queue->filled);
+        if (!s->queue)
+            continue;
+        cl_spin_lock(&s->queue->lock);
+        if (s->kind == CL_UDP_QUEUE)
+            note_arrival(s);
+        else
+            cl_spin_unlock(&s->queue->lock);
     }
+    cl_polls_shut(nif);
     cl_spin_unlock(&nif->table_lock);
 }
 
 void cl_udp_sockets_drain(struct cl_netif *nif)
 {
-    struct cl_netq *q = &nif->queues[0];
-    for (unsigned i = 0; i < nif->n_sockets; i++) {
-        struct cl_udp_queue *queue = nif->all[i]->queue;
-        for (; queue && queue->count; queue->count--, queue->head = (queue->head + 1) % queue->size)
-            cl_netq_done(q, &queue->items[queue->head].frame);
-    }
-}
-
-void cl_udp_sockets_delete(struct cl_netif *nif)
-{
-    for (unsigned i = 0; i < nif->n_sockets; i++) {
-        queue_delete(nif->all[i]->queue);
-        free(nif->all[i]->name);
-        free(nif->all[i]);
-    }
+    for (unsigned i = 0; i < nif->n_sockets; i++)
+        if (nif->all[i]->queue)
+            empty(nif->all[i]->queue, &nif->queues[0]);
 }

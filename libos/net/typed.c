@@ -76,8 +76,7 @@ int cl_udp_bind_typed(struct cl_netif *nif, uint16_t port, cl_udp_handler fn, vo
         refuse(err, rc, "out of memory for the queues by type");
     if (rc == 0) {
         for (uint32_t i = 0; i < types->n; i++)
-            nif->types->target_ticks[first + i] =
-                (uint64_t)cl_ns_to_ticks(cl_clock_default(), types->target_us[i] * 1000ll);
+            nif->types->target_ticks[first + i] = (uint64_t)cl_ns_to_ticks(nif->clock, types->target_us[i] * 1000ll);
         /* Stays counted if the port turns out to be taken in between: kthreads may have seen it. */
         cl_store_release(&nif->types->n, first + types->n);
         rc = cl_udp_publish_typed(nif, port, fn, arg, types, (uint16_t)first);
@@ -126,7 +125,7 @@ bool cl_netif_preempted(void *arg, unsigned self, struct cl_uthread *t, void *ru
     const struct cl_udp_req *req = runner;
     if (!req->socket || req->socket->kind != CL_UDP_TYPED)
         return false;
-    struct cl_rx_item item = {.uthread = t, .rx_tsc = cl_tsc()}; /* it has not waited while it ran */
+    struct cl_rx_item item = {.uthread = t, .rx_tsc = cl_stamp(q->time)}; /* it has not waited while it ran */
     if (!cl_typed_put(q->typed, req->type, &item)) {
         cl_count(&q->stats.requeue_full, 1);
         return false;

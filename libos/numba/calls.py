@@ -40,6 +40,7 @@ __all__ = [
     "now_ns",
     "peer_ipv4",
     "peer_port",
+    "poll_wait",
     "put_be16",
     "put_be32",
     "put_be64",
@@ -52,8 +53,10 @@ __all__ = [
     "sleep_ns",
     "stopping",
     "tsc",
+    "udp_connect",
     "udp_recv",
     "udp_send",
+    "udp_write",
     "yield_now",
 ]
 
@@ -77,6 +80,9 @@ _sched_self = _external("cl_sched_self", _address)
 _sched_now_ns = _external("cl_sched_now_ns", types.uint64, _address)
 _sendto = _external("cl_udp_sendto", types.int64, _address, _address, types.int64, _address)
 _recvfrom = _external("cl_udp_recvfrom", types.int64, _address, _address, types.int64, _address, types.int64)
+_connect = _external("cl_udp_connect", types.int32, _address, _address)
+_send = _external("cl_udp_send", types.int64, _address, _address, types.int64)
+_poll_wait = _external("cl_poll_wait", types.int32, _address, _address, types.int64, types.int64)
 _append_wait = _external("cl_log_append_wait", types.int32, _address, _address, types.uint32, types.uint64, _address)
 _trim_wait = _external("cl_log_trim_wait", types.int32, _address, types.uint64)
 _current = _external("cl_current_request", _address)
@@ -211,6 +217,27 @@ def rx_tsc() -> Any:
 def udp_send(socket: Any, ipv4: Any, port: Any, view: Any) -> Any:
     """Send the bytes of a view as one datagram: their number, or -errno (cl_udp_sendto)."""
     return _sendto(socket, _bytes_at(view), len(view), _addr_on_stack(ipv4, port))
+
+
+@njit
+def udp_connect(socket: Any, ipv4: Any, port: Any) -> Any:
+    """Connect a socket: 0, or -errno (cl_udp_connect)."""
+    return _connect(socket, _addr_on_stack(ipv4, port))
+
+
+@njit
+def udp_write(socket: Any, view: Any) -> Any:
+    """Send the bytes of a view to whom the socket is connected to: their number, or -errno (cl_udp_send)."""
+    return _send(socket, _bytes_at(view), len(view))
+
+
+@njit
+def poll_wait(poll: Any, events: Any, timeout_ns: Any) -> Any:
+    """Wait for sockets: how many events, 0 when the time is over, or -errno (cl_poll_wait).
+
+    events: a uint64 array of two words an event: its data, and what is ready.
+    """
+    return _poll_wait(poll, _bytes_at(events), _size_of(events) // 16, timeout_ns)
 
 
 @njit

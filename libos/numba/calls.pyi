@@ -45,6 +45,16 @@ def udp_send(socket: _Int, ipv4: _Int, port: _Int, view: _Bytes) -> int:
 def udp_recv(socket: _Int, view: _Bytes, timeout_ns: _Int) -> int:
     """Receive a datagram into a view: its length, or -errno. timeout_ns < 0: for ever. Blocks the uthread."""
 
+def udp_connect(socket: _Int, ipv4: _Int, port: _Int) -> int:
+    """Send by udp_write to there, and receive from there only. 0, or -errno. ipv4 in host byte order."""
+
+def udp_write(socket: _Int, view: _Bytes) -> int:
+    """Send the bytes of a view to whom the socket is connected to: their number, or -errno."""
+
+def poll_wait(poll: _Int, events: _Bytes, timeout_ns: _Int) -> int:
+    """Wait for the sockets of a Poll: how many events, 0 when the time is over, or -errno. events: uint64, two words an
+    event, its data and what is ready. timeout_ns < 0: for ever. Blocks the uthread."""
+
 def log_append(log: _Int, view: _Bytes, tag: _Int = 0) -> int:
     """Append a record: its index once it is durable, or -errno. Blocks the uthread."""
 

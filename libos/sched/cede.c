@@ -85,7 +85,14 @@ bool cl_cede(struct cl_kthread *k)
             cl_completions_poll(k, k);
         cl_requeue(k);
         cl_export(k);
-        if (has_work(k)) {
+        if (k->wakefd) { /* an adopted one does not wait here, but goes back to its caller */
+            struct cl_uthread *front = cl_take_front(k);
+            if (front)
+                cl_uthread_ready(front);
+            cl_park_kthread(k);
+            if (k->asleep)
+                return false;
+        } else if (has_work(k)) {
             if (k->searching)
                 cl_idle_over(k);
             cede_core(k);
@@ -155,9 +162,11 @@ static CL_NOINLINE void look(struct cl_kthread *k)
             cl_block_to_loop(k, CL_AFTER_FRONT);
         return;
     }
-    /* The flag is set, and the core is ours: the iokernel says that the quantum is over, ours or its configured one. */
-    bool told = c && cl_preempt_needed(k);
-    if (!k->no_switch && (told || (k->quantum_ticks && cl_tsc() - k->switched_tsc >= k->quantum_ticks)))
+    /* Where an iokernel manages the core, it says when a quantum is over, and of what. */
+    bool over = c && c->ops->managed(c)
+                    ? c->ops->quantum_over(c, k->index)
+                    : k->quantum_ticks && cl_clock_stamp(k->sched->clock) - k->switched_tsc >= k->quantum_ticks;
+    if (over && !k->no_switch)
         quantum_over(k);
 }
 
@@ -177,9 +186,11 @@ void cl_preempted(void)
 {
     struct cl_kthread *k = cl_kthread_self();
     struct cl_uthread *me = k->current;
+    struct cl_cores *c = k->sched->cores;
     bool marked = me->preemptible;
     me->preemptible = false;
-    k->preempt_pending = 1; /* this does not depend on the preemption flag in the arena */
+    if (c->ops->lost(c, k->index))
+        k->preempt_pending = 1; /* this does not depend on the preemption flag in the arena */
     look(k);
     me->preemptible = marked;
 }

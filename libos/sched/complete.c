@@ -41,7 +41,7 @@ unsigned cl_completions_poll(struct cl_kthread *k, struct cl_kthread *of)
 
 unsigned cl_completions_check(struct cl_kthread *k)
 {
-    uint64_t now = cl_tsc();
+    uint64_t now = cl_clock_stamp(k->sched->clock);
     k->looked_ns = cl_sched_clock(k->sched);
     if (now - k->let_go_tsc >= k->sched->let_go_ticks) {
         k->let_go_tsc = now;
@@ -96,7 +96,7 @@ void cl_sched_in_flight(unsigned n)
     struct cl_kthread *k = cl_kthread_self();
     /* Relaxed: what is in flight is found under its queue's lock, and the owner reads its own writes. */
     if (!__atomic_fetch_add(&k->in_flight, n, __ATOMIC_RELAXED)) { /* what has only just begun is not done yet */
-        k->let_go_tsc = cl_tsc();
+        k->let_go_tsc = cl_clock_stamp(k->sched->clock);
         k->looked_ns = cl_sched_clock(k->sched);
     }
     if (k->budget > 0)

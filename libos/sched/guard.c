@@ -20,30 +20,27 @@ static size_t signal_stack_bytes(void)
     return (HANDLER_BYTES + getauxval(AT_MINSIGSTKSZ) + 4095) & ~4095ul;
 }
 
-int cl_signal_stack_install(struct cl_kthread *k)
+void *cl_signal_stack_install(void)
 {
     size_t bytes = signal_stack_bytes();
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
-        return -ENOMEM;
+        return NULL;
     stack_t stack = {.ss_sp = p, .ss_size = bytes};
     if (sigaltstack(&stack, NULL)) {
-        int err = -errno;
         munmap(p, bytes);
-        return err;
+        return NULL;
     }
-    k->signal_stack = p;
-    return 0;
+    return p;
 }
 
-void cl_signal_stack_remove(struct cl_kthread *k)
+void cl_signal_stack_remove(void *installed)
 {
-    if (!k->signal_stack)
+    if (!installed)
         return;
     stack_t off = {.ss_flags = SS_DISABLE};
     sigaltstack(&off, NULL);
-    munmap(k->signal_stack, signal_stack_bytes());
-    k->signal_stack = NULL;
+    munmap(installed, signal_stack_bytes());
 }
 
 /* The process's: signals are. */

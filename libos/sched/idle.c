@@ -17,6 +17,7 @@
  *
  * Tests: tests/libos/sched/c/park_wake.c (lost wake-ups, watch_ns = 0). */
 #include "runq.h"
+#include "wakefd.h"
 
 #include <linux/futex.h>
 #include <sched.h>
@@ -40,9 +41,12 @@ static void wake(struct cl_sched *s, struct cl_kthread *waker, unsigned k)
         cl_count(&waker->stats.wakes_sent, 1);
 }
 
-/* The parked kthread nearest to the waker. */
+/* The parked kthread nearest to the waker. An adopted one only if there is no other: its thread may be busy with
+ * something else, and would count as searching all the while. */
 static unsigned choose(const struct cl_sched *s, const struct cl_kthread *waker, uint64_t parked)
 {
+    if (parked & ~s->adopted)
+        parked &= ~s->adopted;
     for (uint32_t i = 0; waker && i + 1 < s->n_kthreads; i++)
         if (parked & 1ull << waker->order[i])
             return waker->order[i];
@@ -141,7 +145,7 @@ void cl_idle_over(struct cl_kthread *k)
     bool was_idle = k->idle_turns != 0 || k->searching;
     k->idle_turns = 0;
     if (cl_unlikely(k->linger.until)) /* else the clock need not be read */
-        cl_linger_over(&k->linger, cl_tsc());
+        cl_linger_over(&k->linger, cl_clock_stamp(s->clock));
     k->watch_ns = s->watch_ns;
     if (cl_likely(!was_idle) || !s->sleeps || s->n_kthreads == 1)
         return;
@@ -155,11 +159,13 @@ void cl_idle_over(struct cl_kthread *k)
 }
 
 /* How long to sleep: to the next timer, not longer than the watch, and briefly while frames wait to be sent. < 0: for
- * ever; 0: not at all. `managed`: the iokernel watches. */
+ * ever; 0: not at all. `managed`: the iokernel watches. An adopted kthread does not: an event loop without work is not
+ * to wake again and again. */
 static int64_t sleep_ns(struct cl_kthread *k, bool managed)
 {
     const struct cl_sched *s = k->sched;
-    uint64_t next_ns = cl_load_relaxed(&k->timers.next_ns), ns = k->watch_ns && !managed ? k->watch_ns : CL_NEVER;
+    bool watches = k->watch_ns && !managed && !k->wakefd;
+    uint64_t next_ns = cl_load_relaxed(&k->timers.next_ns), ns = watches ? k->watch_ns : CL_NEVER;
     if (k->ran)
         ns = cl_min(ns, k->retry_ns);
     if (cl_load_relaxed(&k->in_flight))
@@ -199,21 +205,27 @@ static void cancel(struct cl_kthread *k, bool managed)
     cl_store_relaxed(&k->ceded, 0);
 }
 
+static void core_came(struct cl_kthread *k)
+{
+    k->let_go_tsc = cl_clock_stamp(k->sched->clock); /* who has waited for a core has let others go first */
+    cl_store_relaxed(&k->sched->help_asked, 0);
+    cl_export(k);
+}
+
 /* Wait for a core and, if `polled` is not NULL, for completions meanwhile. */
 static void sleep_for_core(struct cl_kthread *k, int64_t ns, const struct cl_park_poll *polled)
 {
     struct cl_cores *c = k->sched->cores;
     cl_count(&k->stats.parks, 1);
     c->ops->park_wait(c, k->index, ns, polled);
-    k->let_go_tsc = cl_tsc(); /* who has waited for a core has let others go first */
-    cl_store_relaxed(&k->sched->help_asked, 0);
-    cl_export(k);
+    core_came(k);
 }
 
-void cl_park_kthread(struct cl_kthread *k)
+/* Say that k sleeps, and look at all work again. Returns for how long to sleep as sleep_ns; 0: there is work. */
+static int64_t park_begin(struct cl_kthread *k)
 {
     struct cl_sched *s = k->sched;
-    uint64_t bit = 1ull << k->index;
+    struct cl_sleep *sleep = &k->sleep;
     stop_searching(k);
     k->linger.until = 0; /* what comes while it sleeps says nothing of lingering */
     if (s->cores)
@@ -223,40 +235,111 @@ void cl_park_kthread(struct cl_kthread *k)
     if (cl_unlikely(k->ran) && s->cores)
         cl_timers_resend(k, cl_sched_clock(s) + k->retry_ns);
     k->away = true;
-    bool managed = s->cores && s->cores->ops->park_begin(s->cores, k->index);
-    if (!managed)
+    sleep->managed = s->cores && s->cores->ops->park_begin(s->cores, k->index);
+    if (!sleep->managed)
         cl_park_begin(k->parker); /* before the bit: who takes the bit must find the word parked */
-    __atomic_fetch_or(&s->parked, bit, __ATOMIC_SEQ_CST);
+    __atomic_fetch_or(&s->parked, 1ull << k->index, __ATOMIC_SEQ_CST);
+    if (k->wakefd)
+        cl_wakefd_parked(k);
     cl_fence_seq_cst(); /* before the re-check */
     bool in_flight = cl_load_relaxed(&k->in_flight);
-    struct cl_flights flights = {.kthread = k, .only = in_flight && managed ? cl_completions_only(k) : NULL};
-    struct cl_park_poll polled = {&flights, s->poll == CL_SCHED_BLOCK ? 0 : IN_FLIGHT_SPIN_NS, cl_flights_done,
-                                  cl_flights_sleep};
-    if (in_flight && !flights.only) {
-        flights.armed = true;
+    bool itself = in_flight && sleep->managed && !k->wakefd; /* sees them come */
+    sleep->flights = (struct cl_flights){.kthread = k, .only = itself ? cl_completions_only(k) : NULL};
+    if (in_flight && !sleep->flights.only) {
+        sleep->flights.armed = true;
         cl_completions_arm(k, true);
         cl_completions_poll(k, k); /* whom it makes ready is seen below */
     }
     if (cl_unlikely(cl_load_relaxed(&s->stopping)))
         cl_drain_check(s); /* of those that ended the last uthreads and now sleep, the last sees all ends */
-    int64_t ns = sleep_ns(k, managed);
-    bool slept = ns != 0 && !cl_work_visible(k);
-    if (!slept)
-        cancel(k, managed);
-    else if (managed)
-        sleep_for_core(k, ns, flights.only ? &polled : NULL);
-    else
-        sleep_on(k, ns);
+    int64_t ns = sleep_ns(k, sleep->managed);
+    return ns != 0 && !cl_work_visible(k) ? ns : 0;
+}
+
+/* k is up again. */
+static void park_end(struct cl_kthread *k, bool slept)
+{
+    struct cl_sched *s = k->sched;
+    uint64_t bit = 1ull << k->index;
     k->away = false;
     if (cl_unlikely(k->resend_ns))
         cl_timers_resend(k, 0);
     if (slept && k->ran && k->retry_ns < 16 * CL_RETRY_NS)
         k->retry_ns *= 2;
-    if (flights.armed)
+    if (k->sleep.flights.armed)
         cl_completions_arm(k, false);
     /* If somebody else took the bit, he counted us as searching. */
     k->searching = !(__atomic_fetch_and(&s->parked, ~bit, __ATOMIC_SEQ_CST) & bit);
     k->idle_turns = 1; /* still idle, see cl_idle_over; and adaptive does not spin anew for nothing */
+}
+
+/* Have a core again, without waiting for one. False: it is another's, or has no use for us yet. */
+static bool core_is_back(struct cl_kthread *k, bool called)
+{
+    struct cl_cores *c = k->sched->cores;
+    if (!c->ops->park_try(c, k->index, called))
+        return false;
+    core_came(k);
+    return true;
+}
+
+/* Sleep by the descriptor, until cl_rise. Managed: whether there is work or not, if the core is another's. The iokernel
+ * sees it in the signals, or is asked for help. */
+static void park_adopted(struct cl_kthread *k, int64_t ns)
+{
+    struct cl_cores *c = k->sched->cores;
+    bool managed = k->sleep.managed, work = ns == 0;
+    if (work && (!managed || core_is_back(k, true))) {
+        cl_count(&k->stats.parks_cancelled, 1);
+        if (!managed)
+            cl_park_cancel(k->parker);
+        park_end(k, false);
+        return;
+    }
+    if (work)
+        c->ops->help(c); /* what was seen may be in nobody's signals */
+    if (managed)
+        c->ops->park_leave(c, k->index);
+    cl_count(&k->stats.parks, 1);
+    cl_wakefd_set(k, work ? -1 : ns);
+    k->asleep = true;
+}
+
+void cl_park_kthread(struct cl_kthread *k)
+{
+    if (k->wakefd)
+        cl_wakefd_settle(k);
+    int64_t ns = park_begin(k);
+    if (k->wakefd) {
+        park_adopted(k, ns);
+        return;
+    }
+    bool managed = k->sleep.managed;
+    struct cl_park_poll polled = {&k->sleep.flights, k->sched->poll == CL_SCHED_BLOCK ? 0 : IN_FLIGHT_SPIN_NS,
+                                  cl_flights_done, cl_flights_sleep};
+    if (ns == 0)
+        cancel(k, managed);
+    else if (managed)
+        sleep_for_core(k, ns, k->sleep.flights.only ? &polled : NULL);
+    else
+        sleep_on(k, ns);
+    park_end(k, ns != 0);
+}
+
+bool cl_rise(struct cl_kthread *k)
+{
+    bool called =
+        cl_wakefd_look(k) || cl_wakefd_due(k) || cl_work_visible(k) || (!k->sleep.managed && cl_wakefd_called(k));
+    if (!called && !k->sleep.managed)
+        return false;
+    if (k->sleep.managed && !core_is_back(k, called)) {
+        cl_wakefd_too_early(k);
+        return false;
+    }
+    cl_wakefd_up(k);
+    k->asleep = false;
+    park_end(k, true);
+    return true;
 }
 
 /* Whether it is time to sleep. */
@@ -305,7 +388,7 @@ static bool lingers(struct cl_kthread *k)
 {
     if (cl_load_relaxed(&k->in_flight))
         return false;
-    uint64_t now = cl_tsc();
+    uint64_t now = cl_clock_stamp(k->sched->clock);
     if (k->idle_turns == 1)
         cl_linger_begin(&k->linger, now, k->sched->linger_ticks);
     return cl_linger_on(&k->linger, now);

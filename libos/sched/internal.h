@@ -9,6 +9,7 @@
 #include "linger.h"
 #include <corelane/libos/sched.h>
 #include "switch.h"
+#include "wheel.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -109,6 +110,19 @@ struct cl_seen {
     uint32_t takeable; /* checks for which the source had something to take */
 };
 
+/* A kthread that parks while something is in flight. */
+struct cl_flights {
+    struct cl_kthread *kthread;
+    struct cl_completions *only; /* the one queue that it sleeps on by itself */
+    bool armed;                  /* the watcher tells, instead */
+};
+
+/* What a kthread that sleeps keeps until it is up. */
+struct cl_sleep {
+    bool managed; /* for a core; else on its parker */
+    struct cl_flights flights;
+};
+
 struct cl_kthread {
     /* Private to the kthread. */
     struct cl_sched *sched;
@@ -148,11 +162,15 @@ struct cl_kthread {
     struct cl_linger linger; /* of a kthread that collects completions, see cl_idle */
     struct cl_seen seen[CL_SCHED_MAX_KTHREADS];
     uint8_t order[CL_SCHED_MAX_KTHREADS]; /* siblings, nearest first */
+    struct cl_sleep sleep;
+    bool asleep;                /* adopted: its descriptor tells when there is something to do; see adopt.c */
+    struct cl_wakefd *wakefd;   /* constant after new; NULL: it has a thread of its own */
+    uint32_t turning;           /* adopted: CL_TURN_*. RMW: its adopter, and who stops */
+    struct cl_adopter *adopter; /* of the thread that turns it, or NULL. Writers: under adopt.c's lock; readers: any */
     int32_t cpu;
-    pthread_t thread;
-    int32_t tid;    /* futex: 0 until the thread runs */
-    uint32_t ended; /* it has left the loop. Writer: the kthread (release) */
-    void *signal_stack;
+    pthread_t thread;            /* not of an adopted one */
+    int32_t tid;                 /* futex: 0 until the thread runs */
+    uint32_t ended;              /* it has left the loop. Writer: the kthread (release) */
     sigset_t signals_blocked;    /* constant once the thread runs: outside of handlers */
     struct cl_sched_stats stats; /* writer: the kthread; readers: all, relaxed */
 
@@ -170,6 +188,7 @@ struct cl_kthread {
     struct cl_parker *parker; /* constant after new */
     struct cl_parker own_parker;
     struct cl_timers timers;
+    struct cl_wheel wheel;
     struct cl_runq runq;
     uint32_t park_word CL_ALIGNED(64); /* of own_parker */
     struct cl_signals own_signals CL_ALIGNED(64);
@@ -184,9 +203,10 @@ struct cl_sched {
     bool smt;            /* hyper-threads share cores on this machine */
     bool sleeps;         /* kthreads may park: not in mode spin */
     bool started;
+    uint64_t adopted; /* bit k: kthread k has no thread of its own */
+    uint32_t forks;   /* of adopt.c, when it was made */
     uint64_t spin_ns, watch_ns;
-    uint64_t (*clock)(void *arg);
-    void *clock_arg;
+    const struct cl_clock *clock;
     uint64_t fp_control;
     struct cl_work_source source;
     struct cl_cores *cores; /* NULL: nobody manages them */
@@ -284,12 +304,20 @@ void cl_dispatch(struct cl_kthread *k, struct cl_uthread *t);
 /* Queue the uthread whose quantum is over, if there is one. */
 void cl_requeue(struct cl_kthread *k);
 unsigned cl_turn(struct cl_kthread *k);
+/* Once round the loop: a turn, and what one does who had nothing to do in it. An adopted kthread may be asleep then. */
+void cl_round(struct cl_kthread *k);
+/* An adopted kthread that sleeps: be up again if there is something to do. False: it sleeps on. */
+bool cl_rise(struct cl_kthread *k);
+/* k has left the loop for good. */
+void cl_kthread_ended(struct cl_kthread *k);
+void cl_short_slices(void);
 /* Doorbells for what uthreads, timers and polls have sent since the last time, or could not be sent then. */
 void cl_flush(struct cl_kthread *k);
 void *cl_kthread_main(void *arg);
 void cl_inject(struct cl_sched *s, struct cl_uthread *t, bool spawned);
-int cl_signal_stack_install(struct cl_kthread *k);
-void cl_signal_stack_remove(struct cl_kthread *k);
+/* Of the calling thread. NULL: it has none, which only costs handlers that ask for one. */
+void *cl_signal_stack_install(void);
+void cl_signal_stack_remove(void *installed);
 void cl_loop_stack_bounds(struct cl_kthread *k);
 
 /* complete.c. What is done on the queues of `of`; for ourselves; before and after sleeping. */
@@ -301,15 +329,25 @@ void cl_completions_arm(struct cl_kthread *k, bool on);
 void cl_completions_export(struct cl_kthread *k);
 /* The one queue on which something of k is in flight, if k can sleep on it by itself; NULL otherwise. */
 struct cl_completions *cl_completions_only(const struct cl_kthread *k);
-/* A kthread that parks while something is in flight: done and sleep of struct cl_park_poll. */
-struct cl_flights {
-    struct cl_kthread *kthread;
-    struct cl_completions *only;
-    bool armed; /* the watcher tells, instead */
-};
+/* done and sleep of struct cl_park_poll; their arg is a struct cl_flights. */
 bool cl_flights_done(void *arg);
 bool cl_flights_sleep(void *arg, const uint32_t *word, uint32_t value, int64_t timeout_ns);
 void cl_watcher_stop(struct cl_sched *s);
+
+/* sched.c: tell the iokernel who the kthreads are, and let them begin. */
+int cl_sched_register(struct cl_sched *s, char err[256]);
+
+/* adopt.c. Before the kthreads start, and after they have ended. */
+int cl_adopt_init(struct cl_sched *s, char err[256]);
+void cl_adopt_delete(struct cl_sched *s);
+/* Run adopted kthreads that nobody turns, until nothing is alive or cl_monotonic_raw_ns() is `until`. By who stops. */
+void cl_adopted_drain(struct cl_sched *s, uint64_t until);
+/* End adopted kthreads that nobody turns at this moment; `ending` is set. */
+void cl_adopted_end(struct cl_sched *s);
+/* Whether the calling thread is an adopter of a kthread of s. */
+bool cl_adopts(const struct cl_sched *s);
+/* The signal that takes a core came to a thread outside of its kthreads' loops. Async-signal-safe. */
+void cl_adopted_interrupt(void (*wait)(struct cl_kthread *k, int signal), int signal);
 
 /* rseq.c: have the kernel switch to this thread sooner. */
 void cl_rseq_give_up(void);
@@ -329,7 +367,7 @@ void cl_preempted(void);
 
 static inline uint64_t cl_sched_clock(const struct cl_sched *s)
 {
-    return s->clock(s->clock_arg);
+    return (uint64_t)cl_clock_ns(s->clock);
 }
 
 /* Release: whoever sees this end (cl_sched_live) sees the start that came before it, on whatever kthread. */
@@ -377,9 +415,9 @@ static inline void cl_note_switch(struct cl_kthread *k)
     cl_count(&k->stats.switches, 1);
     if (cl_likely(!k->watched))
         return;
-    cl_store_relaxed(&k->signals->switches, (uint32_t)k->stats.switches);
+    cl_store_relaxed(&k->signals->switches, k->signals->switches + 1); /* the work source adds to it, too */
     if (k->quantum_ticks)
-        k->switched_tsc = cl_tsc();
+        k->switched_tsc = cl_clock_stamp(k->sched->clock);
 }
 
 /* Whether the caller is on a uthread that may switch. */

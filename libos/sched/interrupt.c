@@ -1,6 +1,7 @@
-/* The interrupt: a signal from the iokernel to a kthread that has lost its core and does not poll its preemption flag.
+/* The interrupt: a signal from the iokernel to a kthread that has lost its core and does not poll its preemption flag,
+ * or, where that is wanted, whose uthread has run for a quantum.
  *
- * The handler runs on the kthread's signal stack. It does one of three things.
+ * The handler runs on the kthread's signal stack. It does one of three things if the core is lost.
  *
  *   Switches the uthread away, if its code is known to be interruptible: its address is in a registered range
  *   (cl_preemptible_add), or it is between cl_preemptible_begin and _end. The handler makes the uthread call cl_preempt_entry
@@ -21,7 +22,11 @@
  * thread-local in a register: so compiled numeric code, and nothing that calls out. A call out of the range is outside
  * of it, and waits in place.
  *
- * On aarch64 everything waits in place. */
+ * If a quantum is over, it switches the uthread away, after Shinjuku (NSDI 2019), or does nothing: code that may not be
+ * interrupted goes on, and the iokernel sends another signal a quantum later. A signal is for what ran when it was sent
+ * (cl_state_kthread.quantum_over): one that comes late finds that something else runs, and does nothing, either.
+ *
+ * On aarch64 everything waits in place, and no quantum is over by a signal. Tests: tests/libos/sched/c/signalled.c. */
 #include "internal.h"
 
 #include <corelane/libos/probe.h>
@@ -223,14 +228,33 @@ static void wait_in_handler(struct cl_kthread *k, int signal)
     } while (k->preempt_pending && c->ops->lost(c, k->index)); /* again, just when we got up */
 }
 
+/* The core is ours. Relaxed counters: only handlers of this thread write them. */
+static void on_quantum(struct cl_kthread *k, void *context)
+{
+    struct cl_cores *c = k->sched->cores;
+    if (k->away || !k->current || !c->ops->quantum_over(c, k->index))
+        cl_count(&k->stats.quantum_late, 1);
+    else if (cl_load_relaxed(&cl_spins_held) || !switch_away(k, context))
+        cl_count(&k->stats.quantum_held, 1);
+    else
+        cl_count(&k->stats.quantum_signals, 1);
+}
+
+/* On a thread that has adopted kthreads, outside of a turn, everything is other code. */
 static void on_interrupt(int signal, siginfo_t *info, void *context)
 {
     struct cl_kthread *k = cl_kthread_self();
     int err = errno;
     struct cl_cores *c = k ? k->sched->cores : NULL;
+    if (c)
+        c->ops->signalled(c, k->index);
+    if (!k)
+        cl_adopted_interrupt(wait_in_handler, signal);
     if (!c) {
         pass_on(signal, info, context);
-    } else if (c->ops->lost(c, k->index)) {
+    } else if (!c->ops->lost(c, k->index)) {
+        on_quantum(k, context);
+    } else {
         cl_count(&k->stats.interrupts, 1);
         if (k->away || !k->current || cl_load_relaxed(&cl_spins_held))
             k->preempt_pending = 1;

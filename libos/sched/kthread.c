@@ -207,8 +207,12 @@ unsigned cl_turn(struct cl_kthread *k)
     struct cl_sched *s = k->sched;
     unsigned work = 0;
     cl_count(&k->turns, 1);
-    if (cl_preempt_needed(k) && cl_cede(k))
-        return 1;
+    if (cl_preempt_needed(k)) {
+        if (cl_cede(k))
+            return 1;
+        if (k->asleep)
+            return 0;
+    }
     if (cl_load_relaxed(&k->timers.next_ns) != CL_NEVER) /* relaxed: only we arm in our heap */
         work += cl_timers_run(k, k, cl_sched_clock(s));
     if (work)
@@ -241,6 +245,24 @@ unsigned cl_turn(struct cl_kthread *k)
     return work;
 }
 
+void cl_round(struct cl_kthread *k)
+{
+    if (cl_turn(k))
+        cl_idle_over(k);
+    else if (!k->asleep)
+        cl_idle(k);
+    if (cl_unlikely(cl_load_relaxed(&k->sched->stopping)))
+        cl_drain_check(k->sched);
+}
+
+void cl_kthread_ended(struct cl_kthread *k)
+{
+    struct cl_sched *s = k->sched;
+    cl_store_release(&k->ended, 1);
+    __atomic_fetch_add(&s->n_ended, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &s->n_ended, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
 /* Say who we are, and wait until the iokernel knows it, if there is one that manages cores; nothing is ours then. */
 static void begin(struct cl_kthread *k)
 {
@@ -261,7 +283,7 @@ static void begin(struct cl_kthread *k)
  * yield-waits for its core would come after everybody else on that CPU for as long, the exit of a process that was
  * killed included. So ask for the shortest (Linux 6.12; sched(7), sched_runtime). Before that, or for a real-time
  * thread, it changes nothing. */
-static void ask_for_short_slices(void)
+void cl_short_slices(void)
 {
     struct {
         uint32_t size, policy;
@@ -285,24 +307,16 @@ void *cl_kthread_main(void *arg)
     struct cl_sched *s = k->sched;
     cl_kthread_bind(k);
     cl_loop_stack_bounds(k);
-    cl_signal_stack_install(k);
+    void *signal_stack = cl_signal_stack_install();
     pthread_sigmask(SIG_SETMASK, NULL, &k->signals_blocked);
     /* Sleeps end when a timer is due, not up to 50 us later. Failing costs only that. */
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
-    ask_for_short_slices();
+    cl_short_slices();
     begin(k);
-    while (!cl_load_acquire(&s->ending)) { /* acquire: pairs with cl_sched_stop */
-        if (cl_turn(k))
-            cl_idle_over(k);
-        else
-            cl_idle(k);
-        if (cl_unlikely(cl_load_relaxed(&s->stopping)))
-            cl_drain_check(s);
-    }
-    cl_signal_stack_remove(k);
+    while (!cl_load_acquire(&s->ending)) /* acquire: pairs with cl_sched_stop */
+        cl_round(k);
+    cl_signal_stack_remove(signal_stack);
     cl_kthread_bind(NULL);
-    cl_store_release(&k->ended, 1);
-    __atomic_fetch_add(&s->n_ended, 1, __ATOMIC_RELEASE);
-    syscall(SYS_futex, &s->n_ended, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+    cl_kthread_ended(k);
     return NULL;
 }

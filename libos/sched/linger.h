@@ -8,7 +8,7 @@
  *
  * Lingering that never pays costs the others CL_LINGER_NS / CL_LINGER_TRY of each idle period, 118 ns.
  *
- * Time is in ticks of cl_tsc. One user: the kthread. Tests: tests/libos/sched/c/linger.c. */
+ * Time is in ticks of the scheduler's clock. One user: the kthread. Tests: tests/libos/sched/c/linger.c. */
 #ifndef CORELANE_LIBOS_SCHED_LINGER_H
 #define CORELANE_LIBOS_SCHED_LINGER_H
 

@@ -40,7 +40,8 @@ static void measure(struct cl_kthread *k, unsigned before, uint64_t start_tsc)
     unsigned after = s->source.pending(s->source.arg, k->index);
     if (before <= after)
         return;
-    uint64_t ns = (uint64_t)cl_ticks_to_ns(cl_clock_default(), (int64_t)(cl_tsc() - start_tsc)) / (before - after);
+    uint64_t ns =
+        (uint64_t)cl_ticks_to_ns(s->clock, (int64_t)(cl_clock_stamp(s->clock) - start_tsc)) / (before - after);
     k->service_ns = (7 * k->service_ns + ns) / 8;
 }
 
@@ -65,7 +66,7 @@ bool cl_run_runner(struct cl_kthread *k)
     }
     unsigned pending = s->source.pending(s->source.arg, k->index);
     share(k, pending);
-    uint64_t start_tsc = cl_tsc();
+    uint64_t start_tsc = cl_clock_stamp(s->clock);
     cl_dispatch(k, t);
     measure(k, pending, start_tsc);
     return true;

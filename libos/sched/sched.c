@@ -12,12 +12,9 @@
 #include <unistd.h>
 
 #define SHORT_SPIN_NS 2000 /* adaptive with more kthreads than CPUs */
+#define LOOK_NS 1000000    /* how often a stop looks whether an adopted kthread's turn has ended */
+#define STEPS_OUT 1000000  /* turns for what is left when a stepped scheduler stops */
 #define AGAIN_NS 100000000 /* how long a stop waits that comes after one that has waited in vain */
-
-static uint64_t machine_clock(void *arg)
-{
-    return (uint64_t)cl_tsc_to_ns(arg, cl_tsc());
-}
 
 void cl_sched_config_init(struct cl_sched_config *config)
 {
@@ -41,6 +38,8 @@ static int check(const struct cl_sched_config *c, char err[256])
         snprintf(err, 256, "poll is %u: expected 0 (spin), 1 (adaptive) or 2 (block)", c->poll);
     else if (source && !(source->poll && source->ready && source->pending && source->run))
         snprintf(err, 256, "the work source lacks one of poll, ready, pending, run");
+    else if (c->adopted > c->n_kthreads)
+        snprintf(err, 256, "adopted is %u: expected at most the %u kthreads", c->adopted, c->n_kthreads);
     else
         return 0;
     return -EINVAL;
@@ -76,6 +75,7 @@ static int init_kthread(struct cl_sched *s, uint32_t index, const struct cl_sche
     k->signals = cores ? cores->ops->signals(cores, index) : &k->own_signals;
     k->quantum_ticks = s->quantum_ticks;
     k->watched = cores || k->quantum_ticks;
+    cl_wheel_init(k);
     return cl_timers_new(&k->timers);
 }
 
@@ -83,19 +83,19 @@ static void init_fields(struct cl_sched *s, const struct cl_sched_config *c)
 {
     s->n_kthreads = c->n_kthreads;
     s->poll = c->poll;
+    s->adopted = c->adopted ? UINT64_MAX >> (64 - c->adopted) : 0;
     s->sleeps = c->poll != CL_SCHED_SPIN;
     s->oversubscribed = c->n_kthreads > cpus_allowed();
     s->spin_ns = s->oversubscribed ? cl_min(c->spin_ns, SHORT_SPIN_NS) : c->spin_ns;
     s->watch_ns = c->watch_ns;
     s->stop_ns = c->stop_ns ? c->stop_ns : CL_SCHED_STOP_NS;
-    s->clock = c->clock ? c->clock : machine_clock;
-    s->clock_arg = c->clock ? c->clock_arg : (void *)(uintptr_t)cl_clock_default();
+    s->clock = c->clock ? c->clock : cl_clock_default();
     s->fp_control = cl_context_fp_control();
     s->has_source = c->source != NULL;
     s->cores = c->cores;
-    s->quantum_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), (int64_t)c->quantum_ns);
-    s->let_go_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), CL_LET_GO_NS);
-    s->linger_ticks = (uint64_t)cl_ns_to_ticks(cl_clock_default(), CL_LINGER_NS);
+    s->quantum_ticks = (uint64_t)cl_ns_to_ticks(s->clock, (int64_t)c->quantum_ns);
+    s->let_go_ticks = (uint64_t)cl_ns_to_ticks(s->clock, CL_LET_GO_NS);
+    s->linger_ticks = (uint64_t)cl_ns_to_ticks(s->clock, CL_LINGER_NS);
     s->probe_word = c->cores ? c->cores->preempt : c->quantum_ns ? &always_preempt : &no_preempt;
     if (c->source)
         s->source = *c->source;
@@ -124,6 +124,8 @@ int cl_sched_new(const struct cl_sched_config *config, struct cl_sched **out, ch
         if (rc)
             snprintf(err, 256, "no address space for the timers of kthread %u", k);
     }
+    if (rc == 0)
+        rc = cl_adopt_init(s, err);
     if (rc) {
         cl_sched_delete(s);
         return rc;
@@ -177,14 +179,22 @@ static void begin(struct cl_sched *s)
     syscall(SYS_futex, &s->go, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* Tell the iokernel who the kthreads are. */
-static int register_kthreads(struct cl_sched *s, char err[256])
+/* Tell the iokernel who the kthreads are. They begin when it knows. */
+static int tell_kthreads(struct cl_sched *s, char err[256])
 {
     int32_t tids[CL_SCHED_MAX_KTHREADS];
     for (uint32_t k = 0; k < s->n_kthreads; k++)
         while ((tids[k] = cl_load_acquire(&s->kthreads[k].tid)) == 0) /* acquire: nothing else, it runs */
             syscall(SYS_futex, &s->kthreads[k].tid, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
     return s->cores->ops->threads(s->cores, tids, s->n_kthreads, CL_SCHED_SIGNAL, err);
+}
+
+int cl_sched_register(struct cl_sched *s, char err[256])
+{
+    int rc = tell_kthreads(s, err);
+    if (rc == 0)
+        begin(s);
+    return rc;
 }
 
 /* Sleep on a futex while it has `value`, until cl_monotonic_raw_ns() is `until`. False: the time is over. */
@@ -208,13 +218,16 @@ static bool join_kthreads(struct cl_sched *s, uint32_t n)
     if (s->cores)
         s->cores->ops->release(s->cores);
     cl_wake_all(s);
-    while ((ended = cl_load_acquire(&s->n_ended)) < n) /* acquire: what they did */
-        if (!sleep_until(&s->n_ended, ended, until)) {
+    while (cl_adopted_end(s), (ended = cl_load_acquire(&s->n_ended)) < n) { /* acquire: what they did */
+        uint64_t soon = s->adopted ? cl_min(until, cl_monotonic_raw_ns() + LOOK_NS) : until;
+        if (!sleep_until(&s->n_ended, ended, soon) && soon == until) {
             s->overdue = true;
             return false;
         }
+    }
     for (uint32_t k = 0; k < n; k++)
-        pthread_join(s->kthreads[k].thread, NULL);
+        if (!(s->adopted & 1ull << k))
+            pthread_join(s->kthreads[k].thread, NULL);
     return true;
 }
 
@@ -234,19 +247,20 @@ int cl_sched_start(struct cl_sched *s, char err[256])
     pthread_sigmask(SIG_SETMASK, &block, &before);
     uint32_t k = 0;
     for (; k < s->n_kthreads; k++)
-        if ((rc = start_kthread(&s->kthreads[k], err)))
+        if (!(s->adopted & 1ull << k) && (rc = start_kthread(&s->kthreads[k], err)))
             break;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc == 0 && s->cores)
-        rc = register_kthreads(s, err);
+    if (rc == 0 && s->cores && !s->adopted)
+        rc = tell_kthreads(s, err);
     if (rc) {
         join_kthreads(s, k);
         s->stopped = 1;
-    } else {
-        s->started = true;
-        begin(s);
+        return rc;
     }
-    return rc;
+    s->started = true;
+    if (!s->cores || !s->adopted) /* else when the last was adopted */
+        begin(s);
+    return 0;
 }
 
 unsigned cl_sched_place(struct cl_sched *s, const int32_t *cpus)
@@ -259,7 +273,8 @@ unsigned cl_sched_place(struct cl_sched *s, const int32_t *cpus)
             if (cpus[k] < CPU_SETSIZE)
                 CPU_SET(cpus[k], &set);
         }
-        failed += pthread_setaffinity_np(s->kthreads[k].thread, sizeof set, &set) != 0;
+        if (!(s->adopted & 1ull << k)) /* an adopted one runs where its thread is */
+            failed += pthread_setaffinity_np(s->kthreads[k].thread, sizeof set, &set) != 0;
     }
     return failed;
 }
@@ -268,12 +283,25 @@ unsigned cl_sched_place(struct cl_sched *s, const int32_t *cpus)
 static void wait_drained(struct cl_sched *s, int64_t timeout_ns)
 {
     uint64_t start = cl_monotonic_raw_ns();
+    /* Managed: only the thread that the iokernel knows may run it. */
+    if (s->adopted && (!s->cores || cl_adopts(s)))
+        cl_adopted_drain(s, timeout_ns < 0 ? start + INT64_MAX : start + (uint64_t)timeout_ns);
     while (!cl_load_acquire(&s->drained)) {
         int64_t left = timeout_ns - (int64_t)(cl_monotonic_raw_ns() - start);
         if (timeout_ns >= 0 && left <= 0)
             return;
         struct timespec ts = {left / 1000000000, left % 1000000000};
         syscall(SYS_futex, &s->drained, FUTEX_WAIT_PRIVATE, 0, timeout_ns < 0 ? NULL : &ts, NULL, 0);
+    }
+}
+
+/* Stepped: uthreads go on here. A bound for those that never come to an end. */
+static void step_out(struct cl_sched *s)
+{
+    unsigned k = 0, idle = 0;
+    for (unsigned turns = 0; turns < STEPS_OUT && idle < s->n_kthreads && cl_sched_live(s); turns++) {
+        idle = cl_sched_step(s, k) > 0 ? 0 : idle + 1;
+        k = k + 1 == s->n_kthreads ? 0 : k + 1;
     }
 }
 
@@ -295,6 +323,10 @@ int cl_sched_stop(struct cl_sched *s, int64_t timeout_ns)
             wait_drained(s, timeout_ns);
         if (!join_kthreads(s, s->n_kthreads))
             return -ETIMEDOUT;
+    } else if (s->clock->word) {
+        for (uint32_t k = 0; k < s->n_kthreads; k++)
+            cl_timers_end_sleeps(&s->kthreads[k].timers);
+        step_out(s);
     }
     s->stopped = (int)cl_sched_live(s) + 1;
     return s->stopped - 1;
@@ -306,9 +338,10 @@ void cl_sched_delete(struct cl_sched *s)
         return;
     if (s->started && cl_sched_stop(s, 0) == -ETIMEDOUT)
         return;
+    cl_watcher_stop(s);
+    cl_adopt_delete(s);
     for (uint32_t k = 0; k < s->n_kthreads; k++)
         cl_timers_delete(&s->kthreads[k].timers);
-    cl_watcher_stop(s);
     cl_stacks_delete(s);
     free(s->kthreads);
     free(s);
@@ -344,7 +377,7 @@ static void run_and_tell(void *arg)
 int cl_sched_run(struct cl_sched *s, cl_uthread_fn fn, void *arg)
 {
     struct run run = {fn, arg, 0};
-    if (cl_kthread_self())
+    if (cl_kthread_self() || cl_adopts(s))
         return -EDEADLK;
     if (!s->started)
         return -EINVAL;
@@ -371,6 +404,18 @@ int cl_sched_step(struct cl_sched *s, unsigned index)
         work = cl_steal(k, &promising);
     cl_kthread_bind(NULL);
     return (int)work;
+}
+
+uint64_t cl_sched_next_ns(const struct cl_sched *s)
+{
+    uint64_t next = CL_NEVER;
+    for (uint32_t i = 0; i < s->n_kthreads; i++) {
+        const struct cl_kthread *k = &s->kthreads[i];
+        next = cl_min(next, cl_load_relaxed(&k->timers.next_ns)); /* relaxed: the caller is who steps it */
+        if (k->ran)
+            next = cl_min(next, cl_sched_clock(s) + k->retry_ns);
+    }
+    return next;
 }
 
 int cl_uthread_stopping(void)

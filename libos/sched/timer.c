@@ -142,7 +142,7 @@ static int disarm(struct cl_timer *timer, bool move, uint32_t *fired)
 int cl_timer_arm_locked(struct cl_kthread *k, struct cl_timer *timer, uint64_t deadline_ns)
 {
     struct cl_timers *h = &k->timers;
-    uint32_t fired = 0;
+    uint32_t fired = 0, most = CL_TIMERS_MAX - (timer->fn == cl_wheel_run ? 0 : CL_SCHED_MAX_KTHREADS);
     if (cl_load_relaxed(&timer->home) != k) /* relaxed: a timer is armed by one thread at a time */
         disarm(timer, true, &fired);
     cl_spin_lock(&h->lock);
@@ -151,7 +151,7 @@ int cl_timer_arm_locked(struct cl_kthread *k, struct cl_timer *timer, uint64_t d
     cl_store_relaxed(&timer->kthreads, k->sched->kthreads); /* the same each time; published by home */
     cl_store_release(&timer->home,
                      k); /* also if there is no room: NULL means that it is on its way, or never was armed */
-    if (h->n == CL_TIMERS_MAX) {
+    if (h->n >= most) {
         cl_spin_unlock(&h->lock);
         return -ENOSPC;
     }

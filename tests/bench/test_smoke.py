@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from corelane.bench import bimodal, raft_fail, registry
+from corelane.bench import raft_fail, registry
+from corelane.bench.bimodal import bimodal
 from corelane.bench.colocate import colocate, sweep
 from corelane.bench.handoff import handoff
 from corelane.bench.harness import document as doc
@@ -64,15 +65,26 @@ RAFT = (
 # What they have fewer of, but arms of ARMS: by its name in corelane.bench its value, or what makes that of the whole.
 FEWER: dict[str, dict[str, Any]] = {
     "afxdp": {"afxdp.afxdp.ROUNDS": 2},
-    "bimodal": {"bimodal.ROUNDS": 2, "bimodal.ROUNDS_OF_OTHERS": 1, "bimodal.LOADS": (0.1, 0.8)},
+    "bimodal": {
+        "bimodal.bimodal.ROUNDS": 2,
+        "bimodal.bimodal.ROUNDS_OF_OTHERS": 1,
+        "bimodal.bimodal.LOADS": (0.1, 0.8),
+    },
     "colocate": {
         "colocate.colocate.MOST_ROUNDS": 1,
         "colocate.sweep.LOADS": (0.1, 0.9),
+        "colocate.wall.BEYOND": (3.0,),
         # The jobs on Linux in C: three compilations less. tests/bench/tenant has such a job of numba.
         "colocate.arms.Tenant": lambda whole: lambda *args, **how: whole(*args, **how | {"code": "c"}),
     },
     "demo": {"demo.FRACTIONS": (0.1, 0.8, 1.15)},
     "echo": {"echo.echo.PIECES": 1, "echo.echo.MODES": ("block",)},
+    "ground": {
+        "ground.rearm.ROUNDS": 2,
+        "ground.burst.ROUNDS": 2,
+        "ground.turn.ROUNDS": 2,
+        "ground.virtual.ROUNDS": 2,
+    },
     "handlers": {"handlers.ROUNDS": 2, "handlers.SHORT_ROUNDS": 3},
     "handoff": {
         "handoff.handoff.ROUNDS": 2,
@@ -93,7 +105,13 @@ FEWER: dict[str, dict[str, Any]] = {
         "kv.SWEEP_KEYS": 100,
         "kv.BATCH_ROUNDS": 1,
     },
-    "log": {"log.log.ROUNDS": 4, "log.log.SWEEP_ROUNDS": 4, "log.log.CORE_ROUNDS": 2},
+    "log": {
+        "log.log.ROUNDS": 4,
+        "log.log.SWEEP_ROUNDS": 4,
+        "log.log.CORE_ROUNDS": 2,
+        "log.arrivals.FRACTIONS": (0.2, 1.2),
+        "log.arrivals.RULES": lambda whole: {name: whole[name] for name in ("adaptive", "no wait, 1 in flight")},
+    },
     "loadshift": {"loadshift.ROUNDS_LEAST": 1},
     "raft": {  # tests/bench/raft has lone puts; other arms have another number of clients
         "raft.raft.SNAPSHOTS": {},
@@ -107,8 +125,12 @@ FEWER: dict[str, dict[str, Any]] = {
         ),
     },
     "raft_sim": {"raft_sim.ROUNDS": 2, "raft_sim.BATCH": 2},
+    "raft_loss": {
+        "raft_loss.raft_loss.LOSSES": (0.0, 0.01, 0.1),
+        "raft_loss.raft_loss.SEEDS": (1,),
+    },
     "ring": {"ring.ring.ROUNDS": 2},
-    "stealing": {"stealing.SETS_BYTES": (0, 65536), "stealing.ROUNDS": 1},
+    "stealing": {"stealing.SETS_BYTES": (0, 65536), "stealing.ROUNDS": 1, "stealing.CURVE": (0.5, 3.0)},
     "sim": {
         "sim.managed_check.ROUNDS_LEAST": 1,
         "sim.managed_check.LOADS": (0.1, 0.8),

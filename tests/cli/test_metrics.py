@@ -130,13 +130,21 @@ def test_clients_that_dawdle_or_go_keep_nobody_else_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(metrics, "_CLIENTS", 2)
+    served: list[object] = []
+
+    def serve(server: metrics.Server, request: socket.socket, client: object) -> None:
+        whole(server, request, client)
+        served.append(client)
+
+    whole = metrics.Server.process_request_thread
+    monkeypatch.setattr(metrics.Server, "process_request_thread", serve)
     with metrics.Server(("127.0.0.1", 0), str(tmp_path / "absent")) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         gone = socket.create_connection(server.server_address[:2])
         gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
         gone.sendall(b"GET /metrics HTTP/1.0\r\n")
         gone.close()
-        wait_until(lambda: server._room._value == 2)
+        wait_until(lambda: served)
         with socket.create_connection(server.server_address[:2]) as slow:
             slow.sendall(b"G")
             with pytest.raises(urllib.error.HTTPError, match="503"):

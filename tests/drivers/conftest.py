@@ -21,6 +21,8 @@ from corelane.drivers.linux import netns
 from corelane.drivers.nic.af_xdp.af_xdp import AfXdp, SocketOptions, Umem
 from corelane.drivers.nic.fault import FaultNic
 from corelane.drivers.nic.joined import JoinedNic
+from corelane.drivers.nic.link.link import Link, LinkNic
+from corelane.drivers.nic.link.wire import Wire
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import Nic, ipv4_to_int, mac_to_bytes
 from corelane.drivers.nic.pcap import PcapNic
@@ -92,6 +94,27 @@ def fault_pair() -> Iterator[Pair]:
 
 
 @contextlib.contextmanager
+def link_pair() -> Iterator[Pair]:
+    """Links in both directions of one end, around NICs with several queues."""
+    a, b = memory_link((2, 2))
+    with LinkNic(a, rx=Link(), tx=Link()) as linked, b:
+        # What a path has taken is no buffer any more: it is full when it drops.
+        yield Pair(linked, b, lossless=False, hears_close=False)
+
+
+@contextlib.contextmanager
+def wire_pair(**settings: object) -> Iterator[Pair]:
+    """A wire and its thread between two memory links."""
+    link = Link(**settings)  # type: ignore[arg-type]
+    (a, near), (b, far) = (
+        memory_link((2, 2), mac=(None, "02:00:00:00:00:03")),
+        memory_link(mac=("02:00:00:00:00:02", None)),
+    )
+    with a, b, Wire(near, far, there=link, back=link).start():
+        yield Pair(a, b, lossless=False, hears_close=False)
+
+
+@contextlib.contextmanager
 def pcap_pair() -> Iterator[Pair]:
     """Both ends recorded."""
     a, b = memory_link((2, 1))
@@ -160,6 +183,9 @@ PAIRS: dict[str, Callable[[], contextlib.AbstractContextManager[Pair]]] = {
     "port": port_pair,
     "port-3x2-block": lambda: port_pair((3, 2), "block"),
     "fault": fault_pair,
+    "link": link_pair,
+    "wire": wire_pair,
+    "wire-1G": lambda: wire_pair(rate_bps=1e9, delay_us=50, jitter_us=20, queue_bytes=1 << 24),
     "pcap": pcap_pair,
     "joined": joined_pair,
     "memory-jumbo": lambda: memory_pair(buffer_bytes=16384, mtu=9000),
@@ -171,15 +197,17 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
     """Each registered pair of NICs in turn; afterwards no buffer may be missing at an end still open."""
     with PAIRS[request.param]() as made:
         yield made
-        for nic in (made.a, made.b):
-            if not nic.closed:
+        ends = [nic for nic in (made.a, made.b) if not nic.closed]
+
+        def all_back() -> bool:
+            # The other side of a switch may be about to give the last ones back, and a wire has frames on their way.
+            for nic in ends:
                 for queue in range(nic.queues):
                     while nic.recv(queue=queue):
                         pass
-        for nic in (made.a, made.b):
-            if not nic.closed:
-                # The other side of a switch may be about to give the last ones back.
-                wait_until(lambda n=nic: n.buffers_free == n.buffers, what=f"all buffers of {nic} to be free again")
+            return all(nic.buffers_free == nic.buffers for nic in ends)
+
+        wait_until(all_back, what=f"all buffers of {ends} to be free again")
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import random
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -397,11 +398,20 @@ def _end(child: subprocess.Popen[str]) -> str:
     return out
 
 
+def _ask_selectors_loop(child: subprocess.Popen[str]) -> bytes:
+    """By the socket that its loop serves beside the runtime; it prints where that is."""
+    assert child.stdout is not None
+    port = int(child.stdout.readline().split()[-1])
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
+        return connection.makefile("rb").read()
+
+
 @pytest.mark.parametrize(
     ("script", "name", "request_", "reply"),
     [
         ("numba_echo.py", "numba-echo", b"hello", b"hello"),
         ("python_upper.py", "python-upper", b"hello", b"10.77.0.99 said HELLO"),
+        ("selectors_loop.py", "selectors-loop", b"hello", b"HELLO"),
         ("numba_counter.py", "numba-counter", b"\x02", b"\1" + bytes(7)),
     ],
 )
@@ -411,6 +421,8 @@ def test_python_examples(outside: Any, script: str, name: str, request_: bytes, 
     child, server = _serve([sys.executable, str(ROOT / "examples" / script), path], wire, kernel, name)
     try:
         assert wire.ask(server, request_) == reply
+        if script == "selectors_loop.py":
+            assert _ask_selectors_loop(child) == b"1 requests\n"
         assert _end(child) == ""
     finally:
         child.kill()

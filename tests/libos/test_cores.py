@@ -215,3 +215,52 @@ def test_batch_in_plain_python_or_numpy_moves_by_the_signal(managed: Any, job: s
 def test_wishes_that_make_no_sense_are_refused(managed: Any, wish: dict[str, Any], said: str) -> None:
     with pytest.raises(CorelaneError, match=said):
         libos.Runtime(managed[1], **wish)
+
+
+FLOWS = 8
+
+
+def numbered(request, reply, state):  # type: ignore[no-untyped-def]  # numba types it
+    """Bytes: flow, number (2), how long to compute. state: last number of each flow, then how many were late."""
+    flow, number = int(request[0]), np.uint64(request[1]) << np.uint64(8) | np.uint64(request[2])
+    if number <= state[flow]:
+        atomic_add(state, 8, 1)
+    state[flow] = number
+    for _ in range(np.uint64(request[3]) * np.uint64(1000)):
+        load_atomic(state, 9)
+    return 0
+
+
+def test_flows_keep_their_order_while_cores_move(managed: Any) -> None:
+    """An application loses its core in the middle of bursts, again and again."""
+    wire, path, kernel = managed
+    state = np.zeros(16, np.uint64)
+    with libos.Runtime(path, name="a", kthreads=3) as a, libos.Runtime(path, name="b") as b:
+        a.bind(libos.udp(9000, state=state, ordered=True)(numbered))
+        b.bind(echo_handler("c"))
+        servers = []
+        for runtime in (a, b):
+            runtime.start()
+            servers.append(resolve(wire, runtime.address))
+        sent, number = 0, itertools.count(1)
+        for n in range(150):
+            busy = 100 if n % 4 == 0 else 1
+            for i in range(20):
+                payload = bytes([i % FLOWS, *divmod(next(number), 256), busy])
+                sent += wire.send(CLIENT.datagram(servers[0], payload, 5000 + i % FLOWS))
+            ask(wire, servers[1], n.to_bytes(4))
+
+        def dropped() -> int:
+            (app,) = (app for app in kernel.stats()["apps"] if app["name"] == "a")
+            return sum(n for name, n in app.items() if name.startswith("rx_dropped"))
+
+        def all_are_known(s: libos.RuntimeStats) -> bool:
+            late = sum(s.dropped[f"flow_{why}"] for why in ("queue_full", "table_full", "budget"))
+            return s.net["handled"] + late + dropped() == sent
+
+        stats = a.wait_until(all_are_known, 20.0)
+        assert stats.net["handled"] > 0
+        assert state[FLOWS] == 0, "datagrams came out of order"
+        assert sum(cpu["moves"] for cpu in kernel.stats()["cores"]["cpus"]) >= 50
+        assert a.stop() == 0
+        assert b.stop() == 0

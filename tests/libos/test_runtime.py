@@ -104,6 +104,8 @@ def test_a_place_is_needed_and_only_one() -> None:
             assert (runtime.address, runtime.mac, runtime.kthreads) == ("10.1.2.3", nic.mac, 1)
             assert not runtime.attached
             assert not runtime.gone
+        with pytest.raises(CorelaneError, match="an iokernel sends the signal at the end of a quantum: attach to one"):
+            libos.Runtime(nic=nic, address="10.1.2.3/16", scheduler=Scheduler(quantum_us=5, quantum_signal=True))
     nic, end = link(queues=2)
     with nic, end, pytest.raises(CorelaneError, match="more queues than the runtime kthreads"):
         libos.Runtime(nic=nic, kthreads=1)

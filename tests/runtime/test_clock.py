@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from corelane.runtime.clock import Clock, Timeline, default_clock, tsc
+from corelane.runtime.clock import Clock, Timeline, VirtualClock, default_clock, tsc
 from corelane.runtime.errors import CorelaneError
 
 rates_hz = st.integers(10**6, 32 * 10**9)
@@ -133,3 +133,20 @@ def test_impossible_rates_are_refused():
     for hz in (0, 10**5, 33 * 10**9):
         with pytest.raises(CorelaneError, match=f"clock of {hz} Hz"):
             Clock.from_hz(hz)
+
+
+def test_a_virtual_clock_stands_still_and_is_exact():
+    clock = VirtualClock()
+    assert clock.source == "virtual"
+    assert clock.now_ns() == clock.now_ns() == VirtualClock.START_NS
+    assert clock.advance(123) == clock.now_ns() == VirtualClock.START_NS + 123
+    for ns in (1, 999_999_999, 10**17 + 1):
+        assert clock.tsc_to_ns(ns) == clock.ns_to_tsc(ns) == clock.ns_to_ticks(ns) == clock.ticks_to_ns(ns) == ns
+    assert default_clock().now_ns() != clock.now_ns()
+
+
+def test_a_virtual_clock_goes_forward_from_where_it_may_begin():
+    with pytest.raises(CorelaneError, match="1 ns or later"):
+        VirtualClock(0)
+    with pytest.raises(CorelaneError, match="time goes forward"):
+        VirtualClock(5).advance(-1)

@@ -10,7 +10,8 @@ are a thread's own; `"$r"` stands for register r where a value may.
     ("choose", label)                goes on or jumps: both are explored
     ("fence",)                       waits until the store buffer is empty, as locked instructions and system calls do
     ("exchange", var, value, reg)
-    ("wait", var, value)             futex: sleeps if memory[var] == value, compared and queued in one step
+    ("wait", var, value, ...)        futex: sleeps if memory[var] == value, of all that are given, compared and queued
+                                     in one step
     ("wake", var)                    everybody who sleeps on it
 
 A store buffer holds `depth` stores at most. Registers that will not be read any more are forgotten, which makes equal
@@ -142,7 +143,7 @@ def _steps(state: State, world: _World) -> Iterator[State]:
             continue  # locked instructions and system calls wait until the buffer is empty
         registers, memory_now, wakes = dict(register_items), dict(memory_items), ""
         buffer, asleep, wakes = _access(world.programs[t][pc], registers, memory_now, buffer)
-        others = [(*o[:3], "") if wakes and o[3] == wakes else o for o in threads]
+        others = [(*o[:3], "") if wakes and wakes in o[3].split() else o for o in threads]
         for new_pc, kept in _settle(world, t, pc + 1, registers):
             mine = (new_pc, tuple(sorted(kept.items())), buffer, asleep)
             yield (*others[:t], mine, *others[t + 1 :]), tuple(sorted(memory_now.items()))
@@ -161,7 +162,9 @@ def _access(
         registers[args[2]] = memory[args[0]]
         memory[args[0]] = _value(args[1], registers)
     elif op == "wait":
-        return buffer, args[0] if memory[args[0]] == _value(args[1], registers) else "", ""
+        pairs = list(zip(args[::2], args[1::2], strict=True))
+        queued = all(memory[var] == _value(value, registers) for var, value in pairs)
+        return buffer, " ".join(var for var, _ in pairs) if queued else "", ""
     elif op == "wake":
         return buffer, "", args[0]
     elif op != "fence":

@@ -33,21 +33,25 @@ USES = {
     "drivers/nic.h": "sizeof frame && CL_NIC_BURST == 64",
     "drivers/tap.h": 'cl_tap_set_up("a-name-too-long-for-linux", 0, 0, 0, why) < 0',
     "iokernel/policy.h": "cl_policy_find(cl_policy_name(0)) && mine_policy.abi == CL_POLICY_ABI",
+    "libos/adopt.h": "cl_adopt_error(-1) != cl_adopt_error(-22)",
     "libos/complete.h": "sizeof completions > sizeof(void *)",
     "libos/handler.h": "cl_note_serve.port == 9000",
     "libos/libos.h": "!cl_uthread_self()",
     "libos/log.h": "cl_log_format(&blk, 9, NULL, NULL) < 0",
     "libos/log_shared.h": "sizeof shared > sizeof(struct cl_timer)",
+    "libos/poll.h": "cl_poll_delete(NULL) == 0",
     "libos/probe.h": "*cl_probe_word() == 0",
     "libos/reasons.h": "cl_drop_name(CL_DROP_UDP_CHECKSUM)[0] == 'u'",
     "libos/runtime.h": "cl_runtime_new(&config, &rt, why) < 0",
     "libos/sched.h": "(cl_sched_config_init(&config), config.n_kthreads == 1)",
     "libos/spin.h": "cl_spin_try(&lock) && (cl_spin_unlock(&lock), 1)",
+    "libos/stepper.h": "cl_stepper_new(&now_ns, &stepper) == 0 && (cl_stepper_delete(stepper), 1)",
     "libos/sync.h": "(cl_sem_init(&sem, 3), cl_sem_value(&sem)) == 3",
     "libos/timer.h": "(cl_timer_init(&timer, NULL, NULL), cl_timer_cancel(&timer)) == 0",
     "libos/trace_pc.h": "(__sanitizer_cov_trace_pc(), cl_trace_pc_left) == CL_TRACE_PC_EVERY",
     "libos/udp.h": "!cl_current_request()",
     "libos/uthread.h": "cl_uthread_yield() < 0",
+    "libos/wheel.h": "(cl_alarm_init(&alarm_of, NULL), cl_alarm_deadline_ns(&alarm_of)) == CL_ALARM_NONE",
     "runtime/base.h": "(cl_relax(), cl_max(1, 2)) == 2",
     "runtime/clock.h": "cl_clock_default()->hz > 0 && cl_tsc() > 0",
     "runtime/cores.h": "sizeof(struct cl_cores_ops)",
@@ -73,10 +77,12 @@ LOCALS = {
     "libos/runtime.h": "static struct cl_runtime_config config; struct cl_runtime *rt; char why[256];",
     "libos/sched.h": "struct cl_sched_config config;",
     "libos/spin.h": "static struct cl_spin lock;",
+    "libos/stepper.h": "uint64_t now_ns = 1; struct cl_stepper *stepper;",
     "libos/sync.h": "static struct cl_sem sem;",
     "libos/timer.h": "static struct cl_timer timer;",
+    "libos/wheel.h": "static struct cl_alarm alarm_of;",
     "runtime/counter.h": "struct cl_counter counter;",
-    "runtime/park.h": "static uint32_t word; static struct cl_parker parker = {&word, CL_PARK_FUTEX};",
+    "runtime/park.h": "static uint32_t word; static struct cl_parker parker = {&word, CL_PARK_FUTEX, 0};",
 }
 
 
@@ -167,6 +173,22 @@ def test_the_example_of_timers_is_c(tmp_path):
         "#include <corelane/libos/libos.h>\n"
         "int on(struct cl_runtime *rt, cl_timer_fn fn, void *arg)\n"
         f"{{\nstatic struct cl_timer timer;\n{example}\nreturn rc;\n}}\n"
+    )
+    flags = ["-std=c11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I", str(ROOT / "include")]
+    done = subprocess.run(["gcc", *flags, str(source)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_example_of_alarms_is_c(tmp_path):
+    """The callback in wheel.h, with the object that it takes for granted."""
+    opening = (ROOT / "include" / "corelane" / "libos" / "wheel.h").read_text().split("*/")[0]
+    example = "\n".join(line[3:] for line in opening.splitlines() if line.startswith(" *   "))
+    assert "cl_alarm_due(&o->alarm" in example
+    source = tmp_path / "example.c"
+    source.write_text(
+        "#include <corelane/libos/libos.h>\n#include <corelane/libos/sched.h>\n#include <corelane/libos/spin.h>\n"
+        "struct object {\nstruct cl_spin lock;\nstruct cl_alarm alarm;\n};\nvoid timed_out(struct object *o);\n"
+        f"{example}\ncl_alarm_fn of_header = on_alarm;\n"
     )
     flags = ["-std=c11", "-fsyntax-only", "-Wall", "-Wextra", "-Werror", "-I", str(ROOT / "include")]
     done = subprocess.run(["gcc", *flags, str(source)], capture_output=True, text=True, check=False)

@@ -22,6 +22,7 @@ from cltest.cbuild import ROOT, CBuild, setup_py, symbols
 ROOMS = {
     "drivers/nic": ".",
     "drivers/nic/af_xdp": ". nic linux bpf",
+    "drivers/nic/link": ". nic",
     "drivers/nic/loadgen": ". nic",
     "drivers/nic/tap": ". nic linux",
     "drivers/port": ". nic",
@@ -45,10 +46,13 @@ ROOMS = {
     "apps/raft/service": ". raft/node raft/transport raft/core kv",
     "apps/raft/sim": "raft/node raft/transport raft/core kv",
     "bench": "raft tenant",
+    "bench/bimodal": "tenant",
     "bench/colocate": "tenant",
+    "bench/ground": "afxdp",
     "bench/handoff": ". tenant",
     "bench/hostile": "isolation tenant",
     "bench/raft": "log",
+    "bench/raft_loss": "",
     "bench/sim": "handoff tenant",
 }
 

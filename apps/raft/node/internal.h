@@ -80,6 +80,7 @@ struct node_round {
     uint64_t wait_had;              /* so many entries when somebody came last, */
     uint64_t wait_gap_ns;           /* after whom so long is waited for the next one, */
     uint64_t wait_most_ns;          /* until this time at most */
+    uint64_t first_ns;              /* fixed_commands: when the first of the next one was seen; 0: there is none */
 };
 
 /* The newest stamp in a leader's log, and when by its own clock it was given, or came. */

@@ -170,6 +170,10 @@ struct cl_raft_node_config {
     uint32_t batches;      /* [64] of commands on their way to be committed at one time; at most 64. round.c */
     uint32_t replicate;    /* [CL_RAFT_TO_AUTO] */
     uint32_t log_requests; /* [1024] asked of the log and not durable yet, at one time */
+    /* For comparing only: a batch goes when it has so many commands, or its first has waited so long, with `batches` on
+     * their way at most. 0 commands: the node decides (round.c). */
+    uint32_t fixed_commands;
+    uint64_t fixed_wait_ns;
 };
 
 /* To whom a node's batches go at once while it leads. */

@@ -90,6 +90,36 @@ static uint64_t spaced_until(struct cl_raft_node *node, const struct cl_raft_gat
     return cl_min(last->begun_ns + spacing, tick);
 }
 
+/* With fixed_commands: whether the next batch goes now. Whoever is committed next, or the end of the wait, asks again. */
+static bool fixed_goes(struct cl_raft_node *node, const struct cl_raft_gathering *g, uint64_t now)
+{
+    const struct cl_raft_node_config *c = &node->config;
+    struct node_round *b = &node->round;
+    bool full = b->count == c->batches;
+    b->first_ns = !g->entries ? 0 : b->first_ns ? b->first_ns : now;
+    b->wait_until_ns = g->entries && !full ? b->first_ns + c->fixed_wait_ns : 0;
+    if (!g->entries || full || (g->entries < c->fixed_commands && now < b->wait_until_ns))
+        return false;
+    b->first_ns = 0;
+    return true;
+}
+
+/* The same by what batches cost, and by who is about to come. */
+static bool goes(struct cl_raft_node *node, const struct cl_raft_gathering *g, uint64_t now)
+{
+    struct node_round *b = &node->round;
+    if (b->count) {
+        uint64_t until = spaced_until(node, g, now);
+        b->wait_until_ns = g->entries && until != UINT64_MAX ? until : 0;
+        return now >= until;
+    }
+    if (b->wait_until_ns && g->entries < b->wait_for) {
+        wait_on(b, g->entries, now);
+        return now >= b->wait_until_ns;
+    }
+    return true;
+}
+
 /* To whom the next batch goes at once. Returns for which way its time counts. */
 static uint8_t choose_way(struct cl_raft_node *node)
 {
@@ -120,16 +150,8 @@ void node_round(struct cl_raft_node *node)
         return;
     uint64_t now = node->config.env.now_ns(node->config.env.arg);
     take_committed(node, &g, now);
-    if (b->count) {
-        uint64_t until = spaced_until(node, &g, now);
-        b->wait_until_ns = g.entries && until != UINT64_MAX ? until : 0;
-        if (now < until)
-            return;
-    } else if (b->wait_until_ns && g.entries < b->wait_for) {
-        wait_on(b, g.entries, now);
-        if (now < b->wait_until_ns)
-            return;
-    }
+    if (!(node->config.fixed_commands ? fixed_goes(node, &g, now) : goes(node, &g, now)))
+        return;
     b->wait_until_ns = 0;
     if (!g.entries)
         return;

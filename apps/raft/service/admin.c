@@ -83,12 +83,14 @@ static void say_links(struct text *t, const struct raft_channel *ch)
         const struct raft_channel_peer *p = &ch->peers[i];
         const struct raft_channel_counters *c = &p->count;
         say(t, "%s{\"id\": %u, \"known\": %s, \"rtt_us\": %.1f, \"timeout_us\": %.1f, \"under_way\": %lu",
-            i ? ", " : "", p->id, p->theirs ? "true" : "false", (double)p->srtt_ns / 1e3,
+            i ? ", " : "", p->id, p->theirs ? "true" : "false", (double)p->rtt.smooth_ns / 1e3,
             (double)raft_channel_timeout_ns(p) / 1e3, p->next - p->first);
-        say(t, ", \"sent\": %lu, \"received\": %lu, \"retransmitted\": %lu, \"timeouts\": %lu, \"duplicates\": %lu",
-            c->datagrams_out, c->datagrams_in, c->retransmitted, c->timeouts, c->duplicates);
-        say(t, ", \"stale\": %lu, \"no_room\": %lu, \"malformed\": %lu, \"window_full\": %lu, \"given_up\": %lu",
-            c->stale, c->no_room, c->malformed, c->window_full, c->given_up);
+        say(t, ", \"sent\": %lu, \"received\": %lu, \"retransmitted\": %lu, \"timeouts\": %lu, \"probes\": %lu",
+            c->datagrams_out, c->datagrams_in, c->retransmitted, c->timeouts, c->probes);
+        say(t,
+            ", \"duplicates\": %lu, \"stale\": %lu, \"no_room\": %lu, \"malformed\": %lu, \"window_full\": %lu, "
+            "\"given_up\": %lu",
+            c->duplicates, c->stale, c->no_room, c->malformed, c->window_full, c->given_up);
         say(t, ", \"reset\": %lu, \"not_sent\": %lu}", c->reset, c->not_sent);
     }
     say(t, "]");

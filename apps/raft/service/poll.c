@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-#define CHANNEL_GRAIN_NS 1000000 /* what is due later moves with each burst: the timer not more often than this */
+#define CHANNEL_GRAIN_NS 125000 /* what is due later moves with each burst: the timer not more often than this */
 
 uint64_t serve_now(void *arg)
 {

@@ -11,14 +11,10 @@
 #define HELLO 2
 #define UDP_HEADERS 28 /* IPv4 and UDP, of the MTU */
 #define LARGEST 9216
-#define MS 1000000ull
-#define ACK_DELAY_NS (2 * MS)
-#define TIMEOUT_FIRST_NS (20 * MS) /* before there is a round trip to go by */
-#define TIMEOUT_LEAST_NS (5 * MS)  /* more than ACK_DELAY_NS by what a receiver may be late */
-#define TIMEOUT_MOST_NS (200 * MS)
-#define GRANULE_NS MS
-#define BURST 32 /* sent again at a time */
-#define OVERTAKEN 3
+#define ASK_NS (2 * RAFT_RTT_MS) /* between two hellos that ask */
+#define BURST 32                 /* sent again at a time */
+#define OVERTAKEN 3              /* places, where the network reorders */
+#define REORDERS_NS 1000000000ull
 
 void raft_channel_init(struct raft_channel *ch, uint32_t id, uint64_t incarnation, uint32_t mtu)
 {
@@ -98,7 +94,7 @@ static void put_header(const struct raft_channel *ch, struct raft_channel_peer *
     put64(out + 24, p->theirs);
     put64(out + 32, number);
     put64(out + 40, p->came.got);
-    put64(out + 48, raft_numbers_selective(&p->came));
+    put64(out + 48, raft_numbers_selective(&p->came, 0));
 }
 
 static void put_piece(uint8_t *out, const uint8_t *data, uint32_t bytes, uint32_t i, uint32_t size, uint32_t n)
@@ -108,11 +104,18 @@ static void put_piece(uint8_t *out, const uint8_t *data, uint32_t bytes, uint32_
     memcpy(out + RAFT_CHANNEL_HEADER, data + (uint64_t)i * size, n);
 }
 
-/* A datagram that carries the acknowledgement has gone. */
+/* All that has come was acknowledged. */
 static void acknowledged(struct raft_channel_peer *p)
 {
     p->unacknowledged = 0;
     p->ack_at_ns = 0;
+}
+
+/* A datagram went that acknowledges what its header has bits for. */
+static void acknowledged_in_header(struct raft_channel_peer *p)
+{
+    if (raft_numbers_words(&p->came) <= 1)
+        acknowledged(p);
 }
 
 static void say_hello(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t to, uint64_t word, uint64_t back)
@@ -139,7 +142,7 @@ static uint64_t word_for(struct raft_channel *ch, struct raft_channel_peer *p)
 /* Ask who is there, though not with each datagram. */
 static void ask(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t to, uint64_t now_ns)
 {
-    if (p->word && now_ns < p->asked_ns + ACK_DELAY_NS)
+    if (p->word && now_ns < p->asked_ns + ASK_NS)
         return;
     p->asked_ns = now_ns;
     say_hello(ch, p, to, word_for(ch, p), 0);
@@ -147,9 +150,12 @@ static void ask(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t t
 
 static void acknowledge(struct raft_channel *ch, struct raft_channel_peer *p)
 {
-    uint8_t datagram[RAFT_CHANNEL_HEADER] = {0};
+    uint8_t datagram[RAFT_CHANNEL_HEADER + 8 * RAFT_NUMBERS_WORDS] = {0};
+    uint32_t words = cl_max(raft_numbers_words(&p->came), 1u);
     put_header(ch, p, datagram, 0, p->next);
-    emit(ch, p, datagram, sizeof(datagram));
+    for (uint32_t k = 1; k < words; k++)
+        put64(datagram + RAFT_CHANNEL_HEADER + 8 * (k - 1), raft_numbers_selective(&p->came, k));
+    emit(ch, p, datagram, RAFT_CHANNEL_HEADER + 8 * (words - 1));
     acknowledged(p);
 }
 
@@ -160,10 +166,15 @@ static struct raft_sent *sent_of(const struct raft_channel_peer *p, uint64_t num
 
 uint64_t raft_channel_timeout_ns(const struct raft_channel_peer *p)
 {
-    uint64_t ns = TIMEOUT_FIRST_NS;
-    if (p->srtt_ns)
-        ns = cl_max(p->srtt_ns + cl_max(4 * p->rttvar_ns, GRANULE_NS), TIMEOUT_LEAST_NS);
-    return cl_min(ns << p->backoff, TIMEOUT_MOST_NS);
+    return raft_rtt_timeout_ns(&p->rtt);
+}
+
+/* When the oldest goes again for an acknowledgement, if nothing goes or comes before. */
+static uint64_t probe_at(const struct raft_channel_peer *p)
+{
+    uint64_t ns = raft_rtt_probe_ns(&p->rtt, p->probed);
+    bool may = p->first < p->next && p->theirs && !p->silent && ns < raft_channel_timeout_ns(p);
+    return may ? p->sent_ns + ns : UINT64_MAX;
 }
 
 static void transmit(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t number, uint64_t now_ns)
@@ -171,27 +182,62 @@ static void transmit(struct raft_channel *ch, struct raft_channel_peer *p, uint6
     struct raft_sent *s = sent_of(p, number);
     uint8_t *datagram = p->buffers + (uint64_t)s->buffer * ch->buffer_bytes;
     put_header(ch, p, datagram, NUMBERED, number);
-    s->at_ns = now_ns;
+    if (s->times) {
+        cl_count(&p->count.retransmitted, 1);
+        p->again_until = cl_max(p->again_until, number);
+    }
+    s->at_ns = p->sent_ns = now_ns;
+    s->place = ++p->place;
+    s->overtaken = false;
     s->times += s->times < 255;
     if (emit(ch, p, datagram, s->bytes))
-        acknowledged(p);
-    due_at(ch, now_ns + raft_channel_timeout_ns(p));
+        acknowledged_in_header(p);
+    due_at(ch, cl_min(now_ns + raft_channel_timeout_ns(p), probe_at(p)));
 }
 
-/* Send again what is kept and went before that time. False: there may be more. */
-static bool send_again(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t before_ns, uint64_t now_ns)
+/* Send again what is kept and went before that time, the oldest numbers; the rest when these are acknowledged: it is overtaken then. */
+static void send_again(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t before_ns, uint64_t now_ns)
 {
     unsigned n = 0;
-    for (uint64_t i = p->first; i < p->next; i++) {
+    for (uint64_t i = p->first; i < p->next && n < BURST; i++) {
         struct raft_sent *s = sent_of(p, i);
         if (!s->kept || s->at_ns >= before_ns)
             continue;
-        if (n++ == BURST)
-            return false;
-        cl_count(&p->count.retransmitted, s->times > 0);
+        n++;
         transmit(ch, p, i, now_ns);
     }
-    return true;
+}
+
+static bool earlier(uint32_t place, uint32_t other)
+{
+    return (int32_t)(other - place) > 0;
+}
+
+/* Where the network keeps the order, whatever went before what came is lost. */
+static bool overtaken(const struct raft_channel_peer *p, const struct raft_sent *s, uint64_t now_ns)
+{
+    if (!earlier(s->place, p->came_place))
+        return false;
+    bool keeps_order = now_ns >= p->reorders_until_ns, far = p->came_place - s->place >= OVERTAKEN && s->times == 1;
+    return keeps_order || far || now_ns - s->at_ns >= raft_rtt_late_ns(&p->rtt);
+}
+
+static void send_overtaken(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t now_ns)
+{
+    unsigned n = 0;
+    p->look = false;
+    for (uint64_t i = p->first; i < p->next && n < BURST; i++) {
+        struct raft_sent *s = sent_of(p, i);
+        if (!s->kept)
+            continue;
+        if (overtaken(p, s, now_ns)) {
+            n++;
+            transmit(ch, p, i, now_ns);
+            s->overtaken = true;
+        } else if (i > p->again_until) {
+            break; /* those after it went after it */
+        }
+    }
 }
 
 static void forget(struct raft_channel_peer *p, uint64_t number)
@@ -208,8 +254,8 @@ static void forget_all(struct raft_channel_peer *p, uint64_t *counter)
     for (; p->first < p->next; p->first++)
         forget(p, p->first);
     p->silent = 0;
+    p->probed = 0;
     p->tried = false;
-    p->lost_before_ns = 0;
 }
 
 static bool send_numbered(struct raft_channel *ch, struct raft_channel_peer *p, const uint8_t *data, uint32_t bytes,
@@ -252,7 +298,7 @@ bool raft_channel_send(struct raft_channel *ch, uint32_t to, const uint8_t *data
         put_piece(datagram, data, bytes, 0, ch->piece, bytes);
         if (!emit(ch, p, datagram, RAFT_CHANNEL_HEADER + bytes))
             return false;
-        acknowledged(p);
+        acknowledged_in_header(p);
     }
     cl_count(&p->count.frames_out, 1);
     return true;
@@ -260,73 +306,57 @@ bool raft_channel_send(struct raft_channel *ch, uint32_t to, const uint8_t *data
 
 /* In. */
 
-static void sample(struct raft_channel_peer *p, uint64_t ns)
-{
-    uint64_t off = ns > p->srtt_ns ? ns - p->srtt_ns : p->srtt_ns - ns;
-    p->rttvar_ns = p->srtt_ns ? (3 * p->rttvar_ns + off) / 4 : ns / 2;
-    p->srtt_ns = cl_max(p->srtt_ns ? (7 * p->srtt_ns + ns) / 8 : ns, 1ull);
-    p->backoff = 0;
-}
+/* What an acknowledgement tells. */
+struct news {
+    uint64_t sent_ns; /* of the newest that came and went only once; 0: there is none */
+    uint32_t place;   /* the latest that is known to have come */
+    bool reordered;
+};
 
-/* Those that three later ones have overtaken. */
-static void send_overtaken(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t ack, uint64_t bits,
-                           uint64_t now_ns)
+static void settle(struct raft_channel_peer *p, uint64_t number, uint64_t now_ns, struct news *news)
 {
-    for (uint64_t n = cl_max(p->first, ack + 1); n < p->next && n - ack <= 64; n++) {
-        unsigned later = (unsigned)__builtin_popcountll(bits >> (n - ack - 1));
-        struct raft_sent *s = sent_of(p, n);
-        if (later < OVERTAKEN)
-            break;
-        if (s->kept && s->times == 1) {
-            cl_count(&p->count.retransmitted, 1);
-            transmit(ch, p, n, now_ns);
-        }
-    }
-}
-
-/* Take an acknowledgement; the send time of the newest that it is of, if that went only once. */
-static void settle(struct raft_channel_peer *p, uint64_t number, uint64_t *sent_ns)
-{
-    struct raft_sent *s = sent_of(p, number);
+    const struct raft_sent *s = sent_of(p, number);
     if (!s->kept)
         return;
     forget(p, number);
-    p->silent = 0;
+    p->silent = p->probed = 0;
+    p->look = true;
+    /* Of one that went again it is the last sending that came, unless that was too short a time ago (RFC 8985, section 6.2). */
+    bool last = s->times == 1 || now_ns - s->at_ns >= p->rtt.least_ns / 2;
+    news->reordered |= last ? s->times == 1 && earlier(s->place, p->came_place) : s->overtaken;
+    if (last && earlier(news->place, s->place))
+        news->place = s->place;
     if (s->times == 1)
-        *sent_ns = cl_max(*sent_ns, s->at_ns);
+        news->sent_ns = cl_max(news->sent_ns, s->at_ns);
 }
 
-static void on_ack(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t ack, uint64_t bits, uint64_t now_ns)
+/* Words of bits, from ack + 2 on. */
+static void on_ack(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t ack, const uint64_t *words,
+                   uint32_t n_words, uint64_t now_ns)
 {
-    uint64_t sent_ns = 0;
+    struct news news = {.place = p->came_place};
     uint32_t before = p->n_free, silent = p->silent;
     if (ack >= p->next)
         return;
     for (uint64_t n = p->first; n <= ack; n++)
-        settle(p, n, &sent_ns);
-    for (uint64_t left = bits; left; left &= left - 1) {
-        uint64_t n = ack + 2 + (uint64_t)__builtin_ctzll(left);
-        if (n >= p->first && n < p->next)
-            settle(p, n, &sent_ns);
-    }
+        settle(p, n, now_ns, &news);
+    for (uint32_t k = 0; k < n_words; k++)
+        for (uint64_t left = words[k]; left; left &= left - 1) {
+            uint64_t n = ack + 2 + 64 * (uint64_t)k + (uint64_t)__builtin_ctzll(left);
+            if (n >= p->first && n < p->next)
+                settle(p, n, now_ns, &news);
+        }
     while (p->first < p->next && !sent_of(p, p->first)->kept)
         p->first++;
-    if (sent_ns)
-        sample(p, now_ns > sent_ns ? now_ns - sent_ns : 0);
-    if (p->first == p->next) {
-        p->lost_before_ns = 0;
-        return;
-    }
-    if (bits)
-        send_overtaken(ch, p, ack, bits, now_ns);
-    bool more = p->n_free > before && p->lost_before_ns;
+    p->came_place = news.place;
+    if (news.reordered)
+        p->reorders_until_ns = now_ns + REORDERS_NS;
+    if (news.sent_ns)
+        raft_rtt_sample(&p->rtt, now_ns > news.sent_ns ? now_ns - news.sent_ns : 0);
     if (silent && p->n_free == before && !p->tried) { /* it is there, and has not got what went last */
         p->tried = true;
-        p->lost_before_ns = now_ns;
-        more = true;
+        send_again(ch, p, now_ns, now_ns);
     }
-    if (more && send_again(ch, p, p->lost_before_ns, now_ns))
-        p->lost_before_ns = 0;
 }
 
 static void adopt(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t theirs, uint64_t now_ns)
@@ -336,8 +366,10 @@ static void adopt(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t
         p->first = p->next = 1;
     }
     p->theirs = theirs;
-    p->srtt_ns = p->rttvar_ns = 0;
-    p->backoff = p->silent = 0;
+    p->rtt = (struct raft_rtt){0};
+    p->silent = p->probed = 0;
+    p->came_place = p->place;
+    p->again_until = 0;
     p->came = (struct raft_numbers){0};
     raft_pieces_drop_before(&p->pieces, UINT64_MAX);
     acknowledged(p);
@@ -392,8 +424,29 @@ static const uint8_t *on_numbered(struct raft_channel *ch, struct raft_channel_p
     raft_numbers_add(&p->came, number);
     cl_count(&p->count.accepted, 1);
     bool soon = ++p->unacknowledged >= RAFT_CHANNEL_ACK_EVERY || p->came.highest > p->came.got;
-    ack_by(ch, p, soon ? now_ns : now_ns + ACK_DELAY_NS);
+    ack_by(ch, p, soon ? now_ns : now_ns + RAFT_ACK_DELAY_NS);
     return frame;
+}
+
+/* The acknowledgement that a datagram carries, which has more words behind the header if it is nothing else. */
+static void on_acknowledgement(struct raft_channel *ch, struct raft_channel_peer *p, const uint8_t *data, uint32_t more,
+                               uint64_t now_ns)
+{
+    uint64_t words[RAFT_NUMBERS_WORDS] = {get64(data + 48)};
+    uint32_t n = 1 + more;
+    for (uint32_t k = 1; k < n; k++)
+        words[k] = get64(data + RAFT_CHANNEL_HEADER + 8 * (k - 1));
+    on_ack(ch, p, get64(data + 40), words, n, now_ns);
+}
+
+/* Whether what is behind the header can be. */
+static bool well_formed(const struct raft_piece *piece, bool numbered)
+{
+    if (numbered)
+        return true; /* see on_numbered */
+    if (!piece->bytes)
+        return piece->n % 8 == 0 && piece->n / 8 < RAFT_NUMBERS_WORDS;
+    return !piece->index && piece->n == piece->bytes;
 }
 
 static const uint8_t *on_data(struct raft_channel *ch, struct raft_channel_peer *p, const uint8_t *data, int64_t len,
@@ -416,20 +469,20 @@ static const uint8_t *on_data(struct raft_channel *ch, struct raft_channel_peer 
             ack_by(ch, p, now_ns); /* it does not know this one yet: by this it hears of it */
         return NULL;
     }
-    if (kept >= number || number >> 62 || (!numbered && (piece.index || piece.n != piece.bytes))) {
+    if (kept >= number || number >> 62 || !well_formed(&piece, numbered)) {
         cl_count(&p->count.malformed, 1);
         return NULL;
     }
     if (present) {
         if (raft_numbers_skip(&p->came, number - kept)) /* given up, and all that was begun before with it */
             raft_pieces_drop_before(&p->pieces, number - kept);
-        on_ack(ch, p, get64(data + 40), get64(data + 48), now_ns);
+        on_acknowledgement(ch, p, data, numbered || piece.bytes ? 0 : piece.n / 8, now_ns);
     }
     if (numbered) {
         frame = on_numbered(ch, p, number, &piece, now_ns);
     } else {
-        cl_count(piece.n ? &p->count.unnumbered : &p->count.control, 1);
-        frame = piece.n ? piece.data : NULL;
+        cl_count(piece.bytes ? &p->count.unnumbered : &p->count.control, 1);
+        frame = piece.bytes ? piece.data : NULL;
     }
     cl_count(&p->count.frames_in, frame != NULL);
     return frame;
@@ -468,6 +521,13 @@ static uint64_t resend_at(const struct raft_channel_peer *p)
     return (p->theirs ? sent_of(p, p->first)->at_ns : p->asked_ns) + raft_channel_timeout_ns(p);
 }
 
+static void probe(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t now_ns)
+{
+    cl_count(&p->count.probes, 1);
+    p->probed++;
+    transmit(ch, p, p->first, now_ns);
+}
+
 static void on_timeout(struct raft_channel *ch, struct raft_channel_peer *p, uint64_t now_ns)
 {
     uint64_t before_ns = now_ns - raft_channel_timeout_ns(p) + 1;
@@ -476,10 +536,10 @@ static void on_timeout(struct raft_channel *ch, struct raft_channel_peer *p, uin
         forget_all(p, &p->count.given_up);
         return;
     }
-    p->backoff += raft_channel_timeout_ns(p) < TIMEOUT_MOST_NS;
+    raft_rtt_double(&p->rtt);
     p->tried = false;
     if (p->theirs)
-        p->lost_before_ns = send_again(ch, p, before_ns, now_ns) ? 0 : before_ns;
+        send_again(ch, p, before_ns, now_ns);
     else
         ask(ch, p, 0, now_ns);
 }
@@ -489,11 +549,15 @@ uint64_t raft_channel_poll(struct raft_channel *ch, uint64_t now_ns)
     ch->next_ns = UINT64_MAX;
     for (uint32_t i = 0; i < ch->n_peers; i++) {
         struct raft_channel_peer *p = &ch->peers[i];
+        if (p->look)
+            send_overtaken(ch, p, now_ns);
         if (now_ns >= resend_at(p))
             on_timeout(ch, p, now_ns);
+        if (now_ns >= probe_at(p))
+            probe(ch, p, now_ns);
         if (p->ack_at_ns && now_ns >= p->ack_at_ns)
             acknowledge(ch, p);
-        due_at(ch, resend_at(p));
+        due_at(ch, cl_min(resend_at(p), probe_at(p)));
         due_at(ch, p->ack_at_ns ? p->ack_at_ns : UINT64_MAX);
     }
     return ch->next_ns;

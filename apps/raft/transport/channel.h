@@ -10,6 +10,8 @@
  *    40  u64 all up to this number were received   48  u64 bit i: so was this number + 2 + i
  *    56  u32 bytes of the frame (0: none, an acknowledgement)   60  u16 number of the piece   62  u16 bytes of every piece but the last
  *
+ * Behind the header of an acknowledgement are more words of bits, as many as tell all that has come.
+ *
  * What is behind the header has UDP's checksum, and its own CRC in the frame: one that UDP's does not see is refused
  * there, as if lost.
  *
@@ -21,13 +23,17 @@
  * to last waits.
  *
  * Sending. Each numbered datagram is kept, in RAFT_CHANNEL_WINDOW buffers that each peer has; with none left
- * raft_channel_send refuses (`window_full`), and the caller knows. Sent again is what is not acknowledged after a time
- * that follows the round trips (RFC 6298 with Karn's rule; 5 ms at least, doubled up to 200 ms), what three later ones
- * overtook, once, and, as acknowledgements come in after a silence, all that went before it. After RAFT_CHANNEL_SILENT
- * timeouts in a row, about a second, all that is kept is given up (`given_up`); `kept` tells the receiver which numbers
- * are not to be waited for.
+ * raft_channel_send refuses (`window_full`), and the caller knows. Every sending to a peer has a place in one order (RFC
+ * 9002, section 6.1; RFC 8985). One that is kept goes again, each time, when a later sending was acknowledged. If within a
+ * second something came that had been taken for overtaken, the network reorders: then it must have gone once and three
+ * places before, or so long ago that it would be acknowledged, had it come. When nothing was sent or acknowledged for two
+ * round trips, half a millisecond at least, the oldest goes again for an acknowledgement (`probes`), and after twice the
+ * time again. If that is of no use, all goes again that was not acknowledged within a timeout, which follows the round
+ * trips (RFC 6298 with Karn's rule; 5 ms at least, doubled up to 200 ms). After RAFT_CHANNEL_SILENT timeouts in a row,
+ * about a second, all that is kept is given up (`given_up`); `kept` tells the receiver which numbers are not to be waited
+ * for.
  *
- * Receiving. Every datagram carries an acknowledgement; one goes by itself 2 ms after a numbered datagram when nothing
+ * Receiving. Every datagram carries an acknowledgement; one goes by itself 0.25 ms after a numbered datagram when nothing
  * else did, at the next poll if something is missing, came twice, or RAFT_CHANNEL_ACK_EVERY have come. Frames of
  * several datagrams are put together from pieces (pieces.h), all that a window can hold: each piece in the window is
  * taken, whatever was lost before it (`no_room` counts those for which there is no memory: they are not acknowledged).
@@ -39,6 +45,7 @@
 
 #include "numbers.h"
 #include "pieces.h"
+#include "rtt.h"
 #include "../core/raft.h"
 
 #define RAFT_CHANNEL_HEADER 64
@@ -55,7 +62,7 @@ struct raft_channel_counters {
     uint64_t stale;                         /* numbered, of or for a former incarnation */
     uint64_t no_room;                       /* pieces that there is no memory for */
     uint64_t malformed;
-    uint64_t retransmitted, timeouts;
+    uint64_t retransmitted, timeouts, probes;
     uint64_t window_full; /* frames refused */
     uint64_t given_up, reset;
     uint64_t not_sent; /* datagrams that the NIC had no room for */
@@ -63,9 +70,11 @@ struct raft_channel_counters {
 
 struct raft_sent {
     uint64_t at_ns; /* last */
+    uint32_t place; /* last, in the order of all sendings to the peer */
     uint16_t bytes, buffer;
     uint8_t kept;
     uint8_t times;
+    bool overtaken; /* it went again for that, last */
 };
 
 struct raft_channel_peer {
@@ -75,11 +84,16 @@ struct raft_channel_peer {
     uint64_t asked_ns;
 
     uint64_t first, next; /* numbers: the oldest that is not acknowledged, and the next one */
-    uint64_t srtt_ns, rttvar_ns;
-    uint32_t backoff, silent; /* doublings; timeouts since something was acknowledged */
-    bool tried;               /* at once, since it was heard after the last timeout */
-    uint64_t lost_before_ns;  /* sent again as acknowledgements come: what went before then; 0: nothing */
-    struct raft_sent *sent;   /* by number */
+    struct raft_rtt rtt;
+    uint32_t silent, probed; /* timeouts, and probes, since something was acknowledged */
+    uint32_t place;          /* of the last sending */
+    uint32_t came_place;     /* the latest that is known to have come */
+    uint64_t again_until;    /* no higher number was sent again */
+    uint64_t sent_ns;        /* last */
+    uint64_t reorders_until_ns;
+    bool look;              /* for what was overtaken: acknowledgements came since */
+    bool tried;             /* at once, since it was heard after the last timeout */
+    struct raft_sent *sent; /* by number */
     uint8_t *buffers;
     uint16_t *free; /* last freed, first used: it is in the cache */
     uint32_t n_free;

@@ -5,10 +5,11 @@
 #include <corelane/runtime/base.h>
 
 #define RAFT_CHANNEL_WINDOW 1024 /* a power of two, and a multiple of 64 */
+#define RAFT_NUMBERS_WORDS (RAFT_CHANNEL_WINDOW / 64)
 
 struct raft_numbers {
     uint64_t got, highest; /* highest <= got + RAFT_CHANNEL_WINDOW */
-    uint64_t bits[RAFT_CHANNEL_WINDOW / 64];
+    uint64_t bits[RAFT_NUMBERS_WORDS];
 };
 
 static inline uint64_t *raft_numbers_word(struct raft_numbers *n, uint64_t number)
@@ -52,14 +53,20 @@ static inline bool raft_numbers_skip(struct raft_numbers *n, uint64_t first)
     return true;
 }
 
-/* Bit i: got + 2 + i has come. */
-static inline uint64_t raft_numbers_selective(struct raft_numbers *n)
+/* Bit i of the k-th word: got + 2 + 64 * k + i has come. */
+static inline uint64_t raft_numbers_selective(struct raft_numbers *n, uint32_t k)
 {
-    uint64_t shift = (n->got + 2) % 64;
-    if (n->highest == n->got)
+    uint64_t from = n->got + 2 + 64 * (uint64_t)k, shift = from % 64;
+    if (n->highest < from)
         return 0;
-    uint64_t low = *raft_numbers_word(n, n->got + 2) >> shift;
-    return shift ? low | *raft_numbers_word(n, n->got + 2 + 64) << (64 - shift) : low;
+    uint64_t low = *raft_numbers_word(n, from) >> shift;
+    return shift ? low | *raft_numbers_word(n, from + 64) << (64 - shift) : low;
+}
+
+/* Words that are not all 0, and those between them. */
+static inline uint32_t raft_numbers_words(const struct raft_numbers *n)
+{
+    return n->highest < n->got + 2 ? 0 : (uint32_t)((n->highest - n->got - 2) / 64 + 1);
 }
 
 #endif

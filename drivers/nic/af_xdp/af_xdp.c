@@ -480,6 +480,7 @@ int cl_af_xdp_nic_new(const struct cl_af_xdp_config *c, struct cl_nic **out, cha
         a->queues[i].xsk.fd = a->queues[i].parker.event_fd = -1;
     a->nic = (struct cl_nic){.ops = &OPS, .n_queues = c->n_queues, .n_buffers = c->n_buffers};
     a->nic.buffer_bytes = c->buffer_bytes;
+    a->nic.tx_calls = 1;
     a->chunk_shift = (uint32_t)__builtin_ctz(c->buffer_bytes | 1u << 31);
     a->chunk_mask = c->buffer_bytes - 1;
     a->fill_target = c->fill_target;

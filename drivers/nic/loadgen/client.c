@@ -158,6 +158,8 @@ int cl_loadgen_client_start(struct cl_loadgen *lg, struct cl_nic *nic, unsigned 
         return refuse(err, -EINVAL, "the NIC has no queue of that number");
     if (!fits(lg, nic))
         return refuse(err, -EINVAL, "the requests are longer than the NIC's buffers or MTU permit");
+    if (lg->clock->word)
+        return refuse(err, -EINVAL, "a client is a thread, which no virtual clock wakes: use the engine as a NIC");
     if (lg->wake)
         return refuse(err, -EBUSY, "the engine already has a NIC or a client");
     struct cl_loadgen_client *c = calloc(1, sizeof(*c));
@@ -176,7 +178,7 @@ int cl_loadgen_client_start(struct cl_loadgen *lg, struct cl_nic *nic, unsigned 
         CPU_SET((unsigned)cpu, &set);
         rc = cpu < CPU_SETSIZE ? pthread_attr_setaffinity_np(&attr, sizeof set, &set) : EINVAL;
     }
-    c->own = (struct cl_parker){&c->word, -1};
+    c->own = (struct cl_parker){.word = &c->word, .event_fd = -1};
     lg->wake = spin ? &c->own : nic->ops->parker(nic, queue);
     if (!rc)
         rc = pthread_create(&c->thread, &attr, client_main, c);

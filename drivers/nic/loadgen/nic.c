@@ -15,7 +15,7 @@ struct load_nic {
 static unsigned load_rx(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct load_nic *l = (struct load_nic *)nic;
-    uint64_t now = cl_tsc(), bytes = 0;
+    uint64_t now = cl_clock_stamp(l->lg->clock), bytes = 0;
     unsigned due = cl_loadgen_due(l->lg, now, n);
     if (!due)
         return 0;
@@ -43,7 +43,7 @@ static bool well_formed(const struct load_nic *l, const struct cl_frame *f)
 static unsigned load_tx(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct load_nic *l = (struct load_nic *)nic;
-    uint64_t now = cl_tsc(), bytes = 0;
+    uint64_t now = cl_clock_stamp(l->lg->clock), bytes = 0;
     unsigned first = 0, bad = 0;
     for (unsigned i = 0; i < n; i++) {
         if (cl_unlikely(!well_formed(l, &frames[i]))) {
@@ -67,7 +67,7 @@ static int load_wait(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
 {
     struct load_nic *l = (struct load_nic *)nic;
     (void)queue;
-    return cl_single_wait_until(&l->single, l->lg->clock, cl_loadgen_next_tsc(l->lg), timeout_ns);
+    return cl_single_wait_until(&l->single, cl_loadgen_next_tsc(l->lg), timeout_ns);
 }
 
 static uint64_t load_next_tsc(struct cl_nic *nic, unsigned queue)
@@ -112,6 +112,7 @@ int cl_loadgen_nic_new(struct cl_loadgen *lg, uint32_t buffers, struct cl_nic **
                                     .n_buffers = buffers ? buffers : 2048,
                                     .buffer_bytes = cl_max(2048u, frame),
                                     .mtu = CL_LOAD_MTU,
+                                    .clock = lg->clock,
                                     .ipv4 = lg->ip};
     memcpy(l->single.nic.mac, lg->config.mac, 6);
     if (cl_single_init(&l->single)) {

@@ -42,6 +42,7 @@ struct cl_memory_config {
     uint8_t mac[2][6]; /* [02:00:00:00:00:01 and :02] */
     uint32_t ipv4[2];  /* host byte order [none] */
     uint32_t ipv4_prefix;
+    const struct cl_clock *clock; /* of what is made on the ends; kept [the machine's] */
 };
 
 /* New link; ends[0] and ends[1] are to be closed by cl_nic_close each. -errno with a reason in err[256] (may be NULL).

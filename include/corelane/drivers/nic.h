@@ -24,6 +24,7 @@
 #define CORELANE_DRIVERS_NIC_H
 
 #include <corelane/runtime/base.h>
+#include <corelane/runtime/clock.h>
 #include <corelane/runtime/cores.h>
 #include <corelane/runtime/park.h>
 
@@ -73,12 +74,17 @@ struct cl_nic_ops {
     /* A descriptor that poll() reports readable when a frame waits, or -1 if the NIC sleeps on a futex. */
     int (*fd)(struct cl_nic *nic, unsigned queue);
     void (*close)(struct cl_nic *nic);
-    /* The stamp (cl_tsc) from which on rx_burst may have frames that no wake-up announces, UINT64_MAX: none is known.
+    /* The stamp of the NIC's clock from which on rx_burst may have frames that no wake-up announces, UINT64_MAX: none is known.
      * NULL for devices whose frames all announce themselves. By the thread that uses the queue. */
     uint64_t (*next_tsc)(struct cl_nic *nic, unsigned queue);
     /* The caller will send a frame on this queue in some 20 to 50 ns: take what that needs away from the other cores
      * now. Not earlier, a receiver that polls fetches it back. A hint; NULL for devices that have no use for it. */
     void (*prepare)(struct cl_nic *nic, unsigned queue);
+    /* The number of the steering by which the frame that rx_burst would give next was put into the queue. False: none
+     * waits. For a NIC that changes the queues of flows under way, NULL for others. A burst is of one steering then.
+     * Numbers of a queue never decrease, and who sees a frame of a number sees those of all lower ones in all queues:
+     * libos/net/order.c, which says how they are compared. By the thread that uses the queue. */
+    bool (*steering)(struct cl_nic *nic, unsigned queue, uint32_t *number);
 };
 
 /* What every NIC begins with. Constant after creation. */
@@ -92,10 +98,12 @@ struct cl_nic {
     uint8_t gone;         /* set by the NIC when its peer or device has vanished; rx then stays empty. Only a port that
                       * attaches again (port.h) clears it */
     uint8_t tx_joins;     /* tx_burst takes several frames of a flow by one system call: worth gathering some */
+    uint8_t tx_calls;     /* a doorbell is a system call, of any number of frames: worth waiting for what is at hand */
     uint32_t ipv4;        /* host byte order; 0 if none is given by the device */
     uint32_t ipv4_prefix; /* bits */
     struct cl_cores
         *cores; /* who owns the cores of those that use the queues, kthread k queue k; NULL: nobody manages */
+    const struct cl_clock *clock; /* of its stamps, and of whatever is made on it; NULL: the machine's (cl_nic_clock) */
 };
 
 /* The same operations as functions, for callers from Python and for tests; C loops call the ops straight. */
@@ -115,6 +123,12 @@ static inline void cl_nic_stats_read(const struct cl_nic_stats *from, struct cl_
     const uint64_t *words = &from->rx_frames;
     for (unsigned i = 0; i < sizeof *out / sizeof *words; i++)
         (&out->rx_frames)[i] = cl_load_relaxed(&words[i]);
+}
+
+/* Where a NIC, and a runtime on it, takes its time from; never NULL. */
+static inline const struct cl_clock *cl_nic_clock(const struct cl_nic *nic)
+{
+    return nic->clock ? nic->clock : cl_clock_default();
 }
 
 static inline void cl_nic_prepare(struct cl_nic *nic, unsigned queue)

@@ -16,17 +16,22 @@
  *   uthread.h  user-level threads                         sync.h   mutex, condition variable, semaphore, wait group
  *   probe.h    ceding a core in long loops
  *   timer.h    timers                                     sched.h  the scheduler alone
+ *   adopt.h    kthreads that an event loop of yours turns
+ *   wheel.h    alarms: deadlines that mostly move on      poll.h   waiting for many sockets
  *
  * Not included here: log.h, the persistent log, and log_shared.h, which appends to it on uthreads (the runtime's
  * scheduler is cl_runtime_sched); corelane/drivers: NICs and block devices. */
 #ifndef CORELANE_LIBOS_LIBOS_H
 #define CORELANE_LIBOS_LIBOS_H
 
+#include <corelane/libos/adopt.h>
+#include <corelane/libos/poll.h>
 #include <corelane/libos/probe.h>
 #include <corelane/libos/runtime.h>
 #include <corelane/libos/sync.h>
 #include <corelane/libos/timer.h>
 #include <corelane/libos/udp.h>
 #include <corelane/libos/uthread.h>
+#include <corelane/libos/wheel.h>
 
 #endif

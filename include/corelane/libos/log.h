@@ -75,9 +75,11 @@ CL_API int cl_log_format(struct cl_blk *blk, unsigned queue, const struct cl_log
 
 struct cl_log_config {
     struct cl_blk *blk;
-    uint32_t queue;        /* of blk, and the log's alone while it is open */
-    uint32_t on_damage;    /* CL_LOG_REFUSE, CL_LOG_CUT or CL_LOG_READ_ONLY */
-    uint32_t in_flight;    /* flushes in flight at most [4]; fewer where the device does fewer at once */
+    uint32_t queue;     /* of blk, and the log's alone while it is open */
+    uint32_t on_damage; /* CL_LOG_REFUSE, CL_LOG_CUT or CL_LOG_READ_ONLY */
+    /* Flushes in flight at most; fewer where the device does fewer at once. Given: so many from the first one on.
+     * [1 at first, and up to 8 as long as the device does more at once] */
+    uint32_t in_flight;
     uint32_t buffers;      /* flushes in memory, open, waiting or in flight [16] */
     uint64_t search_bytes; /* how far beyond the end to look for flushes that prove damage [all of the ring] */
     /* For comparing only: instead of adapting, a flush goes when it has so many records or its first has waited so long. */

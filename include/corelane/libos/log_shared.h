@@ -8,8 +8,9 @@
  * run: so a lone append is held back by nobody. It leaves that to the loop's next poll, which comes within 20 us and
  * the turn of one uthread, while a flush is in flight, or while uthreads that the log has just brought back have not
  * run yet, since those are likely to append, too: what gathers until then shares the flush. The last of those pumps, or
- * the loop, whichever comes first. A log with a fixed setting (fixed_records, fixed_wait_ns) is pumped with each
- * append.
+ * the loop, whichever comes first; or the one with whom half of all have appended, where the device would have nothing
+ * to do until then (docs/log.md, "Batching"). A log with a fixed setting (fixed_records, fixed_wait_ns) is pumped with
+ * each append.
  *
  * What nobody waits for, such as the superblock that confirms the last appends (libos/storage/log/confirm.c), a timer
  * pumps.
@@ -44,6 +45,7 @@ struct cl_log_shared {
     uint32_t sleepers; /* uthreads that wait */
     uint32_t
         roused; /* uthreads that were brought back and have not run since. RMW, relaxed: a guess at who appends next */
+    uint32_t parts;    /* so many flushes more may go before all have gathered who append */
     bool pump_gathers; /* the pump that runs leaves what is not sent to those that it brings back */
     bool looks_again;  /* kthread `looker` has been told to poll once more */
     uint32_t looker;

@@ -29,6 +29,7 @@ typedef void (*cl_runtime_event)(void *arg, int event, const char *text);
 #define CL_RUNTIME_LATENCY 1
 #define CL_RUNTIME_BATCH 2
 #define CL_RUNTIME_BATCH_STACK_BYTES 8388608
+#define CL_RUNTIME_CHUNK_BYTES 67108864 /* of which only what is needed is touched */
 
 /* Zero means the default, given in brackets. Start from zeroed memory. */
 struct cl_runtime_config {
@@ -36,6 +37,7 @@ struct cl_runtime_config {
     const char *socket_path; /* attached mode: the iokernel's socket; or NULL */
     const char *name;        /* attached: name of the application; [the program's] */
     uint32_t kthreads;       /* [1] embedded: as many as the NIC has queues */
+    uint32_t adopted;        /* [0] the first so many kthreads are turned by threads of yours (adopt.h) */
     uint32_t poll;           /* what a kthread without work does: CL_SCHED_SPIN, _ADAPTIVE, _BLOCK; see poll_set */
     uint32_t poll_set;       /* 0: `poll` is ignored and adaptive taken */
     uint32_t stack_bytes;    /* [65536; batch: 8 MiB, for what libraries do there; only what is touched is memory] */
@@ -49,6 +51,7 @@ struct cl_runtime_config {
     uint32_t gateway;         /* next hop beyond the subnet [attached: as the iokernel says; embedded: none] */
     uint32_t no_udp_checksum; /* do not generate UDP checksums (RFC 768 permits 0). For trusted links only */
     uint32_t no_steal;        /* siblings take nothing: each flow stays on its kthread */
+    uint64_t chunk_bytes;     /* what waits for readers may take so much memory [CL_RUNTIME_CHUNK_BYTES] */
     /* What it wishes of the cores where an iokernel manages them (docs/cores.md). It gets of guaranteed, max_cores and
      * weight what the iokernel's configuration allows, which is no guarantee and weight 1 where that says nothing. */
     uint32_t kind;        /* CL_RUNTIME_LATENCY, _BATCH [latency] */
@@ -58,6 +61,9 @@ struct cl_runtime_config {
     uint32_t deadline_us; /* what its tail should stay under [nothing asked] */
     uint32_t
         quantum_us; /* a uthread that ran for so long lets others go first at its next probe; in every mode [never] */
+    /* 1: and it is sent the signal, for code that may be interrupted (cl_preemptible_add, cl_preemptible_begin) and has
+     * no probes. Attached mode; granted if the iokernel's configuration says so [0] */
+    uint32_t quantum_signal;
     /* May be NULL: then nobody is told anything. cl_runtime_info has what was not granted (`note`), and `gone`. */
     cl_runtime_event on_event;
     void *event_arg;
@@ -83,6 +89,10 @@ CL_API int cl_runtime_bind_udp_burst(struct cl_runtime *rt, uint16_t port, cl_ud
 /* The same with requests in queues by type (udp.h); -ENOSPC too. err says what is wrong. *types is copied. */
 CL_API int cl_runtime_bind_udp_typed(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg,
                                      const struct cl_udp_types *types, char err[256]);
+/* The same in order: of one flow (udp.h) the handler gets one datagram after the other, as the NIC gave them, the next
+ * when it has returned, also where it blocks; of different flows it runs at the same time as always. What is more than
+ * CL_UDP_FLOW_QUEUE in one flow, or too much in all, is dropped under its reason. -EIO too: no random numbers. */
+CL_API int cl_runtime_bind_udp_ordered(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg);
 /* As cl_runtime_bind_udp_burst, called on the kthread's own large stack under the no-switch rule (sched.h): for
  * callbacks into language run-times. Blocking calls inside answer -EDEADLK. */
 CL_API int cl_runtime_bind_udp_foreign(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg);
@@ -108,8 +118,17 @@ struct cl_every {
  * function), -ENOMEM, -EAGAIN, -ESHUTDOWN. */
 CL_API int cl_runtime_every(struct cl_runtime *rt, uint64_t period_ns, cl_every_fn fn, void *arg, uint32_t foreign,
                             const struct cl_every **out);
-/* Start the kthreads. Once. */
+/* Start the kthreads. Once. -EINVAL: the NIC's clock is virtual, by which no thread can sleep. */
 CL_API int cl_runtime_start(struct cl_runtime *rt, char err[256]);
+/* Instead of cl_runtime_start, where the NIC's clock is virtual: the runtime runs when it is stepped (stepper.h does both).
+ * -EINVAL by another clock, -EALREADY. */
+CL_API int cl_runtime_begin_steps(struct cl_runtime *rt, char err[256]);
+/* One turn of each kthread, on the calling thread. Returns how many things were done; 0: there is nothing now. -EINVAL: its
+ * steps have not begun. -EDEADLK on a kthread. One thread at a time. */
+CL_API int cl_runtime_step(struct cl_runtime *rt);
+/* When it will have something to do by itself: a timer, a frame that its NIC does not announce; UINT64_MAX: never. As
+ * cl_runtime_step. */
+CL_API uint64_t cl_runtime_next_ns(struct cl_runtime *rt);
 /* Say what the handler of a UDP port is called, for cl_runtime_stuck; copied. -ENOENT, -ENOMEM, -EALREADY. Any thread. */
 CL_API int cl_runtime_name_udp(struct cl_runtime *rt, uint16_t port, const char *name);
 /* Stop receiving, wait up to timeout_ns (< 0: no limit) for uthreads, end the kthreads, give back every frame that is
@@ -132,6 +151,8 @@ CL_API unsigned cl_runtime_stuck(const struct cl_runtime *rt, struct cl_runtime_
 CL_API void cl_runtime_delete(struct cl_runtime *rt);
 /* Counters of kthread k, or the sum for k = -1. Any thread. */
 CL_API int cl_runtime_net_stats(const struct cl_runtime *rt, int k, struct cl_net_stats *out);
+/* What a holder (CL_CHUNKS_...) has of the application's memory of bytes. -EINVAL: there is no such holder. Any thread. */
+CL_API int cl_runtime_chunk_stats(const struct cl_runtime *rt, unsigned holder, struct cl_chunk_stats *out);
 CL_API int cl_runtime_sched_stats(const struct cl_runtime *rt, int k, struct cl_sched_stats *out);
 /* The same under names, those that are not 0, summed over the kthreads: the fields of struct cl_net_stats, the reasons as
  * dropped_REASON, and sched_FIELD of struct cl_sched_stats. Returns how many of them are in `out`. Any thread. */

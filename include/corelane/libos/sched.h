@@ -26,6 +26,7 @@
 #define CORELANE_LIBOS_SCHED_H
 
 #include <corelane/runtime/base.h>
+#include <corelane/runtime/clock.h>
 #include <corelane/runtime/park.h>
 #include <corelane/libos/uthread.h>
 #include <corelane/libos/spin.h>
@@ -96,11 +97,20 @@ struct cl_work_source {
     /* S, any kthread: how many of what is pending at `queue` a sibling without work should take although its owner gets
      * on with others. May be NULL. */
     unsigned (*takeable)(void *arg, unsigned queue);
+    /* For adopted kthreads (adopt.h), which sleep elsewhere; the next three may be NULL.
+     * A descriptor of kthread k that poll() reports readable when a frame waits, or -1: then whoever brings one wakes
+     * the parker. Below -1: an error. Called once at cl_sched_new, after the parker was given an eventfd. NULL: -1. */
+    int (*fd)(void *arg, unsigned k);
+    /* S. The park word of kthread k is set, and all work is about to be looked at again. */
+    void (*parked)(void *arg, unsigned k);
+    /* S. In how many ns `poll` may find frames of queue k that nothing announces; -1: never. NULL: never. */
+    int64_t (*unannounced_ns)(void *arg, unsigned k);
 };
 
 /* Everything that a scheduler is told. Start from cl_sched_config_init. */
 struct cl_sched_config {
     uint32_t n_kthreads;   /* 1..64; default 1 */
+    uint32_t adopted;      /* the first so many have no thread of their own (adopt.h); default 0 */
     uint32_t poll;         /* what a kthread without work does: CL_SCHED_*; default adaptive */
     uint32_t stack_bytes;  /* a uthread's stack, rounded up to pages; default 65536, least 16384 */
     uint32_t max_uthreads; /* that can exist at one time, runners included; default 65536 */
@@ -111,8 +121,9 @@ struct cl_sched_config {
     struct cl_cores *cores; /* who owns the kthreads' cores (corelane/runtime/cores.h); NULL: nobody manages them */
     uint64_t stop_ns;       /* how long a stop waits for kthreads whose code does not come back; 0: 5 s, the default */
     uint64_t quantum_ns;    /* a uthread that ran for so long lets others go first, at its next probe; 0: never */
-    uint64_t (*clock)(void *arg); /* monotonic nanoseconds; NULL: the machine's clock */
-    void *clock_arg;
+    /* Its time: of timers, sleeps, quanta. NULL: the machine's. By a virtual clock (clock.h) it is stepped, for a kthread
+     * that sleeps does so by the machine's time. Kept, not copied. */
+    const struct cl_clock *clock;
 };
 
 /* Counters of a kthread. Writer: that kthread (relaxed); readers: anybody. */
@@ -124,6 +135,7 @@ struct cl_sched_stats {
     uint64_t stolen_frames;     /* taken from siblings' queues and inboxes */
     uint64_t stolen_timers;     /* run for siblings */
     uint64_t timers;            /* run, own and stolen */
+    uint64_t alarms;            /* called, of wheels whose timers it has run */
     uint64_t runners;           /* runner uthreads started */
     uint64_t runners_refused;   /* times that no uthread was left for a runner; its frames wait */
     uint64_t parks;             /* times that it slept */
@@ -135,6 +147,9 @@ struct cl_sched_stats {
     uint64_t preempted;         /* uthreads whose quantum was over while others waited */
     uint64_t cedes;             /* uthreads that found at a probe that the core was lost */
     uint64_t interrupts;        /* signals that found the core lost */
+    uint64_t quantum_signals;   /* that had a uthread let others go first, since its quantum was over */
+    uint64_t quantum_held;      /* that came for that where code may not be interrupted: it went on */
+    uint64_t quantum_late;      /* that found neither: what they were sent for had ended */
     uint64_t idle_turns;        /* turns of the loop that found nothing to do; `polls` counts nearly all turns */
 };
 
@@ -149,7 +164,8 @@ CL_API int cl_sched_start(struct cl_sched *sched, char err[256]);
  * begins. Not where cores are managed. */
 CL_API unsigned cl_sched_place(struct cl_sched *sched, const int32_t *cpus);
 /* Let uthreads go on until none is left or timeout_ns is over (< 0: no limit), then end and join the kthreads. Frames
- * still in inboxes stay there. Returns the number of uthreads that were still alive (their stacks go with
+ * still in inboxes stay there. Stepped, on a virtual clock: uthreads go on here, by turns, while that finds anything to
+ * do. Returns the number of uthreads that were still alive (their stacks go with
  * cl_sched_delete), or -EDEADLK from a kthread of this scheduler. A second call returns the same number. -ETIMEDOUT:
  * stop_ns later a kthread is still in code that does not come back (cl_sched_running says in which); it may be called
  * again, and then waits for a moment only. */
@@ -169,12 +185,16 @@ CL_API bool cl_sched_running(const struct cl_sched *sched, unsigned k, struct cl
 CL_API void cl_sched_delete(struct cl_sched *sched);
 /* A detached uthread from any thread, before or after cl_sched_start. -EAGAIN: max_uthreads; -ESHUTDOWN: stopped. */
 CL_API int cl_sched_spawn(struct cl_sched *sched, cl_uthread_fn fn, void *arg);
-/* The same, and sleep until it has ended. From a foreign thread, after cl_sched_start; -EDEADLK on a uthread. */
+/* The same, and sleep until it has ended. From a foreign thread, after cl_sched_start; -EDEADLK on a uthread, and on a
+ * thread that has adopted a kthread of it. */
 CL_API int cl_sched_run(struct cl_sched *sched, cl_uthread_fn fn, void *arg);
 /* Deterministic mode, instead of cl_sched_start: the calling thread is kthread k for one turn of the loop (timers due,
  * a bounded number of uthreads, poll, one check of siblings). Never sleeps. Returns how many things were done; 0: idle.
  * -EBUSY if started, -EDEADLK on a kthread. The calls must not overlap. */
 CL_API int cl_sched_step(struct cl_sched *sched, unsigned k);
+/* When a stepped scheduler has something to do by itself: its first timer is due, or frames that the source's queue did not
+ * take are to be tried again. UINT64_MAX: never. */
+CL_API uint64_t cl_sched_next_ns(const struct cl_sched *sched);
 /* Counters of kthread k, whole but not all of one instant. -EINVAL if there is no such kthread. */
 CL_API int cl_sched_stats(const struct cl_sched *sched, unsigned k, struct cl_sched_stats *out);
 /* uthreads that exist (idle runners not counted). Exact when no kthread runs. */

@@ -13,7 +13,8 @@
  *   int rc = cl_timer_arm(&timer, now_ns + 1000000);
  *
  * Timers of one kthread due at the same poll run in order of deadline; those of equal deadline in no particular order.
- * Cost: O(log n) in the timers armed on the kthread. At most 1 Mi are armed on one at a time. */
+ * Cost: O(log n) in the timers armed on the kthread. At most 1 Mi less 64 are armed on one at a
+ * time. Deadlines that mostly move on before they come are cheaper as alarms (wheel.h). */
 #ifndef CORELANE_LIBOS_TIMER_H
 #define CORELANE_LIBOS_TIMER_H
 

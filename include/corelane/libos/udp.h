@@ -1,7 +1,8 @@
 /* UDP for applications: request handlers, and sockets that block a uthread. Part of the C API (libos.h).
  *
- * A handler is called on a uthread for each datagram of its port; frames of one flow come to one kthread in order, as
- * long as no sibling steals. It may block (sleep, lock, send, receive): the rest of the kthread's requests then goes on
+ * A handler is called on a uthread for each datagram of its port, in no order that it could rely on: siblings steal. One
+ * that is bound as ordered (cl_runtime_bind_udp_ordered) gets the datagrams of a flow, which is the two addresses and
+ * ports, in the order in which the NIC gave them, one at a time. It may block (sleep, lock, send, receive): the rest of the kthread's requests then goes on
  * on another uthread. `request` and `reply` are different memory; `reply` already lies in the NIC's buffer, behind room
  * for the headers, so that nothing is copied afterwards. The reply goes to where the request came from, by the
  * request's own headers.
@@ -9,8 +10,12 @@
  * What a handler returns: > 0 length of the reply; 0 no reply; < 0 an error, or more than `room`: counted in
  * handler_errors, nothing is sent.
  *
- * Implemented: one datagram in, any number out; broadcast requests; checksums. Not implemented: connected sockets,
- * multicast, more than one socket a port, datagrams above the MTU (-EMSGSIZE). */
+ * Datagrams to the runtime's own address and to 127.0.0.0/8 do not reach the NIC. They come in at the kthread's next poll,
+ * for sockets and handlers alike, a handler's own port included; 256 of a kthread may wait, then sending answers -ENOBUFS.
+ *
+ * Implemented: one datagram in, any number out; broadcast requests; checksums; connected sockets, ICMP errors told to them;
+ * several sockets a port, by flow. Not implemented: multicast, datagrams above the MTU (-EMSGSIZE). Waiting for many
+ * sockets: poll.h. */
 #ifndef CORELANE_LIBOS_UDP_H
 #define CORELANE_LIBOS_UDP_H
 
@@ -22,6 +27,8 @@ CL_EXTERN_C_BEGIN
 #define CL_UDP_TYPES 16              /* types that all handlers of a runtime have together at most */
 #define CL_UDP_BURST 32              /* most requests that a burst handler gets at a time */
 #define CL_UDP_TYPE_QUEUE 512        /* requests of a type that wait on a kthread at most: what it gets in some ms */
+#define CL_UDP_FLOWS 4096            /* flows of ordered handlers that have something at one time, at most */
+#define CL_UDP_FLOW_QUEUE 64         /* datagrams of one flow that wait at most */
 #define CL_UDP_SOCKET_QUEUE 256      /* datagrams that may wait for a socket, unless it is opened with another number */
 #define CL_UDP_MAX_SOCKET_QUEUE 4096 /* such a number at most */
 #define CL_UDP_MAX_SOCKETS 4096      /* open at one time */
@@ -49,7 +56,8 @@ struct cl_udp_req {
     uint16_t port;                /* in: our port */
     uint8_t broadcast;            /* in: it was sent to a broadcast address */
     uint8_t faulted;              /* set by cl_handler_fault */
-    uint64_t rx_tsc;              /* in: cl_tsc() when the frame was taken from the NIC */
+    uint8_t looped;               /* in: it comes from this runtime itself */
+    uint64_t rx_tsc;              /* in: the stamp of the NIC's clock when it was taken from the NIC */
     uint32_t type;                /* libos' own, as the rest: in the runtime's table of types */
     struct cl_udp_socket *socket; /* the rest is libos' own */
     struct cl_frame rx, tx;
@@ -88,16 +96,28 @@ CL_API void cl_handler_fault(void);
  * wait, 1..CL_UDP_MAX_SOCKET_QUEUE (0: CL_UDP_SOCKET_QUEUE). -EADDRINUSE, -EINVAL, -ENOMEM, -EMFILE
  * (CL_UDP_MAX_SOCKETS are open). Any thread. */
 CL_API int cl_udp_open(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_udp_socket **out);
-/* Close; waiters get -ESHUTDOWN. On a uthread, or while the runtime is stopped; else -EPERM. */
+/* The same on a port that is shared: any number of sockets may be opened so on one. A datagram goes to the socket that is
+ * connected to its sender; else to one of those that are connected to nobody, the same for all of a flow as long as no
+ * socket comes, goes or connects; else nobody listens. -EADDRINUSE: the port is not shared. */
+CL_API int cl_udp_open_shared(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_udp_socket **out);
+/* Send to `to` by cl_udp_send from now on, and receive from there only (what waits already stays). ICMP errors about what
+ * was so sent come as -errno of the next call on the socket, once: -ECONNREFUSED (no such port), -EHOSTUNREACH,
+ * -ENETUNREACH, -EMSGSIZE, ... NULL: to nobody again. -EINVAL (closed, a handler's, no address), -EHOSTUNREACH (no
+ * route), -EADDRINUSE (another socket of a shared port is connected to it). Any thread. */
+CL_API int cl_udp_connect(struct cl_udp_socket *s, const struct cl_udp_addr *to);
+/* As cl_udp_sendto, to whom the socket is connected to. -EDESTADDRREQ: to nobody. */
+CL_API int64_t cl_udp_send(struct cl_udp_socket *s, const void *data, int64_t len);
+/* Close; waiters get -ESHUTDOWN, and it leaves its poll set. On a uthread, or while the runtime is stopped; else -EPERM. */
 CL_API int cl_udp_close(struct cl_udp_socket *s);
 CL_API uint16_t cl_udp_port(const struct cl_udp_socket *s);
-/* Send one datagram, at once. Returns len; -EMSGSIZE, -EHOSTUNREACH (no route), -ENOBUFS (no buffer, or the NIC's queue
- * is full), -EPERM (not on a kthread). To a neighbour not resolved yet the datagram waits, and may be lost
+/* Send one datagram, at once. Returns len; -EMSGSIZE, -EHOSTUNREACH (no route), -ENOBUFS (no buffer, or to
+ * ourselves and as many wait as may), -EPERM (not on a kthread), or what came by ICMP (cl_udp_connect). To a neighbour not resolved yet the datagram waits, and may be lost
  * (tx_dropped_arp). Does not block. */
 CL_API int64_t cl_udp_sendto(struct cl_udp_socket *s, const void *data, int64_t len, const struct cl_udp_addr *to);
 /* Receive one datagram: copies up to `room` bytes, returns the datagram's full length (more than room: it was cut).
  * Blocks the uthread while there is none: timeout_ns < 0 for ever, 0 not at all. -EAGAIN (timeout 0), -ETIMEDOUT,
- * -ESHUTDOWN (closed, or the runtime stops), -EDEADLK (not on a uthread, and it would have to wait). `from` may be NULL. */
+ * -ESHUTDOWN (closed, or the runtime stops), -EDEADLK (not on a uthread, and it would have to wait), or what came by ICMP
+ * (cl_udp_connect). `from` may be NULL. */
 CL_API int64_t cl_udp_recvfrom(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_addr *from,
                                int64_t timeout_ns);
 // cffi: end

@@ -10,6 +10,10 @@
  * took it off its list, another architecture, CORELANE_CLOCK=monotonic in the environment), cl_tsc returns nanoseconds
  * of CLOCK_MONOTONIC_RAW through the vDSO; everything else stays the same.
  *
+ * What lies below an application takes its time from the clock that it is given, by cl_clock_stamp: a NIC from whoever
+ * made it, a runtime from its NIC. A virtual clock (cl_clock_virtual) stands still until its owner moves it, so that a
+ * test runs minutes in milliseconds and each run of a seed is the same.
+ *
  * Tests: tests/runtime/test_clock.py. */
 #ifndef CORELANE_RUNTIME_CLOCK_H
 #define CORELANE_RUNTIME_CLOCK_H
@@ -28,6 +32,7 @@ CL_EXTERN_C_BEGIN
 #define CL_CLOCK_KERNEL 2    /* the kernel's own conversion factor, confirmed by that measurement */
 #define CL_CLOCK_ARCH 3      /* the architecture states the frequency (cntfrq_el0) */
 #define CL_CLOCK_MONOTONIC 4 /* no usable counter: ticks are nanoseconds */
+#define CL_CLOCK_VIRTUAL 5   /* its owner moves it: ticks are nanoseconds */
 
 /* One calibration. Constant after cl_clock_calibrate, so readers need no order. */
 struct cl_clock {
@@ -40,6 +45,7 @@ struct cl_clock {
     uint32_t base_error_ns; /* bound on the error of base_ns */
     uint32_t source;        /* CL_CLOCK_... */
     uint32_t window_us;     /* how long calibration measured */
+    const uint64_t *word;   /* NULL: its stamps are those of cl_tsc; else a virtual clock's, which stand here */
 };
 
 /* One correction: from stamp `from_tsc` on, that clock = CLOCK_MONOTONIC + offset_ns. */
@@ -60,12 +66,17 @@ struct cl_timeline {
 CL_API int cl_clock_calibrate(struct cl_clock *out);
 /* The process's clock, calibrated at the first call (thread-safe); never NULL. */
 CL_API const struct cl_clock *cl_clock_default(void);
+/* A virtual clock: a stamp is what *now_ns holds, and so is the time, in ns. The word is the caller's, who lets it only
+ * grow and keeps it as long as the clock; it begins above 0, for a stamp of 0 means "never" in many places. Who reads the
+ * clock on another thread than the one that moves it sees some value of the past. */
+CL_API void cl_clock_virtual(struct cl_clock *out, const uint64_t *now_ns);
 /* A clock from a known rate, for tests and for another process's counter. -EINVAL if hz is 0 or above 32 GHz. */
 CL_API int cl_clock_from_hz(struct cl_clock *out, uint64_t hz, uint64_t base_tsc, int64_t base_ns);
 
 /* The inline functions below, for bindings. */
 CL_API uint64_t cl_tsc_read(void);
 CL_API bool cl_tsc_is_fallback(void);
+CL_API int64_t cl_clock_now_ns(const struct cl_clock *clock);
 CL_API int64_t cl_clock_tsc_to_ns(const struct cl_clock *clock, uint64_t tsc);
 CL_API uint64_t cl_clock_ns_to_tsc(const struct cl_clock *clock, int64_t ns);
 CL_API int64_t cl_clock_ticks_to_ns(const struct cl_clock *clock, int64_t ticks);
@@ -77,7 +88,7 @@ CL_API int cl_timeline_step(struct cl_timeline *t, uint64_t from_tsc, int64_t of
 CL_API int64_t cl_timeline_ns(const struct cl_timeline *t, const struct cl_clock *clock, uint64_t tsc,
                               uint32_t version);
 // cffi: end
-_Static_assert(sizeof(struct cl_clock) == 56, "a clock fits a cache line");
+_Static_assert(sizeof(struct cl_clock) <= 64, "a clock fits a cache line");
 
 /* 1 where the counter cannot serve. Set before main by a constructor, constant from then on. */
 extern CL_API uint32_t cl_tsc_fallback;
@@ -99,6 +110,18 @@ static inline uint64_t cl_tsc(void)
     }
 #endif
     return cl_monotonic_raw_ns();
+}
+
+/* A stamp of a clock, by what a user keeps of it: its `word`. On a hot path that word is a field beside what is used
+ * anyway, so that a stamp costs one branch more than cl_tsc. */
+static inline uint64_t cl_stamp(const uint64_t *word)
+{
+    return cl_likely(!word) ? cl_tsc() : cl_load_relaxed(word); /* relaxed: time orders nothing */
+}
+
+static inline uint64_t cl_clock_stamp(const struct cl_clock *c)
+{
+    return cl_stamp(c->word);
 }
 
 /* A stamp taken after everything before it in program order was done: for measuring a piece of code. */
@@ -134,6 +157,12 @@ static inline int64_t cl_tsc_to_ns(const struct cl_clock *c, uint64_t tsc)
 static inline uint64_t cl_ns_to_tsc(const struct cl_clock *c, int64_t ns)
 {
     return c->base_tsc + (uint64_t)cl_ns_to_ticks(c, ns - c->base_ns);
+}
+
+/* The clock's time: of a virtual one what its word holds. */
+static inline int64_t cl_clock_ns(const struct cl_clock *c)
+{
+    return cl_tsc_to_ns(c, cl_clock_stamp(c));
 }
 
 CL_EXTERN_C_END

@@ -3,7 +3,7 @@
  * The port driver implements it (drivers/port/cores.c) and hands it out with its NIC; the scheduler uses it
  * (libos/sched/cede.c). NIC drivers that know of no iokernel have none.
  *
- * All calls take the kthread's index k. `lost` to `park_wait` are made by kthread k only, and are async-signal-safe:
+ * All calls take the kthread's index k. `lost` to `park_wait`, and the two about quanta, are made by kthread k only, and are async-signal-safe:
  * they store words, yield and wait on futexes. Whoever waits comes back when it owns its core, when nobody manages
  * cores any more (the iokernel went away), or after `release`. */
 #ifndef CORELANE_RUNTIME_CORES_H
@@ -48,6 +48,11 @@ struct cl_cores_ops {
     /* Wait until the iokernel wakes k, or until timeout_ns is over (< 0: never), or until `polled` (NULL: none) has
      * seen something and k still owns its core. */
     void (*park_wait)(struct cl_cores *c, unsigned k, int64_t timeout_ns, const struct cl_park_poll *polled);
+    /* Instead of park_wait, for one that sleeps elsewhere. park_leave: it lets the core go now. park_try: it is up
+     * again, if it owns its core and has been given it anew, or (`called`) wants to go on. False: it waits on; its
+     * parker's eventfd is written when it is to try again. */
+    void (*park_leave)(struct cl_cores *c, unsigned k);
+    bool (*park_try)(struct cl_cores *c, unsigned k, bool called);
     /* There is work for more kthreads than run. Any thread. */
     void (*help)(struct cl_cores *c);
     /* Where k exports its signals (shm.h); the same address for the life of the object. */
@@ -55,6 +60,11 @@ struct cl_cores_ops {
     /* Tell the iokernel the kthreads' thread ids and the signal that makes one cede. From then on kthreads are
      * managed; told again, by the object, to each iokernel that comes later. -errno and one line in err. */
     int (*threads)(struct cl_cores *c, const int32_t *tids, unsigned n, int signal, char err[256]);
+    /* Whether what k runs has run for a quantum while others wait, as the iokernel says. Only while its preemption flag
+     * is set, and not of what ran before. */
+    bool (*quantum_over)(struct cl_cores *c, unsigned k);
+    /* k's handler of the signal runs: the iokernel may send another one when a quantum is over. */
+    void (*signalled)(struct cl_cores *c, unsigned k);
     /* The kthreads are to end: nobody waits any more. Returns when nobody does. Any thread but a kthread. */
     void (*release)(struct cl_cores *c);
 };

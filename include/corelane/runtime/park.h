@@ -30,16 +30,18 @@ CL_EXTERN_C_BEGIN
 #define CL_PARK_FUTEX -1         /* event_fd: sleep on the futex; wakers may be in other processes */
 #define CL_PARK_FUTEX_PRIVATE -2 /* event_fd: sleep on the futex; all wakers are in this process, which is cheaper */
 
-/* A place to sleep. `event_fd` >= 0: the sleeper waits in poll() on it and its device; else on the futex `word`.
+/* A place to sleep. `event_fd` >= 0: the sleeper waits in poll() on it, and on its device; else on the futex `word`.
  * word: writers: the sleeper (both values) and wakers (exchange to RUNNING); readers: wakers. */
 struct cl_parker {
     uint32_t *word;
     int event_fd;
+    uint32_t given; /* event_fd came by cl_park_give_fd */
 };
 
 CL_API void cl_park_begin(struct cl_parker *p);
 CL_API void cl_park_cancel(struct cl_parker *p);
-/* Sleep on the futex until woken or for timeout_ns (< 0: for ever). Returns with the park word RUNNING. */
+/* Sleep on the futex, or on event_fd if there is one, until woken or for timeout_ns (< 0: for ever). Returns with the
+ * park word RUNNING. */
 CL_API void cl_park_wait(struct cl_parker *p, int64_t timeout_ns);
 /* Sleep in poll() on event_fd and device_fd (POLLIN; -1: no device). Same contract. A device that shows an error and
  * nothing to read does not end the sleep at once: it is over after 10 ms, for the driver to look at the device. -errno if
@@ -53,6 +55,11 @@ CL_API bool cl_park_wake_parked(struct cl_parker *p);
 
 /* A sleeper that waits on a device's descriptor has an event_fd of its own. -errno; the parker is then not open. */
 CL_API int cl_park_open_fd(struct cl_parker *p, uint32_t *word);
+/* Have wakers write an eventfd from now on, for a sleeper that waits in its own epoll: the parker's, or a new one. It
+ * stays when the sleeper has gone, since a waker may still be about to write: who owns the parker closes it, with it.
+ * While nobody sleeps. -errno. */
+CL_API int cl_park_give_fd(struct cl_parker *p);
+CL_API void cl_park_close_given(struct cl_parker *p);
 CL_API void cl_park_close_fd(struct cl_parker *p);
 
 /* Wake after a burst: the caller made one cl_fence_seq_cst() after publishing work to several sleepers. */

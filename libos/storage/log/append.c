@@ -13,9 +13,10 @@
 #define RESERVE_FLUSHES 3
 #define META_PART 4 /* with less of the ring free than one part in so many, meta blobs go into the superblocks */
 
-/* A flush that holds less than one part in so many of the records in flight waits for the next completion: those who wait for them are
- * about to append, too. Writers that have come apart, one here and the others there, would else stay so, at two flushes a turn for one. */
-#define FEW 8
+/* A flush that holds less than one part in so many of what one in flight has in the mean waits for more, or for the next completion:
+ * flushes in flight are spread over a write's time then, and what comes has to wait for a part of it only. Right behind another one a small
+ * one gains little, and those who wait for the large one come back together. */
+#define FEW 2
 
 static void begin_flush(struct cl_log *log)
 {
@@ -62,7 +63,7 @@ int cl_log_flushes_start(struct cl_log *log)
     log->open_place = log->view.end_place;
     log->open_index = log->view.next_index;
     log->meta_number = log->view.meta_number;
-    cl_log_width_init(&log->width, log->config.in_flight);
+    cl_log_width_init(&log->width, log->config.in_flight, log->first_flights);
     begin_flush(log);
     return log->config.on_damage == CL_LOG_READ_ONLY ? 0 : cl_log_repack_start(log);
 }
@@ -265,10 +266,14 @@ void cl_log_usage(const struct cl_log *log, struct cl_log_usage *out)
     out->reserved_bytes = log->ring_bytes - used - out->free_bytes;
 }
 
+uint64_t cl_log_open_records(const struct cl_log *log)
+{
+    return has_buffer(log) ? log->flushes[log->open_lsn % log->n_flushes].records : 0;
+}
+
 bool cl_log_unsent(const struct cl_log *log)
 {
-    return log->sent_lsn + 1 != log->open_lsn ||
-           (has_buffer(log) && log->flushes[log->open_lsn % log->n_flushes].records);
+    return log->sent_lsn + 1 != log->open_lsn || cl_log_open_records(log);
 }
 
 static void completed(struct cl_log *log, struct cl_log_io *io)
@@ -321,7 +326,7 @@ static bool ripe(const struct cl_log *log, const struct cl_log_flush *f)
     if (log->closing || log->super.meta_op)
         return true;
     if (cl_log_adapts(log))
-        return !log->gathers && !(log->merges && (uint64_t)f->records * FEW < log->flight_records);
+        return !log->gathers && !(log->merges && (uint64_t)f->records * FEW * log->flights < log->flight_records);
     return (c->fixed_records && f->records >= c->fixed_records) || cl_log_now_ns(log) - f->first_ns >= c->fixed_wait_ns;
 }
 

@@ -177,6 +177,7 @@ struct cl_log {
     bool merges;                     /* and small ones for larger ones in flight: see ripe in append.c */
 
     struct cl_log_width width;
+    uint32_t first_flights; /* as many fly before the device is known */
 
     struct cl_log_view view;
     struct cl_log_super super;
@@ -240,8 +241,9 @@ int cl_log_register(struct cl_log *log, void *blocks, uint64_t bytes);
 void cl_log_forget(struct cl_log *log, void *blocks); /* NULL: nothing */
 
 /* append.c */
-int cl_log_flushes_start(struct cl_log *log); /* behind what the view says: -ENOMEM */
-bool cl_log_unsent(const struct cl_log *log); /* records wait to be sent */
+int cl_log_flushes_start(struct cl_log *log);           /* behind what the view says: -ENOMEM */
+uint64_t cl_log_open_records(const struct cl_log *log); /* in the flush being filled */
+bool cl_log_unsent(const struct cl_log *log);           /* records wait to be sent */
 void cl_log_flushes_fail(struct cl_log *log);
 bool cl_log_flushes_step(struct cl_log *log);
 /* What a record is for, by how much of the ring is left to it: the last of it is for truncations, the very last for copies. */

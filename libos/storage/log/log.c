@@ -266,7 +266,7 @@ static int check_config(struct cl_log_config *c, char *err)
     int rc = check_device(c->blk, c->queue, err);
     if (rc)
         return rc;
-    c->in_flight = c->in_flight ? c->in_flight : 4;
+    c->in_flight = c->in_flight ? c->in_flight : 8;
     c->buffers = c->buffers ? c->buffers : 16;
     c->confirm_ns = c->confirm_ns ? c->confirm_ns : CL_LOG_CONFIRM_NS;
     c->now_ns = c->now_ns ? c->now_ns : monotonic;
@@ -293,6 +293,7 @@ int cl_log_open(const struct cl_log_config *config, struct cl_log **out, char *e
         return say(err, -ENOMEM, "no memory for the log");
     }
     log->config = c;
+    log->first_flights = config->in_flight ? config->in_flight : 1;
     log->blk = c.blk;
     log->n_flushes = c.buffers;
     log->super.block = cl_log_blocks(CL_LOG_BLOCK_BYTES);

@@ -7,6 +7,9 @@
 
 #define LOOK_NS 1000000 /* between polls for what is in flight and nobody waits for */
 
+#define PARTS 2     /* flushes of those who append: while one is in flight, those of the other one append */
+#define PARTS_FOR 8 /* flushes, each time that the device had nothing to do while they gathered */
+
 /* Take the sleeper of f off, to be brought back when the lock is free. */
 static void rouse(struct cl_log_shared *s, struct cl_log_future *f)
 {
@@ -72,6 +75,8 @@ static unsigned pump(struct cl_log_shared *s, bool gather)
     unsigned n = cl_log_pump(log);
     if (n)
         rouse_short(s);
+    if (log->gathers && !log->flights && !cl_log_unsent(log))
+        s->parts = PARTS_FOR;
     look_again(s, log->gathers && cl_log_unsent(log));
     arm_timer(s);
     return n;
@@ -211,11 +216,22 @@ int cl_log_begin(struct cl_log_shared *shared, struct cl_log_future *f)
     return ask_log(shared, f, cl_log_append);
 }
 
+/* With the lock, by one who appended. Whether what gathers is its part of all who append: those who wait, those who are
+ * about to run, and this one. */
+static bool is_part(const struct cl_log_shared *s)
+{
+    const struct cl_log *log = s->log;
+    if (!s->parts || !cl_log_width_parts(&log->width))
+        return false;
+    uint64_t all = s->sleepers + cl_load_relaxed(&s->roused) + 1; /* relaxed: a guess */
+    return log->flights < PARTS && PARTS * cl_log_open_records(log) >= all;
+}
+
 /* With the lock. Whether what was appended is left to the loop's next poll: more is about to come, or the device has
  * something to do already. Relaxed: a guess. */
 static bool gathers(const struct cl_log_shared *s)
 {
-    return cl_log_adapts(s->log) && (s->log->flights || cl_load_relaxed(&s->roused));
+    return cl_log_adapts(s->log) && (s->log->flights || cl_load_relaxed(&s->roused)) && !is_part(s);
 }
 
 int cl_log_future_wait(struct cl_log_future *f)
@@ -225,6 +241,7 @@ int cl_log_future_wait(struct cl_log_future *f)
         return -EDEADLK;
     cl_spin_lock(&s->lock);
     if (f->op.result == CL_LOG_PENDING && !gathers(s)) {
+        s->parts -= s->parts > 0;
         pump(s, false);
         release(s);
         cl_spin_lock(&s->lock);

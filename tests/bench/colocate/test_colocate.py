@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable
 from functools import partial
 from unittest.mock import Mock
 
@@ -11,8 +12,10 @@ import pytest
 
 from corelane.bench.colocate import colocate, sweep
 from corelane.bench.colocate.arms import Beside
+from corelane.bench.colocate.wall import Wall
 from corelane.bench.harness.openloop import Point
 from corelane.bench.harness.session import Session
+from corelane.bench.harness.stops import Evidence
 
 
 @pytest.fixture
@@ -35,14 +38,15 @@ def test_a_sweep_over_loads_ends_where_an_arm_is_overloaded(session: Session) ->
     """A job alone does 100 units, and beside an arm nine tenths of what the load leaves; one carries 390 000/s."""
     asked: list[tuple[str, float]] = []
 
-    def arm(name: str, most: float, rate: float, seconds: float) -> Beside:
+    def arm(name: str, most: float, rate: float, seconds: float, counted: bool = False) -> Beside:
         asked.append((name, rate))
         achieved = min(rate, most)
         point = Point(rate, achieved, int(rate), int(achieved), seconds=1.0, window_p99_us=(5.0,))
+        point.evidence = Evidence(worker=0.6, taken=0.35) if counted else None
         return Beside(point, 90 * (1 - rate / peak[name]) if rate else 100.0)
 
     bare = next(iter(sweep.SWEPT_RAW.values()))
-    most = {sweep.BOUNDED: 1e9, sweep.DEFAULT: 1e9, bare: 390_000.0, sweep.COMPARED: 1e9}
+    most = {sweep.BOUNDED: 2e6, sweep.DEFAULT: 1.2e6, bare: 390_000.0, sweep.COMPARED: 1.1e5}
     peak = dict.fromkeys(most, 1e6) | {sweep.COMPARED: 1e5}
     swept = sweep.Swept({name: partial(arm, name, most[name]) for name in most}, linux_peak_rps=1e5)
     for _ in range(3):
@@ -51,20 +55,37 @@ def test_a_sweep_over_loads_ends_where_an_arm_is_overloaded(session: Session) ->
     assert [round(rate) for name, rate in asked if name == sweep.DEFAULT] == loads * 3
     assert [round(rate) for name, rate in asked if name == bare] == loads[:3] * 3
     assert [round(rate) for name, rate in asked if name == sweep.COMPARED] == [0, *(load // 10 for load in loads)] * 3
+    ends = dict.fromkeys(most, 0)
+
+    def at_peak(measure: Callable[[float], Wall | None]) -> Wall | None:
+        """The cores move in the first search of one arm, and in both of another."""
+        found = measure(1e6)
+        name = asked[-1][0]
+        ends[name] += 1
+        return None if name == sweep.BOUNDED or (name == bare and ends[name] == 1) else found
+
+    swept.find_walls(at_peak, 0.01)
+    assert ends == {sweep.BOUNDED: 2, sweep.DEFAULT: 1, bare: 2, sweep.COMPARED: 1}
     swept.judge(session)
-    rows = {(row["name"].removesuffix(sweep.SWEPT), row["of_peak"]): row for row in session.arms}
+    rows = {(row["name"].removesuffix(sweep.SWEPT), row["of_peak"]): row for row in session.arms if "of_peak" in row}
     assert len(rows) == 3 * len(sweep.LOADS) + 3
     assert all(row["linearity"] == pytest.approx(0.9) for row in rows.values())
     figure = session.figures["colocate.linearity"]
     assert figure["value"] == pytest.approx(0.9)
     assert figure["beside"][f"{bare}, least"] == pytest.approx(0.9)
-    assert session.stops[f"{bare}{sweep.SWEPT}"] == "390,000 of 500,000 requests/s achieved"
-    assert "0.9 of the peak, the last load" in session.stops[f"{sweep.DEFAULT}{sweep.SWEPT}"]
+    beyond = [round(row["offered_rps"]) for row in session.arms if row["name"] == f"{sweep.DEFAULT}{sweep.SWEPT}"]
+    assert beyond == [*loads, 1_000_000, 1_150_000, 1_300_000]
+    assert session.stops[f"{bare}{sweep.SWEPT}"].startswith("22 % unanswered at 500,000 requests/s offered: core taken")
+    because = session.stops_because[f"{sweep.DEFAULT}{sweep.SWEPT}"]
+    assert because["resource"] == "core taken"
+    assert "worker 60 % busy" in because["said"]
+    assert "the cores moved" in session.stops[f"{sweep.BOUNDED}{sweep.SWEPT}"]
+    assert f"{sweep.BOUNDED}{sweep.SWEPT}" not in session.stops_because
 
 
 def test_a_dedicated_core_leaves_a_job_nothing_and_without_turns_there_is_no_figure(session: Session) -> None:
     point = Point(1e5, 1e5, 100, 100, seconds=1.0, window_p99_us=(5.0,))
-    swept = sweep.Swept({sweep.DEDICATED: lambda rate, seconds: Beside(point, math.nan)})
+    swept = sweep.Swept({sweep.DEDICATED: lambda rate, seconds, counted=False: Beside(point, math.nan)})
     swept.add(swept.turn(1e6, 1.0))
     swept.judge(session)
     assert [row["linearity"] for row in session.arms] == [0.0] * len(sweep.LOADS)
@@ -87,7 +108,7 @@ def drawn(**p99_us: object) -> tuple[list[str], set[str]]:
 def test_the_plot_says_which_arms_it_leaves_out() -> None:
     captions, labels = drawn(ours=30.0, linux="inf", swept="inf")
     assert any(f"not drawn: {colocate.COMPARED}: p99 of the middle window is inf" in text for text in captions)
-    assert any(f"Not drawn: {colocate.COMPARED} at 100,000 requests/s: p99 is inf" in text for text in captions)
+    assert any(f"Not drawn: {colocate.COMPARED} at 50,000, 100,000 requests/s: p99 is inf" in text for text in captions)
     assert "corelane, delay target swept" in labels
     captions, labels = drawn(ours=30.0, linux=40.0, swept=50.0)
     assert not any("ot drawn" in text for text in captions)

@@ -227,6 +227,21 @@ def test_what_stands_beside_a_figure_is_shown_with_it() -> None:
         assert "too slow" in text
 
 
+def test_a_figure_without_a_goal_is_told_and_not_judged() -> None:
+    with session() as s:
+        s.figure("stealing.skewed_gain", 0.3, runs=[0.3, 1.2])
+    document = s.document()
+    assert doc.problems(document) == []
+    assert (
+        document["figures"]["stealing.skewed_gain"] | {"goal": None, "met": None}
+        == document["figures"]["stealing.skewed_gain"]
+    )
+    assert "| none | 0.3 | 0.3 .. 1.2 | no goal |" in markdown.figures([document])
+    assert "no goal" in table.figure_table(document["figures"])
+    document["figures"]["stealing.skewed_gain"] |= {"met": True}
+    assert any("has no goal" in p for p in doc.problems(document))
+
+
 def test_runs_on_both_sides_of_a_goal_are_told() -> None:
     with session() as s:
         s.figure("echo.rps_per_core", 6e6, runs=[6e6, 4e6, math.inf])

@@ -77,11 +77,12 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> MakeMachine:
     return lambda *args, **kwargs: Machine(monkeypatch, *args, **kwargs)
 
 
-def run_of(lost: float) -> dict[str, object]:
+def run_of(lost: float, virtual_time: bool = False) -> dict[str, object]:
     """The document of a run with two figures, one of them without a value."""
     session = Session("test", seconds=1.0, cores=[0], progress=io.StringIO())
     session.canary = Canary((0, 1))
     session.canary.count(slice_of(lost))
+    session.virtual_time = virtual_time
     session.figure("echo.rps_per_core", 6e6, runs=[6e6, 4e6])
     session.figure("threads.yield_ns", None, reason="too slow")
     return session.document()
@@ -114,6 +115,13 @@ def test_a_quiet_run_is_judged() -> None:
     assert document["figures"]["echo.rps_per_core"]["met"] is True  # type: ignore[index]
     assert "reason" not in document["figures"]["echo.rps_per_core"]  # type: ignore[index]
     assert document["canary"]["loud"] is False  # type: ignore[index]
+    assert "not judged" not in table.report(document) + markdown.report([document])
+
+
+def test_what_is_in_virtual_time_is_judged_beside_a_loud_canary() -> None:
+    document = run_of(LOUD, virtual_time=True)
+    assert document["figures"]["echo.rps_per_core"]["met"] is True  # type: ignore[index]
+    assert document["canary"]["worst_lost_fraction"] == pytest.approx(0.25)  # type: ignore[index]
     assert "not judged" not in table.report(document) + markdown.report([document])
 
 

@@ -63,6 +63,24 @@ def test_latency_curves_pass_and_are_written(tmp_path: Path) -> None:
     assert {"ours p99", "theirs p99.9"} <= c.expect
 
 
+@pytest.mark.parametrize("last_us", [1.0, 1e6])
+def test_the_resource_at_the_end_of_a_curve_stands_within_the_axes(last_us: float, tmp_path: Path) -> None:
+    """The last point is the lowest of all, or the highest."""
+    d = document()
+    for arm in d["arms"]:
+        for key in ("p50_us", "p99_us", "p999_us"):
+            arm[key] = last_us if arm["offered_rps"] == 1e6 else 1e3
+    c = default_plot(d)
+    c.finish(tmp_path / "x.png", d)
+    renderer = FigureCanvasAgg(c.figure).get_renderer()
+    words = [text for text in c.axes[0].texts if text.get_text() in ("worker busy", "ours", "theirs")]
+    assert len(words) == 4
+    for text in words:
+        box = text.get_window_extent(renderer)
+        assert c.axes[0].bbox.y0 <= box.y0
+        assert box.y1 <= c.axes[0].bbox.y1
+
+
 def test_percentiles_that_are_infinite_everywhere_are_said_and_not_drawn(tmp_path: Path) -> None:
     d = document()
     for arm in d["arms"]:

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from corelane.bench.harness import stops
+from corelane.bench.harness.load import LIGHT_FRACTION, Load
 from corelane.bench.harness.openloop import Point, search_peak, sweep, sweep_in_turns, why_it_stops
-from corelane.bench.harness.stops import Counts, Evidence, Watch, between, refusals, stop_of
+from corelane.bench.harness.stops import (
+    Counts,
+    Evidence,
+    Watch,
+    between,
+    idle_look_s,
+    refusals,
+    stop_of,
+    stop_of_closed,
+    watched,
+)
 
 
 def overload(evidence: Evidence | None, late: int = 0, answered: int = 900) -> Point:
@@ -25,6 +38,8 @@ VERDICTS = [
     (Evidence(worker=0.7, loop=0.5, taken=0.3, full=FULL), 0, stops.TAKEN_CORE),
     (Evidence(worker=0.8, loop=0.5, taken=0.01, full=FULL), 800, stops.RING),
     (Evidence(worker=0.6), 501, stops.GENERATOR),
+    (Evidence(worker=0.6, full={"generator_rx_dropped_ring_full": 3}), 0, stops.GENERATOR),  # answers found it full
+    (Evidence(worker=0.6, full={"generator_tx_full": 3, "socket_full": 1}), 900, stops.RING),
     (Evidence(worker=0.6, loop=0.6), 10, stops.UNKNOWN),
     (None, 600, stops.GENERATOR),  # nobody read the server's counters
     (None, 0, stops.UNKNOWN),
@@ -37,7 +52,14 @@ def test_each_resource_is_named_by_its_counters(evidence: Evidence | None, late:
     assert stop.resource == resource
     assert stop.resource in stops.RESOURCES
     assert stop.document()["resource"] == resource
-    assert f"{late / 10:.2g} % sent late" in str(stop)
+    assert f"{late / 10:.3g} % sent late or never" in str(stop)
+
+
+def test_requests_that_were_never_sent_were_late() -> None:
+    """The generator got 600 of 1000 off, 200 of them late."""
+    point = Point(1000.0, 600.0, 600, 600, late=200, dropped=400, seconds=1.0, evidence=Evidence(worker=0.5))
+    assert stop_of(point).resource == stops.GENERATOR
+    assert "60 % sent late or never" in str(stop_of(point))
 
 
 def test_a_load_that_is_carried_when_it_is_offered_again_was_stopped_by_nothing_that_lasts() -> None:
@@ -58,6 +80,70 @@ def test_evidence_is_what_the_counters_gained() -> None:
     assert between(Counts(), Counts(), 1.0) == Evidence()
     assert between(Counts(10, 0), Counts(30, 20), 1.0).worker == 1.0
     assert between(Counts(worker_s=1.0), Counts(worker_s=9.0), 1.0).worker == 1.0  # read too late: never more than all
+
+
+def test_a_look_that_finds_nothing_takes_what_it_took_at_a_light_load() -> None:
+    """A server on AF_XDP at its limit: 3 % of its looks find something, and these take nearly all of its time."""
+    idle_s = idle_look_s(Counts(1000, 0), Counts(1_001_000, 10_000), 0.099)
+    assert idle_s == pytest.approx(100e-9)
+    first, last = Counts(0, 0, worker_s=1.0), Counts(500_000, 15_000, worker_s=1.99)
+    found = between(first, last, 1.0, idle_s)
+    assert found.worker == pytest.approx(0.99 - 0.0485)
+    assert found.looks_found == pytest.approx(0.03)
+    assert between(first, last, 1.0).worker == pytest.approx(0.03 * 0.99)  # not learnt: the share of looks
+    stop = stop_of(overload(found))
+    assert stop.resource == stops.WORKER
+    assert "worker 94 % busy (work at 3 % of its looks)" in stop.said
+    asleep = between(Counts(waited_s=0.0), Counts(1000, 500, waited_s=0.25), 1.0, 1e-4)
+    assert asleep.worker == pytest.approx(0.75 - 0.05)  # who waits for a CPU does not run
+
+
+def test_what_an_idle_look_takes_is_not_told_by_one_that_sleeps_or_works() -> None:
+    assert idle_look_s(Counts(), Counts(), 1.0) is None
+    assert idle_look_s(Counts(), Counts(100, 80), 1.0) is None
+    published = Counts(100, 0, published_s=5.0), Counts(100, 0, published_s=5.0)
+    assert idle_look_s(*published, 1.0) is None  # nothing was written down meanwhile
+    later = Counts(1_000_100, 0, worker_s=None, published_s=5.5)
+    assert idle_look_s(published[0], later, 0.6) == pytest.approx(0.5e-6)  # of the time that was counted in
+
+
+def test_who_has_work_and_no_core_by_what_decisions_found() -> None:
+    """Something waited in it at 80 % of the decisions, and it had the core for 50 % of the time."""
+    found = between(Counts(worker_s=0.0), Counts(worker_s=0.5, decisions=1000, waiting=800), 1.0)
+    assert found.taken == pytest.approx(0.3)
+    assert stop_of(overload(found)).resource == stops.TAKEN_CORE
+    assert between(Counts(worker_s=0.0), Counts(worker_s=0.9, decisions=10, waiting=8), 1.0).taken == 0.0
+
+
+def test_an_explanation_begins_with_a_light_load_where_looks_are_counted() -> None:
+    counted = iter(range(1000, 100_000, 1000))
+    generator = Loading()
+    load = generator.load(lambda: Counts(next(counted), 0))
+    point = load.explain(1e6, 0.02)
+    assert generator.rates == [LIGHT_FRACTION * 1e6, 1e6]
+    assert point.evidence is not None
+    assert point.evidence.looks_found == 0.0
+    generator = Loading()
+    generator.load(lambda: Counts(worker_s=1.0)).explain(1e6, 0.02)
+    assert generator.rates == [1e6]
+
+
+class Loading:
+    """A generator that answers at once, and the load that it is measured with."""
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []
+
+    def load(self, counts: Callable[[], Counts]) -> Load:
+        load = Load(Mock(), counts=counts)
+
+        def measure(rate: float, seconds: float, meanwhile: Any = None) -> Point:
+            self.rates.append(rate)
+            with meanwhile:
+                return Point(rate, rate, 10, 10)
+
+        load.measure = measure  # type: ignore[method-assign,assignment]
+        return load
 
 
 def test_what_was_published_before_the_load_is_not_taken_for_it() -> None:
@@ -148,3 +234,16 @@ def test_a_search_for_the_peak_says_why_it_ends() -> None:
     assert curve.because is not None
     assert curve.because.resource == stops.WORKER
     assert all(rate > 1e5 for rate, _ in server.explained)
+
+
+def test_clients_that_wait_for_their_answers_end_at_what_is_busy_or_at_nothing_known() -> None:
+    assert stop_of_closed(Evidence(disk=0.97)).resource == stops.DISK
+    assert stop_of_closed(Evidence(worker=0.95, loop=0.4, disk=0.6)).resource == stops.WORKER
+    assert stop_of_closed(Evidence(disk=0.5)).resource == stops.UNKNOWN
+
+
+def test_counters_are_read_beside_a_call_that_keeps_its_thread() -> None:
+    disk_s = iter((1.0, 5.0))
+    found, evidence = watched(lambda seconds: seconds, lambda: Counts(disk_s=next(disk_s)), 0.02)
+    assert found == 0.02
+    assert evidence.disk == 1.0

@@ -15,7 +15,7 @@ import pytest
 from corelane.bench._native import ffi, lib
 from corelane.bench.baseline import durable
 from corelane.bench.harness.session import Session
-from corelane.bench.log import log
+from corelane.bench.log import arrivals, log
 from corelane.bench.log.log import FIXED, Files, Slice, where
 from corelane.cli.main import main
 
@@ -136,6 +136,7 @@ def test_a_sweep_survives_slices_in_which_the_disk_stood_still(seed: int) -> Non
         """A disk on which one in three slices ends before its first append does."""
 
         rng = random.Random(seed)
+        bare_path = Path("/proc")  # on no disk that the kernel keeps an account of
 
         def append(self, load: int, slice_s: float, fixed: tuple[int, int, int]) -> log.Slice:
             done = self.rng.choice([0, load, load])
@@ -144,3 +145,32 @@ def test_a_sweep_survives_slices_in_which_the_disk_stood_still(seed: int) -> Non
     session = Session("log", seconds=0.1, progress=io.StringIO())
     log.sweep(session, cast("Files", Stalling()))
     assert any("batching_worst" in note for note in session.notes)
+
+
+def test_arrivals_are_charged_from_when_they_were_due(files: Files) -> None:
+    spread = files.arrive(arrivals.Arrivals(20_000, 100, 1), (0, 0, 0))
+    assert len(spread.us) == 100
+    assert spread.seconds >= arrivals.Arrivals(20_000, 100, 1).seconds
+    at_once = files.arrive(arrivals.Arrivals(1e9, 200, 1), (1, 0, 1))
+    assert len(at_once.us) == 200
+    assert at_once.us_at(1.0) <= 1e6 * at_once.seconds
+    assert at_once.us_at(0.5) <= at_once.us_at(0.99)
+
+
+def test_curves_over_arrivals_say_why_they_stop() -> None:
+    class Server:
+        """Makes 1000 a second durable, and is busy when it cannot keep up."""
+
+        def arrive(self, due: arrivals.Arrivals, _: tuple[int, int, int]) -> arrivals.Arrived:
+            free, ns, late = 0.0, [], 0
+            for at in due.due_ns:
+                late += free > float(at)
+                free = max(free, float(at)) + 1e6
+                ns.append(int(free - float(at)))
+            return arrivals.Arrived(ns, free / 1e9, late)
+
+    session = Session("log", seconds=0.1, progress=io.StringIO())
+    arrivals.run(session, {"disk": arrivals.Place(Server().arrive, Path("/proc"), 1000)}, 20.0)
+    assert {because["resource"] for because in session.stops_because.values()} == {"worker busy"}
+    assert set(session.stops) == {f"disk, Poisson: {name}" for name in arrivals.RULES}
+    assert any("Poisson arrivals, disk, adaptive beside the best of 4 fixed settings: 50/s" in n for n in session.notes)

@@ -15,6 +15,7 @@ from corelane.drivers._native import ffi, lib
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import BURST
 from corelane.drivers.nic.pcap import PcapNic, ReplayNic
+from corelane.runtime.clock import VirtualClock
 from corelane.runtime.errors import CorelaneError
 
 
@@ -321,3 +322,34 @@ def test_a_flush_ends_while_traffic_goes_on(tmp_path):
             assert nic.counts().written >= seen
         stop.set()
         thread.join()
+
+
+def test_by_a_virtual_clock_a_file_has_its_times_and_the_order_of_calls(tmp_path):
+    """Two directions at one instant lie in the order in which they passed; no thread writes the file."""
+    path, clock = tmp_path / "virtual.pcap", VirtualClock()
+    a, b = memory_link(clock=clock)
+    with PcapNic(a, path) as nic, b:
+        for i in range(3):
+            assert b.send(b"in" + bytes([i]) * 60) == 1
+            assert nic.send(b"out" + bytes([i]) * 60) == 1
+            assert len(nic.recv()) == 1
+            clock.advance(5_000_000)
+        nic.flush()
+        got = read_pcap(path.read_bytes())
+        assert nic.counts().written == 6
+    assert [frame[:4] for _, frame, _ in got] == [
+        head + bytes([i]) * (4 - len(head)) for i in range(3) for head in (b"out", b"in")
+    ]
+    assert [at - VirtualClock.START_NS for at, _, _ in got] == [i * 5_000_000 for i in range(3) for _ in (0, 1)]
+
+
+def test_by_a_virtual_clock_a_replay_waits_for_it(tmp_path):
+    path, clock = tmp_path / "paced.pcap", VirtualClock()
+    path.write_bytes(write_pcap([(at * 10**9, bytes([at]) * 60, 60) for at in (100, 101, 160)]))
+    with ReplayNic(path, clock=clock) as nic:
+        seen = []
+        for _ in range(61):
+            seen.append(len(nic.recv()))
+            clock.advance(10**9)
+        assert [i for i, n in enumerate(seen) if n] == [0, 1, 60]
+        assert nic.done

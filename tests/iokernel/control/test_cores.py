@@ -6,7 +6,7 @@ import pytest
 
 from corelane.iokernel import AppConfig
 from corelane.iokernel._native import ffi, lib
-from corelane.iokernel.control.cores import Claim, ManagedCores, claim, not_granted
+from corelane.iokernel.control.cores import Claim, ManagedCores, claim, not_granted, without_policy
 from corelane.runtime.errors import Refused
 
 
@@ -18,27 +18,27 @@ def hello(**fields: int):
 
 
 def test_without_wishes_an_application_is_burstable_up_to_its_kthreads():
-    assert claim("a", hello(), AppConfig(), 3) == Claim("latency", 0, 3, 1, 0, 0)
+    assert claim("a", hello(), AppConfig(), 3) == Claim("latency", 0, 3, 1, 0, 0, False)
 
 
 ASKED = hello(kind=lib.CL_CONTROL_BATCH, guaranteed=1, maximum=2, weight=5, deadline_us=100, quantum_us=7)
 
 
 def test_a_wish_for_more_than_others_counts_for_nothing_by_default():
-    assert claim("a", ASKED, AppConfig(), 4) == Claim("batch", 0, 2, 1, 100, 7)
+    assert claim("a", ASKED, AppConfig(), 4) == Claim("batch", 0, 2, 1, 100, 7, False)
     assert claim("a", hello(weight=1000, guaranteed=4), AppConfig(), 4) == claim("b", hello(), AppConfig(), 4)
 
 
 def test_wishes_count_as_far_as_they_are_allowed():
-    assert claim("a", ASKED, AppConfig(), 4, most_weight=9, most_guaranteed=3) == Claim("batch", 1, 2, 5, 100, 7)
+    assert claim("a", ASKED, AppConfig(), 4, most_weight=9, most_guaranteed=3) == Claim("batch", 1, 2, 5, 100, 7, False)
     got = claim("a", hello(weight=9, guaranteed=4), AppConfig(max_cores=3), 4, most_weight=2, most_guaranteed=9)
     assert (got.weight, got.guaranteed, got.maximum) == (2, 3, 3)
 
 
 def test_the_configuration_overrules_wishes():
     settings = AppConfig(class_="latency", guaranteed_cores=0, max_cores=1, weight=2, deadline_us=0, quantum_us=0)
-    assert claim("a", ASKED, settings, 4, most_weight=9, most_guaranteed=9) == Claim("latency", 0, 1, 2, 0, 0)
-    assert claim("a", hello(), AppConfig(guaranteed_cores=1, weight=7), 4) == Claim("latency", 1, 4, 7, 0, 0)
+    assert claim("a", ASKED, settings, 4, most_weight=9, most_guaranteed=9) == Claim("latency", 0, 1, 2, 0, 0, False)
+    assert claim("a", hello(), AppConfig(guaranteed_cores=1, weight=7), 4) == Claim("latency", 1, 4, 7, 0, 0, False)
     assert claim("a", hello(), AppConfig(max_cores=9), 4).maximum == 4, "more than kthreads cannot be used"
     assert claim("a", hello(maximum=1), AppConfig(max_cores=3), 4).maximum == 1, "less may be wished for"
     with pytest.raises(Refused, match="2 guaranteed cores are more than a may use: 1, with 1 kthreads"):
@@ -51,11 +51,25 @@ def test_what_is_not_granted_is_said_with_the_options_that_would_allow_it():
     asked = hello(weight=3, guaranteed=2, maximum=2)
     assert not_granted("a", asked, claim("a", asked, settings, 2), 7) == (
         "it has weight 1 instead of 3, guaranteed cores 0 instead of 2, cores at most 1 instead of 2: to allow more, "
-        "the iokernel's configuration has apps.a.weight, apps.a.guaranteed_cores, apps.a.max_cores, and [users.7]"
+        "the iokernel's configuration has weight, guaranteed_cores, max_cores of [apps.a], and [users.7]"
     )
-    most = hello(weight=1000, guaranteed=64, maximum=64)
+    most = hello(weight=1000, guaranteed=64, maximum=64, quantum_signal=1)
     longest = not_granted("x" * 31, most, claim("a", hello(), settings, 64), 2**32)
     assert len(longest) < lib.CL_CONTROL_NOTE_BYTES
+
+
+def test_a_signal_at_the_end_of_a_quantum_costs_the_loop_a_call_and_must_be_allowed():
+    asked = hello(quantum_us=7, quantum_signal=1)
+    assert not claim("a", asked, AppConfig(), 1).quantum_signal
+    assert claim("a", asked, AppConfig(), 1, may_signal=True).quantum_signal
+    assert claim("a", asked, AppConfig(quantum_signal=True), 1).quantum_signal
+    assert claim("a", hello(quantum_us=7), AppConfig(quantum_signal=True), 1).quantum_signal
+    assert not claim("a", asked, AppConfig(quantum_signal=False), 1, may_signal=True).quantum_signal
+    assert not claim("a", hello(quantum_us=7), AppConfig(), 1, may_signal=True).quantum_signal, "it did not ask"
+    said = not_granted("a", asked, claim("a", asked, AppConfig(), 1), 7)
+    assert said.startswith("it has quantum signals 0 instead of 1: to allow more")
+    assert "quantum_signal of [apps.a]" in said
+    assert "quantum signals 1" in without_policy(asked)
 
 
 def test_who_is_made_batch_work_has_its_quantum():

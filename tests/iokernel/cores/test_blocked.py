@@ -66,6 +66,7 @@ def test_an_owner_that_sleeps(c_program, scenario):
         "what_cannot_be_taken_wakes_a_sibling_more_and_more_seldom",
         "the_loop_sleeps_no_longer_than_until_it_is_offered_again",
         "frames_go_to_a_sibling",
+        "frames_say_by_which_steering_they_came",
         "frames_go_to_it_again",
         "where_all_sleep_nobody_gets_a_core",
         "a_thief_does_not_hide_it",

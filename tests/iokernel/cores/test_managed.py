@@ -304,7 +304,7 @@ def test_wishes_of_a_user_are_granted_up_to_what_his_section_allows(start, socke
         assert ffi.string(first.note) == b""
         said = ffi.string(second.note).decode()
         assert said.startswith("it has weight 5 instead of 6, guaranteed cores 1 instead of 2: to allow more")
-        assert f"apps.b.guaranteed_cores, and [users.{os.geteuid()}]" in said
+        assert f"has weight, guaranteed_cores of [apps.b], and [users.{os.geteuid()}]" in said
 
 
 def test_who_wishes_for_more_than_others_of_his_user_does_not_get_it(start, socket_path):

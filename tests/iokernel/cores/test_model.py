@@ -28,6 +28,7 @@ OWN = {
     "FLOWS_C": "iokernel/cores/flows.c",
     "STEPS_C": "iokernel/cores/steps.c",
     "MOVE_C": "iokernel/cores/move.c",
+    "QUANTUM_C": "iokernel/cores/quantum.c",
     "DEMAND_C": "iokernel/cores/demand.c",
     "ALLOCATE_C": "iokernel/cores/allocate.c",
     "WAKE_C": "iokernel/loop/wake.c",
@@ -102,6 +103,9 @@ class Mutant:
         return f"(il_mutant == {number} ? ({self.new}) : ({self.old}))"
 
 
+# What comes next where a kthread that waits for a core gets one.
+UNTIL_OWNED = "\n        if (owns(a, k))\n            break;"
+
 MUTANTS = {
     "a grant that was not acted on counts as seen": Mutant(
         "PORT_CORES_C",
@@ -121,19 +125,19 @@ MUTANTS = {
     ),
     "nor after RUNNING": Mutant(
         "PORT_CORES_C",
-        "say(a, k, CL_KTHREAD_RUNNING);\n        act(a, k);",
-        "say(a, k, CL_KTHREAD_RUNNING);",
+        f"say(a, k, CL_KTHREAD_RUNNING);\n        act(a, k);{UNTIL_OWNED}",
+        f"say(a, k, CL_KTHREAD_RUNNING);{UNTIL_OWNED}",
         "asked",
     ),
     "acted before RUNNING": Mutant(
         "PORT_CORES_C",
-        "say(a, k, CL_KTHREAD_RUNNING);\n        act(a, k);",
-        "act(a, k); say(a, k, CL_KTHREAD_RUNNING);",
+        f"say(a, k, CL_KTHREAD_RUNNING);\n        act(a, k);{UNTIL_OWNED}",
+        f"act(a, k); say(a, k, CL_KTHREAD_RUNNING);{UNTIL_OWNED}",
         "asked",
         "cuts=1",
     ),
     "no second look after RUNNING": Mutant(
-        "PORT_CORES_C", "if (owns(a, k))\n            break;", "break;", "own_timer", "cuts=1"
+        "PORT_CORES_C", f"act(a, k);{UNTIL_OWNED}", "act(a, k);\n        break;", "own_timer", "cuts=1"
     ),
     "no look between the park word and sleep": Mutant(
         "PORT_CORES_C",

@@ -14,7 +14,13 @@ from corelane.libos._native import ffi, lib
 
 ME = Host("02:00:00:00:00:01", "10.0.0.1")
 YOU = Host("02:00:00:00:00:02", "10.0.0.2")
-VERDICTS = {lib.CL_RX_UDP: "udp", lib.CL_RX_ICMP: "icmp", lib.CL_RX_ARP: "arp", lib.CL_RX_TCP: "tcp"}
+VERDICTS = {
+    lib.CL_RX_UDP: "udp",
+    lib.CL_RX_ICMP: "icmp",
+    lib.CL_RX_ICMP_ERROR: "about",
+    lib.CL_RX_ARP: "arp",
+    lib.CL_RX_TCP: "tcp",
+}
 
 _self = ffi.new("struct cl_net_self *")
 lib.cl_net_self_set(_self, bytes.fromhex("020000000001"), 0x0A000001, 24, 0)
@@ -46,6 +52,9 @@ def packet(
 
 
 ECHO = icmp(8, 0, b"\0\1\0\2data")
+SENT = packet(src=ME.ip, dst=YOU.ip)  # by us, and what errors about it quote
+NOT_SENT = packet(src=YOU.ip, dst=ME.ip)
+ABOUT = icmp(3, 3, bytes(4) + SENT[:28])
 MALFORMED = {
     "empty": (b"", "eth_short"),
     "13 bytes": (bytes(13), "eth_short"),
@@ -94,6 +103,10 @@ MALFORMED = {
     "ICMP checksum": (to_me(packet(icmp(8, 0, bytes(8), check=7), proto=1)), "icmp_checksum"),
     "ICMP echo to all": (to_me(packet(ECHO, proto=1, dst="10.0.0.255"), dst=BROADCAST), "icmp_broadcast"),
     "ICMP unreachable": (to_me(packet(icmp(3, 3, bytes(32)), proto=1)), "icmp_error"),
+    "ICMP unreachable, short": (to_me(packet(icmp(3, 3, bytes(4) + SENT[:27]), proto=1)), "icmp_error"),
+    "ICMP unreachable to all": (to_me(packet(ABOUT, proto=1, dst="10.0.0.255"), dst=BROADCAST), "icmp_error"),
+    "ICMP about another's": (to_me(packet(icmp(3, 3, bytes(4) + NOT_SENT), proto=1)), "icmp_error"),
+    "ICMP source quench": (to_me(packet(icmp(4, 0, bytes(4) + SENT), proto=1)), "icmp_error"),
     "ICMP echo reply": (to_me(packet(icmp(0, 0, bytes(4)), proto=1)), "icmp_type"),
     "ICMP echo of code 1": (to_me(packet(icmp(8, 1, bytes(4)), proto=1)), "icmp_type"),
     "ARP cut": (to_me(arp(1, YOU.mac, YOU.ip, ME.mac, ME.ip)[:27], 0x0806), "arp_malformed"),
@@ -117,6 +130,8 @@ GOOD = {
     "TCP": (to_me(packet(tcp(b"abc", YOU.ip, ME.ip, 5, 9, 2), proto=6)), "tcp"),
     "TCP with options": (to_me(packet(tcp(bytes(8), YOU.ip, ME.ip, 5, 9, 2, offset=7), proto=6)), "tcp"),
     "echo": (to_me(packet(ECHO, proto=1)), "icmp"),
+    "port unreachable": (to_me(packet(ABOUT, proto=1)), "about"),
+    "time exceeded": (to_me(packet(icmp(11, 0, bytes(4) + SENT), proto=1)), "about"),
     "ARP request": (to_me(arp(1, YOU.mac, YOU.ip, "00:00:00:00:00:00", ME.ip), 0x0806, BROADCAST), "arp"),
     "ARP probe": (to_me(arp(1, YOU.mac, "0.0.0.0", "00:00:00:00:00:00", ME.ip), 0x0806, BROADCAST), "arp"),
 }
@@ -132,6 +147,7 @@ def test_each_case_has_its_reason(name: str) -> None:
 def test_every_reason_that_a_frame_alone_can_have_is_tested() -> None:
     every = {ffi.string(lib.cl_drop_name(r)).decode() for r in range(1, lib.CL_DROP_REASONS)}
     later = {"arp_not_ours", "arp_conflict", "arp_unsolicited", "udp_no_port", "tcp_no_port", "udp_queue_full"}
+    later |= {"udp_no_chunk", "flow_queue_full", "flow_table_full", "flow_budget"}
     later |= {"type_queue_full", "no_tx_buffer", "stopped"}
     assert {reason for _, reason in MALFORMED.values()} == every - later
 

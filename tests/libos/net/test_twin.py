@@ -6,6 +6,7 @@ network namespaces.
 
 from __future__ import annotations
 
+import errno
 import random
 import shutil
 import socket
@@ -20,6 +21,7 @@ import pytest
 from corelane import libos
 from corelane.apps.echo import handler as echo_handler
 from corelane.drivers.nic.tap.tap import Tap
+from corelane.runtime.errors import CorelaneError
 
 pytestmark = pytest.mark.root
 
@@ -118,6 +120,29 @@ def test_a_closed_port_is_refused(client: Callable[..., socket.socket]) -> None:
     s.send(b"anybody?")
     with pytest.raises(ConnectionRefusedError):
         s.recv(100)
+
+
+def test_linux_refuses_and_our_connected_socket_is_told(tap: tuple[Any, libos.Runtime]) -> None:
+    space, runtime = tap
+    ours = runtime.open_udp()
+    ours.connect((LINUX, CLOSED))
+    ours.send(b"anybody?")
+    with pytest.raises(CorelaneError) as refused:
+        ours.receive(10)
+    assert refused.value.errno == errno.ECONNREFUSED
+    with space.entered():
+        peer = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with peer:
+        peer.bind((LINUX, CLOSED))
+        peer.settimeout(10)
+        ours.send(b"now there is")
+        data, came_from = peer.recvfrom(100)
+        assert (data, came_from) == (b"now there is", (OURS, ours.port))
+        with space.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+            stranger.sendto(b"not from the peer", came_from)
+        peer.sendto(b"yes", came_from)
+        assert ours.receive(10) == (b"yes", (LINUX, CLOSED))
+    assert runtime.stats().net["icmp_errors"] == 1
 
 
 def test_datagrams_without_checksum(client: Callable[..., socket.socket]) -> None:

@@ -32,6 +32,13 @@ def test_cores_given_and_taken(c_program: Callable[..., Callable[..., str]], sce
     c_program("tests/libos/sched/c/cede.c")(scenario, hot)
 
 
+@pytest.mark.parametrize(
+    "scenario", ["sleeps_without_core", "asked", "interrupted", "roused", "iokernel_dies", "stopped"]
+)
+def test_cores_of_an_adopted_kthread(c_program: Callable[..., Callable[..., str]], scenario: str) -> None:
+    c_program("tests/libos/sched/c/adopt_cores.c")(scenario)
+
+
 @pytest.mark.parametrize("hot", [0, 1], ids=["cold", "hot"])
 def test_frames_not_sent_bring_a_core_back(c_program: Callable[..., Callable[..., str]], hot: int) -> None:
     c_program("tests/libos/sched/c/unsent.c")(hot)

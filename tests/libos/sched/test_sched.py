@@ -63,6 +63,22 @@ def test_no_wake_up_is_lost(c_program: Program, kthreads: int, mode: str) -> Non
 
 
 @shapes
+def test_adopted_kthread_contract_and_ends(c_program: Program, kthreads: int, mode: str) -> None:
+    c_program(program("adopt"))(kthreads, mode)
+
+
+# Kthreads, those of them that are adopted, and the threads that turn those.
+@pytest.mark.parametrize(
+    ("kthreads", "mode", "adopted", "threads"),
+    [(1, "block", 1, 1), (1, "adaptive", 1, 1), (4, "block", 1, 1), (4, "block", 4, 2), (4, "adaptive", 2, 2)],
+)
+def test_no_wake_up_of_an_adopted_kthread_is_lost(
+    c_program: Program, kthreads: int, mode: str, adopted: int, threads: int
+) -> None:
+    c_program(program("adopt_wake"))(kthreads, mode, adopted, threads, 200 if SANITIZED else 500)
+
+
+@shapes
 def test_timers_racing_with_cancel(c_program: Program, kthreads: int, mode: str, seed: int) -> None:
     c_program(program("timers"))(kthreads, mode, 1000 if SANITIZED else 10000, seed)
 
@@ -70,6 +86,19 @@ def test_timers_racing_with_cancel(c_program: Program, kthreads: int, mode: str,
 @pytest.mark.skipif(SANITIZED, reason="switches stacks by ucontext, which the sanitizers do not follow; it runs plain")
 def test_timers_in_every_interleaving_with_cancel(c_program: Program) -> None:
     assert c_program(program("timer_model"))(3).count("interleavings") == 3
+
+
+@pytest.mark.soak(short=True, takes_s=1)
+def test_alarms_against_a_model_on_a_clock_of_its_own(c_program: Program, seed: int) -> None:
+    run = c_program(program("wheel_model"), one_thread=True)
+    for i in range(3):
+        run(seed + i, soak.examples(4_000, 100_000))
+
+
+@pytest.mark.soak(short=True, takes_s=2)
+@shapes
+def test_alarms_of_kthreads_that_are_away(c_program: Program, kthreads: int, mode: str, seed: int) -> None:
+    c_program(program("wheel_stress"))(kthreads, mode, soak.examples(1_500, 20_000), seed)
 
 
 @pytest.mark.soak(short=True, takes_s=2)

@@ -124,7 +124,7 @@ int main(int argc, char **argv)
         int fd = !strcmp(argv[1], "eventfd")   ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)
                  : !strcmp(argv[1], "private") ? CL_PARK_FUTEX_PRIVATE
                                                : CL_PARK_FUTEX;
-        shared->side[i].parker = (struct cl_parker){&shared->side[i].word, fd};
+        shared->side[i].parker = (struct cl_parker){.word = &shared->side[i].word, .event_fd = fd};
     }
     pid_t child = processes ? fork() : 0;
     if (processes && child == 0) {

@@ -139,7 +139,8 @@ def read_datagram(frame: bytes) -> Datagram:
 
 
 def verdict(frame: bytes, mac: str, ip: str, prefix: int = 24) -> str:
-    """What a host must make of a frame: "udp", "icmp", "arp", "tcp", or the reason to drop it as corelane names it.
+    """What a host must make of a frame: "udp", "icmp", "about" (an error about what we sent), "arp", "tcp", or the
+    reason to drop it as corelane names it.
 
     A second implementation of the rules, in the order of the layers; the oracle of the parser's property tests.
     """
@@ -182,7 +183,7 @@ def verdict(frame: bytes, mac: str, ip: str, prefix: int = 24) -> str:
         return "ip_reassembly"
     body = packet[hlen:total]
     if proto == 1:
-        return _icmp_verdict(body, broadcast or ip_broadcast)
+        return _icmp_verdict(body, broadcast or ip_broadcast, ipaddress.IPv4Address(ip))
     if proto == 6:
         return _tcp_verdict(body, packet[12:20])
     if proto != 17:
@@ -198,14 +199,21 @@ def _arp_verdict(body: bytes) -> str:
     return "arp"
 
 
-def _icmp_verdict(body: bytes, broadcast: bool) -> str:
+def _icmp_verdict(body: bytes, broadcast: bool, ours: ipaddress.IPv4Address) -> str:
     if len(body) < 8:
         return "icmp_short"
     if ones_sum(body) != 0xFFFF:
         return "icmp_checksum"
     if body[0] == 8 and body[1] == 0:
         return "icmp_broadcast" if broadcast else "icmp"
-    return "icmp_error" if body[0] in (3, 4, 5, 11, 12) else "icmp_type"
+    if body[0] not in (3, 4, 5, 11, 12):
+        return "icmp_type"
+    quoted = body[8:]
+    if body[0] in (4, 5) or broadcast or len(quoted) < 28 or quoted[0] != 0x45 or quoted[9] != 17:
+        return "icmp_error"
+    (frag,) = struct.unpack(">H", quoted[6:8])
+    source = bytes((127, 0, 0, 1)) if quoted[16] == 127 else ours.packed
+    return "about" if quoted[12:16] == source and not frag & 0x1FFF else "icmp_error"
 
 
 def _tcp_verdict(body: bytes, addresses: bytes) -> str:

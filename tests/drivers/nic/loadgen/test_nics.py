@@ -11,6 +11,7 @@ from corelane.drivers._native import ffi, lib
 from corelane.drivers.nic.loadgen.loadgen import Echo, Limits, Loadgen, Phase
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import BURST, Nic
+from corelane.runtime.clock import VirtualClock
 from corelane.runtime.errors import CorelaneError
 
 
@@ -157,6 +158,13 @@ def test_misuse_is_refused():
             load.wait(0.05)
     with pytest.raises(CorelaneError, match="closed"):
         load.start([Phase(1, 1)])
+    clock = VirtualClock()
+    with (
+        memory_link()[0] as c,
+        Loadgen(Echo(), server_mac="02:00:00:00:00:02", clock=clock.ptr) as load,
+        pytest.raises(CorelaneError, match="no virtual clock wakes"),
+    ):
+        load.start_client(c)
     with memory_link()[0] as c, Loadgen(Echo(), server_mac="02:00:00:00:00:02") as load:
         load.start_client(c)
         with pytest.raises(CorelaneError, match="already has"):

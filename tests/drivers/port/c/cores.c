@@ -40,6 +40,7 @@ static struct cl_cores *cores;
 static void world_new(bool hot)
 {
     static struct port_waiter waiter;
+    static struct cl_parker parker;
     static struct port_tx tx;
     static struct cl_desc descs[2];
     static uint32_t tx_head;
@@ -64,6 +65,7 @@ static void world_new(bool hot)
     CHECK(port_cores_new(&port, err) == 0);
     free(port.waiters);
     port.waiters = &waiter;
+    port.parkers = &parker;
     port.managed = &arena;
     cores = &port.cores;
     shared.slots[0].yield_wait = shared.slots[1].yield_wait = hot;

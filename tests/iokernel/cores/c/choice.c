@@ -214,6 +214,67 @@ static void quantum(void)
     world_delete(&w);
 }
 
+static uint64_t quantum_signals(const struct world *w, const struct app *a)
+{
+    CHECK((uint64_t)seen_signals() <= cores_of(w, a).quantum_signals);
+    return cores_of(w, a).quantum_signals;
+}
+
+/* One signal a quantum, and none while one has not been seen by its handler: whatever waits, and for how long. */
+static void quantum_by_signal(void)
+{
+    struct world w;
+    world_new(&w, (struct setting){0});
+    struct app *a =
+        app_add(&w, (struct wish){.kind = LATENCY, .kthreads = 2, .maximum = 1, .quantum_us = 20, .quantum_signal = 1});
+    struct kthread *k = &a->k[0];
+    start(&w, k);
+    run(&w, 100 * US);
+    CHECK(quantum_signals(&w, a) == 0); /* nobody waits */
+    ready(k, 1);
+    run(&w, 6 * US);
+    CHECK(quantum_signals(&w, a) == 1 && k->state->quantum_signals == 1);
+    CHECK(*a->preempt == 1 && k->state->quantum_over == k->line->signals.switches);
+    run(&w, 500 * US);
+    CHECK(quantum_signals(&w, a) == 1); /* its handler has not said that it ran */
+    k->line->quantum_seen = 1;
+    run(&w, 18 * US);
+    CHECK(quantum_signals(&w, a) == 1); /* it is about to switch */
+    run(&w, 12 * US);
+    CHECK(quantum_signals(&w, a) == 2 && k->state->quantum_signals == 2); /* and the same still runs */
+    k->line->quantum_seen = 2;
+    run(&w, 10 * US);
+    CHECK(quantum_signals(&w, a) == 2);
+    run(&w, 20 * US);
+    CHECK(quantum_signals(&w, a) == 3);
+    k->line->quantum_seen = 3;
+    k->line->signals.switches++; /* the next one has its own quantum */
+    run(&w, 18 * US);
+    CHECK(quantum_signals(&w, a) == 3 && *a->preempt == 0);
+    run(&w, 12 * US);
+    CHECK(quantum_signals(&w, a) == 4 && k->state->quantum_over == k->line->signals.switches);
+    CHECK(cores_of(&w, a).quantum == 2);
+    k->line->quantum_seen = 77; /* a lie costs who tells it */
+    run(&w, 500 * US);
+    CHECK(quantum_signals(&w, a) == 4);
+    app_remove(&w, a);
+    world_delete(&w);
+}
+
+/* One that has not asked for it gets none. */
+static void quantum_without_signal(void)
+{
+    struct world w;
+    world_new(&w, (struct setting){0});
+    struct app *a = app_add(&w, (struct wish){.kind = LATENCY, .quantum_us = 20});
+    start(&w, &a->k[0]);
+    ready(&a->k[0], 1);
+    run(&w, 200 * US);
+    CHECK(*a->preempt == 1 && quantum_signals(&w, a) == 0);
+    app_remove(&w, a);
+    world_delete(&w);
+}
+
 static void classes(void)
 {
     struct world w;
@@ -495,9 +556,9 @@ SCENARIOS_MAIN(SCENARIO(kthread_inside_a_uthread_comes_first), SCENARIO(frame_fo
                SCENARIO(help_gets_a_core), SCENARIO(help_that_comes_while_a_kthread_begins_is_not_lost),
                SCENARIO(help_outlives_a_kthread_that_does_not_begin),
                SCENARIO(help_is_heeded_by_one_that_had_kept_its_core), SCENARIO(rest_ends_with_any_word),
-               SCENARIO(what_waits_stands_until_a_word_changes), SCENARIO(quantum), SCENARIO(classes),
-               SCENARIO(batch_takes_turns), SCENARIO(last_core), SCENARIO(loops_keep_to_their_own_cores),
-               SCENARIO(static_lets_cores_idle), SCENARIO(looks_that_come_late_are_told_apart),
-               SCENARIO(late_decisions_hide_no_policy), SCENARIO(help_is_as_old_as_its_stamp),
-               SCENARIO(static_keeps_a_guaranteed_core), SCENARIO(flows_go_to_those_that_run),
-               SCENARIO(ages_are_from_below))
+               SCENARIO(what_waits_stands_until_a_word_changes), SCENARIO(quantum), SCENARIO(quantum_by_signal),
+               SCENARIO(quantum_without_signal), SCENARIO(classes), SCENARIO(batch_takes_turns), SCENARIO(last_core),
+               SCENARIO(loops_keep_to_their_own_cores), SCENARIO(static_lets_cores_idle),
+               SCENARIO(looks_that_come_late_are_told_apart), SCENARIO(late_decisions_hide_no_policy),
+               SCENARIO(help_is_as_old_as_its_stamp), SCENARIO(static_keeps_a_guaranteed_core),
+               SCENARIO(flows_go_to_those_that_run), SCENARIO(ages_are_from_below))

@@ -1,6 +1,6 @@
 /* The iokernel's side of the model: a loop with one worker core, and all of its own code that decides about the core and moves it.
  *
- * Its own: demand.c, allocate.c, move.c, steps.c, yield_wait.c, flows.c, thread.c but for what it reads of the kernel, signals.c, wake.c, idle.c, and
+ * Its own: demand.c, quantum.c, allocate.c, move.c, steps.c, yield_wait.c, flows.c, thread.c but for what it reads of the kernel, signals.c, wake.c, idle.c, and
  * io_cores_remove of cores.c. The model's: the policy (latency first, or either), what comes from outside (a frame, the end
  * of a process), and the times. The clock stands still during a round; which times are over in it is a choice, made anew
  * each round, so what holds here holds for every duration. Left out: limits on system calls, statistics, the accounts of CPU
@@ -123,6 +123,9 @@ static void model_current(const struct cl_policy_host *h, struct cl_policy_setti
 #ifndef MOVE_C
 #define MOVE_C "iokernel/cores/move.c"
 #endif
+#ifndef QUANTUM_C
+#define QUANTUM_C "iokernel/cores/quantum.c"
+#endif
 #ifndef DEMAND_C
 #define DEMAND_C "iokernel/cores/demand.c"
 #endif
@@ -149,6 +152,7 @@ static void model_current(const struct cl_policy_host *h, struct cl_policy_setti
 #include FLOWS_C
 #include STEPS_C
 #include MOVE_C
+#include QUANTUM_C
 #include DEMAND_C
 #define act allocate_act
 #include ALLOCATE_C

@@ -48,6 +48,7 @@ static int model_affinity(int tid, size_t bytes, const cpu_set_t *set);
 static int model_scheduler(int tid, int policy, const struct sched_param *p);
 
 #define cl_tsc() model_tsc()
+#define cl_clock_stamp(clock) ((void)(clock), model_tsc())
 #define cl_tsc_ordered() model_tsc()
 #define cl_clock_default() model_clock()
 #define cl_hist_record(h, v) ((void)(h), (void)(v))

@@ -165,6 +165,28 @@ static void frames_go_to_a_sibling(void)
     world_delete(&s.w);
 }
 
+/* Each frame has the number of steerings before it, for libos to keep those of a flow in order: it grows when flows go to
+ * another kthread, and only then. */
+static void frames_say_by_which_steering_they_came(void)
+{
+    struct siblings s;
+    struct cl_desc old[3], new;
+    siblings_new(&s, 1);
+    struct cl_ring_rx *first = &s.a->rx[s.first - s.a->k], *second = &s.a->rx[s.second - s.a->k];
+    receive(s.a, (uint32_t)(s.first - s.a->k));
+    ready(s.first, 1);
+    send(&s, 1);
+    park(s.other->k); /* cores are looked at anew, and nothing is steered */
+    run(&s.w, LOOK / 2);
+    send(&s, 1);
+    second_runs(&s);
+    send(&s, 1);
+    CHECK(cl_ring_pop(first, old, 3) == 2 && cl_ring_pop(second, &new, 1) == 1);
+    CHECK(cl_rx_steering(old[0].payload) == cl_rx_steering(old[1].payload));
+    CHECK(cl_rx_steering(new.payload) == cl_rx_steering(old[1].payload) + 1);
+    world_delete(&s.w);
+}
+
 /* When it goes on, and has kept its core, frames go to it as before. */
 static void frames_go_to_it_again(void)
 {
@@ -244,5 +266,5 @@ static void a_thief_does_not_hide_it(void)
 SCENARIOS_MAIN(SCENARIO(a_sibling_gets_a_core_for_what_waits_behind_it), SCENARIO(a_sibling_gets_a_core_for_its_timer),
                SCENARIO(what_cannot_be_taken_wakes_a_sibling_more_and_more_seldom),
                SCENARIO(the_loop_sleeps_no_longer_than_until_it_is_offered_again), SCENARIO(frames_go_to_a_sibling),
-               SCENARIO(frames_go_to_it_again), SCENARIO(where_all_sleep_nobody_gets_a_core),
-               SCENARIO(a_thief_does_not_hide_it))
+               SCENARIO(frames_say_by_which_steering_they_came), SCENARIO(frames_go_to_it_again),
+               SCENARIO(where_all_sleep_nobody_gets_a_core), SCENARIO(a_thief_does_not_hide_it))

@@ -256,7 +256,7 @@ static inline void world_new(struct world *w, struct setting s)
 }
 
 struct wish { /* of an application */
-    uint32_t loop, kind, kthreads, guaranteed, maximum, weight, quantum_us;
+    uint32_t loop, kind, kthreads, guaranteed, maximum, weight, quantum_us, quantum_signal;
     bool blocks, mute; /* mute: do not tell its threads */
 };
 
@@ -280,7 +280,8 @@ static inline struct app *app_at(struct world *w, uint32_t at, struct wish wish)
                                  .guaranteed = wish.guaranteed,
                                  .maximum = wish.maximum,
                                  .weight = wish.weight,
-                                 .quantum_us = wish.quantum_us};
+                                 .quantum_us = wish.quantum_us,
+                                 .quantum_signal = wish.quantum_signal};
     struct cl_io_app_grant g;
     struct app *a = &w->apps[at];
     snprintf(c.name, sizeof c.name, "app%u", at);

@@ -4,6 +4,7 @@
  * Each input is copied to a block of exactly its size, so that ASan sees one byte too many. What is answered must parse. */
 #include "libos/net/netif.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,17 @@ static void fail(const char *why)
 {
     fprintf(stderr, "%s\n", why);
     abort();
+}
+
+/* What the peer reads of the error is the datagram that it sent. */
+static void check_about(const uint8_t *message, const struct cl_ipv4 *ip)
+{
+    struct cl_icmp_about about;
+    const struct cl_udp *udp = (const struct cl_udp *)(ip + 1);
+    cl_icmp_read(message, &about);
+    if (about.dst_be != ip->dst_be || about.src_port_be != udp->src_port_be || about.dst_port_be != udp->dst_port_be ||
+        about.error != ECONNREFUSED)
+        fail("an ICMP error about another datagram");
 }
 
 static void answer(const uint8_t *frame, const struct cl_rx_info *info)
@@ -39,8 +51,11 @@ static void answer(const uint8_t *frame, const struct cl_rx_info *info)
     } else {
         n = cl_icmp_port_unreachable(&self, frame, info, out, sizeof out);
         cl_rx_parse_any(&peer, out, n, &back);
-        if (back.reason != CL_DROP_ICMP_ERROR)
+        bool options = ip->version_ihl != 0x45; /* we send none: it is not about a datagram of ours */
+        if (options ? back.reason != CL_DROP_ICMP_ERROR : back.verdict != CL_RX_ICMP_ERROR)
             fail("a wrong ICMP error");
+        if (!options)
+            check_about(out + back.l4, ip);
     }
 }
 
@@ -67,6 +82,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         cl_arp_input(cache, &self, (const struct cl_arp *)(frame + info.l4), now_ns += 1000000, &todo);
         cl_arp_lookup(cache, cl_get32(frame + info.l4 + 14), now_ns, mac, NULL, NULL, &dropped);
         cl_arp_tick(cache, now_ns, &resolve_be, &todo);
+    } else if (info.verdict == CL_RX_ICMP_ERROR) {
+        struct cl_icmp_about about;
+        cl_icmp_read(frame + info.l4, &about);
+        if (about.error <= 0)
+            fail("an ICMP error that is none");
     } else if (info.verdict == CL_RX_ICMP || info.verdict == CL_RX_UDP) {
         answer(frame, &info);
     }

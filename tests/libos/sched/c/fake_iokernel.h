@@ -209,6 +209,31 @@ static inline void fake_signal(struct fake *f, unsigned k)
     CHECK_EQ(syscall(SYS_tgkill, getpid(), f->kthreads.tids[k], f->kthreads.signal), 0);
 }
 
+/* What kthread k runs has run for its quantum, or what it ran `before` pieces of work ago. */
+static inline void fake_over(struct fake *f, unsigned k, uint32_t before)
+{
+    uint32_t now = cl_load_acquire(&fake_lines(f, k)->signals.switches);
+    cl_store_relaxed(&fake_slot(f, k)->quantum_over, now - before);
+    __atomic_fetch_or(fake_preempt(f), 1ull << k, __ATOMIC_RELEASE);
+}
+
+static inline void fake_no_quantum(struct fake *f, unsigned k)
+{
+    __atomic_fetch_and(fake_preempt(f), ~(1ull << k), __ATOMIC_RELEASE);
+}
+
+/* The signal for that. */
+static inline void fake_quantum_signal(struct fake *f, unsigned k)
+{
+    cl_store_relaxed(&fake_slot(f, k)->quantum_signals, fake_slot(f, k)->quantum_signals + 1);
+    fake_signal(f, k);
+}
+
+static inline bool fake_saw_signal(struct fake *f, unsigned k)
+{
+    return cl_load_acquire(&fake_lines(f, k)->quantum_seen) == fake_slot(f, k)->quantum_signals;
+}
+
 static inline bool fake_runs(struct fake *f, unsigned k)
 {
     return cl_load_acquire(&fake_lines(f, k)->signals.acted) == fake_slot(f, k)->grant &&

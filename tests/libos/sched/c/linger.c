@@ -82,11 +82,6 @@ static void late_work_is_no_gain(void)
     CHECK(l.score == CL_LINGER_ENOUGH + 2 && !l.until);
 }
 
-static uint64_t standing_clock(void *arg)
-{
-    return *(uint64_t *)arg;
-}
-
 static unsigned collect(void *arg, unsigned self, unsigned queue)
 {
     (void)arg;
@@ -137,8 +132,9 @@ static void loop(void)
     cl_sched_config_init(&c);
     c.n_kthreads = 1;
     c.poll = CL_SCHED_ADAPTIVE;
-    c.clock = standing_clock;
-    c.clock_arg = &now_ns;
+    struct cl_clock clock;
+    cl_clock_virtual(&clock, &now_ns);
+    c.clock = &clock;
     struct cl_sched *s = sched_new(&c);
     kthread = &s->kthreads[0];
 

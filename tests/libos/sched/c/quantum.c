@@ -237,12 +237,6 @@ static void long_handlers(void)
  * quantum. The clock stands still but for what the test does. */
 static uint64_t now_ns = 1000;
 
-static uint64_t stepped_clock(void *arg)
-{
-    (void)arg;
-    return now_ns;
-}
-
 static void timer_spawns(struct cl_timer *timer, void *arg)
 {
     (void)timer;
@@ -260,6 +254,7 @@ static void works_while_others_come(void *arg)
     note('A');
     spawn(is_short, "x"); /* by way of the foreign threads' queue, whoever calls */
     spawn(is_short, "y");
+    now_ns += ALWAYS_NS;
     probe();
     note('A');
     now_ns += 100;
@@ -278,7 +273,9 @@ static void others_come(void)
     cl_sched_config_init(&c);
     c.quantum_ns = ALWAYS_NS;
     c.source = &network;
-    c.clock = stepped_clock;
+    struct cl_clock clock;
+    cl_clock_virtual(&clock, &now_ns);
+    c.clock = &clock;
     sched = sched_new(&c);
     spawn(works_while_others_come, NULL);
     step_to_the_end();
@@ -332,20 +329,15 @@ static void counts(void *arg)
     cl_store_release(&short_done, short_done + 1);
 }
 
-static void tell(uint64_t look)
-{
-    __atomic_store_n(fake_preempt(&fake), look, __ATOMIC_RELEASE);
-}
-
 /* What an iokernel does: the bit stays until another uthread runs, and comes again a quantum later while any waits. */
 static void until_short(uint32_t n)
 {
     const uint32_t *switches = &fake_lines(&fake, 0)->signals.switches;
     while (cl_load_acquire(&short_done) < n) {
         uint32_t before = cl_load_relaxed(switches);
-        tell(1);
+        fake_over(&fake, 0, 0);
         UNTIL(cl_load_relaxed(switches) != before || cl_load_acquire(&short_done) >= n);
-        tell(0);
+        fake_no_quantum(&fake, 0);
     }
 }
 
@@ -397,7 +389,7 @@ static void told(void)
     fake_give(&fake, 0, 0);
     UNTIL(cl_load_acquire(&long_runs));
     spawn(counts, NULL);
-    tell(1);
+    fake_over(&fake, 0, 0);
     for (int i = 0; i < 200; i++)
         sched_yield();
     CHECK_EQ(cl_load_acquire(&short_done), 1);

@@ -172,8 +172,13 @@ int main(int argc, char **argv)
     struct cl_sched_config c = config_from(argc, argv);
     n_frames = (argc > 3 ? (unsigned)atoi(argv[3]) : 20000) / 32 * 32;
     uint64_t state = argc > 4 ? strtoull(argv[4], NULL, 0) : 1;
-    struct cl_work_source source = {NULL,   poll_queue,  ready, pending, run, flush,
-                                    parker, wait_frames, NULL,  NULL,    NULL};
+    struct cl_work_source source = {.poll = poll_queue,
+                                    .ready = ready,
+                                    .pending = pending,
+                                    .run = run,
+                                    .flush = flush,
+                                    .parker = parker,
+                                    .wait = wait_frames};
     n_queues = c.n_kthreads;
     queues = aligned_alloc(128, n_queues * sizeof *queues);
     memset(queues, 0, n_queues * sizeof *queues);

@@ -7,11 +7,6 @@
 static uint64_t now_ns, seed;
 static uint32_t trace[2][TRACE], n_trace, run_no;
 
-static uint64_t fake_clock(void *arg)
-{
-    return *(uint64_t *)arg;
-}
-
 static void note(uint32_t what)
 {
     CHECK(n_trace < TRACE);
@@ -62,8 +57,9 @@ static void run_once(void)
     uint64_t state = seed + 7;
     cl_sched_config_init(&c);
     c.n_kthreads = 3;
-    c.clock = fake_clock;
-    c.clock_arg = &now_ns;
+    struct cl_clock clock;
+    cl_clock_virtual(&clock, &now_ns);
+    c.clock = &clock;
     struct cl_sched *s = sched_new(&c);
     now_ns = 1000;
     n_trace = 0;
@@ -125,8 +121,9 @@ static void test_timer_order(void)
     struct cl_sched_config c;
     uint64_t state = seed + 99;
     cl_sched_config_init(&c);
-    c.clock = fake_clock;
-    c.clock_arg = &now_ns;
+    struct cl_clock clock;
+    cl_clock_virtual(&clock, &now_ns);
+    c.clock = &clock;
     struct cl_sched *s = sched_new(&c);
     CHECK_EQ(cl_sched_spawn(s, arm_all, &state), 0);
     CHECK(cl_sched_step(s, 0) > 0);

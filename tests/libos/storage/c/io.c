@@ -178,7 +178,9 @@ static uint64_t stepped(void)
     char err[256] = "";
     struct cl_sched_config c;
     cl_sched_config_init(&c);
-    c.clock = virtual_clock;
+    struct cl_clock clock;
+    cl_clock_virtual(&clock, &now_ns);
+    c.clock = &clock;
     c.n_kthreads = 2;
     now_ns = 1;
     rounds = 20;

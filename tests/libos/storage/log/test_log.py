@@ -47,16 +47,22 @@ def test_when_a_flush_goes(c_program: Program, seed: int, scenario: str) -> None
     assert c_program(f"{C}/wait.c")(scenario, seed, 1).endswith("ok\n")
 
 
-@pytest.mark.soak(short=True, takes_s=3)
-@pytest.mark.skipif(SANITIZED, reason="a model of time: nothing in it that the other programs do not run")
-@pytest.mark.parametrize("shape", ["one_lane", "two_lanes", "four_lanes", "many_lanes", "flash"])
-def test_adaptive_batching_beside_fixed_settings(c_program: Program, shape: str) -> None:
-    assert c_program(f"{C}/batching.c")(shape, soak.examples(2, 1)).endswith("ok\n")
-
-
 @pytest.mark.parametrize(
     "scenario",
-    ["serial", "pairs", "side_by_side", "stalls", "mended", "lone", "one", "sizes", "sizes_serial", "odd_times"],
+    [
+        "serial",
+        "pairs",
+        "side_by_side",
+        "stalls",
+        "mended",
+        "lone",
+        "soon",
+        "given",
+        "one",
+        "sizes",
+        "sizes_serial",
+        "odd_times",
+    ],
 )
 def test_how_many_flushes_fly(c_program: Program, seed: int, scenario: str) -> None:
     assert c_program(f"{C}/width.c", one_thread=True)(scenario, seed).endswith("ok\n")
@@ -107,7 +113,7 @@ def test_what_is_not_as_it_was_left(c_program: Program, seed: int, what: str) ->
     assert c_program(f"{C}/rot.c", one_thread=True)(seed, what, stride).endswith("ok\n")
 
 
-LIMITS = ("full", "votes", "no_space", "reserve", "ranges", "freed", "snapshots", "behind", "emptied")
+LIMITS = ("full", "votes", "no_space", "reserve", "ranges", "freed", "snapshots", "behind", "emptied", "older")
 REPACKED = ("garbage", "churn", "read_on", "version", "given_up", "hurried")
 
 

@@ -1,6 +1,7 @@
 /* Two channels and a network between them that loses, doubles, reorders, delays and corrupts datagrams, on a virtual clock; either side
  * dies and comes again. What lasts arrives at most once in all incarnations, whole, and exactly once where neither side gave it up.
- * Usage: channel lossy SEED SEEDS | channel overtaken | channel begun | channel idle | channel slow | channel cut | channel mended |
+ * Usage: channel lossy SEED SEEDS | channel overtaken | channel again | channel wide | channel probed | channel reorders | channel steady |
+ * channel begun | channel idle | channel slow | channel cut | channel mended |
  * channel reborn */
 #include "apps/raft/core/bytes.h"
 #include "apps/raft/transport/channel.h"
@@ -26,7 +27,7 @@
 #define MESSAGES 60000
 
 struct datagram {
-    uint64_t at_ns;
+    uint64_t at_ns, number; /* those of one time arrive as they were sent */
     uint32_t bytes;
     uint8_t to, data[MTU_MOST];
 };
@@ -67,6 +68,7 @@ static void fly(uint8_t to, const uint8_t *data, uint32_t bytes)
     d->at_ns = now_ns + wire.base_ns + (wire.spread_ns ? cl_random_below(&draw, wire.spread_ns) : 0);
     if (chance(wire.late))
         d->at_ns += cl_random_below(&draw, wire.late_ns);
+    d->number = sent_datagrams;
     d->to = to;
     d->bytes = bytes;
     memcpy(d->data, data, bytes);
@@ -147,7 +149,8 @@ static void run_until(uint64_t end_ns)
         uint64_t at = end_ns;
         int next = -1;
         for (uint32_t i = 0; i < n_flying; i++)
-            if (flying[i].at_ns < at) {
+            if (flying[i].at_ns < at ||
+                (next >= 0 && flying[i].at_ns == at && flying[i].number < flying[next].number)) {
                 at = flying[i].at_ns;
                 next = (int)i;
             }
@@ -259,6 +262,110 @@ static void overtaken(void)
     check_books();
 }
 
+/* What goes again is lost again, twice: each time it goes again when later ones are acknowledged, and no timeout is waited for. */
+static void again(void)
+{
+    begin(1);
+    say(0, 20, true);
+    run_until(now_ns + 50 * MS);
+    uint64_t began = now_ns;
+    for (int i = 0; i < 60; i++) {
+        if (i == 10)
+            lost_next = 1;
+        uint64_t before = peer(0)->count.retransmitted;
+        say(0, 20, true);
+        run_until(now_ns + MS / 50);
+        lost_next |= peer(0)->count.retransmitted == before && before < 2 && i > 10;
+    }
+    CHECK(peer(0)->count.retransmitted >= 2, "%lu sent again", peer(0)->count.retransmitted);
+    run_until(began + 4 * MS);
+    CHECK(!peer(0)->count.timeouts && messages[11].arrived == 1, "%lu timeouts", peer(0)->count.timeouts);
+    run_until(now_ns + 1000 * MS);
+    check_books();
+}
+
+/* A whole window in one go, of which the first, the middle and the last but one are lost: all three go again after a round trip, though the
+ * header has bits for 64. */
+static void wide(void)
+{
+    begin(1);
+    say(0, 20, true);
+    run_until(now_ns + 50 * MS);
+    uint64_t began = now_ns;
+    for (int i = 0; i < RAFT_CHANNEL_WINDOW; i++) {
+        lost_next = i == 0 || i == RAFT_CHANNEL_WINDOW / 2 || i == RAFT_CHANNEL_WINDOW - 2;
+        CHECK(say(0, 20, true), "refused at %d", i);
+    }
+    run_until(began + 2 * wire.base_ns + 1);
+    CHECK(peer(0)->count.retransmitted == 3, "%lu sent again", peer(0)->count.retransmitted);
+    run_until(began + 3 * wire.base_ns + 1);
+    for (uint32_t i = 0; i < n_messages; i++)
+        CHECK(messages[i].arrived == 1, "message %u is not there", i);
+    CHECK(!peer(0)->count.timeouts && !peer(0)->count.probes, "%lu timeouts, %lu probes", peer(0)->count.timeouts,
+          peer(0)->count.probes);
+    run_until(now_ns + 1000 * MS);
+    check_books();
+}
+
+/* The last one is lost: nothing overtakes it. A probe brings it, and another if that is lost, before the first timeout. */
+static void probed(void)
+{
+    begin(1);
+    say(0, 20, true);
+    run_until(now_ns + 50 * MS);
+    for (uint64_t lost = 1; lost < 4; lost = 2 * lost + 1) {
+        uint64_t began = now_ns, probes = peer(0)->count.probes, wait_ns = raft_rtt_probe_ns(&peer(0)->rtt, 0) * lost;
+        lost_next = lost;
+        say(0, 20, true);
+        run_until(began + wait_ns + wire.base_ns + 1);
+        CHECK(messages[n_messages - 1].arrived == 1 && !peer(0)->count.timeouts, "not there after %lu us",
+              (wait_ns + wire.base_ns) / 1000);
+        run_until(now_ns + 1000 * MS);
+        CHECK(peer(0)->count.probes == probes + (lost + 1) / 2, "%lu probes", peer(0)->count.probes - probes);
+    }
+    check_books();
+}
+
+/* Where datagrams overtake each other and none is lost few go again, once that was seen. */
+static void reorders(void)
+{
+    begin(1);
+    say(0, 20, true);
+    run_until(now_ns + 50 * MS);
+    wire.spread_ns = MS / 100;
+    for (int i = 0; i < 2000; i++) {
+        say(0, 20, true);
+        run_until(now_ns + MS / 200);
+    }
+    run_until(now_ns + 1000 * MS);
+    CHECK(peer(0)->count.retransmitted < 20, "%lu of 2000 sent again", peer(0)->count.retransmitted);
+    CHECK(!peer(0)->count.timeouts, "%lu timeouts", peer(0)->count.timeouts);
+    check_books();
+}
+
+/* One datagram of ten is lost, both ways, and the window is full: what is taken keeps on coming. */
+static void steady(void)
+{
+    begin(1);
+    say(0, 20, true);
+    run_until(now_ns + 50 * MS);
+    wire.loss = 100;
+    uint64_t began = now_ns;
+    for (int said = 0; said < 40000 && now_ns < began + 1000 * MS;) {
+        for (int i = 0; i < 5 && said < 40000; i++) {
+            said += say(0, 20, true);
+            run_until(now_ns + 200);
+        }
+        run_until(now_ns + wire.base_ns / 4);
+    }
+    CHECK(now_ns < began + 50 * MS, "40000 frames took %lu ms", (uint64_t)((now_ns - began) / MS));
+    CHECK(peer(0)->count.retransmitted < 40000 / 8, "%lu sent again", peer(0)->count.retransmitted);
+    CHECK(!peer(0)->count.timeouts, "%lu timeouts", peer(0)->count.timeouts);
+    wire.loss = 0;
+    run_until(now_ns + 1000 * MS);
+    check_books();
+}
+
 /* The first pieces of many frames are lost at once: those that came are kept, and no more goes again than was lost. */
 static void begun(void)
 {
@@ -269,10 +376,11 @@ static void begun(void)
     uint64_t began = now_ns;
     for (int i = 0; i < 32; i++)
         say(0, 300, true);
-    run_until(began + MS / 4);
+    run_until(began + 30000); /* less than a round trip */
     CHECK(peer(1)->pieces.used == 32, "%u frames are begun", peer(1)->pieces.used);
     run_until(began + 1000 * MS);
     CHECK(!peer(1)->count.no_room, "%lu pieces had no place", peer(1)->count.no_room);
+    CHECK(peer(0)->count.retransmitted == 32, "%lu sent again", peer(0)->count.retransmitted);
     for (uint32_t i = 0; i < n_messages; i++)
         CHECK(messages[i].arrived == 1, "message %u", i);
     check_books();
@@ -291,7 +399,7 @@ static void idle(void)
     before = sent_datagrams;
     for (int i = 0; i < 10 * RAFT_CHANNEL_ACK_EVERY; i++) {
         say(0, 20, true);
-        run_until(now_ns + MS / 20);
+        run_until(now_ns + MS / 100);
     }
     run_until(now_ns + 100 * MS);
     CHECK(sent_datagrams <= before + 10 * RAFT_CHANNEL_ACK_EVERY + 11, "%lu datagrams", sent_datagrams - before);
@@ -316,7 +424,7 @@ static void slow(void)
         run_until(now_ns + 100 * MS);
     }
     uint64_t before = peer(0)->count.retransmitted;
-    CHECK(peer(0)->srtt_ns > 60 * MS && peer(0)->srtt_ns < 70 * MS, "srtt %lu ns", peer(0)->srtt_ns);
+    CHECK(peer(0)->rtt.smooth_ns > 60 * MS && peer(0)->rtt.smooth_ns < 70 * MS, "srtt %lu ns", peer(0)->rtt.smooth_ns);
     for (int i = 0; i < 100; i++) {
         say(0, 20, true);
         run_until(now_ns + 100 * MS);
@@ -346,10 +454,12 @@ static void cut(void)
     CHECK(taken == RAFT_CHANNEL_WINDOW && peer(0)->count.window_full == 1, "%d taken", taken);
     CHECK(!say(0, FRAME_MAX, false), "a frame of several datagrams was taken");
     CHECK(say(0, 20, false), "one that does not last was refused");
-    uint64_t before = sent_datagrams;
+    uint64_t before = sent_datagrams, probes = peer(0)->count.probes;
     run_until(now_ns + 5000 * MS);
     CHECK(peer(0)->count.given_up == RAFT_CHANNEL_WINDOW, "%lu given up", peer(0)->count.given_up);
-    CHECK(sent_datagrams - before <= 32 * RAFT_CHANNEL_SILENT, "%lu sent to nobody", sent_datagrams - before);
+    probes = peer(0)->count.probes - probes;
+    CHECK(probes <= 8 && sent_datagrams - before <= 32 * RAFT_CHANNEL_SILENT + probes,
+          "%lu sent to nobody, %lu of them probes", sent_datagrams - before, probes);
     wire.cut = false;
     for (int i = 0; i < 8; i++) { /* frames that are never whole do not keep their places */
         lost_next = ~1ull;
@@ -436,6 +546,16 @@ int main(int argc, char **argv)
     uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 0) : 1, seeds = argc > 3 ? strtoull(argv[3], NULL, 0) : 20;
     if (!strcmp(what, "overtaken"))
         overtaken();
+    else if (!strcmp(what, "again"))
+        again();
+    else if (!strcmp(what, "wide"))
+        wide();
+    else if (!strcmp(what, "probed"))
+        probed();
+    else if (!strcmp(what, "reorders"))
+        reorders();
+    else if (!strcmp(what, "steady"))
+        steady();
     else if (!strcmp(what, "begun"))
         begun();
     else if (!strcmp(what, "idle"))

@@ -97,6 +97,9 @@ static void one_input(const uint8_t *data, size_t size)
         }
         put32(copy + 4, cl_crc32c(0, copy + 8, RAFT_CHANNEL_HEADER - 8));
         receive(0, copy, size);
+        put32(copy + 56, 0); /* no frame, and something behind the header: words of an acknowledgement, or not */
+        put32(copy + 4, cl_crc32c(0, copy + 8, RAFT_CHANNEL_HEADER - 8));
+        receive(0, copy, size);
     }
     now_ns += MS / 2;
     raft_channel_poll(&sides[0], now_ns);

@@ -1,6 +1,6 @@
 /* A log at its limits: a full area, many laps, a device without space, more votes than room, what may not be asked for, and what is free only
  * when both superblocks say so. argv: seed, then full, votes, no_space, reserve, ranges, freed, snapshots, behind, emptied, garbage, churn, read_on,
- * version, given_up or hurried. */
+ * version, given_up, hurried or older. */
 #include "records.h"
 
 /* A device that has no space: the log has failed, and does not look like one that is full and wants to be trimmed, whichever of its writes
@@ -636,13 +636,43 @@ static void behind(void)
     cl_blk_close(disk);
 }
 
+/* What a trim frees is free only when both superblocks say so: until then the older one needs it. */
+static void older(void)
+{
+    struct cl_blk *disk =
+        bad_disk(fresh(12), (struct cl_blk_fault_config){.latency_min_ns = 1000, .latency_max_ns = 1000});
+    struct cl_log_config config = {.blk = disk, .confirm_ns = UINT64_MAX};
+    struct cl_log_op op, trim;
+    struct cl_log_stats stats;
+    struct cl_log *log = open_log(&config, 0, NULL);
+    for (unsigned i = 1; i <= 5; i++) {
+        append(log, &op, i);
+        settle(log);
+    }
+    uint64_t before = cl_log_free_bytes(log);
+    cl_log_stats(log, &stats);
+    uint64_t written = stats.superblocks;
+    CHECK(cl_log_trim(log, 5, &trim) == 0, "trim");
+    while (stats.superblocks == written) {
+        CHECK(cl_log_free_bytes(log) == before, "no superblock says that it is free");
+        if (cl_log_pump(log) == 0)
+            now_ns = cl_max(now_ns, cl_log_next_ns(log));
+        cl_log_stats(log, &stats);
+    }
+    CHECK(cl_log_free_bytes(log) == before, "the older superblock needs what is free");
+    settle(log);
+    CHECK(cl_log_free_bytes(log) > before && trim.result == 0, "nothing was freed");
+    drop(log);
+    cl_blk_close(disk);
+}
+
 int main(int argc, char **argv)
 {
-    static const struct named all[] = {{"full", full},           {"votes", votes},       {"no_space", no_space},
-                                       {"reserve", reserve},     {"ranges", ranges},     {"freed", freed},
-                                       {"snapshots", snapshots}, {"behind", behind},     {"emptied", emptied},
-                                       {"garbage", garbage},     {"churn", churn},       {"read_on", read_on},
-                                       {"version", version},     {"given_up", given_up}, {"hurried", hurried}};
+    static const struct named all[] = {
+        {"full", full},       {"votes", votes},       {"no_space", no_space},   {"reserve", reserve},
+        {"ranges", ranges},   {"freed", freed},       {"snapshots", snapshots}, {"behind", behind},
+        {"emptied", emptied}, {"garbage", garbage},   {"churn", churn},         {"read_on", read_on},
+        {"version", version}, {"given_up", given_up}, {"hurried", hurried},     {"older", older}};
     keep_heap();
     return run_named(argc, argv, all, sizeof all / sizeof *all);
 }

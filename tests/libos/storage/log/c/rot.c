@@ -256,7 +256,7 @@ static void gap(void)
     struct cl_blk *memory = fresh(3);
     struct cl_blk_fault_config faults = {.seed = 1, .latency_min_ns = 1000, .latency_max_ns = 1000};
     struct cl_blk *disk = bad_disk(memory, faults);
-    struct cl_log_config config = {.blk = disk};
+    struct cl_log_config config = {.blk = disk, .in_flight = 2};
     struct cl_log_report report;
     struct cl_log_op ops[4];
     struct cl_log *log = open_log(&config, 0, NULL);

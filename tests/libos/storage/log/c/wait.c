@@ -55,8 +55,9 @@ static void up(struct cl_blk_fault_config *faults, unsigned kthreads, uint32_t m
     sc.n_kthreads = kthreads;
     sc.poll = mode;
     sc.watch_ns = 0;
-    sc.clock = sched_now_ns ? cl_blk_fault_clock_word : NULL;
-    sc.clock_arg = &sched_now_ns;
+    static struct cl_clock clock;
+    cl_clock_virtual(&clock, &sched_now_ns);
+    sc.clock = sched_now_ns ? &clock : NULL;
     CHECK(cl_sched_new(&sc, &sched, err) == 0, "%s", err);
     if (!share_late)
         CHECK(cl_log_share(&shared, opened, sched, err) == 0, "%s", err);

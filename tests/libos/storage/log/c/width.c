@@ -15,6 +15,7 @@
 
 static struct cl_random random_state;
 
+#define LONE_LATE 32 /* as of width.c */
 #define SMALL 4096
 #define LARGE (256u << 10)
 
@@ -99,7 +100,7 @@ static void run(uint64_t flushes)
 static void up(unsigned lanes, uint32_t most, unsigned demand)
 {
     w = (struct world){.device.lanes = lanes, .demand = demand, .bytes = SMALL, .now_ns = 1ull << 40};
-    cl_log_width_init(&w.width, most);
+    cl_log_width_init(&w.width, most, 1);
 }
 
 static void forget(void)
@@ -139,8 +140,8 @@ static void side_by_side(void)
         run(100);
         CHECK(w.width.now == MOST, "%u fly after %llu", w.width.now, (unsigned long long)w.sent);
     }
-    CHECK(w.width.lone_ns > WRITE_NS / 2 && w.width.lone_ns < 2 * WRITE_NS, "alone it takes %llu ns",
-          (unsigned long long)w.width.lone_ns);
+    CHECK(w.width.lone[0].ns > WRITE_NS / 2 && w.width.lone[0].ns < 2 * WRITE_NS, "alone it takes %llu ns",
+          (unsigned long long)w.width.lone[0].ns);
     CHECK(w.crowded * 100 > 98 * w.sent, "%llu had others beside them", (unsigned long long)w.crowded);
 }
 
@@ -171,12 +172,26 @@ static void mended(void)
     CHECK(w.width.now == MOST && !w.trials, "%u fly", w.width.now);
 }
 
-/* Few at a time are asked for: nothing is narrowed, though the device does one at a time. */
+/* One at a time is asked for: the first trial goes on, with nothing to decide it. */
 static void lone(void)
 {
     up(1, MOST, 1);
     run(50000);
-    CHECK(w.width.now == MOST && !w.crowded && !w.trials, "%u fly", w.width.now);
+    CHECK(w.width.now == 2 && w.width.tries && !w.crowded, "%u fly", w.width.now);
+}
+
+/* One flies at first; on a device that does all at once all do before many have been sent, and on one that does one it stays at that. */
+static void soon(void)
+{
+    up(MOST, MOST, MOST);
+    run(2);
+    CHECK(w.width.now == 1 && !w.crowded, "%u fly", w.width.now);
+    run(40);
+    CHECK(w.width.now == MOST, "%u fly", w.width.now);
+    up(1, MOST, MOST);
+    run(20);
+    CHECK(w.width.now == 1 && w.crowded <= 8, "%u fly, and %llu had others beside them", w.width.now,
+          (unsigned long long)w.crowded);
 }
 
 /* Small ones alone, and then many large ones: these take longer because they are large, and the device does all at once. */
@@ -220,7 +235,22 @@ static void odd_times(void)
         finish_next();
         w.demand = MOST;
         run(2000);
-        CHECK(w.width.now <= 2, "%u fly, and alone it takes %llu ns", w.width.now, (unsigned long long)w.width.lone_ns);
+        CHECK(w.width.now <= 2, "%u fly, and alone it takes %llu ns", w.width.now,
+              (unsigned long long)w.width.lone[0].ns);
+    }
+}
+
+/* So many are said to fly: they do from the first one on, until the device turns out to do fewer. */
+static void given(void)
+{
+    for (unsigned lanes = 1; lanes <= MOST; lanes *= MOST) {
+        up(lanes, MOST, MOST);
+        cl_log_width_init(&w.width, MOST, MOST);
+        run(LONE_LATE);
+        CHECK(w.width.now == MOST && w.crowded == LONE_LATE - 1, "%u fly, and %llu had others beside them", w.width.now,
+              (unsigned long long)w.crowded);
+        run(200);
+        CHECK(w.width.now == lanes, "%u fly", w.width.now);
     }
 }
 
@@ -243,6 +273,8 @@ int main(int argc, char **argv)
                {"stalls", stalls},
                {"mended", mended},
                {"lone", lone},
+               {"soon", soon},
+               {"given", given},
                {"one", one},
                {"sizes", sizes},
                {"sizes_serial", sizes_serial},

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 
 import pytest
 
-from corelane.bench import bimodal
+from corelane.bench.bimodal import bimodal, server
 from corelane.bench.harness.openloop import Point
 from corelane.bench.harness.session import Session
 from corelane.bench.harness.stops import Evidence
@@ -16,6 +17,7 @@ from corelane.bench.harness.stops import Evidence
 def turn(*short_p99_us: float) -> Point:
     """Of some windows, each of 100 short requests and one long."""
     point = Point(1e5, 1e5, 101 * len(short_p99_us), 101 * len(short_p99_us))
+    point.extra |= {"cpu_s": 1.0, "service_s": 0.5, "handled": 1000, "preempted": 20}
     for kind, requests, windows in (("short", 100, list(short_p99_us)), ("long", 1, [900.0])):
         point.extra[f"{kind}_requests"] = requests * len(short_p99_us)
         point.extra |= {f"{kind}_{name}_us": 1.0 for name in ("p50", "p90", "p99", "p999")}
@@ -34,6 +36,7 @@ def test_a_row_has_the_median_of_all_windows() -> None:
     assert (row["short_p99_window_lower_us"], row["short_p99_window_upper_us"]) == (8.0, 4000.0)
     assert row["long_p99_window_us"] == 900.0
     assert "short_p99_windows_us" not in row
+    assert (row["cpu_s"], row["handled"], row["preempted"]) == (2.0, 2000, 40)
 
 
 def test_a_window_without_long_requests_says_nothing_of_them() -> None:
@@ -44,8 +47,11 @@ def test_a_window_without_long_requests_says_nothing_of_them() -> None:
 class Made:
     """An iokernel that counts a drop as long as its application is attached."""
 
+    socket_path = "nowhere"
+
     def __init__(self) -> None:
         self.attached = True
+        self.kernel = self
 
     def __enter__(self) -> Made:
         return self
@@ -53,27 +59,37 @@ class Made:
     def __exit__(self, *why: object) -> None:
         assert not self.attached
 
-    def run(self, words: list[str], name: str) -> Made:
-        assert words[0] == name == "spin"
-        return self
-
-    def close(self) -> None:
-        self.attached = False
-
-    @property
-    def ended(self) -> dict[str, dict[str, int]]:
-        """What the application says when it ends."""
-        assert not self.attached
-        return {"dropped": {"rx_dropped_no_buffer": 2, "type_queue_full": 5}}
-
     def drops(self) -> Counter[str]:
         """As Shared.drops."""
         return Counter({"tx_dropped_full": 3, "rx_dropped_no_buffer": 1} if self.attached else {})
 
 
+class Application:
+    """A runtime on it, and the service that is set up there."""
+
+    def __init__(self, made: Made) -> None:
+        self._made = made
+        self.dropped: dict[str, int] = {}
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None:
+        self.dropped = {"rx_dropped_no_buffer": 2, "type_queue_full": 5, "udp_no_port": 0}
+
+    def stats(self) -> Application:
+        return self
+
+    def close(self) -> None:
+        self._made.attached = False
+
+
 def test_what_was_dropped_for_an_application_is_read_before_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bimodal.shared, "shared", lambda *_, **__: Made())
-    with bimodal.server((0, 1), 5, typed=True) as arm:
+    made = Made()
+    application = Application(made)
+    monkeypatch.setattr(server.shared, "shared", lambda *_, **__: made)
+    monkeypatch.setattr(server, "Runtime", lambda *_, **__: application)
+    monkeypatch.setattr(server.spin, "setup", lambda *_: application)
+    with server.server((0, 1), server.How(5, typed=True)) as arm:
         arm.unanswered = 11
     assert arm.dropped == {"tx_dropped_full": 3, "rx_dropped_no_buffer": 3, "type_queue_full": 5}
     session = Session("bimodal", seconds=0.1)
@@ -84,9 +100,32 @@ def test_what_was_dropped_for_an_application_is_read_before_it_goes(monkeypatch:
     assert session.settings["dropped"]["typed"] == dict(arm.dropped)
 
 
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs: one for the loop, one for the kthread")
+@pytest.mark.parametrize(
+    "how", [server.How(5, signal=True), server.How(5), server.How()], ids=["signal", "probe", "no"]
+)
+def test_an_arm_preempts_in_its_own_way_and_loses_no_request(monkeypatch: pytest.MonkeyPatch, how: server.How) -> None:
+    """Some 40 requests of 5 ms, each with as good a chance as not that another one comes meanwhile."""
+    for name, value in (("LONG_US", 5000.0), ("LONG_FRACTION", 0.5), ("MEAN_US", 2500.5), ("BACKLOG_S", 60)):
+        monkeypatch.setattr(server, name, value)
+    loop, worker, *_ = sorted(os.sched_getaffinity(0))
+    with server.server((loop, worker), how) as arm:
+        point = arm.measure(0.5, 0.4)
+        sched = arm.runtime.stats().sched
+    assert point.extra["handled"] >= point.sent > 0, "all were worked off, in time for the generator or not"
+    assert (point.extra["preempted"] > 0) == (how.quantum_us > 0)
+    assert (sched["quantum_signals"] > 0) == how.signal
+    assert 0 < point.extra["service_s"] <= point.extra["cpu_s"]
+
+
+def arm_of(unanswered: int = 0) -> server.Server:
+    """An arm that is never measured."""
+    return server.Server(Made(), None, None, unanswered)  # type: ignore[arg-type]
+
+
 def test_an_arm_without_drops_says_that_its_answers_were_late() -> None:
     session = Session("bimodal", seconds=0.1)
-    arm = bimodal.Server(Made(), unanswered=1)  # type: ignore[arg-type]
+    arm = arm_of(1)
     bimodal.say_drops(session, "quantum", arm)
     (note,) = session.notes
     assert note.endswith("none that is counted: they were answered too late")
@@ -97,7 +136,7 @@ def test_an_arm_without_drops_says_that_its_answers_were_late() -> None:
 
 def test_an_arm_stops_at_the_first_load_that_is_not_carried_and_says_why() -> None:
     session = Session("bimodal", seconds=0.1)
-    arm = bimodal.Server(Made())  # type: ignore[arg-type]
+    arm = arm_of()
     asked: list[float] = []
 
     def explain(rate: float, seconds: float) -> Point:
@@ -113,3 +152,12 @@ def test_an_arm_stops_at_the_first_load_that_is_not_carried_and_says_why() -> No
     bimodal.say_stop(session, "typed", arm, [carried], 0.01)
     assert "was carried" in session.stops["typed"]
     assert "typed" not in session.stops_because
+
+
+def test_it_is_said_who_pays() -> None:
+    session = Session("bimodal", seconds=0.1)
+    plain, slower = turn(9.0), turn(9.0)
+    slower.extra |= {"long_p50_us": 3.0, "long_p99_us": 2.0}
+    bimodal.say_who_pays(session, {"run to completion": [plain, plain], "quantum": [slower, slower]})
+    assert session.settings["long_slowdown"] == {"quantum": {"p50": 3.0, "p99": 2.0}}
+    assert session.notes[-1].endswith("of that of running to completion: quantum 3 times (p99 2 times)")

@@ -1,0 +1,26 @@
+/* The loops behind the rows `rearm` of `corelane bench ground`: one of many armed deadlines, chosen at random, is moved.
+ *
+ * To now + 200 ms, as a retransmission's, so later each time; `sooner`: to a time before all others, so that the alarm
+ * has to leave its slot. The loop yields each 1024 moves: timers and alarms come due while it is
+ * measured, and what the wheel does then is a part of the time. */
+#ifndef CORELANE_BENCH_GROUND_REARM_H
+#define CORELANE_BENCH_GROUND_REARM_H
+
+#include <corelane/runtime/base.h>
+
+// cffi: begin
+#define CL_BENCH_REARM_TIMER 0  /* cl_timer_arm: the heap */
+#define CL_BENCH_REARM_ALARM 1  /* cl_alarm_arm, later: a store */
+#define CL_BENCH_REARM_SOONER 2 /* cl_alarm_arm, sooner: out of a slot and into another */
+
+/* ns: of all moves; called: timers or alarms whose callback ran meanwhile. */
+struct cl_bench_rearm_result {
+    uint64_t ns, moves, called;
+};
+
+/* About `n` moves among `armed` deadlines on core `cpu`. -errno and a reason in err. */
+CL_API int cl_bench_rearm(uint32_t what, int cpu, uint32_t armed, uint64_t n, struct cl_bench_rearm_result *out,
+                          char err[256]);
+// cffi: end
+
+#endif

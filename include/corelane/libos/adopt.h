@@ -1,0 +1,71 @@
+/* A kthread driven by a thread that is not ours: an event loop inside somebody's process turns it while it is busy, and
+ * sleeps in its own epoll when it is not.
+ *
+ *   struct cl_runtime_config config = {.nic = nic, .adopted = 1};
+ *   ... cl_runtime_new, cl_runtime_bind_udp, cl_runtime_start ...
+ *   struct cl_sched *s = cl_runtime_sched(rt);
+ *   cl_kthread_adopt(s, 0, err);
+ *   epoll_ctl(epoll, EPOLL_CTL_ADD, cl_kthread_fd(s, 0), &readable);
+ *   for (;;) {
+ *       int again = cl_kthread_turn(s, 0);
+ *       n = epoll_wait(epoll, events, 16, again > 0 ? 0 : -1);
+ *       ... its other descriptors ...
+ *   }
+ *
+ * A scheduler whose config says `adopted` = n starts no threads for its kthreads 0 to n-1. All else of them is as of any
+ * kthread: siblings steal from them and they from siblings, they park and are woken by the same protocol
+ * (libos/sched/idle.c), and a turn is what the loop of an ordinary one does between two looks at whether it is to end.
+ *
+ * A turn runs timers that are due, uthreads that are ready and what has come from the network, each as many as the loop
+ * takes at a time. It never sleeps.
+ *
+ * Where an iokernel manages cores (docs/cores.md) a turn without a core returns 0, and the descriptor tells when the
+ * kthread has one again; asked for its core, it gives it up at its next turn, or at a scheduling point or probe inside
+ * of one. Between turns the thread should do little: while it has ceded its core, that time is an overrun. Code that
+ * polls nothing, in a handler or of the event loop, is interrupted and waits in place for a core, as foreign code on
+ * uthreads does.
+ *
+ * Whoever wakes a kthread counts on it to come. So turn it soon after the descriptor was readable. What waits
+ * meanwhile, siblings take if there are any.
+ *
+ * The thread keeps its signal mask. Handlers run on its signal stack if they ask for it (SA_ONSTACK), else on a
+ * uthread's stack, which has room for small ones. Where cores are managed it lets SIGURG through.
+ *
+ * A thread may adopt several kthreads, of one scheduler or of several. When it ends it has let go of them. After a fork
+ * the child has no kthreads.
+ *
+ * Tests: tests/libos/sched/c/adopt.c, tests/libos/sched/test_adopt_model.py, tests/libos/test_adopt.py. */
+#ifndef CORELANE_LIBOS_ADOPT_H
+#define CORELANE_LIBOS_ADOPT_H
+
+#include <corelane/libos/sched.h>
+
+CL_EXTERN_C_BEGIN
+
+// cffi: begin
+/* Be the thread of kthread k, after cl_sched_start. -errno with a reason: -EINVAL it has one of its own, -EBUSY another
+ * thread has adopted it, -EALREADY this one has, -EDEADLK on a kthread, -ESHUTDOWN, -ENOMEM. Where an iokernel manages
+ * the cores it is told of the kthreads when all of them have their threads, and what it answers comes back here. */
+CL_API int cl_kthread_adopt(struct cl_sched *sched, unsigned k, char err[256]);
+/* One turn. 1: turn again, after a look at what else there is; poll mode says for how long it does so without work
+ * (CL_SCHED_BLOCK: not at all). 0: nothing is to be done, and the descriptor is readable when there is; a call before
+ * that costs some ns. Errors, each with its sentence in cl_adopt_error:
+ *   -EPERM     this thread has not adopted it
+ *   -EDEADLK   the call comes from inside a turn: from a handler, a timer or a uthread
+ *   -ECHILD    this process was forked from the one that adopted it
+ *   -ESHUTDOWN the scheduler has stopped
+ *   -EINVAL    there is no such kthread, or it has a thread of its own */
+CL_API int cl_kthread_turn(struct cl_sched *sched, unsigned k);
+/* Readable (epoll, poll, select) when kthread k, whose last turn returned 0, has something to do. Not to be read. The
+ * same for the life of the scheduler, which closes it. Readable before the first turn, and when the scheduler stops.
+ * -EINVAL. Any thread. */
+CL_API int cl_kthread_fd(const struct cl_sched *sched, unsigned k);
+/* Let go of it: another thread may adopt it. What comes until then waits, or siblings take it. -EPERM, -EDEADLK,
+ * -ECHILD, -ESHUTDOWN; -EBUSY: an iokernel manages the cores, and counts on the thread that it was told of. */
+CL_API int cl_kthread_let_go(struct cl_sched *sched, unsigned k);
+/* What an error of these calls means and what to do, as a sentence. */
+CL_API const char *cl_adopt_error(int error);
+// cffi: end
+
+CL_EXTERN_C_END
+#endif

@@ -1,0 +1,114 @@
+/* See chunk.h. */
+#include "chunk.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+struct counts {
+    uint64_t taken, given, refused; /* chunks; refused: chains that could not be made */
+};
+
+struct cl_chunks {
+    struct cl_pool *pool;
+    struct cl_chunk *all; /* by index */
+    uint64_t bytes;
+    unsigned n_kthreads;
+    struct counts (*counts)[CL_CHUNKS_HOLDERS]; /* by kthread */
+};
+
+struct cl_chunks *cl_chunks_new(uint64_t bytes, unsigned n_kthreads)
+{
+    struct cl_chunks *c = calloc(1, sizeof *c);
+    uint64_t n = bytes / CL_CHUNK_BYTES;
+    if (!c)
+        return NULL;
+    c->n_kthreads = n_kthreads;
+    c->counts = calloc(n_kthreads, sizeof *c->counts);
+    c->pool = n <= UINT32_MAX ? cl_pool_new(0, (uint32_t)n, n_kthreads) : NULL;
+    void *all =
+        n ? mmap(NULL, n * CL_CHUNK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+          : NULL;
+    if (all != MAP_FAILED) {
+        c->all = all;
+        c->bytes = n * CL_CHUNK_BYTES;
+    }
+    if (c->counts && c->pool && all != MAP_FAILED)
+        return c;
+    cl_chunks_delete(c);
+    return NULL;
+}
+
+void cl_chunks_delete(struct cl_chunks *c)
+{
+    if (!c)
+        return;
+    if (c->all)
+        munmap(c->all, c->bytes);
+    cl_pool_delete(c->pool);
+    free(c->counts);
+    free(c);
+}
+
+void cl_chunks_free(struct cl_chunks *c, unsigned kthread, unsigned holder, struct cl_chunk *chain)
+{
+    uint64_t n = 0;
+    for (; chain; n++) {
+        struct cl_chunk *next = chain->next;
+        uint32_t index = (uint32_t)(chain - c->all);
+        cl_pool_put(c->pool, kthread, &index, 1);
+        chain = next;
+    }
+    cl_count(&c->counts[kthread][holder].given, n);
+}
+
+struct cl_chunk *cl_chunks_copy(struct cl_chunks *c, unsigned kthread, unsigned holder, const void *data, uint32_t len)
+{
+    struct counts *counts = &c->counts[kthread][holder];
+    struct cl_chunk *first = NULL, **end = &first;
+    const uint8_t *from = data;
+    do {
+        uint32_t index, part = cl_min(len, (uint32_t)CL_CHUNK_ROOM);
+        if (cl_pool_get(c->pool, kthread, &index, 1) == 0) {
+            cl_chunks_free(c, kthread, holder, first);
+            cl_count(&counts->refused, 1);
+            return NULL;
+        }
+        cl_count(&counts->taken, 1);
+        struct cl_chunk *chunk = &c->all[index];
+        chunk->next = NULL;
+        chunk->len = part;
+        memcpy(chunk->data, from, part);
+        *end = chunk;
+        end = &chunk->next;
+        from += part;
+        len -= part;
+    } while (len);
+    return first;
+}
+
+uint32_t cl_chunks_read(const struct cl_chunk *chain, void *data, uint64_t room)
+{
+    uint8_t *to = data;
+    uint32_t n = 0;
+    for (; chain && n < room; chain = chain->next) {
+        uint32_t part = (uint32_t)cl_min((uint64_t)chain->len, room - n);
+        memcpy(to + n, chain->data, part);
+        n += part;
+    }
+    return n;
+}
+
+void cl_chunks_stats(const struct cl_chunks *c, unsigned holder, struct cl_chunk_stats *out)
+{
+    *out = (struct cl_chunk_stats){.bound_bytes = c->bytes};
+    uint64_t taken = 0, given = 0;
+    for (unsigned k = 0; k < c->n_kthreads; k++) {
+        const struct counts *of = &c->counts[k][holder];
+        given += cl_load_relaxed(&of->given);
+        taken += cl_load_relaxed(&of->taken);
+        out->refused += cl_load_relaxed(&of->refused);
+    }
+    out->taken = taken;
+    out->held_bytes = taken > given ? (taken - given) * CL_CHUNK_BYTES : 0;
+}

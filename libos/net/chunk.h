@@ -1,0 +1,45 @@
+/* Memory of bytes: chunks of one size from one pool per application, for what outlives a burst.
+ *
+ * A received frame lies in a buffer of the NIC. Those are one pool for everybody's frames, so nothing that may wait long
+ * keeps one: what waits for a reader is copied into chunks. The pool has a bound in bytes. Whoever finds it used up is
+ * refused, and that is counted.
+ *
+ * Each kthread has a cache of free chunks (runtime/pool.h), at most half of the pool in all caches together: so close to
+ * the bound one kthread may be refused while another still has some. Memory that was never needed is never touched.
+ *
+ * Threads: a kthread's calls name its own cache; any kthread may put what another got. Counters: writer the kthread,
+ * readers anybody. Invariant: taken - given, over all kthreads and holders, is what is out. */
+#ifndef CORELANE_LIBOS_NET_CHUNK_H
+#define CORELANE_LIBOS_NET_CHUNK_H
+
+#include <corelane/libos/reasons.h>
+#include "../../runtime/pool.h"
+
+#define CL_CHUNK_BYTES 2048 /* with its head */
+#define CL_CHUNK_ROOM (CL_CHUNK_BYTES - 16)
+
+struct cl_chunk {
+    struct cl_chunk *next; /* of the same datagram; NULL: the last */
+    uint32_t len;          /* bytes in it */
+    uint32_t pad;
+    uint8_t data[CL_CHUNK_ROOM];
+};
+_Static_assert(sizeof(struct cl_chunk) == CL_CHUNK_BYTES, "the pool counts in these");
+
+struct cl_chunks;
+
+/* New pool of at most `bytes`, of which each chunk takes CL_CHUNK_BYTES, for n kthreads. NULL: no memory. */
+struct cl_chunks *cl_chunks_new(uint64_t bytes, unsigned n_kthreads);
+void cl_chunks_delete(struct cl_chunks *c);
+
+/* Copy `len` bytes into a chain, for a holder (CL_CHUNKS_...), through the cache of `kthread`. NULL: refused. A chain of
+ * 0 bytes is one empty chunk. */
+struct cl_chunk *cl_chunks_copy(struct cl_chunks *c, unsigned kthread, unsigned holder, const void *data, uint32_t len);
+/* Copy up to `room` bytes out of a chain. Returns how many. */
+uint32_t cl_chunks_read(const struct cl_chunk *chain, void *data, uint64_t room);
+/* Give a chain back. */
+void cl_chunks_free(struct cl_chunks *c, unsigned kthread, unsigned holder, struct cl_chunk *chain);
+/* What a holder has. Whole counters, not all of one instant. Any thread. */
+void cl_chunks_stats(const struct cl_chunks *c, unsigned holder, struct cl_chunk_stats *out);
+
+#endif

@@ -1,0 +1,40 @@
+/* The queue of a UDP socket: what of a datagram waits there for a reader. Used by socket.c, and by ports.c where sockets
+ * are recycled. */
+#ifndef CORELANE_LIBOS_NET_QUEUE_H
+#define CORELANE_LIBOS_NET_QUEUE_H
+
+#include "chunk.h"
+#include <corelane/libos/spin.h>
+#include <corelane/libos/sync.h>
+
+struct cl_datagram {
+    struct cl_chunk *chunks;
+    uint64_t from; /* cl_udp_flow */
+    uint32_t len;
+};
+
+struct cl_udp_queue {
+    struct cl_spin lock; /* of the ring, and of the socket's kind */
+    uint32_t size;       /* datagrams at most */
+    uint32_t head;
+    uint32_t count;   /* also read without the lock, relaxed */
+    uint32_t readers; /* inside recvfrom, close, or about to post; the socket is reused when none is */
+    struct cl_sem filled;
+    struct cl_datagram *ring;
+};
+
+struct cl_pollable;
+struct cl_udp_group;
+struct cl_udp_socket;
+
+bool cl_udp_is_queued(const struct cl_udp_socket *s);
+/* Nobody is inside of a call on it any more. */
+bool cl_udp_queue_unused(const struct cl_udp_queue *queue);
+void cl_udp_queue_delete(struct cl_udp_queue *queue);
+/* What of its socket is ready (CL_POLL_...). */
+uint32_t cl_udp_ready(const struct cl_pollable *member);
+/* Under table_lock: a socket, new or recycled, gets a port and an empty queue. */
+void cl_udp_queue_take_over(struct cl_udp_socket *s, struct cl_udp_queue *fresh, uint16_t port,
+                            struct cl_udp_group *group);
+
+#endif

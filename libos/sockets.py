@@ -1,0 +1,176 @@
+"""UDP sockets and poll sets of a runtime, for Python threads and, by their addresses, for compiled handlers.
+
+    server = runtime.open_udp(5353)
+    data, peer = server.receive(timeout_s=1.0)
+    server.send(data, peer)
+
+From Python each call runs on a uthread and costs some 10 to 20 us: it is for control and tests. Compiled code calls
+the same functions on its own uthread (corelane.libos.numba.calls). Ctrl-C is heeded while a call waits.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..runtime.closing import Closing
+from ..runtime.errors import CorelaneError, check
+from ..runtime.typed import typed
+from ._native import ffi, lib
+
+Address = tuple[str, int]
+
+_SLICE_S = 0.2  # a wait in C at most, then Python may handle signals
+_MOST_BYTES = 65536
+
+
+class Owner(Protocol):
+    """What a socket needs of its runtime: `ptr` raises CorelaneError once that is closed."""
+
+    @property
+    def ptr(self) -> Any: ...
+
+
+def _address(peer: Address, what: str) -> Any:
+    try:
+        host, port = peer
+        ipv4 = int(ipaddress.IPv4Address(host))
+    except (TypeError, ValueError) as error:
+        raise CorelaneError(what, f"{peer!r} is no address", "as in ('10.77.0.9', 5353)") from error
+    if not isinstance(port, int) or not 0 < port < 65536:
+        raise CorelaneError(what, f"port {port!r}", "UDP ports are 1 to 65535")
+    return ffi.new("struct cl_udp_addr *", {"ipv4": ipv4, "port": port})
+
+
+def _in_slices(call: Callable[[int], int], timeout_s: float | None, again: int) -> int:
+    """Call with a timeout in ns, again and again until it returns something else than `again` or the time is over."""
+    end = math.inf if timeout_s is None else time.monotonic() + timeout_s
+    while True:
+        left = min(_SLICE_S, max(0.0, end - time.monotonic()))
+        rc = call(int(left * 1e9))
+        if rc not in (again, -errno.EAGAIN) or time.monotonic() >= end:
+            return rc
+
+
+class UdpSocket(Closing):
+    """A UDP socket of a runtime. Made by Runtime.open_udp; closed with its runtime, or by `close`.
+
+    Calls raise CorelaneError: no route, too long, closed, the runtime is not started or stops. An ICMP error about what
+    a connected socket has sent is raised by its next call, with its errno.
+    """
+
+    def __init__(self, runtime: Owner, pointer: Any) -> None:
+        self._runtime = runtime
+        self._pointer = pointer
+        self._closed = False
+
+    @property
+    def ptr(self) -> Any:
+        """The `struct cl_udp_socket *`. Raises CorelaneError once it, or its runtime, is closed."""
+        if self._closed or not self._runtime.ptr:
+            raise CorelaneError("use a UDP socket", "it is closed", "open another")
+        return self._pointer
+
+    @property
+    def address(self) -> int:
+        """The `struct cl_udp_socket *` as a number. Give it to a compiled handler in its state, never as a global."""
+        return int(ffi.cast("uintptr_t", self._pointer))
+
+    @property
+    def port(self) -> int:
+        """Its UDP port."""
+        return int(lib.cl_udp_port(self.ptr))
+
+    @typed("connect a UDP socket")
+    def connect(self, peer: Address | None) -> None:
+        """Send to `peer` unless told otherwise, and receive from there only. None: from anybody again."""
+        to = ffi.NULL if peer is None else _address(peer, "connect a UDP socket")
+        check(lib.cl_udp_connect(self.ptr, to), f"connect a UDP socket to {peer}")
+
+    @typed("send a datagram")
+    def send(self, data: bytes, peer: Address | None = None) -> None:
+        """Send one datagram, to `peer` or to whom the socket is connected to."""
+        to = ffi.NULL if peer is None else _address(peer, "send a datagram")
+        check(lib.cl_outside_send(self.ptr, ffi.from_buffer(data), len(data), to), "send a datagram")
+
+    @typed("receive a datagram")
+    def receive(self, timeout_s: float | None = None) -> tuple[bytes, Address]:
+        """Wait for a datagram: its bytes, and who sent it. Raises TimeoutError after timeout_s; None: never."""
+        room, peer = ffi.new("uint8_t[]", _MOST_BYTES), ffi.new("struct cl_udp_addr *")
+        rc = _in_slices(
+            lambda ns: int(lib.cl_outside_receive(self.ptr, room, _MOST_BYTES, peer, ns)), timeout_s, -errno.ETIMEDOUT
+        )
+        if rc in (-errno.ETIMEDOUT, -errno.EAGAIN):
+            raise TimeoutError(f"no datagram came to UDP port {self.port} within {timeout_s:g} s")
+        check(rc, "receive a datagram")
+        return bytes(ffi.buffer(room, rc)), (str(ipaddress.IPv4Address(peer.ipv4)), int(peer.port))
+
+    def close(self) -> None:
+        """Close it; who waits for a datagram is told. May be called twice."""
+        if not self._closed:
+            check(lib.cl_outside_close(self.ptr), "close a UDP socket")
+            self._closed = True
+
+
+class Poll(Closing):
+    """Waits for many sockets at once (corelane/libos/poll.h). Made by Runtime.open_poll.
+
+    `address` is for compiled code: calls.poll_wait. A socket is in one set at a time.
+    """
+
+    def __init__(self, runtime: Owner, pointer: Any) -> None:
+        self._runtime = runtime
+        self._pointer = pointer
+        self._members: dict[int, UdpSocket] = {}
+
+    @property
+    def ptr(self) -> Any:
+        """The `struct cl_poll *`. Raises CorelaneError once it, or its runtime, is closed."""
+        if self._pointer is None or not self._runtime.ptr:
+            raise CorelaneError("use a poll set", "it is closed", "open another")
+        return self._pointer
+
+    @property
+    def address(self) -> int:
+        """The `struct cl_poll *` as a number."""
+        return int(ffi.cast("uintptr_t", self.ptr))
+
+    @typed("add a socket to a poll set")
+    def add(self, socket: UdpSocket, data: int | None = None, *, edge: bool = False) -> None:
+        """Wait for this one, too. data: what compiled code gets for it; `wait` returns the sockets themselves.
+
+        edge: it is told of once for what has come since; else for as long as something waits in it.
+        """
+        data = socket.address if data is None else data
+        if data in self._members:
+            raise CorelaneError("add a socket to a poll set", f"{data} stands for another", "give each its own number")
+        how = lib.CL_POLL_EDGE if edge else lib.CL_POLL_LEVEL
+        check(lib.cl_poll_add(self.ptr, socket.ptr, how, data), "add a socket to a poll set")
+        self._members[data] = socket
+
+    @typed("remove a socket from a poll set")
+    def remove(self, socket: UdpSocket) -> None:
+        """Wait for it no more."""
+        check(lib.cl_poll_remove(self.ptr, socket.ptr), "remove a socket from a poll set")
+        self._members = {n: s for n, s in self._members.items() if s is not socket}
+
+    @typed("wait for sockets")
+    def wait(self, timeout_s: float | None = None, *, most: int = 64) -> list[UdpSocket]:
+        """Those that are ready: a datagram waits, or an error, or the runtime stops. [] once timeout_s is over."""
+        events = ffi.new("struct cl_poll_event[]", most)
+        n = _in_slices(lambda ns: int(lib.cl_outside_poll(self.ptr, events, most, ns)), timeout_s, 0)
+        check(n, "wait for sockets")
+        return [self._members[events[i].data] for i in range(n) if events[i].data in self._members]
+
+    def close(self) -> None:
+        """Take all sockets out, and free it. Nobody may wait on it. May be called twice."""
+        if self._pointer is None:
+            return
+        for socket in [s for s in self._members.values() if not s._closed]:
+            self.remove(socket)
+        check(lib.cl_poll_delete(self.ptr), "close a poll set")
+        self._pointer = None

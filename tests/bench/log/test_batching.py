@@ -1,0 +1,96 @@
+"""Batching on modelled disks: what the log's own rule reaches of the best fixed setting, and what the study says of it.
+
+Nothing is measured: the same load gives the same numbers. On fewer settings and loads than `corelane bench log` has.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+
+import pytest
+from cltest import soak
+
+from corelane.bench.harness.session import Session
+from corelane.bench.log import batching
+from corelane.bench.log.modelled import ADAPTIVE, DISKS, FIXED, Disk, Outcome, Setting, closed_loop, open_loop
+
+LEAST = 0.9  # of the best fixed setting
+SOME = FIXED if soak.SOAKS else tuple(s for s in FIXED if s.records in (1, 4, 16, 64) and s.in_flight in (1, 2, 4, 16))
+LANES = [name for name in DISKS if not DISKS[name].beside_us]
+
+
+@pytest.mark.soak(short=True, takes_s=4)
+@pytest.mark.parametrize("writers", [2, 8, 64])
+@pytest.mark.parametrize("name", DISKS)
+def test_writers_in_a_closed_loop(name: str, writers: int) -> None:
+    fixed = {s: closed_loop(DISKS[name], s, writers) for s in SOME}
+    part, best = batching.part_of_best(closed_loop(DISKS[name], ADAPTIVE, writers), fixed, lambda o: o.per_s)
+    assert part >= LEAST, f"{part:.3f} of {best}"
+
+
+@pytest.mark.soak(short=True, takes_s=6)
+@pytest.mark.parametrize("in_a_write", [0.1, 0.5, 2, 4, 16])
+@pytest.mark.parametrize("name", LANES)
+def test_arrivals_at_random(name: str, in_a_write: float) -> None:
+    disk = DISKS[name]
+    per_s = in_a_write / disk.write_us * 1e6
+    fixed = {s: open_loop(disk, s, per_s) for s in SOME}
+    part, best = batching.part_of_best(open_loop(disk, ADAPTIVE, per_s), fixed, lambda o: 1 / o.mean_us)
+    assert part >= LEAST, f"{part:.3f} of {best}"
+
+
+@pytest.mark.parametrize(("name", "width"), [("one lane", 1), ("two lanes", 2), ("four lanes", 4), ("many lanes", 8)])
+def test_the_disk_is_found_out(name: str, width: int) -> None:
+    got = open_loop(DISKS[name], ADAPTIVE, 4 / DISKS[name].write_us * 1e6)
+    assert width <= got.width <= 2 * width, "twice as many are tried now and then"
+    assert closed_loop(DISKS[name], Setting(1, 0, 3), 8).width == 3, "where it is given it is given"
+
+
+def test_the_same_load_gives_the_same_numbers() -> None:
+    assert open_loop(DISKS["flash"], ADAPTIVE, 2e5, 500) == open_loop(DISKS["flash"], ADAPTIVE, 2e5, 500)
+
+
+def test_times_are_the_disk_s() -> None:
+    alone = closed_loop(Disk(1, 100, 0), Setting(1, 0, 1), 1)
+    assert alone.us[0] == pytest.approx(100, abs=3)
+    assert alone.flushes >= len(alone.us)
+    together = closed_loop(Disk(1, 100, 0), Setting(1, 0, 16), 4)
+    assert together.us[-1] > 350, "they stand in line"
+    beside = closed_loop(Disk(4, 100, 0, beside_us=10), Setting(1, 0, 4), 4)
+    assert beside.us[-1] == pytest.approx(130, abs=10)
+
+
+def test_a_late_append_is_charged_from_when_it_was_due() -> None:
+    got = open_loop(Disk(1, 100, 0), Setting(1, 0, 1), 1e12, 100)
+    assert len(got.us) == 100
+    assert got.us[-1] >= got.us[0] > 100
+
+
+def test_the_study_leaves_curves_that_stop_and_a_figure() -> None:
+    session = Session("log", seconds=0.1, progress=io.StringIO())
+    batching.run(session, whole=False)
+    part = session.figures["log.batching_modelled"]
+    assert part["beside"].keys() == {batching.KNOWN, "p50", "p99"}
+    rows = [a for a in session.arms if a["name"] == "modelled flash: adaptive"]
+    assert [a["fraction"] for a in rows] == list(batching.SHORT_FRACTIONS)
+    assert all(math.isfinite(a[key]) for a in rows for key in ("p50_us", "p99_us", "best_p50_us", "best_p99_us"))
+    assert session.stops_because["modelled flash: adaptive"]["resource"] == "worker busy"
+
+
+def test_the_worst_load_is_named() -> None:
+    found = batching.Reached({"a": 0.95, "b": 0.7, "c": 1.1})
+    assert str(found) == "0.7 (b)"
+
+
+def outcome(*us: float) -> Outcome:
+    return Outcome(sorted(us), 1.0, 0.9, 0.5, 0.5, 1, 1)
+
+
+def test_the_best_setting_is_chosen_by_what_is_compared() -> None:
+    fixed = {Setting(1, 0, 1): outcome(10, 100), Setting(2, 50, 1): outcome(20, 30)}
+    ours = outcome(20, 40)
+    part, best = batching.part_of_best(ours, fixed, lambda o: 1 / o.percentile_us(0.5))
+    assert (part, best) == (0.5, Setting(1, 0, 1))
+    part, best = batching.part_of_best(ours, fixed, lambda o: 1 / o.percentile_us(0.99))
+    assert (part, best) == (0.75, Setting(2, 50, 1))

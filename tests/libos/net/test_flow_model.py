@@ -1,0 +1,143 @@
+"""Flows and the order of bursts (libos/net/flow.h, order.c) in all interleavings: c/flow_model.c says what is in it.
+
+The mutants are the same code with one fault put in, all of them in one program, and must be found.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cltest import ProgramFailed
+from cltest.cbuild import ROOT, setup_py
+
+PROGRAM = "tests/libos/net/c/flow_model.c"
+# Compiled into the program, by the name of a macro; the rest of the library is linked.
+OWN = {
+    "FLOW_H": "libos/net/flow.h",
+    "ORDER_C": "libos/net/order.c",
+    "ORDERED_C": "libos/net/ordered.c",
+    "RECEIVE_C": "libos/net/receive.c",
+    "HANDLER_C": "libos/net/handler.c",
+}
+FLAGS = ("-O1", "-g0", "-Wno-unused-function", "-ftrivial-auto-var-init=zero")  # what was on a stack before is no state
+SCENARIOS = {
+    "bursts": False,
+    "longer_bursts": False,
+    "two_flows": False,
+    "two_queues": True,
+    "three_kthreads": True,
+    "steered": False,
+    "steered_in_bursts": False,
+    "steered_on": False,
+    "woken": False,
+}  # whether only make soak has it
+
+pytestmark = pytest.mark.skipif(
+    bool(os.environ.get("CORELANE_SANITIZE")),
+    reason="has stacks of its own, which the sanitizers do not follow; it runs plain",
+)
+Program = Callable[..., Callable[..., str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    """A fault: `old`, which is there once, becomes `new`: an expression, or statements. It shows in `scenario`."""
+
+    macro: str
+    old: str
+    new: str
+    scenario: str
+
+    def text(self, number: int) -> str:
+        """Both, of which `mutant` chooses."""
+        if self.old.endswith(";"):
+            return f"if (mutant == {number}) {{ {self.new} }} else {{ {self.old} }}"
+        return f"(mutant == {number} ? ({self.new}) : ({self.old}))"
+
+
+MUTANTS = {
+    "a burst is put after the lock was dropped": Mutant(
+        "RECEIVE_C",
+        "cl_order_receive(&o, victim);\n    cl_spin_unlock(&victim->rx_lock);",
+        "cl_spin_unlock(&victim->rx_lock); cl_order_receive(&o, victim);",
+        "bursts",
+    ),
+    "a flow that runs is put into a ready queue": Mutant(
+        "FLOW_H", "f->state == CL_FLOW_IDLE", "f->state != CL_FLOW_READY", "bursts"
+    ),
+    "what came while it ran is forgotten": Mutant(
+        "FLOW_H", "f->state == CL_FLOW_AGAIN || f->taken || f->first", "f->taken != NULL", "bursts"
+    ),
+    "what is left of a turn is forgotten": Mutant(
+        "FLOW_H", "if (f->taken)\n        return;", "(void)0;", "longer_bursts"
+    ),
+    "a holder does not say that it holds": Mutant("FLOW_H", "f->state = CL_FLOW_RUNNING;", "(void)0;", "woken"),
+    "a wake while it runs is forgotten": Mutant("FLOW_H", "f->state = CL_FLOW_AGAIN;", "(void)0;", "woken"),
+    "a thief takes, and leaves in place": Mutant(
+        "ORDERED_C",
+        "cl_ordered_publish(q, &half);",
+        "cl_ready_push(theirs, &half); cl_ready_push(own, &half);",
+        "bursts",
+    ),
+    "older frames of other queues do not go first": Mutant("ORDER_C", "!settle(o, victim, number)", "false", "steered"),
+    "nor those that somebody is just putting": Mutant("ORDER_C", "!lock_all_but(nif, victim)", "false", "steered"),
+    "not the oldest of them first": Mutant("ORDER_C", "number = of;", "(void)0;", "steered_on"),
+    "what a check has taken has no steering": Mutant(
+        "ORDER_C", "*number = q->stash_steering;", "*number = 0;", "steered"
+    ),
+}
+
+
+def others() -> list[Path]:
+    """The library's sources but those that the model compiles itself."""
+    return [path for path in setup_py().c_sources() if path.as_posix() not in OWN.values()]
+
+
+@pytest.fixture(scope="module")
+def model(c_program: Program) -> Callable[..., str]:
+    """The code as it is."""
+    return c_program(PROGRAM, sources=others(), cflags=FLAGS)
+
+
+@pytest.fixture(scope="module")
+def mutants(c_program: Program) -> Callable[..., str]:
+    """The same with all faults in, of which `mutant=N` chooses one."""
+    folder = ROOT / "build" / "ctest" / "flow_mutants"
+    folder.mkdir(parents=True, exist_ok=True)
+    flags = [*FLAGS, "-Wno-dangling-else", f"-iquote{ROOT}/libos/net"]
+    for macro, name in OWN.items():
+        text = (ROOT / name).read_text()
+        for number, (what, mutant) in enumerate(MUTANTS.items(), 1):
+            if mutant.macro == macro:
+                assert text.count(mutant.old) == 1, f"the code of {what!r} has changed: mend the mutant"
+                text = text.replace(mutant.old, mutant.text(number))
+        copy = folder / f"{macro}.h"
+        if not copy.exists() or copy.read_text() != text:
+            new = folder / f"{macro}.{os.getpid()}"
+            new.write_text(text)
+            new.replace(copy)
+        flags.append(f'-D{macro}="{copy}"')
+    return c_program(PROGRAM, sources=others(), cflags=flags)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [pytest.param(name, marks=[pytest.mark.soak(takes_s=60)] if soak else ()) for name, soak in SCENARIOS.items()],
+)
+def test_every_interleaving_keeps_the_order_and_leads_on(model: Callable[..., str], scenario: str) -> None:
+    said = model(scenario)
+    print(said)
+    assert int(said.split()[0]) > 5_000, "it was not explored"
+
+
+@pytest.mark.parametrize("name", list(MUTANTS))
+def test_a_fault_is_found(mutants: Callable[..., str], name: str) -> None:
+    number = list(MUTANTS).index(name) + 1
+    with pytest.raises(ProgramFailed) as failure:
+        mutants(MUTANTS[name].scenario, f"mutant={number}")
+    assert "exit status 2" in str(failure.value), "it was not looked through"
+    assert "found: " in str(failure.value)

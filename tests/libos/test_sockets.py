@@ -1,0 +1,156 @@
+"""UDP sockets and poll sets from Python, and from compiled code by their addresses. The stack loops them back."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from corelane import libos
+from corelane.drivers.nic.memory import memory_link
+from corelane.libos.numba import calls
+from corelane.runtime.errors import CorelaneError
+
+ADDRESS = "10.0.0.1"
+
+
+@pytest.fixture
+def runtime() -> Iterator[libos.Runtime]:
+    nic, end = memory_link(ipv4=(ADDRESS, None), ipv4_prefix=24)
+    with nic, end, libos.Runtime(nic=nic, kthreads=1) as made:
+        yield made.start()
+
+
+def test_sockets_of_one_runtime_talk(runtime: libos.Runtime) -> None:
+    server, client = runtime.open_udp(5353), runtime.open_udp()
+    for host in (ADDRESS, "127.0.0.1", "127.9.9.9"):
+        client.send(b"question", (host, 5353))
+        data, peer = server.receive(10)
+        assert (data, peer[1]) == (b"question", client.port)
+        server.send(b"answer", peer)
+        assert client.receive(10)[0] == b"answer"
+    with pytest.raises(TimeoutError, match=r"no datagram came to UDP port 5353 within 0\.01 s"):
+        server.receive(0.01)
+    with pytest.raises(TimeoutError):
+        server.receive(0)
+
+
+def test_a_connected_socket_is_told_that_nobody_listens(runtime: libos.Runtime) -> None:
+    client = runtime.open_udp()
+    with pytest.raises(CorelaneError, match="send a datagram") as unconnected:
+        client.send(b"to whom")
+    assert unconnected.value.errno == errno.EDESTADDRREQ
+    client.connect((ADDRESS, 9))
+    client.send(b"anybody?")
+    with pytest.raises(CorelaneError) as refused:
+        client.receive(10)
+    assert refused.value.errno == errno.ECONNREFUSED
+    client.connect(None)
+    client.close()
+    client.close()
+    with pytest.raises(CorelaneError, match="it is closed"):
+        client.send(b"x", (ADDRESS, 9))
+
+
+def test_sockets_that_share_a_port_take_turns_by_flow(runtime: libos.Runtime) -> None:
+    servers = [runtime.open_udp(6000, shared=True) for _ in range(3)]
+    clients = [runtime.open_udp() for _ in range(20)]
+    with runtime.open_poll() as poll:
+        for server in servers:
+            poll.add(server)
+        homes: dict[int, libos.UdpSocket] = {}
+        for _ in range(2):
+            for client in clients:
+                client.send(b"x", (ADDRESS, 6000))
+                (ready,) = poll.wait(10)
+                assert ready.receive(0)[1][1] == client.port
+                assert homes.setdefault(client.port, ready) is ready
+        assert len(set(homes.values())) > 1
+
+
+def test_a_poll_set_waits_for_many(runtime: libos.Runtime) -> None:
+    a, b, sender = runtime.open_udp(), runtime.open_udp(), runtime.open_udp()
+    poll = runtime.open_poll()
+    poll.add(a)
+    poll.add(b, edge=True)
+    with pytest.raises(CorelaneError, match="stands for another"):
+        poll.add(sender, a.address)
+    assert poll.wait(0) == []
+    assert poll.wait(0.01) == []
+    sender.send(b"1", (ADDRESS, a.port))
+    assert poll.wait(10) == [a]
+    assert poll.wait(10) == [a]  # level
+    assert a.receive(10)[0] == b"1"
+    sender.send(b"2", (ADDRESS, b.port))
+    assert poll.wait(10) == [b]
+    assert poll.wait(0.01) == []  # edge
+    b.close()
+    poll.remove(a)
+    with pytest.raises(CorelaneError, match="remove a socket"):
+        poll.remove(a)
+    poll.close()
+    poll.close()
+    with pytest.raises(CorelaneError, match="it is closed"):
+        poll.wait(0)
+
+
+def test_wrong_addresses_are_named(runtime: libos.Runtime) -> None:
+    s = runtime.open_udp()
+    for peer, said in (("10.0.0.300", 1), "is no address"), ((ADDRESS, 0), "port 0"), (("8.8.8.8", 53), "route"):
+        with pytest.raises(CorelaneError, match=said):
+            s.send(b"x", peer)
+    with pytest.raises(CorelaneError):
+        s.send(bytes(3000), (ADDRESS, 1))
+
+
+state = np.zeros(16, np.uint64)
+
+
+@libos.udp(port=9000, state=state)
+def forward(request, reply, state):
+    """Sends the request on by a connected socket, and waits for which of two sockets is answered."""
+    if state[3] == np.uint64(0):
+        state[3] = np.uint64(1)
+        if calls.udp_connect(state[0], 0x7F000001, 5000) != 0:
+            return 0
+    if calls.udp_write(state[0], request) != len(request):
+        return 0
+    n = calls.poll_wait(state[1], state[8:12], 5_000_000_000)
+    if n != 1 or state[8] != np.uint64(7) or state[9] != np.uint64(1):
+        return 0
+    return max(0, calls.udp_recv(state[0], reply, 0))
+
+
+def test_compiled_code_waits_for_sockets(runtime: libos.Runtime) -> None:
+    back, other, client = runtime.open_udp(5000), runtime.open_udp(), runtime.open_udp()
+    front = runtime.open_udp()
+    poll = runtime.open_poll()
+    poll.add(front, 7)
+    poll.add(other, 8)
+    state[:] = 0
+    state[0], state[1] = front.address, poll.address
+    runtime.bind(forward)
+    for question in (b"one", b"two"):
+        client.send(question, (ADDRESS, 9000))
+        data, peer = back.receive(10)
+        assert data == question
+        back.send(b"answer to " + data, peer)
+        assert client.receive(10)[0] == b"answer to " + question
+
+
+def test_a_small_memory_refuses_and_counts() -> None:
+    nic, end = memory_link(ipv4=(ADDRESS, None), ipv4_prefix=24)
+    network = libos.Network(memory_mib=1)
+    with nic, end, libos.Runtime(nic=nic, kthreads=1, network=network) as runtime:
+        runtime.start()
+        slow, client = runtime.open_udp(queue=4096), runtime.open_udp()
+        for i in range(600):  # 512 chunks of 2 KiB
+            client.send(bytes(100), (ADDRESS, slow.port))
+            runtime.wait_until(lambda s, n=i: s.net["to_sockets"] + s.dropped["udp_no_chunk"] == n + 1, 10)
+        assert runtime.stats().dropped["udp_no_chunk"] == 600 - 512
+        for _ in range(512):
+            slow.receive(0)
+        client.send(b"room again", (ADDRESS, slow.port))
+        assert slow.receive(10)[0] == b"room again"
