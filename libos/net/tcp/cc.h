@@ -8,7 +8,7 @@
  *   cubic    RFC 9438
  *   dctcp    RFC 8257: falls by how much was marked; grows as newreno. Needs ECN, and a network that marks early
  *
- * A rule's state lies in the connection: no allocation, 40 bytes. */
+ * A rule's state lies in the connection: no allocation, 64 bytes with all of it. */
 #ifndef CORELANE_LIBOS_NET_TCP_CC_H
 #define CORELANE_LIBOS_NET_TCP_CC_H
 
@@ -51,8 +51,8 @@ struct cl_tcp_cc {
     union {
         struct {
             uint64_t epoch_ns, last_ns; /* when this growth began, 0: it has not; the last acknowledgement */
-            double top, rise_s;         /* W_max, segments; K */
             double friendly;            /* W_est, segments */
+            float top, rise_s;          /* W_max, segments; K */
             float before, old_top;      /* cwnd_prior; W_max before the fall, for undo */
         } cubic;
         struct {

@@ -39,18 +39,18 @@ static void begin(struct cl_tcp_cc *cc, uint64_t now_ns)
     double window = window_of(cc);
     cc->of.cubic.epoch_ns = cc->of.cubic.last_ns = now_ns;
     cc->of.cubic.friendly = window;
-    if (window < cc->of.cubic.top) {
-        cc->of.cubic.rise_s = cube_root((cc->of.cubic.top - window) / C);
+    if (window < (double)cc->of.cubic.top) {
+        cc->of.cubic.rise_s = (float)cube_root(((double)cc->of.cubic.top - window) / C);
     } else {
         cc->of.cubic.rise_s = 0;
-        cc->of.cubic.top = window;
+        cc->of.cubic.top = (float)window;
     }
 }
 
 static double cubic_at(const struct cl_tcp_cc *cc, double s)
 {
-    double from_top = s - cc->of.cubic.rise_s;
-    return C * from_top * from_top * from_top + cc->of.cubic.top;
+    double from_top = s - (double)cc->of.cubic.rise_s;
+    return C * from_top * from_top * from_top + (double)cc->of.cubic.top;
 }
 
 static void grow(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack)
@@ -84,17 +84,17 @@ static uint32_t fall(struct cl_tcp_cc *cc, uint64_t now_ns, bool ecn)
     double window = window_of(cc);
     (void)now_ns;
     (void)ecn;
-    cc->of.cubic.old_top = (float)cc->of.cubic.top;
+    cc->of.cubic.old_top = cc->of.cubic.top;
     cc->of.cubic.before = (float)window;
     /* Fast convergence (section 4.7): it fell before it was up again, so there are others now. */
-    cc->of.cubic.top = window < cc->of.cubic.top ? window * (1 + BETA) / 2 : window;
+    cc->of.cubic.top = (float)(window < (double)cc->of.cubic.top ? window * (1 + BETA) / 2 : window);
     cc->of.cubic.epoch_ns = 0;
     return (uint32_t)(BETA * cc->window);
 }
 
 static void undo(struct cl_tcp_cc *cc)
 {
-    cc->of.cubic.top = (double)cc->of.cubic.old_top;
+    cc->of.cubic.top = cc->of.cubic.old_top;
     cc->of.cubic.epoch_ns = 0;
 }
 

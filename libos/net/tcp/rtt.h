@@ -15,7 +15,7 @@
 struct cl_tcp_rtt {
     uint64_t smoothed_ns;  /* SRTT; 0: no sample yet */
     uint64_t variation_ns; /* RTTVAR */
-    uint64_t least_ns;     /* of all samples: what RACK takes for the path's own; 0: none */
+    uint32_t least_ns;     /* of all samples, 4 s at most: what RACK takes for the path's own; 0: none */
     uint32_t doublings;    /* back-off since data was acknowledged last (section 5.5) */
 };
 
@@ -23,7 +23,8 @@ struct cl_tcp_rtt {
 static inline void cl_tcp_rtt_sample(struct cl_tcp_rtt *r, uint64_t ns, unsigned samples)
 {
     ns = cl_max(ns, (uint64_t)1);
-    r->least_ns = r->least_ns ? cl_min(r->least_ns, ns) : ns;
+    uint32_t low = (uint32_t)cl_min(ns, (uint64_t)UINT32_MAX);
+    r->least_ns = r->least_ns ? cl_min(r->least_ns, low) : low;
     if (r->smoothed_ns == 0) {
         r->smoothed_ns = ns;
         r->variation_ns = ns / 2;
