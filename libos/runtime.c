@@ -4,6 +4,7 @@
 #include "counters.h"
 #include "every.h"
 #include "net/netif.h"
+#include "net/tcp/flows.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -360,6 +361,23 @@ int cl_udp_open(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_
 int cl_udp_open_shared(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_udp_socket **out)
 {
     return cl_udp_queue_open(rt->nif, port, true, queue, out);
+}
+
+int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog, const struct cl_tcp_events *events,
+                          void *arg)
+{
+    return cl_tcp_listen_on(rt->nif, port, backlog, events, arg);
+}
+
+int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port, const struct cl_tcp_events *events,
+                           void *arg)
+{
+    return cl_tcp_open(rt->nif, ipv4, port, events, arg);
+}
+
+void cl_runtime_tcp_counts(const struct cl_runtime *rt, struct cl_tcp_counts *out)
+{
+    cl_tcp_count(rt->nif, out);
 }
 
 int cl_poll_new(struct cl_runtime *rt, struct cl_poll **out)

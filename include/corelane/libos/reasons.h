@@ -87,6 +87,7 @@ struct cl_net_stats {
     uint64_t icmp_rate_limited;
     uint64_t tcp_resets_sent;
     uint64_t tcp_rate_limited; /* resets that were due and not sent */
+    uint64_t tcp_segments;     /* segments given to connections */
     uint64_t arp_requests_sent;
     uint64_t arp_conflicts;
     uint64_t type_errors;  /* requests whose classifier named no type of the handler: they went to its last */

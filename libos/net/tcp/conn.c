@@ -43,6 +43,7 @@ void cl_tcp_init(struct cl_tcp_conn *c, struct cl_tcp_turn *turn, const struct c
                               .progress_ms = (uint32_t)(turn->now_ns / CL_TCP_MS)};
     for (unsigned i = 0; i < CL_TCP_TIMERS; i++)
         cl_tcp_unset(c, (enum cl_tcp_timer)i);
+    cl_tcp_cc_init(&c->cc, settings->cc, CL_TCP_MSS_DEFAULT);
     c->una = c->nxt = c->resend = c->resend_end = c->recover_seq = choose_numbers(c, key);
 }
 
@@ -54,7 +55,7 @@ bool cl_tcp_finish(struct cl_tcp_conn *c)
     return c->state != CL_TCP_CLOSED || !(c->flags & CL_TCP_TOLD);
 }
 
-const char *cl_tcp_check(const struct cl_tcp_conn *c)
+const char *cl_tcp_invariant(const struct cl_tcp_conn *c)
 {
     uint32_t end = cl_tcp_data_end(c) + !!(c->flags & CL_TCP_FIN_OUT);
     bool timed = cl_tcp_due_ns(c) != CL_TCP_NEVER;

@@ -2,9 +2,9 @@
  *
  *                  segment                    cl_tcp_emit_fn: a segment, and where its data lies
  *     flows.c -> cl_tcp_input (input.c) --+        ^
- *     the user -> cl_tcp_write (user.c) --+-> cl_tcp_finish (finish.c) -> output.c
+ *     the user -> cl_tcp_write (user.c) --+-> cl_tcp_finish (conn.c) -> output.c
  *     its alarm -> cl_tcp_timers (timers.c)        |
- *                                                  +-> the user's callbacks (events.h)
+ *                                                  +-> the user's callbacks (corelane/libos/tcp.h)
  *
  * The machine (all files of this folder but flows.c) is pure: it knows no NIC, no thread, no clock and no lock. It is
  * given segments, the time, memory of chunks and a function that sends. So the same objects run in the runtime, under a
@@ -24,7 +24,7 @@
  * last to arrive first, also to make room for what comes in order; what is in order and finds no chunk is as if lost, and
  * the window stays shut for a moment (CL_TCP_PRESSURE_NS). The right edge of the window never moves left.
  *
- * Invariants (cl_tcp_check, asserted by tests after each turn)
+ * Invariants (cl_tcp_invariant, asserted by tests after each turn)
  *   una <= resend <= resend_end <= nxt <= una + send.bytes + SYN + FIN, as sequence numbers
  *   rcv_nxt <= rcv_edge, receive.bytes + (rcv_edge - rcv_nxt) <= receive_limit + one unit of the scale
  *   what is out of order lies between rcv_nxt and rcv_edge, sorted, with gaps between
@@ -47,6 +47,7 @@
  *   RFC 7323   window scale, timestamps, PAWS; a segment without a timestamp, where they were agreed, is dropped
  *   RFC 2018   SACK blocks are sent
  *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection
+ *   RFC 1337   a reset does not end TIME_WAIT
  *   RFC 6298   RTT, RTO, back-off, Karn's rule
  *   RFC 5681   slow start, congestion avoidance, fast retransmit by the third duplicate, through cc.h
  *   RFC 6582   the stand-in of recovery.c: NewReno without SACK
@@ -65,10 +66,10 @@
 #ifndef CORELANE_LIBOS_NET_TCP_CONN_H
 #define CORELANE_LIBOS_NET_TCP_CONN_H
 
+#include <corelane/libos/tcp.h>
 #include "../chunk.h"
 #include "../flow_hash.h"
 #include "cc.h"
-#include "events.h"
 #include "rtt.h"
 #include "segment.h"
 
@@ -150,23 +151,6 @@ struct cl_tcp_settings {
     const struct cl_tcp_cc_ops *cc;
 };
 
-/* Written by kthreads each for itself, readers anybody. */
-struct cl_tcp_counts {
-    uint64_t segments_in, segments_out, bytes_in, bytes_out;
-    uint64_t resent;           /* segments */
-    uint64_t timeouts;         /* RTO, all of them */
-    uint64_t fast_retransmits; /* losses found by duplicates */
-    uint64_t probes;           /* zero-window and keep-alive probes */
-    uint64_t opened, accepted; /* active, passive */
-    uint64_t out_of_order;     /* segments that were put aside */
-    uint64_t refused_memory;   /* segments with data for which there was none */
-    uint64_t urgent;           /* segments with an urgent pointer, which means nothing here */
-    uint64_t resets_in, resets_out;
-    uint64_t challenges, challenges_limited;
-    uint64_t dropped_paws, dropped_window, dropped_ack, dropped_flags;
-    uint64_t dropped_backlog; /* SYNs */
-};
-
 /* Where data of a segment lies: in `chunk`, from data[offset] on, and in those behind it. len 0: no chunk. */
 struct cl_tcp_bytes {
     const struct cl_chunk *chunk;
@@ -190,10 +174,12 @@ struct cl_tcp_stack {
 /* What a turn has. */
 struct cl_tcp_turn {
     struct cl_tcp_stack *stack;
-    struct cl_tcp_counts *counts; /* of the kthread */
     cl_tcp_emit_fn emit;
+    void (*called)(
+        struct cl_tcp_turn *turn); /* a callback has returned, perhaps elsewhere and late: mend what follows. Or NULL */
+    struct cl_tcp_counts *counts;  /* of the kthread */
+    unsigned kthread;              /* its cache of chunks */
     uint64_t now_ns;
-    unsigned kthread; /* its cache of chunks */
 };
 
 /* Bytes in order: see buffer.h. */
@@ -280,23 +266,6 @@ void cl_tcp_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const u
 /* Inside of a turn: whatever is due. */
 void cl_tcp_timers(struct cl_tcp_conn *c);
 
-/* The user's calls, inside of a turn (so: in callbacks). */
-
-/* Write up to len bytes. Returns how many were taken, possibly 0: `writable` tells of more room. -EPIPE: after shutdown,
- * or when it is over. */
-int64_t cl_tcp_write(struct cl_tcp_conn *c, const void *data, int64_t len);
-/* Take up to `room` bytes out of what waits. 0: nothing waits (c->flags tells whether more may come). */
-int64_t cl_tcp_read(struct cl_tcp_conn *c, void *data, int64_t room);
-/* Offer what waits to `data` again. */
-void cl_tcp_resume(struct cl_tcp_conn *c);
-/* Write no more: a FIN follows what was written. Reading goes on. */
-void cl_tcp_shutdown(struct cl_tcp_conn *c);
-/* Neither write nor read any more. What was written is still sent; if something was not read, or comes, a reset says
- * so. `ended` tells when it is over. */
-void cl_tcp_close(struct cl_tcp_conn *c);
-/* End it now, with a reset if the peer may know of it. `ended` says ECONNABORTED. */
-void cl_tcp_abort(struct cl_tcp_conn *c);
-
 /* The bytes that wait for the user. */
 static inline uint32_t cl_tcp_waiting(const struct cl_tcp_conn *c)
 {
@@ -304,6 +273,6 @@ static inline uint32_t cl_tcp_waiting(const struct cl_tcp_conn *c)
 }
 
 /* Whether the block is what the invariants above say. NULL: it is; else what is wrong. */
-const char *cl_tcp_check(const struct cl_tcp_conn *c);
+const char *cl_tcp_invariant(const struct cl_tcp_conn *c);
 
 #endif

@@ -68,6 +68,8 @@ static void take_reset(struct cl_tcp_conn *c, const struct arrival *a)
         return;
     }
     cl_count(&c->turn->counts->resets_in, 1);
+    if (c->state == CL_TCP_TIME_WAIT) /* an old segment may have called for it (RFC 1337, section 3, F1) */
+        return;
     if (c->state == CL_TCP_SYN_RECEIVED && !(c->flags & CL_TCP_PASSIVE))
         cl_tcp_end(c, ECONNREFUSED);
     else if (c->state >= CL_TCP_CLOSING)
@@ -168,9 +170,11 @@ void cl_tcp_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const u
     c->heard_ms = cl_tcp_now_ms(c);
     if (c->state == CL_TCP_LISTEN)
         cl_tcp_listen_input(c, s);
+    else if (c->state == CL_TCP_CLOSED || !(c->flags & CL_TCP_SYN_OUT))
+        cl_count(&c->turn->counts->dropped_flags, 1); /* it has said nothing yet that could be answered */
     else if (c->state == CL_TCP_SYN_SENT)
         syn_sent(c, &a);
-    else if (c->state != CL_TCP_CLOSED && (c->flags & CL_TCP_SYN_OUT))
+    else
         synchronized(c, &a);
     cl_tcp_tell(c);
 }

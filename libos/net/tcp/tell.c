@@ -1,4 +1,4 @@
-/* Calling the user (events.h). Callbacks change the connection, but send nothing: the end of the turn does. */
+/* Calling the user (corelane/libos/tcp.h). Callbacks change the connection, but send nothing: the end of the turn does. */
 #include "machine.h"
 
 static const struct cl_tcp_events nobody;
@@ -8,12 +8,20 @@ static const struct cl_tcp_events *user_of(const struct cl_tcp_conn *c)
     return c->user ? c->user : &nobody;
 }
 
+/* A callback has returned, perhaps on another kthread. */
+static void returned(struct cl_tcp_conn *c)
+{
+    if (c->turn->called)
+        c->turn->called(c->turn);
+}
+
 /* One call of `data`. Returns how many it took. */
 static uint32_t call_data(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
 {
     c->flags |= CL_TCP_OFFERING;
     int64_t took = user_of(c)->data(c, data, len, c->arg);
     c->flags &= ~(uint32_t)CL_TCP_OFFERING;
+    returned(c);
     return took < 0 ? 0 : (uint32_t)cl_min(took, (int64_t)len);
 }
 
@@ -61,15 +69,19 @@ static void tell_one(struct cl_tcp_conn *c, unsigned event)
     } else if (event == CL_TCP_EVENT_ENDED) {
         c->flags |= CL_TCP_TOLD;
         c->events = 0;
-        if (user->ended)
+        if (user->ended) {
             user->ended(c, c->error, c->arg);
+            returned(c);
+        }
         c->user = NULL;
     } else {
         void (*call)(struct cl_tcp_conn *, void *) = event == CL_TCP_EVENT_OPENED     ? user->opened
                                                      : event == CL_TCP_EVENT_WRITABLE ? user->writable
                                                                                       : user->eof;
-        if (call)
+        if (call) {
             call(c, c->arg);
+            returned(c);
+        }
     }
 }
 

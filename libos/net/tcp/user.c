@@ -45,6 +45,17 @@ int64_t cl_tcp_read(struct cl_tcp_conn *c, void *data, int64_t room)
     return done;
 }
 
+void cl_tcp_set_user(struct cl_tcp_conn *c, const struct cl_tcp_events *events, void *arg)
+{
+    c->user = events;
+    c->arg = arg;
+}
+
+void cl_tcp_no_delay(struct cl_tcp_conn *c, bool on)
+{
+    c->flags = on ? c->flags | CL_TCP_NO_DELAY : c->flags & ~(uint32_t)CL_TCP_NO_DELAY;
+}
+
 void cl_tcp_resume(struct cl_tcp_conn *c)
 {
     if (!(c->flags & CL_TCP_OFFERING))
