@@ -25,6 +25,18 @@ static uint32_t call_data(struct cl_tcp_conn *c, const uint8_t *data, uint32_t l
     return took < 0 ? 0 : (uint32_t)cl_min(took, (int64_t)len);
 }
 
+/* The user closed inside of `data`, and did not take all: the peer is to know (RFC 2525, section 2.17), if it lives. */
+static void not_wanted(struct cl_tcp_conn *c)
+{
+    bool over = c->state == CL_TCP_CLOSED || c->state == CL_TCP_TIME_WAIT;
+    if (c->receive.bytes == 0)
+        return;
+    if (!over)
+        cl_tcp_abort(c);
+    else
+        cl_tcp_buffer_drop(c, CL_TCP_RECEIVE, c->receive.bytes);
+}
+
 /* Offer what waits, a chunk at a time. */
 static void offer_waiting(struct cl_tcp_conn *c)
 {
@@ -37,6 +49,10 @@ static void offer_waiting(struct cl_tcp_conn *c)
             return;
         if (took)
             cl_tcp_buffer_drop(c, CL_TCP_RECEIVE, took);
+        if (c->flags & CL_TCP_READ_SHUT) { /* the user closed meanwhile: the rest is not wanted */
+            not_wanted(c);
+            return;
+        }
         if (took < len)
             break;
     }

@@ -71,9 +71,20 @@ void cl_tcp_shutdown(struct cl_tcp_conn *c)
         c->state = CL_TCP_LAST_ACK;
 }
 
+/* Both sides are done already: what waits is not wanted, and `ended` waits for nothing more. */
+static bool was_done(struct cl_tcp_conn *c)
+{
+    if (c->state != CL_TCP_CLOSED && c->state != CL_TCP_TIME_WAIT)
+        return false;
+    c->flags |= CL_TCP_READ_SHUT;
+    if (c->receive.bytes && !(c->flags & CL_TCP_OFFERING))
+        cl_tcp_buffer_drop(c, CL_TCP_RECEIVE, c->receive.bytes);
+    return true;
+}
+
 void cl_tcp_close(struct cl_tcp_conn *c)
 {
-    if (c->state == CL_TCP_CLOSED || (c->flags & CL_TCP_READ_SHUT))
+    if (was_done(c) || (c->flags & CL_TCP_READ_SHUT))
         return;
     bool unread = c->receive.bytes && !(c->flags & CL_TCP_OFFERING);
     c->flags |= CL_TCP_READ_SHUT;
@@ -81,7 +92,7 @@ void cl_tcp_close(struct cl_tcp_conn *c)
         cl_tcp_end(c, c->send.bytes ? ECONNABORTED : 0);
         return;
     }
-    if (unread && c->state != CL_TCP_TIME_WAIT) { /* RFC 2525, section 2.17 */
+    if (unread) { /* RFC 2525, section 2.17 */
         cl_tcp_abort(c);
         return;
     }
@@ -92,9 +103,9 @@ void cl_tcp_close(struct cl_tcp_conn *c)
 
 void cl_tcp_abort(struct cl_tcp_conn *c)
 {
-    if (c->state == CL_TCP_CLOSED)
+    if (was_done(c))
         return;
-    if (c->state >= CL_TCP_SYN_RECEIVED && c->state != CL_TCP_TIME_WAIT)
+    if (c->state >= CL_TCP_SYN_RECEIVED)
         cl_tcp_send_reset(c, c->nxt, true);
     c->flags |= CL_TCP_READ_SHUT;
     cl_tcp_end(c, ECONNABORTED);

@@ -38,6 +38,13 @@ def test_every_byte_comes_once_and_all_ends(c_program: Program, network: str, se
     assert c_program(TRANSFER, one_thread=True)(seed, *NETWORKS[network], rounds) == "ok\n"
 
 
+@pytest.mark.soak(short=True, takes_s=1)
+@pytest.mark.parametrize("steps", [300, 5000])
+def test_nothing_is_left_of_whatever_happened(c_program: Program, steps: int, seed: int) -> None:
+    rounds = soak.examples(60_000, 3_000_000) // steps
+    assert c_program("tests/libos/net/tcp/c/fuzz_machine.c", one_thread=True)(seed, rounds, steps) == "ok\n"
+
+
 def test_the_machine_needs_no_other_room() -> None:
     """Only chunks and hashes of libos/net: the machine knows no NIC, no thread and no clock."""
     for path in (ROOT / "libos/net/tcp").iterdir():
