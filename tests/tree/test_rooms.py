@@ -63,6 +63,7 @@ STATE_MACHINES = {
     "apps/raft/core": "one message may change term, role, log and members, and each of these the others",
     "apps/raft/sim": "a world in which what happens makes more happen, from one queue of events",
     "iokernel/cores": "a core that changes hands: who wants it, who is asked, what the ways to end it find",
+    "libos/net/tcp": "a connection: what comes lets something leave, tells the user, and what the user does, again",
     "libos/sched": "a kthread's turn: it runs, parks, steals and lets go of its core in the middle of one another",
     "libos/storage/log": "a failure anywhere ends all that is under way in append, superblock and snapshot",
 }

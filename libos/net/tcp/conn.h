@@ -266,6 +266,11 @@ void cl_tcp_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const u
 /* Inside of a turn: whatever is due. */
 void cl_tcp_timers(struct cl_tcp_conn *c);
 
+/* Probes while it is idle, from now on. */
+void cl_tcp_keep_alive(struct cl_tcp_conn *c, bool on);
+struct cl_tcp_info; /* host.h */
+void cl_tcp_get_info(const struct cl_tcp_conn *c, struct cl_tcp_info *out);
+
 /* The bytes that wait for the user. */
 static inline uint32_t cl_tcp_waiting(const struct cl_tcp_conn *c)
 {

@@ -109,8 +109,7 @@ static bool emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct c
     sum = cl_csum_add(sum + cl_csum_pseudo(key->own_be, key->peer_be, CL_IPPROTO_TCP, (uint16_t)len), tcp, header);
     ((struct cl_tcp *)tcp)->check = cl_csum_finish(sum);
     f.len = (uint16_t)(CL_ETH_HLEN + CL_IPV4_HLEN + len);
-    (void)cl_netq_send_ip(q, &f, key->peer_be); /* without a way it is as if lost */
-    return true;
+    return cl_netq_send_ip(q, &f, key->peer_be) != -ENOBUFS; /* without a way it is as if lost */
 }
 
 /* Stopped: nothing leaves any more. */
@@ -443,8 +442,7 @@ static int make(struct cl_netif *nif)
         return rc ? rc : -ENOMEM;
     if (!allocate(net, nif->n_queues))
         rc = -ENOMEM;
-    else if (!draw(nif, 1, &net->table.secret) || !draw(nif, 2, &net->stack.secret) ||
-             !draw(nif, 3, &net->port_secret))
+    else if (!draw(nif, 1, &net->table.secret) || !draw(nif, 2, &net->stack.secret) || !draw(nif, 3, &net->port_secret))
         rc = -EIO;
     if (rc) {
         delete_net(net);

@@ -56,6 +56,13 @@ void cl_tcp_no_delay(struct cl_tcp_conn *c, bool on)
     c->flags = on ? c->flags | CL_TCP_NO_DELAY : c->flags & ~(uint32_t)CL_TCP_NO_DELAY;
 }
 
+void cl_tcp_keep_alive(struct cl_tcp_conn *c, bool on)
+{
+    c->flags = on ? c->flags | CL_TCP_KEEP_ALIVE : c->flags & ~(uint32_t)CL_TCP_KEEP_ALIVE;
+    if (on && (c->state == CL_TCP_ESTABLISHED || c->state == CL_TCP_CLOSE_WAIT))
+        cl_tcp_set(c, CL_TCP_TIMER_KEEP, c->settings->keep_idle_ms * CL_TCP_MS);
+}
+
 void cl_tcp_resume(struct cl_tcp_conn *c)
 {
     if (!(c->flags & CL_TCP_OFFERING))

@@ -68,7 +68,8 @@ static void make_up(struct host *h)
     static uint8_t bytes[2048];
     struct user *u = &h->users[below(2)];
     const struct cl_tcp_conn *c = &u->conn;
-    struct cl_tcp_segment s = {.seq = near(c->rcv_nxt), .ack = near(c->nxt), .window = (uint16_t)next_random(&world_random)};
+    struct cl_tcp_segment s = {
+        .seq = near(c->rcv_nxt), .ack = near(c->nxt), .window = (uint16_t)next_random(&world_random)};
     s.flags = chance() < 700 ? CL_TCPF_ACK : (uint8_t)next_random(&world_random);
     if (chance() < 300)
         s.flags |= (uint8_t)(1u << below(8));
@@ -105,7 +106,8 @@ static void change_one(void)
 static void user_does(struct user *u)
 {
     static uint8_t data[20000];
-    if (!u->used || u->conn.state < CL_TCP_SYN_SENT || (u->conn.state == CL_TCP_SYN_RECEIVED && (u->conn.flags & CL_TCP_PASSIVE)))
+    if (!u->used || u->conn.state < CL_TCP_SYN_SENT ||
+        (u->conn.state == CL_TCP_SYN_RECEIVED && (u->conn.flags & CL_TCP_PASSIVE)))
         return;
     begin(u);
     switch (below(12)) {

@@ -49,8 +49,10 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < n_fetches; i++)
         fetches[i] = (struct fetch){.number = i, .bytes = strtoull(argv[3], NULL, 0)};
     fetched_fn = one_is_over;
-    static const uint8_t mac_b[6] = {2, 0, 0, 0, 0, 2};
-    CHECK_EQ(cl_runtime_add_neighbour(rt_a, IP_B, mac_b), 0); /* else all but one SYN wait for their time-out */
+    static const uint8_t macs[2][6] = {{2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 2}};
+    /* Else all but a few segments wait for the time-out of the first. */
+    CHECK_EQ(cl_runtime_add_neighbour(rt_a, IP_B, macs[1]), 0);
+    CHECK_EQ(cl_runtime_add_neighbour(rt_b, IP_A, macs[0]), 0);
     pair_start();
     cl_wait_group_add(&all, n_fetches);
     CHECK_EQ(cl_runtime_spawn(rt_a, connect_all, rt_a), 0);
