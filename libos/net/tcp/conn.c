@@ -18,33 +18,39 @@ void cl_tcp_settings_default(struct cl_tcp_settings *s, uint32_t mtu)
                                   .cc = &cl_tcp_cubic};
 }
 
-/* The initial number grows by one each 4.1 us beside a hash of the ends (RFC 6528, section 3); the offset of timestamps is
- * of the other half of it. Returns that number. */
-static uint32_t choose_numbers(struct cl_tcp_conn *c, const struct cl_flow_key *key)
+void cl_tcp_restart(struct cl_tcp_conn *c, struct cl_tcp_turn *turn, const struct cl_tcp_settings *settings,
+                    uint32_t iss, uint32_t ts_offset)
 {
-    uint64_t first = (uint64_t)key->peer_be << 32 | key->own_be;
-    uint64_t last = (uint64_t)key->peer_port_be << 16 | key->own_port_be | 12ull << 56;
-    uint64_t hash = cl_sip_two(&c->turn->stack->secret, first, last);
-    c->ts_offset = (uint32_t)(hash >> 32);
-    return (uint32_t)hash + (uint32_t)(c->turn->now_ns >> 12);
-}
-
-void cl_tcp_init(struct cl_tcp_conn *c, struct cl_tcp_turn *turn, const struct cl_flow_key *key,
-                 const struct cl_tcp_settings *settings)
-{
+    uint32_t now_ms = (uint32_t)(turn->now_ns / CL_TCP_MS);
     *c = (struct cl_tcp_conn){.turn = turn,
                               .settings = settings,
+                              .una = iss,
+                              .nxt = iss,
+                              .resend = iss,
+                              .resend_end = iss,
+                              .recover_seq = iss,
+                              .ts_offset = ts_offset,
                               .mss = CL_TCP_MSS_DEFAULT,
                               .rcv_mss = CL_TCP_MSS_DEFAULT,
                               .flags = settings->flags,
                               .limits = {settings->send_limit, settings->receive_limit},
                               .user_timeout_ms = settings->user_timeout_ms,
-                              .heard_ms = (uint32_t)(turn->now_ns / CL_TCP_MS),
-                              .progress_ms = (uint32_t)(turn->now_ns / CL_TCP_MS)};
+                              .heard_ms = now_ms,
+                              .progress_ms = now_ms};
     for (unsigned i = 0; i < CL_TCP_TIMERS; i++)
         cl_tcp_unset(c, (enum cl_tcp_timer)i);
     cl_tcp_cc_init(&c->cc, settings->cc, CL_TCP_MSS_DEFAULT);
-    c->una = c->nxt = c->resend = c->resend_end = c->recover_seq = choose_numbers(c, key);
+}
+
+/* The initial number grows by one each 4.1 us beside a hash of the ends (RFC 6528, section 3); the offset of timestamps is
+ * of the other half of it. */
+void cl_tcp_init(struct cl_tcp_conn *c, struct cl_tcp_turn *turn, const struct cl_flow_key *key,
+                 const struct cl_tcp_settings *settings)
+{
+    uint64_t first = (uint64_t)key->peer_be << 32 | key->own_be;
+    uint64_t last = (uint64_t)key->peer_port_be << 16 | key->own_port_be | 12ull << 56;
+    uint64_t hash = cl_sip_two(&turn->stack->secret, first, last);
+    cl_tcp_restart(c, turn, settings, (uint32_t)hash + (uint32_t)(turn->now_ns >> 12), (uint32_t)(hash >> 32));
 }
 
 bool cl_tcp_finish(struct cl_tcp_conn *c)

@@ -48,6 +48,7 @@
  *   RFC 2018   SACK blocks are sent
  *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection
  *   RFC 1337   a reset does not end TIME_WAIT
+ *   RFC 6191   a SYN that is surely new does, and opens again
  *   RFC 6298   RTT, RTO, back-off, Karn's rule
  *   RFC 5681   slow start, congestion avoidance, fast retransmit by the third duplicate, through cc.h
  *   RFC 6582   the stand-in of recovery.c: NewReno without SACK
@@ -56,8 +57,8 @@
  *
  * NOT implemented yet
  *   SACK's information used for sending, DSACK, RACK-TLP, PRR, F-RTO: all come behind recovery.h
- *   ECN and DCTCP on the wire (the rule is there), pacing, CUBIC's HyStart++
- *   SYN cookies (a full backlog drops SYNs), TIME_WAIT with reuse (6191), a smaller block for TIME_WAIT
+ *   ECN and DCTCP on the wire (the rule is there), pacing after idle (the window restarts, RFC 2861), CUBIC's HyStart++
+ *   SYN cookies (a full backlog drops SYNs), a smaller block for TIME_WAIT
  *   path MTU that shrinks; ICMP errors; TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
  *   receive buffers that tune themselves; shares of the pool for sending and receiving; sending without a copy
  *   blocking sockets, cl_poll, Python
@@ -175,6 +176,8 @@ struct cl_tcp_stack {
 struct cl_tcp_turn {
     struct cl_tcp_stack *stack;
     cl_tcp_emit_fn emit;
+    /* Who listens on c's port and takes one more, which is counted then (cl_tcp_admit); NULL: nobody. Or NULL. */
+    struct cl_tcp_listener *(*listener)(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c);
     void (*called)(
         struct cl_tcp_turn *turn); /* a callback has returned, perhaps elsewhere and late: mend what follows. Or NULL */
     struct cl_tcp_counts *counts;  /* of the kthread */
@@ -258,6 +261,9 @@ uint64_t cl_tcp_due_ns(const struct cl_tcp_conn *c);
 /* A new block, inside of a turn. key tells connections apart in the sequence numbers. The user is asked for later. */
 void cl_tcp_init(struct cl_tcp_conn *c, struct cl_tcp_turn *turn, const struct cl_flow_key *key,
                  const struct cl_tcp_settings *settings);
+/* The same with numbers of the caller's, for a block of a connection that is over. */
+void cl_tcp_restart(struct cl_tcp_conn *c, struct cl_tcp_turn *turn, const struct cl_tcp_settings *settings,
+                    uint32_t iss, uint32_t ts_offset);
 /* Open actively: the SYN leaves with the turn. */
 void cl_tcp_connect(struct cl_tcp_conn *c, const struct cl_tcp_events *user, void *arg);
 

@@ -130,9 +130,19 @@ static void place(struct cl_tcp_turn *turn)
     turn->now_ns = cl_sched_now_ns(net->nif->sched);
 }
 
+/* Of the port of one that opens again. */
+static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c)
+{
+    const struct block *b = cl_container_of(c, const struct block, conn);
+    /* Acquire: as in block_for_syn. */
+    struct cl_tcp_listener *l = cl_load_acquire(&((struct turn *)turn)->net->listeners[b->flow.key.own_port_be]);
+    return l && cl_tcp_admit(l) ? l : NULL;
+}
+
 static struct turn turn_on(struct net *net)
 {
-    struct turn t = {.turn = {.stack = &net->stack, .emit = emit, .called = place}, .net = net};
+    struct turn t = {
+        .turn = {.stack = &net->stack, .emit = emit, .listener = listener_of, .called = place}, .net = net};
     place(&t.turn);
     return t;
 }

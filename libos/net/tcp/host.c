@@ -88,7 +88,8 @@ static void send_packet(struct cl_tcp_host *h, const struct cl_flow_key *key, co
 static bool emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
                  const struct cl_tcp_bytes *data)
 {
-    send_packet(cl_container_of(turn, struct cl_tcp_host, turn), &cl_container_of(c, struct socket, conn)->key, s, data);
+    send_packet(cl_container_of(turn, struct cl_tcp_host, turn), &cl_container_of(c, struct socket, conn)->key, s,
+                data);
     return true;
 }
 
@@ -106,6 +107,26 @@ static void refuse(struct cl_tcp_host *h, const struct cl_flow_key *key, const s
         r.ack = s->seq + cl_tcp_segment_space(s);
     }
     send_packet(h, key, &r, &none);
+}
+
+static struct cl_tcp_listener *find_listener(struct cl_tcp_host *h, uint16_t port_be)
+{
+    for (int i = 0; i < CL_TCP_HOST_SOCKETS; i++)
+        if (h->sockets[i].listener && h->sockets[i].open && h->sockets[i].key.own_port_be == port_be)
+            return h->sockets[i].listener;
+    return NULL;
+}
+
+/* Of the port of one in TIME_WAIT, which its user has let go of. */
+static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c)
+{
+    struct socket *s = cl_container_of(c, struct socket, conn);
+    struct cl_tcp_listener *l = find_listener(cl_container_of(turn, struct cl_tcp_host, turn), s->key.own_port_be);
+    if (s->open || !l || !cl_tcp_admit(l))
+        return NULL;
+    s->opened = s->connecting = false;
+    s->error = 0;
+    return l;
 }
 
 uint32_t cl_tcp_host_next(struct cl_tcp_host *h, uint8_t *packet, uint32_t room, uint64_t *at_ns)
@@ -179,14 +200,6 @@ static struct socket *find(struct cl_tcp_host *h, const struct cl_flow_key *key)
     for (int i = 0; i < CL_TCP_HOST_SOCKETS; i++)
         if (h->sockets[i].lives && cl_flow_key_equal(&h->sockets[i].key, key))
             return &h->sockets[i];
-    return NULL;
-}
-
-static struct cl_tcp_listener *find_listener(struct cl_tcp_host *h, uint16_t port_be)
-{
-    for (int i = 0; i < CL_TCP_HOST_SOCKETS; i++)
-        if (h->sockets[i].listener && h->sockets[i].open && h->sockets[i].key.own_port_be == port_be)
-            return h->sockets[i].listener;
     return NULL;
 }
 
@@ -277,7 +290,7 @@ int cl_tcp_host_new(uint32_t ipv4, uint32_t mtu, uint64_t now_ns, struct cl_tcp_
     h->ipv4 = ipv4;
     h->last = &h->first;
     h->stack.chunks = cl_chunks_new(CHUNK_BYTES, 1);
-    h->turn = (struct cl_tcp_turn){.stack = &h->stack, .counts = &h->counts, .emit = emit, .now_ns = now_ns};
+    h->turn = (struct cl_tcp_turn){.stack = &h->stack, .counts = &h->counts, .emit = emit, .listener = listener_of, .now_ns = now_ns};
     cl_tcp_settings_default(&h->stack.settings, mtu);
     *out = h;
     if (h->stack.chunks)
@@ -301,15 +314,12 @@ void cl_tcp_host_delete(struct cl_tcp_host *h)
 int cl_tcp_host_set(struct cl_tcp_host *h, int option, uint32_t value)
 {
     struct cl_tcp_settings *s = &h->stack.settings;
-    uint32_t *const words[] = {[CL_TCP_SET_SEND_LIMIT] = &s->send_limit,
-                               [CL_TCP_SET_RECEIVE_LIMIT] = &s->receive_limit,
-                               [CL_TCP_SET_USER_TIMEOUT] = &s->user_timeout_ms,
-                               [CL_TCP_SET_KEEP_IDLE] = &s->keep_idle_ms,
-                               [CL_TCP_SET_KEEP_INTERVAL] = &s->keep_interval_ms,
-                               [CL_TCP_SET_KEEP_PROBES] = &s->keep_probes,
-                               [CL_TCP_SET_FIN_WAIT] = &s->fin_wait_ms,
-                               [CL_TCP_SET_RTO_LEAST] = &s->rto_least_ms,
-                               [CL_TCP_SET_DELAYED_ACK] = &s->delayed_ack_ms};
+    uint32_t *const words[] = {
+        [CL_TCP_SET_SEND_LIMIT] = &s->send_limit,          [CL_TCP_SET_RECEIVE_LIMIT] = &s->receive_limit,
+        [CL_TCP_SET_USER_TIMEOUT] = &s->user_timeout_ms,   [CL_TCP_SET_KEEP_IDLE] = &s->keep_idle_ms,
+        [CL_TCP_SET_KEEP_INTERVAL] = &s->keep_interval_ms, [CL_TCP_SET_KEEP_PROBES] = &s->keep_probes,
+        [CL_TCP_SET_FIN_WAIT] = &s->fin_wait_ms,           [CL_TCP_SET_RTO_LEAST] = &s->rto_least_ms,
+        [CL_TCP_SET_DELAYED_ACK] = &s->delayed_ack_ms};
     if (option == CL_TCP_SET_NO_DELAY || option == CL_TCP_SET_KEEP_ALIVE) {
         uint32_t flag = option == CL_TCP_SET_NO_DELAY ? CL_TCP_NO_DELAY : CL_TCP_KEEP_ALIVE;
         s->flags = value ? s->flags | flag : s->flags & ~flag;
@@ -404,6 +414,12 @@ static int take_error(struct socket *s)
     int error = s->error;
     s->error = 0;
     return -error;
+}
+
+int cl_tcp_host_error(struct cl_tcp_host *h, int number)
+{
+    struct socket *s = get(h, number);
+    return s ? -take_error(s) : -EBADF;
 }
 
 int64_t cl_tcp_host_read(struct cl_tcp_host *h, int number, void *data, int64_t room)

@@ -76,6 +76,8 @@ CL_API int cl_tcp_host_accept(struct cl_tcp_host *h, int s, uint32_t *peer, uint
 CL_API int cl_tcp_host_connect(struct cl_tcp_host *h, uint16_t own_port, uint32_t ipv4, uint16_t port);
 /* How that went: 0, -EINPROGRESS, or the error. */
 CL_API int cl_tcp_host_connected(const struct cl_tcp_host *h, int s);
+/* The error of a connection, once; 0: there is none. -EBADF. */
+CL_API int cl_tcp_host_error(struct cl_tcp_host *h, int s);
 /* 0: the end. -EAGAIN, or the error of the connection, once. */
 CL_API int64_t cl_tcp_host_read(struct cl_tcp_host *h, int s, void *data, int64_t room);
 /* -EAGAIN: there is no room; -EPIPE, or the error of the connection, once. */

@@ -96,7 +96,7 @@ static bool repeated_syn(struct cl_tcp_conn *c, struct arrival *a)
 
 static void synchronized(struct cl_tcp_conn *c, struct arrival *a)
 {
-    if (!times_right(c, a) || !repeated_syn(c, a))
+    if (cl_tcp_reopen(c, a->s) || !times_right(c, a) || !repeated_syn(c, a))
         return;
     if (!in_window(c, a)) {
         out_of_window(c, a);

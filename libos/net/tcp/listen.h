@@ -39,6 +39,8 @@ static inline void cl_tcp_accepted(struct cl_tcp_conn *c)
 
 /* A block that was initialised becomes one for a SYN that was admitted, and is given that SYN as its first segment. */
 void cl_tcp_listen(struct cl_tcp_conn *c, struct cl_tcp_listener *l);
+/* A SYN came for one in TIME_WAIT. Whether it opens again by it. */
+bool cl_tcp_reopen(struct cl_tcp_conn *c, const struct cl_tcp_segment *syn);
 /* Its first segment. */
 void cl_tcp_listen_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s);
 

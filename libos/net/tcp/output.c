@@ -194,6 +194,14 @@ static void send_new(struct cl_tcp_conn *c)
             return;
 }
 
+/* Something is to leave after a while in which nothing did: what the window knew of the path is old (RFC 2861). */
+static void restart_after_idle(struct cl_tcp_conn *c)
+{
+    uint32_t idle_ms = cl_tcp_now_ms(c) - c->progress_ms;
+    if (c->una == c->nxt && c->send.bytes && idle_ms)
+        cl_tcp_cc_idle(&c->cc, idle_ms * CL_TCP_MS, cl_tcp_conn_rto_ns(c));
+}
+
 /* Something waits for the peer's window, and nothing is under way whose acknowledgement would tell of it. */
 static void watch_window(struct cl_tcp_conn *c)
 {
@@ -215,6 +223,7 @@ void cl_tcp_output(struct cl_tcp_conn *c)
     if (c->state < CL_TCP_ESTABLISHED)
         return;
     if (c->state != CL_TCP_TIME_WAIT) {
+        restart_after_idle(c);
         if (send_lost(c))
             send_new(c);
         watch_window(c);

@@ -655,6 +655,30 @@ static void fin_of_old_is_answered_in_time_wait(void)
     CHECK_EQ(state_of(0), CL_TCP_CLOSED);
 }
 
+/* The server closed first. Its client comes again from the same port, long before TIME_WAIT is over. */
+static void time_wait_opens_again(void)
+{
+    open_both();
+    ON(apps[1], cl_tcp_close(c));
+    world_run(SECOND);
+    ON(apps[0], cl_tcp_close(c));
+    world_run(SECOND);
+    CHECK(state_of(0) == CL_TCP_CLOSED && state_of(1) == CL_TCP_TIME_WAIT);
+    uint32_t before = conn_of(1)->nxt;
+    apps[0].opened = apps[1].opened = 0;
+    apps[0].u = connect_from(&hosts[0], 1000, 80, &events, &apps[0]);
+    world_run(SECOND);
+    CHECK(apps[0].opened == 1 && apps[1].opened == 1 && hosts[1].listener.pending == 0);
+    CHECK(cl_seq_before(before, conn_of(1)->nxt));
+    ON(apps[0], cl_tcp_write(c, "again", 5); cl_tcp_close(c));
+    world_run(SECOND);
+    CHECK(apps[1].read == 5);
+    ON(apps[1], cl_tcp_close(c));
+    world_run(SECOND);
+    CHECK(state_of(0) == CL_TCP_TIME_WAIT && state_of(1) == CL_TCP_CLOSED);
+    world_run(100 * SECOND);
+}
+
 static void numbers_are_not_to_be_guessed(void)
 {
     struct cl_tcp_turn *turn = &hosts[0].turn;
@@ -731,6 +755,7 @@ static const struct {
     CASE(duplicates_resend_at_once),
     CASE(buffers_are_short),
     CASE(fin_of_old_is_answered_in_time_wait),
+    CASE(time_wait_opens_again),
     CASE(numbers_are_not_to_be_guessed),
     CASE(answers_carry_acknowledgements),
 };

@@ -167,6 +167,16 @@ static bool world_emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const st
     return true;
 }
 
+static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c)
+{
+    struct host *h = cl_container_of(turn, struct host, turn);
+    const struct user *u = cl_container_of(c, const struct user, conn);
+    if (cl_be16(u->key.own_port_be) != h->listens || !cl_tcp_admit(&h->listener))
+        return NULL;
+    seen[h->index][u - h->users] = (struct seen){0};
+    return &h->listener;
+}
+
 static void settle(struct user *u)
 {
     const char *wrong = cl_tcp_invariant(&u->conn);
@@ -223,7 +233,7 @@ static void host_init(unsigned index, uint32_t chunks)
     cl_tcp_settings_default(&h->stack.settings, 1500);
     h->stack.chunks = cl_chunks_new((uint64_t)chunks * CL_CHUNK_BYTES, 1);
     h->stack.secret = (struct cl_flow_secret){index + 1, 77};
-    h->turn = (struct cl_tcp_turn){.stack = &h->stack, .counts = &h->counts, .emit = world_emit};
+    h->turn = (struct cl_tcp_turn){.stack = &h->stack, .counts = &h->counts, .emit = world_emit, .listener = listener_of};
 }
 
 static uint64_t held(const struct host *h)
