@@ -1,8 +1,8 @@
 /* Congestion control: one small interface, three rules behind it.
  *
  * The connection keeps what is common: slow start and its threshold, and recovery, in which PRR (RFC 6937)
- * and not the rule says how much may be sent. A rule is asked how the window grows in congestion avoidance, and where to
- * it falls. All in bytes; times in ns of the connection's clock.
+ * and not the rule says how much may be sent. A rule is asked how the window grows in congestion avoidance, and where
+ * to it falls. All in bytes; times in ns of the connection's clock.
  *
  *   newreno  RFC 5681, with appropriate byte counting (3465, L = 2)
  *   cubic    RFC 9438
@@ -71,7 +71,8 @@ const struct cl_tcp_cc_ops *cl_tcp_cc_find(const char *name);
 void cl_tcp_cc_init(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ops *ops, uint32_t mss);
 /* An acknowledgement came. recovering: the window is PRR's. */
 void cl_tcp_cc_acked(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack, bool recovering);
-/* Set the threshold to where the rule falls to; the window stays, since it is led there by PRR. Returns the threshold. */
+/* Set the threshold to where the rule falls to; the window stays, since it is led there by PRR. Returns the threshold.
+ * */
 uint32_t cl_tcp_cc_fall(struct cl_tcp_cc *cc, uint64_t now_ns, bool ecn);
 /* The time-out has come: one segment (RFC 5681, section 3.1). first: of this data; else the threshold stays. */
 void cl_tcp_cc_timed_out(struct cl_tcp_cc *cc, uint64_t now_ns, bool first);

@@ -42,8 +42,8 @@ void cl_tcp_restart(struct cl_tcp_conn *c, struct cl_tcp_turn *turn, const struc
     cl_tcp_cc_init(&c->cc, settings->cc, CL_TCP_MSS_DEFAULT);
 }
 
-/* The initial number grows by one each 4.1 us beside a hash of the ends (RFC 6528, section 3); the offset of timestamps is
- * of the other half of it. */
+/* The initial number grows by one each 4.1 us beside a hash of the ends (RFC 6528, section 3); the offset of timestamps
+ * is of the other half of it. */
 void cl_tcp_init(struct cl_tcp_conn *c, struct cl_tcp_turn *turn, const struct cl_flow_key *key,
                  const struct cl_tcp_settings *settings)
 {

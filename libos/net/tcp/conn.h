@@ -11,8 +11,8 @@
  * virtual clock, in fuzzers and in the model checker. flows.c makes a runtime's connections of it.
  *
  * Owner. Whoever works on a connection holds it, alone, from cl_tcp_begin to the end of cl_tcp_finish: a turn. In the
- * runtime that is the holder of its flow (../flow.h), on any kthread. Nothing in a block is atomic. The turn carries what
- * belongs to the kthread (cache of chunks, counters), so a holder may move between two callbacks.
+ * runtime that is the holder of its flow (../flow.h), on any kthread. Nothing in a block is atomic. The turn carries
+ * what belongs to the kthread (cache of chunks, counters), so a holder may move between two callbacks.
  *
  * Memory. A block (CL_TCP_IDLE_BYTES with its flow and alarm) and nothing else while nothing waits. Bytes lie in chunks
  * (../chunk.h) of the application's pool, which is the bound for all connections together:
@@ -21,8 +21,8 @@
  *   out of order (reassembly.h)  inside the window offered, so within receive_limit, in CL_TCP_RANGES ranges at most
  * Neighbouring chunks of a queue are merged while they fit into one, so a queue takes at most twice its bytes and one
  * chunk more, whatever sizes come. If the pool is used up: a write takes less; what comes out of order is refused, the
- * last to arrive first, also to make room for what comes in order; what is in order and finds no chunk is as if lost, and
- * the window stays shut for a moment (CL_TCP_PRESSURE_NS). The right edge of the window never moves left.
+ * last to arrive first, also to make room for what comes in order; what is in order and finds no chunk is as if lost,
+ * and the window stays shut for a moment (CL_TCP_PRESSURE_NS). The right edge of the window never moves left.
  *
  * Invariants (cl_tcp_invariant, asserted by tests after each turn)
  *   una <= resend <= resend_end <= nxt <= una + send.bytes + SYN + FIN, as sequence numbers
@@ -31,8 +31,8 @@
  *   if something is unacknowledged, or must be, a timer is set: no connection outlives its timers
  *   CLOSED: no timers, and no chunks but what the user has not read yet
  *
- * States (RFC 9293, section 3.3.2). LISTEN is the state of a block that a SYN has just made (listen.h); a listener is no
- * connection. Flags of what the user has closed stand beside the state:
+ * States (RFC 9293, section 3.3.2). LISTEN is the state of a block that a SYN has just made (listen.h); a listener is
+ * no connection. Flags of what the user has closed stand beside the state:
  *
  *   SYN_SENT -> SYN_RECEIVED -> ESTABLISHED -> FIN_WAIT_1 -> FIN_WAIT_2 -> TIME_WAIT -> CLOSED
  *         \________________________^  |           \-> CLOSING ------------^
@@ -40,10 +40,11 @@
  *
  * Implemented
  *   RFC 9293   the state machine with simultaneous open and close, half-close; MSS (3.7.1); Nagle (3.7.4) and its off
- *              switch; silly window avoidance on both sides (3.8.6.2); window management and zero-window probes (3.8.6.1;
- *              a probe is an old sequence number without data, as Linux sends it, so that nothing can be taken back);
- *              delayed acknowledgements (3.8.6.3), quick ones at the start; keep-alive (3.8.4); time-out of the user
- *              (3.8.3, also as RFC 5482's local limit); urgent data taken as data, as RFC 6093 advises, and counted
+ *              switch; silly window avoidance on both sides (3.8.6.2); window management and zero-window probes
+ *              (3.8.6.1; a probe is an old sequence number without data, as Linux sends it, so that nothing can be
+ *              taken back); delayed acknowledgements (3.8.6.3), quick ones at the start; keep-alive (3.8.4); time-out
+ *              of the user (3.8.3, also as RFC 5482's local limit); urgent data taken as data, as RFC 6093 advises, and
+ *              counted
  *   RFC 7323   window scale, timestamps, PAWS; a segment without a timestamp, where they were agreed, is dropped
  *   RFC 2018   SACK blocks are sent
  *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection
@@ -61,7 +62,7 @@
  *   SYN cookies (a full backlog drops SYNs), a smaller block for TIME_WAIT
  *   path MTU that shrinks; ICMP errors; TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
  *   receive buffers that tune themselves; shares of the pool for sending and receiving; sending without a copy
- *   blocking sockets, cl_poll, Python
+ *   blocking sockets, cl_poll, Python; calls from outside of the connection's own callbacks
  *
  * Tests: tests/libos/net/tcp. */
 #ifndef CORELANE_LIBOS_NET_TCP_CONN_H
@@ -197,7 +198,8 @@ struct cl_tcp_conn {
     uint8_t state;            /* enum cl_tcp_state */
     uint8_t events;           /* CL_TCP_EVENT_* */
     uint8_t snd_scale, rcv_scale;
-    /* Sending (RFC 9293, section 3.3.1). nxt is the highest number ever sent: what is sent again is told by `resend`. */
+    /* Sending (RFC 9293, section 3.3.1). nxt is the highest number ever sent: what is sent again is told by `resend`.
+     * */
     uint32_t una, nxt;
     uint32_t wnd, wnd_max; /* offered by the peer: now, and the largest ever */
     uint32_t wl1, wl2;     /* the segment that said so */

@@ -1,5 +1,5 @@
-/* CUBIC (RFC 9438): the window as a cubic function of the time since the last fall, that is flat where it fell, and never
- * below what AIMD with the same mean would have. Windows in segments, time in seconds, as the RFC has them. */
+/* CUBIC (RFC 9438): the window as a cubic function of the time since the last fall, that is flat where it fell, and
+ * never below what AIMD with the same mean would have. Windows in segments, time in seconds, as the RFC has them. */
 #include "cc.h"
 
 #define C 0.4                               /* segments/s^3 (section 5) */
@@ -33,7 +33,8 @@ static void init(struct cl_tcp_cc *cc)
     cc->of.cubic.top = cc->of.cubic.before = cc->of.cubic.old_top = 0;
 }
 
-/* Sections 4.2 and 4.8: growth begins at the window of now, which may be above the top, after an undo or a slow start. */
+/* Sections 4.2 and 4.8: growth begins at the window of now, which may be above the top, after an undo or a slow start.
+ * */
 static void begin(struct cl_tcp_cc *cc, uint64_t now_ns)
 {
     double window = window_of(cc);

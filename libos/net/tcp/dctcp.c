@@ -1,5 +1,5 @@
-/* DCTCP (RFC 8257): an estimate of how many bytes meet a mark, by windows; a window with marks falls by half of that share.
- * A loss falls by half, as ever. Integer arithmetic: alpha in 1/1024. */
+/* DCTCP (RFC 8257): an estimate of how many bytes meet a mark, by windows; a window with marks falls by half of that
+ * share. A loss falls by half, as ever. Integer arithmetic: alpha in 1/1024. */
 #include "cc.h"
 
 #define ONE 1024u

@@ -290,7 +290,8 @@ int cl_tcp_host_new(uint32_t ipv4, uint32_t mtu, uint64_t now_ns, struct cl_tcp_
     h->ipv4 = ipv4;
     h->last = &h->first;
     h->stack.chunks = cl_chunks_new(CHUNK_BYTES, 1);
-    h->turn = (struct cl_tcp_turn){.stack = &h->stack, .counts = &h->counts, .emit = emit, .listener = listener_of, .now_ns = now_ns};
+    h->turn = (struct cl_tcp_turn){
+        .stack = &h->stack, .counts = &h->counts, .emit = emit, .listener = listener_of, .now_ns = now_ns};
     cl_tcp_settings_default(&h->stack.settings, mtu);
     *out = h;
     if (h->stack.chunks)

@@ -1,8 +1,8 @@
-/* A host of connections without a NIC, a thread or a clock: sockets that never wait, packets in and out as bytes, and a time
- * that its owner moves. For scripts of packets, fuzzers and the model checker: what runs is the machine (conn.h).
+/* A host of connections without a NIC, a thread or a clock: sockets that never wait, packets in and out as bytes, and a
+ * time that its owner moves. For scripts of packets, fuzzers and the model checker: what runs is the machine (conn.h).
  *
- * Sockets are numbers from 0 on. A call that would have to wait is -EAGAIN. Packets are IPv4 with their checksums; what is
- * no segment to this host is ignored. Packets that were sent are kept until they are taken, each with its time.
+ * Sockets are numbers from 0 on. A call that would have to wait is -EAGAIN. Packets are IPv4 with their checksums; what
+ * is no segment to this host is ignored. Packets that were sent are kept until they are taken, each with its time.
  * Threads: one at a time. Tests: tests/libos/net/tcp/test_host.py. */
 #ifndef CORELANE_LIBOS_NET_TCP_HOST_H
 #define CORELANE_LIBOS_NET_TCP_HOST_H

@@ -78,8 +78,8 @@ static void take_reset(struct cl_tcp_conn *c, const struct arrival *a)
         cl_tcp_end(c, c->state == CL_TCP_CLOSE_WAIT ? EPIPE : ECONNRESET);
 }
 
-/* Of two that open at the same time the other's SYN comes twice: alone, and with the acknowledgement of ours. False: it is
- * dealt with. */
+/* Of two that open at the same time the other's SYN comes twice: alone, and with the acknowledgement of ours. False: it
+ * is dealt with. */
 static bool repeated_syn(struct cl_tcp_conn *c, struct arrival *a)
 {
     if (c->state != CL_TCP_SYN_RECEIVED || !(a->flags & CL_TCPF_SYN) || a->seq + 1 != c->rcv_nxt)
@@ -123,7 +123,8 @@ static void synchronized(struct cl_tcp_conn *c, struct arrival *a)
         cl_tcp_take_data(c, a->seq, a->data, a->s->len, a->flags & CL_TCPF_FIN);
 }
 
-/* The peer's SYN, with the acknowledgement of ours or, of two that open at the same time, without (section 3.5, fig. 7). */
+/* The peer's SYN, with the acknowledgement of ours or, of two that open at the same time, without (section 3.5, fig.
+ * 7). */
 static void answered(struct cl_tcp_conn *c, struct arrival *a)
 {
     c->rcv_nxt = c->rcv_edge = a->seq + 1;

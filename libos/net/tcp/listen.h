@@ -1,8 +1,8 @@
 /* Listening: who takes connections to a port, and how many at a time.
  *
- * `pending` counts those that are not the user's yet: half open, and if `accepts` also those that wait to be accepted. A
- * SYN that finds backlog of them is dropped, as if lost, and its peer asks again. So one that a SYN-ACK was sent for always
- * gets in. Whoever makes a block for a SYN asks cl_tcp_admit first; the block gives its place back by itself.
+ * `pending` counts those that are not the user's yet: half open, and if `accepts` also those that wait to be accepted.
+ * A SYN that finds backlog of them is dropped, as if lost, and its peer asks again. So one that a SYN-ACK was sent for
+ * always gets in. Whoever makes a block for a SYN asks cl_tcp_admit first; the block gives its place back by itself.
  *
  * Threads: any; `pending` is exchanged. Constant else. A listener outlives its connections' `pending`. */
 #ifndef CORELANE_LIBOS_NET_TCP_LISTEN_H

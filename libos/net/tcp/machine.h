@@ -45,7 +45,8 @@ static inline bool cl_tcp_opening(const struct cl_tcp_conn *c)
 /* The number behind the last byte that was written. */
 static inline uint32_t cl_tcp_data_end(const struct cl_tcp_conn *c)
 {
-    /* With our SYN unacknowledged una is its number; with our FIN acknowledged the one behind the FIN's, and never used. */
+    /* With our SYN unacknowledged una is its number; with our FIN acknowledged the one behind the FIN's, and never
+     * used. */
     return c->una + cl_tcp_opening(c) + c->send.bytes;
 }
 

@@ -1,9 +1,9 @@
 /* What came out of order, until what is before it has come.
  *
- * Ranges of bytes, sorted, with gaps between them, in one chunk that exists while there are any; the bytes of a range in a
- * chain. Of a byte that comes twice the first to come is kept, whatever the second says. At most CL_TCP_RANGES ranges, all
- * inside the window. What finds no room is refused. Only what is next in order makes room for itself: the range that was
- * added to last goes, its peer sends it again (RFC 2018, section 8, allows it). */
+ * Ranges of bytes, sorted, with gaps between them, in one chunk that exists while there are any; the bytes of a range
+ * in a chain. Of a byte that comes twice the first to come is kept, whatever the second says. At most CL_TCP_RANGES
+ * ranges, all inside the window. What finds no room is refused. Only what is next in order makes room for itself: the
+ * range that was added to last goes, its peer sends it again (RFC 2018, section 8, allows it). */
 #ifndef CORELANE_LIBOS_NET_TCP_REASSEMBLY_H
 #define CORELANE_LIBOS_NET_TCP_REASSEMBLY_H
 

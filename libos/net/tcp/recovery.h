@@ -3,10 +3,10 @@
  * This is the one place where that is decided. The rest of the machine tells it what happened (sent, acknowledged,
  * duplicate, timed out) and asks two things: how many bytes are under way, and what is to be sent again.
  *
- * What stands behind it now is a stand-in that knows one lost range, resend..resend_end: NewReno without SACK (RFC 6582),
- * and go-back-N in slow start after a time-out (RFC 5681, section 3.1). RACK-TLP with PRR takes its place: a record for
- * each segment in a chunk that exists while something is under way, made in cl_tcp_sent; SACK blocks and timestamps come
- * with cl_tcp_recovery_acked; its reordering timer and its probe share CL_TCP_TIMER_RESEND. */
+ * What stands behind it now is a stand-in that knows one lost range, resend..resend_end: NewReno without SACK (RFC
+ * 6582), and go-back-N in slow start after a time-out (RFC 5681, section 3.1). RACK-TLP with PRR takes its place: a
+ * record for each segment in a chunk that exists while something is under way, made in cl_tcp_sent; SACK blocks and
+ * timestamps come with cl_tcp_recovery_acked; its reordering timer and its probe share CL_TCP_TIMER_RESEND. */
 #ifndef CORELANE_LIBOS_NET_TCP_RECOVERY_H
 #define CORELANE_LIBOS_NET_TCP_RECOVERY_H
 

@@ -38,8 +38,8 @@ static inline void cl_tcp_rtt_sample(struct cl_tcp_rtt *r, uint64_t ns, unsigned
     r->smoothed_ns = (uint64_t)((int64_t)r->smoothed_ns + toward / (int64_t)(8 * samples));
 }
 
-/* The time-out now, back-off included. least_ns: what the connection allows at least; it bounds the variation's part, so
- * that a path whose round trips do not vary is not timed out by a delayed acknowledgement. */
+/* The time-out now, back-off included. least_ns: what the connection allows at least; it bounds the variation's part,
+ * so that a path whose round trips do not vary is not timed out by a delayed acknowledgement. */
 static inline uint64_t cl_tcp_rto_ns(const struct cl_tcp_rtt *r, uint64_t least_ns)
 {
     uint64_t rto = r->smoothed_ns ? r->smoothed_ns + cl_max(4 * r->variation_ns, least_ns) : CL_TCP_RTO_FIRST_NS;

@@ -1,10 +1,11 @@
 /* A segment: its header and options, as bytes and as fields (RFC 9293, section 3.1 and 3.2).
  *
  * Options known: end, no-operation, maximum segment size (9293), window scale and timestamps (7323), SACK permitted and
- * SACK (2018). Others are skipped by their length (9293, MUST-6). An option whose length is wrong ends the parsing: what
- * before it counts, the rest is ignored (MUST-7), and `malformed` says so.
+ * SACK (2018). Others are skipped by their length (9293, MUST-6). An option whose length is wrong ends the parsing:
+ * what before it counts, the rest is ignored (MUST-7), and `malformed` says so.
  *
- * Pure functions of bytes. They read nothing beyond `len` and do not check ports, checksum or addresses: input.c does. */
+ * Pure functions of bytes. They read nothing beyond `len` and do not check ports, checksum or addresses: input.c does.
+ * */
 #ifndef CORELANE_LIBOS_NET_TCP_SEGMENT_H
 #define CORELANE_LIBOS_NET_TCP_SEGMENT_H
 
@@ -54,8 +55,8 @@ struct cl_tcp_segment {
     struct cl_tcp_options options;
 };
 
-/* The fields of a segment of `len` bytes, header included. False: its header is shorter than 20 bytes or longer than the
- * segment, and *out is not set. */
+/* The fields of a segment of `len` bytes, header included. False: its header is shorter than 20 bytes or longer than
+ * the segment, and *out is not set. */
 CL_API bool cl_tcp_segment_read(const uint8_t *bytes, unsigned len, struct cl_tcp_segment *out);
 /* Write the header, with its options, for data of s->len bytes behind it. The checksum field is 0. Returns the header's
  * length, at most 60, a multiple of 4. SACK ranges that do not fit are left out, the last first. */

@@ -1,6 +1,6 @@
-/* Connections under anything: made-up segments near and far from where they are, true ones that were changed, users that
- * write, stop, read late, close and abort at any time, hosts without memory or buffers. After each turn a connection is
- * what it must be; in the end nothing is left: no memory, and none that outlives its timers.
+/* Connections under anything: made-up segments near and far from where they are, true ones that were changed, users
+ * that write, stop, read late, close and abort at any time, hosts without memory or buffers. After each turn a
+ * connection is what it must be; in the end nothing is left: no memory, and none that outlives its timers.
  *
  * argv: seed, rounds, steps in each. Prints "ok". */
 #include "world.h"

@@ -1,7 +1,8 @@
 /* Two hosts send each other bytes through a bad network: all come, once and in order, both ends end, and no memory is
  * left. Writes and reads are of random sizes; readers pause; buffers are small or the pool is; one side half-closes.
  *
- * argv: seed, bytes, loss, twice, late (in 1/1000), delay in us, chunks of each host, rounds. Prints a summary and "ok". */
+ * argv: seed, bytes, loss, twice, late (in 1/1000), delay in us, chunks of each host, rounds. Prints a summary and
+ * "ok". */
 #include "world.h"
 
 static uint8_t byte_at(unsigned host, uint64_t at)

@@ -1,5 +1,5 @@
-/* A world for the state machine of TCP: two hosts, a network between them that loses, delays, doubles and overtakes, and a
- * clock that goes from event to event. One thread, no NIC; all of it follows from a seed.
+/* A world for the state machine of TCP: two hosts, a network between them that loses, delays, doubles and overtakes,
+ * and a clock that goes from event to event. One thread, no NIC; all of it follows from a seed.
  *
  * A referee reads each segment as bytes: window edges never move left, nobody sends beyond the edge, nor a byte that
  * differs from what it said before; after each turn a connection is what cl_tcp_invariant says. */
@@ -233,7 +233,8 @@ static void host_init(unsigned index, uint32_t chunks)
     cl_tcp_settings_default(&h->stack.settings, 1500);
     h->stack.chunks = cl_chunks_new((uint64_t)chunks * CL_CHUNK_BYTES, 1);
     h->stack.secret = (struct cl_flow_secret){index + 1, 77};
-    h->turn = (struct cl_tcp_turn){.stack = &h->stack, .counts = &h->counts, .emit = world_emit, .listener = listener_of};
+    h->turn =
+        (struct cl_tcp_turn){.stack = &h->stack, .counts = &h->counts, .emit = world_emit, .listener = listener_of};
 }
 
 static uint64_t held(const struct host *h)
