@@ -71,8 +71,8 @@ const struct cl_tcp_cc_ops *cl_tcp_cc_find(const char *name);
 void cl_tcp_cc_init(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ops *ops, uint32_t mss);
 /* An acknowledgement came. recovering: the window is PRR's. */
 void cl_tcp_cc_acked(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack, bool recovering);
-/* Set the threshold to where the rule falls to; the window stays, since it is led there by PRR. Returns the threshold.
- * */
+/* Set the threshold to where the rule falls to; the window stays, since it is led there by PRR. Returns the
+ * threshold. */
 uint32_t cl_tcp_cc_fall(struct cl_tcp_cc *cc, uint64_t now_ns, bool ecn);
 /* The time-out has come: one segment (RFC 5681, section 3.1). first: of this data; else the threshold stays. */
 void cl_tcp_cc_timed_out(struct cl_tcp_cc *cc, uint64_t now_ns, bool first);

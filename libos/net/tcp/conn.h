@@ -198,8 +198,8 @@ struct cl_tcp_conn {
     uint8_t state;            /* enum cl_tcp_state */
     uint8_t events;           /* CL_TCP_EVENT_* */
     uint8_t snd_scale, rcv_scale;
-    /* Sending (RFC 9293, section 3.3.1). nxt is the highest number ever sent: what is sent again is told by `resend`.
-     * */
+    /* Sending (RFC 9293, section 3.3.1). nxt is the highest number ever sent: what is sent again is told by
+     * `resend`. */
     uint32_t una, nxt;
     uint32_t wnd, wnd_max; /* offered by the peer: now, and the largest ever */
     uint32_t wl1, wl2;     /* the segment that said so */

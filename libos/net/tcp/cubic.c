@@ -33,8 +33,8 @@ static void init(struct cl_tcp_cc *cc)
     cc->of.cubic.top = cc->of.cubic.before = cc->of.cubic.old_top = 0;
 }
 
-/* Sections 4.2 and 4.8: growth begins at the window of now, which may be above the top, after an undo or a slow start.
- * */
+/* Sections 4.2 and 4.8: growth begins at the window of now, which may be above the top, after an undo or a slow
+ * start. */
 static void begin(struct cl_tcp_cc *cc, uint64_t now_ns)
 {
     double window = window_of(cc);

@@ -279,8 +279,8 @@ static void key_of(const struct cl_rx_item *item, struct cl_flow_key *key, uint8
                                 .protocol = CL_IPPROTO_TCP};
 }
 
-/* The block for a SYN to a port where somebody listens. NULL, *l NULL: nobody does; *l set: there is no place for it.
- * */
+/* The block for a SYN to a port where somebody listens. NULL, *l NULL: nobody does; *l set: there is no place for
+ * it. */
 static struct block *block_for_syn(struct net *net, const struct cl_flow_key *key, uint64_t hash,
                                    struct cl_tcp_listener **l)
 {
@@ -311,8 +311,8 @@ static void unmake(struct net *net, unsigned kthread, struct block *b)
     cl_pool_put(net->pool, kthread, &index, 1);
 }
 
-/* Put an item into the flow of its connection, which may be `fresh`. CL_DROP_NONE; CL_DROP_TCP_NO_PORT: there is none.
- * */
+/* Put an item into the flow of its connection, which may be `fresh`. CL_DROP_NONE; CL_DROP_TCP_NO_PORT: there is
+ * none. */
 static unsigned append(struct net *net, const struct cl_flow_key *key, uint64_t hash, struct block **fresh,
                        struct cl_flow_item *item, struct cl_ready_list *woken)
 {

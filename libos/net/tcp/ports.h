@@ -1,6 +1,6 @@
 /* Which port a connection goes out from (RFC 6056, section 3.3.3: a hash of where it goes, and a counter): of one peer
- * ports come one after the other and so rest as long as can be, and what is used for one tells nothing about another.
- * */
+ * ports come one after the other and so rest as long as can be, and what is used for one tells nothing about
+ * another. */
 #ifndef CORELANE_LIBOS_NET_TCP_PORTS_H
 #define CORELANE_LIBOS_NET_TCP_PORTS_H
 

@@ -4,8 +4,8 @@
  * SACK (2018). Others are skipped by their length (9293, MUST-6). An option whose length is wrong ends the parsing:
  * what before it counts, the rest is ignored (MUST-7), and `malformed` says so.
  *
- * Pure functions of bytes. They read nothing beyond `len` and do not check ports, checksum or addresses: input.c does.
- * */
+ * Pure functions of bytes. They read nothing beyond `len` and do not check ports, checksum or addresses: input.c
+ * does. */
 #ifndef CORELANE_LIBOS_NET_TCP_SEGMENT_H
 #define CORELANE_LIBOS_NET_TCP_SEGMENT_H
 

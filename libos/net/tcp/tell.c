@@ -1,5 +1,5 @@
-/* Calling the user (corelane/libos/tcp.h). Callbacks change the connection, but send nothing: the end of the turn does.
- * */
+/* Calling the user (corelane/libos/tcp.h). Callbacks change the connection, but send nothing: the end of the turn
+ * does. */
 #include "machine.h"
 
 static const struct cl_tcp_events nobody;
