@@ -45,6 +45,35 @@ def test_nothing_is_left_of_whatever_happened(c_program: Program, steps: int, se
     assert c_program("tests/libos/net/tcp/c/fuzz_machine.c", one_thread=True)(seed, rounds, steps) == "ok\n"
 
 
+# Who closes first (0: who opened, 1: the other, 2: both), whether both open; how many segments are lost, are kept to come
+# again, timers come at any time, hosts restart.
+EXPLORED = {
+    "one loss": ((0, 0, 1, 0, 0, 0), True),
+    "one loss, the other closes": ((1, 0, 1, 0, 0, 0), True),
+    "one loss, both close": ((2, 0, 1, 0, 0, 0), True),
+    "two losses": ((0, 0, 2, 0, 0, 0), True),
+    "a restart": ((0, 0, 0, 0, 0, 1), True),
+    "both open": ((1, 1, 0, 0, 0, 0), True),
+    "a loss and a double": ((0, 0, 1, 1, 0, 0), False),
+    "a double, both close": ((2, 0, 0, 1, 0, 0), False),
+    "a loss and an early timer": ((1, 0, 1, 0, 1, 0), False),
+    "a loss, both open": ((1, 1, 1, 0, 0, 0), False),
+    "a loss and a restart": ((0, 0, 1, 0, 0, 1), False),
+}
+
+
+@pytest.mark.parametrize(
+    "what",
+    [pytest.param(what, marks=[pytest.mark.soak(short=short, takes_s=10)]) for what, (_, short) in EXPLORED.items()],
+)
+def test_whatever_happens_all_ends_and_no_byte_is_wrong(c_program: Program, what: str) -> None:
+    budget, _ = EXPLORED[what]
+    out = c_program("tests/libos/net/tcp/c/explore_machine.c", one_thread=True)(*budget)
+    states, ok = out.splitlines()
+    assert ok == "ok"
+    assert int(states.split()[0]) > 1000
+
+
 def test_the_machine_needs_no_other_room() -> None:
     """Only chunks and hashes of libos/net: the machine knows no NIC, no thread and no clock."""
     for path in (ROOT / "libos/net/tcp").iterdir():

@@ -12,7 +12,9 @@
 
 static uint64_t now_ns = 1000000000;
 static int verbose;
+#ifndef CHECK_CONTEXT
 #define CHECK_CONTEXT "at %.6f s", (double)now_ns / 1e9
+#endif
 #include "tests/support/c/check.h"
 
 #include "libos/net/tcp/machine.h"
