@@ -45,8 +45,8 @@ def test_nothing_is_left_of_whatever_happened(c_program: Program, steps: int, se
     assert c_program("tests/libos/net/tcp/c/fuzz_machine.c", one_thread=True)(seed, rounds, steps) == "ok\n"
 
 
-# Who closes first (0: who opened, 1: the other, 2: both), whether both open; how many segments are lost, are kept to come
-# again, timers come at any time, hosts restart.
+# Who closes first (0: who opened, 1: the other, 2: both), whether both open; how many segments are lost, how many are
+# kept to come again, how many timers come at any time, how many hosts restart.
 EXPLORED = {
     "one loss": ((0, 0, 1, 0, 0, 0), True),
     "one loss, the other closes": ((1, 0, 1, 0, 0, 0), True),

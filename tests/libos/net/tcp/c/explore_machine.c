@@ -207,10 +207,28 @@ static uint64_t mix(uint64_t hash, uint64_t value)
 /* What matters of a connection: not the time, but which timers are set; numbers as they are, for they begin alike. */
 static uint64_t digest_conn(uint64_t hash, const struct cl_tcp_conn *c)
 {
-    const uint32_t words[] = {c->state,  c->flags,  c->una,    c->nxt,        c->wnd,         c->wl1,
-                              c->wl2,    c->mss,    c->rcv_nxt, c->rcv_edge,  c->fin_seq,     c->last_ack_sent,
-                              c->resend, c->quick,  c->resend_end, c->recover_seq, c->send.bytes, c->receive.bytes,
-                              c->retries, c->dup_acks, c->cc.window / 64, (uint32_t)c->error};
+    const uint32_t words[] = {c->state,
+                              c->flags,
+                              c->una,
+                              c->nxt,
+                              c->wnd,
+                              c->wl1,
+                              c->wl2,
+                              c->mss,
+                              c->rcv_nxt,
+                              c->rcv_edge,
+                              c->fin_seq,
+                              c->last_ack_sent,
+                              c->resend,
+                              c->quick,
+                              c->resend_end,
+                              c->recover_seq,
+                              c->send.bytes,
+                              c->receive.bytes,
+                              c->retries,
+                              c->dup_acks,
+                              c->cc.window / 64,
+                              (uint32_t)c->error};
     for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
         hash = mix(hash, words[i]);
     for (unsigned i = 0; i < CL_TCP_TIMERS; i++)
@@ -270,7 +288,8 @@ static void must_end(void)
             }
             CHECK(a || b, "states %u %u: nothing is due, and it is not over", hosts[0].users[0].conn.state,
                   hosts[1].users[0].conn.state);
-            uint64_t due_ns = cl_min(a ? cl_tcp_due_ns(&a->conn) : CL_TCP_NEVER, b ? cl_tcp_due_ns(&b->conn) : CL_TCP_NEVER);
+            uint64_t due_ns =
+                cl_min(a ? cl_tcp_due_ns(&a->conn) : CL_TCP_NEVER, b ? cl_tcp_due_ns(&b->conn) : CL_TCP_NEVER);
             world_run(due_ns > now_ns ? due_ns - now_ns + 1 : 1);
         }
     }
