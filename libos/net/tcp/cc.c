@@ -4,7 +4,6 @@
 #include <string.h>
 
 #define FIRST_WINDOW 14600 /* RFC 6928, section 2 */
-#define SLOW_START_COUNT 2 /* segments counted for an acknowledgement in slow start (RFC 3465, section 2.2) */
 
 const struct cl_tcp_cc_ops *cl_tcp_cc_find(const char *name)
 {
@@ -25,8 +24,7 @@ void cl_tcp_cc_init(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ops *ops, uint3
 /* Returns the bytes acknowledged that slow start did not use. */
 static uint32_t slow_start(struct cl_tcp_cc *cc, uint32_t acked)
 {
-    uint32_t grow = cl_min(acked, SLOW_START_COUNT * cc->mss);
-    grow = cl_min(grow, cc->threshold - cc->window);
+    uint32_t grow = cl_min(acked, cc->threshold - cc->window);
     cc->window += grow;
     return cc->window < cc->threshold ? 0 : acked - grow;
 }

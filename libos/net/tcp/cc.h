@@ -4,7 +4,7 @@
  * and not the rule says how much may be sent. A rule is asked how the window grows in congestion avoidance, and where
  * to it falls. All in bytes; times in ns of the connection's clock.
  *
- *   newreno  RFC 5681, with appropriate byte counting (3465, L = 2)
+ *   newreno  RFC 5681, with appropriate byte counting (3465; no limit L: receivers acknowledge bursts)
  *   cubic    RFC 9438
  *   dctcp    RFC 8257: falls by how much was marked; grows as newreno. Needs ECN, and a network that marks early
  *

@@ -46,18 +46,19 @@
  *              of the user (3.8.3, also as RFC 5482's local limit); urgent data taken as data, as RFC 6093 advises, and
  *              counted
  *   RFC 7323   window scale, timestamps, PAWS; a segment without a timestamp, where they were agreed, is dropped
- *   RFC 2018   SACK blocks are sent
+ *   RFC 2018   SACK blocks are sent; also of what came twice (2883)
  *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection
  *   RFC 1337   a reset does not end TIME_WAIT
  *   RFC 6191   a SYN that is surely new does, and opens again
  *   RFC 6298   RTT, RTO, back-off, Karn's rule
+ *   RFC 3042   limited transmit
  *   RFC 5681   slow start, congestion avoidance, fast retransmit by the third duplicate, through cc.h
  *   RFC 6582   the stand-in of recovery.c: NewReno without SACK
  *   RFC 6528   initial sequence numbers; 6056, section 3.3.3: ports (ports.h)
  *   RFC 2525, 2.17; 9293, 3.6.1: a reset if the user closes and data is or comes unread
  *
  * NOT implemented yet
- *   SACK's information used for sending, DSACK, RACK-TLP, PRR, F-RTO: all come behind recovery.h
+ *   SACK's information used for sending, RACK-TLP, PRR, F-RTO: all come behind recovery.h
  *   ECN and DCTCP on the wire (the rule is there), pacing after idle (the window restarts, RFC 2861), CUBIC's HyStart++
  *   SYN cookies (a full backlog drops SYNs), a smaller block for TIME_WAIT
  *   path MTU that shrinks; ICMP errors; TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
@@ -184,6 +185,7 @@ struct cl_tcp_turn {
     struct cl_tcp_counts *counts;  /* of the kthread */
     unsigned kthread;              /* its cache of chunks */
     uint64_t now_ns;
+    struct cl_tcp_range twice; /* what has come a second time, to be told with the next acknowledgement */
 };
 
 /* Bytes in order: see buffer.h. */
@@ -253,6 +255,7 @@ void cl_tcp_settings_default(struct cl_tcp_settings *s, uint32_t mtu);
 static inline void cl_tcp_begin(struct cl_tcp_conn *c, struct cl_tcp_turn *turn)
 {
     c->turn = turn;
+    turn->twice = (struct cl_tcp_range){0};
 }
 /* Send what is to be sent, and call the user. The end of the turn. False: the connection is CLOSED, the user knows, and
  * its block is free. */

@@ -6,7 +6,7 @@
 /* The user has closed, and now something comes that nobody will read: the peer is to know (RFC 9293, section 3.6.1). */
 static void refuse(struct cl_tcp_conn *c)
 {
-    cl_tcp_send_reset(c, c->nxt, true);
+    cl_tcp_send_reset(c, c->una, false); /* as of a segment that is of no connection (3.5.2) */
     cl_tcp_end(c, ECONNRESET);
 }
 
@@ -80,6 +80,7 @@ void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, 
         c->rcv_mss = (uint16_t)len;
     if (cl_seq_before(seq, c->rcv_nxt)) { /* what comes again: the first to come was kept */
         uint32_t cut = cl_min(c->rcv_nxt - seq, len);
+        c->turn->twice = (struct cl_tcp_range){seq, seq + cut};
         seq += cut;
         data += cut;
         len -= cut;
@@ -96,7 +97,7 @@ void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, 
     if (c->state == CL_TCP_CLOSED)
         return;
     if (fin && whole) {
-        c->flags |= CL_TCP_FIN_AHEAD | CL_TCP_ACK_NOW;
+        c->flags |= CL_TCP_FIN_AHEAD | (len ? 0 : CL_TCP_ACK_NOW);
         c->fin_seq = seq + len;
     }
     if ((c->flags & CL_TCP_FIN_AHEAD) && c->fin_seq == c->rcv_nxt)

@@ -15,6 +15,7 @@ struct socket {
     struct cl_tcp_conn conn;
     struct cl_flow_key key;
     struct cl_tcp_listener *listener; /* of one that listens */
+    struct cl_tcp_settings settings;  /* if it has its own */
     uint32_t order;                   /* of those that wait to be accepted */
     bool open;                        /* the user has it */
     bool lives;                       /* the connection does */
@@ -233,8 +234,10 @@ void cl_tcp_host_take(struct cl_tcp_host *h, const uint8_t *packet, uint32_t len
         return;
     struct cl_flow_key key = {ip.src_be, ip.dst_be, cl_get16(tcp), cl_get16(tcp + 2), CL_IPPROTO_TCP};
     struct socket *s = find(h, &key);
-    if (!s && (seg.flags & (CL_TCPF_SYN | CL_TCPF_ACK | CL_TCPF_RST)) == CL_TCPF_SYN)
+    if (!s && (seg.flags & (CL_TCPF_SYN | CL_TCPF_ACK | CL_TCPF_RST | CL_TCPF_FIN)) == CL_TCPF_SYN)
         s = socket_for_syn(h, &key, &dropped);
+    else if (!s && !(seg.flags & CL_TCPF_ACK)) /* where somebody listens it is dropped (RFC 9293, section 3.10.7.2) */
+        dropped = find_listener(h, key.own_port_be) != NULL;
     if (s) {
         begin(s);
         cl_tcp_input(&s->conn, &seg, tcp + seg.header_len);
@@ -312,9 +315,8 @@ void cl_tcp_host_delete(struct cl_tcp_host *h)
     free(h);
 }
 
-int cl_tcp_host_set(struct cl_tcp_host *h, int option, uint32_t value)
+static int set(struct cl_tcp_settings *s, int option, uint32_t value)
 {
-    struct cl_tcp_settings *s = &h->stack.settings;
     uint32_t *const words[] = {
         [CL_TCP_SET_SEND_LIMIT] = &s->send_limit,          [CL_TCP_SET_RECEIVE_LIMIT] = &s->receive_limit,
         [CL_TCP_SET_USER_TIMEOUT] = &s->user_timeout_ms,   [CL_TCP_SET_KEEP_IDLE] = &s->keep_idle_ms,
@@ -334,6 +336,11 @@ int cl_tcp_host_set(struct cl_tcp_host *h, int option, uint32_t value)
         return -EINVAL;
     }
     return 0;
+}
+
+int cl_tcp_host_set(struct cl_tcp_host *h, int option, uint32_t value)
+{
+    return set(&h->stack.settings, option, value);
 }
 
 uint64_t cl_tcp_host_held(const struct cl_tcp_host *h)
@@ -508,6 +515,16 @@ int cl_tcp_host_close(struct cl_tcp_host *h, int number, bool abort)
     return 0;
 }
 
+/* What all connections of a host share is its own from now on. */
+static void own_setting(struct socket *s, int option, uint32_t value)
+{
+    if (s->conn.settings != &s->settings)
+        s->settings = *s->conn.settings;
+    s->conn.settings = &s->settings;
+    (void)set(&s->settings, option, value);
+    cl_tcp_keep_alive(&s->conn, s->conn.flags & CL_TCP_KEEP_ALIVE);
+}
+
 int cl_tcp_host_set_socket(struct cl_tcp_host *h, int number, int option, uint32_t value)
 {
     struct socket *s = get(h, number);
@@ -529,9 +546,11 @@ int cl_tcp_host_set_socket(struct cl_tcp_host *h, int number, int option, uint32
     case CL_TCP_SET_USER_TIMEOUT:
         c->user_timeout_ms = value;
         break;
+    case CL_TCP_SET_QUICK_ACK:
+        c->quick = value ? CL_TCP_QUICK : 0;
+        break;
     default:
-        c->turn = NULL;
-        return -ENOTSUP;
+        own_setting(s, option, value);
     }
     if (s->lives)
         finish(s);

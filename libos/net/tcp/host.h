@@ -14,14 +14,14 @@
 
 struct cl_tcp_host;
 
-/* What of a host can be set before its first socket, or of a socket (then it counts from now on). Times in ms. */
+/* What of a host can be set before its first socket, or of a connection (it counts from now on). Times in ms. */
 enum cl_tcp_host_option {
     CL_TCP_SET_SEND_LIMIT = 0,
     CL_TCP_SET_RECEIVE_LIMIT,
     CL_TCP_SET_NO_DELAY,
     CL_TCP_SET_KEEP_ALIVE,
     CL_TCP_SET_USER_TIMEOUT,
-    /* Of a host only: */
+    CL_TCP_SET_QUICK_ACK, /* of a socket only: acknowledge the next segments at once, or none */
     CL_TCP_SET_WSCALE,
     CL_TCP_SET_OPTIONS, /* CL_TCPO_* */
     CL_TCP_SET_KEEP_IDLE,
@@ -85,7 +85,6 @@ CL_API int64_t cl_tcp_host_write(struct cl_tcp_host *h, int s, const void *data,
 CL_API int cl_tcp_host_shutdown(struct cl_tcp_host *h, int s);
 /* The socket is gone; with `abort` by a reset. */
 CL_API int cl_tcp_host_close(struct cl_tcp_host *h, int s, bool abort);
-/* -ENOTSUP: not of a socket. */
 CL_API int cl_tcp_host_set_socket(struct cl_tcp_host *h, int s, int option, uint32_t value);
 /* CL_TCP_READABLE, ...; -EBADF. */
 CL_API int cl_tcp_host_ready(const struct cl_tcp_host *h, int s);

@@ -52,6 +52,8 @@ static void out_of_window(struct cl_tcp_conn *c, const struct arrival *a)
     cl_count(&c->turn->counts->dropped_window, 1);
     if (a->flags & CL_TCPF_RST)
         return;
+    if (a->s->len && cl_seq_upto(a->seq + a->s->len, c->rcv_nxt))
+        c->turn->twice = (struct cl_tcp_range){a->seq, a->seq + a->s->len};
     if (c->state == CL_TCP_TIME_WAIT && (a->flags & CL_TCPF_FIN))
         cl_tcp_set(c, CL_TCP_TIMER_KEEP, c->settings->time_wait_ms * CL_TCP_MS);
     if (c->state != CL_TCP_SYN_RECEIVED && (a->s->len || (a->flags & CL_TCPF_FIN)))
@@ -91,6 +93,7 @@ static bool repeated_syn(struct cl_tcp_conn *c, struct arrival *a)
     }
     a->flags &= (uint8_t)~CL_TCPF_SYN;
     a->seq++;
+    c->flags |= CL_TCP_ACK_NOW;
     return true;
 }
 

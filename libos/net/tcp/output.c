@@ -4,9 +4,12 @@
 /* SACK blocks go with every acknowledgement while something is missing. */
 static unsigned sack_blocks(const struct cl_tcp_conn *c, struct cl_tcp_range *out)
 {
-    if (!c->aside || !(c->flags & CL_TCP_SACKS))
+    unsigned room = c->flags & CL_TCP_TIMES ? CL_TCP_MAX_SACKS - 1 : CL_TCP_MAX_SACKS, n = 0;
+    if (!(c->flags & CL_TCP_SACKS))
         return 0;
-    return cl_tcp_aside_sacks(c, out, c->flags & CL_TCP_TIMES ? CL_TCP_MAX_SACKS - 1 : CL_TCP_MAX_SACKS);
+    if (c->turn->twice.from != c->turn->twice.to) /* first (RFC 2883, section 4) */
+        out[n++] = c->turn->twice;
+    return n + cl_tcp_aside_sacks(c, out + n, room - n);
 }
 
 static void fill_options(const struct cl_tcp_conn *c, struct cl_tcp_options *o)
@@ -44,6 +47,7 @@ static void acked(struct cl_tcp_conn *c)
 {
     c->flags &= ~(uint32_t)(CL_TCP_ACK_NOW | CL_TCP_ACK_SOON);
     cl_tcp_unset(c, CL_TCP_TIMER_ACK);
+    c->turn->twice = (struct cl_tcp_range){0};
     c->last_ack_sent = c->rcv_nxt;
 }
 
@@ -171,6 +175,8 @@ static bool choose_new(const struct cl_tcp_conn *c, uint32_t *len, bool *fin)
 {
     uint32_t unsent = c->flags & CL_TCP_FIN_OUT ? 0 : cl_tcp_data_end(c) - c->nxt;
     uint32_t under_way = c->nxt - c->una, flight = cl_tcp_in_flight(c), full = cl_tcp_mss_now(c);
+    if (!(c->flags & CL_TCP_RECOVERING)) /* duplicates say what has left the network (RFC 3042) */
+        flight -= cl_min(flight, cl_min((uint32_t)c->dup_acks, 2u) * c->cc.mss);
     uint32_t window = c->wnd > under_way ? c->wnd - under_way : 0;
     uint32_t congestion = c->cc.window > flight ? c->cc.window - flight : 0;
     *len = cl_min(cl_min(unsent, full), cl_min(window, congestion));

@@ -135,8 +135,10 @@ uint32_t cl_tcp_aside_put(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *da
         while (i < r->n && cl_seq_upto(r->ranges[i].to, at))
             i++;
         if (i < r->n && cl_seq_upto(r->ranges[i].from, at)) { /* the first to come is kept */
+            uint32_t again = cl_min(len - has, r->ranges[i].to - at);
             r->ranges[i].order = ++r->order;
-            has += cl_min(len - has, r->ranges[i].to - at);
+            c->turn->twice = (struct cl_tcp_range){at, at + again};
+            has += again;
             continue;
         }
         uint32_t gap = i < r->n ? cl_min(len - has, r->ranges[i].from - at) : len - has;

@@ -74,7 +74,7 @@ static unsigned next_event(const struct cl_tcp_conn *c)
 {
     unsigned may = c->events;
     if (c->receive.bytes) /* the user reads what waits before it hears of an end */
-        may &= ~(unsigned)(CL_TCP_EVENT_EOF | (c->error ? 0 : CL_TCP_EVENT_ENDED));
+        may &= ~(unsigned)(CL_TCP_EVENT_EOF | CL_TCP_EVENT_ENDED);
     return may & -may;
 }
 

@@ -3,11 +3,11 @@
 
 #define FIELD_MOST 65535u
 
-/* Bytes that may still come without going beyond the limit. */
+/* Bytes that may still come without going beyond the limit, as far as the field can say that. */
 static uint32_t room_of(const struct cl_tcp_conn *c)
 {
-    uint32_t limit = c->limits[CL_TCP_RECEIVE];
-    return limit > c->receive.bytes ? limit - c->receive.bytes : 0;
+    uint32_t limit = c->limits[CL_TCP_RECEIVE], room = limit > c->receive.bytes ? limit - c->receive.bytes : 0;
+    return cl_min(room, FIELD_MOST << c->rcv_scale);
 }
 
 /* By how much it has to grow before that is told: else the peer would send tiny segments. */
