@@ -351,7 +351,7 @@ static bool put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_read
         return false;
     key_of(item, &key, &flags);
     uint64_t hash = cl_flow_hash(&net->table.secret, &key);
-    if ((flags & (CL_TCP_SYN | CL_TCP_ACK | CL_TCP_RST | CL_TCP_FIN)) == CL_TCP_SYN)
+    if ((flags & (CL_TCP_SYN | CL_TCP_ACK | CL_TCP_RST)) == CL_TCP_SYN)
         fresh = block_for_syn(net, &key, hash, &l);
     else if (!(flags & CL_TCP_ACK)) /* where somebody listens it is dropped (RFC 9293, section 3.10.7.2) */
         l = cl_load_acquire(&net->listeners[key.own_port_be]);

@@ -234,7 +234,7 @@ void cl_tcp_host_take(struct cl_tcp_host *h, const uint8_t *packet, uint32_t len
         return;
     struct cl_flow_key key = {ip.src_be, ip.dst_be, cl_get16(tcp), cl_get16(tcp + 2), CL_IPPROTO_TCP};
     struct socket *s = find(h, &key);
-    if (!s && (seg.flags & (CL_TCPF_SYN | CL_TCPF_ACK | CL_TCPF_RST | CL_TCPF_FIN)) == CL_TCPF_SYN)
+    if (!s && (seg.flags & (CL_TCPF_SYN | CL_TCPF_ACK | CL_TCPF_RST)) == CL_TCPF_SYN)
         s = socket_for_syn(h, &key, &dropped);
     else if (!s && !(seg.flags & CL_TCPF_ACK)) /* where somebody listens it is dropped (RFC 9293, section 3.10.7.2) */
         dropped = find_listener(h, key.own_port_be) != NULL;
@@ -571,6 +571,8 @@ int cl_tcp_host_ready(const struct cl_tcp_host *h, int number)
     }
     const struct cl_tcp_conn *c = &s->conn;
     bool over = !s->lives || c->state == CL_TCP_TIME_WAIT;
+    if (s->error)
+        what |= CL_TCP_FAILED;
     if (over)
         what |= CL_TCP_OVER | CL_TCP_WRITABLE;
     if (over || (c->flags & CL_TCP_FIN_CAME))

@@ -36,7 +36,8 @@ enum cl_tcp_host_option {
 #define CL_TCP_READABLE 1 /* bytes, an end or an error; of a listener: a connection */
 #define CL_TCP_WRITABLE 2
 #define CL_TCP_PEER_SHUT 4
-#define CL_TCP_OVER 8 /* both directions, or an error */
+#define CL_TCP_OVER 8    /* both directions, or an error */
+#define CL_TCP_FAILED 16 /* an error is to be told */
 
 /* Numbers of a connection. Times in us; windows in bytes but for cwnd and ssthresh, in segments, as Linux has them. */
 struct cl_tcp_info {

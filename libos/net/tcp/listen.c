@@ -20,7 +20,7 @@ void cl_tcp_listen_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
     } else if (s->flags & CL_TCPF_ACK) {
         cl_tcp_send_reset(c, s->ack, false);
         cl_tcp_end(c, 0);
-    } else if (!(s->flags & CL_TCPF_SYN) || (s->flags & CL_TCPF_FIN)) { /* both mean no good */
+    } else if (!(s->flags & CL_TCPF_SYN)) {
         cl_tcp_end(c, 0);
     } else {
         c->rcv_nxt = c->rcv_edge = c->last_ack_sent = s->seq + 1;

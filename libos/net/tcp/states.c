@@ -1,8 +1,6 @@
 /* The states that a connection goes through when it opens, closes and ends (RFC 9293, section 3.3.2, figure 5). */
 #include "machine.h"
 
-#include <errno.h>
-
 void cl_tcp_established(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq)
 {
     struct cl_tcp_counts *counts = c->turn->counts;
@@ -87,8 +85,7 @@ void cl_tcp_end(struct cl_tcp_conn *c, int error)
     unset_all(c);
     free_send(c);
     cl_tcp_aside_free(c);
-    bool reads = c->user && !c->user->data && error != ESHUTDOWN; /* it finds what had come before the error */
-    if ((error && !reads) || (c->flags & CL_TCP_READ_SHUT))
+    if (error || (c->flags & CL_TCP_READ_SHUT)) /* RFC 9293, section 3.10.7.4: queues are flushed */
         free_receive(c);
     c->flags &= ~(uint32_t)(CL_TCP_ACK_NOW | CL_TCP_ACK_SOON | CL_TCP_FORCE);
     c->events |= CL_TCP_EVENT_ENDED;
