@@ -94,8 +94,7 @@ void cl_tcp_agree(struct cl_tcp_conn *c, const struct cl_tcp_segment *syn);
 void cl_tcp_established(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq);
 void cl_tcp_fin_taken(struct cl_tcp_conn *c);
 void cl_tcp_fin_acked(struct cl_tcp_conn *c);
-/* It is over, for a reason
- * (errno), or 0. */
+/* It is over, for a reason (errno), or 0. */
 void cl_tcp_end(struct cl_tcp_conn *c, int error);
 
 /* tell.c: call the user of what has happened. */

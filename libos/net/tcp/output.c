@@ -126,7 +126,7 @@ static bool send_data(struct cl_tcp_conn *c, uint32_t seq, uint32_t len, bool fi
     struct cl_tcp_bytes data = cl_tcp_buffer_at(c, seq, len);
     uint32_t end = seq + len + fin;
     bool again = cl_seq_before(seq, c->nxt);
-    if (len && seq + len == cl_tcp_data_end(c))
+    if (len && (seq + len == cl_tcp_data_end(c) || seq + len == c->una + c->wnd)) /* no more comes soon */
         s.flags |= CL_TCPF_PSH;
     if (fin)
         s.flags |= CL_TCPF_FIN;

@@ -6,7 +6,7 @@ void cl_tcp_established(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, u
     struct cl_tcp_counts *counts = c->turn->counts;
     c->state = c->flags & CL_TCP_FIN_WANTED ? CL_TCP_FIN_WAIT_1 : CL_TCP_ESTABLISHED;
     c->wnd = (uint32_t)s->window << (s->flags & CL_TCPF_SYN ? 0 : c->snd_scale);
-    c->wnd_max = cl_max(c->wnd_max, c->wnd);
+    c->wnd_max = c->wnd; /* that of a SYN was no window for data */
     c->wl1 = seq;
     c->wl2 = s->ack;
     c->quick = CL_TCP_QUICK;
