@@ -1,6 +1,7 @@
 /* What a runtime serves and opens: handlers of ports, sockets, neighbours, uthreads, periodic work. */
 #include "every.h"
 #include "internal.h"
+#include "net/tcp/flows.h"
 
 int cl_runtime_bind_udp(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg)
 {
@@ -36,6 +37,23 @@ int cl_udp_open(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_
 int cl_udp_open_shared(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_udp_socket **out)
 {
     return cl_udp_queue_open(rt->nif, port, true, queue, out);
+}
+
+int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog, const struct cl_tcp_events *events,
+                          void *arg)
+{
+    return cl_tcp_listen_on(rt->nif, port, backlog, events, arg);
+}
+
+int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port, const struct cl_tcp_events *events,
+                           void *arg)
+{
+    return cl_tcp_open(rt->nif, ipv4, port, events, arg);
+}
+
+void cl_runtime_tcp_counts(const struct cl_runtime *rt, struct cl_tcp_counts *out)
+{
+    cl_tcp_count(rt->nif, out);
 }
 
 int cl_poll_new(struct cl_runtime *rt, struct cl_poll **out)

@@ -131,6 +131,8 @@ void cl_netif_drain(struct cl_netif *nif)
         cl_count(&first->stats.tx_dropped_arp, 1);
         nic->ops->free(nic, 0, &f, 1);
     }
+    if (nif->tcp)
+        nif->tcp->drain(nif);
     cl_udp_sockets_drain(nif);
     cl_typed_drain(nif);
     cl_flows_drain(nif);
@@ -165,6 +167,8 @@ void cl_netif_delete(struct cl_netif *nif)
 {
     cl_udp_ports_delete(nif);
     cl_typed_delete(nif);
+    if (nif->tcp)
+        nif->tcp->free(nif);
     cl_flows_delete(nif);
     free_tables(nif);
 }
