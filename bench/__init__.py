@@ -6,6 +6,7 @@ What this package owns
     baseline/      what is compared with: Linux servers, memcached, etcd, libraft
     tenant/        applications that share a core, each in a process of its own
     sim/           the discrete-event simulator
+    packetdrill/   scripts of packets in and out, for tests of TCP; no benchmark
     registry.py    finds the benchmarks; importing it imports none of them
     NAME.py        benchmark NAME: `corelane bench NAME`; NAME/NAME.py if it has more files
 

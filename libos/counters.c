@@ -43,6 +43,7 @@ static const struct field net_fields[] = {
     NET(icmp_unreachable_sent),
     NET(icmp_rate_limited),
     NET(tcp_resets_sent),
+    NET(tcp_segments),
     NET(tcp_rate_limited),
     NET(arp_requests_sent),
     NET(arp_conflicts),
@@ -85,7 +86,8 @@ static void put_fields(struct list *l, const struct field *fields, size_t n, con
         put(l, "", fields[i].name, *(const uint64_t *)((const char *)stats + fields[i].offset));
 }
 
-static const char *const holders[CL_CHUNKS_HOLDERS] = {[CL_CHUNKS_UDP] = "udp"};
+static const char *const holders[CL_CHUNKS_HOLDERS] = {
+    [CL_CHUNKS_UDP] = "udp", [CL_CHUNKS_TCP_SEND] = "tcp_send", [CL_CHUNKS_TCP_RECEIVE] = "tcp_receive"};
 
 unsigned cl_counters_by_name(const struct cl_net_stats *net, const struct cl_sched_stats *sched,
                              const struct cl_chunk_stats *chunks, struct cl_counter *out, unsigned room)

@@ -27,7 +27,7 @@ Address = tuple[str, int]
 _SLICE_S = 0.2  # a wait in C at most, then Python may handle signals
 _MOST_BYTES = 65536
 _SAID = {
-    -errno.EDEADLK: "this thread runs the runtime, which stands still meanwhile: wait on another, or with timeout 0",
+    -errno.EDEADLK: "this thread runs the runtime, nothing comes while it waits: wait on another, or with timeout 0",
     -errno.ESHUTDOWN: "it was closed, or the runtime stops",
 }
 
@@ -185,7 +185,7 @@ class Poll(Closing):
         return [self._members[events[i].data] for i in range(n) if events[i].data in self._members]
 
     def close(self) -> None:
-        """Take all sockets out, and free it. Nobody may wait on it. Twice, or after its runtime: it does nothing."""
+        """Take all sockets out and free it. Nobody may wait. May be called twice, also with its runtime closed."""
         if self._pointer is not None and _lives(self._runtime):
             for socket in [s for s in self._members.values() if not s.closed]:
                 self.remove(socket)

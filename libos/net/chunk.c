@@ -62,22 +62,33 @@ void cl_chunks_free(struct cl_chunks *c, unsigned kthread, unsigned holder, stru
     cl_count(&c->counts[kthread][holder].given, n);
 }
 
-struct cl_chunk *cl_chunks_copy(struct cl_chunks *c, unsigned kthread, unsigned holder, const void *data, uint32_t len)
+struct cl_chunk *cl_chunks_get(struct cl_chunks *c, unsigned kthread, unsigned holder)
 {
     struct counts *counts = &c->counts[kthread][holder];
+    uint32_t index;
+    if (cl_pool_get(c->pool, kthread, &index, 1) == 0) {
+        cl_count(&counts->refused, 1);
+        return NULL;
+    }
+    cl_count(&counts->taken, 1);
+    struct cl_chunk *chunk = &c->all[index];
+    chunk->next = NULL;
+    chunk->from = chunk->len = 0;
+    return chunk;
+}
+
+struct cl_chunk *cl_chunks_copy(struct cl_chunks *c, unsigned kthread, unsigned holder, const void *data, uint32_t len)
+{
     struct cl_chunk *first = NULL, **end = &first;
     const uint8_t *from = data;
     do {
-        uint32_t index, part = cl_min(len, (uint32_t)CL_CHUNK_ROOM);
-        if (cl_pool_get(c->pool, kthread, &index, 1) == 0) {
+        uint32_t part = cl_min(len, (uint32_t)CL_CHUNK_ROOM);
+        struct cl_chunk *chunk = cl_chunks_get(c, kthread, holder);
+        if (!chunk) {
             cl_chunks_free(c, kthread, holder, first);
-            cl_count(&counts->refused, 1);
             return NULL;
         }
-        cl_count(&counts->taken, 1);
-        struct cl_chunk *chunk = &c->all[index];
-        chunk->next = NULL;
-        chunk->len = part;
+        chunk->len = (uint16_t)part;
         memcpy(chunk->data, from, part);
         *end = chunk;
         end = &chunk->next;

@@ -19,9 +19,10 @@
 #define CL_CHUNK_ROOM (CL_CHUNK_BYTES - 16)
 
 struct cl_chunk {
-    struct cl_chunk *next; /* of the same datagram; NULL: the last */
-    uint32_t len;          /* bytes in it */
-    uint32_t pad;
+    struct cl_chunk *next; /* of the same datagram or queue; NULL: the last */
+    uint16_t from;         /* where its bytes begin; 0 of a datagram */
+    uint16_t len;          /* bytes in it, behind `from` */
+    uint32_t seq;          /* TCP's, see tcp/buffer.h */
     uint8_t data[CL_CHUNK_ROOM];
 };
 _Static_assert(sizeof(struct cl_chunk) == CL_CHUNK_BYTES, "the pool counts in these");
@@ -35,6 +36,8 @@ void cl_chunks_delete(struct cl_chunks *c);
 /* Copy `len` bytes into a chain, for a holder (CL_CHUNKS_...), through the cache of `kthread`. NULL: refused. A chain of
  * 0 bytes is one empty chunk. */
 struct cl_chunk *cl_chunks_copy(struct cl_chunks *c, unsigned kthread, unsigned holder, const void *data, uint32_t len);
+/* One empty chunk. NULL: refused. */
+struct cl_chunk *cl_chunks_get(struct cl_chunks *c, unsigned kthread, unsigned holder);
 /* Copy up to `room` bytes out of a chain. Returns how many. */
 uint32_t cl_chunks_read(const struct cl_chunk *chain, void *data, uint64_t room);
 /* Give a chain back. */

@@ -46,7 +46,11 @@ struct cl_flow {
     struct cl_flow *next_ready;        /* in a ready queue: under its lock */
     struct cl_flow_item *first, *last; /* have come, oldest first */
     struct cl_flow_item *taken;        /* the holder's: older than `first` */
-    struct cl_udp_socket *socket;      /* constant while it is in the table, as the next two */
+    /* Constant while it is in the table, as the next two. */
+    union {
+        struct cl_udp_socket *socket;
+        struct cl_netif *nif; /* of a connection */
+    };
     struct cl_flow_key key;
     uint64_t hash;
     uint32_t waiting; /* items in both lists, and those that the holder has handled in this turn */

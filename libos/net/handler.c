@@ -189,11 +189,18 @@ static CL_NOINLINE void pace(struct cl_netq *q, struct pace *p, bool more)
  * block, and the flow is held meanwhile. False: no flow is ready. */
 static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struct cl_udp_req *req, struct pace *at)
 {
-    struct cl_flow *f = cl_ordered_hold(*q);
+    struct cl_flow *f = cl_ordered_first(*q);
     struct cl_rx_item item;
     unsigned done = 0;
     if (!f)
         return false;
+    if (f->key.protocol == CL_IPPROTO_TCP) {
+        cl_netq_note_begun(*q);
+        nif->tcp->run(nif, f);
+        *q = cl_netq_self(nif);
+        return true;
+    }
+    cl_ordered_hold(*q, f);
     for (; done < CL_FLOW_BURST && cl_ordered_next(*q, f, &item); done++) {
         cl_netq_note_begun(*q);
         if (nif->nic->tx_calls)

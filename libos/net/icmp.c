@@ -93,8 +93,8 @@ unsigned cl_icmp_echo_reply(const struct cl_net_self *self, const uint8_t *frame
     cl_ipv4_fill((struct cl_ipv4 *)(out + CL_ETH_HLEN), self->ip_be, ip->src_be, CL_IPPROTO_ICMP, info->l4_len);
     struct cl_icmp *reply = (struct cl_icmp *)(out + CL_ETH_HLEN + CL_IPV4_HLEN);
     const struct cl_icmp *request = (const struct cl_icmp *)(frame + info->l4);
-    /* Summed anew: an incremental update (RFC 1624) cannot tell the two zeros of ones' complement apart, and a message of
-     * nothing but zeros needs the one that it would not give. Type, code and checksum of a reply are zeros. */
+    /* Summed anew: an incremental update (RFC 1624) cannot tell the two zeros of ones' complement apart, and a message
+     * of nothing but zeros needs the one that it would not give. Type, code and checksum of a reply are zeros. */
     *reply = (struct cl_icmp){.type = CL_ICMP_ECHO_REPLY, .id_be = request->id_be, .seq_be = request->seq_be};
     uint64_t sum = (uint64_t)request->id_be + request->seq_be;
     reply->check = cl_csum_finish(cl_csum_copy(sum, reply + 1, request + 1, info->l4_len - sizeof *reply));

@@ -74,6 +74,8 @@ void cl_rx_parse_looped(const struct cl_net_self *self, const uint8_t *frame, un
         out->verdict = CL_RX_UDP;
         out->payload = CL_UDP_HEADERS;
         out->payload_len = (uint16_t)(out->l4_len - CL_UDP_HLEN);
+    } else if (f->ip.proto == CL_IPPROTO_TCP) {
+        out->verdict = CL_RX_TCP;
     } else if (f->ip.proto == CL_IPPROTO_ICMP) {
         reason = parse_icmp(self, frame, true, out);
     } else {

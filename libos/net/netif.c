@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 void cl_netif_export(void *arg, unsigned self)
 {
@@ -96,6 +97,16 @@ int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix,
     return 0;
 }
 
+int cl_netif_seed(struct cl_netif *nif, uint64_t seed)
+{
+    struct cl_flow_secret *secret = &nif->secret;
+    if (seed == 0)
+        return getrandom(secret, sizeof *secret, 0) == sizeof *secret ? 0 : -EIO;
+    static const struct cl_flow_secret none;
+    *secret = (struct cl_flow_secret){cl_sip_two(&none, seed, 0), cl_sip_two(&none, seed, 1)};
+    return 0;
+}
+
 void cl_netif_tell_unfinished(struct cl_netif *nif)
 {
     /* Relaxed: the exchange decides who tells. */
@@ -120,6 +131,8 @@ void cl_netif_drain(struct cl_netif *nif)
         cl_count(&first->stats.tx_dropped_arp, 1);
         nic->ops->free(nic, 0, &f, 1);
     }
+    if (nif->tcp)
+        nif->tcp->drain(nif);
     cl_udp_sockets_drain(nif);
     cl_typed_drain(nif);
     cl_flows_drain(nif);
@@ -154,6 +167,8 @@ void cl_netif_delete(struct cl_netif *nif)
 {
     cl_udp_ports_delete(nif);
     cl_typed_delete(nif);
+    if (nif->tcp)
+        nif->tcp->free(nif);
     cl_flows_delete(nif);
     free_tables(nif);
 }

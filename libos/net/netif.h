@@ -142,6 +142,19 @@ struct cl_udp_socket {
     char *name;               /* of its handler, for people; NULL: unknown. Set once (release); readers: anybody */
 };
 
+/* Connections, as the rest of the stack sees them: it puts segments into their flows and runs those. The room tcp/ uses
+ * this one, and not the other way; so it fills this in when the first one listens or connects (tcp/flows.c). */
+struct cl_connections {
+    /* Put a segment into the flow of its connection, and take the frame; as cl_ordered_put. False: it is of none. item: its
+     * payload_len is the segment's, header included; its socket is not looked at. */
+    bool (*put)(struct cl_netq *q, const struct cl_rx_item *item, struct cl_ready_list *woken);
+    /* A turn of a flow that was taken out of the ready queue of the calling kthread. */
+    void (*run)(struct cl_netif *nif, struct cl_flow *f);
+    /* No kthread runs: end all, and give back what they have. */
+    void (*drain)(struct cl_netif *nif);
+    void (*free)(struct cl_netif *nif);
+};
+
 struct cl_netif {
     struct cl_net_self self; /* constant while running */
     struct cl_nic *nic;
@@ -166,7 +179,8 @@ struct cl_netif {
     struct cl_udp_socket **all; /* [CL_UDP_MAX_SOCKETS] */
     struct cl_arp_cache *arp;
     struct cl_flows *flows;     /* of ordered handlers; NULL: there are none. Set once (release) under types_lock */
-    pthread_mutex_t types_lock; /* of binding handlers that sort, or are ordered */
+    struct cl_connections *tcp; /* NULL: nobody has listened or connected. Set once (release) under types_lock */
+    pthread_mutex_t types_lock; /* of binding handlers that sort, or are ordered, and of connections */
     struct cl_types *types;     /* NULL: none does */
     struct cl_timer arp_timer;
     uint32_t arp_timer_armed; /* exchanged by whoever asks first */
@@ -178,11 +192,15 @@ struct cl_netif {
     uint32_t gone_told;       /* exchanged by whoever finds it first */
     uint32_t unfinished_told; /* the same of on_unfinished */
     struct cl_netq *queues;
+    struct cl_flow_secret secret; /* of what hashes flows; constant while it runs */
 };
 
 /* New interface on `nic`, with n kthreads. -errno with a reason. */
 int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix, uint32_t gateway, uint64_t chunk_bytes,
                  struct cl_netif **out, char *err);
+/* The secret of its hashes, before anything is bound or opened: of a seed, so that a run can be repeated, or (seed 0) of the
+ * kernel's random numbers. -EIO: it has none. */
+int cl_netif_seed(struct cl_netif *nif, uint64_t seed);
 /* Free everything but the NIC. No kthread runs. */
 void cl_netif_delete(struct cl_netif *nif);
 /* Give every buffer back to the NIC that is not held by a uthread. No kthread runs. */

@@ -76,9 +76,19 @@ static void sift(struct cl_order *o, const struct cl_frame *frames, unsigned n)
     for (unsigned i = 0; i < n; i++) {
         struct cl_rx_info info;
         struct cl_udp_socket *s = NULL;
+        struct cl_connections *tcp;
         cl_rx_parse(&nif->self, frames[i].data, frames[i].len, &info);
         if (info.verdict == CL_RX_UDP) /* acquire: the socket's fields were written before it was published */
             s = cl_load_acquire(&nif->ports[((const struct cl_udp *)(frames[i].data + info.l4))->dst_port_be]);
+        else if (info.verdict == CL_RX_TCP && (tcp = cl_load_acquire(&nif->tcp))) {
+            struct cl_rx_item item = {.frame = frames[i],
+                                      .rx_tsc = o->rx_tsc,
+                                      .l4 = info.l4,
+                                      .payload_len = info.l4_len,
+                                      .broadcast = info.broadcast};
+            if (tcp->put(o->q, &item, &o->woken))
+                continue;
+        }
         if (!s || cl_load_relaxed(&s->kind) != CL_UDP_ORDERED) {
             o->frames[o->n] = frames[i];
             o->infos[o->n++] = info;

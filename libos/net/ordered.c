@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #define ITEMS_A_KTHREAD 256
 #define ITEMS_LEAST 32
@@ -51,8 +50,7 @@ static void pass_receivers(struct cl_netif *nif)
     }
 }
 
-/* Under types_lock. */
-static int make_flows(struct cl_netif *nif)
+int cl_flows_make(struct cl_netif *nif)
 {
     struct cl_flows *flows;
     if (nif->flows)
@@ -61,10 +59,7 @@ static int make_flows(struct cl_netif *nif)
         delete (flows);
         return -ENOMEM;
     }
-    if (getrandom(&flows->table.secret, sizeof flows->table.secret, 0) != sizeof flows->table.secret) {
-        delete (flows);
-        return -EIO;
-    }
+    flows->table.secret = nif->secret;
     for (unsigned k = 0; k < nif->n_queues; k++)
         cl_store_release(&nif->queues[k].ready, &flows->ready[k]); /* release: kthreads may run already */
     cl_store_release(&nif->flows, flows);
@@ -75,7 +70,7 @@ static int make_flows(struct cl_netif *nif)
 int cl_udp_bind_ordered(struct cl_netif *nif, uint16_t port, cl_udp_handler fn, void *arg)
 {
     pthread_mutex_lock(&nif->types_lock);
-    int rc = make_flows(nif);
+    int rc = cl_flows_make(nif);
     pthread_mutex_unlock(&nif->types_lock);
     return rc ? rc : cl_udp_bind(nif, port, CL_UDP_ORDERED, (void (*)(void))fn, arg);
 }
@@ -156,19 +151,21 @@ void cl_ordered_publish(struct cl_netq *q, const struct cl_ready_list *woken)
     cl_netq_note_inbox(q);
 }
 
-struct cl_flow *cl_ordered_hold(struct cl_netq *q)
+struct cl_flow *cl_ordered_first(struct cl_netq *q)
 {
     struct cl_ready_list one;
     cl_ready_take(q->ready, 1, &one);
-    struct cl_flow *f = one.first;
-    if (!f)
-        return NULL;
+    if (one.first)
+        cl_netq_note_inbox(q);
+    return one.first;
+}
+
+void cl_ordered_hold(struct cl_netq *q, struct cl_flow *f)
+{
     struct cl_flow_bucket *bucket = cl_flow_bucket(&q->nif->flows->table, f->hash);
-    cl_netq_note_inbox(q);
     cl_spin_lock(&bucket->lock);
     cl_flow_hold(f);
     cl_spin_unlock(&bucket->lock);
-    return f;
 }
 
 bool cl_ordered_next(struct cl_netq *q, struct cl_flow *f, struct cl_rx_item *out)

@@ -34,15 +34,19 @@ struct cl_flows {
     uint32_t settled;
 };
 
-/* A handler whose datagrams are handled in order. -EADDRINUSE, -EINVAL, -EMFILE, -ENOMEM, -EIO (no random numbers). */
+/* Have flows, from now on. Under types_lock. -ENOMEM. */
+int cl_flows_make(struct cl_netif *nif);
+/* A handler whose datagrams are handled in order. -EADDRINUSE, -EINVAL, -EMFILE, -ENOMEM. */
 int cl_udp_bind_ordered(struct cl_netif *nif, uint16_t port, cl_udp_handler fn, void *arg);
 /* Put a datagram at the end of its flow; a flow that gets ready by it goes to `woken`. Takes the frame. The calling
  * kthread's queue is q, and it holds the lock under which the frame was received; or it sends the frame (loop.c). */
 void cl_ordered_put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_ready_list *woken);
 /* Make those that got ready visible. */
 void cl_ordered_publish(struct cl_netq *q, const struct cl_ready_list *woken);
-/* Take the flow that is first in q's ready queue, for the caller to hold. NULL: there is none. */
-struct cl_flow *cl_ordered_hold(struct cl_netq *q);
+/* Take the flow that is first in q's ready queue out. NULL: there is none. */
+struct cl_flow *cl_ordered_first(struct cl_netq *q);
+/* Hold it. */
+void cl_ordered_hold(struct cl_netq *q, struct cl_flow *f);
 /* Its next datagram. False: none that it may handle in this turn. */
 bool cl_ordered_next(struct cl_netq *q, struct cl_flow *f, struct cl_rx_item *out);
 /* The holder has handled `done` datagrams, and is on q now. */

@@ -1,6 +1,6 @@
-/* Poll sets: a list of members that may be ready, in the order in which they became so, and a semaphore on which waiters
- * sleep. A member is asked whether it is ready only when it is told of; who makes it ready lists it after that, under the
- * set's lock. So either the waiter sees that it is ready, or it is listed again. */
+/* Poll sets: a list of members that may be ready, in the order in which they became so, and a semaphore on which
+ * waiters sleep. A member is asked whether it is ready only when it is told of; who makes it ready lists it after that,
+ * under the set's lock. So either the waiter sees that it is ready, or it is listed again. */
 #include "poll.h"
 #include "netif.h"
 

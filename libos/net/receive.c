@@ -56,8 +56,9 @@ static void refuse_port(struct burst *b, const struct cl_frame *f, const struct 
     cl_count(&q->stats.icmp_unreachable_sent, 1);
 }
 
-static void refuse_segment(struct cl_netq *q, const struct cl_frame *f, const struct cl_rx_info *info)
+static void refuse_segment(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
+    struct cl_netq *q = b->q;
     uint8_t reset[CL_ETH_HLEN + CL_IPV4_HLEN + CL_TCP_HLEN];
     struct cl_frame out;
     cl_netq_drop(q, CL_DROP_TCP_NO_PORT);
@@ -70,8 +71,28 @@ static void refuse_segment(struct cl_netq *q, const struct cl_frame *f, const st
     }
     memcpy(out.data, reset, len);
     out.len = (uint16_t)len;
-    cl_netq_push(q, &out);
+    if (b->looped)
+        (void)cl_netq_loop(q, &out);
+    else
+        cl_netq_push(q, &out);
     cl_count(&q->stats.tcp_resets_sent, 1);
+}
+
+/* A segment goes to its connection. False: it is of none. */
+static bool to_connection(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
+{
+    struct cl_netif *nif = b->q->nif;
+    struct cl_connections *tcp = cl_load_acquire(&nif->tcp);
+    /* With several kthreads the others were put before the lock was dropped (order.c). */
+    if (!tcp || (nif->n_queues > 1 && !b->looped))
+        return false;
+    struct cl_rx_item item = {.frame = *f,
+                              .rx_tsc = b->rx_tsc,
+                              .l4 = info->l4,
+                              .payload_len = info->l4_len,
+                              .broadcast = info->broadcast,
+                              .looped = b->looped};
+    return tcp->put(b->q, &item, &b->woken);
 }
 
 static void take_arp(struct cl_netq *q, const struct cl_frame *f, const struct cl_rx_info *info)
@@ -166,7 +187,9 @@ static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, co
         refuse_port(b, f, info);
         break;
     case CL_RX_TCP:
-        refuse_segment(b->q, f, info);
+        if (to_connection(b, f, info))
+            return;
+        refuse_segment(b, f, info);
         break;
     default:
         if (cl_rx_unfinished(f->data, info))

@@ -1,4 +1,4 @@
-/* TCP segments that nobody waits for. */
+/* TCP segments that are of no connection. */
 #include "tcp.h"
 
 unsigned cl_tcp_check(const struct cl_net_self *self, const struct cl_ipv4 *ip, const uint8_t *segment, unsigned len)
@@ -21,7 +21,7 @@ unsigned cl_tcp_reset(const struct cl_net_self *self, const uint8_t *frame, cons
     if (info->broadcast || (got->flags & CL_TCP_RST) || room < len)
         return 0;
     cl_eth_fill((struct cl_eth *)out, eth->src, self->mac, CL_ETHERTYPE_IPV4);
-    cl_ipv4_fill((struct cl_ipv4 *)(out + CL_ETH_HLEN), self->ip_be, ip->src_be, CL_IPPROTO_TCP, CL_TCP_HLEN);
+    cl_ipv4_fill((struct cl_ipv4 *)(out + CL_ETH_HLEN), ip->dst_be, ip->src_be, CL_IPPROTO_TCP, CL_TCP_HLEN);
     struct cl_tcp *reset = (struct cl_tcp *)(out + CL_ETH_HLEN + CL_IPV4_HLEN);
     *reset = (struct cl_tcp){
         .src_port_be = got->dst_port_be,
@@ -37,7 +37,7 @@ unsigned cl_tcp_reset(const struct cl_net_self *self, const uint8_t *frame, cons
         reset->ack_be = cl_be32(cl_be32(got->seq_be) + used);
         reset->flags |= CL_TCP_ACK;
     }
-    uint64_t pseudo = cl_csum_pseudo(self->ip_be, ip->src_be, CL_IPPROTO_TCP, CL_TCP_HLEN);
+    uint64_t pseudo = cl_csum_pseudo(ip->dst_be, ip->src_be, CL_IPPROTO_TCP, CL_TCP_HLEN);
     reset->check = cl_csum_finish(cl_csum_add(pseudo, reset, CL_TCP_HLEN));
     return len;
 }

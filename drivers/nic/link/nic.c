@@ -1,7 +1,7 @@
-/* The link NIC: paths around another NIC. Losing a frame frees a buffer and delivering one takes one, which a sibling that
- * steals received frames may not do beside the owner; and the paths are those of all queues. So every call is under one
- * lock. Frames go on when their queue is polled, sent on or waited at. Statistics are the wrapped NIC's, but for
- * frames and bytes, which are counted at this NIC's own boundary, and tx_full: a path takes all. */
+/* The link NIC: paths around another NIC. Losing a frame frees a buffer and delivering one takes one, which a sibling
+ * that steals received frames may not do beside the owner; and the paths are those of all queues. So every call is
+ * under one lock. Frames go on when their queue is polled, sent on or waited at. Statistics are the wrapped NIC's, but
+ * for frames and bytes, which are counted at this NIC's own boundary, and tx_full: a path takes all. */
 #include "path.h"
 
 #include "../../../runtime/net.h"
@@ -144,7 +144,8 @@ static struct cl_parker *link_parker(struct cl_nic *nic, unsigned queue)
     return l->inner->ops->parker(l->inner, queue);
 }
 
-/* When a queue has something of a path. What has come and could not be passed on is tried again `retry` ticks from now. */
+/* When a queue has something of a path. What has come and could not be passed on is tried again `retry` ticks from
+ * now. */
 static uint64_t next_of(const struct cl_path *p, unsigned queue, uint64_t now, uint64_t retry)
 {
     if (!p)

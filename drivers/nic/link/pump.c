@@ -1,5 +1,6 @@
-/* The thread of a wire. It sleeps in poll on all queues of both NICs: each has a park word and an eventfd, and many have a
- * descriptor of their device. A NIC that sleeps on a futex is given an eventfd (cl_park_open_fd) while the thread lives. */
+/* The thread of a wire. It sleeps in poll on all queues of both NICs: each has a park word and an eventfd, and many
+ * have a descriptor of their device. A NIC that sleeps on a futex is given an eventfd (cl_park_open_fd) while the
+ * thread lives. */
 #include "wire.h"
 
 #include <corelane/runtime/park.h>

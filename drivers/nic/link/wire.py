@@ -44,7 +44,7 @@ class Wire(Closing):
         return self._ptr
 
     def start(self) -> Wire:
-        """Have a thread move it, until it is closed. Once. Raises CorelaneError: a virtual clock, or no thread."""
+        """Have a thread move it until it is closed. Once. Raises CorelaneError by a virtual clock or without thread."""
         err = ffi.new("char[256]")
         check(lib.cl_wire_start(self.ptr, err), err, "start a wire")
         self._started = True

@@ -91,15 +91,15 @@ static unsigned rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *fr
 {
     struct tap *t = self(nic);
     struct queue *q = &t->queues[queue];
-    unsigned got = 0;
+    unsigned got = 0, cache = nic->n_queues + queue; /* whoever steals, while the owner sends and frees by its own */
     uint64_t bytes = 0;
     uint32_t index;
     /* Without a buffer nothing is read: the frames wait in the kernel, and the rest of a super-frame here. */
-    while (got < n && cl_pool_get(t->pool, queue, &index, 1)) {
+    while (got < n && cl_pool_get(t->pool, cache, &index, 1)) {
         uint8_t *data = buffer(t, index);
         int len = next_frame(t, q, data);
         if (cl_unlikely(len <= 0))
-            cl_pool_put(t->pool, queue, &index, 1);
+            cl_pool_put(t->pool, cache, &index, 1);
         if (len < 0) {
             want_gone_check(t, -len);
             break;
@@ -311,7 +311,7 @@ static int allocate(struct tap *t, const struct cl_tap_config *c, char *err)
 {
     size_t bytes = c->n_queues * sizeof(struct queue), frames = (size_t)c->n_buffers * t->nic.buffer_bytes;
     t->queues = aligned_alloc(CL_CACHELINE, bytes);
-    t->pool = cl_pool_new(0, c->n_buffers, c->n_queues);
+    t->pool = cl_pool_new(0, c->n_buffers, 2 * c->n_queues); /* of the queues, then of receiving */
     t->area_bytes = frames + (size_t)c->n_queues * TAP_SUPER_BYTES;
     void *area = mmap(NULL, t->area_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     t->area = area == MAP_FAILED ? NULL : area;

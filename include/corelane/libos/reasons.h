@@ -87,6 +87,7 @@ struct cl_net_stats {
     uint64_t icmp_rate_limited;
     uint64_t tcp_resets_sent;
     uint64_t tcp_rate_limited; /* resets that were due and not sent */
+    uint64_t tcp_segments;     /* segments given to connections */
     uint64_t arp_requests_sent;
     uint64_t arp_conflicts;
     uint64_t type_errors;  /* requests whose classifier named no type of the handler: they went to its last */
@@ -96,8 +97,10 @@ struct cl_net_stats {
 };
 
 /* Who holds memory of bytes (libos/net/chunk.h). */
-#define CL_CHUNKS_UDP 0 /* datagrams that wait for readers of sockets */
-#define CL_CHUNKS_HOLDERS 1
+#define CL_CHUNKS_UDP 0         /* datagrams that wait for readers of sockets */
+#define CL_CHUNKS_TCP_SEND 1    /* bytes of connections that their peers have not acknowledged */
+#define CL_CHUNKS_TCP_RECEIVE 2 /* bytes that users have not read, and those that came out of order */
+#define CL_CHUNKS_HOLDERS 3
 
 /* What one of them has. */
 struct cl_chunk_stats {

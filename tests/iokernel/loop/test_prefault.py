@@ -19,7 +19,7 @@ REST = 64 * KIB  # header, lines of kthreads, pages that bounds are rounded up t
 def resident_bytes() -> int:
     """Of the largest arena that the iokernel, in this process, has mapped."""
     sizes, named = [0], False
-    for line in Path("/proc/self/smaps").read_text().splitlines():
+    for line in Path("/proc/self/smaps").read_text(errors="replace").splitlines():  # a file's name may be no text
         if "-" in line.split(" ")[0]:
             named = "corelane-arena" in line
         elif named and line.startswith("Rss:"):

@@ -238,9 +238,10 @@ static void wake_kept(struct cl_netq *q)
 static void run_kept(struct cl_netq *q)
 {
     struct cl_ready_list one = {0};
-    struct cl_flow *f = cl_ordered_hold(q);
+    struct cl_flow *f = cl_ordered_first(q);
     if (!f)
         return;
+    cl_ordered_hold(q, f);
     struct cl_flow_bucket *bucket = cl_flow_bucket(&now.flows.table, f->hash);
     if (now.busy[0])
         ex_fail("two kthreads work on one flow");

@@ -1,0 +1,89 @@
+"""corelane packetdrill: run tests that are scripts of packets in and out, in packetdrill's syntax."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..runtime.errors import CorelaneError
+from . import values
+
+if TYPE_CHECKING:
+    from ..bench.packetdrill.suite import Make
+
+# Exit codes beside 0 (all passed).
+FAILED, UNREADABLE, UNSUPPORTED, LATE = 1, 2, 3, 4
+_CODES = (("failed", FAILED), ("unreadable", UNREADABLE), ("late", LATE), ("unsupported", UNSUPPORTED))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="a script, or a folder with *.pkt in it")
+    parser.add_argument("--stack", choices=("corelane", "linux"), default="corelane", help="whose TCP (default: ours)")
+    parser.add_argument("--jobs", type=values.positive, default=1, metavar="N", help="scripts at a time (default 1)")
+    parser.add_argument(
+        "--tolerance",
+        type=values.microseconds,
+        default=0,
+        metavar="US",
+        help="allow times to be off by so much, at least",
+    )
+    parser.add_argument(
+        "-D", "--define", action="append", default=[], type=_definition, metavar="NAME=VALUE", help="as in scripts"
+    )
+    parser.add_argument("--trace", action="store_true", help="print what happened in each script, too")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the scripts; the exit code says the worst: failed, unreadable, late, unsupported."""
+    from ..bench.packetdrill.suite import Verdict, judge_all
+
+    make = _make(options.stack)
+    paths = _scripts(options.files)
+    verdicts: list[Verdict] = []
+    for verdict in judge_all(paths, make, options.jobs, round(options.tolerance), dict(options.define)):
+        verdicts.append(verdict)
+        if not options.json:
+            if options.trace:
+                print(*(f"    {line}" for line in verdict.log), sep="\n")
+            print(verdict.text(), flush=True)
+    counts = {
+        status: sum(v.status == status for v in verdicts) for status in ("passed", "deviates", *(s for s, _ in _CODES))
+    }
+    if options.json:
+        print(json.dumps({"stack": options.stack, "counts": counts, "scripts": [v.document() for v in verdicts]}))
+    else:
+        print(f"{len(verdicts)} scripts on {options.stack}: " + ", ".join(f"{n} {s}" for s, n in counts.items() if n))
+    return next((code for status, code in _CODES if counts[status]), 0)
+
+
+def _definition(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.isidentifier():
+        raise argparse.ArgumentTypeError(f"{text!r} defines nothing: write it as in NAME=VALUE")
+    return name, value
+
+
+def _make(stack: str) -> Make:
+    if stack == "linux":
+        from ..bench.packetdrill.linux import LinuxStack, missing
+
+        lacks = missing()
+        if lacks:
+            raise CorelaneError("test the kernel's TCP", lacks)
+        return LinuxStack
+    from ..bench.packetdrill.corelane import corelane_stack
+
+    return corelane_stack
+
+
+def _scripts(files: list[Path]) -> list[Path]:
+    out: list[Path] = []
+    for path in files:
+        found = sorted(path.rglob("*.pkt")) if path.is_dir() else [path]
+        if not found:
+            raise CorelaneError(f"run the scripts of {path}", "there is no *.pkt in it")
+        out += found
+    return out

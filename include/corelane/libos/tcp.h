@@ -1,0 +1,104 @@
+/* TCP for applications: the event form. Part of the C API (libos.h).
+ *
+ * What happens to a connection calls its user, run to completion on the kthread that works on it. Callbacks of one
+ * connection run one at a time, on whatever kthread, in this order: `opened`; then `data`, `writable`, `eof` as it
+ * comes; `ended` once and last. They may call everything below for their own connection, and may block like other code
+ * of a uthread; the connection waits meanwhile, others go on. What they write leaves when they have returned, with the
+ * acknowledgement of what came.
+ *
+ *   static int64_t on_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg)
+ *   {
+ *       return cl_tcp_write(c, data, len);
+ *   }
+ *   static void on_eof(struct cl_tcp_conn *c, void *arg) { cl_tcp_close(c); }
+ *   static void on_writable(struct cl_tcp_conn *c, void *arg) { cl_tcp_resume(c); }
+ *   static const struct cl_tcp_events echo = {.data = on_data, .eof = on_eof, .writable = on_writable};
+ *   cl_runtime_listen_tcp(rt, 7, 128, &echo, NULL);
+ *
+ * What is implemented of which RFC, and what is not: libos/net/tcp/conn.h. When a runtime stops its connections end
+ * with ESHUTDOWN, in the thread that stops it, and their peers hear nothing. */
+#ifndef CORELANE_LIBOS_TCP_H
+#define CORELANE_LIBOS_TCP_H
+
+#include <corelane/runtime/base.h>
+
+CL_EXTERN_C_BEGIN
+
+// cffi: begin
+#define CL_TCP_CONNECTIONS 131072 /* of a runtime at one time, those in TIME_WAIT included */
+
+struct cl_runtime;
+struct cl_tcp_conn;
+
+/* Callbacks; NULL: not wanted. A listener's connections have the listener's, and its arg until cl_tcp_set_user. */
+struct cl_tcp_events {
+    /* It is established. */
+    void (*opened)(struct cl_tcp_conn *c, void *arg);
+    /* The next bytes. Returns how many it took, 0..len. They lie in the frame or in a chunk, and are gone when it
+     * returns or calls cl_tcp_abort. What it does not take waits, and is offered again when more comes or the user
+     * calls cl_tcp_resume; the peer is held back when so much waits as may. NULL: all waits, for cl_tcp_read. */
+    int64_t (*data)(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg);
+    /* There is room again since cl_tcp_write took less than it was given. */
+    void (*writable)(struct cl_tcp_conn *c, void *arg);
+    /* The peer has sent its FIN, and all before it was taken. */
+    void (*eof)(struct cl_tcp_conn *c, void *arg);
+    /* It is over, and no longer the user's. error 0: all that was written is acknowledged, and all that came was taken
+     * or refused; else the errno: what was written last may be lost. Also of one that never opened. */
+    void (*ended)(struct cl_tcp_conn *c, int error, void *arg);
+};
+
+/* Of a runtime. Writers: kthreads, each for itself; readers: anybody. */
+struct cl_tcp_counts {
+    uint64_t segments_in, segments_out, bytes_in, bytes_out;
+    uint64_t resent;           /* segments */
+    uint64_t timeouts;         /* RTO, all of them */
+    uint64_t fast_retransmits; /* losses found by duplicates */
+    uint64_t probes;           /* zero-window and keep-alive probes */
+    uint64_t opened, accepted; /* active, passive */
+    uint64_t out_of_order;     /* segments that were put aside */
+    uint64_t refused_memory;   /* segments with data for which there was none */
+    uint64_t urgent;           /* segments with an urgent pointer, which means nothing here */
+    uint64_t resets_in, resets_out;
+    uint64_t challenges, challenges_limited;
+    uint64_t dropped_paws, dropped_window, dropped_ack, dropped_flags;
+    uint64_t dropped_backlog; /* SYNs */
+    uint64_t dropped_table;   /* SYNs: as many connections exist as may */
+};
+
+/* Take connections to a port; at most backlog are being opened at one time, and SYNs beyond are dropped. Any thread.
+ * -EADDRINUSE, -EINVAL, -ENOMEM, -EIO: no random numbers. */
+CL_API int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog,
+                                 const struct cl_tcp_events *events, void *arg);
+/* Open a connection; `opened` or `ended` tells how that went. On a kthread. Callbacks may come before this returns.
+ * -EPERM: not on a kthread, -EHOSTUNREACH, -EADDRNOTAVAIL: no port is free, -ENOBUFS: as many exist as may. */
+CL_API int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port,
+                                  const struct cl_tcp_events *events, void *arg);
+/* The sum over all kthreads. */
+CL_API void cl_runtime_tcp_counts(const struct cl_runtime *rt, struct cl_tcp_counts *out);
+
+/* Of the connection whose callback runs, and inside of that, all that follows. */
+
+/* Other callbacks, another arg from now on. */
+CL_API void cl_tcp_set_user(struct cl_tcp_conn *c, const struct cl_tcp_events *events, void *arg);
+/* The ends, in host byte order. */
+CL_API void cl_tcp_ends(const struct cl_tcp_conn *c, uint32_t *peer, uint16_t *peer_port, uint16_t *own_port);
+/* Write up to len bytes. Returns how many were taken, possibly 0: `writable` tells of more room. -EPIPE: after
+ * shutdown, or when it is over. */
+CL_API int64_t cl_tcp_write(struct cl_tcp_conn *c, const void *data, int64_t len);
+/* Take up to `room` bytes out of what waits. 0: nothing does. Not inside `data`. */
+CL_API int64_t cl_tcp_read(struct cl_tcp_conn *c, void *data, int64_t room);
+/* Offer what waits to `data` again, when this callback has returned. */
+CL_API void cl_tcp_resume(struct cl_tcp_conn *c);
+/* Send small segments at once, whatever is under way (no Nagle). */
+CL_API void cl_tcp_no_delay(struct cl_tcp_conn *c, bool on);
+/* Write no more: a FIN follows what was written. Reading goes on. */
+CL_API void cl_tcp_shutdown(struct cl_tcp_conn *c);
+/* Neither write nor read any more. What was written is still sent; if something was not read, or comes, a reset says
+ * so. `ended` tells when it is over. */
+CL_API void cl_tcp_close(struct cl_tcp_conn *c);
+/* End it now, with a reset if the peer may know of it. `ended` says ECONNABORTED. */
+CL_API void cl_tcp_abort(struct cl_tcp_conn *c);
+// cffi: end
+
+CL_EXTERN_C_END
+#endif

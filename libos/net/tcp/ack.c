@@ -1,0 +1,119 @@
+/* Acknowledgements and windows that come (RFC 9293, section 3.10.7.4, fifth; RFC 5961, section 5). */
+#include "machine.h"
+
+#define FIRST_RTO_AFTER_LOSS_NS 3000000000ull /* RFC 6298, section 5.7 */
+
+uint64_t cl_tcp_conn_rto_ns(const struct cl_tcp_conn *c)
+{
+    return cl_tcp_rto_ns(&c->rtt, c->settings->rto_least_ms * CL_TCP_MS);
+}
+
+/* How long what was acknowledged now took, if that can be told. */
+static void measure(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
+{
+    if ((c->flags & CL_TCP_TIMING) && cl_seq_upto(c->timed_seq, c->una)) {
+        c->flags &= ~(uint32_t)CL_TCP_TIMING;
+        cl_tcp_rtt_sample(&c->rtt, c->turn->now_ns - c->timed_ns, 1);
+    } else if ((c->flags & CL_TCP_TIMES) && c->retries && (s->options.has & CL_TCPO_TIMES) && s->options.ts_ecr) {
+        /* Of what was sent twice the echo says which one it was (RFC 7323, section 4). */
+        uint32_t took_ms = cl_tcp_now_ms(c) + c->ts_offset - s->options.ts_ecr;
+        if (took_ms < CL_TCP_RTO_MOST_NS / CL_TCP_MS)
+            cl_tcp_rtt_sample(&c->rtt, cl_max(took_ms, 1u) * CL_TCP_MS, 1);
+    }
+    if (c->rtt.smoothed_ns == 0 && c->retries) { /* the SYN was lost: 3 s (RFC 6298, section 5.7) */
+        c->rtt.smoothed_ns = FIRST_RTO_AFTER_LOSS_NS / 3;
+        c->rtt.variation_ns = c->rtt.smoothed_ns / 2;
+    }
+}
+
+/* Nothing that was sent before una is needed any more. */
+static void forget(struct cl_tcp_conn *c, uint32_t una)
+{
+    uint32_t n = una - c->una, syn = cl_tcp_opening(c);
+    bool fin = (c->flags & CL_TCP_FIN_OUT) && una == c->nxt;
+    c->una = una;
+    if (n > syn + fin)
+        cl_tcp_buffer_drop(c, CL_TCP_SEND, n - syn - fin);
+    uint32_t limit = c->limits[CL_TCP_SEND];
+    if ((c->flags & CL_TCP_WANTS_ROOM) && c->send.bytes <= limit - limit / 3) {
+        c->flags &= ~(uint32_t)CL_TCP_WANTS_ROOM;
+        c->events |= CL_TCP_EVENT_WRITABLE;
+    }
+}
+
+static void advance(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
+{
+    uint32_t before = c->una;
+    forget(c, s->ack);
+    measure(c, s);
+    cl_tcp_recovery_acked(c, s, before);
+    c->retries = 0;
+    c->rtt.doublings = 0;
+    c->progress_ms = cl_tcp_now_ms(c);
+    if (c->una == c->nxt)
+        cl_tcp_unset(c, CL_TCP_TIMER_RESEND);
+    else
+        cl_tcp_set(c, CL_TCP_TIMER_RESEND, cl_tcp_conn_rto_ns(c)); /* RFC 6298, section 5.3 */
+}
+
+/* The handshake's last: of a SYN that we sent (RFC 9293, section 3.10.7.4, fifth, SYN-RECEIVED). */
+static bool open_up(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq)
+{
+    if (s->ack != c->nxt) { /* our SYN is all that was sent */
+        cl_count(&c->turn->counts->dropped_ack, 1);
+        cl_tcp_send_reset(c, s->ack, false);
+        return false;
+    }
+    bool lost = c->retries > 0;
+    advance(c, s);
+    if (lost) /* RFC 5681, section 3.1 */
+        c->cc.window = c->cc.mss;
+    cl_tcp_established(c, s, seq);
+    return true;
+}
+
+void cl_tcp_take_window(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq)
+{
+    if (!cl_seq_before(c->wl1, seq) && (c->wl1 != seq || !cl_seq_upto(c->wl2, s->ack)))
+        return;
+    uint32_t was = c->wnd;
+    c->wnd = (uint32_t)s->window << (s->flags & CL_TCPF_SYN ? 0 : c->snd_scale);
+    c->wnd_max = cl_max(c->wnd_max, c->wnd);
+    c->wl1 = seq;
+    c->wl2 = s->ack;
+    if (c->una != c->nxt && c->wnd)
+        return;
+    c->retries = c->flags & CL_TCP_READ_SHUT ? c->retries : 0; /* the peer lives, whatever its window is */
+    if (was != c->wnd && c->wnd) {                             /* what waited for it leaves now, or is watched anew */
+        c->rtt.doublings = 0;
+        cl_tcp_unset(c, CL_TCP_TIMER_RESEND);
+    }
+}
+
+/* RFC 5681, section 2: nothing new in it, and something is under way. */
+static bool duplicate(const struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
+{
+    return s->ack == c->una && c->una != c->nxt && cl_tcp_segment_space(s) == 0 &&
+           (uint32_t)s->window << c->snd_scale == c->wnd;
+}
+
+bool cl_tcp_take_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq)
+{
+    if (cl_tcp_opening(c))
+        return open_up(c, s, seq);
+    /* Not sent yet, or older than any that was under way (RFC 5961, section 5.2). */
+    if (cl_seq_before(c->nxt, s->ack) || cl_seq_before(s->ack, c->una - c->wnd_max)) {
+        cl_count(&c->turn->counts->dropped_ack, 1);
+        cl_tcp_challenge(c);
+        return false;
+    }
+    if (cl_seq_before(c->una, s->ack))
+        advance(c, s);
+    else if (duplicate(c, s))
+        cl_tcp_recovery_duplicate(c, s);
+    if (cl_seq_upto(c->una, s->ack))
+        cl_tcp_take_window(c, s, seq);
+    if ((c->flags & CL_TCP_FIN_OUT) && c->una == c->nxt)
+        cl_tcp_fin_acked(c);
+    return c->state != CL_TCP_CLOSED;
+}

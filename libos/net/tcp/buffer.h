@@ -1,0 +1,27 @@
+/* Bytes of a connection in order: a chain of chunks, as long as there are bytes, of the holder CL_CHUNKS_TCP_SEND or
+ * _RECEIVE. `seq` of a chunk in `send` is the number of its data[0], so that a byte is found by its number. */
+#ifndef CORELANE_LIBOS_NET_TCP_BUFFER_H
+#define CORELANE_LIBOS_NET_TCP_BUFFER_H
+
+#include "conn.h"
+
+/* Which buffer is meant: CL_TCP_SEND or CL_TCP_RECEIVE. */
+static inline struct cl_tcp_buffer *cl_tcp_buffer(struct cl_tcp_conn *c, unsigned which)
+{
+    return which == CL_TCP_SEND ? &c->send : &c->receive;
+}
+
+/* A chunk for it, or NULL: the pool is used up, and the connection is told so. */
+struct cl_chunk *cl_tcp_chunk_get(struct cl_tcp_conn *c, unsigned which);
+void cl_tcp_chunks_free(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *chain);
+
+/* Append up to len bytes, the first of which is number seq. Returns how many there was memory for. */
+uint32_t cl_tcp_buffer_append(struct cl_tcp_conn *c, unsigned which, uint32_t seq, const uint8_t *data, uint32_t len);
+/* Append a whole chunk, or its bytes where they fit behind the last. Takes it. */
+void cl_tcp_buffer_link(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *chunk);
+/* The first n bytes are no longer needed. */
+void cl_tcp_buffer_drop(struct cl_tcp_conn *c, unsigned which, uint32_t n);
+/* Where `len` bytes from number seq on lie in `send`, which has them. */
+struct cl_tcp_bytes cl_tcp_buffer_at(struct cl_tcp_conn *c, uint32_t seq, uint32_t len);
+
+#endif

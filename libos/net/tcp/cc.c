@@ -1,0 +1,101 @@
+/* What all rules share, and newreno. See cc.h. */
+#include "cc.h"
+
+#include <string.h>
+
+#define FIRST_WINDOW 14600 /* RFC 6928, section 2 */
+
+const struct cl_tcp_cc_ops *cl_tcp_cc_find(const char *name)
+{
+    static const struct cl_tcp_cc_ops *const all[] = {&cl_tcp_cubic, &cl_tcp_newreno, &cl_tcp_dctcp};
+    for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strcmp(all[i]->name, name) == 0)
+            return all[i];
+    return NULL;
+}
+
+void cl_tcp_cc_init(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ops *ops, uint32_t mss)
+{
+    *cc = (struct cl_tcp_cc){.ops = ops, .mss = mss, .threshold = CL_TCP_CC_NO_THRESHOLD};
+    cc->window = cl_min(10 * mss, cl_max(2 * mss, (uint32_t)FIRST_WINDOW));
+    ops->init(cc);
+}
+
+/* Returns the bytes acknowledged that slow start did not use. */
+static uint32_t slow_start(struct cl_tcp_cc *cc, uint32_t acked)
+{
+    uint32_t grow = cl_min(acked, cc->threshold - cc->window);
+    cc->window += grow;
+    return cc->window < cc->threshold ? 0 : acked - grow;
+}
+
+void cl_tcp_cc_acked(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack, bool recovering)
+{
+    struct cl_tcp_cc_ack rest = *ack;
+    if (cc->ops->saw)
+        cc->ops->saw(cc, ack);
+    if (recovering || !ack->limited || ack->acked == 0)
+        return;
+    if (cc->window < cc->threshold)
+        rest.acked = slow_start(cc, ack->acked);
+    if (rest.acked)
+        cc->ops->grow(cc, &rest);
+}
+
+uint32_t cl_tcp_cc_fall(struct cl_tcp_cc *cc, uint64_t now_ns, bool ecn)
+{
+    uint32_t to = cc->ops->fall(cc, now_ns, ecn);
+    cc->threshold = cl_max(to, CL_TCP_CC_WINDOWS_LEAST * cc->mss);
+    cc->acked = 0;
+    return cc->threshold;
+}
+
+void cl_tcp_cc_timed_out(struct cl_tcp_cc *cc, uint64_t now_ns, bool first)
+{
+    if (first)
+        cl_tcp_cc_fall(cc, now_ns, false);
+    cc->window = cc->mss;
+    cc->acked = 0;
+}
+
+void cl_tcp_cc_idle(struct cl_tcp_cc *cc, uint64_t idle_ns, uint64_t rto_ns)
+{
+    uint32_t least = cl_min(10 * cc->mss, cc->window);
+    if (idle_ns < rto_ns)
+        return;
+    cc->threshold =
+        cc->threshold == CL_TCP_CC_NO_THRESHOLD ? cc->threshold : cl_max(cc->threshold, cc->window - cc->window / 4);
+    for (; idle_ns >= rto_ns && cc->window > least; idle_ns -= rto_ns)
+        cc->window = cl_max(cc->window / 2, least);
+    cc->acked = 0;
+}
+
+/* newreno: a segment for each window acknowledged (RFC 5681, section 3.1), and half after a loss. */
+
+static void reno_init(struct cl_tcp_cc *cc)
+{
+    (void)cc;
+}
+
+static void reno_grow(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack)
+{
+    cc->acked += ack->acked;
+    while (cc->acked >= cc->window) {
+        cc->acked -= cc->window;
+        cc->window += cc->mss;
+    }
+}
+
+static uint32_t reno_fall(struct cl_tcp_cc *cc, uint64_t now_ns, bool ecn)
+{
+    (void)now_ns;
+    (void)ecn;
+    return cc->window / 2;
+}
+
+static void reno_undo(struct cl_tcp_cc *cc)
+{
+    (void)cc;
+}
+
+const struct cl_tcp_cc_ops cl_tcp_newreno = {"newreno", reno_init, NULL, reno_grow, reno_fall, reno_undo};

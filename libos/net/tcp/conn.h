@@ -1,0 +1,294 @@
+/* A connection: its block, who owns what, and the calls of the state machine. Read this page first.
+ *
+ *                  segment                    cl_tcp_emit_fn: a segment, and where its data lies
+ *     flows.c -> cl_tcp_input (input.c) --+        ^
+ *     the user -> cl_tcp_write (user.c) --+-> cl_tcp_finish (conn.c) -> output.c
+ *     its alarm -> cl_tcp_timers (timers.c)        |
+ *                                                  +-> the user's callbacks (corelane/libos/tcp.h)
+ *
+ * The machine (all files of this folder but flows.c) is pure: it knows no NIC, no thread, no clock and no lock. It is
+ * given segments, the time, memory of chunks and a function that sends. So the same objects run in the runtime, under a
+ * virtual clock, in fuzzers and in the model checker. flows.c makes a runtime's connections of it.
+ *
+ * Owner. Whoever works on a connection holds it, alone, from cl_tcp_begin to the end of cl_tcp_finish: a turn. In the
+ * runtime that is the holder of its flow (../flow.h), on any kthread. Nothing in a block is atomic. The turn carries
+ * what belongs to the kthread (cache of chunks, counters), so a holder may move between two callbacks.
+ *
+ * Memory. A block (CL_TCP_IDLE_BYTES with its flow and alarm) and nothing else while nothing waits. Bytes lie in chunks
+ * (../chunk.h) of the application's pool, which is the bound for all connections together:
+ *   send      what was written and is not acknowledged, up to send_limit bytes
+ *   receive   what is in order and not taken, up to receive_limit bytes
+ *   out of order (reassembly.h)  inside the window offered, so within receive_limit, in CL_TCP_RANGES ranges at most
+ * Neighbouring chunks of a queue are merged while they fit into one, so a queue takes at most twice its bytes and one
+ * chunk more, whatever sizes come. If the pool is used up: a write takes less; what comes out of order is refused, the
+ * last to arrive first, also to make room for what comes in order; what is in order and finds no chunk is as if lost,
+ * and the window stays shut for a moment (CL_TCP_PRESSURE_NS). The right edge of the window never moves left.
+ *
+ * Invariants (cl_tcp_invariant, asserted by tests after each turn)
+ *   una <= resend <= resend_end <= nxt <= una + send.bytes + SYN + FIN, as sequence numbers
+ *   rcv_nxt <= rcv_edge, receive.bytes + (rcv_edge - rcv_nxt) <= receive_limit + one unit of the scale
+ *   what is out of order lies between rcv_nxt and rcv_edge, sorted, with gaps between
+ *   if something is unacknowledged, or must be, a timer is set: no connection outlives its timers
+ *   CLOSED: no timers, and no chunks but what the user has not read yet
+ *
+ * States (RFC 9293, section 3.3.2). LISTEN is the state of a block that a SYN has just made (listen.h); a listener is
+ * no connection. Flags of what the user has closed stand beside the state:
+ *
+ *   SYN_SENT -> SYN_RECEIVED -> ESTABLISHED -> FIN_WAIT_1 -> FIN_WAIT_2 -> TIME_WAIT -> CLOSED
+ *         \________________________^  |           \-> CLOSING ------------^
+ *                                     +-> CLOSE_WAIT -> LAST_ACK -> CLOSED
+ *
+ * Implemented
+ *   RFC 9293   the state machine with simultaneous open and close, half-close; MSS (3.7.1); Nagle (3.7.4) and its off
+ *              switch; silly window avoidance on both sides (3.8.6.2); window management and zero-window probes
+ *              (3.8.6.1; a probe is an old sequence number without data, as Linux sends it, so that nothing can be
+ *              taken back); delayed acknowledgements (3.8.6.3), quick ones at the start; keep-alive (3.8.4); time-out
+ *              of the user (3.8.3, also as RFC 5482's local limit); urgent data taken as data, as RFC 6093 advises, and
+ *              counted
+ *   RFC 7323   window scale, timestamps, PAWS; a segment without a timestamp, where they were agreed, is dropped
+ *   RFC 2018   SACK blocks are sent; also of what came twice (2883)
+ *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection
+ *   RFC 1337   a reset does not end TIME_WAIT
+ *   RFC 6191   a SYN that is surely new does, and opens again
+ *   RFC 6298   RTT, RTO, back-off, Karn's rule
+ *   RFC 3042   limited transmit
+ *   RFC 5681   slow start, congestion avoidance, fast retransmit by the third duplicate, through cc.h
+ *   RFC 6582   the stand-in of recovery.c: NewReno without SACK
+ *   RFC 6528   initial sequence numbers; 6056, section 3.3.3: ports (ports.h)
+ *   RFC 2525, 2.17; 9293, 3.6.1: a reset if the user closes and data is or comes unread
+ *
+ * NOT implemented yet
+ *   SACK's information used for sending, RACK-TLP, PRR, F-RTO: all come behind recovery.h
+ *   ECN and DCTCP on the wire (the rule is there), pacing after idle (the window restarts, RFC 2861), CUBIC's HyStart++
+ *   SYN cookies (a full backlog drops SYNs), a smaller block for TIME_WAIT
+ *   path MTU that shrinks; ICMP errors; TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
+ *   receive buffers that tune themselves; shares of the pool for sending and receiving; sending without a copy
+ *   blocking sockets, cl_poll, Python; calls from outside of the connection's own callbacks
+ *
+ * Tests: tests/libos/net/tcp. */
+#ifndef CORELANE_LIBOS_NET_TCP_CONN_H
+#define CORELANE_LIBOS_NET_TCP_CONN_H
+
+#include <corelane/libos/tcp.h>
+#include "../chunk.h"
+#include "../flow_hash.h"
+#include "cc.h"
+#include "rtt.h"
+#include "segment.h"
+
+#define CL_TCP_IDLE_BYTES 512
+#define CL_TCP_PRESSURE_NS 10000000ull
+#define CL_TCP_MSS_DEFAULT 536 /* of a peer that names none (RFC 9293, section 3.7.1) */
+#define CL_TCP_MSS_LEAST 64    /* a smaller one is taken for this: else a peer makes our headers its amplifier */
+
+enum cl_tcp_state {
+    CL_TCP_CLOSED = 0,
+    CL_TCP_LISTEN,
+    CL_TCP_SYN_SENT,
+    CL_TCP_SYN_RECEIVED,
+    CL_TCP_ESTABLISHED,
+    CL_TCP_FIN_WAIT_1,
+    CL_TCP_FIN_WAIT_2,
+    CL_TCP_CLOSE_WAIT,
+    CL_TCP_CLOSING,
+    CL_TCP_LAST_ACK,
+    CL_TCP_TIME_WAIT
+};
+
+/* cl_tcp_conn.flags */
+#define CL_TCP_PASSIVE 0x1         /* a listener's, and counted there while `half` or until it is accepted */
+#define CL_TCP_TIMES 0x2           /* timestamps were agreed */
+#define CL_TCP_SACKS 0x4           /* the peer takes SACK blocks */
+#define CL_TCP_SCALES 0x8          /* windows are scaled */
+#define CL_TCP_NO_DELAY 0x10       /* Nagle's rule is off */
+#define CL_TCP_KEEP_ALIVE 0x20     /* probes while idle */
+#define CL_TCP_SYN_OUT 0x40        /* our SYN was sent; its number is una until it is acknowledged */
+#define CL_TCP_FIN_WANTED 0x80     /* the user writes no more */
+#define CL_TCP_FIN_OUT 0x100       /* our FIN was sent: the last number before nxt */
+#define CL_TCP_READ_SHUT 0x200     /* the user reads no more: data resets the connection */
+#define CL_TCP_FIN_CAME 0x400      /* the peer's FIN is in order: rcv_nxt is behind it */
+#define CL_TCP_FIN_AHEAD 0x800     /* the peer's FIN came, at fin_seq, and something before it is missing */
+#define CL_TCP_ACK_NOW 0x1000      /* an acknowledgement is due with this turn */
+#define CL_TCP_ACK_SOON 0x2000     /* ... or when the timer comes */
+#define CL_TCP_TIMING 0x4000       /* an RTT is being measured */
+#define CL_TCP_RECOVERING 0x8000   /* from a loss, until recover_seq is acknowledged */
+#define CL_TCP_TIMED_OUT 0x10000   /* that loss was found by the time-out */
+#define CL_TCP_FORCE 0x20000       /* one segment is sent whatever the windows say: the time-out has come */
+#define CL_TCP_OFFERING 0x40000    /* the user is inside `data` */
+#define CL_TCP_TOLD 0x80000        /* `ended` was called, or must not be */
+#define CL_TCP_WANTS_ROOM 0x100000 /* a write took less than it was given */
+
+/* cl_tcp_conn.events: to be told with this turn */
+#define CL_TCP_EVENT_OPENED 1
+#define CL_TCP_EVENT_DATA 2
+#define CL_TCP_EVENT_WRITABLE 4
+#define CL_TCP_EVENT_EOF 8
+#define CL_TCP_EVENT_ENDED 16
+
+/* What a timer waits for. */
+enum cl_tcp_timer {
+    CL_TCP_TIMER_RESEND = 0, /* an acknowledgement, or while nothing is under way a window (persist) */
+    CL_TCP_TIMER_ACK,        /* data to send with an acknowledgement */
+    CL_TCP_TIMER_KEEP,       /* life: keep-alive, the end of FIN_WAIT_2 without a user, of TIME_WAIT */
+    CL_TCP_TIMER_SEND,       /* a buffer for a segment */
+    CL_TCP_TIMERS
+};
+
+struct cl_tcp_listener;
+struct cl_tcp_reassembly;
+
+/* Constant while connections have it. Times in ms, sizes in bytes. */
+struct cl_tcp_settings {
+    uint32_t send_limit, receive_limit;
+    uint32_t user_timeout_ms; /* 0: by the number of retransmissions */
+    uint32_t keep_idle_ms, keep_interval_ms;
+    uint32_t keep_probes;
+    uint32_t delayed_ack_ms;
+    uint32_t rto_least_ms; /* of the variation's part (rtt.h) */
+    uint32_t time_wait_ms; /* twice the longest life of a segment */
+    uint32_t fin_wait_ms;  /* FIN_WAIT_2 without a user */
+    uint16_t mss;          /* what we take: MTU - 40 */
+    uint8_t wscale;        /* ours */
+    uint8_t options;       /* CL_TCPO_WSCALE, _SACK_OK, _TIMES: what we propose and accept */
+    uint32_t flags;        /* CL_TCP_NO_DELAY, CL_TCP_KEEP_ALIVE: as connections begin */
+    const struct cl_tcp_cc_ops *cc;
+};
+
+/* Where data of a segment lies: in `chunk`, from data[offset] on, and in those behind it. len 0: no chunk. */
+struct cl_tcp_bytes {
+    const struct cl_chunk *chunk;
+    uint32_t offset, len;
+};
+
+struct cl_tcp_conn;
+struct cl_tcp_turn;
+/* Send a segment of c. False: there is no buffer; it was not sent, and is tried again. */
+typedef bool (*cl_tcp_emit_fn)(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
+                               const struct cl_tcp_bytes *data);
+
+/* What connections of an application share. Constant but for the last word. */
+struct cl_tcp_stack {
+    struct cl_tcp_settings settings; /* unless a listener has others */
+    struct cl_chunks *chunks;
+    struct cl_flow_secret secret; /* of sequence numbers and timestamps; not that of the table */
+    uint64_t pressure_until_ns;   /* relaxed, by whoever was refused memory */
+};
+
+/* What a turn has. */
+struct cl_tcp_turn {
+    struct cl_tcp_stack *stack;
+    cl_tcp_emit_fn emit;
+    /* Who listens on c's port and takes one more, which is counted then (cl_tcp_admit); NULL: nobody. Or NULL. */
+    struct cl_tcp_listener *(*listener)(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c);
+    void (*called)(
+        struct cl_tcp_turn *turn); /* a callback has returned, perhaps elsewhere and late: mend what follows. Or NULL */
+    struct cl_tcp_counts *counts;  /* of the kthread */
+    unsigned kthread;              /* its cache of chunks */
+    uint64_t now_ns;
+    struct cl_tcp_range twice; /* what has come a second time, to be told with the next acknowledgement */
+};
+
+/* Bytes in order: see buffer.h. */
+struct cl_tcp_buffer {
+    struct cl_chunk *first, *last;
+    uint32_t bytes;
+};
+
+struct cl_tcp_conn {
+    struct cl_tcp_turn *turn; /* whoever holds it; NULL: nobody does */
+    uint32_t flags;           /* CL_TCP_* */
+    uint8_t state;            /* enum cl_tcp_state */
+    uint8_t events;           /* CL_TCP_EVENT_* */
+    uint8_t snd_scale, rcv_scale;
+    /* Sending (RFC 9293, section 3.3.1). nxt is the highest number ever sent: what is sent again is told by
+     * `resend`. */
+    uint32_t una, nxt;
+    uint32_t wnd, wnd_max; /* offered by the peer: now, and the largest ever */
+    uint32_t wl1, wl2;     /* the segment that said so */
+    uint16_t mss;          /* of the peer, options not counted */
+    uint8_t dup_acks;
+    uint8_t retries; /* since something was acknowledged; of keep-alive: unanswered */
+    /* Receiving. */
+    uint32_t rcv_nxt, rcv_edge;
+    uint32_t fin_seq;       /* of the peer's FIN, with CL_TCP_FIN_AHEAD */
+    uint32_t last_ack_sent; /* Last.ACK.sent (RFC 7323, section 4.3) */
+    uint16_t rcv_mss;       /* the longest segment that came: two of them are acknowledged at once */
+    uint8_t quick;          /* acknowledgements more that are not delayed */
+    uint8_t challenges;     /* sent since challenge_ms */
+    uint32_t challenge_ms;  /* low word of the time */
+    /* Timestamps. */
+    uint32_t ts_recent, ts_recent_ms; /* TS.Recent, and when it was set */
+    uint32_t ts_offset;
+    uint32_t limits[2]; /* CL_TCP_SEND, CL_TCP_RECEIVE: bytes */
+    struct cl_tcp_buffer send, receive;
+    struct cl_chunk *send_at; /* in which nxt is, or which is before it; NULL: look from the first on */
+    struct cl_tcp_reassembly *aside;
+    uint64_t due_ns[CL_TCP_TIMERS]; /* CL_TCP_NEVER: not set */
+    uint64_t timed_ns;              /* when timed_seq was sent */
+    uint32_t timed_seq;
+    /* Recovery (recovery.h): what is taken for lost and not sent again is resend..resend_end. */
+    uint32_t resend, resend_end, recover_seq;
+    uint32_t user_timeout_ms;
+    struct cl_tcp_rtt rtt;
+    struct cl_tcp_cc cc;
+    uint32_t heard_ms;    /* low word of the time when a segment came, ... */
+    uint32_t progress_ms; /* ... and when something was acknowledged, or nothing was due */
+    const struct cl_tcp_settings *settings;
+    const struct cl_tcp_events *user;
+    void *arg;
+    struct cl_tcp_listener *listener; /* of a passive one until it is accepted or over */
+    int32_t error;                    /* errno with which it ended */
+    uint32_t resent;                  /* segments, ever */
+};
+
+/* With its flow, its alarm, and its bucket and index in the tables. */
+_Static_assert(sizeof(struct cl_tcp_conn) <= CL_TCP_IDLE_BYTES - 80 - 56 - 20, "an idle connection");
+
+#define CL_TCP_NEVER UINT64_MAX
+#define CL_TCP_SEND 0
+#define CL_TCP_RECEIVE 1
+
+/* Settings as Linux has them, for an MTU. */
+void cl_tcp_settings_default(struct cl_tcp_settings *s, uint32_t mtu);
+
+/* Begin and end of a turn. */
+static inline void cl_tcp_begin(struct cl_tcp_conn *c, struct cl_tcp_turn *turn)
+{
+    c->turn = turn;
+    turn->twice = (struct cl_tcp_range){0};
+}
+/* Send what is to be sent, and call the user. The end of the turn. False: the connection is CLOSED, the user knows, and
+ * its block is free. */
+bool cl_tcp_finish(struct cl_tcp_conn *c);
+/* When cl_tcp_timers wants a turn; CL_TCP_NEVER: not by itself. */
+uint64_t cl_tcp_due_ns(const struct cl_tcp_conn *c);
+
+/* A new block, inside of a turn. key tells connections apart in the sequence numbers. The user is asked for later. */
+void cl_tcp_init(struct cl_tcp_conn *c, struct cl_tcp_turn *turn, const struct cl_flow_key *key,
+                 const struct cl_tcp_settings *settings);
+/* The same with numbers of the caller's, for a block of a connection that is over. */
+void cl_tcp_restart(struct cl_tcp_conn *c, struct cl_tcp_turn *turn, const struct cl_tcp_settings *settings,
+                    uint32_t iss, uint32_t ts_offset);
+/* Open actively: the SYN leaves with the turn. */
+void cl_tcp_connect(struct cl_tcp_conn *c, const struct cl_tcp_events *user, void *arg);
+
+/* Inside of a turn: a segment that came for the connection. data: s->len bytes. */
+void cl_tcp_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const uint8_t *data);
+/* Inside of a turn: whatever is due. */
+void cl_tcp_timers(struct cl_tcp_conn *c);
+
+/* Probes while it is idle, from now on. */
+void cl_tcp_keep_alive(struct cl_tcp_conn *c, bool on);
+struct cl_tcp_info; /* host.h */
+void cl_tcp_get_info(const struct cl_tcp_conn *c, struct cl_tcp_info *out);
+
+/* The bytes that wait for the user. */
+static inline uint32_t cl_tcp_waiting(const struct cl_tcp_conn *c)
+{
+    return c->receive.bytes;
+}
+
+/* Whether the block is what the invariants above say. NULL: it is; else what is wrong. */
+const char *cl_tcp_invariant(const struct cl_tcp_conn *c);
+
+#endif

@@ -1,0 +1,105 @@
+/* Data and FINs that come (RFC 9293, section 3.10.7.4, seventh and eighth), and when they are acknowledged. */
+#include "machine.h"
+
+#include <errno.h>
+
+/* The user has closed, and now something comes that nobody will read: the peer is to know (RFC 9293, section 3.6.1). */
+static void refuse(struct cl_tcp_conn *c)
+{
+    cl_tcp_send_reset(c, c->una, false); /* as of a segment that is of no connection (3.5.2) */
+    cl_tcp_end(c, ECONNRESET);
+}
+
+/* Something in order has come (RFC 9293, section 3.8.6.3; RFC 5681, section 4.2). */
+static void schedule_ack(struct cl_tcp_conn *c)
+{
+    if (c->quick || c->rcv_nxt - c->last_ack_sent > c->rcv_mss) {
+        c->flags |= CL_TCP_ACK_NOW;
+        return;
+    }
+    c->flags |= CL_TCP_ACK_SOON;
+    if (c->due_ns[CL_TCP_TIMER_ACK] == CL_TCP_NEVER)
+        cl_tcp_set(c, CL_TCP_TIMER_ACK, c->settings->delayed_ack_ms * CL_TCP_MS);
+}
+
+/* The next bytes, and nothing is missing. The user takes them out of the frame; what it leaves is copied. False: the
+ * rest, or the connection, is gone. */
+static bool in_order(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
+{
+    uint32_t seq = c->rcv_nxt, done = 0;
+    c->rcv_nxt += len;
+    if (c->receive.bytes == 0)
+        done = cl_tcp_offer(c, data, len);
+    if (c->state == CL_TCP_CLOSED)
+        return false;
+    if (done < len && (c->flags & CL_TCP_READ_SHUT)) {
+        refuse(c);
+        return false;
+    }
+    if (done < len) {
+        if (c->receive.bytes)
+            c->events |= CL_TCP_EVENT_DATA;
+        done += cl_tcp_buffer_append(c, CL_TCP_RECEIVE, seq + done, data + done, len - done);
+    }
+    c->rcv_nxt -= len - done;
+    cl_count(&c->turn->counts->bytes_in, done);
+    schedule_ack(c);
+    if (done < len)
+        cl_count(&c->turn->counts->refused_memory, 1);
+    return done == len;
+}
+
+/* Bytes behind a gap, or such that fill one. Each is answered at once (RFC 5681, section 4.2). */
+static bool out_of_order(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, uint32_t len)
+{
+    uint32_t before = c->rcv_nxt;
+    uint32_t has = cl_tcp_aside_put(c, seq, data, len);
+    cl_count(&c->turn->counts->out_of_order, 1);
+    if (has < len)
+        cl_count(&c->turn->counts->refused_memory, 1);
+    cl_tcp_aside_take(c);
+    if (c->rcv_nxt != before) {
+        cl_count(&c->turn->counts->bytes_in, c->rcv_nxt - before);
+        c->events |= CL_TCP_EVENT_DATA;
+        c->flags |= CL_TCP_ACK_NOW;
+    } else {
+        cl_tcp_send_ack(c); /* its sender counts them */
+    }
+    return has == len;
+}
+
+void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, uint32_t len, bool fin)
+{
+    if (c->state != CL_TCP_ESTABLISHED && c->state != CL_TCP_FIN_WAIT_1 && c->state != CL_TCP_FIN_WAIT_2)
+        return; /* the peer's FIN was in order: nothing can follow it */
+    if (len && (c->flags & CL_TCP_READ_SHUT) && cl_seq_before(c->rcv_nxt, seq + len)) {
+        refuse(c);
+        return;
+    }
+    if (len > c->rcv_mss)
+        c->rcv_mss = (uint16_t)len;
+    if (cl_seq_before(seq, c->rcv_nxt)) { /* what comes again: the first to come was kept */
+        uint32_t cut = cl_min(c->rcv_nxt - seq, len);
+        c->turn->twice = (struct cl_tcp_range){seq, seq + cut};
+        seq += cut;
+        data += cut;
+        len -= cut;
+        c->flags |= CL_TCP_ACK_NOW;
+    }
+    if (cl_seq_before(c->rcv_edge, seq + len + fin)) {
+        len = cl_min(len, c->rcv_edge - seq);
+        fin = false;
+        c->flags |= CL_TCP_ACK_NOW;
+    }
+    bool whole = true;
+    if (len)
+        whole = seq == c->rcv_nxt && !c->aside ? in_order(c, data, len) : out_of_order(c, seq, data, len);
+    if (c->state == CL_TCP_CLOSED)
+        return;
+    if (fin && whole) {
+        c->flags |= CL_TCP_FIN_AHEAD | (len ? 0 : CL_TCP_ACK_NOW);
+        c->fin_seq = seq + len;
+    }
+    if ((c->flags & CL_TCP_FIN_AHEAD) && c->fin_seq == c->rcv_nxt)
+        cl_tcp_fin_taken(c);
+}

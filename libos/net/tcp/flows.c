@@ -1,0 +1,572 @@
+/* A runtime's connections: the state machine on flows, alarms and a NIC.
+ *
+ *   NIC queue --(../order.c, under the queue's lock)--> put: its flow, in the table --> ready queue --> run: a turn
+ *   alarm (a kthread's wheel) --> on_alarm: the flow is ready                                    |
+ *   NIC queue <-- emit: a frame of a segment <---------------------------------------------------+
+ *
+ * A block is a flow, its alarm and its connection. It is in the table from its SYN to its end; who holds the flow holds
+ * all of it, and siblings take whole flows that are ready. What comes for it waits in the flow meanwhile, at most
+ * QUEUE_MOST segments, which hold buffers of the NIC within the budget of all flows (../ordered.h).
+ *
+ * Locks: a bucket's, which guards the flow. Nothing is called under it. */
+#include <corelane/libos/wheel.h>
+#include "flows.h"
+#include "machine.h"
+#include "ports.h"
+
+#include "../../../runtime/csum_copy.h"
+#include "../../../runtime/pool.h"
+#include "../tcp.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#define QUEUE_MOST 128 /* segments of a connection that wait */
+#define PORTS_TRIED 64
+
+struct block {
+    struct cl_flow flow; /* first: the ready queue has these */
+    struct cl_alarm alarm;
+    struct cl_tcp_conn conn;
+};
+_Static_assert(sizeof(struct block) + sizeof(struct cl_flow_bucket) + sizeof(uint32_t) <= CL_TCP_IDLE_BYTES,
+               "an idle connection, with its bucket and its index in the pool");
+
+struct counts {
+    struct cl_tcp_counts of CL_ALIGNED(CL_CACHELINE);
+};
+
+struct net {
+    struct cl_connections connections; /* first: cl_netif.tcp */
+    struct cl_netif *nif;
+    struct cl_flow_table table;
+    struct cl_pool *pool;
+    struct block *blocks; /* [CL_TCP_CONNECTIONS] */
+    struct counts *counts;
+    struct cl_tcp_listener **listeners; /* [65536] by port in network byte order; acquire/release, never removed */
+    struct cl_tcp_stack stack;
+    struct cl_flow_secret port_secret;
+    uint32_t next_port; /* added to by whoever connects */
+};
+
+struct turn {
+    struct cl_tcp_turn turn; /* first */
+    struct net *net;
+};
+
+static struct net *net_of(const struct cl_netif *nif)
+{
+    return (struct net *)nif->tcp;
+}
+
+static struct block *block_of(struct cl_tcp_conn *c)
+{
+    return cl_container_of(c, struct block, conn);
+}
+
+/* Sending. */
+
+static uint64_t swap_halves(uint64_t sum)
+{
+    uint16_t folded = (uint16_t)~cl_csum_finish(sum);
+    return (uint16_t)(folded << 8 | folded >> 8);
+}
+
+/* Copy data behind a header, and add it to the checksum. */
+static uint64_t copy_data(uint8_t *to, const struct cl_tcp_bytes *data, uint64_t sum)
+{
+    const struct cl_chunk *chunk = data->chunk;
+    uint32_t done = 0, at = data->offset;
+    while (done < data->len) {
+        uint32_t n = cl_min(data->len - done, (uint32_t)chunk->from + chunk->len - at);
+        uint64_t part = cl_csum_copy(0, to + done, chunk->data + at, n);
+        sum += done & 1 ? swap_halves(part) : part; /* behind an odd number of bytes it stands the other way round */
+        done += n;
+        chunk = chunk->next;
+        at = chunk ? chunk->from : 0;
+    }
+    return sum;
+}
+
+static bool emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
+                 const struct cl_tcp_bytes *data)
+{
+    static const uint8_t unresolved[6];
+    struct net *net = ((struct turn *)turn)->net;
+    const struct cl_flow_key *key = &block_of(c)->flow.key;
+    struct cl_netq *q = cl_netq_self(net->nif);
+    struct cl_frame f;
+    if (!cl_netq_take(q, &f))
+        return false;
+    uint8_t *tcp = f.data + CL_ETH_HLEN + CL_IPV4_HLEN;
+    unsigned header = cl_tcp_segment_write(s, cl_be16(key->own_port_be), cl_be16(key->peer_port_be), tcp);
+    uint64_t sum = copy_data(tcp + header, data, 0);
+    unsigned len = header + s->len;
+    cl_eth_fill((struct cl_eth *)f.data, unresolved, net->nif->self.mac, CL_ETHERTYPE_IPV4);
+    cl_ipv4_fill((struct cl_ipv4 *)(f.data + CL_ETH_HLEN), key->own_be, key->peer_be, CL_IPPROTO_TCP, len);
+    sum = cl_csum_add(sum + cl_csum_pseudo(key->own_be, key->peer_be, CL_IPPROTO_TCP, (uint16_t)len), tcp, header);
+    ((struct cl_tcp *)tcp)->check = cl_csum_finish(sum);
+    f.len = (uint16_t)(CL_ETH_HLEN + CL_IPV4_HLEN + len);
+    return cl_netq_send_ip(q, &f, key->peer_be) != -ENOBUFS; /* without a way it is as if lost */
+}
+
+/* Stopped: nothing leaves any more. */
+static bool emit_nothing(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
+                         const struct cl_tcp_bytes *data)
+{
+    (void)turn, (void)c, (void)s, (void)data;
+    return true;
+}
+
+/* Turns. */
+
+static void place(struct cl_tcp_turn *turn)
+{
+    struct net *net = ((struct turn *)turn)->net;
+    turn->kthread = cl_netq_self(net->nif)->index;
+    turn->counts = &net->counts[turn->kthread].of;
+    turn->now_ns = cl_sched_now_ns(net->nif->sched);
+}
+
+/* Of the port of one that opens again. */
+static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c)
+{
+    const struct block *b = cl_container_of(c, const struct block, conn);
+    /* Acquire: as in block_for_syn. */
+    struct cl_tcp_listener *l = cl_load_acquire(&((struct turn *)turn)->net->listeners[b->flow.key.own_port_be]);
+    return l && cl_tcp_admit(l) ? l : NULL;
+}
+
+static struct turn turn_on(struct net *net)
+{
+    struct turn t = {.turn = {.stack = &net->stack, .emit = emit, .listener = listener_of, .called = place},
+                     .net = net};
+    place(&t.turn);
+    return t;
+}
+
+/* Take the segment's frame apart, and give it to the connection. */
+static void take_segment(struct cl_netif *nif, struct cl_tcp_conn *c, const struct cl_rx_item *item)
+{
+    const uint8_t *bytes = item->frame.data + item->l4;
+    struct cl_tcp_segment s;
+    struct cl_netq *q = cl_netq_self(nif);
+    if (cl_unlikely(item->frame.tag != q->tag))
+        cl_netq_look_at_tag(q, &item->frame);
+    cl_count(&q->stats.tcp_segments, 1);
+    if (cl_tcp_segment_read(bytes, item->payload_len, &s)) /* which ../tcp.c has looked at */
+        cl_tcp_input(c, &s, bytes + s.header_len);
+    cl_netq_done(cl_netq_self(nif), &item->frame);
+}
+
+static void free_items(struct cl_netq *q, struct cl_flow_item *item)
+{
+    struct cl_flows *flows = q->nif->flows;
+    while (item) {
+        uint32_t index = (uint32_t)(item - flows->items);
+        struct cl_flow_item *next = item->next;
+        cl_count(&q->stats.tcp_segments, 1);
+        cl_netq_done(q, &item->rx.frame);
+        cl_pool_put(flows->item_pool, q->index, &index, 1);
+        item = next;
+    }
+}
+
+/* The connection is over: the block leaves the table and is free. Its holder. */
+static void retire(struct net *net, struct block *b)
+{
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
+    struct cl_netq *q = cl_netq_self(net->nif);
+    cl_alarm_remove(&b->alarm);
+    cl_spin_lock(&bucket->lock);
+    cl_flow_remove(bucket, &b->flow);
+    cl_spin_unlock(&bucket->lock);
+    free_items(q, b->flow.taken);
+    free_items(q, b->flow.first);
+    uint32_t index = (uint32_t)(b - net->blocks);
+    cl_pool_put(net->pool, q->index, &index, 1);
+}
+
+/* The holder has done its turn. */
+static void let_go(struct net *net, struct block *b, unsigned done)
+{
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
+    uint64_t due_ns = cl_tcp_due_ns(&b->conn);
+    struct cl_ready_list one = {0};
+    if (due_ns == CL_TCP_NEVER)
+        cl_alarm_cancel(&b->alarm);
+    else if (due_ns != cl_alarm_deadline_ns(&b->alarm))
+        (void)cl_alarm_arm(&b->alarm, due_ns); /* on a kthread */
+    cl_spin_lock(&bucket->lock);
+    bool more = cl_flow_release(&b->flow, done);
+    cl_spin_unlock(&bucket->lock);
+    if (more) {
+        cl_ready_add(&one, &b->flow);
+        cl_ordered_publish(cl_netq_self(net->nif), &one);
+    }
+}
+
+static void run(struct cl_netif *nif, struct cl_flow *f)
+{
+    struct net *net = net_of(nif);
+    struct block *b = (struct block *)f;
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, f->hash);
+    struct turn t = turn_on(net);
+    unsigned done = 0;
+    cl_spin_lock(&bucket->lock);
+    cl_flow_hold(f);
+    cl_spin_unlock(&bucket->lock);
+    cl_tcp_begin(&b->conn, &t.turn);
+    (void)cl_alarm_due(&b->alarm, t.turn.now_ns); /* it says when to look, the timers say what for */
+    cl_tcp_timers(&b->conn);
+    for (struct cl_flow_item *item; done < CL_FLOW_BURST && (item = cl_flow_next(f)); done++) {
+        struct cl_rx_item rx = item->rx;
+        uint32_t index = (uint32_t)(item - nif->flows->items);
+        cl_pool_put(nif->flows->item_pool, t.turn.kthread, &index, 1);
+        take_segment(nif, &b->conn, &rx);
+    }
+    if (cl_tcp_finish(&b->conn))
+        let_go(net, b, done);
+    else
+        retire(net, b);
+}
+
+/* In a kthread's loop: the flow is ready, and whoever holds it next looks at what is due. */
+static void on_alarm(struct cl_alarm *alarm)
+{
+    struct block *b = cl_container_of(alarm, struct block, alarm);
+    struct net *net = net_of(b->flow.nif);
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
+    struct cl_ready_list one = {0};
+    cl_spin_lock(&bucket->lock);
+    bool woke = cl_flow_wake(&b->flow);
+    cl_spin_unlock(&bucket->lock);
+    if (!woke)
+        return;
+    cl_ready_add(&one, &b->flow);
+    cl_ordered_publish(cl_netq_self(net->nif), &one);
+}
+
+/* Segments that come. */
+
+/* A block that nobody else can find yet. NULL: as many exist as may. */
+static struct block *new_block(struct turn *t, const struct cl_flow_key *key, uint64_t hash,
+                               const struct cl_tcp_settings *settings)
+{
+    struct net *net = t->net;
+    uint32_t index;
+    if (cl_pool_get(net->pool, t->turn.kthread, &index, 1) == 0)
+        return NULL;
+    struct block *b = &net->blocks[index];
+    b->flow = (struct cl_flow){.key = *key, .hash = hash, .nif = net->nif};
+    cl_alarm_init(&b->alarm, on_alarm);
+    cl_tcp_init(&b->conn, &t->turn, key, settings);
+    b->conn.turn = NULL;
+    return b;
+}
+
+static void key_of(const struct cl_rx_item *item, struct cl_flow_key *key, uint8_t *flags)
+{
+    const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN);
+    const struct cl_tcp *tcp = (const struct cl_tcp *)(item->frame.data + item->l4);
+    *flags = tcp->flags;
+    *key = (struct cl_flow_key){.peer_be = ip->src_be,
+                                .own_be = ip->dst_be,
+                                .peer_port_be = tcp->src_port_be,
+                                .own_port_be = tcp->dst_port_be,
+                                .protocol = CL_IPPROTO_TCP};
+}
+
+/* The block for a SYN to a port where somebody listens. NULL, *l NULL: nobody does; *l set: there is no place for
+ * it. */
+static struct block *block_for_syn(struct net *net, const struct cl_flow_key *key, uint64_t hash,
+                                   struct cl_tcp_listener **l)
+{
+    struct turn t = turn_on(net);
+    /* Acquire: a listener's fields were written before it was published. */
+    *l = cl_load_acquire(&net->listeners[key->own_port_be]);
+    if (!*l)
+        return NULL;
+    if (!cl_tcp_admit(*l)) {
+        cl_count(&t.turn.counts->dropped_backlog, 1);
+        return NULL;
+    }
+    struct block *b = new_block(&t, key, hash, (*l)->settings);
+    if (b) {
+        cl_tcp_listen(&b->conn, *l);
+        return b;
+    }
+    cl_count(&t.turn.counts->dropped_table, 1);
+    __atomic_fetch_sub(&(*l)->pending, 1, __ATOMIC_RELAXED); /* a number */
+    return NULL;
+}
+
+/* What was made for a SYN is not needed. */
+static void unmake(struct net *net, unsigned kthread, struct block *b)
+{
+    uint32_t index = (uint32_t)(b - net->blocks);
+    cl_tcp_accepted(&b->conn);
+    cl_pool_put(net->pool, kthread, &index, 1);
+}
+
+/* Put an item into the flow of its connection, which may be `fresh`. CL_DROP_NONE; CL_DROP_TCP_NO_PORT: there is
+ * none. */
+static unsigned append(struct net *net, const struct cl_flow_key *key, uint64_t hash, struct block **fresh,
+                       struct cl_flow_item *item, struct cl_ready_list *woken)
+{
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, hash);
+    unsigned reason = CL_DROP_NONE;
+    cl_spin_lock(&bucket->lock);
+    struct cl_flow *f = cl_flow_find(bucket, key);
+    if (!f && *fresh) {
+        f = &(*fresh)->flow;
+        cl_flow_enter(bucket, f);
+        *fresh = NULL;
+    }
+    if (!f) {
+        reason = CL_DROP_TCP_NO_PORT;
+    } else if (f->waiting >= QUEUE_MOST) {
+        reason = CL_DROP_FLOW_FULL;
+    } else {
+        cl_flow_append(f, item);
+        if (cl_flow_wake(f))
+            cl_ready_add(woken, f);
+    }
+    cl_spin_unlock(&bucket->lock);
+    return reason;
+}
+
+static bool put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_ready_list *woken)
+{
+    struct net *net = net_of(q->nif);
+    struct cl_flows *flows = q->nif->flows;
+    struct cl_flow_key key;
+    struct cl_tcp_listener *l = NULL;
+    struct block *fresh = NULL;
+    uint32_t index;
+    uint8_t flags;
+    if (item->broadcast)
+        return false;
+    key_of(item, &key, &flags);
+    uint64_t hash = cl_flow_hash(&net->table.secret, &key);
+    if ((flags & (CL_TCP_SYN | CL_TCP_ACK | CL_TCP_RST)) == CL_TCP_SYN)
+        fresh = block_for_syn(net, &key, hash, &l);
+    else if (!(flags & CL_TCP_ACK)) /* where somebody listens it is dropped (RFC 9293, section 3.10.7.2) */
+        l = cl_load_acquire(&net->listeners[key.own_port_be]);
+    unsigned reason = CL_DROP_FLOW_BUDGET;
+    if (cl_likely(cl_pool_get(flows->item_pool, q->index, &index, 1))) {
+        flows->items[index].rx = *item;
+        reason = append(net, &key, hash, &fresh, &flows->items[index], woken);
+        if (reason != CL_DROP_NONE)
+            cl_pool_put(flows->item_pool, q->index, &index, 1);
+    }
+    if (cl_unlikely(fresh != NULL))
+        unmake(net, q->index, fresh);
+    if (reason == CL_DROP_TCP_NO_PORT && !l)
+        return false;
+    if (reason == CL_DROP_NONE) {
+        cl_count(&q->stats.delivered, 1);
+        return true;
+    }
+    cl_netq_drop(q, reason == CL_DROP_TCP_NO_PORT ? CL_DROP_FLOW_TABLE : reason);
+    cl_netq_done(q, &item->frame);
+    return true;
+}
+
+/* From the beginning to the end. */
+
+static void drain(struct cl_netif *nif)
+{
+    struct net *net = net_of(nif);
+    struct turn t = {.turn = {.stack = &net->stack, .emit = emit_nothing, .counts = &net->counts[0].of}, .net = net};
+    t.turn.now_ns = cl_sched_now_ns(nif->sched);
+    for (uint64_t i = 0; i <= net->table.mask; i++)
+        for (struct cl_flow *f; (f = net->table.buckets[i].first);) {
+            struct block *b = (struct block *)f;
+            net->table.buckets[i].first = f->next;
+            free_items(&nif->queues[0], f->taken);
+            free_items(&nif->queues[0], f->first);
+            cl_alarm_remove(&b->alarm);
+            cl_tcp_begin(&b->conn, &t.turn);
+            cl_tcp_end(&b->conn, ESHUTDOWN);
+            (void)cl_tcp_finish(&b->conn);
+            uint32_t index = (uint32_t)(b - net->blocks);
+            cl_pool_put(net->pool, 0, &index, 1);
+        }
+}
+
+static void delete_net(struct net *net)
+{
+    if (!net)
+        return;
+    for (unsigned i = 0; net->listeners && i < CL_UDP_PORTS; i++)
+        free(net->listeners[i]);
+    if (net->blocks)
+        munmap(net->blocks, CL_TCP_CONNECTIONS * sizeof *net->blocks);
+    cl_pool_delete(net->pool);
+    free(net->table.buckets);
+    free(net->listeners);
+    free(net->counts);
+    free(net);
+}
+
+static void free_connections(struct cl_netif *nif)
+{
+    delete_net(net_of(nif));
+    nif->tcp = NULL;
+}
+
+static bool allocate(struct net *net, unsigned n_kthreads)
+{
+    /* Pages that are never needed are never touched. */
+    void *blocks = mmap(NULL, CL_TCP_CONNECTIONS * sizeof *net->blocks, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    net->blocks = blocks == MAP_FAILED ? NULL : blocks;
+    net->pool = cl_pool_new(0, CL_TCP_CONNECTIONS, n_kthreads);
+    net->table.buckets = calloc(CL_TCP_CONNECTIONS, sizeof *net->table.buckets);
+    net->table.mask = CL_TCP_CONNECTIONS - 1;
+    net->listeners = calloc(CL_UDP_PORTS, sizeof *net->listeners);
+    net->counts = aligned_alloc(CL_CACHELINE, n_kthreads * sizeof *net->counts);
+    if (net->counts)
+        memset(net->counts, 0, n_kthreads * sizeof *net->counts);
+    return net->blocks && net->pool && net->table.buckets && net->listeners && net->counts;
+}
+_Static_assert((CL_TCP_CONNECTIONS & (CL_TCP_CONNECTIONS - 1)) == 0, "a bucket for each");
+
+/* By a virtual clock equal runs are equal: no stranger is there, and the secret is told by whose it is. */
+static bool draw(const struct cl_netif *nif, uint64_t which, struct cl_flow_secret *secret)
+{
+    if (nif->clock->word) {
+        *secret = (struct cl_flow_secret){which, cl_get64(nif->self.mac)};
+        return true;
+    }
+    return getrandom(secret, sizeof *secret, 0) == sizeof *secret;
+}
+
+/* Under types_lock. */
+static int make(struct cl_netif *nif)
+{
+    if (nif->tcp)
+        return 0;
+    int rc = cl_flows_make(nif);
+    struct net *net = rc ? NULL : calloc(1, sizeof *net);
+    if (!net)
+        return rc ? rc : -ENOMEM;
+    if (!allocate(net, nif->n_queues))
+        rc = -ENOMEM;
+    else if (!draw(nif, 1, &net->table.secret) || !draw(nif, 2, &net->stack.secret) || !draw(nif, 3, &net->port_secret))
+        rc = -EIO;
+    if (rc) {
+        delete_net(net);
+        return rc;
+    }
+    net->connections = (struct cl_connections){put, run, drain, free_connections};
+    net->nif = nif;
+    net->stack.chunks = nif->chunks;
+    cl_tcp_settings_default(&net->stack.settings, nif->mtu);
+    cl_store_release(&nif->tcp, &net->connections); /* release: kthreads may run already */
+    return 0;
+}
+
+static int ensure(struct cl_netif *nif)
+{
+    if (cl_load_acquire(&nif->tcp))
+        return 0;
+    pthread_mutex_lock(&nif->types_lock);
+    int rc = make(nif);
+    pthread_mutex_unlock(&nif->types_lock);
+    return rc;
+}
+
+int cl_tcp_listen_on(struct cl_netif *nif, uint16_t port, uint32_t backlog, const struct cl_tcp_events *events,
+                     void *arg)
+{
+    if (port == 0 || backlog == 0 || !events)
+        return -EINVAL;
+    int rc = ensure(nif);
+    struct cl_tcp_listener *l = rc ? NULL : calloc(1, sizeof *l), *nobody = NULL;
+    if (!l)
+        return rc ? rc : -ENOMEM;
+    struct net *net = net_of(nif);
+    *l = (struct cl_tcp_listener){.settings = &net->stack.settings, .user = events, .arg = arg, .backlog = backlog};
+    /* Release: its fields come first. */
+    if (__atomic_compare_exchange_n(&net->listeners[cl_be16(port)], &nobody, l, false, __ATOMIC_RELEASE,
+                                    __ATOMIC_RELAXED))
+        return 0;
+    free(l);
+    return -EADDRINUSE;
+}
+
+/* Enter a block under a free port of ours. */
+static bool enter(struct net *net, struct block *b)
+{
+    struct cl_flow_key *key = &b->flow.key;
+    for (unsigned i = 0; i < PORTS_TRIED; i++) {
+        uint32_t n = __atomic_fetch_add(&net->next_port, 1, __ATOMIC_RELAXED); /* a number */
+        key->own_port_be = cl_be16(cl_tcp_port_for(&net->port_secret, key, n));
+        b->flow.hash = cl_flow_hash(&net->table.secret, key);
+        struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
+        cl_spin_lock(&bucket->lock);
+        bool is_free = !cl_flow_find(bucket, key) && !cl_load_relaxed(&net->listeners[key->own_port_be]);
+        if (is_free)
+            cl_flow_enter(bucket, &b->flow);
+        cl_spin_unlock(&bucket->lock);
+        if (is_free)
+            return true;
+    }
+    return false;
+}
+
+int cl_tcp_open(struct cl_netif *nif, uint32_t ipv4, uint16_t port, const struct cl_tcp_events *events, void *arg)
+{
+    uint32_t peer_be = cl_be32(ipv4);
+    if (port == 0 || ipv4 == 0 || !events)
+        return -EINVAL;
+    if (!cl_netq_self(nif))
+        return -EPERM;
+    if (!cl_ipv4_is_own(&nif->self, peer_be) && (ipv4 >= 0xe0000000u || !cl_ipv4_next_hop(&nif->self, peer_be)))
+        return -EHOSTUNREACH;
+    int rc = ensure(nif);
+    if (rc)
+        return rc;
+    struct net *net = net_of(nif);
+    struct turn t = turn_on(net);
+    struct cl_flow_key key = {.peer_be = peer_be,
+                              .own_be = cl_ipv4_source(&nif->self, peer_be),
+                              .peer_port_be = cl_be16(port),
+                              .protocol = CL_IPPROTO_TCP};
+    struct block *b = new_block(&t, &key, 0, &net->stack.settings);
+    if (!b)
+        return -ENOBUFS;
+    b->flow.state = CL_FLOW_RUNNING; /* ours from the moment that others can find it */
+    if (!enter(net, b)) {
+        unmake(net, t.turn.kthread, b);
+        return -EADDRNOTAVAIL;
+    }
+    cl_tcp_init(&b->conn, &t.turn, &b->flow.key, &net->stack.settings); /* its port is known now */
+    cl_tcp_connect(&b->conn, events, arg);
+    (void)cl_tcp_finish(&b->conn); /* a SYN leaves, or is tried again: it lives */
+    let_go(net, b, 0);
+    cl_netq_ring(cl_netq_self(nif));
+    return 0;
+}
+
+void cl_tcp_ends(const struct cl_tcp_conn *c, uint32_t *peer, uint16_t *peer_port, uint16_t *own_port)
+{
+    const struct cl_flow_key *key = &cl_container_of(c, const struct block, conn)->flow.key;
+    *peer = cl_be32(key->peer_be);
+    *peer_port = cl_be16(key->peer_port_be);
+    *own_port = cl_be16(key->own_port_be);
+}
+
+void cl_tcp_count(const struct cl_netif *nif, struct cl_tcp_counts *out)
+{
+    const struct net *net = (const struct net *)cl_load_acquire(&nif->tcp);
+    uint64_t *sum = (uint64_t *)out;
+    *out = (struct cl_tcp_counts){0};
+    for (unsigned k = 0; net && k < nif->n_queues; k++)
+        for (unsigned i = 0; i < sizeof *out / sizeof *sum; i++)
+            sum[i] += cl_load_relaxed((const uint64_t *)&net->counts[k].of + i);
+}

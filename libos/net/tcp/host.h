@@ -1,0 +1,98 @@
+/* A host of connections without a NIC, a thread or a clock: sockets that never wait, packets in and out as bytes, and a
+ * time that its owner moves. For scripts of packets, fuzzers and the model checker: what runs is the machine (conn.h).
+ *
+ * Sockets are numbers from 0 on. A call that would have to wait is -EAGAIN. Packets are IPv4 with their checksums; what
+ * is no segment to this host is ignored. Packets that were sent are kept until they are taken, each with its time.
+ * Threads: one at a time. Tests: tests/libos/net/tcp/test_host.py. */
+#ifndef CORELANE_LIBOS_NET_TCP_HOST_H
+#define CORELANE_LIBOS_NET_TCP_HOST_H
+
+#include "listen.h"
+
+// cffi: begin
+#define CL_TCP_HOST_SOCKETS 64
+
+struct cl_tcp_host;
+
+/* What of a host can be set before its first socket, or of a connection (it counts from now on). Times in ms. */
+enum cl_tcp_host_option {
+    CL_TCP_SET_SEND_LIMIT = 0,
+    CL_TCP_SET_RECEIVE_LIMIT,
+    CL_TCP_SET_NO_DELAY,
+    CL_TCP_SET_KEEP_ALIVE,
+    CL_TCP_SET_USER_TIMEOUT,
+    CL_TCP_SET_QUICK_ACK, /* of a socket only: acknowledge the next segments at once, or none */
+    CL_TCP_SET_WSCALE,
+    CL_TCP_SET_OPTIONS, /* CL_TCPO_* */
+    CL_TCP_SET_KEEP_IDLE,
+    CL_TCP_SET_KEEP_INTERVAL,
+    CL_TCP_SET_KEEP_PROBES,
+    CL_TCP_SET_FIN_WAIT,
+    CL_TCP_SET_RTO_LEAST,
+    CL_TCP_SET_DELAYED_ACK
+};
+
+/* cl_tcp_host_ready */
+#define CL_TCP_READABLE 1 /* bytes, an end or an error; of a listener: a connection */
+#define CL_TCP_WRITABLE 2
+#define CL_TCP_PEER_SHUT 4
+#define CL_TCP_OVER 8    /* both directions, or an error */
+#define CL_TCP_FAILED 16 /* an error is to be told */
+
+/* Numbers of a connection. Times in us; windows in bytes but for cwnd and ssthresh, in segments, as Linux has them. */
+struct cl_tcp_info {
+    uint32_t state; /* enum cl_tcp_state */
+    uint32_t times, sacks, scales;
+    uint32_t snd_scale, rcv_scale;
+    uint32_t rto_us, rtt_us, rtt_var_us;
+    uint32_t snd_mss, rcv_mss;
+    uint32_t cwnd, ssthresh; /* UINT32_MAX: none yet */
+    uint32_t snd_wnd, rcv_wnd;
+    uint32_t unacked; /* segments under way */
+    uint32_t retries, backoff, probes;
+    uint32_t resent;
+    uint32_t recovering;      /* 1: from duplicates; 2: from a time-out */
+    uint32_t to_read, unsent; /* bytes */
+    uint32_t unacked_bytes;   /* written and not acknowledged */
+};
+
+/* New host with an address (host byte order), whose time is now_ns. -ENOMEM. */
+CL_API int cl_tcp_host_new(uint32_t ipv4, uint32_t mtu, uint64_t now_ns, struct cl_tcp_host **out);
+CL_API void cl_tcp_host_delete(struct cl_tcp_host *h);
+CL_API int cl_tcp_host_set(struct cl_tcp_host *h, int option, uint32_t value);
+/* Let the time pass up to now_ns; what is due meanwhile happens when it is due. */
+CL_API void cl_tcp_host_run(struct cl_tcp_host *h, uint64_t now_ns);
+/* When something is due; UINT64_MAX: nothing is. */
+CL_API uint64_t cl_tcp_host_due_ns(const struct cl_tcp_host *h);
+/* A packet comes in. */
+CL_API void cl_tcp_host_take(struct cl_tcp_host *h, const uint8_t *packet, uint32_t len);
+/* The next packet that it sent. Returns its length, and when; 0: none. */
+CL_API uint32_t cl_tcp_host_next(struct cl_tcp_host *h, uint8_t *packet, uint32_t room, uint64_t *at_ns);
+
+/* A socket that listens. -EMFILE, -EADDRINUSE. */
+CL_API int cl_tcp_host_listen(struct cl_tcp_host *h, uint16_t port, uint32_t backlog);
+/* The next connection. -EAGAIN, -EINVAL: it does not listen. */
+CL_API int cl_tcp_host_accept(struct cl_tcp_host *h, int s, uint32_t *peer, uint16_t *peer_port);
+/* Begin to connect. */
+CL_API int cl_tcp_host_connect(struct cl_tcp_host *h, uint16_t own_port, uint32_t ipv4, uint16_t port);
+/* How that went: 0, -EINPROGRESS, or the error. */
+CL_API int cl_tcp_host_connected(const struct cl_tcp_host *h, int s);
+/* The error of a connection, once; 0: there is none. -EBADF. */
+CL_API int cl_tcp_host_error(struct cl_tcp_host *h, int s);
+/* 0: the end. -EAGAIN, or the error of the connection, once. */
+CL_API int64_t cl_tcp_host_read(struct cl_tcp_host *h, int s, void *data, int64_t room);
+/* -EAGAIN: there is no room; -EPIPE, or the error of the connection, once. */
+CL_API int64_t cl_tcp_host_write(struct cl_tcp_host *h, int s, const void *data, int64_t len);
+CL_API int cl_tcp_host_shutdown(struct cl_tcp_host *h, int s);
+/* The socket is gone; with `abort` by a reset. */
+CL_API int cl_tcp_host_close(struct cl_tcp_host *h, int s, bool abort);
+CL_API int cl_tcp_host_set_socket(struct cl_tcp_host *h, int s, int option, uint32_t value);
+/* CL_TCP_READABLE, ...; -EBADF. */
+CL_API int cl_tcp_host_ready(const struct cl_tcp_host *h, int s);
+/* -EBADF, -ENOTCONN: none was opened. */
+CL_API int cl_tcp_host_info(const struct cl_tcp_host *h, int s, struct cl_tcp_info *out);
+/* Bytes of chunks that connections hold. */
+CL_API uint64_t cl_tcp_host_held(const struct cl_tcp_host *h);
+// cffi: end
+
+#endif

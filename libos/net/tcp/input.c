@@ -1,0 +1,184 @@
+/* SEGMENT ARRIVES (RFC 9293, section 3.10.7), with RFC 5961's stricter looks and RFC 7323's timestamps. */
+#include "machine.h"
+
+#include <errno.h>
+
+/* What of a segment is still to be done. */
+struct arrival {
+    const struct cl_tcp_segment *s;
+    const uint8_t *data;
+    uint32_t seq;
+    uint8_t flags;
+};
+
+/* PAWS (RFC 7323, section 5.3). False: the segment is an old one, or misses what was agreed. */
+static bool times_right(struct cl_tcp_conn *c, const struct arrival *a)
+{
+    const struct cl_tcp_options *o = &a->s->options;
+    if (!(c->flags & CL_TCP_TIMES) || (a->flags & CL_TCPF_RST))
+        return true;
+    if (!(o->has & CL_TCPO_TIMES)) {
+        cl_count(&c->turn->counts->dropped_paws, 1);
+        return false;
+    }
+    if ((int32_t)(o->ts_val - c->ts_recent) >= 0 || cl_tcp_now_ms(c) - c->ts_recent_ms > CL_TCP_PAWS_MS)
+        return true;
+    cl_count(&c->turn->counts->dropped_paws, 1);
+    cl_tcp_challenge(c);
+    return false;
+}
+
+/* RFC 7323, section 4.3: of a segment that reaches what was acknowledged last. */
+static void note_times(struct cl_tcp_conn *c, const struct arrival *a)
+{
+    if (!(c->flags & CL_TCP_TIMES) || !(a->s->options.has & CL_TCPO_TIMES) || !cl_seq_upto(a->seq, c->last_ack_sent))
+        return;
+    c->ts_recent = a->s->options.ts_val;
+    c->ts_recent_ms = cl_tcp_now_ms(c);
+}
+
+/* Section 3.10.7.4, first: does any of it lie in the window? One right behind the window may bring no data, but an
+ * acknowledgement from a peer that has filled the window. */
+static bool in_window(const struct cl_tcp_conn *c, const struct arrival *a)
+{
+    uint32_t len = a->s->len + !!(a->flags & CL_TCPF_SYN) + !!(a->flags & CL_TCPF_FIN);
+    if (len == 0 || c->rcv_nxt == c->rcv_edge) /* a window of none takes an acknowledgement that comes with data */
+        return cl_seq_upto(c->rcv_nxt, a->seq) && cl_seq_upto(a->seq, c->rcv_edge);
+    return cl_seq_before(a->seq, c->rcv_edge) && cl_seq_before(c->rcv_nxt, a->seq + len);
+}
+
+static void out_of_window(struct cl_tcp_conn *c, const struct arrival *a)
+{
+    cl_count(&c->turn->counts->dropped_window, 1);
+    if (a->flags & CL_TCPF_RST)
+        return;
+    if (a->s->len && cl_seq_upto(a->seq + a->s->len, c->rcv_nxt))
+        c->turn->twice = (struct cl_tcp_range){a->seq, a->seq + a->s->len};
+    if (c->state == CL_TCP_TIME_WAIT && (a->flags & CL_TCPF_FIN))
+        cl_tcp_set(c, CL_TCP_TIMER_KEEP, c->settings->time_wait_ms * CL_TCP_MS);
+    if (c->state != CL_TCP_SYN_RECEIVED && (a->s->len || (a->flags & CL_TCPF_FIN)))
+        c->flags |= CL_TCP_ACK_NOW; /* its sender waits for that */
+    else
+        cl_tcp_challenge(c);
+}
+
+/* RFC 5961, section 3.2. */
+static void take_reset(struct cl_tcp_conn *c, const struct arrival *a)
+{
+    if (a->seq != c->rcv_nxt) {
+        cl_tcp_challenge(c);
+        return;
+    }
+    cl_count(&c->turn->counts->resets_in, 1);
+    if (c->state == CL_TCP_TIME_WAIT) /* an old segment may have called for it (RFC 1337, section 3, F1) */
+        return;
+    if (c->state == CL_TCP_SYN_RECEIVED && !(c->flags & CL_TCP_PASSIVE))
+        cl_tcp_end(c, ECONNREFUSED);
+    else if (c->state >= CL_TCP_CLOSING)
+        cl_tcp_end(c, c->send.bytes ? ECONNRESET : 0);
+    else
+        cl_tcp_end(c, c->state == CL_TCP_CLOSE_WAIT ? EPIPE : ECONNRESET);
+}
+
+/* Of two that open at the same time the other's SYN comes twice: alone, and with the acknowledgement of ours. False: it
+ * is dealt with. */
+static bool repeated_syn(struct cl_tcp_conn *c, struct arrival *a)
+{
+    if (c->state != CL_TCP_SYN_RECEIVED || !(a->flags & CL_TCPF_SYN) || a->seq + 1 != c->rcv_nxt)
+        return true;
+    if (!(a->flags & CL_TCPF_ACK)) { /* it did not get our answer */
+        c->resend = c->una;
+        c->resend_end = c->nxt;
+        return false;
+    }
+    a->flags &= (uint8_t)~CL_TCPF_SYN;
+    a->seq++;
+    c->flags |= CL_TCP_ACK_NOW;
+    return true;
+}
+
+static void synchronized(struct cl_tcp_conn *c, struct arrival *a)
+{
+    if (cl_tcp_reopen(c, a->s) || !times_right(c, a) || !repeated_syn(c, a))
+        return;
+    if (!in_window(c, a)) {
+        out_of_window(c, a);
+        return;
+    }
+    if (a->flags & CL_TCPF_RST) {
+        take_reset(c, a);
+        return;
+    }
+    if (a->flags & CL_TCPF_SYN) { /* RFC 5961, section 4.2 */
+        cl_tcp_challenge(c);
+        return;
+    }
+    if (!(a->flags & CL_TCPF_ACK)) {
+        cl_count(&c->turn->counts->dropped_flags, 1);
+        return;
+    }
+    note_times(c, a);
+    if (!cl_tcp_take_ack(c, a->s, a->seq))
+        return;
+    if ((a->flags & CL_TCPF_URG) && a->s->urgent)
+        cl_count(&c->turn->counts->urgent, 1);
+    if (a->s->len || (a->flags & CL_TCPF_FIN))
+        cl_tcp_take_data(c, a->seq, a->data, a->s->len, a->flags & CL_TCPF_FIN);
+}
+
+/* The peer's SYN, with the acknowledgement of ours or, of two that open at the same time, without (section 3.5, fig.
+ * 7). */
+static void answered(struct cl_tcp_conn *c, struct arrival *a)
+{
+    c->rcv_nxt = c->rcv_edge = a->seq + 1;
+    c->last_ack_sent = c->rcv_nxt;
+    cl_tcp_agree(c, a->s);
+    a->seq++;
+    if (a->flags & CL_TCPF_ACK) {
+        if (cl_tcp_take_ack(c, a->s, a->seq))
+            c->flags |= CL_TCP_ACK_NOW;
+        return;
+    }
+    c->state = CL_TCP_SYN_RECEIVED;
+    c->resend = c->una;
+    c->resend_end = c->nxt;
+}
+
+/* Section 3.10.7.3. Data and a FIN that come with the SYN are sent again. */
+static void syn_sent(struct cl_tcp_conn *c, struct arrival *a)
+{
+    bool acks = a->flags & CL_TCPF_ACK;
+    if (acks && a->s->ack != c->nxt) { /* the SYN is all that was sent */
+        cl_count(&c->turn->counts->dropped_ack, 1);
+        if (!(a->flags & CL_TCPF_RST))
+            cl_tcp_send_reset(c, a->s->ack, false);
+        return;
+    }
+    if (a->flags & CL_TCPF_RST) {
+        if (acks) {
+            cl_count(&c->turn->counts->resets_in, 1);
+            cl_tcp_end(c, ECONNREFUSED);
+        }
+        return;
+    }
+    if (a->flags & CL_TCPF_SYN)
+        answered(c, a);
+    else
+        cl_count(&c->turn->counts->dropped_flags, 1);
+}
+
+void cl_tcp_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const uint8_t *data)
+{
+    struct arrival a = {s, data, s->seq, s->flags};
+    cl_count(&c->turn->counts->segments_in, 1);
+    c->heard_ms = cl_tcp_now_ms(c);
+    if (c->state == CL_TCP_LISTEN)
+        cl_tcp_listen_input(c, s);
+    else if (c->state == CL_TCP_CLOSED || !(c->flags & CL_TCP_SYN_OUT))
+        cl_count(&c->turn->counts->dropped_flags, 1); /* it has said nothing yet that could be answered */
+    else if (c->state == CL_TCP_SYN_SENT)
+        syn_sent(c, &a);
+    else
+        synchronized(c, &a);
+    cl_tcp_tell(c);
+}

@@ -1,0 +1,47 @@
+/* Listening: who takes connections to a port, and how many at a time.
+ *
+ * `pending` counts those that are not the user's yet: half open, and if `accepts` also those that wait to be accepted.
+ * A SYN that finds backlog of them is dropped, as if lost, and its peer asks again. So one that a SYN-ACK was sent for
+ * always gets in. Whoever makes a block for a SYN asks cl_tcp_admit first; the block gives its place back by itself.
+ *
+ * Threads: any; `pending` is exchanged. Constant else. A listener outlives its connections' `pending`. */
+#ifndef CORELANE_LIBOS_NET_TCP_LISTEN_H
+#define CORELANE_LIBOS_NET_TCP_LISTEN_H
+
+#include "conn.h"
+
+struct cl_tcp_listener {
+    const struct cl_tcp_settings *settings;
+    const struct cl_tcp_events *user;
+    void *arg;
+    uint32_t backlog;
+    uint32_t pending;
+    bool accepts; /* they are pending until cl_tcp_accepted, not until they are open */
+};
+
+/* Whether one more may begin; it is counted then. */
+static inline bool cl_tcp_admit(struct cl_tcp_listener *l)
+{
+    /* Relaxed: a number, which orders nothing. */
+    if (__atomic_fetch_add(&l->pending, 1, __ATOMIC_RELAXED) < l->backlog)
+        return true;
+    __atomic_fetch_sub(&l->pending, 1, __ATOMIC_RELAXED);
+    return false;
+}
+
+/* It is no longer pending: it is the user's, or over. */
+static inline void cl_tcp_accepted(struct cl_tcp_conn *c)
+{
+    if (c->listener) /* release: what it did with the listener comes before the listener may go */
+        __atomic_fetch_sub(&c->listener->pending, 1, __ATOMIC_RELEASE);
+    c->listener = NULL;
+}
+
+/* A block that was initialised becomes one for a SYN that was admitted, and is given that SYN as its first segment. */
+void cl_tcp_listen(struct cl_tcp_conn *c, struct cl_tcp_listener *l);
+/* A SYN came for one in TIME_WAIT. Whether it opens again by it. */
+bool cl_tcp_reopen(struct cl_tcp_conn *c, const struct cl_tcp_segment *syn);
+/* Its first segment. */
+void cl_tcp_listen_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s);
+
+#endif

@@ -1,0 +1,105 @@
+/* What the files of the state machine share. See conn.h. */
+#ifndef CORELANE_LIBOS_NET_TCP_MACHINE_H
+#define CORELANE_LIBOS_NET_TCP_MACHINE_H
+
+#include "buffer.h"
+#include "listen.h"
+#include "reassembly.h"
+#include "recovery.h"
+
+#define CL_TCP_MS 1000000ull
+#define CL_TCP_OPTION_TIMES 12    /* bytes of a timestamp option, filled up */
+#define CL_TCP_SYN_RETRIES 6      /* 127 s (RFC 9293, section 3.8.3: R2 of a SYN, 3 minutes or less are common) */
+#define CL_TCP_SYN_ACK_RETRIES 5  /* of what a stranger asked for */
+#define CL_TCP_RETRIES 15         /* R2 (RFC 9293, section 3.8.3: at least 100 s) */
+#define CL_TCP_ORPHAN_RETRIES 8   /* when the user has closed */
+#define CL_TCP_ORPHAN_MS 60000    /* zero windows, when the user has closed */
+#define CL_TCP_QUICK 16           /* acknowledgements at the start that are not delayed */
+#define CL_TCP_CHALLENGES 10      /* in CL_TCP_CHALLENGE_MS, of a connection (RFC 5961, section 7) */
+#define CL_TCP_CHALLENGE_MS 1000  /* also answers to old numbers without data: no two ends answer each other for ever */
+#define CL_TCP_PAWS_MS 2073600000 /* 24 days (RFC 7323, section 5.5) */
+#define CL_TCP_RETRY_NS 1000000ull /* without a buffer */
+#define CL_TCP_DUPLICATES 3        /* that mean a loss (RFC 5681, section 3.2) */
+
+static inline uint32_t cl_tcp_now_ms(const struct cl_tcp_conn *c)
+{
+    return (uint32_t)(c->turn->now_ns / CL_TCP_MS);
+}
+
+static inline void cl_tcp_set(struct cl_tcp_conn *c, enum cl_tcp_timer timer, uint64_t in_ns)
+{
+    c->due_ns[timer] = c->turn->now_ns + in_ns;
+}
+
+static inline void cl_tcp_unset(struct cl_tcp_conn *c, enum cl_tcp_timer timer)
+{
+    c->due_ns[timer] = CL_TCP_NEVER;
+}
+
+/* Our SYN is out, and not acknowledged. */
+static inline bool cl_tcp_opening(const struct cl_tcp_conn *c)
+{
+    return c->state <= CL_TCP_SYN_RECEIVED;
+}
+
+/* The number behind the last byte that was written. */
+static inline uint32_t cl_tcp_data_end(const struct cl_tcp_conn *c)
+{
+    /* With our SYN unacknowledged una is its number; with our FIN acknowledged the one behind the FIN's, and never
+     * used. */
+    return c->una + cl_tcp_opening(c) + c->send.bytes;
+}
+
+/* A FIN is to follow what was written, and has not left. */
+static inline bool cl_tcp_fin_due(const struct cl_tcp_conn *c)
+{
+    return (c->flags & (CL_TCP_FIN_WANTED | CL_TCP_FIN_OUT)) == CL_TCP_FIN_WANTED;
+}
+
+/* Bytes of data that fit into a segment with the options of now. */
+uint32_t cl_tcp_mss_now(const struct cl_tcp_conn *c);
+uint64_t cl_tcp_conn_rto_ns(const struct cl_tcp_conn *c);
+
+/* output.c */
+void cl_tcp_output(struct cl_tcp_conn *c);
+/* An acknowledgement at once, as of a duplicate. */
+void cl_tcp_send_ack(struct cl_tcp_conn *c);
+/* An old number without data: asks the peer to say where it is. */
+void cl_tcp_send_probe(struct cl_tcp_conn *c);
+/* A reset. With `ack`, of rcv_nxt. */
+void cl_tcp_send_reset(struct cl_tcp_conn *c, uint32_t seq, bool ack);
+/* A segment that cannot be right came: say where we are, if the limit allows (RFC 5961, section 7). */
+void cl_tcp_challenge(struct cl_tcp_conn *c);
+
+/* ack.c: the acknowledgement and the window in a segment. False: the segment goes no further. */
+bool cl_tcp_take_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq);
+void cl_tcp_take_window(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq);
+
+/* data.c: data and the FIN of an acceptable segment. */
+void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, uint32_t len, bool fin);
+
+/* window.c */
+/* The window field of a segment that leaves now; what it promises is kept. */
+uint16_t cl_tcp_window(struct cl_tcp_conn *c, bool syn);
+/* The user has taken something: tell the peer, if that is worth a segment. */
+void cl_tcp_window_opened(struct cl_tcp_conn *c);
+
+/* options.c */
+/* Our options for a SYN. */
+void cl_tcp_offer_options(const struct cl_tcp_conn *c, struct cl_tcp_options *o);
+/* What the peer's SYN says: agree. */
+void cl_tcp_agree(struct cl_tcp_conn *c, const struct cl_tcp_segment *syn);
+
+/* states.c */
+void cl_tcp_established(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq);
+void cl_tcp_fin_taken(struct cl_tcp_conn *c);
+void cl_tcp_fin_acked(struct cl_tcp_conn *c);
+/* It is over, for a reason (errno), or 0. */
+void cl_tcp_end(struct cl_tcp_conn *c, int error);
+
+/* tell.c: call the user of what has happened. */
+void cl_tcp_tell(struct cl_tcp_conn *c);
+/* Offer bytes that lie in a frame. Returns how many the user took. */
+uint32_t cl_tcp_offer(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len);
+
+#endif

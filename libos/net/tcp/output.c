@@ -1,0 +1,240 @@
+/* Sending: what may leave now, and the segments for it (RFC 9293, sections 3.7.4, 3.8.6 and 3.10.8's numbers). */
+#include "machine.h"
+
+/* SACK blocks go with every acknowledgement while something is missing. */
+static unsigned sack_blocks(const struct cl_tcp_conn *c, struct cl_tcp_range *out)
+{
+    unsigned room = c->flags & CL_TCP_TIMES ? CL_TCP_MAX_SACKS - 1 : CL_TCP_MAX_SACKS, n = 0;
+    if (!(c->flags & CL_TCP_SACKS))
+        return 0;
+    if (c->turn->twice.from != c->turn->twice.to) /* first (RFC 2883, section 4) */
+        out[n++] = c->turn->twice;
+    return n + cl_tcp_aside_sacks(c, out + n, room - n);
+}
+
+static void fill_options(const struct cl_tcp_conn *c, struct cl_tcp_options *o)
+{
+    if (c->flags & CL_TCP_TIMES) {
+        o->has |= CL_TCPO_TIMES;
+        o->ts_val = cl_tcp_now_ms(c) + c->ts_offset;
+        o->ts_ecr = c->ts_recent;
+    }
+    o->n_sack = (uint8_t)sack_blocks(c, o->sack);
+}
+
+uint32_t cl_tcp_mss_now(const struct cl_tcp_conn *c)
+{
+    struct cl_tcp_range blocks[CL_TCP_MAX_SACKS];
+    unsigned n = sack_blocks(c, blocks), times = c->flags & CL_TCP_TIMES ? CL_TCP_OPTION_TIMES : 0;
+    return c->mss - times - (n ? 4 + 8 * n : 0);
+}
+
+static bool emit(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const struct cl_tcp_bytes *data)
+{
+    static const struct cl_tcp_bytes none;
+    struct cl_tcp_turn *turn = c->turn;
+    if (!turn->emit(turn, c, s, data ? data : &none)) {
+        cl_tcp_set(c, CL_TCP_TIMER_SEND, CL_TCP_RETRY_NS);
+        return false;
+    }
+    cl_count(&turn->counts->segments_out, 1);
+    cl_count(&turn->counts->bytes_out, s->len);
+    return true;
+}
+
+/* An acknowledgement has left. */
+static void acked(struct cl_tcp_conn *c)
+{
+    c->flags &= ~(uint32_t)(CL_TCP_ACK_NOW | CL_TCP_ACK_SOON);
+    cl_tcp_unset(c, CL_TCP_TIMER_ACK);
+    c->turn->twice = (struct cl_tcp_range){0};
+    c->last_ack_sent = c->rcv_nxt;
+}
+
+void cl_tcp_send_ack(struct cl_tcp_conn *c)
+{
+    struct cl_tcp_segment s = {.seq = c->nxt, .ack = c->rcv_nxt, .flags = CL_TCPF_ACK};
+    s.window = cl_tcp_window(c, false);
+    fill_options(c, &s.options);
+    if (emit(c, &s, NULL)) {
+        if (c->quick)
+            c->quick--;
+        acked(c);
+    }
+}
+
+void cl_tcp_send_probe(struct cl_tcp_conn *c)
+{
+    struct cl_tcp_segment s = {.seq = c->una - 1, .ack = c->rcv_nxt, .flags = CL_TCPF_ACK};
+    s.window = cl_tcp_window(c, false);
+    fill_options(c, &s.options);
+    cl_count(&c->turn->counts->probes, 1);
+    (void)emit(c, &s, NULL); /* its timer comes again */
+}
+
+void cl_tcp_send_reset(struct cl_tcp_conn *c, uint32_t seq, bool ack)
+{
+    struct cl_tcp_segment s = {.seq = seq, .flags = CL_TCPF_RST};
+    if (ack) {
+        s.flags |= CL_TCPF_ACK;
+        s.ack = c->rcv_nxt;
+    }
+    cl_count(&c->turn->counts->resets_out, 1);
+    (void)emit(c, &s, NULL); /* if it is lost the peer asks again, and then nobody knows it */
+}
+
+void cl_tcp_challenge(struct cl_tcp_conn *c)
+{
+    uint32_t now_ms = cl_tcp_now_ms(c);
+    if (now_ms - c->challenge_ms >= CL_TCP_CHALLENGE_MS) {
+        c->challenge_ms = now_ms;
+        c->challenges = 0;
+    }
+    if (c->challenges == CL_TCP_CHALLENGES) {
+        cl_count(&c->turn->counts->challenges_limited, 1);
+        return;
+    }
+    c->challenges++;
+    cl_count(&c->turn->counts->challenges, 1);
+    cl_tcp_send_ack(c);
+}
+
+/* The SYN, or the SYN that also acknowledges. */
+static void send_syn(struct cl_tcp_conn *c)
+{
+    bool again = c->flags & CL_TCP_SYN_OUT;
+    struct cl_tcp_segment s = {.seq = c->una, .flags = CL_TCPF_SYN};
+    if (c->state == CL_TCP_SYN_RECEIVED) {
+        s.flags |= CL_TCPF_ACK;
+        s.ack = c->rcv_nxt;
+    }
+    s.window = cl_tcp_window(c, true);
+    cl_tcp_offer_options(c, &s.options);
+    if (!emit(c, &s, NULL))
+        return;
+    if (c->state == CL_TCP_SYN_RECEIVED)
+        acked(c);
+    c->flags |= CL_TCP_SYN_OUT;
+    cl_tcp_sent(c, c->una, c->una + 1, again);
+    cl_tcp_set(c, CL_TCP_TIMER_RESEND, cl_tcp_conn_rto_ns(c));
+}
+
+/* A segment of data from seq on, with the FIN if that is so. False: there is no buffer. */
+static bool send_data(struct cl_tcp_conn *c, uint32_t seq, uint32_t len, bool fin)
+{
+    struct cl_tcp_segment s = {.seq = seq, .ack = c->rcv_nxt, .flags = CL_TCPF_ACK, .len = (uint16_t)len};
+    struct cl_tcp_bytes data = cl_tcp_buffer_at(c, seq, len);
+    uint32_t end = seq + len + fin;
+    bool again = cl_seq_before(seq, c->nxt);
+    if (len && (seq + len == cl_tcp_data_end(c) || seq + len == c->una + c->wnd)) /* no more comes soon */
+        s.flags |= CL_TCPF_PSH;
+    if (fin)
+        s.flags |= CL_TCPF_FIN;
+    s.window = cl_tcp_window(c, false);
+    fill_options(c, &s.options);
+    if (!emit(c, &s, &data))
+        return false;
+    acked(c);
+    if (c->una == c->nxt) { /* nothing was under way */
+        c->progress_ms = cl_tcp_now_ms(c);
+        cl_tcp_unset(c, CL_TCP_TIMER_RESEND);
+    }
+    cl_tcp_sent(c, seq, end, again);
+    if (fin)
+        c->flags |= CL_TCP_FIN_OUT;
+    c->flags &= ~(uint32_t)CL_TCP_FORCE;
+    if (c->due_ns[CL_TCP_TIMER_RESEND] == CL_TCP_NEVER)
+        cl_tcp_set(c, CL_TCP_TIMER_RESEND, cl_tcp_conn_rto_ns(c));
+    return true;
+}
+
+/* What is lost, as far as the windows allow. False: it waits, and so does what is new. */
+static bool send_lost(struct cl_tcp_conn *c)
+{
+    uint32_t seq, end;
+    while (cl_tcp_lost(c, &seq, &end)) {
+        uint32_t len = cl_min(end - seq, cl_tcp_mss_now(c)), data_end = cl_tcp_data_end(c);
+        bool fin = false;
+        if (cl_seq_before(data_end, seq + len)) { /* the last number is the FIN's */
+            len = data_end - seq;
+            fin = true;
+        } else if (seq + len == data_end && (c->flags & CL_TCP_FIN_OUT) && end != data_end) {
+            fin = true; /* it goes with the last byte again */
+        }
+        bool fits = cl_tcp_in_flight(c) + len <= c->cc.window && cl_seq_upto(seq + len, c->una + c->wnd);
+        if (!fits && !(c->flags & CL_TCP_FORCE))
+            return false;
+        if (!send_data(c, seq, len, fin))
+            return false;
+    }
+    return true;
+}
+
+/* How much new data a segment takes now; *fin: with the FIN. False: none, and no FIN. */
+static bool choose_new(const struct cl_tcp_conn *c, uint32_t *len, bool *fin)
+{
+    uint32_t unsent = c->flags & CL_TCP_FIN_OUT ? 0 : cl_tcp_data_end(c) - c->nxt;
+    uint32_t under_way = c->nxt - c->una, flight = cl_tcp_in_flight(c), full = cl_tcp_mss_now(c);
+    if (!(c->flags & CL_TCP_RECOVERING)) /* duplicates say what has left the network (RFC 3042) */
+        flight -= cl_min(flight, cl_min((uint32_t)c->dup_acks, 2u) * c->cc.mss);
+    uint32_t window = c->wnd > under_way ? c->wnd - under_way : 0;
+    uint32_t congestion = c->cc.window > flight ? c->cc.window - flight : 0;
+    *len = cl_min(cl_min(unsent, full), cl_min(window, congestion));
+    *fin = cl_tcp_fin_due(c) && *len == unsent && window > *len;
+    if (*len == 0)
+        return *fin;
+    if (*len == full || *fin || (c->flags & CL_TCP_FORCE))
+        return true;
+    if (*len == unsent) /* Nagle's rule (RFC 9293, section 3.7.4) */
+        return under_way == 0 || (c->flags & CL_TCP_NO_DELAY);
+    /* Held by a window: only if that is worth it (section 3.8.6.2.1). */
+    return *len >= c->wnd_max / 2 && *len == window;
+}
+
+static void send_new(struct cl_tcp_conn *c)
+{
+    uint32_t len;
+    bool fin;
+    while (choose_new(c, &len, &fin))
+        if (!send_data(c, c->nxt, len, fin))
+            return;
+}
+
+/* Something is to leave after a while in which nothing did: what the window knew of the path is old (RFC 2861). */
+static void restart_after_idle(struct cl_tcp_conn *c)
+{
+    uint32_t idle_ms = cl_tcp_now_ms(c) - c->progress_ms;
+    if (c->una == c->nxt && c->send.bytes && idle_ms)
+        cl_tcp_cc_idle(&c->cc, idle_ms * CL_TCP_MS, cl_tcp_conn_rto_ns(c));
+}
+
+/* Something waits for the peer's window, and nothing is under way whose acknowledgement would tell of it. */
+static void watch_window(struct cl_tcp_conn *c)
+{
+    if (c->una != c->nxt || c->due_ns[CL_TCP_TIMER_RESEND] != CL_TCP_NEVER)
+        return;
+    if (c->send.bytes == 0 && !cl_tcp_fin_due(c))
+        return;
+    c->progress_ms = cl_tcp_now_ms(c);
+    cl_tcp_set(c, CL_TCP_TIMER_RESEND, cl_tcp_conn_rto_ns(c));
+}
+
+void cl_tcp_output(struct cl_tcp_conn *c)
+{
+    if (c->state == CL_TCP_SYN_SENT || c->state == CL_TCP_SYN_RECEIVED) {
+        if (!(c->flags & CL_TCP_SYN_OUT) || c->resend != c->resend_end)
+            send_syn(c);
+        return;
+    }
+    if (c->state < CL_TCP_ESTABLISHED)
+        return;
+    if (c->state != CL_TCP_TIME_WAIT) {
+        restart_after_idle(c);
+        if (send_lost(c))
+            send_new(c);
+        watch_window(c);
+        c->flags &= ~(uint32_t)CL_TCP_FORCE;
+    }
+    if (c->flags & CL_TCP_ACK_NOW)
+        cl_tcp_send_ack(c);
+}

@@ -1,0 +1,50 @@
+/* Round trips and the retransmission time-out (RFC 6298), in ns.
+ *
+ * A sample is taken of data that was sent once (Karn's rule, section 3), or by timestamps (RFC 7323, section 4). With
+ * many samples a round trip the gains are divided by how many there are (RFC 7323, appendix G), so that their memory
+ * stays one of round trips. */
+#ifndef CORELANE_LIBOS_NET_TCP_RTT_H
+#define CORELANE_LIBOS_NET_TCP_RTT_H
+
+#include <corelane/runtime/base.h>
+
+#define CL_TCP_RTO_FIRST_NS 1000000000ull  /* section 2.1 */
+#define CL_TCP_RTO_MOST_NS 120000000000ull /* section 2.5: 60 s or more */
+#define CL_TCP_RTO_DOUBLINGS 16
+
+struct cl_tcp_rtt {
+    uint64_t smoothed_ns;  /* SRTT; 0: no sample yet */
+    uint64_t variation_ns; /* RTTVAR */
+    uint32_t least_ns;     /* of all samples, 4 s at most: what RACK takes for the path's own; 0: none */
+    uint32_t doublings;    /* back-off since data was acknowledged last (section 5.5) */
+};
+
+/* A sample. samples: how many come a round trip, at least 1. */
+static inline void cl_tcp_rtt_sample(struct cl_tcp_rtt *r, uint64_t ns, unsigned samples)
+{
+    ns = cl_max(ns, (uint64_t)1);
+    uint32_t low = (uint32_t)cl_min(ns, (uint64_t)UINT32_MAX);
+    r->least_ns = r->least_ns ? cl_min(r->least_ns, low) : low;
+    if (r->smoothed_ns == 0) {
+        r->smoothed_ns = ns;
+        r->variation_ns = ns / 2;
+        return;
+    }
+    samples = cl_max(samples, 1u);
+    uint64_t apart = ns > r->smoothed_ns ? ns - r->smoothed_ns : r->smoothed_ns - ns;
+    int64_t toward = (int64_t)ns - (int64_t)r->smoothed_ns;
+    r->variation_ns =
+        (uint64_t)((int64_t)r->variation_ns + ((int64_t)apart - (int64_t)r->variation_ns) / (int64_t)(4 * samples));
+    r->smoothed_ns = (uint64_t)((int64_t)r->smoothed_ns + toward / (int64_t)(8 * samples));
+}
+
+/* The time-out now, back-off included. least_ns: what the connection allows at least; it bounds the variation's part,
+ * so that a path whose round trips do not vary is not timed out by a delayed acknowledgement. */
+static inline uint64_t cl_tcp_rto_ns(const struct cl_tcp_rtt *r, uint64_t least_ns)
+{
+    uint64_t rto = r->smoothed_ns ? r->smoothed_ns + cl_max(4 * r->variation_ns, least_ns) : CL_TCP_RTO_FIRST_NS;
+    rto <<= cl_min(r->doublings, (uint32_t)CL_TCP_RTO_DOUBLINGS);
+    return cl_min(rto, CL_TCP_RTO_MOST_NS);
+}
+
+#endif

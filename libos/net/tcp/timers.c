@@ -1,0 +1,137 @@
+/* What happens when nothing does: retransmission (RFC 6298, section 5), probes of windows (RFC 9293, section 3.8.6.1),
+ * delayed acknowledgements, keep-alive (3.8.4), and the ends of waiting. */
+#include "machine.h"
+
+#include <errno.h>
+
+/* The peer does not answer: the user hears of it, and if the peer lives it does, too. */
+static void give_up(struct cl_tcp_conn *c, bool reset)
+{
+    if (reset)
+        cl_tcp_send_reset(c, c->nxt, true);
+    cl_tcp_end(c, ETIMEDOUT);
+}
+
+static unsigned most_retries(const struct cl_tcp_conn *c)
+{
+    if (c->state == CL_TCP_SYN_SENT)
+        return CL_TCP_SYN_RETRIES;
+    if (c->state == CL_TCP_SYN_RECEIVED)
+        return CL_TCP_SYN_ACK_RETRIES;
+    return c->flags & CL_TCP_READ_SHUT ? CL_TCP_ORPHAN_RETRIES : CL_TCP_RETRIES;
+}
+
+/* Whether it was tried long enough: by the user's time if there is one, else by how often. */
+static bool exhausted(const struct cl_tcp_conn *c)
+{
+    if (c->user_timeout_ms)
+        return cl_tcp_now_ms(c) - c->progress_ms >= c->user_timeout_ms;
+    return c->retries >= most_retries(c);
+}
+
+static void back_off(struct cl_tcp_conn *c)
+{
+    if (c->retries < UINT8_MAX)
+        c->retries++;
+    c->rtt.doublings++;
+    uint64_t wait_ns = cl_tcp_conn_rto_ns(c);
+    if (c->user_timeout_ms) {
+        uint32_t passed_ms = cl_tcp_now_ms(c) - c->progress_ms;
+        uint32_t left_ms = passed_ms < c->user_timeout_ms ? c->user_timeout_ms - passed_ms : 0;
+        wait_ns = cl_min(wait_ns, left_ms * CL_TCP_MS);
+    }
+    cl_tcp_set(c, CL_TCP_TIMER_RESEND, wait_ns);
+}
+
+/* Nothing is under way, and something waits for the window: what fits leaves, else it is asked. */
+static void persist(struct cl_tcp_conn *c)
+{
+    bool orphan = c->flags & CL_TCP_READ_SHUT;
+    if ((orphan && cl_tcp_now_ms(c) - c->progress_ms >= CL_TCP_ORPHAN_MS) || exhausted(c)) {
+        give_up(c, true);
+        return;
+    }
+    back_off(c);
+    if (c->wnd)
+        c->flags |= CL_TCP_FORCE; /* override the silly window's rule (section 3.8.6.2.1) */
+    else
+        cl_tcp_send_probe(c);
+}
+
+static void resend_due(struct cl_tcp_conn *c)
+{
+    if (c->una == c->nxt) {
+        if (c->send.bytes || cl_tcp_fin_due(c))
+            persist(c);
+        return;
+    }
+    if (exhausted(c)) {
+        give_up(c, c->state > CL_TCP_SYN_RECEIVED);
+        return;
+    }
+    cl_count(&c->turn->counts->timeouts, 1);
+    back_off(c);
+    cl_tcp_recovery_timed_out(c);
+}
+
+static void keep_due(struct cl_tcp_conn *c)
+{
+    const struct cl_tcp_settings *s = c->settings;
+    if (c->state == CL_TCP_TIME_WAIT || (c->state == CL_TCP_FIN_WAIT_2 && (c->flags & CL_TCP_READ_SHUT))) {
+        cl_tcp_end(c, 0);
+        return;
+    }
+    if (!(c->flags & CL_TCP_KEEP_ALIVE))
+        return;
+    uint32_t idle_ms = cl_tcp_now_ms(c) - c->heard_ms, first_ms = s->keep_idle_ms;
+    if (c->una != c->nxt || c->send.bytes || idle_ms < first_ms) { /* other timers ask, or it was heard of */
+        c->retries = c->una == c->nxt ? 0 : c->retries;
+        cl_tcp_set(c, CL_TCP_TIMER_KEEP, (idle_ms < first_ms ? first_ms - idle_ms : first_ms) * CL_TCP_MS);
+        return;
+    }
+    bool over =
+        c->user_timeout_ms ? idle_ms - first_ms >= c->user_timeout_ms && c->retries : c->retries >= s->keep_probes;
+    if (over) {
+        give_up(c, true);
+        return;
+    }
+    c->retries++;
+    cl_tcp_send_probe(c);
+    cl_tcp_set(c, CL_TCP_TIMER_KEEP, s->keep_interval_ms * CL_TCP_MS);
+}
+
+static void due(struct cl_tcp_conn *c, enum cl_tcp_timer timer)
+{
+    cl_tcp_unset(c, timer);
+    switch (timer) {
+    case CL_TCP_TIMER_RESEND:
+        resend_due(c);
+        break;
+    case CL_TCP_TIMER_ACK:
+        c->flags |= CL_TCP_ACK_NOW;
+        break;
+    case CL_TCP_TIMER_KEEP:
+        keep_due(c);
+        break;
+    default: /* a buffer may be there now: the turn's end tries again */
+        if (c->flags & CL_TCP_WANTS_ROOM) {
+            c->flags &= ~(uint32_t)CL_TCP_WANTS_ROOM;
+            c->events |= CL_TCP_EVENT_WRITABLE;
+        }
+    }
+}
+
+void cl_tcp_timers(struct cl_tcp_conn *c)
+{
+    for (unsigned i = 0; i < CL_TCP_TIMERS; i++)
+        if (c->due_ns[i] <= c->turn->now_ns)
+            due(c, (enum cl_tcp_timer)i);
+}
+
+uint64_t cl_tcp_due_ns(const struct cl_tcp_conn *c)
+{
+    uint64_t first = CL_TCP_NEVER;
+    for (unsigned i = 0; i < CL_TCP_TIMERS; i++)
+        first = cl_min(first, c->due_ns[i]);
+    return first;
+}

@@ -1,0 +1,45 @@
+/* The window that we offer (RFC 9293, sections 3.8.6 and 3.8.6.2.2; RFC 7323, section 2). */
+#include "machine.h"
+
+#define FIELD_MOST 65535u
+
+/* Bytes that may still come without going beyond the limit, as far as the field can say that. */
+static uint32_t room_of(const struct cl_tcp_conn *c)
+{
+    uint32_t limit = c->limits[CL_TCP_RECEIVE], room = limit > c->receive.bytes ? limit - c->receive.bytes : 0;
+    return cl_min(room, FIELD_MOST << c->rcv_scale);
+}
+
+/* By how much it has to grow before that is told: else the peer would send tiny segments. */
+static uint32_t step_of(const struct cl_tcp_conn *c)
+{
+    return cl_min(c->limits[CL_TCP_RECEIVE] / 2, (uint32_t)c->settings->mss);
+}
+
+uint16_t cl_tcp_window(struct cl_tcp_conn *c, bool syn)
+{
+    unsigned scale = syn ? 0 : c->rcv_scale;
+    uint32_t unit = 1u << scale, room = room_of(c), promised = c->rcv_edge - c->rcv_nxt;
+    /* Relaxed: memory was short a moment ago, or not. */
+    bool pressed = c->turn->now_ns < cl_load_relaxed(&c->turn->stack->pressure_until_ns);
+    if (room >= promised + step_of(c) && !pressed)
+        promised = room;
+    /* Rounded up, so that the edge does not move left for whoever reads the field; but not beyond the limit again and
+     * again: then it is told a little less, and what was promised is taken nevertheless (section 2.4). */
+    uint32_t field = (promised + unit - 1) / unit;
+    if (field * unit > cl_max(room, promised) + (room >= promised ? unit - 1 : 0))
+        field = promised / unit;
+    field = cl_min(field, FIELD_MOST);
+    c->rcv_edge = cl_seq_max(c->rcv_edge, c->rcv_nxt + field * unit);
+    return (uint16_t)field;
+}
+
+void cl_tcp_window_opened(struct cl_tcp_conn *c)
+{
+    if (c->state < CL_TCP_ESTABLISHED || (c->flags & CL_TCP_FIN_CAME))
+        return;
+    uint32_t promised = c->rcv_edge - c->rcv_nxt;
+    uint32_t worth = cl_min(2u * c->settings->mss, c->limits[CL_TCP_RECEIVE] / 2);
+    if (room_of(c) >= promised + worth)
+        c->flags |= CL_TCP_ACK_NOW;
+}

@@ -1,0 +1,214 @@
+/* Connections under anything: made-up segments near and far from where they are, true ones that were changed, users
+ * that write, stop, read late, close and abort at any time, hosts without memory or buffers. After each turn a
+ * connection is what it must be; in the end nothing is left: no memory, and none that outlives its timers.
+ *
+ * argv: seed, rounds, steps in each. Prints "ok". */
+#include "world.h"
+
+struct app {
+    bool keeps;
+    unsigned opened, ended;
+};
+static struct app apps[2];
+
+static void on_opened(struct cl_tcp_conn *c, void *arg)
+{
+    struct app *a = arg;
+    (void)c;
+    a->opened++;
+}
+
+static int64_t on_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg)
+{
+    struct app *a = arg;
+    volatile uint8_t sum = 0;
+    for (int64_t i = 0; i < len; i++) /* the sanitizer sees all of it */
+        sum = (uint8_t)(sum + data[i]);
+    if (chance() < 30)
+        cl_tcp_close(c);
+    else if (chance() < 10)
+        cl_tcp_abort(c);
+    else if (chance() < 200)
+        (void)cl_tcp_write(c, data, len);
+    return a->keeps ? 0 : (int64_t)below((uint64_t)len + 1);
+}
+
+static void on_writable(struct cl_tcp_conn *c, void *arg)
+{
+    static const uint8_t zeros[5000];
+    (void)arg;
+    (void)cl_tcp_write(c, zeros, (int64_t)below(sizeof zeros));
+}
+
+static void on_eof(struct cl_tcp_conn *c, void *arg)
+{
+    (void)arg;
+    if (chance() < 800)
+        cl_tcp_close(c);
+}
+
+static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
+{
+    struct app *a = arg;
+    (void)c, (void)error;
+    a->ended++;
+}
+
+static const struct cl_tcp_events events = {on_opened, on_data, on_writable, on_eof, on_ended};
+
+static uint32_t near(uint32_t number)
+{
+    static const int32_t steps[] = {0, 0, 0, 0, 1, -1, 2, 1000, -1000, 65535, 100000, -100000, INT32_MAX, INT32_MIN};
+    return number + (uint32_t)steps[below(sizeof steps / sizeof steps[0])] + (uint32_t)below(3);
+}
+
+/* A segment that may or may not make sense, for a connection of h. */
+static void make_up(struct host *h)
+{
+    static uint8_t bytes[2048];
+    struct user *u = &h->users[below(2)];
+    const struct cl_tcp_conn *c = &u->conn;
+    struct cl_tcp_segment s = {
+        .seq = near(c->rcv_nxt), .ack = near(c->nxt), .window = (uint16_t)next_random(&world_random)};
+    s.flags = chance() < 700 ? CL_TCPF_ACK : (uint8_t)next_random(&world_random);
+    if (chance() < 300)
+        s.flags |= (uint8_t)(1u << below(8));
+    if (chance() < 200)
+        s.ack = near(c->una);
+    if (chance() < 100)
+        s.window = 0;
+    s.urgent = (uint16_t)next_random(&world_random);
+    s.options.has = chance() < 500 && (c->flags & CL_TCP_TIMES) ? CL_TCPO_TIMES : (uint8_t)below(16);
+    s.options.mss = (uint16_t)next_random(&world_random);
+    s.options.wscale = (uint8_t)below(15);
+    s.options.ts_val = near(c->ts_recent);
+    s.options.ts_ecr = near(cl_tcp_now_ms(c->turn ? c : &(struct cl_tcp_conn){.turn = &h->turn}) + c->ts_offset);
+    s.options.n_sack = (uint8_t)below(5);
+    for (unsigned i = 0; i < s.options.n_sack; i++)
+        s.options.sack[i] = (struct cl_tcp_range){near(c->una), near(c->nxt)};
+    unsigned header = cl_tcp_segment_write(&s, cl_be16(u->key.peer_port_be), cl_be16(u->key.own_port_be), bytes);
+    unsigned len = header + (chance() < 600 ? (unsigned)below(1400) : 0);
+    arrive(h, bytes, len);
+}
+
+/* One that is on its way changes. */
+static void change_one(void)
+{
+    if (!n_flying)
+        return;
+    struct flying *f = &flying[below(n_flying)];
+    unsigned at = (unsigned)below(f->len);
+    if (at == 12) /* the header's length is what the parser's fuzzer is for */
+        return;
+    f->bytes[at] ^= (uint8_t)(1u << below(8));
+}
+
+static void user_does(struct user *u)
+{
+    static uint8_t data[20000];
+    if (!u->used || u->conn.state < CL_TCP_SYN_SENT ||
+        (u->conn.state == CL_TCP_SYN_RECEIVED && (u->conn.flags & CL_TCP_PASSIVE)))
+        return;
+    begin(u);
+    switch (below(12)) {
+    case 0:
+        cl_tcp_shutdown(&u->conn);
+        break;
+    case 1:
+        cl_tcp_close(&u->conn);
+        break;
+    case 2:
+        if (chance() < 200)
+            cl_tcp_abort(&u->conn);
+        break;
+    case 3:
+        (void)cl_tcp_read(&u->conn, data, (int64_t)below(sizeof data));
+        break;
+    case 4:
+        cl_tcp_resume(&u->conn);
+        break;
+    default:
+        (void)cl_tcp_write(&u->conn, data, (int64_t)below(sizeof data));
+    }
+    finish(u);
+}
+
+/* No more of it: users close, and time passes. */
+static void end_all(void)
+{
+    intercept = NULL;
+    for (unsigned h = 0; h < 2; h++) {
+        hosts[h].no_buffers = false;
+        apps[h].keeps = false;
+        for (unsigned i = 0; i < HOST_CONNS; i++) {
+            struct user *u = &hosts[h].users[i];
+            if (!u->used)
+                continue;
+            begin(u);
+            if (chance() < 500)
+                cl_tcp_close(&u->conn);
+            else
+                cl_tcp_abort(&u->conn);
+            finish(u);
+        }
+    }
+    world_run(20000 * SECOND);
+    CHECK(world_is_quiet(), "states %u %u %u", hosts[0].users[0].conn.state, hosts[1].users[0].conn.state,
+          hosts[1].users[1].conn.state);
+    world_end();
+}
+
+static void round_of(unsigned steps)
+{
+    memset(apps, 0, sizeof apps);
+    uint32_t chunks = (uint32_t)(chance() < 300 ? 8 + below(30) : 500);
+    for (unsigned h = 0; h < 2; h++) {
+        host_init(h, chunks);
+        hosts[h].stack.settings.receive_limit = (uint32_t)(1 + below(60000));
+        hosts[h].stack.settings.send_limit = (uint32_t)(1 + below(60000));
+        hosts[h].stack.settings.wscale = (uint8_t)below(15);
+        hosts[h].stack.settings.user_timeout_ms = (uint32_t)(below(2) * below(100000));
+        hosts[h].stack.settings.flags = (uint32_t)(below(2) * CL_TCP_KEEP_ALIVE | below(2) * CL_TCP_NO_DELAY);
+    }
+    listen_on(&hosts[1], 80, &events, &apps[1]);
+    connect_from(&hosts[0], 1000, 80, &events, &apps[0]);
+    for (unsigned i = 0; i < steps; i++) {
+        unsigned what = chance();
+        if (what < 350)
+            (void)world_step(now_ns + below(50 * MS));
+        else if (what < 370)
+            world_run(below(5 * SECOND));
+        else if (what < 650)
+            make_up(&hosts[below(2)]);
+        else if (what < 700)
+            change_one();
+        else if (what < 900)
+            user_does(&hosts[below(2)].users[below(2)]);
+        else if (what < 920)
+            hosts[below(2)].no_buffers ^= true;
+        else if (what < 940)
+            apps[below(2)].keeps ^= true;
+        else if (!hosts[0].users[0].used && !find_user(&hosts[0], 80, 1000))
+            connect_from(&hosts[0], 1000, 80, &events, &apps[0]);
+    }
+    end_all();
+}
+
+/* Changed and made-up segments make numbers that the referee cannot follow. */
+int main(int argc, char **argv)
+{
+    CHECK(argc == 4);
+    uint64_t seed = strtoull(argv[1], NULL, 0);
+    verbose = getenv("SHOW") != NULL;
+    network = (struct network){30, 30, 30, 5 * MS, MS, 20 * MS};
+    for (unsigned i = 0; i < (unsigned)atoi(argv[2]); i++) {
+        world_random = seed * 0x9e3779b97f4a7c15ull + i * 0x2545f4914f6cdd1dull + 1;
+        for (unsigned j = 0; j < 10; j++)
+            next_random(&world_random);
+        if (verbose)
+            printf("round %u\n", i);
+        round_of((unsigned)atoi(argv[3]));
+    }
+    printf("ok\n");
+    return 0;
+}

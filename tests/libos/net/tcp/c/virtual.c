@@ -1,0 +1,87 @@
+/* Connections between two runtimes on a virtual clock, over a link that loses, delays and reorders. Equal seeds do the
+ * same: the time at which all were over is printed.
+ *
+ * argv: seed, kthreads of each, connections, bytes of each, loss in 1/1000, delay in us. */
+#include <corelane/drivers/memory.h>
+#include <corelane/libos/stepper.h>
+#include "drivers/nic/link/link.h"
+#include "tests/libos/net/tcp/c/endpoints.h"
+
+#include <inttypes.h>
+
+#define IP_A 0x0a4d0001u
+#define IP_B 0x0a4d0002u
+
+static struct fetch fetches[256];
+static unsigned n_fetches;
+
+static void connect_all(void *arg)
+{
+    for (unsigned i = 0; i < n_fetches; i++)
+        CHECK_EQ(cl_runtime_connect_tcp(arg, IP_B, 7, &fetch_events, &fetches[i]), 0);
+}
+
+static struct cl_runtime *host(struct cl_nic *nic, uint32_t ipv4, struct cl_stepper *stepper)
+{
+    struct cl_runtime_config c = {.nic = nic, .ipv4 = ipv4, .ipv4_prefix = 24};
+    struct cl_runtime *rt;
+    char err[256] = "";
+    CHECK(cl_runtime_new(&c, &rt, err) == 0, "%s", err);
+    CHECK(cl_stepper_add_runtime(stepper, rt, err) == 0, "%s", err);
+    return rt;
+}
+
+int main(int argc, char **argv)
+{
+    CHECK(argc == 7);
+    uint64_t now_ns = 1000000000;
+    struct cl_clock clock;
+    struct cl_nic *ends[2];
+    struct cl_stepper *stepper;
+    char err[256] = "";
+    uint32_t kthreads = (uint32_t)atoi(argv[2]);
+    n_fetches = (unsigned)atoi(argv[3]);
+    cl_clock_virtual(&clock, &now_ns);
+    struct cl_memory_config m = {.clock = &clock, .queues = {kthreads, kthreads}};
+    struct cl_link_config path = {.seed = strtoull(argv[1], NULL, 0), .rate_bps = 1000000000};
+    path.delay_ns = strtoull(argv[6], NULL, 0) * 1000;
+    path.jitter_ns = path.delay_ns / 4;
+    path.reorder = 0.01;
+    path.loss_good = atof(argv[5]) / 1000;
+    const struct cl_link_config *paths[2] = {&path, &path};
+    CHECK_EQ(cl_memory_link_new(&m, ends, err), 0);
+    CHECK(cl_link_nic_new(ends[0], paths, &ends[0], err) == 0, "%s", err);
+    CHECK_EQ(cl_stepper_new(&now_ns, &stepper), 0);
+    struct cl_runtime *a = host(ends[0], IP_A, stepper), *b = host(ends[1], IP_B, stepper);
+    CHECK_EQ(cl_runtime_listen_tcp(b, 7, 512, &echo_events, NULL), 0);
+    for (unsigned i = 0; i < n_fetches; i++)
+        fetches[i] = (struct fetch){.number = i, .bytes = strtoull(argv[4], NULL, 0)};
+    CHECK_EQ(cl_runtime_spawn(a, connect_all, a), 0);
+    uint64_t until_ns = now_ns + 3600000000000ull;
+    while (fetched < n_fetches && now_ns < until_ns)
+        CHECK(cl_stepper_run(stepper, now_ns + 1000000, err) == 0, "%s", err);
+    uint64_t took_ns = now_ns - 1000000000;
+    for (unsigned i = 0; i < n_fetches; i++)
+        CHECK(fetches[i].ended && fetches[i].error == 0 && fetches[i].read == fetches[i].bytes, "connection %u: %d", i,
+              fetches[i].error);
+    CHECK(cl_stepper_run(stepper, now_ns + 300000000000ull, err) == 0, "%s", err); /* TIME_WAIT is over */
+    struct cl_chunk_stats send, receive;
+    for (unsigned r = 0; r < 2; r++) {
+        CHECK_EQ(cl_runtime_chunk_stats(r ? b : a, CL_CHUNKS_TCP_SEND, &send), 0);
+        CHECK_EQ(cl_runtime_chunk_stats(r ? b : a, CL_CHUNKS_TCP_RECEIVE, &receive), 0);
+        CHECK_EQ(send.held_bytes + receive.held_bytes, 0);
+    }
+    CHECK_EQ(echo_errors, 0);
+    struct cl_tcp_counts counts;
+    cl_runtime_tcp_counts(a, &counts);
+    CHECK_EQ(cl_runtime_stop(a, 0), 0);
+    CHECK_EQ(cl_runtime_stop(b, 0), 0);
+    printf("%" PRIu64 " us, %" PRIu64 " resent, %" PRIu64 " timeouts\n", took_ns / 1000, counts.resent,
+           counts.timeouts);
+    cl_stepper_delete(stepper);
+    cl_runtime_delete(a);
+    cl_runtime_delete(b);
+    cl_nic_close(ends[0]);
+    cl_nic_close(ends[1]);
+    return 0;
+}

@@ -1,0 +1,24 @@
+"""Connections of runtimes: between two, of one to itself, on kthreads that steal, and on a virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+Program = Callable[..., Callable[..., str]]
+
+
+@pytest.mark.parametrize(("kthreads", "connections", "size"), [(1, 100, 10_000), (2, 100, 100_000), (4, 30, 300_000)])
+def test_every_byte_comes_back(c_program: Program, kthreads: int, connections: int, size: int) -> None:
+    assert c_program("tests/libos/net/tcp/c/runtimes.c")(kthreads, connections, size) == "ok\n"
+
+
+@pytest.mark.parametrize("kthreads", [1, 2])
+@pytest.mark.parametrize("loss", [0, 20])
+def test_equal_seeds_are_equal_on_a_virtual_clock(c_program: Program, kthreads: int, loss: int, seed: int) -> None:
+    run = c_program("tests/libos/net/tcp/c/virtual.c", one_thread=True)
+    first, again = (run(seed, kthreads, 20, 50_000, loss, 1000) for _ in range(2))
+    assert first == again
+    if loss:
+        assert " 0 resent" not in first
