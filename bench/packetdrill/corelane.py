@@ -137,7 +137,8 @@ class CorelaneStack:
 
     def __init__(self, settings: Settings) -> None:
         out = ffi.new("struct cl_tcp_host **")
-        if lib.cl_tcp_host_new(ipv4_to_int(settings.local_ip), settings.mtu, _START_NS, out):
+        mtu = settings.mss + 40 if settings.mss else settings.mtu
+        if lib.cl_tcp_host_new(ipv4_to_int(settings.local_ip), mtu, _START_NS, out):
             raise CorelaneError("run scripts on corelane's TCP", "out of memory")
         self._host, self._now_ns, self._settings = out[0], _START_NS, settings
         self._sockets: dict[int, _Socket] = {}
