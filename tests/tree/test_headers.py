@@ -20,8 +20,8 @@ STANDARDS = [
     ("gcc", "c11"),
     ("clang-14", "c11"),
     ("g++", "c++17"),
-    ("g++", "c++20"),
-    ("clang++-14", "c++17"),
+    pytest.param("g++", "c++20", marks=pytest.mark.soak(takes_s=2)),
+    pytest.param("clang++-14", "c++17", marks=pytest.mark.soak(takes_s=2)),
     ("clang++-14", "c++20"),
 ]
 

@@ -37,4 +37,4 @@ def test_mutated_commands(c_program: Make, seed: int) -> None:
 @pytest.mark.soak(short=True, takes_s=5)
 def test_fuzz_commands(c_fuzzer: Make) -> None:
     run = c_fuzzer("tests/apps/kv/c/fuzz_commands.c", cflags=["-DFUZZER"])
-    run(f"-runs={soak.examples(8000, 30_000)}", "-seed=1", "-max_len=1500", "-max_total_time=40")
+    run(f"-runs={soak.examples(3000, 30_000)}", "-seed=1", "-max_len=1500", "-max_total_time=40")

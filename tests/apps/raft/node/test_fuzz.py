@@ -25,7 +25,7 @@ def test_mutated_frames(c_program: Make, seed: int) -> None:
 @pytest.mark.soak(short=True, takes_s=20)
 def test_fuzz_frames(c_fuzzer: Make) -> None:
     run = c_fuzzer(PROGRAM, cflags=["-DFUZZER"])
-    run(f"-runs={soak.examples(3000, 20_000)}", "-seed=1", "-max_len=1200", "-max_total_time=40")
+    run(f"-runs={soak.examples(1000, 20_000)}", "-seed=1", "-max_len=1200", "-max_total_time=40")
 
 
 def test_mutated_datagrams(c_program: Make, seed: int) -> None:
@@ -37,4 +37,4 @@ def test_mutated_datagrams(c_program: Make, seed: int) -> None:
 @pytest.mark.soak(short=True, takes_s=2)
 def test_fuzz_datagrams(c_fuzzer: Make) -> None:
     run = c_fuzzer(CHANNEL, CHANNEL_SOURCES, cflags=["-DFUZZER"])
-    run(f"-runs={soak.examples(8000, 20_000)}", "-seed=1", "-max_len=700", "-max_total_time=40")
+    run(f"-runs={soak.examples(4000, 20_000)}", "-seed=1", "-max_len=700", "-max_total_time=40")

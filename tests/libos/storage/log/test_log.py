@@ -141,6 +141,6 @@ def test_fuzz_with_own_mutator(c_program: Program, seed: int) -> None:
 
 @pytest.mark.soak(short=True, takes_s=8)
 def test_fuzz_with_libfuzzer(c_fuzzer: Program, seed: int) -> None:
-    runs = soak.examples(1000, 3000)
+    runs = soak.examples(400, 3000)
     out = c_fuzzer(f"{C}/fuzz_log.c", cflags=["-DFUZZ"])(f"-runs={runs}", f"-seed={seed}", "-max_len=300")
     assert f"Done {runs} runs" in out  # and whatever the program checks ends it with an error
