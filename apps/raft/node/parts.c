@@ -143,7 +143,7 @@ void cl_raft_parts_round(struct cl_raft_parts *p, uint64_t area_ns, uint64_t bus
     }
     if (p->rounds < ROUNDS)
         return;
-    bool tells = p->done && p->area_ns >= LEAST_AT_ONCE * p->busy_ns;
+    bool tells = p->done && p->busy_ns && p->area_ns >= LEAST_AT_ONCE * p->busy_ns;
     if (tells && p->now == next_choice(p))
         end_trial(p);
     begin_trial(p, tells ? next_choice(p) : FIRST);

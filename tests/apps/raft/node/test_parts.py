@@ -118,5 +118,5 @@ def test_with_one_command_at_a_time_nothing_is_learned():
 def test_a_round_without_time_is_no_trial():
     leader = Leader()
     for _ in range(10 * LEARN):
-        lib.cl_raft_parts_round(leader.p, 0, 0, 0)
+        lib.cl_raft_parts_round(leader.p, 0, 0, 1)
         assert lib.cl_raft_parts_now(leader.p) == 16

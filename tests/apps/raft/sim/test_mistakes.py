@@ -405,7 +405,12 @@ MISTAKES = {
         scenario="checked",
     ),
     "takes all that its log holds for committed when it starts again": Mistake(
-        "apps/raft/node/recover.c", "get64(record->data) >> NODE_KIND_BITS", "record->index", 300, ANY, mode=1
+        "apps/raft/node/recover.c",
+        "get64(record->data) >> NODE_KIND_BITS",
+        "record->index",
+        300,
+        f"{ANY}|was ever committed",
+        mode=1,
     ),
     "leads by the word of a node whose log went back": Mistake(
         "apps/raft/core/replicate.c", "return !p->gone_back;", "return true;", 0, "leads by", scenario="gone_back"
