@@ -13,6 +13,8 @@ STAMP := $(VENV)/.corelane-setup
 CLANG_FORMAT ?= clang-format-14
 # One more than there are CPUs: many tests wait for a disk, a time-out, another process.
 JOBS ?= $(shell echo $$(($$(nproc) + 1)))
+# Each worker has a stretch of the tests, in their order; who is done first takes half of what another one has left.
+WORKERS = -n $(JOBS) --dist worksteal
 PYTEST_ARGS ?=
 SOAK_S ?= 180
 SOAK_TOTAL_S ?=
@@ -47,7 +49,7 @@ demo: build
 	@$(VENV)/bin/corelane bench demo --plot out/demo.png --json out/demo.json
 
 test: build lint types check-format
-	$(PY) -m pytest -n $(JOBS) $(PYTEST_ARGS)
+	$(PY) -m pytest $(WORKERS) $(PYTEST_ARGS)
 
 # The C programs of the tests for both sanitizers, compiled at idle priority: CI does so while the tests run.
 sanitized: $(STAMP)
@@ -57,10 +59,10 @@ sanitized: $(STAMP)
 C_TESTS = $(shell grep -rlw --include='test_*.py' c_program tests)
 
 test-asan: build
-	CORELANE_SANITIZE=asan $(PY) -m pytest -n $(JOBS) -m c_program $(PYTEST_ARGS) $(C_TESTS)
+	CORELANE_SANITIZE=asan $(PY) -m pytest $(WORKERS) -m c_program $(PYTEST_ARGS) $(C_TESTS)
 
 test-tsan: build
-	CORELANE_SANITIZE=tsan $(PY) -m pytest -n $(JOBS) -m c_program $(PYTEST_ARGS) $(C_TESTS)
+	CORELANE_SANITIZE=tsan $(PY) -m pytest $(WORKERS) -m c_program $(PYTEST_ARGS) $(C_TESTS)
 
 # The interleavings of the hand-over of a core, further than make test goes: minutes and gigabytes each, one after the other.
 model: build

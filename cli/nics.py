@@ -6,17 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from ..runtime.errors import CorelaneError
 from .streams import tell
-from .usage import WrongUsage
+from .usage import WrongUsage, words_are_wrong
 from .values import DAY_S
 
 if TYPE_CHECKING:
     from ..drivers.nic.nic import Nic
+    from ..runtime.config import LinkConfig
 
 FORMS = "tap:NAME, af_xdp:IF, pcap:FILE, loadgen:echo|memcached[,rate=R][,seconds=S]"
 DRIVERS = ("none", "tap", "af_xdp", "pcap", "loadgen")
 NAMED = ("tap", "af_xdp", "pcap")
-WRAPPING = ("record", "loss", "duplicate", "reorder", "delay", "corrupt", "delay_us", "seed")
-"""Words that any NIC may have: options of `wrapped` in drivers/nic/wrap.py."""
+FAULTS = ("loss", "duplicate", "reorder", "delay", "corrupt", "delay_us", "seed")
+WRAPPING = ("record", *FAULTS)
+"""Words that any NIC may have, and any that begins with LINK: options of `wrapped` in drivers/nic/wrap.py."""
+LINK = "link."
+"""link.rate_bps and the like: options of [nic.link]."""
 
 
 def parse(text: str) -> tuple[str, str, dict[str, str]]:
@@ -42,8 +46,8 @@ def parse(text: str) -> tuple[str, str, dict[str, str]]:
 
 def split_wrapping(options: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
     """(words for what is put around the NIC, the NIC's own words)."""
-    around = {key: value for key, value in options.items() if key in WRAPPING}
-    return around, {key: value for key, value in options.items() if key not in WRAPPING}
+    around = {key: value for key, value in options.items() if key in WRAPPING or key.startswith(LINK)}
+    return around, {key: value for key, value in options.items() if key not in around}
 
 
 def _take(text: str, options: dict[str, str], key: str, kind: type, default: Any) -> Any:
@@ -80,11 +84,25 @@ def open_nic(text: str, queues: int, address: str | None, port: int | None = Non
 
 def _wrap(text: str, nic: Nic, words: dict[str, str]) -> Nic:
     """`nic` with what the words ask for around it."""
+    from ..drivers.nic.link.link import linked
     from ..drivers.nic.wrap import RATES, wrapped
 
+    line = _line({key: value for key, value in words.items() if key.startswith(LINK)})
     rates = {rate: _take(text, words, rate, float, 0.0) for rate in RATES}
     delay_us, seed = _take(text, words, "delay_us", float, 0.0), _take(text, words, "seed", int, 1)
+    if line is not None:
+        nic = linked(nic, line.given(), line.seed)
     return wrapped(nic, rates=rates, delay_us=delay_us, seed=seed, record=words.pop("record", ""))
+
+
+def _line(words: dict[str, str]) -> LinkConfig | None:
+    """[nic.link] with those words, if there are any. WrongUsage for what it does not take."""
+    if not words:
+        return None
+    from ..runtime.config import loads
+
+    with words_are_wrong():
+        return loads("", overrides=[f"nic.{key}={value}" for key, value in words.items()]).nic.link
 
 
 def _open_device(

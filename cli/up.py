@@ -36,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NIC",
         help="uplink: none, tap:NAME[,host=ADDRESS], af_xdp:IF, pcap:FILE[,speed=X][,loops=N] (a replay), or "
         "loadgen:echo|memcached[,rate=R][,seconds=S][,app=NAME]; on each of them record=FILE writes its traffic to a "
-        "pcap file, and loss, duplicate, reorder, delay, corrupt=PROBABILITY, delay_us=US, seed=N make it a bad wire; "
+        "pcap file, and loss, duplicate, reorder, delay, corrupt=PROBABILITY, delay_us=US, seed=N make it a bad wire, "
+        "link.rate_bps=R, link.delay_us=US and others of [nic.link] a slow line; "
         "other words are options of [nic], as in tap:cl0,queues=2",
     )
     parser.add_argument(
@@ -88,11 +89,11 @@ def _check_policy(spec: str) -> None:
 
 def _nic_overrides(text: str) -> list[str]:
     """The assignments that --nic stands for. A load generator's own words are not options: `_under_load` reads them."""
-    from .nics import parse, split_wrapping
+    from .nics import FAULTS, parse, split_wrapping
 
     driver, device, words = parse(text)
     wrapping, rest = split_wrapping(words)
-    made = [f"nic.{'' if key == 'record' else 'fault.'}{key}={value}" for key, value in wrapping.items()]
+    made = [f"nic.{'fault.' if key in FAULTS else ''}{key}={value}" for key, value in wrapping.items()]
     if driver == "loadgen":
         return made
     if "host" in rest:

@@ -32,18 +32,20 @@ _LOOK_S = 1.0
 
 
 def open_uplink(config: Config, tell: Callable[[str], None] = print) -> Nic | None:
-    """The NIC of [nic] with its faults and its recorder, or None for driver "none". tell: gets what is left to root."""
+    """The NIC of [nic] with line, faults and recorder, or None for driver "none". tell: gets what is left to root."""
     if config.nic.driver == "none":
         return None
     return wrap(_open_device(config, tell), config)
 
 
 def wrap(nic: Nic, config: Config) -> Nic:
-    """`nic` behind what [nic] says of faults and recording. It owns `nic`."""
+    """`nic` behind what [nic] says of a line, faults and recording. It owns `nic`."""
+    from ..drivers.nic.link.link import linked
     from ..drivers.nic.wrap import RATES, wrapped
 
-    fault = config.nic.fault
+    fault, link = config.nic.fault, config.nic.link
     rates = {name: getattr(fault, name) for name in RATES}
+    nic = linked(nic, link.given(), link.seed)
     return wrapped(nic, rates=rates, delay_us=fault.delay_us, seed=fault.seed, record=config.nic.record)
 
 

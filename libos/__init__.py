@@ -1,9 +1,13 @@
 """corelane.libos: what an application links. User-level threads, the network stack, request handlers, the runtime.
 
-    runtime.py   Runtime: attach to an iokernel, or run embedded on a NIC; bind, serve, stop, statistics (runtime.c: C)
+    runtime.py   Runtime: attach to an iokernel, or run embedded on a NIC; bind, serve, stop
+                 (C: runtime.c its life, attach.c, source.c, bind.c; internal.h what these share)
+    configure.py, options.py   what it is given: finer settings of scheduler, network, share of the cores
+    awaited.py   its end, and signals (C: deadline.c, stuck.c)
+    adopted.py   kthreads that a thread of yours turns
+    stats.py     its counters (C: stats.c, counters.c)
     sockets.py   UDP sockets and poll sets
     stepper.py   Stepper: runtimes driven by one thread on a virtual clock, for tests (stepper.c: C)
-    options.py   its finer settings: scheduler, network, share of the cores
     handlers/    request handlers: numba function, C function, Python callable
     sched/       the scheduler of user-level threads
     net/         the network stack
@@ -34,8 +38,9 @@ if TYPE_CHECKING:
     from .handlers.periodic import Periodic, every
     from .handlers.python import Request, current_request
     from .options import CoreShare, Network, Scheduler
-    from .runtime import Runtime, RuntimeStats
+    from .runtime import Runtime
     from .sockets import Poll, UdpSocket
+    from .stats import RuntimeStats
     from .stepper import Stepper
     from .storage.log.shared import SharedLog
 
@@ -73,7 +78,7 @@ _HOME = {
     "Request": "handlers.python",
     "current_request": "handlers.python",
     "Runtime": "runtime",
-    "RuntimeStats": "runtime",
+    "RuntimeStats": "stats",
     "SharedLog": "storage.log.shared",
     "CoreShare": "options",
     "Network": "options",

@@ -13,6 +13,7 @@ with Runtime(nic=nic, adopted=1) as runtime, selectors.DefaultSelector() as sele
 from __future__ import annotations
 
 import errno
+import time
 from typing import Any
 
 from ..runtime.errors import CorelaneError
@@ -24,9 +25,15 @@ _turn = lib.cl_kthread_turn
 
 
 class Adopted:
-    """What a Runtime does with its adopted kthreads. `_sched` is its `struct cl_sched *`, None once it is closed."""
+    """What a Runtime does with its adopted kthreads.
+
+    `_sched` is its `struct cl_sched *`, None once it is closed. `_inside` has one entry for each thread that may be
+    inside of a call with it: whoever frees it has set `_sched` to None, and waits (`_left`). Entries come and go in one
+    step each.
+    """
 
     _sched: Any = None
+    _inside: list[None]
 
     def turn(self, kthread: int = 0) -> bool:
         """Run what is due on an adopted kthread, and come back: timers, uthreads, frames, each a bounded number.
@@ -42,17 +49,28 @@ class Adopted:
         KeyboardInterrupt, or what else a signal's handler raises, comes out of here if it comes in a Python handler.
         Raises CorelaneError: another thread's, called from a handler, in a forked child, stopped (errno ESHUTDOWN).
         """
-        if self._sched is None:
-            raise _error(-errno.ESHUTDOWN)
-        rc = _turn(self._sched, kthread)
-        if rc == -errno.EPERM:
-            self._adopt(kthread)
+        self._inside.append(None)
+        try:
+            if self._sched is None:
+                raise _error(-errno.ESHUTDOWN)
             rc = _turn(self._sched, kthread)
+            if rc == -errno.EPERM:
+                self._adopt(kthread)
+                rc = _turn(self._sched, kthread)
+        except (OverflowError, TypeError) as error:
+            raise _error(-errno.EINVAL) from error
+        finally:
+            self._inside.pop()
         if pending:
             raise pending.pop()
         if rc < 0:
             raise _error(rc)
         return bool(rc)
+
+    def _left(self) -> None:
+        """Wait until no thread is in the middle of a turn: it may just have let go of the interpreter's lock."""
+        while self._inside:
+            time.sleep(0.0001)
 
     @typed("adopt a kthread")
     def _adopt(self, kthread: int) -> None:
@@ -61,6 +79,7 @@ class Adopted:
         if rc:
             raise CorelaneError("adopt a kthread", ffi.string(err).decode(errors="replace"), errno=-rc)
 
+    @typed("get the descriptor of a kthread")
     def fileno(self, kthread: int = 0) -> int:
         """The descriptor that tells when an adopted kthread, whose last turn was False, has something to do.
 
@@ -72,6 +91,7 @@ class Adopted:
             raise _error(rc)
         return rc
 
+    @typed("let go of a kthread")
     def let_go(self, kthread: int = 0) -> None:
         """The calling thread, which has adopted it, turns it no more; another thread may. Raises CorelaneError."""
         rc = -errno.ESHUTDOWN if self._sched is None else int(lib.cl_kthread_let_go(self._sched, kthread))

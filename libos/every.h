@@ -1,4 +1,5 @@
-/* Periodic work of a runtime, behind cl_runtime_every. Owned by the runtime, which frees it when its uthread is gone. */
+/* Periodic work of a runtime, behind cl_runtime_every. Owned by the runtime, which frees it when its uthread is
+ * gone. */
 #ifndef CORELANE_EVERY_H
 #define CORELANE_EVERY_H
 

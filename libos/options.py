@@ -47,12 +47,14 @@ class Network(Group):
 
     gateway: next hop for destinations beyond the subnet, "10.77.0.1"; None: the iokernel's, embedded: none.
     udp_checksums: generate them (RFC 768 permits none; off only for trusted links). memory_mib: what waits for readers
-    of sockets may take so much; only what is needed is touched.
+    of sockets may take so much; only what is needed is touched. seed: of the secret by which flows are spread, to
+    repeat a run; None: a random one, by a virtual clock always the same.
     """
 
     gateway: str | None = option(None, "next hop beyond the subnet", check=_gateway)
     udp_checksums: bool = option(True, "generate UDP checksums")
     memory_mib: int = option(64, "memory of what waits for readers", low=1, high=1 << 20)
+    seed: int | None = option(None, "seed of the secret by which flows are spread", low=1, high=2**64 - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,6 @@ Attached to an iokernel (`Runtime("/run/corelane.sock")`) or embedded on a NIC o
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import ipaddress
 import logging
@@ -13,33 +12,30 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from ..drivers.nic.nic import Nic
 from ..runtime.closing import Closing
-from ..runtime.ending import Ending, exit_address
+from ..runtime.ending import Ending
 from ..runtime.errors import CorelaneError, check
 from ..runtime.typed import typed
 from ._native import ffi, lib
 from .adopted import Adopted
+from .awaited import STOP_TIMEOUT_S, Awaited
+from .configure import fill, stack_bytes
 from .handlers.c_functions import address_of_function
 from .handlers.handlers import Handler, Prepared, as_handler, check_port
 from .handlers.periodic import Periodic
 from .options import CoreShare, Network, Scheduler
 from .sockets import Poll, UdpSocket
+from .stats import RuntimeStats, published, read
 
 if TYPE_CHECKING:
     from .batch_work.work import Job
     from .storage.log.log import Log
     from .storage.log.shared import SharedLog
 
-POLL = {"spin": lib.CL_SCHED_SPIN, "adaptive": lib.CL_SCHED_ADAPTIVE, "block": lib.CL_SCHED_BLOCK}
-BATCH_QUANTUM_US = int(lib.CL_CONTROL_BATCH_QUANTUM_US)  # of batch runtimes that are told none
-STACK_BYTES = {"latency": 65536, "batch": lib.CL_RUNTIME_BATCH_STACK_BYTES}  # unless told otherwise
-KINDS = {"latency": lib.CL_RUNTIME_LATENCY, "batch": lib.CL_RUNTIME_BATCH}
 EVENTS = {
     lib.CL_EVENT_ATTACHED: "attached",
     lib.CL_EVENT_STALLED: "stalled",
@@ -49,35 +45,11 @@ EVENTS = {
     lib.CL_EVENT_LIMITED: "limited",
 }
 
-_STOP_TIMEOUT_S = 1.0  # for uthreads, unless `stop` is told otherwise
-_LATE_S = 1.0  # after a stop should have said that a kthread does not come back
 _log = logging.getLogger("corelane.libos")
 _abandoned: list[Runtime] = []  # whose kthreads do not come back: they use what C and Python have of them
 
 
-@dataclass(frozen=True, slots=True)
-class RuntimeStats:
-    """Counters, summed over the kthreads or of one. Names are those of the C structs, where each is explained.
-
-    net: struct cl_net_stats (corelane/libos/reasons.h), without `dropped`. dropped: frames by reason, all reasons.
-    sched: struct cl_sched_stats (corelane/libos/sched.h).
-    """
-
-    net: dict[str, int]
-    dropped: dict[str, int]
-    sched: dict[str, int]
-
-    @property
-    def balanced(self) -> bool:
-        """Whether every received frame is accounted for: received = delivered + answered + dropped.
-
-        Sure of a runtime that is idle or stopped; while frames move the counters are of different instants.
-        """
-        net = self.net
-        return net["rx_frames"] == net["delivered"] + net["answered"] + sum(self.dropped.values())
-
-
-class Runtime(Adopted, Closing):
+class Runtime(Adopted, Awaited, Closing):
     """An application's kthreads, network stack and handlers.
 
     socket: path of an iokernel's socket (attached mode), or nic: a Nic, which stays the caller's and must stay open
@@ -122,99 +94,38 @@ class Runtime(Adopted, Closing):
         self._ports: list[int] = []
         self._shared: list[SharedLog] = []
         self._done = Ending()
-        self._failure: CorelaneError | None = None
         self._started = self._stopped = self._ended = self._stuck = False
         self._lock = threading.Lock()
         self._on_event = on_event
         self._event_callback = ffi.callback("cl_runtime_event", self._event)
         self._counters_callback: Any = None
-        scheduler, share = scheduler or Scheduler(), share or CoreShare()
+        scheduler = scheduler or Scheduler()
         config = ffi.new("struct cl_runtime_config *")
-        keep = self._fill_place(config, socket, nic, name)
-        keep += self._fill_kthreads(config, kthreads, poll, cpus)
-        config.adopted = adopted
-        self._fill_network(config, address, network or Network())
-        self._fill_scheduler(config, kind, scheduler)
+        keep = fill(
+            config,
+            socket=socket,
+            nic=nic,
+            name=name,
+            kthreads=kthreads,
+            kind=kind,
+            adopted=adopted,
+            poll=poll,
+            cpus=cpus,
+            address=address,
+            scheduler=scheduler,
+            network=network or Network(),
+            share=share or CoreShare(),
+        )
         self._stop_s = scheduler.stop_s
-        self._fill_share(config, kthreads, share)
-        self.stack_bytes = scheduler.stack_bytes or STACK_BYTES[kind]
+        self.stack_bytes = stack_bytes(kind, scheduler)
         config.on_event = self._event_callback
         out, err = ffi.new("struct cl_runtime **"), ffi.new("char[256]")
         check(lib.cl_runtime_new(config, out, err), "make a runtime", err)
         del keep
         self._ptr = out[0]
         self._sched = lib.cl_runtime_sched(self._ptr)
+        self._inside = []
         self._n_adopted = adopted
-
-    # Filling in a `struct cl_runtime_config`. What it points to must be kept: cffi frees it with its Python object.
-
-    @staticmethod
-    def _fill_place(config: Any, socket: str | None, nic: Nic | None, name: str | None) -> list[Any]:
-        if (socket is None) == (nic is None):
-            raise CorelaneError(
-                "make a runtime", "it needs a place", "give the path of an iokernel's socket or nic=, not both"
-            )
-        keep: list[Any] = []
-        if socket is not None:
-            keep.append(owned := ffi.new("char[]", os.fsencode(socket)))
-            config.socket_path = owned
-        if name is not None:
-            keep.append(owned := ffi.new("char[]", os.fsencode(name)))
-            config.name = owned
-        if nic is not None:
-            config.nic = nic.ptr
-        return keep
-
-    @staticmethod
-    def _fill_kthreads(config: Any, kthreads: int | None, poll: str, cpus: Sequence[int] | None) -> list[Any]:
-        if poll not in POLL:
-            raise CorelaneError("make a runtime", f"poll {poll!r}", f"one of: {', '.join(POLL)}")
-        config.poll, config.poll_set = POLL[poll], 1
-        if kthreads is not None and kthreads < 1:
-            raise CorelaneError("make a runtime", f"{kthreads} kthreads", "at least 1")
-        config.kthreads = kthreads or 0
-        if cpus is None:
-            return []
-        if kthreads is not None and len(cpus) != kthreads:
-            raise CorelaneError("make a runtime", f"{len(cpus)} cpus for {kthreads} kthreads", "one CPU a kthread")
-        owned = ffi.new("int32_t[]", list(cpus))
-        config.cpus = owned
-        return [owned]
-
-    @staticmethod
-    def _fill_network(config: Any, address: str | None, network: Network) -> None:
-        try:
-            if address is not None:
-                interface = ipaddress.IPv4Interface(address)
-                config.ipv4 = int(interface.ip)
-                config.ipv4_prefix = interface.network.prefixlen if "/" in address else 0
-                if "/" in address and interface.network.prefixlen == 0:
-                    raise ValueError(f"prefix of {address} must be 1 to 32 bits")
-        except ValueError as error:
-            raise CorelaneError("make a runtime", str(error), "addresses as in 10.77.0.9/16") from error
-        config.gateway = int(ipaddress.IPv4Address(network.gateway or 0))
-        config.no_udp_checksum = not network.udp_checksums
-        config.chunk_bytes = network.memory_mib << 20
-
-    @staticmethod
-    def _fill_scheduler(config: Any, kind: str, scheduler: Scheduler) -> None:
-        if kind not in KINDS:
-            raise CorelaneError("make a runtime", f"kind {kind!r}", f"one of: {', '.join(KINDS)}")
-        config.kind = KINDS[kind]
-        default_us = BATCH_QUANTUM_US if kind == "batch" else 0
-        config.quantum_us = default_us if scheduler.quantum_us is None else scheduler.quantum_us
-        config.quantum_signal = scheduler.quantum_signal
-        config.stack_bytes, config.no_steal = scheduler.stack_bytes, not scheduler.steal
-        config.spin_ns = int(scheduler.spin_us * 1000) or 1  # C takes 0 for its default
-        config.stop_ms = int(scheduler.stop_s * 1000) or 1
-
-    @staticmethod
-    def _fill_share(config: Any, kthreads: int | None, share: CoreShare) -> None:
-        if kthreads is not None and share.max_cores > kthreads:
-            why = f"max_cores {share.max_cores} is more than its kthreads: {kthreads}"
-            raise CorelaneError("make a runtime", why, "a kthread runs on one core at a time")
-        config.guaranteed, config.max_cores = share.guaranteed, share.max_cores
-        config.weight, config.deadline_us = share.weight, share.deadline_us
 
     # Life
 
@@ -244,7 +155,7 @@ class Runtime(Adopted, Closing):
         self._started = True
 
     @typed("stop the runtime")
-    def stop(self, timeout_s: float = _STOP_TIMEOUT_S) -> int:
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
         """Stop receiving, wait up to timeout_s for uthreads, end the kthreads; `wait` then returns.
 
         Returns how many uthreads were still alive (blocked for good, or in an endless loop of yields). From any thread
@@ -279,6 +190,7 @@ class Runtime(Adopted, Closing):
             if self._ptr is not None:
                 self._stop(0.0, "close the runtime")
                 ptr, self._ptr, self._sched = self._ptr, None, None
+                self._left()
                 for shared in self._shared:
                     shared.give_back()
                 for shared in self._shared:
@@ -298,7 +210,8 @@ class Runtime(Adopted, Closing):
         if self._stuck:
             hint = "end the process; a handler returns, and a job that runs on looks whether it is to end"
             raise CorelaneError(what, f"{self._stuck_in()} does not come back", hint, errno.ETIMEDOUT)
-        return check(rc, what)
+        hint = "call it from a thread that is in no handler of the runtime" if rc == -errno.EDEADLK else ""
+        return check(rc, what, hint=hint)
 
     def _stuck_in(self) -> str:
         """The kthread that does not come back, and the code that it is in."""
@@ -311,53 +224,6 @@ class Runtime(Adopted, Closing):
             if name := name_of(self, int(ffi.cast("uintptr_t", stuck.arg))):
                 return f"kthread {stuck.kthread} (thread {stuck.tid}) in batch job {name}"
         return str(ffi.string(text).decode(errors="replace")).rstrip(",")
-
-    @contextlib.contextmanager
-    def ends_in_time(self) -> Iterator[None]:
-        """While this is open, the process ends with status 1 if it is asked to end and a kthread does not come back.
-
-        Asked: by `stop`, `fail` or a signal. Inside of `ended_by_signals` on the main thread; elsewhere it does
-        nothing. For a program that serves and does nothing else. `stop` raises where it can. It cannot where a handler
-        keeps the interpreter's lock for ever.
-        """
-        if self._done.descriptors[1] < 0:
-            yield
-            return
-        config, out = ffi.new("struct cl_deadline_config *"), ffi.new("struct cl_deadline **")
-        config.end_fd, config.signal_fd = self._done.descriptors
-        config.after_ns = int((self._stop_s + _STOP_TIMEOUT_S + _LATE_S) * 1e9)
-        config.report_fd = 2
-        config.end = ffi.cast("void (*)(int)", exit_address())  # a thread without the interpreter's lock calls it
-        check(lib.cl_deadline_new(self.ptr, config, out), "watch the end of the runtime")
-        try:
-            yield
-        finally:
-            lib.cl_deadline_delete(out[0])
-
-    @typed("wait for the end of the runtime")
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Sleep until `stop` is called, or on the main thread until SIGINT or SIGTERM; then True.
-
-        False: time is over. Raises what `fail` was given.
-        """
-        with self.ended_by_signals():
-            ended = self._done.wait(timeout_s)
-        if self._failure is not None:
-            raise self._failure
-        return ended
-
-    @typed("fail the runtime")
-    def fail(self, error: CorelaneError) -> None:
-        """Have `wait` raise this, now or when it is called: what is served cannot go on. Of several, the first.
-
-        From any thread. It stops nothing by itself.
-        """
-        self._failure = self._failure or error
-        self._done.set()
-
-    def ended_by_signals(self) -> AbstractContextManager[None]:
-        """On the main thread SIGINT and SIGTERM end `wait`, or keep it from waiting if they come before it."""
-        return self._done.by_signals()
 
     def serve(self, *handlers: Any, quiet: bool = False) -> None:
         """Bind, start, and run until Ctrl-C, SIGTERM or `stop`; then close. Handlers as for `bind`.
@@ -519,43 +385,14 @@ class Runtime(Adopted, Closing):
         letters, digits and '_', at most 31 characters; negative values are left out. Numbers of 0 may be, too. None: no
         more. The runtime's own counters are shown in any case.
         """
-        if numbers is None:
-            lib.cl_runtime_publish(self.ptr, ffi.NULL, ffi.NULL)
-            self._counters_callback = None
-            return
-        told = False
-
-        def fill(_arg: Any, out: Any, room: int) -> int:
-            nonlocal told
-            try:
-                found = [(name.encode("ascii"), int(value)) for name, value in numbers().items() if value >= 0]
-                for i, (name, value) in enumerate(found[:room]):
-                    out[i].name = name[:31]
-                    out[i].value = value
-            except Exception:
-                if not told:
-                    _log.exception("the numbers that are to be published cannot be had")
-                told = True
-                return 0
-            return min(len(found), room)
-
-        callback = ffi.callback("cl_counters_fn", fill)
-        lib.cl_runtime_publish(self.ptr, callback, ffi.NULL)
+        callback = None if numbers is None else published(numbers)
+        lib.cl_runtime_publish(self.ptr, callback or ffi.NULL, ffi.NULL)
         self._counters_callback = callback  # the one before may be called until here
 
     @typed("read the statistics")
     def stats(self, kthread: int | None = None) -> RuntimeStats:
         """Counters of one kthread, or of all."""
-        k = -1 if kthread is None else kthread
-        net, sched = ffi.new("struct cl_net_stats *"), ffi.new("struct cl_sched_stats *")
-        check(lib.cl_runtime_net_stats(self.ptr, k, net), f"statistics of kthread {k}")
-        check(lib.cl_runtime_sched_stats(self.ptr, k, sched), f"statistics of kthread {k}")
-        names = [ffi.string(lib.cl_drop_name(r)).decode() for r in range(lib.CL_DROP_REASONS)]
-        return RuntimeStats(
-            net={n: int(getattr(net, n)) for n, _ in ffi.typeof("struct cl_net_stats").fields if n != "dropped"},
-            dropped={n: int(net.dropped[r]) for r, n in enumerate(names) if r},
-            sched={n: int(getattr(sched, n)) for n, _ in ffi.typeof("struct cl_sched_stats").fields},
-        )
+        return read(self.ptr, kthread)
 
     def _info(self) -> Any:
         info = ffi.new("struct cl_runtime_info *")

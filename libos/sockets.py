@@ -26,6 +26,10 @@ Address = tuple[str, int]
 
 _SLICE_S = 0.2  # a wait in C at most, then Python may handle signals
 _MOST_BYTES = 65536
+_SAID = {
+    -errno.EDEADLK: "this thread runs the runtime, nothing comes while it waits: wait on another, or with timeout 0",
+    -errno.ESHUTDOWN: "it was closed, or the runtime stops",
+}
 
 
 class Owner(Protocol):
@@ -52,8 +56,15 @@ def _in_slices(call: Callable[[int], int], timeout_s: float | None, again: int) 
     while True:
         left = min(_SLICE_S, max(0.0, end - time.monotonic()))
         rc = call(int(left * 1e9))
-        if rc not in (again, -errno.EAGAIN) or time.monotonic() >= end:
+        if rc not in (again, -errno.EAGAIN) or not time.monotonic() < end:  # NaN is over at once
             return rc
+
+
+def _lives(runtime: Owner) -> bool:
+    try:
+        return bool(runtime.ptr)
+    except CorelaneError:
+        return False
 
 
 class UdpSocket(Closing):
@@ -71,7 +82,7 @@ class UdpSocket(Closing):
     @property
     def ptr(self) -> Any:
         """The `struct cl_udp_socket *`. Raises CorelaneError once it, or its runtime, is closed."""
-        if self._closed or not self._runtime.ptr:
+        if self._closed or not _lives(self._runtime):
             raise CorelaneError("use a UDP socket", "it is closed", "open another")
         return self._pointer
 
@@ -79,6 +90,11 @@ class UdpSocket(Closing):
     def address(self) -> int:
         """The `struct cl_udp_socket *` as a number. Give it to a compiled handler in its state, never as a global."""
         return int(ffi.cast("uintptr_t", self._pointer))
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
 
     @property
     def port(self) -> int:
@@ -106,14 +122,14 @@ class UdpSocket(Closing):
         )
         if rc in (-errno.ETIMEDOUT, -errno.EAGAIN):
             raise TimeoutError(f"no datagram came to UDP port {self.port} within {timeout_s:g} s")
-        check(rc, "receive a datagram")
+        check(rc, "receive a datagram", _SAID.get(rc))
         return bytes(ffi.buffer(room, rc)), (str(ipaddress.IPv4Address(peer.ipv4)), int(peer.port))
 
     def close(self) -> None:
-        """Close it; who waits for a datagram is told. May be called twice."""
-        if not self._closed:
+        """Close it; who waits for a datagram is told. May be called twice, and after its runtime is closed."""
+        if not self._closed and _lives(self._runtime):
             check(lib.cl_outside_close(self.ptr), "close a UDP socket")
-            self._closed = True
+        self._closed = True
 
 
 class Poll(Closing):
@@ -130,7 +146,7 @@ class Poll(Closing):
     @property
     def ptr(self) -> Any:
         """The `struct cl_poll *`. Raises CorelaneError once it, or its runtime, is closed."""
-        if self._pointer is None or not self._runtime.ptr:
+        if self._pointer is None or not _lives(self._runtime):
             raise CorelaneError("use a poll set", "it is closed", "open another")
         return self._pointer
 
@@ -146,7 +162,7 @@ class Poll(Closing):
         edge: it is told of once for what has come since; else for as long as something waits in it.
         """
         data = socket.address if data is None else data
-        if data in self._members:
+        if data in self._members and not self._members[data].closed:
             raise CorelaneError("add a socket to a poll set", f"{data} stands for another", "give each its own number")
         how = lib.CL_POLL_EDGE if edge else lib.CL_POLL_LEVEL
         check(lib.cl_poll_add(self.ptr, socket.ptr, how, data), "add a socket to a poll set")
@@ -161,16 +177,18 @@ class Poll(Closing):
     @typed("wait for sockets")
     def wait(self, timeout_s: float | None = None, *, most: int = 64) -> list[UdpSocket]:
         """Those that are ready: a datagram waits, or an error, or the runtime stops. [] once timeout_s is over."""
+        if not 1 <= most <= lib.CL_UDP_MAX_SOCKETS:
+            raise CorelaneError("wait for sockets", f"most is {most}", f"give 1 to {lib.CL_UDP_MAX_SOCKETS}")
         events = ffi.new("struct cl_poll_event[]", most)
         n = _in_slices(lambda ns: int(lib.cl_outside_poll(self.ptr, events, most, ns)), timeout_s, 0)
-        check(n, "wait for sockets")
+        check(n, "wait for sockets", _SAID.get(n))
         return [self._members[events[i].data] for i in range(n) if events[i].data in self._members]
 
     def close(self) -> None:
-        """Take all sockets out, and free it. Nobody may wait on it. May be called twice."""
-        if self._pointer is None:
-            return
-        for socket in [s for s in self._members.values() if not s._closed]:
-            self.remove(socket)
-        check(lib.cl_poll_delete(self.ptr), "close a poll set")
+        """Take all sockets out and free it. Nobody may wait. May be called twice, also with its runtime closed."""
+        if self._pointer is not None and _lives(self._runtime):
+            for socket in [s for s in self._members.values() if not s.closed]:
+                self.remove(socket)
+            check(lib.cl_poll_delete(self.ptr), "close a poll set")
         self._pointer = None
+        self._members.clear()

@@ -22,6 +22,8 @@ from ..runtime.typed import typed
 from ._native import ffi, lib
 from .runtime import Runtime
 
+_MOST_S = 1e9
+
 
 class Stepper(Closing):
     """Drives what is added to it, in that order, and moves the clock to the next instant when nothing is left to do.
@@ -74,6 +76,8 @@ class Stepper(Closing):
 
         Raises CorelaneError if there is always something to do, so that no time passes.
         """
+        if not 0 <= seconds <= _MOST_S:
+            raise CorelaneError("run a stepper", f"seconds is {seconds}", f"give 0 to {_MOST_S:g}")
         err = ffi.new("char[256]")
         until = self.clock.now_ns() + round(seconds * 1e9)
         check(lib.cl_stepper_run(self.ptr, until, err), "run a stepper", err)

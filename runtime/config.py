@@ -179,6 +179,30 @@ class FaultConfig(Group):
 
 
 @dataclass(frozen=True, kw_only=True)
+class LinkConfig(Group):
+    """[nic.link]: fields as of drivers/nic/link/link.py, for each direction"""
+
+    rate_bps: float = option(0.0, "bits a second, of frames and their overhead; 0: no limit", low=0, high=1e12)
+    overhead_bytes: int = option(0, "of each frame on the line besides; Ethernet: 24", low=0, high=1024)
+    priorities: int = option(1, "queues, by VLAN tag or class selector", low=1, high=8)
+    queue_bytes: int = option(1 << 20, "longest queue, of each priority", low=1, high=1 << 40)
+    ecn_bytes: int = option(0, "length of a queue from which frames are marked; 0: never", low=0, high=1 << 40)
+    loss: float = option(0.0, "of the frames: lost on the line", low=0, high=1)
+    burst: float = option(1.0, "lost in a row on average; 1: each by itself", low=1, high=1e6)
+    delay_us: float = option(0.0, "that each frame takes", low=0, high=6e7)
+    jitter_us: float = option(0.0, "up to so much more", low=0, high=6e7)
+    reorder: float = option(0.0, "of the frames: overtaken", low=0, high=1)
+    reorder_by: int = option(3, "by so many later ones", low=1, high=1024)
+    frames: int = option(16384, "room for so many", low=2, high=1 << 20)
+    seed: int = option(1, "of all these choices", low=0, high=2**63 - 1)
+
+    def given(self) -> dict[str, float]:
+        """All but the seed; empty if nothing is asked for."""
+        values = {key: value for key, value in dataclasses.asdict(self).items() if key != "seed"}
+        return {} if dataclasses.replace(self, seed=1) == LinkConfig() else values
+
+
+@dataclass(frozen=True, kw_only=True)
 class NicConfig(Group):
     """[nic]"""
 
@@ -198,7 +222,8 @@ class NicConfig(Group):
     program: str = option("", "af_xdp: a compiled XDP object of your own instead of the package's")
     buffers: int = option(4096, "packet buffers", low=64, high=1 << 20)
     ring_slots: int = option(1024, "descriptors of each device ring", low=64, high=1 << 16, check=_power_of_two)
-    fault: FaultConfig = option(FaultConfig, "a bad wire in front of the uplink, for tests")
+    link: LinkConfig = option(LinkConfig, "a line with a rate and a queue in front of the uplink, for tests")
+    fault: FaultConfig = option(FaultConfig, "a bad wire in front of that, for tests")
 
     def check(self) -> None:
         """ValueError if options do not go together."""

@@ -198,8 +198,8 @@ struct exchange {
     unsigned n_fds; /* that came with it */
 };
 
-/* Send a message, whose header this fills in, and read the header of its answer; a descriptor may come with it if fd is not
- * NULL. Refused: -code, err its text. */
+/* Send a message, whose header this fills in, and read the header of its answer; a descriptor may come with it if fd is
+ * not NULL. Refused: -code, err its text. */
 static int question(int sock, uint16_t type, void *message, size_t bytes, struct exchange *x, int *fd, char *err)
 {
     struct cl_control_header h = {CL_CONTROL_MAGIC, CL_CONTROL_VERSION, type, (uint32_t)bytes, 0};

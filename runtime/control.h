@@ -11,14 +11,17 @@
  *   connect, STATS            ->
  *                             <-         STATS_REPLY: header and a JSON text; any number of times on one connection
  *
- *   connect, POLICY           ->         have another policy decide who gets the cores; for the iokernel's user and root
+ *   connect, POLICY           ->         have another policy decide who gets the cores; for the iokernel's user and
+ *   root
  *                             <-         POLICY_OK, or REFUSE with what its trial found
  *   connect, AREA             ->         list, make, grow, delete or open a storage area (docs/storage.md)
- *                             <-         AREA_OK: header and a JSON text, when opening with a descriptor; or REFUSE. What was
+ *                             <-         AREA_OK: header and a JSON text, when opening with a descriptor; or REFUSE.
+ *                             What was
  *                                        opened is the client's until the socket ends
  *
  *   connect, MOVES            ->         where cores are managed: what a loop has logged of their moves
- *                             <-         MOVES_OK, with entries (struct cl_io_move, iokernel.h); or REFUSE. Any number of times
+ *                             <-         MOVES_OK, with entries (struct cl_io_move, iokernel.h); or REFUSE. Any number
+ *                             of times
  *
  * All fields are in the byte order of the machine: both ends run on it. Every message begins with cl_control_header; a
  * receiver checks magic, then version, then type and length, so that ends of different versions can tell each other so
@@ -191,8 +194,8 @@ CL_API void cl_control_free(char *json);
  * (CL_CONTROL_TEXT_BYTES): what decides now. Refused: -code of the refusal, err its text; the old one goes on. */
 CL_API int cl_control_policy(int fd, const char *spec, const char *params, char *text, int timeout_ms, char *err);
 /* Ask about storage areas; the header is filled in. Returns the length of the zero-terminated JSON text in *json
- * (cl_control_free); *area is the descriptor when opening, the caller's to close, else -1. Making an area takes as long as
- * writing it. Refused: -code of the refusal, err its text. */
+ * (cl_control_free); *area is the descriptor when opening, the caller's to close, else -1. Making an area takes as long
+ * as writing it. Refused: -code of the refusal, err its text. */
 CL_API int cl_control_area(int fd, struct cl_control_area *ask, char **json, int *area, int timeout_ms, char *err);
 /* Ask for entries of a loop's log of moves; the header is filled in. The *entries are the caller's (cl_control_free).
  * Refused: -code of the refusal, err its text. */

@@ -4,8 +4,8 @@
  * mapping (SIGBUS), and whoever receives one checks the seals before touching it. With CL_MEMORY_PEERS_READ the maker
  * keeps a writable mapping and nobody else can ever get one (F_SEAL_FUTURE_WRITE), whatever becomes of the descriptor.
  *
- * Huge pages are a wish: if the pool is empty the file is made of base pages, and `huge_error` says why. Pages that were
- * never touched take no memory, but for huge pages and with CL_MEMORY_PREFAULT; cl_memory_used tells.
+ * Huge pages are a wish: if the pool is empty the file is made of base pages, and `huge_error` says why. Pages that
+ * were never touched take no memory, but for huge pages and with CL_MEMORY_PREFAULT; cl_memory_used tells.
  *
  * Threads: none of its own; an object is used by one thread at a time. Tests: tests/runtime/test_memory.py. */
 #ifndef CORELANE_RUNTIME_MEMORY_H
@@ -39,8 +39,8 @@ CL_API int cl_memory_create(const char *name, uint64_t bytes, uint32_t flags, st
 CL_API int cl_memory_map(int fd, uint64_t bytes, bool writable, struct cl_memory *out, char err[256]);
 /* Take `bytes` of address space, with private zeroed memory behind, for cl_memory_map_over. -errno. */
 CL_API int cl_memory_reserve(uint64_t bytes, struct cl_memory *out);
-/* As cl_memory_map, at the addresses of an object that was reserved or vacated. -ENOSPC: they are too few; other errors:
- * as it was. */
+/* As cl_memory_map, at the addresses of an object that was reserved or vacated. -ENOSPC: they are too few; other
+ * errors: as it was. */
 CL_API int cl_memory_map_over(int fd, uint64_t bytes, bool writable, struct cl_memory *m, char err[256]);
 /* Let the file go, and put private zeroed memory at its addresses: whoever has one of them may still read and write
  * there. -errno: as it was. */
@@ -59,8 +59,8 @@ CL_API void cl_memory_populate(const struct cl_memory *m, uint64_t offset, uint6
 /* Send up to 16 descriptors along with n > 0 bytes. Returns the bytes sent or -errno; sends all descriptors or none. */
 CL_API int64_t cl_fds_send(int sock, const void *data, uint64_t n, const int *fds, unsigned n_fds);
 /* Receive up to n bytes and append the descriptors that came with them (close-on-exec) to fds[*n_fds..max_fds); those
- * beyond max_fds are closed. flags as for recvmsg. Bytes received (0: end of stream), -errno, or -EMSGSIZE if the kernel
- * had to leave descriptors out; then *n_fds still counts what was received. */
+ * beyond max_fds are closed. flags as for recvmsg. Bytes received (0: end of stream), -errno, or -EMSGSIZE if the
+ * kernel had to leave descriptors out; then *n_fds still counts what was received. */
 CL_API int64_t cl_fds_receive(int sock, void *data, uint64_t n, int flags, int *fds, unsigned max_fds, unsigned *n_fds);
 // cffi: end
 

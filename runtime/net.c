@@ -16,11 +16,6 @@ uint16_t cl_net_checksum_update32(uint16_t check, uint32_t was, uint32_t is)
     return cl_csum_update32(check, was, is);
 }
 
-uint16_t cl_net_udp_checksum(uint32_t src, uint32_t dst, const uint8_t *udp, uint16_t len)
-{
-    return cl_udp_checksum(cl_be32(src), cl_be32(dst), udp, len);
-}
-
 bool cl_net_udp_checksum_ok(uint32_t src, uint32_t dst, const uint8_t *udp, uint16_t len)
 {
     return cl_udp_checksum_ok(cl_be32(src), cl_be32(dst), (const struct cl_udp *)udp, len);

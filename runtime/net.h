@@ -304,7 +304,6 @@ static inline void cl_udp_headers(struct cl_udp_frame *f, const uint8_t *src_mac
 CL_API uint16_t cl_net_checksum(const uint8_t *data, size_t n);
 CL_API uint16_t cl_net_checksum_update16(uint16_t check, uint16_t was, uint16_t is);
 CL_API uint16_t cl_net_checksum_update32(uint16_t check, uint32_t was, uint32_t is);
-CL_API uint16_t cl_net_udp_checksum(uint32_t src, uint32_t dst, const uint8_t *udp, uint16_t len);
 CL_API bool cl_net_udp_checksum_ok(uint32_t src, uint32_t dst, const uint8_t *udp, uint16_t len);
 /* RSS hash of a frame under the default key, and the queue of n that it falls to. */
 CL_API uint32_t cl_net_rss_frame(const uint8_t *frame, unsigned len);

@@ -191,8 +191,3 @@ uint64_t cl_pool_errors(const struct cl_pool *pool)
 {
     return cl_load_relaxed(&pool->errors);
 }
-
-uint32_t cl_pool_capacity(const struct cl_pool *pool)
-{
-    return pool->capacity;
-}

@@ -27,7 +27,6 @@ CL_API void cl_pool_put(struct cl_pool *pool, unsigned cache, const uint32_t *in
 CL_API uint32_t cl_pool_available(const struct cl_pool *pool);
 /* Indices refused in put: with CORELANE_DEBUG each one that was not out; else only those beyond the capacity. */
 CL_API uint64_t cl_pool_errors(const struct cl_pool *pool);
-CL_API uint32_t cl_pool_capacity(const struct cl_pool *pool);
 // cffi: end
 
 #endif

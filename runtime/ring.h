@@ -175,9 +175,9 @@ static inline void cl_ring_unpop(struct cl_ring_rx *r, unsigned n)
     cl_store_relaxed(&r->head, r->head - n); /* relaxed: as in cl_ring_pop */
 }
 
-/* After a pop that found as many as it asked for: copy up to n of the descriptors that wait next, without taking them, and
- * send for the lines of the n slots behind. So a consumer sends for the next burst's frames while it works on this one.
- * What it gets is a guess, for prefetches alone; a later pop decides. */
+/* After a pop that found as many as it asked for: copy up to n of the descriptors that wait next, without taking them,
+ * and send for the lines of the n slots behind. So a consumer sends for the next burst's frames while it works on this
+ * one. What it gets is a guess, for prefetches alone; a later pop decides. */
 static inline unsigned cl_ring_peek(const struct cl_ring_rx *r, struct cl_desc *out, unsigned n)
 {
     uint32_t head = r->head, mask = r->size - 1;

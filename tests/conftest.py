@@ -21,8 +21,11 @@ import pytest
 from cltest import CBuild, NetnsFactory, netns_missing, signals, soak
 from cltest.simulator import compile_once
 
+TESTS = Path(__file__).parent
 DEFAULT_SEED = 20240607
 ONE_THREAD = "one thread, in which nothing can race: ASan runs it"
+# Their tests take longest. They run first, so that no worker is left with a long one when the others have ended.
+LONGEST = ("bench", "docs", "tree", "cli", "apps")
 
 # The same examples at every run, so that CI fails for a change and not by luck; CORELANE_HYPOTHESIS=random explores.
 hypothesis.settings.register_profile("fixed", deadline=None, derandomize=True, print_blob=True, database=None)
@@ -35,16 +38,27 @@ def pytest_configure() -> None:
     signals.heed_ignored()
 
 
+def pytest_report_header() -> list[str]:
+    return soak.header()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark what uses `c_program`, so that `-m c_program` selects what a sanitizer build is for. Leave out the soaks, or
-    all else."""
+    all else. Put the longest first."""
     for item in items:
         if "c_program" in getattr(item, "fixturenames", ()):
             item.add_marker("c_program")
     wanted = soak.chosen(items)
     if len(wanted) < len(items):
-        config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
-    items[:] = wanted
+        kept = set(wanted)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+    items[:] = wanted if soak.SOAKS else sorted(wanted, key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """Of a test's folder: its place among LONGEST, or behind them. Tests of a folder stay in their order."""
+    folder = item.path.relative_to(TESTS).parts[0]
+    return LONGEST.index(folder) if folder in LONGEST else len(LONGEST)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

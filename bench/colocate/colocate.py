@@ -57,7 +57,7 @@ from .arms import (
 )
 from .floor import floor_of_half, floor_of_low
 from .judge import Round, by_arm, judge_half, judge_low
-from .plot import CANARY, HALF_TARGET, LOWEST, SWEPT, plot
+from .plot import CANARY, DEDICATED, HALF_TARGET, LOWEST, SWEPT, plot
 from .raw import ASLEEP_S, RAW, RAW_ALONE, Raw
 from .rows import add_row
 from .sweep import LOADS, Swept, SweptRound, arms_swept
@@ -72,6 +72,7 @@ FIGURES = (
     "colocate.batch_over_linux",
     "colocate.half_batch_over_core_left",
     "colocate.linearity",
+    "colocate.linearity_of_bound",
 )
 
 TARGETS_US = (0.01, 5.0, 10.0, 20.0, 50.0, 100.0)
@@ -103,14 +104,17 @@ def run(session: Session) -> None:
     }
     with contextlib.ExitStack() as stack:
         ours = Ours(stack, cores, traffic)
-        linux = add_linux(session, stack, cores, traffic)
+        linux, linux_alone = add_linux(session, stack, cores, traffic)
         session.say("storing the keys")
         for arm in (ours.alone, *linux.values()):
             arm(1000.0, 0.05)
         raw = stack.enter_context(Raw(cores))
         raw.prepare(session, partial(ours.beside, HALF_TARGET_US))
         half = Half(session, ours)
-        low, at_half = measure(session, ours, linux, raw, half)
+        alone = {DEDICATED: ours.alone} | ({COMPARED: linux_alone} if linux_alone else {})
+        peak = float(session.settings.get("linux_peak_rps", math.nan))
+        swept = Swept(arms_swept(ours, raw, linux), alone, raw.pairs, peak)
+        low, at_half = measure(session, ours, linux, raw, half, swept)
     judge_low(session, low, bool(linux))
     floor_of_low(session, low)
     judge_half(session, at_half)
@@ -119,15 +123,15 @@ def run(session: Session) -> None:
 
 def add_linux(
     session: Session, stack: contextlib.ExitStack, cores: tuple[int, int], traffic: Traffic
-) -> dict[str, SweptArm]:
-    """The arms on Linux, or why there are none."""
+) -> tuple[dict[str, SweptArm], Arm | None]:
+    """The arms on Linux, and its server alone; or why there are none."""
     why = None if session.baseline else "--no-baseline was given"
     why = why or netns.missing()
     if why:
         for name in LINUX:
             session.skip(name, why)
         session.skip(f"{COMPARED}{SWEPT}", why)
-        return {}
+        return {}, None
     servers = Servers(session, stack, cores, traffic)
     session.settings["linux_peak_rps"] = plain(servers.peak_rps)
     arms: dict[str, SweptArm] = {name: partial(servers.beside, policy, fifo) for name, (policy, fifo) in LINUX.items()}
@@ -135,7 +139,7 @@ def add_linux(
         for name in [name for name, (_, fifo) in LINUX.items() if fifo]:
             session.skip(name, why)
             del arms[name]
-    return arms
+    return arms, servers.alone
 
 
 # Measuring.
@@ -200,7 +204,7 @@ def same_distance(a_ns: float, b_ns: float) -> bool:
 
 
 def measure(
-    session: Session, ours: Ours, linux: Mapping[str, SweptArm], raw: Raw, half: Half
+    session: Session, ours: Ours, linux: Mapping[str, SweptArm], raw: Raw, half: Half, swept: Swept
 ) -> tuple[dict[str, list[Beside]], list[Round]]:
     """Rounds of the low load, and in turns with them rounds of half of the peak (the longer target, and each alone),
     and now and then of the other targets and policies and of the sweep over loads: so that a bad second of the machine
@@ -222,7 +226,6 @@ def measure(
         RAW: partial(raw.beside, HALF_TARGET_US),
         "batch alone": lambda rate, s: ours.beside(HALF_TARGET_US, 0.0, s),
     }
-    swept = Swept(arms_swept(ours, raw, linux), float(session.settings.get("linux_peak_rps", math.nan)))
     rounds = min(MOST_ROUNDS, max(1, round(ROUNDS_A_SECOND * session.seconds)))
     turns, sweeps = len(range(0, rounds, OTHERS_EVERY)), len(range(0, rounds, SWEEP_EVERY))
     low_s, others_s, half_s, sweep_s = (

@@ -54,11 +54,12 @@ PDEATHSIG = 1  # of prctl
 
 @dataclass(frozen=True)
 class Turn:
-    """What a turn is of: us that the oldest request may get old (0: none waits), and whether the server has the core to
-    itself."""
+    """What a turn is of: us that the oldest request may get old (0: none waits), whether the server has the core to
+    itself, and whether it spends time on a request."""
 
     target_us: float
     alone: bool = False
+    serves: bool = True
 
 
 class Raw(Closing):
@@ -131,6 +132,10 @@ class Raw(Closing):
         """The server without the job."""
         return self.slot(Turn(0.0, alone=True), rate, seconds)
 
+    def pairs(self, rate: float, seconds: float) -> Beside:
+        """Hand-overs there and back at once, for requests that take the server no time (bound.py)."""
+        return self.slot(Turn(0.0, serves=False), rate, seconds)
+
     def slot(self, turn: Turn, rate: float, seconds: float) -> Beside:
         """A load, of as long as the log of requests lasts at most."""
         if not self._children:
@@ -141,7 +146,7 @@ class Raw(Closing):
         load = {"rate": rate, "duration_ns": int(seconds * 1e9), "target_ns": int(turn.target_us * 1e3)}
         load |= {"drain_ns": DRAIN_NS, "seed": self._turns, "cpu": self._cpu}
         lib.cl_raw_reset(board, turn.alone)
-        board.service_ticks = default_clock().ns_to_ticks(round(self.service_ns))
+        board.service_ticks = default_clock().ns_to_ticks(round(self.service_ns)) if turn.serves else 0
         self._begin(turn.alone)
         try:
             check(lib.cl_raw_offer(board, ffi.new("struct cl_raw_load *", load), out, err), "raw hand-overs", err)
@@ -191,14 +196,14 @@ class Raw(Closing):
         point = Point(rate, answered / measured_s, sent, answered, seconds=measured_s, hist=whole)
         point.set_percentiles(whole)
         point.window_p99_us = tuple(p99_us)
-        point.extra |= {"service_ns": round(self.service_ns)}
+        point.extra |= {"service_ns": round(self.service_ns) if turn.serves else 0}
         if turn.alone:
             return Beside(point, float("nan"))
         work = out.work / seconds
         point.extra |= {"work_per_s": plain(work), "kv_core_share": out.server_ticks / ticks}
         point.extra |= {"moves_per_s": out.moves / seconds}
         point.evidence = Evidence(worker=out.server_ticks / ticks)
-        if out.moves:
+        if out.moves and turn.serves:
             self._handover_ns.append(1e9 * out.first_ticks / default_clock().hz - self.service_ns)
         return Beside(point, work)
 

@@ -35,6 +35,7 @@ MODE_RPS = 20_000.0
 PORT = 9000
 OVER_LINE = ("embedded", "iokernel")
 PIECES = 4
+ROUNDS = 5  # of the unloaded arms
 LINE_S = 0.01
 Piece = tuple[Point, float]  # a short measurement, and the cache-line round trip around it in ns
 LINUX = {  # arm: mode of the server, datagrams a system call
@@ -94,19 +95,19 @@ def linux_arms(
     return {name: arm(name, *form) for name, form in LINUX.items()}
 
 
-def unloaded(session: Session, arms: dict[str, Measure], rounds: int = 5) -> None:
+def unloaded(session: Session, arms: dict[str, Measure]) -> None:
     """p50 at a load so low that requests do not meet; of the arms between these two cores, over the cache line's way.
 
     That way may be four times as long from one second to the next. So an arm that is set against it is measured in
     PIECES short pieces a round, each with a look at the line just before and just after it, and each piece gives a
     ratio.
     """
-    slot = 0.2 * session.seconds / rounds / len(arms)
+    slot = 0.2 * session.seconds / ROUNDS / len(arms)
     bodies: dict[str, Callable[[], list[Piece]]] = {}
     for name, measure in arms.items():
         pieces = PIECES if name in OVER_LINE else 1
         bodies[name] = partial(beside_line, session, measure, slot / pieces, pieces)
-    got = {name: list(itertools.chain(*found)) for name, found in session.interleave(bodies, rounds).items()}
+    got = {name: list(itertools.chain(*found)) for name, found in session.interleave(bodies, ROUNDS).items()}
     for name in arms:
         session.point(f"{name}, unloaded", middle([point for point, _ in got[name]]))
     if all(ns > 0 for name in OVER_LINE for _, ns in got[name]):

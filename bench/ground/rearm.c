@@ -52,6 +52,10 @@ static void on_alarm(struct cl_alarm *alarm)
 
 static int move(const struct run *r, union deadline *d, uint64_t at_ns)
 {
+    if (r->what == CL_BENCH_REARM_STORE) {
+        cl_store_relaxed(&d->alarm.deadline_ns, at_ns);
+        return 0;
+    }
     return r->what == CL_BENCH_REARM_TIMER ? cl_timer_arm(&d->timer, at_ns) : cl_alarm_arm(&d->alarm, at_ns);
 }
 

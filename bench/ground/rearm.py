@@ -1,4 +1,4 @@
-"""Moving one of 100 000 armed deadlines: a timer of the heap, an alarm later, an alarm sooner.
+"""Moving one of 100 000 armed deadlines: a timer of the heap, an alarm later, an alarm sooner; and the bound, a store.
 
 See rearm.h for what is moved where. `called` are callbacks that ran meanwhile, whose time is a part of it: alarms that
 the wheel found, as a rule only to see that they have moved.
@@ -22,6 +22,7 @@ ARMS = {
     "timer, later": lib.CL_BENCH_REARM_TIMER,
     "alarm, later": lib.CL_BENCH_REARM_ALARM,
     "alarm, sooner": lib.CL_BENCH_REARM_SOONER,
+    "a store": lib.CL_BENCH_REARM_STORE,
 }
 LATER = "alarm, later"
 

@@ -15,6 +15,7 @@ from .session import Session
 
 GUESS_SHARE = 0.15  # of the time
 START_SHARE = 0.8  # of the guess
+ROUNDS = 3
 
 
 def find_peaks(
@@ -22,7 +23,6 @@ def find_peaks(
     arms: Mapping[str, Measure],
     *,
     seconds: float,
-    rounds: int = 3,
     by_distance: ByDistance | None = None,
     across: Collection[str] = (),
 ) -> dict[str, list[Curve]]:
@@ -34,7 +34,7 @@ def find_peaks(
     for name, measure in arms.items():
         session.say(f"where to look for the peak: {name}")
         guesses[name] = guess_peak(measure, seconds=GUESS_SHARE * seconds / len(arms))
-    slot = (1 - GUESS_SHARE) * seconds / rounds / len(arms)
+    slot = (1 - GUESS_SHARE) * seconds / ROUNDS / len(arms)
 
     def search(name: str) -> Curve:
         found = search_peak(arms[name], start_rps=START_SHARE * guesses[name], step=NEAR_STEP, seconds=slot)
@@ -44,7 +44,7 @@ def find_peaks(
     bodies: dict[str, Callable[[], Curve]] = {name: partial(search, name) for name in arms}
     if by_distance:
         bodies |= {name: by_distance.watched(name, bodies[name]) for name in across}
-    found = session.interleave(bodies, rounds)
+    found = session.interleave(bodies, ROUNDS)
     for name, searched in found.items():
         best = max((curve.peak for curve in searched if curve.peak), key=lambda p: p.achieved_rps, default=None)
         if best:

@@ -37,6 +37,7 @@ FIGURES = ("isolation.flood_over_silent", "isolation.two_over_silent", "isolatio
 OVER_ALONE = "victim_p99_ratio"  # flood over alone: a value beside the figure, without a goal
 
 SLICE_S = 0.07
+ROUNDS_LEAST = 3
 SLICE_COSTS_S = 0.1  # with what starting and ending it take
 FRAMES_PER_S, BYTES_PER_S = 50_000, 10_000_000  # of the limited one
 NEIGHBOURS = {
@@ -88,7 +89,7 @@ def run(session: Session) -> None:
             fill = round(bodies[flood]().extra["neighbour_fill"])
             who = [flooders[who] for who in WHO.get(flood, ONE)]
             bodies[silent] = partial(beside, made, who, rate, "silent", 60, fill)
-        rounds = max(3, int(0.7 * session.seconds / (SLICE_COSTS_S * len(bodies) + CANARY_S)))
+        rounds = max(ROUNDS_LEAST, int(0.7 * session.seconds / (SLICE_COSTS_S * len(bodies) + CANARY_S)))
         got = session.interleave(bodies, rounds, canary_s=CANARY_S)
     for name, points in got.items():
         record(session, name, points)

@@ -77,7 +77,7 @@ class Flow:
 
     # --- the script's to the wire's ---
 
-    def to_wire(self, p: m.TcpPacket, mss: int = 0) -> wire.Segment:
+    def to_wire(self, p: m.TcpPacket) -> wire.Segment:
         """A segment of the remote side."""
         syn = p.has("S")
         if syn:

@@ -84,9 +84,16 @@ def needs(script: m.Script, stack: Stack) -> list[tuple[int, str]]:
                     unknown = sorted(code.fields(source) - stack.info_fields)
                     out += [(event.line, f"the field {name} of TCP_INFO") for name in unknown]
             case m.Command(source):
-                if commands.understand(source).sysctls:
-                    out.append((event.line, f"settings in the middle of a script: `{source}`"))
+                out += [(event.line, what) for what in _command_needs(source)]
     return out
+
+
+def _command_needs(source: str) -> list[str]:
+    try:
+        meaning = commands.understand(source)
+    except NotSupported as lacks:
+        return [lacks.needs]
+    return [f"settings in the middle of a script: `{source}`"] if meaning.sysctls else []
 
 
 def run(script: m.Script, stack: Stack, settings: Settings) -> Result:
@@ -110,8 +117,6 @@ class _Run:
         if self._script.init:
             for name, value in commands.understand(self._script.init.text).sysctls:
                 self._stack.sysctl(name, value)
-        for name, value in self._settings.sysctls:
-            self._stack.sysctl(name, value)
         self._begin_us = self._stack.now_us()
         event = m.Event(m.Time(), m.Command(""))
         try:
@@ -234,7 +239,7 @@ class _Run:
         try:
             match packet:
                 case m.TcpPacket():
-                    data = wire.write_tcp(flow.to_wire(packet, self._settings.mss))
+                    data = wire.write_tcp(flow.to_wire(packet))
                 case m.UdpPacket():
                     data = wire.write_udp(wire.Datagram(flow.remote, flow.local, b"\0" * packet.length))
                 case m.IcmpPacket():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from . import model as m
@@ -10,7 +10,7 @@ from .tokens import NotSupported
 
 # Options that change nothing here: how packetdrill runs code, prints, or talks to a second machine's NIC.
 _WITHOUT_MEANING = {"code_command", "code_format", "code_sockopt", "define", "verbose", "debug", "speed", "gateway_ip"}
-_WITHOUT_MEANING |= {"netmask_ip", "send_omit_free", "is_anyip", "non_fatal"}
+_WITHOUT_MEANING |= {"netmask_ip", "send_omit_free", "is_anyip", "non_fatal", "mss"}
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,8 @@ class Settings:
     local_ip: str = "192.168.0.1"
     remote_ip: str = "192.0.2.1"
     mtu: int = 1500
-    mss: int = 0
     strict_segments: bool = False
     ts_tick_us: int = 0
-    sysctls: tuple[tuple[str, str], ...] = field(default=())
 
     def allowed_us(self, since_us: int) -> int:
         """How far off a time may be that is `since_us` after the event before."""
@@ -52,7 +50,7 @@ def _option(name: str, value: str) -> dict[str, Any]:
                 return {"tolerance_us": int(value)}
             case "tolerance_percent":
                 return {"tolerance_percent": float(value)}
-            case "bind_port" | "connect_port" | "mtu" | "mss":
+            case "bind_port" | "connect_port" | "mtu":
                 return {name: int(value)}
             case "tcp_ts_tick_usecs":
                 return {"ts_tick_us": int(value)}

@@ -14,6 +14,7 @@
 #define ANSWER_IN_NS 1000000000ull /* and a command has its answer */
 #define MOST_COMMAND 4000
 #define FLUSH_BYTES 262144
+#define SNAPSHOT_BYTES 262144
 #define EVENTS 65536
 
 enum kind { FRAME, COMMAND, RUN };
@@ -22,7 +23,6 @@ struct event {
     uint64_t at_ns, number; /* number: of two at a time the earlier one first */
     enum kind kind;
     uint32_t to, bytes; /* RUN: bytes is the node's run that it is */
-    uint32_t client;    /* COMMAND */
     uint8_t *data;      /* FRAME */
 };
 
@@ -47,10 +47,11 @@ struct world {
     uint32_t n_heap;
     uint64_t events, now_ns;
     uint64_t begin_ns, end_ns; /* of what is measured; 0: no command was answered yet */
-    uint64_t *sent_ns;         /* of each client */
+    uint64_t next_due;         /* of due_ns: what is sent next */
     struct node *leader;       /* NULL: none yet */
     struct node *on_core;      /* one_core: whose it was last, until core_ns */
     uint64_t core_ns;
+    uint64_t led_ns, answers;
     uint64_t last_answer_ns, appends; /* appends: frames that the leader sent */
     int rc;
 };
@@ -127,7 +128,7 @@ static bool send_frame(void *arg, uint32_t to, const uint8_t *data, uint32_t byt
         return false;
     }
     memcpy(copy, data, bytes);
-    work_for(n, CL_BENCH_RAFT_FRAME_NS);
+    work_for(n, w->config->frame_ns);
     w->appends += n == w->leader;
     push(w, (struct event){
                 .at_ns = n->now_ns + w->config->link_ns, .kind = FRAME, .to = to, .bytes = bytes, .data = copy});
@@ -145,23 +146,38 @@ static void note(struct world *w, uint64_t took_ns, uint64_t at_ns)
         out->each_ns[out->commands++] = (uint32_t)cl_min(took_ns, (uint64_t)UINT32_MAX);
 }
 
+static void send_command(struct world *w, uint64_t at_ns)
+{
+    push(w, (struct event){.at_ns = at_ns + w->config->link_ns, .kind = COMMAND, .to = w->leader->id});
+}
+
+/* The next one that arrives, while not all have. */
+static void send_due(struct world *w)
+{
+    if (w->next_due < w->config->arrivals)
+        send_command(w, w->led_ns + w->config->due_ns[w->next_due++]);
+}
+
 static void answer(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes)
 {
     struct node *n = arg;
     struct world *w = n->world;
-    uint32_t client = (uint32_t)token->words[0];
     (void)reply;
     (void)bytes;
-    if (status != CL_RAFT_OK) {
+    if (status != CL_RAFT_OK && status != CL_RAFT_BUSY) {
         w->rc = -EPROTO;
         return;
     }
-    work_for(n, CL_BENCH_RAFT_COMMAND_NS);
+    work_for(n, w->config->command_ns);
     uint64_t at_ns = n->now_ns + w->config->link_ns;
-    note(w, at_ns - w->sent_ns[client], at_ns);
     w->last_answer_ns = at_ns;
-    w->sent_ns[client] = at_ns;
-    push(w, (struct event){.at_ns = at_ns + w->config->link_ns, .kind = COMMAND, .to = n->id, .client = client});
+    w->answers++;
+    if (status == CL_RAFT_OK)
+        note(w, at_ns - token->words[0], at_ns);
+    else
+        w->out->refused += w->begin_ns && at_ns >= w->begin_ns && at_ns < w->end_ns;
+    if (w->config->clients)
+        send_command(w, at_ns);
 }
 
 /* The state machine: nothing. */
@@ -212,7 +228,7 @@ static int load(void *arg, uint64_t at, const uint8_t *data, uint64_t bytes, uin
 static int node_begin(struct world *w, struct node *n, char err[256])
 {
     const struct cl_bench_raft_batches *c = w->config;
-    struct cl_log_layout layout = {.area_id = n->id, .flush_bytes = FLUSH_BYTES};
+    struct cl_log_layout layout = {.area_id = n->id, .flush_bytes = FLUSH_BYTES, .snapshot_bytes = SNAPSHOT_BYTES};
     struct cl_log_config log = {.blk = &n->disk.blk, .search_bytes = FLUSH_BYTES, .now_ns = clock_of, .now_arg = n};
     int rc = bench_lanes_begin(&n->disk, &c->disk, &n->now_ns, &n->worker_ns);
     if (rc)
@@ -259,14 +275,14 @@ static void take(struct node *n, const struct event *e)
 {
     struct world *w = n->world;
     uint8_t command[MOST_COMMAND] = {0};
-    struct cl_raft_token token = {{e->client}};
+    struct cl_raft_token token = {{e->at_ns - w->config->link_ns}}; /* when it was sent */
     if (e->kind == FRAME) {
-        work_for(n, CL_BENCH_RAFT_FRAME_NS);
+        work_for(n, w->config->frame_ns);
         cl_raft_node_receive(n->raft, e->data, e->bytes);
         free(e->data);
         return;
     }
-    work_for(n, CL_BENCH_RAFT_COMMAND_NS);
+    work_for(n, w->config->command_ns);
     cl_raft_node_submit(n->raft, CL_RAFT_APPLY, 0, 0, command, w->config->command_bytes, &token);
 }
 
@@ -281,7 +297,7 @@ static void run_node(struct world *w, struct node *n)
     n->run_ns = UINT64_MAX;
     n->now_ns = cl_max(n->now_ns, w->now_ns);
     if (w->config->one_core && w->on_core != n)
-        work_for(n, CL_BENCH_RAFT_HAND_OVER_NS);
+        work_for(n, w->config->hand_over_ns);
     for (uint32_t i = 0; i < n->n_inbox; i++)
         take(n, &n->inbox[i]);
     n->n_inbox = 0;
@@ -300,6 +316,8 @@ static void step(struct world *w)
     w->now_ns = e.at_ns;
     if (e.kind != RUN) {
         n->inbox[n->n_inbox++] = e; /* there is room for all that the heap holds */
+        if (e.kind == COMMAND && !w->config->clients)
+            send_due(w);
         run_at(n, e.at_ns);
     } else if (e.bytes == n->run) {
         run_node(w, n);
@@ -348,12 +366,18 @@ static void counts_since(const struct world *w, const struct cl_bench_raft_batch
 
 static void send_first_commands(struct world *w)
 {
-    for (uint32_t i = 0; i < w->config->clients; i++) {
-        w->sent_ns[i] = w->now_ns;
-        push(w, (struct event){
-                    .at_ns = w->now_ns + w->config->link_ns, .kind = COMMAND, .to = w->leader->id, .client = i});
-    }
-    w->last_answer_ns = w->now_ns;
+    w->led_ns = w->last_answer_ns = w->now_ns;
+    for (uint32_t i = 0; i < w->config->clients; i++)
+        send_command(w, w->now_ns);
+    if (!w->config->clients)
+        send_due(w);
+}
+
+/* Whether there is something left to be measured: time, or commands that have no answer yet. */
+static bool goes_on(const struct world *w)
+{
+    bool all = w->config->arrivals && w->answers == w->config->arrivals;
+    return !w->rc && !all && (!w->end_ns || w->now_ns < w->end_ns) && w->now_ns < w->last_answer_ns + ANSWER_IN_NS;
 }
 
 static int drive(struct world *w, char err[256])
@@ -365,7 +389,7 @@ static int drive(struct world *w, char err[256])
         return rc;
     }
     send_first_commands(w);
-    while (!w->rc && (!w->end_ns || w->now_ns < w->end_ns) && w->now_ns < w->last_answer_ns + ANSWER_IN_NS) {
+    while (goes_on(w)) {
         if (!first.ns && w->end_ns && w->now_ns >= w->begin_ns) {
             w->appends = 0;
             counts(w->leader, &first);
@@ -373,7 +397,8 @@ static int drive(struct world *w, char err[256])
         step(w);
     }
     counts_since(w, &first);
-    rc = w->rc ? w->rc : w->end_ns && w->now_ns >= w->end_ns ? 0 : -ETIMEDOUT;
+    bool done = w->end_ns && (w->now_ns >= w->end_ns || (w->config->arrivals && w->answers == w->config->arrivals));
+    rc = w->rc ? w->rc : done ? 0 : -ETIMEDOUT;
     if (rc)
         snprintf(err, 256, "a command was not done: %s %s", strerror(-rc), cl_raft_node_why(w->leader->raft));
     return rc;
@@ -381,10 +406,10 @@ static int drive(struct world *w, char err[256])
 
 int cl_bench_raft_batches(const struct cl_bench_raft_batches *config, struct cl_bench_raft_batched *out, char err[256])
 {
-    if (!config->disk.lanes || config->disk.lanes > BENCH_LANES_MOST || !config->clients ||
+    if (!config->disk.lanes || config->disk.lanes > BENCH_LANES_MOST || !(config->clients || config->arrivals) ||
         config->clients > EVENTS / 8 || config->command_bytes > MOST_COMMAND) {
-        snprintf(err, 256, "1 to %d lanes, 1 to %d clients and commands of up to %d bytes", BENCH_LANES_MOST,
-                 EVENTS / 8, MOST_COMMAND);
+        snprintf(err, 256, "1 to %d lanes, 1 to %d clients or arrivals, and commands of up to %d bytes",
+                 BENCH_LANES_MOST, EVENTS / 8, MOST_COMMAND);
         return -EINVAL;
     }
     struct world *w = calloc(1, sizeof *w);
@@ -392,10 +417,9 @@ int cl_bench_raft_batches(const struct cl_bench_raft_batches *config, struct cl_
     if (w) {
         w->config = config;
         w->out = out;
-        out->commands = 0;
+        out->commands = out->refused = 0;
         w->heap = malloc(EVENTS * sizeof *w->heap);
-        w->sent_ns = calloc(config->clients, sizeof *w->sent_ns);
-        rc = w->heap && w->sent_ns ? 0 : -ENOMEM;
+        rc = w->heap ? 0 : -ENOMEM;
     }
     if (rc)
         snprintf(err, 256, "no memory for the group");
@@ -412,7 +436,6 @@ int cl_bench_raft_batches(const struct cl_bench_raft_batches *config, struct cl_
     for (uint32_t i = 0; w && w->heap && i < w->n_heap; i++)
         free(w->heap[i].data);
     free(w ? w->heap : NULL);
-    free(w ? w->sent_ns : NULL);
     free(w);
     return rc;
 }

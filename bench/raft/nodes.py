@@ -38,7 +38,8 @@ NODES = (1, 2, 3)
 KV_PORT, FRAME_PORT = 11211, 7400
 SPIN_US, TARGET_US = 5000, 0.01  # a node gets the core at once
 SHARED_SPIN_US = 100  # as long as most waits for the others' disks; it yields between looks (complete.h)
-LOG_BYTES, MEMORY_BYTES, RELAY_FILE_BYTES = 128 << 20, 24 << 20, 16 << 20
+# Of each node: its log, its store, and the file of a raw relay. A log is written whole before it is used.
+BYTES = {"log": 128 << 20, "memory": 24 << 20, "relay": 16 << 20}
 
 
 def address(node: int) -> str:
@@ -126,6 +127,7 @@ class Group:
         words["snapshot_entries"] = self._snapshot_entries
         words["relay"] = self._relays
         words["replicate"] = self._replicate
+        words["bytes"] = BYTES
         words["log"] = str(self._logs / f"{node}.log") if self._logs else None
         assert self._nursery.stdin is not None
         self._nursery.stdin.write(json.dumps(words).encode() + b"\n")
@@ -287,7 +289,7 @@ def _serve(path: str, words: dict[str, Any]) -> None:
 
     node = words["node"]
     if words["log"] and not Path(words["log"]).exists():
-        make_log_file(words["log"], LOG_BYTES)
+        make_log_file(words["log"], words["bytes"]["log"])
     # A snapshot is due when half of the entries kept are used up, or half of their bytes.
     entries = words["snapshot_entries"]
     settings: dict[str, Any] = {}
@@ -301,7 +303,7 @@ def _serve(path: str, words: dict[str, Any]) -> None:
         node,
         PEERS,
         kv_port=KV_PORT,
-        group=GroupSettings(memory_bytes=MEMORY_BYTES, election_ms=words["election_ms"]),
+        group=GroupSettings(memory_bytes=words["bytes"]["memory"], election_ms=words["election_ms"]),
         log=LogSettings(file=words["log"]),
         **settings,
     )
@@ -346,11 +348,11 @@ def _relay(path: str, words: dict[str, Any]) -> None:
     config.followers = [int(ipaddress.IPv4Address(address(n))) for n in NODES[1:]]
     config.client_port = KV_PORT if leads else 0
     if words["log"]:
-        create(words["log"], RELAY_FILE_BYTES)
+        create(words["log"], words["bytes"]["relay"])
         with FileBlk(words["log"]) as blk:  # which finds out whether direct writes are possible
             direct = blk.info().direct
         config.fd = os.open(words["log"], os.O_RDWR | (os.O_DIRECT if direct else 0))
-        config.file_bytes = RELAY_FILE_BYTES
+        config.file_bytes = words["bytes"]["relay"]
     out, err = ffi.new("struct cl_bench_relay **"), ffi.new("char[256]")
     check(lib.cl_bench_relay_serve(runtime.ptr, config, out, err), "relay", err)
     runtime.start()

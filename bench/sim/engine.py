@@ -58,6 +58,7 @@ from .state import (
     INTERVAL,
     LAST_DECISION,
     LOGGED,
+    LONGER,
     LOOP_PAUSED,
     LOST,
     MOVE_BUSY,
@@ -262,7 +263,7 @@ def apply_grants(now: Any, table: Any, q: Any, kinds: Any, counts: Any, s: Any) 
                     cost = s.settings[MOVE_BUSY] if s.core[c, 2] else s.settings[MOVE_IDLE]
                     last = s.core[c, 3]
                     if last >= 0 and kinds[last] != kinds[a]:
-                        s.world[CROSSING] += min(cost + s.settings[SIGHT], CEDE_NS)
+                        s.world[CROSSING] += min(cost + s.settings[SIGHT] + s.settings[LONGER], CEDE_NS)
                     if last != a:
                         s.core[c, 5] |= ANOTHERS
                         s.app_n[a, 5] = now if s.core[c, 2] and not s.app_n[a, 0] else -1

@@ -43,7 +43,8 @@ SPINS = ("--spin-us", str(rig.SPIN_US))  # where nobody else wants the core
 @dataclass
 class Slot:
     """What became of a load. latency_ns: of each request, inf: it was not answered; loop_gaps: rows of when the
-    iokernel's loop stood still and for how long, ns; jobs_per_s: units of all jobs together.
+    iokernel's loop stood still and for how long, ns; jobs_per_s: units of all jobs together; crossing_ns: of a move
+    between a job and the application, on average, as policies are told of it; 0: there was none.
     """
 
     load: Recorded
@@ -52,6 +53,7 @@ class Slot:
     jobs_per_s: float
     moves_per_s: float
     log: list[Move]
+    crossing_ns: float = 0.0
 
     @property
     def median_ns(self) -> float:
@@ -86,14 +88,16 @@ class Box:
             replay = Replay(load.at_ns, load.service_ns)
             self.made.generator.replay(replay)
             shared.await_begin(self.made.generator)
+            before = self.made.counts()
             jobs_per_s, moves_per_s = self._counted(replay.seconds)
+            crossing_ns = mean_crossing_ns(before, self.made.counts())
             self.made.generator.wait()
             time.sleep(shared.SETTLE_S)  # moves under way end
             entries = self.made.moves()
         answered = replay.answered_ns.astype(np.float64)
         latency = np.where(answered > 0, answered - load.at_ns, np.inf)
         gaps = np.stack(replay.gaps, axis=1).astype(np.int64)
-        return Slot(load, latency, gaps, jobs_per_s, moves_per_s, entries)
+        return Slot(load, latency, gaps, jobs_per_s, moves_per_s, entries, crossing_ns)
 
     def idle(self, policy: str, seconds: float) -> Slot:
         """The jobs alone."""
@@ -123,6 +127,12 @@ class Calibration:
     def rows(self) -> dict[str, float]:
         """Costs by name, for the document."""
         return {"request_ns": self.request_ns} | {k: v for k, v in vars(self.costs).items() if v}
+
+
+def mean_crossing_ns(before: Mapping[str, int], after: Mapping[str, int]) -> float:
+    """Of the moves between two readings of the iokernel's counts; 0: there was none."""
+    gained = {key: after[key] - before[key] for key in ("crossings", "crossing_ns")}
+    return gained["crossing_ns"] / gained["crossings"] if gained["crossings"] else 0.0
 
 
 def singles(seconds: float) -> Recorded:
@@ -162,11 +172,13 @@ def calibrate(slots: Mapping[str, Slot], decision_ns: float) -> Calibration:
     each_ns = each_of_train(slots["trains"])
     request_ns = max(each_ns - SHORT_NS, 0.0) if math.isfinite(each_ns) else 0.0
     alone_ns = way("alone")
+    told_ns = (step["ask"] + step["back"]) / 2 + step["sight"]  # of a move there and one back
     costs = Costs(
         move_busy_ns=round(step["ask"]),
         move_idle_ns=round(step["back"]),
         seen_ns=round(step["seen"]),
         sight_ns=round(step["sight"]),
+        longer_ns=round(max(slots["taken"].crossing_ns - told_ns, 0.0)),
         notice_ns=round(step["notice"]),
         decide_ns=round(decision_ns / 2),
         transit_ns=round(max(alone_ns - request_ns, 0.0)),

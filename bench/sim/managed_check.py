@@ -4,8 +4,10 @@ The requests of a load are drawn once and replayed by both. Latency is of window
 the median of the windows'. What is compared was not used to measure a cost: `managed.calibrate` does that, at light
 load and just before. The iokernel's loop notes when it stood still, and the canary says how often and for how long the
 machine stops the worker cores; the simulator replays the one as it was, and the other at random, DRAWS times. Nothing
-is fitted. The canary watches before and after each slot; a slot around which it lost more than LOST_MOST of a core is
-left out on both sides and counted, and where too few are left nothing is compared.
+is fitted. The machine has each load twice, and stands beside itself as the simulator stands beside it (`AGAIN`): nobody
+who does not know when the machine will stop the worker cores can be nearer than that. The canary watches before and
+after each slot; a slot around which it lost more than LOST_MOST of a core is left out on both sides and counted, and
+where too few are left nothing is compared.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ PAUSE_LEAST_NS = 2000.0  # shorter gaps are the counter's own, and in the times 
 Rows = list[dict[str, Any]]
 Run = Callable[[float], Slot]  # of so many seconds
 ALONE = "the jobs alone"
+AGAIN = ", again"  # after a policy: the same load once more
 LOST = f"the canary lost more than {100 * LOST_MOST:g} % of a core"
 MEASURES = ("p50_us", "p99_us", "batch_share", "moves_per_s")
 ARMS = {f"iokernel and simulator, {p}, load {load:g}": (p, load) for p in POLICIES for load in LOADS}
@@ -106,7 +109,7 @@ def compare(session: Session, seconds: float) -> Rows:
         except CorelaneError as error:
             _skip(session, str(error))
             return []
-        rounds, slot_s = _lengths(seconds, len(costing(one[0], one[1])) + 1 + len(POLICIES))
+        rounds, slot_s = _lengths(seconds, len(costing(one[0], one[1])) + 1 + 2 * len(POLICIES))
         groups = []
         for round_ in range(1, rounds + 1):
             for load in LOADS:
@@ -125,7 +128,7 @@ def _lengths(seconds: float, slots: int) -> tuple[int, float]:
 
 
 def _runs(one: Mapping[int, Box], boxes: Mapping[int, Box], load: float, seed: int) -> dict[str, Run]:
-    """The slots of a group: what costs are made of, the jobs alone, and the same requests under each policy."""
+    """The slots of a group: what costs are made of, the jobs alone, and the same requests under each policy, twice."""
 
     def replayed(policy: str) -> Run:
         box = boxes[1 if policy == "static" else 0]
@@ -133,7 +136,8 @@ def _runs(one: Mapping[int, Box], boxes: Mapping[int, Box], load: float, seed: i
         return lambda s: box.slot(policy, drawn(rate, SERVICE, max(round(rate * s), 100), seed))
 
     alone: dict[str, Run] = {ALONE: lambda s: boxes[0].idle("shenango", s)}
-    return costing(one[0], one[1]) | alone | {policy: replayed(policy) for policy in POLICIES}
+    loaded = {policy + when: replayed(policy) for when in ("", AGAIN) for policy in POLICIES}
+    return costing(one[0], one[1]) | alone | loaded
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,16 @@ class Group:
     @property
     def kept(self) -> bool:
         """Whether what the policies' turns are compared by can be used."""
-        return all(turn.kept for name, turn in self.turns.items() if name not in POLICIES)
+        return all(turn.kept for name, turn in self.turns.items() if name.removesuffix(AGAIN) not in POLICIES)
+
+    def replays(self, policy: str) -> list[Slot]:
+        """The same load on the machine, once or twice, as far as these count."""
+        return [self.turns[policy + when].slot for when in ("", AGAIN) if self.turns[policy + when].kept]
+
+    def seen(self, slot: Slot) -> Seen:
+        """What a replay says."""
+        alone = max(self.turns[ALONE].slot.jobs_per_s, 1.0)
+        return seen_of(slot, slot.latency_ns, slot.jobs_per_s / alone, slot.moves_per_s)
 
     def costs(self, decision_ns: float) -> Calibration:
         return calibrate({name: turn.slot for name, turn in self.turns.items()}, decision_ns)
@@ -200,12 +213,13 @@ def judge(
     rows = []
     for name, (policy, load) in ARMS.items():
         mine = [group for group in groups if group.load == load]
-        kept = [group for group in mine if group.kept and group.turns[policy].kept]
-        if len(kept) < min(KEPT_LEAST, len(mine)) or not kept:
-            few = f"{len(kept)} of {len(mine)} slots are left, and {KEPT_LEAST} are needed"
+        kept = [(group, slot) for group in mine if group.kept for slot in group.replays(policy)]
+        if len(kept) < KEPT_LEAST:
+            few = f"{len(kept)} of {2 * len(mine)} slots are left, and {KEPT_LEAST} are needed"
             session.skip(name, f"{few}: around the others, or what they are compared by, {LOST}")
             continue
-        rows.append(_row(policy, load, [_pair(group, policy, decision_ns, workers) for group in kept], len(workers)))
+        pairs = [_pair(group, slot, policy, decision_ns, workers) for group, slot in kept]
+        rows.append(_row(policy, load, pairs, len(workers)) | itself([g for g in mine if g.kept], policy))
         session.arm(name, **rows[-1])
     if len(used) < len(every):
         session.note(f"{len(every) - len(used)} of the {len(every)} slots of an iokernel were left out: {LOST}")
@@ -219,14 +233,12 @@ def _range(values: Iterable[float]) -> tuple[float, float]:
     return found[0], found[-1]
 
 
-def _pair(group: Group, policy: str, decision_ns: float, workers: Sequence[int]) -> Pair:
+def _pair(group: Group, slot: Slot, policy: str, decision_ns: float, workers: Sequence[int]) -> Pair:
     """What both sides say of a slot."""
-    slot, alone = group.turns[policy].slot, max(group.turns[ALONE].slot.jobs_per_s, 1.0)
     costs, (lengths, per_s), n = group.costs(decision_ns), group.pauses(workers), len(workers)
     drawn = [simulated(policy, slot, n, costs, pauses_at(slot, n, lengths, per_s, seed)) for seed in range(DRAWS)]
     model = Seen(*(statistics.median(getattr(seen, name) for seen in drawn) for name in MEASURES))
-    box = seen_of(slot, slot.latency_ns, slot.jobs_per_s / alone, slot.moves_per_s)
-    return Pair(len(slot.load), box, model, simulated(policy, slot, n, costs, ()))
+    return Pair(len(slot.load), group.seen(slot), model, simulated(policy, slot, n, costs, ()))
 
 
 def _skip(session: Session, why: str) -> None:
@@ -267,9 +279,26 @@ def _row(policy: str, load: float, pairs: Sequence[Pair], workers: int) -> dict[
         if measure == "batch_share":
             row["batch_apart"] = statistics.median(model - box for box, model in both)
         else:
-            ratios = [model / box - 1 for box, model in both if box >= 1 and model and math.isfinite(box)]
-            row[f"{measure.rsplit('_', 1)[0]}_error"] = statistics.median(ratios) if ratios else None
+            row[f"{measure.rsplit('_', 1)[0]}_error"] = _error(both)
     return row
+
+
+def _error(both: Sequence[tuple[float, float]]) -> float | None:
+    """How far the second of each two is from the first, in the median; None: none of them is a number."""
+    ratios = [second / first - 1 for first, second in both if first >= 1 and second and math.isfinite(first)]
+    return statistics.median(ratios) if ratios else None
+
+
+def itself(groups: Sequence[Group], policy: str) -> dict[str, Any]:
+    """The machine's second replays against its first, by what the simulator is held to. {}: none to compare."""
+    both = [[group.seen(slot) for slot in replays] for group in groups if len(replays := group.replays(policy)) == 2]
+    if not both:
+        return {}
+    return {
+        "p50_again_error": _error([(first.p50_us, second.p50_us) for first, second in both]),
+        "p99_again_error": _error([(first.p99_us, second.p99_us) for first, second in both]),
+        "batch_again_apart": statistics.median(second.batch_share - first.batch_share for first, second in both),
+    }
 
 
 def apart(rows: Sequence[dict[str, Any]]) -> str:
@@ -280,10 +309,14 @@ def apart(rows: Sequence[dict[str, Any]]) -> str:
         if kept:
             worst = max(kept, key=lambda row: abs(row[key]))
             middle = statistics.median(abs(row[key]) for row in kept)
-            said.append(
+            told = (
                 f"{name} by {100 * middle:.2g} % in the median and {100 * worst[key]:+.2g} % at most "
                 f"({worst['under']}, load {worst['load']:g})"
             )
+            own = [abs(number(row[again])) for row in rows if row.get(again := key.replace("_error", "_again_error"))]
+            if own:
+                told += f"; the machine from itself by {100 * statistics.median(own):.2g} % and {100 * max(own):.2g} %"
+            said.append(told)
     worst = max(rows, key=lambda row: abs(row["batch_apart"]))
     where = f"{worst['under']}, load {worst['load']:g}"
     said.append(f"the batch jobs' share of a core by {worst['batch_apart']:+.2g} at most ({where})")

@@ -207,8 +207,10 @@ class Costs:
     packet_ns: of an iokernel loop for a request and its reply. transit_ns: of the rest of their way, on no core.
     decide_ns: of the first loop for a decision, per application. actuate_ns: of the same for each core moved.
     notice_ns: until that loop sees that a core is idle or a request waits without one. sight_ns: until it sees that a
-    new owner runs, which is in the time of a move that policies are told. pauses_ns, pauses_per_s: lengths, equally
-    likely, of the time for which a core or the first loop stands still, and how often each does.
+    new owner runs, which is in the time of a move that policies are told. longer_ns: by how much a move between batch
+    work and others is longer on average, which is in what policies are told of these: rare long moves are in the mean,
+    and not in a time that each move takes. pauses_ns, pauses_per_s: lengths, equally likely, of the time for which a
+    core or the first loop stands still, and how often each does.
     """
 
     move_busy_ns: int = 0
@@ -225,6 +227,7 @@ class Costs:
     transit_ns: int = 0
     notice_ns: int = 0
     sight_ns: int = 0
+    longer_ns: int = 0
     pauses_ns: tuple[int, ...] = ()
     pauses_per_s: float = 0.0
 
@@ -478,6 +481,7 @@ class Simulation:
         settings[[e.STEAL, e.FIRST, e.WAKE]] = costs.steal_ns, costs.first_ns, costs.wake_ns
         settings[[e.PREEMPT, e.SIGHT, e.RECEIVE]] = costs.preempt_ns, costs.sight_ns, costs.receive_ns
         settings[[e.PACKET, e.TRANSIT, e.NOTICE]] = costs.packet_ns, costs.transit_ns, costs.notice_ns
+        settings[e.LONGER] = costs.longer_ns
         if costs.pauses_ns:
             settings[e.PAUSE_GAP] = 1e9 / (costs.pauses_per_s * (self.cores + 1))
             engine.schedule(when, tree, slots - 1, int(settings[e.PAUSE_GAP]))

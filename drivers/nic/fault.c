@@ -33,8 +33,8 @@ struct side {
     struct held held[HELD];
 } CL_ALIGNED(CL_CACHELINE);
 
-/* A queue. Losing a received frame frees a buffer and doubling one takes one, which a sibling that steals received frames
- * may not do beside the owner; so, with faults, every call on the queue is under its lock. */
+/* A queue. Losing a received frame frees a buffer and doubling one takes one, which a sibling that steals received
+ * frames may not do beside the owner; so, with faults, every call on the queue is under its lock. */
 struct fault_queue {
     uint32_t lock CL_ALIGNED(CL_CACHELINE);
     struct side side[2];

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from ...runtime.errors import CorelaneError
 from ...runtime.typed import typed, typed_class
@@ -47,7 +47,10 @@ def _fill(rates: Any, rx: Faults | None, tx: Faults | None) -> None:
     for made, faults in zip(rates, (rx or Faults(), tx or Faults()), strict=True):
         made.loss, made.duplicate, made.reorder = faults.loss, faults.duplicate, faults.reorder
         made.delay, made.corrupt = faults.delay, faults.corrupt
-        made.ipv4 = int(ipaddress.IPv4Address(faults.ipv4)) if faults.ipv4 else 0
+        try:
+            made.ipv4 = int(ipaddress.IPv4Address(faults.ipv4)) if faults.ipv4 else 0
+        except ValueError as error:
+            raise CorelaneError("make faults of a NIC", str(error), "give ipv4 as in '10.77.0.9', or \"\"") from error
 
 
 class FaultNic(Nic):
@@ -74,7 +77,7 @@ class FaultNic(Nic):
         config = ffi.new("struct cl_fault_config *")
         _fill(config.rates, rx, tx)
         config.seed = seed & (2**64 - 1)
-        if min(delay_us) < 0 or reorder_by < 1:
+        if not all(us >= 0 for us in delay_us) or reorder_by < 1:
             raise CorelaneError("fault NIC: delays are not negative, and reorder_by is at least 1")
         config.delay_min_ns, config.delay_max_ns = (int(us * 1000) for us in delay_us)
         config.reorder_by, config.adjustable = reorder_by, adjustable
@@ -89,7 +92,8 @@ class FaultNic(Nic):
         _fill(rates, rx, tx)
         check(lib.cl_fault_nic_set(self.ptr, rates, err), err, "fault NIC")
 
-    def faults(self, direction: str, queue: int | None = None) -> FaultCounts:
+    @typed("count the faults of a NIC")
+    def faults(self, direction: Literal["rx", "tx"], queue: int | None = None) -> FaultCounts:
         """Counts of "rx" or "tx", of one queue or of all."""
         which = {"rx": lib.CL_FAULT_RX, "tx": lib.CL_FAULT_TX}[direction]
         names = FaultCounts.__dataclass_fields__

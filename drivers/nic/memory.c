@@ -33,7 +33,8 @@ struct tx_side {              /* user: the thread that sends on the queue */
 } CL_ALIGNED(CL_CACHELINE);
 
 /* word:   written by the queue's user and by whoever wakes it.
- * sleeps: whether the user has ever slept. Writer: the user, once; readers: senders, relaxed. Set before the first sleep and
+ * sleeps: whether the user has ever slept. Writer: the user, once; readers: senders, relaxed. Set before the first
+ * sleep and
  *         followed by a barrier on all threads: a sender whose read of `sleeps` came before that barrier has its
  *         frames visible after it, where the user re-checks; one whose read comes after it sees the 1, and fences from
  *         then on. */
@@ -82,8 +83,8 @@ static inline uint8_t *buffer_of(const struct end *e, uint32_t buf)
     return e->base + (size_t)buf * e->stride;
 }
 
-/* The receiver's buffers are its next send buffers (pool.h): it takes the lines to write them, so that each goes over once,
- * and not once for the data and again for the right to write. */
+/* The receiver's buffers are its next send buffers (pool.h): it takes the lines to write them, so that each goes over
+ * once, and not once for the data and again for the right to write. */
 static inline void fetch_frame(const struct end *e, uint64_t word)
 {
     cl_prefetch_span_write(buffer_of(e, (uint32_t)word) + (uint32_t)(word >> OFFSET_SHIFT),

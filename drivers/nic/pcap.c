@@ -16,14 +16,15 @@
 #define OUT_BYTES (256u << 10)
 #define SWEEP_NS 10000000 /* the writer looks at the rings this often at least */
 
-/* What lies in a ring: this, then the kept bytes, padded to 16. `size` 0: the rest of the ring up to its end is unused. */
+/* What lies in a ring: this, then the kept bytes, padded to 16. `size` 0: the rest of the ring up to its end is
+ * unused. */
 struct entry {
     uint64_t tsc;
     uint32_t kept_bytes, frame_bytes;
 };
 
-/* One queue and direction. tail: writer the polling thread, reader the recorder (release/acquire: the entries before it).
- * head: the other way round (the entries before it have been copied out). Byte positions, never wrapped. */
+/* One queue and direction. tail: writer the polling thread, reader the recorder (release/acquire: the entries before
+ * it). head: the other way round (the entries before it have been copied out). Byte positions, never wrapped. */
 struct track {
     uint64_t tail CL_ALIGNED(CL_CACHELINE);
     uint64_t head_cache; /* the polling thread's */
@@ -56,7 +57,8 @@ static uint64_t padded(uint32_t n)
     return ((uint64_t)n + 15) & ~15ull;
 }
 
-/* Copy one frame into the ring at position `tail`, unpublished. Returns the position behind it, 0 if there is no room. */
+/* Copy one frame into the ring at position `tail`, unpublished. Returns the position behind it, 0 if there is no
+ * room. */
 static uint64_t stage(struct pcap_nic *p, struct track *t, uint64_t tail, const struct cl_frame *frame, uint64_t tsc)
 {
     /* A frame that is longer than any may be will be refused below; its buffer may end before it. */

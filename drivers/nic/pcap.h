@@ -1,19 +1,20 @@
 /* Recording what passes a NIC to a pcap file, and replaying a file as a NIC.
  *
- * Recorder: wraps a NIC and copies every frame received or taken for sending, with its stamp, into a byte ring of its queue
- * and direction; a thread of its own writes the file. So the polling thread pays one copy and no system call. A full ring
- * costs the recording frames (counted as `missed`), never the traffic. Frames appear in the file in the order of their
- * stamps, but for those that were being stamped while the writer swept the rings. Frames are stamped once a burst, by the
- * NIC's clock. By a virtual clock, where one thread steps everything, there is no writer's thread: frames lie in the file in
- * the order in which they passed, and its times are the clock's, so that equal runs leave equal files.
+ * Recorder: wraps a NIC and copies every frame received or taken for sending, with its stamp, into a byte ring of its
+ * queue and direction; a thread of its own writes the file. So the polling thread pays one copy and no system call. A
+ * full ring costs the recording frames (counted as `missed`), never the traffic. Frames appear in the file in the order
+ * of their stamps, but for those that were being stamped while the writer swept the rings. Frames are stamped once a
+ * burst, by the NIC's clock. By a virtual clock, where one thread steps everything, there is no writer's thread: frames
+ * lie in the file in the order in which they passed, and its times are the clock's, so that equal runs leave equal
+ * files.
  *
- * Replay: a NIC with one queue whose received frames come from a file, at the file's own distances, scaled, or as fast as
- * they are fetched; what is sent to it is counted and freed. Wrap it in a recorder to keep that.
+ * Replay: a NIC with one queue whose received frames come from a file, at the file's own distances, scaled, or as fast
+ * as they are fetched; what is sent to it is counted and freed. Wrap it in a recorder to keep that.
  *
- * Files: the classic pcap format (draft-ietf-opsawg-pcap), nanosecond magic when writing; both resolutions and both byte
- * orders when reading. Link type 1, Ethernet.
- * Does not deal with: pcapng, the direction of a frame (pcap has no field for it; the MAC addresses say it), compression.
- * Tests: tests/drivers/nic/test_pcap.py, c/wrapped_stress.c, and the common suite. */
+ * Files: the classic pcap format (draft-ietf-opsawg-pcap), nanosecond magic when writing; both resolutions and both
+ * byte orders when reading. Link type 1, Ethernet.
+ * Does not deal with: pcapng, the direction of a frame (pcap has no field for it; the MAC addresses say it),
+ * compression. Tests: tests/drivers/nic/test_pcap.py, c/wrapped_stress.c, and the common suite. */
 #ifndef CORELANE_DRIVERS_NIC_PCAP_H
 #define CORELANE_DRIVERS_NIC_PCAP_H
 

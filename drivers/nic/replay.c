@@ -1,5 +1,5 @@
-/* A NIC whose received frames come from a pcap file. See pcap.h. The file is read whole at creation, so that replaying makes
- * no system call; buffers are as in memory.h. */
+/* A NIC whose received frames come from a pcap file. See pcap.h. The file is read whole at creation, so that replaying
+ * makes no system call; buffers are as in memory.h. */
 #include "pcap.h"
 #include "single.h"
 
@@ -164,7 +164,8 @@ static uint32_t word(const uint8_t *p, bool swapped)
     return swapped ? __builtin_bswap32(v) : v;
 }
 
-/* Find the frames. Their number, or -errno. A record cut off at the end of the file ends the list, as it does elsewhere. */
+/* Find the frames. Their number, or -errno. A record cut off at the end of the file ends the list, as it does
+ * elsewhere. */
 static int64_t index_file(struct replay_nic *r, size_t len, const char *path, char *err)
 {
     const uint8_t *f = r->file;

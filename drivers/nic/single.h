@@ -1,5 +1,5 @@
-/* What NICs of one queue share whose buffers are memory of this process: the buffers, the counters, the parker. Such a NIC begins
- * with this struct and fills in the rest of the vtable. */
+/* What NICs of one queue share whose buffers are memory of this process: the buffers, the counters, the parker. Such a
+ * NIC begins with this struct and fills in the rest of the vtable. */
 #ifndef CORELANE_DRIVERS_NIC_SINGLE_H
 #define CORELANE_DRIVERS_NIC_SINGLE_H
 
@@ -18,8 +18,8 @@ struct cl_single_nic {
     uint32_t word CL_ALIGNED(CL_CACHELINE); /* the parker's */
 };
 
-/* Make the buffers that nic.n_buffers and nic.buffer_bytes ask for, and a parker without an event_fd. 0 or -ENOMEM; the rest
- * of *s is zero or the caller's, who calls cl_single_exit in either case. */
+/* Make the buffers that nic.n_buffers and nic.buffer_bytes ask for, and a parker without an event_fd. 0 or -ENOMEM; the
+ * rest of *s is zero or the caller's, who calls cl_single_exit in either case. */
 int cl_single_init(struct cl_single_nic *s);
 void cl_single_exit(struct cl_single_nic *s);
 
@@ -38,7 +38,8 @@ struct cl_parker *cl_single_parker(struct cl_nic *nic, unsigned queue);
 void cl_single_stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out);
 uint32_t cl_single_buffers_free(struct cl_nic *nic);
 int cl_single_no_fd(struct cl_nic *nic, unsigned queue);
-/* Sleep for timeout_ns, and not beyond next_tsc (by the NIC's clock; UINT64_MAX: nothing is due). The parker has no event_fd. */
+/* Sleep for timeout_ns, and not beyond next_tsc (by the NIC's clock; UINT64_MAX: nothing is due). The parker has no
+ * event_fd. */
 int cl_single_wait_until(struct cl_single_nic *s, uint64_t next_tsc, int64_t timeout_ns);
 
 #endif

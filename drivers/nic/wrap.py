@@ -20,10 +20,13 @@ def wrapped(
 
     delay_us: longest delay of a delayed frame. The recorder is next to the user: it sees what comes through the faults,
     and what is sent into them. Without rates and record this is `nic` itself. Raises CorelaneError; `nic` is then
-    closed.
+    closed. A slow line comes below: `link.linked`.
     """
     top = nic
     try:
+        if bool(rates and rates.get("delay")) != (delay_us > 0):
+            why = "delay is the share of frames that are delayed, and delay_us for how long at most"
+            raise CorelaneError("make a bad wire", why, "give both, or neither")
         if rates and any(rates.values()):
             from .fault import FaultNic, Faults
 

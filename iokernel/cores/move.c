@@ -153,6 +153,17 @@ static inline void fetch_words(const struct io_core *core, const struct io_kthre
         cl_prefetch_write(core->owner->app->cores.shared_preempt);
 }
 
+/* Have k, whose grant is new, begin; after the fence. It may have got up by itself and read the grant before: then its
+ * RUNNING is seen here, and it is to look again. `by_old`: the old owner wakes it. */
+static void begin_owner(struct io_loop *loop, struct io_core *core, struct io_kthread *k, bool by_old)
+{
+    uint32_t park = io_park_of(k);
+    if (park == CL_KTHREAD_RUNNING)
+        io_preempt_move(k, true);
+    else if (!io_park_yields(park) && !by_old)
+        core->woken = io_thread_wake(loop, k);
+}
+
 bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, uint64_t now)
 {
     struct io_cores *c = &loop->cores;
@@ -191,8 +202,7 @@ bool io_move(struct io_loop *loop, struct io_core *core, struct io_kthread *k, u
         io_step_request(loop, core);
     else if (running && io_park_of(old) != CL_KTHREAD_RUNNING)
         running = false; /* it may have ceded before it could see `wake` */
-    if (!io_park_yields(io_park_of(k)) && !(cold && running))
-        core->woken = io_thread_wake(loop, k);
+    begin_owner(loop, core, k, cold && running);
     io_cores_log(loop, now, core, io_owner_word(old), io_owner_word(k), CL_IO_LOG_WANTED, core->step, NULL);
     io_count(c->stats.moves, 1);
     io_count(k->app->cores.stats.moves_in, 1);
@@ -223,8 +233,7 @@ bool io_move_wake(struct io_loop *loop, struct io_kthread *k, uint64_t now)
         k->app->cores.held++;
     }
     cl_fence_seq_cst(); /* it stores its park word, fences, and reads the grant; or sleeps on the old one: is woken */
-    if (!io_park_yields(io_park_of(k)))
-        core->woken = io_thread_wake(loop, k);
+    begin_owner(loop, core, k, false);
     io_move_note(loop, core, CL_IO_LOG_WOKEN, NULL, now);
     io_count(k->app->stats.wakes, 1);
     io_count(k->app->cores.stats.wakes, 1);

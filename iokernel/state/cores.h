@@ -158,7 +158,6 @@ struct io_core {
     uint32_t cpu;
     bool moving;                  /* the owner, if any, has not begun, or `from` has not ceded */
     bool begun;                   /* the owner has begun */
-    bool crosses;                 /* the last move was between a batch and a latency application */
     bool turned;                  /* it was on its way to another when it was given to the owner, who has not begun */
     bool extended;                /* `from` has had its second interval to cede in */
     bool woken;                   /* a wake of the loop's found somebody asleep: the owner, as a rule */
@@ -180,6 +179,7 @@ struct io_core {
     bool kicking;    /* some are yet to be checked */
     struct io_starved starved;
     struct io_stamps stamps; /* of the last hand-over, see struct cl_io_move */
+    bool crosses;            /* that was between a batch and a latency application */
     uint64_t accounted;      /* up to when; 0: being changed, see io_core_account. Writer: loop; readers: anybody */
     uint64_t idle;           /* ticks in which its owner, if it had one, had no work */
     uint64_t idle_since;     /* found so at each decision, as of its end; 0: it is not so */

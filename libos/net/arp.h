@@ -72,9 +72,9 @@ unsigned cl_arp_check(const uint8_t *arp, unsigned len);
 void cl_arp_input(struct cl_arp_cache *cache, const struct cl_net_self *self, const struct cl_arp *arp, uint64_t now_ns,
                   struct cl_arp_todo *todo);
 
-/* MAC of a neighbour. FOUND: mac is set. RESOLVE_UNICAST: the same, and the caller should send a request to it. ASK, WAIT:
- * unknown; `held` (if not NULL) was taken over to wait, *dropped says whether `*evicted` now is the caller's to free;
- * ASK: send a broadcast request. */
+/* MAC of a neighbour. FOUND: mac is set. RESOLVE_UNICAST: the same, and the caller should send a request to it. ASK,
+ * WAIT: unknown; `held` (if not NULL) was taken over to wait, *dropped says whether `*evicted` now is the caller's to
+ * free; ASK: send a broadcast request. */
 enum cl_arp_result cl_arp_lookup(struct cl_arp_cache *cache, uint32_t ip_be, uint64_t now_ns, uint8_t mac[6],
                                  const struct cl_frame *held, struct cl_frame *evicted, bool *dropped);
 

@@ -3,8 +3,8 @@
  * The hash is SipHash-2-4 (Aumasson and Bernstein, INDOCRYPT 2012) over 13 bytes: the two ends of the flow, the smaller
  * one first, and the protocol. So both directions of a flow have one hash. The key is the runtime's own and secret.
  * Without it nobody can choose addresses and ports that meet in one bucket of a table, or at one kthread, better than
- * by chance. A NIC's RSS hash promises nothing of the kind: its key is known, or found out. So it decides only which
- * queue a frame comes by, and nothing here relies on that.
+ * by chance; nor at one of several sockets that share a port (ports.c). A NIC's RSS hash promises nothing of the kind:
+ * its key is known, or found out. So it decides only which queue a frame comes by, and nothing here relies on that.
  *
  * Tests: tests/libos/net/test_flow_hash.py (against the definition, symmetry, spread, what the key changes). */
 #ifndef CORELANE_LIBOS_NET_FLOW_HASH_H

@@ -5,18 +5,18 @@
 #include <errno.h>
 
 /* Whether it quotes the header of a UDP datagram that we may have sent, and its ports. */
-static bool quotes_ours(const struct cl_net_self *self, const uint8_t *message, unsigned len)
+static bool quotes_ours(const struct cl_net_self *self, const uint8_t *message, unsigned len, bool looped)
 {
     const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(message + sizeof(struct cl_icmp));
     if (len < sizeof(struct cl_icmp) + CL_IPV4_HLEN + CL_UDP_HLEN)
         return false;
     /* We send no options. */
     return ip->version_ihl == 0x45 && ip->proto == CL_IPPROTO_UDP && cl_ipv4_source(self, ip->dst_be) == ip->src_be &&
-           (ip->frag_be & cl_be16(CL_IPV4_OFFSET_MASK)) == 0;
+           cl_ipv4_is_own(self, ip->dst_be) == looped && (ip->frag_be & cl_be16(CL_IPV4_OFFSET_MASK)) == 0;
 }
 
 unsigned cl_icmp_check(const struct cl_net_self *self, const uint8_t *message, unsigned len, bool broadcast,
-                       bool *error)
+                       bool looped, bool *error)
 {
     const struct cl_icmp *icmp = (const struct cl_icmp *)message;
     *error = false;
@@ -32,7 +32,7 @@ unsigned cl_icmp_check(const struct cl_net_self *self, const uint8_t *message, u
     case CL_ICMP_UNREACHABLE:
     case CL_ICMP_EXCEEDED:
     case CL_ICMP_PARAMETER:
-        *error = !broadcast && quotes_ours(self, message, len);
+        *error = !broadcast && quotes_ours(self, message, len, looped);
         return *error ? CL_DROP_NONE : CL_DROP_ICMP_ERROR;
     case 4: /* source quench */
     case 5: /* redirect */
@@ -93,8 +93,8 @@ unsigned cl_icmp_echo_reply(const struct cl_net_self *self, const uint8_t *frame
     cl_ipv4_fill((struct cl_ipv4 *)(out + CL_ETH_HLEN), self->ip_be, ip->src_be, CL_IPPROTO_ICMP, info->l4_len);
     struct cl_icmp *reply = (struct cl_icmp *)(out + CL_ETH_HLEN + CL_IPV4_HLEN);
     const struct cl_icmp *request = (const struct cl_icmp *)(frame + info->l4);
-    /* Summed anew: an incremental update (RFC 1624) cannot tell the two zeros of ones' complement apart, and a message of
-     * nothing but zeros needs the one that it would not give. Type, code and checksum of a reply are zeros. */
+    /* Summed anew: an incremental update (RFC 1624) cannot tell the two zeros of ones' complement apart, and a message
+     * of nothing but zeros needs the one that it would not give. Type, code and checksum of a reply are zeros. */
     *reply = (struct cl_icmp){.type = CL_ICMP_ECHO_REPLY, .id_be = request->id_be, .seq_be = request->seq_be};
     uint64_t sum = (uint64_t)request->id_be + request->seq_be;
     reply->check = cl_csum_finish(cl_csum_copy(sum, reply + 1, request + 1, info->l4_len - sizeof *reply));

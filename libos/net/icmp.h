@@ -32,8 +32,10 @@ struct cl_icmp_about {
     int32_t error; /* errno */
 };
 
-/* Validate an ICMP message. CL_DROP_NONE: an echo request to answer, or (*error) an error to look at; else the reason. */
-unsigned cl_icmp_check(const struct cl_net_self *self, const uint8_t *icmp, unsigned len, bool broadcast, bool *error);
+/* Validate an ICMP message. CL_DROP_NONE: an echo request to answer, or (*error) an error to look at; else the reason.
+ * looped: we sent it ourselves. Only then it can be about a datagram to ourselves, for none of those ever leaves. */
+unsigned cl_icmp_check(const struct cl_net_self *self, const uint8_t *icmp, unsigned len, bool broadcast, bool looped,
+                       bool *error);
 
 /* What a message says that cl_icmp_check called an error. */
 void cl_icmp_read(const uint8_t *icmp, struct cl_icmp_about *out);

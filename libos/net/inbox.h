@@ -1,15 +1,16 @@
 /* Requests between the NIC and their handlers: one inbox a kthread, which siblings may take from.
  *
- * A bounded ring with one producer (the kthread, in poll) and many consumers (its runner, thieves). A consumer copies the
- * items first and then claims them by one compare-and-swap of `head`; if the swap fails the copies may be torn and are thrown
- * away. The producer cannot overwrite an item whose position `head` has not passed. Positions are 32-bit and never reset,
- * so a stale swap cannot succeed.
+ * A bounded ring with one producer (the kthread, in poll) and many consumers (its runner, thieves). A consumer copies
+ * the items first and then claims them by one compare-and-swap of `head`; if the swap fails the copies may be torn and
+ * are thrown away. The producer cannot overwrite an item whose position `head` has not passed. Positions are 32-bit and
+ * never reset, so a stale swap cannot succeed.
  *
  *   tail   writer: the kthread (release after the items); readers: anybody (acquire)
  *   head   writers: anybody (swap, release after the copy); readers: the kthread (acquire, before it overwrites)
  *   items  words stored and loaded relaxed: what is torn is never used
  *
- * Taking one request at a time leaves the others to siblings when a handler turns out to be long: that is worth the swap. */
+ * Taking one request at a time leaves the others to siblings when a handler turns out to be long: that is worth the
+ * swap. */
 #ifndef CORELANE_LIBOS_NET_INBOX_H
 #define CORELANE_LIBOS_NET_INBOX_H
 
@@ -48,7 +49,8 @@ struct cl_inbox {
     uint32_t head CL_ALIGNED(CL_CACHELINE);
 };
 
-/* Its memory with that of its items, which it owns: n places, a power of two. NULL: out of memory. End it with free(). */
+/* Its memory with that of its items, which it owns: n places, a power of two. NULL: out of memory. End it with
+ * free(). */
 static inline struct cl_inbox *cl_inbox_new(unsigned n)
 {
     size_t bytes = sizeof(struct cl_inbox) + n * sizeof(cl_inbox_item);

@@ -4,10 +4,10 @@
 #include "icmp.h"
 #include "tcp.h"
 
-static unsigned parse_icmp(const struct cl_net_self *self, const uint8_t *frame, struct cl_rx_info *out)
+static unsigned parse_icmp(const struct cl_net_self *self, const uint8_t *frame, bool looped, struct cl_rx_info *out)
 {
     bool error;
-    unsigned reason = cl_icmp_check(self, frame + out->l4, out->l4_len, out->broadcast, &error);
+    unsigned reason = cl_icmp_check(self, frame + out->l4, out->l4_len, out->broadcast, looped, &error);
     out->verdict = error ? CL_RX_ICMP_ERROR : CL_RX_ICMP;
     return reason;
 }
@@ -22,7 +22,7 @@ static unsigned parse_ipv4(const struct cl_net_self *self, const uint8_t *frame,
     out->l4 = (uint16_t)(CL_ETH_HLEN + hlen);
     out->l4_len = (uint16_t)(total - hlen);
     if (ip->proto == CL_IPPROTO_ICMP)
-        return parse_icmp(self, frame, out);
+        return parse_icmp(self, frame, false, out);
     if (ip->proto == CL_IPPROTO_TCP) {
         out->verdict = CL_RX_TCP;
         return cl_tcp_check(self, ip, frame + out->l4, out->l4_len);
@@ -77,7 +77,7 @@ void cl_rx_parse_looped(const struct cl_net_self *self, const uint8_t *frame, un
     } else if (f->ip.proto == CL_IPPROTO_TCP) {
         out->verdict = CL_RX_TCP;
     } else if (f->ip.proto == CL_IPPROTO_ICMP) {
-        reason = parse_icmp(self, frame, out);
+        reason = parse_icmp(self, frame, true, out);
     } else {
         reason = CL_DROP_IP_PROTOCOL;
     }

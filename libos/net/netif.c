@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 void cl_netif_export(void *arg, unsigned self)
 {
@@ -93,6 +94,16 @@ int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix,
         q->signals = nic->cores ? nic->cores->ops->signals(nic->cores, k) : &q->own_signals;
     }
     *out = nif;
+    return 0;
+}
+
+int cl_netif_seed(struct cl_netif *nif, uint64_t seed)
+{
+    struct cl_flow_secret *secret = &nif->secret;
+    if (seed == 0)
+        return getrandom(secret, sizeof *secret, 0) == sizeof *secret ? 0 : -EIO;
+    static const struct cl_flow_secret none;
+    *secret = (struct cl_flow_secret){cl_sip_two(&none, seed, 0), cl_sip_two(&none, seed, 1)};
     return 0;
 }
 

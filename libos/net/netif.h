@@ -134,11 +134,12 @@ struct cl_udp_socket {
     /* QUEUE: */
     struct cl_udp_group *group; /* of its port, which it shares; NULL: it has it alone. Set before it is published */
     struct cl_udp_socket *next_flow; /* of the same port and hash; under the group's lock */
-    uint64_t peer;                   /* cl_udp_flow of whom it is connected to; 0: nobody. Changes under queue->lock */
-    uint32_t has_sent;               /* to its peer; relaxed: for ICMP errors, which come later */
-    int32_t error;                   /* errno that came by ICMP, for the next call; 0: none. Exchanged */
-    struct cl_pollable watch;        /* under queue->lock, see poll.h */
-    char *name; /* of its handler, for people; NULL: unknown. Set once (release); readers: anybody */
+    /* cl_udp_flow of whom it is connected to; 0: nobody. Changes under queue->lock, and the group's if it has one. */
+    uint64_t peer;
+    uint32_t has_sent;        /* to its peer; relaxed: for ICMP errors, which come later */
+    int32_t error;            /* errno that came by ICMP, for the next call; 0: none. Exchanged */
+    struct cl_pollable watch; /* under queue->lock, see poll.h */
+    char *name;               /* of its handler, for people; NULL: unknown. Set once (release); readers: anybody */
 };
 
 /* Connections, as the rest of the stack sees them: it puts segments into their flows and runs those. The room tcp/ uses
@@ -191,11 +192,15 @@ struct cl_netif {
     uint32_t gone_told;       /* exchanged by whoever finds it first */
     uint32_t unfinished_told; /* the same of on_unfinished */
     struct cl_netq *queues;
+    struct cl_flow_secret secret; /* of what hashes flows; constant while it runs */
 };
 
 /* New interface on `nic`, with n kthreads. -errno with a reason. */
 int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix, uint32_t gateway, uint64_t chunk_bytes,
                  struct cl_netif **out, char *err);
+/* The secret of its hashes, before anything is bound or opened: of a seed, so that a run can be repeated, or (seed 0) of the
+ * kernel's random numbers. -EIO: it has none. */
+int cl_netif_seed(struct cl_netif *nif, uint64_t seed);
 /* Free everything but the NIC. No kthread runs. */
 void cl_netif_delete(struct cl_netif *nif);
 /* Give every buffer back to the NIC that is not held by a uthread. No kthread runs. */
@@ -243,8 +248,6 @@ bool cl_order_look(struct cl_netq *q);
 void cl_netq_ring(struct cl_netq *q);   /* send what waits, give back what is done */
 bool cl_netq_refill(struct cl_netq *q); /* get empty buffers; false: there are none */
 void cl_netq_push_slow(struct cl_netq *q, const struct cl_frame *f);
-/* Give the empty buffers back, for those of a NIC that went away and came again can be sent no more. */
-void cl_netq_renew(struct cl_netq *q);
 /* What arp_timer calls; `arg` is the netif. */
 void cl_netq_arp_timer(struct cl_timer *timer, void *arg);
 /* Ask who has an address; mac NULL: by broadcast. */
@@ -326,6 +329,14 @@ static inline void cl_netq_done(struct cl_netq *q, const struct cl_frame *f)
         q->nic->ops->free(q->nic, q->index, q->done, q->n_done);
         q->n_done = 0;
     }
+}
+
+/* Give the empty buffers back, for those of a NIC that went away and came again can be sent no more. */
+static inline void cl_netq_renew(struct cl_netq *q)
+{
+    if (q->n_spare)
+        q->nic->ops->free(q->nic, q->index, q->spare, q->n_spare);
+    q->n_spare = 0;
 }
 
 /* Send a frame with the next doorbell. */

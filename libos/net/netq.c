@@ -4,9 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
-/* What is sent leaves one by one while replies are rarer than one a microsecond, and CL_NETQ_FLUSH at a time when they come
- * faster: a doorbell costs a fence, and a reply that waits behind a slow handler would cost that handler's time. Where a
- * doorbell is a system call, handlers decide by what waits: pace() in handler.c. */
+/* What is sent leaves one by one while replies are rarer than one a microsecond, and CL_NETQ_FLUSH at a time when they
+ * come faster: a doorbell costs a fence, and a reply that waits behind a slow handler would cost that handler's time.
+ * Where a doorbell is a system call, handlers decide by what waits: pace() in handler.c. */
 void cl_netq_ring(struct cl_netq *q)
 {
     struct cl_nic *nic = q->nic;
@@ -49,13 +49,6 @@ bool cl_netq_refill(struct cl_netq *q)
     cl_netq_ring(q); /* what is done or sent may be what is missing */
     q->n_spare = q->nic->ops->alloc(q->nic, q->index, q->spare, CL_NETQ_SPARE / 2);
     return q->n_spare != 0;
-}
-
-void cl_netq_renew(struct cl_netq *q)
-{
-    if (q->n_spare)
-        q->nic->ops->free(q->nic, q->index, q->spare, q->n_spare);
-    q->n_spare = 0;
 }
 
 void cl_netq_push_slow(struct cl_netq *q, const struct cl_frame *f)
@@ -115,8 +108,9 @@ void cl_netq_arp_timer(struct cl_timer *timer, void *arg)
     }
     bool again = cl_load_relaxed(&nif->arp->n_pending) != 0;
     if (!again) {
-        /* Of "say not armed, look at pending" here and "make pending, look at armed" in cl_netq_arp_request at least one sees the
-         * other: the fences on both sides are sequentially consistent (the argument of corelane/runtime/park.h). */
+        /* Of "say not armed, look at pending" here and "make pending, look at armed" in cl_netq_arp_request at least
+         * one sees the other: the fences on both sides are sequentially consistent (the argument of
+         * corelane/runtime/park.h). */
         cl_store_relaxed(&nif->arp_timer_armed, 0);
         cl_fence_seq_cst();
         again = cl_load_relaxed(&nif->arp->n_pending) && !cl_exchange(&nif->arp_timer_armed, 1);

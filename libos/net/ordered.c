@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/random.h>
 
 #define ITEMS_A_KTHREAD 256
 #define ITEMS_LEAST 32
@@ -60,10 +59,7 @@ int cl_flows_make(struct cl_netif *nif)
         delete (flows);
         return -ENOMEM;
     }
-    if (getrandom(&flows->table.secret, sizeof flows->table.secret, 0) != sizeof flows->table.secret) {
-        delete (flows);
-        return -EIO;
-    }
+    flows->table.secret = nif->secret;
     for (unsigned k = 0; k < nif->n_queues; k++)
         cl_store_release(&nif->queues[k].ready, &flows->ready[k]); /* release: kthreads may run already */
     cl_store_release(&nif->flows, flows);

@@ -1,6 +1,7 @@
 /* UDP handlers whose datagrams are handled in order: those of one flow one after the other, as the NIC gave them.
  *
  *   NIC queue --(order.c, under the queue's lock)--> flow (flow.h) --ready queue (ready.h)--> handler, on a runner
+ *   sender in this runtime --(loop.c)---------------^
  *
  * A flow exists while it has something: it is made for the first datagram, and removed with the last one handled, since
  * one without any has nothing to remember. So the table holds no more than there is to do, and a peer that invents
@@ -33,12 +34,12 @@ struct cl_flows {
     uint32_t settled;
 };
 
-/* Have flows, from now on. Under types_lock. -ENOMEM, -EIO (no random numbers). */
+/* Have flows, from now on. Under types_lock. -ENOMEM. */
 int cl_flows_make(struct cl_netif *nif);
-/* A handler whose datagrams are handled in order. -EADDRINUSE, -EINVAL, -EMFILE, -ENOMEM, -EIO (no random numbers). */
+/* A handler whose datagrams are handled in order. -EADDRINUSE, -EINVAL, -EMFILE, -ENOMEM. */
 int cl_udp_bind_ordered(struct cl_netif *nif, uint16_t port, cl_udp_handler fn, void *arg);
 /* Put a datagram at the end of its flow; a flow that gets ready by it goes to `woken`. Takes the frame. The calling
- * kthread's queue is q, and it holds the lock under which the frame was received. */
+ * kthread's queue is q, and it holds the lock under which the frame was received; or it sends the frame (loop.c). */
 void cl_ordered_put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_ready_list *woken);
 /* Make those that got ready visible. */
 void cl_ordered_publish(struct cl_netq *q, const struct cl_ready_list *woken);

@@ -1,6 +1,6 @@
-/* Poll sets: a list of members that may be ready, in the order in which they became so, and a semaphore on which waiters
- * sleep. A member is asked whether it is ready only when it is told of; who makes it ready lists it after that, under the
- * set's lock. So either the waiter sees that it is ready, or it is listed again. */
+/* Poll sets: a list of members that may be ready, in the order in which they became so, and a semaphore on which
+ * waiters sleep. A member is asked whether it is ready only when it is told of; who makes it ready lists it after that,
+ * under the set's lock. So either the waiter sees that it is ready, or it is listed again. */
 #include "poll.h"
 #include "netif.h"
 
@@ -127,9 +127,10 @@ static int sleep_until(struct cl_poll *p, uint64_t deadline_ns)
     cl_spin_lock(&p->lock);
     bool posted = !take_waiter(p);
     cl_spin_unlock(&p->lock);
-    while (posted && cl_sem_wait(&p->wake)) /* it is there, or comes at once */
+    /* It is there, or comes at once. Who may not block has not slept, and must not try to now. */
+    while (posted && (rc == -EDEADLK ? cl_sem_trywait(&p->wake) : cl_sem_wait(&p->wake)))
         cl_relax();
-    return posted && rc == -ETIMEDOUT ? 0 : rc;
+    return posted ? 0 : rc;
 }
 
 /* Under the lock, which it lets go: events, or what is wrong, or 0 after a sleep (*again) or for a timeout of 0. */

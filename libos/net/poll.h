@@ -22,8 +22,8 @@ struct cl_netif;
 /* Enter and leave. The lock of whoever has the member is held. */
 int cl_pollable_add(struct cl_pollable *member, struct cl_poll *set, uint32_t how, uint64_t data);
 void cl_pollable_remove(struct cl_pollable *member);
-/* It may be ready. The same; cheap if it is in no set. Returns the set if somebody is to be woken by cl_poll_tell, once the
- * lock is let go: waking a kthread may take a system call. */
+/* It may be ready. The same; cheap if it is in no set. Returns the set if somebody is to be woken by cl_poll_tell, once
+ * the lock is let go: waking a kthread may take a system call. */
 struct cl_poll *cl_pollable_notify(struct cl_pollable *member);
 void cl_poll_tell(struct cl_poll *set);
 /* Whose set it is. */

@@ -20,21 +20,25 @@
 
 struct cl_udp_group {
     struct cl_spin lock;
-    uint32_t n_sockets; /* under table_lock */
+    const struct cl_flow_secret *secret; /* constant */
+    uint32_t n_sockets;                  /* under table_lock */
     uint32_t n_open;
     struct cl_udp_socket *open[CL_UDP_MAX_SOCKETS]; /* connected to nobody */
     struct cl_udp_socket *flows[BUCKETS];
 };
 
-/* Spread of flows over buckets and sockets. Not a defence: who can choose ports and addresses can aim at one. */
-static uint32_t mix(uint64_t flow)
+/* Spread of flows over buckets and sockets, by the upper bits and the lower ones. Secret: no peer can choose ports that
+ * meet in one bucket, or at one socket. */
+static uint64_t spread(const struct cl_udp_group *g, uint64_t flow)
 {
-    return cl_rss_mix(CL_RSS_KEY, flow, flow >> 32);
+    struct cl_flow_key key = {
+        .peer_be = (uint32_t)flow, .peer_port_be = (uint16_t)(flow >> 32), .protocol = CL_IPPROTO_UDP};
+    return cl_flow_hash(g->secret, &key);
 }
 
-static struct cl_udp_socket **flow_at(struct cl_udp_group *g, uint64_t flow)
+static struct cl_udp_socket **flow_at(struct cl_udp_group *g, uint64_t flow, uint64_t hash)
 {
-    struct cl_udp_socket **at = &g->flows[mix(flow) % BUCKETS];
+    struct cl_udp_socket **at = &g->flows[hash % BUCKETS];
     while (*at && (*at)->peer != flow)
         at = &(*at)->next_flow;
     return at;
@@ -42,10 +46,11 @@ static struct cl_udp_socket **flow_at(struct cl_udp_group *g, uint64_t flow)
 
 struct cl_udp_socket *cl_udp_group_find(struct cl_udp_group *g, uint64_t flow)
 {
+    uint64_t hash = spread(g, flow);
     cl_spin_lock(&g->lock);
-    struct cl_udp_socket *s = *flow_at(g, flow);
+    struct cl_udp_socket *s = *flow_at(g, flow, hash);
     if (!s && g->n_open)
-        s = g->open[cl_rss_queue(mix(flow), g->n_open)];
+        s = g->open[cl_rss_queue((uint32_t)(hash >> 32), g->n_open)];
     cl_spin_unlock(&g->lock);
     return s;
 }
@@ -54,7 +59,7 @@ struct cl_udp_socket *cl_udp_group_find(struct cl_udp_group *g, uint64_t flow)
 static void group_leave(struct cl_udp_group *g, struct cl_udp_socket *s)
 {
     if (s->peer) {
-        struct cl_udp_socket **at = flow_at(g, s->peer);
+        struct cl_udp_socket **at = flow_at(g, s->peer, spread(g, s->peer));
         if (*at == s)
             *at = s->next_flow;
         return;
@@ -72,7 +77,7 @@ static int group_enter(struct cl_udp_group *g, struct cl_udp_socket *s, uint64_t
         g->open[g->n_open++] = s;
         return 0;
     }
-    struct cl_udp_socket **at = flow_at(g, peer);
+    struct cl_udp_socket **at = flow_at(g, peer, spread(g, peer));
     if (*at)
         return -EADDRINUSE;
     s->next_flow = NULL;
@@ -84,6 +89,7 @@ int cl_udp_group_move(struct cl_udp_socket *s, uint64_t peer)
 {
     struct cl_udp_group *g = s->group;
     cl_spin_lock(&g->lock);
+    cl_spin_lock(&s->queue->lock);              /* both in one step: where it is in the group follows from its peer */
     int rc = cl_udp_is_queued(s) ? 0 : -EINVAL; /* closed: it has left the group, or is about to */
     if (rc == 0 && peer != s->peer) {
         uint64_t before = s->peer;
@@ -91,9 +97,10 @@ int cl_udp_group_move(struct cl_udp_socket *s, uint64_t peer)
         rc = group_enter(g, s, peer);
         if (rc)
             group_enter(g, s, before); /* where it was there is room */
-        else
-            cl_store_relaxed(&s->peer, peer);
     }
+    if (rc == 0)
+        cl_udp_queue_set_peer(s, peer);
+    cl_spin_unlock(&s->queue->lock);
     cl_spin_unlock(&g->lock);
     return rc;
 }
@@ -217,6 +224,7 @@ static struct cl_udp_socket *group_of(struct cl_netif *nif, uint16_t port)
         }
         if (!entry)
             return NULL;
+        entry->group->secret = &nif->secret;
         entry->kind = CL_UDP_GROUP;
         entry->nif = nif;
     }

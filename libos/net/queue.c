@@ -30,6 +30,13 @@ uint32_t cl_udp_ready(const struct cl_pollable *member)
     return what | (cl_load_relaxed(&s->nif->sockets_shut) ? CL_POLL_END : 0);
 }
 
+void cl_udp_queue_set_peer(struct cl_udp_socket *s, uint64_t peer)
+{
+    cl_store_relaxed(&s->peer, peer);
+    cl_store_relaxed(&s->has_sent, 0);
+    cl_store_relaxed(&s->error, 0);
+}
+
 /* A recycled socket keeps its queue object, since a late frame may be at its lock, and gets a new
  * ring. */
 void cl_udp_queue_take_over(struct cl_udp_socket *s, struct cl_udp_queue *fresh, uint16_t port,
@@ -46,13 +53,12 @@ void cl_udp_queue_take_over(struct cl_udp_socket *s, struct cl_udp_queue *fresh,
         cl_store_relaxed(&queue->size, fresh->size);
         queue->head = 0;
         cl_store_relaxed(&queue->count, 0);
+        queue->error_told = false;
         cl_sem_init(&queue->filled, 0);
     }
     s->port = port;
     s->group = group;
-    cl_store_relaxed(&s->peer, 0);
-    cl_store_relaxed(&s->has_sent, 0);
-    cl_store_relaxed(&s->error, 0);
+    cl_udp_queue_set_peer(s, 0);
     s->watch.ready = cl_udp_ready;
     cl_store_relaxed(&s->kind, CL_UDP_QUEUE); /* relaxed: who acts on it re-checks under the lock */
     cl_spin_unlock(&queue->lock);

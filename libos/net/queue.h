@@ -18,6 +18,7 @@ struct cl_udp_queue {
     uint32_t size;       /* datagrams at most */
     uint32_t head;
     uint32_t count;   /* also read without the lock, relaxed */
+    bool error_told;  /* a post came for an ICMP error, and no reader has come by it since: no other one is needed */
     uint32_t readers; /* inside recvfrom, close, or about to post; the socket is reused when none is */
     struct cl_sem filled;
     struct cl_datagram *ring;
@@ -33,6 +34,8 @@ bool cl_udp_queue_unused(const struct cl_udp_queue *queue);
 void cl_udp_queue_delete(struct cl_udp_queue *queue);
 /* What of its socket is ready (CL_POLL_...). */
 uint32_t cl_udp_ready(const struct cl_pollable *member);
+/* Under the queue's lock, and the group's if there is one: it is connected to another peer (0: to nobody). */
+void cl_udp_queue_set_peer(struct cl_udp_socket *s, uint64_t peer);
 /* Under table_lock: a socket, new or recycled, gets a port and an empty queue. */
 void cl_udp_queue_take_over(struct cl_udp_socket *s, struct cl_udp_queue *fresh, uint16_t port,
                             struct cl_udp_group *group);

@@ -1,7 +1,9 @@
-/* The ready queue of a kthread: flows that have something to be done and that nobody holds (flow.h), first in, first out.
+/* The ready queue of a kthread: flows that have something to be done and that nobody holds (flow.h), first in, first
+ * out.
  *
  * Its kthread appends, and takes out what it runs; siblings without work take half. A list under a lock, since any
- * number of flows may be ready, and since a burst is appended at once: a lock for a burst, and one for a turn of a flow.
+ * number of flows may be ready, and since a burst is appended at once: a lock for a burst, and one for a turn of a
+ * flow.
  *
  * With no other lock held: of two ready queues that of the victim is left before that of the thief is taken. */
 #ifndef CORELANE_LIBOS_NET_READY_H

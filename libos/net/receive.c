@@ -205,10 +205,10 @@ static CL_NOINLINE void to_other(struct burst *b, const struct cl_rx_item *item,
 {
     if (kind == CL_UDP_TYPED)
         to_type(b, item);
-    else if (kind == CL_UDP_ORDERED && (b->looped || b->q->nif->n_queues == 1))
-        cl_ordered_put(b->q, item, &b->woken); /* there is nobody else, or the lock is held */
+    else if (kind == CL_UDP_ORDERED && !b->looped && b->q->nif->n_queues == 1)
+        cl_ordered_put(b->q, item, &b->woken); /* there is nobody else */
     else if (kind == CL_UDP_ORDERED)
-        slow_frame(b, &item->frame, info); /* taken before the first such port was bound (order.c): nobody listened */
+        slow_frame(b, &item->frame, info); /* taken, or looped, before the port was bound (order.c): nobody listened */
     else
         to_socket(b, item, info);
 }
@@ -315,14 +315,10 @@ static unsigned nothing_came(struct cl_netq *q)
     return 0;
 }
 
-/* What a kthread sent to itself; half of the room at most, so that it does not keep the NIC's frames out. Where handlers
- * are ordered the queue's lock is held until the frames are where they belong, as in order.c. */
+/* What a kthread sent to itself; half of the room at most, so that it does not keep the NIC's frames out. */
 static CL_NOINLINE unsigned receive_looped(struct cl_netq *q, struct cl_netq *victim, unsigned n)
 {
     struct cl_frame frames[CL_NETQ_POLL];
-    bool ordered = q->nif->n_queues > 1 && cl_load_relaxed(&q->nif->flows) != NULL;
-    if (ordered && !cl_netq_lock_rx(victim))
-        return 0;
     n = cl_netq_unloop(victim, frames, (cl_min(n, (unsigned)CL_NETQ_POLL) + 1) / 2);
     struct burst b = begin(q, cl_stamp(q->time), n);
     b.looped = true;
@@ -331,8 +327,6 @@ static CL_NOINLINE unsigned receive_looped(struct cl_netq *q, struct cl_netq *vi
         cl_rx_parse_looped(&q->nif->self, frames[i].data, frames[i].len, &info);
         parsed_frame(&b, &frames[i], &info);
     }
-    if (ordered)
-        cl_spin_unlock(&victim->rx_lock);
     cl_count(&q->stats.looped, n);
     cl_count(&q->stats.rx_frames, n);
     publish(&b);

@@ -1,9 +1,10 @@
 /* UDP sockets with a queue that uthreads read.
  *
  * Queue: a ring of datagrams behind a lock, and a semaphore (sync.h) on which readers are served in order of arrival. It is
- * posted for each datagram, for each ICMP error, once for the close, and at the end of the runtime. A reader takes an error
+ * posted for each datagram, for an ICMP error, once for the close, and at the end of the runtime. A reader takes an error
  * first, then a datagram. One that finds neither, because a sender has taken the error, waits again; one that finds the
- * socket closed passes the post on.
+ * socket closed passes the post on. For errors one post is under way at a time (error_told): there may be many of them, and
+ * nobody who reads.
  *
  * A datagram that waits lies in chunks (chunk.h), not in the NIC's buffer. */
 #include "netif.h"
@@ -32,14 +33,15 @@ int cl_udp_queue_open(struct cl_netif *nif, uint16_t port, bool shared, uint32_t
 /* Something has come: a reader, and who polls. Under the lock, which it lets go, for waking a kthread may take a system
  * call. A reader until it has posted, for the post must not count in the socket's next life; relaxed: the lock orders it
  * before the close, and so before the check of socket_new. */
-static void note_arrival(struct cl_udp_socket *s)
+static void note_arrival(struct cl_udp_socket *s, bool post)
 {
     struct cl_udp_queue *queue = s->queue;
     __atomic_fetch_add(&queue->readers, 1, __ATOMIC_RELAXED);
     struct cl_poll *set = cl_pollable_notify(&s->watch);
     cl_spin_unlock(&queue->lock);
     cl_poll_tell(set);
-    cl_sem_post(&queue->filled);
+    if (post)
+        cl_sem_post(&queue->filled);
     __atomic_fetch_sub(&queue->readers, 1, __ATOMIC_RELEASE); /* release: the post comes before the reuse */
 }
 
@@ -74,7 +76,7 @@ bool cl_udp_deliver(struct cl_netq *q, struct cl_udp_socket *s, const struct cl_
     if (*reason == CL_DROP_NONE) {
         queue->ring[(queue->head + queue->count) % queue->size] = (struct cl_datagram){chunks, from, item->payload_len};
         cl_store_relaxed(&queue->count, queue->count + 1);
-        note_arrival(s);
+        note_arrival(s, true);
         return true;
     }
     cl_spin_unlock(&queue->lock);
@@ -98,24 +100,35 @@ bool cl_udp_tell_error(struct cl_netif *nif, const struct cl_icmp_about *about)
         return false;
     }
     cl_store_relaxed(&s->error, about->error);
-    note_arrival(s);
+    bool post = !s->queue->error_told;
+    s->queue->error_told = true;
+    note_arrival(s, post);
     return true;
 }
 
-/* Take the oldest datagram. False: there is none, or the socket is closed (*closed). */
-static bool queue_take(struct cl_udp_socket *s, struct cl_datagram *out, bool *closed)
+/* The error that has come, which is over with that; 0: none. */
+static int take_error(struct cl_udp_socket *s)
+{
+    return cl_likely(!cl_load_relaxed(&s->error)) ? 0 : -cl_exchange(&s->error, 0);
+}
+
+/* What a reader that had a post finds: 1 and the oldest datagram, the error that has come, -ESHUTDOWN: it is closed; 0:
+ * nothing. */
+static int queue_take(struct cl_udp_socket *s, struct cl_datagram *out)
 {
     struct cl_udp_queue *queue = s->queue;
     cl_spin_lock(&queue->lock);
-    *closed = s->kind != CL_UDP_QUEUE;
-    bool found = !*closed && queue->count;
-    if (found) {
+    int rc = s->kind == CL_UDP_QUEUE ? take_error(s) : -ESHUTDOWN;
+    if (rc == 0 && queue->count) {
         *out = queue->ring[queue->head];
         queue->head = (queue->head + 1) % queue->size;
         cl_store_relaxed(&queue->count, queue->count - 1);
+        rc = 1;
+    } else {
+        queue->error_told = false; /* the post was the error's, or there are as many as datagrams now */
     }
     cl_spin_unlock(&queue->lock);
-    return found;
+    return rc;
 }
 
 /* Give back what waits. Under the lock, or nobody runs. */
@@ -175,6 +188,16 @@ static bool can_reach(const struct cl_netif *nif, uint32_t dst_be)
            (cl_be32(dst_be) < 0xe0000000u && cl_ipv4_next_hop(&nif->self, dst_be) != 0);
 }
 
+static int connect_alone(struct cl_udp_socket *s, uint64_t peer)
+{
+    cl_spin_lock(&s->queue->lock);
+    bool open = s->kind == CL_UDP_QUEUE;
+    if (open)
+        cl_udp_queue_set_peer(s, peer);
+    cl_spin_unlock(&s->queue->lock);
+    return open ? 0 : -EINVAL;
+}
+
 int cl_udp_connect(struct cl_udp_socket *s, const struct cl_udp_addr *to)
 {
     uint64_t peer = to ? cl_udp_flow(cl_be32(to->ipv4), cl_be16(to->port)) : 0;
@@ -182,25 +205,10 @@ int cl_udp_connect(struct cl_udp_socket *s, const struct cl_udp_addr *to)
         return -EINVAL;
     if (to && !can_reach(s->nif, cl_be32(to->ipv4)))
         return -EHOSTUNREACH;
-    int rc = s->group ? cl_udp_group_move(s, peer) : 0;
-    if (rc)
-        return rc;
-    cl_spin_lock(&s->queue->lock);
-    if (s->kind == CL_UDP_QUEUE) {
-        cl_store_relaxed(&s->peer, peer);
-        cl_store_relaxed(&s->has_sent, 0);
-        cl_store_relaxed(&s->error, 0);
-    } else {
-        rc = -EINVAL;
-    }
-    cl_spin_unlock(&s->queue->lock);
+    __atomic_fetch_add(&s->queue->readers, 1, __ATOMIC_ACQUIRE); /* not reused meanwhile */
+    int rc = s->group ? cl_udp_group_move(s, peer) : connect_alone(s, peer);
+    __atomic_fetch_sub(&s->queue->readers, 1, __ATOMIC_RELEASE);
     return rc;
-}
-
-/* The error that has come, which is over with that; 0: none. */
-static int take_error(struct cl_udp_socket *s)
-{
-    return cl_likely(!cl_load_relaxed(&s->error)) ? 0 : -cl_exchange(&s->error, 0);
 }
 
 static int64_t send_to(struct cl_udp_socket *s, const void *data, int64_t len, uint32_t dst_be, uint16_t port_be)
@@ -267,22 +275,22 @@ static int wait_filled(struct cl_udp_socket *s, int64_t timeout_ns, uint64_t dea
     return timeout_ns < 0 ? cl_sem_wait(filled) : cl_sem_wait_until(filled, deadline_ns);
 }
 
-/* A datagram, or what there is instead of one. */
+/* 1: a datagram; or what there is instead of one. */
 static int receive(struct cl_udp_socket *s, struct cl_datagram *out, int64_t timeout_ns)
 {
     uint64_t deadline_ns = timeout_ns > 0 ? cl_sched_now_ns(s->nif->sched) + (uint64_t)timeout_ns : 0;
     for (;;) {
-        bool closed;
         int rc = wait_filled(s, timeout_ns, deadline_ns);
-        if (rc < 0 || (rc = take_error(s)))
+        if (rc < 0)
             return rc;
-        if (queue_take(s, out, &closed))
-            return 0;
+        rc = queue_take(s, out);
         /* Acquire: pairs with the release in cl_udp_sockets_shut. */
-        if (closed || cl_load_acquire(&s->nif->sockets_shut)) {
+        if (rc == 0 && cl_load_acquire(&s->nif->sockets_shut))
+            rc = -ESHUTDOWN;
+        if (rc == -ESHUTDOWN)
             cl_sem_post(&s->queue->filled); /* for the next reader */
-            return -ESHUTDOWN;
-        }
+        if (rc)
+            return rc;
     }
 }
 
@@ -345,7 +353,7 @@ void cl_udp_sockets_shut(struct cl_netif *nif)
             continue;
         cl_spin_lock(&s->queue->lock);
         if (s->kind == CL_UDP_QUEUE)
-            note_arrival(s);
+            note_arrival(s, true);
         else
             cl_spin_unlock(&s->queue->lock);
     }

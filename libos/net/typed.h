@@ -5,19 +5,20 @@
  * that queue whose head has waited longest for its target, after Shinjuku (NSDI 2019). A head that waits gets more
  * urgent without bound, so no type starves while others are served.
  *
- * An entry is a datagram, or a uthread that was switched away from in the middle of one since its quantum was over. That
- * one goes to the end of its type's queue, waits anew, and so shares the processor with those like it. Counted from the
- * arrival of its datagram its wait would grow while it runs, and a long request that is nearly done would go before short
- * ones for all of its rest.
+ * An entry is a datagram, or a uthread that was switched away from in the middle of one since its quantum was over.
+ * That one goes to the end of its type's queue, waits anew, and so shares the processor with those like it. Counted
+ * from the arrival of its datagram its wait would grow while it runs, and a long request that is nearly done would go
+ * before short ones for all of its rest.
  *
  *   poll (receive.c) --classify--> ring of the type --choose--> handler, on a runner (handler.c)
  *                                    ^                                |
  *                                    +---- quantum over (preempted) --+
  *
- * Each ring is an inbox (inbox.h): the kthread puts, anybody takes, so that siblings can help. Types belong to a runtime:
- * handlers that sort bring theirs, up to CL_UDP_TYPES in all, and the rule is applied to all of them together.
+ * Each ring is an inbox (inbox.h): the kthread puts, anybody takes, so that siblings can help. Types belong to a
+ * runtime: handlers that sort bring theirs, up to CL_UDP_TYPES in all, and the rule is applied to all of them together.
  *
- * Tests: tests/libos/handlers/test_typed.py (the rule against a model; the whole path), tests/libos/net/c/typed_stress.c (TSan). */
+ * Tests: tests/libos/handlers/test_typed.py (the rule against a model; the whole path),
+ * tests/libos/net/c/typed_stress.c (TSan). */
 #ifndef CORELANE_LIBOS_NET_TYPED_H
 #define CORELANE_LIBOS_NET_TYPED_H
 
@@ -40,7 +41,8 @@ struct cl_typed {
     uint32_t taken CL_ALIGNED(CL_CACHELINE); /* the same. Writers: anybody, by addition, relaxed */
 };
 
-/* When the head of a ring came; what it was a moment ago if siblings take, which makes the choice a worse one for once. */
+/* When the head of a ring came; what it was a moment ago if siblings take, which makes the choice a worse one for
+ * once. */
 static inline uint64_t cl_typed_head_tsc(const struct cl_inbox *ring)
 {
     return cl_load_relaxed(&ring->items[cl_load_relaxed(&ring->head) & ring->mask][CL_RX_ITEM_TSC]);

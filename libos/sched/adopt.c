@@ -2,8 +2,8 @@
  *
  * Who runs one at a time is decided by `turning`: its adopter takes it from OUTSIDE to INSIDE for each turn, and who
  * stops the scheduler takes it from OUTSIDE for good. So a runtime can be stopped whatever the adopter does: asleep in
- * its epoll, ended, or the one who stops. A turn that does not come back is what a handler that does not come back is to
- * an ordinary kthread: the stop says so.
+ * its epoll, ended, or the one who stops. A turn that does not come back is what a handler that does not come back is
+ * to an ordinary kthread: the stop says so.
  *
  * A thread keeps a record of each kthread that it has adopted. By it the end of the thread lets go of them, and the
  * handler of the preemption signal finds them outside of a turn. A scheduler that ends takes itself out of the records

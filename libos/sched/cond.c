@@ -45,7 +45,8 @@ int cl_cond_wait_until(struct cl_cond *c, struct cl_mutex *m, uint64_t deadline_
 
 void cl_cond_signal(struct cl_cond *c)
 {
-    /* Relaxed: a waiter that the caller has to see queued itself before it released the mutex that the caller held since. */
+    /* Relaxed: a waiter that the caller has to see queued itself before it released the mutex that the caller held
+     * since. */
     if (!cl_load_relaxed(&c->waiters.first))
         return;
     cl_spin_lock(&c->guard);

@@ -2,8 +2,8 @@
  *
  * A uthread's stack is too small for a signal frame (3.4 KB with AVX-512) plus a handler, and none is left after an
  * overflow, so each kthread has a sigaltstack. It serves handlers installed with SA_ONSTACK. A handler must not switch
- * stacks. kthreads block all signals but those that tell of a fault in the running code, SIGABRT and SIGPROF: the others
- * go to the application's own threads. */
+ * stacks. kthreads block all signals but those that tell of a fault in the running code, SIGABRT and SIGPROF: the
+ * others go to the application's own threads. */
 #include "internal.h"
 
 #include <signal.h>

@@ -1,8 +1,8 @@
 /* A kthread without work: it spins, checks its siblings, and goes to sleep; and how it is woken.
  *
  * Two shared words, both changed by read-modify-write with sequentially consistent order:
- *   parked     bit k: kthread k sleeps or is about to. Set by k after its park word; taken by k or by the one who wakes it.
- *   searching  how many kthreads are awake and search for work, including ones just woken.
+ *   parked     bit k: kthread k sleeps or is about to. Set by k after its park word; taken by k or by the one who wakes
+ *   it. searching  how many kthreads are awake and search for work, including ones just woken.
  *
  * Whoever publishes work that others should take calls cl_wake_one after it: a full fence, then, only if nobody
  * searches already, one sleeper is counted as searching and woken. Whoever searches and goes to sleep stops searching

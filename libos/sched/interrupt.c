@@ -4,10 +4,10 @@
  * The handler runs on the kthread's signal stack. It does one of three things if the core is lost.
  *
  *   Switches the uthread away, if its code is known to be interruptible: its address is in a registered range
- *   (cl_preemptible_add), or it is between cl_preemptible_begin and _end. The handler makes the uthread call cl_preempt_entry
- *   as if its code had done so just here, and returns. That trampoline saves every register on the uthread's own stack,
- *   calls the scheduler, and restores them, perhaps on another kthread. Nothing of the signal's frame is kept, so that
- *   what the kernel ties to a thread there (the signal stack) does not move with the uthread.
+ *   (cl_preemptible_add), or it is between cl_preemptible_begin and _end. The handler makes the uthread call
+ *   cl_preempt_entry as if its code had done so just here, and returns. That trampoline saves every register on the
+ *   uthread's own stack, calls the scheduler, and restores them, perhaps on another kthread. Nothing of the signal's
+ *   frame is kept, so that what the kernel ties to a thread there (the signal stack) does not move with the uthread.
  *
  *   Waits in place, if it is other code: that may hold locks and thread-local state. So does the handler of another
  *   signal, wherever it runs: it is known by the signals that it blocks, and could not end on another thread, whose

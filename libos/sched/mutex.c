@@ -1,9 +1,9 @@
 /* Mutex: see corelane/libos/sync.h for the policy.
  *
- * word = owner | WAITERS | WOKEN. 0 -> owner and owner -> 0 go by one CAS each; everything else, any transition from or to
- * a word with a bit set, happens under the guard. So under the guard, a word that names the holder of the guard as owner
- * or that has a bit set changes only by us. WOKEN says that a waiter was woken and has not yet come: unlock then wakes no
- * second one. */
+ * word = owner | WAITERS | WOKEN. 0 -> owner and owner -> 0 go by one CAS each; everything else, any transition from or
+ * to a word with a bit set, happens under the guard. So under the guard, a word that names the holder of the guard as
+ * owner or that has a bit set changes only by us. WOKEN says that a waiter was woken and has not yet come: unlock then
+ * wakes no second one. */
 #include "wait.h"
 
 #define WAITERS 1ull

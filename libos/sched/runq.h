@@ -1,17 +1,20 @@
-/* Run queue of one kthread: a ring of 256 uthreads that its owner pushes to and anybody takes from, and an overflow list.
+/* Run queue of one kthread: a ring of 256 uthreads that its owner pushes to and anybody takes from, and an overflow
+ * list.
  *
  * First in, first out: while the overflow list is not empty the owner pushes there, so what is in the ring is always
  * older than what is in the list, and a ring that has run empty is refilled from the list.
  *
  *   head   taken up to here. Writers: owner and thieves by CAS; readers: all.
- *   tail   pushed up to here. Writer: owner (release: the slot and the uthread's saved context come before); readers: all.
- *   ring   writer: owner, only between tail and head + 256; readers: all. A thief copies slots first and then wins or loses
+ *   tail   pushed up to here. Writer: owner (release: the slot and the uthread's saved context come before); readers:
+ *   all. ring   writer: owner, only between tail and head + 256; readers: all. A thief copies slots first and then wins
+ *   or loses
  *          them by the CAS on head: a slot can have been overwritten only if head has moved on.
  *   list   guarded by the lock; its length is also read without it.
- * Positions are 32 bits; a thief that sleeps between its load and its CAS while exactly 2^32 uthreads pass would be fooled.
+ * Positions are 32 bits; a thief that sleeps between its load and its CAS while exactly 2^32 uthreads pass would be
+ * fooled.
  *
- * With one kthread nobody steals (`shared` false), and taking needs no CAS. The idea of the ring is that of Go's run queues.
- * Tests: tests/libos/sched/c/runq_model.c (against a model), runq_stress.c (TSan). */
+ * With one kthread nobody steals (`shared` false), and taking needs no CAS. The idea of the ring is that of Go's run
+ * queues. Tests: tests/libos/sched/c/runq_model.c (against a model), runq_stress.c (TSan). */
 #ifndef CORELANE_LIBOS_SCHED_RUNQ_H
 #define CORELANE_LIBOS_SCHED_RUNQ_H
 

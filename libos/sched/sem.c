@@ -1,8 +1,9 @@
 /* Counting semaphore and wait group: see corelane/libos/sync.h.
  *
- * Both words are count << 1 | WAITERS. A semaphore with waiters has the count 0 (a post gives to a waiter directly); a wait
- * group with waiters has a count above 0. Setting WAITERS happens under the guard by CAS from a word that justifies it. A
- * waker touches the object no more once it has changed the word, or, with waiters, released the guard. */
+ * Both words are count << 1 | WAITERS. A semaphore with waiters has the count 0 (a post gives to a waiter directly); a
+ * wait group with waiters has a count above 0. Setting WAITERS happens under the guard by CAS from a word that
+ * justifies it. A waker touches the object no more once it has changed the word, or, with waiters, released the
+ * guard. */
 #include "wait.h"
 
 #define WAITERS 1ull

@@ -1,14 +1,14 @@
 /* uthread objects and their stacks.
  *
  * An object keeps its stack for life. Free objects wait in LIFO caches, one per kthread and without a lock, so that the
- * next uthread runs on the stack that is warmest; half a cache at a time moves to and from a locked depot. Stacks are mapped
- * CL_STACK_SLAB at a time when the depot is empty, so memory follows the largest number of uthreads that were alive at one
- * time, and only pages that were touched are real.
+ * next uthread runs on the stack that is warmest; half a cache at a time moves to and from a locked depot. Stacks are
+ * mapped CL_STACK_SLAB at a time when the depot is empty, so memory follows the largest number of uthreads that were
+ * alive at one time, and only pages that were touched are real.
  *
  * Below each stack lies a guard of 1 MiB of address space, so that a large frame of some library does not step over it
  * into the stack below: MADV_GUARD_INSTALL where the kernel has it (6.13), which costs no mapping of its own; else
- * and under valgrind mprotect, and then about 32 000 stacks fit into vm.max_map_count. First frames start at staggered offsets, or the
- * hottest lines of all stacks would share a few sets of the L1 cache. */
+ * and under valgrind mprotect, and then about 32 000 stacks fit into vm.max_map_count. First frames start at staggered
+ * offsets, or the hottest lines of all stacks would share a few sets of the L1 cache. */
 #include "internal.h"
 #include "valgrind.h"
 

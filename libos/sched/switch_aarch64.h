@@ -1,6 +1,7 @@
 /* Context switch for aarch64. Included by switch.h, which says what it does and why it is written inline. */
 
-/* Offsets in the code below: sp 0, fp 8, pc 16, fpcr 24. hint #36 is "bti j", for machines that check branch targets. */
+/* Offsets in the code below: sp 0, fp 8, pc 16, fpcr 24. hint #36 is "bti j", for machines that check branch
+ * targets. */
 static inline __attribute__((always_inline)) void cl_context_switch(struct cl_context *save, struct cl_context *to)
 {
     register struct cl_context *x0 __asm__("x0") = save;

@@ -5,8 +5,8 @@
  *
  * A client request is a sequence of instructions that does nothing on a processor. Valgrind, which translates the code,
  * finds the sequence, reads six words (the request and its arguments) and leaves a result in a register. Outside of
- * valgrind the result is what was in that register before: 0. Source: valgrind's manual, "The Client Request mechanism",
- * and the sequences that its valgrind.h documents for each architecture.
+ * valgrind the result is what was in that register before: 0. Source: valgrind's manual, "The Client Request
+ * mechanism", and the sequences that its valgrind.h documents for each architecture.
  *
  * Tests: tests/libos/sched/test_valgrind.py. */
 #ifndef CORELANE_LIBOS_SCHED_VALGRIND_H

@@ -30,9 +30,9 @@ bool cl_wakefd_due(const struct cl_kthread *k);
 bool cl_wakefd_called(const struct cl_kthread *k);
 /* k is up: what woke it is taken. */
 void cl_wakefd_up(struct cl_kthread *k);
-/* k sleeps and is asked to turn. If that comes to nothing again and again the descriptor may be readable of what is over:
- * take that. Before k looks whether there is something: what a waker has written since must stay. True: the device shows
- * an error, which the NIC is to see. */
+/* k sleeps and is asked to turn. If that comes to nothing again and again the descriptor may be readable of what is
+ * over: take that. Before k looks whether there is something: what a waker has written since must stay. True: the
+ * device shows an error, which the NIC is to see. */
 bool cl_wakefd_look(struct cl_kthread *k);
 /* Managed: it is time, and the core is another's. The iokernel knows of the timer; the descriptor is not to say it. */
 void cl_wakefd_too_early(struct cl_kthread *k);

@@ -1,8 +1,9 @@
 /* Alarms: see corelane/libos/wheel.h; how they lie: wheel.h.
  *
- * Who holds an alarm and who runs the wheel agree on no more than this. A PLACED alarm is looked at no later than at the
- * first `look_ns` since it was placed, for the holder only raises it. And an alarm that seemed due then is CALLED before
- * its callback begins. So what the holder stored meanwhile is seen at the latest when it asks after the callback.
+ * Who holds an alarm and who runs the wheel agree on no more than this. A PLACED alarm is looked at no later than at
+ * the first `look_ns` since it was placed, for the holder only raises it. And an alarm that seemed due then is CALLED
+ * before its callback begins. So what the holder stored meanwhile is seen at the latest when it asks after the
+ * callback.
  *
  * A wheel has one runner at a time, since its timer has. Locks: the wheel's, then that of the heap of its timer.
  * Tests: tests/libos/sched/c/wheel_model.c, wheel_stress.c. */

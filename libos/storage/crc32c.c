@@ -96,8 +96,9 @@ static inline uint32_t step1(uint32_t crc, uint8_t v)
 #endif
 
 #if defined(__x86_64__)
-/* A checksum register times x^(64 n - 33): the product of two reflected 32-bit polynomials lies one bit too low in 64 bits, and the
- * instruction that takes it in multiplies by x^32 and reduces. So it is the register moved on by n words of zeros. */
+/* A checksum register times x^(64 n - 33): the product of two reflected 32-bit polynomials lies one bit too low in 64
+ * bits, and the instruction that takes it in multiplies by x^32 and reduces. So it is the register moved on by n words
+ * of zeros. */
 __attribute__((target("pclmul,sse4.2"))) static uint64_t product(uint32_t crc, unsigned n)
 {
     return (uint64_t)_mm_cvtsi128_si64(

@@ -9,7 +9,8 @@
 
 #define BATCH 64
 
-/* A call; on the uthread's stack. Under its queue's lock until `left` is 0; then it belongs to who brings the uthread back. */
+/* A call; on the uthread's stack. Under its queue's lock until `left` is 0; then it belongs to who brings the uthread
+ * back. */
 struct wait {
     struct cl_uthread *t;
     unsigned left;
@@ -184,7 +185,8 @@ int cl_storage_new(struct cl_sched *sched, struct cl_blk *blk, struct cl_storage
     return 0;
 }
 
-/* Uthreads that still waited are not brought back: their scheduler has ended. Their stacks are there until it is deleted. */
+/* Uthreads that still waited are not brought back: their scheduler has ended. Their stacks are there until it is
+ * deleted. */
 void cl_storage_delete(struct cl_storage *io)
 {
     struct cl_blk_req *done[BATCH];

@@ -13,6 +13,7 @@ import pytest
 from corelane.bench import raft_fail
 from corelane.bench.harness.plot import lint
 from corelane.bench.harness.session import Session
+from corelane.bench.raft import nodes
 from corelane.bench.raft_fail import Kill, longest_gap_ms
 
 
@@ -30,6 +31,7 @@ def test_every_kill_has_a_new_leader_and_a_client_that_goes_on(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arm: str, least: int
 ) -> None:
     monkeypatch.setattr(raft_fail, "LEAST_KILLS", least)
+    monkeypatch.setattr(nodes, "BYTES", {"log": 32 << 20, "memory": 4 << 20, "relay": 4 << 20})
     tried = raft_fail.slot(session, tmp_path, arm, 0.0, random.Random(1))
     kills = [kill for kill in tried if kill is not None]
     assert len(kills) == least

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,12 +58,14 @@ TRIES = 6
 
 # Of those that take longest: make soak runs them whole. tests/bench has the figures and baselines of the first two.
 PART = {"probes": ("--kernels", "fnv,spmv"), "raft": ("--no-baseline",), "sim": ()}
+WHOLE_TAKES_S = {"probes": 50, "raft": 80, "sim": 100}
 RAFT = (
     f"{arms.MEMORY}, open loop",
     f"{arms.SWITCHED}, open loop",
     *(arms.arm_name(system, 1) for system in (arms.MEMORY, arms.SWITCHED, arms.MOVED)),
     *(arms.arm_name(system, arms.CLIENTS[-1]) for system in (arms.TMPFS, arms.DISK, arms.SHORT)),
 )
+SMALL_LOGS = {"log": 32 << 20, "memory": 4 << 20, "relay": 4 << 20}  # of Raft nodes
 # What they have fewer of, but arms of ARMS: by its name in corelane.bench its value, or what makes that of the whole.
 FEWER: dict[str, dict[str, Any]] = {
     "afxdp": {"afxdp.afxdp.ROUNDS": 2},
@@ -78,48 +82,67 @@ FEWER: dict[str, dict[str, Any]] = {
         "colocate.arms.Tenant": lambda whole: lambda *args, **how: whole(*args, **how | {"code": "c"}),
     },
     "demo": {"demo.FRACTIONS": (0.1, 0.8, 1.15)},
-    "echo": {"echo.echo.PIECES": 1, "echo.echo.MODES": ("block",)},
+    "echo": {
+        "echo.echo.PIECES": 1,
+        "echo.echo.ROUNDS": 2,
+        "echo.echo.MODES": ("block",),
+        "harness.peaks.ROUNDS": 1,
+    },
     "ground": {
         "ground.rearm.ROUNDS": 2,
         "ground.burst.ROUNDS": 2,
         "ground.turn.ROUNDS": 2,
         "ground.virtual.ROUNDS": 2,
     },
-    "handlers": {"handlers.ROUNDS": 2, "handlers.SHORT_ROUNDS": 3},
+    "handlers": {
+        "handlers.ROUNDS": 2,
+        "handlers.SHORT_ROUNDS": 3,
+        "handlers.search_peak": lambda whole: partial(whole, tries=5),
+    },
     "handoff": {
         "handoff.handoff.ROUNDS": 2,
         "handoff.handoff.TURNS_LEAST": 1,
         "handoff.handoff.KILLS_LEAST": 1,
         "handoff.handoff.DECISION_APPS": 4,
-        "handoff.handoff.DECISIONS": dict(zip(handoff.DECISIONS, (2, 3, 4), strict=True)),
+        # One measurement for all three rows: tests/bench/handoff times decisions over few and many.
+        "handoff.handoff.DECISIONS": dict.fromkeys(handoff.DECISIONS, 3),
+        "decision.measure": functools.cache,
     },
     "hostile": {
         "hostile.hostile.ATTACKS": lambda whole: {
             name: whole[name] for name in ("connect and close", "doorbell bits", "spoofed flood")
-        }
+        },
+        "hostile.hostile.REST_S": 0.1,
     },
+    "isolation": {"isolation.isolation.ROUNDS_LEAST": 1},
     "kv": {
+        "harness.peaks.ROUNDS": 1,
         "kv.FRACTIONS": (0.1, 0.8, 1.1),
         "kv.FEW_KEYS": 1000,
         "kv.SIZES": (8, 1300),
         "kv.SWEEP_KEYS": 100,
+        "kv.MEMORY_BYTES": 32 << 20,
         "kv.BATCH_ROUNDS": 1,
     },
     "log": {
         "log.log.ROUNDS": 4,
         "log.log.SWEEP_ROUNDS": 4,
+        "log.log.LOADS": (1, 8, 64),
         "log.log.CORE_ROUNDS": 2,
         "log.arrivals.FRACTIONS": (0.2, 1.2),
         "log.arrivals.RULES": lambda whole: {name: whole[name] for name in ("adaptive", "no wait, 1 in flight")},
     },
     "loadshift": {"loadshift.ROUNDS_LEAST": 1},
     "raft": {  # tests/bench/raft has lone puts; other arms have another number of clients
+        "raft.nodes.BYTES": SMALL_LOGS,
+        "raft.batches.FIXED": lambda whole: whole[::4],
         "raft.raft.SNAPSHOTS": {},
         "raft.raft.lone_puts": lambda _: lambda *_: None,
         "raft.raft.ours": lambda whole: lambda *args: [arm for arm in whole(*args) if arm[0] in RAFT],
     },
     "raft_fail": {
         "raft_fail.LEAST_KILLS": 1,
+        "raft.nodes.BYTES": SMALL_LOGS,
         "raft_fail.folders": lambda whole: (
             lambda *args: [(name, folder) for name, folder in whole(*args) if name in (raft_fail.TMPFS, raft_fail.DISK)]
         ),
@@ -179,7 +202,10 @@ def fewer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "options", "whole"),
     [
         *(pytest.param(name, PART.get(name, ()), False, id=name) for name in sorted(ENTRIES)),
-        *(pytest.param(name, (), True, id=f"{name} whole", marks=pytest.mark.soak(takes_s=60)) for name in PART),
+        *(
+            pytest.param(name, (), True, id=f"{name} whole", marks=pytest.mark.soak(takes_s=takes_s))
+            for name, takes_s in WHOLE_TAKES_S.items()
+        ),
     ],
 )
 def test_benchmark_leaves_a_whole_document(

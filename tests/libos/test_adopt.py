@@ -24,6 +24,7 @@ from corelane.drivers.nic.af_xdp.af_xdp import AfXdp
 from corelane.drivers.nic.fault import FaultNic, Faults
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.tap.tap import Tap
+from corelane.libos.adopted import _turn as in_c
 from corelane.runtime.errors import CorelaneError
 
 SERVER = Host("02:00:00:00:00:01", "10.0.0.1")
@@ -207,6 +208,10 @@ def test_wrong_callers_are_told_so() -> None:
             runtime.turn(1)
         with pytest.raises(CorelaneError, match="no such kthread"):
             runtime.fileno(1)
+        for number in (-1, 2**40, "first"):
+            for call in (runtime.turn, runtime.fileno, runtime.let_go):
+                with pytest.raises(CorelaneError):
+                    call(number)  # type: ignore[arg-type]
 
 
 def test_a_forked_child_is_refused() -> None:
@@ -265,6 +270,43 @@ def test_other_threads_run_while_it_is_asleep() -> None:
     assert counted == 1000
 
 
+def test_nothing_is_freed_under_a_turn_that_has_just_begun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread is put aside as it has let go of the interpreter's lock, and another one closes the runtime."""
+    begun, go_on, said = threading.Event(), threading.Event(), []
+
+    def put_aside(sched: Any, kthread: int) -> int:
+        begun.set()
+        assert go_on.wait(60)
+        return int(in_c(sched, kthread))
+
+    def turn() -> None:
+        with pytest.raises(CorelaneError, match="stopped") as caught:
+            runtime.turn()
+        said.append(caught.value.errno)
+
+    with adopted() as (runtime, _end):
+        runtime.let_go()
+        monkeypatch.setattr("corelane.libos.adopted._turn", put_aside)
+        turner, closer = threading.Thread(target=turn), threading.Thread(target=runtime.close)
+        turner.start()
+        assert begun.wait(60)
+        closer.start()
+        closer.join(0.05)
+        assert closer.is_alive(), "what the turn is about to use was freed"
+        go_on.set()
+        turner.join(60)
+        closer.join(60)
+        assert said == [errno.ESHUTDOWN]
+
+
+def answer(runtime: libos.Runtime, client: socket.socket) -> bytes:
+    """What comes for the client, while a loop sleeps and turns when the descriptor says so."""
+    while client not in (ready := select.select([runtime, client], [], [], 10)[0]):
+        assert ready, "nothing comes, and nothing is to be done"
+        rest(runtime)
+    return client.recv(64)
+
+
 def a_tap(space: Any) -> Any:
     nic = Tap("cl0", 1)
     space.ip("address", "add", "10.0.0.2/24", "dev", "cl0")
@@ -279,6 +321,28 @@ def an_interface(space: Any) -> Any:
         space.ip("link", "set", name, "up")
     ethtool.offloads_off("cl1")
     return AfXdp("cl0", steer="all")
+
+
+@pytest.mark.root
+def test_what_a_device_did_not_take_is_sent_though_the_loop_sleeps(netns: Any) -> None:
+    space = netns.add("device")
+    with space.entered():
+        nic = an_interface(space)
+        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with nic, client, libos.Runtime(nic=nic, adopted=1, poll="block", address="10.0.0.1/24") as runtime:
+        runtime.bind(libos.udp(port=9000, compiled=False)(python_echo))
+        runtime.start()
+        client.connect(("10.0.0.1", 9000))
+        client.send(b"first, so that ARP is over")
+        answer(runtime, client)
+        rest(runtime)
+        client.send(b"request")
+        assert readable(runtime, 10)
+        space.ip("link", "set", "cl0", "down")
+        rest(runtime)  # the answer is in the ring, and the doorbell was refused
+        assert not select.select([client], [], [], 0)[0]
+        space.ip("link", "set", "cl0", "up")
+        assert answer(runtime, client) == b"request"
 
 
 @pytest.mark.root
@@ -302,10 +366,7 @@ def test_a_device_of_the_kernel_wakes_it_and_may_go(netns: Any, make: Callable[[
         client.setblocking(False)
         for n in range(20):
             client.send(b"%d" % n)
-            while not select.select([client], [], [], 0)[0]:
-                if not runtime.turn():
-                    assert select.select([runtime, client], [], [], 10)[0]
-            assert client.recv(64) == b"%d" % n
+            assert answer(runtime, client) == b"%d" % n
         rest(runtime)
         space.ip("link", "delete", "cl0")
         if make is an_interface:

@@ -264,3 +264,76 @@ def test_flows_keep_their_order_while_cores_move(managed: Any) -> None:
         assert sum(cpu["moves"] for cpu in kernel.stats()["cores"]["cpus"]) >= 50
         assert a.stop() == 0
         assert b.stop() == 0
+
+
+# A process of its own: a loop that is interrupted in Python holds the interpreter's lock while it waits for a core.
+SELECTORS_LOOP = """
+import json, selectors, sys, time
+from corelane import libos
+
+@libos.udp(port=9000, compiled=False)
+def echo(request):
+    if bytes(request) == b"compute":
+        print("computes", flush=True)
+        until = time.monotonic() + 0.3
+        while time.monotonic() < until:
+            pass
+    return bytes(request)
+
+over = False
+made = libos.Runtime(sys.argv[1], name="adopted", adopted=1, poll="block")
+with made as runtime, selectors.DefaultSelector() as loop:
+    runtime.bind(echo)
+    runtime.start()
+    print(runtime.address, flush=True)
+    loop.register(runtime, selectors.EVENT_READ)
+    loop.register(sys.stdin.fileno(), selectors.EVENT_READ)
+    while not over:
+        again = runtime.turn()
+        for key, _ in loop.select(0 if again else None):
+            over |= key.fd == sys.stdin.fileno()
+    assert runtime.stop() == 0
+    print(json.dumps({"balanced": runtime.stats().balanced, "sched": dict(runtime.stats().sched)}))
+"""
+
+
+def test_a_selectors_loop_and_another_application_pass_one_core_to_each_other(managed: Any) -> None:
+    wire, path, kernel = managed
+    process = subprocess.Popen(
+        [sys.executable, "-c", SELECTORS_LOOP, path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=die_with_parent,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    def moves() -> int:
+        return sum(cpu["moves"] for cpu in kernel.stats()["cores"]["cpus"])
+
+    try:
+        address = process.stdout.readline().strip()
+        with libos.Runtime(path, name="kv") as kv:
+            kv.bind(echo_handler("c"))
+            kv.start()
+            servers = [resolve(wire, address), resolve(wire, kv.address)]
+            before = moves()
+            for n in range(200):
+                ask(wire, servers[n % 2], n.to_bytes(4))
+            assert moves() - before >= 100, kernel.stats()["cores"]
+            # A handler that polls nothing is interrupted, and goes on when the core is free again.
+            wire.send(CLIENT.datagram(servers[0], b"compute"))
+            assert process.stdout.readline() == "computes\n"
+            for n in range(50):
+                ask(wire, servers[1], n.to_bytes(4))
+            ask(wire, servers[0], b"after that")
+            said = process.communicate("end\n", timeout=60)[0].splitlines()[-1]
+            assert kv.stop() == 0
+        assert process.returncode == 0
+        facts = json.loads(said)
+        assert facts["balanced"]
+        assert facts["sched"]["interrupts"] > 0, facts
+    finally:
+        process.kill()
+        process.communicate()

@@ -18,7 +18,7 @@ from corelane import libos
 from corelane.drivers.nic.memory import memory_link
 from corelane.iokernel import Iokernel
 from corelane.iokernel._native import ffi, lib
-from corelane.libos.runtime import RuntimeStats
+from corelane.libos.stats import RuntimeStats
 
 CLIENT = Host("02:00:00:00:00:99", "10.77.0.99")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import struct
 from collections.abc import Callable
@@ -155,6 +156,9 @@ def test_a_started_runtime_is_refused_and_a_stepped_one_is_not_started():
             with pytest.raises(CorelaneError, match="started before"):
                 stepper.add(stepped)
             stepper.remove(stepped)
+        for seconds in (-1.0, math.nan, math.inf):
+            with pytest.raises(CorelaneError, match="give 0 to"):
+                stepper.run(seconds)
         stepper.run(1.0)
 
 

@@ -72,6 +72,14 @@ def liveness(program: list[tuple[Any, ...]]) -> list[frozenset[str]]:
     return live
 
 
+def without(program: Program, *instructions: Any) -> list[Any]:
+    """The program without these, wherever they are in it. ValueError: one of them is not there."""
+    missing = [i for i in instructions if i not in program]
+    if missing:
+        raise ValueError(f"the program has no {missing}")
+    return [i for i in program if i not in instructions]
+
+
 @dataclass(frozen=True)
 class View:
     """A state, for predicates: memory as it is, each thread's position, what it sleeps on ("" if it does not)."""

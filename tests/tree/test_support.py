@@ -7,9 +7,10 @@ import signal
 import socket
 import subprocess
 import sys
+from types import ModuleType, SimpleNamespace
 
 import pytest
-from cltest import CBuild, CompileError, ProgramFailed, wait_until
+from cltest import CBuild, CompileError, ProgramFailed, soak, wait_until
 from cltest.cbuild import ROOT
 
 
@@ -153,3 +154,24 @@ def test_make_names_what_is_missing(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "no C compiler: apt-get install gcc" in done.stdout
+
+
+def test_every_other_soak_is_of_code_that_changed():
+    model = ModuleType("model")
+    model.OWN = {"CEDE_C": "libos/sched/cede.c"}
+    homes = ["libos/net", "iokernel/cores", "apps/kv", "cli", "drivers/port"]
+    items = {home: SimpleNamespace(path=ROOT / "tests" / home / "test_x.py") for home in homes}
+    items["iokernel/cores"].module = model
+
+    def order(seed: int, *changed: str) -> list[str]:
+        names = {id(item): home for home, item in items.items()}
+        return [names[id(item)] for item in soak.drawn([*items.values()], changed, seed)]
+
+    assert len({tuple(order(seed)) for seed in range(20)}) > 10
+    for seed in range(20):
+        assert order(seed) == order(seed)
+        assert sorted(order(seed, "README.md", "docs/x.md")) == sorted(homes)
+        drawn = order(seed, "libos/sched/wheel.c", "tests/apps/kv/c/x.c", "drivers/port/port.c", "README.md")
+        assert sorted(drawn) == sorted(homes)
+        assert {drawn[0], drawn[2], drawn[4]} == {"iokernel/cores", "apps/kv", "drivers/port"}
+        assert order(seed, "cli/top.py")[0] == "cli"

@@ -23,10 +23,8 @@
 void cl_raft_gathering(const struct cl_raft *r, struct cl_raft_gathering *out)
 {
     bool leads = r->role == CL_RAFT_LEADER;
-    *out = (struct cl_raft_gathering){.entries = leads ? r->log.last - r->let_go : 0,
-                                      .last = r->let_go,
-                                      .commit = r->commit,
-                                      .durable = r->log.durable};
+    *out = (struct cl_raft_gathering){
+        .entries = leads ? r->log.last - r->let_go : 0, .last = r->let_go, .commit = r->commit};
 }
 
 void cl_raft_hold(struct cl_raft *r)
@@ -39,7 +37,7 @@ void cl_raft_hold(struct cl_raft *r)
 void raft_let_go_unheld(struct cl_raft *r)
 {
     if (!r->held && (r->commit >= r->let_go || r->let_go_tick != r->ticks))
-        cl_raft_let_go(r);
+        cl_raft_let_go(r, UINT64_MAX);
 }
 
 /* A leader begins: nothing is held back. */
@@ -126,11 +124,11 @@ static bool holds_enough(const struct cl_raft *r)
            r->let_go - r->spread > c->trailing_entries || r->members_index > r->spread;
 }
 
-void cl_raft_let_go(struct cl_raft *r)
+void cl_raft_let_go(struct cl_raft *r, uint64_t entries)
 {
-    if (r->role != CL_RAFT_LEADER || r->let_go == r->log.last)
+    if (r->role != CL_RAFT_LEADER || r->let_go == r->log.last || !entries)
         return;
-    r->let_go = r->log.last;
+    r->let_go += cl_min(entries, r->log.last - r->let_go);
     r->let_go_tick = r->ticks;
     if (!r->thrifty || !choose_front(r))
         r->spread = r->let_go;

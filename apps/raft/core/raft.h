@@ -261,7 +261,7 @@ struct cl_raft_room {
 struct cl_raft_gathering {
     uint64_t entries; /* that wait; 0 also if it does not lead */
     uint64_t last;    /* entry that has gone */
-    uint64_t commit, durable;
+    uint64_t commit;
 };
 
 /* Since it was made. messages_in = handled + stale_term + refused_* + from_strangers + ignored. */
@@ -320,9 +320,9 @@ CL_API void cl_raft_missed_ticks(struct cl_raft *raft, uint32_t ticks);
 CL_API int cl_raft_propose(struct cl_raft *raft, const void *data, uint32_t bytes, uint64_t *index, uint64_t *term);
 /* Batches. What is proposed while a batch is on its way to be committed gathers, and goes as one when that is committed
  * or a tick has gone by: one write to the disk, and one message to each follower if it fits. After cl_raft_hold a batch
- * goes only by cl_raft_let_go, whatever is on its way. */
+ * goes only by cl_raft_let_go, whatever is on its way: the oldest `entries` of what waits, or all if there are fewer. */
 CL_API void cl_raft_hold(struct cl_raft *raft);
-CL_API void cl_raft_let_go(struct cl_raft *raft);
+CL_API void cl_raft_let_go(struct cl_raft *raft, uint64_t entries);
 /* A leader's batches go to a quorum first, and to the others with the next tick, or when a message's worth is held back
  * (pace.c). */
 CL_API void cl_raft_thrifty(struct cl_raft *raft, int on);

@@ -6,6 +6,7 @@
 
 #include "chooser.h"
 #include "node.h"
+#include "parts.h"
 #include "session.h"
 
 #define NODE_QUERY_BYTES 1500
@@ -58,29 +59,32 @@ struct node_blob {
     uint64_t index, term;
 };
 
-#define NODE_ROUNDS 64u /* batches on their way, at most */
+#define NODE_BATCHES 64u /* on their way, at most */
+#define NODE_ROUNDS 128u /* and those whose clients are expected, in all */
 
 struct node_batch {
-    uint64_t last, entries; /* its last entry, and how many it has */
-    uint64_t begun_ns;
-    uint8_t counts; /* CL_RAFT_TO_AUTO: for which way its time counts, 1: to a majority first */
+    uint64_t last, begun_ns; /* its last entry; when it went */
+    uint64_t entries;  /* how many it has; once it is committed, of how many clients the next command is expected, */
+    uint64_t until_ns; /* until then, */
+    uint64_t took_ns;  /* and how long it took to be committed */
+    uint8_t counts;    /* CL_RAFT_TO_AUTO: for which way its time counts, 1: to a majority first */
 };
 
-/* The batches that are on their way to be committed, and the next one. round.c */
+/* The batches that are on their way to be committed, those that were, and the next one. round.c */
 struct node_round {
-    struct node_batch out[NODE_ROUNDS]; /* a ring, oldest first */
-    uint32_t head, count;
-    uint64_t durable_ns; /* how long the own disk took over the newest; 0: it is not done */
-    uint64_t least_ns
-        [2]; /* from going to commit, of any batch: in this span of LEAST_SPAN_NS, and in the one before; 0: none */
-    uint64_t least_end_ns;          /* of this span */
+    struct node_batch
+        out[NODE_ROUNDS]; /* a ring, oldest first: `back` of them are committed, then `count` on their way */
+    uint32_t head, back, count;
+    uint64_t flying, expected; /* entries on their way; those that are expected */
+    uint64_t seen;             /* the last entry that was there when it was looked at last, */
+    uint64_t seen_ns;          /* which was then */
+    uint64_t took_ns;          /* from going to commit, of a batch, in the mean */
+    uint64_t wait_until_ns;    /* the next one waits until then, or for something to happen; 0: for that alone */
+    uint64_t first_ns;         /* fixed_commands: when the first of the next one was seen; 0: there is none */
+    uint64_t end; /* of this round of `parts`: that entry is committed; and what it is told of the round: */
+    uint64_t area_ns, busy_ns, done;
+    struct cl_raft_parts parts;
     struct cl_raft_chooser chooser; /* CL_RAFT_TO_AUTO: of to whom batches go at once */
-    uint64_t wait_for;              /* the next one goes when it has so many entries, */
-    uint64_t wait_until_ns;         /* or at this time; 0: at once */
-    uint64_t wait_had;              /* so many entries when somebody came last, */
-    uint64_t wait_gap_ns;           /* after whom so long is waited for the next one, */
-    uint64_t wait_most_ns;          /* until this time at most */
-    uint64_t first_ns;              /* fixed_commands: when the first of the next one was seen; 0: there is none */
 };
 
 /* The newest stamp in a leader's log, and when by its own clock it was given, or came. */

@@ -25,7 +25,7 @@ static void set_defaults(struct cl_raft_node_config *c)
     c->max_sessions = c->max_sessions ? c->max_sessions : 1024;
     c->reply_bytes = c->reply_bytes ? c->reply_bytes : 1400;
     c->waiting = c->waiting ? c->waiting : 4096;
-    c->batches = cl_min(c->batches ? c->batches : NODE_ROUNDS, NODE_ROUNDS);
+    c->batches = cl_min(c->batches ? c->batches : NODE_BATCHES, NODE_BATCHES);
     c->replicate = c->replicate ? c->replicate : CL_RAFT_TO_AUTO;
     c->session_ms = c->session_ms ? c->session_ms : 3600 * 1000;
 }

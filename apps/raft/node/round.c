@@ -1,123 +1,131 @@
 /* When a leader's next batch of commands goes (raft.h: cl_raft_let_go). To the disk and to the others a batch costs about the same
- * whether it holds one command or a hundred, so what comes while a batch costs them gathers; but where batches wait for the
- * network, several are on their way.
+ * whether it holds one command or a hundred, so commands gather; but while they do, disks and processors may have nothing to do.
  *
- * What a batch costs shows in how long the own disk takes over it, since the others' are at work at the same time; how long it
- * waits for the network shows in the fastest batch of the last seconds, since what a busy processor adds is not in that. Batches
- * go SPACING times as far apart as the disk takes, SPACING_NS at least, and as many are on their way as go into the fastest one's
- * time: one where the disk or the processor is what takes it, config.batches at most. After a tick another one goes in any case.
+ * All commands that are there, in a batch on its way or gathering, go in so many parts (parts.c finds out how many are best): the
+ * next batch goes when it has its part of them. Those that clients are about to send count, too: who has an answer is expected to
+ * send its next command, for EXPECT times as long as the batch took, and no longer than a part of that once others of it have
+ * come. Without that, clients that wait for their answers fall into groups of any size.
  *
- * A command that comes alone goes at once. But when the only batch on its way, one of several, is committed, clients are about
- * to hear of it and to send their next commands: those are waited for until as many have come as were answered, a quarter of
- * the time that the batch took since the last one came, and half of it in all at most. Without that, clients that wait for their
- * answers fall into two groups that take turns, and batches have half the size; and so do they where they come one by one from
- * further away than the wait for the first is long. */
+ * Parts go evenly: where several are on their way, the next one goes no sooner after the last one than a batch takes, over the
+ * number of parts, and what has gathered beyond a part is the next one's. Two that go right behind each other are in each
+ * other's way at each step, and clients that are answered at once would come back at once for ever.
+ *
+ * A command that comes alone goes at once. After a tick another batch goes in any case. No time is configured or assumed: how
+ * long a batch takes, and how many are there, is seen. */
 #include "internal.h"
 
-#define WAIT_PART 4
-#define WAIT_MOST_PART 2
-#define SPACING 3
-#define SPACING_NS 300000u
-#define LEAST_SPAN_NS 10000000000ull
+#define EXPECT 2
+#define GAP_PART 4
+#define MEAN_PART 8 /* weight of the newest batch in the mean */
+
+/* The i-th oldest of those that are kept. */
+static struct node_batch *batch_at(struct node_round *b, uint32_t i)
+{
+    return &b->out[(b->head + i) % NODE_ROUNDS];
+}
 
 static struct node_batch *newest(struct node_round *b)
 {
-    return &b->out[(b->head + b->count - 1) % NODE_ROUNDS];
+    return batch_at(b, b->back + b->count - 1);
 }
 
-static void note_time(struct node_round *b, uint64_t took, uint64_t now)
+static void forget_oldest(struct node_round *b)
 {
-    if (now >= b->least_end_ns) {
-        b->least_ns[1] = b->least_ns[0];
-        b->least_ns[0] = 0;
-        b->least_end_ns = now + LEAST_SPAN_NS;
+    b->expected -= batch_at(b, 0)->entries;
+    b->head = (b->head + 1) % NODE_ROUNDS;
+    b->back--;
+}
+
+/* Time has gone by: clients that did not come back are expected no more. */
+static void advance(struct node_round *b, uint64_t let_go, uint64_t now)
+{
+    uint64_t gathered = b->seen - cl_min(b->seen, let_go);
+    for (bool ends = true; ends;) {
+        ends = b->back && batch_at(b, 0)->until_ns <= now;
+        uint64_t to = ends ? cl_max(batch_at(b, 0)->until_ns, b->seen_ns) : now,
+                 all = b->flying + b->expected + gathered;
+        b->area_ns += all * (to - b->seen_ns);
+        b->busy_ns += all ? to - b->seen_ns : 0;
+        b->seen_ns = to;
+        if (ends)
+            forget_oldest(b);
     }
-    b->least_ns[0] = b->least_ns[0] ? cl_min(b->least_ns[0], took) : took;
 }
 
-/* How many batches so far apart may be on their way. */
-static uint64_t window_of(const struct cl_raft_node *node, uint64_t spacing)
+/* New commands: as many of those that were expected are there, first those that were longest. */
+static void take_arrivals(struct node_round *b, uint64_t last, uint64_t now)
 {
-    const uint64_t *least = node->round.least_ns;
-    uint64_t fastest = least[1] ? cl_min(least[0], least[1]) : least[0];
-    return cl_min(cl_max(fastest / spacing, 1ull), (uint64_t)node->config.batches);
+    uint64_t come = last - cl_min(b->seen, last);
+    b->seen = last;
+    while (come && b->back) {
+        struct node_batch *of = batch_at(b, 0);
+        uint64_t n = cl_min(come, of->entries);
+        come -= n;
+        of->entries -= n;
+        b->expected -= n;
+        of->until_ns = cl_min(of->until_ns, now + of->took_ns / GAP_PART);
+        if (!of->entries)
+            forget_oldest(b);
+    }
 }
 
-/* Batches up to `commit` are out no more. Whether the last one was among them; then its clients are waited for. */
-static void take_committed(struct cl_raft_node *node, const struct cl_raft_gathering *g, uint64_t now)
+/* Batches up to `commit` are on their way no more: their clients are expected. */
+static void take_committed(struct node_round *b, uint64_t commit, uint64_t now)
 {
-    struct node_round *b = &node->round;
-    struct node_batch last = {0};
-    while (b->count && b->out[b->head].last <= g->commit) {
-        last = b->out[b->head];
-        note_time(b, cl_max(now - last.begun_ns, 1ull), now);
-        cl_raft_chooser_took(&b->chooser, last.counts, now - last.begun_ns);
-        b->head = (b->head + 1) % NODE_ROUNDS;
+    while (b->count && batch_at(b, b->back)->last <= commit) {
+        struct node_batch *of = batch_at(b, b->back);
+        of->took_ns = cl_max(now - of->begun_ns, 1ull);
+        of->until_ns = now + EXPECT * of->took_ns;
+        b->took_ns += b->took_ns ? of->took_ns / MEAN_PART - b->took_ns / MEAN_PART : of->took_ns;
+        cl_raft_chooser_took(&b->chooser, of->counts, of->took_ns);
+        b->flying -= of->entries;
+        b->expected += of->entries;
+        b->done += of->entries;
         b->count--;
+        b->back++;
     }
-    if (b->count || !last.last)
-        return;
-    b->wait_for = g->entries + last.entries;
-    uint64_t took = now - last.begun_ns;
-    b->wait_had = g->entries;
-    b->wait_gap_ns = cl_min(took / WAIT_PART, node->config.tick_ns);
-    b->wait_most_ns = now + cl_min(took / WAIT_MOST_PART, node->config.tick_ns);
-    b->wait_until_ns = b->wait_for > 1 ? now + b->wait_gap_ns : 0;
 }
 
-/* Somebody has come while the next ones were waited for: so are those behind him. */
-static void wait_on(struct node_round *b, uint64_t entries, uint64_t now)
+/* A round of `parts` ends: all that was there when it began is committed. */
+static void end_round(struct node_round *b, uint64_t commit, uint64_t last)
 {
-    if (entries <= b->wait_had || now >= b->wait_until_ns)
+    if (!b->done || commit < b->end)
         return;
-    b->wait_had = entries;
-    b->wait_until_ns = cl_min(now + b->wait_gap_ns, b->wait_most_ns);
+    cl_raft_parts_round(&b->parts, b->area_ns, b->busy_ns, b->done);
+    b->area_ns = b->busy_ns = b->done = 0;
+    b->end = last;
 }
 
-/* Until when the next batch waits for those that are out; UINT64_MAX: for something to happen. */
-static uint64_t spaced_until(struct cl_raft_node *node, const struct cl_raft_gathering *g, uint64_t now)
-{
-    struct node_round *b = &node->round;
-    const struct node_batch *last = newest(b);
-    if (b->count == node->config.batches)
-        return UINT64_MAX;
-    if (!b->durable_ns && g->durable >= last->last)
-        b->durable_ns = cl_max(now - last->begun_ns, 1ull);
-    uint64_t tick = last->begun_ns + node->config.tick_ns;
-    uint64_t spacing = cl_max(SPACING * b->durable_ns, (uint64_t)SPACING_NS);
-    if (!b->durable_ns || b->count >= window_of(node, spacing))
-        return tick;
-    return cl_min(last->begun_ns + spacing, tick);
-}
-
-/* With fixed_commands: whether the next batch goes now. Whoever is committed next, or the end of the wait, asks again. */
-static bool fixed_goes(struct cl_raft_node *node, const struct cl_raft_gathering *g, uint64_t now)
+/* With fixed_commands: how many go now, all or none. Whoever is committed next, or the end of the wait, asks again. */
+static uint64_t fixed_goes(struct cl_raft_node *node, uint64_t gathered, uint64_t now)
 {
     const struct cl_raft_node_config *c = &node->config;
     struct node_round *b = &node->round;
     bool full = b->count == c->batches;
-    b->first_ns = !g->entries ? 0 : b->first_ns ? b->first_ns : now;
-    b->wait_until_ns = g->entries && !full ? b->first_ns + c->fixed_wait_ns : 0;
-    if (!g->entries || full || (g->entries < c->fixed_commands && now < b->wait_until_ns))
-        return false;
+    b->first_ns = !gathered ? 0 : b->first_ns ? b->first_ns : now;
+    b->wait_until_ns = gathered && !full ? b->first_ns + c->fixed_wait_ns : 0;
+    if (full || (gathered < c->fixed_commands && now < b->wait_until_ns))
+        return 0;
     b->first_ns = 0;
-    return true;
+    return gathered;
 }
 
-/* The same by what batches cost, and by who is about to come. */
-static bool goes(struct cl_raft_node *node, const struct cl_raft_gathering *g, uint64_t now)
+/* The same by how many there are, and in how many parts they go. */
+static uint64_t part_goes(struct cl_raft_node *node, uint64_t gathered, uint64_t now)
 {
     struct node_round *b = &node->round;
-    if (b->count) {
-        uint64_t until = spaced_until(node, g, now);
-        b->wait_until_ns = g->entries && until != UINT64_MAX ? until : 0;
-        return now >= until;
-    }
-    if (b->wait_until_ns && g->entries < b->wait_for) {
-        wait_on(b, g->entries, now);
-        return now >= b->wait_until_ns;
-    }
-    return true;
+    uint64_t parts = cl_raft_parts_now(&b->parts);
+    b->wait_until_ns = 0;
+    if (!gathered || b->count == node->config.batches)
+        return 0;
+    uint64_t part = (b->flying + b->expected + gathered + parts - 1) / parts;
+    uint64_t tick = b->count ? newest(b)->begun_ns + node->config.tick_ns : UINT64_MAX, until = tick;
+    if (gathered >= part)
+        until = b->count ? cl_min(newest(b)->begun_ns + b->took_ns / parts, tick) : now;
+    if (now >= until)
+        return cl_min(part, gathered);
+    b->wait_until_ns = gathered < part && b->back ? cl_min(batch_at(b, 0)->until_ns, until) : until;
+    return 0;
 }
 
 /* To whom the next batch goes at once. Returns for which way its time counts. */
@@ -141,26 +149,35 @@ void cl_raft_node_replicate(const struct cl_raft_node *node, struct cl_raft_repl
     out->majority_ns = c->mean_ns[1];
 }
 
+static void let_go(struct cl_raft_node *node, uint64_t last, uint64_t entries, uint64_t now)
+{
+    struct node_round *b = &node->round;
+    cl_count(&node->count.batches, 1);
+    cl_count(&node->count.batches_ahead, b->count > 0);
+    uint8_t counts = choose_way(node);
+    cl_raft_let_go(node->raft, entries);
+    if (b->back + b->count == NODE_ROUNDS)
+        forget_oldest(b);
+    b->flying += entries;
+    b->count++;
+    *newest(b) = (struct node_batch){.last = last, .begun_ns = now, .entries = entries, .counts = counts};
+}
+
 void node_round(struct cl_raft_node *node)
 {
     struct node_round *b = &node->round;
     struct cl_raft_gathering g;
     cl_raft_gathering(node->raft, &g);
-    if (!b->count && !g.entries && !b->wait_until_ns)
+    if (!b->count && !g.entries && !b->back)
         return;
-    uint64_t now = node->config.env.now_ns(node->config.env.arg);
-    take_committed(node, &g, now);
-    if (!(node->config.fixed_commands ? fixed_goes(node, &g, now) : goes(node, &g, now)))
-        return;
-    b->wait_until_ns = 0;
-    if (!g.entries)
-        return;
-    cl_count(&node->count.batches, 1);
-    cl_count(&node->count.batches_ahead, b->count > 0);
-    uint8_t counts = choose_way(node);
-    cl_raft_let_go(node->raft);
-    b->count++;
-    *newest(b) =
-        (struct node_batch){.last = g.last + g.entries, .entries = g.entries, .begun_ns = now, .counts = counts};
-    b->durable_ns = 0;
+    uint64_t now = node->config.env.now_ns(node->config.env.arg), last = g.last + g.entries;
+    advance(b, g.last, now);
+    take_arrivals(b, last, now);
+    take_committed(b, g.commit, now);
+    end_round(b, g.commit, last);
+    for (uint64_t n; (n = node->config.fixed_commands ? fixed_goes(node, last - g.last, now)
+                                                      : part_goes(node, last - g.last, now));) {
+        g.last += n;
+        let_go(node, g.last, n, now);
+    }
 }

@@ -4,11 +4,13 @@
  *
  * A datagram holds a frame or a piece of one, behind 64 bytes, little endian:
  *
- *     0  u32 magic "CLRT"   4  u32 CRC32C of the header from 8 on   8  u8 version 1, u8 flags, u16 kept   12  u32 id of the sender
+ *     0  u32 magic "CLRT"   4  u32 CRC32C of the header from 8 on   8  u8 version 1, u8 flags, u16 kept   12  u32 id of
+ *     the sender
  *    16  u64 sender's incarnation   24  u64 receiver's, as far as the sender knows; 0: it does not
  *    32  u64 number, or, where it has none (flag 1 not set), that of the next one
  *    40  u64 all up to this number were received   48  u64 bit i: so was this number + 2 + i
- *    56  u32 bytes of the frame (0: none, an acknowledgement)   60  u16 number of the piece   62  u16 bytes of every piece but the last
+ *    56  u32 bytes of the frame (0: none, an acknowledgement)   60  u16 number of the piece   62  u16 bytes of every
+ *    piece but the last
  *
  * Behind the header of an acknowledgement are more words of bits, as many as tell all that has come.
  *
@@ -23,19 +25,19 @@
  * to last waits.
  *
  * Sending. Each numbered datagram is kept, in RAFT_CHANNEL_WINDOW buffers that each peer has; with none left
- * raft_channel_send refuses (`window_full`), and the caller knows. Every sending to a peer has a place in one order (RFC
- * 9002, section 6.1; RFC 8985). One that is kept goes again, each time, when a later sending was acknowledged. If within a
- * second something came that had been taken for overtaken, the network reorders: then it must have gone once and three
- * places before, or so long ago that it would be acknowledged, had it come. When nothing was sent or acknowledged for two
- * round trips, half a millisecond at least, the oldest goes again for an acknowledgement (`probes`), and after twice the
- * time again. If that is of no use, all goes again that was not acknowledged within a timeout, which follows the round
- * trips (RFC 6298 with Karn's rule; 5 ms at least, doubled up to 200 ms). After RAFT_CHANNEL_SILENT timeouts in a row,
- * about a second, all that is kept is given up (`given_up`); `kept` tells the receiver which numbers are not to be waited
- * for.
+ * raft_channel_send refuses (`window_full`), and the caller knows. Every sending to a peer has a place in one order
+ * (RFC 9002, section 6.1; RFC 8985). One that is kept goes again, each time, when a later sending was acknowledged. If
+ * within a second something came that had been taken for overtaken, the network reorders: then it must have gone once
+ * and three places before, or so long ago that it would be acknowledged, had it come. When nothing was sent or
+ * acknowledged for two round trips, half a millisecond at least, the oldest goes again for an acknowledgement
+ * (`probes`), and after twice the time again. If that is of no use, all goes again that was not acknowledged within a
+ * timeout, which follows the round trips (RFC 6298 with Karn's rule; 5 ms at least, doubled up to 200 ms). After
+ * RAFT_CHANNEL_SILENT timeouts in a row, about a second, all that is kept is given up (`given_up`); `kept` tells the
+ * receiver which numbers are not to be waited for.
  *
- * Receiving. Every datagram carries an acknowledgement; one goes by itself 0.25 ms after a numbered datagram when nothing
- * else did, at the next poll if something is missing, came twice, or RAFT_CHANNEL_ACK_EVERY have come. Frames of
- * several datagrams are put together from pieces (pieces.h), all that a window can hold: each piece in the window is
+ * Receiving. Every datagram carries an acknowledgement; one goes by itself 0.25 ms after a numbered datagram when
+ * nothing else did, at the next poll if something is missing, came twice, or RAFT_CHANNEL_ACK_EVERY have come. Frames
+ * of several datagrams are put together from pieces (pieces.h), all that a window can hold: each piece in the window is
  * taken, whatever was lost before it (`no_room` counts those for which there is no memory: they are not acknowledged).
  *
  * Frames that are not lasting have no number and no copy: they may be lost, or come twice. Longer ones than a datagram

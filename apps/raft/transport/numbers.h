@@ -1,4 +1,5 @@
-/* Which of a sender's numbers have come: all up to `got`, none above `highest`, and between them those of the window whose bit is set. */
+/* Which of a sender's numbers have come: all up to `got`, none above `highest`, and between them those of the window
+ * whose bit is set. */
 #ifndef CORELANE_APPS_RAFT_TRANSPORT_NUMBERS_H
 #define CORELANE_APPS_RAFT_TRANSPORT_NUMBERS_H
 

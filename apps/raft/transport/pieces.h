@@ -32,8 +32,8 @@ struct raft_pieces {
 };
 
 void raft_pieces_free(struct raft_pieces *pieces);
-/* 1: the frame is whole, at *frame until the next call; 0: not yet, or it was there already; -EINVAL: such a piece cannot be;
- * -ENOBUFS: `most` others are not whole, or there is no memory. */
+/* 1: the frame is whole, at *frame until the next call; 0: not yet, or it was there already; -EINVAL: such a piece
+ * cannot be; -ENOBUFS: `most` others are not whole, or there is no memory. */
 int raft_pieces_enter(struct raft_pieces *pieces, const struct raft_piece *piece, const uint8_t **frame);
 /* Give one of them up, each in its turn. */
 void raft_pieces_give_up(struct raft_pieces *pieces);

@@ -1,5 +1,6 @@
-/* Round trips to a peer, and the times that follow from them: the timeout of RFC 6298, with Karn's rule, which the caller keeps (what was
- * sent twice is no sample); when to probe (RFC 8985, section 7); when one that later ones have overtaken is lost (section 6). */
+/* Round trips to a peer, and the times that follow from them: the timeout of RFC 6298, with Karn's rule, which the
+ * caller keeps (what was sent twice is no sample); when to probe (RFC 8985, section 7); when one that later ones have
+ * overtaken is lost (section 6). */
 #ifndef CORELANE_APPS_RAFT_TRANSPORT_RTT_H
 #define CORELANE_APPS_RAFT_TRANSPORT_RTT_H
 
@@ -42,7 +43,8 @@ static inline void raft_rtt_double(struct raft_rtt *r)
     r->backoff += raft_rtt_timeout_ns(r) < RAFT_TIMEOUT_MOST_NS;
 }
 
-/* Of one that was sent that long ago, and of which nothing is known though later ones have come, it is known: it is lost. */
+/* Of one that was sent that long ago, and of which nothing is known though later ones have come, it is known: it is
+ * lost. */
 static inline uint64_t raft_rtt_late_ns(const struct raft_rtt *r)
 {
     return r->smooth_ns + cl_max(4 * r->off_ns, r->smooth_ns / 8);

@@ -28,9 +28,10 @@ struct queue {
     bool kick_pending; /* frames are in the tx ring and the last sendto did not take them all */
     uint32_t released; /* rx.ours as the kernel was last told */
     uint32_t empty_waits, empty_polls;
-    uint32_t retries; /* waits in a row with a doorbell that did not take all */
-    uint32_t tx_lost; /* frames that the device refused in copy mode (EBUSY) */
-    uint32_t look;    /* writers: stats (1, any thread), the queue's thread (0). Relaxed: it asks for a look, no more */
+    uint32_t retries;   /* times in a row that retry_tsc was put off */
+    uint64_t retry_tsc; /* while kick_pending: when who sleeps shall ring again */
+    uint32_t tx_lost;   /* frames that the device refused in copy mode (EBUSY) */
+    uint32_t look; /* writers: stats (1, any thread), the queue's thread (0). Relaxed: it asks for a look, no more */
     struct cl_parker parker;
     uint32_t park_word CL_ALIGNED(CL_CACHELINE); /* written by wakers too: a line of its own */
     struct cl_nic_stats stats CL_ALIGNED(CL_CACHELINE);
@@ -101,6 +102,16 @@ static inline uint32_t tx_outstanding(const struct queue *q)
     return q->xsk.tx.ours - q->xsk.completion.ours;
 }
 
+/* What polls rings at each turn anyway, so it is put off only once it has come. */
+static void put_off(struct queue *q)
+{
+    uint64_t now = cl_tsc();
+    if (now < q->retry_tsc)
+        return;
+    int64_t ns = (int64_t)RETRY_NS << cl_min(q->retries++, (uint32_t)RETRY_DOUBLINGS);
+    q->retry_tsc = now + (uint64_t)cl_ns_to_ticks(cl_clock_default(), ns);
+}
+
 static CL_NOINLINE void kick(struct af_xdp *a, struct queue *q)
 {
     int r = cl_xsk_kick(&q->xsk);
@@ -121,6 +132,8 @@ static CL_NOINLINE void kick(struct af_xdp *a, struct queue *q)
     default: /* EAGAIN: budget used up or the device's queue is full; ENETDOWN; ENOBUFS: the frames wait in the ring */
         q->kick_pending = true;
     }
+    if (cl_unlikely(q->kick_pending))
+        put_off(q);
 }
 
 /* Give the rx slots back, take sent chunks back, top up the fill ring: what nobody waits for. */
@@ -333,8 +346,9 @@ static int wait_frames(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
     if (q->kick_pending || unsent(q)) /* after cl_park_begin's fence */
         kick(a, q);
     if (q->kick_pending) {
-        int64_t retry_ns = (int64_t)RETRY_NS << cl_min(q->retries++, (uint32_t)RETRY_DOUBLINGS);
-        timeout_ns = timeout_ns < 0 ? retry_ns : cl_min(timeout_ns, retry_ns);
+        uint64_t now = cl_tsc();
+        int64_t left = q->retry_tsc > now ? cl_ticks_to_ns(cl_clock_default(), (int64_t)(q->retry_tsc - now)) + 1 : 0;
+        timeout_ns = timeout_ns < 0 ? left : cl_min(timeout_ns, left);
     }
     if (cl_xsk_ready(&q->xsk.rx)) {
         cl_park_cancel(&q->parker);
@@ -345,6 +359,13 @@ static int wait_frames(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
     if (!cl_xsk_ready(&q->xsk.rx) && (++q->empty_waits % GONE_CHECK == 0 || cl_load_relaxed(&q->look)))
         want_gone_check(a, q);
     return r;
+}
+
+/* No frame comes then, but a doorbell that did not take all wants another one: for who sleeps by the descriptor. */
+static uint64_t next_tsc(struct cl_nic *nic, unsigned queue)
+{
+    const struct queue *q = &self(nic)->queues[queue];
+    return cl_unlikely(q->kick_pending) ? q->retry_tsc : UINT64_MAX;
 }
 
 int cl_af_xdp_kernel_stats(const struct cl_nic *nic, unsigned queue, uint64_t out[6])
@@ -430,6 +451,7 @@ static const struct cl_nic_ops OPS = {
     .stats = stats,
     .buffers_free = buffers_free,
     .fd = queue_fd,
+    .next_tsc = next_tsc,
     .close = destroy,
 };
 

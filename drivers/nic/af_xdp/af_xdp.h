@@ -1,7 +1,7 @@
 /* AF_XDP as a NIC: one socket a queue, one UMEM and one buffer pool for all of them.
  *
- * Owns: the sockets, their rings, the UMEM. Does not own: the XDP program and its maps (drivers/nic/af_xdp/af_xdp.py loads, fills
- * and detaches them; cl_nic.ops->fd gives the descriptor to put into the program's XSKMAP).
+ * Owns: the sockets, their rings, the UMEM. Does not own: the XDP program and its maps (drivers/nic/af_xdp/af_xdp.py
+ * loads, fills and detaches them; cl_nic.ops->fd gives the descriptor to put into the program's XSKMAP).
  *
  * Where the kernel is still on the path (copy mode, which is all that veth and most virtual devices have):
  *   receive   no system call. The kernel copies the frame into a chunk from the fill ring and produces into rx.

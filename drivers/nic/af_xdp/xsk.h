@@ -10,15 +10,16 @@
  * with fill and completion rings of its own, which the kernel allows between queues since 5.10). So a frame received on
  * one queue can be sent on another without a copy.
  *
- * Ring indices are free-running 32-bit counters, one written by us, the other by the kernel, each pair on lines of its own:
+ * Ring indices are free-running 32-bit counters, one written by us, the other by the kernel, each pair on lines of its
+ * own:
  *
  *   producer index   written with release after the entries, read with acquire before them
  *   consumer index   written with release after the entries were copied, read with acquire before they are overwritten
  *
  * A side keeps private copies (`ours`, `theirs`) and re-reads the other's index only when its copy is used up.
  *
- * No threads, no pool, no statistics: drivers/nic/af_xdp/af_xdp.c adds these, bench/afxdp/reflector.c does without them.
- * Reference: kernel, Documentation/networking/af_xdp.rst and net/xdp/xsk_queue.h. */
+ * No threads, no pool, no statistics: drivers/nic/af_xdp/af_xdp.c adds these, bench/afxdp/reflector.c does without
+ * them. Reference: kernel, Documentation/networking/af_xdp.rst and net/xdp/xsk_queue.h. */
 #ifndef CORELANE_DRIVERS_NIC_AF_XDP_XSK_H
 #define CORELANE_DRIVERS_NIC_AF_XDP_XSK_H
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from ....runtime.errors import CorelaneError
 from ....runtime.typed import typed, typed_class
@@ -44,7 +45,7 @@ class Link:
 
     def _losses(self) -> dict[str, float]:
         """The four probabilities of C: to bad, to good, loss in either. Bursts: all is lost while it is bad."""
-        if not 0 <= self.loss <= 1 or self.burst < 1:
+        if not 0 <= self.loss <= 1 or not self.burst >= 1:
             raise CorelaneError("make a link", f"loss {self.loss}, burst {self.burst}", "loss 0..1, burst 1 or more")
         if self.burst == 1 or self.loss in (0, 1):
             return {"loss_good": self.loss}
@@ -58,7 +59,7 @@ class Link:
     def config(self, seed: int) -> Any:
         """It as a `struct cl_link_config *`. Raises CorelaneError for what no link can be."""
         for name in ("rate_bps", "overhead_bytes", "ecn_bytes", "delay_us", "jitter_us"):
-            if getattr(self, name) < 0:
+            if not getattr(self, name) >= 0:
                 raise CorelaneError("make a link", f"{name} is {getattr(self, name)}", "give 0 or more")
         for name in ("priorities", "queue_bytes", "reorder_by", "frames"):
             if getattr(self, name) < 1:
@@ -106,6 +107,21 @@ class LinkCounts:
         return cls(**made)
 
 
+def linked(nic: Nic, fields: Mapping[str, Any] | None, seed: int = 1) -> Nic:
+    """`nic` behind a link of those fields (`Link`) in each direction; without any, `nic` itself.
+
+    By what a configuration or a command line says. Raises CorelaneError; `nic` is then closed.
+    """
+    if not fields:
+        return nic
+    try:
+        link = Link(**fields)
+        return LinkNic(nic, rx=link, tx=link, seed=seed)
+    except CorelaneError:
+        nic.close()
+        raise
+
+
 class LinkNic(Nic):
     """A NIC behind a link. It owns the NIC that it wraps, and closes it."""
 
@@ -122,7 +138,8 @@ class LinkNic(Nic):
         super().__init__(out[0], keep=(nic,))
         nic.release()
 
-    def link(self, direction: str) -> LinkCounts:
+    @typed("count the frames of a link")
+    def link(self, direction: Literal["rx", "tx"]) -> LinkCounts:
         """Counts of "rx" or "tx"; all 0 for a direction that is passed through."""
         out = ffi.new("struct cl_link_counts *")
         lib.cl_link_nic_counts(self.ptr, {"rx": lib.CL_LINK_RX, "tx": lib.CL_LINK_TX}[direction], out)

@@ -1,4 +1,5 @@
-/* Loss in bursts: Gilbert and Elliott's model, see struct cl_link_config. Each frame takes two draws, whatever its fate. */
+/* Loss in bursts: Gilbert and Elliott's model, see struct cl_link_config. Each frame takes two draws, whatever its
+ * fate. */
 #ifndef CORELANE_DRIVERS_NIC_LINK_LOSS_H
 #define CORELANE_DRIVERS_NIC_LINK_LOSS_H
 

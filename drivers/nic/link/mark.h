@@ -1,8 +1,8 @@
 /* What a link reads and writes in a frame: its class, and the mark of congestion. Pure.
  *
  * Class, 0..7: the priority code point of a VLAN tag (IEEE 802.1Q), else the class selector of the IP header, its first
- * three bits (RFC 2474, section 4.2.2). A frame without either, such as ARP, is of class 7: the control of a network comes
- * first. Mark: RFC 3168, section 5; of IPv4 and IPv6, behind one VLAN tag at most. */
+ * three bits (RFC 2474, section 4.2.2). A frame without either, such as ARP, is of class 7: the control of a network
+ * comes first. Mark: RFC 3168, section 5; of IPv4 and IPv6, behind one VLAN tag at most. */
 #ifndef CORELANE_DRIVERS_NIC_LINK_MARK_H
 #define CORELANE_DRIVERS_NIC_LINK_MARK_H
 

@@ -1,7 +1,7 @@
-/* The link NIC: paths around another NIC. Losing a frame frees a buffer and delivering one takes one, which a sibling that
- * steals received frames may not do beside the owner; and the paths are those of all queues. So every call is under one
- * lock. Frames go on when their queue is polled, sent on or waited at. Statistics are the wrapped NIC's, but for
- * frames and bytes, which are counted at this NIC's own boundary, and tx_full: a path takes all. */
+/* The link NIC: paths around another NIC. Losing a frame frees a buffer and delivering one takes one, which a sibling
+ * that steals received frames may not do beside the owner; and the paths are those of all queues. So every call is
+ * under one lock. Frames go on when their queue is polled, sent on or waited at. Statistics are the wrapped NIC's, but
+ * for frames and bytes, which are counted at this NIC's own boundary, and tx_full: a path takes all. */
 #include "path.h"
 
 #include "../../../runtime/net.h"
@@ -36,11 +36,16 @@ static struct link_nic *lock(struct cl_nic *nic)
     return l;
 }
 
+static void check_gone(struct link_nic *l)
+{
+    if (cl_unlikely(cl_load_relaxed(&l->inner->gone)))
+        cl_store_relaxed(&l->nic.gone, 1);
+}
+
 static void unlock(struct link_nic *l)
 {
     cl_store_release(&l->lock, 0);
-    if (cl_unlikely(cl_load_relaxed(&l->inner->gone)))
-        cl_store_relaxed(&l->nic.gone, 1);
+    check_gone(l);
 }
 
 static void count_burst(struct boundary *b, const struct cl_frame *frames, unsigned n)
@@ -139,7 +144,8 @@ static struct cl_parker *link_parker(struct cl_nic *nic, unsigned queue)
     return l->inner->ops->parker(l->inner, queue);
 }
 
-/* When a queue has something of a path. What has come and could not be passed on is tried again `retry` ticks from now. */
+/* When a queue has something of a path. What has come and could not be passed on is tried again `retry` ticks from
+ * now. */
 static uint64_t next_of(const struct cl_path *p, unsigned queue, uint64_t now, uint64_t retry)
 {
     if (!p)
@@ -179,6 +185,7 @@ static void link_stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *
     struct link_nic *l = (struct link_nic *)nic;
     const struct boundary *b = l->boundary[queue];
     l->inner->ops->stats(l->inner, queue, out);
+    check_gone(l);
     if (l->path[CL_LINK_RX]) {
         out->rx_frames = cl_load_relaxed(&b[CL_LINK_RX].frames);
         out->rx_bytes = cl_load_relaxed(&b[CL_LINK_RX].bytes);

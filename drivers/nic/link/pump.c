@@ -1,5 +1,6 @@
-/* The thread of a wire. It sleeps in poll on all queues of both NICs: each has a park word and an eventfd, and many have a
- * descriptor of their device. A NIC that sleeps on a futex is given an eventfd (cl_park_open_fd) while the thread lives. */
+/* The thread of a wire. It sleeps in poll on all queues of both NICs: each has a park word and an eventfd, and many
+ * have a descriptor of their device. A NIC that sleeps on a futex is given an eventfd (cl_park_open_fd) while the
+ * thread lives. */
 #include "wire.h"
 
 #include <corelane/runtime/park.h>
@@ -106,6 +107,11 @@ int cl_wire_start(struct cl_wire *w, char *err)
         if (err)
             snprintf(err, 256, "the wire lives by a virtual clock: step it, for no thread can sleep by that");
         return -EINVAL;
+    }
+    if (w->threaded) {
+        if (err)
+            snprintf(err, 256, "a thread moves the wire already");
+        return -EALREADY;
     }
     w->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     int rc = w->stop_fd < 0 ? -errno : -pthread_create(&w->thread, NULL, wire_thread, w);

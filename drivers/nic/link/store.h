@@ -1,4 +1,5 @@
-/* The frames of a path: copies in slots of one size, and lists of slots. Memory is reserved once, and touched as it fills. */
+/* The frames of a path: copies in slots of one size, and lists of slots. Memory is reserved once, and touched as it
+ * fills. */
 #ifndef CORELANE_DRIVERS_NIC_LINK_STORE_H
 #define CORELANE_DRIVERS_NIC_LINK_STORE_H
 

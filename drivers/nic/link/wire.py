@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from ....runtime.closing import Closing
 from ....runtime.errors import CorelaneError
@@ -24,6 +24,7 @@ class Wire(Closing):
         CorelaneError for a value outside its limits, or for NICs of two clocks; they then remain the caller's.
         """
         self._ptr: Any = None
+        self._started = False
         if a is b:
             raise CorelaneError("make a wire", "both ends are the same NIC", "give two")
         owned = [(link or Link()).config(seed) for link in (there, back)]
@@ -43,16 +44,21 @@ class Wire(Closing):
         return self._ptr
 
     def start(self) -> Wire:
-        """Have a thread move it, until it is closed. Raises CorelaneError by a virtual clock, or without a thread."""
+        """Have a thread move it until it is closed. Once. Raises CorelaneError by a virtual clock or without thread."""
         err = ffi.new("char[256]")
         check(lib.cl_wire_start(self.ptr, err), err, "start a wire")
+        self._started = True
         return self
 
     def step(self) -> int:
-        """Move what can be moved now; returns how many frames a NIC gave or took. Not while a thread moves it."""
-        return int(lib.cl_wire_step(self.ptr))
+        """Move what can be moved now; returns how many frames a NIC gave or took. CorelaneError if a thread does."""
+        ptr = self.ptr
+        if self._started:
+            raise CorelaneError("step a wire", "a thread moves it", "start it, or step it")
+        return int(lib.cl_wire_step(ptr))
 
-    def counts(self, direction: str) -> LinkCounts:
+    @typed("count the frames of a wire")
+    def counts(self, direction: Literal["there", "back"]) -> LinkCounts:
         """Counts of the way "there" or "back"."""
         out = ffi.new("struct cl_link_counts *")
         lib.cl_wire_counts(self.ptr, ("there", "back").index(direction), out)

@@ -1,7 +1,7 @@
 /* A thread that drives the engine over a queue of a NIC.
  *
- * It sends in bursts of what is due, and never generates more while frames wait for a place in the NIC's queue: what then
- * becomes due is generated later, counted as late, and charged. */
+ * It sends in bursts of what is due, and never generates more while frames wait for a place in the NIC's queue: what
+ * then becomes due is generated later, counted as late, and charged. */
 #include "engine.h"
 
 #include <pthread.h>
@@ -117,7 +117,8 @@ static void *client_main(void *arg)
     struct cl_loadgen_client *c = arg;
     struct timespec used;
     while (!cl_load_relaxed(&c->stop)) {
-        /* The bitwise or: all are done at every turn. Received twice, since a look at the clock takes longer. No pause instruction: it would blur the stamps by what it takes. */
+        /* The bitwise or: all are done at every turn. Received twice, since a look at the clock takes longer. No pause
+         * instruction: it would blur the stamps by what it takes. */
         if (receive(c) | generate(c) | receive(c))
             continue;
         uint32_t state = cl_state(c->lg);

@@ -1,6 +1,6 @@
-/* UDP echo: the payload is {sequence number, magic, pattern}; the answer must be the same bytes. The magic depends on the
- * seed, so that answers to another generator's requests are not taken for ours. Where requests say what a server is to spend
- * on them, that stands at the beginning of the pattern. */
+/* UDP echo: the payload is {sequence number, magic, pattern}; the answer must be the same bytes. The magic depends on
+ * the seed, so that answers to another generator's requests are not taken for ours. Where requests say what a server is
+ * to spend on them, that stands at the beginning of the pattern. */
 #include "engine.h"
 
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* The engine's state, and what its files offer each other. Private to drivers/load.
  *
- * Everything belongs to the engine's thread, except what says otherwise. A run's request number k (counting from the run's
- * first) has sequence number run_first + k; phases own contiguous ranges of sequence numbers, so a request's phase need not
- * be stored. What a request awaits is in slots[seq & slot_mask]; a slot that is overtaken by a later request belongs to that
- * one, and the earlier request stays unanswered. */
+ * Everything belongs to the engine's thread, except what says otherwise. A run's request number k (counting from the
+ * run's first) has sequence number run_first + k; phases own contiguous ranges of sequence numbers, so a request's
+ * phase need not be stored. What a request awaits is in slots[seq & slot_mask]; a slot that is overtaken by a later
+ * request belongs to that one, and the earlier request stays unanswered. */
 #ifndef CORELANE_DRIVERS_NIC_LOADGEN_ENGINE_H
 #define CORELANE_DRIVERS_NIC_LOADGEN_ENGINE_H
 
@@ -27,8 +27,8 @@ struct cl_slot {
     uint32_t item;
 };
 
-/* One form of request, prebuilt for every flow: the first 64 bytes of the frame differ by flow, the rest does not. A copy
- * moves whole lines, hence the padding. */
+/* One form of request, prebuilt for every flow: the first 64 bytes of the frame differ by flow, the rest does not. A
+ * copy moves whole lines, hence the padding. */
 struct cl_shape {
     uint32_t len;         /* bytes of the frame */
     uint32_t tail_lines;  /* lines beyond the first */

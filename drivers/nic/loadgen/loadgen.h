@@ -14,10 +14,10 @@
  *   unanswered includes wrong and errors: a wrong answer is no answer. offered = sent + dropped.
  *
  * A run is a list of phases, each with its rate and duration, counts and histogram; a phase that is not `measured`
- * (warm-up) has no histogram, and phases of the same `series` share one: the same stretch of a load that repeats. The rate
- * changes from one request to the next. A request belongs to the phase of its intended time. After the last phase the engine
- * sends what is still due and waits for answers for `drain_ns` at most. Runs follow each other on one engine; the
- * preload is done once.
+ * (warm-up) has no histogram, and phases of the same `series` share one: the same stretch of a load that repeats. The
+ * rate changes from one request to the next. A request belongs to the phase of its intended time. After the last phase
+ * the engine sends what is still due and waits for answers for `drain_ns` at most. Runs follow each other on one
+ * engine; the preload is done once.
  *
  * Threads: one thread (the poller of the NIC, or the client thread) calls due, generate and receive. Any other thread
  * starts a run, waits for it and then reads the results; the words between them are in struct cl_loadgen
@@ -81,8 +81,8 @@ struct cl_loadgen_config {
     uint64_t drain_ns;      /* how long answers are awaited after the last request [50 ms] */
     uint64_t give_up_ns;    /* resolving, and preloading without progress: after this it has failed [5 s] */
     uint32_t payload_bytes; /* echo: 8 .. CL_LOAD_MTU - 28 [22] */
-    /* echo: what a server of synthetic service times is to spend on a request (CL_LOAD_SERVICE_AT in the payload, which has
-     * then 16 bytes at least): long_ns for `long_fraction` of them, chosen beforehand, service_ns for the others */
+    /* echo: what a server of synthetic service times is to spend on a request (CL_LOAD_SERVICE_AT in the payload, which
+     * has then 16 bytes at least): long_ns for `long_fraction` of them, chosen beforehand, service_ns for the others */
     uint32_t service_ns, long_ns;
     double long_fraction;         /* 0..1; long requests have histograms of their own */
     uint32_t keys;                /* memcached [1000000] */
@@ -103,9 +103,9 @@ struct cl_loadgen_phase {
 };
 
 /* Requests given one by one (echo traffic with a service time): when each is due after the run's start, ascending, and
- * what is to be spent on it. What became of them, written by the engine's thread, ns after the run's start: when each was
- * sent, and when it was rightly answered (0: never). And when whoever polls the engine stayed away for CL_LOAD_GAP_NS or
- * longer, and for how long; the first `room` of these. */
+ * what is to be spent on it. What became of them, written by the engine's thread, ns after the run's start: when each
+ * was sent, and when it was rightly answered (0: never). And when whoever polls the engine stayed away for
+ * CL_LOAD_GAP_NS or longer, and for how long; the first `room` of these. */
 struct cl_loadgen_replay {
     uint64_t n;
     const uint64_t *at_ns;
@@ -148,8 +148,9 @@ CL_API void cl_loadgen_delete(struct cl_loadgen *lg);
 
 /* Start a run; the engine's thread begins it at its next look. -EBUSY while one is under way; -EINVAL. */
 CL_API int cl_loadgen_run(struct cl_loadgen *lg, const struct cl_loadgen_phase *phases, unsigned n, char *err);
-/* Start a run of given requests, of one phase that is not measured. `replay` and what it points to stay the caller's, who
- * leaves them alone until the run is over. -EBUSY; -EINVAL: no request, or the engine's traffic has no service times. */
+/* Start a run of given requests, of one phase that is not measured. `replay` and what it points to stay the caller's,
+ * who leaves them alone until the run is over. -EBUSY; -EINVAL: no request, or the engine's traffic has no service
+ * times. */
 CL_API int cl_loadgen_replay(struct cl_loadgen *lg, struct cl_loadgen_replay *replay, char *err);
 /* End the run at the next look: no more requests, no waiting. Its results are then ready as usual. */
 CL_API void cl_loadgen_abort(struct cl_loadgen *lg);
@@ -159,7 +160,8 @@ CL_API const char *cl_loadgen_reason(const struct cl_loadgen *lg);
 /* Counts of a phase of the last run; -EINVAL if there is none of that number. */
 CL_API int cl_loadgen_counts(const struct cl_loadgen *lg, unsigned phase, struct cl_loadgen_counts *out);
 /* Latencies in ns of a measured phase, infinite ones included once the run is over; NULL for others. Valid until the
- * next run. With long requests: those of the others (what was due and never sent is among these), and of the long ones. */
+ * next run. With long requests: those of the others (what was due and never sent is among these), and of the long
+ * ones. */
 CL_API const struct cl_hist *cl_loadgen_latency(const struct cl_loadgen *lg, unsigned phase);
 CL_API const struct cl_hist *cl_loadgen_latency_long(const struct cl_loadgen *lg, unsigned phase);
 CL_API void cl_loadgen_other(const struct cl_loadgen *lg, struct cl_loadgen_other *out);

@@ -1,10 +1,10 @@
-/* memcached's ASCII protocol over UDP (memcached, doc/protocol.txt, "UDP protocol"): an 8-byte big-endian header {request
- * id, sequence, datagrams, 0} before each datagram.
+/* memcached's ASCII protocol over UDP (memcached, doc/protocol.txt, "UDP protocol"): an 8-byte big-endian header
+ * {request id, sequence, datagrams, 0} before each datagram.
  *
  * The request id is the part of the sequence number above the flow's bits, so (port, id) together tell flows * 65536
- * requests apart. A value is a function of its key, and SETs write just that: so every hit can be compared byte by byte,
- * whatever the order of requests. Keys are eight letters that encode the number, then filler; values begin with the same
- * letters. Answers of several datagrams are accepted in any order; all but the last must have equal length. */
+ * requests apart. A value is a function of its key, and SETs write just that: so every hit can be compared byte by
+ * byte, whatever the order of requests. Keys are eight letters that encode the number, then filler; values begin with
+ * the same letters. Answers of several datagrams are accepted in any order; all but the last must have equal length. */
 #include "engine.h"
 #include "zipf.h"
 

@@ -1,5 +1,5 @@
-/* The engine as a NIC with one queue: receiving from it generates requests, sending to it delivers replies. For a poll loop
- * that shall be its own load's generator, with no device and no other thread between. Buffers as in memory.h. */
+/* The engine as a NIC with one queue: receiving from it generates requests, sending to it delivers replies. For a poll
+ * loop that shall be its own load's generator, with no device and no other thread between. Buffers as in memory.h. */
 #include "engine.h"
 
 #include "../single.h"

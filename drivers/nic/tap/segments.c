@@ -79,8 +79,8 @@ static bool is_right(const struct cl_frame *f)
            cl_udp_checksum_ok(u->ip.src_be, u->ip.dst_be, &u->udp, cl_be16(u->udp.len_be));
 }
 
-/* Whether a right frame, the number-th behind `a`, differs from it in nothing but what each may have of its own. The identification
- * of one that may not be fragmented means nothing (RFC 6864); Linux counts it up. */
+/* Whether a right frame, the number-th behind `a`, differs from it in nothing but what each may have of its own. The
+ * identification of one that may not be fragmented means nothing (RFC 6864); Linux counts it up. */
 static bool is_alike(const struct cl_frame *a, const struct cl_frame *b, unsigned number)
 {
     const struct cl_udp_frame *x = (const struct cl_udp_frame *)a->data, *y = (const struct cl_udp_frame *)b->data;

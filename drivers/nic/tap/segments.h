@@ -1,13 +1,14 @@
-/* Many datagrams of one flow as one super-frame, as Linux passes them over a tap (UDP segmentation offload): taken apart on their way
- * in, put together on their way out, so that a burst costs one system call.
+/* Many datagrams of one flow as one super-frame, as Linux passes them over a tap (UDP segmentation offload): taken
+ * apart on their way in, put together on their way out, so that a burst costs one system call.
  *
- * A super-frame has the headers of its first datagram, with lengths for all of it, and the datagrams' payloads behind each other: each
- * `size` bytes, the last one maybe fewer. Its struct virtio_net_hdr says so. Taken apart, each gets headers and checksums of its own.
- * Only datagrams that follow each other are put together, of equal headers but for lengths, identification and checksums, and only
- * those whose checksums are right, since Linux will not look at them again: whoever gets them makes new ones.
+ * A super-frame has the headers of its first datagram, with lengths for all of it, and the datagrams' payloads behind
+ * each other: each `size` bytes, the last one maybe fewer. Its struct virtio_net_hdr says so. Taken apart, each gets
+ * headers and checksums of its own. Only datagrams that follow each other are put together, of equal headers but for
+ * lengths, identification and checksums, and only those whose checksums are right, since Linux will not look at them
+ * again: whoever gets them makes new ones.
  *
- * Implemented: UDP over IPv4 (with options, only taken apart) and over IPv6 without extension headers (only taken apart). Not: TCP.
- * Source: VIRTIO 1.3, section 5.1.6; kernel, include/linux/virtio_net.h and drivers/net/tun.c. */
+ * Implemented: UDP over IPv4 (with options, only taken apart) and over IPv6 without extension headers (only taken
+ * apart). Not: TCP. Source: VIRTIO 1.3, section 5.1.6; kernel, include/linux/virtio_net.h and drivers/net/tun.c. */
 #ifndef CORELANE_DRIVERS_NIC_TAP_SEGMENTS_H
 #define CORELANE_DRIVERS_NIC_TAP_SEGMENTS_H
 
@@ -28,7 +29,8 @@ struct tap_super {
     uint32_t number;
 };
 
-/* Begin with a frame of len bytes in s->data. False: it is none that could be taken apart into frames of `most` bytes. */
+/* Begin with a frame of len bytes in s->data. False: it is none that could be taken apart into frames of `most`
+ * bytes. */
 bool tap_super_begin(struct tap_super *s, uint32_t len, const struct virtio_net_hdr *h, uint32_t most);
 
 static inline bool tap_super_left(const struct tap_super *s)

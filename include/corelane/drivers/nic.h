@@ -74,8 +74,9 @@ struct cl_nic_ops {
     /* A descriptor that poll() reports readable when a frame waits, or -1 if the NIC sleeps on a futex. */
     int (*fd)(struct cl_nic *nic, unsigned queue);
     void (*close)(struct cl_nic *nic);
-    /* The stamp of the NIC's clock from which on rx_burst may have frames that no wake-up announces, UINT64_MAX: none is known.
-     * NULL for devices whose frames all announce themselves. By the thread that uses the queue. */
+    /* The stamp of the NIC's clock from which on rx_burst may have frames that no wake-up announces, or wants to be called for
+     * what is still to be sent; UINT64_MAX: none is known. NULL for devices that need no such call. By the thread that
+     * uses the queue. */
     uint64_t (*next_tsc)(struct cl_nic *nic, unsigned queue);
     /* The caller will send a frame on this queue in some 20 to 50 ns: take what that needs away from the other cores
      * now. Not earlier, a receiver that polls fetches it back. A hint; NULL for devices that have no use for it. */

@@ -2,11 +2,12 @@
  *
  *   Linux's stack <-> interface (tapN) <-> /dev/net/tun descriptors, one a queue <-> this NIC
  *
- * What costs: a system call a frame, in both directions, about a microsecond each; io_uring would change the number of calls, not the
- * copies. But datagrams of UDP that a socket sent at once (UDP_SEGMENT) come by one call, and those of one flow that leave one after
- * the other leave by one, and reach a socket that asks for it (UDP_GRO) as one (drivers/nic/tap/segments.h; since Linux 6.2). The contract's "one
- * system call a burst" cannot be kept here; tap is for reach, af_xdp for speed. Linux leaves checksums to this NIC, which makes them:
- * frames are whole and right for its user.
+ * What costs: a system call a frame, in both directions, about a microsecond each; io_uring would change the number of
+ * calls, not the copies. But datagrams of UDP that a socket sent at once (UDP_SEGMENT) come by one call, and those of
+ * one flow that leave one after the other leave by one, and reach a socket that asks for it (UDP_GRO) as one
+ * (drivers/nic/tap/segments.h; since Linux 6.2). The contract's "one system call a burst" cannot be kept here; tap is
+ * for reach, af_xdp for speed. Linux leaves checksums to this NIC, which makes them: frames are whole and right for its
+ * user.
  *
  * Buffers are private memory with one pool, a cache for each queue. A frame that Linux has no room for is counted as
  * dropped by the device. Threads: queue q belongs to its thread, as in nic.h.
@@ -28,8 +29,8 @@ struct cl_tap_config {
 };
 
 /* New NIC on a tap of the calling thread's network namespace, made if it does not exist (needs CAP_NET_ADMIN) or opened
- * if it does and this user owns it. The interface's name goes to ifname (16 bytes). -errno with the reason and the remedy
- * in err (256 bytes). */
+ * if it does and this user owns it. The interface's name goes to ifname (16 bytes). -errno with the reason and the
+ * remedy in err (256 bytes). */
 CL_API int cl_tap_nic_new(const struct cl_tap_config *config, struct cl_nic **out, char *ifname, char *err);
 /* MTU, then address (network byte order, 0: none) and prefix, then up. -errno with the step that failed in err. */
 CL_API int cl_tap_set_up(const char *ifname, uint32_t mtu, uint32_t address, uint32_t prefix, char *err);

@@ -12,8 +12,8 @@
  *       ... its other descriptors ...
  *   }
  *
- * A scheduler whose config says `adopted` = n starts no threads for its kthreads 0 to n-1. All else of them is as of any
- * kthread: siblings steal from them and they from siblings, they park and are woken by the same protocol
+ * A scheduler whose config says `adopted` = n starts no threads for its kthreads 0 to n-1. All else of them is as of
+ * any kthread: siblings steal from them and they from siblings, they park and are woken by the same protocol
  * (libos/sched/idle.c), and a turn is what the loop of an ordinary one does between two looks at whether it is to end.
  *
  * A turn runs timers that are due, uthreads that are ready and what has come from the network, each as many as the loop

@@ -12,6 +12,9 @@
  * to do until then (docs/log.md, "Batching"). A log with a fixed setting (fixed_records, fixed_wait_ns) is pumped with
  * each append.
  *
+ * Who finds all buffers full waits for room. When some get free, as many come back as these have room for, the first
+ * that came first. So a log with far more writers than buffers wakes each of them about once a record.
+ *
  * What nobody waits for, such as the superblock that confirms the last appends (libos/storage/log/confirm.c), a timer
  * pumps.
  *
@@ -39,8 +42,9 @@ struct cl_log_shared {
     struct cl_spin lock;
     uint64_t armed;                                 /* bit k: kthread k sleeps, or is about to */
     struct cl_log_future *short_first, *short_last; /* those who wait for a buffer, or for the end of closing */
-    struct cl_log_future *ready;                    /* those to be brought back when the lock is free */
-    struct cl_timer timer;                          /* pumps when the log wants it though nobody waits */
+    uint64_t due_bytes; /* of records of those who were brought back from there and have not asked again since */
+    struct cl_log_future *ready; /* those to be brought back when the lock is free */
+    struct cl_timer timer;       /* pumps when the log wants it though nobody waits */
     bool timer_armed;
     uint32_t sleepers; /* uthreads that wait */
     uint32_t

@@ -10,8 +10,8 @@
  * any more (CL_POLL_END). Level: each wait tells of it again for as long as it is ready. Edge: it is told once for what
  * has come since it was told last, so that the reader must read until -EAGAIN. Sockets that are ready take turns.
  *
- * A socket is in one set at a time, and leaves it when it is closed. Several uthreads may wait on one set; each event goes
- * to one of them. A set costs a datagram one more lock, and nothing if the socket is told of already. */
+ * A socket is in one set at a time, and leaves it when it is closed. Several uthreads may wait on one set; each event
+ * goes to one of them. A set costs a datagram one more lock, and nothing if the socket is told of already. */
 #ifndef CORELANE_LIBOS_POLL_H
 #define CORELANE_LIBOS_POLL_H
 
@@ -44,10 +44,10 @@ CL_API int cl_poll_delete(struct cl_poll *set);
 CL_API int cl_poll_add(struct cl_poll *set, struct cl_udp_socket *s, uint32_t how, uint64_t data);
 /* Take it out. -ENOENT: it is not in. An event of it that a wait has returned is not taken back. Any thread. */
 CL_API int cl_poll_remove(struct cl_poll *set, struct cl_udp_socket *s);
-/* Wait until a socket is ready; timeout_ns < 0 for ever, 0 not at all. Returns how many events were stored, 1 to n, or 0:
- * the time is over. -EINVAL (n < 1), -EDEADLK (not on a uthread, and it would have to wait), -EPERM (not on a kthread of
- * the runtime). Once the runtime stops its sockets are ready for good (CL_POLL_END), and a wait that finds none ready
- * returns -ESHUTDOWN. */
+/* Wait until a socket is ready; timeout_ns < 0 for ever, 0 not at all. Returns how many events were stored, 1 to n, or
+ * 0: the time is over. -EINVAL (n < 1), -EDEADLK (not on a uthread, and it would have to wait), -EPERM (not on a
+ * kthread of the runtime). Once the runtime stops its sockets are ready for good (CL_POLL_END), and a wait that finds
+ * none ready returns -ESHUTDOWN. */
 CL_API int cl_poll_wait(struct cl_poll *set, struct cl_poll_event *events, int64_t n, int64_t timeout_ns);
 // cffi: end
 

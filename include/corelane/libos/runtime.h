@@ -43,8 +43,8 @@ struct cl_runtime_config {
     uint32_t stack_bytes;    /* [65536; batch: 8 MiB, for what libraries do there; only what is touched is memory] */
     uint64_t spin_ns;        /* [scheduler's] */
     uint32_t stop_ms;        /* how long a stop waits for kthreads whose code does not come back [5000] */
-    /* CPU of each kthread, -1 unpinned [attached: as the iokernel of today says, unpinned while there is none; embedded:
-     * unpinned] */
+    /* CPU of each kthread, -1 unpinned [attached: as the iokernel of today says, unpinned while there is none;
+     * embedded: unpinned] */
     const int32_t *cpus;
     uint32_t ipv4;            /* host byte order [the NIC's] */
     uint32_t ipv4_prefix;     /* [the NIC's, else 24] */
@@ -52,6 +52,7 @@ struct cl_runtime_config {
     uint32_t no_udp_checksum; /* do not generate UDP checksums (RFC 768 permits 0). For trusted links only */
     uint32_t no_steal;        /* siblings take nothing: each flow stays on its kthread */
     uint64_t chunk_bytes;     /* what waits for readers may take so much memory [CL_RUNTIME_CHUNK_BYTES] */
+    uint64_t seed;            /* of the secrets of its hashes, to repeat a run [random; by a virtual clock 1] */
     /* What it wishes of the cores where an iokernel manages them (docs/cores.md). It gets of guaranteed, max_cores and
      * weight what the iokernel's configuration allows, which is no guarantee and weight 1 where that says nothing. */
     uint32_t kind;        /* CL_RUNTIME_LATENCY, _BATCH [latency] */
@@ -91,7 +92,7 @@ CL_API int cl_runtime_bind_udp_typed(struct cl_runtime *rt, uint16_t port, cl_ud
                                      const struct cl_udp_types *types, char err[256]);
 /* The same in order: of one flow (udp.h) the handler gets one datagram after the other, as the NIC gave them, the next
  * when it has returned, also where it blocks; of different flows it runs at the same time as always. What is more than
- * CL_UDP_FLOW_QUEUE in one flow, or too much in all, is dropped under its reason. -EIO too: no random numbers. */
+ * CL_UDP_FLOW_QUEUE in one flow, or too much in all, is dropped under its reason. */
 CL_API int cl_runtime_bind_udp_ordered(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg);
 /* As cl_runtime_bind_udp_burst, called on the kthread's own large stack under the no-switch rule (sched.h): for
  * callbacks into language run-times. Blocking calls inside answer -EDEADLK. */
@@ -112,24 +113,25 @@ struct cl_every {
     uint32_t pad;
     struct cl_every *next; /* of the same runtime */
 };
-/* Call fn(arg) every period_ns on a uthread of its own, first when one period is over, until the runtime stops. Calls of
- * one never overlap. foreign: on the kthread's own large stack under the no-switch rule, as cl_runtime_bind_udp_foreign;
- * else it may block. *out lives as long as the runtime. Any thread, before or after start. -EINVAL (period_ns 0, no
- * function), -ENOMEM, -EAGAIN, -ESHUTDOWN. */
+/* Call fn(arg) every period_ns on a uthread of its own, first when one period is over, until the runtime stops. Calls
+ * of one never overlap. foreign: on the kthread's own large stack under the no-switch rule, as
+ * cl_runtime_bind_udp_foreign; else it may block. *out lives as long as the runtime. Any thread, before or after start.
+ * -EINVAL (period_ns 0, no function), -ENOMEM, -EAGAIN, -ESHUTDOWN. */
 CL_API int cl_runtime_every(struct cl_runtime *rt, uint64_t period_ns, cl_every_fn fn, void *arg, uint32_t foreign,
                             const struct cl_every **out);
 /* Start the kthreads. Once. -EINVAL: the NIC's clock is virtual, by which no thread can sleep. */
 CL_API int cl_runtime_start(struct cl_runtime *rt, char err[256]);
-/* Instead of cl_runtime_start, where the NIC's clock is virtual: the runtime runs when it is stepped (stepper.h does both).
- * -EINVAL by another clock, -EALREADY. */
+/* Instead of cl_runtime_start, where the NIC's clock is virtual: the runtime runs when it is stepped (stepper.h does
+ * both). -EINVAL by another clock, -EALREADY. */
 CL_API int cl_runtime_begin_steps(struct cl_runtime *rt, char err[256]);
-/* One turn of each kthread, on the calling thread. Returns how many things were done; 0: there is nothing now. -EINVAL: its
- * steps have not begun. -EDEADLK on a kthread. One thread at a time. */
+/* One turn of each kthread, on the calling thread. Returns how many things were done; 0: there is nothing now. -EINVAL:
+ * its steps have not begun. -EDEADLK on a kthread. One thread at a time. */
 CL_API int cl_runtime_step(struct cl_runtime *rt);
 /* When it will have something to do by itself: a timer, a frame that its NIC does not announce; UINT64_MAX: never. As
  * cl_runtime_step. */
 CL_API uint64_t cl_runtime_next_ns(struct cl_runtime *rt);
-/* Say what the handler of a UDP port is called, for cl_runtime_stuck; copied. -ENOENT, -ENOMEM, -EALREADY. Any thread. */
+/* Say what the handler of a UDP port is called, for cl_runtime_stuck; copied. -ENOENT, -ENOMEM, -EALREADY. Any
+ * thread. */
 CL_API int cl_runtime_name_udp(struct cl_runtime *rt, uint16_t port, const char *name);
 /* Stop receiving, wait up to timeout_ns (< 0: no limit) for uthreads, end the kthreads, give back every frame that is
  * not held by a uthread that was still alive. Returns the number of those. From a foreign thread. -ETIMEDOUT: stop_ms
@@ -151,15 +153,16 @@ CL_API unsigned cl_runtime_stuck(const struct cl_runtime *rt, struct cl_runtime_
 CL_API void cl_runtime_delete(struct cl_runtime *rt);
 /* Counters of kthread k, or the sum for k = -1. Any thread. */
 CL_API int cl_runtime_net_stats(const struct cl_runtime *rt, int k, struct cl_net_stats *out);
-/* What a holder (CL_CHUNKS_...) has of the application's memory of bytes. -EINVAL: there is no such holder. Any thread. */
+/* What a holder (CL_CHUNKS_...) has of the application's memory of bytes. -EINVAL: there is no such holder. Any
+ * thread. */
 CL_API int cl_runtime_chunk_stats(const struct cl_runtime *rt, unsigned holder, struct cl_chunk_stats *out);
 CL_API int cl_runtime_sched_stats(const struct cl_runtime *rt, int k, struct cl_sched_stats *out);
-/* The same under names, those that are not 0, summed over the kthreads: the fields of struct cl_net_stats, the reasons as
- * dropped_REASON, and sched_FIELD of struct cl_sched_stats. Returns how many of them are in `out`. Any thread. */
+/* The same under names, those that are not 0, summed over the kthreads: the fields of struct cl_net_stats, the reasons
+ * as dropped_REASON, and sched_FIELD of struct cl_sched_stats. Returns how many of them are in `out`. Any thread. */
 CL_API unsigned cl_runtime_counters(const struct cl_runtime *rt, struct cl_counter *out, unsigned room);
-/* Attached: an iokernel shows these counters, some times a second, to whoever asks it (corelane ps). `more` adds counters
- * of the application's own; it is called by a thread of the runtime. NULL: no more; when this returns it is not called
- * any more. Any thread. */
+/* Attached: an iokernel shows these counters, some times a second, to whoever asks it (corelane ps). `more` adds
+ * counters of the application's own; it is called by a thread of the runtime. NULL: no more; when this returns it is
+ * not called any more. Any thread. */
 CL_API void cl_runtime_publish(struct cl_runtime *rt, cl_counters_fn more, void *arg);
 CL_API void cl_runtime_info(struct cl_runtime *rt, struct cl_runtime_info *out);
 CL_API struct cl_nic *cl_runtime_nic(struct cl_runtime *rt);

@@ -121,8 +121,8 @@ struct cl_sched_config {
     struct cl_cores *cores; /* who owns the kthreads' cores (corelane/runtime/cores.h); NULL: nobody manages them */
     uint64_t stop_ns;       /* how long a stop waits for kthreads whose code does not come back; 0: 5 s, the default */
     uint64_t quantum_ns;    /* a uthread that ran for so long lets others go first, at its next probe; 0: never */
-    /* Its time: of timers, sleeps, quanta. NULL: the machine's. By a virtual clock (clock.h) it is stepped, for a kthread
-     * that sleeps does so by the machine's time. Kept, not copied. */
+    /* Its time: of timers, sleeps, quanta. NULL: the machine's. By a virtual clock (clock.h) it is stepped, for a
+     * kthread that sleeps does so by the machine's time. Kept, not copied. */
     const struct cl_clock *clock;
 };
 
@@ -159,9 +159,9 @@ CL_API void cl_sched_config_init(struct cl_sched_config *config);
 CL_API int cl_sched_new(const struct cl_sched_config *config, struct cl_sched **out, char err[256]);
 /* Start the kthreads and pin them. -errno with nothing left running; -EALREADY. Any foreign thread, once. */
 CL_API int cl_sched_start(struct cl_sched *sched, char err[256]);
-/* Pin the kthreads anew: kthread k to cpus[k], -1 or cpus NULL: to where the thread that started them might run. Returns
- * how many may not run there, and stay where they are. Any foreign thread, after cl_sched_start and before cl_sched_stop
- * begins. Not where cores are managed. */
+/* Pin the kthreads anew: kthread k to cpus[k], -1 or cpus NULL: to where the thread that started them might run.
+ * Returns how many may not run there, and stay where they are. Any foreign thread, after cl_sched_start and before
+ * cl_sched_stop begins. Not where cores are managed. */
 CL_API unsigned cl_sched_place(struct cl_sched *sched, const int32_t *cpus);
 /* Let uthreads go on until none is left or timeout_ns is over (< 0: no limit), then end and join the kthreads. Frames
  * still in inboxes stay there. Stepped, on a virtual clock: uthreads go on here, by turns, while that finds anything to
@@ -192,8 +192,8 @@ CL_API int cl_sched_run(struct cl_sched *sched, cl_uthread_fn fn, void *arg);
  * a bounded number of uthreads, poll, one check of siblings). Never sleeps. Returns how many things were done; 0: idle.
  * -EBUSY if started, -EDEADLK on a kthread. The calls must not overlap. */
 CL_API int cl_sched_step(struct cl_sched *sched, unsigned k);
-/* When a stepped scheduler has something to do by itself: its first timer is due, or frames that the source's queue did not
- * take are to be tried again. UINT64_MAX: never. */
+/* When a stepped scheduler has something to do by itself: its first timer is due, or frames that the source's queue did
+ * not take are to be tried again. UINT64_MAX: never. */
 CL_API uint64_t cl_sched_next_ns(const struct cl_sched *sched);
 /* Counters of kthread k, whole but not all of one instant. -EINVAL if there is no such kthread. */
 CL_API int cl_sched_stats(const struct cl_sched *sched, unsigned k, struct cl_sched_stats *out);

@@ -1,8 +1,8 @@
 /* A stepper: runtimes, and what joins them, driven by one thread on a virtual clock (corelane/runtime/clock.h).
  *
  * While anything is to be done it is done, and no time passes. Then the clock goes to the instant at which something is
- * due next: a timer, a sleep, a frame on a link. So a minute in which little happens takes milliseconds, and equal programs
- * with equal seeds do the same in the same order, to the byte on the wire.
+ * due next: a timer, a sleep, a frame on a link. So a minute in which little happens takes milliseconds, and equal
+ * programs with equal seeds do the same in the same order, to the byte on the wire.
  *
  *   uint64_t now_ns = 1000000000;
  *   struct cl_clock clock;
@@ -41,8 +41,9 @@ CL_API int cl_stepper_add(struct cl_stepper *stepper, const struct cl_stepped *p
 CL_API int cl_stepper_add_runtime(struct cl_stepper *stepper, struct cl_runtime *rt, char err[256]);
 /* Whoever was added with that arg is driven no more. */
 CL_API void cl_stepper_remove(struct cl_stepper *stepper, const void *arg);
-/* Do all that is due up to until_ns, and leave the clock there. -EDEADLK on a kthread; -ELOOP, with a reason in err[256]:
- * there is always something to do, and so no time passes (a uthread that yields until a time has come, say). */
+/* Do all that is due up to until_ns, and leave the clock there. -EDEADLK on a kthread; -ELOOP, with a reason in
+ * err[256]: there is always something to do, and so no time passes (a uthread that yields until a time has come,
+ * say). */
 CL_API int cl_stepper_run(struct cl_stepper *stepper, uint64_t until_ns, char err[256]);
 CL_API void cl_stepper_delete(struct cl_stepper *stepper);
 // cffi: end

@@ -2,8 +2,8 @@
  *
  * A handler is called on a uthread for each datagram of its port, in no order that it could rely on: siblings steal. One
  * that is bound as ordered (cl_runtime_bind_udp_ordered) gets the datagrams of a flow, which is the two addresses and
- * ports, in the order in which the NIC gave them, one at a time. It may block (sleep, lock, send, receive): the rest of the kthread's requests then goes on
- * on another uthread. `request` and `reply` are different memory; `reply` already lies in the NIC's buffer, behind room
+ * ports, in the order in which the NIC gave them, one at a time. It may block (sleep, lock, send, receive): the rest of
+ * the kthread's requests then goes on on another uthread. `request` and `reply` are different memory; `reply` already lies in the NIC's buffer, behind room
  * for the headers, so that nothing is copied afterwards. The reply goes to where the request came from, by the
  * request's own headers.
  *
@@ -12,6 +12,7 @@
  *
  * Datagrams to the runtime's own address and to 127.0.0.0/8 do not reach the NIC. They come in at the kthread's next poll,
  * for sockets and handlers alike, a handler's own port included; 256 of a kthread may wait, then sending answers -ENOBUFS.
+ * Those for an ordered handler go to their flow at once, in the order in which they are sent, and within its bounds.
  *
  * Implemented: one datagram in, any number out; broadcast requests; checksums; connected sockets, ICMP errors told to them;
  * several sockets a port, by flow. Not implemented: multicast, datagrams above the MTU (-EMSGSIZE). Waiting for many

@@ -40,12 +40,13 @@ CL_API cl_uthread_id cl_uthread_id_of(const struct cl_uthread *t);
 CL_API void *cl_uthread_local(void);
 CL_API int cl_uthread_set_local(void *local);
 /* Sleep for at least so long on the scheduler's clock. On a uthread. -EDEADLK; -ENOSPC: too many timers (timer.h).
- * -ESHUTDOWN: the scheduler stops, so the sleep is cut short, and so is each that follows: the uthread ends its work. */
+ * -ESHUTDOWN: the scheduler stops, so the sleep is cut short, and so is each that follows: the uthread ends its
+ * work. */
 CL_API int cl_uthread_sleep_ns(uint64_t ns);
 /* The same until an instant of cl_sched_now_ns(cl_sched_self()). Returns at once if it has passed. */
 CL_API int cl_uthread_sleep_until_ns(uint64_t deadline_ns);
-/* 1: the scheduler of the calling kthread stops, and waits for its uthreads for a while (cl_sched_stop, cl_runtime_stop):
- * one that goes on for ever ends now. 0: it does not, or this is a foreign thread. */
+/* 1: the scheduler of the calling kthread stops, and waits for its uthreads for a while (cl_sched_stop,
+ * cl_runtime_stop): one that goes on for ever ends now. 0: it does not, or this is a foreign thread. */
 CL_API int cl_uthread_stopping(void);
 /* Bytes of stack left below the caller's frame; 0 elsewhere than on a uthread. */
 CL_API uint64_t cl_uthread_stack_left_bytes(void);

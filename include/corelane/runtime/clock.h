@@ -67,8 +67,8 @@ CL_API int cl_clock_calibrate(struct cl_clock *out);
 /* The process's clock, calibrated at the first call (thread-safe); never NULL. */
 CL_API const struct cl_clock *cl_clock_default(void);
 /* A virtual clock: a stamp is what *now_ns holds, and so is the time, in ns. The word is the caller's, who lets it only
- * grow and keeps it as long as the clock; it begins above 0, for a stamp of 0 means "never" in many places. Who reads the
- * clock on another thread than the one that moves it sees some value of the past. */
+ * grow and keeps it as long as the clock; it begins above 0, for a stamp of 0 means "never" in many places. Who reads
+ * the clock on another thread than the one that moves it sees some value of the past. */
 CL_API void cl_clock_virtual(struct cl_clock *out, const uint64_t *now_ns);
 /* A clock from a known rate, for tests and for another process's counter. -EINVAL if hz is 0 or above 32 GHz. */
 CL_API int cl_clock_from_hz(struct cl_clock *out, uint64_t hz, uint64_t base_tsc, int64_t base_ns);

@@ -3,9 +3,9 @@
  * The port driver implements it (drivers/port/cores.c) and hands it out with its NIC; the scheduler uses it
  * (libos/sched/cede.c). NIC drivers that know of no iokernel have none.
  *
- * All calls take the kthread's index k. `lost` to `park_wait`, and the two about quanta, are made by kthread k only, and are async-signal-safe:
- * they store words, yield and wait on futexes. Whoever waits comes back when it owns its core, when nobody manages
- * cores any more (the iokernel went away), or after `release`. */
+ * All calls take the kthread's index k. `lost` to `park_wait`, and the two about quanta, are made by kthread k only,
+ * and are async-signal-safe: they store words, yield and wait on futexes. Whoever waits comes back when it owns its
+ * core, when nobody manages cores any more (the iokernel went away), or after `release`. */
 #ifndef CORELANE_RUNTIME_CORES_H
 #define CORELANE_RUNTIME_CORES_H
 

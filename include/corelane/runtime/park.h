@@ -44,8 +44,8 @@ CL_API void cl_park_cancel(struct cl_parker *p);
  * park word RUNNING. */
 CL_API void cl_park_wait(struct cl_parker *p, int64_t timeout_ns);
 /* Sleep in poll() on event_fd and device_fd (POLLIN; -1: no device). Same contract. A device that shows an error and
- * nothing to read does not end the sleep at once: it is over after 10 ms, for the driver to look at the device. -errno if
- * poll itself failed. */
+ * nothing to read does not end the sleep at once: it is over after 10 ms, for the driver to look at the device. -errno
+ * if poll itself failed. */
 CL_API int cl_park_wait_fd(struct cl_parker *p, int device_fd, int64_t timeout_ns);
 /* Wake the sleeper if it is parked. Returns true if a system call was made. */
 CL_API bool cl_park_wake(struct cl_parker *p);

@@ -1,13 +1,14 @@
 /* Writing again what was found at opening and may not be durable.
  *
- * What reads back whole need not be: after a write that failed, and a process that was started again without a loss of power, it may be in
- * a cache alone. So the flushes from the first on of which nobody says that it was acknowledged are written again where they lie, as they
- * are: a write that tears changes nothing. Superblocks need none of that: what the newest one says, both of them say durably before the log
- * takes anything (recover.c), and until then the older one is as good.
+ * What reads back whole need not be: after a write that failed, and a process that was started again without a loss of
+ * power, it may be in a cache alone. So the flushes from the first on of which nobody says that it was acknowledged are
+ * written again where they lie, as they are: a write that tears changes nothing. Superblocks need none of that: what
+ * the newest one says, both of them say durably before the log takes anything (recover.c), and until then the older one
+ * is as good.
  *
- * The flushes are read for it once more, as the tail may be longer than the memory there is, and looked at once more: a cache may have dropped
- * meanwhile what it had failed to write, and a read may be wrong that once. Who wrote that back would overwrite what had been
- * acknowledged, or count what is nowhere. */
+ * The flushes are read for it once more, as the tail may be longer than the memory there is, and looked at once more: a
+ * cache may have dropped meanwhile what it had failed to write, and a read may be wrong that once. Who wrote that back
+ * would overwrite what had been acknowledged, or count what is nowhere. */
 #include "recover.h"
 
 static void done(struct cl_log *log, struct cl_log_io *io)

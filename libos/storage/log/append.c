@@ -1,11 +1,13 @@
 /* Submitting records, flushes and when they go, acknowledgement.
  *
- * Records are copied into the flush being filled. Whether it goes is decided when the log is pumped, and by what is in flight alone:
- * with nothing in flight it goes at once, so that a lone append waits for nobody; while as many are in flight as the device does
- * side by side for the price of one, records gather, and the next completion takes them all. No timer holds anything back. For
- * uthreads shared.c says when the log is pumped, and lets records gather for those who are about to append.
+ * Records are copied into the flush being filled. Whether it goes is decided when the log is pumped, and by what is in
+ * flight alone: with nothing in flight it goes at once, so that a lone append waits for nobody; while as many are in
+ * flight as the device does side by side for the price of one, records gather, and the next completion takes them all.
+ * No timer holds anything back. For uthreads shared.c says when the log is pumped, and lets records gather for those
+ * who are about to append.
  *
- * Flushes of one log complete in any order and are acknowledged in their own: what is acknowledged is applied to the view. */
+ * Flushes of one log complete in any order and are acknowledged in their own: what is acknowledged is applied to the
+ * view. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -13,9 +15,9 @@
 #define RESERVE_FLUSHES 3
 #define META_PART 4 /* with less of the ring free than one part in so many, meta blobs go into the superblocks */
 
-/* A flush that holds less than one part in so many of what one in flight has in the mean waits for more, or for the next completion:
- * flushes in flight are spread over a write's time then, and what comes has to wait for a part of it only. Right behind another one a small
- * one gains little, and those who wait for the large one come back together. */
+/* A flush that holds less than one part in so many of what one in flight has in the mean waits for more, or for the
+ * next completion: flushes in flight are spread over a write's time then, and what comes has to wait for a part of it
+ * only. Right behind another one a small one gains little, and those who wait for the large one come back together. */
 #define FEW 2
 
 static void begin_flush(struct cl_log *log)
@@ -82,8 +84,9 @@ static int takes(struct cl_log *log)
     return 0;
 }
 
-/* What is left at the end of the ring for truncations and copies, half of a ring of few flushes at most. Copies need two of the largest flushes
- * less a block: one for what is copied, and what the end of a lap may cost. Truncations never take that while copies can help. */
+/* What is left at the end of the ring for truncations and copies, half of a ring of few flushes at most. Copies need
+ * two of the largest flushes less a block: one for what is copied, and what the end of a lap may cost. Truncations
+ * never take that while copies can help. */
 static uint64_t reserve_bytes(const struct cl_log *log)
 {
     uint64_t flush = log->flush_bytes;
@@ -274,6 +277,17 @@ uint64_t cl_log_open_records(const struct cl_log *log)
 bool cl_log_unsent(const struct cl_log *log)
 {
     return log->sent_lsn + 1 != log->open_lsn || cl_log_open_records(log);
+}
+
+uint64_t cl_log_buffer_room(const struct cl_log *log)
+{
+    if (log->state != CL_LOG_READY || log->closing)
+        return UINT64_MAX;
+    if (!has_buffer(log))
+        return 0;
+    uint64_t behind = log->n_flushes - (log->open_lsn - log->view.lsn); /* buffers of the flushes after the open one */
+    return log->flush_bytes - log->flushes[log->open_lsn % log->n_flushes].bytes +
+           behind * (log->flush_bytes - sizeof(struct cl_log_disk_flush));
 }
 
 static void completed(struct cl_log *log, struct cl_log_io *io)

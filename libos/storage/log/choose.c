@@ -1,5 +1,6 @@
-/* Which superblock is taken when a log is opened: the newer of those that are whole. What a whole one says is taken or refused with a
- * reason; one that is not whole is passed over, since it may have been torn by a crash while the other one was good. */
+/* Which superblock is taken when a log is opened: the newer of those that are whole. What a whole one says is taken or
+ * refused with a reason; one that is not whole is passed over, since it may have been torn by a crash while the other
+ * one was good. */
 #include "recover.h"
 
 /* Whether a superblock's fields make sense together: checksums say that we wrote it, this that it is of this area. */

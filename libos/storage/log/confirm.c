@@ -1,13 +1,14 @@
 /* Having the device say what was acknowledged, so that damage to it is never taken for a write that a crash tore.
  *
- * A flush that is not whole was torn, or was whole, acknowledged and damaged since. Recovery can tell which only if something durable says
- * that the flush had been acknowledged. Each flush says so of those before it, so while appends follow each other that costs nothing. What no
- * flush says within confirm_ns a superblock does, which recovery believes in any case: one write beside what is under way, and none
- * holds back an append.
+ * A flush that is not whole was torn, or was whole, acknowledged and damaged since. Recovery can tell which only if
+ * something durable says that the flush had been acknowledged. Each flush says so of those before it, so while appends
+ * follow each other that costs nothing. What no flush says within confirm_ns a superblock does, which recovery believes
+ * in any case: one write beside what is under way, and none holds back an append.
  *
- * The window that stays open: from the acknowledgement until that superblock is durable, at most twice confirm_ns (a flush that is
- * acknowledged while an earlier one is watched is watched next) and the time of one write. It cannot be closed: the word for
- * it has to be written after the flush is durable, and an acknowledgement that waited for that would take two writes. */
+ * The window that stays open: from the acknowledgement until that superblock is durable, at most twice confirm_ns (a
+ * flush that is acknowledged while an earlier one is watched is watched next) and the time of one write. It cannot be
+ * closed: the word for it has to be written after the flush is durable, and an acknowledgement that waited for that
+ * would take two writes. */
 #include "internal.h"
 
 void cl_log_confirm_said(struct cl_log *log, uint64_t lsn)

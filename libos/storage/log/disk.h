@@ -1,10 +1,11 @@
-/* What lies on the device; docs/log.md says the same for people. Private to libos/storage, to cut.py and to the fuzzer's seeds.
+/* What lies on the device; docs/log.md says the same for people. Private to libos/storage, to cut.py and to the
+ * fuzzer's seeds.
  *
  * The area: two superblocks, two snapshot slots, the ring of flushes, all in blocks of 4096 bytes. Little-endian.
  *
- * A place is a position in the ring that never goes back: its offset in the ring is place less ring_shift, modulo ring_bytes. So a flush
- * that says another place than the one at which it is found is a leftover of an earlier lap. The shift is the beginning of the lap in which
- * the ring last grew (grow.c). */
+ * A place is a position in the ring that never goes back: its offset in the ring is place less ring_shift, modulo
+ * ring_bytes. So a flush that says another place than the one at which it is found is a leftover of an earlier lap. The
+ * shift is the beginning of the lap in which the ring last grew (grow.c). */
 #ifndef CORELANE_LIBOS_STORAGE_LOG_DISK_H
 #define CORELANE_LIBOS_STORAGE_LOG_DISK_H
 
@@ -113,8 +114,8 @@ static inline uint64_t cl_log_record_bytes(uint64_t data_bytes)
     return sizeof(struct cl_log_disk_record) + ((data_bytes + 7) & ~7ull);
 }
 
-/* Where the flush after one of `bytes` at `place` begins: no flush begins where the largest one would not fit before the end of the
- * ring. */
+/* Where the flush after one of `bytes` at `place` begins: no flush begins where the largest one would not fit before
+ * the end of the ring. */
 static inline uint64_t cl_log_place_after(uint64_t place, uint64_t bytes, uint64_t ring_bytes, uint64_t ring_shift,
                                           uint64_t flush_bytes)
 {

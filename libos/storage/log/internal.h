@@ -236,7 +236,8 @@ void cl_log_post(struct cl_log *log, struct cl_log_io *io, int op, unsigned flag
 void cl_log_doorbell(struct cl_log *log); /* hands what was posted to the device; the pump ends with it */
 void cl_log_done(struct cl_log *log, struct cl_log_op *first, int result); /* calls back the whole list */
 void *cl_log_blocks(uint64_t bytes);                                       /* aligned for any device; NULL */
-/* Known to the device as memory that requests often use. 0, or why it makes no difference. cl_log_forget before it is freed. */
+/* Known to the device as memory that requests often use. 0, or why it makes no difference. cl_log_forget before it is
+ * freed. */
 int cl_log_register(struct cl_log *log, void *blocks, uint64_t bytes);
 void cl_log_forget(struct cl_log *log, void *blocks); /* NULL: nothing */
 
@@ -244,9 +245,13 @@ void cl_log_forget(struct cl_log *log, void *blocks); /* NULL: nothing */
 int cl_log_flushes_start(struct cl_log *log);           /* behind what the view says: -ENOMEM */
 uint64_t cl_log_open_records(const struct cl_log *log); /* in the flush being filled */
 bool cl_log_unsent(const struct cl_log *log);           /* records wait to be sent */
+/* Bytes of records for which the buffers have room; UINT64_MAX: nothing is taken any more, so that nobody waits for
+ * it. */
+uint64_t cl_log_buffer_room(const struct cl_log *log);
 void cl_log_flushes_fail(struct cl_log *log);
 bool cl_log_flushes_step(struct cl_log *log);
-/* What a record is for, by how much of the ring is left to it: the last of it is for truncations, the very last for copies. */
+/* What a record is for, by how much of the ring is left to it: the last of it is for truncations, the very last for
+ * copies. */
 enum cl_log_use { CL_LOG_FOR_DATA, CL_LOG_FOR_CUT, CL_LOG_FOR_COPY };
 /* Room for `bytes` of records in one flush: 0, and *out is that flush; -EAGAIN, -ENOSPC, or what ended the log. */
 int cl_log_make_room(struct cl_log *log, uint64_t bytes, enum cl_log_use use, struct cl_log_flush **out);
@@ -255,14 +260,16 @@ void cl_log_put(struct cl_log *log, struct cl_log_flush *f, const struct cl_log_
                 const void *data);
 
 /* view.c */
-/* Whether a header is one of this log, written at this offset: its checksum. Not whether it is the one expected there. */
+/* Whether a header is one of this log, written at this offset: its checksum. Not whether it is the one expected
+ * there. */
 bool cl_log_flush_ours(const struct cl_log *log, const struct cl_log_disk_flush *h, uint64_t offset);
 /* Whether all records of a flush are whole and form a sequence: NULL, or why not, and *at is where in buf. */
 const char *cl_log_flush_records(const struct cl_log *log, const uint8_t *buf, uint64_t *at);
 /* Make the records of a whole flush, that follows the last one, part of the view. -ENOMEM. */
 int cl_log_view_apply(struct cl_log *log, const uint8_t *buf);
 void cl_log_view_trim(struct cl_log_view *view, uint64_t first_kept);
-/* The bytes of the records that are there: no more than they take, and less where something was truncated or copied within a span. */
+/* The bytes of the records that are there: no more than they take, and less where something was truncated or copied
+ * within a span. */
 uint64_t cl_log_view_bytes(const struct cl_log_view *view);
 /* The same, no less than they take. */
 uint64_t cl_log_view_most_bytes(const struct cl_log_view *view);

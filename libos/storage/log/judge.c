@@ -1,11 +1,11 @@
-/* What the end of the log means, once the ring has been read: nothing came behind it, a crash tore what did, or damage took what had been
- * acknowledged. The report says it in words, with the evidence. */
+/* What the end of the log means, once the ring has been read: nothing came behind it, a crash tore what did, or damage
+ * took what had been acknowledged. The report says it in words, with the evidence. */
 #include "recover.h"
 
 #include <stdio.h>
 
-/* The superblock promises records from first_index on: what the flushes begin with must not be later. Nothing that we write looks like
- * this, but what is given out has to be there. */
+/* The superblock promises records from first_index on: what the flushes begin with must not be later. Nothing that we
+ * write looks like this, but what is given out has to be there. */
 static void check_beginning(struct cl_log *log)
 {
     struct cl_log_recover *r = log->recover;
@@ -21,7 +21,8 @@ static void check_beginning(struct cl_log *log)
     cl_log_view_trim(v, have);
 }
 
-/* A block that cannot be read ended the log, or may hide what proves that a torn flush is damaged: that is not told apart in silence. */
+/* A block that cannot be read ended the log, or may hide what proves that a torn flush is damaged: that is not told
+ * apart in silence. */
 static void judge_unreadable(struct cl_log *log)
 {
     struct cl_log_recover *r = log->recover;

@@ -130,7 +130,8 @@ void cl_log_fail(struct cl_log *log, int error, const char *format, ...)
     vsnprintf(log->why, sizeof log->why, format, args);
     va_end(args);
     log->state = CL_LOG_FAILED;
-    /* Of these a submit says that it may be asked again; a device that answers so has failed all the same, as `why` says. */
+    /* Of these a submit says that it may be asked again; a device that answers so has failed all the same, as `why`
+     * says. */
     log->error = error == -ENOSPC || error == -EAGAIN || error == -EBUSY ? -EIO : error;
     cl_log_flushes_fail(log);
     cl_log_super_fail(log);
@@ -150,8 +151,8 @@ void cl_log_post(struct cl_log *log, struct cl_log_io *io, int op, unsigned flag
     log->in_flight++;
 }
 
-/* Hand the posted requests to the device; what it does not take stays for the next pump. After a failure nothing is sent that was
- * not yet: those requests come back as if the device had refused them. */
+/* Hand the posted requests to the device; what it does not take stays for the next pump. After a failure nothing is
+ * sent that was not yet: those requests come back as if the device had refused them. */
 void cl_log_doorbell(struct cl_log *log)
 {
     struct cl_blk_req *reqs[64];
@@ -306,8 +307,8 @@ int cl_log_open(const struct cl_log_config *config, struct cl_log **out, char *e
     return 0;
 }
 
-/* Pump, and block the thread until the device has something if there was nothing to do. A device whose wait fails is asked again and
- * again: what is in flight has our buffers. */
+/* Pump, and block the thread until the device has something if there was nothing to do. A device whose wait fails is
+ * asked again and again: what is in flight has our buffers. */
 static void wait_pumping(struct cl_log *log)
 {
     if (cl_log_pump(log) == 0 && log->in_flight && log->blk->ops->wait(log->blk, log->config.queue, -1))

@@ -1,16 +1,19 @@
 /* Copying what is kept to the end of the ring, so that what lies between is free.
  *
- * The ring is free from its end to its head, the oldest flush with a record that is kept. What was truncated behind that, blobs of meta, and the
- * rest of the block in which each flush ends are not: a log of one record would be full after some hundred truncations. So when little of the
- * ring is free and enough of it can be won, a pass goes from the head on through the flushes that were there when it began. It reads each that
- * has records which are kept, and appends these again, all of a flush in one flush, as copies (CL_LOG_COPY): of a record that has its index,
- * and lies there from now on. When they are acknowledged, both superblocks get the new head, and then what is before it is free.
+ * The ring is free from its end to its head, the oldest flush with a record that is kept. What was truncated behind
+ * that, blobs of meta, and the rest of the block in which each flush ends are not: a log of one record would be full
+ * after some hundred truncations. So when little of the ring is free and enough of it can be won, a pass goes from the
+ * head on through the flushes that were there when it began. It reads each that has records which are kept, and appends
+ * these again, all of a flush in one flush, as copies (CL_LOG_COPY): of a record that has its index, and lies there
+ * from now on. When they are acknowledged, both superblocks get the new head, and then what is before it is free.
  *
- * A crash before that leaves the old head, behind which the originals are; copies say nothing new then. Behind the new head every copy was
- * acknowledged, so recovery misses none that it needs. It does not begin with the first index then: that may come later, as a copy.
+ * A crash before that leaves the old head, behind which the originals are; copies say nothing new then. Behind the new
+ * head every copy was acknowledged, so recovery misses none that it needs. It does not begin with the first index then:
+ * that may come later, as a copy.
  *
- * Nothing is copied while a truncation is in flight: it comes before the copy in the log, and may be of that record. Copies need no room of their
- * own but the end of the ring, which is kept for them (append.c): what is copied takes no more than it did, and one end of a lap.
+ * Nothing is copied while a truncation is in flight: it comes before the copy in the log, and may be of that record.
+ * Copies need no room of their own but the end of the ring, which is kept for them (append.c): what is copied takes no
+ * more than it did, and one end of a lap.
  *
  * Programs of version 2 do not know copies, so both superblocks have version 3 before the first one is written. */
 #include "internal.h"
@@ -35,8 +38,8 @@ static uint64_t head_to_be(struct cl_log *log)
     return cl_log_view_head(&log->view, &lsn, &place) ? place : log->view.end_place;
 }
 
-/* What could be won if all that is kept were copied into full flushes; less than that is, where flushes cannot be filled. What a
- * trim that is under way frees is not to be won. */
+/* What could be won if all that is kept were copied into full flushes; less than that is, where flushes cannot be
+ * filled. What a trim that is under way frees is not to be won. */
 static uint64_t winnings(struct cl_log *log)
 {
     uint64_t head = super_at_rest(log) ? log->head_place : head_to_be(log);
@@ -107,8 +110,8 @@ bool cl_log_repack_helps(struct cl_log *log)
     return helps;
 }
 
-/* All that could be copied was, or no more can be: what is to be won still cannot be, as long as all is kept that is now, but for what others
- * have appended since, or had on its way when the pass began. */
+/* All that could be copied was, or no more can be: what is to be won still cannot be, as long as all is kept that is
+ * now, but for what others have appended since, or had on its way when the pass began. */
 static void finish(struct cl_log *log)
 {
     struct cl_log_repack *r = &log->repack;
@@ -119,7 +122,8 @@ static void finish(struct cl_log *log)
     rest(log);
 }
 
-/* The flushes behind `lsn` that have records which are kept, up to CL_LOG_SOURCES after the first of them. False: there are none. */
+/* The flushes behind `lsn` that have records which are kept, up to CL_LOG_SOURCES after the first of them. False: there
+ * are none. */
 static bool find_sources(struct cl_log *log, uint64_t lsn)
 {
     struct cl_log_repack *r = &log->repack;
@@ -183,8 +187,8 @@ static bool is_kept(const struct cl_log *log, const struct cl_log_disk_record *d
     return s && s->lsn == lsn && s->at <= at && at < s->at + (s->bytes & ~7u);
 }
 
-/* Go through the records of the flush that was read: how many bytes those take that are kept, and with `into`, put them there. In the place
- * of their checksum is where they lay. 0: none is kept, or one is damaged. */
+/* Go through the records of the flush that was read: how many bytes those take that are kept, and with `into`, put them
+ * there. In the place of their checksum is where they lay. 0: none is kept, or one is damaged. */
 static uint32_t kept_records(struct cl_log *log, uint8_t *into)
 {
     const struct cl_log_repack *r = &log->repack;
@@ -277,7 +281,8 @@ static bool append_rest(struct cl_log *log)
     return rc != -EAGAIN;
 }
 
-/* There is no room for all that was gathered, as in a log of before there was a reserve for it: the first flush alone. */
+/* There is no room for all that was gathered, as in a log of before there was a reserve for it: the first flush
+ * alone. */
 static void want_fewer(struct cl_log *log)
 {
     struct cl_log_repack *r = &log->repack;

@@ -28,10 +28,17 @@ static void done(struct cl_log_op *op)
         rouse(f->shared, f);
 }
 
+/* The log has got on: bring back as many as there is room for, in the order in which they came. If nobody is on the way
+ * already, one of them in any case, who finds out what else has changed, and brings back the next one (ask_log). */
 static void rouse_short(struct cl_log_shared *s)
 {
+    uint64_t room = s->log ? cl_log_buffer_room(s->log) : UINT64_MAX;
     while (s->short_first) {
         struct cl_log_future *f = s->short_first;
+        uint64_t bytes = cl_log_record_bytes(f->op.bytes);
+        if (s->due_bytes && s->due_bytes + bytes > room)
+            return;
+        s->due_bytes += bytes;
         s->short_first = f->next;
         rouse(s, f);
     }
@@ -75,6 +82,7 @@ static unsigned pump(struct cl_log_shared *s, bool gather)
     unsigned n = cl_log_pump(log);
     if (n)
         rouse_short(s);
+    s->pump_gathers = false;
     if (log->gathers && !log->flights && !cl_log_unsent(log))
         s->parts = PARTS_FOR;
     look_again(s, log->gathers && cl_log_unsent(log));
@@ -118,13 +126,23 @@ static void sleep_on(struct cl_log_shared *s, struct cl_log_future *f)
     __atomic_fetch_sub(&s->roused, 1, __ATOMIC_RELAXED);
 }
 
-/* The same until the log has got on. */
-static void sleep_short(struct cl_log_shared *s, struct cl_log_future *f)
+/* The same until the log has got on; the lock is held afterwards. first: it has been brought back for nothing
+ * before. */
+static void sleep_short(struct cl_log_shared *s, struct cl_log_future *f, bool first)
 {
-    f->next = NULL;
-    *(s->short_first ? &s->short_last->next : &s->short_first) = f;
-    s->short_last = f;
+    if (!s->short_first)
+        s->short_last = f;
+    if (first || !s->short_first) {
+        f->next = s->short_first;
+        s->short_first = f;
+    } else {
+        f->next = NULL;
+        s->short_last->next = f;
+        s->short_last = f;
+    }
     sleep_on(s, f);
+    cl_spin_lock(&s->lock);
+    s->due_bytes -= cl_log_record_bytes(f->op.bytes);
 }
 
 static unsigned shared_poll(void *arg, unsigned self, unsigned k)
@@ -177,7 +195,6 @@ void cl_log_unshare(struct cl_log_shared *shared)
 {
     cl_timer_cancel(&shared->timer);
     cl_sched_completions_remove(shared->sched, &shared->completions);
-    shared->pump_gathers = false;
     if (shared->log) /* whoever pumps it now leaves nothing to others */
         shared->log->gathers = shared->log->merges = false;
 }
@@ -197,18 +214,26 @@ static int ask_log(struct cl_log_shared *s, struct cl_log_future *f,
         return -EDEADLK;
     f->shared = s;
     f->op.done = done;
+    bool slept = false;
+    int rc;
+    cl_spin_lock(&s->lock);
     for (;;) {
         f->t = NULL;
-        cl_spin_lock(&s->lock);
-        int rc = s->log ? submit(s->log, &f->op) : -ESHUTDOWN;
-        if (rc == -EAGAIN && pump(s, false) == 0) {
-            sleep_short(s, f);
-            continue;
-        }
-        release(s);
+        rc = s->log ? submit(s->log, &f->op) : -ESHUTDOWN;
         if (rc != -EAGAIN)
-            return rc == -EBUSY ? -ESHUTDOWN : rc; /* it is being closed: an open one is not busy */
+            break;
+        if (pump(s, false) == 0) {
+            sleep_short(s, f, slept);
+            slept = true;
+        } else {
+            release(s);
+            cl_spin_lock(&s->lock);
+        }
     }
+    if (slept && !s->due_bytes)
+        rouse_short(s);
+    release(s);
+    return rc == -EBUSY ? -ESHUTDOWN : rc; /* it is being closed: an open one is not busy */
 }
 
 int cl_log_begin(struct cl_log_shared *shared, struct cl_log_future *f)
@@ -290,11 +315,12 @@ int cl_log_close_wait(struct cl_log_shared *s)
     }
     cl_log_close_begin(log);
     while (cl_log_busy(log)) {
-        if (pump(s, false) == 0)
-            sleep_short(s, &f);
-        else
+        if (pump(s, false) == 0) {
+            sleep_short(s, &f, true);
+        } else {
             release(s);
-        cl_spin_lock(&s->lock);
+            cl_spin_lock(&s->lock);
+        }
     }
     log->blk->ops->arm(log->blk, log->config.queue, false);
     s->log = NULL;

@@ -1,4 +1,5 @@
-/* Snapshots: streamed in pieces into the slot that holds none or the older one, then named by a superblock, which is atomic. */
+/* Snapshots: streamed in pieces into the slot that holds none or the older one, then named by a superblock, which is
+ * atomic. */
 #include "internal.h"
 
 #include <stdio.h>

@@ -1,12 +1,14 @@
 /* The superblocks: where recovery begins, the epoch, the meta blob as of then, which snapshot is the one.
  *
- * There are two slots, written in turns and one at a time, so the last whole one is there whatever a crash tears. After what was
- * asked for the other slot follows, so that at rest both are of today and either may rot. What was asked for is acknowledged, and what a
- * superblock frees or makes valid counts, when both slots have it: until then nothing is written over what the older one needs.
+ * There are two slots, written in turns and one at a time, so the last whole one is there whatever a crash tears. After
+ * what was asked for the other slot follows, so that at rest both are of today and either may rot. What was asked for
+ * is acknowledged, and what a superblock frees or makes valid counts, when both slots have it: until then nothing is
+ * written over what the older one needs.
  *
- * A meta blob comes here as well when the ring is short of room. Nothing else frees it from the ring: of records of which none may be
- * trimmed, votes between them would fill the ring for good. It waits until all before it is acknowledged and holds back what comes
- * after it, so that the order of acknowledgements is that of the calls, and is acknowledged when both slots have it, for either may rot. */
+ * A meta blob comes here as well when the ring is short of room. Nothing else frees it from the ring: of records of
+ * which none may be trimmed, votes between them would fill the ring for good. It waits until all before it is
+ * acknowledged and holds back what comes after it, so that the order of acknowledgements is that of the calls, and is
+ * acknowledged when both slots have it, for either may rot. */
 #include "internal.h"
 
 uint32_t cl_log_super_crc(const struct cl_log_disk_super *s)

@@ -110,8 +110,8 @@ static uint64_t first_behind(const struct cl_log_view *v, uint64_t index)
     return low;
 }
 
-/* Records that were copied are where this span says. Of the spans they were in, what lies before and behind them is left; in recovery they may
- * have been in none, since it begins behind the place that they were copied from. */
+/* Records that were copied are where this span says. Of the spans they were in, what lies before and behind them is
+ * left; in recovery they may have been in none, since it begins behind the place that they were copied from. */
 static int move_to(struct cl_log_view *v, const struct cl_log_span *span)
 {
     uint64_t from = span->first_index, to = from + span->count;

@@ -11,8 +11,8 @@
  *
  * What decides is each flush of which both guesses, that the device does `now` at once and that it does half as many,
  * expect different times. If it does half, a flush that is sent while as many are in flight begins when one or more of
- * those are done, which the log sees. So it takes a lone one's time and that wait. If the device does all, the wait does
- * not show. What is nearer is one vote. Waits that are short beside a lone one's time say nothing.
+ * those are done, which the log sees. So it takes a lone one's time and that wait. If the device does all, the wait
+ * does not show. What is nearer is one vote. Waits that are short beside a lone one's time say nothing.
  *
  * Large flushes take longer for their size, so they are compared with large ones that were alone, and only with those
  * of about their size.

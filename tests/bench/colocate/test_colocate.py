@@ -28,10 +28,23 @@ def test_arms_that_the_kernel_refuses_are_left_out(session: Session, monkeypatch
     monkeypatch.setattr(colocate, "Servers", lambda *_: Mock(peak_rps=1e5))
     monkeypatch.setattr(colocate, "no_fifo", lambda: "not on a Sunday")
     with contextlib.ExitStack() as stack:
-        arms = colocate.add_linux(session, stack, (0, 1), Mock())
+        arms, alone = colocate.add_linux(session, stack, (0, 1), Mock())
     under = "Linux, batch under SCHED_IDLE, server under SCHED_FIFO"
     assert list(arms) == [name for name in colocate.LINUX if name != under]
+    assert alone is not None
     assert session.skipped == {under: "not on a Sunday"}
+
+
+def answers(most: float, rate: float, seconds: float) -> Beside:
+    """A server alone on the core that answers so many requests a second at most."""
+    achieved = min(rate, most)
+    return Beside(Point(rate, achieved, int(rate), int(achieved), seconds=1.0), math.nan)
+
+
+def bare_pairs(rate: float, seconds: float) -> Beside:
+    """Each pair of hand-overs takes 5 us of the job's, which does 100 units a second alone."""
+    point = Point(rate, rate, int(rate), int(rate), seconds=1.0, extra={"moves_per_s": 2 * rate})
+    return Beside(point, 100 * (1 - 5e-6 * rate))
 
 
 def test_a_sweep_over_loads_ends_where_an_arm_is_overloaded(session: Session) -> None:
@@ -48,7 +61,8 @@ def test_a_sweep_over_loads_ends_where_an_arm_is_overloaded(session: Session) ->
     bare = next(iter(sweep.SWEPT_RAW.values()))
     most = {sweep.BOUNDED: 2e6, sweep.DEFAULT: 1.2e6, bare: 390_000.0, sweep.COMPARED: 1.1e5}
     peak = dict.fromkeys(most, 1e6) | {sweep.COMPARED: 1e5}
-    swept = sweep.Swept({name: partial(arm, name, most[name]) for name in most}, linux_peak_rps=1e5)
+    alone = {sweep.DEDICATED: partial(answers, 1e6), sweep.COMPARED: partial(answers, 1e5)}
+    swept = sweep.Swept({name: partial(arm, name, most[name]) for name in most}, alone, bare_pairs, 1e5)
     for _ in range(3):
         swept.add(swept.turn(1e6, 1.0))
     loads = [round(load * 1e6) for load in sweep.LOADS]
@@ -73,6 +87,13 @@ def test_a_sweep_over_loads_ends_where_an_arm_is_overloaded(session: Session) ->
     figure = session.figures["colocate.linearity"]
     assert figure["value"] == pytest.approx(0.9)
     assert figure["beside"][f"{bare}, least"] == pytest.approx(0.9)
+    assert session.settings["bare_pair_us"] == pytest.approx([5.0] * 3)
+    us = {load: 1 / load for load in sweep.LOADS}  # from a request to the next, on average
+    bounds = {load: (us[load] + sweep.HELD_US) / (us[load] + sweep.HELD_US + 5) for load in sweep.LOADS}
+    assert {load: rows[sweep.DEFAULT, load]["linearity_bound"] for load in sweep.LOADS} == pytest.approx(bounds)
+    assert rows[bare, 0.1]["linearity_bound"] == pytest.approx((us[0.1] + 0.01) / (us[0.1] + 0.01 + 5))
+    assert "linearity_bound" not in rows[sweep.COMPARED, 0.1]
+    assert session.figures["colocate.linearity_of_bound"]["value"] == pytest.approx(0.9 / max(bounds.values()))
     beyond = [round(row["offered_rps"]) for row in session.arms if row["name"] == f"{sweep.DEFAULT}{sweep.SWEPT}"]
     assert beyond == [*loads, 1_000_000, 1_150_000, 1_300_000]
     assert session.stops[f"{bare}{sweep.SWEPT}"].startswith("22 % unanswered at 500,000 requests/s offered: core taken")
@@ -85,11 +106,13 @@ def test_a_sweep_over_loads_ends_where_an_arm_is_overloaded(session: Session) ->
 
 def test_a_dedicated_core_leaves_a_job_nothing_and_without_turns_there_is_no_figure(session: Session) -> None:
     point = Point(1e5, 1e5, 100, 100, seconds=1.0, window_p99_us=(5.0,))
-    swept = sweep.Swept({sweep.DEDICATED: lambda rate, seconds, counted=False: Beside(point, math.nan)})
+    kept = {sweep.DEDICATED: lambda rate, seconds, counted=False: Beside(point, math.nan)}
+    swept = sweep.Swept(kept, {sweep.DEDICATED: partial(answers, 1e6)}, bare_pairs)
     swept.add(swept.turn(1e6, 1.0))
     swept.judge(session)
     assert [row["linearity"] for row in session.arms] == [0.0] * len(sweep.LOADS)
-    assert "carried no load" in session.figures["colocate.linearity"]["reason"]
+    for name in ("linearity", "linearity_of_bound"):
+        assert "carried no load" in session.figures[f"colocate.{name}"]["reason"]
 
 
 def drawn(**p99_us: object) -> tuple[list[str], set[str]]:

@@ -20,7 +20,7 @@ SOME = FIXED if soak.SOAKS else tuple(s for s in FIXED if s.records in (1, 4, 16
 LANES = [name for name in DISKS if not DISKS[name].beside_us]
 
 
-@pytest.mark.soak(short=True, takes_s=4)
+@pytest.mark.soak(short=True, takes_s=1)
 @pytest.mark.parametrize("writers", [2, 8, 64])
 @pytest.mark.parametrize("name", DISKS)
 def test_writers_in_a_closed_loop(name: str, writers: int) -> None:
@@ -29,7 +29,7 @@ def test_writers_in_a_closed_loop(name: str, writers: int) -> None:
     assert part >= LEAST, f"{part:.3f} of {best}"
 
 
-@pytest.mark.soak(short=True, takes_s=6)
+@pytest.mark.soak(short=True, takes_s=1)
 @pytest.mark.parametrize("in_a_write", [0.1, 0.5, 2, 4, 16])
 @pytest.mark.parametrize("name", LANES)
 def test_arrivals_at_random(name: str, in_a_write: float) -> None:

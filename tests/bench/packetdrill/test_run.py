@@ -245,6 +245,7 @@ def test_all_that_is_lacking_is_named_before_anything_runs():
         +0 `sysctl -q net.ipv4.tcp_sack=0`
         +0 setsockopt(3, SOL_TCP, TCP_NEW, [1], 4) = 0
         +0 `sleep 1`
+        +0 `reboot`
         +0 close(3) = 0"""
     )
     assert [what.split("`")[0] for _, what in needs(script, Told())] == [
@@ -255,6 +256,7 @@ def test_all_that_is_lacking_is_named_before_anything_runs():
         "the field tcpi_rtt of TCP_INFO",
         "settings in the middle of a script: ",
         "the constant TCP_NEW",
+        "the command ",
     ]
 
 

@@ -42,7 +42,7 @@ def test_more_batches_on_their_way_are_smaller() -> None:
 def test_the_rule_beside_fixed_settings() -> None:
     session = Session("raft", seconds=0.1, progress=io.StringIO())
     batches.run(session, whole=False)
-    ours, best = session.arms
+    ours, best, drawn, _ = session.arms
     assert ours["name"] == "modelled flash, network, three cores: adaptive"
     assert ours["clients"] == best["clients"] == CLIENTS
     swept = session.settings["modelled_commands_per_s"]["flash, network, three cores"]
@@ -50,7 +50,21 @@ def test_the_rule_beside_fixed_settings() -> None:
     assert (
         best["per_s"] == max(per_s for name, per_s in swept.items() if name != str(ADAPTIVE)) == swept[best["setting"]]
     )
-    assert session.figures["raft.batching_modelled"]["value"] == pytest.approx(ours["per_s"] / best["per_s"])
+    figure = session.figures["raft.batching_modelled"]
+    assert figure["value"] == pytest.approx(ours["per_s"] / best["per_s"])
+    assert figure["beside"]["worst of drawn worlds"] == drawn["part_of_best"]
+    assert figure["beside"]["from the first command on"] == ours["part_from_start"] < ours["part_of_best"]
+
+
+def test_drawn_worlds_are_the_same_for_a_seed() -> None:
+    assert batches.drawn_worlds(5, 3) == batches.drawn_worlds(5, 3) != batches.drawn_worlds(5, 4)
+
+
+def test_commands_that_arrive_by_themselves_are_all_answered() -> None:
+    got = measure(DISK, 50, ADAPTIVE, due_ns=[1000 * i * 100 for i in range(200)], warm=0, rounds=10**6)
+    assert 190 <= len(got.us) <= 200, "but for those that came before the measuring began"
+    assert got.refused == 0
+    assert got.us[0] > 4 * 50 + 60
 
 
 def test_what_the_model_does_not_take_is_refused() -> None:

@@ -29,7 +29,7 @@ from corelane.bench.log.log import where
 from corelane.bench.raft import arms as raft_arms
 from corelane.bench.raft import judge as raft_judge
 from corelane.bench.raft import lone as raft_lone
-from corelane.bench.raft import raft
+from corelane.bench.raft import nodes, raft
 from corelane.bench.raft.nodes import KV_PORT, NODES, Group, address
 from corelane.bench.raft.turns import Turns
 from corelane.bench.raft.udp import UdpClients
@@ -39,6 +39,13 @@ from corelane.drivers.linux import netns
 from corelane.drivers.nic.memory import memory_link
 from corelane.libos import Runtime
 from corelane.runtime.errors import CorelaneError, SystemLimit
+
+
+@pytest.fixture(autouse=True)
+def _small_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log is written whole before it is used: three nodes' would be 384 MB for each group."""
+    monkeypatch.setattr(nodes, "BYTES", {"log": 32 << 20, "memory": 4 << 20, "relay": 4 << 20})
+    monkeypatch.setattr(raft_lone, "FLOOR_FILE_BYTES", 6 << 20)
 
 
 @pytest.fixture

@@ -54,8 +54,8 @@ def check(world: Simulation) -> None:
         assert not (idle and taken)
 
 
-@pytest.mark.soak(short=True, takes_s=30)
-@settings(deadline=None, max_examples=soak.examples(25, 500))
+@pytest.mark.soak(short=True, takes_s=50)
+@settings(deadline=None, max_examples=soak.examples(25, 250))
 @given(
     policy=st.sampled_from(["static", "shenango", "delay", "fair"]),
     seed=st.integers(0, 2**31),
@@ -90,7 +90,7 @@ def waited_ns(world: Simulation) -> int:
     return int(world._times[0, state.WAIT]) + sum(so_far)
 
 
-@pytest.mark.soak(short=True, takes_s=30)
+@pytest.mark.soak(short=True, takes_s=4)
 @settings(deadline=None, max_examples=soak.examples(25, 500))
 @given(
     cores=st.integers(1, 12), load=st.floats(0.1, 1.1), seed=st.integers(0, 2**31), until_us=st.integers(100, 50_000)

@@ -226,6 +226,8 @@ def test_a_sender_is_told_to_wait_and_nothing_is_lost():
         ({"tx": Faults(corrupt=math.nan)}, "probabilities"),
         ({"delay_us": (5, 1)}, "delays"),
         ({"delay_us": (-1, 1)}, "delays"),
+        ({"delay_us": (1, math.nan)}, "delays"),
+        ({"rx": Faults(ipv4="10.0.0")}, "as in '10.77.0.9'"),
         ({"reorder_by": 65}, "reorder_by"),
         ({"reorder_by": 0}, "reorder_by"),
     ],

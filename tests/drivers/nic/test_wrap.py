@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from corelane.drivers.nic.fault import FaultNic
+from corelane.drivers.nic.link.link import linked
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.pcap import PcapNic
 from corelane.drivers.nic.wrap import recorded, wrapped
+from corelane.runtime.clock import VirtualClock
 from corelane.runtime.errors import CorelaneError
 
 
@@ -18,7 +20,7 @@ def test_recorder_bad_wire_and_replay_with_all_threads_at_once(c_program, tmp_pa
 
 def test_whoever_reads_statistics_sees_that_the_device_is_gone(tmp_path):
     a, b = memory_link()
-    with wrapped(a, rates={"loss": 0.5}, record=tmp_path / "x.pcap") as nic:
+    with wrapped(linked(a, {"delay_us": 5.0}), rates={"loss": 0.5}, record=tmp_path / "x.pcap") as nic:
         b.close()
         nic.stats()
         assert nic.gone
@@ -58,7 +60,34 @@ def test_a_recording_that_stopped_says_why():
         assert told.facts["failed_errno"] == 28
 
 
-@pytest.mark.parametrize("words", [{"rates": {"loss": 2.0}}, {"record": "/nonexistent/x.pcap"}])
+def test_a_link_lies_below_the_faults():
+    clock = VirtualClock()
+    a, b = memory_link(clock=clock)
+    with wrapped(linked(a, {"queue_bytes": 100, "rate_bps": 1e6}), rates={"duplicate": 1.0}) as nic, b:
+        assert isinstance(nic, FaultNic)
+        nic.send([b"x" * 60] * 5)
+        assert not b.recv()
+        for _ in range(20):
+            clock.advance(1_000_000)
+            nic.recv()
+        assert len(b.recv()) == 2, "one on the line and one in the queue, of ten with their doubles"
+    a, b = memory_link()
+    with a, b:
+        assert linked(a, {}) is linked(a, None) is a
+    with pytest.raises(CorelaneError, match="burst 1 or more"):
+        linked(a := memory_link()[0], {"loss": 2.0})
+    assert a.closed
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        {"rates": {"loss": 2.0}},
+        {"record": "/nonexistent/x.pcap"},
+        {"delay_us": 5.0},
+        {"rates": {"delay": 1.0}},
+    ],
+)
 def test_what_cannot_be_closes_the_nic(words):
     a, b = memory_link()
     with b:

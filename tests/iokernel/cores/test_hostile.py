@@ -117,6 +117,12 @@ class Fight:
             assert all(m.tsc - first.tsc >= ticks(INTERRUPT_US) for m in evicted)
         return found
 
+    def why(self, batch: FightingApp) -> str:
+        """What came of the moves from that application, for who has to find out why not all steps were taken."""
+        shapes = Counter("-".join(str(m.what) for m in steps) for steps in self.taken_from(batch.slot))
+        mine = {how: self.counted(batch.name)[how] for how in ("asked", "interrupted", "evicted", "starved", "blocked")}
+        return f"entries of its moves {dict(shapes)}, of it {mine}, of all {self.counted()}"
+
     def logged(self, what: int) -> int:
         self.moves += self.log.read()
         return sum(move.what == what for move in self.moves)
@@ -265,7 +271,7 @@ def test_one_that_is_stopped_while_it_has_the_core_is_evicted(fight):
     fight.sound()
 
 
-@pytest.mark.soak(short=True, takes_s=60)
+@pytest.mark.soak(short=True, takes_s=30)
 def test_one_that_is_killed_at_any_point_of_hand_overs(fight, rng):
     """Requests come all the time, so that hundreds of hand-overs a second are cut off somewhere."""
     for i in range(soak.examples(5, 100)):
@@ -339,8 +345,15 @@ def test_one_with_probes_by_the_compiler_cedes_when_asked(fight):
 
 
 def test_the_log_has_all_three_steps_of_one_that_blocks_signals(fight):
+    """With no other entry between them. Where others have the core, it is not: an owner that did not have the CPU for
+    the time of a step is spared for a while (iokernel/cores/starved.c), and the new one begins before its eviction. So
+    only rounds count in which the two had the core."""
     batch = fight.batch("blocking")
-    wait_until(lambda: (fight.serve(), ALL_STEPS in firsts(fight.taken_from(batch.slot)))[1], WAIT_S, "all three steps")
+    until_in_fair_rounds(
+        lambda: (fight.serve(), ALL_STEPS in firsts(fight.taken_from(batch.slot)))[1],
+        lambda: both_had_the_core(batch, fight.echo),
+        lambda: f"all three steps: {fight.why(batch)}",
+    )
     wait_until(lambda: fight.logged(EVICTED) == fight.counted()["evicted"], WAIT_S, "all evictions in the log")
 
 
@@ -357,7 +370,7 @@ def test_the_log_has_all_three_steps_of_one_that_is_stopped(fight):
     wait_until(by_all_steps, WAIT_S, "all three steps")
 
 
-@pytest.mark.soak(short=True, takes_s=60)
+@pytest.mark.soak(short=True, takes_s=30)
 def test_the_steps_of_one_that_is_killed_come_in_their_order_as_far_as_they_come(fight, rng):
     """It ignores the flag, so that it is in the middle of a step most of the time. What is dead is neither interrupted
     nor evicted; and each move to the latency application has its end."""

@@ -8,17 +8,13 @@ the same code with one fault put in, all of them in one program, and must be fou
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from cltest import ProgramFailed
-from cltest.cbuild import ROOT, setup_py
+from cltest.mutants import Model, Mutant, Program, finding
 
-PROGRAM = "tests/iokernel/cores/c/handover_model.c"
 # Compiled into the program, by the name of a macro; the rest of the library is linked, without what the model replaces.
 OWN = {
     "SIGNALS_C": "iokernel/state/signals.c",
@@ -83,25 +79,6 @@ pytestmark = pytest.mark.skipif(
     bool(os.environ.get("CORELANE_SANITIZE")),
     reason="has stacks of its own, which the sanitizers do not follow; it runs plain",
 )
-Program = Callable[..., Callable[..., str]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Mutant:
-    """A fault: `old`, which is there once, becomes `new`: a statement, or an expression. It shows in `scenario`."""
-
-    macro: str
-    old: str
-    new: str
-    scenario: str
-    options: str = "cuts=0"
-    soak: bool = False  # takes long
-
-    def text(self, number: int) -> str:
-        if self.old.endswith(";"):
-            return f"{{ if (il_mutant == {number}) {{ {self.new} }} else {{ {self.old} }} }}"
-        return f"(il_mutant == {number} ? ({self.new}) : ({self.old}))"
-
 
 # What comes next where a kthread that waits for a core gets one.
 UNTIL_OWNED = "\n        if (owns(a, k))\n            break;"
@@ -163,17 +140,19 @@ MUTANTS = {
     ),
     "a new owner is not woken": Mutant(
         "MOVE_C",
-        "if (!io_park_yields(io_park_of(k)) && !(cold && running))\n        core->woken = io_thread_wake(loop, k);",
+        "begin_owner(loop, core, k, cold && running);",
         "(void)0;",
         "asked",
     ),
     "an owner that parked is not woken": Mutant(
         "MOVE_C",
-        "if (!io_park_yields(io_park_of(k)))\n        core->woken = io_thread_wake(loop, k);\n"
-        "    io_move_note(loop, core, CL_IO_LOG_WOKEN, NULL, now);",
-        "io_move_note(loop, core, CL_IO_LOG_WOKEN, NULL, now);",
+        "begin_owner(loop, core, k, false);",
+        "(void)0;",
         "asked",
         "cuts=1",
+    ),
+    "who read its grant too soon does not look again": Mutant(
+        "MOVE_C", "park == CL_KTHREAD_RUNNING", "false", "asked", "cuts=1 frames=2", soak=True
     ),
     "a wake without a new grant": Mutant(
         "MOVE_C",
@@ -194,7 +173,7 @@ MUTANTS = {
         "cuts=2",  # one is between its two looks while the loop is between its two stores
     ),
     "the wake is left to one who parked meanwhile": Mutant(
-        "MOVE_C", "running = false;", "(void)0;", "fickle_policy", "cuts=1", soak=True
+        "MOVE_C", "running = false;", "(void)0;", "fickle_policy", "cuts=1 depth=0", soak=True
     ),
 }
 # Of which function the fence is left out, and where it shows; where only make soak looks, that finds it.
@@ -205,37 +184,27 @@ FENCES = {
 }
 
 
-def others() -> list[Path]:
-    """The library's sources but those that the model compiles itself, or replaces."""
-    own = {*OWN.values(), *REPLACED}
-    return [path for path in setup_py().c_sources() if path.as_posix() not in own]
+MODEL = Model(
+    "tests/iokernel/cores/c/handover_model.c",
+    OWN,
+    FLAGS,
+    MUTANTS,
+    variable="il_mutant",
+    replaced=REPLACED,
+    options="cuts=0",
+)
 
 
 @pytest.fixture(scope="module")
 def model(c_program: Program) -> Callable[..., str]:
     """The code as it is."""
-    return c_program(PROGRAM, sources=others(), cflags=FLAGS)
+    return MODEL.build(c_program)
 
 
 @pytest.fixture(scope="module")
 def mutants(c_program: Program) -> Callable[..., str]:
     """The same with all faults in, of which `mutant=N` chooses one."""
-    folder = ROOT / "build" / "ctest" / "mutants"
-    folder.mkdir(parents=True, exist_ok=True)
-    flags = [*FLAGS, *(f"-iquote{folder}" for folder in sorted({os.path.dirname(name) for name in OWN.values()}))]
-    for macro, name in OWN.items():
-        text = (ROOT / name).read_text()
-        for number, (what, mutant) in enumerate(MUTANTS.items(), 1):
-            if mutant.macro == macro:
-                assert text.count(mutant.old) == 1, f"the code of {what!r} has changed: mend the mutant"
-                text = text.replace(mutant.old, mutant.text(number))
-        copy = folder / f"{macro}.c"
-        if not copy.exists() or copy.read_text() != text:
-            new = folder / f"{macro}.{os.getpid()}"
-            new.write_text(text)
-            new.replace(copy)
-        flags.append(f'-D{macro}="{copy}"')
-    return c_program(PROGRAM, sources=others(), cflags=flags)
+    return MODEL.build_mutants(c_program)
 
 
 @pytest.mark.timeout(LIMIT_S + 20)
@@ -243,11 +212,11 @@ def mutants(c_program: Program) -> Callable[..., str]:
     ("scenario", "checked"),
     [
         *(
-            pytest.param(name, checked, id=name, marks=[pytest.mark.soak(takes_s=20)] if name in LONG else ())
+            pytest.param(name, checked, id=name, marks=[pytest.mark.soak(takes_s=15)] if name in LONG else ())
             for name, checked in CHECKED.items()
         ),
         *(
-            pytest.param(name, further, id=f"{name} further", marks=pytest.mark.soak(takes_s=100))
+            pytest.param(name, further, id=f"{name} further", marks=pytest.mark.soak(takes_s=60))
             for name, further in FURTHER.items()
         ),
     ],
@@ -265,23 +234,10 @@ def test_every_interleaving_within_the_bounds_leads_on(
     assert took[3] <= ended
 
 
-def found(program: Callable[..., str], *args: str) -> str:
-    """What the model found, which it must."""
-    with pytest.raises(ProgramFailed) as failure:
-        program(*args, timeout_s=LIMIT_S, env=HUGE_PAGES)
-    assert "exit status 2" in str(failure.value), "it was not looked through"
-    return str(failure.value)
-
-
 @pytest.mark.timeout(LIMIT_S + 20)
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.soak(takes_s=100)] if m.soak else ()) for name, m in MUTANTS.items()],
-)
+@pytest.mark.parametrize("name", MODEL.names(takes_s=60))
 def test_a_fault_is_found(mutants: Callable[..., str], name: str) -> None:
-    mutant = MUTANTS[name]
-    number = list(MUTANTS).index(name) + 1
-    assert "found: " in found(mutants, mutant.scenario, *mutant.options.split(), f"mutant={number}")
+    MODEL.finds(mutants, name, timeout_s=LIMIT_S, env=HUGE_PAGES)
 
 
 @pytest.mark.timeout(LIMIT_S + 20)
@@ -291,11 +247,12 @@ def test_a_fault_is_found(mutants: Callable[..., str], name: str) -> None:
 )
 def test_a_fence_that_is_missing_is_found(model: Callable[..., str], function: str) -> None:
     scenario, options = FENCES[function]
-    assert "found: " in found(model, scenario, *options.split(), f"without_fence_of={function}")
+    how = {"timeout_s": LIMIT_S, "env": HUGE_PAGES}
+    assert "found: " in finding(model, scenario, *options.split(), f"without_fence_of={function}", **how)
 
 
 @pytest.mark.timeout(LIMIT_S + 20)
-@pytest.mark.soak(takes_s=300)
+@pytest.mark.soak(takes_s=60)
 @pytest.mark.parametrize(
     ("scenario", "options"),
     [
@@ -304,7 +261,7 @@ def test_a_fence_that_is_missing_is_found(model: Callable[..., str], function: s
         ("own_timer", "cuts=2"),
         ("loop_sleeps", "cuts=2"),
         ("spawned_from_outside", "cuts=2 frames=2"),
-        ("fickle_policy", "cuts=1"),
+        ("fickle_policy", "cuts=1 depth=0"),
         ("anybody_dies", "cuts=0 ends=3 left=3"),
     ],
 )

@@ -119,7 +119,7 @@ def test_random_loop_nests_compute_the_same(part, data):
     check_nest(data.draw(nests()), data.draw(NUMBERS), part % 2)
 
 
-@pytest.mark.soak(short=True, takes_s=60)
+@pytest.mark.soak(short=True, takes_s=30)
 @pytest.mark.parametrize("kind", LIBRARY)
 @settings(max_examples=soak.examples(1, 10), deadline=None, derandomize=True)
 @given(data=st.data())

@@ -22,6 +22,11 @@ def test_a_runtime_reaches_itself(c_program: Program, kthreads: int) -> None:
 
 
 @pytest.mark.parametrize("kthreads", [1, 2, 4])
+def test_what_a_runtime_sends_itself_stays_in_the_senders_order(c_program: Program, kthreads: int) -> None:
+    assert c_program("tests/libos/net/c/loop_order.c")(kthreads, 1000) == "ok\n"
+
+
+@pytest.mark.parametrize("kthreads", [1, 2, 4])
 def test_connected_sockets_and_shared_ports(c_program: Program, kthreads: int) -> None:
     assert c_program("tests/libos/net/c/connected.c")(kthreads) == "ok\n"
 
@@ -82,7 +87,7 @@ def test_fuzz_with_libfuzzer(c_fuzzer: Program, seed: int) -> None:
     c_fuzzer("tests/libos/net/c/fuzz_input.c", cflags=["-DFUZZ"])("-runs=20000", f"-seed={seed}", "-max_len=200")
 
 
-@pytest.mark.soak(short=True, takes_s=20)
+@pytest.mark.soak(short=True, takes_s=4)
 @pytest.mark.parametrize(("kthreads", "mode"), [(1, "adaptive"), (3, "adaptive"), (4, "block")])
 def test_flows_are_handled_in_order_whoever_is_away(c_program: Program, kthreads: int, mode: str, seed: int) -> None:
     datagrams = 8_000 if os.environ.get("CORELANE_SANITIZE") else soak.examples(20_000, 2_000_000)

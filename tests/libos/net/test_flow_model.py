@@ -5,16 +5,12 @@ The mutants are the same code with one fault put in, all of them in one program,
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from cltest import ProgramFailed
-from cltest.cbuild import ROOT, setup_py
+from cltest.mutants import Model, Mutant, Program
 
-PROGRAM = "tests/libos/net/c/flow_model.c"
 # Compiled into the program, by the name of a macro; the rest of the library is linked.
 OWN = {
     "FLOW_H": "libos/net/flow.h",
@@ -40,24 +36,6 @@ pytestmark = pytest.mark.skipif(
     bool(os.environ.get("CORELANE_SANITIZE")),
     reason="has stacks of its own, which the sanitizers do not follow; it runs plain",
 )
-Program = Callable[..., Callable[..., str]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Mutant:
-    """A fault: `old`, which is there once, becomes `new`: an expression, or statements. It shows in `scenario`."""
-
-    macro: str
-    old: str
-    new: str
-    scenario: str
-
-    def text(self, number: int) -> str:
-        """Both, of which `mutant` chooses."""
-        if self.old.endswith(";"):
-            return f"if (mutant == {number}) {{ {self.new} }} else {{ {self.old} }}"
-        return f"(mutant == {number} ? ({self.new}) : ({self.old}))"
-
 
 MUTANTS = {
     "a burst is put after the lock was dropped": Mutant(
@@ -92,41 +70,24 @@ MUTANTS = {
 }
 
 
-def others() -> list[Path]:
-    """The library's sources but those that the model compiles itself."""
-    return [path for path in setup_py().c_sources() if path.as_posix() not in OWN.values()]
+MODEL = Model("tests/libos/net/c/flow_model.c", OWN, FLAGS, MUTANTS, variable="mutant")
 
 
 @pytest.fixture(scope="module")
 def model(c_program: Program) -> Callable[..., str]:
     """The code as it is."""
-    return c_program(PROGRAM, sources=others(), cflags=FLAGS)
+    return MODEL.build(c_program)
 
 
 @pytest.fixture(scope="module")
 def mutants(c_program: Program) -> Callable[..., str]:
     """The same with all faults in, of which `mutant=N` chooses one."""
-    folder = ROOT / "build" / "ctest" / "flow_mutants"
-    folder.mkdir(parents=True, exist_ok=True)
-    flags = [*FLAGS, "-Wno-dangling-else", f"-iquote{ROOT}/libos/net"]
-    for macro, name in OWN.items():
-        text = (ROOT / name).read_text()
-        for number, (what, mutant) in enumerate(MUTANTS.items(), 1):
-            if mutant.macro == macro:
-                assert text.count(mutant.old) == 1, f"the code of {what!r} has changed: mend the mutant"
-                text = text.replace(mutant.old, mutant.text(number))
-        copy = folder / f"{macro}.h"
-        if not copy.exists() or copy.read_text() != text:
-            new = folder / f"{macro}.{os.getpid()}"
-            new.write_text(text)
-            new.replace(copy)
-        flags.append(f'-D{macro}="{copy}"')
-    return c_program(PROGRAM, sources=others(), cflags=flags)
+    return MODEL.build_mutants(c_program)
 
 
 @pytest.mark.parametrize(
     "scenario",
-    [pytest.param(name, marks=[pytest.mark.soak(takes_s=60)] if soak else ()) for name, soak in SCENARIOS.items()],
+    [pytest.param(name, marks=[pytest.mark.soak(takes_s=25)] if soak else ()) for name, soak in SCENARIOS.items()],
 )
 def test_every_interleaving_keeps_the_order_and_leads_on(model: Callable[..., str], scenario: str) -> None:
     said = model(scenario)
@@ -134,10 +95,6 @@ def test_every_interleaving_keeps_the_order_and_leads_on(model: Callable[..., st
     assert int(said.split()[0]) > 5_000, "it was not explored"
 
 
-@pytest.mark.parametrize("name", list(MUTANTS))
+@pytest.mark.parametrize("name", MODEL.names())
 def test_a_fault_is_found(mutants: Callable[..., str], name: str) -> None:
-    number = list(MUTANTS).index(name) + 1
-    with pytest.raises(ProgramFailed) as failure:
-        mutants(MUTANTS[name].scenario, f"mutant={number}")
-    assert "exit status 2" in str(failure.value), "it was not looked through"
-    assert "found: " in str(failure.value)
+    MODEL.finds(mutants, name)

@@ -54,6 +54,8 @@ def packet(
 ECHO = icmp(8, 0, b"\0\1\0\2data")
 SENT = packet(src=ME.ip, dst=YOU.ip)  # by us, and what errors about it quote
 NOT_SENT = packet(src=YOU.ip, dst=ME.ip)
+TO_ITSELF = packet(src=ME.ip, dst=ME.ip)
+LOCAL = packet(src="127.0.0.1", dst="127.0.0.1")
 ABOUT = icmp(3, 3, bytes(4) + SENT[:28])
 MALFORMED = {
     "empty": (b"", "eth_short"),
@@ -106,6 +108,8 @@ MALFORMED = {
     "ICMP unreachable, short": (to_me(packet(icmp(3, 3, bytes(4) + SENT[:27]), proto=1)), "icmp_error"),
     "ICMP unreachable to all": (to_me(packet(ABOUT, proto=1, dst="10.0.0.255"), dst=BROADCAST), "icmp_error"),
     "ICMP about another's": (to_me(packet(icmp(3, 3, bytes(4) + NOT_SENT), proto=1)), "icmp_error"),
+    "ICMP about loopback": (to_me(packet(icmp(3, 3, bytes(4) + LOCAL), proto=1)), "icmp_error"),
+    "ICMP about what we sent ourselves": (to_me(packet(icmp(3, 3, bytes(4) + TO_ITSELF), proto=1)), "icmp_error"),
     "ICMP source quench": (to_me(packet(icmp(4, 0, bytes(4) + SENT), proto=1)), "icmp_error"),
     "ICMP echo reply": (to_me(packet(icmp(0, 0, bytes(4)), proto=1)), "icmp_type"),
     "ICMP echo of code 1": (to_me(packet(icmp(8, 1, bytes(4)), proto=1)), "icmp_type"),

@@ -55,14 +55,22 @@ class Watch:
 
 
 def until_in_fair_rounds(
-    happened: Callable[[], T], fair: Callable[[], Callable[[], bool]], what: str, most: int = 40, limit_s: float = 200.0
+    happened: Callable[[], T],
+    fair: Callable[[], Callable[[], bool]],
+    what: str | Callable[[], str],
+    most: int = 40,
+    limit_s: float = 200.0,
 ) -> T:
-    """Call `happened` until it returns something true, and return that.
+    """Call `happened` until it returns something true, and return that. what: is awaited, or makes a text of it then.
 
     fair() is called before each round, and what it returns after it: whether the machine was fair meanwhile. After
     `most` fair rounds in vain the test fails. Rounds that were not fair do not count, which is printed; where they take
     `limit_s`, the test is skipped, since nothing can be said.
     """
+
+    def said() -> str:
+        return what() if callable(what) else what
+
     end, judged, repeated = time.monotonic() + limit_s, 0, 0
     while judged < most:
         was_fair = fair()
@@ -75,7 +83,7 @@ def until_in_fair_rounds(
             print(f"round {judged + repeated} is not judged: the machine gave its time to others")
         if repeated and time.monotonic() > end:
             pytest.skip(
-                f"waited {limit_s:g} s for {what}, and the machine was fair in {judged} of {judged + repeated} rounds "
-                "only: run it where less else runs"
+                f"waited {limit_s:g} s for {said()}, and the machine was fair in {judged} of {judged + repeated} "
+                "rounds only: run it where less else runs"
             )
-    raise AssertionError(f"waited in vain for {what}: {judged} rounds in which the machine was fair, {repeated} not")
+    raise AssertionError(f"waited in vain for {said()}: {judged} rounds in which the machine was fair, {repeated} not")

@@ -212,8 +212,9 @@ def _icmp_verdict(body: bytes, broadcast: bool, ours: ipaddress.IPv4Address) -> 
     if body[0] in (4, 5) or broadcast or len(quoted) < 28 or quoted[0] != 0x45 or quoted[9] != 17:
         return "icmp_error"
     (frag,) = struct.unpack(">H", quoted[6:8])
-    source = bytes((127, 0, 0, 1)) if quoted[16] == 127 else ours.packed
-    return "about" if quoted[12:16] == source and not frag & 0x1FFF else "icmp_error"
+    if quoted[16] == 127 or quoted[16:20] == ours.packed:
+        return "icmp_error"  # what we send ourselves does not leave, so nobody else can tell of it
+    return "about" if quoted[12:16] == ours.packed and not frag & 0x1FFF else "icmp_error"
 
 
 def _tcp_verdict(body: bytes, addresses: bytes) -> str:

@@ -4,21 +4,29 @@
 does not decide that. `@pytest.mark.soak(short=True)` marks one that has a short form, which `make test` runs.
 
 CORELANE_SOAK_S is the time of each soak, and says that this is a run of soaks: no other test runs. With
-CORELANE_SOAK_TOTAL_S the soaks come in a random order, and one that does not fit into what is left of that time is
-skipped.
+CORELANE_SOAK_TOTAL_S the soaks are drawn: they come in a random order, and one that does not fit into what is left of
+that time is skipped. Every other one is of code that changed lately. CORELANE_SOAK_SEED, which is printed, repeats a
+draw. CI has 120 s: a soak whose takes_s is more than 100 is never drawn there.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import subprocess
 import time
+from collections.abc import Collection
+from itertools import chain, zip_longest
+from pathlib import Path, PurePath
 
 import pytest
 
+ROOT = Path(__file__).resolve().parents[3]
 SOAK_S = float(os.environ.get("CORELANE_SOAK_S") or 0)
 TOTAL_S = float(os.environ.get("CORELANE_SOAK_TOTAL_S") or 0)
 SOAKS = "CORELANE_SOAK_S" in os.environ
+SEED = int(os.environ.get("CORELANE_SOAK_SEED") or random.SystemRandom().randrange(10**6))
+LATELY = 50  # commits
 _BEGUN = time.monotonic()
 
 
@@ -32,9 +40,38 @@ def chosen(items: list[pytest.Item]) -> list[pytest.Item]:
     if not SOAKS:
         return [item for item in items if not (mark := _mark(item)) or mark.kwargs.get("short")]
     soaks = [item for item in items if _mark(item)]
-    if TOTAL_S:
-        random.shuffle(soaks)
-    return soaks
+    return drawn(soaks, changed_lately(), SEED) if TOTAL_S else soaks
+
+
+def header() -> list[str]:
+    """Lines for the head of pytest's report."""
+    return [f"soaks drawn with CORELANE_SOAK_SEED={SEED}"] if SOAKS and TOTAL_S else []
+
+
+def drawn(soaks: list[pytest.Item], changed: Collection[str], seed: int) -> list[pytest.Item]:
+    """All of them in a random order, in which every other one is of a file that changed, as long as there are such."""
+    order = list(soaks)
+    random.Random(seed).shuffle(order)
+    folders = {str(PurePath(path).parent) for path in changed} - {"."}
+    first = [item for item in order if folders & _folders(item)]
+    rest = [item for item in order if item not in first]
+    return [item for item in chain(*zip_longest(first, rest)) if item]
+
+
+def changed_lately() -> list[str]:
+    """Files that the newest commits changed; none where there is no history."""
+    git = ["git", "-C", str(ROOT), "log", f"-{LATELY}", "--name-only", "--format="]
+    try:
+        return subprocess.run(git, capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        return []
+
+
+def _folders(item: pytest.Item) -> set[str]:
+    """Of what a test is about: its own, of which it is the mirror, and those of the sources that a model compiles."""
+    own = item.path.parent.relative_to(ROOT)
+    sources = getattr(getattr(item, "module", None), "OWN", {}).values()
+    return {str(own), str(own / "c"), str(own.relative_to("tests")), *(str(PurePath(s).parent) for s in sources)}
 
 
 def skip_without_time(item: pytest.Item) -> None:

@@ -9,7 +9,7 @@ from cltest import soak
 
 Make = Callable[..., Callable[..., str]]
 RUNS = soak.examples(500, 10_000)
-pytestmark = pytest.mark.soak(short=True, takes_s=20)
+pytestmark = pytest.mark.soak(short=True, takes_s=6)
 
 # nodes, us of a link, at least and how much more; of a write, at least and how much more; runs in a thousand that may
 # need a second term; 99th percentile in us. The timeout is 10 to 19 ms, and the earlier of two mostly 10 to 14 ms.

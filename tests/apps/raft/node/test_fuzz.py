@@ -10,7 +10,10 @@ from cltest import soak
 Make = Callable[..., Callable[..., str]]
 PROGRAM = "tests/apps/raft/node/c/fuzz_frames.c"
 CHANNEL = "tests/apps/raft/transport/c/fuzz_channel.c"
-CHANNEL_SOURCES = ["apps/raft/transport/channel.c", "apps/raft/transport/pieces.c", "libos/storage/crc32c.c"]
+CHANNEL_SOURCES = [
+    *(f"apps/raft/transport/{name}.c" for name in ("channel", "hello", "kept", "pieces", "receive")),
+    "libos/storage/crc32c.c",
+]
 
 
 def test_mutated_frames(c_program: Make, seed: int) -> None:

@@ -180,7 +180,7 @@ def histories(draw, text=True):
     return ops
 
 
-@pytest.mark.soak(short=True, takes_s=10)
+@pytest.mark.soak(short=True, takes_s=20)
 @settings(max_examples=soak.examples(150, 4000))
 @given(st.one_of(histories(), histories(text=False)))
 def test_against_every_order(ops):

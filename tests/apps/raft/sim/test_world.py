@@ -12,12 +12,12 @@ SEEDS = 10_000  # of 5 nodes, of the core alone as of the real node; most are le
 
 def some(seeds: int) -> list[object]:
     """How many seeds: so many, and ten times as many in make soak."""
-    return [seeds, pytest.param(10 * seeds, marks=pytest.mark.soak(takes_s=20))]
+    return [seeds, pytest.param(10 * seeds, marks=pytest.mark.soak(takes_s=10))]
 
 
 def shards(each: int) -> list[object]:
     """How many seeds from which one on: the first of them, and in make soak the others."""
-    later = pytest.mark.soak(takes_s=20)
+    later = pytest.mark.soak(takes_s=10)
     return [(1, each), *(pytest.param(1 + n, each, marks=later) for n in range(each, SEEDS, each))]
 
 
@@ -145,7 +145,7 @@ def test_long_runs(seed):
 LONG = [("node", 3, 199603008), ("kv", 3, 199500015), ("core", 2, 94100048)]
 
 
-@pytest.mark.parametrize("seeds", [2, pytest.param(60, marks=pytest.mark.soak(takes_s=120))])
+@pytest.mark.parametrize("seeds", [2, pytest.param(60, marks=pytest.mark.soak(takes_s=8))])
 @pytest.mark.parametrize(("mode", "nodes", "first"), LONG)
 def test_long_runs_whose_logs_filled_for_good(mode, nodes, first, seeds):
     """Areas filled with what fruitless terms and truncations left, and rings with what their snapshots covered."""

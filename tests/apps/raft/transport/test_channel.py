@@ -8,7 +8,10 @@ import pytest
 
 Make = Callable[..., Callable[..., str]]
 PROGRAM = "tests/apps/raft/transport/c/channel.c"
-SOURCES = ["apps/raft/transport/channel.c", "apps/raft/transport/pieces.c", "libos/storage/crc32c.c"]
+SOURCES = [
+    *(f"apps/raft/transport/{name}.c" for name in ("channel", "hello", "kept", "pieces", "receive")),
+    "libos/storage/crc32c.c",
+]
 
 
 def test_what_lasts_arrives_once_through_loss_doubling_and_restarts(c_program: Make, seed: int) -> None:

@@ -164,6 +164,12 @@ def test_it_is_closed_once_and_says_so():
         wire = Wire(near, far).start()
         with pytest.raises(CorelaneError, match="belongs to the NIC that wraps it"):
             near.recv()
+        with pytest.raises(CorelaneError, match="a thread moves the wire already"):
+            wire.start()
+        with pytest.raises(CorelaneError, match="a thread moves it"):
+            wire.step()
+        with pytest.raises(CorelaneError, match="expected one of 'there', 'back'"):
+            wire.counts("up")  # type: ignore[arg-type]
         wire.close()
         wire.close()
         with pytest.raises(CorelaneError, match="closed"):

@@ -1,5 +1,7 @@
 /* Connected sockets and shared ports over a link: who gets a datagram, ICMP errors about what was sent and about what was
- * not, and memory of bytes that is used up. argv[1]: kthreads. Prints "ok". */
+ * not, errors that nobody reads, connects at the same time. argv[1]: kthreads. Prints "ok". */
+#include "libos/net/netif.h"
+#include "libos/net/queue.h"
 #include "pair.h"
 
 #include <errno.h>
@@ -167,6 +169,72 @@ static void refused(void *arg)
     cl_wait_group_done(&all);
 }
 
+/* Many errors, and nobody who reads: one post for all of them is kept for a reader, who finds the last. */
+static void refused_often(void *arg)
+{
+    char data[8];
+    (void)arg;
+    struct cl_udp_socket *s = clients[2];
+    CHECK_EQ(cl_udp_connect(s, &at_b), 0);
+    for (unsigned i = 0; i < 10; i++) {
+        while (cl_udp_send(s, "x", 1) != -ECONNREFUSED)
+            cl_uthread_sleep_ns(MS);
+        CHECK(cl_sem_value(&s->queue->filled) <= 1);
+    }
+    CHECK_EQ(cl_udp_send(s, "x", 1), 1);
+    while (!cl_load_relaxed(&s->error))
+        cl_uthread_sleep_ns(MS);
+    CHECK_EQ(cl_udp_recvfrom(s, data, 8, NULL, WAIT), -ECONNREFUSED);
+    CHECK_EQ(cl_udp_recvfrom(s, data, 8, NULL, 0), -EAGAIN);
+    CHECK_EQ(cl_udp_send(s, "x", 1), 1); /* and the next one is told as the first was */
+    CHECK_EQ(cl_udp_recvfrom(s, data, 8, NULL, WAIT), -ECONNREFUSED);
+    cl_wait_group_done(&all);
+}
+
+#define CONNECTS 20000
+
+static struct cl_udp_socket *contended;
+
+static void connect_to(uint16_t port)
+{
+    struct cl_udp_addr to = {IP_A, port, 0};
+    for (unsigned i = 0; i < CONNECTS; i++) {
+        CHECK_EQ(cl_udp_connect(contended, &to), 0);
+        if (i % 256 == 0)
+            cl_uthread_yield();
+    }
+    cl_wait_group_done(&all);
+}
+
+static void connect_to_one(void *arg)
+{
+    (void)arg;
+    connect_to(1);
+}
+
+static void connect_to_other(void *arg)
+{
+    (void)arg;
+    connect_to(2);
+}
+
+/* One socket of a shared port, connected here and there by two uthreads at once: once it is connected to nobody, both
+ * peers are free for another one. */
+static void connected_at_once(void *arg)
+{
+    struct cl_udp_socket *other;
+    (void)arg;
+    CHECK_EQ(cl_udp_connect(contended, NULL), 0);
+    CHECK_EQ(cl_udp_open_shared(rt_b, SHARED + 2, 0, &other), 0);
+    for (uint16_t port = 1; port <= 2; port++) {
+        struct cl_udp_addr to = {IP_A, port, 0};
+        CHECK_EQ(cl_udp_connect(other, &to), 0);
+    }
+    CHECK_EQ(cl_udp_close(other), 0);
+    CHECK_EQ(cl_udp_close(contended), 0);
+    cl_wait_group_done(&all);
+}
+
 static void close_clients(void *arg)
 {
     (void)arg;
@@ -194,6 +262,12 @@ int main(int argc, char **argv)
     on(rt_a, all_send);
     on(rt_b, collect_connected);
     on(rt_a, refused);
+    on(rt_a, refused_often);
+    CHECK_EQ(cl_udp_open_shared(rt_b, SHARED + 2, 0, &contended), 0);
+    cl_wait_group_add(&all, 1);
+    CHECK_EQ(cl_runtime_spawn(rt_b, connect_to_one, NULL), 0);
+    on(rt_b, connect_to_other);
+    on(rt_b, connected_at_once);
     on(rt_a, close_clients);
     pair_stop();
     pair_delete();

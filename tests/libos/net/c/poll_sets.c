@@ -143,10 +143,65 @@ static void sender(void *arg)
     cl_wait_group_done(&senders);
 }
 
+static struct cl_udp_socket *mine;
+static uint32_t impatient_over;
+
+/* Waits where nothing may block: told at once that it cannot, or that something is there, also if that comes just then. */
+static void impatient(void *arg)
+{
+    struct cl_poll *set;
+    struct cl_poll_event e;
+    char data;
+    (void)arg;
+    CHECK_EQ(cl_poll_new(rt_a, &set), 0);
+    CHECK_EQ(cl_poll_add(set, mine, CL_POLL_EDGE, 0), 0);
+    for (unsigned i = 0; i < 64 * rounds; i++) {
+        cl_sched_no_switch_enter();
+        int n = cl_poll_wait(set, &e, 1, WAIT);
+        cl_sched_no_switch_leave();
+        CHECK(n == 1 || n == -EDEADLK);
+        while (n == 1 && cl_udp_recvfrom(mine, &data, 1, NULL, 0) == 1)
+            ;
+        if (i % 64 == 0)
+            cl_uthread_yield();
+    }
+    cl_store_release(&impatient_over, 1);
+    CHECK_EQ(cl_poll_remove(set, mine), 0);
+    CHECK_EQ(cl_poll_delete(set), 0);
+    cl_wait_group_done(&senders);
+}
+
+static void tease(void *arg)
+{
+    struct cl_udp_socket *s;
+    struct cl_udp_addr at = {IP_A, cl_udp_port(mine), 0};
+    (void)arg;
+    CHECK_EQ(cl_udp_open(rt_a, 0, 8, &s), 0);
+    while (!cl_load_acquire(&impatient_over)) {
+        int64_t rc = cl_udp_sendto(s, "x", 1, &at);
+        CHECK(rc == 1 || rc == -ENOBUFS);
+        cl_uthread_yield();
+    }
+    CHECK_EQ(cl_udp_close(s), 0);
+    cl_wait_group_done(&senders);
+}
+
+static void where_nothing_may_block(void)
+{
+    CHECK_EQ(cl_udp_open(rt_a, 0, 8, &mine), 0);
+    cl_wait_group_add(&senders, 2);
+    CHECK_EQ(cl_uthread_spawn(impatient, NULL, NULL), 0);
+    CHECK_EQ(cl_uthread_spawn(tease, NULL, NULL), 0);
+    cl_wait_group_wait(&senders);
+    cl_uthread_sleep_ns(MS); /* the loop polls: what was sent last may fill the way to ourselves */
+    CHECK_EQ(cl_udp_close(mine), 0);
+}
+
 static void root(void *arg)
 {
     (void)arg;
     level_and_edge();
+    where_nothing_may_block();
     CHECK_EQ(cl_poll_new(rt_a, &shared), 0);
     for (unsigned i = 0; i < SOCKETS; i++) {
         bool edge = i % 2 && i != SOCKETS - 1;

@@ -1,9 +1,9 @@
 /* An adopted kthread of a runtime whose cores an iokernel gives and takes, against words that the test writes: asleep
  * in an epoll without a core, given one, asked for it in a turn, interrupted in its thread's own code, and an iokernel
  * that dies. Usage: adopt_cores SCENARIO */
-#include "fake_iokernel.h"
-
 #include "adopted.h"
+#include "counting.h"
+#include "fake_iokernel.h"
 
 #include <corelane/libos/runtime.h>
 #include <corelane/runtime/clock.h>
@@ -13,8 +13,6 @@
 static struct fake fake;
 static struct cl_runtime *runtime;
 static struct cl_sched *sched;
-static uint64_t counter; /* what runs at the time */
-static uint32_t over, done;
 static pthread_t thread;
 
 static void start(unsigned kthreads, void *(*main)(void *arg))
@@ -46,30 +44,6 @@ static void stop_within(int64_t timeout_ns)
 static void stop(void)
 {
     stop_within(20000000000);
-}
-
-static void stands_still(void)
-{
-    uint64_t before = cl_load_relaxed(&counter);
-    for (int i = 0; i < 100; i++)
-        sched_yield();
-    CHECK_EQ(cl_load_relaxed(&counter), before);
-}
-
-static void goes_on(void)
-{
-    uint64_t before = cl_load_relaxed(&counter);
-    UNTIL(cl_load_relaxed(&counter) > before);
-}
-
-static void yields(void *arg)
-{
-    (void)arg;
-    while (!cl_load_acquire(&over)) {
-        cl_count(&counter, 1);
-        cl_uthread_yield();
-    }
-    cl_count(&done, 1);
 }
 
 static void once(void *arg)

@@ -4,6 +4,7 @@
  *
  * Usage: aside SCENARIO HOT. */
 #include "churn.h"
+#include "counting.h"
 #include "fake_iokernel.h"
 
 #include <corelane/libos/probe.h>
@@ -12,8 +13,6 @@
 static struct fake fake;
 static struct cl_nic *nic;
 static struct cl_sched *sched;
-static uint64_t counter; /* what the uthread at hand does */
-static uint32_t over, done;
 
 static void start(unsigned kthreads, bool hot, uint32_t reattach_ms)
 {
@@ -40,31 +39,6 @@ static void stop(int left)
     cl_sched_delete(sched);
     cl_nic_close(nic);
     fake_down(&fake);
-}
-
-/* Nothing happens, however often others run; where these are many, each time they do takes some of their slices. */
-static void stands_still(void)
-{
-    uint64_t before = cl_load_relaxed(&counter), begin = cl_monotonic_raw_ns();
-    for (int i = 0; i < 200 && (i < 10 || cl_monotonic_raw_ns() - begin < 20000000); i++)
-        sched_yield();
-    CHECK_EQ(cl_load_relaxed(&counter), before);
-}
-
-static void goes_on(void)
-{
-    uint64_t before = cl_load_relaxed(&counter);
-    UNTIL(cl_load_relaxed(&counter) > before);
-}
-
-static void yields(void *arg)
-{
-    (void)arg;
-    while (!cl_load_acquire(&over)) {
-        cl_count(&counter, 1);
-        cl_uthread_yield();
-    }
-    cl_count(&done, 1);
 }
 
 static void probes(void *arg)

@@ -1,0 +1,92 @@
+/* What a runtime serves and opens: handlers of ports, sockets, neighbours, uthreads, periodic work. */
+#include "every.h"
+#include "internal.h"
+#include "net/tcp/flows.h"
+
+int cl_runtime_bind_udp(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg)
+{
+    return cl_udp_bind(rt->nif, port, CL_UDP_PLAIN, (void (*)(void))fn, arg);
+}
+
+int cl_runtime_bind_udp_burst(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg)
+{
+    return cl_udp_bind(rt->nif, port, CL_UDP_BURSTS, (void (*)(void))fn, arg);
+}
+
+int cl_runtime_bind_udp_ordered(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg)
+{
+    return cl_udp_bind_ordered(rt->nif, port, fn, arg);
+}
+
+int cl_runtime_bind_udp_typed(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg,
+                              const struct cl_udp_types *types, char err[256])
+{
+    return cl_udp_bind_typed(rt->nif, port, fn, arg, types, err);
+}
+
+int cl_runtime_bind_udp_foreign(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg)
+{
+    return cl_udp_bind(rt->nif, port, CL_UDP_FOREIGN, (void (*)(void))fn, arg);
+}
+
+int cl_udp_open(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_udp_socket **out)
+{
+    return cl_udp_queue_open(rt->nif, port, false, queue, out);
+}
+
+int cl_udp_open_shared(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_udp_socket **out)
+{
+    return cl_udp_queue_open(rt->nif, port, true, queue, out);
+}
+
+int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog, const struct cl_tcp_events *events,
+                          void *arg)
+{
+    return cl_tcp_listen_on(rt->nif, port, backlog, events, arg);
+}
+
+int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port, const struct cl_tcp_events *events,
+                           void *arg)
+{
+    return cl_tcp_open(rt->nif, ipv4, port, events, arg);
+}
+
+void cl_runtime_tcp_counts(const struct cl_runtime *rt, struct cl_tcp_counts *out)
+{
+    cl_tcp_count(rt->nif, out);
+}
+
+int cl_poll_new(struct cl_runtime *rt, struct cl_poll **out)
+{
+    return cl_poll_open(rt->nif, out);
+}
+
+int cl_runtime_add_neighbour(struct cl_runtime *rt, uint32_t ipv4, const uint8_t *mac)
+{
+    return cl_arp_add_static(rt->nif->arp, cl_be32(ipv4), mac);
+}
+
+int cl_runtime_spawn(struct cl_runtime *rt, cl_uthread_fn fn, void *arg)
+{
+    return cl_sched_spawn(rt->sched, fn, arg);
+}
+
+int cl_runtime_every(struct cl_runtime *rt, uint64_t period_ns, cl_every_fn fn, void *arg, uint32_t foreign,
+                     const struct cl_every **out)
+{
+    struct cl_every *e;
+    int rc = cl_every_new(rt->sched, period_ns, fn, arg, foreign, &e);
+    if (rc)
+        return rc;
+    cl_spin_lock(&rt->every_lock);
+    e->next = rt->every;
+    rt->every = e;
+    cl_spin_unlock(&rt->every_lock);
+    *out = e;
+    return 0;
+}
+
+int cl_runtime_name_udp(struct cl_runtime *rt, uint16_t port, const char *name)
+{
+    return cl_udp_name(rt->nif, port, name);
+}
