@@ -10,14 +10,14 @@ from .tokens import NotSupported
 
 # Options that change nothing here: how packetdrill runs code, prints, or talks to a second machine's NIC.
 _WITHOUT_MEANING = {"code_command", "code_format", "code_sockopt", "define", "verbose", "debug", "speed", "gateway_ip"}
-_WITHOUT_MEANING |= {"netmask_ip", "send_omit_free", "is_anyip", "non_fatal", "mss"}
+_WITHOUT_MEANING |= {"netmask_ip", "send_omit_free", "is_anyip", "non_fatal"}
 
 
 @dataclass(frozen=True)
 class Settings:
     """Times in microseconds; tolerance_percent of the time since the event before.
 
-    ts_tick_us: of timestamps; 0: they are not looked at.
+    ts_tick_us: of timestamps; 0: they are not looked at. mss: what the local side takes; 0: as the MTU leaves.
     """
 
     tolerance_us: int = 4000
@@ -27,6 +27,7 @@ class Settings:
     local_ip: str = "192.168.0.1"
     remote_ip: str = "192.0.2.1"
     mtu: int = 1500
+    mss: int = 0
     strict_segments: bool = False
     ts_tick_us: int = 0
 
@@ -50,7 +51,7 @@ def _option(name: str, value: str) -> dict[str, Any]:
                 return {"tolerance_us": int(value)}
             case "tolerance_percent":
                 return {"tolerance_percent": float(value)}
-            case "bind_port" | "connect_port" | "mtu":
+            case "bind_port" | "connect_port" | "mtu" | "mss":
                 return {name: int(value)}
             case "tcp_ts_tick_usecs":
                 return {"ts_tick_us": int(value)}

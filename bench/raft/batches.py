@@ -161,8 +161,10 @@ def drawn_worlds(number: int = DRAWN, seed: int = SEED) -> dict[str, World]:
     return worlds
 
 
-def of_world(world: World, setting: Setting, **rounds: int) -> Outcome:
-    return measure(world.disk, world.link_us, setting, world.clients, world.one_core, world.costs, **rounds)
+def of_world(world: World, setting: Setting, *, rounds: int = ROUNDS, warm: int = WARM_ROUNDS) -> Outcome:
+    return measure(
+        world.disk, world.link_us, setting, world.clients, world.one_core, world.costs, rounds=rounds, warm=warm
+    )
 
 
 @dataclass(frozen=True)

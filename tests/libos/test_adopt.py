@@ -324,28 +324,6 @@ def an_interface(space: Any) -> Any:
 
 
 @pytest.mark.root
-def test_what_a_device_did_not_take_is_sent_though_the_loop_sleeps(netns: Any) -> None:
-    space = netns.add("device")
-    with space.entered():
-        nic = an_interface(space)
-        client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with nic, client, libos.Runtime(nic=nic, adopted=1, poll="block", address="10.0.0.1/24") as runtime:
-        runtime.bind(libos.udp(port=9000, compiled=False)(python_echo))
-        runtime.start()
-        client.connect(("10.0.0.1", 9000))
-        client.send(b"first, so that ARP is over")
-        answer(runtime, client)
-        rest(runtime)
-        client.send(b"request")
-        assert readable(runtime, 10)
-        space.ip("link", "set", "cl0", "down")
-        rest(runtime)  # the answer is in the ring, and the doorbell was refused
-        assert not select.select([client], [], [], 0)[0]
-        space.ip("link", "set", "cl0", "up")
-        assert answer(runtime, client) == b"request"
-
-
-@pytest.mark.root
 @pytest.mark.parametrize("make", [a_tap, an_interface])
 def test_a_device_of_the_kernel_wakes_it_and_may_go(netns: Any, make: Callable[[Any], Any]) -> None:
     space = netns.add("device")

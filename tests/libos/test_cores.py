@@ -281,8 +281,8 @@ def echo(request):
     return bytes(request)
 
 over = False
-made = libos.Runtime(sys.argv[1], name="adopted", adopted=1, poll="block")
-with made as runtime, selectors.DefaultSelector() as loop:
+runtime = libos.Runtime(sys.argv[1], name="adopted", adopted=1, poll="block")
+with runtime, selectors.DefaultSelector() as loop:
     runtime.bind(echo)
     runtime.start()
     print(runtime.address, flush=True)

@@ -29,7 +29,8 @@ def pipeline(c_program: Make) -> Callable[..., dict[str, int]]:
 def test_batches_follow_each_other_on_a_network_with_a_delay(pipeline: Callable[..., dict[str, int]]) -> None:
     """Links of 1 ms, a command each 20 us: 500 round trips in the second."""
     one, many = pipeline(1000, 20, 1), pipeline(1000, 20)
-    assert (one["most_flying"], one["ahead"]) == (1, 0)
+    assert one["ahead"] == 0
+    assert one["most_flying"] <= 2  # a batch, and what the one before held back from this follower
     assert one["batches"] <= 510
     assert many["most_flying"] >= 3  # on a way of 1 ms
     assert many["batches"] >= 3 * 500

@@ -277,6 +277,23 @@ def test_an_interface_that_goes_down_and_up_works_again(link):
         assert not nic.gone
 
 
+def test_a_doorbell_that_was_refused_is_wanted_again_at_a_known_time(link):
+    """For who sleeps by the descriptor, as an adopted kthread and an iokernel do: no frame would wake it."""
+    near, _ = link
+    never = 2**64 - 1
+
+    def wanted() -> int:
+        return int(nic.ptr.ops.next_tsc(nic.ptr, 0))
+
+    with open_nic(near, steer="all") as nic:
+        assert wanted() == never
+        near.namespace.ip("link", "set", near.name, "down")
+        nic.send(b"\x02" * 60)
+        assert 0 < wanted() < never
+        near.namespace.ip("link", "set", near.name, "up")
+        wait_until(lambda: nic.recv() is not None and wanted() == never, what="a doorbell that is taken")
+
+
 def test_a_queue_that_somebody_holds_is_refused_after_the_deadline(link, monkeypatch):
     near, _ = link
     monkeypatch.setattr(af_xdp, "BIND_DEADLINE_MS", 1)

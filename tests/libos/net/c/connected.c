@@ -2,11 +2,17 @@
  * not, errors that nobody reads, connects at the same time. argv[1]: kthreads. Prints "ok". */
 #include "libos/net/netif.h"
 #include "libos/net/queue.h"
+#include "libos/sched/internal.h"
 #include "pair.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
 
 #define SHARED 6000
 #define ECHO 6900
@@ -191,9 +197,29 @@ static void refused_often(void *arg)
     cl_wait_group_done(&all);
 }
 
-#define CONNECTS 20000
+#define CONNECTS 300000
 
 static struct cl_udp_socket *contended;
+static uint32_t undisturbed;
+
+/* SIGPROF reaches kthreads wherever they are, and puts them aside for a while. */
+static void be_away(int signal)
+{
+    static const struct timespec away = {0, 100000};
+    (void)signal;
+    nanosleep(&away, NULL);
+}
+
+static void *disturb(void *arg)
+{
+    static const struct timespec pause = {0, 70000};
+    const struct cl_sched *s = cl_runtime_sched(rt_b);
+    for (unsigned i = 0; !cl_load_acquire(&undisturbed); i++) {
+        syscall(SYS_tgkill, getpid(), cl_load_relaxed(&s->kthreads[i % s->n_kthreads].tid), SIGPROF);
+        nanosleep(&pause, NULL);
+    }
+    return arg;
+}
 
 static void connect_to(uint16_t port)
 {
@@ -224,11 +250,13 @@ static void connected_at_once(void *arg)
 {
     struct cl_udp_socket *other;
     (void)arg;
+    CHECK(!contended->next_flow, "it is in a list with itself");
     CHECK_EQ(cl_udp_connect(contended, NULL), 0);
     CHECK_EQ(cl_udp_open_shared(rt_b, SHARED + 2, 0, &other), 0);
     for (uint16_t port = 1; port <= 2; port++) {
         struct cl_udp_addr to = {IP_A, port, 0};
         CHECK_EQ(cl_udp_connect(other, &to), 0);
+        CHECK(!contended->next_flow, "it is still among those that are connected");
     }
     CHECK_EQ(cl_udp_close(other), 0);
     CHECK_EQ(cl_udp_close(contended), 0);
@@ -264,9 +292,15 @@ int main(int argc, char **argv)
     on(rt_a, refused);
     on(rt_a, refused_often);
     CHECK_EQ(cl_udp_open_shared(rt_b, SHARED + 2, 0, &contended), 0);
+    pthread_t thread;
+    struct sigaction away = {.sa_handler = be_away, .sa_flags = SA_RESTART | SA_ONSTACK};
+    sigaction(SIGPROF, &away, NULL);
+    pthread_create(&thread, NULL, disturb, NULL);
     cl_wait_group_add(&all, 1);
     CHECK_EQ(cl_runtime_spawn(rt_b, connect_to_one, NULL), 0);
     on(rt_b, connect_to_other);
+    cl_store_release(&undisturbed, 1);
+    pthread_join(thread, NULL);
     on(rt_b, connected_at_once);
     on(rt_a, close_clients);
     pair_stop();
