@@ -66,7 +66,7 @@ struct cl_tcp_counts {
 };
 
 /* Take connections to a port; at most backlog are being opened at one time, and SYNs beyond are dropped. Any thread.
- * -EADDRINUSE, -EINVAL, -ENOMEM, -EIO: no random numbers. */
+ * -EADDRINUSE, -EINVAL, -ENOMEM. */
 CL_API int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog,
                                  const struct cl_tcp_events *events, void *arg);
 /* Open a connection; `opened` or `ended` tells how that went. On a kthread. Callbacks may come before this returns.

@@ -21,7 +21,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 
 #define QUEUE_MOST 128 /* segments of a connection that wait */
 #define PORTS_TRIED 64
@@ -435,14 +434,11 @@ static bool allocate(struct net *net, unsigned n_kthreads)
 }
 _Static_assert((CL_TCP_CONNECTIONS & (CL_TCP_CONNECTIONS - 1)) == 0, "a bucket for each");
 
-/* By a virtual clock equal runs are equal: no stranger is there, and the secret is told by whose it is. */
-static bool draw(const struct cl_netif *nif, uint64_t which, struct cl_flow_secret *secret)
+/* Another secret of the runtime's: who finds one out knows nothing of the others. */
+static struct cl_flow_secret derive(const struct cl_netif *nif, uint64_t which)
 {
-    if (nif->clock->word) {
-        *secret = (struct cl_flow_secret){which, cl_get64(nif->self.mac)};
-        return true;
-    }
-    return getrandom(secret, sizeof *secret, 0) == sizeof *secret;
+    return (struct cl_flow_secret){cl_sip_two(&nif->secret, 2 * which, 8ull << 56),
+                                   cl_sip_two(&nif->secret, 2 * which + 1, 8ull << 56)};
 }
 
 /* Under types_lock. */
@@ -454,14 +450,13 @@ static int make(struct cl_netif *nif)
     struct net *net = rc ? NULL : calloc(1, sizeof *net);
     if (!net)
         return rc ? rc : -ENOMEM;
-    if (!allocate(net, nif->n_queues))
-        rc = -ENOMEM;
-    else if (!draw(nif, 1, &net->table.secret) || !draw(nif, 2, &net->stack.secret) || !draw(nif, 3, &net->port_secret))
-        rc = -EIO;
-    if (rc) {
+    if (!allocate(net, nif->n_queues)) {
         delete_net(net);
-        return rc;
+        return -ENOMEM;
     }
+    net->table.secret = derive(nif, 1);
+    net->stack.secret = derive(nif, 2);
+    net->port_secret = derive(nif, 3);
     net->connections = (struct cl_connections){put, run, drain, free_connections};
     net->nif = nif;
     net->stack.chunks = nif->chunks;
