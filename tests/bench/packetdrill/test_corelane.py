@@ -13,9 +13,7 @@ NOT_YET = {
     "ICMP errors": ("icmp/connect-port-unreachable",),
     "a path MTU that shrinks": ("pmtu/shrinks", "pmtu/too-small-refused"),
     "recovery by SACK": ("recovery/one-block-of-three", "recovery/sack-two-holes", "recovery/threshold"),
-    "a reset behind what was sacked": ("reset/behind-the-sacked",),
     "tail loss probes": ("rto/tail-loss-probe", "rto/tail-loss-probe-new-data"),
-    "buffers counted as Linux counts them": ("window/full-buffer",),
 }
 LEAST_PASSED = 190
 
