@@ -78,11 +78,11 @@ class Child:
         for line in self.process.stdout:
             self._answers.put(json.loads(line))
 
-    def serving(self, deadline_s: float = 60.0) -> None:
-        """Wait until a controlled node serves."""
+    def serving(self, deadline_s: float = 150.0) -> None:
+        """Wait until a controlled node serves: it makes its log durable first, and a busy disk may take a minute."""
         assert "serving" in self._answer("to serve", deadline_s)
 
-    def _answer(self, what: str, deadline_s: float = 60.0) -> dict[str, Any]:
+    def _answer(self, what: str, deadline_s: float = 150.0) -> dict[str, Any]:
         def ended_or_said() -> bool:
             return not self._answers.empty() or self.process.poll() is not None
 
