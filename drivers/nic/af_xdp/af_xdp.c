@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define REAP_BATCH 64
-/* A queue that the kernel could not drain is tried again after at most this long asleep; doubled each time, so often. */
+/* A queue that the kernel could not drain is tried again after at most this long; doubled each time, so often. */
 #define RETRY_NS 50000
 #define RETRY_DOUBLINGS 8
 /* Every so many fruitless waits, or polls, the socket is asked whether its device is still there. */
@@ -24,7 +24,8 @@
 #define GONE_CHECK_POLLS 65536
 
 /* Two sides, as af_xdp.h says, each used by one thread at a time:
- *   receive  xsk.rx, xsk.fill, released, empty_polls, rx_syscalls, stats.rx_*: whoever is in rx_burst, the owner or a thief
+ *   receive  xsk.rx, xsk.fill, released, empty_polls, rx_syscalls, stats.rx_*: whoever is in rx_burst, the owner or a
+ *            thief
  *   send     the rest: the owner
  * Counters are read by anybody (relaxed). */
 struct queue {
@@ -32,8 +33,8 @@ struct queue {
     bool kick_pending; /* frames are in the tx ring and the last sendto did not take them all */
     uint32_t released; /* rx.ours as the kernel was last told */
     uint32_t empty_waits, empty_polls;
-    /* pthread_self() of the owner, where siblings may steal. Writer: the owner; readers: whoever polls. Relaxed: a thread
-     * asks only whether it is itself. */
+    /* pthread_self() of the owner, where siblings may steal. Writer: the owner; readers: whoever polls. Relaxed: a
+     * thread asks only whether it is itself. */
     uint64_t owner;
     uint64_t rx_syscalls;
     uint32_t retries;   /* times in a row that retry_tsc was put off */
@@ -52,7 +53,7 @@ struct af_xdp {
     uint32_t chunk_shift, chunk_mask;
     uint32_t fill_target, fill_low; /* refill under load when so many are missing */
     bool busy_poll;
-    bool alone; /* one queue: nobody steals, so each call may do the work of both sides */
+    bool alone;           /* one queue: nobody steals, so each call may do the work of both sides */
     int netlink, ifindex; /* to ask whether the device is still there; from any thread */
     struct queue *queues;
 };
@@ -189,8 +190,8 @@ static inline bool unsettled(const struct af_xdp *a, const struct queue *q)
     return (q->xsk.rx.ours - q->released) | fill_missing(a, q);
 }
 
-/* Whether the kernel has frames for us, or a thief has not yet given the slots back of those that it took. By the indices
- * that are shared with the kernel alone: a thief may be at work. */
+/* Whether the kernel has frames for us, or a thief has not yet given the slots back of those that it took. By the
+ * indices that are shared with the kernel alone: a thief may be at work. */
 static inline bool rx_waits(const struct queue *q)
 {
     return cl_load_acquire(q->xsk.rx.producer) != cl_load_relaxed(q->xsk.rx.consumer);
@@ -395,7 +396,8 @@ static int wait_frames(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
     struct af_xdp *a = self(nic);
     struct queue *q = &a->queues[queue];
     own(a, q);
-    /* Or the kernel has no chunk to wake us with. With siblings the poll before, which nic.h asks for, has seen to that. */
+    /* Or the kernel has no chunk to wake us with. With siblings the poll before, which nic.h asks for, has seen to
+     * that. */
     settle(a, q, queue);
     if (q->kick_pending || unsent(q)) /* after cl_park_begin's fence */
         kick(a, q);

@@ -1,6 +1,6 @@
-/* Numbered datagrams of uthreads to an ordered handler of their own runtime, by its own address and by 127.0.0.1: those of
- * one sender are handled in order and one at a time, though senders and handlers change their kthreads all the while, and
- * none is lost. The handler sends to itself, too.
+/* Numbered datagrams of uthreads to an ordered handler of their own runtime, by its own address and by 127.0.0.1: those
+ * of one sender are handled in order and one at a time, though senders and handlers change their kthreads all the
+ * while, and none is lost. The handler sends to itself, too.
  *
  * Usage: loop_order KTHREADS DATAGRAMS. It goes on for a while until senders have changed kthreads. Prints "ok". */
 #include "pair.h"
@@ -12,8 +12,8 @@
 #define LOCAL 0x7f000001u
 #define SENDERS 8
 /* Datagrams under way of a sender, and of the handler to itself: so few that no bound of ordered.h is met. A flow holds
- * CL_UDP_FLOW_QUEUE, handled ones of the turn included. All flows hold a quarter of the NIC's buffers, which are 288 items
- * for two kthreads, of which one may have 72 unused in its cache while the other one needs them. */
+ * CL_UDP_FLOW_QUEUE, handled ones of the turn included. All flows hold a quarter of the NIC's buffers, which are 288
+ * items for two kthreads, of which one may have 72 unused in its cache while the other one needs them. */
 #define AHEAD 16
 #define ORDERED 9000
 #define MOVES 5
@@ -65,8 +65,8 @@ static int64_t in_order(const uint8_t *request, int64_t len, uint8_t *reply, int
     CHECK_EQ(__atomic_exchange_n(&s->busy, 1, __ATOMIC_RELAXED), 0);
     CHECK_EQ(payload[1], s->handled + 1);
     take_time(payload[1] * SENDERS + payload[0]);
-    /* Each handler may see room for the same one: SENDERS more than AHEAD at most. A kthread that the kernel puts aside in
-     * the middle of this flow keeps it, while others go on. */
+    /* Each handler may see room for the same one: SENDERS more than AHEAD at most. A kthread that the kernel puts aside
+     * in the middle of this flow keeps it, while others go on. */
     if (payload[1] % 64 == 0 && cl_load_relaxed(&repeated) - __atomic_load_n(&to_itself, __ATOMIC_ACQUIRE) < AHEAD) {
         __atomic_fetch_add(&repeated, 1, __ATOMIC_RELAXED);
         struct cl_udp_addr to = {LOCAL, ORDERED, 0};

@@ -1,4 +1,4 @@
-/* A thief polls a queue by which its owner sends, allocates and frees all the while. Both work on a NIC that is open. */
+/* A thief polls a queue by which its owner sends, allocates and frees all the while. The NIC is the caller's. */
 #include <corelane/drivers/nic.h>
 
 #include <pthread.h>
@@ -24,8 +24,8 @@ static void *steal(void *arg)
     return NULL;
 }
 
-/* Send `frame` so many times by queue 0, and give as many buffers back unsent. Returns frames that the thief got from both
- * queues; < 0: there is no second thread. */
+/* Send `frame` so many times by queue 0, and give as many buffers back unsent. Returns frames that the thief got from
+ * both queues; < 0: there is no second thread. */
 CL_API int64_t thief_run(struct cl_nic *nic, const uint8_t *frame, uint32_t len, uint32_t times)
 {
     struct theft t = {.nic = nic};
