@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <linux/if_xdp.h>
 #include <net/if.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,19 +16,27 @@
 #include <unistd.h>
 
 #define REAP_BATCH 64
-/* A queue that the kernel could not drain is tried again after at most this long asleep; doubled each time, so often. */
+/* A queue that the kernel could not drain is tried again after at most this long; doubled each time, so often. */
 #define RETRY_NS 50000
 #define RETRY_DOUBLINGS 8
 /* Every so many fruitless waits, or polls, the socket is asked whether its device is still there. */
 #define GONE_CHECK 16
 #define GONE_CHECK_POLLS 65536
 
-/* Private to the queue's thread, but for `stats` (read by anybody, relaxed) and `look`. */
+/* Two sides, as af_xdp.h says, each used by one thread at a time:
+ *   receive  xsk.rx, xsk.fill, released, empty_polls, rx_syscalls, stats.rx_*: whoever is in rx_burst, the owner or a
+ *            thief
+ *   send     the rest: the owner
+ * Counters are read by anybody (relaxed). */
 struct queue {
     struct cl_xsk xsk;
     bool kick_pending; /* frames are in the tx ring and the last sendto did not take them all */
     uint32_t released; /* rx.ours as the kernel was last told */
     uint32_t empty_waits, empty_polls;
+    /* pthread_self() of the owner, where siblings may steal. Writer: the owner; readers: whoever polls. Relaxed: a
+     * thread asks only whether it is itself. */
+    uint64_t owner;
+    uint64_t rx_syscalls;
     uint32_t retries;   /* times in a row that retry_tsc was put off */
     uint64_t retry_tsc; /* while kick_pending: when who sleeps shall ring again */
     uint32_t tx_lost;   /* frames that the device refused in copy mode (EBUSY) */
@@ -44,6 +53,7 @@ struct af_xdp {
     uint32_t chunk_shift, chunk_mask;
     uint32_t fill_target, fill_low; /* refill under load when so many are missing */
     bool busy_poll;
+    bool alone;           /* one queue: nobody steals, so each call may do the work of both sides */
     int netlink, ifindex; /* to ask whether the device is still there; from any thread */
     struct queue *queues;
 };
@@ -51,6 +61,25 @@ struct af_xdp {
 static inline struct af_xdp *self(struct cl_nic *nic)
 {
     return cl_container_of(nic, struct af_xdp, nic);
+}
+
+/* The cache by which chunks are taken for receiving: not the owner's where somebody else may receive. */
+static inline unsigned rx_cache(const struct af_xdp *a, unsigned queue)
+{
+    return a->alone ? queue : a->nic.n_queues + queue;
+}
+
+/* The calling thread sends by this queue, so it is the owner. */
+static inline void own(const struct af_xdp *a, struct queue *q)
+{
+    if (!a->alone && cl_unlikely(cl_load_relaxed(&q->owner) != (uint64_t)pthread_self()))
+        cl_store_relaxed(&q->owner, (uint64_t)pthread_self());
+}
+
+/* Whether who polls may work for the send side, too. */
+static inline bool may_send(const struct af_xdp *a, const struct queue *q)
+{
+    return a->alone || cl_load_relaxed(&q->owner) == (uint64_t)pthread_self();
 }
 
 /* Frames that the fill ring lacks. What the kernel holds for receiving is what we filled less what came out of rx: it
@@ -69,7 +98,7 @@ static CL_NOINLINE void fill(struct af_xdp *a, struct queue *q, unsigned queue, 
     while (missing) {
         uint32_t want = cl_min(missing, (uint32_t)REAP_BATCH);
         want = cl_min(want, cl_xsk_space(r, want));
-        unsigned got = want ? cl_pool_get(a->pool, queue, chunks, want) : 0;
+        unsigned got = want ? cl_pool_get(a->pool, rx_cache(a, queue), chunks, want) : 0;
         for (unsigned i = 0; i < got; i++)
             entries[r->ours++ & r->mask] = (uint64_t)chunks[i] << a->chunk_shift;
         added |= got > 0;
@@ -136,22 +165,36 @@ static CL_NOINLINE void kick(struct af_xdp *a, struct queue *q)
         put_off(q);
 }
 
-/* Give the rx slots back, take sent chunks back, top up the fill ring: what nobody waits for. */
-static CL_NOINLINE void settle(struct af_xdp *a, struct queue *q, unsigned queue)
+/* What nobody waits for, of the receive side: give the rx slots back, top up the fill ring. */
+static CL_NOINLINE void settle_rx(struct af_xdp *a, struct queue *q, unsigned queue)
 {
     cl_xsk_release(&q->xsk.rx);
     q->released = q->xsk.rx.ours;
-    if (tx_outstanding(q))
-        reap(a, q, queue);
     uint32_t missing = fill_missing(a, q);
     if (missing)
         fill(a, q, queue, missing);
 }
 
-/* Whether there is anything to settle. */
+/* Of both sides where nobody steals, else of the send side, which takes sent chunks back. By the owner. */
+static CL_NOINLINE void settle(struct af_xdp *a, struct queue *q, unsigned queue)
+{
+    if (tx_outstanding(q))
+        reap(a, q, queue);
+    if (a->alone)
+        settle_rx(a, q, queue);
+}
+
+/* Whether the receive side has anything to settle. */
 static inline bool unsettled(const struct af_xdp *a, const struct queue *q)
 {
-    return (q->xsk.rx.ours - q->released) | tx_outstanding(q) | fill_missing(a, q);
+    return (q->xsk.rx.ours - q->released) | fill_missing(a, q);
+}
+
+/* Whether the kernel has frames for us, or a thief has not yet given the slots back of those that it took. By the
+ * indices that are shared with the kernel alone: a thief may be at work. */
+static inline bool rx_waits(const struct queue *q)
+{
+    return cl_load_acquire(q->xsk.rx.producer) != cl_load_relaxed(q->xsk.rx.consumer);
 }
 
 /* Whether the kernel must be told of what is in the tx ring. In copy mode always: nobody else looks into it, and the
@@ -182,19 +225,19 @@ static inline void drive_rx(struct af_xdp *a, struct queue *q)
     if (cl_unlikely(a->busy_poll) || (q->xsk.zero_copy && cl_unlikely(cl_xsk_wants_wakeup(&q->xsk.fill)))) {
         ssize_t ignored = recvfrom(q->xsk.fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
         (void)ignored; /* nothing is read: the call is the doorbell */
-        cl_count(&q->stats.syscalls, 1);
+        cl_count(&q->rx_syscalls, 1);
     }
 }
 
 /* The kernel tells of a lost device by an error on the socket, which poll() does not show. A device that is only down
- * may come back; a removed one has unbound the socket, and then a doorbell answers ENXIO. By the queue's thread alone:
- * the doorbell sends what is in its ring. */
-static CL_NOINLINE void want_gone_check(struct af_xdp *a, struct queue *q)
+ * may come back; a removed one has unbound the socket, and then a doorbell answers ENXIO. By owner or thief, each
+ * counting its own system calls. */
+static CL_NOINLINE void want_gone_check(struct af_xdp *a, struct queue *q, uint64_t *syscalls)
 {
     int error = 0;
     socklen_t length = sizeof error;
     cl_store_relaxed(&q->look, 0);
-    cl_count(&q->stats.syscalls, 1);
+    cl_count(syscalls, 1);
     if (!getsockopt(q->xsk.fd, SOL_SOCKET, SO_ERROR, &error, &length) && error == ENETDOWN &&
         cl_xsk_kick(&q->xsk) == -ENXIO)
         cl_store_relaxed(&a->nic.gone, 1); /* relaxed: see kick */
@@ -209,6 +252,22 @@ static inline void prefetch_next(const struct af_xdp *a, const struct queue *q)
     cl_prefetch(a->umem.area + filled[q->xsk.rx.ours & q->xsk.fill.mask] + CL_XSK_HEADROOM);
 }
 
+/* Nothing came: time for what nobody waits for. One system call at most. */
+static void idle(struct af_xdp *a, struct queue *q, unsigned queue)
+{
+    bool sends = may_send(a, q);
+    if (sends && tx_outstanding(q))
+        reap(a, q, queue);
+    if (unsettled(a, q))
+        settle_rx(a, q, queue);
+    if (cl_unlikely(sends && (q->kick_pending || unsent(q))))
+        kick(a, q);
+    else if (cl_unlikely(++q->empty_polls % GONE_CHECK_POLLS == 0 || cl_load_relaxed(&q->look)))
+        want_gone_check(a, q, &q->rx_syscalls);
+    else
+        drive_rx(a, q);
+}
+
 static CL_HOT unsigned rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct af_xdp *a = self(nic);
@@ -216,15 +275,7 @@ static CL_HOT unsigned rx_burst(struct cl_nic *nic, unsigned queue, struct cl_fr
     struct cl_xsk_ring *r = &q->xsk.rx;
     uint32_t ready = cl_xsk_ready(r);
     if (!ready) {
-        if (unsettled(a, q))
-            settle(a, q, queue);
-        /* One system call a burst at most. */
-        if (cl_unlikely(q->kick_pending || unsent(q)))
-            kick(a, q);
-        else if (cl_unlikely(++q->empty_polls % GONE_CHECK_POLLS == 0 || cl_load_relaxed(&q->look)))
-            want_gone_check(a, q);
-        else
-            drive_rx(a, q);
+        idle(a, q, queue);
         return 0;
     }
     prefetch_next(a, q);
@@ -244,7 +295,7 @@ static CL_HOT unsigned rx_burst(struct cl_nic *nic, unsigned queue, struct cl_fr
     cl_count(&q->stats.rx_frames, n);
     cl_count(&q->stats.rx_bytes, bytes);
     if (cl_unlikely(fill_missing(a, q) >= a->fill_low || r->ours - q->released >= r->size / 4))
-        settle(a, q, queue);
+        settle_rx(a, q, queue);
     return n;
 }
 
@@ -268,6 +319,7 @@ static CL_HOT unsigned tx_burst(struct cl_nic *nic, unsigned queue, struct cl_fr
     struct af_xdp *a = self(nic);
     struct queue *q = &a->queues[queue];
     struct cl_xsk_ring *r = &q->xsk.tx;
+    own(a, q);
     if (cl_unlikely(tx_outstanding(q) + n > r->size / 2))
         reap(a, q, queue);
     /* Bounded by completions, not by the tx ring's consumer: then the completion ring can never overflow either. */
@@ -303,6 +355,7 @@ static unsigned alloc_frames(struct cl_nic *nic, unsigned queue, struct cl_frame
     struct af_xdp *a = self(nic);
     struct queue *q = &a->queues[queue];
     uint32_t chunks[CL_NIC_BURST];
+    own(a, q);
     n = cl_min(n, (unsigned)CL_NIC_BURST);
     unsigned got = cl_pool_get(a->pool, queue, chunks, n);
     if (cl_unlikely(got < n) && tx_outstanding(q)) {
@@ -342,7 +395,10 @@ static int wait_frames(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
 {
     struct af_xdp *a = self(nic);
     struct queue *q = &a->queues[queue];
-    settle(a, q, queue);              /* or the kernel has no chunk to wake us with */
+    own(a, q);
+    /* Or the kernel has no chunk to wake us with. With siblings the poll before, which nic.h asks for, has seen to
+     * that. */
+    settle(a, q, queue);
     if (q->kick_pending || unsent(q)) /* after cl_park_begin's fence */
         kick(a, q);
     if (q->kick_pending) {
@@ -350,14 +406,14 @@ static int wait_frames(struct cl_nic *nic, unsigned queue, int64_t timeout_ns)
         int64_t left = q->retry_tsc > now ? cl_ticks_to_ns(cl_clock_default(), (int64_t)(q->retry_tsc - now)) + 1 : 0;
         timeout_ns = timeout_ns < 0 ? left : cl_min(timeout_ns, left);
     }
-    if (cl_xsk_ready(&q->xsk.rx)) {
+    if (rx_waits(q)) {
         cl_park_cancel(&q->parker);
         return 0;
     }
     int r = cl_park_wait_fd(&q->parker, q->xsk.fd, timeout_ns);
     cl_count(&q->stats.syscalls, 1);
-    if (!cl_xsk_ready(&q->xsk.rx) && (++q->empty_waits % GONE_CHECK == 0 || cl_load_relaxed(&q->look)))
-        want_gone_check(a, q);
+    if (!rx_waits(q) && (++q->empty_waits % GONE_CHECK == 0 || cl_load_relaxed(&q->look)))
+        want_gone_check(a, q, &q->stats.syscalls);
     return r;
 }
 
@@ -389,6 +445,7 @@ static void stats(struct cl_nic *nic, unsigned queue, struct cl_nic_stats *out)
     struct af_xdp *a = self(nic);
     struct queue *q = &a->queues[queue];
     cl_nic_stats_read(&q->stats, out);
+    out->syscalls += cl_load_relaxed(&q->rx_syscalls);
     uint64_t k[6];
     if (cl_af_xdp_kernel_stats(nic, queue, k))
         return;
@@ -486,7 +543,7 @@ int cl_af_xdp_nic_new(const struct cl_af_xdp_config *c, struct cl_nic **out, cha
     size_t bytes = c->n_queues * sizeof(struct queue);
     if (a) {
         a->queues = aligned_alloc(CL_CACHELINE, bytes);
-        a->pool = cl_pool_new(0, c->n_buffers, c->n_queues);
+        a->pool = cl_pool_new(0, c->n_buffers, c->n_queues == 1 ? 1 : 2 * c->n_queues);
     }
     if (!a || !a->queues || !a->pool) {
         snprintf(err, CL_ERR_BYTES, "out of memory");
@@ -503,6 +560,7 @@ int cl_af_xdp_nic_new(const struct cl_af_xdp_config *c, struct cl_nic **out, cha
     a->nic = (struct cl_nic){.ops = &OPS, .n_queues = c->n_queues, .n_buffers = c->n_buffers};
     a->nic.buffer_bytes = c->buffer_bytes;
     a->nic.tx_calls = 1;
+    a->alone = c->n_queues == 1;
     a->chunk_shift = (uint32_t)__builtin_ctz(c->buffer_bytes | 1u << 31);
     a->chunk_mask = c->buffer_bytes - 1;
     a->fill_target = c->fill_target;

@@ -14,8 +14,12 @@
  * (kernel). What the peer does not wait for comes after the doorbell or when a poll finds nothing: rx slots are given
  * back, completions reaped, the fill ring topped up. Under load without sending: when a quarter of a ring is used up.
  *
- * Threads: queue q belongs to its thread, as in nic.h; the pool has a cache for each queue. Statistics may be read by
- * any. Tests: tests/drivers/nic/af_xdp/test_af_xdp.py, and the common suite of all drivers. */
+ * Threads: queue q belongs to its thread, as in nic.h. A sibling may be in rx_burst while the owner sends, allocates,
+ * frees and waits. So rx and fill rings are of whoever is in rx_burst, tx and completion rings of the owner, and the
+ * pool has a cache for each of the two. An empty poll by the owner works for its send side, too; one by a thief does
+ * not. With one queue there are no thieves, and every call does what there is to do. Statistics may be read by any.
+ *
+ * Tests: tests/drivers/nic/af_xdp/test_af_xdp.py, and the common suite of all drivers. */
 #ifndef CORELANE_DRIVERS_NIC_AF_XDP_AF_XDP_H
 #define CORELANE_DRIVERS_NIC_AF_XDP_AF_XDP_H
 

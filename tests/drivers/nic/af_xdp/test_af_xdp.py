@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import socket
@@ -87,6 +88,33 @@ def test_datagrams_to_and_from_a_kernel_socket(link, mode):
             assert sock.recvfrom(2048) == (payload[::-1], (APP, 9000))
         assert nic.counters()["redirected_ipv4"] == 6
         wait_until(lambda: nic.buffers_free == nic.buffers, what="every buffer back")
+
+
+def echo_request(nic: AfXdp, far: spaces.Interface) -> bytes:
+    """A frame with an ICMP echo request from APP, which Linux answers."""
+    frame = bytearray(datagram(nic, far, bytes(8), 0, 0))
+    frame[23] = socket.IPPROTO_ICMP
+    frame[24:26] = bytes(2)
+    frame[24:26] = checksum(bytes(frame[14:34]))
+    frame[34:] = echo = bytearray(struct.pack(">BBHHH8x", 8, 0, 0, 77, 1))
+    frame[36:38] = checksum(bytes(echo))
+    return bytes(frame)
+
+
+def take_all(nic: AfXdp, queue: int) -> list[int]:
+    """The numbers of all buffers that a queue's owner can get. They stay out."""
+    frames, numbers = ffi.new("struct cl_frame[64]"), []
+    while n := lib.cl_nic_alloc(nic.ptr, queue, frames, 64):
+        numbers += [frames[i].buf for i in range(n)]
+    return numbers
+
+
+def checksum(data: bytes) -> bytes:
+    """RFC 1071, of an even number of bytes."""
+    total = sum(struct.unpack(f">{len(data) // 2}H", data))
+    while total >> 16:
+        total = (total & 0xFFFF) + (total >> 16)
+    return struct.pack(">H", ~total & 0xFFFF)
 
 
 def ping(space: spaces.Namespace, target: str) -> bool:
@@ -350,6 +378,29 @@ def test_unread_queues_are_refused_unless_wanted(netns):
         open_nic(near, 1)
     with open_nic(near, range(1, 2)) as nic:
         assert nic.queues == 1
+
+
+def test_a_thief_receives_beside_the_owner_who_sends_and_every_buffer_comes_back(netns, c_library):
+    near, far = netns.link(queues=2)
+    spaces.neighbour(far, APP, near.mac)
+    run = ctypes.CDLL(str(c_library("tests/drivers/nic/af_xdp/c/thief.c"))).thief_run
+    run.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint32]
+    run.restype = ctypes.c_int64
+    # Few buffers, so that both sides go to the pool all the while.
+    with open_nic(near, addresses=[APP], umem=Umem(buffers=1024, ring_slots=128, fill=64)) as nic:
+        frame = echo_request(nic, far)
+        assert run(int(ffi.cast("uintptr_t", nic.ptr)), frame, len(frame), 30000) > 0
+        assert nic.stats().tx_frames == 30000
+
+        def all_are_back() -> bool:
+            for queue in range(nic.queues):
+                nic.recv(queue=queue)
+            return nic.buffers_free == nic.buffers
+
+        wait_until(all_are_back, what="every buffer back")
+        held = [take_all(nic, queue) for queue in range(nic.queues)]
+        buffers = [buffer for of_queue in held for buffer in of_queue]
+        assert len(set(buffers)) == len(buffers), "a buffer was given out twice"
 
 
 def test_an_mtu_that_no_buffer_holds_is_refused_with_the_remedy(netns):
