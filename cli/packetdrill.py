@@ -55,7 +55,8 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps({"stack": options.stack, "counts": counts, "scripts": [v.document() for v in verdicts]}))
     else:
-        print(f"{len(verdicts)} scripts on {options.stack}: " + ", ".join(f"{n} {s}" for s, n in counts.items() if n))
+        scripts = "1 script" if len(verdicts) == 1 else f"{len(verdicts)} scripts"
+        print(f"{scripts} on {options.stack}: " + ", ".join(f"{n} {s}" for s, n in counts.items() if n))
     return next((code for status, code in _CODES if counts[status]), 0)
 
 

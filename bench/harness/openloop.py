@@ -86,7 +86,7 @@ class Point:
         if self.loss >= LOSS_LIMIT:
             return f"{100 * self.loss:.3g} % unanswered at {self.offered_rps:,.0f} requests/s offered"
         if not self.carried:
-            return f"{self.achieved_rps:,.0f} of {self.offered_rps:,.0f} requests/s achieved"
+            return f"{self.achieved_rps:,.0f} of {self.due_rps:,.0f} requests/s achieved"
         return ""
 
     def latencies_us(self) -> dict[str, float]:

@@ -280,13 +280,16 @@ class Canvas:
         _pyplot().close(self.figure)
 
     def _standing_captions(self, document: dict[str, Any]) -> None:
+        from .document import too_loud
         from .table import canary_line, machine_line
 
+        if loud := too_loud(document["canary"]):
+            self.caption(f"Nothing here is judged: {loud}.")
         if any("offered_rps" in a for a in document["arms"]) or _shows_percentiles(self.figure):
             self.caption("Percentiles by nearest rank over all requests; unanswered requests count as infinite.")
         patient = document["settings"].get("patient")
-        loud = f"; {patient['left_out']} of {patient['rounds']} rounds are, beside a loud canary" if patient else ""
-        self.caption(f"No outlier is left out{loud}.")
+        but = f"; {patient['left_out']} of {patient['rounds']} rounds are, beside a loud canary" if patient else ""
+        self.caption(f"No outlier is left out{but}.")
         self.caption(f"{machine_line(document['machine'])}; {document['settings']['power']}.")
         text = canary_line(document["canary"])
         self.caption(f"{text[0].upper()}{text[1:]}.")

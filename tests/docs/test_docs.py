@@ -78,6 +78,13 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_lines_of_text_are_not_too_long(page: Path) -> None:
+    text = FENCE.sub(lambda m: "\n" * m[0].count("\n"), page.read_text())  # keeps line numbers
+    lines = enumerate(text.splitlines(), 1)
+    assert not [n for n, line in lines if len(line) > 120 and not line.startswith("|")]
+
+
 def test_every_page_is_in_the_index() -> None:
     linked = set(re.findall(r"\]\(([\w.-]+\.md)\)", (ROOT / "docs" / "index.md").read_text()))
     assert linked == {p.name for p in PAGES if p.parent.name == "docs"} - {"index.md"}

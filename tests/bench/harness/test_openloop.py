@@ -147,6 +147,8 @@ def test_carried_needs_the_rate_as_well() -> None:
     assert Point(1000, 1000, 1000, 1000).carried
     assert not Point(1000, 900, 900, 900).carried
     assert "900 of 1,000" in Point(1000, 900, 900, 900).why_not()
+    drawn = Point(1000, 1010, 2400, 2400, seconds=2.0)  # by chance more arrivals were drawn than offered
+    assert "1,010 of 1,200" in drawn.why_not()
     assert not Point(1000, 1000, 10_000, 9_980).carried
 
 

@@ -63,6 +63,17 @@ def test_latency_curves_pass_and_are_written(tmp_path: Path) -> None:
     assert {"ours p99", "theirs p99.9"} <= c.expect
 
 
+@pytest.mark.parametrize("loud", [False, True])
+def test_a_plot_of_a_loud_machine_says_that_nothing_is_judged(loud: bool, tmp_path: Path) -> None:
+    d = document()
+    d["canary"] |= {"loud": loud, "worst_lost_fraction": 0.51, "worst_cpu": 1, "bound_lost_fraction": 0.05}
+    c = default_plot(d)
+    c.finish(tmp_path / "loud.png", d)
+    said = " ".join(t.get_text().replace("\n", " ") for t in c.figure.texts)
+    why = "Nothing here is judged: the canary lost 51 % of core 1, and 5 % is the most that is judged."
+    assert (why in said) == loud
+
+
 @pytest.mark.parametrize("last_us", [1.0, 1e6])
 def test_the_resource_at_the_end_of_a_curve_stands_within_the_axes(last_us: float, tmp_path: Path) -> None:
     """The last point is the lowest of all, or the highest."""
