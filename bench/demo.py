@@ -17,6 +17,7 @@ from ..drivers.linux import netns
 from ..drivers.nic.loadgen.loadgen import Memcached as Traffic
 from .baseline.sockets import LinuxUdp
 from .harness import rig
+from .harness.document import too_loud
 from .harness.numbers import number
 from .harness.openloop import Measure, Point, search_peak, sweep
 from .harness.plot import Canvas
@@ -152,6 +153,8 @@ def closing(document: dict[str, Any]) -> str:
     on_veth = _best(curves.get(OVER_AF_XDP, []))
     others = [f"{quantity(ours / best)} times {n}{_same_link(on_veth / best)}" for n, best in linux.items()]
     told = f"{said}; {', '.join(others)}" if others else said
+    if why := too_loud(document["canary"]):
+        return f"{told}; none of it is judged: {why}"
     gap_ms = number(document["canary"]["max_us"]) / 1e3
     if gap_ms < LONG_GAP_MS:
         return told

@@ -32,3 +32,11 @@ def test_a_ratio_over_another_link_has_that_over_one_link_beside_it() -> None:
     assert demo.closing(made).endswith("; 20 times memcached UDP")
     made["arms"] += [made["arms"][0] | {"name": demo.OVER_AF_XDP, "achieved_rps": 2.5e5}]
     assert demo.closing(made).endswith("; 20 times memcached UDP (2.5 times with both on a veth pair)")
+
+
+def test_a_loud_run_tells_no_rate_without_saying_that_it_is_not_judged() -> None:
+    made = document(100.0)
+    made["canary"] |= {"loud": True, "worst_lost_fraction": 0.5, "bound_lost_fraction": 0.05, "worst_cpu": 1}
+    assert demo.closing(made).endswith(
+        "; none of it is judged: the canary lost 50 % of core 1, and 5 % is the most that is judged"
+    )
