@@ -161,8 +161,6 @@ static void do_delete(struct kv_command *c)
     kv_answer(c, cl_kv_delete_key(c->thread, &key) == CL_KV_OK ? "DELETED" : "NOT_FOUND");
 }
 
-#define NEVER_S UINT32_MAX
-
 static void do_flush_all(struct kv_command *c)
 {
     int32_t delay = 0;
@@ -173,7 +171,7 @@ static void do_flush_all(struct kv_command *c)
     }
     uint32_t at_s = delay > 0 ? cl_kv_expiry(c->thread, delay) : c->thread->now_s;
     if (delay > 0 && at_s <= c->thread->now_s)
-        at_s = NEVER_S; /* a day that is past: nothing, and what waited does not come either, as in memcached */
+        at_s = CL_KV_NEVER_S; /* a day that is past: nothing, and what waited does not come either, as in memcached */
     cl_kv_flush_all(c->thread, at_s);
     kv_answer(c, "OK");
 }

@@ -435,6 +435,8 @@ void cl_kv_flush_all(struct cl_kv_thread *t, uint32_t at_s)
             flush_now(s, p);
         else
             cl_store_relaxed(&p->flush_at_s, at_s);
+        if (at_s == CL_KV_NEVER_S)
+            next_cas(s, p); /* as memcached: a flush at a past day takes a unique, one that waits does not */
         kv_unlock(p);
     }
 }

@@ -148,7 +148,9 @@ CL_API int cl_kv_touch(struct cl_kv_thread *thread, const struct cl_kv_key *key,
 /* Add to or subtract from a decimal value; *out is the new one. Wraps at 2^64 upwards, stops at 0 downwards. */
 CL_API int cl_kv_delta(struct cl_kv_thread *thread, const struct cl_kv_key *key, bool incr, uint64_t delta,
                        uint64_t *out);
-/* Forget everything stored before the time `at_s` on the store's clock; now if that is not in the future. */
+/* Forget everything stored before the time `at_s` on the store's clock; now if that is not in the future. CL_KV_NEVER_S:
+ * nothing, and what waited for its time is called off. */
+#define CL_KV_NEVER_S UINT32_MAX
 CL_API void cl_kv_flush_all(struct cl_kv_thread *thread, uint32_t at_s);
 /* Drop up to `budget` expired items ahead of their turn, going round the logs. Returns how many were dropped. */
 CL_API uint32_t cl_kv_sweep(struct cl_kv_thread *thread, uint32_t budget);

@@ -262,6 +262,12 @@ def test_random_commands(link: Oracle, script: list[bytes], cut: int) -> None:
     assert ours == theirs
 
 
+@pytest.mark.parametrize("when", [b"", b" 0", b" -1", b" -2592001", b" 2592001", b" 1000000000", b" 2592000", b" x"])
+def test_flush_all_takes_a_unique_where_memcached_does(link: Oracle, when: bytes) -> None:
+    theirs, ours = run(link, [b"set a 0 0 0\r\n\r\nflush_all" + when + b"\r\nset a 0 0 0\r\n\r\ngets a\r\n"])
+    assert ours == theirs
+
+
 @pytest.mark.parametrize("verb", [b"get", b"gets", b"gat 0", b"gats 0"])
 @pytest.mark.parametrize("place", [0, 1, 29])
 def test_key_too_long_among_others(link: Oracle, verb: bytes, place: int) -> None:
