@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .numbers import PERCENTILES, plain
+from .numbers import PERCENTILES, number, plain
 from .stops import EXPLAIN_S, NOTHING, Evidence, Stop, stop_of
 
 if TYPE_CHECKING:
@@ -102,6 +102,22 @@ class Point:
         out["busy_core_s"] = plain(self.busy_core_s)
         out["seconds"] = self.seconds
         return out | self.extra
+
+
+def was_carried(row: Mapping[str, Any]) -> bool:
+    """Whether a load was carried that `Point.row` made a row of; of one without its seconds, by what was offered."""
+    sent, answered, dropped = (int(row.get(key, 0)) for key in ("sent", "answered", "dropped"))
+    offered, achieved = number(row["offered_rps"]), number(row["achieved_rps"])
+    return Point(offered, achieved, sent, answered, dropped=dropped, seconds=float(row.get("seconds", 0.0))).carried
+
+
+def stop_in(rows: Sequence[Mapping[str, Any]]) -> int:
+    """The place of the load at which a curve stops: the first of those at its end that were not carried, or the last
+    one if that was carried. rows: of one curve, in ascending load; at least one."""
+    place = len(rows)
+    while place > 0 and not was_carried(rows[place - 1]):
+        place -= 1
+    return min(place, len(rows) - 1)
 
 
 def middle(points: Sequence[Point]) -> Point:

@@ -14,12 +14,13 @@ import itertools
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...runtime.errors import CorelaneError
 from .numbers import number
+from .openloop import stop_in
 from .table import quantity
 
 COLOURS = ("#0b6e99", "#d1495b", "#3c8d40", "#7b4ea3", "#c77d0a", "#4a4a4a", "#17a2a2", "#a33b20")
@@ -29,6 +30,8 @@ WITHOUT_UNIT = ("arm",)  # axes of names
 PERCENTILE = re.compile(r"\bp(50|9[09]?|99\.?9)\b")
 MACHINE = re.compile(r"Linux .*, cores [\d,]+ of \d+")
 ALL_CURVES = re.compile(r"(?:^|[.,;:] )(?:(?:all|the|each|a) )?curves? (?:stop|end)s?\b", re.I)  # speaks for all
+CROSS = "\u00d7"  # stands where a curve stops
+NAMED_MOST = 3  # arms without a curve that are named above it; of more only the number
 BELOW = -21  # from a name above a point to one as far below it, in points
 LEAST_FILL = 0.3  # part of an axis that the data must span
 
@@ -185,20 +188,31 @@ class Canvas:
         axis.set_xlabel("achieved load (requests/s)")
         axis.set_ylabel("latency from the intended send time (us)")
         for name, why in document["settings"]["stops"].items():
-            self.caption(f"{name} stops (\u00d7): {why}.")
+            self.caption(f"{name} stops ({CROSS}): {why}.")
+        self._say_missing(axis, document["settings"]["skipped"])
+
+    def _say_missing(self, axis: Any, skipped: Mapping[str, str]) -> None:
+        """Name above an axis what has no curve in it: the reasons, far below, are not seen by who does not look."""
+        names = [name.removesuffix(", curve") for name in skipped]
+        if names:
+            told = ", ".join(names) if len(names) <= NAMED_MOST else f"{len(names)} arms"
+            text = f"no curve (see below): {told}"
+            axis.set_title(text, loc="right", fontsize=9, color=COLOURS[1], fontweight="bold")
 
     def _name_curve(self, axis: Any, name: str, points: Sequence[dict[str, Any]], colour: str, resource: str) -> None:
-        """Write the arm's name at the low end of its median, and a cross and the resource where it ends."""
-        finite = [(number(p["achieved_rps"]), number(p["p50_us"])) for p in points]
-        finite = [p for p in finite if all(map(math.isfinite, p)) and min(p) > 0]
+        """Write the arm's name at the low end of its median, and a cross and the resource at the load where it stops:
+        at the last point before it where the median there is infinite."""
+        places = [(number(p["achieved_rps"]), number(p["p50_us"])) for p in points]
+        finite = [p for p in places if _can_be_drawn(p)]
         if not finite:
             return
+        stop = ([p for p in places[: stop_in(points) + 1] if _can_be_drawn(p)] or finite)[-1]
         style = {"color": colour, "textcoords": "offset points", "fontweight": "bold"}
         self._names.append(axis.annotate(name, finite[0], xytext=(2, 7), fontsize=9, path_effects=_halo(), **style))
-        axis.annotate("\u00d7", finite[-1], xytext=(-4, -5), fontsize=13, **style)
+        axis.annotate(CROSS, stop, xytext=(0, 0), ha="center", va="center", fontsize=13, path_effects=_halo(), **style)
         if resource:
             at = {"xytext": (-6, -14), "ha": "right", "fontsize": 7, "path_effects": _halo()}
-            self._names.append(axis.annotate(resource, finite[-1], **style | at))
+            self._names.append(axis.annotate(resource, stop, **style | at))
 
     def name_point(self, name: str, x: float, y: float, panel: int = 0) -> None:
         """Write a name beside a point; names that would lie on one another are lifted, in the order of these calls."""
@@ -324,6 +338,11 @@ def _curves_in(axis: Any, box: Any) -> int:
 def _beyond(axis: Any, box: Any) -> bool:
     """Whether a box, in pixels, reaches above or below an axis' frame."""
     return bool(box.y0 < axis.bbox.y0 or box.y1 > axis.bbox.y1)
+
+
+def _can_be_drawn(point: tuple[float, float]) -> bool:
+    """Whether a point has a place on two logarithmic axes."""
+    return all(map(math.isfinite, point)) and min(point) > 0
 
 
 def _halo() -> list[Any]:

@@ -16,7 +16,7 @@ The resources, in the order in which they are asked:
     ring full         a ring, pool or socket in front of the server refused frames, and neither core was busy
     generator late    at least LATE of the requests were sent late or never, or answers found the generator's ring
                       full, and nothing above held them up
-    nothing that lasts   the load was carried when it was offered again: the machine stopped for a moment
+    carried when repeated  the load was carried when it was offered again: the machine stopped for a moment before
     not in the counters  none of these
 
 Of worker, loop and disk the busiest one is named. A generator that is the loop's uplink runs in the loop: who is late
@@ -38,7 +38,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol, Self, TypeVar
 
 WORKER, LOOP, DISK, TAKEN_CORE, RING = "worker busy", "loop busy", "disk busy", "core taken", "ring full"
-GENERATOR, NOTHING, UNKNOWN = "generator late", "nothing that lasts", "not in the counters"
+GENERATOR, NOTHING, UNKNOWN = "generator late", "carried when repeated", "not in the counters"
 RESOURCES = (WORKER, LOOP, DISK, TAKEN_CORE, RING, GENERATOR, NOTHING, UNKNOWN)
 BUSY, TAKEN, LATE = 0.9, 0.1, 0.5
 GENERATORS = "generator_"  # counters of the generator's end of the link begin so

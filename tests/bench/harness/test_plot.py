@@ -63,6 +63,31 @@ def test_latency_curves_pass_and_are_written(tmp_path: Path) -> None:
     assert {"ours p99", "theirs p99.9"} <= c.expect
 
 
+@pytest.mark.parametrize("p50_us", [500.0, "inf"])
+def test_the_cross_stands_at_the_load_that_was_not_carried(p50_us: float | str, tmp_path: Path) -> None:
+    """And not at what was offered beyond; where its median is infinite, at the last point that can be drawn."""
+    d = document()
+    loads = [a for a in d["arms"] if a["name"] == "ours"]
+    loads[1] |= {"answered": 900, "achieved_rps": 9e4, "p50_us": p50_us}
+    loads[2] |= {"answered": 500, "achieved_rps": 5e5}
+    c = default_plot(d)
+    c.finish(tmp_path / "x.png", d)
+    crosses = [text.xy for text in c.axes[0].texts if text.get_text() == "\u00d7"]
+    at = (9e4, 500.0) if p50_us == 500.0 else (1e4, 1.0)
+    assert crosses == [at, (1e6, 800.0)], "theirs carried its last load"
+    assert [text.xy for text in c.axes[0].texts if text.get_text() == "worker busy"][0] == at
+
+
+@pytest.mark.parametrize(("more", "said"), [([], "theirs, a third"), (["b", "c"], "4 arms")])
+def test_arms_without_a_curve_are_named_above_the_axes(more: list[str], said: str, tmp_path: Path) -> None:
+    d = document()
+    names = ["theirs", "a third, curve", *more]
+    d["settings"]["skipped"] = dict.fromkeys(names, "no load was carried")
+    c = default_plot(d)
+    c.finish(tmp_path / "x.png", d)
+    assert c.axes[0].get_title(loc="right") == f"no curve (see below): {said}"
+
+
 @pytest.mark.parametrize("loud", [False, True])
 def test_a_plot_of_a_loud_machine_says_that_nothing_is_judged(loud: bool, tmp_path: Path) -> None:
     d = document()
