@@ -58,6 +58,7 @@
  *   RFC 2525, 2.17; 9293, 3.6.1: a reset if the user closes and data is or comes unread
  *
  * NOT implemented yet
+ *   R2 of a SYN: it is given up after 127 s and not after 3 minutes (9293, 3.8.3)
  *   SACK's information used for sending, RACK-TLP, PRR, F-RTO: all come behind recovery.h
  *   ECN and DCTCP on the wire (the rule is there), pacing after idle (the window restarts, RFC 2861), CUBIC's HyStart++
  *   SYN cookies (a full backlog drops SYNs), a smaller block for TIME_WAIT
