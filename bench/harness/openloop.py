@@ -25,6 +25,7 @@ EXTRA_LOADS, EXTRA_STEP = 6, 1.3
 SWEEP_TRIES = 3
 GUESS_FROM_RPS, GUESS_FAILURES = 20_000.0, 3
 ASCENT = 3
+SHORTER_AT_MOST = 30  # times shorter than EXPLAIN_S are loads that are offered once more for so long
 NEAR_STEP = 1.25  # of a search that starts near the peak
 
 
@@ -320,11 +321,11 @@ def why_it_stops(stopping: Sequence[Point], explain: Measure | None, slot_s: flo
     """The resource at which the first of these loads ended, none of which was carried; None of none.
 
     explain: offers a load and reads the counters; each load is tried until one is not carried again. None: only what
-    the generator saw of them is known. slot_s: what a load of the curve took; a try takes that, and EXPLAIN_S where
-    loads take long enough for it.
+    the generator saw of them is known. slot_s: what a load of the curve took; a try takes that, and EXPLAIN_S but in
+    runs that are too short for it.
     """
     found: Stop | None = None
-    seconds = max(slot_s, EXPLAIN_S) if slot_s > EXPLAIN_S / 4 else slot_s
+    seconds = max(slot_s, EXPLAIN_S) if slot_s > EXPLAIN_S / SHORTER_AT_MOST else slot_s
     for point in stopping:
         again = explain(point.offered_rps, seconds) if explain else point
         found = stop_of(again)
