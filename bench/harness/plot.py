@@ -33,6 +33,7 @@ ALL_CURVES = re.compile(r"(?:^|[.,;:] )(?:(?:all|the|each|a) )?curves? (?:stop|e
 CROSS = "\u00d7"  # stands where a curve stops
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINE_IN = 0.142  # height of a line of the captions
+NUMBER_IN = 1.2  # what a number behind a point takes, before the layout makes panels narrower
 CUT_PX, NAME_OVERLAP = 2.0, 0.15  # that is not seen: beyond the figure; of a name's height
 NAMED_MOST = 3  # arms without a curve that are named above it; of more only the number
 BELOW = -21  # from a name above a point to one as far below it, in points
@@ -98,7 +99,9 @@ class Canvas:
         places = list(range(len(labels)))
         paints = [COLOURS[i % len(COLOURS)] for i in colours or [0] * len(places)]
         drawn = [value if math.isfinite(value) else 0.0 for value in values]  # the others are words at the axis
-        least, most = _log_limits(drawn) if log else (0.0, max(drawn) * 1.25 if any(drawn) else 1.0)
+        panel_in = self.figure.get_size_inches()[0] * axis.get_position().width
+        room = min(NUMBER_IN / panel_in, 0.45)
+        least, most = _log_limits(drawn, room) if log else (0.0, 1.25 * max(drawn, default=0.0) or 1.0)
         if log:
             axis.set_xscale("log")
             axis.scatter([max(value, least) for value in drawn], places, color=paints, s=60)
@@ -339,12 +342,12 @@ class Canvas:
             self.caption(f"Not measured: {arm}: {why}")
 
 
-def _log_limits(values: Sequence[float]) -> tuple[float, float]:
-    """A logarithmic axis for these, with room for a number behind the last one."""
+def _log_limits(values: Sequence[float], room: float) -> tuple[float, float]:
+    """A logarithmic axis for these, with room for a number behind the last one: a part of the axis."""
     positive = [value for value in values if value > 0] or [1.0]
     low, high = min(positive), max(positive)
     span = high / low if high > low else 4.0
-    return low / span**0.1, high * span**0.6
+    return low / span**0.1, high * span ** (1.1 * room / (1 - room))
 
 
 def _shows_percentiles(figure: Any) -> bool:

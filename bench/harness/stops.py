@@ -224,9 +224,9 @@ class Watch:
     """A context around the time of a load that takes `seconds`, which reads the counters twice meanwhile.
 
     Entering lasts for nearly as long. The first reading waits until what was published came after the load had begun,
-    for as long as it leaves half of the time to the second one. Where nothing came by then, looks are not known, nor for
-    how much of its time a server worked that polls; the rest is. read: None: there is nothing to read. evidence: by `idle_look_s`, see `between`. idle: what such a look took, if the
-    load was a light one.
+    for as long as it leaves half of the time to the second one. Where nothing came by then, looks are not known, nor
+    for how much of its time a server worked that polls; the rest is. read: None: there is nothing to read. evidence: by
+    `idle_look_s`, see `between`. idle: what such a look took, if the load was a light one.
     """
 
     def __init__(self, read: Callable[[], Counts] | None, seconds: float, idle_look_s: float | None = None) -> None:

@@ -75,7 +75,7 @@ def test_the_cross_stands_at_the_load_that_was_not_carried(p50_us: float | str, 
     crosses = [text.xy for text in c.axes[0].texts if text.get_text() == "\u00d7"]
     at = (9e4, 500.0) if p50_us == 500.0 else (1e4, 1.0)
     assert crosses == [at, (1e6, 800.0)], "theirs carried its last load"
-    assert [text.xy for text in c.axes[0].texts if text.get_text() == "worker busy"][0] == at
+    assert next(text.xy for text in c.axes[0].texts if text.get_text() == "worker busy") == at
 
 
 @pytest.mark.parametrize(("more", "said"), [([], "theirs, a third"), (["b", "c"], "4 arms")])
