@@ -59,10 +59,10 @@ static void refuse_port(struct burst *b, const struct cl_frame *f, const struct 
 static void refuse_segment(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
     struct cl_netq *q = b->q;
-    uint8_t reset[CL_ETH_HLEN + CL_IPV4_HLEN + CL_TCP_HLEN];
+    uint8_t reset[CL_TCP_ANSWER_MOST];
     struct cl_frame out;
     cl_netq_drop(q, CL_DROP_TCP_NO_PORT);
-    unsigned len = cl_tcp_reset(&q->nif->self, f->data, info, reset, sizeof reset);
+    unsigned len = cl_tcp_reset(&q->nif->self, f->data, info, reset);
     if (len == 0)
         return;
     if (!cl_icmp_allow(&q->resets, cl_sched_now_ns(q->nif->sched)) || !cl_netq_take(q, &out)) {

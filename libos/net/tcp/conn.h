@@ -74,7 +74,7 @@
 #include "../flow_hash.h"
 #include "cc.h"
 #include "rtt.h"
-#include "segment.h"
+#include "../segment.h"
 
 #define CL_TCP_IDLE_BYTES 512
 #define CL_TCP_PRESSURE_NS 10000000ull

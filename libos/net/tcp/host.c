@@ -94,20 +94,13 @@ static bool emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct c
     return true;
 }
 
-/* Of a segment that is of no connection (RFC 9293, section 3.10.7.1). */
+/* Of a segment that is of no connection. */
 static void refuse(struct cl_tcp_host *h, const struct cl_flow_key *key, const struct cl_tcp_segment *s)
 {
     static const struct cl_tcp_bytes none;
-    struct cl_tcp_segment r = {.flags = CL_TCPF_RST};
-    if (s->flags & CL_TCPF_RST)
-        return;
-    if (s->flags & CL_TCPF_ACK) {
-        r.seq = s->ack;
-    } else {
-        r.flags |= CL_TCPF_ACK;
-        r.ack = s->seq + cl_tcp_segment_space(s);
-    }
-    send_packet(h, key, &r, &none);
+    struct cl_tcp_segment reset;
+    if (cl_tcp_segment_refuse(s, &reset))
+        send_packet(h, key, &reset, &none);
 }
 
 static struct cl_tcp_listener *find_listener(struct cl_tcp_host *h, uint16_t port_be)

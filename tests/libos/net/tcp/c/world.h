@@ -264,21 +264,15 @@ static struct user *connect_from(struct host *h, uint16_t own_port, uint16_t por
     return u;
 }
 
-/* The reset for one that belongs to no connection (RFC 9293, section 3.10.7.1). */
+/* The reset for one that belongs to no connection. */
 static void refuse_stranger(struct host *h, const struct cl_tcp_segment *s, uint16_t from_port, uint16_t to_port)
 {
-    struct cl_tcp_segment r = {.flags = CL_TCPF_RST};
+    struct cl_tcp_segment reset;
     uint8_t bytes[64];
-    if (s->flags & CL_TCPF_RST)
+    if (!cl_tcp_segment_refuse(s, &reset))
         return;
-    if (s->flags & CL_TCPF_ACK) {
-        r.seq = s->ack;
-    } else {
-        r.flags |= CL_TCPF_ACK;
-        r.ack = s->seq + cl_tcp_segment_space(s);
-    }
-    show("resets", h->index, &r);
-    send_bytes(!h->index, bytes, cl_tcp_segment_write(&r, to_port, from_port, bytes));
+    show("resets", h->index, &reset);
+    send_bytes(!h->index, bytes, cl_tcp_segment_write(&reset, to_port, from_port, bytes));
 }
 
 /* A segment arrives at a host. */
