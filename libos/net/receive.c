@@ -56,6 +56,17 @@ static void refuse_port(struct burst *b, const struct cl_frame *f, const struct 
     cl_count(&q->stats.icmp_unreachable_sent, 1);
 }
 
+/* Send what was written as an answer. */
+static void send_answer(struct burst *b, struct cl_frame *out, const uint8_t *bytes, unsigned len)
+{
+    memcpy(out->data, bytes, len);
+    out->len = (uint16_t)len;
+    if (b->looped)
+        (void)cl_netq_loop(b->q, out);
+    else
+        cl_netq_push(b->q, out);
+}
+
 static void refuse_segment(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
     struct cl_netq *q = b->q;
@@ -69,13 +80,25 @@ static void refuse_segment(struct burst *b, const struct cl_frame *f, const stru
         cl_count(&q->stats.tcp_rate_limited, 1);
         return;
     }
-    memcpy(out.data, reset, len);
-    out.len = (uint16_t)len;
-    if (b->looped)
-        (void)cl_netq_loop(q, &out);
-    else
-        cl_netq_push(q, &out);
+    send_answer(b, &out, reset, len);
     cl_count(&q->stats.tcp_resets_sent, 1);
+}
+
+/* A segment that is of no connection: a SYN may be answered without making one. */
+static void answer_segment(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
+{
+    struct cl_connections *tcp = cl_load_acquire(&b->q->nif->tcp);
+    uint8_t answer[CL_TCP_ANSWER_MOST];
+    struct cl_frame out;
+    unsigned len = tcp ? tcp->answer(b->q, f->data, info, answer) : 0;
+    if (len == 0) {
+        refuse_segment(b, f, info);
+    } else if (!cl_netq_take(b->q, &out)) {
+        cl_netq_drop(b->q, CL_DROP_NO_TX_BUFFER);
+    } else {
+        send_answer(b, &out, answer, len);
+        cl_count(&b->q->stats.answered, 1);
+    }
 }
 
 /* A segment goes to its connection. False: it is of none. */
@@ -189,7 +212,7 @@ static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, co
     case CL_RX_TCP:
         if (to_connection(b, f, info))
             return;
-        refuse_segment(b, f, info);
+        answer_segment(b, f, info);
         break;
     default:
         if (cl_rx_unfinished(f->data, info))

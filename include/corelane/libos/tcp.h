@@ -61,11 +61,14 @@ struct cl_tcp_counts {
     uint64_t resets_in, resets_out;
     uint64_t challenges, challenges_limited;
     uint64_t dropped_paws, dropped_window, dropped_ack, dropped_flags;
-    uint64_t dropped_backlog; /* SYNs */
-    uint64_t dropped_table;   /* SYNs: as many connections exist as may */
+    uint64_t dropped_backlog; /* what would have opened one, and found too many that wait to be accepted */
+    uint64_t dropped_table;   /* the same: as many connections exist as may */
+    uint64_t cookies_sent;    /* SYNs that found the backlog full, and were answered without a trace */
+    uint64_t cookies_right, cookies_wrong; /* segments of no connection that acknowledge such an answer, or none */
 };
 
-/* Take connections to a port; at most backlog are being opened at one time, and SYNs beyond are dropped. Any thread.
+/* Take connections to a port; at most backlog are being opened at one time, and SYNs beyond are answered by cookies,
+ * which take no memory. Any thread.
  * -EADDRINUSE, -EINVAL, -ENOMEM. */
 CL_API int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog,
                                  const struct cl_tcp_events *events, void *arg);

@@ -166,12 +166,13 @@ struct cl_tcp_turn;
 typedef bool (*cl_tcp_emit_fn)(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
                                const struct cl_tcp_bytes *data);
 
-/* What connections of an application share. Constant but for the last word. */
+/* What connections of an application share. Constant but for the last two words, which are hints: relaxed. */
 struct cl_tcp_stack {
     struct cl_tcp_settings settings; /* unless a listener has others */
     struct cl_chunks *chunks;
     struct cl_flow_secret secret; /* of sequence numbers and timestamps; not that of the table */
-    uint64_t pressure_until_ns;   /* relaxed, by whoever was refused memory */
+    uint64_t pressure_until_ns;   /* by whoever was refused memory */
+    uint64_t cookies_until_ns;    /* cookies that were given out may be right until then (cookie.h) */
 };
 
 /* What a turn has. */

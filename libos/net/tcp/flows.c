@@ -10,6 +10,7 @@
  *
  * Locks: a bucket's, which guards the flow. Nothing is called under it. */
 #include <corelane/libos/wheel.h>
+#include "cookie.h"
 #include "flows.h"
 #include "machine.h"
 #include "ports.h"
@@ -129,12 +130,17 @@ static void place(struct cl_tcp_turn *turn)
     turn->now_ns = cl_sched_now_ns(net->nif->sched);
 }
 
+/* Acquire: a listener's fields were written before it was published. */
+static struct cl_tcp_listener *listener_on(const struct net *net, uint16_t port_be)
+{
+    return cl_load_acquire(&net->listeners[port_be]);
+}
+
 /* Of the port of one that opens again. */
 static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c)
 {
     const struct block *b = cl_container_of(c, const struct block, conn);
-    /* Acquire: as in block_for_syn. */
-    struct cl_tcp_listener *l = cl_load_acquire(&((struct turn *)turn)->net->listeners[b->flow.key.own_port_be]);
+    struct cl_tcp_listener *l = listener_on(((struct turn *)turn)->net, b->flow.key.own_port_be);
     return l && cl_tcp_admit(l) ? l : NULL;
 }
 
@@ -266,10 +272,11 @@ static struct block *new_block(struct turn *t, const struct cl_flow_key *key, ui
     return b;
 }
 
-static void key_of(const struct cl_rx_item *item, struct cl_flow_key *key, uint8_t *flags)
+/* Of the frame of a segment, which begins at l4. */
+static void key_of(const uint8_t *frame, unsigned l4, struct cl_flow_key *key, uint8_t *flags)
 {
-    const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN);
-    const struct cl_tcp *tcp = (const struct cl_tcp *)(item->frame.data + item->l4);
+    const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(frame + CL_ETH_HLEN);
+    const struct cl_tcp *tcp = (const struct cl_tcp *)(frame + l4);
     *flags = tcp->flags;
     *key = (struct cl_flow_key){.peer_be = ip->src_be,
                                 .own_be = ip->dst_be,
@@ -278,28 +285,76 @@ static void key_of(const struct cl_rx_item *item, struct cl_flow_key *key, uint8
                                 .protocol = CL_IPPROTO_TCP};
 }
 
-/* The block for a SYN to a port where somebody listens. NULL, *l NULL: nobody does; *l set: there is no place for
- * it. */
+/* A block for a connection that its listener has admitted. NULL: as many exist as may. */
+static struct block *admitted_block(struct turn *t, const struct cl_flow_key *key, uint64_t hash,
+                                    struct cl_tcp_listener *l)
+{
+    struct block *b = new_block(t, key, hash, l->settings);
+    if (b)
+        return b;
+    cl_count(&t->turn.counts->dropped_table, 1);
+    __atomic_fetch_sub(&l->pending, 1, __ATOMIC_RELAXED); /* a number */
+    return NULL;
+}
+
+/* The block for a SYN to a port where somebody listens. NULL, *l NULL: nobody does, or its backlog is full, and whoever
+ * has no connection yet is answered by a cookie. NULL, *l set: there is no block. */
 static struct block *block_for_syn(struct net *net, const struct cl_flow_key *key, uint64_t hash,
                                    struct cl_tcp_listener **l)
 {
     struct turn t = turn_on(net);
-    /* Acquire: a listener's fields were written before it was published. */
-    *l = cl_load_acquire(&net->listeners[key->own_port_be]);
+    *l = listener_on(net, key->own_port_be);
     if (!*l)
         return NULL;
     if (!cl_tcp_admit(*l)) {
+        *l = NULL;
+        return NULL;
+    }
+    struct block *b = admitted_block(&t, key, hash, *l);
+    if (b)
+        cl_tcp_listen(&b->conn, *l);
+    return b;
+}
+
+/* The block for a segment that is of no connection, but answers a cookie. NULL, *l set: there is no place for it. */
+static struct block *block_for_cookie(struct net *net, const struct cl_rx_item *item, const struct cl_flow_key *key,
+                                      uint64_t hash, struct cl_tcp_listener **l)
+{
+    struct turn t = turn_on(net);
+    struct cl_tcp_segment s;
+    struct cl_tcp_listener *on = listener_on(net, key->own_port_be);
+    if (!on || !cl_tcp_segment_read(item->frame.data + item->l4, item->payload_len, &s) ||
+        !cl_tcp_cookie_right(&t.turn, key, &s))
+        return NULL;
+    *l = on;
+    if (!cl_tcp_cookie_admit(on)) {
         cl_count(&t.turn.counts->dropped_backlog, 1);
         return NULL;
     }
-    struct block *b = new_block(&t, key, hash, (*l)->settings);
-    if (b) {
-        cl_tcp_listen(&b->conn, *l);
-        return b;
-    }
-    cl_count(&t.turn.counts->dropped_table, 1);
-    __atomic_fetch_sub(&(*l)->pending, 1, __ATOMIC_RELAXED); /* a number */
-    return NULL;
+    struct block *b = admitted_block(&t, key, hash, on);
+    if (!b)
+        return NULL;
+    cl_tcp_begin(&b->conn, &t.turn);
+    cl_tcp_cookie_take(&b->conn, on, &s);
+    b->conn.turn = NULL;
+    return b;
+}
+
+/* A SYN that found no place. After the receive lock: order.c. */
+static unsigned answer(struct cl_netq *q, const uint8_t *frame, const struct cl_rx_info *info, uint8_t *out)
+{
+    struct net *net = net_of(q->nif);
+    struct turn t = turn_on(net);
+    struct cl_tcp_segment syn, answer;
+    struct cl_flow_key key;
+    uint8_t flags;
+    key_of(frame, info->l4, &key, &flags);
+    const struct cl_tcp_listener *l = listener_on(net, key.own_port_be);
+    if (info->broadcast || !l || (flags & (CL_TCP_SYN | CL_TCP_ACK | CL_TCP_RST)) != CL_TCP_SYN ||
+        !cl_tcp_segment_read(frame + info->l4, info->l4_len, &syn))
+        return 0;
+    cl_tcp_cookie_answer(&t.turn, l, &key, &syn, &answer);
+    return cl_tcp_answer(&q->nif->self, frame, info, &answer, out);
 }
 
 /* What was made for a SYN is not needed. */
@@ -348,16 +403,19 @@ static bool put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_read
     uint8_t flags;
     if (item->broadcast)
         return false;
-    key_of(item, &key, &flags);
+    key_of(item->frame.data, item->l4, &key, &flags);
     uint64_t hash = cl_flow_hash(&net->table.secret, &key);
     if ((flags & (CL_TCP_SYN | CL_TCP_ACK | CL_TCP_RST)) == CL_TCP_SYN)
         fresh = block_for_syn(net, &key, hash, &l);
     else if (!(flags & CL_TCP_ACK)) /* where somebody listens it is dropped (RFC 9293, section 3.10.7.2) */
-        l = cl_load_acquire(&net->listeners[key.own_port_be]);
+        l = listener_on(net, key.own_port_be);
     unsigned reason = CL_DROP_FLOW_BUDGET;
     if (cl_likely(cl_pool_get(flows->item_pool, q->index, &index, 1))) {
         flows->items[index].rx = *item;
         reason = append(net, &key, hash, &fresh, &flows->items[index], woken);
+        if (reason == CL_DROP_TCP_NO_PORT && (flags & CL_TCP_ACK) &&
+            (fresh = block_for_cookie(net, item, &key, hash, &l)))
+            reason = append(net, &key, hash, &fresh, &flows->items[index], woken);
         if (reason != CL_DROP_NONE)
             cl_pool_put(flows->item_pool, q->index, &index, 1);
     }
@@ -457,7 +515,7 @@ static int make(struct cl_netif *nif)
     net->table.secret = derive(nif, 1);
     net->stack.secret = derive(nif, 2);
     net->port_secret = derive(nif, 3);
-    net->connections = (struct cl_connections){put, run, drain, free_connections};
+    net->connections = (struct cl_connections){put, answer, run, drain, free_connections};
     net->nif = nif;
     net->stack.chunks = nif->chunks;
     cl_tcp_settings_default(&net->stack.settings, nif->mtu);

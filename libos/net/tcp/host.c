@@ -1,4 +1,5 @@
 /* See host.h. */
+#include "cookie.h"
 #include "host.h"
 #include "machine.h"
 
@@ -197,23 +198,59 @@ static struct socket *find(struct cl_tcp_host *h, const struct cl_flow_key *key)
     return NULL;
 }
 
-static struct socket *socket_for_syn(struct cl_tcp_host *h, const struct cl_flow_key *key, bool *dropped)
+/* For a SYN. NULL: there is no place for one. */
+static struct socket *socket_for_syn(struct cl_tcp_host *h, const struct cl_flow_key *key, struct cl_tcp_listener *l,
+                                     const struct cl_tcp_segment *syn)
 {
-    struct cl_tcp_listener *l = find_listener(h, key->own_port_be);
-    if (!l)
+    static const struct cl_tcp_bytes none;
+    struct cl_tcp_segment answer;
+    if (!cl_tcp_admit(l)) {
+        cl_tcp_cookie_answer(&h->turn, l, key, syn, &answer);
+        send_packet(h, key, &answer, &none);
         return NULL;
-    struct socket *s = cl_tcp_admit(l) ? new_socket(h, key, false) : NULL;
-    *dropped = !s;
+    }
+    struct socket *s = new_socket(h, key, false);
     if (s)
         cl_tcp_listen(&s->conn, l);
+    else
+        l->pending--;
     return s;
+}
+
+/* For the answer to a cookie. NULL: there is no place for one. */
+static struct socket *socket_for_cookie(struct cl_tcp_host *h, const struct cl_flow_key *key, struct cl_tcp_listener *l,
+                                        const struct cl_tcp_segment *seg)
+{
+    if (!cl_tcp_cookie_admit(l)) {
+        cl_count(&h->counts.dropped_backlog, 1);
+        return NULL;
+    }
+    struct socket *s = new_socket(h, key, false);
+    if (s)
+        cl_tcp_cookie_take(&s->conn, l, seg);
+    else
+        l->pending--;
+    return s;
+}
+
+/* A segment of no connection. Returns one that was made for it. */
+static struct socket *stranger(struct cl_tcp_host *h, const struct cl_flow_key *key, const struct cl_tcp_segment *seg)
+{
+    struct cl_tcp_listener *l = find_listener(h, key->own_port_be);
+    if (l && (seg->flags & (CL_TCPF_SYN | CL_TCPF_ACK | CL_TCPF_RST)) == CL_TCPF_SYN)
+        return socket_for_syn(h, key, l, seg);
+    if (l && !(seg->flags & CL_TCPF_ACK)) /* it is dropped (RFC 9293, section 3.10.7.2) */
+        return NULL;
+    if (l && cl_tcp_cookie_right(&h->turn, key, seg))
+        return socket_for_cookie(h, key, l, seg);
+    refuse(h, key, seg);
+    return NULL;
 }
 
 void cl_tcp_host_take(struct cl_tcp_host *h, const uint8_t *packet, uint32_t len)
 {
     struct cl_ipv4 ip;
     struct cl_tcp_segment seg;
-    bool dropped = false;
     if (len < HEADERS)
         return;
     memcpy(&ip, packet, sizeof ip);
@@ -227,17 +264,13 @@ void cl_tcp_host_take(struct cl_tcp_host *h, const uint8_t *packet, uint32_t len
         return;
     struct cl_flow_key key = {ip.src_be, ip.dst_be, cl_get16(tcp), cl_get16(tcp + 2), CL_IPPROTO_TCP};
     struct socket *s = find(h, &key);
-    if (!s && (seg.flags & (CL_TCPF_SYN | CL_TCPF_ACK | CL_TCPF_RST)) == CL_TCPF_SYN)
-        s = socket_for_syn(h, &key, &dropped);
-    else if (!s && !(seg.flags & CL_TCPF_ACK)) /* where somebody listens it is dropped (RFC 9293, section 3.10.7.2) */
-        dropped = find_listener(h, key.own_port_be) != NULL;
-    if (s) {
-        begin(s);
-        cl_tcp_input(&s->conn, &seg, tcp + seg.header_len);
-        finish(s);
-    } else if (!dropped) {
-        refuse(h, &key, &seg);
-    }
+    if (!s)
+        s = stranger(h, &key, &seg);
+    if (!s)
+        return;
+    begin(s);
+    cl_tcp_input(&s->conn, &seg, tcp + seg.header_len);
+    finish(s);
 }
 
 /* Time. */
@@ -342,6 +375,11 @@ uint64_t cl_tcp_host_held(const struct cl_tcp_host *h)
     cl_chunks_stats(h->stack.chunks, CL_CHUNKS_TCP_SEND, &send);
     cl_chunks_stats(h->stack.chunks, CL_CHUNKS_TCP_RECEIVE, &receive);
     return send.held_bytes + receive.held_bytes;
+}
+
+void cl_tcp_host_counts(const struct cl_tcp_host *h, struct cl_tcp_counts *out)
+{
+    *out = h->counts;
 }
 
 /* Sockets. */

@@ -93,6 +93,7 @@ CL_API int cl_tcp_host_ready(const struct cl_tcp_host *h, int s);
 CL_API int cl_tcp_host_info(const struct cl_tcp_host *h, int s, struct cl_tcp_info *out);
 /* Bytes of chunks that connections hold. */
 CL_API uint64_t cl_tcp_host_held(const struct cl_tcp_host *h);
+CL_API void cl_tcp_host_counts(const struct cl_tcp_host *h, struct cl_tcp_counts *out);
 // cffi: end
 
 #endif

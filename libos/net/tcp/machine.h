@@ -62,6 +62,8 @@ uint64_t cl_tcp_conn_rto_ns(const struct cl_tcp_conn *c);
 
 /* output.c */
 void cl_tcp_output(struct cl_tcp_conn *c);
+/* The SYN, or the SYN that also acknowledges, as it leaves now; what its window promises is kept. */
+void cl_tcp_syn(struct cl_tcp_conn *c, struct cl_tcp_segment *s);
 /* An acknowledgement at once, as of a duplicate. */
 void cl_tcp_send_ack(struct cl_tcp_conn *c);
 /* An old number without data: asks the peer to say where it is. */

@@ -99,17 +99,22 @@ void cl_tcp_challenge(struct cl_tcp_conn *c)
     cl_tcp_send_ack(c);
 }
 
-/* The SYN, or the SYN that also acknowledges. */
+void cl_tcp_syn(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
+{
+    *s = (struct cl_tcp_segment){.seq = c->una, .flags = CL_TCPF_SYN};
+    if (c->state == CL_TCP_SYN_RECEIVED) {
+        s->flags |= CL_TCPF_ACK;
+        s->ack = c->rcv_nxt;
+    }
+    s->window = cl_tcp_window(c, true);
+    cl_tcp_offer_options(c, &s->options);
+}
+
 static void send_syn(struct cl_tcp_conn *c)
 {
     bool again = c->flags & CL_TCP_SYN_OUT;
-    struct cl_tcp_segment s = {.seq = c->una, .flags = CL_TCPF_SYN};
-    if (c->state == CL_TCP_SYN_RECEIVED) {
-        s.flags |= CL_TCPF_ACK;
-        s.ack = c->rcv_nxt;
-    }
-    s.window = cl_tcp_window(c, true);
-    cl_tcp_offer_options(c, &s.options);
+    struct cl_tcp_segment s;
+    cl_tcp_syn(c, &s);
     if (!emit(c, &s, NULL))
         return;
     if (c->state == CL_TCP_SYN_RECEIVED)
