@@ -36,6 +36,7 @@ _SYSCTLS = {
     "net.ipv4.tcp_keepalive_intvl": (lib.CL_TCP_SET_KEEP_INTERVAL, 1000),
     "net.ipv4.tcp_keepalive_probes": (lib.CL_TCP_SET_KEEP_PROBES, 1),
     "net.ipv4.tcp_fin_timeout": (lib.CL_TCP_SET_FIN_WAIT, 1000),
+    "net.ipv4.tcp_mtu_probing": (lib.CL_TCP_SET_BLACK_HOLES, 1),
 }
 _SYSCTL_OPTIONS = {
     "net.ipv4.tcp_timestamps": lib.CL_TCPO_TIMES,
@@ -61,12 +62,13 @@ _SAME = {
     "net.ipv4.tcp_ecn": ("0", "2"),
     "net.ipv4.tcp_fastopen": ("0", "1"),
     "net.ipv4.tcp_slow_start_after_idle": ("1",),
-    "net.ipv4.tcp_mtu_probing": ("0",),
     "net.ipv4.tcp_congestion_control": ("cubic",),
     "net.ipv4.tcp_dsack": ("1",),
     "net.ipv4.tcp_tw_reuse": ("0",),
     "net.ipv4.tcp_invalid_ratelimit": ("0",),
 }
+# Where our defaults are not Linux's.
+_DEFAULTS = (("net.ipv4.tcp_mtu_probing", "0"),)
 _WITHOUT_MEANING = {(socket.SOL_SOCKET, socket.SO_REUSEADDR), (socket.SOL_SOCKET, socket.SO_REUSEPORT)}
 _OPERATIONS = frozenset(
     {"socket", "bind", "listen", "accept", "connect", "receive", "send", "shutdown", "close", "getsockopt"}
@@ -141,6 +143,8 @@ class CorelaneStack:
         if lib.cl_tcp_host_new(ipv4_to_int(settings.local_ip), mtu, _START_NS, out):
             raise CorelaneError("run scripts on corelane's TCP", "out of memory")
         self._host, self._now_ns, self._settings = out[0], _START_NS, settings
+        for name, value in _DEFAULTS:
+            self.sysctl(name, value)
         self._sockets: dict[int, _Socket] = {}
         self._pending: list[_Pending] = []
         self._options = lib.CL_TCPO_TIMES | lib.CL_TCPO_SACK_OK | lib.CL_TCPO_WSCALE

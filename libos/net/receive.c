@@ -162,16 +162,22 @@ static CL_NOINLINE void to_socket(struct burst *b, const struct cl_rx_item *item
     cl_netq_done(b->q, &item->frame);
 }
 
-static void take_icmp_error(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
+/* True: a connection has the frame. */
+static bool take_icmp_error(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
+    struct cl_connections *tcp = cl_load_acquire(&b->q->nif->tcp);
+    struct cl_rx_item item = {.frame = *f, .rx_tsc = b->rx_tsc, .l4 = info->l4, .looped = b->looped};
     struct cl_icmp_about about;
     cl_icmp_read(f->data + info->l4, &about);
-    if (cl_udp_tell_error(b->q->nif, &about)) {
+    if (about.protocol == CL_IPPROTO_TCP && tcp && tcp->complain(b->q, &item, &about, &b->woken))
+        return true;
+    if (about.protocol == CL_IPPROTO_UDP && cl_udp_tell_error(b->q->nif, &about)) {
         cl_count(&b->q->stats.icmp_errors, 1);
         b->delivered++;
     } else {
         cl_netq_drop(b->q, CL_DROP_ICMP_ERROR);
     }
+    return false;
 }
 
 /* A request for the queue of its type. */
@@ -204,7 +210,8 @@ static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, co
         answer_icmp(b->q, f, info);
         break;
     case CL_RX_ICMP_ERROR:
-        take_icmp_error(b, f, info);
+        if (take_icmp_error(b, f, info))
+            return;
         break;
     case CL_RX_UDP:
         refuse_port(b, f, info);

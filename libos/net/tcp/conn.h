@@ -54,14 +54,17 @@
  *   RFC 3042   limited transmit
  *   RFC 5681   slow start, congestion avoidance, fast retransmit by the third duplicate, through cc.h
  *   RFC 6582   the stand-in of recovery.c: NewReno without SACK
+ *   RFC 4987   SYN cookies where a backlog is full (cookie.h)
+ *   RFC 1122   4.2.3.9: ICMP errors, soft and hard ones, looked at as RFC 5927 says (path.c)
+ *   RFC 1191   a path MTU that shrinks; RFC 4821 in its simplest form, where routers say nothing
  *   RFC 6528   initial sequence numbers; 6056, section 3.3.3: ports (ports.h)
  *   RFC 2525, 2.17; 9293, 3.6.1: a reset if the user closes and data is or comes unread
  *
  * NOT implemented yet
  *   SACK's information used for sending, RACK-TLP, PRR, F-RTO: all come behind recovery.h
  *   ECN and DCTCP on the wire (the rule is there), pacing after idle (the window restarts, RFC 2861), CUBIC's HyStart++
- *   SYN cookies (a full backlog drops SYNs), a smaller block for TIME_WAIT
- *   path MTU that shrinks; ICMP errors; TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
+ *   a smaller block for TIME_WAIT; a path MTU that is kept for others, or that grows again
+ *   TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
  *   receive buffers that tune themselves; shares of the pool for sending and receiving; sending without a copy
  *   blocking sockets, cl_poll, Python; calls from outside of the connection's own callbacks
  *
@@ -134,6 +137,7 @@ enum cl_tcp_timer {
     CL_TCP_TIMERS
 };
 
+struct cl_icmp_about;
 struct cl_tcp_listener;
 struct cl_tcp_reassembly;
 
@@ -150,6 +154,7 @@ struct cl_tcp_settings {
     uint16_t mss;          /* what we take: MTU - 40 */
     uint8_t wscale;        /* ours */
     uint8_t options;       /* CL_TCPO_WSCALE, _SACK_OK, _TIMES: what we propose and accept */
+    bool black_holes;      /* time-outs of full segments make them smaller (path.c) */
     uint32_t flags;        /* CL_TCP_NO_DELAY, CL_TCP_KEEP_ALIVE: as connections begin */
     const struct cl_tcp_cc_ops *cc;
 };
@@ -238,7 +243,7 @@ struct cl_tcp_conn {
     const struct cl_tcp_events *user;
     void *arg;
     struct cl_tcp_listener *listener; /* of a passive one until it is accepted or over */
-    int32_t error;                    /* errno with which it ended */
+    int32_t error; /* errno with which it ended; before that what ICMP said since something was acknowledged */
     uint32_t resent;                  /* segments, ever */
 };
 
@@ -275,6 +280,8 @@ void cl_tcp_connect(struct cl_tcp_conn *c, const struct cl_tcp_events *user, voi
 
 /* Inside of a turn: a segment that came for the connection. data: s->len bytes. */
 void cl_tcp_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const uint8_t *data);
+/* Inside of a turn: an ICMP error came that quotes a segment of the connection (../icmp.h). */
+void cl_tcp_complain(struct cl_tcp_conn *c, const struct cl_icmp_about *about);
 /* Inside of a turn: whatever is due. */
 void cl_tcp_timers(struct cl_tcp_conn *c);
 

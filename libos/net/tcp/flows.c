@@ -17,6 +17,7 @@
 
 #include "../../../runtime/csum_copy.h"
 #include "../../../runtime/pool.h"
+#include "../icmp.h"
 #include "../tcp.h"
 
 #include <errno.h>
@@ -152,16 +153,31 @@ static struct turn turn_on(struct net *net)
     return t;
 }
 
-/* Take the segment's frame apart, and give it to the connection. */
-static void take_segment(struct cl_netif *nif, struct cl_tcp_conn *c, const struct cl_rx_item *item)
+/* What came is an ICMP error; else it is a segment. */
+static bool is_error(const struct cl_rx_item *item)
+{
+    return ((const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN))->proto == CL_IPPROTO_ICMP;
+}
+
+static void count_item(struct cl_netq *q, const struct cl_rx_item *item)
+{
+    cl_count(cl_unlikely(is_error(item)) ? &q->stats.icmp_errors : &q->stats.tcp_segments, 1);
+}
+
+/* Take the item's frame apart, and give it to the connection. */
+static void take_item(struct cl_netif *nif, struct cl_tcp_conn *c, const struct cl_rx_item *item)
 {
     const uint8_t *bytes = item->frame.data + item->l4;
     struct cl_tcp_segment s;
     struct cl_netq *q = cl_netq_self(nif);
     if (cl_unlikely(item->frame.tag != q->tag))
         cl_netq_look_at_tag(q, &item->frame);
-    cl_count(&q->stats.tcp_segments, 1);
-    if (cl_tcp_segment_read(bytes, item->payload_len, &s)) /* which ../tcp.c has looked at */
+    count_item(q, item);
+    if (cl_unlikely(is_error(item))) {
+        struct cl_icmp_about about;
+        cl_icmp_read(bytes, &about); /* which ../icmp.c has looked at */
+        cl_tcp_complain(c, &about);
+    } else if (cl_tcp_segment_read(bytes, item->payload_len, &s)) /* which ../tcp.c has looked at */
         cl_tcp_input(c, &s, bytes + s.header_len);
     cl_netq_done(cl_netq_self(nif), &item->frame);
 }
@@ -172,7 +188,7 @@ static void free_items(struct cl_netq *q, struct cl_flow_item *item)
     while (item) {
         uint32_t index = (uint32_t)(item - flows->items);
         struct cl_flow_item *next = item->next;
-        cl_count(&q->stats.tcp_segments, 1);
+        count_item(q, &item->rx);
         cl_netq_done(q, &item->rx.frame);
         cl_pool_put(flows->item_pool, q->index, &index, 1);
         item = next;
@@ -230,7 +246,7 @@ static void run(struct cl_netif *nif, struct cl_flow *f)
         struct cl_rx_item rx = item->rx;
         uint32_t index = (uint32_t)(item - nif->flows->items);
         cl_pool_put(nif->flows->item_pool, t.turn.kthread, &index, 1);
-        take_segment(nif, &b->conn, &rx);
+        take_item(nif, &b->conn, &rx);
     }
     if (cl_tcp_finish(&b->conn))
         let_go(net, b, done);
@@ -432,6 +448,30 @@ static bool put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_read
     return true;
 }
 
+static bool complain(struct cl_netq *q, const struct cl_rx_item *item, const struct cl_icmp_about *about,
+                     struct cl_ready_list *woken)
+{
+    struct net *net = net_of(q->nif);
+    struct cl_flows *flows = q->nif->flows;
+    struct cl_flow_key key = {.peer_be = about->dst_be,
+                              .own_be = about->src_be,
+                              .peer_port_be = about->dst_port_be,
+                              .own_port_be = about->src_port_be,
+                              .protocol = CL_IPPROTO_TCP};
+    struct block *none = NULL;
+    uint32_t index;
+    if (!cl_pool_get(flows->item_pool, q->index, &index, 1))
+        return false;
+    flows->items[index].rx = *item;
+    if (append(net, &key, cl_flow_hash(&net->table.secret, &key), &none, &flows->items[index], woken) ==
+        CL_DROP_NONE) {
+        cl_count(&q->stats.delivered, 1);
+        return true;
+    }
+    cl_pool_put(flows->item_pool, q->index, &index, 1);
+    return false;
+}
+
 /* From the beginning to the end. */
 
 static void drain(struct cl_netif *nif)
@@ -515,7 +555,7 @@ static int make(struct cl_netif *nif)
     net->table.secret = derive(nif, 1);
     net->stack.secret = derive(nif, 2);
     net->port_secret = derive(nif, 3);
-    net->connections = (struct cl_connections){put, answer, run, drain, free_connections};
+    net->connections = (struct cl_connections){put, answer, complain, run, drain, free_connections};
     net->nif = nif;
     net->stack.chunks = nif->chunks;
     cl_tcp_settings_default(&net->stack.settings, nif->mtu);

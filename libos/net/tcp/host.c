@@ -1,4 +1,5 @@
 /* See host.h. */
+#include "../icmp.h"
 #include "cookie.h"
 #include "host.h"
 #include "machine.h"
@@ -247,22 +248,13 @@ static struct socket *stranger(struct cl_tcp_host *h, const struct cl_flow_key *
     return NULL;
 }
 
-void cl_tcp_host_take(struct cl_tcp_host *h, const uint8_t *packet, uint32_t len)
+static void take_segment(struct cl_tcp_host *h, const struct cl_ipv4 *ip, const uint8_t *tcp, unsigned len)
 {
-    struct cl_ipv4 ip;
     struct cl_tcp_segment seg;
-    if (len < HEADERS)
+    uint64_t sum = cl_csum_pseudo(ip->src_be, ip->dst_be, CL_IPPROTO_TCP, (uint16_t)len);
+    if (!cl_tcp_segment_read(tcp, len, &seg) || cl_csum_finish(cl_csum_add(sum, tcp, len)))
         return;
-    memcpy(&ip, packet, sizeof ip);
-    unsigned header = 4u * (ip.version_ihl & 15), total = cl_be16(ip.total_len_be);
-    if (ip.version_ihl >> 4 != 4 || header < HEADERS || total > len || header > total || ip.proto != CL_IPPROTO_TCP ||
-        cl_be32(ip.dst_be) != h->ipv4)
-        return;
-    const uint8_t *tcp = packet + header;
-    uint64_t sum = cl_csum_pseudo(ip.src_be, ip.dst_be, CL_IPPROTO_TCP, (uint16_t)(total - header));
-    if (!cl_tcp_segment_read(tcp, total - header, &seg) || cl_csum_finish(cl_csum_add(sum, tcp, total - header)))
-        return;
-    struct cl_flow_key key = {ip.src_be, ip.dst_be, cl_get16(tcp), cl_get16(tcp + 2), CL_IPPROTO_TCP};
+    struct cl_flow_key key = {ip->src_be, ip->dst_be, cl_get16(tcp), cl_get16(tcp + 2), CL_IPPROTO_TCP};
     struct socket *s = find(h, &key);
     if (!s)
         s = stranger(h, &key, &seg);
@@ -271,6 +263,38 @@ void cl_tcp_host_take(struct cl_tcp_host *h, const uint8_t *packet, uint32_t len
     begin(s);
     cl_tcp_input(&s->conn, &seg, tcp + seg.header_len);
     finish(s);
+}
+
+static void take_message(struct cl_tcp_host *h, const uint8_t *icmp, unsigned len)
+{
+    struct cl_net_self self = {.ip_be = cl_be32(h->ipv4)};
+    struct cl_icmp_about about;
+    bool is_error;
+    if (cl_icmp_check(&self, icmp, len, false, false, &is_error) != CL_DROP_NONE || !is_error)
+        return;
+    cl_icmp_read(icmp, &about);
+    struct cl_flow_key key = {about.dst_be, about.src_be, about.dst_port_be, about.src_port_be, about.protocol};
+    struct socket *s = find(h, &key);
+    if (!s)
+        return;
+    begin(s);
+    cl_tcp_complain(&s->conn, &about);
+    finish(s);
+}
+
+void cl_tcp_host_take(struct cl_tcp_host *h, const uint8_t *packet, uint32_t len)
+{
+    struct cl_ipv4 ip;
+    if (len < HEADERS)
+        return;
+    memcpy(&ip, packet, sizeof ip);
+    unsigned header = 4u * (ip.version_ihl & 15), total = cl_be16(ip.total_len_be);
+    if (ip.version_ihl >> 4 != 4 || header < HEADERS || total > len || header > total || cl_be32(ip.dst_be) != h->ipv4)
+        return;
+    if (ip.proto == CL_IPPROTO_TCP)
+        take_segment(h, &ip, packet + header, total - header);
+    else if (ip.proto == CL_IPPROTO_ICMP)
+        take_message(h, packet + header, total - header);
 }
 
 /* Time. */
@@ -354,6 +378,8 @@ static int set(struct cl_tcp_settings *s, int option, uint32_t value)
         s->flags = value ? s->flags | flag : s->flags & ~flag;
     } else if (option == CL_TCP_SET_WSCALE) {
         s->wscale = (uint8_t)cl_min(value, (uint32_t)CL_TCP_MAX_WSCALE);
+    } else if (option == CL_TCP_SET_BLACK_HOLES) {
+        s->black_holes = value;
     } else if (option == CL_TCP_SET_OPTIONS) {
         s->options = (uint8_t)value;
     } else if (option >= 0 && (size_t)option < sizeof words / sizeof *words && words[option]) {

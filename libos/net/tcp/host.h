@@ -2,7 +2,7 @@
  * time that its owner moves. For scripts of packets, fuzzers and the model checker: what runs is the machine (conn.h).
  *
  * Sockets are numbers from 0 on. A call that would have to wait is -EAGAIN. Packets are IPv4 with their checksums; what
- * is no segment to this host is ignored. Packets that were sent are kept until they are taken, each with its time.
+ * is neither a segment to this host nor an ICMP error about one of its own is ignored. Packets that were sent are kept until they are taken, each with its time.
  * Threads: one at a time. Tests: tests/libos/net/tcp/test_host.py. */
 #ifndef CORELANE_LIBOS_NET_TCP_HOST_H
 #define CORELANE_LIBOS_NET_TCP_HOST_H
@@ -29,7 +29,8 @@ enum cl_tcp_host_option {
     CL_TCP_SET_KEEP_PROBES,
     CL_TCP_SET_FIN_WAIT,
     CL_TCP_SET_RTO_LEAST,
-    CL_TCP_SET_DELAYED_ACK
+    CL_TCP_SET_DELAYED_ACK,
+    CL_TCP_SET_BLACK_HOLES
 };
 
 /* cl_tcp_host_ready */

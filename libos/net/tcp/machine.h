@@ -19,6 +19,7 @@
 #define CL_TCP_CHALLENGE_MS 1000  /* also answers to old numbers without data: no two ends answer each other for ever */
 #define CL_TCP_PAWS_MS 2073600000 /* 24 days (RFC 7323, section 5.5) */
 #define CL_TCP_RETRY_NS 1000000ull /* without a buffer */
+#define CL_TCP_BLACK_HOLE_RETRIES 3
 #define CL_TCP_DUPLICATES 3        /* that mean a loss (RFC 5681, section 3.2) */
 
 static inline uint32_t cl_tcp_now_ms(const struct cl_tcp_conn *c)
@@ -79,6 +80,9 @@ void cl_tcp_take_window(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, u
 
 /* data.c: data and the FIN of an acceptable segment. */
 void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, uint32_t len, bool fin);
+
+/* path.c: a time-out has come: segments may be too large for the path. */
+void cl_tcp_suspect_path(struct cl_tcp_conn *c);
 
 /* window.c */
 /* The window field of a segment that leaves now; what it promises is kept. */

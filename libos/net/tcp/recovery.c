@@ -109,3 +109,10 @@ void cl_tcp_recovery_timed_out(struct cl_tcp_conn *c)
     c->flags |= CL_TCP_RECOVERING | CL_TCP_TIMED_OUT | CL_TCP_FORCE;
     c->flags &= ~(uint32_t)CL_TCP_TIMING;
 }
+
+void cl_tcp_recovery_too_large(struct cl_tcp_conn *c)
+{
+    c->resend = c->una;
+    c->resend_end = c->nxt;
+    c->flags &= ~(uint32_t)CL_TCP_TIMING;
+}
