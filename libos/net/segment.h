@@ -24,6 +24,10 @@
 #define CL_TCPF_ECE 0x40
 #define CL_TCPF_CWR 0x80
 
+/* cl_tcp_segment.ecn (RFC 3168, section 5) */
+#define CL_TCP_ECT0 2
+#define CL_TCP_CE 3
+
 /* cl_tcp_options.has */
 #define CL_TCPO_MSS 1
 #define CL_TCPO_WSCALE 2
@@ -51,6 +55,7 @@ struct cl_tcp_segment {
     uint8_t flags;      /* CL_TCPF_* */
     uint8_t header_len; /* bytes, options included */
     uint16_t len;       /* bytes of data */
+    uint8_t ecn;        /* of the IP header, and neither read nor written here */
     struct cl_tcp_options options;
 };
 

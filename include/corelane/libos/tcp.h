@@ -63,6 +63,8 @@ struct cl_tcp_counts {
     uint64_t dropped_paws, dropped_window, dropped_ack, dropped_flags;
     uint64_t dropped_backlog; /* what would have opened one, and found too many that wait to be accepted */
     uint64_t dropped_table;   /* the same: as many connections exist as may */
+    uint64_t marks_in;     /* segments with data that met congestion (ECN) */
+    uint64_t ecn_reductions; /* of windows, since peers echoed such marks */
     uint64_t icmp_errors;  /* about segments of connections, ... */
     uint64_t icmp_ignored; /* ... and of them those about nothing that was under way, or of a wrong MTU */
     uint64_t mtu_shrunk;   /* paths that took smaller segments than were sent */

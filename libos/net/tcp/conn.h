@@ -120,6 +120,11 @@ enum cl_tcp_state {
 #define CL_TCP_OFFERING 0x40000    /* the user is inside `data` */
 #define CL_TCP_TOLD 0x80000        /* `ended` was called, or must not be */
 #define CL_TCP_WANTS_ROOM 0x100000 /* a write took less than it was given */
+/* ecn.c */
+#define CL_TCP_ECN 0x200000          /* was agreed */
+#define CL_TCP_ECHO 0x400000         /* a mark came, and our segments say so */
+#define CL_TCP_REDUCED 0x800000      /* an echo came, until reduced_seq is acknowledged */
+#define CL_TCP_SAY_REDUCED 0x1000000 /* with the next segment of new data */
 
 /* cl_tcp_conn.events: to be told with this turn */
 #define CL_TCP_EVENT_OPENED 1
@@ -136,6 +141,11 @@ enum cl_tcp_timer {
     CL_TCP_TIMER_SEND,       /* a buffer for a segment */
     CL_TCP_TIMERS
 };
+
+/* cl_tcp_settings.ecn, as Linux numbers them */
+#define CL_TCP_ECN_OFF 0
+#define CL_TCP_ECN_OFFER 1 /* and take */
+#define CL_TCP_ECN_TAKE 2  /* where the peer offers it */
 
 struct cl_icmp_about;
 struct cl_tcp_listener;
@@ -154,6 +164,7 @@ struct cl_tcp_settings {
     uint16_t mss;          /* what we take: MTU - 40 */
     uint8_t wscale;        /* ours */
     uint8_t options;       /* CL_TCPO_WSCALE, _SACK_OK, _TIMES: what we propose and accept */
+    uint8_t ecn;           /* CL_TCP_ECN_* */
     bool black_holes;      /* time-outs of full segments make them smaller (path.c) */
     uint32_t flags;        /* CL_TCP_NO_DELAY, CL_TCP_KEEP_ALIVE: as connections begin */
     const struct cl_tcp_cc_ops *cc;
@@ -234,6 +245,7 @@ struct cl_tcp_conn {
     uint32_t timed_seq;
     /* Recovery (recovery.h): what is taken for lost and not sent again is resend..resend_end. */
     uint32_t resend, resend_end, recover_seq;
+    uint32_t reduced_seq; /* with CL_TCP_REDUCED: nxt at that time */
     uint32_t user_timeout_ms;
     struct cl_tcp_rtt rtt;
     struct cl_tcp_cc cc;

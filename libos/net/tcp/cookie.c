@@ -6,6 +6,8 @@
 #define BITS 63u       /* of a timestamp that say what was agreed */
 #define BITS_SCALE 15u /* 15: windows are not scaled */
 #define BITS_SACK 16u
+#define BITS_ECN 32u
+#define ECN (CL_TCPF_ECE | CL_TCPF_CWR)
 #define RENEW_NS 1000000000ull
 
 /* What peers name, rounded down: without a link of its own kind, by tunnels, of Ethernet, of large frames. */
@@ -30,9 +32,11 @@ static uint32_t number(const struct cl_tcp_stack *stack, const struct cl_flow_ke
     return index << INDEX_SHIFT | (uint32_t)(cl_sip_two(&stack->secret, ends, rest | 15ull << 56) >> 35);
 }
 
-static uint32_t bits_of(const struct cl_tcp_options *o)
+static uint32_t bits_of(const struct cl_tcp_segment *syn)
 {
-    return (o->has & CL_TCPO_WSCALE ? o->wscale : BITS_SCALE) | (o->has & CL_TCPO_SACK_OK ? BITS_SACK : 0);
+    const struct cl_tcp_options *o = &syn->options;
+    return (o->has & CL_TCPO_WSCALE ? o->wscale : BITS_SCALE) | (o->has & CL_TCPO_SACK_OK ? BITS_SACK : 0) |
+           ((syn->flags & ECN) == ECN ? BITS_ECN : 0);
 }
 
 /* The latest time up to now that ends in these bits. */
@@ -48,8 +52,10 @@ void cl_tcp_cookie_answer(struct cl_tcp_turn *turn, const struct cl_tcp_listener
     struct cl_tcp_conn c; /* as if there were one */
     struct cl_tcp_segment said = *syn;
     uint64_t until_ns = turn->now_ns + CL_TCP_COOKIE_NS;
-    if (!(said.options.has & l->settings->options & CL_TCPO_TIMES))
+    if (!(said.options.has & l->settings->options & CL_TCPO_TIMES)) {
         said.options.has &= CL_TCPO_MSS;
+        said.flags &= (uint8_t)~ECN;
+    }
     cl_tcp_init(&c, turn, key, l->settings);
     c.state = CL_TCP_LISTEN;
     cl_tcp_listen_input(&c, &said);
@@ -57,7 +63,7 @@ void cl_tcp_cookie_answer(struct cl_tcp_turn *turn, const struct cl_tcp_listener
     c.una = number(turn->stack, key, syn->seq, index_of(&said.options), period);
     cl_tcp_syn(&c, answer);
     if (answer->options.has & CL_TCPO_TIMES)
-        answer->options.ts_val = time_with(answer->options.ts_val, bits_of(&said.options));
+        answer->options.ts_val = time_with(answer->options.ts_val, bits_of(&said));
     /* Relaxed, and not each time: a hint that saves the hash of segments that cannot be right. */
     if (cl_load_relaxed(&turn->stack->cookies_until_ns) + RENEW_NS < until_ns)
         cl_store_relaxed(&turn->stack->cookies_until_ns, until_ns);
@@ -89,6 +95,7 @@ void cl_tcp_cookie_take(struct cl_tcp_conn *c, struct cl_tcp_listener *l, const 
         syn.options.wscale = bits & BITS_SCALE;
         syn.options.has |= (bits & BITS_SCALE) != BITS_SCALE ? CL_TCPO_WSCALE : 0;
         syn.options.has |= bits & BITS_SACK ? CL_TCPO_SACK_OK : 0;
+        syn.flags |= bits & BITS_ECN ? ECN : 0;
     }
     cl_tcp_listen(c, l);
     cl_tcp_listen_input(c, &syn);

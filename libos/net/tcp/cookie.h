@@ -2,9 +2,9 @@
  * would have remembered comes back with the acknowledgement of its own SYN, and a connection is made of that.
  *
  *   our first number   29 bits of a keyed hash of the ends, the peer's number and the time, and an index of the MSS
- *   our timestamp      its low 6 bits: the peer's window scale, and whether it takes SACK
+ *   our timestamp      its low 6 bits: the peer's window scale, whether it takes SACK, and ECN
  *
- * A peer without timestamps gets neither scale nor SACK. Whoever guesses numbers finds a right one in 2^28 tries, and
+ * A peer without timestamps gets none of these three. Whoever guesses numbers finds a right one in 2^28 tries, and
  * only while cookies were given out, in the last CL_TCP_COOKIE_NS.
  *
  * What is lost: an answer is not sent again. Its peer asks again, or if the acknowledgement was lost, says the same with

@@ -107,6 +107,8 @@ static bool emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct c
     unsigned len = header + s->len;
     cl_eth_fill((struct cl_eth *)f.data, unresolved, net->nif->self.mac, CL_ETHERTYPE_IPV4);
     cl_ipv4_fill((struct cl_ipv4 *)(f.data + CL_ETH_HLEN), key->own_be, key->peer_be, CL_IPPROTO_TCP, len);
+    if (s->ecn)
+        cl_ipv4_mark((struct cl_ipv4 *)(f.data + CL_ETH_HLEN), s->ecn);
     sum = cl_csum_add(sum + cl_csum_pseudo(key->own_be, key->peer_be, CL_IPPROTO_TCP, (uint16_t)len), tcp, header);
     ((struct cl_tcp *)tcp)->check = cl_csum_finish(sum);
     f.len = (uint16_t)(CL_ETH_HLEN + CL_IPV4_HLEN + len);
@@ -177,8 +179,10 @@ static void take_item(struct cl_netif *nif, struct cl_tcp_conn *c, const struct 
         struct cl_icmp_about about;
         cl_icmp_read(bytes, &about); /* which ../icmp.c has looked at */
         cl_tcp_complain(c, &about);
-    } else if (cl_tcp_segment_read(bytes, item->payload_len, &s)) /* which ../tcp.c has looked at */
+    } else if (cl_tcp_segment_read(bytes, item->payload_len, &s)) { /* which ../tcp.c has looked at */
+        s.ecn = ((const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN))->tos & 3;
         cl_tcp_input(c, &s, bytes + s.header_len);
+    }
     cl_netq_done(cl_netq_self(nif), &item->frame);
 }
 

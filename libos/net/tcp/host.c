@@ -71,6 +71,7 @@ static void send_packet(struct cl_tcp_host *h, const struct cl_flow_key *key, co
         left -= n;
     }
     struct cl_ipv4 ip = {.version_ihl = 0x45,
+                         .tos = s->ecn,
                          .total_len_be = cl_be16(HEADERS + len),
                          .frag_be = cl_be16(CL_IPV4_DF),
                          .ttl = 64,
@@ -260,6 +261,7 @@ static void take_segment(struct cl_tcp_host *h, const struct cl_ipv4 *ip, const 
         s = stranger(h, &key, &seg);
     if (!s)
         return;
+    seg.ecn = ip->tos & 3;
     begin(s);
     cl_tcp_input(&s->conn, &seg, tcp + seg.header_len);
     finish(s);
@@ -367,6 +369,7 @@ void cl_tcp_host_delete(struct cl_tcp_host *h)
 
 static int set(struct cl_tcp_settings *s, int option, uint32_t value)
 {
+    static const struct cl_tcp_cc_ops *const rules[] = {&cl_tcp_cubic, &cl_tcp_newreno, &cl_tcp_dctcp};
     uint32_t *const words[] = {
         [CL_TCP_SET_SEND_LIMIT] = &s->send_limit,          [CL_TCP_SET_RECEIVE_LIMIT] = &s->receive_limit,
         [CL_TCP_SET_USER_TIMEOUT] = &s->user_timeout_ms,   [CL_TCP_SET_KEEP_IDLE] = &s->keep_idle_ms,
@@ -378,6 +381,10 @@ static int set(struct cl_tcp_settings *s, int option, uint32_t value)
         s->flags = value ? s->flags | flag : s->flags & ~flag;
     } else if (option == CL_TCP_SET_WSCALE) {
         s->wscale = (uint8_t)cl_min(value, (uint32_t)CL_TCP_MAX_WSCALE);
+    } else if (option == CL_TCP_SET_ECN && value <= CL_TCP_ECN_TAKE) {
+        s->ecn = (uint8_t)value;
+    } else if (option == CL_TCP_SET_RULE && value < sizeof rules / sizeof *rules) {
+        s->cc = rules[value];
     } else if (option == CL_TCP_SET_BLACK_HOLES) {
         s->black_holes = value;
     } else if (option == CL_TCP_SET_OPTIONS) {

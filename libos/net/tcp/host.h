@@ -30,7 +30,9 @@ enum cl_tcp_host_option {
     CL_TCP_SET_FIN_WAIT,
     CL_TCP_SET_RTO_LEAST,
     CL_TCP_SET_DELAYED_ACK,
-    CL_TCP_SET_BLACK_HOLES
+    CL_TCP_SET_BLACK_HOLES,
+    CL_TCP_SET_ECN,
+    CL_TCP_SET_RULE /* of congestion: 0 cubic, 1 newreno, 2 dctcp */
 };
 
 /* cl_tcp_host_ready */
@@ -43,7 +45,7 @@ enum cl_tcp_host_option {
 /* Numbers of a connection. Times in us; windows in bytes but for cwnd and ssthresh, in segments, as Linux has them. */
 struct cl_tcp_info {
     uint32_t state; /* enum cl_tcp_state */
-    uint32_t times, sacks, scales;
+    uint32_t times, sacks, scales, ecn;
     uint32_t snd_scale, rcv_scale;
     uint32_t rto_us, rtt_us, rtt_var_us;
     uint32_t snd_mss, rcv_mss;
@@ -52,7 +54,7 @@ struct cl_tcp_info {
     uint32_t unacked; /* segments under way */
     uint32_t retries, backoff, probes;
     uint32_t resent;
-    uint32_t recovering;      /* 1: from duplicates; 2: from a time-out */
+    uint32_t recovering;      /* 1: from duplicates; 2: from a time-out; 3: none, but an echo of a mark has reduced the window */
     uint32_t to_read, unsent; /* bytes */
     uint32_t unacked_bytes;   /* written and not acknowledged */
 };

@@ -96,6 +96,16 @@ void cl_tcp_offer_options(const struct cl_tcp_conn *c, struct cl_tcp_options *o)
 /* What the peer's SYN says: agree. */
 void cl_tcp_agree(struct cl_tcp_conn *c, const struct cl_tcp_segment *syn);
 
+/* ecn.c */
+/* Flags of a SYN of ours. */
+uint8_t cl_tcp_ecn_of_syn(const struct cl_tcp_conn *c);
+/* What the peer's SYN says: agree. */
+void cl_tcp_ecn_agree(struct cl_tcp_conn *c, const struct cl_tcp_segment *syn);
+/* An acceptable segment came, before its data is taken. */
+void cl_tcp_ecn_came(struct cl_tcp_conn *c, const struct cl_tcp_segment *s);
+/* The acknowledgement of an acceptable segment was taken. */
+void cl_tcp_ecn_echoed(struct cl_tcp_conn *c, const struct cl_tcp_segment *s);
+
 /* states.c */
 void cl_tcp_established(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq);
 void cl_tcp_fin_taken(struct cl_tcp_conn *c);

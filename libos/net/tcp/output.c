@@ -12,8 +12,13 @@ static unsigned sack_blocks(const struct cl_tcp_conn *c, struct cl_tcp_range *ou
     return n + cl_tcp_aside_sacks(c, out + n, room - n);
 }
 
-static void fill_options(const struct cl_tcp_conn *c, struct cl_tcp_options *o)
+/* What all segments but SYNs and resets say of us now. */
+static void fill(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
 {
+    struct cl_tcp_options *o = &s->options;
+    s->window = cl_tcp_window(c, false);
+    if (c->flags & CL_TCP_ECHO)
+        s->flags |= CL_TCPF_ECE;
     if (c->flags & CL_TCP_TIMES) {
         o->has |= CL_TCPO_TIMES;
         o->ts_val = cl_tcp_now_ms(c) + c->ts_offset;
@@ -54,8 +59,7 @@ static void acked(struct cl_tcp_conn *c)
 void cl_tcp_send_ack(struct cl_tcp_conn *c)
 {
     struct cl_tcp_segment s = {.seq = c->nxt, .ack = c->rcv_nxt, .flags = CL_TCPF_ACK};
-    s.window = cl_tcp_window(c, false);
-    fill_options(c, &s.options);
+    fill(c, &s);
     if (emit(c, &s, NULL)) {
         if (c->quick)
             c->quick--;
@@ -66,8 +70,7 @@ void cl_tcp_send_ack(struct cl_tcp_conn *c)
 void cl_tcp_send_probe(struct cl_tcp_conn *c)
 {
     struct cl_tcp_segment s = {.seq = c->una - 1, .ack = c->rcv_nxt, .flags = CL_TCPF_ACK};
-    s.window = cl_tcp_window(c, false);
-    fill_options(c, &s.options);
+    fill(c, &s);
     cl_count(&c->turn->counts->probes, 1);
     (void)emit(c, &s, NULL); /* its timer comes again */
 }
@@ -101,7 +104,7 @@ void cl_tcp_challenge(struct cl_tcp_conn *c)
 
 void cl_tcp_syn(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
 {
-    *s = (struct cl_tcp_segment){.seq = c->una, .flags = CL_TCPF_SYN};
+    *s = (struct cl_tcp_segment){.seq = c->una, .flags = CL_TCPF_SYN | cl_tcp_ecn_of_syn(c)};
     if (c->state == CL_TCP_SYN_RECEIVED) {
         s->flags |= CL_TCPF_ACK;
         s->ack = c->rcv_nxt;
@@ -135,10 +138,15 @@ static bool send_data(struct cl_tcp_conn *c, uint32_t seq, uint32_t len, bool fi
         s.flags |= CL_TCPF_PSH;
     if (fin)
         s.flags |= CL_TCPF_FIN;
-    s.window = cl_tcp_window(c, false);
-    fill_options(c, &s.options);
+    fill(c, &s);
+    if ((c->flags & CL_TCP_ECN) && len && !again) {
+        s.ecn = CL_TCP_ECT0;
+        s.flags |= c->flags & CL_TCP_SAY_REDUCED ? CL_TCPF_CWR : 0;
+    }
     if (!emit(c, &s, &data))
         return false;
+    if (s.ecn)
+        c->flags &= ~(uint32_t)CL_TCP_SAY_REDUCED;
     acked(c);
     if (c->una == c->nxt) { /* nothing was under way */
         c->progress_ms = cl_tcp_now_ms(c);
