@@ -77,6 +77,10 @@ struct cl_tcp_counts {
  * -EADDRINUSE, -EINVAL, -ENOMEM. */
 CL_API int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog,
                                  const struct cl_tcp_events *events, void *arg);
+/* How connections of the runtime answer congestion, from now on; before the first of them. rule: "cubic", "newreno" or
+ * "dctcp" (RFC 8257: for a data centre whose switches mark, and whose hosts all do this). ecn (RFC 3168): 0 no, 1 offer
+ * and take it, 2 take it where a peer offers it, the default. -EINVAL, -ENOMEM. */
+CL_API int cl_runtime_tcp_congestion(struct cl_runtime *rt, const char *rule, uint32_t ecn);
 /* Open a connection; `opened` or `ended` tells how that went. On a kthread. Callbacks may come before this returns.
  * -EPERM: not on a kthread, -EHOSTUNREACH, -EADDRNOTAVAIL: no port is free, -ENOBUFS: as many exist as may. */
 CL_API int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port,

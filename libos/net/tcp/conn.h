@@ -120,6 +120,7 @@ enum cl_tcp_state {
 #define CL_TCP_OFFERING 0x40000    /* the user is inside `data` */
 #define CL_TCP_TOLD 0x80000        /* `ended` was called, or must not be */
 #define CL_TCP_WANTS_ROOM 0x100000 /* a write took less than it was given */
+#define CL_TCP_PACED 0x2000000     /* after idleness: bursts, until an acknowledgement says how fast */
 /* ecn.c */
 #define CL_TCP_ECN 0x200000          /* was agreed */
 #define CL_TCP_ECHO 0x400000         /* a mark came, and our segments say so */
@@ -138,7 +139,7 @@ enum cl_tcp_timer {
     CL_TCP_TIMER_RESEND = 0, /* an acknowledgement, or while nothing is under way a window (persist) */
     CL_TCP_TIMER_ACK,        /* data to send with an acknowledgement */
     CL_TCP_TIMER_KEEP,       /* life: keep-alive, the end of FIN_WAIT_2 without a user, of TIME_WAIT */
-    CL_TCP_TIMER_SEND,       /* a buffer for a segment */
+    CL_TCP_TIMER_SEND,       /* a buffer for a segment, or while paced its time */
     CL_TCP_TIMERS
 };
 

@@ -596,6 +596,20 @@ int cl_tcp_listen_on(struct cl_netif *nif, uint16_t port, uint32_t backlog, cons
     return -EADDRINUSE;
 }
 
+int cl_tcp_set_congestion(struct cl_netif *nif, const char *rule, uint32_t ecn)
+{
+    const struct cl_tcp_cc_ops *cc = cl_tcp_cc_find(rule);
+    if (!cc || ecn > CL_TCP_ECN_TAKE)
+        return -EINVAL;
+    int rc = ensure(nif);
+    if (rc)
+        return rc;
+    struct cl_tcp_settings *s = &net_of(nif)->stack.settings;
+    s->cc = cc;
+    s->ecn = (uint8_t)ecn;
+    return 0;
+}
+
 /* Enter a block under a free port of ours. */
 static bool enter(struct net *net, struct block *b)
 {

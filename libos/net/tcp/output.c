@@ -204,21 +204,37 @@ static bool choose_new(const struct cl_tcp_conn *c, uint32_t *len, bool *fin)
     return *len >= c->wnd_max / 2 && *len == window;
 }
 
-static void send_new(struct cl_tcp_conn *c)
+/* After a burst: the next one, so that a window takes a round trip. */
+static void pace(struct cl_tcp_conn *c)
 {
-    uint32_t len;
-    bool fin;
-    while (choose_new(c, &len, &fin))
-        if (!send_data(c, c->nxt, len, fin))
-            return;
+    cl_tcp_set(c, CL_TCP_TIMER_SEND, c->rtt.smoothed_ns * CL_TCP_BURST * c->cc.mss / c->cc.window);
 }
 
-/* Something is to leave after a while in which nothing did: what the window knew of the path is old (RFC 2861). */
+static void send_new(struct cl_tcp_conn *c)
+{
+    bool paced = c->flags & CL_TCP_PACED, fin;
+    uint32_t len;
+    if (paced && c->due_ns[CL_TCP_TIMER_SEND] != CL_TCP_NEVER)
+        return;
+    for (unsigned n = 1; choose_new(c, &len, &fin); n++) {
+        if (!send_data(c, c->nxt, len, fin))
+            return;
+        if (paced && n == CL_TCP_BURST) {
+            pace(c);
+            return;
+        }
+    }
+}
+
+/* Something is to leave after a while in which nothing did: what the window knew of the path is old (RFC 2861), and no
+ * acknowledgements come that would say when to send. */
 static void restart_after_idle(struct cl_tcp_conn *c)
 {
-    uint32_t idle_ms = cl_tcp_now_ms(c) - c->progress_ms;
-    if (c->una == c->nxt && c->send.bytes && idle_ms)
-        cl_tcp_cc_idle(&c->cc, idle_ms * CL_TCP_MS, cl_tcp_conn_rto_ns(c));
+    uint64_t idle_ns = (cl_tcp_now_ms(c) - c->progress_ms) * CL_TCP_MS, rto_ns;
+    if (c->una != c->nxt || c->send.bytes == 0 || idle_ns < (rto_ns = cl_tcp_conn_rto_ns(c)))
+        return;
+    cl_tcp_cc_idle(&c->cc, idle_ns, rto_ns);
+    c->flags |= CL_TCP_PACED;
 }
 
 /* Something waits for the peer's window, and nothing is under way whose acknowledgement would tell of it. */
