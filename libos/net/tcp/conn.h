@@ -50,8 +50,10 @@
  *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection
  *   RFC 1337   a reset does not end TIME_WAIT
  *   RFC 6191   a SYN that is surely new does, and opens again
+ *   RFC 3168   ECN: agreement, echo, reduction (ecn.c); 8257: DCTCP on the wire, as rule of the settings
  *   RFC 6298   RTT, RTO, back-off, Karn's rule
  *   RFC 3042   limited transmit
+ *   RFC 2861   a window decays while idle, and what is left of it leaves in bursts over a round trip
  *   RFC 5681   slow start, congestion avoidance, fast retransmit by the third duplicate, through cc.h
  *   RFC 6582   the stand-in of recovery.c: NewReno without SACK
  *   RFC 4987   SYN cookies where a backlog is full (cookie.h)
@@ -62,7 +64,7 @@
  *
  * NOT implemented yet
  *   SACK's information used for sending, RACK-TLP, PRR, F-RTO: all come behind recovery.h
- *   ECN and DCTCP on the wire (the rule is there), pacing after idle (the window restarts, RFC 2861), CUBIC's HyStart++
+ *   accurate ECN (RFC 9768); pacing but after idleness; CUBIC's HyStart++
  *   a smaller block for TIME_WAIT; a path MTU that is kept for others, or that grows again
  *   TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
  *   receive buffers that tune themselves; shares of the pool for sending and receiving; sending without a copy
@@ -256,8 +258,8 @@ struct cl_tcp_conn {
     const struct cl_tcp_events *user;
     void *arg;
     struct cl_tcp_listener *listener; /* of a passive one until it is accepted or over */
-    int32_t error; /* errno with which it ended; before that what ICMP said since something was acknowledged */
-    uint32_t resent;                  /* segments, ever */
+    int32_t error;   /* errno with which it ended; before that what ICMP said since something was acknowledged */
+    uint32_t resent; /* segments, ever */
 };
 
 /* With its flow, its alarm, and its bucket and index in the tables. */

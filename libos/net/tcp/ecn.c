@@ -1,6 +1,6 @@
 /* Congestion that is told by marks instead of losses: ECN (RFC 3168), and DCTCP on the wire (RFC 8257).
  *
- *   the path marks a segment (CE) --> its receiver echoes that (ECE) --> its sender has less under way, and says so (CWR)
+ *   the path marks a segment (CE) --> its receiver echoes that (ECE) --> its sender sends less, and says so (CWR)
  *
  * With DCTCP an echo says of each segment whether it was marked. Else it is repeated until CWR comes. SYNs, segments
  * without data and those that are sent again are not offered for marks (RFC 3168, section 6.1.5). */

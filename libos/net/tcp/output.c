@@ -212,7 +212,7 @@ static void pace(struct cl_tcp_conn *c)
 
 static void send_new(struct cl_tcp_conn *c)
 {
-    bool paced = c->flags & CL_TCP_PACED, fin;
+    bool paced = (c->flags & (CL_TCP_PACED | CL_TCP_FORCE)) == CL_TCP_PACED, fin;
     uint32_t len;
     if (paced && c->due_ns[CL_TCP_TIMER_SEND] != CL_TCP_NEVER)
         return;
