@@ -192,7 +192,8 @@ class CorelaneStack:
     def sysctl(self, name: str, value: str) -> None:
         if name in _SYSCTLS:
             option, factor = _SYSCTLS[name]
-            _check(lib.cl_tcp_host_set(self._host, option, int(value) * factor))
+            if lib.cl_tcp_host_set(self._host, option, int(value) * factor) < 0:
+                raise NotSupported(f"sysctl {name}={value}")
         elif name in _SYSCTL_OPTIONS:
             bit = _SYSCTL_OPTIONS[name]
             self._options = self._options | bit if int(value) else self._options & ~bit

@@ -12,8 +12,9 @@ static bool quotes_ours(const struct cl_net_self *self, const uint8_t *message, 
     if (len < sizeof(struct cl_icmp) + CL_IPV4_HLEN + CL_UDP_HLEN)
         return false;
     /* We send no options. */
-    return ip->version_ihl == 0x45 && (ip->proto == CL_IPPROTO_UDP || ip->proto == CL_IPPROTO_TCP) && cl_ipv4_source(self, ip->dst_be) == ip->src_be &&
-           cl_ipv4_is_own(self, ip->dst_be) == looped && (ip->frag_be & cl_be16(CL_IPV4_OFFSET_MASK)) == 0;
+    return ip->version_ihl == 0x45 && (ip->proto == CL_IPPROTO_UDP || ip->proto == CL_IPPROTO_TCP) &&
+           cl_ipv4_source(self, ip->dst_be) == ip->src_be && cl_ipv4_is_own(self, ip->dst_be) == looped &&
+           (ip->frag_be & cl_be16(CL_IPV4_OFFSET_MASK)) == 0;
 }
 
 unsigned cl_icmp_check(const struct cl_net_self *self, const uint8_t *message, unsigned len, bool broadcast,

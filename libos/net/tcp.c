@@ -18,8 +18,7 @@ unsigned cl_tcp_answer(const struct cl_net_self *self, const uint8_t *frame, con
     const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(frame + CL_ETH_HLEN);
     const struct cl_tcp *got = (const struct cl_tcp *)(frame + info->l4);
     struct cl_tcp *tcp = (struct cl_tcp *)(out + CL_ETH_HLEN + CL_IPV4_HLEN);
-    unsigned len =
-        cl_tcp_segment_write(answer, cl_be16(got->dst_port_be), cl_be16(got->src_port_be), (uint8_t *)tcp);
+    unsigned len = cl_tcp_segment_write(answer, cl_be16(got->dst_port_be), cl_be16(got->src_port_be), (uint8_t *)tcp);
     cl_eth_fill((struct cl_eth *)out, eth->src, self->mac, CL_ETHERTYPE_IPV4);
     cl_ipv4_fill((struct cl_ipv4 *)(out + CL_ETH_HLEN), ip->dst_be, ip->src_be, CL_IPPROTO_TCP, len);
     uint64_t pseudo = cl_csum_pseudo(ip->dst_be, ip->src_be, CL_IPPROTO_TCP, (uint16_t)len);

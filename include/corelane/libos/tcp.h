@@ -55,6 +55,7 @@ struct cl_tcp_counts {
     uint64_t fast_retransmits; /* losses found by duplicates */
     uint64_t probes;           /* zero-window and keep-alive probes */
     uint64_t opened, accepted; /* active, passive */
+    uint64_t begun, over;      /* blocks of connections taken and given back: the difference exists now */
     uint64_t out_of_order;     /* segments that were put aside */
     uint64_t refused_memory;   /* segments with data for which there was none */
     uint64_t urgent;           /* segments with an urgent pointer, which means nothing here */
@@ -63,11 +64,11 @@ struct cl_tcp_counts {
     uint64_t dropped_paws, dropped_window, dropped_ack, dropped_flags;
     uint64_t dropped_backlog; /* what would have opened one, and found too many that wait to be accepted */
     uint64_t dropped_table;   /* the same: as many connections exist as may */
-    uint64_t marks_in;     /* segments with data that met congestion (ECN) */
-    uint64_t ecn_reductions; /* of windows, since peers echoed such marks */
-    uint64_t icmp_errors;  /* about segments of connections, ... */
-    uint64_t icmp_ignored; /* ... and of them those about nothing that was under way, or of a wrong MTU */
-    uint64_t mtu_shrunk;   /* paths that took smaller segments than were sent */
+    uint64_t marks_in;        /* segments with data that met congestion (ECN) */
+    uint64_t ecn_reductions;  /* of windows, since peers echoed such marks */
+    uint64_t icmp_errors;     /* about segments of connections, ... */
+    uint64_t icmp_ignored;    /* ... and of them those about nothing that was under way, or of a wrong MTU */
+    uint64_t mtu_shrunk;      /* paths that took smaller segments than were sent */
     uint64_t cookies_sent;    /* SYNs that found the backlog full, and were answered without a trace */
     uint64_t cookies_right, cookies_wrong; /* segments of no connection that acknowledge such an answer, or none */
 };

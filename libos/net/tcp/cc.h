@@ -56,7 +56,8 @@ struct cl_tcp_cc {
             float before, old_top;      /* cwnd_prior; W_max before the fall, for undo */
         } cubic;
         struct {
-            uint32_t until;         /* the window of observation ends when this is acknowledged */
+            uint32_t until;         /* the window of observation ends when this is acknowledged, ... */
+            bool begun;             /* ... if there is one */
             uint32_t acked, marked; /* bytes in it */
             uint32_t alpha;         /* 2^10 is 1 */
         } dctcp;

@@ -50,8 +50,10 @@
  *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection
  *   RFC 1337   a reset does not end TIME_WAIT
  *   RFC 6191   a SYN that is surely new does, and opens again
+ *   RFC 3168   ECN: agreement, echo, reduction (ecn.c); 8257: DCTCP on the wire, as rule of the settings
  *   RFC 6298   RTT, RTO, back-off, Karn's rule
  *   RFC 3042   limited transmit
+ *   RFC 2861   a window decays while idle, and what is left of it leaves in bursts over a round trip
  *   RFC 5681   slow start, congestion avoidance, fast retransmit by the third duplicate, through cc.h
  *   RFC 6582   the stand-in of recovery.c: NewReno without SACK
  *   RFC 4987   SYN cookies where a backlog is full (cookie.h)
@@ -62,7 +64,7 @@
  *
  * NOT implemented yet
  *   SACK's information used for sending, RACK-TLP, PRR, F-RTO: all come behind recovery.h
- *   ECN and DCTCP on the wire (the rule is there), pacing after idle (the window restarts, RFC 2861), CUBIC's HyStart++
+ *   accurate ECN (RFC 9768); pacing but after idleness; CUBIC's HyStart++
  *   a smaller block for TIME_WAIT; a path MTU that is kept for others, or that grows again
  *   TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
  *   receive buffers that tune themselves; shares of the pool for sending and receiving; sending without a copy
@@ -120,12 +122,13 @@ enum cl_tcp_state {
 #define CL_TCP_OFFERING 0x40000    /* the user is inside `data` */
 #define CL_TCP_TOLD 0x80000        /* `ended` was called, or must not be */
 #define CL_TCP_WANTS_ROOM 0x100000 /* a write took less than it was given */
-#define CL_TCP_PACED 0x2000000     /* after idleness: bursts, until an acknowledgement says how fast */
-/* ecn.c */
-#define CL_TCP_ECN 0x200000          /* was agreed */
-#define CL_TCP_ECHO 0x400000         /* a mark came, and our segments say so */
-#define CL_TCP_REDUCED 0x800000      /* an echo came, until reduced_seq is acknowledged */
-#define CL_TCP_SAY_REDUCED 0x1000000 /* with the next segment of new data */
+
+/* cl_tcp_conn.marks (ecn.c), and whether it is paced */
+#define CL_TCP_ECN 1         /* was agreed */
+#define CL_TCP_ECHO 2        /* a mark came, and our segments say so */
+#define CL_TCP_REDUCED 4     /* an echo came, until reduced_seq is acknowledged */
+#define CL_TCP_SAY_REDUCED 8 /* with the next segment of new data */
+#define CL_TCP_PACED 16      /* after idleness: bursts, until an acknowledgement says how fast */
 
 /* cl_tcp_conn.events: to be told with this turn */
 #define CL_TCP_EVENT_OPENED 1
@@ -217,7 +220,8 @@ struct cl_tcp_conn {
     uint32_t flags;           /* CL_TCP_* */
     uint8_t state;            /* enum cl_tcp_state */
     uint8_t events;           /* CL_TCP_EVENT_* */
-    uint8_t snd_scale, rcv_scale;
+    uint8_t snd_scale : 4, rcv_scale : 4;
+    uint8_t marks; /* CL_TCP_ECN, ... */
     /* Sending (RFC 9293, section 3.3.1). nxt is the highest number ever sent: what is sent again is told by
      * `resend`. */
     uint32_t una, nxt;
@@ -256,8 +260,8 @@ struct cl_tcp_conn {
     const struct cl_tcp_events *user;
     void *arg;
     struct cl_tcp_listener *listener; /* of a passive one until it is accepted or over */
-    int32_t error; /* errno with which it ended; before that what ICMP said since something was acknowledged */
-    uint32_t resent;                  /* segments, ever */
+    int32_t error;   /* errno with which it ended; before that what ICMP said since something was acknowledged */
+    uint32_t resent; /* segments, ever */
 };
 
 /* With its flow, its alarm, and its bucket and index in the tables. */

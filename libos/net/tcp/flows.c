@@ -199,6 +199,13 @@ static void free_items(struct cl_netq *q, struct cl_flow_item *item)
     }
 }
 
+static void free_block(struct net *net, unsigned kthread, const struct block *b)
+{
+    uint32_t index = (uint32_t)(b - net->blocks);
+    cl_count(&net->counts[kthread].of.over, 1);
+    cl_pool_put(net->pool, kthread, &index, 1);
+}
+
 /* The connection is over: the block leaves the table and is free. Its holder. */
 static void retire(struct net *net, struct block *b)
 {
@@ -210,8 +217,7 @@ static void retire(struct net *net, struct block *b)
     cl_spin_unlock(&bucket->lock);
     free_items(q, b->flow.taken);
     free_items(q, b->flow.first);
-    uint32_t index = (uint32_t)(b - net->blocks);
-    cl_pool_put(net->pool, q->index, &index, 1);
+    free_block(net, q->index, b);
 }
 
 /* The holder has done its turn. */
@@ -285,6 +291,7 @@ static struct block *new_block(struct turn *t, const struct cl_flow_key *key, ui
     if (cl_pool_get(net->pool, t->turn.kthread, &index, 1) == 0)
         return NULL;
     struct block *b = &net->blocks[index];
+    cl_count(&t->turn.counts->begun, 1);
     b->flow = (struct cl_flow){.key = *key, .hash = hash, .nif = net->nif};
     cl_alarm_init(&b->alarm, on_alarm);
     cl_tcp_init(&b->conn, &t->turn, key, settings);
@@ -380,9 +387,8 @@ static unsigned answer(struct cl_netq *q, const uint8_t *frame, const struct cl_
 /* What was made for a SYN is not needed. */
 static void unmake(struct net *net, unsigned kthread, struct block *b)
 {
-    uint32_t index = (uint32_t)(b - net->blocks);
     cl_tcp_accepted(&b->conn);
-    cl_pool_put(net->pool, kthread, &index, 1);
+    free_block(net, kthread, b);
 }
 
 /* Put an item into the flow of its connection, which may be `fresh`. CL_DROP_NONE; CL_DROP_TCP_NO_PORT: there is
@@ -467,8 +473,7 @@ static bool complain(struct cl_netq *q, const struct cl_rx_item *item, const str
     if (!cl_pool_get(flows->item_pool, q->index, &index, 1))
         return false;
     flows->items[index].rx = *item;
-    if (append(net, &key, cl_flow_hash(&net->table.secret, &key), &none, &flows->items[index], woken) ==
-        CL_DROP_NONE) {
+    if (append(net, &key, cl_flow_hash(&net->table.secret, &key), &none, &flows->items[index], woken) == CL_DROP_NONE) {
         cl_count(&q->stats.delivered, 1);
         return true;
     }
@@ -493,8 +498,7 @@ static void drain(struct cl_netif *nif)
             cl_tcp_begin(&b->conn, &t.turn);
             cl_tcp_end(&b->conn, ESHUTDOWN);
             (void)cl_tcp_finish(&b->conn);
-            uint32_t index = (uint32_t)(b - net->blocks);
-            cl_pool_put(net->pool, 0, &index, 1);
+            free_block(net, 0, b);
         }
 }
 

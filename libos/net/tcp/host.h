@@ -2,7 +2,8 @@
  * time that its owner moves. For scripts of packets, fuzzers and the model checker: what runs is the machine (conn.h).
  *
  * Sockets are numbers from 0 on. A call that would have to wait is -EAGAIN. Packets are IPv4 with their checksums; what
- * is neither a segment to this host nor an ICMP error about one of its own is ignored. Packets that were sent are kept until they are taken, each with its time.
+ * is neither a segment to this host nor an ICMP error about one of its own is ignored. Packets that were sent are kept
+ * until they are taken, each with its time.
  * Threads: one at a time. Tests: tests/libos/net/tcp/test_host.py. */
 #ifndef CORELANE_LIBOS_NET_TCP_HOST_H
 #define CORELANE_LIBOS_NET_TCP_HOST_H
@@ -54,7 +55,8 @@ struct cl_tcp_info {
     uint32_t unacked; /* segments under way */
     uint32_t retries, backoff, probes;
     uint32_t resent;
-    uint32_t recovering;      /* 1: from duplicates; 2: from a time-out; 3: none, but an echo of a mark has reduced the window */
+    uint32_t
+        recovering; /* 1: from duplicates; 2: from a time-out; 3: none, but an echo of a mark has reduced the window */
     uint32_t to_read, unsent; /* bytes */
     uint32_t unacked_bytes;   /* written and not acknowledged */
 };

@@ -20,8 +20,8 @@
 #define CL_TCP_PAWS_MS 2073600000 /* 24 days (RFC 7323, section 5.5) */
 #define CL_TCP_RETRY_NS 1000000ull /* without a buffer */
 #define CL_TCP_BLACK_HOLE_RETRIES 3
-#define CL_TCP_BURST 10 /* segments that leave at once after idleness, as many as at the start (RFC 6928) */
-#define CL_TCP_DUPLICATES 3        /* that mean a loss (RFC 5681, section 3.2) */
+#define CL_TCP_BURST 10     /* segments that leave at once after idleness, as many as at the start (RFC 6928) */
+#define CL_TCP_DUPLICATES 3 /* that mean a loss (RFC 5681, section 3.2) */
 
 static inline uint32_t cl_tcp_now_ms(const struct cl_tcp_conn *c)
 {

@@ -1,16 +1,16 @@
 /* What is learned of the path: errors that routers and hosts tell by ICMP, and how large its packets may be.
  *
  * An error counts only if it quotes a number that is under way (RFC 5927, section 4.1). It never ends a connection that
- * is open (section 5.2): that a host is out of reach shows by time-outs, and then it is the reason that the user hears (RFC 1122,
- * section 4.2.3.9). A smaller MTU (RFC 1191) is believed down to MTU_LEAST, if what it is about was larger. Where
- * routers say nothing, time-outs of full segments make them smaller (RFC 4821 in its simplest form). The MTU of a
- * connection never grows again. */
+ * is open (section 5.2). That a host is out of reach shows by time-outs, and then the error is the reason that the user
+ * hears (RFC 1122, section 4.2.3.9). A smaller MTU (RFC 1191) is believed down to MTU_LEAST, if what it is about was
+ * larger. Where routers say nothing, time-outs of full segments make them smaller (RFC 4821 in its simplest form). The
+ * MTU of a connection never grows again. */
 #include "../icmp.h"
 #include "machine.h"
 
 #include <errno.h>
 
-#define MTU_LEAST 552 /* as Linux has it; a smaller one makes headers of most that is sent */
+#define MTU_LEAST 552   /* as Linux has it; a smaller one makes headers of most that is sent */
 #define MTU_COMMON 1280 /* tunnels have it */
 #define HEADERS 40
 

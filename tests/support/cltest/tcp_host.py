@@ -1,5 +1,6 @@
-"""A host of the TCP machine alone (libos/net/tcp/host.h), and its peers' side of the wire: packets as bytes, a clock that
-a test moves."""
+"""A host of the TCP machine alone (libos/net/tcp/host.h), and its peers' side of the wire.
+
+Packets are bytes, and a test moves the clock."""
 
 from __future__ import annotations
 

@@ -29,12 +29,12 @@ def grown(host: TcpHost) -> tuple[int, int]:
 def test_in_bursts_until_an_acknowledgement_comes() -> None:
     host = TcpHost()
     s, una = grown(host)
-    host.run(600 * MS)
+    host.run(300 * MS)
     host.write(s, bytes(44 * 1460))  # what the peer's window takes
     info = host.info(s)
     window, bursts, start = info.cwnd, [len(host.heard())], host.now_ns
     assert bursts == [BURST]
-    assert 2 * BURST < window
+    assert window > 2 * BURST
     gap = info.rtt_us * 1000 * BURST // window
     for _ in range(2):
         host.run(gap - MS)
