@@ -123,12 +123,13 @@ enum cl_tcp_state {
 #define CL_TCP_OFFERING 0x40000    /* the user is inside `data` */
 #define CL_TCP_TOLD 0x80000        /* `ended` was called, or must not be */
 #define CL_TCP_WANTS_ROOM 0x100000 /* a write took less than it was given */
-#define CL_TCP_PACED 0x2000000     /* after idleness: bursts, until an acknowledgement says how fast */
-/* ecn.c */
-#define CL_TCP_ECN 0x200000          /* was agreed */
-#define CL_TCP_ECHO 0x400000         /* a mark came, and our segments say so */
-#define CL_TCP_REDUCED 0x800000      /* an echo came, until reduced_seq is acknowledged */
-#define CL_TCP_SAY_REDUCED 0x1000000 /* with the next segment of new data */
+
+/* cl_tcp_conn.marks (ecn.c), and whether it is paced */
+#define CL_TCP_ECN 1         /* was agreed */
+#define CL_TCP_ECHO 2        /* a mark came, and our segments say so */
+#define CL_TCP_REDUCED 4     /* an echo came, until reduced_seq is acknowledged */
+#define CL_TCP_SAY_REDUCED 8 /* with the next segment of new data */
+#define CL_TCP_PACED 16      /* after idleness: bursts, until an acknowledgement says how fast */
 
 /* cl_tcp_conn.events: to be told with this turn */
 #define CL_TCP_EVENT_OPENED 1
@@ -220,7 +221,8 @@ struct cl_tcp_conn {
     uint32_t flags;           /* CL_TCP_* */
     uint8_t state;            /* enum cl_tcp_state */
     uint8_t events;           /* CL_TCP_EVENT_* */
-    uint8_t snd_scale, rcv_scale;
+    uint8_t snd_scale : 4, rcv_scale : 4;
+    uint8_t marks; /* CL_TCP_ECN, ... */
     /* Sending (RFC 9293, section 3.3.1). nxt is the highest number ever sent: what is sent again is told by
      * `resend`. */
     uint32_t una, nxt;
