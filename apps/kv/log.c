@@ -48,7 +48,7 @@ static struct kv_item *take(struct kv_partition *p, uint64_t bytes)
         if (!HEADERLESS(rest)) {
             struct kv_item *pad = item_at(p, p->head);
             cl_store_relaxed(&pad->size_hash, rest >> 3);
-            cl_store_relaxed(&pad->lengths, (uint64_t)KV_PAD << 40);
+            cl_store_relaxed(&pad->lengths, (uint64_t)KV_PAD << KV_STATE_SHIFT);
         }
         p->head += rest;
     }
