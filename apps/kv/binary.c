@@ -1,5 +1,6 @@
 /* memcached's binary protocol: requests of a stream, and what each opcode does. */
 #include "binary.h"
+#include "prefix.h"
 
 #define EXTRAS_BYTES 4                                                /* of an answer with an item: its flags */
 #define SHORT_BYTES (KV_BINARY_HEADER + CL_KV_KEY_MAX + EXTRAS_BYTES) /* longest answer but for values and statistics */
@@ -189,6 +190,7 @@ static int do_get(const struct request *q)
     int rc = append_item(q, with_key, q->op != OP_TOUCH);
     if (rc < 0)
         return CL_KV_FULL;
+    kv_prefix_count_get(q->c->thread->store, &q->key, rc == CL_KV_OK);
     if (q->op != OP_TOUCH) {
         cl_count(&n->cmd_get, 1);
         cl_count(rc ? &n->get_misses : &n->get_hits, 1);
@@ -253,6 +255,7 @@ static int do_store(struct request *q)
                          .value = c->data,
                          .value_bytes = (uint32_t)block,
                          .cas = q->cas};
+    kv_prefix_count(c->thread->store, &q->key, KV_PREFIX_SET);
     int rc = kv_write(c->thread, &q->key, &w, &written);
     if (fits)
         c->data_used = block;
@@ -293,6 +296,7 @@ static int do_delete(const struct request *q)
     if (!q->key_len || q->extras_len || q->body_len != q->key_len)
         return invalid(q);
     struct kv_removal d = {.has_cas = q->cas != 0, .cas = q->cas};
+    kv_prefix_count(q->c->thread->store, &q->key, KV_PREFIX_DELETE);
     int rc = kv_remove(q->c->thread, &q->key, &d);
     if (rc)
         refuse(q, status_of(rc, CL_KV_SET));

@@ -1,11 +1,6 @@
 /* Splitting input into commands, and all commands but retrieval and statistics. */
 #include "binary.h"
-
-static void take_noreply(struct kv_command *c)
-{
-    if (c->n_tokens <= KV_MAX_TOKENS && kv_token_is(c->token[c->n_tokens - 1], "noreply"))
-        c->noreply = true;
-}
+#include "prefix.h"
 
 /* Whether the command has from lo to hi words, its name counted; else it is answered ERROR. */
 static bool has_words(struct kv_command *c, unsigned lo, unsigned hi)
@@ -33,7 +28,7 @@ static int do_store(struct kv_command *c, int mode)
     unsigned words = mode == CL_KV_CAS ? 6 : 5;
     if (c->n_tokens < words || c->n_tokens > words + 1)
         return kv_refuse_and_end(c, "ERROR");
-    take_noreply(c);
+    kv_take_noreply(c);
     if (moved(c, words) || !kv_parse_size(w[4], &block))
         return kv_refuse_and_end(c, KV_BAD_FORMAT);
     if (w[1].len > CL_KV_KEY_MAX || !kv_parse_u64(w[2].p, w[2].len, &flags) ||
@@ -47,6 +42,7 @@ static int do_store(struct kv_command *c, int mode)
     int rc = kv_take_block(c, &key, block, &value);
     if (rc != CL_KV_MORE)
         return rc;
+    kv_prefix_count(c->thread->store, &key, KV_PREFIX_SET);
     rc = cl_kv_store(c->thread, &key, mode, (uint32_t)flags, cl_kv_expiry(c->thread, exptime), value,
                      (uint32_t)(block - 2), cas);
     kv_answer(c, kv_stored_text(rc));
@@ -56,7 +52,7 @@ static int do_store(struct kv_command *c, int mode)
 static void do_delta(struct kv_command *c, bool incr)
 {
     uint64_t delta, value;
-    take_noreply(c);
+    kv_take_noreply(c);
     if (c->token[1].len > CL_KV_KEY_MAX) {
         kv_refuse(c, KV_BAD_FORMAT);
         return;
@@ -81,7 +77,7 @@ static void do_delta(struct kv_command *c, bool incr)
 static void do_touch(struct kv_command *c)
 {
     int32_t exptime;
-    take_noreply(c);
+    kv_take_noreply(c);
     if (c->token[1].len > CL_KV_KEY_MAX) {
         kv_refuse(c, KV_BAD_FORMAT);
         return;
@@ -100,7 +96,7 @@ static void do_delete(struct kv_command *c)
     if (c->n_tokens > 2) {
         /* A time of 0 is taken, as clients of old send it. */
         bool zero = kv_token_is(c->token[2], "0");
-        take_noreply(c);
+        kv_take_noreply(c);
         if (!(c->n_tokens == 3 ? zero || c->noreply : zero && c->noreply)) {
             kv_refuse(c, KV_BAD_FORMAT ".  Usage: delete <key> [noreply]");
             return;
@@ -111,30 +107,20 @@ static void do_delete(struct kv_command *c)
         return;
     }
     struct cl_kv_key key = kv_key_of(c->thread, c->token[1]);
+    kv_prefix_count(c->thread->store, &key, KV_PREFIX_DELETE);
     kv_answer(c, cl_kv_delete_key(c->thread, &key) == CL_KV_OK ? "DELETED" : "NOT_FOUND");
 }
 
 static void do_flush_all(struct kv_command *c)
 {
     int32_t delay = 0;
-    take_noreply(c);
+    kv_take_noreply(c);
     if (c->n_tokens != (c->noreply ? 2u : 1u) && !kv_parse_i32(c->token[1].p, c->token[1].len, &delay)) {
         kv_refuse(c, "CLIENT_ERROR invalid exptime argument");
         return;
     }
     kv_flush(c->thread, delay > 0 ? cl_kv_expiry(c->thread, delay) : 0);
     kv_answer(c, "OK");
-}
-
-/* Taken and checked; there is no log to make more talkative. */
-static void do_verbosity(struct kv_command *c)
-{
-    uint64_t level;
-    take_noreply(c);
-    if (kv_parse_u64(c->token[1].p, c->token[1].len, &level))
-        kv_answer(c, "OK");
-    else
-        kv_refuse(c, KV_BAD_FORMAT);
 }
 
 enum verb {
@@ -163,6 +149,9 @@ enum verb {
     V_VERSION,
     V_VERBOSITY,
     V_STATS,
+    V_CRAWLER,
+    V_MEMLIMIT,
+    V_ABSENT,
     V_QUIT
 };
 
@@ -193,10 +182,18 @@ static const struct form {
              {"gats", V_GATS, 2, ~0u},
              {"flush_all", V_FLUSH_ALL, 1, 3},
              {"version", V_VERSION, 1, ~0u},
-             {"verbosity", V_VERBOSITY, 2, ~0u},
+             {"verbosity", V_VERBOSITY, 2, 3},
              {"stats", V_STATS, 1, ~0u},
              {"quit", V_QUIT, 1, ~0u},
-             {"bget", V_GET, 2, ~0u}};
+             {"bget", V_GET, 2, ~0u},
+             {"lru_crawler", V_CRAWLER, 1, ~0u},
+             {"cache_memlimit", V_MEMLIMIT, 2, 3},
+             {"watch", V_ABSENT, 1, ~0u},
+             {"slabs", V_ABSENT, 1, ~0u},
+             {"lru", V_ABSENT, 1, ~0u},
+             {"extstore", V_ABSENT, 1, ~0u},
+             {"shutdown", V_ABSENT, 1, ~0u},
+             {"refresh_certs", V_ABSENT, 1, ~0u}};
 
 static const struct form *form_of(struct kv_token name)
 {
@@ -246,6 +243,10 @@ static int execute(struct kv_command *c)
     }
     if (!has_words(c, f->lo, f->hi))
         return CL_KV_MORE;
+    if (c->session->replicated && (f->verb == V_CRAWLER || f->verb == V_MEMLIMIT || f->verb == V_ABSENT)) {
+        kv_refuse(c, "SERVER_ERROR this command is about one server, and is not replicated");
+        return CL_KV_MORE;
+    }
     switch (f->verb) {
     case V_GET:
     case V_GETS:
@@ -289,10 +290,18 @@ static int execute(struct kv_command *c)
         kv_answer(c, "VERSION " KV_VERSION);
         break;
     case V_VERBOSITY:
-        do_verbosity(c);
+        kv_admin_verbosity(c);
         break;
     case V_STATS:
         return kv_stats(c) ? CL_KV_MORE : CL_KV_FULL;
+    case V_CRAWLER:
+        return kv_admin_crawler(c) ? CL_KV_MORE : CL_KV_FULL;
+    case V_MEMLIMIT:
+        kv_admin_memlimit(c);
+        break;
+    case V_ABSENT:
+        kv_admin_absent(c);
+        break;
     case V_QUIT:
         return CL_KV_QUIT;
     case V_NONE:

@@ -125,6 +125,7 @@ void kv_binary_refuse_rest(const uint8_t *request, uint64_t len, bool no_room, s
 void kv_flush(struct cl_kv_thread *t, uint32_t at_s);
 #define KV_DATA_MISSING (-1)
 void kv_refuse(struct kv_command *c, const char *text);
+void kv_take_noreply(struct kv_command *c);
 /* Refuse a line whose data block, if it has one, has no known end. The block must not be taken for commands. */
 int kv_refuse_and_end(struct kv_command *c, const char *text);
 /* What a storage command is answered. */
@@ -141,6 +142,14 @@ bool kv_meta_debug(struct kv_command *c);
 int kv_meta_set(struct kv_command *c);
 bool kv_meta_delete(struct kv_command *c);
 bool kv_meta_arithmetic(struct kv_command *c);
+
+/* apps/kv/admin.c. False: no room. kv_admin_absent: commands that mean nothing here. */
+void kv_admin_verbosity(struct kv_command *c);
+void kv_admin_memlimit(struct kv_command *c);
+bool kv_admin_crawler(struct kv_command *c);
+void kv_admin_absent(struct kv_command *c);
+/* apps/kv/dump.c: lru_crawler metadump of everything. False: no room; the session knows where to go on. */
+bool kv_dump(struct kv_command *c);
 
 /* apps/kv/retrieve.c. False: no room for the next value; session->skip says where to go on. */
 bool kv_retrieve(struct kv_command *c);

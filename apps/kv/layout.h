@@ -112,6 +112,9 @@ struct cl_kv {
     uint32_t manual_clock;
     uint32_t manual_now_s;
     uint32_t no_evict;
+    uint32_t detail; /* count by prefixes (prefix.h). This and the next four: writer: anybody, relaxed */
+    uint32_t verbosity, crawler_off, crawler_tocrawl, crawler_sleep_us; /* kept to be shown; nothing heeds them */
+    struct kv_prefixes *prefixes;                                       /* NULL until they are wanted; then for good */
     struct kv_partition *partitions;
     struct kv_thread_line *threads;
 };
@@ -439,6 +442,9 @@ struct kv_item *kv_log_append(struct kv_partition *p, uint64_t bytes, uint32_t n
 /* Drop all that has expired or was flushed. False: nothing was. */
 bool kv_log_drop_gone(struct kv_partition *p, uint32_t now_s);
 uint32_t kv_log_sweep(struct kv_partition *p, uint32_t now_s, uint32_t budget);
+/* Show live items from place *at on, over `budget` places; *at is where to go on: the item that `see` was not content with. */
+void kv_log_walk(struct kv_partition *p, uint64_t *at, uint32_t budget,
+                 bool (*see)(void *arg, const struct kv_item *it), void *arg);
 /* Take an item out of index and log. */
 void kv_unlink(struct kv_partition *p, const struct kv_ref *r);
 

@@ -7,6 +7,12 @@ void kv_refuse(struct kv_command *c, const char *text)
     kv_answer(c, text);
 }
 
+void kv_take_noreply(struct kv_command *c)
+{
+    if (c->n_tokens <= KV_MAX_TOKENS && kv_token_is(c->token[c->n_tokens - 1], "noreply"))
+        c->noreply = true;
+}
+
 int kv_refuse_and_end(struct kv_command *c, const char *text)
 {
     kv_refuse(c, text);

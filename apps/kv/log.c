@@ -176,3 +176,17 @@ uint32_t kv_log_sweep(struct kv_partition *p, uint32_t now_s, uint32_t budget)
     p->cursor = at < p->head ? at : p->tail;
     return dropped;
 }
+
+void kv_log_walk(struct kv_partition *p, uint64_t *at, uint32_t budget,
+                 bool (*see)(void *arg, const struct kv_item *it), void *arg)
+{
+    *at = cl_max(*at, p->tail);
+    for (; budget && *at < p->head; budget--) {
+        uint64_t rest = rest_at(p, *at);
+        const struct kv_item *it = item_at(p, *at);
+        uint64_t bytes = HEADERLESS(rest) ? rest : kv_item_bytes(it);
+        if (!HEADERLESS(rest) && kv_item_state(it) == KV_LIVE && !see(arg, it))
+            return;
+        *at += bytes;
+    }
+}

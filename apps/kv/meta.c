@@ -358,6 +358,7 @@ bool kv_meta_debug(struct kv_command *c)
         return true;
     }
     struct cl_kv_key key = kv_key_of(c->thread, word);
+    cl_count(&c->thread->counters.cmd_meta, 1); /* as memcached counts: me alone */
     for (unsigned tries = 0;; tries++) {
         struct kv_ref r;
         struct cl_kv_meta item;

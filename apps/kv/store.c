@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
@@ -191,6 +192,7 @@ int cl_kv_new(const struct cl_kv_config *given, struct cl_kv **out, char err[256
     s->manual_clock = c.manual_clock;
     s->no_evict = c.no_evict;
     s->manual_now_s = 2;
+    s->crawler_sleep_us = 100; /* as memcached says */
     s->mono_base_s = coarse_seconds(CLOCK_MONOTONIC_COARSE) - 2;
     s->unix_base_s = coarse_seconds(CLOCK_REALTIME_COARSE) - 2;
     lay_out(s, &plan);
@@ -200,8 +202,10 @@ int cl_kv_new(const struct cl_kv_config *given, struct cl_kv **out, char err[256
 
 void cl_kv_delete(struct cl_kv *s)
 {
-    if (s)
-        munmap(s, s->memory_bytes);
+    if (!s)
+        return;
+    free(s->prefixes);
+    munmap(s, s->memory_bytes);
 }
 
 struct cl_kv_thread *cl_kv_thread(struct cl_kv *s, uint32_t id)

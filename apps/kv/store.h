@@ -75,7 +75,7 @@ struct cl_kv;
 /* Counters of one thread. Writer: that thread; readers: anybody (relaxed), so sums are not a snapshot. */
 struct cl_kv_counters {
     uint64_t cmd_get, get_hits, get_misses, get_expired, get_flushed;
-    uint64_t cmd_set, cmd_touch, touch_hits, touch_misses, cmd_flush;
+    uint64_t cmd_set, cmd_touch, touch_hits, touch_misses, cmd_flush, cmd_meta;
     uint64_t delete_hits, delete_misses, incr_hits, incr_misses, decr_hits, decr_misses;
     uint64_t cas_hits, cas_misses, cas_badval;
     uint64_t store_too_large, store_no_memory;

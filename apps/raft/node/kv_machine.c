@@ -41,7 +41,7 @@ static struct cl_kv_thread *at_time(struct raft_kv *kv, uint64_t clock_ms)
 static int64_t run_commands_at(struct raft_kv *kv, uint64_t clock_ms, bool applied, const uint8_t *text, uint32_t bytes,
                                uint8_t *reply, uint32_t room)
 {
-    struct cl_kv_session session = {.thread = at_time(kv, clock_ms), .no_stats = applied};
+    struct cl_kv_session session = {.thread = at_time(kv, clock_ms), .replicated = applied};
     struct cl_kv_out out = {.data = reply, .room = room};
     cl_kv_process_whole(&session, text, bytes, &out);
     return (int64_t)out.len;

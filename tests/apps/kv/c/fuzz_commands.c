@@ -112,6 +112,8 @@ static const struct seed TEXT[] = {
     SEED("gat 5 a b\r\ngats 0 a\r\n"),
     SEED("delete a 0 noreply\r\nflush_all 10\r\nverbosity 1\r\n"),
     SEED("stats\r\nversion\r\nstats reset\r\n"),
+    SEED("stats settings\r\nstats items\r\nstats slabs\r\nstats detail on\r\nget p:1 q:\r\nstats detail dump\r\n"),
+    SEED("lru_crawler metadump all\r\nlru_crawler crawl 1,2\r\ncache_memlimit 64\r\nverbosity 1 noreply\r\n"),
     SEED("set big 0 0 9000\r\n"),
     SEED("ms a 5 T30 F7 c k Oabc\r\nhello\r\nmg a v t f h l s k c\r\n"),
     SEED("mg YQ== b k v N30 R20 T60\r\nmd YQ== b I T10 q\r\nmg a v\r\n"),
