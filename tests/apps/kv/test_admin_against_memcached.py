@@ -68,6 +68,9 @@ ALIKE = [
 ]
 
 
+BUSY = b"BUSY currently processing crawler request\r\n"
+
+
 class Link:
     """A connection to memcached."""
 
@@ -76,23 +79,23 @@ class Link:
 
     def ask(self, line: bytes) -> bytes:
         """The answer to a command, told from the next one's by a fence."""
-        self._link.sendall(line + b"\r\nmn fence\r\n")
-        answer = b""
-        while not answer.endswith(b"MN\r\n"):
-            part = self._link.recv(1 << 16)
-            assert part, answer
-            answer += part
-        return answer[: -len(b"MN\r\n")]
+        return self._until_idle(line + b"\r\nmn fence\r\n", b"MN\r\n")[: -len(b"MN\r\n")]
 
     def dump(self) -> bytes:
-        """The answer to metadump, before which memcached lets nothing be pipelined."""
-        self._link.sendall(b"lru_crawler metadump all\r\n")
-        answer = b""
-        while not answer.endswith(b"END\r\n"):
-            part = self._link.recv(1 << 16)
-            assert part, answer
-            answer += part
-        return answer
+        """The answer to metadump, before and after which memcached lets nothing be pipelined."""
+        return self._until_idle(b"lru_crawler metadump all\r\n", b"END\r\n")
+
+    def _until_idle(self, data: bytes, end: bytes) -> bytes:
+        """The answer to data, once memcached's crawler is not busy with something before it."""
+        while True:
+            self._link.sendall(data)
+            answer = b""
+            while not answer.endswith(end) and not (answer.startswith(BUSY) and end == b"END\r\n"):
+                part = self._link.recv(1 << 16)
+                assert part, answer
+                answer += part
+            if not answer.startswith(BUSY):
+                return answer
 
     def close(self) -> None:
         self._link.close()
