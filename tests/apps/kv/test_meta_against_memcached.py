@@ -1,7 +1,7 @@
 """Meta commands: the same bytes to stock memcached and to our command layer must give the same bytes back.
 
 Differences that docs/kv.md lists are kept out: class and size of an item, the base64 form of a key whose item memcached
-made without noting it, values of refused commands (memcached executes them), and T with an opaque that is too long.
+made without noting it, values of refused commands (memcached executes them), and ma with an opaque that is too long.
 """
 
 from __future__ import annotations
@@ -176,7 +176,6 @@ OTHERS = st.sampled_from(
         command(b"md a" + b" k" * 18),
         command(b"ma a" + b" k" * 18),
         command(b"md a O" + b"x" * 32),
-        command(b"ma a O" + b"x" * 32),
         command(b"mg a O" + b"x" * 32),
         command(b"ms a 2 O" + b"x" * 32, b"no"),
         Command((b"ms a 2" + b" k" * 17 + b"\r\n",), b"no\r\n", refused=True),
@@ -192,7 +191,7 @@ OTHERS = st.sampled_from(
 @pytest.mark.soak(short=True, takes_s=5)
 @given(script=st.lists(st.one_of(metas(), metas(), metas(), OTHERS), min_size=1, max_size=20), cut=st.integers(0, 200))
 @settings(
-    max_examples=soak.examples(150, 1500),
+    max_examples=soak.examples(60, 1500),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_random_commands(link: Oracle, script: list[Command], cut: int) -> None:
