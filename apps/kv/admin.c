@@ -81,7 +81,7 @@ static bool crawl(struct kv_command *c)
         return true;
     }
     if (dumps && ours)
-        return kv_dump(c);
+        return kv_dump(c, true, UINT32_MAX);
     kv_answer(c, dumps ? "END" : "OK"); /* the sweep drops what has expired, crawl or not */
     return true;
 }

@@ -36,12 +36,11 @@ struct cl_kv_session {
     struct cl_kv_thread *thread;
     uint64_t swallow; /* input bytes to be thrown away: the data of a refused store */
     uint64_t want;    /* with CL_KV_MORE and unconsumed input: bytes needed from its start, 0 if unknown */
-    uint32_t skip;    /* a retrieval that stopped for room goes on this far into its line */
+    uint32_t skip;    /* a retrieval that stopped for room goes on this far into its line, a dump after so many */
     uint32_t
         replicated; /* 1: refuse what is about this server alone, such as stats, as replicas would answer differently */
-    uint32_t protocol; /* as the first byte says: 0 not known yet, CL_KV_TEXT, CL_KV_BINARY */
-    uint32_t
-        dump_partition; /* where lru_crawler metadump goes on that stopped for room: partition, place, last place */
+    uint32_t protocol;       /* as the first byte says: 0 not known yet, CL_KV_TEXT, CL_KV_BINARY */
+    uint32_t dump_partition; /* where a dump goes on that stopped for room: partition, place, last place */
     uint64_t dump_at, dump_end;
 };
 

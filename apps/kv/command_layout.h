@@ -148,8 +148,9 @@ void kv_admin_verbosity(struct kv_command *c);
 void kv_admin_memlimit(struct kv_command *c);
 bool kv_admin_crawler(struct kv_command *c);
 void kv_admin_absent(struct kv_command *c);
-/* apps/kv/dump.c: lru_crawler metadump of everything. False: no room; the session knows where to go on. */
-bool kv_dump(struct kv_command *c);
+/* apps/kv/dump.c: lru_crawler metadump, or stats cachedump, of all items, or of `limit`. False: no room; the session knows
+ * where to go on. */
+bool kv_dump(struct kv_command *c, bool crawler, uint32_t limit);
 
 /* apps/kv/retrieve.c. False: no room for the next value; session->skip says where to go on. */
 bool kv_retrieve(struct kv_command *c);

@@ -227,6 +227,24 @@ static bool do_detail(struct kv_command *c)
     return true;
 }
 
+/* stats cachedump <class> <lines>. False: no room. */
+static bool do_cachedump(struct kv_command *c)
+{
+    uint64_t class, limit;
+    if (c->n_tokens < 4)
+        kv_refuse(c, "CLIENT_ERROR bad command line");
+    else if (!kv_parse_u64(c->token[2].p, c->token[2].len, &class) ||
+             !kv_parse_u64(c->token[3].p, c->token[3].len, &limit))
+        kv_refuse(c, KV_BAD_FORMAT);
+    else if (class > 63)
+        kv_refuse(c, "CLIENT_ERROR Illegal slab id");
+    else if (class == 1)
+        return kv_dump(c, false, limit && limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX);
+    else
+        kv_answer(c, "END");
+    return true;
+}
+
 bool kv_stats(struct kv_command *c)
 {
     struct kv_token what = c->n_tokens > 1 ? c->token[1] : (struct kv_token){0};
@@ -237,13 +255,13 @@ bool kv_stats(struct kv_command *c)
     }
     if (kv_token_is(what, "detail"))
         return do_detail(c);
+    if (kv_token_is(what, "cachedump"))
+        return do_cachedump(c);
     if (!kv_out_room(c->out, CL_KV_ANSWER_MAX))
         return false;
     if (kv_token_is(what, "reset")) {
         reset(c->thread->store);
         kv_answer(c, "RESET");
-    } else if (kv_token_is(what, "cachedump")) {
-        kv_refuse(c, "CLIENT_ERROR stats cachedump not allowed");
     } else if (lines_of(c, what)) {
         kv_answer(c, "END");
     } else {

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import kvbinary as kb
 import pytest
+from cltest import wait_until
 
 from corelane.apps._native import ffi, lib
 from corelane.apps.kv import Session, Store
@@ -59,6 +60,12 @@ ALIKE = [
     b"stats reset",
     b"stats reset x",
     b"stats sizes",
+    b"stats cachedump",
+    b"stats cachedump 1",
+    b"stats cachedump 1 x",
+    b"stats cachedump 64 1",
+    b"stats cachedump 1 5",
+    b"stats cachedump 9 5",
     b"stats extstore",
     b"stats detail",
     b"stats detail x",
@@ -68,6 +75,7 @@ ALIKE = [
 ]
 
 
+FENCED = b"EN k:fence:\r\n"
 BUSY = b"BUSY currently processing crawler request\r\n"
 
 
@@ -79,7 +87,7 @@ class Link:
 
     def ask(self, line: bytes) -> bytes:
         """The answer to a command, told from the next one's by a fence."""
-        return self._until_idle(line + b"\r\nmn fence\r\n", b"MN\r\n")[: -len(b"MN\r\n")]
+        return self._until_idle(line + b"\r\nmg :fence: k\r\n", FENCED)[: -len(FENCED)]
 
     def dump(self) -> bytes:
         """The answer to metadump, before and after which memcached lets nothing be pipelined."""
@@ -124,7 +132,6 @@ def test_answered_alike(link: Link, line: bytes) -> None:
         (b"slabs reassign 1 2", b"CLIENT_ERROR slab reassignment disabled\r\n"),
         (b"slabs automove 1", b"ERROR\r\n"),
         (b"lru mode flat", b"ERROR\r\n"),
-        (b"stats cachedump 1 5", b"CLIENT_ERROR stats cachedump not allowed\r\n"),
         (b"stats conns", b"END\r\n"),
         (b"stats sizes_enable", b"ERROR\r\n"),
         (b"lru_crawler metadump 2", b"END\r\n"),
@@ -231,6 +238,22 @@ def test_metadump_has_a_line_for_each_item(link: Link) -> None:
     assert told[0][b"plain"] == (True, b"yes")
     assert len(told[0]) == 3
     assert line.sub(b"", ours) == line.sub(b"", theirs) == b"END\r\n"
+
+
+def test_cachedump_lists_items_of_the_class(link: Link) -> None:
+    with Store(4 << 20, seed=1, huge_pages=0, manual_clock=True) as store:
+        session = Session(store)
+        for line in (b"set plain 5 0 2\r\nhi", b"set other 0 0 0\r\n"):
+            assert session.execute(line + b"\r\n") == link.ask(line)
+        wait_until(
+            lambda: link.ask(b"stats cachedump 1 0").count(b"ITEM") == 2
+        )  # it lists items that its LRU calls cold
+        ours, theirs = session.execute(b"stats cachedump 1 0\r\n"), link.ask(b"stats cachedump 1 0")
+        assert sorted(ours.split(b"\r\n")) == sorted(theirs.split(b"\r\n"))
+        assert session.execute(b"stats cachedump 1 1\r\n") == b"ITEM plain [2 b; 0 s]\r\nEND\r\n"
+        session.execute(b"".join(b"set n%d 0 0 0 noreply\r\n\r\n" % i for i in range(1000)))
+        small = Session(store, room=3000)
+        assert small.execute(b"stats cachedump 1 500\r\n").count(b"ITEM n") == 498
 
 
 def test_metadump_goes_on_where_its_room_ended() -> None:
