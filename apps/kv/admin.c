@@ -37,10 +37,10 @@ void kv_admin_memlimit(struct kv_command *c)
         kv_answer(c, "MEMLIMIT_TOO_SMALL cannot set maxbytes to less than 8m");
     else if (mib > 1000000000)
         kv_answer(c, "MEMLIMIT_ADJUST_FAILED input value is megabytes not bytes");
-    else if ((uint64_t)mib << 20 == c->thread->store->memory_bytes)
-        kv_answer(c, "OK");
-    else /* the memory is one piece, taken when the store is made */
-        kv_answer(c, "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust");
+    else
+        kv_answer(c, cl_kv_set_limit(c->thread->store, (uint64_t)mib << 20) == 0
+                         ? "OK"
+                         : "MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust");
 }
 
 /* Classes that the crawler is sent to: all, hash, or numbers from 1 to 63 with commas between them. *ours: whether the one

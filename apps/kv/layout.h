@@ -84,7 +84,8 @@ struct kv_partition {
     uint64_t head, tail;     /* bytes ever appended, reclaimed; place = position modulo log_bytes */
     uint64_t cursor;         /* where the sweep goes on */
     uint64_t live_bytes;
-    uint64_t live_limit; /* of live_bytes, in a store that never evicts; 0: it evicts. Constant */
+    uint64_t withheld_bytes; /* of the log, that cl_kv_set_limit took from use */
+    uint64_t live_limit;     /* of live_bytes, in a store that never evicts; 0: it evicts. Constant */
     /* When kv_log_drop_gone last looked at everything, and flush_cas then: in that second nothing more is gone. A hint: what
      * it spares would find nothing. */
     uint64_t looked_cas;
@@ -106,6 +107,7 @@ struct cl_kv {
     uint32_t huge_pages;
     uint64_t item_max_bytes;
     uint64_t memory_bytes;
+    uint64_t limit_bytes; /* of memory_bytes, that are to be used. Writer: cl_kv_set_limit, relaxed */
     uint64_t index_bytes;
     int64_t unix_base_s;
     int64_t mono_base_s;

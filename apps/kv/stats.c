@@ -65,7 +65,7 @@ static void counter_lines(struct kv_command *c, const struct cl_kv_counters *n)
 
 static void usage_lines(struct kv_command *c, const struct cl_kv_usage *u)
 {
-    line_u64(c, "limit_maxbytes", u->memory_bytes);
+    line_u64(c, "limit_maxbytes", u->limit_bytes);
     line_u64(c, "bytes", u->live_bytes);
     line_u64(c, "curr_items", u->items);
     line_u64(c, "total_items", u->total_items);
@@ -104,7 +104,7 @@ static void all_lines(struct kv_command *c)
 static void settings_lines(struct kv_command *c)
 {
     const struct cl_kv *s = c->thread->store;
-    line_u64(c, "maxbytes", s->memory_bytes);
+    line_u64(c, "maxbytes", cl_load_relaxed(&s->limit_bytes));
     line_u64(c, "verbosity", cl_load_relaxed(&s->verbosity));
     line_u64(c, "oldest", 0);
     line_text(c, "evictions", s->no_evict ? "off" : "on");

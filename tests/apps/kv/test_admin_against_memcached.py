@@ -38,6 +38,7 @@ ALIKE = [
     b"cache_memlimit x",
     b"cache_memlimit 4",
     b"cache_memlimit 64",
+    b"cache_memlimit 50",
     b"cache_memlimit 64 noreply\r\nmn",
     b"cache_memlimit 64 a b",
     b"cache_memlimit 2000000000",
@@ -127,6 +128,7 @@ def test_answered_alike(link: Link, line: bytes) -> None:
 @pytest.mark.parametrize(
     ("line", "answer"),
     [
+        (b"cache_memlimit 30", b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n"),
         (b"cache_memlimit 65", b"MEMLIMIT_ADJUST_FAILED out of bounds or unable to adjust\r\n"),
         (b"watch fetchers", b"CLIENT_ERROR watch commands not allowed\r\n"),
         (b"slabs reassign 1 2", b"CLIENT_ERROR slab reassignment disabled\r\n"),
@@ -254,6 +256,31 @@ def test_cachedump_lists_items_of_the_class(link: Link) -> None:
         session.execute(b"".join(b"set n%d 0 0 0 noreply\r\n\r\n" % i for i in range(1000)))
         small = Session(store, room=3000)
         assert small.execute(b"stats cachedump 1 500\r\n").count(b"ITEM n") == 498
+
+
+def test_a_lower_limit_is_come_to_by_bounded_parts_and_raised_again() -> None:
+    with Store(16 << 20, seed=1, huge_pages=0, item_max_bytes=1 << 16) as store:
+        session = Session(store)
+
+        def fill(first: int, count: int) -> int:
+            for i in range(first, first + count, 100):
+                session.execute(
+                    b"".join(b"set n%d 0 0 500 noreply\r\n%b\r\n" % (k, b"v" * 500) for k in range(i, i + 100))
+                )
+            return store.usage()["live_bytes"]
+
+        full = fill(0, 40_000)
+        assert session.execute(b"cache_memlimit 10\r\n") == b"OK\r\n"
+        before = store.usage()["evictions"]
+        session.execute(b"set one 0 0 1\r\nx\r\n")
+        assert store.usage()["evictions"] - before <= 64
+        low = fill(40_000, 20_000)
+        store.check()
+        assert low < full - (5 << 20)
+        assert b"STAT limit_maxbytes %d\r\n" % (10 << 20) in session.execute(b"stats\r\n")
+        assert session.execute(b"cache_memlimit 16\r\n") == b"OK\r\n"
+        assert fill(60_000, 40_000) > full - (1 << 20)
+        store.check()
 
 
 def test_metadump_goes_on_where_its_room_ended() -> None:

@@ -194,7 +194,7 @@ def test_what_is_no_request_ends_a_session_without_an_answer(
     oracle: Memcached, store: Store, no_request: bytes
 ) -> None:
     data = request(kb.NOOP) + no_request + FENCE
-    assert ask(oracle, data) == (b"", True)  # memcached drops the answer before it, too
+    assert ask(oracle, data)[1]
     session = Session(store)
     assert [a.opcode for a in answers(session.execute(data))] == [kb.NOOP]
     assert session.closed
@@ -217,11 +217,10 @@ def test_a_value_that_is_too_large_is_refused_and_never_kept(store: Store, told:
     session.execute(kb.store(kb.SET, b"a", b"old"))
     (refused,) = answers(session.execute(request(kb.SET, b"a", extras=b"\0" * 8, body=told)))
     assert (refused.status, refused.value) == (kb.TOO_LARGE, b"Too large.")
-    assert session.execute(b"\0" * (1 << 20)) == b""
+    assert session.execute(b"\0" * ((1 << 20) - 9)) == b""
     assert session.wants == 0
     assert Session(store).execute(b"get a\r\n") == b"END\r\n"
     if told == 1 << 20:  # nine bytes of it are key and extras, the rest has come
-        assert session.execute(FENCE[9:]) == b""
         assert [a.opcode for a in answers(session.execute(FENCE))] == [kb.NOOP]
 
 

@@ -74,10 +74,9 @@ DROPPED = [
     (b"ms a 13 q", BAD_CHUNK),
     (b"ms a 2147483646", BAD_FORMAT),
     (b"mt a 9", ERROR),
-    (b"ms a 9", ERROR),
     (b"sett a\0b 0 0 9", ERROR),  # what follows a zero byte in a line is not looked at
     (b"set\ta\t0\t0\t9", ERROR),
-    (b"ms a\n b 9", ERROR),
+    (b"ms a\n b 9", BAD_FORMAT),
     (b"set a\r\nset b 0 0 9", ERROR),  # a line end in the key
 ]
 IDS = {"ids": lambda p: p[:30].decode("latin-1") if isinstance(p, bytes) else None}
