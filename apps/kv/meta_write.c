@@ -67,6 +67,18 @@ static const char *parse_set(struct kv_command *c, struct kv_meta *m, int *mode)
     return m->opaque_too_long ? KV_META_TOO_LONG : NULL;
 }
 
+/* Whether a space in the key, or an empty key, may have moved the words, so that another one is the size: among the flags is
+ * a number, or a word that means something elsewhere. */
+static bool moved(const struct kv_command *c)
+{
+    for (unsigned i = 3; i < cl_min(c->n_tokens, (unsigned)KV_MAX_TOKENS); i++) {
+        uint8_t first = c->token[i].p[0];
+        if ((first >= '0' && first <= '9') || first == '-' || first == '+' || kv_token_is(c->token[i], "noreply"))
+            return true;
+    }
+    return c->n_tokens > KV_MAX_TOKENS;
+}
+
 int kv_meta_set(struct kv_command *c)
 {
     struct kv_meta m;
@@ -79,6 +91,8 @@ int kv_meta_set(struct kv_command *c)
     if (c->n_tokens == 2 || !kv_parse_size(c->token[2], &block))
         return kv_refuse_and_end(c, KV_BAD_FORMAT);
     const char *why = parse_set(c, &m, &mode);
+    if (why && moved(c))
+        return kv_refuse_and_end(c, why);
     if (why) {
         kv_refuse(c, why);
         c->session->swallow = block;

@@ -74,6 +74,8 @@ DROPPED = [
     (b"ms a 13 q", BAD_CHUNK),
     (b"ms a 2147483646", BAD_FORMAT),
     (b"mt a 9", ERROR),
+    (b"ms a 0 9", b"CLIENT_ERROR invalid flag\r\n"),  # a key with a space
+    (b"ms a 0 0 noreply", b"CLIENT_ERROR invalid flag\r\n"),
     (b"sett a\0b 0 0 9", ERROR),  # what follows a zero byte in a line is not looked at
     (b"set\ta\t0\t0\t9", ERROR),
     (b"ms a\n b 9", BAD_FORMAT),
