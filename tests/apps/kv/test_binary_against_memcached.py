@@ -16,10 +16,12 @@ from cltest import soak
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kvbinary import Answer, answers, request
+from kvclient import HEADER, UdpClient
 from kvoracle import Oracle
 
 from corelane.apps.kv import Session, Store
 from corelane.bench.baseline.memcached import Memcached
+from corelane.bench.baseline.sockets import LinuxUdp
 
 KEYS = [b"a", b"bin\0\r\n", b"k" * 250]
 FENCE = request(kb.NOOP, opaque=b"fenc")
@@ -241,3 +243,19 @@ def test_a_long_value_comes_in_pieces_and_goes_out_in_little_room(store: Store) 
     got = answers(answer)
     assert [a.status for a in got] == [0] * 7
     assert all((a.extras, a.key, a.value) == (b"\0\0\0\5", b"a", value) for a in got[1:6])
+
+
+def test_a_datagram_holds_requests_that_are_all_there(store: Store) -> None:
+    requests = kb.store(kb.SETQ, b"a", b"value") + request(kb.GETK, b"a") + request(kb.GETQ, b"none")
+    cut = [
+        request(kb.SET, b"a", extras=b"\0" * 8, body=100, opaque=b"cut!"),
+        request(kb.GET, b"a", opaque=b"cut!")[:24],
+    ]
+    with LinuxUdp(store=store) as server, UdpClient(server.port) as client:
+        client.send(HEADER.pack(1, 0, 1, 0) + requests)
+        (got,) = answers(client.receive()[HEADER.size :])
+        assert (got.opcode, got.key, got.value) == (kb.GETK, b"a", b"value")
+        for data in cut:
+            client.send(HEADER.pack(2, 0, 1, 0) + FENCE + data)
+            fence, refused = answers(client.receive()[HEADER.size :])
+            assert (fence.status, refused.status, refused.opaque) == (kb.OK, kb.INVALID, b"cut!")
