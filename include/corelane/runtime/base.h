@@ -21,6 +21,7 @@
 #define CL_API __attribute__((visibility("default")))
 #define CL_HOT __attribute__((hot))
 #define CL_NOINLINE __attribute__((noinline))
+#define CL_ALWAYS_INLINE inline __attribute__((always_inline))
 #define CL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define CL_ALIGNED(n) __attribute__((aligned(n)))
 #define CL_CACHELINE 64
