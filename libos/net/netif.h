@@ -352,6 +352,22 @@ static inline void cl_netq_push(struct cl_netq *q, const struct cl_frame *f)
         cl_netq_ring(q);
 }
 
+/* The same of a frame that is `len` bytes long. The length is written last: a copy of what was just written in part
+ * would wait for that. */
+static inline void cl_netq_push_sized(struct cl_netq *q, struct cl_frame *f, unsigned len)
+{
+    if (cl_unlikely(q->n_tx == CL_NETQ_TX)) {
+        f->len = (uint16_t)len;
+        cl_netq_push_slow(q, f);
+        return;
+    }
+    struct cl_frame *to = &q->tx[q->n_tx++];
+    *to = *f;
+    to->len = (uint16_t)len;
+    if (q->n_tx >= q->flush_at)
+        cl_netq_ring(q);
+}
+
 static inline bool cl_netif_running(const struct cl_netif *nif)
 {
     return cl_load_relaxed(&nif->running) != 0;
