@@ -243,7 +243,7 @@ static CL_NOINLINE void to_other(struct burst *b, const struct cl_rx_item *item,
         to_socket(b, item, info);
 }
 
-static inline void parsed_frame(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
+static CL_ALWAYS_INLINE void to_its_place(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
     struct cl_netif *nif = b->q->nif;
     if (cl_likely(info->verdict == CL_RX_UDP)) {
@@ -274,11 +274,17 @@ static inline void parsed_frame(struct burst *b, const struct cl_frame *f, const
     slow_frame(b, f, info);
 }
 
+/* Of a burst that nothing orders: inline, so that what was parsed stays in registers. */
 static inline void one_frame(struct burst *b, const struct cl_frame *f)
 {
     struct cl_rx_info info;
     cl_rx_parse(&b->q->nif->self, f->data, f->len, &info);
-    parsed_frame(b, f, &info);
+    to_its_place(b, f, &info);
+}
+
+static CL_NOINLINE void parsed_frame(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
+{
+    to_its_place(b, f, info);
 }
 
 static inline void publish(struct burst *b)
