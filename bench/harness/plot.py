@@ -221,7 +221,7 @@ class Canvas:
         names = [name.removesuffix(", curve") for name in skipped]
         if names:
             told = ", ".join(names) if len(names) <= NAMED_MOST else f"{len(names)} arms"
-            text = f"no curve (see below): {told}"
+            text = f"not measured (see below): {told}"
             axis.set_title(text, loc="right", fontsize=9, color=COLOURS[1], fontweight="bold")
 
     def _name_curve(self, axis: Any, name: str, points: Sequence[dict[str, Any]], colour: str, resource: str) -> None:

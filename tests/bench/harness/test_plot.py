@@ -85,7 +85,7 @@ def test_arms_without_a_curve_are_named_above_the_axes(more: list[str], said: st
     d["settings"]["skipped"] = dict.fromkeys(names, "no load was carried")
     c = default_plot(d)
     c.finish(tmp_path / "x.png", d)
-    assert c.axes[0].get_title(loc="right") == f"no curve (see below): {said}"
+    assert c.axes[0].get_title(loc="right") == f"not measured (see below): {said}"
 
 
 @pytest.mark.parametrize("loud", [False, True])
