@@ -301,11 +301,6 @@ static int may_store(struct cl_kv_thread *t, const struct kv_write *w, const str
     }
 }
 
-bool kv_fits(const struct cl_kv *s, uint32_t key_len, uint64_t value_bytes)
-{
-    return KV_OVERHEAD_BYTES + key_len + value_bytes <= s->item_max_bytes;
-}
-
 /* What the new item's head is to say, and of what its value is made. Its unique comes later. */
 static void prepare(const struct cl_kv_thread *t, const struct kv_write *w, const struct kv_ref *old, bool joins,
                     struct head *h, struct pieces *v)
