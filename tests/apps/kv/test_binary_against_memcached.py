@@ -174,7 +174,7 @@ LAST = [
 @pytest.mark.soak(short=True, takes_s=5)
 @given(script=st.lists(requests(), min_size=1, max_size=25), cut=st.integers(0, 300))
 @settings(
-    max_examples=soak.examples(50, 1000),
+    max_examples=soak.examples(100, 1000),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_random_requests(oracle: Memcached, link: Oracle, script: list[Request], cut: int) -> None:

@@ -191,7 +191,7 @@ OTHERS = st.sampled_from(
 @pytest.mark.soak(short=True, takes_s=5)
 @given(script=st.lists(st.one_of(metas(), metas(), metas(), OTHERS), min_size=1, max_size=20), cut=st.integers(0, 200))
 @settings(
-    max_examples=soak.examples(60, 1500),
+    max_examples=soak.examples(120, 1500),
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_random_commands(link: Oracle, script: list[Command], cut: int) -> None:
