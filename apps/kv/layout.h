@@ -361,7 +361,7 @@ static inline unsigned kv_prefetch_item(const struct cl_kv *s, uint64_t hash)
     return 0;
 }
 
-/* Look a key up for reading (apps/kv/ops.c). True: found, *meta is of one piece, and r->item's value may be copied;
+/* Look a key up for reading (apps/kv/lookup.c). True: found, *meta is of one piece, and r->item's value may be copied;
  * then call kv_lookup_done, and start again if it says false. False: a miss, no lock held. *locked: take the partition's
  * lock; set here when KV_READ_TRIES lock-free tries met a writer, so that one that lost its core is not waited for by
  * spinning. With *locked, the lock is held from a true return until kv_lookup_done, which then always says true. */
@@ -419,9 +419,24 @@ struct kv_changed {
 };
 int kv_delta(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_change *d, struct kv_changed *out);
 
-/* Parts of such operations, with the lock held. */
+/* Flushes (apps/kv/lookup.c): with the lock held; without, when one was delayed whose time may have come. */
+void kv_flush_now(const struct cl_kv *s, struct kv_partition *p);
+void kv_flush_due(struct cl_kv_thread *t, struct kv_partition *p);
+
 /* Apply a delayed flush whose time has come. The lock is not held. */
-void kv_flush_if_due(struct cl_kv_thread *t, struct kv_partition *p);
+static inline void kv_flush_if_due(struct cl_kv_thread *t, struct kv_partition *p)
+{
+    uint32_t at = cl_load_relaxed(&p->flush_at_s);
+    if (cl_unlikely(at && at <= t->now_s))
+        kv_flush_due(t, p);
+}
+
+/* Parts of such operations, with the lock held. */
+/* Another unique. */
+static inline uint64_t kv_next_cas(const struct cl_kv *s, struct kv_partition *p)
+{
+    return ++p->cas_count * s->n_partitions + (s->n_partitions > 1 ? p->number : 0);
+}
 /* Find a key; what has expired is dropped. */
 bool kv_find_live(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key, struct kv_ref *r);
 int kv_write_locked(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key,
