@@ -233,16 +233,21 @@ int kv_write_locked(struct cl_kv_thread *t, struct kv_partition *p, const struct
     return rc;
 }
 
+/* A write that is too large. memcached: a value that is out of date is worse than none. */
+static CL_NOINLINE int refuse_large(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_write *w)
+{
+    COUNT(t, store_too_large);
+    if (w->mode == CL_KV_SET || w->drops_old)
+        cl_kv_delete_key(&(struct cl_kv_thread){.store = t->store, .now_s = t->now_s}, key);
+    return CL_KV_TOO_LARGE;
+}
+
 int kv_write(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_write *w, struct kv_written *out)
 {
     struct kv_partition *p = kv_partition_of(t->store, key->hash);
     COUNT(t, cmd_set);
-    if (!kv_fits(t->store, key->len, w->value_bytes)) {
-        COUNT(t, store_too_large);
-        if (w->mode == CL_KV_SET || w->drops_old) /* memcached: a value that is out of date is worse than none */
-            cl_kv_delete_key(&(struct cl_kv_thread){.store = t->store, .now_s = t->now_s}, key);
-        return CL_KV_TOO_LARGE;
-    }
+    if (cl_unlikely(!kv_fits(t->store, key->len, w->value_bytes)))
+        return refuse_large(t, key, w);
     kv_flush_if_due(t, p);
     kv_lock(p);
     int rc = kv_write_locked(t, p, key, w, out);
