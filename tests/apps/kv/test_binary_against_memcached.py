@@ -75,6 +75,7 @@ def told(data: bytes, lowest: int) -> list[Answer]:
 def same(server: Memcached, link: Oracle, script: list[Request], cut: int = 0) -> tuple[list[Answer], bool]:
     """What both answer to the same script on emptied stores, and whether they close."""
     link.reset()
+    ask(server, b"".join(request(kb.DELETE, key) for key in KEYS) + FENCE)  # a flush to come brings back what one hides
     lowest = link.cas()
     theirs, their_end = ask(server, b"".join(r.bytes(lowest) for r in script) + FENCE)
     data = b"".join(r.bytes(0) for r in script) + FENCE
