@@ -43,8 +43,14 @@ static int do_store(struct kv_command *c, int mode)
     if (rc != CL_KV_MORE)
         return rc;
     kv_prefix_count(c->thread->store, &key, KV_PREFIX_SET);
-    rc = cl_kv_store(c->thread, &key, mode, (uint32_t)flags, cl_kv_expiry(c->thread, exptime), value,
-                     (uint32_t)(block - 2), cas);
+    struct kv_written written;
+    struct kv_write store = {.mode = mode,
+                             .flags = (uint32_t)flags,
+                             .expires_s = cl_kv_expiry(c->thread, exptime),
+                             .value = value,
+                             .value_bytes = (uint32_t)(block - 2),
+                             .cas = cas};
+    rc = kv_write(c->thread, &key, &store, &written);
     kv_answer(c, kv_stored_text(rc));
     return CL_KV_MORE;
 }

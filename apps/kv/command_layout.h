@@ -131,7 +131,14 @@ int kv_refuse_and_end(struct kv_command *c, const char *text);
 /* What a storage command is answered. */
 const char *kv_stored_text(int rc);
 /* A value's size in words, to that of its data block, its end of line counted. */
-bool kv_parse_size(struct kv_token t, uint64_t *block);
+static inline bool kv_parse_size(struct kv_token t, uint64_t *block)
+{
+    int32_t bytes;
+    if (!kv_parse_i32(t.p, t.len, &bytes) || bytes < 0 || bytes > INT32_MAX - 2)
+        return false;
+    *block = (uint64_t)bytes + 2;
+    return true;
+}
 /* The data block of a command that stores: CL_KV_MORE, and *value is the value, or the item is too large, which the store
  * will say, and the block is thrown away; KV_DATA_MISSING: it has not all come yet; CL_KV_QUIT: it does not end as one. */
 int kv_take_block(struct kv_command *c, const struct cl_kv_key *key, uint64_t block, const uint8_t **value);

@@ -57,9 +57,14 @@ struct kv_bucket {
     /* Of a chain's first bucket: odd while a writer is inside; counts for the whole chain. Of an overflow bucket: the next
      * one in the free list; read and written by the lock holder alone, so no reader takes a link for a slot. */
     uint32_t version;
-    uint16_t refs; /* 2 bits a slot */
-    uint8_t chained;
-    uint8_t hits; /* a bit a slot: the item was read since it was stored */
+    union {
+        struct {
+            uint16_t refs; /* 2 bits a slot */
+            uint8_t chained;
+            uint8_t hits; /* a bit a slot: the item was read since it was stored */
+        };
+        uint32_t use; /* the three at once, for readers */
+    };
     uint64_t slot[KV_SLOTS];
 } CL_ALIGNED(64);
 _Static_assert(sizeof(struct kv_bucket) == 64, "a bucket is a cache line");
@@ -290,9 +295,14 @@ static inline bool kv_ref_hit(const struct kv_ref *r)
 /* Note that an item was read. Writes the first time, and while the count is below its cap. */
 static inline void kv_ref_use(const struct kv_ref *r)
 {
+#define ALL(slot) (KV_REF_CAP << 2 * (slot) | 1u << (24 + (slot)))
+    static const uint32_t all[KV_SLOTS] = {ALL(0), ALL(1), ALL(2), ALL(3), ALL(4), ALL(5), ALL(6)};
+#undef ALL
+    if (cl_likely(!(all[r->slot] & ~cl_load_relaxed(&r->bucket->use)))) /* both at their most; little endian */
+        return;
     kv_ref_count(r);
     uint8_t hits = cl_load_relaxed(&r->bucket->hits);
-    if (cl_unlikely(!(hits >> r->slot & 1)))
+    if (!(hits >> r->slot & 1))
         cl_store_relaxed(&r->bucket->hits, (uint8_t)(hits | 1u << r->slot));
 }
 
@@ -351,7 +361,7 @@ static inline unsigned kv_prefetch_item(const struct cl_kv *s, uint64_t hash)
     return 0;
 }
 
-/* Look a key up for reading (apps/kv/ops.c). True: found, *meta is of one piece, and r->item's value may be copied;
+/* Look a key up for reading (apps/kv/lookup.c). True: found, *meta is of one piece, and r->item's value may be copied;
  * then call kv_lookup_done, and start again if it says false. False: a miss, no lock held. *locked: take the partition's
  * lock; set here when KV_READ_TRIES lock-free tries met a writer, so that one that lost its core is not waited for by
  * spinning. With *locked, the lock is held from a true return until kv_lookup_done, which then always says true. */
@@ -409,9 +419,24 @@ struct kv_changed {
 };
 int kv_delta(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_change *d, struct kv_changed *out);
 
-/* Parts of such operations, with the lock held. */
+/* Flushes (apps/kv/lookup.c): with the lock held; without, when one was delayed whose time may have come. */
+void kv_flush_now(const struct cl_kv *s, struct kv_partition *p);
+void kv_flush_due(struct cl_kv_thread *t, struct kv_partition *p);
+
 /* Apply a delayed flush whose time has come. The lock is not held. */
-void kv_flush_if_due(struct cl_kv_thread *t, struct kv_partition *p);
+static inline void kv_flush_if_due(struct cl_kv_thread *t, struct kv_partition *p)
+{
+    uint32_t at = cl_load_relaxed(&p->flush_at_s);
+    if (cl_unlikely(at && at <= t->now_s))
+        kv_flush_due(t, p);
+}
+
+/* Parts of such operations, with the lock held. */
+/* Another unique. */
+static inline uint64_t kv_next_cas(const struct cl_kv *s, struct kv_partition *p)
+{
+    return ++p->cas_count * s->n_partitions + (s->n_partitions > 1 ? p->number : 0);
+}
 /* Find a key; what has expired is dropped. */
 bool kv_find_live(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key, struct kv_ref *r);
 int kv_write_locked(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key,
@@ -420,7 +445,10 @@ int kv_write_locked(struct cl_kv_thread *t, struct kv_partition *p, const struct
 void kv_mark_item(struct cl_kv_thread *t, struct kv_partition *p, const struct kv_ref *r, uint32_t expires_s,
                   uint64_t marks);
 /* Whether an item of such a key and value is small enough. */
-bool kv_fits(const struct cl_kv *s, uint32_t key_len, uint64_t value_bytes);
+static inline bool kv_fits(const struct cl_kv *s, uint32_t key_len, uint64_t value_bytes)
+{
+    return KV_OVERHEAD_BYTES + key_len + value_bytes <= s->item_max_bytes;
+}
 
 /* The lock of a partition (apps/kv/store.c). */
 void kv_lock(struct kv_partition *p);

@@ -37,15 +37,6 @@ const char *kv_stored_text(int rc)
     }
 }
 
-bool kv_parse_size(struct kv_token t, uint64_t *block)
-{
-    int32_t bytes;
-    if (!kv_parse_i32(t.p, t.len, &bytes) || bytes < 0 || bytes > INT32_MAX - 2)
-        return false;
-    *block = (uint64_t)bytes + 2;
-    return true;
-}
-
 int kv_take_block(struct kv_command *c, const struct cl_kv_key *key, uint64_t block, const uint8_t **value)
 {
     *value = c->data;

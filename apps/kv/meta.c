@@ -84,8 +84,10 @@ static const char *take_flag(const struct kv_command *c, struct kv_meta *m, stru
     case 'I':
         m->stale = true;
         break;
-    case 'l': /* looks at the item, or means something to a proxy */
     case 'h':
+        m->hit = true;
+        break;
+    case 'l': /* looks at the item, or means something to a proxy */
     case 'k':
     case 's':
     case 't':
@@ -318,6 +320,8 @@ bool kv_meta_get(struct kv_command *c)
     const char *why = kv_meta_parse(c, 2, &m);
     if (!why && m.opaque_too_long)
         why = KV_META_TOO_LONG;
+    if (!why && m.hit && c->session->replicated) /* reads are not replicated */
+        why = "SERVER_ERROR whether an item was read is not replicated: leave h out";
     if (why) {
         kv_refuse(c, why);
         return true;
@@ -349,6 +353,10 @@ bool kv_meta_debug(struct kv_command *c)
     uint8_t decoded[CL_KV_KEY_MAX], *start = kv_out_room(c->out, KV_META_LINE_MAX);
     if (!start)
         return false;
+    if (c->session->replicated) { /* it says whether the item was read, which each node knows for itself */
+        kv_refuse(c, "SERVER_ERROR me must be alone in its request");
+        return true;
+    }
     struct kv_token word = c->n_tokens > 1 ? c->token[1] : (struct kv_token){NULL, CL_KV_KEY_MAX + 1};
     bool fits = word.len <= CL_KV_KEY_MAX;
     if (fits && c->n_tokens > 2 && kv_token_is(c->token[2], "b"))

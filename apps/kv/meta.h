@@ -18,6 +18,7 @@ struct kv_meta {
     bool changes;         /* N, T or R: more than a look at the item */
     bool vivify, value, peek, quiet, has_cas, stale, new_time;
     bool opaque_too_long;
+    bool hit;  /* h */
     char mode; /* 0: none given */
     uint32_t expires_s, vivify_s, recache_s;
     uint32_t client_flags;

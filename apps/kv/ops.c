@@ -1,129 +1,8 @@
-/* Operations on items. Semantics are memcached's; where its text is silent, those of memcached 1.6. */
+/* Operations that change items. Semantics are memcached's; where its text is silent, those of memcached 1.6. */
 #include "layout.h"
 #include "number.h"
 
 #define COUNT(t, what) cl_count(&(t)->counters.what, 1) /* relaxed: one writer, see cl_kv_counters */
-
-static uint64_t next_cas(const struct cl_kv *s, struct kv_partition *p)
-{
-    return ++p->cas_count * s->n_partitions + (s->n_partitions > 1 ? p->number : 0);
-}
-
-static void flush_now(const struct cl_kv *s, struct kv_partition *p)
-{
-    cl_store_relaxed(&p->flush_cas, next_cas(s, p)); /* relaxed: a read that races with a flush may go either way */
-    cl_store_relaxed(&p->flush_at_s, 0);
-}
-
-void kv_flush_if_due(struct cl_kv_thread *t, struct kv_partition *p)
-{
-    uint32_t at = cl_load_relaxed(&p->flush_at_s);
-    if (cl_likely(!at || at > t->now_s))
-        return;
-    kv_lock(p);
-    if (p->flush_at_s && p->flush_at_s <= t->now_s)
-        flush_now(t->store, p);
-    kv_unlock(p);
-}
-
-/* Drop an item that a reader found expired, if it is still that item. */
-static void drop_gone(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key)
-{
-    struct kv_ref r;
-    kv_lock(p);
-    kv_find(p, key->data, key->len, key->hash, &r);
-    if (r.item && kv_item_gone(p, r.item->flags_exp, r.item->cas, t->now_s)) {
-        kv_unlink(p, &r);
-        p->reclaimed++;
-    }
-    kv_unlock(p);
-}
-
-bool kv_lookup(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, struct cl_kv_meta *meta,
-               bool *locked)
-{
-    struct kv_partition *p = kv_partition_of(t->store, key->hash);
-    kv_flush_if_due(t, p);
-    for (unsigned tries = 0;; tries++) {
-        *locked = *locked || tries == KV_READ_TRIES;
-        if (cl_unlikely(*locked))
-            kv_lock(p); /* the first try under the lock is of one piece: no second one takes it again */
-        kv_find(p, key->data, key->len, key->hash, r);
-        bool even = !(r->version & 1);
-        if (r->item) {
-            uint64_t flags_exp = cl_load_relaxed(&r->item->flags_exp);
-            uint64_t lengths = cl_load_relaxed(&r->item->lengths);
-            meta->cas = cl_load_relaxed(&r->item->cas);
-            meta->flags = (uint32_t)flags_exp;
-            meta->expires_s = (uint32_t)(flags_exp >> 32);
-            meta->value_bytes = (uint32_t)lengths;
-        }
-        if (cl_unlikely(!even || !kv_ref_valid(r))) {
-            COUNT(t, read_retries);
-            cl_relax();
-            continue;
-        }
-        if (!r->item)
-            break;
-        if (cl_likely(!kv_item_gone(p, (uint64_t)meta->expires_s << 32, meta->cas, t->now_s)))
-            return true;
-        if (*locked)
-            kv_unlock(p);
-        cl_count(meta->cas <= cl_load_relaxed(&p->flush_cas) ? &t->counters.get_flushed : &t->counters.get_expired, 1);
-        if (!t->store->no_evict) /* replicas read different things, but must drop the same ones */
-            drop_gone(t, p, key);
-        return false;
-    }
-    if (*locked)
-        kv_unlock(p);
-    return false;
-}
-
-bool kv_lookup_peeked(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_ref *r, bool locked)
-{
-    if (locked) {
-        kv_unlock(kv_partition_of(t->store, key->hash));
-        return true;
-    }
-    if (cl_likely(kv_ref_valid(r)))
-        return true;
-    COUNT(t, read_retries);
-    return false;
-}
-
-bool kv_lookup_done(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, bool locked)
-{
-    if (locked) {
-        kv_ref_use(r);
-        kv_unlock(kv_partition_of(t->store, key->hash));
-        return true;
-    }
-    if (cl_likely(kv_ref_valid(r))) {
-        kv_ref_use(r);
-        return true;
-    }
-    COUNT(t, read_retries);
-    return false;
-}
-
-int cl_kv_get(struct cl_kv_thread *t, const struct cl_kv_key *key, struct cl_kv_meta *meta, uint8_t *value,
-              uint32_t room)
-{
-    COUNT(t, cmd_get);
-    for (unsigned tries = 0;; tries++) {
-        struct kv_ref r;
-        bool locked = tries >= KV_READ_TRIES;
-        if (!kv_lookup(t, key, &r, meta, &locked)) {
-            COUNT(t, get_misses);
-            return CL_KV_NOT_FOUND;
-        }
-        kv_copy_out(value, kv_item_value(r.item), cl_min(room, meta->value_bytes));
-        if (kv_lookup_done(t, key, &r, locked)) {
-            COUNT(t, get_hits);
-            return CL_KV_OK;
-        }
-    }
-}
 
 /* An item is given a time at which it has expired already. */
 static void note_expiry(struct cl_kv_thread *t, struct kv_partition *p, uint32_t expires_s)
@@ -301,11 +180,6 @@ static int may_store(struct cl_kv_thread *t, const struct kv_write *w, const str
     }
 }
 
-bool kv_fits(const struct cl_kv *s, uint32_t key_len, uint64_t value_bytes)
-{
-    return KV_OVERHEAD_BYTES + key_len + value_bytes <= s->item_max_bytes;
-}
-
 /* What the new item's head is to say, and of what its value is made. Its unique comes later. */
 static void prepare(const struct cl_kv_thread *t, const struct kv_write *w, const struct kv_ref *old, bool joins,
                     struct head *h, struct pieces *v)
@@ -350,7 +224,7 @@ int kv_write_locked(struct cl_kv_thread *t, struct kv_partition *p, const struct
         }
         kv_ref_count(&old);
     }
-    h.cas = next_cas(t->store, p);
+    h.cas = kv_next_cas(t->store, p);
     p->total_items++;
     if (joins || !old.item || !replace_in_place(&old, key, &h, &v))
         rc = put_new(t, p, key, &h, &v, joins);
@@ -359,16 +233,21 @@ int kv_write_locked(struct cl_kv_thread *t, struct kv_partition *p, const struct
     return rc;
 }
 
+/* A write that is too large. memcached: a value that is out of date is worse than none. */
+static CL_NOINLINE int refuse_large(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_write *w)
+{
+    COUNT(t, store_too_large);
+    if (w->mode == CL_KV_SET || w->drops_old)
+        cl_kv_delete_key(&(struct cl_kv_thread){.store = t->store, .now_s = t->now_s}, key);
+    return CL_KV_TOO_LARGE;
+}
+
 int kv_write(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_write *w, struct kv_written *out)
 {
     struct kv_partition *p = kv_partition_of(t->store, key->hash);
     COUNT(t, cmd_set);
-    if (!kv_fits(t->store, key->len, w->value_bytes)) {
-        COUNT(t, store_too_large);
-        if (w->mode == CL_KV_SET || w->drops_old) /* memcached: a value that is out of date is worse than none */
-            cl_kv_delete_key(&(struct cl_kv_thread){.store = t->store, .now_s = t->now_s}, key);
-        return CL_KV_TOO_LARGE;
-    }
+    if (cl_unlikely(!kv_fits(t->store, key->len, w->value_bytes)))
+        return refuse_large(t, key, w);
     kv_flush_if_due(t, p);
     kv_lock(p);
     int rc = kv_write_locked(t, p, key, w, out);
@@ -419,7 +298,7 @@ static int remove_found(struct cl_kv_thread *t, struct kv_partition *p, const st
     uint32_t expires_s = d->new_time ? d->expires_s : (uint32_t)(r->item->flags_exp >> 32);
     note_expiry(t, p, expires_s);
     struct head h = {.flags_exp = (uint64_t)expires_s << 32 | (uint32_t)r->item->flags_exp,
-                     .cas = next_cas(t->store, p),
+                     .cas = kv_next_cas(t->store, p),
                      .marks = (r->item->lengths & KV_MARKS & ~KV_WON) | KV_STALE};
     rewrite_head(r, &h);
     return CL_KV_OK;
@@ -513,7 +392,7 @@ static int delta_locked(struct cl_kv_thread *t, struct kv_partition *p, const st
     uint8_t text[KV_DECIMAL_MAX];
     uint32_t n = kv_format_u64(text, value), expires_s = d->new_time ? d->expires_s : expired_s;
     struct head h = {.flags_exp = (uint64_t)expires_s << 32 | (uint32_t)r.item->flags_exp,
-                     .cas = next_cas(t->store, p),
+                     .cas = kv_next_cas(t->store, p),
                      .marks = kv_marks_now(t->now_s) | (r.item->lengths & KV_KEPT_MARKS)};
     note_expiry(t, p, expires_s);
     *out = (struct kv_changed){.value = value, .cas = h.cas, .expired_s = expired_s};
@@ -558,11 +437,11 @@ void cl_kv_flush_all(struct cl_kv_thread *t, uint32_t at_s)
         kv_flush_if_due(t, p);
         kv_lock(p);
         if (at_s <= t->now_s)
-            flush_now(s, p);
+            kv_flush_now(s, p);
         else
             cl_store_relaxed(&p->flush_at_s, at_s);
         if (at_s == CL_KV_NEVER_S)
-            next_cas(s, p); /* as memcached: a flush at a past day takes a unique, one that waits does not */
+            kv_next_cas(s, p); /* as memcached: a flush at a past day takes a unique, one that waits does not */
         kv_unlock(p);
     }
 }

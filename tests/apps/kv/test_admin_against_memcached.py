@@ -146,7 +146,16 @@ def test_answered_as_a_server_that_has_none_of_it(line: bytes, answer: bytes) ->
 
 @pytest.mark.parametrize(
     "line",
-    [b"stats", b"stats detail on", b"lru_crawler metadump all", b"cache_memlimit 8", b"slabs", b"watch fetchers"],
+    [
+        b"stats",
+        b"stats detail on",
+        b"lru_crawler metadump all",
+        b"cache_memlimit 8",
+        b"slabs",
+        b"watch fetchers",
+        b"mg a h",
+        b"me a",
+    ],
 )
 def test_a_replicated_store_refuses_what_is_about_one_server(store: Store, line: bytes) -> None:
     session = ffi.new("struct cl_kv_session *", {"thread": store.thread(), "replicated": 1})
