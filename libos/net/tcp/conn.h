@@ -63,6 +63,7 @@
  *   RFC 2525, 2.17; 9293, 3.6.1: a reset if the user closes and data is or comes unread
  *
  * NOT implemented yet
+ *   R2 of a SYN: it is given up after 127 s and not after 3 minutes (9293, 3.8.3)
  *   SACK's information used for sending, RACK-TLP, PRR, F-RTO: all come behind recovery.h
  *   accurate ECN (RFC 9768); pacing but after idleness; CUBIC's HyStart++
  *   a smaller block for TIME_WAIT; a path MTU that is kept for others, or that grows again

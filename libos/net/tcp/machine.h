@@ -9,7 +9,7 @@
 
 #define CL_TCP_MS 1000000ull
 #define CL_TCP_OPTION_TIMES 12    /* bytes of a timestamp option, filled up */
-#define CL_TCP_SYN_RETRIES 6      /* 127 s (RFC 9293, section 3.8.3: R2 of a SYN, 3 minutes or less are common) */
+#define CL_TCP_SYN_RETRIES 6      /* 127 s, as in Linux; RFC 9293, section 3.8.3, asks for an R2 of 3 minutes */
 #define CL_TCP_SYN_ACK_RETRIES 5  /* of what a stranger asked for */
 #define CL_TCP_RETRIES 15         /* R2 (RFC 9293, section 3.8.3: at least 100 s) */
 #define CL_TCP_ORPHAN_RETRIES 8   /* when the user has closed */

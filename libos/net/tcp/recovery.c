@@ -90,7 +90,7 @@ void cl_tcp_recovery_duplicate(struct cl_tcp_conn *c, const struct cl_tcp_segmen
         c->cc.window += c->cc.mss; /* a segment has left the network */
         return;
     }
-    /* Once for the losses of a window (RFC 6582, section 3.2, step 1). */
+    /* Once for the losses of a window (RFC 6582, section 3.2, step 2). */
     if (c->dup_acks != CL_TCP_DUPLICATES || !cl_seq_before(c->recover_seq, c->una))
         return;
     c->flags |= CL_TCP_RECOVERING;
