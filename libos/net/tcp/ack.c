@@ -49,7 +49,7 @@ static void advance(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
     cl_tcp_recovery_acked(c, s, before);
     c->retries = 0;
     c->error = 0;
-    c->marks &= (uint8_t)~CL_TCP_PACED;
+    c->marks &= (uint8_t)~CL_TCP_MARKS_PACED;
     c->rtt.doublings = 0;
     c->progress_ms = cl_tcp_now_ms(c);
     if (c->una == c->nxt)

@@ -125,11 +125,11 @@ enum cl_tcp_state {
 #define CL_TCP_WANTS_ROOM 0x100000 /* a write took less than it was given */
 
 /* cl_tcp_conn.marks (ecn.c), and whether it is paced */
-#define CL_TCP_ECN 1         /* was agreed */
-#define CL_TCP_ECHO 2        /* a mark came, and our segments say so */
-#define CL_TCP_REDUCED 4     /* an echo came, until reduced_seq is acknowledged */
-#define CL_TCP_SAY_REDUCED 8 /* with the next segment of new data */
-#define CL_TCP_PACED 16      /* after idleness: bursts, until an acknowledgement says how fast */
+#define CL_TCP_MARKS_ECN 1         /* was agreed */
+#define CL_TCP_MARKS_ECHO 2        /* a mark came, and our segments say so */
+#define CL_TCP_MARKS_REDUCED 4     /* an echo came, until reduced_seq is acknowledged */
+#define CL_TCP_MARKS_SAY_REDUCED 8 /* with the next segment of new data */
+#define CL_TCP_MARKS_PACED 16      /* after idleness: bursts, until an acknowledgement says how fast */
 
 /* cl_tcp_conn.events: to be told with this turn */
 #define CL_TCP_EVENT_OPENED 1
@@ -222,7 +222,7 @@ struct cl_tcp_conn {
     uint8_t state;            /* enum cl_tcp_state */
     uint8_t events;           /* CL_TCP_EVENT_* */
     uint8_t snd_scale : 4, rcv_scale : 4;
-    uint8_t marks; /* CL_TCP_ECN, ... */
+    uint8_t marks; /* CL_TCP_MARKS_* */
     /* Sending (RFC 9293, section 3.3.1). nxt is the highest number ever sent: what is sent again is told by
      * `resend`. */
     uint32_t una, nxt;
@@ -251,7 +251,7 @@ struct cl_tcp_conn {
     uint32_t timed_seq;
     /* Recovery (recovery.h): what is taken for lost and not sent again is resend..resend_end. */
     uint32_t resend, resend_end, recover_seq;
-    uint32_t reduced_seq; /* with CL_TCP_REDUCED: nxt at that time */
+    uint32_t reduced_seq; /* with CL_TCP_MARKS_REDUCED: nxt at that time */
     uint32_t user_timeout_ms;
     struct cl_tcp_rtt rtt;
     struct cl_tcp_cc cc;

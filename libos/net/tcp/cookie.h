@@ -28,7 +28,10 @@ bool cl_tcp_cookie_right(const struct cl_tcp_turn *turn, const struct cl_flow_ke
  * do not answer. */
 static inline bool cl_tcp_cookie_admit(struct cl_tcp_listener *l)
 {
-    return cl_tcp_admit_upto(l, l->accepts ? 2 * (uint64_t)l->backlog : UINT32_MAX);
+    if (!cl_tcp_takes(l))
+        return false;
+    __atomic_fetch_add(&l->pending, 1, __ATOMIC_RELAXED); /* a number */
+    return true;
 }
 /* A block that was initialised becomes what it would be if it had taken the SYN, and is given s as its next segment. Of
  * one that was admitted; inside of a turn. */

@@ -325,7 +325,7 @@ static struct block *admitted_block(struct turn *t, const struct cl_flow_key *ke
 }
 
 /* The block for a SYN to a port where somebody listens. NULL, *l NULL: nobody does, or its backlog is full, and whoever
- * has no connection yet is answered by a cookie. NULL, *l set: there is no block. */
+ * has no connection yet is answered by a cookie. NULL, *l set: there is no place for it. */
 static struct block *block_for_syn(struct net *net, const struct cl_flow_key *key, uint64_t hash,
                                    struct cl_tcp_listener **l)
 {
@@ -334,7 +334,10 @@ static struct block *block_for_syn(struct net *net, const struct cl_flow_key *ke
     if (!*l)
         return NULL;
     if (!cl_tcp_admit(*l)) {
-        *l = NULL;
+        if (cl_tcp_takes(*l))
+            *l = NULL;
+        else
+            cl_count(&t.turn.counts->dropped_backlog, 1);
         return NULL;
     }
     struct block *b = admitted_block(&t, key, hash, *l);

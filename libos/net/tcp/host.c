@@ -207,6 +207,10 @@ static struct socket *socket_for_syn(struct cl_tcp_host *h, const struct cl_flow
     static const struct cl_tcp_bytes none;
     struct cl_tcp_segment answer;
     if (!cl_tcp_admit(l)) {
+        if (!cl_tcp_takes(l)) {
+            cl_count(&h->counts.dropped_backlog, 1);
+            return NULL;
+        }
         cl_tcp_cookie_answer(&h->turn, l, key, syn, &answer);
         send_packet(h, key, &answer, &none);
         return NULL;

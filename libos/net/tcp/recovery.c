@@ -56,7 +56,7 @@ static void partial(struct cl_tcp_conn *c, uint32_t acked)
 void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t before)
 {
     uint32_t acked = c->una - before, flight = c->nxt - before - (c->resend_end - c->resend);
-    bool echoed = (c->marks & CL_TCP_ECN) && (s->flags & CL_TCPF_ECE);
+    bool echoed = (c->marks & CL_TCP_MARKS_ECN) && (s->flags & CL_TCPF_ECE);
     struct cl_tcp_cc_ack ack = {.now_ns = c->turn->now_ns,
                                 .rtt_ns = c->rtt.smoothed_ns,
                                 .acked = acked,

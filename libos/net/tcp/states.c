@@ -12,7 +12,9 @@ void cl_tcp_established(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, u
     c->quick = CL_TCP_QUICK;
     c->events |= CL_TCP_EVENT_OPENED;
     cl_count(c->flags & CL_TCP_PASSIVE ? &counts->accepted : &counts->opened, 1);
-    if (c->listener && !c->listener->accepts)
+    if (c->listener && c->listener->accepts)
+        cl_tcp_waits(c->listener);
+    else
         cl_tcp_accepted(c);
     if (c->flags & CL_TCP_KEEP_ALIVE)
         cl_tcp_set(c, CL_TCP_TIMER_KEEP, c->settings->keep_idle_ms * CL_TCP_MS);
