@@ -12,8 +12,6 @@ SCRIPTS = Path(__file__).parents[2] / "libos" / "net" / "tcp" / "scripts"
 NOT_YET = {
     "ICMP errors": ("icmp/connect-port-unreachable",),
     "a path MTU that shrinks": ("pmtu/shrinks", "pmtu/too-small-refused"),
-    "recovery by SACK": ("recovery/one-block-of-three", "recovery/sack-two-holes", "recovery/threshold"),
-    "tail loss probes": ("rto/tail-loss-probe", "rto/tail-loss-probe-new-data"),
 }
 LEAST_PASSED = 190
 

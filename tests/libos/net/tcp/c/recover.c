@@ -1,0 +1,408 @@
+/* Loss recovery case by case, with a made-up peer that acknowledges what the case wants, at times to the nanosecond.
+ *
+ * argv[1]: the name of a case. Prints "ok". Host A opens to host B and sends; after that B is mute, and the case speaks
+ * for it. A round trip is 20 us. */
+#include "world.h"
+
+#define US 1000ull
+#define RTT (20 * US)
+#define MSS 1000u
+#define SENT_MOST 4096
+
+static struct user *a_user;
+static uint64_t b_ended;
+static struct {
+    uint64_t at_ns;
+    uint32_t seq, len; /* counted from the first byte */
+} sent[SENT_MOST];
+static unsigned n_sent;
+static uint32_t first; /* number of the first byte */
+
+static bool record(unsigned from, const struct cl_tcp_segment *s)
+{
+    if (from || s->len == 0)
+        return false;
+    CHECK(n_sent < SENT_MOST);
+    sent[n_sent].at_ns = now_ns;
+    sent[n_sent].seq = s->seq - first;
+    sent[n_sent++].len = s->len;
+    return false;
+}
+
+static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
+{
+    (void)c, (void)error, (void)arg;
+    b_ended++;
+}
+
+static const struct cl_tcp_events quiet = {.ended = on_ended};
+
+static struct cl_tcp_conn *conn(void)
+{
+    return &a_user->conn;
+}
+
+static void open_to(uint8_t options, uint32_t chunks)
+{
+    network.delay_ns = RTT / 2;
+    intercept = record;
+    for (unsigned h = 0; h < 2; h++) {
+        host_init(h, chunks);
+        hosts[h].stack.settings.mss = MSS;
+        hosts[h].stack.settings.options = options;
+        hosts[h].stack.settings.flags = CL_TCP_NO_DELAY;
+    }
+    listen_on(&hosts[1], 80, &quiet, NULL);
+    a_user = connect_from(&hosts[0], 1000, 80, &quiet, NULL);
+    world_run(10 * RTT);
+    CHECK_EQ(conn()->state, CL_TCP_ESTABLISHED);
+    CHECK_EQ(conn()->rtt.least_ns, RTT);
+    first = conn()->nxt;
+    hosts[1].mute = true;
+}
+
+static void opens(void)
+{
+    open_to(CL_TCPO_SACK_OK | CL_TCPO_WSCALE, 1000);
+}
+
+static void write_bytes(uint32_t n)
+{
+    static uint8_t data[1 << 20];
+    begin(a_user);
+    CHECK_EQ(cl_tcp_write(conn(), data, n), n);
+    finish(a_user);
+}
+
+/* B acknowledges what is before `ack` and tells of up to three ranges, all counted from the first byte. */
+static void answer(uint32_t ack, unsigned n, const uint32_t (*sacks)[2])
+{
+    struct cl_tcp_segment s = {.seq = conn()->rcv_nxt, .ack = first + ack, .flags = CL_TCPF_ACK, .window = 30000};
+    uint8_t bytes[64];
+    for (unsigned i = 0; i < n; i++)
+        s.options.sack[s.options.n_sack++] = (struct cl_tcp_range){first + sacks[i][0], first + sacks[i][1]};
+    arrive(&hosts[0], bytes, cl_tcp_segment_write(&s, 80, 1000, bytes));
+}
+
+#define SACK(ack, ...)                                                                                                 \
+    do {                                                                                                               \
+        const uint32_t sacks_[][2] = {__VA_ARGS__};                                                                    \
+        answer(ack, sizeof sacks_ / sizeof sacks_[0], sacks_);                                                         \
+    } while (0)
+#define ACK(ack) answer(ack, 0, NULL)
+
+/* What is due then has happened, too. */
+static void pass(uint64_t ns)
+{
+    uint64_t until_ns = now_ns + ns;
+    world_run(ns + 1);
+    now_ns = until_ns;
+}
+
+/* The i-th segment of data was the one at seq. */
+static void was_sent(unsigned i, uint32_t seq, uint32_t len)
+{
+    CHECK(i < n_sent, "only %u segments were sent", n_sent);
+    CHECK(sent[i].seq == seq && sent[i].len == len, "segment %u is %u, %u bytes", i, sent[i].seq, sent[i].len);
+}
+
+static void ends(void)
+{
+    begin(a_user);
+    cl_tcp_abort(conn());
+    finish(a_user);
+    hosts[1].mute = false;
+    struct user *b = &hosts[1].users[0];
+    begin(b);
+    cl_tcp_abort(&b->conn);
+    finish(b);
+    world_run(SECOND);
+}
+
+static void a_hole_waits_a_quarter_of_a_round_trip(void)
+{
+    opens();
+    write_bytes(3 * MSS);
+    pass(RTT);
+    SACK(0, {MSS, 2 * MSS});
+    pass(RTT / 4 - 1);
+    CHECK_EQ(n_sent, 3);
+    pass(1);
+    CHECK_EQ(n_sent, 4);
+    was_sent(3, 0, MSS);
+    CHECK(conn()->flags & CL_TCP_RECOVERING);
+    ACK(3 * MSS);
+    CHECK(!(conn()->flags & CL_TCP_RECOVERING));
+    CHECK_EQ(hosts[0].counts.timeouts + hosts[0].counts.tail_probes, 0);
+    ends();
+}
+
+static void three_behind_a_hole_are_enough(void)
+{
+    opens();
+    write_bytes(10 * MSS);
+    pass(RTT);
+    SACK(0, {MSS, 2 * MSS});
+    SACK(0, {MSS, 3 * MSS});
+    CHECK_EQ(n_sent, 10);
+    SACK(0, {MSS, 4 * MSS});
+    CHECK_EQ(n_sent, 11);
+    was_sent(10, 0, MSS);
+    ends();
+}
+
+/* What came twice says that the window was too small: the next hole waits two quarters, after a reordering. */
+static void a_needless_retransmission_widens_the_window(void)
+{
+    opens();
+    write_bytes(3 * MSS);
+    pass(RTT);
+    SACK(0, {MSS, 2 * MSS});
+    pass(RTT / 4);
+    CHECK_EQ(n_sent, 4);
+    ACK(3 * MSS);
+    SACK(3 * MSS, {0, MSS});
+    CHECK_EQ(conn()->dsacks, 1);
+    CHECK_EQ(hosts[0].counts.undone, 1);
+    CHECK_EQ(conn()->cc.window, 10 * MSS);
+    write_bytes(3 * MSS);
+    pass(RTT);
+    SACK(3 * MSS, {4 * MSS, 5 * MSS});
+    pass(RTT / 2 - 1);
+    CHECK_EQ(n_sent, 7);
+    pass(1);
+    CHECK_EQ(n_sent, 8);
+    was_sent(7, 3 * MSS, MSS);
+    ends();
+}
+
+static void a_lost_retransmission_is_lost_again_at_once(void)
+{
+    opens();
+    write_bytes(15 * MSS);
+    pass(RTT);
+    SACK(0, {MSS, 4 * MSS});
+    was_sent(10, 0, MSS);
+    pass(RTT / 2);
+    SACK(0, {MSS, 10 * MSS}); /* new data leaves, behind the retransmission */
+    CHECK_EQ(n_sent, 16);
+    pass(RTT);
+    SACK(0, {MSS, 15 * MSS});
+    CHECK_EQ(n_sent, 17);
+    was_sent(16, 0, MSS);
+    ACK(15 * MSS);
+    CHECK(!(conn()->flags & CL_TCP_RECOVERING) && hosts[0].counts.timeouts == 0);
+    CHECK_EQ(hosts[0].counts.fast_retransmits, 1);
+    ends();
+}
+
+/* Segment by segment as they come: what leaves is threshold / flight of it, and never a burst. */
+static void the_window_shrinks_in_proportion(void)
+{
+    opens();
+    conn()->cc.window = 20 * MSS;
+    write_bytes(100 * MSS);
+    CHECK_EQ(n_sent, 20);
+    pass(RTT);
+    for (uint32_t i = 1; i < 20; i++) {
+        unsigned before = n_sent;
+        SACK(0, {MSS, (i + 1) * MSS});
+        CHECK(n_sent - before <= 1, "a burst of %u", n_sent - before);
+    }
+    uint32_t threshold = conn()->cc.threshold;
+    CHECK_EQ(threshold, 14 * MSS);
+    CHECK(cl_tcp_in_flight(conn()) <= threshold && cl_tcp_in_flight(conn()) > threshold - 2 * MSS, "%u are in flight",
+          cl_tcp_in_flight(conn()));
+    pass(RTT);
+    ACK(20 * MSS);
+    CHECK(conn()->flags & CL_TCP_RECOVERING);
+    ACK(conn()->nxt - first);
+    CHECK(!(conn()->flags & CL_TCP_RECOVERING));
+    ends();
+}
+
+/* The end of a flight is lost: two round trips, or LEAST_NS of probe.c, later it is sent again. */
+static void the_tail_is_probed(void)
+{
+    opens();
+    write_bytes(5 * MSS);
+    pass(RTT);
+    ACK(3 * MSS);
+    pass(100 * US - 1);
+    CHECK_EQ(n_sent, 5);
+    pass(1);
+    CHECK_EQ(n_sent, 6);
+    was_sent(5, 4 * MSS, MSS);
+    CHECK_EQ(conn()->cc.window, 13 * MSS); /* as it was */
+    pass(RTT);
+    SACK(3 * MSS, {4 * MSS, 5 * MSS}); /* and that finds what is lost before it */
+    pass(RTT / 4);
+    CHECK_EQ(n_sent, 7);
+    was_sent(6, 3 * MSS, MSS);
+    ACK(5 * MSS);
+    CHECK(hosts[0].counts.timeouts == 0 && hosts[0].counts.tail_probes == 1);
+    ends();
+}
+
+static void one_segment_is_probed_when_it_may_have_waited(void)
+{
+    opens();
+    write_bytes(MSS / 2);
+    pass(40 * MS + 100 * US - 1);
+    CHECK_EQ(n_sent, 1);
+    pass(1);
+    CHECK_EQ(n_sent, 2);
+    pass(SECOND); /* the probe, too: from now on the time-out */
+    CHECK(hosts[0].counts.tail_probes == 1 && hosts[0].counts.timeouts >= 1);
+    ends();
+}
+
+/* The peer throws away what it had told by SACK (RFC 2018, section 8): it is sent again after a time-out. */
+static void what_was_sacked_and_thrown_away_is_sent_again(void)
+{
+    opens();
+    write_bytes(5 * MSS);
+    pass(RTT);
+    SACK(0, {MSS, 5 * MSS});
+    was_sent(5, 0, MSS);
+    pass(RTT);
+    ACK(MSS); /* no more than that */
+    pass(SECOND);
+    CHECK(hosts[0].counts.timeouts >= 1);
+    was_sent(6, MSS, MSS);
+    ACK(2 * MSS);
+    was_sent(n_sent - 1, 3 * MSS, MSS);
+    ACK(5 * MSS);
+    CHECK(!(conn()->flags & CL_TCP_RECOVERING));
+    ends();
+}
+
+static void blocks_of_nonsense_are_ignored(void)
+{
+    opens();
+    write_bytes(10 * MSS);
+    pass(RTT);
+    SACK(0, {20 * MSS, 30 * MSS}, {5 * MSS, 5 * MSS}, {7 * MSS, 6 * MSS});
+    SACK(0, {9 * MSS, 11 * MSS}, {1, MSS - 1}, {0x80000000u, 0x90000000u});
+    SACK(0, {MSS + 1, 2 * MSS}, {3 * MSS, 4 * MSS - 1});
+    CHECK_EQ(cl_tcp_board_sacked(conn()), 0);
+    SACK(0, {MSS + 1, 5 * MSS + 1});
+    CHECK_EQ(cl_tcp_board_sacked(conn()), 3 * MSS); /* the whole segments inside of it */
+    ACK(MSS / 2); /* within the first one */
+    CHECK_EQ(conn()->board->records[conn()->board->from].len, MSS / 2);
+    ACK(10 * MSS);
+    CHECK(!conn()->board);
+    ends();
+}
+
+/* Small segments that are lost leave as one. */
+static void small_ones_are_put_together(void)
+{
+    opens();
+    for (unsigned i = 0; i < 9; i++)
+        write_bytes(100);
+    CHECK_EQ(n_sent, 9);
+    pass(RTT);
+    SACK(0, {800, 900});
+    pass(RTT / 4);
+    CHECK_EQ(n_sent, 10);
+    was_sent(9, 0, 800);
+    ACK(900);
+    CHECK(!conn()->board);
+    ends();
+}
+
+/* More than one chunk of records, every second segment lost. */
+static void many_holes_in_a_long_flight(void)
+{
+    enum { N = 600 };
+    opens();
+    conn()->cc.window = N * MSS;
+    conn()->wnd = conn()->wnd_max = N * MSS;
+    conn()->send.limit = N * MSS;
+    write_bytes(N * MSS);
+    CHECK_EQ(n_sent, N);
+    CHECK(conn()->board != conn()->board->all.last);
+    pass(RTT);
+    for (uint32_t i = 1; i < N; i += 2)
+        SACK(0, {i * MSS, (i + 1) * MSS});
+    for (uint32_t done = 0; done < N; done += 2) {
+        CHECK_EQ(cl_tcp_board_sacked(conn()), (N / 2 - done / 2) * MSS);
+        ACK((done + 2) * MSS); /* each retransmission has come */
+    }
+    CHECK(!conn()->board && hosts[0].counts.timeouts == 0);
+    for (unsigned i = N; i < n_sent; i++)
+        CHECK(sent[i].seq / MSS % 2 == 0, "what had come was sent again");
+    ends();
+}
+
+/* The maximum is smaller by now: what is lost is cut anew. */
+static void lost_segments_are_cut(void)
+{
+    opens();
+    write_bytes(10 * MSS);
+    pass(RTT);
+    conn()->mss = 300;
+    SACK(0, {2 * MSS, 6 * MSS});
+    SACK(0, {2 * MSS, 10 * MSS});
+    uint32_t at = 0;
+    for (unsigned i = 10; i < n_sent; at += sent[i++].len)
+        was_sent(i, at, cl_min(300u, MSS - at % MSS));
+    CHECK_EQ(at, 2 * MSS);
+    ACK(10 * MSS);
+    CHECK(!conn()->board);
+    ends();
+}
+
+/* One chunk for the bytes, none for records: one segment at a time, and all leave. */
+static void without_memory_for_records(void)
+{
+    open_to(CL_TCPO_SACK_OK, 2); /* a kthread's cache may hold half of them back */
+    struct cl_chunk *other = cl_chunks_get(hosts[0].stack.chunks, 0, CL_CHUNKS_UDP);
+    CHECK(other != NULL);
+    write_bytes(2 * MSS);
+    CHECK_EQ(n_sent, 1);
+    CHECK(hosts[0].counts.refused_records >= 1);
+    pass(RTT);
+    ACK(MSS);
+    CHECK_EQ(n_sent, 2);
+    was_sent(1, MSS, MSS);
+    ACK(2 * MSS);
+    cl_chunks_free(hosts[0].stack.chunks, 0, CL_CHUNKS_UDP, other);
+    ends();
+}
+
+#define CASE(name)                                                                                                     \
+    {                                                                                                                  \
+#name, name                                                                                                    \
+    }
+static const struct {
+    const char *name;
+    void (*run)(void);
+} cases[] = {
+    CASE(a_hole_waits_a_quarter_of_a_round_trip),
+    CASE(three_behind_a_hole_are_enough),
+    CASE(a_needless_retransmission_widens_the_window),
+    CASE(a_lost_retransmission_is_lost_again_at_once),
+    CASE(the_window_shrinks_in_proportion),
+    CASE(the_tail_is_probed),
+    CASE(one_segment_is_probed_when_it_may_have_waited),
+    CASE(what_was_sacked_and_thrown_away_is_sent_again),
+    CASE(blocks_of_nonsense_are_ignored),
+    CASE(small_ones_are_put_together),
+    CASE(many_holes_in_a_long_flight),
+    CASE(lost_segments_are_cut),
+    CASE(without_memory_for_records),
+};
+
+int main(int argc, char **argv)
+{
+    verbose = getenv("SHOW") != NULL;
+    for (unsigned i = 0; argc == 2 && i < sizeof cases / sizeof cases[0]; i++)
+        if (strcmp(argv[1], cases[i].name) == 0) {
+            cases[i].run();
+            world_end();
+            printf("ok\n");
+        }
+    return 0;
+}
