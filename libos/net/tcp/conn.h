@@ -132,6 +132,7 @@ enum cl_tcp_state {
 #define CL_TCP_PROBED_AGAIN 0x10000000u /* ... and was something that had been sent before */
 #define CL_TCP_REORDERED 0x8000000u     /* segments of this connection have passed each other */
 #define CL_TCP_FRTO 0x4000000u          /* the time-out may have been a mistake: wait for the first acknowledgement */
+#define CL_TCP_PROBED_FIRST 0x1000000u  /* recovery stood still: its first segment was sent again, and nothing came yet */
 #define CL_TCP_FRTO_NEW 0x2000000u      /* ... for the second, and meanwhile send new data only */
 
 /* cl_tcp_conn.events: to be told with this turn */

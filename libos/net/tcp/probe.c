@@ -1,6 +1,10 @@
 /* What CL_TCP_TIMER_RESEND waits for while something is under way: RACK's reordering window, a tail loss probe (RFC
  * 8985, section 7), or the time-out (RFC 6298). A round trip of 20 us is probed after 100 us, and timed out after 200
- * ms. */
+ * ms.
+ *
+ * Beyond the RFC a recovery is probed, too, once until something is acknowledged: if its retransmissions are lost, and
+ * nothing was sent behind them by which RACK could tell, it would stand still until the time-out. What leaves then is
+ * the first segment under way. When it is acknowledged RACK finds the others. */
 #include "machine.h"
 #include "rack.h"
 
@@ -18,13 +22,15 @@ static uint64_t time_out_ns(const struct cl_tcp_conn *c)
 /* PTO (section 7.2), from now on. 0: no probe. */
 static uint64_t probe_ns(const struct cl_tcp_conn *c)
 {
-    uint32_t never = CL_TCP_RECOVERING | CL_TCP_PROBED | CL_TCP_NO_PROBES;
+    uint32_t never = CL_TCP_TIMED_OUT | CL_TCP_PROBED | CL_TCP_PROBED_FIRST | CL_TCP_NO_PROBES;
+    bool recovering = c->flags & CL_TCP_RECOVERING;
     if (cl_tcp_opening(c) || !(c->flags & CL_TCP_SACKS) || (c->flags & never) || c->retries ||
-        c->rtt.smoothed_ns == 0 || cl_tcp_board_sacked(c))
+        c->rtt.smoothed_ns == 0 || (!recovering && cl_tcp_board_sacked(c)))
         return 0;
-    /* One segment may wait for its acknowledgement as long as our own would (TLP.max_ack_delay). */
-    uint64_t delay_ns = c->nxt - c->una <= c->cc.mss ? c->settings->delayed_ack_ms * CL_TCP_MS : 0;
-    return cl_max(2 * c->rtt.smoothed_ns, LEAST_NS) + delay_ns;
+    /* One segment may wait for its acknowledgement as long as our own would (TLP.max_ack_delay); not one that fills a
+     * hole. */
+    bool waits = !recovering && c->nxt - c->una <= c->cc.mss;
+    return cl_max(2 * c->rtt.smoothed_ns, LEAST_NS) + (waits ? c->settings->delayed_ack_ms * CL_TCP_MS : 0);
 }
 
 static void arm(struct cl_tcp_conn *c, uint64_t pto_ns)
@@ -42,7 +48,7 @@ void cl_tcp_watch_sent(struct cl_tcp_conn *c, bool again)
 {
     bool running = c->due_ns[CL_TCP_TIMER_RESEND] != CL_TCP_NEVER;
     uint64_t pto_ns = again ? 0 : probe_ns(c);
-    if (running && (pto_ns == 0 || (c->flags & CL_TCP_REORDERING)))
+    if (running && (pto_ns == 0 || (c->flags & (CL_TCP_REORDERING | CL_TCP_RECOVERING))))
         return;
     arm(c, pto_ns);
 }
@@ -51,6 +57,8 @@ void cl_tcp_watch_acked(struct cl_tcp_conn *c, bool moved, uint64_t reorder_ns)
 {
     bool other = c->flags & (CL_TCP_PROBING | CL_TCP_REORDERING);
     bool running = c->due_ns[CL_TCP_TIMER_RESEND] != CL_TCP_NEVER;
+    if (moved)
+        c->flags &= ~CL_TCP_PROBED_FIRST;
     if (c->una == c->nxt) {
         if (moved) {
             c->flags &= ~(CL_TCP_PROBING | CL_TCP_REORDERING);
@@ -62,6 +70,15 @@ void cl_tcp_watch_acked(struct cl_tcp_conn *c, bool moved, uint64_t reorder_ns)
     } else if (moved || other || !running) {
         arm(c, probe_ns(c));
     }
+}
+
+static void probe_recovery(struct cl_tcp_conn *c)
+{
+    struct cl_tcp_walk w;
+    cl_tcp_board_lose(c, cl_tcp_walk_first(c, &w));
+    c->flags |= CL_TCP_PROBED_FIRST | CL_TCP_FORCE;
+    arm(c, 0);
+    cl_count(&c->turn->counts->tail_probes, 1);
 }
 
 /* Section 7.3: one segment leaves with this turn, a new one if the peer's window takes it, else the last one again. */
@@ -108,7 +125,10 @@ bool cl_tcp_recovery_due(struct cl_tcp_conn *c)
             cl_tcp_recovery_lost(c, 0);
         cl_tcp_watch_acked(c, false, in_ns);
     } else if (what & CL_TCP_PROBING) {
-        probe(c);
+        if (c->flags & CL_TCP_RECOVERING)
+            probe_recovery(c);
+        else
+            probe(c);
     }
     return what != 0;
 }

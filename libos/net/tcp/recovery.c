@@ -10,6 +10,12 @@ static bool has_sack(const struct cl_tcp_conn *c)
     return c->flags & CL_TCP_SACKS;
 }
 
+/* In a recovery that did not begin with a time-out. */
+static bool is_fast(const struct cl_tcp_conn *c)
+{
+    return (c->flags & (CL_TCP_RECOVERING | CL_TCP_TIMED_OUT)) == CL_TCP_RECOVERING;
+}
+
 /* Of what was sent from number `from` on. Without SACK each duplicate says that a segment has left the network. */
 static uint32_t in_flight_from(const struct cl_tcp_conn *c, uint32_t from)
 {
@@ -44,7 +50,7 @@ bool cl_tcp_lost(struct cl_tcp_conn *c, uint32_t *seq, uint32_t *end)
 
 void cl_tcp_sent(struct cl_tcp_conn *c, uint32_t seq, uint32_t end, bool again)
 {
-    if ((c->flags & (CL_TCP_RECOVERING | CL_TCP_TIMED_OUT)) == CL_TCP_RECOVERING && c->board)
+    if (is_fast(c) && c->board)
         c->board->all.prr_out += end - seq;
     if (!again) {
         cl_tcp_board_add(c, seq, end);
@@ -103,13 +109,13 @@ void cl_tcp_recovery_lost(struct cl_tcp_conn *c, uint32_t delivered)
 {
     if (!(c->flags & CL_TCP_RECOVERING))
         enter(c);
-    if (!(c->flags & CL_TCP_TIMED_OUT))
+    if (is_fast(c))
         reduce(c, delivered);
 }
 
 static void leave(struct cl_tcp_conn *c)
 {
-    if (!(c->flags & CL_TCP_TIMED_OUT))
+    if (is_fast(c))
         c->cc.window = c->cc.threshold;
     c->flags &= ~(uint32_t)(CL_TCP_RECOVERING | CL_TCP_TIMED_OUT | CL_TCP_FRTO | CL_TCP_FRTO_NEW);
     c->dup_acks = 0;
@@ -167,16 +173,23 @@ static bool detect(struct cl_tcp_conn *c, bool first_lost, uint64_t *in_ns)
     return first_lost;
 }
 
-void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t before, bool duplicate)
+/* The window grows, outside of a recovery and in one after a time-out. flight: what was under way before. */
+static void grow(struct cl_tcp_conn *c, uint32_t acked, uint32_t flight)
 {
-    uint32_t acked = c->una - before, flight = in_flight_from(c, before);
-    bool by_time_out = c->flags & CL_TCP_TIMED_OUT, first_lost = false;
-    struct cl_tcp_told told;
     struct cl_tcp_cc_ack ack = {.now_ns = c->turn->now_ns,
+                                .rtt_ns = c->rtt.smoothed_ns,
                                 .acked = acked,
                                 .una = c->una,
                                 .nxt = c->nxt,
                                 .limited = 2 * (uint64_t)flight >= c->cc.window};
+    cl_tcp_cc_acked(&c->cc, &ack, is_fast(c));
+}
+
+void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t before, bool duplicate)
+{
+    uint32_t acked = c->una - before, flight = in_flight_from(c, before);
+    bool first_lost = false;
+    struct cl_tcp_told told;
     uint64_t in_ns;
     cl_tcp_board_take(c, s, &told);
     if (acked) {
@@ -185,14 +198,13 @@ void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s
     }
     if (told.latest_ns)
         cl_tcp_rtt_least(&c->rtt, c->turn->now_ns - told.latest_ns);
-    ack.rtt_ns = c->rtt.smoothed_ns;
     if (!has_sack(c))
         first_lost = count_duplicates(c, acked, duplicate, &told);
     if (told.duplicate)
         cl_tcp_undo_twice(c, &told);
     cl_tcp_probe_acked(c, s, acked != 0, &told);
     if (acked)
-        cl_tcp_cc_acked(&c->cc, &ack, (c->flags & CL_TCP_RECOVERING) && !by_time_out);
+        grow(c, acked, flight);
     cl_tcp_frto_acked(c, acked != 0, &told);
     if ((c->flags & CL_TCP_RECOVERING) && cl_seq_upto(c->recover_seq, c->una)) {
         leave(c);
@@ -200,7 +212,7 @@ void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s
     }
     if (detect(c, first_lost, &in_ns))
         cl_tcp_recovery_lost(c, told.delivered);
-    else if ((c->flags & (CL_TCP_RECOVERING | CL_TCP_TIMED_OUT)) == CL_TCP_RECOVERING && told.delivered)
+    else if (is_fast(c) && told.delivered)
         reduce(c, told.delivered);
     cl_tcp_watch_acked(c, acked != 0, in_ns);
 }

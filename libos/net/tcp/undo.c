@@ -3,6 +3,8 @@
 #include "machine.h"
 #include "rack.h"
 
+#define MOST_AFTER 2 /* segments under way, beside one more, when F-RTO found that the time-out was right */
+
 static void undo(struct cl_tcp_conn *c)
 {
     struct cl_tcp_walk w;
@@ -50,9 +52,11 @@ void cl_tcp_frto_acked(struct cl_tcp_conn *c, bool moved, const struct cl_tcp_to
     if (!moved && !told->sacked && !told->duplicate && told->delivered == 0)
         return; /* it told nothing */
     c->flags &= ~(uint32_t)(CL_TCP_FRTO | CL_TCP_FRTO_NEW);
-    if (!first) {
-        if (told->original)
-            undo(c);
+    if (!first && told->original) {
+        undo(c);
+    } else if (!first) { /* step 3a: the time-out was right, and a segment has left the network */
+        uint32_t one_more = cl_min(cl_tcp_in_flight(c), MOST_AFTER * c->cc.mss) + c->cc.mss;
+        c->cc.window = cl_max(c->cc.window, one_more);
     } else if (moved && cl_seq_before(c->una, c->recover_seq) && may_send_new(c)) {
         c->flags |= CL_TCP_FRTO_NEW;
     }

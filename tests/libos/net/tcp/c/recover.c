@@ -257,6 +257,67 @@ static void one_segment_is_probed_when_it_may_have_waited(void)
     ends();
 }
 
+/* The retransmission is lost, and nothing left behind it: one more leaves long before the time-out. */
+static void a_recovery_that_stands_still_is_probed(void)
+{
+    opens();
+    write_bytes(5 * MSS);
+    pass(RTT);
+    SACK(0, {2 * MSS, 5 * MSS});
+    was_sent(5, 0, MSS);
+    was_sent(6, MSS, MSS);
+    pass(100 * US);
+    CHECK_EQ(n_sent, 8);
+    was_sent(7, 0, MSS);
+    pass(RTT);
+    SACK(MSS, {2 * MSS, 5 * MSS}); /* so the other one was lost before it */
+    CHECK_EQ(n_sent, 9);
+    was_sent(8, MSS, MSS);
+    ACK(5 * MSS);
+    CHECK(hosts[0].counts.timeouts == 0 && hosts[0].counts.fast_retransmits == 1);
+    ends();
+}
+
+/* Without SACK, too, the second acknowledgement of what was sent once shows that the time-out was a mistake. */
+static void a_late_network_undoes_the_time_out(void)
+{
+    open_to(CL_TCPO_WSCALE, 1000);
+    write_bytes(14 * MSS);
+    CHECK_EQ(n_sent, 10);
+    pass(300 * MS);
+    CHECK_EQ(hosts[0].counts.timeouts, 1);
+    was_sent(10, 0, MSS);
+    CHECK_EQ(conn()->cc.window, MSS);
+    ACK(MSS);
+    was_sent(11, 10 * MSS, MSS);
+    was_sent(12, 11 * MSS, MSS);
+    CHECK_EQ(n_sent, 13);
+    ACK(2 * MSS);
+    CHECK_EQ(hosts[0].counts.undone, 1);
+    CHECK(!(conn()->flags & CL_TCP_RECOVERING) && conn()->cc.window >= 10 * MSS);
+    for (uint32_t i = 3; i <= 14; i++)
+        ACK(i * MSS);
+    CHECK_EQ(conn()->resent, 1);
+    ends();
+}
+
+static void a_lost_flight_does_not(void)
+{
+    open_to(CL_TCPO_WSCALE, 1000);
+    write_bytes(14 * MSS);
+    pass(300 * MS);
+    ACK(MSS);
+    CHECK_EQ(n_sent, 13);
+    ACK(MSS); /* the new data, beyond what is missing */
+    CHECK(hosts[0].counts.undone == 0 && (conn()->flags & CL_TCP_TIMED_OUT));
+    was_sent(13, MSS, MSS);
+    for (uint32_t i = 2; i <= 14; i++)
+        ACK(i * MSS);
+    CHECK_EQ(conn()->nxt - conn()->una, 0);
+    CHECK(!(conn()->flags & CL_TCP_RECOVERING));
+    ends();
+}
+
 /* The peer throws away what it had told by SACK (RFC 2018, section 8): it is sent again after a time-out. */
 static void what_was_sacked_and_thrown_away_is_sent_again(void)
 {
@@ -387,6 +448,9 @@ static const struct {
     CASE(the_window_shrinks_in_proportion),
     CASE(the_tail_is_probed),
     CASE(one_segment_is_probed_when_it_may_have_waited),
+    CASE(a_recovery_that_stands_still_is_probed),
+    CASE(a_late_network_undoes_the_time_out),
+    CASE(a_lost_flight_does_not),
     CASE(what_was_sacked_and_thrown_away_is_sent_again),
     CASE(blocks_of_nonsense_are_ignored),
     CASE(small_ones_are_put_together),
