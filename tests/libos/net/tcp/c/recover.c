@@ -221,6 +221,31 @@ static void the_window_shrinks_in_proportion(void)
     ends();
 }
 
+/* ... without SACK, too: two holes, of which a partial acknowledgement shows the second (RFC 6582). */
+static void without_sack_it_does_so_too(void)
+{
+    open_to(CL_TCPO_WSCALE, 1000);
+    conn()->cc.window = 20 * MSS;
+    write_bytes(100 * MSS);
+    pass(RTT);
+    for (uint32_t i = 0; i < 18; i++) {
+        unsigned before = n_sent;
+        ACK(0);
+        CHECK(n_sent - before <= 1, "a burst of %u", n_sent - before);
+    }
+    CHECK_EQ(conn()->cc.threshold, 14 * MSS);
+    CHECK(cl_tcp_in_flight(conn()) <= 14 * MSS);
+    pass(RTT);
+    unsigned before = n_sent;
+    ACK(10 * MSS);
+    was_sent(before, 10 * MSS, MSS);
+    CHECK(n_sent - before <= 2 && cl_tcp_in_flight(conn()) <= 14 * MSS);
+    ACK(conn()->nxt - first);
+    CHECK(!(conn()->flags & CL_TCP_RECOVERING));
+    CHECK(hosts[0].counts.fast_retransmits == 1 && conn()->resent == 2);
+    ends();
+}
+
 /* The end of a flight is lost: two round trips, or LEAST_NS of probe.c, later it is sent again. */
 static void the_tail_is_probed(void)
 {
@@ -273,6 +298,9 @@ static void a_recovery_that_stands_still_is_probed(void)
     SACK(MSS, {2 * MSS, 5 * MSS}); /* so the other one was lost before it */
     CHECK_EQ(n_sent, 9);
     was_sent(8, MSS, MSS);
+    pass(100 * US); /* something was acknowledged: it may be probed again */
+    CHECK_EQ(n_sent, 10);
+    was_sent(9, MSS, MSS);
     ACK(5 * MSS);
     CHECK(hosts[0].counts.timeouts == 0 && hosts[0].counts.fast_retransmits == 1);
     ends();
@@ -301,6 +329,24 @@ static void a_late_network_undoes_the_time_out(void)
     ends();
 }
 
+/* What RACK knew is of the retransmission: after that was a mistake it begins anew. */
+static void after_a_mistake_a_hole_waits_again(void)
+{
+    opens();
+    conn()->flags |= CL_TCP_NO_PROBES;
+    write_bytes(12 * MSS);
+    pass(300 * MS);
+    ACK(MSS);
+    ACK(2 * MSS);
+    CHECK_EQ(hosts[0].counts.undone, 1);
+    CHECK_EQ(n_sent, 13);
+    SACK(2 * MSS, {4 * MSS, 5 * MSS});
+    CHECK_EQ(n_sent, 13);
+    ACK(5 * MSS);
+    CHECK_EQ(conn()->resent, 1);
+    ends();
+}
+
 static void a_lost_flight_does_not(void)
 {
     open_to(CL_TCPO_WSCALE, 1000);
@@ -315,6 +361,37 @@ static void a_lost_flight_does_not(void)
         ACK(i * MSS);
     CHECK_EQ(conn()->nxt - conn()->una, 0);
     CHECK(!(conn()->flags & CL_TCP_RECOVERING));
+    ends();
+}
+
+static void a_hole_behind_a_retransmission_is_found(void)
+{
+    opens();
+    write_bytes(10 * MSS);
+    pass(RTT);
+    SACK(0, {MSS, 4 * MSS});
+    was_sent(10, 0, MSS);
+    pass(1);
+    SACK(0, {MSS, 4 * MSS}, {5 * MSS, 9 * MSS});
+    was_sent(11, 4 * MSS, MSS);
+    ACK(10 * MSS);
+    CHECK_EQ(conn()->resent, 2);
+    ends();
+}
+
+/* The first copy came right after the second had left: that says nothing of what was sent before the second. */
+static void what_comes_too_soon_is_the_first_copy(void)
+{
+    opens();
+    write_bytes(10 * MSS);
+    pass(RTT);
+    SACK(0, {MSS, 4 * MSS});
+    was_sent(10, 0, MSS);
+    pass(US);
+    ACK(4 * MSS);
+    CHECK_EQ(n_sent, 11);
+    pass(US);
+    ACK(10 * MSS);
     ends();
 }
 
@@ -373,6 +450,26 @@ static void small_ones_are_put_together(void)
     ends();
 }
 
+/* Two chunks of records become one. */
+static void many_small_ones_are_put_together(void)
+{
+    enum { N = CL_TCP_BOARD_RECORDS + 10 };
+    opens();
+    conn()->flags |= CL_TCP_NO_PROBES;
+    for (unsigned i = 0; i < N; i++)
+        write_bytes(7);
+    CHECK_EQ(n_sent, N);
+    pass(300 * MS);
+    was_sent(N, 0, 7 * N);
+    CHECK_EQ(n_sent, N + 1);
+    write_bytes(7);
+    ACK(7 * N);
+    was_sent(N + 1, 7 * N, 7);
+    ACK(7 * N + 7);
+    CHECK(!conn()->board);
+    ends();
+}
+
 /* More than one chunk of records, every second segment lost. */
 static void many_holes_in_a_long_flight(void)
 {
@@ -415,6 +512,49 @@ static void lost_segments_are_cut(void)
     ends();
 }
 
+/* ... also where a chunk has no room for more records. */
+static void a_long_lost_flight_is_cut(void)
+{
+    enum { N = CL_TCP_BOARD_RECORDS };
+    opens();
+    conn()->cc.window = conn()->wnd = conn()->wnd_max = 2 * N * MSS;
+    write_bytes(N * MSS);
+    CHECK(n_sent == N && conn()->board == conn()->board->all.last);
+    pass(RTT);
+    conn()->mss = 600;
+    SACK(0, {(N - 3) * MSS, N * MSS});
+    for (uint32_t i = 0; i < N - 3; i++)
+        ACK((i + 1) * MSS);
+    uint32_t at = 0;
+    for (unsigned i = N; i < n_sent; at += sent[i++].len)
+        was_sent(i, at, at % MSS ? 400 : 600);
+    CHECK_EQ(at, (N - 3) * MSS);
+    write_bytes(600); /* behind the last */
+    was_sent(n_sent - 1, N * MSS, 600);
+    ACK(N * MSS + 600);
+    CHECK(!conn()->board);
+    ends();
+}
+
+static void a_hole_near_the_end_is_cut(void)
+{
+    enum { N = CL_TCP_BOARD_RECORDS };
+    opens();
+    conn()->cc.window = conn()->wnd = conn()->wnd_max = 2 * N * MSS;
+    write_bytes(N * MSS);
+    pass(RTT);
+    conn()->mss = 600;
+    ACK((N - 10) * MSS);
+    SACK((N - 10) * MSS, {(N - 9) * MSS, (N - 4) * MSS}, {(N - 3) * MSS, N * MSS});
+    was_sent(N, (N - 10) * MSS, 600);
+    was_sent(N + 1, (N - 10) * MSS + 600, 400);
+    was_sent(N + 2, (N - 4) * MSS, 600);
+    was_sent(N + 3, (N - 4) * MSS + 600, 400);
+    ACK(N * MSS);
+    CHECK(!conn()->board);
+    ends();
+}
+
 /* One chunk for the bytes, none for records: one segment at a time, and all leave. */
 static void without_memory_for_records(void)
 {
@@ -446,16 +586,23 @@ static const struct {
     CASE(a_needless_retransmission_widens_the_window),
     CASE(a_lost_retransmission_is_lost_again_at_once),
     CASE(the_window_shrinks_in_proportion),
+    CASE(without_sack_it_does_so_too),
     CASE(the_tail_is_probed),
     CASE(one_segment_is_probed_when_it_may_have_waited),
     CASE(a_recovery_that_stands_still_is_probed),
     CASE(a_late_network_undoes_the_time_out),
+    CASE(after_a_mistake_a_hole_waits_again),
     CASE(a_lost_flight_does_not),
+    CASE(a_hole_behind_a_retransmission_is_found),
+    CASE(what_comes_too_soon_is_the_first_copy),
     CASE(what_was_sacked_and_thrown_away_is_sent_again),
     CASE(blocks_of_nonsense_are_ignored),
     CASE(small_ones_are_put_together),
+    CASE(many_small_ones_are_put_together),
     CASE(many_holes_in_a_long_flight),
     CASE(lost_segments_are_cut),
+    CASE(a_long_lost_flight_is_cut),
+    CASE(a_hole_near_the_end_is_cut),
     CASE(without_memory_for_records),
 };
 
