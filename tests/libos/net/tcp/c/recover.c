@@ -282,6 +282,23 @@ static void one_segment_is_probed_when_it_may_have_waited(void)
     ends();
 }
 
+/* It is counted from what was acknowledged last. */
+static void sacks_do_not_put_the_time_out_off(void)
+{
+    opens();
+    conn()->flags |= CL_TCP_NO_PROBES;
+    write_bytes(3 * MSS);
+    pass(150 * MS);
+    SACK(0, {MSS, 2 * MSS});
+    pass(MS);
+    was_sent(3, 0, MSS);
+    pass(48 * MS);
+    CHECK_EQ(hosts[0].counts.timeouts, 0);
+    pass(3 * MS);
+    CHECK_EQ(hosts[0].counts.timeouts, 1);
+    ends();
+}
+
 /* The retransmission is lost, and nothing left behind it: one more leaves long before the time-out. */
 static void a_recovery_that_stands_still_is_probed(void)
 {
@@ -543,13 +560,14 @@ static void a_hole_near_the_end_is_cut(void)
     conn()->cc.window = conn()->wnd = conn()->wnd_max = 2 * N * MSS;
     write_bytes(N * MSS);
     pass(RTT);
-    conn()->mss = 600;
     ACK((N - 10) * MSS);
+    SACK((N - 10) * MSS, {(N - 9) * MSS, (N - 4) * MSS});
+    was_sent(N, (N - 10) * MSS, MSS);
+    conn()->mss = 600;
     SACK((N - 10) * MSS, {(N - 9) * MSS, (N - 4) * MSS}, {(N - 3) * MSS, N * MSS});
-    was_sent(N, (N - 10) * MSS, 600);
-    was_sent(N + 1, (N - 10) * MSS + 600, 400);
-    was_sent(N + 2, (N - 4) * MSS, 600);
-    was_sent(N + 3, (N - 4) * MSS + 600, 400);
+    was_sent(N + 1, (N - 4) * MSS, 600);
+    was_sent(N + 2, (N - 4) * MSS + 600, 400);
+    CHECK_EQ(n_sent, N + 3);
     ACK(N * MSS);
     CHECK(!conn()->board);
     ends();
@@ -589,6 +607,7 @@ static const struct {
     CASE(without_sack_it_does_so_too),
     CASE(the_tail_is_probed),
     CASE(one_segment_is_probed_when_it_may_have_waited),
+    CASE(sacks_do_not_put_the_time_out_off),
     CASE(a_recovery_that_stands_still_is_probed),
     CASE(a_late_network_undoes_the_time_out),
     CASE(after_a_mistake_a_hole_waits_again),
