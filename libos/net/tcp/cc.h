@@ -53,11 +53,11 @@ struct cl_tcp_cc {
     uint32_t before, threshold_before;
     union {
         struct {
-            uint64_t epoch_ns;  /* when this growth began, 0: it has not */
-            double friendly;    /* W_est, segments */
-            uint32_t grew_us;   /* from then to the last acknowledgement */
-            float top, rise_s;  /* W_max, segments; K */
-            float old_top;      /* W_max before the fall, for undo */
+            uint64_t epoch_ns; /* when this growth began, 0: it has not */
+            double friendly;   /* W_est, segments */
+            uint32_t grew_us;  /* from then to the last acknowledgement */
+            float top, rise_s; /* W_max, segments; K */
+            float old_top;     /* W_max before the fall, for undo */
         } cubic;
         struct {
             uint32_t until;         /* the window of observation ends when this is acknowledged */

@@ -65,7 +65,9 @@ const char *cl_tcp_invariant(const struct cl_tcp_conn *c)
     uint32_t end = cl_tcp_data_end(c) + !!(c->flags & CL_TCP_FIN_OUT);
     bool timed = cl_tcp_due_ns(c) != CL_TCP_NEVER;
     if (c->state == CL_TCP_CLOSED)
-        return timed ? "a timer of a closed connection" : c->send.bytes || c->aside || c->board ? "memory of one" : NULL;
+        return timed                                   ? "a timer of a closed connection"
+               : c->send.bytes || c->aside || c->board ? "memory of one"
+                                                       : NULL;
     const char *wrong = cl_tcp_board_invariant(c);
     if (wrong)
         return wrong;

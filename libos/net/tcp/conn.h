@@ -27,8 +27,8 @@
  * edge of the window never moves left.
  *
  * Invariants (cl_tcp_invariant, asserted by tests after each turn)
- *   una <= nxt <= una + send.bytes + SYN + FIN, as sequence numbers; the records of the scoreboard are una..nxt, without
- *   gaps, and its counts are right (scoreboard.h)
+ *   una <= nxt <= una + send.bytes + SYN + FIN, as sequence numbers
+ *   the records of the scoreboard are una..nxt, without gaps, and its counts are right (scoreboard.h)
  *   rcv_nxt <= rcv_edge, receive.bytes + (rcv_edge - rcv_nxt) <= receive_limit + one unit of the scale
  *   what is out of order lies between rcv_nxt and rcv_edge, sorted, with gaps between
  *   if something is unacknowledged, or must be, a timer is set: no connection outlives its timers
@@ -118,7 +118,6 @@ enum cl_tcp_state {
 #define CL_TCP_FIN_AHEAD 0x800     /* the peer's FIN came, at fin_seq, and something before it is missing */
 #define CL_TCP_ACK_NOW 0x1000      /* an acknowledgement is due with this turn */
 #define CL_TCP_ACK_SOON 0x2000     /* ... or when the timer comes */
-#define CL_TCP_NO_PROBES 0x4000    /* no tail loss probes */
 #define CL_TCP_RECOVERING 0x8000   /* from a loss, until recover_seq is acknowledged */
 #define CL_TCP_TIMED_OUT 0x10000   /* that loss was found by the time-out */
 #define CL_TCP_FORCE 0x20000       /* one segment is sent whatever the windows say: the time-out has come */
@@ -130,10 +129,9 @@ enum cl_tcp_state {
 #define CL_TCP_REORDERING 0x40000000u   /* ... is that of RACK's reordering window */
 #define CL_TCP_PROBED 0x20000000u       /* a probe has left, and what came of it is not known */
 #define CL_TCP_PROBED_AGAIN 0x10000000u /* ... and was something that had been sent before */
-#define CL_TCP_REORDERED 0x8000000u     /* segments of this connection have passed each other */
-#define CL_TCP_FRTO 0x4000000u          /* the time-out may have been a mistake: wait for the first acknowledgement */
-#define CL_TCP_PROBED_FIRST 0x1000000u  /* recovery stood still: its first segment was sent again, and nothing came yet */
-#define CL_TCP_FRTO_NEW 0x2000000u      /* ... for the second, and meanwhile send new data only */
+#define CL_TCP_PROBED_FIRST 0x8000000u  /* recovery stood still and was probed, and nothing came yet */
+#define CL_TCP_FRTO 0x4000000u          /* the time-out may have been a mistake: wait for an acknowledgement */
+#define CL_TCP_FRTO_NEW 0x4000          /* ... for the second, and meanwhile send new data only */
 
 /* cl_tcp_conn.events: to be told with this turn */
 #define CL_TCP_EVENT_OPENED 1
@@ -167,7 +165,8 @@ struct cl_tcp_settings {
     uint16_t mss;          /* what we take: MTU - 40 */
     uint8_t wscale;        /* ours */
     uint8_t options;       /* CL_TCPO_WSCALE, _SACK_OK, _TIMES: what we propose and accept */
-    uint32_t flags;        /* CL_TCP_NO_DELAY, CL_TCP_KEEP_ALIVE, CL_TCP_NO_PROBES: as connections begin */
+    bool no_tail_probes;
+    uint32_t flags; /* CL_TCP_NO_DELAY, CL_TCP_KEEP_ALIVE: as connections begin */
     const struct cl_tcp_cc_ops *cc;
 };
 
@@ -260,8 +259,7 @@ struct cl_tcp_conn {
     /* What is under way (scoreboard.h): one segment, or the scoreboard. */
     struct cl_tcp_record one;
     struct cl_tcp_board *board; /* NULL: there is none */
-    /* Where recovery ends (RecoveryPoint, RFC 6675); with CL_TCP_PROBED where the probe does (TLP.end_seq, RFC 8985). */
-    uint32_t recover_seq;
+    uint32_t recover_seq; /* RecoveryPoint (RFC 6675); with CL_TCP_PROBED the probe's end (TLP.end_seq, RFC 8985) */
     uint32_t user_timeout_ms;
     struct cl_tcp_rtt rtt;
     struct cl_tcp_cc cc;

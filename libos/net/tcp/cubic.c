@@ -6,7 +6,7 @@
 #define BETA 0.7                            /* section 4.6 */
 #define ALPHA (3 * (1 - BETA) / (1 + BETA)) /* section 4.3 */
 #define NS_PER_US 1000ull
-#define MOST_A_ROUND 1.5                    /* times the window (section 4.2) */
+#define MOST_A_ROUND 1.5 /* times the window (section 4.2) */
 
 /* The cube root of x >= 0, the same bits on every machine. Newton's rule from above; within 1e-9 of the root. */
 static double cube_root(double x)

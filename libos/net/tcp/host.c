@@ -324,7 +324,7 @@ static int set(struct cl_tcp_settings *s, int option, uint32_t value)
         [CL_TCP_SET_FIN_WAIT] = &s->fin_wait_ms,           [CL_TCP_SET_RTO_LEAST] = &s->rto_least_ms,
         [CL_TCP_SET_DELAYED_ACK] = &s->delayed_ack_ms};
     if (option == CL_TCP_SET_TAIL_PROBES) {
-        s->flags = value ? s->flags & ~(uint32_t)CL_TCP_NO_PROBES : s->flags | CL_TCP_NO_PROBES;
+        s->no_tail_probes = value == 0;
     } else if (option == CL_TCP_SET_NO_DELAY || option == CL_TCP_SET_KEEP_ALIVE) {
         uint32_t flag = option == CL_TCP_SET_NO_DELAY ? CL_TCP_NO_DELAY : CL_TCP_KEEP_ALIVE;
         s->flags = value ? s->flags | flag : s->flags & ~flag;

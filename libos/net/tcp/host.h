@@ -52,9 +52,9 @@ struct cl_tcp_info {
     uint32_t unacked; /* segments under way */
     uint32_t retries, backoff, probes;
     uint32_t resent;
-    uint32_t sacked, lost;    /* segments under way that the peer has beyond a gap; that are to be sent again */
-    uint32_t dsacks;          /* reports of what came twice */
-    uint32_t reordered;       /* segments have passed each other */
+    uint32_t sacked, lost; /* segments under way that the peer has beyond a gap; that are to be sent again */
+    uint32_t dsacks;       /* reports of what came twice */
+    uint32_t reordered;    /* segments have passed each other */
     uint32_t rtt_least_us;
     uint32_t recovering;      /* 1: from duplicates; 2: from a time-out */
     uint32_t to_read, unsent; /* bytes */

@@ -22,10 +22,10 @@ static uint64_t time_out_ns(const struct cl_tcp_conn *c)
 /* PTO (section 7.2), from now on. 0: no probe. */
 static uint64_t probe_ns(const struct cl_tcp_conn *c)
 {
-    uint32_t never = CL_TCP_TIMED_OUT | CL_TCP_PROBED | CL_TCP_PROBED_FIRST | CL_TCP_NO_PROBES;
+    uint32_t never = CL_TCP_TIMED_OUT | CL_TCP_PROBED | CL_TCP_PROBED_FIRST;
     bool recovering = c->flags & CL_TCP_RECOVERING;
-    if (cl_tcp_opening(c) || !(c->flags & CL_TCP_SACKS) || (c->flags & never) || c->retries ||
-        c->rtt.smoothed_ns == 0 || (!recovering && cl_tcp_board_sacked(c)))
+    if (cl_tcp_opening(c) || !(c->flags & CL_TCP_SACKS) || (c->flags & never) || c->settings->no_tail_probes ||
+        c->retries || c->rtt.smoothed_ns == 0 || (!recovering && cl_tcp_board_sacked(c)))
         return 0;
     /* One segment may wait for its acknowledgement as long as our own would (TLP.max_ack_delay); not one that fills a
      * hole. */
@@ -108,7 +108,7 @@ void cl_tcp_probe_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, b
     bool both = !moved && !beyond && cl_tcp_segment_space(s) == 0 && s->options.n_sack == 0;
     if ((c->flags & CL_TCP_PROBED_AGAIN) && !twice && !both) {
         if (!beyond)
-            return; /* if both have come a duplicate follows */
+            return;                                                    /* if both have come a duplicate follows */
         c->cc.window = cl_tcp_cc_fall(&c->cc, c->turn->now_ns, false); /* the probe mended a loss */
         c->rtt.undo_left = 0;
     }

@@ -2,7 +2,7 @@
 #include "machine.h"
 #include "rack.h"
 
-#define RECOVERIES 16 /* reo_wnd_persist */
+#define RECOVERIES 16   /* reo_wnd_persist */
 #define STEPS_A_ROUND 4 /* the window is min_RTT / 4, or so many times that */
 
 /* RACK_sent_after(RACK, r). */
@@ -31,7 +31,7 @@ void cl_tcp_rack_came(struct cl_tcp_conn *c, const struct cl_tcp_record *r, cons
     if (cl_seq_before(all->highest, end))
         all->highest = end;
     else if (!again && end != all->highest)
-        c->flags |= CL_TCP_REORDERED; /* RACK_detect_reordering */
+        c->rtt.reordered = 1; /* RACK_detect_reordering */
     if (again && is_of_first_copy(c, r, s))
         return;
     if (all->rack_ns && sent_before(r, all))
@@ -45,7 +45,7 @@ void cl_tcp_rack_came(struct cl_tcp_conn *c, const struct cl_tcp_record *r, cons
 static uint64_t window_ns(const struct cl_tcp_conn *c)
 {
     bool sure = (c->flags & CL_TCP_RECOVERING) || (c->board && c->board->all.sacked_n >= CL_TCP_DUPLICATES);
-    if (!(c->flags & CL_TCP_REORDERED) && sure)
+    if (!c->rtt.reordered && sure)
         return 0;
     uint64_t steps = 1 + (uint64_t)c->rtt.reorder_more;
     return cl_min(steps * c->rtt.least_ns / STEPS_A_ROUND, c->rtt.smoothed_ns);

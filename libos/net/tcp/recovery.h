@@ -20,7 +20,7 @@
 uint32_t cl_tcp_in_flight(const struct cl_tcp_conn *c);
 /* What is to be sent again next, from *seq to before *end. False: nothing, for now. */
 bool cl_tcp_lost(struct cl_tcp_conn *c, uint32_t *seq, uint32_t *end);
-/* Numbers seq to before end have left; again: not for the first time. For the first time: cl_tcp_board_room was true. */
+/* Numbers seq to before end have left; again: not for the first time. Else cl_tcp_board_room was true. */
 void cl_tcp_sent(struct cl_tcp_conn *c, uint32_t seq, uint32_t end, bool again);
 /* A segment acknowledged what is before una, for the first time from `before` on; its SACK blocks are looked at.
  * duplicate: RFC 5681, section 2. Measures the round trip, grows and shrinks the window, sets the timer. */

@@ -19,8 +19,9 @@ struct cl_tcp_rtt {
     uint8_t doublings;     /* back-off since data was acknowledged last (section 5.5) */
     /* Of RACK (RFC 8985, section 6.2): the reordering window is 1 + reorder_more steps of RTT/4, as long as
      * reorder_keep, which each recovery makes less by one, is not 0. */
-    uint8_t reorder_more, reorder_keep;
-    uint8_t undo_left; /* retransmissions that no DSACK has called needless; UINT8_MAX: too many to count */
+    uint8_t reorder_more, reorder_keep : 7;
+    uint8_t reordered : 1; /* segments of this connection have passed each other */
+    uint8_t undo_left;     /* retransmissions that no DSACK has called needless; UINT8_MAX: too many to count */
 };
 
 /* A round trip that says nothing of how long peers wait before they acknowledge. */

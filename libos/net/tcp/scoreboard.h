@@ -1,8 +1,8 @@
 /* The scoreboard: what is known of each segment under way (RFC 2018, section 7; RFC 6675, section 3).
  *
  * A record for each segment, in order, without gaps: together they are una..nxt. While that is one segment (a SYN, a
- * request) its record is in the connection (cl_tcp_conn.one), and there is no scoreboard. From the second on records lie
- * in chunks of the application's pool, which exist until all is acknowledged. A segment that finds no room for its
+ * request) its record is in the connection (cl_tcp_conn.one), and there is no scoreboard. From the second on records
+ * lie in chunks of the application's pool, which exist until all is acknowledged. A segment that finds no room for its
  * record does not leave yet (cl_tcp_board_room): so memory bounds what is under way, and what is lost is always known.
  *
  * This file counts and marks. What is lost, and when, say rack.c, probe.c and recovery.c. */
@@ -25,8 +25,7 @@ struct cl_tcp_board_state {
     uint32_t prr_flight, prr_delivered, prr_out; /* RFC 6937: RecoverFS, prr_delivered, prr_out */
 };
 
-#define CL_TCP_BOARD_RECORDS                                                                                           \
-    ((CL_CHUNK_ROOM - sizeof(struct cl_tcp_board_state) - 16) / sizeof(struct cl_tcp_record))
+#define CL_TCP_BOARD_RECORDS ((CL_CHUNK_ROOM - sizeof(struct cl_tcp_board_state) - 16) / sizeof(struct cl_tcp_record))
 
 struct cl_tcp_board {
     struct cl_tcp_board_state all; /* of the first one alone */
@@ -59,13 +58,13 @@ static inline uint32_t cl_tcp_record_end(const struct cl_tcp_record *r)
 
 /* What an acknowledgement told (cl_tcp_board_take). */
 struct cl_tcp_told {
-    uint32_t delivered;    /* bytes that have come, told for the first time: acknowledged, or by SACK */
-    uint64_t oldest_ns;    /* when the first sent of those was sent that are acknowledged now and were sent once; 0: none */
-    uint64_t latest_ns;    /* ... the last sent, by SACK or not */
-    bool again;            /* acknowledged now was something that was sent more than once */
-    bool original;         /* what was sent once has come, and not by SACK before: of numbers before recover_seq */
-    bool sacked;           /* a SACK block told something new */
-    bool duplicate;        /* something came twice (RFC 2883): */
+    uint32_t delivered; /* bytes that have come, told for the first time: acknowledged, or by SACK */
+    uint64_t oldest_ns; /* when the first was sent of what is acknowledged now and was sent once; 0: none was */
+    uint64_t latest_ns; /* ... the last, by SACK or not */
+    bool again;         /* acknowledged now was something that was sent more than once */
+    bool original;      /* what was sent once has come, and not by SACK before: of numbers before recover_seq */
+    bool sacked;        /* a SACK block told something new */
+    bool duplicate;     /* something came twice (RFC 2883): */
     struct cl_tcp_range twice;
 };
 
@@ -73,8 +72,8 @@ struct cl_tcp_told {
 bool cl_tcp_board_room(struct cl_tcp_conn *c);
 /* Numbers seq to before end have left for the first time. There is room. */
 void cl_tcp_board_add(struct cl_tcp_conn *c, uint32_t seq, uint32_t end);
-/* They have left again, and are no longer lost. They were the first part of a lost record, or several lost records. If
- * one has to be cut and there is no memory for that, the rest of it counts as sent, until RACK or a time-out finds it. */
+/* They have left again, and are no longer lost. They were the first part of a lost record, or several lost records.
+ * If one has to be cut and there is no memory for that, its rest counts as sent, until RACK or a time-out finds it. */
 void cl_tcp_board_again(struct cl_tcp_conn *c, uint32_t seq, uint32_t end);
 /* A segment acknowledges what is before una and what its SACK blocks say. */
 void cl_tcp_board_take(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, struct cl_tcp_told *told);

@@ -32,8 +32,9 @@ def transfer(
     out = c_program(BULK, one_thread=True)(1, n_bytes, loss, twice, late, rtt_ns, GBPS, options)
     return {name: int(value) for name, value in (line.split() for line in out.splitlines())}
 
+
 def aimd_ns(n_bytes: int, rtt_ns: int, loss: int) -> float:
-    """What AIMD with CUBIC's mean takes for it at best (RFC 9438, section 4.3; RFC 5681): its window is bound by loss."""
+    """What AIMD takes for it, whose mean window loss bounds (RFC 5681; RFC 9438, section 4.3)."""
     return n_bytes / (1448 * (1.5 * 1000 / loss) ** 0.5) * rtt_ns
 
 

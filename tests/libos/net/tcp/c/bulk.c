@@ -1,7 +1,7 @@
 /* One transfer in one direction over a link with a rate: every byte comes, and how long that took on the link's clock.
  *
- * argv: seed, bytes, loss, twice, late (in 1/1000), round trip in ns, Gb/s, options (CL_TCPO_*). Prints "name value" lines:
- * the time from the first byte written to the last one read, the longest time in which nothing came, and counts. */
+ * argv: seed, bytes, loss, twice, late (in 1/1000), round trip in ns, Gb/s, options (CL_TCPO_*). Prints lines of a name
+ * and a value: the time from the first byte written to the last one read, the longest in which nothing came, counts. */
 #include "world.h"
 
 #include <inttypes.h>

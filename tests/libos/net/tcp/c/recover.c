@@ -286,7 +286,7 @@ static void one_segment_is_probed_when_it_may_have_waited(void)
 static void sacks_do_not_put_the_time_out_off(void)
 {
     opens();
-    conn()->flags |= CL_TCP_NO_PROBES;
+    hosts[0].stack.settings.no_tail_probes = true;
     write_bytes(3 * MSS);
     pass(150 * MS);
     SACK(0, {MSS, 2 * MSS});
@@ -350,7 +350,7 @@ static void a_late_network_undoes_the_time_out(void)
 static void after_a_mistake_a_hole_waits_again(void)
 {
     opens();
-    conn()->flags |= CL_TCP_NO_PROBES;
+    hosts[0].stack.settings.no_tail_probes = true;
     write_bytes(12 * MSS);
     pass(300 * MS);
     ACK(MSS);
@@ -443,7 +443,7 @@ static void blocks_of_nonsense_are_ignored(void)
     CHECK_EQ(cl_tcp_board_sacked(conn()), 0);
     SACK(0, {MSS + 1, 5 * MSS + 1});
     CHECK_EQ(cl_tcp_board_sacked(conn()), 3 * MSS); /* the whole segments inside of it */
-    ACK(MSS / 2); /* within the first one */
+    ACK(MSS / 2);                                   /* within the first one */
     CHECK_EQ(conn()->board->records[conn()->board->from].len, MSS / 2);
     ACK(10 * MSS);
     CHECK(!conn()->board);
@@ -472,7 +472,7 @@ static void many_small_ones_are_put_together(void)
 {
     enum { N = CL_TCP_BOARD_RECORDS + 10 };
     opens();
-    conn()->flags |= CL_TCP_NO_PROBES;
+    hosts[0].stack.settings.no_tail_probes = true;
     for (unsigned i = 0; i < N; i++)
         write_bytes(7);
     CHECK_EQ(n_sent, N);
