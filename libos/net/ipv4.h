@@ -57,4 +57,12 @@ static inline void cl_ipv4_fill(struct cl_ipv4 *ip, uint32_t src_be, uint32_t ds
     ip->check = cl_csum_finish(sum);
 }
 
+/* Set the ECN field of a header that cl_ipv4_fill has filled. */
+static inline void cl_ipv4_mark(struct cl_ipv4 *ip, uint8_t ecn)
+{
+    ip->tos = ecn;
+    ip->check = 0;
+    ip->check = cl_csum(ip, sizeof *ip);
+}
+
 #endif

@@ -174,15 +174,17 @@ static bool detect(struct cl_tcp_conn *c, bool first_lost, uint64_t *in_ns)
 }
 
 /* The window grows, outside of a recovery and in one after a time-out. flight: what was under way before. */
-static void grow(struct cl_tcp_conn *c, uint32_t acked, uint32_t flight)
+static void grow(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t acked, uint32_t flight)
 {
+    bool echoed = (c->flags & CL_TCP_ECN) && (s->flags & CL_TCPF_ECE);
     struct cl_tcp_cc_ack ack = {.now_ns = c->turn->now_ns,
                                 .rtt_ns = c->rtt.smoothed_ns,
                                 .acked = acked,
+                                .marked = echoed ? acked : 0,
                                 .una = c->una,
                                 .nxt = c->nxt,
                                 .limited = 2 * (uint64_t)flight >= c->cc.window};
-    cl_tcp_cc_acked(&c->cc, &ack, is_fast(c));
+    cl_tcp_cc_acked(&c->cc, &ack, is_fast(c) || echoed);
 }
 
 void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t before, bool duplicate)
@@ -204,7 +206,7 @@ void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s
         cl_tcp_undo_twice(c, &told);
     cl_tcp_probe_acked(c, s, acked != 0, &told);
     if (acked)
-        grow(c, acked, flight);
+        grow(c, s, acked, flight);
     cl_tcp_frto_acked(c, acked != 0, &told);
     if ((c->flags & CL_TCP_RECOVERING) && cl_seq_upto(c->recover_seq, c->una)) {
         leave(c);

@@ -25,7 +25,8 @@ void cl_tcp_sent(struct cl_tcp_conn *c, uint32_t seq, uint32_t end, bool again);
 /* A segment acknowledged what is before una, for the first time from `before` on; its SACK blocks are looked at.
  * duplicate: RFC 5681, section 2. Measures the round trip, grows and shrinks the window, sets the timer. */
 void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t before, bool duplicate);
-/* All that is under way is to be sent again: its answer was lost. */
+/* All that is under way is to be sent again, and not for congestion: its answer was lost, or the path does not take
+ * segments as large. Those that leave again are of the size of now. */
 void cl_tcp_recovery_again(struct cl_tcp_conn *c);
 /* CL_TCP_TIMER_RESEND has come. False: it is the time-out. */
 bool cl_tcp_recovery_due(struct cl_tcp_conn *c);
