@@ -208,7 +208,6 @@ class Raw(Closing):
             self._handover_ns.append(1e9 * out.first_ticks / default_clock().hz - self.service_ns)
         return Beside(point, work)
 
-
     def _answering_s(self, requests: int, from_tsc: int, to_tsc: int) -> float:
         """From the first answer to the last, of the requests due in that time: a backlog that is worked off after the
         end of a load is not carried."""

@@ -383,9 +383,12 @@ def _colours_and_styles(axis: Any, names: Sequence[str]) -> list[Any]:
     """The legend of latency curves: a colour an arm, a style a percentile, and what of the axis is not an arm's."""
     from matplotlib.lines import Line2D
 
-    arms = [Line2D([], [], color=COLOURS[i % len(COLOURS)], linewidth=3, label=name) for i, name in enumerate(names)]
+    def entry(label: str, **look: Any) -> Any:
+        return Line2D([], [], label=label, **look)
+
+    arms = [entry(name, color=COLOURS[i % len(COLOURS)], linewidth=3) for i, name in enumerate(names)]
     styles = [
-        Line2D([], [], color="#333333", linestyle=style, marker=marker, markersize=4, label=NAMES[key])
+        entry(NAMES[key], color="#333333", linestyle=style, marker=marker, markersize=4)
         for key, (style, marker) in STYLES.items()
     ]
     others = [line for line in axis.lines if not str(line.get_label()).startswith(tuple(f"{name} p" for name in names))]

@@ -4,7 +4,7 @@
  * 3.2.1.3 source addresses that no host may have, limited and subnet broadcast as destination; headers with DF set and
  * identification 0 (RFC 6864: an atomic datagram needs none).
  * Not implemented: fragments and reassembly (refused, counted apart: ip_fragment, ip_reassembly), forwarding, options
- * of our own, multicast, path MTU discovery (we never send more than the NIC's MTU). */
+ * of our own, multicast, path MTU discovery but for connections (tcp/path.c; we never send more than the NIC's MTU). */
 #ifndef CORELANE_LIBOS_NET_IPV4_H
 #define CORELANE_LIBOS_NET_IPV4_H
 

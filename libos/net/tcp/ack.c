@@ -25,7 +25,7 @@ static void advance(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
     uint32_t before = c->una;
     forget(c, s->ack);
     c->error = 0;
-    c->flags &= ~(uint32_t)CL_TCP_PACED;
+    c->marks &= (uint8_t)~CL_TCP_PACED;
     c->progress_ms = cl_tcp_now_ms(c);
     cl_tcp_recovery_acked(c, s, before, false);
 }

@@ -130,12 +130,6 @@ enum cl_tcp_state {
 #define CL_TCP_OFFERING 0x40000    /* the user is inside `data` */
 #define CL_TCP_TOLD 0x80000        /* `ended` was called, or must not be */
 #define CL_TCP_WANTS_ROOM 0x100000 /* a write took less than it was given */
-#define CL_TCP_PACED 0x2000000     /* after idleness: bursts, until an acknowledgement says how fast */
-/* ecn.c */
-#define CL_TCP_ECN 0x200000          /* was agreed */
-#define CL_TCP_ECHO 0x400000         /* a mark came, and our segments say so */
-#define CL_TCP_REDUCED 0x800000      /* an echo came, until reduced_seq is acknowledged */
-#define CL_TCP_SAY_REDUCED 0x1000000 /* with the next segment of new data */
 /* ... of recovery */
 #define CL_TCP_PROBING 0x80000000u      /* CL_TCP_TIMER_RESEND is that of a tail loss probe */
 #define CL_TCP_REORDERING 0x40000000u   /* ... is that of RACK's reordering window */
@@ -144,6 +138,13 @@ enum cl_tcp_state {
 #define CL_TCP_PROBED_FIRST 0x8000000u  /* recovery stood still and was probed, and nothing came yet */
 #define CL_TCP_FRTO 0x4000000u          /* the time-out may have been a mistake: wait for an acknowledgement */
 #define CL_TCP_FRTO_NEW 0x4000          /* ... for the second, and meanwhile send new data only */
+
+/* cl_tcp_conn.marks (ecn.c), and whether it is paced */
+#define CL_TCP_ECN 1         /* was agreed */
+#define CL_TCP_ECHO 2        /* a mark came, and our segments say so */
+#define CL_TCP_REDUCED 4     /* an echo came, until reduced_seq is acknowledged */
+#define CL_TCP_SAY_REDUCED 8 /* with the next segment of new data */
+#define CL_TCP_PACED 16      /* after idleness: bursts, until an acknowledgement says how fast */
 
 /* cl_tcp_conn.events: to be told with this turn */
 #define CL_TCP_EVENT_OPENED 1
@@ -253,7 +254,8 @@ struct cl_tcp_conn {
     uint32_t flags;           /* CL_TCP_* */
     uint8_t state;            /* enum cl_tcp_state */
     uint8_t events;           /* CL_TCP_EVENT_* */
-    uint8_t snd_scale, rcv_scale;
+    uint8_t snd_scale : 4, rcv_scale : 4;
+    uint8_t marks; /* CL_TCP_ECN, ... */
     /* Sending (RFC 9293, section 3.3.1). nxt is the highest number ever sent: what is sent again is told by the
      * records. */
     uint32_t una, nxt;

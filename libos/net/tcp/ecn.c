@@ -17,7 +17,7 @@ static bool exact(const struct cl_tcp_conn *c)
 uint8_t cl_tcp_ecn_of_syn(const struct cl_tcp_conn *c)
 {
     if (c->state == CL_TCP_SYN_RECEIVED)
-        return c->flags & CL_TCP_ECN ? CL_TCPF_ECE : 0;
+        return c->marks & CL_TCP_ECN ? CL_TCPF_ECE : 0;
     return c->settings->ecn == CL_TCP_ECN_OFFER && !(c->flags & CL_TCP_SYN_OUT) ? SAID : 0;
 }
 
@@ -26,13 +26,13 @@ void cl_tcp_ecn_agree(struct cl_tcp_conn *c, const struct cl_tcp_segment *syn)
     bool answers = syn->flags & CL_TCPF_ACK;
     bool may = c->settings->ecn == CL_TCP_ECN_OFFER || (!answers && c->settings->ecn == CL_TCP_ECN_TAKE);
     bool both = may && (syn->flags & SAID) == (answers ? CL_TCPF_ECE : SAID);
-    c->flags = both ? c->flags | CL_TCP_ECN : c->flags & ~(uint32_t)CL_TCP_ECN;
+    c->marks = both ? CL_TCP_ECN : 0;
 }
 
 void cl_tcp_ecn_came(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
 {
-    bool marked = s->ecn == CL_TCP_CE, echoes = c->flags & CL_TCP_ECHO;
-    if (!(c->flags & CL_TCP_ECN) || s->len == 0)
+    bool marked = s->ecn == CL_TCP_CE, echoes = c->marks & CL_TCP_ECHO;
+    if (!(c->marks & CL_TCP_ECN) || s->len == 0)
         return;
     cl_count(&c->turn->counts->marks_in, marked);
     if (exact(c)) {
@@ -40,29 +40,29 @@ void cl_tcp_ecn_came(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
             return;
         if (c->flags & CL_TCP_ACK_SOON) /* of what came before, and was not so (RFC 8257, section 3.2) */
             cl_tcp_send_ack(c);
-        c->flags ^= CL_TCP_ECHO;
+        c->marks ^= CL_TCP_ECHO;
         c->flags |= CL_TCP_ACK_NOW;
         return;
     }
     if (s->flags & CL_TCPF_CWR)
-        c->flags &= ~(uint32_t)CL_TCP_ECHO;
+        c->marks &= (uint8_t)~CL_TCP_ECHO;
     if (marked)
-        c->flags |= CL_TCP_ECHO;
+        c->marks |= CL_TCP_ECHO;
 }
 
 void cl_tcp_ecn_echoed(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
 {
-    if (!(c->flags & CL_TCP_ECN))
+    if (!(c->marks & CL_TCP_ECN))
         return;
-    if ((c->flags & CL_TCP_REDUCED) && cl_seq_before(c->reduced_seq, c->una))
-        c->flags &= ~(uint32_t)CL_TCP_REDUCED;
-    if (!(s->flags & CL_TCPF_ECE) || (c->flags & CL_TCP_REDUCED))
+    if ((c->marks & CL_TCP_REDUCED) && cl_seq_before(c->reduced_seq, c->una))
+        c->marks &= (uint8_t)~CL_TCP_REDUCED;
+    if (!(s->flags & CL_TCPF_ECE) || (c->marks & CL_TCP_REDUCED))
         return;
-    c->flags |= CL_TCP_SAY_REDUCED;
+    c->marks |= CL_TCP_SAY_REDUCED;
     if (c->flags & CL_TCP_RECOVERING) /* a loss has reduced it already */
         return;
     c->cc.window = cl_min(c->cc.window, cl_tcp_cc_fall(&c->cc, c->turn->now_ns, true));
-    c->flags |= CL_TCP_REDUCED;
+    c->marks |= CL_TCP_REDUCED;
     c->reduced_seq = c->nxt;
     cl_count(&c->turn->counts->ecn_reductions, 1);
 }

@@ -17,7 +17,7 @@ static void fill(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
 {
     struct cl_tcp_options *o = &s->options;
     s->window = cl_tcp_window(c, false);
-    if (c->flags & CL_TCP_ECHO)
+    if (c->marks & CL_TCP_ECHO)
         s->flags |= CL_TCPF_ECE;
     if (c->flags & CL_TCP_TIMES) {
         o->has |= CL_TCPO_TIMES;
@@ -151,14 +151,14 @@ static bool send_data(struct cl_tcp_conn *c, uint32_t seq, uint32_t len, bool fi
     if (fin)
         s.flags |= CL_TCPF_FIN;
     fill(c, &s);
-    if ((c->flags & CL_TCP_ECN) && len && !again) {
+    if ((c->marks & CL_TCP_ECN) && len && !again) {
         s.ecn = CL_TCP_ECT0;
-        s.flags |= c->flags & CL_TCP_SAY_REDUCED ? CL_TCPF_CWR : 0;
+        s.flags |= c->marks & CL_TCP_SAY_REDUCED ? CL_TCPF_CWR : 0;
     }
     if (!emit(c, &s, &data))
         return false;
     if (s.ecn)
-        c->flags &= ~(uint32_t)CL_TCP_SAY_REDUCED;
+        c->marks &= (uint8_t)~CL_TCP_SAY_REDUCED;
     acked(c);
     if (c->una == c->nxt) { /* nothing was under way */
         c->progress_ms = cl_tcp_now_ms(c);
@@ -223,7 +223,7 @@ static void pace(struct cl_tcp_conn *c)
 
 static void send_new(struct cl_tcp_conn *c)
 {
-    bool paced = (c->flags & (CL_TCP_PACED | CL_TCP_FORCE)) == CL_TCP_PACED, fin;
+    bool paced = (c->marks & CL_TCP_PACED) && !(c->flags & CL_TCP_FORCE), fin;
     uint32_t len;
     if (paced && c->due_ns[CL_TCP_TIMER_SEND] != CL_TCP_NEVER)
         return;
@@ -245,7 +245,7 @@ static void restart_after_idle(struct cl_tcp_conn *c)
     if (c->una != c->nxt || c->send.bytes == 0 || idle_ns < (rto_ns = cl_tcp_conn_rto_ns(c)))
         return;
     cl_tcp_cc_idle(&c->cc, idle_ns, rto_ns);
-    c->flags |= CL_TCP_PACED;
+    c->marks |= CL_TCP_PACED;
 }
 
 /* Something waits for the peer's window, and nothing is under way whose acknowledgement would tell of it. */

@@ -179,7 +179,7 @@ static bool detect(struct cl_tcp_conn *c, bool first_lost, uint64_t *in_ns)
 /* The window grows, outside of a recovery and in one after a time-out. flight: what was under way before. */
 static void grow(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t acked, uint32_t flight)
 {
-    bool echoed = (c->flags & CL_TCP_ECN) && (s->flags & CL_TCPF_ECE);
+    bool echoed = (c->marks & CL_TCP_ECN) && (s->flags & CL_TCPF_ECE);
     struct cl_tcp_cc_ack ack = {.now_ns = c->turn->now_ns,
                                 .rtt_ns = c->rtt.smoothed_ns,
                                 .acked = acked,

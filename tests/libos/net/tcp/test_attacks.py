@@ -12,6 +12,7 @@ ATTACKS = "tests/libos/net/tcp/c/attacks.c"
 CASES = re.findall(r"CASE\((\w+)\),", (ROOT / ATTACKS).read_text())
 
 
+@pytest.mark.parametrize("kthreads", [1, 2])
 @pytest.mark.parametrize("attack", CASES)
-def test_attack(c_program: Callable[..., Callable[..., str]], attack: str, seed: int) -> None:
-    assert c_program(ATTACKS, one_thread=True)(attack, seed) == "ok\n"
+def test_attack(c_program: Callable[..., Callable[..., str]], attack: str, kthreads: int, seed: int) -> None:
+    assert c_program(ATTACKS, one_thread=True)(attack, seed, kthreads) == "ok\n"

@@ -1,7 +1,7 @@
 /* Attacks on a runtime's connections, each as its own case: what they cost is bounded, counters say what happened, and
  * a connection that behaves goes on (wire.h).
  *
- * argv: the name of a case, a seed. Prints "ok". */
+ * argv: the name of a case, a seed, kthreads of the runtime. Prints "ok". */
 #include "wire.h"
 
 #include "libos/net/tcp/conn.h"
@@ -144,7 +144,7 @@ static void ack_flood(void)
             run_for(PING_NS);
     }
     goes_on();
-    CHECK_EQ(cl_runtime_net_stats(victim, 0, &stats), 0);
+    CHECK_EQ(cl_runtime_net_stats(victim, -1, &stats), 0);
     CHECK_EQ(counts().cookies_wrong, 20000);
     CHECK_EQ(counts().cookies_right, 0);
     CHECK(alive() <= BACKLOG + 1);
@@ -336,14 +336,15 @@ static const struct {
 
 int main(int argc, char **argv)
 {
-    CHECK(argc == 3);
+    CHECK(argc == 4);
     for (unsigned i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)(i * 13);
     for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         if (strcmp(cases[i].name, argv[1]))
             continue;
         bool blind = strncmp(argv[1], "blind", 5) == 0; /* without timestamps, which would be in an attacker's way */
-        wire_begin(strtoull(argv[2], NULL, 0), CL_TCPO_WSCALE | (blind ? 0 : CL_TCPO_TIMES | CL_TCPO_SACK_OK));
+        wire_begin(strtoull(argv[2], NULL, 0), (uint32_t)atoi(argv[3]),
+                   CL_TCPO_WSCALE | (blind ? 0 : CL_TCPO_TIMES | CL_TCPO_SACK_OK));
         cases[i].run();
         wire_end();
         printf("ok\n");

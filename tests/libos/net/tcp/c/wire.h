@@ -203,13 +203,13 @@ static int connect_good(uint16_t port)
     return s;
 }
 
-/* options: CL_TCPO_* of the good peer. */
-static void wire_begin(uint64_t seed, uint8_t options)
+/* kthreads: of the runtime; options: CL_TCPO_* of the good peer. */
+static void wire_begin(uint64_t seed, uint32_t kthreads, uint8_t options)
 {
     static struct cl_clock clock;
     char err[256] = "";
     cl_clock_virtual(&clock, &now_ns);
-    struct cl_memory_config m = {.clock = &clock, .ring_slots = 4096, .buffers = 16384};
+    struct cl_memory_config m = {.clock = &clock, .queues = {kthreads, 1}, .ring_slots = 4096, .buffers = 16384};
     CHECK_EQ(cl_memory_link_new(&m, ends, err), 0);
     memcpy(victim_mac, ends[0]->mac, 6);
     struct cl_runtime_config c = {.nic = ends[0], .ipv4 = OURS, .ipv4_prefix = 8};
