@@ -361,8 +361,13 @@ void cl_tcp_board_again(struct cl_tcp_conn *c, uint32_t seq, uint32_t end)
         r = cut(c, &w, end - seq);
     while (cl_seq_before(cl_tcp_record_end(r), end)) { /* several left as one */
         struct cl_tcp_walk behind = w;
-        r->len = (uint16_t)(r->len + cl_tcp_walk_next(&behind)->len);
-        remove_behind(c, w.board, w.at);
+        struct cl_tcp_record *next = cl_tcp_walk_next(&behind);
+        uint32_t n = cl_min((uint32_t)next->len, end - cl_tcp_record_end(r));
+        r->len = (uint16_t)(r->len + n);
+        next->seq += n;
+        next->len = (uint16_t)(next->len - n);
+        if (next->len == 0)
+            remove_behind(c, w.board, w.at);
     }
     cl_tcp_board_find(c, r);
     r->flags |= CL_TCP_RECORD_AGAIN;

@@ -72,8 +72,8 @@ struct cl_tcp_told {
 bool cl_tcp_board_room(struct cl_tcp_conn *c);
 /* Numbers seq to before end have left for the first time. There is room. */
 void cl_tcp_board_add(struct cl_tcp_conn *c, uint32_t seq, uint32_t end);
-/* They have left again, and are no longer lost. They were the first part of a lost record, or several lost records.
- * If one has to be cut and there is no memory for that, its rest counts as sent, until RACK or a time-out finds it. */
+/* They have left again, and are no longer lost. They began a record, and were lost, all of them. If a record has to be
+ * cut and there is no memory for that, its rest counts as sent, until RACK or a time-out finds it. */
 void cl_tcp_board_again(struct cl_tcp_conn *c, uint32_t seq, uint32_t end);
 /* A segment acknowledges what is before una and what its SACK blocks say. */
 void cl_tcp_board_take(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, struct cl_tcp_told *told);

@@ -522,7 +522,7 @@ static void lost_segments_are_cut(void)
     SACK(0, {2 * MSS, 10 * MSS});
     uint32_t at = 0;
     for (unsigned i = 10; i < n_sent; at += sent[i++].len)
-        was_sent(i, at, cl_min(300u, MSS - at % MSS));
+        was_sent(i, at, cl_min(300u, 2 * MSS - at));
     CHECK_EQ(at, 2 * MSS);
     ACK(10 * MSS);
     CHECK(!conn()->board);
@@ -544,7 +544,7 @@ static void a_long_lost_flight_is_cut(void)
         ACK((i + 1) * MSS);
     uint32_t at = 0;
     for (unsigned i = N; i < n_sent; at += sent[i++].len)
-        was_sent(i, at, at % MSS ? 400 : 600);
+        was_sent(i, at, cl_min(600u, (N - 3) * MSS - at));
     CHECK_EQ(at, (N - 3) * MSS);
     write_bytes(600); /* behind the last */
     was_sent(n_sent - 1, N * MSS, 600);
