@@ -36,6 +36,7 @@ _SYSCTLS = {
     "net.ipv4.tcp_keepalive_intvl": (lib.CL_TCP_SET_KEEP_INTERVAL, 1000),
     "net.ipv4.tcp_keepalive_probes": (lib.CL_TCP_SET_KEEP_PROBES, 1),
     "net.ipv4.tcp_fin_timeout": (lib.CL_TCP_SET_FIN_WAIT, 1000),
+    "net.ipv4.tcp_early_retrans": (lib.CL_TCP_SET_TAIL_PROBES, 1),
     "net.ipv4.tcp_ecn": (lib.CL_TCP_SET_ECN, 1),
     "net.ipv4.tcp_mtu_probing": (lib.CL_TCP_SET_BLACK_HOLES, 1),
 }
@@ -57,9 +58,8 @@ _SOCKET_OPTIONS = {
 }
 # Of Linux's ways what this stack does: other values are refused.
 _SAME = {
-    "net.ipv4.tcp_early_retrans": ("0",),
-    "net.ipv4.tcp_recovery": ("0",),
-    "net.ipv4.tcp_frto": ("0",),
+    "net.ipv4.tcp_recovery": ("1",),
+    "net.ipv4.tcp_frto": ("1", "2"),
     "net.ipv4.tcp_fastopen": ("0", "1"),
     "net.ipv4.tcp_slow_start_after_idle": ("1",),
     "net.ipv4.tcp_congestion_control": ("cubic",),
@@ -419,6 +419,10 @@ def _info(i: Any) -> dict[str, int]:
         "tcpi_unacked": i.unacked,
         "tcpi_notsent_bytes": i.unsent,
         "tcpi_total_retrans": i.resent,
+        "tcpi_sacked": i.sacked,
+        "tcpi_lost": i.lost,
+        "tcpi_dsack_dups": i.dsacks,
+        "tcpi_min_rtt": i.rtt_least_us,
     }
 
 

@@ -98,7 +98,7 @@ struct cl_net_stats {
 
 /* Who holds memory of bytes (libos/net/chunk.h). */
 #define CL_CHUNKS_UDP 0         /* datagrams that wait for readers of sockets */
-#define CL_CHUNKS_TCP_SEND 1    /* bytes of connections that their peers have not acknowledged */
+#define CL_CHUNKS_TCP_SEND 1    /* bytes of connections that their peers have not acknowledged, and records of them */
 #define CL_CHUNKS_TCP_RECEIVE 2 /* bytes that users have not read, and those that came out of order */
 #define CL_CHUNKS_HOLDERS 3
 

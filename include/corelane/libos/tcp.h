@@ -52,7 +52,11 @@ struct cl_tcp_counts {
     uint64_t segments_in, segments_out, bytes_in, bytes_out;
     uint64_t resent;           /* segments */
     uint64_t timeouts;         /* RTO, all of them */
-    uint64_t fast_retransmits; /* losses found by duplicates */
+    uint64_t fast_retransmits; /* recoveries that began before a time-out: by SACK or duplicates */
+    uint64_t tail_probes;      /* tail loss probes */
+    uint64_t dsacks;           /* reports of what came twice */
+    uint64_t undone;           /* recoveries that were a mistake */
+    uint64_t refused_records;  /* segments that waited, since there was no memory to remember them */
     uint64_t probes;           /* zero-window and keep-alive probes */
     uint64_t opened, accepted; /* active, passive */
     uint64_t begun, over;      /* blocks of connections taken and given back: the difference exists now */

@@ -100,8 +100,9 @@ void cl_tcp_cookie_take(struct cl_tcp_conn *c, struct cl_tcp_listener *l, const 
     cl_tcp_listen(c, l);
     cl_tcp_listen_input(c, &syn);
     cl_tcp_syn(c, &answer); /* what that promised, it keeps */
-    c->una = c->recover_seq = ours;
-    c->nxt = c->resend = c->resend_end = ours + 1;
+    c->una = c->nxt = c->recover_seq = ours;
+    cl_tcp_sent(c, ours, ours + 1, false);
+    c->one.flags |= CL_TCP_RECORD_AGAIN; /* when it was sent nobody knows: it tells no round trip */
     c->flags |= CL_TCP_SYN_OUT;
     cl_tcp_set(c, CL_TCP_TIMER_RESEND, cl_tcp_conn_rto_ns(c));
 }

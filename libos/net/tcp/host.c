@@ -380,7 +380,9 @@ static int set(struct cl_tcp_settings *s, int option, uint32_t value)
         [CL_TCP_SET_KEEP_INTERVAL] = &s->keep_interval_ms, [CL_TCP_SET_KEEP_PROBES] = &s->keep_probes,
         [CL_TCP_SET_FIN_WAIT] = &s->fin_wait_ms,           [CL_TCP_SET_RTO_LEAST] = &s->rto_least_ms,
         [CL_TCP_SET_DELAYED_ACK] = &s->delayed_ack_ms};
-    if (option == CL_TCP_SET_NO_DELAY || option == CL_TCP_SET_KEEP_ALIVE) {
+    if (option == CL_TCP_SET_TAIL_PROBES) {
+        s->no_tail_probes = value == 0;
+    } else if (option == CL_TCP_SET_NO_DELAY || option == CL_TCP_SET_KEEP_ALIVE) {
         uint32_t flag = option == CL_TCP_SET_NO_DELAY ? CL_TCP_NO_DELAY : CL_TCP_KEEP_ALIVE;
         s->flags = value ? s->flags | flag : s->flags & ~flag;
     } else if (option == CL_TCP_SET_WSCALE) {
@@ -603,7 +605,7 @@ int cl_tcp_host_set_socket(struct cl_tcp_host *h, int number, int option, uint32
     switch (option) {
     case CL_TCP_SET_SEND_LIMIT:
     case CL_TCP_SET_RECEIVE_LIMIT:
-        c->limits[option == CL_TCP_SET_SEND_LIMIT ? CL_TCP_SEND : CL_TCP_RECEIVE] = value;
+        (option == CL_TCP_SET_SEND_LIMIT ? &c->send : &c->receive)->limit = value;
         break;
     case CL_TCP_SET_NO_DELAY:
         cl_tcp_no_delay(c, value);
@@ -647,7 +649,7 @@ int cl_tcp_host_ready(const struct cl_tcp_host *h, int number)
         what |= CL_TCP_READABLE | CL_TCP_PEER_SHUT;
     if (c->receive.bytes)
         what |= CL_TCP_READABLE;
-    if (s->opened && c->send.bytes <= c->limits[CL_TCP_SEND] - c->limits[CL_TCP_SEND] / 3)
+    if (s->opened && c->send.bytes <= c->send.limit - c->send.limit / 3)
         what |= CL_TCP_WRITABLE;
     return what;
 }

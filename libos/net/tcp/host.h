@@ -31,6 +31,7 @@ enum cl_tcp_host_option {
     CL_TCP_SET_FIN_WAIT,
     CL_TCP_SET_RTO_LEAST,
     CL_TCP_SET_DELAYED_ACK,
+    CL_TCP_SET_TAIL_PROBES,
     CL_TCP_SET_BLACK_HOLES,
     CL_TCP_SET_ECN,
     CL_TCP_SET_RULE /* of congestion: 0 cubic, 1 newreno, 2 dctcp */
@@ -55,8 +56,12 @@ struct cl_tcp_info {
     uint32_t unacked; /* segments under way */
     uint32_t retries, backoff, probes;
     uint32_t resent;
-    uint32_t
-        recovering; /* 1: from duplicates; 2: from a time-out; 3: none, but an echo of a mark has reduced the window */
+    uint32_t sacked, lost; /* segments under way that the peer has beyond a gap; that are to be sent again */
+    uint32_t dsacks;       /* reports of what came twice */
+    uint32_t reordered;    /* segments have passed each other */
+    uint32_t rtt_least_us;
+    /* 1: from duplicates; 2: from a time-out; 3: none, but an echo of a mark has reduced the window */
+    uint32_t recovering;
     uint32_t to_read, unsent; /* bytes */
     uint32_t unacked_bytes;   /* written and not acknowledged */
 };

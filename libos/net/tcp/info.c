@@ -31,6 +31,11 @@ void cl_tcp_get_info(const struct cl_tcp_conn *c, struct cl_tcp_info *out)
                              .retries = c->retries,
                              .backoff = c->rtt.doublings,
                              .resent = c->resent,
+                             .sacked = c->board ? c->board->all.sacked_n : 0,
+                             .lost = (cl_tcp_board_lost(c) + mss - 1) / mss,
+                             .dsacks = c->dsacks,
+                             .reordered = c->rtt.reordered,
+                             .rtt_least_us = us(c->rtt.least_ns),
                              .to_read = c->receive.bytes,
                              .unacked_bytes = written,
                              .unsent = written > sent ? written - sent : 0};

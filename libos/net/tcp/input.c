@@ -87,8 +87,7 @@ static bool repeated_syn(struct cl_tcp_conn *c, struct arrival *a)
     if (c->state != CL_TCP_SYN_RECEIVED || !(a->flags & CL_TCPF_SYN) || a->seq + 1 != c->rcv_nxt)
         return true;
     if (!(a->flags & CL_TCPF_ACK)) { /* it did not get our answer */
-        c->resend = c->una;
-        c->resend_end = c->nxt;
+        cl_tcp_recovery_again(c);
         return false;
     }
     a->flags &= (uint8_t)~CL_TCPF_SYN;
@@ -141,8 +140,7 @@ static void answered(struct cl_tcp_conn *c, struct arrival *a)
         return;
     }
     c->state = CL_TCP_SYN_RECEIVED;
-    c->resend = c->una;
-    c->resend_end = c->nxt;
+    cl_tcp_recovery_again(c);
 }
 
 /* Section 3.10.7.3. Data and a FIN that come with the SYN are sent again. */

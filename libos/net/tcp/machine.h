@@ -6,6 +6,7 @@
 #include "listen.h"
 #include "reassembly.h"
 #include "recovery.h"
+#include "scoreboard.h"
 
 #define CL_TCP_MS 1000000ull
 #define CL_TCP_OPTION_TIMES 12    /* bytes of a timestamp option, filled up */

@@ -127,6 +127,14 @@ static void send_syn(struct cl_tcp_conn *c)
     cl_tcp_set(c, CL_TCP_TIMER_RESEND, cl_tcp_conn_rto_ns(c));
 }
 
+/* A new segment fills the congestion window, and that in one go: nothing that is under way was sent before. */
+static bool ends_burst(struct cl_tcp_conn *c, uint32_t len)
+{
+    struct cl_tcp_walk w;
+    const struct cl_tcp_record *first = cl_tcp_walk_first(c, &w);
+    return (!first || first->sent_ns == c->turn->now_ns) && cl_tcp_in_flight(c) + len + c->cc.mss > c->cc.window;
+}
+
 /* A segment of data from seq on, with the FIN if that is so. False: there is no buffer. */
 static bool send_data(struct cl_tcp_conn *c, uint32_t seq, uint32_t len, bool fin)
 {
@@ -134,8 +142,12 @@ static bool send_data(struct cl_tcp_conn *c, uint32_t seq, uint32_t len, bool fi
     struct cl_tcp_bytes data = cl_tcp_buffer_at(c, seq, len);
     uint32_t end = seq + len + fin;
     bool again = cl_seq_before(seq, c->nxt);
-    if (len && (seq + len == cl_tcp_data_end(c) || seq + len == c->una + c->wnd)) /* no more comes soon */
-        s.flags |= CL_TCPF_PSH;
+    if (!again && !cl_tcp_board_room(c)) {
+        cl_tcp_set(c, CL_TCP_TIMER_SEND, CL_TCP_RETRY_NS);
+        return false;
+    }
+    if (len && (seq + len == cl_tcp_data_end(c) || seq + len == c->una + c->wnd || (!again && ends_burst(c, len))))
+        s.flags |= CL_TCPF_PSH; /* no more comes soon */
     if (fin)
         s.flags |= CL_TCPF_FIN;
     fill(c, &s);
@@ -156,8 +168,7 @@ static bool send_data(struct cl_tcp_conn *c, uint32_t seq, uint32_t len, bool fi
     if (fin)
         c->flags |= CL_TCP_FIN_OUT;
     c->flags &= ~(uint32_t)CL_TCP_FORCE;
-    if (c->due_ns[CL_TCP_TIMER_RESEND] == CL_TCP_NEVER)
-        cl_tcp_set(c, CL_TCP_TIMER_RESEND, cl_tcp_conn_rto_ns(c));
+    cl_tcp_watch_sent(c, again);
     return true;
 }
 
@@ -188,10 +199,10 @@ static bool choose_new(const struct cl_tcp_conn *c, uint32_t *len, bool *fin)
 {
     uint32_t unsent = c->flags & CL_TCP_FIN_OUT ? 0 : cl_tcp_data_end(c) - c->nxt;
     uint32_t under_way = c->nxt - c->una, flight = cl_tcp_in_flight(c), full = cl_tcp_mss_now(c);
-    if (!(c->flags & CL_TCP_RECOVERING)) /* duplicates say what has left the network (RFC 3042) */
-        flight -= cl_min(flight, cl_min((uint32_t)c->dup_acks, 2u) * c->cc.mss);
     uint32_t window = c->wnd > under_way ? c->wnd - under_way : 0;
     uint32_t congestion = c->cc.window > flight ? c->cc.window - flight : 0;
+    if (c->flags & CL_TCP_FORCE) /* a probe (RFC 8985, section 7.3) */
+        congestion = cl_max(congestion, full);
     *len = cl_min(cl_min(unsent, full), cl_min(window, congestion));
     *fin = cl_tcp_fin_due(c) && *len == unsent && window > *len;
     if (*len == 0)
@@ -251,7 +262,7 @@ static void watch_window(struct cl_tcp_conn *c)
 void cl_tcp_output(struct cl_tcp_conn *c)
 {
     if (c->state == CL_TCP_SYN_SENT || c->state == CL_TCP_SYN_RECEIVED) {
-        if (!(c->flags & CL_TCP_SYN_OUT) || c->resend != c->resend_end)
+        if (!(c->flags & CL_TCP_SYN_OUT) || cl_tcp_board_lost(c))
             send_syn(c);
         return;
     }

@@ -33,7 +33,7 @@ static bool shrink(struct cl_tcp_conn *c, uint32_t mtu)
         return false;
     c->mss = (uint16_t)mss;
     c->cc.mss = mss - (c->flags & CL_TCP_TIMES ? CL_TCP_OPTION_TIMES : 0);
-    cl_tcp_recovery_too_large(c);
+    cl_tcp_recovery_again(c);
     cl_count(&c->turn->counts->mtu_shrunk, 1);
     return true;
 }
@@ -63,7 +63,7 @@ void cl_tcp_complain(struct cl_tcp_conn *c, const struct cl_icmp_about *about)
     } else if (refused && cl_tcp_opening(c)) {
         cl_tcp_end(c, about->error);
     } else {
-        c->error = about->error; /* the reason, if it is never answered */
+        c->error = (int16_t)about->error; /* the reason, if it is never answered */
     }
     cl_count(&counts->icmp_errors, 1);
     cl_tcp_tell(c);

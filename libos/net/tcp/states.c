@@ -24,6 +24,7 @@ static void free_send(struct cl_tcp_conn *c)
 {
     if (c->send.bytes)
         cl_tcp_buffer_drop(c, CL_TCP_SEND, c->send.bytes);
+    cl_tcp_board_free(c);
 }
 
 static void free_receive(struct cl_tcp_conn *c)
@@ -83,7 +84,7 @@ void cl_tcp_end(struct cl_tcp_conn *c, int error)
         c->flags |= CL_TCP_TOLD; /* its user never knew of it */
     cl_tcp_accepted(c);
     c->state = CL_TCP_CLOSED;
-    c->error = error;
+    c->error = (int16_t)error;
     unset_all(c);
     free_send(c);
     cl_tcp_aside_free(c);

@@ -487,6 +487,7 @@ static void user_timeout_ends(void)
 static void retransmission_backs_off(void)
 {
     uint64_t last_ns = 0, at_ns;
+    hosts[0].stack.settings.no_tail_probes = true;
     open_both();
     hosts[1].mute = true;
     ON(apps[0], cl_tcp_write(c, "x", 1));

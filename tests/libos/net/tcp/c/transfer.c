@@ -150,8 +150,8 @@ int main(int argc, char **argv)
 {
     CHECK(argc >= 9);
     uint64_t seed = strtoull(argv[1], NULL, 0), bytes = strtoull(argv[2], NULL, 0);
-    network =
-        (struct network){(unsigned)atoi(argv[3]), (unsigned)atoi(argv[4]), (unsigned)atoi(argv[5]), .marked = 100};
+    network = (struct network){.loss = (unsigned)atoi(argv[3]), .twice = (unsigned)atoi(argv[4]), .marked = 100};
+    network.late = (unsigned)atoi(argv[5]);
     network.delay_ns = strtoull(argv[6], NULL, 0) * 1000;
     network.jitter_ns = network.delay_ns / 10;
     network.late_ns = network.delay_ns * 3 + 1000;

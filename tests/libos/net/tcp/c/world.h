@@ -24,6 +24,7 @@ static int verbose;
 #define HOST_CONNS 8
 #define MOST_UNDER_WAY 65536
 #define SEGMENT_MOST 9100
+#define FRAMING 58 /* bytes of a segment's frame on the wire: IPv4, Ethernet, checksum, preamble, gap */
 
 struct host;
 
@@ -52,6 +53,7 @@ struct host {
 struct network {
     unsigned loss, twice, late, marked;
     uint64_t delay_ns, jitter_ns, late_ns;
+    uint64_t gbps; /* of each direction, with a queue that loses nothing; 0: no bound */
 };
 
 struct flying {
@@ -68,6 +70,7 @@ static uint64_t world_random = 88172645463325252ull;
 static struct flying flying[MOST_UNDER_WAY];
 static unsigned n_flying;
 static uint64_t n_flown, n_lost;
+static uint64_t wire_free_ns[2]; /* when a direction has sent what waits for it; by receiver */
 /* Of the test: sees each segment that leaves; true: it is lost. NULL: none. */
 static bool (*intercept)(unsigned from, const struct cl_tcp_segment *s);
 
@@ -111,6 +114,10 @@ static void fly(unsigned to, const uint8_t *bytes, uint32_t len, uint8_t ecn, ui
 static void send_bytes(unsigned to, const uint8_t *bytes, uint32_t len, uint8_t ecn)
 {
     uint64_t in_ns = network.delay_ns + below(network.jitter_ns);
+    if (network.gbps) {
+        wire_free_ns[to] = cl_max(wire_free_ns[to], now_ns) + (len + FRAMING) * 8 / network.gbps;
+        in_ns += wire_free_ns[to] - now_ns;
+    }
     if (chance() < network.loss) {
         n_lost++;
         return;
@@ -347,7 +354,7 @@ static bool world_step(uint64_t until_ns)
 }
 
 /* Until nothing happens any more, or the time has come. Returns whether nothing would happen after it. */
-static void world_run(uint64_t for_ns)
+static inline void world_run(uint64_t for_ns)
 {
     uint64_t until_ns = now_ns + for_ns;
     while (world_step(until_ns))
