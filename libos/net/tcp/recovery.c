@@ -43,11 +43,8 @@ bool cl_tcp_lost(struct cl_tcp_conn *c, uint32_t *seq, uint32_t *end)
     uint32_t full = cl_tcp_mss_now(c);
     *seq = r->seq;
     *end = cl_tcp_record_end(r);
-    while (*end - *seq < full && (r = cl_tcp_walk_next(&w)) && (r->flags & CL_TCP_RECORD_LOST)) {
-        if (r->len <= full && cl_tcp_record_end(r) - *seq > full)
-            break; /* small ones leave as one, and those that are too large now are cut; others stay as they are */
-        *end = cl_tcp_record_end(r);
-    }
+    while (*end - *seq < full && (r = cl_tcp_walk_next(&w)) && (r->flags & CL_TCP_RECORD_LOST))
+        *end = cl_tcp_record_end(r); /* small ones leave as one; what is too large by now is cut */
     return true;
 }
 

@@ -18,9 +18,12 @@ static void undo(struct cl_tcp_conn *c)
     cl_count(&c->turn->counts->undone, 1);
 }
 
-/* What came twice was under way when recovery began, as far as that is still known. */
-static bool is_of_recovery(const struct cl_tcp_conn *c, const struct cl_tcp_range *twice)
+/* What came twice was sent twice since recovery began, as far as that is still known: the network may double, too. */
+static bool is_of_recovery(struct cl_tcp_conn *c, const struct cl_tcp_range *twice)
 {
+    struct cl_tcp_walk w;
+    if (cl_seq_before(c->una, twice->to))
+        return cl_tcp_walk_to(c, &w, twice->to - 1)->flags & CL_TCP_RECORD_AGAIN;
     return cl_seq_before(c->recover_seq - c->cc.before, twice->to);
 }
 

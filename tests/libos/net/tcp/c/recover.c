@@ -176,6 +176,21 @@ static void a_needless_retransmission_widens_the_window(void)
     ends();
 }
 
+static void what_the_network_doubles_undoes_nothing(void)
+{
+    opens();
+    write_bytes(10 * MSS);
+    pass(RTT);
+    SACK(0, {MSS, 4 * MSS});
+    was_sent(10, 0, MSS);
+    SACK(0, {2 * MSS, 3 * MSS}, {MSS, 4 * MSS}); /* that was sent once */
+    CHECK(conn()->dsacks == 1 && hosts[0].counts.undone == 0);
+    SACK(4 * MSS, {0, MSS});
+    CHECK(conn()->dsacks == 2 && hosts[0].counts.undone == 1);
+    ACK(10 * MSS);
+    ends();
+}
+
 static void a_lost_retransmission_is_lost_again_at_once(void)
 {
     opens();
@@ -602,6 +617,7 @@ static const struct {
     CASE(a_hole_waits_a_quarter_of_a_round_trip),
     CASE(three_behind_a_hole_are_enough),
     CASE(a_needless_retransmission_widens_the_window),
+    CASE(what_the_network_doubles_undoes_nothing),
     CASE(a_lost_retransmission_is_lost_again_at_once),
     CASE(the_window_shrinks_in_proportion),
     CASE(without_sack_it_does_so_too),
