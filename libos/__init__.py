@@ -6,7 +6,7 @@
     awaited.py   its end, and signals (C: deadline.c, stuck.c)
     adopted.py   kthreads that a thread of yours turns
     stats.py     its counters (C: stats.c, counters.c)
-    sockets.py   UDP sockets and poll sets
+    sockets.py, streams.py   UDP sockets and poll sets; TCP connections (C: outside_stream.c)
     stepper.py   Stepper: runtimes driven by one thread on a virtual clock, for tests (stepper.c: C)
     handlers/    request handlers: numba function, C function, Python callable
     sched/       the scheduler of user-level threads
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from .stats import RuntimeStats
     from .stepper import Stepper
     from .storage.log.shared import SharedLog
+    from .streams import TcpInfo, TcpListener, TcpStream
 
 __all__ = [
     "Batch",
@@ -58,6 +59,9 @@ __all__ = [
     "Scheduler",
     "SharedLog",
     "Stepper",
+    "TcpInfo",
+    "TcpListener",
+    "TcpStream",
     "UdpSocket",
     "batch",
     "c_handler",
@@ -86,6 +90,9 @@ _HOME = {
     "Poll": "sockets",
     "UdpSocket": "sockets",
     "Stepper": "stepper",
+    "TcpInfo": "streams",
+    "TcpListener": "streams",
+    "TcpStream": "streams",
 }
 
 

@@ -30,6 +30,8 @@ from .handlers.periodic import Periodic
 from .options import CoreShare, Network, Scheduler
 from .sockets import Poll, UdpSocket
 from .stats import RuntimeStats, published, read
+from .streams import BACKLOG, TcpListener, TcpStream
+from .streams import listen as listen_tcp
 
 if TYPE_CHECKING:
     from .batch_work.work import Job
@@ -312,6 +314,30 @@ class Runtime(Adopted, Awaited, Closing):
         open_it = lib.cl_udp_open_shared if shared else lib.cl_udp_open
         check(open_it(self.ptr, port, queue, out), f"open a UDP socket on port {port}")
         return UdpSocket(self, out[0])
+
+    @typed("listen on a TCP port")
+    def listen_tcp(self, port: int, *, backlog: int = BACKLOG) -> TcpListener:
+        """A socket that takes connections to a TCP port. Several may listen on one.
+
+        backlog: connections that are half open or wait to be accepted, at most. Raises CorelaneError.
+        """
+        return listen_tcp(self, port, backlog)
+
+    @typed("connect")
+    def connect_tcp(
+        self, peer: tuple[str, int], *, own: tuple[str, int] | None = None, timeout_s: float | None = None
+    ) -> TcpStream:
+        """Open a TCP connection to ("10.77.0.9", 80), once the runtime was started.
+
+        own: the own end; port 0 is any free one, "0.0.0.0" the runtime's address. Raises TimeoutError after timeout_s,
+        None: after some two minutes CorelaneError; CorelaneError: refused, no route, the port is in use, ...
+        """
+        return TcpStream.connect(self, peer, own, timeout_s)
+
+    @property
+    def pointer(self) -> int:
+        """The `struct cl_runtime *` as a number, for compiled code (calls.tcp_connect). Not as a global."""
+        return int(ffi.cast("uintptr_t", self.ptr))
 
     def open_poll(self) -> Poll:
         """A set of sockets to wait for at once. Raises CorelaneError."""

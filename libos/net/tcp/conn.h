@@ -63,7 +63,8 @@
  *   SYN cookies (a full backlog drops SYNs), a smaller block for TIME_WAIT
  *   path MTU that shrinks; ICMP errors; TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
  *   receive buffers that tune themselves; shares of the pool for sending and receiving; sending without a copy
- *   blocking sockets, cl_poll, Python; calls from outside of the connection's own callbacks
+ *   calls from outside of the connection's own callbacks, of the event form (stream sockets have them: sockets.h);
+ *   times of keep-alive, and sizes of buffers before the SYN, for each connection; urgent data and SO_REUSEPORT's weights
  *
  * Tests: tests/libos/net/tcp. */
 #ifndef CORELANE_LIBOS_NET_TCP_CONN_H
@@ -279,7 +280,7 @@ void cl_tcp_timers(struct cl_tcp_conn *c);
 
 /* Probes while it is idle, from now on. */
 void cl_tcp_keep_alive(struct cl_tcp_conn *c, bool on);
-struct cl_tcp_info; /* host.h */
+struct cl_tcp_info; /* corelane/libos/stream.h */
 void cl_tcp_get_info(const struct cl_tcp_conn *c, struct cl_tcp_info *out);
 
 /* The bytes that wait for the user. */

@@ -4,7 +4,8 @@
  * A SYN that finds backlog of them is dropped, as if lost, and its peer asks again. So one that a SYN-ACK was sent for
  * always gets in. Whoever makes a block for a SYN asks cl_tcp_admit first; the block gives its place back by itself.
  *
- * Threads: any; `pending` is exchanged. Constant else. A listener outlives its connections' `pending`. */
+ * Threads: any; `pending` is exchanged, `backlog` may change (relaxed). Constant else. A listener outlives its
+ * connections' `pending`. */
 #ifndef CORELANE_LIBOS_NET_TCP_LISTEN_H
 #define CORELANE_LIBOS_NET_TCP_LISTEN_H
 
@@ -23,7 +24,7 @@ struct cl_tcp_listener {
 static inline bool cl_tcp_admit(struct cl_tcp_listener *l)
 {
     /* Relaxed: a number, which orders nothing. */
-    if (__atomic_fetch_add(&l->pending, 1, __ATOMIC_RELAXED) < l->backlog)
+    if (__atomic_fetch_add(&l->pending, 1, __ATOMIC_RELAXED) < cl_load_relaxed(&l->backlog))
         return true;
     __atomic_fetch_sub(&l->pending, 1, __ATOMIC_RELAXED);
     return false;
