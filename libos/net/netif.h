@@ -150,11 +150,11 @@ struct cl_connections {
     bool (*put)(struct cl_netq *q, const struct cl_rx_item *item, struct cl_ready_list *woken);
     /* A turn of a flow that was taken out of the ready queue of the calling kthread. */
     void (*run)(struct cl_netif *nif, struct cl_flow *f);
-    /* Nothing comes any more (sockets_shut is set): wake whoever waits. Any thread. */
-    void (*shut)(struct cl_netif *nif);
     /* No kthread runs: end all, and give back what they have. */
     void (*drain)(struct cl_netif *nif);
     void (*free)(struct cl_netif *nif);
+    /* Nothing comes any more (sockets_shut is set): wake whoever waits. Any thread. */
+    void (*shut)(struct cl_netif *nif);
     struct cl_streams *streams; /* tcp/sockets.h; NULL: there are none. Set once (release) under types_lock */
 };
 

@@ -59,8 +59,7 @@ def tcp_accept(listener: _Int, timeout_ns: _Int) -> int:
     """Take a connection of a TcpListener: its address, or -errno. timeout_ns < 0: for ever. Blocks the uthread."""
 
 def tcp_connect(runtime: _Int, ipv4: _Int, port: _Int, timeout_ns: _Int) -> int:
-    """Open a connection: its address, or -errno. runtime: Runtime.pointer. ipv4 in host byte order. Blocks the
-    uthread."""
+    """Open a connection: its address, or -errno. runtime: Runtime.pointer. ipv4 in host order. Blocks the uthread."""
 
 def tcp_read(stream: _Int, view: _Bytes, timeout_ns: _Int) -> int:
     """Take what has come into a view: at least one byte; 0 at the end of the stream; or -errno. Blocks the uthread."""

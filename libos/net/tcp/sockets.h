@@ -137,7 +137,7 @@ struct cl_stream_until {
 
 extern const struct cl_tcp_events cl_stream_events;
 
-/* sockets.c */
+/* sockets.c and visits.c */
 struct cl_streams *cl_streams_of(struct cl_netif *nif); /* NULL: none was made */
 int cl_streams_ensure(struct cl_netif *nif, struct cl_streams **out);
 /* A socket with n references, that nobody else knows. NULL: as many exist as may. */
