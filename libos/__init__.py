@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from .handlers.handlers import Handler, c_handler, udp
     from .handlers.periodic import Periodic, every
     from .handlers.python import Request, current_request
+    from .handlers.streams import Connection, StreamHandler, tcp
     from .options import CoreShare, Network, Scheduler
     from .runtime import Runtime
     from .sockets import Poll, UdpSocket
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch",
+    "Connection",
     "CoreShare",
     "Handler",
     "Job",
@@ -59,6 +61,7 @@ __all__ = [
     "Scheduler",
     "SharedLog",
     "Stepper",
+    "StreamHandler",
     "TcpInfo",
     "TcpListener",
     "TcpStream",
@@ -67,6 +70,7 @@ __all__ = [
     "c_handler",
     "current_request",
     "every",
+    "tcp",
     "udp",
 ]
 
@@ -81,6 +85,9 @@ _HOME = {
     "every": "handlers.periodic",
     "Request": "handlers.python",
     "current_request": "handlers.python",
+    "Connection": "handlers.streams",
+    "StreamHandler": "handlers.streams",
+    "tcp": "handlers.streams",
     "Runtime": "runtime",
     "RuntimeStats": "stats",
     "SharedLog": "storage.log.shared",

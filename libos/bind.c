@@ -2,6 +2,7 @@
 #include "every.h"
 #include "internal.h"
 #include "net/tcp/flows.h"
+#include "net/tcp/serve.h"
 #include "net/tcp/sockets.h"
 
 int cl_runtime_bind_udp(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg)
@@ -66,6 +67,18 @@ int cl_stream_connect(struct cl_runtime *rt, const struct cl_tcp_addr *from, con
                       int64_t timeout_ns, struct cl_stream **out)
 {
     return cl_streams_connect(rt->nif, from, to, timeout_ns, out);
+}
+
+int cl_runtime_serve_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog, uint32_t window, cl_tcp_handler fn,
+                         void *arg)
+{
+    return cl_tcp_serve_on(rt->nif, port, backlog, window, fn, arg);
+}
+
+int cl_runtime_serve_tcp_foreign(struct cl_runtime *rt, uint16_t port, uint32_t backlog, uint32_t window,
+                                 cl_tcp_burst_handler fn, void *arg)
+{
+    return cl_tcp_serve_bursts_on(rt->nif, port, backlog, window, fn, arg);
 }
 
 int cl_poll_new(struct cl_runtime *rt, struct cl_poll **out)

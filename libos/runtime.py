@@ -27,6 +27,7 @@ from .configure import fill, stack_bytes
 from .handlers.c_functions import address_of_function
 from .handlers.handlers import Handler, Prepared, as_handler, check_port
 from .handlers.periodic import Periodic
+from .handlers.streams import StreamHandler
 from .options import CoreShare, Network, Scheduler
 from .sockets import Poll, UdpSocket
 from .stats import RuntimeStats, published, read
@@ -91,9 +92,10 @@ class Runtime(Adopted, Awaited, Closing):
         socket = None if socket is None else os.fspath(socket)
         self._nic = nic
         self.socket = socket
-        self._handlers: list[Handler] = []
+        self._handlers: list[Handler | StreamHandler] = []
         self._periodic: list[Periodic] = []
         self._ports: list[int] = []
+        self._tcp_ports: list[int] = []
         self._shared: list[SharedLog] = []
         self._done = Ending()
         self._started = self._stopped = self._ended = self._stuck = False
@@ -249,7 +251,9 @@ class Runtime(Adopted, Awaited, Closing):
                 self.stop()
 
     def _say_where(self) -> None:
-        ports = f"UDP port {', '.join(map(str, self._ports))}" if self._ports else "no port"
+        both = (("UDP", self._ports), ("TCP", self._tcp_ports))
+        named = [f"{kind} port {', '.join(map(str, numbers))}" for kind, numbers in both if numbers]
+        ports = " and ".join(named) or "no port"
         where = f"attached to {self.socket}" if self.attached else "embedded"
         line = f"corelane: process {os.getpid()} serves {ports} at {self.address} ({where}); ^C ends it"
         if self._on_event is not None:
@@ -259,8 +263,8 @@ class Runtime(Adopted, Awaited, Closing):
 
     # Handlers and sockets
 
-    def bind(self, handler: Any, port: int | None = None) -> Handler | Periodic:
-        """Give a port to a handler: made by `udp` or `c_handler`, or a bare function, which is compiled.
+    def bind(self, handler: Any, port: int | None = None) -> Handler | StreamHandler | Periodic:
+        """Give a port to a handler: made by `udp`, `tcp` or `c_handler`, or a bare function, compiled as `udp` does it.
 
         Or start periodic work, made by `every`, which has no port. Returns what was given, or the Handler made of it.
 
@@ -273,6 +277,8 @@ class Runtime(Adopted, Awaited, Closing):
             handler.start(self)
             self._periodic.append(handler)
             return handler
+        if isinstance(handler, StreamHandler):
+            return self._bind_stream(handler, port)
         made = as_handler(handler)
         check_port(port)
         number = port if port is not None else made.port
@@ -289,6 +295,16 @@ class Runtime(Adopted, Awaited, Closing):
         if made.name:
             lib.cl_runtime_name_udp(self.ptr, number, os.fsencode(made.name))  # without it, its address has to do
         return made
+
+    def _bind_stream(self, handler: StreamHandler, port: int | None) -> StreamHandler:
+        check_port(port, "TCP")
+        number = port if port is not None else handler.port
+        if number is None:
+            raise CorelaneError("bind a handler", "it has no port", "give one: bind(handler, port=7000)")
+        self._handlers.append(handler)
+        handler.bind(self, number)
+        self._tcp_ports.append(number)
+        return handler
 
     def _bind(self, prepared: Prepared, number: int) -> None:
         if prepared.types is not None:

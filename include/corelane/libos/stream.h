@@ -146,6 +146,42 @@ CL_API int cl_stream_info(struct cl_stream *s, struct cl_tcp_info *out);
 CL_API int cl_poll_add_stream(struct cl_poll *set, struct cl_stream *s, uint32_t events, uint32_t how, uint64_t data);
 /* -ENOENT: it is not in. Any thread. */
 CL_API int cl_poll_remove_stream(struct cl_poll *set, struct cl_stream *s);
+
+/* Handler of a byte stream: `len` bytes that have come in order and wait, in one piece; it writes an answer of up to `room`
+ * bytes to `reply`, and its length to *answered (0 at entry). Returns how many of them it took:
+ *   > 0  the rest, if any, is given to it at once
+ *   0    it needs more: it is called again when more has come, with what waits by then
+ *   -1   the answer is sent, and the connection is closed; what waits is dropped
+ * Anything else is an error, and so is a fault (cl_handler_fault), a stream that ends or fills the window in the middle of
+ * what it takes: the connection is reset, and handler_errors counts it. On a uthread; it may block, and then the
+ * connection waits, no other. cl_current_request says who asks: its peer and port. */
+typedef int64_t (*cl_tcp_handler)(const uint8_t *data, int64_t len, uint8_t *reply, int64_t room, int64_t *answered,
+                                  void *arg);
+#define CL_TCP_WINDOW 16384 /* most bytes that a handler is given at a time, unless it is bound with another number */
+#define CL_TCP_WINDOW_MOST 65536 /* such a number at most */
+/* Give a TCP port to a handler. window 0: CL_TCP_WINDOW. It stays until cl_runtime_delete. As
+ * cl_runtime_listen_tcp. */
+CL_API int cl_runtime_serve_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog, uint32_t window,
+                                cl_tcp_handler fn, void *arg);
+
+#define CL_TCP_BURST 32         /* connections that a burst handler is given at a time, at most */
+#define CL_TCP_BURST_ROOM 65536 /* for what it answers to one of them at a time */
+/* What has come for one of them. */
+struct cl_tcp_item {
+    const uint8_t *data;     /* in: what waits, from its first byte on */
+    int64_t len;             /* in: its bytes; 0: the connection is over, and this its last call */
+    uint8_t *reply;          /* in: where the answer goes */
+    int64_t room;            /* in: bytes that fit there */
+    int64_t took;            /* out: as cl_tcp_handler returns it; 0 at entry */
+    int64_t answered;        /* out: the same */
+    uint64_t connection;     /* in: names it among those of the port, never again another one */
+    struct cl_tcp_addr peer; /* in */
+};
+typedef void (*cl_tcp_burst_handler)(struct cl_tcp_item *items, unsigned n, void *arg);
+/* The same for many connections at once, called on a kthread's own large stack under the no-switch rule (sched.h): for
+ * callbacks into language run-times. No two calls overlap. */
+CL_API int cl_runtime_serve_tcp_foreign(struct cl_runtime *rt, uint16_t port, uint32_t backlog, uint32_t window,
+                                        cl_tcp_burst_handler fn, void *arg);
 // cffi: end
 
 CL_EXTERN_C_END

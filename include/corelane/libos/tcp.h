@@ -35,8 +35,8 @@ struct cl_tcp_events {
     /* It is established. */
     void (*opened)(struct cl_tcp_conn *c, void *arg);
     /* The next bytes. Returns how many it took, 0..len. They lie in the frame or in a chunk, and are gone when it
-     * returns or calls cl_tcp_abort. What it does not take waits, and is offered again when more comes or the user
-     * calls cl_tcp_resume; the peer is held back when so much waits as may. NULL: all waits, for cl_tcp_read. */
+     * returns or calls cl_tcp_abort. What it does not take waits, and is offered again when more comes, or the FIN, or
+     * the user calls cl_tcp_resume; the peer is held back when so much waits as may. NULL: all waits, for cl_tcp_read. */
     int64_t (*data)(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg);
     /* There is room again since cl_tcp_write took less than it was given. */
     void (*writable)(struct cl_tcp_conn *c, void *arg);

@@ -13,6 +13,7 @@
 #include "flows.h"
 #include "machine.h"
 #include "ports.h"
+#include "serve.h"
 #include "sockets.h"
 
 #include "../../../runtime/csum_copy.h"
@@ -439,6 +440,7 @@ static void delete_net(struct net *net)
     if (!net)
         return;
     cl_streams_delete(net->connections.streams);
+    cl_tcp_serving_delete(net->connections.serving);
     for (unsigned i = 0; net->listeners && i < CL_UDP_PORTS; i++)
         if (net->listeners[i] && !net->listeners[i]->accepts) /* else it is one of the sockets' */
             free(net->listeners[i]);

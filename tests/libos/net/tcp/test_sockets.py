@@ -21,3 +21,8 @@ def test_each_call(c_program: Program, kthreads: int) -> None:
 def test_nothing_is_lost_and_nobody_sleeps_for_ever(c_program: Program, kthreads: int, clients: int, seed: int) -> None:
     rounds = 5 if os.environ.get("CORELANE_SANITIZE") else soak.examples(10, 500)
     assert c_program("tests/libos/net/tcp/c/sockets_stress.c")(kthreads, clients, rounds, seed) == "ok\n"
+
+
+@pytest.mark.parametrize("kthreads", [1, 2, 4])
+def test_handlers_get_each_frame_whole(c_program: Program, kthreads: int, seed: int) -> None:
+    assert c_program("tests/libos/net/tcp/c/serve.c")(kthreads, 60, seed) == "ok\n"
