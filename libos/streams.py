@@ -80,9 +80,10 @@ def _ends_of(where: Address, what: str, least: int = 1) -> dict[str, int]:
 class _Stream(Closing):
     """What listeners and connections have in common."""
 
-    def __init__(self, runtime: Owner, pointer: Any) -> None:
+    def __init__(self, runtime: Owner, pointer: Any, life: int) -> None:
         self._runtime = runtime
         self._pointer = pointer
+        self._life = life  # its memory is used again once it is closed, perhaps by another thread
         self._closed = False
 
     @property
@@ -108,12 +109,12 @@ class _Stream(Closing):
         return self._ends()[0]
 
     def _ends(self) -> tuple[Address, Address]:
-        own, peer = ffi.new("struct cl_tcp_addr *"), ffi.new("struct cl_tcp_addr *")
-        check(lib.cl_stream_ends(self.ptr, own, peer), "ask for the ends of a TCP socket")
-        return _end(own), _end(peer)
+        rc, call = self._call(lib.CL_STREAM_DO_ENDS)
+        check(rc, "ask for the ends of a TCP socket")
+        return _end(getattr(call, "from")), _end(call.to)
 
     def _call(self, what: int, **fields: Any) -> tuple[int, Any]:
-        call = ffi.new("struct cl_stream_call *", {"what": what, "s": self.ptr, **fields})
+        call = ffi.new("struct cl_stream_call *", {"what": what, "s": self.ptr, "life": self._life, **fields})
         return int(lib.cl_outside_stream(self._runtime.ptr, call)), call
 
     def _wait(self, doing: str, timeout_s: float | None, what: int, **fields: Any) -> tuple[int, Any]:
@@ -124,7 +125,7 @@ class _Stream(Closing):
             rc, call = self._call(what, timeout_ns=ns, **fields)
             last[:] = [call]
             if rc == -errno.ETIMEDOUT:  # the time is over, or the connection is, for that reason
-                error = int(lib.cl_stream_error(self.ptr))
+                error, _ = self._call(lib.CL_STREAM_DO_ERROR)
                 rc = check(error, doing) if error not in (0, -errno.EINPROGRESS) else rc
             return rc
 
@@ -179,11 +180,12 @@ class _Stream(Closing):
     def join(self, poll: Any, how: int, data: int, *, room: bool) -> int:
         """What Poll.add does."""
         events = lib.CL_POLL_IN | (lib.CL_POLL_OUT if room else 0)
-        return int(lib.cl_poll_add_stream(poll, self.ptr, events, how, data))
+        number = ffi.cast("void *", data)
+        return self._call(lib.CL_STREAM_DO_POLL_ADD, poll=poll, option=events, value=how, data=number)[0]
 
     def leave(self, poll: Any) -> int:
         """What Poll.remove does."""
-        return int(lib.cl_poll_remove_stream(poll, self.ptr))
+        return self._call(lib.CL_STREAM_DO_POLL_REMOVE, poll=poll)[0]
 
     def close(self) -> None:
         """Close it. May be called twice, and after its runtime is closed.
@@ -206,7 +208,7 @@ class TcpListener(_Stream):
         rc, call = self._wait("accept a connection", timeout_s, lib.CL_STREAM_DO_ACCEPT)
         if rc in _AGAIN:
             raise TimeoutError(f"nobody connected to TCP port {self.own[1]} within {timeout_s:g} s")
-        return TcpStream(self._runtime, call.s)
+        return TcpStream(self._runtime, call.s, call.life)
 
 
 class TcpStream(_Stream):
@@ -225,7 +227,7 @@ class TcpStream(_Stream):
         rc = int(lib.cl_outside_stream(runtime.ptr, call))
         if rc != -errno.EINPROGRESS:
             check(rc, what, said(rc))
-        made = cls(runtime, call.s)
+        made = cls(runtime, call.s, call.life)
         try:
             rc, _ = made._wait(what, timeout_s, lib.CL_STREAM_DO_WAIT_OPEN)
             if rc in _AGAIN:
@@ -286,7 +288,8 @@ class TcpStream(_Stream):
         rc, call = self._call(lib.CL_STREAM_DO_INFO)
         check(rc, "ask for the numbers of a TCP connection")
         numbers = {name: int(getattr(call.info, name)) for name in TcpInfo.__slots__}
-        return TcpInfo(**{**numbers, "ssthresh": None if numbers["ssthresh"] == 2**32 - 1 else numbers["ssthresh"]})
+        threshold = numbers.pop("ssthresh")
+        return TcpInfo(**numbers, ssthresh=None if threshold == 2**32 - 1 else threshold)
 
     @typed("close a TCP socket")
     def linger(self, timeout_s: float) -> bool:
@@ -312,4 +315,4 @@ def listen(runtime: Owner, port: int, backlog: int) -> TcpListener:
     """What Runtime.listen_tcp does."""
     out = ffi.new("struct cl_stream **")
     check(lib.cl_stream_listen(runtime.ptr, port, backlog, out), f"listen on TCP port {port}")
-    return TcpListener(runtime, out[0])
+    return TcpListener(runtime, out[0], lib.cl_stream_life(out[0]))

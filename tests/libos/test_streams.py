@@ -141,6 +141,25 @@ def test_a_poll_set_waits_for_connections_and_datagrams(runtime: libos.Runtime) 
         assert poll.wait(10) == [theirs]
 
 
+def test_a_closed_socket_is_not_taken_for_its_successor(runtime: libos.Runtime) -> None:
+    """As when another thread closes it just before a call."""
+    with runtime.listen_tcp(7000) as listener:
+        ours, theirs = two_ends(runtime, listener)
+        stale = libos.TcpStream(runtime, theirs.ptr, theirs._life)
+        theirs.close()
+        assert ours.read(timeout_s=10) == b""
+        ours.close()
+        again = [two_ends(runtime, listener) for _ in range(3)]
+        assert stale.address in {stream.address for two in again for stream in two}, "memory is used again"
+        for call in (stale.read, lambda: stale.write(b"x"), lambda: stale.peer, stale.abort):
+            with pytest.raises(CorelaneError) as closed:
+                call()
+            assert closed.value.errno == errno.EBADF
+        for first, second in again:
+            first.write(b"untouched")
+            assert second.read(timeout_s=10) == b"untouched"
+
+
 def test_who_waits_hears_of_the_end() -> None:
     nic, end = memory_link(ipv4=(ADDRESS, None), ipv4_prefix=24)
     said: list[BaseException] = []

@@ -66,6 +66,7 @@ struct cl_stream *cl_stream_new(struct cl_streams *all, enum cl_stream_kind kind
     struct cl_stream *s = &all->all[index];
     note_used(all, index + 1);
     cl_spin_lock(&s->lock); /* cl_streams_shut may look at it */
+    cl_store_relaxed(&s->life, s->life + 1);
     memset((char *)s + offsetof(struct cl_stream, guard), 0, sizeof *s - offsetof(struct cl_stream, guard));
     s->guard = kind == CL_STREAM_LISTENER ? &port->lock : &s->lock;
     s->nif = all->nif;
@@ -99,6 +100,23 @@ int cl_stream_enter(struct cl_stream *s, enum cl_stream_kind kind)
     else
         cl_spin_unlock(s->guard);
     return rc;
+}
+
+/* It is not made anew while we have its lock, so its guard is what it is. In this order: nobody who has a port's lock takes
+ * that of a listener. */
+int cl_stream_keep(struct cl_stream *s, uint32_t life)
+{
+    cl_spin_lock(&s->lock);
+    bool lives = s->life == life;
+    if (lives && s->guard != &s->lock)
+        cl_spin_lock(s->guard);
+    lives = lives && s->kind != CL_STREAM_FREE && !(s->told & CL_STREAM_CLOSED);
+    if (lives)
+        s->refs++;
+    if (s->life == life && s->guard != &s->lock)
+        cl_spin_unlock(s->guard);
+    cl_spin_unlock(&s->lock);
+    return lives ? 0 : -EBADF;
 }
 
 void cl_stream_leave(struct cl_stream *s)

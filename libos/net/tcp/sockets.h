@@ -81,6 +81,7 @@ struct cl_port;
 struct cl_stream {
     struct cl_spin lock;
     uint32_t kind;         /* enum cl_stream_kind; also read without the guard, acquire */
+    uint32_t life;         /* how often it was made: under `lock`, whatever the guard is; also read without, relaxed */
     struct cl_spin *guard; /* &lock, or that of the port: of all that follows */
     struct cl_netif *nif;
     uint32_t refs;
@@ -144,6 +145,8 @@ int cl_streams_ensure(struct cl_netif *nif, struct cl_streams **out);
 struct cl_stream *cl_stream_new(struct cl_streams *all, enum cl_stream_kind kind, struct cl_port *port, uint32_t refs);
 /* Begin a call: the guard is held, and a reference, if it returns 0. */
 int cl_stream_enter(struct cl_stream *s, enum cl_stream_kind kind);
+/* The same for who does not know whether it is still the socket that it was made as: -EBADF if not. */
+int cl_stream_keep(struct cl_stream *s, uint32_t life);
 /* End it: the guard is let go. */
 void cl_stream_leave(struct cl_stream *s);
 /* Give up `refs` references, under the guard, which is let go. */
