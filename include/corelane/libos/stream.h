@@ -67,23 +67,6 @@ struct cl_iovec {
     int64_t len;
 };
 
-/* Numbers of a connection. Times in us; windows in bytes but for cwnd and ssthresh, in segments, as Linux has them. */
-struct cl_tcp_info {
-    uint32_t state; /* enum cl_tcp_state (libos/net/tcp/conn.h), in the order of RFC 9293: 4 is ESTABLISHED */
-    uint32_t times, sacks, scales;
-    uint32_t snd_scale, rcv_scale;
-    uint32_t rto_us, rtt_us, rtt_var_us;
-    uint32_t snd_mss, rcv_mss;
-    uint32_t cwnd, ssthresh; /* UINT32_MAX: none yet */
-    uint32_t snd_wnd, rcv_wnd;
-    uint32_t unacked; /* segments under way */
-    uint32_t retries, backoff, probes;
-    uint32_t resent;
-    uint32_t recovering;      /* 1: from duplicates; 2: from a time-out */
-    uint32_t to_read, unsent; /* bytes */
-    uint32_t unacked_bytes;   /* written and not acknowledged */
-};
-
 /* Take connections to a port. At most backlog of them are half open or wait to be accepted; SYNs beyond are dropped.
  * Several sockets may listen on one port: each connection goes to one of them, by a secret hash of its ends, or to the
  * next if that one's backlog is full. -EADDRINUSE: the port has a listener of the event form. -EINVAL (port or backlog

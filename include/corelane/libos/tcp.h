@@ -65,6 +65,23 @@ struct cl_tcp_counts {
     uint64_t dropped_table;   /* SYNs: as many connections exist as may */
 };
 
+/* Numbers of a connection. Times in us; windows in bytes but for cwnd and ssthresh, in segments, as Linux has them. */
+struct cl_tcp_info {
+    uint32_t state; /* enum cl_tcp_state (libos/net/tcp/conn.h), in the order of RFC 9293: 4 is ESTABLISHED */
+    uint32_t times, sacks, scales;
+    uint32_t snd_scale, rcv_scale;
+    uint32_t rto_us, rtt_us, rtt_var_us;
+    uint32_t snd_mss, rcv_mss;
+    uint32_t cwnd, ssthresh; /* UINT32_MAX: none yet */
+    uint32_t snd_wnd, rcv_wnd;
+    uint32_t unacked; /* segments under way */
+    uint32_t retries, backoff, probes;
+    uint32_t resent;
+    uint32_t recovering;      /* 1: from duplicates; 2: from a time-out */
+    uint32_t to_read, unsent; /* bytes */
+    uint32_t unacked_bytes;   /* written and not acknowledged */
+};
+
 /* Take connections to a port; at most backlog are being opened at one time, and SYNs beyond are dropped. Any thread.
  * -EADDRINUSE, -EINVAL, -ENOMEM. */
 CL_API int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog,

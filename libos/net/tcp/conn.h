@@ -6,8 +6,8 @@
  *     its alarm -> cl_tcp_timers (timers.c)        |
  *                                                  +-> the user's callbacks (corelane/libos/tcp.h)
  *
- * The machine (all files of this folder but flows.c) is pure: it knows no NIC, no thread, no clock and no lock. It is
- * given segments, the time, memory of chunks and a function that sends. So the same objects run in the runtime, under a
+ * The machine is pure: it knows no NIC, no thread, no clock and no lock. All files of this folder are it, but flows.c
+ * and what stands on that, stream sockets (sockets.h) and handlers (serve.h). It is given segments, the time, memory of chunks and a function that sends. So the same objects run in the runtime, under a
  * virtual clock, in fuzzers and in the model checker. flows.c makes a runtime's connections of it.
  *
  * Owner. Whoever works on a connection holds it, alone, from cl_tcp_begin to the end of cl_tcp_finish: a turn. In the
@@ -280,7 +280,6 @@ void cl_tcp_timers(struct cl_tcp_conn *c);
 
 /* Probes while it is idle, from now on. */
 void cl_tcp_keep_alive(struct cl_tcp_conn *c, bool on);
-struct cl_tcp_info; /* corelane/libos/stream.h */
 void cl_tcp_get_info(const struct cl_tcp_conn *c, struct cl_tcp_info *out);
 
 /* The bytes that wait for the user. */

@@ -7,7 +7,6 @@
 #ifndef CORELANE_LIBOS_NET_TCP_HOST_H
 #define CORELANE_LIBOS_NET_TCP_HOST_H
 
-#include <corelane/libos/stream.h>
 #include "listen.h"
 
 // cffi: begin
