@@ -7,8 +7,9 @@
  *                                                  +-> the user's callbacks (corelane/libos/tcp.h)
  *
  * The machine is pure: it knows no NIC, no thread, no clock and no lock. All files of this folder are it, but flows.c
- * and what stands on that, stream sockets (sockets.h) and handlers (serve.h). It is given segments, the time, memory of chunks and a function that sends. So the same objects run in the runtime, under a
- * virtual clock, in fuzzers and in the model checker. flows.c makes a runtime's connections of it.
+ * and what stands on that, stream sockets (sockets.h) and handlers (serve.h). It is given segments, the time, memory of
+ * chunks and a function that sends. So the same objects run in the runtime, under a virtual clock, in fuzzers and in the
+ * model checker. flows.c makes a runtime's connections of it.
  *
  * Owner. Whoever works on a connection holds it, alone, from cl_tcp_begin to the end of cl_tcp_finish: a turn. In the
  * runtime that is the holder of its flow (../flow.h), on any kthread. Nothing in a block is atomic. The turn carries
@@ -64,7 +65,7 @@
  *   path MTU that shrinks; ICMP errors; TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
  *   receive buffers that tune themselves; shares of the pool for sending and receiving; sending without a copy
  *   calls from outside of the connection's own callbacks, of the event form (stream sockets have them: sockets.h);
- *   times of keep-alive, and sizes of buffers before the SYN, for each connection; urgent data and SO_REUSEPORT's weights
+ *   times of keep-alive, and sizes of buffers before the SYN, for each connection
  *
  * Tests: tests/libos/net/tcp. */
 #ifndef CORELANE_LIBOS_NET_TCP_CONN_H
