@@ -12,8 +12,8 @@
  *       }
  *   }
  *
- * Time-outs are in ns: < 0 for ever, 0 not at all. Unless said otherwise calls are for a uthread of the socket's runtime,
- * and return -errno:
+ * Time-outs are in ns: < 0 for ever, 0 not at all. Unless said otherwise calls are for a uthread of the socket's
+ * runtime, and return -errno:
  *   -EAGAIN (time-out 0), -ETIMEDOUT    it cannot go on yet
  *   -EPERM    the caller is on no kthread of the runtime
  *   -EDEADLK  it would have to wait, and may not here (uthread.h)
@@ -24,9 +24,9 @@
  *   -ECONNRESET, -ECONNREFUSED, -ETIMEDOUT (the peer answers no more), -EPIPE (writing), -EHOSTUNREACH, ...
  *
  * Any number of uthreads may use one socket. Readers, and writers, take turns in no order that they could rely on; what
- * one write is given may be mixed with that of another if it does not fit at once. A call that waits in a socket that is
- * closed meanwhile returns -EBADF. As with a descriptor of Linux, nobody may begin a call on a socket after its close
- * has returned: its memory may be another one's by then. */
+ * one write is given may be mixed with that of another if it does not fit at once. A call that waits in a socket that
+ * is closed meanwhile returns -EBADF. As with a descriptor of Linux, nobody may begin a call on a socket after its
+ * close has returned: its memory may be another one's by then. */
 #ifndef CORELANE_LIBOS_STREAM_H
 #define CORELANE_LIBOS_STREAM_H
 
@@ -67,7 +67,8 @@ struct cl_iovec {
     int64_t len;
 };
 
-/* Take connections to a port. At most backlog of them are half open or wait to be accepted; SYNs beyond are dropped.
+/* Take connections to a port. At most backlog of them are half open or wait to be accepted; SYNs beyond are
+ * answered by cookies (libos/net/tcp/cookie.h), and as many again may open so.
  * Several sockets may listen on one port: each connection goes to one of them, by a secret hash of its ends, or to the
  * next if that one's backlog is full. -EADDRINUSE: the port has a listener of the event form. -EINVAL (port or backlog
  * 0), -ENOMEM, -EMFILE (CL_STREAMS exist). Any thread. */
@@ -75,13 +76,13 @@ CL_API int cl_stream_listen(struct cl_runtime *rt, uint16_t port, uint32_t backl
 /* The oldest connection that waits. */
 CL_API int cl_stream_accept(struct cl_stream *listener, int64_t timeout_ns, struct cl_stream **out);
 /* Open a connection. from: the own end, or NULL; its ipv4 0: the runtime's, its port 0: any free one. 0;
- * timeout_ns 0: -EINPROGRESS, and *out tells how it went by cl_stream_wait_open, a poll set (CL_POLL_OUT), or whatever is
- * called. Else nothing is left of it: -ECONNREFUSED, -ETIMEDOUT, -EHOSTUNREACH (no route), -EADDRNOTAVAIL (not ours, or
- * no port is free), -EADDRINUSE (that pair of ends is in use), -ENOBUFS (as many exist as may), -EMFILE. */
+ * timeout_ns 0: -EINPROGRESS, and *out tells how it went by cl_stream_wait_open, a poll set (CL_POLL_OUT), or whatever
+ * is called. Else nothing is left of it: -ECONNREFUSED, -ETIMEDOUT, -EHOSTUNREACH (no route), -EADDRNOTAVAIL (not ours,
+ * or no port is free), -EADDRINUSE (that pair of ends is in use), -ENOBUFS (as many exist as may), -EMFILE. */
 CL_API int cl_stream_connect(struct cl_runtime *rt, const struct cl_tcp_addr *from, const struct cl_tcp_addr *to,
                              int64_t timeout_ns, struct cl_stream **out);
-/* Wait until one that was -EINPROGRESS is open: 0, -EINPROGRESS (timeout_ns 0), -ETIMEDOUT, or why it is over. The socket
- * stays the caller's to close. */
+/* Wait until one that was -EINPROGRESS is open: 0, -EINPROGRESS (timeout_ns 0), -ETIMEDOUT, or why it is over. The
+ * socket stays the caller's to close. */
 CL_API int cl_stream_wait_open(struct cl_stream *s, int64_t timeout_ns);
 /* 0: it is open, or was and is over without an error; -EINPROGRESS: it is being opened; -errno: why it is over. Any
  * thread. */
@@ -94,13 +95,13 @@ CL_API int64_t cl_stream_read(struct cl_stream *s, void *data, int64_t room, int
 CL_API int64_t cl_stream_readv(struct cl_stream *s, const struct cl_iovec *to, int64_t n, int64_t timeout_ns);
 /* Look at what has come, and leave it. */
 CL_API int64_t cl_stream_peek(struct cl_stream *s, void *data, int64_t room, int64_t timeout_ns);
-/* Write len bytes; waits while the buffer is full. Returns how many were taken, len or fewer if the time was over or the
- * connection ended meanwhile; the next call says which. -errno: none was. */
+/* Write len bytes; waits while the buffer is full. Returns how many were taken, len or fewer if the time was over or
+ * the connection ended meanwhile; the next call says which. -errno: none was. */
 CL_API int64_t cl_stream_write(struct cl_stream *s, const void *data, int64_t len, int64_t timeout_ns);
 CL_API int64_t cl_stream_writev(struct cl_stream *s, const struct cl_iovec *from, int64_t n, int64_t timeout_ns);
 
-/* CL_STREAM_WRITE: a FIN follows what was written, and reading goes on. CL_STREAM_READ: reads return 0 from now on; what
- * comes waits unread. -ENOTCONN: it is not open. */
+/* CL_STREAM_WRITE: a FIN follows what was written, and reading goes on. CL_STREAM_READ: reads return 0 from now on;
+ * what comes waits unread. -ENOTCONN: it is not open. */
 CL_API int cl_stream_shutdown(struct cl_stream *s, int sides);
 /* The socket is gone. What was written is still sent; but if something was not read, or comes, the connection is reset
  * (RFC 2525, section 2.17). linger_ns: wait so long until the peer has acknowledged all of it, the FIN included: 0 it
@@ -122,21 +123,22 @@ CL_API int cl_stream_ends(struct cl_stream *s, struct cl_tcp_addr *own, struct c
 /* -ENOTCONN: it is over. */
 CL_API int cl_stream_info(struct cl_stream *s, struct cl_tcp_info *out);
 
-/* As cl_poll_add, of those of CL_POLL_IN (something can be read or accepted, or the end has come) and CL_POLL_OUT (there
- * is room to write, or it is open at last) that `events` has; CL_POLL_ERROR (it is over with an error) and CL_POLL_END
- * are always told. Readiness is a hint: a call with time-out 0 may still say -EAGAIN, if memory for what came was
- * short. Edge: told for what has come since, and for room after a write that took less than it was given. Any thread. */
+/* As cl_poll_add, of those of CL_POLL_IN (something can be read or accepted, or the end has come) and CL_POLL_OUT
+ * (there is room to write, or it is open at last) that `events` has; CL_POLL_ERROR (it is over with an error) and
+ * CL_POLL_END are always told. Readiness is a hint: a call with time-out 0 may still say -EAGAIN, if memory for what
+ * came was short. Edge: told for what has come since, and for room after a write that took less than it was
+ * given. Any thread. */
 CL_API int cl_poll_add_stream(struct cl_poll *set, struct cl_stream *s, uint32_t events, uint32_t how, uint64_t data);
 /* -ENOENT: it is not in. Any thread. */
 CL_API int cl_poll_remove_stream(struct cl_poll *set, struct cl_stream *s);
 
-/* Handler of a byte stream: `len` bytes that have come in order and wait, in one piece; it writes an answer of up to `room`
- * bytes to `reply`, and its length to *answered (0 at entry). Returns how many of them it took:
+/* Handler of a byte stream: `len` bytes that have come in order and wait, in one piece; it writes an answer of up to
+ * `room` bytes to `reply`, and its length to *answered (0 at entry). Returns how many of them it took:
  *   > 0  the rest, if any, is given to it at once
  *   0    it needs more: it is called again when more has come, with what waits by then
  *   -1   the answer is sent, and the connection is closed; what waits is dropped
- * Anything else is an error, and so is a fault (cl_handler_fault), a stream that ends or fills the window in the middle of
- * what it takes: the connection is reset, and handler_errors counts it. On a uthread; it may block, and then the
+ * Anything else is an error, and so is a fault (cl_handler_fault), a stream that ends or fills the window in the middle
+ * of what it takes: the connection is reset, and handler_errors counts it. On a uthread; it may block, and then the
  * connection waits, no other. cl_current_request says who asks: its peer and port. */
 typedef int64_t (*cl_tcp_handler)(const uint8_t *data, int64_t len, uint8_t *reply, int64_t room, int64_t *answered,
                                   void *arg);
@@ -147,8 +149,8 @@ typedef int64_t (*cl_tcp_handler)(const uint8_t *data, int64_t len, uint8_t *rep
 CL_API int cl_runtime_serve_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog, uint32_t window,
                                 cl_tcp_handler fn, void *arg);
 
-#define CL_TCP_BURST 32         /* connections that a burst handler is given at a time, at most */
-#define CL_TCP_BURST_ROOM 65536 /* for what it answers to one of them at a time */
+#define CL_TCP_ITEMS 32        /* connections that a burst handler is given at a time, at most */
+#define CL_TCP_ITEM_ROOM 65536 /* for what it answers to one of them at a time */
 /* What has come for one of them. */
 struct cl_tcp_item {
     const uint8_t *data;     /* in: what waits, from its first byte on */

@@ -2,7 +2,8 @@
  *
  * The machine knows one listener a port, of which `accepts` is set: its backlog is the sum of those of the port's
  * sockets, and `pending` counts what is half open or waits in their queues. So a connection that opens finds one queue
- * at least that has room, but for sockets that were closed meanwhile; then it goes beyond, or is reset if none is left. */
+ * at least that has room, but for sockets that were closed meanwhile; then it goes beyond, or is reset if none
+ * is left. */
 #include "sockets.h"
 #include "flows.h"
 

@@ -1,11 +1,11 @@
 /* Handlers of byte streams that are called for many connections at once, on the kthread's own stack: callbacks into a
- * language run-time (corelane/libos/stream.h). On stream sockets: one uthread a port waits for all of its connections in a
- * poll set, looks at what those that are ready have, calls once, and then takes and writes what the handler has said. So
- * no connection is held while the handler waits for its interpreter.
+ * language run-time (corelane/libos/stream.h). On stream sockets: one uthread a port waits for all of its connections
+ * in a poll set, looks at what those that are ready have, calls once, and then takes and writes what the handler has
+ * said. So no connection is held while the handler waits for its interpreter.
  *
- * A client of which something may be there stands on the list. The set is told of edges: what has come after a look puts
- * the client on the list again. What did not fit into its send buffer is kept, up to a bound for all; until it has gone
- * the client is not looked at, so one that does not read its answers is not read from. */
+ * A client of which something may be there stands on the list. The set is told of edges: what has come after a look
+ * puts the client on the list again. What did not fit into its send buffer is kept, up to a bound for all; until it has
+ * gone the client is not looked at, so one that does not read its answers is not read from. */
 #include "serve.h"
 #include "sockets.h"
 
@@ -38,8 +38,8 @@ struct server {
     uint64_t last_number;
     int64_t rest_bytes;                /* of all clients */
     struct client *all, *first, *last; /* the list */
-    struct client *of[CL_TCP_BURST];   /* of the items */
-    struct cl_tcp_item items[CL_TCP_BURST];
+    struct client *of[CL_TCP_ITEMS];   /* of the items */
+    struct cl_tcp_item items[CL_TCP_ITEMS];
     unsigned n;
     uint8_t *memory; /* for data and reply of each item */
 };
@@ -137,9 +137,9 @@ static bool answer(struct server *sv, struct client *client, const uint8_t *data
 /* Look at those on the list, and make items of what they have. */
 static void look(struct server *sv)
 {
-    for (sv->n = 0; sv->first && sv->n < CL_TCP_BURST;) {
+    for (sv->n = 0; sv->first && sv->n < CL_TCP_ITEMS;) {
         struct client *client = take_off_list(sv);
-        uint8_t *data = sv->memory + (size_t)sv->n * (sv->window + CL_TCP_BURST_ROOM);
+        uint8_t *data = sv->memory + (size_t)sv->n * (sv->window + CL_TCP_ITEM_ROOM);
         if (!write_rest(sv, client))
             continue;
         if (client->closes) { /* what waits is not refused, for a reset might overtake the answer */
@@ -154,7 +154,7 @@ static void look(struct server *sv)
         sv->items[sv->n] = (struct cl_tcp_item){.data = data,
                                                 .len = cl_max(len, (int64_t)0), /* 0: it is over */
                                                 .reply = data + sv->window,
-                                                .room = CL_TCP_BURST_ROOM,
+                                                .room = CL_TCP_ITEM_ROOM,
                                                 .connection = client->number,
                                                 .peer = client->peer};
         sv->of[sv->n++] = client;
@@ -234,9 +234,9 @@ static void delete (struct server *sv)
 static void serve(void *arg)
 {
     struct server *sv = arg;
-    struct cl_poll_event events[CL_TCP_BURST];
+    struct cl_poll_event events[CL_TCP_ITEMS];
     int n;
-    while ((n = cl_poll_wait(sv->set, events, CL_TCP_BURST, sv->first ? 0 : -1)) >= 0 &&
+    while ((n = cl_poll_wait(sv->set, events, CL_TCP_ITEMS, sv->first ? 0 : -1)) >= 0 &&
            !cl_load_acquire(&sv->nif->sockets_shut)) {
         for (int i = 0; i < n; i++) {
             if (events[i].data)
@@ -267,7 +267,7 @@ int cl_tcp_serve_bursts_on(struct cl_netif *nif, uint16_t port, uint32_t backlog
     sv->fn = fn;
     sv->arg = arg;
     sv->window = window ? window : CL_TCP_WINDOW;
-    sv->memory = malloc((size_t)CL_TCP_BURST * (sv->window + CL_TCP_BURST_ROOM));
+    sv->memory = malloc((size_t)CL_TCP_ITEMS * (sv->window + CL_TCP_ITEM_ROOM));
     int rc = sv->memory ? cl_poll_open(nif, &sv->set) : -ENOMEM;
     if (rc == 0)
         rc = cl_streams_listen(nif, port, backlog, &sv->listener);

@@ -2,7 +2,8 @@
  * time that its owner moves. For scripts of packets, fuzzers and the model checker: what runs is the machine (conn.h).
  *
  * Sockets are numbers from 0 on. A call that would have to wait is -EAGAIN. Packets are IPv4 with their checksums; what
- * is no segment to this host is ignored. Packets that were sent are kept until they are taken, each with its time.
+ * is neither a segment to this host nor an ICMP error about one of its own is ignored. Packets that were sent are kept
+ * until they are taken, each with its time.
  * Threads: one at a time. Tests: tests/libos/net/tcp/test_host.py. */
 #ifndef CORELANE_LIBOS_NET_TCP_HOST_H
 #define CORELANE_LIBOS_NET_TCP_HOST_H
@@ -29,7 +30,10 @@ enum cl_tcp_host_option {
     CL_TCP_SET_KEEP_PROBES,
     CL_TCP_SET_FIN_WAIT,
     CL_TCP_SET_RTO_LEAST,
-    CL_TCP_SET_DELAYED_ACK
+    CL_TCP_SET_DELAYED_ACK,
+    CL_TCP_SET_BLACK_HOLES,
+    CL_TCP_SET_ECN,
+    CL_TCP_SET_RULE /* of congestion: 0 cubic, 1 newreno, 2 dctcp */
 };
 
 /* cl_tcp_host_ready */
@@ -76,6 +80,7 @@ CL_API int cl_tcp_host_ready(const struct cl_tcp_host *h, int s);
 CL_API int cl_tcp_host_info(const struct cl_tcp_host *h, int s, struct cl_tcp_info *out);
 /* Bytes of chunks that connections hold. */
 CL_API uint64_t cl_tcp_host_held(const struct cl_tcp_host *h);
+CL_API void cl_tcp_host_counts(const struct cl_tcp_host *h, struct cl_tcp_counts *out);
 // cffi: end
 
 #endif

@@ -159,7 +159,8 @@ static int64_t handle_first(struct cl_tcp_conn *c, struct cl_tcp_serving *sv, ui
     return done;
 }
 
-/* What waits is dropped by us, inside of `data`, which says that it has taken none: tell.c then looks at what is left. */
+/* What waits is dropped by us, inside of `data`, which says that it has taken none: tell.c then looks at what
+ * is left. */
 static void handle_waiting(struct cl_tcp_conn *c, struct cl_tcp_serving *sv)
 {
     bool more = false;

@@ -102,8 +102,8 @@ int cl_stream_enter(struct cl_stream *s, enum cl_stream_kind kind)
     return rc;
 }
 
-/* It is not made anew while we have its lock, so its guard is what it is. In this order: nobody who has a port's lock takes
- * that of a listener. */
+/* It is not made anew while we have its lock, so its guard is what it is. In this order: nobody who has a port's lock
+ * takes that of a listener. */
 int cl_stream_keep(struct cl_stream *s, uint32_t life)
 {
     cl_spin_lock(&s->lock);

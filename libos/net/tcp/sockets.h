@@ -1,16 +1,16 @@
 /* Stream sockets (corelane/libos/stream.h): what stands between a uthread that blocks and a connection.
  *
  *   uthread --> a call (stream.c) --> visit --> its flow is idle: take it, a turn of our own (flows.c)
- *                      |                 \----> somebody holds it: leave word, wake it, and wait; the holder runs the visit
- *                      |
+ *                      |                 \----> somebody holds it: leave word, wake it, and wait; the holder runs the
+ * visit                      |
  *                      +--> nothing there: wait <--- posted by the callbacks, inside of turns (sockets.c)
  *
  * Three locks, taken in this order: a socket's `guard`, the bucket's of its flow, a poll set's. Nothing waits with one
  * held, and uthreads are posted without. Of a listener the guard is its port's, which all listeners of a port share.
  *
  * Visit. Code that needs the connection itself (its buffers, its state) runs inside of a turn. Under the guard the
- * caller looks at `conn`: NULL, the connection is over, and there is nothing to visit. Else its block cannot go away while
- * the guard is held, for whoever ends it takes the guard first (on_ended). So the caller may look at the flow:
+ * caller looks at `conn`: NULL, the connection is over, and there is nothing to visit. Else its block cannot go away
+ * while the guard is held, for whoever ends it takes the guard first (on_ended). So the caller may look at the flow:
  *   IDLE              it becomes RUNNING, and is the caller's. It lets the guard go, and does its turn.
  *   READY             someone will take the flow out of its queue and run it.
  *   RUNNING, AGAIN    someone works on it; it becomes AGAIN, so that it is run once more.
@@ -19,10 +19,10 @@
  * turn that begins after it was put there; or on_ended finds it on the list, and fails it. No turn of a stream socket
  * blocks, so neither does a visit for longer than kthreads run.
  *
- * Waiting. What a connection has told lies in `told`, which changes under the guard only. A call that needs a bit that is
- * not set counts itself in `waiting` in the same section in which it has looked, and then sleeps on the semaphore of its
- * side. Who sets the bit takes the count to 0 in the same section, and posts as often when it has let the guard go. So
- * either the waiter sees the bit, or it is posted for. One that wakes by its time-out and finds itself still counted
+ * Waiting. What a connection has told lies in `told`, which changes under the guard only. A call that needs a bit that
+ * is not set counts itself in `waiting` in the same section in which it has looked, and then sleeps on the semaphore of
+ * its side. Who sets the bit takes the count to 0 in the same section, and posts as often when it has let the guard go.
+ * So either the waiter sees the bit, or it is posted for. One that wakes by its time-out and finds itself still counted
  * takes itself out; else the post is there or on its way, and it takes that, and looks again. A bit is cleared only
  * inside of a turn, after looking at the connection, and the callbacks that set it run in turns of the same connection:
  *   DATA   set by `data`, cleared by a read that leaves nothing. It may be set with nothing there (`data` is called
@@ -32,8 +32,8 @@
  *   EOF, OVER, and those of the user's, are set once.
  *
  * Life. `refs` counts the user until it closes, the connection until it is over or let go of, and each call that is
- * inside. Memory is recycled, never freed while the runtime exists. Sockets are of a pool like blocks are; pages that are
- * never needed are never touched.
+ * inside. Memory is recycled, never freed while the runtime exists. Sockets are of a pool like blocks are; pages that
+ * are never needed are never touched.
  *
  * Tests: tests/libos/net/tcp/test_sockets.py, test_kernel_sockets.py. */
 #ifndef CORELANE_LIBOS_NET_TCP_SOCKETS_H
@@ -60,7 +60,8 @@ enum cl_stream_kind { CL_STREAM_FREE = 0, CL_STREAM_LISTENER, CL_STREAM_CONNECTI
 enum cl_stream_side { CL_STREAM_IN = 0, CL_STREAM_OUT = 1 };
 enum cl_stream_ending { CL_STREAM_STAYS = 0, CL_STREAM_CLOSES, CL_STREAM_LINGERS, CL_STREAM_ABORTS };
 
-/* Options that were set, of those that a listener hands on: bit `1 << option`; and the congestion control if not NULL. */
+/* Options that were set, of those that a listener hands on: bit `1 << option`; and the congestion control if
+ * not NULL. */
 struct cl_stream_options {
     uint32_t set;
     int32_t of[CL_STREAM_OPTIONS];
@@ -159,8 +160,8 @@ void cl_stream_tell(struct cl_stream *s, uint32_t bits);
 /* Run a visit, under the guard, which is let go meanwhile. 0: v->result is its; -ENOTCONN: the connection is over;
  * -EDEADLK: somebody works on it, and the caller may not wait. */
 int cl_stream_visit(struct cl_stream *s, struct cl_visit *v);
-/* The user has no more to do with it: by a turn of ours, or by the next one of whoever works on the connection. Under the
- * guard, which is let go. CLOSED is told, and it is in no poll set. The caller has a reference. */
+/* The user has no more to do with it: by a turn of ours, or by the next one of whoever works on the connection. Under
+ * the guard, which is let go. CLOSED is told, and it is in no poll set. The caller has a reference. */
 void cl_stream_end(struct cl_stream *s, enum cl_stream_ending how);
 /* Before anybody else knows it: whose connection it is. */
 void cl_stream_note_ends(struct cl_stream *s, const struct cl_flow *flow);

@@ -1,6 +1,6 @@
-/* Handlers of byte streams, in turns and in bursts, on several kthreads: frames of a length and bytes, each answered by the
- * sum of its bytes. Clients send them cut anywhere, many without waiting for answers; some end in the middle, some are
- * sent what cannot be. argv: kthreads, clients, seed. Prints "ok". */
+/* Handlers of byte streams, in turns and in bursts, on several kthreads: frames of a length and bytes, each answered by
+ * the sum of its bytes. Clients send them cut anywhere, many without waiting for answers; some end in the middle, some
+ * are sent what cannot be. argv: kthreads, clients, seed. Prints "ok". */
 #include "tests/libos/net/c/pair.h"
 
 #include <errno.h>
@@ -58,7 +58,7 @@ static int64_t frames(const uint8_t *data, int64_t len, uint8_t *reply, int64_t 
 
 static void bursts(struct cl_tcp_item *items, unsigned n, void *arg)
 {
-    CHECK(n >= 1 && n <= CL_TCP_BURST);
+    CHECK(n >= 1 && n <= CL_TCP_ITEMS);
     for (unsigned i = 0; i < n; i++)
         if (items[i].len) /* else it is over */
             items[i].took = frames(items[i].data, items[i].len, items[i].reply, items[i].room, &items[i].answered, arg);

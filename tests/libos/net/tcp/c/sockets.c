@@ -1,5 +1,6 @@
-/* Stream sockets, one thing after the other: opening, waiting, time-outs, half-close, linger, options, several listeners
- * on a port, poll sets, and the end of the runtime. argv: kthreads of each of the two runtimes. Prints "ok". */
+/* Stream sockets, one thing after the other: opening, waiting, time-outs, half-close, linger, options, several
+ * listeners on a port, poll sets, and the end of the runtime. argv: kthreads of each of the two runtimes.
+ * Prints "ok". */
 #include "tests/libos/net/c/pair.h"
 
 #include <errno.h>
