@@ -160,6 +160,10 @@ struct cl_connections {
     /* No kthread runs: end all, and give back what they have. */
     void (*drain)(struct cl_netif *nif);
     void (*free)(struct cl_netif *nif);
+    /* Nothing comes any more (sockets_shut is set): wake whoever waits. Any thread. */
+    void (*shut)(struct cl_netif *nif);
+    struct cl_streams *streams;     /* tcp/sockets.h; NULL: there are none. Set once (release) under types_lock */
+    struct cl_tcp_serving *serving; /* tcp/serve.c: handlers, to be freed. Under types_lock */
 };
 
 struct cl_netif {

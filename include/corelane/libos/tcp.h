@@ -35,8 +35,8 @@ struct cl_tcp_events {
     /* It is established. */
     void (*opened)(struct cl_tcp_conn *c, void *arg);
     /* The next bytes. Returns how many it took, 0..len. They lie in the frame or in a chunk, and are gone when it
-     * returns or calls cl_tcp_abort. What it does not take waits, and is offered again when more comes or the user
-     * calls cl_tcp_resume; the peer is held back when so much waits as may. NULL: all waits, for cl_tcp_read. */
+     * returns or calls cl_tcp_abort. What it does not take waits, and is offered again when more comes, or the FIN, or
+     * the user calls cl_tcp_resume; the peer is held back when so much waits as may. NULL: all waits, for cl_tcp_read. */
     int64_t (*data)(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg);
     /* There is room again since cl_tcp_write took less than it was given. */
     void (*writable)(struct cl_tcp_conn *c, void *arg);
@@ -75,6 +75,28 @@ struct cl_tcp_counts {
     uint64_t mtu_shrunk;      /* paths that took smaller segments than were sent */
     uint64_t cookies_sent;    /* SYNs that found the backlog full, and were answered without a trace */
     uint64_t cookies_right, cookies_wrong; /* segments of no connection that acknowledge such an answer, or none */
+};
+
+/* Numbers of a connection. Times in us; windows in bytes but for cwnd and ssthresh, in segments, as Linux has them. */
+struct cl_tcp_info {
+    uint32_t state; /* enum cl_tcp_state (libos/net/tcp/conn.h), in the order of RFC 9293: 4 is ESTABLISHED */
+    uint32_t times, sacks, scales, ecn;
+    uint32_t snd_scale, rcv_scale;
+    uint32_t rto_us, rtt_us, rtt_var_us;
+    uint32_t snd_mss, rcv_mss;
+    uint32_t cwnd, ssthresh; /* UINT32_MAX: none yet */
+    uint32_t snd_wnd, rcv_wnd;
+    uint32_t unacked; /* segments under way */
+    uint32_t retries, backoff, probes;
+    uint32_t resent;
+    uint32_t sacked, lost; /* segments under way that the peer has beyond a gap; that are to be sent again */
+    uint32_t dsacks;       /* reports of what came twice */
+    uint32_t reordered;    /* segments have passed each other */
+    uint32_t rtt_least_us;
+    /* 1: from duplicates; 2: from a time-out; 3: none, but an echo of a mark has reduced the window */
+    uint32_t recovering;
+    uint32_t to_read, unsent; /* bytes */
+    uint32_t unacked_bytes;   /* written and not acknowledged */
 };
 
 /* Take connections to a port; at most backlog are being opened at one time, and SYNs beyond are answered by cookies,

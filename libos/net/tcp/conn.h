@@ -6,9 +6,10 @@
  *     its alarm -> cl_tcp_timers (timers.c)        |
  *                                                  +-> the user's callbacks (corelane/libos/tcp.h)
  *
- * The machine (all files of this folder but flows.c) is pure: it knows no NIC, no thread, no clock and no lock. It is
- * given segments, the time, memory of chunks and a function that sends. So the same objects run in the runtime, under a
- * virtual clock, in fuzzers and in the model checker. flows.c makes a runtime's connections of it.
+ * The machine is pure: it knows no NIC, no thread, no clock and no lock. All files of this folder are it, but flows.c
+ * and what stands on that, stream sockets (sockets.h) and handlers (serve.h). It is given segments, the time, memory of
+ * chunks and a function that sends. So the same objects run in the runtime, under a virtual clock, in fuzzers and in
+ * the model checker. flows.c makes a runtime's connections of it.
  *
  * Owner. Whoever works on a connection holds it, alone, from cl_tcp_begin to the end of cl_tcp_finish: a turn. In the
  * runtime that is the holder of its flow (../flow.h), on any kthread. Nothing in a block is atomic. The turn carries
@@ -77,7 +78,8 @@
  *   a smaller block for TIME_WAIT; a path MTU that is kept for others, or that grows again
  *   TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
  *   receive buffers that tune themselves; shares of the pool for sending and receiving; sending without a copy
- *   blocking sockets, cl_poll, Python; calls from outside of the connection's own callbacks
+ *   calls from outside of the connection's own callbacks, of the event form (stream sockets have them: sockets.h);
+ *   times of keep-alive, and sizes of buffers before the SYN, for each connection
  *
  * Tests: tests/libos/net/tcp. */
 #ifndef CORELANE_LIBOS_NET_TCP_CONN_H
@@ -338,7 +340,6 @@ void cl_tcp_timers(struct cl_tcp_conn *c);
 
 /* Probes while it is idle, from now on. */
 void cl_tcp_keep_alive(struct cl_tcp_conn *c, bool on);
-struct cl_tcp_info; /* host.h */
 void cl_tcp_get_info(const struct cl_tcp_conn *c, struct cl_tcp_info *out);
 
 /* The bytes that wait for the user. */

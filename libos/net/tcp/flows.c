@@ -14,6 +14,8 @@
 #include "flows.h"
 #include "machine.h"
 #include "ports.h"
+#include "serve.h"
+#include "sockets.h"
 
 #include "../../../runtime/csum_copy.h"
 #include "../../../runtime/pool.h"
@@ -46,7 +48,7 @@ struct net {
     struct cl_pool *pool;
     struct block *blocks; /* [CL_TCP_CONNECTIONS] */
     struct counts *counts;
-    struct cl_tcp_listener **listeners; /* [65536] by port in network byte order; acquire/release, never removed */
+    struct cl_tcp_listener **listeners; /* [65536] by port in network byte order; acquire/release; never freed */
     struct cl_tcp_stack stack;
     struct cl_flow_secret port_secret;
     uint32_t next_port; /* added to by whoever connects */
@@ -239,6 +241,13 @@ static void let_go(struct net *net, struct block *b, unsigned done)
     }
 }
 
+static void begin(struct block *b, struct turn *t)
+{
+    cl_tcp_begin(&b->conn, &t->turn);
+    (void)cl_alarm_due(&b->alarm, t->turn.now_ns); /* it says when to look, the timers say what for */
+    cl_tcp_timers(&b->conn);
+}
+
 static void run(struct cl_netif *nif, struct cl_flow *f)
 {
     struct net *net = net_of(nif);
@@ -249,19 +258,49 @@ static void run(struct cl_netif *nif, struct cl_flow *f)
     cl_spin_lock(&bucket->lock);
     cl_flow_hold(f);
     cl_spin_unlock(&bucket->lock);
-    cl_tcp_begin(&b->conn, &t.turn);
-    (void)cl_alarm_due(&b->alarm, t.turn.now_ns); /* it says when to look, the timers say what for */
-    cl_tcp_timers(&b->conn);
+    begin(b, &t);
     for (struct cl_flow_item *item; done < CL_FLOW_BURST && (item = cl_flow_next(f)); done++) {
         struct cl_rx_item rx = item->rx;
         uint32_t index = (uint32_t)(item - nif->flows->items);
         cl_pool_put(nif->flows->item_pool, t.turn.kthread, &index, 1);
         take_item(nif, &b->conn, &rx);
     }
+    if (b->conn.user == &cl_stream_events)
+        cl_streams_turn(&b->conn);
     if (cl_tcp_finish(&b->conn))
         let_go(net, b, done);
     else
         retire(net, b);
+}
+
+bool cl_tcp_hold(struct cl_tcp_conn *c)
+{
+    struct block *b = block_of(c);
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net_of(b->flow.nif)->table, b->flow.hash);
+    cl_spin_lock(&bucket->lock);
+    bool idle = b->flow.state == CL_FLOW_IDLE;
+    if (idle)
+        cl_flow_hold(&b->flow);
+    else
+        (void)cl_flow_wake(&b->flow); /* false: it is not idle */
+    cl_spin_unlock(&bucket->lock);
+    return idle;
+}
+
+void cl_tcp_visit(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void *arg), void *arg)
+{
+    struct block *b = block_of(c);
+    struct net *net = net_of(b->flow.nif);
+    struct turn t = turn_on(net);
+    begin(b, &t);
+    fn(c, arg);
+    if (cl_tcp_finish(c))
+        let_go(net, b, 0);
+    else
+        retire(net, b);
+    struct cl_netq *q = cl_netq_self(net->nif);
+    if (q->n_tx) /* the uthread may go on for long */
+        cl_netq_ring(q);
 }
 
 /* In a kthread's loop: the flow is ready, and whoever holds it next looks at what is due. */
@@ -509,8 +548,11 @@ static void delete_net(struct net *net)
 {
     if (!net)
         return;
+    cl_streams_delete(net->connections.streams);
+    cl_tcp_serving_delete(net->connections.serving);
     for (unsigned i = 0; net->listeners && i < CL_UDP_PORTS; i++)
-        free(net->listeners[i]);
+        if (net->listeners[i] && !net->listeners[i]->accepts) /* else it is one of the sockets' */
+            free(net->listeners[i]);
     if (net->blocks)
         munmap(net->blocks, CL_TCP_CONNECTIONS * sizeof *net->blocks);
     cl_pool_delete(net->pool);
@@ -566,7 +608,13 @@ static int make(struct cl_netif *nif)
     net->table.secret = derive(nif, 1);
     net->stack.secret = derive(nif, 2);
     net->port_secret = derive(nif, 3);
-    net->connections = (struct cl_connections){put, answer, complain, run, drain, free_connections};
+    net->connections = (struct cl_connections){.put = put,
+                                               .answer = answer,
+                                               .complain = complain,
+                                               .run = run,
+                                               .drain = drain,
+                                               .free = free_connections,
+                                               .shut = cl_streams_shut};
     net->nif = nif;
     net->stack.chunks = nif->chunks;
     cl_tcp_settings_default(&net->stack.settings, nif->mtu);
@@ -574,7 +622,7 @@ static int make(struct cl_netif *nif)
     return 0;
 }
 
-static int ensure(struct cl_netif *nif)
+int cl_tcp_ensure(struct cl_netif *nif)
 {
     if (cl_load_acquire(&nif->tcp))
         return 0;
@@ -584,23 +632,40 @@ static int ensure(struct cl_netif *nif)
     return rc;
 }
 
+const struct cl_tcp_settings *cl_tcp_default_settings(struct cl_netif *nif)
+{
+    return &net_of(nif)->stack.settings;
+}
+
+int cl_tcp_publish(struct cl_netif *nif, uint16_t port, struct cl_tcp_listener *l)
+{
+    struct cl_tcp_listener *nobody = NULL;
+    /* Release: its fields come first. */
+    return __atomic_compare_exchange_n(&net_of(nif)->listeners[cl_be16(port)], &nobody, l, false, __ATOMIC_RELEASE,
+                                       __ATOMIC_RELAXED)
+               ? 0
+               : -EADDRINUSE;
+}
+
+void cl_tcp_unpublish(struct cl_netif *nif, uint16_t port)
+{
+    cl_store_relaxed(&net_of(nif)->listeners[cl_be16(port)], NULL); /* what it is stays where it is */
+}
+
 int cl_tcp_listen_on(struct cl_netif *nif, uint16_t port, uint32_t backlog, const struct cl_tcp_events *events,
                      void *arg)
 {
     if (port == 0 || backlog == 0 || !events)
         return -EINVAL;
-    int rc = ensure(nif);
-    struct cl_tcp_listener *l = rc ? NULL : calloc(1, sizeof *l), *nobody = NULL;
+    int rc = cl_tcp_ensure(nif);
+    struct cl_tcp_listener *l = rc ? NULL : calloc(1, sizeof *l);
     if (!l)
         return rc ? rc : -ENOMEM;
-    struct net *net = net_of(nif);
-    *l = (struct cl_tcp_listener){.settings = &net->stack.settings, .user = events, .arg = arg, .backlog = backlog};
-    /* Release: its fields come first. */
-    if (__atomic_compare_exchange_n(&net->listeners[cl_be16(port)], &nobody, l, false, __ATOMIC_RELEASE,
-                                    __ATOMIC_RELAXED))
-        return 0;
-    free(l);
-    return -EADDRINUSE;
+    *l = (struct cl_tcp_listener){
+        .settings = cl_tcp_default_settings(nif), .user = events, .arg = arg, .backlog = backlog};
+    if ((rc = cl_tcp_publish(nif, port, l)))
+        free(l);
+    return rc;
 }
 
 int cl_tcp_set_congestion(struct cl_netif *nif, const char *rule, uint32_t ecn)
@@ -608,7 +673,7 @@ int cl_tcp_set_congestion(struct cl_netif *nif, const char *rule, uint32_t ecn)
     const struct cl_tcp_cc_ops *cc = cl_tcp_cc_find(rule);
     if (!cc || ecn > CL_TCP_ECN_TAKE)
         return -EINVAL;
-    int rc = ensure(nif);
+    int rc = cl_tcp_ensure(nif);
     if (rc)
         return rc;
     struct cl_tcp_settings *s = &net_of(nif)->stack.settings;
@@ -617,58 +682,89 @@ int cl_tcp_set_congestion(struct cl_netif *nif, const char *rule, uint32_t ecn)
     return 0;
 }
 
-/* Enter a block under a free port of ours. */
+/* Enter a block under its key, if nobody has that. */
+static bool enter_as(struct net *net, struct block *b)
+{
+    b->flow.hash = cl_flow_hash(&net->table.secret, &b->flow.key);
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
+    cl_spin_lock(&bucket->lock);
+    bool is_free = !cl_flow_find(bucket, &b->flow.key);
+    if (is_free)
+        cl_flow_enter(bucket, &b->flow);
+    cl_spin_unlock(&bucket->lock);
+    return is_free;
+}
+
+/* Enter a block under a free port of ours, where nobody listens. */
 static bool enter(struct net *net, struct block *b)
 {
     struct cl_flow_key *key = &b->flow.key;
     for (unsigned i = 0; i < PORTS_TRIED; i++) {
         uint32_t n = __atomic_fetch_add(&net->next_port, 1, __ATOMIC_RELAXED); /* a number */
         key->own_port_be = cl_be16(cl_tcp_port_for(&net->port_secret, key, n));
-        b->flow.hash = cl_flow_hash(&net->table.secret, key);
-        struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
-        cl_spin_lock(&bucket->lock);
-        bool is_free = !cl_flow_find(bucket, key) && !cl_load_relaxed(&net->listeners[key->own_port_be]);
-        if (is_free)
-            cl_flow_enter(bucket, &b->flow);
-        cl_spin_unlock(&bucket->lock);
-        if (is_free)
+        if (!cl_load_relaxed(&net->listeners[key->own_port_be]) && enter_as(net, b))
             return true;
     }
     return false;
 }
 
-int cl_tcp_open(struct cl_netif *nif, uint32_t ipv4, uint16_t port, const struct cl_tcp_events *events, void *arg)
+/* The ends of a new connection, as far as they are known. */
+static int key_for(const struct cl_netif *nif, const struct cl_tcp_addr *from, const struct cl_tcp_addr *to,
+                   struct cl_flow_key *key)
 {
-    uint32_t peer_be = cl_be32(ipv4);
-    if (port == 0 || ipv4 == 0 || !events)
+    uint32_t peer_be = cl_be32(to->ipv4), own_be = from ? cl_be32(from->ipv4) : 0;
+    if (to->port == 0 || to->ipv4 == 0)
         return -EINVAL;
+    if (!cl_ipv4_is_own(&nif->self, peer_be) && (to->ipv4 >= 0xe0000000u || !cl_ipv4_next_hop(&nif->self, peer_be)))
+        return -EHOSTUNREACH;
+    if (own_be && !cl_ipv4_is_own(&nif->self, own_be))
+        return -EADDRNOTAVAIL;
+    *key = (struct cl_flow_key){.peer_be = peer_be,
+                                .own_be = own_be ? own_be : cl_ipv4_source(&nif->self, peer_be),
+                                .peer_port_be = cl_be16(to->port),
+                                .own_port_be = from ? cl_be16(from->port) : 0,
+                                .protocol = CL_IPPROTO_TCP};
+    return 0;
+}
+
+int cl_tcp_open_from(struct cl_netif *nif, const struct cl_tcp_addr *from, const struct cl_tcp_addr *to,
+                     const struct cl_tcp_events *events, void *arg, void (*made)(struct cl_tcp_conn *c, void *arg))
+{
+    struct cl_flow_key key;
     if (!cl_netq_self(nif))
         return -EPERM;
-    if (!cl_ipv4_is_own(&nif->self, peer_be) && (ipv4 >= 0xe0000000u || !cl_ipv4_next_hop(&nif->self, peer_be)))
-        return -EHOSTUNREACH;
-    int rc = ensure(nif);
-    if (rc)
+    int rc = key_for(nif, from, to, &key);
+    if (rc || (rc = cl_tcp_ensure(nif)))
         return rc;
     struct net *net = net_of(nif);
     struct turn t = turn_on(net);
-    struct cl_flow_key key = {.peer_be = peer_be,
-                              .own_be = cl_ipv4_source(&nif->self, peer_be),
-                              .peer_port_be = cl_be16(port),
-                              .protocol = CL_IPPROTO_TCP};
     struct block *b = new_block(&t, &key, 0, &net->stack.settings);
     if (!b)
         return -ENOBUFS;
     b->flow.state = CL_FLOW_RUNNING; /* ours from the moment that others can find it */
-    if (!enter(net, b)) {
+    if (!(key.own_port_be ? enter_as(net, b) : enter(net, b))) {
         unmake(net, t.turn.kthread, b);
-        return -EADDRNOTAVAIL;
+        return key.own_port_be ? -EADDRINUSE : -EADDRNOTAVAIL;
     }
     cl_tcp_init(&b->conn, &t.turn, &b->flow.key, &net->stack.settings); /* its port is known now */
     cl_tcp_connect(&b->conn, events, arg);
+    if (made)
+        made(&b->conn, arg);
     (void)cl_tcp_finish(&b->conn); /* a SYN leaves, or is tried again: it lives */
     let_go(net, b, 0);
     cl_netq_ring(cl_netq_self(nif));
     return 0;
+}
+
+int cl_tcp_open(struct cl_netif *nif, uint32_t ipv4, uint16_t port, const struct cl_tcp_events *events, void *arg)
+{
+    struct cl_tcp_addr to = {ipv4, port, 0};
+    return events ? cl_tcp_open_from(nif, NULL, &to, events, arg, NULL) : -EINVAL;
+}
+
+const struct cl_flow *cl_tcp_flow(const struct cl_tcp_conn *c)
+{
+    return &cl_container_of(c, const struct block, conn)->flow;
 }
 
 void cl_tcp_ends(const struct cl_tcp_conn *c, uint32_t *peer, uint16_t *peer_port, uint16_t *own_port)

@@ -44,28 +44,6 @@ enum cl_tcp_host_option {
 #define CL_TCP_OVER 8    /* both directions, or an error */
 #define CL_TCP_FAILED 16 /* an error is to be told */
 
-/* Numbers of a connection. Times in us; windows in bytes but for cwnd and ssthresh, in segments, as Linux has them. */
-struct cl_tcp_info {
-    uint32_t state; /* enum cl_tcp_state */
-    uint32_t times, sacks, scales, ecn;
-    uint32_t snd_scale, rcv_scale;
-    uint32_t rto_us, rtt_us, rtt_var_us;
-    uint32_t snd_mss, rcv_mss;
-    uint32_t cwnd, ssthresh; /* UINT32_MAX: none yet */
-    uint32_t snd_wnd, rcv_wnd;
-    uint32_t unacked; /* segments under way */
-    uint32_t retries, backoff, probes;
-    uint32_t resent;
-    uint32_t sacked, lost; /* segments under way that the peer has beyond a gap; that are to be sent again */
-    uint32_t dsacks;       /* reports of what came twice */
-    uint32_t reordered;    /* segments have passed each other */
-    uint32_t rtt_least_us;
-    /* 1: from duplicates; 2: from a time-out; 3: none, but an echo of a mark has reduced the window */
-    uint32_t recovering;
-    uint32_t to_read, unsent; /* bytes */
-    uint32_t unacked_bytes;   /* written and not acknowledged */
-};
-
 /* New host with an address (host byte order), whose time is now_ns. -ENOMEM. */
 CL_API int cl_tcp_host_new(uint32_t ipv4, uint32_t mtu, uint64_t now_ns, struct cl_tcp_host **out);
 CL_API void cl_tcp_host_delete(struct cl_tcp_host *h);

@@ -5,7 +5,8 @@
  * accepted it is dropped, as if lost, and its peer asks again. Whoever makes a block for a SYN asks cl_tcp_admit first;
  * the block gives its place back by itself.
  *
- * Threads: any; `pending` and `waiting` are exchanged. Constant else. A listener outlives its connections' `pending`. */
+ * Threads: any; `pending` and `waiting` are exchanged, `backlog` may change (relaxed). Constant else. A listener outlives
+ * its connections' `pending`. */
 #ifndef CORELANE_LIBOS_NET_TCP_LISTEN_H
 #define CORELANE_LIBOS_NET_TCP_LISTEN_H
 
@@ -25,7 +26,7 @@ struct cl_tcp_listener {
 static inline bool cl_tcp_admit(struct cl_tcp_listener *l)
 {
     /* Relaxed: a number, which orders nothing. */
-    if (__atomic_fetch_add(&l->pending, 1, __ATOMIC_RELAXED) < l->backlog)
+    if (__atomic_fetch_add(&l->pending, 1, __ATOMIC_RELAXED) < cl_load_relaxed(&l->backlog))
         return true;
     __atomic_fetch_sub(&l->pending, 1, __ATOMIC_RELAXED);
     return false;
@@ -34,7 +35,7 @@ static inline bool cl_tcp_admit(struct cl_tcp_listener *l)
 /* It takes those who open: else it is no use to begin. Relaxed: as many more as kthreads may get in. */
 static inline bool cl_tcp_takes(const struct cl_tcp_listener *l)
 {
-    return !l->accepts || cl_load_relaxed(&l->waiting) < l->backlog;
+    return !l->accepts || cl_load_relaxed(&l->waiting) < cl_load_relaxed(&l->backlog);
 }
 
 /* It is open. */
