@@ -44,6 +44,7 @@ struct packet {
 /* One end's user: what it has written and read of this connection. */
 struct app {
     uint64_t wants, wrote, read, unread; /* bytes; unread: of lwIP's, taken and not told */
+    uint64_t slow;                       /* it reads once in so many turns */
     bool shut, eof, over;
 };
 
@@ -62,8 +63,7 @@ static int listener, sock; /* ours; -1: none */
 static struct tcp_pcb *pcb, *lwip_listener;
 static struct app ours, theirs;
 static bool clean, verbose;
-static struct packet said; /* one with data for us that has come */
-static uint32_t irs;       /* number of lwIP's SYN */
+static uint32_t irs; /* number of lwIP's SYN */
 static bool irs_known;
 
 static unsigned chance(void)
@@ -125,7 +125,7 @@ static void change(uint8_t *packet, uint32_t len)
         cl_put16(tcp + 18, cl_be16((uint16_t)below(2000)));
     }
     if (chance() < wire.shrink && !(tcp[13] & CL_TCPF_SYN))
-        cl_put16(tcp + 14, cl_be16((uint16_t)below(3000)));
+        cl_put16(tcp + 14, cl_be16((uint16_t)below(cl_be16(cl_get16(tcp + 14)) + 1u)));
     fix_sum(packet, len);
 }
 
@@ -160,22 +160,6 @@ static void send_ours(void)
         carry(false, packet, len);
 }
 
-/* Something of the past again, with other content: our user has had those bytes. */
-static void say_again(void)
-{
-    struct cl_tcp_segment s;
-    if (!irs_known || !said.len || chance() >= wire.lie)
-        return;
-    CHECK(cl_tcp_segment_read(said.bytes + HEADERS, said.len - HEADERS, &s));
-    if ((int32_t)(irs + 1 + (uint32_t)ours.read - (s.seq + s.len)) < 0)
-        return;
-    for (uint32_t i = HEADERS + s.header_len; i < said.len; i++)
-        said.bytes[i] = (uint8_t)next_random(&dice);
-    fix_sum(said.bytes, said.len);
-    fly(true, said.bytes, said.len, below(wire.late_ns + 1));
-    said.len = 0;
-}
-
 static bool is_whole(const struct packet *p)
 {
     struct cl_ipv4 ip;
@@ -193,8 +177,6 @@ static void note(const struct packet *p)
         irs = s.seq;
         irs_known = true;
     }
-    if (s.len && !said.len && !(s.flags & (CL_TCPF_SYN | CL_TCPF_FIN | CL_TCPF_RST)))
-        memcpy(&said, p, sizeof said);
 }
 
 static void arrive(struct packet *p)
@@ -350,8 +332,9 @@ static void lwip_acts(void)
 {
     if (!pcb)
         return;
-    if (theirs.unread && below(3)) {
-        u16_t n = (u16_t)(1 + below(cl_min(theirs.unread, (uint64_t)30000)));
+    if (theirs.unread && !below(theirs.slow)) {
+        uint64_t most = theirs.slow > 2 ? 3000 : 30000;
+        u16_t n = (u16_t)(1 + below(cl_min(theirs.unread, most)));
         theirs.unread -= n;
         tcp_recved(pcb, n);
     }
@@ -361,7 +344,8 @@ static void lwip_acts(void)
     }
     if (lwip_connected() && !theirs.shut && theirs.wrote < theirs.wants)
         lwip_write();
-    if (lwip_connected() && !theirs.shut && theirs.wrote == theirs.wants)
+    /* Not while something is unsent: of a segment with a FIN that lwIP cuts both halves may have it. */
+    if (lwip_connected() && !theirs.shut && theirs.wrote == theirs.wants && !pcb->unsent)
         theirs.shut = tcp_shutdown(pcb, 0, 1) == ERR_OK;
     if (pcb && theirs.shut && theirs.eof && !theirs.unread)
         lwip_close(false);
@@ -429,7 +413,7 @@ static void we_act(void)
             we_close(false);
         return;
     }
-    if (!ours.eof && !ours.over && below(3))
+    if (!ours.eof && !ours.over && !below(ours.slow))
         we_read();
     if (!ours.shut && !ours.over && ours.wrote < ours.wants)
         we_write();
@@ -442,20 +426,55 @@ static void we_act(void)
         we_close(false);
 }
 
+static void put_ip(uint8_t *packet, uint32_t len, bool to_us)
+{
+    struct cl_ipv4 ip = {.version_ihl = 0x45, .ttl = 64, .proto = CL_IPPROTO_TCP};
+    ip.total_len_be = cl_be16((uint16_t)len);
+    ip.src_be = cl_be32(to_us ? IP_LWIP : IP_OURS);
+    ip.dst_be = cl_be32(to_us ? IP_OURS : IP_LWIP);
+    ip.check = cl_csum_finish(cl_csum_add(0, &ip, sizeof ip));
+    memcpy(packet, &ip, sizeof ip);
+    fix_sum(packet, len);
+}
+
+/* Some of what lwIP has sent comes again, cut in another way. What our user has had of it has another content now. */
+static void say_again(void)
+{
+    uint8_t packet[PACKET_MOST];
+    if (!irs_known || !lwip_connected() || chance() >= wire.lie)
+        return;
+    uint64_t sent = pcb->snd_nxt - irs - 1, from;
+    sent = cl_min(sent, theirs.wrote);
+    if (!sent)
+        return;
+    from = below(2) ? below(sent) : ours.read - below(ours.read + 1 < 3000 ? ours.read + 1 : 3000);
+    if (from >= sent)
+        return;
+    struct cl_tcp_segment s = {.seq = irs + 1 + (uint32_t)from, .ack = pcb->rcv_nxt, .flags = CL_TCPF_ACK};
+    s.window = (uint16_t)(pcb->rcv_ann_wnd >> pcb->rcv_scale);
+    unsigned len = HEADERS + cl_tcp_segment_write(&s, PORT_LWIP, PORT_OURS, packet + HEADERS);
+    for (uint64_t at = from, n = 1 + below(1400); n && at < sent; at++, n--)
+        packet[len++] = at < ours.read ? (uint8_t)next_random(&dice) : byte_of(true, at);
+    put_ip(packet, len, true);
+    show("again", packet, len);
+    fly(true, packet, len, below(wire.late_ns + 1));
+}
+
 /* A segment that nobody sent, without data, near to where a connection is. */
 static void make_up(bool to_us)
 {
     static const int32_t steps[] = {0, 0, 0, 1, -1, 2, 1000, -1000, 65535, -65535, INT32_MAX, INT32_MIN};
     struct cl_tcp_segment s = {.flags = chance() < 500 ? CL_TCPF_ACK : (uint8_t)next_random(&dice)};
     uint8_t packet[128];
-    struct cl_ipv4 ip = {.version_ihl = 0x45, .ttl = 64, .proto = CL_IPPROTO_TCP};
     if (!pcb)
         return;
     uint32_t theirs_at = pcb->snd_nxt, ours_at = pcb->rcv_nxt;
+    if (!to_us) /* a FIN out of order makes it count wrongly */
+        s.flags &= (uint8_t) ~(CL_TCPF_FIN | CL_TCPF_SYN);
     unsigned far = to_us ? sizeof steps / sizeof *steps : 8; /* lwIP asserts that nobody does more, nor an MSS of 5 */
     s.seq = (to_us ? theirs_at : ours_at) + (uint32_t)steps[below(far)];
     s.ack = (to_us ? ours_at : theirs_at) + (uint32_t)steps[below(far)];
-    s.window = (uint16_t)next_random(&dice);
+    s.window = to_us ? 0 : (uint16_t)next_random(&dice); /* it asserts that nobody sends beyond its own window, too */
     s.urgent = (uint16_t)next_random(&dice);
     s.options.has = to_us && chance() < 200 ? (uint8_t)below(16) : 0;
     s.options.mss = (uint16_t)next_random(&dice);
@@ -464,12 +483,7 @@ static void make_up(bool to_us)
         s.options.sack[i] = (struct cl_tcp_range){s.ack + (uint32_t)below(3000), s.ack + (uint32_t)below(6000)};
     unsigned len = HEADERS + cl_tcp_segment_write(&s, to_us ? PORT_LWIP : PORT_OURS, to_us ? PORT_OURS : PORT_LWIP,
                                                   packet + HEADERS);
-    ip.total_len_be = cl_be16((uint16_t)len);
-    ip.src_be = cl_be32(to_us ? IP_LWIP : IP_OURS);
-    ip.dst_be = cl_be32(to_us ? IP_OURS : IP_LWIP);
-    ip.check = cl_csum_finish(cl_csum_add(0, &ip, sizeof ip));
-    memcpy(packet, &ip, sizeof ip);
-    fix_sum(packet, len);
+    put_ip(packet, len, to_us);
     show("made up", packet, len);
     fly(to_us, packet, len, below(10 * MS));
 }
@@ -486,7 +500,7 @@ static void draw_wire(void)
     wire.flip = bad ? (unsigned)below(clean ? 20 : 100) : 0;
     wire.urgent = (unsigned)(below(2) * below(100));
     wire.shrink = (unsigned)(below(2) * below(100));
-    wire.lie = clean ? (unsigned)(below(2) * 50) : 0; /* it has to know where the connection is */
+    wire.lie = clean ? (unsigned)(below(2) * below(300)) : 0; /* it has to know where the connection is */
     wire.delay_ns = below(3) ? below(30 * MS) : below(100000);
     wire.jitter_ns = wire.delay_ns / 4 + 1;
     wire.late_ns = 2 * wire.delay_ns + 1000;
@@ -528,8 +542,9 @@ static void open_both(void)
     unsigned how = (unsigned)below(3);
     memset(&ours, 0, sizeof ours);
     memset(&theirs, 0, sizeof theirs);
-    said.len = 0;
     irs_known = false;
+    ours.slow = below(2) ? 2 : 1 + below(30);
+    theirs.slow = below(2) ? 2 : 1 + below(30);
     ours.wants = below(below(2) ? 200000 : 2000);
     theirs.wants = below(below(2) ? 200000 : 2000);
     if (how == 0) {
