@@ -91,7 +91,7 @@ class Ours:
     def forget_resets(self) -> None:
         """Let the peer have reset connections up to now, if that is all that went wrong."""
         count, last = self.errors()
-        assert count == 0 or last == errno.ECONNRESET
+        assert count == 0 or last in (errno.ECONNRESET, errno.EPIPE)
         self._errors_before += count
 
     def _errors(self) -> tuple[int, int]:
