@@ -45,6 +45,11 @@ int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog
     return cl_tcp_listen_on(rt->nif, port, backlog, events, arg);
 }
 
+int cl_runtime_tcp_congestion(struct cl_runtime *rt, const char *rule, uint32_t ecn)
+{
+    return cl_tcp_set_congestion(rt->nif, rule, ecn);
+}
+
 int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port, const struct cl_tcp_events *events,
                            void *arg)
 {

@@ -248,6 +248,7 @@ static void batch(struct cl_kv_udp *u, struct cl_udp_req *reqs, unsigned n)
 {
     const struct cl_kv *store = u->thread->store;
     struct look looks[BATCH_MAX];
+    bool detail = cl_load_relaxed(&store->detail); /* the short way does not count by prefixes */
     for (unsigned i = 0; i < n; i++)
         look_at(store, &reqs[i], &looks[i]);
     if (n > 1)
@@ -256,7 +257,7 @@ static void batch(struct cl_kv_udp *u, struct cl_udp_req *reqs, unsigned n)
                 look_further(store, &reqs[i], &looks[i]);
     for (unsigned i = 0; i < n; i++) {
         reqs[i].reply_len = 0;
-        if (!looks[i].fast || !fast_get(u, &reqs[i], &looks[i].key))
+        if (detail || !looks[i].fast || !fast_get(u, &reqs[i], &looks[i].key))
             long_way(u, &reqs[i]);
     }
     cl_count(&u->datagrams, n);

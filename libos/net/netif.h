@@ -148,6 +148,12 @@ struct cl_connections {
     /* Put a segment into the flow of its connection, and take the frame; as cl_ordered_put. False: it is of none. item: its
      * payload_len is the segment's, header included; its socket is not looked at. */
     bool (*put)(struct cl_netq *q, const struct cl_rx_item *item, struct cl_ready_list *woken);
+    /* Write an answer, which is no reset, to a segment that is of none, into out (CL_TCP_ANSWER_MOST bytes). Returns the
+     * length of the frame; 0: there is none. */
+    unsigned (*answer)(struct cl_netq *q, const uint8_t *frame, const struct cl_rx_info *info, uint8_t *out);
+    /* Put an ICMP error about a segment into the flow of its connection, and take the frame; as `put`. */
+    bool (*complain)(struct cl_netq *q, const struct cl_rx_item *item, const struct cl_icmp_about *about,
+                     struct cl_ready_list *woken);
     /* A turn of a flow that was taken out of the ready queue of the calling kthread. */
     void (*run)(struct cl_netif *nif, struct cl_flow *f);
     /* No kthread runs: end all, and give back what they have. */

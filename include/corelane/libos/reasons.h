@@ -75,7 +75,7 @@ struct cl_net_stats {
     uint64_t unhandled;       /* datagrams that still waited for a handler when the runtime was stopped */
     uint64_t to_sockets;      /* datagrams put into sockets' queues */
     uint64_t learned;         /* ARP messages taken in */
-    uint64_t icmp_errors;     /* ICMP errors told to the sockets that they are about */
+    uint64_t icmp_errors;     /* ICMP errors told to the sockets and connections that they are about */
     uint64_t looped;          /* frames to ourselves, taken in again; they are in rx_frames */
     uint64_t sent;            /* datagrams sent by cl_udp_sendto and cl_udp_send */
     uint64_t tx_frames;       /* frames that the NIC took */

@@ -55,20 +55,33 @@ struct cl_tcp_counts {
     uint64_t fast_retransmits; /* losses found by duplicates */
     uint64_t probes;           /* zero-window and keep-alive probes */
     uint64_t opened, accepted; /* active, passive */
+    uint64_t begun, over;      /* blocks of connections taken and given back: the difference exists now */
     uint64_t out_of_order;     /* segments that were put aside */
     uint64_t refused_memory;   /* segments with data for which there was none */
     uint64_t urgent;           /* segments with an urgent pointer, which means nothing here */
     uint64_t resets_in, resets_out;
     uint64_t challenges, challenges_limited;
     uint64_t dropped_paws, dropped_window, dropped_ack, dropped_flags;
-    uint64_t dropped_backlog; /* SYNs */
-    uint64_t dropped_table;   /* SYNs: as many connections exist as may */
+    uint64_t dropped_backlog; /* what would have opened one, and found too many that wait to be accepted */
+    uint64_t dropped_table;   /* the same: as many connections exist as may */
+    uint64_t marks_in;        /* segments with data that met congestion (ECN) */
+    uint64_t ecn_reductions;  /* of windows, since peers echoed such marks */
+    uint64_t icmp_errors;     /* about segments of connections, ... */
+    uint64_t icmp_ignored;    /* ... and of them those about nothing that was under way, or of a wrong MTU */
+    uint64_t mtu_shrunk;      /* paths that took smaller segments than were sent */
+    uint64_t cookies_sent;    /* SYNs that found the backlog full, and were answered without a trace */
+    uint64_t cookies_right, cookies_wrong; /* segments of no connection that acknowledge such an answer, or none */
 };
 
-/* Take connections to a port; at most backlog are being opened at one time, and SYNs beyond are dropped. Any thread.
+/* Take connections to a port; at most backlog are being opened at one time, and SYNs beyond are answered by cookies,
+ * which take no memory. Any thread.
  * -EADDRINUSE, -EINVAL, -ENOMEM. */
 CL_API int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog,
                                  const struct cl_tcp_events *events, void *arg);
+/* How connections of the runtime answer congestion, from now on; before the first of them. rule: "cubic", "newreno" or
+ * "dctcp" (RFC 8257: for a data centre whose switches mark, and whose hosts all do this). ecn (RFC 3168): 0 no, 1 offer
+ * and take it, 2 take it where a peer offers it, the default. -EINVAL, -ENOMEM. */
+CL_API int cl_runtime_tcp_congestion(struct cl_runtime *rt, const char *rule, uint32_t ecn);
 /* Open a connection; `opened` or `ended` tells how that went. On a kthread. Callbacks may come before this returns.
  * -EPERM: not on a kthread, -EHOSTUNREACH, -EADDRNOTAVAIL: no port is free, -ENOBUFS: as many exist as may. */
 CL_API int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port,

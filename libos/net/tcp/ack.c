@@ -48,6 +48,8 @@ static void advance(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
     measure(c, s);
     cl_tcp_recovery_acked(c, s, before);
     c->retries = 0;
+    c->error = 0;
+    c->marks &= (uint8_t)~CL_TCP_PACED;
     c->rtt.doublings = 0;
     c->progress_ms = cl_tcp_now_ms(c);
     if (c->una == c->nxt)
@@ -121,6 +123,7 @@ bool cl_tcp_take_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint
         cl_tcp_recovery_duplicate(c, s);
     if (cl_seq_upto(c->una, s->ack))
         cl_tcp_take_window(c, s, seq);
+    cl_tcp_ecn_echoed(c, s);
     if ((c->flags & CL_TCP_FIN_OUT) && c->una == c->nxt)
         cl_tcp_fin_acked(c);
     return c->state != CL_TCP_CLOSED;

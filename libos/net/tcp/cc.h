@@ -56,7 +56,8 @@ struct cl_tcp_cc {
             float before, old_top;      /* cwnd_prior; W_max before the fall, for undo */
         } cubic;
         struct {
-            uint32_t until;         /* the window of observation ends when this is acknowledged */
+            uint32_t until;         /* the window of observation ends when this is acknowledged, ... */
+            bool begun;             /* ... if there is one */
             uint32_t acked, marked; /* bytes in it */
             uint32_t alpha;         /* 2^10 is 1 */
         } dctcp;
@@ -69,7 +70,7 @@ extern const struct cl_tcp_cc_ops cl_tcp_newreno, cl_tcp_cubic, cl_tcp_dctcp;
 const struct cl_tcp_cc_ops *cl_tcp_cc_find(const char *name);
 /* Begin with a window of ten segments, of 14 600 bytes at most or two segments (RFC 6928). */
 void cl_tcp_cc_init(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ops *ops, uint32_t mss);
-/* An acknowledgement came. recovering: the window is PRR's. */
+/* An acknowledgement came. recovering: the window is PRR's, or does not grow since an echo of a mark came. */
 void cl_tcp_cc_acked(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack, bool recovering);
 /* Set the threshold to where the rule falls to; the window stays, since it is led there by PRR. Returns the
  * threshold. */

@@ -15,6 +15,8 @@ void cl_tcp_settings_default(struct cl_tcp_settings *s, uint32_t mtu)
                                   .mss = (uint16_t)(mtu - 40),
                                   .wscale = 7,
                                   .options = CL_TCPO_WSCALE | CL_TCPO_SACK_OK | CL_TCPO_TIMES,
+                                  .ecn = CL_TCP_ECN_TAKE,
+                                  .black_holes = true,
                                   .cc = &cl_tcp_cubic};
 }
 

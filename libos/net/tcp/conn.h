@@ -50,18 +50,24 @@
  *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection
  *   RFC 1337   a reset does not end TIME_WAIT
  *   RFC 6191   a SYN that is surely new does, and opens again
+ *   RFC 3168   ECN: agreement, echo, reduction (ecn.c); 8257: DCTCP on the wire, as rule of the settings
  *   RFC 6298   RTT, RTO, back-off, Karn's rule
  *   RFC 3042   limited transmit
+ *   RFC 2861   a window decays while idle, and what is left of it leaves in bursts over a round trip
  *   RFC 5681   slow start, congestion avoidance, fast retransmit by the third duplicate, through cc.h
  *   RFC 6582   the stand-in of recovery.c: NewReno without SACK
+ *   RFC 4987   SYN cookies where a backlog is full (cookie.h)
+ *   RFC 1122   4.2.3.9: ICMP errors, soft and hard ones, looked at as RFC 5927 says (path.c)
+ *   RFC 1191   a path MTU that shrinks; RFC 4821 in its simplest form, where routers say nothing
  *   RFC 6528   initial sequence numbers; 6056, section 3.3.3: ports (ports.h)
  *   RFC 2525, 2.17; 9293, 3.6.1: a reset if the user closes and data is or comes unread
  *
  * NOT implemented yet
+ *   R2 of a SYN: it is given up after 127 s and not after 3 minutes (9293, 3.8.3)
  *   SACK's information used for sending, RACK-TLP, PRR, F-RTO: all come behind recovery.h
- *   ECN and DCTCP on the wire (the rule is there), pacing after idle (the window restarts, RFC 2861), CUBIC's HyStart++
- *   SYN cookies (a full backlog drops SYNs), a smaller block for TIME_WAIT
- *   path MTU that shrinks; ICMP errors; TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
+ *   accurate ECN (RFC 9768); pacing but after idleness; CUBIC's HyStart++
+ *   a smaller block for TIME_WAIT; a path MTU that is kept for others, or that grows again
+ *   TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
  *   receive buffers that tune themselves; shares of the pool for sending and receiving; sending without a copy
  *   blocking sockets, cl_poll, Python; calls from outside of the connection's own callbacks
  *
@@ -74,7 +80,7 @@
 #include "../flow_hash.h"
 #include "cc.h"
 #include "rtt.h"
-#include "segment.h"
+#include "../segment.h"
 
 #define CL_TCP_IDLE_BYTES 512
 #define CL_TCP_PRESSURE_NS 10000000ull
@@ -118,6 +124,13 @@ enum cl_tcp_state {
 #define CL_TCP_TOLD 0x80000        /* `ended` was called, or must not be */
 #define CL_TCP_WANTS_ROOM 0x100000 /* a write took less than it was given */
 
+/* cl_tcp_conn.marks (ecn.c), and whether it is paced */
+#define CL_TCP_ECN 1         /* was agreed */
+#define CL_TCP_ECHO 2        /* a mark came, and our segments say so */
+#define CL_TCP_REDUCED 4     /* an echo came, until reduced_seq is acknowledged */
+#define CL_TCP_SAY_REDUCED 8 /* with the next segment of new data */
+#define CL_TCP_PACED 16      /* after idleness: bursts, until an acknowledgement says how fast */
+
 /* cl_tcp_conn.events: to be told with this turn */
 #define CL_TCP_EVENT_OPENED 1
 #define CL_TCP_EVENT_DATA 2
@@ -130,10 +143,16 @@ enum cl_tcp_timer {
     CL_TCP_TIMER_RESEND = 0, /* an acknowledgement, or while nothing is under way a window (persist) */
     CL_TCP_TIMER_ACK,        /* data to send with an acknowledgement */
     CL_TCP_TIMER_KEEP,       /* life: keep-alive, the end of FIN_WAIT_2 without a user, of TIME_WAIT */
-    CL_TCP_TIMER_SEND,       /* a buffer for a segment */
+    CL_TCP_TIMER_SEND,       /* a buffer for a segment, or while paced its time */
     CL_TCP_TIMERS
 };
 
+/* cl_tcp_settings.ecn, as Linux numbers them */
+#define CL_TCP_ECN_OFF 0
+#define CL_TCP_ECN_OFFER 1 /* and take */
+#define CL_TCP_ECN_TAKE 2  /* where the peer offers it */
+
+struct cl_icmp_about;
 struct cl_tcp_listener;
 struct cl_tcp_reassembly;
 
@@ -150,6 +169,8 @@ struct cl_tcp_settings {
     uint16_t mss;          /* what we take: MTU - 40 */
     uint8_t wscale;        /* ours */
     uint8_t options;       /* CL_TCPO_WSCALE, _SACK_OK, _TIMES: what we propose and accept */
+    uint8_t ecn;           /* CL_TCP_ECN_* */
+    bool black_holes;      /* time-outs of full segments make them smaller (path.c) */
     uint32_t flags;        /* CL_TCP_NO_DELAY, CL_TCP_KEEP_ALIVE: as connections begin */
     const struct cl_tcp_cc_ops *cc;
 };
@@ -166,12 +187,13 @@ struct cl_tcp_turn;
 typedef bool (*cl_tcp_emit_fn)(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
                                const struct cl_tcp_bytes *data);
 
-/* What connections of an application share. Constant but for the last word. */
+/* What connections of an application share. Constant but for the last two words, which are hints: relaxed. */
 struct cl_tcp_stack {
     struct cl_tcp_settings settings; /* unless a listener has others */
     struct cl_chunks *chunks;
     struct cl_flow_secret secret; /* of sequence numbers and timestamps; not that of the table */
-    uint64_t pressure_until_ns;   /* relaxed, by whoever was refused memory */
+    uint64_t pressure_until_ns;   /* by whoever was refused memory */
+    uint64_t cookies_until_ns;    /* cookies that were given out may be right until then (cookie.h) */
 };
 
 /* What a turn has. */
@@ -199,7 +221,8 @@ struct cl_tcp_conn {
     uint32_t flags;           /* CL_TCP_* */
     uint8_t state;            /* enum cl_tcp_state */
     uint8_t events;           /* CL_TCP_EVENT_* */
-    uint8_t snd_scale, rcv_scale;
+    uint8_t snd_scale : 4, rcv_scale : 4;
+    uint8_t marks; /* CL_TCP_ECN, ... */
     /* Sending (RFC 9293, section 3.3.1). nxt is the highest number ever sent: what is sent again is told by
      * `resend`. */
     uint32_t una, nxt;
@@ -228,6 +251,7 @@ struct cl_tcp_conn {
     uint32_t timed_seq;
     /* Recovery (recovery.h): what is taken for lost and not sent again is resend..resend_end. */
     uint32_t resend, resend_end, recover_seq;
+    uint32_t reduced_seq; /* with CL_TCP_REDUCED: nxt at that time */
     uint32_t user_timeout_ms;
     struct cl_tcp_rtt rtt;
     struct cl_tcp_cc cc;
@@ -237,8 +261,8 @@ struct cl_tcp_conn {
     const struct cl_tcp_events *user;
     void *arg;
     struct cl_tcp_listener *listener; /* of a passive one until it is accepted or over */
-    int32_t error;                    /* errno with which it ended */
-    uint32_t resent;                  /* segments, ever */
+    int32_t error;   /* errno with which it ended; before that what ICMP said since something was acknowledged */
+    uint32_t resent; /* segments, ever */
 };
 
 /* With its flow, its alarm, and its bucket and index in the tables. */
@@ -274,6 +298,8 @@ void cl_tcp_connect(struct cl_tcp_conn *c, const struct cl_tcp_events *user, voi
 
 /* Inside of a turn: a segment that came for the connection. data: s->len bytes. */
 void cl_tcp_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const uint8_t *data);
+/* Inside of a turn: an ICMP error came that quotes a segment of the connection (../icmp.h). */
+void cl_tcp_complain(struct cl_tcp_conn *c, const struct cl_icmp_about *about);
 /* Inside of a turn: whatever is due. */
 void cl_tcp_timers(struct cl_tcp_conn *c);
 

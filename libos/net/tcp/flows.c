@@ -10,12 +10,14 @@
  *
  * Locks: a bucket's, which guards the flow. Nothing is called under it. */
 #include <corelane/libos/wheel.h>
+#include "cookie.h"
 #include "flows.h"
 #include "machine.h"
 #include "ports.h"
 
 #include "../../../runtime/csum_copy.h"
 #include "../../../runtime/pool.h"
+#include "../icmp.h"
 #include "../tcp.h"
 
 #include <errno.h>
@@ -105,6 +107,8 @@ static bool emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct c
     unsigned len = header + s->len;
     cl_eth_fill((struct cl_eth *)f.data, unresolved, net->nif->self.mac, CL_ETHERTYPE_IPV4);
     cl_ipv4_fill((struct cl_ipv4 *)(f.data + CL_ETH_HLEN), key->own_be, key->peer_be, CL_IPPROTO_TCP, len);
+    if (s->ecn)
+        cl_ipv4_mark((struct cl_ipv4 *)(f.data + CL_ETH_HLEN), s->ecn);
     sum = cl_csum_add(sum + cl_csum_pseudo(key->own_be, key->peer_be, CL_IPPROTO_TCP, (uint16_t)len), tcp, header);
     ((struct cl_tcp *)tcp)->check = cl_csum_finish(sum);
     f.len = (uint16_t)(CL_ETH_HLEN + CL_IPV4_HLEN + len);
@@ -129,12 +133,17 @@ static void place(struct cl_tcp_turn *turn)
     turn->now_ns = cl_sched_now_ns(net->nif->sched);
 }
 
+/* Acquire: a listener's fields were written before it was published. */
+static struct cl_tcp_listener *listener_on(const struct net *net, uint16_t port_be)
+{
+    return cl_load_acquire(&net->listeners[port_be]);
+}
+
 /* Of the port of one that opens again. */
 static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c)
 {
     const struct block *b = cl_container_of(c, const struct block, conn);
-    /* Acquire: as in block_for_syn. */
-    struct cl_tcp_listener *l = cl_load_acquire(&((struct turn *)turn)->net->listeners[b->flow.key.own_port_be]);
+    struct cl_tcp_listener *l = listener_on(((struct turn *)turn)->net, b->flow.key.own_port_be);
     return l && cl_tcp_admit(l) ? l : NULL;
 }
 
@@ -146,17 +155,34 @@ static struct turn turn_on(struct net *net)
     return t;
 }
 
-/* Take the segment's frame apart, and give it to the connection. */
-static void take_segment(struct cl_netif *nif, struct cl_tcp_conn *c, const struct cl_rx_item *item)
+/* What came is an ICMP error; else it is a segment. */
+static bool is_error(const struct cl_rx_item *item)
+{
+    return ((const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN))->proto == CL_IPPROTO_ICMP;
+}
+
+static void count_item(struct cl_netq *q, const struct cl_rx_item *item)
+{
+    cl_count(cl_unlikely(is_error(item)) ? &q->stats.icmp_errors : &q->stats.tcp_segments, 1);
+}
+
+/* Take the item's frame apart, and give it to the connection. */
+static void take_item(struct cl_netif *nif, struct cl_tcp_conn *c, const struct cl_rx_item *item)
 {
     const uint8_t *bytes = item->frame.data + item->l4;
     struct cl_tcp_segment s;
     struct cl_netq *q = cl_netq_self(nif);
     if (cl_unlikely(item->frame.tag != q->tag))
         cl_netq_look_at_tag(q, &item->frame);
-    cl_count(&q->stats.tcp_segments, 1);
-    if (cl_tcp_segment_read(bytes, item->payload_len, &s)) /* which ../tcp.c has looked at */
+    count_item(q, item);
+    if (cl_unlikely(is_error(item))) {
+        struct cl_icmp_about about;
+        cl_icmp_read(bytes, &about); /* which ../icmp.c has looked at */
+        cl_tcp_complain(c, &about);
+    } else if (cl_tcp_segment_read(bytes, item->payload_len, &s)) { /* which ../tcp.c has looked at */
+        s.ecn = ((const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN))->tos & 3;
         cl_tcp_input(c, &s, bytes + s.header_len);
+    }
     cl_netq_done(cl_netq_self(nif), &item->frame);
 }
 
@@ -166,11 +192,18 @@ static void free_items(struct cl_netq *q, struct cl_flow_item *item)
     while (item) {
         uint32_t index = (uint32_t)(item - flows->items);
         struct cl_flow_item *next = item->next;
-        cl_count(&q->stats.tcp_segments, 1);
+        count_item(q, &item->rx);
         cl_netq_done(q, &item->rx.frame);
         cl_pool_put(flows->item_pool, q->index, &index, 1);
         item = next;
     }
+}
+
+static void free_block(struct net *net, unsigned kthread, const struct block *b)
+{
+    uint32_t index = (uint32_t)(b - net->blocks);
+    cl_count(&net->counts[kthread].of.over, 1);
+    cl_pool_put(net->pool, kthread, &index, 1);
 }
 
 /* The connection is over: the block leaves the table and is free. Its holder. */
@@ -184,8 +217,7 @@ static void retire(struct net *net, struct block *b)
     cl_spin_unlock(&bucket->lock);
     free_items(q, b->flow.taken);
     free_items(q, b->flow.first);
-    uint32_t index = (uint32_t)(b - net->blocks);
-    cl_pool_put(net->pool, q->index, &index, 1);
+    free_block(net, q->index, b);
 }
 
 /* The holder has done its turn. */
@@ -224,7 +256,7 @@ static void run(struct cl_netif *nif, struct cl_flow *f)
         struct cl_rx_item rx = item->rx;
         uint32_t index = (uint32_t)(item - nif->flows->items);
         cl_pool_put(nif->flows->item_pool, t.turn.kthread, &index, 1);
-        take_segment(nif, &b->conn, &rx);
+        take_item(nif, &b->conn, &rx);
     }
     if (cl_tcp_finish(&b->conn))
         let_go(net, b, done);
@@ -259,6 +291,7 @@ static struct block *new_block(struct turn *t, const struct cl_flow_key *key, ui
     if (cl_pool_get(net->pool, t->turn.kthread, &index, 1) == 0)
         return NULL;
     struct block *b = &net->blocks[index];
+    cl_count(&t->turn.counts->begun, 1);
     b->flow = (struct cl_flow){.key = *key, .hash = hash, .nif = net->nif};
     cl_alarm_init(&b->alarm, on_alarm);
     cl_tcp_init(&b->conn, &t->turn, key, settings);
@@ -266,10 +299,11 @@ static struct block *new_block(struct turn *t, const struct cl_flow_key *key, ui
     return b;
 }
 
-static void key_of(const struct cl_rx_item *item, struct cl_flow_key *key, uint8_t *flags)
+/* Of the frame of a segment, which begins at l4. */
+static void key_of(const uint8_t *frame, unsigned l4, struct cl_flow_key *key, uint8_t *flags)
 {
-    const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN);
-    const struct cl_tcp *tcp = (const struct cl_tcp *)(item->frame.data + item->l4);
+    const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(frame + CL_ETH_HLEN);
+    const struct cl_tcp *tcp = (const struct cl_tcp *)(frame + l4);
     *flags = tcp->flags;
     *key = (struct cl_flow_key){.peer_be = ip->src_be,
                                 .own_be = ip->dst_be,
@@ -278,36 +312,83 @@ static void key_of(const struct cl_rx_item *item, struct cl_flow_key *key, uint8
                                 .protocol = CL_IPPROTO_TCP};
 }
 
-/* The block for a SYN to a port where somebody listens. NULL, *l NULL: nobody does; *l set: there is no place for
- * it. */
+/* A block for a connection that its listener has admitted. NULL: as many exist as may. */
+static struct block *admitted_block(struct turn *t, const struct cl_flow_key *key, uint64_t hash,
+                                    struct cl_tcp_listener *l)
+{
+    struct block *b = new_block(t, key, hash, l->settings);
+    if (b)
+        return b;
+    cl_count(&t->turn.counts->dropped_table, 1);
+    __atomic_fetch_sub(&l->pending, 1, __ATOMIC_RELAXED); /* a number */
+    return NULL;
+}
+
+/* The block for a SYN to a port where somebody listens. NULL, *l NULL: nobody does, or its backlog is full, and whoever
+ * has no connection yet is answered by a cookie. NULL, *l set: there is no block. */
 static struct block *block_for_syn(struct net *net, const struct cl_flow_key *key, uint64_t hash,
                                    struct cl_tcp_listener **l)
 {
     struct turn t = turn_on(net);
-    /* Acquire: a listener's fields were written before it was published. */
-    *l = cl_load_acquire(&net->listeners[key->own_port_be]);
+    *l = listener_on(net, key->own_port_be);
     if (!*l)
         return NULL;
     if (!cl_tcp_admit(*l)) {
+        *l = NULL;
+        return NULL;
+    }
+    struct block *b = admitted_block(&t, key, hash, *l);
+    if (b)
+        cl_tcp_listen(&b->conn, *l);
+    return b;
+}
+
+/* The block for a segment that is of no connection, but answers a cookie. NULL, *l set: there is no place for it. */
+static struct block *block_for_cookie(struct net *net, const struct cl_rx_item *item, const struct cl_flow_key *key,
+                                      uint64_t hash, struct cl_tcp_listener **l)
+{
+    struct turn t = turn_on(net);
+    struct cl_tcp_segment s;
+    struct cl_tcp_listener *on = listener_on(net, key->own_port_be);
+    if (!on || !cl_tcp_segment_read(item->frame.data + item->l4, item->payload_len, &s) ||
+        !cl_tcp_cookie_right(&t.turn, key, &s))
+        return NULL;
+    *l = on;
+    if (!cl_tcp_cookie_admit(on)) {
         cl_count(&t.turn.counts->dropped_backlog, 1);
         return NULL;
     }
-    struct block *b = new_block(&t, key, hash, (*l)->settings);
-    if (b) {
-        cl_tcp_listen(&b->conn, *l);
-        return b;
-    }
-    cl_count(&t.turn.counts->dropped_table, 1);
-    __atomic_fetch_sub(&(*l)->pending, 1, __ATOMIC_RELAXED); /* a number */
-    return NULL;
+    struct block *b = admitted_block(&t, key, hash, on);
+    if (!b)
+        return NULL;
+    cl_tcp_begin(&b->conn, &t.turn);
+    cl_tcp_cookie_take(&b->conn, on, &s);
+    b->conn.turn = NULL;
+    return b;
+}
+
+/* A SYN that found no place. After the receive lock: order.c. */
+static unsigned answer(struct cl_netq *q, const uint8_t *frame, const struct cl_rx_info *info, uint8_t *out)
+{
+    struct net *net = net_of(q->nif);
+    struct turn t = turn_on(net);
+    struct cl_tcp_segment syn, answer;
+    struct cl_flow_key key;
+    uint8_t flags;
+    key_of(frame, info->l4, &key, &flags);
+    const struct cl_tcp_listener *l = listener_on(net, key.own_port_be);
+    if (info->broadcast || !l || (flags & (CL_TCP_SYN | CL_TCP_ACK | CL_TCP_RST)) != CL_TCP_SYN ||
+        !cl_tcp_segment_read(frame + info->l4, info->l4_len, &syn))
+        return 0;
+    cl_tcp_cookie_answer(&t.turn, l, &key, &syn, &answer);
+    return cl_tcp_answer(&q->nif->self, frame, info, &answer, out);
 }
 
 /* What was made for a SYN is not needed. */
 static void unmake(struct net *net, unsigned kthread, struct block *b)
 {
-    uint32_t index = (uint32_t)(b - net->blocks);
     cl_tcp_accepted(&b->conn);
-    cl_pool_put(net->pool, kthread, &index, 1);
+    free_block(net, kthread, b);
 }
 
 /* Put an item into the flow of its connection, which may be `fresh`. CL_DROP_NONE; CL_DROP_TCP_NO_PORT: there is
@@ -348,16 +429,19 @@ static bool put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_read
     uint8_t flags;
     if (item->broadcast)
         return false;
-    key_of(item, &key, &flags);
+    key_of(item->frame.data, item->l4, &key, &flags);
     uint64_t hash = cl_flow_hash(&net->table.secret, &key);
     if ((flags & (CL_TCP_SYN | CL_TCP_ACK | CL_TCP_RST)) == CL_TCP_SYN)
         fresh = block_for_syn(net, &key, hash, &l);
     else if (!(flags & CL_TCP_ACK)) /* where somebody listens it is dropped (RFC 9293, section 3.10.7.2) */
-        l = cl_load_acquire(&net->listeners[key.own_port_be]);
+        l = listener_on(net, key.own_port_be);
     unsigned reason = CL_DROP_FLOW_BUDGET;
     if (cl_likely(cl_pool_get(flows->item_pool, q->index, &index, 1))) {
         flows->items[index].rx = *item;
         reason = append(net, &key, hash, &fresh, &flows->items[index], woken);
+        if (reason == CL_DROP_TCP_NO_PORT && (flags & CL_TCP_ACK) &&
+            (fresh = block_for_cookie(net, item, &key, hash, &l)))
+            reason = append(net, &key, hash, &fresh, &flows->items[index], woken);
         if (reason != CL_DROP_NONE)
             cl_pool_put(flows->item_pool, q->index, &index, 1);
     }
@@ -372,6 +456,29 @@ static bool put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_read
     cl_netq_drop(q, reason == CL_DROP_TCP_NO_PORT ? CL_DROP_FLOW_TABLE : reason);
     cl_netq_done(q, &item->frame);
     return true;
+}
+
+static bool complain(struct cl_netq *q, const struct cl_rx_item *item, const struct cl_icmp_about *about,
+                     struct cl_ready_list *woken)
+{
+    struct net *net = net_of(q->nif);
+    struct cl_flows *flows = q->nif->flows;
+    struct cl_flow_key key = {.peer_be = about->dst_be,
+                              .own_be = about->src_be,
+                              .peer_port_be = about->dst_port_be,
+                              .own_port_be = about->src_port_be,
+                              .protocol = CL_IPPROTO_TCP};
+    struct block *none = NULL;
+    uint32_t index;
+    if (!cl_pool_get(flows->item_pool, q->index, &index, 1))
+        return false;
+    flows->items[index].rx = *item;
+    if (append(net, &key, cl_flow_hash(&net->table.secret, &key), &none, &flows->items[index], woken) == CL_DROP_NONE) {
+        cl_count(&q->stats.delivered, 1);
+        return true;
+    }
+    cl_pool_put(flows->item_pool, q->index, &index, 1);
+    return false;
 }
 
 /* From the beginning to the end. */
@@ -391,8 +498,7 @@ static void drain(struct cl_netif *nif)
             cl_tcp_begin(&b->conn, &t.turn);
             cl_tcp_end(&b->conn, ESHUTDOWN);
             (void)cl_tcp_finish(&b->conn);
-            uint32_t index = (uint32_t)(b - net->blocks);
-            cl_pool_put(net->pool, 0, &index, 1);
+            free_block(net, 0, b);
         }
 }
 
@@ -457,7 +563,7 @@ static int make(struct cl_netif *nif)
     net->table.secret = derive(nif, 1);
     net->stack.secret = derive(nif, 2);
     net->port_secret = derive(nif, 3);
-    net->connections = (struct cl_connections){put, run, drain, free_connections};
+    net->connections = (struct cl_connections){put, answer, complain, run, drain, free_connections};
     net->nif = nif;
     net->stack.chunks = nif->chunks;
     cl_tcp_settings_default(&net->stack.settings, nif->mtu);
@@ -492,6 +598,20 @@ int cl_tcp_listen_on(struct cl_netif *nif, uint16_t port, uint32_t backlog, cons
         return 0;
     free(l);
     return -EADDRINUSE;
+}
+
+int cl_tcp_set_congestion(struct cl_netif *nif, const char *rule, uint32_t ecn)
+{
+    const struct cl_tcp_cc_ops *cc = cl_tcp_cc_find(rule);
+    if (!cc || ecn > CL_TCP_ECN_TAKE)
+        return -EINVAL;
+    int rc = ensure(nif);
+    if (rc)
+        return rc;
+    struct cl_tcp_settings *s = &net_of(nif)->stack.settings;
+    s->cc = cc;
+    s->ecn = (uint8_t)ecn;
+    return 0;
 }
 
 /* Enter a block under a free port of ours. */

@@ -15,6 +15,7 @@ void cl_tcp_get_info(const struct cl_tcp_conn *c, struct cl_tcp_info *out)
                              .times = !!(c->flags & CL_TCP_TIMES),
                              .sacks = !!(c->flags & CL_TCP_SACKS),
                              .scales = !!(c->flags & CL_TCP_SCALES),
+                             .ecn = !!(c->marks & CL_TCP_ECN),
                              .snd_scale = c->snd_scale,
                              .rcv_scale = c->rcv_scale,
                              .rto_us = us(cl_tcp_conn_rto_ns(c)),
@@ -35,6 +36,8 @@ void cl_tcp_get_info(const struct cl_tcp_conn *c, struct cl_tcp_info *out)
                              .unsent = written > sent ? written - sent : 0};
     if (c->flags & CL_TCP_RECOVERING)
         out->recovering = c->flags & CL_TCP_TIMED_OUT ? 2 : 1;
+    else if (c->marks & CL_TCP_REDUCED)
+        out->recovering = 3;
     if (c->una == c->nxt)
         out->probes = c->retries;
 }

@@ -122,6 +122,7 @@ static void synchronized(struct cl_tcp_conn *c, struct arrival *a)
         return;
     if ((a->flags & CL_TCPF_URG) && a->s->urgent)
         cl_count(&c->turn->counts->urgent, 1);
+    cl_tcp_ecn_came(c, a->s);
     if (a->s->len || (a->flags & CL_TCPF_FIN))
         cl_tcp_take_data(c, a->seq, a->data, a->s->len, a->flags & CL_TCPF_FIN);
 }

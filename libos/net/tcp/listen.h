@@ -1,8 +1,8 @@
 /* Listening: who takes connections to a port, and how many at a time.
  *
  * `pending` counts those that are not the user's yet: half open, and if `accepts` also those that wait to be accepted.
- * A SYN that finds backlog of them is dropped, as if lost, and its peer asks again. So one that a SYN-ACK was sent for
- * always gets in. Whoever makes a block for a SYN asks cl_tcp_admit first; the block gives its place back by itself.
+ * A SYN that finds backlog of them is answered by a cookie (cookie.h), and leaves nothing behind. Whoever makes a block
+ * for a SYN asks cl_tcp_admit first; the block gives its place back by itself.
  *
  * Threads: any; `pending` is exchanged. Constant else. A listener outlives its connections' `pending`. */
 #ifndef CORELANE_LIBOS_NET_TCP_LISTEN_H
@@ -19,14 +19,19 @@ struct cl_tcp_listener {
     bool accepts; /* they are pending until cl_tcp_accepted, not until they are open */
 };
 
-/* Whether one more may begin; it is counted then. */
-static inline bool cl_tcp_admit(struct cl_tcp_listener *l)
+/* Whether one more may begin where `most` may be pending; it is counted then. */
+static inline bool cl_tcp_admit_upto(struct cl_tcp_listener *l, uint64_t most)
 {
     /* Relaxed: a number, which orders nothing. */
-    if (__atomic_fetch_add(&l->pending, 1, __ATOMIC_RELAXED) < l->backlog)
+    if (__atomic_fetch_add(&l->pending, 1, __ATOMIC_RELAXED) < most)
         return true;
     __atomic_fetch_sub(&l->pending, 1, __ATOMIC_RELAXED);
     return false;
+}
+
+static inline bool cl_tcp_admit(struct cl_tcp_listener *l)
+{
+    return cl_tcp_admit_upto(l, l->backlog);
 }
 
 /* It is no longer pending: it is the user's, or over. */

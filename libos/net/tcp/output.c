@@ -12,8 +12,13 @@ static unsigned sack_blocks(const struct cl_tcp_conn *c, struct cl_tcp_range *ou
     return n + cl_tcp_aside_sacks(c, out + n, room - n);
 }
 
-static void fill_options(const struct cl_tcp_conn *c, struct cl_tcp_options *o)
+/* What all segments but SYNs and resets say of us now. */
+static void fill(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
 {
+    struct cl_tcp_options *o = &s->options;
+    s->window = cl_tcp_window(c, false);
+    if (c->marks & CL_TCP_ECHO)
+        s->flags |= CL_TCPF_ECE;
     if (c->flags & CL_TCP_TIMES) {
         o->has |= CL_TCPO_TIMES;
         o->ts_val = cl_tcp_now_ms(c) + c->ts_offset;
@@ -54,8 +59,7 @@ static void acked(struct cl_tcp_conn *c)
 void cl_tcp_send_ack(struct cl_tcp_conn *c)
 {
     struct cl_tcp_segment s = {.seq = c->nxt, .ack = c->rcv_nxt, .flags = CL_TCPF_ACK};
-    s.window = cl_tcp_window(c, false);
-    fill_options(c, &s.options);
+    fill(c, &s);
     if (emit(c, &s, NULL)) {
         if (c->quick)
             c->quick--;
@@ -66,8 +70,7 @@ void cl_tcp_send_ack(struct cl_tcp_conn *c)
 void cl_tcp_send_probe(struct cl_tcp_conn *c)
 {
     struct cl_tcp_segment s = {.seq = c->una - 1, .ack = c->rcv_nxt, .flags = CL_TCPF_ACK};
-    s.window = cl_tcp_window(c, false);
-    fill_options(c, &s.options);
+    fill(c, &s);
     cl_count(&c->turn->counts->probes, 1);
     (void)emit(c, &s, NULL); /* its timer comes again */
 }
@@ -99,17 +102,22 @@ void cl_tcp_challenge(struct cl_tcp_conn *c)
     cl_tcp_send_ack(c);
 }
 
-/* The SYN, or the SYN that also acknowledges. */
+void cl_tcp_syn(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
+{
+    *s = (struct cl_tcp_segment){.seq = c->una, .flags = CL_TCPF_SYN | cl_tcp_ecn_of_syn(c)};
+    if (c->state == CL_TCP_SYN_RECEIVED) {
+        s->flags |= CL_TCPF_ACK;
+        s->ack = c->rcv_nxt;
+    }
+    s->window = cl_tcp_window(c, true);
+    cl_tcp_offer_options(c, &s->options);
+}
+
 static void send_syn(struct cl_tcp_conn *c)
 {
     bool again = c->flags & CL_TCP_SYN_OUT;
-    struct cl_tcp_segment s = {.seq = c->una, .flags = CL_TCPF_SYN};
-    if (c->state == CL_TCP_SYN_RECEIVED) {
-        s.flags |= CL_TCPF_ACK;
-        s.ack = c->rcv_nxt;
-    }
-    s.window = cl_tcp_window(c, true);
-    cl_tcp_offer_options(c, &s.options);
+    struct cl_tcp_segment s;
+    cl_tcp_syn(c, &s);
     if (!emit(c, &s, NULL))
         return;
     if (c->state == CL_TCP_SYN_RECEIVED)
@@ -130,10 +138,15 @@ static bool send_data(struct cl_tcp_conn *c, uint32_t seq, uint32_t len, bool fi
         s.flags |= CL_TCPF_PSH;
     if (fin)
         s.flags |= CL_TCPF_FIN;
-    s.window = cl_tcp_window(c, false);
-    fill_options(c, &s.options);
+    fill(c, &s);
+    if ((c->marks & CL_TCP_ECN) && len && !again) {
+        s.ecn = CL_TCP_ECT0;
+        s.flags |= c->marks & CL_TCP_SAY_REDUCED ? CL_TCPF_CWR : 0;
+    }
     if (!emit(c, &s, &data))
         return false;
+    if (s.ecn)
+        c->marks &= (uint8_t)~CL_TCP_SAY_REDUCED;
     acked(c);
     if (c->una == c->nxt) { /* nothing was under way */
         c->progress_ms = cl_tcp_now_ms(c);
@@ -191,21 +204,37 @@ static bool choose_new(const struct cl_tcp_conn *c, uint32_t *len, bool *fin)
     return *len >= c->wnd_max / 2 && *len == window;
 }
 
-static void send_new(struct cl_tcp_conn *c)
+/* After a burst: the next one, so that a window takes a round trip. */
+static void pace(struct cl_tcp_conn *c)
 {
-    uint32_t len;
-    bool fin;
-    while (choose_new(c, &len, &fin))
-        if (!send_data(c, c->nxt, len, fin))
-            return;
+    cl_tcp_set(c, CL_TCP_TIMER_SEND, c->rtt.smoothed_ns * CL_TCP_BURST * c->cc.mss / c->cc.window);
 }
 
-/* Something is to leave after a while in which nothing did: what the window knew of the path is old (RFC 2861). */
+static void send_new(struct cl_tcp_conn *c)
+{
+    bool paced = (c->marks & CL_TCP_PACED) && !(c->flags & CL_TCP_FORCE), fin;
+    uint32_t len;
+    if (paced && c->due_ns[CL_TCP_TIMER_SEND] != CL_TCP_NEVER)
+        return;
+    for (unsigned n = 1; choose_new(c, &len, &fin); n++) {
+        if (!send_data(c, c->nxt, len, fin))
+            return;
+        if (paced && n == CL_TCP_BURST) {
+            pace(c);
+            return;
+        }
+    }
+}
+
+/* Something is to leave after a while in which nothing did: what the window knew of the path is old (RFC 2861), and no
+ * acknowledgements come that would say when to send. */
 static void restart_after_idle(struct cl_tcp_conn *c)
 {
-    uint32_t idle_ms = cl_tcp_now_ms(c) - c->progress_ms;
-    if (c->una == c->nxt && c->send.bytes && idle_ms)
-        cl_tcp_cc_idle(&c->cc, idle_ms * CL_TCP_MS, cl_tcp_conn_rto_ns(c));
+    uint64_t idle_ns = (cl_tcp_now_ms(c) - c->progress_ms) * CL_TCP_MS, rto_ns;
+    if (c->una != c->nxt || c->send.bytes == 0 || idle_ns < (rto_ns = cl_tcp_conn_rto_ns(c)))
+        return;
+    cl_tcp_cc_idle(&c->cc, idle_ns, rto_ns);
+    c->marks |= CL_TCP_PACED;
 }
 
 /* Something waits for the peer's window, and nothing is under way whose acknowledgement would tell of it. */

@@ -56,20 +56,21 @@ static void partial(struct cl_tcp_conn *c, uint32_t acked)
 void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t before)
 {
     uint32_t acked = c->una - before, flight = c->nxt - before - (c->resend_end - c->resend);
+    bool echoed = (c->marks & CL_TCP_ECN) && (s->flags & CL_TCPF_ECE);
     struct cl_tcp_cc_ack ack = {.now_ns = c->turn->now_ns,
                                 .rtt_ns = c->rtt.smoothed_ns,
                                 .acked = acked,
+                                .marked = echoed ? acked : 0,
                                 .una = c->una,
                                 .nxt = c->nxt,
                                 .limited = 2 * (uint64_t)flight >= c->cc.window};
-    (void)s;
     c->dup_acks = 0;
     if (cl_seq_before(c->resend, c->una))
         c->resend = c->una;
     if (cl_seq_before(c->resend_end, c->resend))
         c->resend_end = c->resend;
     bool by_duplicates = (c->flags & CL_TCP_RECOVERING) && !(c->flags & CL_TCP_TIMED_OUT);
-    cl_tcp_cc_acked(&c->cc, &ack, by_duplicates);
+    cl_tcp_cc_acked(&c->cc, &ack, by_duplicates || echoed);
     if (!(c->flags & CL_TCP_RECOVERING))
         return;
     if (cl_seq_upto(c->recover_seq, c->una))
@@ -89,7 +90,7 @@ void cl_tcp_recovery_duplicate(struct cl_tcp_conn *c, const struct cl_tcp_segmen
         c->cc.window += c->cc.mss; /* a segment has left the network */
         return;
     }
-    /* Once for the losses of a window (RFC 6582, section 3.2, step 1). */
+    /* Once for the losses of a window (RFC 6582, section 3.2, step 2). */
     if (c->dup_acks != CL_TCP_DUPLICATES || !cl_seq_before(c->recover_seq, c->una))
         return;
     c->flags |= CL_TCP_RECOVERING;
@@ -107,5 +108,12 @@ void cl_tcp_recovery_timed_out(struct cl_tcp_conn *c)
     c->resend_end = c->recover_seq = c->nxt;
     c->dup_acks = 0;
     c->flags |= CL_TCP_RECOVERING | CL_TCP_TIMED_OUT | CL_TCP_FORCE;
+    c->flags &= ~(uint32_t)CL_TCP_TIMING;
+}
+
+void cl_tcp_recovery_too_large(struct cl_tcp_conn *c)
+{
+    c->resend = c->una;
+    c->resend_end = c->nxt;
     c->flags &= ~(uint32_t)CL_TCP_TIMING;
 }

@@ -22,6 +22,9 @@ void cl_tcp_sent(struct cl_tcp_conn *c, uint32_t seq, uint32_t end, bool again);
 void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t before);
 /* A duplicate (RFC 5681, section 2). */
 void cl_tcp_recovery_duplicate(struct cl_tcp_conn *c, const struct cl_tcp_segment *s);
+/* The path does not take segments as large as those under way: they are lost, and not by congestion. Those that are
+ * sent again are of the size of now. */
+void cl_tcp_recovery_too_large(struct cl_tcp_conn *c);
 /* Nothing came in time: all that is under way is lost. */
 void cl_tcp_recovery_timed_out(struct cl_tcp_conn *c);
 

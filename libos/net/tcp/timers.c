@@ -9,7 +9,7 @@ static void give_up(struct cl_tcp_conn *c, bool reset)
 {
     if (reset)
         cl_tcp_send_reset(c, c->nxt, true);
-    cl_tcp_end(c, ETIMEDOUT);
+    cl_tcp_end(c, c->error ? c->error : ETIMEDOUT);
 }
 
 static unsigned most_retries(const struct cl_tcp_conn *c)
@@ -72,6 +72,7 @@ static void resend_due(struct cl_tcp_conn *c)
     cl_count(&c->turn->counts->timeouts, 1);
     back_off(c);
     cl_tcp_recovery_timed_out(c);
+    cl_tcp_suspect_path(c);
 }
 
 static void keep_due(struct cl_tcp_conn *c)
