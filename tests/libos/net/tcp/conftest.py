@@ -49,7 +49,7 @@ class Ours:
     def __init__(
         self, space: netns.Namespace, mac: str, nic: str, runtime: libos.Runtime, library: ctypes.CDLL
     ) -> None:
-        self.space, self.mac, self.nic, self.runtime, self.library = space, nic, runtime, library
+        self.space, self.mac, self.nic, self.runtime, self.library = space, mac, nic, runtime, library
         self.rt = ctypes.c_void_p(int(ffi.cast("uintptr_t", runtime.ptr)))
         for kind, port in KINDS.values():
             assert library.services_listen(self.rt, port, kind, 4096) == 0
