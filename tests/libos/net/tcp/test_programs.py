@@ -1,4 +1,4 @@
-"""TCP against what people run: Python's sockets and TLS, curl, wrk, nc and socat talk to connections of a runtime.
+"""TCP against what people run: Python's sockets and TLS, curl, wrk, iperf3, nc and socat.
 
 The peer of each is Linux' TCP, over a tap and over AF_XDP on a veth pair. Both sides open, both send; every byte is
 compared by a hash. `make soak` runs the long forms: 1 GiB, and 10 000 connections at once.
@@ -6,6 +6,8 @@ compared by a hash. `make soak` runs the long forms: 1 GiB, and 10 000 connectio
 
 from __future__ import annotations
 
+import ctypes
+import json
 import re
 import select
 import socket
@@ -14,7 +16,7 @@ import subprocess
 import threading
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -243,6 +245,24 @@ def test_wrk_loads(ours: Any) -> None:
     assert ours.counts().accepted >= connections
     wait_until(lambda: ours.alive == 0, 30.0, "wrk's connections to end")
     ours.forget_resets()  # it ends in the middle of answers
+
+
+@pytest.fixture(scope="module")
+def iperf3(services: ctypes.CDLL, c_library: Callable[..., Path]) -> ctypes.CDLL:
+    """c/iperf3.c, after the library that it calls."""
+    return ctypes.CDLL(str(c_library("tests/libos/net/tcp/c/iperf3.c")))
+
+
+@pytest.mark.soak(short=True, takes_s=40)
+@pytest.mark.parametrize("options", [["-P3"], ["-R"]], ids=["three up", "one down"])
+def test_iperf3_measures(ours: Any, iperf3: ctypes.CDLL, options: list[str]) -> None:
+    seconds, before = soak.examples(1, 10), iperf3.iperf3_done()
+    assert iperf3.iperf3_listen(ours.rt, 5201) == 0
+    argv = ["iperf3", "-c", ours.address("echo")[0], "-t", str(seconds), "-J", *options]
+    end = json.loads(ours.run(argv))["end"]
+    print(f"{ours.nic}: iperf3 {options[0]}: {end['sum_received']['bits_per_second'] / 1e6:.0f} Mb/s")
+    assert MIB < end["sum_received"]["bytes"] <= end["sum_sent"]["bytes"]
+    wait_until(lambda: iperf3.iperf3_done() == before + 1, 30.0, "the end of the test to be told")
 
 
 @pytest.mark.parametrize("program", ["nc", "socat"])
