@@ -25,7 +25,8 @@ def rounds(c_program: Callable[..., Callable[..., str]]) -> Callable[[int, int],
     """Rounds from a seed on."""
     if not HEADERS.exists():
         pytest.skip("needs lwIP: apt-get install liblwip-dev")
-    return c_program("tests/libos/net/tcp/c/fuzz_lwip.c", cflags=["-isystem", str(HEADERS)], libs=["-llwip"])
+    flags = {"cflags": ["-isystem", str(HEADERS)], "libs": ["-llwip"]}
+    return c_program("tests/libos/net/tcp/c/fuzz_lwip.c", one_thread=True, **flags)
 
 
 @pytest.mark.soak(short=True, takes_s=60)
