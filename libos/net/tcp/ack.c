@@ -46,9 +46,17 @@ static bool open_up(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint3
     return true;
 }
 
+/* Whether what a segment says of the window is newer than what is known. The acknowledgement tells first: one that was
+ * sent again has its old number, and today's window. RFC 9293, section 3.10.7.4, lets the number tell first; then a
+ * window of before would move along with una, beyond what the peer ever offered. */
+static bool window_is_newer(const struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq)
+{
+    return c->wl2 == s->ack ? cl_seq_upto(c->wl1, seq) : cl_seq_before(c->wl2, s->ack);
+}
+
 void cl_tcp_take_window(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq)
 {
-    if (!cl_seq_before(c->wl1, seq) && (c->wl1 != seq || !cl_seq_upto(c->wl2, s->ack)))
+    if (!window_is_newer(c, s, seq))
         return;
     uint32_t was = c->wnd;
     c->wnd = (uint32_t)s->window << (s->flags & CL_TCPF_SYN ? 0 : c->snd_scale);

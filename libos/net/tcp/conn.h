@@ -46,7 +46,7 @@
  *   RFC 9293   the state machine with simultaneous open and close, half-close; MSS (3.7.1); Nagle (3.7.4) and its off
  *              switch; silly window avoidance on both sides (3.8.6.2); window management and zero-window probes
  *              (3.8.6.1; a probe is an old sequence number without data, as Linux sends it, so that nothing can be
- *              taken back); delayed acknowledgements (3.8.6.3), quick ones at the start; keep-alive (3.8.4); time-out
+ *              taken back; which window is newer the acknowledgement tells first: ack.c); delayed acknowledgements (3.8.6.3), quick ones at the start; keep-alive (3.8.4); time-out
  *              of the user (3.8.3, also as RFC 5482's local limit); urgent data taken as data, as RFC 6093 advises, and
  *              counted
  *   RFC 7323   window scale, timestamps, PAWS; a segment without a timestamp, where they were agreed, is dropped
