@@ -231,7 +231,7 @@ def test_curl_fetches(ours: Any) -> None:
 
 
 # On AF_XDP beside other work the 1000 resets of wrk's end overflow a ring. Those whose reset was lost have nothing to
-# send, and stay; so the long form is for a quiet machine alone, and says that it takes longer than what others draw from.
+# send, and stay. So the long form is for a quiet machine, and says that it takes longer than what CI draws from.
 @pytest.mark.soak(short=True, takes_s=130)
 def test_wrk_loads(ours: Any) -> None:
     seconds, connections = soak.examples(1, 20), soak.examples(20, 1000)
