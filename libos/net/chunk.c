@@ -56,7 +56,7 @@ void cl_chunks_free(struct cl_chunks *c, unsigned kthread, unsigned holder, stru
     for (; chain; n++) {
         struct cl_chunk *next = chain->next;
         uint32_t index = (uint32_t)(chain - c->all);
-        cl_pool_put(c->pool, kthread, &index, 1);
+        cl_pool_put_one(c->pool, kthread, index);
         chain = next;
     }
     cl_count(&c->counts[kthread][holder].given, n);
@@ -66,7 +66,7 @@ struct cl_chunk *cl_chunks_get(struct cl_chunks *c, unsigned kthread, unsigned h
 {
     struct counts *counts = &c->counts[kthread][holder];
     uint32_t index;
-    if (cl_pool_get(c->pool, kthread, &index, 1) == 0) {
+    if (!cl_pool_get_one(c->pool, kthread, &index)) {
         cl_count(&counts->refused, 1);
         return NULL;
     }

@@ -72,8 +72,8 @@ bool cl_netif_flush(void *arg, unsigned self)
 
 CL_NOINLINE struct cl_netq *cl_netq_self(struct cl_netif *nif)
 {
-    int k = cl_kthread_index();
-    return k >= 0 && cl_sched_self() == nif->sched ? &nif->queues[k] : NULL;
+    int k = cl_kthread_index_in(nif->sched);
+    return k >= 0 ? &nif->queues[k] : NULL;
 }
 
 static void send_arp(struct cl_netq *q, uint16_t op, const uint8_t *eth_dst, const uint8_t *target_mac,
@@ -149,7 +149,7 @@ static void send_to(struct cl_netq *q, struct cl_frame *f, const uint8_t *mac)
     cl_netq_push(q, f);
 }
 
-int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be)
+int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be, uint64_t now_ns)
 {
     struct cl_netif *nif = q->nif;
     if (dst_be == 0xffffffffu || (dst_be == nif->self.broadcast_be && dst_be)) {
@@ -164,7 +164,6 @@ int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be)
         return -EHOSTUNREACH;
     }
     struct cl_route *route = &q->routes[(hop_be * 0x9e3779b1u) >> 28];
-    uint64_t now_ns = cl_sched_now_ns(nif->sched);
     /* Acquire: pairs with the release of a changed mapping; an entry of an older epoch is asked for again. */
     uint32_t epoch = cl_load_acquire(&nif->arp->epoch);
     if (cl_likely(route->ip_be == hop_be && route->epoch == epoch && now_ns < route->until_ns)) {

@@ -57,6 +57,8 @@ struct net {
 struct turn {
     struct cl_tcp_turn turn; /* first */
     struct net *net;
+    struct cl_netq *q; /* of the kthread */
+    bool looked;       /* at the clock, since the turn before */
 };
 
 static struct net *net_of(const struct cl_netif *nif)
@@ -97,9 +99,8 @@ static bool emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct c
                  const struct cl_tcp_bytes *data)
 {
     static const uint8_t unresolved[6];
-    struct net *net = ((struct turn *)turn)->net;
     const struct cl_flow_key *key = &block_of(c)->flow.key;
-    struct cl_netq *q = cl_netq_self(net->nif);
+    struct cl_netq *q = ((struct turn *)turn)->q;
     struct cl_frame f;
     if (!cl_netq_take(q, &f))
         return false;
@@ -107,14 +108,14 @@ static bool emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct c
     unsigned header = cl_tcp_segment_write(s, cl_be16(key->own_port_be), cl_be16(key->peer_port_be), tcp);
     uint64_t sum = copy_data(tcp + header, data, 0);
     unsigned len = header + s->len;
-    cl_eth_fill((struct cl_eth *)f.data, unresolved, net->nif->self.mac, CL_ETHERTYPE_IPV4);
+    cl_eth_fill((struct cl_eth *)f.data, unresolved, q->nif->self.mac, CL_ETHERTYPE_IPV4);
     cl_ipv4_fill((struct cl_ipv4 *)(f.data + CL_ETH_HLEN), key->own_be, key->peer_be, CL_IPPROTO_TCP, len);
     if (s->ecn)
         cl_ipv4_mark((struct cl_ipv4 *)(f.data + CL_ETH_HLEN), s->ecn);
     sum = cl_csum_add(sum + cl_csum_pseudo(key->own_be, key->peer_be, CL_IPPROTO_TCP, (uint16_t)len), tcp, header);
     ((struct cl_tcp *)tcp)->check = cl_csum_finish(sum);
     f.len = (uint16_t)(CL_ETH_HLEN + CL_IPV4_HLEN + len);
-    return cl_netq_send_ip(q, &f, key->peer_be) != -ENOBUFS; /* without a way it is as if lost */
+    return cl_netq_send_ip(q, &f, key->peer_be, turn->now_ns) != -ENOBUFS; /* without a way it is as if lost */
 }
 
 /* Stopped: nothing leaves any more. */
@@ -129,8 +130,11 @@ static bool emit_nothing(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const 
 
 static void place(struct cl_tcp_turn *turn)
 {
-    struct net *net = ((struct turn *)turn)->net;
-    turn->kthread = cl_netq_self(net->nif)->index;
+    struct turn *t = (struct turn *)turn;
+    struct net *net = t->net;
+    t->q = cl_netq_self(net->nif);
+    t->looked = true;
+    turn->kthread = t->q->index;
     turn->counts = &net->counts[turn->kthread].of;
     turn->now_ns = cl_sched_now_ns(net->nif->sched);
 }
@@ -169,11 +173,11 @@ static void count_item(struct cl_netq *q, const struct cl_rx_item *item)
 }
 
 /* Take the item's frame apart, and give it to the connection. */
-static void take_item(struct cl_netif *nif, struct cl_tcp_conn *c, const struct cl_rx_item *item)
+static void take_item(const struct turn *t, struct cl_tcp_conn *c, const struct cl_rx_item *item)
 {
     const uint8_t *bytes = item->frame.data + item->l4;
     struct cl_tcp_segment s;
-    struct cl_netq *q = cl_netq_self(nif);
+    struct cl_netq *q = t->q;
     if (cl_unlikely(item->frame.tag != q->tag))
         cl_netq_look_at_tag(q, &item->frame);
     count_item(q, item);
@@ -185,7 +189,7 @@ static void take_item(struct cl_netif *nif, struct cl_tcp_conn *c, const struct 
         s.ecn = ((const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN))->tos & 3;
         cl_tcp_input(c, &s, bytes + s.header_len);
     }
-    cl_netq_done(cl_netq_self(nif), &item->frame);
+    cl_netq_done(t->q, &item->frame); /* another one, perhaps: a callback may have moved us */
 }
 
 static void free_items(struct cl_netq *q, struct cl_flow_item *item)
@@ -196,7 +200,7 @@ static void free_items(struct cl_netq *q, struct cl_flow_item *item)
         struct cl_flow_item *next = item->next;
         count_item(q, &item->rx);
         cl_netq_done(q, &item->rx.frame);
-        cl_pool_put(flows->item_pool, q->index, &index, 1);
+        cl_pool_put_one(flows->item_pool, q->index, index);
         item = next;
     }
 }
@@ -205,26 +209,28 @@ static void free_block(struct net *net, unsigned kthread, const struct block *b)
 {
     uint32_t index = (uint32_t)(b - net->blocks);
     cl_count(&net->counts[kthread].of.over, 1);
-    cl_pool_put(net->pool, kthread, &index, 1);
+    cl_pool_put_one(net->pool, kthread, index);
 }
 
 /* The connection is over: the block leaves the table and is free. Its holder. */
-static void retire(struct net *net, struct block *b)
+static void retire(const struct turn *t, struct block *b)
 {
+    struct net *net = t->net;
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
-    struct cl_netq *q = cl_netq_self(net->nif);
+    struct cl_netq *q = t->q;
     cl_alarm_remove(&b->alarm);
-    cl_spin_lock(&bucket->lock);
+    cl_flow_lock(&net->table, bucket);
     cl_flow_remove(bucket, &b->flow);
-    cl_spin_unlock(&bucket->lock);
+    cl_flow_unlock(&net->table, bucket);
     free_items(q, b->flow.taken);
     free_items(q, b->flow.first);
     free_block(net, q->index, b);
 }
 
 /* The holder has done its turn. */
-static void let_go(struct net *net, struct block *b, unsigned done)
+static void let_go(const struct turn *t, struct block *b, unsigned done)
 {
+    struct net *net = t->net;
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
     uint64_t due_ns = cl_tcp_due_ns(&b->conn);
     struct cl_ready_list one = {0};
@@ -232,12 +238,12 @@ static void let_go(struct net *net, struct block *b, unsigned done)
         cl_alarm_cancel(&b->alarm);
     else if (due_ns != cl_alarm_deadline_ns(&b->alarm))
         (void)cl_alarm_arm(&b->alarm, due_ns); /* on a kthread */
-    cl_spin_lock(&bucket->lock);
+    cl_flow_lock(&net->table, bucket);
     bool more = cl_flow_release(&b->flow, done);
-    cl_spin_unlock(&bucket->lock);
+    cl_flow_unlock(&net->table, bucket);
     if (more) {
         cl_ready_add(&one, &b->flow);
-        cl_ordered_publish(cl_netq_self(net->nif), &one);
+        cl_ordered_publish(t->q, &one);
     }
 }
 
@@ -248,42 +254,63 @@ static void begin(struct block *b, struct turn *t)
     cl_tcp_timers(&b->conn);
 }
 
-static void run(struct cl_netif *nif, struct cl_flow *f)
+/* The end of a turn in which `done` items were taken. */
+static void finish(struct turn *t, struct block *b, unsigned done)
 {
-    struct net *net = net_of(nif);
-    struct block *b = (struct block *)f;
-    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, f->hash);
-    struct turn t = turn_on(net);
+    if (cl_tcp_finish(&b->conn))
+        let_go(t, b, done);
+    else
+        retire(t, b);
+}
+
+static void run_one(struct turn *t, struct block *b)
+{
+    struct net *net = t->net;
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
+    struct cl_flow_item *items = net->nif->flows->items;
     unsigned done = 0;
-    cl_spin_lock(&bucket->lock);
-    cl_flow_hold(f);
-    cl_spin_unlock(&bucket->lock);
-    begin(b, &t);
-    for (struct cl_flow_item *item; done < CL_FLOW_BURST && (item = cl_flow_next(f)); done++) {
-        struct cl_rx_item rx = item->rx;
-        uint32_t index = (uint32_t)(item - nif->flows->items);
-        cl_pool_put(nif->flows->item_pool, t.turn.kthread, &index, 1);
-        take_item(nif, &b->conn, &rx);
+    cl_netq_note_begun(t->q);
+    cl_flow_lock(&net->table, bucket);
+    cl_flow_hold(&b->flow);
+    cl_flow_unlock(&net->table, bucket);
+    begin(b, t);
+    for (struct cl_flow_item *item; done < CL_FLOW_BURST && (item = cl_flow_next(&b->flow)); done++) {
+        uint32_t index = (uint32_t)(item - items);
+        take_item(t, &b->conn, &item->rx);
+        cl_pool_put_one(net->nif->flows->item_pool, t->turn.kthread, index);
     }
     if (b->conn.user == &cl_stream_events)
         cl_streams_turn(&b->conn);
-    if (cl_tcp_finish(&b->conn))
-        let_go(net, b, done);
-    else
-        retire(net, b);
+    finish(t, b, done);
+}
+
+/* The clock is read once for a connection: when its callbacks return, which is when the next one begins; or now. */
+static struct cl_flow *run(struct cl_netif *nif, struct cl_flow *f, unsigned *turns)
+{
+    struct turn t = turn_on(net_of(nif));
+    while (f && f->key.protocol == CL_IPPROTO_TCP) {
+        if (!t.looked)
+            place(&t.turn);
+        t.looked = false;
+        run_one(&t, (struct block *)f);
+        *turns -= *turns > 0;
+        f = *turns && cl_inbox_count(t.q->inbox) == 0 ? cl_ordered_first(t.q) : NULL;
+    }
+    return f;
 }
 
 bool cl_tcp_hold(struct cl_tcp_conn *c)
 {
     struct block *b = block_of(c);
-    struct cl_flow_bucket *bucket = cl_flow_bucket(&net_of(b->flow.nif)->table, b->flow.hash);
-    cl_spin_lock(&bucket->lock);
+    struct net *net = net_of(b->flow.nif);
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
+    cl_flow_lock(&net->table, bucket);
     bool idle = b->flow.state == CL_FLOW_IDLE;
     if (idle)
         cl_flow_hold(&b->flow);
     else
         (void)cl_flow_wake(&b->flow); /* false: it is not idle */
-    cl_spin_unlock(&bucket->lock);
+    cl_flow_unlock(&net->table, bucket);
     return idle;
 }
 
@@ -294,13 +321,9 @@ void cl_tcp_visit(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void 
     struct turn t = turn_on(net);
     begin(b, &t);
     fn(c, arg);
-    if (cl_tcp_finish(c))
-        let_go(net, b, 0);
-    else
-        retire(net, b);
-    struct cl_netq *q = cl_netq_self(net->nif);
-    if (q->n_tx) /* the uthread may go on for long */
-        cl_netq_ring(q);
+    finish(&t, b, 0);
+    if (t.q->n_tx) /* the uthread may go on for long */
+        cl_netq_ring(t.q);
 }
 
 /* In a kthread's loop: the flow is ready, and whoever holds it next looks at what is due. */
@@ -310,9 +333,9 @@ static void on_alarm(struct cl_alarm *alarm)
     struct net *net = net_of(b->flow.nif);
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
     struct cl_ready_list one = {0};
-    cl_spin_lock(&bucket->lock);
+    cl_flow_lock(&net->table, bucket);
     bool woke = cl_flow_wake(&b->flow);
-    cl_spin_unlock(&bucket->lock);
+    cl_flow_unlock(&net->table, bucket);
     if (!woke)
         return;
     cl_ready_add(&one, &b->flow);
@@ -327,7 +350,7 @@ static struct block *new_block(struct turn *t, const struct cl_flow_key *key, ui
 {
     struct net *net = t->net;
     uint32_t index;
-    if (cl_pool_get(net->pool, t->turn.kthread, &index, 1) == 0)
+    if (!cl_pool_get_one(net->pool, t->turn.kthread, &index))
         return NULL;
     struct block *b = &net->blocks[index];
     cl_count(&t->turn.counts->begun, 1);
@@ -440,7 +463,7 @@ static unsigned append(struct net *net, const struct cl_flow_key *key, uint64_t 
 {
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, hash);
     unsigned reason = CL_DROP_NONE;
-    cl_spin_lock(&bucket->lock);
+    cl_flow_lock(&net->table, bucket);
     struct cl_flow *f = cl_flow_find(bucket, key);
     if (!f && *fresh) {
         f = &(*fresh)->flow;
@@ -456,7 +479,7 @@ static unsigned append(struct net *net, const struct cl_flow_key *key, uint64_t 
         if (cl_flow_wake(f))
             cl_ready_add(woken, f);
     }
-    cl_spin_unlock(&bucket->lock);
+    cl_flow_unlock(&net->table, bucket);
     return reason;
 }
 
@@ -478,14 +501,14 @@ static bool put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_read
     else if (!(flags & CL_TCP_ACK)) /* where somebody listens it is dropped (RFC 9293, section 3.10.7.2) */
         l = listener_on(net, key.own_port_be);
     unsigned reason = CL_DROP_FLOW_BUDGET;
-    if (cl_likely(cl_pool_get(flows->item_pool, q->index, &index, 1))) {
+    if (cl_likely(cl_pool_get_one(flows->item_pool, q->index, &index))) {
         flows->items[index].rx = *item;
         reason = append(net, &key, hash, &fresh, &flows->items[index], woken);
         if (reason == CL_DROP_TCP_NO_PORT && (flags & CL_TCP_ACK) &&
             (fresh = block_for_cookie(net, item, &key, hash, &l)))
             reason = append(net, &key, hash, &fresh, &flows->items[index], woken);
         if (reason != CL_DROP_NONE)
-            cl_pool_put(flows->item_pool, q->index, &index, 1);
+            cl_pool_put_one(flows->item_pool, q->index, index);
     }
     if (cl_unlikely(fresh != NULL))
         unmake(net, q->index, fresh);
@@ -512,14 +535,14 @@ static bool complain(struct cl_netq *q, const struct cl_rx_item *item, const str
                               .protocol = CL_IPPROTO_TCP};
     struct block *none = NULL;
     uint32_t index;
-    if (!cl_pool_get(flows->item_pool, q->index, &index, 1))
+    if (!cl_pool_get_one(flows->item_pool, q->index, &index))
         return false;
     flows->items[index].rx = *item;
     if (append(net, &key, cl_flow_hash(&net->table.secret, &key), &none, &flows->items[index], woken) == CL_DROP_NONE) {
         cl_count(&q->stats.delivered, 1);
         return true;
     }
-    cl_pool_put(flows->item_pool, q->index, &index, 1);
+    cl_pool_put_one(flows->item_pool, q->index, index);
     return false;
 }
 
@@ -577,6 +600,7 @@ static bool allocate(struct net *net, unsigned n_kthreads)
     net->pool = cl_pool_new(0, CL_TCP_CONNECTIONS, n_kthreads);
     net->table.buckets = calloc(CL_TCP_CONNECTIONS, sizeof *net->table.buckets);
     net->table.mask = CL_TCP_CONNECTIONS - 1;
+    net->table.shared = n_kthreads > 1;
     net->listeners = calloc(CL_UDP_PORTS, sizeof *net->listeners);
     net->counts = aligned_alloc(CL_CACHELINE, n_kthreads * sizeof *net->counts);
     if (net->counts)
@@ -687,11 +711,11 @@ static bool enter_as(struct net *net, struct block *b)
 {
     b->flow.hash = cl_flow_hash(&net->table.secret, &b->flow.key);
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
-    cl_spin_lock(&bucket->lock);
+    cl_flow_lock(&net->table, bucket);
     bool is_free = !cl_flow_find(bucket, &b->flow.key);
     if (is_free)
         cl_flow_enter(bucket, &b->flow);
-    cl_spin_unlock(&bucket->lock);
+    cl_flow_unlock(&net->table, bucket);
     return is_free;
 }
 
@@ -751,8 +775,8 @@ int cl_tcp_open_from(struct cl_netif *nif, const struct cl_tcp_addr *from, const
     if (made)
         made(&b->conn, arg);
     (void)cl_tcp_finish(&b->conn); /* a SYN leaves, or is tried again: it lives */
-    let_go(net, b, 0);
-    cl_netq_ring(cl_netq_self(nif));
+    let_go(&t, b, 0);
+    cl_netq_ring(t.q);
     return 0;
 }
 
