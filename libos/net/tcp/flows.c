@@ -24,6 +24,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define QUEUE_MOST 128 /* segments of a connection that wait */
@@ -98,22 +99,24 @@ static uint64_t copy_data(uint8_t *to, const struct cl_tcp_bytes *data, uint64_t
 static bool emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
                  const struct cl_tcp_bytes *data)
 {
-    static const uint8_t unresolved[6];
     const struct cl_flow_key *key = &block_of(c)->flow.key;
     struct cl_netq *q = ((struct turn *)turn)->q;
     struct cl_frame f;
     if (!cl_netq_take(q, &f))
         return false;
-    uint8_t *tcp = f.data + CL_ETH_HLEN + CL_IPV4_HLEN;
-    unsigned header = cl_tcp_segment_write(s, cl_be16(key->own_port_be), cl_be16(key->peer_port_be), tcp);
-    uint64_t sum = copy_data(tcp + header, data, 0);
+    struct cl_eth *eth = (struct cl_eth *)f.data;
+    struct cl_ipv4 *ip = (struct cl_ipv4 *)(f.data + CL_ETH_HLEN);
+    uint8_t *tcp = (uint8_t *)(ip + 1);
+    uint64_t sum;
+    unsigned header = cl_tcp_segment_write_summed(s, key->own_port_be, key->peer_port_be, tcp, &sum);
     unsigned len = header + s->len;
-    cl_eth_fill((struct cl_eth *)f.data, unresolved, q->nif->self.mac, CL_ETHERTYPE_IPV4);
-    cl_ipv4_fill((struct cl_ipv4 *)(f.data + CL_ETH_HLEN), key->own_be, key->peer_be, CL_IPPROTO_TCP, len);
+    memcpy(eth->src, q->nif->self.mac, 6); /* its destination is cl_netq_send_ip's */
+    eth->type_be = cl_be16(CL_ETHERTYPE_IPV4);
+    cl_ipv4_fill(ip, key->own_be, key->peer_be, CL_IPPROTO_TCP, len);
     if (s->ecn)
-        cl_ipv4_mark((struct cl_ipv4 *)(f.data + CL_ETH_HLEN), s->ecn);
-    sum = cl_csum_add(sum + cl_csum_pseudo(key->own_be, key->peer_be, CL_IPPROTO_TCP, (uint16_t)len), tcp, header);
-    ((struct cl_tcp *)tcp)->check = cl_csum_finish(sum);
+        cl_ipv4_mark(ip, s->ecn);
+    sum += cl_csum_pseudo(key->own_be, key->peer_be, CL_IPPROTO_TCP, (uint16_t)len);
+    ((struct cl_tcp *)tcp)->check = cl_csum_finish(copy_data(tcp + header, data, sum));
     f.len = (uint16_t)(CL_ETH_HLEN + CL_IPV4_HLEN + len);
     return cl_netq_send_ip(q, &f, key->peer_be, turn->now_ns) != -ENOBUFS; /* without a way it is as if lost */
 }
