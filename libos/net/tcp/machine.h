@@ -61,7 +61,10 @@ static inline bool cl_tcp_fin_due(const struct cl_tcp_conn *c)
 
 /* Bytes of data that fit into a segment with the options of now. */
 uint32_t cl_tcp_mss_now(const struct cl_tcp_conn *c);
-uint64_t cl_tcp_conn_rto_ns(const struct cl_tcp_conn *c);
+static inline uint64_t cl_tcp_conn_rto_ns(const struct cl_tcp_conn *c)
+{
+    return cl_tcp_rto_ns(&c->rtt, c->settings->rto_least_ms * CL_TCP_MS);
+}
 
 /* output.c */
 void cl_tcp_output(struct cl_tcp_conn *c);
@@ -78,6 +81,8 @@ void cl_tcp_challenge(struct cl_tcp_conn *c);
 
 /* ack.c: the acknowledgement and the window in a segment. False: the segment goes no further. */
 bool cl_tcp_take_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq);
+/* The same of a segment that cl_tcp_input expected: its acknowledgement is una, or nxt. */
+void cl_tcp_take_expected_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s);
 void cl_tcp_take_window(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq);
 
 /* data.c: data and the FIN of an acceptable segment. */
@@ -116,7 +121,12 @@ void cl_tcp_fin_acked(struct cl_tcp_conn *c);
 void cl_tcp_end(struct cl_tcp_conn *c, int error);
 
 /* tell.c: call the user of what has happened. */
-void cl_tcp_tell(struct cl_tcp_conn *c);
+void cl_tcp_tell_events(struct cl_tcp_conn *c);
+static inline void cl_tcp_tell(struct cl_tcp_conn *c)
+{
+    if (c->events)
+        cl_tcp_tell_events(c);
+}
 /* Offer bytes that lie in a frame. Returns how many the user took. */
 uint32_t cl_tcp_offer(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len);
 

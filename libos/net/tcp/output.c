@@ -5,9 +5,10 @@
 static unsigned sack_blocks(const struct cl_tcp_conn *c, struct cl_tcp_range *out)
 {
     unsigned room = c->flags & CL_TCP_TIMES ? CL_TCP_MAX_SACKS - 1 : CL_TCP_MAX_SACKS, n = 0;
-    if (!(c->flags & CL_TCP_SACKS))
+    bool twice = c->turn->twice.from != c->turn->twice.to;
+    if (cl_likely(!c->aside && !twice) || !(c->flags & CL_TCP_SACKS))
         return 0;
-    if (c->turn->twice.from != c->turn->twice.to) /* first (RFC 2883, section 4) */
+    if (twice) /* first (RFC 2883, section 4) */
         out[n++] = c->turn->twice;
     return n + cl_tcp_aside_sacks(c, out + n, room - n);
 }
@@ -198,6 +199,8 @@ static bool send_lost(struct cl_tcp_conn *c)
 static bool choose_new(const struct cl_tcp_conn *c, uint32_t *len, bool *fin)
 {
     uint32_t unsent = c->flags & CL_TCP_FIN_OUT ? 0 : cl_tcp_data_end(c) - c->nxt;
+    if (unsent == 0 && !cl_tcp_fin_due(c))
+        return false;
     uint32_t under_way = c->nxt - c->una, flight = cl_tcp_in_flight(c), full = cl_tcp_mss_now(c);
     uint32_t window = c->wnd > under_way ? c->wnd - under_way : 0;
     uint32_t congestion = c->cc.window > flight ? c->cc.window - flight : 0;
@@ -241,8 +244,10 @@ static void send_new(struct cl_tcp_conn *c)
  * acknowledgements come that would say when to send. */
 static void restart_after_idle(struct cl_tcp_conn *c)
 {
-    uint64_t idle_ns = (cl_tcp_now_ms(c) - c->progress_ms) * CL_TCP_MS, rto_ns;
-    if (c->una != c->nxt || c->send.bytes == 0 || idle_ns < (rto_ns = cl_tcp_conn_rto_ns(c)))
+    if (c->una != c->nxt || c->send.bytes == 0)
+        return;
+    uint64_t idle_ns = (cl_tcp_now_ms(c) - c->progress_ms) * CL_TCP_MS, rto_ns = cl_tcp_conn_rto_ns(c);
+    if (idle_ns < rto_ns)
         return;
     cl_tcp_cc_idle(&c->cc, idle_ns, rto_ns);
     c->marks |= CL_TCP_MARKS_PACED;

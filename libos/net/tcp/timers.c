@@ -131,15 +131,9 @@ static void due(struct cl_tcp_conn *c, enum cl_tcp_timer timer)
 
 void cl_tcp_timers(struct cl_tcp_conn *c)
 {
+    if (cl_likely(cl_tcp_due_ns(c) > c->turn->now_ns))
+        return;
     for (unsigned i = 0; i < CL_TCP_TIMERS; i++)
         if (c->due_ns[i] <= c->turn->now_ns)
             due(c, (enum cl_tcp_timer)i);
-}
-
-uint64_t cl_tcp_due_ns(const struct cl_tcp_conn *c)
-{
-    uint64_t first = CL_TCP_NEVER;
-    for (unsigned i = 0; i < CL_TCP_TIMERS; i++)
-        first = cl_min(first, c->due_ns[i]);
-    return first;
 }

@@ -45,6 +45,18 @@ def test_nothing_is_left_of_whatever_happened(c_program: Program, steps: int, se
     assert c_program("tests/libos/net/tcp/c/fuzz_machine.c", one_thread=True)(seed, rounds, steps) == "ok\n"
 
 
+@pytest.mark.parametrize("network", ["good", "lossy", "without memory"])
+def test_what_is_predicted_is_handled_as_all_else(c_program: Program, network: str, seed: int) -> None:
+    """Byte for byte, and at the same times: with the short way of segments and without."""
+    run = c_program(TRANSFER, one_thread=True)
+    assert run(seed, *NETWORKS[network], 10, 1) == run(seed, *NETWORKS[network], 10, 0)
+
+
+def test_what_is_predicted_is_handled_as_all_else_whatever_happens(c_program: Program, seed: int) -> None:
+    run = c_program("tests/libos/net/tcp/c/fuzz_machine.c", one_thread=True)
+    assert run(seed, 100, 300, 1) == run(seed, 100, 300, 0)
+
+
 # Who closes first (0: who opened, 1: the other, 2: both), whether both open; how many segments are lost, how many are
 # kept to come again, how many timers come at any time, how many hosts restart.
 EXPLORED = {
