@@ -268,8 +268,10 @@ void cl_netq_arp_request(struct cl_netq *q, uint32_t ip_be, const uint8_t *mac);
 /* Send an ARP reply to a request, or (request NULL) announce our address. */
 bool cl_netq_arp_reply(struct cl_netq *q, const struct cl_arp *request);
 /* Send a frame whose headers are complete but for the destination MAC. Takes the frame. now_ns: the scheduler's time, or
- * what the caller read of it a moment ago. -EHOSTUNREACH: no route; -ENOBUFS: to ourselves, and as many wait as may. */
-int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be, uint64_t now_ns);
+ * what the caller read of it a moment ago. asker: NULL, or the MAC from which the frame came that this one answers, where
+ * the answer may go while ARP is still asked for a better one. -EHOSTUNREACH: no route; -ENOBUFS: to ourselves, and as many
+ * wait as may. */
+int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be, uint64_t now_ns, const uint8_t *asker);
 
 /* loop.c. A frame to our own address: it comes in again, on this kthread as a rule. Takes it. -ENOBUFS: as many wait as
  * may. */

@@ -149,7 +149,7 @@ static void send_to(struct cl_netq *q, struct cl_frame *f, const uint8_t *mac)
     cl_netq_push(q, f);
 }
 
-int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be, uint64_t now_ns)
+int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be, uint64_t now_ns, const uint8_t *asker)
 {
     struct cl_netif *nif = q->nif;
     if (dst_be == 0xffffffffu || (dst_be == nif->self.broadcast_be && dst_be)) {
@@ -173,7 +173,7 @@ int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be, uint
     struct cl_frame evicted;
     bool dropped;
     uint8_t mac[6];
-    switch (cl_arp_lookup(nif->arp, hop_be, now_ns, mac, f, &evicted, &dropped)) {
+    switch (cl_arp_lookup(nif->arp, hop_be, now_ns, mac, asker ? NULL : f, &evicted, &dropped)) {
     case CL_ARP_RESOLVE_UNICAST:
         cl_netq_arp_request(q, hop_be, mac);
         /* fallthrough */
@@ -190,6 +190,8 @@ int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be, uint
             cl_count(&q->stats.tx_dropped_arp, 1);
             cl_netq_done(q, &evicted);
         }
+        if (asker)
+            send_to(q, f, asker);
         break;
     }
     return 0;

@@ -60,6 +60,8 @@ struct turn {
     struct net *net;
     struct cl_netq *q; /* of the kthread */
     bool looked;       /* at the clock, since the turn before */
+    bool asked;        /* a SYN has come in this turn that makes a connection, ... */
+    uint8_t asker[6];  /* ... and from where */
 };
 
 static struct net *net_of(const struct cl_netif *nif)
@@ -96,11 +98,15 @@ static uint64_t copy_data(uint8_t *to, const struct cl_tcp_bytes *data, uint64_t
     return sum;
 }
 
+/* The answer to a SYN goes to where that came from, as a cookie does and a reset, if the neighbour's address is not known
+ * yet: of many that open at one time ARP would hold some and lose the others for a second. Whatever follows goes where ARP
+ * says. So a stranger who speaks in another's name gets no more than that one segment. */
 static bool emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
                  const struct cl_tcp_bytes *data)
 {
+    const struct turn *t = (const struct turn *)turn;
     const struct cl_flow_key *key = &block_of(c)->flow.key;
-    struct cl_netq *q = ((struct turn *)turn)->q;
+    struct cl_netq *q = t->q;
     struct cl_frame f;
     if (!cl_netq_take(q, &f))
         return false;
@@ -118,7 +124,9 @@ static bool emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct c
     sum += cl_csum_pseudo(key->own_be, key->peer_be, CL_IPPROTO_TCP, (uint16_t)len);
     ((struct cl_tcp *)tcp)->check = cl_csum_finish(copy_data(tcp + header, data, sum));
     f.len = (uint16_t)(CL_ETH_HLEN + CL_IPV4_HLEN + len);
-    return cl_netq_send_ip(q, &f, key->peer_be, turn->now_ns) != -ENOBUFS; /* without a way it is as if lost */
+    const uint8_t *asker = t->asked && (s->flags & CL_TCPF_SYN) ? t->asker : NULL;
+    /* Without a way it is as if lost. */
+    return cl_netq_send_ip(q, &f, key->peer_be, turn->now_ns, asker) != -ENOBUFS;
 }
 
 /* Stopped: nothing leaves any more. */
@@ -176,7 +184,7 @@ static void count_item(struct cl_netq *q, const struct cl_rx_item *item)
 }
 
 /* Take the item's frame apart, and give it to the connection. */
-static void take_item(const struct turn *t, struct cl_tcp_conn *c, const struct cl_rx_item *item)
+static void take_item(struct turn *t, struct cl_tcp_conn *c, const struct cl_rx_item *item)
 {
     const uint8_t *bytes = item->frame.data + item->l4;
     struct cl_tcp_segment s;
@@ -190,6 +198,10 @@ static void take_item(const struct turn *t, struct cl_tcp_conn *c, const struct 
         cl_tcp_complain(c, &about);
     } else if (cl_tcp_segment_read(bytes, item->payload_len, &s)) { /* which ../tcp.c has looked at */
         s.ecn = ((const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN))->tos & 3;
+        if (cl_unlikely(c->state == CL_TCP_LISTEN)) {
+            t->asked = true;
+            memcpy(t->asker, ((const struct cl_eth *)item->frame.data)->src, 6);
+        }
         cl_tcp_input(c, &s, bytes + s.header_len);
     }
     cl_netq_done(t->q, &item->frame); /* another one, perhaps: a callback may have moved us */
@@ -272,6 +284,7 @@ static void run_one(struct turn *t, struct block *b)
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
     struct cl_flow_item *items = net->nif->flows->items;
     unsigned done = 0;
+    t->asked = false;
     cl_netq_note_begun(t->q);
     cl_flow_lock(&net->table, bucket);
     cl_flow_hold(&b->flow);

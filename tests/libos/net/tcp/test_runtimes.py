@@ -24,6 +24,11 @@ def test_equal_seeds_are_equal_on_a_virtual_clock(c_program: Program, kthreads: 
         assert " 0 resent" not in first
 
 
+def test_many_connections_of_a_neighbour_that_is_not_known_yet(c_program: Program) -> None:
+    """All SYNs are answered at once, to where they came from; data waits until ARP says where."""
+    assert c_program("tests/libos/net/tcp/c/neighbours.c", one_thread=True)() == "ok\n"
+
+
 def test_loss_at_a_round_trip_of_20_us_costs_little_on_a_virtual_clock(c_program: Program) -> None:
     """Timers come from a wheel of 16 us, and turns take what has come meanwhile: still no time-out, and 0.6 or more."""
     run = c_program("tests/libos/net/tcp/c/virtual.c", one_thread=True)
