@@ -158,7 +158,7 @@ static unsigned take_injected(struct cl_kthread *k)
         len = cl_runq_push(&k->runq, batch[i]);
     cl_note_ready(k);
     cl_count(&k->stats.injected, n);
-    if (len > 1 && s->sleeps)
+    if (len > 1 && s->helped)
         cl_wake_one(s, k);
     return n;
 }

@@ -20,6 +20,7 @@
 #define CL_TCP_CHALLENGE_MS 1000  /* also answers to old numbers without data: no two ends answer each other for ever */
 #define CL_TCP_PAWS_MS 2073600000 /* 24 days (RFC 7323, section 5.5) */
 #define CL_TCP_RETRY_NS 1000000ull /* without a buffer */
+#define CL_TCP_ANSWER_NS 500000ull /* after which an answer does not come soon */
 #define CL_TCP_BLACK_HOLE_RETRIES 3
 #define CL_TCP_BURST 10     /* segments that leave at once after idleness, as many as at the start (RFC 6928) */
 #define CL_TCP_DUPLICATES 3 /* that mean a loss (RFC 5681, section 3.2) */
@@ -90,6 +91,17 @@ void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, 
 
 /* path.c: a time-out has come: segments may be too large for the path. */
 void cl_tcp_suspect_path(struct cl_tcp_conn *c);
+
+/* An acknowledgement that is due now; where a uthread is about to answer it waits for that a moment, to ride on it. */
+static inline void cl_tcp_ack_now(struct cl_tcp_conn *c)
+{
+    if (!(c->flags & CL_TCP_ANSWERED_LATER)) {
+        c->flags |= CL_TCP_ACK_NOW;
+        return;
+    }
+    c->flags |= CL_TCP_ACK_SOON;
+    c->due_ns[CL_TCP_TIMER_ACK] = cl_min(c->due_ns[CL_TCP_TIMER_ACK], c->turn->now_ns + CL_TCP_ANSWER_NS);
+}
 
 /* window.c */
 /* The window field of a segment that leaves now; what it promises is kept. */
