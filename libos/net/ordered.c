@@ -156,11 +156,11 @@ void cl_ordered_publish(struct cl_netq *q, const struct cl_ready_list *woken)
 
 struct cl_flow *cl_ordered_first(struct cl_netq *q)
 {
-    struct cl_ready_list one;
-    cl_ready_take(q->ready, 1, &one);
-    if (one.first)
+    const struct cl_flow *next;
+    struct cl_flow *f = cl_ready_pop(q->ready, &next);
+    if (f)
         cl_netq_note_inbox(q);
-    return one.first;
+    return f;
 }
 
 void cl_ordered_hold(struct cl_netq *q, struct cl_flow *f)

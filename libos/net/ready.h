@@ -62,6 +62,24 @@ static inline unsigned cl_ready_count(const struct cl_ready *r)
     return n > INT32_MAX ? 0 : n;
 }
 
+/* The kthread: take the first. NULL: none waits. *next: the one that is first then, which may be another's by now. */
+static inline struct cl_flow *cl_ready_pop(struct cl_ready *r, const struct cl_flow **next)
+{
+    *next = NULL;
+    if (cl_ready_count(r) == 0)
+        return NULL;
+    cl_spin_lock_if(&r->lock, r->shared);
+    struct cl_flow *f = r->first;
+    if (f) {
+        *next = r->first = f->next_ready;
+        if (!r->first)
+            r->last = NULL;
+        cl_store_relaxed(&r->taken, r->taken + 1);
+    }
+    cl_spin_unlock_if(&r->lock, r->shared);
+    return f;
+}
+
 /* Anybody: take up to n from the front. */
 static inline void cl_ready_take(struct cl_ready *r, unsigned n, struct cl_ready_list *out)
 {

@@ -265,7 +265,8 @@ static void let_go(const struct turn *t, struct block *b, unsigned done)
 static void begin(struct block *b, struct turn *t)
 {
     cl_tcp_begin(&b->conn, &t->turn);
-    (void)cl_alarm_due(&b->alarm, t->turn.now_ns); /* it says when to look, the timers say what for */
+    if (!cl_alarm_quiet(&b->alarm, t->turn.now_ns))
+        (void)cl_alarm_due(&b->alarm, t->turn.now_ns); /* it says when to look, the timers say what for */
     cl_tcp_timers(&b->conn);
 }
 
@@ -300,17 +301,27 @@ static void run_one(struct turn *t, struct block *b)
     finish(t, b, done);
 }
 
+/* The block of a flow whose turn comes after the one that begins now: by then its lines are there. */
+static void prefetch(const struct cl_flow *f)
+{
+    for (unsigned i = 0; f && i < sizeof(struct block); i += CL_CACHELINE)
+        cl_prefetch_write((const char *)f + i);
+}
+
 /* The clock is read once for a connection: when its callbacks return, which is when the next one begins; or now. */
 static struct cl_flow *run(struct cl_netif *nif, struct cl_flow *f, unsigned *turns)
 {
     struct turn t = turn_on(net_of(nif));
+    const struct cl_flow *next;
     while (f && f->key.protocol == CL_IPPROTO_TCP) {
         if (!t.looked)
             place(&t.turn);
         t.looked = false;
         run_one(&t, (struct block *)f);
         *turns -= *turns > 0;
-        f = *turns && cl_inbox_count(t.q->inbox) == 0 ? cl_ordered_first(t.q) : NULL;
+        f = NULL;
+        if (*turns && cl_inbox_count(t.q->inbox) == 0 && (f = cl_ready_pop(t.q->ready, &next)))
+            prefetch(next);
     }
     return f;
 }
