@@ -306,6 +306,12 @@ int cl_uthread_detach(cl_uthread_id id)
     return -EINVAL;
 }
 
+bool cl_uthread_others_ready(void)
+{
+    const struct cl_kthread *k = cl_kthread_self();
+    return k && k->budget > 0 && cl_runq_len(&k->runq) != 0;
+}
+
 int cl_uthread_yield(void)
 {
     struct cl_kthread *k = cl_kthread_self();

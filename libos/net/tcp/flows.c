@@ -349,7 +349,9 @@ void cl_tcp_visit(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void 
     begin(b, &t);
     fn(c, arg);
     finish(&t, b, 0);
-    if (t.q->n_tx) /* the uthread may go on for long */
+    /* The uthread may go on for long. Where answers come fast, and others are about to send, too, they leave together, as
+     * those of handlers (cl_netq_ring). */
+    if (t.q->n_tx && (t.q->flush_at == 1 || !cl_uthread_others_ready()))
         cl_netq_ring(t.q);
 }
 
