@@ -171,6 +171,16 @@ FEWER: dict[str, dict[str, Any]] = {
         "sim.quantum.CORES": (16, 64),
         "sim.quantum.LOADS": lambda whole: whole[9::10],
     },
+    "tcp": {
+        "harness.peaks.ROUNDS": 1,
+        "tcp.requests.NUMBERS": (1, 100),
+        "tcp.veth.ROUNDS": 2,
+        "tcp.bulk.ROUNDS": 2,
+        "tcp.idle.ROUNDS": 2,
+        "tcp.idle.ROUNDS_OF_BYTES": 1,
+        "tcp.idle.SOME": 100,
+        "tcp.idle.MANY": 2000,
+    },
     "threads": {"threads.threads.ROUNDS": 2},
 }
 

@@ -1,0 +1,46 @@
+"""TCP: requests and answers, bulk, set-up, idle connections, over the memory NIC and over a veth pair, beside UDP and
+beside Linux.
+
+Each part is a module of this room: FIGURES, `measure(session, seconds)` and `draw(canvas, document, panel)`. Our server
+is in event form throughout, embedded; where it was measured attached to an iokernel, too, that is printed beside. The
+client of a ratio is the same for both of its arms: drivers/nic/tcpload, which compares every byte that it gets.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from ..harness.plot import Canvas
+from ..harness.session import Session
+from . import bulk, churn, idle, requests, veth
+
+SUMMARY = "TCP: requests, bulk, set-up, idle connections, beside UDP and Linux' TCP"
+FIGURES = (
+    "tcp.linux_spin_over_ours",
+    "tcp.rps_over_linux",
+    "tcp.over_udp",
+    "tcp.bulk_gbps",
+    "tcp.bulk_over_veth",
+    "tcp.connections_per_s",
+    "tcp.idle_bytes",
+    "tcp.idle_round_ns",
+)
+
+PARTS: dict[ModuleType, float] = {requests: 0.35, veth: 0.3, bulk: 0.15, churn: 0.15, idle: 0.05}  # of the time
+
+
+def run(session: Session) -> None:
+    """All parts, one after another."""
+    for part, share in PARTS.items():
+        part.measure(session, share * session.seconds)
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """A panel a part."""
+    n = sum(int(row.get("n", row.get("sent", 0))) for row in document["arms"])
+    message = "a request with its answer"
+    canvas = Canvas("tcp: what a connection costs", message=message, n=n, panels=len(PARTS), size=(30, 6))
+    for panel, part in enumerate(PARTS):
+        part.draw(canvas, document, panel)
+    return canvas
