@@ -18,6 +18,7 @@
 #define STOP_LOOK_MS 50 /* how often a blocked thread looks whether it should stop */
 #define BACKLOG 4096
 #define READ_BYTES (256 << 10)
+#define WRITE_BYTES (128 << 10)
 #define FDS 65536
 
 struct cl_linux_tcp {
@@ -30,6 +31,9 @@ struct cl_linux_tcp {
     int rc;
     char err[256];
     uint8_t *buffer;  /* READ_BYTES */
+    uint8_t *pattern; /* CL_TCPLOAD_PATTERN + WRITE_BYTES */
+    uint8_t *numbers; /* [FDS] of connections, modulo CL_LINUX_TCP_FLOWS */
+    uint64_t flow_bytes[CL_LINUX_TCP_FLOWS];
     uint16_t *places; /* [FDS] of a source's connections, by descriptor */
     bool *open;       /* [FDS] */
 };
@@ -105,6 +109,7 @@ static void accept_all(struct cl_linux_tcp *s)
             continue;
         }
         s->open[fd] = true;
+        s->numbers[fd] = (uint8_t)((s->stats.accepted - 1) % CL_LINUX_TCP_FLOWS);
         s->places[fd] = (uint16_t)cl_tcpload_place(ntohs(peer.sin_port));
     }
 }
@@ -130,6 +135,7 @@ static void read_some(struct cl_linux_tcp *s, int fd)
     }
     cl_count(&s->stats.received, 1);
     cl_count(&s->stats.bytes_in, (uint64_t)got);
+    cl_count(&s->flow_bytes[s->numbers[fd]], (uint64_t)got);
     /* What is asked is shorter than a socket's buffer, and one request at a time: a short write is none of ours. */
     if (s->config.kind == CL_LINUX_TCP_ECHO && put(s, fd, s->buffer, (size_t)got) != got)
         end(s, fd, false);
@@ -137,7 +143,7 @@ static void read_some(struct cl_linux_tcp *s, int fd)
 
 static void write_some(struct cl_linux_tcp *s, int fd)
 {
-    ssize_t done = put(s, fd, cl_tcpload_pattern() + s->places[fd], CL_TCPLOAD_ROOM);
+    ssize_t done = put(s, fd, s->pattern + s->places[fd], WRITE_BYTES);
     if (done > 0)
         s->places[fd] = (uint16_t)((s->places[fd] + (size_t)done) % CL_TCPLOAD_PATTERN);
     else if (done < 0 && errno != EAGAIN)
@@ -185,6 +191,8 @@ static void destroy(struct cl_linux_tcp *s)
     if (s->epoll >= 0)
         close(s->epoll);
     free(s->buffer);
+    free(s->pattern);
+    free(s->numbers);
     free(s->places);
     free(s->open);
     free(s);
@@ -217,10 +225,12 @@ int cl_linux_tcp_start(const struct cl_linux_tcp_config *config, struct cl_linux
     if (s) {
         *s = (struct cl_linux_tcp){.config = *config, .listener = -1, .epoll = -1};
         s->buffer = malloc(READ_BYTES);
+        s->pattern = cl_linux_tcp_pattern(WRITE_BYTES);
+        s->numbers = calloc(FDS, sizeof *s->numbers);
         s->places = calloc(FDS, sizeof *s->places);
         s->open = calloc(FDS, sizeof *s->open);
     }
-    if (!s || !s->buffer || !s->places || !s->open) {
+    if (!s || !s->buffer || !s->pattern || !s->numbers || !s->places || !s->open) {
         snprintf(err, 256, "out of memory");
         if (s)
             destroy(s);
@@ -250,4 +260,18 @@ void cl_linux_tcp_stats(const struct cl_linux_tcp *s, struct cl_linux_tcp_stats 
     const uint64_t *from = (const uint64_t *)&s->stats;
     for (unsigned i = 0; i < sizeof *out / 8; i++)
         ((uint64_t *)out)[i] = cl_load_relaxed(&from[i]);
+}
+
+void cl_linux_tcp_flow_bytes(const struct cl_linux_tcp *s, uint64_t *out)
+{
+    for (unsigned i = 0; i < CL_LINUX_TCP_FLOWS; i++)
+        out[i] = cl_load_relaxed(&s->flow_bytes[i]);
+}
+
+uint8_t *cl_linux_tcp_pattern(uint32_t room)
+{
+    uint8_t *bytes = malloc(CL_TCPLOAD_PATTERN + room);
+    for (uint32_t at = 0; bytes && at < CL_TCPLOAD_PATTERN + room; at += CL_TCPLOAD_PATTERN)
+        memcpy(bytes + at, cl_tcpload_pattern(), cl_min((uint32_t)CL_TCPLOAD_PATTERN, CL_TCPLOAD_PATTERN + room - at));
+    return bytes;
 }

@@ -3,7 +3,7 @@
  * A server is one pinned thread with epoll over non-blocking sockets, TCP_NODELAY set, one recv an event and one send an
  * answer. Waiting is the kernel's (CL_LINUX_BLOCK) or the thread's (CL_LINUX_SPIN: epoll_wait with no time to wait). It
  * serves what drivers/nic/tcpload asks for: it echoes, takes bytes, or makes those of the pattern. The client is one
- * pinned thread that spins, with the same schedule and the same comparison of each byte.
+ * pinned thread with the same schedule and the same comparison of each byte. It spins while it asks; bulk waits for epoll.
  *
  * Each thread enters a network namespace of its own; the process stays where it is. */
 #ifndef CORELANE_BENCH_BASELINE_LINUX_TCP_H
@@ -27,10 +27,12 @@ struct cl_linux_tcp_config {
     const char *congestion; /* name of the congestion control; NULL: the system's */
 };
 
+#define CL_LINUX_TCP_FLOWS 64
+
 /* Writer: the serving thread; readers: anybody (relaxed). */
 struct cl_linux_tcp_stats {
     uint64_t accepted, ended;
-    uint64_t failed; /* connections that ended by an error, or that it could not serve */
+    uint64_t failed;   /* connections that ended by an error, or that it could not serve */
     uint64_t received; /* recv calls that brought bytes */
     uint64_t bytes_in, bytes_out;
     uint64_t syscalls;
@@ -44,6 +46,8 @@ struct cl_linux_tcp;
 CL_API int cl_linux_tcp_start(const struct cl_linux_tcp_config *config, struct cl_linux_tcp **out, char err[256]);
 CL_API void cl_linux_tcp_stop(struct cl_linux_tcp *server);
 CL_API void cl_linux_tcp_stats(const struct cl_linux_tcp *server, struct cl_linux_tcp_stats *out);
+/* bytes_in by connection: the one that was accepted as the n-th adds to n modulo CL_LINUX_TCP_FLOWS. */
+CL_API void cl_linux_tcp_flow_bytes(const struct cl_linux_tcp *server, uint64_t *out);
 
 #define CL_LINUX_TCP_ASK 0
 #define CL_LINUX_TCP_SEND 1
@@ -74,5 +78,8 @@ struct cl_linux_tcp_result {
 CL_API int cl_linux_tcp_client(const struct cl_linux_tcp_client_config *config, struct cl_hist *latency,
                                struct cl_linux_tcp_result *out, char err[256]);
 // cffi: end
+
+/* The bytes of every stream from any place on, `room` of them; for free. NULL: no memory. */
+uint8_t *cl_linux_tcp_pattern(uint32_t room);
 
 #endif

@@ -1,4 +1,4 @@
-/* The client: see linux_tcp.h. It spins over non-blocking sockets; connections that are idle are asked in turn. */
+/* The client: see linux_tcp.h. Connections that are idle are asked in turn. */
 #include "linux_tcp.h"
 
 #include "../harness/pinned.h"
@@ -15,7 +15,8 @@
 #define EVENTS 64
 #define GAPS 65536 /* drawn beforehand, and used again */
 #define LATE_NS 10000
-#define BULK_BYTES CL_TCPLOAD_ROOM
+#define BULK_BYTES (128 << 10)
+#define BULK_WAIT_MS 10
 
 struct conn {
     int fd;
@@ -37,6 +38,8 @@ struct client {
     uint32_t at;
     uint64_t begin_ns, from_ns, end_ns; /* warm-up, measured time */
     uint32_t under_way;
+    uint8_t *pattern; /* BULK_BYTES of it from any place on */
+    uint8_t *buffer;  /* BULK_BYTES */
     int epoll;
     int rc;
     char *err;
@@ -67,7 +70,7 @@ static int connect_one(struct client *c, struct conn *conn, uint32_t index)
         return failed(c, "cannot connect");
     setsockopt(conn->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     conn->out_place = conn->in_place = (uint16_t)cl_tcpload_place(ntohs(own.sin_port));
-    struct epoll_event e = {.events = EPOLLIN, .data.u32 = index};
+    struct epoll_event e = {.events = config->traffic == CL_LINUX_TCP_SEND ? EPOLLOUT : EPOLLIN, .data.u32 = index};
     if (epoll_ctl(c->epoll, EPOLL_CTL_ADD, conn->fd, &e))
         return failed(c, "cannot watch a connection");
     c->idle[c->idle_tail++ % config->connections] = index;
@@ -116,12 +119,12 @@ static void answered(struct client *c, struct conn *conn, uint64_t now)
 
 static void take(struct client *c, struct conn *conn)
 {
-    uint8_t bytes[BULK_BYTES];
-    ssize_t got = recv(conn->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    const uint8_t *bytes = c->buffer;
+    ssize_t got = recv(conn->fd, c->buffer, BULK_BYTES, MSG_DONTWAIT);
     if (got <= 0)
         return;
     uint64_t now = cl_bench_wall_ns();
-    bool right = memcmp(bytes, cl_tcpload_pattern() + conn->in_place, (size_t)got) == 0;
+    bool right = memcmp(bytes, c->pattern + conn->in_place, (size_t)got) == 0;
     conn->in_place = (uint16_t)((conn->in_place + (size_t)got) % CL_TCPLOAD_PATTERN);
     conn->got += (uint32_t)got;
     if (c->config->traffic == CL_LINUX_TCP_ASK)
@@ -136,12 +139,25 @@ static void take(struct client *c, struct conn *conn)
         answered(c, conn, now);
 }
 
-static void take_all(struct client *c)
+static void put(struct client *c, struct conn *conn)
+{
+    ssize_t done = send(conn->fd, c->pattern + conn->out_place, BULK_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (done <= 0)
+        return;
+    conn->out_place = (uint16_t)((conn->out_place + (size_t)done) % CL_TCPLOAD_PATTERN);
+    c->out->bytes_out += cl_bench_wall_ns() >= c->from_ns ? (uint64_t)done : 0;
+}
+
+static void look(struct client *c, int timeout_ms)
 {
     struct epoll_event events[EVENTS];
-    int n = epoll_wait(c->epoll, events, EVENTS, 0);
-    for (int i = 0; i < n; i++)
-        take(c, &c->conns[events[i].data.u32]);
+    int n = epoll_wait(c->epoll, events, EVENTS, timeout_ms);
+    for (int i = 0; i < n; i++) {
+        if (c->config->traffic == CL_LINUX_TCP_SEND)
+            put(c, &c->conns[events[i].data.u32]);
+        else
+            take(c, &c->conns[events[i].data.u32]);
+    }
 }
 
 static bool due(const struct client *c, uint64_t now)
@@ -161,7 +177,7 @@ static void run_ask(struct client *c)
            ((c->under_way || c->due_ns < (double)c->end_ns) && now < c->end_ns + c->config->drain_ns)) {
         while (due(c, now))
             ask(c, now);
-        take_all(c);
+        look(c, 0);
         if (c->config->rate <= 0)
             c->due_ns = (double)c->end_ns;
     }
@@ -173,21 +189,8 @@ static void run_ask(struct client *c)
 
 static void run_bulk(struct client *c)
 {
-    for (uint64_t now; (now = cl_bench_wall_ns()) < c->end_ns;) {
-        if (c->config->traffic == CL_LINUX_TCP_RECEIVE) {
-            take_all(c);
-            continue;
-        }
-        for (uint32_t i = 0; i < c->config->connections; i++) {
-            struct conn *conn = &c->conns[i];
-            const uint8_t *bytes = cl_tcpload_pattern() + conn->out_place;
-            ssize_t put = send(conn->fd, bytes, BULK_BYTES, MSG_NOSIGNAL | MSG_DONTWAIT);
-            if (put <= 0)
-                continue;
-            conn->out_place = (uint16_t)((conn->out_place + (size_t)put) % CL_TCPLOAD_PATTERN);
-            c->out->bytes_out += now >= c->from_ns ? (uint64_t)put : 0;
-        }
-    }
+    while (cl_bench_wall_ns() < c->end_ns)
+        look(c, BULK_WAIT_MS);
 }
 
 static int open_all(struct client *c)
@@ -246,9 +249,11 @@ int cl_linux_tcp_client(const struct cl_linux_tcp_client_config *config, struct 
     c.conns = calloc(n, sizeof *c.conns);
     c.idle = calloc(n, sizeof *c.idle);
     c.gaps = malloc(GAPS * sizeof *c.gaps);
+    c.pattern = cl_linux_tcp_pattern(BULK_BYTES);
+    c.buffer = malloc(BULK_BYTES);
     int rc = -ENOMEM;
     snprintf(err, 256, "out of memory");
-    if (c.conns && c.idle && c.gaps) {
+    if (c.conns && c.idle && c.gaps && c.pattern && c.buffer) {
         for (uint32_t i = 0; i < n; i++)
             c.conns[i].fd = -1;
         rc = cl_load_draw_gaps(CL_ARRIVALS_POISSON, config->seed, 1, 0, c.gaps, GAPS);
@@ -257,5 +262,7 @@ int cl_linux_tcp_client(const struct cl_linux_tcp_client_config *config, struct 
     free(c.conns);
     free(c.idle);
     free(c.gaps);
+    free(c.pattern);
+    free(c.buffer);
     return rc;
 }

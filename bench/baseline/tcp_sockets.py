@@ -61,6 +61,12 @@ class LinuxTcp(Closing):
         lib.cl_linux_tcp_stats(check_pointer(self._ptr, "read the server's counters", "it is closed"), out)
         return {name: int(getattr(out, name)) for name, _ in ffi.typeof(out[0]).fields}
 
+    def flow_bytes(self, n: int) -> list[int]:
+        """Bytes that came by each of the first n connections."""
+        out = ffi.new("uint64_t[]", lib.CL_LINUX_TCP_FLOWS)
+        lib.cl_linux_tcp_flow_bytes(check_pointer(self._ptr, "read the server's counters", "it is closed"), out)
+        return [int(out[i]) for i in range(n)]
+
     def close(self) -> None:
         """Stop serving. Closing twice is allowed."""
         ptr, self._ptr = self._ptr, ffi.NULL

@@ -300,4 +300,30 @@ GOALS: dict[str, Goal] = _table(
     ),
     Goal("tcp.idle_bytes", 512.0, "at most", "B", "memory of an idle connection, event form, of 100 000"),
     Goal("tcp.idle_round_ns", 5.0, "at most", "ns", "what 100 000 idle connections add to a round of the loop"),
+    Goal(
+        "tcp.loss_goodput",
+        0.95,
+        "at least",
+        "x",
+        "bulk, 1 % loss and 10 ms, CUBIC: ours / Linux to Linux through the same wire",
+    ),
+    Goal(
+        "tcp.tiny_rtt",
+        0.6,
+        "at least",
+        "x",
+        "bulk, 1 % loss / none, round trips of 5 to 50 us, virtual time; the worst",
+    ),
+    Goal("tcp.fairness", 0.9, "at least", "x", "Jain's index of ten flows of ours and ten of Linux' on one link"),
+    Goal(
+        "tcp.attack_p99", 3.0, "at most", "x", "a client's p99 while the server is attacked / alone, the worst attack"
+    ),
+    Goal(
+        "tcp.lwip_over_ours",
+        3.0,
+        "at least",
+        "x",
+        "core time a request, 100 connections, memory: lwIP / ours, event form",
+    ),
+    Goal("tcp.lwip_over_ours_1000", 10.0, "at least", "x", "the same at 1 000 connections"),
 )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import statistics
-from typing import Any
 
 from ..harness.load import Load
 from ..harness.openloop import Measure
 from ..harness.peaks import find_peaks
-from ..harness.plot import Canvas
 from ..harness.session import Session
 from . import links
 
@@ -33,16 +31,3 @@ def measure(session: Session, seconds: float) -> None:
     peaks = {name: [curve.peak_rps for curve in searched] for name, searched in found.items()}
     beside = {"attached": statistics.median(peaks[ATTACHED])}
     session.figure(FIGURE, statistics.median(peaks[OURS]), runs=peaks[OURS], beside=beside)
-
-
-def draw(canvas: Canvas, document: dict[str, Any], panel: int) -> None:
-    """The best point of each mode."""
-    rows = {row["name"]: row for row in document["arms"]}
-    kept = [name for name in (OURS, ATTACHED) if f"{name}, peak" in rows]
-    if not kept:
-        canvas.caption("Connections: none were carried.")
-        return
-    names = [name.removeprefix("connections, ") for name in kept]
-    values = [rows[f"{name}, peak"]["achieved_rps"] / 1e3 for name in kept]
-    canvas.bars(names, values, ylabel="set up, one request, closed (1000/s)", panel=panel)
-    canvas.caption(f"Connections: at most {AT_ONCE} at one time, the best load that was carried.")

@@ -8,10 +8,8 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ...drivers.nic.tcpload.tcpload import TcpLoad, TcpSource
-from ..harness.plot import Canvas
 from ..harness.session import Session
 from . import links
 
@@ -78,15 +76,3 @@ def _round_ns(cores: tuple[int, int], n: int, seconds: float) -> float:
             time.sleep(seconds)
             polls = link.runtime.stats().sched["polls"] - before
             return (time.monotonic_ns() - begin) / max(polls, 1)
-
-
-def draw(canvas: Canvas, document: dict[str, Any], panel: int) -> None:
-    """What a round takes."""
-    rows = {row["name"]: row for row in document["arms"]}
-    kept = [n for n in (FEW, MANY) if _arm(n) in rows]
-    if not kept:
-        canvas.caption("Idle connections: not measured here.")
-        return
-    values = [rows[_arm(n)]["round_ns"] for n in kept]
-    canvas.bars([f"{n:,} idle" for n in kept], values, ylabel="a round of the loop (ns)", panel=panel)
-    canvas.caption(f"Idle: medians of {ROUNDS} rounds; the client polls beside both.")

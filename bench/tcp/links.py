@@ -26,7 +26,8 @@ from ..baseline.tcp_sockets import LinuxTcp, ask
 from ..harness import usage
 from ..harness.load import Load
 from ..harness.openloop import Point
-from ..harness.rig import CLIENT_IP, LONG_SPIN, PREFIX, SERVER_IP, SPIN_US
+from ..harness.rig import CLIENT_IP, LONG_SPIN, PREFIX, SERVER_IP, SPIN_US, counts_of_runtime
+from ..harness.stops import Counts
 from .server import ECHO, SINK, SOURCE, Servers
 
 REQUEST_BYTES = 64
@@ -46,10 +47,15 @@ class Link:
     """Our servers on one end of a memory link, on cores[1]. The other end is for clients on cores[0], one at a time."""
 
     end: Nic
+    server_end: Nic
     runtime: Runtime
     servers: Servers
     cores: tuple[int, int]
     tids: frozenset[int]
+
+    def counts(self) -> Counts:
+        """What stops.py asks."""
+        return counts_of_runtime(self.runtime, self.server_end, usage.of_threads(self.tids))
 
     def busy_s(self) -> float:
         """CPU seconds that the server's kthread has used so far."""
@@ -82,7 +88,10 @@ def memory(cores: tuple[int, int], *, poll: str = "adaptive", check_bytes: bool 
         stack.callback(runtime.close)
         servers = Servers(runtime, check_bytes=check_bytes)
         runtime.start()
-        yield Link(client_end, runtime, servers, cores, frozenset(set(usage.threads()) - before))
+        link = Link(client_end, server_end, runtime, servers, cores, frozenset(set(usage.threads()) - before))
+        with link.client("hold") as first, first.held():
+            pass  # the server knows our MAC address from here on
+        yield link
 
 
 @contextlib.contextmanager
@@ -94,12 +103,14 @@ def udp(cores: tuple[int, int]) -> Iterator[Load]:
         client_end, server_end = memory_link()
         stack.callback(client_end.close)
         stack.callback(server_end.close)
+        before = set(usage.threads())
         runtime = Runtime(
             nic=server_end, kthreads=1, cpus=[cores[1]], scheduler=LONG_SPIN, address=f"{SERVER_IP}/{PREFIX}"
         )
         stack.callback(runtime.close)
         runtime.bind(handler("c", ECHO))
         runtime.start()
+        tids = frozenset(set(usage.threads()) - before)
         generator = Loadgen(
             Echo(REQUEST_BYTES),
             source=Source(ip=CLIENT_IP, flows=UDP_FLOWS),
@@ -110,7 +121,9 @@ def udp(cores: tuple[int, int]) -> Iterator[Load]:
         )
         stack.callback(generator.close)
         generator.start_client(client_end, cpu=cores[0])
-        yield Load(generator)
+        load = Load(generator)
+        load.counts = lambda: counts_of_runtime(runtime, server_end, usage.of_threads(tids))
+        yield load
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ FIGURES = (FIGURE,)
 UDP, TCP, ATTACHED = "UDP, memory", "TCP, memory", "TCP, attached"
 CONNECTIONS = 1000
 NUMBERS = (1, 10, 100, 1000, 10_000)
+FRACTIONS = (0.05, 0.25, 0.5, 0.75, 0.9, 1.0)  # of the peak, in the curves
 LOAD = 0.5  # of the rate that as many connections reach, in an open loop
 
 
@@ -31,24 +32,34 @@ def measure(session: Session, seconds: float) -> None:
         "connections": CONNECTIONS,
         "udp_flows": links.UDP_FLOWS,
     }
-    _beside_udp(session, cores, 0.6 * seconds)
-    _by_connections(session, cores, 0.4 * seconds)
+    _beside_udp(session, cores, 0.7 * seconds)
+    _by_connections(session, cores, 0.3 * seconds)
 
 
 def _beside_udp(session: Session, cores: tuple[int, int], seconds: float) -> None:
+    """Peaks, and latency up to them; where the curves end is told by the counters of the servers."""
     with contextlib.ExitStack() as stack:
         link = stack.enter_context(links.memory(cores))
-        arms: dict[str, Measure] = {
-            UDP: stack.enter_context(links.udp(cores)).measure,
-            TCP: Load(stack.enter_context(link.client("ask", connections=CONNECTIONS)), link.busy_s).measure,
-            ATTACHED: Load(stack.enter_context(links.attached(cores, "ask", connections=CONNECTIONS))).measure,
+        loads = {
+            UDP: stack.enter_context(links.udp(cores)),
+            TCP: Load(stack.enter_context(link.client("ask", connections=CONNECTIONS)), link.busy_s, link.counts),
+            ATTACHED: Load(stack.enter_context(links.attached(cores, "ask", connections=CONNECTIONS))),
         }
-        found = find_peaks(session, arms, seconds=seconds)
-    peaks = {name: [curve.peak_rps for curve in searched] for name, searched in found.items()}
+        arms: dict[str, Measure] = {name: load.measure for name, load in loads.items()}
+        found = find_peaks(session, arms, seconds=0.6 * seconds)
+        peaks = {name: [curve.peak_rps for curve in searched] for name, searched in found.items()}
+        carried = {name: statistics.median(rates) for name, rates in peaks.items()}
+        session.curves(
+            arms,
+            carried,
+            seconds=0.4 * seconds,
+            fractions=FRACTIONS,
+            explain={name: loads[name].explain for name in (UDP, TCP)},
+        )
     if not all(peaks[UDP]):
         session.figure(FIGURE, None, reason="in a round UDP carried no load: is the machine this busy?")
         return
-    beside = {"attached": statistics.median(peaks[ATTACHED]) / statistics.median(peaks[UDP])}
+    beside = {"attached": carried[ATTACHED] / carried[UDP]}
     session.ratio_figure(FIGURE, peaks[TCP], peaks[UDP], beside=beside)
 
 
@@ -78,22 +89,25 @@ def _exceptions(load: Any) -> dict[str, int]:
 
 
 def draw(canvas: Canvas, document: dict[str, Any], panel: int) -> None:
-    """Latency by the number of connections."""
+    """Latency against load, and by the number of connections: two panels."""
+    canvas.latency_curves(
+        document, [name for name in (UDP, TCP, ATTACHED) if name in document["settings"]["stops"]], panel
+    )
     rows = {row["name"]: row for row in document["arms"]}
     kept = [(n, rows[_arm(n)]) for n in NUMBERS if _arm(n) in rows]
-    axis = canvas.axes[panel]
+    axis = canvas.axes[panel + 1]
     if not kept:
         canvas.caption("Requests: not measured here.")
         return
     for key, label, style in (("p50_us", "p50", "-"), ("p99_us", "p99", "--")):
         values = [number(row[key]) for _, row in kept]
-        canvas.curve([n for n, _ in kept], values, label=label, style=style, panel=panel, colour=0)
+        canvas.curve([n for n, _ in kept], values, label=label, style=style, panel=panel + 1, colour=1)
     axis.set_xscale("log")
     axis.set_yscale("log")
     axis.set_xlabel("connections (number)")
     axis.set_ylabel("latency from the intended time (us)")
-    canvas.caption(f"The curves end at {kept[-1][0]:,} connections, the most that were asked for.")
+    canvas.caption(f"By connections: the curves end at {kept[-1][0]:,}, the most that were asked for.")
     canvas.caption(
-        f"Requests of {links.REQUEST_BYTES} bytes over the memory NIC, each number of connections at {LOAD:.0%} of "
-        "what it reaches in a closed loop; a request waits for an idle connection, and is charged."
+        f"Requests of {links.REQUEST_BYTES} bytes over the memory NIC, {CONNECTIONS:,} connections; by connections: "
+        f"each number at {LOAD:.0%} of what it reaches in a closed loop. A request waits for an idle connection."
     )

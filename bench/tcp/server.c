@@ -10,7 +10,7 @@
 /* A connection of a sink or a source. */
 struct stream {
     struct cl_bench_tcp_server *server;
-    uint32_t place;
+    uint32_t place, number;
     uint8_t user[]; /* where a sink copies to: CL_TCPLOAD_ROOM bytes */
 };
 
@@ -76,6 +76,7 @@ static int64_t sink_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len
         done += n;
     }
     cl_count(&s->server->bytes_in, (uint64_t)len);
+    cl_count(&s->server->flow_bytes[s->number % CL_BENCH_TCP_FLOWS], (uint64_t)len);
     return len;
 }
 
@@ -94,9 +95,9 @@ static void source_more(struct cl_tcp_conn *c, void *arg)
 
 static const struct cl_tcp_events source = {.writable = source_more, .eof = on_eof, .ended = stream_ended};
 
-/* The connection gets a state of its own, and then what serves it. */
-static struct stream *begin(struct cl_tcp_conn *c, struct cl_bench_tcp_server *server, const struct cl_tcp_events *events,
-                            size_t user_bytes)
+/* The connection gets a state of its own, and then what serves it. connects: this end did. */
+static struct stream *begin(struct cl_tcp_conn *c, struct cl_bench_tcp_server *server,
+                            const struct cl_tcp_events *events, size_t user_bytes, bool connects)
 {
     uint32_t peer;
     uint16_t port, own;
@@ -107,29 +108,39 @@ static struct stream *begin(struct cl_tcp_conn *c, struct cl_bench_tcp_server *s
         return NULL;
     }
     cl_tcp_ends(c, &peer, &port, &own);
-    *s = (struct stream){.server = server, .place = cl_tcpload_place(port)};
+    *s = (struct stream){
+        .server = server, .place = cl_tcpload_place(connects ? own : port), .number = (uint32_t)server->accepted - 1};
     cl_tcp_set_user(c, events, s);
     return s;
 }
 
 static void sink_opened(struct cl_tcp_conn *c, void *arg)
 {
-    begin(c, arg, &sink, CL_TCPLOAD_ROOM);
+    begin(c, arg, &sink, CL_TCPLOAD_ROOM, false);
+}
+
+static void sink_connected(struct cl_tcp_conn *c, void *arg)
+{
+    begin(c, arg, &sink, CL_TCPLOAD_ROOM, true);
 }
 
 static void source_opened(struct cl_tcp_conn *c, void *arg)
 {
-    struct stream *s = begin(c, arg, &source, 0);
+    struct stream *s = begin(c, arg, &source, 0, false);
+    if (s)
+        source_more(c, s);
+}
+
+static void source_connected(struct cl_tcp_conn *c, void *arg)
+{
+    struct stream *s = begin(c, arg, &source, 0, true);
     if (s)
         source_more(c, s);
 }
 
 static const struct cl_tcp_events listeners[] = {
-    [CL_BENCH_TCP_ECHO] = {.opened = on_opened,
-                           .data = echo_data,
-                           .writable = echo_writable,
-                           .eof = on_eof,
-                           .ended = on_ended},
+    [CL_BENCH_TCP_ECHO] =
+        {.opened = on_opened, .data = echo_data, .writable = echo_writable, .eof = on_eof, .ended = on_ended},
     [CL_BENCH_TCP_SINK] = {.opened = sink_opened, .ended = on_ended},
     [CL_BENCH_TCP_SOURCE] = {.opened = source_opened, .ended = on_ended},
 };
@@ -140,4 +151,16 @@ int cl_bench_tcp_listen(struct cl_runtime *rt, uint16_t port, uint32_t backlog, 
     if (kind > CL_BENCH_TCP_SOURCE)
         return -EINVAL;
     return cl_runtime_listen_tcp(rt, port, backlog, &listeners[kind], server);
+}
+
+static const struct cl_tcp_events connectors[] = {
+    [CL_BENCH_TCP_SINK] = {.opened = sink_connected, .ended = on_ended},
+    [CL_BENCH_TCP_SOURCE] = {.opened = source_connected, .ended = on_ended},
+};
+
+void cl_bench_tcp_connect(void *arg)
+{
+    struct cl_bench_tcp_connect *c = arg;
+    for (uint32_t i = 0; i < c->n && !c->error; i++)
+        c->error = cl_runtime_connect_tcp(c->rt, c->ipv4, c->port, &connectors[c->kind], c->server);
 }

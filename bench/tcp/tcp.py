@@ -1,8 +1,8 @@
 """TCP: requests and answers, bulk, set-up, idle connections, over the memory NIC and over a veth pair, beside UDP and
 beside Linux.
 
-Each part is a module of this room: FIGURES, `measure(session, seconds)` and `draw(canvas, document, panel)`. Our server
-is in event form throughout, embedded; where it was measured attached to an iokernel, too, that is printed beside. The
+Each part is a module of this room: FIGURES, `measure(session, seconds)`, and for some `draw`. Our server is in event
+form throughout, embedded; where it was measured attached to an iokernel, too, that is printed beside. The
 client of a ratio is the same for both of its arms: drivers/nic/tcpload, which compares every byte that it gets.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from ..harness.plot import Canvas
 from ..harness.session import Session
-from . import bulk, churn, idle, requests, veth
+from . import attack, bulk, churn, idle, lwip, requests, veth, wire
 
 SUMMARY = "TCP: requests, bulk, set-up, idle connections, beside UDP and Linux' TCP"
 FIGURES = (
@@ -25,9 +25,24 @@ FIGURES = (
     "tcp.connections_per_s",
     "tcp.idle_bytes",
     "tcp.idle_round_ns",
+    "tcp.loss_goodput",
+    "tcp.tiny_rtt",
+    "tcp.fairness",
+    "tcp.attack_p99",
+    "tcp.lwip_over_ours",
+    "tcp.lwip_over_ours_1000",
 )
 
-PARTS: dict[ModuleType, float] = {requests: 0.35, veth: 0.3, bulk: 0.15, churn: 0.15, idle: 0.05}  # of the time
+PARTS: dict[ModuleType, float] = {
+    requests: 0.3,
+    veth: 0.2,
+    bulk: 0.1,
+    churn: 0.1,
+    idle: 0.05,
+    wire: 0.15,
+    attack: 0.05,
+    lwip: 0.05,
+}  # of the time
 
 
 def run(session: Session) -> None:
@@ -37,10 +52,11 @@ def run(session: Session) -> None:
 
 
 def plot(document: dict[str, Any]) -> Canvas:
-    """A panel a part."""
+    """Requests, the veth pair, bulk. Of the rest the figures say all."""
     n = sum(int(row.get("n", row.get("sent", 0))) for row in document["arms"])
     message = "a request with its answer"
-    canvas = Canvas("tcp: what a connection costs", message=message, n=n, panels=len(PARTS), size=(30, 6))
-    for panel, part in enumerate(PARTS):
-        part.draw(canvas, document, panel)
+    canvas = Canvas("tcp: what a connection costs", message=message, n=n, panels=4, size=(26, 11), widths=(5, 4, 3, 3))
+    requests.draw(canvas, document, 0)
+    veth.draw(canvas, document, 2)
+    bulk.draw(canvas, document, 3)
     return canvas

@@ -11,7 +11,8 @@ so that concurrent runs never meet; a namespace is removed even when the block r
 alone, and threads inherit the namespace of their starter: inside `entered()` start only what belongs there.
 
 Checksum offload is switched off on both ends unless asked for: veth never computes a checksum, it passes "to be filled
-in" along as kernel metadata, and a frame read by AF_XDP or a packet socket then carries a sum of the pseudo-header only.
+in" along as kernel metadata, and a frame read by AF_XDP or a packet socket then carries a sum of the pseudo-header
+only.
 """
 
 from __future__ import annotations

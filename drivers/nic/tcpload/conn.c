@@ -101,8 +101,8 @@ static void answered(struct cl_tcpload *load, struct conn *c, uint64_t now)
     cl_count(&p->counts.answered, 1);
     cl_store_relaxed(&p->counts.last_tsc, now);
     if (p->latency)
-        cl_hist_record(p->latency, now > c->intended ? (uint64_t)cl_ticks_to_ns(load->clock, (int64_t)(now - c->intended))
-                                                     : 0);
+        cl_hist_record(p->latency,
+                       now > c->intended ? (uint64_t)cl_ticks_to_ns(load->clock, (int64_t)(now - c->intended)) : 0);
 }
 
 /* Bytes in order. */
@@ -260,7 +260,7 @@ static bool emit_one(struct cl_tcpload *load, struct conn *c, struct cl_frame *f
     c->nxt += len + fin;
     c->out_place = place_after(c->out_place, len);
     c->acked = c->rcv_nxt;
-    c->flags &= (uint16_t)~(NOW | OWES);
+    c->flags &= (uint16_t) ~(NOW | OWES);
     c->flags |= fin ? FIN_OUT : 0;
     return true;
 }
@@ -305,8 +305,9 @@ static void go_back(struct cl_tcpload *load, struct conn *c)
     c->since_ms = load->now_ms;
     if (c->state == OPEN) {
         uint32_t bytes = c->nxt - c->una - !!(c->flags & FIN_OUT);
-        c->out_place = (uint16_t)((c->out_place + (uint64_t)CL_TCPLOAD_PATTERN * (bytes / CL_TCPLOAD_PATTERN + 1) - bytes) %
-                                  CL_TCPLOAD_PATTERN);
+        c->out_place =
+            (uint16_t)((c->out_place + (uint64_t)CL_TCPLOAD_PATTERN * (bytes / CL_TCPLOAD_PATTERN + 1) - bytes) %
+                       CL_TCPLOAD_PATTERN);
         c->nxt = c->una;
         c->flags &= (uint16_t)~FIN_OUT;
     }

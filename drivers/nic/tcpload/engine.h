@@ -12,8 +12,10 @@
 
 #define ACK_MS 40 /* as Linux' delayed acknowledgement */
 #define RESEND_MS 200
-#define OPENING_MOST 256 /* connections that are being opened at one time */
-#define OWED_MOST 64     /* ARP answers and resets that wait to be sent; beyond, they are left out */
+#define OPENING_MOST 256   /* connections that are being opened at one time */
+#define OWED_MOST 64       /* ARP answers and resets that wait to be sent; beyond, they are left out */
+#define ATTACKERS_FROM 256 /* addresses of attackers: so far behind the first own one */
+#define ATTACKERS 64
 #define NONE UINT32_MAX
 #define NEVER UINT64_MAX
 
@@ -26,12 +28,12 @@
 enum state { CLOSED = 0, OPENING, OPEN, RESETTING };
 
 /* conn.flags */
-#define IN_OUT 0x1    /* in the ring `out` */
-#define IN_LATER 0x2  /* in the ring `later` */
-#define NOW 0x4       /* a segment is wanted even if it carries nothing: a SYN, an acknowledgement, a reset */
-#define OWES 0x8      /* an acknowledgement, by ack_ms at the latest */
-#define ENDLESS 0x10  /* always has more to send */
-#define CLOSES 0x20   /* a FIN follows what is to be sent */
+#define IN_OUT 0x1   /* in the ring `out` */
+#define IN_LATER 0x2 /* in the ring `later` */
+#define NOW 0x4      /* a segment is wanted even if it carries nothing: a SYN, an acknowledgement, a reset */
+#define OWES 0x8     /* an acknowledgement, by ack_ms at the latest */
+#define ENDLESS 0x10 /* always has more to send */
+#define CLOSES 0x20  /* a FIN follows what is to be sent */
 #define FIN_OUT 0x40
 #define BUSY 0x80     /* a request is under way */
 #define TIMES 0x100   /* timestamps were agreed */
@@ -100,10 +102,16 @@ struct segment {
     uint32_t ts_val;
     uint32_t flow;
     uint16_t len;
-    uint16_t mss;    /* of a SYN; 0: none was given */
-    uint8_t scale;   /* of a SYN; 255: none was given */
+    uint16_t mss;  /* of a SYN; 0: none was given */
+    uint8_t scale; /* of a SYN; 255: none was given */
     uint8_t flags;
     bool has_times;
+};
+
+struct attack {
+    uint32_t kind; /* CL_TCPLOAD_ATTACK_*; 0: none */
+    uint64_t gap, next_tsc;
+    struct cl_random random;
 };
 
 struct cl_tcpload {
@@ -131,7 +139,7 @@ struct cl_tcpload {
     struct cl_gaps gaps;
     uint32_t gap_at, gap_left, gap_shift;
     struct cl_random random;
-    struct phase *phases; /* replaced by cl_tcpload_run between runs */
+    struct phase *phases;              /* replaced by cl_tcpload_run between runs */
     uint32_t n_phases, sched, current; /* sched: phase of the schedule; current: of the time */
     uint64_t run_tsc, due_q16, next_tsc;
     uint64_t outstanding;
@@ -139,6 +147,7 @@ struct cl_tcpload {
     uint32_t n_pending;
     uint64_t late_ticks, drain_ticks, give_up_ticks;
     uint32_t end_state; /* after ENDING */
+    struct attack attack;
     struct cl_tcpload_other other;
     char reason[256];
     struct cl_parker *wake; /* who is to be woken when a run starts; set before the first run */
@@ -194,6 +203,11 @@ void cl_tcpload_prepare(struct cl_tcpload *load);
 /* Write a segment of c: `len` bytes from its out_place on. */
 void cl_tcpload_write(struct cl_tcpload *load, const struct conn *c, uint8_t flags, uint32_t seq, uint32_t len,
                       struct cl_frame *frame);
+/* A segment of an attacker, from anywhere, or from the place of a connection of ours. */
+void cl_tcpload_write_attack(struct cl_tcpload *load, uint32_t ip, uint16_t port, uint8_t flags, uint32_t seq,
+                             uint32_t ack, uint32_t len, struct cl_frame *frame);
+void cl_tcpload_write_attack_on(struct cl_tcpload *load, const struct conn *c, uint8_t flags, uint32_t seq,
+                                uint32_t ack, uint32_t len, struct cl_frame *frame);
 /* The frame owed to a stranger. */
 void cl_tcpload_write_owed(struct cl_tcpload *load, const struct owed *owed, struct cl_frame *frame);
 /* Whether it is a segment of the server to one of our flows; else it is counted, or its answer owed. */
@@ -210,6 +224,11 @@ void cl_tcpload_reset_all(struct cl_tcpload *load);
 /* Send again what one connection, the next in turn, has been waiting for too long. */
 void cl_tcpload_look_for_losses(struct cl_tcpload *load);
 void cl_tcpload_queue(struct cl_tcpload *load, struct conn *c);
+
+/* attack.c */
+/* How many segments of the attacker are due; write them. */
+unsigned cl_tcpload_attack_due(const struct cl_tcpload *load, uint64_t now, unsigned n);
+unsigned cl_tcpload_attack_now(struct cl_tcpload *load, uint64_t now, struct cl_frame *frames, unsigned n);
 
 /* schedule.c */
 void cl_tcpload_obey(struct cl_tcpload *load, uint64_t now);

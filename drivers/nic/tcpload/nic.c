@@ -35,8 +35,8 @@ static unsigned tcp_rx(struct cl_nic *nic, unsigned queue, struct cl_frame *fram
 static bool well_formed(const struct tcp_nic *t, const struct cl_frame *f)
 {
     size_t offset = (size_t)(f->data - cl_single_buffer(&t->single, f->buf)); /* huge if data lies before its buffer */
-    return f->len >= CL_ETH_HLEN && f->len <= t->single.nic.mtu + CL_ETH_HLEN &&
-           offset <= t->single.nic.buffer_bytes && offset + f->len <= t->single.nic.buffer_bytes;
+    return f->len >= CL_ETH_HLEN && f->len <= t->single.nic.mtu + CL_ETH_HLEN && offset <= t->single.nic.buffer_bytes &&
+           offset + f->len <= t->single.nic.buffer_bytes;
 }
 
 static unsigned tcp_tx(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)

@@ -84,6 +84,7 @@ static void start_clock(struct cl_tcpload *load, uint64_t now)
         at = p->end_tsc += at; /* cl_tcpload_run left the duration there */
     }
     load->current = 0;
+    load->attack.next_tsc = 0;
     cl_store_relaxed(&load->state, CL_TCPLOAD_RUNNING);
     enter_phase(load, 0);
 }
@@ -143,7 +144,9 @@ static void fail(struct cl_tcpload *load)
 static void open_some(struct cl_tcpload *load, uint64_t now)
 {
     uint64_t opened = load->n_open;
-    while (load->to_open < load->config.connections && load->n_opening < OPENING_MOST)
+    /* The first one alone: the server asks for our MAC address then, and drops what it cannot keep meanwhile. */
+    uint32_t most = cl_min(load->n_open + 1, (uint32_t)OPENING_MOST);
+    while (load->to_open < load->config.connections && load->n_opening < most)
         cl_tcpload_open_one(load, &load->conns[load->to_open++]);
     if (opened == load->config.connections) {
         start_clock(load, now);

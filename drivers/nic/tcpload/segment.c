@@ -32,19 +32,18 @@ static uint32_t ip_of(const struct cl_tcpload *load, uint32_t flow)
 
 static uint16_t port_of(const struct cl_tcpload *load, uint32_t flow)
 {
-    return (uint16_t)(load->config.first_port +
-                      (load->config.ips == 1 ? flow : flow % load->config.ports));
+    return (uint16_t)(load->config.first_port + (load->config.ips == 1 ? flow : flow % load->config.ports));
 }
 
 /* Headers of a segment with `options` bytes of options, which are written already and summed up in `sum`, as is the data.
  * The checksums are computed from the values: loads that span stores just made would wait for these. */
-static void finish(const struct cl_tcpload *load, uint32_t flow, uint8_t flags, uint32_t seq, uint32_t ack,
+static void finish(const struct cl_tcpload *load, uint32_t ip, uint16_t port, uint8_t flags, uint32_t seq, uint32_t ack,
                    uint16_t window, uint32_t options, uint32_t len, uint64_t sum, struct cl_frame *frame)
 {
     struct head *h = (struct head *)frame->data;
     uint32_t tcp_len = 20 + options + len;
-    uint32_t src_be = cl_be32(ip_of(load, flow)), seq_be = cl_be32(seq), ack_be = cl_be32(ack);
-    uint16_t total_be = cl_be16(CL_IPV4_HLEN + tcp_len), port_be = cl_be16(port_of(load, flow));
+    uint32_t src_be = cl_be32(ip), seq_be = cl_be32(seq), ack_be = cl_be32(ack);
+    uint16_t total_be = cl_be16(CL_IPV4_HLEN + tcp_len), port_be = cl_be16(port);
     uint16_t offset_be = cl_be16((20 + options) / 4 << 12 | flags), window_be = cl_be16(window);
     memcpy(h, &load->template, PLAIN_BYTES);
     h->ip.total_len_be = total_be;
@@ -78,7 +77,8 @@ static void write_syn(struct cl_tcpload *load, const struct conn *c, struct cl_f
         cl_put32(o + 16, 0);
     }
     uint16_t window = (uint16_t)cl_min(load->config.window_bytes, 65535u);
-    finish(load, c->flow, SYN, c->una, 0, window, options, 0, cl_csum_add(0, o, options), frame);
+    finish(load, ip_of(load, c->flow), port_of(load, c->flow), SYN, c->una, 0, window, options, 0,
+           cl_csum_add(0, o, options), frame);
 }
 
 void cl_tcpload_write(struct cl_tcpload *load, const struct conn *c, uint8_t flags, uint32_t seq, uint32_t len,
@@ -102,7 +102,23 @@ void cl_tcpload_write(struct cl_tcpload *load, const struct conn *c, uint8_t fla
     if (len)
         sum += cl_csum_copy(0, frame->data + PLAIN_BYTES + options, load->pattern + c->out_place, len);
     uint16_t window = (uint16_t)cl_min(load->config.window_bytes >> c->rcv_scale, 65535u);
-    finish(load, c->flow, flags, seq, c->rcv_nxt, window, options, len, sum, frame);
+    finish(load, ip_of(load, c->flow), port_of(load, c->flow), flags, seq, c->rcv_nxt, window, options, len, sum,
+           frame);
+}
+
+void cl_tcpload_write_attack(struct cl_tcpload *load, uint32_t ip, uint16_t port, uint8_t flags, uint32_t seq,
+                             uint32_t ack, uint32_t len, struct cl_frame *frame)
+{
+    uint64_t sum = 0;
+    if (len)
+        sum = cl_csum_copy(0, frame->data + PLAIN_BYTES, load->pattern, len);
+    finish(load, ip, port, flags, seq, ack, 65535, 0, len, sum, frame);
+}
+
+void cl_tcpload_write_attack_on(struct cl_tcpload *load, const struct conn *c, uint8_t flags, uint32_t seq,
+                                uint32_t ack, uint32_t len, struct cl_frame *frame)
+{
+    cl_tcpload_write_attack(load, ip_of(load, c->flow), port_of(load, c->flow), flags, seq, ack, len, frame);
 }
 
 void cl_tcpload_write_owed(struct cl_tcpload *load, const struct owed *owed, struct cl_frame *frame)
@@ -110,7 +126,7 @@ void cl_tcpload_write_owed(struct cl_tcpload *load, const struct owed *owed, str
     if (owed->arp)
         cl_load_arp_write(frame, load->config.mac, CL_ARP_REPLY, owed->mac, owed->peer_ip_be, owed->own_ip_be);
     else
-        finish(load, owed->flow, RST, owed->seq, 0, 0, 0, 0, 0, frame);
+        finish(load, ip_of(load, owed->flow), port_of(load, owed->flow), RST, owed->seq, 0, 0, 0, 0, 0, frame);
 }
 
 /* Not ours: an ARP question is owed an answer, the rest is counted. */
@@ -123,7 +139,8 @@ static void take_other(struct cl_tcpload *load, const struct cl_frame *frame)
         return;
     }
     uint32_t mine = cl_be32(arp->target_ip_be) - load->config.ip;
-    if (arp->op_be != cl_be16(CL_ARP_REQUEST) || mine >= load->config.ips || load->n_owed == OWED_MOST)
+    bool own = mine < load->config.ips || (load->attack.kind && mine - ATTACKERS_FROM < ATTACKERS);
+    if (arp->op_be != cl_be16(CL_ARP_REQUEST) || !own || load->n_owed == OWED_MOST)
         return;
     struct owed *o = &load->owed[load->n_owed++];
     *o = (struct owed){.arp = true, .own_ip_be = arp->target_ip_be, .peer_ip_be = arp->sender_ip_be};
@@ -164,8 +181,8 @@ bool cl_tcpload_read(struct cl_tcpload *load, const struct cl_frame *frame, stru
 {
     const struct head *h = (const struct head *)frame->data;
     if (cl_unlikely(frame->len < PLAIN_BYTES || h->eth.type_be != cl_be16(CL_ETHERTYPE_IPV4) ||
-                    h->ip.version_ihl != 0x45 || h->ip.proto != CL_IPPROTO_TCP ||
-                    h->ip.src_be != load->server_ip_be || h->src_be != load->server_port_be)) {
+                    h->ip.version_ihl != 0x45 || h->ip.proto != CL_IPPROTO_TCP || h->ip.src_be != load->server_ip_be ||
+                    h->src_be != load->server_port_be)) {
         take_other(load, frame);
         return false;
     }

@@ -274,7 +274,10 @@ CL_HOT unsigned cl_tcpload_due(struct cl_tcpload *load, uint64_t now, unsigned n
         return n; /* each connection may fill a burst */
     if (control < n)
         cl_tcpload_draw(load, now, n - control);
-    return cl_min(n, control + load->n_pending);
+    unsigned due = control + load->n_pending;
+    if (cl_unlikely(load->attack.kind) && due < n)
+        due += cl_tcpload_attack_due(load, now, n - due);
+    return cl_min(n, due);
 }
 
 CL_HOT unsigned cl_tcpload_generate(struct cl_tcpload *load, uint64_t now, struct cl_frame *frames, unsigned n)
@@ -298,6 +301,8 @@ CL_HOT unsigned cl_tcpload_generate(struct cl_tcpload *load, uint64_t now, struc
             cl_tcpload_queue(load, c); /* there may be more */
     }
     cl_count(&load->other.segments_out, k);
+    if (cl_unlikely(load->attack.kind))
+        k += cl_tcpload_attack_now(load, now, frames + k, n - k);
     return k;
 }
 

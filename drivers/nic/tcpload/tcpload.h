@@ -25,7 +25,7 @@
  * Threads: one (the client's, or the poller of the NIC) calls due, generate and receive; another starts runs, waits and
  * reads results, as in ../loadgen/loadgen.h. The clock is the processor's.
  * Files: pattern.c (what bytes must be), segment.c (what frames look like), conn.c (what comes, what leaves),
- * schedule.c (when), tcpload.c (life and control), client.c (a thread on a NIC), nic.c (a NIC).
+ * schedule.c (when), attack.c (what an attacker adds), tcpload.c (life and control), client.c (a thread on a NIC), nic.c (a NIC).
  * Tests: tests/bench/tcp. */
 #ifndef CORELANE_DRIVERS_NIC_TCPLOAD_TCPLOAD_H
 #define CORELANE_DRIVERS_NIC_TCPLOAD_TCPLOAD_H
@@ -47,6 +47,15 @@
 #define CL_TCPLOAD_ENDING 5   /* resets leave */
 #define CL_TCPLOAD_FAILED 6   /* connections were not opened; see the reason */
 
+/* What an attacker sends who shares the client's link, knows who talks to whom, and sees nothing of it. */
+#define CL_TCPLOAD_ATTACK_NONE 0
+#define CL_TCPLOAD_ATTACK_SYN 1        /* SYNs from many places, never answered: a flood */
+#define CL_TCPLOAD_ATTACK_ACK 2        /* acknowledgements of no connection */
+#define CL_TCPLOAD_ATTACK_BLIND_RST 3  /* resets of the client's connections, at random numbers (RFC 5961, section 3) */
+#define CL_TCPLOAD_ATTACK_BLIND_SYN 4  /* the same with SYNs (section 4) */
+#define CL_TCPLOAD_ATTACK_BLIND_DATA 5 /* the same with a segment's worth of data (section 5) */
+#define CL_TCPLOAD_ATTACK_BLIND_ACK 6  /* the same with acknowledgements */
+
 #define CL_TCPLOAD_MAX_PHASES 64
 #define CL_TCPLOAD_PATTERN 8191 /* bytes until it repeats: prime, so that no slip by whole segments goes unseen */
 #define CL_TCPLOAD_ROOM 16384   /* bytes of a pattern that may be read from any place in it */
@@ -56,23 +65,23 @@ struct cl_tcpload_config {
     uint32_t traffic;
     uint32_t arrivals; /* CL_ARRIVALS_POISSON or _UNIFORM; _CLOSED: whatever is idle asks (for probing a peak only) */
     uint64_t seed;
-    uint8_t mac[6];     /* own [02:00:00:00:00:01] */
-    uint8_t server_mac[6]; /* or by cl_tcpload_aim */
-    uint32_t ip;        /* first own address [10.77.0.1] */
-    uint32_t ips;       /* own addresses [1] */
-    uint32_t server_ip; /* [10.77.0.2] */
-    uint16_t server_port; /* [9000] */
-    uint16_t first_port;  /* [20000] */
-    uint32_t ports;       /* of each own address, used in turn [40000] */
-    uint32_t connections; /* at one time, up to ports * ips [1] */
+    uint8_t mac[6];         /* own [02:00:00:00:00:01] */
+    uint8_t server_mac[6];  /* or by cl_tcpload_aim */
+    uint32_t ip;            /* first own address [10.77.0.1] */
+    uint32_t ips;           /* own addresses [1] */
+    uint32_t server_ip;     /* [10.77.0.2] */
+    uint16_t server_port;   /* [9000] */
+    uint16_t first_port;    /* [20000] */
+    uint32_t ports;         /* of each own address, used in turn [40000] */
+    uint32_t connections;   /* at one time, up to ports * ips [1] */
     uint32_t request_bytes; /* ask, churn: up to one segment [64] */
     uint32_t window_bytes;  /* offered to the server [1 MiB] */
     uint32_t mtu;           /* [1500] */
-    uint32_t plain;  /* 1: no timestamps and no window scale */
-    uint32_t verify; /* 1: TCP checksums of what comes are computed, too */
-    uint64_t late_ns;    /* sent later than this after its time: counted as late [10000] */
-    uint64_t drain_ns;   /* how long answers are awaited after the last phase [50 ms] */
-    uint64_t give_up_ns; /* opening without progress: after this it has failed [5 s] */
+    uint32_t plain;         /* 1: no timestamps and no window scale */
+    uint32_t verify;        /* 1: TCP checksums of what comes are computed, too */
+    uint64_t late_ns;       /* sent later than this after its time: counted as late [10000] */
+    uint64_t drain_ns;      /* how long answers are awaited after the last phase [50 ms] */
+    uint64_t give_up_ns;    /* opening without progress: after this it has failed [5 s] */
 };
 
 /* What became of a phase. Writer: the client's thread; whole and final once the run is over. */
@@ -93,6 +102,7 @@ struct cl_tcpload_other {
     uint64_t resent;         /* times that a connection went back to what was not acknowledged */
     uint64_t foreign;        /* frames of no connection, and no ARP */
     uint64_t bad_checksums;
+    uint64_t attacks; /* segments of the attacker */
 };
 
 struct cl_tcpload;
@@ -108,6 +118,9 @@ CL_API int cl_tcpload_new(const struct cl_tcpload_config *config, struct cl_tcpl
 CL_API void cl_tcpload_delete(struct cl_tcpload *load);
 /* The server's MAC address, if it was not known before. Not while a run is under way. */
 CL_API void cl_tcpload_aim(struct cl_tcpload *load, const uint8_t mac[6]);
+/* From the next run on an attacker sends `rate` segments a second while requests are due, at equal distances. They cost
+ * the client's thread some time of its own. Not while a run is under way. -EINVAL. */
+CL_API int cl_tcpload_attack(struct cl_tcpload *load, uint32_t kind, double rate);
 /* Start a run; series of phases are not known here. -EBUSY while one is under way; -EINVAL. */
 CL_API int cl_tcpload_run(struct cl_tcpload *load, const struct cl_loadgen_phase *phases, unsigned n, char *err);
 /* End the run at the next look: no more requests, no waiting. */
@@ -135,8 +148,8 @@ struct cl_tcpload_client;
 
 /* A thread that polls queue 0 of `nic` while a run is under way, pinned to `cpu` (-1: not pinned), and sleeps between
  * runs. */
-CL_API int cl_tcpload_client_start(struct cl_tcpload *load, struct cl_nic *nic, int cpu,
-                                   struct cl_tcpload_client **out, char *err);
+CL_API int cl_tcpload_client_start(struct cl_tcpload *load, struct cl_nic *nic, int cpu, struct cl_tcpload_client **out,
+                                   char *err);
 /* End the thread (and the run) and wait for it. */
 CL_API void cl_tcpload_client_stop(struct cl_tcpload_client *client);
 // cffi: end

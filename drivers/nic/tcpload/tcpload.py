@@ -34,6 +34,14 @@ ARRIVALS = {
     "uniform": lib.CL_ARRIVALS_UNIFORM,
     "closed": lib.CL_ARRIVALS_CLOSED,
 }
+ATTACKS = {
+    "SYN flood": lib.CL_TCPLOAD_ATTACK_SYN,
+    "ACK flood": lib.CL_TCPLOAD_ATTACK_ACK,
+    "blind resets": lib.CL_TCPLOAD_ATTACK_BLIND_RST,
+    "blind SYNs": lib.CL_TCPLOAD_ATTACK_BLIND_SYN,
+    "blind data": lib.CL_TCPLOAD_ATTACK_BLIND_DATA,
+    "blind acknowledgements": lib.CL_TCPLOAD_ATTACK_BLIND_ACK,
+}
 OVER = (lib.CL_TCPLOAD_IDLE, lib.CL_TCPLOAD_FAILED)
 FOREVER_S = 86400.0
 
@@ -112,6 +120,12 @@ class TcpLoad(Closing):
     def aim(self, server_mac: str) -> None:
         """The server's MAC address, if it was not known before. Not while a run is under way."""
         lib.cl_tcpload_aim(self.ptr, mac_to_bytes(server_mac))
+
+    def attack(self, kind: str, rate: float = 0.0) -> None:
+        """From the next run on somebody on the same link sends `rate` segments a second, of ATTACKS; "": nobody does.
+
+        Not while a run is under way."""
+        check(lib.cl_tcpload_attack(self.ptr, ATTACKS[kind] if kind else 0, rate), ffi.new("char[256]"), "attack")
 
     def start_client(self, nic: Nic, cpu: int = -1) -> None:
         """Drive the client by a thread over queue 0 of `nic`, pinned to `cpu` (-1: anywhere); it polls during a run."""

@@ -12,11 +12,17 @@ from cltest import wait_until
 
 from corelane.bench.tcp import links
 from corelane.drivers.nic.loadgen.loadgen import Limits, Phase, Result
-from corelane.drivers.nic.tcpload.tcpload import TcpLoad, TcpSource
+from corelane.drivers.nic.tcpload.tcpload import ATTACKS, TcpLoad, TcpSource
 from corelane.runtime.errors import CorelaneError
 
 PATIENT = Limits(drain_s=20.0, give_up_s=20.0)
 NEVER = ("gaps", "foreign", "bad_checksums")  # a loaded machine may be late for what was sent, and have it twice
+
+
+def counts(link: links.Link) -> dict[str, int]:
+    """The servers' counters without the connection that told them the client's MAC address, which ended by a reset."""
+    found = link.servers.counts()
+    return found | {name: found[name] - 1 for name in ("accepted", "ended", "failed")}
 
 
 @pytest.fixture
@@ -46,8 +52,8 @@ def test_each_request_is_answered(link: links.Link, connections: int, plain: boo
         assert result.offered == result.sent == result.answered == result.latency.count
         assert result.latency.infinite == result.dropped == 0
         assert load.other()["opened"] == connections
-    wait_until(lambda: link.servers.counts()["ended"] == connections, 20.0, "resets to arrive")
-    assert link.servers.counts()["accepted"] == connections
+    wait_until(lambda: counts(link)["ended"] == connections, 20.0, "resets to arrive")
+    assert counts(link)["accepted"] == connections
 
 
 def test_what_a_closed_loop_asks_is_answered(link: links.Link) -> None:
@@ -64,9 +70,9 @@ def test_connections_come_and_go(link: links.Link) -> None:
         assert 350 < result.offered == result.sent == result.answered
         assert load.other()["opened"] == result.sent
         assert load.open == 0
-    wait_until(lambda: link.servers.counts()["ended"] == result.sent, 20.0, "connections to end")
-    counts = link.servers.counts()
-    assert (counts["accepted"], counts["failed"]) == (result.sent, 0)
+    wait_until(lambda: counts(link)["ended"] == result.sent, 20.0, "connections to end")
+    found = counts(link)
+    assert (found["accepted"], found["failed"]) == (result.sent, 0)
 
 
 def test_bytes_without_end_are_right_both_ways(link: links.Link) -> None:
@@ -77,7 +83,7 @@ def test_bytes_without_end_are_right_both_ways(link: links.Link) -> None:
         assert (came > 0, went > 0) == (traffic == "receive", traffic == "send")
         assert result.wrong == 0
         if traffic == "send":
-            assert link.servers.counts()["bytes_in"] >= went
+            assert counts(link)["bytes_in"] >= went
 
 
 def test_connections_are_held(link: links.Link) -> None:
@@ -85,10 +91,10 @@ def test_connections_are_held(link: links.Link) -> None:
     with link.client("hold", connections=250, source=source, limits=PATIENT) as load:
         with load.held():
             assert load.open == 250
-            wait_until(lambda: link.servers.counts()["accepted"] == 250, 20.0, "all to be accepted")
-            assert link.servers.counts()["ended"] == 0
+            wait_until(lambda: counts(link)["accepted"] == 250, 20.0, "all to be accepted")
+            assert counts(link)["ended"] == 0
         assert load.open == 0
-    wait_until(lambda: link.servers.counts()["ended"] == 250, 20.0, "resets to arrive")
+    wait_until(lambda: counts(link)["ended"] == 250, 20.0, "resets to arrive")
 
 
 def test_wrong_bytes_are_found(link: links.Link) -> None:
@@ -136,6 +142,20 @@ def test_the_client_as_the_uplink_of_an_iokernel() -> None:
     with links.attached((cpus[0], cpus[-1]), "ask", connections=20, verify=True, limits=PATIENT) as load:
         result = run(load, 5000)
     assert result.offered == result.sent == result.answered > 300
+
+
+@pytest.mark.parametrize("kind", ATTACKS)
+def test_a_client_is_answered_beside_an_attacker(link: links.Link, kind: str) -> None:
+    with link.client("ask", connections=10, limits=PATIENT) as load:
+        load.attack(kind, 20_000)
+        result = load.run(2000, 0.1, 0.0)
+        assert (result.wrong, result.offered) == (0, result.answered)
+        assert load.other()["attacks"] > 500
+        assert load.other()["resets"] == 0
+        load.attack("")
+        attacked = load.other()["attacks"]
+        load.run(2000, 0.02, 0.0)
+        assert load.other()["attacks"] == attacked
 
 
 @pytest.mark.parametrize(
