@@ -39,5 +39,4 @@ def plot(document: dict[str, Any]) -> Canvas:
         n=sum(c["polls"] for c in canary["cores"]),
     )
     canvas.canary_curves(document)
-    canvas.caption("Each line stops at the longest gap seen in the run.")
     return canvas

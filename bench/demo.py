@@ -19,7 +19,7 @@ from .baseline.sockets import LinuxUdp
 from .harness import rig
 from .harness.document import too_loud
 from .harness.numbers import number
-from .harness.openloop import Measure, Point, search_peak, sweep
+from .harness.openloop import Measure, Point, search_peak, sweep, was_carried
 from .harness.plot import Canvas
 from .harness.session import Session
 from .harness.table import align, canary_line, loud_line, machine_line, quantity
@@ -35,6 +35,7 @@ MEMORY_BYTES = 64 << 20
 OURS = "corelane kv"
 LINUX_KV = "kv on a Linux socket"
 LONG_GAP_MS = 1.0  # in which a million requests a second fill a quarter of kv's buffers
+UNCARRIED = "it carried no load"
 FRACTIONS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.85, 1.0, 1.15)
 
 
@@ -67,7 +68,7 @@ def run(session: Session) -> None:
             session.say(f"how much it carries: {name}")
             peak = search_peak(measure, start_rps=5e5 if name == OURS else 5e4, seconds=0.4 * slot).peak_rps
             if peak <= 0:
-                session.skip(name, "no load was carried: is the machine busy with something else?")
+                session.skip(name, f"{UNCARRIED}: is the machine busy with something else?")
                 continue
             session.say(f"latency against load, up to {peak:,.0f} requests/s: {name}")
             why = explain.get(name)
@@ -112,8 +113,7 @@ def _curves(document: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 def _best(points: list[dict[str, Any]]) -> float:
     """The highest load of a curve that was carried."""
-    carried = [a for a in points if a["answered"] >= 0.999 * (a["sent"] + a["dropped"])]
-    return max((float(a["achieved_rps"]) for a in carried), default=math.nan)
+    return max((float(a["achieved_rps"]) for a in points if was_carried(a)), default=math.nan)
 
 
 def report(document: dict[str, Any]) -> str:
@@ -128,6 +128,7 @@ def report(document: dict[str, Any]) -> str:
             due = max(p["sent"] + p["dropped"], 1)
             share = f"{100 * p['answered'] / due:.4g} %"
             rows.append([name if i == 0 else "", f"{float(p['achieved_rps']):,.0f}", share, *tail])
+    rows += [[name, *("-" for _ in rows[0][1:])] for name in settings["skipped"]]
     delays = document["canary"]["delay_us"]
     rows.append(["the machine alone (canary)", "", "", *(quantity(number(delays[k])) + " " for k in delays)])
     parts = [loud] if (loud := loud_line(document)) else []
@@ -152,7 +153,8 @@ def closing(document: dict[str, Any]) -> str:
     linux = {n: _best(p) for n, p in curves.items() if n in (MEMCACHED, LINUX_KV) and _best(p) > 0}
     on_veth = _best(curves.get(OVER_AF_XDP, []))
     others = [f"{quantity(ours / best)} times {n}{_same_link(on_veth / best)}" for n, best in linux.items()]
-    told = f"{said}; {', '.join(others)}" if others else said
+    others += [f"no ratio to {n}: {_why_none(document, n)}" for n in (MEMCACHED, LINUX_KV) if n not in linux]
+    told = f"{said}; {', '.join(others)}"
     if why := too_loud(document["canary"]):
         return f"{told}; none of it is judged: {why}"
     gap_ms = number(document["canary"]["max_us"]) / 1e3
@@ -160,6 +162,12 @@ def closing(document: dict[str, Any]) -> str:
         return told
     still = quantity(gap_ms)
     return f"{told} (the machine stood still for up to {still} ms meanwhile; where it does not, more is carried)"
+
+
+def _why_none(document: dict[str, Any], name: str) -> str:
+    """Why there is no ratio to one of the others, in a few words."""
+    why = document["settings"]["skipped"].get(name, UNCARRIED)
+    return str(why).partition(": ")[0]
 
 
 def _same_link(ratio: float) -> str:

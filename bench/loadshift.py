@@ -300,5 +300,4 @@ def plot(document: dict[str, Any]) -> Canvas:
     canvas.caption(
         f"Shifts: {shifts}. Bands are quartiles of the runs. The curves end at the next pause at the low load."
     )
-    canvas.caption("Infinite percentiles (unanswered requests) are not drawn; the table has them.")
     return canvas

@@ -260,6 +260,12 @@ def _compare(session: Session, size: str, points: dict[str, list[Point]]) -> tup
     return gain.median, cost.median
 
 
+def size_name(set_bytes: int) -> str:
+    """As it stands in names of arms: 0 B, 4 KiB, 4 MiB."""
+    power = 2 if set_bytes >= 1 << 20 else 1 if set_bytes >= 1 << 10 else 0
+    return f"{set_bytes >> 10 * power} {('B', 'KiB', 'MiB')[power]}"
+
+
 def run(session: Session) -> None:
     """For each working set: the peak of one kthread, then all arms by turns."""
     session.settings |= {
@@ -270,7 +276,7 @@ def run(session: Session) -> None:
     }
     part, found = session.seconds / len(SETS_BYTES), []
     for set_bytes in SETS_BYTES:
-        server, size = Server(set_bytes), f"{set_bytes} B"
+        server, size = Server(set_bytes), size_name(set_bytes)
         session.say(f"working set of {size}: peak of one kthread")
         peak = _peak(session, server, PEAK * part)
         if not peak:
@@ -300,14 +306,16 @@ def plot(document: dict[str, Any]) -> Canvas:
         message=document["settings"]["message"],
         n=sum(int(row["sent"]) for row in document["arms"]),
         panels=2,
-        size=(16, 10),
+        size=(16, 13),
     )
     canvas.bars(
         [row["name"] for row in rows],
         [row["achieved_rps"] for row in rows],
         ylabel="throughput (requests/s)",
-        colours=[int(row["name"].endswith("no stealing")) for row in rows],
+        colours=[1 if row["name"].endswith("no stealing") else 5 if "locality" in row["name"] else 0 for row in rows],
+        log=True,
     )
+    canvas.caption("Blue: with stealing. Red: without. Grey: locality alone, nobody steals.")
     canvas.caption(
         f"Median of {ROUNDS} interleaved rounds; open loop, but for locality, which keeps {WINDOW} requests a kthread."
     )

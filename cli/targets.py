@@ -20,7 +20,7 @@ from . import imports
 from .usage import WrongUsage
 
 if TYPE_CHECKING:
-    from ..libos import Handler, Periodic, Runtime
+    from ..libos import Handler, Periodic, Runtime, StreamHandler
 
 
 class Service(Protocol):
@@ -147,7 +147,7 @@ def _options_are_wrong(given: Mapping[str, str]) -> Iterator[None]:
 
 
 def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> Target:
-    from ..libos import Handler
+    from ..libos import Handler, StreamHandler
 
     module_name, _, attributes = text.partition(":")
     if not module_name or not all(attributes.split(",")):
@@ -163,27 +163,28 @@ def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> T
         raise CorelaneError(f"run {text}", f"importing {module_name} failed: {type(e).__name__}: {e}") from e
     names = attributes.split(",")
     bound = {name: _made(text, module, name, plain) for name in names}
-    handlers = {name: made for name, made in bound.items() if isinstance(made, Handler)}
+    handlers = {name: made for name, made in bound.items() if isinstance(made, Handler | StreamHandler)}
     if port is not None and len(handlers) != 1:
         raise WrongUsage(f"run {text}", f"it has {len(handlers)} handlers, and --port gives one port")
     ports = []
     for name, handler in handlers.items():
         if (number := port or handler.port) is None:
-            hint = "decorate it with @libos.udp(port=...), or give --port"
-            raise WrongUsage(f"run {text}", f"{name} names no UDP port", hint)
+            kind = "UDP" if isinstance(handler, Handler) else "TCP"
+            hint = f"decorate it with @libos.{kind.lower()}(port=...), or give --port"
+            raise WrongUsage(f"run {text}", f"{name} names no {kind} port", hint)
         ports.append(number)
 
     def setup(runtime: Runtime) -> Service:
         for made in bound.values():
-            runtime.bind(made, port if isinstance(made, Handler) else None)
+            runtime.bind(made, port if isinstance(made, Handler | StreamHandler) else None)
         return Bound(tuple(ports), tuple(bound.values()))
 
     return Target(names[0], setup, port=ports[0] if ports else None)
 
 
-def _made(text: str, module: Any, name: str, plain: bool) -> Handler | Periodic:
+def _made(text: str, module: Any, name: str, plain: bool) -> Handler | StreamHandler | Periodic:
     """A handler, or periodic work, by its name in a module."""
-    from ..libos import Handler, Periodic, udp
+    from ..libos import Handler, Periodic, StreamHandler, tcp, udp
 
     found = getattr(module, name, None)
     if found is None:
@@ -193,13 +194,14 @@ def _made(text: str, module: Any, name: str, plain: bool) -> Handler | Periodic:
         raise CorelaneError(f"run {text}", why, f"{hidden}it has: {', '.join(names)}")
     if not callable(found):
         raise CorelaneError(f"run {text}", f"{name} is a {type(found).__name__}", "name a function or a handler")
-    if not isinstance(found, Handler | Periodic):
+    if not isinstance(found, Handler | StreamHandler | Periodic):
         return udp(compiled=not plain)(found)
     if not (plain and found.compiled):
         return found
     if isinstance(found, Periodic):
         return Periodic(found.function, found.ms, found.state, compiled=False)
-    return udp(found.port, compiled=False)(found.function)
+    again = udp if isinstance(found, Handler) else tcp
+    return again(found.port, compiled=False)(found.function)
 
 
 def _compiled(path: Path, words: Sequence[str], port: int | None) -> Target:

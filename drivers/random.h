@@ -1,4 +1,4 @@
-/* Seeded random numbers for drawing tables and choosing faults: splitmix64 (Steele, Lea, Flood, OOPSLA 2014, fig. 16).
+/* Seeded random numbers for drawing tables and choosing faults: splitmix64 (Steele, Lea, Flood, OOPSLA 2014).
  * One addition and two multiplications; the same seed gives the same numbers on every machine. */
 #ifndef CORELANE_DRIVERS_RANDOM_H
 #define CORELANE_DRIVERS_RANDOM_H

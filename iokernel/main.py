@@ -212,9 +212,9 @@ def facts(iokernel: Iokernel, driver: str) -> dict[str, Any]:
 class Report(Protocol):
     """Takes what happens, and a line for people.
 
-    "placement"; "tap": what root is to do; "shared": CPUs, with another iokernel; "storage": damage and doubts;
-    "iokernel": it has started, with `facts`; "gone": the uplink; "unfinished": checksums, over a veth; "bound":
-    kthreads, to other CPUs, by somebody else; "evicted": who did not cede; "stopping".
+    "tap": what root is to do; "shared": CPUs, with another iokernel; "storage": damage and doubts; "iokernel": it has
+    started, with `facts`; "placement": why it runs on which CPU; "gone": the uplink; "unfinished": checksums, over a
+    veth; "bound": kthreads, to other CPUs, by somebody else; "evicted": who did not cede; "stopping".
     """
 
     def __call__(self, event: str, text: str, /, **facts: Any) -> None: ...
@@ -357,12 +357,12 @@ def run(config: Config, report: Report = _print) -> int:
             if others := os.sched_getaffinity(0) - set(plan.iokernel):
                 os.sched_setaffinity(0, others)  # this thread, after the loops have started, keeps off their CPUs
             where = f"uplink {uplink.name} {uplink.mac}" if uplink is not None else "no uplink"
-            for reason in plan.reasons:
-                report("placement", reason)
             polls = f"{iokernel.poll} on CPU {format_cpu_list(plan.iokernel)}"
             text = f"iokernel on {iokernel.socket_path}: {polls}, {where}; ^C stops it"
             told = facts(iokernel, config.nic.driver)
             report("iokernel", text, **told)
+            for reason in plan.reasons:  # after what whoever waits for the iokernel looks for
+                report("placement", reason)
             watched: dict[str, Callable[[], str]] = {}
             if uplink is not None and config.nic.driver == "af_xdp" and _is_veth(config.nic.device):
                 watched["unfinished"] = _once(functools.partial(_is_unfinished, iokernel, config))

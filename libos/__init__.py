@@ -6,7 +6,7 @@
     awaited.py   its end, and signals (C: deadline.c, stuck.c)
     adopted.py   kthreads that a thread of yours turns
     stats.py     its counters (C: stats.c, counters.c)
-    sockets.py   UDP sockets and poll sets
+    sockets.py, streams.py   UDP sockets and poll sets; TCP connections (C: outside_stream.c)
     stepper.py   Stepper: runtimes driven by one thread on a virtual clock, for tests (stepper.c: C)
     handlers/    request handlers: numba function, C function, Python callable
     sched/       the scheduler of user-level threads
@@ -37,15 +37,18 @@ if TYPE_CHECKING:
     from .handlers.handlers import Handler, c_handler, udp
     from .handlers.periodic import Periodic, every
     from .handlers.python import Request, current_request
+    from .handlers.streams import Connection, StreamHandler, tcp
     from .options import CoreShare, Network, Scheduler
     from .runtime import Runtime
     from .sockets import Poll, UdpSocket
     from .stats import RuntimeStats
     from .stepper import Stepper
     from .storage.log.shared import SharedLog
+    from .streams import TcpInfo, TcpListener, TcpStream
 
 __all__ = [
     "Batch",
+    "Connection",
     "CoreShare",
     "Handler",
     "Job",
@@ -58,11 +61,16 @@ __all__ = [
     "Scheduler",
     "SharedLog",
     "Stepper",
+    "StreamHandler",
+    "TcpInfo",
+    "TcpListener",
+    "TcpStream",
     "UdpSocket",
     "batch",
     "c_handler",
     "current_request",
     "every",
+    "tcp",
     "udp",
 ]
 
@@ -77,6 +85,9 @@ _HOME = {
     "every": "handlers.periodic",
     "Request": "handlers.python",
     "current_request": "handlers.python",
+    "Connection": "handlers.streams",
+    "StreamHandler": "handlers.streams",
+    "tcp": "handlers.streams",
     "Runtime": "runtime",
     "RuntimeStats": "stats",
     "SharedLog": "storage.log.shared",
@@ -86,6 +97,9 @@ _HOME = {
     "Poll": "sockets",
     "UdpSocket": "sockets",
     "Stepper": "stepper",
+    "TcpInfo": "streams",
+    "TcpListener": "streams",
+    "TcpStream": "streams",
 }
 
 

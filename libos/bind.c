@@ -2,6 +2,8 @@
 #include "every.h"
 #include "internal.h"
 #include "net/tcp/flows.h"
+#include "net/tcp/serve.h"
+#include "net/tcp/sockets.h"
 
 int cl_runtime_bind_udp(struct cl_runtime *rt, uint16_t port, cl_udp_handler fn, void *arg)
 {
@@ -45,6 +47,11 @@ int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog
     return cl_tcp_listen_on(rt->nif, port, backlog, events, arg);
 }
 
+int cl_runtime_tcp_congestion(struct cl_runtime *rt, const char *rule, uint32_t ecn)
+{
+    return cl_tcp_set_congestion(rt->nif, rule, ecn);
+}
+
 int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port, const struct cl_tcp_events *events,
                            void *arg)
 {
@@ -54,6 +61,29 @@ int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port, 
 void cl_runtime_tcp_counts(const struct cl_runtime *rt, struct cl_tcp_counts *out)
 {
     cl_tcp_count(rt->nif, out);
+}
+
+int cl_stream_listen(struct cl_runtime *rt, uint16_t port, uint32_t backlog, struct cl_stream **out)
+{
+    return cl_streams_listen(rt->nif, port, backlog, out);
+}
+
+int cl_stream_connect(struct cl_runtime *rt, const struct cl_tcp_addr *from, const struct cl_tcp_addr *to,
+                      int64_t timeout_ns, struct cl_stream **out)
+{
+    return cl_streams_connect(rt->nif, from, to, timeout_ns, out);
+}
+
+int cl_runtime_serve_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog, uint32_t window, cl_tcp_handler fn,
+                         void *arg)
+{
+    return cl_tcp_serve_on(rt->nif, port, backlog, window, fn, arg);
+}
+
+int cl_runtime_serve_tcp_foreign(struct cl_runtime *rt, uint16_t port, uint32_t backlog, uint32_t window,
+                                 cl_tcp_burst_handler fn, void *arg)
+{
+    return cl_tcp_serve_bursts_on(rt->nif, port, backlog, window, fn, arg);
 }
 
 int cl_poll_new(struct cl_runtime *rt, struct cl_poll **out)

@@ -27,9 +27,12 @@ from .configure import fill, stack_bytes
 from .handlers.c_functions import address_of_function
 from .handlers.handlers import Handler, Prepared, as_handler, check_port
 from .handlers.periodic import Periodic
+from .handlers.streams import StreamHandler
 from .options import CoreShare, Network, Scheduler
 from .sockets import Poll, UdpSocket
 from .stats import RuntimeStats, published, read
+from .streams import BACKLOG, TcpListener, TcpStream
+from .streams import listen as listen_tcp
 
 if TYPE_CHECKING:
     from .batch_work.work import Job
@@ -89,9 +92,10 @@ class Runtime(Adopted, Awaited, Closing):
         socket = None if socket is None else os.fspath(socket)
         self._nic = nic
         self.socket = socket
-        self._handlers: list[Handler] = []
+        self._handlers: list[Handler | StreamHandler] = []
         self._periodic: list[Periodic] = []
         self._ports: list[int] = []
+        self._tcp_ports: list[int] = []
         self._shared: list[SharedLog] = []
         self._done = Ending()
         self._started = self._stopped = self._ended = self._stuck = False
@@ -247,7 +251,9 @@ class Runtime(Adopted, Awaited, Closing):
                 self.stop()
 
     def _say_where(self) -> None:
-        ports = f"UDP port {', '.join(map(str, self._ports))}" if self._ports else "no port"
+        both = (("UDP", self._ports), ("TCP", self._tcp_ports))
+        named = [f"{kind} port {', '.join(map(str, numbers))}" for kind, numbers in both if numbers]
+        ports = " and ".join(named) or "no port"
         where = f"attached to {self.socket}" if self.attached else "embedded"
         line = f"corelane: process {os.getpid()} serves {ports} at {self.address} ({where}); ^C ends it"
         if self._on_event is not None:
@@ -257,8 +263,8 @@ class Runtime(Adopted, Awaited, Closing):
 
     # Handlers and sockets
 
-    def bind(self, handler: Any, port: int | None = None) -> Handler | Periodic:
-        """Give a port to a handler: made by `udp` or `c_handler`, or a bare function, which is compiled.
+    def bind(self, handler: Any, port: int | None = None) -> Handler | StreamHandler | Periodic:
+        """Give a port to a handler: made by `udp`, `tcp` or `c_handler`, or a bare function, compiled as `udp` does it.
 
         Or start periodic work, made by `every`, which has no port. Returns what was given, or the Handler made of it.
 
@@ -271,6 +277,8 @@ class Runtime(Adopted, Awaited, Closing):
             handler.start(self)
             self._periodic.append(handler)
             return handler
+        if isinstance(handler, StreamHandler):
+            return self._bind_stream(handler, port)
         made = as_handler(handler)
         check_port(port)
         number = port if port is not None else made.port
@@ -287,6 +295,16 @@ class Runtime(Adopted, Awaited, Closing):
         if made.name:
             lib.cl_runtime_name_udp(self.ptr, number, os.fsencode(made.name))  # without it, its address has to do
         return made
+
+    def _bind_stream(self, handler: StreamHandler, port: int | None) -> StreamHandler:
+        check_port(port, "TCP")
+        number = port if port is not None else handler.port
+        if number is None:
+            raise CorelaneError("bind a handler", "it has no port", "give one: bind(handler, port=7000)")
+        self._handlers.append(handler)
+        handler.bind(self, number)
+        self._tcp_ports.append(number)
+        return handler
 
     def _bind(self, prepared: Prepared, number: int) -> None:
         if prepared.types is not None:
@@ -312,6 +330,30 @@ class Runtime(Adopted, Awaited, Closing):
         open_it = lib.cl_udp_open_shared if shared else lib.cl_udp_open
         check(open_it(self.ptr, port, queue, out), f"open a UDP socket on port {port}")
         return UdpSocket(self, out[0])
+
+    @typed("listen on a TCP port")
+    def listen_tcp(self, port: int, *, backlog: int = BACKLOG) -> TcpListener:
+        """A socket that takes connections to a TCP port. Several may listen on one.
+
+        backlog: connections that are half open or wait to be accepted, at most. Raises CorelaneError.
+        """
+        return listen_tcp(self, port, backlog)
+
+    @typed("connect")
+    def connect_tcp(
+        self, peer: tuple[str, int], *, own: tuple[str, int] | None = None, timeout_s: float | None = None
+    ) -> TcpStream:
+        """Open a TCP connection to ("10.77.0.9", 80), once the runtime was started.
+
+        own: the own end; port 0 is any free one, "0.0.0.0" the runtime's address. Raises TimeoutError after timeout_s,
+        None: after some two minutes CorelaneError; CorelaneError: refused, no route, the port is in use, ...
+        """
+        return TcpStream.connect(self, peer, own, timeout_s)
+
+    @property
+    def pointer(self) -> int:
+        """The `struct cl_runtime *` as a number, for compiled code (calls.tcp_connect). Not as a global."""
+        return int(ffi.cast("uintptr_t", self.ptr))
 
     def open_poll(self) -> Poll:
         """A set of sockets to wait for at once. Raises CorelaneError."""

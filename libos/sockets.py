@@ -39,6 +39,24 @@ class Owner(Protocol):
     def ptr(self) -> Any: ...
 
 
+class Pollable(Protocol):
+    """What a poll set needs of a socket."""
+
+    @property
+    def address(self) -> int: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+    def join(self, poll: Any, how: int, data: int, *, room: bool) -> int:
+        """Enter a `struct cl_poll *`: 0 or -errno. room: its user also waits for room to write."""
+        ...
+
+    def leave(self, poll: Any) -> int:
+        """Leave it: 0 or -errno."""
+        ...
+
+
 def _address(peer: Address, what: str) -> Any:
     try:
         host, port = peer
@@ -50,17 +68,23 @@ def _address(peer: Address, what: str) -> Any:
     return ffi.new("struct cl_udp_addr *", {"ipv4": ipv4, "port": port})
 
 
-def _in_slices(call: Callable[[int], int], timeout_s: float | None, again: int) -> int:
+def said(rc: int) -> str | None:
+    """A result in words, where those of its errno would not do."""
+    return _SAID.get(rc)
+
+
+def in_slices(call: Callable[[int], int], timeout_s: float | None, *again: int) -> int:
     """Call with a timeout in ns, again and again until it returns something else than `again` or the time is over."""
     end = math.inf if timeout_s is None else time.monotonic() + timeout_s
     while True:
         left = min(_SLICE_S, max(0.0, end - time.monotonic()))
         rc = call(int(left * 1e9))
-        if rc not in (again, -errno.EAGAIN) or not time.monotonic() < end:  # NaN is over at once
+        if rc not in (*again, -errno.EAGAIN) or not time.monotonic() < end:  # NaN is over at once
             return rc
 
 
-def _lives(runtime: Owner) -> bool:
+def lives(runtime: Owner) -> bool:
+    """Whether it is not closed."""
     try:
         return bool(runtime.ptr)
     except CorelaneError:
@@ -82,7 +106,7 @@ class UdpSocket(Closing):
     @property
     def ptr(self) -> Any:
         """The `struct cl_udp_socket *`. Raises CorelaneError once it, or its runtime, is closed."""
-        if self._closed or not _lives(self._runtime):
+        if self._closed or not lives(self._runtime):
             raise CorelaneError("use a UDP socket", "it is closed", "open another")
         return self._pointer
 
@@ -117,17 +141,25 @@ class UdpSocket(Closing):
     def receive(self, timeout_s: float | None = None) -> tuple[bytes, Address]:
         """Wait for a datagram: its bytes, and who sent it. Raises TimeoutError after timeout_s; None: never."""
         room, peer = ffi.new("uint8_t[]", _MOST_BYTES), ffi.new("struct cl_udp_addr *")
-        rc = _in_slices(
+        rc = in_slices(
             lambda ns: int(lib.cl_outside_receive(self.ptr, room, _MOST_BYTES, peer, ns)), timeout_s, -errno.ETIMEDOUT
         )
         if rc in (-errno.ETIMEDOUT, -errno.EAGAIN):
             raise TimeoutError(f"no datagram came to UDP port {self.port} within {timeout_s:g} s")
-        check(rc, "receive a datagram", _SAID.get(rc))
+        check(rc, "receive a datagram", said(rc))
         return bytes(ffi.buffer(room, rc)), (str(ipaddress.IPv4Address(peer.ipv4)), int(peer.port))
+
+    def join(self, poll: Any, how: int, data: int, *, room: bool) -> int:
+        """What Poll.add does."""
+        return -errno.EINVAL if room else int(lib.cl_poll_add(poll, self.ptr, how, data))
+
+    def leave(self, poll: Any) -> int:
+        """What Poll.remove does."""
+        return int(lib.cl_poll_remove(poll, self.ptr))
 
     def close(self) -> None:
         """Close it; who waits for a datagram is told. May be called twice, and after its runtime is closed."""
-        if not self._closed and _lives(self._runtime):
+        if not self._closed and lives(self._runtime):
             check(lib.cl_outside_close(self.ptr), "close a UDP socket")
         self._closed = True
 
@@ -141,12 +173,12 @@ class Poll(Closing):
     def __init__(self, runtime: Owner, pointer: Any) -> None:
         self._runtime = runtime
         self._pointer = pointer
-        self._members: dict[int, UdpSocket] = {}
+        self._members: dict[int, Pollable] = {}
 
     @property
     def ptr(self) -> Any:
         """The `struct cl_poll *`. Raises CorelaneError once it, or its runtime, is closed."""
-        if self._pointer is None or not _lives(self._runtime):
+        if self._pointer is None or not lives(self._runtime):
             raise CorelaneError("use a poll set", "it is closed", "open another")
         return self._pointer
 
@@ -156,37 +188,38 @@ class Poll(Closing):
         return int(ffi.cast("uintptr_t", self.ptr))
 
     @typed("add a socket to a poll set")
-    def add(self, socket: UdpSocket, data: int | None = None, *, edge: bool = False) -> None:
-        """Wait for this one, too. data: what compiled code gets for it; `wait` returns the sockets themselves.
+    def add(self, socket: Any, data: int | None = None, *, edge: bool = False, room: bool = False) -> None:
+        """Wait for this one, too: a UdpSocket, TcpStream or TcpListener.
 
-        edge: it is told of once for what has come since; else for as long as something waits in it.
+        data: what compiled code gets for it; `wait` returns the sockets themselves. edge: it is told of once for what
+        has come since; else for as long as something waits in it. room: of a TcpStream, wait for room to write, too.
         """
         data = socket.address if data is None else data
         if data in self._members and not self._members[data].closed:
             raise CorelaneError("add a socket to a poll set", f"{data} stands for another", "give each its own number")
         how = lib.CL_POLL_EDGE if edge else lib.CL_POLL_LEVEL
-        check(lib.cl_poll_add(self.ptr, socket.ptr, how, data), "add a socket to a poll set")
+        check(socket.join(self.ptr, how, data, room=room), "add a socket to a poll set")
         self._members[data] = socket
 
     @typed("remove a socket from a poll set")
-    def remove(self, socket: UdpSocket) -> None:
+    def remove(self, socket: Any) -> None:
         """Wait for it no more."""
-        check(lib.cl_poll_remove(self.ptr, socket.ptr), "remove a socket from a poll set")
+        check(socket.leave(self.ptr), "remove a socket from a poll set")
         self._members = {n: s for n, s in self._members.items() if s is not socket}
 
     @typed("wait for sockets")
-    def wait(self, timeout_s: float | None = None, *, most: int = 64) -> list[UdpSocket]:
-        """Those that are ready: a datagram waits, or an error, or the runtime stops. [] once timeout_s is over."""
+    def wait(self, timeout_s: float | None = None, *, most: int = 64) -> list[Any]:
+        """Those that are ready: something waits, or an error, or the runtime stops. [] once timeout_s is over."""
         if not 1 <= most <= lib.CL_UDP_MAX_SOCKETS:
             raise CorelaneError("wait for sockets", f"most is {most}", f"give 1 to {lib.CL_UDP_MAX_SOCKETS}")
         events = ffi.new("struct cl_poll_event[]", most)
-        n = _in_slices(lambda ns: int(lib.cl_outside_poll(self.ptr, events, most, ns)), timeout_s, 0)
-        check(n, "wait for sockets", _SAID.get(n))
+        n = in_slices(lambda ns: int(lib.cl_outside_poll(self.ptr, events, most, ns)), timeout_s, 0)
+        check(n, "wait for sockets", said(n))
         return [self._members[events[i].data] for i in range(n) if events[i].data in self._members]
 
     def close(self) -> None:
         """Take all sockets out and free it. Nobody may wait. May be called twice, also with its runtime closed."""
-        if self._pointer is not None and _lives(self._runtime):
+        if self._pointer is not None and lives(self._runtime):
             for socket in [s for s in self._members.values() if not s.closed]:
                 self.remove(socket)
             check(lib.cl_poll_delete(self.ptr), "close a poll set")

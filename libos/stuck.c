@@ -16,8 +16,8 @@ static void describe(const struct cl_sched_running *k, struct cl_runtime_stuck *
         name = symbol.dli_sname;
     snprintf(at, sizeof at, "%.60s at %p", name ? name : "a function", out->fn);
     if (s)
-        snprintf(text, 256, "kthread %u (thread %d) in the handler of UDP port %u, %s,", k->kthread, k->tid, s->port,
-                 at);
+        snprintf(text, 256, "kthread %u (thread %d) in the handler of %s port %u, %s,", k->kthread, k->tid,
+                 s->kind == CL_UDP_CLOSED ? "TCP" : "UDP", s->port, at); /* no handler of UDP is ever closed */
     else if (k->fn)
         snprintf(text, 256, "kthread %u (thread %d) in a uthread, %s,", k->kthread, k->tid, at);
     else

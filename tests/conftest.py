@@ -74,10 +74,10 @@ def socket_path() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def c_program() -> Callable[..., Callable[..., str]]:
-    """`run = c_program("tests/runtime/c/x.c", sources=None, cflags=(), one_thread=False)`; `run(*args, timeout_s=200)`
-    returns the output.
+    """`run = c_program("tests/runtime/c/x.c", sources=None, cflags=(), one_thread=False, libs=())`;
+    `run(*args, timeout_s=200)` returns the output.
 
-    `sources` None links what it needs of the library, [] nothing, or give the C files wanted.
+    `sources` None links what it needs of the library, [] nothing, or give the C files wanted. libs: others, "-lz".
     CORELANE_SANITIZE=asan|tsan builds everything that way. A program that fails raises with what it printed.
     one_thread: it never starts a second one, and a plain run of it fails if it does. Such a program, and one into which
     nothing is linked that starts threads, is skipped under TSan, which has nothing to find in it.
@@ -90,12 +90,13 @@ def c_program() -> Callable[..., Callable[..., str]]:
         sources: Sequence[str | Path] | None = None,
         cflags: Sequence[str] = (),
         one_thread: bool = False,
+        libs: Sequence[str] = (),
     ) -> Callable[..., str]:
         if one_thread and builder.variant == "tsan":
             pytest.skip(ONE_THREAD)
         asked = repr((source, sources, cflags))
         if asked not in made:
-            made[asked] = builder.build(source, sources, cflags)
+            made[asked] = builder.build(source, sources, cflags, libs=libs)
         binary = made[asked]
         if builder.variant == "tsan" and not builder.starts_threads(binary):
             pytest.skip(ONE_THREAD)

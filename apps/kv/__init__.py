@@ -1,4 +1,4 @@
-"""kv: a key-value store of bounded memory that speaks memcached's ASCII protocol over UDP.
+"""kv: a key-value store of bounded memory that speaks memcached's protocols over UDP.
 
 What is where (start reading at store.h):
   store.h      the store: what it promises, its memory, its concurrency      layout.h  structures and the read side

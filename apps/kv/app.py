@@ -86,4 +86,4 @@ def setup(runtime: Any, options: Options) -> KvService:
     return KvService(runtime, options)
 
 
-APP = App("kv", "key-value store: memcached's ASCII protocol over UDP, in bounded memory", Options, setup)
+APP = App("kv", "key-value store: memcached's protocols over UDP, in bounded memory", Options, setup)

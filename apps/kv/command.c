@@ -1,59 +1,14 @@
 /* Splitting input into commands, and all commands but retrieval and statistics. */
-#include "command_layout.h"
-
-static void refuse(struct kv_command *c, const char *text)
-{
-    cl_count(&c->thread->counters.bad_commands, 1);
-    kv_answer(c, text);
-}
-
-static void take_noreply(struct kv_command *c)
-{
-    if (c->n_tokens <= KV_MAX_TOKENS && kv_token_is(c->token[c->n_tokens - 1], "noreply"))
-        c->noreply = true;
-}
+#include "binary.h"
+#include "prefix.h"
 
 /* Whether the command has from lo to hi words, its name counted; else it is answered ERROR. */
 static bool has_words(struct kv_command *c, unsigned lo, unsigned hi)
 {
     if (c->n_tokens >= lo && c->n_tokens <= hi)
         return true;
-    refuse(c, "ERROR");
+    kv_refuse(c, "ERROR");
     return false;
-}
-
-static const char *stored_text(int rc)
-{
-    switch (rc) {
-    case CL_KV_OK:
-        return "STORED";
-    case CL_KV_NOT_STORED:
-        return "NOT_STORED";
-    case CL_KV_EXISTS:
-        return "EXISTS";
-    case CL_KV_NOT_FOUND:
-        return "NOT_FOUND";
-    case CL_KV_TOO_LARGE:
-        return "SERVER_ERROR object too large for cache";
-    default:
-        return "SERVER_ERROR out of memory storing object";
-    }
-}
-
-/* A line is refused whose data block, if it has one, has no known end. The block must not be taken for commands. */
-static int refuse_and_end(struct kv_command *c, const char *text)
-{
-    refuse(c, text);
-    return CL_KV_QUIT;
-}
-
-static bool parse_size(struct kv_token t, uint64_t *block)
-{
-    int32_t bytes;
-    if (!kv_parse_i32(t.p, t.len, &bytes) || bytes < 0 || bytes > INT32_MAX - 2)
-        return false;
-    *block = (uint64_t)bytes + 2;
-    return true;
 }
 
 /* Whether a space in the key, or an empty key, may have moved the words, so that another one is the size. */
@@ -64,7 +19,7 @@ static bool moved(const struct kv_command *c, unsigned words)
     return c->n_tokens > words ? kv_parse_u64(last.p, last.len, &number) : c->noreply;
 }
 
-/* set, add, replace, append, prepend, cas. -1: the data has not all come yet. */
+/* set, add, replace, append, prepend, cas. */
 static int do_store(struct kv_command *c, int mode)
 {
     const struct kv_token *w = c->token;
@@ -72,44 +27,44 @@ static int do_store(struct kv_command *c, int mode)
     int32_t exptime;
     unsigned words = mode == CL_KV_CAS ? 6 : 5;
     if (c->n_tokens < words || c->n_tokens > words + 1)
-        return refuse_and_end(c, "ERROR");
-    take_noreply(c);
-    if (moved(c, words) || !parse_size(w[4], &block))
-        return refuse_and_end(c, KV_BAD_FORMAT);
+        return kv_refuse_and_end(c, "ERROR");
+    kv_take_noreply(c);
+    if (moved(c, words) || !kv_parse_size(w[4], &block))
+        return kv_refuse_and_end(c, KV_BAD_FORMAT);
     if (w[1].len > CL_KV_KEY_MAX || !kv_parse_u64(w[2].p, w[2].len, &flags) ||
         !kv_parse_i32(w[3].p, w[3].len, &exptime) || (mode == CL_KV_CAS && !kv_parse_u64(w[5].p, w[5].len, &cas))) {
-        refuse(c, KV_BAD_FORMAT);
+        kv_refuse(c, KV_BAD_FORMAT);
         c->session->swallow = block;
         return CL_KV_MORE;
     }
-    uint32_t bytes = (uint32_t)(block - 2);
     struct cl_kv_key key = kv_key_of(c->thread, w[1]);
-    bool fits = (uint64_t)bytes + key.len + KV_OVERHEAD_BYTES <= c->thread->store->item_max_bytes;
-    if (fits && c->data_len < block) {
-        c->session->want = (uint64_t)(c->data - c->line) + block;
-        return -1;
-    }
-    if (fits && memcmp(c->data + bytes, "\r\n", 2) != 0)
-        return refuse_and_end(c, "CLIENT_ERROR bad data chunk");
-    int rc = cl_kv_store(c->thread, &key, mode, (uint32_t)flags, cl_kv_expiry(c->thread, exptime), c->data, bytes, cas);
-    if (fits)
-        c->data_used = block;
-    else
-        c->session->swallow = block;
-    kv_answer(c, stored_text(rc));
+    const uint8_t *value;
+    int rc = kv_take_block(c, &key, block, &value);
+    if (rc != CL_KV_MORE)
+        return rc;
+    kv_prefix_count(c->thread->store, &key, KV_PREFIX_SET);
+    struct kv_written written;
+    struct kv_write store = {.mode = mode,
+                             .flags = (uint32_t)flags,
+                             .expires_s = cl_kv_expiry(c->thread, exptime),
+                             .value = value,
+                             .value_bytes = (uint32_t)(block - 2),
+                             .cas = cas};
+    rc = kv_write(c->thread, &key, &store, &written);
+    kv_answer(c, kv_stored_text(rc));
     return CL_KV_MORE;
 }
 
 static void do_delta(struct kv_command *c, bool incr)
 {
     uint64_t delta, value;
-    take_noreply(c);
+    kv_take_noreply(c);
     if (c->token[1].len > CL_KV_KEY_MAX) {
-        refuse(c, KV_BAD_FORMAT);
+        kv_refuse(c, KV_BAD_FORMAT);
         return;
     }
     if (!kv_parse_u64(c->token[2].p, c->token[2].len, &delta)) {
-        refuse(c, "CLIENT_ERROR invalid numeric delta argument");
+        kv_refuse(c, "CLIENT_ERROR invalid numeric delta argument");
         return;
     }
     struct cl_kv_key key = kv_key_of(c->thread, c->token[1]);
@@ -119,7 +74,7 @@ static void do_delta(struct kv_command *c, bool incr)
         text[kv_format_u64((uint8_t *)text, value)] = 0;
         kv_answer(c, text);
     } else if (rc == CL_KV_NON_NUMERIC) {
-        refuse(c, "CLIENT_ERROR cannot increment or decrement non-numeric value");
+        kv_refuse(c, "CLIENT_ERROR cannot increment or decrement non-numeric value");
     } else {
         kv_answer(c, rc == CL_KV_NOT_FOUND ? "NOT_FOUND" : "SERVER_ERROR out of memory");
     }
@@ -128,13 +83,13 @@ static void do_delta(struct kv_command *c, bool incr)
 static void do_touch(struct kv_command *c)
 {
     int32_t exptime;
-    take_noreply(c);
+    kv_take_noreply(c);
     if (c->token[1].len > CL_KV_KEY_MAX) {
-        refuse(c, KV_BAD_FORMAT);
+        kv_refuse(c, KV_BAD_FORMAT);
         return;
     }
     if (!kv_parse_i32(c->token[2].p, c->token[2].len, &exptime)) {
-        refuse(c, "CLIENT_ERROR invalid exptime argument");
+        kv_refuse(c, "CLIENT_ERROR invalid exptime argument");
         return;
     }
     struct cl_kv_key key = kv_key_of(c->thread, c->token[1]);
@@ -147,44 +102,31 @@ static void do_delete(struct kv_command *c)
     if (c->n_tokens > 2) {
         /* A time of 0 is taken, as clients of old send it. */
         bool zero = kv_token_is(c->token[2], "0");
-        take_noreply(c);
+        kv_take_noreply(c);
         if (!(c->n_tokens == 3 ? zero || c->noreply : zero && c->noreply)) {
-            refuse(c, KV_BAD_FORMAT ".  Usage: delete <key> [noreply]");
+            kv_refuse(c, KV_BAD_FORMAT ".  Usage: delete <key> [noreply]");
             return;
         }
     }
     if (c->token[1].len > CL_KV_KEY_MAX) {
-        refuse(c, KV_BAD_FORMAT);
+        kv_refuse(c, KV_BAD_FORMAT);
         return;
     }
     struct cl_kv_key key = kv_key_of(c->thread, c->token[1]);
+    kv_prefix_count(c->thread->store, &key, KV_PREFIX_DELETE);
     kv_answer(c, cl_kv_delete_key(c->thread, &key) == CL_KV_OK ? "DELETED" : "NOT_FOUND");
 }
 
 static void do_flush_all(struct kv_command *c)
 {
     int32_t delay = 0;
-    take_noreply(c);
+    kv_take_noreply(c);
     if (c->n_tokens != (c->noreply ? 2u : 1u) && !kv_parse_i32(c->token[1].p, c->token[1].len, &delay)) {
-        refuse(c, "CLIENT_ERROR invalid exptime argument");
+        kv_refuse(c, "CLIENT_ERROR invalid exptime argument");
         return;
     }
-    uint32_t at_s = delay > 0 ? cl_kv_expiry(c->thread, delay) : c->thread->now_s;
-    if (delay > 0 && at_s <= c->thread->now_s)
-        at_s = CL_KV_NEVER_S; /* a day that is past: nothing, and what waited does not come either, as in memcached */
-    cl_kv_flush_all(c->thread, at_s);
+    kv_flush(c->thread, delay > 0 ? cl_kv_expiry(c->thread, delay) : 0);
     kv_answer(c, "OK");
-}
-
-/* Taken and checked; there is no log to make more talkative. */
-static void do_verbosity(struct kv_command *c)
-{
-    uint64_t level;
-    take_noreply(c);
-    if (kv_parse_u64(c->token[1].p, c->token[1].len, &level))
-        kv_answer(c, "OK");
-    else
-        refuse(c, KV_BAD_FORMAT);
 }
 
 enum verb {
@@ -199,6 +141,12 @@ enum verb {
     V_APPEND,
     V_PREPEND,
     V_CAS,
+    V_MG,
+    V_MS,
+    V_MD,
+    V_MA,
+    V_ME,
+    V_MN,
     V_INCR,
     V_DECR,
     V_TOUCH,
@@ -207,6 +155,9 @@ enum verb {
     V_VERSION,
     V_VERBOSITY,
     V_STATS,
+    V_CRAWLER,
+    V_MEMLIMIT,
+    V_ABSENT,
     V_QUIT
 };
 
@@ -218,6 +169,12 @@ static const struct form {
 } FORMS[] = {{"set", V_SET, 1, ~0u},
              {"get", V_GET, 2, ~0u},
              {"gets", V_GETS, 2, ~0u},
+             {"mg", V_MG, 2, ~0u},
+             {"ms", V_MS, 1, ~0u},
+             {"md", V_MD, 2, ~0u},
+             {"ma", V_MA, 2, ~0u},
+             {"me", V_ME, 1, ~0u},
+             {"mn", V_MN, 1, ~0u},
              {"add", V_ADD, 1, ~0u},
              {"replace", V_REPLACE, 1, ~0u},
              {"append", V_APPEND, 1, ~0u},
@@ -231,10 +188,18 @@ static const struct form {
              {"gats", V_GATS, 2, ~0u},
              {"flush_all", V_FLUSH_ALL, 1, 3},
              {"version", V_VERSION, 1, ~0u},
-             {"verbosity", V_VERBOSITY, 2, ~0u},
+             {"verbosity", V_VERBOSITY, 2, 3},
              {"stats", V_STATS, 1, ~0u},
              {"quit", V_QUIT, 1, ~0u},
-             {"bget", V_GET, 2, ~0u}};
+             {"bget", V_GET, 2, ~0u},
+             {"lru_crawler", V_CRAWLER, 1, ~0u},
+             {"cache_memlimit", V_MEMLIMIT, 2, 3},
+             {"watch", V_ABSENT, 1, ~0u},
+             {"slabs", V_ABSENT, 1, ~0u},
+             {"lru", V_ABSENT, 1, ~0u},
+             {"extstore", V_ABSENT, 1, ~0u},
+             {"shutdown", V_ABSENT, 1, ~0u},
+             {"refresh_certs", V_ABSENT, 1, ~0u}};
 
 static const struct form *form_of(struct kv_token name)
 {
@@ -260,7 +225,7 @@ static void split(struct kv_command *c)
 /* Fewest words of a command that stores, in any version of the protocol: its name, a key that a line end may cut. */
 #define STORING_WORDS 2
 
-/* Whether data may follow an unknown command: "sett a 0 0 9", "ms a 9". A byte that is none of a text may stand where its
+/* Whether data may follow an unknown command: "sett a 0 0 9", "mt a 9". A byte that is none of a text may stand where its
  * sender means a space. */
 static bool may_store(const struct kv_command *c)
 {
@@ -279,11 +244,15 @@ static int execute(struct kv_command *c)
     split(c);
     const struct form *f = c->n_tokens ? form_of(c->token[0]) : NULL;
     if (!f) {
-        refuse(c, "ERROR");
+        kv_refuse(c, "ERROR");
         return may_store(c) ? CL_KV_QUIT : CL_KV_MORE;
     }
     if (!has_words(c, f->lo, f->hi))
         return CL_KV_MORE;
+    if (c->session->replicated && (f->verb == V_CRAWLER || f->verb == V_MEMLIMIT || f->verb == V_ABSENT)) {
+        kv_refuse(c, "SERVER_ERROR this command is about one server, and is not replicated");
+        return CL_KV_MORE;
+    }
     switch (f->verb) {
     case V_GET:
     case V_GETS:
@@ -297,6 +266,19 @@ static int execute(struct kv_command *c)
     case V_PREPEND:
     case V_CAS:
         return do_store(c, (int)f->verb - V_SET + CL_KV_SET);
+    case V_MG:
+        return kv_meta_get(c) ? CL_KV_MORE : CL_KV_FULL;
+    case V_MS:
+        return kv_meta_set(c);
+    case V_MD:
+        return kv_meta_delete(c) ? CL_KV_MORE : CL_KV_FULL;
+    case V_MA:
+        return kv_meta_arithmetic(c) ? CL_KV_MORE : CL_KV_FULL;
+    case V_ME:
+        return kv_meta_debug(c) ? CL_KV_MORE : CL_KV_FULL;
+    case V_MN:
+        kv_answer(c, "MN");
+        break;
     case V_INCR:
     case V_DECR:
         do_delta(c, f->verb == V_INCR);
@@ -314,10 +296,18 @@ static int execute(struct kv_command *c)
         kv_answer(c, "VERSION " KV_VERSION);
         break;
     case V_VERBOSITY:
-        do_verbosity(c);
+        kv_admin_verbosity(c);
         break;
     case V_STATS:
         return kv_stats(c) ? CL_KV_MORE : CL_KV_FULL;
+    case V_CRAWLER:
+        return kv_admin_crawler(c) ? CL_KV_MORE : CL_KV_FULL;
+    case V_MEMLIMIT:
+        kv_admin_memlimit(c);
+        break;
+    case V_ABSENT:
+        kv_admin_absent(c);
+        break;
     case V_QUIT:
         return CL_KV_QUIT;
     case V_NONE:
@@ -356,17 +346,18 @@ static bool throw_away(struct cl_kv_session *s, const uint8_t *in, uint64_t len,
     return ends;
 }
 
-int cl_kv_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, uint64_t *consumed, struct cl_kv_out *out)
+static int text_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, uint64_t *consumed,
+                        struct cl_kv_out *out)
 {
     uint64_t at = 0;
     int rc = CL_KV_MORE;
-    s->want = 0;
     for (;;) {
         if (!throw_away(s, in, len, &at))
             rc = CL_KV_QUIT;
         if (at == len || rc == CL_KV_QUIT)
             break;
-        struct kv_command c = {.session = s, .thread = s->thread, .out = out};
+        struct kv_command c;
+        kv_begin(&c, s, out);
         if (!cut_line(&c, in + at, len - at)) {
             if (len - at >= CL_KV_LINE_MAX)
                 rc = CL_KV_QUIT;
@@ -379,7 +370,7 @@ int cl_kv_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, uint
         rc = execute(&c);
         if (rc == CL_KV_FULL)
             break;
-        if (rc < 0) { /* its data is missing */
+        if (rc == KV_DATA_MISSING) {
             rc = CL_KV_MORE;
             break;
         }
@@ -387,6 +378,14 @@ int cl_kv_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, uint
     }
     *consumed = rc == CL_KV_QUIT ? len : at;
     return rc;
+}
+
+int cl_kv_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, uint64_t *consumed, struct cl_kv_out *out)
+{
+    s->want = 0;
+    if (!s->protocol && len)
+        s->protocol = in[0] == KV_BINARY_REQUEST ? CL_KV_BINARY : CL_KV_TEXT;
+    return (s->protocol == CL_KV_BINARY ? kv_binary_process : text_process)(s, in, len, consumed, out);
 }
 
 static void put_text(struct cl_kv_out *out, const char *text)
@@ -402,13 +401,17 @@ void cl_kv_process_whole(struct cl_kv_session *s, const uint8_t *in, uint64_t le
 {
     uint64_t consumed;
     int rc = cl_kv_process(s, in, len, &consumed, out);
-    if (rc == CL_KV_FULL) {
+    bool cut = rc == CL_KV_MORE && consumed < len; /* a stream would wait for the rest; a datagram's never comes */
+    if (rc == CL_KV_FULL)
         out->len = 0;
+    if (s->protocol == CL_KV_BINARY) {
+        if (rc == CL_KV_FULL || cut)
+            kv_binary_refuse_rest(in + consumed, len - consumed, rc == CL_KV_FULL, out);
+    } else if (rc == CL_KV_FULL) {
         put_text(out, "SERVER_ERROR out of memory writing get response\r\n");
-    } else if (rc == CL_KV_MORE && (consumed < len || s->swallow)) {
-        /* A stream would wait for the rest. A datagram's rest never comes. */
-        if (!s->swallow)
-            put_text(out, s->want ? "CLIENT_ERROR bad data chunk\r\n" : "ERROR\r\n");
-        cl_count(&s->thread->counters.bad_commands, 1);
+    } else if (cut && !s->swallow) {
+        put_text(out, s->want ? "CLIENT_ERROR bad data chunk\r\n" : "ERROR\r\n");
     }
+    if (cut || (rc == CL_KV_MORE && s->swallow))
+        cl_count(&s->thread->counters.bad_commands, 1);
 }

@@ -1,4 +1,5 @@
-/* memcached's ASCII commands over byte buffers, whichever transport they came by.
+/* memcached's commands over byte buffers, whichever transport they came by. A session that begins with 0x80 is in the
+ * binary protocol (apps/kv/binary.h), any other in ASCII.
  *
  * cl_kv_process takes bytes and a place for the answer, executes what commands are complete, and says how far it came:
  *
@@ -12,7 +13,8 @@
  * where it should, all the rest is dropped.
  *
  * Commands: get gets gat gats set add replace append prepend cas incr decr touch delete flush_all version verbosity stats
- * quit. Not there: the binary protocol, meta commands, and those that steer slabs, LRU or external storage.
+ * lru_crawler cache_memlimit quit, and the meta commands mg ms md ma me mn. Not there: watch, and what steers slabs, LRU
+ * or external storage.
  * Answers are those of memcached 1.6, byte for byte, but for what docs/kv.md lists. */
 #ifndef CORELANE_APPS_KV_COMMAND_H
 #define CORELANE_APPS_KV_COMMAND_H
@@ -23,6 +25,8 @@
 #define CL_KV_MORE 0
 #define CL_KV_FULL 1
 #define CL_KV_QUIT 2
+#define CL_KV_TEXT 1
+#define CL_KV_BINARY 2
 #define CL_KV_LINE_MAX 65536    /* longest command line */
 #define CL_KV_ANSWER_MAX 4096   /* longest answer but for values */
 #define CL_KV_ANSWER_ROOM 65536 /* that servers of datagrams have for an answer at least, to answer alike */
@@ -30,10 +34,14 @@
 /* State between calls. One a stream; for datagrams, zeroed before each. */
 struct cl_kv_session {
     struct cl_kv_thread *thread;
-    uint64_t swallow;  /* input bytes to be thrown away: the data of a refused store */
-    uint64_t want;     /* with CL_KV_MORE and unconsumed input: bytes needed from its start, 0 if unknown */
-    uint32_t skip;     /* a retrieval that stopped for room goes on this far into its line */
-    uint32_t no_stats; /* 1: refuse stats, whose answer is not the same on replicas */
+    uint64_t swallow; /* input bytes to be thrown away: the data of a refused store */
+    uint64_t want;    /* with CL_KV_MORE and unconsumed input: bytes needed from its start, 0 if unknown */
+    uint32_t skip;    /* a retrieval that stopped for room goes on this far into its line, a dump after so many */
+    uint32_t
+        replicated; /* 1: refuse what is about this server alone, such as stats, as replicas would answer differently */
+    uint32_t protocol;       /* as the first byte says: 0 not known yet, CL_KV_TEXT, CL_KV_BINARY */
+    uint32_t dump_partition; /* where a dump goes on that stopped for room: partition, place, last place */
+    uint64_t dump_at, dump_end;
 };
 
 /* Where answers go. When `room` does not do, what there is moves to `spill`, once, and the answer goes on there.

@@ -6,7 +6,7 @@
 #include "layout.h"
 #include "number.h"
 
-#define KV_MAX_TOKENS 8           /* commands with a fixed form have at most 7 */
+#define KV_MAX_TOKENS 24          /* no command but a retrieval has more words that mean something */
 #define KV_SHORT_ANSWER_BYTES 128 /* longer than any answer of one line */
 #define KV_VALUE_LINE_MAX (6 + CL_KV_KEY_MAX + 1 + 10 + 1 + 10 + 1 + 20 + 2)
 #define KV_VERSION "corelane-0.1.0"
@@ -29,6 +29,7 @@ struct kv_command {
     uint64_t data_len;
     uint64_t data_used;
     bool noreply;
+    bool binary; /* of statistics: answers of the binary protocol */
 };
 
 /* The next token from p on; len 0 at the end. Tokens are separated by spaces alone. */
@@ -103,9 +104,66 @@ static inline uint8_t *kv_format_value_line(uint8_t *p, const uint8_t *key, uint
     return p + 2;
 }
 
+/* A command of a session begins. Its words are not touched: there is room for more than most commands have. */
+static inline void kv_begin(struct kv_command *c, struct cl_kv_session *s, struct cl_kv_out *out)
+{
+    c->session = s;
+    c->thread = s->thread;
+    c->out = out;
+    c->data_used = 0;
+    c->noreply = false;
+}
+
+/* apps/kv/binary.c: cl_kv_process of a session in that protocol; and the refusal of the request, as far as it has come,
+ * that a datagram ends in, or whose answer has no room. */
+int kv_binary_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, uint64_t *consumed,
+                      struct cl_kv_out *out);
+void kv_binary_refuse_rest(const uint8_t *request, uint64_t len, bool no_room, struct cl_kv_out *out);
+
+/* apps/kv/line.c */
+/* flush_all of either protocol: at a time of the store's clock, 0 for now. */
+void kv_flush(struct cl_kv_thread *t, uint32_t at_s);
+#define KV_DATA_MISSING (-1)
+void kv_refuse(struct kv_command *c, const char *text);
+void kv_take_noreply(struct kv_command *c);
+/* Refuse a line whose data block, if it has one, has no known end. The block must not be taken for commands. */
+int kv_refuse_and_end(struct kv_command *c, const char *text);
+/* What a storage command is answered. */
+const char *kv_stored_text(int rc);
+/* A value's size in words, to that of its data block, its end of line counted. */
+static inline bool kv_parse_size(struct kv_token t, uint64_t *block)
+{
+    int32_t bytes;
+    if (!kv_parse_i32(t.p, t.len, &bytes) || bytes < 0 || bytes > INT32_MAX - 2)
+        return false;
+    *block = (uint64_t)bytes + 2;
+    return true;
+}
+/* The data block of a command that stores: CL_KV_MORE, and *value is the value, or the item is too large, which the store
+ * will say, and the block is thrown away; KV_DATA_MISSING: it has not all come yet; CL_KV_QUIT: it does not end as one. */
+int kv_take_block(struct kv_command *c, const struct cl_kv_key *key, uint64_t block, const uint8_t **value);
+
+/* Meta commands: apps/kv/meta.c and meta_write.c. False or CL_KV_FULL: no room for the answer, nothing was done. */
+bool kv_meta_get(struct kv_command *c);
+bool kv_meta_debug(struct kv_command *c);
+int kv_meta_set(struct kv_command *c);
+bool kv_meta_delete(struct kv_command *c);
+bool kv_meta_arithmetic(struct kv_command *c);
+
+/* apps/kv/admin.c. False: no room. kv_admin_absent: commands that mean nothing here. */
+void kv_admin_verbosity(struct kv_command *c);
+void kv_admin_memlimit(struct kv_command *c);
+bool kv_admin_crawler(struct kv_command *c);
+void kv_admin_absent(struct kv_command *c);
+/* apps/kv/dump.c: lru_crawler metadump, or stats cachedump, of all items, or of `limit`. False: no room; the session knows
+ * where to go on. */
+bool kv_dump(struct kv_command *c, bool crawler, uint32_t limit);
+
 /* apps/kv/retrieve.c. False: no room for the next value; session->skip says where to go on. */
 bool kv_retrieve(struct kv_command *c);
 /* apps/kv/stats.c. False: no room for CL_KV_ANSWER_MAX bytes. */
 bool kv_stats(struct kv_command *c);
+/* The same of the binary protocol; what: which statistics, or empty. */
+bool kv_stats_binary(struct kv_command *c, struct kv_token what);
 
 #endif

@@ -1,5 +1,6 @@
 /* See image.h. The image: a header, the buckets, the overflow buckets, and what the log holds between tail and head. */
 #include "image.h"
+#include "base64.h"
 #include "layout.h"
 #include <errno.h>
 #include <stdio.h>
@@ -197,19 +198,37 @@ int cl_kv_digest(const struct cl_kv *store, uint64_t *out)
     return 0;
 }
 
-/* The set command of an item; 0: it has no room. */
+/* Whether a key can stand in a line of text as it is. */
+static bool is_word(const uint8_t *key, uint32_t len)
+{
+    for (uint32_t i = 0; i < len; i++)
+        if (key[i] <= ' ' || key[i] == 0x7f)
+            return false;
+    return true;
+}
+
+/* The command that stores an item, set, or ms of a key that is no word; 0: it has no room. */
 static uint64_t export_item(const struct kv_item *it, int64_t unix_base_s, uint8_t *out, uint64_t room)
 {
-    uint32_t key = kv_item_key_len(it), value = (uint32_t)it->lengths, expires = (uint32_t)(it->flags_exp >> 32);
-    char line[64];
-    int n = snprintf(line, sizeof(line), " %u %lld %u\r\n", (uint32_t)it->flags_exp,
-                     expires ? (long long)(expires + unix_base_s) : 0ll, value);
-    if (4ull + key + (uint64_t)n + value + 2 > room)
+    uint32_t key_len = kv_item_key_len(it), value = (uint32_t)it->lengths, expires = (uint32_t)(it->flags_exp >> 32);
+    const uint8_t *key = (const uint8_t *)it->body;
+    bool word = is_word(key, key_len);
+    long long time = expires ? (long long)(expires + unix_base_s) : 0ll;
+    char line[96];
+    int n = word ? snprintf(line, sizeof(line), " %u %lld %u\r\n", (uint32_t)it->flags_exp, time, value)
+                 : snprintf(line, sizeof(line), " %u b F%u T%lld\r\n", value, (uint32_t)it->flags_exp, time);
+    if ((uint64_t)value + KV_BASE64_BYTES(key_len) + (uint32_t)n + 6 > room)
         return 0;
     uint8_t *p = out;
-    memcpy(p, "set ", 4);
-    memcpy(p += 4, it->body, key);
-    memcpy(p += key, line, (uint64_t)n);
+    if (word) {
+        memcpy(p, "set ", 4);
+        memcpy(p += 4, key, key_len);
+        p += key_len;
+    } else {
+        memcpy(p, "ms ", 3);
+        p = kv_base64_encode(p + 3, key, key_len);
+    }
+    memcpy(p, line, (uint64_t)n);
     memcpy(p += n, kv_item_value(it), value);
     memcpy(p += value, "\r\n", 2);
     return (uint64_t)(p + 2 - out);

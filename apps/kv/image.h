@@ -16,9 +16,10 @@ CL_API int64_t cl_kv_image_bytes(const struct cl_kv *store);
 CL_API int64_t cl_kv_image_most(const struct cl_kv *store);
 /* Copy up to `room` bytes of the image from byte `at` on; 0 at its end. */
 CL_API int64_t cl_kv_image_save(const struct cl_kv *store, uint64_t at, uint8_t *out, uint64_t room);
-/* Copy items as memcached's set commands, as many as have room, from place *at on, 0 to begin with; *at is where to go on. Items that are gone
- * at now_s, on the store's clock, are left out; times of expiry are Unix time, of which the store's second 0 is unix_base_s. Returns the bytes; 0: all are done. `room` has to do for the
- * largest item and a line. -EINVAL: more than one partition. */
+/* Copy items as memcached's set commands (ms with a key in base64 where the key is no word), as many as have room, from
+ * place *at on, 0 to begin with; *at is where to go on. Items that are gone at now_s, on the store's clock, are left out;
+ * times of expiry are Unix time, of which the store's second 0 is unix_base_s. Returns the bytes; 0: all are done. `room`
+ * has to do for the largest item and a line. -EINVAL: more than one partition. */
 CL_API int64_t cl_kv_export(const struct cl_kv *store, uint64_t *at, uint32_t now_s, int64_t unix_base_s, uint8_t *out,
                             uint64_t room);
 /* A number that is the same for stores that did the same writes at the same times, however they came to it: the items, where

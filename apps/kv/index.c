@@ -18,11 +18,16 @@ static struct kv_bucket *next_of(struct kv_partition *p, const struct kv_bucket 
     return b->chained ? &p->overflow[b->slot[KV_SLOTS - 1]] : NULL;
 }
 
-static void set_refs(struct kv_bucket *b, unsigned slot, unsigned refs)
+/* What a slot's item was used for: its reference count, and above that whether it was read. */
+#define HIT (KV_REF_CAP + 1)
+
+static void set_use(struct kv_bucket *b, unsigned slot, unsigned use)
 {
     /* Relaxed, and a reader's concurrent update may be lost: a reference count is a hint. */
     uint16_t others = (uint16_t)(cl_load_relaxed(&b->refs) & ~(KV_REF_CAP << (2 * slot)));
-    cl_store_relaxed(&b->refs, (uint16_t)(others | refs << (2 * slot)));
+    cl_store_relaxed(&b->refs, (uint16_t)(others | (use & KV_REF_CAP) << (2 * slot)));
+    uint8_t hits = (uint8_t)(cl_load_relaxed(&b->hits) & ~(1u << slot));
+    cl_store_relaxed(&b->hits, (uint8_t)(hits | (use & HIT ? 1u << slot : 0)));
 }
 
 static unsigned get_refs(const struct kv_bucket *b, unsigned slot)
@@ -30,10 +35,15 @@ static unsigned get_refs(const struct kv_bucket *b, unsigned slot)
     return (cl_load_relaxed(&b->refs) >> (2 * slot)) & KV_REF_CAP;
 }
 
-static void put(struct kv_bucket *b, unsigned i, uint64_t slot, unsigned refs)
+static unsigned get_use(const struct kv_bucket *b, unsigned slot)
+{
+    return get_refs(b, slot) | (cl_load_relaxed(&b->hits) >> slot & 1 ? HIT : 0);
+}
+
+static void put(struct kv_bucket *b, unsigned i, uint64_t slot, unsigned use)
 {
     cl_store_relaxed(&b->slot[i], slot); /* relaxed: published by kv_bucket_leave */
-    set_refs(b, i, refs);
+    set_use(b, i, use);
 }
 
 static bool overflow_left(const struct kv_partition *p)
@@ -92,14 +102,14 @@ static void evict_from(struct kv_partition *p, struct kv_bucket *head)
     p->index_evictions++;
 }
 
-bool kv_index_insert(struct kv_partition *p, struct kv_bucket *head, uint64_t slot, unsigned refs)
+bool kv_index_insert(struct kv_partition *p, struct kv_bucket *head, uint64_t slot)
 {
     for (;;) {
         struct kv_bucket *b = head;
         for (;; b = next_of(p, b)) {
             for (unsigned i = 0; i < slots_of(b); i++)
                 if (!b->slot[i]) {
-                    put(b, i, slot, refs);
+                    put(b, i, slot, 0);
                     return true;
                 }
             if (!b->chained)
@@ -108,8 +118,8 @@ bool kv_index_insert(struct kv_partition *p, struct kv_bucket *head, uint64_t sl
         uint64_t number;
         if (overflow_take(p, &number)) {
             struct kv_bucket *o = &p->overflow[number];
-            put(o, 0, b->slot[KV_SLOTS - 1], get_refs(b, KV_SLOTS - 1));
-            put(o, 1, slot, refs);
+            put(o, 0, b->slot[KV_SLOTS - 1], get_use(b, KV_SLOTS - 1));
+            put(o, 1, slot, 0);
             put(b, KV_SLOTS - 1, number, 0);
             cl_store_relaxed(&b->chained, 1);
             return true;
@@ -130,7 +140,7 @@ void kv_index_remove(struct kv_partition *p, struct kv_bucket *head, struct kv_b
     while (!last->slot[--i])
         ;
     if (bucket != last || i > slot)
-        put(bucket, slot, last->slot[i], get_refs(last, i));
+        put(bucket, slot, last->slot[i], get_use(last, i));
     put(last, i, 0, 0);
     if (i == 0 && before) {
         uint64_t number = before->slot[KV_SLOTS - 1];

@@ -16,7 +16,8 @@ enum kv_state { KV_LIVE = 1, KV_DEAD = 2, KV_PAD = 3 };
  * atomics on whole words. Writer: the holder of the partition's lock.
  *   size_hash   bytes / 8 of the item (low 32), low half of the key's hash (high 32): names the bucket
  *   flags_exp   flags (low 32), expires_s (high 32)
- *   lengths     value bytes (low 32), key length (bits 32..39), state (bits 40..47; the log's own, never read lock-free)
+ *   lengths     value bytes (low 32), key length (bits 32..39), state (bits 40..41; the log's own, never read lock-free),
+ *               marks (from bit 42 on, KV_STALE and so on; the top 19 bits are when the item was written, in seconds)
  *   body        key padded with zeros to 8 bytes, value padded with whatever was there */
 struct kv_item {
     uint64_t size_hash;
@@ -27,15 +28,43 @@ struct kv_item {
 };
 _Static_assert(sizeof(struct kv_item) == KV_HEADER_BYTES, "an item's header");
 
-/* Writer of version and slots: the lock holder. `refs` is written by readers too, without the lock: a lost update costs
- * a reference count, nothing else. When `chained` is set, the last slot is the number of the next bucket. A slot: tag
+#define KV_STATE_SHIFT 40
+#define KV_STATE_BITS 3ull
+#define KV_STALE (1ull << 42)      /* its client knows better: to be stored anew */
+#define KV_WON (1ull << 43)        /* one client was told to store it anew */
+#define KV_BINARY_KEY (1ull << 44) /* its key came as base64 */
+#define KV_WRITTEN_SHIFT 45
+#define KV_MARKS (~0ull << 42)                            /* all of them */
+#define KV_KEPT_MARKS (KV_STALE | KV_WON | KV_BINARY_KEY) /* without the time */
+#define KV_AGE_MAX_S ((1u << (64 - KV_WRITTEN_SHIFT)) - 1)
+
+/* Marks of an item that is written now. */
+static inline uint64_t kv_marks_now(uint32_t now_s)
+{
+    return (uint64_t)now_s << KV_WRITTEN_SHIFT;
+}
+
+/* Seconds since an item was written or touched, modulo KV_AGE_MAX_S + 1. */
+static inline uint32_t kv_age_s(uint64_t lengths, uint32_t now_s)
+{
+    return (now_s - (uint32_t)(lengths >> KV_WRITTEN_SHIFT)) & KV_AGE_MAX_S;
+}
+
+/* Writer of version and slots: the lock holder. `refs` and `hits` are written by readers too, without the lock: a lost
+ * update costs a reference count or a mark, nothing else. When `chained` is set, the last slot is the number of the next bucket. A slot: tag
  * (top 16 bits), lines of the item (8 bits, at most 255), its place in the log / 8 + 1 (40 bits); 0: empty. */
 struct kv_bucket {
     /* Of a chain's first bucket: odd while a writer is inside; counts for the whole chain. Of an overflow bucket: the next
      * one in the free list; read and written by the lock holder alone, so no reader takes a link for a slot. */
     uint32_t version;
-    uint16_t refs; /* 2 bits a slot */
-    uint16_t chained;
+    union {
+        struct {
+            uint16_t refs; /* 2 bits a slot */
+            uint8_t chained;
+            uint8_t hits; /* a bit a slot: the item was read since it was stored */
+        };
+        uint32_t use; /* the three at once, for readers */
+    };
     uint64_t slot[KV_SLOTS];
 } CL_ALIGNED(64);
 _Static_assert(sizeof(struct kv_bucket) == 64, "a bucket is a cache line");
@@ -60,7 +89,8 @@ struct kv_partition {
     uint64_t head, tail;     /* bytes ever appended, reclaimed; place = position modulo log_bytes */
     uint64_t cursor;         /* where the sweep goes on */
     uint64_t live_bytes;
-    uint64_t live_limit; /* of live_bytes, in a store that never evicts; 0: it evicts. Constant */
+    uint64_t withheld_bytes; /* of the log, that cl_kv_set_limit took from use */
+    uint64_t live_limit;     /* of live_bytes, in a store that never evicts; 0: it evicts. Constant */
     /* When kv_log_drop_gone last looked at everything, and flush_cas then: in that second nothing more is gone. A hint: what
      * it spares would find nothing. */
     uint64_t looked_cas;
@@ -82,12 +112,16 @@ struct cl_kv {
     uint32_t huge_pages;
     uint64_t item_max_bytes;
     uint64_t memory_bytes;
+    uint64_t limit_bytes; /* of memory_bytes, that are to be used. Writer: cl_kv_set_limit, relaxed */
     uint64_t index_bytes;
     int64_t unix_base_s;
     int64_t mono_base_s;
     uint32_t manual_clock;
     uint32_t manual_now_s;
     uint32_t no_evict;
+    uint32_t detail; /* count by prefixes (prefix.h). This and the next four: writer: anybody, relaxed */
+    uint32_t verbosity, crawler_off, crawler_tocrawl, crawler_sleep_us; /* kept to be shown; nothing heeds them */
+    struct kv_prefixes *prefixes;                                       /* NULL until they are wanted; then for good */
     struct kv_partition *partitions;
     struct kv_thread_line *threads;
 };
@@ -138,7 +172,7 @@ static inline uint32_t kv_item_key_len(const struct kv_item *it)
 
 static inline enum kv_state kv_item_state(const struct kv_item *it)
 {
-    return (enum kv_state)((cl_load_relaxed(&it->lengths) >> 40) & 0xff);
+    return (enum kv_state)((cl_load_relaxed(&it->lengths) >> KV_STATE_SHIFT) & KV_STATE_BITS);
 }
 
 static inline const uint64_t *kv_item_value(const struct kv_item *it)
@@ -243,8 +277,8 @@ static inline void kv_find(const struct kv_partition *p, const uint8_t *key, uin
     }
 }
 
-/* Note that an item was asked for. Writes only while the count is below its cap. */
-static inline void kv_ref_use(const struct kv_ref *r)
+/* Note that an item is in use. Writes only while the count is below its cap. */
+static inline void kv_ref_count(const struct kv_ref *r)
 {
     uint16_t refs = cl_load_relaxed(&r->bucket->refs);
     unsigned shift = 2 * r->slot;
@@ -252,11 +286,39 @@ static inline void kv_ref_use(const struct kv_ref *r)
         cl_store_relaxed(&r->bucket->refs, (uint16_t)(refs + (1u << shift)));
 }
 
+/* Whether an item was read since it was stored. */
+static inline bool kv_ref_hit(const struct kv_ref *r)
+{
+    return cl_load_relaxed(&r->bucket->hits) >> r->slot & 1;
+}
+
+/* Note that an item was read. Writes the first time, and while the count is below its cap. */
+static inline void kv_ref_use(const struct kv_ref *r)
+{
+#define ALL(slot) (KV_REF_CAP << 2 * (slot) | 1u << (24 + (slot)))
+    static const uint32_t all[KV_SLOTS] = {ALL(0), ALL(1), ALL(2), ALL(3), ALL(4), ALL(5), ALL(6)};
+#undef ALL
+    if (cl_likely(!(all[r->slot] & ~cl_load_relaxed(&r->bucket->use)))) /* both at their most; little endian */
+        return;
+    kv_ref_count(r);
+    uint8_t hits = cl_load_relaxed(&r->bucket->hits);
+    if (!(hits >> r->slot & 1))
+        cl_store_relaxed(&r->bucket->hits, (uint8_t)(hits | 1u << r->slot));
+}
+
+/* The slot has a new item, which is in use and was not read yet. */
+static inline void kv_ref_renew(const struct kv_ref *r)
+{
+    kv_ref_count(r);
+    uint8_t hits = cl_load_relaxed(&r->bucket->hits);
+    cl_store_relaxed(&r->bucket->hits, (uint8_t)(hits & ~(1u << r->slot)));
+}
+
 /* Mark an item as dead that is out of the index, or is about to be. Lock held. */
 static inline void kv_item_dead(struct kv_partition *p, struct kv_item *it)
 {
-    uint64_t lengths = it->lengths & ~(0xffull << 40);
-    cl_store_relaxed(&it->lengths, lengths | (uint64_t)KV_DEAD << 40);
+    uint64_t lengths = it->lengths & ~(KV_STATE_BITS << KV_STATE_SHIFT);
+    cl_store_relaxed(&it->lengths, lengths | (uint64_t)KV_DEAD << KV_STATE_SHIFT);
     p->live_bytes -= kv_item_bytes(it);
     p->items--;
 }
@@ -299,13 +361,94 @@ static inline unsigned kv_prefetch_item(const struct cl_kv *s, uint64_t hash)
     return 0;
 }
 
-/* Look a key up for reading (apps/kv/ops.c). True: found, *meta is of one piece, and r->item's value may be copied;
+/* Look a key up for reading (apps/kv/lookup.c). True: found, *meta is of one piece, and r->item's value may be copied;
  * then call kv_lookup_done, and start again if it says false. False: a miss, no lock held. *locked: take the partition's
  * lock; set here when KV_READ_TRIES lock-free tries met a writer, so that one that lost its core is not waited for by
  * spinning. With *locked, the lock is held from a true return until kv_lookup_done, which then always says true. */
 bool kv_lookup(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, struct cl_kv_meta *meta,
                bool *locked);
 bool kv_lookup_done(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, bool locked);
+/* The same of a look that does not count as use. */
+bool kv_lookup_peeked(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_ref *r, bool locked);
+
+/* A write, as any of the protocols asks for it (apps/kv/ops.c). */
+struct kv_write {
+    int mode;        /* CL_KV_SET... */
+    bool stale;      /* cas: a unique that is older than the item's is taken, too, but the item is stale from then on */
+    bool binary_key; /* the key came as base64 */
+    bool drops_old;  /* too large: the old item goes, whatever the mode; of set it goes anyway */
+    uint32_t flags, expires_s;
+    const uint8_t *value;
+    uint32_t value_bytes;
+    uint64_t cas; /* append, prepend: 0 for any */
+};
+
+/* What was written. */
+struct kv_written {
+    uint64_t cas; /* 0: nothing */
+    uint32_t value_bytes;
+};
+
+/* Store; returns what cl_kv_store does. */
+int kv_write(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_write *w, struct kv_written *out);
+
+/* A deletion: with has_cas only of an item that has that unique; with stale the item stays and is marked. */
+struct kv_removal {
+    bool has_cas, stale, new_time;
+    uint32_t expires_s; /* with stale and new_time */
+    uint64_t cas;
+};
+int kv_remove(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_removal *d);
+
+/* A change of a decimal value. */
+struct kv_change {
+    bool incr;
+    uint64_t delta;
+    uint64_t cas;       /* 0: any */
+    bool create;        /* a key that is not there is given the value `initial` */
+    bool binary_key;    /* of one that is made */
+    bool new_time;      /* an item that is there gets a time, too */
+    uint32_t expires_s; /* with new_time */
+    uint32_t created_s; /* when an item that is made expires */
+    uint64_t initial;
+};
+struct kv_changed {
+    uint64_t value, cas;
+    uint32_t expired_s; /* before the change; 0 of one that was made */
+    bool created;
+};
+int kv_delta(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_change *d, struct kv_changed *out);
+
+/* Flushes (apps/kv/lookup.c): with the lock held; without, when one was delayed whose time may have come. */
+void kv_flush_now(const struct cl_kv *s, struct kv_partition *p);
+void kv_flush_due(struct cl_kv_thread *t, struct kv_partition *p);
+
+/* Apply a delayed flush whose time has come. The lock is not held. */
+static inline void kv_flush_if_due(struct cl_kv_thread *t, struct kv_partition *p)
+{
+    uint32_t at = cl_load_relaxed(&p->flush_at_s);
+    if (cl_unlikely(at && at <= t->now_s))
+        kv_flush_due(t, p);
+}
+
+/* Parts of such operations, with the lock held. */
+/* Another unique. */
+static inline uint64_t kv_next_cas(const struct cl_kv *s, struct kv_partition *p)
+{
+    return ++p->cas_count * s->n_partitions + (s->n_partitions > 1 ? p->number : 0);
+}
+/* Find a key; what has expired is dropped. */
+bool kv_find_live(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key, struct kv_ref *r);
+int kv_write_locked(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key,
+                    const struct kv_write *w, struct kv_written *out);
+/* An item is given another time and other marks (from bit 42 on; its state stays). */
+void kv_mark_item(struct cl_kv_thread *t, struct kv_partition *p, const struct kv_ref *r, uint32_t expires_s,
+                  uint64_t marks);
+/* Whether an item of such a key and value is small enough. */
+static inline bool kv_fits(const struct cl_kv *s, uint32_t key_len, uint64_t value_bytes)
+{
+    return KV_OVERHEAD_BYTES + key_len + value_bytes <= s->item_max_bytes;
+}
 
 /* The lock of a partition (apps/kv/store.c). */
 void kv_lock(struct kv_partition *p);
@@ -314,7 +457,7 @@ void kv_unlock(struct kv_partition *p);
 void kv_set_seed(struct cl_kv *s, uint64_t seed);
 
 /* Index (apps/kv/index.c). Lock held; the caller is between kv_bucket_enter and kv_bucket_leave of the key's bucket. */
-bool kv_index_insert(struct kv_partition *p, struct kv_bucket *head, uint64_t slot, unsigned refs);
+bool kv_index_insert(struct kv_partition *p, struct kv_bucket *head, uint64_t slot);
 /* Whether it can without dropping another item. Lock held. */
 bool kv_index_has_room(const struct kv_partition *p, const struct kv_bucket *head);
 void kv_index_remove(struct kv_partition *p, struct kv_bucket *head, struct kv_bucket *bucket, unsigned slot);
@@ -329,6 +472,9 @@ struct kv_item *kv_log_append(struct kv_partition *p, uint64_t bytes, uint32_t n
 /* Drop all that has expired or was flushed. False: nothing was. */
 bool kv_log_drop_gone(struct kv_partition *p, uint32_t now_s);
 uint32_t kv_log_sweep(struct kv_partition *p, uint32_t now_s, uint32_t budget);
+/* Show live items from place *at on, over `budget` places; *at is where to go on: the item that `see` was not content with. */
+void kv_log_walk(struct kv_partition *p, uint64_t *at, uint32_t budget,
+                 bool (*see)(void *arg, const struct kv_item *it), void *arg);
 /* Take an item out of index and log. */
 void kv_unlink(struct kv_partition *p, const struct kv_ref *r);
 

@@ -4,7 +4,8 @@
  * its end is a pad (without a header if it is shorter than one). Everything here runs under the partition's lock. */
 #include "layout.h"
 
-#define MOVE_FACTOR 8 /* bytes that an append may move for each of its own, if there is room enough already */
+#define MOVE_FACTOR 8  /* bytes that an append may move for each of its own, if there is room enough already */
+#define LIMIT_STEPS 64 /* items that an append deals with for a limit that was lowered, if there is room enough */
 #define HEADERLESS(rest) ((rest) < KV_HEADER_BYTES)
 
 static struct kv_item *item_at(const struct kv_partition *p, uint64_t position)
@@ -48,7 +49,7 @@ static struct kv_item *take(struct kv_partition *p, uint64_t bytes)
         if (!HEADERLESS(rest)) {
             struct kv_item *pad = item_at(p, p->head);
             cl_store_relaxed(&pad->size_hash, rest >> 3);
-            cl_store_relaxed(&pad->lengths, (uint64_t)KV_PAD << 40);
+            cl_store_relaxed(&pad->lengths, (uint64_t)KV_PAD << KV_STATE_SHIFT);
         }
         p->head += rest;
     }
@@ -109,7 +110,7 @@ static bool reclaim_one(struct kv_partition *p, struct allowance *a)
         bool forced = p->live_limit && gap_of(p) < a->need;
         bool room = forced || (gap_of(p) >= need_of(p, bytes) && a->move_bytes >= bytes);
         unsigned refs = (cl_load_relaxed(&r.bucket->refs) >> (2 * r.slot)) & KV_REF_CAP;
-        bool keep = refs || p->live_limit || p->live_bytes < p->log_bytes / 8 * 7;
+        bool keep = refs || p->live_limit || p->live_bytes < (p->log_bytes - p->withheld_bytes) / 8 * 7;
         if (kv_item_gone(p, it->flags_exp, it->cas, a->now_s)) {
             kv_unlink(p, &r);
             p->reclaimed++;
@@ -132,9 +133,11 @@ struct kv_item *kv_log_append(struct kv_partition *p, uint64_t bytes, uint32_t n
     if (2 * bytes > p->log_bytes)
         return NULL;
     struct allowance a = {.move_bytes = MOVE_FACTOR * bytes + 4096, .now_s = now_s};
-    for (;;) {
+    for (unsigned steps = 0;; steps++) {
         a.need = need_of(p, bytes) + kv_reserve_of(p); /* moves go through the head too, and may cross the log's end */
-        if (gap_of(p) >= a.need + gap_target(p) || p->tail == p->head || !reclaim_one(p, &a))
+        if (p->withheld_bytes && steps >= LIMIT_STEPS && gap_of(p) >= a.need)
+            break;
+        if (gap_of(p) >= a.need + gap_target(p) + p->withheld_bytes || p->tail == p->head || !reclaim_one(p, &a))
             break;
     }
     struct kv_item *it = take(p, bytes);
@@ -175,4 +178,18 @@ uint32_t kv_log_sweep(struct kv_partition *p, uint32_t now_s, uint32_t budget)
     }
     p->cursor = at < p->head ? at : p->tail;
     return dropped;
+}
+
+void kv_log_walk(struct kv_partition *p, uint64_t *at, uint32_t budget,
+                 bool (*see)(void *arg, const struct kv_item *it), void *arg)
+{
+    *at = cl_max(*at, p->tail);
+    for (; budget && *at < p->head; budget--) {
+        uint64_t rest = rest_at(p, *at);
+        const struct kv_item *it = item_at(p, *at);
+        uint64_t bytes = HEADERLESS(rest) ? rest : kv_item_bytes(it);
+        if (!HEADERLESS(rest) && kv_item_state(it) == KV_LIVE && !see(arg, it))
+            return;
+        *at += bytes;
+    }
 }

@@ -1,118 +1,8 @@
-/* Operations on items. Semantics are memcached's; where its text is silent, those of memcached 1.6. */
+/* Operations that change items. Semantics are memcached's; where its text is silent, those of memcached 1.6. */
 #include "layout.h"
 #include "number.h"
 
 #define COUNT(t, what) cl_count(&(t)->counters.what, 1) /* relaxed: one writer, see cl_kv_counters */
-
-static uint64_t next_cas(const struct cl_kv *s, struct kv_partition *p)
-{
-    return ++p->cas_count * s->n_partitions + (s->n_partitions > 1 ? p->number : 0);
-}
-
-static void flush_now(const struct cl_kv *s, struct kv_partition *p)
-{
-    cl_store_relaxed(&p->flush_cas, next_cas(s, p)); /* relaxed: a read that races with a flush may go either way */
-    cl_store_relaxed(&p->flush_at_s, 0);
-}
-
-/* Apply a delayed flush whose time has come. */
-static void flush_if_due(struct cl_kv_thread *t, struct kv_partition *p)
-{
-    uint32_t at = cl_load_relaxed(&p->flush_at_s);
-    if (cl_likely(!at || at > t->now_s))
-        return;
-    kv_lock(p);
-    if (p->flush_at_s && p->flush_at_s <= t->now_s)
-        flush_now(t->store, p);
-    kv_unlock(p);
-}
-
-/* Drop an item that a reader found expired, if it is still that item. */
-static void drop_gone(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key)
-{
-    struct kv_ref r;
-    kv_lock(p);
-    kv_find(p, key->data, key->len, key->hash, &r);
-    if (r.item && kv_item_gone(p, r.item->flags_exp, r.item->cas, t->now_s)) {
-        kv_unlink(p, &r);
-        p->reclaimed++;
-    }
-    kv_unlock(p);
-}
-
-bool kv_lookup(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, struct cl_kv_meta *meta,
-               bool *locked)
-{
-    struct kv_partition *p = kv_partition_of(t->store, key->hash);
-    flush_if_due(t, p);
-    for (unsigned tries = 0;; tries++) {
-        *locked = *locked || tries == KV_READ_TRIES;
-        if (cl_unlikely(*locked))
-            kv_lock(p); /* the first try under the lock is of one piece: no second one takes it again */
-        kv_find(p, key->data, key->len, key->hash, r);
-        bool even = !(r->version & 1);
-        if (r->item) {
-            uint64_t flags_exp = cl_load_relaxed(&r->item->flags_exp);
-            uint64_t lengths = cl_load_relaxed(&r->item->lengths);
-            meta->cas = cl_load_relaxed(&r->item->cas);
-            meta->flags = (uint32_t)flags_exp;
-            meta->expires_s = (uint32_t)(flags_exp >> 32);
-            meta->value_bytes = (uint32_t)lengths;
-        }
-        if (cl_unlikely(!even || !kv_ref_valid(r))) {
-            COUNT(t, read_retries);
-            cl_relax();
-            continue;
-        }
-        if (!r->item)
-            break;
-        if (cl_likely(!kv_item_gone(p, (uint64_t)meta->expires_s << 32, meta->cas, t->now_s)))
-            return true;
-        if (*locked)
-            kv_unlock(p);
-        cl_count(meta->cas <= cl_load_relaxed(&p->flush_cas) ? &t->counters.get_flushed : &t->counters.get_expired, 1);
-        if (!t->store->no_evict) /* replicas read different things, but must drop the same ones */
-            drop_gone(t, p, key);
-        return false;
-    }
-    if (*locked)
-        kv_unlock(p);
-    return false;
-}
-
-bool kv_lookup_done(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_ref *r, bool locked)
-{
-    if (locked) {
-        kv_ref_use(r);
-        kv_unlock(kv_partition_of(t->store, key->hash));
-        return true;
-    }
-    if (cl_likely(kv_ref_valid(r))) {
-        kv_ref_use(r);
-        return true;
-    }
-    COUNT(t, read_retries);
-    return false;
-}
-
-int cl_kv_get(struct cl_kv_thread *t, const struct cl_kv_key *key, struct cl_kv_meta *meta, uint8_t *value,
-              uint32_t room)
-{
-    COUNT(t, cmd_get);
-    for (unsigned tries = 0;; tries++) {
-        struct kv_ref r;
-        bool locked = tries >= KV_READ_TRIES;
-        if (!kv_lookup(t, key, &r, meta, &locked)) {
-            COUNT(t, get_misses);
-            return CL_KV_NOT_FOUND;
-        }
-        kv_copy_out(value, kv_item_value(r.item), cl_min(room, meta->value_bytes));
-        if (kv_lookup_done(t, key, &r, locked)) {
-            COUNT(t, get_hits);
-            return CL_KV_OK;
-        }
-    }
-}
 
 /* An item is given a time at which it has expired already. */
 static void note_expiry(struct cl_kv_thread *t, struct kv_partition *p, uint32_t expires_s)
@@ -121,8 +11,7 @@ static void note_expiry(struct cl_kv_thread *t, struct kv_partition *p, uint32_t
         p->looked_s = 0;
 }
 
-/* Find a key with the lock held; what has expired is dropped. */
-static bool find_live(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key, struct kv_ref *r)
+bool kv_find_live(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key, struct kv_ref *r)
 {
     kv_find(p, key->data, key->len, key->hash, r);
     if (r->item && kv_item_gone(p, r->item->flags_exp, r->item->cas, t->now_s)) {
@@ -167,31 +56,39 @@ static void write_value(uint64_t *to, const struct pieces *v)
         cl_store_relaxed(to, word);
 }
 
-static void write_item(struct kv_item *it, const struct cl_kv_key *key, uint64_t flags_exp, uint64_t cas,
-                       const struct pieces *v)
+/* What a new item is told beside key and value. */
+struct head {
+    uint64_t flags_exp, cas, marks;
+};
+
+static void write_head(struct kv_item *it, const struct head *h, uint64_t lengths)
+{
+    cl_store_relaxed(&it->flags_exp, h->flags_exp);
+    cl_store_relaxed(&it->cas, h->cas);
+    cl_store_relaxed(&it->lengths, lengths | h->marks | (uint64_t)KV_LIVE << KV_STATE_SHIFT);
+}
+
+static void write_item(struct kv_item *it, const struct cl_kv_key *key, const struct head *h, const struct pieces *v)
 {
     uint64_t size = cl_load_relaxed(&it->size_hash) & UINT32_MAX;
     cl_store_relaxed(&it->size_hash, size | (key->hash << 32));
-    cl_store_relaxed(&it->flags_exp, flags_exp);
-    cl_store_relaxed(&it->cas, cas);
-    uint64_t value_bytes = (uint64_t)v->bytes[0] + v->bytes[1];
-    cl_store_relaxed(&it->lengths, value_bytes | (uint64_t)key->len << 32 | (uint64_t)KV_LIVE << 40);
+    write_head(it, h, ((uint64_t)v->bytes[0] + v->bytes[1]) | (uint64_t)key->len << 32);
     struct pieces k = {{key->data, NULL}, {key->len, 0}};
     write_value(it->body, &k);
     write_value(it->body + kv_key_words(key->len), v);
 }
 
 /* Replace the value where it is, if the new one fits and does not waste more than half of the place. */
-static bool replace_in_place(const struct kv_ref *r, const struct cl_kv_key *key, uint64_t flags_exp, uint64_t cas,
+static bool replace_in_place(const struct kv_ref *r, const struct cl_kv_key *key, const struct head *h,
                              const struct pieces *v)
 {
     uint64_t need = item_bytes(key->len, (uint64_t)v->bytes[0] + v->bytes[1]), have = kv_item_bytes(r->item);
     if (need > have || need * 2 < have)
         return false;
     kv_bucket_enter(r->head);
-    write_item(r->item, key, flags_exp, cas, v);
+    write_item(r->item, key, h, v);
     kv_bucket_leave(r->head);
-    kv_ref_use(r);
+    kv_ref_renew(r);
     return true;
 }
 
@@ -211,8 +108,8 @@ static bool make_room(struct kv_partition *p, const struct cl_kv_key *key, uint6
 }
 
 /* Write a new item and let the index point to it; the key's old item, if there still is one, is dropped. */
-static int put_new(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key, uint64_t flags_exp,
-                   uint64_t cas, const struct pieces *v, bool joins_old)
+static int put_new(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key, const struct head *h,
+                   const struct pieces *v, bool joins_old)
 {
     uint64_t bytes = item_bytes(key->len, (uint64_t)v->bytes[0] + v->bytes[1]);
     if (p->live_limit && !make_room(p, key, bytes, t->now_s))
@@ -225,45 +122,54 @@ static int put_new(struct cl_kv_thread *t, struct kv_partition *p, const struct 
     struct pieces joined = *v;
     if (joins_old) {
         if (!old.item) {
-            cl_store_relaxed(&it->lengths, (uint64_t)KV_LIVE << 40);
+            cl_store_relaxed(&it->lengths, (uint64_t)KV_LIVE << KV_STATE_SHIFT);
             kv_item_dead(p, it);
             return CL_KV_NOT_STORED;
         }
         joined.data[v->data[0] ? 1 : 0] = (const uint8_t *)kv_item_value(old.item);
     }
-    write_item(it, key, flags_exp, cas, &joined);
+    write_item(it, key, h, &joined);
     uint64_t slot = kv_slot_make(p, it) | kv_tag(key->hash);
     kv_bucket_enter(old.head);
     if (old.item) {
         cl_store_relaxed(&old.bucket->slot[old.slot], slot);
         kv_item_dead(p, old.item);
-        kv_ref_use(&old);
+        kv_ref_renew(&old);
     } else {
-        kv_index_insert(p, old.head, slot, 0);
+        kv_index_insert(p, old.head, slot);
     }
     kv_bucket_leave(old.head);
     return CL_KV_OK;
 }
 
-/* Whether `mode` may go on, given what is there. CL_KV_OK if so. */
-static int may_store(struct cl_kv_thread *t, int mode, const struct kv_ref *r, uint64_t cas)
+/* Whether a write with an old unique goes through, and leaves a stale item. */
+static bool stores_stale(const struct kv_write *w, const struct kv_ref *r)
+{
+    return w->stale && w->cas && w->cas < r->item->cas;
+}
+
+/* Whether a write may go on, given what is there. CL_KV_OK if so. */
+static int may_store(struct cl_kv_thread *t, const struct kv_write *w, const struct kv_ref *r)
 {
     bool there = r->item != NULL;
-    switch (mode) {
+    switch (w->mode) {
     case CL_KV_ADD:
         if (there)
-            kv_ref_use(r); /* memcached: a failed add counts as use */
+            kv_ref_count(r); /* memcached: a failed add counts as use */
         return there ? CL_KV_NOT_STORED : CL_KV_OK;
     case CL_KV_REPLACE:
+        return there ? CL_KV_OK : CL_KV_NOT_STORED;
     case CL_KV_APPEND:
     case CL_KV_PREPEND:
-        return there ? CL_KV_OK : CL_KV_NOT_STORED;
+        if (!there)
+            return CL_KV_NOT_STORED;
+        return w->cas && w->cas != r->item->cas ? CL_KV_EXISTS : CL_KV_OK;
     case CL_KV_CAS:
         if (!there) {
             COUNT(t, cas_misses);
             return CL_KV_NOT_FOUND;
         }
-        if (r->item->cas != cas) {
+        if (r->item->cas != w->cas && !stores_stale(w, r)) {
             COUNT(t, cas_badval);
             return CL_KV_EXISTS;
         }
@@ -274,76 +180,148 @@ static int may_store(struct cl_kv_thread *t, int mode, const struct kv_ref *r, u
     }
 }
 
-static bool fits(const struct cl_kv *s, uint32_t key_len, uint64_t value_bytes)
+/* What the new item's head is to say, and of what its value is made. Its unique comes later. */
+static void prepare(const struct cl_kv_thread *t, const struct kv_write *w, const struct kv_ref *old, bool joins,
+                    struct head *h, struct pieces *v)
 {
-    return KV_OVERHEAD_BYTES + key_len + value_bytes <= s->item_max_bytes;
+    static const uint8_t nothing[1];
+    const uint8_t *value = w->value ? w->value : nothing;
+    *h = (struct head){.flags_exp = (uint64_t)w->expires_s << 32 | w->flags,
+                       .marks = kv_marks_now(t->now_s) | (w->binary_key ? KV_BINARY_KEY : 0)};
+    *v = (struct pieces){{value, NULL}, {w->value_bytes, 0}};
+    if (joins) {
+        unsigned other = w->mode == CL_KV_APPEND;
+        h->flags_exp = old->item->flags_exp;
+        h->marks |= old->item->lengths & KV_BINARY_KEY;
+        v->data[other] = value;
+        v->bytes[other] = w->value_bytes;
+        v->data[!other] = NULL; /* filled in by put_new */
+        v->bytes[!other] = (uint32_t)old->item->lengths;
+    } else if (old->item && w->mode == CL_KV_CAS && old->item->cas != w->cas) {
+        h->flags_exp = old->item->flags_exp >> 32 << 32 | w->flags;
+        h->marks |= KV_STALE | (old->item->lengths & KV_WON);
+    }
 }
 
-static int store_locked(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key, int mode,
-                        uint64_t flags_exp, const struct pieces *value, uint64_t cas)
+int kv_write_locked(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key,
+                    const struct kv_write *w, struct kv_written *out)
 {
     struct kv_ref old;
-    find_live(t, p, key, &old);
-    int rc = may_store(t, mode, &old, cas);
+    struct head h;
+    struct pieces v;
+    kv_find_live(t, p, key, &old);
+    int rc = may_store(t, w, &old);
     if (rc)
         return rc;
-    note_expiry(t, p, (uint32_t)(flags_exp >> 32));
-    struct pieces v = *value;
-    bool joins = mode == CL_KV_APPEND || mode == CL_KV_PREPEND;
+    note_expiry(t, p, w->expires_s);
+    bool joins = old.item && (w->mode == CL_KV_APPEND || w->mode == CL_KV_PREPEND);
+    prepare(t, w, &old, joins, &h, &v);
+    uint64_t bytes = (uint64_t)v.bytes[0] + v.bytes[1];
     if (joins) {
-        uint32_t old_bytes = (uint32_t)old.item->lengths;
-        if (!fits(t->store, key->len, (uint64_t)old_bytes + v.bytes[0])) {
+        if (!kv_fits(t->store, key->len, bytes)) {
             COUNT(t, store_too_large);
             return CL_KV_NOT_STORED; /* as memcached answers; the old value stays */
         }
-        flags_exp = old.item->flags_exp;
-        unsigned other = mode == CL_KV_APPEND;
-        v.data[other] = value->data[0];
-        v.bytes[other] = value->bytes[0];
-        v.data[!other] = NULL; /* filled in by put_new */
-        v.bytes[!other] = old_bytes;
-        kv_ref_use(&old);
+        kv_ref_count(&old);
     }
-    uint64_t new_cas = next_cas(t->store, p);
+    h.cas = kv_next_cas(t->store, p);
     p->total_items++;
-    if (!joins && old.item && replace_in_place(&old, key, flags_exp, new_cas, &v))
-        return CL_KV_OK;
-    return put_new(t, p, key, flags_exp, new_cas, &v, joins);
+    if (joins || !old.item || !replace_in_place(&old, key, &h, &v))
+        rc = put_new(t, p, key, &h, &v, joins);
+    if (!rc)
+        *out = (struct kv_written){.cas = h.cas, .value_bytes = (uint32_t)bytes};
+    return rc;
 }
 
-int cl_kv_store(struct cl_kv_thread *t, const struct cl_kv_key *key, int mode, uint32_t flags, uint32_t expires_s,
-                const uint8_t *value, uint32_t value_bytes, uint64_t cas)
+/* A write that is too large. memcached: a value that is out of date is worse than none. */
+static CL_NOINLINE int refuse_large(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_write *w)
+{
+    COUNT(t, store_too_large);
+    if (w->mode == CL_KV_SET || w->drops_old)
+        cl_kv_delete_key(&(struct cl_kv_thread){.store = t->store, .now_s = t->now_s}, key);
+    return CL_KV_TOO_LARGE;
+}
+
+int kv_write(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_write *w, struct kv_written *out)
 {
     struct kv_partition *p = kv_partition_of(t->store, key->hash);
     COUNT(t, cmd_set);
-    if (!fits(t->store, key->len, value_bytes)) {
-        COUNT(t, store_too_large);
-        if (mode == CL_KV_SET) /* memcached: a value that is out of date is worse than none */
-            cl_kv_delete_key(&(struct cl_kv_thread){.store = t->store, .now_s = t->now_s}, key);
-        return CL_KV_TOO_LARGE;
-    }
-    flush_if_due(t, p);
-    struct pieces v = {{value ? value : (const uint8_t *)"", NULL}, {value_bytes, 0}};
+    if (cl_unlikely(!kv_fits(t->store, key->len, w->value_bytes)))
+        return refuse_large(t, key, w);
+    kv_flush_if_due(t, p);
     kv_lock(p);
-    int rc = store_locked(t, p, key, mode, (uint64_t)expires_s << 32 | flags, &v, cas);
+    int rc = kv_write_locked(t, p, key, w, out);
     kv_unlock(p);
     if (rc == CL_KV_NO_MEMORY)
         COUNT(t, store_no_memory);
     return rc;
 }
 
-int cl_kv_delete_key(struct cl_kv_thread *t, const struct cl_kv_key *key)
+int cl_kv_store(struct cl_kv_thread *t, const struct cl_kv_key *key, int mode, uint32_t flags, uint32_t expires_s,
+                const uint8_t *value, uint32_t value_bytes, uint64_t cas)
+{
+    struct kv_written out;
+    struct kv_write w = {.mode = mode,
+                         .flags = flags,
+                         .expires_s = expires_s,
+                         .value = value,
+                         .value_bytes = value_bytes,
+                         .cas = mode == CL_KV_CAS ? cas : 0};
+    return kv_write(t, key, &w, &out);
+}
+
+/* Give an item another head, its value staying as it is. */
+static void rewrite_head(const struct kv_ref *r, const struct head *h)
+{
+    kv_bucket_enter(r->head);
+    write_head(r->item, h, r->item->lengths & ((1ull << KV_STATE_SHIFT) - 1));
+    kv_bucket_leave(r->head);
+}
+
+void kv_mark_item(struct cl_kv_thread *t, struct kv_partition *p, const struct kv_ref *r, uint32_t expires_s,
+                  uint64_t marks)
+{
+    note_expiry(t, p, expires_s);
+    struct head h = {(uint64_t)expires_s << 32 | (uint32_t)r->item->flags_exp, r->item->cas, marks};
+    rewrite_head(r, &h);
+}
+
+/* What is done to an item that a deletion found. */
+static int remove_found(struct cl_kv_thread *t, struct kv_partition *p, const struct kv_removal *d, struct kv_ref *r)
+{
+    if (d->has_cas && d->cas != r->item->cas)
+        return CL_KV_EXISTS;
+    if (!d->stale) {
+        kv_unlink(p, r);
+        return CL_KV_OK;
+    }
+    uint32_t expires_s = d->new_time ? d->expires_s : (uint32_t)(r->item->flags_exp >> 32);
+    note_expiry(t, p, expires_s);
+    struct head h = {.flags_exp = (uint64_t)expires_s << 32 | (uint32_t)r->item->flags_exp,
+                     .cas = kv_next_cas(t->store, p),
+                     .marks = (r->item->lengths & KV_MARKS & ~KV_WON) | KV_STALE};
+    rewrite_head(r, &h);
+    return CL_KV_OK;
+}
+
+int kv_remove(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_removal *d)
 {
     struct kv_partition *p = kv_partition_of(t->store, key->hash);
     struct kv_ref r;
-    flush_if_due(t, p);
+    kv_flush_if_due(t, p);
     kv_lock(p);
-    bool found = find_live(t, p, key, &r);
-    if (found)
-        kv_unlink(p, &r);
+    int rc = kv_find_live(t, p, key, &r) ? remove_found(t, p, d, &r) : CL_KV_NOT_FOUND;
     kv_unlock(p);
-    cl_count(found ? &t->counters.delete_hits : &t->counters.delete_misses, 1);
-    return found ? CL_KV_OK : CL_KV_NOT_FOUND;
+    if (rc == CL_KV_OK && !d->stale)
+        COUNT(t, delete_hits);
+    else if (rc != CL_KV_OK)
+        COUNT(t, delete_misses);
+    return rc;
+}
+
+int cl_kv_delete_key(struct cl_kv_thread *t, const struct cl_kv_key *key)
+{
+    return kv_remove(t, key, &(struct kv_removal){0});
 }
 
 int cl_kv_touch(struct cl_kv_thread *t, const struct cl_kv_key *key, uint32_t expires_s)
@@ -351,14 +329,11 @@ int cl_kv_touch(struct cl_kv_thread *t, const struct cl_kv_key *key, uint32_t ex
     struct kv_partition *p = kv_partition_of(t->store, key->hash);
     struct kv_ref r;
     COUNT(t, cmd_touch);
-    flush_if_due(t, p);
+    kv_flush_if_due(t, p);
     kv_lock(p);
-    bool found = find_live(t, p, key, &r);
+    bool found = kv_find_live(t, p, key, &r);
     if (found) {
-        note_expiry(t, p, expires_s);
-        kv_bucket_enter(r.head);
-        cl_store_relaxed(&r.item->flags_exp, (uint64_t)expires_s << 32 | (uint32_t)r.item->flags_exp);
-        kv_bucket_leave(r.head);
+        kv_mark_item(t, p, &r, expires_s, (r.item->lengths & KV_KEPT_MARKS) | kv_marks_now(t->now_s));
         kv_ref_use(&r);
     }
     kv_unlock(p);
@@ -367,12 +342,12 @@ int cl_kv_touch(struct cl_kv_thread *t, const struct cl_kv_key *key, uint32_t ex
 }
 
 /* Write a counter's digits over the old value; one that got shorter keeps its length, filled up with spaces. */
-static void write_counter(const struct kv_ref *r, const uint8_t *text, uint32_t n, uint64_t cas)
+static void write_counter(const struct kv_ref *r, const struct head *h, const uint8_t *text, uint32_t n)
 {
     uint32_t bytes = (uint32_t)r->item->lengths;
     uint64_t *to = (uint64_t *)kv_item_value(r->item);
     kv_bucket_enter(r->head);
-    cl_store_relaxed(&r->item->cas, cas);
+    write_head(r->item, h, r->item->lengths & ((1ull << KV_STATE_SHIFT) - 1));
     for (uint32_t i = 0; i < bytes; i += 8) {
         uint64_t word = 0x2020202020202020ull;
         for (uint32_t k = i; k < n && k < i + 8; k++)
@@ -380,46 +355,76 @@ static void write_counter(const struct kv_ref *r, const uint8_t *text, uint32_t 
         cl_store_relaxed(to++, word);
     }
     kv_bucket_leave(r->head);
-    kv_ref_use(r);
+    kv_ref_count(r);
 }
 
-static int delta_locked(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key, bool incr,
-                        uint64_t delta, uint64_t *out)
+/* Store the value that a key which is not there begins with. */
+static int create_counter(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key,
+                          const struct kv_change *d, struct kv_changed *out)
+{
+    uint8_t text[KV_DECIMAL_MAX];
+    struct kv_written written;
+    struct kv_write w = {.mode = CL_KV_ADD,
+                         .binary_key = d->binary_key,
+                         .expires_s = d->created_s,
+                         .value = text,
+                         .value_bytes = kv_format_u64(text, d->initial)};
+    int rc = kv_write_locked(t, p, key, &w, &written);
+    if (!rc)
+        *out = (struct kv_changed){.value = d->initial, .cas = written.cas, .created = true};
+    return rc;
+}
+
+static int delta_locked(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key,
+                        const struct kv_change *d, struct kv_changed *out)
 {
     struct kv_ref r;
-    if (!find_live(t, p, key, &r))
-        return CL_KV_NOT_FOUND;
-    uint32_t old_bytes = (uint32_t)r.item->lengths;
-    const uint8_t *old = (const uint8_t *)kv_item_value(r.item);
+    if (!kv_find_live(t, p, key, &r))
+        return d->create ? create_counter(t, p, key, d, out) : CL_KV_NOT_FOUND;
+    uint32_t old_bytes = (uint32_t)r.item->lengths, expired_s = (uint32_t)(r.item->flags_exp >> 32);
     uint64_t value;
-    if (!old_bytes || !kv_parse_u64(old, old_bytes, &value))
+    if (old_bytes && d->cas && d->cas != r.item->cas)
+        return CL_KV_EXISTS;
+    if (!old_bytes || !kv_parse_u64((const uint8_t *)kv_item_value(r.item), old_bytes, &value))
         return CL_KV_NON_NUMERIC;
-    cl_count(incr ? &t->counters.incr_hits : &t->counters.decr_hits, 1);
-    value = incr ? value + delta : value > delta ? value - delta : 0;
-    *out = value;
+    cl_count(d->incr ? &t->counters.incr_hits : &t->counters.decr_hits, 1);
+    value = d->incr ? value + d->delta : value > d->delta ? value - d->delta : 0;
     uint8_t text[KV_DECIMAL_MAX];
-    uint32_t n = kv_format_u64(text, value);
-    uint64_t cas = next_cas(t->store, p);
+    uint32_t n = kv_format_u64(text, value), expires_s = d->new_time ? d->expires_s : expired_s;
+    struct head h = {.flags_exp = (uint64_t)expires_s << 32 | (uint32_t)r.item->flags_exp,
+                     .cas = kv_next_cas(t->store, p),
+                     .marks = kv_marks_now(t->now_s) | (r.item->lengths & KV_KEPT_MARKS)};
+    note_expiry(t, p, expires_s);
+    *out = (struct kv_changed){.value = value, .cas = h.cas, .expired_s = expired_s};
     if (n <= old_bytes) {
-        write_counter(&r, text, n, cas);
+        write_counter(&r, &h, text, n);
         return CL_KV_OK;
     }
     struct pieces v = {{text, NULL}, {n, 0}};
-    uint64_t flags_exp = r.item->flags_exp;
-    if (replace_in_place(&r, key, flags_exp, cas, &v))
+    h.marks &= ~(KV_STALE | KV_WON); /* as of an item that is stored anew */
+    if (replace_in_place(&r, key, &h, &v))
         return CL_KV_OK;
-    return put_new(t, p, key, flags_exp, cas, &v, false);
+    return put_new(t, p, key, &h, &v, false);
+}
+
+int kv_delta(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_change *d, struct kv_changed *out)
+{
+    struct kv_partition *p = kv_partition_of(t->store, key->hash);
+    kv_flush_if_due(t, p);
+    kv_lock(p);
+    int rc = delta_locked(t, p, key, d, out);
+    kv_unlock(p);
+    if (rc == CL_KV_NOT_FOUND)
+        cl_count(d->incr ? &t->counters.incr_misses : &t->counters.decr_misses, 1);
+    return rc;
 }
 
 int cl_kv_delta(struct cl_kv_thread *t, const struct cl_kv_key *key, bool incr, uint64_t delta, uint64_t *out)
 {
-    struct kv_partition *p = kv_partition_of(t->store, key->hash);
-    flush_if_due(t, p);
-    kv_lock(p);
-    int rc = delta_locked(t, p, key, incr, delta, out);
-    kv_unlock(p);
-    if (rc == CL_KV_NOT_FOUND)
-        cl_count(incr ? &t->counters.incr_misses : &t->counters.decr_misses, 1);
+    struct kv_changed changed;
+    int rc = kv_delta(t, key, &(struct kv_change){.incr = incr, .delta = delta}, &changed);
+    if (!rc)
+        *out = changed.value;
     return rc;
 }
 
@@ -429,14 +434,14 @@ void cl_kv_flush_all(struct cl_kv_thread *t, uint32_t at_s)
     COUNT(t, cmd_flush);
     for (uint32_t i = 0; i < s->n_partitions; i++) {
         struct kv_partition *p = &s->partitions[i];
-        flush_if_due(t, p);
+        kv_flush_if_due(t, p);
         kv_lock(p);
         if (at_s <= t->now_s)
-            flush_now(s, p);
+            kv_flush_now(s, p);
         else
             cl_store_relaxed(&p->flush_at_s, at_s);
         if (at_s == CL_KV_NEVER_S)
-            next_cas(s, p); /* as memcached: a flush at a past day takes a unique, one that waits does not */
+            kv_next_cas(s, p); /* as memcached: a flush at a past day takes a unique, one that waits does not */
         kv_unlock(p);
     }
 }
@@ -447,7 +452,7 @@ uint32_t cl_kv_sweep(struct cl_kv_thread *t, uint32_t budget)
     uint32_t dropped = 0;
     for (uint32_t i = 0; i < s->n_partitions; i++) {
         struct kv_partition *p = &s->partitions[i];
-        flush_if_due(t, p);
+        kv_flush_if_due(t, p);
         kv_lock(p);
         dropped += kv_log_sweep(p, t->now_s, budget);
         kv_unlock(p);

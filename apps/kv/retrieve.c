@@ -1,5 +1,6 @@
 /* get (bget, its old name), gets, gat, gats: any number of keys, whose cache misses overlap. */
 #include "command_layout.h"
+#include "prefix.h"
 
 #define KEYS_AHEAD 16 /* keys fetched together */
 #define END_BYTES 5   /* "END\r\n" */
@@ -25,6 +26,7 @@ static bool append_value(struct kv_command *c, const struct cl_kv_key *key, bool
         bool locked = tries >= KV_READ_TRIES;
         if (!kv_lookup(c->thread, key, &r, &meta, &locked)) {
             cl_count(&c->thread->counters.get_misses, 1);
+            kv_prefix_count_get(c->thread->store, key, false);
             return true;
         }
         uint8_t *start = kv_out_room(c->out, KV_VALUE_LINE_MAX + (uint64_t)meta.value_bytes + 2 + END_BYTES),
@@ -42,6 +44,7 @@ static bool append_value(struct kv_command *c, const struct cl_kv_key *key, bool
             return false;
         c->out->len += (uint64_t)(p - start);
         cl_count(&c->thread->counters.get_hits, 1);
+        kv_prefix_count_get(c->thread->store, key, true);
         return true;
     }
 }

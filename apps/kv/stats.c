@@ -1,102 +1,301 @@
 /* The stats command. Names are memcached's where they mean the same; the store's own begin with "log_" or "index_". */
-#include "command_layout.h"
+#include "binary.h"
+#include "prefix.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 
-static void line_text(struct cl_kv_out *o, const char *name, const char *v)
+/* Append a statistic, as a line or as an answer of the binary protocol. There was made room for all; one that has none
+ * nevertheless is left out whole. */
+static void line_text(struct kv_command *c, const char *name, const char *v)
 {
+    struct cl_kv_out *o = c->out;
+    if (c->binary) {
+        size_t name_len = strlen(name), len = strlen(v);
+        if (o->room - o->len < KV_BINARY_HEADER + name_len + len)
+            return;
+        uint8_t *p = kv_binary_header(o->data + o->len, c->line, KV_S_OK, 0, (uint32_t)name_len, len, 0);
+        memcpy(p, name, name_len);
+        memcpy(p + name_len, v, len);
+        o->len += KV_BINARY_HEADER + name_len + len;
+        return;
+    }
     uint64_t room = o->room - o->len;
     int n = snprintf((char *)o->data + o->len, room, "STAT %s %s\r\n", name, v);
-    if (n > 0 && (uint64_t)n < room) /* a line that does not fit is left out whole; kv_stats made room for all */
+    if (n > 0 && (uint64_t)n < room)
         o->len += (uint64_t)n;
 }
 
-static void line_u64(struct cl_kv_out *o, const char *name, uint64_t v)
+static void line_u64(struct kv_command *c, const char *name, uint64_t v)
 {
     char text[24];
     snprintf(text, sizeof(text), "%" PRIu64, v);
-    line_text(o, name, text);
+    line_text(c, name, text);
 }
 
-static void counter_lines(struct cl_kv_out *o, const struct cl_kv_counters *n)
+static void counter_lines(struct kv_command *c, const struct cl_kv_counters *n)
 {
-    line_u64(o, "cmd_get", n->cmd_get);
-    line_u64(o, "cmd_set", n->cmd_set);
-    line_u64(o, "cmd_flush", n->cmd_flush);
-    line_u64(o, "cmd_touch", n->cmd_touch);
-    line_u64(o, "get_hits", n->get_hits);
-    line_u64(o, "get_misses", n->get_misses);
-    line_u64(o, "get_expired", n->get_expired);
-    line_u64(o, "get_flushed", n->get_flushed);
-    line_u64(o, "delete_misses", n->delete_misses);
-    line_u64(o, "delete_hits", n->delete_hits);
-    line_u64(o, "incr_misses", n->incr_misses);
-    line_u64(o, "incr_hits", n->incr_hits);
-    line_u64(o, "decr_misses", n->decr_misses);
-    line_u64(o, "decr_hits", n->decr_hits);
-    line_u64(o, "cas_misses", n->cas_misses);
-    line_u64(o, "cas_hits", n->cas_hits);
-    line_u64(o, "cas_badval", n->cas_badval);
-    line_u64(o, "touch_hits", n->touch_hits);
-    line_u64(o, "touch_misses", n->touch_misses);
-    line_u64(o, "store_too_large", n->store_too_large);
-    line_u64(o, "store_no_memory", n->store_no_memory);
-    line_u64(o, "read_retries", n->read_retries);
-    line_u64(o, "bad_commands", n->bad_commands);
+    line_u64(c, "cmd_get", n->cmd_get);
+    line_u64(c, "cmd_set", n->cmd_set);
+    line_u64(c, "cmd_flush", n->cmd_flush);
+    line_u64(c, "cmd_touch", n->cmd_touch);
+    line_u64(c, "cmd_meta", n->cmd_meta);
+    line_u64(c, "get_hits", n->get_hits);
+    line_u64(c, "get_misses", n->get_misses);
+    line_u64(c, "get_expired", n->get_expired);
+    line_u64(c, "get_flushed", n->get_flushed);
+    line_u64(c, "delete_misses", n->delete_misses);
+    line_u64(c, "delete_hits", n->delete_hits);
+    line_u64(c, "incr_misses", n->incr_misses);
+    line_u64(c, "incr_hits", n->incr_hits);
+    line_u64(c, "decr_misses", n->decr_misses);
+    line_u64(c, "decr_hits", n->decr_hits);
+    line_u64(c, "cas_misses", n->cas_misses);
+    line_u64(c, "cas_hits", n->cas_hits);
+    line_u64(c, "cas_badval", n->cas_badval);
+    line_u64(c, "touch_hits", n->touch_hits);
+    line_u64(c, "touch_misses", n->touch_misses);
+    line_u64(c, "store_too_large", n->store_too_large);
+    line_u64(c, "store_no_memory", n->store_no_memory);
+    line_u64(c, "auth_cmds", 0);
+    line_u64(c, "auth_errors", 0);
+    line_u64(c, "read_retries", n->read_retries);
+    line_u64(c, "bad_commands", n->bad_commands);
 }
 
-static void usage_lines(struct cl_kv_out *o, const struct cl_kv_usage *u)
+static void usage_lines(struct kv_command *c, const struct cl_kv_usage *u)
 {
-    line_u64(o, "limit_maxbytes", u->memory_bytes);
-    line_u64(o, "bytes", u->live_bytes);
-    line_u64(o, "curr_items", u->items);
-    line_u64(o, "total_items", u->total_items);
-    line_u64(o, "evictions", u->evictions + u->index_evictions);
-    line_u64(o, "reclaimed", u->reclaimed);
-    line_u64(o, "item_size_max", u->item_max_bytes);
-    line_u64(o, "threads", u->threads);
-    line_u64(o, "log_bytes", u->log_bytes);
-    line_u64(o, "log_dead_bytes", u->dead_bytes);
-    line_u64(o, "log_free_bytes", u->free_bytes);
-    line_u64(o, "log_moved", u->moved);
-    line_u64(o, "index_bytes", u->index_bytes);
-    line_u64(o, "index_evictions", u->index_evictions);
-    line_u64(o, "index_overflow_buckets", u->overflow_buckets);
-    line_u64(o, "partitions", u->partitions);
-    line_u64(o, "huge_pages", u->huge_pages);
+    line_u64(c, "limit_maxbytes", u->limit_bytes);
+    line_u64(c, "bytes", u->live_bytes);
+    line_u64(c, "curr_items", u->items);
+    line_u64(c, "total_items", u->total_items);
+    line_u64(c, "evictions", u->evictions + u->index_evictions);
+    line_u64(c, "reclaimed", u->reclaimed);
+    line_u64(c, "item_size_max", u->item_max_bytes);
+    line_u64(c, "threads", u->threads);
+    line_u64(c, "log_bytes", u->log_bytes);
+    line_u64(c, "log_dead_bytes", u->dead_bytes);
+    line_u64(c, "log_free_bytes", u->free_bytes);
+    line_u64(c, "log_moved", u->moved);
+    line_u64(c, "index_bytes", u->index_bytes);
+    line_u64(c, "index_evictions", u->index_evictions);
+    line_u64(c, "index_overflow_buckets", u->overflow_buckets);
+    line_u64(c, "partitions", u->partitions);
+    line_u64(c, "huge_pages", u->huge_pages);
 }
 
-bool kv_stats(struct kv_command *c)
+/* What `stats` alone says. */
+static void all_lines(struct kv_command *c)
 {
     struct cl_kv *s = c->thread->store;
-    if (c->session->no_stats) {
-        kv_answer(c, "SERVER_ERROR stats must be alone in its request");
-        return true;
-    }
-    if (c->n_tokens > 1) {
-        if (!kv_token_is(c->token[1], "reset")) {
-            cl_count(&c->thread->counters.bad_commands, 1);
-            kv_answer(c, "ERROR");
-            return true;
-        }
-        cl_kv_counters_reset(s);
-        kv_answer(c, "RESET");
-        return true;
-    }
-    if (!kv_out_room(c->out, CL_KV_ANSWER_MAX))
-        return false;
     struct cl_kv_usage usage;
     struct cl_kv_counters counters;
     cl_kv_usage(s, &usage);
     cl_kv_counters(s, &counters);
-    line_u64(c->out, "pid", (uint64_t)getpid());
-    line_u64(c->out, "uptime", kv_uptime_s(s));
-    line_u64(c->out, "time", (uint64_t)(s->unix_base_s + c->thread->now_s));
-    line_text(c->out, "version", KV_VERSION);
-    line_u64(c->out, "pointer_size", 8 * sizeof(void *));
-    counter_lines(c->out, &counters);
-    usage_lines(c->out, &usage);
+    line_u64(c, "pid", (uint64_t)getpid());
+    line_u64(c, "uptime", kv_uptime_s(s));
+    line_u64(c, "time", (uint64_t)(s->unix_base_s + c->thread->now_s));
+    line_text(c, "version", KV_VERSION);
+    line_u64(c, "pointer_size", 8 * sizeof(void *));
+    counter_lines(c, &counters);
+    usage_lines(c, &usage);
+}
+
+static void settings_lines(struct kv_command *c)
+{
+    const struct cl_kv *s = c->thread->store;
+    line_u64(c, "maxbytes", cl_load_relaxed(&s->limit_bytes));
+    line_u64(c, "verbosity", cl_load_relaxed(&s->verbosity));
+    line_u64(c, "oldest", 0);
+    line_text(c, "evictions", s->no_evict ? "off" : "on");
+    line_text(c, "shutdown_command", "no");
+    line_u64(c, "num_threads", s->n_threads);
+    line_text(c, "stat_key_prefix", ":");
+    line_text(c, "detail_enabled", cl_load_relaxed(&s->detail) ? "yes" : "no");
+    line_text(c, "cas_enabled", "yes");
+    line_text(c, "binding_protocol", "auto-negotiate");
+    line_text(c, "auth_enabled_sasl", "no");
+    line_text(c, "auth_enabled_ascii", "no");
+    line_u64(c, "item_size_max", s->item_max_bytes);
+    line_text(c, "slab_reassign", "no");
+    line_u64(c, "slab_automove", 0);
+    line_text(c, "lru_crawler", cl_load_relaxed(&s->crawler_off) ? "no" : "yes");
+    line_u64(c, "lru_crawler_sleep", cl_load_relaxed(&s->crawler_sleep_us));
+    line_u64(c, "lru_crawler_tocrawl", cl_load_relaxed(&s->crawler_tocrawl));
+    line_text(c, "flush_enabled", "yes");
+    line_text(c, "dump_enabled", "yes");
+    line_text(c, "lru_maintainer_thread", "no");
+    line_text(c, "lru_segmented", "no");
+    line_text(c, "track_sizes", "no");
+    line_text(c, "ssl_enabled", "no");
+}
+
+/* The log as the one class that there is, 1. Of an empty store nothing, as in memcached. */
+static void items_lines(struct kv_command *c)
+{
+    struct cl_kv_usage u;
+    struct cl_kv_counters n;
+    cl_kv_usage(c->thread->store, &u);
+    cl_kv_counters(c->thread->store, &n);
+    if (!u.items)
+        return;
+    line_u64(c, "items:1:number", u.items);
+    line_u64(c, "items:1:mem_requested", u.live_bytes);
+    line_u64(c, "items:1:evicted", u.evictions + u.index_evictions);
+    line_u64(c, "items:1:outofmemory", n.store_no_memory);
+    line_u64(c, "items:1:reclaimed", u.reclaimed);
+}
+
+static void slabs_lines(struct kv_command *c)
+{
+    struct cl_kv_usage u;
+    struct cl_kv_counters n;
+    cl_kv_usage(c->thread->store, &u);
+    cl_kv_counters(c->thread->store, &n);
+    line_u64(c, "1:chunk_size", 8);
+    line_u64(c, "1:chunks_per_page", u.log_bytes / u.partitions / 8);
+    line_u64(c, "1:total_pages", u.partitions);
+    line_u64(c, "1:total_chunks", u.log_bytes / 8);
+    line_u64(c, "1:used_chunks", (u.live_bytes + u.dead_bytes) / 8);
+    line_u64(c, "1:free_chunks", u.free_bytes / 8);
+    line_u64(c, "1:get_hits", n.get_hits);
+    line_u64(c, "1:cmd_set", n.cmd_set);
+    line_u64(c, "1:delete_hits", n.delete_hits);
+    line_u64(c, "1:incr_hits", n.incr_hits);
+    line_u64(c, "1:decr_hits", n.decr_hits);
+    line_u64(c, "1:cas_hits", n.cas_hits);
+    line_u64(c, "1:cas_badval", n.cas_badval);
+    line_u64(c, "1:touch_hits", n.touch_hits);
+    line_u64(c, "active_slabs", 1);
+    line_u64(c, "total_malloced", u.log_bytes);
+}
+
+/* Statistics that are lines and an end. False: there are none of that name. */
+static bool lines_of(struct kv_command *c, struct kv_token what)
+{
+    if (!what.len)
+        all_lines(c);
+    else if (kv_token_is(what, "settings"))
+        settings_lines(c);
+    else if (kv_token_is(what, "items"))
+        items_lines(c);
+    else if (kv_token_is(what, "slabs"))
+        slabs_lines(c);
+    else if (kv_token_is(what, "sizes")) /* would need a walk through all items, or to be counted all the time */
+        line_text(c, "sizes_status", "disabled");
+    else
+        return kv_token_is(what, "conns") || kv_token_is(what, "extstore"); /* a transport's; not there */
+    return true;
+}
+
+static void reset(struct cl_kv *s)
+{
+    cl_kv_counters_reset(s);
+    kv_prefix_clear(s);
+}
+
+/* stats detail dump. False: no room; the session knows where to go on. */
+static bool dump_prefixes(struct kv_command *c)
+{
+    struct cl_kv_session *s = c->session;
+    for (; s->skip < KV_PREFIX_SLOTS; s->skip++) {
+        uint8_t *p = kv_out_room(c->out, KV_PREFIX_LINE_MAX);
+        if (!p)
+            return false;
+        c->out->len += kv_prefix_line(c->thread->store, s->skip, p);
+    }
+    if (!kv_out_room(c->out, KV_SHORT_ANSWER_BYTES))
+        return false;
+    s->skip = 0;
     kv_answer(c, "END");
+    return true;
+}
+
+/* stats detail. False: no room. */
+static bool do_detail(struct kv_command *c)
+{
+    struct kv_token what = c->n_tokens > 2 ? c->token[2] : (struct kv_token){0};
+    bool on = kv_token_is(what, "on");
+    if (kv_token_is(what, "dump"))
+        return dump_prefixes(c);
+    if (!on && !kv_token_is(what, "off"))
+        kv_refuse(c, "CLIENT_ERROR usage: stats detail on|off|dump");
+    else if (kv_prefix_switch(c->thread->store, on))
+        kv_answer(c, "SERVER_ERROR out of memory");
+    else
+        kv_answer(c, "OK");
+    return true;
+}
+
+/* stats cachedump <class> <lines>. False: no room. */
+static bool do_cachedump(struct kv_command *c)
+{
+    uint64_t class, limit;
+    if (c->n_tokens < 4)
+        kv_refuse(c, "CLIENT_ERROR bad command line");
+    else if (!kv_parse_u64(c->token[2].p, c->token[2].len, &class) ||
+             !kv_parse_u64(c->token[3].p, c->token[3].len, &limit))
+        kv_refuse(c, KV_BAD_FORMAT);
+    else if (class > 63)
+        kv_refuse(c, "CLIENT_ERROR Illegal slab id");
+    else if (class == 1)
+        return kv_dump(c, false, limit && limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX);
+    else
+        kv_answer(c, "END");
+    return true;
+}
+
+bool kv_stats(struct kv_command *c)
+{
+    struct kv_token what = c->n_tokens > 1 ? c->token[1] : (struct kv_token){0};
+    c->binary = false;
+    if (c->session->replicated) {
+        kv_answer(c, "SERVER_ERROR stats must be alone in its request");
+        return true;
+    }
+    if (kv_token_is(what, "detail"))
+        return do_detail(c);
+    if (kv_token_is(what, "cachedump"))
+        return do_cachedump(c);
+    if (!kv_out_room(c->out, CL_KV_ANSWER_MAX))
+        return false;
+    if (kv_token_is(what, "reset")) {
+        reset(c->thread->store);
+        kv_answer(c, "RESET");
+    } else if (lines_of(c, what)) {
+        kv_answer(c, "END");
+    } else {
+        kv_refuse(c, "ERROR");
+    }
+    return true;
+}
+
+static void refuse_binary(struct kv_command *c, enum kv_status status, const char *text)
+{
+    struct cl_kv_out *o = c->out;
+    uint8_t *p = kv_binary_header(o->data + o->len, c->line, status, 0, 0, strlen(text), 0);
+    memcpy(p, text, strlen(text));
+    o->len += KV_BINARY_HEADER + strlen(text);
+}
+
+bool kv_stats_binary(struct kv_command *c, struct kv_token what)
+{
+    bool on = kv_token_is(what, "detail on");
+    c->binary = true;
+    if (!kv_out_room(c->out, CL_KV_ANSWER_MAX))
+        return false;
+    if (c->session->replicated) {
+        refuse_binary(c, KV_S_NOT_SUPPORTED, "stats must be alone in its request");
+        return true;
+    }
+    if (kv_token_is(what, "reset")) {
+        reset(c->thread->store);
+    } else if (on || kv_token_is(what, "detail off")) {
+        kv_prefix_switch(c->thread->store, on);
+    } else if (!lines_of(c, what)) {
+        refuse_binary(c, KV_S_NOT_FOUND, "Not found");
+        return true;
+    }
+    line_text(c, "", "");
     return true;
 }

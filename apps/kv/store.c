@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
@@ -186,11 +187,12 @@ int cl_kv_new(const struct cl_kv_config *given, struct cl_kv **out, char err[256
     s->n_threads = c.threads;
     s->huge_pages = granted;
     s->item_max_bytes = item_max;
-    s->memory_bytes = plan.arena_bytes;
+    s->memory_bytes = s->limit_bytes = plan.arena_bytes;
     s->index_bytes = c.partitions * (plan.n_buckets + plan.n_overflow) * sizeof(struct kv_bucket);
     s->manual_clock = c.manual_clock;
     s->no_evict = c.no_evict;
     s->manual_now_s = 2;
+    s->crawler_sleep_us = 100; /* as memcached says */
     s->mono_base_s = coarse_seconds(CLOCK_MONOTONIC_COARSE) - 2;
     s->unix_base_s = coarse_seconds(CLOCK_REALTIME_COARSE) - 2;
     lay_out(s, &plan);
@@ -200,8 +202,10 @@ int cl_kv_new(const struct cl_kv_config *given, struct cl_kv **out, char err[256
 
 void cl_kv_delete(struct cl_kv *s)
 {
-    if (s)
-        munmap(s, s->memory_bytes);
+    if (!s)
+        return;
+    free(s->prefixes);
+    munmap(s, s->memory_bytes);
 }
 
 struct cl_kv_thread *cl_kv_thread(struct cl_kv *s, uint32_t id)
@@ -257,9 +261,26 @@ int64_t cl_kv_unix_base(const struct cl_kv *s)
     return s->unix_base_s;
 }
 
+int cl_kv_set_limit(struct cl_kv *s, uint64_t bytes)
+{
+    if (bytes > s->memory_bytes || s->no_evict)
+        return -EINVAL;
+    uint64_t withheld = (s->memory_bytes - bytes) / s->n_partitions;
+    if (withheld > s->partitions[0].log_bytes / 2)
+        return -EINVAL;
+    cl_store_relaxed(&s->limit_bytes, bytes);
+    for (uint32_t i = 0; i < s->n_partitions; i++) {
+        kv_lock(&s->partitions[i]);
+        s->partitions[i].withheld_bytes = withheld;
+        kv_unlock(&s->partitions[i]);
+    }
+    return 0;
+}
+
 void cl_kv_usage(struct cl_kv *s, struct cl_kv_usage *out)
 {
     *out = (struct cl_kv_usage){.memory_bytes = s->memory_bytes,
+                                .limit_bytes = cl_load_relaxed(&s->limit_bytes),
                                 .index_bytes = s->index_bytes,
                                 .item_max_bytes = s->item_max_bytes,
                                 .huge_pages = s->huge_pages,

@@ -75,7 +75,7 @@ struct cl_kv;
 /* Counters of one thread. Writer: that thread; readers: anybody (relaxed), so sums are not a snapshot. */
 struct cl_kv_counters {
     uint64_t cmd_get, get_hits, get_misses, get_expired, get_flushed;
-    uint64_t cmd_set, cmd_touch, touch_hits, touch_misses, cmd_flush;
+    uint64_t cmd_set, cmd_touch, touch_hits, touch_misses, cmd_flush, cmd_meta;
     uint64_t delete_hits, delete_misses, incr_hits, incr_misses, decr_hits, decr_misses;
     uint64_t cas_hits, cas_misses, cas_badval;
     uint64_t store_too_large, store_no_memory;
@@ -108,7 +108,7 @@ struct cl_kv_meta {
 
 /* State of the whole store. Byte counts are of the logs. */
 struct cl_kv_usage {
-    uint64_t memory_bytes, index_bytes, log_bytes;
+    uint64_t memory_bytes, limit_bytes, index_bytes, log_bytes;
     uint64_t live_bytes, dead_bytes, free_bytes;
     uint64_t items, total_items; /* now; ever stored */
     uint64_t evictions;          /* live items dropped for room in the log */
@@ -154,6 +154,11 @@ CL_API int cl_kv_delta(struct cl_kv_thread *thread, const struct cl_kv_key *key,
 CL_API void cl_kv_flush_all(struct cl_kv_thread *thread, uint32_t at_s);
 /* Drop up to `budget` expired items ahead of their turn, going round the logs. Returns how many were dropped. */
 CL_API uint32_t cl_kv_sweep(struct cl_kv_thread *thread, uint32_t budget);
+
+/* Use no more than `bytes` of the memory from now on; later writes evict what is beyond that, a bounded part each. The rest
+ * stays mapped. -EINVAL: more than the store was made with, so little that half of a log would go, or a store that never
+ * evicts. */
+CL_API int cl_kv_set_limit(struct cl_kv *store, uint64_t bytes);
 
 CL_API void cl_kv_usage(struct cl_kv *store, struct cl_kv_usage *out);
 /* Sum of the threads' counters. */

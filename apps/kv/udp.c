@@ -254,6 +254,9 @@ static void batch(struct cl_kv_udp *u, struct cl_udp_req *reqs, unsigned n)
         for (unsigned i = 0; i < n; i++)
             if (looks[i].key.len)
                 look_further(store, &reqs[i], &looks[i]);
+    if (cl_unlikely(cl_load_relaxed(&store->detail))) /* the short way does not count by prefixes */
+        for (unsigned i = 0; i < n; i++)
+            looks[i].fast = false;
     for (unsigned i = 0; i < n; i++) {
         reqs[i].reply_len = 0;
         if (!looks[i].fast || !fast_get(u, &reqs[i], &looks[i].key))

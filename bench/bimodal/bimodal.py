@@ -205,11 +205,12 @@ def plot(document: dict[str, Any]) -> Canvas:
         axis = canvas.axes[panel]
         axis.set_yscale("log")
         axis.set_xlabel("load: time that requests ask for, of one core (%)")
-        axis.set_ylabel(f"p99 of {kind} requests, median of windows of {1e3 * WINDOW_S:g} ms (us)")
+        axis.set_ylabel(f"p99 of {kind} requests,\nmedian of windows of {1e3 * WINDOW_S:g} ms (us)")
     few = min(int(a["short_windows"]) for a in arms)
-    canvas.caption(f"A point is of {few} windows or more; bands are their quartiles. Infinite values are not drawn.")
+    canvas.caption(f"A point is of {few} windows or more; bands are their quartiles.")
     for name, why in document["settings"]["stops"].items():
-        canvas.caption(f"{name} stops: {why}. Loads beyond that show what overload does.")
+        canvas.caption(f"{name} stops: {why}.")
+    canvas.caption("Loads beyond those show what overload does.")
     return canvas
 
 

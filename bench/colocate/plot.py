@@ -47,8 +47,12 @@ def plot(document: dict[str, Any]) -> Canvas:
     fewest = min((int(a["windows"]) for a in arms if "windows" in a), default=0)
     canvas.caption(f"Left: {LOW_RPS:,.0f} requests/s, up and to the left is better, the curve ends at the last target.")
     canvas.caption(f"A point is of {fewest} windows or more, of all rounds.")
-    for name, why in document["settings"]["stops"].items():
-        canvas.caption(f"{name.removesuffix(SWEPT)} stops: {why}.")
+    stops = {name.removesuffix(SWEPT): why for name, why in document["settings"]["stops"].items()}
+    for name in OVER_LOADS:
+        if name in stops:
+            canvas.caption(f"{name} stops: {stops[name]}.")
+    if others := [name for name in stops if name not in OVER_LOADS]:
+        canvas.caption(f"Over loads, in the table alone: {', '.join(others)}.")
     return canvas
 
 

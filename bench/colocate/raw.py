@@ -193,7 +193,8 @@ class Raw(Closing):
             whole.merge(window)
         measured_s = (1 - warm) * seconds
         answered = sent - whole.infinite
-        point = Point(rate, answered / measured_s, sent, answered, seconds=measured_s, hist=whole)
+        took_s = max(measured_s, self._answering_s(out.requests, edges[0], edges[-1]))
+        point = Point(rate, answered / took_s, sent, answered, seconds=measured_s, hist=whole)
         point.set_percentiles(whole)
         point.window_p99_us = tuple(p99_us)
         point.extra |= {"service_ns": round(self.service_ns) if turn.serves else 0}
@@ -206,6 +207,20 @@ class Raw(Closing):
         if out.moves and turn.serves:
             self._handover_ns.append(1e9 * out.first_ticks / default_clock().hz - self.service_ns)
         return Beside(point, work)
+
+    def _answering_s(self, requests: int, from_tsc: int, to_tsc: int) -> float:
+        """From the first answer to the last, of the requests due in that time: a backlog that is worked off after the
+        end of a load is not carried."""
+        import numpy as np  # the two processes need none
+
+        if not requests:
+            return 0.0
+        due, answered = (
+            np.frombuffer(ffi.buffer(times, requests * ffi.sizeof("uint64_t")), np.uint64)
+            for times in (self._board.due, self._board.answered)
+        )
+        answers = answered[(due >= from_tsc) & (due < to_tsc) & (answered > 0)]
+        return float(np.ptp(answers)) / default_clock().hz if len(answers) else 0.0
 
 
 # The processes.

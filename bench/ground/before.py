@@ -2,8 +2,10 @@
 
     corelane bench ground --seconds 10 --before ../old/.venv/bin/corelane
 
-Both trees run their own benchmarks, as they are, by turns. Of each figure that both have the ratio is taken round by
-round, so that more than 1 is better than before; the worst median of all figures is the result.
+Both trees run their own benchmarks, as they are, by turns: old, new, old again. Of each figure that both have the ratio
+is taken round by round, the new over the mean of the two old ones, so that more than 1 is better than before. The
+machine's part is the old tree over itself. A figure in which that is more than STEADY from 1 is shown, not judged;
+of the others the worst median is the result. A loss that is no larger than the old tree's own difference is not judged.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from ..harness.session import Session
 FIGURE = "ground.udp_before"
 BENCHES = ("echo", "kv", "afxdp")
 ROUNDS = 3
+STEADY = 0.05  # how far a figure of one tree may be from itself, as a share, to be judged
 
 Figures = dict[str, float]
 
@@ -39,21 +42,49 @@ def measure(session: Session) -> None:
     if before is None:
         session.skip("before and after", "give the command of an older tree with --before")
         return
-    trees: Mapping[str, Sequence[str]] = {"before": [before], "after": [sys.executable, "-m", "corelane.cli.main"]}
+    old, new = [before], [sys.executable, "-m", "corelane.cli.main"]
+    trees: Mapping[str, Sequence[str]] = {"before": old, "after": new, "again": old}
     pairs: dict[str, list[float]] = {}
+    own: dict[str, float] = {}
     for bench in BENCHES:
         arms = {name: _run(command, bench, session) for name, command in trees.items()}
         taken = session.interleave(arms, ROUNDS, back_and_forth=True)
-        pairs |= ratios(taken["before"], taken["after"])
-        for name in sorted(set(taken["before"][0]) & pairs.keys()):
+        found = ratios(list(map(mean, taken["before"], taken["again"])), taken["after"])
+        itself = ratios(taken["before"], taken["again"])
+        for name in sorted(set(taken["before"][0]) & found.keys() & itself.keys()):
+            pairs[name], own[name] = found[name], statistics.median(itself[name])
             values = {f"{tree}_median": statistics.median(one[name] for one in taken[tree]) for tree in trees}
-            session.arm(name, **values, over_before=statistics.median(pairs[name]), n=ROUNDS)
+            over = statistics.median(pairs[name])
+            session.arm(name, **values, over_before=over, before_over_itself=own[name], n=ROUNDS)
+    judge(session, pairs, own)
+
+
+def judge(session: Session, pairs: Mapping[str, list[float]], own: Mapping[str, float]) -> None:
+    """Set FIGURE from the ratios of each figure, round by round, and from the old tree's over itself."""
     if not pairs:
         session.figure(FIGURE, None, reason="the two trees have no figure in common that both have taken")
         return
-    worst = min(pairs, key=lambda name: statistics.median(pairs[name]))
-    session.note(f"{FIGURE} is that of {worst}, the worst of {len(pairs)} figures")
-    session.figure(FIGURE, statistics.median(pairs[worst]), runs=pairs[worst])
+    middle = {name: statistics.median(runs) for name, runs in pairs.items()}
+    steady = [name for name in pairs if abs(own[name] - 1) <= STEADY]
+    worst_of_all = min(middle, key=lambda name: middle[name])
+    if not steady:
+        session.figure(FIGURE, None, reason=f"in no figure the older tree is within {STEADY:.0%} of itself")
+        return
+    worst = min(steady, key=lambda name: middle[name])
+    bound = min(min(own[name], 1 / own[name]) for name in steady)
+    session.note(
+        f"{FIGURE} is that of {worst}, the worst of {len(steady)} figures in which the older tree agrees with "
+        f"itself, of {len(pairs)}; the worst of all is {worst_of_all}: {middle[worst_of_all]:.3g}"
+    )
+    lost = middle[worst] < (GOALS[FIGURE].goal or 0)
+    undecided = f"the older tree is to itself as 1 to {bound:.3g}" if lost and middle[worst] >= bound else ""
+    beside = {"the older tree over itself, worst": bound, "of all figures, worst": middle[worst_of_all]}
+    session.figure(FIGURE, middle[worst], runs=pairs[worst], undecided=undecided, beside=beside)
+
+
+def mean(one: Figures, other: Figures) -> Figures:
+    """The means of figures that both have."""
+    return {name: (one[name] + other[name]) / 2 for name in one.keys() & other.keys()}
 
 
 def _run(command: Sequence[str], bench: str, session: Session) -> Callable[[], Figures]:

@@ -62,4 +62,4 @@ def draw(canvas: Canvas, document: dict[str, Any], panel: int) -> None:
         return
     names = [str(row["name"]).removeprefix("AF_XDP burst, ") for row in rows]
     canvas.bars(names, [row["achieved_rps"] / 1e3 for row in rows], ylabel="answers (1000/s)", panel=panel)
-    canvas.caption(f"Right: UDP echo over AF_XDP on a veth, {WINDOW} requests under way, medians of {ROUNDS} rounds.")
+    canvas.caption(f"Second: UDP echo over AF_XDP on a veth, {WINDOW} requests under way, medians of {ROUNDS} rounds.")

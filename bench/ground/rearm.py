@@ -64,4 +64,4 @@ def draw(canvas: Canvas, document: dict[str, Any], panel: int) -> None:
     """Time of a move by arm."""
     rows = [row for row in document["arms"] if row["name"] in ARMS]
     canvas.bars([row["name"] for row in rows], [row["ns"] for row in rows], ylabel="time of a move (ns)", panel=panel)
-    canvas.caption(f"Left: one of {ARMED} deadlines, median of {ROUNDS} rounds, the callbacks that came due included.")
+    canvas.caption(f"First: one of {ARMED} deadlines, median of {ROUNDS} rounds, the callbacks that came due included.")

@@ -169,3 +169,4 @@ def draw(canvas: Canvas, document: dict[str, Any], panel: int) -> None:
     canvas.bars(
         [row["name"] for row in rows], [row["ns"] for row in rows], ylabel="time of a request, p50 (ns)", panel=panel
     )
+    canvas.caption("Third: one request at a time over a memory link. Fourth: by a virtual clock, how fast it goes.")

@@ -160,6 +160,4 @@ def draw(canvas: Canvas, document: dict[str, Any], panel: int) -> None:
     rows = [row for row in document["arms"] if "virtual_over_real" in row]
     speeds = [row["virtual_over_real"] for row in rows]
     names = [row["name"].removeprefix("virtual clock, ") for row in rows]
-    canvas.bars(names, speeds, ylabel="virtual over real time (x)", panel=panel)
-    canvas.axes[panel].set_xscale("log")
-    canvas.axes[panel].set_xlim(min(speeds) / 10, max(speeds) * 3)
+    canvas.bars(names, speeds, ylabel="virtual over real time (x)", panel=panel, log=True)

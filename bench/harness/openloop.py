@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from .numbers import PERCENTILES, plain
+from .numbers import PERCENTILES, number, plain
 from .stops import EXPLAIN_S, NOTHING, Evidence, Stop, stop_of
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ EXTRA_LOADS, EXTRA_STEP = 6, 1.3
 SWEEP_TRIES = 3
 GUESS_FROM_RPS, GUESS_FAILURES = 20_000.0, 3
 ASCENT = 3
+SHORTER_AT_MOST = 30  # times shorter than EXPLAIN_S are loads that are offered once more for so long
 NEAR_STEP = 1.25  # of a search that starts near the peak
 
 
@@ -102,6 +103,22 @@ class Point:
         out["busy_core_s"] = plain(self.busy_core_s)
         out["seconds"] = self.seconds
         return out | self.extra
+
+
+def was_carried(row: Mapping[str, Any]) -> bool:
+    """Whether a load was carried that `Point.row` made a row of; of one without its seconds, by what was offered."""
+    sent, answered, dropped = (int(row.get(key, 0)) for key in ("sent", "answered", "dropped"))
+    offered, achieved = number(row["offered_rps"]), number(row["achieved_rps"])
+    return Point(offered, achieved, sent, answered, dropped=dropped, seconds=float(row.get("seconds", 0.0))).carried
+
+
+def stop_in(rows: Sequence[Mapping[str, Any]]) -> int:
+    """The place of the load at which a curve stops: the first of those at its end that were not carried, or the last
+    one if that was carried. rows: of one curve, in ascending load; at least one."""
+    place = len(rows)
+    while place > 0 and not was_carried(rows[place - 1]):
+        place -= 1
+    return min(place, len(rows) - 1)
 
 
 def middle(points: Sequence[Point]) -> Point:
@@ -304,11 +321,11 @@ def why_it_stops(stopping: Sequence[Point], explain: Measure | None, slot_s: flo
     """The resource at which the first of these loads ended, none of which was carried; None of none.
 
     explain: offers a load and reads the counters; each load is tried until one is not carried again. None: only what
-    the generator saw of them is known. slot_s: what a load of the curve took; a try takes that, and EXPLAIN_S where
-    loads take long enough for it.
+    the generator saw of them is known. slot_s: what a load of the curve took; a try takes that, and EXPLAIN_S but in
+    runs that are too short for it.
     """
     found: Stop | None = None
-    seconds = max(slot_s, EXPLAIN_S) if slot_s > EXPLAIN_S / 4 else slot_s
+    seconds = max(slot_s, EXPLAIN_S) if slot_s > EXPLAIN_S / SHORTER_AT_MOST else slot_s
     for point in stopping:
         again = explain(point.offered_rps, seconds) if explain else point
         found = stop_of(again)

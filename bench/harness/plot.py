@@ -2,8 +2,8 @@
 
 A plot says how many requests stand behind it, what a message is, what its axes are in which unit, how percentiles were
 taken, what became of outliers, which cores and canary it was measured with, and where each curve stops and why. `lint`
-checks what a program can check: that all of this is said, labels and units, a legend over several series, over bands
-and error bars, every compared arm present, axes that fit the data.
+checks what a program can check: that all of this is said, labels and units, a legend over several series that can be
+told apart, what bands and error bars are, every compared arm present, axes that fit the data, nothing that is cut off.
 
 matplotlib is an optional dependency, imported when a plot is asked for.
 """
@@ -14,12 +14,13 @@ import itertools
 import math
 import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ...runtime.errors import CorelaneError
 from .numbers import number
+from .openloop import stop_in
 from .table import quantity
 
 COLOURS = ("#0b6e99", "#d1495b", "#3c8d40", "#7b4ea3", "#c77d0a", "#4a4a4a", "#17a2a2", "#a33b20")
@@ -29,6 +30,12 @@ WITHOUT_UNIT = ("arm",)  # axes of names
 PERCENTILE = re.compile(r"\bp(50|9[09]?|99\.?9)\b")
 MACHINE = re.compile(r"Linux .*, cores [\d,]+ of \d+")
 ALL_CURVES = re.compile(r"(?:^|[.,;:] )(?:(?:all|the|each|a) )?curves? (?:stop|end)s?\b", re.I)  # speaks for all
+CROSS = "\u00d7"  # stands where a curve stops
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LINE_IN = 0.142  # height of a line of the captions
+NUMBER_IN = 1.2  # what a number behind a point takes, before the layout makes panels narrower
+CUT_PX, NAME_OVERLAP = 2.0, 0.15  # that is not seen: beyond the figure; of a name's height
+NAMED_MOST = 3  # arms without a curve that are named above it; of more only the number
 BELOW = -21  # from a name above a point to one as far below it, in points
 LEAST_FILL = 0.3  # part of an axis that the data must span
 
@@ -44,18 +51,24 @@ class Canvas:
         message: str,
         n: int,
         panels: int = 1,
+        rows: int = 1,
         size: tuple[float, float] = (9.0, 6.0),
         widths: Sequence[float] | None = None,
     ) -> None:
         plt = _pyplot()
         ratios = {"width_ratios": widths} if widths else None
-        self.figure, axes = plt.subplots(1, panels, figsize=size, squeeze=False, gridspec_kw=ratios)
-        self.axes: list[Any] = list(axes[0])
+        columns = math.ceil(panels / rows)
+        self.figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, gridspec_kw=ratios)
+        self.axes: list[Any] = list(axes.flat)[:panels]
+        for spare in list(axes.flat)[panels:]:
+            spare.remove()
         self.figure.suptitle(title, fontsize=13, fontweight="bold", x=0.02, ha="left")
         self.captions = [f"n = {n:,}; a message is {message}."]
         self.expect: set[str] = set()
         self.curves: set[str] = set()
         self._names: list[Any] = []
+        self._legends: dict[int, list[Any]] = {}  # by panel, where a label a line would be too many
+        self._some_not_drawn = False
         for axis in self.axes:
             axis.grid(True, which="major", color="#dddddd", linewidth=0.8)
             axis.grid(True, which="minor", color="#f0f0f0", linewidth=0.5)
@@ -75,23 +88,33 @@ class Canvas:
         ylabel: str,
         panel: int = 0,
         colours: Sequence[int] | None = None,
+        log: bool = False,
     ) -> None:
         """Horizontal bars with their values written at their ends; `ylabel` is the quantity and its unit.
 
-        colours: a number for each bar; bars of one system share theirs. By default all differ.
+        colours: a number for each bar; bars of one system share theirs. By default all are alike: their names say whose
+        they are. log: points on a logarithmic axis, where a bar's length would say nothing.
         """
         axis = self.axes[panel]
         places = list(range(len(labels)))
+        paints = [COLOURS[i % len(COLOURS)] for i in colours or [0] * len(places)]
         drawn = [value if math.isfinite(value) else 0.0 for value in values]  # the others are words at the axis
-        axis.barh(places, drawn, color=[COLOURS[i % len(COLOURS)] for i in colours or places], height=0.6)
+        panel_in = self.figure.get_size_inches()[0] * axis.get_position().width
+        room = min(NUMBER_IN / panel_in, 0.45)
+        least, most = _log_limits(drawn, room) if log else (0.0, 1.25 * max(drawn, default=0.0) or 1.0)
+        if log:
+            axis.set_xscale("log")
+            axis.scatter([max(value, least) for value in drawn], places, color=paints, s=60)
+        else:
+            axis.barh(places, drawn, color=paints, height=0.6)
+        axis.set_xlim(least, most)
         axis.set_yticks(places, labels)
-        axis.invert_yaxis()
+        axis.set_ylim(len(places) - 0.5, -0.5)  # the first is the uppermost
         axis.set_xlabel(ylabel)
         axis.set_ylabel("arm")
         for place, value in zip(places, values, strict=True):
-            at = value if math.isfinite(value) else 0.0
-            axis.annotate(quantity(float(value)), (at, place), xytext=(4, 0), textcoords="offset points", va="center")
-        axis.set_xlim(0, max(drawn) * 1.15 if any(drawn) else 1)
+            at = max(value, least) if math.isfinite(value) else least
+            axis.annotate(quantity(float(value)), (at, place), xytext=(7, 0), textcoords="offset points", va="center")
         self.expect.update(labels)
 
     def curve(
@@ -106,7 +129,10 @@ class Canvas:
         panel: int = 0,
         arm: str | None = None,
     ) -> None:
-        """A labelled line through the finite points of x, y. arm: whose it is, if that is not the label."""
+        """A labelled line through the finite points of x, y. arm: whose it is, if that is not the label. Once all
+        colours are in use, round markers become other ones."""
+        if marker in ("o", ""):
+            marker = MARKERS[colour // len(COLOURS) % len(MARKERS)] if colour >= len(COLOURS) else marker
         kept = [(a, b) for a, b in zip(x, y, strict=True) if math.isfinite(a) and math.isfinite(b)]
         self.axes[panel].plot(
             [a for a, _ in kept],
@@ -118,6 +144,7 @@ class Canvas:
             label=label,
             color=COLOURS[colour % len(COLOURS)],
         )
+        self._some_not_drawn |= len(kept) < len(x)
         self.expect.add(label)
         if style.strip():
             self.curves.add(arm or label)
@@ -185,20 +212,32 @@ class Canvas:
         axis.set_xlabel("achieved load (requests/s)")
         axis.set_ylabel("latency from the intended send time (us)")
         for name, why in document["settings"]["stops"].items():
-            self.caption(f"{name} stops (\u00d7): {why}.")
+            self.caption(f"{name} stops ({CROSS}): {why}.")
+        self._legends[panel] = _colours_and_styles(axis, names)
+        self._say_missing(axis, document["settings"]["skipped"])
+
+    def _say_missing(self, axis: Any, skipped: Mapping[str, str]) -> None:
+        """Name above an axis what has no curve in it: the reasons, far below, are not seen by who does not look."""
+        names = [name.removesuffix(", curve") for name in skipped]
+        if names:
+            told = ", ".join(names) if len(names) <= NAMED_MOST else f"{len(names)} arms"
+            text = f"not measured (see below): {told}"
+            axis.set_title(text, loc="right", fontsize=9, color=COLOURS[1], fontweight="bold")
 
     def _name_curve(self, axis: Any, name: str, points: Sequence[dict[str, Any]], colour: str, resource: str) -> None:
-        """Write the arm's name at the low end of its median, and a cross and the resource where it ends."""
-        finite = [(number(p["achieved_rps"]), number(p["p50_us"])) for p in points]
-        finite = [p for p in finite if all(map(math.isfinite, p)) and min(p) > 0]
+        """Write the arm's name at the low end of its median, and a cross and the resource at the load where it stops:
+        at the last point before it where the median there is infinite."""
+        places = [(number(p["achieved_rps"]), number(p["p50_us"])) for p in points]
+        finite = [p for p in places if _can_be_drawn(p)]
         if not finite:
             return
+        stop = ([p for p in places[: stop_in(points) + 1] if _can_be_drawn(p)] or finite)[-1]
         style = {"color": colour, "textcoords": "offset points", "fontweight": "bold"}
         self._names.append(axis.annotate(name, finite[0], xytext=(2, 7), fontsize=9, path_effects=_halo(), **style))
-        axis.annotate("\u00d7", finite[-1], xytext=(-4, -5), fontsize=13, **style)
+        axis.annotate(CROSS, stop, xytext=(0, 0), ha="center", va="center", fontsize=13, path_effects=_halo(), **style)
         if resource:
             at = {"xytext": (-6, -14), "ha": "right", "fontsize": 7, "path_effects": _halo()}
-            self._names.append(axis.annotate(resource, finite[-1], **style | at))
+            self._names.append(axis.annotate(resource, stop, **style | at))
 
     def name_point(self, name: str, x: float, y: float, panel: int = 0) -> None:
         """Write a name beside a point; names that would lie on one another are lifted, in the order of these calls."""
@@ -214,7 +253,8 @@ class Canvas:
         for text in self._names:
             x, y = text.xyann
             least = math.inf
-            lifts = ((up, BELOW - up) for up in range(0, 12 * len(self._names) + 1, 6))
+            height = text.axes.bbox.height / self.figure.dpi * 72
+            lifts = ((up, BELOW - up) for up in range(0, int(height), 6))
             for lift in itertools.chain.from_iterable(lifts):
                 text.xyann = (x, y + lift)
                 box = text.get_window_extent(renderer)
@@ -247,28 +287,16 @@ class Canvas:
 
     def finish(self, path: Path, document: dict[str, Any]) -> None:
         """Lint and write the PNG. CorelaneError with the lint's findings if the plot may not be shown."""
-        for axis in self.axes:
+        for panel, axis in enumerate(self.axes):
             for side in (axis.xaxis, axis.yaxis):
                 if side.get_label_text() not in WITHOUT_UNIT:
                     side.set_major_formatter(_engineering)
                     _name_minors(side)
-            entries = len(axis.get_legend_handles_labels()[1])
-            if entries > 4:  # below the axis, a column an arm: over the curves it would hide some
-                columns = min(math.ceil(entries / len(STYLES)), 5) if len(self.axes) < 3 else 1
-                axis.legend(  # in points below the axis, however tall that is: ticks and the label lie between
-                    fontsize=8,
-                    frameon=False,
-                    loc="upper center",
-                    bbox_to_anchor=(0.5, 0),
-                    borderaxespad=5,
-                    ncol=columns,
-                )
-            elif entries > 1:
-                axis.legend(fontsize=8, frameon=False, loc="best")
+            self._add_legend(axis, self._legends.get(panel) or axis.get_legend_handles_labels()[0])
         self._standing_captions(document)
         width, tall = self.figure.get_size_inches()
         lines = [line for c in self.captions for line in textwrap.wrap(c, int(17.5 * width))]
-        height = 0.16 * (len(lines) + 1) / tall
+        height = (LINE_IN * len(lines) + 0.1) / tall
         self.figure.text(0.02, 0.01, "\n".join(lines), fontsize=7.5, va="bottom", color="#444444", linespacing=1.35)
         self.figure.tight_layout(rect=(0, min(height, 0.45), 1, 0.98))
         self._part_names()
@@ -279,14 +307,31 @@ class Canvas:
         self.figure.savefig(path, dpi=140)
         _pyplot().close(self.figure)
 
+    def _add_legend(self, axis: Any, handles: Sequence[Any]) -> None:
+        """None of one entry, within the axis of up to four, else below it: over the curves it would hide some."""
+        if len(handles) <= 1:
+            return
+        if len(handles) <= 4:
+            axis.legend(handles=handles, fontsize=8, frameon=False, loc="best")
+            return
+        panel_in = self.figure.get_size_inches()[0] * axis.get_position().width
+        entry_in = 0.6 + 0.065 * max(len(handle.get_label()) for handle in handles)
+        columns = max(min(int(panel_in / entry_in), math.ceil(len(handles) / len(STYLES))), 1)
+        place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "borderaxespad": 5}  # below ticks and label
+        axis.legend(handles=handles, fontsize=8, frameon=False, ncol=columns, **place)
+
     def _standing_captions(self, document: dict[str, Any]) -> None:
         from .document import too_loud
         from .table import canary_line, machine_line
 
         if loud := too_loud(document["canary"]):
             self.caption(f"Nothing here is judged: {loud}.")
+            style = {"ha": "right", "va": "top", "fontsize": 10, "fontweight": "bold", "color": COLOURS[1]}
+            self.figure.text(0.99, 0.985, "not judged: the machine was too loud", **style)
         if any("offered_rps" in a for a in document["arms"]) or _shows_percentiles(self.figure):
             self.caption("Percentiles by nearest rank over all requests; unanswered requests count as infinite.")
+        if self._some_not_drawn:
+            self.caption("Points that are infinite (unanswered requests) or not known are not drawn.")
         patient = document["settings"].get("patient")
         but = f"; {patient['left_out']} of {patient['rounds']} rounds are, beside a loud canary" if patient else ""
         self.caption(f"No outlier is left out{but}.")
@@ -295,6 +340,14 @@ class Canvas:
         self.caption(f"{text[0].upper()}{text[1:]}.")
         for arm, why in document["settings"]["skipped"].items():
             self.caption(f"Not measured: {arm}: {why}")
+
+
+def _log_limits(values: Sequence[float], room: float) -> tuple[float, float]:
+    """A logarithmic axis for these, with room for a number behind the last one: a part of the axis."""
+    positive = [value for value in values if value > 0] or [1.0]
+    low, high = min(positive), max(positive)
+    span = high / low if high > low else 4.0
+    return low / span**0.1, high * span ** (1.1 * room / (1 - room))
 
 
 def _shows_percentiles(figure: Any) -> bool:
@@ -324,6 +377,27 @@ def _curves_in(axis: Any, box: Any) -> int:
 def _beyond(axis: Any, box: Any) -> bool:
     """Whether a box, in pixels, reaches above or below an axis' frame."""
     return bool(box.y0 < axis.bbox.y0 or box.y1 > axis.bbox.y1)
+
+
+def _colours_and_styles(axis: Any, names: Sequence[str]) -> list[Any]:
+    """The legend of latency curves: a colour an arm, a style a percentile, and what of the axis is not an arm's."""
+    from matplotlib.lines import Line2D
+
+    def entry(label: str, **look: Any) -> Any:
+        return Line2D([], [], label=label, **look)
+
+    arms = [entry(name, color=COLOURS[i % len(COLOURS)], linewidth=3) for i, name in enumerate(names)]
+    styles = [
+        entry(NAMES[key], color="#333333", linestyle=style, marker=marker, markersize=4)
+        for key, (style, marker) in STYLES.items()
+    ]
+    others = [line for line in axis.lines if not str(line.get_label()).startswith(tuple(f"{name} p" for name in names))]
+    return [*arms, *styles, *others]
+
+
+def _can_be_drawn(point: tuple[float, float]) -> bool:
+    """Whether a point has a place on two logarithmic axes."""
+    return all(map(math.isfinite, point)) and min(point) > 0
 
 
 def _halo() -> list[Any]:
@@ -426,6 +500,7 @@ def lint(figure: Any, expect: Iterable[str] = (), curves: Iterable[str] = ()) ->
         out.append("it has no axes")
     for axis in figure.axes:
         out += _lint_axis(axis, shown)
+        out += _lint_room(figure, axis)
     out += [f"series {name!r} is missing" for name in sorted(set(expect) - shown)]
     return out
 
@@ -466,6 +541,7 @@ def _lint_axis(axis: Any, shown: set[str]) -> list[str]:
     unlabelled = [line for line in axis.lines if str(line.get_label()).startswith("_")]
     if unlabelled:
         out.append(f"{len(unlabelled)} line(s) without a label")
+    out += _alike(axis.lines)
     if len(labels) > 1 and axis.get_legend() is None:
         out.append("several series and no legend")
     if not axis.lines and not axis.patches and not axis.collections:
@@ -475,6 +551,35 @@ def _lint_axis(axis: Any, shown: set[str]) -> list[str]:
             out.append(f"series {line.get_label()!r} is empty")
     out += _lint_fit(axis, "x", axis.get_xlim(), axis.get_xscale())
     out += _lint_fit(axis, "y", axis.get_ylim(), axis.get_yscale())
+    return out
+
+
+def _alike(lines: Iterable[Any]) -> list[str]:
+    """Series that nobody can tell apart: of one colour, line and marker."""
+    seen: dict[tuple[str, ...], str] = {}
+    out = []
+    for line in lines:
+        look = tuple(str(part) for part in (line.get_color(), line.get_linestyle(), line.get_marker()))
+        if look in seen:
+            out.append(f"series {seen[look]!r} and {line.get_label()!r} look alike")
+        seen[look] = str(line.get_label())
+    return out
+
+
+def _lint_room(figure: Any, axis: Any) -> list[str]:
+    """What is cut off at the figure's edge, and names of arms that lie on one another."""
+    renderer = figure.canvas.get_renderer()
+    box, whole = axis.get_tightbbox(renderer), figure.bbox
+    out = []
+    beyond = (whole.x0 - box.x0, box.x1 - whole.x1, whole.y0 - box.y0, box.y1 - whole.y1)
+    cut = [side for side, by in zip(("left", "right", "bottom", "top"), beyond, strict=True) if by > CUT_PX]
+    if cut:
+        out.append(f"something of the axes {axis.get_xlabel()!r} lies beyond the figure ({', '.join(cut)})")
+    if axis.get_ylabel() in WITHOUT_UNIT:
+        names = [label.get_window_extent(renderer) for label in axis.get_yticklabels() if label.get_text()]
+        names.sort(key=lambda name: float(name.y0))
+        if any(upper.y0 < lower.y1 - NAME_OVERLAP * lower.height for lower, upper in itertools.pairwise(names)):
+            out.append("names of arms lie on one another")
     return out
 
 

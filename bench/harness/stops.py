@@ -16,7 +16,7 @@ The resources, in the order in which they are asked:
     ring full         a ring, pool or socket in front of the server refused frames, and neither core was busy
     generator late    at least LATE of the requests were sent late or never, or answers found the generator's ring
                       full, and nothing above held them up
-    nothing that lasts   the load was carried when it was offered again: the machine stopped for a moment
+    carried when repeated  the load was carried when it was offered again: the machine stopped for a moment before
     not in the counters  none of these
 
 Of worker, loop and disk the busiest one is named. A generator that is the loop's uplink runs in the loop: who is late
@@ -34,16 +34,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol, Self, TypeVar
 
 WORKER, LOOP, DISK, TAKEN_CORE, RING = "worker busy", "loop busy", "disk busy", "core taken", "ring full"
-GENERATOR, NOTHING, UNKNOWN = "generator late", "nothing that lasts", "not in the counters"
+GENERATOR, NOTHING, UNKNOWN = "generator late", "carried when repeated", "not in the counters"
 RESOURCES = (WORKER, LOOP, DISK, TAKEN_CORE, RING, GENERATOR, NOTHING, UNKNOWN)
 BUSY, TAKEN, LATE = 0.9, 0.1, 0.5
 GENERATORS = "generator_"  # counters of the generator's end of the link begin so
 IDLE_LOOKS_LEAST = 0.5  # of all looks, to tell what one takes
-FIRST_LOOK, LAST_LOOK = 0.2, 0.95  # of the time of a load: its counters are read then
+FIRST_LOOK, LATEST_LOOK, LAST_LOOK = 0.2, 0.5, 0.95  # of the time of a load: its counters are read then
 EXPLAIN_S = 0.6  # counters of another process are published every quarter of a second: two such times lie in it
 PUBLISHED_WAIT_S = 0.01
 
@@ -223,9 +223,10 @@ def _told(evidence: Evidence, late: float) -> str:
 class Watch:
     """A context around the time of a load that takes `seconds`, which reads the counters twice meanwhile.
 
-    Entering lasts for nearly as long. The first reading waits until what was published came after the load had begun.
-    read: None: there is nothing to read. evidence: by `idle_look_s`, see `between`. idle: what such a look took, if the
-    load was a light one.
+    Entering lasts for nearly as long. The first reading waits until what was published came after the load had begun,
+    for as long as it leaves half of the time to the second one. Where nothing came by then, looks are not known, nor
+    for how much of its time a server worked that polls; the rest is. read: None: there is nothing to read. evidence: by
+    `idle_look_s`, see `between`. idle: what such a look took, if the load was a light one.
     """
 
     def __init__(self, read: Callable[[], Counts] | None, seconds: float, idle_look_s: float | None = None) -> None:
@@ -238,21 +239,33 @@ class Watch:
     def __enter__(self) -> Self:
         began = time.monotonic()
         end = began + LAST_LOOK * self._seconds
-        settled = began + FIRST_LOOK * self._seconds
+        settled, latest = (began + part * self._seconds for part in (FIRST_LOOK, LATEST_LOOK))
         time.sleep(max(settled - time.monotonic(), 0))
-        first = self._read()
-        while first.published_s is not None and first.published_s < began and time.monotonic() < end:
-            time.sleep(PUBLISHED_WAIT_S)
-            first = self._read()
-        at = time.monotonic()
+        first, at = self._read(), time.monotonic()
+        while _is_old(first, began) and time.monotonic() < latest:
+            time.sleep(min(PUBLISHED_WAIT_S, 0.1 * self._seconds))
+            first, at = self._read(), time.monotonic()
         time.sleep(max(end - at, 0))
         last, took = self._read(), max(time.monotonic() - at, 1e-9)
+        if _is_old(first, began):
+            first, last = _without_looks(first), _without_looks(last)
         self.evidence = between(first, last, took, self._idle_look_s)
         self.idle = idle_look_s(first, last, took)
         return self
 
     def __exit__(self, *why: object) -> None:
         pass
+
+
+def _is_old(counts: Counts, began_s: float) -> bool:
+    """Whether what was published is of a time before the load."""
+    return counts.published_s is not None and counts.published_s < began_s
+
+
+def _without_looks(counts: Counts) -> Counts:
+    """What is known if nothing was published: without looks the time that the server ran does not tell whether it
+    worked."""
+    return replace(counts, looks=0, found=0, worker_s=None, published_s=None)
 
 
 def watched(call: Callable[[float], T], read: Callable[[], Counts], seconds: float) -> tuple[T, Evidence]:

@@ -299,6 +299,17 @@ def computing(made: shared.Shared, job: Tenant) -> Turn:
     return Turn(point)
 
 
+def _is_stand_in(name: str) -> bool:
+    return name.startswith(stand_in(""))
+
+
+def _colour(name: str) -> int:
+    """Under attack, alone, or beside what an attack is compared with."""
+    if name == ALONE:
+        return 0
+    return 5 if _is_stand_in(name) or name == NO_WISHES else 1
+
+
 def plot(document: dict[str, Any]) -> Canvas:
     """The victim's p99 in each arm, and the longest attach under each attack."""
     arms = document["arms"]
@@ -308,11 +319,15 @@ def plot(document: dict[str, Any]) -> Canvas:
         message=document["settings"]["message"],
         n=sum(int(a["sent"]) for a in arms),
         panels=2 if attached else 1,
-        size=(13.0, 9.0),
+        size=(14.0, 10.0),
     )
-    bars(canvas, arms)
+    of = {str(a["name"]): a for a in arms}
+    pairs = [name for attack in of if not _is_stand_in(attack) for name in (attack, stand_in(attack)) if name in of]
+    bars(canvas, [of[name] for name in pairs], [_colour(name) for name in pairs])
+    canvas.caption("Red: under attack. Grey: beside what is as busy as the attack above it, and does nothing else.")
     if attached:
         longest = [float(a["attach_max_ms"]) for a in attached]
-        canvas.bars([str(a["name"]) for a in attached], longest, ylabel="longest attach (ms)", panel=1)
+        names = [str(a["name"]) for a in attached]
+        canvas.bars(names, longest, ylabel="longest attach (ms)", panel=1, colours=[_colour(n) for n in names])
     canvas.caption(f"hostile.p99_ratio is over {document['settings']['figure_over']}.")
     return canvas

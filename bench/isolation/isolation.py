@@ -151,17 +151,17 @@ def _neighbours(made: rig.Rig, flooders: Sequence[Flooder]) -> dict[str, int]:
 
 
 def plot(document: dict[str, Any]) -> Canvas:
-    """The p99 of each arm, or what there is in its place if that is infinite."""
+    """The p99 of each arm."""
     canvas = Canvas(
         "isolation: a victim at half load beside a flooding neighbour",
         message=document["settings"]["message"],
         n=sum(int(a["sent"]) for a in document["arms"]),
     )
-    bars(canvas, document["arms"])
-    for arm in document["arms"]:
+    arms = document["arms"]
+    bars(canvas, arms, [1 if a.get("neighbour_fps") else 0 if a["name"] == ALONE else 5 for a in arms])
+    canvas.caption("Red: neighbours that send. Grey: silent ones, which are as busy.")
+    for arm in arms:
         if "neighbour_fps" in arm:
             share = 100 * float(arm["neighbour_core_share"])
-            canvas.caption(
-                f"{arm['name']}: {arm['neighbour_fps']:,.0f} frames/s, {share:.2g} % of a core to send them."
-            )
+            canvas.caption(f"{arm['name']}: {arm['neighbour_fps']:,.0f} frames/s, {share:.2g} % of a core.")
     return canvas

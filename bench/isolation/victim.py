@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from ..harness import rig
-from ..harness.numbers import Ratio, pairwise
+from ..harness.numbers import Ratio, number, pairwise
 from ..harness.openloop import Measure, Point, middle
 from ..harness.plot import Canvas
 from ..harness.session import Session
@@ -130,11 +130,10 @@ def _quartiles(ratio: Ratio) -> str:
     return f"{ratio.median:.3g} (quartiles {pairs[len(pairs) // 4]:.3g} .. {pairs[3 * len(pairs) // 4]:.3g})"
 
 
-def bars(canvas: Canvas, arms: Sequence[Mapping[str, Any]]) -> None:
-    """The p99 of each arm, or what there is in its place if that is infinite."""
-    finite = [p for p in ("p99_us", "p90_us", "p50_us") if all(isinstance(a[p], int | float) for a in arms)]
-    key = finite[0] if finite else "achieved_rps"
-    label = f"{key.removesuffix('_us')} (us)" if finite else "answered (requests/s)"
-    canvas.bars([str(a["name"]) for a in arms], [float(a[key]) for a in arms], ylabel=label)
-    if key != "p99_us":
-        canvas.caption("No p99: requests stayed unanswered in some arm.")
+def bars(canvas: Canvas, arms: Sequence[Mapping[str, Any]], colours: Sequence[int] | None = None) -> None:
+    """The p99 of each arm: the median of its slices, of which the figures compare single ones."""
+    names, values = [str(a["name"]) for a in arms], [number(a["p99_us_median_of_slices"]) for a in arms]
+    canvas.bars(names, values, ylabel="p99, median of the turns (us)", colours=colours, log=True)
+    infinite = [name for name, value in zip(names, values, strict=True) if not math.isfinite(value)]
+    if infinite:
+        canvas.caption(f"Infinite, at the left edge: {', '.join(infinite)}: requests stayed unanswered in most turns.")

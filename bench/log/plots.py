@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..harness.numbers import number
@@ -24,7 +25,9 @@ def plot(document: dict[str, Any]) -> Canvas:
     title = f"log: durable appends on {settings['device']} ({settings['file_system']})"
     n = sum(int(a["n"]) for a in [*single, *swept, *modelled, *arrivals])
     panels = 1 + 2 * bool(single) + bool(arrivals)
-    canvas = Canvas(title, message=settings["message"], n=n, panels=panels, size=(6.5 * panels, 4 + 2 * panels))
+    rows_of_panels = 1 if panels < 4 else 2
+    size = (6.5 * math.ceil(panels / rows_of_panels), 10 if rows_of_panels == 1 else 15)
+    canvas = Canvas(title, message=settings["message"], n=n, panels=panels, rows=rows_of_panels, size=size)
     _modelled(canvas, document, modelled, panels - 1)
     if arrivals:
         _arrivals(canvas, document, arrivals, panels - 2)

@@ -28,7 +28,7 @@ _NEVER_NS = 2**64 - 1
 _TCP = socket.IPPROTO_TCP
 # Linux's numbers of states (linux/tcp_states.h), in the order of enum cl_tcp_state.
 _STATES = (7, 10, 2, 3, 1, 4, 5, 8, 11, 9, 6)
-_OPEN, _LOSS, _RECOVERY = 0, 4, 3  # tcpi_ca_state
+_OPEN, _CWR, _RECOVERY, _LOSS = 0, 2, 3, 4  # tcpi_ca_state
 
 # Settings by Linux's sysctl, with what a value is multiplied by; and options of sockets.
 _SYSCTLS = {
@@ -36,6 +36,9 @@ _SYSCTLS = {
     "net.ipv4.tcp_keepalive_intvl": (lib.CL_TCP_SET_KEEP_INTERVAL, 1000),
     "net.ipv4.tcp_keepalive_probes": (lib.CL_TCP_SET_KEEP_PROBES, 1),
     "net.ipv4.tcp_fin_timeout": (lib.CL_TCP_SET_FIN_WAIT, 1000),
+    "net.ipv4.tcp_early_retrans": (lib.CL_TCP_SET_TAIL_PROBES, 1),
+    "net.ipv4.tcp_ecn": (lib.CL_TCP_SET_ECN, 1),
+    "net.ipv4.tcp_mtu_probing": (lib.CL_TCP_SET_BLACK_HOLES, 1),
 }
 _SYSCTL_OPTIONS = {
     "net.ipv4.tcp_timestamps": lib.CL_TCPO_TIMES,
@@ -55,18 +58,17 @@ _SOCKET_OPTIONS = {
 }
 # Of Linux's ways what this stack does: other values are refused.
 _SAME = {
-    "net.ipv4.tcp_early_retrans": ("0",),
-    "net.ipv4.tcp_recovery": ("0",),
-    "net.ipv4.tcp_frto": ("0",),
-    "net.ipv4.tcp_ecn": ("0", "2"),
+    "net.ipv4.tcp_recovery": ("1",),
+    "net.ipv4.tcp_frto": ("1", "2"),
     "net.ipv4.tcp_fastopen": ("0", "1"),
     "net.ipv4.tcp_slow_start_after_idle": ("1",),
-    "net.ipv4.tcp_mtu_probing": ("0",),
     "net.ipv4.tcp_congestion_control": ("cubic",),
     "net.ipv4.tcp_dsack": ("1",),
     "net.ipv4.tcp_tw_reuse": ("0",),
     "net.ipv4.tcp_invalid_ratelimit": ("0",),
 }
+# Where our defaults are not Linux's.
+_DEFAULTS = (("net.ipv4.tcp_mtu_probing", "0"),)
 _WITHOUT_MEANING = {(socket.SOL_SOCKET, socket.SO_REUSEADDR), (socket.SOL_SOCKET, socket.SO_REUSEPORT)}
 _OPERATIONS = frozenset(
     {"socket", "bind", "listen", "accept", "connect", "receive", "send", "shutdown", "close", "getsockopt"}
@@ -141,6 +143,8 @@ class CorelaneStack:
         if lib.cl_tcp_host_new(ipv4_to_int(settings.local_ip), mtu, _START_NS, out):
             raise CorelaneError("run scripts on corelane's TCP", "out of memory")
         self._host, self._now_ns, self._settings = out[0], _START_NS, settings
+        for name, value in _DEFAULTS:
+            self.sysctl(name, value)
         self._sockets: dict[int, _Socket] = {}
         self._pending: list[_Pending] = []
         self._options = lib.CL_TCPO_TIMES | lib.CL_TCPO_SACK_OK | lib.CL_TCPO_WSCALE
@@ -188,7 +192,8 @@ class CorelaneStack:
     def sysctl(self, name: str, value: str) -> None:
         if name in _SYSCTLS:
             option, factor = _SYSCTLS[name]
-            _check(lib.cl_tcp_host_set(self._host, option, int(value) * factor))
+            if lib.cl_tcp_host_set(self._host, option, int(value) * factor) < 0:
+                raise NotSupported(f"sysctl {name}={value}")
         elif name in _SYSCTL_OPTIONS:
             bit = _SYSCTL_OPTIONS[name]
             self._options = self._options | bit if int(value) else self._options & ~bit
@@ -395,11 +400,11 @@ class CorelaneStack:
 def _info(i: Any) -> dict[str, int]:
     return {
         "tcpi_state": _STATES[i.state],
-        "tcpi_ca_state": (_OPEN, _RECOVERY, _LOSS)[i.recovering],
+        "tcpi_ca_state": (_OPEN, _RECOVERY, _LOSS, _CWR)[i.recovering],
         "tcpi_retransmits": i.retries,
         "tcpi_probes": i.probes,
         "tcpi_backoff": i.backoff,
-        "tcpi_options": i.times | i.sacks << 1 | i.scales << 2,
+        "tcpi_options": i.times | i.sacks << 1 | i.scales << 2 | i.ecn << 3,
         "tcpi_snd_wscale": i.snd_scale,
         "tcpi_rcv_wscale": i.rcv_scale,
         "tcpi_rto": i.rto_us,
@@ -414,6 +419,10 @@ def _info(i: Any) -> dict[str, int]:
         "tcpi_unacked": i.unacked,
         "tcpi_notsent_bytes": i.unsent,
         "tcpi_total_retrans": i.resent,
+        "tcpi_sacked": i.sacked,
+        "tcpi_lost": i.lost,
+        "tcpi_dsack_dups": i.dsacks,
+        "tcpi_min_rtt": i.rtt_least_us,
     }
 
 

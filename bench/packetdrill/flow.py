@@ -50,7 +50,7 @@ class Stream:
             at, data = at + len(data), b""
         for i, byte in enumerate(data):
             if byte != pattern(at, 1)[0] and at in self.urgent:
-                at += 1  # the urgent byte was taken out of the stream (RFC 6093, section 3.3, says not to)
+                at += 1  # the urgent byte was taken out of the stream (RFC 6093, section 6, advises not to)
             if byte != pattern(at, 1)[0]:
                 return f"byte {self.read + i + 1} of the stream is {byte:#04x} and not {pattern(at, 1)[0]:#04x}"
             at += 1

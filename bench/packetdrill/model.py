@@ -1,6 +1,6 @@
 """A script as data: what parse.py reads and text.py prints. All of it is immutable and compares by value.
 
-Names of parts are those of packetdrill's grammar (Cardwell et al., USENIX ATC 2013, section 3; its syntax page).
+Names of parts are those of packetdrill's grammar (Cardwell et al., USENIX ATC 2013; its syntax page).
 """
 
 from __future__ import annotations

@@ -154,6 +154,14 @@ def judge_turns(session: Session, turns: Turns[Slot]) -> None:
         figure("raft.libraft_over_ours", turns.over_ours(libraft), libraft, OURS)
 
 
+def _colour(name: str) -> int:
+    """Ours, a floor, or another system."""
+    if name.startswith((LIBRAFT, ETCD)):
+        return 1
+    floors = (FLOOR, RELAYS, SWITCHED, RAW, *BOUND_NOTES)
+    return 6 if name.startswith(floors) else 0
+
+
 def plot(document: dict[str, Any]) -> Canvas:
     """Latency of a lone put, and the rate of 64 clients."""
     rows = {row["name"]: row for row in document["arms"]}
@@ -163,7 +171,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         message=document["settings"]["message"],
         n=sum(row["n"] for row in rows.values() if not row.get("modelled")),
         panels=2,
-        size=(13, 5.5),
+        size=(14, 8),
     )
     lone = {f"{MEMORY}, open loop": rows[f"{MEMORY}, open loop"]}
     for system in systems:
@@ -181,10 +189,12 @@ def plot(document: dict[str, Any]) -> Canvas:
     for name in [name for name, value in shown.items() if not math.isfinite(value)]:
         canvas.caption(f"No bar: {name}: half of the puts or more stayed unanswered.")
         del shown[name]
-    canvas.bars(list(shown), list(shown.values()), ylabel="put, 1 client: p50 (us)")
+    colours = [_colour(name) for name in shown]
+    canvas.bars(list(shown), list(shown.values()), ylabel="put, 1 client: p50 (us)", colours=colours)
     asked = [s for s in (MEMORY, TMPFS, DISK, TO_ALL, MUX, UDP, RAW, LIBRAFT, ETCD) if arm_name(s, 64) in rows]
     many = [rows[arm_name(system, 64)]["puts_per_s"] for system in asked]
-    canvas.bars(asked, many, ylabel="puts, 64 clients (1/s)", panel=1)
+    canvas.bars(asked, many, ylabel="puts, 64 clients (1/s)", panel=1, colours=[_colour(name) for name in asked])
+    canvas.caption("Blue: ours. Teal: floors, which replicate nothing or keep nothing. Red: other systems.")
     for name in BOUND_NOTES:
         if name in lone:
             canvas.caption(f"{name[0].upper()}{name[1:]}: {document['settings'][name]}.")

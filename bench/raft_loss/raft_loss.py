@@ -248,6 +248,6 @@ def plot(document: dict[str, Any]) -> Canvas:
     canvas.caption(
         f"n counts datagrams. {GBPS} Gb/s in virtual time; full window: median of {len(SEEDS)} seeds. All curves "
         f"stop at a loss of {100 * LOSSES[-1]:g} %, the most that was asked for. "
-        "p99.9 counts from the intended time; one that is not drawn is infinite."
+        "p99.9 counts from the intended time."
     )
     return canvas

@@ -114,8 +114,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         [row["ns"] for row in rows],
         ylabel="time of a message or round trip (ns)",
         colours=[[*CARRIERS, "cache line"].index(row["name"].partition(",")[0]) for row in rows],
+        log=True,
     )
-    canvas.axes[0].set_xscale("log")
-    canvas.axes[0].set_xlim(0.5, 3 * max(row["ns"] for row in rows))
     canvas.caption(f"Median of {ROUNDS} interleaved rounds. Closed loops on two pinned cores; no load is left out.")
     return canvas

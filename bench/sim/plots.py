@@ -28,8 +28,8 @@ def draw(document: dict[str, Any]) -> Canvas:
         message=document["settings"]["message"],
         n=sum(int(r["n"]) for r in rows if "under" not in r),
         panels=8 if managed else 6,
-        size=(38.0, 14.0) if managed else (30.0, 14.0),
-        widths=(2.2, *([1.2] * (7 if managed else 5))),
+        rows=2,
+        size=(26.0, 21.0) if managed else (20.0, 21.0),
     )
     lines = [*STYLES.values(), ("-.", "D")]
     for i, policy in enumerate(POLICIES):

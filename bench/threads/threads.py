@@ -163,8 +163,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         [row["ns"] for row in rows],
         ylabel="time of an operation (ns)",
         colours=[int(row["name"].endswith("pthread")) for row in rows],
+        log=True,
     )
-    canvas.axes[0].set_xscale("log")
-    canvas.axes[0].set_xlim(1, 3 * max(row["ns"] for row in rows))
     canvas.caption(f"Median of {ROUNDS} interleaved rounds. Closed loops on pinned cores; no load is left out.")
     return canvas

@@ -7,8 +7,9 @@
             sock = socket.socket(AF_INET, SOCK_DGRAM)  # keeps living in `far` after the block
 
 Invariants: addresses are given only inside namespaces that this module made; names carry the process id and a counter,
-so that concurrent runs never meet; a namespace is removed even when the block raises. setns(2) moves the calling thread
-alone, and threads inherit the namespace of their starter: inside `entered()` start only what belongs there.
+so that concurrent runs never meet; a namespace is removed even when the block raises, and what a killed process left
+behind goes when its id comes again. setns(2) moves the calling thread alone, and threads inherit the namespace of their
+starter: inside `entered()` start only what belongs there.
 
 Checksum offload is switched off on both ends unless asked for: veth never computes a checksum, it passes "to be filled
 in" along as kernel metadata, and a frame read by AF_XDP or a packet socket then carries a sum of the pseudo-header
@@ -154,6 +155,8 @@ class Interface:
 def namespace(label: str = "ns") -> Iterator[Namespace]:
     """A new namespace with loopback up and IPv6 off (no router solicitations among the frames); removed on leaving."""
     made = Namespace(f"cl{os.getpid()}-{next(_counter)}-{label}")
+    if made.path.exists():  # of a process that had our id and was killed
+        _ip("netns", "delete", made.name)
     _ip("netns", "add", made.name)
     try:
         made.ip("link", "set", "lo", "up")

@@ -37,6 +37,14 @@ from .shape import check_compiled, name_of
 _SIGNATURE = types.int64(
     types.CPointer(types.uint8), types.int64, types.CPointer(types.uint8), types.int64, types.voidptr
 )
+_STREAM = types.int64(
+    types.CPointer(types.uint8),
+    types.int64,
+    types.CPointer(types.uint8),
+    types.int64,
+    types.CPointer(types.int64),
+    types.voidptr,
+)
 _CLASSIFIER = types.int64(types.CPointer(types.uint8), types.int64, types.voidptr)
 _PERIODIC = types.int64(types.voidptr)
 # What is compiled: what it may return besides an integer, and what to do if it returns anything else.
@@ -44,6 +52,7 @@ _ANSWERS = {
     "handler": ((), "the reply's length as an integer, 0 for no reply"),
     "classifier": ((types.Boolean,), "the request's type, an integer from 0 on"),
     "periodic work": ((types.NoneType,), ""),
+    "stream handler": ((), "two integers: how many bytes it took, and the answer's length"),
 }
 
 
@@ -70,12 +79,44 @@ class CompiledHandler:
     stack_bytes: int = 0
 
 
+def _is_two_integers(kind: Any) -> bool:
+    return isinstance(kind, types.BaseTuple) and len(kind) == 2 and all(isinstance(k, types.Integer) for k in kind)
+
+
+def _guarded_stream(overload: Any) -> Any:
+    """The same for one that returns two integers: the second goes where a pointer says."""
+    returns = overload.signature.return_type
+
+    def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        context.add_linking_libs((overload.library,))
+        *args, where = args
+        status, result = context.call_internal_no_propagate(builder, overload.fndesc, overload.signature, args)
+        raised, none = (context.get_constant(types.int64, n) for n in (lib.CL_HANDLER_RAISED, 0))
+        took, answered = (
+            context.cast(builder, builder.extract_value(result, i), returns[i], types.int64) for i in range(2)
+        )
+        builder.store(builder.select(status.is_error, none, answered), where)
+        return builder.select(status.is_error, raised, took)
+
+    @intrinsic
+    def call(typingctx: Any, data: Any, reply: Any, answered: Any) -> Any:
+        return types.int64(data, reply, answered), emit
+
+    @intrinsic
+    def call_with_state(typingctx: Any, data: Any, reply: Any, state: Any, answered: Any) -> Any:
+        return types.int64(data, reply, state, answered), emit
+
+    return call if len(overload.signature.args) == 2 else call_with_state
+
+
 def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str) -> Any:
     """An intrinsic that calls one overload and turns a raised exception into CL_HANDLER_RAISED."""
     overload = dispatcher.overloads[argtypes]
     returns = overload.signature.return_type
     other, answer = _ANSWERS[what]
-    if not isinstance(returns, (types.Integer, *other)):
+    if what == "stream handler" and _is_two_integers(returns):
+        return _guarded_stream(overload)
+    if what == "stream handler" or not isinstance(returns, (types.Integer, *other)):
         kind = "nothing" if isinstance(returns, types.NoneType) else str(returns)
         if isinstance(returns, types.Optional):
             kind = f"{returns.type}, and on some way nothing"
@@ -219,6 +260,33 @@ def compile_handler(function: Callable[..., Any], state: Any = None, *, cache: b
     return _compile(function, "handler", argtypes, lambda call: (_SIGNATURE, _entry(call, state)), cache, (state,))
 
 
+def compile_stream(function: Callable[..., Any], state: Any = None, *, cache: bool = True) -> CompiledHandler:
+    """Compile `function(data, reply) -> (took, answered)`, or with `state`, into a cl_tcp_handler.
+
+    Arguments and errors as of `compile_handler`.
+    """
+
+    def entry_of(call: Any) -> tuple[Any, Callable[..., Any]]:
+        if state is None:
+
+            def entry(data: Any, length: int, reply: Any, room: int, answered: Any, arg: Any) -> Any:
+                return call(make_view(data, length, True), make_view(reply, room, False), answered)
+
+            return _STREAM, entry
+        shape, dtype = state.shape, state.dtype
+
+        def entry_with_state(data: Any, length: int, reply: Any, room: int, answered: Any, arg: Any) -> Any:
+            view = numba.carray(arg, shape, dtype)
+            return call(make_view(data, length, True), make_view(reply, room, False), view, answered)
+
+        return _STREAM, entry_with_state
+
+    argtypes: tuple[Any, ...] = (request_view_t, reply_view_t)
+    if state is not None:
+        argtypes += (_state_type(state),)
+    return _compile(function, "stream handler", argtypes, entry_of, cache, (state,))
+
+
 def compile_classifier(function: Callable[..., Any], *, cache: bool = True) -> CompiledHandler:
     """Compile `function(request) -> type` into a cl_udp_classifier; one that raises names no type.
 
@@ -269,7 +337,8 @@ def _compile(
     """One overload of the function, and the entry point that C calls."""
     load_library()
     python = getattr(function, "py_func", function)
-    names = ("state",) if what == "periodic work" else ("request", "reply", "state")
+    first = "data" if what == "stream handler" else "request"
+    names = ("state",) if what == "periodic work" else (first, "reply", "state")
     check_compiled(what, python, names[: len(argtypes)], _ANSWERS[what][1])
     dispatcher = numba.njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(python)
 

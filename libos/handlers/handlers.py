@@ -225,10 +225,10 @@ def as_handler(what: Any) -> Handler:
     return c_handler(what)
 
 
-def check_port(port: int | None) -> None:
+def check_port(port: int | None, kind: str = "UDP") -> None:
     """Raise CorelaneError unless it is None or 1..65535."""
     if port is not None and (isinstance(port, bool) or not isinstance(port, int) or not 1 <= port <= 65535):
-        raise CorelaneError("bind a handler", f"port {port!r}", "UDP ports are 1 to 65535")
+        raise CorelaneError("bind a handler", f"port {port!r}", f"{kind} ports are 1 to 65535")
 
 
 def _is_burst(function: Any, burst: bool) -> bool:

@@ -43,9 +43,11 @@ def check_compiled(what: str, function: Any, names: tuple[str, ...], returns: st
         if names == ("state",) or not names:
             hint += ", where every(state=array) gives it a state"
         elif len(names) == 2 and takes(function, 1):
-            hint += ", or say compiled=False: plain Python may be a function of the request that returns bytes"
+            bytes_of = "data that returns a number and" if names[0] == "data" else "request that returns"
+            hint += f", or say compiled=False: plain Python may be a function of the {bytes_of} bytes"
         elif len(names) == 2 and takes(function, 3):
-            hint += ", or give it a state: @libos.udp(port, state=array)"
+            made_by = "tcp" if names[0] == "data" else "udp"
+            hint += f", or give it a state: @libos.{made_by}(port, state=array)"
         raise CorelaneError(
             doing, f"it is called with {', '.join(names) or 'nothing'}, and takes {inspect.signature(function)}", hint
         )
@@ -76,6 +78,20 @@ def check_python(function: Any) -> bool:
         )
     _check_answers(doing, function, "the reply's length" if two else "the reply as bytes")
     return two
+
+
+def check_stream(function: Any) -> bool:
+    """Whether it is handler(data, connection), and not handler(data). Raises CorelaneError unless it is either."""
+    doing = f"make handler {name_of(function)}"
+    one = takes(function, 1)
+    if not one and not takes(function, 2):
+        raise CorelaneError(
+            doing,
+            f"{name_of(function)}{inspect.signature(function)} takes neither (data) nor (data, connection)",
+            "write def handler(data), which returns how many bytes it took, and the answer",
+        )
+    _check_answers(doing, function, "how many bytes it took, and the answer")
+    return not one
 
 
 def _check_answers(doing: str, function: Any, returns: str) -> None:

@@ -85,8 +85,7 @@ static inline void send_reply(struct cl_netq *q, struct cl_udp_req *req, int64_t
     }
     cl_udp_fill((struct cl_udp_frame *)req->tx.data, eth->src, nif->self.mac, nif->self.ip_be, cl_be32(req->peer.ipv4),
                 cl_be16(req->port), cl_be16(req->peer.port), (unsigned)len, nif->udp_checksum);
-    req->tx.len = (uint16_t)(CL_UDP_HEADERS + len);
-    cl_netq_push(q, &req->tx);
+    cl_netq_push_sized(q, &req->tx, (unsigned)(CL_UDP_HEADERS + len));
 }
 
 /* The handler has decided: send or not, count, give both buffers back. */

@@ -4,15 +4,17 @@
 
 #include <errno.h>
 
-/* Whether it quotes the header of a UDP datagram that we may have sent, and its ports. */
+/* Whether it quotes the header of a packet that we may have sent, and the first 8 bytes behind: ports, and of a segment
+ * its number. */
 static bool quotes_ours(const struct cl_net_self *self, const uint8_t *message, unsigned len, bool looped)
 {
     const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(message + sizeof(struct cl_icmp));
     if (len < sizeof(struct cl_icmp) + CL_IPV4_HLEN + CL_UDP_HLEN)
         return false;
     /* We send no options. */
-    return ip->version_ihl == 0x45 && ip->proto == CL_IPPROTO_UDP && cl_ipv4_source(self, ip->dst_be) == ip->src_be &&
-           cl_ipv4_is_own(self, ip->dst_be) == looped && (ip->frag_be & cl_be16(CL_IPV4_OFFSET_MASK)) == 0;
+    return ip->version_ihl == 0x45 && (ip->proto == CL_IPPROTO_UDP || ip->proto == CL_IPPROTO_TCP) &&
+           cl_ipv4_source(self, ip->dst_be) == ip->src_be && cl_ipv4_is_own(self, ip->dst_be) == looped &&
+           (ip->frag_be & cl_be16(CL_IPV4_OFFSET_MASK)) == 0;
 }
 
 unsigned cl_icmp_check(const struct cl_net_self *self, const uint8_t *message, unsigned len, bool broadcast,
@@ -61,7 +63,15 @@ void cl_icmp_read(const uint8_t *message, struct cl_icmp_about *out)
     const struct cl_icmp *icmp = (const struct cl_icmp *)message;
     const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(icmp + 1);
     const struct cl_udp *udp = (const struct cl_udp *)(ip + 1);
-    *out = (struct cl_icmp_about){ip->dst_be, udp->src_port_be, udp->dst_port_be, error_of(icmp)};
+    *out = (struct cl_icmp_about){.src_be = ip->src_be,
+                                  .dst_be = ip->dst_be,
+                                  .src_port_be = udp->src_port_be,
+                                  .dst_port_be = udp->dst_port_be,
+                                  .error = error_of(icmp),
+                                  .total_len = cl_be16(ip->total_len_be),
+                                  .mtu = cl_be16(icmp->seq_be), /* the field's place in these messages */
+                                  .seq = cl_be32(cl_get32((const uint8_t *)udp + 4)),
+                                  .protocol = ip->proto};
 }
 
 bool cl_icmp_allow(struct cl_icmp_limit *limit, uint64_t now_ns)

@@ -4,9 +4,11 @@
  * unreachable, code 3, with the offending header and 8 bytes, limited to a rate, and never about an ICMP message, a
  * broadcast or a fragment (RFC 1122, section 3.2.2). Errors that come (destination unreachable, time exceeded, parameter
  * problem) are told to the connected socket that has sent such a datagram, once, by errno: ports and addresses of the
- * header that they quote must be those of the socket (RFC 1122, section 4.1.3.3; RFC 5927, section 4).
- * Not implemented: sending echo requests, redirects, source quench (RFC 6633), timestamp; path MTU discovery beyond the
- * errno; errors about datagrams of sockets that are not connected, which are counted (icmp_error) and dropped. */
+ * header that they quote must be those of the socket (RFC 1122, section 4.1.3.3; RFC 5927, section 4). Those about
+ * segments go to their connection (tcp/path.c).
+ * Not implemented: sending echo requests, redirects, source quench (RFC 6633), timestamp; path MTU discovery for
+ * datagrams beyond the errno; errors about datagrams of sockets that are not connected, and about segments of no
+ * connection, which are counted (icmp_error) and dropped. */
 #ifndef CORELANE_LIBOS_NET_ICMP_H
 #define CORELANE_LIBOS_NET_ICMP_H
 
@@ -25,11 +27,15 @@ struct cl_icmp_limit {
     uint32_t tokens;
 };
 
-/* What an error message says of a datagram that we sent. Addresses and ports as in memory. */
+/* What an error message says of a datagram or segment that we sent. Addresses and ports as in memory. */
 struct cl_icmp_about {
-    uint32_t dst_be;
+    uint32_t src_be, dst_be;
     uint16_t src_port_be, dst_port_be;
-    int32_t error; /* errno */
+    int32_t error;      /* errno */
+    uint16_t total_len; /* of the packet that it quotes */
+    uint16_t mtu;       /* with EMSGSIZE: of the link that it does not fit into (RFC 1191, section 4); 0: not told */
+    uint32_t seq;       /* of a segment */
+    uint8_t protocol;   /* CL_IPPROTO_UDP, _TCP */
 };
 
 /* Validate an ICMP message. CL_DROP_NONE: an echo request to answer, or (*error) an error to look at; else the reason.

@@ -4,7 +4,7 @@
  * 3.2.1.3 source addresses that no host may have, limited and subnet broadcast as destination; headers with DF set and
  * identification 0 (RFC 6864: an atomic datagram needs none).
  * Not implemented: fragments and reassembly (refused, counted apart: ip_fragment, ip_reassembly), forwarding, options
- * of our own, multicast, path MTU discovery (we never send more than the NIC's MTU). */
+ * of our own, multicast, path MTU discovery but for connections (tcp/path.c; we never send more than the NIC's MTU). */
 #ifndef CORELANE_LIBOS_NET_IPV4_H
 #define CORELANE_LIBOS_NET_IPV4_H
 
@@ -55,6 +55,14 @@ static inline void cl_ipv4_fill(struct cl_ipv4 *ip, uint32_t src_be, uint32_t ds
     uint64_t sum =
         (uint64_t)cl_be16(0x4500) + total_be + cl_be16(CL_IPV4_DF) + cl_be16(0x4000 | proto) + src_be + dst_be;
     ip->check = cl_csum_finish(sum);
+}
+
+/* Set the ECN field of a header that cl_ipv4_fill has filled. */
+static inline void cl_ipv4_mark(struct cl_ipv4 *ip, uint8_t ecn)
+{
+    ip->tos = ecn;
+    ip->check = 0;
+    ip->check = cl_csum(ip, sizeof *ip);
 }
 
 #endif

@@ -31,6 +31,7 @@
 #include "typed.h"
 
 #include <pthread.h>
+#include <stddef.h>
 
 #define CL_NETQ_TX 64     /* frames that may wait for the NIC's queue */
 #define CL_NETQ_SPARE 32  /* empty buffers kept ready */
@@ -61,16 +62,20 @@ struct cl_route {
     uint8_t mac[6];
 };
 
-/* What kthread k owns. */
+/* What kthread k owns. Siblings read the first line, which is hardly ever written. What each request writes follows. */
 struct cl_netq {
     struct cl_netif *nif;
     struct cl_nic *nic;
+    struct cl_inbox *inbox;     /* constant */
+    struct cl_typed *typed;     /* queues by type, or NULL: no handler sorts. Set once (release); readers: anybody */
+    struct cl_ready *ready;     /* flows of ordered handlers, or NULL: there are none. Set once (release); the same */
+    struct cl_signals *signals; /* positions of the inbox are exported there, or to own_signals */
+    const uint64_t *time;       /* cl_stamp's, of the interface's clock */
     uint32_t index;
+    uint32_t tag; /* of what the NIC received last */
     uint32_t n_tx, n_spare, n_done;
-    uint32_t flush_at;    /* how many frames make a doorbell: 1, CL_NETQ_FLUSH, or CL_NETQ_TX: all that there will be */
-    uint32_t alone;       /* so many requests more are answered one by one: see pace() in handler.c */
-    uint32_t tag;         /* of what the NIC received last */
-    const uint64_t *time; /* cl_stamp's, of the interface's clock */
+    uint32_t flush_at; /* how many frames make a doorbell: 1, CL_NETQ_FLUSH, or CL_NETQ_TX: all that there will be */
+    uint32_t alone;    /* so many requests more are answered one by one: see pace() in handler.c */
     uint64_t last_flush_tsc;
     uint64_t rang_ticks;                  /* spent in doorbells, where these are system calls (nic.h, tx_calls) */
     uint64_t full_since_tsc;              /* when the NIC's queue was found full; 0: it has taken all since */
@@ -80,7 +85,6 @@ struct cl_netq {
     struct cl_route routes[CL_NETQ_ROUTES];
     struct cl_icmp_limit icmp, resets;
     struct cl_net_stats stats;
-    struct cl_signals *signals; /* positions of the inbox are exported there, or to own_signals */
     struct cl_signals own_signals;
     /* The NIC queue's receive side: owner and thieves, under rx_lock. A NIC cannot be asked whether a frame waits
      * without taking it, so whoever asks puts what it finds into the stash. n_stash is also read without the lock. */
@@ -93,11 +97,8 @@ struct cl_netq {
     struct cl_spin loop_lock CL_ALIGNED(CL_CACHELINE);
     uint32_t loop_head, n_loop;
     struct cl_frame loop[CL_NETQ_LOOP];
-    struct cl_ready
-        *ready; /* flows of ordered handlers, or NULL: there are none. Set once (release); readers: anybody */
-    struct cl_typed *typed; /* queues by type, or NULL: no handler sorts. Set once (release); readers: anybody */
-    struct cl_inbox *inbox; /* constant */
 } CL_ALIGNED(CL_CACHELINE);
+_Static_assert(offsetof(struct cl_netq, n_tx) == CL_CACHELINE, "what is written often has no part of the first line");
 
 enum cl_udp_kind {
     CL_UDP_CLOSED = 0,
@@ -148,11 +149,21 @@ struct cl_connections {
     /* Put a segment into the flow of its connection, and take the frame; as cl_ordered_put. False: it is of none. item: its
      * payload_len is the segment's, header included; its socket is not looked at. */
     bool (*put)(struct cl_netq *q, const struct cl_rx_item *item, struct cl_ready_list *woken);
+    /* Write an answer, which is no reset, to a segment that is of none, into out (CL_TCP_ANSWER_MOST bytes). Returns the
+     * length of the frame; 0: there is none. */
+    unsigned (*answer)(struct cl_netq *q, const uint8_t *frame, const struct cl_rx_info *info, uint8_t *out);
+    /* Put an ICMP error about a segment into the flow of its connection, and take the frame; as `put`. */
+    bool (*complain)(struct cl_netq *q, const struct cl_rx_item *item, const struct cl_icmp_about *about,
+                     struct cl_ready_list *woken);
     /* A turn of a flow that was taken out of the ready queue of the calling kthread. */
     void (*run)(struct cl_netif *nif, struct cl_flow *f);
     /* No kthread runs: end all, and give back what they have. */
     void (*drain)(struct cl_netif *nif);
     void (*free)(struct cl_netif *nif);
+    /* Nothing comes any more (sockets_shut is set): wake whoever waits. Any thread. */
+    void (*shut)(struct cl_netif *nif);
+    struct cl_streams *streams;     /* tcp/sockets.h; NULL: there are none. Set once (release) under types_lock */
+    struct cl_tcp_serving *serving; /* tcp/serve.c: handlers, to be freed. Under types_lock */
 };
 
 struct cl_netif {
@@ -347,6 +358,22 @@ static inline void cl_netq_push(struct cl_netq *q, const struct cl_frame *f)
         return;
     }
     q->tx[q->n_tx++] = *f;
+    if (q->n_tx >= q->flush_at)
+        cl_netq_ring(q);
+}
+
+/* The same of a frame that is `len` bytes long. The length is written last: a copy of what was just written in part
+ * would wait for that. */
+static inline void cl_netq_push_sized(struct cl_netq *q, struct cl_frame *f, unsigned len)
+{
+    if (cl_unlikely(q->n_tx == CL_NETQ_TX)) {
+        f->len = (uint16_t)len;
+        cl_netq_push_slow(q, f);
+        return;
+    }
+    struct cl_frame *to = &q->tx[q->n_tx++];
+    *to = *f;
+    to->len = (uint16_t)len;
     if (q->n_tx >= q->flush_at)
         cl_netq_ring(q);
 }

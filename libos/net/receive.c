@@ -56,26 +56,49 @@ static void refuse_port(struct burst *b, const struct cl_frame *f, const struct 
     cl_count(&q->stats.icmp_unreachable_sent, 1);
 }
 
+/* Send what was written as an answer. */
+static void send_answer(struct burst *b, struct cl_frame *out, const uint8_t *bytes, unsigned len)
+{
+    memcpy(out->data, bytes, len);
+    out->len = (uint16_t)len;
+    if (b->looped)
+        (void)cl_netq_loop(b->q, out);
+    else
+        cl_netq_push(b->q, out);
+}
+
 static void refuse_segment(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
     struct cl_netq *q = b->q;
-    uint8_t reset[CL_ETH_HLEN + CL_IPV4_HLEN + CL_TCP_HLEN];
+    uint8_t reset[CL_TCP_ANSWER_MOST];
     struct cl_frame out;
     cl_netq_drop(q, CL_DROP_TCP_NO_PORT);
-    unsigned len = cl_tcp_reset(&q->nif->self, f->data, info, reset, sizeof reset);
+    unsigned len = cl_tcp_reset(&q->nif->self, f->data, info, reset);
     if (len == 0)
         return;
     if (!cl_icmp_allow(&q->resets, cl_sched_now_ns(q->nif->sched)) || !cl_netq_take(q, &out)) {
         cl_count(&q->stats.tcp_rate_limited, 1);
         return;
     }
-    memcpy(out.data, reset, len);
-    out.len = (uint16_t)len;
-    if (b->looped)
-        (void)cl_netq_loop(q, &out);
-    else
-        cl_netq_push(q, &out);
+    send_answer(b, &out, reset, len);
     cl_count(&q->stats.tcp_resets_sent, 1);
+}
+
+/* A segment that is of no connection: a SYN may be answered without making one. */
+static void answer_segment(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
+{
+    struct cl_connections *tcp = cl_load_acquire(&b->q->nif->tcp);
+    uint8_t answer[CL_TCP_ANSWER_MOST];
+    struct cl_frame out;
+    unsigned len = tcp ? tcp->answer(b->q, f->data, info, answer) : 0;
+    if (len == 0) {
+        refuse_segment(b, f, info);
+    } else if (!cl_netq_take(b->q, &out)) {
+        cl_netq_drop(b->q, CL_DROP_NO_TX_BUFFER);
+    } else {
+        send_answer(b, &out, answer, len);
+        cl_count(&b->q->stats.answered, 1);
+    }
 }
 
 /* A segment goes to its connection. False: it is of none. */
@@ -139,16 +162,22 @@ static CL_NOINLINE void to_socket(struct burst *b, const struct cl_rx_item *item
     cl_netq_done(b->q, &item->frame);
 }
 
-static void take_icmp_error(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
+/* True: a connection has the frame. */
+static bool take_icmp_error(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
+    struct cl_connections *tcp = cl_load_acquire(&b->q->nif->tcp);
+    struct cl_rx_item item = {.frame = *f, .rx_tsc = b->rx_tsc, .l4 = info->l4, .looped = b->looped};
     struct cl_icmp_about about;
     cl_icmp_read(f->data + info->l4, &about);
-    if (cl_udp_tell_error(b->q->nif, &about)) {
+    if (about.protocol == CL_IPPROTO_TCP && tcp && tcp->complain(b->q, &item, &about, &b->woken))
+        return true;
+    if (about.protocol == CL_IPPROTO_UDP && cl_udp_tell_error(b->q->nif, &about)) {
         cl_count(&b->q->stats.icmp_errors, 1);
         b->delivered++;
     } else {
         cl_netq_drop(b->q, CL_DROP_ICMP_ERROR);
     }
+    return false;
 }
 
 /* A request for the queue of its type. */
@@ -181,7 +210,8 @@ static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, co
         answer_icmp(b->q, f, info);
         break;
     case CL_RX_ICMP_ERROR:
-        take_icmp_error(b, f, info);
+        if (take_icmp_error(b, f, info))
+            return;
         break;
     case CL_RX_UDP:
         refuse_port(b, f, info);
@@ -189,7 +219,7 @@ static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, co
     case CL_RX_TCP:
         if (to_connection(b, f, info))
             return;
-        refuse_segment(b, f, info);
+        answer_segment(b, f, info);
         break;
     default:
         if (cl_rx_unfinished(f->data, info))
@@ -213,7 +243,7 @@ static CL_NOINLINE void to_other(struct burst *b, const struct cl_rx_item *item,
         to_socket(b, item, info);
 }
 
-static inline void parsed_frame(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
+static CL_ALWAYS_INLINE void to_its_place(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
     struct cl_netif *nif = b->q->nif;
     if (cl_likely(info->verdict == CL_RX_UDP)) {
@@ -244,11 +274,17 @@ static inline void parsed_frame(struct burst *b, const struct cl_frame *f, const
     slow_frame(b, f, info);
 }
 
+/* Of a burst that nothing orders: inline, so that what was parsed stays in registers. */
 static inline void one_frame(struct burst *b, const struct cl_frame *f)
 {
     struct cl_rx_info info;
     cl_rx_parse(&b->q->nif->self, f->data, f->len, &info);
-    parsed_frame(b, f, &info);
+    to_its_place(b, f, &info);
+}
+
+static CL_NOINLINE void parsed_frame(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
+{
+    to_its_place(b, f, info);
 }
 
 static inline void publish(struct burst *b)

@@ -345,8 +345,12 @@ int cl_poll_remove(struct cl_poll *set, struct cl_udp_socket *s)
 
 void cl_udp_sockets_shut(struct cl_netif *nif)
 {
-    cl_spin_lock(&nif->table_lock);
     cl_store_release(&nif->sockets_shut, 1); /* release: whoever is told below sees it */
+    cl_fence_seq_cst();                      /* a first connection made just now: who waits for it finds the flag */
+    struct cl_connections *tcp = cl_load_acquire(&nif->tcp);
+    if (tcp)
+        tcp->shut(nif);
+    cl_spin_lock(&nif->table_lock);
     for (unsigned i = 0; i < nif->n_sockets; i++) {
         struct cl_udp_socket *s = nif->all[i];
         if (!s->queue)

@@ -26,11 +26,12 @@ static inline unsigned cl_udp_check(const struct cl_net_self *self, const struct
     return CL_DROP_NONE;
 }
 
-/* Headers of a datagram whose payload has the partial sum `payload_sum` (net.h). Addresses and ports in network byte
- * order. */
-static inline void cl_udp_fill_summed(struct cl_udp_frame *f, const uint8_t *dst_mac, const uint8_t *src_mac,
-                                      uint32_t src_be, uint32_t dst_be, uint16_t src_port_be, uint16_t dst_port_be,
-                                      unsigned payload_len, bool with_checksum, uint64_t payload_sum)
+/* Headers of a datagram, with no checksum. Addresses and ports in network byte order. Returns the partial sum (net.h)
+ * of all that its checksum covers but the payload: from the values, not from the header bytes just stored, so that no
+ * narrow store is read back by a wider load. */
+static inline uint64_t cl_udp_fill_unsummed(struct cl_udp_frame *f, const uint8_t *dst_mac, const uint8_t *src_mac,
+                                            uint32_t src_be, uint32_t dst_be, uint16_t src_port_be,
+                                            uint16_t dst_port_be, unsigned payload_len)
 {
     cl_eth_fill(&f->eth, dst_mac, src_mac, CL_ETHERTYPE_IPV4);
     cl_ipv4_fill(&f->ip, src_be, dst_be, CL_IPPROTO_UDP, CL_UDP_HLEN + payload_len);
@@ -39,21 +40,34 @@ static inline void cl_udp_fill_summed(struct cl_udp_frame *f, const uint8_t *dst
     f->udp.dst_port_be = dst_port_be;
     f->udp.len_be = len_be;
     f->udp.check = 0;
-    if (with_checksum) {
-        /* From the values, not from the header bytes just stored: no narrow store is read back by a wider load. */
-        uint64_t sum = cl_csum_pseudo(src_be, dst_be, CL_IPPROTO_UDP, len) + src_port_be + dst_port_be + len_be;
-        uint16_t check = cl_csum_finish(sum + payload_sum);
-        f->udp.check = check ? check : 0xffff;
-    }
+    return cl_csum_pseudo(src_be, dst_be, CL_IPPROTO_UDP, len) + src_port_be + dst_port_be + len_be;
 }
 
-/* The same for a payload that lies behind the headers already. */
+static inline void cl_udp_set_check(struct cl_udp_frame *f, uint64_t sum)
+{
+    uint16_t check = cl_csum_finish(sum);
+    f->udp.check = check ? check : 0xffff;
+}
+
+/* Headers of a datagram whose payload has the partial sum `payload_sum`. */
+static inline void cl_udp_fill_summed(struct cl_udp_frame *f, const uint8_t *dst_mac, const uint8_t *src_mac,
+                                      uint32_t src_be, uint32_t dst_be, uint16_t src_port_be, uint16_t dst_port_be,
+                                      unsigned payload_len, bool with_checksum, uint64_t payload_sum)
+{
+    uint64_t sum = cl_udp_fill_unsummed(f, dst_mac, src_mac, src_be, dst_be, src_port_be, dst_port_be, payload_len);
+    if (with_checksum)
+        cl_udp_set_check(f, sum + payload_sum);
+}
+
+/* The same for a payload that lies behind the headers already. It is summed last, when the registers that held the
+ * headers' fields are free. */
 static inline void cl_udp_fill(struct cl_udp_frame *f, const uint8_t *dst_mac, const uint8_t *src_mac, uint32_t src_be,
                                uint32_t dst_be, uint16_t src_port_be, uint16_t dst_port_be, unsigned payload_len,
                                bool with_checksum)
 {
-    uint64_t sum = with_checksum ? cl_csum_add(0, f->payload, payload_len) : 0;
-    cl_udp_fill_summed(f, dst_mac, src_mac, src_be, dst_be, src_port_be, dst_port_be, payload_len, with_checksum, sum);
+    uint64_t sum = cl_udp_fill_unsummed(f, dst_mac, src_mac, src_be, dst_be, src_port_be, dst_port_be, payload_len);
+    if (with_checksum)
+        cl_udp_set_check(f, cl_csum_add(sum, f->payload, payload_len));
 }
 
 #endif

@@ -52,6 +52,14 @@ __all__ = [
     "sem_wait",
     "sleep_ns",
     "stopping",
+    "tcp_abort",
+    "tcp_accept",
+    "tcp_close",
+    "tcp_connect",
+    "tcp_peek",
+    "tcp_read",
+    "tcp_shutdown",
+    "tcp_write",
     "tsc",
     "udp_connect",
     "udp_recv",
@@ -83,6 +91,14 @@ _recvfrom = _external("cl_udp_recvfrom", types.int64, _address, _address, types.
 _connect = _external("cl_udp_connect", types.int32, _address, _address)
 _send = _external("cl_udp_send", types.int64, _address, _address, types.int64)
 _poll_wait = _external("cl_poll_wait", types.int32, _address, _address, types.int64, types.int64)
+_accept = _external("cl_stream_accept", types.int32, _address, types.int64, _address)
+_connect_tcp = _external("cl_stream_connect", types.int32, _address, _address, _address, types.int64, _address)
+_read = _external("cl_stream_read", types.int64, _address, _address, types.int64, types.int64)
+_peek_tcp = _external("cl_stream_peek", types.int64, _address, _address, types.int64, types.int64)
+_write = _external("cl_stream_write", types.int64, _address, _address, types.int64, types.int64)
+_shutdown = _external("cl_stream_shutdown", types.int32, _address, types.int32)
+_close = _external("cl_stream_close", types.int32, _address, types.int64)
+tcp_abort = _external("cl_stream_abort", types.int32, _address)
 _append_wait = _external("cl_log_append_wait", types.int32, _address, _address, types.uint32, types.uint64, _address)
 _trim_wait = _external("cl_log_trim_wait", types.int32, _address, types.uint64)
 _current = _external("cl_current_request", _address)
@@ -246,6 +262,58 @@ def udp_recv(socket: Any, view: Any, timeout_ns: Any) -> Any:
     return _recvfrom(socket, _bytes_at(view), len(view), _u64(0), timeout_ns)
 
 
+@njit
+def tcp_accept(listener: Any, timeout_ns: Any) -> Any:
+    """Take a connection: its address, or -errno (cl_stream_accept). Blocks the uthread."""
+    stream = _word_on_stack()
+    rc = _accept(listener, timeout_ns, stream)
+    return types.int64(rc) if rc else _peek(stream, types.int64)
+
+
+@njit
+def tcp_connect(runtime: Any, ipv4: Any, port: Any, timeout_ns: Any) -> Any:
+    """Open a connection: its address, or -errno (cl_stream_connect). Blocks the uthread.
+
+    runtime: its `pointer`. timeout_ns of 0 is too short: nothing is opened then, and the result is -EAGAIN.
+    """
+    if timeout_ns == 0:
+        return types.int64(_AGAIN)
+    stream = _word_on_stack()
+    rc = _connect_tcp(runtime, _u64(0), _addr_on_stack(ipv4, port), timeout_ns, stream)
+    return types.int64(rc) if rc else _peek(stream, types.int64)
+
+
+@njit
+def tcp_read(stream: Any, view: Any, timeout_ns: Any) -> Any:
+    """Take what has come into a view: bytes, 0 at the end, or -errno (cl_stream_read). Blocks the uthread."""
+    return _read(stream, _bytes_at(view), len(view), timeout_ns)
+
+
+@njit
+def tcp_peek(stream: Any, view: Any, timeout_ns: Any) -> Any:
+    """The same, and leave it there (cl_stream_peek)."""
+    return _peek_tcp(stream, _bytes_at(view), len(view), timeout_ns)
+
+
+@njit
+def tcp_write(stream: Any, view: Any, timeout_ns: Any) -> Any:
+    """Write the bytes of a view: their number, fewer when the time is over, or -errno (cl_stream_write)."""
+    return _write(stream, _bytes_at(view), len(view), timeout_ns)
+
+
+@njit
+def tcp_shutdown(stream: Any) -> Any:
+    """Write no more: 0, or -errno (cl_stream_shutdown)."""
+    return _shutdown(stream, 2)
+
+
+@njit
+def tcp_close(stream: Any) -> Any:
+    """Close it: 0, or -errno (cl_stream_close). What was written is still sent."""
+    return _close(stream, 0)
+
+
+_AGAIN = -errno.EAGAIN
 _NO_LOG, _TOO_LONG = -errno.EINVAL, -errno.EMSGSIZE
 _RECORD_MOST = (1 << 32) - 1  # bytes that C can be told of; no log takes so many
 

@@ -55,6 +55,30 @@ def poll_wait(poll: _Int, events: _Bytes, timeout_ns: _Int) -> int:
     """Wait for the sockets of a Poll: how many events, 0 when the time is over, or -errno. events: uint64, two words an
     event, its data and what is ready. timeout_ns < 0: for ever. Blocks the uthread."""
 
+def tcp_accept(listener: _Int, timeout_ns: _Int) -> int:
+    """Take a connection of a TcpListener: its address, or -errno. timeout_ns < 0: for ever. Blocks the uthread."""
+
+def tcp_connect(runtime: _Int, ipv4: _Int, port: _Int, timeout_ns: _Int) -> int:
+    """Open a connection: its address, or -errno. runtime: Runtime.pointer. ipv4 in host order. Blocks the uthread."""
+
+def tcp_read(stream: _Int, view: _Bytes, timeout_ns: _Int) -> int:
+    """Take what has come into a view: at least one byte; 0 at the end of the stream; or -errno. Blocks the uthread."""
+
+def tcp_peek(stream: _Int, view: _Bytes, timeout_ns: _Int) -> int:
+    """The same, and leave it there. Blocks the uthread."""
+
+def tcp_write(stream: _Int, view: _Bytes, timeout_ns: _Int) -> int:
+    """Write the bytes of a view: their number, fewer when the time is over, or -errno. Blocks the uthread."""
+
+def tcp_shutdown(stream: _Int) -> int:
+    """Write no more, while reading goes on. 0, or -errno. Blocks the uthread."""
+
+def tcp_close(stream: _Int) -> int:
+    """Close it; what was written is still sent. 0, or -errno."""
+
+def tcp_abort(stream: _Int) -> int:
+    """Close it with a reset. 0, or -errno."""
+
 def log_append(log: _Int, view: _Bytes, tag: _Int = 0) -> int:
     """Append a record: its index once it is durable, or -errno. Blocks the uthread."""
 

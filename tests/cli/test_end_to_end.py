@@ -29,6 +29,7 @@ def test_up_run_ps(start: Any, tmp_path: Path) -> None:
     begun = up.event("iokernel")
     assert (begun["socket"], begun["pid"], begun["uplink"]) == (path, up.process.pid, None)
     assert len(begun["cpus"]) == 1
+    assert up.event("placement")["text"], "after what whoever starts it looks for"
     serving = run.event("serving")
     assert (serving["app"], serving["attached"], serving["pid"]) == ("echo", True, run.process.pid)
     assert (serving["port"], serving["ports"]) == (9000, [9000])

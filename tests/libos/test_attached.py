@@ -393,7 +393,7 @@ def _end(child: subprocess.Popen[str]) -> str:
     child.send_signal(signal.SIGTERM)
     out, err = child.communicate(timeout=30)
     assert child.returncode == 0, err
-    where = rf"corelane: process {child.pid} serves UDP port \d+ at [\d.]+ \(attached to .*\); \^C ends it\n"
+    where = rf"corelane: process {child.pid} serves (UDP|TCP) port \d+ at [\d.]+ \(attached to .*\); \^C ends it\n"
     assert re.fullmatch(f"({where})?", err), "what `serve` says, and the C examples do not"
     return out
 
@@ -423,6 +423,27 @@ def test_python_examples(outside: Any, script: str, name: str, request_: bytes, 
         assert wire.ask(server, request_) == reply
         if script == "selectors_loop.py":
             assert _ask_selectors_loop(child) == b"1 requests\n"
+        assert _end(child) == ""
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_python_example_of_streams(outside: Any) -> None:
+    wire, path, start = outside
+    kernel = start()
+    command = [sys.executable, str(ROOT / "examples" / "numba_lines.py"), path]
+    child, server = _serve(command, wire, kernel, "numba-lines")
+    try:
+        with libos.Runtime(path, name="asker") as asker:
+            asker.start()
+            with asker.connect_tcp((server.ip, 7000), timeout_s=20) as stream:
+                stream.write(b"hello\nwor")
+                stream.write(b"ld\n")
+                answer = b""
+                while len(answer) < 12:
+                    answer += stream.read(timeout_s=20)
+        assert answer == b"HELLO\nWORLD\n"
         assert _end(child) == ""
     finally:
         child.kill()

@@ -46,6 +46,7 @@ USES = {
     "libos/sched.h": "(cl_sched_config_init(&config), config.n_kthreads == 1)",
     "libos/spin.h": "cl_spin_try(&lock) && (cl_spin_unlock(&lock), 1)",
     "libos/stepper.h": "cl_stepper_new(&now_ns, &stepper) == 0 && (cl_stepper_delete(stepper), 1)",
+    "libos/stream.h": "CL_STREAMS == CL_TCP_CONNECTIONS && sizeof(struct cl_tcp_addr) == 8",
     "libos/sync.h": "(cl_sem_init(&sem, 3), cl_sem_value(&sem)) == 3",
     "libos/tcp.h": "CL_TCP_CONNECTIONS > 0 && sizeof(struct cl_tcp_events) == 5 * sizeof(void (*)(void))",
     "libos/timer.h": "(cl_timer_init(&timer, NULL, NULL), cl_timer_cancel(&timer)) == 0",

@@ -9,7 +9,7 @@
 #define SWEEP_ITEMS 16 /* checked for expiry with each command */
 #define ITEM_BYTES 8192
 #define NODE_BYTES 4096 /* of a snapshot: its header and the group's members */
-#define NO_QUERY "CLIENT_ERROR a query is one line of get, gets, version, stats or verbosity\r\n"
+#define NO_QUERY "CLIENT_ERROR a query is one line of get, gets, me, mn, version, stats or verbosity\r\n"
 
 static bool begins(const uint8_t *text, uint64_t bytes, const char *word)
 {
@@ -22,9 +22,11 @@ enum raft_kv_way raft_kv_way(const uint8_t *text, uint64_t bytes)
     const uint8_t *end = memchr(text, '\n', bytes);
     if (!end || end + 1 != text + bytes) /* more commands behind it: they may change something */
         return RAFT_KV_LOG;
-    if (begins(text, bytes, "version") || begins(text, bytes, "stats") || begins(text, bytes, "verbosity"))
+    if (begins(text, bytes, "version") || begins(text, bytes, "stats") || begins(text, bytes, "verbosity") ||
+        begins(text, bytes, "mn"))
         return RAFT_KV_LOCAL;
-    return begins(text, bytes, "get") || begins(text, bytes, "gets") ? RAFT_KV_READ : RAFT_KV_LOG;
+    return begins(text, bytes, "get") || begins(text, bytes, "gets") || begins(text, bytes, "me") ? RAFT_KV_READ
+                                                                                                  : RAFT_KV_LOG;
 }
 
 /* The log's clock is ms since 1970, of which the seconds fit until 2106. 0 and 1 are special to the store. */
@@ -39,7 +41,7 @@ static struct cl_kv_thread *at_time(struct raft_kv *kv, uint64_t clock_ms)
 static int64_t run_commands_at(struct raft_kv *kv, uint64_t clock_ms, bool applied, const uint8_t *text, uint32_t bytes,
                                uint8_t *reply, uint32_t room)
 {
-    struct cl_kv_session session = {.thread = at_time(kv, clock_ms), .no_stats = applied};
+    struct cl_kv_session session = {.thread = at_time(kv, clock_ms), .replicated = applied};
     struct cl_kv_out out = {.data = reply, .room = room};
     cl_kv_process_whole(&session, text, bytes, &out);
     return (int64_t)out.len;

@@ -23,8 +23,8 @@ struct raft_kv {
 /* How a datagram of commands is to be done. */
 enum raft_kv_way {
     RAFT_KV_LOG,   /* changes something: through the log */
-    RAFT_KV_READ,  /* one line of get, gets: a query */
-    RAFT_KV_LOCAL, /* one line of version, stats, verbosity: of this replica, at once */
+    RAFT_KV_READ,  /* one line of get, gets, me: a query; mg may change an item */
+    RAFT_KV_LOCAL, /* one line of version, stats, verbosity, mn: of this replica, at once */
 };
 
 enum raft_kv_way raft_kv_way(const uint8_t *text, uint64_t bytes);

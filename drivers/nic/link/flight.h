@@ -1,7 +1,7 @@
 /* Frames on their way: each takes its delay, and comes in the order in which it left, unless it is held back so that
  * others pass it. A frame that is held back goes on behind the reorder_by-th that left after it; if so many do not
  * come, 10 ms after it would have come. So it is passed by at most reorder_by frames (the reordering extent of RFC
- * 4737, section 4.2.1). */
+ * 4737, section 4.2). */
 #ifndef CORELANE_DRIVERS_NIC_LINK_FLIGHT_H
 #define CORELANE_DRIVERS_NIC_LINK_FLIGHT_H
 

@@ -35,7 +35,7 @@ struct cl_link_config {
     uint64_t queue_bytes; /* longest queue, for each priority, without the frame on the line [1 MiB] */
     uint64_t ecn_bytes;   /* a frame that finds its queue so long or longer is marked, if it may be [never] */
     /* Gilbert and Elliott's two states: a frame is lost with loss_good or loss_bad, then the state changes from good to
-     * bad with probability to_bad, from bad to good with to_good (Hasslinger, Hohlfeld, MMB 2008, section 2). */
+     * bad with probability to_bad, from bad to good with to_good (Hasslinger, Hohlfeld, MMB 2008). */
     double to_bad, to_good, loss_good, loss_bad;
     uint64_t delay_ns,
         jitter_ns;       /* a frame takes delay_ns and up to jitter_ns more, uniformly; at most a minute each */

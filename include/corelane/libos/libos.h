@@ -18,7 +18,7 @@
  *   timer.h    timers                                     sched.h  the scheduler alone
  *   adopt.h    kthreads that an event loop of yours turns
  *   wheel.h    alarms: deadlines that mostly move on      poll.h   waiting for many sockets
- *   tcp.h      connections: callbacks for what happens
+ *   tcp.h      connections: callbacks for what happens   stream.h stream sockets: connections that block a uthread
  *
  * Not included here: log.h, the persistent log, and log_shared.h, which appends to it on uthreads (the runtime's
  * scheduler is cl_runtime_sched); corelane/drivers: NICs and block devices. */
@@ -29,6 +29,7 @@
 #include <corelane/libos/poll.h>
 #include <corelane/libos/probe.h>
 #include <corelane/libos/runtime.h>
+#include <corelane/libos/stream.h>
 #include <corelane/libos/sync.h>
 #include <corelane/libos/tcp.h>
 #include <corelane/libos/timer.h>

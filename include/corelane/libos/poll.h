@@ -10,6 +10,8 @@
  * any more (CL_POLL_END). Level: each wait tells of it again for as long as it is ready. Edge: it is told once for what
  * has come since it was told last, so that the reader must read until -EAGAIN. Sockets that are ready take turns.
  *
+ * Stream sockets are in sets, too (stream.h says when they are ready).
+ *
  * A socket is in one set at a time, and leaves it when it is closed. Several uthreads may wait on one set; each event
  * goes to one of them. A set costs a datagram one more lock, and nothing if the socket is told of already. */
 #ifndef CORELANE_LIBOS_POLL_H
@@ -26,6 +28,7 @@ CL_EXTERN_C_BEGIN
 #define CL_POLL_IN 1    /* a datagram waits */
 #define CL_POLL_ERROR 2 /* the next call on it returns an error that came by ICMP */
 #define CL_POLL_END 4   /* the runtime stops: nothing will come any more */
+#define CL_POLL_OUT 8   /* of a stream socket (stream.h): there is room to write */
 
 struct cl_poll;
 

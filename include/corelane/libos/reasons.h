@@ -75,7 +75,7 @@ struct cl_net_stats {
     uint64_t unhandled;       /* datagrams that still waited for a handler when the runtime was stopped */
     uint64_t to_sockets;      /* datagrams put into sockets' queues */
     uint64_t learned;         /* ARP messages taken in */
-    uint64_t icmp_errors;     /* ICMP errors told to the sockets that they are about */
+    uint64_t icmp_errors;     /* ICMP errors told to the sockets and connections that they are about */
     uint64_t looped;          /* frames to ourselves, taken in again; they are in rx_frames */
     uint64_t sent;            /* datagrams sent by cl_udp_sendto and cl_udp_send */
     uint64_t tx_frames;       /* frames that the NIC took */
@@ -98,7 +98,7 @@ struct cl_net_stats {
 
 /* Who holds memory of bytes (libos/net/chunk.h). */
 #define CL_CHUNKS_UDP 0         /* datagrams that wait for readers of sockets */
-#define CL_CHUNKS_TCP_SEND 1    /* bytes of connections that their peers have not acknowledged */
+#define CL_CHUNKS_TCP_SEND 1    /* bytes of connections that their peers have not acknowledged, and records of them */
 #define CL_CHUNKS_TCP_RECEIVE 2 /* bytes that users have not read, and those that came out of order */
 #define CL_CHUNKS_HOLDERS 3
 

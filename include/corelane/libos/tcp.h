@@ -35,8 +35,8 @@ struct cl_tcp_events {
     /* It is established. */
     void (*opened)(struct cl_tcp_conn *c, void *arg);
     /* The next bytes. Returns how many it took, 0..len. They lie in the frame or in a chunk, and are gone when it
-     * returns or calls cl_tcp_abort. What it does not take waits, and is offered again when more comes or the user
-     * calls cl_tcp_resume; the peer is held back when so much waits as may. NULL: all waits, for cl_tcp_read. */
+     * returns or calls cl_tcp_abort. What it does not take waits, and is offered again when more comes, or the FIN, or
+     * the user calls cl_tcp_resume; the peer is held back when so much waits as may. NULL: all waits, for cl_tcp_read. */
     int64_t (*data)(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg);
     /* There is room again since cl_tcp_write took less than it was given. */
     void (*writable)(struct cl_tcp_conn *c, void *arg);
@@ -52,23 +52,62 @@ struct cl_tcp_counts {
     uint64_t segments_in, segments_out, bytes_in, bytes_out;
     uint64_t resent;           /* segments */
     uint64_t timeouts;         /* RTO, all of them */
-    uint64_t fast_retransmits; /* losses found by duplicates */
+    uint64_t fast_retransmits; /* recoveries that began before a time-out: by SACK or duplicates */
+    uint64_t tail_probes;      /* tail loss probes */
+    uint64_t dsacks;           /* reports of what came twice */
+    uint64_t undone;           /* recoveries that were a mistake */
+    uint64_t refused_records;  /* segments that waited, since there was no memory to remember them */
     uint64_t probes;           /* zero-window and keep-alive probes */
     uint64_t opened, accepted; /* active, passive */
+    uint64_t begun, over;      /* blocks of connections taken and given back: the difference exists now */
     uint64_t out_of_order;     /* segments that were put aside */
     uint64_t refused_memory;   /* segments with data for which there was none */
     uint64_t urgent;           /* segments with an urgent pointer, which means nothing here */
     uint64_t resets_in, resets_out;
     uint64_t challenges, challenges_limited;
     uint64_t dropped_paws, dropped_window, dropped_ack, dropped_flags;
-    uint64_t dropped_backlog; /* SYNs */
-    uint64_t dropped_table;   /* SYNs: as many connections exist as may */
+    uint64_t dropped_backlog; /* what would have opened one, and found too many that wait to be accepted */
+    uint64_t dropped_table;   /* the same: as many connections exist as may */
+    uint64_t marks_in;        /* segments with data that met congestion (ECN) */
+    uint64_t ecn_reductions;  /* of windows, since peers echoed such marks */
+    uint64_t icmp_errors;     /* about segments of connections, ... */
+    uint64_t icmp_ignored;    /* ... and of them those about nothing that was under way, or of a wrong MTU */
+    uint64_t mtu_shrunk;      /* paths that took smaller segments than were sent */
+    uint64_t cookies_sent;    /* SYNs that found the backlog full, and were answered without a trace */
+    uint64_t cookies_right, cookies_wrong; /* segments of no connection that acknowledge such an answer, or none */
 };
 
-/* Take connections to a port; at most backlog are being opened at one time, and SYNs beyond are dropped. Any thread.
+/* Numbers of a connection. Times in us; windows in bytes but for cwnd and ssthresh, in segments, as Linux has them. */
+struct cl_tcp_info {
+    uint32_t state; /* enum cl_tcp_state (libos/net/tcp/conn.h), in the order of RFC 9293: 4 is ESTABLISHED */
+    uint32_t times, sacks, scales, ecn;
+    uint32_t snd_scale, rcv_scale;
+    uint32_t rto_us, rtt_us, rtt_var_us;
+    uint32_t snd_mss, rcv_mss;
+    uint32_t cwnd, ssthresh; /* UINT32_MAX: none yet */
+    uint32_t snd_wnd, rcv_wnd;
+    uint32_t unacked; /* segments under way */
+    uint32_t retries, backoff, probes;
+    uint32_t resent;
+    uint32_t sacked, lost; /* segments under way that the peer has beyond a gap; that are to be sent again */
+    uint32_t dsacks;       /* reports of what came twice */
+    uint32_t reordered;    /* segments have passed each other */
+    uint32_t rtt_least_us;
+    /* 1: from duplicates; 2: from a time-out; 3: none, but an echo of a mark has reduced the window */
+    uint32_t recovering;
+    uint32_t to_read, unsent; /* bytes */
+    uint32_t unacked_bytes;   /* written and not acknowledged */
+};
+
+/* Take connections to a port; at most backlog are being opened at one time, and SYNs beyond are answered by cookies,
+ * which take no memory. Any thread.
  * -EADDRINUSE, -EINVAL, -ENOMEM. */
 CL_API int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog,
                                  const struct cl_tcp_events *events, void *arg);
+/* How connections of the runtime answer congestion, from now on; before the first of them. rule: "cubic", "newreno" or
+ * "dctcp" (RFC 8257: for a data centre whose switches mark, and whose hosts all do this). ecn (RFC 3168): 0 no, 1 offer
+ * and take it, 2 take it where a peer offers it, the default. -EINVAL, -ENOMEM. */
+CL_API int cl_runtime_tcp_congestion(struct cl_runtime *rt, const char *rule, uint32_t ecn);
 /* Open a connection; `opened` or `ended` tells how that went. On a kthread. Callbacks may come before this returns.
  * -EPERM: not on a kthread, -EHOSTUNREACH, -EADDRNOTAVAIL: no port is free, -ENOBUFS: as many exist as may. */
 CL_API int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port,

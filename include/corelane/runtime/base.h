@@ -21,6 +21,7 @@
 #define CL_API __attribute__((visibility("default")))
 #define CL_HOT __attribute__((hot))
 #define CL_NOINLINE __attribute__((noinline))
+#define CL_ALWAYS_INLINE inline __attribute__((always_inline))
 #define CL_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 #define CL_ALIGNED(n) __attribute__((aligned(n)))
 #define CL_CACHELINE 64
@@ -67,19 +68,21 @@ static inline void cl_prefetch_write(const void *p)
 #endif
 }
 
-/* The first lines of n bytes that follow p, to read or to write them: as many as a small frame has. Of longer ones the
- * hardware's own prefetcher fetches the rest. */
+/* The first lines of the n > 0 bytes at p, to read or to write them: as many as a small frame has, as a rule one. Of
+ * longer ones the hardware's own prefetcher fetches the rest. */
 #define CL_PREFETCH_BYTES (4 * CL_CACHELINE)
 
 static inline void cl_prefetch_span(const void *p, uint32_t n)
 {
-    for (uint32_t i = 0; i < cl_min(n, (uint32_t)CL_PREFETCH_BYTES); i += CL_CACHELINE)
+    cl_prefetch(p);
+    for (uint32_t i = CL_CACHELINE; cl_unlikely(i < n) && i < CL_PREFETCH_BYTES; i += CL_CACHELINE)
         cl_prefetch((const char *)p + i);
 }
 
 static inline void cl_prefetch_span_write(const void *p, uint32_t n)
 {
-    for (uint32_t i = 0; i < cl_min(n, (uint32_t)CL_PREFETCH_BYTES); i += CL_CACHELINE)
+    cl_prefetch_write(p);
+    for (uint32_t i = CL_CACHELINE; cl_unlikely(i < n) && i < CL_PREFETCH_BYTES; i += CL_CACHELINE)
         cl_prefetch_write((const char *)p + i);
 }
 

@@ -1,29 +1,9 @@
 /* Acknowledgements and windows that come (RFC 9293, section 3.10.7.4, fifth; RFC 5961, section 5). */
 #include "machine.h"
 
-#define FIRST_RTO_AFTER_LOSS_NS 3000000000ull /* RFC 6298, section 5.7 */
-
 uint64_t cl_tcp_conn_rto_ns(const struct cl_tcp_conn *c)
 {
     return cl_tcp_rto_ns(&c->rtt, c->settings->rto_least_ms * CL_TCP_MS);
-}
-
-/* How long what was acknowledged now took, if that can be told. */
-static void measure(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
-{
-    if ((c->flags & CL_TCP_TIMING) && cl_seq_upto(c->timed_seq, c->una)) {
-        c->flags &= ~(uint32_t)CL_TCP_TIMING;
-        cl_tcp_rtt_sample(&c->rtt, c->turn->now_ns - c->timed_ns, 1);
-    } else if ((c->flags & CL_TCP_TIMES) && c->retries && (s->options.has & CL_TCPO_TIMES) && s->options.ts_ecr) {
-        /* Of what was sent twice the echo says which one it was (RFC 7323, section 4). */
-        uint32_t took_ms = cl_tcp_now_ms(c) + c->ts_offset - s->options.ts_ecr;
-        if (took_ms < CL_TCP_RTO_MOST_NS / CL_TCP_MS)
-            cl_tcp_rtt_sample(&c->rtt, cl_max(took_ms, 1u) * CL_TCP_MS, 1);
-    }
-    if (c->rtt.smoothed_ns == 0 && c->retries) { /* the SYN was lost: 3 s (RFC 6298, section 5.7) */
-        c->rtt.smoothed_ns = FIRST_RTO_AFTER_LOSS_NS / 3;
-        c->rtt.variation_ns = c->rtt.smoothed_ns / 2;
-    }
 }
 
 /* Nothing that was sent before una is needed any more. */
@@ -34,8 +14,7 @@ static void forget(struct cl_tcp_conn *c, uint32_t una)
     c->una = una;
     if (n > syn + fin)
         cl_tcp_buffer_drop(c, CL_TCP_SEND, n - syn - fin);
-    uint32_t limit = c->limits[CL_TCP_SEND];
-    if ((c->flags & CL_TCP_WANTS_ROOM) && c->send.bytes <= limit - limit / 3) {
+    if ((c->flags & CL_TCP_WANTS_ROOM) && c->send.bytes <= c->send.limit - c->send.limit / 3) {
         c->flags &= ~(uint32_t)CL_TCP_WANTS_ROOM;
         c->events |= CL_TCP_EVENT_WRITABLE;
     }
@@ -45,15 +24,10 @@ static void advance(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
 {
     uint32_t before = c->una;
     forget(c, s->ack);
-    measure(c, s);
-    cl_tcp_recovery_acked(c, s, before);
-    c->retries = 0;
-    c->rtt.doublings = 0;
+    c->error = 0;
+    c->marks &= (uint8_t)~CL_TCP_MARKS_PACED;
     c->progress_ms = cl_tcp_now_ms(c);
-    if (c->una == c->nxt)
-        cl_tcp_unset(c, CL_TCP_TIMER_RESEND);
-    else
-        cl_tcp_set(c, CL_TCP_TIMER_RESEND, cl_tcp_conn_rto_ns(c)); /* RFC 6298, section 5.3 */
+    cl_tcp_recovery_acked(c, s, before, false);
 }
 
 /* The handshake's last: of a SYN that we sent (RFC 9293, section 3.10.7.4, fifth, SYN-RECEIVED). */
@@ -72,9 +46,17 @@ static bool open_up(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint3
     return true;
 }
 
+/* Whether what a segment says of the window is newer than what is known. The acknowledgement tells first: one that was
+ * sent again has its old number, and today's window. RFC 9293, section 3.10.7.4, lets the number tell first; then a
+ * window of before would move along with una, beyond what the peer ever offered. */
+static bool window_is_newer(const struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq)
+{
+    return c->wl2 == s->ack ? cl_seq_upto(c->wl1, seq) : cl_seq_before(c->wl2, s->ack);
+}
+
 void cl_tcp_take_window(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq)
 {
-    if (!cl_seq_before(c->wl1, seq) && (c->wl1 != seq || !cl_seq_upto(c->wl2, s->ack)))
+    if (!window_is_newer(c, s, seq))
         return;
     uint32_t was = c->wnd;
     c->wnd = (uint32_t)s->window << (s->flags & CL_TCPF_SYN ? 0 : c->snd_scale);
@@ -109,10 +91,11 @@ bool cl_tcp_take_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint
     }
     if (cl_seq_before(c->una, s->ack))
         advance(c, s);
-    else if (duplicate(c, s))
-        cl_tcp_recovery_duplicate(c, s);
+    else if (s->ack == c->una && (s->options.n_sack || cl_tcp_segment_space(s) == 0))
+        cl_tcp_recovery_acked(c, s, c->una, duplicate(c, s));
     if (cl_seq_upto(c->una, s->ack))
         cl_tcp_take_window(c, s, seq);
+    cl_tcp_ecn_echoed(c, s);
     if ((c->flags & CL_TCP_FIN_OUT) && c->una == c->nxt)
         cl_tcp_fin_acked(c);
     return c->state != CL_TCP_CLOSED;

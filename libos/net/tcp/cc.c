@@ -45,9 +45,21 @@ void cl_tcp_cc_acked(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack, bool
 uint32_t cl_tcp_cc_fall(struct cl_tcp_cc *cc, uint64_t now_ns, bool ecn)
 {
     uint32_t to = cc->ops->fall(cc, now_ns, ecn);
+    cc->before = cc->window;
+    cc->threshold_before = ecn ? 0 : cc->threshold;
     cc->threshold = cl_max(to, CL_TCP_CC_WINDOWS_LEAST * cc->mss);
     cc->acked = 0;
     return cc->threshold;
+}
+
+void cl_tcp_cc_undo(struct cl_tcp_cc *cc)
+{
+    if (!cl_tcp_cc_may_undo(cc))
+        return;
+    cc->window = cl_max(cc->window, cc->before);
+    cc->threshold = cl_max(cc->threshold, cc->threshold_before);
+    cc->threshold_before = 0;
+    cc->ops->undo(cc);
 }
 
 void cl_tcp_cc_timed_out(struct cl_tcp_cc *cc, uint64_t now_ns, bool first)

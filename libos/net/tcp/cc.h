@@ -36,7 +36,8 @@ struct cl_tcp_cc_ops {
     void (*saw)(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack);
     /* Congestion avoidance, outside of recovery: let cc->window grow. */
     void (*grow)(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack);
-    /* The window to come down to: after a loss, or (ecn) after a mark. Once a window. Remembers what `undo` needs. */
+    /* The window to come down to: after a loss, or (ecn) after a mark. Once a window. Remembers what `undo` needs
+     * beside cc->before, which is not set yet. */
     uint32_t (*fall)(struct cl_tcp_cc *cc, uint64_t now_ns, bool ecn);
     /* The fall was a mistake: forget it. The window is what it was. */
     void (*undo)(struct cl_tcp_cc *cc);
@@ -48,15 +49,19 @@ struct cl_tcp_cc {
     uint32_t threshold; /* of slow start */
     uint32_t mss;       /* bytes of data in a full segment */
     uint32_t acked;     /* newreno and slow start: bytes not yet turned into growth */
+    /* Before the last fall (cwnd_prior). threshold_before 0: that fall was right, or not for a loss. */
+    uint32_t before, threshold_before;
     union {
         struct {
-            uint64_t epoch_ns, last_ns; /* when this growth began, 0: it has not; the last acknowledgement */
-            double friendly;            /* W_est, segments */
-            float top, rise_s;          /* W_max, segments; K */
-            float before, old_top;      /* cwnd_prior; W_max before the fall, for undo */
+            uint64_t epoch_ns; /* when this growth began, 0: it has not */
+            double friendly;   /* W_est, segments */
+            uint32_t grew_us;  /* from then to the last acknowledgement */
+            float top, rise_s; /* W_max, segments; K */
+            float old_top;     /* W_max before the fall, for undo */
         } cubic;
         struct {
-            uint32_t until;         /* the window of observation ends when this is acknowledged */
+            uint32_t until;         /* the window of observation ends when this is acknowledged, ... */
+            bool begun;             /* ... if there is one */
             uint32_t acked, marked; /* bytes in it */
             uint32_t alpha;         /* 2^10 is 1 */
         } dctcp;
@@ -69,11 +74,19 @@ extern const struct cl_tcp_cc_ops cl_tcp_newreno, cl_tcp_cubic, cl_tcp_dctcp;
 const struct cl_tcp_cc_ops *cl_tcp_cc_find(const char *name);
 /* Begin with a window of ten segments, of 14 600 bytes at most or two segments (RFC 6928). */
 void cl_tcp_cc_init(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ops *ops, uint32_t mss);
-/* An acknowledgement came. recovering: the window is PRR's. */
+/* An acknowledgement came. recovering: the window is PRR's, or does not grow since an echo of a mark came. */
 void cl_tcp_cc_acked(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack, bool recovering);
 /* Set the threshold to where the rule falls to; the window stays, since it is led there by PRR. Returns the
  * threshold. */
 uint32_t cl_tcp_cc_fall(struct cl_tcp_cc *cc, uint64_t now_ns, bool ecn);
+/* The last fall was for a loss that was none (RFC 4015's response): window and threshold are at least what they were.
+ * Once for a fall; nothing to undo: nothing happens. */
+void cl_tcp_cc_undo(struct cl_tcp_cc *cc);
+/* There is something to undo. */
+static inline bool cl_tcp_cc_may_undo(const struct cl_tcp_cc *cc)
+{
+    return cc->threshold_before != 0;
+}
 /* The time-out has come: one segment (RFC 5681, section 3.1). first: of this data; else the threshold stays. */
 void cl_tcp_cc_timed_out(struct cl_tcp_cc *cc, uint64_t now_ns, bool first);
 /* Nothing was sent for idle_ns: halve the window each time-out of it, down to the first one (RFC 2861). */

@@ -15,6 +15,8 @@ void cl_tcp_settings_default(struct cl_tcp_settings *s, uint32_t mtu)
                                   .mss = (uint16_t)(mtu - 40),
                                   .wscale = 7,
                                   .options = CL_TCPO_WSCALE | CL_TCPO_SACK_OK | CL_TCPO_TIMES,
+                                  .ecn = CL_TCP_ECN_TAKE,
+                                  .black_holes = true,
                                   .cc = &cl_tcp_cubic};
 }
 
@@ -26,14 +28,13 @@ void cl_tcp_restart(struct cl_tcp_conn *c, struct cl_tcp_turn *turn, const struc
                               .settings = settings,
                               .una = iss,
                               .nxt = iss,
-                              .resend = iss,
-                              .resend_end = iss,
                               .recover_seq = iss,
                               .ts_offset = ts_offset,
                               .mss = CL_TCP_MSS_DEFAULT,
                               .rcv_mss = CL_TCP_MSS_DEFAULT,
                               .flags = settings->flags,
-                              .limits = {settings->send_limit, settings->receive_limit},
+                              .send.limit = settings->send_limit,
+                              .receive.limit = settings->receive_limit,
                               .user_timeout_ms = settings->user_timeout_ms,
                               .heard_ms = now_ms,
                               .progress_ms = now_ms};
@@ -66,10 +67,12 @@ const char *cl_tcp_invariant(const struct cl_tcp_conn *c)
     uint32_t end = cl_tcp_data_end(c) + !!(c->flags & CL_TCP_FIN_OUT);
     bool timed = cl_tcp_due_ns(c) != CL_TCP_NEVER;
     if (c->state == CL_TCP_CLOSED)
-        return timed ? "a timer of a closed connection" : c->send.bytes || c->aside ? "memory of one" : NULL;
-    if (!cl_seq_upto(c->una, c->resend) || !cl_seq_upto(c->resend, c->resend_end) ||
-        !cl_seq_upto(c->resend_end, c->nxt))
-        return "una, resend, resend_end, nxt are not in order";
+        return timed                                   ? "a timer of a closed connection"
+               : c->send.bytes || c->aside || c->board ? "memory of one"
+                                                       : NULL;
+    const char *wrong = cl_tcp_board_invariant(c);
+    if (wrong)
+        return wrong;
     if (c->state >= CL_TCP_ESTABLISHED && c->una != c->nxt && cl_seq_before(end, c->nxt))
         return "more was sent than was written";
     if (c->state >= CL_TCP_ESTABLISHED && cl_seq_before(c->rcv_edge, c->rcv_nxt))

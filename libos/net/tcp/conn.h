@@ -6,9 +6,10 @@
  *     its alarm -> cl_tcp_timers (timers.c)        |
  *                                                  +-> the user's callbacks (corelane/libos/tcp.h)
  *
- * The machine (all files of this folder but flows.c) is pure: it knows no NIC, no thread, no clock and no lock. It is
- * given segments, the time, memory of chunks and a function that sends. So the same objects run in the runtime, under a
- * virtual clock, in fuzzers and in the model checker. flows.c makes a runtime's connections of it.
+ * The machine is pure: it knows no NIC, no thread, no clock and no lock. All files of this folder are it, but flows.c
+ * and what stands on that, stream sockets (sockets.h) and handlers (serve.h). It is given segments, the time, memory of
+ * chunks and a function that sends. So the same objects run in the runtime, under a virtual clock, in fuzzers and in
+ * the model checker. flows.c makes a runtime's connections of it.
  *
  * Owner. Whoever works on a connection holds it, alone, from cl_tcp_begin to the end of cl_tcp_finish: a turn. In the
  * runtime that is the holder of its flow (../flow.h), on any kthread. Nothing in a block is atomic. The turn carries
@@ -17,15 +18,18 @@
  * Memory. A block (CL_TCP_IDLE_BYTES with its flow and alarm) and nothing else while nothing waits. Bytes lie in chunks
  * (../chunk.h) of the application's pool, which is the bound for all connections together:
  *   send      what was written and is not acknowledged, up to send_limit bytes
+ *   records   of segments under way, from the second on (scoreboard.h): one chunk for about 120 of them
  *   receive   what is in order and not taken, up to receive_limit bytes
  *   out of order (reassembly.h)  inside the window offered, so within receive_limit, in CL_TCP_RANGES ranges at most
  * Neighbouring chunks of a queue are merged while they fit into one, so a queue takes at most twice its bytes and one
  * chunk more, whatever sizes come. If the pool is used up: a write takes less; what comes out of order is refused, the
  * last to arrive first, also to make room for what comes in order; what is in order and finds no chunk is as if lost,
- * and the window stays shut for a moment (CL_TCP_PRESSURE_NS). The right edge of the window never moves left.
+ * and the window stays shut for a moment (CL_TCP_PRESSURE_NS); a segment for which there is no record waits. The right
+ * edge of the window never moves left.
  *
  * Invariants (cl_tcp_invariant, asserted by tests after each turn)
- *   una <= resend <= resend_end <= nxt <= una + send.bytes + SYN + FIN, as sequence numbers
+ *   una <= nxt <= una + send.bytes + SYN + FIN, as sequence numbers
+ *   the records of the scoreboard are una..nxt, without gaps, and its counts are right (scoreboard.h)
  *   rcv_nxt <= rcv_edge, receive.bytes + (rcv_edge - rcv_nxt) <= receive_limit + one unit of the scale
  *   what is out of order lies between rcv_nxt and rcv_edge, sorted, with gaps between
  *   if something is unacknowledged, or must be, a timer is set: no connection outlives its timers
@@ -42,28 +46,40 @@
  *   RFC 9293   the state machine with simultaneous open and close, half-close; MSS (3.7.1); Nagle (3.7.4) and its off
  *              switch; silly window avoidance on both sides (3.8.6.2); window management and zero-window probes
  *              (3.8.6.1; a probe is an old sequence number without data, as Linux sends it, so that nothing can be
- *              taken back); delayed acknowledgements (3.8.6.3), quick ones at the start; keep-alive (3.8.4); time-out
+ *              taken back; which window is newer the acknowledgement tells first: ack.c); delayed acknowledgements (3.8.6.3), quick ones at the start; keep-alive (3.8.4); time-out
  *              of the user (3.8.3, also as RFC 5482's local limit); urgent data taken as data, as RFC 6093 advises, and
  *              counted
  *   RFC 7323   window scale, timestamps, PAWS; a segment without a timestamp, where they were agreed, is dropped
- *   RFC 2018   SACK blocks are sent; also of what came twice (2883)
+ *   RFC 2018   SACK, both ways (scoreboard.c); also of what came twice (2883)
  *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection
  *   RFC 1337   a reset does not end TIME_WAIT
  *   RFC 6191   a SYN that is surely new does, and opens again
+ *   RFC 3168   ECN: agreement, echo, reduction (ecn.c); 8257: DCTCP on the wire, as rule of the settings
  *   RFC 6298   RTT, RTO, back-off, Karn's rule
+ *   RFC 8985   RACK-TLP: losses by time, from RTT/4 or three SACKed segments on; tail loss probes; times in ns
+ *   RFC 6675   the scoreboard and its pipe; what is lost is RACK's to say
+ *   RFC 6937   PRR with its slow start reduction bound, also for NewReno
+ *   RFC 2883   DSACK adapts RACK's window (8985, section 6.2), and undoes a fall that was a mistake (3708)
+ *   RFC 5682   F-RTO, with and without SACK
  *   RFC 3042   limited transmit
- *   RFC 5681   slow start, congestion avoidance, fast retransmit by the third duplicate, through cc.h
- *   RFC 6582   the stand-in of recovery.c: NewReno without SACK
+ *   RFC 2861   a window decays while idle, and what is left of it leaves in bursts over a round trip
+ *   RFC 5681   slow start, congestion avoidance; without SACK fast retransmit by the third duplicate, through cc.h
+ *   RFC 6582   NewReno for peers without SACK
+ *   RFC 4987   SYN cookies where a backlog is full (cookie.h)
+ *   RFC 1122   4.2.3.9: ICMP errors, soft and hard ones, looked at as RFC 5927 says (path.c)
+ *   RFC 1191   a path MTU that shrinks; RFC 4821 in its simplest form, where routers say nothing
  *   RFC 6528   initial sequence numbers; 6056, section 3.3.3: ports (ports.h)
  *   RFC 2525, 2.17; 9293, 3.6.1: a reset if the user closes and data is or comes unread
  *
  * NOT implemented yet
- *   SACK's information used for sending, RACK-TLP, PRR, F-RTO: all come behind recovery.h
- *   ECN and DCTCP on the wire (the rule is there), pacing after idle (the window restarts, RFC 2861), CUBIC's HyStart++
- *   SYN cookies (a full backlog drops SYNs), a smaller block for TIME_WAIT
- *   path MTU that shrinks; ICMP errors; TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
+ *   R2 of a SYN: it is given up after 127 s and not after 3 minutes (9293, 3.8.3)
+ *   SACK blocks that cover a segment in part; blocks of acknowledgements older than una; Eifel (3522)
+ *   accurate ECN (RFC 9768); pacing but after idleness; CUBIC's HyStart++
+ *   a smaller block for TIME_WAIT; a path MTU that is kept for others, or that grows again
+ *   TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
  *   receive buffers that tune themselves; shares of the pool for sending and receiving; sending without a copy
- *   blocking sockets, cl_poll, Python; calls from outside of the connection's own callbacks
+ *   calls from outside of the connection's own callbacks, of the event form (stream sockets have them: sockets.h);
+ *   times of keep-alive, and sizes of buffers before the SYN, for each connection
  *
  * Tests: tests/libos/net/tcp. */
 #ifndef CORELANE_LIBOS_NET_TCP_CONN_H
@@ -74,7 +90,7 @@
 #include "../flow_hash.h"
 #include "cc.h"
 #include "rtt.h"
-#include "segment.h"
+#include "../segment.h"
 
 #define CL_TCP_IDLE_BYTES 512
 #define CL_TCP_PRESSURE_NS 10000000ull
@@ -110,13 +126,27 @@ enum cl_tcp_state {
 #define CL_TCP_FIN_AHEAD 0x800     /* the peer's FIN came, at fin_seq, and something before it is missing */
 #define CL_TCP_ACK_NOW 0x1000      /* an acknowledgement is due with this turn */
 #define CL_TCP_ACK_SOON 0x2000     /* ... or when the timer comes */
-#define CL_TCP_TIMING 0x4000       /* an RTT is being measured */
 #define CL_TCP_RECOVERING 0x8000   /* from a loss, until recover_seq is acknowledged */
 #define CL_TCP_TIMED_OUT 0x10000   /* that loss was found by the time-out */
 #define CL_TCP_FORCE 0x20000       /* one segment is sent whatever the windows say: the time-out has come */
 #define CL_TCP_OFFERING 0x40000    /* the user is inside `data` */
 #define CL_TCP_TOLD 0x80000        /* `ended` was called, or must not be */
 #define CL_TCP_WANTS_ROOM 0x100000 /* a write took less than it was given */
+/* ... of recovery */
+#define CL_TCP_PROBING 0x80000000u      /* CL_TCP_TIMER_RESEND is that of a tail loss probe */
+#define CL_TCP_REORDERING 0x40000000u   /* ... is that of RACK's reordering window */
+#define CL_TCP_PROBED 0x20000000u       /* a probe has left, and what came of it is not known */
+#define CL_TCP_PROBED_AGAIN 0x10000000u /* ... and was something that had been sent before */
+#define CL_TCP_PROBED_FIRST 0x8000000u  /* recovery stood still and was probed, and nothing came yet */
+#define CL_TCP_FRTO 0x4000000u          /* the time-out may have been a mistake: wait for an acknowledgement */
+#define CL_TCP_FRTO_NEW 0x4000          /* ... for the second, and meanwhile send new data only */
+
+/* cl_tcp_conn.marks (ecn.c), and whether it is paced */
+#define CL_TCP_MARKS_ECN 1         /* was agreed */
+#define CL_TCP_MARKS_ECHO 2        /* a mark came, and our segments say so */
+#define CL_TCP_MARKS_REDUCED 4     /* an echo came, until reduced_seq is acknowledged */
+#define CL_TCP_MARKS_SAY_REDUCED 8 /* with the next segment of new data */
+#define CL_TCP_MARKS_PACED 16      /* after idleness: bursts, until an acknowledgement says how fast */
 
 /* cl_tcp_conn.events: to be told with this turn */
 #define CL_TCP_EVENT_OPENED 1
@@ -127,13 +157,19 @@ enum cl_tcp_state {
 
 /* What a timer waits for. */
 enum cl_tcp_timer {
-    CL_TCP_TIMER_RESEND = 0, /* an acknowledgement, or while nothing is under way a window (persist) */
+    CL_TCP_TIMER_RESEND = 0, /* an acknowledgement (see also CL_TCP_PROBING); nothing under way: a window (persist) */
     CL_TCP_TIMER_ACK,        /* data to send with an acknowledgement */
     CL_TCP_TIMER_KEEP,       /* life: keep-alive, the end of FIN_WAIT_2 without a user, of TIME_WAIT */
-    CL_TCP_TIMER_SEND,       /* a buffer for a segment */
+    CL_TCP_TIMER_SEND,       /* a buffer for a segment, or while paced its time */
     CL_TCP_TIMERS
 };
 
+/* cl_tcp_settings.ecn, as Linux numbers them */
+#define CL_TCP_ECN_OFF 0
+#define CL_TCP_ECN_OFFER 1 /* and take */
+#define CL_TCP_ECN_TAKE 2  /* where the peer offers it */
+
+struct cl_icmp_about;
 struct cl_tcp_listener;
 struct cl_tcp_reassembly;
 
@@ -150,7 +186,10 @@ struct cl_tcp_settings {
     uint16_t mss;          /* what we take: MTU - 40 */
     uint8_t wscale;        /* ours */
     uint8_t options;       /* CL_TCPO_WSCALE, _SACK_OK, _TIMES: what we propose and accept */
-    uint32_t flags;        /* CL_TCP_NO_DELAY, CL_TCP_KEEP_ALIVE: as connections begin */
+    uint8_t ecn;           /* CL_TCP_ECN_* */
+    bool black_holes;      /* time-outs of full segments make them smaller (path.c) */
+    bool no_tail_probes;
+    uint32_t flags; /* CL_TCP_NO_DELAY, CL_TCP_KEEP_ALIVE: as connections begin */
     const struct cl_tcp_cc_ops *cc;
 };
 
@@ -166,12 +205,13 @@ struct cl_tcp_turn;
 typedef bool (*cl_tcp_emit_fn)(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
                                const struct cl_tcp_bytes *data);
 
-/* What connections of an application share. Constant but for the last word. */
+/* What connections of an application share. Constant but for the last two words, which are hints: relaxed. */
 struct cl_tcp_stack {
     struct cl_tcp_settings settings; /* unless a listener has others */
     struct cl_chunks *chunks;
     struct cl_flow_secret secret; /* of sequence numbers and timestamps; not that of the table */
-    uint64_t pressure_until_ns;   /* relaxed, by whoever was refused memory */
+    uint64_t pressure_until_ns;   /* by whoever was refused memory */
+    uint64_t cookies_until_ns;    /* cookies that were given out may be right until then (cookie.h) */
 };
 
 /* What a turn has. */
@@ -192,16 +232,34 @@ struct cl_tcp_turn {
 struct cl_tcp_buffer {
     struct cl_chunk *first, *last;
     uint32_t bytes;
+    uint32_t limit; /* of bytes, as the socket has it */
 };
+
+/* cl_tcp_record.flags */
+#define CL_TCP_RECORD_LOST 1   /* taken for lost, and not sent again since */
+#define CL_TCP_RECORD_SACKED 2 /* the peer has it, and something before it is missing */
+#define CL_TCP_RECORD_AGAIN 4  /* it was sent more than once */
+
+/* A segment under way: see scoreboard.h. */
+struct cl_tcp_record {
+    uint64_t sent_ns; /* the last time */
+    uint32_t seq;
+    uint16_t len; /* in numbers: SYN and FIN count */
+    uint8_t flags;
+    uint8_t pad;
+};
+
+struct cl_tcp_board;
 
 struct cl_tcp_conn {
     struct cl_tcp_turn *turn; /* whoever holds it; NULL: nobody does */
     uint32_t flags;           /* CL_TCP_* */
     uint8_t state;            /* enum cl_tcp_state */
     uint8_t events;           /* CL_TCP_EVENT_* */
-    uint8_t snd_scale, rcv_scale;
-    /* Sending (RFC 9293, section 3.3.1). nxt is the highest number ever sent: what is sent again is told by
-     * `resend`. */
+    uint8_t snd_scale : 4, rcv_scale : 4;
+    uint8_t marks; /* CL_TCP_MARKS_* */
+    /* Sending (RFC 9293, section 3.3.1). nxt is the highest number ever sent: what is sent again is told by the
+     * records. */
     uint32_t una, nxt;
     uint32_t wnd, wnd_max; /* offered by the peer: now, and the largest ever */
     uint32_t wl1, wl2;     /* the segment that said so */
@@ -219,15 +277,15 @@ struct cl_tcp_conn {
     /* Timestamps. */
     uint32_t ts_recent, ts_recent_ms; /* TS.Recent, and when it was set */
     uint32_t ts_offset;
-    uint32_t limits[2]; /* CL_TCP_SEND, CL_TCP_RECEIVE: bytes */
     struct cl_tcp_buffer send, receive;
     struct cl_chunk *send_at; /* in which nxt is, or which is before it; NULL: look from the first on */
     struct cl_tcp_reassembly *aside;
     uint64_t due_ns[CL_TCP_TIMERS]; /* CL_TCP_NEVER: not set */
-    uint64_t timed_ns;              /* when timed_seq was sent */
-    uint32_t timed_seq;
-    /* Recovery (recovery.h): what is taken for lost and not sent again is resend..resend_end. */
-    uint32_t resend, resend_end, recover_seq;
+    /* What is under way (scoreboard.h): one segment, or the scoreboard. */
+    struct cl_tcp_record one;
+    struct cl_tcp_board *board; /* NULL: there is none */
+    uint32_t recover_seq; /* RecoveryPoint (RFC 6675); with CL_TCP_PROBED the probe's end (TLP.end_seq, RFC 8985) */
+    uint32_t reduced_seq; /* with CL_TCP_MARKS_REDUCED: nxt at that time */
     uint32_t user_timeout_ms;
     struct cl_tcp_rtt rtt;
     struct cl_tcp_cc cc;
@@ -237,8 +295,9 @@ struct cl_tcp_conn {
     const struct cl_tcp_events *user;
     void *arg;
     struct cl_tcp_listener *listener; /* of a passive one until it is accepted or over */
-    int32_t error;                    /* errno with which it ended */
-    uint32_t resent;                  /* segments, ever */
+    int16_t error;   /* errno with which it ended; before that what ICMP said since something was acknowledged */
+    uint16_t dsacks; /* reports of what came twice, ever, modulo 2^16 */
+    uint32_t resent; /* segments, ever */
 };
 
 /* With its flow, its alarm, and its bucket and index in the tables. */
@@ -274,12 +333,13 @@ void cl_tcp_connect(struct cl_tcp_conn *c, const struct cl_tcp_events *user, voi
 
 /* Inside of a turn: a segment that came for the connection. data: s->len bytes. */
 void cl_tcp_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const uint8_t *data);
+/* Inside of a turn: an ICMP error came that quotes a segment of the connection (../icmp.h). */
+void cl_tcp_complain(struct cl_tcp_conn *c, const struct cl_icmp_about *about);
 /* Inside of a turn: whatever is due. */
 void cl_tcp_timers(struct cl_tcp_conn *c);
 
 /* Probes while it is idle, from now on. */
 void cl_tcp_keep_alive(struct cl_tcp_conn *c, bool on);
-struct cl_tcp_info; /* host.h */
 void cl_tcp_get_info(const struct cl_tcp_conn *c, struct cl_tcp_info *out);
 
 /* The bytes that wait for the user. */

@@ -5,7 +5,8 @@
 #define C 0.4                               /* segments/s^3 (section 5) */
 #define BETA 0.7                            /* section 4.6 */
 #define ALPHA (3 * (1 - BETA) / (1 + BETA)) /* section 4.3 */
-#define MOST_A_ROUND 1.5                    /* times the window (section 4.2) */
+#define NS_PER_US 1000ull
+#define MOST_A_ROUND 1.5 /* times the window (section 4.2) */
 
 /* The cube root of x >= 0, the same bits on every machine. Newton's rule from above; within 1e-9 of the root. */
 static double cube_root(double x)
@@ -30,7 +31,7 @@ static double window_of(const struct cl_tcp_cc *cc)
 static void init(struct cl_tcp_cc *cc)
 {
     cc->of.cubic.epoch_ns = 0;
-    cc->of.cubic.top = cc->of.cubic.before = cc->of.cubic.old_top = 0;
+    cc->of.cubic.top = cc->of.cubic.old_top = 0;
 }
 
 /* Sections 4.2 and 4.8: growth begins at the window of now, which may be above the top, after an undo or a slow
@@ -38,7 +39,8 @@ static void init(struct cl_tcp_cc *cc)
 static void begin(struct cl_tcp_cc *cc, uint64_t now_ns)
 {
     double window = window_of(cc);
-    cc->of.cubic.epoch_ns = cc->of.cubic.last_ns = now_ns;
+    cc->of.cubic.epoch_ns = now_ns;
+    cc->of.cubic.grew_us = 0;
     cc->of.cubic.friendly = window;
     if (window < (double)cc->of.cubic.top) {
         cc->of.cubic.rise_s = (float)cube_root(((double)cc->of.cubic.top - window) / C);
@@ -54,14 +56,20 @@ static double cubic_at(const struct cl_tcp_cc *cc, double s)
     return C * from_top * from_top * from_top + (double)cc->of.cubic.top;
 }
 
+/* As much as the field holds, which is 71 minutes. */
+static uint32_t grown_us(const struct cl_tcp_cc *cc, uint64_t now_ns)
+{
+    return (uint32_t)cl_min((now_ns - cc->of.cubic.epoch_ns) / NS_PER_US, (uint64_t)UINT32_MAX);
+}
+
 static void grow(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack)
 {
     if (cc->of.cubic.epoch_ns == 0)
         begin(cc, ack->now_ns);
-    cc->of.cubic.last_ns = ack->now_ns;
+    cc->of.cubic.grew_us = grown_us(cc, ack->now_ns);
     double window = window_of(cc), acked = (double)ack->acked / cc->mss;
     double s = (double)(ack->now_ns - cc->of.cubic.epoch_ns) * 1e-9;
-    double alpha = cc->of.cubic.friendly >= (double)cc->of.cubic.before ? 1 : ALPHA;
+    double alpha = cc->of.cubic.friendly >= (double)cc->before / cc->mss ? 1 : ALPHA;
     cc->of.cubic.friendly += alpha * acked / window;
     double target = cubic_at(cc, s + (double)ack->rtt_ns * 1e-9);
     target = cl_min(cl_max(target, window), MOST_A_ROUND * window);
@@ -74,10 +82,8 @@ static void grow(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack)
 /* While the application and not the window holds sending back the curve stands still (section 5.8). */
 static void saw(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack)
 {
-    if (cc->of.cubic.epoch_ns && !ack->limited) {
-        cc->of.cubic.epoch_ns += ack->now_ns - cc->of.cubic.last_ns;
-        cc->of.cubic.last_ns = ack->now_ns;
-    }
+    if (cc->of.cubic.epoch_ns && !ack->limited)
+        cc->of.cubic.epoch_ns = ack->now_ns - cc->of.cubic.grew_us * NS_PER_US;
 }
 
 static uint32_t fall(struct cl_tcp_cc *cc, uint64_t now_ns, bool ecn)
@@ -86,7 +92,6 @@ static uint32_t fall(struct cl_tcp_cc *cc, uint64_t now_ns, bool ecn)
     (void)now_ns;
     (void)ecn;
     cc->of.cubic.old_top = cc->of.cubic.top;
-    cc->of.cubic.before = (float)window;
     /* Fast convergence (section 4.7): it fell before it was up again, so there are others now. */
     cc->of.cubic.top = (float)(window < (double)cc->of.cubic.top ? window * (1 + BETA) / 2 : window);
     cc->of.cubic.epoch_ns = 0;

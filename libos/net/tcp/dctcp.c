@@ -7,7 +7,7 @@
 
 static void init(struct cl_tcp_cc *cc)
 {
-    cc->of.dctcp.until = 0;
+    cc->of.dctcp.begun = false;
     cc->of.dctcp.acked = cc->of.dctcp.marked = 0;
     cc->of.dctcp.alpha = ONE; /* section 4.2: cautious until the first window was seen */
 }
@@ -16,7 +16,7 @@ static void saw(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack)
 {
     cc->of.dctcp.acked += ack->acked;
     cc->of.dctcp.marked += ack->marked;
-    if (cl_seq_before(ack->una, cc->of.dctcp.until) || cc->of.dctcp.acked == 0)
+    if ((cc->of.dctcp.begun && cl_seq_before(ack->una, cc->of.dctcp.until)) || cc->of.dctcp.acked == 0)
         return;
     uint32_t share = (uint32_t)((uint64_t)ONE * cc->of.dctcp.marked / cc->of.dctcp.acked), alpha = cc->of.dctcp.alpha;
     /* A decay that rounds to nothing would leave a rest for ever. */
@@ -24,6 +24,7 @@ static void saw(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack)
     cc->of.dctcp.alpha = cl_min(alpha - decay + (share >> GAIN_BITS), ONE);
     cc->of.dctcp.acked = cc->of.dctcp.marked = 0;
     cc->of.dctcp.until = ack->nxt;
+    cc->of.dctcp.begun = true;
 }
 
 static void grow(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack)

@@ -10,12 +10,16 @@
  *
  * Locks: a bucket's, which guards the flow. Nothing is called under it. */
 #include <corelane/libos/wheel.h>
+#include "cookie.h"
 #include "flows.h"
 #include "machine.h"
 #include "ports.h"
+#include "serve.h"
+#include "sockets.h"
 
 #include "../../../runtime/csum_copy.h"
 #include "../../../runtime/pool.h"
+#include "../icmp.h"
 #include "../tcp.h"
 
 #include <errno.h>
@@ -44,7 +48,7 @@ struct net {
     struct cl_pool *pool;
     struct block *blocks; /* [CL_TCP_CONNECTIONS] */
     struct counts *counts;
-    struct cl_tcp_listener **listeners; /* [65536] by port in network byte order; acquire/release, never removed */
+    struct cl_tcp_listener **listeners; /* [65536] by port in network byte order; acquire/release; never freed */
     struct cl_tcp_stack stack;
     struct cl_flow_secret port_secret;
     uint32_t next_port; /* added to by whoever connects */
@@ -105,6 +109,8 @@ static bool emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct c
     unsigned len = header + s->len;
     cl_eth_fill((struct cl_eth *)f.data, unresolved, net->nif->self.mac, CL_ETHERTYPE_IPV4);
     cl_ipv4_fill((struct cl_ipv4 *)(f.data + CL_ETH_HLEN), key->own_be, key->peer_be, CL_IPPROTO_TCP, len);
+    if (s->ecn)
+        cl_ipv4_mark((struct cl_ipv4 *)(f.data + CL_ETH_HLEN), s->ecn);
     sum = cl_csum_add(sum + cl_csum_pseudo(key->own_be, key->peer_be, CL_IPPROTO_TCP, (uint16_t)len), tcp, header);
     ((struct cl_tcp *)tcp)->check = cl_csum_finish(sum);
     f.len = (uint16_t)(CL_ETH_HLEN + CL_IPV4_HLEN + len);
@@ -129,12 +135,17 @@ static void place(struct cl_tcp_turn *turn)
     turn->now_ns = cl_sched_now_ns(net->nif->sched);
 }
 
+/* Acquire: a listener's fields were written before it was published. */
+static struct cl_tcp_listener *listener_on(const struct net *net, uint16_t port_be)
+{
+    return cl_load_acquire(&net->listeners[port_be]);
+}
+
 /* Of the port of one that opens again. */
 static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c)
 {
     const struct block *b = cl_container_of(c, const struct block, conn);
-    /* Acquire: as in block_for_syn. */
-    struct cl_tcp_listener *l = cl_load_acquire(&((struct turn *)turn)->net->listeners[b->flow.key.own_port_be]);
+    struct cl_tcp_listener *l = listener_on(((struct turn *)turn)->net, b->flow.key.own_port_be);
     return l && cl_tcp_admit(l) ? l : NULL;
 }
 
@@ -146,17 +157,34 @@ static struct turn turn_on(struct net *net)
     return t;
 }
 
-/* Take the segment's frame apart, and give it to the connection. */
-static void take_segment(struct cl_netif *nif, struct cl_tcp_conn *c, const struct cl_rx_item *item)
+/* What came is an ICMP error; else it is a segment. */
+static bool is_error(const struct cl_rx_item *item)
+{
+    return ((const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN))->proto == CL_IPPROTO_ICMP;
+}
+
+static void count_item(struct cl_netq *q, const struct cl_rx_item *item)
+{
+    cl_count(cl_unlikely(is_error(item)) ? &q->stats.icmp_errors : &q->stats.tcp_segments, 1);
+}
+
+/* Take the item's frame apart, and give it to the connection. */
+static void take_item(struct cl_netif *nif, struct cl_tcp_conn *c, const struct cl_rx_item *item)
 {
     const uint8_t *bytes = item->frame.data + item->l4;
     struct cl_tcp_segment s;
     struct cl_netq *q = cl_netq_self(nif);
     if (cl_unlikely(item->frame.tag != q->tag))
         cl_netq_look_at_tag(q, &item->frame);
-    cl_count(&q->stats.tcp_segments, 1);
-    if (cl_tcp_segment_read(bytes, item->payload_len, &s)) /* which ../tcp.c has looked at */
+    count_item(q, item);
+    if (cl_unlikely(is_error(item))) {
+        struct cl_icmp_about about;
+        cl_icmp_read(bytes, &about); /* which ../icmp.c has looked at */
+        cl_tcp_complain(c, &about);
+    } else if (cl_tcp_segment_read(bytes, item->payload_len, &s)) { /* which ../tcp.c has looked at */
+        s.ecn = ((const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN))->tos & 3;
         cl_tcp_input(c, &s, bytes + s.header_len);
+    }
     cl_netq_done(cl_netq_self(nif), &item->frame);
 }
 
@@ -166,11 +194,18 @@ static void free_items(struct cl_netq *q, struct cl_flow_item *item)
     while (item) {
         uint32_t index = (uint32_t)(item - flows->items);
         struct cl_flow_item *next = item->next;
-        cl_count(&q->stats.tcp_segments, 1);
+        count_item(q, &item->rx);
         cl_netq_done(q, &item->rx.frame);
         cl_pool_put(flows->item_pool, q->index, &index, 1);
         item = next;
     }
+}
+
+static void free_block(struct net *net, unsigned kthread, const struct block *b)
+{
+    uint32_t index = (uint32_t)(b - net->blocks);
+    cl_count(&net->counts[kthread].of.over, 1);
+    cl_pool_put(net->pool, kthread, &index, 1);
 }
 
 /* The connection is over: the block leaves the table and is free. Its holder. */
@@ -184,8 +219,7 @@ static void retire(struct net *net, struct block *b)
     cl_spin_unlock(&bucket->lock);
     free_items(q, b->flow.taken);
     free_items(q, b->flow.first);
-    uint32_t index = (uint32_t)(b - net->blocks);
-    cl_pool_put(net->pool, q->index, &index, 1);
+    free_block(net, q->index, b);
 }
 
 /* The holder has done its turn. */
@@ -207,6 +241,13 @@ static void let_go(struct net *net, struct block *b, unsigned done)
     }
 }
 
+static void begin(struct block *b, struct turn *t)
+{
+    cl_tcp_begin(&b->conn, &t->turn);
+    (void)cl_alarm_due(&b->alarm, t->turn.now_ns); /* it says when to look, the timers say what for */
+    cl_tcp_timers(&b->conn);
+}
+
 static void run(struct cl_netif *nif, struct cl_flow *f)
 {
     struct net *net = net_of(nif);
@@ -217,19 +258,49 @@ static void run(struct cl_netif *nif, struct cl_flow *f)
     cl_spin_lock(&bucket->lock);
     cl_flow_hold(f);
     cl_spin_unlock(&bucket->lock);
-    cl_tcp_begin(&b->conn, &t.turn);
-    (void)cl_alarm_due(&b->alarm, t.turn.now_ns); /* it says when to look, the timers say what for */
-    cl_tcp_timers(&b->conn);
+    begin(b, &t);
     for (struct cl_flow_item *item; done < CL_FLOW_BURST && (item = cl_flow_next(f)); done++) {
         struct cl_rx_item rx = item->rx;
         uint32_t index = (uint32_t)(item - nif->flows->items);
         cl_pool_put(nif->flows->item_pool, t.turn.kthread, &index, 1);
-        take_segment(nif, &b->conn, &rx);
+        take_item(nif, &b->conn, &rx);
     }
+    if (b->conn.user == &cl_stream_events)
+        cl_streams_turn(&b->conn);
     if (cl_tcp_finish(&b->conn))
         let_go(net, b, done);
     else
         retire(net, b);
+}
+
+bool cl_tcp_hold(struct cl_tcp_conn *c)
+{
+    struct block *b = block_of(c);
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net_of(b->flow.nif)->table, b->flow.hash);
+    cl_spin_lock(&bucket->lock);
+    bool idle = b->flow.state == CL_FLOW_IDLE;
+    if (idle)
+        cl_flow_hold(&b->flow);
+    else
+        (void)cl_flow_wake(&b->flow); /* false: it is not idle */
+    cl_spin_unlock(&bucket->lock);
+    return idle;
+}
+
+void cl_tcp_visit(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void *arg), void *arg)
+{
+    struct block *b = block_of(c);
+    struct net *net = net_of(b->flow.nif);
+    struct turn t = turn_on(net);
+    begin(b, &t);
+    fn(c, arg);
+    if (cl_tcp_finish(c))
+        let_go(net, b, 0);
+    else
+        retire(net, b);
+    struct cl_netq *q = cl_netq_self(net->nif);
+    if (q->n_tx) /* the uthread may go on for long */
+        cl_netq_ring(q);
 }
 
 /* In a kthread's loop: the flow is ready, and whoever holds it next looks at what is due. */
@@ -259,6 +330,7 @@ static struct block *new_block(struct turn *t, const struct cl_flow_key *key, ui
     if (cl_pool_get(net->pool, t->turn.kthread, &index, 1) == 0)
         return NULL;
     struct block *b = &net->blocks[index];
+    cl_count(&t->turn.counts->begun, 1);
     b->flow = (struct cl_flow){.key = *key, .hash = hash, .nif = net->nif};
     cl_alarm_init(&b->alarm, on_alarm);
     cl_tcp_init(&b->conn, &t->turn, key, settings);
@@ -266,10 +338,11 @@ static struct block *new_block(struct turn *t, const struct cl_flow_key *key, ui
     return b;
 }
 
-static void key_of(const struct cl_rx_item *item, struct cl_flow_key *key, uint8_t *flags)
+/* Of the frame of a segment, which begins at l4. */
+static void key_of(const uint8_t *frame, unsigned l4, struct cl_flow_key *key, uint8_t *flags)
 {
-    const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN);
-    const struct cl_tcp *tcp = (const struct cl_tcp *)(item->frame.data + item->l4);
+    const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(frame + CL_ETH_HLEN);
+    const struct cl_tcp *tcp = (const struct cl_tcp *)(frame + l4);
     *flags = tcp->flags;
     *key = (struct cl_flow_key){.peer_be = ip->src_be,
                                 .own_be = ip->dst_be,
@@ -278,36 +351,86 @@ static void key_of(const struct cl_rx_item *item, struct cl_flow_key *key, uint8
                                 .protocol = CL_IPPROTO_TCP};
 }
 
-/* The block for a SYN to a port where somebody listens. NULL, *l NULL: nobody does; *l set: there is no place for
- * it. */
+/* A block for a connection that its listener has admitted. NULL: as many exist as may. */
+static struct block *admitted_block(struct turn *t, const struct cl_flow_key *key, uint64_t hash,
+                                    struct cl_tcp_listener *l)
+{
+    struct block *b = new_block(t, key, hash, l->settings);
+    if (b)
+        return b;
+    cl_count(&t->turn.counts->dropped_table, 1);
+    __atomic_fetch_sub(&l->pending, 1, __ATOMIC_RELAXED); /* a number */
+    return NULL;
+}
+
+/* The block for a SYN to a port where somebody listens. NULL, *l NULL: nobody does, or its backlog is full, and whoever
+ * has no connection yet is answered by a cookie. NULL, *l set: there is no place for it. */
 static struct block *block_for_syn(struct net *net, const struct cl_flow_key *key, uint64_t hash,
                                    struct cl_tcp_listener **l)
 {
     struct turn t = turn_on(net);
-    /* Acquire: a listener's fields were written before it was published. */
-    *l = cl_load_acquire(&net->listeners[key->own_port_be]);
+    *l = listener_on(net, key->own_port_be);
     if (!*l)
         return NULL;
     if (!cl_tcp_admit(*l)) {
+        if (cl_tcp_takes(*l))
+            *l = NULL;
+        else
+            cl_count(&t.turn.counts->dropped_backlog, 1);
+        return NULL;
+    }
+    struct block *b = admitted_block(&t, key, hash, *l);
+    if (b)
+        cl_tcp_listen(&b->conn, *l);
+    return b;
+}
+
+/* The block for a segment that is of no connection, but answers a cookie. NULL, *l set: there is no place for it. */
+static struct block *block_for_cookie(struct net *net, const struct cl_rx_item *item, const struct cl_flow_key *key,
+                                      uint64_t hash, struct cl_tcp_listener **l)
+{
+    struct turn t = turn_on(net);
+    struct cl_tcp_segment s;
+    struct cl_tcp_listener *on = listener_on(net, key->own_port_be);
+    if (!on || !cl_tcp_segment_read(item->frame.data + item->l4, item->payload_len, &s) ||
+        !cl_tcp_cookie_right(&t.turn, key, &s))
+        return NULL;
+    *l = on;
+    if (!cl_tcp_cookie_admit(on)) {
         cl_count(&t.turn.counts->dropped_backlog, 1);
         return NULL;
     }
-    struct block *b = new_block(&t, key, hash, (*l)->settings);
-    if (b) {
-        cl_tcp_listen(&b->conn, *l);
-        return b;
-    }
-    cl_count(&t.turn.counts->dropped_table, 1);
-    __atomic_fetch_sub(&(*l)->pending, 1, __ATOMIC_RELAXED); /* a number */
-    return NULL;
+    struct block *b = admitted_block(&t, key, hash, on);
+    if (!b)
+        return NULL;
+    cl_tcp_begin(&b->conn, &t.turn);
+    cl_tcp_cookie_take(&b->conn, on, &s);
+    b->conn.turn = NULL;
+    return b;
+}
+
+/* A SYN that found no place. After the receive lock: order.c. */
+static unsigned answer(struct cl_netq *q, const uint8_t *frame, const struct cl_rx_info *info, uint8_t *out)
+{
+    struct net *net = net_of(q->nif);
+    struct turn t = turn_on(net);
+    struct cl_tcp_segment syn, answer;
+    struct cl_flow_key key;
+    uint8_t flags;
+    key_of(frame, info->l4, &key, &flags);
+    const struct cl_tcp_listener *l = listener_on(net, key.own_port_be);
+    if (info->broadcast || !l || (flags & (CL_TCP_SYN | CL_TCP_ACK | CL_TCP_RST)) != CL_TCP_SYN ||
+        !cl_tcp_segment_read(frame + info->l4, info->l4_len, &syn))
+        return 0;
+    cl_tcp_cookie_answer(&t.turn, l, &key, &syn, &answer);
+    return cl_tcp_answer(&q->nif->self, frame, info, &answer, out);
 }
 
 /* What was made for a SYN is not needed. */
 static void unmake(struct net *net, unsigned kthread, struct block *b)
 {
-    uint32_t index = (uint32_t)(b - net->blocks);
     cl_tcp_accepted(&b->conn);
-    cl_pool_put(net->pool, kthread, &index, 1);
+    free_block(net, kthread, b);
 }
 
 /* Put an item into the flow of its connection, which may be `fresh`. CL_DROP_NONE; CL_DROP_TCP_NO_PORT: there is
@@ -348,16 +471,19 @@ static bool put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_read
     uint8_t flags;
     if (item->broadcast)
         return false;
-    key_of(item, &key, &flags);
+    key_of(item->frame.data, item->l4, &key, &flags);
     uint64_t hash = cl_flow_hash(&net->table.secret, &key);
     if ((flags & (CL_TCP_SYN | CL_TCP_ACK | CL_TCP_RST)) == CL_TCP_SYN)
         fresh = block_for_syn(net, &key, hash, &l);
     else if (!(flags & CL_TCP_ACK)) /* where somebody listens it is dropped (RFC 9293, section 3.10.7.2) */
-        l = cl_load_acquire(&net->listeners[key.own_port_be]);
+        l = listener_on(net, key.own_port_be);
     unsigned reason = CL_DROP_FLOW_BUDGET;
     if (cl_likely(cl_pool_get(flows->item_pool, q->index, &index, 1))) {
         flows->items[index].rx = *item;
         reason = append(net, &key, hash, &fresh, &flows->items[index], woken);
+        if (reason == CL_DROP_TCP_NO_PORT && (flags & CL_TCP_ACK) &&
+            (fresh = block_for_cookie(net, item, &key, hash, &l)))
+            reason = append(net, &key, hash, &fresh, &flows->items[index], woken);
         if (reason != CL_DROP_NONE)
             cl_pool_put(flows->item_pool, q->index, &index, 1);
     }
@@ -372,6 +498,29 @@ static bool put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_read
     cl_netq_drop(q, reason == CL_DROP_TCP_NO_PORT ? CL_DROP_FLOW_TABLE : reason);
     cl_netq_done(q, &item->frame);
     return true;
+}
+
+static bool complain(struct cl_netq *q, const struct cl_rx_item *item, const struct cl_icmp_about *about,
+                     struct cl_ready_list *woken)
+{
+    struct net *net = net_of(q->nif);
+    struct cl_flows *flows = q->nif->flows;
+    struct cl_flow_key key = {.peer_be = about->dst_be,
+                              .own_be = about->src_be,
+                              .peer_port_be = about->dst_port_be,
+                              .own_port_be = about->src_port_be,
+                              .protocol = CL_IPPROTO_TCP};
+    struct block *none = NULL;
+    uint32_t index;
+    if (!cl_pool_get(flows->item_pool, q->index, &index, 1))
+        return false;
+    flows->items[index].rx = *item;
+    if (append(net, &key, cl_flow_hash(&net->table.secret, &key), &none, &flows->items[index], woken) == CL_DROP_NONE) {
+        cl_count(&q->stats.delivered, 1);
+        return true;
+    }
+    cl_pool_put(flows->item_pool, q->index, &index, 1);
+    return false;
 }
 
 /* From the beginning to the end. */
@@ -391,8 +540,7 @@ static void drain(struct cl_netif *nif)
             cl_tcp_begin(&b->conn, &t.turn);
             cl_tcp_end(&b->conn, ESHUTDOWN);
             (void)cl_tcp_finish(&b->conn);
-            uint32_t index = (uint32_t)(b - net->blocks);
-            cl_pool_put(net->pool, 0, &index, 1);
+            free_block(net, 0, b);
         }
 }
 
@@ -400,8 +548,11 @@ static void delete_net(struct net *net)
 {
     if (!net)
         return;
+    cl_streams_delete(net->connections.streams);
+    cl_tcp_serving_delete(net->connections.serving);
     for (unsigned i = 0; net->listeners && i < CL_UDP_PORTS; i++)
-        free(net->listeners[i]);
+        if (net->listeners[i] && !net->listeners[i]->accepts) /* else it is one of the sockets' */
+            free(net->listeners[i]);
     if (net->blocks)
         munmap(net->blocks, CL_TCP_CONNECTIONS * sizeof *net->blocks);
     cl_pool_delete(net->pool);
@@ -457,7 +608,13 @@ static int make(struct cl_netif *nif)
     net->table.secret = derive(nif, 1);
     net->stack.secret = derive(nif, 2);
     net->port_secret = derive(nif, 3);
-    net->connections = (struct cl_connections){put, run, drain, free_connections};
+    net->connections = (struct cl_connections){.put = put,
+                                               .answer = answer,
+                                               .complain = complain,
+                                               .run = run,
+                                               .drain = drain,
+                                               .free = free_connections,
+                                               .shut = cl_streams_shut};
     net->nif = nif;
     net->stack.chunks = nif->chunks;
     cl_tcp_settings_default(&net->stack.settings, nif->mtu);
@@ -465,7 +622,7 @@ static int make(struct cl_netif *nif)
     return 0;
 }
 
-static int ensure(struct cl_netif *nif)
+int cl_tcp_ensure(struct cl_netif *nif)
 {
     if (cl_load_acquire(&nif->tcp))
         return 0;
@@ -475,77 +632,139 @@ static int ensure(struct cl_netif *nif)
     return rc;
 }
 
+const struct cl_tcp_settings *cl_tcp_default_settings(struct cl_netif *nif)
+{
+    return &net_of(nif)->stack.settings;
+}
+
+int cl_tcp_publish(struct cl_netif *nif, uint16_t port, struct cl_tcp_listener *l)
+{
+    struct cl_tcp_listener *nobody = NULL;
+    /* Release: its fields come first. */
+    return __atomic_compare_exchange_n(&net_of(nif)->listeners[cl_be16(port)], &nobody, l, false, __ATOMIC_RELEASE,
+                                       __ATOMIC_RELAXED)
+               ? 0
+               : -EADDRINUSE;
+}
+
+void cl_tcp_unpublish(struct cl_netif *nif, uint16_t port)
+{
+    cl_store_relaxed(&net_of(nif)->listeners[cl_be16(port)], NULL); /* what it is stays where it is */
+}
+
 int cl_tcp_listen_on(struct cl_netif *nif, uint16_t port, uint32_t backlog, const struct cl_tcp_events *events,
                      void *arg)
 {
     if (port == 0 || backlog == 0 || !events)
         return -EINVAL;
-    int rc = ensure(nif);
-    struct cl_tcp_listener *l = rc ? NULL : calloc(1, sizeof *l), *nobody = NULL;
+    int rc = cl_tcp_ensure(nif);
+    struct cl_tcp_listener *l = rc ? NULL : calloc(1, sizeof *l);
     if (!l)
         return rc ? rc : -ENOMEM;
-    struct net *net = net_of(nif);
-    *l = (struct cl_tcp_listener){.settings = &net->stack.settings, .user = events, .arg = arg, .backlog = backlog};
-    /* Release: its fields come first. */
-    if (__atomic_compare_exchange_n(&net->listeners[cl_be16(port)], &nobody, l, false, __ATOMIC_RELEASE,
-                                    __ATOMIC_RELAXED))
-        return 0;
-    free(l);
-    return -EADDRINUSE;
+    *l = (struct cl_tcp_listener){
+        .settings = cl_tcp_default_settings(nif), .user = events, .arg = arg, .backlog = backlog};
+    if ((rc = cl_tcp_publish(nif, port, l)))
+        free(l);
+    return rc;
 }
 
-/* Enter a block under a free port of ours. */
+int cl_tcp_set_congestion(struct cl_netif *nif, const char *rule, uint32_t ecn)
+{
+    const struct cl_tcp_cc_ops *cc = cl_tcp_cc_find(rule);
+    if (!cc || ecn > CL_TCP_ECN_TAKE)
+        return -EINVAL;
+    int rc = cl_tcp_ensure(nif);
+    if (rc)
+        return rc;
+    struct cl_tcp_settings *s = &net_of(nif)->stack.settings;
+    s->cc = cc;
+    s->ecn = (uint8_t)ecn;
+    return 0;
+}
+
+/* Enter a block under its key, if nobody has that. */
+static bool enter_as(struct net *net, struct block *b)
+{
+    b->flow.hash = cl_flow_hash(&net->table.secret, &b->flow.key);
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
+    cl_spin_lock(&bucket->lock);
+    bool is_free = !cl_flow_find(bucket, &b->flow.key);
+    if (is_free)
+        cl_flow_enter(bucket, &b->flow);
+    cl_spin_unlock(&bucket->lock);
+    return is_free;
+}
+
+/* Enter a block under a free port of ours, where nobody listens. */
 static bool enter(struct net *net, struct block *b)
 {
     struct cl_flow_key *key = &b->flow.key;
     for (unsigned i = 0; i < PORTS_TRIED; i++) {
         uint32_t n = __atomic_fetch_add(&net->next_port, 1, __ATOMIC_RELAXED); /* a number */
         key->own_port_be = cl_be16(cl_tcp_port_for(&net->port_secret, key, n));
-        b->flow.hash = cl_flow_hash(&net->table.secret, key);
-        struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
-        cl_spin_lock(&bucket->lock);
-        bool is_free = !cl_flow_find(bucket, key) && !cl_load_relaxed(&net->listeners[key->own_port_be]);
-        if (is_free)
-            cl_flow_enter(bucket, &b->flow);
-        cl_spin_unlock(&bucket->lock);
-        if (is_free)
+        if (!cl_load_relaxed(&net->listeners[key->own_port_be]) && enter_as(net, b))
             return true;
     }
     return false;
 }
 
-int cl_tcp_open(struct cl_netif *nif, uint32_t ipv4, uint16_t port, const struct cl_tcp_events *events, void *arg)
+/* The ends of a new connection, as far as they are known. */
+static int key_for(const struct cl_netif *nif, const struct cl_tcp_addr *from, const struct cl_tcp_addr *to,
+                   struct cl_flow_key *key)
 {
-    uint32_t peer_be = cl_be32(ipv4);
-    if (port == 0 || ipv4 == 0 || !events)
+    uint32_t peer_be = cl_be32(to->ipv4), own_be = from ? cl_be32(from->ipv4) : 0;
+    if (to->port == 0 || to->ipv4 == 0)
         return -EINVAL;
+    if (!cl_ipv4_is_own(&nif->self, peer_be) && (to->ipv4 >= 0xe0000000u || !cl_ipv4_next_hop(&nif->self, peer_be)))
+        return -EHOSTUNREACH;
+    if (own_be && !cl_ipv4_is_own(&nif->self, own_be))
+        return -EADDRNOTAVAIL;
+    *key = (struct cl_flow_key){.peer_be = peer_be,
+                                .own_be = own_be ? own_be : cl_ipv4_source(&nif->self, peer_be),
+                                .peer_port_be = cl_be16(to->port),
+                                .own_port_be = from ? cl_be16(from->port) : 0,
+                                .protocol = CL_IPPROTO_TCP};
+    return 0;
+}
+
+int cl_tcp_open_from(struct cl_netif *nif, const struct cl_tcp_addr *from, const struct cl_tcp_addr *to,
+                     const struct cl_tcp_events *events, void *arg, void (*made)(struct cl_tcp_conn *c, void *arg))
+{
+    struct cl_flow_key key;
     if (!cl_netq_self(nif))
         return -EPERM;
-    if (!cl_ipv4_is_own(&nif->self, peer_be) && (ipv4 >= 0xe0000000u || !cl_ipv4_next_hop(&nif->self, peer_be)))
-        return -EHOSTUNREACH;
-    int rc = ensure(nif);
-    if (rc)
+    int rc = key_for(nif, from, to, &key);
+    if (rc || (rc = cl_tcp_ensure(nif)))
         return rc;
     struct net *net = net_of(nif);
     struct turn t = turn_on(net);
-    struct cl_flow_key key = {.peer_be = peer_be,
-                              .own_be = cl_ipv4_source(&nif->self, peer_be),
-                              .peer_port_be = cl_be16(port),
-                              .protocol = CL_IPPROTO_TCP};
     struct block *b = new_block(&t, &key, 0, &net->stack.settings);
     if (!b)
         return -ENOBUFS;
     b->flow.state = CL_FLOW_RUNNING; /* ours from the moment that others can find it */
-    if (!enter(net, b)) {
+    if (!(key.own_port_be ? enter_as(net, b) : enter(net, b))) {
         unmake(net, t.turn.kthread, b);
-        return -EADDRNOTAVAIL;
+        return key.own_port_be ? -EADDRINUSE : -EADDRNOTAVAIL;
     }
     cl_tcp_init(&b->conn, &t.turn, &b->flow.key, &net->stack.settings); /* its port is known now */
     cl_tcp_connect(&b->conn, events, arg);
+    if (made)
+        made(&b->conn, arg);
     (void)cl_tcp_finish(&b->conn); /* a SYN leaves, or is tried again: it lives */
     let_go(net, b, 0);
     cl_netq_ring(cl_netq_self(nif));
     return 0;
+}
+
+int cl_tcp_open(struct cl_netif *nif, uint32_t ipv4, uint16_t port, const struct cl_tcp_events *events, void *arg)
+{
+    struct cl_tcp_addr to = {ipv4, port, 0};
+    return events ? cl_tcp_open_from(nif, NULL, &to, events, arg, NULL) : -EINVAL;
+}
+
+const struct cl_flow *cl_tcp_flow(const struct cl_tcp_conn *c)
+{
+    return &cl_container_of(c, const struct block, conn)->flow;
 }
 
 void cl_tcp_ends(const struct cl_tcp_conn *c, uint32_t *peer, uint16_t *peer_port, uint16_t *own_port)

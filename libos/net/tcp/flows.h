@@ -9,6 +9,29 @@
 int cl_tcp_listen_on(struct cl_netif *nif, uint16_t port, uint32_t backlog, const struct cl_tcp_events *events,
                      void *arg);
 int cl_tcp_open(struct cl_netif *nif, uint32_t ipv4, uint16_t port, const struct cl_tcp_events *events, void *arg);
+int cl_tcp_set_congestion(struct cl_netif *nif, const char *rule, uint32_t ecn);
 void cl_tcp_count(const struct cl_netif *nif, struct cl_tcp_counts *out);
+
+/* For stream sockets (sockets.h). */
+struct cl_tcp_addr;
+/* Have connections, from now on. -ENOMEM. */
+int cl_tcp_ensure(struct cl_netif *nif);
+const struct cl_tcp_settings *cl_tcp_default_settings(struct cl_netif *nif);
+/* Take connections to a port by a listener that `accepts`, and whose memory stays until the interface is deleted; and no
+ * more. -EADDRINUSE. */
+int cl_tcp_publish(struct cl_netif *nif, uint16_t port, struct cl_tcp_listener *l);
+void cl_tcp_unpublish(struct cl_netif *nif, uint16_t port);
+/* As cl_tcp_open, from an own end (NULL, or 0: any). `made` is called when its ends are known, and nobody else can work
+ * on it yet. -EADDRINUSE: that pair of ends is in use. */
+int cl_tcp_open_from(struct cl_netif *nif, const struct cl_tcp_addr *from, const struct cl_tcp_addr *to,
+                     const struct cl_tcp_events *events, void *arg, void (*made)(struct cl_tcp_conn *c, void *arg));
+/* Its flow, for its key and hash, which are constant. */
+const struct cl_flow *cl_tcp_flow(const struct cl_tcp_conn *c);
+/* Take the flow of a connection that the caller does not work on, if it is idle: then a turn has to follow by
+ * cl_tcp_visit. False: somebody else works on it or is about to, and a turn will begin after this. The caller keeps the
+ * block from going away meanwhile. On a kthread. */
+bool cl_tcp_hold(struct cl_tcp_conn *c);
+/* A turn of one that was taken so, in which fn is called. */
+void cl_tcp_visit(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void *arg), void *arg);
 
 #endif

@@ -1,4 +1,6 @@
 /* See host.h. */
+#include "../icmp.h"
+#include "cookie.h"
 #include "host.h"
 #include "machine.h"
 
@@ -69,6 +71,7 @@ static void send_packet(struct cl_tcp_host *h, const struct cl_flow_key *key, co
         left -= n;
     }
     struct cl_ipv4 ip = {.version_ihl = 0x45,
+                         .tos = s->ecn,
                          .total_len_be = cl_be16(HEADERS + len),
                          .frag_be = cl_be16(CL_IPV4_DF),
                          .ttl = 64,
@@ -94,20 +97,13 @@ static bool emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct c
     return true;
 }
 
-/* Of a segment that is of no connection (RFC 9293, section 3.10.7.1). */
+/* Of a segment that is of no connection. */
 static void refuse(struct cl_tcp_host *h, const struct cl_flow_key *key, const struct cl_tcp_segment *s)
 {
     static const struct cl_tcp_bytes none;
-    struct cl_tcp_segment r = {.flags = CL_TCPF_RST};
-    if (s->flags & CL_TCPF_RST)
-        return;
-    if (s->flags & CL_TCPF_ACK) {
-        r.seq = s->ack;
-    } else {
-        r.flags |= CL_TCPF_ACK;
-        r.ack = s->seq + cl_tcp_segment_space(s);
-    }
-    send_packet(h, key, &r, &none);
+    struct cl_tcp_segment reset;
+    if (cl_tcp_segment_refuse(s, &reset))
+        send_packet(h, key, &reset, &none);
 }
 
 static struct cl_tcp_listener *find_listener(struct cl_tcp_host *h, uint16_t port_be)
@@ -204,47 +200,107 @@ static struct socket *find(struct cl_tcp_host *h, const struct cl_flow_key *key)
     return NULL;
 }
 
-static struct socket *socket_for_syn(struct cl_tcp_host *h, const struct cl_flow_key *key, bool *dropped)
+/* For a SYN. NULL: there is no place for one. */
+static struct socket *socket_for_syn(struct cl_tcp_host *h, const struct cl_flow_key *key, struct cl_tcp_listener *l,
+                                     const struct cl_tcp_segment *syn)
 {
-    struct cl_tcp_listener *l = find_listener(h, key->own_port_be);
-    if (!l)
+    static const struct cl_tcp_bytes none;
+    struct cl_tcp_segment answer;
+    if (!cl_tcp_admit(l)) {
+        if (!cl_tcp_takes(l)) {
+            cl_count(&h->counts.dropped_backlog, 1);
+            return NULL;
+        }
+        cl_tcp_cookie_answer(&h->turn, l, key, syn, &answer);
+        send_packet(h, key, &answer, &none);
         return NULL;
-    struct socket *s = cl_tcp_admit(l) ? new_socket(h, key, false) : NULL;
-    *dropped = !s;
+    }
+    struct socket *s = new_socket(h, key, false);
     if (s)
         cl_tcp_listen(&s->conn, l);
+    else
+        l->pending--;
     return s;
+}
+
+/* For the answer to a cookie. NULL: there is no place for one. */
+static struct socket *socket_for_cookie(struct cl_tcp_host *h, const struct cl_flow_key *key, struct cl_tcp_listener *l,
+                                        const struct cl_tcp_segment *seg)
+{
+    if (!cl_tcp_cookie_admit(l)) {
+        cl_count(&h->counts.dropped_backlog, 1);
+        return NULL;
+    }
+    struct socket *s = new_socket(h, key, false);
+    if (s)
+        cl_tcp_cookie_take(&s->conn, l, seg);
+    else
+        l->pending--;
+    return s;
+}
+
+/* A segment of no connection. Returns one that was made for it. */
+static struct socket *stranger(struct cl_tcp_host *h, const struct cl_flow_key *key, const struct cl_tcp_segment *seg)
+{
+    struct cl_tcp_listener *l = find_listener(h, key->own_port_be);
+    if (l && (seg->flags & (CL_TCPF_SYN | CL_TCPF_ACK | CL_TCPF_RST)) == CL_TCPF_SYN)
+        return socket_for_syn(h, key, l, seg);
+    if (l && !(seg->flags & CL_TCPF_ACK)) /* it is dropped (RFC 9293, section 3.10.7.2) */
+        return NULL;
+    if (l && cl_tcp_cookie_right(&h->turn, key, seg))
+        return socket_for_cookie(h, key, l, seg);
+    refuse(h, key, seg);
+    return NULL;
+}
+
+static void take_segment(struct cl_tcp_host *h, const struct cl_ipv4 *ip, const uint8_t *tcp, unsigned len)
+{
+    struct cl_tcp_segment seg;
+    uint64_t sum = cl_csum_pseudo(ip->src_be, ip->dst_be, CL_IPPROTO_TCP, (uint16_t)len);
+    if (!cl_tcp_segment_read(tcp, len, &seg) || cl_csum_finish(cl_csum_add(sum, tcp, len)))
+        return;
+    struct cl_flow_key key = {ip->src_be, ip->dst_be, cl_get16(tcp), cl_get16(tcp + 2), CL_IPPROTO_TCP};
+    struct socket *s = find(h, &key);
+    if (!s)
+        s = stranger(h, &key, &seg);
+    if (!s)
+        return;
+    seg.ecn = ip->tos & 3;
+    begin(s);
+    cl_tcp_input(&s->conn, &seg, tcp + seg.header_len);
+    finish(s);
+}
+
+static void take_message(struct cl_tcp_host *h, const uint8_t *icmp, unsigned len)
+{
+    struct cl_net_self self = {.ip_be = cl_be32(h->ipv4)};
+    struct cl_icmp_about about;
+    bool is_error;
+    if (cl_icmp_check(&self, icmp, len, false, false, &is_error) != CL_DROP_NONE || !is_error)
+        return;
+    cl_icmp_read(icmp, &about);
+    struct cl_flow_key key = {about.dst_be, about.src_be, about.dst_port_be, about.src_port_be, about.protocol};
+    struct socket *s = find(h, &key);
+    if (!s)
+        return;
+    begin(s);
+    cl_tcp_complain(&s->conn, &about);
+    finish(s);
 }
 
 void cl_tcp_host_take(struct cl_tcp_host *h, const uint8_t *packet, uint32_t len)
 {
     struct cl_ipv4 ip;
-    struct cl_tcp_segment seg;
-    bool dropped = false;
     if (len < HEADERS)
         return;
     memcpy(&ip, packet, sizeof ip);
     unsigned header = 4u * (ip.version_ihl & 15), total = cl_be16(ip.total_len_be);
-    if (ip.version_ihl >> 4 != 4 || header < HEADERS || total > len || header > total || ip.proto != CL_IPPROTO_TCP ||
-        cl_be32(ip.dst_be) != h->ipv4)
+    if (ip.version_ihl >> 4 != 4 || header < HEADERS || total > len || header > total || cl_be32(ip.dst_be) != h->ipv4)
         return;
-    const uint8_t *tcp = packet + header;
-    uint64_t sum = cl_csum_pseudo(ip.src_be, ip.dst_be, CL_IPPROTO_TCP, (uint16_t)(total - header));
-    if (!cl_tcp_segment_read(tcp, total - header, &seg) || cl_csum_finish(cl_csum_add(sum, tcp, total - header)))
-        return;
-    struct cl_flow_key key = {ip.src_be, ip.dst_be, cl_get16(tcp), cl_get16(tcp + 2), CL_IPPROTO_TCP};
-    struct socket *s = find(h, &key);
-    if (!s && (seg.flags & (CL_TCPF_SYN | CL_TCPF_ACK | CL_TCPF_RST)) == CL_TCPF_SYN)
-        s = socket_for_syn(h, &key, &dropped);
-    else if (!s && !(seg.flags & CL_TCPF_ACK)) /* where somebody listens it is dropped (RFC 9293, section 3.10.7.2) */
-        dropped = find_listener(h, key.own_port_be) != NULL;
-    if (s) {
-        begin(s);
-        cl_tcp_input(&s->conn, &seg, tcp + seg.header_len);
-        finish(s);
-    } else if (!dropped) {
-        refuse(h, &key, &seg);
-    }
+    if (ip.proto == CL_IPPROTO_TCP)
+        take_segment(h, &ip, packet + header, total - header);
+    else if (ip.proto == CL_IPPROTO_ICMP)
+        take_message(h, packet + header, total - header);
 }
 
 /* Time. */
@@ -317,17 +373,26 @@ void cl_tcp_host_delete(struct cl_tcp_host *h)
 
 static int set(struct cl_tcp_settings *s, int option, uint32_t value)
 {
+    static const struct cl_tcp_cc_ops *const rules[] = {&cl_tcp_cubic, &cl_tcp_newreno, &cl_tcp_dctcp};
     uint32_t *const words[] = {
         [CL_TCP_SET_SEND_LIMIT] = &s->send_limit,          [CL_TCP_SET_RECEIVE_LIMIT] = &s->receive_limit,
         [CL_TCP_SET_USER_TIMEOUT] = &s->user_timeout_ms,   [CL_TCP_SET_KEEP_IDLE] = &s->keep_idle_ms,
         [CL_TCP_SET_KEEP_INTERVAL] = &s->keep_interval_ms, [CL_TCP_SET_KEEP_PROBES] = &s->keep_probes,
         [CL_TCP_SET_FIN_WAIT] = &s->fin_wait_ms,           [CL_TCP_SET_RTO_LEAST] = &s->rto_least_ms,
         [CL_TCP_SET_DELAYED_ACK] = &s->delayed_ack_ms};
-    if (option == CL_TCP_SET_NO_DELAY || option == CL_TCP_SET_KEEP_ALIVE) {
+    if (option == CL_TCP_SET_TAIL_PROBES) {
+        s->no_tail_probes = value == 0;
+    } else if (option == CL_TCP_SET_NO_DELAY || option == CL_TCP_SET_KEEP_ALIVE) {
         uint32_t flag = option == CL_TCP_SET_NO_DELAY ? CL_TCP_NO_DELAY : CL_TCP_KEEP_ALIVE;
         s->flags = value ? s->flags | flag : s->flags & ~flag;
     } else if (option == CL_TCP_SET_WSCALE) {
         s->wscale = (uint8_t)cl_min(value, (uint32_t)CL_TCP_MAX_WSCALE);
+    } else if (option == CL_TCP_SET_ECN && value <= CL_TCP_ECN_TAKE) {
+        s->ecn = (uint8_t)value;
+    } else if (option == CL_TCP_SET_RULE && value < sizeof rules / sizeof *rules) {
+        s->cc = rules[value];
+    } else if (option == CL_TCP_SET_BLACK_HOLES) {
+        s->black_holes = value;
     } else if (option == CL_TCP_SET_OPTIONS) {
         s->options = (uint8_t)value;
     } else if (option >= 0 && (size_t)option < sizeof words / sizeof *words && words[option]) {
@@ -349,6 +414,11 @@ uint64_t cl_tcp_host_held(const struct cl_tcp_host *h)
     cl_chunks_stats(h->stack.chunks, CL_CHUNKS_TCP_SEND, &send);
     cl_chunks_stats(h->stack.chunks, CL_CHUNKS_TCP_RECEIVE, &receive);
     return send.held_bytes + receive.held_bytes;
+}
+
+void cl_tcp_host_counts(const struct cl_tcp_host *h, struct cl_tcp_counts *out)
+{
+    *out = h->counts;
 }
 
 /* Sockets. */
@@ -535,7 +605,7 @@ int cl_tcp_host_set_socket(struct cl_tcp_host *h, int number, int option, uint32
     switch (option) {
     case CL_TCP_SET_SEND_LIMIT:
     case CL_TCP_SET_RECEIVE_LIMIT:
-        c->limits[option == CL_TCP_SET_SEND_LIMIT ? CL_TCP_SEND : CL_TCP_RECEIVE] = value;
+        (option == CL_TCP_SET_SEND_LIMIT ? &c->send : &c->receive)->limit = value;
         break;
     case CL_TCP_SET_NO_DELAY:
         cl_tcp_no_delay(c, value);
@@ -579,7 +649,7 @@ int cl_tcp_host_ready(const struct cl_tcp_host *h, int number)
         what |= CL_TCP_READABLE | CL_TCP_PEER_SHUT;
     if (c->receive.bytes)
         what |= CL_TCP_READABLE;
-    if (s->opened && c->send.bytes <= c->limits[CL_TCP_SEND] - c->limits[CL_TCP_SEND] / 3)
+    if (s->opened && c->send.bytes <= c->send.limit - c->send.limit / 3)
         what |= CL_TCP_WRITABLE;
     return what;
 }

@@ -2,7 +2,8 @@
  * time that its owner moves. For scripts of packets, fuzzers and the model checker: what runs is the machine (conn.h).
  *
  * Sockets are numbers from 0 on. A call that would have to wait is -EAGAIN. Packets are IPv4 with their checksums; what
- * is no segment to this host is ignored. Packets that were sent are kept until they are taken, each with its time.
+ * is neither a segment to this host nor an ICMP error about one of its own is ignored. Packets that were sent are kept
+ * until they are taken, each with its time.
  * Threads: one at a time. Tests: tests/libos/net/tcp/test_host.py. */
 #ifndef CORELANE_LIBOS_NET_TCP_HOST_H
 #define CORELANE_LIBOS_NET_TCP_HOST_H
@@ -29,7 +30,11 @@ enum cl_tcp_host_option {
     CL_TCP_SET_KEEP_PROBES,
     CL_TCP_SET_FIN_WAIT,
     CL_TCP_SET_RTO_LEAST,
-    CL_TCP_SET_DELAYED_ACK
+    CL_TCP_SET_DELAYED_ACK,
+    CL_TCP_SET_TAIL_PROBES,
+    CL_TCP_SET_BLACK_HOLES,
+    CL_TCP_SET_ECN,
+    CL_TCP_SET_RULE /* of congestion: 0 cubic, 1 newreno, 2 dctcp */
 };
 
 /* cl_tcp_host_ready */
@@ -38,23 +43,6 @@ enum cl_tcp_host_option {
 #define CL_TCP_PEER_SHUT 4
 #define CL_TCP_OVER 8    /* both directions, or an error */
 #define CL_TCP_FAILED 16 /* an error is to be told */
-
-/* Numbers of a connection. Times in us; windows in bytes but for cwnd and ssthresh, in segments, as Linux has them. */
-struct cl_tcp_info {
-    uint32_t state; /* enum cl_tcp_state */
-    uint32_t times, sacks, scales;
-    uint32_t snd_scale, rcv_scale;
-    uint32_t rto_us, rtt_us, rtt_var_us;
-    uint32_t snd_mss, rcv_mss;
-    uint32_t cwnd, ssthresh; /* UINT32_MAX: none yet */
-    uint32_t snd_wnd, rcv_wnd;
-    uint32_t unacked; /* segments under way */
-    uint32_t retries, backoff, probes;
-    uint32_t resent;
-    uint32_t recovering;      /* 1: from duplicates; 2: from a time-out */
-    uint32_t to_read, unsent; /* bytes */
-    uint32_t unacked_bytes;   /* written and not acknowledged */
-};
 
 /* New host with an address (host byte order), whose time is now_ns. -ENOMEM. */
 CL_API int cl_tcp_host_new(uint32_t ipv4, uint32_t mtu, uint64_t now_ns, struct cl_tcp_host **out);
@@ -93,6 +81,7 @@ CL_API int cl_tcp_host_ready(const struct cl_tcp_host *h, int s);
 CL_API int cl_tcp_host_info(const struct cl_tcp_host *h, int s, struct cl_tcp_info *out);
 /* Bytes of chunks that connections hold. */
 CL_API uint64_t cl_tcp_host_held(const struct cl_tcp_host *h);
+CL_API void cl_tcp_host_counts(const struct cl_tcp_host *h, struct cl_tcp_counts *out);
 // cffi: end
 
 #endif

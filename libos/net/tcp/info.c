@@ -15,6 +15,7 @@ void cl_tcp_get_info(const struct cl_tcp_conn *c, struct cl_tcp_info *out)
                              .times = !!(c->flags & CL_TCP_TIMES),
                              .sacks = !!(c->flags & CL_TCP_SACKS),
                              .scales = !!(c->flags & CL_TCP_SCALES),
+                             .ecn = !!(c->marks & CL_TCP_MARKS_ECN),
                              .snd_scale = c->snd_scale,
                              .rcv_scale = c->rcv_scale,
                              .rto_us = us(cl_tcp_conn_rto_ns(c)),
@@ -30,11 +31,18 @@ void cl_tcp_get_info(const struct cl_tcp_conn *c, struct cl_tcp_info *out)
                              .retries = c->retries,
                              .backoff = c->rtt.doublings,
                              .resent = c->resent,
+                             .sacked = c->board ? c->board->all.sacked_n : 0,
+                             .lost = (cl_tcp_board_lost(c) + mss - 1) / mss,
+                             .dsacks = c->dsacks,
+                             .reordered = c->rtt.reordered,
+                             .rtt_least_us = us(c->rtt.least_ns),
                              .to_read = c->receive.bytes,
                              .unacked_bytes = written,
                              .unsent = written > sent ? written - sent : 0};
     if (c->flags & CL_TCP_RECOVERING)
         out->recovering = c->flags & CL_TCP_TIMED_OUT ? 2 : 1;
+    else if (c->marks & CL_TCP_MARKS_REDUCED)
+        out->recovering = 3;
     if (c->una == c->nxt)
         out->probes = c->retries;
 }

@@ -87,8 +87,7 @@ static bool repeated_syn(struct cl_tcp_conn *c, struct arrival *a)
     if (c->state != CL_TCP_SYN_RECEIVED || !(a->flags & CL_TCPF_SYN) || a->seq + 1 != c->rcv_nxt)
         return true;
     if (!(a->flags & CL_TCPF_ACK)) { /* it did not get our answer */
-        c->resend = c->una;
-        c->resend_end = c->nxt;
+        cl_tcp_recovery_again(c);
         return false;
     }
     a->flags &= (uint8_t)~CL_TCPF_SYN;
@@ -122,6 +121,7 @@ static void synchronized(struct cl_tcp_conn *c, struct arrival *a)
         return;
     if ((a->flags & CL_TCPF_URG) && a->s->urgent)
         cl_count(&c->turn->counts->urgent, 1);
+    cl_tcp_ecn_came(c, a->s);
     if (a->s->len || (a->flags & CL_TCPF_FIN))
         cl_tcp_take_data(c, a->seq, a->data, a->s->len, a->flags & CL_TCPF_FIN);
 }
@@ -140,8 +140,7 @@ static void answered(struct cl_tcp_conn *c, struct arrival *a)
         return;
     }
     c->state = CL_TCP_SYN_RECEIVED;
-    c->resend = c->una;
-    c->resend_end = c->nxt;
+    cl_tcp_recovery_again(c);
 }
 
 /* Section 3.10.7.3. Data and a FIN that come with the SYN are sent again. */

@@ -6,10 +6,11 @@
 #include "listen.h"
 #include "reassembly.h"
 #include "recovery.h"
+#include "scoreboard.h"
 
 #define CL_TCP_MS 1000000ull
 #define CL_TCP_OPTION_TIMES 12    /* bytes of a timestamp option, filled up */
-#define CL_TCP_SYN_RETRIES 6      /* 127 s (RFC 9293, section 3.8.3: R2 of a SYN, 3 minutes or less are common) */
+#define CL_TCP_SYN_RETRIES 6      /* 127 s, as in Linux; RFC 9293, section 3.8.3, asks for an R2 of 3 minutes */
 #define CL_TCP_SYN_ACK_RETRIES 5  /* of what a stranger asked for */
 #define CL_TCP_RETRIES 15         /* R2 (RFC 9293, section 3.8.3: at least 100 s) */
 #define CL_TCP_ORPHAN_RETRIES 8   /* when the user has closed */
@@ -19,7 +20,9 @@
 #define CL_TCP_CHALLENGE_MS 1000  /* also answers to old numbers without data: no two ends answer each other for ever */
 #define CL_TCP_PAWS_MS 2073600000 /* 24 days (RFC 7323, section 5.5) */
 #define CL_TCP_RETRY_NS 1000000ull /* without a buffer */
-#define CL_TCP_DUPLICATES 3        /* that mean a loss (RFC 5681, section 3.2) */
+#define CL_TCP_BLACK_HOLE_RETRIES 3
+#define CL_TCP_BURST 10     /* segments that leave at once after idleness, as many as at the start (RFC 6928) */
+#define CL_TCP_DUPLICATES 3 /* that mean a loss (RFC 5681, section 3.2) */
 
 static inline uint32_t cl_tcp_now_ms(const struct cl_tcp_conn *c)
 {
@@ -62,6 +65,8 @@ uint64_t cl_tcp_conn_rto_ns(const struct cl_tcp_conn *c);
 
 /* output.c */
 void cl_tcp_output(struct cl_tcp_conn *c);
+/* The SYN, or the SYN that also acknowledges, as it leaves now; what its window promises is kept. */
+void cl_tcp_syn(struct cl_tcp_conn *c, struct cl_tcp_segment *s);
 /* An acknowledgement at once, as of a duplicate. */
 void cl_tcp_send_ack(struct cl_tcp_conn *c);
 /* An old number without data: asks the peer to say where it is. */
@@ -78,6 +83,9 @@ void cl_tcp_take_window(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, u
 /* data.c: data and the FIN of an acceptable segment. */
 void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, uint32_t len, bool fin);
 
+/* path.c: a time-out has come: segments may be too large for the path. */
+void cl_tcp_suspect_path(struct cl_tcp_conn *c);
+
 /* window.c */
 /* The window field of a segment that leaves now; what it promises is kept. */
 uint16_t cl_tcp_window(struct cl_tcp_conn *c, bool syn);
@@ -89,6 +97,16 @@ void cl_tcp_window_opened(struct cl_tcp_conn *c);
 void cl_tcp_offer_options(const struct cl_tcp_conn *c, struct cl_tcp_options *o);
 /* What the peer's SYN says: agree. */
 void cl_tcp_agree(struct cl_tcp_conn *c, const struct cl_tcp_segment *syn);
+
+/* ecn.c */
+/* Flags of a SYN of ours. */
+uint8_t cl_tcp_ecn_of_syn(const struct cl_tcp_conn *c);
+/* What the peer's SYN says: agree. */
+void cl_tcp_ecn_agree(struct cl_tcp_conn *c, const struct cl_tcp_segment *syn);
+/* An acceptable segment came, before its data is taken. */
+void cl_tcp_ecn_came(struct cl_tcp_conn *c, const struct cl_tcp_segment *s);
+/* The acknowledgement of an acceptable segment was taken. */
+void cl_tcp_ecn_echoed(struct cl_tcp_conn *c, const struct cl_tcp_segment *s);
 
 /* states.c */
 void cl_tcp_established(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq);

@@ -22,6 +22,7 @@ void cl_tcp_agree(struct cl_tcp_conn *c, const struct cl_tcp_segment *syn)
     const struct cl_tcp_options *o = &syn->options;
     uint8_t both = o->has & c->settings->options;
     uint32_t mss = o->has & CL_TCPO_MSS ? o->mss : CL_TCP_MSS_DEFAULT;
+    cl_tcp_ecn_agree(c, syn);
     c->flags &= ~(uint32_t)(CL_TCP_TIMES | CL_TCP_SACKS | CL_TCP_SCALES);
     c->snd_scale = c->rcv_scale = 0;
     if (both & CL_TCPO_TIMES) {
@@ -33,8 +34,8 @@ void cl_tcp_agree(struct cl_tcp_conn *c, const struct cl_tcp_segment *syn)
         c->flags |= CL_TCP_SACKS;
     if (both & CL_TCPO_WSCALE) {
         c->flags |= CL_TCP_SCALES;
-        c->snd_scale = o->wscale;
-        c->rcv_scale = c->settings->wscale;
+        c->snd_scale = o->wscale & 15;
+        c->rcv_scale = c->settings->wscale & 15;
     }
     mss = cl_max(mss, (uint32_t)CL_TCP_MSS_LEAST);
     c->mss = (uint16_t)cl_min(mss, (uint32_t)c->settings->mss);

@@ -12,8 +12,13 @@ static unsigned sack_blocks(const struct cl_tcp_conn *c, struct cl_tcp_range *ou
     return n + cl_tcp_aside_sacks(c, out + n, room - n);
 }
 
-static void fill_options(const struct cl_tcp_conn *c, struct cl_tcp_options *o)
+/* What all segments but SYNs and resets say of us now. */
+static void fill(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
 {
+    struct cl_tcp_options *o = &s->options;
+    s->window = cl_tcp_window(c, false);
+    if (c->marks & CL_TCP_MARKS_ECHO)
+        s->flags |= CL_TCPF_ECE;
     if (c->flags & CL_TCP_TIMES) {
         o->has |= CL_TCPO_TIMES;
         o->ts_val = cl_tcp_now_ms(c) + c->ts_offset;
@@ -54,8 +59,7 @@ static void acked(struct cl_tcp_conn *c)
 void cl_tcp_send_ack(struct cl_tcp_conn *c)
 {
     struct cl_tcp_segment s = {.seq = c->nxt, .ack = c->rcv_nxt, .flags = CL_TCPF_ACK};
-    s.window = cl_tcp_window(c, false);
-    fill_options(c, &s.options);
+    fill(c, &s);
     if (emit(c, &s, NULL)) {
         if (c->quick)
             c->quick--;
@@ -66,8 +70,7 @@ void cl_tcp_send_ack(struct cl_tcp_conn *c)
 void cl_tcp_send_probe(struct cl_tcp_conn *c)
 {
     struct cl_tcp_segment s = {.seq = c->una - 1, .ack = c->rcv_nxt, .flags = CL_TCPF_ACK};
-    s.window = cl_tcp_window(c, false);
-    fill_options(c, &s.options);
+    fill(c, &s);
     cl_count(&c->turn->counts->probes, 1);
     (void)emit(c, &s, NULL); /* its timer comes again */
 }
@@ -99,17 +102,22 @@ void cl_tcp_challenge(struct cl_tcp_conn *c)
     cl_tcp_send_ack(c);
 }
 
-/* The SYN, or the SYN that also acknowledges. */
+void cl_tcp_syn(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
+{
+    *s = (struct cl_tcp_segment){.seq = c->una, .flags = CL_TCPF_SYN | cl_tcp_ecn_of_syn(c)};
+    if (c->state == CL_TCP_SYN_RECEIVED) {
+        s->flags |= CL_TCPF_ACK;
+        s->ack = c->rcv_nxt;
+    }
+    s->window = cl_tcp_window(c, true);
+    cl_tcp_offer_options(c, &s->options);
+}
+
 static void send_syn(struct cl_tcp_conn *c)
 {
     bool again = c->flags & CL_TCP_SYN_OUT;
-    struct cl_tcp_segment s = {.seq = c->una, .flags = CL_TCPF_SYN};
-    if (c->state == CL_TCP_SYN_RECEIVED) {
-        s.flags |= CL_TCPF_ACK;
-        s.ack = c->rcv_nxt;
-    }
-    s.window = cl_tcp_window(c, true);
-    cl_tcp_offer_options(c, &s.options);
+    struct cl_tcp_segment s;
+    cl_tcp_syn(c, &s);
     if (!emit(c, &s, NULL))
         return;
     if (c->state == CL_TCP_SYN_RECEIVED)
@@ -119,6 +127,14 @@ static void send_syn(struct cl_tcp_conn *c)
     cl_tcp_set(c, CL_TCP_TIMER_RESEND, cl_tcp_conn_rto_ns(c));
 }
 
+/* A new segment fills the congestion window, and that in one go: nothing that is under way was sent before. */
+static bool ends_burst(struct cl_tcp_conn *c, uint32_t len)
+{
+    struct cl_tcp_walk w;
+    const struct cl_tcp_record *first = cl_tcp_walk_first(c, &w);
+    return (!first || first->sent_ns == c->turn->now_ns) && cl_tcp_in_flight(c) + len + c->cc.mss > c->cc.window;
+}
+
 /* A segment of data from seq on, with the FIN if that is so. False: there is no buffer. */
 static bool send_data(struct cl_tcp_conn *c, uint32_t seq, uint32_t len, bool fin)
 {
@@ -126,14 +142,23 @@ static bool send_data(struct cl_tcp_conn *c, uint32_t seq, uint32_t len, bool fi
     struct cl_tcp_bytes data = cl_tcp_buffer_at(c, seq, len);
     uint32_t end = seq + len + fin;
     bool again = cl_seq_before(seq, c->nxt);
-    if (len && (seq + len == cl_tcp_data_end(c) || seq + len == c->una + c->wnd)) /* no more comes soon */
-        s.flags |= CL_TCPF_PSH;
+    if (!again && !cl_tcp_board_room(c)) {
+        cl_tcp_set(c, CL_TCP_TIMER_SEND, CL_TCP_RETRY_NS);
+        return false;
+    }
+    if (len && (seq + len == cl_tcp_data_end(c) || seq + len == c->una + c->wnd || (!again && ends_burst(c, len))))
+        s.flags |= CL_TCPF_PSH; /* no more comes soon */
     if (fin)
         s.flags |= CL_TCPF_FIN;
-    s.window = cl_tcp_window(c, false);
-    fill_options(c, &s.options);
+    fill(c, &s);
+    if ((c->marks & CL_TCP_MARKS_ECN) && len && !again) {
+        s.ecn = CL_TCP_ECT0;
+        s.flags |= c->marks & CL_TCP_MARKS_SAY_REDUCED ? CL_TCPF_CWR : 0;
+    }
     if (!emit(c, &s, &data))
         return false;
+    if (s.ecn)
+        c->marks &= (uint8_t)~CL_TCP_MARKS_SAY_REDUCED;
     acked(c);
     if (c->una == c->nxt) { /* nothing was under way */
         c->progress_ms = cl_tcp_now_ms(c);
@@ -143,8 +168,7 @@ static bool send_data(struct cl_tcp_conn *c, uint32_t seq, uint32_t len, bool fi
     if (fin)
         c->flags |= CL_TCP_FIN_OUT;
     c->flags &= ~(uint32_t)CL_TCP_FORCE;
-    if (c->due_ns[CL_TCP_TIMER_RESEND] == CL_TCP_NEVER)
-        cl_tcp_set(c, CL_TCP_TIMER_RESEND, cl_tcp_conn_rto_ns(c));
+    cl_tcp_watch_sent(c, again);
     return true;
 }
 
@@ -175,10 +199,10 @@ static bool choose_new(const struct cl_tcp_conn *c, uint32_t *len, bool *fin)
 {
     uint32_t unsent = c->flags & CL_TCP_FIN_OUT ? 0 : cl_tcp_data_end(c) - c->nxt;
     uint32_t under_way = c->nxt - c->una, flight = cl_tcp_in_flight(c), full = cl_tcp_mss_now(c);
-    if (!(c->flags & CL_TCP_RECOVERING)) /* duplicates say what has left the network (RFC 3042) */
-        flight -= cl_min(flight, cl_min((uint32_t)c->dup_acks, 2u) * c->cc.mss);
     uint32_t window = c->wnd > under_way ? c->wnd - under_way : 0;
     uint32_t congestion = c->cc.window > flight ? c->cc.window - flight : 0;
+    if (c->flags & CL_TCP_FORCE) /* a probe (RFC 8985, section 7.3) */
+        congestion = cl_max(congestion, full);
     *len = cl_min(cl_min(unsent, full), cl_min(window, congestion));
     *fin = cl_tcp_fin_due(c) && *len == unsent && window > *len;
     if (*len == 0)
@@ -191,21 +215,37 @@ static bool choose_new(const struct cl_tcp_conn *c, uint32_t *len, bool *fin)
     return *len >= c->wnd_max / 2 && *len == window;
 }
 
-static void send_new(struct cl_tcp_conn *c)
+/* After a burst: the next one, so that a window takes a round trip. */
+static void pace(struct cl_tcp_conn *c)
 {
-    uint32_t len;
-    bool fin;
-    while (choose_new(c, &len, &fin))
-        if (!send_data(c, c->nxt, len, fin))
-            return;
+    cl_tcp_set(c, CL_TCP_TIMER_SEND, c->rtt.smoothed_ns * CL_TCP_BURST * c->cc.mss / c->cc.window);
 }
 
-/* Something is to leave after a while in which nothing did: what the window knew of the path is old (RFC 2861). */
+static void send_new(struct cl_tcp_conn *c)
+{
+    bool paced = (c->marks & CL_TCP_MARKS_PACED) && !(c->flags & CL_TCP_FORCE), fin;
+    uint32_t len;
+    if (paced && c->due_ns[CL_TCP_TIMER_SEND] != CL_TCP_NEVER)
+        return;
+    for (unsigned n = 1; choose_new(c, &len, &fin); n++) {
+        if (!send_data(c, c->nxt, len, fin))
+            return;
+        if (paced && n == CL_TCP_BURST) {
+            pace(c);
+            return;
+        }
+    }
+}
+
+/* Something is to leave after a while in which nothing did: what the window knew of the path is old (RFC 2861), and no
+ * acknowledgements come that would say when to send. */
 static void restart_after_idle(struct cl_tcp_conn *c)
 {
-    uint32_t idle_ms = cl_tcp_now_ms(c) - c->progress_ms;
-    if (c->una == c->nxt && c->send.bytes && idle_ms)
-        cl_tcp_cc_idle(&c->cc, idle_ms * CL_TCP_MS, cl_tcp_conn_rto_ns(c));
+    uint64_t idle_ns = (cl_tcp_now_ms(c) - c->progress_ms) * CL_TCP_MS, rto_ns;
+    if (c->una != c->nxt || c->send.bytes == 0 || idle_ns < (rto_ns = cl_tcp_conn_rto_ns(c)))
+        return;
+    cl_tcp_cc_idle(&c->cc, idle_ns, rto_ns);
+    c->marks |= CL_TCP_MARKS_PACED;
 }
 
 /* Something waits for the peer's window, and nothing is under way whose acknowledgement would tell of it. */
@@ -222,7 +262,7 @@ static void watch_window(struct cl_tcp_conn *c)
 void cl_tcp_output(struct cl_tcp_conn *c)
 {
     if (c->state == CL_TCP_SYN_SENT || c->state == CL_TCP_SYN_RECEIVED) {
-        if (!(c->flags & CL_TCP_SYN_OUT) || c->resend != c->resend_end)
+        if (!(c->flags & CL_TCP_SYN_OUT) || cl_tcp_board_lost(c))
             send_syn(c);
         return;
     }

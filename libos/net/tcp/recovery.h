@@ -1,28 +1,52 @@
 /* Loss: what of the data under way is taken for lost, and what is sent again next.
  *
- * This is the one place where that is decided. The rest of the machine tells it what happened (sent, acknowledged,
- * duplicate, timed out) and asks two things: how many bytes are under way, and what is to be sent again.
+ * This is the one place where that is decided. The rest of the machine tells it what happened (sent, acknowledged, its
+ * timer is due) and asks: how many bytes are under way, what is to be sent again, and may one segment more leave.
  *
- * What stands behind it now is a stand-in that knows one lost range, resend..resend_end: NewReno without SACK (RFC
- * 6582), and go-back-N in slow start after a time-out (RFC 5681, section 3.1). RACK-TLP with PRR takes its place: a
- * record for each segment in a chunk that exists while something is under way, made in cl_tcp_sent; SACK blocks and
- * timestamps come with cl_tcp_recovery_acked; its reordering timer and its probe share CL_TCP_TIMER_RESEND. */
+ *   scoreboard.{h,c}  what is known of each segment under way
+ *   rack.{h,c}        which of them are lost: RACK, for peers with SACK
+ *   recovery.c        acknowledgements; recovery with PRR; NewReno without SACK; time-outs
+ *   probe.c           what the timer waits for: RACK's window, a tail loss probe, the time-out
+ *   undo.c            mistakes: F-RTO, and what DSACK says
+ *
+ * A recovery begins when something is lost, ends when all that was under way then is acknowledged, and lets the window
+ * fall once. One that the time-out began (CL_TCP_TIMED_OUT) is a slow start instead. */
 #ifndef CORELANE_LIBOS_NET_TCP_RECOVERY_H
 #define CORELANE_LIBOS_NET_TCP_RECOVERY_H
 
-#include "conn.h"
+#include "scoreboard.h"
 
 /* Bytes that are taken to be in the network (pipe, RFC 6675). */
 uint32_t cl_tcp_in_flight(const struct cl_tcp_conn *c);
-/* What is to be sent again next, from *seq to before *end. False: nothing. */
-bool cl_tcp_lost(const struct cl_tcp_conn *c, uint32_t *seq, uint32_t *end);
-/* Numbers seq to before end have left; again: not for the first time. */
+/* What is to be sent again next, from *seq to before *end. False: nothing, for now. */
+bool cl_tcp_lost(struct cl_tcp_conn *c, uint32_t *seq, uint32_t *end);
+/* Numbers seq to before end have left; again: not for the first time. Else cl_tcp_board_room was true. */
 void cl_tcp_sent(struct cl_tcp_conn *c, uint32_t seq, uint32_t end, bool again);
-/* A segment acknowledged what is before una, for the first time from `before` on. Grows and shrinks the window. */
-void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t before);
-/* A duplicate (RFC 5681, section 2). */
-void cl_tcp_recovery_duplicate(struct cl_tcp_conn *c, const struct cl_tcp_segment *s);
-/* Nothing came in time: all that is under way is lost. */
+/* A segment acknowledged what is before una, for the first time from `before` on; its SACK blocks are looked at.
+ * duplicate: RFC 5681, section 2. Measures the round trip, grows and shrinks the window, sets the timer. */
+void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t before, bool duplicate);
+/* All that is under way is to be sent again, and not for congestion: its answer was lost, or the path does not take
+ * segments as large. Those that leave again are of the size of now. */
+void cl_tcp_recovery_again(struct cl_tcp_conn *c);
+/* CL_TCP_TIMER_RESEND has come. False: it is the time-out. */
+bool cl_tcp_recovery_due(struct cl_tcp_conn *c);
+/* Nothing came in time: what is under way is lost. */
 void cl_tcp_recovery_timed_out(struct cl_tcp_conn *c);
+
+/* Between the files of recovery. */
+
+/* Recovery begins, or goes on: something is lost that was not. delivered: bytes that the acknowledgement told of. */
+void cl_tcp_recovery_lost(struct cl_tcp_conn *c, uint32_t delivered);
+/* probe.c. The timer, after something has left ... */
+void cl_tcp_watch_sent(struct cl_tcp_conn *c, bool again);
+/* ... and after an acknowledgement. moved: of something new; reorder_ns: RACK wants to look in this time; 0: not. */
+void cl_tcp_watch_acked(struct cl_tcp_conn *c, bool moved, uint64_t reorder_ns);
+/* An acknowledgement: was the probe needed (RFC 8985, section 7.4.2)? */
+void cl_tcp_probe_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, bool moved,
+                        const struct cl_tcp_told *told);
+/* undo.c. Something came twice. */
+void cl_tcp_undo_twice(struct cl_tcp_conn *c, const struct cl_tcp_told *told);
+/* An acknowledgement after a time-out that may have been a mistake. */
+void cl_tcp_frto_acked(struct cl_tcp_conn *c, bool moved, const struct cl_tcp_told *told);
 
 #endif

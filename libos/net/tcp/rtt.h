@@ -15,16 +15,27 @@
 struct cl_tcp_rtt {
     uint64_t smoothed_ns;  /* SRTT; 0: no sample yet */
     uint64_t variation_ns; /* RTTVAR */
-    uint32_t least_ns;     /* of all samples, 4 s at most: what RACK takes for the path's own; 0: none */
-    uint32_t doublings;    /* back-off since data was acknowledged last (section 5.5) */
+    uint32_t least_ns;     /* the least of all, 4 s at most: what RACK takes for the path's own; 0: none */
+    uint8_t doublings;     /* back-off since data was acknowledged last (section 5.5) */
+    /* Of RACK (RFC 8985, section 6.2): the reordering window is 1 + reorder_more steps of RTT/4, as long as
+     * reorder_keep, which each recovery makes less by one, is not 0. */
+    uint8_t reorder_more, reorder_keep : 7;
+    uint8_t reordered : 1; /* segments of this connection have passed each other */
+    uint8_t undo_left;     /* retransmissions that no DSACK has called needless; UINT8_MAX: too many to count */
 };
+
+/* A round trip that says nothing of how long peers wait before they acknowledge. */
+static inline void cl_tcp_rtt_least(struct cl_tcp_rtt *r, uint64_t ns)
+{
+    uint32_t low = (uint32_t)cl_min(cl_max(ns, (uint64_t)1), (uint64_t)UINT32_MAX);
+    r->least_ns = r->least_ns ? cl_min(r->least_ns, low) : low;
+}
 
 /* A sample. samples: how many come a round trip, at least 1. */
 static inline void cl_tcp_rtt_sample(struct cl_tcp_rtt *r, uint64_t ns, unsigned samples)
 {
     ns = cl_max(ns, (uint64_t)1);
-    uint32_t low = (uint32_t)cl_min(ns, (uint64_t)UINT32_MAX);
-    r->least_ns = r->least_ns ? cl_min(r->least_ns, low) : low;
+    cl_tcp_rtt_least(r, ns);
     if (r->smoothed_ns == 0) {
         r->smoothed_ns = ns;
         r->variation_ns = ns / 2;
@@ -43,7 +54,7 @@ static inline void cl_tcp_rtt_sample(struct cl_tcp_rtt *r, uint64_t ns, unsigned
 static inline uint64_t cl_tcp_rto_ns(const struct cl_tcp_rtt *r, uint64_t least_ns)
 {
     uint64_t rto = r->smoothed_ns ? r->smoothed_ns + cl_max(4 * r->variation_ns, least_ns) : CL_TCP_RTO_FIRST_NS;
-    rto <<= cl_min(r->doublings, (uint32_t)CL_TCP_RTO_DOUBLINGS);
+    rto <<= cl_min((unsigned)r->doublings, (unsigned)CL_TCP_RTO_DOUBLINGS);
     return cl_min(rto, CL_TCP_RTO_MOST_NS);
 }
 

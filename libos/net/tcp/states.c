@@ -12,7 +12,9 @@ void cl_tcp_established(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, u
     c->quick = CL_TCP_QUICK;
     c->events |= CL_TCP_EVENT_OPENED;
     cl_count(c->flags & CL_TCP_PASSIVE ? &counts->accepted : &counts->opened, 1);
-    if (c->listener && !c->listener->accepts)
+    if (c->listener && c->listener->accepts)
+        cl_tcp_waits(c->listener);
+    else
         cl_tcp_accepted(c);
     if (c->flags & CL_TCP_KEEP_ALIVE)
         cl_tcp_set(c, CL_TCP_TIMER_KEEP, c->settings->keep_idle_ms * CL_TCP_MS);
@@ -22,6 +24,7 @@ static void free_send(struct cl_tcp_conn *c)
 {
     if (c->send.bytes)
         cl_tcp_buffer_drop(c, CL_TCP_SEND, c->send.bytes);
+    cl_tcp_board_free(c);
 }
 
 static void free_receive(struct cl_tcp_conn *c)
@@ -53,6 +56,8 @@ void cl_tcp_fin_taken(struct cl_tcp_conn *c)
     c->rcv_edge = cl_seq_max(c->rcv_edge, c->rcv_nxt);
     c->flags = (c->flags & ~(uint32_t)CL_TCP_FIN_AHEAD) | CL_TCP_FIN_CAME | CL_TCP_ACK_NOW;
     c->events |= CL_TCP_EVENT_EOF;
+    if (c->receive.bytes) /* what waits is offered a last time: nothing more will complete it */
+        c->events |= CL_TCP_EVENT_DATA;
     cl_tcp_aside_free(c); /* what a peer sent behind its FIN */
     if (c->state == CL_TCP_ESTABLISHED)
         c->state = CL_TCP_CLOSE_WAIT;
@@ -81,7 +86,7 @@ void cl_tcp_end(struct cl_tcp_conn *c, int error)
         c->flags |= CL_TCP_TOLD; /* its user never knew of it */
     cl_tcp_accepted(c);
     c->state = CL_TCP_CLOSED;
-    c->error = error;
+    c->error = (int16_t)error;
     unset_all(c);
     free_send(c);
     cl_tcp_aside_free(c);

@@ -9,7 +9,7 @@ static void give_up(struct cl_tcp_conn *c, bool reset)
 {
     if (reset)
         cl_tcp_send_reset(c, c->nxt, true);
-    cl_tcp_end(c, ETIMEDOUT);
+    cl_tcp_end(c, c->error ? c->error : ETIMEDOUT);
 }
 
 static unsigned most_retries(const struct cl_tcp_conn *c)
@@ -33,7 +33,8 @@ static void back_off(struct cl_tcp_conn *c)
 {
     if (c->retries < UINT8_MAX)
         c->retries++;
-    c->rtt.doublings++;
+    if (c->rtt.doublings < UINT8_MAX)
+        c->rtt.doublings++;
     uint64_t wait_ns = cl_tcp_conn_rto_ns(c);
     if (c->user_timeout_ms) {
         uint32_t passed_ms = cl_tcp_now_ms(c) - c->progress_ms;
@@ -65,6 +66,8 @@ static void resend_due(struct cl_tcp_conn *c)
             persist(c);
         return;
     }
+    if (cl_tcp_recovery_due(c))
+        return;
     if (exhausted(c)) {
         give_up(c, c->state > CL_TCP_SYN_RECEIVED);
         return;
@@ -72,6 +75,7 @@ static void resend_due(struct cl_tcp_conn *c)
     cl_count(&c->turn->counts->timeouts, 1);
     back_off(c);
     cl_tcp_recovery_timed_out(c);
+    cl_tcp_suspect_path(c);
 }
 
 static void keep_due(struct cl_tcp_conn *c)

@@ -18,7 +18,7 @@ int64_t cl_tcp_write(struct cl_tcp_conn *c, const void *data, int64_t len)
 {
     if ((c->flags & (CL_TCP_FIN_WANTED | CL_TCP_TOLD)) || c->state < CL_TCP_SYN_SENT || len < 0)
         return -EPIPE;
-    uint32_t limit = cl_min(c->limits[CL_TCP_SEND], SEND_MOST);
+    uint32_t limit = cl_min(c->send.limit, SEND_MOST);
     uint32_t room = limit > c->send.bytes ? limit - c->send.bytes : 0;
     uint32_t want = (uint32_t)cl_min(len, (int64_t)room);
     uint32_t done = cl_tcp_buffer_append(c, CL_TCP_SEND, cl_tcp_data_end(c), data, want);

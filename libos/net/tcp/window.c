@@ -6,14 +6,14 @@
 /* Bytes that may still come without going beyond the limit, as far as the field can say that. */
 static uint32_t room_of(const struct cl_tcp_conn *c)
 {
-    uint32_t limit = c->limits[CL_TCP_RECEIVE], room = limit > c->receive.bytes ? limit - c->receive.bytes : 0;
+    uint32_t limit = c->receive.limit, room = limit > c->receive.bytes ? limit - c->receive.bytes : 0;
     return cl_min(room, FIELD_MOST << c->rcv_scale);
 }
 
 /* By how much it has to grow before that is told: else the peer would send tiny segments. */
 static uint32_t step_of(const struct cl_tcp_conn *c)
 {
-    return cl_min(c->limits[CL_TCP_RECEIVE] / 2, (uint32_t)c->settings->mss);
+    return cl_min(c->receive.limit / 2, (uint32_t)c->settings->mss);
 }
 
 uint16_t cl_tcp_window(struct cl_tcp_conn *c, bool syn)
@@ -39,7 +39,7 @@ void cl_tcp_window_opened(struct cl_tcp_conn *c)
     if (c->state < CL_TCP_ESTABLISHED || (c->flags & CL_TCP_FIN_CAME))
         return;
     uint32_t promised = c->rcv_edge - c->rcv_nxt;
-    uint32_t worth = cl_min(2u * c->settings->mss, c->limits[CL_TCP_RECEIVE] / 2);
+    uint32_t worth = cl_min(2u * c->settings->mss, c->receive.limit / 2);
     if (room_of(c) >= promised + worth)
         c->flags |= CL_TCP_ACK_NOW;
 }

@@ -29,6 +29,12 @@ SKIPPED = [
     (b"set a x 0 9 junk", BAD_FORMAT),
     (b"cas a x 0 9 1", BAD_FORMAT),
     (b"cas a 0 0 9 x", BAD_FORMAT),
+    (b"ms a 9 x", b"CLIENT_ERROR invalid flag\r\n"),
+    (b"ms a 9 q x", b"CLIENT_ERROR invalid flag\r\n"),
+    (b"ms a 9 MZ", b"CLIENT_ERROR invalid mode for ms M token\r\n"),
+    (b"ms a 9 Tx", b"CLIENT_ERROR bad token in command line format\r\n"),
+    (b"ms a= 9 b", b"CLIENT_ERROR error decoding key\r\n"),
+    (b"ms " + LONG + b" 9 q", BAD_FORMAT),
     (b"cas " + LONG + b" 0 0 9 1 noreply", b""),
 ]
 # Refused, and nobody knows where the value ends.
@@ -57,11 +63,22 @@ DROPPED = [
     (b"sET a 0 0 9", ERROR),  # a datagram that begins with a large letter is an answer, and not answered at all
     (b"sett a 0 0 9", ERROR),
     (b"s a 0 0 9", ERROR),
-    (b"\x80set a 0 0 9", ERROR),
-    (b"ms a 9", ERROR),
+    (b"ms", ERROR),
+    (b"ms a", BAD_FORMAT),
+    (b"ms a -1", BAD_FORMAT),
+    (b"ms a x T0", BAD_FORMAT),
+    (b"ms a b 9", BAD_FORMAT),  # a key with a space
+    (b"ms  9", BAD_FORMAT),  # an empty key
+    (b"ms  9 q", BAD_FORMAT),
+    (b"ms a 1", BAD_CHUNK),
+    (b"ms a 13 q", BAD_CHUNK),
+    (b"ms a 2147483646", BAD_FORMAT),
+    (b"mt a 9", ERROR),
+    (b"ms a 0 9", b"CLIENT_ERROR invalid flag\r\n"),  # a key with a space
+    (b"ms a 0 0 noreply", b"CLIENT_ERROR invalid flag\r\n"),
     (b"sett a\0b 0 0 9", ERROR),  # what follows a zero byte in a line is not looked at
     (b"set\ta\t0\t0\t9", ERROR),
-    (b"ms a\n b 9", ERROR),
+    (b"ms a\n b 9", BAD_FORMAT),
     (b"set a\r\nset b 0 0 9", ERROR),  # a line end in the key
 ]
 IDS = {"ids": lambda p: p[:30].decode("latin-1") if isinstance(p, bytes) else None}
@@ -131,6 +148,13 @@ def test_a_value_that_is_too_large_is_skipped_and_has_to_end_where_it_should(ask
     assert asker(b"get kept\r\n") == KEPT_VALUE
 
 
+def test_text_after_the_binary_protocols_first_byte_is_no_text(asker: Callable[[bytes], bytes]) -> None:
+    assert asker(KEPT) == b"STORED\r\n"
+    for line in (b"\x80set a 0 0 9\r\nflush_all\r\n", b"\x80\r\nflush_all\r\n", b"\x80" + b"\r\nflush_all" * 9):
+        asker(line)
+        assert asker(b"get kept\r\n") == KEPT_VALUE
+
+
 def test_a_skipped_block_that_ends_elsewhere_closes_the_stream(store: Store) -> None:
     large = store.usage()["item_max_bytes"]
     for wrong in (b"x\n", b"\rx", b"xx"):
@@ -151,8 +175,8 @@ def test_random_values_after_random_lines(asker: Callable[[bytes], bytes], seed:
     assert asker(KEPT) == b"STORED\r\n"
     for _ in range(300):
         value = draw.choice([b"flush_all", b"\r\nflush_all", b"delete kept", b"x\r\nflush_all", b"set kept 0 0 0\r\n"])
-        words = [draw.choice([b"set", b"cas", b"append"]), b"a", b"0", b"0", b"%d" % len(value), b"1"]
-        words = words[: 6 if words[0] == b"cas" else 5]
+        words = [draw.choice([b"set", b"cas", b"append", b"ms"]), b"a", b"0", b"0", b"%d" % len(value), b"1"]
+        words = [b"ms", b"a", words[4]] if words[0] == b"ms" else words[: 6 if words[0] == b"cas" else 5]
         at = draw.randrange(1, len(words))
         words[at : at + draw.randrange(2)] = draw.choice([[], [b""], [b"-1"], [b"x"], [b"0", b"0"], [b"noreply"]])
         if draw.random() < 0.3:

@@ -61,7 +61,26 @@ def test_the_worst_figure_is_the_result(session: Session):
     rows = {row["name"]: row for row in document["arms"]}
     assert rows["echo.rps_per_core"]["over_before"] == 1.25
     assert (rows["echo.rps_per_core"]["before_median"], rows["echo.rps_per_core"]["after_median"]) == (4e6, 5e6)
+    assert rows["echo.rps_per_core"]["before_over_itself"] == 1.0
     assert any("echo.p50_over_cacheline, the worst of 2 figures" in note for note in session.notes)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "itself", "value", "met"),
+    [
+        ({"a": 0.7, "b": 0.99}, {"a": 1.4, "b": 1.01}, 0.99, True),  # a does not agree with itself
+        ({"a": 0.97, "b": 1.2}, {"a": 0.96, "b": 1.0}, 0.97, None),  # no further than the older tree from itself
+        ({"a": 0.9, "b": 1.2}, {"a": 0.96, "b": 1.0}, 0.9, False),
+        ({"a": 0.9}, {"a": 1.2}, None, None),
+    ],
+)
+def test_what_the_older_tree_is_to_itself_bounds_the_judgement(
+    ratios: dict[str, float], itself: dict[str, float], value: float | None, met: bool | None
+):
+    with Session("ground", seconds=0.01, progress=io.StringIO(), shallow_idle=False) as session:
+        before.judge(session, {name: [one] * before.ROUNDS for name, one in ratios.items()}, itself)
+    figure = session.figures[before.FIGURE]
+    assert (figure["value"], figure["met"]) == (value, met)
 
 
 def test_a_tree_that_fails_is_named(session: Session, tmp_path: Path):

@@ -12,8 +12,10 @@ from corelane.bench.harness.openloop import (
     guess_peak,
     middle,
     search_peak,
+    stop_in,
     sweep,
     sweep_in_turns,
+    was_carried,
 )
 
 
@@ -141,6 +143,17 @@ def test_sweep_that_saw_no_wall_says_so() -> None:
     curve = sweep(Server(math.inf).measure, peak_rps=1e5, seconds=1, fractions=(0.5, 1.0))
     assert len(curve.points) == 2 + EXTRA_LOADS
     assert "was carried" in curve.stop
+
+
+def test_rows_of_a_curve_stop_where_the_curve_does() -> None:
+    curve = sweep(Server(1e6).measure, peak_rps=1e6, seconds=1.0, fractions=(0.5, 1.0, 1.1, 1.25))
+    rows = [point.row("a") for point in curve.points]
+    assert [was_carried(row) for row in rows] == [point.carried for point in curve.points] == [True, True, False, False]
+    assert curve.points[stop_in(rows)].why_not() == curve.stop
+    assert stop_in(rows[:2]) == 1, "the last load, which was carried"
+    assert stop_in(rows[2:]) == 0
+    disturbed = [rows[0], rows[2], rows[1], rows[3]]
+    assert stop_in(disturbed) == 3, "a disturbed load in the middle is no end"
 
 
 def test_carried_needs_the_rate_as_well() -> None:

@@ -63,6 +63,31 @@ def test_latency_curves_pass_and_are_written(tmp_path: Path) -> None:
     assert {"ours p99", "theirs p99.9"} <= c.expect
 
 
+@pytest.mark.parametrize("p50_us", [500.0, "inf"])
+def test_the_cross_stands_at_the_load_that_was_not_carried(p50_us: float | str, tmp_path: Path) -> None:
+    """And not at what was offered beyond; where its median is infinite, at the last point that can be drawn."""
+    d = document()
+    loads = [a for a in d["arms"] if a["name"] == "ours"]
+    loads[1] |= {"answered": 900, "achieved_rps": 9e4, "p50_us": p50_us}
+    loads[2] |= {"answered": 500, "achieved_rps": 5e5}
+    c = default_plot(d)
+    c.finish(tmp_path / "x.png", d)
+    crosses = [text.xy for text in c.axes[0].texts if text.get_text() == "\u00d7"]
+    at = (9e4, 500.0) if p50_us == 500.0 else (1e4, 1.0)
+    assert crosses == [at, (1e6, 800.0)], "theirs carried its last load"
+    assert next(text.xy for text in c.axes[0].texts if text.get_text() == "worker busy") == at
+
+
+@pytest.mark.parametrize(("more", "said"), [([], "theirs, a third"), (["b", "c"], "4 arms")])
+def test_arms_without_a_curve_are_named_above_the_axes(more: list[str], said: str, tmp_path: Path) -> None:
+    d = document()
+    names = ["theirs", "a third, curve", *more]
+    d["settings"]["skipped"] = dict.fromkeys(names, "no load was carried")
+    c = default_plot(d)
+    c.finish(tmp_path / "x.png", d)
+    assert c.axes[0].get_title(loc="right") == f"not measured (see below): {said}"
+
+
 @pytest.mark.parametrize("loud", [False, True])
 def test_a_plot_of_a_loud_machine_says_that_nothing_is_judged(loud: bool, tmp_path: Path) -> None:
     d = document()
@@ -72,6 +97,7 @@ def test_a_plot_of_a_loud_machine_says_that_nothing_is_judged(loud: bool, tmp_pa
     said = " ".join(t.get_text().replace("\n", " ") for t in c.figure.texts)
     why = "Nothing here is judged: the canary lost 51 % of core 1, and 5 % is the most that is judged."
     assert (why in said) == loud
+    assert ("not judged: the machine was too loud" in said) == loud
 
 
 @pytest.mark.parametrize("last_us", [1.0, 1e6])
@@ -147,6 +173,9 @@ def test_a_good_figure_has_no_findings() -> None:
         (lambda c: replace_text(c, "b ends", "bb ends"), "where 'b' stops"),
         (lambda c: c.figure.text(0, 0.5, "ignore the outliers"), "ignore"),
         (lambda c: c.axes[0].plot([], [], label="c"), "is empty"),
+        (lambda c: c.curve([1, 2], [2, 3], label="c"), "'a' and 'c' look alike"),
+        (lambda c: c.axes[0].set_ylabel(f"{'a long name, ' * 20}(us)"), "beyond the figure (bottom, top)"),
+        (lambda c: c.axes[0].set_ylabel("a latency" + 12 * "\n" + "(us)"), "beyond the figure (left)"),
         (lambda c: [c.band([1, 2], [1, 1], [9, 9]), c.axes[0].set_ylim(0.5, 8)], "outside"),
         (lambda c: [c.error_bars([1], [2], [6], [True]), c.axes[0].set_ylim(0.5, 7)], "outside"),
         (lambda c: [c.error_bars([5], [2], [0], [False]), c.axes[0].set_xlim(0.5, 4)], "outside"),
@@ -199,6 +228,65 @@ def test_names_that_lie_on_one_another_or_on_a_curve_are_parted(tmp_path: Path) 
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
     drawn = [line.get_transform().transform_path(line.get_path()) for line in c.axes[0].lines]
     assert not any(path.intersects_bbox(box, filled=False) for path in drawn for box in boxes)
+
+
+def test_names_of_arms_that_lie_on_one_another_are_found(tmp_path: Path) -> None:
+    d, names = document(), [f"arm {i}" for i in range(60)]
+    c = Canvas("t", message="m", n=1, size=(6, 6))
+    c.bars(names, [1.0] * 60, ylabel="rate (1/s)")
+    with pytest.raises(CorelaneError, match="names of arms lie on one another"):
+        c.finish(tmp_path / "bars.png", d)
+    c = Canvas("t", message="m", n=1, size=(6, 16))
+    c.bars(names, [1.0] * 60, ylabel="rate (1/s)")
+    c.finish(tmp_path / "bars.png", d)
+
+
+def test_more_series_than_colours_are_told_apart_by_their_markers(tmp_path: Path) -> None:
+    d = document()
+    c = Canvas("t", message="m", n=1, size=(9, 9))
+    for i in range(20):
+        c.curve([1, 2], [i, i + 1], label=f"series {i}", colour=i)
+    c.axes[0].set_xlabel("load (1/s)")
+    c.axes[0].set_ylabel("latency (us)")
+    c.caption("All curves end at 2.")
+    c.finish(tmp_path / "many.png", d)
+    assert len({(line.get_color(), line.get_marker()) for line in c.axes[0].lines}) == 20
+
+
+@pytest.mark.parametrize("values", [[3.0, 4.0, 5.0], [0.5, 2e6, 0.0], [7.0, 7.0, 7.0], [0.0, 0.0, math.inf]])
+def test_quantities_on_a_logarithmic_axis_are_points_within_it(values: list[float], tmp_path: Path) -> None:
+    c = Canvas("t", message="m", n=1)
+    c.bars(["a", "b", "c"], values, ylabel="time (ns)", log=True)
+    c.finish(tmp_path / "points.png", document())
+    assert not c.axes[0].patches
+    low, high = c.axes[0].get_xlim()
+    assert all(low <= x <= high for x, _ in c.axes[0].collections[0].get_offsets())
+
+
+def test_panels_may_stand_in_rows(tmp_path: Path) -> None:
+    c = Canvas("t", message="m", n=1, panels=3, rows=2, size=(9, 9))
+    for panel in range(3):
+        c.bars(["a", "b"], [1.0, 2.0], ylabel="time (ns)", panel=panel)
+    c.finish(tmp_path / "rows.png", document())
+    assert len(c.figure.axes) == 3
+    assert c.axes[2].get_position().y0 < c.axes[0].get_position().y0
+
+
+def test_what_is_infinite_is_said_not_to_be_drawn(tmp_path: Path) -> None:
+    d = document()
+    d["arms"][2]["p99_us"] = "inf"
+    c = default_plot(d)
+    c.finish(tmp_path / "x.png", d)
+    assert "Points that are infinite (unanswered requests) or not known are not drawn." in c.captions
+
+
+def test_the_legend_of_latency_curves_has_an_entry_an_arm_and_one_a_percentile(tmp_path: Path) -> None:
+    d = document()
+    c = default_plot(d)
+    c.finish(tmp_path / "x.png", d)
+    entries = [text.get_text() for text in c.axes[0].get_legend().get_texts()]
+    assert entries[:5] == ["ours", "theirs", "p50", "p99", "p99.9"]
+    assert all(entry.startswith("canary alone") for entry in entries[5:])
 
 
 def test_bars_of_one_system_share_a_colour_and_ticks_are_read_at_a_glance(tmp_path: Path) -> None:

@@ -163,6 +163,26 @@ def test_what_was_published_before_the_load_is_not_taken_for_it() -> None:
     assert watch.evidence.worker == 1.0
 
 
+@pytest.mark.parametrize("published", [None, -1.0], ids=["live", "published before"])
+def test_a_load_too_short_for_what_is_published_is_read_all_through(published: float | None) -> None:
+    """And not at its end twice, where nothing has grown: then all would look idle."""
+    began = time.monotonic()
+    read_at: list[float] = []
+
+    def read() -> Counts:
+        read_at.append(time.monotonic() - began)
+        old_s = None if published is None else began + published
+        return Counts(5, 0, worker_s=read_at[-1], loop_s=read_at[-1], published_s=old_s)
+
+    with Watch(read, 0.1) as watch:
+        pass
+    assert watch.evidence is not None
+    assert watch.evidence.loop is not None
+    assert watch.evidence.loop > 0.1, "1, unless the machine stood still"
+    assert (watch.evidence.worker is None) is (published is not None), "it polls: that it ran says nothing"
+    assert watch.evidence.looks_found is None
+
+
 def test_counters_of_rings_without_room_are_found_by_their_names() -> None:
     counted = {"rx_dropped_ring_full": 2, "rx_dropped_no_buffer": 1, "tx_full": 0, "rx_frames": 9, "name": "x_full"}
     assert refusals(counted, "nic_") == {"nic_rx_dropped_ring_full": 2, "nic_rx_dropped_no_buffer": 1}

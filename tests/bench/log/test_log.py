@@ -151,6 +151,7 @@ def test_arrivals_are_charged_from_when_they_were_due(files: Files) -> None:
     spread = files.arrive(arrivals.Arrivals(20_000, 100, 1), (0, 0, 0))
     assert len(spread.us) == 100
     assert spread.seconds >= arrivals.Arrivals(20_000, 100, 1).seconds
+    assert spread.us_at(1.0) <= 1e6 * spread.seconds, "none was durable before it was due"
     at_once = files.arrive(arrivals.Arrivals(1e9, 200, 1), (1, 0, 1))
     assert len(at_once.us) == 200
     assert at_once.us_at(1.0) <= 1e6 * at_once.seconds

@@ -25,6 +25,16 @@ def here() -> int:
     return os.stat("/proc/thread-self/ns/net").st_ino
 
 
+def test_what_a_killed_process_with_our_id_left_behind_is_replaced(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(spaces, "_counter", iter([10**9, 10**9]))
+    with spaces.namespace("left") as left:
+        inode = left.path.stat().st_ino
+        with spaces.namespace("left") as again:  # the same name
+            assert again == left
+            assert again.path.stat().st_ino != inode
+        spaces._ip("netns", "add", left.name)  # for the outer block to remove
+
+
 def test_names_are_unique_and_everything_is_removed_even_after_an_error():
     names = []
 

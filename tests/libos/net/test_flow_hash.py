@@ -29,7 +29,7 @@ def rotate(x: int, by: int) -> int:
 
 
 def siphash(key: tuple[int, int], message: bytes) -> int:
-    """SipHash-2-4, written down from the paper, section 2."""
+    """SipHash-2-4, written down from the paper."""
     k0, k1 = key
     v = [k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D, k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573]
 

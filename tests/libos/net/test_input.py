@@ -53,6 +53,8 @@ def packet(
 
 ECHO = icmp(8, 0, b"\0\1\0\2data")
 SENT = packet(src=ME.ip, dst=YOU.ip)  # by us, and what errors about it quote
+SEGMENT = packet(tcp(b"", ME.ip, YOU.ip, 5, 9, 16), src=ME.ip, dst=YOU.ip, proto=6)[:28]
+IGMP = packet(src=ME.ip, dst=YOU.ip, proto=2)
 NOT_SENT = packet(src=YOU.ip, dst=ME.ip)
 TO_ITSELF = packet(src=ME.ip, dst=ME.ip)
 LOCAL = packet(src="127.0.0.1", dst="127.0.0.1")
@@ -107,6 +109,7 @@ MALFORMED = {
     "ICMP unreachable": (to_me(packet(icmp(3, 3, bytes(32)), proto=1)), "icmp_error"),
     "ICMP unreachable, short": (to_me(packet(icmp(3, 3, bytes(4) + SENT[:27]), proto=1)), "icmp_error"),
     "ICMP unreachable to all": (to_me(packet(ABOUT, proto=1, dst="10.0.0.255"), dst=BROADCAST), "icmp_error"),
+    "ICMP about another protocol": (to_me(packet(icmp(3, 3, bytes(4) + IGMP), proto=1)), "icmp_error"),
     "ICMP about another's": (to_me(packet(icmp(3, 3, bytes(4) + NOT_SENT), proto=1)), "icmp_error"),
     "ICMP about loopback": (to_me(packet(icmp(3, 3, bytes(4) + LOCAL), proto=1)), "icmp_error"),
     "ICMP about what we sent ourselves": (to_me(packet(icmp(3, 3, bytes(4) + TO_ITSELF), proto=1)), "icmp_error"),
@@ -136,6 +139,7 @@ GOOD = {
     "echo": (to_me(packet(ECHO, proto=1)), "icmp"),
     "port unreachable": (to_me(packet(ABOUT, proto=1)), "about"),
     "time exceeded": (to_me(packet(icmp(11, 0, bytes(4) + SENT), proto=1)), "about"),
+    "unreachable, of a segment": (to_me(packet(icmp(3, 1, bytes(4) + SEGMENT), proto=1)), "about"),
     "ARP request": (to_me(arp(1, YOU.mac, YOU.ip, "00:00:00:00:00:00", ME.ip), 0x0806, BROADCAST), "arp"),
     "ARP probe": (to_me(arp(1, YOU.mac, "0.0.0.0", "00:00:00:00:00:00", ME.ip), 0x0806, BROADCAST), "arp"),
 }

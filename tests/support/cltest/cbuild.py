@@ -230,8 +230,8 @@ class CBuild:
             except SystemExit as error:
                 raise CompileError(str(error)) from None
 
-    def _link(self, target: Path, objects: Sequence[Path], flags: Sequence[str]) -> Path:
-        command = [*self.compiler(), "-pthread", *flags, *map(str, objects), "-ldl", "-lm", "-o", str(target)]
+    def _link(self, target: Path, objects: Sequence[Path], flags: Sequence[str], libs: Sequence[str] = ()) -> Path:
+        command = [*self.compiler(), "-pthread", *flags, *map(str, objects), *libs, "-ldl", "-lm", "-o", str(target)]
         stamp = target.with_name(target.name + ".cmd")
         digest = hashlib.sha256(shlex.join(command).encode()).hexdigest()
         newest = max(o.stat().st_mtime_ns for o in objects)
@@ -250,11 +250,12 @@ class CBuild:
         sources: Sequence[str | Path] | None = None,
         cflags: Sequence[str] = (),
         shared: bool = False,
+        libs: Sequence[str] = (),
     ) -> Path:
         """Compile `source` (relative to the root) with `sources` and return the binary.
 
         `cflags` apply to `source` alone. `sources` None links what it needs of the library, but for what is in
-        `source`. `shared` makes a shared library instead of a program.
+        `source`. `shared` makes a shared library instead of a program. libs: what else is linked, as in "-lz".
         """
         whole = library_sources()
         main = Path(source)
@@ -268,7 +269,7 @@ class CBuild:
                     given = [Path(s) for s in sources]
                     objects += self._library([s for s in given if s in whole])
                     objects += self._objects([s for s in given if s not in whole], self.flags(), self.objdir)
-            return self._link(target, objects, [*_LINK[self.variant], *(["-shared"] if shared else [])])
+            return self._link(target, objects, [*_LINK[self.variant], *(["-shared"] if shared else [])], libs)
 
     def build_instead(self, source: str | Path, instead: Sequence[Path], folder: Path) -> Path:
         """The program `source` with these C files instead of those of the library that have the same names, made in

@@ -209,7 +209,7 @@ def _icmp_verdict(body: bytes, broadcast: bool, ours: ipaddress.IPv4Address) -> 
     if body[0] not in (3, 4, 5, 11, 12):
         return "icmp_type"
     quoted = body[8:]
-    if body[0] in (4, 5) or broadcast or len(quoted) < 28 or quoted[0] != 0x45 or quoted[9] != 17:
+    if body[0] in (4, 5) or broadcast or len(quoted) < 28 or quoted[0] != 0x45 or quoted[9] not in (6, 17):
         return "icmp_error"
     (frag,) = struct.unpack(">H", quoted[6:8])
     if quoted[16] == 127 or quoted[16:20] == ours.packed:

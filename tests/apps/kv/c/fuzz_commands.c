@@ -91,19 +91,51 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 }
 
 #ifndef FUZZER
-static const char *const GOOD[] = {
-    "get a\r\n",
-    "gets a b c d e f g h i j k l m n o p q r s t\r\n",
-    "set a 1 0 5\r\nhello\r\n",
-    "set n 0 1 2\r\n10\r\nincr n 5\r\ndecr n 99\r\n",
-    "add b 0 -1 0\r\n\r\n",
-    "append a 0 0 3 noreply\r\nabc\r\nprepend a 0 0 1\r\nx\r\n",
-    "replace a 4294967295 100 3\r\nxyz\r\ntouch a 50\r\n",
-    "cas a 0 0 2 7\r\nhi\r\n",
-    "gat 5 a b\r\ngats 0 a\r\n",
-    "delete a 0 noreply\r\nflush_all 10\r\nverbosity 1\r\n",
-    "stats\r\nversion\r\nstats reset\r\n",
-    "set big 0 0 9000\r\n",
+struct seed {
+    const char *bytes;
+    size_t len;
+};
+#define SEED(text)                                                                                                     \
+    {                                                                                                                  \
+        text, sizeof(text) - 1                                                                                         \
+    }
+
+static const struct seed TEXT[] = {
+    SEED("get a\r\n"),
+    SEED("gets a b c d e f g h i j k l m n o p q r s t\r\n"),
+    SEED("set a 1 0 5\r\nhello\r\n"),
+    SEED("set n 0 1 2\r\n10\r\nincr n 5\r\ndecr n 99\r\n"),
+    SEED("add b 0 -1 0\r\n\r\n"),
+    SEED("append a 0 0 3 noreply\r\nabc\r\nprepend a 0 0 1\r\nx\r\n"),
+    SEED("replace a 4294967295 100 3\r\nxyz\r\ntouch a 50\r\n"),
+    SEED("cas a 0 0 2 7\r\nhi\r\n"),
+    SEED("gat 5 a b\r\ngats 0 a\r\n"),
+    SEED("delete a 0 noreply\r\nflush_all 10\r\nverbosity 1\r\n"),
+    SEED("stats\r\nversion\r\nstats reset\r\n"),
+    SEED("stats settings\r\nstats items\r\nstats slabs\r\nstats detail on\r\nget p:1 q:\r\nstats detail dump\r\n"),
+    SEED("lru_crawler metadump all\r\nlru_crawler crawl 1,2\r\ncache_memlimit 64\r\nverbosity 1 noreply\r\n"),
+    SEED("set big 0 0 9000\r\n"),
+    SEED("ms a 5 T30 F7 c k Oabc\r\nhello\r\nmg a v t f h l s k c\r\n"),
+    SEED("mg YQ== b k v N30 R20 T60\r\nmd YQ== b I T10 q\r\nmg a v\r\n"),
+    SEED("ma n N0 J5 D2 MD v t c\r\nme n\r\nmn\r\nms n 3 MA C1 I\r\n123\r\n"),
+};
+
+static const struct seed BINARY[] = {
+    SEED("\x80\x01\0\x01\x08\0\0\0\0\0\0\x0eopaq\0\0\0\0\0\0\0\0\0\0\0\7\0\0\0\0ahello"), /* set a */
+    SEED("\x80\x00\0\x01\0\0\0\0\0\0\0\x01opaq\0\0\0\0\0\0\0\0a"),                        /* get a */
+    SEED("\x80\x0d\0\x01\0\0\0\0\0\0\0\x01opaq\0\0\0\0\0\0\0\0n"),                        /* getkq n */
+    SEED("\x80\x05\0\x01\x14\0\0\0\0\0\0\x15opaq\0\0\0\0\0\0\0\0"
+         "\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0\5\0\0\0\0n"), /* incr n */
+    SEED("\x80\x1d\0\x01\x04\0\0\0\0\0\0\x05opaq\0\0\0\0\0\0\0\0\0\0\0\x1e"
+         "a"),                                                              /* gat a */
+    SEED("\x80\x0e\0\x01\0\0\0\0\0\0\0\x04opaq\0\0\0\0\0\0\0\0axyz"),       /* append a */
+    SEED("\x80\x14\0\x01\0\0\0\0\0\0\0\x01opaq\0\0\0\0\0\0\0\1a"),          /* deleteq a */
+    SEED("\x80\x10\0\0\0\0\0\0\0\0\0\0opaq\0\0\0\0\0\0\0\0"),               /* stat */
+    SEED("\x80\x0a\0\0\0\0\0\0\0\0\0\0opaq\0\0\0\0\0\0\0\0"),               /* noop */
+    SEED("\x80\x08\0\0\x04\0\0\0\0\0\0\4opaq\0\0\0\0\0\0\0\0\0\0\0\x0a"),   /* flush */
+    SEED("\x80\x21\0\x05\0\0\0\0\0\0\0\x08opaq\0\0\0\0\0\0\0\0PLAIN\0u\0"), /* sasl auth */
+    SEED("\x80\x01\0\x01\x08\0\0\0\xff\xff\xff\xff"
+         "opaq\0\0\0\0\0\0\0\0\0\0\0\7\0\0\0\0a"), /* too large */
 };
 
 int main(int argc, char **argv)
@@ -116,10 +148,13 @@ int main(int argc, char **argv)
         size_t len = 8;
         memcpy(text, "\0\1\0\0\0\1\0\0", 8);
         x = x * 6364136223846793005ull + 1442695040888963407ull;
+        bool binary = (x >> 50) % 3 == 0;
         for (unsigned k = 0; k <= (x >> 40) % 5; k++) {
-            const char *good = GOOD[(x >> (k * 5)) % (sizeof(GOOD) / sizeof(GOOD[0]))];
-            memcpy(text + len, good, strlen(good));
-            len += strlen(good);
+            unsigned any = (unsigned)(x >> (k * 5));
+            const struct seed *good = binary ? &BINARY[any % (sizeof(BINARY) / sizeof(BINARY[0]))]
+                                             : &TEXT[any % (sizeof(TEXT) / sizeof(TEXT[0]))];
+            memcpy(text + len, good->bytes, good->len);
+            len += good->len;
         }
         for (unsigned k = 0; len && k < (x >> 33) % 8; k++) {
             x = x * 6364136223846793005ull + 1442695040888963407ull;

@@ -322,7 +322,7 @@ static void begin_queue(unsigned k)
     q->signals = &q->own_signals;
     q->inbox = cl_inbox_new(CL_INBOX_ITEMS);
     q->ready = &now.ready[k];
-    ex_region(&q->rx_lock, (size_t)((char *)&q->ready - (char *)&q->rx_lock));
+    ex_region(&q->rx_lock, (size_t)((char *)(q->loop + CL_NETQ_LOOP) - (char *)&q->rx_lock));
 }
 
 static void begin_all(void)

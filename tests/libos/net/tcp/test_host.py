@@ -3,101 +3,54 @@
 from __future__ import annotations
 
 import errno
-import struct
 from collections.abc import Iterator
 
 import pytest
+from cltest.tcp_host import ACK, FIN, MS, NEVER, PEER, PEER_PORT, PORT, PSH, RST, SYN, TcpHost
 
-from corelane.libos._native import ffi, lib
-
-OURS, PEER, PORT, PEER_PORT = 0xC0A80001, 0xC0000201, 8080, 40000
-SYN, ACK, PSH, FIN, RST = lib.CL_TCPF_SYN, lib.CL_TCPF_ACK, lib.CL_TCPF_PSH, lib.CL_TCPF_FIN, lib.CL_TCPF_RST
-MS = 1_000_000
-
-
-def csum(data: bytes) -> int:
-    total = sum(struct.unpack(f">{(len(data) + 1) // 2}H", data + bytes(len(data) % 2)))
-    while total >> 16:
-        total = (total & 0xFFFF) + (total >> 16)
-    return ~total & 0xFFFF
-
-
-class Host:
-    """The host, and its peer's side of the wire."""
-
-    def __init__(self) -> None:
-        out = ffi.new("struct cl_tcp_host **")
-        assert lib.cl_tcp_host_new(OURS, 1500, 1000 * MS, out) == 0
-        self.ptr = out[0]
-
-    def say(self, flags: int, seq: int, ack: int = 0, data: bytes = b"", window: int = 60000, spoil: int = 0) -> None:
-        tcp = struct.pack(">HHIIBBHHH", PEER_PORT, PORT, seq, ack, 5 << 4, flags, window, 0, 0) + data
-        pseudo = struct.pack(">IIBBH", PEER, OURS, 0, 6, len(tcp))
-        tcp = tcp[:16] + struct.pack(">H", csum(pseudo + tcp) ^ spoil) + tcp[18:]
-        ip = struct.pack(">BBHHHBBHII", 0x45, 0, 20 + len(tcp), 0, 0, 64, 6, 0, PEER, OURS)
-        lib.cl_tcp_host_take(self.ptr, ip + tcp, 20 + len(tcp))
-
-    def hear(self) -> list[tuple[int, int, int, bytes]]:
-        """Flags, seq, ack and data of what it sent; checksums are right."""
-        out, room, at = [], ffi.new("uint8_t[2000]"), ffi.new("uint64_t *")
-        while n := lib.cl_tcp_host_next(self.ptr, room, 2000, at):
-            packet = bytes(ffi.buffer(room, n))
-            assert csum(packet[:20]) == 0
-            pseudo = packet[12:20] + struct.pack(">BBH", 0, 6, n - 20)
-            assert csum(pseudo + packet[20:]) == 0
-            seq, ack, offset, flags = struct.unpack(">IIBB", packet[24:34])
-            out.append((flags, seq, ack, packet[20 + 4 * (offset >> 4) :]))
-        return out
-
-    def read(self, s: int) -> bytes | int:
-        room = ffi.new("uint8_t[4096]")
-        n = lib.cl_tcp_host_read(self.ptr, s, room, 4096)
-        return bytes(ffi.buffer(room, n)) if n > 0 else int(n)
+from corelane.libos._native import lib
 
 
 @pytest.fixture
-def host() -> Iterator[Host]:
-    made = Host()
+def host() -> Iterator[TcpHost]:
+    made = TcpHost()
     yield made
-    lib.cl_tcp_host_delete(made.ptr)
+    made.close()
 
 
-def accepted(host: Host) -> tuple[int, int]:
+def accepted(host: TcpHost) -> tuple[int, int]:
     """A connection from the peer, whose next number is 1; and our next number."""
-    listener = lib.cl_tcp_host_listen(host.ptr, PORT, 5)
-    assert listener >= 0
+    listener = host.listen()
     host.say(SYN, 0)
     ((flags, seq, ack, _),) = host.hear()
     assert (flags, ack) == (SYN | ACK, 1)
-    assert lib.cl_tcp_host_accept(host.ptr, listener, ffi.new("uint32_t *"), ffi.new("uint16_t *")) == -errno.EAGAIN
+    assert host.accept(listener) == (-errno.EAGAIN, 0)
     host.say(ACK, 1, seq + 1)
-    peer, port = ffi.new("uint32_t *"), ffi.new("uint16_t *")
-    s = lib.cl_tcp_host_accept(host.ptr, listener, peer, port)
-    assert (peer[0], port[0]) == (PEER, PEER_PORT)
+    s, port = host.accept(listener)
+    assert port == PEER_PORT
     return s, seq + 1
 
 
-def test_a_connection_from_its_syn_to_its_end(host: Host) -> None:
+def test_a_connection_from_its_syn_to_its_end(host: TcpHost) -> None:
     s, ours = accepted(host)
     assert host.read(s) == -errno.EAGAIN
     host.say(PSH | ACK, 1, ours, b"question")
     assert lib.cl_tcp_host_ready(host.ptr, s) & lib.CL_TCP_READABLE
     assert host.read(s) == b"question"
-    assert lib.cl_tcp_host_write(host.ptr, s, b"answer", 6) == 6
+    assert host.write(s, b"answer") == 6
     assert host.hear()[-1] == (PSH | ACK, ours, 9, b"answer")
-    info = ffi.new("struct cl_tcp_info *")
-    assert lib.cl_tcp_host_info(host.ptr, s, info) == 0
+    info = host.info(s)
     assert (info.state, info.unacked, info.unacked_bytes, info.cwnd) == (4, 1, 6, 10)
     host.say(FIN | ACK, 9, ours + 6)
     assert host.read(s) == 0
     assert lib.cl_tcp_host_close(host.ptr, s, False) == 0
     assert host.hear()[-1][:3] == (FIN | ACK, ours + 6, 10)
     host.say(ACK, 10, ours + 7)
-    assert lib.cl_tcp_host_due_ns(host.ptr) == 2**64 - 1
-    assert lib.cl_tcp_host_held(host.ptr) == 0
+    assert lib.cl_tcp_host_due_ns(host.ptr) == NEVER
+    assert host.held() == 0
 
 
-def test_time_passes_as_it_is_told(host: Host) -> None:
+def test_time_passes_as_it_is_told(host: TcpHost) -> None:
     s, ours = accepted(host)
     lib.cl_tcp_host_write(host.ptr, s, b"x", 1)
     host.hear()
@@ -111,7 +64,7 @@ def test_time_passes_as_it_is_told(host: Host) -> None:
     assert host.read(s) == 0
 
 
-def test_strangers_and_what_is_spoilt(host: Host) -> None:
+def test_strangers_and_what_is_spoilt(host: TcpHost) -> None:
     host.say(ACK, 5, 7)
     assert host.hear() == [(RST, 7, 0, b"")]
     host.say(SYN, 5)
@@ -121,7 +74,7 @@ def test_strangers_and_what_is_spoilt(host: Host) -> None:
     assert host.read(s) == -errno.EAGAIN
 
 
-def test_connect(host: Host) -> None:
+def test_connect(host: TcpHost) -> None:
     s = lib.cl_tcp_host_connect(host.ptr, PORT, PEER, PEER_PORT)
     ((flags, seq, _, _),) = host.hear()
     assert flags == SYN

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from cltest import wait_until
 from cltest.cbuild import ROOT
+from cltest.packets import ipv4, tcp
 
 from corelane import libos
 from corelane.drivers.nic.nic import ipv4_to_int
@@ -35,9 +36,9 @@ class Peers:
         self.library.peers_echo.restype = ctypes.c_void_p
         self.library.peers_fetched.restype = self.library.peers_echo_errors.restype = ctypes.c_uint64
 
-    def listen(self) -> None:
+    def listen(self, backlog: int = 128) -> None:
         events = ffi.cast("struct cl_tcp_events *", self.library.peers_echo())
-        assert lib.cl_runtime_listen_tcp(self.runtime.ptr, PORT, 128, events, ffi.NULL) == 0
+        assert lib.cl_runtime_listen_tcp(self.runtime.ptr, PORT, backlog, events, ffi.NULL) == 0
 
     def fetch(self, port: int, connections: int, size: int) -> None:
         rt = ctypes.c_void_p(int(ffi.cast("uintptr_t", self.runtime.ptr)))
@@ -48,11 +49,16 @@ class Peers:
         wait_until(lambda: self.library.peers_fetched() == connections, 60.0, "all connections to be over")
         return [self.library.peers_result(i) for i in range(connections)]
 
-    def socket(self) -> socket.socket:
-        with self.space.entered():
+    def socket(self, space: Any = None) -> socket.socket:
+        with (space or self.space).entered():
             s = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         s.settimeout(30.0)
         return s
+
+    def forged(self, source: str, segment: bytes) -> None:
+        """A segment comes to the runtime from an address that nobody has."""
+        with self.space.entered(), socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
+            raw.sendto(ipv4(segment, source, OURS, 6), (OURS, 0))
 
     def counts(self) -> Any:
         out = ffi.new("struct cl_tcp_counts *")
@@ -73,7 +79,7 @@ def peers(request: pytest.FixtureRequest, netns: Any, library: ctypes.CDLL) -> I
         nic = Tap(address=f"{LINUX}/24", ipv4=OURS, queues=request.param)
     with nic:
         full = nic.buffers_free
-        runtime = libos.Runtime(nic=nic)
+        runtime = libos.Runtime(nic=nic, network=libos.Network(gateway=LINUX))
         runtime.start()
         made = Peers(space, runtime, library)
         yield made
@@ -163,3 +169,61 @@ def test_options_are_agreed_with_linux(peers: Peers) -> None:
         options = info[5]  # tcpi_options: timestamps 1, SACK 2, window scale 4 (linux/tcp.h)
         assert options & 7 == 7
         assert exchange(s, b"x") == b"x"
+
+
+def test_linux_gets_in_by_a_cookie(peers: Peers, seed: int) -> None:
+    peers.listen(backlog=1)
+    peers.forged("10.99.0.77", tcp(b"", "10.99.0.77", OURS, 1, PORT, lib.CL_TCPF_SYN))
+    data = random.Random(seed).randbytes(MIB // 4)
+    with peers.socket() as s:
+        wait_until(lambda: peers.counts().begun == 1, 10.0, "the backlog to be full")
+        s.connect((OURS, PORT))
+        assert s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)[5] & 7 == 7  # all options, as without a cookie
+        assert exchange(s, data) == data
+    counts = peers.counts()
+    assert (counts.cookies_sent, counts.cookies_right, counts.accepted) == (1, 1, 1)
+
+
+ECN_SEEN = 8  # tcpi_options (linux/tcp.h): ECN was agreed
+
+
+def test_ecn_is_agreed_with_linux(peers: Peers) -> None:
+    with peers.space.entered():
+        Path("/proc/sys/net/ipv4/tcp_ecn").write_text("1")
+    peers.listen()
+    with peers.socket() as s:
+        s.connect((OURS, PORT))
+        assert s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)[5] & ECN_SEEN
+        assert exchange(s, bytes(100_000)) == bytes(100_000)
+    assert lib.cl_runtime_tcp_congestion(peers.runtime.ptr, b"dctcp", 1) == 0
+    with peers.socket() as listener:
+        listener.bind((LINUX, 0))
+        listener.listen(1)
+        peers.fetch(listener.getsockname()[1], 1, 100_000)
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)[5] & ECN_SEEN
+            while part := accepted.recv(65536):
+                accepted.sendall(part)
+        assert peers.results(1) == [0]
+
+
+def test_a_router_of_linux_has_a_smaller_mtu(peers: Peers, netns: Any, seed: int) -> None:
+    """runtime - Linux (1500) - router (1000) - Linux (1500): neither end knows of the middle."""
+    near, far = peers.space, netns.add("far")
+    middle = netns.add("middle")
+    netns.veth(near, middle, addresses=("10.98.0.1", "10.98.0.2"), mtu=1000)
+    netns.veth(middle, far, addresses=("10.97.0.1", "10.97.0.2"))
+    for space in (near, middle):
+        with space.entered():
+            Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+    near.ip("route", "add", "10.97.0.0/24", "via", "10.98.0.2")
+    middle.ip("route", "add", "10.99.0.0/24", "via", "10.98.0.1")
+    far.ip("route", "add", "default", "via", "10.97.0.1")
+    peers.listen()
+    data = random.Random(seed).randbytes(MIB // 4)
+    with peers.socket(far) as s:
+        s.connect((OURS, PORT))
+        assert exchange(s, data) == data
+    assert peers.counts().mtu_shrunk == 1
+    assert peers.counts().icmp_errors >= 1

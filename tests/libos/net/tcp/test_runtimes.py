@@ -22,3 +22,24 @@ def test_equal_seeds_are_equal_on_a_virtual_clock(c_program: Program, kthreads: 
     assert first == again
     if loss:
         assert " 0 resent" not in first
+
+
+def test_loss_at_a_round_trip_of_20_us_costs_little_on_a_virtual_clock(c_program: Program) -> None:
+    """Timers come from a wheel of 16 us, and turns take what has come meanwhile: still no time-out, and 0.6 or more."""
+    run = c_program("tests/libos/net/tcp/c/virtual.c", one_thread=True)
+    none, some = (run(1, 1, 1, 2_000_000, loss, 10) for loss in (0, 10))
+    none_us, some_us = (int(out.split(" us")[0]) for out in (none, some))
+    assert " 0 resent" not in some
+    assert " 0 timeouts" in some
+    assert none_us / some_us >= 0.6
+
+
+def test_dctcp_keeps_the_queue_short(c_program: Program, seed: int) -> None:
+    """A queue that marks from 30 kB on never grows to 200 kB. Without marks it does, and loses."""
+    run = c_program("tests/libos/net/tcp/c/virtual.c", one_thread=True)
+    marked = run(seed, 1, 3, 2_000_000, 0, 100, "dctcp", 200_000, 30_000)
+    assert " 0 resent" in marked
+    assert " 0 marks" not in marked
+    full = run(seed, 1, 3, 2_000_000, 0, 100, "cubic", 200_000, 0)
+    assert " 0 resent" not in full
+    assert " 0 marks" in full

@@ -35,6 +35,26 @@ static void make(struct replica *r)
     CHECK(!raft_kv_new(&r->kv, MEMORY, &r->machine, err), "%s", err);
 }
 
+/* Meta commands: marks, wins and times are of the log alone, and what is not is refused. */
+static uint32_t draw_meta(char *at, unsigned key)
+{
+    static const char *const commands[] = {
+        "mg k%u v c f t l N%d R30\r\n",
+        "mg k%u t v T%d\r\n",
+        "mg k%u k c\r\nmg k%u h\r\n",
+        "md k%u I T%d\r\n",
+        "md k%u C5 k\r\n",
+        "ma k%u N%d J7 v t c\r\n",
+        "ma k%u MD D3 T%d\r\n",
+        "ms k%u 2 T%d MA c\r\n12\r\n",
+        "ms k%u 2 T%d I C9 c\r\n34\r\n",
+        "me k%u\r\nmn\r\n",
+    };
+    unsigned which = (unsigned)below(sizeof(commands) / sizeof(commands[0]));
+    int second = which == 2 ? (int)key : (int)below(50) - 1;
+    return (uint32_t)sprintf(at, commands[which], key, second);
+}
+
 /* A command's text: mostly sets of sizes that differ, so that few are replaced in place. */
 static uint32_t draw_command(uint8_t *out)
 {
@@ -56,6 +76,8 @@ static uint32_t draw_command(uint8_t *out)
         return (uint32_t)sprintf(at, "stats\r\nset k%u 0 0 2\r\n10\r\n", key);
     if (what < 150)
         return (uint32_t)sprintf(at, "gat 20 k%u\r\n", key);
+    if (what < (tiny ? 152 : 200))
+        return draw_meta(at, key);
     unsigned bytes = tiny ? 1 : (unsigned)below(below(4) ? 1500 : LARGEST);
     int exptime = below(tiny ? 500 : 12) ? 0 : (int)below(40) - 1;
     int n = sprintf(at, "%s k%u 1 %d %u\r\n", stores[below(sizeof(stores) / sizeof(stores[0]))], key, exptime, bytes);

@@ -219,9 +219,7 @@ static uint64_t digest_conn(uint64_t hash, const struct cl_tcp_conn *c)
                               c->rcv_edge,
                               c->fin_seq,
                               c->last_ack_sent,
-                              c->resend,
                               c->quick,
-                              c->resend_end,
                               c->recover_seq,
                               c->send.bytes,
                               c->receive.bytes,
@@ -233,6 +231,10 @@ static uint64_t digest_conn(uint64_t hash, const struct cl_tcp_conn *c)
         hash = mix(hash, words[i]);
     for (unsigned i = 0; i < CL_TCP_TIMERS; i++)
         hash = mix(hash, c->due_ns[i] != CL_TCP_NEVER);
+    struct cl_tcp_walk w;
+    struct cl_tcp_record *r = cl_tcp_walk_first((struct cl_tcp_conn *)c, &w);
+    for (; r; r = cl_tcp_walk_next(&w))
+        hash = mix(mix(hash, r->seq), (uint64_t)r->len << 8 | r->flags);
     for (unsigned i = 0; c->aside && i < c->aside->n; i++)
         hash = mix(mix(hash, c->aside->ranges[i].from), c->aside->ranges[i].to);
     return hash;

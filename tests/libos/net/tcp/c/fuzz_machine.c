@@ -5,6 +5,8 @@
  * argv: seed, rounds, steps in each. Prints "ok". */
 #include "world.h"
 
+#include "libos/net/icmp.h"
+
 struct app {
     bool keeps;
     unsigned opened, ended;
@@ -62,12 +64,23 @@ static uint32_t near(uint32_t number)
     return number + (uint32_t)steps[below(sizeof steps / sizeof steps[0])] + (uint32_t)below(3);
 }
 
+/* Where some segment under way begins: what SACK blocks and acknowledgements really name. */
+static uint32_t edge(struct cl_tcp_conn *c)
+{
+    struct cl_tcp_walk w;
+    struct cl_tcp_record *r = cl_tcp_walk_first(c, &w);
+    for (uint64_t i = below(20); r && i; i--)
+        r = cl_tcp_walk_next(&w);
+    return r ? r->seq : c->nxt;
+}
+
 /* A segment that may or may not make sense, for a connection of h. */
 static void make_up(struct host *h)
 {
     static uint8_t bytes[2048];
     struct user *u = &h->users[below(2)];
-    const struct cl_tcp_conn *c = &u->conn;
+    struct cl_tcp_conn *c = &u->conn;
+    bool aims = u->used && chance() < 500;
     struct cl_tcp_segment s = {
         .seq = near(c->rcv_nxt), .ack = near(c->nxt), .window = (uint16_t)next_random(&world_random)};
     s.flags = chance() < 700 ? CL_TCPF_ACK : (uint8_t)next_random(&world_random);
@@ -85,10 +98,29 @@ static void make_up(struct host *h)
     s.options.ts_ecr = near(cl_tcp_now_ms(c->turn ? c : &(struct cl_tcp_conn){.turn = &h->turn}) + c->ts_offset);
     s.options.n_sack = (uint8_t)below(5);
     for (unsigned i = 0; i < s.options.n_sack; i++)
-        s.options.sack[i] = (struct cl_tcp_range){near(c->una), near(c->nxt)};
+        s.options.sack[i] =
+            aims ? (struct cl_tcp_range){edge(c), edge(c)} : (struct cl_tcp_range){near(c->una), near(c->nxt)};
+    if (aims && chance() < 500)
+        s.ack = chance() < 700 ? c->una : edge(c);
     unsigned header = cl_tcp_segment_write(&s, cl_be16(u->key.peer_port_be), cl_be16(u->key.own_port_be), bytes);
     unsigned len = header + (chance() < 600 ? (unsigned)below(1400) : 0);
-    arrive(h, bytes, len);
+    arrive_with(h, bytes, len, (uint8_t)below(4));
+}
+
+/* An ICMP error that may or may not make sense. */
+static void complain_to(struct host *h)
+{
+    static const int32_t errors[] = {ENETUNREACH, EHOSTUNREACH, ENOPROTOOPT, ECONNREFUSED, EMSGSIZE, EMSGSIZE};
+    struct user *u = &h->users[below(2)];
+    struct cl_icmp_about about = {.error = errors[below(6)],
+                                  .seq = near(u->conn.una),
+                                  .total_len = (uint16_t)below(1600),
+                                  .mtu = (uint16_t)(below(2) * below(1600))};
+    if (!u->used)
+        return;
+    begin(u);
+    cl_tcp_complain(&u->conn, &about);
+    finish(u);
 }
 
 /* One that is on its way changes. */
@@ -167,6 +199,8 @@ static void round_of(unsigned steps)
         hosts[h].stack.settings.receive_limit = (uint32_t)(1 + below(60000));
         hosts[h].stack.settings.send_limit = (uint32_t)(1 + below(60000));
         hosts[h].stack.settings.wscale = (uint8_t)below(15);
+        hosts[h].stack.settings.ecn = (uint8_t)below(3);
+        hosts[h].stack.settings.cc = below(2) ? &cl_tcp_cubic : &cl_tcp_dctcp;
         hosts[h].stack.settings.user_timeout_ms = (uint32_t)(below(2) * below(100000));
         hosts[h].stack.settings.flags = (uint32_t)(below(2) * CL_TCP_KEEP_ALIVE | below(2) * CL_TCP_NO_DELAY);
     }
@@ -188,6 +222,8 @@ static void round_of(unsigned steps)
             hosts[below(2)].no_buffers ^= true;
         else if (what < 940)
             apps[below(2)].keeps ^= true;
+        else if (what < 960)
+            complain_to(&hosts[below(2)]);
         else if (!hosts[0].users[0].used && !find_user(&hosts[0], 80, 1000))
             connect_from(&hosts[0], 1000, 80, &events, &apps[0]);
     }
@@ -200,7 +236,7 @@ int main(int argc, char **argv)
     CHECK(argc == 4);
     uint64_t seed = strtoull(argv[1], NULL, 0);
     verbose = getenv("SHOW") != NULL;
-    network = (struct network){30, 30, 30, 5 * MS, MS, 20 * MS};
+    network = (struct network){30, 30, 30, 50, 5 * MS, MS, 20 * MS, 0};
     for (unsigned i = 0; i < (unsigned)atoi(argv[2]); i++) {
         world_random = seed * 0x9e3779b97f4a7c15ull + i * 0x2545f4914f6cdd1dull + 1;
         for (unsigned j = 0; j < 10; j++)

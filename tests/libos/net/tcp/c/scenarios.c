@@ -455,6 +455,31 @@ static void window_update_is_lost(void)
     world_run(SECOND);
 }
 
+/* What comes late, or again, may have an old number and the newest acknowledgement: its window is the one that counts. */
+static void late_data_brings_the_window(void)
+{
+    static uint8_t data[40000];
+    open_both();
+    hosts[0].mute = true; /* from now on we speak for it */
+    struct cl_tcp_segment s = in_turn();
+    uint32_t unit = 1u << conn_of(1)->snd_scale;
+    s.seq += 10; /* what was before it is late */
+    s.window = (uint16_t)(12800 / unit);
+    say(s, NULL);
+    ON(apps[1], cl_tcp_write(c, data, sizeof data));
+    CHECK(conn_of(1)->nxt - s.ack > 10000 && conn_of(1)->nxt - s.ack <= 12800);
+    s.seq -= 10;
+    s.ack = conn_of(1)->nxt;
+    s.window = (uint16_t)(1280 / unit);
+    say(s, "0123456789");
+    CHECK_EQ(conn_of(1)->wnd, 1280);
+    CHECK(conn_of(1)->nxt - s.ack <= 1280, "%u bytes beyond it", conn_of(1)->nxt - s.ack - 1280);
+    hosts[0].mute = false;
+    ON(apps[1], cl_tcp_abort(c));
+    ON(apps[0], cl_tcp_abort(c));
+    world_run(SECOND);
+}
+
 static void keep_alive_ends(void)
 {
     hosts[0].stack.settings.flags |= CL_TCP_KEEP_ALIVE;
@@ -487,6 +512,7 @@ static void user_timeout_ends(void)
 static void retransmission_backs_off(void)
 {
     uint64_t last_ns = 0, at_ns;
+    hosts[0].stack.settings.no_tail_probes = true;
     open_both();
     hosts[1].mute = true;
     ON(apps[0], cl_tcp_write(c, "x", 1));
@@ -746,6 +772,7 @@ static const struct {
     CASE(holes_are_bounded),
     CASE(window_closes),
     CASE(window_update_is_lost),
+    CASE(late_data_brings_the_window),
     CASE(keep_alive_ends),
     CASE(user_timeout_ends),
     CASE(retransmission_backs_off),

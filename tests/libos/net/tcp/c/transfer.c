@@ -119,6 +119,8 @@ static void transfer(uint64_t bytes, uint32_t chunks)
         s->wscale = (uint8_t)below(8);
         s->options = (uint8_t)(below(2) * CL_TCPO_TIMES + below(2) * CL_TCPO_SACK_OK + below(2) * CL_TCPO_WSCALE);
         s->flags = below(2) ? CL_TCP_NO_DELAY : 0;
+        s->ecn = (uint8_t)below(3);
+        s->cc = below(2) ? &cl_tcp_cubic : &cl_tcp_dctcp;
         s->time_wait_ms = 2000000; /* longer than a FIN is said again, whatever is lost */
         apps[h] = (struct app){.host = h, .wants = below(bytes)};
     }
@@ -148,7 +150,8 @@ int main(int argc, char **argv)
 {
     CHECK(argc >= 9);
     uint64_t seed = strtoull(argv[1], NULL, 0), bytes = strtoull(argv[2], NULL, 0);
-    network = (struct network){(unsigned)atoi(argv[3]), (unsigned)atoi(argv[4]), (unsigned)atoi(argv[5]), 0, 0, 0};
+    network = (struct network){.loss = (unsigned)atoi(argv[3]), .twice = (unsigned)atoi(argv[4]), .marked = 100};
+    network.late = (unsigned)atoi(argv[5]);
     network.delay_ns = strtoull(argv[6], NULL, 0) * 1000;
     network.jitter_ns = network.delay_ns / 10;
     network.late_ns = network.delay_ns * 3 + 1000;

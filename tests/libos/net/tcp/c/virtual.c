@@ -1,7 +1,8 @@
 /* Connections between two runtimes on a virtual clock, over a link that loses, delays and reorders. Equal seeds do the
  * same: the time at which all were over is printed.
  *
- * argv: seed, kthreads of each, connections, bytes of each, loss in 1/1000, delay in us. */
+ * argv: seed, kthreads of each, connections, bytes of each, loss in 1/1000, delay in us; and perhaps a rule of
+ * congestion, with ECN, on a link in order, whose queue is so many bytes long, and marks from so many on. */
 #include <corelane/drivers/memory.h>
 #include <corelane/libos/stepper.h>
 #include "drivers/nic/link/link.h"
@@ -33,7 +34,7 @@ static struct cl_runtime *host(struct cl_nic *nic, uint32_t ipv4, struct cl_step
 
 int main(int argc, char **argv)
 {
-    CHECK(argc == 7);
+    CHECK(argc == 7 || argc == 10);
     uint64_t now_ns = 1000000000;
     struct cl_clock clock;
     struct cl_nic *ends[2];
@@ -46,13 +47,19 @@ int main(int argc, char **argv)
     struct cl_link_config path = {.seed = strtoull(argv[1], NULL, 0), .rate_bps = 1000000000};
     path.delay_ns = strtoull(argv[6], NULL, 0) * 1000;
     path.jitter_ns = path.delay_ns / 4;
-    path.reorder = 0.01;
+    path.reorder = argc == 7 ? 0.01 : 0;
     path.loss_good = atof(argv[5]) / 1000;
+    if (argc == 10) {
+        path.queue_bytes = strtoull(argv[8], NULL, 0);
+        path.ecn_bytes = strtoull(argv[9], NULL, 0);
+    }
     const struct cl_link_config *paths[2] = {&path, &path};
     CHECK_EQ(cl_memory_link_new(&m, ends, err), 0);
     CHECK(cl_link_nic_new(ends[0], paths, &ends[0], err) == 0, "%s", err);
     CHECK_EQ(cl_stepper_new(&now_ns, &stepper), 0);
     struct cl_runtime *a = host(ends[0], IP_A, stepper), *b = host(ends[1], IP_B, stepper);
+    for (unsigned r = 0; argc == 10 && r < 2; r++)
+        CHECK_EQ(cl_runtime_tcp_congestion(r ? b : a, argv[7], 1), 0);
     CHECK_EQ(cl_runtime_listen_tcp(b, 7, 512, &echo_events, NULL), 0);
     for (unsigned i = 0; i < n_fetches; i++)
         fetches[i] = (struct fetch){.number = i, .bytes = strtoull(argv[4], NULL, 0)};
@@ -72,12 +79,13 @@ int main(int argc, char **argv)
         CHECK_EQ(send.held_bytes + receive.held_bytes, 0);
     }
     CHECK_EQ(echo_errors, 0);
-    struct cl_tcp_counts counts;
+    struct cl_tcp_counts counts, theirs;
     cl_runtime_tcp_counts(a, &counts);
+    cl_runtime_tcp_counts(b, &theirs);
     CHECK_EQ(cl_runtime_stop(a, 0), 0);
     CHECK_EQ(cl_runtime_stop(b, 0), 0);
-    printf("%" PRIu64 " us, %" PRIu64 " resent, %" PRIu64 " timeouts\n", took_ns / 1000, counts.resent,
-           counts.timeouts);
+    printf("%" PRIu64 " us, %" PRIu64 " resent, %" PRIu64 " timeouts, %" PRIu64 " marks\n", took_ns / 1000,
+           counts.resent, counts.timeouts, counts.marks_in + theirs.marks_in);
     cl_stepper_delete(stepper);
     cl_runtime_delete(a);
     cl_runtime_delete(b);

@@ -24,6 +24,7 @@ static int verbose;
 #define HOST_CONNS 8
 #define MOST_UNDER_WAY 65536
 #define SEGMENT_MOST 9100
+#define FRAMING 58 /* bytes of a segment's frame on the wire: IPv4, Ethernet, checksum, preamble, gap */
 
 struct host;
 
@@ -50,8 +51,9 @@ struct host {
 
 /* In 1/1000 of segments, and ns. */
 struct network {
-    unsigned loss, twice, late;
+    unsigned loss, twice, late, marked;
     uint64_t delay_ns, jitter_ns, late_ns;
+    uint64_t gbps; /* of each direction, with a queue that loses nothing; 0: no bound */
 };
 
 struct flying {
@@ -59,6 +61,7 @@ struct flying {
     unsigned to;
     uint32_t len;
     uint8_t *bytes;
+    uint8_t ecn;
 };
 
 static struct host hosts[2];
@@ -67,6 +70,7 @@ static uint64_t world_random = 88172645463325252ull;
 static struct flying flying[MOST_UNDER_WAY];
 static unsigned n_flying;
 static uint64_t n_flown, n_lost;
+static uint64_t wire_free_ns[2]; /* when a direction has sent what waits for it; by receiver */
 /* Of the test: sees each segment that leaves; true: it is lost. NULL: none. */
 static bool (*intercept)(unsigned from, const struct cl_tcp_segment *s);
 
@@ -98,27 +102,33 @@ static void show(const char *what, unsigned host, const struct cl_tcp_segment *s
                what, flags_name(s->flags), s->seq, s->len, s->ack, s->window, s->options.n_sack);
 }
 
-static void fly(unsigned to, const uint8_t *bytes, uint32_t len, uint64_t in_ns)
+static void fly(unsigned to, const uint8_t *bytes, uint32_t len, uint8_t ecn, uint64_t in_ns)
 {
     CHECK(n_flying < MOST_UNDER_WAY);
     uint8_t *copy = malloc(len);
     memcpy(copy, bytes, len);
-    flying[n_flying++] = (struct flying){now_ns + in_ns, n_flown++, to, len, copy};
+    flying[n_flying++] = (struct flying){now_ns + in_ns, n_flown++, to, len, copy, ecn};
 }
 
 /* One segment on its way, with what happens to it there. */
-static void send_bytes(unsigned to, const uint8_t *bytes, uint32_t len)
+static void send_bytes(unsigned to, const uint8_t *bytes, uint32_t len, uint8_t ecn)
 {
     uint64_t in_ns = network.delay_ns + below(network.jitter_ns);
+    if (network.gbps) {
+        wire_free_ns[to] = cl_max(wire_free_ns[to], now_ns) + (len + FRAMING) * 8 / network.gbps;
+        in_ns += wire_free_ns[to] - now_ns;
+    }
     if (chance() < network.loss) {
         n_lost++;
         return;
     }
     if (chance() < network.late)
         in_ns += below(network.late_ns);
-    fly(to, bytes, len, in_ns);
+    if (ecn && network.marked && chance() < network.marked)
+        ecn = CL_TCP_CE;
+    fly(to, bytes, len, ecn, in_ns);
     if (chance() < network.twice)
-        fly(to, bytes, len, in_ns + below(network.late_ns + 1));
+        fly(to, bytes, len, ecn, in_ns + below(network.late_ns + 1));
 }
 
 /* The referee. */
@@ -165,7 +175,7 @@ static bool world_emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const st
     show("sends", h->index, s);
     referee(u, s);
     if (!h->mute && !(intercept && intercept(h->index, s)))
-        send_bytes(!h->index, bytes, len);
+        send_bytes(!h->index, bytes, len, s->ecn);
     return true;
 }
 
@@ -264,28 +274,23 @@ static struct user *connect_from(struct host *h, uint16_t own_port, uint16_t por
     return u;
 }
 
-/* The reset for one that belongs to no connection (RFC 9293, section 3.10.7.1). */
+/* The reset for one that belongs to no connection. */
 static void refuse_stranger(struct host *h, const struct cl_tcp_segment *s, uint16_t from_port, uint16_t to_port)
 {
-    struct cl_tcp_segment r = {.flags = CL_TCPF_RST};
+    struct cl_tcp_segment reset;
     uint8_t bytes[64];
-    if (s->flags & CL_TCPF_RST)
+    if (!cl_tcp_segment_refuse(s, &reset))
         return;
-    if (s->flags & CL_TCPF_ACK) {
-        r.seq = s->ack;
-    } else {
-        r.flags |= CL_TCPF_ACK;
-        r.ack = s->seq + cl_tcp_segment_space(s);
-    }
-    show("resets", h->index, &r);
-    send_bytes(!h->index, bytes, cl_tcp_segment_write(&r, to_port, from_port, bytes));
+    show("resets", h->index, &reset);
+    send_bytes(!h->index, bytes, cl_tcp_segment_write(&reset, to_port, from_port, bytes), 0);
 }
 
 /* A segment arrives at a host. */
-static void arrive(struct host *h, const uint8_t *bytes, uint32_t len)
+static void arrive_with(struct host *h, const uint8_t *bytes, uint32_t len, uint8_t ecn)
 {
     struct cl_tcp_segment s;
     CHECK(cl_tcp_segment_read(bytes, len, &s));
+    s.ecn = ecn;
     uint16_t from_port = (uint16_t)(bytes[0] << 8 | bytes[1]), to_port = (uint16_t)(bytes[2] << 8 | bytes[3]);
     show("takes", h->index, &s);
     if (h->mute)
@@ -305,6 +310,11 @@ static void arrive(struct host *h, const uint8_t *bytes, uint32_t len)
     begin(u);
     cl_tcp_input(&u->conn, &s, bytes + s.header_len);
     finish(u);
+}
+
+static inline void arrive(struct host *h, const uint8_t *bytes, uint32_t len)
+{
+    arrive_with(h, bytes, len, 0);
 }
 
 /* The next thing that happens, no later than until_ns. False: nothing does; the time is until_ns then. */
@@ -338,13 +348,13 @@ static bool world_step(uint64_t until_ns)
         return false;
     struct flying f = flying[next];
     flying[next] = flying[--n_flying];
-    arrive(&hosts[f.to], f.bytes, f.len);
+    arrive_with(&hosts[f.to], f.bytes, f.len, f.ecn);
     free(f.bytes);
     return true;
 }
 
 /* Until nothing happens any more, or the time has come. Returns whether nothing would happen after it. */
-static void world_run(uint64_t for_ns)
+static inline void world_run(uint64_t for_ns)
 {
     uint64_t until_ns = now_ns + for_ns;
     while (world_step(until_ns))

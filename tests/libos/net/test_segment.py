@@ -1,4 +1,4 @@
-"""Segments as bytes (libos/net/tcp/segment.h): fields survive the wire, and no bytes make the reader err."""
+"""Segments as bytes (libos/net/segment.h): fields survive the wire, and no bytes make the reader err."""
 
 from __future__ import annotations
 
@@ -105,3 +105,18 @@ def test_unknown_options_are_skipped_and_wrong_ones_end_the_list() -> None:
     s = with_options(bytes([0, 2, 4, 5, 180]))  # behind the end nothing counts
     assert s.options.mss == 0
     assert not s.options.malformed
+
+
+@given(seq=u32, ack=u32, flags=u8, data=st.binary(max_size=40))
+def test_the_reset_that_answers_a_stranger(seq: int, ack: int, flags: int, data: bytes) -> None:
+    """RFC 9293, section 3.10.7.1, for all flags."""
+    s, reset = read(write(segment(seq, ack, flags, 0, {})) + data), ffi.new("struct cl_tcp_segment *")
+    answers = lib.cl_tcp_segment_refuse(s, reset)
+    assert answers == (not flags & lib.CL_TCPF_RST)
+    if flags & lib.CL_TCPF_ACK:
+        assert (reset.flags, reset.seq, reset.ack) == (lib.CL_TCPF_RST, ack, 0)
+    else:
+        reach = len(data) + bool(flags & lib.CL_TCPF_SYN) + bool(flags & lib.CL_TCPF_FIN)
+        assert reset.flags == lib.CL_TCPF_RST | lib.CL_TCPF_ACK
+        assert (reset.seq, reset.ack) == (0, (seq + reach) % 2**32)
+    assert (reset.len, reset.window, reset.options.has) == (0, 0, 0)

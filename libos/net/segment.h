@@ -4,10 +4,9 @@
  * SACK (2018). Others are skipped by their length (9293, MUST-6). An option whose length is wrong ends the parsing:
  * what before it counts, the rest is ignored (MUST-7), and `malformed` says so.
  *
- * Pure functions of bytes. They read nothing beyond `len` and do not check ports, checksum or addresses: input.c
- * does. */
-#ifndef CORELANE_LIBOS_NET_TCP_SEGMENT_H
-#define CORELANE_LIBOS_NET_TCP_SEGMENT_H
+ * Pure functions of bytes. They read nothing beyond `len` and do not check ports, checksum or addresses: tcp.c does. */
+#ifndef CORELANE_LIBOS_NET_SEGMENT_H
+#define CORELANE_LIBOS_NET_SEGMENT_H
 
 #include <corelane/runtime/base.h>
 
@@ -24,6 +23,10 @@
 #define CL_TCPF_URG 0x20
 #define CL_TCPF_ECE 0x40
 #define CL_TCPF_CWR 0x80
+
+/* cl_tcp_segment.ecn (RFC 3168, section 5) */
+#define CL_TCP_ECT0 2
+#define CL_TCP_CE 3
 
 /* cl_tcp_options.has */
 #define CL_TCPO_MSS 1
@@ -52,6 +55,7 @@ struct cl_tcp_segment {
     uint8_t flags;      /* CL_TCPF_* */
     uint8_t header_len; /* bytes, options included */
     uint16_t len;       /* bytes of data */
+    uint8_t ecn;        /* of the IP header, and neither read nor written here */
     struct cl_tcp_options options;
 };
 
@@ -62,6 +66,9 @@ CL_API bool cl_tcp_segment_read(const uint8_t *bytes, unsigned len, struct cl_tc
  * length, at most 60, a multiple of 4. SACK ranges that do not fit are left out, the last first. */
 CL_API unsigned cl_tcp_segment_write(const struct cl_tcp_segment *s, uint16_t from_port, uint16_t to_port,
                                      uint8_t *bytes);
+/* The reset that answers a segment of no connection (RFC 9293, sections 3.5.2 and 3.10.7.1). False: it is a reset
+ * itself, which nothing answers. */
+CL_API bool cl_tcp_segment_refuse(const struct cl_tcp_segment *s, struct cl_tcp_segment *reset);
 // cffi: end
 
 /* How far a segment reaches in sequence numbers: SYN and FIN take one each (RFC 9293, section 3.3.1, SEG.LEN). */

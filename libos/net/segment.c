@@ -1,7 +1,7 @@
 /* See segment.h. */
 #include "segment.h"
 
-#include "../../../runtime/net.h"
+#include "../../runtime/net.h"
 
 #define HEADER 20
 
@@ -161,4 +161,16 @@ unsigned cl_tcp_segment_write(const struct cl_tcp_segment *s, uint16_t from_port
     at = put16(at, 0);
     put16(at, s->urgent);
     return len;
+}
+
+bool cl_tcp_segment_refuse(const struct cl_tcp_segment *s, struct cl_tcp_segment *reset)
+{
+    *reset = (struct cl_tcp_segment){.flags = CL_TCPF_RST};
+    if (s->flags & CL_TCPF_ACK) {
+        reset->seq = s->ack;
+    } else {
+        reset->flags |= CL_TCPF_ACK;
+        reset->ack = s->seq + cl_tcp_segment_space(s);
+    }
+    return !(s->flags & CL_TCPF_RST);
 }
