@@ -298,6 +298,7 @@ GOALS: dict[str, Goal] = _table(
         "1/s",
         "set up, one request, closed; one core, memory, event form",
     ),
+    Goal("tcp.blocking_connections_per_s", 350e3, "at least", "1/s", "the same, a blocking uthread a connection"),
     Goal("tcp.idle_bytes", 512.0, "at most", "B", "memory of an idle connection, event form, of 100 000"),
     Goal("tcp.idle_round_ns", 5.0, "at most", "ns", "what 100 000 idle connections add to a round of the loop"),
     Goal(

@@ -7,6 +7,7 @@ their segments, too: the time that this takes is charged to the client beside th
 from __future__ import annotations
 
 import contextlib
+import math
 import statistics
 from functools import partial
 from typing import Any
@@ -40,6 +41,9 @@ def measure(session: Session, seconds: float) -> None:
     for name, points in found.items():
         session.point(name, middle(points))
     alone = [p.p99_us for p in found[ALONE]]
+    if not all(map(math.isfinite, alone)):
+        session.figure(FIGURE, None, reason="requests stayed unanswered without any attack: is the machine this busy?")
+        return
     ratios = {kind: [p.p99_us / a for p, a in zip(found[_arm(kind)], alone, strict=True)] for kind in ATTACKS}
     medians = {kind: statistics.median(values) for kind, values in ratios.items()}
     worst = max(medians, key=lambda kind: medians[kind])

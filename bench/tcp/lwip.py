@@ -65,6 +65,8 @@ def measure(session: Session, seconds: float) -> None:
         ours, theirs = ([p.achieved_rps for p in found[_arm(server, n)]] for server in ("ours", "lwIP"))
         if all(theirs):
             session.ratio_figure(figure, ours, theirs)
+        else:
+            session.figure(figure, None, reason="lwIP answered nothing in a round: is the machine this busy?")
 
 
 def _ours(cores: tuple[int, int], n: int, seconds: float) -> Point:

@@ -36,6 +36,9 @@ struct cl_bench_tcp_connect {
 /* Listen on a port. `server` stays the caller's, until the runtime is deleted. As cl_runtime_listen_tcp. */
 CL_API int cl_bench_tcp_listen(struct cl_runtime *rt, uint16_t port, uint32_t backlog, uint32_t kind,
                                struct cl_bench_tcp_server *server);
+/* An echo server in blocking form, a uthread for each connection (corelane/libos/stream.h), from when the runtime runs. */
+CL_API int cl_bench_tcp_block(struct cl_runtime *rt, uint16_t port, uint32_t backlog,
+                              struct cl_bench_tcp_server *server);
 /* A uthread; arg: a struct cl_bench_tcp_connect. */
 CL_API void cl_bench_tcp_connect(void *arg);
 // cffi: end

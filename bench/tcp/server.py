@@ -7,7 +7,7 @@ from ...libos import Runtime
 from ...runtime.errors import check
 from .._native import ffi, lib
 
-ECHO, SINK, SOURCE = 9000, 9001, 9002  # ports
+ECHO, SINK, SOURCE, BLOCKING = 9000, 9001, 9002, 9003  # ports
 KINDS = {ECHO: lib.CL_BENCH_TCP_ECHO, SINK: lib.CL_BENCH_TCP_SINK, SOURCE: lib.CL_BENCH_TCP_SOURCE}
 BACKLOG = 4096
 
@@ -16,8 +16,10 @@ FLOWS = lib.CL_BENCH_TCP_FLOWS
 
 
 class Servers:
-    """All three kinds on a runtime that has one kthread. check_bytes: the sink compares each byte. Outlives the
-    runtime."""
+    """All three kinds, and the echo in blocking form, on a runtime that has one kthread.
+
+    check_bytes: the sink compares each byte. Outlives the runtime.
+    """
 
     def __init__(self, runtime: Runtime, *, check_bytes: bool = False) -> None:
         self._server = ffi.new("struct cl_bench_tcp_server *", {"check": check_bytes})
@@ -26,11 +28,17 @@ class Servers:
         for port, kind in KINDS.items():
             rc = lib.cl_bench_tcp_listen(runtime.ptr, port, BACKLOG, kind, self._server)
             check(rc, f"listen on TCP port {port}")
+        check(lib.cl_bench_tcp_block(runtime.ptr, BLOCKING, BACKLOG, self._server), f"listen on TCP port {BLOCKING}")
 
     def counts(self) -> dict[str, int]:
         """The servers' counters."""
         fields = [name for name, _ in ffi.typeof(self._server[0]).fields if name != "flow_bytes"]
         return {name: int(getattr(self._server, name)) for name in fields}
+
+    @property
+    def accepted(self) -> int:
+        """Connections that were opened, by either end."""
+        return int(self._server.accepted)
 
     def flow_bytes(self, n: int) -> list[int]:
         """Bytes that came by each of the first n connections."""

@@ -2,7 +2,7 @@
 beside Linux.
 
 Each part is a module of this room: FIGURES, `measure(session, seconds)`, and for some `draw`. Our server is in event
-form throughout, embedded; where it was measured attached to an iokernel, too, that is printed beside. The
+form but where it is said otherwise, embedded; attached to an iokernel is printed beside, where it was measured. The
 client of a ratio is the same for both of its arms: drivers/nic/tcpload, which compares every byte that it gets.
 """
 
@@ -23,6 +23,7 @@ FIGURES = (
     "tcp.bulk_gbps",
     "tcp.bulk_over_veth",
     "tcp.connections_per_s",
+    "tcp.blocking_connections_per_s",
     "tcp.idle_bytes",
     "tcp.idle_round_ns",
     "tcp.loss_goodput",

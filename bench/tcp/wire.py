@@ -13,6 +13,7 @@ have CUBIC. Receivers on our side compare each byte.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import statistics
 import threading
 import time
@@ -47,7 +48,10 @@ TINY_BPS = 10e9
 SHARED = Link(rate_bps=100e6, overhead_bytes=ETHERNET_OVERHEAD_BYTES, delay_us=DELAY_US, queue_bytes=1 << 17)
 BACK = Link(delay_us=DELAY_US)
 WARM_FRACTION = 0.25
+OPEN_S = 30.0
+OTHER_SINK = SINK + 10  # of our flows, on Linux
 LEAST_S = 1.0  # of a round: a hundred round trips
+SHARE_ROUNDS, SHARE_LEAST_S = 2, 3.0  # flows take hundreds of round trips to share
 OURS, LINUX = "goodput, ours", "goodput, Linux to Linux"
 TOGETHER, ALONE = "shared link, ours and Linux", "shared link, Linux alone"
 
@@ -70,8 +74,14 @@ def _bits(before: Sequence[int], after: Sequence[int], seconds: float) -> list[f
     return [8e-6 * (b - a) / seconds for a, b in zip(before, after, strict=True)]
 
 
-def _watch(flow_bytes: Callable[[], list[int]], seconds: float) -> list[float]:
-    """Mbit/s of each flow, in real time, once it has had WARM_FRACTION of it."""
+def _watch(flow_bytes: Callable[[], list[int]], opened: Callable[[], bool], seconds: float) -> list[float]:
+    """Mbit/s of each flow, in real time, once all are open and have had WARM_FRACTION of it: one whose SYN is lost
+    waits for a second."""
+    end = time.monotonic() + OPEN_S
+    while not opened():
+        if time.monotonic() > end:
+            raise CorelaneError(f"open flows over a wire: not all were after {OPEN_S:.0f} s", "is the machine busy?")
+        time.sleep(0.01)
     time.sleep(WARM_FRACTION * seconds)
     before, begin = flow_bytes(), time.monotonic()
     time.sleep((1 - WARM_FRACTION) * seconds)
@@ -83,9 +93,10 @@ def _watch(flow_bytes: Callable[[], list[int]], seconds: float) -> list[float]:
 
 def _goodput(session: Session, seconds: float) -> None:
     slot = max(seconds / (2 * ROUNDS), LEAST_S)
+    cores = session.two_cores
     arms = {
-        OURS: partial(_ours_through, session.two_cores, slot),
-        LINUX: partial(_linux_through, session.two_cores, slot),
+        OURS: partial(_ours_through, cores, slot, itertools.count(1)),
+        LINUX: partial(_linux_through, cores, slot, itertools.count(1)),
     }
     found = session.interleave(arms, ROUNDS)
     for name, flows in found.items():
@@ -100,12 +111,12 @@ def _goodput(session: Session, seconds: float) -> None:
         session.figure(GOODPUT, None, reason="Linux carried nothing in a round: is the machine this busy?")
 
 
-def _ours_through(cores: tuple[int, int], seconds: float) -> list[float]:
+def _ours_through(cores: tuple[int, int], seconds: float, seeds: Iterator[int]) -> list[float]:
     lossy = Link(loss=LOSS, delay_us=DELAY_US)
     with contextlib.ExitStack() as stack:
         ends = [memory_link(), memory_link()]
         addresses = ("10.80.0.1", "10.80.0.2")
-        wire = Wire(ends[0][1], ends[1][1], there=lossy, back=lossy)
+        wire = Wire(ends[0][1], ends[1][1], there=lossy, back=lossy, seed=next(seeds))
         stack.callback(wire.close)
         servers = []
         for (end, _), address, cpu in zip(ends, addresses, cores, strict=True):
@@ -116,7 +127,7 @@ def _ours_through(cores: tuple[int, int], seconds: float) -> list[float]:
             runtime.start()
         wire.start()
         servers[0].connect(addresses[1], SOURCE, FLOWS, receives=True)
-        found = _watch(partial(servers[0].flow_bytes, FLOWS), seconds)
+        found = _watch(partial(servers[0].flow_bytes, FLOWS), lambda: servers[0].accepted >= FLOWS, seconds)
         _demand_right(servers[0])
         return found
 
@@ -126,7 +137,7 @@ def _demand_right(servers: Servers) -> None:
         raise CorelaneError(f"measure bulk over a bad wire: {wrong} pieces had wrong bytes")
 
 
-def _linux_through(cores: tuple[int, int], seconds: float) -> list[float]:
+def _linux_through(cores: tuple[int, int], seconds: float, seeds: Iterator[int]) -> list[float]:
     rest.demand("Linux through a wire")
     lossy = Link(loss=LOSS, delay_us=DELAY_US)
     with contextlib.ExitStack() as stack:
@@ -134,78 +145,75 @@ def _linux_through(cores: tuple[int, int], seconds: float) -> list[float]:
         for i in (1, 2):
             spaces.append(stack.enter_context(netns.namespace("wire")))
             with spaces[-1].entered():
-                nics.append(Tap("clw", address=f"10.80.0.{i}/24"))
-                offloads_off("clw")
-        wire = Wire(*nics, there=lossy, back=lossy)
+                # Two names: a tap's MAC addresses follow from its name.
+                nics.append(Tap(f"clw{i}", address=f"10.80.0.{i}/24"))
+                offloads_off(f"clw{i}")
+        wire = Wire(*nics, there=lossy, back=lossy, seed=next(seeds))
         stack.callback(wire.close)
         wire.start()
-        return _kernel_flows(stack, spaces[0].name, spaces[1].name, "10.80.0.2", FLOWS, cores, seconds)()
+        flows = _KernelFlows(spaces[0].name, spaces[1].name, "10.80.0.2", FLOWS, cores, seconds)
+        stack.callback(flows.close)
+        return _watch(flows.bytes, flows.opened, seconds)
 
 
-def _kernel_flows(
-    stack: contextlib.ExitStack,
-    near: str,
-    far: str,
-    address: str,
-    flows: int,
-    cores: tuple[int, int],
-    seconds: float,
-    port: int = SINK,
-) -> Callable[[], list[float]]:
-    """Flows from sockets in one namespace to a sink in another, for about `seconds`; gives what waits for their end."""
-    sink = LinuxTcp(kind="sink", poll="block", address=address, port=port, cpu=cores[1], netns=far, congestion=CUBIC)
-    stack.callback(sink.close)
-    errors: list[CorelaneError] = []
+class _KernelFlows:
+    """Flows from sockets in one namespace to a sink in another, for `seconds` from when all are open."""
 
-    def send() -> None:
-        try:
-            bulk(
-                send=True,
-                address=address,
-                port=port,
-                cpu=cores[0],
-                seconds=1.1 * seconds,
-                connections=flows,
-                netns=near,
-                congestion=CUBIC,
-            )
-        except CorelaneError as error:
-            errors.append(error)
+    def __init__(
+        self, near: str, far: str, address: str, flows: int, cores: tuple[int, int], seconds: float, port: int = SINK
+    ) -> None:
+        self.flows = flows
+        where = {"address": address, "port": port}
+        self.sink = LinuxTcp(kind="sink", poll="block", cpu=cores[1], netns=far, congestion=CUBIC, **where)
+        self._errors: list[CorelaneError] = []
 
-    thread = threading.Thread(target=send)
-    thread.start()
-    stack.callback(thread.join)
+        def send() -> None:
+            try:
+                how = {"connections": flows, "netns": near, "congestion": CUBIC}
+                bulk(send=True, cpu=cores[0], seconds=1.2 * seconds, **where, **how)
+            except CorelaneError as error:
+                self._errors.append(error)
 
-    def result() -> list[float]:
-        found = _watch(partial(sink.flow_bytes, flows), seconds)
-        if errors:
-            raise errors[0]
-        return found
+        self._thread = threading.Thread(target=send)
+        self._thread.start()
 
-    return result
+    def opened(self) -> bool:
+        """Whether all are. Raises CorelaneError if they cannot be."""
+        if self._errors:
+            raise self._errors[0]
+        return self.sink.stats()["accepted"] >= self.flows
+
+    def bytes(self) -> list[int]:
+        """Bytes that came by each."""
+        return self.sink.flow_bytes(self.flows)
+
+    def close(self) -> None:
+        """Wait for the sender's end, and stop."""
+        self._thread.join()
+        self.sink.close()
 
 
 # Tiny round trips.
 
 
 def _tiny(session: Session) -> None:
-    kept: dict[float, float] = {}
-    stands: dict[float, float] = {}
+    kept: list[float] = []
     for rtt_us in TINY_US:
         session.say(f"1 % loss at a round trip of {rtt_us:g} us")
         clean, lossy = (_virtual(rtt_us, loss) for loss in (0.0, LOSS))
-        kept[rtt_us] = sum(lossy) / sum(clean) if sum(clean) else 0.0
-        stands[rtt_us] = FLOWS * min(lossy) / sum(lossy) if sum(lossy) else 0.0
+        kept.append(sum(lossy) / sum(clean) if sum(clean) else 0.0)
+        least = len(lossy) * min(lossy) / sum(lossy) if sum(lossy) else 0.0
         name = f"round trip of {rtt_us:g} us, virtual"
-        least = FLOWS * min(lossy) / max(sum(lossy), 1e-9)
-        session.arm(name, n=FLOWS, clean_mbps=sum(clean), lossy_mbps=sum(lossy), least_flow_over_mean=least)
-    session.figure(TINY, min(kept.values()), runs=list(kept.values()))
-    if still := [f"{us:g} us" for us, least in stands.items() if least == 0]:
-        session.note(f"at a round trip of {', '.join(still)} a flow stood still for {TINY_S / 2:g} virtual s")
+        row = {"clean_mbps": sum(clean), "lossy_mbps": sum(lossy), "least_flow_over_mean": least}
+        session.arm(name, n=len(lossy), **row)
+        if least == 0:
+            session.note(f"at a round trip of {rtt_us:g} us a flow stood still for {TINY_S / 2:g} virtual s")
+    session.figure(TINY, min(kept), runs=kept)
 
 
 def _virtual(rtt_us: float, loss: float) -> list[float]:
-    """Mbit/s of each flow by a virtual clock, in the second half of the time."""
+    """Mbit/s by a virtual clock, in the second half of the time, of each flow that was open by then: one whose SYN is
+    lost waits for a second (RFC 6298, section 2.1), whatever the round trip is."""
     link = Link(rate_bps=TINY_BPS, overhead_bytes=ETHERNET_OVERHEAD_BYTES, delay_us=rtt_us / 2, loss=loss)
     clock = VirtualClock()
     a, b = memory_link(clock=clock, ipv4=("10.80.0.1", "10.80.0.2"), ipv4_prefix=24)
@@ -219,11 +227,14 @@ def _virtual(rtt_us: float, loss: float) -> list[float]:
         receivers, senders = Servers(client, check_bytes=True), Servers(server)
         stepper.add(client)
         stepper.add(server)
-        receivers.connect("10.80.0.2", SOURCE, FLOWS, receives=True)
+        receivers.connect("10.80.0.2", SOURCE, 1, receives=True)  # alone: the others' SYNs shall not wait for ARP
+        stepper.run(TINY_S / 100)
+        receivers.connect("10.80.0.2", SOURCE, FLOWS - 1, receives=True)
         stepper.run(TINY_S / 2)
-        before = receivers.flow_bytes(FLOWS)
+        opened = min(receivers.counts()["accepted"], FLOWS)
+        before = receivers.flow_bytes(opened)
         stepper.run(TINY_S / 2)
-        found = _bits(before, receivers.flow_bytes(FLOWS), TINY_S / 2)
+        found = _bits(before, receivers.flow_bytes(opened), TINY_S / 2)
         _demand_right(receivers)
         client.stop()
         server.stop()
@@ -269,38 +280,45 @@ def _share(cores: tuple[int, int], with_ours: bool, seconds: float) -> list[floa
     rest.demand("Linux through a wire")
     with contextlib.ExitStack() as stack:
         near, far, port = stack.enter_context(_bottleneck())
-        linux = partial(_kernel_flows, stack, near.name, far.name, "10.80.0.2")
+        kernel = FLOWS if with_ours else 2 * FLOWS
+        linux = _KernelFlows(near.name, far.name, "10.80.0.2", kernel, cores, seconds)
+        stack.callback(linux.close)
         if not with_ours:
-            return linux(2 * FLOWS, cores, seconds)()
+            return _watch(linux.bytes, linux.opened, seconds)
         runtime = Runtime(nic=port, poll="block", kthreads=1, cpus=[cores[1]], address="10.80.0.3/24")
         stack.callback(runtime.close)
         servers = Servers(runtime)
         runtime.start()
-        where = {"address": "10.80.0.2", "port": SINK + 10, "cpu": cores[1], "netns": far.name, "congestion": CUBIC}
-        sink = LinuxTcp(kind="sink", poll="block", **where)
+        sink = LinuxTcp(
+            kind="sink",
+            poll="block",
+            address="10.80.0.2",
+            port=OTHER_SINK,
+            cpu=cores[1],
+            netns=far.name,
+            congestion=CUBIC,
+        )
         stack.callback(sink.close)
-        theirs = linux(FLOWS, cores, seconds)
-        servers.connect("10.80.0.2", SINK + 10, FLOWS, receives=False)
-        found: list[list[float]] = []
-        watcher = threading.Thread(target=lambda: found.append(_watch(partial(sink.flow_bytes, FLOWS), seconds)))
-        watcher.start()
-        others = theirs()
-        watcher.join()
-        return found[0] + others
+        servers.connect("10.80.0.2", OTHER_SINK, FLOWS, receives=False)
+        return _watch(
+            lambda: sink.flow_bytes(FLOWS) + linux.bytes(),
+            lambda: linux.opened() and sink.stats()["accepted"] >= FLOWS,
+            seconds,
+        )
 
 
 def _fairness(session: Session, seconds: float) -> None:
-    slot = max(seconds / (2 * ROUNDS), LEAST_S)
+    slot = max(seconds / (2 * SHARE_ROUNDS), SHARE_LEAST_S)
     arms = {
         TOGETHER: partial(_share, session.two_cores, True, slot),
         ALONE: partial(_share, session.two_cores, False, slot),
     }
-    found = session.interleave(arms, ROUNDS)
+    found = session.interleave(arms, SHARE_ROUNDS)
     for name, flows in found.items():
         halves = [statistics.median(sum(one[half]) for one in flows) for half in (slice(FLOWS), slice(FLOWS, None))]
         index = [jain(one) for one in flows]
         first = {"ours_mbps": halves[0], "linux_mbps": halves[1]} if name == TOGETHER else {"linux_mbps": sum(halves)}
-        session.arm(name, n=ROUNDS * 2 * FLOWS, jain=statistics.median(index), **first)
+        session.arm(name, n=SHARE_ROUNDS * 2 * FLOWS, jain=statistics.median(index), **first)
     index, alone = ([jain(one) for one in found[name]] for name in (TOGETHER, ALONE))
     beside = {"twenty flows of Linux": statistics.median(alone)}
     session.figure(FAIRNESS, statistics.median(index), runs=index, beside=beside)

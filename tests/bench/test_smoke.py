@@ -182,6 +182,8 @@ FEWER: dict[str, dict[str, Any]] = {
         "tcp.lwip.ROUNDS": 1,
         "tcp.wire.ROUNDS": 1,
         "tcp.wire.LEAST_S": 0.1,
+        "tcp.wire.SHARE_ROUNDS": 1,
+        "tcp.wire.SHARE_LEAST_S": 0.1,
         "tcp.wire.TINY_US": (20.0,),
         "tcp.wire.TINY_S": 0.01,
         "tcp.idle.ROUNDS_OF_BYTES": 1,

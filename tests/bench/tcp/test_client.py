@@ -11,6 +11,7 @@ import pytest
 from cltest import wait_until
 
 from corelane.bench.tcp import links
+from corelane.bench.tcp.server import BLOCKING
 from corelane.drivers.nic.loadgen.loadgen import Limits, Phase, Result
 from corelane.drivers.nic.tcpload.tcpload import ATTACKS, TcpLoad, TcpSource
 from corelane.runtime.errors import CorelaneError
@@ -73,6 +74,13 @@ def test_connections_come_and_go(link: links.Link) -> None:
     wait_until(lambda: counts(link)["ended"] == result.sent, 20.0, "connections to end")
     found = counts(link)
     assert (found["accepted"], found["failed"]) == (result.sent, 0)
+
+
+def test_connections_come_and_go_in_blocking_form(link: links.Link) -> None:
+    with link.client("churn", connections=20, server_port=BLOCKING, limits=PATIENT) as load:
+        result = run(load, 2000)
+        assert 100 < result.offered == result.sent == result.answered
+    wait_until(lambda: counts(link)["ended"] == result.sent, 20.0, "connections to end")
 
 
 def test_bytes_without_end_are_right_both_ways(link: links.Link) -> None:
