@@ -163,14 +163,23 @@ class _KernelFlows:
         self, near: str, far: str, address: str, flows: int, cores: tuple[int, int], seconds: float, port: int = SINK
     ) -> None:
         self.flows = flows
-        where = {"address": address, "port": port}
-        self.sink = LinuxTcp(kind="sink", poll="block", cpu=cores[1], netns=far, congestion=CUBIC, **where)
+        self.sink = LinuxTcp(
+            kind="sink", poll="block", cpu=cores[1], netns=far, congestion=CUBIC, address=address, port=port
+        )
         self._errors: list[CorelaneError] = []
 
         def send() -> None:
             try:
-                how = {"connections": flows, "netns": near, "congestion": CUBIC}
-                bulk(send=True, cpu=cores[0], seconds=1.2 * seconds, **where, **how)
+                bulk(
+                    send=True,
+                    cpu=cores[0],
+                    seconds=1.2 * seconds,
+                    address=address,
+                    port=port,
+                    connections=flows,
+                    netns=near,
+                    congestion=CUBIC,
+                )
             except CorelaneError as error:
                 self._errors.append(error)
 
