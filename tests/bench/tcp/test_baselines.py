@@ -49,19 +49,17 @@ def test_an_open_loop_charges_what_is_not_answered() -> None:
     assert point.sent + point.dropped == point.hist.count == point.hist.infinite > 10
 
 
-def test_bytes_without_end_from_linux_to_linux() -> None:
-    for kind, send in (("sink", True), ("source", False)):
-        port = free_port()
-        with LinuxTcp(kind=kind, poll="block", address=HERE, port=port, congestion="cubic") as server:
-            runs, gbps = 0, 0.0
-            while not gbps and runs < 100:  # as above
-                gbps = bulk(send=send, address=HERE, port=port, cpu=-1, seconds=0.05, connections=3, congestion="cubic")
-                runs += 1
-            assert gbps > 0
-            wait_until(lambda: server.stats()["ended"] == 3 * runs, 20.0, "the clients' resets")
-            if send:
-                assert any(server.flow_bytes(64))
-                assert sum(server.flow_bytes(64)) == server.stats()["bytes_in"]
+@pytest.mark.parametrize(("kind", "send"), [("sink", True), ("source", False)])
+def test_bytes_without_end_from_linux_to_linux(kind: str, send: bool) -> None:
+    port, runs, gbps = free_port(), 0, 0.0
+    with LinuxTcp(kind=kind, poll="block", address=HERE, port=port, congestion="cubic") as server:
+        while not gbps and runs < 100:  # as above
+            gbps = bulk(send=send, address=HERE, port=port, cpu=-1, seconds=0.05, connections=3, congestion="cubic")
+            runs += 1
+        assert gbps > 0
+        wait_until(lambda: server.stats()["ended"] == 3 * runs, 20.0, "the clients' resets")
+        if send:
+            assert sum(server.flow_bytes(64)) == server.stats()["bytes_in"] > 0
 
 
 def test_what_cannot_be_served_is_said() -> None:
