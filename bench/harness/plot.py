@@ -102,6 +102,8 @@ class Canvas:
         panel_in = self.figure.get_size_inches()[0] * axis.get_position().width
         room = min(NUMBER_IN / panel_in, 0.45)
         least, most = _log_limits(drawn, room) if log else (0.0, 1.25 * max(drawn, default=0.0) or 1.0)
+        if log and min(drawn, default=1.0) <= 0:
+            least = min(least, 0.5)  # nothing stands far from what there is, and its number says so
         if log:
             axis.set_xscale("log")
             axis.scatter([max(value, least) for value in drawn], places, color=paints, s=60)

@@ -261,7 +261,7 @@ struct cl_tcp_conn {
     /* Sending (RFC 9293, section 3.3.1). nxt is the highest number ever sent: what is sent again is told by the
      * records. */
     uint32_t una, nxt;
-    uint32_t wnd, wnd_max; /* offered by the peer: now, and the largest ever */
+    uint32_t wnd, wnd_max; /* offered by the peer: now, and the largest since a time-out overrode it */
     uint32_t wl1, wl2;     /* the segment that said so */
     uint16_t mss;          /* of the peer, options not counted */
     uint8_t dup_acks;

@@ -53,10 +53,14 @@ static void persist(struct cl_tcp_conn *c)
         return;
     }
     back_off(c);
-    if (c->wnd)
-        c->flags |= CL_TCP_FORCE; /* override the silly window's rule (section 3.8.6.2.1) */
-    else
+    if (c->wnd == 0) {
         cl_tcp_send_probe(c);
+        return;
+    }
+    /* Override the silly window's rule (section 3.8.6.2.1). The largest window says how much memory the peer has, and
+     * that has become less: else each of its windows would wait for this timer. */
+    c->flags |= CL_TCP_FORCE;
+    c->wnd_max = c->wnd;
 }
 
 static void resend_due(struct cl_tcp_conn *c)

@@ -222,8 +222,10 @@ def ours_on(services: ctypes.CDLL, kind: str = "tap", queues: int = 1, wrap: Wra
             runtime.close()
         assert (stuck, held) == (0, 0)
         assert stats.balanced
-        if not wrap:  # a wrapper may hold some
-            assert nic.buffers_free == full
+        # A wrapper may hold some, and so does AF_XDP's receive ring: what the peer still sends when we have stopped.
+        # The kernel sends our last frames when it likes.
+        if not wrap and kind == "tap":
+            wait_until(lambda: nic.buffers_free == full, 20.0, "the NIC to have its buffers back")
 
 
 @pytest.fixture(params=[("tap", 1), ("tap", 2), ("af_xdp", 1)], ids=["tap", "two kthreads", "af_xdp"])

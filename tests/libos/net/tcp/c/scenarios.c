@@ -480,6 +480,33 @@ static void late_data_brings_the_window(void)
     world_run(SECOND);
 }
 
+/* A window far below the largest waits for a time-out once. The peer's memory has become less, so the next one does not. */
+static void window_has_become_small(void)
+{
+    static uint8_t data[40000];
+    open_both();
+    hosts[0].mute = true; /* from now on we speak for it */
+    struct cl_tcp_segment s = in_turn();
+    uint32_t unit = 1u << conn_of(1)->snd_scale;
+    s.window = (uint16_t)(12800 / unit);
+    say(s, NULL);
+    ON(apps[1], cl_tcp_write(c, data, sizeof data));
+    for (unsigned i = 0; i < 3; i++) {
+        s.ack = conn_of(1)->nxt;
+        s.window = (uint16_t)(128 / unit);
+        say(s, NULL);
+        if (i == 0) {
+            CHECK_EQ(conn_of(1)->nxt, s.ack);
+            world_run(SECOND / 2);
+        }
+        CHECK_EQ(conn_of(1)->nxt - s.ack, 128);
+    }
+    hosts[0].mute = false;
+    ON(apps[1], cl_tcp_abort(c));
+    ON(apps[0], cl_tcp_abort(c));
+    world_run(SECOND);
+}
+
 static void keep_alive_ends(void)
 {
     hosts[0].stack.settings.flags |= CL_TCP_KEEP_ALIVE;
@@ -773,6 +800,7 @@ static const struct {
     CASE(window_closes),
     CASE(window_update_is_lost),
     CASE(late_data_brings_the_window),
+    CASE(window_has_become_small),
     CASE(keep_alive_ends),
     CASE(user_timeout_ends),
     CASE(retransmission_backs_off),
