@@ -41,7 +41,7 @@ def measure(session: Session, seconds: float) -> None:
     for name, points in found.items():
         session.point(name, middle(points))
     alone = [p.p99_us for p in found[ALONE]]
-    if not all(map(math.isfinite, alone)):
+    if not all(math.isfinite(p99) and p99 > 0 for p99 in alone):
         session.figure(FIGURE, None, reason="requests stayed unanswered without any attack: is the machine this busy?")
         return
     ratios = {kind: [p.p99_us / a for p, a in zip(found[_arm(kind)], alone, strict=True)] for kind in ATTACKS}

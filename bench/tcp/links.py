@@ -16,7 +16,7 @@ from typing import Any
 
 from ...drivers.linux import netns
 from ...drivers.nic.af_xdp.af_xdp import AfXdp
-from ...drivers.nic.loadgen.loadgen import Echo, Loadgen, Source
+from ...drivers.nic.loadgen.loadgen import Echo, Limits, Loadgen, Source
 from ...drivers.nic.memory import memory_link
 from ...drivers.nic.nic import Nic
 from ...drivers.nic.tcpload.tcpload import TcpLoad, TcpSource
@@ -33,13 +33,19 @@ from .server import ECHO, SINK, SOURCE, Servers
 REQUEST_BYTES = 64
 MANY_IPS = "10.77.8.1"  # the first of several addresses of the client
 UDP_FLOWS = 1024  # a power of two, next to the 1 000 connections
+GIVE_UP_S = 20.0  # a machine that has other things to do opens connections late
 PORT_OF = {"ask": ECHO, "churn": ECHO, "hold": ECHO, "send": SINK, "receive": SOURCE}
 
 
 def load_of(traffic: Any, **how: Any) -> TcpLoad:
     """The client with the addresses of this room."""
-    source = TcpSource(ip=CLIENT_IP)
-    return TcpLoad(traffic, **{"server_ip": SERVER_IP, "server_port": PORT_OF[traffic], "source": source, **how})
+    usual = {
+        "server_ip": SERVER_IP,
+        "server_port": PORT_OF[traffic],
+        "source": TcpSource(ip=CLIENT_IP),
+        "limits": Limits(give_up_s=GIVE_UP_S),
+    }
+    return TcpLoad(traffic, **usual | how)
 
 
 @dataclass

@@ -149,7 +149,7 @@ struct cl_tcpload {
     uint32_t end_state; /* after ENDING */
     struct attack attack;
     struct cl_tcpload_other other;
-    char reason[256];
+    uint32_t failed_with; /* connections that were open when the run failed */
     struct cl_parker *wake; /* who is to be woken when a run starts; set before the first run */
 
     /* Between the client's thread and the controlling one.
@@ -191,6 +191,12 @@ static inline uint16_t place_after(uint16_t place, uint32_t n)
 static inline struct phase *phase_of(struct cl_tcpload *load, const struct conn *c)
 {
     return &load->phases[c->phase];
+}
+
+/* Whether there are requests. */
+static inline bool asks(const struct cl_tcpload *load)
+{
+    return load->config.traffic == CL_TCPLOAD_ASK || load->config.traffic == CL_TCPLOAD_CHURN;
 }
 
 static inline bool closed_loop(const struct cl_tcpload *load)

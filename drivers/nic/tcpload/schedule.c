@@ -1,8 +1,6 @@
 /* When requests are due, which phase they belong to, and how a run goes from its start to its end. */
 #include "engine.h"
 
-#include <stdio.h>
-
 #define LEAD_NS 20000 /* a run's first phase begins so long after its connections are open */
 
 static uint64_t next_gap_q16(struct cl_tcpload *load)
@@ -19,9 +17,8 @@ static uint64_t next_gap_q16(struct cl_tcpload *load)
 /* Begin phase `i` of the schedule, or the next one that has requests. */
 static void enter_phase(struct cl_tcpload *load, uint32_t i)
 {
-    bool asks = load->config.traffic == CL_TCPLOAD_ASK || load->config.traffic == CL_TCPLOAD_CHURN;
     load->next_tsc = NEVER;
-    for (; asks && i < load->n_phases; i++) {
+    for (; asks(load) && i < load->n_phases; i++) {
         const struct phase *p = &load->phases[i];
         load->sched = i;
         if (closed_loop(load)) {
@@ -136,8 +133,7 @@ void cl_tcpload_obey(struct cl_tcpload *load, uint64_t now)
 
 static void fail(struct cl_tcpload *load)
 {
-    snprintf(load->reason, sizeof load->reason, "%u of %u connections to the server were opened", load->n_open,
-             load->config.connections);
+    load->failed_with = load->n_open;
     finish(load, CL_TCPLOAD_FAILED);
 }
 

@@ -93,6 +93,8 @@ static int build(struct cl_tcpload *load)
     if (!allocate(load))
         return -ENOMEM;
     cl_tcpload_prepare(load);
+    if (!asks(load) || closed_loop(load))
+        return 0;
     int rc = cl_gaps_draw(&load->gaps, c->arrivals, c->seed, 1, 0);
     load->gap_shift = load->gaps.shift + 24 - 16;
     return rc;
@@ -203,9 +205,10 @@ uint32_t cl_tcpload_state(const struct cl_tcpload *load)
     return cl_load_acquire(&load->state); /* acquire: the results, if it is IDLE */
 }
 
-const char *cl_tcpload_reason(const struct cl_tcpload *load)
+void cl_tcpload_reason(const struct cl_tcpload *load, char reason[256])
 {
-    return load->reason;
+    snprintf(reason, 256, "%u of %u connections to the server were opened", load->failed_with,
+             load->config.connections);
 }
 
 uint32_t cl_tcpload_open(const struct cl_tcpload *load)

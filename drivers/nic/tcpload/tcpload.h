@@ -45,7 +45,7 @@
 #define CL_TCPLOAD_RUNNING 3
 #define CL_TCPLOAD_DRAINING 4 /* awaits answers */
 #define CL_TCPLOAD_ENDING 5   /* resets leave */
-#define CL_TCPLOAD_FAILED 6   /* connections were not opened; see the reason */
+#define CL_TCPLOAD_FAILED 6   /* connections were not opened; see cl_tcpload_reason */
 
 /* What an attacker sends who shares the client's link, knows who talks to whom, and sees nothing of it. */
 #define CL_TCPLOAD_ATTACK_NONE 0
@@ -126,7 +126,8 @@ CL_API int cl_tcpload_run(struct cl_tcpload *load, const struct cl_loadgen_phase
 /* End the run at the next look: no more requests, no waiting. */
 CL_API void cl_tcpload_abort(struct cl_tcpload *load);
 CL_API uint32_t cl_tcpload_state(const struct cl_tcpload *load);
-CL_API const char *cl_tcpload_reason(const struct cl_tcpload *load);
+/* Why it is FAILED. */
+CL_API void cl_tcpload_reason(const struct cl_tcpload *load, char reason[256]);
 /* Connections that are established now. */
 CL_API uint32_t cl_tcpload_open(const struct cl_tcpload *load);
 /* As of cl_loadgen_counts and cl_loadgen_latency. */

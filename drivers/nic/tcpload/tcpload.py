@@ -95,6 +95,7 @@ class TcpLoad(Closing):
             ffi.memmove(c.server_mac, mac_to_bytes(server_mac), 6)
         self.traffic, self.arrivals = traffic, arrivals
         self._phases: tuple[Phase, ...] = ()
+        self._aborted = False  # the last run
         self._client: Any = None
         self._nic: Nic | None = None
         self._client_nic: Nic | None = None
@@ -146,7 +147,7 @@ class TcpLoad(Closing):
             made.duration_ns, made.rate, made.measured = int(phase.seconds * 1e9), phase.rate, phase.measured
         err = ffi.new("char[256]")
         check(lib.cl_tcpload_run(self.ptr, array, len(phases), err), err, "TCP load")
-        self._phases = phases
+        self._phases, self._aborted = phases, False
 
     def begin(self, rate: float, seconds: float, warmup_s: float, windows: int = 1) -> None:
         """Begin a run at one rate: warm-up, then `seconds` measured in `windows` equal parts."""
@@ -164,12 +165,14 @@ class TcpLoad(Closing):
                 self.abort()
                 why = "is anybody polling its NIC or client?"
                 raise CorelaneError(f"the load generator was not done after {limit_s:.1f} s; {why}")
-            if state == lib.CL_TCPLOAD_RUNNING and not over:
+            if state == lib.CL_TCPLOAD_RUNNING and not over and not self._aborted:
                 over = time.monotonic() + planned_s
             # Seldom before the phases are over: each look has one of the measured cores for some 40 us.
             time.sleep(min(max(over - time.monotonic(), 0.001), LOOK_S))
         if state == lib.CL_TCPLOAD_FAILED:
-            raise CorelaneError(f"TCP load: {ffi.string(lib.cl_tcpload_reason(self.ptr)).decode()}")
+            why = ffi.new("char[256]")
+            lib.cl_tcpload_reason(self.ptr, why)
+            raise CorelaneError(f"TCP load: {ffi.string(why).decode()}")
 
     def run(self, rate: float, seconds: float = 1.0, warmup_s: float = 0.1) -> Result:
         """A run at one rate. Returns when it is over."""
@@ -179,6 +182,7 @@ class TcpLoad(Closing):
 
     def abort(self) -> None:
         """Ask for the end of the run; it ends at the next poll."""
+        self._aborted = True
         lib.cl_tcpload_abort(self.ptr)
 
     @contextlib.contextmanager
