@@ -7,9 +7,9 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from ...drivers.nic.tcpload.tcpload import TcpLoad, TcpSource
+from ..harness import usage
 from ..harness.session import Session
 from . import links
 
@@ -56,15 +56,9 @@ def _bytes(cores: tuple[int, int]) -> float:
         for load in loads:
             load.start_client(link.end, cores[0])
             with load.held():
-                used.append(_own_memory())
+                used.append(usage.own_memory())
             load.stop_client()
     return (used[1] - used[0]) / (MANY - SOME)
-
-
-def _own_memory() -> int:
-    """Bytes of this process that are of no file."""
-    text = Path("/proc/self/smaps_rollup").read_text()
-    return 1024 * next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Anonymous:"))
 
 
 def _round_ns(cores: tuple[int, int], n: int, seconds: float) -> float:
