@@ -49,7 +49,7 @@ def too_loud(canary: dict[str, Any]) -> str:
 
 
 def judged(figures: dict[str, dict[str, Any]], canary: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The figures as they are; of a loud run, neither met nor missed, with the reason, but for those in virtual time."""
+    """The figures as they are; of a loud run, those in real time neither met nor missed, with the reason."""
     why = too_loud(canary)
     if not why:
         return figures
