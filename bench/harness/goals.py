@@ -291,4 +291,59 @@ GOALS: dict[str, Goal] = _table(
     Goal("ground.turn_echo", 1.02, "at most", "x", "UDP echo, p50: by an adopted kthread / by an ordinary one"),
     Goal("ground.wake_over_own", 1.1, "at most", "x", "request to one that sleeps, p50: adopted / ordinary kthread"),
     Goal("ground.idle", 0.005, "at most", "cores", "an adopted kthread in a selectors loop without work"),
+    Goal(
+        "tcp.linux_spin_over_ours",
+        1.8,
+        "at least",
+        "x",
+        "64 B request, p50 over a veth, AF_XDP client: spinning Linux epoll server / ours",
+    ),
+    Goal(
+        "tcp.rps_over_linux", 2.5, "at least", "x", "the same, 100 connections, answers a second: ours / that server's"
+    ),
+    Goal(
+        "tcp.over_udp",
+        0.5,
+        "at least",
+        "x",
+        "echo through one core, memory: 1 000 TCP connections, one under way / UDP",
+    ),
+    Goal("tcp.bulk_gbps", 25.0, "at least", "Gb/s", "one connection to us, copied to the user, memory, MTU 1500"),
+    Goal("tcp.bulk_over_veth", 1.0, "at least", "x", "the same / Linux to Linux on a veth pair"),
+    Goal(
+        "tcp.connections_per_s",
+        700e3,
+        "at least",
+        "1/s",
+        "set up, one request, closed; one core, memory, event form",
+    ),
+    Goal("tcp.blocking_connections_per_s", 350e3, "at least", "1/s", "the same, a blocking uthread a connection"),
+    Goal("tcp.idle_bytes", 512.0, "at most", "B", "memory of an idle connection, event form, of 100 000"),
+    Goal("tcp.idle_round_ns", 5.0, "at most", "ns", "what 100 000 idle connections add to a round of the loop"),
+    Goal(
+        "tcp.loss_goodput",
+        0.95,
+        "at least",
+        "x",
+        "bulk, 1 % loss and 10 ms, CUBIC: ours / Linux to Linux through the same wire",
+    ),
+    Goal(
+        "tcp.tiny_rtt",
+        0.6,
+        "at least",
+        "x",
+        "bulk, 1 % loss / none, round trips of 5 to 50 us, virtual time; the worst",
+    ),
+    Goal("tcp.fairness", 0.9, "at least", "x", "Jain's index of ten flows of ours and ten of Linux' on one link"),
+    Goal(
+        "tcp.attack_p99", 3.0, "at most", "x", "a client's p99 while the server is attacked / alone, the worst attack"
+    ),
+    Goal(
+        "tcp.lwip_over_ours",
+        3.0,
+        "at least",
+        "x",
+        "core time a request, 100 connections, memory: lwIP / ours, event form",
+    ),
+    Goal("tcp.lwip_over_ours_1000", 10.0, "at least", "x", "the same at 1 000 connections"),
 )
