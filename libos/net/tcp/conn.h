@@ -340,8 +340,6 @@ void cl_tcp_complain(struct cl_tcp_conn *c, const struct cl_icmp_about *about);
 /* Inside of a turn: whatever is due. */
 void cl_tcp_timers(struct cl_tcp_conn *c);
 
-/* Probes while it is idle, from now on. */
-void cl_tcp_keep_alive(struct cl_tcp_conn *c, bool on);
 void cl_tcp_get_info(const struct cl_tcp_conn *c, struct cl_tcp_info *out);
 
 /* The bytes that wait for the user. */
