@@ -186,12 +186,12 @@ class Veth:
 
     def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, ...]) -> None:
         self.cores = cores
-        self.near, self.far = stack.enter_context(netns.link())
+        self.near, self.far = stack.enter_context(netns.link(addresses=(CLIENT_IP, SERVER_IP), prefix=PREFIX))
 
     def _nic(self) -> AfXdp:
         """The server's."""
         with self.far.namespace.entered():
-            return AfXdp(self.far.name, addresses=[self.far.address])
+            return AfXdp(self.far.name, addresses=[f"{self.far.address}/{self.far.prefix}"])
 
     @contextlib.contextmanager
     def ours(self) -> Iterator[Servers]:

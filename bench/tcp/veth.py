@@ -28,6 +28,7 @@ SERVERS = ("ours", "linux spin", "linux block", "attached", "reflector")
 LINUX = ("linux spin", "linux block")
 UNLOADED_RPS = 10_000.0
 CONNECTIONS = 100  # of the rate, in a closed loop
+KINDS = {"unloaded": (UNLOADED_RPS, 1), "100 connections": (0.0, CONNECTIONS)}  # rate, connections
 ROUNDS = 9
 XDP, KERNEL = "AF_XDP client", "kernel client"
 BOTH_CLIENTS = ("ours", *LINUX)  # the others have the first one alone
@@ -35,11 +36,10 @@ BOTH_CLIENTS = ("ours", *LINUX)  # the others have the first one alone
 
 def measure(session: Session, seconds: float) -> None:
     """Latency unloaded, and the most that 100 connections reach; each with both clients, interleaved."""
-    kinds = {"unloaded": (UNLOADED_RPS, 1), "100 connections": (0.0, CONNECTIONS)}
     servers = [server for server in SERVERS if session.baseline or server not in LINUX]
     names = {
         _arm(server, client, kind): (server, client, kind)
-        for kind in kinds
+        for kind in KINDS
         for client in (XDP, KERNEL)
         for server in servers
         if client == XDP or server in BOTH_CLIENTS
@@ -59,7 +59,7 @@ def measure(session: Session, seconds: float) -> None:
         pair = links.Veth(stack, session.cores)
 
         def arm(server: str, client: str, kind: str) -> Callable[[], Point]:
-            rate, connections = kinds[kind]
+            rate, connections = KINDS[kind]
             return partial(_point, pair, server, client == XDP, rate, connections, slot)
 
         points = session.interleave({name: arm(*what) for name, what in names.items()}, ROUNDS)

@@ -193,6 +193,8 @@ FEWER: dict[str, dict[str, Any]] = {
         "tcp.wire.TINY_S": 0.01,
         "tcp.idle.ROUNDS_OF_BYTES": 1,
         "tcp.idle.SOME": 100,
+        "tcp.idle.BLOCKING_SOME": 10,
+        "tcp.idle.BLOCKING_MANY": 100,
         "tcp.idle.MANY": 2000,
     },
     "threads": {"threads.threads.ROUNDS": 2},
