@@ -40,7 +40,7 @@ PORT_OF = {"ask": ECHO, "churn": ECHO, "hold": ECHO, "send": SINK, "receive": SO
 
 def load_of(traffic: Any, **how: Any) -> TcpLoad:
     """The client with the addresses of this room."""
-    usual = {
+    usual: dict[str, Any] = {
         "server_ip": SERVER_IP,
         "server_port": PORT_OF[traffic],
         "source": TcpSource(ip=CLIENT_IP),
