@@ -6,7 +6,7 @@
     awaited.py   its end, and signals (C: deadline.c, stuck.c)
     adopted.py   kthreads that a thread of yours turns
     stats.py     its counters (C: stats.c, counters.c)
-    sockets.py, streams.py   UDP sockets and poll sets; TCP connections (C: outside_stream.c)
+    sockets.py, streams.py   UDP sockets and poll sets; TCP connections (C: outside_udp.c, outside_stream.c)
     stepper.py   Stepper: runtimes driven by one thread on a virtual clock, for tests (stepper.c: C)
     handlers/    request handlers: numba function, C function, Python callable
     sched/       the scheduler of user-level threads

@@ -1,5 +1,5 @@
 /* Stream sockets for threads that are no kthread of the runtime, such as Python's: each call runs on a uthread, for
- * which the calling thread sleeps. As net/outside.h does it for UDP. */
+ * which the calling thread sleeps. As outside_udp.h does it for UDP. */
 #ifndef CORELANE_LIBOS_OUTSIDE_STREAM_H
 #define CORELANE_LIBOS_OUTSIDE_STREAM_H
 

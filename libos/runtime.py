@@ -329,7 +329,7 @@ class Runtime(Adopted, Awaited, Closing):
         out = ffi.new("struct cl_udp_socket **")
         open_it = lib.cl_udp_open_shared if shared else lib.cl_udp_open
         check(open_it(self.ptr, port, queue, out), f"open a UDP socket on port {port}")
-        return UdpSocket(self, out[0])
+        return UdpSocket(self, out[0], lib.cl_udp_life(out[0]))
 
     @typed("listen on a TCP port")
     def listen_tcp(self, port: int, *, backlog: int = BACKLOG) -> TcpListener:

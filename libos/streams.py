@@ -19,11 +19,10 @@ import time
 from dataclasses import dataclass
 from typing import Any, Self
 
-from ..runtime.closing import Closing
 from ..runtime.errors import CorelaneError, check
 from ..runtime.typed import typed
 from ._native import ffi, lib
-from .sockets import Address, Owner, in_slices, lives, said
+from .sockets import Address, Owner, Socket, in_slices, lives, said
 
 BACKLOG = 1024
 
@@ -77,31 +76,13 @@ def _ends_of(where: Address, what: str, least: int = 1) -> dict[str, int]:
     return {"ipv4": ipv4, "port": port}
 
 
-class _Stream(Closing):
+class _Stream(Socket):
     """What listeners and connections have in common."""
 
-    def __init__(self, runtime: Owner, pointer: Any, life: int) -> None:
-        self._runtime = runtime
-        self._pointer = pointer
-        self._life = life  # its memory is used again once it is closed, perhaps by another thread
-        self._closed = False
-
-    @property
-    def ptr(self) -> Any:
-        """The `struct cl_stream *`. Raises CorelaneError once it, or its runtime, is closed."""
-        if self._closed or not lives(self._runtime):
-            raise CorelaneError("use a TCP socket", "it is closed", "open another")
-        return self._pointer
-
-    @property
-    def address(self) -> int:
-        """The `struct cl_stream *` as a number. Give it to a compiled handler in its state, never as a global."""
-        return int(ffi.cast("uintptr_t", self._pointer))
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return self._closed
+    _kind = "TCP"
+    _call_type = "struct cl_stream_call *"
+    _perform = lib.cl_outside_stream
+    _close_it = lib.CL_STREAM_DO_CLOSE
 
     @property
     def own(self) -> Address:
@@ -112,10 +93,6 @@ class _Stream(Closing):
         rc, call = self._call(lib.CL_STREAM_DO_ENDS)
         check(rc, "ask for the ends of a TCP socket")
         return _end(getattr(call, "from")), _end(call.to)
-
-    def _call(self, what: int, **fields: Any) -> tuple[int, Any]:
-        call = ffi.new("struct cl_stream_call *", {"what": what, "s": self.ptr, "life": self._life, **fields})
-        return int(lib.cl_outside_stream(self._runtime.ptr, call)), call
 
     def _wait(self, doing: str, timeout_s: float | None, what: int, **fields: Any) -> tuple[int, Any]:
         """A call that waits: its result, which is one of _AGAIN if the time is over. Raises what else went wrong."""
@@ -187,20 +164,12 @@ class _Stream(Closing):
         """What Poll.remove does."""
         return self._call(lib.CL_STREAM_DO_POLL_REMOVE, poll=poll)[0]
 
-    def close(self) -> None:
-        """Close it. May be called twice, and after its runtime is closed.
-
-        What a connection has written is still sent; but if something was not read, or comes, it is reset. Of a listener
-        those that wait to be accepted are.
-        """
-        if not self._closed and lives(self._runtime):
-            rc, _ = self._call(lib.CL_STREAM_DO_CLOSE)
-            check(rc, "close a TCP socket")
-        self._closed = True
-
 
 class TcpListener(_Stream):
-    """Takes connections to a port. Made by Runtime.listen_tcp; closed with its runtime, or by `close`."""
+    """Takes connections to a port. Made by Runtime.listen_tcp; closed with its runtime, or by `close`.
+
+    Connections that wait to be accepted are reset when it is closed.
+    """
 
     @typed("accept a connection")
     def accept(self, timeout_s: float | None = None) -> TcpStream:
@@ -214,7 +183,8 @@ class TcpListener(_Stream):
 class TcpStream(_Stream):
     """A TCP connection. Made by Runtime.connect_tcp or TcpListener.accept; closed with its runtime, or by `close`.
 
-    A connection that is over raises CorelaneError with its errno (ECONNRESET, ...) from each call that needs it.
+    A connection that is over raises CorelaneError with its errno (ECONNRESET, ...) from each call that needs it. When
+    it is closed what was written is still sent; but if something was not read, or comes, it is reset.
     """
 
     @classmethod
