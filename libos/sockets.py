@@ -21,6 +21,7 @@ from ..runtime.closing import Closing
 from ..runtime.errors import CorelaneError, check
 from ..runtime.typed import typed
 from ._native import ffi, lib
+from .leases import Leases
 
 Address = tuple[str, int]
 
@@ -38,6 +39,9 @@ class Owner(Protocol):
 
     @property
     def ptr(self) -> Any: ...
+
+    @property
+    def leases(self) -> Leases: ...
 
 
 class Pollable(Protocol):

@@ -22,6 +22,7 @@ from typing import Any, Self
 from ..runtime.errors import CorelaneError, check
 from ..runtime.typed import typed
 from ._native import ffi, lib
+from .leases import Lease, Region
 from .sockets import Address, Owner, Socket, in_slices, lives, said
 
 BACKLOG = 1024
@@ -32,6 +33,7 @@ _OPTIONS = {
     "send_buffer": lib.CL_STREAM_SEND_BUFFER,
     "receive_buffer": lib.CL_STREAM_RECEIVE_BUFFER,
     "user_timeout_ms": lib.CL_STREAM_USER_TIMEOUT_MS,
+    "keep_frames": lib.CL_STREAM_KEEP_FRAMES,
 }
 _AGAIN = (-errno.ETIMEDOUT, -errno.EAGAIN, -errno.EINPROGRESS)
 
@@ -118,13 +120,14 @@ class _Stream(Socket):
         send_buffer: int | None = None,
         receive_buffer: int | None = None,
         user_timeout_ms: int | None = None,
+        keep_frames: bool | None = None,
         congestion: str | None = None,
     ) -> None:
         """Set options, of a listener those that its connections begin with. Raises CorelaneError for a wrong value.
 
         no_delay: small segments leave at once. keep_alive: ask an idle peer whether it lives. send_buffer,
         receive_buffer: bytes. user_timeout_ms: how long the peer may answer nothing; 0: as retransmissions go.
-        congestion: "cubic" or "newreno".
+        keep_frames: what comes stays in its frame if it can, for `lease`. congestion: "cubic" or "newreno".
         """
         given = {
             "no_delay": no_delay,
@@ -132,6 +135,7 @@ class _Stream(Socket):
             "send_buffer": send_buffer,
             "receive_buffer": receive_buffer,
             "user_timeout_ms": user_timeout_ms,
+            "keep_frames": keep_frames,
         }
         for name, value in given.items():
             if value is not None:
@@ -246,6 +250,47 @@ class TcpStream(_Stream):
             if rc in _AGAIN:
                 raise TimeoutError(f"{self.peer} took {done} of {len(data)} bytes within {timeout_s:g} s")
             done += rc
+
+    @typed("lease what came by TCP")
+    def lease(self, timeout_s: float | None = None) -> Lease | None:
+        """Take what has come, as much as lies in one piece, without a copy. None: as b"" of `read`.
+
+        Raises TimeoutError after timeout_s; None: never. Raises CorelaneError (errno ENOBUFS) while as much is leased
+        as may be.
+        """
+        rc, call = self._wait("lease what came by TCP", timeout_s, lib.CL_STREAM_DO_LEASE)
+        if rc in _AGAIN:
+            raise TimeoutError(f"nothing came from {self.peer} within {timeout_s:g} s")
+        return Lease(self._runtime, call.lease) if call.lease.chunk else None
+
+    @typed("write from a region")
+    def write_from(
+        self, region: Region, offset: int = 0, size: int | None = None, timeout_s: float | None = None
+    ) -> None:
+        """Write a part of a region, without a copy; size None: all from `offset` on. Waits as `write` does.
+
+        It must not change until it is released: `wait_released`.
+        """
+        size, done = len(region) - offset if size is None else size, 0
+        end = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while done < size or size < 0:
+            left = None if timeout_s is None else max(0.0, end - time.monotonic())
+            rest = {"region": region.ptr, "value": offset + done, "len": size - done}
+            rc, _ = self._wait("write from a region", left, lib.CL_STREAM_DO_WRITE_FROM, **rest)
+            if rc in _AGAIN:
+                raise TimeoutError(f"{self.peer} took {done} of {size} bytes within {timeout_s:g} s")
+            done += rc
+
+    @typed("wait for what was lent")
+    def wait_released(self, timeout_s: float | None = None) -> None:
+        """Wait until the peer has acknowledged all that was written from regions.
+
+        Raises TimeoutError after timeout_s; CorelaneError if the connection is over with an error: then it is released,
+        too.
+        """
+        rc, _ = self._wait("wait for what was lent", timeout_s, lib.CL_STREAM_DO_WAIT_RELEASED, value=-1)
+        if rc in _AGAIN:
+            raise TimeoutError(f"{self.peer} did not acknowledge all within {timeout_s:g} s")
 
     def shutdown(self) -> None:
         """Write no more: the peer reads the end. Reading goes on."""

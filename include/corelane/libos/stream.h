@@ -49,7 +49,8 @@ CL_EXTERN_C_BEGIN
 #define CL_STREAM_SEND_BUFFER 2     /* bytes that may be written and not acknowledged */
 #define CL_STREAM_RECEIVE_BUFFER 3  /* bytes that may wait to be read: the window offered to the peer */
 #define CL_STREAM_USER_TIMEOUT_MS 4 /* how long the peer may answer nothing; 0: as retransmissions go */
-#define CL_STREAM_OPTIONS 5
+#define CL_STREAM_KEEP_FRAMES 5     /* 1: what comes stays in its frame if it can, for cl_stream_lease (lease.h) */
+#define CL_STREAM_OPTIONS 6
 #define CL_STREAM_BUFFER_LEAST 4096 /* of both buffers, in bytes */
 #define CL_STREAM_BUFFER_MOST 268435456
 
@@ -99,6 +100,18 @@ CL_API int64_t cl_stream_peek(struct cl_stream *s, void *data, int64_t room, int
  * the connection ended meanwhile; the next call says which. -errno: none was. */
 CL_API int64_t cl_stream_write(struct cl_stream *s, const void *data, int64_t len, int64_t timeout_ns);
 CL_API int64_t cl_stream_writev(struct cl_stream *s, const struct cl_iovec *from, int64_t n, int64_t timeout_ns);
+
+/* Take what has come, as much as lies in one piece, without a copy (lease.h). 0: *out is the caller's, to be returned;
+ * of length 0: no more comes, and there is nothing to return. -ENOBUFS: there is no memory, or so much is out as may
+ * be: return some, or read. */
+CL_API int cl_stream_lease(struct cl_stream *s, struct cl_lease *out, int64_t timeout_ns);
+/* As cl_stream_write, `len` bytes of a region from `offset` on, without a copy: they stay as they are until they are
+ * released. -EINVAL: they are not in it. */
+CL_API int64_t cl_stream_write_from(struct cl_stream *s, struct cl_region *region, int64_t offset, int64_t len,
+                                    int64_t timeout_ns);
+/* Wait until the first `bytes` of all that this socket has written from regions are released; < 0: all so far. 0: the
+ * peer has acknowledged them. Of a connection that is over, why: then they are released, too. */
+CL_API int cl_stream_wait_released(struct cl_stream *s, int64_t bytes, int64_t timeout_ns);
 
 /* CL_STREAM_WRITE: a FIN follows what was written, and reading goes on. CL_STREAM_READ: reads return 0 from now on;
  * what comes waits unread. -ENOTCONN: it is not open. */

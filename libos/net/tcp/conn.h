@@ -20,6 +20,8 @@
  *   send      what was written and is not acknowledged, up to send_limit bytes
  *   records   of segments under way, from the second on (scoreboard.h): one chunk for about 120 of them
  *   receive   what is in order and not taken, up to receive_limit bytes
+ *   loans     who leases what came, or sends from regions (loans.h): one chunk; and one for each piece of a region or
+ *             kept frame, beside that
  *   out of order (reassembly.h)  inside the window offered, so within receive_limit, in CL_TCP_RANGES ranges at most
  * Neighbouring chunks of a queue are merged while they fit into one, so a queue takes at most twice its bytes and one
  * chunk more, whatever sizes come. If the pool is used up: a write takes less; what comes out of order is refused, the
@@ -77,7 +79,8 @@
  *   accurate ECN (RFC 9768); pacing but after idleness; CUBIC's HyStart++
  *   a smaller block for TIME_WAIT; a path MTU that is kept for others, or that grows again
  *   TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
- *   receive buffers that tune themselves; shares of the pool for sending and receiving; sending without a copy
+ *   receive buffers that tune themselves; shares of the pool for sending and receiving; frames
+ *   that are made of a region's own memory: no NIC here takes a frame in two pieces
  *   calls from outside of the connection's own callbacks, of the event form (stream sockets have them: sockets.h);
  *   times of keep-alive, and sizes of buffers before the SYN, for each connection
  *
@@ -112,26 +115,27 @@ enum cl_tcp_state {
 };
 
 /* cl_tcp_conn.flags */
-#define CL_TCP_PASSIVE 0x1         /* a listener's, and counted there while `half` or until it is accepted */
-#define CL_TCP_TIMES 0x2           /* timestamps were agreed */
-#define CL_TCP_SACKS 0x4           /* the peer takes SACK blocks */
-#define CL_TCP_SCALES 0x8          /* windows are scaled */
-#define CL_TCP_NO_DELAY 0x10       /* Nagle's rule is off */
-#define CL_TCP_KEEP_ALIVE 0x20     /* probes while idle */
-#define CL_TCP_SYN_OUT 0x40        /* our SYN was sent; its number is una until it is acknowledged */
-#define CL_TCP_FIN_WANTED 0x80     /* the user writes no more */
-#define CL_TCP_FIN_OUT 0x100       /* our FIN was sent: the last number before nxt */
-#define CL_TCP_READ_SHUT 0x200     /* the user reads no more: data resets the connection */
-#define CL_TCP_FIN_CAME 0x400      /* the peer's FIN is in order: rcv_nxt is behind it */
-#define CL_TCP_FIN_AHEAD 0x800     /* the peer's FIN came, at fin_seq, and something before it is missing */
-#define CL_TCP_ACK_NOW 0x1000      /* an acknowledgement is due with this turn */
-#define CL_TCP_ACK_SOON 0x2000     /* ... or when the timer comes */
-#define CL_TCP_RECOVERING 0x8000   /* from a loss, until recover_seq is acknowledged */
-#define CL_TCP_TIMED_OUT 0x10000   /* that loss was found by the time-out */
-#define CL_TCP_FORCE 0x20000       /* one segment is sent whatever the windows say: the time-out has come */
-#define CL_TCP_OFFERING 0x40000    /* the user is inside `data` */
-#define CL_TCP_TOLD 0x80000        /* `ended` was called, or must not be */
-#define CL_TCP_WANTS_ROOM 0x100000 /* a write took less than it was given */
+#define CL_TCP_PASSIVE 0x1          /* a listener's, and counted there while `half` or until it is accepted */
+#define CL_TCP_TIMES 0x2            /* timestamps were agreed */
+#define CL_TCP_SACKS 0x4            /* the peer takes SACK blocks */
+#define CL_TCP_SCALES 0x8           /* windows are scaled */
+#define CL_TCP_NO_DELAY 0x10        /* Nagle's rule is off */
+#define CL_TCP_KEEP_ALIVE 0x20      /* probes while idle */
+#define CL_TCP_SYN_OUT 0x40         /* our SYN was sent; its number is una until it is acknowledged */
+#define CL_TCP_FIN_WANTED 0x80      /* the user writes no more */
+#define CL_TCP_FIN_OUT 0x100        /* our FIN was sent: the last number before nxt */
+#define CL_TCP_READ_SHUT 0x200      /* the user reads no more: data resets the connection */
+#define CL_TCP_FIN_CAME 0x400       /* the peer's FIN is in order: rcv_nxt is behind it */
+#define CL_TCP_FIN_AHEAD 0x800      /* the peer's FIN came, at fin_seq, and something before it is missing */
+#define CL_TCP_ACK_NOW 0x1000       /* an acknowledgement is due with this turn */
+#define CL_TCP_ACK_SOON 0x2000      /* ... or when the timer comes */
+#define CL_TCP_RECOVERING 0x8000    /* from a loss, until recover_seq is acknowledged */
+#define CL_TCP_TIMED_OUT 0x10000    /* that loss was found by the time-out */
+#define CL_TCP_FORCE 0x20000        /* one segment is sent whatever the windows say: the time-out has come */
+#define CL_TCP_OFFERING 0x40000     /* the user is inside `data` */
+#define CL_TCP_TOLD 0x80000         /* `ended` was called, or must not be */
+#define CL_TCP_WANTS_ROOM 0x100000  /* a write took less than it was given */
+#define CL_TCP_KEEP_FRAMES 0x200000 /* what waits may stay in its frame */
 /* ... of recovery */
 #define CL_TCP_PROBING 0x80000000u      /* CL_TCP_TIMER_RESEND is that of a tail loss probe */
 #define CL_TCP_REORDERING 0x40000000u   /* ... is that of RACK's reordering window */
@@ -153,7 +157,8 @@ enum cl_tcp_state {
 #define CL_TCP_EVENT_DATA 2
 #define CL_TCP_EVENT_WRITABLE 4
 #define CL_TCP_EVENT_EOF 8
-#define CL_TCP_EVENT_ENDED 16
+#define CL_TCP_EVENT_RELEASED 16
+#define CL_TCP_EVENT_ENDED 32
 
 /* What a timer waits for. */
 enum cl_tcp_timer {
@@ -220,12 +225,19 @@ struct cl_tcp_turn {
     cl_tcp_emit_fn emit;
     /* Who listens on c's port and takes one more, which is counted then (cl_tcp_admit); NULL: nobody. Or NULL. */
     struct cl_tcp_listener *(*listener)(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c);
+    /* Keep the frame in which the segment of now lies, until the chunk, which stands for it, is given back: make the
+     * chunk's owner. False: no, it has to be copied. Or NULL: none is ever kept. */
+    bool (*keep)(struct cl_tcp_turn *turn, struct cl_chunk *chunk);
     void (*called)(
         struct cl_tcp_turn *turn); /* a callback has returned, perhaps elsewhere and late: mend what follows. Or NULL */
     struct cl_tcp_counts *counts;  /* of the kthread */
     unsigned kthread;              /* its cache of chunks */
     uint64_t now_ns;
     struct cl_tcp_range twice; /* what has come a second time, to be told with the next acknowledgement */
+    /* While `data` is called: what it was given, and whether the user has leased that. */
+    const uint8_t *offered;
+    uint32_t offered_len;
+    bool leased;
 };
 
 /* Bytes in order: see buffer.h. */
@@ -287,6 +299,7 @@ struct cl_tcp_conn {
     uint32_t recover_seq; /* RecoveryPoint (RFC 6675); with CL_TCP_PROBED the probe's end (TLP.end_seq, RFC 8985) */
     uint32_t reduced_seq; /* with CL_TCP_MARKS_REDUCED: nxt at that time */
     uint32_t user_timeout_ms;
+    uint32_t loans; /* the number of its struct cl_tcp_loans (loans.h), and one more; 0: there is none */
     struct cl_tcp_rtt rtt;
     struct cl_tcp_cc cc;
     uint32_t heard_ms;    /* low word of the time when a segment came, ... */

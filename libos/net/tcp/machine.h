@@ -4,6 +4,7 @@
 
 #include "buffer.h"
 #include "listen.h"
+#include "loans.h"
 #include "reassembly.h"
 #include "recovery.h"
 #include "scoreboard.h"
@@ -114,6 +115,11 @@ void cl_tcp_fin_taken(struct cl_tcp_conn *c);
 void cl_tcp_fin_acked(struct cl_tcp_conn *c);
 /* It is over, for a reason (errno), or 0. */
 void cl_tcp_end(struct cl_tcp_conn *c, int error);
+
+/* user.c, of a write of `len` bytes: how many of them the buffer has room for, or -EPIPE; and `done` of those were
+ * taken. */
+int64_t cl_tcp_write_room(const struct cl_tcp_conn *c, int64_t len);
+void cl_tcp_wrote(struct cl_tcp_conn *c, int64_t len, int64_t room, int64_t done);
 
 /* tell.c: call the user of what has happened. */
 void cl_tcp_tell(struct cl_tcp_conn *c);

@@ -18,6 +18,7 @@ static int check(int option, int64_t value)
     switch (option) {
     case CL_STREAM_NO_DELAY:
     case CL_STREAM_KEEP_ALIVE:
+    case CL_STREAM_KEEP_FRAMES:
         return value == 0 || value == 1 ? 0 : -EINVAL;
     case CL_STREAM_SEND_BUFFER:
     case CL_STREAM_RECEIVE_BUFFER:
@@ -39,6 +40,9 @@ static void apply(struct cl_tcp_conn *c, int option, int64_t value)
         break;
     case CL_STREAM_KEEP_ALIVE:
         cl_tcp_keep_alive(c, value);
+        break;
+    case CL_STREAM_KEEP_FRAMES:
+        cl_tcp_keep_frames(c, value);
         break;
     case CL_STREAM_SEND_BUFFER:
         c->send.limit = (uint32_t)value;
@@ -77,6 +81,8 @@ static int64_t value_of(const struct cl_tcp_conn *c, int option)
         return !!(c->flags & CL_TCP_NO_DELAY);
     case CL_STREAM_KEEP_ALIVE:
         return !!(c->flags & CL_TCP_KEEP_ALIVE);
+    case CL_STREAM_KEEP_FRAMES:
+        return !!(c->flags & CL_TCP_KEEP_FRAMES);
     case CL_STREAM_SEND_BUFFER:
         return c->send.limit;
     case CL_STREAM_RECEIVE_BUFFER:

@@ -6,7 +6,8 @@
 /* Bytes that may still come without going beyond the limit, as far as the field can say that. */
 static uint32_t room_of(const struct cl_tcp_conn *c)
 {
-    uint32_t limit = c->receive.limit, room = limit > c->receive.bytes ? limit - c->receive.bytes : 0;
+    uint64_t held = (uint64_t)c->receive.bytes + cl_tcp_leased(c);
+    uint32_t limit = c->receive.limit, room = limit > held ? limit - (uint32_t)held : 0;
     return cl_min(room, FIELD_MOST << c->rcv_scale);
 }
 
