@@ -335,6 +335,20 @@ class Runtime(Adopted, Awaited, Closing):
         check(open_it(self.ptr, port, queue, out), f"open a UDP socket on port {port}")
         return UdpSocket(self, out[0], lib.cl_udp_life(out[0]))
 
+    @typed("choose the congestion control")
+    def tcp_congestion(self, rule: str = "cubic", *, ecn: str = "take") -> None:
+        """How connections answer congestion, before the first of them.
+
+        rule: "cubic", "newreno" or "dctcp", for a data centre whose switches mark and whose hosts all do this. ecn:
+        "off"; "take" it where a peer offers it; "offer" it, too, without which no connection that is opened from here
+        has it. Raises CorelaneError.
+        """
+        how = {"off": 0, "offer": 1, "take": 2}
+        if ecn not in how:
+            raise CorelaneError("choose the congestion control", f"ecn is {ecn!r}", "give off, take or offer")
+        rc = lib.cl_runtime_tcp_congestion(self.ptr, rule.encode(), how[ecn])
+        check(rc, f"choose {rule} as congestion control", "give cubic, newreno or dctcp" if rc else None)
+
     @typed("listen on a TCP port")
     def listen_tcp(self, port: int, *, backlog: int = BACKLOG) -> TcpListener:
         """A socket that takes connections to a TCP port. Several may listen on one.

@@ -127,7 +127,9 @@ class _Stream(Socket):
 
         no_delay: small segments leave at once. keep_alive: ask an idle peer whether it lives. send_buffer,
         receive_buffer: bytes. user_timeout_ms: how long the peer may answer nothing; 0: as retransmissions go.
-        keep_frames: what comes stays in its frame if it can, for `lease`. congestion: "cubic" or "newreno".
+        keep_frames: what comes stays in its frame if it can, for `lease`. congestion: "cubic", "newreno", or "dctcp",
+        which needs ECN: that the end which connects offers it (Runtime.tcp_congestion). Connections of a listener
+        without it have the rule of the runtime.
         """
         given = {
             "no_delay": no_delay,
@@ -144,7 +146,12 @@ class _Stream(Socket):
         if congestion is not None:
             name = ffi.new("char[]", congestion.encode())
             rc, _ = self._call(lib.CL_STREAM_DO_SET_CONGESTION, name=name)
-            check(rc, f"set the congestion control to {congestion}", "give cubic or newreno" if rc else None)
+            words = {
+                -errno.ENOENT: "give cubic, newreno or dctcp",
+                -errno.EOPNOTSUPP: "the ends have not agreed on ECN; the one that connects has to offer it first: "
+                "Runtime.tcp_congestion(ecn='offer')",
+            }
+            check(rc, f"set the congestion control to {congestion}", words.get(rc))
 
     @typed("ask for an option of a TCP socket")
     def get(self, option: str) -> int | str | None:

@@ -127,7 +127,11 @@ CL_API int cl_stream_abort(struct cl_stream *s);
 /* -ENOPROTOOPT: there is no such option; -EINVAL: no such value. -ENOTCONN: the connection is over. */
 CL_API int cl_stream_set(struct cl_stream *s, int option, int64_t value);
 CL_API int64_t cl_stream_get(struct cl_stream *s, int option);
-/* Congestion control: "cubic", "newreno". -ENOENT: there is no such. */
+/* Congestion control: "cubic", "newreno", or "dctcp" (RFC 8257). -ENOENT: there is no such. DCTCP needs ECN, which the
+ * two ends agree on in their SYNs: the end that connects must offer it (cl_runtime_tcp_congestion with ecn 1, before),
+ * the other take it, as is the default; switches between must mark, and all that share them should go by marks.
+ * -EOPNOTSUPP: it was not agreed, or the connection is not open yet. Connections of a listener for which it was not
+ * have the rule of the runtime. */
 CL_API int cl_stream_set_congestion(struct cl_stream *s, const char *name);
 /* Its name; NULL: the connection is over, or s is a listener that sets none. */
 CL_API const char *cl_stream_congestion(struct cl_stream *s);

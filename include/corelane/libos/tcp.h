@@ -75,6 +75,7 @@ struct cl_tcp_counts {
     uint64_t icmp_errors;            /* about segments of connections, ... */
     uint64_t icmp_ignored;           /* ... and of them those about nothing that was under way, or of a wrong MTU */
     uint64_t mtu_shrunk;             /* paths that took smaller segments than were sent */
+    uint64_t paths_tried, mtu_grown; /* packets sent to find out whether they take larger ones; that came */
     uint64_t cookies_sent;           /* SYNs that found the backlog full, and were answered without a trace */
     uint64_t cookies_right, cookies_wrong; /* segments of no connection that acknowledge such an answer, or none */
     uint64_t leased, unleased;             /* leases given out and returned: the difference is out now (lease.h) */

@@ -32,7 +32,8 @@
  * Invariants (cl_tcp_invariant, asserted by tests after each turn)
  *   una <= nxt <= una + send.bytes + SYN + FIN, as sequence numbers
  *   the records of the scoreboard are una..nxt, without gaps, and its counts are right (scoreboard.h)
- *   rcv_nxt <= rcv_edge, receive.bytes + (rcv_edge - rcv_nxt) <= receive_limit + one unit of the scale
+ *   rcv_nxt <= rcv_edge, receive.bytes + (rcv_edge - rcv_nxt) <= receive_limit, or a unit of the scale if that is
+ *     more, + one unit
  *   what is out of order lies between rcv_nxt and rcv_edge, sorted, with gaps between
  *   if something is unacknowledged, or must be, a timer is set: no connection outlives its timers
  *   CLOSED: no timers, and no chunks but what the user has not read yet
@@ -69,7 +70,8 @@
  *   RFC 6582   NewReno for peers without SACK
  *   RFC 4987   SYN cookies where a backlog is full (cookie.h)
  *   RFC 1122   4.2.3.9: ICMP errors, soft and hard ones, looked at as RFC 5927 says (path.c)
- *   RFC 1191   a path MTU that shrinks; RFC 4821 in its simplest form, where routers say nothing
+ *   RFC 1191   a path MTU that shrinks, is kept for other connections to that peer, and is tried again with a larger
+ *              packet after 10 minutes (paths.h); RFC 4821 in its simplest form, where routers say nothing
  *   RFC 6528   initial sequence numbers; 6056, section 3.3.3: ports (ports.h)
  *   RFC 2525, 2.17; 9293, 3.6.1: a reset if the user closes and data is or comes unread
  *
@@ -77,7 +79,8 @@
  *   R2 of a SYN: it is given up after 127 s and not after 3 minutes (9293, 3.8.3)
  *   SACK blocks that cover a segment in part; blocks of acknowledgements older than una; Eifel (3522)
  *   accurate ECN (RFC 9768); pacing but after idleness; CUBIC's HyStart++
- *   a smaller block for TIME_WAIT; a path MTU that is kept for others, or that grows again
+ *   a smaller block for TIME_WAIT
+ *   a packet that tries a path and is lost counts as any loss (RFC 4821, section 7.7, would not)
  *   TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
  *   receive buffers that tune themselves; shares of the pool for sending and receiving; frames
  *   that are made of a region's own memory: no NIC here takes a frame in two pieces
@@ -92,6 +95,7 @@
 #include "../chunk.h"
 #include "../flow_hash.h"
 #include "cc.h"
+#include "paths.h"
 #include "rtt.h"
 #include "../segment.h"
 
@@ -136,6 +140,7 @@ enum cl_tcp_state {
 #define CL_TCP_TOLD 0x80000         /* `ended` was called, or must not be */
 #define CL_TCP_WANTS_ROOM 0x100000  /* a write took less than it was given */
 #define CL_TCP_KEEP_FRAMES 0x200000 /* what waits may stay in its frame */
+#define CL_TCP_TRIES_PATH 0x400000  /* a packet that is larger than the path is known to take is under way */
 /* ... of recovery */
 #define CL_TCP_PROBING 0x80000000u      /* CL_TCP_TIMER_RESEND is that of a tail loss probe */
 #define CL_TCP_REORDERING 0x40000000u   /* ... is that of RACK's reordering window */
@@ -210,13 +215,14 @@ struct cl_tcp_turn;
 typedef bool (*cl_tcp_emit_fn)(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
                                const struct cl_tcp_bytes *data);
 
-/* What connections of an application share. Constant but for the last two words, which are hints: relaxed. */
+/* What connections of an application share. Constant but for the two words that are hints, relaxed, and the paths. */
 struct cl_tcp_stack {
     struct cl_tcp_settings settings; /* unless a listener has others */
     struct cl_chunks *chunks;
     struct cl_flow_secret secret; /* of sequence numbers and timestamps; not that of the table */
     uint64_t pressure_until_ns;   /* by whoever was refused memory */
     uint64_t cookies_until_ns;    /* cookies that were given out may be right until then (cookie.h) */
+    struct cl_tcp_paths paths;
 };
 
 /* What a turn has. */
@@ -225,6 +231,8 @@ struct cl_tcp_turn {
     cl_tcp_emit_fn emit;
     /* Who listens on c's port and takes one more, which is counted then (cl_tcp_admit); NULL: nobody. Or NULL. */
     struct cl_tcp_listener *(*listener)(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c);
+    /* The ends of c. Or NULL: what is known of paths is not shared. */
+    const struct cl_flow_key *(*key)(const struct cl_tcp_conn *c);
     /* Keep the frame in which the segment of now lies, until the chunk, which stands for it, is given back: make the
      * chunk's owner. False: no, it has to be copied. Or NULL: none is ever kept. */
     bool (*keep)(struct cl_tcp_turn *turn, struct cl_chunk *chunk);
@@ -275,7 +283,7 @@ struct cl_tcp_conn {
     uint32_t una, nxt;
     uint32_t wnd, wnd_max; /* offered by the peer: now, and the largest since a time-out overrode it */
     uint32_t wl1, wl2;     /* the segment that said so */
-    uint16_t mss;          /* of the peer, options not counted */
+    uint16_t mss;          /* that both ends take, options not counted; cc.mss is what the path takes of it */
     uint8_t dup_acks;
     uint8_t retries; /* since something was acknowledged; of keep-alive: unanswered */
     /* Receiving. */

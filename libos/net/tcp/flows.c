@@ -158,6 +158,11 @@ static bool keep(struct cl_tcp_turn *turn, struct cl_chunk *chunk)
 
 /* Turns. */
 
+static const struct cl_flow_key *key_of_conn(const struct cl_tcp_conn *c)
+{
+    return &cl_tcp_flow(c)->key;
+}
+
 static void place(struct cl_tcp_turn *turn)
 {
     struct net *net = ((struct turn *)turn)->net;
@@ -185,6 +190,7 @@ static struct turn turn_on(struct net *net)
     struct turn t = {.turn = {.stack = &net->stack,
                               .emit = emit,
                               .listener = listener_of,
+                              .key = key_of_conn,
                               .keep = keep,
                               .called = place},
                      .net = net};

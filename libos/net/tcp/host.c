@@ -126,6 +126,11 @@ static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struc
     return l;
 }
 
+static const struct cl_flow_key *key_of(const struct cl_tcp_conn *c)
+{
+    return &cl_container_of(c, const struct socket, conn)->key;
+}
+
 uint32_t cl_tcp_host_next(struct cl_tcp_host *h, uint8_t *packet, uint32_t room, uint64_t *at_ns)
 {
     struct sent *p = h->first;
@@ -353,6 +358,7 @@ int cl_tcp_host_new(uint32_t ipv4, uint32_t mtu, uint64_t now_ns, struct cl_tcp_
                                    .counts = &h->counts,
                                    .emit = emit,
                                    .listener = listener_of,
+                                   .key = key_of,
                                    .now_ns = now_ns};
     cl_tcp_settings_default(&h->stack.settings, mtu);
     *out = h;

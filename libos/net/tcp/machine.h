@@ -84,6 +84,12 @@ void cl_tcp_take_window(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, u
 /* data.c: data and the FIN of an acceptable segment. */
 void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, uint32_t len, bool fin);
 
+/* Segments are smaller than both ends would take, since the path is. */
+static inline bool cl_tcp_path_limits(const struct cl_tcp_conn *c)
+{
+    return c->cc.mss + (c->flags & CL_TCP_TIMES ? CL_TCP_OPTION_TIMES : 0) < c->mss;
+}
+
 /* path.c: a time-out has come: segments may be too large for the path. */
 void cl_tcp_suspect_path(struct cl_tcp_conn *c);
 

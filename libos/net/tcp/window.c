@@ -3,11 +3,12 @@
 
 #define FIELD_MOST 65535u
 
-/* Bytes that may still come without going beyond the limit, as far as the field can say that. */
+/* Bytes that may still come without going beyond the limit, as far as the field can say that: a limit below a unit of
+ * the scale could never be said, so it is one. */
 static uint32_t room_of(const struct cl_tcp_conn *c)
 {
     uint64_t held = (uint64_t)c->receive.bytes + cl_tcp_leased(c);
-    uint32_t limit = c->receive.limit, room = limit > held ? limit - (uint32_t)held : 0;
+    uint32_t limit = cl_max(c->receive.limit, 1u << c->rcv_scale), room = limit > held ? limit - (uint32_t)held : 0;
     return cl_min(room, FIELD_MOST << c->rcv_scale);
 }
 

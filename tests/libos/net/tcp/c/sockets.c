@@ -167,6 +167,7 @@ static void options(void)
     CHECK(strcmp(cl_stream_congestion(t.theirs), "newreno") == 0);
     CHECK(strcmp(cl_stream_congestion(t.ours), "cubic") == 0);
     CHECK_EQ(cl_stream_set_congestion(t.ours, "newreno"), 0);
+    CHECK_EQ(cl_stream_set_congestion(t.ours, "dctcp"), -EOPNOTSUPP); /* nobody has offered ECN */
     CHECK(strcmp(cl_stream_congestion(t.ours), "newreno") == 0);
     for (int option = 0; option < CL_STREAM_OPTIONS; option++) {
         int64_t value = option < CL_STREAM_SEND_BUFFER || option == CL_STREAM_KEEP_FRAMES ? 1 : 30000;

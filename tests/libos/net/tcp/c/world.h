@@ -220,6 +220,11 @@ static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struc
     return &h->listener;
 }
 
+static const struct cl_flow_key *key_of(const struct cl_tcp_conn *c)
+{
+    return &cl_container_of(c, const struct user, conn)->key;
+}
+
 static void settle(struct user *u)
 {
     const char *wrong = cl_tcp_invariant(&u->conn);
@@ -297,6 +302,7 @@ static void host_init(unsigned index, uint32_t chunks)
                                    .counts = &h->counts,
                                    .emit = world_emit,
                                    .listener = listener_of,
+                                   .key = key_of,
                                    .keep = world_keep};
 }
 
