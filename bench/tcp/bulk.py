@@ -19,10 +19,12 @@ from ..harness import rest
 from ..harness.plot import Canvas
 from ..harness.session import Session
 from . import links
+from .reflector import Reflector
 
 GBPS, OVER = "tcp.bulk_gbps", "tcp.bulk_over_veth"
 FIGURES = (GBPS, OVER)
-IN, OUT = "bulk to us, memory", "bulk from us, memory"
+IN, OUT, ATTACHED = "bulk to us, memory", "bulk from us, memory", "bulk to us, attached"
+FLOOR, XDP_FLOOR = "bulk to a reflector, memory", "bulk to a reflector, AF_XDP"
 XDP_IN, XDP_OUT = "bulk to us, AF_XDP", "bulk from us, AF_XDP"
 LINUX = "bulk, Linux to Linux, veth"
 ROUNDS = 5
@@ -38,13 +40,16 @@ def measure(session: Session, seconds: float) -> None:
         arms: dict[str, Callable[[float], dict[str, float]]] = {
             IN: partial(over, memory, "send"),
             OUT: partial(over, memory, "receive"),
+            ATTACHED: partial(attached, cores),
+            FLOOR: partial(to_floor, cores),
         }
         if why := netns.missing():
-            for name in (XDP_IN, XDP_OUT, LINUX):
+            for name in (XDP_IN, XDP_OUT, XDP_FLOOR, LINUX):
                 session.skip(name, why)
         else:
             xdp = links.Veth(stack, cores)
             arms |= {XDP_IN: partial(on_veth, xdp, "send"), XDP_OUT: partial(on_veth, xdp, "receive")}
+            arms[XDP_FLOOR] = partial(on_veth, xdp, "send", floor=True)
             if session.baseline:
                 pair = stack.enter_context(netns.link(offloads=True))
                 arms[LINUX] = partial(linux_to_linux, pair, cores)
@@ -72,10 +77,23 @@ def carried(load: Any, traffic: str, seconds: float) -> dict[str, float]:
     return row | {name: gained[name] for name in ("gaps", "again", "resent")}
 
 
-def on_veth(veth: links.Veth, traffic: str, seconds: float) -> dict[str, float]:
-    """The same over AF_XDP on a veth pair."""
+def attached(cores: tuple[int, int], seconds: float) -> dict[str, float]:
+    """To our sink behind an iokernel, whose uplink is the client."""
+    with links.attached(cores, "send") as load:
+        return carried(load, "send", seconds)
+
+
+def to_floor(cores: tuple[int, int], seconds: float) -> dict[str, float]:
+    """To a reflector that takes: what client and NIC carry, whatever TCP does."""
+    with links.floor(cores, "send") as floor, Reflector(floor.server_end, cpu=floor.cpu, takes=True):
+        return carried(floor.load, "send", seconds)
+
+
+def on_veth(veth: links.Veth, traffic: str, seconds: float, *, floor: bool = False) -> dict[str, float]:
+    """The same over AF_XDP on a veth pair. floor: to the reflector."""
     rest.demand("a server on a veth pair")
-    with veth.ours(), veth.client(traffic) as load:
+    server = veth.floor(takes=True) if floor else veth.ours()
+    with server, veth.client(traffic) as load:
         return carried(load, traffic, seconds)
 
 
@@ -94,12 +112,16 @@ def _report(session: Session, found: dict[str, list[dict[str, float]]]) -> None:
         odd = {key: sum(row[key] for row in rows) for key in rows[0] if key != "gbps"}
         odd = {key: count for key, count in odd.items() if count}
         session.arm(name, n=len(rows), gbps=statistics.median(gbps[name]), runs=gbps[name], **odd)
-    beside = {"sent by us": statistics.median(gbps[OUT])}
-    if XDP_IN in gbps:
-        beside |= {"AF_XDP, to us": statistics.median(gbps[XDP_IN]), "AF_XDP, by us": statistics.median(gbps[XDP_OUT])}
-    session.figure(GBPS, statistics.median(gbps[IN]), runs=gbps[IN], beside=beside)
-    if LINUX in gbps:
-        session.ratio_figure(OVER, gbps[IN], gbps[LINUX])
+    medians = {name: statistics.median(values) for name, values in gbps.items()}
+    others = {"sent by us": OUT, "attached": ATTACHED, "bound: a reflector of segments": FLOOR}
+    others |= {"AF_XDP, to us": XDP_IN, "AF_XDP, by us": XDP_OUT, "AF_XDP, bound: a reflector of segments": XDP_FLOOR}
+    beside = {told: medians[name] for told, name in others.items() if name in medians}
+    session.figure(GBPS, medians[IN], runs=gbps[IN], beside=beside)
+    if medians.get(LINUX):
+        over_linux = {told: value / medians[LINUX] for told, value in beside.items()}
+        session.ratio_figure(OVER, gbps[IN], gbps[LINUX], beside=over_linux)
+    elif LINUX in gbps:
+        session.figure(OVER, None, reason="Linux carried nothing in half of the rounds: is the machine this busy?")
 
 
 def draw(canvas: Canvas, document: dict[str, Any], panel: int) -> None:

@@ -15,6 +15,7 @@ from .server import BLOCKING
 FIGURE, BLOCKING_FIGURE = "tcp.connections_per_s", "tcp.blocking_connections_per_s"
 FIGURES = (FIGURE, BLOCKING_FIGURE)
 OURS, ATTACHED, BLOCK = "connections, event form", "connections, attached", "connections, blocking form"
+FLOOR = "connections, reflector"
 AT_ONCE = 256
 
 
@@ -30,9 +31,11 @@ def measure(session: Session, seconds: float) -> None:
             OURS: Load(stack.enter_context(link.client("churn", connections=AT_ONCE)), link.busy_s).measure,
             BLOCK: Load(block, blocking.busy_s).measure,
             ATTACHED: Load(stack.enter_context(links.attached(cores, "churn", connections=AT_ONCE))).measure,
+            FLOOR: stack.enter_context(links.floor(cores, "churn", connections=AT_ONCE)).measure,
         }
         found = find_peaks(session, arms, seconds=seconds)
     peaks = {name: [curve.peak_rps for curve in searched] for name, searched in found.items()}
-    beside = {"attached": statistics.median(peaks[ATTACHED])}
+    bound = {"bound: a reflector of segments": statistics.median(peaks[FLOOR])}
+    beside = {"attached": statistics.median(peaks[ATTACHED])} | bound
     session.figure(FIGURE, statistics.median(peaks[OURS]), runs=peaks[OURS], beside=beside)
-    session.figure(BLOCKING_FIGURE, statistics.median(peaks[BLOCK]), runs=peaks[BLOCK])
+    session.figure(BLOCKING_FIGURE, statistics.median(peaks[BLOCK]), runs=peaks[BLOCK], beside=bound)

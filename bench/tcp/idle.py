@@ -7,16 +7,18 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from ...drivers.nic.tcpload.tcpload import TcpLoad, TcpSource
+from ..harness import usage
 from ..harness.session import Session
 from . import links
+from .server import BLOCKING, ECHO
 
 BYTES, ROUND = "tcp.idle_bytes", "tcp.idle_round_ns"
 FIGURES = (BYTES, ROUND)
 FEW, MANY = 1, 100_000
 SOME = 20_000  # held first: what else the link and the client need is in memory then
+BLOCKING_SOME, BLOCKING_MANY = 1000, 5000  # the same in blocking form
 ROUNDS = 5
 ROUNDS_OF_BYTES = 3
 IPS = 4  # own addresses of the client, of 40 000 ports each
@@ -27,44 +29,44 @@ def measure(session: Session, seconds: float) -> None:
     the canary: one that spins would be beside it."""
     cores = session.two_cores
     look_s = min(max(seconds / (4 * ROUNDS), 0.01), 0.2)
-    sizes = [_bytes(cores) for _ in range(ROUNDS_OF_BYTES)]
-    session.figure(BYTES, statistics.median(sizes), runs=sizes)
+    session.say(f"memory of {MANY:,} idle connections")
+    sizes = [_bytes(cores, ECHO, SOME, MANY) for _ in range(ROUNDS_OF_BYTES)]
+    session.say(f"memory of {BLOCKING_MANY:,} idle connections in blocking form")
+    blocking = _bytes(cores, BLOCKING, BLOCKING_SOME, BLOCKING_MANY)
+    beside = {"blocking form, with the stack of its uthread": blocking}
+    session.figure(BYTES, statistics.median(sizes), runs=sizes, beside=beside)
     session.arm("idle connection, event form", n=MANY, bytes=statistics.median(sizes))
+    session.arm("idle connection, blocking form", n=BLOCKING_MANY, bytes=blocking)
     rounds: dict[str, Callable[[], float]] = {_arm(n): partial(_round_ns, cores, n, look_s) for n in (FEW, MANY)}
     found = session.interleave(rounds, ROUNDS)
     for name, took in found.items():
         session.arm(name, n=ROUNDS, round_ns=statistics.median(took), runs=took)
     added = [many - few for few, many in zip(found[_arm(FEW)], found[_arm(MANY)], strict=True)]
-    session.figure(ROUND, max(statistics.median(added), 0.0), runs=added)
+    beside = {"a whole round without them": statistics.median(found[_arm(FEW)])}
+    session.figure(ROUND, statistics.median(added), runs=added, beside=beside)
 
 
 def _arm(n: int) -> str:
     return f"a round, {n} idle"
 
 
-def _client(link: links.Link, n: int) -> TcpLoad:
+def _client(link: links.Link, n: int, port: int = ECHO) -> TcpLoad:
     source = TcpSource(ip=links.MANY_IPS, ips=IPS)
-    return links.load_of("hold", server_mac=link.runtime.mac, connections=n, source=source)
+    return links.load_of("hold", server_mac=link.runtime.mac, server_port=port, connections=n, source=source)
 
 
-def _bytes(cores: tuple[int, int]) -> float:
+def _bytes(cores: tuple[int, int], port: int, some: int, many: int) -> float:
     """What a connection adds to the memory of this process: of many less that of some."""
     used = []
     with contextlib.ExitStack() as stack:
         link = stack.enter_context(links.memory(cores))
-        loads = [stack.enter_context(contextlib.closing(_client(link, n))) for n in (SOME, MANY)]
+        loads = [stack.enter_context(contextlib.closing(_client(link, n, port))) for n in (some, many)]
         for load in loads:
             load.start_client(link.end, cores[0])
             with load.held():
-                used.append(_own_memory())
+                used.append(usage.own_memory())
             load.stop_client()
-    return (used[1] - used[0]) / (MANY - SOME)
-
-
-def _own_memory() -> int:
-    """Bytes of this process that are of no file."""
-    text = Path("/proc/self/smaps_rollup").read_text()
-    return 1024 * next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Anonymous:"))
+    return (used[1] - used[0]) / (many - some)
 
 
 def _round_ns(cores: tuple[int, int], n: int, seconds: float) -> float:

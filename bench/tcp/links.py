@@ -1,5 +1,5 @@
-"""What is measured on: our servers on a memory link, behind an iokernel or over AF_XDP, or Linux' own on a veth pair,
-with the client of drivers/nic/tcpload.
+"""What is measured on: our servers on a memory link, behind an iokernel or over AF_XDP, Linux' own on a veth pair, or
+the floor of them all (reflector.h); with the client of drivers/nic/tcpload.
 
 Threads are `adaptive` with a long spin unless it is said otherwise, as in harness/rig.py: they poll through a run and
 sleep between runs.
@@ -20,7 +20,7 @@ from ...drivers.nic.loadgen.loadgen import Echo, Limits, Loadgen, Source
 from ...drivers.nic.memory import memory_link
 from ...drivers.nic.nic import Nic
 from ...drivers.nic.tcpload.tcpload import TcpLoad, TcpSource
-from ...iokernel import AppConfig, Idle, Iokernel
+from ...iokernel import AppConfig, Idle, Iokernel, Outside
 from ...libos import Runtime
 from ..baseline.tcp_sockets import LinuxTcp, ask
 from ..harness import usage
@@ -28,6 +28,7 @@ from ..harness.load import Load
 from ..harness.openloop import Point
 from ..harness.rig import CLIENT_IP, LONG_SPIN, PREFIX, SERVER_IP, SPIN_US, counts_of_runtime
 from ..harness.stops import Counts
+from .reflector import Reflector
 from .server import ECHO, SINK, SOURCE, Servers
 
 REQUEST_BYTES = 64
@@ -39,7 +40,7 @@ PORT_OF = {"ask": ECHO, "churn": ECHO, "hold": ECHO, "send": SINK, "receive": SO
 
 def load_of(traffic: Any, **how: Any) -> TcpLoad:
     """The client with the addresses of this room."""
-    usual = {
+    usual: dict[str, Any] = {
         "server_ip": SERVER_IP,
         "server_port": PORT_OF[traffic],
         "source": TcpSource(ip=CLIENT_IP),
@@ -132,6 +133,29 @@ def udp(cores: tuple[int, int]) -> Iterator[Load]:
         yield load
 
 
+@dataclass
+class Floor:
+    """A client on one end of a memory link; the reflector on the other, which runs only while it is asked."""
+
+    load: TcpLoad
+    server_end: Nic
+    cpu: int
+
+    def measure(self, rate_rps: float, seconds: float) -> Point:
+        """As Load.measure."""
+        with Reflector(self.server_end, cpu=self.cpu):
+            return Load(self.load).measure(rate_rps, seconds)
+
+
+@contextlib.contextmanager
+def floor(cores: tuple[int, int], traffic: str, **how: Any) -> Iterator[Floor]:
+    """The floor on a memory link, on cores[1]; how: of the client."""
+    client_end, server_end = memory_link()
+    with client_end, server_end, contextlib.closing(load_of(traffic, server_mac=server_end.mac, **how)) as load:
+        load.start_client(client_end, cores[0])
+        yield Floor(load, server_end, cores[1])
+
+
 @contextlib.contextmanager
 def attached(cores: tuple[int, int], traffic: str, **how: Any) -> Iterator[TcpLoad]:
     """Our servers attached to an iokernel, whose uplink is the client: its loop is on cores[0], the servers on
@@ -156,20 +180,24 @@ def attached(cores: tuple[int, int], traffic: str, **how: Any) -> Iterator[TcpLo
 
 
 class Veth:
-    """A veth pair: clients on the near end, on cores[0], and one server at a time on the far end, on cores[1]. Needs
-    root. An XDP program is attached while something that uses it runs, so Linux has the plain veth."""
+    """A veth pair: clients on the near end, on cores[0], and one server at a time on the far end, on cores[1]; an
+    application behind an iokernel on cores[2], or, if there is none, on cores[1] as well. Needs root. An XDP program is
+    attached while something that uses it runs, so Linux has the plain veth."""
 
-    def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int]) -> None:
+    def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, ...]) -> None:
         self.cores = cores
-        self.near, self.far = stack.enter_context(netns.link())
+        self.near, self.far = stack.enter_context(netns.link(addresses=(CLIENT_IP, SERVER_IP), prefix=PREFIX))
+
+    def _nic(self) -> AfXdp:
+        """The server's."""
+        with self.far.namespace.entered():
+            return AfXdp(self.far.name, addresses=[f"{self.far.address}/{self.far.prefix}"])
 
     @contextlib.contextmanager
     def ours(self) -> Iterator[Servers]:
         """Our servers, embedded, over AF_XDP; the kthread spins."""
         with contextlib.ExitStack() as stack:
-            with self.far.namespace.entered():
-                nic = AfXdp(self.far.name, addresses=[self.far.address])
-            stack.callback(nic.close)
+            nic = stack.enter_context(self._nic())
             address = f"{self.far.address}/{self.far.prefix}"
             runtime = Runtime(nic=nic, poll="spin", kthreads=1, cpus=[self.cores[1]], address=address)
             stack.callback(runtime.close)
@@ -177,6 +205,31 @@ class Veth:
             runtime.start()
             yield servers
             runtime.close()
+
+    @contextlib.contextmanager
+    def floor(self, *, takes: bool = False) -> Iterator[None]:
+        """The reflector over AF_XDP."""
+        with self._nic() as nic, Reflector(nic, cpu=self.cores[1], takes=takes):
+            yield
+
+    @contextlib.contextmanager
+    def attached(self) -> Iterator[None]:
+        """Our servers behind an iokernel whose uplink is the NIC. Loop and kthread spin if both have a core, else they
+        sleep in turn."""
+        poll = "spin" if len(self.cores) > 2 else "block"
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-bench-"))
+            path, apps = str(Path(folder) / "io.sock"), {"tcp": AppConfig(ip=self.far.address)}
+            nic = stack.enter_context(self._nic())
+            outside, loop = Outside(share_mac=True), [self.cores[1]]
+            stack.enter_context(Iokernel(path, uplinks=[nic], outside=outside, loop_cpus=loop, poll=poll, apps=apps))
+            runtime = Runtime(path, name="tcp", poll=poll, kthreads=1, cpus=[(self.cores[1:3])[-1]])
+            stack.callback(runtime.close)
+            kept = Servers(runtime)
+            runtime.start()
+            yield
+            runtime.close()
+            del kept
 
     def linux(self, poll: str, kind: str = "echo") -> LinuxTcp:
         """A server on kernel sockets, which runs at once."""

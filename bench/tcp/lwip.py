@@ -2,7 +2,7 @@
 
 Both servers spin, and the client asks on every connection that is idle, so that the server's core is the bound: what a
 request costs is the time over the answers. Where the client is the bound instead, ours costs less than is told here,
-and the ratio is larger.
+and the ratio is larger: what the client reaches with a reflector of segments (reflector.h) stands beside.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from ...runtime.errors import SystemLimit
 from ..baseline.lwip import Lwip, library
 from ..harness import rest
 from ..harness.load import Load
+from ..harness.numbers import pairwise
 from ..harness.openloop import Point, middle
 from ..harness.rig import SERVER_IP
 from ..harness.session import Session
@@ -51,20 +52,24 @@ def measure(session: Session, seconds: float) -> None:
         for n in NAMES:
             session.skip(_arm("lwIP", n), why)
         return
-    slot = seconds / (ROUNDS * 2 * len(NAMES))
+    slot = seconds / (ROUNDS * 3 * len(NAMES))
     arms: dict[str, Callable[[], Point]] = {}
     for n in NAMES:
         arms[_arm("ours", n)] = partial(_ours, session.two_cores, n, slot)
         arms[_arm("lwIP", n)] = partial(_lwip, session.two_cores, n, slot)
+        arms[_arm("reflector", n)] = partial(_floor, session.two_cores, n, slot)
     found = session.interleave(arms, ROUNDS)
     for name, points in found.items():
         point = middle(points)
         point.extra["ns_per_request"] = 1e9 / point.achieved_rps if point.achieved_rps else 0.0
         session.point(name, point)
     for n, figure in NAMES.items():
-        ours, theirs = ([p.achieved_rps for p in found[_arm(server, n)]] for server in ("ours", "lwIP"))
+        ours, theirs, floor = (
+            [p.achieved_rps for p in found[_arm(server, n)]] for server in ("ours", "lwIP", "reflector")
+        )
         if all(theirs):
-            session.ratio_figure(figure, ours, theirs)
+            bound = {"bound: a reflector of segments": pairwise(floor, theirs).median}
+            session.ratio_figure(figure, ours, theirs, beside=bound)
         else:
             session.figure(figure, None, reason="lwIP answered nothing in a round: is the machine this busy?")
 
@@ -73,6 +78,12 @@ def _ours(cores: tuple[int, int], n: int, seconds: float) -> Point:
     rest.demand("a server that spins")
     with links.memory(cores, poll="spin") as link, link.client("ask", connections=n, arrivals="closed") as load:
         return Load(load).measure(1.0, seconds)
+
+
+def _floor(cores: tuple[int, int], n: int, seconds: float) -> Point:
+    rest.demand("a server that spins")
+    with links.floor(cores, "ask", connections=n, arrivals="closed") as floor:
+        return floor.measure(1.0, seconds)
 
 
 @contextlib.contextmanager

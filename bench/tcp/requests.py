@@ -18,6 +18,7 @@ from . import links
 FIGURE = "tcp.over_udp"
 FIGURES = (FIGURE,)
 UDP, TCP, ATTACHED = "UDP, memory", "TCP, memory", "TCP, attached"
+FLOOR = "reflector, memory"
 CONNECTIONS = 1000
 NUMBERS = (1, 10, 100, 1000, 10_000)
 FRACTIONS = (0.05, 0.25, 0.5, 0.75, 0.9, 1.0)  # of the peak, in the curves
@@ -46,7 +47,8 @@ def _beside_udp(session: Session, cores: tuple[int, int], seconds: float) -> Non
             ATTACHED: Load(stack.enter_context(links.attached(cores, "ask", connections=CONNECTIONS))),
         }
         arms: dict[str, Measure] = {name: load.measure for name, load in loads.items()}
-        found = find_peaks(session, arms, seconds=0.6 * seconds)
+        floor = stack.enter_context(links.floor(cores, "ask", connections=CONNECTIONS))
+        found = find_peaks(session, arms | {FLOOR: floor.measure}, seconds=0.6 * seconds)
         peaks = {name: [curve.peak_rps for curve in searched] for name, searched in found.items()}
         carried = {name: statistics.median(rates) for name, rates in peaks.items()}
         session.curves(
@@ -59,7 +61,10 @@ def _beside_udp(session: Session, cores: tuple[int, int], seconds: float) -> Non
     if not all(peaks[UDP]):
         session.figure(FIGURE, None, reason="in a round UDP carried no load: is the machine this busy?")
         return
-    beside = {"attached": carried[ATTACHED] / carried[UDP]}
+    beside = {
+        "attached": carried[ATTACHED] / carried[UDP],
+        "bound: a reflector of segments": statistics.median(peaks[FLOOR]) / carried[UDP],
+    }
     session.ratio_figure(FIGURE, peaks[TCP], peaks[UDP], beside=beside)
 
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+from ..harness import peaks
+from ..harness.numbers import number
 from ..harness.plot import Canvas
 from ..harness.session import Session
-from . import attack, bulk, churn, idle, lwip, requests, veth, wire
+from . import attack, bulk, churn, idle, links, lwip, requests, veth, wire
 
 SUMMARY = "TCP: requests, bulk, set-up, idle connections, beside UDP and Linux' TCP"
 FIGURES = (
@@ -35,13 +37,13 @@ FIGURES = (
 )
 
 PARTS: dict[ModuleType, float] = {
-    requests: 0.3,
+    requests: 0.25,
     veth: 0.2,
     bulk: 0.1,
     churn: 0.1,
     idle: 0.05,
     wire: 0.15,
-    attack: 0.05,
+    attack: 0.1,
     lwip: 0.05,
 }  # of the time
 
@@ -53,11 +55,30 @@ def run(session: Session) -> None:
 
 
 def plot(document: dict[str, Any]) -> Canvas:
-    """Requests, the veth pair, bulk. Of the rest the figures say all."""
-    n = sum(int(row.get("n", row.get("sent", 0))) for row in document["arms"])
+    """Requests, the veth pair, attacks, bulk, peaks. Of the rest the figures say all."""
+    n = sum(int(row["sent"]) for row in document["arms"] if "sent" in row)
     message = "a request with its answer"
-    canvas = Canvas("tcp: what a connection costs", message=message, n=n, panels=4, size=(26, 11), widths=(5, 4, 3, 3))
+    canvas = Canvas(
+        "tcp: what a connection costs", message=message, n=n, panels=6, rows=2, size=(24, 18), widths=(5, 4, 4)
+    )
     requests.draw(canvas, document, 0)
     veth.draw(canvas, document, 2)
-    bulk.draw(canvas, document, 3)
+    attack.draw(canvas, document, 3)
+    bulk.draw(canvas, document, 4)
+    _draw_peaks(canvas, document, 5)
     return canvas
+
+
+def _draw_peaks(canvas: Canvas, document: dict[str, Any], panel: int) -> None:
+    """The most that was carried in an open loop."""
+    ends = ", peak"
+    rows = [row for row in document["arms"] if str(row["name"]).endswith(ends)]
+    if not rows:
+        canvas.caption("Peaks: not measured here.")
+        return
+    names = [str(row["name"]).removesuffix(ends) for row in rows]
+    canvas.bars(names, [number(row["achieved_rps"]) for row in rows], ylabel="peak (1/s)", panel=panel)
+    canvas.caption(
+        f"Peaks, open loop, best of {peaks.ROUNDS} rounds: requests of {requests.CONNECTIONS:,} connections with one "
+        f"under way on each, UDP of {links.UDP_FLOWS:,} flows; connections that are set up, ask once and are closed."
+    )

@@ -1,7 +1,8 @@
 """Requests over a veth pair: our server over AF_XDP beside Linux' TCP with a spinning and a blocking epoll server.
 
 On a veth the sender's core does the receiver's work in the kernel. So the client decides what can be gained, and there
-are two: the one of drivers/nic/tcpload over AF_XDP, which the figures are of, and one on kernel sockets, beside.
+are two: the one of drivers/nic/tcpload over AF_XDP, which the figures are of, and one on kernel sockets, beside. With
+the former a reflector of segments, which has no TCP to speak of (reflector.h), says how much is left to gain.
 """
 
 from __future__ import annotations
@@ -23,37 +24,42 @@ from . import links
 
 LATENCY, RATE = "tcp.linux_spin_over_ours", "tcp.rps_over_linux"
 FIGURES = (LATENCY, RATE)
-SERVERS = ("ours", "linux spin", "linux block")
+SERVERS = ("ours", "linux spin", "linux block", "attached", "reflector")
+LINUX = ("linux spin", "linux block")
 UNLOADED_RPS = 10_000.0
 CONNECTIONS = 100  # of the rate, in a closed loop
+KINDS = {"unloaded": (UNLOADED_RPS, 1), "100 connections": (0.0, CONNECTIONS)}  # rate, connections
 ROUNDS = 9
 XDP, KERNEL = "AF_XDP client", "kernel client"
+BOTH_CLIENTS = ("ours", *LINUX)  # the others have the first one alone
 
 
 def measure(session: Session, seconds: float) -> None:
     """Latency unloaded, and the most that 100 connections reach; each with both clients, interleaved."""
-    kinds = {"unloaded": (UNLOADED_RPS, 1), "100 connections": (0.0, CONNECTIONS)}
-    servers = SERVERS if session.baseline else SERVERS[:1]
+    servers = [server for server in SERVERS if session.baseline or server not in LINUX]
     names = {
         _arm(server, client, kind): (server, client, kind)
-        for kind in kinds
+        for kind in KINDS
         for client in (XDP, KERNEL)
         for server in servers
+        if client == XDP or server in BOTH_CLIENTS
     }
     if why := netns.missing():
         for name in names:
             session.skip(name, why)
         return
     session.settings["veth"] = {
+        "attached": "loop and kthread share a core" if len(session.cores) < 3 else "loop and kthread have a core each",
         "unloaded_rps": UNLOADED_RPS,
         "linux": "epoll, TCP_NODELAY, one recv and one send a request",
     }
     slot = seconds / (ROUNDS * len(names))
+    _ = session.two_cores  # there must be so many
     with contextlib.ExitStack() as stack:
-        pair = links.Veth(stack, session.two_cores)
+        pair = links.Veth(stack, session.cores)
 
         def arm(server: str, client: str, kind: str) -> Callable[[], Point]:
-            rate, connections = kinds[kind]
+            rate, connections = KINDS[kind]
             return partial(_point, pair, server, client == XDP, rate, connections, slot)
 
         points = session.interleave({name: arm(*what) for name, what in names.items()}, ROUNDS)
@@ -69,7 +75,8 @@ def _arm(server: str, client: str, kind: str) -> str:
 
 def _point(pair: links.Veth, server: str, xdp: bool, rate: float, connections: int, seconds: float) -> Point:
     rest.demand("a server on a veth pair")
-    with pair.ours() if server == "ours" else pair.linux(server.removeprefix("linux ")):
+    ours = {"ours": pair.ours, "attached": pair.attached, "reflector": pair.floor}
+    with ours[server]() if server in ours else pair.linux(server.removeprefix("linux ")):
         if not xdp:
             return pair.ask_by_kernel(rate, seconds, connections)
         arrivals = "poisson" if rate else "closed"
@@ -86,12 +93,11 @@ def _figure(
     *,
     upside_down: bool,
 ) -> None:
-    """Round by round, the spinning server's value over ours, or the other way round; the kernel client's beside."""
+    """Round by round, the spinning server's value over ours, or the other way round. Beside it the same with the kernel
+    client, with ours behind an iokernel, and of the reflector."""
 
-    def pairs(client: str) -> list[float]:
-        ours, theirs = (
-            [value(p) for p in points.get(_arm(server, client, kind), ())] for server in ("ours", "linux spin")
-        )
+    def pairs(client: str, server: str = "ours") -> list[float]:
+        ours, theirs = ([value(p) for p in points.get(_arm(name, client, kind), ())] for name in (server, "linux spin"))
         above, below = (theirs, ours) if upside_down else (ours, theirs)
         return [a / b for a, b in zip(above, below, strict=False) if b and a == a]
 
@@ -99,8 +105,12 @@ def _figure(
         reason = "an arm left requests unanswered" if session.baseline else "baselines were not asked for"
         session.figure(figure, None, reason=reason)
         return
-    kernel = pairs(KERNEL)
-    beside = {"with a kernel client": statistics.median(kernel)} if kernel else None
+    others = {
+        "with a kernel client": pairs(KERNEL),
+        "attached": pairs(XDP, "attached"),
+        "bound: a reflector of segments": pairs(XDP, "reflector"),
+    }
+    beside = {name: statistics.median(ratios) for name, ratios in others.items() if ratios}
     session.figure(figure, statistics.median(pairs(XDP)), runs=pairs(XDP), beside=beside)
 
 

@@ -51,7 +51,7 @@ WARM_FRACTION = 0.25
 OPEN_S = 30.0
 OTHER_SINK = SINK + 10  # of our flows, on Linux
 LEAST_S = 1.0  # of a round: a hundred round trips
-SHARE_ROUNDS, SHARE_LEAST_S = 2, 3.0  # flows take hundreds of round trips to share
+SHARE_ROUNDS, SHARE_LEAST_S = 2, 6.0  # flows take hundreds of round trips to share
 OURS, LINUX = "goodput, ours", "goodput, Linux to Linux"
 TOGETHER, ALONE = "shared link, ours and Linux", "shared link, Linux alone"
 

@@ -7,7 +7,7 @@
     conn.c        connections: what comes, what leaves
     pattern.c     what every byte must be
     segment.c     frames: segments, resets to strangers, ARP
-    attack.c      an attacker beside the client
+    attack.c      an attacker beside the client; attackers.c: one with connections of its own
     tcpload.c     life and control, and the three calls of the client's thread: due, generate, receive
     client.c      a thread that makes these calls on a NIC
     nic.c         the client as a NIC, for who polls it

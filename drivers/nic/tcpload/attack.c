@@ -1,13 +1,29 @@
-/* An attacker on the client's link: it sees no answers, and sends what it may guess. */
+/* An attacker on the client's link: when it sends, and what, if it sees no answers and sends what it may guess.
+ * One with connections of its own: attackers.c. */
 #include "engine.h"
+
+#include <stdlib.h>
 
 #define DATA_BYTES 1400
 
-int cl_tcpload_attack(struct cl_tcpload *load, uint32_t kind, double rate)
+void cl_tcpload_attack_free(struct attack *a)
 {
-    if (kind > CL_TCPLOAD_ATTACK_BLIND_ACK || (kind && !(rate >= 1 && rate <= 1e9)))
+    free(a->own);
+    free(a->answers.at);
+    *a = (struct attack){0};
+}
+
+int cl_tcpload_attack(struct cl_tcpload *load, uint32_t kind, double rate, uint32_t connections)
+{
+    bool has_own = kind >= CL_TCPLOAD_ATTACK_ZERO_WINDOW;
+    if (kind > CL_TCPLOAD_ATTACK_PORTS || (kind && !(rate >= 1 && rate <= 1e9)) ||
+        (has_own && (connections < 1 || connections > ATTACKERS_MOST)))
         return -EINVAL;
-    load->attack = (struct attack){.kind = kind, .random = {load->config.seed ^ 0x61747461636bull}};
+    cl_tcpload_attack_free(&load->attack);
+    load->attack.random.state = load->config.seed ^ 0x61747461636bull;
+    if (has_own && !cl_tcpload_attackers_new(&load->attack, connections))
+        return -ENOMEM;
+    load->attack.kind = kind;
     if (kind)
         load->attack.gap = (uint64_t)((double)load->clock->hz / rate);
     return 0;
@@ -23,36 +39,47 @@ unsigned cl_tcpload_attack_due(const struct cl_tcpload *load, uint64_t now, unsi
 
 static void write_flood(struct cl_tcpload *load, uint64_t r, struct cl_frame *frame)
 {
-    uint32_t ip = load->config.ip + ATTACKERS_FROM + (uint32_t)(r >> 48) % ATTACKERS;
-    uint16_t port = (uint16_t)(1024 + (r & 0x7fff));
-    uint8_t flags = load->attack.kind == CL_TCPLOAD_ATTACK_SYN ? SYN : ACK;
-    cl_tcpload_write_attack(load, ip, port, flags, (uint32_t)(r >> 16), flags & ACK ? (uint32_t)(r >> 8) : 0, 0, frame);
+    struct forged f = {.ip = load->config.ip + ATTACKERS_FROM + (uint32_t)(r >> 48) % ATTACKERS,
+                       .port = (uint16_t)(1024 + (r & 0x7fff)),
+                       .flags = load->attack.kind == CL_TCPLOAD_ATTACK_SYN ? SYN : ACK,
+                       .window = 65535,
+                       .seq = (uint32_t)(r >> 16)};
+    f.ack = f.flags & ACK ? (uint32_t)(r >> 8) : 0;
+    cl_tcpload_write_forged(load, &f, frame);
 }
 
-static void write_blind(struct cl_tcpload *load, const struct conn *victim, uint64_t r, struct cl_frame *frame)
+static void write_blind(struct cl_tcpload *load, uint64_t r, struct cl_frame *frame)
 {
     static const uint8_t flags[] = {[CL_TCPLOAD_ATTACK_BLIND_RST] = RST,
                                     [CL_TCPLOAD_ATTACK_BLIND_SYN] = SYN,
                                     [CL_TCPLOAD_ATTACK_BLIND_DATA] = ACK | PSH,
                                     [CL_TCPLOAD_ATTACK_BLIND_ACK] = ACK};
-    uint32_t kind = load->attack.kind, seq = (uint32_t)r, ack = flags[kind] & ACK ? (uint32_t)(r >> 32) : 0;
-    uint32_t len = kind == CL_TCPLOAD_ATTACK_BLIND_DATA ? cl_min(DATA_BYTES, load->config.mtu - 40) : 0;
-    cl_tcpload_write_attack_on(load, victim, flags[kind], seq, ack, len, frame);
+    uint32_t kind = load->attack.kind;
+    uint32_t flow = load->conns[cl_random_below(&load->attack.random, load->config.connections)].flow;
+    struct forged f = {.ip = cl_tcpload_ip_of(load, flow),
+                       .port = cl_tcpload_port_of(load, flow),
+                       .flags = flags[kind],
+                       .window = 65535,
+                       .seq = (uint32_t)r};
+    f.ack = f.flags & ACK ? (uint32_t)(r >> 32) : 0;
+    if (kind == CL_TCPLOAD_ATTACK_BLIND_DATA)
+        f.len = (uint16_t)cl_min(DATA_BYTES, load->config.mtu - 40);
+    cl_tcpload_write_forged(load, &f, frame);
 }
 
 unsigned cl_tcpload_attack_now(struct cl_tcpload *load, uint64_t now, struct cl_frame *frames, unsigned n)
 {
     struct attack *a = &load->attack;
-    unsigned due = cl_tcpload_attack_due(load, now, n);
+    unsigned k = 0, due = cl_tcpload_attack_due(load, now, n);
     for (unsigned i = 0; i < due; i++) {
-        uint64_t r = cl_random_next(&a->random);
-        const struct conn *victim = &load->conns[cl_random_below(&a->random, load->config.connections)];
         a->next_tsc = (a->next_tsc ? a->next_tsc : now) + a->gap;
-        if (a->kind <= CL_TCPLOAD_ATTACK_ACK)
-            write_flood(load, r, &frames[i]);
+        if (a->own)
+            k += cl_tcpload_attackers_turn(load, &frames[k]);
+        else if (a->kind <= CL_TCPLOAD_ATTACK_ACK)
+            write_flood(load, cl_random_next(&a->random), &frames[k++]);
         else
-            write_blind(load, victim, r, &frames[i]);
+            write_blind(load, cl_random_next(&a->random), &frames[k++]);
     }
-    cl_count(&load->other.attacks, due);
-    return due;
+    cl_count(&load->other.attacks, k);
+    return k;
 }

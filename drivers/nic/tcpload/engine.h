@@ -12,10 +12,12 @@
 
 #define ACK_MS 40 /* as Linux' delayed acknowledgement */
 #define RESEND_MS 200
-#define OPENING_MOST 256   /* connections that are being opened at one time */
-#define OWED_MOST 64       /* ARP answers and resets that wait to be sent; beyond, they are left out */
-#define ATTACKERS_FROM 256 /* addresses of attackers: so far behind the first own one */
-#define ATTACKERS 64
+#define OPENING_MOST 256    /* connections that are being opened at one time */
+#define OWED_MOST 64        /* ARP answers and resets that wait to be sent; beyond, they are left out */
+#define ATTACKERS_FROM 256  /* addresses of attackers: so far behind the first own one */
+#define ATTACKERS 64        /* addresses */
+#define ATTACKERS_PORT 1024 /* the first of each */
+#define ATTACKERS_MOST 131072
 #define NONE UINT32_MAX
 #define NEVER UINT64_MAX
 
@@ -101,6 +103,7 @@ struct segment {
     uint32_t seq, ack, window;
     uint32_t ts_val;
     uint32_t flow;
+    uint32_t attacker; /* which of them it is for; NONE: it is for `flow` */
     uint16_t len;
     uint16_t mss;  /* of a SYN; 0: none was given */
     uint8_t scale; /* of a SYN; 255: none was given */
@@ -108,10 +111,34 @@ struct segment {
     bool has_times;
 };
 
+/* A connection of an attacker: attackers.c. */
+struct attacker {
+    uint32_t first, una, nxt, edge; /* first byte, unacknowledged, next, end of the server's window */
+    uint32_t answer, rcv_nxt, told; /* first byte of the server, what is in order, what of that was acknowledged */
+    uint32_t turns;
+    uint8_t state;
+    bool answers; /* in the ring of those that are to answer */
+};
+
 struct attack {
     uint32_t kind; /* CL_TCPLOAD_ATTACK_*; 0: none */
     uint64_t gap, next_tsc;
     struct cl_random random;
+    struct attacker *own; /* NULL: this kind has no connections */
+    uint32_t n, turn;     /* of them; whose turn is next */
+    struct ring answers;  /* those that are to answer at once */
+};
+
+/* A segment that somebody makes up. */
+struct forged {
+    uint32_t ip; /* where it claims to be from */
+    uint16_t port;
+    uint8_t flags;
+    uint8_t mss; /* named in a SYN; 0: none */
+    uint16_t window;
+    uint16_t len;   /* of data, ... */
+    uint16_t place; /* ... which is the pattern's from here on */
+    uint32_t seq, ack;
 };
 
 struct cl_tcpload {
@@ -149,7 +176,7 @@ struct cl_tcpload {
     uint32_t end_state; /* after ENDING */
     struct attack attack;
     struct cl_tcpload_other other;
-    uint32_t failed_with; /* connections that were open when the run failed */
+    uint32_t failed_with;   /* connections that were open when the run failed */
     struct cl_parker *wake; /* who is to be woken when a run starts; set before the first run */
 
     /* Between the client's thread and the controlling one.
@@ -209,14 +236,13 @@ void cl_tcpload_prepare(struct cl_tcpload *load);
 /* Write a segment of c: `len` bytes from its out_place on. */
 void cl_tcpload_write(struct cl_tcpload *load, const struct conn *c, uint8_t flags, uint32_t seq, uint32_t len,
                       struct cl_frame *frame);
-/* A segment of an attacker, from anywhere, or from the place of a connection of ours. */
-void cl_tcpload_write_attack(struct cl_tcpload *load, uint32_t ip, uint16_t port, uint8_t flags, uint32_t seq,
-                             uint32_t ack, uint32_t len, struct cl_frame *frame);
-void cl_tcpload_write_attack_on(struct cl_tcpload *load, const struct conn *c, uint8_t flags, uint32_t seq,
-                                uint32_t ack, uint32_t len, struct cl_frame *frame);
+void cl_tcpload_write_forged(struct cl_tcpload *load, const struct forged *f, struct cl_frame *frame);
+/* Our end of a flow. */
+uint32_t cl_tcpload_ip_of(const struct cl_tcpload *load, uint32_t flow);
+uint16_t cl_tcpload_port_of(const struct cl_tcpload *load, uint32_t flow);
 /* The frame owed to a stranger. */
 void cl_tcpload_write_owed(struct cl_tcpload *load, const struct owed *owed, struct cl_frame *frame);
-/* Whether it is a segment of the server to one of our flows; else it is counted, or its answer owed. */
+/* Whether it is a segment of the server to one of our flows or to an attacker; else it is counted, or an answer owed. */
 bool cl_tcpload_read(struct cl_tcpload *load, const struct cl_frame *frame, struct segment *s);
 
 /* conn.c */
@@ -235,6 +261,19 @@ void cl_tcpload_queue(struct cl_tcpload *load, struct conn *c);
 /* How many segments of the attacker are due; write them. */
 unsigned cl_tcpload_attack_due(const struct cl_tcpload *load, uint64_t now, unsigned n);
 unsigned cl_tcpload_attack_now(struct cl_tcpload *load, uint64_t now, struct cl_frame *frames, unsigned n);
+void cl_tcpload_attack_free(struct attack *a);
+
+/* attackers.c */
+/* n connections, none of them open. False: no memory. */
+bool cl_tcpload_attackers_new(struct attack *a, uint32_t n);
+/* What one of them sends in its turn. False: nothing. */
+bool cl_tcpload_attackers_turn(struct cl_tcpload *load, struct cl_frame *frame);
+/* What came for one of them. */
+void cl_tcpload_attackers_take(struct cl_tcpload *load, const struct segment *s);
+
+/* tcpload.c */
+/* An empty ring of n places at least. False: no memory. */
+bool cl_tcpload_make_ring(struct ring *r, uint32_t n);
 
 /* schedule.c */
 void cl_tcpload_obey(struct cl_tcpload *load, uint64_t now);

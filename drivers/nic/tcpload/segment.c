@@ -25,12 +25,12 @@ void cl_tcpload_prepare(struct cl_tcpload *load)
     load->tcp_sum = (uint64_t)load->server_ip_be + cl_be16(CL_IPPROTO_TCP) + load->server_port_be;
 }
 
-static uint32_t ip_of(const struct cl_tcpload *load, uint32_t flow)
+uint32_t cl_tcpload_ip_of(const struct cl_tcpload *load, uint32_t flow)
 {
     return load->config.ips == 1 ? load->config.ip : load->config.ip + flow / load->config.ports;
 }
 
-static uint16_t port_of(const struct cl_tcpload *load, uint32_t flow)
+uint16_t cl_tcpload_port_of(const struct cl_tcpload *load, uint32_t flow)
 {
     return (uint16_t)(load->config.first_port + (load->config.ips == 1 ? flow : flow % load->config.ports));
 }
@@ -77,7 +77,7 @@ static void write_syn(struct cl_tcpload *load, const struct conn *c, struct cl_f
         cl_put32(o + 16, 0);
     }
     uint16_t window = (uint16_t)cl_min(load->config.window_bytes, 65535u);
-    finish(load, ip_of(load, c->flow), port_of(load, c->flow), SYN, c->una, 0, window, options, 0,
+    finish(load, cl_tcpload_ip_of(load, c->flow), cl_tcpload_port_of(load, c->flow), SYN, c->una, 0, window, options, 0,
            cl_csum_add(0, o, options), frame);
 }
 
@@ -102,23 +102,21 @@ void cl_tcpload_write(struct cl_tcpload *load, const struct conn *c, uint8_t fla
     if (len)
         sum += cl_csum_copy(0, frame->data + PLAIN_BYTES + options, load->pattern + c->out_place, len);
     uint16_t window = (uint16_t)cl_min(load->config.window_bytes >> c->rcv_scale, 65535u);
-    finish(load, ip_of(load, c->flow), port_of(load, c->flow), flags, seq, c->rcv_nxt, window, options, len, sum,
-           frame);
+    finish(load, cl_tcpload_ip_of(load, c->flow), cl_tcpload_port_of(load, c->flow), flags, seq, c->rcv_nxt, window,
+           options, len, sum, frame);
 }
 
-void cl_tcpload_write_attack(struct cl_tcpload *load, uint32_t ip, uint16_t port, uint8_t flags, uint32_t seq,
-                             uint32_t ack, uint32_t len, struct cl_frame *frame)
+void cl_tcpload_write_forged(struct cl_tcpload *load, const struct forged *f, struct cl_frame *frame)
 {
+    uint32_t options = f->mss ? 4 : 0;
     uint64_t sum = 0;
-    if (len)
-        sum = cl_csum_copy(0, frame->data + PLAIN_BYTES, load->pattern, len);
-    finish(load, ip, port, flags, seq, ack, 65535, 0, len, sum, frame);
-}
-
-void cl_tcpload_write_attack_on(struct cl_tcpload *load, const struct conn *c, uint8_t flags, uint32_t seq,
-                                uint32_t ack, uint32_t len, struct cl_frame *frame)
-{
-    cl_tcpload_write_attack(load, ip_of(load, c->flow), port_of(load, c->flow), flags, seq, ack, len, frame);
+    if (options) {
+        cl_put32(((struct head *)frame->data)->options, cl_be32(0x02040000u | f->mss));
+        sum = cl_be32(0x02040000u | f->mss);
+    }
+    if (f->len)
+        sum += cl_csum_copy(0, frame->data + PLAIN_BYTES + options, load->pattern + f->place, f->len);
+    finish(load, f->ip, f->port, f->flags, f->seq, f->ack, f->window, options, f->len, sum, frame);
 }
 
 void cl_tcpload_write_owed(struct cl_tcpload *load, const struct owed *owed, struct cl_frame *frame)
@@ -126,7 +124,8 @@ void cl_tcpload_write_owed(struct cl_tcpload *load, const struct owed *owed, str
     if (owed->arp)
         cl_load_arp_write(frame, load->config.mac, CL_ARP_REPLY, owed->mac, owed->peer_ip_be, owed->own_ip_be);
     else
-        finish(load, ip_of(load, owed->flow), port_of(load, owed->flow), RST, owed->seq, 0, 0, 0, 0, 0, frame);
+        finish(load, cl_tcpload_ip_of(load, owed->flow), cl_tcpload_port_of(load, owed->flow), RST, owed->seq, 0, 0, 0,
+               0, 0, frame);
 }
 
 /* Not ours: an ARP question is owed an answer, the rest is counted. */
@@ -177,6 +176,13 @@ static bool read_options(const uint8_t *o, uint32_t n, struct segment *s)
     return true;
 }
 
+/* Whose connection it is of the attacker's, by its address behind the first own one. */
+static uint32_t attacker_at(const struct cl_tcpload *load, uint32_t ip, uint32_t port)
+{
+    uint32_t at = ip - ATTACKERS_FROM, index = at + ATTACKERS * (port - ATTACKERS_PORT);
+    return at < ATTACKERS && port >= ATTACKERS_PORT && index < load->attack.n ? index : NONE;
+}
+
 bool cl_tcpload_read(struct cl_tcpload *load, const struct cl_frame *frame, struct segment *s)
 {
     const struct head *h = (const struct head *)frame->data;
@@ -188,8 +194,10 @@ bool cl_tcpload_read(struct cl_tcpload *load, const struct cl_frame *frame, stru
     }
     uint32_t total = cl_be16(h->ip.total_len_be), header = cl_be16(h->offset_be) >> 12 << 2;
     uint32_t ip = cl_be32(h->ip.dst_be) - load->config.ip, port = cl_be16(h->dst_be) - load->config.first_port;
+    bool ours = ip < load->config.ips && port < load->config.ports;
+    uint32_t attacker = cl_likely(ours) ? NONE : attacker_at(load, ip, cl_be16(h->dst_be));
     if (cl_unlikely(total + CL_ETH_HLEN > frame->len || header < 20 || header + CL_IPV4_HLEN > total ||
-                    ip >= load->config.ips || port >= load->config.ports)) {
+                    (!ours && attacker == NONE))) {
         cl_count(&load->other.foreign, 1);
         return false;
     }
@@ -206,6 +214,7 @@ bool cl_tcpload_read(struct cl_tcpload *load, const struct cl_frame *frame, stru
                           .ack = cl_be32(h->ack_be),
                           .window = cl_be16(h->window_be),
                           .flow = ip * load->config.ports + port,
+                          .attacker = attacker,
                           .len = (uint16_t)(tcp_len - header),
                           .scale = 255,
                           .flags = (uint8_t)cl_be16(h->offset_be)};

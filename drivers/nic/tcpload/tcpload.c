@@ -47,7 +47,7 @@ static int settle_config(struct cl_tcpload_config *c, char *err)
     return 0;
 }
 
-static bool make_ring(struct ring *r, uint32_t n)
+bool cl_tcpload_make_ring(struct ring *r, uint32_t n)
 {
     uint32_t size = 1;
     while (size < n)
@@ -64,8 +64,9 @@ static bool allocate(struct cl_tcpload *load)
     uint32_t n = load->config.connections;
     load->conns = aligned_alloc(CL_CACHELINE, n * sizeof *load->conns);
     load->conn_of = malloc(load->flows * sizeof *load->conn_of);
-    if (!load->conns || !load->conn_of || !make_ring(&load->out, n) || !make_ring(&load->later, n) ||
-        !make_ring(&load->idle, n) || !make_ring(&load->free_flows, load->flows))
+    if (!load->conns || !load->conn_of || !cl_tcpload_make_ring(&load->out, n) ||
+        !cl_tcpload_make_ring(&load->later, n) || !cl_tcpload_make_ring(&load->idle, n) ||
+        !cl_tcpload_make_ring(&load->free_flows, load->flows))
         return false;
     memset(load->conns, 0, n * sizeof *load->conns);
     memset(load->conn_of, 0xff, load->flows * sizeof *load->conn_of);
@@ -142,6 +143,7 @@ void cl_tcpload_delete(struct cl_tcpload *load)
     free(load->later.at);
     free(load->idle.at);
     free(load->free_flows.at);
+    cl_tcpload_attack_free(&load->attack);
     free(load);
 }
 
@@ -314,6 +316,10 @@ CL_HOT void cl_tcpload_receive(struct cl_tcpload *load, uint64_t now, const stru
     struct segment s;
     look_at_time(load, now);
     for (unsigned i = 0; i < n; i++)
-        if (cl_tcpload_read(load, &frames[i], &s))
+        if (cl_unlikely(!cl_tcpload_read(load, &frames[i], &s)))
+            continue;
+        else if (cl_unlikely(s.attacker != NONE))
+            cl_tcpload_attackers_take(load, &s);
+        else
             cl_tcpload_take(load, &s, now);
 }

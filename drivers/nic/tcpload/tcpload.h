@@ -25,7 +25,8 @@
  * Threads: one (the client's, or the poller of the NIC) calls due, generate and receive; another starts runs, waits and
  * reads results, as in ../loadgen/loadgen.h. The clock is the processor's.
  * Files: pattern.c (what bytes must be), segment.c (what frames look like), conn.c (what comes, what leaves),
- * schedule.c (when), attack.c (what an attacker adds), tcpload.c (life and control), client.c (a thread on a NIC), nic.c (a NIC).
+ * schedule.c (when), attack.c (what an attacker adds), attackers.c (one with connections), tcpload.c (life, control),
+ * client.c (a thread on a NIC), nic.c (a NIC).
  * Tests: tests/bench/tcp. */
 #ifndef CORELANE_DRIVERS_NIC_TCPLOAD_TCPLOAD_H
 #define CORELANE_DRIVERS_NIC_TCPLOAD_TCPLOAD_H
@@ -47,7 +48,7 @@
 #define CL_TCPLOAD_ENDING 5   /* resets leave */
 #define CL_TCPLOAD_FAILED 6   /* connections were not opened; see cl_tcpload_reason */
 
-/* What an attacker sends who shares the client's link, knows who talks to whom, and sees nothing of it. */
+/* What an attacker sends who shares the client's link. The first ones know who talks to whom, and see nothing of it. */
 #define CL_TCPLOAD_ATTACK_NONE 0
 #define CL_TCPLOAD_ATTACK_SYN 1        /* SYNs from many places, never answered: a flood */
 #define CL_TCPLOAD_ATTACK_ACK 2        /* acknowledgements of no connection */
@@ -55,6 +56,15 @@
 #define CL_TCPLOAD_ATTACK_BLIND_SYN 4  /* the same with SYNs (section 4) */
 #define CL_TCPLOAD_ATTACK_BLIND_DATA 5 /* the same with a segment's worth of data (section 5) */
 #define CL_TCPLOAD_ATTACK_BLIND_ACK 6  /* the same with acknowledgements */
+/* The others have connections of their own to the client's server, from addresses of their own, and see its answers.
+ * They ask it for as much as it takes, unless they say otherwise. */
+#define CL_TCPLOAD_ATTACK_ZERO_WINDOW 7 /* sockstress: never offer a window for the answers, but acknowledge probes */
+#define CL_TCPLOAD_ATTACK_SLOW_READER 8 /* read a few bytes of the answers now and then */
+#define CL_TCPLOAD_ATTACK_TINY 9        /* segments, windows and an MSS of one byte */
+#define CL_TCPLOAD_ATTACK_OPTIMISTIC 10 /* acknowledge answers before they came, also those that were never sent */
+#define CL_TCPLOAD_ATTACK_OVERLAP 11    /* pieces that overlap, with different bytes, seldom the one that comes next */
+#define CL_TCPLOAD_ATTACK_OUTSIDE 12    /* data beyond the window */
+#define CL_TCPLOAD_ATTACK_PORTS 13      /* connections from every port, which say nothing and stay */
 
 #define CL_TCPLOAD_MAX_PHASES 64
 #define CL_TCPLOAD_PATTERN 8191 /* bytes until it repeats: prime, so that no slip by whole segments goes unseen */
@@ -102,7 +112,9 @@ struct cl_tcpload_other {
     uint64_t resent;         /* times that a connection went back to what was not acknowledged */
     uint64_t foreign;        /* frames of no connection, and no ARP */
     uint64_t bad_checksums;
-    uint64_t attacks; /* segments of the attacker */
+    uint64_t attacks;         /* segments of the attacker */
+    uint64_t attackers;       /* connections that it opened */
+    uint64_t attackers_bytes; /* of answers that it had in order */
 };
 
 struct cl_tcpload;
@@ -119,8 +131,10 @@ CL_API void cl_tcpload_delete(struct cl_tcpload *load);
 /* The server's MAC address, if it was not known before. Not while a run is under way. */
 CL_API void cl_tcpload_aim(struct cl_tcpload *load, const uint8_t mac[6]);
 /* From the next run on an attacker sends `rate` segments a second while requests are due, at equal distances. They cost
- * the client's thread some time of its own. Not while a run is under way. -EINVAL. */
-CL_API int cl_tcpload_attack(struct cl_tcpload *load, uint32_t kind, double rate);
+ * the client's thread some time of its own. connections: of its own, for the kinds that have some, up to 131072; they
+ * are opened by and by, take their turns, and are left behind by the run. Not while a run is under way. -EINVAL,
+ * -ENOMEM. */
+CL_API int cl_tcpload_attack(struct cl_tcpload *load, uint32_t kind, double rate, uint32_t connections);
 /* Start a run; series of phases are not known here. -EBUSY while one is under way; -EINVAL. */
 CL_API int cl_tcpload_run(struct cl_tcpload *load, const struct cl_loadgen_phase *phases, unsigned n, char *err);
 /* End the run at the next look: no more requests, no waiting. */

@@ -41,7 +41,15 @@ ATTACKS = {
     "blind SYNs": lib.CL_TCPLOAD_ATTACK_BLIND_SYN,
     "blind data": lib.CL_TCPLOAD_ATTACK_BLIND_DATA,
     "blind acknowledgements": lib.CL_TCPLOAD_ATTACK_BLIND_ACK,
+    "zero windows": lib.CL_TCPLOAD_ATTACK_ZERO_WINDOW,
+    "slow readers": lib.CL_TCPLOAD_ATTACK_SLOW_READER,
+    "tiny segments": lib.CL_TCPLOAD_ATTACK_TINY,
+    "optimistic acknowledgements": lib.CL_TCPLOAD_ATTACK_OPTIMISTIC,
+    "overlapping data": lib.CL_TCPLOAD_ATTACK_OVERLAP,
+    "data outside of the window": lib.CL_TCPLOAD_ATTACK_OUTSIDE,
+    "all ports": lib.CL_TCPLOAD_ATTACK_PORTS,
 }
+CONNECTED = tuple(name for name, kind in ATTACKS.items() if kind >= lib.CL_TCPLOAD_ATTACK_ZERO_WINDOW)
 OVER = (lib.CL_TCPLOAD_IDLE, lib.CL_TCPLOAD_FAILED)
 FOREVER_S = 86400.0
 
@@ -122,11 +130,12 @@ class TcpLoad(Closing):
         """The server's MAC address, if it was not known before. Not while a run is under way."""
         lib.cl_tcpload_aim(self.ptr, mac_to_bytes(server_mac))
 
-    def attack(self, kind: str, rate: float = 0.0) -> None:
+    def attack(self, kind: str, rate: float = 0.0, connections: int = 1000) -> None:
         """From the next run on somebody on the same link sends `rate` segments a second, of ATTACKS; "": nobody does.
 
-        Not while a run is under way."""
-        check(lib.cl_tcpload_attack(self.ptr, ATTACKS[kind] if kind else 0, rate), ffi.new("char[256]"), "attack")
+        connections: of its own, for kinds of CONNECTED. Not while a run is under way."""
+        rc = lib.cl_tcpload_attack(self.ptr, ATTACKS[kind] if kind else 0, rate, connections)
+        check(rc, ffi.new("char[256]"), "attack")
 
     def start_client(self, nic: Nic, cpu: int = -1) -> None:
         """Drive the client by a thread over queue 0 of `nic`, pinned to `cpu` (-1: anywhere); it polls during a run."""

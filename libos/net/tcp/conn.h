@@ -24,10 +24,11 @@
  *             kept frame, beside that
  *   out of order (reassembly.h)  inside the window offered, so within receive_limit, in CL_TCP_RANGES ranges at most
  * Neighbouring chunks of a queue are merged while they fit into one, so a queue takes at most twice its bytes and one
- * chunk more, whatever sizes come. If the pool is used up: a write takes less; what comes out of order is refused, the
- * last to arrive first, also to make room for what comes in order; what is in order and finds no chunk is as if lost,
- * and the window stays shut for a moment (CL_TCP_PRESSURE_NS); a segment for which there is no record waits. The right
- * edge of the window never moves left.
+ * chunk more, whatever sizes come. If the pool is used up, or the connection has its share of it (buffer.h): a write
+ * takes less; what comes out of order is refused, the last to arrive first, also to make room for what comes in order;
+ * what is in order and finds no chunk is as if lost, and the windows of those with something unread stay shut for a
+ * moment (CL_TCP_PRESSURE_NS). A segment for which there is no record waits. The right edge of the window never moves
+ * left.
  *
  * Invariants (cl_tcp_invariant, asserted by tests after each turn)
  *   una <= nxt <= una + send.bytes + SYN + FIN, as sequence numbers
@@ -82,8 +83,8 @@
  *   a smaller block for TIME_WAIT
  *   a packet that tries a path and is lost counts as any loss (RFC 4821, section 7.7, would not)
  *   TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
- *   receive buffers that tune themselves; shares of the pool for sending and receiving; frames
- *   that are made of a region's own memory: no NIC here takes a frame in two pieces
+ *   receive buffers that tune themselves; frames that are made of a region's own memory: no NIC here takes a frame in
+ *   two pieces
  *   calls from outside of the connection's own callbacks, of the event form (stream sockets have them: sockets.h);
  *   times of keep-alive, and sizes of buffers before the SYN, for each connection
  *
@@ -101,6 +102,7 @@
 
 #define CL_TCP_IDLE_BYTES 512
 #define CL_TCP_PRESSURE_NS 10000000ull
+#define CL_TCP_SHARE 8         /* see cl_tcp_has_its_share */
 #define CL_TCP_MSS_DEFAULT 536 /* of a peer that names none (RFC 9293, section 3.7.1) */
 #define CL_TCP_MSS_LEAST 64    /* a smaller one is taken for this: else a peer makes our headers its amplifier */
 

@@ -53,7 +53,7 @@ static struct cl_chunk *keep(struct cl_tcp_conn *c, const uint8_t *data, uint32_
     struct cl_tcp_turn *turn = c->turn;
     if (!turn->keep || len < CL_TCP_KEEP_LEAST)
         return NULL;
-    struct cl_chunk *chunk = cl_tcp_chunk_get(c, CL_TCP_RECEIVE);
+    struct cl_chunk *chunk = cl_tcp_chunk_for_bytes(c, CL_TCP_RECEIVE);
     if (!chunk)
         return NULL;
     if (!turn->keep(turn, chunk)) {
@@ -81,7 +81,7 @@ static struct cl_chunk *take_offered(struct cl_tcp_conn *c)
     const struct cl_tcp_turn *turn = c->turn;
     uint32_t len = turn->offered_len;
     struct cl_chunk *chunk = keep(c, turn->offered, len);
-    if (chunk || len > CL_CHUNK_ROOM || !(chunk = cl_tcp_chunk_get(c, CL_TCP_RECEIVE)))
+    if (chunk || len > CL_CHUNK_ROOM || !(chunk = cl_tcp_chunk_for_bytes(c, CL_TCP_RECEIVE)))
         return chunk;
     memcpy(chunk->data, turn->offered, len);
     chunk->len = (uint16_t)len;
@@ -207,7 +207,7 @@ static uint32_t stretch(struct cl_tcp_conn *c, struct cl_region *region, const u
 
 static uint32_t put_piece(struct cl_tcp_conn *c, struct cl_region *region, const uint8_t *from, uint32_t len)
 {
-    struct cl_chunk *chunk = cl_tcp_chunk_get(c, CL_TCP_SEND);
+    struct cl_chunk *chunk = cl_tcp_chunk_for_bytes(c, CL_TCP_SEND);
     if (!chunk)
         return 0;
     uint32_t n = cl_min(len, (uint32_t)CL_TCP_PIECE_MOST);
