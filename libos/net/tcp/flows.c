@@ -619,11 +619,11 @@ static void delete_net(struct net *net)
 {
     if (!net)
         return;
+    for (unsigned i = 0; net->listeners && i < CL_UDP_PORTS; i++)
+        if (net->listeners[i] && !net->listeners[i]->accepts) /* else it is one of the sockets', which free it */
+            free(net->listeners[i]);
     cl_streams_delete(net->connections.streams);
     cl_tcp_serving_delete(net->connections.serving);
-    for (unsigned i = 0; net->listeners && i < CL_UDP_PORTS; i++)
-        if (net->listeners[i] && !net->listeners[i]->accepts) /* else it is one of the sockets' */
-            free(net->listeners[i]);
     if (net->blocks)
         munmap(net->blocks, CL_TCP_CONNECTIONS * sizeof *net->blocks);
     cl_pool_delete(net->pool);
