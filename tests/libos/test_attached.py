@@ -462,7 +462,8 @@ class _Transfer:
 def test_connections_survive_a_restart_of_the_iokernel(outside: Any, options: tuple[str, ...]) -> None:
     """A transfer goes on where it was, an idle one is still there; one with a short user time-out ends by that.
 
-    Both ends are applications, so nobody else's frames tell them that the new iokernel is there.
+    A lease of what the old iokernel has brought keeps its bytes. Both ends are applications, so nobody else's frames
+    tell them that the new iokernel is there.
     """
     _, path, _ = outside
     with _killable(path, *options) as start:
@@ -476,6 +477,10 @@ def test_connections_survive_a_restart_of_the_iokernel(outside: Any, options: tu
             listener = theirs.listen_tcp(7000)
             two = [(ours.connect_tcp((theirs.address, 7000), timeout_s=20), listener.accept(20)) for _ in range(3)]
             two[2][0].set(user_timeout_ms=100)
+            two[1][1].set(keep_frames=True)
+            two[1][0].write(b"kept" * 200)
+            lease = two[1][1].lease(20)
+            assert lease is not None
             transfer = _Transfer(*two[0])
             wait_until(lambda: transfer.came > 1_000_000, 20, "some of it")
             _kill(first, ours, theirs)
@@ -488,6 +493,8 @@ def test_connections_survive_a_restart_of_the_iokernel(outside: Any, options: tu
             wait_until(lambda: not (ours.gone or theirs.gone), 20, "the runtimes to attach again")
             wait_until(lambda: transfer.came > came + 1_000_000, 60, "more of it")
             assert transfer.finish()
+            assert lease.data == b"kept" * 200
+            lease.close()
             two[1][0].write(b"still there")
             assert two[1][1].read(timeout_s=20) == b"still there"
 
