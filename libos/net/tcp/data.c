@@ -39,7 +39,10 @@ static bool in_order(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
     if (done < len) {
         if (c->receive.bytes)
             c->events |= CL_TCP_EVENT_DATA;
-        done += cl_tcp_buffer_append(c, CL_TCP_RECEIVE, seq + done, data + done, len - done);
+        if (!(c->flags & CL_TCP_KEEP_FRAMES) || !cl_tcp_put_frame(c, data + done, len - done))
+            done += cl_tcp_buffer_append(c, CL_TCP_RECEIVE, seq + done, data + done, len - done);
+        else
+            done = len;
     }
     c->rcv_nxt -= len - done;
     cl_count(&c->turn->counts->bytes_in, done);

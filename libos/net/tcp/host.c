@@ -66,7 +66,7 @@ static void send_packet(struct cl_tcp_host *h, const struct cl_flow_key *key, co
     const struct cl_chunk *chunk = data->chunk;
     for (uint32_t left = data->len, at = data->offset; left; chunk = chunk->next, at = chunk ? chunk->from : 0) {
         uint32_t n = cl_min(left, (uint32_t)chunk->from + chunk->len - at);
-        memcpy(tcp + len, chunk->data + at, n);
+        memcpy(tcp + len, chunk->bytes + at, n);
         len += n;
         left -= n;
     }
@@ -124,6 +124,11 @@ static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struc
     s->opened = s->connecting = false;
     s->error = 0;
     return l;
+}
+
+static const struct cl_flow_key *key_of(const struct cl_tcp_conn *c)
+{
+    return &cl_container_of(c, const struct socket, conn)->key;
 }
 
 uint32_t cl_tcp_host_next(struct cl_tcp_host *h, uint8_t *packet, uint32_t room, uint64_t *at_ns)
@@ -349,8 +354,12 @@ int cl_tcp_host_new(uint32_t ipv4, uint32_t mtu, uint64_t now_ns, struct cl_tcp_
     h->ipv4 = ipv4;
     h->last = &h->first;
     h->stack.chunks = cl_chunks_new(CHUNK_BYTES, 1);
-    h->turn = (struct cl_tcp_turn){
-        .stack = &h->stack, .counts = &h->counts, .emit = emit, .listener = listener_of, .now_ns = now_ns};
+    h->turn = (struct cl_tcp_turn){.stack = &h->stack,
+                                   .counts = &h->counts,
+                                   .emit = emit,
+                                   .listener = listener_of,
+                                   .key = key_of,
+                                   .now_ns = now_ns};
     cl_tcp_settings_default(&h->stack.settings, mtu);
     *out = h;
     if (h->stack.chunks)

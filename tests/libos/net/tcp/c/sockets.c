@@ -167,9 +167,10 @@ static void options(void)
     CHECK(strcmp(cl_stream_congestion(t.theirs), "newreno") == 0);
     CHECK(strcmp(cl_stream_congestion(t.ours), "cubic") == 0);
     CHECK_EQ(cl_stream_set_congestion(t.ours, "newreno"), 0);
+    CHECK_EQ(cl_stream_set_congestion(t.ours, "dctcp"), -EOPNOTSUPP); /* nobody has offered ECN */
     CHECK(strcmp(cl_stream_congestion(t.ours), "newreno") == 0);
     for (int option = 0; option < CL_STREAM_OPTIONS; option++) {
-        int64_t value = option < CL_STREAM_SEND_BUFFER ? 1 : 30000;
+        int64_t value = option < CL_STREAM_SEND_BUFFER || option == CL_STREAM_KEEP_FRAMES ? 1 : 30000;
         CHECK_EQ(cl_stream_set(t.ours, option, value), 0);
         CHECK_EQ(cl_stream_get(t.ours, option), value);
         CHECK_EQ(cl_stream_set(t.ours, option, -1), -EINVAL);
