@@ -60,6 +60,8 @@ class Ours:
         self.spaces, self.space, self.device = spaces, spaces[0], device
         self.mac, self.nic, self.runtime, self.library = mac, nic, runtime, library
         self.rt = ctypes.c_void_p(int(ffi.cast("uintptr_t", runtime.ptr)))
+        # A reset that is lost, on a bad wire or in a ring that is full, is not said again: who waits for its peer asks.
+        assert lib.cl_runtime_tcp_keep_alive(runtime.ptr, 5000, 1000, 9) == 0
         for kind, port in KINDS.values():
             assert library.services_listen(self.rt, port, kind, 4096) == 0
         self._errors_before = self._errors()[0]
