@@ -225,8 +225,11 @@ def _nic(kind: str, queues: int) -> Iterator[tuple[list[netns.Namespace], Nic, s
 
 
 def expect_whole(nic: Nic, full: int) -> None:
-    """A NIC that nobody uses any more gets all its buffers back. What its peer sends in vain lies in the receive ring, and
-    is taken out here; the kernel sends our last frames when it likes."""
+    """A NIC that nobody uses any more gets all its buffers back.
+
+    What its peer sends in vain lies in the receive ring, and is taken out here. The kernel sends our last frames when
+    it likes.
+    """
 
     def whole() -> bool:
         for queue in range(nic.queues):
