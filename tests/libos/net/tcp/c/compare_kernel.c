@@ -105,11 +105,9 @@ enum difference {
     LATER,
     LIMITED,
     NO_ACK,
-    BEHIND_FIN,
     SMALL,
     TEXT_BEHIND_FIN,
     LEFT_OF_NEXT,
-    OLD_ACK,
     RESET_NUMBER,
     GHOST,
     PASSED_FIN,
@@ -123,11 +121,9 @@ static const char *const reasons[DIFFERENCES] = {
     [LATER] = "an acknowledgement of data or a FIN in order may wait (RFC 9293, 3.8.6.3), and each has its own rule",
     [LIMITED] = "we challenge ten times a second and no more (RFC 5961, 7); Linux' limit is off here",
     [NO_ACK] = "outside of the window and without ACK: we answer (RFC 9293, 3.10.7.4, first), Linux drops it",
-    [BEHIND_FIN] = "data behind the peer's FIN: we answer what lies outside of the window, Linux drops it",
     [SMALL] = "TIME_WAIT, and FIN_WAIT_2 without a user, are a smaller block of Linux with rules of its own",
     [TEXT_BEHIND_FIN] = "data that goes on behind the peer's FIN: we ignore it (RFC 9293, 3.10.7.4), Linux resets",
     [LEFT_OF_NEXT] = "old, up to what is next: it is outside (RFC 9293, 3.4), Linux takes its ACK and flags",
-    [OLD_ACK] = "an acknowledgement with an old timestamp: we answer (RFC 7323, 5.3, R1), Linux drops it",
     [RESET_NUMBER] = "for data after close: our reset has the newest number acknowledged, Linux' that segment's",
     [GHOST] = "acknowledges what is older than our SYN: RFC 5961, 5.2, lets a window of it pass, Linux does not",
     [PASSED_FIN] = "a peer that has sent a FIN and bytes behind it: the stream ends, or goes on, as segments overlap",
@@ -205,7 +201,7 @@ struct saying {
     enum from seq_from, ack_from; /* ack_from: NEXT is the SYN of the end itself */
     int32_t seq, ack;
     unsigned version;
-    bool broken, old_times, ends; /* ends: its FIN is meant */
+    bool broken, ends; /* ends: its FIN is meant */
     unsigned n_sack;
     struct cl_tcp_range sack[3]; /* relative to the end's SYN */
 };
@@ -442,10 +438,8 @@ static void look_for_parting(const struct said *l, const struct said *o)
 static bool may_be_silent(const struct said *l, const struct said *o, bool in_order, bool limited)
 {
     return allow(LATER, in_order) || allow(LIMITED, limited && l->segments) ||
-           allow(NO_ACK, o->segments && is_bare()) || allow(BEHIND_FIN, o->segments && now.s.len && peer_is_done()) ||
-           allow(SMALL, is_small()) || allow(RECOVERY, l->again || o->again) ||
-           allow(LEFT_OF_NEXT, l->segments && ends_at_next()) ||
-           allow(OLD_ACK, o->segments && now.old_times && cl_tcp_segment_space(&now.s) == 0);
+           allow(NO_ACK, o->segments && is_bare()) || allow(SMALL, is_small()) ||
+           allow(RECOVERY, l->again || o->again) || allow(LEFT_OF_NEXT, l->segments && ends_at_next());
 }
 
 static bool same_reset(const struct said *l, const struct said *o)
@@ -605,7 +599,6 @@ static void say_old_times(struct saying *y)
     y->s.len = (uint16_t)(chance() < 500 ? 0 : length());
     y->s.options.has = CL_TCPO_TIMES;
     y->s.options.ts_val = ts_now - 1000 - (uint32_t)below(1u << 30); /* Linux takes what is older by 1 */
-    y->old_times = true;
     snprintf(what, sizeof what, "a timestamp of before, with %u bytes", y->s.len);
 }
 
