@@ -91,7 +91,8 @@ static void take_reset(struct cl_tcp_conn *c, const struct arrival *a)
  * is dealt with. */
 static bool repeated_syn(struct cl_tcp_conn *c, struct arrival *a)
 {
-    if (c->state != CL_TCP_SYN_RECEIVED || !(a->flags & CL_TCPF_SYN) || a->seq + 1 != c->rcv_nxt)
+    bool syn = (a->flags & (CL_TCPF_SYN | CL_TCPF_RST)) == CL_TCPF_SYN;
+    if (c->state != CL_TCP_SYN_RECEIVED || !syn || a->seq + 1 != c->rcv_nxt)
         return true;
     if (!(a->flags & CL_TCPF_ACK)) { /* it did not get our answer */
         cl_tcp_recovery_again(c);
