@@ -76,6 +76,7 @@ static uint16_t peer_port;
 static bool verbose, active, wide; /* we open; no window bounded anything yet */
 static bool lazy;                  /* the peer acknowledges when it likes, up to `held`, relative to their SYN */
 static uint32_t held;
+static unsigned unanswered;         /* writes, at most */
 static bool over;                   /* nobody has the connection any more */
 static bool parted;                 /* the case is over: they differ */
 static struct cl_tcp_options offer; /* of the peer's SYN */
@@ -646,6 +647,11 @@ static void user_does(void)
     unsigned n = chance();
     if (n < 500) {
         uint32_t len = length();
+        struct saying y = plain_ack();
+        if (!lazy && ++unanswered > 3) { /* else congestion windows come into it, of segments and of bytes */
+            unanswered = 0;
+            say(&y);
+        }
         snprintf(what, sizeof what, "a write of %u", len);
         users_write(len);
     } else if (n < 900) {
@@ -776,6 +782,7 @@ static void draw(void)
     wide = true;
     lazy = chance() < 300;
     held = 1;
+    unanswered = 0;
     parted = over = false;
     ts_now = 1000000 + (uint32_t)below(1u << 31);
     active = below(2);

@@ -259,7 +259,8 @@ static void forge(struct round *r, bool to_us, struct cl_tcp_segment *s, const u
     uint8_t packet[PACKET_MOST];
     uint16_t from = to_us ? r->port : PORT_OURS, to = to_us ? PORT_OURS : r->port;
     unsigned len = HEADERS + cl_tcp_segment_write(s, from, to, packet + HEADERS);
-    memcpy(packet + len, data, s->len);
+    if (s->len)
+        memcpy(packet + len, data, s->len);
     packet_head(packet, len + s->len, to_us ? IP_LINUX : r->ip, to_us ? r->ip : IP_LINUX);
     n_forged++;
     fly(r, to_us, packet, len + s->len, in_ns);
