@@ -89,8 +89,9 @@ CL_API int cl_stream_wait_open(struct cl_stream *s, int64_t timeout_ns);
  * thread. */
 CL_API int cl_stream_error(struct cl_stream *s);
 
-/* Take what has come, at least one byte and at most `room`. 0: the peer has sent its FIN and all was taken, or the side
- * was shut; or room is 0. */
+/* Take what has come, at least one byte and at most `room`. 0: the peer has sent its FIN and all was taken, whatever
+ * became of the connection then; or the side was shut; or room is 0. A reset before that drops what was not taken, and
+ * is an error. */
 CL_API int64_t cl_stream_read(struct cl_stream *s, void *data, int64_t room, int64_t timeout_ns);
 /* The same into n pieces, one after the other. -EINVAL: n is not in 0..CL_STREAM_VECTORS. */
 CL_API int64_t cl_stream_readv(struct cl_stream *s, const struct cl_iovec *to, int64_t n, int64_t timeout_ns);

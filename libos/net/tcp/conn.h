@@ -55,7 +55,8 @@
  *              counted
  *   RFC 7323   window scale, timestamps, PAWS; a segment without a timestamp, where they were agreed, is dropped
  *   RFC 2018   SACK, both ways (scoreboard.c); also of what came twice (2883)
- *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection
+ *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection;
+ *              a reset with the number of the peer's FIN is taken for exact, as in Linux
  *   RFC 1337   a reset does not end TIME_WAIT
  *   RFC 6191   a SYN that is surely new does, and opens again
  *   RFC 3168   ECN: agreement, echo, reduction (ecn.c); 8257: DCTCP on the wire, as rule of the settings
@@ -102,7 +103,7 @@
 
 #define CL_TCP_IDLE_BYTES 512
 #define CL_TCP_PRESSURE_NS 10000000ull
-#define CL_TCP_SHARE 8         /* see cl_tcp_has_its_share */
+#define CL_TCP_SHARE 4         /* see cl_tcp_has_its_share */
 #define CL_TCP_MSS_DEFAULT 536 /* of a peer that names none (RFC 9293, section 3.7.1) */
 #define CL_TCP_MSS_LEAST 64    /* a smaller one is taken for this: else a peer makes our headers its amplifier */
 

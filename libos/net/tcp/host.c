@@ -22,6 +22,7 @@ struct socket {
     bool open;                        /* the user has it */
     bool lives;                       /* the connection does */
     bool connecting, opened, waits;   /* waits: to be accepted */
+    bool eof;                         /* the user has read all that there is */
     int error;                        /* to be told, once */
 };
 
@@ -160,6 +161,13 @@ static void on_opened(struct cl_tcp_conn *c, void *arg)
     }
 }
 
+static void on_eof(struct cl_tcp_conn *c, void *arg)
+{
+    struct socket *s = cl_container_of(c, struct socket, conn);
+    (void)arg;
+    s->eof = true;
+}
+
 static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
 {
     struct socket *s = cl_container_of(c, struct socket, conn);
@@ -168,7 +176,7 @@ static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
     s->error = error;
 }
 
-static const struct cl_tcp_events events = {.opened = on_opened, .ended = on_ended};
+static const struct cl_tcp_events events = {.opened = on_opened, .eof = on_eof, .ended = on_ended};
 
 static void begin(struct socket *s)
 {
@@ -520,7 +528,7 @@ int64_t cl_tcp_host_read(struct cl_tcp_host *h, int number, void *data, int64_t 
         got = cl_tcp_read(&s->conn, data, room);
         finish(s);
     }
-    if (got || room == 0)
+    if (got || room == 0 || s->eof)
         return got;
     if (s->error)
         return take_error(s);

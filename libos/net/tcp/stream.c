@@ -186,7 +186,11 @@ static int64_t read_step(struct transfer *t, struct cl_stream *s, const struct c
     *over = s->told & CL_STREAM_READ_OFF;
     if (*over)
         return 0;
-    if ((s->told & CL_STREAM_OVER) || (s->told & (CL_STREAM_DATA | CL_STREAM_EOF)) == CL_STREAM_EOF) {
+    if ((s->told & (CL_STREAM_DATA | CL_STREAM_EOF)) == CL_STREAM_EOF) { /* all was read: no error can change that */
+        *over = true;
+        return 0;
+    }
+    if (s->told & CL_STREAM_OVER) {
         *over = true;
         return cl_stream_why(s, 0);
     }

@@ -130,6 +130,30 @@ static void resets(void)
     CHECK_EQ(cl_stream_close(t.ours, 0), 0);
 }
 
+/* The end of a stream stays that, whatever comes behind it; without all before it, it is none. */
+static void reset_behind_the_end(void)
+{
+    for (unsigned reads = 0; reads < 2; reads++) {
+        struct two t = two_ends();
+        char data[8];
+        CHECK_EQ(cl_stream_write(t.ours, "last", 4, WAIT), 4);
+        CHECK_EQ(cl_stream_shutdown(t.ours, CL_STREAM_WRITE), 0);
+        CHECK_EQ(cl_stream_peek(t.theirs, data, 8, WAIT), 4);
+        if (reads) {
+            CHECK_EQ(cl_stream_read(t.theirs, data, 8, WAIT), 4);
+            CHECK_EQ(cl_stream_read(t.theirs, data, 8, WAIT), 0);
+        }
+        CHECK_EQ(cl_stream_abort(t.ours), 0);
+        while (cl_stream_error(t.theirs) == 0)
+            cl_uthread_yield();
+        if (reads)
+            CHECK_EQ(cl_stream_read(t.theirs, data, 8, WAIT), 0);
+        else
+            CHECK(cl_stream_read(t.theirs, data, 8, WAIT) < 0);
+        CHECK_EQ(cl_stream_close(t.theirs, 0), 0);
+    }
+}
+
 static void lingering(void)
 {
     struct two t = two_ends();
@@ -357,6 +381,7 @@ static void root(void *arg)
     reading_and_writing();
     half_close();
     resets();
+    reset_behind_the_end();
     lingering();
     options();
     closed_under_waiters();
