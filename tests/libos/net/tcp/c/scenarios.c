@@ -386,6 +386,8 @@ static void sacks_name_the_latest_first(void)
 
 static void holes_are_bounded(void)
 {
+    cl_chunks_delete(hosts[1].stack.chunks);
+    hosts[1].stack.chunks = cl_chunks_new(4000ull * CL_CHUNK_BYTES, 1); /* of which its share is more than they take */
     open_both();
     struct cl_tcp_segment s = in_turn();
     uint32_t base = s.seq;
