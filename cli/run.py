@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import errno
 import json
 import os
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.ending import end_now
@@ -41,10 +43,35 @@ class _Help(argparse.Action):
 
         if namespace.target in registry.names():
             lines = registry.options_help(namespace.target)
-            parser.epilog = f"options of {namespace.target} (--option K=V):\n{lines}"
+            parser.epilog = f"options of {namespace.target} (--option K=V, or --K V):\n{lines}"
             parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.print_help()
         parser.exit()
+
+
+def rewrite(words: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
+    """A built-in application's options may be written as its own: --root DIR for --option root=DIR. One that is yes or
+    no needs no value."""
+    from ..apps import registry
+
+    target = next((word for word in words if word in registry.names()), None)
+    if target is None:
+        return list(words)
+    known = {text for action in parser._actions for text in action.option_strings}
+    kinds = {f"--{f.name.replace('_', '-')}": f for f in dataclasses.fields(registry.load(target).options)}
+    out, left = [], list(words)
+    while left:
+        word, equals, value = left.pop(0).partition("=")
+        field = None if word in known else kinds.get(word)
+        if field is None:
+            out.append(word + equals + value)
+            continue
+        if not equals and field.type in ("bool", bool) and (not left or left[0].startswith("-")):
+            value = "true"
+        elif not equals:
+            value = left.pop(0) if left else ""
+        out += ["--option", f"{field.name}={value}"]
+    return out
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -256,7 +283,7 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
                 _load(runtime, generator)
             else:
                 _wait(options, runtime, service)
-            _stop(options, runtime)
+            _stop(options, runtime, service)
         _finish(options, name, runtime, service, generator)
     finally:
         # Handlers point into the service: the runtime goes first.
@@ -277,10 +304,14 @@ def _load(runtime: Runtime, generator: Any) -> None:
     runtime.wait(0)
 
 
-def _stop(options: argparse.Namespace, runtime: Runtime) -> None:
-    """Stop it, and tell systemd. If a kthread's code does not come back the process ends here: nothing that it uses can
+def _stop(options: argparse.Namespace, runtime: Runtime, service: Service) -> None:
+    """Stop it, and tell systemd. What is under way may end before, if the service knows of it. If a kthread's code does not come back the process ends here: nothing that it uses can
     be closed."""
+    from ..apps.registry import Drains
+
     notify(STOPPING)
+    if isinstance(service, Drains):
+        service.drain()
     try:
         runtime.stop()
     except CorelaneError as error:
@@ -291,7 +322,8 @@ def _stop(options: argparse.Namespace, runtime: Runtime) -> None:
 
 
 def _announce(options: argparse.Namespace, name: str, runtime: Runtime, service: Service) -> None:
-    does = f"serves UDP port {', '.join(map(str, service.ports))}" if service.ports else "works"
+    protocol = getattr(service, "protocol", "UDP")
+    does = f"serves {protocol} port {', '.join(map(str, service.ports))}" if service.ports else "works"
     socket = options.socket or default_socket()
     where = f"attached to {socket}" if runtime.attached else f"embedded on {options.nic}"
     _say(

@@ -94,6 +94,7 @@
 
 #define CL_TCP_IDLE_BYTES 512
 #define CL_TCP_PRESSURE_NS 10000000ull
+#define CL_TCP_WAKE_NS (1ull << 26)
 #define CL_TCP_MSS_DEFAULT 536 /* of a peer that names none (RFC 9293, section 3.7.1) */
 #define CL_TCP_MSS_LEAST 64    /* a smaller one is taken for this: else a peer makes our headers its amplifier */
 
@@ -154,6 +155,7 @@ enum cl_tcp_state {
 #define CL_TCP_EVENT_WRITABLE 4
 #define CL_TCP_EVENT_EOF 8
 #define CL_TCP_EVENT_ENDED 16
+#define CL_TCP_EVENT_DUE 32
 
 /* What a timer waits for. */
 enum cl_tcp_timer {
@@ -287,6 +289,7 @@ struct cl_tcp_conn {
     uint32_t recover_seq; /* RecoveryPoint (RFC 6675); with CL_TCP_PROBED the probe's end (TLP.end_seq, RFC 8985) */
     uint32_t reduced_seq; /* with CL_TCP_MARKS_REDUCED: nxt at that time */
     uint32_t user_timeout_ms;
+    uint32_t wake_at; /* the time of cl_tcp_wake, in steps of CL_TCP_WAKE_NS; 0: none. 9 years of them */
     struct cl_tcp_rtt rtt;
     struct cl_tcp_cc cc;
     uint32_t heard_ms;    /* low word of the time when a segment came, ... */
