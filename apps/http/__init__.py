@@ -6,7 +6,9 @@ Rooms of code, lowest first. Each does one thing and calls only those before it:
 - `path`, `date`, `types`, `condition`: texts in, a decision out
 - `file`, `loader`, `cache`: files in memory; threads that read them, so that no kthread waits for a disk
 - `service.h`, `exchange`, `respond`, `pieces`, `files`: an answer
+- `route`, `handler`, `handlers.py`: functions that answer, compiled and plain Python
 - `conn.{h,c}`: a connection, and for how long each of its states may last. **Start there.**
+- `openssl`, `tls_context`, `tls`: TLS between a connection and what carries it, by a library
 - `wire`, `host`: what carries the bytes: libos' TCP; nothing, for tests
 - `serve.{h,c}`, `app.py`: the server
 

@@ -126,7 +126,16 @@ static void refuse(struct cl_http_conn *c, int status)
 
 static void answer(struct cl_http_conn *c)
 {
-    cl_http_files_answer(c->now);
+    struct cl_http_exchange *x = c->now;
+    if (x->early) {
+        cl_http_route_refuse(x, x->early);
+    } else if (x->route) {
+        x->around = &c->link->around;
+        x->around_wire = c->wire;
+        cl_http_handler_answer(x);
+    } else {
+        cl_http_files_answer(x);
+    }
     send_answer(c);
 }
 
@@ -142,6 +151,7 @@ static int on_head(struct cl_http_request *r)
     struct cl_http_exchange *x = exchange_of(r);
     struct cl_http_service *s = x->service;
     x->closes = !r->keep_alive || cl_load_relaxed(&s->draining);
+    x->early = cl_http_route(x);
     return r->sized && r->length > s->options.body_most ? 413 : 0;
 }
 

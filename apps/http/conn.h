@@ -23,6 +23,7 @@ struct cl_http_link {
     void (*shutdown)(void *wire); /* write no more */
     void (*close)(void *wire);    /* nor read */
     void (*abort)(void *wire);    /* now, with a reset */
+    struct cl_http_around around; /* calls of handlers */
 };
 
 enum cl_http_state { CL_HTTP_IDLE = 0, CL_HTTP_HEAD_STATE, CL_HTTP_BODY_STATE, CL_HTTP_ANSWERS, CL_HTTP_LINGERS,

@@ -32,6 +32,11 @@ struct cl_http_exchange *cl_http_exchange_new(struct cl_http_service *s)
     x->at = x->left = 0;
     x->piece = NULL;
     x->range = x->n_ranges = 0;
+    x->route = NULL;
+    x->early = 0;
+    x->reply = NULL;
+    x->reply_room = 0;
+    x->answered = x->streams = false;
     x->head_len = 0;
     return x;
 }
@@ -39,6 +44,7 @@ struct cl_http_exchange *cl_http_exchange_new(struct cl_http_service *s)
 void cl_http_exchange_delete(struct cl_http_exchange *x)
 {
     struct cl_http_service *s = x->service;
+    cl_http_handler_end(x);
     struct cl_http_thread *t = cl_http_here(s);
     cl_http_request_end(&x->request);
     cl_http_file_put(x->file);

@@ -8,6 +8,7 @@
 
 #include "condition.h"
 #include "file.h"
+#include "handler.h"
 #include "service.h"
 
 #define CL_HTTP_ANSWER_HEAD 1024 /* bytes of an answer's head, or of a part's */
@@ -16,6 +17,12 @@
 #define CL_HTTP_SPAN 1   /* there is another span */
 #define CL_HTTP_END 0    /* the answer is whole */
 #define CL_HTTP_FAILED (-1) /* it cannot be ended: the connection is reset */
+
+/* Around the call of a compiled handler. */
+struct cl_http_around {
+    void (*begin)(void *wire);
+    bool (*end)(void *wire); /* whether it faulted */
+};
 
 struct cl_http_exchange {
     struct cl_http_request request;
@@ -39,6 +46,15 @@ struct cl_http_exchange {
     uint16_t range, n_ranges;
     struct cl_http_range ranges[CL_HTTP_RANGES];
     char boundary[24];
+    /* Of a handler. */
+    const struct cl_http_route *route; /* NULL: files */
+    const struct cl_http_around *around;
+    void *around_wire;
+    int early; /* status that its head has earned; the body is read and dropped. 0: none */
+    uint8_t *reply; /* memory of its answer, or NULL */
+    uint64_t reply_room;
+    bool answered, streams;
+    struct cl_http_call call;
     uint32_t head_len;
     char head[CL_HTTP_ANSWER_HEAD];
 };

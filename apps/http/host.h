@@ -18,8 +18,9 @@ struct cl_http_host;
  * memory. */
 CL_API struct cl_http_host *cl_http_host_new(struct cl_http_service *s, uint64_t room);
 CL_API void cl_http_host_delete(struct cl_http_host *h);
-/* Open the host's connection, in place of the one before. -ENOBUFS: the server refuses it. */
-CL_API int cl_http_host_open(struct cl_http_host *h);
+/* Open the host's connection, in place of the one before; tls: it begins with a handshake. -ENOBUFS: the server refuses
+ * it. */
+CL_API int cl_http_host_open(struct cl_http_host *h, bool tls);
 /* Bytes come in. Returns how many were taken; the rest is the caller's to offer again. */
 CL_API int64_t cl_http_host_send(struct cl_http_host *h, const uint8_t *data, int64_t len);
 /* The peer sends no more. */

@@ -1,6 +1,8 @@
 /* See serve.h. */
 #include "serve.h"
 #include "exchange.h"
+#include "handler.h"
+#include "tls.h"
 #include "wire.h"
 
 #include <errno.h>
@@ -113,21 +115,34 @@ static int64_t on_clock(void *arg)
     return 0;
 }
 
-int cl_http_serve(struct cl_http_service *s, struct cl_runtime *rt, uint16_t port, char err[256])
+int cl_http_set_certificate(struct cl_http_service *s, const char *certificates, const char *key, char err[256])
+{
+    return cl_http_tls_context_new(certificates, key, &s->tls, err);
+}
+
+static int listen_on(struct cl_http_service *s, struct cl_runtime *rt, uint16_t port, bool tls, char err[256])
+{
+    int rc = port ? cl_http_wire_listen(s, rt, port, BACKLOG, tls) : 0;
+    if (rc)
+        snprintf(err, 256, "cannot serve TCP port %u: %s", port, strerror(-rc));
+    return rc;
+}
+
+int cl_http_serve(struct cl_http_service *s, struct cl_runtime *rt, uint16_t port, uint16_t tls_port, char err[256])
 {
     struct cl_runtime_info info;
     const struct cl_every *clock;
     cl_runtime_info(rt, &info);
-    if (info.kthreads > s->n_threads) {
-        snprintf(err, 256, "the server was made for %u kthreads, and there are %u", s->n_threads, info.kthreads);
+    if (info.kthreads > s->n_threads || (tls_port && !s->tls)) {
+        snprintf(err, 256, "%s", tls_port && !s->tls ? "TLS needs a certificate" : "it was made for fewer kthreads");
         return -EINVAL;
     }
     int rc = cl_runtime_every(rt, CLOCK_NS, on_clock, s, 0, &clock);
-    if (rc == 0)
-        rc = cl_http_wire_listen(s, rt, port, BACKLOG);
     if (rc)
-        snprintf(err, 256, "cannot serve TCP port %u: %s", port, strerror(-rc));
-    return rc;
+        snprintf(err, 256, "cannot start the clock: %s", strerror(-rc));
+    if (rc == 0)
+        rc = listen_on(s, rt, port, false, err);
+    return rc ? rc : listen_on(s, rt, tls_port, true, err);
 }
 
 void cl_http_drain(struct cl_http_service *s)
@@ -170,6 +185,8 @@ void cl_http_service_delete(struct cl_http_service *s)
     if (!s)
         return;
     cl_http_cache_delete(s->cache);
+    cl_http_tls_context_delete(s->tls);
+    cl_http_routes_delete(s);
     for (unsigned k = 0; k < s->n_threads; k++)
         cl_http_exchange_free_spares(&s->threads[k]);
     free(s->threads);

@@ -41,8 +41,10 @@ struct cl_http_counts {
     uint64_t ok, redirects, client_errors, server_errors; /* answers by their status: 1xx and 2xx, 3xx, 4xx, 5xx */
     uint64_t not_modified, partial;                       /* 304 and 206 */
     uint64_t late_heads, slow_bodies, slow_readers, idle; /* time-outs */
+    uint64_t handler_errors;                              /* that raised, faulted, or answered what cannot be: 500 */
     uint64_t no_memory;                                   /* refused since memory_bytes was used up: 503 */
     uint64_t cut;                                         /* answers that could not be ended: a file became shorter */
+    uint64_t handshakes, resumed, failed_handshakes;      /* of TLS; `resumed` of those that were done */
 };
 // cffi: end
 
@@ -57,7 +59,9 @@ struct cl_http_thread {
 struct cl_http_service {
     struct cl_http_options options;
     struct cl_http_limits limits;
-    struct cl_http_cache *cache; /* NULL: no files are served */
+    struct cl_http_cache *cache;     /* NULL: no files are served */
+    struct cl_http_route *routes;    /* of handlers (handler.h) */
+    struct cl_http_tls_context *tls; /* NULL: it has no certificate */
     struct cl_http_thread *threads;
     uint32_t n_threads;
     /* Written by anybody, atomically (relaxed: numbers). */

@@ -6,7 +6,8 @@
 
 #include <corelane/libos/tcp.h>
 
-/* As cl_runtime_listen_tcp. The service must live until the runtime has stopped. */
-int cl_http_wire_listen(struct cl_http_service *s, struct cl_runtime *rt, uint16_t port, uint32_t backlog);
+/* As cl_runtime_listen_tcp; tls: connections begin with a handshake. The service must live until the runtime has
+ * stopped. */
+int cl_http_wire_listen(struct cl_http_service *s, struct cl_runtime *rt, uint16_t port, uint32_t backlog, bool tls);
 
 #endif

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import io
 import os
+import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,6 +48,15 @@ def read_answers(raw: bytes, methods: tuple[str, ...] = ("GET",)) -> list[Answer
     return out
 
 
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate for "here" and the address of httpnet, signed by itself, and its key."""
+    made = folder / "certificate.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-days", "2", "-subj", "/CN=here", "-addext", "subjectAltName=DNS:here,IP:10.98.0.2"]
+    subprocess.run([*command, "-out", str(made[0]), "-keyout", str(made[1])], check=True, capture_output=True)
+    return made
+
+
 class Server:
     """A service and one connection to it at a time."""
 
@@ -62,15 +72,19 @@ class Server:
         self._buffer = ffi.new("uint8_t[]", room)
         self._room = room
 
+    def set_certificate(self, certificates: Path, key: Path) -> None:
+        err = ffi.new("char[256]")
+        check(lib.cl_http_set_certificate(self.service, bytes(certificates), bytes(key), err), "use a certificate", err)
+
     def close(self) -> None:
         lib.cl_http_host_delete(self.host)
         assert lib.cl_http_alive(self.service) == 0
         assert lib.cl_http_used_bytes(self.service) == 0
         lib.cl_http_service_delete(self.service)
 
-    def open(self) -> bool:
+    def open(self, tls: bool = False) -> bool:
         """A new connection, in place of the one before."""
-        return int(lib.cl_http_host_open(self.host)) == 0
+        return int(lib.cl_http_host_open(self.host, tls)) == 0
 
     def send(self, data: bytes) -> int:
         return int(lib.cl_http_host_send(self.host, data, len(data)))

@@ -133,6 +133,10 @@ CL_API void cl_tcp_resume(struct cl_tcp_conn *c);
 /* Call `due` in so many ns, and not at the time that was asked for before; UINT64_MAX: never. It comes once, and up to
  * 68 ms late: it is for states that last too long. */
 CL_API void cl_tcp_wake(struct cl_tcp_conn *c, uint64_t in_ns);
+/* Around a handler that the user calls in its callback: it may ask who is served (cl_current_request), and its views may
+ * fault (cl_handler_fault). It may block. `end` returns whether it faulted. On a uthread. */
+CL_API void cl_tcp_handler_begin(struct cl_tcp_conn *c);
+CL_API bool cl_tcp_handler_end(struct cl_tcp_conn *c);
 /* Send small segments at once, whatever is under way (no Nagle). */
 CL_API void cl_tcp_no_delay(struct cl_tcp_conn *c, bool on);
 /* Write no more: a FIN follows what was written. Reading goes on. */

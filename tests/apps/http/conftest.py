@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from httphost import LARGE, MODIFIED, TEXT, Server
+from httphost import LARGE, MODIFIED, TEXT, Server, make_certificate
 from httpnet import Served, served_on
 
 from corelane.apps._native import lib
@@ -40,6 +41,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "in.txt").symlink_to("text.txt")
     os.mkfifo(root / "pipe")
     return root
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate and its key, PEM files."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl: apt-get install openssl")
+    return make_certificate(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture
