@@ -19,6 +19,7 @@ typedef int (*cl_openssl_passphrase)(char *buf, int size, int writes, void *arg)
 /* X(what it returns, name, parameters) */
 #define CL_OPENSSL(X)                                                                                                  \
     X(const struct ssl_method_st *, TLS_server_method, (void))                                                         \
+    X(const struct ssl_method_st *, TLS_client_method, (void))                                                         \
     X(struct ssl_ctx_st *, SSL_CTX_new, (const struct ssl_method_st *))                                                \
     X(void, SSL_CTX_free, (struct ssl_ctx_st *))                                                                       \
     X(long, SSL_CTX_ctrl, (struct ssl_ctx_st *, int, long, void *))                                                    \
@@ -32,6 +33,7 @@ typedef int (*cl_openssl_passphrase)(char *buf, int size, int writes, void *arg)
     X(struct ssl_st *, SSL_new, (struct ssl_ctx_st *))                                                                 \
     X(void, SSL_free, (struct ssl_st *))                                                                               \
     X(void, SSL_set_accept_state, (struct ssl_st *))                                                                   \
+    X(void, SSL_set_connect_state, (struct ssl_st *))                                                                  \
     X(void, SSL_set_bio, (struct ssl_st *, struct bio_st *, struct bio_st *))                                          \
     X(int, SSL_do_handshake, (struct ssl_st *))                                                                        \
     X(int, SSL_read, (struct ssl_st *, void *, int))                                                                   \

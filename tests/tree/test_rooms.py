@@ -41,6 +41,7 @@ ROOMS = {
     "libos/net/tcp": "net sched",
     "libos/storage": "sched",
     "libos/storage/log": "storage sched",
+    "apps/http": ".",
     "apps/kv": ".",
     "apps/raft/transport": "raft/core",
     "apps/raft/node": "raft/core kv",

@@ -1,0 +1,1 @@
+"""HTTP against nginx: the same client on the same link. Start with http.py."""
