@@ -774,6 +774,44 @@ static void answers_carry_acknowledgements(void)
     world_run(SECOND);
 }
 
+/* A user is called at the time that it asked for last, once, and not when it has taken that back or it is over. */
+static unsigned dues;
+
+static void on_due(struct cl_tcp_conn *c, void *arg)
+{
+    (void)c, (void)arg;
+    dues++;
+}
+
+static void users_are_called_in_time(void)
+{
+    static const struct cl_tcp_events due_events = {on_opened, on_data, on_writable, on_eof, on_ended, on_due};
+    open_both();
+    dues = 0;
+    ON(apps[0], (cl_tcp_set_user(c, &due_events, &apps[0]), cl_tcp_wake(c, SECOND)));
+    world_run(900 * MS);
+    CHECK_EQ(dues, 0);
+    ON(apps[0], cl_tcp_wake(c, SECOND)); /* later */
+    world_run(900 * MS);
+    CHECK_EQ(dues, 0);
+    world_run(200 * MS);
+    CHECK_EQ(dues, 1);
+    world_run(5 * SECOND);
+    CHECK_EQ(dues, 1);
+    ON(apps[0], cl_tcp_wake(c, 5 * SECOND));
+    ON(apps[0], cl_tcp_wake(c, 100 * MS)); /* sooner */
+    world_run(200 * MS);
+    CHECK_EQ(dues, 2);
+    ON(apps[0], cl_tcp_wake(c, 100 * MS));
+    ON(apps[0], cl_tcp_wake(c, UINT64_MAX));
+    world_run(SECOND);
+    CHECK_EQ(dues, 2);
+    ON(apps[0], cl_tcp_wake(c, 100 * MS));
+    ON(apps[0], cl_tcp_abort(c));
+    world_run(SECOND);
+    CHECK(dues == 2 && apps[0].ended == 1);
+}
+
 #define CASE(name)                                                                                                     \
     {                                                                                                                  \
 #name, name                                                                                                    \
@@ -815,6 +853,7 @@ static const struct {
     CASE(time_wait_opens_again),
     CASE(numbers_are_not_to_be_guessed),
     CASE(answers_carry_acknowledgements),
+    CASE(users_are_called_in_time),
 };
 
 int main(int argc, char **argv)
