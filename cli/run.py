@@ -305,8 +305,9 @@ def _load(runtime: Runtime, generator: Any) -> None:
 
 
 def _stop(options: argparse.Namespace, runtime: Runtime, service: Service) -> None:
-    """Stop it, and tell systemd. What is under way may end before, if the service knows of it. If a kthread's code does not come back the process ends here: nothing that it uses can
-    be closed."""
+    """Stop it, and tell systemd. What is under way may end before, if the service knows of it.
+
+    If a kthread's code does not come back the process ends here: nothing that it uses can be closed."""
     from ..apps.registry import Drains
 
     notify(STOPPING)

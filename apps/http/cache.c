@@ -10,7 +10,7 @@
 #define ENTRIES_MOST 16384 /* of a shard: names that are not there cost memory, too */
 
 struct entry {
-    struct entry *next;               /* of its bucket; under the shard's lock, as all up to `looking` */
+    struct entry *next;                /* of its bucket; under the shard's lock, as all up to `looking` */
     struct entry *around, **around_at; /* of all of the shard */
     uint64_t hash;
     uint32_t refs; /* users, and the table's */
@@ -191,8 +191,8 @@ static void settle(const struct cl_http_cache *c, struct shard *s, struct entry 
     }
 }
 
-/* Have a loader look at it, unless somebody has done so meanwhile. The lock of the shard is not held; the result is what
- * was found. */
+/* Have a loader look at it, unless somebody has done so meanwhile. The lock of the shard is not held; the result is
+ * what was found. */
 static enum cl_http_found look(struct cl_http_cache *c, struct shard *s, struct entry *e, uint64_t now_ms,
                                struct cl_http_file **file, int *error)
 {
@@ -252,8 +252,7 @@ int cl_http_cache_read(struct cl_http_cache *c, const struct cl_http_file *f, ui
 
 /* From the beginning to the end. */
 
-int cl_http_cache_new(struct cl_http_loader *loader, uint64_t bytes_most, uint32_t fresh_ms,
-                      struct cl_http_cache **out)
+int cl_http_cache_new(struct cl_http_loader *loader, uint64_t bytes_most, uint32_t fresh_ms, struct cl_http_cache **out)
 {
     struct cl_http_cache *c = aligned_alloc(CL_CACHELINE, sizeof *c);
     if (!c)

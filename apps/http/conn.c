@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #define CONTINUE "HTTP/1.1 100 Continue\r\n\r\n"
-#define LINGER_BYTES (1u << 20) /* that are dropped at most */
+#define LINGER_BYTES (1u << 20)                /* that are dropped at most */
 #define FRAMES_MOST(body) (2 * (body) + 65536) /* bytes of chunks with their frames */
 
 static struct cl_http_counts *counts_of(const struct cl_http_conn *c)

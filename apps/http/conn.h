@@ -5,10 +5,10 @@
  * The machine knows no TCP and no TLS: bytes come by cl_http_take, and leave by a link. So it runs on a connection of
  * libos (wire.c), behind TLS, and in tests without a network (host.c).
  *
- * A request that comes while an answer is being sent waits unread (cl_http_take takes nothing), so a peer that sends and
- * does not read is held back by TCP. IDLE has nothing but this block. LINGER: an error was answered, our side is shut,
- * and what the peer still sends is read and dropped for a while; else a reset could overtake the answer (RFC 9112,
- * section 9.6).
+ * A request that comes while an answer is being sent waits unread (cl_http_take takes nothing), so a peer that sends
+ * and does not read is held back by TCP. IDLE has nothing but this block. LINGER: an error was answered, our side is
+ * shut, and what the peer still sends is read and dropped for a while; else a reset could overtake the answer (RFC
+ * 9112, section 9.6).
  *
  * Owner: whoever holds the connection; calls of one never overlap. What they call may block (files, handlers). */
 #ifndef CORELANE_APPS_HTTP_CONN_H
@@ -26,8 +26,14 @@ struct cl_http_link {
     struct cl_http_around around; /* calls of handlers */
 };
 
-enum cl_http_state { CL_HTTP_IDLE = 0, CL_HTTP_HEAD_STATE, CL_HTTP_BODY_STATE, CL_HTTP_ANSWERS, CL_HTTP_LINGERS,
-                     CL_HTTP_OVER };
+enum cl_http_state {
+    CL_HTTP_IDLE = 0,
+    CL_HTTP_HEAD_STATE,
+    CL_HTTP_BODY_STATE,
+    CL_HTTP_ANSWERS,
+    CL_HTTP_LINGERS,
+    CL_HTTP_OVER
+};
 
 struct cl_http_conn {
     const struct cl_http_link *link;

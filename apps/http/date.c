@@ -72,9 +72,9 @@ bool cl_http_date_read(struct cl_http_text text, int64_t *seconds)
         return false;
     }
     tm.tm_mon = strlen(month) == 3 ? month_of(month) : -1;
-    if ((uint32_t)end != text.len || strcmp(rest, "GMT") != 0 || tm.tm_mon < 0 || tm.tm_year < 1970 ||
-        tm.tm_mday < 1 || tm.tm_mday > 31 || tm.tm_hour < 0 || tm.tm_hour > 23 || tm.tm_min < 0 || tm.tm_min > 59 ||
-        tm.tm_sec < 0 || tm.tm_sec > 60)
+    if ((uint32_t)end != text.len || strcmp(rest, "GMT") != 0 || tm.tm_mon < 0 || tm.tm_year < 1970 || tm.tm_mday < 1 ||
+        tm.tm_mday > 31 || tm.tm_hour < 0 || tm.tm_hour > 23 || tm.tm_min < 0 || tm.tm_min > 59 || tm.tm_sec < 0 ||
+        tm.tm_sec > 60)
         return false;
     tm.tm_year -= 1900;
     *seconds = (int64_t)timegm(&tm);

@@ -1,8 +1,8 @@
 /* A request and its answer, while a connection works on them.
  *
- * The answer is a row of spans: first the head, then what `next` gives, until it gives no more. Spans lie in memory that
- * the exchange owns or has a reference of, so a peer that reads slowly costs its connection's send buffer and no copy.
- * Owner: the connection. Threads: whoever holds the connection. */
+ * The answer is a row of spans: first the head, then what `next` gives, until it gives no more. Spans lie in memory
+ * that the exchange owns or has a reference of, so a peer that reads slowly costs its connection's send buffer and no
+ * copy. Owner: the connection. Threads: whoever holds the connection. */
 #ifndef CORELANE_APPS_HTTP_EXCHANGE_H
 #define CORELANE_APPS_HTTP_EXCHANGE_H
 
@@ -14,8 +14,8 @@
 #define CL_HTTP_ANSWER_HEAD 1024 /* bytes of an answer's head, or of a part's */
 
 /* What `next` has done. */
-#define CL_HTTP_SPAN 1   /* there is another span */
-#define CL_HTTP_END 0    /* the answer is whole */
+#define CL_HTTP_SPAN 1      /* there is another span */
+#define CL_HTTP_END 0       /* the answer is whole */
 #define CL_HTTP_FAILED (-1) /* it cannot be ended: the connection is reset */
 
 /* Around the call of a compiled handler. */
@@ -41,8 +41,8 @@ struct cl_http_exchange {
     uint64_t span_len;
     int (*next)(struct cl_http_exchange *x); /* NULL: there are no more spans */
     struct cl_http_file *file;
-    uint64_t at, left;   /* of the file, or of the range: the next byte, and how many */
-    uint8_t *piece;      /* of a file that is not in memory: where pieces of it are read to */
+    uint64_t at, left; /* of the file, or of the range: the next byte, and how many */
+    uint8_t *piece;    /* of a file that is not in memory: where pieces of it are read to */
     uint16_t range, n_ranges;
     struct cl_http_range ranges[CL_HTTP_RANGES];
     char boundary[24];
@@ -50,7 +50,7 @@ struct cl_http_exchange {
     const struct cl_http_route *route; /* NULL: files */
     const struct cl_http_around *around;
     void *around_wire;
-    int early; /* status that its head has earned; the body is read and dropped. 0: none */
+    int early;      /* status that its head has earned; the body is read and dropped. 0: none */
     uint8_t *reply; /* memory of its answer, or NULL */
     uint64_t reply_room;
     bool answered, streams;

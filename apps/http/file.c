@@ -25,10 +25,9 @@ struct cl_http_file *cl_http_file_new(const struct stat *st, const char *path, b
                                .type = cl_http_type_of(path)};
     char date[CL_HTTP_DATE_BYTES + 1] = "";
     cl_http_date_write(date, f->modified_s);
-    f->etag_len = (uint16_t)snprintf(f->etag, sizeof f->etag, "\"%lx-%lx-%llx\"", (unsigned long)st->st_ino,
-                                     (unsigned long)size,
-                                     (unsigned long long)st->st_mtim.tv_sec * 1000000000ull +
-                                         (unsigned long long)st->st_mtim.tv_nsec);
+    f->etag_len = (uint16_t)snprintf(
+        f->etag, sizeof f->etag, "\"%lx-%lx-%llx\"", (unsigned long)st->st_ino, (unsigned long)size,
+        (unsigned long long)st->st_mtim.tv_sec * 1000000000ull + (unsigned long long)st->st_mtim.tv_nsec);
     f->meta_len = (uint16_t)snprintf(f->meta, sizeof f->meta,
                                      "Last-Modified: %s\r\nETag: %s\r\nAccept-Ranges: bytes\r\n", date, f->etag);
     return f;

@@ -15,10 +15,10 @@ struct cl_http_file {
     int64_t modified_s; /* since 1970 */
     struct timespec modified, changed;
     uint64_t device, inode;
-    int fd;              /* open, if it is too large for the cache; else -1 */
-    const uint8_t *data; /* its bytes, or NULL: they are read piece by piece */
-    const char *type;    /* constant */
-    char etag[64];       /* with its quotes; strong */
+    int fd;                       /* open, if it is too large for the cache; else -1 */
+    const uint8_t *data;          /* its bytes, or NULL: they are read piece by piece */
+    const char *type;             /* constant */
+    char etag[64];                /* with its quotes; strong */
     char meta[CL_HTTP_META_MOST]; /* header lines of each answer that has it, but for its length */
     uint8_t bytes[];
 };

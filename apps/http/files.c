@@ -103,8 +103,8 @@ static void redirect(struct cl_http_exchange *x)
     char line[CL_HTTP_ANSWER_HEAD / 2];
     struct cl_http_text target = cl_http_target(&x->request), path = cl_http_target_path(target);
     uint32_t query = target.len - (uint32_t)(path.at - target.at) - path.len;
-    int len = snprintf(line, sizeof line, "Location: %.*s/%.*s\r\n", (int)path.len, path.at, (int)query,
-                       path.at + path.len);
+    int len =
+        snprintf(line, sizeof line, "Location: %.*s/%.*s\r\n", (int)path.len, path.at, (int)query, path.at + path.len);
     if (path.len > 1 && path.at[1] == '/') /* "//host" would be another host's */
         cl_http_refuse(x, 404, NULL);
     else

@@ -80,9 +80,9 @@ static void call_compiled(struct cl_http_exchange *x)
         return;
     }
     x->around->begin(x->around_wire);
-    int64_t status = route->handler((const uint8_t *)target.at, target.len, x->body ? x->body : reply,
-                                    x->body ? (int64_t)x->body_len : 0, reply, (int64_t)route->room, &answered,
-                                    route->arg);
+    int64_t status =
+        route->handler((const uint8_t *)target.at, target.len, x->body ? x->body : reply,
+                       x->body ? (int64_t)x->body_len : 0, reply, (int64_t)route->room, &answered, route->arg);
     bool faulted = x->around->end(x->around_wire);
     if (faulted || status < 200 || status > 599 || answered < 0 || (uint64_t)answered > route->room) {
         fail(x);

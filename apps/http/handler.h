@@ -1,9 +1,9 @@
 /* Handlers: functions that answer what is asked of paths of theirs, instead of files.
  *
  * A compiled one gets the target (path and query, as it came), the body, and room for the answer's body. It may block.
- * A foreign one, of a language run-time, gets a struct cl_http_call, on the kthread's own stack under the no-switch rule
- * (corelane/libos/sched.h); it answers by cl_http_reply, whole, or as a stream of which it is asked for the next piece
- * when the one before it has left. */
+ * A foreign one, of a language run-time, gets a struct cl_http_call, on the kthread's own stack under the no-switch
+ * rule (corelane/libos/sched.h); it answers by cl_http_reply, whole, or as a stream of which it is asked for the next
+ * piece when the one before it has left. */
 #ifndef CORELANE_APPS_HTTP_HANDLER_H
 #define CORELANE_APPS_HTTP_HANDLER_H
 
@@ -45,8 +45,8 @@ typedef int (*cl_http_foreign)(struct cl_http_call *call, int op, void *arg);
 #define CL_HTTP_TAKES_PATCH 64
 
 /* Answer what is asked of a path, or if it ends with a star of all that begin so, by a handler; the longest that fits
- * counts. Paths are compared as they come, without decoding. type: of its answers. room: bytes of the longest one. Before
- * the service serves. -EINVAL, -ENOMEM. */
+ * counts. Paths are compared as they come, without decoding. type: of its answers. room: bytes of the longest one.
+ * Before the service serves. -EINVAL, -ENOMEM. */
 CL_API int cl_http_add_handler(struct cl_http_service *s, const char *path, uint32_t methods, const char *type,
                                uint64_t room, cl_http_handler fn, void *arg);
 CL_API int cl_http_add_foreign(struct cl_http_service *s, const char *path, uint32_t methods, cl_http_foreign fn,

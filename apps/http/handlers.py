@@ -230,12 +230,12 @@ def route(
     methods: those that it takes; another one is answered by 405. HEAD comes with GET: the body is left out.
 
     compiled=True: `handler(target, body, reply) -> (status, length)`, compiled by numba. All three are checked uint8
-    views: path and query, the request's body, and `room` bytes for the answer's, which is of the content type `type`. With
-    `state`, a C-contiguous numpy array that all calls share, it is `handler(target, body, reply, state)`. It may block
-    (corelane.libos.numba.calls). A fault, an exception and what cannot be an answer are answered by 500.
+    views: path and query, the request's body, and `room` bytes for the answer's, which is of the content type `type`.
+    With `state`, a C-contiguous numpy array that all calls share, it is `handler(target, body, reply, state)`. It may
+    block (corelane.libos.numba.calls). A fault, an exception and what cannot be an answer are answered by 500.
 
-    compiled=False: `handler(request)`, with a Request. It returns the body, (status, body) or (status, headers, body). A
-    body is text, bytes, None, or an iterable of them: that is sent in chunks, the next piece asked for when the one
+    compiled=False: `handler(request)`, with a Request. It returns the body, (status, body) or (status, headers, body).
+    A body is text, bytes, None, or an iterable of them: that is sent in chunks, the next piece asked for when the one
     before it has left. It must not block. An exception is answered by 500, and logged.
 
     Raises CorelaneError for what cannot be.

@@ -1,5 +1,5 @@
-/* A server without a network and without threads, for tests: connections are numbers, bytes go in and come out, and time
- * passes when its owner says so. What runs is the machine of conn.h. */
+/* A server without a network and without threads, for tests: connections are numbers, bytes go in and come out, and
+ * time passes when its owner says so. What runs is the machine of conn.h. */
 #ifndef CORELANE_APPS_HTTP_HOST_H
 #define CORELANE_APPS_HTTP_HOST_H
 

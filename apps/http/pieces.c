@@ -60,8 +60,8 @@ static int part_head(const struct cl_http_exchange *x, unsigned i, char *to, siz
     const struct cl_http_range *r = &x->ranges[i];
     if (i == x->n_ranges)
         return snprintf(to, room, "\r\n--%s--\r\n", x->boundary);
-    return snprintf(to, room, "\r\n--%s\r\nContent-Type: %s\r\nContent-Range: bytes %llu-%llu/%llu\r\n\r\n", x->boundary,
-                    x->file->type, (unsigned long long)r->from, (unsigned long long)(r->from + r->len - 1),
+    return snprintf(to, room, "\r\n--%s\r\nContent-Type: %s\r\nContent-Range: bytes %llu-%llu/%llu\r\n\r\n",
+                    x->boundary, x->file->type, (unsigned long long)r->from, (unsigned long long)(r->from + r->len - 1),
                     (unsigned long long)x->file->size);
 }
 

@@ -21,10 +21,10 @@ static const struct cl_http_text names[CL_HTTP_FIELDS] = {
     [CL_HTTP_IF_UNMODIFIED_SINCE] = {"if-unmodified-since", 19},
 };
 
-static const uint8_t methods[] = {[HTTP_GET] = 1 + CL_HTTP_GET,         [HTTP_HEAD] = 1 + CL_HTTP_HEAD,
-                                  [HTTP_POST] = 1 + CL_HTTP_POST,       [HTTP_PUT] = 1 + CL_HTTP_PUT,
-                                  [HTTP_DELETE] = 1 + CL_HTTP_DELETE,   [HTTP_OPTIONS] = 1 + CL_HTTP_OPTIONS,
-                                  [HTTP_PATCH] = 1 + CL_HTTP_PATCH};
+static const uint8_t methods[] = {
+    [HTTP_GET] = 1 + CL_HTTP_GET,    [HTTP_HEAD] = 1 + CL_HTTP_HEAD,     [HTTP_POST] = 1 + CL_HTTP_POST,
+    [HTTP_PUT] = 1 + CL_HTTP_PUT,    [HTTP_DELETE] = 1 + CL_HTTP_DELETE, [HTTP_OPTIONS] = 1 + CL_HTTP_OPTIONS,
+    [HTTP_PATCH] = 1 + CL_HTTP_PATCH};
 
 bool cl_http_parses(void)
 {

@@ -3,12 +3,14 @@
  * Bytes come in any pieces. The texts of a request that came in one piece lie there, and are gone with it; of another
  * one, in a copy that the request owns. So they are good while what cl_http_request_feed was given last is.
  *
- * Refused with a status beyond what llhttp refuses (RFC 9112, sections 3.2, 6.1, 6.3 and 11.2, where a proxy and we could
- * see different requests):
- *   400  both lengths, two lengths, chunked in HTTP/1.0, no Host or two in HTTP/1.1 or one that is no host, a line of the
- *        head that LF alone ends, or that goes on in the next (obs-fold), a header without a name
- *   414, 431  longer than the limits       501  a transfer coding other than chunked, a method that is not ours
- *   505  another version than 1.0 and 1.1  417  expects what we do not know
+ * Refused with a status beyond what llhttp refuses (RFC 9112, sections 3.2, 6.1, 6.3 and 11.2, where a proxy and we
+ * could see different requests):
+ *   400  both lengths, two lengths, chunked in HTTP/1.0; no Host or two in HTTP/1.1, or one that is no host; a line of
+ *        the head that LF alone ends, or that goes on in the next (obs-fold); a header without a name
+ *   414  a target, 431 a head that is longer than the limit
+ *   417  expects what we do not know
+ *   501  a transfer coding other than chunked; a method that is not ours
+ *   505  another version than 1.0 and 1.1
  * Threads: one at a time. */
 #ifndef CORELANE_APPS_HTTP_REQUEST_H
 #define CORELANE_APPS_HTTP_REQUEST_H
@@ -35,8 +37,16 @@ enum cl_http_field {
     CL_HTTP_FIELDS
 };
 
-enum cl_http_method { CL_HTTP_GET = 0, CL_HTTP_HEAD, CL_HTTP_POST, CL_HTTP_PUT, CL_HTTP_DELETE, CL_HTTP_OPTIONS,
-                      CL_HTTP_PATCH, CL_HTTP_METHODS };
+enum cl_http_method {
+    CL_HTTP_GET = 0,
+    CL_HTTP_HEAD,
+    CL_HTTP_POST,
+    CL_HTTP_PUT,
+    CL_HTTP_DELETE,
+    CL_HTTP_OPTIONS,
+    CL_HTTP_PATCH,
+    CL_HTTP_METHODS
+};
 
 enum cl_http_stage {
     CL_HTTP_READS_HEAD = 0,
@@ -89,10 +99,10 @@ struct cl_http_request {
     bool chunked, sized; /* how long its body is; neither: it has none */
     bool expects;        /* 100 Continue */
     uint16_t target_at, target_len;
-    uint16_t n;                           /* headers */
-    uint8_t first[CL_HTTP_FIELDS];        /* of each field, the header that has it + 1; 0: none */
-    uint8_t times[CL_HTTP_FIELDS];        /* how often it is there */
-    uint8_t field[CL_HTTP_HEADERS];       /* enum cl_http_field of each */
+    uint16_t n;                     /* headers */
+    uint8_t first[CL_HTTP_FIELDS];  /* of each field, the header that has it + 1; 0: none */
+    uint8_t times[CL_HTTP_FIELDS];  /* how often it is there */
+    uint8_t field[CL_HTTP_HEADERS]; /* enum cl_http_field of each */
     struct cl_http_header header[CL_HTTP_HEADERS];
 };
 
@@ -100,7 +110,8 @@ struct cl_http_request {
 bool cl_http_parses(void);
 void cl_http_request_begin(struct cl_http_request *r, const struct cl_http_asks *asks,
                            const struct cl_http_limits *limits);
-/* The next bytes. Returns how many belong to this request, all of them unless it is CL_HTTP_WHOLE or CL_HTTP_REFUSED. */
+/* The next bytes. Returns how many belong to this request, all of them unless it is CL_HTTP_WHOLE or CL_HTTP_REFUSED.
+ * */
 int64_t cl_http_request_feed(struct cl_http_request *r, const uint8_t *data, int64_t len);
 /* Free what it owns. */
 void cl_http_request_end(struct cl_http_request *r);

@@ -56,8 +56,8 @@ static const struct cl_http_route *find(const struct cl_http_service *s, struct 
 {
     const struct cl_http_route *best = NULL;
     for (const struct cl_http_route *route = s->routes; route; route = route->next)
-        if (fits(route, path) && (!best || route->path_len > best->path_len ||
-                                  (route->path_len == best->path_len && !route->prefix)))
+        if (fits(route, path) &&
+            (!best || route->path_len > best->path_len || (route->path_len == best->path_len && !route->prefix)))
             best = route;
     return best;
 }

@@ -38,12 +38,12 @@ bool cl_http_built(void)
 
 static int check(const struct cl_http_options *o, char err[256])
 {
-    const char *wrong = o->tick_ms == 0                     ? "tick_ms is 0"
-                        : o->connections == 0               ? "connections is 0"
-                        : o->head_most > CL_HTTP_HEAD_MOST  ? "head_most is more than 65535"
-                        : o->target_most > o->head_most     ? "target_most is more than head_most"
-                        : o->target_most < 16               ? "target_most is less than 16"
-                                                            : NULL;
+    const char *wrong = o->tick_ms == 0                    ? "tick_ms is 0"
+                        : o->connections == 0              ? "connections is 0"
+                        : o->head_most > CL_HTTP_HEAD_MOST ? "head_most is more than 65535"
+                        : o->target_most > o->head_most    ? "target_most is more than head_most"
+                        : o->target_most < 16              ? "target_most is less than 16"
+                                                           : NULL;
     if (!wrong)
         return 0;
     snprintf(err, 256, "%s", wrong);

@@ -12,22 +12,22 @@
 /* Times in ms; they pass in ticks of tick_ms, so each may take that much longer. Sizes in bytes. Zero is no default:
  * start from cl_http_options_init. */
 struct cl_http_options {
-    uint64_t cache_bytes;    /* memory of files */
-    uint64_t memory_bytes;   /* memory of requests and answers under way, of all connections together */
-    uint32_t connections;    /* at one time; more are reset */
-    uint32_t fresh_ms;       /* how old an answer from memory may be */
-    uint32_t target_most;    /* of a request: 414 */
-    uint32_t head_most;      /* of a request, its target included: 431; 65535 at most */
-    uint64_t body_most;      /* of a request: 413 */
-    uint32_t tick_ms;        /* how often a connection is looked at */
-    uint32_t keep_alive_ms;  /* without a request: closed */
-    uint32_t head_ms;        /* from the first byte of a request to the end of its head (TLS: and the handshake): 408 */
-    uint32_t window_ms;      /* of bodies and answers: in each such time ... */
-    uint32_t window_bytes;   /* ... so many bytes have to go through: 408, or a reset */
-    uint32_t linger_ms;      /* after an error: how long what the peer still sends is read and dropped */
-    uint32_t requests;       /* of a connection; then it is closed. 0: any number */
-    bool symlinks;           /* links that stay below the root are followed */
-    bool hidden;             /* names that begin with a dot are served */
+    uint64_t cache_bytes;   /* memory of files */
+    uint64_t memory_bytes;  /* memory of requests and answers under way, of all connections together */
+    uint32_t connections;   /* at one time; more are reset */
+    uint32_t fresh_ms;      /* how old an answer from memory may be */
+    uint32_t target_most;   /* of a request: 414 */
+    uint32_t head_most;     /* of a request, its target included: 431; 65535 at most */
+    uint64_t body_most;     /* of a request: 413 */
+    uint32_t tick_ms;       /* how often a connection is looked at */
+    uint32_t keep_alive_ms; /* without a request: closed */
+    uint32_t head_ms;       /* from the first byte of a request to the end of its head (TLS: and the handshake): 408 */
+    uint32_t window_ms;     /* of bodies and answers: in each such time ... */
+    uint32_t window_bytes;  /* ... so many bytes have to go through: 408, or a reset */
+    uint32_t linger_ms;     /* after an error: how long what the peer still sends is read and dropped */
+    uint32_t requests;      /* of a connection; then it is closed. 0: any number */
+    bool symlinks;          /* links that stay below the root are followed */
+    bool hidden;            /* names that begin with a dot are served */
 };
 
 /* What a server has done. Writers: kthreads, each for itself; readers: anybody. */
@@ -65,9 +65,9 @@ struct cl_http_service {
     struct cl_http_thread *threads;
     uint32_t n_threads;
     /* Written by anybody, atomically (relaxed: numbers). */
-    uint64_t used_bytes;  /* of memory_bytes */
-    uint32_t alive;       /* connections */
-    uint32_t draining;    /* no new requests: connections end after their answers */
+    uint64_t used_bytes; /* of memory_bytes */
+    uint32_t alive;      /* connections */
+    uint32_t draining;   /* no new requests: connections end after their answers */
     /* Written by the clock of the service (release), read by connections (acquire). */
     uint64_t now_ms;
     uint32_t date;

@@ -2,10 +2,10 @@
  *
  *   bytes -> in -> SSL_read -> cl_http_take          the connection's link -> SSL_write -> out -> bytes
  *
- * As without TLS nothing is taken while an answer is being sent, and no more than CL_HTTP_TLS_OUT bytes wait in `out`, so
- * what a peer can have us hold is bounded. ALPN: http/1.1. A session is resumed by a ticket, which holds it for us; no
- * session is kept here. No renegotiation, no early data.
- * Handshakes run on the kthread's own stack (cl_kthread_call); so nothing blocks in them. */
+ * As without TLS nothing is taken while an answer is being sent, and no more than CL_HTTP_TLS_OUT bytes wait in `out`,
+ * so what a peer can have us hold is bounded. ALPN: http/1.1. A session is resumed by a ticket, which holds it for us;
+ * no session is kept here. No renegotiation, no early data. Handshakes run on the kthread's own stack
+ * (cl_kthread_call); so nothing blocks in them. */
 #ifndef CORELANE_APPS_HTTP_TLS_H
 #define CORELANE_APPS_HTTP_TLS_H
 

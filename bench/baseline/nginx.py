@@ -44,9 +44,14 @@ class Nginx:
     def __init__(
         self, *, root: Path, certificate: Path, key: Path, address: str, port: int, tls_port: int, netns: str, cpu: int
     ) -> None:
-        self._values = dict(
-            root=root, certificate=certificate, key=key, address=address, port=port, tls_port=tls_port
-        )
+        self._values = {
+            "root": root,
+            "certificate": certificate,
+            "key": key,
+            "address": address,
+            "port": port,
+            "tls_port": tls_port,
+        }
         self._netns, self._cpu = netns, cpu
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None

@@ -1,11 +1,11 @@
-/* A client of HTTP, in a closed loop: so many connections of corelane's TCP, each of which asks again when its answer has
- * come. With `keep` they stay, else each request has a connection of its own, which the server ends. With TLS by OpenSSL
- * through memory BIOs, as the server has it.
+/* A client of HTTP, in a closed loop: so many connections of corelane's TCP, each of which asks again when its answer
+ * has come. With `keep` they stay, else each request has a connection of its own, which the server ends. With TLS by
+ * OpenSSL through memory BIOs, as the server has it.
  *
- * An answer counts if its status is 200 and its Content-Length bytes have come. Latency: from the request's write (of one
- * with a connection of its own, from the start of the connection) to the last byte.
- * Threads: the connections are on kthread 0 of the client's runtime, which must have no other. Counts are read by
- * anybody (relaxed); the histogram by who has stopped it. */
+ * An answer counts if its status is 200 and its Content-Length bytes have come. Latency: from the request's write (of
+ * one with a connection of its own, from the start of the connection) to the last byte. Threads: the connections are on
+ * kthread 0 of the client's runtime, which must have no other. Counts are read by anybody (relaxed); the histogram by
+ * who has stopped it. */
 #ifndef CORELANE_BENCH_HTTP_CLIENT_H
 #define CORELANE_BENCH_HTTP_CLIENT_H
 
@@ -22,10 +22,10 @@ struct cl_bench_http_config {
 };
 
 struct cl_bench_http_counts {
-    uint64_t answers, bytes;       /* whole ones; bytes of their bodies */
-    uint64_t wrong;                /* another status, or no length */
-    uint64_t connections, failed;  /* opened; ended with an error, or in the middle of an answer */
-    uint64_t resumed;              /* handshakes that resumed a session: none, so that each is a whole one */
+    uint64_t answers, bytes;      /* whole ones; bytes of their bodies */
+    uint64_t wrong;               /* another status, or no length */
+    uint64_t connections, failed; /* opened; ended with an error, or in the middle of an answer */
+    uint64_t resumed;             /* handshakes that resumed a session: none, so that each is a whole one */
 };
 
 struct cl_bench_http;

@@ -1,7 +1,7 @@
 """HTTP against nginx: files of 1 KiB and 1 MiB, connections that stay and one for each request, plain and over TLS.
 
-One client asks both servers, on one veth pair: connections of corelane's own TCP on AF_XDP, in a closed loop (client.h).
-The servers have the other end of the pair, and one core, in turn:
+One client asks both servers, on one veth pair: connections of corelane's own TCP on AF_XDP, in a closed loop
+(client.h). The servers have the other end of the pair, and one core, in turn:
 
     ours     the http application on AF_XDP, one kthread
     nginx    one worker on Linux' TCP, set up for static files
@@ -153,7 +153,8 @@ class Client:
     def begin(self, case: Case) -> Any:
         """Open connections, which ask from now on."""
         lines = f"GET {path_of(case.size)} HTTP/1.1\r\nHost: {SERVER}\r\nUser-Agent: corelane\r\nAccept: */*\r\n"
-        request = ffi.new("char[]", f"{lines}{'' if case.keep else 'Connection: close' + chr(13) + chr(10)}\r\n".encode())
+        lines += "" if case.keep else "Connection: close\r\n"
+        request = ffi.new("char[]", f"{lines}\r\n".encode())
         config = ffi.new(
             "struct cl_bench_http_config *",
             {
@@ -193,7 +194,11 @@ def ours(end: netns.Interface, cpu: int, site: Site) -> Iterator[Busy]:
 
     app = registry.load("http")
     options = app.options(
-        port=PORT, tls_port=TLS_PORT, root=str(site.root), tls_cert=str(site.certificate), tls_key=str(site.key),
+        port=PORT,
+        tls_port=TLS_PORT,
+        root=str(site.root),
+        tls_cert=str(site.certificate),
+        tls_key=str(site.key),
         drain_s=0.0,
     )
     with end.namespace.entered():
@@ -222,8 +227,14 @@ def ours(end: netns.Interface, cpu: int, site: Site) -> Iterator[Busy]:
 def theirs(end: netns.Interface, cpu: int, site: Site) -> Iterator[Busy]:
     """nginx on Linux' TCP, at the same address and ports."""
     with nginx.Nginx(
-        root=site.root, certificate=site.certificate, key=site.key, address=SERVER, port=PORT, tls_port=TLS_PORT,
-        netns=end.namespace.name, cpu=cpu,
+        root=site.root,
+        certificate=site.certificate,
+        key=site.key,
+        address=SERVER,
+        port=PORT,
+        tls_port=TLS_PORT,
+        netns=end.namespace.name,
+        cpu=cpu,
     ) as server:
 
         def busy() -> tuple[float, float]:
@@ -336,8 +347,10 @@ def _name_the_bound(session: Session, figure: str, case: Case, several: list[Fou
     client = statistics.median(one.client_busy for one in several)
     server = statistics.median(one.server_busy for one in several)
     who = "the client" if client > server else "our server"
-    session.note(f"{figure} ({case.name}): beside ours the client was busy in {client:.0%} of its turns, the server in "
-                 f"{server:.0%}: {who} is nearer to its bound")
+    session.note(
+        f"{figure} ({case.name}): beside ours the client was busy in {client:.0%} of its turns, the server in "
+        f"{server:.0%}: {who} is nearer to its bound"
+    )
 
 
 def plot(document: dict[str, Any]) -> Canvas:

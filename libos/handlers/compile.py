@@ -313,7 +313,9 @@ def compile_http(function: Callable[..., Any], state: Any = None, *, cache: bool
         if state is None:
 
             def entry(t: Any, t_len: int, b: Any, b_len: int, reply: Any, room: int, answered: Any, arg: Any) -> Any:
-                return call(make_view(t, t_len, True), make_view(b, b_len, True), make_view(reply, room, False), answered)
+                return call(
+                    make_view(t, t_len, True), make_view(b, b_len, True), make_view(reply, room, False), answered
+                )
 
             return _HTTP, entry
         shape, dtype = state.shape, state.dtype

@@ -24,6 +24,11 @@ def test_pieces_of_anything(c_program: Make, seed: int) -> None:
     assert f"{rounds} streams" in c_program("tests/apps/http/c/fuzz_http.c", one_thread=True)(rounds, seed)
 
 
+def test_threads_that_share_a_cache(c_program: Make, seed: int, tmp_path: Path) -> None:
+    rounds = soak.examples(1000, 30_000)
+    assert "files" in c_program("tests/apps/http/c/cache_stress.c")(tmp_path, 3, rounds, seed)
+
+
 @pytest.mark.soak(short=True, takes_s=10)
 def test_fuzz(c_fuzzer: Make) -> None:
     run = c_fuzzer("tests/apps/http/c/fuzz_http.c", cflags=["-DFUZZER"])

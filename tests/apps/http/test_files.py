@@ -75,7 +75,11 @@ def test_a_folder_without_its_slash_is_sent_elsewhere(server: Server) -> None:
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("sub/style.css", "text/css; charset=utf-8"), ("empty", "application/octet-stream"), ("", "text/html; charset=utf-8")],
+    [
+        ("sub/style.css", "text/css; charset=utf-8"),
+        ("empty", "application/octet-stream"),
+        ("", "text/html; charset=utf-8"),
+    ],
 )
 def test_types(server: Server, name: str, kind: str) -> None:
     assert server.get(f"/{name}").headers["content-type"] == kind
@@ -100,7 +104,9 @@ def test_a_range(server: Server, ranges: str, part: slice) -> None:
     assert found.headers["content-range"] == f"bytes {first}-{last - 1}/{len(TEXT)}"
 
 
-@pytest.mark.parametrize("ranges", ["lines=1-2", "bytes=2-1", "bytes=a-b", "bytes=", "bytes=1", "bytes=0-0,1", "bytes=--1"])
+@pytest.mark.parametrize(
+    "ranges", ["lines=1-2", "bytes=2-1", "bytes=a-b", "bytes=", "bytes=1", "bytes=0-0,1", "bytes=--1"]
+)
 def test_what_is_no_range_means_nothing(server: Server, ranges: str) -> None:
     found = server.get("/text.txt", f"Range: {ranges}")
     assert (found.status, found.body) == (200, TEXT)

@@ -137,5 +137,3 @@ def test_a_stop_lets_answers_end(folder: Path) -> None:
         assert (first + rest).partition(b"\r\n\r\n")[2] == LARGE_BYTES
         for s in (idle, reader):
             s.close()
-
-

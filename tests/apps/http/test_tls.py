@@ -16,7 +16,9 @@ CLOSED, ABORTED = 2, 3
 Certificate = tuple[Path, Path]
 
 
-def context(certificate: Certificate, version: ssl.TLSVersion | None = None, alpn: list[str] | None = None) -> ssl.SSLContext:
+def context(
+    certificate: Certificate, version: ssl.TLSVersion | None = None, alpn: list[str] | None = None
+) -> ssl.SSLContext:
     made = ssl.create_default_context(cafile=certificate[0])
     if version:
         made.minimum_version = made.maximum_version = version
@@ -132,19 +134,21 @@ def test_the_client_ends_it(server: Server, certificate: Certificate) -> None:
 
 def test_who_speaks_another_protocol_is_refused(server: Server, certificate: Certificate) -> None:
     client = Client(server, context(certificate, alpn=["h2"]))
-    with pytest.raises(ssl.SSLError, match="(?i)no.application.protocol"):
+    with pytest.raises(ssl.SSLError, match=r"(?i)no.application.protocol"):
         client.shake_hands()
     old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
     old.set_ciphers("ALL:@SECLEVEL=0")
-    with pytest.warns(DeprecationWarning):
+    with pytest.warns(DeprecationWarning, match="TLSv1"):
         old.minimum_version = old.maximum_version = ssl.TLSVersion.TLSv1_1
-    with pytest.raises(ssl.SSLError, match="(?i)version"):
+    with pytest.raises(ssl.SSLError, match=r"(?i)version"):
         Client(server, old).shake_hands()
     assert server.counts().failed_handshakes == 2
 
 
-@pytest.mark.parametrize("data", [ASK, b"\x16\x03\x01" + b"\xff" * 600, b"\0" * 100_000], ids=["http", "hello", "zeros"])
+@pytest.mark.parametrize(
+    "data", [ASK, b"\x16\x03\x01" + b"\xff" * 600, b"\0" * 100_000], ids=["http", "hello", "zeros"]
+)
 def test_what_is_no_handshake(server: Server, data: bytes) -> None:
     assert server.open(tls=True)
     server.send(data)
@@ -186,7 +190,7 @@ def test_memory_counts(serve: Callable[..., Server], certificate: Certificate) -
 
 
 def test_certificates_that_are_none(serve: Callable[..., Server], certificate: Certificate, tmp_path: Path) -> None:
-    with pytest.raises(CorelaneError, match="cannot use the certificates in .*none"):
+    with pytest.raises(CorelaneError, match=r"cannot use the certificates in .*none"):
         serve().set_certificate(tmp_path / "none", certificate[1])
     with pytest.raises(CorelaneError, match="cannot use the key in"):
         serve().set_certificate(certificate[0], certificate[0])

@@ -35,7 +35,8 @@ static void set_up(void)
     cl_http_options_init(&options);
     options.body_most = 4096;
     if (cl_http_service_new(&options, NULL, 1, &service, err) ||
-        cl_http_add_handler(service, "/r*", CL_HTTP_TAKES_GET | CL_HTTP_TAKES_POST, "text/plain", 4096, reverse, NULL) ||
+        cl_http_add_handler(service, "/r*", CL_HTTP_TAKES_GET | CL_HTTP_TAKES_POST, "text/plain", 4096, reverse,
+                            NULL) ||
         !(host = cl_http_host_new(service, ROOM)))
         abort();
     cl_http_host_pass(host, 1, 0);
@@ -111,7 +112,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 static const char *const examples[] = {
     "GET /r HTTP/1.1\r\nHost: a\r\n\r\n",
     "POST /r HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\nhello worldGET /r HTTP/1.1\r\nHost: a\r\n\r\n",
-    "POST /r HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6;x=y\r\n world\r\n0\r\nT: u\r\n\r\n",
+    "POST /r HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6;x=y\r\n world\r\n0\r\nT: "
+    "u\r\n\r\n",
     "GET /r HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /none HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
     "POST /r HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\nabc",
 };

@@ -120,6 +120,7 @@ static void fetch_ended(struct cl_tcp_conn *c, int error, void *arg)
         fetched_fn();
 }
 
-static const struct cl_tcp_events fetch_events = {fetch_opened, fetch_data, fetch_writable, fetch_eof, fetch_ended, NULL};
+static const struct cl_tcp_events fetch_events = {fetch_opened, fetch_data,  fetch_writable,
+                                                  fetch_eof,    fetch_ended, NULL};
 
 #endif
