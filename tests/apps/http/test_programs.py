@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,77 @@ def test_python_fetches(served: Served) -> None:
     code = f"import urllib.request as u; print(len(u.urlopen({served.url('/large.bin')!r}, timeout=30).read()))"
     assert int(served.run(["python3", "-c", code])) == LARGE
     assert urllib.request  # what the other process uses
+
+
+@pytest.fixture(params=["tap", "af_xdp"])
+def served_tls(request: pytest.FixtureRequest, folder: Path, certificate: tuple[Path, Path]) -> Iterator[Served]:
+    """With TLS on port 8443 besides."""
+    names = dict(zip(("tls_cert", "tls_key"), map(str, certificate), strict=True))
+    with served_on(request.param, root=str(folder), **names) as made:
+        yield made
+
+
+def test_curl_over_tls(served_tls: Served, certificate: tuple[Path, Path]) -> None:
+    url, curl = f"https://{served_tls.address}:8443", ["curl", "-sSf", "--cacert", str(certificate[0])]
+    assert (
+        served_tls.run([*curl, f"{url}/text.txt", f"{url}/large.bin", f"{url}/sub/"]) == TEXT + LARGE_BYTES + b"<p>sub"
+    )
+    assert served_tls.stats()["handshakes"] == 1
+    for version in ("--tlsv1.2", "--tlsv1.3"):
+        assert served_tls.run([*curl, version, "--tls-max", version[-3:], f"{url}/text.txt"]) == TEXT
+    assert served_tls.run(["curl", "-sSf", served_tls.url("/text.txt")]) == TEXT, "plain, beside it"
+
+
+def test_openssl_resumes(served_tls: Served) -> None:
+    command = ["openssl", "s_client", "-connect", f"{served_tls.address}:8443", "-alpn", "http/1.1", "-tls1_2"]
+    done = served_tls.space.command([*command, "-reconnect"])
+    out = subprocess.run(done, input=b"", capture_output=True, timeout=60, check=False).stdout.decode()
+    assert "ALPN protocol: http/1.1" in out
+    assert out.count("\nReused, ") == 5
+    wait_until(lambda: served_tls.stats()["resumed"] == 5, 20.0, "resumed handshakes to be counted")
+
+
+def test_wrk_over_tls(served_tls: Served) -> None:
+    out = served_tls.run(["wrk", "-t1", "-c10", "-d1s", f"https://{served_tls.address}:8443/text.txt"]).decode()
+    assert "Socket errors" not in out
+    assert "Non-2xx" not in out
+    assert served_tls.stats()["requests"] >= 10
+
+
+PAGE = """<!doctype html><title>a page</title><link rel="stylesheet" href="style.css"><p id="out">not yet</p>
+<img id="image" src="dot.svg"><script src="page.js"></script>"""
+SCRIPT = """addEventListener("load", async () => {
+  const colour = getComputedStyle(document.getElementById("out")).color;
+  const text = await (await fetch("/text.txt", {headers: {Range: "bytes=0-5"}})).text();
+  const posted = await fetch("/text.txt", {method: "POST", body: "x"});
+  const image = document.getElementById("image").naturalWidth;
+  document.getElementById("out").textContent = [colour, text, posted.status, image].join("; ");
+});"""
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_browser_loads_a_page(certificate: tuple[Path, Path], tmp_path: Path, scheme: str) -> None:
+    """Headless Chromium: a page, its style, script and image, a part of a file, and a POST."""
+    needs("chromium")
+    root = tmp_path / "root"
+    root.mkdir()
+    svg = '<svg xmlns="http://www.w3.org/2000/svg" width="7" height="7"/>'
+    files = {"index.html": PAGE, "page.js": SCRIPT, "style.css": "p { color: rgb(1, 2, 3) }", "dot.svg": svg}
+    for name, text in (files | {"text.txt": TEXT.decode()}).items():
+        (root / name).write_text(text)
+    with served_on("tap", root=str(root), tls_cert=str(certificate[0]), tls_key=str(certificate[1])) as served:
+        url = served.url() if scheme == "http" else f"https://{served.address}:8443/"
+        flags = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--ignore-certificate-errors",
+        ]
+        flags += [f"--user-data-dir={tmp_path}/profile", "--virtual-time-budget=10000", "--dump-dom"]
+        dom = served.run(["chromium", *flags, url], timeout_s=120.0).decode()
+        assert '<p id="out">rgb(1, 2, 3); line 0; 405; 7</p>' in dom
+        assert served.stats()["partial"] == 1
 
 
 CONFIG = """
