@@ -49,22 +49,34 @@ class _Help(argparse.Action):
         parser.exit()
 
 
+def _target_of(words: Sequence[str], parser: argparse.ArgumentParser) -> str | None:
+    """The first word that is no option and no value of one."""
+    takes = {text for action in parser._actions if action.nargs is None for text in action.option_strings}
+    before = ""
+    for word in words:
+        if not word.startswith("-") and before not in takes:
+            return word
+        before = word
+    return None
+
+
 def rewrite(words: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
     """A built-in application's options may be written as its own: --root DIR for --option root=DIR. One that is yes or
     no needs no value."""
     from ..apps import registry
 
-    target = next((word for word in words if word in registry.names()), None)
-    if target is None:
+    target = _target_of(words, parser)
+    if target not in registry.names():
         return list(words)
     known = {text for action in parser._actions for text in action.option_strings}
-    kinds = {f"--{f.name.replace('_', '-')}": f for f in dataclasses.fields(registry.load(target).options)}
+    fields = {f"--{f.name.replace('_', '-')}": f for f in dataclasses.fields(registry.load(target).options)}
     out, left = [], list(words)
     while left:
-        word, equals, value = left.pop(0).partition("=")
-        field = None if word in known else kinds.get(word)
+        word = left.pop(0)
+        name, equals, value = word.partition("=")
+        field = None if name in known else fields.get(name)
         if field is None:
-            out.append(word + equals + value)
+            out.append(word)
             continue
         if not equals and field.type in ("bool", bool) and (not left or left[0].startswith("-")):
             value = "true"

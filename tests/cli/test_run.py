@@ -95,6 +95,7 @@ def test_options_of_an_application_are_words_of_the_command(tmp_path: Path, caps
         "--option",
         "memory_bytes=1",
     ]
+    assert rewritten("--name", "http", "kv", "--root", "x") == ["--name", "http", "kv", "--root", "x"]
     assert rewritten("shop:lower", "--root", "x") == ["shop:lower", "--root", "x"]
     assert main(["run", "http", "--nic", f"pcap:{tmp_path}/none", "--roots", "x"]) == 2
     assert "--roots" in capsys.readouterr().err
