@@ -25,6 +25,7 @@ struct cl_bench_http {
     struct cl_bench_http_counts counts;
     uint32_t stopped;
     struct conn *conns;
+    uint8_t plain[CL_BENCH_TLS_PLAIN]; /* of the callback that runs: there is one kthread, and they do not block */
 };
 
 static uint64_t now_ns(const struct cl_bench_http *client)
@@ -98,7 +99,7 @@ static void on_opened(struct cl_tcp_conn *tcp, void *arg)
 
 static int64_t on_tls_data(struct cl_tcp_conn *tcp, struct conn *c, const uint8_t *data, int64_t len)
 {
-    static __thread uint8_t plain[CL_BENCH_TLS_PLAIN]; /* no callback of ours is left in its middle */
+    uint8_t *plain = c->client->plain;
     bool was_open = cl_bench_tls_is_open(c->tls);
     if (cl_bench_tls_put(c->tls, tcp, data, len) < 0) {
         fail(tcp, c->client);
