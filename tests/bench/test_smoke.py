@@ -177,9 +177,10 @@ FEWER: dict[str, dict[str, Any]] = {
     "tcp": {
         "harness.peaks.ROUNDS": 1,
         "tcp.requests.NUMBERS": (1, 100),
-        "tcp.requests.FRACTIONS": (0.1, 0.8),
+        "tcp.requests.FRACTIONS": (0.5,),
         "tcp.veth.ROUNDS": 1,
         "tcp.veth.SERVERS": ("ours", "linux spin"),
+        "tcp.veth.KINDS": lambda whole: {"unloaded": whole["unloaded"]},
         "tcp.bulk.ROUNDS": 1,
         "tcp.idle.ROUNDS": 1,
         "tcp.attack.ROUNDS": 1,

@@ -31,7 +31,7 @@ bool cl_tcp_has_its_share(const struct cl_tcp_conn *c)
     if (held <= CL_CHUNK_ROOM)
         return false;
     left = cl_chunks_left(c->turn->stack->chunks, &bound);
-    return left <= bound / 2 || held > (left - bound / 2) / CL_TCP_SHARE;
+    return left <= bound / 2 || held > (left - bound / 2) * CL_TCP_SHARE;
 }
 
 struct cl_chunk *cl_tcp_chunk_for_bytes(struct cl_tcp_conn *c, unsigned which)

@@ -49,7 +49,8 @@ static bool in_order(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
     return done == len;
 }
 
-/* Bytes behind a gap, or such that fill one. Each is answered at once (RFC 5681, section 4.2). */
+/* Bytes behind a gap, or such that fill one. Each is answered at once (RFC 5681, section 4.2); but not if there was no
+ * memory for it: it is as if lost. Else two ends without delay between them send and refuse it for ever. */
 static bool out_of_order(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, uint32_t len)
 {
     uint32_t before = c->rcv_nxt;
@@ -62,7 +63,7 @@ static bool out_of_order(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *dat
         cl_count(&c->turn->counts->bytes_in, c->rcv_nxt - before);
         c->events |= CL_TCP_EVENT_DATA;
         c->flags |= CL_TCP_ACK_NOW;
-    } else {
+    } else if (has) {
         cl_tcp_send_ack(c); /* its sender counts them */
     }
     return has == len;

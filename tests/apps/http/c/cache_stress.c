@@ -12,7 +12,9 @@
 #include <unistd.h>
 
 #define FILES 40
-#define BYTES_MOST 20000
+#define BYTES_OF(byte) (100u + 7u * (byte))
+#define BYTES_MOST BYTES_OF(255)
+#define SHARD_BYTES 3000 /* of the cache: more than one file, and fewer than there are */
 
 static struct cl_http_cache *cache;
 static const char *folder;
@@ -53,7 +55,7 @@ static void check(const struct cl_http_file *f)
     for (uint64_t i = 1; i < f->size; i++)
         if (f->data[i] != f->data[0])
             die("a file is of two times");
-    if (f->size != 100u + 70u * f->data[0])
+    if (f->size != BYTES_OF(f->data[0]))
         die("a file has another length than its byte says");
 }
 
@@ -91,10 +93,11 @@ int main(int argc, char **argv)
     unsigned n = cl_min((unsigned)atoi(argv[2]), 16u);
     rounds = (unsigned)atoi(argv[3]);
     seed = (unsigned)atoi(argv[4]);
-    if (cl_http_loader_new(folder, false, BYTES_MOST, &loader, err) || cl_http_cache_new(loader, 16 * 30000, 5, &cache))
+    if (cl_http_loader_new(folder, false, BYTES_MOST, &loader, err) ||
+        cl_http_cache_new(loader, 16 * SHARD_BYTES, 5, &cache))
         die("cannot make a cache");
     for (unsigned i = 0; i < FILES; i++)
-        write_file(i, (uint8_t)i, 100 + 70 * i);
+        write_file(i, (uint8_t)i, BYTES_OF(i));
     for (unsigned i = 0; i < n; i++)
         if (pthread_create(&threads[i], NULL, ask, (void *)(uintptr_t)i))
             die("cannot start a thread");
@@ -104,13 +107,13 @@ int main(int argc, char **argv)
         if (byte < 30)
             remove_file(which);
         else
-            write_file(which, byte, 100 + 70u * byte);
+            write_file(which, byte, BYTES_OF(byte));
         __atomic_fetch_add(&now_ms, 1, __ATOMIC_RELAXED);
     }
     for (unsigned i = 0; i < n; i++)
         pthread_join(threads[i], NULL);
     cl_http_cache_counts(cache, &counts);
-    if (counts.bytes > 16 * 30000 || !counts.evicted || !found_files || !found_nothing)
+    if (counts.bytes > 16 * SHARD_BYTES || !counts.evicted || !found_files || !found_nothing)
         die("nothing was evicted, found, or missing: this tests nothing");
     cl_http_cache_delete(cache);
     printf("%llu files, %llu times none\n", (unsigned long long)found_files, (unsigned long long)found_nothing);

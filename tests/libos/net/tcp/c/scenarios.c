@@ -885,7 +885,7 @@ int main(int argc, char **argv)
         } else if (strcmp(argv[1], cases[i].name) == 0) {
             network.delay_ns = 10 * MS;
             for (unsigned h = 0; h < 2; h++)
-                host_init(h, 1000);
+                host_init(h, 2000);
             cases[i].run();
             world_end();
             printf("ok\n");
