@@ -95,12 +95,8 @@
 
 #define CL_TCP_IDLE_BYTES 512
 #define CL_TCP_PRESSURE_NS 10000000ull
-<<<<<<< HEAD
 #define CL_TCP_WAKE_NS (1ull << 26)
-#define CL_TCP_SHARE 8         /* see cl_tcp_has_its_share */
-=======
 #define CL_TCP_SHARE 4         /* see cl_tcp_has_its_share */
->>>>>>> main
 #define CL_TCP_MSS_DEFAULT 536 /* of a peer that names none (RFC 9293, section 3.7.1) */
 #define CL_TCP_MSS_LEAST 64    /* a smaller one is taken for this: else a peer makes our headers its amplifier */
 
