@@ -11,11 +11,11 @@ struct cl_http_exchange *cl_http_exchange_new(struct cl_http_service *s)
 {
     struct cl_http_thread *t = cl_http_here(s);
     struct cl_http_exchange *x = t->spare;
-    if (!cl_http_charge(s, sizeof *x))
-        return NULL;
     if (x) {
         t->spare = x->next_spare;
-        t->spares--;
+        cl_store_relaxed(&t->spares, t->spares - 1);
+    } else if (!cl_http_charge(s, sizeof *x)) {
+        return NULL;
     } else if (!(x = malloc(sizeof *x))) {
         cl_http_refund(s, sizeof *x);
         return NULL;
@@ -50,14 +50,16 @@ void cl_http_exchange_delete(struct cl_http_exchange *x)
     cl_http_file_put(x->file);
     cl_http_pieces_end(x);
     free(x->body_kept);
-    cl_http_refund(s, sizeof *x + x->body_room);
+    if (x->body_room)
+        cl_http_refund(s, x->body_room);
     if (t->spares >= SPARES) {
         free(x);
+        cl_http_refund(s, sizeof *x);
         return;
     }
     x->next_spare = t->spare;
     t->spare = x;
-    t->spares++;
+    cl_store_relaxed(&t->spares, t->spares + 1);
 }
 
 /* Room for `need` bytes of the body. */
@@ -93,6 +95,11 @@ int cl_http_exchange_keep(struct cl_http_exchange *x, const uint8_t *data, uint3
     x->body = x->body_kept;
     x->body_len += len;
     return 0;
+}
+
+uint64_t cl_http_exchange_spare_bytes(const struct cl_http_thread *t)
+{
+    return cl_load_relaxed(&t->spares) * sizeof(struct cl_http_exchange);
 }
 
 void cl_http_exchange_free_spares(struct cl_http_thread *t)

@@ -65,6 +65,8 @@ struct cl_http_exchange *cl_http_exchange_new(struct cl_http_service *s);
 void cl_http_exchange_delete(struct cl_http_exchange *x);
 /* Keep a piece of the body, all of which is `len` bytes long if that is known. 0, 413 or 503. */
 int cl_http_exchange_keep(struct cl_http_exchange *x, const uint8_t *data, uint32_t len);
+/* What those that are free take of memory_bytes. */
+uint64_t cl_http_exchange_spare_bytes(const struct cl_http_thread *t);
 void cl_http_exchange_free_spares(struct cl_http_thread *t);
 
 #endif

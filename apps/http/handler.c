@@ -12,13 +12,20 @@
 
 static const char *const method_names[CL_HTTP_METHODS] = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"};
 
+static void drop_reply(struct cl_http_exchange *x)
+{
+    if (!x->reply)
+        return;
+    free(x->reply);
+    cl_http_refund(x->service, x->reply_room);
+    x->reply = NULL;
+    x->reply_room = 0;
+}
+
 /* Memory for an answer, of the exchange. */
 static uint8_t *make_room(struct cl_http_exchange *x, uint64_t bytes)
 {
-    free(x->reply);
-    cl_http_refund(x->service, x->reply_room);
-    x->reply_room = 0;
-    x->reply = NULL;
+    drop_reply(x);
     if (!cl_http_charge(x->service, bytes))
         return NULL;
     x->reply = malloc(bytes ? bytes : 1);
@@ -261,8 +268,5 @@ void cl_http_handler_end(struct cl_http_exchange *x)
     if (x->streams)
         (void)call_foreign(x, CL_HTTP_CALL_END);
     x->streams = false;
-    free(x->reply);
-    cl_http_refund(x->service, x->reply_room);
-    x->reply = NULL;
-    x->reply_room = 0;
+    drop_reply(x);
 }

@@ -157,7 +157,10 @@ uint32_t cl_http_alive(const struct cl_http_service *s)
 
 uint64_t cl_http_used_bytes(const struct cl_http_service *s)
 {
-    return cl_load_relaxed(&s->used_bytes);
+    uint64_t used = cl_load_relaxed(&s->used_bytes);
+    for (unsigned k = 0; k < s->n_threads; k++)
+        used -= cl_http_exchange_spare_bytes(&s->threads[k]);
+    return used;
 }
 
 void cl_http_sum_counts(const struct cl_http_service *s, struct cl_http_counts *out)

@@ -52,8 +52,8 @@ struct cl_http_counts {
 
 struct cl_http_thread {
     struct cl_http_counts counts CL_ALIGNED(CL_CACHELINE);
-    struct cl_http_exchange *spare; /* exchanges that are free; its kthread's */
-    uint32_t spares;
+    struct cl_http_exchange *spare; /* exchanges that are free, for its kthread; they stay charged */
+    uint32_t spares;                /* read by anybody (relaxed) */
 };
 
 struct cl_http_service {
