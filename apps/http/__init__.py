@@ -2,7 +2,7 @@
 
 Rooms of code, lowest first. Each does one thing and calls only those before it:
 
-- `llhttp.h`, `request.{h,c}`: what comes, as a request (a library parses)
+- `llhttp/`, `request.{h,c}`: what comes, as a request; a library parses
 - `path`, `date`, `types`, `condition`: texts in, a decision out
 - `file`, `loader`, `cache`: files in memory; threads that read them, so that no kthread waits for a disk
 - `service.h`, `exchange`, `respond`, `pieces`, `files`: an answer

@@ -164,7 +164,7 @@ static int put_piece(struct cl_http_exchange *x, const uint8_t *data, uint64_t l
     uint8_t *to = make_room(x, len + FRAME);
     if (!to)
         return -ENOMEM;
-    int head = chunks ? sprintf((char *)to, "%llx\r\n", (unsigned long long)len) : 0;
+    int head = chunks ? snprintf((char *)to, FRAME, "%llx\r\n", (unsigned long long)len) : 0;
     memcpy(to + head, data, len);
     memcpy(to + head + len, "\r\n", 2);
     x->left = len ? (uint64_t)head + len + (chunks ? 2 : 0) : 0;

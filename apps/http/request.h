@@ -15,7 +15,7 @@
 #ifndef CORELANE_APPS_HTTP_REQUEST_H
 #define CORELANE_APPS_HTTP_REQUEST_H
 
-#include "llhttp.h"
+#include "llhttp/parser.h"
 #include "text.h"
 
 #define CL_HTTP_HEADERS 96 /* of a request */

@@ -5,6 +5,7 @@
 #include "respond.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static const char *const method_names[CL_HTTP_METHODS] = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"};
@@ -80,12 +81,11 @@ int cl_http_route(struct cl_http_exchange *x)
 void cl_http_route_refuse(struct cl_http_exchange *x, int status)
 {
     char line[100] = "Allow: ";
+    size_t len = strlen(line);
     for (unsigned i = 0, n = 0; i < CL_HTTP_METHODS; i++)
-        if (x->route->methods & 1u << i) {
-            strcat(line, n++ ? ", " : "");
-            strcat(line, method_names[i]);
-        }
-    strcat(line, "\r\n");
+        if (x->route->methods & 1u << i)
+            len += (size_t)snprintf(line + len, sizeof line - len, "%s%s", n++ ? ", " : "", method_names[i]);
+    snprintf(line + len, sizeof line - len, "\r\n");
     cl_http_refuse(x, status, status == 405 ? line : NULL);
 }
 
