@@ -66,7 +66,7 @@ def rewrite(words: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
     from ..apps import registry
 
     target = _target_of(words, parser)
-    if target not in registry.names():
+    if target is None or target not in registry.names():
         return list(words)
     known = {text for action in parser._actions for text in action.option_strings}
     fields = {f"--{f.name.replace('_', '-')}": f for f in dataclasses.fields(registry.load(target).options)}

@@ -78,7 +78,7 @@ def _named(text: str) -> list[Route]:
     for name, made in zip(names.split(","), found, strict=True):
         if not isinstance(made, Route):
             raise CorelaneError(what, f"{name} is no handler", "decorate it with @route(...)")
-    return found  # type: ignore[return-value]
+    return found
 
 
 def _c_text(text: str) -> Any:

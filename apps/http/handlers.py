@@ -86,7 +86,7 @@ class Route:
     room: int = 16384
     cache: bool = True
     errors: int = 0
-    _streams: dict[int, Iterator[bytes]] = field(default_factory=dict, repr=False)
+    _streams: dict[int, Iterator[bytes | str]] = field(default_factory=dict, repr=False)
     _last_stream: int = 0
     _keep: list[object] = field(default_factory=list, repr=False)
     _logged_at: float = float("-inf")
@@ -200,7 +200,7 @@ def _line(name: str, value: str) -> str:
     return line + "\r\n"
 
 
-def _as_bytes(answer: Any) -> tuple[bytes, str, Iterator[bytes] | None]:
+def _as_bytes(answer: Any) -> tuple[bytes, str, Iterator[bytes | str] | None]:
     """The body, its type, and the stream if it is one."""
     if answer is None:
         return b"", "", None
