@@ -397,12 +397,15 @@ def _finish(options: argparse.Namespace, name: str, runtime: Runtime, service: S
     stats = runtime.stats()
     dropped = {reason: n for reason, n in stats.dropped.items() if n}
     dropped |= {reason: n for reason, n in stats.net.items() if n and reason.startswith("tx_dropped_")}
+    counts = service.stats()
     text = f"{name} handled {stats.net['handled']:,} requests, replied to {stats.net['replied']:,}"
+    if getattr(service, "protocol", "UDP") == "TCP":  # what came was bytes: what they meant the service knows
+        text = f"{name} answered {counts.get('requests', 0):,} requests"
     text += f", failed {failed:,} in the handler" if (failed := stats.net["handler_errors"]) else ""
     lost = [f"{n:,} {reason}" for reason, n in dropped.items() if f"dropped_{reason}" not in FOR_OTHERS]
     text += f", dropped {', '.join(lost) or 'none'}"
     text += "".join(f"; {hint}" for reason, hint in _HINTS.items() if reason in dropped)
-    _say(options, "stopped", text, net=stats.net, dropped=dropped, sched=stats.sched, service=service.stats())
+    _say(options, "stopped", text, net=stats.net, dropped=dropped, sched=stats.sched, service=counts)
     if generator is not None:
         from .nics import describe_load
 
