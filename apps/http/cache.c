@@ -6,7 +6,7 @@
 
 #define SHARDS 16
 #define BUCKETS 1024       /* of a shard */
-#define ENTRY_BYTES 256    /* what is counted for an entry without its file */
+#define BLOCK_BYTES 16     /* what malloc takes of a block for itself */
 #define ENTRIES_MOST 16384 /* of a shard: names that are not there cost memory, too */
 
 struct entry {
@@ -21,6 +21,7 @@ struct entry {
     uint64_t looked_ms;
     struct cl_http_file *file;
     struct cl_mutex looking; /* held by the uthread that has a loader look */
+    uint32_t path_len;       /* its 0 included */
     char path[];
 };
 
@@ -52,7 +53,7 @@ static uint64_t hash_of(const char *path)
 
 static uint64_t cost(const struct entry *e)
 {
-    return ENTRY_BYTES + (e->file ? cl_http_file_cost(e->file) : 0);
+    return sizeof *e + e->path_len + BLOCK_BYTES + (e->file ? cl_http_file_cost(e->file) + BLOCK_BYTES : 0);
 }
 
 static struct entry *find(struct shard *s, uint64_t hash, const char *path)
@@ -138,6 +139,7 @@ static struct entry *new_entry(const char *path, uint64_t hash)
         return NULL;
     e->hash = hash;
     cl_mutex_init(&e->looking);
+    e->path_len = (uint32_t)len;
     memcpy(e->path, path, len);
     return e;
 }
