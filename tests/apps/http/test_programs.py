@@ -20,6 +20,7 @@ pytestmark = pytest.mark.root
 LARGE_BYTES = bytes(range(256)) * (LARGE // 256)
 
 
+@pytest.mark.parametrize("served", ["tap", "af_xdp"], indirect=True)
 def test_curl(served: Served, tmp_path: Path) -> None:
     url = served.url
     assert served.run(["curl", "-sSf", url("/text.txt"), url("/text.txt"), url("/sub/")]) == 2 * TEXT + b"<p>sub"
@@ -82,11 +83,11 @@ def test_python_fetches(served: Served) -> None:
     assert urllib.request  # what the other process uses
 
 
-@pytest.fixture(params=["tap", "af_xdp"])
-def served_tls(request: pytest.FixtureRequest, folder: Path, certificate: tuple[Path, Path]) -> Iterator[Served]:
+@pytest.fixture
+def served_tls(folder: Path, certificate: tuple[Path, Path]) -> Iterator[Served]:
     """With TLS on port 8443 besides."""
     names = dict(zip(("tls_cert", "tls_key"), map(str, certificate), strict=True))
-    with served_on(request.param, root=str(folder), **names) as made:
+    with served_on("af_xdp", root=str(folder), **names) as made:
         yield made
 
 
