@@ -2,9 +2,9 @@
  *
  *   bytes -> in -> SSL_read -> cl_http_take          the connection's link -> SSL_write -> out -> bytes
  *
- * As without TLS nothing is taken while an answer is being sent, and no more than CL_HTTP_TLS_OUT bytes wait in `out`,
- * so what a peer can have us hold is bounded. ALPN: http/1.1. A session is resumed by a ticket, which holds it for us;
- * no session is kept here. No renegotiation, no early data. Handshakes run on the kthread's own stack
+ * As without TLS nothing is taken while an answer is being sent, and no more than CL_HTTP_TLS_OUT bytes and a record
+ * wait in `out`, so what a peer can have us hold is bounded. ALPN: http/1.1. A session is resumed by a ticket, which
+ * holds it for us; no session is kept here. No renegotiation, no early data. Handshakes run on the kthread's own stack
  * (cl_kthread_call); so nothing blocks in them. */
 #ifndef CORELANE_APPS_HTTP_TLS_H
 #define CORELANE_APPS_HTTP_TLS_H
@@ -13,8 +13,10 @@
 #include "openssl.h"
 
 #define CL_HTTP_TLS_RECORD 16384
-#define CL_HTTP_TLS_OUT 65536
-#define CL_HTTP_TLS_BYTES 32768 /* what a connection counts for in memory_bytes: OpenSSL's memory between requests */
+#define CL_HTTP_TLS_OUT 16384 /* with less in `out`, another record is made */
+#define CL_HTTP_TLS_BYTES                                                                                              \
+    65536 /* what a connection counts for in memory_bytes: both BIOs at their largest, and the
+rest */
 
 struct cl_http_tls_context {
     const struct cl_openssl *ssl;
