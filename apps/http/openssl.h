@@ -34,6 +34,7 @@ typedef int (*cl_openssl_passphrase)(char *buf, int size, int writes, void *arg)
     X(void, SSL_free, (struct ssl_st *))                                                                               \
     X(void, SSL_set_accept_state, (struct ssl_st *))                                                                   \
     X(void, SSL_set_connect_state, (struct ssl_st *))                                                                  \
+    X(int, SSL_set_alpn_protos, (struct ssl_st *, const unsigned char *, unsigned int))                                \
     X(void, SSL_set_bio, (struct ssl_st *, struct bio_st *, struct bio_st *))                                          \
     X(int, SSL_do_handshake, (struct ssl_st *))                                                                        \
     X(int, SSL_read, (struct ssl_st *, void *, int))                                                                   \

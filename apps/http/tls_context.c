@@ -18,7 +18,7 @@ static int choose(struct ssl_st *ssl, const unsigned char **out, unsigned char *
 {
     static const char ours[] = "http/1.1";
     (void)ssl, (void)arg;
-    for (unsigned at = 0; at + 1 + in[at] <= in_len; at += 1u + in[at])
+    for (unsigned at = 0; at < in_len && at + 1 + in[at] <= in_len; at += 1u + in[at])
         if (in[at] == sizeof ours - 1 && memcmp(in + at + 1, ours, sizeof ours - 1) == 0) {
             *out = in + at + 1;
             *out_len = in[at];

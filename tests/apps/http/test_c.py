@@ -35,6 +35,11 @@ def test_fuzz(c_fuzzer: Make) -> None:
     run(f"-runs={soak.examples(3000, 100_000)}", "-seed=1", "-max_len=1500", "-max_total_time=40")
 
 
+def test_tls_in_pieces(c_program: Make, seed: int, certificate: tuple[Path, Path]) -> None:
+    rounds = soak.examples(60, 3000)
+    assert "answered" in c_program("tests/apps/http/c/tls_pieces.c", one_thread=True)(*certificate, rounds, seed)
+
+
 def test_openssl_is_declared_as_its_headers_do(c_program: Make) -> None:
     if not Path("/usr/include/openssl/ssl.h").exists():
         pytest.skip("needs OpenSSL's headers: apt-get install libssl-dev")
