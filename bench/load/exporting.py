@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import statistics
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime.errors import CorelaneError
 from ...runtime.files import write_whole
 from ...runtime.hist import Hist
+from ..harness.numbers import number
 from .measuring import Measured
 from .sockload.sockload import OPERATIONS
 from .trust import UNANSWERED, latencies
@@ -99,13 +101,14 @@ def canvas(document: dict[str, Any]) -> Canvas:
         out.latency_curves(document)
         return out
     labels, values, colours = [], [], []
-    for number, row in enumerate(arms):
+    names = list(dict.fromkeys(row["name"] for row in arms))
+    for arm, name in enumerate(names):
+        rows = [row for row in arms if row["name"] == name]
         for key, shown in (("p50_us", "p50"), ("p90_us", "p90"), ("p99_us", "p99"), ("p999_us", "p99.9")):
-            value = row[key]
-            labels.append(f"{shown}, load {number + 1}" if len(arms) > 1 else shown)
-            values.append(float(value) if value is not None else float("nan"))
-            colours.append(number)
+            labels.append(f"{shown}, {name}" if len(names) > 1 else shown)
+            values.append(statistics.median(number(row[key]) for row in rows))
+            colours.append(arm)
+        runs = f", the median of {len(rows)} runs" if len(rows) > 1 else ""
+        out.caption(f"{name}: {number(rows[0]['offered_rps']):,.0f} requests/s offered{runs}.")
     out.bars(labels, values, ylabel="latency from the intended send time (us)", colours=colours, log=True)
-    for number, row in enumerate(arms):
-        out.caption(f"Load {number + 1}: {row['name']}, {float(row['offered_rps']):,.0f} requests/s offered.")
     return out

@@ -205,6 +205,21 @@ int64_t cl_conn_receive(struct cl_worker *w, struct cl_conn *c)
     return n;
 }
 
+int cl_conn_receive_datagrams(struct cl_worker *w, struct cl_conn *c)
+{
+    struct cl_inbox *inbox = w->inbox;
+    for (unsigned i = 0; i < CL_SOCKLOAD_DATAGRAMS; i++) {
+        inbox->parts[i] = (struct iovec){inbox->data[i], CL_SOCKLOAD_DATAGRAM_ROOM};
+        inbox->headers[i].msg_hdr = (struct msghdr){.msg_iov = &inbox->parts[i], .msg_iovlen = 1};
+    }
+    int n = recvmmsg(c->fd, inbox->headers, CL_SOCKLOAD_DATAGRAMS, 0, NULL);
+    if (n < 0)
+        return errno == EINTR ? -EAGAIN : -errno;
+    for (int i = 0; i < n; i++)
+        w->counts.bytes_in += inbox->headers[i].msg_len;
+    return n;
+}
+
 int cl_conn_greeted(struct cl_conn *c)
 {
     while (c->greetings) {

@@ -103,6 +103,16 @@ struct cl_due {
     uint64_t given;    /* replay: its next entry */
 };
 
+/* Datagrams of one system call. */
+#define CL_SOCKLOAD_DATAGRAMS 8
+#define CL_SOCKLOAD_DATAGRAM_ROOM 65536
+
+struct cl_inbox {
+    struct mmsghdr headers[CL_SOCKLOAD_DATAGRAMS];
+    struct iovec parts[CL_SOCKLOAD_DATAGRAMS];
+    uint8_t data[CL_SOCKLOAD_DATAGRAMS][CL_SOCKLOAD_DATAGRAM_ROOM];
+};
+
 struct cl_worker {
     struct cl_sockload *s;
     uint32_t number;
@@ -115,6 +125,7 @@ struct cl_worker {
     uint32_t look_at;         /* the connection that look_after sees next */
     struct cl_request *by_id; /* echo over UDP: request id at id & by_id_mask */
     uint32_t by_id_mask;
+    struct cl_inbox *inbox; /* UDP */
     struct cl_due due;
     struct cl_random random;
     uint64_t next_due; /* stamp; NEVER: no more */
@@ -168,7 +179,9 @@ void cl_conn_close(struct cl_worker *w, struct cl_conn *c);
 int cl_conn_writable(struct cl_worker *w, struct cl_conn *c);
 /* Send bytes now, as far as they go, and keep the rest (TCP). -EAGAIN: UDP took nothing. */
 int cl_conn_send(struct cl_worker *w, struct cl_conn *c, const uint8_t *data, uint64_t n);
-/* Receive what there is, into in[in_len..]: bytes, 0 for the end, -EAGAIN for nothing. */
+/* Receive up to CL_SOCKLOAD_DATAGRAMS into the worker's inbox (UDP): how many, -EAGAIN for none. */
+int cl_conn_receive_datagrams(struct cl_worker *w, struct cl_conn *c);
+/* Receive what there is (TCP), into in[in_len..]: bytes, 0 for the end, -EAGAIN for nothing. */
 int64_t cl_conn_receive(struct cl_worker *w, struct cl_conn *c);
 /* The greeting's answers that are there are taken: 0 while more must come, 1 if all came, -EPROTO. */
 int cl_conn_greeted(struct cl_conn *c);

@@ -158,7 +158,9 @@ static int init_memory(struct cl_worker *w)
         w->by_id_mask = BY_ID_SLOTS - 1;
         w->by_id = calloc(BY_ID_SLOTS, sizeof(*w->by_id));
     }
-    bool all = w->text && w->second_text && w->free && w->conns && w->records && (w->by_id || !s->by_id);
+    w->inbox = s->stream ? NULL : calloc(1, sizeof(*w->inbox));
+    bool all = (w->inbox || s->stream) && w->text && w->second_text && w->free && w->conns && w->records &&
+               (w->by_id || !s->by_id);
     return all ? init_hists(w->hists) : -ENOMEM;
 }
 
@@ -233,7 +235,7 @@ static void free_worker(struct cl_worker *w)
     for (unsigned i = 0; i < CL_SOCKLOAD_HISTS; i++)
         cl_hist_delete(w->hists[i]);
     cl_due_free(&w->due);
-    void *all[] = {w->conns, w->free, w->by_id, w->text, w->second_text, w->records};
+    void *all[] = {w->conns, w->free, w->by_id, w->inbox, w->text, w->second_text, w->records};
     for (unsigned i = 0; i < sizeof(all) / sizeof(*all); i++)
         free(all[i]);
 }

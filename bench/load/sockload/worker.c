@@ -309,11 +309,9 @@ static bool take_answers(struct cl_worker *w, struct cl_conn *c, uint64_t now, b
     return true;
 }
 
-static void take_datagram(struct cl_worker *w, struct cl_conn *c, uint64_t now)
+static void take_datagram(struct cl_worker *w, struct cl_conn *c, const uint8_t *in, uint32_t n, uint64_t now)
 {
-    uint32_t n = c->in_len, worth = CL_SOCKLOAD_WRONG, need = 0;
-    const uint8_t *in = c->in;
-    c->in_at = c->in_len = 0;
+    uint32_t worth = CL_SOCKLOAD_WRONG, need = 0;
     if (!w->by_id) {
         if (!c->outstanding)
             w->counts.stray++;
@@ -340,36 +338,43 @@ static void take_datagram(struct cl_worker *w, struct cl_conn *c, uint64_t now)
     settle(w, r, took == (int64_t)n ? worth : CL_SOCKLOAD_WRONG, now);
 }
 
+static void take_datagrams(struct cl_worker *w, struct cl_conn *c)
+{
+    int n = cl_conn_receive_datagrams(w, c);
+    uint64_t now = cl_tsc();
+    for (int i = 0; i < n; i++)
+        take_datagram(w, c, w->inbox->data[i], w->inbox->headers[i].msg_len, now);
+    w->counts.refused += n < 0 && n != -EAGAIN; /* an ICMP message: nobody listens there */
+    offer(w, c);
+}
+
+/* The answers to the greeting. False: no more can be done with what was received. */
+static bool greeted(struct cl_worker *w, struct cl_conn *c, int64_t n)
+{
+    int whole = n > 0 ? cl_conn_greeted(c) : -ECONNRESET;
+    if (whole < 0) {
+        fail(w, whole,
+             whole == -EPROTO ? "the server refused the greeting (password, database)"
+                              : "the server ended the connection instead of answering the greeting");
+        drop(w, c, false);
+        return false;
+    }
+    if (!whole)
+        return false;
+    c->state = CL_CONN_READY;
+    w->open++;
+    offer(w, c);
+    return c->in_at < c->in_len;
+}
+
+/* Take what a TCP connection has received. */
 static void readable(struct cl_worker *w, struct cl_conn *c)
 {
-    for (unsigned i = 0; i < BURST && c->fd >= 0; i++) {
+    for (unsigned i = 0; i < BURST; i++) {
         int64_t n = cl_conn_receive(w, c);
         uint64_t now = cl_tsc();
-        if (n == -EAGAIN)
-            break;
-        if (!w->s->stream) {
-            if (n >= 0)
-                take_datagram(w, c, now);
-            else
-                w->counts.refused++; /* an ICMP message: nobody listens there */
-            continue;
-        }
-        if (c->state == CL_CONN_GREETING) {
-            int greeted = n > 0 ? cl_conn_greeted(c) : -ECONNRESET;
-            if (greeted < 0) {
-                fail(w, greeted,
-                     greeted == -EPROTO ? "the server refused the greeting (password, database)"
-                                        : "the server ended the connection instead of answering the greeting");
-                drop(w, c, false);
-                return;
-            }
-            if (greeted) {
-                c->state = CL_CONN_READY;
-                w->open++;
-            }
-            if (!greeted || c->in_at == c->in_len)
-                break;
-        }
+        if (n == -EAGAIN || (c->state == CL_CONN_GREETING && !greeted(w, c, n)))
+            return;
         bool whole = n >= 0 && take_answers(w, c, now, n == 0);
         if (n <= 0 || !whole) {
             drop(w, c, n == 0 && whole && !c->outstanding);
@@ -379,10 +384,10 @@ static void readable(struct cl_worker *w, struct cl_conn *c)
             drop(w, c, true);
             return;
         }
-        if (c->in_len < c->in_room)
-            break; /* all that there was */
+        offer(w, c);
+        if (c->fd < 0 || c->in_len < c->in_room)
+            return; /* all that there was */
     }
-    offer(w, c);
 }
 
 /* One connection: opened anew if it is closed, given up if its oldest request waits too long. */
@@ -424,8 +429,12 @@ static void handle(struct cl_worker *w, const struct epoll_event *event)
         }
         offer(w, c);
     }
-    if (event->events & (EPOLLIN | EPOLLHUP | EPOLLERR) && c->fd >= 0)
+    if (c->fd < 0 || !(event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+        return;
+    if (w->s->stream)
         readable(w, c);
+    else
+        take_datagrams(w, c);
 }
 
 static int wait_ms(const struct cl_worker *w, uint64_t now)
