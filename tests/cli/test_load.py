@@ -30,6 +30,13 @@ def load(server: Reference, *args: str) -> int:
     return main(["load", f"udp://127.0.0.1:{server.port}", *QUICK, *args])
 
 
+@pytest.fixture
+def own_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What --request changes of Python's imports ends with the test."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "path_hooks", [*sys.path_hooks])
+
+
 def test_it_says_what_it_measured_and_whether_to_trust_it(server: Reference, capsys: pytest.CaptureFixture[str]):
     assert load(server, "--rate", "2k") == 0
     out, err = capsys.readouterr()
@@ -98,6 +105,23 @@ def test_a_limit(server: Reference, capsys: pytest.CaptureFixture[str]):
     assert re.search(r"p50 of 1e\+06 us at most: kept up to 2,000 requests/s", capsys.readouterr().out)
 
 
+@pytest.mark.usefixtures("own_imports")
+def test_requests_of_ones_own(
+    server: Reference, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "own_requests.py").write_text(
+        "def ask(out, number):\n"
+        "    out[:32] = 0\n"
+        "    out[0] = number % 250\n"
+        "    out[8] = out[12] = 32\n"  # as reference.h has it: its length, that of the answer, kept no time
+        "    return 32\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert load(server, "--request", "own_requests:ask", "--timeout", "5", "--json") == 0
+    arm = json.loads(capsys.readouterr().out)["arms"][0]
+    assert arm["answered"] == arm["sent"] > 0
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -119,6 +143,7 @@ def test_a_limit(server: Reference, capsys: pytest.CaptureFixture[str]):
         (["load", "tcp://127.0.0.1:1", *QUICK], 1, "connect to 127.0.0.1 port 1"),
     ],
 )
+@pytest.mark.usefixtures("own_imports")
 def test_errors_are_sentences(words: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]):
     assert main(words) == code
     err = capsys.readouterr().err

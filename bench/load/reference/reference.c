@@ -26,6 +26,7 @@
 /* A request that waits for its answer's time. */
 struct waiting {
     uint64_t due, read; /* stamps */
+    uint64_t number;    /* of what is due at the same time, who came first is answered first */
     struct cl_sockload_head head;
     struct sockaddr_in from; /* UDP */
     uint32_t peer, turn;     /* TCP: which connection; of that descriptor the how manieth */
@@ -50,6 +51,7 @@ struct cl_reference {
     struct cl_hist *kept;
     struct cl_reference_counts counts;
     struct waiting *heap;
+    uint64_t numbers; /* requests so far */
     uint32_t n;
     struct peer *peers;
     uint8_t *reply;
@@ -57,12 +59,17 @@ struct cl_reference {
 
 /* A binary heap, the earliest first. */
 
+static bool before(const struct waiting *a, const struct waiting *b)
+{
+    return a->due < b->due || (a->due == b->due && a->number < b->number);
+}
+
 static bool push(struct cl_reference *r, const struct waiting *w)
 {
     if (r->n == WAITING_MOST)
         return false;
     uint32_t i = r->n++;
-    for (; i && r->heap[(i - 1) / 2].due > w->due; i = (i - 1) / 2)
+    for (; i && before(w, &r->heap[(i - 1) / 2]); i = (i - 1) / 2)
         r->heap[i] = r->heap[(i - 1) / 2];
     r->heap[i] = *w;
     return true;
@@ -73,8 +80,8 @@ static struct waiting pop(struct cl_reference *r)
     struct waiting first = r->heap[0], last = r->heap[--r->n];
     uint32_t i = 0;
     for (uint32_t child; (child = 2 * i + 1) < r->n; i = child) {
-        child += child + 1 < r->n && r->heap[child + 1].due < r->heap[child].due;
-        if (r->heap[child].due >= last.due)
+        child += child + 1 < r->n && before(&r->heap[child + 1], &r->heap[child]);
+        if (!before(&r->heap[child], &last))
             break;
         r->heap[i] = r->heap[child];
     }
@@ -155,6 +162,7 @@ static void answer(struct cl_reference *r, const struct waiting *w)
 static void accept_request(struct cl_reference *r, struct waiting *w)
 {
     cl_count(&r->counts.requests, 1);
+    w->number = r->numbers++;
     w->due = w->read + (uint64_t)cl_ns_to_ticks(r->clock, (int64_t)w->head.hold_ns);
     if (w->head.hold_ns == 0)
         answer(r, w);

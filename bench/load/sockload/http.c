@@ -147,7 +147,7 @@ static int64_t read_answer(const struct cl_sockload *s, const struct cl_request 
         if (have >= 5 && memcmp(from, "HTTP/", 5))
             return -1;
         if (!stop)
-            return have > HEAD_MOST || end ? -1 : 0;
+            return have > HEAD_MOST ? -1 : 0;
         uint64_t head = (uint64_t)(stop + 4 - from), more = 0;
         int status = head > 12 ? atoi((const char *)from + 9) : 0;
         struct body body;
@@ -158,7 +158,7 @@ static int64_t read_answer(const struct cl_sockload *s, const struct cl_request 
             continue;
         }
         int64_t length = body_bytes(&body, status, from + head, have - head, end, &more);
-        if (length == -1 || (length == -2 && end))
+        if (length == -1)
             return -1;
         *need = (uint32_t)cl_min(skipped + head + more, (uint64_t)UINT32_MAX);
         *worth = status < 400 ? CL_SOCKLOAD_HIT : CL_SOCKLOAD_ERROR;

@@ -149,6 +149,7 @@ static int64_t read_answer(const struct cl_sockload *s, const struct cl_request 
 {
     bool got = (r->op == CL_SOCKLOAD_GET || r->op == CL_SOCKLOAD_SCAN || r->op == CL_SOCKLOAD_UPDATE) && !r->second;
     int64_t took;
+    (void)end;
     *need = n + 1;
     if (got) {
         took = read_got(s, r, in, n, worth, need);
@@ -156,7 +157,7 @@ static int64_t read_answer(const struct cl_sockload *s, const struct cl_request 
         int64_t head = line(in, n);
         took = head <= 0 ? head : read_stored(in, head, r->op == CL_SOCKLOAD_DELETE, worth);
     }
-    return took == 0 && end ? -1 : took;
+    return took;
 }
 
 const struct cl_protocol cl_protocol_memcached = {write_request, read_answer};

@@ -141,9 +141,9 @@ static int64_t read_whole(const struct cl_sockload *s, const struct cl_request *
 static int64_t read_answer(const struct cl_sockload *s, const struct cl_request *r, const uint8_t *in, uint32_t n,
                            bool end, uint32_t *worth, uint32_t *need)
 {
+    (void)end;
     *need = n + 1;
-    int64_t took = read_whole(s, r, in, n, worth, need);
-    return took == 0 && end ? -1 : took;
+    return read_whole(s, r, in, n, worth, need);
 }
 
 const struct cl_protocol cl_protocol_resp = {write_request, read_answer};

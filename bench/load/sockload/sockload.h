@@ -37,13 +37,14 @@
 #define CL_SOCKLOAD_HTTP 3
 #define CL_SOCKLOAD_CUSTOM 4
 
+/* Operations. INSERT: a SET of a key that was not there. SCAN: one GET of 1 to `scan_most` consecutive keys. UPDATE: a
+ * GET, then a SET of the same key: one request, from the first send to the last answer. */
 #define CL_SOCKLOAD_GET 0
 #define CL_SOCKLOAD_SET 1
-#define CL_SOCKLOAD_INSERT 2 /* a SET of a key that was not there */
+#define CL_SOCKLOAD_INSERT 2
 #define CL_SOCKLOAD_DELETE 3
-#define CL_SOCKLOAD_SCAN 4 /* one GET of 1 to `scan_most` consecutive keys */
-#define CL_SOCKLOAD_UPDATE                                                                                             \
-    5 /* a GET, then a SET of the same key: one request, from the first send to the last answer */
+#define CL_SOCKLOAD_SCAN 4
+#define CL_SOCKLOAD_UPDATE 5
 #define CL_SOCKLOAD_OPS 6
 
 #define CL_SOCKLOAD_MAX_THREADS 64

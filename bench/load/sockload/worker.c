@@ -283,7 +283,7 @@ static void hear(struct cl_worker *w, const uint8_t *in, uint32_t n)
 /* Take the answers that are there. False: what is there is no answer. */
 static bool take_answers(struct cl_worker *w, struct cl_conn *c, uint64_t now, bool end)
 {
-    while (c->outstanding && (c->in_len > c->in_at || end)) {
+    while (c->outstanding && c->in_len > c->in_at) {
         uint32_t have = c->in_len - c->in_at, worth = CL_SOCKLOAD_WRONG, need = 0;
         if (have < c->need && !end)
             return true;
