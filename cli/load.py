@@ -32,15 +32,12 @@ DOUBLINGS = 1024  # of a rate that a search begins with: so far it goes
 
 def rate(text: str) -> tuple[float, float]:
     """A rate, or two with ".." between them: "500", "10k", "1.5M", "10k..2M"."""
-    found = re.fullmatch(r"([\d.]+)([kM]?)(?:\.\.([\d.]+)([kM]?))?", text)
-    try:
-        if found is None:
-            raise ValueError
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kM]?)(?:\.\.(\d+(?:\.\d+)?)([kM]?))?", text, re.ASCII)
+    low = high = 0.0
+    if found:
         unit = {"": 1.0, "k": 1e3, "M": 1e6}
         low = float(found[1]) * unit[found[2]]
         high = float(found[3]) * unit[found[4]] if found[3] else low
-    except ValueError:
-        low = high = 0.0
     if not 0 < low <= high <= 1e9:
         raise argparse.ArgumentTypeError(f"{text!r} is no rate: write it as 10k, or as 10k..2M")
     return low, high

@@ -16,7 +16,6 @@ from typing import Any
 import numba
 import numpy as np
 from numba import types
-from numba.core.errors import NumbaError
 
 from ...runtime.errors import CorelaneError, plain_text
 from .sockload.sockload import Functions
@@ -33,7 +32,7 @@ def _compiled(function: Callable[..., Any], what: str) -> Any:
 
     try:
         return numba.cfunc(_SIGNATURE)(call)
-    except NumbaError as error:
+    except Exception as error:  # numba's own kinds, and what else its passes raise for what they do not expect
         name = getattr(function, "__name__", what)
         first = plain_text(error).strip().splitlines()
         hint = f"it is called as {what}(array of uint8, number), and returns an integer"

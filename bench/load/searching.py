@@ -40,7 +40,7 @@ class Limit:
         return f"p{100 * self.q:g}"
 
     def __str__(self) -> str:
-        return f"{self.name} of {self.us:g} us at most"
+        return f"{self.name} of {self.us:,.10g} us at most"
 
     def of(self, measured: Measured) -> float:
         """That percentile, us."""
