@@ -192,8 +192,9 @@ def nginx(folder: Path) -> Iterator[int]:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
     (folder / "page.html").write_text("x" * 1000)
+    user = "user root root;" if os.geteuid() == 0 else ""
     (folder / "conf").write_text(
-        f"{'user root root;' if os.geteuid() == 0 else ''} daemon off; pid {folder}/pid; error_log {folder}/errors; events {{}}\n"
+        f"{user} daemon off; pid {folder}/pid; error_log {folder}/errors; events {{}}\n"
         f"http {{ access_log off; server {{ listen 127.0.0.1:{port}; root {folder}; }} }}\n"
     )
     process = subprocess.Popen(["nginx", "-p", str(folder), "-c", "conf"], stderr=subprocess.DEVNULL)
