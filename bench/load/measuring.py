@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from ..harness.numbers import PERCENTILES, plain
-from ..harness.openloop import LOSS_LIMIT, Point
+from ..harness.openloop import LOSS_LIMIT, RATE_SLACK, Point
 from .arrivals import Arrivals
 from .reference.reference import Reference
 from .sockload.sockload import Asked, Functions, Result, SockLoad, Tick
@@ -130,6 +130,17 @@ class Measured:
     intervals_us: dict[str, tuple[float, float]]
     doubts: list[Doubt] = field(default_factory=list)
 
+    @property
+    def carried(self) -> bool:
+        """Whether (nearly) all was answered, at the rate at which it was due; a short load has chance in its rate."""
+        p = self.point
+        slack = RATE_SLACK + 1 / math.sqrt(max(p.answered, 1))
+        return p.loss < LOSS_LIMIT and p.achieved_rps >= (1 - slack) * p.due_rps
+
+    def why_not(self) -> str:
+        """Why it was not carried; empty if it was."""
+        return "" if self.carried else self.point.why_not()
+
     def row(self, name: str) -> dict[str, Any]:
         """As an arm of the document."""
         counts = self.result.counts
@@ -211,10 +222,9 @@ class Server:
             latency=result.latency,
             lag=result.lag,
             counts=result.counts,
-            rate=0.0 if self.plan.arrivals.kind == "replay" else rate,
             offered=result.offered_rps,
             achieved=result.achieved_rps,
-            carried=point.carried,
+            carried=out.carried,
             asked=self.plan.asked,
             explained=explained(point_us) if explained else (),
             share_us=self.share.by_name(),
@@ -253,6 +263,8 @@ def measure_share(plan: Plan, rate: float, seconds: float = SHARE_S) -> Share:
     with Reference(udp=plan.target.udp) as reflector, SockLoad(replace(own, port=reflector.port)) as load:
         load.connect()
         result = load.run(rate, seconds, min(0.2, seconds))
+    if result.aborted:
+        raise KeyboardInterrupt
     if _point(result).loss >= LOSS_LIMIT:
         return Share(why=f"the reflector, on a core of this machine, did not carry {rate:,.0f} requests/s")
     return Share(*(result.latency.percentile(100 * q) / 1e3 for _, q in PERCENTILES))

@@ -7,6 +7,7 @@ from typing import Any
 from ..harness.numbers import PERCENTILES, number
 from ..harness.table import align, canary_line, load_table, machine_line, quantity
 
+ODD = ("held", "misses", "wrong", "errors", "broken", "timeouts", "stray", "reconnects", "refused")
 NAMES = {"p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9"}
 
 
@@ -18,6 +19,7 @@ def report(document: dict[str, Any]) -> str:
         parts.append(load_table(arms))
         parts.append(_intervals(arms))
         parts += _operations(arms)
+        parts += _odd(arms)
     parts += [f"{name} stops at: {why}" for name, why in settings["stops"].items()]
     parts += [f"{name}: {found['text']}" for name, found in settings["found"].items()]
     parts += _compared(settings["compared"])
@@ -31,12 +33,13 @@ def report(document: dict[str, Any]) -> str:
 def _asked(settings: dict[str, Any]) -> str:
     low, high = settings["rate"]
     rate = f"{low:,.0f}" if low == high else f"{low:,.0f} to {high:,.0f}"
+    many = "s" if settings["threads"] > 1 else ""
     depth = f", up to {settings['depth']} requests on each" if settings["depth"] > 1 else ""
     fresh = ", a new one for each request" if settings["fresh"] else ""
     asks = f"; {settings['workload']}: {settings['asks']}" if settings["asks"] else ""
     return (
         f"{settings['target']} ({settings['address']}): {rate} requests/s, {settings['arrivals']}, "
-        f"{settings['connections']} connections{depth}{fresh}, {settings['threads']} threads{asks}"
+        f"{settings['connections']} connections{depth}{fresh}, {settings['threads']} thread{many}{asks}"
     )
 
 
@@ -62,6 +65,16 @@ def _operations(arms: list[dict[str, Any]]) -> list[str]:
         for op, of in row["operations"].items():
             cells = [quantity(number(of[f"{name}_us"])) for name, _ in PERCENTILES]
             rows.append([f"{row['name']} {op}", quantity(of["answered"]), *cells])
+    return [align(rows)]
+
+
+def _odd(arms: list[dict[str, Any]]) -> list[str]:
+    """Counts of what a plain load has none of, where there are some."""
+    names = [name for name in ODD if any(row["counts"][name] for row in arms)]
+    if not names:
+        return []
+    rows = [["counts", *names]]
+    rows += [[row["name"], *(quantity(row["counts"][name]) for name in names)] for row in arms]
     return [align(rows)]
 
 

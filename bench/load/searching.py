@@ -50,7 +50,7 @@ class Limit:
     def verdict(self, measured: Measured, repeats: list[Measured] | None = None) -> str:
         """keeps, breaks or open. repeats: earlier loads of the same rate, judged with it."""
         every = [*(repeats or []), measured]
-        if not measured.point.carried or measured.point.hist is None:
+        if not measured.carried or measured.point.hist is None:
             return "breaks"
         hist = measured.point.hist.snapshot()
         for other in every[:-1]:
@@ -94,7 +94,7 @@ def sweep(measure: Measure, ladder: list[float], limit: Limit | None, seen: Seen
         if measured.result.aborted:
             out.stop = "it was interrupted"
             return
-        why = measured.point.why_not()
+        why = measured.why_not()
         if not why and limit and limit.of(measured) > limit.us:
             why = f"{limit.name} is {limit.of(measured):.4g} us at {rate:,.0f} requests/s, over {limit.us:g} us"
         failed = failed + 1 if why else 0

@@ -429,14 +429,14 @@ void cl_sockload_counts(const struct cl_sockload *s, struct cl_sockload_counts *
     uint64_t *sum = (uint64_t *)out;
     for (uint32_t i = 0; i < s->n_workers; i++) {
         const struct cl_sockload_counts *c = &s->workers[i].counts;
-        uint64_t first = c->offered ? cl_min(out->first_ns, c->first_ns) : out->first_ns;
+        uint64_t first = c->last_ns ? cl_min(out->first_ns, c->first_ns) : out->first_ns;
         uint64_t last = cl_max(out->last_ns, c->last_ns);
         for (unsigned k = 0; k < sizeof(*c) / sizeof(uint64_t); k++)
             sum[k] += ((const uint64_t *)c)[k];
         out->first_ns = first;
         out->last_ns = last;
     }
-    out->first_ns = out->offered ? out->first_ns : 0;
+    out->first_ns = out->last_ns ? out->first_ns : 0;
 }
 
 const struct cl_hist *cl_sockload_hist(const struct cl_sockload *s, unsigned which)

@@ -126,7 +126,8 @@ struct cl_sockload_counts {
     uint64_t reconnects; /* connections opened anew, but those that the server ended after a whole answer */
     uint64_t refused;    /* of these, the server did not take at once */
     uint64_t bytes_out, bytes_in;
-    uint64_t first_ns, last_ns; /* after the start: due time of the first request, the last right answer */
+    uint64_t in_time;           /* right answers that came within the measured time, to whatever requests */
+    uint64_t first_ns, last_ns; /* after the start: when the first of these came, and the last answer of all */
     uint64_t cpu_ns;            /* of the workers, this run */
 };
 

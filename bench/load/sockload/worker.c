@@ -65,6 +65,18 @@ static struct cl_conn *take(struct cl_worker *w)
 
 /* Accounting. */
 
+/* What the achieved rate is computed from: answers within the measured time, from the first one on. */
+static void note_time(struct cl_worker *w, uint64_t now)
+{
+    const struct cl_sockload *s = w->s;
+    if (now < s->warm_end)
+        return;
+    uint64_t ns = (uint64_t)cl_ticks_to_ns(s->clock, (int64_t)(now - s->start));
+    w->counts.first_ns = w->counts.first_ns ? w->counts.first_ns : ns;
+    w->counts.last_ns = ns;
+    w->counts.in_time += now < s->end;
+}
+
 static void settle(struct cl_worker *w, struct cl_request *r, uint32_t worth, uint64_t now)
 {
     struct cl_sockload *s = w->s;
@@ -73,8 +85,8 @@ static void settle(struct cl_worker *w, struct cl_request *r, uint32_t worth, ui
     bool right = worth <= CL_SOCKLOAD_STORED;
     if (right) {
         cl_count(&w->progress_answered, 1);
-        if (r->op == CL_SOCKLOAD_INSERT)
-            w->stored++;
+        w->stored += r->op == CL_SOCKLOAD_INSERT;
+        note_time(w, now);
     }
     if (!right && s->mode == CL_MODE_PRELOAD)
         fail(w, -EPROTO,
@@ -95,7 +107,6 @@ static void settle(struct cl_worker *w, struct cl_request *r, uint32_t worth, ui
     cl_hist_record(w->hists[CL_SOCKLOAD_LATENCY], latency);
     cl_hist_record(w->hists[CL_SOCKLOAD_LATENCY_OF + r->op], latency);
     cl_hist_record(w->hists[CL_SOCKLOAD_FROM_SEND], (uint64_t)cl_ticks_to_ns(s->clock, (int64_t)(now - r->sent)));
-    c->last_ns = (uint64_t)cl_ticks_to_ns(s->clock, (int64_t)(now - s->start));
     if (r->record != CL_SOCKLOAD_NEVER)
         w->records[r->record].latency_ns = latency;
 }
@@ -222,8 +233,6 @@ static bool send_next(struct cl_worker *w)
     if (s->window)
         r->due = r->sent;
     w->counts.offered += r->measured;
-    if (r->measured && !w->counts.first_ns)
-        w->counts.first_ns = (uint64_t)cl_ticks_to_ns(s->clock, (int64_t)(r->due - s->start));
     if (hand_over(w, c, w->text, w->text_len)) {
         account(w, r);
         r->live = 1;

@@ -12,7 +12,7 @@ from corelane.runtime.hist import Hist
 
 N = 20_000
 CLEAN = dict.fromkeys(
-    ("offered", "sent", "answered", "dropped", "wrong", "errors", "broken", "timeouts", "late", "held"), 0
+    ("offered", "sent", "answered", "dropped", "wrong", "errors", "broken", "timeouts", "late", "held", "misses"), 0
 ) | {"offered": N, "sent": N, "answered": N}
 
 
@@ -57,7 +57,6 @@ def found(latency_us: np.ndarray, **changes: object) -> set[str]:
         "latency": hist,
         "lag": lag,
         "counts": CLEAN,
-        "rate": 10_000.0,
         "offered": 10_000.0,
         "achieved": 10_000.0,
         "carried": True,
@@ -159,7 +158,6 @@ def test_unanswered_requests_are_told():
         latency=hist_of(latency),
         lag=hist_of(np.full(9, 0.1)),
         counts=counts,
-        rate=0.0,
         offered=1.0,
         achieved=1.0,
         carried=True,
@@ -168,7 +166,7 @@ def test_unanswered_requests_are_told():
 
 
 def test_loads_that_are_not_the_ones_asked_for():
-    assert found(exponential(), offered=9000.0, counts=CLEAN | {"offered": 50_000, "answered": 50_000}) == {"load"}
+    assert found(exponential(), counts=CLEAN | {"misses": N // 50}) == {"load"}
     assert found(exponential(), carried=False, achieved=8000.0) == {"load"}
     assert found(exponential(), counts=CLEAN | {"answered": 0}) == {"load"}
 
