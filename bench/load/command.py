@@ -14,6 +14,7 @@ from typing import Any
 
 from ..harness.numbers import pairwise, plain
 from ..harness.session import Session
+from ..harness.table import quantity
 from .measuring import Measured, Plan, Server, measure_share
 from .searching import Found, Limit, Swept, rates, search, sweep
 
@@ -144,7 +145,7 @@ def _load(job: Job, session: Session, servers: dict[str, Server], out: Outcome) 
 
     def seen(measured: Measured) -> None:
         p = measured.point
-        session.say(f"  p50 {p.p50_us:.4g} us, p99 {p.p99_us:.4g} us, p99.9 {p.p999_us:.4g} us")
+        session.say(f"  p50 {quantity(p.p50_us)} us, p99 {quantity(p.p99_us)} us, p99.9 {quantity(p.p999_us)} us")
 
     if job.sweep:
         for name in servers:

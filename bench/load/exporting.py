@@ -43,7 +43,7 @@ def hdr_lines(named: Iterable[tuple[str, Measured]], started_s: float) -> list[s
         hist, seconds = measured.result.latency, measured.result.seconds
         if hist.infinite:
             lines.append(f"#[{name}: {hist.infinite} unanswered requests are recorded as {hist.limit} ns]")
-        tag = name.translate(str.maketrans({",": "_", " ": "_", "=": "_"}))
+        tag = name.translate(str.maketrans(",= ", "___"))
         largest = min(float(hist.max), float(hist.limit)) / 1e6  # in ms, as readers have it
         lines.append(f"Tag={tag},{at:.3f},{seconds:.3f},{largest:.3f},{encoded(hist)}")
         at += seconds

@@ -141,9 +141,9 @@ def errors(session: Session, cores: tuple[int, int]) -> None:
             row[f"injected_p{percent:g}_us"] = plain(injected)
             row[f"p{percent:g}_error"] = plain((reported - injected) / injected)
     largest = max(worst, key=lambda name: worst[name])
-    rounds = [max(found[name][i].error for name in found) for i in range(len(found[largest]))]
+    runs = [max(found[name][i].error for name in found) for i in range(len(found[largest]))]
     if all(math.isfinite(error) for error in worst.values()):
-        session.figure("load.error", worst[largest], runs=rounds, beside=worst)
+        session.figure("load.error", worst[largest], runs=runs, beside=worst)
     else:
         lost = ", ".join(name for name, error in worst.items() if not math.isfinite(error))
         session.figure("load.error", None, reason=f"requests stayed unanswered at {lost}: the sockets' cores are full")
@@ -154,7 +154,6 @@ def achieved(session: Session, cores: tuple[int, int]) -> None:
     seconds = max(0.3 * session.seconds / 2 / ROUNDS, LEAST_S)
     sockets, memory = f"rate, UDP, {SOCKET_RATE:,}/s", f"rate, memory NIC, {MEMORY_RATE:,}/s"
     with contextlib.ExitStack() as stack:
-        injected = stack.enter_context(Injected("UDP", cores, (), "uniform"))
         bench = stack.enter_context(
             rig.embedded(lambda runtime: runtime.bind(echo_app.handler("c", 9000)), cores, traffic=Echo())
         )
@@ -164,7 +163,11 @@ def achieved(session: Session, cores: tuple[int, int]) -> None:
             bench.generator.wait()
             return point_of(bench.generator.result())
 
-        arms = {sockets: lambda: injected.measure(SOCKET_RATE, seconds).measured, memory: over_memory}
+        def over_sockets() -> Point:
+            with Injected("UDP", cores, (), "uniform") as injected:
+                return injected.measure(SOCKET_RATE, seconds).measured
+
+        arms = {sockets: over_sockets, memory: over_memory}
         found = session.interleave(arms, ROUNDS)
     off: dict[str, list[float]] = {}
     for name, asked in ((sockets, SOCKET_RATE), (memory, MEMORY_RATE)):

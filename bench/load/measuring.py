@@ -267,4 +267,5 @@ def measure_share(plan: Plan, rate: float, seconds: float = SHARE_S) -> Share:
         raise KeyboardInterrupt
     if _point(result).loss >= LOSS_LIMIT:
         return Share(why=f"the reflector, on a core of this machine, did not carry {rate:,.0f} requests/s")
-    return Share(*(result.latency.percentile(100 * q) / 1e3 for _, q in PERCENTILES))
+    p50, p90, p99, p999 = (result.latency.percentile(100 * q) / 1e3 for _, q in PERCENTILES)
+    return Share(p50, p90, p99, p999)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..harness.document import too_loud
 from ..harness.numbers import PERCENTILES, number
 from ..harness.table import align, canary_line, load_table, machine_line, quantity
 
@@ -26,7 +27,7 @@ def report(document: dict[str, Any]) -> str:
     parts.append(_share(settings["client_share"]))
     parts.append(canary_line(document["canary"]))
     parts += [f"note: {text}" for text in settings["notes"]]
-    parts.append(verdict(arms))
+    parts.append(verdict(document))
     return "\n".join(part for part in parts if part)
 
 
@@ -99,11 +100,13 @@ def _share(share: dict[str, Any]) -> str:
     return f"the client's own share, against a reflector on loopback: p50/p90/p99/p99.9 {values} us"
 
 
-def verdict(arms: list[dict[str, Any]]) -> str:
-    """Every doubt once, with the loads that it is about."""
+def verdict(document: dict[str, Any]) -> str:
+    """Every doubt, with the load that it is about."""
+    arms = document["arms"]
     if not arms:
         return "nothing was measured"
-    told: list[str] = []
+    loud = too_loud(document["canary"])
+    told = [f"  this machine was taken away from the load: {loud}"] if loud else []
     several = len(arms) > 1
     for row in arms:
         at = f"{row['name']} at {quantity(number(row['offered_rps']))} requests/s: " if several else ""

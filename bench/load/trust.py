@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from ...runtime.hist import Hist
 from ..harness.numbers import PERCENTILES
+from ..harness.table import quantity
 
 Array = NDArray[Any]
 
@@ -145,7 +146,7 @@ def _wanders(found: Array) -> str:
     noise = max(float(np.median(np.abs(np.array(p) - m))) for p, m in ((parts[:half], before), (parts[half:], after)))
     drift = after - before
     if abs(drift) > max(DRIFT * before, DRIFT_US, 3 * noise):
-        return f"the median goes from {before:.4g} us in the first half to {after:.4g} us in the second"
+        return f"the median goes from {quantity(before)} us in the first half to {quantity(after)} us in the second"
     step = max(len(answered) // ADF_SAMPLES, 1)
     statistic, critical = dickey_fuller(np.log(np.maximum(answered["latency_ns"][::step].astype(np.float64), 1.0)))
     if statistic > critical:
@@ -193,8 +194,8 @@ def _of_generator(lag: Hist, latency: Hist, asked: float) -> list[Doubt]:
         if q <= asked and math.isfinite(whole) and own > max(LAG_SHARE * whole, 1000):
             text = (
                 f"the generator itself was late: at {name.replace('p999', 'p99.9')} its requests left "
-                f"{own / 1e3:.4g} us after their time, of {whole / 1e3:.4g} us in all; give it --threads, a CPU of its "
-                "own, or a lower rate"
+                f"{quantity(own / 1e3)} us after their time, of {quantity(whole / 1e3)} us in all; give it --threads, "
+                "a CPU of its own, or a lower rate"
             )
             return [Doubt("generator", text)]
     return []
@@ -228,8 +229,8 @@ def _of_machine(explained: Sequence[str], share_us: Mapping[str, float], point: 
         whole = point.get(name, math.nan)
         if math.isfinite(whole) and own > SHARE_MOST * whole:
             text = (
-                f"the client and this machine's network stack make {100 * own / whole:.0f} % of "
-                f"{name.replace('p999', 'p99.9')} ({own:.4g} of {whole:.4g} us, against a reflector)"
+                f"the client and this machine's network stack alone take {quantity(own)} us at "
+                f"{name.replace('p999', 'p99.9')} (against a reflector), of {quantity(whole)} us in all"
             )
             return [*out, Doubt("machine", text)]
     return out

@@ -65,7 +65,7 @@ def _drawn(quantile: Callable[[float], float], low: int, high: int) -> tuple[int
 
 def _etc_key(u: float) -> float:
     """Generalized extreme value, location 30.7984, scale 8.20449, shape 0.078688."""
-    return 30.7984 + 8.20449 / 0.078688 * ((-math.log(u)) ** -0.078688 - 1)
+    return 30.7984 + 8.20449 / 0.078688 * (math.pow(-math.log(u), -0.078688) - 1)
 
 
 def _etc_value(u: float) -> float:
@@ -75,7 +75,7 @@ def _etc_value(u: float) -> float:
             return size
         u -= share
     u /= 1 - sum(ETC_SHORT)
-    return 15 + 214.476 / 0.348238 * ((1 - u) ** -0.348238 - 1)
+    return 15 + 214.476 / 0.348238 * (math.pow(1 - u, -0.348238) - 1)
 
 
 def _ycsb(letter: str, mix: dict[str, float], latest: bool = False) -> Workload:

@@ -268,16 +268,19 @@ static void handle(struct cl_reference *r, const struct epoll_event *event)
         read_tcp(r, p);
 }
 
-static void look(struct cl_reference *r)
+/* What has come. Whether there was anything. */
+static bool look(struct cl_reference *r)
 {
     struct epoll_event events[EVENTS];
+    uint64_t before = r->counts.requests;
     if (r->udp) {
         read_udp(r);
-        return;
+        return r->counts.requests != before;
     }
     int n = epoll_wait(r->epoll, events, EVENTS, 0);
     for (int i = 0; i < n; i++)
         handle(r, &events[i]);
+    return n > 0;
 }
 
 static void *serve(void *arg)
@@ -288,13 +291,14 @@ static void *serve(void *arg)
             struct waiting w = pop(r);
             answer(r, &w);
         }
-        look(r);
+        bool busy = look(r);
         if (cl_load_acquire(&r->clear)) { /* acquire and release: the caller reads what is cleared afterwards */
             cl_hist_reset(r->kept);
             memset(&r->counts, 0, sizeof(r->counts));
             cl_store_release(&r->clear, 0);
         }
-        sched_yield(); /* on a machine with one core the client would else wait for the tick */
+        if (!busy)
+            sched_yield(); /* on a machine with one core the client would else wait for the tick */
     }
     return NULL;
 }

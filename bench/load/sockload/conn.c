@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -203,6 +204,24 @@ int64_t cl_conn_receive(struct cl_worker *w, struct cl_conn *c)
     c->in_len += (uint32_t)n;
     w->counts.bytes_in += (uint64_t)n;
     return n;
+}
+
+int cl_conn_send_together(struct cl_conn *c, const uint8_t *data, unsigned n, uint32_t each)
+{
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(sizeof(uint16_t))];
+    } control = {0};
+    uint16_t segment = (uint16_t)each;
+    struct iovec part = {(void *)data, (size_t)n * each};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (n > 1) {
+        message.msg_control = control.room;
+        message.msg_controllen = sizeof(control.room);
+        control.header = (struct cmsghdr){CMSG_LEN(sizeof(segment)), IPPROTO_UDP, UDP_SEGMENT};
+        memcpy(CMSG_DATA(&control.header), &segment, sizeof(segment));
+    }
+    return sendmsg(c->fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
 int cl_conn_receive_datagrams(struct cl_worker *w, struct cl_conn *c)

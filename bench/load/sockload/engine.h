@@ -113,6 +113,16 @@ struct cl_inbox {
     uint8_t data[CL_SOCKLOAD_DATAGRAMS][CL_SOCKLOAD_DATAGRAM_ROOM];
 };
 
+/* Datagrams of one length that are due together leave in one system call (UDP_SEGMENT, udp(7)): the kernel's stack is
+ * passed once for all of them, and the server sees each by itself. Longer ones would be cut by the path. */
+#define CL_SOCKLOAD_TOGETHER 16
+#define CL_SOCKLOAD_TOGETHER_BYTES 1400
+
+struct cl_together {
+    struct cl_request requests[CL_SOCKLOAD_TOGETHER];
+    uint8_t text[CL_SOCKLOAD_TOGETHER * CL_SOCKLOAD_TOGETHER_BYTES];
+};
+
 struct cl_worker {
     struct cl_sockload *s;
     uint32_t number;
@@ -125,7 +135,9 @@ struct cl_worker {
     uint32_t look_at;         /* the connection that look_after sees next */
     struct cl_request *by_id; /* echo over UDP: request id at id & by_id_mask */
     uint32_t by_id_mask;
-    struct cl_inbox *inbox; /* UDP */
+    struct cl_inbox *inbox;       /* UDP */
+    struct cl_together *together; /* NULL: each request has a system call of its own */
+    bool singly;                  /* so it is, too: this path takes no datagrams together */
     struct cl_due due;
     struct cl_random random;
     uint64_t next_due; /* stamp; NEVER: no more */
@@ -179,6 +191,8 @@ void cl_conn_close(struct cl_worker *w, struct cl_conn *c);
 int cl_conn_writable(struct cl_worker *w, struct cl_conn *c);
 /* Send bytes now, as far as they go, and keep the rest (TCP). -EAGAIN: UDP took nothing. */
 int cl_conn_send(struct cl_worker *w, struct cl_conn *c, const uint8_t *data, uint64_t n);
+/* Send n datagrams of `each` bytes that lie behind one another (UDP). */
+int cl_conn_send_together(struct cl_conn *c, const uint8_t *data, unsigned n, uint32_t each);
 /* Receive up to CL_SOCKLOAD_DATAGRAMS into the worker's inbox (UDP): how many, -EAGAIN for none. */
 int cl_conn_receive_datagrams(struct cl_worker *w, struct cl_conn *c);
 /* Receive what there is (TCP), into in[in_len..]: bytes, 0 for the end, -EAGAIN for nothing. */

@@ -158,9 +158,11 @@ static int init_memory(struct cl_worker *w)
         w->by_id_mask = BY_ID_SLOTS - 1;
         w->by_id = calloc(BY_ID_SLOTS, sizeof(*w->by_id));
     }
+    bool together = s->by_id && s->config.request_bytes <= CL_SOCKLOAD_TOGETHER_BYTES;
+    w->together = together ? calloc(1, sizeof(*w->together)) : NULL;
     w->inbox = s->stream ? NULL : calloc(1, sizeof(*w->inbox));
-    bool all = (w->inbox || s->stream) && w->text && w->second_text && w->free && w->conns && w->records &&
-               (w->by_id || !s->by_id);
+    bool all = (w->inbox || s->stream) && (w->together || !together) && w->text && w->second_text && w->free &&
+               w->conns && w->records && (w->by_id || !s->by_id);
     return all ? init_hists(w->hists) : -ENOMEM;
 }
 
@@ -235,7 +237,7 @@ static void free_worker(struct cl_worker *w)
     for (unsigned i = 0; i < CL_SOCKLOAD_HISTS; i++)
         cl_hist_delete(w->hists[i]);
     cl_due_free(&w->due);
-    void *all[] = {w->conns, w->free, w->by_id, w->inbox, w->text, w->second_text, w->records};
+    void *all[] = {w->conns, w->free, w->by_id, w->inbox, w->together, w->text, w->second_text, w->records};
     for (unsigned i = 0; i < sizeof(all) / sizeof(*all); i++)
         free(all[i]);
 }

@@ -214,6 +214,55 @@ static bool hand_over(struct cl_worker *w, struct cl_conn *c, const uint8_t *tex
     return false;
 }
 
+static int send_datagrams(struct cl_worker *w, struct cl_conn *c, unsigned n)
+{
+    uint32_t each = w->s->config.request_bytes;
+    int rc = cl_conn_send_together(c, w->together->text, n, each);
+    if (rc == -ECONNREFUSED) /* of an earlier datagram (ICMP) */
+        rc = cl_conn_send_together(c, w->together->text, n, each);
+    if (n == 1 || (rc != -EINVAL && rc != -EIO && rc != -EOPNOTSUPP))
+        return rc;
+    w->singly = true;
+    for (unsigned i = 0; i < n; i++)
+        rc = cl_conn_send_together(c, w->together->text + i * each, 1, each);
+    return rc;
+}
+
+/* Requests that are due by now, as many as there are, in one system call. False: there is none to be sent. */
+static bool send_together(struct cl_worker *w, uint64_t now)
+{
+    struct cl_together *t = w->together;
+    uint32_t each = w->s->config.request_bytes;
+    struct cl_conn *c = take(w);
+    unsigned n = 0;
+    if (!c)
+        return false;
+    for (; n < (w->singly ? 1 : CL_SOCKLOAD_TOGETHER) && w->next_due <= now && !prepare(w); n++) {
+        memcpy(t->text + n * each, w->text, each);
+        t->requests[n] = w->next;
+        t->requests[n].due = w->next_due;
+        w->prepared = false;
+        cl_due_next(w);
+    }
+    uint64_t sent = cl_tsc();
+    int rc = n ? send_datagrams(w, c, n) : 0;
+    w->counts.refused += rc != 0;
+    w->counts.bytes_out += rc ? 0 : (uint64_t)n * each;
+    for (unsigned i = 0; i < n; i++) {
+        struct cl_request *r = &t->requests[i];
+        r->sent = sent;
+        r->measured = r->due >= w->s->warm_end;
+        w->counts.offered += r->measured;
+        if (rc)
+            continue;
+        account(w, r);
+        r->live = 1;
+        remember(w, c, r);
+    }
+    offer(w, c);
+    return n > 0;
+}
+
 /* Send the request that is due. False: no connection is free, or there is none to be sent. */
 static bool send_next(struct cl_worker *w)
 {
@@ -243,6 +292,11 @@ static bool send_next(struct cl_worker *w)
     cl_due_next(w);
     w->starved = w->starved && w->next_due <= r->sent; /* whoever was due meanwhile was held, too */
     return true;
+}
+
+static bool send_some(struct cl_worker *w, uint64_t now)
+{
+    return w->together && !w->s->window ? send_together(w, now) : send_next(w);
 }
 
 /* The second part of an UPDATE, on the connection of the first. */
@@ -543,7 +597,7 @@ void *cl_worker_main(void *arg)
     cl_due_begin(w);
     for (;;) {
         uint64_t now = cl_tsc();
-        for (unsigned i = 0; i < BURST && w->next_due <= now && send_next(w); i++)
+        for (unsigned i = 0; i < BURST && w->next_due <= now && send_some(w, now); i++)
             now = cl_tsc();
         if (over(w, now))
             break;
