@@ -20,7 +20,7 @@
 #ifndef CORELANE_LIBOS_TCP_H
 #define CORELANE_LIBOS_TCP_H
 
-#include <corelane/runtime/base.h>
+#include <corelane/libos/lease.h>
 
 CL_EXTERN_C_BEGIN
 
@@ -45,6 +45,8 @@ struct cl_tcp_events {
     /* It is over, and no longer the user's. error 0: all that was written is acknowledged, and all that came was taken
      * or refused; else the errno: what was written last may be lost. Also of one that never opened. */
     void (*ended)(struct cl_tcp_conn *c, int error, void *arg);
+    /* The next `bytes` bytes of what cl_tcp_write_from took are the user's again. Before `ended` for the last. */
+    void (*released)(struct cl_tcp_conn *c, int64_t bytes, void *arg);
 };
 
 /* Of a runtime. Writers: kthreads, each for itself; readers: anybody. */
@@ -66,15 +68,20 @@ struct cl_tcp_counts {
     uint64_t resets_in, resets_out;
     uint64_t challenges, challenges_limited;
     uint64_t dropped_paws, dropped_window, dropped_ack, dropped_flags;
-    uint64_t dropped_backlog; /* what would have opened one, and found too many that wait to be accepted */
-    uint64_t dropped_table;   /* the same: as many connections exist as may */
-    uint64_t marks_in;        /* segments with data that met congestion (ECN) */
-    uint64_t ecn_reductions;  /* of windows, since peers echoed such marks */
-    uint64_t icmp_errors;     /* about segments of connections, ... */
-    uint64_t icmp_ignored;    /* ... and of them those about nothing that was under way, or of a wrong MTU */
-    uint64_t mtu_shrunk;      /* paths that took smaller segments than were sent */
-    uint64_t cookies_sent;    /* SYNs that found the backlog full, and were answered without a trace */
+    uint64_t dropped_backlog;        /* what would have opened one, and found too many that wait to be accepted */
+    uint64_t dropped_table;          /* the same: as many connections exist as may */
+    uint64_t marks_in;               /* segments with data that met congestion (ECN) */
+    uint64_t ecn_reductions;         /* of windows, since peers echoed such marks */
+    uint64_t icmp_errors;            /* about segments of connections, ... */
+    uint64_t icmp_ignored;           /* ... and of them those about nothing that was under way, or of a wrong MTU */
+    uint64_t mtu_shrunk;             /* paths that took smaller segments than were sent */
+    uint64_t paths_tried, mtu_grown; /* packets sent to find out whether they take larger ones; that came */
+    uint64_t cookies_sent;           /* SYNs that found the backlog full, and were answered without a trace */
     uint64_t cookies_right, cookies_wrong; /* segments of no connection that acknowledge such an answer, or none */
+    uint64_t leased, unleased;             /* leases given out and returned: the difference is out now (lease.h) */
+    uint64_t frames_kept;                  /* that were not copied, since they are leased or may be */
+    uint64_t frames_refused;               /* that were copied, since as many were kept as may be */
+    uint64_t bytes_lent;                   /* written from regions */
 };
 
 /* Numbers of a connection. Times in us; windows in bytes but for cwnd and ssthresh, in segments, as Linux has them. */
@@ -108,6 +115,11 @@ CL_API int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t 
  * "dctcp" (RFC 8257: for a data centre whose switches mark, and whose hosts all do this). ecn (RFC 3168): 0 no, 1 offer
  * and take it, 2 take it where a peer offers it, the default. -EINVAL, -ENOMEM. */
 CL_API int cl_runtime_tcp_congestion(struct cl_runtime *rt, const char *rule, uint32_t ecn);
+/* Connections of the runtime that begin from now on probe a peer of which nothing was heard for idle_ms, each
+ * interval_ms, and end with ETIMEDOUT when `probes` of these were not answered (RFC 9293, section 3.8.4). So a connection
+ * whose peer's reset was lost ends. idle_ms 0: none probes, the default. Before the first of them.
+ * -EINVAL: interval_ms or probes is 0 and idle_ms is not; -ENOMEM. */
+CL_API int cl_runtime_tcp_keep_alive(struct cl_runtime *rt, uint32_t idle_ms, uint32_t interval_ms, uint32_t probes);
 /* Open a connection; `opened` or `ended` tells how that went. On a kthread. Callbacks may come before this returns.
  * -EPERM: not on a kthread, -EHOSTUNREACH, -EADDRNOTAVAIL: no port is free, -ENOBUFS: as many exist as may. */
 CL_API int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port,
@@ -126,10 +138,21 @@ CL_API void cl_tcp_ends(const struct cl_tcp_conn *c, uint32_t *peer, uint16_t *p
 CL_API int64_t cl_tcp_write(struct cl_tcp_conn *c, const void *data, int64_t len);
 /* Take up to `room` bytes out of what waits. 0: nothing does. Not inside `data`. */
 CL_API int64_t cl_tcp_read(struct cl_tcp_conn *c, void *data, int64_t room);
+/* Take what comes next, as much as lies in one piece, as a lease (lease.h). Inside `data` that is what the call was
+ * given, all of it, and it counts as taken. -EAGAIN: nothing waits; -EALREADY: this call's bytes are leased; -ENOBUFS:
+ * there is no memory, or so much is out as may be. */
+CL_API int cl_tcp_lease(struct cl_tcp_conn *c, struct cl_lease *out);
+/* What comes and is not taken at once may stay in its frame, for leases to come; else it is copied. */
+CL_API void cl_tcp_keep_frames(struct cl_tcp_conn *c, bool on);
+/* As cl_tcp_write, `len` bytes of a region from `offset` on, without a copy: `released` tells when they are free.
+ * -EINVAL: they are not in it. */
+CL_API int64_t cl_tcp_write_from(struct cl_tcp_conn *c, struct cl_region *region, int64_t offset, int64_t len);
 /* Offer what waits to `data` again, when this callback has returned. */
 CL_API void cl_tcp_resume(struct cl_tcp_conn *c);
 /* Send small segments at once, whatever is under way (no Nagle). */
 CL_API void cl_tcp_no_delay(struct cl_tcp_conn *c, bool on);
+/* Probe the peer while it is silent: after 2 hours, or as cl_runtime_tcp_keep_alive says. */
+CL_API void cl_tcp_keep_alive(struct cl_tcp_conn *c, bool on);
 /* Write no more: a FIN follows what was written. Reading goes on. */
 CL_API void cl_tcp_shutdown(struct cl_tcp_conn *c);
 /* Neither write nor read any more. What was written is still sent; if something was not read, or comes, a reset says

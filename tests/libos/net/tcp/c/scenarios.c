@@ -76,7 +76,7 @@ static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
     a->u = NULL;
 }
 
-static const struct cl_tcp_events events = {on_opened, on_data, on_writable, on_eof, on_ended};
+static const struct cl_tcp_events events = {on_opened, on_data, on_writable, on_eof, on_ended, NULL};
 
 #define ON(app, call)                                                                                                  \
     do {                                                                                                               \
@@ -687,6 +687,24 @@ static void buffers_are_short(void)
     CHECK(apps[0].ended == 1 && apps[0].error == 0);
 }
 
+/* The chunks of records are full, and what would begin the next one cannot leave: none stays empty. */
+static void no_buffer_behind_a_full_chunk_of_records(void)
+{
+    open_both();
+    conn_of(0)->flags |= CL_TCP_NO_DELAY;
+    conn_of(0)->cc.window = 10 * CL_TCP_BOARD_RECORDS * conn_of(0)->cc.mss;
+    for (unsigned i = 0; i < 2 * CL_TCP_BOARD_RECORDS; i++)
+        ON(apps[0], cl_tcp_write(c, "a", 1));
+    CHECK_EQ(conn_of(0)->board->all.last->to, CL_TCP_BOARD_RECORDS);
+    hosts[0].no_buffers = true;
+    ON(apps[0], cl_tcp_write(c, "b", 1));
+    hosts[0].no_buffers = false;
+    world_run(SECOND);
+    CHECK(apps[1].read == 2 * CL_TCP_BOARD_RECORDS + 1 && apps[1].data[apps[1].read - 1] == 'b');
+    ON(apps[0], cl_tcp_abort(c));
+    world_run(SECOND);
+}
+
 static void fin_of_old_is_answered_in_time_wait(void)
 {
     open_both();
@@ -759,7 +777,7 @@ static int64_t echo(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, voi
 
 static void answers_carry_acknowledgements(void)
 {
-    static const struct cl_tcp_events echoing = {on_opened, echo, on_writable, on_eof, on_ended};
+    static const struct cl_tcp_events echoing = {on_opened, echo, on_writable, on_eof, on_ended, NULL};
     listen_on(&hosts[1], 80, &echoing, &apps[1]);
     apps[0].u = connect_from(&hosts[0], 1000, 80, &events, &apps[0]);
     world_run(50 * MS);
@@ -811,6 +829,7 @@ static const struct {
     CASE(nagle_waits),
     CASE(duplicates_resend_at_once),
     CASE(buffers_are_short),
+    CASE(no_buffer_behind_a_full_chunk_of_records),
     CASE(fin_of_old_is_answered_in_time_wait),
     CASE(time_wait_opens_again),
     CASE(numbers_are_not_to_be_guessed),
@@ -827,7 +846,7 @@ int main(int argc, char **argv)
         } else if (strcmp(argv[1], cases[i].name) == 0) {
             network.delay_ns = 10 * MS;
             for (unsigned h = 0; h < 2; h++)
-                host_init(h, 1000);
+                host_init(h, 2000);
             cases[i].run();
             world_end();
             printf("ok\n");
