@@ -27,6 +27,7 @@ IMPORTS = ("..bench.load.command", "..bench.load.reporting")
 
 
 OUTPUTS = ("json", "hdr", "plot", "html", "record")
+SERVERS, OWN_DESCRIPTORS = 2, 256  # both sides of --vs; a reflector's are closed by then
 DOUBLINGS = 1024  # of a rate that a search begins with: so far it goes
 
 
@@ -235,6 +236,16 @@ def job_of(options: argparse.Namespace) -> Job:
     )
 
 
+def allow_descriptors(wanted: int) -> None:
+    """Raise this process's limit of open files, as far as may be: a shell's is 1024 as a rule."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def run(options: argparse.Namespace) -> int:
     """Load, and say what came of it. 0; 1 if a server could not be loaded; 130 if it was interrupted."""
     from ..bench.load import command
@@ -249,6 +260,7 @@ def run(options: argparse.Namespace) -> int:
         from ..bench.load.exporting import hdr_histogram
 
         hdr_histogram(Hist())  # what is not installed is said before measuring
+    allow_descriptors(SERVERS * options.connections + OWN_DESCRIPTORS)
     with command.session_for(job, options) as session:
         outcome = command.run(job, session)
     document = session.document()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 from cltest.waiting import wait_until
 
 from corelane.bench.harness import document as doc
+from corelane.cli.load import allow_descriptors
 from corelane.cli.main import main
 
 QUICK = ("--seconds", "0.1", "--warm", "0", "--no-share")
@@ -178,6 +180,15 @@ def test_errors_are_sentences(words: list[str], code: int, said: str, capsys: py
     err = capsys.readouterr().err
     assert said in err
     assert "Traceback" not in err
+
+
+def test_many_connections_raise_the_limit_of_open_files(port: int, monkeypatch: pytest.MonkeyPatch):
+    limits = [(1024, 4096)]
+    monkeypatch.setattr(resource, "getrlimit", lambda which: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda which, pair: limits.append(pair))
+    for wanted in (500, 2000, 10_000):
+        allow_descriptors(wanted)
+    assert limits == [(1024, 4096), (2000, 4096), (4096, 4096)]
 
 
 def test_an_interrupt_prints_what_there_is(port: int, tmp_path: Path):

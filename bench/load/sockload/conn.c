@@ -100,7 +100,7 @@ static int ready(struct cl_worker *w, struct cl_conn *c)
 {
     c->greetings = w->s->greeting ? w->s->config.greeting_replies : 0;
     c->state = c->greetings ? CL_CONN_GREETING : CL_CONN_READY;
-    w->open += !c->greetings;
+    cl_count(&w->open, !c->greetings);
     return flush(w, c);
 }
 
@@ -136,7 +136,7 @@ void cl_conn_close(struct cl_worker *w, struct cl_conn *c)
     if (c->fd >= 0)
         close(c->fd);
     if (c->state == CL_CONN_READY)
-        w->open--;
+        cl_count(&w->open, (uint64_t)-1);
     c->fd = -1;
     c->state = CL_CONN_CLOSED;
     c->in_at = c->in_len = c->out_at = c->out_len = c->need = 0;

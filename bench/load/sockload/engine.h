@@ -152,8 +152,8 @@ struct cl_worker {
     uint64_t inserted; /* keys that this worker asked to add */
     uint64_t stored;   /* of these, the server has */
     uint64_t preload_next;
-    bool starved; /* a due request found no free connection */
-    uint64_t open;
+    bool starved;  /* a due request found no free connection */
+    uint64_t open; /* connections. Writer: the worker, or who opens them before; readers: any, relaxed */
     struct cl_sockload_record *records;
     uint64_t records_room, records_used;
     struct cl_hist *hists[CL_SOCKLOAD_HISTS];

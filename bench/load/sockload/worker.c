@@ -425,7 +425,7 @@ static bool greeted(struct cl_worker *w, struct cl_conn *c, int64_t n)
     if (!whole)
         return false;
     c->state = CL_CONN_READY;
-    w->open++;
+    cl_count(&w->open, 1);
     offer(w, c);
     return c->in_at < c->in_len;
 }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+from cltest import soak
 
 from corelane.bench.load.sockload.sockload import Asked, SockLoad
 from corelane.runtime.errors import CorelaneError
@@ -168,6 +171,11 @@ def test_echo_answers_are_the_requests():
         assert taken_only_whole(load, text, "get", 5) == HIT
         assert load.judge(text, "get", 6)[0] < 0
         assert load.judge(text[:-1] + b"x", "get", 5) == (100, WRONG)
+
+
+def test_any_bytes_may_come_as_an_answer(c_fuzzer: Callable[..., Callable[..., str]]):
+    runs = soak.examples(20_000, 2_000_000)
+    c_fuzzer("tests/bench/load/sockload/c/fuzz_answers.c")(f"-runs={runs}", "-seed=1", "-max_len=200")
 
 
 @pytest.mark.parametrize(

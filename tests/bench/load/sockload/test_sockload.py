@@ -184,6 +184,12 @@ def test_sleeping_clients_measure_too(reference: Reference):
     assert result.counts["answered"] == result.counts["offered"]
 
 
+@pytest.mark.parametrize(("udp", "fresh"), [(0, 0), (1, 0), (0, 1)], ids=["tcp", "udp", "fresh"])
+def test_runs_aborts_and_ends_balance(c_program: Callable[..., Callable[..., str]], udp: int, fresh: int):
+    run = c_program("tests/bench/load/sockload/c/loaded.c")
+    assert "balanced" in run(udp, fresh, 2000 if not fresh else 500)
+
+
 # Servers that fail.
 
 
