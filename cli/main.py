@@ -24,6 +24,7 @@ COMMANDS = {
     "raft": "look at a running Raft group, change its members, hand leadership over",
     "raft-sim": "run simulated Raft clusters from seeds and check what must hold",
     "packetdrill": "run scripts of packets in and out on corelane's TCP, or on Linux'",
+    "load": "load any server, open loop, and say what its latency is and whether to trust that",
     "bench": "measure: benchmarks by name, their list, reports from their files",
     "log": "make, check or dump a persistent log: in a file, on a block device, in a storage area",
     "config": "print flags for compiling C against corelane, and unit files for systemd",

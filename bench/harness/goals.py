@@ -285,6 +285,8 @@ GOALS: dict[str, Goal] = _table(
     ),
     Goal("raft-fail.no_leader_ms", 30.0, "at most", "ms", "kill -9 of a leader to the next one, timeout 10 ms, p99"),
     Goal("raft.over_etcd", 10.0, "at least", "x", "durable puts a second, 64 clients of one socket, ours / etcd's"),
+    Goal("load.error", 0.02, "at most", "x", "p50, p99, p99.9 that `corelane load` reports / injected, less 1: worst"),
+    Goal("load.rate_error", 0.01, "at most", "x", "achieved rate / asked for, less 1: sockets 200 k/s, memory 1 M/s"),
     Goal("ground.udp_before", 0.98, "at least", "x", "figures of echo, kv, afxdp: now / before the ground, the worst"),
     Goal("ground.rearm_ns", 12.0, "at most", "ns", "moving one of 100 000 alarms later, the wheel's work included"),
     Goal(

@@ -135,6 +135,13 @@ FEWER: dict[str, dict[str, Any]] = {
         "log.arrivals.FRACTIONS": (0.2, 1.2),
         "log.arrivals.RULES": lambda whole: {name: whole[name] for name in ("adaptive", "no wait, 1 in flight")},
     },
+    "load": {
+        "load.load.ROUNDS": 1,
+        "load.load.ERROR_RATES": {"UDP": (1000, 5000), "TCP": (1000,)},
+        "load.load.CONNECTIONS": {"UDP": 4, "TCP": 50},
+        "load.load.SOCKET_RATE": 5000,
+        "load.load.MEMORY_RATE": 20_000,
+    },
     "loadshift": {"loadshift.ROUNDS_LEAST": 1},
     "raft": {  # tests/bench/raft has lone puts; other arms have another number of clients
         "raft.nodes.BYTES": SMALL_LOGS,

@@ -54,6 +54,8 @@ ROOMS = {
     "bench/ground": "afxdp",
     "bench/handoff": ". tenant",
     "bench/hostile": "isolation tenant",
+    "bench/load": "load/sockload load/reference",
+    "bench/load/reference": "load/sockload",
     "bench/raft": "log",
     "bench/raft_loss": "",
     "bench/sim": "handoff tenant",
