@@ -15,7 +15,14 @@ from typing import Any, Protocol, runtime_checkable
 from ..runtime.errors import CorelaneError
 
 # Name -> module whose `APP` it is. Modules are imported when asked for: `corelane --help` needs none of them.
-_MODULES = {"batch": "batch", "echo": "echo", "kv": "kv.app", "raft-kv": "raft.service.app", "spin": "spin"}
+_MODULES = {
+    "batch": "batch",
+    "echo": "echo",
+    "kv": "kv.app",
+    "raft-kv": "raft.service.app",
+    "resp": "resp.app",
+    "spin": "spin",
+}
 
 
 class Service(Protocol):
@@ -24,6 +31,8 @@ class Service(Protocol):
     @property
     def ports(self) -> tuple[int, ...]:
         """UDP ports that it answers on."""
+
+    # A service that answers on TCP has `tcp_ports`, too.
 
     def stats(self) -> dict[str, int]:
         """The application's own counters."""

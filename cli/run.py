@@ -290,8 +290,15 @@ def _stop(options: argparse.Namespace, runtime: Runtime) -> None:
         end_now(1)
 
 
+def _serves(service: Service) -> str:
+    """What it does, in words: on which ports."""
+    kinds = {"UDP": service.ports, "TCP": getattr(service, "tcp_ports", ())}
+    parts = [f"{kind} port {', '.join(map(str, ports))}" for kind, ports in kinds.items() if ports]
+    return f"serves {' and '.join(parts)}" if parts else "works"
+
+
 def _announce(options: argparse.Namespace, name: str, runtime: Runtime, service: Service) -> None:
-    does = f"serves UDP port {', '.join(map(str, service.ports))}" if service.ports else "works"
+    does = _serves(service)
     socket = options.socket or default_socket()
     where = f"attached to {socket}" if runtime.attached else f"embedded on {options.nic}"
     _say(

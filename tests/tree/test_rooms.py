@@ -42,6 +42,7 @@ ROOMS = {
     "libos/storage": "sched",
     "libos/storage/log": "storage sched",
     "apps/kv": ".",
+    "apps/resp": ". kv",
     "apps/raft/transport": "raft/core",
     "apps/raft/node": "raft/core kv",
     "apps/raft/service": ". raft/node raft/transport raft/core kv",

@@ -76,7 +76,8 @@ static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
     a->u = NULL;
 }
 
-static const struct cl_tcp_events events = {on_opened, on_data, on_writable, on_eof, on_ended};
+static const struct cl_tcp_events events = {
+    .opened = on_opened, .data = on_data, .writable = on_writable, .eof = on_eof, .ended = on_ended};
 
 #define ON(app, call)                                                                                                  \
     do {                                                                                                               \
@@ -759,7 +760,8 @@ static int64_t echo(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, voi
 
 static void answers_carry_acknowledgements(void)
 {
-    static const struct cl_tcp_events echoing = {on_opened, echo, on_writable, on_eof, on_ended};
+    static const struct cl_tcp_events echoing = {
+        .opened = on_opened, .data = echo, .writable = on_writable, .eof = on_eof, .ended = on_ended};
     listen_on(&hosts[1], 80, &echoing, &apps[1]);
     apps[0].u = connect_from(&hosts[0], 1000, 80, &events, &apps[0]);
     world_run(50 * MS);
