@@ -13,7 +13,11 @@
 
 #include <corelane/runtime/base.h>
 
+#if defined(__SANITIZE_ADDRESS__)
+#define CL_RMEM_LARGE 0 /* all blocks are malloc's: ASan watches them */
+#else
 #define CL_RMEM_LARGE 16384 /* blocks above it are malloc's */
+#endif
 #define CL_RMEM_CLASSES 40
 #define CL_RMEM_SPAN_BYTES 65536
 

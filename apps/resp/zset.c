@@ -54,6 +54,7 @@ static void seek(struct cl_rzset *z, before_fn before, const void *arg, struct p
     struct cl_rzlink *links = z->head;
     struct cl_rznode *at = NULL;
     uint64_t rank = 0;
+    path->rank[0] = 0; /* there is a level 0; a compiler does not know */
     for (int i = (int)z->levels - 1; i >= 0; i--) {
         while (links[i].next && before(links[i].next, arg)) {
             rank += links[i].span;
