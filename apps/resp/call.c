@@ -56,6 +56,18 @@ void cl_rcall_name(struct cl_resp *r, const struct cl_rcmd *cmd, char name[64])
         }
 }
 
+uint32_t cl_rcall_number(const struct cl_resp *r, const struct cl_rcmd *cmd)
+{
+    uint32_t number = r->n_commands;
+    if (cl_likely(cmd >= r->commands && cmd < r->commands + r->n_commands))
+        return (uint32_t)(cmd - r->commands);
+    for (uint32_t i = 0; i < r->n_commands; i++)
+        for (const struct cl_rcmd *sub = r->commands[i].subs; sub && sub->name; sub++, number++)
+            if (sub == cmd)
+                return number;
+    return number;
+}
+
 bool cl_rcall_arity(const struct cl_rcmd *cmd, uint32_t argc)
 {
     return cmd->arity >= 0 ? argc == (uint32_t)cmd->arity : argc >= (uint32_t)-cmd->arity;
@@ -185,9 +197,7 @@ void cl_rcall_run(struct cl_resp_client *c, const struct cl_rcmd *cmd)
     c->flags &= ~(uint32_t)CL_RC_FAILED;
     cmd->fn(c);
     r->stats.commands++;
-    if (cmd < r->commands || cmd >= r->commands + r->n_commands)
-        return;
-    struct cl_rcmd_stats *s = &r->command_stats[cmd - r->commands];
+    struct cl_rcmd_stats *s = &r->command_stats[cl_rcall_number(r, cmd)];
     s->calls++;
     s->failed += (c->flags & CL_RC_FAILED) != 0;
 }
@@ -203,8 +213,7 @@ void cl_rcall(struct cl_resp_client *c)
     }
     if (!allowed(c, cmd)) {
         reject(c);
-        if (cmd >= c->r->commands && cmd < c->r->commands + c->r->n_commands)
-            c->r->command_stats[cmd - c->r->commands].rejected++;
+        c->r->command_stats[cl_rcall_number(c->r, cmd)].rejected++;
         return;
     }
     if ((c->flags & CL_RC_MULTI) && !(cmd->flags & CL_RF_NOW)) {

@@ -19,6 +19,8 @@ void cl_rcall_name(struct cl_resp *r, const struct cl_rcmd *cmd, char name[64]);
 void cl_rcall(struct cl_resp_client *c);
 /* Run a command that was checked. */
 void cl_rcall_run(struct cl_resp_client *c, const struct cl_rcmd *cmd);
+/* Its number among all of them, parts of containers behind the others. */
+uint32_t cl_rcall_number(const struct cl_resp *r, const struct cl_rcmd *cmd);
 bool cl_rcall_arity(const struct cl_rcmd *cmd, uint32_t argc);
 /* What was queued by MULTI is dropped, and the keys are watched no more. */
 void cl_rcall_discard(struct cl_resp_client *c);

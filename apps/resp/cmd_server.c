@@ -1,5 +1,6 @@
 /* Commands about the server: INFO, CONFIG, TIME, DEBUG, MONITOR, MEMORY, SLOWLOG and what else clients ask for. */
 #include "bytes.h"
+#include "call.h"
 #include "commands.h"
 #include "config.h"
 #include "db.h"
@@ -87,14 +88,24 @@ static void info_cpu(struct text *t)
         use.ru_utime.tv_sec, use.ru_utime.tv_usec);
 }
 
+static void say_commandstat(struct text *t, const struct cl_rcmd *cmd)
+{
+    const struct cl_rcmd_stats *s = &t->r->command_stats[cl_rcall_number(t->r, cmd)];
+    char name[64];
+    if (!s->calls && !s->rejected)
+        return;
+    cl_rcall_name(t->r, cmd, name);
+    say(t, "cmdstat_%s:calls=%llu,rejected_calls=%llu,failed_calls=%llu\r\n", name, U(s->calls), U(s->rejected),
+        U(s->failed));
+}
+
 static void info_commandstats(struct text *t)
 {
     say(t, "# Commandstats\r\n");
     for (uint32_t i = 0; i < t->r->n_commands; i++) {
-        const struct cl_rcmd_stats *s = &t->r->command_stats[i];
-        if (s->calls || s->rejected)
-            say(t, "cmdstat_%s:calls=%llu,rejected_calls=%llu,failed_calls=%llu\r\n", t->r->commands[i].name,
-                U(s->calls), U(s->rejected), U(s->failed));
+        say_commandstat(t, &t->r->commands[i]);
+        for (const struct cl_rcmd *sub = t->r->commands[i].subs; sub && sub->name; sub++)
+            say_commandstat(t, sub);
     }
 }
 
@@ -200,7 +211,7 @@ void cl_cmd_config_set(struct cl_resp_client *c)
 void cl_cmd_config_resetstat(struct cl_resp_client *c)
 {
     c->r->stats = (struct cl_rstats){0};
-    memset(c->r->command_stats, 0, c->r->n_commands * sizeof *c->r->command_stats);
+    memset(c->r->command_stats, 0, c->r->n_stats * sizeof *c->r->command_stats);
     c->r->mem.peak = c->r->mem.used;
     cl_reply_ok(c);
 }

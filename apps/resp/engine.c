@@ -48,7 +48,8 @@ static void name_commands(struct cl_resp *r)
     r->commands = cl_rtable;
     while (r->commands[r->n_commands].name)
         r->n_commands++;
-    r->command_stats = cl_rmem_zero(&r->mem, r->n_commands * sizeof *r->command_stats);
+    r->n_stats = cl_rcall_number(r, NULL); /* which none has: the number behind the last */
+    r->command_stats = cl_rmem_zero(&r->mem, r->n_stats * sizeof *r->command_stats);
     for (uint32_t i = 0; i < r->n_commands; i++) {
         struct cl_slice name = cl_slice_of(r->commands[i].name);
         struct cl_rname *n = cl_rmem_new(&r->mem, sizeof *n + name.len);
@@ -119,7 +120,7 @@ static void free_own(struct cl_resp *r)
     CL_RDICT_EACH(&r->by_name, n)
     cl_rmem_free(&r->mem, n, sizeof(struct cl_rname) + n->key_len);
     cl_rdict_end(&r->mem, &r->by_name);
-    cl_rmem_free(&r->mem, r->command_stats, r->n_commands * sizeof *r->command_stats);
+    cl_rmem_free(&r->mem, r->command_stats, r->n_stats * sizeof *r->command_stats);
     cl_rmem_free(&r->mem, r->argv, r->argv_room * sizeof *r->argv);
     cl_rtopics_end(&r->channels);
     cl_rtopics_end(&r->patterns);

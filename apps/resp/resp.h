@@ -213,8 +213,9 @@ struct cl_resp {
     struct cl_rstats stats;
     const struct cl_rcmd *commands; /* table.c; ends with a name of NULL */
     uint32_t n_commands;
-    struct cl_rdict by_name; /* of commands */
-    struct cl_rcmd_stats *command_stats;
+    struct cl_rdict by_name;             /* of commands */
+    struct cl_rcmd_stats *command_stats; /* [n_stats] by cl_rcall_number */
+    uint32_t n_stats;
     struct cl_resp_client *clients, *woken, *running;
     struct cl_resp_client *blocked, *blocked_last;
     uint32_t n_clients, n_blocked;

@@ -89,7 +89,7 @@ def test_transactions(play: Play) -> None:
 def test_subscriptions(play: Play) -> None:
     play(
         [
-            *lines(0, "SUBSCRIBE a b a\nPSUBSCRIBE a* ?\nPING\nPING text\nGET x\nSET x 1"),
+            *lines(0, "SUBSCRIBE a b a\nPSUBSCRIBE a* ?z\nPING\nPING text\nGET x\nSET x 1"),
             *lines(1, "PUBLISH a message\nPUBLISH none message\nPUBLISH abc message"),
             *lines(1, "PUBSUB CHANNELS a*\nPUBSUB NUMSUB a b c\nPUBSUB NUMPAT\nPUBSUB NUMSUB\nPUBSUB NOPE"),
             *lines(0, "UNSUBSCRIBE a c\nPUNSUBSCRIBE a*\nUNSUBSCRIBE"),

@@ -67,9 +67,9 @@ def serving(queues: int = 1, **options: Any) -> Iterator[Served]:
             runtime.start()
             try:
                 yield Served(space, service)
-                service.engine.check()
             finally:
                 runtime.stop()
+                service.engine.check()
                 runtime.close()
                 service.close()
 
