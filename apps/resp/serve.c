@@ -53,9 +53,11 @@ static void unlock(struct cl_resp_service *s, bool held)
 static void let_go(struct conn *k)
 {
     struct cl_resp_client *client = k->client;
+    if (!client)
+        return;
     k->client = NULL;
-    if (client)
-        cl_resp_disconnect(client);
+    cl_count(&k->s->port.closed, 1);
+    cl_resp_disconnect(client);
 }
 
 /* Under the lock: write what waits. False: TCP takes no more for now. */
@@ -99,7 +101,6 @@ static int ending(struct conn *k, bool sent)
     if (ends == 0 || (ends == 1 && !sent))
         return 0;
     let_go(k);
-    cl_count(&k->s->port.closed, 1);
     return ends;
 }
 
@@ -153,11 +154,8 @@ static void on_woken(struct cl_tcp_conn *c, void *arg)
 static void on_eof(struct cl_tcp_conn *c, void *arg)
 {
     struct conn *k = arg;
-    bool held = lock(k->s);
-    k->eof = true;
-    int ends = k->client ? ending(k, flush(k)) : 0;
-    unlock(k->s, held);
-    finish(c, ends);
+    k->eof = true;      /* its callbacks alone look at it */
+    go_on(c, k, false); /* what was held back is still answered */
 }
 
 static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
