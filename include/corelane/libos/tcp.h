@@ -1,10 +1,10 @@
 /* TCP for applications: the event form. Part of the C API (libos.h).
  *
  * What happens to a connection calls its user, run to completion on the kthread that works on it. Callbacks of one
- * connection run one at a time, on whatever kthread, in this order: `opened`; then `data`, `writable`, `eof` as it
- * comes; `ended` once and last. They may call everything below for their own connection, and may block like other code
- * of a uthread; the connection waits meanwhile, others go on. What they write leaves when they have returned, with the
- * acknowledgement of what came.
+ * connection run one at a time, on whatever kthread, in this order: `opened`; then `data`, `writable`, `timer`, `eof`
+ * as it comes; `ended` once and last. They may call everything below for their own connection, and may block like other
+ * code of a uthread; the connection waits meanwhile, others go on. What they write leaves when they have returned, with
+ * the acknowledgement of what came.
  *
  *   static int64_t on_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg)
  *   {
@@ -45,6 +45,8 @@ struct cl_tcp_events {
     /* It is over, and no longer the user's. error 0: all that was written is acknowledged, and all that came was taken
      * or refused; else the errno: what was written last may be lost. Also of one that never opened. */
     void (*ended)(struct cl_tcp_conn *c, int error, void *arg);
+    /* The time that cl_tcp_set_timer said has come. */
+    void (*timer)(struct cl_tcp_conn *c, void *arg);
 };
 
 /* Of a runtime. Writers: kthreads, each for itself; readers: anybody. */
@@ -130,6 +132,9 @@ CL_API int64_t cl_tcp_read(struct cl_tcp_conn *c, void *data, int64_t room);
 CL_API void cl_tcp_resume(struct cl_tcp_conn *c);
 /* Send small segments at once, whatever is under way (no Nagle). */
 CL_API void cl_tcp_no_delay(struct cl_tcp_conn *c, bool on);
+/* Call `timer` once, so many ns from now, or up to 70 ms later; it replaces a time that was set before. UINT64_MAX: not
+ * at all. */
+CL_API void cl_tcp_set_timer(struct cl_tcp_conn *c, uint64_t after_ns);
 /* Write no more: a FIN follows what was written. Reading goes on. */
 CL_API void cl_tcp_shutdown(struct cl_tcp_conn *c);
 /* Neither write nor read any more. What was written is still sent; if something was not read, or comes, a reset says

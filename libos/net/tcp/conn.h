@@ -93,6 +93,7 @@
 #include "../segment.h"
 
 #define CL_TCP_IDLE_BYTES 512
+#define CL_TCP_USER_TICK_NS (1ull << 26) /* 67 ms; 32 bits of them are nine years */
 #define CL_TCP_PRESSURE_NS 10000000ull
 #define CL_TCP_MSS_DEFAULT 536 /* of a peer that names none (RFC 9293, section 3.7.1) */
 #define CL_TCP_MSS_LEAST 64    /* a smaller one is taken for this: else a peer makes our headers its amplifier */
@@ -152,8 +153,9 @@ enum cl_tcp_state {
 #define CL_TCP_EVENT_OPENED 1
 #define CL_TCP_EVENT_DATA 2
 #define CL_TCP_EVENT_WRITABLE 4
-#define CL_TCP_EVENT_EOF 8
-#define CL_TCP_EVENT_ENDED 16
+#define CL_TCP_EVENT_TIMER 8
+#define CL_TCP_EVENT_EOF 16
+#define CL_TCP_EVENT_ENDED 32
 
 /* What a timer waits for. */
 enum cl_tcp_timer {
@@ -287,6 +289,7 @@ struct cl_tcp_conn {
     uint32_t recover_seq; /* RecoveryPoint (RFC 6675); with CL_TCP_PROBED the probe's end (TLP.end_seq, RFC 8985) */
     uint32_t reduced_seq; /* with CL_TCP_MARKS_REDUCED: nxt at that time */
     uint32_t user_timeout_ms;
+    uint32_t user_due; /* when `timer` is to be called, in ticks of CL_TCP_USER_TICK_NS; 0: not at all */
     struct cl_tcp_rtt rtt;
     struct cl_tcp_cc cc;
     uint32_t heard_ms;    /* low word of the time when a segment came, ... */

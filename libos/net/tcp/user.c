@@ -69,6 +69,15 @@ void cl_tcp_resume(struct cl_tcp_conn *c)
         c->events |= CL_TCP_EVENT_DATA;
 }
 
+void cl_tcp_set_timer(struct cl_tcp_conn *c, uint64_t after_ns)
+{
+    bool over = c->state == CL_TCP_CLOSED || c->state == CL_TCP_TIME_WAIT || (c->flags & CL_TCP_TOLD);
+    if (over || after_ns >= UINT32_MAX * CL_TCP_USER_TICK_NS - c->turn->now_ns)
+        c->user_due = 0;
+    else
+        c->user_due = (uint32_t)((c->turn->now_ns + after_ns) / CL_TCP_USER_TICK_NS) + 1;
+}
+
 void cl_tcp_shutdown(struct cl_tcp_conn *c)
 {
     c->flags |= CL_TCP_FIN_WANTED;

@@ -10,7 +10,7 @@ struct app {
     bool keeps;         /* it takes nothing */
     bool closes_at_eof; /* as most do */
     struct user *u;
-    unsigned opened, eof, ended, writable;
+    unsigned opened, eof, ended, writable, timer;
     int error;
     uint64_t read;
     uint8_t data[70000];
@@ -76,7 +76,14 @@ static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
     a->u = NULL;
 }
 
-static const struct cl_tcp_events events = {on_opened, on_data, on_writable, on_eof, on_ended};
+static void on_timer(struct cl_tcp_conn *c, void *arg)
+{
+    (void)c;
+    ((struct app *)arg)->timer++;
+}
+
+static const struct cl_tcp_events events = {
+    .opened = on_opened, .data = on_data, .writable = on_writable, .eof = on_eof, .ended = on_ended, .timer = on_timer};
 
 #define ON(app, call)                                                                                                  \
     do {                                                                                                               \
@@ -521,6 +528,29 @@ static void keep_alive_ends(void)
     world_run(SECOND);
 }
 
+/* Once, late by no more than a tick and a turn; another time replaces the first; none comes after the end. */
+static void users_are_called_at_their_time(void)
+{
+    open_both();
+    ON(apps[0], cl_tcp_set_timer(c, SECOND));
+    ON(apps[1], cl_tcp_set_timer(c, SECOND));
+    ON(apps[1], cl_tcp_set_timer(c, 3 * SECOND));
+    world_run(SECOND - MS);
+    CHECK(apps[0].timer == 0 && apps[1].timer == 0);
+    world_run(CL_TCP_USER_TICK_NS + 2 * MS);
+    CHECK(apps[0].timer == 1 && apps[1].timer == 0);
+    world_run(3 * SECOND);
+    CHECK(apps[0].timer == 1 && apps[1].timer == 1);
+    ON(apps[0], cl_tcp_set_timer(c, SECOND));
+    ON(apps[0], cl_tcp_set_timer(c, UINT64_MAX));
+    ON(apps[1], cl_tcp_set_timer(c, 2 * SECOND));
+    world_run(SECOND);
+    ON(apps[0], cl_tcp_close(c));
+    ON(apps[1], cl_tcp_close(c));
+    world_run(70 * SECOND);
+    CHECK(apps[0].timer == 1 && apps[1].timer == 1 && apps[0].ended == 1 && apps[1].ended == 1);
+}
+
 static void user_timeout_ends(void)
 {
     hosts[0].stack.settings.user_timeout_ms = 5000;
@@ -759,7 +789,8 @@ static int64_t echo(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, voi
 
 static void answers_carry_acknowledgements(void)
 {
-    static const struct cl_tcp_events echoing = {on_opened, echo, on_writable, on_eof, on_ended};
+    static const struct cl_tcp_events echoing = {
+        .opened = on_opened, .data = echo, .writable = on_writable, .eof = on_eof, .ended = on_ended};
     listen_on(&hosts[1], 80, &echoing, &apps[1]);
     apps[0].u = connect_from(&hosts[0], 1000, 80, &events, &apps[0]);
     world_run(50 * MS);
@@ -802,6 +833,7 @@ static const struct {
     CASE(late_data_brings_the_window),
     CASE(window_has_become_small),
     CASE(keep_alive_ends),
+    CASE(users_are_called_at_their_time),
     CASE(user_timeout_ends),
     CASE(retransmission_backs_off),
     CASE(fin_wait_2_ends_without_a_user),
