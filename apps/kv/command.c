@@ -157,6 +157,7 @@ enum verb {
     V_STATS,
     V_CRAWLER,
     V_MEMLIMIT,
+    V_WATCH,
     V_ABSENT,
     V_QUIT
 };
@@ -194,7 +195,7 @@ static const struct form {
              {"bget", V_GET, 2, ~0u},
              {"lru_crawler", V_CRAWLER, 1, ~0u},
              {"cache_memlimit", V_MEMLIMIT, 2, 3},
-             {"watch", V_ABSENT, 1, ~0u},
+             {"watch", V_WATCH, 1, ~0u},
              {"slabs", V_ABSENT, 1, ~0u},
              {"lru", V_ABSENT, 1, ~0u},
              {"extstore", V_ABSENT, 1, ~0u},
@@ -249,7 +250,8 @@ static int execute(struct kv_command *c)
     }
     if (!has_words(c, f->lo, f->hi))
         return CL_KV_MORE;
-    if (c->session->replicated && (f->verb == V_CRAWLER || f->verb == V_MEMLIMIT || f->verb == V_ABSENT)) {
+    if (c->session->replicated && (f->verb == V_CRAWLER || f->verb == V_MEMLIMIT || f->verb >= V_WATCH) &&
+        f->verb != V_QUIT) {
         kv_refuse(c, "SERVER_ERROR this command is about one server, and is not replicated");
         return CL_KV_MORE;
     }
@@ -304,6 +306,9 @@ static int execute(struct kv_command *c)
         return kv_admin_crawler(c) ? CL_KV_MORE : CL_KV_FULL;
     case V_MEMLIMIT:
         kv_admin_memlimit(c);
+        break;
+    case V_WATCH:
+        kv_admin_watch(c);
         break;
     case V_ABSENT:
         kv_admin_absent(c);
@@ -375,6 +380,8 @@ static int text_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len
             break;
         }
         at += (uint64_t)(c.data - c.line) + c.data_used;
+        if (s->watches)
+            at = len;
     }
     *consumed = rc == CL_KV_QUIT ? len : at;
     return rc;
@@ -383,6 +390,10 @@ static int text_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len
 int cl_kv_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, uint64_t *consumed, struct cl_kv_out *out)
 {
     s->want = 0;
+    if (cl_unlikely(s->watches)) { /* who watches is not listened to, as in memcached */
+        *consumed = len;
+        return CL_KV_MORE;
+    }
     if (!s->protocol && len)
         s->protocol = in[0] == KV_BINARY_REQUEST ? CL_KV_BINARY : CL_KV_TEXT;
     return (s->protocol == CL_KV_BINARY ? kv_binary_process : text_process)(s, in, len, consumed, out);
