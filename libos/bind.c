@@ -52,6 +52,11 @@ int cl_runtime_tcp_congestion(struct cl_runtime *rt, const char *rule, uint32_t 
     return cl_tcp_set_congestion(rt->nif, rule, ecn);
 }
 
+int cl_runtime_tcp_keep_alive(struct cl_runtime *rt, uint32_t idle_ms, uint32_t interval_ms, uint32_t probes)
+{
+    return cl_tcp_set_keep_alive(rt->nif, idle_ms, interval_ms, probes);
+}
+
 int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port, const struct cl_tcp_events *events,
                            void *arg)
 {

@@ -110,6 +110,12 @@ uint32_t cl_chunks_read(const struct cl_chunk *chain, void *data, uint64_t room)
     return n;
 }
 
+uint64_t cl_chunks_left(const struct cl_chunks *c, uint64_t *bound)
+{
+    *bound = c->bytes;
+    return (uint64_t)cl_pool_available(c->pool) * CL_CHUNK_BYTES;
+}
+
 void cl_chunks_stats(const struct cl_chunks *c, unsigned holder, struct cl_chunk_stats *out)
 {
     *out = (struct cl_chunk_stats){.bound_bytes = c->bytes};

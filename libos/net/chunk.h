@@ -42,6 +42,8 @@ struct cl_chunk *cl_chunks_get(struct cl_chunks *c, unsigned kthread, unsigned h
 uint32_t cl_chunks_read(const struct cl_chunk *chain, void *data, uint64_t room);
 /* Give a chain back. */
 void cl_chunks_free(struct cl_chunks *c, unsigned kthread, unsigned holder, struct cl_chunk *chain);
+/* Bytes that nobody has, as far as a look without a lock tells; *bound: of the whole pool. Any thread. */
+uint64_t cl_chunks_left(const struct cl_chunks *c, uint64_t *bound);
 /* What a holder has. Whole counters, not all of one instant. Any thread. */
 void cl_chunks_stats(const struct cl_chunks *c, unsigned holder, struct cl_chunk_stats *out);
 

@@ -25,6 +25,7 @@ ROOMS = {
     "drivers/nic/link": ". nic",
     "drivers/nic/loadgen": ". nic",
     "drivers/nic/tap": ". nic linux",
+    "drivers/nic/tcpload": ". nic nic/loadgen",
     "drivers/port": ". nic",
     "drivers/blk": ".",
     "iokernel": "control areas policy",

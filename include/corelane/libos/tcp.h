@@ -110,6 +110,11 @@ CL_API int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t 
  * "dctcp" (RFC 8257: for a data centre whose switches mark, and whose hosts all do this). ecn (RFC 3168): 0 no, 1 offer
  * and take it, 2 take it where a peer offers it, the default. -EINVAL, -ENOMEM. */
 CL_API int cl_runtime_tcp_congestion(struct cl_runtime *rt, const char *rule, uint32_t ecn);
+/* Connections of the runtime that begin from now on probe a peer of which nothing was heard for idle_ms, each
+ * interval_ms, and end with ETIMEDOUT when `probes` of these were not answered (RFC 9293, section 3.8.4). So a connection
+ * whose peer's reset was lost ends. idle_ms 0: none probes, the default. Before the first of them.
+ * -EINVAL: interval_ms or probes is 0 and idle_ms is not; -ENOMEM. */
+CL_API int cl_runtime_tcp_keep_alive(struct cl_runtime *rt, uint32_t idle_ms, uint32_t interval_ms, uint32_t probes);
 /* Open a connection; `opened` or `ended` tells how that went. On a kthread. Callbacks may come before this returns.
  * -EPERM: not on a kthread, -EHOSTUNREACH, -EADDRNOTAVAIL: no port is free, -ENOBUFS: as many exist as may. */
 CL_API int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port,
@@ -135,6 +140,8 @@ CL_API void cl_tcp_no_delay(struct cl_tcp_conn *c, bool on);
 /* Call `timer` once, so many ns from now, or up to 70 ms later; it replaces a time that was set before. UINT64_MAX: not
  * at all. */
 CL_API void cl_tcp_set_timer(struct cl_tcp_conn *c, uint64_t after_ns);
+/* Probe the peer while it is silent: after 2 hours, or as cl_runtime_tcp_keep_alive says. */
+CL_API void cl_tcp_keep_alive(struct cl_tcp_conn *c, bool on);
 /* Write no more: a FIN follows what was written. Reading goes on. */
 CL_API void cl_tcp_shutdown(struct cl_tcp_conn *c);
 /* Neither write nor read any more. What was written is still sent; if something was not read, or comes, a reset says

@@ -1,5 +1,5 @@
 /* See buffer.h. */
-#include "buffer.h"
+#include "reassembly.h"
 
 #include <string.h>
 
@@ -15,6 +15,28 @@ struct cl_chunk *cl_tcp_chunk_get(struct cl_tcp_conn *c, unsigned which)
     if (cl_unlikely(!chunk)) /* relaxed: a hint, for windows */
         cl_store_relaxed(&stack->pressure_until_ns, c->turn->now_ns + CL_TCP_PRESSURE_NS);
     return chunk;
+}
+
+static uint64_t held_bytes(const struct cl_tcp_conn *c)
+{
+    uint64_t held = (uint64_t)c->send.bytes + c->receive.bytes;
+    for (unsigned i = 0; c->aside && i < c->aside->n; i++)
+        held += CL_CHUNK_BYTES + (c->aside->ranges[i].to - c->aside->ranges[i].from);
+    return held;
+}
+
+bool cl_tcp_has_its_share(const struct cl_tcp_conn *c)
+{
+    uint64_t held = held_bytes(c), bound, left;
+    if (held <= CL_CHUNK_ROOM)
+        return false;
+    left = cl_chunks_left(c->turn->stack->chunks, &bound);
+    return left <= bound / 2 || held > (left - bound / 2) / CL_TCP_SHARE;
+}
+
+struct cl_chunk *cl_tcp_chunk_for_bytes(struct cl_tcp_conn *c, unsigned which)
+{
+    return cl_unlikely(cl_tcp_has_its_share(c)) ? NULL : cl_tcp_chunk_get(c, which);
 }
 
 void cl_tcp_chunks_free(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *chain)
@@ -50,7 +72,7 @@ uint32_t cl_tcp_buffer_append(struct cl_tcp_conn *c, unsigned which, uint32_t se
     uint32_t done = 0;
     while (done < len) {
         if (room_behind(b->last) == 0) {
-            struct cl_chunk *chunk = cl_tcp_chunk_get(c, which);
+            struct cl_chunk *chunk = cl_tcp_chunk_for_bytes(c, which);
             if (!chunk)
                 break;
             chunk->seq = seq + done;

@@ -11,8 +11,16 @@ static inline struct cl_tcp_buffer *cl_tcp_buffer(struct cl_tcp_conn *c, unsigne
     return which == CL_TCP_SEND ? &c->send : &c->receive;
 }
 
+/* Whether it has as much of the pool as one connection may: more than a chunk, and more than 1 / CL_TCP_SHARE of what
+ * is left of the pool's first half. The other half is for those that hold next to nothing: whoever reads nothing cannot
+ * keep them from being served, unless there are as many of him as half of the pool has chunks. A share of what is left,
+ * not a fixed one: few may have much (Choudhury and Hahne, "Dynamic queue length thresholds for shared-memory packet
+ * switches", IEEE/ACM Transactions on Networking 6(2), 1998). */
+bool cl_tcp_has_its_share(const struct cl_tcp_conn *c);
 /* A chunk for it, or NULL: the pool is used up, and the connection is told so. */
 struct cl_chunk *cl_tcp_chunk_get(struct cl_tcp_conn *c, unsigned which);
+/* The same for bytes of it; NULL also where it has its share. */
+struct cl_chunk *cl_tcp_chunk_for_bytes(struct cl_tcp_conn *c, unsigned which);
 void cl_tcp_chunks_free(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *chain);
 
 /* Append up to len bytes, the first of which is number seq. Returns how many there was memory for. */

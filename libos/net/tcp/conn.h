@@ -22,10 +22,11 @@
  *   receive   what is in order and not taken, up to receive_limit bytes
  *   out of order (reassembly.h)  inside the window offered, so within receive_limit, in CL_TCP_RANGES ranges at most
  * Neighbouring chunks of a queue are merged while they fit into one, so a queue takes at most twice its bytes and one
- * chunk more, whatever sizes come. If the pool is used up: a write takes less; what comes out of order is refused, the
- * last to arrive first, also to make room for what comes in order; what is in order and finds no chunk is as if lost,
- * and the window stays shut for a moment (CL_TCP_PRESSURE_NS); a segment for which there is no record waits. The right
- * edge of the window never moves left.
+ * chunk more, whatever sizes come. If the pool is used up, or the connection has its share of it (buffer.h): a write
+ * takes less; what comes out of order is refused, the last to arrive first, also to make room for what comes in order;
+ * what is in order and finds no chunk is as if lost, and the windows of those with something unread stay shut for a
+ * moment (CL_TCP_PRESSURE_NS). A segment for which there is no record waits. The right edge of the window never moves
+ * left.
  *
  * Invariants (cl_tcp_invariant, asserted by tests after each turn)
  *   una <= nxt <= una + send.bytes + SYN + FIN, as sequence numbers
@@ -77,7 +78,7 @@
  *   accurate ECN (RFC 9768); pacing but after idleness; CUBIC's HyStart++
  *   a smaller block for TIME_WAIT; a path MTU that is kept for others, or that grows again
  *   TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
- *   receive buffers that tune themselves; shares of the pool for sending and receiving; sending without a copy
+ *   receive buffers that tune themselves; sending without a copy
  *   calls from outside of the connection's own callbacks, of the event form (stream sockets have them: sockets.h);
  *   times of keep-alive, and sizes of buffers before the SYN, for each connection
  *
@@ -95,6 +96,7 @@
 #define CL_TCP_IDLE_BYTES 512
 #define CL_TCP_USER_TICK_NS (1ull << 26) /* 67 ms; 32 bits of them are nine years */
 #define CL_TCP_PRESSURE_NS 10000000ull
+#define CL_TCP_SHARE 8         /* see cl_tcp_has_its_share */
 #define CL_TCP_MSS_DEFAULT 536 /* of a peer that names none (RFC 9293, section 3.7.1) */
 #define CL_TCP_MSS_LEAST 64    /* a smaller one is taken for this: else a peer makes our headers its amplifier */
 
@@ -341,8 +343,6 @@ void cl_tcp_complain(struct cl_tcp_conn *c, const struct cl_icmp_about *about);
 /* Inside of a turn: whatever is due. */
 void cl_tcp_timers(struct cl_tcp_conn *c);
 
-/* Probes while it is idle, from now on. */
-void cl_tcp_keep_alive(struct cl_tcp_conn *c, bool on);
 void cl_tcp_get_info(const struct cl_tcp_conn *c, struct cl_tcp_info *out);
 
 /* The bytes that wait for the user. */

@@ -682,6 +682,25 @@ int cl_tcp_set_congestion(struct cl_netif *nif, const char *rule, uint32_t ecn)
     return 0;
 }
 
+int cl_tcp_set_keep_alive(struct cl_netif *nif, uint32_t idle_ms, uint32_t interval_ms, uint32_t probes)
+{
+    if (idle_ms && (interval_ms == 0 || probes == 0))
+        return -EINVAL;
+    int rc = cl_tcp_ensure(nif);
+    if (rc)
+        return rc;
+    struct cl_tcp_settings *s = &net_of(nif)->stack.settings;
+    if (idle_ms == 0) {
+        s->flags &= ~(uint32_t)CL_TCP_KEEP_ALIVE;
+        return 0;
+    }
+    s->flags |= CL_TCP_KEEP_ALIVE;
+    s->keep_idle_ms = idle_ms;
+    s->keep_interval_ms = interval_ms;
+    s->keep_probes = probes;
+    return 0;
+}
+
 /* Enter a block under its key, if nobody has that. */
 static bool enter_as(struct net *net, struct block *b)
 {

@@ -155,8 +155,10 @@ static bool send_data(struct cl_tcp_conn *c, uint32_t seq, uint32_t len, bool fi
         s.ecn = CL_TCP_ECT0;
         s.flags |= c->marks & CL_TCP_MARKS_SAY_REDUCED ? CL_TCPF_CWR : 0;
     }
-    if (!emit(c, &s, &data))
+    if (!emit(c, &s, &data)) {
+        cl_tcp_board_unused(c);
         return false;
+    }
     if (s.ecn)
         c->marks &= (uint8_t)~CL_TCP_MARKS_SAY_REDUCED;
     acked(c);

@@ -60,7 +60,7 @@ static uint32_t append(struct cl_tcp_conn *c, unsigned i, const uint8_t *data, u
         struct cl_chunk *last = range->last;
         uint32_t room = last ? CL_CHUNK_ROOM - (uint32_t)last->from - last->len : 0;
         if (room == 0) {
-            while (!(last = cl_tcp_chunk_get(c, CL_TCP_RECEIVE)))
+            while (!(last = cl_tcp_chunk_for_bytes(c, CL_TCP_RECEIVE)))
                 if (!next || !evict(c, true))
                     return done;
             if (range->last)

@@ -68,7 +68,7 @@ static struct cl_chunk *room_for_answer(struct cl_tcp_conn *c)
 {
     struct cl_chunk *chunk = NULL;
     if (c->send.bytes + CL_CHUNK_ROOM <= c->send.limit)
-        chunk = cl_tcp_chunk_get(c, CL_TCP_SEND);
+        chunk = cl_tcp_chunk_for_bytes(c, CL_TCP_SEND);
     if (chunk)
         return chunk;
     c->flags |= CL_TCP_WANTS_ROOM;

@@ -51,6 +51,8 @@ class Ours:
     ) -> None:
         self.space, self.mac, self.nic, self.runtime, self.library = space, mac, nic, runtime, library
         self.rt = ctypes.c_void_p(int(ffi.cast("uintptr_t", runtime.ptr)))
+        # A reset that is lost, on a bad wire or in a ring that is full, is not said again: who waits for its peer asks.
+        assert lib.cl_runtime_tcp_keep_alive(runtime.ptr, 5000, 1000, 9) == 0
         for kind, port in KINDS.values():
             assert library.services_listen(self.rt, port, kind, 4096) == 0
         self._errors_before = self._errors()[0]

@@ -237,7 +237,8 @@ int main(int argc, char **argv)
     CHECK(argc == 4);
     uint64_t seed = strtoull(argv[1], NULL, 0);
     verbose = getenv("SHOW") != NULL;
-    network = (struct network){30, 30, 30, 50, 5 * MS, MS, 20 * MS, 0};
+    network = (struct network){
+        .loss = 30, .twice = 30, .late = 30, .marked = 50, .delay_ns = 5 * MS, .jitter_ns = MS, .late_ns = 20 * MS};
     for (unsigned i = 0; i < (unsigned)atoi(argv[2]); i++) {
         world_random = seed * 0x9e3779b97f4a7c15ull + i * 0x2545f4914f6cdd1dull + 1;
         for (unsigned j = 0; j < 10; j++)

@@ -717,6 +717,24 @@ static void buffers_are_short(void)
     CHECK(apps[0].ended == 1 && apps[0].error == 0);
 }
 
+/* The chunks of records are full, and what would begin the next one cannot leave: none stays empty. */
+static void no_buffer_behind_a_full_chunk_of_records(void)
+{
+    open_both();
+    conn_of(0)->flags |= CL_TCP_NO_DELAY;
+    conn_of(0)->cc.window = 10 * CL_TCP_BOARD_RECORDS * conn_of(0)->cc.mss;
+    for (unsigned i = 0; i < 2 * CL_TCP_BOARD_RECORDS; i++)
+        ON(apps[0], cl_tcp_write(c, "a", 1));
+    CHECK_EQ(conn_of(0)->board->all.last->to, CL_TCP_BOARD_RECORDS);
+    hosts[0].no_buffers = true;
+    ON(apps[0], cl_tcp_write(c, "b", 1));
+    hosts[0].no_buffers = false;
+    world_run(SECOND);
+    CHECK(apps[1].read == 2 * CL_TCP_BOARD_RECORDS + 1 && apps[1].data[apps[1].read - 1] == 'b');
+    ON(apps[0], cl_tcp_abort(c));
+    world_run(SECOND);
+}
+
 static void fin_of_old_is_answered_in_time_wait(void)
 {
     open_both();
@@ -843,6 +861,7 @@ static const struct {
     CASE(nagle_waits),
     CASE(duplicates_resend_at_once),
     CASE(buffers_are_short),
+    CASE(no_buffer_behind_a_full_chunk_of_records),
     CASE(fin_of_old_is_answered_in_time_wait),
     CASE(time_wait_opens_again),
     CASE(numbers_are_not_to_be_guessed),

@@ -152,6 +152,7 @@ int main(int argc, char **argv)
     CHECK(argc >= 9);
     uint64_t seed = strtoull(argv[1], NULL, 0), bytes = strtoull(argv[2], NULL, 0);
     network = (struct network){.loss = (unsigned)atoi(argv[3]), .twice = (unsigned)atoi(argv[4]), .marked = 100};
+    network.in_a_row = 3;
     network.late = (unsigned)atoi(argv[5]);
     network.delay_ns = strtoull(argv[6], NULL, 0) * 1000;
     network.jitter_ns = network.delay_ns / 10;

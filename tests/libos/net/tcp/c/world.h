@@ -52,6 +52,8 @@ struct host {
 /* In 1/1000 of segments, and ns. */
 struct network {
     unsigned loss, twice, late, marked;
+    unsigned in_a_row; /* so many are lost one after the other in a direction, at most; 0: no bound. With a bound, no
+                        * connection has a reason to give up, however many rounds there are. */
     uint64_t delay_ns, jitter_ns, late_ns;
     uint64_t gbps; /* of each direction, with a queue that loses nothing; 0: no bound */
 };
@@ -70,7 +72,8 @@ static uint64_t world_random = 88172645463325252ull;
 static struct flying flying[MOST_UNDER_WAY];
 static unsigned n_flying;
 static uint64_t n_flown, n_lost;
-static uint64_t wire_free_ns[2]; /* when a direction has sent what waits for it; by receiver */
+static unsigned lost_in_a_row[2]; /* by receiver */
+static uint64_t wire_free_ns[2];  /* when a direction has sent what waits for it; by receiver */
 /* Of the test: sees each segment that leaves; true: it is lost. NULL: none. */
 static bool (*intercept)(unsigned from, const struct cl_tcp_segment *s);
 
@@ -118,10 +121,12 @@ static void send_bytes(unsigned to, const uint8_t *bytes, uint32_t len, uint8_t 
         wire_free_ns[to] = cl_max(wire_free_ns[to], now_ns) + (len + FRAMING) * 8 / network.gbps;
         in_ns += wire_free_ns[to] - now_ns;
     }
-    if (chance() < network.loss) {
+    if (chance() < network.loss && (!network.in_a_row || lost_in_a_row[to] < network.in_a_row)) {
+        lost_in_a_row[to]++;
         n_lost++;
         return;
     }
+    lost_in_a_row[to] = 0;
     if (chance() < network.late)
         in_ns += below(network.late_ns);
     if (ecn && network.marked && chance() < network.marked)
