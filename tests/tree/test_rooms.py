@@ -54,6 +54,7 @@ ROOMS = {
     "bench/ground": "afxdp",
     "bench/handoff": ". tenant",
     "bench/hostile": "isolation tenant",
+    "bench/kv_tcp": "tcp",
     "bench/raft": "log",
     "bench/raft_loss": "",
     "bench/sim": "handoff tenant",

@@ -1,0 +1,65 @@
+"""What clients ask and what they must be answered: GETs of a key space under Zipf's law, drawn once from a seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+LINES = 60_000  # of a script; each connection goes through all of them, from a place of its own on
+SEED = 7
+Script = Sequence[tuple[bytes, bytes]]
+Form = Callable[[int], bytes]
+
+
+@dataclass(frozen=True)
+class Space:
+    """Keys of 16 bytes, their values, and how often each is asked for: Zipf with exponent `zipf`."""
+
+    keys: int
+    value_bytes: int = 64
+    zipf: float = 0.99
+
+    def key(self, i: int) -> bytes:
+        return b"key-%012d" % i
+
+    def value(self, i: int) -> bytes:
+        """A value that only this key has."""
+        return (b"%d-" % i * self.value_bytes)[: self.value_bytes]
+
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
+        return ((self.key(i), self.value(i)) for i in range(self.keys))
+
+    def drawn(self, count: int) -> list[int]:
+        """Keys by their numbers, as they are asked for. The popular ones lie anywhere in the key space."""
+        random = np.random.default_rng(SEED)
+        weights = 1.0 / np.arange(1, self.keys + 1) ** self.zipf
+        ranks = np.searchsorted(np.cumsum(weights / weights.sum()), random.random(count))
+        place = random.permutation(self.keys)
+        return [int(place[min(rank, self.keys - 1)]) for rank in ranks]
+
+    def memcached(self, pipeline: int = 1, lines: int = 0) -> Script:
+        """GETs of memcached's ASCII protocol, so many in one request; lines: LINES by default."""
+        return self._lines(pipeline, lines, self._get, self._value)
+
+    def redis(self, pipeline: int = 1, lines: int = 0) -> Script:
+        """The same in RESP."""
+        return self._lines(pipeline, lines, self._resp_get, self._resp_value)
+
+    def _lines(self, pipeline: int, lines: int, ask: Form, answer: Form) -> Script:
+        numbers = self.drawn(pipeline * (lines or LINES))
+        groups = (numbers[i : i + pipeline] for i in range(0, len(numbers), pipeline))
+        return [(b"".join(map(ask, group)), b"".join(map(answer, group))) for group in groups]
+
+    def _get(self, i: int) -> bytes:
+        return b"get %b\r\n" % self.key(i)
+
+    def _value(self, i: int) -> bytes:
+        return b"VALUE %b 0 %d\r\n%b\r\nEND\r\n" % (self.key(i), self.value_bytes, self.value(i))
+
+    def _resp_get(self, i: int) -> bytes:
+        return b"*2\r\n$3\r\nGET\r\n$16\r\n%b\r\n" % self.key(i)
+
+    def _resp_value(self, i: int) -> bytes:
+        return b"$%d\r\n%b\r\n" % (self.value_bytes, self.value(i))
