@@ -291,7 +291,13 @@ def _stop(options: argparse.Namespace, runtime: Runtime) -> None:
 
 
 def _announce(options: argparse.Namespace, name: str, runtime: Runtime, service: Service) -> None:
-    does = f"serves UDP port {', '.join(map(str, service.ports))}" if service.ports else "works"
+    tcp_ports = tuple(getattr(service, "tcp_ports", ()))  # few have any
+    ports = [
+        f"{kind} port {', '.join(map(str, found))}"
+        for kind, found in (("UDP", service.ports), ("TCP", tcp_ports))
+        if found
+    ]
+    does = f"serves {' and '.join(ports)}" if ports else "works"
     socket = options.socket or default_socket()
     where = f"attached to {socket}" if runtime.attached else f"embedded on {options.nic}"
     _say(
@@ -303,6 +309,7 @@ def _announce(options: argparse.Namespace, name: str, runtime: Runtime, service:
         pid=os.getpid(),
         port=service.ports[0] if service.ports else None,
         ports=list(service.ports),
+        tcp_ports=list(tcp_ports),
         address=runtime.address,
         mac=runtime.mac,
         cpus=_cpus_of(options, name, runtime),

@@ -12,8 +12,8 @@ What is where (start reading at store.h):
   flags.py     memcached's command line
   store.py     the store from Python
 
-Threads: each kthread works through its own cl_kv_thread, cl_kv_udp and kv_side; the Unix socket has a thread of its own,
-and a cl_kv_thread. The store's partitions have a lock for writers, readers take none.
+Threads: each kthread works through its own cl_kv_thread, cl_kv_udp and kv_side; the Unix socket has a thread of its
+own, and a cl_kv_thread. The store's partitions have a lock for writers, readers take none.
 """
 
 from .store import Session, Store

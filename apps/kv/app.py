@@ -32,9 +32,7 @@ class Options:
     backlog: int = option(1024, "connections that are being opened at one time, at most")
     unix: str = option("", "path of a Unix socket that serves, too, for control")
     idle_timeout_s: int = option(0, "connections that say nothing for so long are closed (0: never)")
-    memcached: str = option(
-        "", "memcached's own options, as in memcached='-p 11211 -m 64 -I 2m -o idle_timeout=60'"
-    )
+    memcached: str = option("", "memcached's own options, as in memcached='-p 11211 -m 64 -I 2m -o idle_timeout=60'")
     held_bytes: int = option(
         0,
         "memory that connections may hold: values on their way, answers not read (0: 64 MiB, or 8 largest items)",
@@ -112,6 +110,11 @@ class KvService:
     def ports(self) -> tuple[int, ...]:
         """Its UDP port, if it has one."""
         return self._ports[1:] if self._ports[1] else ()
+
+    @property
+    def tcp_ports(self) -> tuple[int, ...]:
+        """Its TCP port, if it has one."""
+        return self._ports[:1] if self._ports[0] else ()
 
     def stats(self) -> dict[str, int]:
         """Counters of the store (struct cl_kv_usage, cl_kv_counters), of its UDP port (struct cl_kv_udp), summed, and

@@ -1,4 +1,4 @@
-"""The parts of the kv_tcp benchmark: scripts, our server under them, and others on a veth pair. No speed is asserted."""
+"""The parts of the kv_tcp benchmark: scripts, our server under them, others on a veth pair. No speed is asserted."""
 
 from __future__ import annotations
 
