@@ -239,9 +239,21 @@ static bool may_store(const struct kv_command *c)
     return c->n_tokens >= STORING_WORDS;
 }
 
+/* Whether it is a get of some key, which is most of what comes: it looks at its words itself. */
+static bool is_get(struct kv_command *c)
+{
+    const uint8_t *p = c->line;
+    if (c->line_end - p < 5 || memcmp(p, "get ", 4) != 0 || !kv_next_token(p + 4, c->line_end).len)
+        return false;
+    c->token[0] = (struct kv_token){p, 3};
+    return true;
+}
+
 /* Execute one command, whose line is complete. */
 static int execute(struct kv_command *c)
 {
+    if (is_get(c))
+        return kv_retrieve(c) ? CL_KV_MORE : CL_KV_FULL;
     split(c);
     const struct form *f = c->n_tokens ? form_of(c->token[0]) : NULL;
     if (!f) {

@@ -56,7 +56,7 @@ static void append(struct kv_watch *h, uint32_t kind, const char *line, uint32_t
 static void count_watchers(struct cl_kv *s, struct kv_watch *h, uint32_t kinds, uint32_t more)
 {
     uint32_t wanted = 0;
-    h->all += (uint64_t)(int32_t)more;
+    cl_count(&h->all, (uint64_t)(int32_t)more); /* relaxed, as the other two: they are shown */
     for (unsigned i = 0; i < KV_WATCH_KINDS; i++) {
         if (kinds & 1u << i)
             h->watchers[i] += more;
@@ -104,7 +104,7 @@ static uint64_t tell_skipped(struct kv_watch *h, struct kv_watcher *w, uint8_t *
     if ((uint64_t)n > room)
         return 0;
     memcpy(to, text, (size_t)n);
-    h->skipped += h->first - w->next;
+    cl_count(&h->skipped, h->first - w->next);
     w->at = h->tail;
     w->next = h->first;
     return (uint64_t)n;
@@ -126,7 +126,7 @@ uint64_t kv_watch_read(struct cl_kv *s, struct kv_watcher *w, uint8_t *to, uint6
         if (wanted) {
             copy_out(h, w->at + HEAD_BYTES, to + done, head[1]);
             done += head[1];
-            h->sent++;
+            cl_count(&h->sent, 1);
         }
         w->at += padded(head[1]);
         w->next++;

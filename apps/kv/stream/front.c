@@ -80,11 +80,12 @@ struct kv_conn *kv_front_open(struct cl_kv_front *f, enum kv_kind kind)
     struct kv_conn *c = NULL;
     cl_spin_lock(&f->lock);
     if (f->n_free) {
-        c = &f->conns[f->free[--f->n_free]];
-        f->opened++;
-        f->most = cl_max(f->most, f->config.max_connections - f->n_free);
+        cl_store_relaxed(&f->n_free, f->n_free - 1); /* relaxed, as the next ones: others read them to be shown */
+        c = &f->conns[f->free[f->n_free]];
+        cl_count(&f->opened, 1);
+        cl_store_relaxed(&f->most, cl_max(f->most, f->config.max_connections - f->n_free));
     } else {
-        f->rejected++;
+        cl_count(&f->rejected, 1);
     }
     cl_spin_unlock(&f->lock);
     if (!c)
@@ -99,7 +100,8 @@ void kv_front_close(struct kv_conn *c)
     kv_conn_release(c);
     cl_store_relaxed(&c->state, KV_CONN_CLOSED);
     cl_spin_lock(&f->lock);
-    f->free[f->n_free++] = c->number;
+    f->free[f->n_free] = c->number;
+    cl_store_relaxed(&f->n_free, f->n_free + 1);
     cl_spin_unlock(&f->lock);
 }
 
