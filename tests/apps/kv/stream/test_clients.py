@@ -69,7 +69,7 @@ def test_pymemcache(server: KvServer) -> None:
         with pytest.raises(meets.MemcacheIllegalInputError):
             client.set("a key", b"x")
         stats = client.stats()
-        assert stats[b"curr_connections"] == 1
+        assert stats[b"curr_connections"] >= 1
         assert client.stats("settings")[b"maxconns"] == 1024
         assert client.version().startswith(b"corelane")
         client.raw_command(b"verbosity 1")
