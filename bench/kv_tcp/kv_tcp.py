@@ -3,7 +3,8 @@ request under way on each.
 
 Ours on the memory NIC: its peak in an open loop, near and far. Then one client over AF_XDP on a veth pair for all
 servers, ours over AF_XDP, memcached with one thread and redis-server on Linux' TCP: what they carry in a closed loop,
-with and without pipelines; and latency at half of what memcached carries. At last memory per item.
+with and without pipelines; and latency at half of what memcached carries. At last memory per item. Between them other
+loads of ours: kinds.py.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..harness.numbers import pairwise
 from ..harness.openloop import Point, middle
 from ..harness.peaks import find_peaks
 from ..harness.session import Session
-from . import items, servers
+from . import items, kinds, servers
 from .scripts import Script, Space
 
 SUMMARY = "key-value store over TCP: GETs through one core and latency, beside memcached and redis-server"
@@ -65,7 +66,8 @@ def run(session: Session) -> None:
         },
     }
     alone = peak(session, space, 0.4 * session.seconds)
-    beside_others(session, space, alone, 0.5 * session.seconds)
+    kinds.measure(session, space, 0.1 * session.seconds)
+    beside_others(session, space, alone, 0.4 * session.seconds)
     memory_per_item(session)
 
 

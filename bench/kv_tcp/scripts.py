@@ -10,7 +10,7 @@ import numpy as np
 LINES = 60_000  # of a script; each connection goes through all of them, from a place of its own on
 SEED = 7
 Script = Sequence[tuple[bytes, bytes]]
-Form = Callable[[int], bytes]
+Forms = tuple[Callable[[int], bytes], Callable[[int], bytes]]  # of a request and its answer
 
 
 @dataclass(frozen=True)
@@ -39,21 +39,29 @@ class Space:
         place = random.permutation(self.keys)
         return [int(place[min(rank, self.keys - 1)]) for rank in ranks]
 
-    def memcached(self, pipeline: int = 1, lines: int = 0) -> Script:
-        """GETs of memcached's ASCII protocol, so many in one request; lines: LINES by default."""
-        return self._lines(pipeline, lines, self._get, self._value)
+    def memcached(self, pipeline: int = 1, lines: int = 0, sets: float = 0.0) -> Script:
+        """GETs of memcached's ASCII protocol, so many in one request; lines: LINES by default. sets: the share of
+        requests that store the value again instead."""
+        return self._lines(pipeline, lines, (self._get, self._value), (self._set, lambda _: b"STORED\r\n"), sets)
 
     def redis(self, pipeline: int = 1, lines: int = 0) -> Script:
-        """The same in RESP."""
-        return self._lines(pipeline, lines, self._resp_get, self._resp_value)
+        """GETs in RESP."""
+        forms = (self._resp_get, self._resp_value)
+        return self._lines(pipeline, lines, forms, forms, 0.0)
 
-    def _lines(self, pipeline: int, lines: int, ask: Form, answer: Form) -> Script:
+    def _lines(self, pipeline: int, lines: int, get: Forms, put: Forms, sets: float) -> Script:
         numbers = self.drawn(pipeline * (lines or LINES))
-        groups = (numbers[i : i + pipeline] for i in range(0, len(numbers), pipeline))
-        return [(b"".join(map(ask, group)), b"".join(map(answer, group))) for group in groups]
+        puts = np.random.default_rng(SEED + 1).random(len(numbers)) < sets
+        chosen = (put if is_put else get for is_put in puts)
+        pairs = [(ask(i), answer(i)) for i, (ask, answer) in zip(numbers, chosen, strict=False)]
+        groups = (pairs[i : i + pipeline] for i in range(0, len(pairs), pipeline))
+        return [(b"".join(ask for ask, _ in group), b"".join(answer for _, answer in group)) for group in groups]
 
     def _get(self, i: int) -> bytes:
         return b"get %b\r\n" % self.key(i)
+
+    def _set(self, i: int) -> bytes:
+        return b"set %b 0 0 %d\r\n%b\r\n" % (self.key(i), self.value_bytes, self.value(i))
 
     def _value(self, i: int) -> bytes:
         return b"VALUE %b 0 %d\r\n%b\r\nEND\r\n" % (self.key(i), self.value_bytes, self.value(i))

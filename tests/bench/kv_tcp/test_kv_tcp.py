@@ -28,7 +28,9 @@ def test_a_script_is_what_the_store_answers() -> None:
     with Store(4 << 20, huge_pages=0) as store:
         servers.fill(store, SPACE)
         session = Session(store)
-        for asked, answered in [*SPACE.memcached(lines=300), *SPACE.memcached(16, lines=20)]:
+        sets = SPACE.memcached(lines=200, sets=0.5)
+        assert 50 < sum(asked.startswith(b"set") for asked, _ in sets) < 150
+        for asked, answered in [*SPACE.memcached(lines=300), *SPACE.memcached(16, lines=20), *sets]:
             assert session.execute(asked) == answered
 
 
