@@ -183,7 +183,8 @@ static void give_pieces(struct end *e)
     uint32_t most = 1 + below(below(2) ? 50 : 5000);
     uint64_t at = 0;
     while (at < script_len) {
-        uint64_t n = cl_min(1 + (uint64_t)below(most), script_len - at);
+        uint64_t n = 1 + below(most);
+        n = cl_min(n, script_len - at);
         uint8_t *tight = malloc(n); /* so that a sanitizer sees each read behind it */
         memcpy(tight, script + at, n);
         at += (uint64_t)kv_conn_take(c, side, tight, (int64_t)n);
