@@ -52,8 +52,11 @@ class KvService:
 
     def __init__(self, runtime: Any, options: Options, *, manual_clock: bool = False) -> None:
         tcp, udp = (options.port if port < 0 else port for port in (options.tcp_port, options.udp_port))
-        if not (0 <= tcp < 65536 and 0 <= udp < 65536 and tcp + udp):
-            raise CorelaneError("run kv", f"TCP port {tcp} and UDP port {udp}", "ports from 1 to 65535, one at least")
+        for port in (tcp, udp):
+            if not 0 <= port < 65536:
+                raise CorelaneError("run kv", f"port {port}", "a port from 1 to 65535, or 0 for none")
+        if not tcp and not udp:
+            raise CorelaneError("run kv", "neither TCP nor UDP has a port", "give port, tcp_port or udp_port")
         info = ffi.new("struct cl_runtime_info *")
         lib.cl_runtime_info(runtime.ptr, info)
         self._kthreads = int(info.kthreads)

@@ -16,23 +16,6 @@ struct dump {
     bool full;
 };
 
-uint8_t *kv_put_escaped(uint8_t *p, const uint8_t *key, uint32_t len)
-{
-    static const char hex[] = "0123456789ABCDEF";
-    for (uint32_t i = 0; i < len; i++) {
-        uint8_t c = key[i];
-        bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
-        if (letter || (c >= '0' && c <= '9') || (c && strchr("-._~", c))) {
-            *p++ = c;
-        } else {
-            *p++ = '%';
-            *p++ = (uint8_t)hex[c >> 4];
-            *p++ = (uint8_t)hex[c & 15];
-        }
-    }
-    return p;
-}
-
 /* metadump's line of an item; returns its end. */
 static uint8_t *put_meta(const struct dump *d, const struct kv_item *it, bool hit, uint8_t *p)
 {

@@ -160,6 +160,23 @@ void kv_watch_note(struct cl_kv *s, uint32_t kind, const char *format, ...)
     cl_spin_unlock(&h->lock);
 }
 
+uint8_t *kv_put_escaped(uint8_t *p, const uint8_t *key, uint32_t len)
+{
+    static const char hex[] = "0123456789ABCDEF";
+    for (uint32_t i = 0; i < len; i++) {
+        uint8_t c = key[i];
+        bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
+        if (letter || (c >= '0' && c <= '9') || (c && strchr("-._~", c))) {
+            *p++ = c;
+        } else {
+            *p++ = '%';
+            *p++ = (uint8_t)hex[c >> 4];
+            *p++ = (uint8_t)hex[c & 15];
+        }
+    }
+    return p;
+}
+
 /* A key as a text that stands in a line. */
 static const char *escaped(char text[3 * CL_KV_KEY_MAX + 1], const uint8_t *key, uint32_t len)
 {

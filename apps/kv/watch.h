@@ -55,7 +55,7 @@ static inline void kv_watch_get(struct cl_kv_thread *t, const struct cl_kv_key *
         kv_watch_note_get(t, key, found, bytes);
 }
 
-/* A key as in a URI: bytes that are not plain as %XX, three for one. Returns its end (dump.c). */
+/* A key as in a URI: bytes that are not plain as %XX, three for one. Returns its end. */
 uint8_t *kv_put_escaped(uint8_t *p, const uint8_t *key, uint32_t len);
 
 #endif

@@ -14,15 +14,17 @@ import contextlib
 import statistics
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from ...drivers.linux import netns
 from ..baseline import memcached, redis
 from ..harness import rest
 from ..harness.distance import ByDistance
 from ..harness.load import Load
-from ..harness.numbers import pairwise
+from ..harness.numbers import number, pairwise
 from ..harness.openloop import Point, middle
 from ..harness.peaks import find_peaks
+from ..harness.plot import Canvas
 from ..harness.session import Session
 from . import items, kinds, servers
 from .scripts import Script, Space
@@ -170,3 +172,28 @@ def memory_per_item(session: Session) -> None:
     ours, theirs = items.ours(ITEM_MIB, space), items.memcached(ITEM_MIB, space)
     session.arm("items", memory_mib=ITEM_MIB, ours=ours, memcached=theirs)
     session.figure(figure, theirs / ours, runs=[theirs / ours])
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """Latency of ours against load, and what each server carries on a veth pair."""
+    n = sum(int(row["sent"]) for row in document["arms"] if "sent" in row)
+    canvas = Canvas("kv over TCP", message="a GET with its answer", n=n, panels=2, size=(18, 8))
+    if MEMORY in document["settings"]["stops"]:
+        canvas.latency_curves(document, [MEMORY], 0)
+    rows = {str(row["name"]): row for row in document["arms"]}
+    names = [_arm(server, p) for p in PIPELINES for server in (OURS, MEMCACHED, REDIS) if _arm(server, p) in rows]
+    if not names:
+        canvas.caption("On a veth pair: not measured here.")
+        return canvas
+    gets = [number(rows[name]["achieved_rps"]) * _gets_of(name) for name in names]
+    canvas.bars(names, gets, ylabel="GETs on a veth pair (1/s)", panel=1)
+    canvas.caption(
+        f"Left: memory NIC, {CONNECTIONS:,} connections, open loop. Bars: one client over AF_XDP for all servers, "
+        "closed loop; ours over AF_XDP, the others on Linux' TCP."
+    )
+    return canvas
+
+
+def _gets_of(name: str) -> int:
+    """GETs in a request of an arm."""
+    return next((p for p in PIPELINES if p > 1 and name.endswith(f" {p}")), 1)

@@ -104,36 +104,3 @@ void kv_front_close(struct kv_conn *c)
     cl_store_relaxed(&f->n_free, f->n_free + 1);
     cl_spin_unlock(&f->lock);
 }
-
-/* Relaxed: a count that bounds, and orders nothing. */
-bool kv_front_take(struct cl_kv_front *f, uint64_t bytes)
-{
-    uint64_t before = __atomic_fetch_add(&f->held, bytes, __ATOMIC_RELAXED);
-    if (before + bytes <= f->config.budget_bytes)
-        return true;
-    kv_front_give(f, bytes);
-    return false;
-}
-
-void kv_front_give(struct cl_kv_front *f, uint64_t bytes)
-{
-    __atomic_fetch_sub(&f->held, bytes, __ATOMIC_RELAXED);
-}
-
-void cl_kv_front_counts(const struct cl_kv_front *f, struct cl_kv_front_counts *out)
-{
-    *out = (struct cl_kv_front_counts){.connections = f->config.max_connections - cl_load_relaxed(&f->n_free),
-                                       .opened = cl_load_relaxed(&f->opened),
-                                       .most = cl_load_relaxed(&f->most),
-                                       .rejected = cl_load_relaxed(&f->rejected),
-                                       .idle_kicks = cl_load_relaxed(&f->idle_kicks),
-                                       .held_bytes = cl_load_relaxed(&f->held),
-                                       .budget_bytes = f->config.budget_bytes};
-    for (uint32_t i = 0; i < f->n_sides; i++) {
-        const struct kv_side *side = &f->sides[i].side;
-        out->bytes_read += cl_load_relaxed(&side->bytes_read);
-        out->bytes_written += cl_load_relaxed(&side->bytes_written);
-        out->commands_held += cl_load_relaxed(&side->commands_held);
-        out->held_back += cl_load_relaxed(&side->held_back);
-    }
-}

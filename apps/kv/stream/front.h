@@ -93,9 +93,21 @@ static inline bool kv_front_has(const struct cl_kv_front *f, uint64_t bytes)
     return kv_front_left(f) >= bytes;
 }
 
+/* Relaxed, as the next: a count that bounds, and orders nothing. */
+static inline void kv_front_give(struct cl_kv_front *f, uint64_t bytes)
+{
+    __atomic_fetch_sub(&f->held, bytes, __ATOMIC_RELAXED);
+}
+
 /* Take bytes of the budget. False: there are not so many. */
-bool kv_front_take(struct cl_kv_front *f, uint64_t bytes);
-void kv_front_give(struct cl_kv_front *f, uint64_t bytes);
+static inline bool kv_front_take(struct cl_kv_front *f, uint64_t bytes)
+{
+    uint64_t before = __atomic_fetch_add(&f->held, bytes, __ATOMIC_RELAXED);
+    if (before + bytes <= f->config.budget_bytes)
+        return true;
+    kv_front_give(f, bytes);
+    return false;
+}
 
 /* Relaxed: a count for people. */
 static inline void kv_front_count_kick(struct cl_kv_front *f)

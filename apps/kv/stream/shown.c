@@ -10,6 +10,24 @@
 enum listening { TCP_LISTENS, UDP_LISTENS, UNIX_LISTENS };
 _Static_assert(UNIX_LISTENS + 1 == KV_FIRST_NUMBER, "numbers of what listens, then those of connections");
 
+void cl_kv_front_counts(const struct cl_kv_front *f, struct cl_kv_front_counts *out)
+{
+    *out = (struct cl_kv_front_counts){.connections = f->config.max_connections - cl_load_relaxed(&f->n_free),
+                                       .opened = cl_load_relaxed(&f->opened),
+                                       .most = cl_load_relaxed(&f->most),
+                                       .rejected = cl_load_relaxed(&f->rejected),
+                                       .idle_kicks = cl_load_relaxed(&f->idle_kicks),
+                                       .held_bytes = cl_load_relaxed(&f->held),
+                                       .budget_bytes = f->config.budget_bytes};
+    for (uint32_t i = 0; i < f->n_sides; i++) {
+        const struct kv_side *side = &f->sides[i].side;
+        out->bytes_read += cl_load_relaxed(&side->bytes_read);
+        out->bytes_written += cl_load_relaxed(&side->bytes_written);
+        out->commands_held += cl_load_relaxed(&side->commands_held);
+        out->held_back += cl_load_relaxed(&side->held_back);
+    }
+}
+
 static void general(void *front, struct kv_command *c)
 {
     const struct cl_kv_front *f = front;
