@@ -47,8 +47,8 @@ struct cl_tcp_events {
     void (*ended)(struct cl_tcp_conn *c, int error, void *arg);
     /* The next `bytes` bytes of what cl_tcp_write_from took are the user's again. Before `ended` for the last. */
     void (*released)(struct cl_tcp_conn *c, int64_t bytes, void *arg);
-    /* The time of cl_tcp_wake has come. */
-    void (*due)(struct cl_tcp_conn *c, void *arg);
+    /* The time of cl_tcp_set_timer has come. */
+    void (*timer)(struct cl_tcp_conn *c, void *arg);
 };
 
 /* Of a runtime. Writers: kthreads, each for itself; readers: anybody. */
@@ -151,9 +151,9 @@ CL_API void cl_tcp_keep_frames(struct cl_tcp_conn *c, bool on);
 CL_API int64_t cl_tcp_write_from(struct cl_tcp_conn *c, struct cl_region *region, int64_t offset, int64_t len);
 /* Offer what waits to `data` again, when this callback has returned. */
 CL_API void cl_tcp_resume(struct cl_tcp_conn *c);
-/* Call `due` in so many ns, and not at the time that was asked for before; UINT64_MAX: never. It comes once, and up to
+/* Call `timer` in so many ns, and not at the time that was asked for before; UINT64_MAX: never. It comes once, and up to
  * 68 ms late: it is for states that last too long. */
-CL_API void cl_tcp_wake(struct cl_tcp_conn *c, uint64_t in_ns);
+CL_API void cl_tcp_set_timer(struct cl_tcp_conn *c, uint64_t in_ns);
 /* Around a handler that the user calls in its callback: it may ask who is served (cl_current_request), and its views may
  * fault (cl_handler_fault). It may block. `end` returns whether it faulted. On a uthread. */
 CL_API void cl_tcp_handler_begin(struct cl_tcp_conn *c);

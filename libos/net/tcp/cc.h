@@ -49,7 +49,7 @@ struct cl_tcp_cc {
     uint16_t mss;       /* bytes of data in a full segment */
     uint8_t rule;       /* its number; see cl_tcp_cc_ops */
     uint8_t pad;
-    uint32_t acked;     /* newreno and slow start: bytes not yet turned into growth */
+    uint32_t acked; /* newreno and slow start: bytes not yet turned into growth */
     /* Before the last fall (cwnd_prior). threshold_before 0: that fall was right, or not for a loss. */
     uint32_t before, threshold_before;
     union {
