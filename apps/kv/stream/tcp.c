@@ -52,13 +52,13 @@ static void forget(struct cl_tcp_conn *c, int error, void *arg)
     kv_front_close(conn);
 }
 
-static const struct cl_tcp_events leaving = {.data = drop_data, .eof = close_now, .due = close_now, .ended = forget};
+static const struct cl_tcp_events leaving = {.data = drop_data, .eof = close_now, .timer = close_now, .ended = forget};
 
 static void leave(struct cl_tcp_conn *c, struct kv_conn *conn)
 {
     cl_tcp_set_user(c, &leaving, conn);
     cl_tcp_shutdown(c);
-    cl_tcp_wake(c, LINGER_NS);
+    cl_tcp_set_timer(c, LINGER_NS);
 }
 
 /* Of one that lives. */
@@ -70,7 +70,7 @@ static void look_again(struct cl_tcp_conn *c, const struct kv_conn *conn, uint32
     if (!most_s)
         return;
     uint64_t left_s = most_s + 1ull - cl_min(most_s, now_s - conn->last_s);
-    cl_tcp_wake(c, f->store->manual_clock ? LOOK_NS : left_s * 1000000000ull);
+    cl_tcp_set_timer(c, f->store->manual_clock ? LOOK_NS : left_s * 1000000000ull);
 }
 
 static int64_t on_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg)
@@ -81,7 +81,7 @@ static int64_t on_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, 
     if (cl_unlikely(kv_conn_done(conn)))
         leave(c, conn);
     else if (cl_unlikely(kv_conn_watches(conn) && !watched))
-        cl_tcp_wake(c, SHOW_NS);
+        cl_tcp_set_timer(c, SHOW_NS);
     return took;
 }
 
@@ -110,10 +110,10 @@ static void show(struct cl_tcp_conn *c, struct kv_conn *conn, struct kv_side *si
     if (kv_conn_done(conn))
         leave(c, conn);
     else
-        cl_tcp_wake(c, SHOW_NS);
+        cl_tcp_set_timer(c, SHOW_NS);
 }
 
-static void on_due(struct cl_tcp_conn *c, void *arg)
+static void on_timer(struct cl_tcp_conn *c, void *arg)
 {
     struct kv_conn *conn = arg;
     struct kv_side *side = side_here(conn->front);
@@ -134,7 +134,7 @@ static void on_due(struct cl_tcp_conn *c, void *arg)
 }
 
 static const struct cl_tcp_events living = {
-    .data = on_data, .writable = on_writable, .eof = on_eof, .due = on_due, .ended = forget};
+    .data = on_data, .writable = on_writable, .eof = on_eof, .timer = on_timer, .ended = forget};
 
 static void on_opened(struct cl_tcp_conn *c, void *arg)
 {
