@@ -178,7 +178,7 @@ void cl_what_draw(struct cl_worker *w, struct cl_request *r);
 /* values.c. */
 uint64_t cl_mix64(uint64_t x);
 unsigned cl_key_write(const struct cl_sockload *s, uint64_t key, uint8_t *out);
-uint32_t cl_value_bytes(const struct cl_sockload *s, uint64_t key);
+uint32_t cl_sockload_value_bytes(const struct cl_sockload *s, uint64_t key);
 void cl_value_write(uint64_t key, uint8_t *out, uint32_t n);
 bool cl_value_is(uint64_t key, const uint8_t *in, uint32_t n);
 
