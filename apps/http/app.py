@@ -74,7 +74,7 @@ def _named(text: str) -> list[Route]:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise CorelaneError(what, str(error)) from error
-    found = [getattr(module, name, None) for name in names.split(",")]
+    found: list[Any] = [getattr(module, name, None) for name in names.split(",")]
     for name, made in zip(names.split(","), found, strict=True):
         if not isinstance(made, Route):
             raise CorelaneError(what, f"{name} is no handler", "decorate it with @route(...)")
