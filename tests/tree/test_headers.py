@@ -36,6 +36,7 @@ USES = {
     "libos/adopt.h": "cl_adopt_error(-1) != cl_adopt_error(-22)",
     "libos/complete.h": "sizeof completions > sizeof(void *)",
     "libos/handler.h": "cl_note_serve.port == 9000",
+    "libos/lease.h": "cl_region_delete(NULL) == 0",
     "libos/libos.h": "!cl_uthread_self()",
     "libos/log.h": "cl_log_format(&blk, 9, NULL, NULL) < 0",
     "libos/log_shared.h": "sizeof shared > sizeof(struct cl_timer)",

@@ -6,6 +6,7 @@
     schedule.c    when requests are due, phases, a run from its start to its end
     conn.c        connections: what comes, what leaves
     pattern.c     what every byte must be
+    ring.c        memory for queues of connections
     segment.c     frames: segments, resets to strangers, ARP
     attack.c      an attacker beside the client; attackers.c: one with connections of its own
     tcpload.c     life and control, and the three calls of the client's thread: due, generate, receive

@@ -2,16 +2,7 @@
  * One with connections of its own: attackers.c. */
 #include "engine.h"
 
-#include <stdlib.h>
-
 #define DATA_BYTES 1400
-
-void cl_tcpload_attack_free(struct attack *a)
-{
-    free(a->own);
-    free(a->answers.at);
-    *a = (struct attack){0};
-}
 
 int cl_tcpload_attack(struct cl_tcpload *load, uint32_t kind, double rate, uint32_t connections)
 {
@@ -19,7 +10,7 @@ int cl_tcpload_attack(struct cl_tcpload *load, uint32_t kind, double rate, uint3
     if (kind > CL_TCPLOAD_ATTACK_PORTS || (kind && !(rate >= 1 && rate <= 1e9)) ||
         (has_own && (connections < 1 || connections > ATTACKERS_MOST)))
         return -EINVAL;
-    cl_tcpload_attack_free(&load->attack);
+    cl_tcpload_attackers_free(&load->attack);
     load->attack.random.state = load->config.seed ^ 0x61747461636bull;
     if (has_own && !cl_tcpload_attackers_new(&load->attack, connections))
         return -ENOMEM;

@@ -13,11 +13,18 @@
 
 enum { GONE = 1, ASKED, HERE, STALE };
 
+void cl_tcpload_attackers_free(struct attack *a)
+{
+    free(a->own);
+    free(a->answers.at);
+    *a = (struct attack){0};
+}
+
 bool cl_tcpload_attackers_new(struct attack *a, uint32_t n)
 {
     a->own = calloc(n, sizeof *a->own);
     if (!a->own || !cl_tcpload_make_ring(&a->answers, n)) {
-        cl_tcpload_attack_free(a);
+        cl_tcpload_attackers_free(a);
         return false;
     }
     for (uint32_t i = 0; i < n; i++)

@@ -261,17 +261,18 @@ void cl_tcpload_queue(struct cl_tcpload *load, struct conn *c);
 /* How many segments of the attacker are due; write them. */
 unsigned cl_tcpload_attack_due(const struct cl_tcpload *load, uint64_t now, unsigned n);
 unsigned cl_tcpload_attack_now(struct cl_tcpload *load, uint64_t now, struct cl_frame *frames, unsigned n);
-void cl_tcpload_attack_free(struct attack *a);
 
 /* attackers.c */
 /* n connections, none of them open. False: no memory. */
 bool cl_tcpload_attackers_new(struct attack *a, uint32_t n);
+/* No attack, and nothing of the one before. */
+void cl_tcpload_attackers_free(struct attack *a);
 /* What one of them sends in its turn. False: nothing. */
 bool cl_tcpload_attackers_turn(struct cl_tcpload *load, struct cl_frame *frame);
 /* What came for one of them. */
 void cl_tcpload_attackers_take(struct cl_tcpload *load, const struct segment *s);
 
-/* tcpload.c */
+/* ring.c */
 /* An empty ring of n places at least. False: no memory. */
 bool cl_tcpload_make_ring(struct ring *r, uint32_t n);
 

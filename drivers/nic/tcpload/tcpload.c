@@ -47,18 +47,6 @@ static int settle_config(struct cl_tcpload_config *c, char *err)
     return 0;
 }
 
-bool cl_tcpload_make_ring(struct ring *r, uint32_t n)
-{
-    uint32_t size = 1;
-    while (size < n)
-        size *= 2;
-    r->mask = size - 1;
-    r->at = malloc(size * sizeof *r->at);
-    if (r->at)
-        memset(r->at, 0xff, size * sizeof *r->at); /* touched now: who measures memory shall not find it later */
-    return r->at != NULL;
-}
-
 static bool allocate(struct cl_tcpload *load)
 {
     uint32_t n = load->config.connections;
@@ -143,7 +131,7 @@ void cl_tcpload_delete(struct cl_tcpload *load)
     free(load->later.at);
     free(load->idle.at);
     free(load->free_flows.at);
-    cl_tcpload_attack_free(&load->attack);
+    cl_tcpload_attackers_free(&load->attack);
     free(load);
 }
 

@@ -20,7 +20,7 @@
 #ifndef CORELANE_LIBOS_TCP_H
 #define CORELANE_LIBOS_TCP_H
 
-#include <corelane/runtime/base.h>
+#include <corelane/libos/lease.h>
 
 CL_EXTERN_C_BEGIN
 
@@ -45,6 +45,8 @@ struct cl_tcp_events {
     /* It is over, and no longer the user's. error 0: all that was written is acknowledged, and all that came was taken
      * or refused; else the errno: what was written last may be lost. Also of one that never opened. */
     void (*ended)(struct cl_tcp_conn *c, int error, void *arg);
+    /* The next `bytes` bytes of what cl_tcp_write_from took are the user's again. Before `ended` for the last. */
+    void (*released)(struct cl_tcp_conn *c, int64_t bytes, void *arg);
     /* The time of cl_tcp_wake has come. */
     void (*due)(struct cl_tcp_conn *c, void *arg);
 };
@@ -68,15 +70,20 @@ struct cl_tcp_counts {
     uint64_t resets_in, resets_out;
     uint64_t challenges, challenges_limited;
     uint64_t dropped_paws, dropped_window, dropped_ack, dropped_flags;
-    uint64_t dropped_backlog; /* what would have opened one, and found too many that wait to be accepted */
-    uint64_t dropped_table;   /* the same: as many connections exist as may */
-    uint64_t marks_in;        /* segments with data that met congestion (ECN) */
-    uint64_t ecn_reductions;  /* of windows, since peers echoed such marks */
-    uint64_t icmp_errors;     /* about segments of connections, ... */
-    uint64_t icmp_ignored;    /* ... and of them those about nothing that was under way, or of a wrong MTU */
-    uint64_t mtu_shrunk;      /* paths that took smaller segments than were sent */
-    uint64_t cookies_sent;    /* SYNs that found the backlog full, and were answered without a trace */
+    uint64_t dropped_backlog;        /* what would have opened one, and found too many that wait to be accepted */
+    uint64_t dropped_table;          /* the same: as many connections exist as may */
+    uint64_t marks_in;               /* segments with data that met congestion (ECN) */
+    uint64_t ecn_reductions;         /* of windows, since peers echoed such marks */
+    uint64_t icmp_errors;            /* about segments of connections, ... */
+    uint64_t icmp_ignored;           /* ... and of them those about nothing that was under way, or of a wrong MTU */
+    uint64_t mtu_shrunk;             /* paths that took smaller segments than were sent */
+    uint64_t paths_tried, mtu_grown; /* packets sent to find out whether they take larger ones; that came */
+    uint64_t cookies_sent;           /* SYNs that found the backlog full, and were answered without a trace */
     uint64_t cookies_right, cookies_wrong; /* segments of no connection that acknowledge such an answer, or none */
+    uint64_t leased, unleased;             /* leases given out and returned: the difference is out now (lease.h) */
+    uint64_t frames_kept;                  /* that were not copied, since they are leased or may be */
+    uint64_t frames_refused;               /* that were copied, since as many were kept as may be */
+    uint64_t bytes_lent;                   /* written from regions */
 };
 
 /* Numbers of a connection. Times in us; windows in bytes but for cwnd and ssthresh, in segments, as Linux has them. */
@@ -133,6 +140,15 @@ CL_API void cl_tcp_ends(const struct cl_tcp_conn *c, uint32_t *peer, uint16_t *p
 CL_API int64_t cl_tcp_write(struct cl_tcp_conn *c, const void *data, int64_t len);
 /* Take up to `room` bytes out of what waits. 0: nothing does. Not inside `data`. */
 CL_API int64_t cl_tcp_read(struct cl_tcp_conn *c, void *data, int64_t room);
+/* Take what comes next, as much as lies in one piece, as a lease (lease.h). Inside `data` that is what the call was
+ * given, all of it, and it counts as taken. -EAGAIN: nothing waits; -EALREADY: this call's bytes are leased; -ENOBUFS:
+ * there is no memory, or so much is out as may be. */
+CL_API int cl_tcp_lease(struct cl_tcp_conn *c, struct cl_lease *out);
+/* What comes and is not taken at once may stay in its frame, for leases to come; else it is copied. */
+CL_API void cl_tcp_keep_frames(struct cl_tcp_conn *c, bool on);
+/* As cl_tcp_write, `len` bytes of a region from `offset` on, without a copy: `released` tells when they are free.
+ * -EINVAL: they are not in it. */
+CL_API int64_t cl_tcp_write_from(struct cl_tcp_conn *c, struct cl_region *region, int64_t offset, int64_t len);
 /* Offer what waits to `data` again, when this callback has returned. */
 CL_API void cl_tcp_resume(struct cl_tcp_conn *c);
 /* Call `due` in so many ns, and not at the time that was asked for before; UINT64_MAX: never. It comes once, and up to

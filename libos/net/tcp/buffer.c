@@ -1,4 +1,5 @@
 /* See buffer.h. */
+#include "loans.h"
 #include "reassembly.h"
 
 #include <string.h>
@@ -19,7 +20,7 @@ struct cl_chunk *cl_tcp_chunk_get(struct cl_tcp_conn *c, unsigned which)
 
 static uint64_t held_bytes(const struct cl_tcp_conn *c)
 {
-    uint64_t held = (uint64_t)c->send.bytes + c->receive.bytes;
+    uint64_t held = (uint64_t)c->send.bytes + c->receive.bytes + cl_tcp_leased(c);
     for (unsigned i = 0; c->aside && i < c->aside->n; i++)
         held += CL_CHUNK_BYTES + (c->aside->ranges[i].to - c->aside->ranges[i].from);
     return held;
@@ -41,13 +42,16 @@ struct cl_chunk *cl_tcp_chunk_for_bytes(struct cl_tcp_conn *c, unsigned which)
 
 void cl_tcp_chunks_free(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *chain)
 {
+    for (struct cl_chunk *chunk = which == CL_TCP_SEND && c->loans ? chain : NULL; chunk; chunk = chunk->next)
+        if (cl_chunk_is_foreign(chunk))
+            cl_tcp_released(c, (uint32_t)chunk->from + chunk->len);
     if (chain)
         cl_chunks_free(c->turn->stack->chunks, c->turn->kthread, holder_of(which), chain);
 }
 
 static uint32_t room_behind(const struct cl_chunk *chunk)
 {
-    return chunk ? CL_CHUNK_ROOM - (uint32_t)chunk->from - chunk->len : 0;
+    return chunk && !cl_chunk_is_foreign(chunk) ? CL_CHUNK_ROOM - (uint32_t)chunk->from - chunk->len : 0;
 }
 
 static void fill(struct cl_chunk *chunk, const uint8_t *data, uint32_t n)
@@ -86,12 +90,31 @@ uint32_t cl_tcp_buffer_append(struct cl_tcp_conn *c, unsigned which, uint32_t se
     return done;
 }
 
+void cl_tcp_buffer_put(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *chunk)
+{
+    struct cl_tcp_buffer *b = cl_tcp_buffer(c, which);
+    b->bytes += chunk->len;
+    put_last(b, chunk);
+}
+
+struct cl_chunk *cl_tcp_buffer_take(struct cl_tcp_conn *c)
+{
+    struct cl_tcp_buffer *b = &c->receive;
+    struct cl_chunk *chunk = b->first;
+    b->first = chunk->next;
+    if (!b->first)
+        b->last = NULL;
+    b->bytes -= chunk->len;
+    chunk->next = NULL;
+    return chunk;
+}
+
 void cl_tcp_buffer_link(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *chunk)
 {
     struct cl_tcp_buffer *b = cl_tcp_buffer(c, which);
     b->bytes += chunk->len;
     if (chunk->len <= room_behind(b->last)) {
-        fill(b->last, chunk->data + chunk->from, chunk->len);
+        fill(b->last, chunk->bytes + chunk->from, chunk->len);
         chunk->next = NULL;
         cl_tcp_chunks_free(c, which, chunk);
     } else {

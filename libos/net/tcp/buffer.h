@@ -1,5 +1,6 @@
 /* Bytes of a connection in order: a chain of chunks, as long as there are bytes, of the holder CL_CHUNKS_TCP_SEND or
- * _RECEIVE. `seq` of a chunk in `send` is the number of its data[0], so that a byte is found by its number. */
+ * _RECEIVE, some of which may stand for frames or regions (loans.h). `seq` of a chunk in `send` is the number of its
+ * data[0], so that a byte is found by its number. */
 #ifndef CORELANE_LIBOS_NET_TCP_BUFFER_H
 #define CORELANE_LIBOS_NET_TCP_BUFFER_H
 
@@ -25,6 +26,10 @@ void cl_tcp_chunks_free(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *
 
 /* Append up to len bytes, the first of which is number seq. Returns how many there was memory for. */
 uint32_t cl_tcp_buffer_append(struct cl_tcp_conn *c, unsigned which, uint32_t seq, const uint8_t *data, uint32_t len);
+/* Append a chunk as it is. Takes it. */
+void cl_tcp_buffer_put(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *chunk);
+/* Take the first chunk out of `receive`, which has one. */
+struct cl_chunk *cl_tcp_buffer_take(struct cl_tcp_conn *c);
 /* Append a whole chunk, or its bytes where they fit behind the last. Takes it. */
 void cl_tcp_buffer_link(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *chunk);
 /* The first n bytes are no longer needed. */

@@ -20,6 +20,8 @@
  *   send      what was written and is not acknowledged, up to send_limit bytes
  *   records   of segments under way, from the second on (scoreboard.h): one chunk for about 120 of them
  *   receive   what is in order and not taken, up to receive_limit bytes
+ *   loans     who leases what came, or sends from regions (loans.h): one chunk; and one for each piece of a region or
+ *             kept frame, beside that
  *   out of order (reassembly.h)  inside the window offered, so within receive_limit, in CL_TCP_RANGES ranges at most
  * Neighbouring chunks of a queue are merged while they fit into one, so a queue takes at most twice its bytes and one
  * chunk more, whatever sizes come. If the pool is used up, or the connection has its share of it (buffer.h): a write
@@ -31,7 +33,8 @@
  * Invariants (cl_tcp_invariant, asserted by tests after each turn)
  *   una <= nxt <= una + send.bytes + SYN + FIN, as sequence numbers
  *   the records of the scoreboard are una..nxt, without gaps, and its counts are right (scoreboard.h)
- *   rcv_nxt <= rcv_edge, receive.bytes + (rcv_edge - rcv_nxt) <= receive_limit + one unit of the scale
+ *   rcv_nxt <= rcv_edge, receive.bytes + (rcv_edge - rcv_nxt) <= receive_limit, or a unit of the scale if that is
+ *     more, + one unit
  *   what is out of order lies between rcv_nxt and rcv_edge, sorted, with gaps between
  *   if something is unacknowledged, or must be, a timer is set: no connection outlives its timers
  *   CLOSED: no timers, and no chunks but what the user has not read yet
@@ -52,7 +55,8 @@
  *              counted
  *   RFC 7323   window scale, timestamps, PAWS; a segment without a timestamp, where they were agreed, is dropped
  *   RFC 2018   SACK, both ways (scoreboard.c); also of what came twice (2883)
- *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection
+ *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection;
+ *              a reset with the number of the peer's FIN is taken for exact, as in Linux
  *   RFC 1337   a reset does not end TIME_WAIT
  *   RFC 6191   a SYN that is surely new does, and opens again
  *   RFC 3168   ECN: agreement, echo, reduction (ecn.c); 8257: DCTCP on the wire, as rule of the settings
@@ -68,7 +72,8 @@
  *   RFC 6582   NewReno for peers without SACK
  *   RFC 4987   SYN cookies where a backlog is full (cookie.h)
  *   RFC 1122   4.2.3.9: ICMP errors, soft and hard ones, looked at as RFC 5927 says (path.c)
- *   RFC 1191   a path MTU that shrinks; RFC 4821 in its simplest form, where routers say nothing
+ *   RFC 1191   a path MTU that shrinks, is kept for other connections to that peer, and is tried again with a larger
+ *              packet after 10 minutes (paths.h); RFC 4821 in its simplest form, where routers say nothing
  *   RFC 6528   initial sequence numbers; 6056, section 3.3.3: ports (ports.h)
  *   RFC 2525, 2.17; 9293, 3.6.1: a reset if the user closes and data is or comes unread
  *
@@ -76,9 +81,11 @@
  *   R2 of a SYN: it is given up after 127 s and not after 3 minutes (9293, 3.8.3)
  *   SACK blocks that cover a segment in part; blocks of acknowledgements older than una; Eifel (3522)
  *   accurate ECN (RFC 9768); pacing but after idleness; CUBIC's HyStart++
- *   a smaller block for TIME_WAIT; a path MTU that is kept for others, or that grows again
+ *   a smaller block for TIME_WAIT
+ *   a packet that tries a path and is lost counts as any loss (RFC 4821, section 7.7, would not)
  *   TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
- *   receive buffers that tune themselves; sending without a copy
+ *   receive buffers that tune themselves; frames that are made of a region's own memory: no NIC here takes a frame in
+ *   two pieces
  *   calls from outside of the connection's own callbacks, of the event form (stream sockets have them: sockets.h);
  *   times of keep-alive, and sizes of buffers before the SYN, for each connection
  *
@@ -90,6 +97,7 @@
 #include "../chunk.h"
 #include "../flow_hash.h"
 #include "cc.h"
+#include "paths.h"
 #include "rtt.h"
 #include "../segment.h"
 
@@ -115,26 +123,28 @@ enum cl_tcp_state {
 };
 
 /* cl_tcp_conn.flags */
-#define CL_TCP_PASSIVE 0x1         /* a listener's, and counted there while `half` or until it is accepted */
-#define CL_TCP_TIMES 0x2           /* timestamps were agreed */
-#define CL_TCP_SACKS 0x4           /* the peer takes SACK blocks */
-#define CL_TCP_SCALES 0x8          /* windows are scaled */
-#define CL_TCP_NO_DELAY 0x10       /* Nagle's rule is off */
-#define CL_TCP_KEEP_ALIVE 0x20     /* probes while idle */
-#define CL_TCP_SYN_OUT 0x40        /* our SYN was sent; its number is una until it is acknowledged */
-#define CL_TCP_FIN_WANTED 0x80     /* the user writes no more */
-#define CL_TCP_FIN_OUT 0x100       /* our FIN was sent: the last number before nxt */
-#define CL_TCP_READ_SHUT 0x200     /* the user reads no more: data resets the connection */
-#define CL_TCP_FIN_CAME 0x400      /* the peer's FIN is in order: rcv_nxt is behind it */
-#define CL_TCP_FIN_AHEAD 0x800     /* the peer's FIN came, at fin_seq, and something before it is missing */
-#define CL_TCP_ACK_NOW 0x1000      /* an acknowledgement is due with this turn */
-#define CL_TCP_ACK_SOON 0x2000     /* ... or when the timer comes */
-#define CL_TCP_RECOVERING 0x8000   /* from a loss, until recover_seq is acknowledged */
-#define CL_TCP_TIMED_OUT 0x10000   /* that loss was found by the time-out */
-#define CL_TCP_FORCE 0x20000       /* one segment is sent whatever the windows say: the time-out has come */
-#define CL_TCP_OFFERING 0x40000    /* the user is inside `data` */
-#define CL_TCP_TOLD 0x80000        /* `ended` was called, or must not be */
-#define CL_TCP_WANTS_ROOM 0x100000 /* a write took less than it was given */
+#define CL_TCP_PASSIVE 0x1          /* a listener's, and counted there while `half` or until it is accepted */
+#define CL_TCP_TIMES 0x2            /* timestamps were agreed */
+#define CL_TCP_SACKS 0x4            /* the peer takes SACK blocks */
+#define CL_TCP_SCALES 0x8           /* windows are scaled */
+#define CL_TCP_NO_DELAY 0x10        /* Nagle's rule is off */
+#define CL_TCP_KEEP_ALIVE 0x20      /* probes while idle */
+#define CL_TCP_SYN_OUT 0x40         /* our SYN was sent; its number is una until it is acknowledged */
+#define CL_TCP_FIN_WANTED 0x80      /* the user writes no more */
+#define CL_TCP_FIN_OUT 0x100        /* our FIN was sent: the last number before nxt */
+#define CL_TCP_READ_SHUT 0x200      /* the user reads no more: data resets the connection */
+#define CL_TCP_FIN_CAME 0x400       /* the peer's FIN is in order: rcv_nxt is behind it */
+#define CL_TCP_FIN_AHEAD 0x800      /* the peer's FIN came, at fin_seq, and something before it is missing */
+#define CL_TCP_ACK_NOW 0x1000       /* an acknowledgement is due with this turn */
+#define CL_TCP_ACK_SOON 0x2000      /* ... or when the timer comes */
+#define CL_TCP_RECOVERING 0x8000    /* from a loss, until recover_seq is acknowledged */
+#define CL_TCP_TIMED_OUT 0x10000    /* that loss was found by the time-out */
+#define CL_TCP_FORCE 0x20000        /* one segment is sent whatever the windows say: the time-out has come */
+#define CL_TCP_OFFERING 0x40000     /* the user is inside `data` */
+#define CL_TCP_TOLD 0x80000         /* `ended` was called, or must not be */
+#define CL_TCP_WANTS_ROOM 0x100000  /* a write took less than it was given */
+#define CL_TCP_KEEP_FRAMES 0x200000 /* what waits may stay in its frame */
+#define CL_TCP_TRIES_PATH 0x400000  /* a packet that is larger than the path is known to take is under way */
 /* ... of recovery */
 #define CL_TCP_PROBING 0x80000000u      /* CL_TCP_TIMER_RESEND is that of a tail loss probe */
 #define CL_TCP_REORDERING 0x40000000u   /* ... is that of RACK's reordering window */
@@ -156,8 +166,9 @@ enum cl_tcp_state {
 #define CL_TCP_EVENT_DATA 2
 #define CL_TCP_EVENT_WRITABLE 4
 #define CL_TCP_EVENT_EOF 8
-#define CL_TCP_EVENT_ENDED 16
-#define CL_TCP_EVENT_DUE 32
+#define CL_TCP_EVENT_RELEASED 16
+#define CL_TCP_EVENT_ENDED 32
+#define CL_TCP_EVENT_DUE 64
 
 /* What a timer waits for. */
 enum cl_tcp_timer {
@@ -209,13 +220,14 @@ struct cl_tcp_turn;
 typedef bool (*cl_tcp_emit_fn)(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
                                const struct cl_tcp_bytes *data);
 
-/* What connections of an application share. Constant but for the last two words, which are hints: relaxed. */
+/* What connections of an application share. Constant but for the two words that are hints, relaxed, and the paths. */
 struct cl_tcp_stack {
     struct cl_tcp_settings settings; /* unless a listener has others */
     struct cl_chunks *chunks;
     struct cl_flow_secret secret; /* of sequence numbers and timestamps; not that of the table */
     uint64_t pressure_until_ns;   /* by whoever was refused memory */
     uint64_t cookies_until_ns;    /* cookies that were given out may be right until then (cookie.h) */
+    struct cl_tcp_paths paths;
 };
 
 /* What a turn has. */
@@ -224,12 +236,21 @@ struct cl_tcp_turn {
     cl_tcp_emit_fn emit;
     /* Who listens on c's port and takes one more, which is counted then (cl_tcp_admit); NULL: nobody. Or NULL. */
     struct cl_tcp_listener *(*listener)(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c);
+    /* The ends of c. Or NULL: what is known of paths is not shared. */
+    const struct cl_flow_key *(*key)(const struct cl_tcp_conn *c);
+    /* Keep the frame in which the segment of now lies, until the chunk, which stands for it, is given back: make the
+     * chunk's owner. False: no, it has to be copied. Or NULL: none is ever kept. */
+    bool (*keep)(struct cl_tcp_turn *turn, struct cl_chunk *chunk);
     void (*called)(
         struct cl_tcp_turn *turn); /* a callback has returned, perhaps elsewhere and late: mend what follows. Or NULL */
     struct cl_tcp_counts *counts;  /* of the kthread */
     unsigned kthread;              /* its cache of chunks */
     uint64_t now_ns;
     struct cl_tcp_range twice; /* what has come a second time, to be told with the next acknowledgement */
+    /* While `data` is called: what it was given, and whether the user has leased that. */
+    const uint8_t *offered;
+    uint32_t offered_len;
+    bool leased;
 };
 
 /* Bytes in order: see buffer.h. */
@@ -267,7 +288,7 @@ struct cl_tcp_conn {
     uint32_t una, nxt;
     uint32_t wnd, wnd_max; /* offered by the peer: now, and the largest since a time-out overrode it */
     uint32_t wl1, wl2;     /* the segment that said so */
-    uint16_t mss;          /* of the peer, options not counted */
+    uint16_t mss;          /* that both ends take, options not counted; cc.mss is what the path takes of it */
     uint8_t dup_acks;
     uint8_t retries; /* since something was acknowledged; of keep-alive: unanswered */
     /* Receiving. */
@@ -291,6 +312,7 @@ struct cl_tcp_conn {
     uint32_t recover_seq; /* RecoveryPoint (RFC 6675); with CL_TCP_PROBED the probe's end (TLP.end_seq, RFC 8985) */
     uint32_t reduced_seq; /* with CL_TCP_MARKS_REDUCED: nxt at that time */
     uint32_t user_timeout_ms;
+    uint32_t loans; /* the number of its struct cl_tcp_loans (loans.h), and one more; 0: there is none */
     uint32_t wake_at; /* the time of cl_tcp_wake, in steps of CL_TCP_WAKE_NS; 0: none. 9 years of them */
     struct cl_tcp_rtt rtt;
     struct cl_tcp_cc cc;

@@ -28,6 +28,7 @@
 
 #define QUEUE_MOST 128 /* segments of a connection that wait */
 #define PORTS_TRIED 64
+#define KEPT_SHARE 8 /* an eighth of the NIC's buffers may lie in frames that wait or are leased */
 
 struct block {
     struct cl_flow flow; /* first: the ready queue has these */
@@ -51,12 +52,14 @@ struct net {
     struct cl_tcp_listener **listeners; /* [65536] by port in network byte order; acquire/release; never freed */
     struct cl_tcp_stack stack;
     struct cl_flow_secret port_secret;
-    uint32_t next_port; /* added to by whoever connects */
+    uint32_t next_port;   /* added to by whoever connects */
+    uint32_t frames_kept; /* added to and taken from by kthreads */
 };
 
 struct turn {
     struct cl_tcp_turn turn; /* first */
     struct net *net;
+    const struct cl_frame *frame; /* in which the segment of now lies; NULL: it is kept */
 };
 
 static struct net *net_of(const struct cl_netif *nif)
@@ -84,7 +87,7 @@ static uint64_t copy_data(uint8_t *to, const struct cl_tcp_bytes *data, uint64_t
     uint32_t done = 0, at = data->offset;
     while (done < data->len) {
         uint32_t n = cl_min(data->len - done, (uint32_t)chunk->from + chunk->len - at);
-        uint64_t part = cl_csum_copy(0, to + done, chunk->data + at, n);
+        uint64_t part = cl_csum_copy(0, to + done, chunk->bytes + at, n);
         sum += done & 1 ? swap_halves(part) : part; /* behind an odd number of bytes it stands the other way round */
         done += n;
         chunk = chunk->next;
@@ -125,7 +128,40 @@ static bool emit_nothing(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const 
     return true;
 }
 
+/* Frames that outlive their turn. */
+
+struct kept {
+    struct cl_chunk_owner owner; /* first */
+    struct net *net;
+    struct cl_frame frame;
+};
+
+static void kept_done(struct cl_chunk_owner *owner, unsigned kthread)
+{
+    struct kept *k = (struct kept *)owner;
+    cl_netq_done(&k->net->nif->queues[kthread], &k->frame);
+    __atomic_fetch_sub(&k->net->frames_kept, 1, __ATOMIC_RELAXED); /* a number */
+}
+
+static bool keep(struct cl_tcp_turn *turn, struct cl_chunk *chunk)
+{
+    struct turn *t = (struct turn *)turn;
+    uint32_t most = t->net->nif->nic->n_buffers / KEPT_SHARE;
+    if (__atomic_fetch_add(&t->net->frames_kept, 1, __ATOMIC_RELAXED) >= most) {
+        __atomic_fetch_sub(&t->net->frames_kept, 1, __ATOMIC_RELAXED);
+        return false;
+    }
+    *(struct kept *)cl_chunk_owner(chunk) = (struct kept){{kept_done}, t->net, *t->frame};
+    t->frame = NULL;
+    return true;
+}
+
 /* Turns. */
+
+static const struct cl_flow_key *key_of_conn(const struct cl_tcp_conn *c)
+{
+    return &cl_tcp_flow(c)->key;
+}
 
 static void place(struct cl_tcp_turn *turn)
 {
@@ -151,7 +187,12 @@ static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struc
 
 static struct turn turn_on(struct net *net)
 {
-    struct turn t = {.turn = {.stack = &net->stack, .emit = emit, .listener = listener_of, .called = place},
+    struct turn t = {.turn = {.stack = &net->stack,
+                              .emit = emit,
+                              .listener = listener_of,
+                              .key = key_of_conn,
+                              .keep = keep,
+                              .called = place},
                      .net = net};
     place(&t.turn);
     return t;
@@ -172,6 +213,7 @@ static void count_item(struct cl_netq *q, const struct cl_rx_item *item)
 static void take_item(struct cl_netif *nif, struct cl_tcp_conn *c, const struct cl_rx_item *item)
 {
     const uint8_t *bytes = item->frame.data + item->l4;
+    struct turn *t = (struct turn *)c->turn;
     struct cl_tcp_segment s;
     struct cl_netq *q = cl_netq_self(nif);
     if (cl_unlikely(item->frame.tag != q->tag))
@@ -183,7 +225,10 @@ static void take_item(struct cl_netif *nif, struct cl_tcp_conn *c, const struct 
         cl_tcp_complain(c, &about);
     } else if (cl_tcp_segment_read(bytes, item->payload_len, &s)) { /* which ../tcp.c has looked at */
         s.ecn = ((const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN))->tos & 3;
+        t->frame = &item->frame;
         cl_tcp_input(c, &s, bytes + s.header_len);
+        if (cl_unlikely(!t->frame))
+            return;
     }
     cl_netq_done(cl_netq_self(nif), &item->frame);
 }
@@ -301,6 +346,32 @@ void cl_tcp_visit(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void 
     struct cl_netq *q = cl_netq_self(net->nif);
     if (q->n_tx) /* the uthread may go on for long */
         cl_netq_ring(q);
+}
+
+static void hold_for_lease(struct cl_tcp_conn *c, void *arg)
+{
+    struct cl_tcp_conn **held = arg;
+    if (cl_tcp_hold(c))
+        *held = c;
+}
+
+static void look_at_window(struct cl_tcp_conn *c, void *arg)
+{
+    (void)c, (void)arg; /* the turn's end does */
+}
+
+/* By a kthread; or by nobody else, while none runs. */
+void cl_tcp_take_lease(struct cl_netif *nif, struct cl_lease *lease)
+{
+    struct net *net = net_of(nif);
+    struct cl_tcp_conn *held = NULL;
+    struct cl_netq *q = cl_netq_self(nif);
+    unsigned k = q ? q->index : 0;
+    cl_tcp_lease_end(&net->stack, k, &net->counts[k].of, lease, hold_for_lease, &held);
+    if (held)
+        cl_tcp_visit(held, look_at_window, NULL);
+    else if (!q)
+        cl_netq_ring(&nif->queues[0]);
 }
 
 /* In a kthread's loop: the flow is ready, and whoever holds it next looks at what is due. */
@@ -548,11 +619,11 @@ static void delete_net(struct net *net)
 {
     if (!net)
         return;
+    for (unsigned i = 0; net->listeners && i < CL_UDP_PORTS; i++)
+        if (net->listeners[i] && !net->listeners[i]->accepts) /* else it is one of the sockets', which free it */
+            free(net->listeners[i]);
     cl_streams_delete(net->connections.streams);
     cl_tcp_serving_delete(net->connections.serving);
-    for (unsigned i = 0; net->listeners && i < CL_UDP_PORTS; i++)
-        if (net->listeners[i] && !net->listeners[i]->accepts) /* else it is one of the sockets' */
-            free(net->listeners[i]);
     if (net->blocks)
         munmap(net->blocks, CL_TCP_CONNECTIONS * sizeof *net->blocks);
     cl_pool_delete(net->pool);

@@ -4,6 +4,7 @@
 
 #include "buffer.h"
 #include "listen.h"
+#include "loans.h"
 #include "reassembly.h"
 #include "recovery.h"
 #include "scoreboard.h"
@@ -83,6 +84,12 @@ void cl_tcp_take_window(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, u
 /* data.c: data and the FIN of an acceptable segment. */
 void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, uint32_t len, bool fin);
 
+/* Segments are smaller than both ends would take, since the path is. */
+static inline bool cl_tcp_path_limits(const struct cl_tcp_conn *c)
+{
+    return c->cc.mss + (c->flags & CL_TCP_TIMES ? CL_TCP_OPTION_TIMES : 0) < c->mss;
+}
+
 /* path.c: a time-out has come: segments may be too large for the path. */
 void cl_tcp_suspect_path(struct cl_tcp_conn *c);
 
@@ -114,6 +121,11 @@ void cl_tcp_fin_taken(struct cl_tcp_conn *c);
 void cl_tcp_fin_acked(struct cl_tcp_conn *c);
 /* It is over, for a reason (errno), or 0. */
 void cl_tcp_end(struct cl_tcp_conn *c, int error);
+
+/* user.c, of a write of `len` bytes: how many of them the buffer has room for, or -EPIPE; and `done` of those were
+ * taken. */
+int64_t cl_tcp_write_room(const struct cl_tcp_conn *c, int64_t len);
+void cl_tcp_wrote(struct cl_tcp_conn *c, int64_t len, int64_t room, int64_t done);
 
 /* tell.c: call the user of what has happened. */
 void cl_tcp_tell(struct cl_tcp_conn *c);

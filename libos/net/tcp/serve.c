@@ -155,7 +155,7 @@ static void gather(const struct cl_tcp_conn *c, uint8_t *to, uint32_t n)
 {
     for (const struct cl_chunk *chunk = c->receive.first; n; chunk = chunk->next) {
         uint32_t part = cl_min(n, (uint32_t)chunk->len);
-        memcpy(to, chunk->data + chunk->from, part);
+        memcpy(to, chunk->bytes + chunk->from, part);
         to += part;
         n -= part;
     }
@@ -166,7 +166,7 @@ static int64_t handle_first(struct cl_tcp_conn *c, struct cl_tcp_serving *sv, ui
 {
     const struct cl_chunk *first = c->receive.first;
     if (n <= first->len)
-        return handle(c, sv, first->data + first->from, n, more);
+        return handle(c, sv, first->bytes + first->from, n, more);
     uint8_t *memory = take_spare(sv);
     if (!memory) {
         fail(c, sv);

@@ -30,8 +30,10 @@ static void free_send(struct cl_tcp_conn *c)
 static void free_receive(struct cl_tcp_conn *c)
 {
     cl_tcp_aside_free(c);
-    if (c->receive.bytes)
-        cl_tcp_buffer_drop(c, CL_TCP_RECEIVE, c->receive.bytes);
+    if (c->receive.bytes == 0)
+        return;
+    cl_tcp_buffer_drop(c, CL_TCP_RECEIVE, c->receive.bytes);
+    c->events &= (uint8_t)~CL_TCP_EVENT_EOF; /* the user did not get all: this is no end of a stream */
 }
 
 static void unset_all(struct cl_tcp_conn *c)

@@ -3,10 +3,12 @@
 
 #define FIELD_MOST 65535u
 
-/* Bytes that may still come without going beyond the limit, as far as the field can say that. */
+/* Bytes that may still come without going beyond the limit, as far as the field can say that: a limit below a unit of
+ * the scale could never be said, so it is one. */
 static uint32_t room_of(const struct cl_tcp_conn *c)
 {
-    uint32_t limit = c->receive.limit, room = limit > c->receive.bytes ? limit - c->receive.bytes : 0;
+    uint64_t held = (uint64_t)c->receive.bytes + cl_tcp_leased(c);
+    uint32_t limit = cl_max(c->receive.limit, 1u << c->rcv_scale), room = limit > held ? limit - (uint32_t)held : 0;
     return cl_min(room, FIELD_MOST << c->rcv_scale);
 }
 
@@ -16,10 +18,10 @@ static uint32_t step_of(const struct cl_tcp_conn *c)
     return cl_min(c->receive.limit / 2, (uint32_t)c->settings->mss);
 }
 
-/* Whether memory is short for what may come. Who has nothing waiting is not to suffer from others who do. */
+/* Whether memory is short for what may come. Who has nothing waiting, or leased, is not to suffer from others who do. */
 static bool is_pressed(const struct cl_tcp_conn *c)
 {
-    if (c->receive.bytes == 0)
+    if (c->receive.bytes == 0 && cl_tcp_leased(c) == 0)
         return false;
     /* Relaxed: the pool was used up a moment ago, or not. */
     return c->turn->now_ns < cl_load_relaxed(&c->turn->stack->pressure_until_ns) || cl_tcp_has_its_share(c);

@@ -72,8 +72,10 @@ static uint64_t world_random = 88172645463325252ull;
 static struct flying flying[MOST_UNDER_WAY];
 static unsigned n_flying;
 static uint64_t n_flown, n_lost;
-static unsigned lost_in_a_row[2]; /* by receiver */
-static uint64_t wire_free_ns[2];  /* when a direction has sent what waits for it; by receiver */
+static uint8_t *keepable;               /* memory of the segment that is arriving, if the host may keep it */
+static unsigned n_kept, most_kept = 64; /* memories of segments, as of a NIC */
+static unsigned lost_in_a_row[2];       /* by receiver */
+static uint64_t wire_free_ns[2];        /* when a direction has sent what waits for it; by receiver */
 /* Of the test: sees each segment that leaves; true: it is lost. NULL: none. */
 static bool (*intercept)(unsigned from, const struct cl_tcp_segment *s);
 
@@ -173,7 +175,7 @@ static bool world_emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const st
     const struct cl_chunk *chunk = data->chunk;
     for (uint32_t left = data->len, at = data->offset; left; chunk = chunk->next, at = chunk ? chunk->from : 0) {
         uint32_t n = cl_min(left, (uint32_t)chunk->from + chunk->len - at);
-        memcpy(bytes + len, chunk->data + at, n);
+        memcpy(bytes + len, chunk->bytes + at, n);
         len += n;
         left -= n;
     }
@@ -181,6 +183,30 @@ static bool world_emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const st
     referee(u, s);
     if (!h->mute && !(intercept && intercept(h->index, s)))
         send_bytes(!h->index, bytes, len, s->ecn);
+    return true;
+}
+
+struct kept {
+    struct cl_chunk_owner owner; /* first */
+    uint8_t *memory;
+};
+
+static void kept_done(struct cl_chunk_owner *owner, unsigned kthread)
+{
+    (void)kthread;
+    free(((struct kept *)owner)->memory);
+    n_kept--;
+}
+
+/* The sanitizer sees who reads it later than it may. */
+static bool world_keep(struct cl_tcp_turn *turn, struct cl_chunk *chunk)
+{
+    (void)turn;
+    if (!keepable || n_kept >= most_kept)
+        return false;
+    *(struct kept *)cl_chunk_owner(chunk) = (struct kept){{kept_done}, keepable};
+    keepable = NULL;
+    n_kept++;
     return true;
 }
 
@@ -192,6 +218,11 @@ static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struc
         return NULL;
     seen[h->index][u - h->users] = (struct seen){0};
     return &h->listener;
+}
+
+static const struct cl_flow_key *key_of(const struct cl_tcp_conn *c)
+{
+    return &cl_container_of(c, const struct user, conn)->key;
 }
 
 static void settle(struct user *u)
@@ -232,6 +263,23 @@ static struct user *new_user(struct host *h, uint32_t peer, uint16_t peer_port, 
     return NULL;
 }
 
+static void hold_none(struct cl_tcp_conn *c, void *arg)
+{
+    *(struct cl_tcp_conn **)arg = c;
+}
+
+/* A lease comes back, outside of any turn; its connection gets one if it lives. */
+static inline void return_lease(struct host *h, struct cl_lease *lease)
+{
+    struct cl_tcp_conn *c = NULL;
+    cl_tcp_lease_end(&h->stack, 0, &h->counts, lease, hold_none, &c);
+    if (!c || c->turn)
+        return;
+    struct user *u = cl_container_of(c, struct user, conn);
+    begin(u);
+    finish(u);
+}
+
 static struct user *find_user(struct host *h, uint16_t peer_port, uint16_t own_port)
 {
     for (unsigned i = 0; i < HOST_CONNS; i++)
@@ -250,8 +298,12 @@ static void host_init(unsigned index, uint32_t chunks)
     cl_tcp_settings_default(&h->stack.settings, 1500);
     h->stack.chunks = cl_chunks_new((uint64_t)chunks * CL_CHUNK_BYTES, 1);
     h->stack.secret = (struct cl_flow_secret){index + 1, 77};
-    h->turn =
-        (struct cl_tcp_turn){.stack = &h->stack, .counts = &h->counts, .emit = world_emit, .listener = listener_of};
+    h->turn = (struct cl_tcp_turn){.stack = &h->stack,
+                                   .counts = &h->counts,
+                                   .emit = world_emit,
+                                   .listener = listener_of,
+                                   .key = key_of,
+                                   .keep = world_keep};
 }
 
 static uint64_t held(const struct host *h)
@@ -353,8 +405,10 @@ static bool world_step(uint64_t until_ns)
         return false;
     struct flying f = flying[next];
     flying[next] = flying[--n_flying];
+    keepable = f.bytes;
     arrive_with(&hosts[f.to], f.bytes, f.len, f.ecn);
-    free(f.bytes);
+    free(keepable);
+    keepable = NULL;
     return true;
 }
 
@@ -384,6 +438,8 @@ static void world_end(void)
     n_flying = 0;
     for (unsigned h = 0; h < 2; h++) {
         CHECK_EQ(held(&hosts[h]), 0);
+        CHECK_EQ(n_kept, 0);
+        CHECK_EQ(hosts[h].counts.leased, hosts[h].counts.unleased);
         CHECK_EQ(hosts[h].listener.pending, 0);
         cl_chunks_delete(hosts[h].stack.chunks);
     }
