@@ -45,6 +45,7 @@ struct cl_http_conn {
     uint32_t ticks;               /* in this state, or of the window */
     uint64_t moved;               /* bytes in this window; LINGER: dropped */
     uint32_t requests;
+    uint64_t due_ns; /* when the next tick is, on the clock of what carries the bytes */
 };
 
 /* New connection. NULL: as many exist as may, or no memory; it is counted. */

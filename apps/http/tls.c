@@ -281,9 +281,9 @@ void cl_http_tls_tick(struct cl_http_tls *t)
 
 /* From the beginning to the end. */
 
-struct cl_http_service *cl_http_tls_service(const struct cl_http_tls *t)
+struct cl_http_conn *cl_http_tls_conn(const struct cl_http_tls *t)
 {
-    return t->service;
+    return t->conn;
 }
 
 static bool new_session(struct cl_http_tls *t, const struct cl_http_tls_context *c)

@@ -32,7 +32,7 @@ struct cl_http_tls;
 
 /* As cl_http_conn_new; below and wire carry the bytes. */
 struct cl_http_tls *cl_http_tls_new(struct cl_http_service *s, const struct cl_http_link *below, void *wire);
-struct cl_http_service *cl_http_tls_service(const struct cl_http_tls *t);
+struct cl_http_conn *cl_http_tls_conn(const struct cl_http_tls *t);
 /* As the calls of conn.h. */
 int64_t cl_http_tls_take(struct cl_http_tls *t, const uint8_t *data, int64_t len);
 bool cl_http_tls_room(struct cl_http_tls *t);

@@ -39,9 +39,10 @@ static const struct cl_http_link wire_link = {.write = wire_write,
                                               .abort = wire_abort,
                                               .around = {wire_handler_begin, wire_handler_end}};
 
-static uint64_t tick_ns(const struct cl_http_service *s)
+/* The next tick is a whole one from now. */
+static void set_tick(struct cl_http_conn *c)
 {
-    return s->options.tick_ms * 1000000ull;
+    c->due_ns = cl_sched_now_ns(cl_sched_self()) + c->service->options.tick_ms * 1000000ull;
 }
 
 /* Without TLS. */
@@ -64,11 +65,16 @@ static void on_eof(struct cl_tcp_conn *tcp, void *arg)
     cl_http_eof(arg);
 }
 
+static uint64_t due_ns(void *arg)
+{
+    return ((const struct cl_http_conn *)arg)->due_ns;
+}
+
 static void on_due(struct cl_tcp_conn *tcp, void *arg)
 {
-    struct cl_http_conn *c = arg;
-    cl_tcp_wake(tcp, tick_ns(c->service));
-    cl_http_tick(c);
+    (void)tcp;
+    set_tick(arg);
+    cl_http_tick(arg);
 }
 
 static void on_ended(struct cl_tcp_conn *tcp, int error, void *arg)
@@ -79,7 +85,7 @@ static void on_ended(struct cl_tcp_conn *tcp, int error, void *arg)
 }
 
 static const struct cl_tcp_events events = {
-    .data = on_data, .writable = on_writable, .eof = on_eof, .ended = on_ended, .due = on_due};
+    .data = on_data, .writable = on_writable, .eof = on_eof, .ended = on_ended, .due_ns = due_ns, .due = on_due};
 
 /* With TLS. */
 
@@ -101,9 +107,15 @@ static void on_tls_eof(struct cl_tcp_conn *tcp, void *arg)
     cl_http_tls_eof(arg);
 }
 
+static uint64_t tls_due_ns(void *arg)
+{
+    return cl_http_tls_conn(arg)->due_ns;
+}
+
 static void on_tls_due(struct cl_tcp_conn *tcp, void *arg)
 {
-    cl_tcp_wake(tcp, tick_ns(cl_http_tls_service(arg)));
+    (void)tcp;
+    set_tick(cl_http_tls_conn(arg));
     cl_http_tls_tick(arg);
 }
 
@@ -113,30 +125,38 @@ static void on_tls_ended(struct cl_tcp_conn *tcp, int error, void *arg)
     cl_http_tls_delete(arg, error);
 }
 
-static const struct cl_tcp_events tls_events = {
-    .data = on_tls_data, .writable = on_tls_writable, .eof = on_tls_eof, .ended = on_tls_ended, .due = on_tls_due};
+static const struct cl_tcp_events tls_events = {.data = on_tls_data,
+                                                .writable = on_tls_writable,
+                                                .eof = on_tls_eof,
+                                                .ended = on_tls_ended,
+                                                .due_ns = tls_due_ns,
+                                                .due = on_tls_due};
 
 /* Both. */
 
-static void begin(struct cl_tcp_conn *tcp, struct cl_http_service *s, const struct cl_tcp_events *with, void *conn)
+static void begin(struct cl_tcp_conn *tcp, struct cl_http_conn *c, const struct cl_tcp_events *with, void *arg)
 {
-    if (!conn) {
-        cl_tcp_abort(tcp);
-        return;
-    }
-    cl_tcp_set_user(tcp, with, conn);
+    set_tick(c);
+    cl_tcp_set_user(tcp, with, arg);
     cl_tcp_no_delay(tcp, true); /* an answer is whole when it is written */
-    cl_tcp_wake(tcp, tick_ns(s));
 }
 
 static void on_opened(struct cl_tcp_conn *tcp, void *arg)
 {
-    begin(tcp, arg, &events, cl_http_conn_new(arg, &wire_link, tcp));
+    struct cl_http_conn *c = cl_http_conn_new(arg, &wire_link, tcp);
+    if (c)
+        begin(tcp, c, &events, c);
+    else
+        cl_tcp_abort(tcp);
 }
 
 static void on_tls_opened(struct cl_tcp_conn *tcp, void *arg)
 {
-    begin(tcp, arg, &tls_events, cl_http_tls_new(arg, &wire_link, tcp));
+    struct cl_http_tls *t = cl_http_tls_new(arg, &wire_link, tcp);
+    if (t)
+        begin(tcp, cl_http_tls_conn(t), &tls_events, t);
+    else
+        cl_tcp_abort(tcp);
 }
 
 /* Until it is opened. */

@@ -47,7 +47,10 @@ struct cl_tcp_events {
     void (*ended)(struct cl_tcp_conn *c, int error, void *arg);
     /* The next `bytes` bytes of what cl_tcp_write_from took are the user's again. Before `ended` for the last. */
     void (*released)(struct cl_tcp_conn *c, int64_t bytes, void *arg);
-    /* The time of cl_tcp_wake has come. */
+    /* When `due` is to be called, in ns of cl_sched_now_ns; UINT64_MAX: never. Asked at the beginning and the end of
+     * each turn, so it only looks. NULL: never. */
+    uint64_t (*due_ns)(void *arg);
+    /* That time has come; it must be another one now. For states that last too long: an alarm of its own it has not. */
     void (*due)(struct cl_tcp_conn *c, void *arg);
 };
 
@@ -151,11 +154,8 @@ CL_API void cl_tcp_keep_frames(struct cl_tcp_conn *c, bool on);
 CL_API int64_t cl_tcp_write_from(struct cl_tcp_conn *c, struct cl_region *region, int64_t offset, int64_t len);
 /* Offer what waits to `data` again, when this callback has returned. */
 CL_API void cl_tcp_resume(struct cl_tcp_conn *c);
-/* Call `due` in so many ns, and not at the time that was asked for before; UINT64_MAX: never. It comes once, and up to
- * 68 ms late: it is for states that last too long. */
-CL_API void cl_tcp_wake(struct cl_tcp_conn *c, uint64_t in_ns);
-/* Around a handler that the user calls in its callback: it may ask who is served (cl_current_request), and its views may
- * fault (cl_handler_fault). It may block. `end` returns whether it faulted. On a uthread. */
+/* Around a handler that the user calls in its callback: it may ask who is served (cl_current_request), and its views
+ * may fault (cl_handler_fault). It may block. `end` returns whether it faulted. On a uthread. */
 CL_API void cl_tcp_handler_begin(struct cl_tcp_conn *c);
 CL_API bool cl_tcp_handler_end(struct cl_tcp_conn *c);
 /* Send small segments at once, whatever is under way (no Nagle). */

@@ -129,20 +129,25 @@ static void due(struct cl_tcp_conn *c, enum cl_tcp_timer timer)
     }
 }
 
+/* When the user wants to be called by itself. */
+static uint64_t user_due_ns(const struct cl_tcp_conn *c)
+{
+    bool wants = c->user && c->user->due_ns && c->state != CL_TCP_CLOSED;
+    return wants ? c->user->due_ns(c->arg) : CL_TCP_NEVER;
+}
+
 void cl_tcp_timers(struct cl_tcp_conn *c)
 {
     for (unsigned i = 0; i < CL_TCP_TIMERS; i++)
         if (c->due_ns[i] <= c->turn->now_ns)
             due(c, (enum cl_tcp_timer)i);
-    if (c->wake_at && c->wake_at * CL_TCP_WAKE_NS <= c->turn->now_ns) {
-        c->wake_at = 0;
+    if (user_due_ns(c) <= c->turn->now_ns)
         c->events |= CL_TCP_EVENT_DUE;
-    }
 }
 
 uint64_t cl_tcp_due_ns(const struct cl_tcp_conn *c)
 {
-    uint64_t first = c->wake_at ? c->wake_at * CL_TCP_WAKE_NS : CL_TCP_NEVER;
+    uint64_t first = user_due_ns(c);
     for (unsigned i = 0; i < CL_TCP_TIMERS; i++)
         first = cl_min(first, c->due_ns[i]);
     return first;

@@ -76,7 +76,8 @@ static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
     a->u = NULL;
 }
 
-static const struct cl_tcp_events events = {on_opened, on_data, on_writable, on_eof, on_ended, NULL, NULL};
+static const struct cl_tcp_events events = {
+    .opened = on_opened, .data = on_data, .writable = on_writable, .eof = on_eof, .ended = on_ended};
 
 #define ON(app, call)                                                                                                  \
     do {                                                                                                               \
@@ -779,7 +780,8 @@ static int64_t echo(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, voi
 
 static void answers_carry_acknowledgements(void)
 {
-    static const struct cl_tcp_events echoing = {on_opened, echo, on_writable, on_eof, on_ended, NULL, NULL};
+    static const struct cl_tcp_events echoing = {
+        .opened = on_opened, .data = echo, .writable = on_writable, .eof = on_eof, .ended = on_ended};
     listen_on(&hosts[1], 80, &echoing, &apps[1]);
     apps[0].u = connect_from(&hosts[0], 1000, 80, &events, &apps[0]);
     world_run(50 * MS);
@@ -794,42 +796,55 @@ static void answers_carry_acknowledgements(void)
     world_run(SECOND);
 }
 
-/* A user is called at the time that it asked for last, once, and not when it has taken that back or it is over. */
+/* A user is called when the time comes that it wants now, and not when it wants none or the connection is over. */
 static unsigned dues;
+static uint64_t wanted_ns;
+
+static uint64_t on_due_ns(void *arg)
+{
+    (void)arg;
+    return wanted_ns;
+}
 
 static void on_due(struct cl_tcp_conn *c, void *arg)
 {
     (void)c, (void)arg;
-    dues++;
+    CHECK(now_ns >= wanted_ns);
+    wanted_ns = dues++ ? UINT64_MAX : wanted_ns + SECOND;
 }
 
 static void users_are_called_in_time(void)
 {
-    static const struct cl_tcp_events due_events = {on_opened, on_data, on_writable, on_eof, on_ended, NULL, on_due};
+    static const struct cl_tcp_events due_events = {.opened = on_opened,
+                                                    .data = on_data,
+                                                    .writable = on_writable,
+                                                    .eof = on_eof,
+                                                    .ended = on_ended,
+                                                    .due_ns = on_due_ns,
+                                                    .due = on_due};
     open_both();
     dues = 0;
-    ON(apps[0], (cl_tcp_set_user(c, &due_events, &apps[0]), cl_tcp_wake(c, SECOND)));
+    wanted_ns = now_ns + SECOND;
+    ON(apps[0], cl_tcp_set_user(c, &due_events, &apps[0]));
     world_run(900 * MS);
     CHECK_EQ(dues, 0);
-    ON(apps[0], cl_tcp_wake(c, SECOND)); /* later */
+    wanted_ns += SECOND; /* later: it is looked at anew when it has come */
     world_run(900 * MS);
     CHECK_EQ(dues, 0);
-    world_run(200 * MS);
+    world_run(400 * MS);
     CHECK_EQ(dues, 1);
-    world_run(5 * SECOND);
-    CHECK_EQ(dues, 1);
-    ON(apps[0], cl_tcp_wake(c, 5 * SECOND));
-    ON(apps[0], cl_tcp_wake(c, 100 * MS)); /* sooner */
+    world_run(900 * MS);
+    CHECK_EQ(dues, 2);
+    world_run(10 * SECOND);
+    CHECK_EQ(dues, 2);
+    wanted_ns = now_ns + 100 * MS;
+    ON(apps[0], cl_tcp_write(c, "x", 1)); /* a turn: it is looked at */
     world_run(200 * MS);
-    CHECK_EQ(dues, 2);
-    ON(apps[0], cl_tcp_wake(c, 100 * MS));
-    ON(apps[0], cl_tcp_wake(c, UINT64_MAX));
-    world_run(SECOND);
-    CHECK_EQ(dues, 2);
-    ON(apps[0], cl_tcp_wake(c, 100 * MS));
+    CHECK_EQ(dues, 3);
+    wanted_ns = now_ns + 100 * MS;
     ON(apps[0], cl_tcp_abort(c));
     world_run(SECOND);
-    CHECK(dues == 2 && apps[0].ended == 1);
+    CHECK(dues == 3 && apps[0].ended == 1);
 }
 
 #define CASE(name)                                                                                                     \
