@@ -117,7 +117,8 @@ def _call(command: str, args: list[str], own: bool) -> int:
     # A command may have a help of its own.
     parser = Parser(prog=f"corelane {command}", description=COMMANDS[command], conflict_handler="resolve")
     module.add_arguments(parser)
-    options = parser.parse_args(args)
+    # A command may take words that are not its parser's.
+    options = parser.parse_args(module.rewrite(args, parser) if hasattr(module, "rewrite") else args)
     # Now, while Ctrl-C ends the process: an interrupt makes an ImportError of the import of a module of C.
     for name in getattr(module, "IMPORTS", ()):
         importlib.import_module(name, __package__)

@@ -181,7 +181,8 @@ class UdpSocket(Socket):
     @typed("receive a datagram")
     def receive(self, timeout_s: float | None = None) -> tuple[bytes, Address]:
         """Wait for a datagram: its bytes, and who sent it. Raises TimeoutError after timeout_s; None: never."""
-        room, last = ffi.new("uint8_t[]", _MOST_BYTES), []
+        room = ffi.new("uint8_t[]", _MOST_BYTES)
+        last: list[Any] = []
 
         def step(ns: int) -> int:
             rc, call = self._call(lib.CL_UDP_DO_RECEIVE, data=room, len=_MOST_BYTES, timeout_ns=ns)

@@ -103,6 +103,7 @@
 
 #define CL_TCP_IDLE_BYTES 512
 #define CL_TCP_PRESSURE_NS 10000000ull
+#define CL_TCP_WAKE_NS (1ull << 26)
 #define CL_TCP_SHARE 4         /* see cl_tcp_has_its_share */
 #define CL_TCP_MSS_DEFAULT 536 /* of a peer that names none (RFC 9293, section 3.7.1) */
 #define CL_TCP_MSS_LEAST 64    /* a smaller one is taken for this: else a peer makes our headers its amplifier */
@@ -167,6 +168,7 @@ enum cl_tcp_state {
 #define CL_TCP_EVENT_EOF 8
 #define CL_TCP_EVENT_RELEASED 16
 #define CL_TCP_EVENT_ENDED 32
+#define CL_TCP_EVENT_DUE 64
 
 /* What a timer waits for. */
 enum cl_tcp_timer {
@@ -311,6 +313,7 @@ struct cl_tcp_conn {
     uint32_t reduced_seq; /* with CL_TCP_MARKS_REDUCED: nxt at that time */
     uint32_t user_timeout_ms;
     uint32_t loans; /* the number of its struct cl_tcp_loans (loans.h), and one more; 0: there is none */
+    uint32_t wake_at; /* the time of cl_tcp_wake, in steps of CL_TCP_WAKE_NS; 0: none. 9 years of them */
     struct cl_tcp_rtt rtt;
     struct cl_tcp_cc cc;
     uint32_t heard_ms;    /* low word of the time when a segment came, ... */

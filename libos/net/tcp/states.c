@@ -40,6 +40,7 @@ static void unset_all(struct cl_tcp_conn *c)
 {
     for (unsigned i = 0; i < CL_TCP_TIMERS; i++)
         cl_tcp_unset(c, (enum cl_tcp_timer)i);
+    c->wake_at = 0;
 }
 
 /* Both sides have said all: the user is done, the numbers rest. */

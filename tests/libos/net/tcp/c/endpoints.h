@@ -43,7 +43,7 @@ static void echo_ended(struct cl_tcp_conn *c, int error, void *arg)
         __atomic_fetch_add(&echo_errors, 1, __ATOMIC_RELAXED);
 }
 
-static const struct cl_tcp_events echo_events = {echo_opened, echo_data, echo_writable, echo_eof, echo_ended, NULL};
+static const struct cl_tcp_events echo_events = {echo_opened, echo_data, echo_writable, echo_eof, echo_ended, NULL, NULL};
 
 /* One that fetches. */
 struct fetch {
@@ -121,6 +121,6 @@ static void fetch_ended(struct cl_tcp_conn *c, int error, void *arg)
 }
 
 static const struct cl_tcp_events fetch_events = {fetch_opened, fetch_data,  fetch_writable,
-                                                  fetch_eof,    fetch_ended, NULL};
+                                                  fetch_eof,    fetch_ended, NULL, NULL};
 
 #endif

@@ -108,7 +108,7 @@ static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
     a->error = error;
 }
 
-static const struct cl_tcp_events events = {on_opened, on_data, on_writable, on_eof, on_ended, NULL};
+static const struct cl_tcp_events events = {on_opened, on_data, on_writable, on_eof, on_ended, NULL, NULL};
 
 static void restart(struct host *h);
 

@@ -106,7 +106,7 @@ static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
     a->ended++;
 }
 
-static const struct cl_tcp_events events = {on_opened, on_data, on_writable, on_eof, on_ended, on_released};
+static const struct cl_tcp_events events = {on_opened, on_data, on_writable, on_eof, on_ended, on_released, NULL};
 
 static uint32_t near(uint32_t number)
 {
