@@ -99,8 +99,6 @@ def _check(options: Options) -> None:
 class HttpService:
     """A server on a runtime. routes: handlers besides those that the options name."""
 
-    protocol = "TCP"
-
     def __init__(self, runtime: Any, options: Options, routes: Sequence[Route] = ()) -> None:
         _check(options)
         self._routes = [*routes, *(_named(options.handlers) if options.handlers else ())]
@@ -131,6 +129,11 @@ class HttpService:
 
     @property
     def ports(self) -> tuple[int, ...]:
+        """UDP ports: none."""
+        return ()
+
+    @property
+    def tcp_ports(self) -> tuple[int, ...]:
         """Its TCP ports; the last one is that with TLS, if there is a certificate."""
         return self._ports
 

@@ -64,10 +64,10 @@ static void on_eof(struct cl_tcp_conn *tcp, void *arg)
     cl_http_eof(arg);
 }
 
-static void on_due(struct cl_tcp_conn *tcp, void *arg)
+static void on_timer(struct cl_tcp_conn *tcp, void *arg)
 {
     struct cl_http_conn *c = arg;
-    cl_tcp_wake(tcp, tick_ns(c->service));
+    cl_tcp_set_timer(tcp, tick_ns(c->service));
     cl_http_tick(c);
 }
 
@@ -79,7 +79,7 @@ static void on_ended(struct cl_tcp_conn *tcp, int error, void *arg)
 }
 
 static const struct cl_tcp_events events = {
-    .data = on_data, .writable = on_writable, .eof = on_eof, .ended = on_ended, .due = on_due};
+    .data = on_data, .writable = on_writable, .eof = on_eof, .ended = on_ended, .timer = on_timer};
 
 /* With TLS. */
 
@@ -101,9 +101,9 @@ static void on_tls_eof(struct cl_tcp_conn *tcp, void *arg)
     cl_http_tls_eof(arg);
 }
 
-static void on_tls_due(struct cl_tcp_conn *tcp, void *arg)
+static void on_tls_timer(struct cl_tcp_conn *tcp, void *arg)
 {
-    cl_tcp_wake(tcp, tick_ns(cl_http_tls_service(arg)));
+    cl_tcp_set_timer(tcp, tick_ns(cl_http_tls_service(arg)));
     cl_http_tls_tick(arg);
 }
 
@@ -114,7 +114,7 @@ static void on_tls_ended(struct cl_tcp_conn *tcp, int error, void *arg)
 }
 
 static const struct cl_tcp_events tls_events = {
-    .data = on_tls_data, .writable = on_tls_writable, .eof = on_tls_eof, .ended = on_tls_ended, .due = on_tls_due};
+    .data = on_tls_data, .writable = on_tls_writable, .eof = on_tls_eof, .ended = on_tls_ended, .timer = on_tls_timer};
 
 /* Both. */
 
@@ -126,7 +126,7 @@ static void begin(struct cl_tcp_conn *tcp, struct cl_http_service *s, const stru
     }
     cl_tcp_set_user(tcp, with, conn);
     cl_tcp_no_delay(tcp, true); /* an answer is whole when it is written */
-    cl_tcp_wake(tcp, tick_ns(s));
+    cl_tcp_set_timer(tcp, tick_ns(s));
 }
 
 static void on_opened(struct cl_tcp_conn *tcp, void *arg)

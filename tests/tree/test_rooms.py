@@ -44,6 +44,7 @@ ROOMS = {
     "libos/storage/log": "storage sched",
     "apps/http": ". http/llhttp",
     "apps/kv": ".",
+    "apps/resp": ". kv",
     "apps/raft/transport": "raft/core",
     "apps/raft/node": "raft/core kv",
     "apps/raft/service": ". raft/node raft/transport raft/core kv",

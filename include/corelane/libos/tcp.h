@@ -47,8 +47,10 @@ struct cl_tcp_events {
     void (*ended)(struct cl_tcp_conn *c, int error, void *arg);
     /* The next `bytes` bytes of what cl_tcp_write_from took are the user's again. Before `ended` for the last. */
     void (*released)(struct cl_tcp_conn *c, int64_t bytes, void *arg);
-    /* The time of cl_tcp_wake has come. */
-    void (*due)(struct cl_tcp_conn *c, void *arg);
+    /* The time of cl_tcp_set_timer has come. */
+    void (*timer)(struct cl_tcp_conn *c, void *arg);
+    /* Somebody has called cl_tcp_wake. */
+    void (*woken)(struct cl_tcp_conn *c, void *arg);
 };
 
 /* Of a runtime. Writers: kthreads, each for itself; readers: anybody. */
@@ -126,6 +128,11 @@ CL_API int cl_runtime_tcp_keep_alive(struct cl_runtime *rt, uint32_t idle_ms, ui
  * -EPERM: not on a kthread, -EHOSTUNREACH, -EADDRNOTAVAIL: no port is free, -ENOBUFS: as many exist as may. */
 CL_API int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port,
                                   const struct cl_tcp_events *events, void *arg);
+/* Have `woken` called, once for all calls before it, in a turn of the connection that begins after this: for who has
+ * something to be written to a connection whose callback does not run. On a kthread, whatever runs there; does not
+ * block. The caller sees to it that `ended` has not returned: as a rule by a lock of its own that `ended` takes, too.
+ * -EPERM: not on a kthread. */
+CL_API int cl_tcp_wake(struct cl_tcp_conn *c);
 /* The sum over all kthreads. */
 CL_API void cl_runtime_tcp_counts(const struct cl_runtime *rt, struct cl_tcp_counts *out);
 
@@ -151,9 +158,9 @@ CL_API void cl_tcp_keep_frames(struct cl_tcp_conn *c, bool on);
 CL_API int64_t cl_tcp_write_from(struct cl_tcp_conn *c, struct cl_region *region, int64_t offset, int64_t len);
 /* Offer what waits to `data` again, when this callback has returned. */
 CL_API void cl_tcp_resume(struct cl_tcp_conn *c);
-/* Call `due` in so many ns, and not at the time that was asked for before; UINT64_MAX: never. It comes once, and up to
+/* Call `timer` in so many ns, and not at the time that was asked for before; UINT64_MAX: never. It comes once, and up to
  * 68 ms late: it is for states that last too long. */
-CL_API void cl_tcp_wake(struct cl_tcp_conn *c, uint64_t in_ns);
+CL_API void cl_tcp_set_timer(struct cl_tcp_conn *c, uint64_t in_ns);
 /* Around a handler that the user calls in its callback: it may ask who is served (cl_current_request), and its views may
  * fault (cl_handler_fault). It may block. `end` returns whether it faulted. On a uthread. */
 CL_API void cl_tcp_handler_begin(struct cl_tcp_conn *c);

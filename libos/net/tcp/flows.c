@@ -293,6 +293,14 @@ static void begin(struct block *b, struct turn *t)
     cl_tcp_timers(&b->conn);
 }
 
+static void tell_woken(struct cl_tcp_conn *c)
+{
+    if (!c->user || !c->user->woken || (c->flags & CL_TCP_TOLD))
+        return;
+    c->user->woken(c, c->arg);
+    c->turn->called(c->turn);
+}
+
 static void run(struct cl_netif *nif, struct cl_flow *f)
 {
     struct net *net = net_of(nif);
@@ -302,6 +310,8 @@ static void run(struct cl_netif *nif, struct cl_flow *f)
     unsigned done = 0;
     cl_spin_lock(&bucket->lock);
     cl_flow_hold(f);
+    bool woken = f->woken;
+    f->woken = false;
     cl_spin_unlock(&bucket->lock);
     begin(b, &t);
     for (struct cl_flow_item *item; done < CL_FLOW_BURST && (item = cl_flow_next(f)); done++) {
@@ -312,6 +322,8 @@ static void run(struct cl_netif *nif, struct cl_flow *f)
     }
     if (b->conn.user == &cl_stream_events)
         cl_streams_turn(&b->conn);
+    if (cl_unlikely(woken))
+        tell_woken(&b->conn);
     if (cl_tcp_finish(&b->conn))
         let_go(net, b, done);
     else
@@ -374,20 +386,35 @@ void cl_tcp_take_lease(struct cl_netif *nif, struct cl_lease *lease)
         cl_netq_ring(&nif->queues[0]);
 }
 
-/* In a kthread's loop: the flow is ready, and whoever holds it next looks at what is due. */
-static void on_alarm(struct cl_alarm *alarm)
+/* Have somebody hold the flow, on a kthread. tell: and call `woken`. */
+static void wake(struct net *net, struct block *b, bool tell)
 {
-    struct block *b = cl_container_of(alarm, struct block, alarm);
-    struct net *net = net_of(b->flow.nif);
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
     struct cl_ready_list one = {0};
     cl_spin_lock(&bucket->lock);
+    b->flow.woken |= tell;
     bool woke = cl_flow_wake(&b->flow);
     cl_spin_unlock(&bucket->lock);
     if (!woke)
         return;
     cl_ready_add(&one, &b->flow);
     cl_ordered_publish(cl_netq_self(net->nif), &one);
+}
+
+/* In a kthread's loop: the flow is ready, and whoever holds it next looks at what is due. */
+static void on_alarm(struct cl_alarm *alarm)
+{
+    struct block *b = cl_container_of(alarm, struct block, alarm);
+    wake(net_of(b->flow.nif), b, false);
+}
+
+int cl_tcp_wake(struct cl_tcp_conn *c)
+{
+    struct block *b = block_of(c);
+    if (!cl_netq_self(b->flow.nif))
+        return -EPERM;
+    wake(net_of(b->flow.nif), b, true);
+    return 0;
 }
 
 /* Segments that come. */
