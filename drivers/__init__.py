@@ -1,6 +1,7 @@
 """Devices behind two small vtables: NICs and block devices.
 
-    nic/     NICs: the vtable's Python face, memory, fault, pcap; af_xdp/, tap/, loadgen/ are rooms of their own
+    nic/     NICs: the vtable's Python face, memory, fault, pcap; af_xdp/, tap/, link/, loadgen/, tcpload/ are
+             rooms of their own
     port/    one more NIC: an application's end of an iokernel's arena
     blk/     block devices: memory, file (io_uring or threads), fault, loop devices
     bpf/     eBPF without clang: the XDP program that feeds AF_XDP sockets

@@ -6,7 +6,8 @@
     awaited.py   its end, and signals (C: deadline.c, stuck.c)
     adopted.py   kthreads that a thread of yours turns
     stats.py     its counters (C: stats.c, counters.c)
-    sockets.py, streams.py   UDP sockets and poll sets; TCP connections (C: outside_stream.c)
+    sockets.py, streams.py   UDP sockets and poll sets; TCP connections (C: outside_udp.c, outside_stream.c)
+    leases.py    TCP's bytes without a copy
     stepper.py   Stepper: runtimes driven by one thread on a virtual clock, for tests (stepper.c: C)
     handlers/    request handlers: numba function, C function, Python callable
     sched/       the scheduler of user-level threads
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from .handlers.periodic import Periodic, every
     from .handlers.python import Request, current_request
     from .handlers.streams import Connection, StreamHandler, tcp
+    from .leases import Lease, Region
     from .options import CoreShare, Network, Scheduler
     from .runtime import Runtime
     from .sockets import Poll, UdpSocket
@@ -52,9 +54,11 @@ __all__ = [
     "CoreShare",
     "Handler",
     "Job",
+    "Lease",
     "Network",
     "Periodic",
     "Poll",
+    "Region",
     "Request",
     "Runtime",
     "RuntimeStats",
@@ -88,6 +92,8 @@ _HOME = {
     "Connection": "handlers.streams",
     "StreamHandler": "handlers.streams",
     "tcp": "handlers.streams",
+    "Lease": "leases",
+    "Region": "leases",
     "Runtime": "runtime",
     "RuntimeStats": "stats",
     "SharedLog": "storage.log.shared",

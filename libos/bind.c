@@ -52,6 +52,11 @@ int cl_runtime_tcp_congestion(struct cl_runtime *rt, const char *rule, uint32_t 
     return cl_tcp_set_congestion(rt->nif, rule, ecn);
 }
 
+int cl_runtime_tcp_keep_alive(struct cl_runtime *rt, uint32_t idle_ms, uint32_t interval_ms, uint32_t probes)
+{
+    return cl_tcp_set_keep_alive(rt->nif, idle_ms, interval_ms, probes);
+}
+
 int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port, const struct cl_tcp_events *events,
                            void *arg)
 {
@@ -84,6 +89,34 @@ int cl_runtime_serve_tcp_foreign(struct cl_runtime *rt, uint16_t port, uint32_t 
                                  cl_tcp_burst_handler fn, void *arg)
 {
     return cl_tcp_serve_bursts_on(rt->nif, port, backlog, window, fn, arg);
+}
+
+struct returning {
+    struct cl_netif *nif;
+    struct cl_lease *lease;
+};
+
+static void return_lease(void *arg)
+{
+    struct returning *r = arg;
+    cl_tcp_take_lease(r->nif, r->lease);
+}
+
+int cl_lease_return(struct cl_runtime *rt, struct cl_lease *lease)
+{
+    struct returning r = {rt->nif, lease};
+    if (!lease->chunk)
+        return -EINVAL;
+    if (cl_sched_self() == rt->sched) {
+        return_lease(&r);
+        return 0;
+    }
+    if (cl_netif_running(rt->nif))
+        return cl_sched_run(rt->sched, return_lease, &r);
+    pthread_mutex_lock(&rt->nif->types_lock); /* one thread at a time */
+    return_lease(&r);
+    pthread_mutex_unlock(&rt->nif->types_lock);
+    return 0;
 }
 
 int cl_poll_new(struct cl_runtime *rt, struct cl_poll **out)

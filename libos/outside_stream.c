@@ -27,8 +27,14 @@ static int64_t transfer(struct cl_stream_call *c)
         return cl_stream_read(c->s, c->data, c->len, c->timeout_ns);
     case CL_STREAM_DO_PEEK:
         return cl_stream_peek(c->s, c->data, c->len, c->timeout_ns);
-    default:
+    case CL_STREAM_DO_WRITE:
         return cl_stream_write(c->s, c->data, c->len, c->timeout_ns);
+    case CL_STREAM_DO_LEASE:
+        return cl_stream_lease(c->s, &c->lease, c->timeout_ns);
+    case CL_STREAM_DO_WRITE_FROM:
+        return cl_stream_write_from(c->s, c->region, c->value, c->len, c->timeout_ns);
+    default:
+        return cl_stream_wait_released(c->s, c->value, c->timeout_ns);
     }
 }
 
@@ -63,6 +69,9 @@ static int64_t perform(struct cl_runtime *rt, struct cl_stream_call *c)
     case CL_STREAM_DO_READ:
     case CL_STREAM_DO_PEEK:
     case CL_STREAM_DO_WRITE:
+    case CL_STREAM_DO_LEASE:
+    case CL_STREAM_DO_WRITE_FROM:
+    case CL_STREAM_DO_WAIT_RELEASED:
         return transfer(c);
     case CL_STREAM_DO_SHUTDOWN:
         return cl_stream_shutdown(c->s, (int)c->value);

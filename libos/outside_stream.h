@@ -1,5 +1,5 @@
 /* Stream sockets for threads that are no kthread of the runtime, such as Python's: each call runs on a uthread, for
- * which the calling thread sleeps. As net/outside.h does it for UDP. */
+ * which the calling thread sleeps. As outside_udp.h does it for UDP. */
 #ifndef CORELANE_LIBOS_OUTSIDE_STREAM_H
 #define CORELANE_LIBOS_OUTSIDE_STREAM_H
 
@@ -10,11 +10,14 @@ enum cl_stream_do {
     CL_STREAM_DO_ACCEPT = 0, /* s: listener, then the connection */
     CL_STREAM_DO_CONNECT,    /* from, to; s: the connection, also with -EINPROGRESS */
     CL_STREAM_DO_WAIT_OPEN,
-    CL_STREAM_DO_READ,     /* data, len */
-    CL_STREAM_DO_PEEK,     /* data, len */
-    CL_STREAM_DO_WRITE,    /* data, len */
-    CL_STREAM_DO_SHUTDOWN, /* value: sides */
-    CL_STREAM_DO_CLOSE,    /* timeout_ns: linger */
+    CL_STREAM_DO_READ,          /* data, len */
+    CL_STREAM_DO_PEEK,          /* data, len */
+    CL_STREAM_DO_WRITE,         /* data, len */
+    CL_STREAM_DO_LEASE,         /* lease: out */
+    CL_STREAM_DO_WRITE_FROM,    /* region, value: offset, len */
+    CL_STREAM_DO_WAIT_RELEASED, /* value: bytes */
+    CL_STREAM_DO_SHUTDOWN,      /* value: sides */
+    CL_STREAM_DO_CLOSE,         /* timeout_ns: linger */
     CL_STREAM_DO_ABORT,
     CL_STREAM_DO_SET,            /* option, value */
     CL_STREAM_DO_GET,            /* option */
@@ -40,6 +43,8 @@ struct cl_stream_call {
     const char *name;
     struct cl_poll *poll;
     struct cl_tcp_info info;
+    struct cl_lease lease;
+    struct cl_region *region;
     int64_t rc;
 };
 

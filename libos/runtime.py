@@ -28,6 +28,7 @@ from .handlers.c_functions import address_of_function
 from .handlers.handlers import Handler, Prepared, as_handler, check_port
 from .handlers.periodic import Periodic
 from .handlers.streams import StreamHandler
+from .leases import Leases
 from .options import CoreShare, Network, Scheduler
 from .sockets import Poll, UdpSocket
 from .stats import RuntimeStats, published, read
@@ -64,8 +65,8 @@ class Runtime(Adopted, Awaited, Closing):
     for a NIC that has none. scheduler, network, share: the finer settings (options.py). on_event: called with
     ("attached" | "stalled" | "gone" | "conflict" | "unfinished", text) on a thread of the runtime; with ("limited",
     text), which are wishes that the iokernel does not grant, before this returns; with ("serving", text) by `serve`.
-    Without it they are logged as warnings of the logger "corelane.libos", but for the last. Public attribute: socket,
-    as given.
+    Without it they are logged as warnings of the logger "corelane.libos", but for the last. Public attributes: socket,
+    as given; leases, those of TCP's bytes that are out (leases.py).
 
     Raises CorelaneError with the reason: no iokernel there, refused, no address, too few queues, ...
     """
@@ -98,6 +99,7 @@ class Runtime(Adopted, Awaited, Closing):
         self._tcp_ports: list[int] = []
         self._shared: list[SharedLog] = []
         self._done = Ending()
+        self.leases = Leases()
         self._started = self._stopped = self._ended = self._stuck = False
         self._lock = threading.Lock()
         self._on_event = on_event
@@ -183,7 +185,8 @@ class Runtime(Adopted, Awaited, Closing):
         """Stop, free everything, and unregister from the iokernel. From any thread but a handler. May be called twice.
 
         Logs that were shared are their openers' again; what uthreads left behind have appended is waited for. Raises
-        what `stop` raises, unless that has raised it: then nothing is freed, and nothing more is said.
+        CorelaneError while leases are out: then it has stopped, and is to be closed again. Raises what `stop` raises,
+        unless that has raised it: then nothing is freed, and nothing more is said.
         """
         with self._lock:
             if self._ptr is not None and self._stuck and lib.cl_runtime_stop(self._ptr, 0) == -errno.ETIMEDOUT:
@@ -193,6 +196,7 @@ class Runtime(Adopted, Awaited, Closing):
                 return
             if self._ptr is not None:
                 self._stop(0.0, "close the runtime")
+                self.leases.settle(self._ptr)
                 ptr, self._ptr, self._sched = self._ptr, None, None
                 self._left()
                 for shared in self._shared:
@@ -329,7 +333,21 @@ class Runtime(Adopted, Awaited, Closing):
         out = ffi.new("struct cl_udp_socket **")
         open_it = lib.cl_udp_open_shared if shared else lib.cl_udp_open
         check(open_it(self.ptr, port, queue, out), f"open a UDP socket on port {port}")
-        return UdpSocket(self, out[0])
+        return UdpSocket(self, out[0], lib.cl_udp_life(out[0]))
+
+    @typed("choose the congestion control")
+    def tcp_congestion(self, rule: str = "cubic", *, ecn: str = "take") -> None:
+        """How connections answer congestion, before the first of them.
+
+        rule: "cubic", "newreno" or "dctcp", for a data centre whose switches mark and whose hosts all do this. ecn:
+        "off"; "take" it where a peer offers it; "offer" it, too, without which no connection that is opened from here
+        has it. Raises CorelaneError.
+        """
+        how = {"off": 0, "offer": 1, "take": 2}
+        if ecn not in how:
+            raise CorelaneError("choose the congestion control", f"ecn is {ecn!r}", "give off, take or offer")
+        rc = lib.cl_runtime_tcp_congestion(self.ptr, rule.encode(), how[ecn])
+        check(rc, f"choose {rule} as congestion control", "give cubic, newreno or dctcp" if rc else None)
 
     @typed("listen on a TCP port")
     def listen_tcp(self, port: int, *, backlog: int = BACKLOG) -> TcpListener:

@@ -15,12 +15,13 @@ import ipaddress
 import math
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from ..runtime.closing import Closing
 from ..runtime.errors import CorelaneError, check
 from ..runtime.typed import typed
 from ._native import ffi, lib
+from .leases import Leases
 
 Address = tuple[str, int]
 
@@ -29,6 +30,7 @@ _MOST_BYTES = 65536
 _SAID = {
     -errno.EDEADLK: "this thread runs the runtime, nothing comes while it waits: wait on another, or with timeout 0",
     -errno.ESHUTDOWN: "it was closed, or the runtime stops",
+    -errno.EBADF: "it was closed",
 }
 
 
@@ -37,6 +39,9 @@ class Owner(Protocol):
 
     @property
     def ptr(self) -> Any: ...
+
+    @property
+    def leases(self) -> Leases: ...
 
 
 class Pollable(Protocol):
@@ -57,7 +62,7 @@ class Pollable(Protocol):
         ...
 
 
-def _address(peer: Address, what: str) -> Any:
+def _address(peer: Address, what: str) -> dict[str, int]:
     try:
         host, port = peer
         ipv4 = int(ipaddress.IPv4Address(host))
@@ -65,7 +70,7 @@ def _address(peer: Address, what: str) -> Any:
         raise CorelaneError(what, f"{peer!r} is no address", "as in ('10.77.0.9', 5353)") from error
     if not isinstance(port, int) or not 0 < port < 65536:
         raise CorelaneError(what, f"port {port!r}", "UDP ports are 1 to 65535")
-    return ffi.new("struct cl_udp_addr *", {"ipv4": ipv4, "port": port})
+    return {"ipv4": ipv4, "port": port}
 
 
 def said(rc: int) -> str | None:
@@ -91,77 +96,113 @@ def lives(runtime: Owner) -> bool:
         return False
 
 
-class UdpSocket(Closing):
+class Socket(Closing):
+    """What all sockets have in common: a runtime, and one of C's, which another thread may close at any time.
+
+    C's memory of a closed socket is used again. So each call names the socket's life, too, and C refuses what is not
+    for the socket that is there now, and does not let go of one while it is in a call (EBADF).
+    """
+
+    _kind: ClassVar[str]  # in words
+    _call_type: ClassVar[str]
+    _perform: ClassVar[Any]  # C's function for all calls
+    _close_it: ClassVar[int]
+    _again: ClassVar[tuple[int, ...]] = (-errno.ETIMEDOUT, -errno.EAGAIN)
+
+    def __init__(self, runtime: Owner, pointer: Any, life: int) -> None:
+        self._runtime = runtime
+        self._pointer = pointer
+        self._life = life
+        self._closed = False
+
+    @property
+    def ptr(self) -> Any:
+        """C's socket. Raises CorelaneError once it, or its runtime, is closed."""
+        if self._closed or not lives(self._runtime):
+            raise CorelaneError(f"use a {self._kind} socket", "it is closed", "open another")
+        return self._pointer
+
+    @property
+    def address(self) -> int:
+        """C's socket as a number. Give it to a compiled handler in its state, never as a global."""
+        return int(ffi.cast("uintptr_t", self._pointer))
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    def _call(self, what: int, **fields: Any) -> tuple[int, Any]:
+        call = ffi.new(self._call_type, {"what": what, "s": self.ptr, "life": self._life, **fields})
+        return int(type(self)._perform(self._runtime.ptr, call)), call
+
+    def close(self) -> None:
+        """Close it; who waits in a call on it is told. May be called twice, and after its runtime is closed."""
+        if not self._closed and lives(self._runtime):
+            rc, _ = self._call(self._close_it)
+            self._closed = True
+            if rc != -errno.EBADF:  # another thread was first
+                check(rc, f"close a {self._kind} socket")
+        self._closed = True
+
+
+class UdpSocket(Socket):
     """A UDP socket of a runtime. Made by Runtime.open_udp; closed with its runtime, or by `close`.
 
     Calls raise CorelaneError: no route, too long, closed, the runtime is not started or stops. An ICMP error about what
     a connected socket has sent is raised by its next call, with its errno.
     """
 
-    def __init__(self, runtime: Owner, pointer: Any) -> None:
-        self._runtime = runtime
-        self._pointer = pointer
-        self._closed = False
-
-    @property
-    def ptr(self) -> Any:
-        """The `struct cl_udp_socket *`. Raises CorelaneError once it, or its runtime, is closed."""
-        if self._closed or not lives(self._runtime):
-            raise CorelaneError("use a UDP socket", "it is closed", "open another")
-        return self._pointer
-
-    @property
-    def address(self) -> int:
-        """The `struct cl_udp_socket *` as a number. Give it to a compiled handler in its state, never as a global."""
-        return int(ffi.cast("uintptr_t", self._pointer))
-
-    @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
+    _kind = "UDP"
+    _call_type = "struct cl_udp_call *"
+    _perform = lib.cl_outside_udp
+    _close_it = lib.CL_UDP_DO_CLOSE
 
     @property
     def port(self) -> int:
         """Its UDP port."""
-        return int(lib.cl_udp_port(self.ptr))
+        rc, _ = self._call(lib.CL_UDP_DO_PORT)
+        return check(rc, "ask for the port of a UDP socket", said(rc))
 
     @typed("connect a UDP socket")
     def connect(self, peer: Address | None) -> None:
         """Send to `peer` unless told otherwise, and receive from there only. None: from anybody again."""
-        to = ffi.NULL if peer is None else _address(peer, "connect a UDP socket")
-        check(lib.cl_udp_connect(self.ptr, to), f"connect a UDP socket to {peer}")
+        to = {} if peer is None else {"peer": _address(peer, "connect a UDP socket")}
+        rc, _ = self._call(lib.CL_UDP_DO_CONNECT, **to)
+        check(rc, f"connect a UDP socket to {peer}", said(rc))
 
     @typed("send a datagram")
     def send(self, data: bytes, peer: Address | None = None) -> None:
         """Send one datagram, to `peer` or to whom the socket is connected to."""
-        to = ffi.NULL if peer is None else _address(peer, "send a datagram")
-        check(lib.cl_outside_send(self.ptr, ffi.from_buffer(data), len(data), to), "send a datagram")
+        to = {} if peer is None else {"peer": _address(peer, "send a datagram")}
+        rc, _ = self._call(lib.CL_UDP_DO_SEND, data=ffi.from_buffer(data), len=len(data), **to)
+        check(rc, "send a datagram", said(rc))
 
     @typed("receive a datagram")
     def receive(self, timeout_s: float | None = None) -> tuple[bytes, Address]:
         """Wait for a datagram: its bytes, and who sent it. Raises TimeoutError after timeout_s; None: never."""
-        room, peer = ffi.new("uint8_t[]", _MOST_BYTES), ffi.new("struct cl_udp_addr *")
-        rc = in_slices(
-            lambda ns: int(lib.cl_outside_receive(self.ptr, room, _MOST_BYTES, peer, ns)), timeout_s, -errno.ETIMEDOUT
-        )
-        if rc in (-errno.ETIMEDOUT, -errno.EAGAIN):
+        room = ffi.new("uint8_t[]", _MOST_BYTES)
+        last: list[Any] = []
+
+        def step(ns: int) -> int:
+            rc, call = self._call(lib.CL_UDP_DO_RECEIVE, data=room, len=_MOST_BYTES, timeout_ns=ns)
+            last[:] = [call.peer]
+            return rc
+
+        rc = in_slices(step, timeout_s, *self._again)
+        if rc in self._again:
             raise TimeoutError(f"no datagram came to UDP port {self.port} within {timeout_s:g} s")
         check(rc, "receive a datagram", said(rc))
-        return bytes(ffi.buffer(room, rc)), (str(ipaddress.IPv4Address(peer.ipv4)), int(peer.port))
+        return bytes(ffi.buffer(room, rc)), (str(ipaddress.IPv4Address(last[0].ipv4)), int(last[0].port))
 
     def join(self, poll: Any, how: int, data: int, *, room: bool) -> int:
         """What Poll.add does."""
-        return -errno.EINVAL if room else int(lib.cl_poll_add(poll, self.ptr, how, data))
+        number = ffi.cast("void *", data)
+        return -errno.EINVAL if room else self._call(lib.CL_UDP_DO_POLL_ADD, poll=poll, value=how, data=number)[0]
 
     def leave(self, poll: Any) -> int:
         """What Poll.remove does."""
-        return int(lib.cl_poll_remove(poll, self.ptr))
-
-    def close(self) -> None:
-        """Close it; who waits for a datagram is told. May be called twice, and after its runtime is closed."""
-        if not self._closed and lives(self._runtime):
-            check(lib.cl_outside_close(self.ptr), "close a UDP socket")
-        self._closed = True
+        return self._call(lib.CL_UDP_DO_POLL_REMOVE, poll=poll)[0]
 
 
 class Poll(Closing):
@@ -213,7 +254,7 @@ class Poll(Closing):
         if not 1 <= most <= lib.CL_UDP_MAX_SOCKETS:
             raise CorelaneError("wait for sockets", f"most is {most}", f"give 1 to {lib.CL_UDP_MAX_SOCKETS}")
         events = ffi.new("struct cl_poll_event[]", most)
-        n = in_slices(lambda ns: int(lib.cl_outside_poll(self.ptr, events, most, ns)), timeout_s, 0)
+        n = in_slices(lambda ns: int(lib.cl_outside_poll(self._runtime.ptr, self.ptr, events, most, ns)), timeout_s, 0)
         check(n, "wait for sockets", said(n))
         return [self._members[events[i].data] for i in range(n) if events[i].data in self._members]
 

@@ -19,11 +19,11 @@ import time
 from dataclasses import dataclass
 from typing import Any, Self
 
-from ..runtime.closing import Closing
 from ..runtime.errors import CorelaneError, check
 from ..runtime.typed import typed
 from ._native import ffi, lib
-from .sockets import Address, Owner, in_slices, lives, said
+from .leases import Lease, Region
+from .sockets import Address, Owner, Socket, in_slices, lives, said
 
 BACKLOG = 1024
 
@@ -33,6 +33,7 @@ _OPTIONS = {
     "send_buffer": lib.CL_STREAM_SEND_BUFFER,
     "receive_buffer": lib.CL_STREAM_RECEIVE_BUFFER,
     "user_timeout_ms": lib.CL_STREAM_USER_TIMEOUT_MS,
+    "keep_frames": lib.CL_STREAM_KEEP_FRAMES,
 }
 _AGAIN = (-errno.ETIMEDOUT, -errno.EAGAIN, -errno.EINPROGRESS)
 
@@ -77,31 +78,13 @@ def _ends_of(where: Address, what: str, least: int = 1) -> dict[str, int]:
     return {"ipv4": ipv4, "port": port}
 
 
-class _Stream(Closing):
+class _Stream(Socket):
     """What listeners and connections have in common."""
 
-    def __init__(self, runtime: Owner, pointer: Any, life: int) -> None:
-        self._runtime = runtime
-        self._pointer = pointer
-        self._life = life  # its memory is used again once it is closed, perhaps by another thread
-        self._closed = False
-
-    @property
-    def ptr(self) -> Any:
-        """The `struct cl_stream *`. Raises CorelaneError once it, or its runtime, is closed."""
-        if self._closed or not lives(self._runtime):
-            raise CorelaneError("use a TCP socket", "it is closed", "open another")
-        return self._pointer
-
-    @property
-    def address(self) -> int:
-        """The `struct cl_stream *` as a number. Give it to a compiled handler in its state, never as a global."""
-        return int(ffi.cast("uintptr_t", self._pointer))
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed."""
-        return self._closed
+    _kind = "TCP"
+    _call_type = "struct cl_stream_call *"
+    _perform = lib.cl_outside_stream
+    _close_it = lib.CL_STREAM_DO_CLOSE
 
     @property
     def own(self) -> Address:
@@ -112,10 +95,6 @@ class _Stream(Closing):
         rc, call = self._call(lib.CL_STREAM_DO_ENDS)
         check(rc, "ask for the ends of a TCP socket")
         return _end(getattr(call, "from")), _end(call.to)
-
-    def _call(self, what: int, **fields: Any) -> tuple[int, Any]:
-        call = ffi.new("struct cl_stream_call *", {"what": what, "s": self.ptr, "life": self._life, **fields})
-        return int(lib.cl_outside_stream(self._runtime.ptr, call)), call
 
     def _wait(self, doing: str, timeout_s: float | None, what: int, **fields: Any) -> tuple[int, Any]:
         """A call that waits: its result, which is one of _AGAIN if the time is over. Raises what else went wrong."""
@@ -141,13 +120,16 @@ class _Stream(Closing):
         send_buffer: int | None = None,
         receive_buffer: int | None = None,
         user_timeout_ms: int | None = None,
+        keep_frames: bool | None = None,
         congestion: str | None = None,
     ) -> None:
         """Set options, of a listener those that its connections begin with. Raises CorelaneError for a wrong value.
 
         no_delay: small segments leave at once. keep_alive: ask an idle peer whether it lives. send_buffer,
         receive_buffer: bytes. user_timeout_ms: how long the peer may answer nothing; 0: as retransmissions go.
-        congestion: "cubic" or "newreno".
+        keep_frames: what comes stays in its frame if it can, for `lease`. congestion: "cubic", "newreno", or "dctcp",
+        which needs ECN: that the end which connects offers it (Runtime.tcp_congestion). Connections of a listener
+        without it have the rule of the runtime.
         """
         given = {
             "no_delay": no_delay,
@@ -155,6 +137,7 @@ class _Stream(Closing):
             "send_buffer": send_buffer,
             "receive_buffer": receive_buffer,
             "user_timeout_ms": user_timeout_ms,
+            "keep_frames": keep_frames,
         }
         for name, value in given.items():
             if value is not None:
@@ -163,7 +146,12 @@ class _Stream(Closing):
         if congestion is not None:
             name = ffi.new("char[]", congestion.encode())
             rc, _ = self._call(lib.CL_STREAM_DO_SET_CONGESTION, name=name)
-            check(rc, f"set the congestion control to {congestion}", "give cubic or newreno" if rc else None)
+            words = {
+                -errno.ENOENT: "give cubic, newreno or dctcp",
+                -errno.EOPNOTSUPP: "the ends have not agreed on ECN; the one that connects has to offer it first: "
+                "Runtime.tcp_congestion(ecn='offer')",
+            }
+            check(rc, f"set the congestion control to {congestion}", words.get(rc))
 
     @typed("ask for an option of a TCP socket")
     def get(self, option: str) -> int | str | None:
@@ -187,20 +175,12 @@ class _Stream(Closing):
         """What Poll.remove does."""
         return self._call(lib.CL_STREAM_DO_POLL_REMOVE, poll=poll)[0]
 
-    def close(self) -> None:
-        """Close it. May be called twice, and after its runtime is closed.
-
-        What a connection has written is still sent; but if something was not read, or comes, it is reset. Of a listener
-        those that wait to be accepted are.
-        """
-        if not self._closed and lives(self._runtime):
-            rc, _ = self._call(lib.CL_STREAM_DO_CLOSE)
-            check(rc, "close a TCP socket")
-        self._closed = True
-
 
 class TcpListener(_Stream):
-    """Takes connections to a port. Made by Runtime.listen_tcp; closed with its runtime, or by `close`."""
+    """Takes connections to a port. Made by Runtime.listen_tcp; closed with its runtime, or by `close`.
+
+    Connections that wait to be accepted are reset when it is closed.
+    """
 
     @typed("accept a connection")
     def accept(self, timeout_s: float | None = None) -> TcpStream:
@@ -214,7 +194,8 @@ class TcpListener(_Stream):
 class TcpStream(_Stream):
     """A TCP connection. Made by Runtime.connect_tcp or TcpListener.accept; closed with its runtime, or by `close`.
 
-    A connection that is over raises CorelaneError with its errno (ECONNRESET, ...) from each call that needs it.
+    A connection that is over raises CorelaneError with its errno (ECONNRESET, ...) from each call that needs it. When
+    it is closed what was written is still sent; but if something was not read, or comes, it is reset.
     """
 
     @classmethod
@@ -276,6 +257,47 @@ class TcpStream(_Stream):
             if rc in _AGAIN:
                 raise TimeoutError(f"{self.peer} took {done} of {len(data)} bytes within {timeout_s:g} s")
             done += rc
+
+    @typed("lease what came by TCP")
+    def lease(self, timeout_s: float | None = None) -> Lease | None:
+        """Take what has come, as much as lies in one piece, without a copy. None: as b"" of `read`.
+
+        Raises TimeoutError after timeout_s; None: never. Raises CorelaneError (errno ENOBUFS) while as much is leased
+        as may be.
+        """
+        rc, call = self._wait("lease what came by TCP", timeout_s, lib.CL_STREAM_DO_LEASE)
+        if rc in _AGAIN:
+            raise TimeoutError(f"nothing came from {self.peer} within {timeout_s:g} s")
+        return Lease(self._runtime, call.lease) if call.lease.chunk else None
+
+    @typed("write from a region")
+    def write_from(
+        self, region: Region, offset: int = 0, size: int | None = None, timeout_s: float | None = None
+    ) -> None:
+        """Write a part of a region, without a copy; size None: all from `offset` on. Waits as `write` does.
+
+        It must not change until it is released: `wait_released`.
+        """
+        size, done = len(region) - offset if size is None else size, 0
+        end = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while done < size or size < 0:
+            left = None if timeout_s is None else max(0.0, end - time.monotonic())
+            rest = {"region": region.ptr, "value": offset + done, "len": size - done}
+            rc, _ = self._wait("write from a region", left, lib.CL_STREAM_DO_WRITE_FROM, **rest)
+            if rc in _AGAIN:
+                raise TimeoutError(f"{self.peer} took {done} of {size} bytes within {timeout_s:g} s")
+            done += rc
+
+    @typed("wait for what was lent")
+    def wait_released(self, timeout_s: float | None = None) -> None:
+        """Wait until the peer has acknowledged all that was written from regions.
+
+        Raises TimeoutError after timeout_s; CorelaneError if the connection is over with an error: then it is released,
+        too.
+        """
+        rc, _ = self._wait("wait for what was lent", timeout_s, lib.CL_STREAM_DO_WAIT_RELEASED, value=-1)
+        if rc in _AGAIN:
+            raise TimeoutError(f"{self.peer} did not acknowledge all within {timeout_s:g} s")
 
     def shutdown(self) -> None:
         """Write no more: the peer reads the end. Reading goes on."""

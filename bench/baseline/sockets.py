@@ -37,7 +37,7 @@ def ipv4_number(address: str) -> int:
 
 
 @contextlib.contextmanager
-def _namespace_fd(name: str) -> Iterator[int]:
+def namespace_fd(name: str) -> Iterator[int]:
     """A descriptor of the network namespace that `ip netns` knows by `name`; -1 for "" (this one)."""
     if not name:
         yield -1
@@ -90,7 +90,7 @@ class LinuxUdp(Closing):
         if spin is not None:
             self._spin = spin
             handler, arg = ffi.addressof(lib, "cl_linux_udp_spin"), spin.ptr
-        with _namespace_fd(netns) as netns_fd:
+        with namespace_fd(netns) as netns_fd:
             fields = {
                 "netns_fd": netns_fd,
                 "cpu": cpu,

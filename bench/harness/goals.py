@@ -18,6 +18,7 @@ class Goal:
 
     goal: the bound in the figure's unit; None: it is measured, and nothing was promised. sense: "at least" or "at most"
     the goal; without one, which way is better. unit: "x" for a ratio. meaning: one line for tables and reports.
+    virtual: it is taken in virtual time. What the machine does beside the run does not change it.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Goal:
     sense: Sense
     unit: str
     meaning: str
+    virtual: bool = False
 
     @property
     def bench(self) -> str:
@@ -50,6 +52,17 @@ GOALS: dict[str, Goal] = _table(
     Goal(
         "kv.get_rps_per_core", 4e6, "at least", "1/s", "kv GETs through one worker core (16 B / 64 B, 1 M, Zipf 0.99)"
     ),
+    Goal("kv-tcp.rps_per_core", 1.8e6, "at least", "1/s", "kv GETs through one core over TCP, 1 000 connections"),
+    Goal(
+        "kv-tcp.over_memcached",
+        15.0,
+        "at least",
+        "x",
+        "the same over the memory NIC / stock memcached, one thread, Linux' TCP on a veth pair",
+    ),
+    Goal("kv-tcp.over_redis", 15.0, "at least", "x", "the same / redis-server on Linux' TCP on a veth pair"),
+    Goal("kv-tcp.p99_gain", 2.0, "at least", "x", "memcached's p99 at half of its rate / ours at that, on one link"),
+    Goal("kv-tcp.bytes_per_item", 0.9, "at most", "x", "memory per item of 16 + 64 B / memcached's"),
     Goal(
         "kv.over_memcached_udp",
         10.0,
@@ -57,6 +70,16 @@ GOALS: dict[str, Goal] = _table(
         "x",
         "kv GETs over the memory NIC / stock memcached, one thread, kernel UDP behind a veth pair",
     ),
+    Goal(
+        "http.over_nginx",
+        2.0,
+        "at least",
+        "x",
+        "requests a second, 1 KiB, kept connections / nginx, one core, same link",
+    ),
+    Goal("http.close_over_nginx", None, "at least", "x", "the same with a connection for each request"),
+    Goal("http.mib_over_nginx", None, "at least", "x", "the same with files of 1 MiB"),
+    Goal("http.tls_over_nginx", None, "at least", "x", "the same over TLS"),
     Goal("afxdp.p50_over_reflector", 1.15, "at most", "x", "echo p50 over AF_XDP, embedded / raw AF_XDP reflector"),
     Goal("afxdp.linux_spin_over_ours", 1.3, "at least", "x", "p50 of a spinning Linux UDP server / ours"),
     Goal("afxdp.linux_block_over_ours", 2.0, "at least", "x", "p50 of a blocking Linux UDP server / ours"),
@@ -226,7 +249,14 @@ GOALS: dict[str, Goal] = _table(
     Goal("log.append_over_bare", 1.1, "at most", "x", "durable append, one at a time, p50 / the best raw loop's"),
     Goal("log.group_gain", 20.0, "at least", "x", "durable appends a second, 64 writers of 256 B / one at a time"),
     Goal("log.batching_worst", 0.9, "at least", "x", "adaptive batching / the best fixed setting, worst load"),
-    Goal("log.batching_modelled", 0.9, "at least", "x", "the same on modelled disks, worst of all loads and disks"),
+    Goal(
+        "log.batching_modelled",
+        0.9,
+        "at least",
+        "x",
+        "the same on modelled disks, worst of all loads and disks",
+        virtual=True,
+    ),
     Goal("log.recovery_gbps", 1.0, "at least", "GiB/s", "recovery; where the disk reads slower, / the disk's rate"),
     Goal("log.cut_points", 1.0, "at least", "x", "sector-wise cuts of a 1 000-append run that recover / all"),
     Goal(
@@ -235,14 +265,23 @@ GOALS: dict[str, Goal] = _table(
         "at least",
         "x",
         "Raft's transport, full window, rack link, up to 10 % loss: frames / those not lost by the link; worst loss",
+        virtual=True,
     ),
-    Goal("raft-loss.over_go_back_n", 1.0, "at least", "x", "the same frames / go-back-N's; the worst loss and link"),
+    Goal(
+        "raft-loss.over_go_back_n",
+        1.0,
+        "at least",
+        "x",
+        "the same frames / go-back-N's; the worst loss and link",
+        virtual=True,
+    ),
     Goal(
         "raft-loss.p999_us",
         1000.0,
         "at most",
         "us",
         "1 % loss, rack link, 1 000 requests a second: p99.9 from the intended time to the answer",
+        virtual=True,
     ),
     Goal("raft.memory_put_us", 25.0, "at most", "us", "put, 3 replicas in memory on 2 cores, open loop, p50"),
     Goal("raft.durable_over_floor", 1.25, "at most", "x", "durable put p50 / second of three raw writes at once"),
@@ -253,9 +292,12 @@ GOALS: dict[str, Goal] = _table(
         "at least",
         "x",
         "batches, 64 clients / the best fixed setting, virtual time",
+        virtual=True,
     ),
     Goal("raft-fail.no_leader_ms", 30.0, "at most", "ms", "kill -9 of a leader to the next one, timeout 10 ms, p99"),
     Goal("raft.over_etcd", 10.0, "at least", "x", "durable puts a second, 64 clients of one socket, ours / etcd's"),
+    Goal("load.error", 0.02, "at most", "x", "p50, p99, p99.9 that `corelane load` reports / injected, less 1: worst"),
+    Goal("load.rate_error", 0.01, "at most", "x", "achieved rate / asked for, less 1: sockets 200 k/s, memory 1 M/s"),
     Goal("ground.udp_before", 0.98, "at least", "x", "figures of echo, kv, afxdp: now / before the ground, the worst"),
     Goal("ground.rearm_ns", 12.0, "at most", "ns", "moving one of 100 000 alarms later, the wheel's work included"),
     Goal(
@@ -272,4 +314,59 @@ GOALS: dict[str, Goal] = _table(
     Goal("ground.turn_echo", 1.02, "at most", "x", "UDP echo, p50: by an adopted kthread / by an ordinary one"),
     Goal("ground.wake_over_own", 1.1, "at most", "x", "request to one that sleeps, p50: adopted / ordinary kthread"),
     Goal("ground.idle", 0.005, "at most", "cores", "an adopted kthread in a selectors loop without work"),
+    Goal(
+        "tcp.linux_spin_over_ours",
+        1.8,
+        "at least",
+        "x",
+        "64 B request, p50 over a veth, AF_XDP client: spinning Linux epoll server / ours",
+    ),
+    Goal(
+        "tcp.rps_over_linux", 2.5, "at least", "x", "the same, 100 connections, answers a second: ours / that server's"
+    ),
+    Goal(
+        "tcp.over_udp",
+        0.5,
+        "at least",
+        "x",
+        "echo through one core, memory: 1 000 TCP connections, one under way / UDP",
+    ),
+    Goal("tcp.bulk_gbps", 25.0, "at least", "Gb/s", "one connection to us, copied to the user, memory, MTU 1500"),
+    Goal("tcp.bulk_over_veth", 1.0, "at least", "x", "the same / Linux to Linux on a veth pair"),
+    Goal(
+        "tcp.connections_per_s",
+        700e3,
+        "at least",
+        "1/s",
+        "set up, one request, closed; one core, memory, event form",
+    ),
+    Goal("tcp.blocking_connections_per_s", 350e3, "at least", "1/s", "the same, a blocking uthread a connection"),
+    Goal("tcp.idle_bytes", 512.0, "at most", "B", "memory of an idle connection, event form, of 100 000"),
+    Goal("tcp.idle_round_ns", 5.0, "at most", "ns", "what 100 000 idle connections add to a round of the loop"),
+    Goal(
+        "tcp.loss_goodput",
+        0.95,
+        "at least",
+        "x",
+        "bulk, 1 % loss and 10 ms, CUBIC: ours / Linux to Linux through the same wire",
+    ),
+    Goal(
+        "tcp.tiny_rtt",
+        0.6,
+        "at least",
+        "x",
+        "bulk, 1 % loss / none, round trips of 5 to 50 us, virtual time; the worst",
+    ),
+    Goal("tcp.fairness", 0.9, "at least", "x", "Jain's index of ten flows of ours and ten of Linux' on one link"),
+    Goal(
+        "tcp.attack_p99", 3.0, "at most", "x", "a client's p99 while the server is attacked / alone, the worst attack"
+    ),
+    Goal(
+        "tcp.lwip_over_ours",
+        3.0,
+        "at least",
+        "x",
+        "core time a request, 100 connections, memory: lwIP / ours, event form",
+    ),
+    Goal("tcp.lwip_over_ours_1000", 10.0, "at least", "x", "the same at 1 000 connections"),
 )

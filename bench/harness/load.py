@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
-from ...drivers.nic.loadgen.loadgen import Loadgen, Result
+from ...drivers.nic.loadgen.loadgen import Result
 from ...runtime.hist import Hist
 from .openloop import Point
 from .stops import Counts, Watch
@@ -42,6 +43,16 @@ def point_of(result: Result, busy_s: float = float("nan")) -> Point:
     return point
 
 
+class Generator(Protocol):
+    """What offers a load: Loadgen, TcpLoad."""
+
+    def begin(self, rate: float, seconds: float, warmup_s: float, windows: int) -> None: ...
+
+    def wait(self) -> None: ...
+
+    def result(self) -> Result: ...
+
+
 class Load:
     """Measures points with one generator. One caller at a time.
 
@@ -51,7 +62,7 @@ class Load:
 
     def __init__(
         self,
-        generator: Loadgen,
+        generator: Generator,
         busy_s: Callable[[], float] | None = None,
         counts: Callable[[], Counts] | None = None,
     ) -> None:

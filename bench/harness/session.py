@@ -57,7 +57,7 @@ def choose_cores(wanted: Sequence[int] | None) -> tuple[int, ...]:
 
 class Session:
     """State of a run. Public attributes: name, seconds, cores, baseline, options, settings, arms, stops,
-    stops_because; virtual_time: no figure depends on the machine, so all are judged, however loud the canary."""
+    stops_because."""
 
     def __init__(
         self,
@@ -77,7 +77,6 @@ class Session:
         self.baseline = baseline
         self.options = options or argparse.Namespace()
         self.settings: dict[str, Any] = {}
-        self.virtual_time = False
         self.arms: list[dict[str, Any]] = []
         self.figures: dict[str, dict[str, Any]] = {}
         self.stops: dict[str, str] = {}
@@ -300,7 +299,8 @@ class Session:
         )
         described["stolen_s"] = round(machine.steal_seconds() - self._stolen_at_start, 3)
         canary = self.canary.document()
-        canary["loud"] = canary["loud"] and not self.virtual_time
+        in_virtual_time = self.figures and all(GOALS[name].virtual for name in self.figures)
+        canary["loud"] = canary["loud"] and not in_virtual_time
         notes, patient = self.notes, {}
         if self.patience:
             notes, patient = [*notes, str(self.patience)], {"patient": self.patience.document()}

@@ -154,7 +154,8 @@ def loud_line(document: dict[str, Any]) -> str:
     """The first line about a run of which nothing is judged; empty if it is judged."""
     why = doc.too_loud(document["canary"])
     advice = "repeat it on a quieter machine, or let it wait for quieter rounds with --patient SECONDS"
-    return f"{document['bench']} is not judged: {why}; {advice}" if why else ""
+    virtual = " (but for what is in virtual time)" if any(GOALS[name].virtual for name in document["figures"]) else ""
+    return f"{document['bench']} is not judged{virtual}: {why}; {advice}" if why else ""
 
 
 def canary_line(canary: dict[str, Any]) -> str:

@@ -1,5 +1,5 @@
-"""What threads cost: CPU time and context switches, of this process's threads or of another's (/proc); and what the
-kernel counts of sockets and disks."""
+"""What threads cost: CPU time and context switches, of this process's threads or of another's (/proc); what memory this
+process has; and what the kernel counts of sockets and disks."""
 
 from __future__ import annotations
 
@@ -47,6 +47,12 @@ class Usage:
             self.involuntary - other.involuntary,
             self.waited_s - other.waited_s,
         )
+
+
+def own_memory() -> int:
+    """Bytes of this process that are of no file."""
+    text = Path("/proc/self/smaps_rollup").read_text()
+    return 1024 * next(int(line.split()[1]) for line in text.splitlines() if line.startswith("Anonymous:"))
 
 
 def threads(pid: int | str = "self") -> dict[int, str]:

@@ -173,7 +173,6 @@ def _tails(session: Session) -> dict[tuple[str, str, float, int], float]:
 
 def run(session: Session) -> None:
     """All losses on all links: a full window, then requests. About session.seconds and a half."""
-    session.virtual_time = True
     session.say("full windows")
     streams = _streams(session)
     session.say("requests")

@@ -11,8 +11,9 @@ so that concurrent runs never meet; a namespace is removed even when the block r
 behind goes when its id comes again. setns(2) moves the calling thread alone, and threads inherit the namespace of their
 starter: inside `entered()` start only what belongs there.
 
-Checksum offload is switched off on both ends: veth never computes a checksum, it passes "to be filled in" along as
-kernel metadata, and a frame read by AF_XDP or a packet socket then carries a sum of the pseudo-header only.
+Checksum offload is switched off on both ends unless asked for: veth never computes a checksum, it passes "to be filled
+in" along as kernel metadata, and a frame read by AF_XDP or a packet socket then carries a sum of the pseudo-header
+only.
 """
 
 from __future__ import annotations
@@ -187,11 +188,13 @@ def veth(
     prefix: int = 24,
     static_arp: bool = True,
     mtu: int = 1500,
+    offloads: bool = False,
 ) -> Iterator[tuple[Interface, Interface]]:
     """A veth pair between two namespaces, both ends up; removed on leaving.
 
     queues: receive and transmit queues of each end. addresses: IPv4 of each end, inside 10.0.0.0/8. static_arp: each
-    end knows the other's MAC for ever, so that no ARP is among the frames of a test.
+    end knows the other's MAC for ever, so that no ARP is among the frames of a test. offloads: leave checksums and
+    segmentation to the "hardware", as Linux does by itself: for pairs with Linux on both ends.
     """
     if any(not a.startswith("10.") for a in addresses):
         raise CorelaneError(f"addresses {addresses} are not in 10.0.0.0/8, the only range that test links may use")
@@ -201,8 +204,9 @@ def veth(
     _ip("link", "add", *ends[0], *count, "type", "veth", "peer", *ends[1], *count)
     try:
         for space, name, address in zip((near, far), names, addresses, strict=True):
-            with space.entered():
-                offloads_off(name)
+            if not offloads:
+                with space.entered():
+                    offloads_off(name)
             space.ip("address", "add", f"{address}/{prefix}", "dev", name)
             space.ip("link", "set", name, "mtu", str(mtu), "up")
         a = _interface(near, names[0], addresses[0], prefix)
@@ -229,11 +233,21 @@ def link(
     prefix: int = 24,
     static_arp: bool = True,
     mtu: int = 1500,
+    offloads: bool = False,
 ) -> Iterator[tuple[Interface, Interface]]:
     """Two new namespaces joined by a veth pair: (near end, far end). See `veth` for the arguments."""
     with (
         namespace("near") as near,
         namespace("far") as far,
-        veth(near, far, queues=queues, addresses=addresses, prefix=prefix, static_arp=static_arp, mtu=mtu) as ends,
+        veth(
+            near,
+            far,
+            queues=queues,
+            addresses=addresses,
+            prefix=prefix,
+            static_arp=static_arp,
+            mtu=mtu,
+            offloads=offloads,
+        ) as ends,
     ):
         yield ends

@@ -8,7 +8,7 @@
     joined.{h,c,py}      several NICs of one queue as one with a queue each
     pcap.{h,c,py} replay.c   records another NIC to a file; plays a file as a NIC
     wrap.py              fault and recorder around a NIC, by what a command line or a configuration says
-    af_xdp/ tap/ loadgen/    drivers of several files
+    af_xdp/ tap/ loadgen/ tcpload/   drivers of several files
 
 Invariants: see drivers/__init__.py. A new driver is one file, or one folder, and passes tests/drivers/nic/test_nic.py
 unchanged. Start reading at memory.c.

@@ -205,7 +205,7 @@ def tcp(
     closes the connection once the answer is sent.
 
     compiled=True: `handler(data, reply) -> (took, answered)`, compiled by numba. data and reply are checked uint8 views
-    of one dimension; reply has room for 2032 bytes; it is called again while it takes something and more waits. With
+    of one dimension; reply has room for 2024 bytes; it is called again while it takes something and more waits. With
     `state`, a C-contiguous numpy array that all calls share, it is `handler(data, reply, state)`. It may block
     (corelane.libos.numba.calls); its connection waits meanwhile, no other does. A fault, an exception and any other
     negative result reset the connection, counted in handler_errors.

@@ -50,12 +50,24 @@ void cl_chunks_delete(struct cl_chunks *c)
     free(c);
 }
 
+uint32_t cl_chunk_number(const struct cl_chunks *c, const struct cl_chunk *chunk)
+{
+    return (uint32_t)(chunk - c->all);
+}
+
+struct cl_chunk *cl_chunk_of(const struct cl_chunks *c, uint32_t number)
+{
+    return &c->all[number];
+}
+
 void cl_chunks_free(struct cl_chunks *c, unsigned kthread, unsigned holder, struct cl_chunk *chain)
 {
     uint64_t n = 0;
     for (; chain; n++) {
         struct cl_chunk *next = chain->next;
-        uint32_t index = (uint32_t)(chain - c->all);
+        uint32_t index = cl_chunk_number(c, chain);
+        if (cl_unlikely(cl_chunk_is_foreign(chain)))
+            cl_chunk_owner(chain)->done(cl_chunk_owner(chain), kthread);
         cl_pool_put_one(c->pool, kthread, index);
         chain = next;
     }
@@ -73,6 +85,7 @@ struct cl_chunk *cl_chunks_get(struct cl_chunks *c, unsigned kthread, unsigned h
     cl_count(&counts->taken, 1);
     struct cl_chunk *chunk = &c->all[index];
     chunk->next = NULL;
+    chunk->bytes = chunk->data;
     chunk->from = chunk->len = 0;
     return chunk;
 }
@@ -108,6 +121,12 @@ uint32_t cl_chunks_read(const struct cl_chunk *chain, void *data, uint64_t room)
         n += part;
     }
     return n;
+}
+
+uint64_t cl_chunks_left(const struct cl_chunks *c, uint64_t *bound)
+{
+    *bound = c->bytes;
+    return (uint64_t)cl_pool_available(c->pool) * CL_CHUNK_BYTES;
 }
 
 void cl_chunks_stats(const struct cl_chunks *c, unsigned holder, struct cl_chunk_stats *out)

@@ -75,6 +75,7 @@ struct cl_netq {
     uint32_t tag; /* of what the NIC received last */
     uint32_t n_tx, n_spare, n_done;
     uint32_t flush_at; /* how many frames make a doorbell: 1, CL_NETQ_FLUSH, or CL_NETQ_TX: all that there will be */
+    bool saw_gone;     /* the NIC was gone at the last poll that found nothing */
     uint32_t alone;    /* so many requests more are answered one by one: see pace() in handler.c */
     uint64_t last_flush_tsc;
     uint64_t rang_ticks;                  /* spent in doorbells, where these are system calls (nic.h, tx_calls) */

@@ -14,6 +14,21 @@ bool cl_udp_queue_unused(const struct cl_udp_queue *queue)
     return cl_load_acquire(&queue->readers) == 0; /* acquire: the last reader has left */
 }
 
+bool cl_udp_keep(struct cl_udp_socket *s, uint32_t life)
+{
+    cl_spin_lock(&s->nif->table_lock); /* under which it would be opened anew */
+    bool lives = s->queue->life == life && cl_udp_is_queued(s);
+    if (lives)
+        __atomic_fetch_add(&s->queue->readers, 1, __ATOMIC_ACQUIRE);
+    cl_spin_unlock(&s->nif->table_lock);
+    return lives;
+}
+
+void cl_udp_let_go(struct cl_udp_socket *s)
+{
+    __atomic_fetch_sub(&s->queue->readers, 1, __ATOMIC_RELEASE); /* release: what we read comes before the reuse */
+}
+
 void cl_udp_queue_delete(struct cl_udp_queue *queue)
 {
     if (queue)
@@ -56,6 +71,7 @@ void cl_udp_queue_take_over(struct cl_udp_socket *s, struct cl_udp_queue *fresh,
         queue->error_told = false;
         cl_sem_init(&queue->filled, 0);
     }
+    queue->life++;
     s->port = port;
     s->group = group;
     cl_udp_queue_set_peer(s, 0);

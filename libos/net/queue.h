@@ -20,6 +20,7 @@ struct cl_udp_queue {
     uint32_t count;   /* also read without the lock, relaxed */
     bool error_told;  /* a post came for an ICMP error, and no reader has come by it since: no other one is needed */
     uint32_t readers; /* inside recvfrom, close, or about to post; the socket is reused when none is */
+    uint32_t life;    /* how often its socket was opened: under table_lock */
     struct cl_sem filled;
     struct cl_datagram *ring;
 };
@@ -29,6 +30,10 @@ struct cl_udp_group;
 struct cl_udp_socket;
 
 bool cl_udp_is_queued(const struct cl_udp_socket *s);
+/* Begin a call on a socket that may have been closed, and opened as another one: false, it was. Else it is not reused
+ * until cl_udp_let_go. Any thread. */
+bool cl_udp_keep(struct cl_udp_socket *s, uint32_t life);
+void cl_udp_let_go(struct cl_udp_socket *s);
 /* Nobody is inside of a call on it any more. */
 bool cl_udp_queue_unused(const struct cl_udp_queue *queue);
 void cl_udp_queue_delete(struct cl_udp_queue *queue);

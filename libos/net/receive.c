@@ -344,9 +344,12 @@ static CL_NOINLINE unsigned receive_ordered(struct cl_netq *q, struct cl_netq *v
 
 static unsigned nothing_came(struct cl_netq *q)
 {
-    if (cl_unlikely(cl_load_relaxed(&q->nic->gone))) {
+    bool gone = cl_load_relaxed(&q->nic->gone);
+    if (cl_unlikely(gone || q->saw_gone)) {
         cl_netq_renew(q); /* a kthread that only sends would not notice otherwise; all are woken when it goes */
-        cl_netif_tell_gone(q->nif);
+        if (gone)
+            cl_netif_tell_gone(q->nif);
+        q->saw_gone = gone; /* what is taken after this poll is of before, too: once more when the NIC is there again */
     }
     return 0;
 }

@@ -15,6 +15,7 @@ from corelane.bench.bimodal import bimodal
 from corelane.bench.colocate import colocate, sweep
 from corelane.bench.handoff import handoff
 from corelane.bench.harness import document as doc
+from corelane.bench.http import http
 from corelane.bench.raft import arms
 from corelane.bench.sim import managed_check, quantum
 from corelane.cli.main import main
@@ -45,6 +46,8 @@ ARMS = {  # that each benchmark compares: each is in the document, or said to be
         *(f"{name}{colocate.SWEPT}" for name in (*sweep.SWEPT_TARGETS.values(), *sweep.SWEPT_RAW.values())),
         *(f"{name}{colocate.SWEPT}" for name in (sweep.DEDICATED, sweep.DEFAULT, sweep.BOUNDED, sweep.COMPARED)),
     ),
+    "http": tuple(f"{server}: {case.name}" for server in http.SERVERS for case in http.CASES),
+    "kv_tcp": ("ours", "memcached", "redis-server"),
     "handoff": (*STEPS, *handoff.WAYS, *handoff.DECISIONS),
     "loadshift": ("delay", "shenango", "static", LINUX),
     "sim": tuple(managed_check.ARMS),
@@ -114,7 +117,22 @@ FEWER: dict[str, dict[str, Any]] = {
         },
         "hostile.hostile.REST_S": 0.1,
     },
+    "http": {"http.http.ROUNDS": 1, "http.http.WARM_S": 0.02},
     "isolation": {"isolation.isolation.ROUNDS_LEAST": 1},
+    "kv_tcp": {
+        "kv_tcp.kv_tcp.ROUNDS": 1,
+        "kv_tcp.kv_tcp.PIPELINES": (1,),
+        "kv_tcp.kv_tcp.KEYS": 1000,
+        "kv_tcp.kv_tcp.CONNECTIONS": 20,
+        "kv_tcp.kv_tcp.FRACTIONS": (0.1, 1.1),
+        "kv_tcp.kinds.CONNECTIONS": 20,
+        "kv_tcp.kinds.MANY": 40,
+        "kv_tcp.kinds.SIZES": (1024,),
+        "kv_tcp.kv_tcp.ITEM_MIB": 8,
+        "kv_tcp.kv_tcp.ITEM_KEYS": 20_000,
+        "kv_tcp.scripts.LINES": 1000,
+        "harness.peaks.ROUNDS": 1,
+    },
     "kv": {
         "harness.peaks.ROUNDS": 1,
         "kv.FRACTIONS": (0.1, 0.8, 1.1),
@@ -131,6 +149,13 @@ FEWER: dict[str, dict[str, Any]] = {
         "log.log.CORE_ROUNDS": 2,
         "log.arrivals.FRACTIONS": (0.2, 1.2),
         "log.arrivals.RULES": lambda whole: {name: whole[name] for name in ("adaptive", "no wait, 1 in flight")},
+    },
+    "load": {
+        "load.load.ROUNDS": 1,
+        "load.load.ERROR_RATES": {"UDP": (1000, 5000), "TCP": (1000,)},
+        "load.load.CONNECTIONS": {"UDP": 4, "TCP": 50},
+        "load.load.SOCKET_RATE": 5000,
+        "load.load.MEMORY_RATE": 20_000,
     },
     "loadshift": {"loadshift.ROUNDS_LEAST": 1},
     "raft": {  # tests/bench/raft has lone puts; other arms have another number of clients
@@ -170,6 +195,33 @@ FEWER: dict[str, dict[str, Any]] = {
         "sim.quantum.CURVES_LOADS": (0.5, 1.05),
         "sim.quantum.CORES": (16, 64),
         "sim.quantum.LOADS": lambda whole: whole[9::10],
+    },
+    "tcp": {
+        "harness.peaks.ROUNDS": 1,
+        "tcp.requests.NUMBERS": (1, 100),
+        "tcp.requests.FRACTIONS": (0.5,),
+        "tcp.veth.ROUNDS": 1,
+        "tcp.veth.SERVERS": ("ours", "linux spin"),
+        "tcp.veth.KINDS": lambda whole: {"unloaded": whole["unloaded"]},
+        "tcp.bulk.ROUNDS": 1,
+        "tcp.idle.ROUNDS": 1,
+        "tcp.attack.ROUNDS": 1,
+        "tcp.attack.LEAST_S": 0.01,
+        "tcp.attack.ATTACKS": lambda whole: {name: whole[name] for name in ("SYN flood", "zero windows")},
+        "tcp.attack.ATTACKERS": {},
+        "tcp.lwip.ROUNDS": 1,
+        "tcp.wire.ROUNDS": 1,
+        "tcp.wire.FLOWS": 2,
+        "tcp.wire.LEAST_S": 0.1,
+        "tcp.wire.SHARE_ROUNDS": 1,
+        "tcp.wire.SHARE_LEAST_S": 0.1,
+        "tcp.wire.TINY_US": (20.0,),
+        "tcp.wire.TINY_S": 0.01,
+        "tcp.idle.ROUNDS_OF_BYTES": 1,
+        "tcp.idle.SOME": 100,
+        "tcp.idle.BLOCKING_SOME": 10,
+        "tcp.idle.BLOCKING_MANY": 100,
+        "tcp.idle.MANY": 2000,
     },
     "threads": {"threads.threads.ROUNDS": 2},
 }

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import hashlib
 import os
 import random
 import re
@@ -10,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +29,7 @@ from corelane.drivers.nic.nic import Nic
 from corelane.drivers.port.port import open_port
 from corelane.iokernel import Allowance, AppConfig, Iokernel, NetworkConfig, UserConfig
 from corelane.libos._native import ffi, lib
+from corelane.runtime.errors import CorelaneError
 
 ROOT = Path(__file__).resolve().parents[2]
 CLIENT = Host("02:00:00:00:00:99", "10.77.0.99")
@@ -378,6 +383,141 @@ def test_requests_are_served_after_the_iokernel_was_killed(outside: Any) -> None
         first.kill()
         first.wait()
         first.stdout.close()
+
+
+@contextlib.contextmanager
+def _killable(path: str, *options: str) -> Iterator[Callable[[], subprocess.Popen[str]]]:
+    """A function that starts an iokernel's process, one at a time. options: of iokernel.py, beside the path."""
+    program = ROOT / "tests" / "iokernel" / "programs" / "iokernel.py"
+    running: list[subprocess.Popen[str]] = []
+
+    def start() -> subprocess.Popen[str]:
+        running.append(
+            subprocess.Popen([sys.executable, str(program), path, *options], stdout=subprocess.PIPE, text=True)
+        )
+        assert running[-1].stdout is not None
+        assert running[-1].stdout.readline() == "ready\n"
+        return running[-1]
+
+    try:
+        yield start
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+
+def _kill(process: subprocess.Popen[str], *runtimes: libos.Runtime) -> None:
+    process.kill()
+    process.wait(20)
+    for runtime in runtimes:
+        wait_until(lambda r=runtime: r.gone, 20, "the runtime to notice")
+
+
+class _Transfer:
+    """Bytes from one end of a connection to the other, by a thread each, until `finish`. came: bytes that have come."""
+
+    def __init__(self, sender: libos.TcpStream, reader: libos.TcpStream) -> None:
+        self._sender, self._reader = sender, reader
+        self._sent, self._got = hashlib.sha256(), hashlib.sha256()
+        self._enough = threading.Event()
+        self.came = 0
+        self._threads = [threading.Thread(target=f, daemon=True) for f in (self._write, self._read)]
+        for thread in self._threads:
+            thread.start()
+
+    def _write(self) -> None:
+        bytes_of = random.Random(1)
+        while not self._enough.is_set():
+            block = bytes_of.randbytes(100_000)
+            self._sender.write(block, timeout_s=60)
+            self._sent.update(block)
+        self._sender.shutdown()
+
+    def _read(self) -> None:
+        while part := self._reader.read(timeout_s=60):
+            self._got.update(part)
+            self.came += len(part)
+
+    def finish(self) -> bool:
+        """Whether all came, once and in order."""
+        self._enough.set()
+        for thread in self._threads:
+            thread.join(60)
+        return self.came > 0 and self._sent.digest() == self._got.digest()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="each core is one application's"),
+        pytest.param(
+            ("adaptive", str(max(os.sched_getaffinity(0)))),
+            id="a core is moved",
+            marks=pytest.mark.soak(short=False, takes_s=5),
+        ),
+    ],
+)
+def test_connections_survive_a_restart_of_the_iokernel(outside: Any, options: tuple[str, ...]) -> None:
+    """A transfer goes on where it was, an idle one is still there; one with a short user time-out ends by that.
+
+    A lease of what the old iokernel has brought keeps its bytes. Both ends are applications, so nobody else's frames
+    tell them that the new iokernel is there.
+    """
+    _, path, _ = outside
+    with _killable(path, *options) as start:
+        first = start()
+        with (
+            libos.Runtime(path, name="sender", on_event=lambda *_: None) as ours,
+            libos.Runtime(path, name="reader", on_event=lambda *_: None) as theirs,
+        ):
+            ours.start()
+            theirs.start()
+            listener = theirs.listen_tcp(7000)
+            two = [(ours.connect_tcp((theirs.address, 7000), timeout_s=20), listener.accept(20)) for _ in range(3)]
+            two[2][0].set(user_timeout_ms=100)
+            two[1][1].set(keep_frames=True)
+            two[1][0].write(b"kept" * 200)
+            lease = two[1][1].lease(20)
+            assert lease is not None
+            transfer = _Transfer(*two[0])
+            wait_until(lambda: transfer.came > 1_000_000, 20, "some of it")
+            _kill(first, ours, theirs)
+            two[2][0].write(b"nobody hears this")
+            with pytest.raises(CorelaneError) as over:
+                two[2][0].read(timeout_s=20)
+            assert over.value.errno == errno.ETIMEDOUT
+            came = transfer.came
+            start()
+            wait_until(lambda: not (ours.gone or theirs.gone), 20, "the runtimes to attach again")
+            wait_until(lambda: transfer.came > came + 1_000_000, 60, "more of it")
+            assert transfer.finish()
+            assert lease.data == b"kept" * 200
+            lease.close()
+            two[1][0].write(b"still there")
+            assert two[1][1].read(timeout_s=20) == b"still there"
+
+
+def test_who_only_sends_sends_by_the_next_iokernel_at_once(outside: Any) -> None:
+    """It hears from nobody, and has buffers at hand that the next one does not take."""
+    _, path, _ = outside
+    with _killable(path) as start:
+        first = start()
+        with (
+            libos.Runtime(path, name="sender", on_event=lambda *_: None) as ours,
+            libos.Runtime(path, name="reader", on_event=lambda *_: None) as theirs,
+        ):
+            ours.start()
+            theirs.start()
+            reader, sender = theirs.open_udp(7000), ours.open_udp(7000)
+            sender.send(b"first", (theirs.address, 7000))
+            assert reader.receive(20)[0] == b"first"
+            _kill(first, ours, theirs)
+            start()
+            wait_until(lambda: not (ours.gone or theirs.gone), 20, "the runtimes to attach again")
+            sender.send(b"second", (theirs.address, 7000))
+            assert reader.receive(20)[0] == b"second"
 
 
 def _serve(command: list[str], wire: Outside, kernel: Iokernel, name: str) -> tuple[subprocess.Popen[str], Host]:

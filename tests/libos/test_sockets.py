@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+import threading
 from collections.abc import Iterator
 
 import numpy as np
@@ -149,6 +150,67 @@ def test_what_is_closed_after_its_runtime_is_closed_already() -> None:
             socket.receive(0)
         for made in (socket, poll, socket, poll):
             made.close()
+
+
+def test_a_closed_socket_is_not_taken_for_its_successor(runtime: libos.Runtime) -> None:
+    """As when another thread closes it just before a call."""
+    socket = runtime.open_udp(6000)
+    stale = libos.UdpSocket(runtime, socket.ptr, socket._life)
+    socket.close()
+    with runtime.open_udp(6001) as again, runtime.open_udp() as client, runtime.open_poll() as poll:
+        assert again.address == stale.address, "memory is used again"
+        client.send(b"not yours", (ADDRESS, 6001))
+        calls = {
+            "receive": lambda: stale.receive(0),
+            "send": lambda: stale.send(b"x", (ADDRESS, client.port)),
+            "connect": lambda: stale.connect((ADDRESS, 9)),
+            "add": lambda: poll.add(stale),
+            "port": lambda: stale.port,
+        }
+        for call in calls.values():
+            with pytest.raises(CorelaneError) as closed:
+                call()
+            assert closed.value.errno == errno.EBADF
+        stale.close()
+        assert again.receive(10) == (b"not yours", (ADDRESS, client.port))
+        with pytest.raises(TimeoutError):
+            client.receive(0)
+
+
+def test_a_socket_stays_while_somebody_is_in_a_call(runtime: libos.Runtime) -> None:
+    """Threads receive, send and ask while another one closes and opens: nobody gets what is another one's."""
+    said: list[BaseException] = []
+
+    def receives(socket: libos.UdpSocket, word: bytes) -> None:
+        try:
+            while True:
+                assert socket.receive(5)[0] == word
+                assert socket.port in (6000, 6001)
+        except BaseException as error:
+            said.append(error)
+
+    client = runtime.open_udp()
+    for i in range(30):
+        word = b"%d" % i
+        sockets = [runtime.open_udp(port) for port in (6000, 6001)]
+        threads = [threading.Thread(target=receives, args=(socket, word)) for socket in sockets for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        client.send(word, (ADDRESS, 6000))
+        client.send(word, (ADDRESS, 6001))
+        for socket in sockets:
+            socket.close()
+        again = [runtime.open_udp(port) for port in (6001, 6000)]
+        for socket in again:
+            client.send(b"the next one's", (ADDRESS, socket.port))
+        for thread in threads:
+            thread.join(20)
+            assert not thread.is_alive()
+        for socket in again:
+            assert socket.receive(10)[0] == b"the next one's"
+            socket.close()
+    assert len(said) == 120
+    assert all(isinstance(error, CorelaneError) for error in said), said
 
 
 def test_what_cannot_be_waited_for_is_said(runtime: libos.Runtime) -> None:

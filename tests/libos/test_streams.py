@@ -109,12 +109,35 @@ def test_options(runtime: libos.Runtime) -> None:
     assert [ours.get(o) for o in ("no_delay", "keep_alive", "congestion")] == [0, 0, "cubic"]
     ours.set(keep_alive=True, user_timeout_ms=5000)
     assert [ours.get(o) for o in ("keep_alive", "user_timeout_ms")] == [1, 5000]
-    with pytest.raises(CorelaneError, match="give cubic or newreno"):
+    with pytest.raises(CorelaneError, match="give cubic, newreno or dctcp"):
         ours.set(congestion="vegas")
     with pytest.raises(CorelaneError, match="send_buffer"):
         ours.set(send_buffer=1)
     with pytest.raises(CorelaneError, match="there are no_delay"):
         ours.get("delay")
+
+
+def test_dctcp_needs_marks(runtime: libos.Runtime) -> None:
+    listener = runtime.listen_tcp(7000)
+    listener.set(congestion="dctcp")
+    ours, theirs = two_ends(runtime, listener)
+    assert [end.get("congestion") for end in (ours, theirs)] == ["cubic", "cubic"], "nobody has offered ECN"
+    for end in (ours, theirs):
+        with pytest.raises(CorelaneError, match="have not agreed on ECN") as refused:
+            end.set(congestion="dctcp")
+        assert refused.value.errno == errno.EOPNOTSUPP
+    runtime.tcp_congestion("newreno", ecn="offer")
+    ours, theirs = two_ends(runtime, listener)
+    assert [end.get("congestion") for end in (ours, theirs)] == ["newreno", "dctcp"]
+    ours.set(congestion="dctcp")
+    ours.write(b"x" * 100_000)
+    came = 0
+    while came < 100_000:
+        came += len(theirs.read(timeout_s=10))
+    assert ours.get("congestion") == "dctcp"
+    for wrong in ({"rule": "vegas"}, {"ecn": "on"}):
+        with pytest.raises(CorelaneError):
+            runtime.tcp_congestion(**wrong)
 
 
 def test_a_poll_set_waits_for_connections_and_datagrams(runtime: libos.Runtime) -> None:

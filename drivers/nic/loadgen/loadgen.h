@@ -25,7 +25,7 @@
  *
  * Files: load/arrivals (gaps), load/zipf, load/random, load/wire (frames, ARP), load/echo, load/memcached, load/engine
  * (schedule, accounting), load/nic, load/client.
- * Does not deal with: TCP, more than one server address per engine, memcached requests longer than a datagram (nor does
+ * Does not deal with: TCP (../tcpload), more than one server address per engine, memcached requests longer than a datagram (nor does
  * memcached), connection churn.
  * Tests: tests/drivers/test_loadgen_*.py. */
 #ifndef CORELANE_DRIVERS_NIC_LOADGEN_LOADGEN_H

@@ -241,7 +241,7 @@ def _merged(parts: Iterable[Latency]) -> Latency:
     return out
 
 
-def _sum(parts: Sequence[Result]) -> Result:
+def summed(parts: Sequence[Result]) -> Result:
     """One result for consecutive parts of a run."""
     # Parts of a series have the same histogram.
     apart = list({part.series or -i: part for i, part in enumerate(parts, 1)}.values())
@@ -495,7 +495,7 @@ class Loadgen(Closing):
     def result(self) -> Result:
         """All measured phases of the last run as one; `windows` are the single ones."""
         parts = [r for r, p in zip(self.results(), self._phases, strict=True) if p.measured]
-        total = _sum(parts)
+        total = summed(parts)
         total.windows = parts
         return total
 

@@ -1,6 +1,8 @@
 /* Frames of the load generator: prebuilt requests, and ARP for its own addresses and for the server's (RFC 826). */
 #include "engine.h"
 
+#include "arp.h"
+
 #include <stdlib.h>
 
 int cl_shape_build(struct cl_loadgen *lg, struct cl_shape *shape, const uint8_t *payload, uint32_t payload_len)
@@ -48,40 +50,17 @@ void cl_shape_free(struct cl_shape *shape)
     *shape = (struct cl_shape){0};
 }
 
-static void arp_write(struct cl_loadgen *lg, struct cl_frame *frame, uint16_t op, const uint8_t *to, uint32_t to_ip_be,
-                      uint32_t own_ip_be)
-{
-    static const uint8_t broadcast[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
-    struct cl_eth *eth = (struct cl_eth *)frame->data;
-    struct cl_arp *arp = (struct cl_arp *)(eth + 1);
-    memset(frame->data, 0, CL_ETH_MIN);
-    memcpy(eth->dst, to ? to : broadcast, 6);
-    memcpy(eth->src, lg->config.mac, 6);
-    eth->type_be = cl_be16(CL_ETHERTYPE_ARP);
-    *arp = (struct cl_arp){.htype_be = cl_be16(1),
-                           .ptype_be = cl_be16(CL_ETHERTYPE_IPV4),
-                           .hlen = 6,
-                           .plen = 4,
-                           .op_be = cl_be16(op),
-                           .sender_ip_be = own_ip_be,
-                           .target_ip_be = to_ip_be};
-    memcpy(arp->sender_mac, lg->config.mac, 6);
-    if (to)
-        memcpy(arp->target_mac, to, 6);
-    frame->len = CL_ETH_MIN;
-}
-
 /* Answers owed, and the question for the server's address when its time has come. */
 unsigned cl_wire_arp(struct cl_loadgen *lg, uint64_t now, struct cl_frame *frames, unsigned n)
 {
     unsigned k = 0;
     while (k < n && lg->n_arp) {
         const struct cl_arp_answer *a = &lg->arp[--lg->n_arp];
-        arp_write(lg, &frames[k++], CL_ARP_REPLY, a->mac, a->ip_be, a->own_ip_be);
+        cl_load_arp_write(&frames[k++], lg->config.mac, CL_ARP_REPLY, a->mac, a->ip_be, a->own_ip_be);
         cl_count(&lg->other.arp_answered, 1);
     }
     if (k < n && cl_state(lg) == CL_LOAD_RESOLVING && now >= lg->arp_next_tsc) {
-        arp_write(lg, &frames[k++], CL_ARP_REQUEST, NULL, lg->server_ip_be, cl_be32(lg->ip));
+        cl_load_arp_write(&frames[k++], lg->config.mac, CL_ARP_REQUEST, NULL, lg->server_ip_be, cl_be32(lg->ip));
         cl_count(&lg->other.arp_requests, 1);
         lg->arp_next_tsc =
             now + (uint64_t)cl_ns_to_ticks(lg->clock, 100000000); /* RFC 1122, 2.3.2.1 allows one a second */

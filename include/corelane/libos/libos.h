@@ -18,6 +18,7 @@
  *   timer.h    timers                                     sched.h  the scheduler alone
  *   adopt.h    kthreads that an event loop of yours turns
  *   wheel.h    alarms: deadlines that mostly move on      poll.h   waiting for many sockets
+ *   lease.h    TCP's bytes without a copy
  *   tcp.h      connections: callbacks for what happens   stream.h stream sockets: connections that block a uthread
  *
  * Not included here: log.h, the persistent log, and log_shared.h, which appends to it on uthreads (the runtime's
@@ -26,6 +27,7 @@
 #define CORELANE_LIBOS_LIBOS_H
 
 #include <corelane/libos/adopt.h>
+#include <corelane/libos/lease.h>
 #include <corelane/libos/poll.h>
 #include <corelane/libos/probe.h>
 #include <corelane/libos/runtime.h>

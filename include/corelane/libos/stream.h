@@ -49,7 +49,8 @@ CL_EXTERN_C_BEGIN
 #define CL_STREAM_SEND_BUFFER 2     /* bytes that may be written and not acknowledged */
 #define CL_STREAM_RECEIVE_BUFFER 3  /* bytes that may wait to be read: the window offered to the peer */
 #define CL_STREAM_USER_TIMEOUT_MS 4 /* how long the peer may answer nothing; 0: as retransmissions go */
-#define CL_STREAM_OPTIONS 5
+#define CL_STREAM_KEEP_FRAMES 5     /* 1: what comes stays in its frame if it can, for cl_stream_lease (lease.h) */
+#define CL_STREAM_OPTIONS 6
 #define CL_STREAM_BUFFER_LEAST 4096 /* of both buffers, in bytes */
 #define CL_STREAM_BUFFER_MOST 268435456
 
@@ -88,8 +89,9 @@ CL_API int cl_stream_wait_open(struct cl_stream *s, int64_t timeout_ns);
  * thread. */
 CL_API int cl_stream_error(struct cl_stream *s);
 
-/* Take what has come, at least one byte and at most `room`. 0: the peer has sent its FIN and all was taken, or the side
- * was shut; or room is 0. */
+/* Take what has come, at least one byte and at most `room`. 0: the peer has sent its FIN and all was taken, whatever
+ * became of the connection then; or the side was shut; or room is 0. A reset before that drops what was not taken, and
+ * is an error. */
 CL_API int64_t cl_stream_read(struct cl_stream *s, void *data, int64_t room, int64_t timeout_ns);
 /* The same into n pieces, one after the other. -EINVAL: n is not in 0..CL_STREAM_VECTORS. */
 CL_API int64_t cl_stream_readv(struct cl_stream *s, const struct cl_iovec *to, int64_t n, int64_t timeout_ns);
@@ -99,6 +101,18 @@ CL_API int64_t cl_stream_peek(struct cl_stream *s, void *data, int64_t room, int
  * the connection ended meanwhile; the next call says which. -errno: none was. */
 CL_API int64_t cl_stream_write(struct cl_stream *s, const void *data, int64_t len, int64_t timeout_ns);
 CL_API int64_t cl_stream_writev(struct cl_stream *s, const struct cl_iovec *from, int64_t n, int64_t timeout_ns);
+
+/* Take what has come, as much as lies in one piece, without a copy (lease.h). 0: *out is the caller's, to be returned;
+ * of length 0: no more comes, and there is nothing to return. -ENOBUFS: there is no memory, or so much is out as may
+ * be: return some, or read. */
+CL_API int cl_stream_lease(struct cl_stream *s, struct cl_lease *out, int64_t timeout_ns);
+/* As cl_stream_write, `len` bytes of a region from `offset` on, without a copy: they stay as they are until they are
+ * released. -EINVAL: they are not in it. */
+CL_API int64_t cl_stream_write_from(struct cl_stream *s, struct cl_region *region, int64_t offset, int64_t len,
+                                    int64_t timeout_ns);
+/* Wait until the first `bytes` of all that this socket has written from regions are released; < 0: all so far. 0: the
+ * peer has acknowledged them. Of a connection that is over, why: then they are released, too. */
+CL_API int cl_stream_wait_released(struct cl_stream *s, int64_t bytes, int64_t timeout_ns);
 
 /* CL_STREAM_WRITE: a FIN follows what was written, and reading goes on. CL_STREAM_READ: reads return 0 from now on;
  * what comes waits unread. -ENOTCONN: it is not open. */
@@ -114,7 +128,11 @@ CL_API int cl_stream_abort(struct cl_stream *s);
 /* -ENOPROTOOPT: there is no such option; -EINVAL: no such value. -ENOTCONN: the connection is over. */
 CL_API int cl_stream_set(struct cl_stream *s, int option, int64_t value);
 CL_API int64_t cl_stream_get(struct cl_stream *s, int option);
-/* Congestion control: "cubic", "newreno". -ENOENT: there is no such. */
+/* Congestion control: "cubic", "newreno", or "dctcp" (RFC 8257). -ENOENT: there is no such. DCTCP needs ECN, which the
+ * two ends agree on in their SYNs: the end that connects must offer it (cl_runtime_tcp_congestion with ecn 1, before),
+ * the other take it, as is the default; switches between must mark, and all that share them should go by marks.
+ * -EOPNOTSUPP: it was not agreed, or the connection is not open yet. Connections of a listener for which it was not
+ * have the rule of the runtime. */
 CL_API int cl_stream_set_congestion(struct cl_stream *s, const char *name);
 /* Its name; NULL: the connection is over, or s is a listener that sets none. */
 CL_API const char *cl_stream_congestion(struct cl_stream *s);

@@ -1,10 +1,10 @@
 /* TCP for applications: the event form. Part of the C API (libos.h).
  *
  * What happens to a connection calls its user, run to completion on the kthread that works on it. Callbacks of one
- * connection run one at a time, on whatever kthread, in this order: `opened`; then `data`, `writable`, `eof` as it
- * comes; `ended` once and last. They may call everything below for their own connection, and may block like other code
- * of a uthread; the connection waits meanwhile, others go on. What they write leaves when they have returned, with the
- * acknowledgement of what came.
+ * connection run one at a time, on whatever kthread, in this order: `opened`; then `data`, `writable`, `eof`, `due`
+ * as it comes; `ended` once and last. They may call everything below for their own connection, and may block like other
+ * code of a uthread; the connection waits meanwhile, others go on. What they write leaves when they have returned, with
+ * the acknowledgement of what came.
  *
  *   static int64_t on_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg)
  *   {
@@ -20,7 +20,7 @@
 #ifndef CORELANE_LIBOS_TCP_H
 #define CORELANE_LIBOS_TCP_H
 
-#include <corelane/runtime/base.h>
+#include <corelane/libos/lease.h>
 
 CL_EXTERN_C_BEGIN
 
@@ -45,6 +45,12 @@ struct cl_tcp_events {
     /* It is over, and no longer the user's. error 0: all that was written is acknowledged, and all that came was taken
      * or refused; else the errno: what was written last may be lost. Also of one that never opened. */
     void (*ended)(struct cl_tcp_conn *c, int error, void *arg);
+    /* The next `bytes` bytes of what cl_tcp_write_from took are the user's again. Before `ended` for the last. */
+    void (*released)(struct cl_tcp_conn *c, int64_t bytes, void *arg);
+    /* The time of cl_tcp_set_timer has come. */
+    void (*timer)(struct cl_tcp_conn *c, void *arg);
+    /* Somebody has called cl_tcp_wake. */
+    void (*woken)(struct cl_tcp_conn *c, void *arg);
 };
 
 /* Of a runtime. Writers: kthreads, each for itself; readers: anybody. */
@@ -66,15 +72,20 @@ struct cl_tcp_counts {
     uint64_t resets_in, resets_out;
     uint64_t challenges, challenges_limited;
     uint64_t dropped_paws, dropped_window, dropped_ack, dropped_flags;
-    uint64_t dropped_backlog; /* what would have opened one, and found too many that wait to be accepted */
-    uint64_t dropped_table;   /* the same: as many connections exist as may */
-    uint64_t marks_in;        /* segments with data that met congestion (ECN) */
-    uint64_t ecn_reductions;  /* of windows, since peers echoed such marks */
-    uint64_t icmp_errors;     /* about segments of connections, ... */
-    uint64_t icmp_ignored;    /* ... and of them those about nothing that was under way, or of a wrong MTU */
-    uint64_t mtu_shrunk;      /* paths that took smaller segments than were sent */
-    uint64_t cookies_sent;    /* SYNs that found the backlog full, and were answered without a trace */
+    uint64_t dropped_backlog;        /* what would have opened one, and found too many that wait to be accepted */
+    uint64_t dropped_table;          /* the same: as many connections exist as may */
+    uint64_t marks_in;               /* segments with data that met congestion (ECN) */
+    uint64_t ecn_reductions;         /* of windows, since peers echoed such marks */
+    uint64_t icmp_errors;            /* about segments of connections, ... */
+    uint64_t icmp_ignored;           /* ... and of them those about nothing that was under way, or of a wrong MTU */
+    uint64_t mtu_shrunk;             /* paths that took smaller segments than were sent */
+    uint64_t paths_tried, mtu_grown; /* packets sent to find out whether they take larger ones; that came */
+    uint64_t cookies_sent;           /* SYNs that found the backlog full, and were answered without a trace */
     uint64_t cookies_right, cookies_wrong; /* segments of no connection that acknowledge such an answer, or none */
+    uint64_t leased, unleased;             /* leases given out and returned: the difference is out now (lease.h) */
+    uint64_t frames_kept;                  /* that were not copied, since they are leased or may be */
+    uint64_t frames_refused;               /* that were copied, since as many were kept as may be */
+    uint64_t bytes_lent;                   /* written from regions */
 };
 
 /* Numbers of a connection. Times in us; windows in bytes but for cwnd and ssthresh, in segments, as Linux has them. */
@@ -108,10 +119,20 @@ CL_API int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t 
  * "dctcp" (RFC 8257: for a data centre whose switches mark, and whose hosts all do this). ecn (RFC 3168): 0 no, 1 offer
  * and take it, 2 take it where a peer offers it, the default. -EINVAL, -ENOMEM. */
 CL_API int cl_runtime_tcp_congestion(struct cl_runtime *rt, const char *rule, uint32_t ecn);
+/* Connections of the runtime that begin from now on probe a peer of which nothing was heard for idle_ms, each
+ * interval_ms, and end with ETIMEDOUT when `probes` of these were not answered (RFC 9293, section 3.8.4). So a connection
+ * whose peer's reset was lost ends. idle_ms 0: none probes, the default. Before the first of them.
+ * -EINVAL: interval_ms or probes is 0 and idle_ms is not; -ENOMEM. */
+CL_API int cl_runtime_tcp_keep_alive(struct cl_runtime *rt, uint32_t idle_ms, uint32_t interval_ms, uint32_t probes);
 /* Open a connection; `opened` or `ended` tells how that went. On a kthread. Callbacks may come before this returns.
  * -EPERM: not on a kthread, -EHOSTUNREACH, -EADDRNOTAVAIL: no port is free, -ENOBUFS: as many exist as may. */
 CL_API int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port,
                                   const struct cl_tcp_events *events, void *arg);
+/* Have `woken` called, once for all calls before it, in a turn of the connection that begins after this: for who has
+ * something to be written to a connection whose callback does not run. On a kthread, whatever runs there; does not
+ * block. The caller sees to it that `ended` has not returned: as a rule by a lock of its own that `ended` takes, too.
+ * -EPERM: not on a kthread. */
+CL_API int cl_tcp_wake(struct cl_tcp_conn *c);
 /* The sum over all kthreads. */
 CL_API void cl_runtime_tcp_counts(const struct cl_runtime *rt, struct cl_tcp_counts *out);
 
@@ -126,10 +147,28 @@ CL_API void cl_tcp_ends(const struct cl_tcp_conn *c, uint32_t *peer, uint16_t *p
 CL_API int64_t cl_tcp_write(struct cl_tcp_conn *c, const void *data, int64_t len);
 /* Take up to `room` bytes out of what waits. 0: nothing does. Not inside `data`. */
 CL_API int64_t cl_tcp_read(struct cl_tcp_conn *c, void *data, int64_t room);
+/* Take what comes next, as much as lies in one piece, as a lease (lease.h). Inside `data` that is what the call was
+ * given, all of it, and it counts as taken. -EAGAIN: nothing waits; -EALREADY: this call's bytes are leased; -ENOBUFS:
+ * there is no memory, or so much is out as may be. */
+CL_API int cl_tcp_lease(struct cl_tcp_conn *c, struct cl_lease *out);
+/* What comes and is not taken at once may stay in its frame, for leases to come; else it is copied. */
+CL_API void cl_tcp_keep_frames(struct cl_tcp_conn *c, bool on);
+/* As cl_tcp_write, `len` bytes of a region from `offset` on, without a copy: `released` tells when they are free.
+ * -EINVAL: they are not in it. */
+CL_API int64_t cl_tcp_write_from(struct cl_tcp_conn *c, struct cl_region *region, int64_t offset, int64_t len);
 /* Offer what waits to `data` again, when this callback has returned. */
 CL_API void cl_tcp_resume(struct cl_tcp_conn *c);
+/* Call `timer` in so many ns, and not at the time that was asked for before; UINT64_MAX: never. It comes once, and up to
+ * 68 ms late: it is for states that last too long. */
+CL_API void cl_tcp_set_timer(struct cl_tcp_conn *c, uint64_t in_ns);
+/* Around a handler that the user calls in its callback: it may ask who is served (cl_current_request), and its views may
+ * fault (cl_handler_fault). It may block. `end` returns whether it faulted. On a uthread. */
+CL_API void cl_tcp_handler_begin(struct cl_tcp_conn *c);
+CL_API bool cl_tcp_handler_end(struct cl_tcp_conn *c);
 /* Send small segments at once, whatever is under way (no Nagle). */
 CL_API void cl_tcp_no_delay(struct cl_tcp_conn *c, bool on);
+/* Probe the peer while it is silent: after 2 hours, or as cl_runtime_tcp_keep_alive says. */
+CL_API void cl_tcp_keep_alive(struct cl_tcp_conn *c, bool on);
 /* Write no more: a FIN follows what was written. Reading goes on. */
 CL_API void cl_tcp_shutdown(struct cl_tcp_conn *c);
 /* Neither write nor read any more. What was written is still sent; if something was not read, or comes, a reset says

@@ -21,6 +21,8 @@ static void advance(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
     forget(c, s->ack);
     c->error = 0;
     c->marks &= (uint8_t)~CL_TCP_MARKS_PACED;
+    if (cl_unlikely(c->flags & CL_TCP_TRIES_PATH))
+        cl_tcp_path_acked(c);
     c->progress_ms = cl_tcp_now_ms(c);
     cl_tcp_recovery_acked(c, s, before, false);
 }

@@ -1,5 +1,6 @@
 /* See buffer.h. */
-#include "buffer.h"
+#include "loans.h"
+#include "reassembly.h"
 
 #include <string.h>
 
@@ -17,15 +18,40 @@ struct cl_chunk *cl_tcp_chunk_get(struct cl_tcp_conn *c, unsigned which)
     return chunk;
 }
 
+static uint64_t held_bytes(const struct cl_tcp_conn *c)
+{
+    uint64_t held = (uint64_t)c->send.bytes + c->receive.bytes + cl_tcp_leased(c);
+    for (unsigned i = 0; c->aside && i < c->aside->n; i++)
+        held += CL_CHUNK_BYTES + (c->aside->ranges[i].to - c->aside->ranges[i].from);
+    return held;
+}
+
+bool cl_tcp_has_its_share(const struct cl_tcp_conn *c)
+{
+    uint64_t held = held_bytes(c), bound, left;
+    if (held <= CL_CHUNK_ROOM)
+        return false;
+    left = cl_chunks_left(c->turn->stack->chunks, &bound);
+    return left <= bound / 2 || held > (left - bound / 2) * CL_TCP_SHARE;
+}
+
+struct cl_chunk *cl_tcp_chunk_for_bytes(struct cl_tcp_conn *c, unsigned which)
+{
+    return cl_unlikely(cl_tcp_has_its_share(c)) ? NULL : cl_tcp_chunk_get(c, which);
+}
+
 void cl_tcp_chunks_free(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *chain)
 {
+    for (struct cl_chunk *chunk = which == CL_TCP_SEND && c->loans ? chain : NULL; chunk; chunk = chunk->next)
+        if (cl_chunk_is_foreign(chunk))
+            cl_tcp_released(c, (uint32_t)chunk->from + chunk->len);
     if (chain)
         cl_chunks_free(c->turn->stack->chunks, c->turn->kthread, holder_of(which), chain);
 }
 
 static uint32_t room_behind(const struct cl_chunk *chunk)
 {
-    return chunk ? CL_CHUNK_ROOM - (uint32_t)chunk->from - chunk->len : 0;
+    return chunk && !cl_chunk_is_foreign(chunk) ? CL_CHUNK_ROOM - (uint32_t)chunk->from - chunk->len : 0;
 }
 
 static void fill(struct cl_chunk *chunk, const uint8_t *data, uint32_t n)
@@ -50,7 +76,7 @@ uint32_t cl_tcp_buffer_append(struct cl_tcp_conn *c, unsigned which, uint32_t se
     uint32_t done = 0;
     while (done < len) {
         if (room_behind(b->last) == 0) {
-            struct cl_chunk *chunk = cl_tcp_chunk_get(c, which);
+            struct cl_chunk *chunk = cl_tcp_chunk_for_bytes(c, which);
             if (!chunk)
                 break;
             chunk->seq = seq + done;
@@ -64,12 +90,31 @@ uint32_t cl_tcp_buffer_append(struct cl_tcp_conn *c, unsigned which, uint32_t se
     return done;
 }
 
+void cl_tcp_buffer_put(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *chunk)
+{
+    struct cl_tcp_buffer *b = cl_tcp_buffer(c, which);
+    b->bytes += chunk->len;
+    put_last(b, chunk);
+}
+
+struct cl_chunk *cl_tcp_buffer_take(struct cl_tcp_conn *c)
+{
+    struct cl_tcp_buffer *b = &c->receive;
+    struct cl_chunk *chunk = b->first;
+    b->first = chunk->next;
+    if (!b->first)
+        b->last = NULL;
+    b->bytes -= chunk->len;
+    chunk->next = NULL;
+    return chunk;
+}
+
 void cl_tcp_buffer_link(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *chunk)
 {
     struct cl_tcp_buffer *b = cl_tcp_buffer(c, which);
     b->bytes += chunk->len;
     if (chunk->len <= room_behind(b->last)) {
-        fill(b->last, chunk->data + chunk->from, chunk->len);
+        fill(b->last, chunk->bytes + chunk->from, chunk->len);
         chunk->next = NULL;
         cl_tcp_chunks_free(c, which, chunk);
     } else {

@@ -56,10 +56,15 @@ void cl_tcp_init(struct cl_tcp_conn *c, struct cl_tcp_turn *turn, const struct c
 
 bool cl_tcp_finish(struct cl_tcp_conn *c)
 {
+    if (cl_unlikely(c->loans)) /* leases may have come back */
+        cl_tcp_window_opened(c);
     cl_tcp_tell(c);
     cl_tcp_output(c);
+    bool lives = c->state != CL_TCP_CLOSED || !(c->flags & CL_TCP_TOLD);
+    if (cl_unlikely(c->loans && !lives))
+        cl_tcp_loans_leave(c);
     c->turn = NULL;
-    return c->state != CL_TCP_CLOSED || !(c->flags & CL_TCP_TOLD);
+    return lives;
 }
 
 const char *cl_tcp_invariant(const struct cl_tcp_conn *c)

@@ -20,17 +20,21 @@
  *   send      what was written and is not acknowledged, up to send_limit bytes
  *   records   of segments under way, from the second on (scoreboard.h): one chunk for about 120 of them
  *   receive   what is in order and not taken, up to receive_limit bytes
+ *   loans     who leases what came, or sends from regions (loans.h): one chunk; and one for each piece of a region or
+ *             kept frame, beside that
  *   out of order (reassembly.h)  inside the window offered, so within receive_limit, in CL_TCP_RANGES ranges at most
  * Neighbouring chunks of a queue are merged while they fit into one, so a queue takes at most twice its bytes and one
- * chunk more, whatever sizes come. If the pool is used up: a write takes less; what comes out of order is refused, the
- * last to arrive first, also to make room for what comes in order; what is in order and finds no chunk is as if lost,
- * and the window stays shut for a moment (CL_TCP_PRESSURE_NS); a segment for which there is no record waits. The right
- * edge of the window never moves left.
+ * chunk more, whatever sizes come. If the pool is used up, or the connection has its share of it (buffer.h): a write
+ * takes less; what comes out of order is refused, the last to arrive first, also to make room for what comes in order;
+ * what is in order and finds no chunk is as if lost, and the windows of those with something unread stay shut for a
+ * moment (CL_TCP_PRESSURE_NS). A segment for which there is no record waits. The right edge of the window never moves
+ * left.
  *
  * Invariants (cl_tcp_invariant, asserted by tests after each turn)
  *   una <= nxt <= una + send.bytes + SYN + FIN, as sequence numbers
  *   the records of the scoreboard are una..nxt, without gaps, and its counts are right (scoreboard.h)
- *   rcv_nxt <= rcv_edge, receive.bytes + (rcv_edge - rcv_nxt) <= receive_limit + one unit of the scale
+ *   rcv_nxt <= rcv_edge, receive.bytes + (rcv_edge - rcv_nxt) <= receive_limit, or a unit of the scale if that is
+ *     more, + one unit
  *   what is out of order lies between rcv_nxt and rcv_edge, sorted, with gaps between
  *   if something is unacknowledged, or must be, a timer is set: no connection outlives its timers
  *   CLOSED: no timers, and no chunks but what the user has not read yet
@@ -52,7 +56,8 @@
  *   RFC 1323   header prediction (appendix F): what nearly every segment is goes a short way, to the same end (input.c)
  *   RFC 7323   window scale, timestamps, PAWS; a segment without a timestamp, where they were agreed, is dropped
  *   RFC 2018   SACK, both ways (scoreboard.c); also of what came twice (2883)
- *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection
+ *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection;
+ *              a reset with the number of the peer's FIN is taken for exact, as in Linux
  *   RFC 1337   a reset does not end TIME_WAIT
  *   RFC 6191   a SYN that is surely new does, and opens again
  *   RFC 3168   ECN: agreement, echo, reduction (ecn.c); 8257: DCTCP on the wire, as rule of the settings
@@ -68,7 +73,8 @@
  *   RFC 6582   NewReno for peers without SACK
  *   RFC 4987   SYN cookies where a backlog is full (cookie.h)
  *   RFC 1122   4.2.3.9: ICMP errors, soft and hard ones, looked at as RFC 5927 says (path.c)
- *   RFC 1191   a path MTU that shrinks; RFC 4821 in its simplest form, where routers say nothing
+ *   RFC 1191   a path MTU that shrinks, is kept for other connections to that peer, and is tried again with a larger
+ *              packet after 10 minutes (paths.h); RFC 4821 in its simplest form, where routers say nothing
  *   RFC 6528   initial sequence numbers; 6056, section 3.3.3: ports (ports.h)
  *   RFC 2525, 2.17; 9293, 3.6.1: a reset if the user closes and data is or comes unread
  *
@@ -76,9 +82,11 @@
  *   R2 of a SYN: it is given up after 127 s and not after 3 minutes (9293, 3.8.3)
  *   SACK blocks that cover a segment in part; blocks of acknowledgements older than una; Eifel (3522)
  *   accurate ECN (RFC 9768); pacing but after idleness; CUBIC's HyStart++
- *   a smaller block for TIME_WAIT; a path MTU that is kept for others, or that grows again
+ *   a smaller block for TIME_WAIT
+ *   a packet that tries a path and is lost counts as any loss (RFC 4821, section 7.7, would not)
  *   TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
- *   receive buffers that tune themselves; shares of the pool for sending and receiving; sending without a copy
+ *   receive buffers that tune themselves; frames that are made of a region's own memory: no NIC here takes a frame in
+ *   two pieces
  *   calls from outside of the connection's own callbacks, of the event form (stream sockets have them: sockets.h);
  *   times of keep-alive, and sizes of buffers before the SYN, for each connection
  *
@@ -90,11 +98,14 @@
 #include "../chunk.h"
 #include "../flow_hash.h"
 #include "cc.h"
+#include "paths.h"
 #include "rtt.h"
 #include "../segment.h"
 
 #define CL_TCP_IDLE_BYTES 512
 #define CL_TCP_PRESSURE_NS 10000000ull
+#define CL_TCP_USER_TIMER_NS (1ull << 26)
+#define CL_TCP_SHARE 4         /* see cl_tcp_has_its_share */
 #define CL_TCP_MSS_DEFAULT 536 /* of a peer that names none (RFC 9293, section 3.7.1) */
 #define CL_TCP_MSS_LEAST 64    /* a smaller one is taken for this: else a peer makes our headers its amplifier */
 
@@ -113,27 +124,29 @@ enum cl_tcp_state {
 };
 
 /* cl_tcp_conn.flags */
-#define CL_TCP_PASSIVE 0x1             /* a listener's, and counted there while `half` or until it is accepted */
-#define CL_TCP_TIMES 0x2               /* timestamps were agreed */
-#define CL_TCP_SACKS 0x4               /* the peer takes SACK blocks */
-#define CL_TCP_SCALES 0x8              /* windows are scaled */
-#define CL_TCP_NO_DELAY 0x10           /* Nagle's rule is off */
-#define CL_TCP_KEEP_ALIVE 0x20         /* probes while idle */
-#define CL_TCP_SYN_OUT 0x40            /* our SYN was sent; its number is una until it is acknowledged */
-#define CL_TCP_FIN_WANTED 0x80         /* the user writes no more */
-#define CL_TCP_FIN_OUT 0x100           /* our FIN was sent: the last number before nxt */
-#define CL_TCP_READ_SHUT 0x200         /* the user reads no more: data resets the connection */
-#define CL_TCP_FIN_CAME 0x400          /* the peer's FIN is in order: rcv_nxt is behind it */
-#define CL_TCP_FIN_AHEAD 0x800         /* the peer's FIN came, at fin_seq, and something before it is missing */
-#define CL_TCP_ACK_NOW 0x1000          /* an acknowledgement is due with this turn */
-#define CL_TCP_ACK_SOON 0x2000         /* ... or when the timer comes */
-#define CL_TCP_RECOVERING 0x8000       /* from a loss, until recover_seq is acknowledged */
-#define CL_TCP_TIMED_OUT 0x10000       /* that loss was found by the time-out */
-#define CL_TCP_FORCE 0x20000           /* one segment is sent whatever the windows say: the time-out has come */
-#define CL_TCP_OFFERING 0x40000        /* the user is inside `data` */
-#define CL_TCP_TOLD 0x80000            /* `ended` was called, or must not be */
-#define CL_TCP_WANTS_ROOM 0x100000     /* a write took less than it was given */
-#define CL_TCP_ANSWERED_LATER 0x200000 /* by uthreads, and not inside of `data` */
+#define CL_TCP_PASSIVE 0x1          /* a listener's, and counted there while `half` or until it is accepted */
+#define CL_TCP_TIMES 0x2            /* timestamps were agreed */
+#define CL_TCP_SACKS 0x4            /* the peer takes SACK blocks */
+#define CL_TCP_SCALES 0x8           /* windows are scaled */
+#define CL_TCP_NO_DELAY 0x10        /* Nagle's rule is off */
+#define CL_TCP_KEEP_ALIVE 0x20      /* probes while idle */
+#define CL_TCP_SYN_OUT 0x40         /* our SYN was sent; its number is una until it is acknowledged */
+#define CL_TCP_FIN_WANTED 0x80      /* the user writes no more */
+#define CL_TCP_FIN_OUT 0x100        /* our FIN was sent: the last number before nxt */
+#define CL_TCP_READ_SHUT 0x200      /* the user reads no more: data resets the connection */
+#define CL_TCP_FIN_CAME 0x400       /* the peer's FIN is in order: rcv_nxt is behind it */
+#define CL_TCP_FIN_AHEAD 0x800      /* the peer's FIN came, at fin_seq, and something before it is missing */
+#define CL_TCP_ACK_NOW 0x1000       /* an acknowledgement is due with this turn */
+#define CL_TCP_ACK_SOON 0x2000      /* ... or when the timer comes */
+#define CL_TCP_RECOVERING 0x8000    /* from a loss, until recover_seq is acknowledged */
+#define CL_TCP_TIMED_OUT 0x10000    /* that loss was found by the time-out */
+#define CL_TCP_FORCE 0x20000        /* one segment is sent whatever the windows say: the time-out has come */
+#define CL_TCP_OFFERING 0x40000     /* the user is inside `data` */
+#define CL_TCP_TOLD 0x80000         /* `ended` was called, or must not be */
+#define CL_TCP_WANTS_ROOM 0x100000  /* a write took less than it was given */
+#define CL_TCP_KEEP_FRAMES 0x200000 /* what waits may stay in its frame */
+#define CL_TCP_TRIES_PATH 0x400000  /* a packet that is larger than the path is known to take is under way */
+#define CL_TCP_ANSWERED_LATER 0x800000 /* by uthreads, and not inside of `data` */
 /* ... of recovery */
 #define CL_TCP_PROBING 0x80000000u      /* CL_TCP_TIMER_RESEND is that of a tail loss probe */
 #define CL_TCP_REORDERING 0x40000000u   /* ... is that of RACK's reordering window */
@@ -155,7 +168,9 @@ enum cl_tcp_state {
 #define CL_TCP_EVENT_DATA 2
 #define CL_TCP_EVENT_WRITABLE 4
 #define CL_TCP_EVENT_EOF 8
-#define CL_TCP_EVENT_ENDED 16
+#define CL_TCP_EVENT_RELEASED 16
+#define CL_TCP_EVENT_ENDED 32
+#define CL_TCP_EVENT_TIMER 64
 
 /* What a timer waits for. */
 enum cl_tcp_timer {
@@ -208,13 +223,14 @@ struct cl_tcp_turn;
 typedef bool (*cl_tcp_emit_fn)(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
                                const struct cl_tcp_bytes *data);
 
-/* What connections of an application share. Constant but for the last two words, which are hints: relaxed. */
+/* What connections of an application share. Constant but for the two words that are hints, relaxed, and the paths. */
 struct cl_tcp_stack {
     struct cl_tcp_settings settings; /* unless a listener has others */
     struct cl_chunks *chunks;
     struct cl_flow_secret secret; /* of sequence numbers and timestamps; not that of the table */
     uint64_t pressure_until_ns;   /* by whoever was refused memory */
     uint64_t cookies_until_ns;    /* cookies that were given out may be right until then (cookie.h) */
+    struct cl_tcp_paths paths;
 };
 
 /* What a turn has. */
@@ -223,12 +239,21 @@ struct cl_tcp_turn {
     cl_tcp_emit_fn emit;
     /* Who listens on c's port and takes one more, which is counted then (cl_tcp_admit); NULL: nobody. Or NULL. */
     struct cl_tcp_listener *(*listener)(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c);
+    /* The ends of c. Or NULL: what is known of paths is not shared. */
+    const struct cl_flow_key *(*key)(const struct cl_tcp_conn *c);
+    /* Keep the frame in which the segment of now lies, until the chunk, which stands for it, is given back: make the
+     * chunk's owner. False: no, it has to be copied. Or NULL: none is ever kept. */
+    bool (*keep)(struct cl_tcp_turn *turn, struct cl_chunk *chunk);
     void (*called)(
         struct cl_tcp_turn *turn); /* a callback has returned, perhaps elsewhere and late: mend what follows. Or NULL */
     struct cl_tcp_counts *counts;  /* of the kthread */
     unsigned kthread;              /* its cache of chunks */
     uint64_t now_ns;
     struct cl_tcp_range twice; /* what has come a second time, to be told with the next acknowledgement */
+    /* While `data` is called: what it was given, and whether the user has leased that. */
+    const uint8_t *offered;
+    uint32_t offered_len;
+    bool leased;
 };
 
 /* Bytes in order: see buffer.h. */
@@ -266,17 +291,19 @@ struct cl_tcp_conn {
     uint32_t una, nxt;
     uint32_t wnd, wnd_max; /* offered by the peer: now, and the largest since a time-out overrode it */
     uint32_t wl1, wl2;     /* the segment that said so */
-    uint16_t mss;          /* of the peer, options not counted */
+    uint16_t mss;          /* that both ends take, options not counted; cc.mss is what the path takes of it */
     uint8_t dup_acks;
     uint8_t retries; /* since something was acknowledged; of keep-alive: unanswered */
     /* Receiving. */
     uint32_t rcv_nxt, rcv_edge;
-    uint32_t fin_seq;       /* of the peer's FIN, with CL_TCP_FIN_AHEAD */
-    uint32_t last_ack_sent; /* Last.ACK.sent (RFC 7323, section 4.3) */
-    uint16_t rcv_mss;       /* the longest segment that came: two of them are acknowledged at once */
-    uint8_t quick;          /* acknowledgements more that are not delayed */
-    uint8_t challenges;     /* sent since challenge_ms */
-    uint32_t challenge_ms;  /* low word of the time */
+    uint32_t fin_seq;           /* of the peer's FIN, with CL_TCP_FIN_AHEAD */
+    uint32_t last_ack_sent;     /* Last.ACK.sent (RFC 7323, section 4.3) */
+    uint16_t rcv_mss;           /* the longest segment that came: two of them are acknowledged at once */
+    uint16_t dsacks;            /* reports of what came twice, ever, modulo 2^16 */
+    uint32_t quick : 5;         /* acknowledgements more that are not delayed */
+    uint32_t challenges : 4;    /* sent since challenge_at, */
+    uint32_t challenge_at : 15; /* which is the time in steps of CL_TCP_CHALLENGE_STEP_MS */
+    uint32_t error : 8; /* errno with which it ended; before that what ICMP said since something was acknowledged */
     /* Timestamps. */
     uint32_t ts_recent, ts_recent_ms; /* TS.Recent, and when it was set */
     uint32_t ts_offset;
@@ -290,6 +317,8 @@ struct cl_tcp_conn {
     uint32_t recover_seq; /* RecoveryPoint (RFC 6675); with CL_TCP_PROBED the probe's end (TLP.end_seq, RFC 8985) */
     uint32_t reduced_seq; /* with CL_TCP_MARKS_REDUCED: nxt at that time */
     uint32_t user_timeout_ms;
+    uint32_t loans;    /* the number of its struct cl_tcp_loans (loans.h), and one more; 0: there is none */
+    uint32_t timer_at; /* the time of cl_tcp_set_timer, in steps of CL_TCP_USER_TIMER_NS; 0: none. 9 years of them */
     struct cl_tcp_rtt rtt;
     struct cl_tcp_cc cc;
     uint32_t heard_ms;    /* low word of the time when a segment came, ... */
@@ -298,9 +327,7 @@ struct cl_tcp_conn {
     const struct cl_tcp_events *user;
     void *arg;
     struct cl_tcp_listener *listener; /* of a passive one until it is accepted or over */
-    int16_t error;   /* errno with which it ended; before that what ICMP said since something was acknowledged */
-    uint16_t dsacks; /* reports of what came twice, ever, modulo 2^16 */
-    uint32_t resent; /* segments, ever */
+    uint32_t resent;                  /* segments, ever */
 };
 
 /* With its flow, its alarm, and its bucket and index in the tables. */
@@ -327,7 +354,8 @@ static inline uint64_t cl_tcp_due_ns(const struct cl_tcp_conn *c)
 {
     uint64_t a = cl_min(c->due_ns[CL_TCP_TIMER_RESEND], c->due_ns[CL_TCP_TIMER_ACK]);
     uint64_t b = cl_min(c->due_ns[CL_TCP_TIMER_KEEP], c->due_ns[CL_TCP_TIMER_SEND]);
-    return cl_min(a, b);
+    uint64_t user = cl_unlikely(c->timer_at) ? c->timer_at * CL_TCP_USER_TIMER_NS : CL_TCP_NEVER;
+    return cl_min(cl_min(a, b), user);
 }
 _Static_assert(CL_TCP_TIMERS == 4, "those");
 
@@ -347,8 +375,6 @@ void cl_tcp_complain(struct cl_tcp_conn *c, const struct cl_icmp_about *about);
 /* Inside of a turn: whatever is due. */
 void cl_tcp_timers(struct cl_tcp_conn *c);
 
-/* Probes while it is idle, from now on. */
-void cl_tcp_keep_alive(struct cl_tcp_conn *c, bool on);
 void cl_tcp_get_info(const struct cl_tcp_conn *c, struct cl_tcp_info *out);
 
 /* The bytes that wait for the user. */

@@ -45,7 +45,10 @@ static bool in_order(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
     if (done < len) {
         if (c->receive.bytes)
             c->events |= CL_TCP_EVENT_DATA;
-        done += cl_tcp_buffer_append(c, CL_TCP_RECEIVE, seq + done, data + done, len - done);
+        if (!(c->flags & CL_TCP_KEEP_FRAMES) || !cl_tcp_put_frame(c, data + done, len - done))
+            done += cl_tcp_buffer_append(c, CL_TCP_RECEIVE, seq + done, data + done, len - done);
+        else
+            done = len;
     }
     c->rcv_nxt -= len - done;
     cl_count(&c->turn->counts->bytes_in, done);
@@ -55,7 +58,8 @@ static bool in_order(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
     return done == len;
 }
 
-/* Bytes behind a gap, or such that fill one. Each is answered at once (RFC 5681, section 4.2). */
+/* Bytes behind a gap, or such that fill one. Each is answered at once (RFC 5681, section 4.2); but not if there was no
+ * memory for it: it is as if lost. Else two ends without delay between them send and refuse it for ever. */
 static bool out_of_order(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, uint32_t len)
 {
     uint32_t before = c->rcv_nxt;
@@ -63,15 +67,28 @@ static bool out_of_order(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *dat
     cl_count(&c->turn->counts->out_of_order, 1);
     if (has < len)
         cl_count(&c->turn->counts->refused_memory, 1);
+    if (c->flags & CL_TCP_FIN_AHEAD)
+        cl_tcp_aside_cut(c, c->fin_seq);
     cl_tcp_aside_take(c);
     if (c->rcv_nxt != before) {
         cl_count(&c->turn->counts->bytes_in, c->rcv_nxt - before);
         c->events |= CL_TCP_EVENT_DATA;
         c->flags |= CL_TCP_ACK_NOW;
-    } else {
+    } else if (has) {
         cl_tcp_send_ack(c); /* its sender counts them */
     }
     return has == len;
+}
+
+/* The peer's FIN, if it is next. One that data in order has passed was none: it does not wait for numbers to wrap. */
+static void look_for_fin(struct cl_tcp_conn *c)
+{
+    if (!(c->flags & CL_TCP_FIN_AHEAD))
+        return;
+    if (c->fin_seq == c->rcv_nxt)
+        cl_tcp_fin_taken(c);
+    else if (cl_seq_before(c->fin_seq, c->rcv_nxt))
+        c->flags &= ~(uint32_t)CL_TCP_FIN_AHEAD;
 }
 
 void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, uint32_t len, bool fin)
@@ -97,6 +114,8 @@ void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, 
         fin = false;
         c->flags |= CL_TCP_ACK_NOW;
     }
+    if (fin) /* the stream ends there, whatever came for behind it (RFC 9293, section 3.10.7.4, seventh and eighth) */
+        cl_tcp_aside_cut(c, seq + len);
     bool whole = true;
     if (len)
         whole = seq == c->rcv_nxt && !c->aside ? in_order(c, data, len) : out_of_order(c, seq, data, len);
@@ -108,6 +127,5 @@ void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, 
         if (len == 0 && c->fin_seq != c->rcv_nxt)
             c->flags |= CL_TCP_ACK_NOW;
     }
-    if ((c->flags & CL_TCP_FIN_AHEAD) && c->fin_seq == c->rcv_nxt)
-        cl_tcp_fin_taken(c);
+    look_for_fin(c);
 }

@@ -29,6 +29,7 @@
 
 #define QUEUE_MOST 128 /* segments of a connection that wait */
 #define PORTS_TRIED 64
+#define KEPT_SHARE 8 /* an eighth of the NIC's buffers may lie in frames that wait or are leased */
 
 struct block {
     struct cl_flow flow; /* first: the ready queue has these */
@@ -52,7 +53,8 @@ struct net {
     struct cl_tcp_listener **listeners; /* [65536] by port in network byte order; acquire/release; never freed */
     struct cl_tcp_stack stack;
     struct cl_flow_secret port_secret;
-    uint32_t next_port; /* added to by whoever connects */
+    uint32_t next_port;   /* added to by whoever connects */
+    uint32_t frames_kept; /* added to and taken from by kthreads */
 };
 
 struct turn {
@@ -62,6 +64,7 @@ struct turn {
     bool looked;       /* at the clock, since the turn before */
     bool asked;        /* a SYN has come in this turn that makes a connection, ... */
     uint8_t asker[6];  /* ... and from where */
+    const struct cl_frame *frame; /* in which the segment of now lies; NULL: it is kept */
 };
 
 static struct net *net_of(const struct cl_netif *nif)
@@ -89,7 +92,7 @@ static uint64_t copy_data(uint8_t *to, const struct cl_tcp_bytes *data, uint64_t
     uint32_t done = 0, at = data->offset;
     while (done < data->len) {
         uint32_t n = cl_min(data->len - done, (uint32_t)chunk->from + chunk->len - at);
-        uint64_t part = cl_csum_copy(0, to + done, chunk->data + at, n);
+        uint64_t part = cl_csum_copy(0, to + done, chunk->bytes + at, n);
         sum += done & 1 ? swap_halves(part) : part; /* behind an odd number of bytes it stands the other way round */
         done += n;
         chunk = chunk->next;
@@ -137,7 +140,40 @@ static bool emit_nothing(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const 
     return true;
 }
 
+/* Frames that outlive their turn. */
+
+struct kept {
+    struct cl_chunk_owner owner; /* first */
+    struct net *net;
+    struct cl_frame frame;
+};
+
+static void kept_done(struct cl_chunk_owner *owner, unsigned kthread)
+{
+    struct kept *k = (struct kept *)owner;
+    cl_netq_done(&k->net->nif->queues[kthread], &k->frame);
+    __atomic_fetch_sub(&k->net->frames_kept, 1, __ATOMIC_RELAXED); /* a number */
+}
+
+static bool keep(struct cl_tcp_turn *turn, struct cl_chunk *chunk)
+{
+    struct turn *t = (struct turn *)turn;
+    uint32_t most = t->net->nif->nic->n_buffers / KEPT_SHARE;
+    if (__atomic_fetch_add(&t->net->frames_kept, 1, __ATOMIC_RELAXED) >= most) {
+        __atomic_fetch_sub(&t->net->frames_kept, 1, __ATOMIC_RELAXED);
+        return false;
+    }
+    *(struct kept *)cl_chunk_owner(chunk) = (struct kept){{kept_done}, t->net, *t->frame};
+    t->frame = NULL;
+    return true;
+}
+
 /* Turns. */
+
+static const struct cl_flow_key *key_of_conn(const struct cl_tcp_conn *c)
+{
+    return &cl_tcp_flow(c)->key;
+}
 
 static void place(struct cl_tcp_turn *turn)
 {
@@ -166,7 +202,12 @@ static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struc
 
 static struct turn turn_on(struct net *net)
 {
-    struct turn t = {.turn = {.stack = &net->stack, .emit = emit, .listener = listener_of, .called = place},
+    struct turn t = {.turn = {.stack = &net->stack,
+                              .emit = emit,
+                              .listener = listener_of,
+                              .key = key_of_conn,
+                              .keep = keep,
+                              .called = place},
                      .net = net};
     place(&t.turn);
     return t;
@@ -202,7 +243,10 @@ static void take_item(struct turn *t, struct cl_tcp_conn *c, const struct cl_rx_
             t->asked = true;
             memcpy(t->asker, ((const struct cl_eth *)item->frame.data)->src, 6);
         }
+        t->frame = &item->frame;
         cl_tcp_input(c, &s, bytes + s.header_len);
+        if (cl_unlikely(!t->frame))
+            return;
     }
     cl_netq_done(t->q, &item->frame); /* another one, perhaps: a callback may have moved us */
 }
@@ -270,6 +314,14 @@ static void begin(struct block *b, struct turn *t)
     cl_tcp_timers(&b->conn);
 }
 
+static void tell_woken(struct cl_tcp_conn *c)
+{
+    if (!c->user || !c->user->woken || (c->flags & CL_TCP_TOLD))
+        return;
+    c->user->woken(c, c->arg);
+    c->turn->called(c->turn);
+}
+
 /* The end of a turn in which `done` items were taken. */
 static void finish(struct turn *t, struct block *b, unsigned done)
 {
@@ -289,6 +341,8 @@ static void run_one(struct turn *t, struct block *b)
     cl_netq_note_begun(t->q);
     cl_flow_lock(&net->table, bucket);
     cl_flow_hold(&b->flow);
+    bool woken = b->flow.woken;
+    b->flow.woken = false;
     cl_flow_unlock(&net->table, bucket);
     begin(b, t);
     for (struct cl_flow_item *item; done < CL_FLOW_BURST && (item = cl_flow_next(&b->flow)); done++) {
@@ -298,6 +352,8 @@ static void run_one(struct turn *t, struct block *b)
     }
     if (b->conn.user == &cl_stream_events)
         cl_streams_turn(&b->conn);
+    if (cl_unlikely(woken))
+        tell_woken(&b->conn);
     finish(t, b, done);
 }
 
@@ -355,20 +411,61 @@ void cl_tcp_visit(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void 
         cl_netq_ring(t.q);
 }
 
-/* In a kthread's loop: the flow is ready, and whoever holds it next looks at what is due. */
-static void on_alarm(struct cl_alarm *alarm)
+static void hold_for_lease(struct cl_tcp_conn *c, void *arg)
 {
-    struct block *b = cl_container_of(alarm, struct block, alarm);
-    struct net *net = net_of(b->flow.nif);
+    struct cl_tcp_conn **held = arg;
+    if (cl_tcp_hold(c))
+        *held = c;
+}
+
+static void look_at_window(struct cl_tcp_conn *c, void *arg)
+{
+    (void)c, (void)arg; /* the turn's end does */
+}
+
+/* By a kthread; or by nobody else, while none runs. */
+void cl_tcp_take_lease(struct cl_netif *nif, struct cl_lease *lease)
+{
+    struct net *net = net_of(nif);
+    struct cl_tcp_conn *held = NULL;
+    struct cl_netq *q = cl_netq_self(nif);
+    unsigned k = q ? q->index : 0;
+    cl_tcp_lease_end(&net->stack, k, &net->counts[k].of, lease, hold_for_lease, &held);
+    if (held)
+        cl_tcp_visit(held, look_at_window, NULL);
+    else if (!q)
+        cl_netq_ring(&nif->queues[0]);
+}
+
+/* Have somebody hold the flow, on a kthread. tell: and call `woken`. */
+static void wake(struct net *net, struct block *b, bool tell)
+{
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
     struct cl_ready_list one = {0};
     cl_flow_lock(&net->table, bucket);
+    b->flow.woken |= tell;
     bool woke = cl_flow_wake(&b->flow);
     cl_flow_unlock(&net->table, bucket);
     if (!woke)
         return;
     cl_ready_add(&one, &b->flow);
     cl_ordered_publish(cl_netq_self(net->nif), &one);
+}
+
+/* In a kthread's loop: the flow is ready, and whoever holds it next looks at what is due. */
+static void on_alarm(struct cl_alarm *alarm)
+{
+    struct block *b = cl_container_of(alarm, struct block, alarm);
+    wake(net_of(b->flow.nif), b, false);
+}
+
+int cl_tcp_wake(struct cl_tcp_conn *c)
+{
+    struct block *b = block_of(c);
+    if (!cl_netq_self(b->flow.nif))
+        return -EPERM;
+    wake(net_of(b->flow.nif), b, true);
+    return 0;
 }
 
 /* Segments that come. */
@@ -600,11 +697,11 @@ static void delete_net(struct net *net)
 {
     if (!net)
         return;
+    for (unsigned i = 0; net->listeners && i < CL_UDP_PORTS; i++)
+        if (net->listeners[i] && !net->listeners[i]->accepts) /* else it is one of the sockets', which free it */
+            free(net->listeners[i]);
     cl_streams_delete(net->connections.streams);
     cl_tcp_serving_delete(net->connections.serving);
-    for (unsigned i = 0; net->listeners && i < CL_UDP_PORTS; i++)
-        if (net->listeners[i] && !net->listeners[i]->accepts) /* else it is one of the sockets' */
-            free(net->listeners[i]);
     if (net->blocks)
         munmap(net->blocks, CL_TCP_CONNECTIONS * sizeof *net->blocks);
     cl_pool_delete(net->pool);
@@ -732,6 +829,25 @@ int cl_tcp_set_congestion(struct cl_netif *nif, const char *rule, uint32_t ecn)
     struct cl_tcp_settings *s = &net_of(nif)->stack.settings;
     s->cc = cc;
     s->ecn = (uint8_t)ecn;
+    return 0;
+}
+
+int cl_tcp_set_keep_alive(struct cl_netif *nif, uint32_t idle_ms, uint32_t interval_ms, uint32_t probes)
+{
+    if (idle_ms && (interval_ms == 0 || probes == 0))
+        return -EINVAL;
+    int rc = cl_tcp_ensure(nif);
+    if (rc)
+        return rc;
+    struct cl_tcp_settings *s = &net_of(nif)->stack.settings;
+    if (idle_ms == 0) {
+        s->flags &= ~(uint32_t)CL_TCP_KEEP_ALIVE;
+        return 0;
+    }
+    s->flags |= CL_TCP_KEEP_ALIVE;
+    s->keep_idle_ms = idle_ms;
+    s->keep_interval_ms = interval_ms;
+    s->keep_probes = probes;
     return 0;
 }
 

@@ -10,7 +10,11 @@ int cl_tcp_listen_on(struct cl_netif *nif, uint16_t port, uint32_t backlog, cons
                      void *arg);
 int cl_tcp_open(struct cl_netif *nif, uint32_t ipv4, uint16_t port, const struct cl_tcp_events *events, void *arg);
 int cl_tcp_set_congestion(struct cl_netif *nif, const char *rule, uint32_t ecn);
+int cl_tcp_set_keep_alive(struct cl_netif *nif, uint32_t idle_ms, uint32_t interval_ms, uint32_t probes);
 void cl_tcp_count(const struct cl_netif *nif, struct cl_tcp_counts *out);
+
+/* A lease comes back (corelane/libos/lease.h): on a kthread, or while none runs from one thread at a time. */
+void cl_tcp_take_lease(struct cl_netif *nif, struct cl_lease *lease);
 
 /* For stream sockets (sockets.h). */
 struct cl_tcp_addr;

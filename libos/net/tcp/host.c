@@ -22,6 +22,7 @@ struct socket {
     bool open;                        /* the user has it */
     bool lives;                       /* the connection does */
     bool connecting, opened, waits;   /* waits: to be accepted */
+    bool eof;                         /* the user has read all that there is */
     int error;                        /* to be told, once */
 };
 
@@ -66,7 +67,7 @@ static void send_packet(struct cl_tcp_host *h, const struct cl_flow_key *key, co
     const struct cl_chunk *chunk = data->chunk;
     for (uint32_t left = data->len, at = data->offset; left; chunk = chunk->next, at = chunk ? chunk->from : 0) {
         uint32_t n = cl_min(left, (uint32_t)chunk->from + chunk->len - at);
-        memcpy(tcp + len, chunk->data + at, n);
+        memcpy(tcp + len, chunk->bytes + at, n);
         len += n;
         left -= n;
     }
@@ -126,6 +127,11 @@ static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struc
     return l;
 }
 
+static const struct cl_flow_key *key_of(const struct cl_tcp_conn *c)
+{
+    return &cl_container_of(c, const struct socket, conn)->key;
+}
+
 uint32_t cl_tcp_host_next(struct cl_tcp_host *h, uint8_t *packet, uint32_t room, uint64_t *at_ns)
 {
     struct sent *p = h->first;
@@ -155,6 +161,13 @@ static void on_opened(struct cl_tcp_conn *c, void *arg)
     }
 }
 
+static void on_eof(struct cl_tcp_conn *c, void *arg)
+{
+    struct socket *s = cl_container_of(c, struct socket, conn);
+    (void)arg;
+    s->eof = true;
+}
+
 static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
 {
     struct socket *s = cl_container_of(c, struct socket, conn);
@@ -163,7 +176,7 @@ static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
     s->error = error;
 }
 
-static const struct cl_tcp_events events = {.opened = on_opened, .ended = on_ended};
+static const struct cl_tcp_events events = {.opened = on_opened, .eof = on_eof, .ended = on_ended};
 
 static void begin(struct socket *s)
 {
@@ -349,8 +362,12 @@ int cl_tcp_host_new(uint32_t ipv4, uint32_t mtu, uint64_t now_ns, struct cl_tcp_
     h->ipv4 = ipv4;
     h->last = &h->first;
     h->stack.chunks = cl_chunks_new(CHUNK_BYTES, 1);
-    h->turn = (struct cl_tcp_turn){
-        .stack = &h->stack, .counts = &h->counts, .emit = emit, .listener = listener_of, .now_ns = now_ns};
+    h->turn = (struct cl_tcp_turn){.stack = &h->stack,
+                                   .counts = &h->counts,
+                                   .emit = emit,
+                                   .listener = listener_of,
+                                   .key = key_of,
+                                   .now_ns = now_ns};
     cl_tcp_settings_default(&h->stack.settings, mtu);
     *out = h;
     if (h->stack.chunks)
@@ -511,7 +528,7 @@ int64_t cl_tcp_host_read(struct cl_tcp_host *h, int number, void *data, int64_t 
         got = cl_tcp_read(&s->conn, data, room);
         finish(s);
     }
-    if (got || room == 0)
+    if (got || room == 0 || s->eof)
         return got;
     if (s->error)
         return take_error(s);

@@ -62,10 +62,17 @@ static void out_of_window(struct cl_tcp_conn *c, const struct arrival *a)
         cl_tcp_challenge(c);
 }
 
-/* RFC 5961, section 3.2. */
+/* RFC 5961, section 3.2: has it the number that is next? Or, of a peer that has sent its FIN, that FIN's: so resets of
+ * programs look that were killed on macOS, and Linux takes them, too. */
+static bool exact(const struct cl_tcp_conn *c, const struct arrival *a)
+{
+    bool fin = (c->flags & CL_TCP_FIN_CAME) && c->state != CL_TCP_TIME_WAIT;
+    return a->seq == c->rcv_nxt || (fin && a->seq + 1 == c->rcv_nxt);
+}
+
 static void take_reset(struct cl_tcp_conn *c, const struct arrival *a)
 {
-    if (a->seq != c->rcv_nxt) {
+    if (!exact(c, a)) {
         cl_tcp_challenge(c);
         return;
     }
@@ -84,7 +91,8 @@ static void take_reset(struct cl_tcp_conn *c, const struct arrival *a)
  * is dealt with. */
 static bool repeated_syn(struct cl_tcp_conn *c, struct arrival *a)
 {
-    if (c->state != CL_TCP_SYN_RECEIVED || !(a->flags & CL_TCPF_SYN) || a->seq + 1 != c->rcv_nxt)
+    bool syn = (a->flags & (CL_TCPF_SYN | CL_TCPF_RST)) == CL_TCPF_SYN;
+    if (c->state != CL_TCP_SYN_RECEIVED || !syn || a->seq + 1 != c->rcv_nxt)
         return true;
     if (!(a->flags & CL_TCPF_ACK)) { /* it did not get our answer */
         cl_tcp_recovery_again(c);
@@ -100,7 +108,8 @@ static void synchronized(struct cl_tcp_conn *c, struct arrival *a)
 {
     if (cl_tcp_reopen(c, a->s) || !times_right(c, a) || !repeated_syn(c, a))
         return;
-    if (!in_window(c, a)) {
+    bool ends = (a->flags & CL_TCPF_RST) && exact(c, a);
+    if (!ends && !in_window(c, a)) {
         out_of_window(c, a);
         return;
     }

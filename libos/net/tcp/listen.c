@@ -50,6 +50,7 @@ bool cl_tcp_reopen(struct cl_tcp_conn *c, const struct cl_tcp_segment *syn)
         return false;
     uint32_t iss = c->nxt + REOPEN_STEP, ts_offset = c->ts_offset;
     cl_tcp_end(c, 0);
+    cl_tcp_loans_leave(c);
     cl_tcp_restart(c, turn, l->settings, iss, ts_offset);
     cl_tcp_listen(c, l);
     cl_tcp_listen_input(c, syn);

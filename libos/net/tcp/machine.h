@@ -4,19 +4,21 @@
 
 #include "buffer.h"
 #include "listen.h"
+#include "loans.h"
 #include "reassembly.h"
 #include "recovery.h"
 #include "scoreboard.h"
 
 #define CL_TCP_MS 1000000ull
-#define CL_TCP_OPTION_TIMES 12    /* bytes of a timestamp option, filled up */
-#define CL_TCP_SYN_RETRIES 6      /* 127 s, as in Linux; RFC 9293, section 3.8.3, asks for an R2 of 3 minutes */
-#define CL_TCP_SYN_ACK_RETRIES 5  /* of what a stranger asked for */
-#define CL_TCP_RETRIES 15         /* R2 (RFC 9293, section 3.8.3: at least 100 s) */
-#define CL_TCP_ORPHAN_RETRIES 8   /* when the user has closed */
-#define CL_TCP_ORPHAN_MS 60000    /* zero windows, when the user has closed */
-#define CL_TCP_QUICK 16           /* acknowledgements at the start that are not delayed */
-#define CL_TCP_CHALLENGES 10      /* in CL_TCP_CHALLENGE_MS, of a connection (RFC 5961, section 7) */
+#define CL_TCP_OPTION_TIMES 12   /* bytes of a timestamp option, filled up */
+#define CL_TCP_SYN_RETRIES 6     /* 127 s, as in Linux; RFC 9293, section 3.8.3, asks for an R2 of 3 minutes */
+#define CL_TCP_SYN_ACK_RETRIES 5 /* of what a stranger asked for */
+#define CL_TCP_RETRIES 15        /* R2 (RFC 9293, section 3.8.3: at least 100 s) */
+#define CL_TCP_ORPHAN_RETRIES 8  /* when the user has closed */
+#define CL_TCP_ORPHAN_MS 60000   /* zero windows, when the user has closed */
+#define CL_TCP_QUICK 16          /* acknowledgements at the start that are not delayed */
+#define CL_TCP_CHALLENGES 10     /* in CL_TCP_CHALLENGE_MS, of a connection (RFC 5961, section 7) */
+#define CL_TCP_CHALLENGE_STEP_MS 8
 #define CL_TCP_CHALLENGE_MS 1000  /* also answers to old numbers without data: no two ends answer each other for ever */
 #define CL_TCP_PAWS_MS 2073600000 /* 24 days (RFC 7323, section 5.5) */
 #define CL_TCP_RETRY_NS 1000000ull /* without a buffer */
@@ -89,6 +91,12 @@ void cl_tcp_take_window(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, u
 /* data.c: data and the FIN of an acceptable segment. */
 void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, uint32_t len, bool fin);
 
+/* Segments are smaller than both ends would take, since the path is. */
+static inline bool cl_tcp_path_limits(const struct cl_tcp_conn *c)
+{
+    return c->cc.mss + (c->flags & CL_TCP_TIMES ? CL_TCP_OPTION_TIMES : 0) < c->mss;
+}
+
 /* path.c: a time-out has come: segments may be too large for the path. */
 void cl_tcp_suspect_path(struct cl_tcp_conn *c);
 
@@ -131,6 +139,11 @@ void cl_tcp_fin_taken(struct cl_tcp_conn *c);
 void cl_tcp_fin_acked(struct cl_tcp_conn *c);
 /* It is over, for a reason (errno), or 0. */
 void cl_tcp_end(struct cl_tcp_conn *c, int error);
+
+/* user.c, of a write of `len` bytes: how many of them the buffer has room for, or -EPIPE; and `done` of those were
+ * taken. */
+int64_t cl_tcp_write_room(const struct cl_tcp_conn *c, int64_t len);
+void cl_tcp_wrote(struct cl_tcp_conn *c, int64_t len, int64_t room, int64_t done);
 
 /* tell.c: call the user of what has happened. */
 void cl_tcp_tell_events(struct cl_tcp_conn *c);

@@ -43,4 +43,5 @@ void cl_tcp_agree(struct cl_tcp_conn *c, const struct cl_tcp_segment *syn)
     c->wl1 = syn->seq;
     c->wl2 = syn->ack;
     cl_tcp_cc_init(&c->cc, c->settings->cc, c->mss - (c->flags & CL_TCP_TIMES ? CL_TCP_OPTION_TIMES : 0));
+    cl_tcp_path_agreed(c);
 }

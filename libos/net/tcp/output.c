@@ -31,8 +31,8 @@ static void fill(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
 uint32_t cl_tcp_mss_now(const struct cl_tcp_conn *c)
 {
     struct cl_tcp_range blocks[CL_TCP_MAX_SACKS];
-    unsigned n = sack_blocks(c, blocks), times = c->flags & CL_TCP_TIMES ? CL_TCP_OPTION_TIMES : 0;
-    return c->mss - times - (n ? 4 + 8 * n : 0);
+    unsigned n = sack_blocks(c, blocks);
+    return c->cc.mss - (n ? 4 + 8 * n : 0);
 }
 
 static bool emit(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const struct cl_tcp_bytes *data)
@@ -89,9 +89,9 @@ void cl_tcp_send_reset(struct cl_tcp_conn *c, uint32_t seq, bool ack)
 
 void cl_tcp_challenge(struct cl_tcp_conn *c)
 {
-    uint32_t now_ms = cl_tcp_now_ms(c);
-    if (now_ms - c->challenge_ms >= CL_TCP_CHALLENGE_MS) {
-        c->challenge_ms = now_ms;
+    uint32_t now = cl_tcp_now_ms(c) / CL_TCP_CHALLENGE_STEP_MS;
+    if (((now - c->challenge_at) & 0x7fff) >= CL_TCP_CHALLENGE_MS / CL_TCP_CHALLENGE_STEP_MS) {
+        c->challenge_at = now & 0x7fff;
         c->challenges = 0;
     }
     if (c->challenges == CL_TCP_CHALLENGES) {
@@ -156,8 +156,10 @@ static bool send_data(struct cl_tcp_conn *c, uint32_t seq, uint32_t len, bool fi
         s.ecn = CL_TCP_ECT0;
         s.flags |= c->marks & CL_TCP_MARKS_SAY_REDUCED ? CL_TCPF_CWR : 0;
     }
-    if (!emit(c, &s, &data))
+    if (!emit(c, &s, &data)) {
+        cl_tcp_board_unused(c);
         return false;
+    }
     if (s.ecn)
         c->marks &= (uint8_t)~CL_TCP_MARKS_SAY_REDUCED;
     acked(c);
@@ -180,6 +182,8 @@ static bool send_lost(struct cl_tcp_conn *c)
     while (cl_tcp_lost(c, &seq, &end)) {
         uint32_t len = cl_min(end - seq, cl_tcp_mss_now(c)), data_end = cl_tcp_data_end(c);
         bool fin = false;
+        if (cl_unlikely((c->flags & CL_TCP_TRIES_PATH) && end - seq > len))
+            cl_tcp_path_failed(c);
         if (cl_seq_before(data_end, seq + len)) { /* the last number is the FIN's */
             len = data_end - seq;
             fin = true;
@@ -224,12 +228,28 @@ static void pace(struct cl_tcp_conn *c)
     cl_tcp_set(c, CL_TCP_TIMER_SEND, c->rtt.smoothed_ns * CL_TCP_BURST * c->cc.mss / c->cc.window);
 }
 
+/* New data in a packet that is larger than the path is known to take: followed by as much, so that it shows soon when
+ * that one alone is lost. */
+static void try_path(struct cl_tcp_conn *c)
+{
+    uint32_t unsent = c->flags & CL_TCP_FIN_OUT ? 0 : cl_tcp_data_end(c) - c->nxt, under_way = c->nxt - c->una;
+    uint32_t window = c->wnd > under_way ? c->wnd - under_way : 0, flight = cl_tcp_in_flight(c);
+    uint32_t most = cl_min(unsent, cl_min(window, c->cc.window > flight ? c->cc.window - flight : 0)) / 2;
+    if (c->flags & (CL_TCP_TRIES_PATH | CL_TCP_RECOVERING))
+        return;
+    uint32_t len = cl_tcp_path_try(c, most);
+    if (len && send_data(c, c->nxt, len, false))
+        cl_tcp_path_tried(c);
+}
+
 static void send_new(struct cl_tcp_conn *c)
 {
     bool paced = (c->marks & CL_TCP_MARKS_PACED) && !(c->flags & CL_TCP_FORCE), fin;
     uint32_t len;
     if (paced && c->due_ns[CL_TCP_TIMER_SEND] != CL_TCP_NEVER)
         return;
+    if (cl_unlikely(cl_tcp_path_limits(c)))
+        try_path(c);
     for (unsigned n = 1; choose_new(c, &len, &fin); n++) {
         if (!send_data(c, c->nxt, len, fin))
             return;

@@ -60,7 +60,7 @@ static uint32_t append(struct cl_tcp_conn *c, unsigned i, const uint8_t *data, u
         struct cl_chunk *last = range->last;
         uint32_t room = last ? CL_CHUNK_ROOM - (uint32_t)last->from - last->len : 0;
         if (room == 0) {
-            while (!(last = cl_tcp_chunk_get(c, CL_TCP_RECEIVE)))
+            while (!(last = cl_tcp_chunk_for_bytes(c, CL_TCP_RECEIVE)))
                 if (!next || !evict(c, true))
                     return done;
             if (range->last)
@@ -166,6 +166,35 @@ void cl_tcp_aside_take(struct cl_tcp_conn *c)
         struct cl_chunk *after = chunk->next;
         cl_tcp_buffer_link(c, CL_TCP_RECEIVE, chunk);
         chunk = after;
+    }
+    unmake(c);
+}
+
+/* Keep the first len bytes of a range, which is longer. */
+static void shorten(struct cl_tcp_conn *c, struct cl_tcp_aside *range, uint32_t len)
+{
+    struct cl_chunk *chunk = range->first;
+    range->to = range->from + len;
+    for (; chunk->len < len; chunk = chunk->next)
+        len -= chunk->len;
+    chunk->len = (uint16_t)len;
+    if (chunk->next)
+        cl_tcp_chunks_free(c, CL_TCP_RECEIVE, chunk->next);
+    chunk->next = NULL;
+    range->last = chunk;
+}
+
+void cl_tcp_aside_cut(struct cl_tcp_conn *c, uint32_t seq)
+{
+    struct cl_tcp_reassembly *r = c->aside;
+    while (r && r->n && cl_seq_before(seq, r->ranges[r->n - 1].to)) {
+        struct cl_tcp_aside *last = &r->ranges[r->n - 1];
+        if (cl_seq_before(last->from, seq)) {
+            shorten(c, last, seq - last->from);
+        } else {
+            cl_tcp_chunks_free(c, CL_TCP_RECEIVE, last->first);
+            r->n--;
+        }
     }
     unmake(c);
 }

@@ -29,6 +29,8 @@ _Static_assert(sizeof(struct cl_tcp_reassembly) <= CL_CHUNK_ROOM, "one chunk");
 uint32_t cl_tcp_aside_put(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, uint32_t len);
 /* Move what is in order by now to `receive`, and rcv_nxt with it. */
 void cl_tcp_aside_take(struct cl_tcp_conn *c);
+/* Forget what lies from seq on. */
+void cl_tcp_aside_cut(struct cl_tcp_conn *c, uint32_t seq);
 void cl_tcp_aside_free(struct cl_tcp_conn *c);
 /* The ranges, the latest arrival first (RFC 2018, section 4), at most `room` of them. Returns how many. */
 unsigned cl_tcp_aside_sacks(const struct cl_tcp_conn *c, struct cl_tcp_range *out, unsigned room);

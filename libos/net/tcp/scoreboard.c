@@ -126,6 +126,18 @@ bool cl_tcp_board_room(struct cl_tcp_conn *c)
     return true;
 }
 
+void cl_tcp_board_unused(struct cl_tcp_conn *c)
+{
+    if (!c->board || c->board->all.last->to > 0)
+        return;
+    struct cl_tcp_board *b = c->board;
+    while (b->next != c->board->all.last)
+        b = b->next;
+    free_board(c, b->next);
+    b->next = NULL;
+    c->board->all.last = b;
+}
+
 void cl_tcp_board_add(struct cl_tcp_conn *c, uint32_t seq, uint32_t end)
 {
     struct cl_tcp_record *r = &c->one;
@@ -291,30 +303,47 @@ void cl_tcp_board_take(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, st
 
 /* What leaves again. */
 
+/* Its records begin at its first place. */
+static void move_down(struct cl_tcp_board *b, unsigned *i)
+{
+    memmove(b->records, b->records + b->from, (b->to - b->from) * sizeof b->records[0]);
+    *i -= b->from;
+    b->to = (uint16_t)(b->to - b->from);
+    b->from = 0;
+}
+
+/* Half of its records, the later ones, go to a new chunk behind it. */
+static bool split(struct cl_tcp_conn *c, struct cl_tcp_board **in, unsigned *i)
+{
+    struct cl_tcp_board *b = *in, *half = new_board(c);
+    unsigned keep = CL_TCP_BOARD_RECORDS / 2;
+    if (!half)
+        return false;
+    half->to = (uint16_t)(b->to - keep);
+    memcpy(half->records, b->records + keep, half->to * sizeof half->records[0]);
+    for (unsigned k = 0; k < half->to; k++)
+        half->sacked_n = (uint16_t)(half->sacked_n + !!(half->records[k].flags & CL_TCP_RECORD_SACKED));
+    b->to = (uint16_t)keep;
+    b->sacked_n = (uint16_t)(b->sacked_n - half->sacked_n);
+    half->next = b->next;
+    b->next = half;
+    if (c->board->all.last == b)
+        c->board->all.last = half;
+    if (*i >= keep) {
+        *in = half;
+        *i -= keep;
+    }
+    return true;
+}
+
 /* Room for one record more behind record i of b, which stays where it is, or where *b and *i say then. */
 static bool make_gap(struct cl_tcp_conn *c, struct cl_tcp_board **in, unsigned *i)
 {
+    if ((*in)->to == CL_TCP_BOARD_RECORDS && (*in)->from)
+        move_down(*in, i);
+    else if ((*in)->to == CL_TCP_BOARD_RECORDS && !split(c, in, i))
+        return false;
     struct cl_tcp_board *b = *in;
-    if (b->to == CL_TCP_BOARD_RECORDS) {
-        unsigned keep = b->from + (b->to - b->from + 1u) / 2;
-        struct cl_tcp_board *half = new_board(c);
-        if (!half)
-            return false;
-        half->to = (uint16_t)(b->to - keep);
-        memcpy(half->records, b->records + keep, half->to * sizeof half->records[0]);
-        for (unsigned k = 0; k < half->to; k++)
-            half->sacked_n = (uint16_t)(half->sacked_n + !!(half->records[k].flags & CL_TCP_RECORD_SACKED));
-        b->to = (uint16_t)keep;
-        b->sacked_n = (uint16_t)(b->sacked_n - half->sacked_n);
-        half->next = b->next;
-        b->next = half;
-        if (c->board->all.last == b)
-            c->board->all.last = half;
-        if (*i >= keep) {
-            *in = b = half;
-            *i -= keep;
-        }
-    }
     memmove(&b->records[*i + 2], &b->records[*i + 1], (b->to - *i - 1) * sizeof b->records[0]);
     b->to++;
     return true;

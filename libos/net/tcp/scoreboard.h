@@ -70,6 +70,8 @@ struct cl_tcp_told {
 
 /* Room for one record more. False: there is no memory for it. */
 bool cl_tcp_board_room(struct cl_tcp_conn *c);
+/* It did not leave: nothing has use for that room now, and no chunk is without records. */
+void cl_tcp_board_unused(struct cl_tcp_conn *c);
 /* Numbers seq to before end have left for the first time. There is room. */
 void cl_tcp_board_add(struct cl_tcp_conn *c, uint32_t seq, uint32_t end);
 /* They have left again, and are no longer lost. They began a record, and were lost, all of them. If a record has to be

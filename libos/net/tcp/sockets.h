@@ -55,6 +55,7 @@
 #define CL_STREAM_READ_OFF 0x40  /* the user reads no more */
 #define CL_STREAM_WRITE_OFF 0x80 /* the user writes no more */
 #define CL_STREAM_CLOSED 0x100   /* the user has closed it */
+#define CL_STREAM_RELEASED 0x200 /* some of what was lent was released: once, but told each time */
 
 enum cl_stream_kind { CL_STREAM_FREE = 0, CL_STREAM_LISTENER, CL_STREAM_CONNECTION };
 enum cl_stream_side { CL_STREAM_IN = 0, CL_STREAM_OUT = 1 };
@@ -107,7 +108,12 @@ struct cl_stream {
             struct cl_stream *first, *newest; /* that wait to be accepted */
         };
     };
-    struct cl_stream_options options; /* of a listener */
+    union {
+        struct cl_stream_options options; /* of a listener */
+        struct {
+            int64_t lent, released; /* of a connection: bytes written from regions, and back, ever */
+        };
+    };
 };
 _Static_assert(sizeof(struct cl_stream) <= 320, "a socket of a connection, beside its block");
 

@@ -18,6 +18,7 @@ static int check(int option, int64_t value)
     switch (option) {
     case CL_STREAM_NO_DELAY:
     case CL_STREAM_KEEP_ALIVE:
+    case CL_STREAM_KEEP_FRAMES:
         return value == 0 || value == 1 ? 0 : -EINVAL;
     case CL_STREAM_SEND_BUFFER:
     case CL_STREAM_RECEIVE_BUFFER:
@@ -40,6 +41,9 @@ static void apply(struct cl_tcp_conn *c, int option, int64_t value)
     case CL_STREAM_KEEP_ALIVE:
         cl_tcp_keep_alive(c, value);
         break;
+    case CL_STREAM_KEEP_FRAMES:
+        cl_tcp_keep_frames(c, value);
+        break;
     case CL_STREAM_SEND_BUFFER:
         c->send.limit = (uint32_t)value;
         break;
@@ -50,6 +54,12 @@ static void apply(struct cl_tcp_conn *c, int option, int64_t value)
     default:
         c->user_timeout_ms = (uint32_t)value;
     }
+}
+
+/* DCTCP goes by marks, and there are none where ECN was not agreed. */
+static bool fits_path(const struct cl_tcp_conn *c, const struct cl_tcp_cc_ops *cc)
+{
+    return cc != &cl_tcp_dctcp || (c->marks & CL_TCP_MARKS_ECN);
 }
 
 /* It goes on from the window that it has. */
@@ -66,7 +76,7 @@ void cl_stream_apply(const struct cl_stream_options *o, struct cl_tcp_conn *c)
     for (int option = 0; option < CL_STREAM_OPTIONS; option++)
         if (o->set & 1u << option)
             apply(c, option, o->of[option]);
-    if (o->cc)
+    if (o->cc && fits_path(c, o->cc))
         apply_cc(c, o->cc);
 }
 
@@ -77,6 +87,8 @@ static int64_t value_of(const struct cl_tcp_conn *c, int option)
         return !!(c->flags & CL_TCP_NO_DELAY);
     case CL_STREAM_KEEP_ALIVE:
         return !!(c->flags & CL_TCP_KEEP_ALIVE);
+    case CL_STREAM_KEEP_FRAMES:
+        return !!(c->flags & CL_TCP_KEEP_FRAMES);
     case CL_STREAM_SEND_BUFFER:
         return c->send.limit;
     case CL_STREAM_RECEIVE_BUFFER:
@@ -100,13 +112,15 @@ static void get_now(struct cl_visit *v, struct cl_tcp_conn *c)
 
 static void set_cc_now(struct cl_visit *v, struct cl_tcp_conn *c)
 {
-    apply_cc(c, ((struct question *)v)->cc);
-    v->result = 0;
+    const struct cl_tcp_cc_ops *cc = ((struct question *)v)->cc;
+    v->result = fits_path(c, cc) ? 0 : -EOPNOTSUPP;
+    if (v->result == 0)
+        apply_cc(c, cc);
 }
 
 static void get_cc_now(struct cl_visit *v, struct cl_tcp_conn *c)
 {
-    ((struct question *)v)->cc = c->cc.ops;
+    ((struct question *)v)->cc = cl_tcp_cc_ops(&c->cc);
     v->result = 0;
 }
 
@@ -189,7 +203,7 @@ int64_t cl_stream_get(struct cl_stream *s, int option)
 int cl_stream_set_congestion(struct cl_stream *s, const char *name)
 {
     struct question q = {.visit.fn = set_cc_now, .cc = cl_tcp_cc_find(name)};
-    if (!q.cc || q.cc == &cl_tcp_dctcp) /* which needs ECN on the wire */
+    if (!q.cc)
         return -ENOENT;
     if (!listens(s))
         return (int)ask(s, &q);

@@ -30,14 +30,17 @@ static void free_send(struct cl_tcp_conn *c)
 static void free_receive(struct cl_tcp_conn *c)
 {
     cl_tcp_aside_free(c);
-    if (c->receive.bytes)
-        cl_tcp_buffer_drop(c, CL_TCP_RECEIVE, c->receive.bytes);
+    if (c->receive.bytes == 0)
+        return;
+    cl_tcp_buffer_drop(c, CL_TCP_RECEIVE, c->receive.bytes);
+    c->events &= (uint8_t)~CL_TCP_EVENT_EOF; /* the user did not get all: this is no end of a stream */
 }
 
 static void unset_all(struct cl_tcp_conn *c)
 {
     for (unsigned i = 0; i < CL_TCP_TIMERS; i++)
         cl_tcp_unset(c, (enum cl_tcp_timer)i);
+    c->timer_at = 0;
 }
 
 /* Both sides have said all: the user is done, the numbers rest. */
@@ -90,7 +93,7 @@ void cl_tcp_end(struct cl_tcp_conn *c, int error)
         c->flags |= CL_TCP_TOLD; /* its user never knew of it */
     cl_tcp_accepted(c);
     c->state = CL_TCP_CLOSED;
-    c->error = (int16_t)error;
+    c->error = (uint8_t)error;
     unset_all(c);
     free_send(c);
     cl_tcp_aside_free(c);

@@ -86,6 +86,10 @@ struct transfer {
     const struct cl_iovec *vec;
     int64_t n, done; /* pieces; bytes that were taken before */
     bool peek;
+    /* Without a copy. */
+    struct cl_lease *lease;
+    struct cl_region *region;
+    int64_t offset, len;
 };
 
 /* Bytes of all pieces; -EINVAL. */
@@ -105,7 +109,7 @@ static int64_t peek(const struct cl_tcp_conn *c, uint8_t *to, int64_t room)
     int64_t done = 0;
     for (const struct cl_chunk *chunk = c->receive.first; chunk && done < room; chunk = chunk->next) {
         int64_t n = cl_min(room - done, (int64_t)chunk->len);
-        memcpy(to + done, chunk->data + chunk->from, (size_t)n);
+        memcpy(to + done, chunk->bytes + chunk->from, (size_t)n);
         done += n;
     }
     return done;
@@ -121,6 +125,24 @@ static void read_now(struct cl_visit *v, struct cl_tcp_conn *c)
     }
     if (c->receive.bytes == 0)
         cl_stream_clear(v->s, CL_STREAM_DATA);
+}
+
+static void lease_now(struct cl_visit *v, struct cl_tcp_conn *c)
+{
+    struct transfer *t = (struct transfer *)v;
+    int rc = cl_tcp_lease(c, t->lease);
+    v->result = rc == -EAGAIN ? 0 : rc ? rc : t->lease->len;
+    if (c->receive.bytes == 0)
+        cl_stream_clear(v->s, CL_STREAM_DATA);
+}
+
+static void write_from_now(struct cl_visit *v, struct cl_tcp_conn *c)
+{
+    struct transfer *t = (struct transfer *)v;
+    int64_t left = t->len - t->done;
+    v->result = cl_tcp_write_from(c, t->region, t->offset + t->done, left);
+    if (v->result >= 0 && v->result < left)
+        cl_stream_clear(v->s, CL_STREAM_ROOM);
 }
 
 static void write_now(struct cl_visit *v, struct cl_tcp_conn *c)
@@ -164,7 +186,11 @@ static int64_t read_step(struct transfer *t, struct cl_stream *s, const struct c
     *over = s->told & CL_STREAM_READ_OFF;
     if (*over)
         return 0;
-    if ((s->told & CL_STREAM_OVER) || (s->told & (CL_STREAM_DATA | CL_STREAM_EOF)) == CL_STREAM_EOF) {
+    if ((s->told & (CL_STREAM_DATA | CL_STREAM_EOF)) == CL_STREAM_EOF) { /* all was read: no error can change that */
+        *over = true;
+        return 0;
+    }
+    if (s->told & CL_STREAM_OVER) {
         *over = true;
         return cl_stream_why(s, 0);
     }
@@ -174,20 +200,31 @@ static int64_t read_step(struct transfer *t, struct cl_stream *s, const struct c
     return rc == 0 ? t->visit.result : rc == -ENOTCONN ? 0 : rc;
 }
 
+static int64_t read_as(struct transfer *t, struct cl_stream *s, bool over, int64_t timeout_ns)
+{
+    struct cl_stream_until until = cl_stream_until(s, timeout_ns);
+    int64_t rc = cl_stream_enter(s, CL_STREAM_CONNECTION);
+    if (rc)
+        return rc;
+    while (rc == 0 && !over)
+        rc = read_step(t, s, &until, &over);
+    cl_stream_leave(s);
+    return rc;
+}
+
 static int64_t read_into(struct cl_stream *s, const struct cl_iovec *vec, int64_t n, bool peek, int64_t timeout_ns)
 {
     struct transfer t = {.visit.fn = read_now, .vec = vec, .n = n, .peek = peek};
-    struct cl_stream_until until = cl_stream_until(s, timeout_ns);
-    int64_t sum = length_of(vec, n), rc;
-    bool over = sum == 0;
-    if (sum < 0)
-        return sum;
-    if ((rc = cl_stream_enter(s, CL_STREAM_CONNECTION)))
-        return rc;
-    while (rc == 0 && !over)
-        rc = read_step(&t, s, &until, &over);
-    cl_stream_leave(s);
-    return rc;
+    int64_t sum = length_of(vec, n);
+    return sum < 0 ? sum : read_as(&t, s, sum == 0, timeout_ns);
+}
+
+int cl_stream_lease(struct cl_stream *s, struct cl_lease *out, int64_t timeout_ns)
+{
+    struct transfer t = {.visit.fn = lease_now, .lease = out};
+    *out = (struct cl_lease){0};
+    int64_t rc = read_as(&t, s, false, timeout_ns);
+    return rc < 0 ? (int)rc : 0;
 }
 
 /* One step of a write. Under the guard. > 0: bytes; 0: look again. */
@@ -206,19 +243,50 @@ static int64_t write_step(struct transfer *t, struct cl_stream *s, const struct 
     return rc == 0 ? t->visit.result : rc == -ENOTCONN ? 0 : rc;
 }
 
+/* All `sum` bytes of it. */
+static int64_t write_as(struct transfer *t, struct cl_stream *s, int64_t sum, int64_t timeout_ns)
+{
+    struct cl_stream_until until = cl_stream_until(s, timeout_ns);
+    int64_t rc = cl_stream_enter(s, CL_STREAM_CONNECTION);
+    if (rc)
+        return rc;
+    while (t->done < sum && (rc = write_step(t, s, &until)) >= 0)
+        t->done += rc;
+    if (t->region)
+        s->lent += t->done;
+    cl_stream_leave(s);
+    return t->done || rc >= 0 ? t->done : rc;
+}
+
 int64_t cl_stream_writev(struct cl_stream *s, const struct cl_iovec *from, int64_t n, int64_t timeout_ns)
 {
     struct transfer t = {.visit.fn = write_now, .vec = from, .n = n};
+    int64_t sum = length_of(from, n);
+    return sum < 0 ? sum : write_as(&t, s, sum, timeout_ns);
+}
+
+int64_t cl_stream_write_from(struct cl_stream *s, struct cl_region *region, int64_t offset, int64_t len,
+                             int64_t timeout_ns)
+{
+    struct transfer t = {.visit.fn = write_from_now, .region = region, .offset = offset, .len = len};
+    return !cl_region_has(region, offset, len) ? -EINVAL : write_as(&t, s, len, timeout_ns);
+}
+
+int cl_stream_wait_released(struct cl_stream *s, int64_t bytes, int64_t timeout_ns)
+{
     struct cl_stream_until until = cl_stream_until(s, timeout_ns);
-    int64_t sum = length_of(from, n), rc;
-    if (sum < 0)
-        return sum;
-    if ((rc = cl_stream_enter(s, CL_STREAM_CONNECTION)))
+    int rc = cl_stream_enter(s, CL_STREAM_CONNECTION);
+    if (rc)
         return rc;
-    while (t.done < sum && (rc = write_step(&t, s, &until)) >= 0)
-        t.done += rc;
+    bytes = bytes < 0 ? s->lent : bytes;
+    while (rc == 0 && s->released < bytes && !(s->told & (CL_STREAM_OVER | CL_STREAM_CLOSED)))
+        rc = cl_stream_wait(s, CL_STREAM_OUT, &until);
+    if (rc == 0 && s->told & CL_STREAM_CLOSED)
+        rc = -EBADF;
+    else if (rc == 0 && s->told & CL_STREAM_OVER)
+        rc = cl_stream_why(s, 0);
     cl_stream_leave(s);
-    return t.done || rc >= 0 ? t.done : rc;
+    return rc;
 }
 
 int64_t cl_stream_write(struct cl_stream *s, const void *data, int64_t len, int64_t timeout_ns)

@@ -19,10 +19,16 @@ static void returned(struct cl_tcp_conn *c)
 /* One call of `data`. Returns how many it took. */
 static uint32_t call_data(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
 {
+    struct cl_tcp_turn *turn = c->turn;
+    turn->offered = data;
+    turn->offered_len = len;
+    turn->leased = false;
     c->flags |= CL_TCP_OFFERING;
     int64_t took = user_of(c)->data(c, data, len, c->arg);
     c->flags &= ~(uint32_t)CL_TCP_OFFERING;
     returned(c);
+    if (turn->leased)
+        return len;
     return took < 0 ? 0 : (uint32_t)cl_min(took, (int64_t)len);
 }
 
@@ -45,10 +51,11 @@ static void offer_waiting(struct cl_tcp_conn *c)
         return;
     while (c->receive.bytes) {
         const struct cl_chunk *chunk = c->receive.first;
-        uint32_t len = chunk->len, took = call_data(c, chunk->data + chunk->from, len);
-        if (c->receive.bytes == 0) /* the user closed, and it is gone */
+        uint32_t len = chunk->len, took = call_data(c, chunk->bytes + chunk->from, len);
+        bool leased = c->turn->leased;        /* then it is out of the buffer */
+        if (c->receive.bytes == 0 && !leased) /* the user closed, and it is gone */
             return;
-        if (took)
+        if (took && !leased)
             cl_tcp_buffer_drop(c, CL_TCP_RECEIVE, took);
         if (c->flags & CL_TCP_READ_SHUT) { /* the user closed meanwhile: the rest is not wanted */
             not_wanted(c);
@@ -83,6 +90,12 @@ static void tell_one(struct cl_tcp_conn *c, unsigned event)
     const struct cl_tcp_events *user = user_of(c);
     if (event == CL_TCP_EVENT_DATA) {
         offer_waiting(c);
+    } else if (event == CL_TCP_EVENT_RELEASED) {
+        int64_t bytes = cl_tcp_take_released(c);
+        if (user->released) {
+            user->released(c, bytes, c->arg);
+            returned(c);
+        }
     } else if (event == CL_TCP_EVENT_ENDED) {
         c->flags |= CL_TCP_TOLD;
         c->events = 0;
@@ -94,6 +107,7 @@ static void tell_one(struct cl_tcp_conn *c, unsigned event)
     } else {
         void (*call)(struct cl_tcp_conn *, void *) = event == CL_TCP_EVENT_OPENED     ? user->opened
                                                      : event == CL_TCP_EVENT_WRITABLE ? user->writable
+                                                     : event == CL_TCP_EVENT_TIMER    ? user->timer
                                                                                       : user->eof;
         if (call) {
             call(c, c->arg);

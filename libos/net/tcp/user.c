@@ -14,18 +14,30 @@ void cl_tcp_connect(struct cl_tcp_conn *c, const struct cl_tcp_events *user, voi
     c->progress_ms = cl_tcp_now_ms(c);
 }
 
-int64_t cl_tcp_write(struct cl_tcp_conn *c, const void *data, int64_t len)
+int64_t cl_tcp_write_room(const struct cl_tcp_conn *c, int64_t len)
 {
     if ((c->flags & (CL_TCP_FIN_WANTED | CL_TCP_TOLD)) || c->state < CL_TCP_SYN_SENT || len < 0)
         return -EPIPE;
     uint32_t limit = cl_min(c->send.limit, SEND_MOST);
     uint32_t room = limit > c->send.bytes ? limit - c->send.bytes : 0;
-    uint32_t want = (uint32_t)cl_min(len, (int64_t)room);
-    uint32_t done = cl_tcp_buffer_append(c, CL_TCP_SEND, cl_tcp_data_end(c), data, want);
+    return cl_min(len, (int64_t)room);
+}
+
+void cl_tcp_wrote(struct cl_tcp_conn *c, int64_t len, int64_t room, int64_t done)
+{
     if (done < len)
         c->flags |= CL_TCP_WANTS_ROOM;
-    if (done < want && c->send.bytes == 0) /* no acknowledgement will tell of room */
+    if (done < room && c->send.bytes == 0) /* no acknowledgement will tell of room */
         cl_tcp_set(c, CL_TCP_TIMER_SEND, CL_TCP_RETRY_NS);
+}
+
+int64_t cl_tcp_write(struct cl_tcp_conn *c, const void *data, int64_t len)
+{
+    int64_t room = cl_tcp_write_room(c, len);
+    if (room < 0)
+        return room;
+    uint32_t done = cl_tcp_buffer_append(c, CL_TCP_SEND, cl_tcp_data_end(c), data, (uint32_t)room);
+    cl_tcp_wrote(c, len, room, done);
     return done;
 }
 
@@ -36,7 +48,7 @@ int64_t cl_tcp_read(struct cl_tcp_conn *c, void *data, int64_t room)
     while (done < room && c->receive.bytes) {
         const struct cl_chunk *chunk = c->receive.first;
         uint32_t n = (uint32_t)cl_min(room - done, (int64_t)chunk->len);
-        memcpy(to + done, chunk->data + chunk->from, n);
+        memcpy(to + done, chunk->bytes + chunk->from, n);
         cl_tcp_buffer_drop(c, CL_TCP_RECEIVE, n);
         done += n;
     }
@@ -54,6 +66,12 @@ void cl_tcp_set_user(struct cl_tcp_conn *c, const struct cl_tcp_events *events, 
 void cl_tcp_no_delay(struct cl_tcp_conn *c, bool on)
 {
     c->flags = on ? c->flags | CL_TCP_NO_DELAY : c->flags & ~(uint32_t)CL_TCP_NO_DELAY;
+}
+
+void cl_tcp_set_timer(struct cl_tcp_conn *c, uint64_t in_ns)
+{
+    bool never = in_ns == UINT64_MAX || c->state == CL_TCP_CLOSED;
+    c->timer_at = never ? 0 : (uint32_t)((c->turn->now_ns + in_ns) / CL_TCP_USER_TIMER_NS + 1);
 }
 
 void cl_tcp_keep_alive(struct cl_tcp_conn *c, bool on)

@@ -209,6 +209,15 @@ static void on_writable(struct cl_tcp_conn *c, void *arg)
     cl_stream_tell(s, CL_STREAM_ROOM);
 }
 
+static void on_released(struct cl_tcp_conn *c, int64_t bytes, void *arg)
+{
+    struct cl_stream *s = arg;
+    (void)c;
+    cl_spin_lock(s->guard);
+    s->released += bytes;
+    cl_stream_tell(s, CL_STREAM_RELEASED);
+}
+
 static void on_eof(struct cl_tcp_conn *c, void *arg)
 {
     struct cl_stream *s = arg;
@@ -232,5 +241,9 @@ static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
     cl_stream_unref(s, refs);
 }
 
-const struct cl_tcp_events cl_stream_events = {
-    .opened = on_opened, .data = on_data, .writable = on_writable, .eof = on_eof, .ended = on_ended};
+const struct cl_tcp_events cl_stream_events = {.opened = on_opened,
+                                               .data = on_data,
+                                               .writable = on_writable,
+                                               .eof = on_eof,
+                                               .ended = on_ended,
+                                               .released = on_released};

@@ -77,14 +77,13 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> MakeMachine:
     return lambda *args, **kwargs: Machine(monkeypatch, *args, **kwargs)
 
 
-def run_of(lost: float, virtual_time: bool = False) -> dict[str, object]:
+def run_of(lost: float, figure: str = "echo.rps_per_core", other: str = "threads.yield_ns") -> dict[str, object]:
     """The document of a run with two figures, one of them without a value."""
     session = Session("test", seconds=1.0, cores=[0], progress=io.StringIO())
     session.canary = Canary((0, 1))
     session.canary.count(slice_of(lost))
-    session.virtual_time = virtual_time
-    session.figure("echo.rps_per_core", 6e6, runs=[6e6, 4e6])
-    session.figure("threads.yield_ns", None, reason="too slow")
+    session.figure(figure, 6e6, runs=[6e6, 4e6])
+    session.figure(other, None, reason="too slow")
     return session.document()
 
 
@@ -119,10 +118,16 @@ def test_a_quiet_run_is_judged() -> None:
 
 
 def test_what_is_in_virtual_time_is_judged_beside_a_loud_canary() -> None:
-    document = run_of(LOUD, virtual_time=True)
-    assert document["figures"]["echo.rps_per_core"]["met"] is True  # type: ignore[index]
+    document = run_of(LOUD, "raft-loss.goodput", "raft-loss.over_go_back_n")
+    assert document["figures"]["raft-loss.goodput"]["met"] is True  # type: ignore[index]
     assert document["canary"]["worst_lost_fraction"] == pytest.approx(0.25)  # type: ignore[index]
     assert "not judged" not in table.report(document) + markdown.report([document])
+
+
+def test_one_figure_in_virtual_time_is_judged_in_a_loud_run() -> None:
+    document = run_of(LOUD, "raft.batching_modelled")
+    assert document["figures"]["raft.batching_modelled"]["met"] is True  # type: ignore[index]
+    assert table.loud_line(document).startswith("test is not judged (but for what is in virtual time): ")
 
 
 def test_a_figure_that_is_not_judged_needs_a_reason() -> None:

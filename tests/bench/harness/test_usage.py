@@ -24,6 +24,12 @@ def test_datagrams_that_full_sockets_refused(tmp_path: Path) -> None:
     assert usage.udp_dropped("77", tmp_path) == 0
 
 
+def test_memory_of_this_process() -> None:
+    before = usage.own_memory()
+    kept = bytearray(b"x") * (32 << 20)
+    assert usage.own_memory() - before > len(kept) // 2
+
+
 def test_a_full_socket_is_seen_in_the_namespace_of_a_thread() -> None:
     tid = next(iter(usage.threads()))
     before = usage.udp_dropped(f"self/task/{tid}")

@@ -16,7 +16,7 @@ from corelane.libos.numba import calls
 from corelane.runtime.errors import CorelaneError
 
 ADDRESS, PORT = "10.0.0.1", 7000
-ROOM = 2032
+ROOM = 2024
 
 Stream = libos.TcpStream
 Connect = Callable[[], Stream]

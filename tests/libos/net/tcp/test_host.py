@@ -85,3 +85,32 @@ def test_connect(host: TcpHost) -> None:
     refused = lib.cl_tcp_host_connect(host.ptr, PORT + 1, PEER, PEER_PORT)
     lib.cl_tcp_host_run(host.ptr, 400_000 * MS)
     assert lib.cl_tcp_host_connected(host.ptr, refused) == -errno.ETIMEDOUT
+
+
+def test_a_unit_of_the_window_is_never_larger_than_the_window(host: TcpHost) -> None:
+    """RFC 7323, section 2.3: a limit that is no unit of the scale can still be said, as one unit."""
+    unit = 1 << 14
+    assert lib.cl_tcp_host_set(host.ptr, lib.CL_TCP_SET_WSCALE, 14) == 0
+    assert lib.cl_tcp_host_set(host.ptr, lib.CL_TCP_SET_RECEIVE_LIMIT, 4096) == 0
+    s, ours = host.opened(host.listen(), options=b"\2\4\5\xb4\1\3\3\0")
+    assert host.info(s).rcv_scale == 14
+    sent, read = 1, 0
+    for _ in range(40):
+        host.say(PSH | ACK, sent, ours, bytes(1000))
+        sent += 1000
+        while (data := host.read(s, 500)) != -errno.EAGAIN:
+            assert isinstance(data, bytes)
+            read += len(data)
+        host.run(50 * MS)
+        last = host.heard()[-1]
+        assert last.ack == sent, "all of it is taken"
+        assert last.window == 1
+    assert read == 40_000
+    for _ in range(40):  # nobody reads: no more is taken than a unit, and the one that rounding up promises
+        host.say(PSH | ACK, sent, ours, bytes(1000))
+        host.run(50 * MS)
+        sent = max(sent, host.heard()[-1].ack)
+    assert unit <= host.info(s).to_read <= 2 * unit
+    while host.read(s) != -errno.EAGAIN:
+        pass
+    assert host.heard()[-1].window == 1

@@ -33,6 +33,7 @@ class Peers:
 
     def __init__(self, space: Any, runtime: libos.Runtime, library: ctypes.CDLL) -> None:
         self.space, self.runtime, self.library = space, runtime, library
+        self.errors = 0  # with which echoes are to end
         self.library.peers_echo.restype = ctypes.c_void_p
         self.library.peers_fetched.restype = self.library.peers_echo_errors.restype = ctypes.c_uint64
 
@@ -82,8 +83,9 @@ def peers(request: pytest.FixtureRequest, netns: Any, library: ctypes.CDLL) -> I
         runtime = libos.Runtime(nic=nic, network=libos.Network(gateway=LINUX))
         runtime.start()
         made = Peers(space, runtime, library)
+        errors_before = library.peers_echo_errors()
         yield made
-        assert library.peers_echo_errors() == 0
+        assert library.peers_echo_errors() - errors_before == made.errors
         assert runtime.stop() == 0
         assert runtime.stats().balanced
         runtime.close()
@@ -206,6 +208,34 @@ def test_ecn_is_agreed_with_linux(peers: Peers) -> None:
             while part := accepted.recv(65536):
                 accepted.sendall(part)
         assert peers.results(1) == [0]
+
+
+@pytest.mark.parametrize(
+    ("idle_ms", "interval_ms", "probes", "rc"),
+    [(0, 0, 0, 0), (1, 1, 1, 0), (1, 0, 1, -errno.EINVAL), (1, 1, 0, -errno.EINVAL)],
+)
+def test_keep_alive_takes(peers: Peers, idle_ms: int, interval_ms: int, probes: int, rc: int) -> None:
+    assert lib.cl_runtime_tcp_keep_alive(peers.runtime.ptr, idle_ms, interval_ms, probes) == rc
+
+
+TCP_REPAIR = 19  # socket option (linux/tcp.h): while it is on, close says nothing to the peer
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_keep_alive_ends_what_the_peer_has_forgotten(peers: Peers, silent: bool) -> None:
+    assert lib.cl_runtime_tcp_keep_alive(peers.runtime.ptr, 300, 100, 3) == 0
+    peers.listen()
+    with peers.socket() as s:
+        s.connect((OURS, PORT))
+        wait_until(lambda: peers.counts().probes >= 3, what="three probes")  # which Linux answers
+        s.sendall(b"hello")
+        assert s.recv(10) == b"hello"
+        s.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
+    if silent:
+        peers.space.ip("address", "flush", "scope", "global")
+    wait_until(lambda: peers.counts().over == 1, what="the connection to be over")
+    assert peers.counts().resets_in == (not silent)
+    peers.errors = 1
 
 
 def test_a_router_of_linux_has_a_smaller_mtu(peers: Peers, netns: Any, seed: int) -> None:

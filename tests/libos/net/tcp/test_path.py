@@ -1,4 +1,6 @@
-"""What a connection learns of its path (libos/net/tcp/path.c): ICMP errors, a smaller MTU, routers that say nothing."""
+"""What a connection learns of its path (libos/net/tcp/path.c): ICMP errors, a smaller MTU, routers that say nothing.
+
+And when it is larger again, and what others to the same peer know of it (libos/net/tcp/paths.h)."""
 
 from __future__ import annotations
 
@@ -157,3 +159,115 @@ def test_small_segments_that_are_lost_are_no_black_hole(host: TcpHost) -> None:
     assert host.counts().timeouts > 5
     host.say(ACK, 1, ours + 5)
     assert (host.info(s).snd_mss, host.counts().mtu_shrunk) == (1460, 0)
+
+
+LONG = bytes(i * 5 & 255 for i in range(20_000))
+MINUTES = 60 * SECOND
+
+
+def sizes(host: TcpHost) -> list[int]:
+    return [len(h.data) for h in host.heard()]
+
+
+def shrunk(host: TcpHost, mtu: int = 1300) -> tuple[int, int]:
+    """A connection whose path was found to take `mtu`; nothing is under way. Its socket, and its next number."""
+    s, ours = sending(host)
+    host.complain(UNREACHABLE, TOO_LARGE, ours, mtu=mtu)
+    host.heard()
+    host.say(ACK, 1, ours + 5000)
+    assert host.info(s).snd_mss == mtu - 40
+    return s, ours + 5000
+
+
+def test_a_path_is_tried_again_after_ten_minutes(host: TcpHost) -> None:
+    """With one packet of the next size that links have, and after that the next (RFC 1191, section 6.3)."""
+    s, ours = shrunk(host)
+    host.run(9 * MINUTES)
+    host.write(s, DATA)
+    assert sizes(host) == [1260] * 3 + [1220]
+    host.say(ACK, 1, ours := ours + 5000)
+    host.run(2 * MINUTES)
+    host.write(s, b"small")
+    assert sizes(host) == [5], "it takes data"
+    host.say(ACK, 1, ours := ours + 5)
+    host.write(s, DATA)
+    assert sizes(host) == [1452, 1260, 1260, 1028]
+    assert host.info(s).snd_mss == 1260, "it is not known yet"
+    host.say(ACK, 1, ours := ours + 5000)
+    assert host.info(s).snd_mss == 1452
+    host.write(s, DATA)
+    assert sizes(host) == [1452] * 3 + [644]
+    host.say(ACK, 1, ours := ours + 5000)
+    host.run(2 * MINUTES + SECOND)
+    host.write(s, DATA)
+    assert sizes(host)[:2] == [1460, 1452], "as much as both ends take"
+    host.say(ACK, 1, ours := ours + 5000)
+    host.run(20 * MINUTES)
+    host.write(s, DATA)
+    assert sizes(host) == [1460] * 3 + [620]
+    assert (host.counts().paths_tried, host.counts().mtu_grown) == (2, 2)
+
+
+@pytest.mark.parametrize("told", [0, 1300, 1400], ids=["silent", "as before", "a little more"])
+def test_a_path_that_has_not_grown_is_left_alone_for_ten_minutes(host: TcpHost, told: int) -> None:
+    """What was lost is sent again in pieces, by acknowledgements that stand still or by a router's word."""
+    s, ours = shrunk(host)
+    host.run(11 * MINUTES)
+    host.write(s, LONG[:8000])
+    assert sizes(host)[0] == 1452
+    if told:
+        host.complain(UNREACHABLE, TOO_LARGE, ours, mtu=told)
+    for _ in range(4):
+        host.say(ACK, 1, ours)
+    mss = max(told - 40, 1260)
+    again = host.heard()
+    assert [len(h.data) for h in again][:2] == [mss, 1452 - mss]
+    assert joined(again[:2]) == LONG[:1452]
+    host.say(ACK, 1, ours := ours + 8000)
+    assert host.info(s).snd_mss == mss
+    host.run(9 * MINUTES)
+    host.write(s, DATA)
+    assert max(sizes(host)) == mss
+    host.say(ACK, 1, ours := ours + 5000)
+    host.run(2 * MINUTES)
+    host.write(s, DATA)
+    assert max(sizes(host)) == 1452
+    assert (host.counts().paths_tried, host.counts().mtu_grown) == (2, 0)
+
+
+def test_others_to_the_same_peer_know_it_too(host: TcpHost) -> None:
+    listener = host.listen()
+    before, ours_before = host.opened(listener, port=1000, options=MSS)
+    s, ours = host.opened(listener, options=MSS)
+    host.write(s, DATA)
+    host.heard()
+    host.complain(UNREACHABLE, TOO_LARGE, ours, mtu=1300)
+    host.heard()
+    host.say(ACK, 1, ours + 5000)
+    new, ours_new = host.opened(listener, port=2000, options=MSS)
+    assert [host.info(x).snd_mss for x in (s, new, before)] == [1260, 1260, 1460]
+    host.write(before, DATA)  # it finds out at its first time-out, from what is known
+    assert max(sizes(host)) == 1460
+    while host.counts().timeouts == 0:
+        host.run(SECOND // 10)
+    assert host.info(before).snd_mss == 1260
+    host.say(ACK, 1, ours_before + 5000, port=1000)
+    host.heard()
+    host.run(11 * MINUTES)
+    host.write(new, DATA)
+    assert sizes(host)[0] == 1452
+    host.say(ACK, 1, ours_new + 5000, port=2000)
+    host.run(3 * MINUTES)
+    host.write(before, DATA)
+    assert max(sizes(host)) == 1452, "it has not tried that itself"
+    assert host.counts().paths_tried == 1
+
+
+def test_what_nobody_has_asked_for_an_hour_is_forgotten(host: TcpHost) -> None:
+    shrunk(host)
+    host.run(60 * MINUTES)
+    new, _ = host.opened(0, port=2000, options=MSS)  # the listener is socket 0
+    assert host.info(new).snd_mss == 1260
+    host.run(11 * MINUTES)
+    newer, _ = host.opened(0, port=3000, options=MSS)
+    assert host.info(newer).snd_mss == 1460

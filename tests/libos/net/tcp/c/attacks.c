@@ -170,6 +170,25 @@ static void sockstress(void)
     CHECK_EQ(held(), 0);
 }
 
+/* As many bytes as fit into the memory of all connections: who reads nothing leaves some to the others. */
+static void memory_is_shared(void)
+{
+    struct cl_chunk_stats stats;
+    unsigned n = 1000, each = 80;
+    CHECK_EQ(cl_runtime_chunk_stats(victim, CL_CHUNKS_TCP_SEND, &stats), 0);
+    CHECK((uint64_t)n * each * 1000 > stats.bound_bytes);
+    for (unsigned i = 0; i < n; i++) {
+        struct bad b = open_bad(i, 0);
+        for (unsigned k = 0; k < each; k++)
+            send_bad(&b, 1000 * k, bytes, 1000, 0);
+        run_for(MS / 10);
+    }
+    CHECK_EQ(alive(), n + 1);
+    CHECK(held() > stats.bound_bytes / 3, "%llu bytes", (unsigned long long)held());
+    CHECK(held() <= stats.bound_bytes / 2 + 3 * n * CL_CHUNK_BYTES, "%llu bytes", (unsigned long long)held());
+    goes_on();
+}
+
 static struct bad slow;
 static uint32_t slow_read;
 
@@ -329,9 +348,9 @@ static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
-    CASE(blind_reset),     CASE(blind_syn),        CASE(blind_data),    CASE(blind_icmp),      CASE(syn_flood),
-    CASE(ack_flood),       CASE(sockstress),       CASE(slow_reader),   CASE(tiny_segments),   CASE(tiny_windows),
-    CASE(optimistic_acks), CASE(overlapping_data), CASE(out_of_window), CASE(port_exhaustion),
+    CASE(blind_reset),  CASE(blind_syn),       CASE(blind_data),       CASE(blind_icmp),    CASE(syn_flood),
+    CASE(ack_flood),    CASE(sockstress),      CASE(memory_is_shared), CASE(slow_reader),   CASE(tiny_segments),
+    CASE(tiny_windows), CASE(optimistic_acks), CASE(overlapping_data), CASE(out_of_window), CASE(port_exhaustion),
 };
 
 int main(int argc, char **argv)

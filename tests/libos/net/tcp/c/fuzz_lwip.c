@@ -18,6 +18,7 @@ static uint64_t now_ns = 1000000000, round_seed;
 #include "libos/net/tcp/host.h"
 #include "libos/net/tcp/machine.h"
 #include "tests/libos/net/tcp/c/lwip_end.h"
+#include "tests/libos/net/tcp/c/packet.h"
 
 #include <errno.h>
 #include <string.h>
@@ -30,9 +31,7 @@ static uint64_t now_ns = 1000000000, round_seed;
 #define PORT_LWIP 2000
 #define MS 1000000ull
 #define SECOND 1000000000ull
-#define HEADERS 20 /* of IPv4 */
 #define MOST_UNDER_WAY 65536
-#define PACKET_MOST 2048
 
 struct packet {
     uint64_t at_ns, order;
@@ -83,16 +82,6 @@ static uint8_t byte_of(bool lwip, uint64_t at)
 
 /* The wire. */
 
-static void fix_sum(uint8_t *packet, uint32_t len)
-{
-    struct cl_ipv4 ip;
-    uint8_t *tcp = packet + HEADERS;
-    memcpy(&ip, packet, sizeof ip);
-    cl_put16(tcp + 16, 0);
-    uint64_t sum = cl_csum_pseudo(ip.src_be, ip.dst_be, CL_IPPROTO_TCP, (uint16_t)(len - HEADERS));
-    cl_put16(tcp + 16, cl_csum_finish(cl_csum_add(sum, tcp, len - HEADERS)));
-}
-
 static void show(const char *what, const uint8_t *packet, uint32_t len)
 {
     struct cl_tcp_segment s;
@@ -126,7 +115,7 @@ static void change(uint8_t *packet, uint32_t len)
     }
     if (chance() < wire.shrink && !(tcp[13] & CL_TCPF_SYN))
         cl_put16(tcp + 14, cl_be16((uint16_t)below(cl_be16(cl_get16(tcp + 14)) + 1u)));
-    fix_sum(packet, len);
+    packet_fix(packet, len);
 }
 
 static void carry(bool to_us, const uint8_t *packet, uint32_t len)
@@ -161,18 +150,10 @@ static void send_ours(void)
         carry(false, packet, len);
 }
 
-static bool is_whole(const struct packet *p)
-{
-    struct cl_ipv4 ip;
-    memcpy(&ip, p->bytes, sizeof ip);
-    uint64_t sum = cl_csum_pseudo(ip.src_be, ip.dst_be, CL_IPPROTO_TCP, (uint16_t)(p->len - HEADERS));
-    return cl_csum_finish(cl_csum_add(sum, p->bytes + HEADERS, p->len - HEADERS)) == 0;
-}
-
 static void note(const struct packet *p)
 {
     struct cl_tcp_segment s;
-    if (!is_whole(p) || !cl_tcp_segment_read(p->bytes + HEADERS, p->len - HEADERS, &s))
+    if (!packet_is_whole(p->bytes, p->len) || !cl_tcp_segment_read(p->bytes + HEADERS, p->len - HEADERS, &s))
         return;
     if ((s.flags & CL_TCPF_SYN) && !irs_known) {
         irs = s.seq;
@@ -434,17 +415,6 @@ static void we_act(void)
         we_close(false);
 }
 
-static void put_ip(uint8_t *packet, uint32_t len, bool to_us)
-{
-    struct cl_ipv4 ip = {.version_ihl = 0x45, .ttl = 64, .proto = CL_IPPROTO_TCP};
-    ip.total_len_be = cl_be16((uint16_t)len);
-    ip.src_be = cl_be32(to_us ? IP_LWIP : IP_OURS);
-    ip.dst_be = cl_be32(to_us ? IP_OURS : IP_LWIP);
-    ip.check = cl_csum_finish(cl_csum_add(0, &ip, sizeof ip));
-    memcpy(packet, &ip, sizeof ip);
-    fix_sum(packet, len);
-}
-
 /* Some of what lwIP has sent comes again, cut in another way. What our user has had of it has another content now. */
 static void say_again(void)
 {
@@ -463,7 +433,7 @@ static void say_again(void)
     unsigned len = HEADERS + cl_tcp_segment_write(&s, PORT_LWIP, PORT_OURS, packet + HEADERS);
     for (uint64_t at = from, n = 1 + below(1400); n && at < sent; at++, n--)
         packet[len++] = at < ours.read ? (uint8_t)next_random(&dice) : byte_of(true, at);
-    put_ip(packet, len, true);
+    packet_head(packet, len, IP_LWIP, IP_OURS);
     show("again", packet, len);
     fly(true, packet, len, below(wire.late_ns + 1));
 }
@@ -491,7 +461,7 @@ static void make_up(bool to_us)
         s.options.sack[i] = (struct cl_tcp_range){s.ack + (uint32_t)below(3000), s.ack + (uint32_t)below(6000)};
     unsigned len = HEADERS + cl_tcp_segment_write(&s, to_us ? PORT_LWIP : PORT_OURS, to_us ? PORT_OURS : PORT_LWIP,
                                                   packet + HEADERS);
-    put_ip(packet, len, to_us);
+    packet_head(packet, len, to_us ? IP_LWIP : IP_OURS, to_us ? IP_OURS : IP_LWIP);
     show("made up", packet, len);
     fly(to_us, packet, len, below(10 * MS));
 }

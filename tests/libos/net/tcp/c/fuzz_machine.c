@@ -8,11 +8,59 @@
 
 #include "libos/net/icmp.h"
 
+#define LEASES 50
+
+static uint8_t memory[30000]; /* that is lent */
+static struct cl_region *region;
+
 struct app {
     bool keeps;
+    unsigned n_leases;
+    struct cl_lease leases[LEASES];
+    int64_t released;
     unsigned opened, ended;
 };
 static struct app apps[2];
+static void look_at(const uint8_t *data, int64_t len)
+{
+    volatile uint8_t sum = 0;
+    for (int64_t i = 0; i < len; i++) /* the sanitizer sees all of it */
+        sum = (uint8_t)(sum + data[i]);
+}
+
+static void lease_some(struct cl_tcp_conn *c, struct app *a)
+{
+    if (a->n_leases == LEASES)
+        return;
+    int rc = cl_tcp_lease(c, &a->leases[a->n_leases]);
+    CHECK(rc == 0 || rc == -EAGAIN || rc == -ENOBUFS || rc == -EALREADY);
+    a->n_leases += rc == 0;
+}
+
+static void return_one(unsigned h)
+{
+    struct app *a = &apps[h];
+    if (a->n_leases == 0)
+        return;
+    struct cl_lease *one = &a->leases[below(a->n_leases)], last = a->leases[--a->n_leases], old = *one;
+    *one = last;
+    look_at(old.data, old.len);
+    return_lease(&hosts[h], &old);
+}
+
+static void lend(struct cl_tcp_conn *c)
+{
+    int64_t from = (int64_t)below(sizeof memory), len = (int64_t)below(sizeof memory - (uint64_t)from + 1);
+    int64_t rc = cl_tcp_write_from(c, region, from, len);
+    CHECK(rc >= 0 || rc == -EPIPE);
+}
+
+static void on_released(struct cl_tcp_conn *c, int64_t bytes, void *arg)
+{
+    (void)c;
+    CHECK(bytes > 0);
+    ((struct app *)arg)->released += bytes;
+}
 
 static void on_opened(struct cl_tcp_conn *c, void *arg)
 {
@@ -24,9 +72,11 @@ static void on_opened(struct cl_tcp_conn *c, void *arg)
 static int64_t on_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg)
 {
     struct app *a = arg;
-    volatile uint8_t sum = 0;
-    for (int64_t i = 0; i < len; i++) /* the sanitizer sees all of it */
-        sum = (uint8_t)(sum + data[i]);
+    look_at(data, len);
+    if (chance() < 300)
+        lease_some(c, a);
+    if (chance() < 100)
+        lend(c);
     if (chance() < 30)
         cl_tcp_close(c);
     else if (chance() < 10)
@@ -57,7 +107,12 @@ static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
     a->ended++;
 }
 
-static const struct cl_tcp_events events = {on_opened, on_data, on_writable, on_eof, on_ended};
+static const struct cl_tcp_events events = {.opened = on_opened,
+                                            .data = on_data,
+                                            .writable = on_writable,
+                                            .eof = on_eof,
+                                            .ended = on_ended,
+                                            .released = on_released};
 
 static uint32_t near(uint32_t number)
 {
@@ -143,7 +198,7 @@ static void user_does(struct user *u)
         (u->conn.state == CL_TCP_SYN_RECEIVED && (u->conn.flags & CL_TCP_PASSIVE)))
         return;
     begin(u);
-    switch (below(12)) {
+    switch (below(15)) {
     case 0:
         cl_tcp_shutdown(&u->conn);
         break;
@@ -159,6 +214,15 @@ static void user_does(struct user *u)
         break;
     case 4:
         cl_tcp_resume(&u->conn);
+        break;
+    case 5:
+        lease_some(&u->conn, &apps[u->host->index]);
+        break;
+    case 6:
+        lend(&u->conn);
+        break;
+    case 7:
+        cl_tcp_keep_frames(&u->conn, below(2));
         break;
     default:
         (void)cl_tcp_write(&u->conn, data, (int64_t)below(sizeof data));
@@ -186,6 +250,10 @@ static void end_all(void)
         }
     }
     world_run(20000 * SECOND);
+    for (unsigned h = 0; h < 2; h++)
+        while (apps[h].n_leases) /* of connections that are over, too */
+            return_one(h);
+    CHECK_EQ(cl_region_lent(region), 0);
     CHECK(world_is_quiet(), "states %u %u %u", hosts[0].users[0].conn.state, hosts[1].users[0].conn.state,
           hosts[1].users[1].conn.state);
     world_end();
@@ -223,7 +291,9 @@ static void round_of(unsigned steps)
             hosts[below(2)].no_buffers ^= true;
         else if (what < 940)
             apps[below(2)].keeps ^= true;
-        else if (what < 960)
+        else if (what < 950)
+            return_one((unsigned)below(2));
+        else if (what < 970)
             complain_to(&hosts[below(2)]);
         else if (!hosts[0].users[0].used && !find_user(&hosts[0], 80, 1000))
             connect_from(&hosts[0], 1000, 80, &events, &apps[0]);
@@ -238,7 +308,9 @@ int main(int argc, char **argv)
     no_prediction = argc == 5 && atoi(argv[4]) == 0;
     uint64_t seed = strtoull(argv[1], NULL, 0);
     verbose = getenv("SHOW") != NULL;
-    network = (struct network){30, 30, 30, 50, 5 * MS, MS, 20 * MS, 0};
+    CHECK_EQ(cl_region_new(memory, sizeof memory, &region), 0);
+    network = (struct network){
+        .loss = 30, .twice = 30, .late = 30, .marked = 50, .delay_ns = 5 * MS, .jitter_ns = MS, .late_ns = 20 * MS};
     for (unsigned i = 0; i < (unsigned)atoi(argv[2]); i++) {
         world_random = seed * 0x9e3779b97f4a7c15ull + i * 0x2545f4914f6cdd1dull + 1;
         for (unsigned j = 0; j < 10; j++)
@@ -247,6 +319,7 @@ int main(int argc, char **argv)
             printf("round %u\n", i);
         round_of((unsigned)atoi(argv[3]));
     }
+    CHECK_EQ(cl_region_delete(region), 0);
     if (argc == 5)
         printf("%016llx\n", (unsigned long long)said);
     else

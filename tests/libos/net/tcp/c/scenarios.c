@@ -76,7 +76,8 @@ static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
     a->u = NULL;
 }
 
-static const struct cl_tcp_events events = {on_opened, on_data, on_writable, on_eof, on_ended};
+static const struct cl_tcp_events events = {
+    .opened = on_opened, .data = on_data, .writable = on_writable, .eof = on_eof, .ended = on_ended};
 
 #define ON(app, call)                                                                                                  \
     do {                                                                                                               \
@@ -386,6 +387,8 @@ static void sacks_name_the_latest_first(void)
 
 static void holes_are_bounded(void)
 {
+    cl_chunks_delete(hosts[1].stack.chunks);
+    hosts[1].stack.chunks = cl_chunks_new(4000ull * CL_CHUNK_BYTES, 1); /* of which its share is more than they take */
     open_both();
     struct cl_tcp_segment s = in_turn();
     uint32_t base = s.seq;
@@ -687,6 +690,24 @@ static void buffers_are_short(void)
     CHECK(apps[0].ended == 1 && apps[0].error == 0);
 }
 
+/* The chunks of records are full, and what would begin the next one cannot leave: none stays empty. */
+static void no_buffer_behind_a_full_chunk_of_records(void)
+{
+    open_both();
+    conn_of(0)->flags |= CL_TCP_NO_DELAY;
+    conn_of(0)->cc.window = 10 * CL_TCP_BOARD_RECORDS * conn_of(0)->cc.mss;
+    for (unsigned i = 0; i < 2 * CL_TCP_BOARD_RECORDS; i++)
+        ON(apps[0], cl_tcp_write(c, "a", 1));
+    CHECK_EQ(conn_of(0)->board->all.last->to, CL_TCP_BOARD_RECORDS);
+    hosts[0].no_buffers = true;
+    ON(apps[0], cl_tcp_write(c, "b", 1));
+    hosts[0].no_buffers = false;
+    world_run(SECOND);
+    CHECK(apps[1].read == 2 * CL_TCP_BOARD_RECORDS + 1 && apps[1].data[apps[1].read - 1] == 'b');
+    ON(apps[0], cl_tcp_abort(c));
+    world_run(SECOND);
+}
+
 static void fin_of_old_is_answered_in_time_wait(void)
 {
     open_both();
@@ -759,7 +780,8 @@ static int64_t echo(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, voi
 
 static void answers_carry_acknowledgements(void)
 {
-    static const struct cl_tcp_events echoing = {on_opened, echo, on_writable, on_eof, on_ended};
+    static const struct cl_tcp_events echoing = {
+        .opened = on_opened, .data = echo, .writable = on_writable, .eof = on_eof, .ended = on_ended};
     listen_on(&hosts[1], 80, &echoing, &apps[1]);
     apps[0].u = connect_from(&hosts[0], 1000, 80, &events, &apps[0]);
     world_run(50 * MS);
@@ -772,6 +794,49 @@ static void answers_carry_acknowledgements(void)
     CHECK_EQ(hosts[1].stack.pressure_until_ns, 0);
     ON(apps[0], cl_tcp_abort(c));
     world_run(SECOND);
+}
+
+/* A user is called at the time that it asked for last, once, and not when it has taken that back or it is over. */
+static unsigned dues;
+
+static void on_timer(struct cl_tcp_conn *c, void *arg)
+{
+    (void)c, (void)arg;
+    dues++;
+}
+
+static void users_are_called_in_time(void)
+{
+    static const struct cl_tcp_events timer_events = {.opened = on_opened,
+                                                      .data = on_data,
+                                                      .writable = on_writable,
+                                                      .eof = on_eof,
+                                                      .ended = on_ended,
+                                                      .timer = on_timer};
+    open_both();
+    dues = 0;
+    ON(apps[0], (cl_tcp_set_user(c, &timer_events, &apps[0]), cl_tcp_set_timer(c, SECOND)));
+    world_run(900 * MS);
+    CHECK_EQ(dues, 0);
+    ON(apps[0], cl_tcp_set_timer(c, SECOND)); /* later */
+    world_run(900 * MS);
+    CHECK_EQ(dues, 0);
+    world_run(200 * MS);
+    CHECK_EQ(dues, 1);
+    world_run(5 * SECOND);
+    CHECK_EQ(dues, 1);
+    ON(apps[0], cl_tcp_set_timer(c, 5 * SECOND));
+    ON(apps[0], cl_tcp_set_timer(c, 100 * MS)); /* sooner */
+    world_run(200 * MS);
+    CHECK_EQ(dues, 2);
+    ON(apps[0], cl_tcp_set_timer(c, 100 * MS));
+    ON(apps[0], cl_tcp_set_timer(c, UINT64_MAX));
+    world_run(SECOND);
+    CHECK_EQ(dues, 2);
+    ON(apps[0], cl_tcp_set_timer(c, 100 * MS));
+    ON(apps[0], cl_tcp_abort(c));
+    world_run(SECOND);
+    CHECK(dues == 2 && apps[0].ended == 1);
 }
 
 #define CASE(name)                                                                                                     \
@@ -811,10 +876,12 @@ static const struct {
     CASE(nagle_waits),
     CASE(duplicates_resend_at_once),
     CASE(buffers_are_short),
+    CASE(no_buffer_behind_a_full_chunk_of_records),
     CASE(fin_of_old_is_answered_in_time_wait),
     CASE(time_wait_opens_again),
     CASE(numbers_are_not_to_be_guessed),
     CASE(answers_carry_acknowledgements),
+    CASE(users_are_called_in_time),
 };
 
 int main(int argc, char **argv)
@@ -827,7 +894,7 @@ int main(int argc, char **argv)
         } else if (strcmp(argv[1], cases[i].name) == 0) {
             network.delay_ns = 10 * MS;
             for (unsigned h = 0; h < 2; h++)
-                host_init(h, 1000);
+                host_init(h, 2000);
             cases[i].run();
             world_end();
             printf("ok\n");

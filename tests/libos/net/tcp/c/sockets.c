@@ -130,6 +130,30 @@ static void resets(void)
     CHECK_EQ(cl_stream_close(t.ours, 0), 0);
 }
 
+/* The end of a stream stays that, whatever comes behind it; without all before it, it is none. */
+static void reset_behind_the_end(void)
+{
+    for (unsigned reads = 0; reads < 2; reads++) {
+        struct two t = two_ends();
+        char data[8];
+        CHECK_EQ(cl_stream_write(t.ours, "last", 4, WAIT), 4);
+        CHECK_EQ(cl_stream_shutdown(t.ours, CL_STREAM_WRITE), 0);
+        CHECK_EQ(cl_stream_peek(t.theirs, data, 8, WAIT), 4);
+        if (reads) {
+            CHECK_EQ(cl_stream_read(t.theirs, data, 8, WAIT), 4);
+            CHECK_EQ(cl_stream_read(t.theirs, data, 8, WAIT), 0);
+        }
+        CHECK_EQ(cl_stream_abort(t.ours), 0);
+        while (cl_stream_error(t.theirs) == 0)
+            cl_uthread_yield();
+        if (reads)
+            CHECK_EQ(cl_stream_read(t.theirs, data, 8, WAIT), 0);
+        else
+            CHECK(cl_stream_read(t.theirs, data, 8, WAIT) < 0);
+        CHECK_EQ(cl_stream_close(t.theirs, 0), 0);
+    }
+}
+
 static void lingering(void)
 {
     struct two t = two_ends();
@@ -167,9 +191,10 @@ static void options(void)
     CHECK(strcmp(cl_stream_congestion(t.theirs), "newreno") == 0);
     CHECK(strcmp(cl_stream_congestion(t.ours), "cubic") == 0);
     CHECK_EQ(cl_stream_set_congestion(t.ours, "newreno"), 0);
+    CHECK_EQ(cl_stream_set_congestion(t.ours, "dctcp"), -EOPNOTSUPP); /* nobody has offered ECN */
     CHECK(strcmp(cl_stream_congestion(t.ours), "newreno") == 0);
     for (int option = 0; option < CL_STREAM_OPTIONS; option++) {
-        int64_t value = option < CL_STREAM_SEND_BUFFER ? 1 : 30000;
+        int64_t value = option < CL_STREAM_SEND_BUFFER || option == CL_STREAM_KEEP_FRAMES ? 1 : 30000;
         CHECK_EQ(cl_stream_set(t.ours, option, value), 0);
         CHECK_EQ(cl_stream_get(t.ours, option), value);
         CHECK_EQ(cl_stream_set(t.ours, option, -1), -EINVAL);
@@ -356,6 +381,7 @@ static void root(void *arg)
     reading_and_writing();
     half_close();
     resets();
+    reset_behind_the_end();
     lingering();
     options();
     closed_under_waiters();

@@ -52,6 +52,8 @@ struct host {
 /* In 1/1000 of segments, and ns. */
 struct network {
     unsigned loss, twice, late, marked;
+    unsigned in_a_row; /* so many are lost one after the other in a direction, at most; 0: no bound. With a bound, no
+                        * connection has a reason to give up, however many rounds there are. */
     uint64_t delay_ns, jitter_ns, late_ns;
     uint64_t gbps; /* of each direction, with a queue that loses nothing; 0: no bound */
 };
@@ -72,7 +74,10 @@ static unsigned n_flying;
 static uint64_t n_flown, n_lost;
 static bool no_prediction;                    /* of hosts made from now on */
 static uint64_t said = 0xcbf29ce484222325ull; /* a hash of all that left, and when */
-static uint64_t wire_free_ns[2];              /* when a direction has sent what waits for it; by receiver */
+static uint8_t *keepable;               /* memory of the segment that is arriving, if the host may keep it */
+static unsigned n_kept, most_kept = 64; /* memories of segments, as of a NIC */
+static unsigned lost_in_a_row[2];       /* by receiver */
+static uint64_t wire_free_ns[2];        /* when a direction has sent what waits for it; by receiver */
 /* Of the test: sees each segment that leaves; true: it is lost. NULL: none. */
 static bool (*intercept)(unsigned from, const struct cl_tcp_segment *s);
 
@@ -120,10 +125,12 @@ static void send_bytes(unsigned to, const uint8_t *bytes, uint32_t len, uint8_t 
         wire_free_ns[to] = cl_max(wire_free_ns[to], now_ns) + (len + FRAMING) * 8 / network.gbps;
         in_ns += wire_free_ns[to] - now_ns;
     }
-    if (chance() < network.loss) {
+    if (chance() < network.loss && (!network.in_a_row || lost_in_a_row[to] < network.in_a_row)) {
+        lost_in_a_row[to]++;
         n_lost++;
         return;
     }
+    lost_in_a_row[to] = 0;
     if (chance() < network.late)
         in_ns += below(network.late_ns);
     if (ecn && network.marked && chance() < network.marked)
@@ -178,7 +185,7 @@ static bool world_emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const st
     const struct cl_chunk *chunk = data->chunk;
     for (uint32_t left = data->len, at = data->offset; left; chunk = chunk->next, at = chunk ? chunk->from : 0) {
         uint32_t n = cl_min(left, (uint32_t)chunk->from + chunk->len - at);
-        memcpy(bytes + len, chunk->data + at, n);
+        memcpy(bytes + len, chunk->bytes + at, n);
         len += n;
         left -= n;
     }
@@ -190,6 +197,30 @@ static bool world_emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const st
     return true;
 }
 
+struct kept {
+    struct cl_chunk_owner owner; /* first */
+    uint8_t *memory;
+};
+
+static void kept_done(struct cl_chunk_owner *owner, unsigned kthread)
+{
+    (void)kthread;
+    free(((struct kept *)owner)->memory);
+    n_kept--;
+}
+
+/* The sanitizer sees who reads it later than it may. */
+static bool world_keep(struct cl_tcp_turn *turn, struct cl_chunk *chunk)
+{
+    (void)turn;
+    if (!keepable || n_kept >= most_kept)
+        return false;
+    *(struct kept *)cl_chunk_owner(chunk) = (struct kept){{kept_done}, keepable};
+    keepable = NULL;
+    n_kept++;
+    return true;
+}
+
 static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c)
 {
     struct host *h = cl_container_of(turn, struct host, turn);
@@ -198,6 +229,11 @@ static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struc
         return NULL;
     seen[h->index][u - h->users] = (struct seen){0};
     return &h->listener;
+}
+
+static const struct cl_flow_key *key_of(const struct cl_tcp_conn *c)
+{
+    return &cl_container_of(c, const struct user, conn)->key;
 }
 
 static void settle(struct user *u)
@@ -238,6 +274,23 @@ static struct user *new_user(struct host *h, uint32_t peer, uint16_t peer_port, 
     return NULL;
 }
 
+static void hold_none(struct cl_tcp_conn *c, void *arg)
+{
+    *(struct cl_tcp_conn **)arg = c;
+}
+
+/* A lease comes back, outside of any turn; its connection gets one if it lives. */
+static inline void return_lease(struct host *h, struct cl_lease *lease)
+{
+    struct cl_tcp_conn *c = NULL;
+    cl_tcp_lease_end(&h->stack, 0, &h->counts, lease, hold_none, &c);
+    if (!c || c->turn)
+        return;
+    struct user *u = cl_container_of(c, struct user, conn);
+    begin(u);
+    finish(u);
+}
+
 static struct user *find_user(struct host *h, uint16_t peer_port, uint16_t own_port)
 {
     for (unsigned i = 0; i < HOST_CONNS; i++)
@@ -257,8 +310,12 @@ static void host_init(unsigned index, uint32_t chunks)
     h->stack.settings.no_prediction = no_prediction;
     h->stack.chunks = cl_chunks_new((uint64_t)chunks * CL_CHUNK_BYTES, 1);
     h->stack.secret = (struct cl_flow_secret){index + 1, 77};
-    h->turn =
-        (struct cl_tcp_turn){.stack = &h->stack, .counts = &h->counts, .emit = world_emit, .listener = listener_of};
+    h->turn = (struct cl_tcp_turn){.stack = &h->stack,
+                                   .counts = &h->counts,
+                                   .emit = world_emit,
+                                   .listener = listener_of,
+                                   .key = key_of,
+                                   .keep = world_keep};
 }
 
 static uint64_t held(const struct host *h)
@@ -360,8 +417,10 @@ static bool world_step(uint64_t until_ns)
         return false;
     struct flying f = flying[next];
     flying[next] = flying[--n_flying];
+    keepable = f.bytes;
     arrive_with(&hosts[f.to], f.bytes, f.len, f.ecn);
-    free(f.bytes);
+    free(keepable);
+    keepable = NULL;
     return true;
 }
 
@@ -391,6 +450,8 @@ static void world_end(void)
     n_flying = 0;
     for (unsigned h = 0; h < 2; h++) {
         CHECK_EQ(held(&hosts[h]), 0);
+        CHECK_EQ(n_kept, 0);
+        CHECK_EQ(hosts[h].counts.leased, hosts[h].counts.unleased);
         CHECK_EQ(hosts[h].listener.pending, 0);
         cl_chunks_delete(hosts[h].stack.chunks);
     }

@@ -1,0 +1,204 @@
+/* A thread of load: sends what is due, takes the answers, and says what became of each request.
+ *
+ * The loop never waits for a server: due times go on whatever happens. With `spin` it asks epoll without sleeping while
+ * something is outstanding or soon due; else it sleeps, and is up to a millisecond early so that it spins to the due
+ * time itself. */
+#include "engine.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <time.h>
+
+#define BURST 32 /* sendings before the answers are looked at again */
+#define EVENTS 64
+#define EARLY_NS 1500000 /* epoll_wait counts in ms, and wakes late */
+#define RETRY_NS 10000000
+
+/* One connection: opened anew if it is closed, given up if its oldest request waits too long. */
+static void look_after(struct cl_worker *w, uint64_t now)
+{
+    struct cl_sockload *s = w->s;
+    struct cl_conn *c = &w->conns[w->look_at];
+    w->look_at = w->look_at + 1 == w->n_conns ? 0 : w->look_at + 1;
+    if (c->state == CL_CONN_CLOSED && !s->config.fresh && now >= c->retry) {
+        c->retry = now + (uint64_t)cl_ns_to_ticks(s->clock, RETRY_NS);
+        if (cl_conn_open(w, c))
+            w->counts.refused++;
+        cl_worker_offer(w, c);
+        return;
+    }
+    if (!s->config.timeout_ns || !c->outstanding || w->by_id)
+        return;
+    uint64_t waited = now - cl_oldest(w, c)->sent;
+    if ((int64_t)waited > cl_ns_to_ticks(s->clock, (int64_t)s->config.timeout_ns)) {
+        w->counts.timeouts += cl_oldest(w, c)->measured;
+        cl_worker_drop(w, c, false);
+    }
+}
+
+static void handle(struct cl_worker *w, const struct epoll_event *event)
+{
+    struct cl_conn *c = &w->conns[event->data.u32];
+    if (c->fd < 0)
+        return;
+    if (event->events & EPOLLOUT || c->state == CL_CONN_OPENING) {
+        int rc = cl_conn_writable(w, c);
+        if (rc) {
+            w->error = w->s->running ? w->error : rc;
+            w->counts.refused++;
+            uint64_t retry = cl_tsc() + (uint64_t)cl_ns_to_ticks(w->s->clock, RETRY_NS);
+            cl_worker_drop(w, c, false);
+            c->retry = retry;
+            return;
+        }
+        cl_worker_offer(w, c);
+    }
+    if (c->fd < 0 || !(event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+        return;
+    if (w->s->stream)
+        cl_worker_read(w, c);
+    else
+        cl_worker_read_datagrams(w, c);
+}
+
+static int wait_ms(const struct cl_worker *w, uint64_t now)
+{
+    const struct cl_sockload *s = w->s;
+    if (s->mode == CL_MODE_PRELOAD || s->window)
+        return 0;
+    if (s->config.spin && w->outstanding)
+        return 0;
+    uint64_t until = cl_min(w->next_due, w->outstanding ? s->drain_end : w->next_due);
+    if (until <= now)
+        return 0;
+    int64_t ns = until == CL_SOCKLOAD_NEVER ? 1000000 : cl_ticks_to_ns(s->clock, (int64_t)(until - now)) - EARLY_NS;
+    return (int)cl_max((int64_t)0, cl_min(ns / 1000000, (int64_t)20));
+}
+
+static void poll_once(struct cl_worker *w, int ms)
+{
+    struct epoll_event events[EVENTS];
+    int n = epoll_wait(w->epoll, events, EVENTS, ms);
+    for (int i = 0; i < n; i++)
+        handle(w, &events[i]);
+}
+
+/* What is still due when the time for it is over was never sent. */
+static void count_dropped(struct cl_worker *w)
+{
+    uint64_t aborted = cl_load_relaxed(&w->s->abort) ? cl_tsc() : CL_SOCKLOAD_NEVER;
+    while (w->next_due != CL_SOCKLOAD_NEVER && w->s->mode == CL_MODE_RUN && !w->s->window && w->next_due < aborted) {
+        w->counts.offered += w->next_due >= w->s->warm_end;
+        cl_due_next(w);
+    }
+}
+
+/* An aborted run does not count what was on its way: nobody waited for it. */
+static void forget_outstanding(struct cl_worker *w)
+{
+    uint64_t forgotten = 0;
+    for (uint32_t i = 0; w->by_id && i <= w->by_id_mask; i++) {
+        forgotten += w->by_id[i].live && w->by_id[i].measured;
+        w->by_id[i].live = 0;
+    }
+    for (uint32_t i = 0; i < w->n_conns; i++) {
+        struct cl_conn *c = &w->conns[i];
+        if (!c->outstanding)
+            continue;
+        for (; c->outstanding; c->outstanding--, c->first++)
+            forgotten += cl_oldest(w, c)->live && cl_oldest(w, c)->measured;
+        cl_conn_close(w, c); /* its late answers must meet no request of the next run */
+        c->retry = 0;
+    }
+    w->outstanding = 0;
+    if (cl_load_relaxed(&w->s->abort)) {
+        w->counts.sent -= forgotten;
+        w->counts.offered -= forgotten;
+    }
+}
+
+static bool over(const struct cl_worker *w, uint64_t now)
+{
+    const struct cl_sockload *s = w->s;
+    if (cl_load_relaxed(&s->abort)) /* relaxed: a wish */
+        return true;
+    if (w->next_due == CL_SOCKLOAD_NEVER && !w->outstanding && !w->prepared)
+        return true;
+    return s->mode == CL_MODE_RUN && now > s->drain_end;
+}
+
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+}
+
+static void pin(struct cl_worker *w)
+{
+    int cpu = w->s->config.cpus ? w->s->config.cpus[w->number] : -1;
+    cpu_set_t set;
+    if (cpu < 0)
+        return;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    int rc = pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+    if (rc)
+        cl_worker_fail(w, -rc, "a thread was not pinned to its CPU");
+}
+
+void *cl_worker_main(void *arg)
+{
+    struct cl_worker *w = arg;
+    struct cl_sockload *s = w->s;
+    uint64_t cpu = cpu_ns();
+    pin(w);
+    for (uint32_t i = 0; i < w->n_conns; i++)
+        cl_worker_offer(w, &w->conns[i]);
+    cl_due_begin(w);
+    for (;;) {
+        uint64_t now = cl_tsc();
+        for (unsigned i = 0; i < BURST && w->next_due <= now && cl_worker_send(w, now); i++)
+            now = cl_tsc();
+        if (over(w, now))
+            break;
+        cl_worker_prepare(w);
+        int ms = wait_ms(w, now);
+        for (uint32_t i = 0; i < (ms ? w->n_conns : 1); i++)
+            look_after(w, now);
+        poll_once(w, ms);
+    }
+    count_dropped(w);
+    forget_outstanding(w);
+    w->prepared = false;
+    w->counts.dropped = w->counts.offered - w->counts.sent;
+    w->counts.cpu_ns = cpu_ns() - cpu;
+    __atomic_fetch_add(&s->finished, 1, __ATOMIC_RELEASE); /* release: who sees it may read the results */
+    return NULL;
+}
+
+int cl_worker_connect(struct cl_worker *w, uint64_t deadline)
+{
+    const uint32_t at_once = 256; /* a backlog holds so many at least, as a rule */
+    uint32_t begun = 0;
+    w->error = 0;
+    while (w->open < w->n_conns) {
+        while (begun < w->n_conns && begun < w->open + at_once) {
+            struct cl_conn *c = &w->conns[begun++];
+            int rc = c->state == CL_CONN_CLOSED ? cl_conn_open(w, c) : 0;
+            if (rc)
+                return rc;
+        }
+        if (w->open == w->n_conns)
+            break;
+        poll_once(w, 10);
+        if (w->error)
+            return w->error;
+        if (cl_tsc() > deadline)
+            return -ETIMEDOUT;
+        if (cl_load_relaxed(&w->s->abort))
+            return -EINTR;
+    }
+    return 0;
+}

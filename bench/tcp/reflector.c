@@ -1,0 +1,140 @@
+/* See reflector.h. */
+#include "reflector.h"
+
+#include "../harness/pinned.h"
+#include "../../runtime/net.h"
+
+#include <stdlib.h>
+
+#define FIN 0x01
+#define SYN 0x02
+#define RST 0x04
+#define ACK 0x10
+#define NOPS_TIMES 0x0101080au /* two fillers, kind and length of timestamps */
+#define PLAIN_BYTES 54         /* Ethernet, IPv4, TCP without options */
+#define SYN_TIMES_AT 8         /* of our client's SYN (drivers/nic/tcpload/segment.c) */
+
+struct head {
+    struct cl_eth eth;
+    struct cl_ipv4 ip;
+    uint16_t src_be, dst_be;
+    uint32_t seq_be, ack_be;
+    uint16_t offset_be; /* and flags */
+    uint16_t window_be, check, urgent_be;
+    uint8_t options[];
+} CL_PACKED;
+_Static_assert(sizeof(struct head) == PLAIN_BYTES, "as on the wire");
+
+struct cl_tcp_reflector {
+    struct cl_nic *nic;
+    pthread_t thread;
+    bool takes;
+    uint32_t stop; /* writer: cl_tcp_reflector_stop; reader: the thread. Relaxed: it guards nothing */
+};
+
+static void turn_addresses(struct head *h)
+{
+    uint8_t mac[6];
+    memcpy(mac, h->eth.dst, 6);
+    memcpy(h->eth.dst, h->eth.src, 6);
+    memcpy(h->eth.src, mac, 6);
+    uint32_t ip_be = h->ip.src_be;
+    h->ip.src_be = h->ip.dst_be;
+    h->ip.dst_be = ip_be;
+    uint16_t port_be = h->src_be;
+    h->src_be = h->dst_be;
+    h->dst_be = port_be;
+}
+
+/* The peer's time comes back to it, and stands for ours, too. */
+static void turn_times(uint8_t *options, uint32_t bytes, bool syn)
+{
+    uint32_t at = syn ? SYN_TIMES_AT : 0;
+    if (bytes >= at + 12 && cl_get32(options + at) == cl_be32(NOPS_TIMES))
+        cl_put32(options + at + 8, cl_get32(options + at + 4));
+}
+
+/* Make the answer of a segment, in its place. False: there is none. */
+static bool turn(const struct cl_tcp_reflector *r, struct cl_frame *f, bool last)
+{
+    struct head *h = (struct head *)f->data;
+    if (f->len < PLAIN_BYTES || h->eth.type_be != cl_be16(CL_ETHERTYPE_IPV4) || h->ip.proto != CL_IPPROTO_TCP)
+        return false;
+    uint32_t total = cl_be16(h->ip.total_len_be), header = cl_be16(h->offset_be) >> 12 << 2;
+    uint32_t flags = cl_be16(h->offset_be) & 0x3f, head = CL_IPV4_HLEN + header;
+    if (total + CL_ETH_HLEN > f->len || header < 20 || head > total)
+        return false;
+    uint32_t len = total - head, seq_be = h->seq_be;
+    if ((flags & RST) || (!len && !(flags & (SYN | FIN))) || (r->takes && len && !last))
+        return false;
+    bool syn = flags & SYN;
+    h->seq_be = syn ? cl_be32(1) : h->ack_be;
+    h->ack_be = cl_be32(cl_be32(seq_be) + len + syn + (flags & FIN));
+    h->offset_be |= cl_be16(ACK);
+    turn_addresses(h);
+    turn_times(h->options, header - 20, syn);
+    if (r->takes) {
+        h->ip.total_len_be = cl_be16(head);
+        h->ip.check = 0;
+        h->ip.check = cl_csum(&h->ip, sizeof h->ip);
+        len = 0;
+    }
+    h->check = 0;
+    uint16_t tcp_len = (uint16_t)(header + len);
+    uint64_t sum = cl_csum_pseudo(h->ip.src_be, h->ip.dst_be, CL_IPPROTO_TCP, tcp_len);
+    h->check = cl_csum_finish(cl_csum_add(sum, &h->src_be, tcp_len));
+    f->len = (uint16_t)(CL_ETH_HLEN + head + len);
+    return true;
+}
+
+/* What finds no place in the queue waits for one, unless the end has come. */
+static void send_all(struct cl_tcp_reflector *r, struct cl_frame *frames, unsigned n)
+{
+    const struct cl_nic_ops *ops = r->nic->ops;
+    unsigned done = 0;
+    while (done < n && !cl_load_relaxed(&r->stop))
+        done += ops->tx_burst(r->nic, 0, frames + done, n - done);
+    ops->free(r->nic, 0, frames + done, n - done);
+}
+
+static void *reflector_main(void *arg)
+{
+    struct cl_tcp_reflector *r = arg;
+    const struct cl_nic_ops *ops = r->nic->ops;
+    struct cl_frame frames[CL_NIC_BURST];
+    while (!cl_load_relaxed(&r->stop)) {
+        unsigned got = ops->rx_burst(r->nic, 0, frames, CL_NIC_BURST), kept = 0;
+        for (unsigned i = 0; i < got; i++) {
+            if (turn(r, &frames[i], i + 1 == got))
+                frames[kept++] = frames[i];
+            else
+                ops->free(r->nic, 0, &frames[i], 1);
+        }
+        send_all(r, frames, kept);
+    }
+    return NULL;
+}
+
+int cl_tcp_reflector_start(struct cl_nic *nic, int cpu, uint32_t takes, struct cl_tcp_reflector **out, char *err)
+{
+    struct cl_tcp_reflector *r = calloc(1, sizeof *r);
+    if (!r) {
+        snprintf(err, CL_BENCH_ERR_BYTES, "out of memory");
+        return -ENOMEM;
+    }
+    r->nic = nic;
+    r->takes = takes;
+    int rc = cl_bench_start_pinned(&r->thread, cpu, reflector_main, r, err);
+    if (rc)
+        free(r);
+    else
+        *out = r;
+    return rc;
+}
+
+void cl_tcp_reflector_stop(struct cl_tcp_reflector *r)
+{
+    cl_store_relaxed(&r->stop, 1);
+    pthread_join(r->thread, NULL);
+    free(r);
+}

@@ -1,0 +1,25 @@
+/* The floor of a TCP server: it answers a segment from what stands in it, and keeps nothing of any connection.
+ *
+ *   SYN     SYN and acknowledgement: the options are the peer's own, turned round
+ *   data    the same data, and its acknowledgement; or, if it takes, the acknowledgement alone, one for a burst
+ *   FIN     FIN and acknowledgement
+ *   others  nothing
+ *
+ * So it has no states, windows, timers, losses, order or memory: what a server takes more than this is for these. Peers
+ * must lose nothing, and what they send must be in order. One pinned thread spins on queue 0 of any NIC and sends the
+ * very frames that came. No ARP: the peer must know its MAC address. */
+#ifndef CORELANE_BENCH_TCP_REFLECTOR_H
+#define CORELANE_BENCH_TCP_REFLECTOR_H
+
+#include <corelane/drivers/nic.h>
+
+// cffi: begin
+struct cl_tcp_reflector;
+
+/* takes: answer data by its acknowledgement alone. The NIC stays the caller's. -errno, the reason in err[256]. */
+CL_API int cl_tcp_reflector_start(struct cl_nic *nic, int cpu, uint32_t takes, struct cl_tcp_reflector **out,
+                                  char *err);
+CL_API void cl_tcp_reflector_stop(struct cl_tcp_reflector *r);
+// cffi: end
+
+#endif
