@@ -124,28 +124,28 @@ enum cl_tcp_state {
 };
 
 /* cl_tcp_conn.flags */
-#define CL_TCP_PASSIVE 0x1          /* a listener's, and counted there while `half` or until it is accepted */
-#define CL_TCP_TIMES 0x2            /* timestamps were agreed */
-#define CL_TCP_SACKS 0x4            /* the peer takes SACK blocks */
-#define CL_TCP_SCALES 0x8           /* windows are scaled */
-#define CL_TCP_NO_DELAY 0x10        /* Nagle's rule is off */
-#define CL_TCP_KEEP_ALIVE 0x20      /* probes while idle */
-#define CL_TCP_SYN_OUT 0x40         /* our SYN was sent; its number is una until it is acknowledged */
-#define CL_TCP_FIN_WANTED 0x80      /* the user writes no more */
-#define CL_TCP_FIN_OUT 0x100        /* our FIN was sent: the last number before nxt */
-#define CL_TCP_READ_SHUT 0x200      /* the user reads no more: data resets the connection */
-#define CL_TCP_FIN_CAME 0x400       /* the peer's FIN is in order: rcv_nxt is behind it */
-#define CL_TCP_FIN_AHEAD 0x800      /* the peer's FIN came, at fin_seq, and something before it is missing */
-#define CL_TCP_ACK_NOW 0x1000       /* an acknowledgement is due with this turn */
-#define CL_TCP_ACK_SOON 0x2000      /* ... or when the timer comes */
-#define CL_TCP_RECOVERING 0x8000    /* from a loss, until recover_seq is acknowledged */
-#define CL_TCP_TIMED_OUT 0x10000    /* that loss was found by the time-out */
-#define CL_TCP_FORCE 0x20000        /* one segment is sent whatever the windows say: the time-out has come */
-#define CL_TCP_OFFERING 0x40000     /* the user is inside `data` */
-#define CL_TCP_TOLD 0x80000         /* `ended` was called, or must not be */
-#define CL_TCP_WANTS_ROOM 0x100000  /* a write took less than it was given */
-#define CL_TCP_KEEP_FRAMES 0x200000 /* what waits may stay in its frame */
-#define CL_TCP_TRIES_PATH 0x400000  /* a packet that is larger than the path is known to take is under way */
+#define CL_TCP_PASSIVE 0x1             /* a listener's, and counted there while `half` or until it is accepted */
+#define CL_TCP_TIMES 0x2               /* timestamps were agreed */
+#define CL_TCP_SACKS 0x4               /* the peer takes SACK blocks */
+#define CL_TCP_SCALES 0x8              /* windows are scaled */
+#define CL_TCP_NO_DELAY 0x10           /* Nagle's rule is off */
+#define CL_TCP_KEEP_ALIVE 0x20         /* probes while idle */
+#define CL_TCP_SYN_OUT 0x40            /* our SYN was sent; its number is una until it is acknowledged */
+#define CL_TCP_FIN_WANTED 0x80         /* the user writes no more */
+#define CL_TCP_FIN_OUT 0x100           /* our FIN was sent: the last number before nxt */
+#define CL_TCP_READ_SHUT 0x200         /* the user reads no more: data resets the connection */
+#define CL_TCP_FIN_CAME 0x400          /* the peer's FIN is in order: rcv_nxt is behind it */
+#define CL_TCP_FIN_AHEAD 0x800         /* the peer's FIN came, at fin_seq, and something before it is missing */
+#define CL_TCP_ACK_NOW 0x1000          /* an acknowledgement is due with this turn */
+#define CL_TCP_ACK_SOON 0x2000         /* ... or when the timer comes */
+#define CL_TCP_RECOVERING 0x8000       /* from a loss, until recover_seq is acknowledged */
+#define CL_TCP_TIMED_OUT 0x10000       /* that loss was found by the time-out */
+#define CL_TCP_FORCE 0x20000           /* one segment is sent whatever the windows say: the time-out has come */
+#define CL_TCP_OFFERING 0x40000        /* the user is inside `data` */
+#define CL_TCP_TOLD 0x80000            /* `ended` was called, or must not be */
+#define CL_TCP_WANTS_ROOM 0x100000     /* a write took less than it was given */
+#define CL_TCP_KEEP_FRAMES 0x200000    /* what waits may stay in its frame */
+#define CL_TCP_TRIES_PATH 0x400000     /* a packet that is larger than the path is known to take is under way */
 #define CL_TCP_ANSWERED_LATER 0x800000 /* by uthreads, and not inside of `data` */
 /* ... of recovery */
 #define CL_TCP_PROBING 0x80000000u      /* CL_TCP_TIMER_RESEND is that of a tail loss probe */

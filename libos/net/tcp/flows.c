@@ -60,10 +60,10 @@ struct net {
 struct turn {
     struct cl_tcp_turn turn; /* first */
     struct net *net;
-    struct cl_netq *q; /* of the kthread */
-    bool looked;       /* at the clock, since the turn before */
-    bool asked;        /* a SYN has come in this turn that makes a connection, ... */
-    uint8_t asker[6];  /* ... and from where */
+    struct cl_netq *q;            /* of the kthread */
+    bool looked;                  /* at the clock, since the turn before */
+    bool asked;                   /* a SYN has come in this turn that makes a connection, ... */
+    uint8_t asker[6];             /* ... and from where */
     const struct cl_frame *frame; /* in which the segment of now lies; NULL: it is kept */
 };
 

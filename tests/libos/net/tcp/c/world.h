@@ -74,10 +74,10 @@ static unsigned n_flying;
 static uint64_t n_flown, n_lost;
 static bool no_prediction;                    /* of hosts made from now on */
 static uint64_t said = 0xcbf29ce484222325ull; /* a hash of all that left, and when */
-static uint8_t *keepable;               /* memory of the segment that is arriving, if the host may keep it */
-static unsigned n_kept, most_kept = 64; /* memories of segments, as of a NIC */
-static unsigned lost_in_a_row[2];       /* by receiver */
-static uint64_t wire_free_ns[2];        /* when a direction has sent what waits for it; by receiver */
+static uint8_t *keepable;                     /* memory of the segment that is arriving, if the host may keep it */
+static unsigned n_kept, most_kept = 64;       /* memories of segments, as of a NIC */
+static unsigned lost_in_a_row[2];             /* by receiver */
+static uint64_t wire_free_ns[2];              /* when a direction has sent what waits for it; by receiver */
 /* Of the test: sees each segment that leaves; true: it is lost. NULL: none. */
 static bool (*intercept)(unsigned from, const struct cl_tcp_segment *s);
 
