@@ -532,7 +532,7 @@ static void lost_segments_are_cut(void)
     opens();
     write_bytes(10 * MSS);
     pass(RTT);
-    conn()->mss = 300;
+    conn()->cc.mss = 300;
     SACK(0, {2 * MSS, 6 * MSS});
     SACK(0, {2 * MSS, 10 * MSS});
     uint32_t at = 0;
@@ -553,7 +553,7 @@ static void a_long_lost_flight_is_cut(void)
     write_bytes(N * MSS);
     CHECK(n_sent == N && conn()->board == conn()->board->all.last);
     pass(RTT);
-    conn()->mss = 600;
+    conn()->cc.mss = 600;
     SACK(0, {(N - 3) * MSS, N * MSS});
     for (uint32_t i = 0; i < N - 3; i++)
         ACK((i + 1) * MSS);
@@ -578,7 +578,7 @@ static void a_hole_near_the_end_is_cut(void)
     ACK((N - 10) * MSS);
     SACK((N - 10) * MSS, {(N - 9) * MSS, (N - 4) * MSS});
     was_sent(N, (N - 10) * MSS, MSS);
-    conn()->mss = 600;
+    conn()->cc.mss = 600;
     SACK((N - 10) * MSS, {(N - 9) * MSS, (N - 4) * MSS}, {(N - 3) * MSS, N * MSS});
     was_sent(N + 1, (N - 4) * MSS, 600);
     was_sent(N + 2, (N - 4) * MSS + 600, 400);
