@@ -45,6 +45,9 @@ CFLAGS = shlex.split(
     "-fno-omit-frame-pointer -fno-strict-aliasing -fstack-clash-protection -pthread -Wall -Wextra -Werror "
     "-D_GNU_SOURCE -Iinclude"
 )
+# llhttp's sources, of Debian's package node-llhttp: without them there is no HTTP (apps/http/llhttp).
+if Path("/usr/share/include/llhttp/llhttp.h").exists():
+    CFLAGS += ["-isystem", "/usr/share/include/llhttp", "-idirafter", "/usr/share"]
 # What a program that uses the library is compiled with; its guards count on the last (libos/sched/stack.c).
 USER_CFLAGS = ("-D_GNU_SOURCE", "-pthread", "-fstack-clash-protection")
 # Calls within the library go straight, not through the PLT: nobody interposes its functions.

@@ -15,7 +15,14 @@ from typing import Any, Protocol, runtime_checkable
 from ..runtime.errors import CorelaneError
 
 # Name -> module whose `APP` it is. Modules are imported when asked for: `corelane --help` needs none of them.
-_MODULES = {"batch": "batch", "echo": "echo", "kv": "kv.app", "raft-kv": "raft.service.app", "spin": "spin"}
+_MODULES = {
+    "batch": "batch",
+    "echo": "echo",
+    "http": "http.app",
+    "kv": "kv.app",
+    "raft-kv": "raft.service.app",
+    "spin": "spin",
+}
 
 
 class Service(Protocol):
@@ -23,7 +30,7 @@ class Service(Protocol):
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """UDP ports that it answers on."""
+        """Ports that it answers on: of TCP if it has an attribute `protocol` that says so, else of UDP."""
 
     def stats(self) -> dict[str, int]:
         """The application's own counters."""
@@ -41,6 +48,14 @@ class Work(Protocol):
 
     def end(self) -> None:
         """Have it come to an end; before the runtime is stopped."""
+
+
+@runtime_checkable
+class Drains(Protocol):
+    """A service whose peers would miss what a stop cuts off."""
+
+    def drain(self) -> None:
+        """Take nothing new, and wait a while for what is under way; before the runtime is stopped."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,6 +14,8 @@
     trace.py    every move of a core for a while (traced.py: what its entries say)
     watch.py    asking an iokernel for its statistics
     bench.py    benchmarks, their list, their reports
+    load.py     open-loop load and latency of any server
+    outputs.py  files that a command is to write when it has measured
     config.py   flags for compiling C against corelane
 
 A subcommand is a module with add_arguments(parser) and run(options) -> exit code, imported only when it is called, so

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from ..bench import registry
 from ..runtime.errors import CorelaneError
 from . import values
+from .outputs import check_writable
 from .usage import Parser, WrongUsage, words_are_wrong
 
 IMPORTS = ("..bench._native",)
@@ -99,7 +99,7 @@ def _measure(names: list[str], args: list[str], every: bool) -> int:
         if not 0 <= options.patient <= 3600:
             parser.error("--patient takes a number from 0 to 3600")
         for path in _outputs(name, options, every).values():
-            _check_writable(path)
+            check_writable(path)
         if name in registry.SHOWS and options.json != "-":
             _show_doctor()
         try:
@@ -159,15 +159,6 @@ def _outputs(name: str, options: argparse.Namespace, every: bool) -> dict[str, P
     asked = {"json": options.json if options.json != "-" else None, "plot": options.plot}
     endings = {"json": "json", "plot": "png"}
     return {k: Path(to) / f"{name}.{endings[k]}" if every else Path(to) for k, to in asked.items() if to}
-
-
-def _check_writable(path: Path) -> None:
-    """Refuse before measuring what could not be written after it."""
-    folder = next(p for p in path.absolute().parents if p.exists())
-    if path.is_dir():
-        raise CorelaneError(f"write {path}", "it is a folder", "give a file's name")
-    if not folder.is_dir() or not os.access(folder, os.W_OK):
-        raise CorelaneError(f"write {path}", f"{folder} is not a folder that may be written", "give another place")
 
 
 def _write(document: dict[str, Any], module: Any, options: argparse.Namespace, every: bool) -> None:

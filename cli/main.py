@@ -24,6 +24,7 @@ COMMANDS = {
     "raft": "look at a running Raft group, change its members, hand leadership over",
     "raft-sim": "run simulated Raft clusters from seeds and check what must hold",
     "packetdrill": "run scripts of packets in and out on corelane's TCP, or on Linux'",
+    "load": "load any server, open loop, and say what its latency is and whether to trust that",
     "bench": "measure: benchmarks by name, their list, reports from their files",
     "log": "make, check or dump a persistent log: in a file, on a block device, in a storage area",
     "config": "print flags for compiling C against corelane, and unit files for systemd",
@@ -116,7 +117,8 @@ def _call(command: str, args: list[str], own: bool) -> int:
     # A command may have a help of its own.
     parser = Parser(prog=f"corelane {command}", description=COMMANDS[command], conflict_handler="resolve")
     module.add_arguments(parser)
-    options = parser.parse_args(args)
+    # A command may take words that are not its parser's.
+    options = parser.parse_args(module.rewrite(args, parser) if hasattr(module, "rewrite") else args)
     # Now, while Ctrl-C ends the process: an interrupt makes an ImportError of the import of a module of C.
     for name in getattr(module, "IMPORTS", ()):
         importlib.import_module(name, __package__)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import errno
 import json
 import os
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.ending import end_now
@@ -41,10 +43,47 @@ class _Help(argparse.Action):
 
         if namespace.target in registry.names():
             lines = registry.options_help(namespace.target)
-            parser.epilog = f"options of {namespace.target} (--option K=V):\n{lines}"
+            parser.epilog = f"options of {namespace.target} (--option K=V, or --K V):\n{lines}"
             parser.formatter_class = argparse.RawDescriptionHelpFormatter
         parser.print_help()
         parser.exit()
+
+
+def _target_of(words: Sequence[str], parser: argparse.ArgumentParser) -> str | None:
+    """The first word that is no option and no value of one."""
+    takes = {text for action in parser._actions if action.nargs is None for text in action.option_strings}
+    before = ""
+    for word in words:
+        if not word.startswith("-") and before not in takes:
+            return word
+        before = word
+    return None
+
+
+def rewrite(words: Sequence[str], parser: argparse.ArgumentParser) -> list[str]:
+    """A built-in application's options may be written as its own: --root DIR for --option root=DIR. One that is yes or
+    no needs no value."""
+    from ..apps import registry
+
+    target = _target_of(words, parser)
+    if target is None or target not in registry.names():
+        return list(words)
+    known = {text for action in parser._actions for text in action.option_strings}
+    fields = {f"--{f.name.replace('_', '-')}": f for f in dataclasses.fields(registry.load(target).options)}
+    out, left = [], list(words)
+    while left:
+        word = left.pop(0)
+        name, equals, value = word.partition("=")
+        field = None if name in known else fields.get(name)
+        if field is None:
+            out.append(word)
+            continue
+        if not equals and field.type in ("bool", bool) and (not left or left[0].startswith("-")):
+            value = "true"
+        elif not equals:
+            value = left.pop(0) if left else ""
+        out += ["--option", f"{field.name}={value}"]
+    return out
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -256,7 +295,7 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
                 _load(runtime, generator)
             else:
                 _wait(options, runtime, service)
-            _stop(options, runtime)
+            _stop(options, runtime, service)
         _finish(options, name, runtime, service, generator)
     finally:
         # Handlers point into the service: the runtime goes first.
@@ -277,10 +316,15 @@ def _load(runtime: Runtime, generator: Any) -> None:
     runtime.wait(0)
 
 
-def _stop(options: argparse.Namespace, runtime: Runtime) -> None:
-    """Stop it, and tell systemd. If a kthread's code does not come back the process ends here: nothing that it uses can
-    be closed."""
+def _stop(options: argparse.Namespace, runtime: Runtime, service: Service) -> None:
+    """Stop it, and tell systemd. What is under way may end before, if the service knows of it.
+
+    If a kthread's code does not come back the process ends here: nothing that it uses can be closed."""
+    from ..apps.registry import Drains
+
     notify(STOPPING)
+    if isinstance(service, Drains):
+        service.drain()
     try:
         runtime.stop()
     except CorelaneError as error:
@@ -291,7 +335,8 @@ def _stop(options: argparse.Namespace, runtime: Runtime) -> None:
 
 
 def _announce(options: argparse.Namespace, name: str, runtime: Runtime, service: Service) -> None:
-    does = f"serves UDP port {', '.join(map(str, service.ports))}" if service.ports else "works"
+    protocol = getattr(service, "protocol", "UDP")
+    does = f"serves {protocol} port {', '.join(map(str, service.ports))}" if service.ports else "works"
     socket = options.socket or default_socket()
     where = f"attached to {socket}" if runtime.attached else f"embedded on {options.nic}"
     _say(
@@ -352,12 +397,15 @@ def _finish(options: argparse.Namespace, name: str, runtime: Runtime, service: S
     stats = runtime.stats()
     dropped = {reason: n for reason, n in stats.dropped.items() if n}
     dropped |= {reason: n for reason, n in stats.net.items() if n and reason.startswith("tx_dropped_")}
+    counts = service.stats()
     text = f"{name} handled {stats.net['handled']:,} requests, replied to {stats.net['replied']:,}"
+    if getattr(service, "protocol", "UDP") == "TCP":  # what came was bytes: what they meant the service knows
+        text = f"{name} answered {counts.get('requests', 0):,} requests"
     text += f", failed {failed:,} in the handler" if (failed := stats.net["handler_errors"]) else ""
     lost = [f"{n:,} {reason}" for reason, n in dropped.items() if f"dropped_{reason}" not in FOR_OTHERS]
     text += f", dropped {', '.join(lost) or 'none'}"
     text += "".join(f"; {hint}" for reason, hint in _HINTS.items() if reason in dropped)
-    _say(options, "stopped", text, net=stats.net, dropped=dropped, sched=stats.sched, service=service.stats())
+    _say(options, "stopped", text, net=stats.net, dropped=dropped, sched=stats.sched, service=counts)
     if generator is not None:
         from .nics import describe_load
 

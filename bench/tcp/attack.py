@@ -86,9 +86,10 @@ def draw(canvas: Canvas, document: dict[str, Any], panel: int) -> None:
         return
     values = [number(rows[_arm(kind)]["p99_us"]) for kind in names]
     labels = [kind or "none" for kind in names]
-    colours = [0 if not kind else 2 if kind in CONNECTED else 1 for kind in names]
+    colours = [0 if not kind else 6 if kind in CONNECTED else 5 for kind in names]
     canvas.bars(labels, values, ylabel="p99 of a client beside an attacker (us)", panel=panel, colours=colours)
     canvas.caption(
         f"Attacks: the client asks {RATE:,.0f} times a second on {CONNECTIONS} connections, an attacker sends "
-        f"{ATTACK_RPS:,.0f} segments a second, blindly or (other colour) on connections of its own; {ROUNDS} rounds."
+        f"{ATTACK_RPS:,.0f} segments a second, blindly (grey) or on connections of its own (the last ones); {ROUNDS} "
+        "rounds of each."
     )

@@ -131,5 +131,7 @@ def draw(canvas: Canvas, document: dict[str, Any], panel: int) -> None:
         canvas.caption("Bulk: not measured here.")
         return
     names = [str(row["name"]).removeprefix("bulk ").removeprefix("bulk, ") for row in rows]
-    canvas.bars(names, [float(row["gbps"]) for row in rows], ylabel="one connection (Gb/s)", panel=panel)
+    colours = [links.colour_of(name) for name in names]
+    values = [float(row["gbps"]) for row in rows]
+    canvas.bars(names, values, ylabel="one connection (Gb/s)", panel=panel, colours=colours)
     canvas.caption(f"Bulk: one connection, MTU 1500, medians of {ROUNDS} rounds; Linux has its offloads on.")

@@ -38,6 +38,14 @@ GIVE_UP_S = 20.0  # a machine that has other things to do opens connections late
 PORT_OF = {"ask": ECHO, "churn": ECHO, "hold": ECHO, "send": SINK, "receive": SOURCE}
 
 
+COLOURS = {"reflector": 4, "attached": 3, "Linux": 1, "UDP": 5}  # in plots; of ours: 0
+
+
+def colour_of(arm: str) -> int:
+    """The colour of an arm's system, the same in all panels."""
+    return next((colour for word, colour in COLOURS.items() if word in arm), 0)
+
+
 def load_of(traffic: Any, **how: Any) -> TcpLoad:
     """The client with the addresses of this room."""
     usual: dict[str, Any] = {

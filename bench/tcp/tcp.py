@@ -77,7 +77,8 @@ def _draw_peaks(canvas: Canvas, document: dict[str, Any], panel: int) -> None:
         canvas.caption("Peaks: not measured here.")
         return
     names = [str(row["name"]).removesuffix(ends) for row in rows]
-    canvas.bars(names, [number(row["achieved_rps"]) for row in rows], ylabel="peak (1/s)", panel=panel)
+    colours = [links.colour_of(name) for name in names]
+    canvas.bars(names, [number(row["achieved_rps"]) for row in rows], ylabel="peak (1/s)", panel=panel, colours=colours)
     canvas.caption(
         f"Peaks, open loop, best of {peaks.ROUNDS} rounds: requests of {requests.CONNECTIONS:,} connections with one "
         f"under way on each, UDP of {links.UDP_FLOWS:,} flows; connections that are set up, ask once and are closed."

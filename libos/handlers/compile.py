@@ -45,6 +45,11 @@ _STREAM = types.int64(
     types.CPointer(types.int64),
     types.voidptr,
 )
+_HTTP = types.int64(
+    *(types.CPointer(types.uint8), types.int64) * 3,
+    types.CPointer(types.int64),
+    types.voidptr,
+)
 _CLASSIFIER = types.int64(types.CPointer(types.uint8), types.int64, types.voidptr)
 _PERIODIC = types.int64(types.voidptr)
 # What is compiled: what it may return besides an integer, and what to do if it returns anything else.
@@ -53,6 +58,13 @@ _ANSWERS = {
     "classifier": ((types.Boolean,), "the request's type, an integer from 0 on"),
     "periodic work": ((types.NoneType,), ""),
     "stream handler": ((), "two integers: how many bytes it took, and the answer's length"),
+    "HTTP handler": ((), "two integers: the status, and the length of the answer's body"),
+}
+_PAIRS = ("stream handler", "HTTP handler")
+_NAMES = {
+    "periodic work": ("state",),
+    "stream handler": ("data", "reply", "state"),
+    "HTTP handler": ("target", "body", "reply", "state"),
 }
 
 
@@ -106,7 +118,11 @@ def _guarded_stream(overload: Any) -> Any:
     def call_with_state(typingctx: Any, data: Any, reply: Any, state: Any, answered: Any) -> Any:
         return types.int64(data, reply, state, answered), emit
 
-    return call if len(overload.signature.args) == 2 else call_with_state
+    @intrinsic
+    def call_of_four(typingctx: Any, target: Any, body: Any, reply: Any, state: Any, answered: Any) -> Any:
+        return types.int64(target, body, reply, state, answered), emit
+
+    return (call, call_with_state, call_of_four)[len(overload.signature.args) - 2]
 
 
 def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str) -> Any:
@@ -114,9 +130,9 @@ def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str) -> Any:
     overload = dispatcher.overloads[argtypes]
     returns = overload.signature.return_type
     other, answer = _ANSWERS[what]
-    if what == "stream handler" and _is_two_integers(returns):
+    if what in _PAIRS and _is_two_integers(returns):
         return _guarded_stream(overload)
-    if what == "stream handler" or not isinstance(returns, (types.Integer, *other)):
+    if what in _PAIRS or not isinstance(returns, (types.Integer, *other)):
         kind = "nothing" if isinstance(returns, types.NoneType) else str(returns)
         if isinstance(returns, types.Optional):
             kind = f"{returns.type}, and on some way nothing"
@@ -287,6 +303,35 @@ def compile_stream(function: Callable[..., Any], state: Any = None, *, cache: bo
     return _compile(function, "stream handler", argtypes, entry_of, cache, (state,))
 
 
+def compile_http(function: Callable[..., Any], state: Any = None, *, cache: bool = True) -> CompiledHandler:
+    """Compile `function(target, body, reply) -> (status, length)`, or with `state`, into a cl_http_handler.
+
+    Arguments and errors as of `compile_handler`.
+    """
+
+    def entry_of(call: Any) -> tuple[Any, Callable[..., Any]]:
+        if state is None:
+
+            def entry(t: Any, t_len: int, b: Any, b_len: int, reply: Any, room: int, answered: Any, arg: Any) -> Any:
+                return call(
+                    make_view(t, t_len, True), make_view(b, b_len, True), make_view(reply, room, False), answered
+                )
+
+            return _HTTP, entry
+        shape, dtype = state.shape, state.dtype
+
+        def with_state(t: Any, t_len: int, b: Any, b_len: int, reply: Any, room: int, answered: Any, arg: Any) -> Any:
+            views = make_view(t, t_len, True), make_view(b, b_len, True), make_view(reply, room, False)
+            return call(views[0], views[1], views[2], numba.carray(arg, shape, dtype), answered)
+
+        return _HTTP, with_state
+
+    argtypes: tuple[Any, ...] = (request_view_t, request_view_t, reply_view_t)
+    if state is not None:
+        argtypes += (_state_type(state),)
+    return _compile(function, "HTTP handler", argtypes, entry_of, cache, (state,))
+
+
 def compile_classifier(function: Callable[..., Any], *, cache: bool = True) -> CompiledHandler:
     """Compile `function(request) -> type` into a cl_udp_classifier; one that raises names no type.
 
@@ -337,8 +382,7 @@ def _compile(
     """One overload of the function, and the entry point that C calls."""
     load_library()
     python = getattr(function, "py_func", function)
-    first = "data" if what == "stream handler" else "request"
-    names = ("state",) if what == "periodic work" else (first, "reply", "state")
+    names = _NAMES.get(what, ("request", "reply", "state"))
     check_compiled(what, python, names[: len(argtypes)], _ANSWERS[what][1])
     dispatcher = numba.njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(python)
 

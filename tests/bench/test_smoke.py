@@ -15,6 +15,7 @@ from corelane.bench.bimodal import bimodal
 from corelane.bench.colocate import colocate, sweep
 from corelane.bench.handoff import handoff
 from corelane.bench.harness import document as doc
+from corelane.bench.http import http
 from corelane.bench.raft import arms
 from corelane.bench.sim import managed_check, quantum
 from corelane.cli.main import main
@@ -45,6 +46,7 @@ ARMS = {  # that each benchmark compares: each is in the document, or said to be
         *(f"{name}{colocate.SWEPT}" for name in (*sweep.SWEPT_TARGETS.values(), *sweep.SWEPT_RAW.values())),
         *(f"{name}{colocate.SWEPT}" for name in (sweep.DEDICATED, sweep.DEFAULT, sweep.BOUNDED, sweep.COMPARED)),
     ),
+    "http": tuple(f"{server}: {case.name}" for server in http.SERVERS for case in http.CASES),
     "handoff": (*STEPS, *handoff.WAYS, *handoff.DECISIONS),
     "loadshift": ("delay", "shenango", "static", LINUX),
     "sim": tuple(managed_check.ARMS),
@@ -114,6 +116,7 @@ FEWER: dict[str, dict[str, Any]] = {
         },
         "hostile.hostile.REST_S": 0.1,
     },
+    "http": {"http.http.ROUNDS": 1, "http.http.WARM_S": 0.02},
     "isolation": {"isolation.isolation.ROUNDS_LEAST": 1},
     "kv": {
         "harness.peaks.ROUNDS": 1,
@@ -131,6 +134,13 @@ FEWER: dict[str, dict[str, Any]] = {
         "log.log.CORE_ROUNDS": 2,
         "log.arrivals.FRACTIONS": (0.2, 1.2),
         "log.arrivals.RULES": lambda whole: {name: whole[name] for name in ("adaptive", "no wait, 1 in flight")},
+    },
+    "load": {
+        "load.load.ROUNDS": 1,
+        "load.load.ERROR_RATES": {"UDP": (1000, 5000), "TCP": (1000,)},
+        "load.load.CONNECTIONS": {"UDP": 4, "TCP": 50},
+        "load.load.SOCKET_RATE": 5000,
+        "load.load.MEMORY_RATE": 20_000,
     },
     "loadshift": {"loadshift.ROUNDS_LEAST": 1},
     "raft": {  # tests/bench/raft has lone puts; other arms have another number of clients

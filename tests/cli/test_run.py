@@ -70,3 +70,32 @@ def test_who_waits_finds_an_iokernel_whose_folder_comes_later(
     out, err = capsys.readouterr()
     assert code == 0, err
     assert started[0] in out
+
+
+def test_options_of_an_application_are_words_of_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """--root DIR is --option root=DIR; what is the command's own stays so."""
+    from corelane.cli import run
+    from corelane.cli.usage import Parser
+
+    parser = Parser(prog="corelane run")
+    run.add_arguments(parser)
+
+    def rewritten(*words: str) -> list[str]:
+        return run.rewrite(words, parser)
+
+    assert rewritten("http", "--root", "a b", "--tls-cert=x", "--symlinks", "--port", "80", "--json") == [
+        "http",
+        *("--option", "root=a b", "--option", "tls_cert=x", "--option", "symlinks=true"),
+        *("--port", "80", "--json"),
+    ]
+    assert rewritten("--seconds", "1", "kv", "--memory-bytes", "1") == [
+        "--seconds",
+        "1",
+        "kv",
+        "--option",
+        "memory_bytes=1",
+    ]
+    assert rewritten("--name", "http", "kv", "--root", "x") == ["--name", "http", "kv", "--root", "x"]
+    assert rewritten("shop:lower", "--root", "x") == ["shop:lower", "--root", "x"]
+    assert main(["run", "http", "--nic", f"pcap:{tmp_path}/none", "--roots", "x"]) == 2
+    assert "--roots" in capsys.readouterr().err

@@ -42,6 +42,7 @@ ROOMS = {
     "libos/net/tcp": "net sched",
     "libos/storage": "sched",
     "libos/storage/log": "storage sched",
+    "apps/http": ". http/llhttp",
     "apps/kv": ".",
     "apps/raft/transport": "raft/core",
     "apps/raft/node": "raft/core kv",
@@ -53,6 +54,8 @@ ROOMS = {
     "bench/ground": "afxdp",
     "bench/handoff": ". tenant",
     "bench/hostile": "isolation tenant",
+    "bench/load": "load/sockload load/reference",
+    "bench/load/reference": "load/sockload",
     "bench/raft": "log",
     "bench/raft_loss": "",
     "bench/sim": "handoff tenant",
@@ -61,6 +64,7 @@ ROOMS = {
 
 # Rooms whose C files may call each other in circles: state machines in several files, with one internal header.
 STATE_MACHINES = {
+    "apps/http/llhttp": "a library's two files: its machine calls what its calls define, and the other way round",
     "apps/raft/core": "one message may change term, role, log and members, and each of these the others",
     "apps/raft/sim": "a world in which what happens makes more happen, from one queue of events",
     "iokernel/cores": "a core that changes hands: who wants it, who is asked, what the ways to end it find",

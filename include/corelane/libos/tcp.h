@@ -1,10 +1,10 @@
 /* TCP for applications: the event form. Part of the C API (libos.h).
  *
  * What happens to a connection calls its user, run to completion on the kthread that works on it. Callbacks of one
- * connection run one at a time, on whatever kthread, in this order: `opened`; then `data`, `writable`, `eof` as it
- * comes; `ended` once and last. They may call everything below for their own connection, and may block like other code
- * of a uthread; the connection waits meanwhile, others go on. What they write leaves when they have returned, with the
- * acknowledgement of what came.
+ * connection run one at a time, on whatever kthread, in this order: `opened`; then `data`, `writable`, `eof`, `due`
+ * as it comes; `ended` once and last. They may call everything below for their own connection, and may block like other
+ * code of a uthread; the connection waits meanwhile, others go on. What they write leaves when they have returned, with
+ * the acknowledgement of what came.
  *
  *   static int64_t on_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg)
  *   {
@@ -47,6 +47,8 @@ struct cl_tcp_events {
     void (*ended)(struct cl_tcp_conn *c, int error, void *arg);
     /* The next `bytes` bytes of what cl_tcp_write_from took are the user's again. Before `ended` for the last. */
     void (*released)(struct cl_tcp_conn *c, int64_t bytes, void *arg);
+    /* The time of cl_tcp_set_timer has come. */
+    void (*timer)(struct cl_tcp_conn *c, void *arg);
 };
 
 /* Of a runtime. Writers: kthreads, each for itself; readers: anybody. */
@@ -149,6 +151,13 @@ CL_API void cl_tcp_keep_frames(struct cl_tcp_conn *c, bool on);
 CL_API int64_t cl_tcp_write_from(struct cl_tcp_conn *c, struct cl_region *region, int64_t offset, int64_t len);
 /* Offer what waits to `data` again, when this callback has returned. */
 CL_API void cl_tcp_resume(struct cl_tcp_conn *c);
+/* Call `timer` in so many ns, and not at the time that was asked for before; UINT64_MAX: never. It comes once, and up to
+ * 68 ms late: it is for states that last too long. */
+CL_API void cl_tcp_set_timer(struct cl_tcp_conn *c, uint64_t in_ns);
+/* Around a handler that the user calls in its callback: it may ask who is served (cl_current_request), and its views may
+ * fault (cl_handler_fault). It may block. `end` returns whether it faulted. On a uthread. */
+CL_API void cl_tcp_handler_begin(struct cl_tcp_conn *c);
+CL_API bool cl_tcp_handler_end(struct cl_tcp_conn *c);
 /* Send small segments at once, whatever is under way (no Nagle). */
 CL_API void cl_tcp_no_delay(struct cl_tcp_conn *c, bool on);
 /* Probe the peer while it is silent: after 2 hours, or as cl_runtime_tcp_keep_alive says. */

@@ -5,18 +5,34 @@
 
 #define FIRST_WINDOW 14600 /* RFC 6928, section 2 */
 
+static const struct cl_tcp_cc_ops *const rules[] = {&cl_tcp_cubic, &cl_tcp_newreno, &cl_tcp_dctcp};
+#define RULES (sizeof rules / sizeof rules[0])
+
 const struct cl_tcp_cc_ops *cl_tcp_cc_find(const char *name)
 {
-    static const struct cl_tcp_cc_ops *const all[] = {&cl_tcp_cubic, &cl_tcp_newreno, &cl_tcp_dctcp};
-    for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (strcmp(all[i]->name, name) == 0)
-            return all[i];
+    for (unsigned i = 0; i < RULES; i++)
+        if (strcmp(rules[i]->name, name) == 0)
+            return rules[i];
     return NULL;
+}
+
+const struct cl_tcp_cc_ops *cl_tcp_cc_ops(const struct cl_tcp_cc *cc)
+{
+    return rules[cc->rule];
+}
+
+/* What a connection keeps of it: a byte, not a pointer. */
+static uint8_t rule_of(const struct cl_tcp_cc_ops *ops)
+{
+    uint8_t i = 0;
+    while (rules[i] != ops)
+        i++;
+    return i;
 }
 
 void cl_tcp_cc_init(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ops *ops, uint32_t mss)
 {
-    *cc = (struct cl_tcp_cc){.ops = ops, .mss = mss, .threshold = CL_TCP_CC_NO_THRESHOLD};
+    *cc = (struct cl_tcp_cc){.rule = rule_of(ops), .mss = (uint16_t)mss, .threshold = CL_TCP_CC_NO_THRESHOLD};
     cc->window = cl_min(10 * mss, cl_max(2 * mss, (uint32_t)FIRST_WINDOW));
     ops->init(cc);
 }
@@ -32,19 +48,20 @@ static uint32_t slow_start(struct cl_tcp_cc *cc, uint32_t acked)
 void cl_tcp_cc_acked(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack, bool recovering)
 {
     struct cl_tcp_cc_ack rest = *ack;
-    if (cc->ops->saw)
-        cc->ops->saw(cc, ack);
+    const struct cl_tcp_cc_ops *ops = rules[cc->rule];
+    if (ops->saw)
+        ops->saw(cc, ack);
     if (recovering || !ack->limited || ack->acked == 0)
         return;
     if (cc->window < cc->threshold)
         rest.acked = slow_start(cc, ack->acked);
     if (rest.acked)
-        cc->ops->grow(cc, &rest);
+        ops->grow(cc, &rest);
 }
 
 uint32_t cl_tcp_cc_fall(struct cl_tcp_cc *cc, uint64_t now_ns, bool ecn)
 {
-    uint32_t to = cc->ops->fall(cc, now_ns, ecn);
+    uint32_t to = rules[cc->rule]->fall(cc, now_ns, ecn);
     cc->before = cc->window;
     cc->threshold_before = ecn ? 0 : cc->threshold;
     cc->threshold = cl_max(to, CL_TCP_CC_WINDOWS_LEAST * cc->mss);
@@ -59,7 +76,7 @@ void cl_tcp_cc_undo(struct cl_tcp_cc *cc)
     cc->window = cl_max(cc->window, cc->before);
     cc->threshold = cl_max(cc->threshold, cc->threshold_before);
     cc->threshold_before = 0;
-    cc->ops->undo(cc);
+    rules[cc->rule]->undo(cc);
 }
 
 void cl_tcp_cc_timed_out(struct cl_tcp_cc *cc, uint64_t now_ns, bool first)

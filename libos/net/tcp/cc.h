@@ -44,11 +44,12 @@ struct cl_tcp_cc_ops {
 };
 
 struct cl_tcp_cc {
-    const struct cl_tcp_cc_ops *ops;
     uint32_t window;    /* bytes that may be under way */
     uint32_t threshold; /* of slow start */
-    uint32_t mss;       /* bytes of data in a full segment */
-    uint32_t acked;     /* newreno and slow start: bytes not yet turned into growth */
+    uint16_t mss;       /* bytes of data in a full segment */
+    uint8_t rule;       /* its number; see cl_tcp_cc_ops */
+    uint8_t pad;
+    uint32_t acked; /* newreno and slow start: bytes not yet turned into growth */
     /* Before the last fall (cwnd_prior). threshold_before 0: that fall was right, or not for a loss. */
     uint32_t before, threshold_before;
     union {
@@ -69,6 +70,9 @@ struct cl_tcp_cc {
 };
 
 extern const struct cl_tcp_cc_ops cl_tcp_newreno, cl_tcp_cubic, cl_tcp_dctcp;
+
+/* The rule that it follows. */
+const struct cl_tcp_cc_ops *cl_tcp_cc_ops(const struct cl_tcp_cc *cc);
 
 /* By its name; NULL: there is none. */
 const struct cl_tcp_cc_ops *cl_tcp_cc_find(const char *name);

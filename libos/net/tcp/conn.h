@@ -103,6 +103,7 @@
 
 #define CL_TCP_IDLE_BYTES 512
 #define CL_TCP_PRESSURE_NS 10000000ull
+#define CL_TCP_USER_TIMER_NS (1ull << 26)
 #define CL_TCP_SHARE 4         /* see cl_tcp_has_its_share */
 #define CL_TCP_MSS_DEFAULT 536 /* of a peer that names none (RFC 9293, section 3.7.1) */
 #define CL_TCP_MSS_LEAST 64    /* a smaller one is taken for this: else a peer makes our headers its amplifier */
@@ -167,6 +168,7 @@ enum cl_tcp_state {
 #define CL_TCP_EVENT_EOF 8
 #define CL_TCP_EVENT_RELEASED 16
 #define CL_TCP_EVENT_ENDED 32
+#define CL_TCP_EVENT_TIMER 64
 
 /* What a timer waits for. */
 enum cl_tcp_timer {
@@ -291,12 +293,14 @@ struct cl_tcp_conn {
     uint8_t retries; /* since something was acknowledged; of keep-alive: unanswered */
     /* Receiving. */
     uint32_t rcv_nxt, rcv_edge;
-    uint32_t fin_seq;       /* of the peer's FIN, with CL_TCP_FIN_AHEAD */
-    uint32_t last_ack_sent; /* Last.ACK.sent (RFC 7323, section 4.3) */
-    uint16_t rcv_mss;       /* the longest segment that came: two of them are acknowledged at once */
-    uint8_t quick;          /* acknowledgements more that are not delayed */
-    uint8_t challenges;     /* sent since challenge_ms */
-    uint32_t challenge_ms;  /* low word of the time */
+    uint32_t fin_seq;           /* of the peer's FIN, with CL_TCP_FIN_AHEAD */
+    uint32_t last_ack_sent;     /* Last.ACK.sent (RFC 7323, section 4.3) */
+    uint16_t rcv_mss;           /* the longest segment that came: two of them are acknowledged at once */
+    uint16_t dsacks;            /* reports of what came twice, ever, modulo 2^16 */
+    uint32_t quick : 5;         /* acknowledgements more that are not delayed */
+    uint32_t challenges : 4;    /* sent since challenge_at, */
+    uint32_t challenge_at : 15; /* which is the time in steps of CL_TCP_CHALLENGE_STEP_MS */
+    uint32_t error : 8; /* errno with which it ended; before that what ICMP said since something was acknowledged */
     /* Timestamps. */
     uint32_t ts_recent, ts_recent_ms; /* TS.Recent, and when it was set */
     uint32_t ts_offset;
@@ -310,7 +314,8 @@ struct cl_tcp_conn {
     uint32_t recover_seq; /* RecoveryPoint (RFC 6675); with CL_TCP_PROBED the probe's end (TLP.end_seq, RFC 8985) */
     uint32_t reduced_seq; /* with CL_TCP_MARKS_REDUCED: nxt at that time */
     uint32_t user_timeout_ms;
-    uint32_t loans; /* the number of its struct cl_tcp_loans (loans.h), and one more; 0: there is none */
+    uint32_t loans;    /* the number of its struct cl_tcp_loans (loans.h), and one more; 0: there is none */
+    uint32_t timer_at; /* the time of cl_tcp_set_timer, in steps of CL_TCP_USER_TIMER_NS; 0: none. 9 years of them */
     struct cl_tcp_rtt rtt;
     struct cl_tcp_cc cc;
     uint32_t heard_ms;    /* low word of the time when a segment came, ... */
@@ -319,9 +324,7 @@ struct cl_tcp_conn {
     const struct cl_tcp_events *user;
     void *arg;
     struct cl_tcp_listener *listener; /* of a passive one until it is accepted or over */
-    int16_t error;   /* errno with which it ended; before that what ICMP said since something was acknowledged */
-    uint16_t dsacks; /* reports of what came twice, ever, modulo 2^16 */
-    uint32_t resent; /* segments, ever */
+    uint32_t resent;                  /* segments, ever */
 };
 
 /* With its flow, its alarm, and its bucket and index in the tables. */

@@ -10,7 +10,7 @@
 
 static bool exact(const struct cl_tcp_conn *c)
 {
-    return c->cc.ops == &cl_tcp_dctcp;
+    return cl_tcp_cc_ops(&c->cc) == &cl_tcp_dctcp;
 }
 
 /* RFC 3168, section 6.1.1. A SYN that nobody answered asks no more: something on the way may not like the flags. */

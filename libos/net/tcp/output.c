@@ -88,9 +88,9 @@ void cl_tcp_send_reset(struct cl_tcp_conn *c, uint32_t seq, bool ack)
 
 void cl_tcp_challenge(struct cl_tcp_conn *c)
 {
-    uint32_t now_ms = cl_tcp_now_ms(c);
-    if (now_ms - c->challenge_ms >= CL_TCP_CHALLENGE_MS) {
-        c->challenge_ms = now_ms;
+    uint32_t now = cl_tcp_now_ms(c) / CL_TCP_CHALLENGE_STEP_MS;
+    if (((now - c->challenge_at) & 0x7fff) >= CL_TCP_CHALLENGE_MS / CL_TCP_CHALLENGE_STEP_MS) {
+        c->challenge_at = now & 0x7fff;
         c->challenges = 0;
     }
     if (c->challenges == CL_TCP_CHALLENGES) {

@@ -246,7 +246,7 @@ void cl_tcp_complain(struct cl_tcp_conn *c, const struct cl_icmp_about *about)
     } else if (refused && cl_tcp_opening(c)) {
         cl_tcp_end(c, about->error);
     } else {
-        c->error = (int16_t)about->error; /* the reason, if it is never answered */
+        c->error = (uint8_t)about->error; /* the reason, if it is never answered */
     }
     cl_count(&counts->icmp_errors, 1);
     cl_tcp_tell(c);

@@ -5,11 +5,13 @@
 #define RECOVERIES 16   /* reo_wnd_persist */
 #define STEPS_A_ROUND 4 /* the window is min_RTT / 4, or so many times that */
 
-/* RACK_sent_after(RACK, r). */
+/* RACK_sent_after(RACK, r). What left again in the moment of the other was sent after it, not in the order of numbers:
+ * else each acknowledgement that comes without any delay loses it anew. */
 static bool sent_before(const struct cl_tcp_record *r, const struct cl_tcp_board_state *all)
 {
-    return r->sent_ns < all->rack_ns ||
-           (r->sent_ns == all->rack_ns && cl_seq_before(cl_tcp_record_end(r), all->rack_end));
+    if (r->sent_ns != all->rack_ns)
+        return r->sent_ns < all->rack_ns;
+    return !(r->flags & CL_TCP_RECORD_AGAIN) && cl_seq_before(cl_tcp_record_end(r), all->rack_end);
 }
 
 /* Of one that was sent again: perhaps the first copy came (step 2). */

@@ -30,12 +30,11 @@ struct outcome {
     int64_t took, answered; /* took FAILED: it is to be reset */
 };
 
-static struct outcome call(struct cl_tcp_conn *c, const struct cl_tcp_serving *sv, const uint8_t *data, int64_t len,
-                           uint8_t *reply)
+/* Say who is served, and that `socket` does it. Turns of connections are run by runners. */
+static void open_request(const struct cl_tcp_conn *c, const struct cl_udp_socket *socket)
 {
-    struct cl_running *running = cl_runner_local(); /* turns of these connections are run by runners */
+    struct cl_running *running = cl_runner_local();
     struct cl_udp_req *req = &running->req;
-    struct outcome o = {0, 0};
     uint16_t own_port;
     cl_tcp_ends(c, &req->peer.ipv4, &req->peer.port, &own_port);
     req->port = own_port;
@@ -43,15 +42,35 @@ static struct outcome call(struct cl_tcp_conn *c, const struct cl_tcp_serving *s
     req->rx_tsc = 0;
     req->room = 0; /* there is nothing for cl_udp_reply_more */
     req->rx = req->tx = (struct cl_frame){0};
-    cl_store_relaxed(&req->socket, (struct cl_udp_socket *)(uintptr_t)&sv->socket);
-    o.took = sv->fn(data, len, reply, CL_CHUNK_ROOM, &o.answered, sv->arg);
-    cl_store_relaxed(&req->socket, NULL);
+    cl_store_relaxed(&req->socket, (struct cl_udp_socket *)(uintptr_t)socket);
+}
+
+void cl_tcp_handler_begin(struct cl_tcp_conn *c)
+{
+    static const struct cl_udp_socket none; /* of the event form there is no more to say */
+    open_request(c, &none);
+}
+
+bool cl_tcp_handler_end(struct cl_tcp_conn *c)
+{
+    struct cl_running *running = cl_runner_local();
+    cl_store_relaxed(&running->req.socket, NULL);
     c->turn->called(c->turn); /* it may have blocked, and this be another kthread */
+    return running->req.faulted;
+}
+
+static struct outcome call(struct cl_tcp_conn *c, const struct cl_tcp_serving *sv, const uint8_t *data, int64_t len,
+                           uint8_t *reply)
+{
+    open_request(c, &sv->socket);
+    struct outcome o = {0, 0};
+    o.took = sv->fn(data, len, reply, CL_CHUNK_ROOM, &o.answered, sv->arg);
+    bool faulted = cl_tcp_handler_end(c);
     struct cl_netq *q = cl_netq_self(sv->nif);
     cl_count(&q->stats.handled, 1);
-    if (req->faulted || o.took == CL_HANDLER_RAISED)
+    if (faulted || o.took == CL_HANDLER_RAISED)
         cl_count(&q->stats.handler_faults, 1);
-    if (req->faulted || o.took < -1 || o.took > len || o.answered < 0 || o.answered > CL_CHUNK_ROOM)
+    if (faulted || o.took < -1 || o.took > len || o.answered < 0 || o.answered > CL_CHUNK_ROOM)
         return (struct outcome){FAILED, 0};
     cl_count(o.answered ? &q->stats.replied : &q->stats.unanswered, 1);
     return o;

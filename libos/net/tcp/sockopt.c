@@ -120,7 +120,7 @@ static void set_cc_now(struct cl_visit *v, struct cl_tcp_conn *c)
 
 static void get_cc_now(struct cl_visit *v, struct cl_tcp_conn *c)
 {
-    ((struct question *)v)->cc = c->cc.ops;
+    ((struct question *)v)->cc = cl_tcp_cc_ops(&c->cc);
     v->result = 0;
 }
 

@@ -40,6 +40,7 @@ static void unset_all(struct cl_tcp_conn *c)
 {
     for (unsigned i = 0; i < CL_TCP_TIMERS; i++)
         cl_tcp_unset(c, (enum cl_tcp_timer)i);
+    c->timer_at = 0;
 }
 
 /* Both sides have said all: the user is done, the numbers rest. */
@@ -88,7 +89,7 @@ void cl_tcp_end(struct cl_tcp_conn *c, int error)
         c->flags |= CL_TCP_TOLD; /* its user never knew of it */
     cl_tcp_accepted(c);
     c->state = CL_TCP_CLOSED;
-    c->error = (int16_t)error;
+    c->error = (uint8_t)error;
     unset_all(c);
     free_send(c);
     cl_tcp_aside_free(c);

@@ -107,6 +107,7 @@ static void tell_one(struct cl_tcp_conn *c, unsigned event)
     } else {
         void (*call)(struct cl_tcp_conn *, void *) = event == CL_TCP_EVENT_OPENED     ? user->opened
                                                      : event == CL_TCP_EVENT_WRITABLE ? user->writable
+                                                     : event == CL_TCP_EVENT_TIMER    ? user->timer
                                                                                       : user->eof;
         if (call) {
             call(c, c->arg);

@@ -68,6 +68,12 @@ void cl_tcp_no_delay(struct cl_tcp_conn *c, bool on)
     c->flags = on ? c->flags | CL_TCP_NO_DELAY : c->flags & ~(uint32_t)CL_TCP_NO_DELAY;
 }
 
+void cl_tcp_set_timer(struct cl_tcp_conn *c, uint64_t in_ns)
+{
+    bool never = in_ns == UINT64_MAX || c->state == CL_TCP_CLOSED;
+    c->timer_at = never ? 0 : (uint32_t)((c->turn->now_ns + in_ns) / CL_TCP_USER_TIMER_NS + 1);
+}
+
 void cl_tcp_keep_alive(struct cl_tcp_conn *c, bool on)
 {
     c->flags = on ? c->flags | CL_TCP_KEEP_ALIVE : c->flags & ~(uint32_t)CL_TCP_KEEP_ALIVE;

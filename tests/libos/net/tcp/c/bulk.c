@@ -67,8 +67,9 @@ static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
     ended[(uintptr_t)arg] = true;
 }
 
-static const struct cl_tcp_events sender = {sender_opened, NULL, sender_writable, on_eof, on_ended, NULL};
-static const struct cl_tcp_events reader = {NULL, on_data, NULL, on_eof, on_ended, NULL};
+static const struct cl_tcp_events sender = {
+    .opened = sender_opened, .writable = sender_writable, .eof = on_eof, .ended = on_ended};
+static const struct cl_tcp_events reader = {.data = on_data, .eof = on_eof, .ended = on_ended};
 
 int main(int argc, char **argv)
 {

@@ -43,7 +43,8 @@ static void echo_ended(struct cl_tcp_conn *c, int error, void *arg)
         __atomic_fetch_add(&echo_errors, 1, __ATOMIC_RELAXED);
 }
 
-static const struct cl_tcp_events echo_events = {echo_opened, echo_data, echo_writable, echo_eof, echo_ended, NULL};
+static const struct cl_tcp_events echo_events = {
+    .opened = echo_opened, .data = echo_data, .writable = echo_writable, .eof = echo_eof, .ended = echo_ended};
 
 /* One that fetches. */
 struct fetch {
@@ -120,7 +121,7 @@ static void fetch_ended(struct cl_tcp_conn *c, int error, void *arg)
         fetched_fn();
 }
 
-static const struct cl_tcp_events fetch_events = {fetch_opened, fetch_data,  fetch_writable,
-                                                  fetch_eof,    fetch_ended, NULL};
+static const struct cl_tcp_events fetch_events = {
+    .opened = fetch_opened, .data = fetch_data, .writable = fetch_writable, .eof = fetch_eof, .ended = fetch_ended};
 
 #endif

@@ -106,7 +106,12 @@ static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
     a->ended++;
 }
 
-static const struct cl_tcp_events events = {on_opened, on_data, on_writable, on_eof, on_ended, on_released};
+static const struct cl_tcp_events events = {.opened = on_opened,
+                                            .data = on_data,
+                                            .writable = on_writable,
+                                            .eof = on_eof,
+                                            .ended = on_ended,
+                                            .released = on_released};
 
 static uint32_t near(uint32_t number)
 {

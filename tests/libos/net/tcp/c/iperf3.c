@@ -190,7 +190,8 @@ static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
     free(e);
 }
 
-static const struct cl_tcp_events end_events = {NULL, on_data, on_writable, on_eof, on_ended, NULL};
+static const struct cl_tcp_events end_events = {
+    .data = on_data, .writable = on_writable, .eof = on_eof, .ended = on_ended};
 
 static void on_opened(struct cl_tcp_conn *c, void *arg)
 {

@@ -76,7 +76,8 @@ static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
     a->u = NULL;
 }
 
-static const struct cl_tcp_events events = {on_opened, on_data, on_writable, on_eof, on_ended, NULL};
+static const struct cl_tcp_events events = {
+    .opened = on_opened, .data = on_data, .writable = on_writable, .eof = on_eof, .ended = on_ended};
 
 #define ON(app, call)                                                                                                  \
     do {                                                                                                               \
@@ -779,7 +780,8 @@ static int64_t echo(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, voi
 
 static void answers_carry_acknowledgements(void)
 {
-    static const struct cl_tcp_events echoing = {on_opened, echo, on_writable, on_eof, on_ended, NULL};
+    static const struct cl_tcp_events echoing = {
+        .opened = on_opened, .data = echo, .writable = on_writable, .eof = on_eof, .ended = on_ended};
     listen_on(&hosts[1], 80, &echoing, &apps[1]);
     apps[0].u = connect_from(&hosts[0], 1000, 80, &events, &apps[0]);
     world_run(50 * MS);
@@ -792,6 +794,49 @@ static void answers_carry_acknowledgements(void)
     CHECK_EQ(hosts[1].stack.pressure_until_ns, 0);
     ON(apps[0], cl_tcp_abort(c));
     world_run(SECOND);
+}
+
+/* A user is called at the time that it asked for last, once, and not when it has taken that back or it is over. */
+static unsigned dues;
+
+static void on_timer(struct cl_tcp_conn *c, void *arg)
+{
+    (void)c, (void)arg;
+    dues++;
+}
+
+static void users_are_called_in_time(void)
+{
+    static const struct cl_tcp_events timer_events = {.opened = on_opened,
+                                                      .data = on_data,
+                                                      .writable = on_writable,
+                                                      .eof = on_eof,
+                                                      .ended = on_ended,
+                                                      .timer = on_timer};
+    open_both();
+    dues = 0;
+    ON(apps[0], (cl_tcp_set_user(c, &timer_events, &apps[0]), cl_tcp_set_timer(c, SECOND)));
+    world_run(900 * MS);
+    CHECK_EQ(dues, 0);
+    ON(apps[0], cl_tcp_set_timer(c, SECOND)); /* later */
+    world_run(900 * MS);
+    CHECK_EQ(dues, 0);
+    world_run(200 * MS);
+    CHECK_EQ(dues, 1);
+    world_run(5 * SECOND);
+    CHECK_EQ(dues, 1);
+    ON(apps[0], cl_tcp_set_timer(c, 5 * SECOND));
+    ON(apps[0], cl_tcp_set_timer(c, 100 * MS)); /* sooner */
+    world_run(200 * MS);
+    CHECK_EQ(dues, 2);
+    ON(apps[0], cl_tcp_set_timer(c, 100 * MS));
+    ON(apps[0], cl_tcp_set_timer(c, UINT64_MAX));
+    world_run(SECOND);
+    CHECK_EQ(dues, 2);
+    ON(apps[0], cl_tcp_set_timer(c, 100 * MS));
+    ON(apps[0], cl_tcp_abort(c));
+    world_run(SECOND);
+    CHECK(dues == 2 && apps[0].ended == 1);
 }
 
 #define CASE(name)                                                                                                     \
@@ -836,6 +881,7 @@ static const struct {
     CASE(time_wait_opens_again),
     CASE(numbers_are_not_to_be_guessed),
     CASE(answers_carry_acknowledgements),
+    CASE(users_are_called_in_time),
 };
 
 int main(int argc, char **argv)

@@ -251,7 +251,8 @@ static void on_ended(struct cl_tcp_conn *c, int error, void *arg)
     free(s);
 }
 
-static const struct cl_tcp_events service_events = {on_opened, on_data, on_writable, on_eof, on_ended, NULL};
+static const struct cl_tcp_events service_events = {
+    .opened = on_opened, .data = on_data, .writable = on_writable, .eof = on_eof, .ended = on_ended};
 
 /* One that came: it has been its port's until now. */
 static void on_accepted(struct cl_tcp_conn *c, void *arg)

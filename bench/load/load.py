@@ -1,0 +1,199 @@
+"""The load tool against servers whose latency is known: does it report what was injected, at the rate that was asked?
+
+The reference server keeps each request as long as the request says, and files how long that really was
+(reference/reference.h). What the tool reports is compared with that, percentile by percentile, from the same requests.
+The difference is the way there and back, and whatever the tool does wrong. The server has the second core, the tool the
+first one.
+
+Rates: arrivals at equal distances, so that what is achieved is not a matter of chance; over kernel sockets by the tool,
+over the memory NIC by the generator of the other benchmarks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+import statistics
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ...apps import echo as echo_app
+from ...drivers.nic.loadgen.loadgen import Echo
+from ..harness import rig
+from ..harness.load import point_of
+from ..harness.numbers import plain
+from ..harness.openloop import Point, middle
+from ..harness.plot import Canvas
+from ..harness.session import Session
+from .reference.reference import Reference
+from .sockload.sockload import Asked, SockLoad
+
+SUMMARY = "the load tool: what it reports of servers with known delays, and the rates that it keeps"
+FIGURES = ("load.error", "load.rate_error")
+
+ROUNDS = 3
+PERCENTS = (50.0, 99.0, 99.9)
+HOLD_LEAST_NS, HOLD_MEAN_NS, HOLD_TABLE = 500_000, 700_000, 1 << 14  # shifted exponential: p50 1 ms, p99.9 5.3 ms
+ERROR_RATES = {"UDP": (10_000, 50_000, 100_000, 200_000), "TCP": (10_000, 50_000, 100_000)}
+SOCKET_RATE, MEMORY_RATE = 200_000, 1_000_000
+CONNECTIONS = {"UDP": 16, "TCP": 1000}
+LEAST_S = 0.05
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One load: what was reported, and what was injected, us, by percentile."""
+
+    measured: Point
+    reported_us: tuple[float, ...]
+    injected_us: tuple[float, ...]
+
+    @property
+    def error(self) -> float:
+        """The largest relative error of the percentiles."""
+        return max(abs(r - i) / i for r, i in zip(self.reported_us, self.injected_us, strict=True))
+
+
+def holds() -> tuple[int, ...]:
+    """How long requests are kept, ns: the same values at every run."""
+    drawn = random.Random(1)
+    return tuple(HOLD_LEAST_NS + int(drawn.expovariate(1 / HOLD_MEAN_NS)) for _ in range(HOLD_TABLE))
+
+
+class Injected:
+    """A reference server and the tool's engine before it. udp: the transport."""
+
+    def __init__(self, transport: str, cores: tuple[int, int], hold_ns: tuple[int, ...], arrivals: str) -> None:
+        udp = transport == "UDP"
+        self.server = Reference(udp=udp, cpu=cores[1])
+        self.load = SockLoad(
+            Asked(
+                protocol="echo",
+                address="127.0.0.1",
+                port=self.server.port,
+                udp=udp,
+                connections=CONNECTIONS[transport],
+                cpus=(cores[0],),
+                hold_ns=hold_ns,
+                arrivals=arrivals,
+            )
+        )
+
+    def __enter__(self) -> Injected:
+        self.load.connect()
+        return self
+
+    def __exit__(self, *why: object) -> None:
+        self.load.close()
+        self.server.close()
+
+    def measure(self, rate: float, seconds: float) -> Seen:
+        """One load; the requests on both sides of the comparison are the same."""
+        self.server.clear()
+        result = self.load.run(rate, seconds)
+        point = Point(
+            rate,
+            result.achieved_rps,
+            result.counts["sent"],
+            result.counts["answered"],
+            result.counts["late"],
+            result.counts["dropped"],
+            seconds=seconds,
+            hist=result.latency,
+        )
+        point.set_percentiles(result.latency)
+        kept = self.server.kept
+        reported, injected = (tuple(h.percentile(p) / 1e3 for p in PERCENTS) for h in (result.latency, kept))
+        return Seen(point, reported, injected)
+
+
+def run(session: Session) -> None:
+    """Percentiles at each rate, and the rates."""
+    session.settings |= {
+        "message": "a datagram or a stretch of a TCP stream of 64 bytes, and its answer",
+        "injected": "0.5 ms and an exponential time of mean 0.7 ms; p50 1 ms, p99 3.7 ms, p99.9 5.3 ms",
+        "connections": CONNECTIONS,
+    }
+    cores = session.two_cores
+    errors(session, cores)
+    achieved(session, cores)
+
+
+def errors(session: Session, cores: tuple[int, int]) -> None:
+    """load.error: the largest over transports, rates and percentiles, of the median of the rounds."""
+    loads = [(transport, rate) for transport, rates in ERROR_RATES.items() for rate in rates]
+    seconds = max(0.7 * session.seconds / len(loads) / ROUNDS, LEAST_S)
+
+    def one(transport: str, rate: float) -> Seen:
+        with Injected(transport, cores, holds(), "poisson") as injected:
+            return injected.measure(rate, seconds)
+
+    arms = {f"{transport}, {rate:,}/s": partial(one, transport, rate) for transport, rate in loads}
+    found = session.interleave(arms, ROUNDS)
+    worst = {name: statistics.median(seen.error for seen in rounds) for name, rounds in found.items()}
+    for name, rounds in found.items():
+        row = session.point(name, middle([seen.measured for seen in rounds]))
+        for i, percent in enumerate(PERCENTS):
+            reported = statistics.median(seen.reported_us[i] for seen in rounds)
+            injected = statistics.median(seen.injected_us[i] for seen in rounds)
+            row[f"injected_p{percent:g}_us"] = plain(injected)
+            row[f"p{percent:g}_error"] = plain((reported - injected) / injected)
+    largest = max(worst, key=lambda name: worst[name])
+    runs = [max(found[name][i].error for name in found) for i in range(len(found[largest]))]
+    if all(math.isfinite(error) for error in worst.values()):
+        session.figure("load.error", worst[largest], runs=runs, beside=worst)
+    else:
+        lost = ", ".join(name for name, error in worst.items() if not math.isfinite(error))
+        session.figure("load.error", None, reason=f"requests stayed unanswered at {lost}: the sockets' cores are full")
+
+
+def achieved(session: Session, cores: tuple[int, int]) -> None:
+    """load.rate_error: how far the answered rate was from the one asked for."""
+    seconds = max(0.3 * session.seconds / 2 / ROUNDS, LEAST_S)
+    sockets, memory = f"rate, UDP, {SOCKET_RATE:,}/s", f"rate, memory NIC, {MEMORY_RATE:,}/s"
+    with contextlib.ExitStack() as stack:
+        bench = stack.enter_context(
+            rig.embedded(lambda runtime: runtime.bind(echo_app.handler("c", 9000)), cores, traffic=Echo())
+        )
+
+        def over_memory() -> Point:
+            bench.generator.begin(MEMORY_RATE, seconds, 0.0, 1)
+            bench.generator.wait()
+            return point_of(bench.generator.result())
+
+        def over_sockets() -> Point:
+            with Injected("UDP", cores, (), "uniform") as injected:
+                return injected.measure(SOCKET_RATE, seconds).measured
+
+        arms = {sockets: over_sockets, memory: over_memory}
+        found = session.interleave(arms, ROUNDS)
+    off: dict[str, list[float]] = {}
+    for name, asked in ((sockets, SOCKET_RATE), (memory, MEMORY_RATE)):
+        row = session.point(name, middle(found[name]))
+        # Of the generator's Poisson arrivals, the rate that they really had.
+        off[name] = [abs(p.achieved_rps / (asked if name == sockets else p.due_rps) - 1) for p in found[name]]
+        row["rate_error"] = statistics.median(off[name])
+    beside = {name: statistics.median(values) for name, values in off.items()}
+    runs = [max(off[name][i] for name in off) for i in range(len(off[sockets]))]
+    session.figure("load.rate_error", max(beside.values()), runs=runs, beside=beside)
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """The relative error of each percentile, by load."""
+    canvas = Canvas(
+        "load: reported over injected",
+        message=document["settings"]["message"],
+        n=sum(row["answered"] for row in document["arms"]),
+    )
+    labels, values, colours = [], [], []
+    for number, row in enumerate(document["arms"]):
+        for percent in PERCENTS:
+            error = row.get(f"p{percent:g}_error")
+            if error is not None and not isinstance(error, str):
+                labels.append(f"{row['name']}, p{percent:g}")
+                values.append(100 * float(error))
+                colours.append(number)
+    canvas.bars(labels, values, ylabel="relative error of the reported latency (%)", colours=colours, log=True)
+    return canvas

@@ -1,0 +1,295 @@
+"""corelane load URL: open-loop load and latency of any server."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..runtime.errors import CorelaneError
+from ..runtime.files import write_whole
+from ..runtime.hist import Hist
+from . import values
+from .outputs import check_writable
+from .usage import WrongUsage, words_are_wrong
+
+if TYPE_CHECKING:
+    from ..bench.load.command import Job, Outcome
+    from ..bench.load.measuring import Plan
+    from ..bench.load.sockload.sockload import Functions
+
+IMPORTS = ("..bench.load.command", "..bench.load.reporting")
+
+
+OUTPUTS = ("json", "hdr", "plot", "html", "record")
+SERVERS, OWN_DESCRIPTORS = 2, 256  # both sides of --vs; a reflector's are closed by then
+DOUBLINGS = 1024  # of a rate that a search begins with: so far it goes
+
+
+def rate(text: str) -> tuple[float, float]:
+    """A rate, or two with ".." between them: "500", "10k", "1.5M", "10k..2M"."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kM]?)(?:\.\.(\d+(?:\.\d+)?)([kM]?))?", text, re.ASCII)
+    low = high = 0.0
+    if found:
+        unit = {"": 1.0, "k": 1e3, "M": 1e6}
+        low = float(found[1]) * unit[found[2]]
+        high = float(found[3]) * unit[found[4]] if found[3] else low
+    if not 0 < low <= high <= 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no rate: write it as 10k, or as 10k..2M")
+    return low, high
+
+
+def fraction(text: str) -> float:
+    """A number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+    return value
+
+
+def header(text: str) -> str:
+    """A header line of HTTP."""
+    if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[ \t]*[^\r\n]*", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no header: write it as 'Name: value'")
+    return text
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options, in groups."""
+    parser.add_argument("url", help="memcached:// redis:// http:// udp:// tcp:// HOST:PORT")
+    what = parser.add_argument_group("load")
+    what.add_argument("--rate", type=rate, default=(1000.0, 1000.0), metavar="R", help="requests/s, 10k, or 10k..2M")
+    what.add_argument("--seconds", type=values.seconds, default=10.0, metavar="S", help="of each load (default 10)")
+    what.add_argument("--warm", type=values.seconds, default=1.0, metavar="S", help="before it, not measured")
+    what.add_argument("--connections", type=values.positive, default=16, metavar="N", help="(default 16)")
+    what.add_argument("--depth", type=values.positive, default=1, metavar="N", help="requests outstanding on each")
+    what.add_argument("--fresh", action="store_true", help="a new connection for each request")
+    what.add_argument("--arrivals", default="poisson", metavar="KIND", help="poisson, uniform, bursty, replay:FILE")
+    what.add_argument("--timeout", type=values.seconds, default=0.0, metavar="S", help="give a connection up after it")
+    what.add_argument("--drain", type=values.seconds, default=1.0, metavar="S", help="await answers after the end")
+    what.add_argument("--seed", type=values.whole, default=1, metavar="N", help="of all that is drawn")
+    _add_workload(parser.add_argument_group("what is asked for"))
+    _add_search(parser.add_argument_group("more than one load"))
+    client = parser.add_argument_group("client")
+    client.add_argument("--threads", type=values.positive, default=1, metavar="N", help="that send (default 1)")
+    client.add_argument("--cpus", type=values.distinct_cpus, default=(), metavar="A,B", help="pin them there")
+    client.add_argument(
+        "--sleep", action="store_true", help="sleep for answers instead of polling: slower, saves a core"
+    )
+    client.add_argument("--no-share", action="store_true", help="do not measure the client's own share")
+    client.add_argument("--deep-idle", action="store_true", help="leave idle states alone")
+    _add_outputs(parser.add_argument_group("output"))
+
+
+def _add_workload(group: Any) -> None:
+    group.add_argument("--workload", default="get", metavar="NAME", help="get, set, ycsb-a to ycsb-f, etc, usr, sys")
+    group.add_argument("--keys", type=values.positive, metavar="N", help="(default 100000)")
+    group.add_argument("--zipf", type=float, metavar="S", help="popularity of keys (default 0.99; 0: uniform)")
+    group.add_argument("--key-bytes", metavar="N", help="of a key: 17, or 16..40")
+    group.add_argument("--value-bytes", metavar="N", help="of a value: 64, 4K, 64..1024, etc")
+    group.add_argument("--get", type=fraction, metavar="F", help="GETs and SETs only, so many of them GETs")
+    group.add_argument("--no-preload", action="store_true", help="do not store the keys before")
+    group.add_argument("--request-bytes", type=values.positive, default=64, metavar="N", help="udp, tcp: of an echo")
+    group.add_argument("--request", metavar="MODULE:FUNCTION", help="udp, tcp: writes a request (numba)")
+    group.add_argument("--reply", metavar="MODULE:FUNCTION", help="says whether a reply is whole and right (numba)")
+    group.add_argument("--header", type=header, action="append", default=[], metavar="LINE", help="http: one more")
+
+
+def _add_search(group: Any) -> None:
+    group.add_argument("--sweep", action="store_true", help="from the lower rate up, until the tail breaks")
+    group.add_argument("--slo", metavar="p99=100us", help="the highest rate that keeps it; with --sweep, where it ends")
+    group.add_argument("--vs", metavar="URL", help="load another server in turns with it")
+    group.add_argument("--rounds", type=values.positive, default=3, metavar="N", help="of turns (default 3)")
+    group.add_argument("--points", type=values.positive, default=10, metavar="N", help="rates of a sweep (default 10)")
+    group.add_argument("--tries", type=values.positive, default=24, metavar="N", help="loads of a search (default 24)")
+
+
+def _add_outputs(group: Any) -> None:
+    group.add_argument("--percentile", default="99", metavar="P", help="the highest one wanted (default 99)")
+    group.add_argument("--json", nargs="?", const="-", metavar="FILE", help="write JSON to FILE, or to stdout")
+    group.add_argument("--hdr", metavar="FILE", help="write an HdrHistogram log")
+    group.add_argument("--plot", metavar="FILE.png", help="write a plot (needs matplotlib)")
+    group.add_argument("--html", metavar="FILE", help="write one page with everything in it")
+    group.add_argument("--record", metavar="FILE", help="write arrivals and latencies, for --arrivals replay:FILE")
+
+
+def functions(options: argparse.Namespace) -> Functions | None:
+    """The functions of --request and --reply, compiled; None if there are none."""
+    if options.request is None:
+        if options.reply is not None:
+            raise WrongUsage("--reply", "there is no --request beside it", "give both")
+        return None
+    from ..bench.load.custom import compiled
+
+    ask = _imported("--request", options.request)
+    return compiled(ask, _imported("--reply", options.reply) if options.reply else None)
+
+
+def _imported(option: str, text: str) -> Callable[..., Any]:
+    from .imports import come_first, hidden, why_not
+
+    module, _, name = text.partition(":")
+    if not module or not name.isidentifier():
+        raise WrongUsage(f"{option} {text}", "it is not of the form module:function")
+    come_first()
+    try:
+        loaded = importlib.import_module(module)
+    except ImportError as error:
+        raise CorelaneError(f"import {module}", str(error), why_not(module, error)) from error
+    found = getattr(loaded, name, None)
+    if not callable(found):
+        why = f"{module} has no function {name}"
+        raise CorelaneError(f"{option} {text}", why, hidden(module, getattr(loaded, "__file__", None)).rstrip("; "))
+    function: Callable[..., Any] = found
+    return function
+
+
+def _plan(url: str, options: argparse.Namespace, custom: Functions | None) -> Plan:
+    from ..bench.load import arrivals, targets, workloads
+    from ..bench.load.measuring import Plan
+
+    with words_are_wrong():
+        target = targets.parse(url)
+        workload = workloads.changed(
+            workloads.find(options.workload),
+            keys=options.keys,
+            zipf=options.zipf,
+            key_bytes=options.key_bytes,
+            value_bytes=options.value_bytes,
+            get=options.get,
+        )
+        drawn = arrivals.parse(options.arrivals)
+        if custom and target.scheme not in ("udp", "tcp"):
+            raise WrongUsage("--request", f"{target.scheme}:// has requests of its own", "use it with udp:// or tcp://")
+    return Plan(
+        target=targets.resolved(target),
+        workload=workload,
+        arrivals=drawn,
+        custom=custom,
+        connections=options.connections,
+        depth=options.depth,
+        threads=options.threads,
+        cpus=tuple(options.cpus),
+        spin=not options.sleep,
+        fresh=options.fresh,
+        preload=not options.no_preload,
+        request_bytes=options.request_bytes,
+        timeout_s=options.timeout,
+        drain_s=options.drain,
+        warm_s=options.warm,
+        seed=options.seed,
+        asked=_percentile(options.percentile),
+        headers=tuple(options.header),
+    )
+
+
+def _percentile(text: str) -> float:
+    try:
+        value = float(text.removeprefix("p")) / 100
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1:
+        raise WrongUsage(f"--percentile {text}", "it is not between 0 and 100")
+    return value
+
+
+def job_of(options: argparse.Namespace) -> Job:
+    """What the options ask for. WrongUsage or CorelaneError if that cannot be."""
+    from ..bench.load import searching
+    from ..bench.load.command import Job
+
+    if not options.seconds:
+        raise WrongUsage("--seconds 0", "nothing can be measured in no time")
+    custom = functions(options)
+    plan = _plan(options.url, options, custom)
+    other = _plan(options.vs, options, custom) if options.vs else None
+    with words_are_wrong():
+        slo = searching.parse_limit(options.slo) if options.slo else None
+    ranged = options.rate[0] < options.rate[1]
+    given, seconds = options.rate, options.seconds
+    if (options.sweep or slo) and not ranged:
+        given = (given[0], min(DOUBLINGS * given[0], 1e9))
+    if plan.arrivals.kind == "replay":
+        if ranged or options.sweep or slo:
+            raise WrongUsage("--arrivals replay", "recorded arrivals have a rate of their own", "leave --rate out")
+        seconds = max(min(options.seconds, plan.arrivals.seconds - plan.warm_s), 0.001)
+        given = (plan.arrivals.rate, plan.arrivals.rate)
+    return Job(
+        plan,
+        given,
+        seconds,
+        other=other,
+        rounds=options.rounds,
+        sweep=options.sweep or (ranged and slo is None),
+        slo=slo,
+        points=options.points,
+        tries=options.tries,
+        share=not options.no_share,
+    )
+
+
+def allow_descriptors(wanted: int) -> None:
+    """Raise this process's limit of open files, as far as may be: a shell's is 1024 as a rule."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def run(options: argparse.Namespace) -> int:
+    """Load, and say what came of it. 0; 1 if a server could not be loaded; 130 if it was interrupted."""
+    from ..bench.load import command
+    from ..bench.load.reporting import report
+
+    job = job_of(options)
+    for name in OUTPUTS:
+        path = getattr(options, name)
+        if path and path != "-":
+            check_writable(Path(path))
+    if options.hdr:
+        from ..bench.load.exporting import hdr_histogram
+
+        hdr_histogram(Hist())  # what is not installed is said before measuring
+    allow_descriptors(SERVERS * options.connections + OWN_DESCRIPTORS)
+    with command.session_for(job, options) as session:
+        outcome = command.run(job, session)
+    document = session.document()
+    told = sys.stderr if options.json == "-" else sys.stdout
+    print(report(document), file=told)
+    write_outputs(options, document, outcome)
+    for name in OUTPUTS:
+        if (path := getattr(options, name)) and path != "-":
+            print(f"wrote {path}", file=told)
+    return 130 if outcome.interrupted else 0
+
+
+def write_outputs(options: argparse.Namespace, document: dict[str, Any], outcome: Outcome) -> None:
+    """Every file that was asked for."""
+    from ..bench.harness import document as doc
+    from ..bench.load import exporting
+
+    loads = [(name, measured) for name, each in outcome.measured.items() for measured in each]
+    if options.json == "-":
+        print(json.dumps(document, indent=1, allow_nan=False))
+    elif options.json:
+        doc.write(document, Path(options.json))
+    if options.hdr:
+        exporting.write_hdr(loads, Path(options.hdr))
+    if options.record:
+        write_whole(Path(options.record), exporting.recorded(measured for _, measured in loads).encode())
+    if options.html:
+        from ..bench.load.page import page
+
+        write_whole(Path(options.html), page(document, loads).encode())
+    if options.plot and loads:
+        exporting.canvas(document).finish(Path(options.plot), document)

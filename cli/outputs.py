@@ -1,0 +1,17 @@
+"""Files that a command is to write when it has measured."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ..runtime.errors import CorelaneError
+
+
+def check_writable(path: Path) -> None:
+    """Refuse before measuring what could not be written after it."""
+    folder = next(p for p in path.absolute().parents if p.exists())
+    if path.is_dir():
+        raise CorelaneError(f"write {path}", "it is a folder", "give a file's name")
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise CorelaneError(f"write {path}", f"{folder} is not a folder that may be written", "give another place")

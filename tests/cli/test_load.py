@@ -1,0 +1,208 @@
+"""corelane load: a server of known latency under load, from the command line."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cltest.waiting import wait_until
+
+from corelane.bench.harness import document as doc
+from corelane.cli.load import allow_descriptors
+from corelane.cli.main import main
+
+QUICK = ("--seconds", "0.1", "--warm", "0", "--no-share")
+
+
+@contextlib.contextmanager
+def echo_server() -> Iterator[int]:
+    """A UDP echo that sleeps when nobody asks: beside one that polls, the canary would wait for it. Its port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 0))
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
+
+        def serve() -> None:
+            while True:
+                got, peer = server.recvfrom(2048)
+                if not got:
+                    return
+                server.sendto(got, peer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield server.getsockname()[1]
+        server.sendto(b"", server.getsockname())
+        thread.join(20)
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with echo_server() as number:
+        yield number
+
+
+def load(port: int, *args: str) -> int:
+    return main(["load", f"udp://127.0.0.1:{port}", *QUICK, *args])
+
+
+@pytest.fixture
+def own_imports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What --request changes of Python's imports ends with the test."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setattr(sys, "path_hooks", [*sys.path_hooks])
+
+
+def test_it_says_what_it_measured_and_whether_to_trust_it(port: int, capsys: pytest.CaptureFixture[str]):
+    assert load(port, "--rate", "2k") == 0
+    out, err = capsys.readouterr()
+    assert re.search(r"^  udp://127.0.0.1:\d+ +2,?000 ", out, re.M)
+    assert "95 % interval, us" in out
+    assert "canary (" in out
+    assert "the client's own share" not in out
+    assert "do not trust this as it stands" in out or "nothing speaks against this result" in out
+    assert "requests/s for 0.1 s" in err
+
+
+def test_every_output(port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install 'corelane[plot]'")
+    hdrh = pytest.importorskip("hdrh.histogram", reason="needs hdrhistogram: pip install 'corelane[load]'")
+    names = {option: tmp_path / f"x.{option}" for option in ("json", "hdr", "html", "record")}
+    plot = tmp_path / "x.png"
+    words = [word for option, path in names.items() for word in (f"--{option}", str(path))]
+    assert load(port, "--rate", "5k", "--plot", str(plot), *words) == 0
+    document = doc.read(names["json"])
+    arm = document["arms"][0]
+    assert arm["answered"] == arm["sent"] > 0
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    page = names["html"].read_text()
+    assert page.count("<svg") == 2
+    assert "http" not in page.replace("http-equiv", "").split("<pre>")[0]
+    assert json.loads(page.split('id="document">')[1].split("</script>")[0]) == document
+    lines = names["record"].read_text().splitlines()
+    assert len(lines) == 1 + arm["sent"]
+    tag, start, length, longest_ms, text = names["hdr"].read_text().splitlines()[-1].split(",")
+    histogram = hdrh.HdrHistogram.decode(text)
+    assert histogram.get_total_count() == arm["sent"]
+    assert histogram.get_value_at_percentile(50) / 1e3 == pytest.approx(arm["p50_us"], rel=2e-3)
+    assert float(longest_ms) == pytest.approx(arm["max_us"] / 1e3, abs=2e-3)
+    assert (tag.split("=")[0], start, length) == ("Tag", "0.000", "0.100")
+    out = capsys.readouterr().out
+    assert all(f"wrote {path}" in out for path in (*names.values(), plot))
+
+
+def test_recorded_arrivals_are_replayed(port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    path = tmp_path / "arrivals.csv"
+    assert load(port, "--rate", "2k", "--record", str(path)) == 0
+    count = len(path.read_text().splitlines()) - 1
+    capsys.readouterr()
+    assert load(port, "--arrivals", f"replay:{path}", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["arms"][0]["sent"] == pytest.approx(count, abs=2)
+
+
+def test_two_servers_in_turns(port: int, capsys: pytest.CaptureFixture[str]):
+    with echo_server() as other:
+        assert load(port, "--vs", f"udp://127.0.0.1:{other}", "--rounds", "2", "--json") == 0
+    out = capsys.readouterr().out
+    document = json.loads(out)
+    assert [arm["name"] for arm in document["arms"]].count(f"udp://127.0.0.1:{port}") == 2
+    assert len(document["arms"]) == 4
+    assert len(document["settings"]["compared"]["p50"]["runs"]) == 2
+
+
+def test_a_sweep(port: int, capsys: pytest.CaptureFixture[str]):
+    assert load(port, "--rate", "500..2k", "--points", "3", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert [arm["offered_rps"] for arm in document["arms"]] == pytest.approx([500, 1000, 2000])
+    assert document["settings"]["stops"]
+
+
+def test_a_limit(port: int, capsys: pytest.CaptureFixture[str]):
+    assert load(port, "--rate", "500..2k", "--slo", "p50=1s", "--tries", "4", "--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    found = document["settings"]["found"][f"udp://127.0.0.1:{port}"]
+    assert "p50 of 1,000,000 us at most" in found["text"]
+    # On a machine that stalls, no rate may be carried.
+    assert found["keeps_rps"] == 2000 or len(document["arms"]) == 4
+
+
+@pytest.mark.usefixtures("own_imports")
+def test_requests_of_ones_own(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "own_requests.py").write_text(
+        "def ask(out, number):\n"
+        "    out[:32] = 0\n"
+        "    out[0] = number % 250\n"
+        "    out[8] = out[12] = 32\n"  # as reference.h has it: its length, that of the answer, kept no time
+        "    return 32\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert load(port, "--request", "own_requests:ask", "--timeout", "5", "--json") == 0
+    arm = json.loads(capsys.readouterr().out)["arms"][0]
+    assert arm["answered"] == arm["sent"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["load"], 2, "the following arguments are required: url"),
+        (["load", "nonsense"], 2, "does not begin with one of memcached://"),
+        (["load", "https://x"], 2, "TLS is not spoken"),
+        (["load", "udp://h:1", "--rate", "often"], 2, "'often' is no rate"),
+        (["load", "udp://h:1", "--rate", "2k..1k"], 2, "is no rate"),
+        (["load", "tcp://127.0.0.1:1", "--workload", "x"], 2, "no workload 'x'"),
+        (["load", "tcp://127.0.0.1:1", "--seconds", "0"], 2, "in no time"),
+        (["load", "tcp://127.0.0.1:1", "--percentile", "100"], 2, "not between 0 and 100"),
+        (["load", "tcp://127.0.0.1:1", "--slo", "fast"], 2, "no limit of latency"),
+        (["load", "tcp://127.0.0.1:1", "--request", "x"], 2, "not of the form module:function"),
+        (["load", "tcp://127.0.0.1:1", "--request", "no_such_module:f"], 1, "import no_such_module"),
+        (["load", "tcp://127.0.0.1:1", "--reply", "a:b"], 2, "no --request beside it"),
+        (["load", "http://127.0.0.1:1", "--request", "json:loads"], 1, "compile loads"),
+        (["load", "http://127.0.0.1:1", "--header", "x"], 2, "is no header"),
+        (["load", "tcp://127.0.0.1:1", "--json", "/dev/null/x"], 1, "write /dev/null/x"),
+        (["load", "tcp://127.0.0.1:1", *QUICK], 1, "connect to 127.0.0.1 port 1"),
+    ],
+)
+@pytest.mark.usefixtures("own_imports")
+def test_errors_are_sentences(words: list[str], code: int, said: str, capsys: pytest.CaptureFixture[str]):
+    assert main(words) == code
+    err = capsys.readouterr().err
+    assert said in err
+    assert "Traceback" not in err
+
+
+def test_many_connections_raise_the_limit_of_open_files(port: int, monkeypatch: pytest.MonkeyPatch):
+    limits = [(1024, 4096)]
+    monkeypatch.setattr(resource, "getrlimit", lambda which: limits[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda which, pair: limits.append(pair))
+    for wanted in (500, 2000, 10_000):
+        allow_descriptors(wanted)
+    assert limits == [(1024, 4096), (2000, 4096), (4096, 4096)]
+
+
+def test_an_interrupt_prints_what_there_is(port: int, tmp_path: Path):
+    command = [sys.executable, "-m", "corelane.cli.main", "load", f"udp://127.0.0.1:{port}", "--no-share"]
+    with (tmp_path / "err").open("w+b") as err:
+        process = subprocess.Popen(
+            [*command, "--seconds", "600", "--warm", "0", "--json"], stdout=subprocess.PIPE, stderr=err, cwd=tmp_path
+        )
+        wait_until(lambda: b" answered" in (tmp_path / "err").read_bytes(), 60, "progress")
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    document = json.loads(out)
+    arm = document["arms"][0]
+    assert arm["aborted"] is True
+    assert arm["answered"] == arm["sent"] > 0
+    assert document["settings"]["interrupted"] is True
