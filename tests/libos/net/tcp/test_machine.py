@@ -22,7 +22,8 @@ NETWORKS = {
     "lossy": (100_000, 50, 20, 50, 10_000, 1000),
     "awful": (20_000, 250, 200, 300, 500, 1000),
     "without memory": (60_000, 20, 20, 50, 50, 12),
-    "at once": (60_000, 10, 0, 0, 0, 60),
+    # Not 0: in no time at all two ends can send and refuse without an end, before a reader gives memory back.
+    "at once": (60_000, 10, 0, 0, 1, 60),
 }
 
 
