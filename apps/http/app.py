@@ -74,10 +74,12 @@ def _named(text: str) -> list[Route]:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise CorelaneError(what, str(error)) from error
-    found = [getattr(module, name, None) for name in names.split(",")]
-    for name, made in zip(names.split(","), found, strict=True):
+    found: list[Route] = []
+    for name in names.split(","):
+        made = getattr(module, name, None)
         if not isinstance(made, Route):
             raise CorelaneError(what, f"{name} is no handler", "decorate it with @route(...)")
+        found.append(made)
     return found
 
 

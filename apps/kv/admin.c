@@ -1,5 +1,6 @@
 /* Commands about the server: verbosity, cache_memlimit, lru_crawler; and those that steer what this store does not have. */
 #include "command_layout.h"
+#include "watch.h"
 
 static bool word_is(const struct kv_command *c, unsigned i, const char *word)
 {
@@ -123,11 +124,45 @@ bool kv_admin_crawler(struct kv_command *c)
     return true;
 }
 
+/* Kinds of events by their names; rawcmds is taken, and shows nothing, as in memcached 1.6. 0: there is no such. */
+static uint32_t kind_of(struct kv_token t)
+{
+    static const struct {
+        const char *name;
+        uint32_t kind;
+    } kinds[] = {{"fetchers", KV_WATCH_FETCHERS},
+                 {"mutations", KV_WATCH_MUTATIONS},
+                 {"evictions", KV_WATCH_EVICTIONS},
+                 {"connevents", KV_WATCH_CONNEVENTS},
+                 {"rawcmds", KV_WATCH_NOTHING}};
+    for (unsigned i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (kv_token_is(t, kinds[i].name))
+            return kinds[i].kind;
+    return 0;
+}
+
+void kv_admin_watch(struct kv_command *c)
+{
+    uint32_t kinds = c->n_tokens == 1 ? KV_WATCH_FETCHERS : 0;
+    if (!c->session->may_watch) {
+        kv_refuse(c, "CLIENT_ERROR watch commands not allowed");
+        return;
+    }
+    for (unsigned i = 1; i < c->n_tokens; i++) {
+        uint32_t kind = i < KV_MAX_TOKENS ? kind_of(c->token[i]) : 0;
+        if (!kind) {
+            kv_refuse(c, "ERROR");
+            return;
+        }
+        kinds |= kind;
+    }
+    c->session->watches = kinds;
+    kv_answer(c, "OK");
+}
+
 void kv_admin_absent(struct kv_command *c)
 {
-    if (kv_token_is(c->token[0], "watch"))
-        kv_refuse(c, "CLIENT_ERROR watch commands not allowed");
-    else if (kv_token_is(c->token[0], "shutdown"))
+    if (kv_token_is(c->token[0], "shutdown"))
         kv_refuse(c, "ERROR: shutdown not enabled");
     else if (kv_token_is(c->token[0], "refresh_certs"))
         kv_refuse(c, "Error TLS not enabled");

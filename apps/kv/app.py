@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ...runtime.errors import CorelaneError, check
 from .._native import ffi, lib
 from ..registry import App, option
+from .flags import options_of
 from .store import Store
 
 _UDP_COUNTERS = ("datagrams", "answered", "silent", "answers", "runts", "fast_gets", "split", "cut", "multi_packet")
@@ -17,12 +19,24 @@ _UDP_COUNTERS = ("datagrams", "answered", "silent", "answers", "runts", "fast_ge
 class Options:
     """What `corelane run kv` takes."""
 
-    port: int = option(11211, "UDP port")
+    port: int = option(11211, "TCP and UDP port")
+    tcp_port: int = option(-1, "TCP port (-1: that of `port`, 0: no TCP)")
+    udp_port: int = option(-1, "UDP port (-1: that of `port`, 0: no UDP)")
     memory_bytes: int = option(64 << 20, "memory of the store: index, items and all; touched as it fills")
     item_max_bytes: int = option(0, "largest item, key and 48 bytes included (0: 1 MiB, or less in a small store)")
     index_bytes: int = option(0, "memory of the hash index, out of memory_bytes (0: up to a sixth)")
     partitions: int = option(0, "parts with a lock each, a power of two (0: one, or four a kthread)")
     huge_pages: int = option(1, "0: ordinary pages, 1: transparent huge pages, 2: hugetlb pages")
+    no_evict: bool = option(False, "refuse what finds no room, instead of evicting")
+    connections: int = option(1024, "most connections; who comes then is told so and sent away")
+    backlog: int = option(1024, "connections that are being opened at one time, at most")
+    unix: str = option("", "path of a Unix socket that serves, too, for control")
+    idle_timeout_s: int = option(0, "connections that say nothing for so long are closed (0: never)")
+    memcached: str = option("", "memcached's own options, as in memcached='-p 11211 -m 64 -I 2m -o idle_timeout=60'")
+    held_bytes: int = option(
+        0,
+        "memory that connections may hold: values on their way, answers not read (0: 64 MiB, or 8 largest items)",
+    )
 
 
 def partitions_for(kthreads: int, memory_bytes: int) -> int:
@@ -34,56 +48,104 @@ def partitions_for(kthreads: int, memory_bytes: int) -> int:
 
 
 class KvService:
-    """The store and its port on a runtime. Public attribute: store."""
+    """The store and its ports on a runtime. Public attribute: store. manual_clock: as of Store, for tests."""
 
-    def __init__(self, runtime: Any, options: Options) -> None:
-        if not 0 < options.port < 65536:
-            raise CorelaneError("run kv", f"port {options.port}", "a port from 1 to 65535")
+    def __init__(self, runtime: Any, options: Options, *, manual_clock: bool = False) -> None:
+        tcp, udp = (options.port if port < 0 else port for port in (options.tcp_port, options.udp_port))
+        for port in (tcp, udp):
+            if not 0 <= port < 65536:
+                raise CorelaneError("run kv", f"port {port}", "a port from 1 to 65535, or 0 for none")
+        if not tcp and not udp:
+            raise CorelaneError("run kv", "neither TCP nor UDP has a port", "give port, tcp_port or udp_port")
         info = ffi.new("struct cl_runtime_info *")
         lib.cl_runtime_info(runtime.ptr, info)
         self._kthreads = int(info.kthreads)
-        self._service = ffi.NULL
+        self._service = self._front = self._local = ffi.NULL
         self._runtime = runtime
-        self._port = options.port
+        self._ports = (tcp, udp)
         self.store = Store(
             options.memory_bytes,
             item_max_bytes=options.item_max_bytes,
             index_bytes=options.index_bytes,
             partitions=options.partitions or partitions_for(self._kthreads, options.memory_bytes),
-            threads=self._kthreads,
+            threads=self._kthreads + bool(options.unix),
             huge_pages=options.huge_pages,
+            no_evict=options.no_evict,
+            manual_clock=manual_clock,
         )
+        try:
+            self._serve(options, int(info.ipv4))
+        except CorelaneError:
+            self.close()
+            raise
+
+    def _serve(self, options: Options, ipv4: int) -> None:
+        tcp, udp = self._ports
+        path = ffi.new("char[]", os.fsencode(options.unix)) if options.unix else ffi.NULL
+        config = {
+            "max_connections": options.connections,
+            "idle_timeout_s": options.idle_timeout_s,
+            "backlog": options.backlog,
+            "ipv4": ipv4,
+            "tcp_port": tcp,
+            "udp_port": udp,
+            "kthreads": self._kthreads,
+            "budget_bytes": options.held_bytes,
+            "path": path,
+        }
+        front = ffi.new("struct cl_kv_front **")
+        check(
+            lib.cl_kv_front_new(self.store.ptr, ffi.new("struct cl_kv_front_config *", config), front),
+            f"have {options.connections} connections",
+        )
+        self._front = front[0]
         out, err = ffi.new("struct cl_kv_service **"), ffi.new("char[256]")
-        rc = lib.cl_kv_serve(runtime.ptr, self.store.ptr, options.port, out, err)
-        if rc < 0:
-            self.store.close()
-            check(rc, "run kv", err)
+        check(lib.cl_kv_serve(self._runtime.ptr, self.store.ptr, udp, out, err), "run kv", err)
         self._service = out[0]
+        if tcp:
+            check(lib.cl_kv_listen_tcp(self._front, self._runtime.ptr), f"serve TCP port {tcp}")
+        if options.unix:
+            local = ffi.new("struct cl_kv_local **")
+            check(lib.cl_kv_listen_local(self._front, local), f"serve the Unix socket {options.unix}")
+            self._local = local[0]
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """Its UDP port."""
-        return (self._port,)
+        """Its UDP port, if it has one."""
+        return self._ports[1:] if self._ports[1] else ()
+
+    @property
+    def tcp_ports(self) -> tuple[int, ...]:
+        """Its TCP port, if it has one."""
+        return self._ports[:1] if self._ports[0] else ()
 
     def stats(self) -> dict[str, int]:
-        """Counters of the store (struct cl_kv_usage, cl_kv_counters) and of its port (struct cl_kv_udp), summed."""
+        """Counters of the store (struct cl_kv_usage, cl_kv_counters), of its UDP port (struct cl_kv_udp), summed, and
+        of its connections (struct cl_kv_front_counts)."""
         total = dict.fromkeys(_UDP_COUNTERS, 0)
         for k in range(self._kthreads):
             side = lib.cl_kv_service_udp(self._service, k)
             for name in _UDP_COUNTERS:
                 total[name] += int(getattr(side, name))
-        return {**self.store.usage(), **self.store.counters(), **total}
+        counts = ffi.new("struct cl_kv_front_counts *")
+        lib.cl_kv_front_counts(self._front, counts)
+        conns = {f"conn_{name}": int(getattr(counts, name)) for name, _ in ffi.typeof(counts[0]).fields}
+        return {**self.store.usage(), **self.store.counters(), **total, **conns}
 
     def close(self) -> None:
         """Free the store. The runtime must have stopped. Closing twice is allowed."""
+        local, self._local = self._local, ffi.NULL
+        lib.cl_kv_local_delete(local)
         service, self._service = self._service, ffi.NULL
         lib.cl_kv_service_delete(service)
+        front, self._front = self._front, ffi.NULL
+        lib.cl_kv_front_delete(front)
         self.store.close()
 
 
 def setup(runtime: Any, options: Options) -> KvService:
     """Make a store and serve it on a libos Runtime that has not started."""
-    return KvService(runtime, options)
+    return KvService(runtime, replace(options, **options_of(options.memcached)))
 
 
-APP = App("kv", "key-value store: memcached's protocols over UDP, in bounded memory", Options, setup)
+APP = App("kv", "key-value store: memcached's protocols over TCP and UDP, in bounded memory", Options, setup)

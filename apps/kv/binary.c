@@ -1,6 +1,7 @@
 /* memcached's binary protocol: requests of a stream, and what each opcode does. */
 #include "binary.h"
 #include "prefix.h"
+#include "watch.h"
 
 #define EXTRAS_BYTES 4                                                /* of an answer with an item: its flags */
 #define SHORT_BYTES (KV_BINARY_HEADER + CL_KV_KEY_MAX + EXTRAS_BYTES) /* longest answer but for values and statistics */
@@ -159,8 +160,10 @@ static int append_item(const struct request *q, bool with_key, bool with_value)
         struct kv_ref r;
         struct cl_kv_meta meta;
         bool locked = tries >= KV_READ_TRIES;
-        if (!kv_lookup(t, &q->key, &r, &meta, &locked))
+        if (!kv_lookup(t, &q->key, &r, &meta, &locked)) {
+            kv_watch_get(t, &q->key, false, 0);
             return CL_KV_NOT_FOUND;
+        }
         uint32_t key_len = with_key ? q->key.len : 0, value_len = with_value ? meta.value_bytes : 0;
         uint8_t *start = kv_out_room(q->c->out, SHORT_BYTES + (uint64_t)value_len), *p = start;
         if (start) {
@@ -176,6 +179,7 @@ static int append_item(const struct request *q, bool with_key, bool with_value)
         if (!start)
             return -1;
         q->c->out->len += (uint64_t)(p - start);
+        kv_watch_get(t, &q->key, true, meta.value_bytes);
         return CL_KV_OK;
     }
 }
@@ -242,22 +246,24 @@ static int do_store(struct request *q)
     uint64_t block = q->body_len - q->key_len - q->extras_len;
     if (!q->key_len || q->extras_len != (joins ? 0 : 8))
         return invalid(q);
-    bool fits = kv_fits(c->thread->store, q->key_len, block);
-    if (fits && c->data_len < block) {
+    bool taken = kv_fits(c->thread->store, q->key_len, block);
+    if (taken && c->data_len < block) {
         c->session->want = (uint64_t)(c->data - c->line) + block;
-        return KV_DATA_MISSING;
+        if (kv_may_wait(c))
+            return KV_DATA_MISSING;
+        taken = false;
     }
     struct kv_written written = {0};
     struct kv_write w = {.mode = mode_of(q),
                          .drops_old = q->op == OP_SET,
                          .flags = joins ? 0 : (uint32_t)kv_get_be(q->extras, 4),
                          .expires_s = joins ? 0 : expiry(q, (uint32_t)kv_get_be(q->extras + 4, 4)),
-                         .value = c->data,
+                         .value = taken ? c->data : NULL,
                          .value_bytes = (uint32_t)block,
                          .cas = q->cas};
     kv_prefix_count(c->thread->store, &q->key, KV_PREFIX_SET);
     int rc = kv_write(c->thread, &q->key, &w, &written);
-    if (fits)
+    if (taken)
         c->data_used = block;
     else
         c->session->swallow = block;
@@ -437,6 +443,8 @@ int kv_binary_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, 
         at += thrown;
         if (at < len && in[at] != KV_BINARY_REQUEST)
             rc = CL_KV_QUIT; /* as memcached: no answer fits something that is no request */
+        if (at < len && len - at < KV_BINARY_HEADER)
+            s->want = KV_BINARY_HEADER;
         if (len - at < KV_BINARY_HEADER || rc == CL_KV_QUIT)
             break;
         if (!kv_out_room(out, SHORT_BYTES)) {

@@ -157,6 +157,7 @@ enum verb {
     V_STATS,
     V_CRAWLER,
     V_MEMLIMIT,
+    V_WATCH,
     V_ABSENT,
     V_QUIT
 };
@@ -194,7 +195,7 @@ static const struct form {
              {"bget", V_GET, 2, ~0u},
              {"lru_crawler", V_CRAWLER, 1, ~0u},
              {"cache_memlimit", V_MEMLIMIT, 2, 3},
-             {"watch", V_ABSENT, 1, ~0u},
+             {"watch", V_WATCH, 1, ~0u},
              {"slabs", V_ABSENT, 1, ~0u},
              {"lru", V_ABSENT, 1, ~0u},
              {"extstore", V_ABSENT, 1, ~0u},
@@ -238,9 +239,21 @@ static bool may_store(const struct kv_command *c)
     return c->n_tokens >= STORING_WORDS;
 }
 
+/* Whether it is a get of some key, which is most of what comes: it looks at its words itself. */
+static bool is_get(struct kv_command *c)
+{
+    const uint8_t *p = c->line;
+    if (c->line_end - p < 5 || memcmp(p, "get ", 4) != 0 || !kv_next_token(p + 4, c->line_end).len)
+        return false;
+    c->token[0] = (struct kv_token){p, 3};
+    return true;
+}
+
 /* Execute one command, whose line is complete. */
 static int execute(struct kv_command *c)
 {
+    if (is_get(c))
+        return kv_retrieve(c) ? CL_KV_MORE : CL_KV_FULL;
     split(c);
     const struct form *f = c->n_tokens ? form_of(c->token[0]) : NULL;
     if (!f) {
@@ -249,7 +262,8 @@ static int execute(struct kv_command *c)
     }
     if (!has_words(c, f->lo, f->hi))
         return CL_KV_MORE;
-    if (c->session->replicated && (f->verb == V_CRAWLER || f->verb == V_MEMLIMIT || f->verb == V_ABSENT)) {
+    if (c->session->replicated && (f->verb == V_CRAWLER || f->verb == V_MEMLIMIT || f->verb >= V_WATCH) &&
+        f->verb != V_QUIT) {
         kv_refuse(c, "SERVER_ERROR this command is about one server, and is not replicated");
         return CL_KV_MORE;
     }
@@ -304,6 +318,9 @@ static int execute(struct kv_command *c)
         return kv_admin_crawler(c) ? CL_KV_MORE : CL_KV_FULL;
     case V_MEMLIMIT:
         kv_admin_memlimit(c);
+        break;
+    case V_WATCH:
+        kv_admin_watch(c);
         break;
     case V_ABSENT:
         kv_admin_absent(c);
@@ -375,6 +392,8 @@ static int text_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len
             break;
         }
         at += (uint64_t)(c.data - c.line) + c.data_used;
+        if (s->watches)
+            at = len;
     }
     *consumed = rc == CL_KV_QUIT ? len : at;
     return rc;
@@ -383,6 +402,10 @@ static int text_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len
 int cl_kv_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, uint64_t *consumed, struct cl_kv_out *out)
 {
     s->want = 0;
+    if (cl_unlikely(s->watches)) { /* who watches is not listened to, as in memcached */
+        *consumed = len;
+        return CL_KV_MORE;
+    }
     if (!s->protocol && len)
         s->protocol = in[0] == KV_BINARY_REQUEST ? CL_KV_BINARY : CL_KV_TEXT;
     return (s->protocol == CL_KV_BINARY ? kv_binary_process : text_process)(s, in, len, consumed, out);

@@ -13,8 +13,8 @@
  * where it should, all the rest is dropped.
  *
  * Commands: get gets gat gats set add replace append prepend cas incr decr touch delete flush_all version verbosity stats
- * lru_crawler cache_memlimit quit, and the meta commands mg ms md ma me mn. Not there: watch, and what steers slabs, LRU
- * or external storage.
+ * lru_crawler cache_memlimit quit, and the meta commands mg ms md ma me mn. watch, where the transport can show it. Not
+ * there: what steers slabs, LRU or external storage.
  * Answers are those of memcached 1.6, byte for byte, but for what docs/kv.md lists. */
 #ifndef CORELANE_APPS_KV_COMMAND_H
 #define CORELANE_APPS_KV_COMMAND_H
@@ -27,7 +27,7 @@
 #define CL_KV_QUIT 2
 #define CL_KV_TEXT 1
 #define CL_KV_BINARY 2
-#define CL_KV_LINE_MAX 65536    /* longest command line */
+#define CL_KV_LINE_MAX 1048576  /* longest command line */
 #define CL_KV_ANSWER_MAX 4096   /* longest answer but for values */
 #define CL_KV_ANSWER_ROOM 65536 /* that servers of datagrams have for an answer at least, to answer alike */
 
@@ -35,11 +35,14 @@
 struct cl_kv_session {
     struct cl_kv_thread *thread;
     uint64_t swallow; /* input bytes to be thrown away: the data of a refused store */
+    uint64_t keeps;   /* bytes of one command that the transport can keep until all of it has come; 0: any number */
     uint64_t want;    /* with CL_KV_MORE and unconsumed input: bytes needed from its start, 0 if unknown */
     uint32_t skip;    /* a retrieval that stopped for room goes on this far into its line, a dump after so many */
     uint32_t
         replicated; /* 1: refuse what is about this server alone, such as stats, as replicas would answer differently */
     uint32_t protocol;       /* as the first byte says: 0 not known yet, CL_KV_TEXT, CL_KV_BINARY */
+    uint32_t watches;        /* kinds of events that `watch` asked for: nothing else is done any more */
+    uint32_t may_watch;      /* 1: the transport can show them */
     uint32_t dump_partition; /* where a dump goes on that stopped for room: partition, place, last place */
     uint64_t dump_at, dump_end;
 };

@@ -139,8 +139,14 @@ static inline bool kv_parse_size(struct kv_token t, uint64_t *block)
     *block = (uint64_t)bytes + 2;
     return true;
 }
-/* The data block of a command that stores: CL_KV_MORE, and *value is the value, or the item is too large, which the store
- * will say, and the block is thrown away; KV_DATA_MISSING: it has not all come yet; CL_KV_QUIT: it does not end as one. */
+/* Whether the command, of which session->want bytes are needed, may wait for the rest. */
+static inline bool kv_may_wait(const struct kv_command *c)
+{
+    return !c->session->keeps || c->session->want <= c->session->keeps;
+}
+/* The data block of a command that stores. CL_KV_MORE: *value is the value; or the item is too large, or *value is NULL, as
+ * there is no memory for it, which the store will say, and the block is thrown away. KV_DATA_MISSING: it has not all come
+ * yet. CL_KV_QUIT: it does not end as one. */
 int kv_take_block(struct kv_command *c, const struct cl_kv_key *key, uint64_t block, const uint8_t **value);
 
 /* Meta commands: apps/kv/meta.c and meta_write.c. False or CL_KV_FULL: no room for the answer, nothing was done. */
@@ -154,6 +160,7 @@ bool kv_meta_arithmetic(struct kv_command *c);
 void kv_admin_verbosity(struct kv_command *c);
 void kv_admin_memlimit(struct kv_command *c);
 bool kv_admin_crawler(struct kv_command *c);
+void kv_admin_watch(struct kv_command *c);
 void kv_admin_absent(struct kv_command *c);
 /* apps/kv/dump.c: lru_crawler metadump, or stats cachedump, of all items, or of `limit`. False: no room; the session knows
  * where to go on. */

@@ -1,5 +1,6 @@
 /* lru_crawler metadump and stats cachedump: a line for each item, as far as there is room; the session knows where to go on. */
 #include "command_layout.h"
+#include "watch.h"
 #include <inttypes.h>
 #include <stdio.h>
 
@@ -15,24 +16,6 @@ struct dump {
     bool full;
 };
 
-/* A key as in a URI: bytes that are not plain as %XX. Returns its end. */
-static uint8_t *put_escaped(uint8_t *p, const uint8_t *key, uint32_t len)
-{
-    static const char hex[] = "0123456789ABCDEF";
-    for (uint32_t i = 0; i < len; i++) {
-        uint8_t c = key[i];
-        bool letter = (c | 0x20) >= 'a' && (c | 0x20) <= 'z';
-        if (letter || (c >= '0' && c <= '9') || (c && strchr("-._~", c))) {
-            *p++ = c;
-        } else {
-            *p++ = '%';
-            *p++ = (uint8_t)hex[c >> 4];
-            *p++ = (uint8_t)hex[c & 15];
-        }
-    }
-    return p;
-}
-
 /* metadump's line of an item; returns its end. */
 static uint8_t *put_meta(const struct dump *d, const struct kv_item *it, bool hit, uint8_t *p)
 {
@@ -40,7 +23,7 @@ static uint8_t *put_meta(const struct dump *d, const struct kv_item *it, bool hi
     int64_t base = t->store->unix_base_s;
     uint32_t expires_s = (uint32_t)(it->flags_exp >> 32);
     memcpy(p, "key=", 4);
-    p = put_escaped(p + 4, (const uint8_t *)it->body, kv_item_key_len(it));
+    p = kv_put_escaped(p + 4, (const uint8_t *)it->body, kv_item_key_len(it));
     return p + snprintf((char *)p, NUMBERS_BYTES,
                         " exp=%" PRId64 " la=%" PRId64 " cas=%" PRIu64 " fetch=%s cls=1 size=%" PRIu64 "\n",
                         expires_s ? expires_s + base : -1, t->now_s - kv_age_s(it->lengths, t->now_s) + base, it->cas,

@@ -90,6 +90,7 @@ struct kv_partition {
     uint64_t cursor;         /* where the sweep goes on */
     uint64_t live_bytes;
     uint64_t withheld_bytes; /* of the log, that cl_kv_set_limit took from use */
+    struct cl_kv *store;     /* whose it is. Constant */
     uint64_t live_limit;     /* of live_bytes, in a store that never evicts; 0: it evicts. Constant */
     /* When kv_log_drop_gone last looked at everything, and flush_cas then: in that second nothing more is gone. A hint: what
      * it spares would find nothing. */
@@ -119,9 +120,14 @@ struct cl_kv {
     uint32_t manual_clock;
     uint32_t manual_now_s;
     uint32_t no_evict;
-    uint32_t detail; /* count by prefixes (prefix.h). This and the next four: writer: anybody, relaxed */
+    uint32_t detail;  /* count by prefixes (prefix.h). This and the next four: writer: anybody, relaxed */
+    uint32_t watched; /* kinds of events that somebody watches (watch.h); relaxed */
     uint32_t verbosity, crawler_off, crawler_tocrawl, crawler_sleep_us; /* kept to be shown; nothing heeds them */
     struct kv_prefixes *prefixes;                                       /* NULL until they are wanted; then for good */
+    struct kv_watch *watch; /* NULL until somebody watches; then for good. Acquire and release */
+    const struct kv_front_ops
+        *front_ops; /* of `front` (front.h), what `stats` says of its servers; written before it */
+    void *front;    /* NULL: none. Acquire and release */
     struct kv_partition *partitions;
     struct kv_thread_line *threads;
 };
@@ -376,9 +382,9 @@ struct kv_write {
     int mode;        /* CL_KV_SET... */
     bool stale;      /* cas: a unique that is older than the item's is taken, too, but the item is stale from then on */
     bool binary_key; /* the key came as base64 */
-    bool drops_old;  /* too large: the old item goes, whatever the mode; of set it goes anyway */
+    bool drops_old;  /* it cannot be stored: the old item goes, whatever the mode; of set it goes anyway */
     uint32_t flags, expires_s;
-    const uint8_t *value;
+    const uint8_t *value; /* NULL: there was no memory for it */
     uint32_t value_bytes;
     uint64_t cas; /* append, prepend: 0 for any */
 };

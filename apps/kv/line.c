@@ -37,6 +37,14 @@ const char *kv_stored_text(int rc)
     }
 }
 
+/* The transport has no memory to wait for a value: the store refuses it. */
+static int throw_block(struct kv_command *c, uint64_t block, const uint8_t **value)
+{
+    *value = NULL;
+    c->session->swallow = block;
+    return CL_KV_MORE;
+}
+
 int kv_take_block(struct kv_command *c, const struct cl_kv_key *key, uint64_t block, const uint8_t **value)
 {
     *value = c->data;
@@ -46,6 +54,8 @@ int kv_take_block(struct kv_command *c, const struct cl_kv_key *key, uint64_t bl
     }
     if (c->data_len < block) {
         c->session->want = (uint64_t)(c->data - c->line) + block;
+        if (!kv_may_wait(c))
+            return throw_block(c, block, value);
         return KV_DATA_MISSING;
     }
     if (memcmp(c->data + block - 2, "\r\n", 2) != 0)

@@ -3,6 +3,7 @@
  * Positions are bytes ever appended; place = position modulo log_bytes. Items do not wrap: the rest of the log before
  * its end is a pad (without a header if it is shorter than one). Everything here runs under the partition's lock. */
 #include "layout.h"
+#include "watch.h"
 
 #define MOVE_FACTOR 8  /* bytes that an append may move for each of its own, if there is room enough already */
 #define LIMIT_STEPS 64 /* items that an append deals with for a limit that was lowered, if there is room enough */
@@ -120,6 +121,8 @@ static bool reclaim_one(struct kv_partition *p, struct allowance *a)
         } else if (keep && gap_of(p) >= a->need) {
             return false; /* the gap is there for stretches that are worth keeping: later appends move on through it */
         } else {
+            if (kv_watched(p->store, KV_WATCH_EVICTIONS))
+                kv_watch_note_eviction(p->store, it, kv_ref_hit(&r), a->now_s);
             kv_unlink(p, &r);
             p->evictions++;
         }

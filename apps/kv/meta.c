@@ -1,5 +1,6 @@
 /* Meta commands that read: mg, me; and the flags of all of them. */
 #include "meta.h"
+#include "watch.h"
 #include <stdio.h>
 
 #define BAD_TOKEN "CLIENT_ERROR bad token in command line format"
@@ -273,7 +274,10 @@ static bool get_locked(struct kv_command *c, const struct kv_meta *m)
         if (!m->peek)
             kv_ref_use(&r);
     }
+    uint32_t bytes = there ? (uint32_t)r.item->lengths : 0;
     kv_unlock(p);
+    if (start)
+        kv_watch_get(t, &m->key, there, bytes);
     if (start && there)
         answer_hit(c, m, start, end);
     else if (start)
@@ -291,6 +295,7 @@ static bool get_plain(struct kv_command *c, const struct kv_meta *m)
         struct cl_kv_meta item;
         bool locked = tries >= KV_READ_TRIES;
         if (!kv_lookup(c->thread, &m->key, &r, &item, &locked)) {
+            kv_watch_get(c->thread, &m->key, false, 0);
             answer_miss(c, m);
             return true;
         }
@@ -304,8 +309,10 @@ static bool get_plain(struct kv_command *c, const struct kv_meta *m)
             continue;
         if (wins)
             return get_locked(c, m);
-        if (start)
+        if (start) {
+            kv_watch_get(c->thread, &m->key, true, item.value_bytes);
             answer_hit(c, m, start, end);
+        }
         return start != NULL;
     }
 }

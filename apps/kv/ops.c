@@ -1,6 +1,7 @@
 /* Operations that change items. Semantics are memcached's; where its text is silent, those of memcached 1.6. */
 #include "layout.h"
 #include "number.h"
+#include "watch.h"
 
 #define COUNT(t, what) cl_count(&(t)->counters.what, 1) /* relaxed: one writer, see cl_kv_counters */
 
@@ -233,27 +234,39 @@ int kv_write_locked(struct cl_kv_thread *t, struct kv_partition *p, const struct
     return rc;
 }
 
-/* A write that is too large. memcached: a value that is out of date is worse than none. */
-static CL_NOINLINE int refuse_large(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_write *w)
+/* A write that is too large, or whose value had no memory to wait in. memcached: a value that is out of date is worse than
+ * none. */
+static CL_NOINLINE int refuse(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_write *w, bool fits)
 {
-    COUNT(t, store_too_large);
+    cl_count(fits ? &t->counters.store_no_memory : &t->counters.store_too_large, 1);
     if (w->mode == CL_KV_SET || w->drops_old)
         cl_kv_delete_key(&(struct cl_kv_thread){.store = t->store, .now_s = t->now_s}, key);
-    return CL_KV_TOO_LARGE;
+    return fits ? CL_KV_NO_MEMORY : CL_KV_TOO_LARGE;
 }
 
-int kv_write(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_write *w, struct kv_written *out)
+/* What a write comes to. */
+static int write_unwatched(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_write *w,
+                           struct kv_written *out)
 {
     struct kv_partition *p = kv_partition_of(t->store, key->hash);
     COUNT(t, cmd_set);
-    if (cl_unlikely(!kv_fits(t->store, key->len, w->value_bytes)))
-        return refuse_large(t, key, w);
+    bool fits = kv_fits(t->store, key->len, w->value_bytes);
+    if (cl_unlikely(!fits || (!w->value && w->value_bytes)))
+        return refuse(t, key, w, fits);
     kv_flush_if_due(t, p);
     kv_lock(p);
     int rc = kv_write_locked(t, p, key, w, out);
     kv_unlock(p);
     if (rc == CL_KV_NO_MEMORY)
         COUNT(t, store_no_memory);
+    return rc;
+}
+
+int kv_write(struct cl_kv_thread *t, const struct cl_kv_key *key, const struct kv_write *w, struct kv_written *out)
+{
+    int rc = write_unwatched(t, key, w, out);
+    if (kv_watched(t->store, KV_WATCH_MUTATIONS))
+        kv_watch_note_store(t, key, w, rc, rc ? w->value_bytes : out->value_bytes);
     return rc;
 }
 

@@ -1,6 +1,7 @@
 /* get (bget, its old name), gets, gat, gats: any number of keys, whose cache misses overlap. */
 #include "command_layout.h"
 #include "prefix.h"
+#include "watch.h"
 
 #define KEYS_AHEAD 16 /* keys fetched together */
 #define END_BYTES 5   /* "END\r\n" */
@@ -27,6 +28,7 @@ static bool append_value(struct kv_command *c, const struct cl_kv_key *key, bool
         if (!kv_lookup(c->thread, key, &r, &meta, &locked)) {
             cl_count(&c->thread->counters.get_misses, 1);
             kv_prefix_count_get(c->thread->store, key, false);
+            kv_watch_get(c->thread, key, false, 0);
             return true;
         }
         uint8_t *start = kv_out_room(c->out, KV_VALUE_LINE_MAX + (uint64_t)meta.value_bytes + 2 + END_BYTES),
@@ -45,6 +47,7 @@ static bool append_value(struct kv_command *c, const struct cl_kv_key *key, bool
         c->out->len += (uint64_t)(p - start);
         cl_count(&c->thread->counters.get_hits, 1);
         kv_prefix_count_get(c->thread->store, key, true);
+        kv_watch_get(c->thread, key, true, meta.value_bytes);
         return true;
     }
 }

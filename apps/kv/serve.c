@@ -43,7 +43,7 @@ static int bind_all(struct cl_kv_service *s, struct cl_runtime *rt, uint16_t por
 {
     int rc = cl_kv_server_new(s->store, cl_udp_reply_more, &s->server);
     if (!rc)
-        rc = cl_runtime_bind_udp_burst(rt, port, handle, s);
+        rc = port ? cl_runtime_bind_udp_burst(rt, port, handle, s) : 0;
     if (rc) {
         snprintf(err, 256, "cannot serve UDP port %u: %s", port, strerror(-rc));
         return rc;

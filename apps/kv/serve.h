@@ -8,8 +8,9 @@
 // cffi: begin
 struct cl_kv_service;
 
-/* Serve `store` on a UDP port of a runtime that has not started; the store needs a thread for each kthread. Expired items
- * are swept ten times a second by a timer. -EINVAL (too few threads), -EADDRINUSE, -ENOMEM, with a reason in err. */
+/* Serve `store` on a UDP port, or with port 0 on none, of a runtime that has not started; the store needs a thread for
+ * each kthread. Expired items are swept ten times a second by a timer. -EINVAL (too few threads), -EADDRINUSE, -ENOMEM,
+ * with a reason in err. */
 CL_API int cl_kv_serve(struct cl_runtime *rt, struct cl_kv *store, uint16_t port, struct cl_kv_service **out,
                        char err[256]);
 /* Free what cl_kv_serve made. The runtime must have stopped, or never started. The store stays the caller's. */

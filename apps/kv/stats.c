@@ -1,5 +1,6 @@
 /* The stats command. Names are memcached's where they mean the same; the store's own begin with "log_" or "index_". */
 #include "binary.h"
+#include "front.h"
 #include "prefix.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,7 +8,7 @@
 
 /* Append a statistic, as a line or as an answer of the binary protocol. There was made room for all; one that has none
  * nevertheless is left out whole. */
-static void line_text(struct kv_command *c, const char *name, const char *v)
+void kv_stat_text(struct kv_command *c, const char *name, const char *v)
 {
     struct cl_kv_out *o = c->out;
     if (c->binary) {
@@ -26,62 +27,68 @@ static void line_text(struct kv_command *c, const char *name, const char *v)
         o->len += (uint64_t)n;
 }
 
-static void line_u64(struct kv_command *c, const char *name, uint64_t v)
+void kv_stat_u64(struct kv_command *c, const char *name, uint64_t v)
 {
     char text[24];
     snprintf(text, sizeof(text), "%" PRIu64, v);
-    line_text(c, name, text);
+    kv_stat_text(c, name, text);
 }
 
 static void counter_lines(struct kv_command *c, const struct cl_kv_counters *n)
 {
-    line_u64(c, "cmd_get", n->cmd_get);
-    line_u64(c, "cmd_set", n->cmd_set);
-    line_u64(c, "cmd_flush", n->cmd_flush);
-    line_u64(c, "cmd_touch", n->cmd_touch);
-    line_u64(c, "cmd_meta", n->cmd_meta);
-    line_u64(c, "get_hits", n->get_hits);
-    line_u64(c, "get_misses", n->get_misses);
-    line_u64(c, "get_expired", n->get_expired);
-    line_u64(c, "get_flushed", n->get_flushed);
-    line_u64(c, "delete_misses", n->delete_misses);
-    line_u64(c, "delete_hits", n->delete_hits);
-    line_u64(c, "incr_misses", n->incr_misses);
-    line_u64(c, "incr_hits", n->incr_hits);
-    line_u64(c, "decr_misses", n->decr_misses);
-    line_u64(c, "decr_hits", n->decr_hits);
-    line_u64(c, "cas_misses", n->cas_misses);
-    line_u64(c, "cas_hits", n->cas_hits);
-    line_u64(c, "cas_badval", n->cas_badval);
-    line_u64(c, "touch_hits", n->touch_hits);
-    line_u64(c, "touch_misses", n->touch_misses);
-    line_u64(c, "store_too_large", n->store_too_large);
-    line_u64(c, "store_no_memory", n->store_no_memory);
-    line_u64(c, "auth_cmds", 0);
-    line_u64(c, "auth_errors", 0);
-    line_u64(c, "read_retries", n->read_retries);
-    line_u64(c, "bad_commands", n->bad_commands);
+    kv_stat_u64(c, "cmd_get", n->cmd_get);
+    kv_stat_u64(c, "cmd_set", n->cmd_set);
+    kv_stat_u64(c, "cmd_flush", n->cmd_flush);
+    kv_stat_u64(c, "cmd_touch", n->cmd_touch);
+    kv_stat_u64(c, "cmd_meta", n->cmd_meta);
+    kv_stat_u64(c, "get_hits", n->get_hits);
+    kv_stat_u64(c, "get_misses", n->get_misses);
+    kv_stat_u64(c, "get_expired", n->get_expired);
+    kv_stat_u64(c, "get_flushed", n->get_flushed);
+    kv_stat_u64(c, "delete_misses", n->delete_misses);
+    kv_stat_u64(c, "delete_hits", n->delete_hits);
+    kv_stat_u64(c, "incr_misses", n->incr_misses);
+    kv_stat_u64(c, "incr_hits", n->incr_hits);
+    kv_stat_u64(c, "decr_misses", n->decr_misses);
+    kv_stat_u64(c, "decr_hits", n->decr_hits);
+    kv_stat_u64(c, "cas_misses", n->cas_misses);
+    kv_stat_u64(c, "cas_hits", n->cas_hits);
+    kv_stat_u64(c, "cas_badval", n->cas_badval);
+    kv_stat_u64(c, "touch_hits", n->touch_hits);
+    kv_stat_u64(c, "touch_misses", n->touch_misses);
+    kv_stat_u64(c, "store_too_large", n->store_too_large);
+    kv_stat_u64(c, "store_no_memory", n->store_no_memory);
+    kv_stat_u64(c, "auth_cmds", 0);
+    kv_stat_u64(c, "auth_errors", 0);
+    kv_stat_u64(c, "read_retries", n->read_retries);
+    kv_stat_u64(c, "bad_commands", n->bad_commands);
 }
 
 static void usage_lines(struct kv_command *c, const struct cl_kv_usage *u)
 {
-    line_u64(c, "limit_maxbytes", u->limit_bytes);
-    line_u64(c, "bytes", u->live_bytes);
-    line_u64(c, "curr_items", u->items);
-    line_u64(c, "total_items", u->total_items);
-    line_u64(c, "evictions", u->evictions + u->index_evictions);
-    line_u64(c, "reclaimed", u->reclaimed);
-    line_u64(c, "item_size_max", u->item_max_bytes);
-    line_u64(c, "threads", u->threads);
-    line_u64(c, "log_bytes", u->log_bytes);
-    line_u64(c, "log_dead_bytes", u->dead_bytes);
-    line_u64(c, "log_free_bytes", u->free_bytes);
-    line_u64(c, "log_moved", u->moved);
-    line_u64(c, "index_bytes", u->index_bytes);
-    line_u64(c, "index_evictions", u->index_evictions);
-    line_u64(c, "index_overflow_buckets", u->overflow_buckets);
-    line_u64(c, "partitions", u->partitions);
-    line_u64(c, "huge_pages", u->huge_pages);
+    kv_stat_u64(c, "limit_maxbytes", u->limit_bytes);
+    kv_stat_u64(c, "bytes", u->live_bytes);
+    kv_stat_u64(c, "curr_items", u->items);
+    kv_stat_u64(c, "total_items", u->total_items);
+    kv_stat_u64(c, "evictions", u->evictions + u->index_evictions);
+    kv_stat_u64(c, "reclaimed", u->reclaimed);
+    kv_stat_u64(c, "item_size_max", u->item_max_bytes);
+    kv_stat_u64(c, "threads", u->threads);
+    kv_stat_u64(c, "log_bytes", u->log_bytes);
+    kv_stat_u64(c, "log_dead_bytes", u->dead_bytes);
+    kv_stat_u64(c, "log_free_bytes", u->free_bytes);
+    kv_stat_u64(c, "log_moved", u->moved);
+    kv_stat_u64(c, "index_bytes", u->index_bytes);
+    kv_stat_u64(c, "index_evictions", u->index_evictions);
+    kv_stat_u64(c, "index_overflow_buckets", u->overflow_buckets);
+    kv_stat_u64(c, "partitions", u->partitions);
+    kv_stat_u64(c, "huge_pages", u->huge_pages);
+}
+
+/* The store's front, or NULL: acquire, what it is was written before. */
+static void *front_of(const struct kv_command *c)
+{
+    return cl_load_acquire(&c->thread->store->front);
 }
 
 /* What `stats` alone says. */
@@ -92,11 +99,13 @@ static void all_lines(struct kv_command *c)
     struct cl_kv_counters counters;
     cl_kv_usage(s, &usage);
     cl_kv_counters(s, &counters);
-    line_u64(c, "pid", (uint64_t)getpid());
-    line_u64(c, "uptime", kv_uptime_s(s));
-    line_u64(c, "time", (uint64_t)(s->unix_base_s + c->thread->now_s));
-    line_text(c, "version", KV_VERSION);
-    line_u64(c, "pointer_size", 8 * sizeof(void *));
+    kv_stat_u64(c, "pid", (uint64_t)getpid());
+    kv_stat_u64(c, "uptime", kv_uptime_s(s));
+    kv_stat_u64(c, "time", (uint64_t)(s->unix_base_s + c->thread->now_s));
+    kv_stat_text(c, "version", KV_VERSION);
+    kv_stat_u64(c, "pointer_size", 8 * sizeof(void *));
+    if (front_of(c))
+        s->front_ops->general(front_of(c), c);
     counter_lines(c, &counters);
     usage_lines(c, &usage);
 }
@@ -104,30 +113,32 @@ static void all_lines(struct kv_command *c)
 static void settings_lines(struct kv_command *c)
 {
     const struct cl_kv *s = c->thread->store;
-    line_u64(c, "maxbytes", cl_load_relaxed(&s->limit_bytes));
-    line_u64(c, "verbosity", cl_load_relaxed(&s->verbosity));
-    line_u64(c, "oldest", 0);
-    line_text(c, "evictions", s->no_evict ? "off" : "on");
-    line_text(c, "shutdown_command", "no");
-    line_u64(c, "num_threads", s->n_threads);
-    line_text(c, "stat_key_prefix", ":");
-    line_text(c, "detail_enabled", cl_load_relaxed(&s->detail) ? "yes" : "no");
-    line_text(c, "cas_enabled", "yes");
-    line_text(c, "binding_protocol", "auto-negotiate");
-    line_text(c, "auth_enabled_sasl", "no");
-    line_text(c, "auth_enabled_ascii", "no");
-    line_u64(c, "item_size_max", s->item_max_bytes);
-    line_text(c, "slab_reassign", "no");
-    line_u64(c, "slab_automove", 0);
-    line_text(c, "lru_crawler", cl_load_relaxed(&s->crawler_off) ? "no" : "yes");
-    line_u64(c, "lru_crawler_sleep", cl_load_relaxed(&s->crawler_sleep_us));
-    line_u64(c, "lru_crawler_tocrawl", cl_load_relaxed(&s->crawler_tocrawl));
-    line_text(c, "flush_enabled", "yes");
-    line_text(c, "dump_enabled", "yes");
-    line_text(c, "lru_maintainer_thread", "no");
-    line_text(c, "lru_segmented", "no");
-    line_text(c, "track_sizes", "no");
-    line_text(c, "ssl_enabled", "no");
+    kv_stat_u64(c, "maxbytes", cl_load_relaxed(&s->limit_bytes));
+    kv_stat_u64(c, "verbosity", cl_load_relaxed(&s->verbosity));
+    if (front_of(c))
+        s->front_ops->settings(front_of(c), c);
+    kv_stat_u64(c, "oldest", 0);
+    kv_stat_text(c, "evictions", s->no_evict ? "off" : "on");
+    kv_stat_text(c, "shutdown_command", "no");
+    kv_stat_u64(c, "num_threads", s->n_threads);
+    kv_stat_text(c, "stat_key_prefix", ":");
+    kv_stat_text(c, "detail_enabled", cl_load_relaxed(&s->detail) ? "yes" : "no");
+    kv_stat_text(c, "cas_enabled", "yes");
+    kv_stat_text(c, "binding_protocol", "auto-negotiate");
+    kv_stat_text(c, "auth_enabled_sasl", "no");
+    kv_stat_text(c, "auth_enabled_ascii", "no");
+    kv_stat_u64(c, "item_size_max", s->item_max_bytes);
+    kv_stat_text(c, "slab_reassign", "no");
+    kv_stat_u64(c, "slab_automove", 0);
+    kv_stat_text(c, "lru_crawler", cl_load_relaxed(&s->crawler_off) ? "no" : "yes");
+    kv_stat_u64(c, "lru_crawler_sleep", cl_load_relaxed(&s->crawler_sleep_us));
+    kv_stat_u64(c, "lru_crawler_tocrawl", cl_load_relaxed(&s->crawler_tocrawl));
+    kv_stat_text(c, "flush_enabled", "yes");
+    kv_stat_text(c, "dump_enabled", "yes");
+    kv_stat_text(c, "lru_maintainer_thread", "no");
+    kv_stat_text(c, "lru_segmented", "no");
+    kv_stat_text(c, "track_sizes", "no");
+    kv_stat_text(c, "ssl_enabled", "no");
 }
 
 /* The log as the one class that there is, 1. Of an empty store nothing, as in memcached. */
@@ -139,11 +150,11 @@ static void items_lines(struct kv_command *c)
     cl_kv_counters(c->thread->store, &n);
     if (!u.items)
         return;
-    line_u64(c, "items:1:number", u.items);
-    line_u64(c, "items:1:mem_requested", u.live_bytes);
-    line_u64(c, "items:1:evicted", u.evictions + u.index_evictions);
-    line_u64(c, "items:1:outofmemory", n.store_no_memory);
-    line_u64(c, "items:1:reclaimed", u.reclaimed);
+    kv_stat_u64(c, "items:1:number", u.items);
+    kv_stat_u64(c, "items:1:mem_requested", u.live_bytes);
+    kv_stat_u64(c, "items:1:evicted", u.evictions + u.index_evictions);
+    kv_stat_u64(c, "items:1:outofmemory", n.store_no_memory);
+    kv_stat_u64(c, "items:1:reclaimed", u.reclaimed);
 }
 
 static void slabs_lines(struct kv_command *c)
@@ -152,22 +163,22 @@ static void slabs_lines(struct kv_command *c)
     struct cl_kv_counters n;
     cl_kv_usage(c->thread->store, &u);
     cl_kv_counters(c->thread->store, &n);
-    line_u64(c, "1:chunk_size", 8);
-    line_u64(c, "1:chunks_per_page", u.log_bytes / u.partitions / 8);
-    line_u64(c, "1:total_pages", u.partitions);
-    line_u64(c, "1:total_chunks", u.log_bytes / 8);
-    line_u64(c, "1:used_chunks", (u.live_bytes + u.dead_bytes) / 8);
-    line_u64(c, "1:free_chunks", u.free_bytes / 8);
-    line_u64(c, "1:get_hits", n.get_hits);
-    line_u64(c, "1:cmd_set", n.cmd_set);
-    line_u64(c, "1:delete_hits", n.delete_hits);
-    line_u64(c, "1:incr_hits", n.incr_hits);
-    line_u64(c, "1:decr_hits", n.decr_hits);
-    line_u64(c, "1:cas_hits", n.cas_hits);
-    line_u64(c, "1:cas_badval", n.cas_badval);
-    line_u64(c, "1:touch_hits", n.touch_hits);
-    line_u64(c, "active_slabs", 1);
-    line_u64(c, "total_malloced", u.log_bytes);
+    kv_stat_u64(c, "1:chunk_size", 8);
+    kv_stat_u64(c, "1:chunks_per_page", u.log_bytes / u.partitions / 8);
+    kv_stat_u64(c, "1:total_pages", u.partitions);
+    kv_stat_u64(c, "1:total_chunks", u.log_bytes / 8);
+    kv_stat_u64(c, "1:used_chunks", (u.live_bytes + u.dead_bytes) / 8);
+    kv_stat_u64(c, "1:free_chunks", u.free_bytes / 8);
+    kv_stat_u64(c, "1:get_hits", n.get_hits);
+    kv_stat_u64(c, "1:cmd_set", n.cmd_set);
+    kv_stat_u64(c, "1:delete_hits", n.delete_hits);
+    kv_stat_u64(c, "1:incr_hits", n.incr_hits);
+    kv_stat_u64(c, "1:decr_hits", n.decr_hits);
+    kv_stat_u64(c, "1:cas_hits", n.cas_hits);
+    kv_stat_u64(c, "1:cas_badval", n.cas_badval);
+    kv_stat_u64(c, "1:touch_hits", n.touch_hits);
+    kv_stat_u64(c, "active_slabs", 1);
+    kv_stat_u64(c, "total_malloced", u.log_bytes);
 }
 
 /* Statistics that are lines and an end. False: there are none of that name. */
@@ -182,9 +193,9 @@ static bool lines_of(struct kv_command *c, struct kv_token what)
     else if (kv_token_is(what, "slabs"))
         slabs_lines(c);
     else if (kv_token_is(what, "sizes")) /* would need a walk through all items, or to be counted all the time */
-        line_text(c, "sizes_status", "disabled");
+        kv_stat_text(c, "sizes_status", "disabled");
     else
-        return kv_token_is(what, "conns") || kv_token_is(what, "extstore"); /* a transport's; not there */
+        return kv_token_is(what, "extstore"); /* there is none */
     return true;
 }
 
@@ -245,6 +256,21 @@ static bool do_cachedump(struct kv_command *c)
     return true;
 }
 
+/* stats conns. False: no room; the session knows where to go on. */
+static bool conns_lines(struct kv_command *c)
+{
+    struct cl_kv_session *s = c->session;
+    void *front = front_of(c);
+    for (;; s->skip++) {
+        if (!kv_out_room(c->out, KV_FRONT_CONN_BYTES))
+            return false;
+        if (!front || !c->thread->store->front_ops->conn(front, c, s->skip))
+            break;
+    }
+    s->skip = 0;
+    return true;
+}
+
 bool kv_stats(struct kv_command *c)
 {
     struct kv_token what = c->n_tokens > 1 ? c->token[1] : (struct kv_token){0};
@@ -257,12 +283,13 @@ bool kv_stats(struct kv_command *c)
         return do_detail(c);
     if (kv_token_is(what, "cachedump"))
         return do_cachedump(c);
-    if (!kv_out_room(c->out, CL_KV_ANSWER_MAX))
+    bool conns = kv_token_is(what, "conns");
+    if (conns ? !conns_lines(c) : !kv_out_room(c->out, CL_KV_ANSWER_MAX))
         return false;
     if (kv_token_is(what, "reset")) {
         reset(c->thread->store);
         kv_answer(c, "RESET");
-    } else if (lines_of(c, what)) {
+    } else if (conns || lines_of(c, what)) {
         kv_answer(c, "END");
     } else {
         kv_refuse(c, "ERROR");
@@ -281,8 +308,9 @@ static void refuse_binary(struct kv_command *c, enum kv_status status, const cha
 bool kv_stats_binary(struct kv_command *c, struct kv_token what)
 {
     bool on = kv_token_is(what, "detail on");
+    bool conns = kv_token_is(what, "conns") && !c->session->replicated;
     c->binary = true;
-    if (!kv_out_room(c->out, CL_KV_ANSWER_MAX))
+    if (conns ? !conns_lines(c) : !kv_out_room(c->out, CL_KV_ANSWER_MAX))
         return false;
     if (c->session->replicated) {
         refuse_binary(c, KV_S_NOT_SUPPORTED, "stats must be alone in its request");
@@ -292,10 +320,10 @@ bool kv_stats_binary(struct kv_command *c, struct kv_token what)
         reset(c->thread->store);
     } else if (on || kv_token_is(what, "detail off")) {
         kv_prefix_switch(c->thread->store, on);
-    } else if (!lines_of(c, what)) {
+    } else if (!conns && !lines_of(c, what)) {
         refuse_binary(c, KV_S_NOT_FOUND, "Not found");
         return true;
     }
-    line_text(c, "", "");
+    kv_stat_text(c, "", "");
     return true;
 }

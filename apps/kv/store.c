@@ -107,6 +107,7 @@ static void lay_out(struct cl_kv *s, const struct plan *plan)
     for (uint32_t i = 0; i < s->n_partitions; i++) {
         struct kv_partition *p = &s->partitions[i];
         p->number = i;
+        p->store = s;
         p->buckets = (struct kv_bucket *)at;
         p->overflow = p->buckets + plan->n_buckets;
         p->log = (uint8_t *)(p->overflow + plan->n_overflow);
@@ -205,6 +206,7 @@ void cl_kv_delete(struct cl_kv *s)
     if (!s)
         return;
     free(s->prefixes);
+    free(s->watch);
     munmap(s, s->memory_bytes);
 }
 

@@ -88,6 +88,8 @@ struct cl_kv_thread {
     struct cl_kv *store;
     uint32_t now_s; /* the store's clock as of the last cl_kv_tick */
     uint32_t id;
+    uint32_t client; /* number of the connection that it works for, as `watch` shows it; 0: none */
+    uint32_t pad;
     struct cl_kv_counters counters;
 };
 

@@ -1,6 +1,7 @@
 /* Datagrams in, datagrams out. See udp.h. */
 #include "udp.h"
 #include "command_layout.h"
+#include "watch.h"
 #include <errno.h>
 #include <stdlib.h>
 
@@ -254,7 +255,8 @@ static void batch(struct cl_kv_udp *u, struct cl_udp_req *reqs, unsigned n)
         for (unsigned i = 0; i < n; i++)
             if (looks[i].key.len)
                 look_further(store, &reqs[i], &looks[i]);
-    if (cl_unlikely(cl_load_relaxed(&store->detail))) /* the short way does not count by prefixes */
+    /* The short way neither counts by prefixes nor tells watchers. */
+    if (cl_unlikely(cl_load_relaxed(&store->detail) || kv_watched(store, KV_WATCH_FETCHERS)))
         for (unsigned i = 0; i < n; i++)
             looks[i].fast = false;
     for (unsigned i = 0; i < n; i++) {
@@ -268,6 +270,7 @@ static void batch(struct cl_kv_udp *u, struct cl_udp_req *reqs, unsigned n)
 void cl_kv_udp_batch(struct cl_kv_udp *u, struct cl_udp_req *reqs, unsigned n)
 {
     cl_kv_tick(u->thread);
+    u->thread->client = 0;
     for (unsigned i = 0; i < n; i += BATCH_MAX)
         batch(u, reqs + i, cl_min(n - i, (unsigned)BATCH_MAX));
 }

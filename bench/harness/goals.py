@@ -52,6 +52,17 @@ GOALS: dict[str, Goal] = _table(
     Goal(
         "kv.get_rps_per_core", 4e6, "at least", "1/s", "kv GETs through one worker core (16 B / 64 B, 1 M, Zipf 0.99)"
     ),
+    Goal("kv-tcp.rps_per_core", 1.8e6, "at least", "1/s", "kv GETs through one core over TCP, 1 000 connections"),
+    Goal(
+        "kv-tcp.over_memcached",
+        15.0,
+        "at least",
+        "x",
+        "the same over the memory NIC / stock memcached, one thread, Linux' TCP on a veth pair",
+    ),
+    Goal("kv-tcp.over_redis", 15.0, "at least", "x", "the same / redis-server on Linux' TCP on a veth pair"),
+    Goal("kv-tcp.p99_gain", 2.0, "at least", "x", "memcached's p99 at half of its rate / ours at that, on one link"),
+    Goal("kv-tcp.bytes_per_item", 0.9, "at most", "x", "memory per item of 16 + 64 B / memcached's"),
     Goal(
         "kv.over_memcached_udp",
         10.0,

@@ -283,7 +283,7 @@ def run(session: Session) -> None:
             return body
 
         found = session.interleave({name: arm(serve) for name, serve in servers.items()}, ROUNDS)
-    report(session, found)
+    conclude(session, found)
 
 
 def measure(client: Client, case: Case, seconds: float, busy: Busy) -> Found:
@@ -316,7 +316,7 @@ def measure(client: Client, case: Case, seconds: float, busy: Busy) -> Found:
     )
 
 
-def report(session: Session, found: dict[str, list[dict[Case, Found]]]) -> None:
+def conclude(session: Session, found: dict[str, list[dict[Case, Found]]]) -> None:
     """Medians over the rounds, a row a server and case; ratios pair by pair."""
     for case in CASES:
         for name, rounds in found.items():

@@ -196,7 +196,7 @@ class Veth:
         self.cores = cores
         self.near, self.far = stack.enter_context(netns.link(addresses=(CLIENT_IP, SERVER_IP), prefix=PREFIX))
 
-    def _nic(self) -> AfXdp:
+    def nic(self) -> AfXdp:
         """The server's."""
         with self.far.namespace.entered():
             return AfXdp(self.far.name, addresses=[f"{self.far.address}/{self.far.prefix}"])
@@ -205,7 +205,7 @@ class Veth:
     def ours(self) -> Iterator[Servers]:
         """Our servers, embedded, over AF_XDP; the kthread spins."""
         with contextlib.ExitStack() as stack:
-            nic = stack.enter_context(self._nic())
+            nic = stack.enter_context(self.nic())
             address = f"{self.far.address}/{self.far.prefix}"
             runtime = Runtime(nic=nic, poll="spin", kthreads=1, cpus=[self.cores[1]], address=address)
             stack.callback(runtime.close)
@@ -217,7 +217,7 @@ class Veth:
     @contextlib.contextmanager
     def floor(self, *, takes: bool = False) -> Iterator[None]:
         """The reflector over AF_XDP."""
-        with self._nic() as nic, Reflector(nic, cpu=self.cores[1], takes=takes):
+        with self.nic() as nic, Reflector(nic, cpu=self.cores[1], takes=takes):
             yield
 
     @contextlib.contextmanager
@@ -228,7 +228,7 @@ class Veth:
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-bench-"))
             path, apps = str(Path(folder) / "io.sock"), {"tcp": AppConfig(ip=self.far.address)}
-            nic = stack.enter_context(self._nic())
+            nic = stack.enter_context(self.nic())
             outside, loop = Outside(share_mac=True), [self.cores[1]]
             stack.enter_context(Iokernel(path, uplinks=[nic], outside=outside, loop_cpus=loop, poll=poll, apps=apps))
             runtime = Runtime(path, name="tcp", poll=poll, kthreads=1, cpus=[(self.cores[1:3])[-1]])

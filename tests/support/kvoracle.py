@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 
 from corelane.bench.baseline.memcached import Memcached
 
@@ -11,15 +12,17 @@ FENCED = b"VALUE :fence: 0 5\r\nfence\r\nEND\r\n"  # nothing else answers this: 
 
 
 class Oracle:
-    """A connection to memcached, emptied of the keys given and with its statistics as new."""
+    """A connection to memcached, or to whatever `server` connects to, emptied of the keys given."""
 
-    def __init__(self, server: Memcached, stored: list[bytes]) -> None:
+    def __init__(self, server: Memcached | Callable[[], socket.socket], stored: list[bytes]) -> None:
         self._server = server
         self._stored = stored
         self._link = self._connect()
 
     def _connect(self) -> socket.socket:
-        return socket.create_connection((self._server.address, self._server.tcp_port), timeout=10)
+        if isinstance(self._server, Memcached):
+            return socket.create_connection((self._server.address, self._server.tcp_port), timeout=10)
+        return self._server()
 
     def read(self, until: bytes) -> bytes:
         answer = b""

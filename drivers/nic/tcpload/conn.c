@@ -37,6 +37,8 @@ void cl_tcpload_open_one(struct cl_tcpload *load, struct conn *c)
 {
     uint32_t flow = ring_pop(&load->free_flows), iss = (uint32_t)cl_random_next(&load->random);
     uint16_t place = (uint16_t)cl_tcpload_place((uint16_t)(load->config.first_port + flow % load->config.ports));
+    if (load->config.script)
+        place = (uint16_t)((uint64_t)flow * load->config.script->lines / load->flows);
     *c = (struct conn){.una = iss,
                        .nxt = iss + 1,
                        .end = iss + 1,
@@ -76,7 +78,7 @@ void cl_tcpload_ask(struct cl_tcpload *load, struct conn *c, uint64_t intended, 
     if (load->config.traffic == CL_TCPLOAD_CHURN)
         cl_tcpload_open_one(load, c);
     else
-        c->end += load->config.request_bytes;
+        c->end += request_bytes(load, c);
     c->intended = intended;
     c->phase = (uint8_t)phase;
     c->got = 0;
@@ -105,11 +107,28 @@ static void answered(struct cl_tcpload *load, struct conn *c, uint64_t now)
                        now > c->intended ? (uint64_t)cl_ticks_to_ns(load->clock, (int64_t)(now - c->intended)) : 0);
 }
 
+/* Whether the bytes are those that are to come next. */
+static bool is_right(const struct cl_tcpload *load, const struct conn *c, const struct segment *s)
+{
+    const struct cl_tcpload_script *script = load->config.script;
+    if (!script)
+        return memcmp(s->data, load->pattern + c->in_place, s->len) == 0;
+    return (c->flags & BUSY) && s->len <= answer_bytes(load, c) - c->got &&
+           memcmp(s->data, script->answers + script->answer_at[c->out_place] + c->got, s->len) == 0;
+}
+
+/* The next line of the script. */
+static void turn_over(const struct cl_tcpload *load, struct conn *c)
+{
+    if (load->config.script)
+        c->out_place = c->out_place + 1u < load->config.script->lines ? (uint16_t)(c->out_place + 1) : 0;
+}
+
 /* Bytes in order. */
 static void take_data(struct cl_tcpload *load, struct conn *c, const struct segment *s, uint64_t now)
 {
-    uint32_t traffic = load->config.traffic, asked = load->config.request_bytes;
-    bool right = memcmp(s->data, load->pattern + c->in_place, s->len) == 0;
+    uint32_t traffic = load->config.traffic, asked = answer_bytes(load, c);
+    bool right = is_right(load, c, s);
     c->in_place = place_after(c->in_place, s->len);
     c->rcv_nxt += s->len;
     c->got += s->len;
@@ -132,6 +151,7 @@ static void take_data(struct cl_tcpload *load, struct conn *c, const struct segm
         cl_tcpload_queue(load, c);
     } else {
         answered(load, c, now);
+        turn_over(load, c);
         ring_push(&load->idle, (uint32_t)(c - load->conns));
     }
 }
@@ -258,7 +278,8 @@ static bool emit_one(struct cl_tcpload *load, struct conn *c, struct cl_frame *f
     if (c->una == c->nxt)
         c->since_ms = load->now_ms;
     c->nxt += len + fin;
-    c->out_place = place_after(c->out_place, len);
+    if (!load->config.script)
+        c->out_place = place_after(c->out_place, len);
     c->acked = c->rcv_nxt;
     c->flags &= (uint16_t) ~(NOW | OWES);
     c->flags |= fin ? FIN_OUT : 0;
@@ -305,9 +326,10 @@ static void go_back(struct cl_tcpload *load, struct conn *c)
     c->since_ms = load->now_ms;
     if (c->state == OPEN) {
         uint32_t bytes = c->nxt - c->una - !!(c->flags & FIN_OUT);
-        c->out_place =
-            (uint16_t)((c->out_place + (uint64_t)CL_TCPLOAD_PATTERN * (bytes / CL_TCPLOAD_PATTERN + 1) - bytes) %
-                       CL_TCPLOAD_PATTERN);
+        if (!load->config.script)
+            c->out_place =
+                (uint16_t)((c->out_place + (uint64_t)CL_TCPLOAD_PATTERN * (bytes / CL_TCPLOAD_PATTERN + 1) - bytes) %
+                           CL_TCPLOAD_PATTERN);
         c->nxt = c->una;
         c->flags &= (uint16_t)~FIN_OUT;
     }

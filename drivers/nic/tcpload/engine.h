@@ -52,7 +52,7 @@ struct conn {
     uint32_t flow;
     uint32_t since_ms; /* nothing was acknowledged since */
     uint32_t ack_ms;
-    uint16_t out_place, in_place;
+    uint16_t out_place, in_place; /* with a script, out_place is the line */
     uint16_t flags, mss;
     uint8_t state, phase;
     uint8_t snd_scale, rcv_scale;
@@ -224,6 +224,26 @@ static inline struct phase *phase_of(struct cl_tcpload *load, const struct conn 
 static inline bool asks(const struct cl_tcpload *load)
 {
     return load->config.traffic == CL_TCPLOAD_ASK || load->config.traffic == CL_TCPLOAD_CHURN;
+}
+
+/* Bytes of the request of a connection, and of its answer. */
+static inline uint32_t request_bytes(const struct cl_tcpload *load, const struct conn *c)
+{
+    const struct cl_tcpload_script *s = load->config.script;
+    return s ? s->request_at[c->out_place + 1] - s->request_at[c->out_place] : load->config.request_bytes;
+}
+
+static inline uint32_t answer_bytes(const struct cl_tcpload *load, const struct conn *c)
+{
+    const struct cl_tcpload_script *s = load->config.script;
+    return s ? s->answer_at[c->out_place + 1] - s->answer_at[c->out_place] : load->config.request_bytes;
+}
+
+/* The bytes of c's stream from `seq` on, which is part of its request. */
+static inline const uint8_t *bytes_out(const struct cl_tcpload *load, const struct conn *c, uint32_t seq)
+{
+    const struct cl_tcpload_script *s = load->config.script;
+    return s ? s->requests + s->request_at[c->out_place + 1] - (c->end - seq) : load->pattern + c->out_place;
 }
 
 static inline bool closed_loop(const struct cl_tcpload *load)

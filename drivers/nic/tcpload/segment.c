@@ -100,7 +100,7 @@ void cl_tcpload_write(struct cl_tcpload *load, const struct conn *c, uint8_t fla
         sum = (uint64_t)word_of_times + val_be + ecr_be;
     }
     if (len)
-        sum += cl_csum_copy(0, frame->data + PLAIN_BYTES + options, load->pattern + c->out_place, len);
+        sum += cl_csum_copy(0, frame->data + PLAIN_BYTES + options, bytes_out(load, c, seq), len);
     uint16_t window = (uint16_t)cl_min(load->config.window_bytes >> c->rcv_scale, 65535u);
     finish(load, cl_tcpload_ip_of(load, c->flow), cl_tcpload_port_of(load, c->flow), flags, seq, c->rcv_nxt, window,
            options, len, sum, frame);

@@ -13,6 +13,20 @@ static int refuse(char *err, const char *why)
 
 #define OR(value, otherwise) ((value) = (value) ? (value) : (otherwise))
 
+static int check_script(const struct cl_tcpload_config *c, char *err)
+{
+    const struct cl_tcpload_script *s = c->script;
+    if (c->traffic != CL_TCPLOAD_ASK || s->lines < 1 || s->lines > CL_TCPLOAD_LINES)
+        return refuse(err, "a script is of ask, and has from 1 to 65535 lines");
+    for (uint32_t i = 0; i < s->lines; i++) {
+        uint32_t asks = s->request_at[i + 1] - s->request_at[i];
+        if (s->request_at[i + 1] < s->request_at[i] || s->answer_at[i + 1] <= s->answer_at[i] || asks < 1 ||
+            asks > c->mtu - 52)
+            return refuse(err, "a script's request has from 1 byte to one segment, up to mtu - 52; its answer any");
+    }
+    return 0;
+}
+
 static int settle_config(struct cl_tcpload_config *c, char *err)
 {
     OR(c->ip, 0x0a4d0001u);
@@ -44,7 +58,7 @@ static int settle_config(struct cl_tcpload_config *c, char *err)
         return refuse(err, "a request must fit into one segment: request_bytes up to mtu - 52");
     if (c->window_bytes < 4 * c->mtu || c->window_bytes > 1u << 30)
         return refuse(err, "window_bytes must be from four segments to 2^30");
-    return 0;
+    return c->script ? check_script(c, err) : 0;
 }
 
 static bool allocate(struct cl_tcpload *load)

@@ -13,6 +13,9 @@
  * comes is compared. Streams of different ports begin at different places of the pattern. The server echoes (ask,
  * churn), takes (send) or makes the same pattern (receive).
  *
+ * With a script, of ask alone, requests are not of the pattern but what the script says, and answers must be what it says
+ * to the byte. Each connection goes through all of it, over and over, from a line of its own on.
+ *
  * Its TCP (RFC 9293): three-way handshake, acknowledgements that ride on requests or else wait 40 ms at most, one
  * acknowledgement at least for two segments of a burst that was received together, windows in both directions, window
  * scale and timestamps (RFC 7323, no PAWS), FIN, resets to segments of no connection. No congestion control: it sends
@@ -70,28 +73,39 @@
 #define CL_TCPLOAD_PATTERN 8191 /* bytes until it repeats: prime, so that no slip by whole segments goes unseen */
 #define CL_TCPLOAD_ROOM 16384   /* bytes of a pattern that may be read from any place in it */
 
+#define CL_TCPLOAD_LINES 65535
+
+/* What is asked and answered. Line i: requests[request_at[i]..request_at[i + 1]), and the same of answers. A request is of
+ * up to one segment, an answer of at least a byte. Stays the caller's, and as it is while the client exists. */
+struct cl_tcpload_script {
+    uint32_t lines;
+    const uint8_t *requests, *answers;
+    const uint32_t *request_at, *answer_at;
+};
+
 /* Zero means the default, given in brackets. Addresses and ports in host byte order. */
 struct cl_tcpload_config {
     uint32_t traffic;
     uint32_t arrivals; /* CL_ARRIVALS_POISSON or _UNIFORM; _CLOSED: whatever is idle asks (for probing a peak only) */
     uint64_t seed;
-    uint8_t mac[6];         /* own [02:00:00:00:00:01] */
-    uint8_t server_mac[6];  /* or by cl_tcpload_aim */
-    uint32_t ip;            /* first own address [10.77.0.1] */
-    uint32_t ips;           /* own addresses [1] */
-    uint32_t server_ip;     /* [10.77.0.2] */
-    uint16_t server_port;   /* [9000] */
-    uint16_t first_port;    /* [20000] */
-    uint32_t ports;         /* of each own address, used in turn [40000] */
-    uint32_t connections;   /* at one time, up to ports * ips [1] */
-    uint32_t request_bytes; /* ask, churn: up to one segment [64] */
-    uint32_t window_bytes;  /* offered to the server [1 MiB] */
-    uint32_t mtu;           /* [1500] */
-    uint32_t plain;         /* 1: no timestamps and no window scale */
-    uint32_t verify;        /* 1: TCP checksums of what comes are computed, too */
-    uint64_t late_ns;       /* sent later than this after its time: counted as late [10000] */
-    uint64_t drain_ns;      /* how long answers are awaited after the last phase [50 ms] */
-    uint64_t give_up_ns;    /* opening without progress: after this it has failed [5 s] */
+    uint8_t mac[6];                         /* own [02:00:00:00:00:01] */
+    uint8_t server_mac[6];                  /* or by cl_tcpload_aim */
+    uint32_t ip;                            /* first own address [10.77.0.1] */
+    uint32_t ips;                           /* own addresses [1] */
+    uint32_t server_ip;                     /* [10.77.0.2] */
+    uint16_t server_port;                   /* [9000] */
+    uint16_t first_port;                    /* [20000] */
+    uint32_t ports;                         /* of each own address, used in turn [40000] */
+    uint32_t connections;                   /* at one time, up to ports * ips [1] */
+    uint32_t request_bytes;                 /* ask, churn: up to one segment [64] */
+    uint32_t window_bytes;                  /* offered to the server [1 MiB] */
+    uint32_t mtu;                           /* [1500] */
+    uint32_t plain;                         /* 1: no timestamps and no window scale */
+    uint32_t verify;                        /* 1: TCP checksums of what comes are computed, too */
+    const struct cl_tcpload_script *script; /* of ask; NULL: the pattern */
+    uint64_t late_ns;                       /* sent later than this after its time: counted as late [10000] */
+    uint64_t drain_ns;                      /* how long answers are awaited after the last phase [50 ms] */
+    uint64_t give_up_ns;                    /* opening without progress: after this it has failed [5 s] */
 };
 
 /* What became of a phase. Writer: the client's thread; whole and final once the run is over. */

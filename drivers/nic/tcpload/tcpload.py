@@ -10,8 +10,9 @@ the rules.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -66,10 +67,26 @@ class TcpSource:
     ports: int = 40000
 
 
+def _script(lines: Sequence[tuple[bytes, bytes]]) -> tuple[Any, ...]:
+    """A `struct cl_tcpload_script` of requests and answers, and what it points to."""
+    sides = [[line[side] for line in lines] for side in (0, 1)]
+    at = [ffi.new("uint32_t[]", [0, *itertools.accumulate(map(len, side))]) for side in sides]
+    kept = [ffi.new("uint8_t[]", b"".join(side)) for side in sides]
+    fields = {
+        "lines": len(lines),
+        "requests": kept[0],
+        "answers": kept[1],
+        "request_at": at[0],
+        "answer_at": at[1],
+    }
+    return (ffi.new("struct cl_tcpload_script *", fields), *at, *kept)
+
+
 class TcpLoad(Closing):
     """A client for one server. traffic: ask, churn, send, receive or hold (tcpload.h). request_bytes: of a request and
-    of its answer. window_bytes: offered to the server. plain: without timestamps and window scale. verify: compute the
-    checksums of what comes, too; its bytes are always compared. Raises CorelaneError for a value outside its limits."""
+    of its answer. script: of ask, requests and their answers instead. window_bytes: offered to the server. plain:
+    without timestamps and window scale. verify: compute the checksums of what comes, too; its bytes are always
+    compared. Raises CorelaneError for a value outside its limits."""
 
     def __init__(
         self,
@@ -80,6 +97,7 @@ class TcpLoad(Closing):
         server_port: int = 9000,
         connections: int = 1,
         request_bytes: int = 64,
+        script: Sequence[tuple[bytes, bytes]] = (),
         arrivals: Literal["poisson", "uniform", "closed"] = "poisson",
         window_bytes: int = 0,
         plain: bool = False,
@@ -95,6 +113,9 @@ class TcpLoad(Closing):
         c.server_port, c.first_port, c.ports = server_port, source.first_port, source.ports
         c.connections, c.request_bytes, c.window_bytes = connections, request_bytes, window_bytes
         c.plain, c.verify = plain, verify
+        self._script = _script(script)
+        if script:
+            c.script = self._script[0]
         times_s = (limits.late_us / 1e6, limits.drain_s, limits.give_up_s)
         c.late_ns, c.drain_ns, c.give_up_ns = (int(s * 1e9) for s in times_s)
         if source.mac is not None:

@@ -24,7 +24,7 @@ def report(**rates: list[float]) -> dict[str, Any]:
     """The document of rounds that are made up: every case of a server has the same rate."""
     with Session("http", seconds=0.02) as session:
         rounds = {name: [{case: found(rate) for case in http.CASES} for rate in each] for name, each in rates.items()}
-        http.report(session, rounds)
+        http.conclude(session, rounds)
     session.finish(http.FIGURES)
     return session.document()
 

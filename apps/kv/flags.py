@@ -1,0 +1,94 @@
+"""memcached's own command line, as far as it means something here: what its test suite and its users start it with."""
+
+from __future__ import annotations
+
+import getopt
+import shlex
+from typing import Any
+
+from ...runtime.errors import CorelaneError
+
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def _refuse(flag: str, why: str, do: str) -> CorelaneError:
+    return CorelaneError(f"take memcached's option {flag}", why, do)
+
+
+def _number(flag: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise _refuse(flag, f"{text!r} is no number", f"give one, as in {flag} 1024") from None
+
+
+def _bytes(flag: str, text: str) -> int:
+    """A size: bytes, or with k, m or g behind it."""
+    unit = _UNITS.get(text[-1:].lower(), 1)
+    return _number(flag, text[:-1] if unit > 1 else text) * unit
+
+
+_ELSEWHERE = {
+    "-l": ("the address is the runtime's", "give `corelane run --address`, or [apps.NAME] of the iokernel"),
+    "-t": ("threads are kthreads of the runtime", "give `corelane run --kthreads`"),
+    "-R": ("a turn is a segment of a connection, or what has waited of it", "leave it out"),
+    "-C": ("uniques cost nothing here, and are always there", "leave it out"),
+    "-d": ("it runs in the foreground", "start it by a service manager"),
+    "-S": ("there is no authentication", "leave it out"),
+    "-Z": ("there is no TLS", "leave it out"),
+}
+_EXTENDED = {
+    "idle_timeout": ("idle_timeout_s", 1),
+    "read_buf_mem_limit": ("held_bytes", 1 << 20),
+    "resp_obj_mem_limit": ("held_bytes", 1 << 20),
+}
+_DEFAULTS = {  # of -o: what holds here anyway
+    *("maxconns_fast", "modern", "no_modern", "lru_crawler", "no_lru_crawler", "lru_maintainer", "no_lru_maintainer"),
+    *("slab_reassign", "no_slab_reassign", "hash_algorithm", "hashpower", "slab_automove", "no_hashexpand"),
+}
+
+
+def options_of(line: str) -> dict[str, Any]:
+    """Fields of Options for a line of memcached's options. Raises CorelaneError for what means nothing here."""
+    try:
+        flags, rest = getopt.getopt(shlex.split(line), "p:U:s:m:I:c:b:Mvl:t:R:Cd:SZo:u:r")
+    except (getopt.GetoptError, ValueError) as error:
+        raise CorelaneError("read memcached's options", str(error), "see the table of them in docs/kv.md") from None
+    if rest:
+        raise CorelaneError("read memcached's options", f"{rest[0]!r} is none", "see the table of them in docs/kv.md")
+    out: dict[str, Any] = {}
+    for flag, value in flags:
+        out.update(_one(flag, value))
+    return out
+
+
+def _one(flag: str, value: str) -> dict[str, Any]:
+    if flag in _ELSEWHERE:
+        raise _refuse(flag, *_ELSEWHERE[flag])
+    if flag == "-o":
+        return {name: number for part in value.split(",") for name, number in _extended(part).items()}
+    made: dict[str, dict[str, Any]] = {
+        "-M": {"no_evict": True},
+        "-s": {"unix": value},
+        "-v": {},  # there is no log to make more talkative
+        "-r": {},
+        "-u": {},
+    }
+    if flag in made:
+        return made[flag]
+    numbers = {"-p": "tcp_port", "-U": "udp_port", "-c": "connections", "-b": "backlog"}
+    if flag in numbers:
+        return {numbers[flag]: _number(flag, value)}
+    if flag == "-m":
+        return {"memory_bytes": _number(flag, value) << 20}
+    return {"item_max_bytes": _bytes(flag, value)}
+
+
+def _extended(part: str) -> dict[str, Any]:
+    name, _, value = part.partition("=")
+    if name in _EXTENDED:
+        field, unit = _EXTENDED[name]
+        return {field: _number(f"-o {name}", value) * unit}
+    if name in _DEFAULTS:
+        return {}
+    raise _refuse(f"-o {name}", "it means nothing here", "leave it out")

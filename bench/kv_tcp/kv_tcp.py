@@ -1,0 +1,199 @@
+"""The key-value store over TCP: GETs of 16-byte keys with values of 64 bytes, Zipf 0.99, on 1 000 connections with one
+request under way on each.
+
+Ours on the memory NIC: its peak in an open loop, near and far. Then one client over AF_XDP on a veth pair for all
+servers, ours over AF_XDP, memcached with one thread and redis-server on Linux' TCP: what they carry in a closed loop,
+with and without pipelines; and latency at half of what memcached carries. At last memory per item. Between them other
+loads of ours: kinds.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from ...drivers.linux import netns
+from ..baseline import memcached, redis
+from ..harness import rest
+from ..harness.distance import ByDistance
+from ..harness.load import Load
+from ..harness.numbers import number, pairwise
+from ..harness.openloop import Point, middle
+from ..harness.peaks import find_peaks
+from ..harness.plot import Canvas
+from ..harness.session import Session
+from . import items, kinds, servers
+from .scripts import Script, Space
+
+SUMMARY = "key-value store over TCP: GETs through one core and latency, beside memcached and redis-server"
+FIGURES = (
+    "kv-tcp.rps_per_core",
+    "kv-tcp.over_memcached",
+    "kv-tcp.over_redis",
+    "kv-tcp.p99_gain",
+    "kv-tcp.bytes_per_item",
+)
+
+KEYS = 100_000
+CONNECTIONS = 1000
+PIPELINES = (1, 16)
+ROUNDS = 7
+ITEM_MIB, ITEM_KEYS = 64, 1_000_000  # more keys than fit
+FRACTIONS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1)  # of the peak, in the curve
+HALF = 0.5  # of what memcached carries, at which latency is measured
+OURS, MEMCACHED, REDIS = "ours", "memcached", "redis-server"
+MEMORY = "ours, memory"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Options of this benchmark alone."""
+    parser.add_argument("--keys", type=int, default=KEYS, help="keys, all of them preloaded (%(default)s)")
+
+
+def run(session: Session) -> None:
+    """All parts."""
+    space = Space(int(getattr(session.options, "keys", KEYS)))
+    session.settings |= {
+        "message": "one GET of a 16-byte key and its 64-byte value",
+        "keys": space.keys,
+        "zipf": space.zipf,
+        "connections": CONNECTIONS,
+        "links": {
+            MEMORY: "memory link: client and server in one process",
+            "all others": "the client over AF_XDP on a veth pair; ours over AF_XDP, the others on Linux' TCP",
+        },
+    }
+    alone = peak(session, space, 0.4 * session.seconds)
+    kinds.measure(session, space, 0.1 * session.seconds)
+    beside_others(session, space, alone, 0.4 * session.seconds)
+    memory_per_item(session)
+
+
+def peak(session: Session, space: Space, seconds: float) -> list[float]:
+    """What one core carries over the memory NIC: the peaks of the rounds."""
+    by_distance = ByDistance(session)
+    with (
+        servers.on_memory(session.two_cores, space, CONNECTIONS) as client,
+        client(space.memcached(), CONNECTIONS) as load,
+    ):
+        found = find_peaks(
+            session, {MEMORY: load.measure}, seconds=0.7 * seconds, by_distance=by_distance, across=(MEMORY,)
+        )
+        peaks = [curve.peak_rps for curve in found[MEMORY]]
+        session.curves(
+            {MEMORY: load.measure},
+            {MEMORY: statistics.median(peaks)},
+            seconds=0.3 * seconds,
+            fractions=FRACTIONS,
+            explain={MEMORY: load.explain},
+        )
+    by_distance.report()
+    session.figure("kv-tcp.rps_per_core", statistics.median(peaks), runs=peaks, beside=by_distance.medians(MEMORY))
+    return peaks
+
+
+def why_not(session: Session) -> str:
+    """Why the others cannot be measured here; "" if they can."""
+    if not session.baseline:
+        return "--no-baseline was given"
+    return netns.missing() or memcached.missing() or redis.missing() or ""
+
+
+def beside_others(session: Session, space: Space, alone: list[float], seconds: float) -> None:
+    """Ours and the others on one link."""
+    kinds = {OURS: servers.OURS_PORT, MEMCACHED: servers.MEMCACHED_PORT, REDIS: servers.REDIS_PORT}
+    if why := why_not(session):
+        for server in kinds:
+            session.skip(server, why)
+        return
+    with contextlib.ExitStack() as stack:
+        pair = servers.Pair(stack, session.two_cores, space, CONNECTIONS)
+
+        def point(server: str, script: Script, rate: float, slot: float) -> Point:
+            rest.demand("a server on a veth pair")
+            how = {"arrivals": "poisson" if rate else "closed"}
+            with (
+                pair.ours() if server == OURS else contextlib.nullcontext(),
+                pair.client(kinds[server], script, CONNECTIONS, **how) as load,
+            ):
+                return Load(load).measure(rate, slot)
+
+        arms: dict[str, Callable[[], Point]] = {}
+        slot = 0.7 * seconds / ROUNDS / len(kinds) / len(PIPELINES)
+        for pipeline in PIPELINES:
+            gets, resp = space.memcached(pipeline), space.redis(pipeline)
+            for server in kinds:
+                arms[_arm(server, pipeline)] = partial(point, server, resp if server == REDIS else gets, 0.0, slot)
+        found = session.interleave(arms, ROUNDS)
+        for name, points in found.items():
+            session.point(name, middle(points))
+        rates = {server: [p.achieved_rps for p in found[_arm(server, 1)]] for server in kinds}
+        compare(session, rates, alone)
+        rate = HALF * statistics.median(rates[MEMCACHED])
+        script = space.memcached()
+        slot = 0.3 * seconds / ROUNDS / 2
+        tails = session.interleave(
+            {server: partial(point, server, script, rate, slot) for server in (OURS, MEMCACHED)}, ROUNDS
+        )
+    for server, points in tails.items():
+        session.point(f"{server}, at half of memcached's rate", middle(points))
+    gains = [[p.p99_us for p in tails[server]] for server in (MEMCACHED, OURS)]
+    session.ratio_figure("kv-tcp.p99_gain", gains[0], gains[1])
+
+
+def _arm(server: str, pipeline: int) -> str:
+    return server if pipeline == 1 else f"{server}, pipelines of {pipeline}"
+
+
+def compare(session: Session, rates: dict[str, list[float]], alone: list[float]) -> None:
+    """Our peak on the memory NIC over what the others carry on a veth pair; beside it all on that."""
+    ours = statistics.median(alone)
+    for server, figure in ((MEMCACHED, "kv-tcp.over_memcached"), (REDIS, "kv-tcp.over_redis")):
+        if not ours or not all(rates[server]):
+            session.figure(figure, None, reason="an arm carried no load: is the machine this busy?")
+            continue
+        same = pairwise(rates[OURS], rates[server])
+        runs = [ours / rate for rate in rates[server]]
+        session.figure(figure, statistics.median(runs), runs=runs, beside={"all on a veth pair": same.median})
+
+
+def memory_per_item(session: Session) -> None:
+    """Of items of 16 + 64 bytes."""
+    figure = "kv-tcp.bytes_per_item"
+    space = Space(ITEM_KEYS)
+    if why := memcached.missing() or ("" if session.baseline else "--no-baseline was given"):
+        session.figure(figure, None, reason=why)
+        return
+    session.say("memory per item")
+    ours, theirs = items.ours(ITEM_MIB, space), items.memcached(ITEM_MIB, space)
+    session.arm("items", memory_mib=ITEM_MIB, ours=ours, memcached=theirs)
+    session.figure(figure, theirs / ours, runs=[theirs / ours])
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """Latency of ours against load, and what each server carries on a veth pair."""
+    n = sum(int(row["sent"]) for row in document["arms"] if "sent" in row)
+    canvas = Canvas("kv over TCP", message="a GET with its answer", n=n, panels=2, size=(18, 8))
+    if MEMORY in document["settings"]["stops"]:
+        canvas.latency_curves(document, [MEMORY], 0)
+    rows = {str(row["name"]): row for row in document["arms"]}
+    names = [_arm(server, p) for p in PIPELINES for server in (OURS, MEMCACHED, REDIS) if _arm(server, p) in rows]
+    if not names:
+        canvas.caption("On a veth pair: not measured here.")
+        return canvas
+    gets = [number(rows[name]["achieved_rps"]) * _gets_of(name) for name in names]
+    canvas.bars(names, gets, ylabel="GETs on a veth pair (1/s)", panel=1)
+    canvas.caption(
+        f"Left: memory NIC, {CONNECTIONS:,} connections, open loop. Bars: one client over AF_XDP for all servers, "
+        "closed loop; ours over AF_XDP, the others on Linux' TCP."
+    )
+    return canvas
+
+
+def _gets_of(name: str) -> int:
+    """GETs in a request of an arm."""
+    return next((p for p in PIPELINES if p > 1 and name.endswith(f" {p}")), 1)

@@ -1,0 +1,91 @@
+"""The parts of the kv_tcp benchmark: scripts, our server under them, others on a veth pair. No speed is asserted."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+
+import pytest
+from cltest import netns_missing
+from cltest.netns import skip_without_af_xdp
+
+from corelane.apps.kv import Session, Store
+from corelane.bench.kv_tcp import items, servers
+from corelane.bench.kv_tcp.scripts import Space
+from corelane.drivers.nic.loadgen.loadgen import Limits
+
+SPACE = Space(300)
+PATIENT = Limits(drain_s=20.0, give_up_s=20.0)
+
+
+def cores() -> tuple[int, int]:
+    cpus = sorted(os.sched_getaffinity(0))
+    return cpus[0], cpus[-1]
+
+
+def test_a_script_is_what_the_store_answers() -> None:
+    with Store(4 << 20, huge_pages=0) as store:
+        servers.fill(store, SPACE)
+        session = Session(store)
+        sets = SPACE.memcached(lines=200, sets=0.5)
+        assert 50 < sum(asked.startswith(b"set") for asked, _ in sets) < 150
+        for asked, answered in [*SPACE.memcached(lines=300), *SPACE.memcached(16, lines=20), *sets]:
+            assert session.execute(asked) == answered
+
+
+def test_popular_keys_are_asked_for_more_often() -> None:
+    drawn = SPACE.drawn(30_000)
+    often = sorted((drawn.count(i) for i in range(300)), reverse=True)
+    assert 0.1 < often[0] / 30_000 < 0.25  # 1 / (1 + 1/2 + ... + 1/300)
+    assert often[-1] < often[0] / 50
+
+
+@pytest.mark.parametrize("pipeline", [1, 16])
+def test_each_request_is_answered_as_the_script_says(pipeline: int) -> None:
+    script = SPACE.memcached(pipeline, lines=500)
+    with (
+        servers.on_memory(cores(), SPACE, 20) as client,
+        client(script, 20, limits=PATIENT, verify=True) as load,
+    ):
+        point = load.measure(5000, 0.2)
+        assert point.sent == point.answered > 500
+        assert "wrong" not in point.extra
+
+
+def test_an_answer_that_differs_is_found() -> None:
+    script = [(asked, answered[:-7] + b"?" + answered[-6:]) for asked, answered in SPACE.memcached(lines=50)]
+    with servers.on_memory(cores(), SPACE, 1) as client, client(script, 1, limits=Limits(drain_s=0.1)) as load:
+        point = load.measure(1000, 0.05)
+        assert point.answered == 0
+        assert point.extra["wrong"] > 0
+
+
+@pytest.mark.root
+def test_all_servers_answer_the_same_client() -> None:
+    if missing := netns_missing():
+        pytest.skip(missing)
+    for program, package in (("memcached", "memcached"), ("redis-server", "redis-server")):
+        if shutil.which(program) is None:
+            pytest.skip(f"needs {program}: apt-get install {package}")
+    skip_without_af_xdp()
+    with contextlib.ExitStack() as stack:
+        pair = servers.Pair(stack, cores(), SPACE, 10)
+        gets = SPACE.memcached(lines=500)
+        for port, script in (
+            (servers.MEMCACHED_PORT, gets),
+            (servers.REDIS_PORT, SPACE.redis(lines=500)),
+            (servers.OURS_PORT, gets),
+        ):
+            with (
+                pair.ours() if port == servers.OURS_PORT else contextlib.nullcontext(),
+                pair.client(port, script, 10, limits=PATIENT) as load,
+            ):
+                result = load.run(1000, 0.1, 0.0)
+            assert (result.answered, result.wrong) == (result.sent, 0), port
+            assert result.sent > 50
+
+
+def test_what_does_not_fit_is_evicted() -> None:
+    held = items.ours(2, Space(20_000))
+    assert 5_000 < held < 20_000
