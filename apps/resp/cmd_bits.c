@@ -39,7 +39,7 @@ static bool writable(struct cl_resp_client *c, struct cl_slice key, int64_t bit,
         (*e)->how = CL_R_RAW;
         (*e)->bytes = cl_bytes_room(&c->r->mem, (uint32_t)len);
     }
-    cl_value_raw(c->r, *e, len);
+    cl_rvalue_raw(c->r, *e, len);
     return true;
 }
 
@@ -63,7 +63,7 @@ void cl_cmd_getbit(struct cl_resp_client *c)
     int64_t at;
     if (!bit_offset(c, ARG(c, 2), false, 0, &at) || !cl_rdb_read_as(c, ARG(c, 1), CL_R_STRING, &e))
         return;
-    struct cl_slice s = e ? cl_value_text(e, text) : (struct cl_slice){NULL, 0};
+    struct cl_slice s = e ? cl_rvalue_text(e, text) : (struct cl_slice){NULL, 0};
     cl_reply_int(c, at / 8 < s.len ? s.p[at / 8] >> (7 - at % 8) & 1 : 0);
 }
 
@@ -146,7 +146,7 @@ void cl_cmd_bitcount(struct cl_resp_client *c)
         cl_reply_syntax(c);
         return;
     }
-    struct cl_slice s = cl_value_text(e, text);
+    struct cl_slice s = cl_rvalue_text(e, text);
     if (!range_of(c, 2, false, s.len, &x))
         return;
     cl_reply_int(c, x.none ? 0 : ones_in(s.p, x.from, x.to - x.from + 1));
@@ -185,7 +185,7 @@ void cl_cmd_bitpos(struct cl_resp_client *c)
         cl_reply_int(c, bit ? -1 : 0);
         return;
     }
-    struct cl_slice s = cl_value_text(e, text);
+    struct cl_slice s = cl_rvalue_text(e, text);
     if (c->argc > 6) {
         cl_reply_syntax(c);
         return;
@@ -229,7 +229,7 @@ static bool bitop_sources(struct cl_resp_client *c, struct cl_slice *in, char (*
         struct cl_entry *e;
         if (!cl_rdb_read_as(c, ARG(c, i), CL_R_STRING, &e))
             return false;
-        in[i - 3] = e ? cl_value_text(e, texts[i - 3]) : (struct cl_slice){NULL, 0};
+        in[i - 3] = e ? cl_rvalue_text(e, texts[i - 3]) : (struct cl_slice){NULL, 0};
         *longest = cl_max(*longest, (uint64_t)in[i - 3].len);
     }
     return true;
@@ -245,7 +245,7 @@ static void bitop_store(struct cl_resp_client *c, struct cl_bytes *out)
         return;
     }
     if (e)
-        cl_value_free(c->r, e);
+        cl_rvalue_free(c->r, e);
     else
         e = cl_rdb_add(c, key, CL_R_STRING);
     e->type = CL_R_STRING;
@@ -446,7 +446,7 @@ static void bitfield(struct cl_resp_client *c, bool read_only)
     else if (right)
         right = writable(c, ARG(c, 1), last_bit, &e);
     if (right) {
-        struct cl_slice s = e ? cl_value_text(e, text) : (struct cl_slice){NULL, 0};
+        struct cl_slice s = e ? cl_rvalue_text(e, text) : (struct cl_slice){NULL, 0};
         cl_reply_array(c, n);
         for (uint32_t i = 0; i < n; i++)
             field_do(c, &fields[i], s, &wrote);

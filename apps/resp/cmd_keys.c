@@ -382,7 +382,7 @@ void cl_cmd_copy(struct cl_resp_client *c)
         return;
     }
     struct cl_entry *e = cl_rdb_read(c, ARG(c, 1)), *other;
-    if (e && !cl_evict_or_refuse(c, cl_value_bytes(c->r, e, 0)))
+    if (e && !cl_evict_or_refuse(c, cl_rvalue_bytes(c->r, e, 0)))
         return;
     e = cl_rdb_look(c, ARG(c, 1));
     other = e ? look_in(c, to, ARG(c, 2)) : NULL;
@@ -393,7 +393,7 @@ void cl_cmd_copy(struct cl_resp_client *c)
     if (other)
         cl_rdb_remove(c->r, &c->r->db[to], other, false);
     other = cl_rdb_add_in(c->r, &c->r->db[to], ARG(c, 2), (enum cl_rtype)e->type);
-    cl_value_copy(c->r, other, e);
+    cl_rvalue_copy(c->r, other, e);
     if (e->expires_ms)
         cl_entry_expire_at(c->r, &c->r->db[to], other, e->expires_ms);
     may_serve(c, &c->r->db[to], ARG(c, 2), other);
@@ -495,7 +495,7 @@ void cl_cmd_object_encoding(struct cl_resp_client *c)
 {
     struct cl_entry *e = object(c);
     if (e)
-        cl_reply_text(c, cl_value_encoding(c->r, e));
+        cl_reply_text(c, cl_rvalue_encoding(c->r, e));
 }
 
 void cl_cmd_object_refcount(struct cl_resp_client *c)
@@ -541,7 +541,7 @@ void cl_cmd_memory_usage(struct cl_resp_client *c)
     }
     struct cl_entry *e = cl_rdb_look(c, ARG(c, 2));
     if (e)
-        cl_reply_int(c, (int64_t)cl_value_bytes(c->r, e, (uint64_t)samples));
+        cl_reply_int(c, (int64_t)cl_rvalue_bytes(c->r, e, (uint64_t)samples));
     else
         cl_reply_null(c);
 }

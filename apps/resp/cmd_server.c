@@ -309,7 +309,7 @@ static void debug_object(struct cl_resp_client *c)
         return;
     }
     snprintf(text, sizeof text, "Value at:%p refcount:1 encoding:%s serializedlength:%llu lru:%u lru_seconds_idle:%u",
-             e->value, cl_value_encoding(c->r, e), U(cl_value_bytes(c->r, e, 0)), e->used_at & 0xffffff,
+             e->value, cl_rvalue_encoding(c->r, e), U(cl_rvalue_bytes(c->r, e, 0)), e->used_at & 0xffffff,
              cl_entry_idle_s(c->r, e));
     cl_reply_status(c, text);
 }

@@ -88,7 +88,7 @@ static struct cl_slice looked_up(struct cl_resp_client *c, struct cl_slice patte
     if (n)
         found = cl_rfield_value(n);
     else if (e && !field.p && e->type == CL_R_STRING)
-        found = cl_value_text(e, text);
+        found = cl_rvalue_text(e, text);
     cl_rmem_free(&c->r->mem, name, bytes);
     return found;
 }

@@ -13,7 +13,7 @@
 static void reply_value(struct cl_resp_client *c, const struct cl_entry *e)
 {
     char text[24];
-    cl_reply_slice(c, cl_value_text(e, text));
+    cl_reply_slice(c, cl_rvalue_text(e, text));
 }
 
 /* SET and its kin. */
@@ -52,9 +52,9 @@ static void store(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice 
         e = cl_rdb_add(c, key, CL_R_STRING);
         e->how = CL_R_INT;
     } else if (e->type != CL_R_STRING) {
-        cl_value_clear(c->r, e);
+        cl_rvalue_clear(c->r, e);
     }
-    cl_value_set(c->r, e, value);
+    cl_rvalue_set(c->r, e, value);
     if (!keep_ttl)
         cl_entry_expire_at(c->r, cl_rdb_of(c), e, expires_ms);
     cl_rdb_wrote(c, CL_RN_STRING, "set", key);
@@ -241,7 +241,7 @@ void cl_cmd_strlen(struct cl_resp_client *c)
     struct cl_entry *e;
     char text[24];
     if (cl_rdb_read_as(c, ARG(c, 1), CL_R_STRING, &e))
-        cl_reply_int(c, e ? cl_value_text(e, text).len : 0);
+        cl_reply_int(c, e ? cl_rvalue_text(e, text).len : 0);
 }
 
 /* False: it would become longer than a bulk may be, or than there is memory; that was answered. */
@@ -261,7 +261,7 @@ void cl_cmd_append(struct cl_resp_client *c)
     struct cl_slice key = ARG(c, 1), more = ARG(c, 2);
     if (!cl_rdb_write_as(c, key, CL_R_STRING, &e))
         return;
-    uint64_t len = (e ? cl_value_text(e, text).len : 0) + (uint64_t)more.len;
+    uint64_t len = (e ? cl_rvalue_text(e, text).len : 0) + (uint64_t)more.len;
     if (len > CL_BYTES_NEAR) {
         if (!may_be(c, len))
             return;
@@ -269,13 +269,13 @@ void cl_cmd_append(struct cl_resp_client *c)
     }
     if (!e) {
         e = cl_rdb_add(c, key, CL_R_STRING);
-        cl_value_set(c->r, e, more);
+        cl_rvalue_set(c->r, e, more);
     } else {
-        struct cl_bytes *b = cl_value_raw(c->r, e, 0);
+        struct cl_bytes *b = cl_rvalue_raw(c->r, e, 0);
         e->bytes = cl_bytes_append(&c->r->mem, b, more.p, more.len);
     }
     cl_rdb_wrote(c, CL_RN_STRING, "append", key);
-    cl_reply_int(c, cl_value_text(e, text).len);
+    cl_reply_int(c, cl_rvalue_text(e, text).len);
 }
 
 void cl_cmd_setrange(struct cl_resp_client *c)
@@ -293,7 +293,7 @@ void cl_cmd_setrange(struct cl_resp_client *c)
     if (!cl_rdb_write_as(c, key, CL_R_STRING, &e))
         return;
     if (value.len == 0) {
-        cl_reply_int(c, e ? cl_value_text(e, text).len : 0);
+        cl_reply_int(c, e ? cl_rvalue_text(e, text).len : 0);
         return;
     }
     if ((uint64_t)offset + value.len > CL_BYTES_NEAR) {
@@ -306,7 +306,7 @@ void cl_cmd_setrange(struct cl_resp_client *c)
         e->how = CL_R_RAW;
         e->bytes = cl_bytes_room(&c->r->mem, 0);
     }
-    struct cl_bytes *b = cl_value_raw(c->r, e, (uint64_t)offset + value.len);
+    struct cl_bytes *b = cl_rvalue_raw(c->r, e, (uint64_t)offset + value.len);
     memcpy(b->data + offset, value.p, value.len);
     cl_rdb_wrote(c, CL_RN_STRING, "setrange", key);
     cl_reply_int(c, b->len);
@@ -319,7 +319,7 @@ void cl_cmd_getrange(struct cl_resp_client *c)
     int64_t from, to;
     if (!cl_arg_int(c, 2, &from) || !cl_arg_int(c, 3, &to) || !cl_rdb_read_as(c, ARG(c, 1), CL_R_STRING, &e))
         return;
-    struct cl_slice s = e ? cl_value_text(e, text) : (struct cl_slice){NULL, 0};
+    struct cl_slice s = e ? cl_rvalue_text(e, text) : (struct cl_slice){NULL, 0};
     int64_t len = s.len;
     bool none = from < 0 && to < 0 && from > to;
     from = from < 0 ? cl_max(from + len, (int64_t)0) : from;
@@ -354,7 +354,7 @@ static void add(struct cl_resp_client *c, int64_t by)
         e = cl_rdb_add(c, key, CL_R_STRING);
         e->how = CL_R_INT;
     }
-    cl_value_set_int(c->r, e, v);
+    cl_rvalue_set_int(c->r, e, v);
     cl_rdb_wrote(c, CL_RN_STRING, "incrby", key);
     cl_reply_int(c, v);
 }
@@ -396,7 +396,7 @@ void cl_cmd_incrbyfloat(struct cl_resp_client *c)
     long double v = 0, by;
     if (!cl_rdb_write_as(c, key, CL_R_STRING, &e))
         return;
-    if ((e && !cl_rnum_long_double(cl_value_text(e, near), &v)) || !cl_rnum_long_double(ARG(c, 2), &by)) {
+    if ((e && !cl_rnum_long_double(cl_rvalue_text(e, near), &v)) || !cl_rnum_long_double(ARG(c, 2), &by)) {
         cl_reply_error(c, "ERR value is not a valid float");
         return;
     }
@@ -408,9 +408,9 @@ void cl_cmd_incrbyfloat(struct cl_resp_client *c)
     struct cl_slice s = {(uint8_t *)text, cl_rnum_format_long(text, v)};
     if (!e)
         e = cl_rdb_add(c, key, CL_R_STRING);
-    cl_value_set(c->r, e, s);
+    cl_rvalue_set(c->r, e, s);
     if (e->how == CL_R_INT) { /* as Redis keeps what it has computed so: as text */
-        cl_value_raw(c->r, e, 0);
+        cl_rvalue_raw(c->r, e, 0);
         e->how = CL_R_EMBEDDED;
     }
     cl_rdb_wrote(c, CL_RN_STRING, "incrbyfloat", key);
@@ -543,8 +543,8 @@ void cl_cmd_lcs(struct cl_resp_client *c)
     }
     if (!lcs_options(c, &len, &idx, &with_len, &least))
         return;
-    struct lcs l = {.a = a ? cl_value_text(a, a_text) : (struct cl_slice){NULL, 0},
-                    .b = b ? cl_value_text(b, b_text) : (struct cl_slice){NULL, 0}};
+    struct lcs l = {.a = a ? cl_rvalue_text(a, a_text) : (struct cl_slice){NULL, 0},
+                    .b = b ? cl_rvalue_text(b, b_text) : (struct cl_slice){NULL, 0}};
     uint64_t bytes = (l.a.len + 1ull) * (l.b.len + 1ull) * sizeof *l.lengths;
     if (c->r->mem.used + bytes > cl_evict_limit(c->r)) {
         cl_reply_error(c, "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len");

@@ -207,7 +207,7 @@ void cl_rdb_remove(struct cl_resp *r, struct cl_rdb *db, struct cl_entry *e, boo
     if (e->heap_at)
         heap_remove(db, e);
     cl_rdict_take(&r->mem, &db->keys, cl_rdict_place(&db->keys, e->node.hash, cl_entry_key(e)), keep);
-    cl_value_free(r, e);
+    cl_rvalue_free(r, e);
     cl_rmem_free(&r->mem, e, sizeof *e + e->node.key_len);
 }
 
@@ -254,7 +254,7 @@ void cl_rdb_flush(struct cl_resp *r, struct cl_rdb *db)
     CL_RDICT_EACH(&db->keys, n)
     {
         struct cl_entry *e = (struct cl_entry *)n;
-        cl_value_free(r, e);
+        cl_rvalue_free(r, e);
         cl_rmem_free(&r->mem, e, sizeof *e + e->node.key_len);
     }
     cl_rdict_end(&r->mem, &db->keys);

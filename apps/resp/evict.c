@@ -4,6 +4,8 @@
 #include "db.h"
 #include "reply.h"
 
+#define SPARE_BYTES (4u << 20) /* a span of each class, and some that are empty */
+
 uint64_t cl_evict_limit(const struct cl_resp *r)
 {
     return r->config.maxmemory && r->config.maxmemory < r->limit ? r->config.maxmemory : r->limit;
@@ -56,22 +58,28 @@ static void evict(struct cl_resp *r, struct cl_rdb *db, struct cl_entry *e)
     cl_rmem_free(&r->mem, name, key.len + 1ull);
 }
 
+/* Within the limit; and what slabs hold, blocks that are free between others included, within twice that. */
+static bool fits(const struct cl_resp *r, uint64_t bytes, uint64_t limit)
+{
+    return r->mem.used + bytes <= limit && r->mem.spans + r->mem.large + bytes <= 2 * limit + SPARE_BYTES;
+}
+
 bool cl_evict_for(struct cl_resp *r, uint64_t bytes)
 {
     uint64_t limit = cl_evict_limit(r);
     uint32_t empty = 0;
-    if (cl_likely(r->mem.used + bytes <= limit))
+    if (cl_likely(fits(r, bytes, limit)))
         return true;
     if (r->config.policy == CL_RE_NO_EVICTION || bytes > limit)
         return false;
-    while (r->mem.used + bytes > limit && empty < CL_RESP_DATABASES) {
+    while (!fits(r, bytes, limit) && empty < CL_RESP_DATABASES) {
         struct cl_rdb *db = &r->db[r->evict_db++ % CL_RESP_DATABASES];
         struct cl_entry *e = victim(r, db);
         empty = e ? 0 : empty + 1;
         if (e)
             evict(r, db, e);
     }
-    return r->mem.used + bytes <= limit;
+    return fits(r, bytes, limit);
 }
 
 void cl_evict_refuse(struct cl_resp_client *c)

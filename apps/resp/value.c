@@ -11,7 +11,7 @@
 
 const char *const cl_rtype_names[CL_R_TYPES + 2] = {"string", "list", "set", "zset", "hash", "stream", "", "none"};
 
-void cl_value_free(struct cl_resp *r, struct cl_entry *e)
+void cl_rvalue_free(struct cl_resp *r, struct cl_entry *e)
 {
     struct cl_rmem *m = &r->mem;
     bool integer = e->type == CL_R_STRING && e->how == CL_R_INT;
@@ -42,9 +42,9 @@ void cl_value_free(struct cl_resp *r, struct cl_entry *e)
     e->value = NULL;
 }
 
-void cl_value_clear(struct cl_resp *r, struct cl_entry *e)
+void cl_rvalue_clear(struct cl_resp *r, struct cl_entry *e)
 {
-    cl_value_free(r, e);
+    cl_rvalue_free(r, e);
     e->type = CL_R_STRING;
     e->how = CL_R_INT;
     e->integer = 0;
@@ -100,7 +100,7 @@ static uint64_t stream_bytes(const struct cl_rstream *s, uint64_t samples)
     return scaled(bytes, seen, s->n) + sizeof *s + s->room * sizeof *s->items;
 }
 
-uint64_t cl_value_bytes(const struct cl_resp *r, const struct cl_entry *e, uint64_t samples)
+uint64_t cl_rvalue_bytes(const struct cl_resp *r, const struct cl_entry *e, uint64_t samples)
 {
     (void)r;
     uint64_t bytes = cl_rmem_round(sizeof *e + e->node.key_len) + sizeof(void *);
@@ -120,7 +120,7 @@ uint64_t cl_value_bytes(const struct cl_resp *r, const struct cl_entry *e, uint6
     }
 }
 
-const char *cl_value_encoding(const struct cl_resp *r, const struct cl_entry *e)
+const char *cl_rvalue_encoding(const struct cl_resp *r, const struct cl_entry *e)
 {
     static const char *const strings[] = {"int", "embstr", "raw"};
     static const char *const others[CL_R_TYPES] = {"", "quicklist", "hashtable", "skiplist", "hashtable", "stream"};
@@ -128,21 +128,21 @@ const char *cl_value_encoding(const struct cl_resp *r, const struct cl_entry *e)
     return e->type == CL_R_STRING ? strings[e->how] : others[e->type];
 }
 
-struct cl_slice cl_value_text(const struct cl_entry *e, char text[24])
+struct cl_slice cl_rvalue_text(const struct cl_entry *e, char text[24])
 {
     if (e->how == CL_R_INT)
         return (struct cl_slice){(uint8_t *)text, cl_rnum_format(text, e->integer)};
     return cl_bytes_slice(e->bytes);
 }
 
-void cl_value_set(struct cl_resp *r, struct cl_entry *e, struct cl_slice s)
+void cl_rvalue_set(struct cl_resp *r, struct cl_entry *e, struct cl_slice s)
 {
     int64_t v;
     struct cl_bytes *fresh = NULL;
     bool integer = s.len <= 20 && cl_rnum_int(s, &v);
     if (!integer)
         fresh = cl_bytes_new(&r->mem, s); /* before the old one goes, of which s may be a part */
-    cl_value_free(r, e);
+    cl_rvalue_free(r, e);
     if (integer) {
         e->how = CL_R_INT;
         e->integer = v;
@@ -152,18 +152,18 @@ void cl_value_set(struct cl_resp *r, struct cl_entry *e, struct cl_slice s)
     }
 }
 
-void cl_value_set_int(struct cl_resp *r, struct cl_entry *e, int64_t v)
+void cl_rvalue_set_int(struct cl_resp *r, struct cl_entry *e, int64_t v)
 {
-    cl_value_free(r, e);
+    cl_rvalue_free(r, e);
     e->how = CL_R_INT;
     e->integer = v;
 }
 
-struct cl_bytes *cl_value_raw(struct cl_resp *r, struct cl_entry *e, uint64_t len)
+struct cl_bytes *cl_rvalue_raw(struct cl_resp *r, struct cl_entry *e, uint64_t len)
 {
     char text[24];
     if (e->how == CL_R_INT)
-        e->bytes = cl_bytes_new(&r->mem, cl_value_text(e, text));
+        e->bytes = cl_bytes_new(&r->mem, cl_rvalue_text(e, text));
     e->how = CL_R_RAW;
     if (len > e->bytes->len) {
         e->bytes = cl_bytes_reserve(&r->mem, e->bytes, len);
@@ -200,7 +200,7 @@ static struct cl_rstream *copy_stream(struct cl_resp *r, const struct cl_rstream
     return s;
 }
 
-void cl_value_copy(struct cl_resp *r, struct cl_entry *to, const struct cl_entry *from)
+void cl_rvalue_copy(struct cl_resp *r, struct cl_entry *to, const struct cl_entry *from)
 {
     to->type = from->type;
     to->how = from->how;

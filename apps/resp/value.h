@@ -6,20 +6,20 @@
 
 extern const char *const cl_rtype_names[CL_R_TYPES + 2];
 
-void cl_value_free(struct cl_resp *r, struct cl_entry *e);
+void cl_rvalue_free(struct cl_resp *r, struct cl_entry *e);
 /* The same, and the entry is an empty string. */
-void cl_value_clear(struct cl_resp *r, struct cl_entry *e);
+void cl_rvalue_clear(struct cl_resp *r, struct cl_entry *e);
 /* Bytes of key and value, estimated from the first `samples` elements (0: of all). */
-uint64_t cl_value_bytes(const struct cl_resp *r, const struct cl_entry *e, uint64_t samples);
+uint64_t cl_rvalue_bytes(const struct cl_resp *r, const struct cl_entry *e, uint64_t samples);
 /* OBJECT ENCODING: Redis' name for what comes nearest to how we keep it. */
-const char *cl_value_encoding(const struct cl_resp *r, const struct cl_entry *e);
+const char *cl_rvalue_encoding(const struct cl_resp *r, const struct cl_entry *e);
 /* Strings. `text` is for an integer. */
-struct cl_slice cl_value_text(const struct cl_entry *e, char text[24]);
-void cl_value_set(struct cl_resp *r, struct cl_entry *e, struct cl_slice s);
-void cl_value_set_int(struct cl_resp *r, struct cl_entry *e, int64_t v);
+struct cl_slice cl_rvalue_text(const struct cl_entry *e, char text[24]);
+void cl_rvalue_set(struct cl_resp *r, struct cl_entry *e, struct cl_slice s);
+void cl_rvalue_set_int(struct cl_resp *r, struct cl_entry *e, int64_t v);
 /* As bytes that may be written to, of at least `len` bytes; new ones are 0. */
-struct cl_bytes *cl_value_raw(struct cl_resp *r, struct cl_entry *e, uint64_t len);
+struct cl_bytes *cl_rvalue_raw(struct cl_resp *r, struct cl_entry *e, uint64_t len);
 /* A copy of the value of `from` in `to`, which has none. */
-void cl_value_copy(struct cl_resp *r, struct cl_entry *to, const struct cl_entry *from);
+void cl_rvalue_copy(struct cl_resp *r, struct cl_entry *to, const struct cl_entry *from);
 
 #endif

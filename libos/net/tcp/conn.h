@@ -246,8 +246,11 @@ struct cl_tcp_turn {
     bool (*keep)(struct cl_tcp_turn *turn, struct cl_chunk *chunk);
     void (*called)(
         struct cl_tcp_turn *turn); /* a callback has returned, perhaps elsewhere and late: mend what follows. Or NULL */
-    struct cl_tcp_counts *counts;  /* of the kthread */
-    unsigned kthread;              /* its cache of chunks */
+    /* A cache of a kthread is about to be used, perhaps inside of a callback that has blocked, and goes on on another
+     * one: see that `kthread` and `counts` are those of the caller. Or NULL: there is one. */
+    void (*here)(struct cl_tcp_turn *turn);
+    struct cl_tcp_counts *counts; /* of the kthread */
+    unsigned kthread;             /* its cache of chunks */
     uint64_t now_ns;
     struct cl_tcp_range twice; /* what has come a second time, to be told with the next acknowledgement */
     /* While `data` is called: what it was given, and whether the user has leased that. */

@@ -186,6 +186,12 @@ static void place(struct cl_tcp_turn *turn)
     turn->now_ns = cl_sched_now_ns(net->nif->sched);
 }
 
+static void here(struct cl_tcp_turn *turn)
+{
+    if (cl_unlikely(cl_netq_self(((struct turn *)turn)->net->nif)->index != turn->kthread))
+        place(turn);
+}
+
 /* Acquire: a listener's fields were written before it was published. */
 static struct cl_tcp_listener *listener_on(const struct net *net, uint16_t port_be)
 {
@@ -207,7 +213,8 @@ static struct turn turn_on(struct net *net)
                               .listener = listener_of,
                               .key = key_of_conn,
                               .keep = keep,
-                              .called = place},
+                              .called = place,
+                              .here = here},
                      .net = net};
     place(&t.turn);
     return t;

@@ -94,6 +94,25 @@ def test_without_eviction_what_does_not_fit_is_refused() -> None:
         assert client.call("DEL", "k0") == b":1\r\n"
 
 
+@pytest.mark.parametrize("policy", ["noeviction", "allkeys-random"])
+def test_holes_between_blocks_are_bounded(policy: str) -> None:
+    """Values of one size fill the memory, and all go but one of each slab: again with other sizes."""
+    with Engine(8 << 20, policy=policy, seed=1) as engine:
+        client = engine.client()
+        for size in (1, 50, 90, 200, 400, 1000):
+            count = (8 << 20) // (size + 100)
+            client.exchange(b"".join(encode("SET", f"{size}:{i}", "v" * size) for i in range(count)))
+            stays = 50_000 // (size + 60)
+            gone = [f"{size}:{i}" for i in range(count) if i % stays]
+            for start in range(0, len(gone), 500):
+                client.call("DEL", *gone[start : start + 500])
+            held = dict(zip(*[iter(value(client, "DEBUG", "JMAP"))] * 2, strict=True))  # type: ignore[call-overload]
+            sizes = {k.value: v.value for k, v in held.items()}
+            assert sizes[b"slabs"] + sizes[b"large"] < (2 * 8 + 5) << 20
+        # Without eviction what is left between the holes may be too little.
+        assert policy == "noeviction" or client.call("SET", "last", 1) == b"+OK\r\n"
+
+
 POLICIES = [
     "allkeys-lru",
     "allkeys-lfu",

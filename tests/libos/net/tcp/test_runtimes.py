@@ -14,7 +14,7 @@ def test_every_byte_comes_back(c_program: Program, kthreads: int, connections: i
     assert c_program("tests/libos/net/tcp/c/runtimes.c")(kthreads, connections, size) == "ok\n"
 
 
-@pytest.mark.parametrize(("kthreads", "connections", "size"), [(1, 30, 200), (4, 20, 200)])
+@pytest.mark.parametrize(("kthreads", "connections", "size"), [(1, 30, 200), (4, 20, 3000)])
 def test_a_connection_is_woken_by_others(c_program: Program, kthreads: int, connections: int, size: int) -> None:
     assert c_program("tests/libos/net/tcp/c/woken.c")(kthreads, connections, size) == "ok\n"
 
