@@ -36,7 +36,7 @@ def test_figures_pair_the_rounds() -> None:
     assert {arm["name"] for arm in document["arms"]} == {
         f"{server}: {case.name}" for server in http.SERVERS for case in http.CASES
     }
-    assert any("the client is nearer to its bound" in note for note in document["settings"]["notes"])
+    assert any("the bound is the client" in note for note in document["settings"]["notes"])
 
 
 def test_without_a_baseline_there_is_no_figure() -> None:
