@@ -285,8 +285,12 @@ def test_who_wished_for_more_is_told_where_no_policy_moves_cores(outside: Any) -
 
 def _kthread_cpus() -> list[set[int]]:
     """Where the kthreads of this process may run."""
-    tasks = sorted(Path("/proc/self/task").iterdir())
-    return [os.sched_getaffinity(int(t.name)) for t in tasks if (t / "comm").read_bytes().startswith(b"cl-kthread")]
+    found = []
+    for task in sorted(Path("/proc/self/task").iterdir()):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # a thread that has just ended
+            if (task / "comm").read_bytes().startswith(b"cl-kthread"):
+                found.append(os.sched_getaffinity(int(task.name)))
+    return found
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
