@@ -1,5 +1,5 @@
-/* Sending what is due. The next request is drawn and written beforehand, so that at its time it has only to be handed to
- * the socket. */
+/* Sending what is due. The next request is drawn and written beforehand, so that at its time it has only to be handed
+ * to the socket. */
 #include "engine.h"
 
 #include <errno.h>
