@@ -5,9 +5,10 @@
  * read. What it really kept each one, from the stamp after it was read to the one before its answer is sent, goes into
  * a histogram: that is what a tool that measures from outside ought to report, but for the way there and back.
  *
- * One thread, which never sleeps while it serves: over UDP one socket, over TCP any number of connections. Requests that
- * wait are in a heap by the time of their answer: also on one connection what is kept shorter is answered first, so that
- * a client with several outstanding must give them all the same time. Garbage ends a connection, or is ignored (UDP).
+ * One thread, which never sleeps while it serves: over UDP one socket, over TCP any number of connections. Requests
+ * that wait are in a heap by the time of their answer. So on one connection, too, what is kept shorter is answered
+ * first: a client with several outstanding must give them all the same time. Garbage ends a connection, or is ignored
+ * (UDP).
  * With hold_ns 0 it is the loopback reflector that the client's own share is measured against.
  * Tests: tests/bench/load/reference/. */
 #ifndef CORELANE_BENCH_LOAD_REFERENCE_REFERENCE_H

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 
-int cl_worker_fail(struct cl_worker *w, int error, const char *what)
+int cl_sockload_worker_fail(struct cl_worker *w, int error, const char *what)
 {
     if (!w->error) {
         w->error = error;
@@ -27,7 +27,7 @@ static bool is_free(const struct cl_worker *w, const struct cl_conn *c)
     return c->state == CL_CONN_READY && c->outstanding < w->s->depth;
 }
 
-void cl_worker_offer(struct cl_worker *w, struct cl_conn *c)
+void cl_sockload_worker_offer(struct cl_worker *w, struct cl_conn *c)
 {
     if (c->queued || !is_free(w, c))
         return;
@@ -35,7 +35,7 @@ void cl_worker_offer(struct cl_worker *w, struct cl_conn *c)
     w->free[w->free_tail++ & w->free_mask] = (uint32_t)(c - w->conns);
 }
 
-struct cl_conn *cl_worker_take(struct cl_worker *w)
+struct cl_conn *cl_sockload_worker_take(struct cl_worker *w)
 {
     while (w->free_head != w->free_tail) {
         struct cl_conn *c = &w->conns[w->free[w->free_head++ & w->free_mask]];
@@ -60,7 +60,7 @@ static void note_time(struct cl_worker *w, uint64_t now)
     w->counts.in_time += now < s->end;
 }
 
-void cl_worker_settle(struct cl_worker *w, struct cl_request *r, uint32_t worth, uint64_t now)
+void cl_sockload_worker_settle(struct cl_worker *w, struct cl_request *r, uint32_t worth, uint64_t now)
 {
     struct cl_sockload *s = w->s;
     r->live = 0;
@@ -72,9 +72,9 @@ void cl_worker_settle(struct cl_worker *w, struct cl_request *r, uint32_t worth,
         note_time(w, now);
     }
     if (!right && s->mode == CL_MODE_PRELOAD)
-        cl_worker_fail(w, -EPROTO,
-                       worth == CL_SOCKLOAD_ERROR ? "the server refused to store a key"
-                                                  : "the server answered a SET with what is no answer to it");
+        cl_sockload_worker_fail(w, -EPROTO,
+                                worth == CL_SOCKLOAD_ERROR ? "the server refused to store a key"
+                                                           : "the server answered a SET with what is no answer to it");
     if (!r->measured)
         return;
     struct cl_sockload_counts *c = &w->counts;
@@ -95,22 +95,22 @@ void cl_worker_settle(struct cl_worker *w, struct cl_request *r, uint32_t worth,
 }
 
 /* What was outstanding has no answer any more. */
-void cl_worker_lose(struct cl_worker *w, struct cl_request *r)
+void cl_sockload_worker_lose(struct cl_worker *w, struct cl_request *r)
 {
     w->outstanding--;
     r->live = 0;
     w->counts.broken += r->measured;
     if (w->s->mode == CL_MODE_PRELOAD)
-        cl_worker_fail(w, -ECONNRESET, "the server ended a connection while keys were stored");
+        cl_sockload_worker_fail(w, -ECONNRESET, "the server ended a connection while keys were stored");
 }
 
-void cl_worker_drop(struct cl_worker *w, struct cl_conn *c, bool expected)
+void cl_sockload_worker_drop(struct cl_worker *w, struct cl_conn *c, bool expected)
 {
-    cl_conn_close(w, c);
+    cl_sockload_conn_close(w, c);
     for (; c->outstanding; c->outstanding--, c->first++)
-        if (cl_oldest(w, c)->live)
-            cl_worker_lose(w, cl_oldest(w, c));
+        if (cl_sockload_oldest(w, c)->live)
+            cl_sockload_worker_lose(w, cl_sockload_oldest(w, c));
     w->counts.reconnects += !expected;
     c->retry = 0;
-    cl_worker_offer(w, c); /* of `fresh`, which opens it when it is taken */
+    cl_sockload_worker_offer(w, c); /* of `fresh`, which opens it when it is taken */
 }

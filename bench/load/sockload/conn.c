@@ -15,7 +15,7 @@
 #define IN_MOST (1u << 30) /* an answer that is longer is not read */
 #define OUT_KEPT (1u << 20)
 
-int cl_conn_init(struct cl_worker *w, struct cl_conn *c, uint32_t ring)
+int cl_sockload_conn_init(struct cl_worker *w, struct cl_conn *c, uint32_t ring)
 {
     (void)w;
     memset(c, 0, sizeof(*c));
@@ -26,7 +26,7 @@ int cl_conn_init(struct cl_worker *w, struct cl_conn *c, uint32_t ring)
     return c->ring && c->in ? 0 : -ENOMEM;
 }
 
-void cl_conn_free(struct cl_conn *c)
+void cl_sockload_conn_free(struct cl_conn *c)
 {
     if (c->fd >= 0)
         close(c->fd);
@@ -104,7 +104,7 @@ static int ready(struct cl_worker *w, struct cl_conn *c)
     return flush(w, c);
 }
 
-int cl_conn_open(struct cl_worker *w, struct cl_conn *c)
+int cl_sockload_conn_open(struct cl_worker *w, struct cl_conn *c)
 {
     const struct cl_sockload *s = w->s;
     int kind = (s->stream ? SOCK_STREAM : SOCK_DGRAM) | SOCK_NONBLOCK | SOCK_CLOEXEC;
@@ -131,7 +131,7 @@ int cl_conn_open(struct cl_worker *w, struct cl_conn *c)
     return under_way ? 0 : ready(w, c);
 }
 
-void cl_conn_close(struct cl_worker *w, struct cl_conn *c)
+void cl_sockload_conn_close(struct cl_worker *w, struct cl_conn *c)
 {
     if (c->fd >= 0)
         close(c->fd);
@@ -142,7 +142,7 @@ void cl_conn_close(struct cl_worker *w, struct cl_conn *c)
     c->in_at = c->in_len = c->out_at = c->out_len = c->need = 0;
 }
 
-int cl_conn_writable(struct cl_worker *w, struct cl_conn *c)
+int cl_sockload_conn_writable(struct cl_worker *w, struct cl_conn *c)
 {
     if (c->state == CL_CONN_OPENING) {
         int error = 0;
@@ -154,7 +154,7 @@ int cl_conn_writable(struct cl_worker *w, struct cl_conn *c)
     return flush(w, c);
 }
 
-int cl_conn_send(struct cl_worker *w, struct cl_conn *c, const uint8_t *data, uint64_t n)
+int cl_sockload_conn_send(struct cl_worker *w, struct cl_conn *c, const uint8_t *data, uint64_t n)
 {
     if (c->out_len || c->state == CL_CONN_OPENING)
         return keep(c, data, n); /* it follows what waits already, or the opening */
@@ -193,7 +193,7 @@ static int make_room(struct cl_conn *c)
     return 0;
 }
 
-int64_t cl_conn_receive(struct cl_worker *w, struct cl_conn *c)
+int64_t cl_sockload_conn_receive(struct cl_worker *w, struct cl_conn *c)
 {
     int rc = make_room(c);
     if (rc)
@@ -206,7 +206,7 @@ int64_t cl_conn_receive(struct cl_worker *w, struct cl_conn *c)
     return n;
 }
 
-int cl_conn_send_together(struct cl_conn *c, const uint8_t *data, unsigned n, uint32_t each)
+int cl_sockload_conn_send_together(struct cl_conn *c, const uint8_t *data, unsigned n, uint32_t each)
 {
     union {
         struct cmsghdr header;
@@ -224,7 +224,7 @@ int cl_conn_send_together(struct cl_conn *c, const uint8_t *data, unsigned n, ui
     return sendmsg(c->fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
 }
 
-int cl_conn_receive_datagrams(struct cl_worker *w, struct cl_conn *c)
+int cl_sockload_conn_receive_datagrams(struct cl_worker *w, struct cl_conn *c)
 {
     struct cl_inbox *inbox = w->inbox;
     for (unsigned i = 0; i < CL_SOCKLOAD_DATAGRAMS; i++) {
@@ -239,7 +239,7 @@ int cl_conn_receive_datagrams(struct cl_worker *w, struct cl_conn *c)
     return n;
 }
 
-int cl_conn_greeted(struct cl_conn *c)
+int cl_sockload_conn_greeted(struct cl_conn *c)
 {
     while (c->greetings) {
         const uint8_t *from = c->in + c->in_at, *end = memchr(from, '\n', c->in_len - c->in_at);

@@ -5,7 +5,7 @@
 
 static uint64_t mark_of(uint64_t id)
 {
-    return cl_mix64(id ^ 0x636f72656c616e65ull);
+    return cl_sockload_mix64(id ^ 0x636f72656c616e65ull);
 }
 
 static int64_t write_echo(const struct cl_sockload *s, const struct cl_request *r, uint8_t *out, uint64_t room)
@@ -37,7 +37,7 @@ static int64_t read_echo(const struct cl_sockload *s, const struct cl_request *r
     return s->config.reply_bytes;
 }
 
-const struct cl_protocol cl_protocol_echo = {write_echo, read_echo};
+const struct cl_protocol cl_sockload_protocol_echo = {write_echo, read_echo};
 
 static int64_t write_custom(const struct cl_sockload *s, const struct cl_request *r, uint8_t *out, uint64_t room)
 {
@@ -55,4 +55,4 @@ static int64_t read_custom(const struct cl_sockload *s, const struct cl_request 
     return took < 0 || took > (int64_t)n ? -1 : took;
 }
 
-const struct cl_protocol cl_protocol_custom = {write_custom, read_custom};
+const struct cl_protocol cl_sockload_protocol_custom = {write_custom, read_custom};

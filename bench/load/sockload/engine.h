@@ -61,8 +61,8 @@ struct cl_protocol {
                     uint32_t *worth, uint32_t *need);
 };
 
-extern const struct cl_protocol cl_protocol_echo, cl_protocol_memcached, cl_protocol_resp, cl_protocol_http,
-    cl_protocol_custom;
+extern const struct cl_protocol cl_sockload_protocol_echo, cl_sockload_protocol_memcached, cl_sockload_protocol_resp,
+    cl_sockload_protocol_http, cl_sockload_protocol_custom;
 
 struct cl_sockload {
     struct cl_sockload_config config;
@@ -166,71 +166,71 @@ struct cl_worker {
 };
 
 /* schedule.c: the first due time of a run, and the one after `next_due`. */
-int cl_due_init(struct cl_due *d, const struct cl_sockload_config *c, uint64_t seed);
-void cl_due_free(struct cl_due *d);
-void cl_due_begin(struct cl_worker *w);
-void cl_due_next(struct cl_worker *w);
+int cl_sockload_due_init(struct cl_due *d, const struct cl_sockload_config *c, uint64_t seed);
+void cl_sockload_due_free(struct cl_due *d);
+void cl_sockload_due_begin(struct cl_worker *w);
+void cl_sockload_due_next(struct cl_worker *w);
 
 /* what.c: draw what the next request asks for. */
-void cl_what_init(struct cl_sockload *s);
-void cl_what_draw(struct cl_worker *w, struct cl_request *r);
+void cl_sockload_what_init(struct cl_sockload *s);
+void cl_sockload_what_draw(struct cl_worker *w, struct cl_request *r);
 
 /* values.c. */
-uint64_t cl_mix64(uint64_t x);
-unsigned cl_key_write(const struct cl_sockload *s, uint64_t key, uint8_t *out);
+uint64_t cl_sockload_mix64(uint64_t x);
+unsigned cl_sockload_key_write(const struct cl_sockload *s, uint64_t key, uint8_t *out);
 uint32_t cl_sockload_value_bytes(const struct cl_sockload *s, uint64_t key);
-void cl_value_write(uint64_t key, uint8_t *out, uint32_t n);
-bool cl_value_is(uint64_t key, const uint8_t *in, uint32_t n);
+void cl_sockload_value_write(uint64_t key, uint8_t *out, uint32_t n);
+bool cl_sockload_value_is(uint64_t key, const uint8_t *in, uint32_t n);
 
 /* conn.c: sockets. They return 0 or -errno; a connection that failed is closed, and opened again by look_after. */
-int cl_conn_init(struct cl_worker *w, struct cl_conn *c, uint32_t ring);
-void cl_conn_free(struct cl_conn *c);
-int cl_conn_open(struct cl_worker *w, struct cl_conn *c);
-void cl_conn_close(struct cl_worker *w, struct cl_conn *c);
+int cl_sockload_conn_init(struct cl_worker *w, struct cl_conn *c, uint32_t ring);
+void cl_sockload_conn_free(struct cl_conn *c);
+int cl_sockload_conn_open(struct cl_worker *w, struct cl_conn *c);
+void cl_sockload_conn_close(struct cl_worker *w, struct cl_conn *c);
 /* The socket has room, or is connected: go on. */
-int cl_conn_writable(struct cl_worker *w, struct cl_conn *c);
+int cl_sockload_conn_writable(struct cl_worker *w, struct cl_conn *c);
 /* Send bytes now, as far as they go, and keep the rest (TCP). -EAGAIN: UDP took nothing. */
-int cl_conn_send(struct cl_worker *w, struct cl_conn *c, const uint8_t *data, uint64_t n);
+int cl_sockload_conn_send(struct cl_worker *w, struct cl_conn *c, const uint8_t *data, uint64_t n);
 /* Send n datagrams of `each` bytes that lie behind one another (UDP). */
-int cl_conn_send_together(struct cl_conn *c, const uint8_t *data, unsigned n, uint32_t each);
+int cl_sockload_conn_send_together(struct cl_conn *c, const uint8_t *data, unsigned n, uint32_t each);
 /* Receive up to CL_SOCKLOAD_DATAGRAMS into the worker's inbox (UDP): how many, -EAGAIN for none. */
-int cl_conn_receive_datagrams(struct cl_worker *w, struct cl_conn *c);
+int cl_sockload_conn_receive_datagrams(struct cl_worker *w, struct cl_conn *c);
 /* Receive what there is (TCP), into in[in_len..]: bytes, 0 for the end, -EAGAIN for nothing. */
-int64_t cl_conn_receive(struct cl_worker *w, struct cl_conn *c);
+int64_t cl_sockload_conn_receive(struct cl_worker *w, struct cl_conn *c);
 /* The greeting's answers that are there are taken: 0 while more must come, 1 if all came, -EPROTO. */
-int cl_conn_greeted(struct cl_conn *c);
+int cl_sockload_conn_greeted(struct cl_conn *c);
 
 /* The oldest outstanding request of a connection. */
-static inline struct cl_request *cl_oldest(struct cl_worker *w, struct cl_conn *c)
+static inline struct cl_request *cl_sockload_oldest(struct cl_worker *w, struct cl_conn *c)
 {
     return &c->ring[c->first & w->s->ring_mask];
 }
 
 /* account.c. Note why the run fails, and end it. */
-int cl_worker_fail(struct cl_worker *w, int error, const char *what);
+int cl_sockload_worker_fail(struct cl_worker *w, int error, const char *what);
 /* Put a connection into the queue of free ones, if it is; take the one that is free for the longest time. */
-void cl_worker_offer(struct cl_worker *w, struct cl_conn *c);
-struct cl_conn *cl_worker_take(struct cl_worker *w);
+void cl_sockload_worker_offer(struct cl_worker *w, struct cl_conn *c);
+struct cl_conn *cl_sockload_worker_take(struct cl_worker *w);
 /* A request has its answer, received at `now`; it will have none any more. */
-void cl_worker_settle(struct cl_worker *w, struct cl_request *r, uint32_t worth, uint64_t now);
-void cl_worker_lose(struct cl_worker *w, struct cl_request *r);
+void cl_sockload_worker_settle(struct cl_worker *w, struct cl_request *r, uint32_t worth, uint64_t now);
+void cl_sockload_worker_lose(struct cl_worker *w, struct cl_request *r);
 /* Close a connection; what is outstanding on it is lost. expected: it ended after a whole answer. */
-void cl_worker_drop(struct cl_worker *w, struct cl_conn *c, bool expected);
+void cl_sockload_worker_drop(struct cl_worker *w, struct cl_conn *c, bool expected);
 
 /* sending.c. Draw and write the next request, if it is not: 0, or -errno and the run fails. */
-int cl_worker_prepare(struct cl_worker *w);
+int cl_sockload_worker_prepare(struct cl_worker *w);
 /* Send what is due by `now`, some of it. False: there is nothing, or no connection is free. */
-bool cl_worker_send(struct cl_worker *w, uint64_t now);
+bool cl_sockload_worker_send(struct cl_worker *w, uint64_t now);
 /* The second part of an UPDATE, on the connection of the first. */
-void cl_worker_send_second(struct cl_worker *w, struct cl_conn *c, struct cl_request r);
+void cl_sockload_worker_send_second(struct cl_worker *w, struct cl_conn *c, struct cl_request r);
 
 /* receiving.c: what a TCP connection, a UDP socket has received. */
-void cl_worker_read(struct cl_worker *w, struct cl_conn *c);
-void cl_worker_read_datagrams(struct cl_worker *w, struct cl_conn *c);
+void cl_sockload_worker_read(struct cl_worker *w, struct cl_conn *c);
+void cl_sockload_worker_read_datagrams(struct cl_worker *w, struct cl_conn *c);
 
 /* worker.c. */
-void *cl_worker_main(void *arg);
+void *cl_sockload_worker_main(void *arg);
 /* Open all connections until `deadline` (stamp). */
-int cl_worker_connect(struct cl_worker *w, uint64_t deadline);
+int cl_sockload_worker_connect(struct cl_worker *w, uint64_t deadline);
 
 #endif

@@ -17,7 +17,7 @@ static int64_t write_request(const struct cl_sockload *s, const struct cl_reques
     uint8_t name[CL_SOCKLOAD_KEY_ROOM];
     const char *path = s->path, *mark = strstr(path, "{key}");
     int before = mark ? (int)(mark - path) : (int)strlen(path);
-    unsigned key = mark ? cl_key_write(s, r->key, name) : 0;
+    unsigned key = mark ? cl_sockload_key_write(s, r->key, name) : 0;
     int n = snprintf((char *)out, room, "GET %.*s%.*s%s HTTP/1.1\r\nHost: %s\r\nUser-Agent: corelane\r\n%s%s\r\n",
                      before, path, (int)key, (char *)name, mark ? mark + 5 : "", s->host, s->headers ? s->headers : "",
                      s->config.fresh ? "Connection: close\r\n" : "");
@@ -166,4 +166,4 @@ static int64_t read_answer(const struct cl_sockload *s, const struct cl_request 
     }
 }
 
-const struct cl_protocol cl_protocol_http = {write_request, read_answer};
+const struct cl_protocol cl_sockload_protocol_http = {write_request, read_answer};

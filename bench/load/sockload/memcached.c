@@ -24,10 +24,10 @@ static int64_t write_set(const struct cl_sockload *s, const struct cl_request *r
     if (room < (uint64_t)n + CL_SOCKLOAD_KEY_ROOM + 64)
         return -1;
     int64_t at = put(out, room, 0, "set ");
-    at += cl_key_write(s, r->key, out + at);
+    at += cl_sockload_key_write(s, r->key, out + at);
     snprintf(tail, sizeof(tail), " 0 0 %u\r\n", n);
     at = put(out, room, (uint64_t)at, tail);
-    cl_value_write(r->key, out + at, n);
+    cl_sockload_value_write(r->key, out + at, n);
     return put(out, room, (uint64_t)at + n, "\r\n");
 }
 
@@ -38,7 +38,7 @@ static int64_t write_get(const struct cl_sockload *s, const struct cl_request *r
         if ((uint64_t)at + CL_SOCKLOAD_KEY_ROOM + 4 > room)
             return -1;
         out[at++] = ' ';
-        at += cl_key_write(s, r->key + i, out + at);
+        at += cl_sockload_key_write(s, r->key + i, out + at);
     }
     return put(out, room, (uint64_t)at, "\r\n");
 }
@@ -95,7 +95,7 @@ static int64_t read_value(const struct cl_sockload *s, const uint8_t *in, uint32
     for (uint32_t i = 0; i < count; i++, (*key)++) {
         unsigned long long bytes;
         int end = 0;
-        unsigned len = cl_key_write(s, *key, name);
+        unsigned len = cl_sockload_key_write(s, *key, name);
         if (head < 6 + len || memcmp(in + 6, name, len) || in[6 + len] != ' ')
             continue;
         memcpy(text, in + 6 + len, (size_t)head - 6 - len);
@@ -107,8 +107,9 @@ static int64_t read_value(const struct cl_sockload *s, const uint8_t *in, uint32
         *need = (uint32_t)whole;
         if (n < whole)
             return 0;
-        return memcmp(in + whole - 2, "\r\n", 2) || !cl_value_is(*key, in + head, (uint32_t)bytes) ? -1
-                                                                                                   : (int64_t)whole;
+        return memcmp(in + whole - 2, "\r\n", 2) || !cl_sockload_value_is(*key, in + head, (uint32_t)bytes)
+                   ? -1
+                   : (int64_t)whole;
     }
     return -1;
 }
@@ -161,4 +162,4 @@ static int64_t read_answer(const struct cl_sockload *s, const struct cl_request 
     return took;
 }
 
-const struct cl_protocol cl_protocol_memcached = {write_request, read_answer};
+const struct cl_protocol cl_sockload_protocol_memcached = {write_request, read_answer};

@@ -9,16 +9,16 @@
 
 static void answered(struct cl_worker *w, struct cl_conn *c, uint32_t worth, uint64_t now)
 {
-    struct cl_request r = *cl_oldest(w, c);
-    cl_oldest(w, c)->live = 0;
+    struct cl_request r = *cl_sockload_oldest(w, c);
+    cl_sockload_oldest(w, c)->live = 0;
     c->first++;
     c->outstanding--;
     if (r.op == CL_SOCKLOAD_UPDATE && !r.second && worth <= CL_SOCKLOAD_STORED) {
         w->outstanding--;
-        cl_worker_send_second(w, c, r);
+        cl_sockload_worker_send_second(w, c, r);
         return;
     }
-    cl_worker_settle(w, &r, worth, now);
+    cl_sockload_worker_settle(w, &r, worth, now);
 }
 
 static bool worth_telling(int64_t n, uint32_t worth)
@@ -44,7 +44,7 @@ static bool take_answers(struct cl_worker *w, struct cl_conn *c, uint64_t now, b
         uint32_t have = c->in_len - c->in_at, worth = CL_SOCKLOAD_WRONG, need = 0;
         if (have < c->need && !end)
             return true;
-        int64_t n = w->s->protocol->read(w->s, cl_oldest(w, c), c->in + c->in_at, have, end, &worth, &need);
+        int64_t n = w->s->protocol->read(w->s, cl_sockload_oldest(w, c), c->in + c->in_at, have, end, &worth, &need);
         if (n < 0 || worth_telling(n, worth))
             hear(w, c->in + c->in_at, n < 0 ? have : (uint32_t)n);
         if (n < 0) {
@@ -72,7 +72,7 @@ static void take_datagram(struct cl_worker *w, struct cl_conn *c, const uint8_t 
     if (!w->by_id) {
         if (!c->outstanding)
             w->counts.stray++;
-        else if (w->s->protocol->read(w->s, cl_oldest(w, c), in, n, true, &worth, &need) > 0)
+        else if (w->s->protocol->read(w->s, cl_sockload_oldest(w, c), in, n, true, &worth, &need) > 0)
             answered(w, c, worth, now);
         else
             answered(w, c, CL_SOCKLOAD_WRONG, now);
@@ -92,56 +92,56 @@ static void take_datagram(struct cl_worker *w, struct cl_conn *c, const uint8_t 
     int64_t took = w->s->protocol->read(w->s, r, in, n, true, &worth, &need);
     if (took != (int64_t)n || worth_telling(took, worth))
         hear(w, in, n);
-    cl_worker_settle(w, r, took == (int64_t)n ? worth : CL_SOCKLOAD_WRONG, now);
+    cl_sockload_worker_settle(w, r, took == (int64_t)n ? worth : CL_SOCKLOAD_WRONG, now);
 }
 
-void cl_worker_read_datagrams(struct cl_worker *w, struct cl_conn *c)
+void cl_sockload_worker_read_datagrams(struct cl_worker *w, struct cl_conn *c)
 {
-    int n = cl_conn_receive_datagrams(w, c);
+    int n = cl_sockload_conn_receive_datagrams(w, c);
     uint64_t now = cl_tsc();
     for (int i = 0; i < n; i++)
         take_datagram(w, c, w->inbox->data[i], w->inbox->headers[i].msg_len, now);
     w->counts.refused += n < 0 && n != -EAGAIN; /* an ICMP message: nobody listens there */
-    cl_worker_offer(w, c);
+    cl_sockload_worker_offer(w, c);
 }
 
 /* The answers to the greeting. False: no more can be done with what was received. */
 static bool greeted(struct cl_worker *w, struct cl_conn *c, int64_t n)
 {
-    int whole = n > 0 ? cl_conn_greeted(c) : -ECONNRESET;
+    int whole = n > 0 ? cl_sockload_conn_greeted(c) : -ECONNRESET;
     if (whole < 0) {
-        cl_worker_fail(w, whole,
-                       whole == -EPROTO ? "the server refused the greeting (password, database)"
-                                        : "the server ended the connection instead of answering the greeting");
-        cl_worker_drop(w, c, false);
+        cl_sockload_worker_fail(w, whole,
+                                whole == -EPROTO ? "the server refused the greeting (password, database)"
+                                                 : "the server ended the connection instead of answering the greeting");
+        cl_sockload_worker_drop(w, c, false);
         return false;
     }
     if (!whole)
         return false;
     c->state = CL_CONN_READY;
     cl_count(&w->open, 1);
-    cl_worker_offer(w, c);
+    cl_sockload_worker_offer(w, c);
     return c->in_at < c->in_len;
 }
 
 /* Take what a TCP connection has received. */
-void cl_worker_read(struct cl_worker *w, struct cl_conn *c)
+void cl_sockload_worker_read(struct cl_worker *w, struct cl_conn *c)
 {
     for (unsigned i = 0; i < READS; i++) {
-        int64_t n = cl_conn_receive(w, c);
+        int64_t n = cl_sockload_conn_receive(w, c);
         uint64_t now = cl_tsc();
         if (n == -EAGAIN || (c->state == CL_CONN_GREETING && !greeted(w, c, n)))
             return;
         bool whole = n >= 0 && take_answers(w, c, now, n == 0);
         if (n <= 0 || !whole) {
-            cl_worker_drop(w, c, n == 0 && whole && !c->outstanding);
+            cl_sockload_worker_drop(w, c, n == 0 && whole && !c->outstanding);
             return;
         }
         if (w->s->config.fresh && !c->outstanding) {
-            cl_worker_drop(w, c, true);
+            cl_sockload_worker_drop(w, c, true);
             return;
         }
-        cl_worker_offer(w, c);
+        cl_sockload_worker_offer(w, c);
         if (c->fd < 0 || c->in_len < c->in_room)
             return; /* all that there was */
     }

@@ -34,7 +34,7 @@ static int64_t put_value(const struct cl_sockload *s, uint64_t key, uint8_t *out
     int64_t from = put_bulk_head(out, room, at, '$', n);
     if (from < 0 || (uint64_t)from + n + 2 > room)
         return -1;
-    cl_value_write(key, out + from, n);
+    cl_sockload_value_write(key, out + from, n);
     memcpy(out + from + n, "\r\n", 2);
     return from + n + 2;
 }
@@ -47,7 +47,7 @@ static int64_t write_request(const struct cl_sockload *s, const struct cl_reques
     int64_t at = put_bulk_head(out, room, 0, '*', set ? 3 : 1 + r->count);
     at = at < 0 ? at : put_word(out, room, (uint64_t)at, (const uint8_t *)verb, (uint32_t)strlen(verb));
     for (uint32_t i = 0; at > 0 && i < r->count; i++)
-        at = put_word(out, room, (uint64_t)at, name, cl_key_write(s, r->key + i, name));
+        at = put_word(out, room, (uint64_t)at, name, cl_sockload_key_write(s, r->key + i, name));
     return set && at > 0 ? put_value(s, r->key, out, room, (uint64_t)at) : at;
 }
 
@@ -85,7 +85,8 @@ static int64_t read_bulk(const struct cl_sockload *s, uint64_t key, const uint8_
     *found = true;
     if (n < whole)
         return 0;
-    return memcmp(in + whole - 2, "\r\n", 2) || !cl_value_is(key, in + head, (uint32_t)bytes) ? -1 : (int64_t)whole;
+    return memcmp(in + whole - 2, "\r\n", 2) || !cl_sockload_value_is(key, in + head, (uint32_t)bytes) ? -1
+                                                                                                       : (int64_t)whole;
 }
 
 static int64_t read_many(const struct cl_sockload *s, const struct cl_request *r, const uint8_t *in, uint32_t n,
@@ -146,4 +147,4 @@ static int64_t read_answer(const struct cl_sockload *s, const struct cl_request 
     return read_whole(s, r, in, n, worth, need);
 }
 
-const struct cl_protocol cl_protocol_resp = {write_request, read_answer};
+const struct cl_protocol cl_sockload_protocol_resp = {write_request, read_answer};

@@ -4,12 +4,12 @@
 #include "engine.h"
 #include "../../../drivers/nic/loadgen/loadgen.h"
 
-int cl_due_init(struct cl_due *d, const struct cl_sockload_config *c, uint64_t seed)
+int cl_sockload_due_init(struct cl_due *d, const struct cl_sockload_config *c, uint64_t seed)
 {
     return cl_gaps_draw(&d->gaps, c->arrivals, seed, c->burst ? c->burst : 16, c->duty);
 }
 
-void cl_due_free(struct cl_due *d)
+void cl_sockload_due_free(struct cl_due *d)
 {
     cl_gaps_free(&d->gaps);
 }
@@ -39,7 +39,7 @@ static void set(struct cl_worker *w, uint64_t stamp)
     w->next_due = stamp < w->s->end ? stamp : CL_SOCKLOAD_NEVER;
 }
 
-void cl_due_begin(struct cl_worker *w)
+void cl_sockload_due_begin(struct cl_worker *w)
 {
     struct cl_sockload *s = w->s;
     struct cl_due *d = &w->due;
@@ -60,7 +60,7 @@ void cl_due_begin(struct cl_worker *w)
     set(w, s->start + (d->due_q16 >> 16));
 }
 
-void cl_due_next(struct cl_worker *w)
+void cl_sockload_due_next(struct cl_worker *w)
 {
     struct cl_sockload *s = w->s;
     if (s->mode == CL_MODE_PRELOAD || s->window) {

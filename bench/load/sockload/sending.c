@@ -1,5 +1,5 @@
-/* Sending what is due. The next request is drawn and written beforehand, so that at its time it has only to be handed to
- * the socket. */
+/* Sending what is due. The next request is drawn and written beforehand, so that at its time it has only to be handed
+ * to the socket. */
 #include "engine.h"
 
 #include <errno.h>
@@ -21,14 +21,15 @@ static int64_t write_text(struct cl_worker *w, const struct cl_request *r, uint8
 }
 
 /* Draw and write the next request while there is time for it. */
-int cl_worker_prepare(struct cl_worker *w)
+int cl_sockload_worker_prepare(struct cl_worker *w)
 {
     if (w->prepared || w->next_due == CL_SOCKLOAD_NEVER)
         return 0;
-    cl_what_draw(w, &w->next);
+    cl_sockload_what_draw(w, &w->next);
     int64_t n = write_text(w, &w->next, w->text);
     if (n <= 0)
-        return cl_worker_fail(w, -EMSGSIZE, "a request was not written: it is longer than the room for it, or empty");
+        return cl_sockload_worker_fail(w, -EMSGSIZE,
+                                       "a request was not written: it is longer than the room for it, or empty");
     w->text_len = (uint64_t)n;
     w->prepared = true;
     return 0;
@@ -39,7 +40,7 @@ static void remember(struct cl_worker *w, struct cl_conn *c, const struct cl_req
     if (w->by_id) {
         struct cl_request *slot = &w->by_id[r->id & w->by_id_mask];
         if (slot->live)
-            cl_worker_lose(w, slot); /* of so long ago that nothing is expected any more */
+            cl_sockload_worker_lose(w, slot); /* of so long ago that nothing is expected any more */
         *slot = *r;
     } else {
         c->ring[(c->first + c->outstanding++) & w->s->ring_mask] = *r;
@@ -71,31 +72,31 @@ static void account(struct cl_worker *w, struct cl_request *r)
 /* Hand text to the connection; false: it could not be. */
 static bool hand_over(struct cl_worker *w, struct cl_conn *c, const uint8_t *text, uint64_t n)
 {
-    int rc = c->state == CL_CONN_CLOSED ? cl_conn_open(w, c) : 0; /* fresh */
-    rc = rc ? rc : cl_conn_send(w, c, text, n);
+    int rc = c->state == CL_CONN_CLOSED ? cl_sockload_conn_open(w, c) : 0; /* fresh */
+    rc = rc ? rc : cl_sockload_conn_send(w, c, text, n);
     if (rc == -ECONNREFUSED && !w->s->stream) /* of an earlier datagram (ICMP); this one is sent by the next call */
-        rc = cl_conn_send(w, c, text, n);
+        rc = cl_sockload_conn_send(w, c, text, n);
     if (!rc) {
         w->counts.bytes_out += n;
         return true;
     }
     w->counts.refused++;
     if (w->s->stream)
-        cl_worker_drop(w, c, false);
+        cl_sockload_worker_drop(w, c, false);
     return false;
 }
 
 static int send_datagrams(struct cl_worker *w, struct cl_conn *c, unsigned n)
 {
     uint32_t each = w->s->config.request_bytes;
-    int rc = cl_conn_send_together(c, w->together->text, n, each);
+    int rc = cl_sockload_conn_send_together(c, w->together->text, n, each);
     if (rc == -ECONNREFUSED) /* of an earlier datagram (ICMP) */
-        rc = cl_conn_send_together(c, w->together->text, n, each);
+        rc = cl_sockload_conn_send_together(c, w->together->text, n, each);
     if (n == 1 || (rc != -EINVAL && rc != -EIO && rc != -EOPNOTSUPP))
         return rc;
     w->singly = true;
     for (unsigned i = 0; i < n; i++)
-        rc = cl_conn_send_together(c, w->together->text + i * each, 1, each);
+        rc = cl_sockload_conn_send_together(c, w->together->text + i * each, 1, each);
     return rc;
 }
 
@@ -104,16 +105,16 @@ static bool send_together(struct cl_worker *w, uint64_t now)
 {
     struct cl_together *t = w->together;
     uint32_t each = w->s->config.request_bytes;
-    struct cl_conn *c = cl_worker_take(w);
+    struct cl_conn *c = cl_sockload_worker_take(w);
     unsigned n = 0;
     if (!c)
         return false;
-    for (; n < (w->singly ? 1 : CL_SOCKLOAD_TOGETHER) && w->next_due <= now && !cl_worker_prepare(w); n++) {
+    for (; n < (w->singly ? 1 : CL_SOCKLOAD_TOGETHER) && w->next_due <= now && !cl_sockload_worker_prepare(w); n++) {
         memcpy(t->text + n * each, w->text, each);
         t->requests[n] = w->next;
         t->requests[n].due = w->next_due;
         w->prepared = false;
-        cl_due_next(w);
+        cl_sockload_due_next(w);
     }
     uint64_t sent = cl_tsc();
     int rc = n ? send_datagrams(w, c, n) : 0;
@@ -130,7 +131,7 @@ static bool send_together(struct cl_worker *w, uint64_t now)
         r->live = 1;
         remember(w, c, r);
     }
-    cl_worker_offer(w, c);
+    cl_sockload_worker_offer(w, c);
     return n > 0;
 }
 
@@ -138,9 +139,9 @@ static bool send_together(struct cl_worker *w, uint64_t now)
 static bool send_next(struct cl_worker *w)
 {
     struct cl_sockload *s = w->s;
-    if (cl_worker_prepare(w) || (s->window && w->outstanding >= s->window / s->n_workers + 1))
+    if (cl_sockload_worker_prepare(w) || (s->window && w->outstanding >= s->window / s->n_workers + 1))
         return false;
-    struct cl_conn *c = cl_worker_take(w);
+    struct cl_conn *c = cl_sockload_worker_take(w);
     if (!c) {
         w->starved = true;
         return false;
@@ -159,19 +160,19 @@ static bool send_next(struct cl_worker *w)
         remember(w, c, r);
     }
     w->prepared = false;
-    cl_worker_offer(w, c);
-    cl_due_next(w);
+    cl_sockload_worker_offer(w, c);
+    cl_sockload_due_next(w);
     w->starved = w->starved && w->next_due <= r->sent; /* whoever was due meanwhile was held, too */
     return true;
 }
 
-bool cl_worker_send(struct cl_worker *w, uint64_t now)
+bool cl_sockload_worker_send(struct cl_worker *w, uint64_t now)
 {
     return w->together && !w->s->window ? send_together(w, now) : send_next(w);
 }
 
 /* The second part of an UPDATE, on the connection of the first. */
-void cl_worker_send_second(struct cl_worker *w, struct cl_conn *c, struct cl_request r)
+void cl_sockload_worker_send_second(struct cl_worker *w, struct cl_conn *c, struct cl_request r)
 {
     r.second = 1;
     r.live = 1;

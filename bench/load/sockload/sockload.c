@@ -173,18 +173,19 @@ static int init_worker(struct cl_sockload *s, uint32_t number)
     w->s = s;
     w->number = number;
     w->n_conns = c->connections / s->n_workers + (number < c->connections % s->n_workers);
-    w->random.state = cl_mix64(c->seed ^ (0x9e37ull + number));
+    w->random.state = cl_sockload_mix64(c->seed ^ (0x9e37ull + number));
     w->epoll = epoll_create1(EPOLL_CLOEXEC);
     int rc = w->epoll < 0 ? -errno : init_memory(w);
     for (uint32_t i = 0; !rc && i < w->n_conns; i++)
-        rc = cl_conn_init(w, &w->conns[i], s->by_id ? 1 : s->ring_mask + 1);
-    return rc ? rc : cl_due_init(&w->due, c, cl_mix64(c->seed + number));
+        rc = cl_sockload_conn_init(w, &w->conns[i], s->by_id ? 1 : s->ring_mask + 1);
+    return rc ? rc : cl_sockload_due_init(&w->due, c, cl_sockload_mix64(c->seed + number));
 }
 
 static int init(struct cl_sockload *s, char *err)
 {
-    static const struct cl_protocol *const protocols[] = {&cl_protocol_echo, &cl_protocol_memcached, &cl_protocol_resp,
-                                                          &cl_protocol_http, &cl_protocol_custom};
+    static const struct cl_protocol *const protocols[] = {&cl_sockload_protocol_echo, &cl_sockload_protocol_memcached,
+                                                          &cl_sockload_protocol_resp, &cl_sockload_protocol_http,
+                                                          &cl_sockload_protocol_custom};
     struct cl_sockload_config *c = &s->config;
     int rc = set_server(s, c->address, c->port, err);
     if (rc)
@@ -207,7 +208,7 @@ static int init(struct cl_sockload *s, char *err)
         rc = init_worker(s, i);
     if (rc)
         return refuse(err, rc, rc == -ENOMEM ? "not enough memory for so many connections" : "cannot set a thread up");
-    cl_what_init(s);
+    cl_sockload_what_init(s);
     return 0;
 }
 
@@ -231,12 +232,12 @@ int cl_sockload_new(const struct cl_sockload_config *config, struct cl_sockload 
 static void free_worker(struct cl_worker *w)
 {
     for (uint32_t i = 0; w->conns && i < w->n_conns; i++)
-        cl_conn_free(&w->conns[i]);
+        cl_sockload_conn_free(&w->conns[i]);
     if (w->epoll >= 0)
         close(w->epoll);
     for (unsigned i = 0; i < CL_SOCKLOAD_HISTS; i++)
         cl_hist_delete(w->hists[i]);
-    cl_due_free(&w->due);
+    cl_sockload_due_free(&w->due);
     void *all[] = {w->conns, w->free, w->by_id, w->inbox, w->together, w->text, w->second_text, w->records};
     for (unsigned i = 0; i < sizeof(all) / sizeof(*all); i++)
         free(all[i]);
@@ -267,7 +268,7 @@ int cl_sockload_connect(struct cl_sockload *s, char *err)
     cl_store_relaxed(&s->abort, 0);
     uint64_t deadline = cl_tsc() + (uint64_t)cl_ns_to_ticks(s->clock, (int64_t)s->config.connect_ns);
     for (uint32_t i = 0; i < s->n_workers; i++) {
-        int rc = cl_worker_connect(&s->workers[i], deadline);
+        int rc = cl_sockload_worker_connect(&s->workers[i], deadline);
         if (rc) {
             snprintf(err, 256, "%u of %u connections are open, the next one failed: %.150s", cl_sockload_open(s),
                      s->config.connections,
@@ -301,7 +302,7 @@ static int start(struct cl_sockload *s, char *err)
     cl_store_relaxed(&s->finished, 0);
     cl_store_relaxed(&s->abort, 0);
     for (; s->running < s->n_workers && !rc; s->running += !rc)
-        rc = pthread_create(&s->workers[s->running].thread, NULL, cl_worker_main, &s->workers[s->running]);
+        rc = pthread_create(&s->workers[s->running].thread, NULL, cl_sockload_worker_main, &s->workers[s->running]);
     if (!rc)
         return 0;
     cl_sockload_abort(s);
@@ -468,14 +469,14 @@ const char *cl_sockload_heard(const struct cl_sockload *s)
 
 unsigned cl_sockload_key(const struct cl_sockload *s, uint64_t key, uint8_t *out)
 {
-    return cl_key_write(s, key, out);
+    return cl_sockload_key_write(s, key, out);
 }
 
 unsigned cl_sockload_value(const struct cl_sockload *s, uint64_t key, uint8_t *out, uint32_t room)
 {
     uint32_t n = cl_sockload_value_bytes(s, key);
     if (n <= room)
-        cl_value_write(key, out, n);
+        cl_sockload_value_write(key, out, n);
     return n;
 }
 

@@ -1,4 +1,4 @@
-/* Open-loop load on kernel sockets, for any server: when requests are due, who sends them, what their answers are worth.
+/* Open-loop load on kernel sockets, for any server: when requests are due, who sends them, what answers are worth.
  *
  * Rules, those of drivers/nic/loadgen/loadgen.h. The gaps between requests are drawn beforehand. Latency runs from the
  * *intended* send time. A request that cannot be sent in time is sent as soon as possible, counted as late and charged
@@ -10,9 +10,9 @@
  *   unanswered includes wrong and errors (an answer that is not right is no answer), and broken (the connection ended).
  *
  * Connections. A request takes the connection that is free for the longest time. On one with TCP at most `depth`
- * requests are outstanding, and answers come in their order. UDP with CL_SOCKLOAD_ECHO has ids, so a socket may have any
- * number outstanding; with CL_SOCKLOAD_CUSTOM it has one. A connection that ends, or whose oldest request waits longer
- * than timeout_ns, is opened anew; what was outstanding on it stays unanswered.
+ * requests are outstanding, and answers come in their order. UDP with CL_SOCKLOAD_ECHO has ids, so a socket may have
+ * any number outstanding; with CL_SOCKLOAD_CUSTOM it has one. A connection that ends, or whose oldest request waits
+ * longer than timeout_ns, is opened anew; what was outstanding on it stays unanswered.
  *
  * Threads. `threads` workers, each with its connections, its share of the rate, and its own random numbers; they share
  * nothing while they run. One other thread makes the object, starts runs, waits and reads. What it reads of a run that

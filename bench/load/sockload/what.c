@@ -1,7 +1,7 @@
 /* What a request asks for: an operation of the mix, a key by its popularity. */
 #include "engine.h"
 
-void cl_what_init(struct cl_sockload *s)
+void cl_sockload_what_init(struct cl_sockload *s)
 {
     double sum = 0, so_far = 0;
     for (unsigned i = 0; i < CL_SOCKLOAD_OPS; i++)
@@ -36,7 +36,7 @@ static uint64_t draw_key(struct cl_worker *w)
         return cl_random_below(&w->random, keys);
     uint64_t rank = cl_zipf_draw(&s->zipf, &w->random);
     if (!s->config.latest)
-        return cl_mix64(rank) % keys;
+        return cl_sockload_mix64(rank) % keys;
     /* This worker's own insertions first, the newest before all, then what was there from the beginning. */
     if (rank < w->stored)
         return keys + (w->stored - 1 - rank) * s->n_workers + w->number;
@@ -44,7 +44,7 @@ static uint64_t draw_key(struct cl_worker *w)
     return keys - 1 - cl_min(rank, keys - 1);
 }
 
-void cl_what_draw(struct cl_worker *w, struct cl_request *r)
+void cl_sockload_what_draw(struct cl_worker *w, struct cl_request *r)
 {
     const struct cl_sockload *s = w->s;
     r->id = w->ids++;

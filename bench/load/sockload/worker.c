@@ -23,17 +23,17 @@ static void look_after(struct cl_worker *w, uint64_t now)
     w->look_at = w->look_at + 1 == w->n_conns ? 0 : w->look_at + 1;
     if (c->state == CL_CONN_CLOSED && !s->config.fresh && now >= c->retry) {
         c->retry = now + (uint64_t)cl_ns_to_ticks(s->clock, RETRY_NS);
-        if (cl_conn_open(w, c))
+        if (cl_sockload_conn_open(w, c))
             w->counts.refused++;
-        cl_worker_offer(w, c);
+        cl_sockload_worker_offer(w, c);
         return;
     }
     if (!s->config.timeout_ns || !c->outstanding || w->by_id)
         return;
-    uint64_t waited = now - cl_oldest(w, c)->sent;
+    uint64_t waited = now - cl_sockload_oldest(w, c)->sent;
     if ((int64_t)waited > cl_ns_to_ticks(s->clock, (int64_t)s->config.timeout_ns)) {
-        w->counts.timeouts += cl_oldest(w, c)->measured;
-        cl_worker_drop(w, c, false);
+        w->counts.timeouts += cl_sockload_oldest(w, c)->measured;
+        cl_sockload_worker_drop(w, c, false);
     }
 }
 
@@ -43,23 +43,23 @@ static void handle(struct cl_worker *w, const struct epoll_event *event)
     if (c->fd < 0)
         return;
     if (event->events & EPOLLOUT || c->state == CL_CONN_OPENING) {
-        int rc = cl_conn_writable(w, c);
+        int rc = cl_sockload_conn_writable(w, c);
         if (rc) {
             w->error = w->s->running ? w->error : rc;
             w->counts.refused++;
             uint64_t retry = cl_tsc() + (uint64_t)cl_ns_to_ticks(w->s->clock, RETRY_NS);
-            cl_worker_drop(w, c, false);
+            cl_sockload_worker_drop(w, c, false);
             c->retry = retry;
             return;
         }
-        cl_worker_offer(w, c);
+        cl_sockload_worker_offer(w, c);
     }
     if (c->fd < 0 || !(event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
         return;
     if (w->s->stream)
-        cl_worker_read(w, c);
+        cl_sockload_worker_read(w, c);
     else
-        cl_worker_read_datagrams(w, c);
+        cl_sockload_worker_read_datagrams(w, c);
 }
 
 static int wait_ms(const struct cl_worker *w, uint64_t now)
@@ -90,7 +90,7 @@ static void count_dropped(struct cl_worker *w)
     uint64_t aborted = cl_load_relaxed(&w->s->abort) ? cl_tsc() : CL_SOCKLOAD_NEVER;
     while (w->next_due != CL_SOCKLOAD_NEVER && w->s->mode == CL_MODE_RUN && !w->s->window && w->next_due < aborted) {
         w->counts.offered += w->next_due >= w->s->warm_end;
-        cl_due_next(w);
+        cl_sockload_due_next(w);
     }
 }
 
@@ -107,8 +107,8 @@ static void forget_outstanding(struct cl_worker *w)
         if (!c->outstanding)
             continue;
         for (; c->outstanding; c->outstanding--, c->first++)
-            forgotten += cl_oldest(w, c)->live && cl_oldest(w, c)->measured;
-        cl_conn_close(w, c); /* its late answers must meet no request of the next run */
+            forgotten += cl_sockload_oldest(w, c)->live && cl_sockload_oldest(w, c)->measured;
+        cl_sockload_conn_close(w, c); /* its late answers must meet no request of the next run */
         c->retry = 0;
     }
     w->outstanding = 0;
@@ -145,25 +145,25 @@ static void pin(struct cl_worker *w)
     CPU_SET(cpu, &set);
     int rc = pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
     if (rc)
-        cl_worker_fail(w, -rc, "a thread was not pinned to its CPU");
+        cl_sockload_worker_fail(w, -rc, "a thread was not pinned to its CPU");
 }
 
-void *cl_worker_main(void *arg)
+void *cl_sockload_worker_main(void *arg)
 {
     struct cl_worker *w = arg;
     struct cl_sockload *s = w->s;
     uint64_t cpu = cpu_ns();
     pin(w);
     for (uint32_t i = 0; i < w->n_conns; i++)
-        cl_worker_offer(w, &w->conns[i]);
-    cl_due_begin(w);
+        cl_sockload_worker_offer(w, &w->conns[i]);
+    cl_sockload_due_begin(w);
     for (;;) {
         uint64_t now = cl_tsc();
-        for (unsigned i = 0; i < BURST && w->next_due <= now && cl_worker_send(w, now); i++)
+        for (unsigned i = 0; i < BURST && w->next_due <= now && cl_sockload_worker_send(w, now); i++)
             now = cl_tsc();
         if (over(w, now))
             break;
-        cl_worker_prepare(w);
+        cl_sockload_worker_prepare(w);
         int ms = wait_ms(w, now);
         for (uint32_t i = 0; i < (ms ? w->n_conns : 1); i++)
             look_after(w, now);
@@ -178,7 +178,7 @@ void *cl_worker_main(void *arg)
     return NULL;
 }
 
-int cl_worker_connect(struct cl_worker *w, uint64_t deadline)
+int cl_sockload_worker_connect(struct cl_worker *w, uint64_t deadline)
 {
     const uint32_t at_once = 256; /* a backlog holds so many at least, as a rule */
     uint32_t begun = 0;
@@ -186,7 +186,7 @@ int cl_worker_connect(struct cl_worker *w, uint64_t deadline)
     while (w->open < w->n_conns) {
         while (begun < w->n_conns && begun < w->open + at_once) {
             struct cl_conn *c = &w->conns[begun++];
-            int rc = c->state == CL_CONN_CLOSED ? cl_conn_open(w, c) : 0;
+            int rc = c->state == CL_CONN_CLOSED ? cl_sockload_conn_open(w, c) : 0;
             if (rc)
                 return rc;
         }
