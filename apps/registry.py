@@ -21,6 +21,7 @@ _MODULES = {
     "http": "http.app",
     "kv": "kv.app",
     "raft-kv": "raft.service.app",
+    "resp": "resp.app",
     "spin": "spin",
 }
 
@@ -30,13 +31,18 @@ class Service(Protocol):
 
     @property
     def ports(self) -> tuple[int, ...]:
-        """Ports that it answers on: of TCP if it has an attribute `protocol` that says so, else of UDP."""
+        """UDP ports that it answers on. One that answers on TCP has `tcp_ports`, too (`tcp_ports_of`)."""
 
     def stats(self) -> dict[str, int]:
         """The application's own counters."""
 
     def close(self) -> None:
         """Free everything. The runtime must have stopped."""
+
+
+def tcp_ports_of(service: Service) -> tuple[int, ...]:
+    """TCP ports that a service answers on; most have none."""
+    return tuple(getattr(service, "tcp_ports", ()))
 
 
 @runtime_checkable

@@ -334,15 +334,21 @@ def _stop(options: argparse.Namespace, runtime: Runtime, service: Service) -> No
         end_now(1)
 
 
+def _tcp_ports(service: Service) -> tuple[int, ...]:
+    from ..apps.registry import tcp_ports_of
+
+    return tcp_ports_of(service)
+
+
+def _serves(service: Service) -> str:
+    """What it does, in words: on which ports."""
+    kinds = {"UDP": service.ports, "TCP": _tcp_ports(service)}
+    parts = [f"{kind} port {', '.join(map(str, ports))}" for kind, ports in kinds.items() if ports]
+    return f"serves {' and '.join(parts)}" if parts else "works"
+
+
 def _announce(options: argparse.Namespace, name: str, runtime: Runtime, service: Service) -> None:
-    protocol = getattr(service, "protocol", "UDP")
-    tcp_ports = tuple(getattr(service, "tcp_ports", ()))  # beside those
-    ports = [
-        f"{kind} port {', '.join(map(str, found))}"
-        for kind, found in ((protocol, service.ports), ("TCP", tcp_ports))
-        if found
-    ]
-    does = f"serves {' and '.join(ports)}" if ports else "works"
+    does = _serves(service)
     socket = options.socket or default_socket()
     where = f"attached to {socket}" if runtime.attached else f"embedded on {options.nic}"
     _say(
@@ -354,7 +360,7 @@ def _announce(options: argparse.Namespace, name: str, runtime: Runtime, service:
         pid=os.getpid(),
         port=service.ports[0] if service.ports else None,
         ports=list(service.ports),
-        tcp_ports=list(tcp_ports),
+        tcp_ports=list(_tcp_ports(service)),
         address=runtime.address,
         mac=runtime.mac,
         cpus=_cpus_of(options, name, runtime),
@@ -406,7 +412,7 @@ def _finish(options: argparse.Namespace, name: str, runtime: Runtime, service: S
     dropped |= {reason: n for reason, n in stats.net.items() if n and reason.startswith("tx_dropped_")}
     counts = service.stats()
     text = f"{name} handled {stats.net['handled']:,} requests, replied to {stats.net['replied']:,}"
-    if getattr(service, "protocol", "UDP") == "TCP":  # what came was bytes: what they meant the service knows
+    if _tcp_ports(service) and not service.ports:  # what came was bytes: what they meant the service knows
         text = f"{name} answered {counts.get('requests', 0):,} requests"
     text += f", failed {failed:,} in the handler" if (failed := stats.net["handler_errors"]) else ""
     lost = [f"{n:,} {reason}" for reason, n in dropped.items() if f"dropped_{reason}" not in FOR_OTHERS]

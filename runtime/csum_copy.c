@@ -8,26 +8,23 @@
 
 #define WIDE_BYTES 128 /* a round of the wide loop: what is shorter is done by words */
 
-/* Every other 32-bit word of 64-bit loads, so that 64 bits do not overflow below 16 GiB. */
-static inline uint64_t halves(uint64_t v)
-{
-    return (v & 0xffffffffu) + (v >> 32);
-}
-
 uint64_t cl_csum_copy_plain(uint64_t sum, void *to, const void *from, size_t n)
 {
     uint8_t *out = (uint8_t *)to;
     const uint8_t *p = (const uint8_t *)from;
-    uint64_t second = 0; /* two chains, as in cl_csum_add */
+    uint64_t even = 0, odd = 0; /* two chains, as in cl_csum_add */
     for (; n >= 16; n -= 16, p += 16, out += 16) {
         uint64_t a = cl_get64(p), b = cl_get64(p + 8);
         cl_put64(out, a);
         cl_put64(out + 8, b);
-        sum += halves(a);
-        second += halves(b);
+        even = cl_csum_carry(even, a);
+        odd = cl_csum_carry(odd, b);
     }
+    sum += cl_csum_halves(even) + cl_csum_halves(odd);
+    if (n == 0)
+        return sum;
     memcpy(out, p, n);
-    return cl_csum_add(sum + second, p, n);
+    return cl_csum_add(sum, p, n);
 }
 
 #if defined(__x86_64__)

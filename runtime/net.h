@@ -159,20 +159,32 @@ static inline bool cl_mac_is_broadcast(const uint8_t *mac)
  * agree once folded. Partial sums may be added to each other with `+` as long as fewer than 2^16 are added.
  * Only the last part of a message may have an odd length. */
 
-/* Sum of n bytes. Upper halves are added as 32-bit values, so 64 bits do not overflow below 16 GiB. */
+/* a + b with the carry added at the low end, which is the same once folded (RFC 1071, section 2 (A)). An addition and one
+ * of the carry, as compilers know. */
+static inline uint64_t cl_csum_carry(uint64_t a, uint64_t b)
+{
+    a += b;
+    return a + (a < b);
+}
+
+/* Halves of a 64-bit word as a partial sum. */
+static inline uint64_t cl_csum_halves(uint64_t v)
+{
+    return (v & 0xffffffffu) + (v >> 32);
+}
+
+/* Sum of n bytes, of any number. */
 static inline uint64_t cl_csum_add(uint64_t sum, const void *data, size_t n)
 {
     const uint8_t *p = (const uint8_t *)data;
-    uint64_t second = 0; /* two chains: the loads, not the additions, bound the loop */
+    uint64_t even = 0, odd = 0; /* two chains: the loads, not the additions, bound the loop */
     for (; n >= 32; n -= 32, p += 32) {
-        uint64_t a = cl_get64(p), b = cl_get64(p + 8), c = cl_get64(p + 16), d = cl_get64(p + 24);
-        sum += (a & 0xffffffffu) + (a >> 32) + (b & 0xffffffffu) + (b >> 32);
-        second += (c & 0xffffffffu) + (c >> 32) + (d & 0xffffffffu) + (d >> 32);
+        even = cl_csum_carry(cl_csum_carry(even, cl_get64(p)), cl_get64(p + 16));
+        odd = cl_csum_carry(cl_csum_carry(odd, cl_get64(p + 8)), cl_get64(p + 24));
     }
-    for (; n >= 8; n -= 8, p += 8) {
-        uint64_t a = cl_get64(p);
-        sum += (a & 0xffffffffu) + (a >> 32);
-    }
+    for (; n >= 8; n -= 8, p += 8)
+        even = cl_csum_carry(even, cl_get64(p));
+    sum += cl_csum_halves(even) + cl_csum_halves(odd);
     if (n & 4) {
         sum += cl_get32(p);
         p += 4;
@@ -185,7 +197,7 @@ static inline uint64_t cl_csum_add(uint64_t sum, const void *data, size_t n)
         uint8_t last[2] = {*p, 0};
         sum += cl_get16(last);
     }
-    return sum + second;
+    return sum;
 }
 
 /* The 16-bit checksum field, as it lies in memory, of a partial sum: folded and complemented. */

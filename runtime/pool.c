@@ -6,24 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct cl_pool_cache {
-    uint32_t count; /* writer: the owning thread; readers: cl_pool_available (relaxed) */
-    uint32_t index[CL_POOL_CACHE];
-} CL_ALIGNED(CL_CACHELINE);
-
-struct cl_pool {
-    /* Constant after creation. */
-    uint32_t first, capacity, n_caches;
-    uint32_t cache_limit; /* indices a cache holds at most; even */
-    struct cl_pool_cache *caches;
-    uint32_t *depot;
-    uint64_t *out; /* CORELANE_DEBUG: bit i set while index first + i is held by a user (atomic, relaxed) */
-    /* In a line of its own: what threads that refill and spill fight over. */
-    uint32_t lock CL_ALIGNED(CL_CACHELINE); /* guards depot and depot_count */
-    uint32_t depot_count;                   /* writer: holder of the lock; readers: cl_pool_available (relaxed) */
-    uint64_t errors;                        /* any thread, relaxed adds: a count and nothing more */
-};
-
 static void depot_lock(struct cl_pool *pool)
 {
     for (unsigned spins = 0; cl_exchange(&pool->lock, 1); spins++) {

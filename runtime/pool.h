@@ -29,4 +29,52 @@ CL_API uint32_t cl_pool_available(const struct cl_pool *pool);
 CL_API uint64_t cl_pool_errors(const struct cl_pool *pool);
 // cffi: end
 
+struct cl_pool_cache {
+    uint32_t count; /* writer: the owning thread; readers: cl_pool_available (relaxed) */
+    uint32_t index[CL_POOL_CACHE];
+} CL_ALIGNED(CL_CACHELINE);
+
+struct cl_pool {
+    /* Constant after creation. */
+    uint32_t first, capacity, n_caches;
+    uint32_t cache_limit; /* indices a cache holds at most; even */
+    struct cl_pool_cache *caches;
+    uint32_t *depot;
+    uint64_t *out; /* CORELANE_DEBUG: bit i set while index first + i is held by a user (atomic, relaxed) */
+    /* In a line of its own: what threads that refill and spill fight over. */
+    uint32_t lock CL_ALIGNED(CL_CACHELINE); /* guards depot and depot_count */
+    uint32_t depot_count;                   /* writer: holder of the lock; readers: cl_pool_available (relaxed) */
+    uint64_t errors;                        /* any thread, relaxed adds: a count and nothing more */
+};
+
+/* One index, in line where the cache has it. False: there is none. */
+static inline bool cl_pool_get_one(struct cl_pool *pool, unsigned cache, uint32_t *out)
+{
+#ifndef CORELANE_DEBUG
+    struct cl_pool_cache *c = &pool->caches[cache];
+    uint32_t n = c->count;
+    if (cl_likely(n)) {
+        *out = c->index[n - 1];
+        cl_store_relaxed(&c->count, n - 1);
+        return true;
+    }
+#endif
+    return cl_pool_get(pool, cache, out, 1);
+}
+
+/* The same of giving one back. */
+static inline void cl_pool_put_one(struct cl_pool *pool, unsigned cache, uint32_t index)
+{
+#ifndef CORELANE_DEBUG
+    struct cl_pool_cache *c = &pool->caches[cache];
+    uint32_t n = c->count;
+    if (cl_likely(n < pool->cache_limit)) {
+        c->index[n] = index;
+        cl_store_relaxed(&c->count, n + 1);
+        return;
+    }
+#endif
+    cl_pool_put(pool, cache, &index, 1);
+}
+
 #endif

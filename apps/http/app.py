@@ -74,10 +74,12 @@ def _named(text: str) -> list[Route]:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise CorelaneError(what, str(error)) from error
-    found = [getattr(module, name, None) for name in names.split(",")]
-    for name, made in zip(names.split(","), found, strict=True):
+    found: list[Route] = []
+    for name in names.split(","):
+        made = getattr(module, name, None)
         if not isinstance(made, Route):
             raise CorelaneError(what, f"{name} is no handler", "decorate it with @route(...)")
+        found.append(made)
     return found
 
 
@@ -98,8 +100,6 @@ def _check(options: Options) -> None:
 
 class HttpService:
     """A server on a runtime. routes: handlers besides those that the options name."""
-
-    protocol = "TCP"
 
     def __init__(self, runtime: Any, options: Options, routes: Sequence[Route] = ()) -> None:
         _check(options)
@@ -131,6 +131,11 @@ class HttpService:
 
     @property
     def ports(self) -> tuple[int, ...]:
+        """UDP ports: none."""
+        return ()
+
+    @property
+    def tcp_ports(self) -> tuple[int, ...]:
         """Its TCP ports; the last one is that with TLS, if there is a certificate."""
         return self._ports
 

@@ -11,7 +11,7 @@
 #include "handler.h"
 #include "service.h"
 
-#define CL_HTTP_ANSWER_HEAD 1024 /* bytes of an answer's head, or of a part's */
+#define CL_HTTP_ANSWER_HEAD 2048 /* bytes of an answer's head, or of a part's, and of a short body behind it */
 
 /* What `next` has done. */
 #define CL_HTTP_SPAN 1      /* there is another span */

@@ -16,9 +16,11 @@ static void send_whole(struct cl_http_exchange *x)
     (void)cl_http_head_add(x, f->meta, f->meta_len);
     (void)cl_http_head_field(x, "Content-Type", f->type);
     cl_http_head_end(x, f->size);
+    if (x->request.method == CL_HTTP_HEAD || (f->data && cl_http_head_with(x, f->data, f->size)))
+        return;
     x->at = 0;
     x->left = f->size;
-    if (x->request.method != CL_HTTP_HEAD && !cl_http_pieces_begin(x))
+    if (!cl_http_pieces_begin(x))
         cl_http_refuse(x, 503, "Retry-After: 1\r\n");
 }
 

@@ -70,7 +70,9 @@ static void answer_whole(struct cl_http_exchange *x, uint64_t len)
 {
     bool body = has_body(x->status);
     cl_http_head_end(x, body ? len : CL_HTTP_NO_LENGTH);
-    x->left = body && x->request.method != CL_HTTP_HEAD ? len : 0;
+    if (!body || x->request.method == CL_HTTP_HEAD || cl_http_head_with(x, x->reply, len))
+        return;
+    x->left = len;
     x->next = next_of_reply;
 }
 

@@ -128,6 +128,15 @@ void cl_http_head_end(struct cl_http_exchange *x, uint64_t length)
     x->span_len = x->head_len;
 }
 
+bool cl_http_head_with(struct cl_http_exchange *x, const void *body, uint64_t len)
+{
+    if (len > sizeof x->head - x->head_len)
+        return false;
+    append(x, body, (size_t)len);
+    x->span_len = x->head_len;
+    return true;
+}
+
 void cl_http_refuse(struct cl_http_exchange *x, int status, const char *more)
 {
     char text[64];
@@ -137,9 +146,6 @@ void cl_http_refuse(struct cl_http_exchange *x, int status, const char *more)
         (void)cl_http_head_add(x, more, strlen(more));
     (void)cl_http_head_field(x, "Content-Type", "text/plain; charset=utf-8");
     cl_http_head_end(x, (uint64_t)len);
-    if (x->request.method != CL_HTTP_HEAD || x->request.stage == CL_HTTP_REFUSED) {
-        memcpy(x->head + x->head_len, text, (size_t)len); /* at most what the end left free */
-        x->head_len += (uint32_t)len;
-        x->span_len = x->head_len;
-    }
+    if (x->request.method != CL_HTTP_HEAD || x->request.stage == CL_HTTP_REFUSED)
+        (void)cl_http_head_with(x, text, (uint64_t)len); /* what the lines leave free is enough */
 }

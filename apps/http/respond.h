@@ -16,6 +16,8 @@ bool cl_http_head_add(struct cl_http_exchange *x, const char *lines, size_t len)
 bool cl_http_head_field(struct cl_http_exchange *x, const char *name, const char *value);
 /* The length of the body, the empty line, and the head becomes the first span. */
 void cl_http_head_end(struct cl_http_exchange *x, uint64_t length);
+/* Put a short body behind the head: one write, and with TLS one record, carries both. False: it does not fit. */
+bool cl_http_head_with(struct cl_http_exchange *x, const void *body, uint64_t len);
 /* A whole answer with a line of text that says what is wrong; to HEAD without it. more: header lines, or NULL. */
 void cl_http_refuse(struct cl_http_exchange *x, int status, const char *more);
 

@@ -10,8 +10,8 @@ The client, its NIC and its TLS are the same for both; every frame on a veth is 
 system call, both ways and for both. A closed loop says what a server carries, not what it is like to wait for it: the
 times in the table are those of that many requests under way at any time.
 
-With a core each, client and server bound each other: the table has how busy both were. Where the client has no time
-left the ratio is a bound from below.
+With a core each, client and server bound each other: the table has how busy both were. Where the client is full the
+ratio is a bound from below.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ ROUNDS = 5
 SPIN_US = 5000  # the client and our server poll all through a run, and sleep between runs
 WARM_S = 0.1
 SETTLE_S = 5.0
+FULL = 0.8  # of a loop's turns, that find something
 SIZES = {"1 KiB": 1 << 10, "1 MiB": 1 << 20}
 CONNECTIONS = {"1 KiB": 64, "1 MiB": 8}
 
@@ -84,8 +85,8 @@ class Found:
     p99_us: float
     wrong: int
     failed: int
-    client_busy: float  # fraction of its turns that found something to do, or of its time
-    server_busy: float
+    client_busy: float  # fraction of its turns that found something to do
+    server_busy: float  # the same; of nginx the fraction of the time that its worker ran
 
 
 def missing() -> str:
@@ -283,7 +284,7 @@ def run(session: Session) -> None:
             return body
 
         found = session.interleave({name: arm(serve) for name, serve in servers.items()}, ROUNDS)
-    report(session, found)
+    conclude(session, found)
 
 
 def measure(client: Client, case: Case, seconds: float, busy: Busy) -> Found:
@@ -316,7 +317,7 @@ def measure(client: Client, case: Case, seconds: float, busy: Busy) -> Found:
     )
 
 
-def report(session: Session, found: dict[str, list[dict[Case, Found]]]) -> None:
+def conclude(session: Session, found: dict[str, list[dict[Case, Found]]]) -> None:
     """Medians over the rounds, a row a server and case; ratios pair by pair."""
     for case in CASES:
         for name, rounds in found.items():
@@ -339,17 +340,21 @@ def report(session: Session, found: dict[str, list[dict[Case, Found]]]) -> None:
         _name_the_bound(session, figure, case, [one[case] for one in found["ours"]])
     session.note(
         "closed loop: as many requests are under way as there are connections; busy is the part of a loop's turns that "
-        "found something to do, of nginx the part of the time that its worker ran"
+        "found something to do (turns without are many and short), of nginx the part of the time that its worker ran"
     )
 
 
 def _name_the_bound(session: Session, figure: str, case: Case, several: list[Found]) -> None:
+    """What ends our rate, as far as the loops tell: a side that is full finds something in nearly each turn."""
     client = statistics.median(one.client_busy for one in several)
     server = statistics.median(one.server_busy for one in several)
-    who = "the client" if client > server else "our server"
+    if max(client, server) < FULL:
+        what = "neither is full: the round trips of so many connections are the bound, or the machine is"
+    else:
+        what = f"the bound is {'the client: the ratio is at least that' if client > server else 'our server'}"
     session.note(
-        f"{figure} ({case.name}): beside ours the client was busy in {client:.0%} of its turns, the server in "
-        f"{server:.0%}: {who} is nearer to its bound"
+        f"{figure} ({case.name}): beside ours the client found something in {client:.1%} of its turns, the server in "
+        f"{server:.1%}; {what}"
     )
 
 

@@ -24,6 +24,7 @@ from .workloads import Workload
 
 RECORDS = 1 << 19
 SHARE_S, SHARE_CONNECTIONS = 1.0, 1000
+LOST_S = 1.0  # a datagram of one's own, of which nobody says what answers it: its socket waits no longer
 REPLY_MOST = 16384  # of the reflector's messages
 
 
@@ -80,7 +81,7 @@ class Plan:
             replay_ns=self.arrivals.due_ns,
             late_s=self.late_s,
             drain_s=self.drain_s,
-            timeout_s=self.timeout_s,
+            timeout_s=self.timeout_s or (LOST_S if self.custom and self.target.udp else 0.0),
             keys=work.keys,
             zipf=work.zipf,
             latest=work.latest,

@@ -52,15 +52,22 @@ static void bump(struct cl_arp_cache *cache)
     __atomic_fetch_add(&cache->epoch, 1, __ATOMIC_RELEASE);
 }
 
+/* The frames that wait for an entry are the caller's. */
+static void take_held(struct cl_arp_cache *cache, struct cl_arp_entry *e, struct cl_arp_todo *todo)
+{
+    todo->n_out = e->n_held;
+    memcpy(todo->out, e->held, e->n_held * sizeof e->held[0]);
+    cache->n_held -= e->n_held;
+    e->n_held = 0;
+}
+
 static void confirm(struct cl_arp_cache *cache, struct cl_arp_entry *e, const uint8_t *mac, uint64_t now_ns,
                     struct cl_arp_todo *todo)
 {
     if (e->state == CL_ARP_PENDING) {
         cl_count(&cache->n_pending, -1u);
-        todo->n_out = e->n_held;
-        memcpy(todo->out, e->held, e->n_held * sizeof e->held[0]);
+        take_held(cache, e, todo);
         memcpy(todo->mac, mac, 6);
-        e->n_held = 0;
     }
     if (e->state != CL_ARP_KNOWN || !cl_mac_equal(e->mac, mac))
         bump(cache);
@@ -112,16 +119,22 @@ void cl_arp_input(struct cl_arp_cache *cache, const struct cl_net_self *self, co
     cl_spin_unlock(&cache->lock);
 }
 
-/* Let a frame wait; the oldest gives way (RFC 1122, section 2.3.2.2: keep at least the latest). */
-static void hold(struct cl_arp_entry *e, const struct cl_frame *held, struct cl_frame *evicted, bool *dropped)
+/* Let a frame wait; the neighbour's oldest gives way (RFC 1122, section 2.3.2.2: keep at least the latest), or the frame,
+ * if too many wait for others. */
+static void hold(struct cl_arp_cache *cache, struct cl_arp_entry *e, const struct cl_frame *held,
+                 struct cl_frame *evicted, bool *dropped)
 {
-    if (e->n_held == CL_ARP_HELD) {
-        *evicted = e->held[0];
+    if (e->n_held == CL_ARP_HELD || cache->n_held == CL_ARP_HELD_ALL) {
         *dropped = true;
-        memmove(e->held, e->held + 1, (CL_ARP_HELD - 1) * sizeof e->held[0]);
+        *evicted = e->n_held ? e->held[0] : *held;
+        if (e->n_held == 0)
+            return;
+        memmove(e->held, e->held + 1, (e->n_held - 1u) * sizeof e->held[0]);
         e->n_held--;
+        cache->n_held--;
     }
     e->held[e->n_held++] = *held;
+    cache->n_held++;
 }
 
 enum cl_arp_result cl_arp_lookup(struct cl_arp_cache *cache, uint32_t ip_be, uint64_t now_ns, uint8_t mac[6],
@@ -157,7 +170,7 @@ enum cl_arp_result cl_arp_lookup(struct cl_arp_cache *cache, uint32_t ip_be, uin
         result = CL_ARP_RESOLVE;
     }
     if (held)
-        hold(e, held, evicted, dropped);
+        hold(cache, e, held, evicted, dropped);
 out:
     cl_spin_unlock(&cache->lock);
     return result;
@@ -179,10 +192,8 @@ bool cl_arp_tick(struct cl_arp_cache *cache, uint64_t now_ns, uint32_t *resolve_
             e->asked_ns = now_ns;
             *resolve_be = e->ip_be;
         } else {
-            todo->n_out = e->n_held;
-            memcpy(todo->out, e->held, e->n_held * sizeof e->held[0]);
+            take_held(cache, e, todo);
             e->state = CL_ARP_FREE;
-            e->n_held = 0;
             cl_count(&cache->n_pending, -1u);
         }
     }
@@ -215,6 +226,7 @@ bool cl_arp_drain(struct cl_arp_cache *cache, struct cl_frame *out)
         struct cl_arp_entry *e = &cache->entries[i];
         if (e->n_held) {
             *out = e->held[--e->n_held];
+            cache->n_held--;
             found = true;
         } else if (e->state == CL_ARP_PENDING) {
             e->state = CL_ARP_FREE;

@@ -4,8 +4,9 @@
  * created only by one aimed at us); of replies only the first to a question of ours, within CL_ARP_RETRY_NS, confirms
  * anything; announcements and conflict detection with one defence in 10 s (RFC 5227,
  * sections 2.3 and 2.4); retries at most once a second (RFC 1122, section 2.3.2.1), at most CL_ARP_TRIES of them;
- * entries are asked about again by unicast when they near their age limit; static entries; CL_ARP_HELD datagrams wait
- * for each unresolved neighbour, the oldest gives way.
+ * entries are asked about again by unicast when they near their age limit; static entries; CL_ARP_HELD frames wait for
+ * each unresolved neighbour, as many as open connections at one time as a rule, and CL_ARP_HELD_ALL for all of them, since
+ * they are buffers of the NIC; of one neighbour's the oldest gives way.
  * Not implemented: probing before an address is taken (it is given by the iokernel, the device or the user), proxy ARP,
  * RARP.
  *
@@ -22,7 +23,8 @@
 
 #define CL_ARP_SETS 64
 #define CL_ARP_WAYS 4
-#define CL_ARP_HELD 4
+#define CL_ARP_HELD 64
+#define CL_ARP_HELD_ALL 256
 #define CL_ARP_TRIES 4
 #define CL_ARP_RETRY_NS 1000000000ull
 #define CL_ARP_REFRESH_NS 45000000000ull /* ask again from this age on */
@@ -46,6 +48,7 @@ struct cl_arp_cache {
     struct cl_spin lock;
     uint32_t epoch;     /* bumped at every change of a mapping: validates the one-entry route cache of each kthread */
     uint32_t n_pending; /* written under the lock, also read without it (the timer, netq.c) */
+    uint32_t n_held;    /* frames, of all entries. Under the lock */
     uint64_t defended_ns;
     struct cl_arp_entry entries[CL_ARP_SETS * CL_ARP_WAYS];
 };

@@ -68,7 +68,7 @@ void cl_chunks_free(struct cl_chunks *c, unsigned kthread, unsigned holder, stru
         uint32_t index = cl_chunk_number(c, chain);
         if (cl_unlikely(cl_chunk_is_foreign(chain)))
             cl_chunk_owner(chain)->done(cl_chunk_owner(chain), kthread);
-        cl_pool_put(c->pool, kthread, &index, 1);
+        cl_pool_put_one(c->pool, kthread, index);
         chain = next;
     }
     cl_count(&c->counts[kthread][holder].given, n);
@@ -78,7 +78,7 @@ struct cl_chunk *cl_chunks_get(struct cl_chunks *c, unsigned kthread, unsigned h
 {
     struct counts *counts = &c->counts[kthread][holder];
     uint32_t index;
-    if (cl_pool_get(c->pool, kthread, &index, 1) == 0) {
+    if (!cl_pool_get_one(c->pool, kthread, &index)) {
         cl_count(&counts->refused, 1);
         return NULL;
     }

@@ -55,6 +55,7 @@ struct cl_flow {
     uint64_t hash;
     uint32_t waiting; /* items in both lists, and those that the holder has handled in this turn */
     uint8_t state;    /* enum cl_flow_state */
+    bool woken;       /* of a connection: its user is to be told (cl_tcp_wake) */
 };
 
 /* Under the bucket's lock, all that follows. */

@@ -1,6 +1,6 @@
 /* Flows by their keys: buckets with a lock each, which also guards the flows in them (flow.h).
  *
- * Any kthread finds, enters and removes. There is no look-up without the lock: a frame is appended to what it finds,
+ * Any kthread finds, enters and removes; where there is one alone, it does without the locks. There is no look-up without the lock: a frame is appended to what it finds,
  * and needs the bucket's line for itself anyway. As many buckets as flows may exist, so that chains are short; the
  * secret hash keeps a peer from making one long. */
 #ifndef CORELANE_LIBOS_NET_FLOW_TABLE_H
@@ -17,12 +17,23 @@ struct cl_flow_bucket {
 struct cl_flow_table {
     struct cl_flow_secret secret; /* constant, as the rest */
     uint64_t mask;                /* buckets - 1 */
+    bool shared;                  /* by several kthreads */
     struct cl_flow_bucket *buckets;
 };
 
 static inline struct cl_flow_bucket *cl_flow_bucket(const struct cl_flow_table *t, uint64_t hash)
 {
     return &t->buckets[hash & t->mask];
+}
+
+static inline void cl_flow_lock(const struct cl_flow_table *t, struct cl_flow_bucket *b)
+{
+    cl_spin_lock_if(&b->lock, t->shared);
+}
+
+static inline void cl_flow_unlock(const struct cl_flow_table *t, struct cl_flow_bucket *b)
+{
+    cl_spin_unlock_if(&b->lock, t->shared);
 }
 
 /* Under the bucket's lock, all that follows. NULL: there is none. */

@@ -184,9 +184,11 @@ static CL_NOINLINE void pace(struct cl_netq *q, struct pace *p, bool more)
         q->flush_at = q->alone == 0 && (more || cl_netq_waiting(q)) ? CL_NETQ_TX : 1;
 }
 
-/* A turn of the flow that is first in the ready queue: its datagrams one after the other, a bounded number. A handler may
- * block, and the flow is held meanwhile. False: no flow is ready. */
-static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struct cl_udp_req *req, struct pace *at)
+/* Turns of flows, from the first in the ready queue on: of one whose datagrams are handled one after the other, a bounded
+ * number, or of connections. *turns counts them down. A handler may block, and the flow is held meanwhile. False: no flow
+ * is ready. */
+static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struct cl_udp_req *req, struct pace *at,
+                                 unsigned *turns)
 {
     struct cl_flow *f = cl_ordered_first(*q);
     struct cl_rx_item item;
@@ -194,11 +196,12 @@ static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struc
     if (!f)
         return false;
     if (f->key.protocol == CL_IPPROTO_TCP) {
-        cl_netq_note_begun(*q);
-        nif->tcp->run(nif, f);
+        f = nif->tcp->run(nif, f, turns);
         *q = cl_netq_self(nif);
-        return true;
+        if (!f)
+            return true;
     }
+    *turns -= *turns > 0;
     cl_ordered_hold(*q, f);
     for (; done < CL_FLOW_BURST && cl_ordered_next(*q, f, &item); done++) {
         cl_netq_note_begun(*q);
@@ -292,8 +295,8 @@ again:
         polled = false;
         goto again;
     }
-    if (cl_unlikely(cl_load_acquire(&q->ready) != NULL) && flow_turns && run_flow(nif, &q, &running.req, &at)) {
-        flow_turns--;
+    if (cl_unlikely(cl_load_acquire(&q->ready) != NULL) && flow_turns &&
+        run_flow(nif, &q, &running.req, &at, &flow_turns)) {
         polled = false;
         goto again;
     }

@@ -26,6 +26,11 @@ CL_API void cl_net_self_set(struct cl_net_self *self, const uint8_t *mac, uint32
                             uint32_t gateway);
 // cffi: end
 
+#define CL_TCP_HEADERS (CL_ETH_HLEN + CL_IPV4_HLEN + 20)
+
+/* What nearly every frame of TCP is, as below. `len` is CL_TCP_HEADERS at least. False: the slow path says. */
+bool cl_rx_parse_segment(const struct cl_net_self *self, const uint8_t *frame, unsigned len, struct cl_rx_info *out);
+
 static inline void cl_rx_parse(const struct cl_net_self *self, const uint8_t *frame, unsigned len,
                                struct cl_rx_info *out)
 {
@@ -61,6 +66,8 @@ static inline void cl_rx_parse(const struct cl_net_self *self, const uint8_t *fr
                                .payload_len = (uint16_t)(udp_len - CL_UDP_HLEN)};
     return;
 slow:
+    if (len >= CL_TCP_HEADERS && f->ip.proto == CL_IPPROTO_TCP && cl_rx_parse_segment(self, frame, len, out))
+        return;
     cl_rx_parse_slow(self, frame, len, out);
 }
 

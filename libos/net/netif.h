@@ -156,8 +156,10 @@ struct cl_connections {
     /* Put an ICMP error about a segment into the flow of its connection, and take the frame; as `put`. */
     bool (*complain)(struct cl_netq *q, const struct cl_rx_item *item, const struct cl_icmp_about *about,
                      struct cl_ready_list *woken);
-    /* A turn of a flow that was taken out of the ready queue of the calling kthread. */
-    void (*run)(struct cl_netif *nif, struct cl_flow *f);
+    /* A turn of a flow that was taken out of the ready queue of the calling kthread, and of those behind it, as long as
+     * they are connections, nothing waits in the inbox and *turns, which counts down, is not 0. Returns a flow that it
+     * has taken out and not run, or NULL. */
+    struct cl_flow *(*run)(struct cl_netif *nif, struct cl_flow *f, unsigned *turns);
     /* No kthread runs: end all, and give back what they have. */
     void (*drain)(struct cl_netif *nif);
     void (*free)(struct cl_netif *nif);
@@ -266,9 +268,11 @@ void cl_netq_arp_timer(struct cl_timer *timer, void *arg);
 void cl_netq_arp_request(struct cl_netq *q, uint32_t ip_be, const uint8_t *mac);
 /* Send an ARP reply to a request, or (request NULL) announce our address. */
 bool cl_netq_arp_reply(struct cl_netq *q, const struct cl_arp *request);
-/* Send a frame whose headers are complete but for the destination MAC. Takes the frame. -EHOSTUNREACH: no route;
- * -ENOBUFS: to ourselves, and as many wait as may. */
-int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be);
+/* Send a frame whose headers are complete but for the destination MAC. Takes the frame. now_ns: the scheduler's time, or
+ * what the caller read of it a moment ago. asker: NULL, or the MAC from which the frame came that this one answers, where
+ * the answer may go while ARP is still asked for a better one. -EHOSTUNREACH: no route; -ENOBUFS: to ourselves, and as many
+ * wait as may. */
+int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be, uint64_t now_ns, const uint8_t *asker);
 
 /* loop.c. A frame to our own address: it comes in again, on this kthread as a rule. Takes it. -ENOBUFS: as many wait as
  * may. */

@@ -72,8 +72,8 @@ bool cl_netif_flush(void *arg, unsigned self)
 
 CL_NOINLINE struct cl_netq *cl_netq_self(struct cl_netif *nif)
 {
-    int k = cl_kthread_index();
-    return k >= 0 && cl_sched_self() == nif->sched ? &nif->queues[k] : NULL;
+    int k = cl_kthread_index_in(nif->sched);
+    return k >= 0 ? &nif->queues[k] : NULL;
 }
 
 static void send_arp(struct cl_netq *q, uint16_t op, const uint8_t *eth_dst, const uint8_t *target_mac,
@@ -149,7 +149,20 @@ static void send_to(struct cl_netq *q, struct cl_frame *f, const uint8_t *mac)
     cl_netq_push(q, f);
 }
 
-int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be)
+static struct cl_route *route_of(struct cl_netq *q, uint32_t hop_be)
+{
+    return &q->routes[(hop_be * 0x9e3779b1u) >> 28];
+}
+
+static bool is_fresh(const struct cl_netif *nif, const struct cl_route *route, uint32_t hop_be, uint64_t now_ns)
+{
+    /* Acquire: pairs with the release of a changed mapping; an entry of an older epoch is asked for again. */
+    return route->ip_be == hop_be && route->epoch == cl_load_acquire(&nif->arp->epoch) && now_ns < route->until_ns;
+}
+
+/* To whom nothing was sent just now, or who is no neighbour. */
+static CL_NOINLINE int send_ip_slowly(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be, uint64_t now_ns,
+                                      const uint8_t *asker)
 {
     struct cl_netif *nif = q->nif;
     if (dst_be == 0xffffffffu || (dst_be == nif->self.broadcast_be && dst_be)) {
@@ -163,18 +176,16 @@ int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be)
         cl_netq_untake(q, f);
         return -EHOSTUNREACH;
     }
-    struct cl_route *route = &q->routes[(hop_be * 0x9e3779b1u) >> 28];
-    uint64_t now_ns = cl_sched_now_ns(nif->sched);
-    /* Acquire: pairs with the release of a changed mapping; an entry of an older epoch is asked for again. */
-    uint32_t epoch = cl_load_acquire(&nif->arp->epoch);
-    if (cl_likely(route->ip_be == hop_be && route->epoch == epoch && now_ns < route->until_ns)) {
+    struct cl_route *route = route_of(q, hop_be);
+    if (is_fresh(nif, route, hop_be, now_ns)) {
         send_to(q, f, route->mac);
         return 0;
     }
+    uint32_t epoch = cl_load_acquire(&nif->arp->epoch); /* acquire: what is looked up is of this epoch or a later one */
     struct cl_frame evicted;
     bool dropped;
     uint8_t mac[6];
-    switch (cl_arp_lookup(nif->arp, hop_be, now_ns, mac, f, &evicted, &dropped)) {
+    switch (cl_arp_lookup(nif->arp, hop_be, now_ns, mac, asker ? NULL : f, &evicted, &dropped)) {
     case CL_ARP_RESOLVE_UNICAST:
         cl_netq_arp_request(q, hop_be, mac);
         /* fallthrough */
@@ -191,7 +202,21 @@ int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be)
             cl_count(&q->stats.tx_dropped_arp, 1);
             cl_netq_done(q, &evicted);
         }
+        if (asker)
+            send_to(q, f, asker);
         break;
     }
     return 0;
+}
+
+int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be, uint64_t now_ns, const uint8_t *asker)
+{
+    const struct cl_net_self *self = &q->nif->self;
+    const struct cl_route *route = route_of(q, dst_be);
+    /* There is no route to ourselves, or to all, so a neighbour that has one needs no other look. */
+    if (cl_likely(((dst_be ^ self->ip_be) & self->mask_be) == 0 && is_fresh(q->nif, route, dst_be, now_ns))) {
+        send_to(q, f, route->mac);
+        return 0;
+    }
+    return send_ip_slowly(q, f, dst_be, now_ns, asker);
 }

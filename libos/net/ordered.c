@@ -38,6 +38,9 @@ static bool allocate(struct cl_flows *flows, const struct cl_netif *nif)
         !flows->ready)
         return false;
     memset(flows->ready, 0, n * sizeof *flows->ready);
+    flows->table.shared = n > 1;
+    for (unsigned k = 0; k < n; k++)
+        flows->ready[k].shared = n > 1;
     return true;
 }
 
@@ -91,7 +94,7 @@ static struct cl_flow *new_flow(struct cl_flows *flows, unsigned cache, struct c
                                 const struct cl_flow_key *key, uint64_t hash, struct cl_udp_socket *socket)
 {
     uint32_t index;
-    if (cl_pool_get(flows->flow_pool, cache, &index, 1) == 0)
+    if (!cl_pool_get_one(flows->flow_pool, cache, &index))
         return NULL;
     struct cl_flow *f = &flows->flows[index];
     *f = (struct cl_flow){.key = *key, .hash = hash, .socket = socket};
@@ -109,7 +112,7 @@ static unsigned append(struct cl_flows *flows, unsigned cache, const struct cl_r
     struct cl_flow_bucket *bucket = cl_flow_bucket(&flows->table, hash);
     unsigned reason = CL_DROP_NONE;
     to->rx = *item;
-    cl_spin_lock(&bucket->lock);
+    cl_flow_lock(&flows->table, bucket);
     struct cl_flow *f = cl_flow_find(bucket, &key);
     if (!f)
         f = new_flow(flows, cache, bucket, &key, hash, item->socket);
@@ -122,7 +125,7 @@ static unsigned append(struct cl_flows *flows, unsigned cache, const struct cl_r
         if (cl_flow_wake(f))
             cl_ready_add(woken, f);
     }
-    cl_spin_unlock(&bucket->lock);
+    cl_flow_unlock(&flows->table, bucket);
     return reason;
 }
 
@@ -131,13 +134,13 @@ void cl_ordered_put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_
     struct cl_flows *flows = q->nif->flows;
     uint32_t index;
     unsigned reason = CL_DROP_FLOW_BUDGET;
-    if (cl_likely(cl_pool_get(flows->item_pool, q->index, &index, 1))) {
+    if (cl_likely(cl_pool_get_one(flows->item_pool, q->index, &index))) {
         reason = append(flows, q->index, item, &flows->items[index], woken);
         if (cl_likely(reason == CL_DROP_NONE)) {
             cl_count(&q->stats.delivered, 1);
             return;
         }
-        cl_pool_put(flows->item_pool, q->index, &index, 1);
+        cl_pool_put_one(flows->item_pool, q->index, index);
     }
     cl_netq_drop(q, reason);
     cl_netq_done(q, &item->frame);
@@ -153,19 +156,20 @@ void cl_ordered_publish(struct cl_netq *q, const struct cl_ready_list *woken)
 
 struct cl_flow *cl_ordered_first(struct cl_netq *q)
 {
-    struct cl_ready_list one;
-    cl_ready_take(q->ready, 1, &one);
-    if (one.first)
+    const struct cl_flow *next;
+    struct cl_flow *f = cl_ready_pop(q->ready, &next);
+    if (f)
         cl_netq_note_inbox(q);
-    return one.first;
+    return f;
 }
 
 void cl_ordered_hold(struct cl_netq *q, struct cl_flow *f)
 {
-    struct cl_flow_bucket *bucket = cl_flow_bucket(&q->nif->flows->table, f->hash);
-    cl_spin_lock(&bucket->lock);
+    struct cl_flow_table *table = &q->nif->flows->table;
+    struct cl_flow_bucket *bucket = cl_flow_bucket(table, f->hash);
+    cl_flow_lock(table, bucket);
     cl_flow_hold(f);
-    cl_spin_unlock(&bucket->lock);
+    cl_flow_unlock(table, bucket);
 }
 
 bool cl_ordered_next(struct cl_netq *q, struct cl_flow *f, struct cl_rx_item *out)
@@ -176,7 +180,7 @@ bool cl_ordered_next(struct cl_netq *q, struct cl_flow *f, struct cl_rx_item *ou
         return false;
     *out = item->rx;
     uint32_t index = (uint32_t)(item - flows->items);
-    cl_pool_put(flows->item_pool, q->index, &index, 1);
+    cl_pool_put_one(flows->item_pool, q->index, index);
     if (cl_unlikely(out->frame.tag != q->tag)) /* a sibling may have received it */
         cl_netq_look_at_tag(q, &out->frame);
     return true;
@@ -187,17 +191,17 @@ void cl_ordered_release(struct cl_netq *q, struct cl_flow *f, unsigned done)
     struct cl_flows *flows = q->nif->flows;
     struct cl_flow_bucket *bucket = cl_flow_bucket(&flows->table, f->hash);
     struct cl_ready_list one = {0};
-    cl_spin_lock(&bucket->lock);
+    cl_flow_lock(&flows->table, bucket);
     bool more = cl_flow_release(f, done);
     if (!more)
         cl_flow_remove(bucket, f);
-    cl_spin_unlock(&bucket->lock);
+    cl_flow_unlock(&flows->table, bucket);
     if (more) {
         cl_ready_add(&one, f);
         cl_ordered_publish(q, &one);
     } else { /* out of the table: nobody else can have it */
         uint32_t index = (uint32_t)(f - flows->flows);
-        cl_pool_put(flows->flow_pool, q->index, &index, 1);
+        cl_pool_put_one(flows->flow_pool, q->index, index);
     }
 }
 

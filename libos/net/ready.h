@@ -20,6 +20,7 @@ struct cl_ready_list {
 
 struct cl_ready {
     struct cl_spin lock CL_ALIGNED(CL_CACHELINE);
+    bool shared; /* constant: there are siblings */
     /* Flows ever put and taken, modulo 2^32. Writers: under the lock; readers: anybody, relaxed. Both are exported as a
      * part of the inbox's positions. */
     uint32_t put, taken;
@@ -42,14 +43,14 @@ static inline void cl_ready_push(struct cl_ready *r, const struct cl_ready_list 
 {
     if (l->n == 0)
         return;
-    cl_spin_lock(&r->lock);
+    cl_spin_lock_if(&r->lock, r->shared);
     if (r->last)
         r->last->next_ready = l->first;
     else
         r->first = l->first;
     r->last = l->last;
     cl_store_relaxed(&r->put, r->put + l->n);
-    cl_spin_unlock(&r->lock);
+    cl_spin_unlock_if(&r->lock, r->shared);
 }
 
 /* Anybody: flows that wait, at some instant of the call; never more than there were. */
@@ -61,13 +62,31 @@ static inline unsigned cl_ready_count(const struct cl_ready *r)
     return n > INT32_MAX ? 0 : n;
 }
 
+/* The kthread: take the first. NULL: none waits. *next: the one that is first then, which may be another's by now. */
+static inline struct cl_flow *cl_ready_pop(struct cl_ready *r, const struct cl_flow **next)
+{
+    *next = NULL;
+    if (cl_ready_count(r) == 0)
+        return NULL;
+    cl_spin_lock_if(&r->lock, r->shared);
+    struct cl_flow *f = r->first;
+    if (f) {
+        *next = r->first = f->next_ready;
+        if (!r->first)
+            r->last = NULL;
+        cl_store_relaxed(&r->taken, r->taken + 1);
+    }
+    cl_spin_unlock_if(&r->lock, r->shared);
+    return f;
+}
+
 /* Anybody: take up to n from the front. */
 static inline void cl_ready_take(struct cl_ready *r, unsigned n, struct cl_ready_list *out)
 {
     *out = (struct cl_ready_list){0};
     if (n == 0 || cl_ready_count(r) == 0)
         return;
-    cl_spin_lock(&r->lock);
+    cl_spin_lock_if(&r->lock, r->shared);
     for (struct cl_flow *f; out->n < n && (f = r->first);) {
         r->first = f->next_ready;
         cl_ready_add(out, f);
@@ -75,7 +94,7 @@ static inline void cl_ready_take(struct cl_ready *r, unsigned n, struct cl_ready
     if (!r->first)
         r->last = NULL;
     cl_store_relaxed(&r->taken, r->taken + out->n);
-    cl_spin_unlock(&r->lock);
+    cl_spin_unlock_if(&r->lock, r->shared);
 }
 
 #endif

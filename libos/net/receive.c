@@ -101,23 +101,6 @@ static void answer_segment(struct burst *b, const struct cl_frame *f, const stru
     }
 }
 
-/* A segment goes to its connection. False: it is of none. */
-static bool to_connection(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
-{
-    struct cl_netif *nif = b->q->nif;
-    struct cl_connections *tcp = cl_load_acquire(&nif->tcp);
-    /* With several kthreads the others were put before the lock was dropped (order.c). */
-    if (!tcp || (nif->n_queues > 1 && !b->looped))
-        return false;
-    struct cl_rx_item item = {.frame = *f,
-                              .rx_tsc = b->rx_tsc,
-                              .l4 = info->l4,
-                              .payload_len = info->l4_len,
-                              .broadcast = info->broadcast,
-                              .looped = b->looped};
-    return tcp->put(b->q, &item, &b->woken);
-}
-
 static void take_arp(struct cl_netq *q, const struct cl_frame *f, const struct cl_rx_info *info)
 {
     struct cl_netif *nif = q->nif;
@@ -200,6 +183,23 @@ static CL_NOINLINE void to_type(struct burst *b, const struct cl_rx_item *item)
     }
 }
 
+/* A segment goes to its connection. False: it is of none. */
+static CL_NOINLINE bool to_connection(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
+{
+    struct cl_netif *nif = b->q->nif;
+    struct cl_connections *tcp = cl_load_acquire(&nif->tcp);
+    /* With several kthreads the others were put before the lock was dropped (order.c). */
+    if (!tcp || (nif->n_queues > 1 && !b->looped))
+        return false;
+    struct cl_rx_item item = {.frame = *f,
+                              .rx_tsc = b->rx_tsc,
+                              .l4 = info->l4,
+                              .payload_len = info->l4_len,
+                              .broadcast = info->broadcast,
+                              .looped = b->looped};
+    return tcp->put(b->q, &item, &b->woken);
+}
+
 static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
     switch (info->verdict) {
@@ -217,8 +217,6 @@ static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, co
         refuse_port(b, f, info);
         break;
     case CL_RX_TCP:
-        if (to_connection(b, f, info))
-            return;
         answer_segment(b, f, info);
         break;
     default:
@@ -270,6 +268,8 @@ static CL_ALWAYS_INLINE void to_its_place(struct burst *b, const struct cl_frame
             b->delivered++;
             return;
         }
+    } else if (info->verdict == CL_RX_TCP && to_connection(b, f, info)) {
+        return;
     }
     slow_frame(b, f, info);
 }

@@ -71,6 +71,11 @@ CL_API unsigned cl_tcp_segment_write(const struct cl_tcp_segment *s, uint16_t fr
 CL_API bool cl_tcp_segment_refuse(const struct cl_tcp_segment *s, struct cl_tcp_segment *reset);
 // cffi: end
 
+/* The same from ports as they lie in a header, and *sum: the partial sum (runtime/net.h) of the header, from the values
+ * and not from the bytes just stored, so that no narrow store is read back by a wider load. */
+unsigned cl_tcp_segment_write_summed(const struct cl_tcp_segment *s, uint16_t from_port_be, uint16_t to_port_be,
+                                     uint8_t *bytes, uint64_t *sum);
+
 /* How far a segment reaches in sequence numbers: SYN and FIN take one each (RFC 9293, section 3.3.1, SEG.LEN). */
 static inline uint32_t cl_tcp_segment_space(const struct cl_tcp_segment *s)
 {

@@ -244,7 +244,7 @@ static int64_t send_to(struct cl_udp_socket *s, const void *data, int64_t len, u
     f.len = (uint16_t)(CL_UDP_HEADERS + len);
     if (!cl_load_relaxed(&s->has_sent) && cl_load_relaxed(&s->peer) == cl_udp_flow(dst_be, port_be))
         cl_store_relaxed(&s->has_sent, 1); /* before it: a sibling may take in at once what is looped */
-    rc = cl_netq_send_ip(q, &f, dst_be);
+    rc = cl_netq_send_ip(q, &f, dst_be, cl_sched_now_ns(nif->sched), NULL);
     cl_netq_ring(q);
     if (rc < 0)
         return rc;

@@ -202,6 +202,7 @@ struct cl_sched {
     bool oversubscribed; /* more kthreads than CPUs */
     bool smt;            /* hyper-threads share cores on this machine */
     bool sleeps;         /* kthreads may park: not in mode spin */
+    bool helped;         /* the same, and there are siblings who would be woken to help */
     bool started;
     uint64_t adopted; /* bit k: kthread k has no thread of its own */
     uint32_t forks;   /* of adopt.c, when it was made */

@@ -109,6 +109,14 @@ int cl_kthread_index(void)
     return k ? (int)k->index : -1;
 }
 
+/* The getter once more and not a call of it: this is on the way of every request. */
+CL_NOINLINE CL_NOIPA int cl_kthread_index_in(const struct cl_sched *s)
+{
+    const struct cl_kthread *k = this_kthread;
+    __asm__ volatile("" : "+r"(k));
+    return k && k->sched == s ? (int)k->index : -1;
+}
+
 static void inject_push(struct cl_sched *s, struct cl_uthread *t, bool spawned)
 {
     t->next = NULL;
@@ -150,7 +158,7 @@ static unsigned take_injected(struct cl_kthread *k)
         len = cl_runq_push(&k->runq, batch[i]);
     cl_note_ready(k);
     cl_count(&k->stats.injected, n);
-    if (len > 1 && s->sleeps)
+    if (len > 1 && s->helped)
         cl_wake_one(s, k);
     return n;
 }

@@ -85,6 +85,7 @@ static void init_fields(struct cl_sched *s, const struct cl_sched_config *c)
     s->poll = c->poll;
     s->adopted = c->adopted ? UINT64_MAX >> (64 - c->adopted) : 0;
     s->sleeps = c->poll != CL_SCHED_SPIN;
+    s->helped = s->sleeps && c->n_kthreads > 1;
     s->oversubscribed = c->n_kthreads > cpus_allowed();
     s->spin_ns = s->oversubscribed ? cl_min(c->spin_ns, SHORT_SPIN_NS) : c->spin_ns;
     s->watch_ns = c->watch_ns;
@@ -351,6 +352,8 @@ int cl_sched_spawn(struct cl_sched *s, cl_uthread_fn fn, void *arg)
 {
     if (cl_load_relaxed(&s->stopping))
         return -ESHUTDOWN;
+    if (cl_kthread_index_in(s) >= 0) /* a stack that is warm, and no lock that all share */
+        return cl_uthread_spawn(fn, arg, NULL);
     struct cl_uthread *t = cl_stack_get_foreign(s);
     if (!t)
         return -EAGAIN;

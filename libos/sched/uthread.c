@@ -50,7 +50,7 @@ static inline void ready_here(struct cl_kthread *k, struct cl_uthread *t)
 {
     uint32_t len = cl_runq_push(&k->runq, t);
     cl_note_ready(k);
-    if (len > 1 && k->sched->sleeps)
+    if (len > 1 && k->sched->helped)
         cl_wake_one(k->sched, k);
 }
 
@@ -240,7 +240,7 @@ int cl_uthread_spawn(cl_uthread_fn fn, void *arg, cl_uthread_id *out)
     cl_count(&k->stats.spawned, 1);
     uint32_t len = cl_runq_push(&k->runq, t);
     cl_note_ready(k);
-    if (k->sched->sleeps) {
+    if (k->sched->helped) {
         if (len > 1)
             cl_wake_one(k->sched, k);
         else
@@ -304,6 +304,12 @@ int cl_uthread_detach(cl_uthread_id id)
         return 0;
     }
     return -EINVAL;
+}
+
+bool cl_uthread_others_ready(void)
+{
+    const struct cl_kthread *k = cl_kthread_self();
+    return k && k->budget > 0 && cl_runq_len(&k->runq) != 0;
 }
 
 int cl_uthread_yield(void)

@@ -77,7 +77,7 @@ def test_options_of_an_application_are_words_of_the_command(tmp_path: Path, caps
     from corelane.cli import run
     from corelane.cli.usage import Parser
 
-    parser = Parser(prog="corelane run")
+    parser = Parser(prog="corelane run", conflict_handler="resolve")
     run.add_arguments(parser)
 
     def rewritten(*words: str) -> list[str]:

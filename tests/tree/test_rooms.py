@@ -45,6 +45,7 @@ ROOMS = {
     "apps/http": ". http/llhttp",
     "apps/kv": ".",
     "apps/kv/stream": "kv",
+    "apps/resp": ". kv",
     "apps/raft/transport": "raft/core",
     "apps/raft/node": "raft/core kv",
     "apps/raft/service": ". raft/node raft/transport raft/core kv",

@@ -178,7 +178,7 @@ void cl_what_draw(struct cl_worker *w, struct cl_request *r);
 /* values.c. */
 uint64_t cl_mix64(uint64_t x);
 unsigned cl_key_write(const struct cl_sockload *s, uint64_t key, uint8_t *out);
-uint32_t cl_value_bytes(const struct cl_sockload *s, uint64_t key);
+uint32_t cl_sockload_value_bytes(const struct cl_sockload *s, uint64_t key);
 void cl_value_write(uint64_t key, uint8_t *out, uint32_t n);
 bool cl_value_is(uint64_t key, const uint8_t *in, uint32_t n);
 
@@ -199,6 +199,34 @@ int cl_conn_receive_datagrams(struct cl_worker *w, struct cl_conn *c);
 int64_t cl_conn_receive(struct cl_worker *w, struct cl_conn *c);
 /* The greeting's answers that are there are taken: 0 while more must come, 1 if all came, -EPROTO. */
 int cl_conn_greeted(struct cl_conn *c);
+
+/* The oldest outstanding request of a connection. */
+static inline struct cl_request *cl_oldest(struct cl_worker *w, struct cl_conn *c)
+{
+    return &c->ring[c->first & w->s->ring_mask];
+}
+
+/* account.c. Note why the run fails, and end it. */
+int cl_worker_fail(struct cl_worker *w, int error, const char *what);
+/* Put a connection into the queue of free ones, if it is; take the one that is free for the longest time. */
+void cl_worker_offer(struct cl_worker *w, struct cl_conn *c);
+struct cl_conn *cl_worker_take(struct cl_worker *w);
+/* A request has its answer, received at `now`; it will have none any more. */
+void cl_worker_settle(struct cl_worker *w, struct cl_request *r, uint32_t worth, uint64_t now);
+void cl_worker_lose(struct cl_worker *w, struct cl_request *r);
+/* Close a connection; what is outstanding on it is lost. expected: it ended after a whole answer. */
+void cl_worker_drop(struct cl_worker *w, struct cl_conn *c, bool expected);
+
+/* sending.c. Draw and write the next request, if it is not: 0, or -errno and the run fails. */
+int cl_worker_prepare(struct cl_worker *w);
+/* Send what is due by `now`, some of it. False: there is nothing, or no connection is free. */
+bool cl_worker_send(struct cl_worker *w, uint64_t now);
+/* The second part of an UPDATE, on the connection of the first. */
+void cl_worker_send_second(struct cl_worker *w, struct cl_conn *c, struct cl_request r);
+
+/* receiving.c: what a TCP connection, a UDP socket has received. */
+void cl_worker_read(struct cl_worker *w, struct cl_conn *c);
+void cl_worker_read_datagrams(struct cl_worker *w, struct cl_conn *c);
 
 /* worker.c. */
 void *cl_worker_main(void *arg);

@@ -19,7 +19,7 @@ static int64_t put(uint8_t *out, uint64_t room, uint64_t at, const char *text)
 
 static int64_t write_set(const struct cl_sockload *s, const struct cl_request *r, uint8_t *out, uint64_t room)
 {
-    uint32_t n = cl_value_bytes(s, r->key);
+    uint32_t n = cl_sockload_value_bytes(s, r->key);
     char tail[32];
     if (room < (uint64_t)n + CL_SOCKLOAD_KEY_ROOM + 64)
         return -1;
@@ -100,7 +100,8 @@ static int64_t read_value(const struct cl_sockload *s, const uint8_t *in, uint32
             continue;
         memcpy(text, in + 6 + len, (size_t)head - 6 - len);
         text[head - 6 - len] = 0;
-        if (sscanf(text, " %*u %llu%n", &bytes, &end) != 1 || text[end] != '\r' || bytes != cl_value_bytes(s, *key))
+        if (sscanf(text, " %*u %llu%n", &bytes, &end) != 1 || text[end] != '\r' ||
+            bytes != cl_sockload_value_bytes(s, *key))
             return -1;
         uint64_t whole = (uint64_t)head + bytes + 2;
         *need = (uint32_t)whole;

@@ -30,7 +30,7 @@ static int64_t put_word(uint8_t *out, uint64_t room, uint64_t at, const uint8_t 
 
 static int64_t put_value(const struct cl_sockload *s, uint64_t key, uint8_t *out, uint64_t room, uint64_t at)
 {
-    uint32_t n = cl_value_bytes(s, key);
+    uint32_t n = cl_sockload_value_bytes(s, key);
     int64_t from = put_bulk_head(out, room, at, '$', n);
     if (from < 0 || (uint64_t)from + n + 2 > room)
         return -1;
@@ -78,7 +78,7 @@ static int64_t read_bulk(const struct cl_sockload *s, uint64_t key, const uint8_
         return head;
     if (in[0] == '_' || (in[0] == '$' && bytes == -1))
         return head;
-    if (in[0] != '$' || bytes != (int64_t)cl_value_bytes(s, key))
+    if (in[0] != '$' || bytes != (int64_t)cl_sockload_value_bytes(s, key))
         return -1;
     uint64_t whole = (uint64_t)head + (uint64_t)bytes + 2;
     *need = (uint32_t)whole;

@@ -473,7 +473,7 @@ unsigned cl_sockload_key(const struct cl_sockload *s, uint64_t key, uint8_t *out
 
 unsigned cl_sockload_value(const struct cl_sockload *s, uint64_t key, uint8_t *out, uint32_t room)
 {
-    uint32_t n = cl_value_bytes(s, key);
+    uint32_t n = cl_sockload_value_bytes(s, key);
     if (n <= room)
         cl_value_write(key, out, n);
     return n;

@@ -18,8 +18,9 @@
  * nothing while they run. One other thread makes the object, starts runs, waits and reads. What it reads of a run that
  * is under way are single words (progress); results are whole once cl_sockload_done says so.
  *
- * Files: sockload (object, runs), worker (the loop of a thread), conn (sockets), schedule (due times), what (what a
- * request asks for), values (keys and values), and one a protocol: echo, memcached, resp, http.
+ * Files: sockload (object, runs), worker (the loop of a thread), sending, receiving, account (what became of each
+ * request), conn (sockets), schedule (due times), what (what a request asks for), values (keys and values), and one a
+ * protocol: echo, memcached, resp, http.
  * Does not deal with: TLS, HTTP/2, more than one server address. Tests: tests/bench/load/. */
 #ifndef CORELANE_BENCH_LOAD_SOCKLOAD_SOCKLOAD_H
 #define CORELANE_BENCH_LOAD_SOCKLOAD_SOCKLOAD_H

@@ -29,7 +29,7 @@ unsigned cl_key_write(const struct cl_sockload *s, uint64_t key, uint8_t *out)
     return n;
 }
 
-uint32_t cl_value_bytes(const struct cl_sockload *s, uint64_t key)
+uint32_t cl_sockload_value_bytes(const struct cl_sockload *s, uint64_t key)
 {
     return s->value_bytes[cl_mix64(key ^ 0x76616c7565736279ull) & (s->config.n_value_bytes - 1)];
 }

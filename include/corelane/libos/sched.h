@@ -212,6 +212,8 @@ CL_API unsigned cl_sched_kthreads(const struct cl_sched *sched);
  * call that may block. */
 CL_API struct cl_sched *cl_sched_self(void);
 CL_API int cl_kthread_index(void);
+/* The same index if the calling thread is a kthread of that scheduler; else -1. */
+CL_API int cl_kthread_index_in(const struct cl_sched *sched);
 
 /* Between enter and leave the calling kthread switches no stacks: every call that would block or yield answers -EDEADLK
  * instead. For callbacks with frames of a language run-time that keeps the C stack in order (CPython). Nests. */

@@ -49,6 +49,8 @@ struct cl_tcp_events {
     void (*released)(struct cl_tcp_conn *c, int64_t bytes, void *arg);
     /* The time of cl_tcp_set_timer has come. */
     void (*timer)(struct cl_tcp_conn *c, void *arg);
+    /* Somebody has called cl_tcp_wake. */
+    void (*woken)(struct cl_tcp_conn *c, void *arg);
 };
 
 /* Of a runtime. Writers: kthreads, each for itself; readers: anybody. */
@@ -126,6 +128,11 @@ CL_API int cl_runtime_tcp_keep_alive(struct cl_runtime *rt, uint32_t idle_ms, ui
  * -EPERM: not on a kthread, -EHOSTUNREACH, -EADDRNOTAVAIL: no port is free, -ENOBUFS: as many exist as may. */
 CL_API int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port,
                                   const struct cl_tcp_events *events, void *arg);
+/* Have `woken` called, once for all calls before it, in a turn of the connection that begins after this: for who has
+ * something to be written to a connection whose callback does not run. On a kthread, whatever runs there; does not
+ * block. The caller sees to it that `ended` has not returned: as a rule by a lock of its own that `ended` takes, too.
+ * -EPERM: not on a kthread. */
+CL_API int cl_tcp_wake(struct cl_tcp_conn *c);
 /* The sum over all kthreads. */
 CL_API void cl_runtime_tcp_counts(const struct cl_runtime *rt, struct cl_tcp_counts *out);
 

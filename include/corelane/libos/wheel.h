@@ -95,6 +95,13 @@ static inline void cl_alarm_cancel(struct cl_alarm *alarm)
     alarm->deadline_ns = CL_ALARM_NONE;
 }
 
+/* Whether cl_alarm_due would find nothing to do: it has not been called, and its deadline is later. The holder. */
+static inline bool cl_alarm_quiet(const struct cl_alarm *alarm, uint64_t now_ns)
+{
+    /* Relaxed: of one that is called from now on the holder asks in its next turn. */
+    return alarm->deadline_ns > now_ns && cl_load_relaxed(&alarm->state) != CL_ALARM_CALLED;
+}
+
 /* What is wanted, or CL_ALARM_NONE. */
 static inline uint64_t cl_alarm_deadline_ns(const struct cl_alarm *alarm)
 {

@@ -95,6 +95,7 @@ static void on_opened(struct cl_tcp_conn *c, void *arg)
         return;
     }
     cl_tcp_set_user(c, &cl_stream_events, s);
+    c->flags |= CL_TCP_ANSWERED_LATER;
     cl_stream_apply(&l->options, c);
     c->listener = NULL; /* it stays pending: the queue gives that back */
     enqueue(l, s);

@@ -1,11 +1,6 @@
 /* Acknowledgements and windows that come (RFC 9293, section 3.10.7.4, fifth; RFC 5961, section 5). */
 #include "machine.h"
 
-uint64_t cl_tcp_conn_rto_ns(const struct cl_tcp_conn *c)
-{
-    return cl_tcp_rto_ns(&c->rtt, c->settings->rto_least_ms * CL_TCP_MS);
-}
-
 /* Nothing that was sent before una is needed any more. */
 static void forget(struct cl_tcp_conn *c, uint32_t una)
 {
@@ -79,6 +74,19 @@ static bool duplicate(const struct cl_tcp_conn *c, const struct cl_tcp_segment *
 {
     return s->ack == c->una && c->una != c->nxt && cl_tcp_segment_space(s) == 0 &&
            (uint32_t)s->window << c->snd_scale == c->wnd;
+}
+
+void cl_tcp_take_expected_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
+{
+    uint32_t acked = s->ack - c->una;
+    if (acked) {
+        forget(c, s->ack);
+        c->error = 0;
+        c->marks = 0; /* CL_TCP_MARKS_PACED */
+        c->progress_ms = cl_tcp_now_ms(c);
+        cl_tcp_recovery_acked_all(c, s, acked);
+    }
+    cl_tcp_take_window(c, s, s->seq);
 }
 
 bool cl_tcp_take_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq)

@@ -9,10 +9,18 @@ static unsigned holder_of(unsigned which)
     return which == CL_TCP_SEND ? CL_CHUNKS_TCP_SEND : CL_CHUNKS_TCP_RECEIVE;
 }
 
+/* The caller's cache of chunks. */
+static unsigned cache_of(struct cl_tcp_conn *c)
+{
+    if (c->turn->here)
+        c->turn->here(c->turn);
+    return c->turn->kthread;
+}
+
 struct cl_chunk *cl_tcp_chunk_get(struct cl_tcp_conn *c, unsigned which)
 {
     struct cl_tcp_stack *stack = c->turn->stack;
-    struct cl_chunk *chunk = cl_chunks_get(stack->chunks, c->turn->kthread, holder_of(which));
+    struct cl_chunk *chunk = cl_chunks_get(stack->chunks, cache_of(c), holder_of(which));
     if (cl_unlikely(!chunk)) /* relaxed: a hint, for windows */
         cl_store_relaxed(&stack->pressure_until_ns, c->turn->now_ns + CL_TCP_PRESSURE_NS);
     return chunk;
@@ -46,7 +54,7 @@ void cl_tcp_chunks_free(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *
         if (cl_chunk_is_foreign(chunk))
             cl_tcp_released(c, (uint32_t)chunk->from + chunk->len);
     if (chain)
-        cl_chunks_free(c->turn->stack->chunks, c->turn->kthread, holder_of(which), chain);
+        cl_chunks_free(c->turn->stack->chunks, cache_of(c), holder_of(which), chain);
 }
 
 static uint32_t room_behind(const struct cl_chunk *chunk)

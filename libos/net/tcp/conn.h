@@ -53,6 +53,7 @@
  *              taken back; which window is newer the acknowledgement tells first: ack.c); delayed acknowledgements (3.8.6.3), quick ones at the start; keep-alive (3.8.4); time-out
  *              of the user (3.8.3, also as RFC 5482's local limit); urgent data taken as data, as RFC 6093 advises, and
  *              counted
+ *   RFC 1323   header prediction (appendix F): what nearly every segment is goes a short way, to the same end (input.c)
  *   RFC 7323   window scale, timestamps, PAWS; a segment without a timestamp, where they were agreed, is dropped
  *   RFC 2018   SACK, both ways (scoreboard.c); also of what came twice (2883)
  *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection;
@@ -123,28 +124,29 @@ enum cl_tcp_state {
 };
 
 /* cl_tcp_conn.flags */
-#define CL_TCP_PASSIVE 0x1          /* a listener's, and counted there while `half` or until it is accepted */
-#define CL_TCP_TIMES 0x2            /* timestamps were agreed */
-#define CL_TCP_SACKS 0x4            /* the peer takes SACK blocks */
-#define CL_TCP_SCALES 0x8           /* windows are scaled */
-#define CL_TCP_NO_DELAY 0x10        /* Nagle's rule is off */
-#define CL_TCP_KEEP_ALIVE 0x20      /* probes while idle */
-#define CL_TCP_SYN_OUT 0x40         /* our SYN was sent; its number is una until it is acknowledged */
-#define CL_TCP_FIN_WANTED 0x80      /* the user writes no more */
-#define CL_TCP_FIN_OUT 0x100        /* our FIN was sent: the last number before nxt */
-#define CL_TCP_READ_SHUT 0x200      /* the user reads no more: data resets the connection */
-#define CL_TCP_FIN_CAME 0x400       /* the peer's FIN is in order: rcv_nxt is behind it */
-#define CL_TCP_FIN_AHEAD 0x800      /* the peer's FIN came, at fin_seq, and something before it is missing */
-#define CL_TCP_ACK_NOW 0x1000       /* an acknowledgement is due with this turn */
-#define CL_TCP_ACK_SOON 0x2000      /* ... or when the timer comes */
-#define CL_TCP_RECOVERING 0x8000    /* from a loss, until recover_seq is acknowledged */
-#define CL_TCP_TIMED_OUT 0x10000    /* that loss was found by the time-out */
-#define CL_TCP_FORCE 0x20000        /* one segment is sent whatever the windows say: the time-out has come */
-#define CL_TCP_OFFERING 0x40000     /* the user is inside `data` */
-#define CL_TCP_TOLD 0x80000         /* `ended` was called, or must not be */
-#define CL_TCP_WANTS_ROOM 0x100000  /* a write took less than it was given */
-#define CL_TCP_KEEP_FRAMES 0x200000 /* what waits may stay in its frame */
-#define CL_TCP_TRIES_PATH 0x400000  /* a packet that is larger than the path is known to take is under way */
+#define CL_TCP_PASSIVE 0x1             /* a listener's, and counted there while `half` or until it is accepted */
+#define CL_TCP_TIMES 0x2               /* timestamps were agreed */
+#define CL_TCP_SACKS 0x4               /* the peer takes SACK blocks */
+#define CL_TCP_SCALES 0x8              /* windows are scaled */
+#define CL_TCP_NO_DELAY 0x10           /* Nagle's rule is off */
+#define CL_TCP_KEEP_ALIVE 0x20         /* probes while idle */
+#define CL_TCP_SYN_OUT 0x40            /* our SYN was sent; its number is una until it is acknowledged */
+#define CL_TCP_FIN_WANTED 0x80         /* the user writes no more */
+#define CL_TCP_FIN_OUT 0x100           /* our FIN was sent: the last number before nxt */
+#define CL_TCP_READ_SHUT 0x200         /* the user reads no more: data resets the connection */
+#define CL_TCP_FIN_CAME 0x400          /* the peer's FIN is in order: rcv_nxt is behind it */
+#define CL_TCP_FIN_AHEAD 0x800         /* the peer's FIN came, at fin_seq, and something before it is missing */
+#define CL_TCP_ACK_NOW 0x1000          /* an acknowledgement is due with this turn */
+#define CL_TCP_ACK_SOON 0x2000         /* ... or when the timer comes */
+#define CL_TCP_RECOVERING 0x8000       /* from a loss, until recover_seq is acknowledged */
+#define CL_TCP_TIMED_OUT 0x10000       /* that loss was found by the time-out */
+#define CL_TCP_FORCE 0x20000           /* one segment is sent whatever the windows say: the time-out has come */
+#define CL_TCP_OFFERING 0x40000        /* the user is inside `data` */
+#define CL_TCP_TOLD 0x80000            /* `ended` was called, or must not be */
+#define CL_TCP_WANTS_ROOM 0x100000     /* a write took less than it was given */
+#define CL_TCP_KEEP_FRAMES 0x200000    /* what waits may stay in its frame */
+#define CL_TCP_TRIES_PATH 0x400000     /* a packet that is larger than the path is known to take is under way */
+#define CL_TCP_ANSWERED_LATER 0x800000 /* by uthreads, and not inside of `data` */
 /* ... of recovery */
 #define CL_TCP_PROBING 0x80000000u      /* CL_TCP_TIMER_RESEND is that of a tail loss probe */
 #define CL_TCP_REORDERING 0x40000000u   /* ... is that of RACK's reordering window */
@@ -204,7 +206,8 @@ struct cl_tcp_settings {
     uint8_t ecn;           /* CL_TCP_ECN_* */
     bool black_holes;      /* time-outs of full segments make them smaller (path.c) */
     bool no_tail_probes;
-    uint32_t flags; /* CL_TCP_NO_DELAY, CL_TCP_KEEP_ALIVE: as connections begin */
+    bool no_prediction; /* all segments go the long way of input.c, where the short one says the same */
+    uint32_t flags;     /* CL_TCP_NO_DELAY, CL_TCP_KEEP_ALIVE: as connections begin */
     const struct cl_tcp_cc_ops *cc;
 };
 
@@ -243,8 +246,11 @@ struct cl_tcp_turn {
     bool (*keep)(struct cl_tcp_turn *turn, struct cl_chunk *chunk);
     void (*called)(
         struct cl_tcp_turn *turn); /* a callback has returned, perhaps elsewhere and late: mend what follows. Or NULL */
-    struct cl_tcp_counts *counts;  /* of the kthread */
-    unsigned kthread;              /* its cache of chunks */
+    /* A cache of a kthread is about to be used, perhaps inside of a callback that has blocked, and goes on on another
+     * one: see that `kthread` and `counts` are those of the caller. Or NULL: there is one. */
+    void (*here)(struct cl_tcp_turn *turn);
+    struct cl_tcp_counts *counts; /* of the kthread */
+    unsigned kthread;             /* its cache of chunks */
     uint64_t now_ns;
     struct cl_tcp_range twice; /* what has come a second time, to be told with the next acknowledgement */
     /* While `data` is called: what it was given, and whether the user has leased that. */
@@ -347,7 +353,14 @@ static inline void cl_tcp_begin(struct cl_tcp_conn *c, struct cl_tcp_turn *turn)
  * its block is free. */
 bool cl_tcp_finish(struct cl_tcp_conn *c);
 /* When cl_tcp_timers wants a turn; CL_TCP_NEVER: not by itself. */
-uint64_t cl_tcp_due_ns(const struct cl_tcp_conn *c);
+static inline uint64_t cl_tcp_due_ns(const struct cl_tcp_conn *c)
+{
+    uint64_t a = cl_min(c->due_ns[CL_TCP_TIMER_RESEND], c->due_ns[CL_TCP_TIMER_ACK]);
+    uint64_t b = cl_min(c->due_ns[CL_TCP_TIMER_KEEP], c->due_ns[CL_TCP_TIMER_SEND]);
+    uint64_t user = cl_unlikely(c->timer_at) ? c->timer_at * CL_TCP_USER_TIMER_NS : CL_TCP_NEVER;
+    return cl_min(cl_min(a, b), user);
+}
+_Static_assert(CL_TCP_TIMERS == 4, "those");
 
 /* A new block, inside of a turn. key tells connections apart in the sequence numbers. The user is asked for later. */
 void cl_tcp_init(struct cl_tcp_conn *c, struct cl_tcp_turn *turn, const struct cl_flow_key *key,

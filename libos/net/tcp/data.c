@@ -13,8 +13,14 @@ static void refuse(struct cl_tcp_conn *c)
 /* Something in order has come (RFC 9293, section 3.8.6.3; RFC 5681, section 4.2). */
 static void schedule_ack(struct cl_tcp_conn *c)
 {
-    if (c->quick || c->rcv_nxt - c->last_ack_sent > c->rcv_mss) {
+    if (c->rcv_nxt - c->last_ack_sent > c->rcv_mss) {
         c->flags |= CL_TCP_ACK_NOW;
+        return;
+    }
+    if (c->quick) {
+        if (c->flags & CL_TCP_ANSWERED_LATER)
+            c->quick--;
+        cl_tcp_ack_now(c);
         return;
     }
     c->flags |= CL_TCP_ACK_SOON;
@@ -116,8 +122,10 @@ void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, 
     if (c->state == CL_TCP_CLOSED)
         return;
     if (fin && whole) {
-        c->flags |= CL_TCP_FIN_AHEAD | (len ? 0 : CL_TCP_ACK_NOW);
+        c->flags |= CL_TCP_FIN_AHEAD;
         c->fin_seq = seq + len;
+        if (len == 0 && c->fin_seq != c->rcv_nxt)
+            c->flags |= CL_TCP_ACK_NOW;
     }
     look_for_fin(c);
 }

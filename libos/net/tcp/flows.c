@@ -24,6 +24,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #define QUEUE_MOST 128 /* segments of a connection that wait */
@@ -59,6 +60,10 @@ struct net {
 struct turn {
     struct cl_tcp_turn turn; /* first */
     struct net *net;
+    struct cl_netq *q;            /* of the kthread */
+    bool looked;                  /* at the clock, since the turn before */
+    bool asked;                   /* a SYN has come in this turn that makes a connection, ... */
+    uint8_t asker[6];             /* ... and from where */
     const struct cl_frame *frame; /* in which the segment of now lies; NULL: it is kept */
 };
 
@@ -96,28 +101,35 @@ static uint64_t copy_data(uint8_t *to, const struct cl_tcp_bytes *data, uint64_t
     return sum;
 }
 
+/* The answer to a SYN goes to where that came from, as a cookie does and a reset, if the neighbour's address is not known
+ * yet: of many that open at one time ARP would hold some and lose the others for a second. Whatever follows goes where ARP
+ * says. So a stranger who speaks in another's name gets no more than that one segment. */
 static bool emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
                  const struct cl_tcp_bytes *data)
 {
-    static const uint8_t unresolved[6];
-    struct net *net = ((struct turn *)turn)->net;
+    const struct turn *t = (const struct turn *)turn;
     const struct cl_flow_key *key = &block_of(c)->flow.key;
-    struct cl_netq *q = cl_netq_self(net->nif);
+    struct cl_netq *q = t->q;
     struct cl_frame f;
     if (!cl_netq_take(q, &f))
         return false;
-    uint8_t *tcp = f.data + CL_ETH_HLEN + CL_IPV4_HLEN;
-    unsigned header = cl_tcp_segment_write(s, cl_be16(key->own_port_be), cl_be16(key->peer_port_be), tcp);
-    uint64_t sum = copy_data(tcp + header, data, 0);
+    struct cl_eth *eth = (struct cl_eth *)f.data;
+    struct cl_ipv4 *ip = (struct cl_ipv4 *)(f.data + CL_ETH_HLEN);
+    uint8_t *tcp = (uint8_t *)(ip + 1);
+    uint64_t sum;
+    unsigned header = cl_tcp_segment_write_summed(s, key->own_port_be, key->peer_port_be, tcp, &sum);
     unsigned len = header + s->len;
-    cl_eth_fill((struct cl_eth *)f.data, unresolved, net->nif->self.mac, CL_ETHERTYPE_IPV4);
-    cl_ipv4_fill((struct cl_ipv4 *)(f.data + CL_ETH_HLEN), key->own_be, key->peer_be, CL_IPPROTO_TCP, len);
+    memcpy(eth->src, q->nif->self.mac, 6); /* its destination is cl_netq_send_ip's */
+    eth->type_be = cl_be16(CL_ETHERTYPE_IPV4);
+    cl_ipv4_fill(ip, key->own_be, key->peer_be, CL_IPPROTO_TCP, len);
     if (s->ecn)
-        cl_ipv4_mark((struct cl_ipv4 *)(f.data + CL_ETH_HLEN), s->ecn);
-    sum = cl_csum_add(sum + cl_csum_pseudo(key->own_be, key->peer_be, CL_IPPROTO_TCP, (uint16_t)len), tcp, header);
-    ((struct cl_tcp *)tcp)->check = cl_csum_finish(sum);
+        cl_ipv4_mark(ip, s->ecn);
+    sum += cl_csum_pseudo(key->own_be, key->peer_be, CL_IPPROTO_TCP, (uint16_t)len);
+    ((struct cl_tcp *)tcp)->check = cl_csum_finish(copy_data(tcp + header, data, sum));
     f.len = (uint16_t)(CL_ETH_HLEN + CL_IPV4_HLEN + len);
-    return cl_netq_send_ip(q, &f, key->peer_be) != -ENOBUFS; /* without a way it is as if lost */
+    const uint8_t *asker = t->asked && (s->flags & CL_TCPF_SYN) ? t->asker : NULL;
+    /* Without a way it is as if lost. */
+    return cl_netq_send_ip(q, &f, key->peer_be, turn->now_ns, asker) != -ENOBUFS;
 }
 
 /* Stopped: nothing leaves any more. */
@@ -165,10 +177,19 @@ static const struct cl_flow_key *key_of_conn(const struct cl_tcp_conn *c)
 
 static void place(struct cl_tcp_turn *turn)
 {
-    struct net *net = ((struct turn *)turn)->net;
-    turn->kthread = cl_netq_self(net->nif)->index;
+    struct turn *t = (struct turn *)turn;
+    struct net *net = t->net;
+    t->q = cl_netq_self(net->nif);
+    t->looked = true;
+    turn->kthread = t->q->index;
     turn->counts = &net->counts[turn->kthread].of;
     turn->now_ns = cl_sched_now_ns(net->nif->sched);
+}
+
+static void here(struct cl_tcp_turn *turn)
+{
+    if (cl_unlikely(cl_netq_self(((struct turn *)turn)->net->nif)->index != turn->kthread))
+        place(turn);
 }
 
 /* Acquire: a listener's fields were written before it was published. */
@@ -192,7 +213,8 @@ static struct turn turn_on(struct net *net)
                               .listener = listener_of,
                               .key = key_of_conn,
                               .keep = keep,
-                              .called = place},
+                              .called = place,
+                              .here = here},
                      .net = net};
     place(&t.turn);
     return t;
@@ -210,12 +232,11 @@ static void count_item(struct cl_netq *q, const struct cl_rx_item *item)
 }
 
 /* Take the item's frame apart, and give it to the connection. */
-static void take_item(struct cl_netif *nif, struct cl_tcp_conn *c, const struct cl_rx_item *item)
+static void take_item(struct turn *t, struct cl_tcp_conn *c, const struct cl_rx_item *item)
 {
     const uint8_t *bytes = item->frame.data + item->l4;
-    struct turn *t = (struct turn *)c->turn;
     struct cl_tcp_segment s;
-    struct cl_netq *q = cl_netq_self(nif);
+    struct cl_netq *q = t->q;
     if (cl_unlikely(item->frame.tag != q->tag))
         cl_netq_look_at_tag(q, &item->frame);
     count_item(q, item);
@@ -225,12 +246,16 @@ static void take_item(struct cl_netif *nif, struct cl_tcp_conn *c, const struct 
         cl_tcp_complain(c, &about);
     } else if (cl_tcp_segment_read(bytes, item->payload_len, &s)) { /* which ../tcp.c has looked at */
         s.ecn = ((const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN))->tos & 3;
+        if (cl_unlikely(c->state == CL_TCP_LISTEN)) {
+            t->asked = true;
+            memcpy(t->asker, ((const struct cl_eth *)item->frame.data)->src, 6);
+        }
         t->frame = &item->frame;
         cl_tcp_input(c, &s, bytes + s.header_len);
         if (cl_unlikely(!t->frame))
             return;
     }
-    cl_netq_done(cl_netq_self(nif), &item->frame);
+    cl_netq_done(t->q, &item->frame); /* another one, perhaps: a callback may have moved us */
 }
 
 static void free_items(struct cl_netq *q, struct cl_flow_item *item)
@@ -241,7 +266,7 @@ static void free_items(struct cl_netq *q, struct cl_flow_item *item)
         struct cl_flow_item *next = item->next;
         count_item(q, &item->rx);
         cl_netq_done(q, &item->rx.frame);
-        cl_pool_put(flows->item_pool, q->index, &index, 1);
+        cl_pool_put_one(flows->item_pool, q->index, index);
         item = next;
     }
 }
@@ -250,26 +275,28 @@ static void free_block(struct net *net, unsigned kthread, const struct block *b)
 {
     uint32_t index = (uint32_t)(b - net->blocks);
     cl_count(&net->counts[kthread].of.over, 1);
-    cl_pool_put(net->pool, kthread, &index, 1);
+    cl_pool_put_one(net->pool, kthread, index);
 }
 
 /* The connection is over: the block leaves the table and is free. Its holder. */
-static void retire(struct net *net, struct block *b)
+static void retire(const struct turn *t, struct block *b)
 {
+    struct net *net = t->net;
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
-    struct cl_netq *q = cl_netq_self(net->nif);
+    struct cl_netq *q = t->q;
     cl_alarm_remove(&b->alarm);
-    cl_spin_lock(&bucket->lock);
+    cl_flow_lock(&net->table, bucket);
     cl_flow_remove(bucket, &b->flow);
-    cl_spin_unlock(&bucket->lock);
+    cl_flow_unlock(&net->table, bucket);
     free_items(q, b->flow.taken);
     free_items(q, b->flow.first);
     free_block(net, q->index, b);
 }
 
 /* The holder has done its turn. */
-static void let_go(struct net *net, struct block *b, unsigned done)
+static void let_go(const struct turn *t, struct block *b, unsigned done)
 {
+    struct net *net = t->net;
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
     uint64_t due_ns = cl_tcp_due_ns(&b->conn);
     struct cl_ready_list one = {0};
@@ -277,58 +304,103 @@ static void let_go(struct net *net, struct block *b, unsigned done)
         cl_alarm_cancel(&b->alarm);
     else if (due_ns != cl_alarm_deadline_ns(&b->alarm))
         (void)cl_alarm_arm(&b->alarm, due_ns); /* on a kthread */
-    cl_spin_lock(&bucket->lock);
+    cl_flow_lock(&net->table, bucket);
     bool more = cl_flow_release(&b->flow, done);
-    cl_spin_unlock(&bucket->lock);
+    cl_flow_unlock(&net->table, bucket);
     if (more) {
         cl_ready_add(&one, &b->flow);
-        cl_ordered_publish(cl_netq_self(net->nif), &one);
+        cl_ordered_publish(t->q, &one);
     }
 }
 
 static void begin(struct block *b, struct turn *t)
 {
     cl_tcp_begin(&b->conn, &t->turn);
-    (void)cl_alarm_due(&b->alarm, t->turn.now_ns); /* it says when to look, the timers say what for */
+    if (!cl_alarm_quiet(&b->alarm, t->turn.now_ns))
+        (void)cl_alarm_due(&b->alarm, t->turn.now_ns); /* it says when to look, the timers say what for */
     cl_tcp_timers(&b->conn);
 }
 
-static void run(struct cl_netif *nif, struct cl_flow *f)
+static void tell_woken(struct cl_tcp_conn *c)
 {
-    struct net *net = net_of(nif);
-    struct block *b = (struct block *)f;
-    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, f->hash);
-    struct turn t = turn_on(net);
+    if (!c->user || !c->user->woken || (c->flags & CL_TCP_TOLD))
+        return;
+    c->user->woken(c, c->arg);
+    c->turn->called(c->turn);
+}
+
+/* The end of a turn in which `done` items were taken. */
+static void finish(struct turn *t, struct block *b, unsigned done)
+{
+    if (cl_tcp_finish(&b->conn))
+        let_go(t, b, done);
+    else
+        retire(t, b);
+}
+
+static void run_one(struct turn *t, struct block *b)
+{
+    struct net *net = t->net;
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
+    struct cl_flow_item *items = net->nif->flows->items;
     unsigned done = 0;
-    cl_spin_lock(&bucket->lock);
-    cl_flow_hold(f);
-    cl_spin_unlock(&bucket->lock);
-    begin(b, &t);
-    for (struct cl_flow_item *item; done < CL_FLOW_BURST && (item = cl_flow_next(f)); done++) {
-        struct cl_rx_item rx = item->rx;
-        uint32_t index = (uint32_t)(item - nif->flows->items);
-        cl_pool_put(nif->flows->item_pool, t.turn.kthread, &index, 1);
-        take_item(nif, &b->conn, &rx);
+    t->asked = false;
+    cl_netq_note_begun(t->q);
+    cl_flow_lock(&net->table, bucket);
+    cl_flow_hold(&b->flow);
+    bool woken = b->flow.woken;
+    b->flow.woken = false;
+    cl_flow_unlock(&net->table, bucket);
+    begin(b, t);
+    for (struct cl_flow_item *item; done < CL_FLOW_BURST && (item = cl_flow_next(&b->flow)); done++) {
+        uint32_t index = (uint32_t)(item - items);
+        take_item(t, &b->conn, &item->rx);
+        cl_pool_put_one(net->nif->flows->item_pool, t->turn.kthread, index);
     }
     if (b->conn.user == &cl_stream_events)
         cl_streams_turn(&b->conn);
-    if (cl_tcp_finish(&b->conn))
-        let_go(net, b, done);
-    else
-        retire(net, b);
+    if (cl_unlikely(woken))
+        tell_woken(&b->conn);
+    finish(t, b, done);
+}
+
+/* The block of a flow whose turn comes after the one that begins now: by then its lines are there. */
+static void prefetch(const struct cl_flow *f)
+{
+    for (unsigned i = 0; f && i < sizeof(struct block); i += CL_CACHELINE)
+        cl_prefetch_write((const char *)f + i);
+}
+
+/* The clock is read once for a connection: when its callbacks return, which is when the next one begins; or now. */
+static struct cl_flow *run(struct cl_netif *nif, struct cl_flow *f, unsigned *turns)
+{
+    struct turn t = turn_on(net_of(nif));
+    const struct cl_flow *next;
+    while (f && f->key.protocol == CL_IPPROTO_TCP) {
+        if (!t.looked)
+            place(&t.turn);
+        t.looked = false;
+        run_one(&t, (struct block *)f);
+        *turns -= *turns > 0;
+        f = NULL;
+        if (*turns && cl_inbox_count(t.q->inbox) == 0 && (f = cl_ready_pop(t.q->ready, &next)))
+            prefetch(next);
+    }
+    return f;
 }
 
 bool cl_tcp_hold(struct cl_tcp_conn *c)
 {
     struct block *b = block_of(c);
-    struct cl_flow_bucket *bucket = cl_flow_bucket(&net_of(b->flow.nif)->table, b->flow.hash);
-    cl_spin_lock(&bucket->lock);
+    struct net *net = net_of(b->flow.nif);
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
+    cl_flow_lock(&net->table, bucket);
     bool idle = b->flow.state == CL_FLOW_IDLE;
     if (idle)
         cl_flow_hold(&b->flow);
     else
         (void)cl_flow_wake(&b->flow); /* false: it is not idle */
-    cl_spin_unlock(&bucket->lock);
+    cl_flow_unlock(&net->table, bucket);
     return idle;
 }
 
@@ -339,13 +411,11 @@ void cl_tcp_visit(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void 
     struct turn t = turn_on(net);
     begin(b, &t);
     fn(c, arg);
-    if (cl_tcp_finish(c))
-        let_go(net, b, 0);
-    else
-        retire(net, b);
-    struct cl_netq *q = cl_netq_self(net->nif);
-    if (q->n_tx) /* the uthread may go on for long */
-        cl_netq_ring(q);
+    finish(&t, b, 0);
+    /* The uthread may go on for long. Where answers come fast, and others are about to send, too, they leave together, as
+     * those of handlers (cl_netq_ring). */
+    if (t.q->n_tx && (t.q->flush_at == 1 || !cl_uthread_others_ready()))
+        cl_netq_ring(t.q);
 }
 
 static void hold_for_lease(struct cl_tcp_conn *c, void *arg)
@@ -374,20 +444,35 @@ void cl_tcp_take_lease(struct cl_netif *nif, struct cl_lease *lease)
         cl_netq_ring(&nif->queues[0]);
 }
 
-/* In a kthread's loop: the flow is ready, and whoever holds it next looks at what is due. */
-static void on_alarm(struct cl_alarm *alarm)
+/* Have somebody hold the flow, on a kthread. tell: and call `woken`. */
+static void wake(struct net *net, struct block *b, bool tell)
 {
-    struct block *b = cl_container_of(alarm, struct block, alarm);
-    struct net *net = net_of(b->flow.nif);
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
     struct cl_ready_list one = {0};
-    cl_spin_lock(&bucket->lock);
+    cl_flow_lock(&net->table, bucket);
+    b->flow.woken |= tell;
     bool woke = cl_flow_wake(&b->flow);
-    cl_spin_unlock(&bucket->lock);
+    cl_flow_unlock(&net->table, bucket);
     if (!woke)
         return;
     cl_ready_add(&one, &b->flow);
     cl_ordered_publish(cl_netq_self(net->nif), &one);
+}
+
+/* In a kthread's loop: the flow is ready, and whoever holds it next looks at what is due. */
+static void on_alarm(struct cl_alarm *alarm)
+{
+    struct block *b = cl_container_of(alarm, struct block, alarm);
+    wake(net_of(b->flow.nif), b, false);
+}
+
+int cl_tcp_wake(struct cl_tcp_conn *c)
+{
+    struct block *b = block_of(c);
+    if (!cl_netq_self(b->flow.nif))
+        return -EPERM;
+    wake(net_of(b->flow.nif), b, true);
+    return 0;
 }
 
 /* Segments that come. */
@@ -398,7 +483,7 @@ static struct block *new_block(struct turn *t, const struct cl_flow_key *key, ui
 {
     struct net *net = t->net;
     uint32_t index;
-    if (cl_pool_get(net->pool, t->turn.kthread, &index, 1) == 0)
+    if (!cl_pool_get_one(net->pool, t->turn.kthread, &index))
         return NULL;
     struct block *b = &net->blocks[index];
     cl_count(&t->turn.counts->begun, 1);
@@ -511,7 +596,7 @@ static unsigned append(struct net *net, const struct cl_flow_key *key, uint64_t 
 {
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, hash);
     unsigned reason = CL_DROP_NONE;
-    cl_spin_lock(&bucket->lock);
+    cl_flow_lock(&net->table, bucket);
     struct cl_flow *f = cl_flow_find(bucket, key);
     if (!f && *fresh) {
         f = &(*fresh)->flow;
@@ -527,7 +612,7 @@ static unsigned append(struct net *net, const struct cl_flow_key *key, uint64_t 
         if (cl_flow_wake(f))
             cl_ready_add(woken, f);
     }
-    cl_spin_unlock(&bucket->lock);
+    cl_flow_unlock(&net->table, bucket);
     return reason;
 }
 
@@ -549,14 +634,14 @@ static bool put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_read
     else if (!(flags & CL_TCP_ACK)) /* where somebody listens it is dropped (RFC 9293, section 3.10.7.2) */
         l = listener_on(net, key.own_port_be);
     unsigned reason = CL_DROP_FLOW_BUDGET;
-    if (cl_likely(cl_pool_get(flows->item_pool, q->index, &index, 1))) {
+    if (cl_likely(cl_pool_get_one(flows->item_pool, q->index, &index))) {
         flows->items[index].rx = *item;
         reason = append(net, &key, hash, &fresh, &flows->items[index], woken);
         if (reason == CL_DROP_TCP_NO_PORT && (flags & CL_TCP_ACK) &&
             (fresh = block_for_cookie(net, item, &key, hash, &l)))
             reason = append(net, &key, hash, &fresh, &flows->items[index], woken);
         if (reason != CL_DROP_NONE)
-            cl_pool_put(flows->item_pool, q->index, &index, 1);
+            cl_pool_put_one(flows->item_pool, q->index, index);
     }
     if (cl_unlikely(fresh != NULL))
         unmake(net, q->index, fresh);
@@ -583,14 +668,14 @@ static bool complain(struct cl_netq *q, const struct cl_rx_item *item, const str
                               .protocol = CL_IPPROTO_TCP};
     struct block *none = NULL;
     uint32_t index;
-    if (!cl_pool_get(flows->item_pool, q->index, &index, 1))
+    if (!cl_pool_get_one(flows->item_pool, q->index, &index))
         return false;
     flows->items[index].rx = *item;
     if (append(net, &key, cl_flow_hash(&net->table.secret, &key), &none, &flows->items[index], woken) == CL_DROP_NONE) {
         cl_count(&q->stats.delivered, 1);
         return true;
     }
-    cl_pool_put(flows->item_pool, q->index, &index, 1);
+    cl_pool_put_one(flows->item_pool, q->index, index);
     return false;
 }
 
@@ -648,6 +733,7 @@ static bool allocate(struct net *net, unsigned n_kthreads)
     net->pool = cl_pool_new(0, CL_TCP_CONNECTIONS, n_kthreads);
     net->table.buckets = calloc(CL_TCP_CONNECTIONS, sizeof *net->table.buckets);
     net->table.mask = CL_TCP_CONNECTIONS - 1;
+    net->table.shared = n_kthreads > 1;
     net->listeners = calloc(CL_UDP_PORTS, sizeof *net->listeners);
     net->counts = aligned_alloc(CL_CACHELINE, n_kthreads * sizeof *net->counts);
     if (net->counts)
@@ -777,11 +863,11 @@ static bool enter_as(struct net *net, struct block *b)
 {
     b->flow.hash = cl_flow_hash(&net->table.secret, &b->flow.key);
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
-    cl_spin_lock(&bucket->lock);
+    cl_flow_lock(&net->table, bucket);
     bool is_free = !cl_flow_find(bucket, &b->flow.key);
     if (is_free)
         cl_flow_enter(bucket, &b->flow);
-    cl_spin_unlock(&bucket->lock);
+    cl_flow_unlock(&net->table, bucket);
     return is_free;
 }
 
@@ -841,8 +927,8 @@ int cl_tcp_open_from(struct cl_netif *nif, const struct cl_tcp_addr *from, const
     if (made)
         made(&b->conn, arg);
     (void)cl_tcp_finish(&b->conn); /* a SYN leaves, or is tried again: it lives */
-    let_go(net, b, 0);
-    cl_netq_ring(cl_netq_self(nif));
+    let_go(&t, b, 0);
+    cl_netq_ring(t.q);
     return 0;
 }
 

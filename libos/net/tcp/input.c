@@ -175,12 +175,35 @@ static void syn_sent(struct cl_tcp_conn *c, struct arrival *a)
         cl_count(&c->turn->counts->dropped_flags, 1);
 }
 
+/* What nearly every segment of a request or a stream is (header prediction, RFC 1323, appendix F): the next bytes, which
+ * fit, of a connection where nothing is missing, and which acknowledge all or nothing new. `synchronized` finds nothing
+ * to say of it but what `take_expected` does. */
+static bool expected(const struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
+{
+    bool times = c->flags & CL_TCP_TIMES;
+    return c->state == CL_TCP_ESTABLISHED && s->seq == c->rcv_nxt &&
+           (s->flags & (uint8_t)~CL_TCPF_PSH) == CL_TCPF_ACK && s->len && s->len <= c->rcv_edge - c->rcv_nxt &&
+           (s->ack == c->una || (s->ack == c->nxt && c->one.len == c->nxt - c->una)) && s->options.n_sack == 0 &&
+           !c->aside && cl_tcp_calm(c) && !c->settings->no_prediction &&
+           (c->marks & (uint8_t)~CL_TCP_MARKS_PACED) == 0 &&
+           (!times || ((s->options.has & CL_TCPO_TIMES) && (int32_t)(s->options.ts_val - c->ts_recent) >= 0));
+}
+
+static void take_expected(struct cl_tcp_conn *c, const struct arrival *a)
+{
+    note_times(c, a);
+    cl_tcp_take_expected_ack(c, a->s);
+    cl_tcp_take_data(c, a->seq, a->data, a->s->len, false);
+}
+
 void cl_tcp_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const uint8_t *data)
 {
     struct arrival a = {s, data, s->seq, s->flags};
     cl_count(&c->turn->counts->segments_in, 1);
     c->heard_ms = cl_tcp_now_ms(c);
-    if (c->state == CL_TCP_LISTEN)
+    if (cl_likely(expected(c, s)))
+        take_expected(c, &a);
+    else if (c->state == CL_TCP_LISTEN)
         cl_tcp_listen_input(c, s);
     else if (c->state == CL_TCP_CLOSED || !(c->flags & CL_TCP_SYN_OUT))
         cl_count(&c->turn->counts->dropped_flags, 1); /* it has said nothing yet that could be answered */

@@ -22,6 +22,7 @@
 #define CL_TCP_CHALLENGE_MS 1000  /* also answers to old numbers without data: no two ends answer each other for ever */
 #define CL_TCP_PAWS_MS 2073600000 /* 24 days (RFC 7323, section 5.5) */
 #define CL_TCP_RETRY_NS 1000000ull /* without a buffer */
+#define CL_TCP_ANSWER_NS 500000ull /* after which an answer does not come soon */
 #define CL_TCP_BLACK_HOLE_RETRIES 3
 #define CL_TCP_BURST 10     /* segments that leave at once after idleness, as many as at the start (RFC 6928) */
 #define CL_TCP_DUPLICATES 3 /* that mean a loss (RFC 5681, section 3.2) */
@@ -63,7 +64,10 @@ static inline bool cl_tcp_fin_due(const struct cl_tcp_conn *c)
 
 /* Bytes of data that fit into a segment with the options of now. */
 uint32_t cl_tcp_mss_now(const struct cl_tcp_conn *c);
-uint64_t cl_tcp_conn_rto_ns(const struct cl_tcp_conn *c);
+static inline uint64_t cl_tcp_conn_rto_ns(const struct cl_tcp_conn *c)
+{
+    return cl_tcp_rto_ns(&c->rtt, c->settings->rto_least_ms * CL_TCP_MS);
+}
 
 /* output.c */
 void cl_tcp_output(struct cl_tcp_conn *c);
@@ -80,6 +84,8 @@ void cl_tcp_challenge(struct cl_tcp_conn *c);
 
 /* ack.c: the acknowledgement and the window in a segment. False: the segment goes no further. */
 bool cl_tcp_take_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq);
+/* The same of a segment that cl_tcp_input expected: its acknowledgement is una, or nxt. */
+void cl_tcp_take_expected_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s);
 void cl_tcp_take_window(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq);
 
 /* data.c: data and the FIN of an acceptable segment. */
@@ -93,6 +99,17 @@ static inline bool cl_tcp_path_limits(const struct cl_tcp_conn *c)
 
 /* path.c: a time-out has come: segments may be too large for the path. */
 void cl_tcp_suspect_path(struct cl_tcp_conn *c);
+
+/* An acknowledgement that is due now; where a uthread is about to answer it waits for that a moment, to ride on it. */
+static inline void cl_tcp_ack_now(struct cl_tcp_conn *c)
+{
+    if (!(c->flags & CL_TCP_ANSWERED_LATER)) {
+        c->flags |= CL_TCP_ACK_NOW;
+        return;
+    }
+    c->flags |= CL_TCP_ACK_SOON;
+    c->due_ns[CL_TCP_TIMER_ACK] = cl_min(c->due_ns[CL_TCP_TIMER_ACK], c->turn->now_ns + CL_TCP_ANSWER_NS);
+}
 
 /* window.c */
 /* The window field of a segment that leaves now; what it promises is kept. */
@@ -129,7 +146,12 @@ int64_t cl_tcp_write_room(const struct cl_tcp_conn *c, int64_t len);
 void cl_tcp_wrote(struct cl_tcp_conn *c, int64_t len, int64_t room, int64_t done);
 
 /* tell.c: call the user of what has happened. */
-void cl_tcp_tell(struct cl_tcp_conn *c);
+void cl_tcp_tell_events(struct cl_tcp_conn *c);
+static inline void cl_tcp_tell(struct cl_tcp_conn *c)
+{
+    if (c->events)
+        cl_tcp_tell_events(c);
+}
 /* Offer bytes that lie in a frame. Returns how many the user took. */
 uint32_t cl_tcp_offer(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len);
 

@@ -1,13 +1,19 @@
 /* Sending: what may leave now, and the segments for it (RFC 9293, sections 3.7.4, 3.8.6 and 3.10.8's numbers). */
 #include "machine.h"
 
+static bool has_sacks(const struct cl_tcp_conn *c)
+{
+    return c->aside || c->turn->twice.from != c->turn->twice.to;
+}
+
 /* SACK blocks go with every acknowledgement while something is missing. */
 static unsigned sack_blocks(const struct cl_tcp_conn *c, struct cl_tcp_range *out)
 {
     unsigned room = c->flags & CL_TCP_TIMES ? CL_TCP_MAX_SACKS - 1 : CL_TCP_MAX_SACKS, n = 0;
+    bool twice = c->turn->twice.from != c->turn->twice.to;
     if (!(c->flags & CL_TCP_SACKS))
         return 0;
-    if (c->turn->twice.from != c->turn->twice.to) /* first (RFC 2883, section 4) */
+    if (twice) /* first (RFC 2883, section 4) */
         out[n++] = c->turn->twice;
     return n + cl_tcp_aside_sacks(c, out + n, room - n);
 }
@@ -24,13 +30,14 @@ static void fill(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
         o->ts_val = cl_tcp_now_ms(c) + c->ts_offset;
         o->ts_ecr = c->ts_recent;
     }
-    o->n_sack = (uint8_t)sack_blocks(c, o->sack);
+    if (cl_unlikely(has_sacks(c)))
+        o->n_sack = (uint8_t)sack_blocks(c, o->sack);
 }
 
 uint32_t cl_tcp_mss_now(const struct cl_tcp_conn *c)
 {
     struct cl_tcp_range blocks[CL_TCP_MAX_SACKS];
-    unsigned n = sack_blocks(c, blocks);
+    unsigned n = cl_unlikely(has_sacks(c)) ? sack_blocks(c, blocks) : 0;
     return c->cc.mss - (n ? 4 + 8 * n : 0);
 }
 
@@ -202,6 +209,8 @@ static bool send_lost(struct cl_tcp_conn *c)
 static bool choose_new(const struct cl_tcp_conn *c, uint32_t *len, bool *fin)
 {
     uint32_t unsent = c->flags & CL_TCP_FIN_OUT ? 0 : cl_tcp_data_end(c) - c->nxt;
+    if (unsent == 0 && !cl_tcp_fin_due(c))
+        return false;
     uint32_t under_way = c->nxt - c->una, flight = cl_tcp_in_flight(c), full = cl_tcp_mss_now(c);
     uint32_t window = c->wnd > under_way ? c->wnd - under_way : 0;
     uint32_t congestion = c->cc.window > flight ? c->cc.window - flight : 0;
@@ -261,8 +270,10 @@ static void send_new(struct cl_tcp_conn *c)
  * acknowledgements come that would say when to send. */
 static void restart_after_idle(struct cl_tcp_conn *c)
 {
+    if (c->una != c->nxt || c->send.bytes == 0)
+        return;
     uint64_t idle_ns = (cl_tcp_now_ms(c) - c->progress_ms) * CL_TCP_MS, rto_ns;
-    if (c->una != c->nxt || c->send.bytes == 0 || idle_ns < (rto_ns = cl_tcp_conn_rto_ns(c)))
+    if (idle_ns == 0 || idle_ns < (rto_ns = cl_tcp_conn_rto_ns(c)))
         return;
     cl_tcp_cc_idle(&c->cc, idle_ns, rto_ns);
     c->marks |= CL_TCP_MARKS_PACED;

@@ -27,15 +27,15 @@ static uint32_t in_flight_from(const struct cl_tcp_conn *c, uint32_t from)
     return n - cl_min(n, gone * c->cc.mss);
 }
 
-uint32_t cl_tcp_in_flight(const struct cl_tcp_conn *c)
+uint32_t cl_tcp_in_flight_now(const struct cl_tcp_conn *c)
 {
     return in_flight_from(c, c->una);
 }
 
-bool cl_tcp_lost(struct cl_tcp_conn *c, uint32_t *seq, uint32_t *end)
+bool cl_tcp_find_lost(struct cl_tcp_conn *c, uint32_t *seq, uint32_t *end)
 {
     struct cl_tcp_walk w;
-    if (cl_tcp_board_lost(c) == 0 || (c->flags & CL_TCP_FRTO_NEW))
+    if (c->flags & CL_TCP_FRTO_NEW)
         return false;
     struct cl_tcp_record *r = cl_tcp_walk_to(c, &w, c->board ? cl_seq_max(c->board->all.lost_from, c->una) : c->una);
     while (!(r->flags & CL_TCP_RECORD_LOST))
@@ -217,6 +217,16 @@ void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s
     else if (is_fast(c) && told.delivered)
         reduce(c, told.delivered);
     cl_tcp_watch_acked(c, acked != 0, in_ns);
+}
+
+void cl_tcp_recovery_acked_all(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t acked)
+{
+    uint64_t took_ns = c->turn->now_ns - c->one.sent_ns;
+    c->one.len = 0;
+    cl_tcp_rtt_sample(&c->rtt, took_ns, acked / (2 * c->cc.mss));
+    c->retries = c->rtt.doublings = 0;
+    grow(c, s, acked, acked);
+    cl_tcp_watch_acked(c, true, 0);
 }
 
 void cl_tcp_recovery_timed_out(struct cl_tcp_conn *c)

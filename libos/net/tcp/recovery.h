@@ -16,15 +16,35 @@
 
 #include "scoreboard.h"
 
+/* Nothing is known to be missing, and at most one segment is under way, which was sent once. */
+static inline bool cl_tcp_calm(const struct cl_tcp_conn *c)
+{
+    uint32_t uneasy = CL_TCP_RECOVERING | CL_TCP_TIMED_OUT | CL_TCP_PROBED | CL_TCP_PROBED_AGAIN | CL_TCP_FRTO |
+                      CL_TCP_FRTO_NEW | CL_TCP_TRIES_PATH;
+    return !c->board && !(c->flags & uneasy) && c->dup_acks == 0 && c->one.flags == 0;
+}
+
+uint32_t cl_tcp_in_flight_now(const struct cl_tcp_conn *c);
 /* Bytes that are taken to be in the network (pipe, RFC 6675). */
-uint32_t cl_tcp_in_flight(const struct cl_tcp_conn *c);
+static inline uint32_t cl_tcp_in_flight(const struct cl_tcp_conn *c)
+{
+    return cl_tcp_calm(c) ? c->nxt - c->una : cl_tcp_in_flight_now(c);
+}
+
+bool cl_tcp_find_lost(struct cl_tcp_conn *c, uint32_t *seq, uint32_t *end);
 /* What is to be sent again next, from *seq to before *end. False: nothing, for now. */
-bool cl_tcp_lost(struct cl_tcp_conn *c, uint32_t *seq, uint32_t *end);
+static inline bool cl_tcp_lost(struct cl_tcp_conn *c, uint32_t *seq, uint32_t *end)
+{
+    return cl_tcp_board_lost(c) && cl_tcp_find_lost(c, seq, end);
+}
 /* Numbers seq to before end have left; again: not for the first time. Else cl_tcp_board_room was true. */
 void cl_tcp_sent(struct cl_tcp_conn *c, uint32_t seq, uint32_t end, bool again);
 /* A segment acknowledged what is before una, for the first time from `before` on; its SACK blocks are looked at.
  * duplicate: RFC 5681, section 2. Measures the round trip, grows and shrinks the window, sets the timer. */
 void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t before, bool duplicate);
+/* The same of one that acknowledges all, which was one segment of `acked` bytes, while all was calm, with neither SACK
+ * blocks nor marks: what is left of the above then. */
+void cl_tcp_recovery_acked_all(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t acked);
 /* All that is under way is to be sent again, and not for congestion: its answer was lost, or the path does not take
  * segments as large. Those that leave again are of the size of now. */
 void cl_tcp_recovery_again(struct cl_tcp_conn *c);

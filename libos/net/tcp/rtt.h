@@ -41,9 +41,13 @@ static inline void cl_tcp_rtt_sample(struct cl_tcp_rtt *r, uint64_t ns, unsigned
         r->variation_ns = ns / 2;
         return;
     }
-    samples = cl_max(samples, 1u);
     uint64_t apart = ns > r->smoothed_ns ? ns - r->smoothed_ns : r->smoothed_ns - ns;
     int64_t toward = (int64_t)ns - (int64_t)r->smoothed_ns;
+    if (cl_likely(samples <= 1)) { /* without a division by what is not known before */
+        r->variation_ns = (uint64_t)((int64_t)r->variation_ns + ((int64_t)apart - (int64_t)r->variation_ns) / 4);
+        r->smoothed_ns = (uint64_t)((int64_t)r->smoothed_ns + toward / 8);
+        return;
+    }
     r->variation_ns =
         (uint64_t)((int64_t)r->variation_ns + ((int64_t)apart - (int64_t)r->variation_ns) / (int64_t)(4 * samples));
     r->smoothed_ns = (uint64_t)((int64_t)r->smoothed_ns + toward / (int64_t)(8 * samples));

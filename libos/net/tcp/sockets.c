@@ -28,11 +28,11 @@ static uint32_t take_index(struct cl_streams *all)
     unsigned cache = cache_of(all);
     uint32_t index = UINT32_MAX;
     if (cache < all->nif->n_queues) {
-        (void)cl_pool_get(all->pool, cache, &index, 1);
+        (void)cl_pool_get_one(all->pool, cache, &index);
         return index;
     }
     cl_spin_lock(&all->outside);
-    (void)cl_pool_get(all->pool, cache, &index, 1);
+    (void)cl_pool_get_one(all->pool, cache, &index);
     cl_spin_unlock(&all->outside);
     return index;
 }
@@ -41,11 +41,11 @@ static void give_index(struct cl_streams *all, uint32_t index)
 {
     unsigned cache = cache_of(all);
     if (cache < all->nif->n_queues) {
-        cl_pool_put(all->pool, cache, &index, 1);
+        cl_pool_put_one(all->pool, cache, index);
         return;
     }
     cl_spin_lock(&all->outside);
-    cl_pool_put(all->pool, cache, &index, 1);
+    cl_pool_put_one(all->pool, cache, index);
     cl_spin_unlock(&all->outside);
 }
 

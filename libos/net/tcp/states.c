@@ -57,14 +57,18 @@ void cl_tcp_fin_taken(struct cl_tcp_conn *c)
 {
     c->rcv_nxt++;
     c->rcv_edge = cl_seq_max(c->rcv_edge, c->rcv_nxt);
-    c->flags = (c->flags & ~(uint32_t)CL_TCP_FIN_AHEAD) | CL_TCP_FIN_CAME | CL_TCP_ACK_NOW;
+    c->flags = (c->flags & ~(uint32_t)CL_TCP_FIN_AHEAD) | CL_TCP_FIN_CAME;
     c->events |= CL_TCP_EVENT_EOF;
     if (c->receive.bytes) /* what waits is offered a last time: nothing more will complete it */
         c->events |= CL_TCP_EVENT_DATA;
     cl_tcp_aside_free(c); /* what a peer sent behind its FIN */
-    if (c->state == CL_TCP_ESTABLISHED)
+    if (c->state == CL_TCP_ESTABLISHED) {
         c->state = CL_TCP_CLOSE_WAIT;
-    else if (c->state == CL_TCP_FIN_WAIT_1)
+        cl_tcp_ack_now(c); /* the user closes, too, as a rule */
+        return;
+    }
+    c->flags |= CL_TCP_ACK_NOW;
+    if (c->state == CL_TCP_FIN_WAIT_1)
         c->state = CL_TCP_CLOSING;
     else
         time_wait(c);

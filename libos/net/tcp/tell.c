@@ -116,7 +116,7 @@ static void tell_one(struct cl_tcp_conn *c, unsigned event)
     }
 }
 
-void cl_tcp_tell(struct cl_tcp_conn *c)
+void cl_tcp_tell_events(struct cl_tcp_conn *c)
 {
     if (c->flags & CL_TCP_TOLD)
         c->events = 0;

@@ -131,6 +131,8 @@ static void due(struct cl_tcp_conn *c, enum cl_tcp_timer timer)
 
 void cl_tcp_timers(struct cl_tcp_conn *c)
 {
+    if (cl_likely(cl_tcp_due_ns(c) > c->turn->now_ns))
+        return;
     for (unsigned i = 0; i < CL_TCP_TIMERS; i++)
         if (c->due_ns[i] <= c->turn->now_ns)
             due(c, (enum cl_tcp_timer)i);
@@ -138,12 +140,4 @@ void cl_tcp_timers(struct cl_tcp_conn *c)
         c->timer_at = 0;
         c->events |= CL_TCP_EVENT_TIMER;
     }
-}
-
-uint64_t cl_tcp_due_ns(const struct cl_tcp_conn *c)
-{
-    uint64_t first = c->timer_at ? c->timer_at * CL_TCP_USER_TIMER_NS : CL_TCP_NEVER;
-    for (unsigned i = 0; i < CL_TCP_TIMERS; i++)
-        first = cl_min(first, c->due_ns[i]);
-    return first;
 }

@@ -186,7 +186,7 @@ void cl_stream_note_ends(struct cl_stream *s, const struct cl_flow *flow)
 static void on_opened(struct cl_tcp_conn *c, void *arg)
 {
     struct cl_stream *s = arg;
-    (void)c;
+    c->flags |= CL_TCP_ANSWERED_LATER;
     cl_spin_lock(s->guard);
     cl_stream_tell(s, CL_STREAM_OPENED | CL_STREAM_ROOM);
 }

@@ -49,6 +49,7 @@ void cl_tcp_window_opened(struct cl_tcp_conn *c)
         return;
     uint32_t promised = c->rcv_edge - c->rcv_nxt;
     uint32_t worth = cl_min(2u * c->settings->mss, c->receive.limit / 2);
-    if (room_of(c) >= promised + worth)
+    /* Else it would say what is known already; with leases on both sides each to the other, for ever. */
+    if (room_of(c) >= promised + worth && !is_pressed(c))
         c->flags |= CL_TCP_ACK_NOW;
 }

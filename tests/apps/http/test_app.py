@@ -76,7 +76,7 @@ def get(runtime: libos.Runtime, path: str) -> Answer:
 
 def test_files_from_memory_and_in_pieces(runtime: libos.Runtime, serve: Serve) -> None:
     service = serve()
-    assert service.ports == (PORT,)
+    assert (service.ports, service.tcp_ports) == ((), (PORT,))
     assert [get(runtime, "/text.txt").body for _ in range(3)] == [TEXT] * 3
     assert get(runtime, "/large.bin").body == bytes(range(256)) * (LARGE // 256)
     assert get(runtime, "/none").status == 404

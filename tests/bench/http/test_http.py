@@ -24,7 +24,7 @@ def report(**rates: list[float]) -> dict[str, Any]:
     """The document of rounds that are made up: every case of a server has the same rate."""
     with Session("http", seconds=0.02) as session:
         rounds = {name: [{case: found(rate) for case in http.CASES} for rate in each] for name, each in rates.items()}
-        http.report(session, rounds)
+        http.conclude(session, rounds)
     session.finish(http.FIGURES)
     return session.document()
 
@@ -36,7 +36,7 @@ def test_figures_pair_the_rounds() -> None:
     assert {arm["name"] for arm in document["arms"]} == {
         f"{server}: {case.name}" for server in http.SERVERS for case in http.CASES
     }
-    assert any("the client is nearer to its bound" in note for note in document["settings"]["notes"])
+    assert any("the bound is the client" in note for note in document["settings"]["notes"])
 
 
 def test_without_a_baseline_there_is_no_figure() -> None:

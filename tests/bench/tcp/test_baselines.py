@@ -38,7 +38,7 @@ def test_linux_answers_a_client_on_linux(poll: str, rate: float) -> None:
         wait_until(lambda: server.stats()["ended"] == 5 * runs, 20.0, "the clients' resets")
         stats = server.stats()
     assert stats["accepted"] == 5 * runs
-    assert stats["bytes_in"] == stats["bytes_out"] >= 64 * answered
+    assert stats["bytes_in"] >= stats["bytes_out"] >= 64 * answered  # a run may end before an answer
 
 
 def test_an_open_loop_charges_what_is_not_answered() -> None:

@@ -51,16 +51,33 @@ static void resolves_and_keeps_the_latest(void)
     uint32_t lost;
     fresh();
     CHECK(ask(9, S, mac, 1, &lost) == CL_ARP_RESOLVE && !lost);
-    for (uint32_t buf = 2; buf <= 4; buf++)
+    for (uint32_t buf = 2; buf <= CL_ARP_HELD; buf++)
         CHECK(ask(9, S, mac, buf, &lost) == CL_ARP_WAIT && !lost);
-    CHECK(ask(9, S, mac, 5, &lost) == CL_ARP_WAIT && lost == 1);
+    CHECK(ask(9, S, mac, CL_ARP_HELD + 1, &lost) == CL_ARP_WAIT && lost == 1);
     CHECK(cache->n_pending == 1);
     struct cl_arp_todo todo = say(CL_ARP_REPLY, 9, mac_b, 1, 2 * S);
-    CHECK(todo.learned && !todo.reply && todo.n_out == 4 && cl_mac_equal(todo.mac, mac_b));
-    for (unsigned i = 0; i < 4; i++)
+    CHECK(todo.learned && !todo.reply && todo.n_out == CL_ARP_HELD && cl_mac_equal(todo.mac, mac_b));
+    for (unsigned i = 0; i < CL_ARP_HELD; i++)
         CHECK(todo.out[i].buf == 2 + i);
-    CHECK(cache->n_pending == 0);
+    CHECK(cache->n_pending == 0 && cache->n_held == 0);
     CHECK(ask(9, 3 * S, mac, 6, &lost) == CL_ARP_FOUND && cl_mac_equal(mac, mac_b) && !lost);
+}
+
+/* Many neighbours that do not answer have not all buffers of the NIC. */
+static void holds_only_so_many(void)
+{
+    uint8_t mac[6];
+    uint32_t lost, buf = 1;
+    struct cl_frame out;
+    fresh();
+    for (unsigned n = 1; n <= CL_ARP_HELD_ALL / CL_ARP_HELD; n++)
+        for (unsigned i = 0; i < CL_ARP_HELD; i++, buf++)
+            CHECK(ask(10 + n, S, mac, buf, &lost) != CL_ARP_FOUND && !lost);
+    CHECK(ask(9, S, mac, buf, &lost) == CL_ARP_RESOLVE && lost == buf); /* it has none that could give way */
+    CHECK(ask(11, S, mac, buf, &lost) == CL_ARP_WAIT && lost == 1);
+    for (buf = 0; cl_arp_drain(cache, &out); buf++)
+        ;
+    CHECK(buf == CL_ARP_HELD_ALL && cache->n_held == 0);
 }
 
 static void refreshes_by_unicast_then_expires(void)
@@ -181,6 +198,7 @@ int main(void)
 {
     cl_net_self_set(&self, (const uint8_t[6]){2, 0, 0, 0, 0, 1}, 0x0a000001, 24, 0);
     resolves_and_keeps_the_latest();
+    holds_only_so_many();
     refreshes_by_unicast_then_expires();
     gives_up();
     learns_only_what_concerns_us();

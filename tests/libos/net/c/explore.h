@@ -40,6 +40,19 @@ static inline void cl_spin_unlock(struct cl_spin *l)
     l->word = 0; /* nobody can tell that from a moment later, when this thread next pauses */
 }
 
+/* What nobody shares is not locked. */
+static inline void cl_spin_lock_if(struct cl_spin *l, bool shared)
+{
+    if (shared)
+        cl_spin_lock(l);
+}
+
+static inline void cl_spin_unlock_if(struct cl_spin *l, bool shared)
+{
+    if (shared)
+        cl_spin_unlock(l);
+}
+
 #include "libos/sched/switch.h"
 
 #include <stdio.h>

@@ -25,6 +25,8 @@ static unsigned mutant; /* the fault that is in; 0: none (tests/libos/net/test_f
 #define cl_pool_get model_get
 #define cl_pool_put model_put
 #include "runtime/pool.h"
+#define cl_pool_get_one(pool, cache, out) (model_get(pool, cache, out, 1) == 1)
+#define cl_pool_put_one(pool, cache, index) model_put(pool, cache, &(uint32_t){index}, 1)
 #include FLOW_H
 #undef CL_FLOW_BURST
 #define CL_FLOW_BURST turn_of_a_flow()
@@ -276,7 +278,7 @@ static void kthread(void)
         else if (what == n && now.ready[self].first && kept())
             run_kept(q);
         else if (what == n && now.ready[self].first)
-            run_flow(&fixed.nif, &q, &req, &(struct pace){0, 0});
+            run_flow(&fixed.nif, &q, &req, &(struct pace){0, 0}, &(unsigned){1});
         else if (what == n + 1 && fixed.s->sleep && next_of(self))
             cl_netif_ready(&fixed.nif, self);
         else if (what == n + 1 && kept() && now.asked < WAKES)
@@ -321,6 +323,7 @@ static void begin_queue(unsigned k)
     q->flush_at = 1;
     q->signals = &q->own_signals;
     q->inbox = cl_inbox_new(CL_INBOX_ITEMS);
+    now.ready[k].shared = true;
     q->ready = &now.ready[k];
     ex_region(&q->rx_lock, (size_t)((char *)(q->loop + CL_NETQ_LOOP) - (char *)&q->rx_lock));
 }
@@ -338,7 +341,7 @@ static void begin_all(void)
     cl_net_self_set(&nif->self, mac, 0x0a000001, 24, 0);
     fixed.socket = (struct cl_udp_socket){.port = PORT, .kind = CL_UDP_ORDERED, .fn.plain = handle, .nif = nif};
     fixed.ports[cl_be16(PORT)] = &fixed.socket;
-    now.flows = (struct cl_flows){.table = {{1, 2}, 1, now.buckets},
+    now.flows = (struct cl_flows){.table = {.secret = {1, 2}, .mask = 1, .shared = true, .buckets = now.buckets},
                                   .flow_pool = (struct cl_pool *)&now.in_use[0],
                                   .item_pool = (struct cl_pool *)&now.in_use[1],
                                   .flows = now.flow,

@@ -2,7 +2,7 @@
 comes.
 
 Both sides open, both send. What they reach is printed and not judged. `make soak` prints what Linux reaches with Linux
-over the same wire, too.
+over the same wire, too: by the rule of congestion that we have, and by what this machine uses else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from corelane.drivers.nic.tap.tap import Tap
 
 pytestmark = pytest.mark.root
 
-OTHER = Faults(duplicate=0.01, corrupt=0.001)
 # Loss, least and longest delay in us; bytes of each transfer in make test (0: none there) and in make soak.
 WIRES = {
     "0.1 %": (0.001, 0, 0, 2 << 20, 256 << 20),
@@ -36,6 +35,7 @@ WIRES = {
     "0.1 %, 100 ms": (0.001, 80_000, 100_000, 0, 4 << 20),
     "1 %": (0.01, 0, 0, 0, 128 << 20),
     "1 %, 10 ms": (0.01, 0, 10_000, 200_000, 8 << 20),
+    "1 %, 10 ms, in order": (0.01, 5_000, 5_000, 0, 8 << 20),
     "1 %, 100 ms": (0.01, 0, 100_000, 0, 1 << 20),
     "5 %": (0.05, 0, 0, 100_000, 8 << 20),
     "5 %, 10 ms": (0.05, 5_000, 10_000, 0, 1 << 20),
@@ -43,15 +43,29 @@ WIRES = {
 }
 
 
+OUR_RULE = "cubic"
+
+
+def rule_of(s: socket.socket) -> str:
+    """Of congestion, by which a socket of Linux sends."""
+    return s.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\0").decode()
+
+
 def link(wire: str) -> Link:
     loss, least, longest, _, _ = WIRES[wire]
-    return Link(loss=loss, delay_us=least, jitter_us=longest - least, reorder=0.01)
+    reorder = 0 if "in order" in wire else 0.01
+    return Link(loss=loss, delay_us=least, jitter_us=longest - least, reorder=reorder)
+
+
+def other(wire: str) -> Faults:
+    """What befalls frames besides."""
+    return Faults(duplicate=0 if "in order" in wire else 0.01, corrupt=0.001)
 
 
 def bad(wire: str, seed: int) -> Callable[[Nic], Nic]:
     """Wraps a NIC: one direction of its link loses and delays like the other."""
     return lambda nic: FaultNic(
-        LinkNic(nic, rx=link(wire), tx=link(wire), seed=seed), rx=OTHER, tx=OTHER, seed=seed + 1
+        LinkNic(nic, rx=link(wire), tx=link(wire), seed=seed), rx=other(wire), tx=other(wire), seed=seed + 1
     )
 
 
@@ -106,6 +120,7 @@ def exchange(ours: Any, size: int) -> None:
         into, out = (stack.enter_context(ours.socket(ours.address(kind))) for kind in ("sink", "source"))
         for s in (to_us, into, out):
             s.settimeout(300.0)
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, OUR_RULE.encode())
         out.sendall(b"%d\n" % size)
         at_once(lambda: sends(to_us), lambda: sends(into), lambda: takes(out))
     assert ours.result(timeout_s=120.0) == (0, *expected)
@@ -128,14 +143,15 @@ def two_of_linux(wire: str, seed: int) -> Iterator[tuple[netns.Namespace, netns.
                 nics.append(Tap(address=f"10.99.0.{i + 1}/24", ifname="clw"))
                 offloads_off("clw")  # else the wire loses 64 KiB at a time, which is one loss for the sender
         macs = [space.ip("-brief", "link", "show", "dev", "clw").split()[2] for space in (a, b)]
-        for space, other, mac in ((a, "10.99.0.2", macs[1]), (b, "10.99.0.1", macs[0])):
-            space.ip("neigh", "replace", other, "lladdr", mac, "dev", "clw", "nud", "permanent")
-        faulty = FaultNic(nics[1], rx=OTHER, tx=OTHER, seed=seed)
+        for space, far, mac in ((a, "10.99.0.2", macs[1]), (b, "10.99.0.1", macs[0])):
+            space.ip("neigh", "replace", far, "lladdr", mac, "dev", "clw", "nud", "permanent")
+        faulty = FaultNic(nics[1], rx=other(wire), tx=other(wire), seed=seed)
         with Wire(nics[0], faulty, there=link(wire), back=link(wire), seed=seed).start():
             yield a, b
 
 
-def linux_to_linux(wire: str, seed: int, data: bytes) -> None:
+def linux_to_linux(wire: str, seed: int, data: bytes, rule: str = "") -> str:
+    """Prints what Linux reaches by a rule of congestion, "": its own. Returns which it was."""
     with two_of_linux(wire, seed) as (a, b):
         with b.entered():
             listener = socket.create_server(("10.99.0.2", 0))
@@ -143,6 +159,9 @@ def linux_to_linux(wire: str, seed: int, data: bytes) -> None:
             with a.entered():
                 s = stack.enter_context(socket.socket())
             s.settimeout(300.0)
+            if rule:
+                s.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, rule.encode())
+            used = rule_of(s)
             s.connect(listener.getsockname())
             peer = stack.enter_context(listener.accept()[0])
             since = time.monotonic()
@@ -155,7 +174,8 @@ def linux_to_linux(wire: str, seed: int, data: bytes) -> None:
                 assert take(peer) == (len(data), zlib.crc32(data))
 
             at_once(sends, takes)
-        print(f"Linux to Linux, alone: {len(data) * 8 / (time.monotonic() - since) / 1e6:.2f} Mb/s")
+        print(f"Linux to Linux, alone, {used}: {len(data) * 8 / (time.monotonic() - since) / 1e6:.2f} Mb/s")
+    return used
 
 
 CASES = [pytest.param("tap", w, marks=pytest.mark.soak(short=bool(of[3]), takes_s=60)) for w, of in WIRES.items()]
@@ -165,12 +185,12 @@ CASES += [pytest.param("af_xdp", w, marks=pytest.mark.soak(takes_s=60)) for w in
 @pytest.mark.parametrize(("nic", "wire"), CASES)
 def test_every_byte_comes(ours_behind: Callable[..., Any], nic: str, wire: str, seed: int) -> None:
     size = soak.examples(*WIRES[wire][3:])
-    print(f"\n{wire} lost, with doubles, overtaking and flipped bits:")
+    print(f"\n{wire}: lost, with flipped bits, and with doubles and overtaking if it does not say otherwise:")
     with ours_behind(nic, 1, bad(wire, seed)) as ours:
         exchange(ours, size)
         assert ours.errors()[0] == 0
         counts = ours.counts()
         print(f"resent {counts.resent}, time-outs {counts.timeouts}, out of order {counts.out_of_order}")
         assert counts.resent + counts.out_of_order > 0
-    if soak.SOAKS:
-        linux_to_linux(wire, seed, ours.pattern(0, size))
+    if soak.SOAKS and linux_to_linux(wire, seed, ours.pattern(0, size)) != OUR_RULE:
+        linux_to_linux(wire, seed, ours.pattern(0, size), OUR_RULE)

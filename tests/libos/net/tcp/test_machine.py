@@ -22,7 +22,8 @@ NETWORKS = {
     "lossy": (100_000, 50, 20, 50, 10_000, 1000),
     "awful": (20_000, 250, 200, 300, 500, 1000),
     "without memory": (60_000, 20, 20, 50, 50, 12),
-    "at once": (60_000, 10, 0, 0, 0, 60),
+    # Not 0: in no time at all two ends can send and refuse without an end, before a reader gives memory back.
+    "at once": (60_000, 10, 0, 0, 1, 60),
 }
 
 
@@ -43,6 +44,18 @@ def test_every_byte_comes_once_and_all_ends(c_program: Program, network: str, se
 def test_nothing_is_left_of_whatever_happened(c_program: Program, steps: int, seed: int) -> None:
     rounds = soak.examples(60_000, 3_000_000) // steps
     assert c_program("tests/libos/net/tcp/c/fuzz_machine.c", one_thread=True)(seed, rounds, steps) == "ok\n"
+
+
+@pytest.mark.parametrize("network", ["good", "lossy", "without memory"])
+def test_what_is_predicted_is_handled_as_all_else(c_program: Program, network: str, seed: int) -> None:
+    """Byte for byte, and at the same times: with the short way of segments and without."""
+    run = c_program(TRANSFER, one_thread=True)
+    assert run(seed, *NETWORKS[network], 10, 1) == run(seed, *NETWORKS[network], 10, 0)
+
+
+def test_what_is_predicted_is_handled_as_all_else_whatever_happens(c_program: Program, seed: int) -> None:
+    run = c_program("tests/libos/net/tcp/c/fuzz_machine.c", one_thread=True)
+    assert run(seed, 100, 300, 1) == run(seed, 100, 300, 0)
 
 
 # Who closes first (0: who opened, 1: the other, 2: both), whether both open; how many segments are lost, how many are

@@ -14,6 +14,11 @@ def test_every_byte_comes_back(c_program: Program, kthreads: int, connections: i
     assert c_program("tests/libos/net/tcp/c/runtimes.c")(kthreads, connections, size) == "ok\n"
 
 
+@pytest.mark.parametrize(("kthreads", "connections", "size"), [(1, 30, 200), (4, 20, 3000)])
+def test_a_connection_is_woken_by_others(c_program: Program, kthreads: int, connections: int, size: int) -> None:
+    assert c_program("tests/libos/net/tcp/c/woken.c")(kthreads, connections, size) == "ok\n"
+
+
 @pytest.mark.parametrize("kthreads", [1, 2])
 @pytest.mark.parametrize("loss", [0, 20])
 def test_equal_seeds_are_equal_on_a_virtual_clock(c_program: Program, kthreads: int, loss: int, seed: int) -> None:
@@ -22,6 +27,11 @@ def test_equal_seeds_are_equal_on_a_virtual_clock(c_program: Program, kthreads: 
     assert first == again
     if loss:
         assert " 0 resent" not in first
+
+
+def test_many_connections_of_a_neighbour_that_is_not_known_yet(c_program: Program) -> None:
+    """All SYNs are answered at once, to where they came from; data waits until ARP says where."""
+    assert c_program("tests/libos/net/tcp/c/neighbours.c", one_thread=True)() == "ok\n"
 
 
 def test_loss_at_a_round_trip_of_20_us_costs_little_on_a_virtual_clock(c_program: Program) -> None:

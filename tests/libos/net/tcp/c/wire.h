@@ -30,6 +30,11 @@ static struct cl_tcp_host *good;
 static int good_socket = -1;
 static uint64_t pings, pongs, next_ping_ns;
 static uint8_t victim_mac[6];
+static uint8_t attacker_mac[6]; /* from which the attacker's frames come */
+static uint8_t heard_mac[6];    /* to which the runtime's latest packet went */
+static bool arp_waits;          /* ARP is not answered, but asked, ... */
+static unsigned arp_asked;      /* ... so often, the last time with: */
+static struct cl_arp arp_question;
 /* Of the case: sees what is sent to others than the good peer, peer and port: to whom. NULL: none. */
 static void (*hears)(uint32_t peer, uint16_t port, const struct cl_tcp_segment *s, const uint8_t *data);
 static uint32_t awaited_ip; /* whose segments are `heard` */
@@ -64,7 +69,7 @@ static void put_frame(const void *bytes, unsigned len)
 static void put_packet(const void *packet, unsigned len)
 {
     uint8_t frame[2048];
-    cl_eth_fill((struct cl_eth *)frame, victim_mac, ends[1]->mac, CL_ETHERTYPE_IPV4);
+    cl_eth_fill((struct cl_eth *)frame, victim_mac, attacker_mac, CL_ETHERTYPE_IPV4);
     memcpy(frame + CL_ETH_HLEN, packet, len);
     put_frame(frame, CL_ETH_HLEN + len);
 }
@@ -91,7 +96,7 @@ static void say(uint32_t peer, uint16_t port, struct cl_tcp_segment s, const voi
 }
 
 /* The attacker complains by ICMP of a segment of the runtime's. */
-static void complain(uint32_t peer, uint16_t port, uint8_t type, uint8_t code, uint16_t mtu, uint32_t seq)
+static inline void complain(uint32_t peer, uint16_t port, uint8_t type, uint8_t code, uint16_t mtu, uint32_t seq)
 {
     struct {
         struct cl_icmp icmp;
@@ -128,9 +133,16 @@ static void take_frame(const uint8_t *frame)
     unsigned total = cl_be16(ip->total_len_be), tcp = CL_ETH_HLEN + CL_IPV4_HLEN;
     if (((const struct cl_eth *)frame)->type_be == cl_be16(CL_ETHERTYPE_ARP)) {
         const struct cl_arp *arp = (const struct cl_arp *)(frame + CL_ETH_HLEN);
-        if (arp->op_be == cl_be16(CL_ARP_REQUEST) && arp->target_ip_be != cl_be32(OURS))
+        if (arp->op_be != cl_be16(CL_ARP_REQUEST) || arp->target_ip_be == cl_be32(OURS))
+            return;
+        arp_question = *arp;
+        arp_asked++;
+        if (!arp_waits)
             answer_arp(arp);
-    } else if (ip->dst_be == cl_be32(GOOD)) {
+        return;
+    }
+    memcpy(heard_mac, frame, 6);
+    if (ip->dst_be == cl_be32(GOOD)) {
         cl_tcp_host_take(good, frame + CL_ETH_HLEN, total);
     } else if (ip->proto == CL_IPPROTO_TCP) {
         struct cl_tcp_segment s;
@@ -212,6 +224,7 @@ static void wire_begin(uint64_t seed, uint32_t kthreads, uint8_t options)
     struct cl_memory_config m = {.clock = &clock, .queues = {kthreads, 1}, .ring_slots = 4096, .buffers = 16384};
     CHECK_EQ(cl_memory_link_new(&m, ends, err), 0);
     memcpy(victim_mac, ends[0]->mac, 6);
+    memcpy(attacker_mac, ends[1]->mac, 6);
     struct cl_runtime_config c = {.nic = ends[0], .ipv4 = OURS, .ipv4_prefix = 8};
     CHECK(cl_runtime_new(&c, &victim, err) == 0, "%s", err);
     CHECK_EQ(cl_runtime_listen_tcp(victim, ECHO_PORT, BACKLOG, &echo_events, NULL), 0);
@@ -250,14 +263,14 @@ static uint64_t held(void)
 }
 
 /* A time in which the good peer asks nothing. */
-static void rest_for(uint64_t ns)
+static inline void rest_for(uint64_t ns)
 {
     next_ping_ns = now_ns + ns + 1;
     run_for(ns);
 }
 
 /* The good connection answers as before. */
-static void goes_on(void)
+static inline void goes_on(void)
 {
     uint64_t asked = pings, after_ns = now_ns + 5 * SECOND;
     while (pongs < asked + 10 * PING_BYTES && now_ns < after_ns)

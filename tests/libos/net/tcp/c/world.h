@@ -72,10 +72,12 @@ static uint64_t world_random = 88172645463325252ull;
 static struct flying flying[MOST_UNDER_WAY];
 static unsigned n_flying;
 static uint64_t n_flown, n_lost;
-static uint8_t *keepable;               /* memory of the segment that is arriving, if the host may keep it */
-static unsigned n_kept, most_kept = 64; /* memories of segments, as of a NIC */
-static unsigned lost_in_a_row[2];       /* by receiver */
-static uint64_t wire_free_ns[2];        /* when a direction has sent what waits for it; by receiver */
+static bool no_prediction;                    /* of hosts made from now on */
+static uint64_t said = 0xcbf29ce484222325ull; /* a hash of all that left, and when */
+static uint8_t *keepable;                     /* memory of the segment that is arriving, if the host may keep it */
+static unsigned n_kept, most_kept = 64;       /* memories of segments, as of a NIC */
+static unsigned lost_in_a_row[2];             /* by receiver */
+static uint64_t wire_free_ns[2];              /* when a direction has sent what waits for it; by receiver */
 /* Of the test: sees each segment that leaves; true: it is lost. NULL: none. */
 static bool (*intercept)(unsigned from, const struct cl_tcp_segment *s);
 
@@ -161,6 +163,14 @@ static void referee(struct user *u, const struct cl_tcp_segment *s)
     }
 }
 
+/* FNV-1a. */
+static void note_said(const uint8_t *bytes, uint32_t len)
+{
+    for (uint32_t i = 0; i < len; i++)
+        said = (said ^ bytes[i]) * 0x100000001b3ull;
+    said = (said ^ now_ns) * 0x100000001b3ull;
+}
+
 static bool world_emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
                        const struct cl_tcp_bytes *data)
 {
@@ -180,6 +190,7 @@ static bool world_emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const st
         left -= n;
     }
     show("sends", h->index, s);
+    note_said(bytes, len);
     referee(u, s);
     if (!h->mute && !(intercept && intercept(h->index, s)))
         send_bytes(!h->index, bytes, len, s->ecn);
@@ -296,6 +307,7 @@ static void host_init(unsigned index, uint32_t chunks)
     h->index = index;
     h->ip = 0x0a000001u + index;
     cl_tcp_settings_default(&h->stack.settings, 1500);
+    h->stack.settings.no_prediction = no_prediction;
     h->stack.chunks = cl_chunks_new((uint64_t)chunks * CL_CHUNK_BYTES, 1);
     h->stack.secret = (struct cl_flow_secret){index + 1, 77};
     h->turn = (struct cl_tcp_turn){.stack = &h->stack,

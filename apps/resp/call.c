@@ -1,0 +1,245 @@
+/* See call.h. The checks and their order are Redis' processCommand: a client sees the same error of two. */
+#include "call.h"
+#include "block.h"
+#include "db.h"
+#include "evict.h"
+#include "reply.h"
+
+#include <ctype.h>
+
+#define NAME_MOST 64
+/* What a command may take beyond its arguments: nodes, links, its reply's first chunk. */
+#define NEED_BYTES 8192
+#define NEED_PER_ARG 256
+
+static const struct cl_rcmd *find_sub(const struct cl_rcmd *cmd, struct cl_slice name)
+{
+    for (const struct cl_rcmd *sub = cmd->subs; sub->name; sub++)
+        if (cl_slice_is(name, sub->name))
+            return sub;
+    return NULL;
+}
+
+const struct cl_rcmd *cl_rcall_find(struct cl_resp *r, const struct cl_slice *argv, uint32_t argc, bool *sub)
+{
+    uint8_t name[NAME_MOST];
+    struct cl_slice key = {name, argv[0].len};
+    *sub = false;
+    if (key.len > NAME_MOST)
+        return NULL;
+    for (uint32_t i = 0; i < key.len; i++)
+        name[i] = (uint8_t)tolower(argv[0].p[i]);
+    struct cl_rname *n = (struct cl_rname *)cl_rdict_find(&r->by_name, cl_rdict_hash(&r->secret, key), key);
+    if (!n || !n->cmd->subs || argc < 2)
+        return n ? n->cmd : NULL;
+    *sub = true;
+    return find_sub(n->cmd, argv[1]);
+}
+
+static bool is_sub_of(const struct cl_rcmd *cmd, const struct cl_rcmd *container)
+{
+    for (const struct cl_rcmd *sub = container->subs; sub && sub->name; sub++)
+        if (sub == cmd)
+            return true;
+    return false;
+}
+
+void cl_rcall_name(struct cl_resp *r, const struct cl_rcmd *cmd, char name[64])
+{
+    snprintf(name, 64, "%s", cmd->name);
+    if (cmd >= r->commands && cmd < r->commands + r->n_commands)
+        return;
+    for (uint32_t i = 0; i < r->n_commands; i++)
+        if (is_sub_of(cmd, &r->commands[i])) {
+            snprintf(name, 64, "%s|%s", r->commands[i].name, cmd->name);
+            return;
+        }
+}
+
+uint32_t cl_rcall_number(const struct cl_resp *r, const struct cl_rcmd *cmd)
+{
+    uint32_t number = r->n_commands;
+    if (cl_likely(cmd >= r->commands && cmd < r->commands + r->n_commands))
+        return (uint32_t)(cmd - r->commands);
+    for (uint32_t i = 0; i < r->n_commands; i++)
+        for (const struct cl_rcmd *sub = r->commands[i].subs; sub && sub->name; sub++, number++)
+            if (sub == cmd)
+                return number;
+    return number;
+}
+
+bool cl_rcall_arity(const struct cl_rcmd *cmd, uint32_t argc)
+{
+    return cmd->arity >= 0 ? argc == (uint32_t)cmd->arity : argc >= (uint32_t)-cmd->arity;
+}
+
+/* Not run, and not queued: a transaction will not be either. */
+static void reject(struct cl_resp_client *c)
+{
+    if (c->flags & CL_RC_MULTI)
+        c->flags |= CL_RC_DIRTY_EXEC;
+}
+
+static void unknown(struct cl_resp_client *c, bool sub)
+{
+    char args[160];
+    int n = 0;
+    if (sub) {
+        char upper[NAME_MOST];
+        snprintf(upper, sizeof upper, "%.*s", (int)cl_min(ARG(c, 0).len, 63u), ARG(c, 0).p);
+        for (char *p = upper; *p; p++)
+            *p = (char)toupper(*p);
+        cl_reply_error(c, "ERR unknown subcommand '%.*s'. Try %s HELP.", (int)cl_min(ARG(c, 1).len, 128u), ARG(c, 1).p,
+                       upper);
+        return;
+    }
+    args[0] = 0;
+    for (uint32_t i = 1; i < c->argc && n < 128; i++)
+        n += snprintf(args + n, sizeof args - (size_t)n, "'%.*s' ", (int)cl_min(ARG(c, i).len, (uint32_t)(128 - n)),
+                      ARG(c, i).p);
+    cl_reply_error(c, "ERR unknown command '%.*s', with args beginning with: %s", (int)cl_min(ARG(c, 0).len, 128u),
+                   ARG(c, 0).p, args);
+}
+
+/* What a command may take at most, but for those that ask for more themselves. */
+static uint64_t most_bytes(const struct cl_resp_client *c)
+{
+    uint64_t bytes = NEED_BYTES + c->argc * (uint64_t)NEED_PER_ARG;
+    for (uint32_t i = 1; i < c->argc; i++)
+        bytes += 2 * (uint64_t)c->argv[i].len;
+    return bytes;
+}
+
+/* Whether it may be called now; else that was answered. */
+static bool allowed(struct cl_resp_client *c, const struct cl_rcmd *cmd)
+{
+    char name[NAME_MOST];
+    if (!cl_rcall_arity(cmd, c->argc)) {
+        cl_rcall_name(c->r, cmd, name);
+        cl_reply_error(c, "ERR wrong number of arguments for '%s' command", name);
+        return false;
+    }
+    if (!c->authenticated && !(cmd->flags & CL_RF_NO_AUTH)) {
+        cl_reply_error(c, "NOAUTH Authentication required.");
+        return false;
+    }
+    if ((c->flags & CL_RC_MULTI) && (cmd->flags & CL_RF_NO_MULTI)) {
+        cl_reply_error(c, "ERR Command not allowed inside a transaction");
+        return false;
+    }
+    bool kept = (c->flags & CL_RC_MULTI) && !(cmd->flags & CL_RF_NOW);
+    if ((kept || (cmd->flags & (CL_RF_DENYOOM | CL_RF_GROWS))) && !cl_evict_or_refuse(c, most_bytes(c)))
+        return false;
+    if (c->protocol == 2 && c->n_channels + c->n_patterns && !(cmd->flags & CL_RF_SUBSCRIBED)) {
+        cl_rcall_name(c->r, cmd, name);
+        cl_reply_error(c,
+                       "ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are "
+                       "allowed in this context",
+                       name);
+        return false;
+    }
+    return true;
+}
+
+static void queue(struct cl_resp_client *c, const struct cl_rcmd *cmd)
+{
+    struct cl_rargs *args = cl_rargs_new(c->r, cmd, c->argv, c->argc);
+    if (c->queue_last)
+        c->queue_last->next = args;
+    else
+        c->queue = args;
+    c->queue_last = args;
+    c->queued++;
+    c->queue_bytes += args->bytes;
+    cl_reply_status(c, "QUEUED");
+}
+
+/* One line of MONITOR. */
+static void show(struct cl_resp_client *c, struct cl_resp_client *to)
+{
+    char head[96];
+    int n = snprintf(head, sizeof head, "+%lld.%06lld [%u %s]", (long long)(c->r->now_ms / 1000),
+                     (long long)(c->r->now_ms % 1000 * 1000), c->db, c->peer);
+    cl_reply_raw(to, head, (uint64_t)n);
+    for (uint32_t i = 0; i < c->argc; i++) {
+        cl_reply_raw(to, " \"", 2);
+        for (uint32_t k = 0; k < c->argv[i].len; k++) {
+            uint8_t ch = c->argv[i].p[k];
+            const char *at = strchr("\n\r\t\a\b", ch);
+            if (ch == '"' || ch == '\\')
+                n = snprintf(head, sizeof head, "\\%c", ch);
+            else if (ch && at)
+                n = snprintf(head, sizeof head, "\\%c", "nrtab"[at - "\n\r\t\a\b"]);
+            else
+                n = snprintf(head, sizeof head, isprint(ch) ? "%c" : "\\x%02x", ch);
+            cl_reply_raw(to, head, (uint64_t)n);
+        }
+        cl_reply_raw(to, "\"", 1);
+    }
+    cl_reply_raw(to, "\r\n", 2);
+}
+
+static void monitor(struct cl_resp_client *c, const struct cl_rcmd *cmd)
+{
+    if (cmd->flags & (CL_RF_SKIP_MONITOR | CL_RF_SECRET | CL_RF_ADMIN))
+        return;
+    for (struct cl_resp_client *to = c->r->clients; to; to = to->next)
+        if (to->flags & CL_RC_MONITOR)
+            show(c, to);
+}
+
+void cl_rcall_run(struct cl_resp_client *c, const struct cl_rcmd *cmd)
+{
+    struct cl_resp *r = c->r;
+    if (cl_unlikely(r->n_monitors))
+        monitor(c, cmd);
+    c->cmd = c->last_cmd = cmd;
+    c->flags &= ~(uint32_t)CL_RC_FAILED;
+    cmd->fn(c);
+    r->stats.commands++;
+    struct cl_rcmd_stats *s = &r->command_stats[cl_rcall_number(r, cmd)];
+    s->calls++;
+    s->failed += (c->flags & CL_RC_FAILED) != 0;
+}
+
+void cl_rcall(struct cl_resp_client *c)
+{
+    bool sub;
+    const struct cl_rcmd *cmd = cl_rcall_find(c->r, c->argv, c->argc, &sub);
+    if (cl_unlikely(!cmd)) {
+        unknown(c, sub);
+        reject(c);
+        return;
+    }
+    if (!allowed(c, cmd)) {
+        reject(c);
+        c->r->command_stats[cl_rcall_number(c->r, cmd)].rejected++;
+        return;
+    }
+    if ((c->flags & CL_RC_MULTI) && !(cmd->flags & CL_RF_NOW)) {
+        queue(c, cmd);
+        return;
+    }
+    cl_rcall_run(c, cmd);
+    if (cl_unlikely(c->r->ready != NULL))
+        cl_rblock_serve(c->r);
+}
+
+void cl_rcall_unwatch(struct cl_resp_client *c)
+{
+    while (c->watching)
+        cl_rlink_remove(c->watching);
+}
+
+void cl_rcall_discard(struct cl_resp_client *c)
+{
+    for (struct cl_rargs *args = c->queue, *next; args; args = next) {
+        next = args->next;
+        cl_rargs_free(c->r, args);
+    }
+    c->queue = c->queue_last = NULL;
+    c->queued = 0;
+    c->queue_bytes = 0;
+    c->flags &= ~(uint32_t)(CL_RC_MULTI | CL_RC_DIRTY_CAS | CL_RC_DIRTY_EXEC);
+    cl_rcall_unwatch(c);
+}

@@ -1,0 +1,227 @@
+/* COMMAND: the table, as clients ask for it. */
+#include "call.h"
+#include "commands.h"
+#include "reply.h"
+
+static const char *const flag_names[] = {
+    "write",    "readonly",    "denyoom",      "admin", "pubsub",  "noscript",          "blocking",
+    "loading",  "stale",       "skip_monitor", "fast",  "no_auth", "no_mandatory_keys", "no_async_loading",
+    "no_multi", "movablekeys", "allow_busy"};
+#define N_FLAGS (sizeof flag_names / sizeof flag_names[0])
+
+static const char *const group_names[] = {"connection", "server",       "generic",    "string", "bitmap",
+                                          "list",       "set",          "sorted-set", "hash",   "stream",
+                                          "pubsub",     "transactions", "scripting"};
+static const char *const category_names[] = {"@connection", "@admin",       "@keyspace",  "@string", "@bitmap",
+                                             "@list",       "@set",         "@sortedset", "@hash",   "@stream",
+                                             "@pubsub",     "@transaction", "@scripting"};
+
+static void reply_flags(struct cl_resp_client *c, const struct cl_rcmd *cmd)
+{
+    int64_t n = 0;
+    for (unsigned i = 0; i < N_FLAGS; i++)
+        n += cmd->flags >> i & 1;
+    cl_reply_set(c, n);
+    for (unsigned i = 0; i < N_FLAGS; i++)
+        if (cmd->flags >> i & 1)
+            cl_reply_status(c, flag_names[i]);
+}
+
+static void reply_categories(struct cl_resp_client *c, const struct cl_rcmd *cmd)
+{
+    const char *names[6];
+    int64_t n = 0;
+    if (cmd->flags & CL_RF_WRITE)
+        names[n++] = "@write";
+    if (cmd->flags & CL_RF_READONLY)
+        names[n++] = "@read";
+    if (cmd->group != CL_RG_SERVER)
+        names[n++] = category_names[cmd->group];
+    if (cmd->flags & CL_RF_ADMIN)
+        names[n++] = "@admin";
+    names[n++] = cmd->flags & CL_RF_FAST ? "@fast" : "@slow";
+    if (cmd->flags & CL_RF_BLOCKING)
+        names[n++] = "@blocking";
+    cl_reply_set(c, n);
+    for (int64_t i = 0; i < n; i++)
+        cl_reply_status(c, names[i]);
+}
+
+static int64_t count(const struct cl_rcmd *cmd)
+{
+    int64_t n = 0;
+    while (cmd && cmd[n].name)
+        n++;
+    return n;
+}
+
+/* One level of parts below it at most, which have none. */
+static void reply_row(struct cl_resp_client *c, const struct cl_rcmd *cmd, bool is_sub)
+{
+    char name[64];
+    cl_rcall_name(c->r, cmd, name);
+    cl_reply_array(c, 10);
+    cl_reply_text(c, name);
+    cl_reply_int(c, cmd->arity);
+    reply_flags(c, cmd);
+    cl_reply_int(c, cmd->first);
+    cl_reply_int(c, cmd->last);
+    cl_reply_int(c, cmd->step);
+    reply_categories(c, cmd);
+    cl_reply_array(c, 0);                             /* tips */
+    cl_reply_array(c, 0);                             /* key specifications */
+    cl_reply_array(c, is_sub ? 0 : count(cmd->subs)); /* which follow */
+}
+
+static void reply_info(struct cl_resp_client *c, const struct cl_rcmd *cmd)
+{
+    reply_row(c, cmd, false);
+    for (const struct cl_rcmd *sub = cmd->subs; sub && sub->name; sub++)
+        reply_row(c, sub, true);
+}
+
+void cl_cmd_command(struct cl_resp_client *c)
+{
+    cl_reply_array(c, c->r->n_commands);
+    for (uint32_t i = 0; i < c->r->n_commands; i++)
+        reply_info(c, &c->r->commands[i]);
+}
+
+void cl_cmd_command_count(struct cl_resp_client *c)
+{
+    cl_reply_int(c, c->r->n_commands);
+}
+
+/* "name" or "name|part". */
+static const struct cl_rcmd *named(struct cl_resp_client *c, struct cl_slice s)
+{
+    struct cl_slice parts[2] = {s, {NULL, 0}};
+    const uint8_t *bar = memchr(s.p, '|', s.len);
+    bool sub;
+    if (bar) {
+        parts[0].len = (uint32_t)(bar - s.p);
+        parts[1] = (struct cl_slice){bar + 1, s.len - parts[0].len - 1};
+    }
+    const struct cl_rcmd *cmd = cl_rcall_find(c->r, parts, bar ? 2 : 1, &sub);
+    return bar && !sub ? NULL : cmd;
+}
+
+void cl_cmd_command_info(struct cl_resp_client *c)
+{
+    if (c->argc == 2) {
+        cl_cmd_command(c);
+        return;
+    }
+    cl_reply_array(c, c->argc - 2);
+    for (uint32_t i = 2; i < c->argc; i++) {
+        const struct cl_rcmd *cmd = named(c, ARG(c, i));
+        if (cmd)
+            reply_info(c, cmd);
+        else
+            cl_reply_null(c);
+    }
+}
+
+static void reply_docs(struct cl_resp_client *c, const struct cl_rcmd *cmd, bool is_sub)
+{
+    char name[64];
+    int64_t subs = is_sub ? 0 : count(cmd->subs);
+    cl_rcall_name(c->r, cmd, name);
+    cl_reply_text(c, name);
+    cl_reply_map(c, 3 + (subs > 0));
+    cl_reply_text(c, "summary");
+    cl_reply_text(c, cmd->summary);
+    cl_reply_text(c, "since");
+    cl_reply_text(c, cmd->since);
+    cl_reply_text(c, "group");
+    cl_reply_text(c, group_names[cmd->group]);
+    if (!subs)
+        return;
+    cl_reply_text(c, "subcommands");
+    cl_reply_map(c, subs);
+}
+
+static void reply_docs_of(struct cl_resp_client *c, const struct cl_rcmd *cmd)
+{
+    reply_docs(c, cmd, false);
+    for (const struct cl_rcmd *sub = cmd->subs; sub && sub->name; sub++)
+        reply_docs(c, sub, true);
+}
+
+void cl_cmd_command_docs(struct cl_resp_client *c)
+{
+    struct cl_rchunk *at = cl_reply_defer(c);
+    int64_t n = 0;
+    for (uint32_t i = 0; c->argc == 2 && i < c->r->n_commands; i++, n++)
+        reply_docs_of(c, &c->r->commands[i]);
+    for (uint32_t i = 2; i < c->argc; i++) {
+        const struct cl_rcmd *cmd = named(c, ARG(c, i));
+        if (!cmd)
+            continue;
+        reply_docs_of(c, cmd);
+        n++;
+    }
+    cl_reply_deferred(c, at, '%', n);
+}
+
+void cl_cmd_command_list(struct cl_resp_client *c)
+{
+    bool by_pattern = c->argc == 5 && ARG_IS(c, 2, "filterby") && ARG_IS(c, 3, "pattern");
+    if (c->argc != 2 && !by_pattern) {
+        cl_reply_syntax(c);
+        return;
+    }
+    struct cl_rchunk *at = cl_reply_defer(c);
+    int64_t n = 0;
+    for (uint32_t i = 0; i < c->r->n_commands; i++) {
+        struct cl_slice name = cl_slice_of(c->r->commands[i].name);
+        if (by_pattern && !cl_glob(ARG(c, 4), name, true))
+            continue;
+        cl_reply_slice(c, name);
+        n++;
+    }
+    cl_reply_deferred(c, at, '*', n);
+}
+
+/* Which of the arguments are keys. Returns how many; -1: they are wrong. */
+static int keys_of(const struct cl_rcmd *cmd, const struct cl_slice *argv, uint32_t argc, uint32_t *out)
+{
+    int n = 0;
+    if (cmd->keys)
+        return cmd->keys(argv, argc, out);
+    if (!cmd->first)
+        return 0;
+    int32_t last = cmd->last < 0 ? (int32_t)argc + cmd->last : cmd->last;
+    for (int32_t i = cmd->first; i <= last && i < (int32_t)argc && n < CL_RCMD_KEYS; i += cmd->step)
+        out[n++] = (uint32_t)i;
+    return n;
+}
+
+void cl_cmd_command_getkeys(struct cl_resp_client *c)
+{
+    bool sub;
+    uint32_t at[CL_RCMD_KEYS];
+    const struct cl_slice *argv = c->argv + 2;
+    uint32_t argc = c->argc - 2;
+    const struct cl_rcmd *cmd = cl_rcall_find(c->r, argv, argc, &sub);
+    if (!cmd) {
+        cl_reply_error(c, "ERR Invalid command specified");
+        return;
+    }
+    if (!cmd->first && !cmd->keys) {
+        cl_reply_error(c, "ERR The command has no key arguments");
+        return;
+    }
+    if (!cl_rcall_arity(cmd, argc)) {
+        cl_reply_error(c, "ERR Invalid number of arguments specified for command");
+        return;
+    }
+    int n = keys_of(cmd, argv, argc, at);
+    if (n < 0 || (n == 0 && !(cmd->flags & CL_RF_NO_KEYS))) {
+        cl_reply_error(c, "ERR Invalid arguments specified for command");
+        return;
+    }
+    cl_reply_array(c, n);
+    for (int i = 0; i < n; i++)
+        cl_reply_slice(c, argv[at[i]]);
+}

@@ -1,0 +1,48 @@
+/* The engine from outside: for the port (serve.c), for Python (engine.py) and its tests. */
+#ifndef CORELANE_APPS_RESP_ENGINE_H
+#define CORELANE_APPS_RESP_ENGINE_H
+
+#include <corelane/runtime/base.h>
+
+// cffi: begin
+struct cl_resp;
+struct cl_resp_client;
+
+struct cl_resp_settings {
+    uint64_t memory_bytes; /* all that values and clients may take */
+    uint64_t seed;         /* of the hash secret and of random choices; 0: the kernel's random numbers */
+    int64_t manual_ms;     /* not 0: a manual clock that stands at it, until it is moved; 0: the wall clock */
+    const char *policy;    /* maxmemory-policy; NULL: noeviction */
+    const char *password;  /* NULL: none */
+};
+
+/* -EINVAL (memory under 1 MiB, an unknown policy), -ENOMEM, with a reason in err. */
+CL_API int cl_resp_new(const struct cl_resp_settings *settings, struct cl_resp **out, char err[256]);
+/* Its clients go with it. NULL is allowed. */
+CL_API void cl_resp_delete(struct cl_resp *r);
+/* A client that came from `peer` to `own`, as CLIENT LIST shows them. NULL: there are maxclients; say so to it. */
+CL_API struct cl_resp_client *cl_resp_connect(struct cl_resp *r, const char *peer, const char *own);
+CL_API void cl_resp_disconnect(struct cl_resp_client *c);
+/* When somebody else's command, or the time, has left something for the client to be sent, or has it go on: `wake` is
+ * called. NULL: nobody is. */
+CL_API void cl_resp_on_wake(struct cl_resp_client *c, void (*wake)(void *arg), void *arg);
+/* Run the commands in what has come. Returns how many bytes were taken; the rest is to be given again when replies were
+ * taken or the client was woken. len 0: go on with what it has. */
+CL_API uint64_t cl_resp_feed(struct cl_resp_client *c, const uint8_t *data, uint64_t len);
+/* The next piece of its replies, and its length; NULL: there is none. */
+CL_API const uint8_t *cl_resp_out(const struct cl_resp_client *c, uint64_t *len);
+CL_API void cl_resp_taken(struct cl_resp_client *c, uint64_t n);
+/* 0: it stays; 1: it ends when its replies are taken; 2: it ends now. */
+CL_API int cl_resp_ends(const struct cl_resp_client *c);
+/* Look at the time: keys and blocked commands whose time is over. Ten times a second, and when what it returns is
+ * over: in how many ms something has to happen, 100 at most. */
+CL_API int64_t cl_resp_tick(struct cl_resp *r);
+/* Move a manual clock, also back. */
+CL_API void cl_resp_move(struct cl_resp *r, int64_t ms);
+/* Bytes in use, and what they may be. */
+CL_API uint64_t cl_resp_used(const struct cl_resp *r, uint64_t *limit);
+/* The invariants of the databases, walked: 0, or -1 with what is wrong in err. For tests. */
+CL_API int64_t cl_resp_check(struct cl_resp *r, char err[256]);
+// cffi: end
+
+#endif

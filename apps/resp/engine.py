@@ -1,0 +1,137 @@
+"""The engine and its clients from Python: for tests and tools, not for the data path."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from ...runtime.errors import CorelaneError, check
+from ...runtime.typed import typed
+from .._native import ffi, lib
+
+
+class Engine:
+    """Databases of typed values in bounded memory (apps/resp/engine.h). Close it, or use it as a context manager.
+
+    memory_bytes: all that values and clients may take, 1 MiB at least; policy: maxmemory-policy; password: what AUTH
+    asks for, "" for none; manual_ms: a manual clock that stands at that time in ms until it is moved, 0 for the wall
+    clock; seed: of hashes and random choices, 0 for random ones. Raises CorelaneError when the settings do not do.
+    """
+
+    @typed("make a RESP engine")
+    def __init__(
+        self,
+        memory_bytes: int = 64 << 20,
+        *,
+        policy: str = "noeviction",
+        password: str = "",
+        manual_ms: int = 0,
+        seed: int = 0,
+    ) -> None:
+        self._ptr = ffi.NULL
+        texts = [ffi.new("char[]", policy.encode()), ffi.new("char[]", password.encode())]
+        settings = ffi.new(
+            "struct cl_resp_settings *",
+            {
+                "memory_bytes": memory_bytes,
+                "seed": seed,
+                "manual_ms": manual_ms,
+                "policy": texts[0],
+                "password": texts[1] if password else ffi.NULL,
+            },
+        )
+        out, err = ffi.new("struct cl_resp **"), ffi.new("char[256]")
+        check(lib.cl_resp_new(settings, out, err), f"make a RESP engine of {memory_bytes} bytes", err)
+        self._ptr = out[0]
+
+    @property
+    def ptr(self) -> object:
+        """struct cl_resp *"""
+        return self._ptr
+
+    def client(self, peer: str = "127.0.0.1:1", own: str = "127.0.0.1:6379") -> Client:
+        """A client of its own, without a port. Raises CorelaneError if there are maxclients."""
+        ptr = lib.cl_resp_connect(self._ptr, peer.encode(), own.encode())
+        if ptr == ffi.NULL:
+            raise CorelaneError("connect to a RESP engine", "max number of clients reached", "close one first")
+        return Client(ptr)
+
+    def tick(self) -> int:
+        """Look at what time has brought. Returns in how many ms something has to happen next."""
+        return int(lib.cl_resp_tick(self._ptr))
+
+    def move(self, ms: int) -> None:
+        """Move a manual clock."""
+        lib.cl_resp_move(self._ptr, ms)
+
+    def used(self) -> tuple[int, int]:
+        """Bytes in use, and how many may be."""
+        limit = ffi.new("uint64_t *")
+        used = int(lib.cl_resp_used(self._ptr, limit))
+        return used, int(limit[0])
+
+    def check(self) -> None:
+        """Walk the invariants; raises CorelaneError with the first that does not hold."""
+        err = ffi.new("char[256]")
+        if lib.cl_resp_check(self._ptr, err):
+            raise CorelaneError("check a RESP engine", ffi.string(err).decode(), "report it: this is a bug")
+
+    def close(self) -> None:
+        """Free it, with its clients. Closing twice is allowed."""
+        ptr, self._ptr = self._ptr, ffi.NULL
+        lib.cl_resp_delete(ptr)
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+class Client:
+    """One connection to an engine, by bytes. It ends with its engine."""
+
+    def __init__(self, ptr: object) -> None:
+        self._ptr = ptr
+
+    def feed(self, data: bytes) -> int:
+        """Give it bytes. Returns how many were taken."""
+        return int(lib.cl_resp_feed(self._ptr, data, len(data)))
+
+    def take(self) -> bytes:
+        """Its replies so far."""
+        parts, length = [], ffi.new("uint64_t *")
+        while (at := lib.cl_resp_out(self._ptr, length)) != ffi.NULL:
+            parts.append(bytes(ffi.buffer(at, length[0])))
+            lib.cl_resp_taken(self._ptr, length[0])
+        return b"".join(parts)
+
+    def exchange(self, data: bytes) -> bytes:
+        """Give it bytes, and take what it answers; more is given as replies are taken."""
+        out = []
+        while data:
+            data = data[self.feed(data) :]
+            out.append(self.take())
+            if not out[-1] and data and not self.ends:
+                break
+        return b"".join(out)
+
+    def call(self, *words: bytes | str | int | float) -> bytes:
+        """One command, as a client library would send it."""
+        return self.exchange(encode(*words))
+
+    @property
+    def ends(self) -> int:
+        """0: it stays; 1: it ends when its replies are taken; 2: it ends now."""
+        return int(lib.cl_resp_ends(self._ptr))
+
+    def close(self) -> None:
+        """Disconnect. Not after its engine was closed."""
+        ptr, self._ptr = self._ptr, ffi.NULL
+        if ptr != ffi.NULL:
+            lib.cl_resp_disconnect(ptr)
+
+
+def encode(*words: bytes | str | int | float) -> bytes:
+    """A command as an array of bulks."""
+    parts = [w if isinstance(w, bytes) else str(w).encode() for w in words]
+    return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(p), p) for p in parts)

@@ -1,0 +1,260 @@
+/* The engine behind the port: databases of typed values, and clients that talk to them in RESP2 or RESP3.
+ *
+ * It knows no network, no thread and no clock but its own. Bytes of a client go in (cl_resp_feed), replies lie in the
+ * client's chain until they are taken (cl_resp_taken). So tests run it without a port, and move its clock.
+ *
+ * One command at a time: whoever calls into an engine holds its owner's lock (serve.c has one for a runtime). Hence
+ * commands are atomic across keys, as Redis' are, whatever kthread they came in at.
+ *
+ * Memory: all that clients can make grow lies in `mem` and is counted: values, keys, what was not parsed yet, replies
+ * that were not taken, queues of MULTI, names. Before a command that may take memory the engine evicts (evict.c) until
+ * what the command may take at most fits under `maxmemory`, or refuses it with Redis' -OOM.
+ *
+ * What is where: README.md. */
+#ifndef CORELANE_APPS_RESP_RESP_H
+#define CORELANE_APPS_RESP_RESP_H
+
+#include <stdio.h>
+#include "dict.h"
+#include "topics.h"
+
+#define CL_RESP_VERSION "7.0.15" /* of Redis, whose commands and errors these are */
+#define CL_RESP_DATABASES 16
+#define CL_RESP_INLINE_MOST 65536   /* bytes of an inline command, and of the count lines of another */
+#define CL_RESP_OUT_HIGH (1u << 20) /* replies that wait: above it a client's commands are not run */
+
+/* Types of values. */
+enum cl_rtype { CL_R_STRING = 0, CL_R_LIST, CL_R_SET, CL_R_ZSET, CL_R_HASH, CL_R_STREAM, CL_R_TYPES, CL_R_NONE };
+
+/* Bytes with room to grow. */
+struct cl_bytes {
+    uint32_t len, room;
+    uint8_t data[];
+};
+
+/* How a string is kept. */
+enum cl_rstring { CL_R_INT = 0, CL_R_EMBEDDED, CL_R_RAW };
+
+/* A key and its value. */
+struct cl_entry {
+    struct cl_rnode node;
+    int64_t expires_ms; /* wall clock; 0: never */
+    uint32_t heap_at;   /* place in the heap of what expires, + 1; 0: not in it */
+    uint32_t used_at;   /* seconds when it was used last; with an LFU policy minutes << 8 | counter */
+    uint8_t type;       /* enum cl_rtype */
+    uint8_t how;        /* of a string: enum cl_rstring; of a set: 1 all were integers so far */
+    uint16_t pad;
+    uint32_t pad2;
+    union {
+        int64_t integer;
+        struct cl_bytes *bytes;
+        struct cl_rset *set;
+        struct cl_rhash *hash;
+        struct cl_rlist *list;
+        struct cl_rzset *zset;
+        struct cl_rstream *stream;
+        void *value;
+    };
+    uint8_t key[];
+};
+
+struct cl_rdb {
+    uint32_t number;
+    struct cl_rdict keys;
+    struct cl_entry **heap; /* [heap_room] what expires, the next one first */
+    uint32_t heap_n, heap_room;
+    struct cl_rtopics watched, blocked;
+};
+
+/* Replies that wait to be taken. */
+struct cl_rchunk {
+    struct cl_rchunk *next;
+    uint32_t len, room;
+    uint8_t data[];
+};
+struct cl_rchain {
+    struct cl_rchunk *first, *last;
+    uint64_t bytes;
+    uint32_t taken; /* of the first */
+};
+
+/* Arguments that outlive the buffer that they came in: in one block. */
+struct cl_rargs {
+    struct cl_rargs *next;
+    const struct cl_rcmd *cmd;
+    uint32_t argc;
+    uint64_t bytes; /* of the block */
+    struct cl_slice argv[];
+};
+
+/* Where the parser is in a command (parse.c). Offsets are from the command's first byte. */
+struct cl_rparser {
+    uint32_t left;     /* bulks still to come */
+    int32_t multibulk; /* 1: in a multibulk command, 0: not begun */
+    int64_t bulk_len;  /* of the bulk that is coming, -1: its header is not here */
+    uint64_t at;       /* looked at so far */
+    uint32_t argc, room;
+    struct cl_rspan {
+        uint64_t at;
+        uint32_t len;
+    } * args; /* [room] */
+};
+
+/* cl_resp_client.flags */
+#define CL_RC_MULTI 0x1       /* commands are queued */
+#define CL_RC_DIRTY_CAS 0x2   /* a watched key has changed */
+#define CL_RC_DIRTY_EXEC 0x4  /* a command could not be queued */
+#define CL_RC_CLOSE_AFTER 0x8 /* no more commands; it ends when its replies are taken */
+#define CL_RC_CLOSE_NOW 0x10  /* it ends, replies or not */
+#define CL_RC_BLOCKED 0x20    /* waits for a key */
+#define CL_RC_REPLY_OFF 0x40  /* CLIENT REPLY OFF */
+#define CL_RC_REPLY_SKIP 0x80 /* ... SKIP: of this command */
+#define CL_RC_REPLY_SKIP_NEXT 0x100
+#define CL_RC_MONITOR 0x200
+#define CL_RC_EXEC 0x400 /* inside of EXEC: nothing blocks */
+#define CL_RC_NO_EVICT 0x800
+#define CL_RC_WOKEN 0x1000   /* in the list of those that have something to send or to do */
+#define CL_RC_PUSHING 0x2000 /* what is written is a push: CLIENT REPLY does not hold it back */
+#define CL_RC_RETRY 0x4000   /* a blocked command is tried again */
+#define CL_RC_FAILED 0x8000  /* the command has answered an error */
+#define CL_RC_NO_TOUCH 0x10000
+
+struct cl_resp;
+struct cl_rcmd;
+
+struct cl_resp_client {
+    struct cl_resp *r;
+    struct cl_resp_client *next, *prev; /* all clients */
+    struct cl_resp_client *next_woken;
+    uint64_t id;
+    uint32_t flags, db;
+    uint32_t protocol; /* 2 or 3 */
+    uint32_t authenticated;
+    int64_t made_ms, used_ms;
+    char peer[48], own[48];
+    struct cl_bytes *name;
+
+    struct cl_rparser parser;
+    struct cl_bytes *in; /* of an incomplete command, or of those that wait */
+    struct cl_rchain out;
+    int64_t soft_since_ms; /* when `out` came over the soft limit; 0: it is not */
+
+    const struct cl_rcmd *cmd; /* that runs */
+    const struct cl_rcmd *last_cmd;
+    uint32_t argc;
+    const struct cl_slice *argv;
+
+    struct cl_rargs *queue, *queue_last; /* MULTI */
+    uint32_t queued;
+    uint64_t queue_bytes;
+    struct cl_rlink *watching;
+    struct cl_rlink *channels, *patterns; /* subscriptions */
+    uint32_t n_channels, n_patterns;
+
+    /* Blocked. */
+    struct cl_rlink *waits_for;
+    struct cl_rargs *blocked_call;
+    int64_t deadline_ms; /* 0: none */
+    struct cl_resp_client *next_blocked, *prev_blocked;
+
+    void (*wake)(void *arg); /* there is something to send, or to close, that the client's own bytes did not cause */
+    void *wake_arg;
+};
+
+/* Settings that CONFIG knows (config.c). */
+struct cl_rconfig {
+    uint64_t maxmemory;
+    int64_t policy;  /* enum cl_rpolicy */
+    int64_t samples; /* maxmemory-samples */
+    int64_t lfu_log_factor, lfu_decay_time;
+    int64_t databases, maxclients, timeout_s;
+    int64_t bulk_most;  /* proto-max-bulk-len */
+    int64_t query_most; /* client-query-buffer-limit */
+    int64_t pubsub_hard, pubsub_soft, pubsub_soft_s;
+    int64_t normal_hard, normal_soft, normal_soft_s;
+    int64_t notify; /* CL_RN_* */
+    int64_t hz, slowlog_slower_us, slowlog_most, stream_node_entries;
+    int64_t hash_entries, hash_value, zset_entries, zset_value, set_intset;
+    char password[256];
+};
+
+/* notify-keyspace-events */
+#define CL_RN_KEYSPACE 0x1  /* K */
+#define CL_RN_KEYEVENT 0x2  /* E */
+#define CL_RN_GENERIC 0x4   /* g */
+#define CL_RN_STRING 0x8    /* $ */
+#define CL_RN_LIST 0x10     /* l */
+#define CL_RN_SET 0x20      /* s */
+#define CL_RN_HASH 0x40     /* h */
+#define CL_RN_ZSET 0x80     /* z */
+#define CL_RN_EXPIRED 0x100 /* x */
+#define CL_RN_EVICTED 0x200 /* e */
+#define CL_RN_STREAM 0x400  /* t */
+#define CL_RN_MISS 0x800    /* m */
+#define CL_RN_MODULE 0x1000 /* d */
+#define CL_RN_NEW 0x2000    /* n */
+#define CL_RN_ALL 0x17fc    /* A: g$lshzxetd */
+
+struct cl_rstats {
+    uint64_t commands, connections, rejected, expired, evicted, hits, misses, errors;
+    uint64_t bytes_in, bytes_out, pubsub_dropped;
+};
+
+/* Of one command (INFO commandstats). */
+struct cl_rcmd_stats {
+    uint64_t calls, failed, rejected;
+};
+
+struct cl_resp {
+    struct cl_rmem mem;
+    struct kv_secret secret;
+    struct cl_rdb db[CL_RESP_DATABASES];
+    struct cl_rconfig config;
+    struct cl_rstats stats;
+    const struct cl_rcmd *commands; /* table.c; ends with a name of NULL */
+    uint32_t n_commands;
+    struct cl_rdict by_name;             /* of commands */
+    struct cl_rcmd_stats *command_stats; /* [n_stats] by cl_rcall_number */
+    uint32_t n_stats;
+    struct cl_resp_client *clients, *woken, *running;
+    struct cl_resp_client *blocked, *blocked_last;
+    uint32_t n_clients, n_blocked;
+    uint64_t next_id;
+    struct cl_rtopics channels, patterns;
+    struct cl_rready *ready, *ready_last; /* keys that blocked clients may be served from */
+    uint64_t dirty;
+    int64_t now_ms;   /* wall clock: constant within a command */
+    int64_t moved_ms; /* what a test has added to the clock, or the clock itself if it is a manual one */
+    int64_t started_ms, paused_until_ms;
+    uint32_t manual_clock, active_expire;
+    uint32_t evict_db; /* where eviction looks next */
+    uint32_t n_monitors;
+    uint64_t random;
+    /* Set by engine.c, so that files below need not know those above. */
+    void (*publish)(struct cl_resp *r, struct cl_slice channel, struct cl_slice message);
+    struct cl_slice *argv; /* [argv_room] of the command that came last */
+    uint32_t argv_room;
+    uint32_t still_blocked; /* the command that is tried again finds nothing */
+    uint64_t limit;         /* bytes that values and clients may take, whatever maxmemory says */
+};
+
+/* A command that runs has c->argc arguments in c->argv, and answers. */
+typedef void (*cl_rcmd_fn)(struct cl_resp_client *c);
+
+static inline struct cl_slice cl_slice_of(const char *text)
+{
+    return (struct cl_slice){(const uint8_t *)text, (uint32_t)strlen(text)};
+}
+
+static inline bool cl_slice_same(struct cl_slice a, struct cl_slice b)
+{
+    return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
+}
+
+/* The n-th argument. */
+#define ARG(c, n) ((c)->argv[n])
+
+/* Of the engine r, which is a cl_resp. */
+uint64_t cl_resp_random(void *r);
+
+#endif

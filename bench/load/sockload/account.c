@@ -1,0 +1,116 @@
+/* Who may send, and what became of each request: the queue of free connections, counts, histograms, records.
+ *
+ * A request is settled (it has an answer, right or not) or lost (it will have none), once. */
+#include "engine.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+int cl_worker_fail(struct cl_worker *w, int error, const char *what)
+{
+    if (!w->error) {
+        w->error = error;
+        snprintf(w->reason, sizeof(w->reason), "%s", what);
+    }
+    cl_store_relaxed(&w->s->abort, 1);
+    return error;
+}
+
+/* Free connections. */
+
+static bool is_free(const struct cl_worker *w, const struct cl_conn *c)
+{
+    if (w->by_id)
+        return c->state == CL_CONN_READY;
+    if (w->s->config.fresh)
+        return c->outstanding == 0;
+    return c->state == CL_CONN_READY && c->outstanding < w->s->depth;
+}
+
+void cl_worker_offer(struct cl_worker *w, struct cl_conn *c)
+{
+    if (c->queued || !is_free(w, c))
+        return;
+    c->queued = 1;
+    w->free[w->free_tail++ & w->free_mask] = (uint32_t)(c - w->conns);
+}
+
+struct cl_conn *cl_worker_take(struct cl_worker *w)
+{
+    while (w->free_head != w->free_tail) {
+        struct cl_conn *c = &w->conns[w->free[w->free_head++ & w->free_mask]];
+        c->queued = 0;
+        if (is_free(w, c))
+            return c;
+    }
+    return NULL;
+}
+
+/* Accounting. */
+
+/* What the achieved rate is computed from: answers within the measured time, from the first one on. */
+static void note_time(struct cl_worker *w, uint64_t now)
+{
+    const struct cl_sockload *s = w->s;
+    if (now < s->warm_end)
+        return;
+    uint64_t ns = (uint64_t)cl_ticks_to_ns(s->clock, (int64_t)(now - s->start));
+    w->counts.first_ns = w->counts.first_ns ? w->counts.first_ns : ns;
+    w->counts.last_ns = ns;
+    w->counts.in_time += now < s->end;
+}
+
+void cl_worker_settle(struct cl_worker *w, struct cl_request *r, uint32_t worth, uint64_t now)
+{
+    struct cl_sockload *s = w->s;
+    r->live = 0;
+    w->outstanding--;
+    bool right = worth <= CL_SOCKLOAD_STORED;
+    if (right) {
+        cl_count(&w->progress_answered, 1);
+        w->stored += r->op == CL_SOCKLOAD_INSERT;
+        note_time(w, now);
+    }
+    if (!right && s->mode == CL_MODE_PRELOAD)
+        cl_worker_fail(w, -EPROTO,
+                       worth == CL_SOCKLOAD_ERROR ? "the server refused to store a key"
+                                                  : "the server answered a SET with what is no answer to it");
+    if (!r->measured)
+        return;
+    struct cl_sockload_counts *c = &w->counts;
+    c->errors += worth == CL_SOCKLOAD_ERROR;
+    c->wrong += worth == CL_SOCKLOAD_WRONG;
+    if (!right)
+        return;
+    c->answered++;
+    c->hits += worth == CL_SOCKLOAD_HIT;
+    c->misses += worth == CL_SOCKLOAD_MISS;
+    c->stored += worth == CL_SOCKLOAD_STORED;
+    uint64_t latency = (uint64_t)cl_ticks_to_ns(s->clock, (int64_t)(now - r->due));
+    cl_hist_record(w->hists[CL_SOCKLOAD_LATENCY], latency);
+    cl_hist_record(w->hists[CL_SOCKLOAD_LATENCY_OF + r->op], latency);
+    cl_hist_record(w->hists[CL_SOCKLOAD_FROM_SEND], (uint64_t)cl_ticks_to_ns(s->clock, (int64_t)(now - r->sent)));
+    if (r->record != CL_SOCKLOAD_NEVER)
+        w->records[r->record].latency_ns = latency;
+}
+
+/* What was outstanding has no answer any more. */
+void cl_worker_lose(struct cl_worker *w, struct cl_request *r)
+{
+    w->outstanding--;
+    r->live = 0;
+    w->counts.broken += r->measured;
+    if (w->s->mode == CL_MODE_PRELOAD)
+        cl_worker_fail(w, -ECONNRESET, "the server ended a connection while keys were stored");
+}
+
+void cl_worker_drop(struct cl_worker *w, struct cl_conn *c, bool expected)
+{
+    cl_conn_close(w, c);
+    for (; c->outstanding; c->outstanding--, c->first++)
+        if (cl_oldest(w, c)->live)
+            cl_worker_lose(w, cl_oldest(w, c));
+    w->counts.reconnects += !expected;
+    c->retry = 0;
+    cl_worker_offer(w, c); /* of `fresh`, which opens it when it is taken */
+}

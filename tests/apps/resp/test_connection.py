@@ -1,0 +1,107 @@
+"""HELLO, AUTH, CLIENT, CONFIG, COMMAND, INFO and DEBUG."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from respwire import replies
+
+from corelane.apps.resp import Client, Engine
+
+
+def test_errors_are_worded_as_redis_words_them(agree: Callable[..., None]) -> None:
+    lines = """PING a b|ECHO|GET|SET a|NOPE|NOPE a b|CONFIG|CONFIG NOPE|CONFIG GET|CONFIG SET a|CONFIG SET maxmemory
+        CONFIG SET nope 1|CONFIG SET maxmemory x|CONFIG GET maxmemory-policy|CONFIG SET maxmemory-policy allkeys-lru
+        CONFIG SET maxmemory-policy noeviction|CONFIG SET maxmemory 100mb maxmemory 0|CONFIG GET proto-max-bulk-len
+        OBJECT|OBJECT NOPE x|OBJECT ENCODING|MEMORY USAGE none|MEMORY NOPE|SELECT x|SELECT 99|SELECT 3|SELECT -1|AUTH x
+        AUTH a b|AUTH a b c|AUTH default x|CLIENT|CLIENT NOPE|CLIENT GETNAME|CLIENT SETNAME me|CLIENT GETNAME
+        CLIENT SETNAME a\x07|CLIENT REPLY x|CLIENT KILL x|CLIENT KILL ID x|CLIENT KILL TYPE x|CLIENT LIST TYPE x
+        CLIENT LIST ID x|CLIENT PAUSE x|CLIENT PAUSE 0 x|CLIENT NO-EVICT ON|CLIENT NO-EVICT x|CLIENT GETREDIR
+        CLIENT UNPAUSE|HELLO 1|HELLO x|HELLO 4|HELLO 2 NOPE|HELLO 2 SETNAME|HELLO 3 AUTH a|SCAN|SCAN x|SCAN 0 MATCH
+        WAIT 0 0|SWAPDB 0 99|SWAPDB x 0|SWAPDB 0 x|FLUSHALL x|DBSIZE x|COMMAND NOPE|COMMAND INFO nope|COMMAND GETKEYS
+        COMMAND GETKEYS GET a|COMMAND GETKEYS NOPE|COMMAND GETKEYS PING|COMMAND GETKEYS MSET a 1 b 2|COMMAND GETKEYS GET
+        COMMAND GETKEYS ZUNIONSTORE out 2 a b|COMMAND GETKEYS XREAD COUNT 1 STREAMS a b 0 0|COMMAND GETKEYS ZINTER x a
+        DEBUG|DEBUG JMAP x y|FUNCTION FLUSH|FUNCTION FLUSH x|ACL WHOAMI|ROLE x|SLOWLOG LEN x|PUBSUB|LASTSAVE x
+        DEBUG PROTOCOL string|DEBUG PROTOCOL integer|DEBUG PROTOCOL double|DEBUG PROTOCOL null|DEBUG PROTOCOL true
+        DEBUG PROTOCOL verbatim|DEBUG PROTOCOL map|DEBUG PROTOCOL set|DEBUG PROTOCOL array|DEBUG PROTOCOL false"""
+    commands = [c.split() for line in lines.splitlines() for c in line.strip().split("|")]
+    agree(commands, 2)
+    agree(commands, 3)
+
+
+def test_hello_says_what_is_spoken(client: Client) -> None:
+    (two, _), (three, raw) = replies(client.call("HELLO") + client.call("HELLO", 3))
+    assert [x.value for x in two.value[:6]] == [b"server", b"redis", b"version", b"7.0.15", b"proto", 2]
+    assert three.kind == "%"
+    assert raw.startswith(b"%7\r\n$6\r\nserver\r\n")
+
+
+def test_command_tells_of_all_in_the_table(client: Client) -> None:
+    count = replies(client.call("COMMAND", "COUNT"))[0][0].value
+    rows = replies(client.call("COMMAND"))[0][0].value
+    names = [x.value for x in replies(client.call("COMMAND", "LIST"))[0][0].value]
+    docs = replies(client.call("COMMAND", "DOCS"))[0][0].value
+    assert count == len(rows) == len(names) == len(set(names)) == len(docs) // 2
+    assert [row.value[0].value for row in rows] == names
+
+
+def test_arity_flags_and_keys_are_those_of_redis(client: Client, oracle: object) -> None:
+    """Of each command that both have: name, arity, first and last key and step; flags but for what only Redis has."""
+    names = [x.value for x in replies(client.call("COMMAND", "LIST"))[0][0].value]
+    ours = replies(client.call("COMMAND", "INFO", *names))[0][0].value
+    theirs = oracle.control.call("COMMAND", "INFO", *names).value  # type: ignore[attr-defined]
+    only_theirs = {b"movablekeys", b"may_replicate", b"no_async_loading", b"no_mandatory_keys", b"skip_slowlog"}
+    wrong = []
+    for a, b in zip(ours, theirs, strict=True):
+        if b.value is None:
+            wrong.append((a.value[0].value, "Redis does not have it"))
+            continue
+        mine, yours = ([x.value for x in row.value] for row in (a, b))
+        keys = ["blmpop", "sintercard", "zdiff", "zinter", "zintercard", "zunion", "lmpop", "zmpop", "bzmpop", "xread"]
+        same_keys = mine[3:6] == yours[3:6] or mine[0].decode() in keys
+        flags = [{x.value for x in of[2]} - only_theirs for of in (mine, yours)]
+        container = isinstance(yours[9], list) and yours[9]
+        if mine[:2] != yours[:2] or not same_keys or (flags[0] != flags[1] and not container):
+            wrong.append((mine[:2], mine[3:6], flags[0], yours[1], yours[3:6], flags[1]))
+    assert not wrong, "\n".join(map(str, wrong))
+
+
+def test_clients_are_listed_and_killed(engine: Engine) -> None:
+    a, b = engine.client("10.0.0.1:5"), engine.client("10.0.0.2:6")
+    a.call("CLIENT", "SETNAME", "first")
+    text = replies(b.call("CLIENT", "LIST"))[0][0].value.decode()
+    assert "addr=10.0.0.1:5 laddr=127.0.0.1:6379 fd=0 name=first" in text
+    assert len(text.splitlines()) == 2
+    assert b.call("CLIENT", "KILL", "ADDR", "10.0.0.1:5") == b":1\r\n"
+    assert a.ends == 2
+    assert b.call("CLIENT", "KILL", "ID", 2, "SKIPME", "no") == b":1\r\n"
+    assert b.ends == 1
+
+
+def test_a_pause_holds_everybody(engine: Engine) -> None:
+    a, b = engine.client(), engine.client()
+    a.call("CLIENT", "PAUSE", 100)
+    assert b.feed(b"PING\r\n") == 0
+    engine.move(101)
+    engine.tick()
+    assert b.exchange(b"PING\r\n") == b"+PONG\r\n"
+
+
+@pytest.mark.parametrize("section", ["server", "clients", "memory", "stats", "keyspace", "commandstats", "all"])
+def test_info_has_its_sections(client: Client, section: str) -> None:
+    client.call("SET", "a", 1, "EX", 100)
+    text = replies(client.call("INFO", section))[0][0].value.decode()
+    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    assert fields
+    if section in ("keyspace", "all"):
+        assert fields["db0"].startswith("keys=1,expires=1,avg_ttl=")
+    if section == "commandstats":
+        assert fields["cmdstat_set"] == "calls=1,rejected_calls=0,failed_calls=0"
+
+
+def test_monitor_shows_commands(engine: Engine) -> None:
+    a, b = engine.client(), engine.client("10.0.0.9:9")
+    assert a.call("MONITOR") == b"+OK\r\n"
+    b.call("SET", "key", 'a "b" \x01')
+    assert a.take() == b'+1700000000.000000 [0 10.0.0.9:9] "SET" "key" "a \\"b\\" \\x01"\r\n'
