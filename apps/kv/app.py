@@ -56,7 +56,7 @@ class KvService:
             if not 0 <= port < 65536:
                 raise CorelaneError("run kv", f"port {port}", "a port from 1 to 65535, or 0 for none")
         if not tcp and not udp:
-            raise CorelaneError("run kv", "neither TCP nor UDP has a port", "give port, tcp_port or udp_port")
+            raise CorelaneError("run kv", "port 0 for TCP and for UDP", "a port from 1 to 65535 for one of them")
         info = ffi.new("struct cl_runtime_info *")
         lib.cl_runtime_info(runtime.ptr, info)
         self._kthreads = int(info.kthreads)
