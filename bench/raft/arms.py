@@ -109,6 +109,8 @@ def group_up(
         ) as group,
     ):
         group.start_all(election_ms=election_ms, prefer=1, watch_us=WATCH_US)
+        if filled:  # a put that is refused since nobody leads is not said again
+            await_leader(group)
         await_answers(generator)
         yield group, generator
 
@@ -154,6 +156,13 @@ def explained(cores: tuple[int, int], folder: Path | None, managed: bool, second
             generator.wait()
         generator.result()
     return stop_of_closed(watch.evidence or Evidence())
+
+
+def await_leader(group: Group) -> None:
+    """Until somebody leads; or for so long that it shows in what follows."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not group.leader() and time.monotonic() < deadline:
+        time.sleep(ELECTION_MS / 1e3)
 
 
 def await_answers(generator: Loadgen) -> None:

@@ -32,6 +32,10 @@ def test_what_is_reported_is_never_less_than_what_was_injected(transport: str, m
     cores = (-1, -1)
     with load.Injected(transport, cores, load.holds(), "poisson") as injected:
         seen = injected.measure(2000, 0.1)
+        for _ in range(20):  # a machine that has other things to do leaves requests unanswered
+            if seen.measured.answered == seen.measured.sent > 0:
+                break
+            seen = injected.measure(2000, 0.1)
     assert seen.measured.answered == seen.measured.sent > 0
     # A bucket of the histograms is a thousandth wide.
     assert all(r >= 0.999 * i for r, i in zip(seen.reported_us, seen.injected_us, strict=True))

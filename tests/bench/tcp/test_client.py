@@ -35,11 +35,11 @@ def link() -> Iterator[links.Link]:
         assert made.servers.counts()["wrong"] == 0
 
 
-def run(load: TcpLoad, rate: float, seconds: float = 0.1) -> Result:
+def run(load: TcpLoad, rate: float, seconds: float = 0.1, never: tuple[str, ...] = NEVER) -> Result:
     """A measured run of which nothing is lost on the way."""
     result = load.run(rate, seconds, 0.0)
     other = load.other()
-    assert [other[name] for name in NEVER] == [0, 0, 0]
+    assert {name: other[name] for name in never} == dict.fromkeys(never, 0)
     assert result.wrong == 0
     return result
 
@@ -86,7 +86,7 @@ def test_connections_come_and_go_in_blocking_form(link: links.Link) -> None:
 def test_bytes_without_end_are_right_both_ways(link: links.Link) -> None:
     for traffic, connections in (("send", 1), ("send", 5), ("receive", 1), ("receive", 5)):
         with link.client(traffic, connections=connections, verify=True, window_bytes=65536) as load:
-            result = run(load, 0.0, 0.05)
+            result = run(load, 0.0, 0.05, ("gaps", "bad_checksums"))  # of the client before something may still come
             came, went = load.bytes()
         assert (came > 0, went > 0) == (traffic == "receive", traffic == "send")
         assert result.wrong == 0
