@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ def doubler() -> Iterator[int]:
                 peer, _ = listener.accept()
             except OSError:
                 return
-            with peer:
+            with peer, contextlib.suppress(ConnectionError):  # a client that gives up resets it
                 while got := peer.recv(4096):
                     peer.sendall(b"".join(b"%c%c\n" % (c, c) for c in got.replace(b"\n", b"")))
 

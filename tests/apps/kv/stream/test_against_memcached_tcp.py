@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import kvbinary as kb
 import pytest
 from cltest import soak
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from kvoracle import FENCE, FENCED, Oracle
 from kvscripts import STORED, Refused, scripts, sent, shift
@@ -55,6 +55,8 @@ def pieces(data: bytes, cuts: list[int]) -> Iterator[bytes]:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 def test_random_commands(theirs: Oracle, ours: Oracle, script: list[bytes], cuts: list[int]) -> None:
+    # memcached closes on more than 2048 bytes without an end of line, if they do not begin with "get".
+    assume(not any(c.startswith(b"gat") and len(c) > 1000 for c in (sent(command, 0) for command in script)))
     answers = []
     for link in (theirs, ours):
         link.reset()
