@@ -26,6 +26,7 @@ def test_tcp_answers_have_the_length_and_the_head_that_were_asked_for():
         assert peer.recv(50, socket.MSG_WAITALL) == request(1).ljust(50, b"e")
         peer.sendall(request(2)[11:])
         assert peer.recv(50, socket.MSG_WAITALL) == request(2).ljust(50, b"e")
+        wait_until(lambda: server.counts()["answers"] == 2, what="the server to count the last answer")
         assert server.counts() | {"late": 0} == {
             "requests": 2,
             "answers": 2,
