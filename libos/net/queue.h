@@ -19,7 +19,7 @@ struct cl_udp_queue {
     uint32_t head;
     uint32_t count;   /* also read without the lock, relaxed */
     bool error_told;  /* a post came for an ICMP error, and no reader has come by it since: no other one is needed */
-    uint32_t readers; /* inside recvfrom, close, or about to post; the socket is reused when none is */
+    uint32_t readers; /* inside recvfrom, connect or close; the socket is reused when none is */
     uint32_t life;    /* how often its socket was opened: under table_lock */
     struct cl_sem filled;
     struct cl_datagram *ring;

@@ -30,19 +30,17 @@ int cl_udp_queue_open(struct cl_netif *nif, uint16_t port, bool shared, uint32_t
     return rc;
 }
 
-/* Something has come: a reader, and who polls. Under the lock, which it lets go, for waking a kthread may take a system
- * call. A reader until it has posted, for the post must not count in the socket's next life; relaxed: the lock orders it
- * before the close, and so before the check of socket_new. */
+/* Something has come: to a reader, and to who polls. Under the lock, which it lets go. The semaphore has its post before
+ * the set lists the socket, or who is told of the socket would find nothing there; waking a kthread may take a system
+ * call, and comes after the lock. */
 static void note_arrival(struct cl_udp_socket *s, bool post)
 {
-    struct cl_udp_queue *queue = s->queue;
-    __atomic_fetch_add(&queue->readers, 1, __ATOMIC_RELAXED);
+    struct cl_uthread *reader = post ? cl_sem_give(&s->queue->filled) : NULL;
     struct cl_poll *set = cl_pollable_notify(&s->watch);
-    cl_spin_unlock(&queue->lock);
+    cl_spin_unlock(&s->queue->lock);
+    if (reader)
+        cl_uthread_ready(reader);
     cl_poll_tell(set);
-    if (post)
-        cl_sem_post(&queue->filled);
-    __atomic_fetch_sub(&queue->readers, 1, __ATOMIC_RELEASE); /* release: the post comes before the reuse */
 }
 
 static unsigned refusal(const struct cl_udp_socket *s, uint16_t port, uint64_t from)

@@ -73,13 +73,13 @@ int cl_sem_wait_until(struct cl_sem *s, uint64_t deadline_ns)
     return cl_sem_trywait(s) == 0 ? 0 : sem_wait_slow(s, k, true, deadline_ns);
 }
 
-void cl_sem_post(struct cl_sem *s)
+struct cl_uthread *cl_sem_give(struct cl_sem *s)
 {
     for (;;) {
         uint64_t word = cl_load_relaxed(&s->word);
         while (!(word & WAITERS))
             if (swap(&s->word, &word, word + 2))
-                return;
+                return NULL;
         cl_spin_lock(&s->guard);
         if (!(cl_load_relaxed(&s->word) & WAITERS)) { /* others have posted since, and may have left a count */
             cl_spin_unlock(&s->guard);
@@ -89,12 +89,17 @@ void cl_sem_post(struct cl_sem *s)
         if (!s->waiters.first)
             cl_store_release(&s->word, 0); /* under the guard a word with WAITERS changes only by us */
         cl_spin_unlock(&s->guard);
-        if (w) {
-            cl_uthread_ready(w->t);
-            return;
-        }
+        if (w)
+            return w->t; /* it sleeps until it is made ready, and w with it */
         /* The last waiter's time was up: give to the count, in one step that leaves nothing to touch afterwards. */
     }
+}
+
+void cl_sem_post(struct cl_sem *s)
+{
+    struct cl_uthread *t = cl_sem_give(s);
+    if (t)
+        cl_uthread_ready(t);
 }
 
 uint32_t cl_sem_value(const struct cl_sem *s)

@@ -121,6 +121,8 @@ static void test_timed(void)
     cl_sem_post(&s); /* after a time-out the flag of waiters is stale */
     CHECK_EQ(cl_sem_value(&s), 1);
     CHECK_EQ(cl_sem_wait(&s), 0);
+    CHECK(cl_sem_give(&s) == NULL); /* nobody waits */
+    CHECK_EQ(cl_sem_trywait(&s), 0);
     CHECK_EQ(cl_cond_wait(&c, &m), -EPERM);
     CHECK_EQ(cl_cond_wait_until(&c, &m, start), -EPERM);
     CHECK_EQ(cl_mutex_lock(&m), 0);

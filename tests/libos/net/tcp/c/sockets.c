@@ -9,6 +9,7 @@
 #define PORT 7
 #define WAIT (20000 * MS)
 #define MIB (1 << 20)
+#define TRICKLES 1000
 
 /* Both are opened on the runtime A, to itself: the same kthreads turn both ends. Or between A and B. */
 struct two {
@@ -382,6 +383,44 @@ static void may_not_wait(void)
     close_two(t);
 }
 
+static struct two trickle;
+static uint32_t bytes_read;
+
+static void byte_by_byte(void *arg)
+{
+    (void)arg;
+    for (uint32_t i = 0; i < TRICKLES; i++) {
+        CHECK_EQ(cl_stream_write(trickle.ours, "x", 1, WAIT), 1);
+        while (cl_load_acquire(&bytes_read) <= i)
+            cl_uthread_yield();
+    }
+    cl_wait_group_done(&all);
+}
+
+/* Who may not wait for the turn that an edge came from is told again. */
+static void edges_where_nothing_may_block(void)
+{
+    struct cl_poll *set;
+    struct cl_poll_event e;
+    char data[8];
+    trickle = two_ends();
+    CHECK_EQ(cl_stream_set(trickle.ours, CL_STREAM_NO_DELAY, 1), 0);
+    CHECK_EQ(cl_poll_new(rt_a, &set), 0);
+    CHECK_EQ(cl_poll_add_stream(set, trickle.theirs, CL_POLL_IN, CL_POLL_EDGE, 1), 0);
+    cl_wait_group_add(&all, 1);
+    CHECK_EQ(cl_uthread_spawn(byte_by_byte, NULL, NULL), 0);
+    while (bytes_read < TRICKLES) {
+        CHECK_EQ(cl_poll_wait(set, &e, 1, WAIT), 1);
+        cl_sched_no_switch_enter();
+        for (int64_t n; (n = cl_stream_read(trickle.theirs, data, 8, 0)) > 0;)
+            cl_store_release(&bytes_read, bytes_read + (uint32_t)n);
+        cl_sched_no_switch_leave();
+    }
+    CHECK_EQ(cl_poll_remove_stream(set, trickle.theirs), 0);
+    CHECK_EQ(cl_poll_delete(set), 0);
+    close_two(trickle);
+}
+
 static void root(void *arg)
 {
     (void)arg;
@@ -397,6 +436,7 @@ static void root(void *arg)
     full_backlog();
     poll_sets();
     may_not_wait();
+    edges_where_nothing_may_block();
     cl_wait_group_done(&all);
 }
 
