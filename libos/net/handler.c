@@ -165,21 +165,14 @@ static CL_NOINLINE bool run_typed(struct cl_netif *nif, struct cl_netq **q, stru
     return true;
 }
 
-/* When the request at hand began, and how long the queue had sent until then; since_tsc 0: there was none before. */
-struct pace {
-    uint64_t since_tsc, rang_ticks;
-};
-
-/* Before a request, where a doorbell is a system call (nic.h, tx_calls): its answer waits for the next one's if that is
- * here already, so one call sends all that a burst answers, and a lone answer leaves at once. `more`: it is in hand. */
-static CL_NOINLINE void pace(struct cl_netq *q, struct pace *p, bool more)
+CL_NOINLINE void cl_netq_pace(struct cl_netq *q, struct cl_pace *p, bool more)
 {
     uint64_t now = cl_stamp(q->time), took = now - p->since_tsc - (q->rang_ticks - p->rang_ticks);
     if (p->since_tsc && took > SLOW_US * (uint64_t)q->nif->ticks_per_us)
         q->alone = ALONE;
     else if (q->alone)
         q->alone--;
-    *p = (struct pace){now, q->rang_ticks};
+    *p = (struct cl_pace){now, q->rang_ticks};
     if (!q->full_since_tsc) /* else it waits for room anyway */
         q->flush_at = q->alone == 0 && (more || cl_netq_waiting(q)) ? CL_NETQ_TX : 1;
 }
@@ -187,7 +180,7 @@ static CL_NOINLINE void pace(struct cl_netq *q, struct pace *p, bool more)
 /* Turns of flows, from the first in the ready queue on: of one whose datagrams are handled one after the other, a bounded
  * number, or of connections. *turns counts them down. A handler may block, and the flow is held meanwhile. False: no flow
  * is ready. */
-static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struct cl_udp_req *req, struct pace *at,
+static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struct cl_udp_req *req, struct cl_pace *at,
                                  unsigned *turns)
 {
     struct cl_flow *f = cl_ordered_first(*q);
@@ -196,7 +189,7 @@ static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struc
     if (!f)
         return false;
     if (f->key.protocol == CL_IPPROTO_TCP) {
-        f = nif->tcp->run(nif, f, turns);
+        f = nif->tcp->run(nif, f, at, turns);
         *q = cl_netq_self(nif);
         if (!f)
             return true;
@@ -206,7 +199,7 @@ static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struc
     for (; done < CL_FLOW_BURST && cl_ordered_next(*q, f, &item); done++) {
         cl_netq_note_begun(*q);
         if (nif->nic->tx_calls)
-            pace(*q, at, f->taken != NULL);
+            cl_netq_pace(*q, at, f->taken != NULL);
         *q = run_plain(nif, *q, &item, req);
     }
     cl_ordered_release(*q, f, done);
@@ -271,7 +264,7 @@ CL_HOT void cl_netif_run(void *arg, unsigned self)
     running.burst = NULL;
     bool polled = true; /* nothing has run since the loop polled the NIC */
     bool paced = nif->nic->tx_calls;
-    struct pace at = {0, 0};
+    struct cl_pace at = {0, 0};
     unsigned flow_turns = FLOW_TURNS;
     cl_runner_set_local(&running);
 again:
@@ -281,7 +274,7 @@ again:
         cl_netq_note_begun(q);
         polled = false;
         if (cl_unlikely(paced))
-            pace(q, &at, false);
+            cl_netq_pace(q, &at, false);
         if (cl_likely(kind == CL_UDP_PLAIN)) {
             q = run_plain(nif, q, &items[0], &running.req);
             continue;
@@ -290,7 +283,7 @@ again:
         q = run_burst(nif, q, items, 1 + more, &running);
     }
     if (cl_unlikely(paced))
-        pace(q, &at, false);
+        cl_netq_pace(q, &at, false);
     if (cl_unlikely(cl_load_acquire(&q->typed) != NULL) && run_typed(nif, &q, &running.req, polled)) {
         polled = false;
         goto again;

@@ -76,7 +76,7 @@ struct cl_netq {
     uint32_t n_tx, n_spare, n_done;
     uint32_t flush_at; /* how many frames make a doorbell: 1, CL_NETQ_FLUSH, or CL_NETQ_TX: all that there will be */
     bool saw_gone;     /* the NIC was gone at the last poll that found nothing */
-    uint32_t alone;    /* so many requests more are answered one by one: see pace() in handler.c */
+    uint32_t alone;    /* so many requests more are answered one by one: see cl_netq_pace */
     uint64_t last_flush_tsc;
     uint64_t rang_ticks;                  /* spent in doorbells, where these are system calls (nic.h, tx_calls) */
     uint64_t full_since_tsc;              /* when the NIC's queue was found full; 0: it has taken all since */
@@ -144,6 +144,8 @@ struct cl_udp_socket {
     char *name;               /* of its handler, for people; NULL: unknown. Set once (release); readers: anybody */
 };
 
+struct cl_pace; /* below */
+
 /* Connections, as the rest of the stack sees them: it puts segments into their flows and runs those. The room tcp/ uses
  * this one, and not the other way; so it fills this in when the first one listens or connects (tcp/flows.c). */
 struct cl_connections {
@@ -157,9 +159,9 @@ struct cl_connections {
     bool (*complain)(struct cl_netq *q, const struct cl_rx_item *item, const struct cl_icmp_about *about,
                      struct cl_ready_list *woken);
     /* A turn of a flow that was taken out of the ready queue of the calling kthread, and of those behind it, as long as
-     * they are connections, nothing waits in the inbox and *turns, which counts down, is not 0. Returns a flow that it
-     * has taken out and not run, or NULL. */
-    struct cl_flow *(*run)(struct cl_netif *nif, struct cl_flow *f, unsigned *turns);
+     * they are connections, nothing waits in the inbox and *turns, which counts down, is not 0. The caller has paced the
+     * first (cl_netq_pace); each is a request. Returns a flow that it has taken out and not run, or NULL. */
+    struct cl_flow *(*run)(struct cl_netif *nif, struct cl_flow *f, struct cl_pace *at, unsigned *turns);
     /* No kthread runs: end all, and give back what they have. */
     void (*drain)(struct cl_netif *nif);
     void (*free)(struct cl_netif *nif);
@@ -423,6 +425,15 @@ static inline unsigned cl_netq_waiting(const struct cl_netq *q)
     return cl_inbox_count(q->inbox) + (cl_unlikely(typed != NULL) ? cl_typed_count(typed) : 0) +
            (cl_unlikely(ready != NULL) ? cl_ready_count(ready) : 0);
 }
+
+/* When the request at hand began, and how long the queue had sent until then; since_tsc 0: there was none before. */
+struct cl_pace {
+    uint64_t since_tsc, rang_ticks;
+};
+
+/* Before a request, where a doorbell is a system call (nic.h, tx_calls): its answer waits for the next one's if that is
+ * here already, so one call sends all that a burst answers, and a lone answer leaves at once. `more`: it is in hand. */
+void cl_netq_pace(struct cl_netq *q, struct cl_pace *p, bool more);
 
 /* A NIC that has come again (drivers/port/port.h) gives frames of another tag, and takes none of the buffers it gave before. */
 static inline void cl_netq_look_at_tag(struct cl_netq *q, const struct cl_frame *f)

@@ -6,7 +6,7 @@
 
 /* What is sent leaves one by one while replies are rarer than one a microsecond, and CL_NETQ_FLUSH at a time when they
  * come faster: a doorbell costs a fence, and a reply that waits behind a slow handler would cost that handler's time.
- * Where a doorbell is a system call, handlers decide by what waits: pace() in handler.c. */
+ * Where a doorbell is a system call, handlers and connections decide by what waits: cl_netq_pace. */
 void cl_netq_ring(struct cl_netq *q)
 {
     struct cl_nic *nic = q->nic;

@@ -372,7 +372,7 @@ static void prefetch(const struct cl_flow *f)
 }
 
 /* The clock is read once for a connection: when its callbacks return, which is when the next one begins; or now. */
-static struct cl_flow *run(struct cl_netif *nif, struct cl_flow *f, unsigned *turns)
+static struct cl_flow *run(struct cl_netif *nif, struct cl_flow *f, struct cl_pace *at, unsigned *turns)
 {
     struct turn t = turn_on(net_of(nif));
     const struct cl_flow *next;
@@ -385,6 +385,8 @@ static struct cl_flow *run(struct cl_netif *nif, struct cl_flow *f, unsigned *tu
         f = NULL;
         if (*turns && cl_inbox_count(t.q->inbox) == 0 && (f = cl_ready_pop(t.q->ready, &next)))
             prefetch(next);
+        if (f && cl_unlikely(t.q->nic->tx_calls))
+            cl_netq_pace(t.q, at, false);
     }
     return f;
 }

@@ -53,3 +53,8 @@ def test_dctcp_keeps_the_queue_short(c_program: Program, seed: int) -> None:
     full = run(seed, 1, 3, 2_000_000, 0, 100, "cubic", 200_000, 0)
     assert " 0 resent" not in full
     assert " 0 marks" in full
+
+
+def test_answers_that_come_together_leave_by_one_system_call(c_program: Program) -> None:
+    """Each connection's turn is a request: that all of a burst take long together does not make one slow."""
+    assert c_program("tests/libos/net/tcp/c/doorbells.c", one_thread=True)() == "ok\n"
