@@ -166,6 +166,7 @@ void cl_stream_end(struct cl_stream *s, enum cl_stream_ending how)
 {
     struct cl_tcp_conn *c = s->conn;
     cl_pollable_remove(&s->watch);
+    s->told_fn = NULL;
     if (c)
         cl_store_relaxed(&s->ending, (uint32_t)how);
     bool ours = c && cl_tcp_hold(c);
