@@ -7,11 +7,11 @@
 #define CL_POSIX_PORTS 32
 
 struct cl_posix_config {
-    char nic[128];             /* "tap:NAME", "memory" (a wire to nobody); or empty: attached */
-    char socket[128];          /* attached: the iokernel's socket */
-    char name[32];             /* attached: the application's */
+    char nic[128];              /* "tap:NAME", "memory" (a wire to nobody); or empty: attached */
+    char socket[128];           /* attached: the iokernel's socket */
+    char name[32];              /* attached: the application's */
     uint32_t host, host_prefix; /* Linux' own address on a tap, host byte order */
-    uint32_t address, prefix;  /* ours; attached: as the iokernel says */
+    uint32_t address, prefix;   /* ours; attached: as the iokernel says */
     uint32_t gateway;
     uint32_t kthreads; /* 1..64 */
     uint32_t poll;     /* CL_SCHED_ADAPTIVE, CL_SCHED_BLOCK */

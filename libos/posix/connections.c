@@ -82,7 +82,7 @@ int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len)
         return -ECHILD;
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
     if (!s)
-        return -EBADF;
+        return cl_posix_no_socket(fd);
     int rc = cl_posix_name_read(s->domain, addr, len, &to, &is_ipv4);
     bool fresh = cl_load_acquire(&s->state) == CL_POSIX_FRESH;
     if (fresh && (rc || !is_ipv4 || !cl_posix_reaches(to.ipv4))) {
@@ -131,7 +131,7 @@ int cl_posix_shutdown(int fd, int how)
         return -ECHILD;
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
     if (!s)
-        return -EBADF;
+        return cl_posix_no_socket(fd);
     uint32_t state = cl_load_acquire(&s->state);
     int rc = how < SHUT_RD || how > SHUT_RDWR ? -EINVAL
              : state <= CL_POSIX_BOUND        ? -ENOTCONN
@@ -146,7 +146,7 @@ int cl_posix_name(int fd, struct sockaddr *addr, socklen_t *len, bool peer)
 {
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
     if (!s)
-        return -EBADF;
+        return cl_posix_no_socket(fd);
     struct cl_tcp_addr a = s->own, other;
     uint32_t state = cl_load_acquire(&s->state);
     int rc = 0;

@@ -1,6 +1,6 @@
-/* epoll over both worlds. A descriptor of Linux' becomes ours too with the first socket of ours that is put into it: the
- * real one keeps what is Linux', and has the eventfd of our set and the descriptors of the kthreads whose keepers wait
- * here. What it tells of those is told by numbers that are addresses inside of our object, which nobody else gives. */
+/* epoll over both worlds. Every epoll descriptor that the program makes is ours, too, from the beginning: a thread may
+ * sleep in it when the first socket of ours is put in. The real one keeps what is Linux', and has the eventfd of our set
+ * and the descriptors of the kthreads whose keepers wait here. What it tells of those is told by numbers that are addresses inside of our object, which nobody else gives. */
 #include "kthreads.h"
 #include "linux.h"
 #include "waits.h"
@@ -17,6 +17,7 @@ struct epoll {
     struct cl_posix_object object; /* first */
     struct cl_posix_set set;
     uint64_t kthreads; /* bit k: kthread k's descriptor is in the real one. RMW: who waits */
+    uint32_t nested;   /* it is in another one, or was in a poll: nothing of ours may come in */
     uint32_t waits;    /* that found something of ours; a count for LOOK_EVERY */
     char tags[CL_SCHED_MAX_KTHREADS];
 };
@@ -42,7 +43,7 @@ static int put_in(int epfd, int fd, const void *tag)
     return (int)cl_linux(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, fd, &e);
 }
 
-/* Of a descriptor that is not ours yet. It is put by the caller. */
+/* It is put by the caller. */
 static int take_on(int epfd, struct epoll **out)
 {
     struct epoll *e = (struct epoll *)cl_posix_new(CL_POSIX_EPOLL, sizeof *e);
@@ -61,6 +62,32 @@ static int take_on(int epfd, struct epoll **out)
     return rc;
 }
 
+int cl_posix_epoll_create(int epfd)
+{
+    struct epoll *e;
+    if (cl_posix_is_forked())
+        return epfd;
+    int rc = take_on(epfd, &e);
+    if (rc == 0) {
+        cl_posix_put(&e->object);
+        return epfd;
+    }
+    (void)cl_linux(SYS_close, epfd);
+    return rc;
+}
+
+bool cl_posix_epoll_lend(int epfd)
+{
+    struct epoll *e = (struct epoll *)cl_posix_get(epfd, CL_POSIX_EPOLL);
+    bool may = !e || !cl_load_relaxed(&e->set.all);
+    if (e && may)
+        cl_store_relaxed(&e->nested, 1);
+    if (e)
+        cl_posix_put(&e->object);
+    return may;
+}
+
+/* One that we have not seen made, too. */
 static int epoll_of(int epfd, struct epoll **out)
 {
     if (cl_posix_kind(epfd) == CL_POSIX_SOCKET)
@@ -69,21 +96,40 @@ static int epoll_of(int epfd, struct epoll **out)
     return *out ? 0 : take_on(epfd, out);
 }
 
+static int refuse_nested(void)
+{
+    return (int)cl_posix_refuse(
+        "an epoll descriptor with sockets of the dataplane cannot be in another one, or in poll or "
+        "select: wait for it by a thread of its own",
+        EPERM);
+}
+
+/* One in another one: if it has nothing of ours that is Linux' alone. */
+static int nest(int epfd, int op, int fd, struct epoll_event *event)
+{
+    if (op != EPOLL_CTL_DEL && !cl_posix_epoll_lend(fd))
+        return refuse_nested();
+    return (int)cl_linux(SYS_epoll_ctl, epfd, op, fd, event);
+}
+
 int cl_posix_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 {
     struct epoll *e;
+    if (cl_posix_kind(fd) == CL_POSIX_EPOLL)
+        return nest(epfd, op, fd, event);
     if (cl_posix_is_child())
         return -ECHILD;
-    if (cl_posix_kind(fd) == CL_POSIX_EPOLL)
-        return (int)cl_posix_refuse("an epoll descriptor with sockets of ours cannot be in another one, or in poll or "
-                                    "select: wait for it by a thread of its own",
-                                    EPERM);
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
     if (!s) /* it has gone meanwhile: Linux knows */
         return (int)cl_linux(SYS_epoll_ctl, epfd, op, fd, event);
     int rc = op < EPOLL_CTL_ADD || op > EPOLL_CTL_MOD ? -EINVAL : !event && op != EPOLL_CTL_DEL ? -EFAULT : 0;
     if (rc == 0 && (rc = epoll_of(epfd, &e)) == 0) {
-        rc = cl_posix_watch(&e->set, s, op, epfd, fd, event);
+        if (op == EPOLL_CTL_ADD && cl_load_relaxed(&e->nested))
+            rc = refuse_nested();
+        else
+            rc = cl_posix_watch(&e->set, s, op, epfd, fd, event);
+        if (rc == 0 && cl_load_relaxed(&e->set.sleepers)) /* who sleeps there has not made the runtime, perhaps */
+            (void)cl_posix_start(&rc);
         cl_posix_put(&e->object);
     }
     cl_posix_socket_put(s);
@@ -176,17 +222,30 @@ static int wait_for_both(struct epoll *e, int epfd, struct epoll_event *events, 
     }
 }
 
+/* In a child: what the parent's sockets tell is not for it. */
+static int wait_for_linux(struct epoll *e, int epfd, struct epoll_event *events, int n, int64_t timeout_ns,
+                          const sigset_t *mask)
+{
+    uint64_t deadline_ns = cl_posix_deadline(timeout_ns);
+    int found;
+    do
+        found = ask_linux(e, epfd, events, n, cl_posix_left(deadline_ns), mask);
+    while (found == 0 && cl_posix_left(deadline_ns));
+    return found;
+}
+
 int cl_posix_epoll_wait(int epfd, struct epoll_event *events, int n, int64_t timeout_ns, const sigset_t *mask)
 {
-    int rc;
-    if (cl_posix_is_child())
-        return -ECHILD;
+    int rc = 0;
     if (n <= 0)
         return -EINVAL;
     struct epoll *e = (struct epoll *)cl_posix_get(epfd, CL_POSIX_EPOLL);
     if (!e)
         return -EBADF;
-    if (cl_posix_start(&rc)) {
+    bool has_ours = cl_load_relaxed(&e->set.all) != NULL;
+    if (cl_posix_is_forked())
+        rc = has_ours && cl_posix_is_child() ? -ECHILD : wait_for_linux(e, epfd, events, n, timeout_ns, mask);
+    else if (!has_ours || cl_posix_start(&rc)) {
         if (cl_load_relaxed(&e->set.connections))
             cl_posix_keep();
         rc = wait_for_both(e, epfd, events, n, cl_posix_deadline(timeout_ns), mask);

@@ -14,9 +14,9 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-#define TICK_MS 20          /* between two looks at kthreads that are kept */
-#define TURNS_MOST 256      /* of a kthread that was borrowed, at one time */
-#define CALLED UINT32_MAX   /* the caretaker's own eventfd, among the kthreads */
+#define TICK_MS 20        /* between two looks at kthreads that are kept */
+#define TURNS_MOST 256    /* of a kthread that was borrowed, at one time */
+#define CALLED UINT32_MAX /* the caretaker's own eventfd, among the kthreads */
 
 struct keeper {
     int kthread; /* -1: none. It is the thread's if keeper_of[kthread] says so */
@@ -42,8 +42,7 @@ static __thread struct keeper mine __attribute__((tls_model("initial-exec")));
 static bool is_mine(void)
 {
     /* Seq_cst loads: in cl_posix_sleep_begin this comes after the store of `asleep`. */
-    return mine.known && mine.kthread >= 0 &&
-           __atomic_load_n(&kept[mine.kthread].keeper, __ATOMIC_SEQ_CST) == &mine;
+    return mine.known && mine.kthread >= 0 && __atomic_load_n(&kept[mine.kthread].keeper, __ATOMIC_SEQ_CST) == &mine;
 }
 
 int cl_posix_kthread_fd(unsigned k)
@@ -250,16 +249,24 @@ static int start_caretaker(void)
     return rc;
 }
 
+static void nothing(void *arg)
+{
+    (void)arg;
+}
+
 int cl_posix_kthreads_open(struct cl_runtime *rt)
 {
     struct epoll_event e = {.events = EPOLLIN, .data.u32 = CALLED};
     sched = cl_runtime_sched(rt);
     n_kthreads = cl_sched_kthreads(sched);
+    int rc = cl_kthread_borrow(sched, 0, nothing, NULL); /* where an iokernel manages cores none is to be had */
+    if (rc)
+        return rc;
     caretaker_epoll = (int)cl_linux(SYS_epoll_create1, EPOLL_CLOEXEC);
     caretaker_call = (int)cl_linux(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (caretaker_epoll < 0 || caretaker_call < 0)
         return caretaker_epoll < 0 ? caretaker_epoll : caretaker_call;
-    int rc = (int)cl_linux(SYS_epoll_ctl, caretaker_epoll, EPOLL_CTL_ADD, caretaker_call, &e);
+    rc = (int)cl_linux(SYS_epoll_ctl, caretaker_epoll, EPOLL_CTL_ADD, caretaker_call, &e);
     if (rc || (rc = -pthread_key_create(&thread_ends, on_thread_end)))
         return rc;
     for (unsigned k = 0; k < n_kthreads; k++)

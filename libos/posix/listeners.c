@@ -92,7 +92,7 @@ int cl_posix_bind(int fd, const struct sockaddr *addr, socklen_t len)
     bool is_ipv4;
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
     if (!s)
-        return -EBADF;
+        return cl_posix_no_socket(fd);
     int rc = cl_posix_name_read(s->domain, addr, len, &at, &is_ipv4);
     if (rc == 0 && cl_load_relaxed(&s->state) != CL_POSIX_FRESH)
         rc = -EINVAL;
@@ -131,7 +131,7 @@ int cl_posix_listen(int fd, int backlog)
         return -ECHILD;
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
     if (!s)
-        return -EBADF;
+        return cl_posix_no_socket(fd);
     int rc = listen_ours(s, backlog);
     cl_posix_socket_put(s);
     return rc;
@@ -201,7 +201,7 @@ int cl_posix_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags)
         return -ECHILD;
     struct cl_posix_socket *l = cl_posix_socket_of(fd);
     if (!l)
-        return -EBADF;
+        return cl_posix_no_socket(fd);
     int rc = accept_ours(l, flags);
     cl_posix_socket_put(l);
     if (rc >= 0 && addr && len)

@@ -117,8 +117,9 @@ static int set_tcp_option(struct cl_posix_socket *s, int name, const void *value
     case TCP_KEEPIDLE:
     case TCP_KEEPINTVL:
     case TCP_KEEPCNT:
-        cl_posix_say_once("times of keep-alive of one socket (TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT) have no effect: "
-                          "two hours, 75 s and 9 probes hold for all");
+        cl_posix_say_once(
+            "times of keep-alive of one socket (TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT) have no effect: "
+            "two hours, 75 s and 9 probes hold for all");
         return 0;
     case TCP_QUICKACK:
     case TCP_CORK:
@@ -180,8 +181,9 @@ static int take_error(struct cl_posix_socket *s)
 /* States as Linux numbers them (net/tcp_states.h), by those of RFC 9293 in order. */
 static uint8_t linux_state(uint32_t state)
 {
-    static const uint8_t of[] = {TCP_CLOSE,     TCP_LISTEN,     TCP_SYN_SENT, TCP_SYN_RECV, TCP_ESTABLISHED, TCP_FIN_WAIT1,
-                                 TCP_FIN_WAIT2, TCP_CLOSE_WAIT, TCP_CLOSING,  TCP_LAST_ACK, TCP_TIME_WAIT};
+    static const uint8_t of[] = {TCP_CLOSE,       TCP_LISTEN,    TCP_SYN_SENT,  TCP_SYN_RECV,
+                                 TCP_ESTABLISHED, TCP_FIN_WAIT1, TCP_FIN_WAIT2, TCP_CLOSE_WAIT,
+                                 TCP_CLOSING,     TCP_LAST_ACK,  TCP_TIME_WAIT};
     return state < sizeof of ? of[state] : TCP_CLOSE;
 }
 
@@ -224,7 +226,7 @@ int cl_posix_getsockopt(int fd, int level, int name, void *value, socklen_t *len
         return -ECHILD;
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
     if (!s)
-        return -EBADF;
+        return cl_posix_no_socket(fd);
     int rc;
     if (level == SOL_SOCKET && name == SO_ERROR && value && len) {
         number = take_error(s);

@@ -15,7 +15,7 @@ struct asked {
     struct cl_posix_watch *watches;
     struct cl_posix_set *set;
     nfds_t n;
-    bool carries;
+    bool has_ours, carries;
 };
 
 /* poll's bits are epoll's. */
@@ -28,14 +28,16 @@ static void begin(struct asked *a, const struct pollfd *fds)
     for (nfds_t i = 0; i < a->n; i++) {
         a->fds[i] = fds[i];
         a->watches[i] = (struct cl_posix_watch){.events = (uint16_t)fds[i].events, .data = i};
-        if (cl_posix_kind(fds[i].fd) == CL_POSIX_EPOLL)
-            (void)cl_posix_refuse("an epoll descriptor with sockets of ours cannot be in another one, or in poll or "
-                                  "select: wait for it by a thread of its own",
-                                  EPERM);
+        if (cl_posix_kind(fds[i].fd) == CL_POSIX_EPOLL && !cl_posix_epoll_lend(fds[i].fd))
+            (void)cl_posix_refuse(
+                "an epoll descriptor with sockets of the dataplane is in poll or select, which do not "
+                "tell of those: wait for it by epoll_wait",
+                EPERM);
         struct cl_posix_socket *s = cl_posix_socket_of(fds[i].fd);
         if (!s)
             continue;
         a->fds[i].fd = -1;
+        a->has_ours = true;
         a->carries |= cl_load_relaxed(&s->state) > CL_POSIX_LISTENS;
         cl_posix_join(&a->watches[i], s, a->set);
     }
@@ -90,12 +92,10 @@ int cl_posix_poll(struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset
 {
     struct pollfd few_fds[ON_STACK + 2];
     struct cl_posix_watch few[ON_STACK];
-    struct asked a = {few_fds, few, cl_posix_own_set(), n, false};
+    struct asked a = {few_fds, few, cl_posix_own_set(), n, false, false};
     int rc;
     if (cl_posix_is_child())
         return -ECHILD;
-    if (!cl_posix_start(&rc))
-        return rc;
     if (n > ON_STACK) {
         a.fds = malloc((n + 2) * sizeof *a.fds);
         a.watches = malloc(n * sizeof *a.watches);
@@ -103,7 +103,8 @@ int cl_posix_poll(struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset
     rc = -ENOMEM;
     if (a.set && a.fds && a.watches) {
         begin(&a, fds);
-        rc = wait_all(&a, fds, cl_posix_deadline(timeout_ns), mask);
+        if (!a.has_ours || cl_posix_start(&rc))
+            rc = wait_all(&a, fds, cl_posix_deadline(timeout_ns), mask);
         end(&a);
     }
     if (n > ON_STACK) {

@@ -77,7 +77,9 @@ CL_API int cl_posix_getsockopt(int fd, int level, int name, void *value, socklen
 CL_API int cl_posix_fcntl(int fd, int command, int64_t arg);
 CL_API int cl_posix_ioctl(int fd, unsigned long request, void *arg);
 
-/* fd or epfd is ours. */
+/* Linux has made one. Returns it. */
+CL_API int cl_posix_epoll_create(int epfd);
+/* fd is ours. */
 CL_API int cl_posix_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
 CL_API int cl_posix_epoll_wait(int epfd, struct epoll_event *events, int n, int64_t timeout_ns, const sigset_t *mask);
 /* One of them is ours. timeout_ns < 0: for ever. */

@@ -59,6 +59,11 @@ struct cl_posix_socket *cl_posix_socket_of(int fd)
     return (struct cl_posix_socket *)cl_posix_get(fd, CL_POSIX_SOCKET);
 }
 
+int cl_posix_no_socket(int fd)
+{
+    return cl_posix_kind(fd) == CL_POSIX_EPOLL ? -ENOTSOCK : -EBADF;
+}
+
 void cl_posix_socket_put(struct cl_posix_socket *s)
 {
     cl_posix_put(&s->object);

@@ -21,10 +21,10 @@ struct cl_posix_socket {
     uint32_t state;           /* enum cl_posix_state; release once what belongs to it is there */
     struct cl_stream *stream; /* NULL: none yet */
     struct cl_posix_watch *watches;
-    uint32_t non_blocking; /* as of the open file description: all descriptors of it */
-    uint32_t error_taken;  /* why the connection is over was told: from now on it is just over */
-    uint32_t resets;       /* SO_LINGER 0 */
-    int domain;            /* AF_INET, or AF_INET6 whose addresses are IPv4 ones in disguise */
+    uint32_t non_blocking;  /* as of the open file description: all descriptors of it */
+    uint32_t error_taken;   /* why the connection is over was told: from now on it is just over */
+    uint32_t resets;        /* SO_LINGER 0 */
+    int domain;             /* AF_INET, or AF_INET6 whose addresses are IPv4 ones in disguise */
     struct cl_tcp_addr own; /* as bound, or found */
     uint32_t backlog;
     bool reuse_port;
@@ -33,8 +33,10 @@ struct cl_posix_socket {
     int32_t option[CL_STREAM_OPTIONS];
 };
 
-/* -EBADF if it is none of ours. The caller puts the object. */
+/* NULL if it is none of ours. The caller puts it. */
 struct cl_posix_socket *cl_posix_socket_of(int fd);
+/* Then the error: -ENOTSOCK of an epoll descriptor, -EBADF of what has gone. */
+int cl_posix_no_socket(int fd);
 void cl_posix_socket_put(struct cl_posix_socket *s);
 /* A new one with its descriptor. -ENOMEM, -EMFILE. */
 int cl_posix_socket_new(int fd, int domain, bool non_blocking, struct cl_posix_socket **out);

@@ -7,6 +7,7 @@
 
 #include <corelane/drivers/memory.h>
 #include <corelane/drivers/tap.h>
+#include <corelane/libos/adopt.h>
 
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -82,33 +83,35 @@ bool cl_posix_is_child(void)
     return true;
 }
 
+/* Our address and the length of its prefix: attached, only the iokernel knows. False: there is no runtime to be had. */
+static bool find_address(struct cl_runtime_info *info)
+{
+    int rc;
+    *info = (struct cl_runtime_info){.ipv4 = config.address, .ipv4_prefix = config.prefix};
+    struct cl_runtime *rt = config.address ? NULL : cl_posix_start(&rc);
+    if (rt)
+        cl_runtime_info(rt, info);
+    return info->ipv4;
+}
+
 bool cl_posix_listens_at(uint32_t ipv4, uint16_t port)
 {
+    struct cl_runtime_info info;
     bool named = config.n_ports == 0;
     for (uint32_t i = 0; i < config.n_ports; i++)
         named |= config.ports[i] == port;
-    struct cl_runtime *rt = cl_load_acquire(&runtime);
-    struct cl_runtime_info info = {.ipv4 = config.address};
-    if (rt)
-        cl_runtime_info(rt, &info);
-    return named && (ipv4 == INADDR_ANY || (info.ipv4 && ipv4 == info.ipv4));
+    if (!named || ipv4 >> 24 == 127)
+        return false;
+    return ipv4 == INADDR_ANY || (find_address(&info) && ipv4 == info.ipv4);
 }
 
 bool cl_posix_reaches(uint32_t ipv4)
 {
-    int rc;
-    struct cl_runtime_info info = {.ipv4 = config.address, .ipv4_prefix = config.prefix};
-    bool gateway = config.gateway;
-    if (ipv4 >> 24 == 127 || ipv4 == INADDR_ANY || ipv4 >= 0xe0000000u)
+    struct cl_runtime_info info;
+    if (ipv4 >> 24 == 127 || ipv4 == INADDR_ANY || ipv4 >= 0xe0000000u || !find_address(&info))
         return false;
-    if (!config.address) { /* only the iokernel knows */
-        struct cl_runtime *rt = cl_posix_start(&rc);
-        if (!rt)
-            return false;
-        cl_runtime_info(rt, &info);
-    }
     uint32_t mask = info.ipv4_prefix ? UINT32_MAX << (32 - info.ipv4_prefix) : 0;
-    return gateway || ((ipv4 ^ info.ipv4) & mask) == 0;
+    return config.gateway || ((ipv4 ^ info.ipv4) & mask) == 0;
 }
 
 /* Making it. */
@@ -190,7 +193,7 @@ struct cl_runtime *cl_posix_start(int *rc)
     if (!runtime) {
         *rc = make(&rt, err);
         if (*rc == 0 && (*rc = cl_posix_kthreads_open(rt)))
-            snprintf(err, sizeof err, "the thread that turns kthreads: %s", strerror(-*rc));
+            snprintf(err, sizeof err, "its kthreads cannot be turned: %s", cl_adopt_error(*rc));
         if (*rc == 0) {
             cl_store_release(&runtime, rt);
             cl_posix_each(CL_POSIX_SOCKET, open_listener);

@@ -5,7 +5,7 @@
 
 #include <signal.h>
 
-#define BUSY_MOST 256 /* times that somebody else works on a connection that is ready, and is helped to get done */
+#define BUSY_MOST 256    /* times that somebody else works on a connection that is ready, and is helped to get done */
 #define FILE_BYTES 16384 /* on the caller's stack, of whose size nothing is known */
 
 struct transfer {
@@ -150,7 +150,7 @@ int64_t cl_posix_read(int fd, const struct iovec *vec, int64_t n, int flags)
         return rc ? rc : n < 0 ? -EINVAL : -ECHILD;
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
     if (!s)
-        return -EBADF;
+        return cl_posix_kind(fd) == CL_POSIX_EPOLL ? -EINVAL : -EBADF; /* as of any file that has no such call */
     rc = transfer(s, &t, flags);
     cl_posix_socket_put(s);
     return rc;
@@ -164,7 +164,7 @@ int64_t cl_posix_write(int fd, const struct iovec *vec, int64_t n, int flags)
         return rc ? rc : n < 0 ? -EINVAL : -ECHILD;
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
     if (!s)
-        return -EBADF;
+        return cl_posix_kind(fd) == CL_POSIX_EPOLL ? -EINVAL : -EBADF; /* as of any file that has no such call */
     rc = transfer(s, &t, flags);
     cl_posix_socket_put(s);
     if (rc == -EPIPE && !(flags & MSG_NOSIGNAL))

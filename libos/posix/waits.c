@@ -9,7 +9,7 @@
 #include <time.h>
 
 #define NEVER UINT64_MAX
-#define COLLECTED 16 /* at a time, of the thread's own set */
+#define COLLECTED 16    /* at a time, of the thread's own set */
 #define SIGNALS_BYTES 8 /* of a set of signals, as the kernel has it */
 
 static pthread_mutex_t structure = PTHREAD_MUTEX_INITIALIZER;
@@ -193,7 +193,7 @@ static int add(struct cl_posix_set *set, struct cl_posix_socket *s, int epfd, in
                                  .epfd = epfd,
                                  .fd = fd,
                                  .in_set = set->all};
-    set->all = w;
+    cl_store_relaxed(&set->all, w);
     cl_store_relaxed(&set->connections, set->connections + carries);
     cl_posix_join(w, s, set);
     return 0;
@@ -205,7 +205,7 @@ static void drop(struct cl_posix_watch *w)
     struct cl_posix_watch **at = &set->all;
     while (*at != w)
         at = &(*at)->in_set;
-    *at = w->in_set;
+    cl_store_relaxed(at, w->in_set);
     cl_store_relaxed(&set->connections, set->connections - w->carries);
     cl_posix_part(w);
     free(w);

@@ -12,7 +12,7 @@
 struct cl_posix_set {
     struct cl_spin lock;
     struct cl_posix_watch *first, *last; /* that may be ready */
-    struct cl_posix_watch *all;          /* of an epoll descriptor: under the structure's mutex */
+    struct cl_posix_watch *all;          /* of an epoll descriptor: under the structure's mutex, read without */
     uint32_t n_listed;
     uint32_t sleepers;
     uint32_t connections; /* watches of sockets that carry bytes; under the structure's mutex, read without */
@@ -23,9 +23,10 @@ struct cl_posix_set {
 struct cl_posix_watch {
     struct cl_posix_socket *socket;
     struct cl_posix_set *set;
-    struct cl_posix_watch *beside;      /* of the same socket: under its lock */
-    struct cl_posix_watch *in_set;      /* of the same epoll descriptor: under the structure's mutex */
-    struct cl_posix_watch *next, *prev; /* in the ready list: under the set's lock, as what follows but for the numbers */
+    struct cl_posix_watch *beside; /* of the same socket: under its lock */
+    struct cl_posix_watch *in_set; /* of the same epoll descriptor: under the structure's mutex */
+    struct cl_posix_watch *next,
+        *prev; /* in the ready list: under the set's lock, as what follows but for the numbers */
     uint64_t data;
     uint32_t events; /* EPOLL*, as asked */
     bool listed;
@@ -60,6 +61,9 @@ int cl_posix_collect(struct cl_posix_set *set, struct epoll_event *events, int n
 /* Around a sleep by the set's eventfd. False: something may be ready, do not sleep. */
 bool cl_posix_set_arm(struct cl_posix_set *set);
 void cl_posix_set_disarm(struct cl_posix_set *set);
+
+/* epoll.c: an epoll descriptor is waited for by others, and so Linux' alone from now on. False: it has sockets of ours. */
+bool cl_posix_epoll_lend(int epfd);
 
 /* The calling thread's own set. NULL: there is none to be had. */
 struct cl_posix_set *cl_posix_own_set(void);

@@ -69,8 +69,7 @@ PUBLIC ssize_t recvfrom(int fd, void *data, size_t len, int flags, __SOCKADDR_AR
                        : next_recvfrom(fd, data, len, flags, from, from_len);
 }
 
-NEXT(ssize_t, sendto,
-     (int fd, const void *data, size_t len, int flags, __CONST_SOCKADDR_ARG to, socklen_t to_len),
+NEXT(ssize_t, sendto, (int fd, const void *data, size_t len, int flags, __CONST_SOCKADDR_ARG to, socklen_t to_len),
      (fd, data, len, flags, to, to_len))
 PUBLIC ssize_t sendto(int fd, const void *data, size_t len, int flags, __CONST_SOCKADDR_ARG to, socklen_t to_len)
 {
@@ -140,7 +139,8 @@ NEXT(ssize_t, splice, (int in, off64_t *in_at, int out, off64_t *out_at, size_t 
 PUBLIC ssize_t splice(int in, off64_t *in_at, int out, off64_t *out_at, size_t len, unsigned flags)
 {
     return is_ours(in) || is_ours(out)
-               ? ANSWER(cl_posix_refuse("splice is not to be had of sockets of the dataplane: use read and write", EINVAL))
+               ? ANSWER(
+                     cl_posix_refuse("splice is not to be had of sockets of the dataplane: use read and write", EINVAL))
                : next_splice(in, in_at, out, out_at, len, flags);
 }
 

@@ -20,6 +20,23 @@ static bool is_time(const struct timespec *t)
     return !t || (t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < 1000000000);
 }
 
+static int created(int epfd)
+{
+    return epfd >= 0 && cl_preload_on && !cl_preload_inside ? (int)ANSWER(cl_posix_epoll_create(epfd)) : epfd;
+}
+
+NEXT(int, epoll_create, (int size), (size))
+PUBLIC int epoll_create(int size)
+{
+    return created(next_epoll_create(size));
+}
+
+NEXT(int, epoll_create1, (int flags), (flags))
+PUBLIC int epoll_create1(int flags)
+{
+    return created(next_epoll_create1(flags));
+}
+
 NEXT(int, epoll_ctl, (int epfd, int op, int fd, struct epoll_event *e), (epfd, op, fd, e))
 PUBLIC int epoll_ctl(int epfd, int op, int fd, struct epoll_event *e)
 {
@@ -41,8 +58,7 @@ PUBLIC int epoll_pwait(int epfd, struct epoll_event *events, int n, int ms, cons
                          : next_epoll_pwait(epfd, events, n, ms, mask);
 }
 
-NEXT(int, epoll_pwait2,
-     (int epfd, struct epoll_event *events, int n, const struct timespec *t, const sigset_t *mask),
+NEXT(int, epoll_pwait2, (int epfd, struct epoll_event *events, int n, const struct timespec *t, const sigset_t *mask),
      (epfd, events, n, t, mask))
 PUBLIC int epoll_pwait2(int epfd, struct epoll_event *events, int n, const struct timespec *t, const sigset_t *mask)
 {
@@ -106,8 +122,7 @@ PUBLIC int select(int n, fd_set *in, fd_set *out, fd_set *except, struct timeval
     return (int)ANSWER(t && ns < 0 ? -EINVAL : cl_posix_select(n, in, out, except, ns, NULL));
 }
 
-NEXT(int, pselect,
-     (int n, fd_set *in, fd_set *out, fd_set *except, const struct timespec *t, const sigset_t *mask),
+NEXT(int, pselect, (int n, fd_set *in, fd_set *out, fd_set *except, const struct timespec *t, const sigset_t *mask),
      (n, in, out, except, t, mask))
 PUBLIC int pselect(int n, fd_set *in, fd_set *out, fd_set *except, const struct timespec *t, const sigset_t *mask)
 {

@@ -338,6 +338,36 @@ static void epolls(void)
     say("events: none wanted", epoll_wait(epfd, NULL, 0, 0));
 }
 
+/* epoll descriptors with nothing of ours are Linux' in all. */
+static void nested(void)
+{
+    int pipe_fds[2], inner = epoll_create1(0), outer = epoll_create(1), value;
+    socklen_t len = sizeof value;
+    char data[8];
+    say("read", read(inner, data, 8));
+    say("getsockopt", getsockopt(inner, SOL_SOCKET, SO_ERROR, &value, &len));
+    say("listen", listen(inner, 1));
+    say("pipe", pipe(pipe_fds));
+    say("ADD of a pipe", watch(inner, EPOLL_CTL_ADD, pipe_fds[0], EPOLLIN, 1));
+    say("ADD of it", watch(outer, EPOLL_CTL_ADD, inner, EPOLLIN, 2));
+    say_told("nothing", outer);
+    write(pipe_fds[1], "x", 1);
+    say_told("outer", outer);
+    say_told("inner", inner);
+    struct pollfd p = {inner, POLLIN, 0};
+    say("poll", poll(&p, 1, 0));
+    say("dup", dup(inner) < 0 ? -1 : 0);
+    say("close", close(inner));
+    if (fork() == 0) {
+        int own = epoll_create1(0);
+        say("child's ADD", watch(own, EPOLL_CTL_ADD, pipe_fds[0], EPOLLIN, 3));
+        say_told("child's", own);
+        fflush(stdout);
+        exit(0);
+    }
+    wait(NULL);
+}
+
 static void *write_late(void *arg)
 {
     int fd = *(int *)arg;
@@ -345,6 +375,28 @@ static void *write_late(void *arg)
     read(fd, data, 8); /* until the other end has written, and is about to wait */
     write(fd, "answer", 6);
     return NULL;
+}
+
+static void *wait_early(void *arg)
+{
+    struct epoll_event e = {0};
+    int n = epoll_wait(*(int *)arg, &e, 1, 10000);
+    printf("early: %d, of %d\n", n, e.data.fd);
+    return NULL;
+}
+
+/* A thread sleeps in an epoll descriptor when the first socket comes into it. */
+static void early(void)
+{
+    int c, s, epfd = epoll_create1(0);
+    pthread_t thread;
+    pthread_create(&thread, NULL, wait_early, &epfd);
+    usleep(20000); /* it sleeps by then, or the sequence shows less */
+    pair(&c, &s);
+    say("ADD", watch(epfd, EPOLL_CTL_ADD, s, EPOLLIN, 8));
+    usleep(20000);
+    write(c, "x", 1);
+    pthread_join(thread, NULL);
 }
 
 static void waits(void)
@@ -475,9 +527,10 @@ static void options(void)
 static const struct {
     const char *name;
     void (*fn)(void);
-} sequences[] = {{"names", names},     {"bytes", bytes}, {"ends", ends},   {"broken", broken},
-                 {"refused", refused}, {"opening", opening}, {"epolls", epolls}, {"waits", waits},
-                 {"copies", copies},   {"much", much},   {"options", options}};
+} sequences[] = {{"names", names},     {"bytes", bytes},     {"ends", ends},     {"broken", broken},
+                 {"refused", refused}, {"opening", opening}, {"epolls", epolls}, {"nested", nested},
+                 {"early", early},     {"waits", waits},     {"copies", copies}, {"much", much},
+                 {"options", options}};
 
 int main(int argc, char **argv)
 {
