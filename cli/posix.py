@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="embedded: a tap interface, on which Linux has ADDRESS; needs --address",
     )
     place.add_argument("--socket", type=values.socket, metavar="PATH", help="attach to the iokernel there (default)")
-    parser.add_argument("--name", type=values.app_name, help="attached: the application's name (default: the program's)")
+    parser.add_argument(
+        "--name", type=values.app_name, help="attached: the application's name (default: the program's)"
+    )
     parser.add_argument(
         "--address", type=values.interface, metavar="A.B.C.D/N", help="embedded: the program's IPv4 address"
     )
@@ -163,7 +165,9 @@ def _notes(path: Path) -> list[str]:
         from elftools.elf.elffile import ELFFile
 
         _, wanted = dynamic_symbols(ELFFile(file))
-    notes = [f"{name}: refused on sockets of the dataplane; {mend}" for name, mend in _NOT_ON_OURS.items() if name in wanted]
+    notes = [
+        f"{name}: refused on sockets of the dataplane; {mend}" for name, mend in _NOT_ON_OURS.items() if name in wanted
+    ]
     if "syscall" in wanted:
         notes.append("syscall: calls that it makes in this way go past the dataplane")
     if {"fork", "__libc_fork"} & wanted:

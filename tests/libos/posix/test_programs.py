@@ -60,7 +60,11 @@ def test_no_runtime_ends_the_program_with_the_reason(stock: Callable[[str], Path
 def test_what_has_no_sockets_starts_no_runtime() -> None:
     """Nor does it open anything: the runtime is made when a call first needs it."""
     done = subprocess.run(
-        ["ls", "/proc/self/fd"], env=preloaded("nic=tap:none,address=10.0.0.1/24"), capture_output=True, text=True, check=True
+        ["ls", "/proc/self/fd"],
+        env=preloaded("nic=tap:none,address=10.0.0.1/24"),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert len(done.stdout.split()) <= 4
 
@@ -69,7 +73,10 @@ def test_what_has_no_sockets_starts_no_runtime() -> None:
 def test_an_idle_server_sleeps(stock: Callable[[str], Path], poll: str) -> None:
     """Time of the processor, which does not depend on what else runs."""
     server = subprocess.Popen(
-        [str(stock("echo")), "7000", "2", "each"], env=preloaded(f"{INSIDE},poll={poll}"), stdout=subprocess.PIPE, text=True
+        [str(stock("echo")), "7000", "2", "each"],
+        env=preloaded(f"{INSIDE},poll={poll}"),
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert server.stdout is not None
     with server:

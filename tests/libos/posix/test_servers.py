@@ -69,7 +69,9 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
             words = f"nic=tap:clpx,host={LINUX}/24,address={OURS}/24,kthreads={kthreads}"
             log = tmp_path / "log"
             with log.open("w") as file, space.entered():
-                process = subprocess.Popen(command, env=preloaded(words), stdout=file, stderr=subprocess.STDOUT, text=True)
+                process = subprocess.Popen(
+                    command, env=preloaded(words), stdout=file, stderr=subprocess.STDOUT, text=True
+                )
             stack.callback(process.wait)
             stack.callback(process.kill)
             server = Server(space, process, port, log)
@@ -100,11 +102,11 @@ def test_an_epoll_server(
 
 def test_connections_end_with_the_program(stock: Callable[[str], Path], serve: Callable[..., Server]) -> None:
     server = serve(str(stock("echo")), "7000", "2", "each", port=7000)
-    client = server.connect()
-    client.sendall(b"x")
-    assert client.recv(1) == b"x"
-    server.process.send_signal(signal.SIGTERM)
-    assert client.recv(1) == b""
+    with contextlib.closing(server.connect()) as client:
+        client.sendall(b"x")
+        assert client.recv(1) == b"x"
+        server.process.send_signal(signal.SIGTERM)
+        assert client.recv(1) == b""
     assert server.process.wait(10) == 0
 
 

@@ -36,7 +36,9 @@ def test_its_names_are_libcs() -> None:
     with LIBRARY.open("rb") as file:
         symbols = ELFFile(file).get_section_by_name(".dynsym")
         exported = {s.name for s in symbols.iter_symbols() if s["st_shndx"] != "SHN_UNDEF"} - {""}
-    libc_path = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libc.so" in line)
+    libc_path = next(
+        line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libc.so" in line
+    )
     with Path(libc_path).open("rb") as file:
         libc = {s.name for s in ELFFile(file).get_section_by_name(".dynsym").iter_symbols()}
     assert {"read", "accept4", "epoll_wait", "__poll_chk"} <= exported
