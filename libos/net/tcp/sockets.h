@@ -14,10 +14,10 @@
  *   IDLE              it becomes RUNNING, and is the caller's. It lets the guard go, and does its turn.
  *   READY             someone will take the flow out of its queue and run it.
  *   RUNNING, AGAIN    someone works on it; it becomes AGAIN, so that it is run once more.
- * In the last two the visit is on the socket's list before the guard is let go. The next turn begins after that (it
- * takes the bucket's lock, in which we were), and looks at the list (cl_streams_turn). So each visit is run, once, by a
- * turn that begins after it was put there; or on_ended finds it on the list, and fails it. No turn of a stream socket
- * blocks, so neither does a visit for longer than kthreads run.
+ * The visit is on the socket's list before the flow is looked at, and comes off again if that was idle. Else the next
+ * turn begins after that (it takes the bucket's lock, in which we were), and looks at the list (cl_streams_turn). So each
+ * visit is run, once, by a turn that begins after it was put there; or on_ended finds it on the list, and fails it. No
+ * turn of a stream socket blocks, so neither does a visit for longer than kthreads run.
  *
  * Waiting. What a connection has told lies in `told`, which changes under the guard only. A call that needs a bit that
  * is not set counts itself in `waiting` in the same section in which it has looked, and then sleeps on the semaphore of
@@ -35,7 +35,7 @@
  * inside. Memory is recycled, never freed while the runtime exists. Sockets are of a pool like blocks are; pages that
  * are never needed are never touched.
  *
- * Tests: tests/libos/net/tcp/test_sockets.py, test_kernel_sockets.py. */
+ * Tests: tests/libos/net/tcp/test_sockets.py, test_kernel_sockets.py; test_sockets_model.py (all interleavings). */
 #ifndef CORELANE_LIBOS_NET_TCP_SOCKETS_H
 #define CORELANE_LIBOS_NET_TCP_SOCKETS_H
 

@@ -78,11 +78,13 @@ int cl_stream_visit(struct cl_stream *s, struct cl_visit *v)
     v->s = s;
     v->next = NULL;
     cl_sem_init(&v->done, 0);
+    put_visit(s,
+              v); /* before the flow is woken: a turn that begins now looks at the list, and may be the last for long */
     if (cl_tcp_hold(c)) {
+        (void)withdraw(s, v);
         cl_spin_unlock(s->guard);
         cl_tcp_visit(c, run_own, v);
     } else {
-        put_visit(s, v);
         cl_spin_unlock(s->guard);
         rc = wait_done(s, v);
     }
