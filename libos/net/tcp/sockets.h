@@ -29,6 +29,7 @@
  *          before the bytes are kept, and memory may be short); never the other way round.
  *   ROOM   set by `opened` and `writable`, cleared by a write that took less than it was given: of which the machine
  *          promises `writable`.
+ *   RELEASED  set by `released`, cleared by cl_stream_released, under the guard. Its waiters go by the count.
  *   EOF, OVER, and those of the user's, are set once.
  *
  * Life. `refs` counts the user until it closes, the connection until it is over or let go of, and each call that is
@@ -55,7 +56,7 @@
 #define CL_STREAM_READ_OFF 0x40  /* the user reads no more */
 #define CL_STREAM_WRITE_OFF 0x80 /* the user writes no more */
 #define CL_STREAM_CLOSED 0x100   /* the user has closed it */
-#define CL_STREAM_RELEASED 0x200 /* some of what was lent was released: once, but told each time */
+#define CL_STREAM_RELEASED 0x200 /* some of what was lent was released since the user asked */
 
 enum cl_stream_kind { CL_STREAM_FREE = 0, CL_STREAM_LISTENER, CL_STREAM_CONNECTION };
 enum cl_stream_side { CL_STREAM_IN = 0, CL_STREAM_OUT = 1 };

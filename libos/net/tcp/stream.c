@@ -293,6 +293,18 @@ int cl_stream_wait_released(struct cl_stream *s, int64_t bytes, int64_t timeout_
     return rc;
 }
 
+int64_t cl_stream_released(struct cl_stream *s)
+{
+    int64_t bytes = -EBADF;
+    cl_spin_lock(s->guard);
+    if (s->kind == CL_STREAM_CONNECTION && !(s->told & CL_STREAM_CLOSED)) {
+        cl_store_relaxed(&s->told, s->told & ~(uint32_t)CL_STREAM_RELEASED);
+        bytes = s->released;
+    }
+    cl_spin_unlock(s->guard);
+    return bytes;
+}
+
 int64_t cl_stream_write(struct cl_stream *s, const void *data, int64_t len, int64_t timeout_ns)
 {
     struct cl_iovec from = {(void *)(uintptr_t)data, len};
