@@ -8,7 +8,8 @@
 #include <stdlib.h>
 
 #define NEVER UINT64_MAX
-#define AT_ONCE 32 /* waits that nobody slept in, until one yields: what is ready for ever keeps nobody from the kthread */
+#define AT_ONCE                                                                                                        \
+    32 /* waits that nobody slept in, until one yields: what is ready for ever keeps nobody from the kthread */
 
 struct cl_poll {
     struct cl_netif *nif;
