@@ -93,11 +93,12 @@ struct cl_stream {
     uint32_t waiting[2]; /* by side: who sleeps or is about to, and was not posted for */
     struct cl_sem wake[2];
     struct cl_tcp_conn *conn;       /* NULL: over, or let go of */
-    struct cl_visit *visits, *last; /* `visits` is also read by the holder without the guard, relaxed */
+    struct cl_visit *visits, *last; /* `visits` is also read by the holder without the guard, acquire */
     struct cl_pollable watch;
-    uint32_t wants;       /* CL_POLL_*: what its set asks for */
-    uint32_t ending;      /* enum cl_stream_ending: what the next turn does; also read by the holder, relaxed */
-    bool lingers;         /* the holder's: tell when all is acknowledged */
+    uint32_t wants;  /* CL_POLL_*: what its set asks for */
+    uint32_t ending; /* enum cl_stream_ending: what the next turn does; also read by the holder, relaxed */
+    bool lingers;    /* the holder's: tell when all is acknowledged */
+    bool gave_up;    /* a visitor who could not wait: the next turn tells its poll set; also read without the guard */
     struct cl_port *port; /* constant: at which it listens, or came in; NULL: it was opened actively */
     /* Under the port's lock: in whose queue it waits to be accepted, NULL in none; its neighbours there. Of a listener
      * `next` is that of its port. */

@@ -170,15 +170,11 @@ static void write_now(struct cl_visit *v, struct cl_tcp_conn *c)
     }
 }
 
-/* A visit for one that may give up at once: somebody works on the connection, so there is nothing yet. Who polls is told
- * again: an edge has led it here. */
+/* A visit for one that may give up at once: somebody works on the connection, so there is nothing yet. */
 static int visit(struct transfer *t, struct cl_stream *s, const struct cl_stream_until *until)
 {
     int rc = cl_stream_visit(s, &t->visit);
-    if (rc != -EDEADLK || until->timeout_ns)
-        return rc;
-    cl_poll_tell(cl_pollable_notify(&s->watch));
-    return -EAGAIN;
+    return rc == -EDEADLK && until->timeout_ns == 0 ? -EAGAIN : rc;
 }
 
 /* One step of a read. Under the guard. > 0: bytes; 0 with *over: no more come; 0: look again. */

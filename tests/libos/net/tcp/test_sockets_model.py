@@ -80,8 +80,20 @@ MUTANTS = {
         "udp_edge",
         also=(("if (reader)\n        cl_uthread_ready(reader);", "if (post) cl_sem_post(&s->queue->filled);"),),
     ),
-    "who may not wait for a turn is not told again": Mutant(
-        "STREAM_C", "cl_poll_tell(cl_pollable_notify(&s->watch));", "(void)0;", "edge_no_switch"
+    "who may not wait for a turn is not told of it": Mutant(
+        "VISITS_C", "s->gave_up ? cl_pollable_notify(&s->watch) : NULL", "NULL", "edge_no_switch"
+    ),
+    "nor if the turn comes just then": Mutant(
+        "VISITS_C",
+        "cl_store_relaxed(&s->gave_up, true);",
+        "(void)0;",
+        "edge_no_switch",
+        also=(
+            (
+                "return back ? -EDEADLK : 0;",
+                "ex_pause(NULL, 1); cl_store_relaxed(&s->gave_up, back); return back ? -EDEADLK : 0;",
+            ),
+        ),
     ),
     "who waits is not posted for": Mutant("SOCKETS_C", "take_waiters(s, CL_STREAM_IN, bits)", "0", "block"),
     "a set does not list again what it has told of": Mutant(

@@ -34,9 +34,11 @@ static unsigned mutant; /* the fault that is in; 0: none (tests/libos/net/tcp/te
 #undef cl_load_relaxed
 #undef cl_load_acquire
 #undef cl_store_relaxed
+#undef cl_store_release
 #define cl_load_relaxed(p) (ex_pause(NULL, 1), __atomic_load_n((p), __ATOMIC_RELAXED))
 #define cl_load_acquire(p) (ex_pause(NULL, 1), __atomic_load_n((p), __ATOMIC_ACQUIRE))
 #define cl_store_relaxed(p, v) (ex_pause(NULL, 1), __atomic_store_n((p), (v), __ATOMIC_RELAXED))
+#define cl_store_release(p, v) (ex_pause(NULL, 1), __atomic_store_n((p), (v), __ATOMIC_RELEASE))
 
 #define USERS (EX_THREADS - 1) /* threads from 1 on */
 #define ROOM 1                 /* of the send buffer */
@@ -242,6 +244,7 @@ static struct cl_chunk *model_copy(void)
 #define cl_tcp_close model_end
 #define cl_tcp_abort model_end
 #define cl_netq_self model_self
+#define cl_uthread_yield() (ex_pause(NULL, 1), 0)
 #define cl_netif_running(nif) true
 #define cl_sched_now_ns(sched) 1ull
 #define cl_pool_put_one(pool, cache, index) ((void)(pool), (void)(cache), (void)(index), now.freed++)
@@ -449,7 +452,7 @@ static bool ex_done(void)
 static void ex_canonical(void)
 {
     now.queue.head %= 4;
-    set.wake.guard.word = 0;
+    set.at_once = 0; /* a yield more or less */
 }
 
 static void begin_udp(void)
