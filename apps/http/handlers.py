@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...libos.handlers.shape import name_of
 from ...runtime.errors import CorelaneError, check
 from .._native import ffi, lib
 
@@ -105,10 +106,12 @@ class Route:
             kind = ffi.new("char[]", self.type.encode())
             rc = lib.cl_http_add_handler(service, path, methods, kind, self.room, pointer, arg)
         else:
-            callback = ffi.callback("cl_http_foreign", self._call)
-            self._keep.append(callback)
-            rc = lib.cl_http_add_foreign(service, path, methods, callback, ffi.NULL)
+            pointer = ffi.callback("cl_http_foreign", self._call)
+            self._keep.append(pointer)
+            rc = lib.cl_http_add_foreign(service, path, methods, pointer, ffi.NULL)
         check(rc, what)
+        if runtime is not None:
+            runtime.name_function(pointer, name_of(self.function))
 
     def _compile(self, what: str, runtime: Any) -> tuple[Any, Any]:
         from ...libos.batch_work.refuse import refuse_small_stack
