@@ -228,7 +228,7 @@ def _compiled(path: Path, words: Sequence[str], port: int | None) -> Target:
         )
         for handler in made:
             runtime.bind(handler)
-        return Loaded(ports, made, (object_, keep))
+        return Loaded(ports, made, keep=(object_, keep))
 
     return Target(path.stem[:31], setup, port=ports[0] if ports else None)
 

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...libos.handlers.shape import name_of
+from ...libos.handlers.shape import check_http, name_of
 from ...runtime.errors import CorelaneError, check
 from .._native import ffi, lib
 
@@ -106,6 +106,7 @@ class Route:
             kind = ffi.new("char[]", self.type.encode())
             rc = lib.cl_http_add_handler(service, path, methods, kind, self.room, pointer, arg)
         else:
+            check_http(self.function)
             pointer = ffi.callback("cl_http_foreign", self._call)
             self._keep.append(pointer)
             rc = lib.cl_http_add_foreign(service, path, methods, pointer, ffi.NULL)

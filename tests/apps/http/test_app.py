@@ -210,6 +210,23 @@ def test_handlers_of_a_module_that_fails(
         HttpService(runtime, Options(handlers="http_shop:one"))
 
 
+async def is_async(request: Request) -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (is_async, "it is async, and a handler runs to its end"),
+        (lambda a, b: "", r"\(a, b\) does not take \(request\) \(write def handler\(request\)"),
+    ],
+    ids=["async", "two arguments"],
+)
+def test_a_handler_of_another_shape_is_refused(runtime: libos.Runtime, function: Callable[..., Any], why: str) -> None:
+    with pytest.raises(CorelaneError, match=why):
+        HttpService(runtime, Options(port=PORT), [route("/x", compiled=False)(function)])
+
+
 def test_times_pass(runtime: libos.Runtime, serve: Serve) -> None:
     service = serve(tick_ms=70, keep_alive_ms=70, head_ms=70)
     with connect(runtime) as idle, connect(runtime) as late:
