@@ -28,6 +28,7 @@ from typing import Any
 
 from ...libos.handlers.shape import check_http, name_of
 from ...runtime.errors import CorelaneError, check
+from ...runtime.typed import typed
 from .._native import ffi, lib
 
 LOG_EVERY_S = 10.0
@@ -218,6 +219,12 @@ def _as_bytes(answer: Any) -> tuple[bytes, str, Iterator[bytes | str] | None]:
         raise TypeError(f"a body is text, bytes or an iterable of them, and not {type(answer).__name__}") from None
 
 
+@typed("make a handler of HTTP")
+def _check(*, compiled: bool, type: str, room: int, cache: bool) -> None:
+    if room < 0:
+        raise CorelaneError("make a handler of HTTP", f"room is {room}", "give the bytes of its longest answer")
+
+
 def route(
     path: str,
     *,
@@ -247,6 +254,7 @@ def route(
     what = f"make a handler of {path!r}"
     if callable(path) or not str(path).startswith("/"):
         raise CorelaneError(what, "a path begins with a slash", 'as in @route("/hello")')
+    _check(compiled=compiled, type=type, room=room, cache=cache)
     methods = (methods,) if isinstance(methods, str) else tuple(methods)
     if not methods or any(m not in METHODS for m in methods):
         raise CorelaneError(what, f"its methods are {methods}", f"some of {', '.join(METHODS)}")

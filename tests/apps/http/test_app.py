@@ -227,6 +227,15 @@ def test_a_handler_of_another_shape_is_refused(runtime: libos.Runtime, function:
         HttpService(runtime, Options(port=PORT), [route("/x", compiled=False)(function)])
 
 
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [({"room": "a"}, "room is 'a' .expected a whole number"), ({"room": -1}, "room is -1"), ({"type": 5}, "type is 5")],
+)
+def test_an_option_of_the_wrong_type_is_one_error(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(CorelaneError, match=why):
+        route("/x", **options)
+
+
 def test_times_pass(runtime: libos.Runtime, serve: Serve) -> None:
     service = serve(tick_ms=70, keep_alive_ms=70, head_ms=70)
     with connect(runtime) as idle, connect(runtime) as late:
