@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import re
 import sys
@@ -134,16 +133,12 @@ def functions(options: argparse.Namespace) -> Functions | None:
 
 
 def _imported(option: str, text: str) -> Callable[..., Any]:
-    from .imports import come_first, hidden, why_not
+    from ..runtime.imports import hidden, user_module
 
     module, _, name = text.partition(":")
     if not module or not name.isidentifier():
         raise WrongUsage(f"{option} {text}", "it is not of the form module:function")
-    come_first()
-    try:
-        loaded = importlib.import_module(module)
-    except ImportError as error:
-        raise CorelaneError(f"import {module}", str(error), why_not(module, error)) from error
+    loaded = user_module(f"import {module}", module)
     found = getattr(loaded, name, None)
     if not callable(found):
         why = f"{module} has no function {name}"
