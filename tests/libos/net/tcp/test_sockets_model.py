@@ -114,9 +114,6 @@ MUTANTS = {
     "a set does not list again what it has told of": Mutant(
         "POLL_C", "if (!m->listed)\n        enlist(p, m);", "if (!p->n_members) enlist(p, m);", "edge"
     ),
-    "who no longer sleeps on a set is still counted": Mutant(
-        "POLL_C", "!take_waiter(p)", "false", "edge_timed"
-    ),
     "who sleeps on a set is not counted": Mutant("POLL_C", "if (*again)\n        p->waiting++;", "(void)0;", "level"),
 }
 
