@@ -5,7 +5,7 @@
  * One thread at a time uses a session. Handshakes need more stack than a uthread has: cl_tls_shake runs on the kthread's
  * own (cl_kthread_call) where it is called on a uthread. No session is resumed: each handshake is a whole one. What came
  * and what is to be sent wait without a bound of their own: who puts bytes takes what follows from them at once.
- * Users: bench/http, bench/load. Tests: tests/bench/harness/test_tls.py. */
+ * Users: bench/http, bench/load. Tests: tests/bench/load/test_tls.py. */
 #ifndef CORELANE_BENCH_HARNESS_TLS_H
 #define CORELANE_BENCH_HARNESS_TLS_H
 

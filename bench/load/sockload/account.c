@@ -16,10 +16,11 @@ int cl_sockload_worker_fail(struct cl_worker *w, int error, const char *what)
     return error;
 }
 
-void cl_sockload_worker_explain(struct cl_worker *w, const char *what, const char *why)
+void cl_sockload_worker_explain(struct cl_worker *w, int error, const char *what, const char *why)
 {
+    w->error = w->connecting && !w->error ? error : w->error;
     if (w->connecting && !w->reason[0])
-        snprintf(w->reason, sizeof(w->reason), "%s: %s", what, why);
+        snprintf(w->reason, sizeof(w->reason), "%s %s", what, why);
 }
 
 /* Free connections. */
@@ -117,10 +118,8 @@ void cl_sockload_worker_drop(struct cl_worker *w, struct cl_conn *c, bool expect
         if (cl_sockload_oldest(w, c)->live)
             cl_sockload_worker_lose(w, cl_sockload_oldest(w, c));
     w->counts.reconnects += !expected;
-    if (w->connecting && !w->error) {
-        w->error = -ECONNRESET;
-        cl_sockload_worker_explain(w, "the server ended a connection", "as soon as it was open");
-    }
+    if (w->connecting && !w->error)
+        cl_sockload_worker_explain(w, -ECONNRESET, "the server ended a connection", "as soon as it was open");
     c->retry = 0;
     cl_sockload_worker_offer(w, c); /* of `fresh`, which opens it when it is taken */
 }

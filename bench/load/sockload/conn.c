@@ -129,7 +129,7 @@ static int shake(struct cl_worker *w, struct cl_conn *c)
     uint8_t *data;
     int rc = cl_tls_shake(c->tls);
     if (rc < 0)
-        cl_sockload_worker_explain(w, "TLS", cl_tls_why(c->tls));
+        cl_sockload_worker_explain(w, -EPROTO, "TLS:", cl_tls_why(c->tls));
     int64_t n = cl_tls_out(c->tls, &data), sent = n ? w->s->carrier->send(w, c, data, (uint64_t)n) : 0;
     cl_tls_sent(c->tls);
     if (rc < 0 || sent != n)

@@ -220,7 +220,7 @@ static inline struct cl_request *cl_sockload_oldest(struct cl_worker *w, struct 
 /* account.c. Note why the run fails, and end it. */
 int cl_sockload_worker_fail(struct cl_worker *w, int error, const char *what);
 /* Note why a connection did not open, unless a run is under way, which goes on. */
-void cl_sockload_worker_explain(struct cl_worker *w, const char *what, const char *why);
+void cl_sockload_worker_explain(struct cl_worker *w, int error, const char *what, const char *why);
 /* Put a connection into the queue of free ones, if it is; take the one that is free for the longest time. */
 void cl_sockload_worker_offer(struct cl_worker *w, struct cl_conn *c);
 struct cl_conn *cl_sockload_worker_take(struct cl_worker *w);

@@ -9,6 +9,7 @@ with SockLoad(Asked(protocol="memcached", address="127.0.0.1", port=11211, conne
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -181,8 +182,11 @@ class SockLoad:
 
     def connect(self) -> None:
         """Open all connections. CorelaneError if one cannot be opened."""
+        rc = lib.cl_sockload_connect(self.ptr, self._err)
         hint = "is the server running there, and does it allow so many connections? see also `ulimit -n`"
-        check(lib.cl_sockload_connect(self.ptr, self._err), f"connect to {self.where}", self._err, hint)
+        if rc == -errno.EPROTO and self.asked.tls:
+            hint = "--ca FILE trusts who signed its certificate, --insecure takes whatever it shows"
+        check(rc, f"connect to {self.where}", self._err, hint)
 
     def preload(self, tick: Tick | None = None, depth: int = PRELOAD_DEPTH) -> int:
         """Store every key; how many were. CorelaneError if the server does not store one, or stops answering."""
