@@ -5,8 +5,8 @@ The reference server keeps each request as long as the request says, and files h
 The difference is the way there and back, and whatever the tool does wrong. The server has the second core, the tool the
 first one.
 
-Rates: arrivals at equal distances, so that what is achieved is not a matter of chance; by the tool over kernel sockets, and
-over corelane's own stack on a memory link, whose other end sends back what it gets.
+Rates: arrivals at equal distances, so that what is achieved is not a matter of chance; by the tool over kernel sockets,
+and over corelane's own stack on a memory link, whose other end sends back what it gets.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -147,7 +148,8 @@ def achieved(session: Session, cores: tuple[int, int]) -> None:
         with Injected("UDP", cores, (), "uniform") as injected:
             return injected.measure(SOCKET_RATE, seconds).measured
 
-    arms = dict(zip(names, (over_sockets, partial(over_memory, cores, MEMORY_RATE, seconds)), strict=True))
+    measure: tuple[Callable[[], Point], ...] = (over_sockets, partial(over_memory, cores, MEMORY_RATE, seconds))
+    arms = dict(zip(names, measure, strict=True))
     found = session.interleave(arms, ROUNDS)
     off: dict[str, list[float]] = {}
     for name, rate in names.items():

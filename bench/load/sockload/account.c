@@ -16,13 +16,6 @@ int cl_sockload_worker_fail(struct cl_worker *w, int error, const char *what)
     return error;
 }
 
-void cl_sockload_worker_explain(struct cl_worker *w, int error, const char *what, const char *why)
-{
-    w->error = w->connecting && !w->error ? error : w->error;
-    if (w->connecting && !w->reason[0])
-        snprintf(w->reason, sizeof(w->reason), "%s %s", what, why);
-}
-
 /* Free connections. */
 
 static bool is_free(const struct cl_worker *w, const struct cl_conn *c)

@@ -4,6 +4,7 @@
 #include "engine.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,13 @@ void cl_sockload_conn_free(struct cl_conn *c)
     free(c->in);
     free(c->out);
     memset(c, 0, sizeof(*c));
+}
+
+void cl_sockload_worker_explain(struct cl_worker *w, int error, const char *what, const char *why)
+{
+    w->error = w->connecting && !w->error ? error : w->error;
+    if (w->connecting && !w->reason[0])
+        snprintf(w->reason, sizeof(w->reason), "%s %s", what, why);
 }
 
 static int keep(struct cl_conn *c, const uint8_t *data, uint64_t n)

@@ -211,6 +211,9 @@ int64_t cl_sockload_conn_receive(struct cl_worker *w, struct cl_conn *c, bool mo
 /* The greeting's answers that are there are taken: 0 while more must come, 1 if all came, -EPROTO. */
 int cl_sockload_conn_greeted(struct cl_conn *c);
 
+/* Note why a connection did not open, unless a run is under way, which goes on. */
+void cl_sockload_worker_explain(struct cl_worker *w, int error, const char *what, const char *why);
+
 /* The oldest outstanding request of a connection. */
 static inline struct cl_request *cl_sockload_oldest(struct cl_worker *w, struct cl_conn *c)
 {
@@ -219,8 +222,6 @@ static inline struct cl_request *cl_sockload_oldest(struct cl_worker *w, struct 
 
 /* account.c. Note why the run fails, and end it. */
 int cl_sockload_worker_fail(struct cl_worker *w, int error, const char *what);
-/* Note why a connection did not open, unless a run is under way, which goes on. */
-void cl_sockload_worker_explain(struct cl_worker *w, int error, const char *what, const char *why);
 /* Put a connection into the queue of free ones, if it is; take the one that is free for the longest time. */
 void cl_sockload_worker_offer(struct cl_worker *w, struct cl_conn *c);
 struct cl_conn *cl_sockload_worker_take(struct cl_worker *w);
