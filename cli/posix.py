@@ -11,6 +11,7 @@ import os
 import shutil
 import stat
 from pathlib import Path
+from typing import NoReturn
 
 from ..runtime.elf import dynamic_symbols
 from ..runtime.errors import CorelaneError
@@ -74,11 +75,18 @@ def run(options: argparse.Namespace) -> int:
     path = Path(found)
     if options.check:
         return _check(path)
-    refuse_static(path)
+    _become(path, words, options)
+
+
+def _become(path: Path, words: list[str], options: argparse.Namespace) -> NoReturn:
+    """Replace this process by the program. CorelaneError with the reason if it cannot be run."""
+    reason = _why_not(path)
+    if reason is not None:
+        raise CorelaneError(f"run {path}", reason)
     environment = dict(os.environ)
     environment["CORELANE_POSIX"] = configuration(options, path.name)
     environment["LD_PRELOAD"] = ":".join(filter(None, [str(_library()), os.environ.get("LD_PRELOAD")]))
-    os.execve(found, words, environment)
+    os.execve(path, words, environment)
 
 
 def _ports(text: str) -> str:
@@ -137,13 +145,6 @@ def _why_not(path: Path) -> str | None:
         if not any(segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments()):
             return "it is statically linked, so that nothing can be put before its calls; use a dynamically linked one"
     return None
-
-
-def refuse_static(path: Path) -> None:
-    """CorelaneError with the reason if the program cannot be run."""
-    reason = _why_not(path)
-    if reason is not None:
-        raise CorelaneError(f"run {path}", reason)
 
 
 def _check(path: Path) -> int:
