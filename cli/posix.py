@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
     path = Path(found)
     if options.check:
         return _check(path)
-    _become(path, words, options)
+    return _become(path, words, options)
 
 
 def _become(path: Path, words: list[str], options: argparse.Namespace) -> NoReturn:

@@ -7,7 +7,6 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cltest.cbuild import ROOT
 from cltest.commands import ask
 
 EMBEDDED = ("--nic", "tap:clp%d", "--address", "10.0.0.2/24")
@@ -77,5 +76,7 @@ def test_check_names_what_is_refused(tmp_path: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0] == f"{program}: can run"
     assert [line.split(":")[0] for line in lines[1:]] == ["sendmmsg", "syscall", "fork"]
-    script = ROOT / "cli" / "corelane"
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
     assert "script" in ask("run", "--posix", "--check", str(script)).stdout
