@@ -29,7 +29,9 @@
 
 #define QUEUE_MOST 128 /* segments of a connection that wait */
 #define PORTS_TRIED 64
-#define KEPT_SHARE 8 /* an eighth of the NIC's buffers may lie in frames that wait or are leased */
+#define USER_BYTES (3 * CL_CACHELINE) /* of what a user has of a connection, that are sent for when its turn begins */
+#define NEXT_BYTES (4 * CL_CACHELINE) /* of the next segment's buffer, that are taken from whoever read it last */
+#define KEPT_SHARE 8                  /* an eighth of the NIC's buffers may lie in frames that wait or are leased */
 
 struct block {
     struct cl_flow flow; /* first: the ready queue has these */
@@ -101,6 +103,13 @@ static uint64_t copy_data(uint8_t *to, const struct cl_tcp_bytes *data, uint64_t
     return sum;
 }
 
+/* The next segment is about as long as this one: send for the lines of its buffer. The first came with the buffer. */
+static void prepare_next(const struct cl_netq *q, unsigned len)
+{
+    if (q->n_spare && len > CL_CACHELINE)
+        cl_prefetch_span_write(q->spare[q->n_spare - 1].data + CL_CACHELINE, cl_min(len, NEXT_BYTES) - CL_CACHELINE);
+}
+
 /* The answer to a SYN goes to where that came from, as a cookie does and a reset, if the neighbour's address is not known
  * yet: of many that open at one time ARP would hold some and lose the others for a second. Whatever follows goes where ARP
  * says. So a stranger who speaks in another's name gets no more than that one segment. */
@@ -113,6 +122,8 @@ static bool emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct c
     struct cl_frame f;
     if (!cl_netq_take(q, &f))
         return false;
+    if (q->n_tx + 1 >= q->flush_at) /* it is sent as soon as it is made, with all that wait */
+        cl_nic_prepare(q->nic, q->index);
     struct cl_eth *eth = (struct cl_eth *)f.data;
     struct cl_ipv4 *ip = (struct cl_ipv4 *)(f.data + CL_ETH_HLEN);
     uint8_t *tcp = (uint8_t *)(ip + 1);
@@ -124,6 +135,7 @@ static bool emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct c
     cl_ipv4_fill(ip, key->own_be, key->peer_be, CL_IPPROTO_TCP, len);
     if (s->ecn)
         cl_ipv4_mark(ip, s->ecn);
+    prepare_next(q, CL_ETH_HLEN + CL_IPV4_HLEN + len);
     sum += cl_csum_pseudo(key->own_be, key->peer_be, CL_IPPROTO_TCP, (uint16_t)len);
     ((struct cl_tcp *)tcp)->check = cl_csum_finish(copy_data(tcp + header, data, sum));
     f.len = (uint16_t)(CL_ETH_HLEN + CL_IPV4_HLEN + len);
@@ -351,6 +363,7 @@ static void run_one(struct turn *t, struct block *b)
     bool woken = b->flow.woken;
     b->flow.woken = false;
     cl_flow_unlock(&net->table, bucket);
+    cl_prefetch_span(b->conn.arg, USER_BYTES); /* to be read: it may be of many connections, on other kthreads, too */
     begin(b, t);
     for (struct cl_flow_item *item; done < CL_FLOW_BURST && (item = cl_flow_next(&b->flow)); done++) {
         uint32_t index = (uint32_t)(item - items);
@@ -371,6 +384,28 @@ static void prefetch(const struct cl_flow *f)
         cl_prefetch_write((const char *)f + i);
 }
 
+/* More turns follow at once, as a rule of a burst that has come together: what they answer leaves together, when the last of
+ * them is made. Each doorbell would have to take the ring's line from a receiver that polls it. Not where answers are
+ * slow: those leave one by one. `next`: whose turn comes after the one that begins now. */
+static void gather(struct cl_netq *q, const struct cl_flow *next)
+{
+    if (q->flush_at == CL_NETQ_FLUSH && next)
+        q->flush_at = CL_NETQ_TX;
+    else if (q->flush_at == CL_NETQ_TX && !next && !q->full_since_tsc)
+        q->flush_at = 1;
+}
+
+/* No more turns: what was gathered leaves, if the last of them did not send it. */
+static void settle(struct cl_netq *q)
+{
+    if (q->flush_at != CL_NETQ_TX || q->full_since_tsc || q->nic->tx_calls)
+        return;
+    if (q->n_tx)
+        cl_netq_ring(q);
+    else
+        q->flush_at = CL_NETQ_FLUSH;
+}
+
 /* The clock is read once for a connection: when its callbacks return, which is when the next one begins; or now. */
 static struct cl_flow *run(struct cl_netif *nif, struct cl_flow *f, struct cl_pace *at, unsigned *turns)
 {
@@ -387,7 +422,10 @@ static struct cl_flow *run(struct cl_netif *nif, struct cl_flow *f, struct cl_pa
             prefetch(next);
         if (f && cl_unlikely(t.q->nic->tx_calls))
             cl_netq_pace(t.q, at, false);
+        else if (f)
+            gather(t.q, next);
     }
+    settle(t.q);
     return f;
 }
 
@@ -618,6 +656,18 @@ static unsigned append(struct net *net, const struct cl_flow_key *key, uint64_t 
     return reason;
 }
 
+/* The user of the port sees the data of a segment before its connection does, and before others may have it. */
+static inline void show_ahead(const struct net *net, const struct cl_rx_item *item, const struct cl_flow_key *key)
+{
+    const struct cl_tcp_listener *l = listener_on(net, key->own_port_be);
+    if (!l || !l->user || !l->user->ahead)
+        return;
+    const uint8_t *segment = item->frame.data + item->l4;
+    unsigned header = 4u * (((const struct cl_tcp *)segment)->offset >> 4); /* which ../tcp.c has looked at */
+    if (item->payload_len > header)
+        l->user->ahead(segment + header, item->payload_len - header, l->arg);
+}
+
 static bool put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_ready_list *woken)
 {
     struct net *net = net_of(q->nif);
@@ -638,6 +688,7 @@ static bool put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_read
     unsigned reason = CL_DROP_FLOW_BUDGET;
     if (cl_likely(cl_pool_get_one(flows->item_pool, q->index, &index))) {
         flows->items[index].rx = *item;
+        show_ahead(net, item, &key);
         reason = append(net, &key, hash, &fresh, &flows->items[index], woken);
         if (reason == CL_DROP_TCP_NO_PORT && (flags & CL_TCP_ACK) &&
             (fresh = block_for_cookie(net, item, &key, hash, &l)))
