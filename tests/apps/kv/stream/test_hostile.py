@@ -4,6 +4,7 @@ client is served all the time. Who does not read, and who comes without end: tes
 from __future__ import annotations
 
 import random
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -97,6 +98,27 @@ def test_clients_that_stop_in_the_middle_of_a_value() -> None:
         other()
         for link in links:
             link.close()
+
+
+def test_many_slow_readers() -> None:
+    """What waits for all of them together is within the budget; who finds no room in it is told so, and cut off."""
+    count, value = 30, bytes(200_000)
+    with beside(held_bytes=2 << 20) as (server, other):
+        with server.client() as client:
+            assert client.ask(b"set big 0 0 200000\r\n%b\r\n" % value) == b"STORED\r\n"
+        links = hp.stopped(server.connect, b"get big\r\n" * 50, count, other)
+        wait_until(lambda: server.stat("conn_held_back") >= 5, 30.0, "answers to find no room")
+        for _ in range(20):
+            assert server.stat("conn_held_bytes") <= 2 << 20
+            other()
+        answer = b"VALUE big 0 200000\r\n%b\r\nEND\r\n" % value
+        for link in links:
+            link.shutdown(socket.SHUT_WR)
+            got = hp.ended(link)
+            whole = got[: len(got) // len(answer) * len(answer)]
+            assert whole == answer * (len(whole) // len(answer))
+            link.close()
+            other()
 
 
 @pytest.mark.parametrize(
