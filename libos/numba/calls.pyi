@@ -105,8 +105,8 @@ def tcp_writev(stream: _Int, views: _Views, timeout_ns: _Int) -> int:
     """The same of all views of a tuple. Blocks the uthread."""
 
 def tcp_lease(stream: _Int, lease: _Words, timeout_ns: _Int) -> int:
-    """Take what has come without a copy: bytes, 0 at the end, or -errno. lease: four uint64, which stand for it. Blocks
-    the uthread."""
+    """Take what has come without a copy: bytes, 0 at the end, or -errno. lease: four uint64, which stand for it.
+    Blocks the uthread."""
 
 def lease_view(lease: _Words) -> _Bytes:
     """Its bytes, read-only. Of no use once it is returned."""
@@ -118,8 +118,8 @@ def tcp_write_from(stream: _Int, region: _Int, offset: _Int, length: _Int, timeo
     """As tcp_write, of bytes of a Region (its address), without a copy. Blocks the uthread."""
 
 def tcp_wait_released(stream: _Int, count: _Int, timeout_ns: _Int) -> int:
-    """Wait until so many bytes of all that were written from regions are released; < 0: all. 0, or -errno. Blocks the
-    uthread."""
+    """Wait until so many bytes of all that were written from regions are released; < 0: all. 0, or -errno.
+    Blocks the uthread."""
 
 def tcp_released(stream: _Int) -> int:
     """How many are; CL_POLL_RELEASED is over with that. Or -errno."""
@@ -128,8 +128,8 @@ def tcp_shutdown(stream: _Int, sides: _Int = 2) -> int:
     """Write no more (2), read no more (1), or both (3). 0, or -errno. Blocks the uthread."""
 
 def tcp_close(stream: _Int, linger_ns: _Int = 0) -> int:
-    """Close it; what was written is still sent. linger_ns: wait so long until the peer has it. 0, or -errno. Blocks the
-    uthread."""
+    """Close it; what was written is still sent. linger_ns: wait so long until the peer has it. 0, or -errno.
+    Blocks the uthread."""
 
 def tcp_abort(stream: _Int) -> int:
     """Close it with a reset. 0, or -errno."""

@@ -1,6 +1,6 @@
 /* Stream sockets (corelane/libos/stream.h): what stands between a uthread that blocks and a connection.
  *
- *   uthread --> a call (stream.c) --> visit --> its flow is idle: take it, a turn of our own (flows.c)
+ *   uthread --> a call (stream.c) --> visit --> its flow is idle: take it, a turn of our own (turns.c)
  *                      |                 \----> somebody holds it: leave word, wake it, and wait; the holder runs the
  * visit                      |
  *                      +--> nothing there: wait <--- posted by the callbacks, inside of turns (sockets.c)
@@ -187,7 +187,7 @@ bool cl_stream_unqueue(struct cl_stream *s);
 /* Under the guard, which it lets go. */
 int cl_stream_close_listener(struct cl_stream *l);
 
-/* flows.c calls these: of a connection in whose turn something may be due for its socket; of all, when the runtime
+/* turns.c and flows.c call these: of a connection in whose turn something may be due for its socket; of all, when the runtime
  * stops, and when it is deleted. */
 void cl_streams_turn(struct cl_tcp_conn *c);
 void cl_streams_shut(struct cl_netif *nif);

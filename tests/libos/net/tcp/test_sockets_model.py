@@ -19,6 +19,7 @@ OWN = {
     "SOCKETS_C": "libos/net/tcp/sockets.c",
     "VISITS_C": "libos/net/tcp/visits.c",
     "STREAM_C": "libos/net/tcp/stream.c",
+    "ACCEPT_C": "libos/net/tcp/accept.c",
 }
 FLAGS = (
     "-O1",
@@ -32,6 +33,7 @@ SCENARIOS = {  # how many states there are at least: fewer would mean that it wa
     "block": 20_000,
     "timed": 40_000,
     "edge": 20_000,
+    "edge_timed": 50_000,
     "edge_no_switch": 50_000,
     "level": 20_000,
     "edge_and_block": 30_000,
@@ -40,6 +42,12 @@ SCENARIOS = {  # how many states there are at least: fewer would mean that it wa
     "close": 2_000,
     "reset": 10_000,
     "stop": 10_000,
+    "accept_block": 1_000,
+    "accept_timed": 1_500,
+    "accept_edge": 20_000,
+    "accept_level": 5_000,
+    "accept_edge_and_block": 2_000,
+    "accept_close": 4_000,
     "udp_block": 1_000,
     "udp_edge": 30_000,
     "udp_level": 10_000,
@@ -67,6 +75,13 @@ MUTANTS = {
             ),
         ),
     ),
+    "acceptors are told of a connection before it waits for them": Mutant(
+        "ACCEPT_C",
+        "enqueue(l, s);\n    cl_stream_tell(l, CL_STREAM_DATA);",
+        "cl_stream_tell(l, CL_STREAM_DATA); cl_spin_lock(l->guard); enqueue(l, s); cl_spin_unlock(l->guard);",
+        "accept_edge",
+    ),
+    "one connection is for no acceptor": Mutant("SOCKETS_C", "cl_min(n, 1u)", "0", "accept_block"),
     "visits outlive their connection": Mutant(
         "VISITS_C",
         "cl_stream_tell(s, CL_STREAM_OVER);\n    fail_visits(left);",
