@@ -34,6 +34,7 @@ struct cl_kv_front_counts {
     uint64_t most;        /* at one time */
     uint64_t rejected;    /* since there were max_connections */
     uint64_t idle_kicks;  /* closed, since they said nothing */
+    uint64_t pauses;      /* of the Unix socket's listener: no descriptor, or no memory, for one more */
     uint64_t bytes_read, bytes_written;
     uint64_t commands_held; /* came in pieces */
     uint64_t held_back;     /* answers for which there was no room */
@@ -68,6 +69,8 @@ struct cl_kv_front {
     uint32_t most;
     uint64_t opened, rejected;
     uint64_t idle_kicks;          /* added to by anybody */
+    uint64_t pauses;              /* writer: the thread of local.c, as of the next; readers: anybody, relaxed */
+    uint32_t paused;              /* the Unix socket takes nobody now */
     uint64_t held CL_ALIGNED(64); /* bytes of the budget in use; added to by anybody */
     uint32_t n_sides;
     struct kv_side_line sides[];
