@@ -447,6 +447,10 @@ int kv_binary_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, 
             s->want = KV_BINARY_HEADER;
         if (len - at < KV_BINARY_HEADER || rc == CL_KV_QUIT)
             break;
+        if (kv_turn_over(s)) {
+            rc = CL_KV_TURN;
+            break;
+        }
         if (!kv_out_room(out, SHORT_BYTES)) {
             rc = CL_KV_FULL;
             break;
@@ -460,6 +464,7 @@ int kv_binary_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, 
             break;
         }
         at += (uint64_t)(c.data - c.line) + c.data_used;
+        s->done++;
         if (rc == CL_KV_QUIT)
             break;
     }

@@ -373,6 +373,10 @@ static int text_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len
             rc = CL_KV_QUIT;
         if (at == len || rc == CL_KV_QUIT)
             break;
+        if (kv_turn_over(s)) {
+            rc = CL_KV_TURN;
+            break;
+        }
         struct kv_command c;
         kv_begin(&c, s, out);
         if (!cut_line(&c, in + at, len - at)) {
@@ -392,6 +396,7 @@ static int text_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len
             break;
         }
         at += (uint64_t)(c.data - c.line) + c.data_used;
+        s->done++;
         if (s->watches)
             at = len;
     }

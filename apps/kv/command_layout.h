@@ -114,6 +114,12 @@ static inline void kv_begin(struct kv_command *c, struct cl_kv_session *s, struc
     c->noreply = false;
 }
 
+/* Whether what waits of the session is for another turn. */
+static inline bool kv_turn_over(const struct cl_kv_session *s)
+{
+    return cl_unlikely(s->most && s->done >= s->most);
+}
+
 /* apps/kv/binary.c: cl_kv_process of a session in that protocol; and the refusal of the request, as far as it has come,
  * that a datagram ends in, or whose answer has no room. */
 int kv_binary_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, uint64_t *consumed,

@@ -20,8 +20,8 @@ struct cl_kv_front_config {
     uint32_t backlog;         /* connections that are being opened, at most; 0: 1024 */
     uint32_t ipv4;            /* what `stats` says about itself: address, ports; 0: none */
     uint32_t tcp_port, udp_port;
-    uint32_t kthreads; /* threads of the store that serve; one more than these serves the Unix socket */
-    uint32_t pad;
+    uint32_t kthreads;           /* threads of the store that serve; one more than these serves the Unix socket */
+    uint32_t requests_per_event; /* commands of a connection before others have a turn, memcached's -R; 0: 20 */
     /* That connections may hold: values on their way, answers not read; one item at least. 0: 64 MiB, or 8 items. */
     uint64_t budget_bytes;
     const char *path; /* of the Unix socket; NULL: none */
@@ -38,6 +38,7 @@ struct cl_kv_front_counts {
     uint64_t bytes_read, bytes_written;
     uint64_t commands_held; /* came in pieces */
     uint64_t held_back;     /* answers for which there was no room */
+    uint64_t yields;        /* turns that ended by requests_per_event */
     uint64_t held_bytes;    /* of the budget, now */
     uint64_t budget_bytes;
 };
@@ -62,6 +63,7 @@ struct cl_kv_front {
     struct cl_kv *store;
     struct cl_kv_front_config config;
     char *path;
+    void *places;          /* memory of: */
     struct kv_conn *conns; /* [max_connections] */
     uint32_t *free;        /* places that are free: a stack */
     uint32_t n_free;       /* under the lock, as all up to `rejected` */

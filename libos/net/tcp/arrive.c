@@ -123,6 +123,19 @@ static unsigned append(struct cl_tcp_net *net, const struct cl_flow_key *key, ui
     return reason;
 }
 
+/* The user of the port sees the data of a segment before its connection does, and before others may have it. */
+static inline void show_ahead(const struct cl_tcp_net *net, const struct cl_rx_item *item,
+                              const struct cl_flow_key *key)
+{
+    const struct cl_tcp_listener *l = cl_tcp_listener_on(net, key->own_port_be);
+    if (!l || !l->user || !l->user->ahead)
+        return;
+    const uint8_t *segment = item->frame.data + item->l4;
+    unsigned header = 4u * (((const struct cl_tcp *)segment)->offset >> 4); /* which ../tcp.c has looked at */
+    if (item->payload_len > header)
+        l->user->ahead(segment + header, item->payload_len - header, l->arg);
+}
+
 bool cl_tcp_flows_put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_ready_list *woken)
 {
     struct cl_tcp_net *net = cl_tcp_net_of(q->nif);
@@ -143,6 +156,7 @@ bool cl_tcp_flows_put(struct cl_netq *q, const struct cl_rx_item *item, struct c
     unsigned reason = CL_DROP_FLOW_BUDGET;
     if (cl_likely(cl_pool_get_one(flows->item_pool, q->index, &index))) {
         flows->items[index].rx = *item;
+        show_ahead(net, item, &key);
         reason = append(net, &key, hash, &fresh, &flows->items[index], woken);
         if (reason == CL_DROP_TCP_NO_PORT && (flags & CL_TCP_ACK) &&
             (fresh = block_for_cookie(net, item, &key, hash, &l)))

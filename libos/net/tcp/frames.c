@@ -6,7 +6,8 @@
 
 #include <string.h>
 
-#define KEPT_SHARE 8 /* an eighth of the NIC's buffers may lie in frames that wait or are leased */
+#define NEXT_BYTES (4 * CL_CACHELINE) /* of the next segment's buffer, that are taken from whoever read it last */
+#define KEPT_SHARE 8                  /* an eighth of the NIC's buffers may lie in frames that wait or are leased */
 
 static uint64_t swap_halves(uint64_t sum)
 {
@@ -30,6 +31,13 @@ static uint64_t copy_data(uint8_t *to, const struct cl_tcp_bytes *data, uint64_t
     return sum;
 }
 
+/* The next segment is about as long as this one: send for the lines of its buffer. The first came with the buffer. */
+static void prepare_next(const struct cl_netq *q, unsigned len)
+{
+    if (q->n_spare && len > CL_CACHELINE)
+        cl_prefetch_span_write(q->spare[q->n_spare - 1].data + CL_CACHELINE, cl_min(len, NEXT_BYTES) - CL_CACHELINE);
+}
+
 /* The answer to a SYN goes to where that came from, as a cookie does and a reset, if the neighbour's address is not known
  * yet: of many that open at one time ARP would hold some and lose the others for a second. Whatever follows goes where ARP
  * says. So a stranger who speaks in another's name gets no more than that one segment. */
@@ -42,6 +50,8 @@ bool cl_tcp_emit_frame(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const st
     struct cl_frame f;
     if (!cl_netq_take(q, &f))
         return false;
+    if (q->n_tx + 1 >= q->flush_at) /* it is sent as soon as it is made, with all that wait */
+        cl_nic_prepare(q->nic, q->index);
     struct cl_eth *eth = (struct cl_eth *)f.data;
     struct cl_ipv4 *ip = (struct cl_ipv4 *)(f.data + CL_ETH_HLEN);
     uint8_t *tcp = (uint8_t *)(ip + 1);
@@ -53,6 +63,7 @@ bool cl_tcp_emit_frame(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const st
     cl_ipv4_fill(ip, key->own_be, key->peer_be, CL_IPPROTO_TCP, len);
     if (s->ecn)
         cl_ipv4_mark(ip, s->ecn);
+    prepare_next(q, CL_ETH_HLEN + CL_IPV4_HLEN + len);
     sum += cl_csum_pseudo(key->own_be, key->peer_be, CL_IPPROTO_TCP, (uint16_t)len);
     ((struct cl_tcp *)tcp)->check = cl_csum_finish(copy_data(tcp + header, data, sum));
     f.len = (uint16_t)(CL_ETH_HLEN + CL_IPV4_HLEN + len);

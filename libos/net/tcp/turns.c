@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
+#define USER_BYTES (3 * CL_CACHELINE) /* of what a user has of a connection, that are sent for when its turn begins */
+
 static const struct cl_flow_key *key_of_conn(const struct cl_tcp_conn *c)
 {
     return &cl_tcp_flow(c)->key;
@@ -184,6 +186,7 @@ static void run_one(struct cl_tcp_flow_turn *t, struct cl_tcp_block *b)
     bool woken = b->flow.woken;
     b->flow.woken = false;
     cl_flow_unlock(&net->table, bucket);
+    cl_prefetch_span(b->conn.arg, USER_BYTES); /* to be read: it may be of many connections, on other kthreads, too */
     begin(b, t);
     for (struct cl_flow_item *item; done < CL_FLOW_BURST && (item = cl_flow_next(&b->flow)); done++) {
         uint32_t index = (uint32_t)(item - items);
@@ -204,6 +207,28 @@ static void prefetch(const struct cl_flow *f)
         cl_prefetch_write((const char *)f + i);
 }
 
+/* More turns follow at once, as a rule of a burst that has come together: what they answer leaves together, when the last of
+ * them is made. Each doorbell would have to take the ring's line from a receiver that polls it. Not where answers are
+ * slow: those leave one by one. `next`: whose turn comes after the one that begins now. */
+static void gather(struct cl_netq *q, const struct cl_flow *next)
+{
+    if (q->flush_at == CL_NETQ_FLUSH && next)
+        q->flush_at = CL_NETQ_TX;
+    else if (q->flush_at == CL_NETQ_TX && !next && !q->full_since_tsc)
+        q->flush_at = 1;
+}
+
+/* No more turns: what was gathered leaves, if the last of them did not send it. */
+static void settle(struct cl_netq *q)
+{
+    if (q->flush_at != CL_NETQ_TX || q->full_since_tsc || q->nic->tx_calls)
+        return;
+    if (q->n_tx)
+        cl_netq_ring(q);
+    else
+        q->flush_at = CL_NETQ_FLUSH;
+}
+
 /* The clock is read once for a connection: when its callbacks return, which is when the next one begins; or now. */
 struct cl_flow *cl_tcp_flows_run(struct cl_netif *nif, struct cl_flow *f, struct cl_pace *at, unsigned *turns)
 {
@@ -220,7 +245,10 @@ struct cl_flow *cl_tcp_flows_run(struct cl_netif *nif, struct cl_flow *f, struct
             prefetch(next);
         if (f && cl_unlikely(t.q->nic->tx_calls))
             cl_netq_pace(t.q, at, false);
+        else if (f)
+            gather(t.q, next);
     }
+    settle(t.q);
     return f;
 }
 
