@@ -51,6 +51,7 @@ struct net {
     struct block *blocks; /* [CL_TCP_CONNECTIONS] */
     struct counts *counts;
     struct cl_tcp_listener **listeners; /* [65536] by port in network byte order; acquire/release; never freed */
+    struct cl_tcp_listener *done;       /* that listen no more: connections may point to them. Pushed by anybody */
     struct cl_tcp_stack stack;
     struct cl_flow_secret port_secret;
     uint32_t next_port;   /* added to by whoever connects */
@@ -709,6 +710,10 @@ static void delete_net(struct net *net)
     for (unsigned i = 0; net->listeners && i < CL_UDP_PORTS; i++)
         if (net->listeners[i] && !net->listeners[i]->accepts) /* else it is one of the sockets', which free it */
             free(net->listeners[i]);
+    for (struct cl_tcp_listener *l; (l = net->done);) {
+        net->done = l->next;
+        free(l);
+    }
     cl_streams_delete(net->connections.streams);
     cl_tcp_serving_delete(net->connections.serving);
     if (net->blocks)
@@ -825,6 +830,21 @@ int cl_tcp_listen_on(struct cl_netif *nif, uint16_t port, uint32_t backlog, cons
     if ((rc = cl_tcp_publish(nif, port, l)))
         free(l);
     return rc;
+}
+
+int cl_tcp_unlisten(struct cl_netif *nif, uint16_t port)
+{
+    struct net *net = net_of(nif);
+    struct cl_tcp_listener *l = net ? listener_on(net, cl_be16(port)) : NULL;
+    /* Relaxed: what it is stays where it is. */
+    if (!l || l->accepts ||
+        !__atomic_compare_exchange_n(&net->listeners[cl_be16(port)], &l, NULL, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED))
+        return -ENOENT;
+    l->next = cl_load_relaxed(&net->done);
+    while (!__atomic_compare_exchange_n(&net->done, &l->next, l, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        ;
+    return 0;
 }
 
 int cl_tcp_set_congestion(struct cl_netif *nif, const char *rule, uint32_t ecn)
