@@ -49,6 +49,13 @@ class _Help(argparse.Action):
         parser.exit()
 
 
+class _First(argparse.Action):
+    """--posix, which is another command if it comes first."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        parser.error("--posix comes first: corelane run --posix PROGRAM ...")
+
+
 def _target_of(words: Sequence[str], parser: argparse.ArgumentParser) -> str | None:
     """The first word that is no option and no value of one."""
     takes = {text for action in parser._actions if action.nargs is None for text in action.option_strings}
@@ -97,6 +104,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target",
         help="a built-in application's name, module:name[,name...] of handlers and periodic work, or a compiled .so",
+    )
+    parser.add_argument(
+        "--posix",
+        action=_First,
+        nargs=0,
+        help="as the first word: run a stock Linux program instead, its TCP sockets on the dataplane; "
+        "corelane run --posix --help",
     )
     place = parser.add_mutually_exclusive_group()
     place.add_argument(

@@ -310,6 +310,8 @@ unsigned cl_turn(struct cl_kthread *k);
 void cl_round(struct cl_kthread *k);
 /* An adopted kthread that sleeps: be up again if there is something to do. False: it sleeps on. */
 bool cl_rise(struct cl_kthread *k);
+/* The same, whether there is something to do or not. */
+void cl_get_up(struct cl_kthread *k);
 /* k has left the loop for good. */
 void cl_kthread_ended(struct cl_kthread *k);
 void cl_short_slices(void);

@@ -40,6 +40,8 @@ ROOMS = {
     "libos/batch_work": "numba sched",
     "libos/net": "sched",
     "libos/net/tcp": "net sched",
+    "libos/posix": ". net/tcp sched",
+    "libos/posix/preload": "posix",
     "libos/storage": "sched",
     "libos/storage/log": "storage sched",
     "apps/http": ". http/llhttp",

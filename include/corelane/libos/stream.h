@@ -153,6 +153,16 @@ CL_API int cl_poll_add_stream(struct cl_poll *set, struct cl_stream *s, uint32_t
 /* -ENOENT: it is not in. Any thread. */
 CL_API int cl_poll_remove_stream(struct cl_poll *set, struct cl_stream *s);
 
+#define CL_STREAM_READY_LAST 16 /* nothing comes behind what waits */
+#define CL_STREAM_READY_OVER 32 /* both sides have ended */
+/* What holds of the socket now: CL_POLL_IN, _OUT, _ERROR, _END and the two above. A hint, as of poll sets. Any thread,
+ * while the socket is open. */
+CL_API uint32_t cl_stream_ready(const struct cl_stream *s);
+/* Have fn(arg) called whenever that may have changed for the better, on the kthread that finds it, under a lock of the
+ * socket: fn blocks not, and calls nothing of this header but cl_stream_ready. NULL: no more, and it does not run when
+ * this returns. It ends with the close. Any thread, while the socket is open. */
+CL_API void cl_stream_watch(struct cl_stream *s, void (*fn)(void *arg), void *arg);
+
 /* Handler of a byte stream: `len` bytes that have come in order and wait, in one piece; it writes an answer of up to
  * `room` bytes to `reply`, and its length to *answered (0 at entry). Returns how many of them it took:
  *   > 0  the rest, if any, is given to it at once

@@ -95,6 +95,8 @@ struct cl_stream {
     struct cl_tcp_conn *conn;       /* NULL: over, or let go of */
     struct cl_visit *visits, *last; /* `visits` is also read by the holder without the guard, acquire */
     struct cl_pollable watch;
+    void (*told_fn)(void *arg); /* called when something is told, under the guard; NULL: nobody watches */
+    void *told_arg;
     uint32_t wants;  /* CL_POLL_*: what its set asks for */
     uint32_t ending; /* enum cl_stream_ending: what the next turn does; also read by the holder, relaxed */
     bool lingers;    /* the holder's: tell when all is acknowledged */

@@ -97,6 +97,8 @@ static void run_visits(struct cl_stream *s, struct cl_tcp_conn *c)
     cl_spin_lock(s->guard);
     struct cl_visit *v = take_visits(s);
     struct cl_poll *set = s->gave_up ? cl_pollable_notify(&s->watch) : NULL; /* an edge has led him here */
+    if (s->gave_up && s->told_fn)
+        s->told_fn(s->told_arg);
     cl_store_relaxed(&s->gave_up, false);
     cl_spin_unlock(s->guard);
     cl_poll_tell(set);
@@ -171,6 +173,7 @@ void cl_stream_end(struct cl_stream *s, enum cl_stream_ending how)
 {
     struct cl_tcp_conn *c = s->conn;
     cl_pollable_remove(&s->watch);
+    s->told_fn = NULL;
     if (c)
         cl_store_relaxed(&s->ending, (uint32_t)how);
     bool ours = c && cl_tcp_hold(c);
