@@ -3,6 +3,7 @@
 #include "block.h"
 #include "db.h"
 #include "evict.h"
+#include "propagate.h"
 #include "reply.h"
 
 #include <ctype.h>
@@ -195,7 +196,7 @@ void cl_rcall_run(struct cl_resp_client *c, const struct cl_rcmd *cmd)
         monitor(c, cmd);
     c->cmd = c->last_cmd = cmd;
     c->flags &= ~(uint32_t)CL_RC_FAILED;
-    cmd->fn(c);
+    cl_rprop_run(c, cmd);
     r->stats.commands++;
     struct cl_rcmd_stats *s = &r->command_stats[cl_rcall_number(r, cmd)];
     s->calls++;
@@ -223,6 +224,7 @@ void cl_rcall(struct cl_resp_client *c)
     cl_rcall_run(c, cmd);
     if (cl_unlikely(c->r->ready != NULL))
         cl_rblock_serve(c->r);
+    cl_rprop_end(c->r);
 }
 
 void cl_rcall_unwatch(struct cl_resp_client *c)

@@ -1,5 +1,6 @@
 /* See db.h. */
 #include "db.h"
+#include "propagate.h"
 #include "reply.h"
 #include "value.h"
 
@@ -238,6 +239,7 @@ void cl_rdb_delete(struct cl_resp_client *c, struct cl_entry *e)
 void cl_rdb_expire(struct cl_resp *r, struct cl_rdb *db, struct cl_entry *e, bool keep)
 {
     r->stats.expired++;
+    cl_rprop_gone(r, db->number, cl_entry_key(e));
     remove_and_tell(r, db, e, CL_RN_EXPIRED, "expired", keep);
 }
 

@@ -1,11 +1,13 @@
 /* See engine.h. */
 #include "engine.h"
+#include "apply.h"
 #include "block.h"
 #include "call.h"
 #include "client.h"
 #include "config.h"
 #include "db.h"
 #include "evict.h"
+#include "propagate.h"
 #include "pubsub.h"
 #include "reply.h"
 #include "table.h"
@@ -117,6 +119,7 @@ int cl_resp_new(const struct cl_resp_settings *s, struct cl_resp **out, char err
 
 static void free_own(struct cl_resp *r)
 {
+    cl_rprop_free(r);
     CL_RDICT_EACH(&r->by_name, n)
     cl_rmem_free(&r->mem, n, sizeof(struct cl_rname) + n->key_len);
     cl_rdict_end(&r->mem, &r->by_name);
@@ -179,8 +182,30 @@ uint64_t cl_resp_feed(struct cl_resp_client *c, const uint8_t *data, uint64_t le
     look_at_clock(r);
     uint64_t taken = cl_client_feed(c, data, len);
     r->stats.bytes_in += taken;
+    cl_rprop_end(r); /* keys that made room for bytes alone */
     wake_all(r);
     return taken;
+}
+
+void cl_resp_propagate(struct cl_resp *r)
+{
+    r->propagation.on = true;
+}
+
+const uint8_t *cl_resp_units(struct cl_resp *r, uint64_t *len, uint64_t *unit)
+{
+    return cl_rprop_take(r, len, unit);
+}
+
+int cl_resp_apply(struct cl_resp *r, const uint8_t *units, uint64_t len, char err[256])
+{
+    look_at_clock(r);
+    int rc = cl_rapply(r, units, len, err);
+    if (r->ready)
+        cl_rblock_serve(r);
+    cl_rprop_end(r);
+    wake_all(r);
+    return rc;
 }
 
 const uint8_t *cl_resp_out(const struct cl_resp_client *c, uint64_t *len)
@@ -246,6 +271,7 @@ int64_t cl_resp_tick(struct cl_resp *r)
     cl_rblock_timeouts(r);
     idle_clients(r);
     end_pause(r);
+    cl_rprop_end(r);
     wake_all(r);
     int64_t next = cl_rblock_next_ms(r), left = next ? cl_max(next - r->now_ms, (int64_t)1) : TICK_MS;
     return cl_min(left, (int64_t)TICK_MS);

@@ -37,6 +37,14 @@ CL_API int cl_resp_ends(const struct cl_resp_client *c);
 /* Look at the time: keys and blocked commands whose time is over. Ten times a second, and when what it returns is
  * over: in how many ms something has to happen, 100 at most. */
 CL_API int64_t cl_resp_tick(struct cl_resp *r);
+/* From here on say what writes do (propagate.h): those who take the units are to come often. */
+CL_API void cl_resp_propagate(struct cl_resp *r);
+/* The units since the last call, joined; NULL: none. They stay until the next call. *unit: the number of the last unit
+ * ever, from 1; 0: there was none. */
+CL_API const uint8_t *cl_resp_units(struct cl_resp *r, uint64_t *len, uint64_t *unit);
+/* Do what units say (apply.h), whole ones, and serve who blocks on what came. 0, or -EBADMSG with a reason in err: the
+ * state is what the units before the bad one have left. */
+CL_API int cl_resp_apply(struct cl_resp *r, const uint8_t *units, uint64_t len, char err[256]);
 /* Move a manual clock, also back. */
 CL_API void cl_resp_move(struct cl_resp *r, int64_t ms);
 /* Bytes in use, and what they may be. */

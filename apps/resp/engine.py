@@ -63,6 +63,21 @@ class Engine:
         """Move a manual clock."""
         lib.cl_resp_move(self._ptr, ms)
 
+    def propagate(self) -> None:
+        """From here on keep what writes do, for `units`."""
+        lib.cl_resp_propagate(self._ptr)
+
+    def units(self) -> bytes:
+        """What writes have done since the last call, as commands that do the same again (apps/resp/propagate.h)."""
+        length, unit = ffi.new("uint64_t *"), ffi.new("uint64_t *")
+        at = lib.cl_resp_units(self._ptr, length, unit)
+        return bytes(ffi.buffer(at, length[0])) if at != ffi.NULL else b""
+
+    def apply(self, units: bytes) -> None:
+        """Do what another engine's `units` say. Raises CorelaneError if they are none, or do not fit the state."""
+        err = ffi.new("char[256]")
+        check(lib.cl_resp_apply(self._ptr, units, len(units), err), "apply units to a RESP engine", err)
+
     def used(self) -> tuple[int, int]:
         """Bytes in use, and how many may be."""
         limit = ffi.new("uint64_t *")

@@ -161,6 +161,20 @@ struct cl_resp_client {
     void *wake_arg;
 };
 
+/* What writes have done, for a log or for replicas (propagate.h). */
+struct cl_runits {
+    uint8_t *data;
+    uint64_t len, room;
+};
+struct cl_rpropagation {
+    struct cl_runits open, taken;
+    uint64_t units; /* complete ones, ever */
+    uint64_t ended; /* of `open`: where the last complete one ends */
+    uint32_t db;    /* that the unit is in */
+    bool on;
+    bool said; /* the command that runs has said itself what it does */
+};
+
 /* Settings that CONFIG knows (config.c). */
 struct cl_rconfig {
     uint64_t maxmemory;
@@ -223,8 +237,10 @@ struct cl_resp {
     struct cl_rtopics channels, patterns;
     struct cl_rready *ready, *ready_last; /* keys that blocked clients may be served from */
     uint64_t dirty;
-    int64_t now_ms;   /* wall clock: constant within a command */
-    int64_t moved_ms; /* what a test has added to the clock, or the clock itself if it is a manual one */
+    struct cl_rpropagation propagation;
+    uint32_t applying; /* what was propagated (apply.c) */
+    int64_t now_ms;    /* wall clock: constant within a command */
+    int64_t moved_ms;  /* what a test has added to the clock, or the clock itself if it is a manual one */
     int64_t started_ms, paused_until_ms;
     uint32_t manual_clock, active_expire;
     uint32_t evict_db; /* where eviction looks next */
