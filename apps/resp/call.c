@@ -2,6 +2,7 @@
 #include "call.h"
 #include "block.h"
 #include "db.h"
+#include "durable.h"
 #include "evict.h"
 #include "propagate.h"
 #include "reply.h"
@@ -130,6 +131,8 @@ static bool allowed(struct cl_resp_client *c, const struct cl_rcmd *cmd)
     }
     bool kept = (c->flags & CL_RC_MULTI) && !(cmd->flags & CL_RF_NOW);
     if ((kept || (cmd->flags & (CL_RF_DENYOOM | CL_RF_GROWS))) && !cl_evict_or_refuse(c, most_bytes(c)))
+        return false;
+    if (!cl_rdurable_may_write(c, cmd))
         return false;
     if (c->protocol == 2 && c->n_channels + c->n_patterns && !(cmd->flags & CL_RF_SUBSCRIBED)) {
         cl_rcall_name(c->r, cmd, name);

@@ -472,10 +472,14 @@ void cl_cmd_swapdb(struct cl_resp_client *c)
     a->heap = b->heap;
     a->heap_n = b->heap_n;
     a->heap_room = b->heap_room;
+    a->rewritten = b->rewritten;
+    a->rewriting = b->rewriting;
     b->keys = was.keys;
     b->heap = was.heap;
     b->heap_n = was.heap_n;
     b->heap_room = was.heap_room;
+    b->rewritten = was.rewritten;
+    b->rewriting = was.rewriting;
     cl_rdb_changed_all(c->r, a);
     cl_rdb_changed_all(c->r, b);
     serve_all(c, a);

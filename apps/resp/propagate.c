@@ -1,6 +1,7 @@
 /* See propagate.h. */
 #include "propagate.h"
 #include "command.h"
+#include "durable.h"
 #include "number.h"
 
 #define ROOM_LEAST 4096u
@@ -97,6 +98,7 @@ void cl_rprop_run(struct cl_resp_client *c, const struct cl_rcmd *cmd)
 {
     struct cl_resp *r = c->r;
     uint64_t dirty = r->dirty;
+    cl_rrewrite_before(c, cmd);
     r->propagation.said = false;
     cmd->fn(c);
     /* EXEC is no write: those that it has run have said what they did. */

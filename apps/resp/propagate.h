@@ -11,7 +11,8 @@
  * clients that it served. It is to be applied whole or not at all. Each begins and ends in database 0, so units can be
  * joined, and a reader may begin at any of them. Whoever applies them (apply.h) lets no key expire by its own clock.
  *
- * Units gather until they are taken; what they take counts as memory of the engine. */
+ * Units gather until they are taken; what they take counts as memory of the engine, and while CL_RESP_UNITS_HIGH bytes
+ * of them wait no commands are run. */
 #ifndef CORELANE_APPS_RESP_PROPAGATE_H
 #define CORELANE_APPS_RESP_PROPAGATE_H
 

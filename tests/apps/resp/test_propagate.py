@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import resporacle
 from cltest import soak
-from respcommands import ALL, Maker, moments
-from respdraw import Draw
 from resporacle import Oracle
+from respplay import play
 from respstate import ask, state
 from respwire import Word, parse
 
@@ -47,49 +45,6 @@ def said(engine: Engine, client: Client) -> Callable[..., list[list[bytes]]]:
 
 def text(*words: Word) -> list[bytes]:
     return [w if isinstance(w, bytes) else str(w).encode() for w in words]
-
-
-def make(draw: Draw, makers: list[Maker]) -> list[Word]:
-    words = draw.rng.choice(makers)(draw)
-    return [w if isinstance(w, bytes) else str(w) for w in words]
-
-
-WAITS: list[list[Word]] = [
-    ["BLPOP", "k1", "k2", 0],
-    ["BRPOP", "k3", 0],
-    ["BLMOVE", "k1", "k2", "LEFT", "RIGHT", 0],
-    ["BRPOPLPUSH", "k2", "key-4", 0],
-    ["BLMPOP", 0, 2, "k1", "k3", "RIGHT", "COUNT", 3],
-    ["BZPOPMIN", "k1", "k2", 0],
-    ["BZPOPMAX", "key-4", 0],
-    ["BZMPOP", 0, 2, "k2", "k3", "MAX", "COUNT", 2],
-    ["XREAD", "BLOCK", 0, "STREAMS", "k1", "$"],
-]
-
-
-def play(engine: Engine, seed: int, count: int) -> Iterator[int]:
-    """Generated commands of three clients, some in transactions, some that wait; the clock goes on. Yields how many.
-
-    Of few kinds at a time, so that keys of one type last for a while.
-    """
-    draw, rng = Draw(seed), random.Random(seed)
-    clients = [engine.client() for _ in range(3)]
-    for done in range(1, count + 1):
-        if done % 150 == 1:
-            makers = [rng.choice(ALL), moments]
-        client = rng.choice(clients)
-        chance = rng.random()
-        if chance < 0.03:
-            client.feed(encode("MULTI") + b"".join(encode(*make(draw, makers)) for _ in range(4)) + encode("EXEC"))
-        elif chance < 0.06:
-            client.feed(encode(*rng.choice(WAITS)))
-        elif chance < 0.16:
-            engine.move(rng.choice([1, 100, 900, 2500]))
-            engine.tick()
-        else:
-            client.feed(encode(*make(draw, makers)))
-        client.take()
-        yield done
 
 
 @pytest.mark.parametrize("policy", ["noeviction", "allkeys-random"])
@@ -194,9 +149,10 @@ def test_a_transaction_and_whom_it_serves_are_one_unit(engine: Engine, client: C
 def test_an_evicted_key_is_deleted(client: Client, engine: Engine) -> None:
     engine.propagate()
     client.call("CONFIG", "SET", "maxmemory", 2 << 20, "maxmemory-policy", "allkeys-lru")
+    units = b""
     for i in range(40):
         client.call("SET", f"k{i}", b"x" * 100_000)
-    units = engine.units()
+        units += engine.units()
     assert sum(words[0] == b"DEL" for words in commands(units)) > 10
     with Engine(64 << 20, seed=9) as other:
         other.apply(units)
