@@ -13,6 +13,8 @@
  *   a value      SERVER_ERROR out of memory storing object; it is thrown away as it comes
  *   a line       SERVER_ERROR out of memory reading request, and the connection is over
  *   an answer    SERVER_ERROR out of memory writing get response, and the connection is over
+ * Where somebody else executes (front.h, kv_elsewhere), a connection has one turn of commands under way, and takes nothing
+ * before its answer has come and gone.
  * A line of more than KV_LINE_PATIENCE bytes that has not ended and is no get or gets ends the connection without a
  * word, as in memcached.
  *
@@ -63,12 +65,16 @@ struct kv_conn {
     struct kv_watcher watcher;
     /* Send. Returns how many bytes were taken; fewer than len: there is no room for more now. < 0: it is over. */
     int64_t (*write)(void *link, const void *data, int64_t len);
+    /* Have kv_conn_go_on called soon. For what is answered later. */
+    void (*wake)(void *link);
     void *link;
     bool over;    /* no more commands: close when `out` is empty */
     bool ended;   /* nothing more comes: over, when what has come is done */
     bool kicked;  /* since it said nothing */
     bool stopped; /* the command in `in` waits for room to answer */
+    bool waits;   /* for the answer of who executes elsewhere */
     uint32_t number;
+    uint32_t serial; /* of all that had its place, the low bits */
     /* For anybody, relaxed. */
     uint32_t state;  /* enum kv_conn_state */
     uint32_t last_s; /* the store's time of the last command */
@@ -95,6 +101,10 @@ static inline bool kv_conn_watches(const struct kv_conn *c)
     return c->watcher.kinds != 0;
 }
 void kv_conn_show(struct kv_conn *c, struct kv_side *side);
+/* For who executes elsewhere. Send an answer from inside of `run`; what finds no room is kept. */
+void kv_conn_say(struct kv_conn *c, struct kv_side *side, const uint8_t *data, uint64_t len);
+/* The turn that was under way is answered: from anywhere on the connection's kthread. `ends`: nothing is executed after it. */
+void kv_conn_answered(struct kv_conn *c, const uint8_t *data, uint64_t len, bool ends);
 /* Free what it holds. */
 void kv_conn_release(struct kv_conn *c);
 

@@ -26,6 +26,11 @@ static int64_t write_tcp(void *link, const void *data, int64_t len)
     return cl_tcp_write(link, data, len);
 }
 
+static void wake_tcp(void *link)
+{
+    (void)cl_tcp_wake(link);
+}
+
 /* Of one that is over, and may have bytes on their way to us. */
 
 static int64_t drop_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg)
@@ -134,7 +139,7 @@ static void on_timer(struct cl_tcp_conn *c, void *arg)
 }
 
 static const struct cl_tcp_events living = {
-    .data = on_data, .writable = on_writable, .eof = on_eof, .timer = on_timer, .ended = forget};
+    .data = on_data, .writable = on_writable, .woken = on_writable, .eof = on_eof, .timer = on_timer, .ended = forget};
 
 static void on_opened(struct cl_tcp_conn *c, void *arg)
 {
@@ -149,6 +154,7 @@ static void on_opened(struct cl_tcp_conn *c, void *arg)
     }
     cl_tcp_ends(c, &conn->peer, &conn->peer_port, &conn->own_port);
     conn->write = write_tcp;
+    conn->wake = wake_tcp;
     conn->link = c;
     conn->last_s = side->thread->now_s;
     cl_store_relaxed(&conn->state, KV_CONN_READ);
