@@ -412,8 +412,8 @@ def _finish(options: argparse.Namespace, name: str, runtime: Runtime, service: S
     dropped |= {reason: n for reason, n in stats.net.items() if n and reason.startswith("tx_dropped_")}
     counts = service.stats()
     text = f"{name} handled {stats.net['handled']:,} requests, replied to {stats.net['replied']:,}"
-    if _tcp_ports(service) and not service.ports:  # what came was bytes: what they meant the service knows
-        text = f"{name} answered {counts.get('requests', 0):,} requests"
+    if "requests" in counts and not service.ports:  # what came was bytes: what they meant the service knows
+        text = f"{name} answered {counts['requests']:,} requests"
     text += f", failed {failed:,} in the handler" if (failed := stats.net["handler_errors"]) else ""
     lost = [f"{n:,} {reason}" for reason, n in dropped.items() if f"dropped_{reason}" not in FOR_OTHERS]
     text += f", dropped {', '.join(lost) or 'none'}"

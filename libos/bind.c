@@ -148,8 +148,3 @@ int cl_runtime_every(struct cl_runtime *rt, uint64_t period_ns, cl_every_fn fn, 
     *out = e;
     return 0;
 }
-
-int cl_runtime_name_udp(struct cl_runtime *rt, uint16_t port, const char *name)
-{
-    return cl_udp_name(rt->nif, port, name);
-}

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from ...runtime.errors import CorelaneError, check
+from ...runtime.imports import user_module
 from .._native import ffi, lib
 from ..registry import App, option
 from .handlers import Route
@@ -67,13 +65,7 @@ def _named(text: str) -> list[Route]:
     module_name, _, names = text.partition(":")
     if not module_name or not names:
         raise CorelaneError(what, "it is not of the form module:name[,name...]", "as in shop:total,hello")
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise CorelaneError(what, str(error)) from error
+    module = user_module(what, module_name)
     found: list[Route] = []
     for name in names.split(","):
         made = getattr(module, name, None)

@@ -11,9 +11,12 @@ struct ssl_ctx_st;
 struct ssl_method_st;
 struct bio_st;
 struct bio_method_st;
+struct X509_VERIFY_PARAM_st;
+struct x509_store_ctx_st;
 
 typedef int (*cl_openssl_alpn)(struct ssl_st *ssl, const unsigned char **out, unsigned char *out_len,
                                const unsigned char *in, unsigned int in_len, void *arg);
+typedef int (*cl_openssl_verify)(int right, struct x509_store_ctx_st *ctx);
 typedef int (*cl_openssl_passphrase)(char *buf, int size, int writes, void *arg);
 
 /* X(what it returns, name, parameters) */
@@ -27,6 +30,9 @@ typedef int (*cl_openssl_passphrase)(char *buf, int size, int writes, void *arg)
     X(int, SSL_CTX_use_certificate_chain_file, (struct ssl_ctx_st *, const char *))                                    \
     X(int, SSL_CTX_use_PrivateKey_file, (struct ssl_ctx_st *, const char *, int))                                      \
     X(int, SSL_CTX_check_private_key, (const struct ssl_ctx_st *))                                                     \
+    X(int, SSL_CTX_load_verify_locations, (struct ssl_ctx_st *, const char *, const char *))                           \
+    X(int, SSL_CTX_set_default_verify_paths, (struct ssl_ctx_st *))                                                    \
+    X(void, SSL_CTX_set_verify, (struct ssl_ctx_st *, int, cl_openssl_verify))                                         \
     X(int, SSL_CTX_set_session_id_context, (struct ssl_ctx_st *, const unsigned char *, unsigned int))                 \
     X(void, SSL_CTX_set_alpn_select_cb, (struct ssl_ctx_st *, cl_openssl_alpn, void *))                                \
     X(void, SSL_CTX_set_default_passwd_cb, (struct ssl_ctx_st *, cl_openssl_passphrase))                               \
@@ -34,6 +40,12 @@ typedef int (*cl_openssl_passphrase)(char *buf, int size, int writes, void *arg)
     X(void, SSL_free, (struct ssl_st *))                                                                               \
     X(void, SSL_set_accept_state, (struct ssl_st *))                                                                   \
     X(void, SSL_set_connect_state, (struct ssl_st *))                                                                  \
+    X(long, SSL_ctrl, (struct ssl_st *, int, long, void *))                                                            \
+    X(int, SSL_set1_host, (struct ssl_st *, const char *))                                                             \
+    X(struct X509_VERIFY_PARAM_st *, SSL_get0_param, (struct ssl_st *))                                                \
+    X(int, X509_VERIFY_PARAM_set1_ip_asc, (struct X509_VERIFY_PARAM_st *, const char *))                               \
+    X(long, SSL_get_verify_result, (const struct ssl_st *))                                                            \
+    X(const char *, X509_verify_cert_error_string, (long))                                                             \
     X(int, SSL_set_alpn_protos, (struct ssl_st *, const unsigned char *, unsigned int))                                \
     X(void, SSL_set_bio, (struct ssl_st *, struct bio_st *, struct bio_st *))                                          \
     X(int, SSL_do_handshake, (struct ssl_st *))                                                                        \
@@ -73,6 +85,11 @@ struct cl_openssl {
 #define CL_SSL_ERROR_ZERO_RETURN 6
 #define CL_SSL_TLSEXT_ERR_OK 0
 #define CL_SSL_TLSEXT_ERR_ALERT_FATAL 2
+#define CL_SSL_CTRL_SET_TLSEXT_HOSTNAME 55
+#define CL_SSL_TLSEXT_NAMETYPE_HOST_NAME 0
+#define CL_SSL_VERIFY_NONE 0
+#define CL_SSL_VERIFY_PEER 1
+#define CL_SSL_X509_V_OK 0
 #define CL_BIO_CTRL_RESET 1
 #define CL_BIO_CTRL_INFO 3
 

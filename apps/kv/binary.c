@@ -113,7 +113,7 @@ static void put_answer(struct cl_kv_out *out, const uint8_t *request, enum kv_st
 static void refuse(const struct request *q, enum kv_status status)
 {
     bool bad = status == KV_S_INVALID || status == KV_S_UNKNOWN || status == KV_S_NON_NUMERIC;
-    if (bad && !q->c->session->measured)
+    if (bad && !q->c->thread->measured)
         cl_count(&q->c->thread->counters.bad_commands, 1);
     put_answer(q->c->out, q->c->line, status, text_of(status), strlen(text_of(status)), 0);
 }
@@ -454,14 +454,18 @@ int kv_binary_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, 
         uint64_t thrown = cl_min(s->swallow, len - at);
         s->swallow -= thrown;
         at += thrown;
-        if (cl_unlikely(s->measured))
-            s->measured->from = at;
+        if (cl_unlikely(s->thread->measured))
+            s->thread->measured->from = at;
         if (at < len && in[at] != KV_BINARY_REQUEST)
             rc = CL_KV_QUIT; /* as memcached: no answer fits something that is no request */
         if (at < len && len - at < KV_BINARY_HEADER)
             s->want = KV_BINARY_HEADER;
         if (len - at < KV_BINARY_HEADER || rc == CL_KV_QUIT)
             break;
+        if (kv_turn_over(s)) {
+            rc = CL_KV_TURN;
+            break;
+        }
         if (!kv_out_room(out, SHORT_BYTES)) {
             rc = CL_KV_FULL;
             break;
@@ -475,7 +479,10 @@ int kv_binary_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, 
             break;
         }
         at += (uint64_t)(c.data - c.line) + c.data_used;
-        if (rc == CL_KV_QUIT || cl_unlikely(s->measured))
+        if (cl_unlikely(s->thread->measured))
+            break;
+        s->done++;
+        if (rc == CL_KV_QUIT)
             break;
     }
     *consumed = rc == CL_KV_QUIT ? len : at;

@@ -298,7 +298,7 @@ static int execute(struct kv_command *c)
         kv_refuse(c, "SERVER_ERROR this command is about one server, and is not replicated");
         return CL_KV_MORE;
     }
-    if (cl_unlikely(c->session->measured && is_measured(c, f->verb)))
+    if (cl_unlikely(c->thread->measured && is_measured(c, f->verb)))
         return f->verb == V_QUIT ? CL_KV_QUIT : CL_KV_MORE;
     switch (f->verb) {
     case V_GET:
@@ -404,10 +404,14 @@ static int text_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len
     for (;;) {
         if (!throw_away(s, in, len, &at))
             rc = CL_KV_QUIT;
-        if (cl_unlikely(s->measured))
-            s->measured->from = rc == CL_KV_QUIT ? len : at;
+        if (cl_unlikely(s->thread->measured))
+            s->thread->measured->from = rc == CL_KV_QUIT ? len : at;
         if (at == len || rc == CL_KV_QUIT)
             break;
+        if (kv_turn_over(s)) {
+            rc = CL_KV_TURN;
+            break;
+        }
         struct kv_command c;
         kv_begin(&c, s, out);
         if (!cut_line(&c, in + at, len - at)) {
@@ -427,10 +431,11 @@ static int text_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len
             break;
         }
         at += (uint64_t)(c.data - c.line) + c.data_used;
+        if (cl_unlikely(s->thread->measured))
+            break;
+        s->done++;
         if (s->watches)
             at = len;
-        if (cl_unlikely(s->measured))
-            break;
     }
     *consumed = rc == CL_KV_QUIT ? len : at;
     return rc;
@@ -453,9 +458,9 @@ int cl_kv_measure(struct cl_kv_session *s, const uint8_t *in, uint64_t len, stru
     uint8_t refusal[CL_KV_ANSWER_MAX];
     struct cl_kv_out out = {.data = refusal, .room = sizeof(refusal)};
     *e = (struct cl_kv_extent){.does = CL_KV_IDLES, .answer = KV_META_LINE_MAX};
-    s->measured = e;
+    s->thread->measured = e;
     int rc = cl_kv_process(s, in, len, &e->to, &out);
-    s->measured = NULL;
+    s->thread->measured = NULL;
     e->swallow = s->swallow;
     return rc;
 }

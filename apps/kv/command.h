@@ -6,6 +6,7 @@
  *   CL_KV_MORE  everything complete was done; the rest of the input waits for more bytes (session.want says how many bytes
  *               from its start on would complete the command, as far as that is known)
  *   CL_KV_FULL  the answer has no room for the next piece; call again from where it stopped with more room
+ *   CL_KV_TURN  session.most commands were executed: the rest of the input is for a later turn, when others had theirs
  *   CL_KV_QUIT  the rest of the input is dropped: the client asked to be disconnected, or sent a line without end, or
  *               what follows may be a value of which nobody knows where it ends. A stream is closed, a datagram is over
  *
@@ -25,6 +26,7 @@
 #define CL_KV_MORE 0
 #define CL_KV_FULL 1
 #define CL_KV_QUIT 2
+#define CL_KV_TURN 3
 #define CL_KV_TEXT 1
 #define CL_KV_BINARY 2
 #define CL_KV_LINE_MAX 1048576  /* longest command line */
@@ -52,6 +54,8 @@ struct cl_kv_session {
     struct cl_kv_thread *thread;
     uint64_t swallow; /* input bytes to be thrown away: the data of a refused store */
     uint64_t keeps;   /* bytes of one command that the transport can keep until all of it has come; 0: any number */
+    uint32_t most;    /* commands of a turn, memcached's -R; 0: any number */
+    uint32_t done;    /* of them; the transport begins a turn by setting it to 0 */
     uint64_t want;    /* with CL_KV_MORE and unconsumed input: bytes needed from its start, 0 if unknown */
     uint32_t skip;    /* a retrieval that stopped for room goes on this far into its line, a dump after so many */
     uint32_t
@@ -61,7 +65,6 @@ struct cl_kv_session {
     uint32_t may_watch;      /* 1: the transport can show them */
     uint32_t dump_partition; /* where a dump goes on that stopped for room: partition, place, last place */
     uint64_t dump_at, dump_end;
-    struct cl_kv_extent *measured; /* not NULL: within cl_kv_measure */
 };
 
 /* Where answers go. When `room` does not do, what there is moves to `spill`, once, and the answer goes on there.
@@ -73,7 +76,8 @@ struct cl_kv_out {
     uint64_t spill_room;
 };
 
-/* Execute commands from in[0..len); *consumed is how many bytes are done with. Returns CL_KV_MORE, _FULL or _QUIT. */
+/* Execute commands from in[0..len); *consumed is how many bytes are done with. Returns CL_KV_MORE, _FULL, _TURN
+ * or _QUIT. */
 CL_API int cl_kv_process(struct cl_kv_session *session, const uint8_t *in, uint64_t len, uint64_t *consumed,
                          struct cl_kv_out *out);
 /* Measure the first command and execute nothing. Returns CL_KV_QUIT if it is refused so that the stream ends, or asks for that,

@@ -57,7 +57,7 @@ ROOMS = {
     "bench/handoff": ". tenant",
     "bench/hostile": "isolation tenant",
     "bench/kv_tcp": "tcp",
-    "bench/load": "load/sockload load/reference",
+    "bench/load": "tcp load/sockload load/reference",
     "bench/load/reference": "load/sockload",
     "bench/raft": "log",
     "bench/raft_loss": "",

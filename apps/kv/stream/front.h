@@ -20,8 +20,8 @@ struct cl_kv_front_config {
     uint32_t backlog;         /* connections that are being opened, at most; 0: 1024 */
     uint32_t ipv4;            /* what `stats` says about itself: address, ports; 0: none */
     uint32_t tcp_port, udp_port;
-    uint32_t kthreads; /* threads of the store that serve; one more than these serves the Unix socket */
-    uint32_t pad;
+    uint32_t kthreads;           /* threads of the store that serve; one more than these serves the Unix socket */
+    uint32_t requests_per_event; /* commands of a connection before others have a turn, memcached's -R; 0: 20 */
     /* That connections may hold: values on their way, answers not read; one item at least. 0: 64 MiB, or 8 items. */
     uint64_t budget_bytes;
     const char *path; /* of the Unix socket; NULL: none */
@@ -34,9 +34,11 @@ struct cl_kv_front_counts {
     uint64_t most;        /* at one time */
     uint64_t rejected;    /* since there were max_connections */
     uint64_t idle_kicks;  /* closed, since they said nothing */
+    uint64_t pauses;      /* of the Unix socket's listener: no descriptor, or no memory, for one more */
     uint64_t bytes_read, bytes_written;
     uint64_t commands_held; /* came in pieces */
     uint64_t held_back;     /* answers for which there was no room */
+    uint64_t yields;        /* turns that ended by requests_per_event */
     uint64_t held_bytes;    /* of the budget, now */
     uint64_t budget_bytes;
 };
@@ -71,6 +73,7 @@ struct cl_kv_front {
     struct cl_kv *store;
     struct cl_kv_front_config config;
     char *path;
+    void *places;                         /* memory of: */
     struct kv_conn *conns;                /* [max_connections] */
     const struct kv_elsewhere *elsewhere; /* NULL: the store executes; set before the first connection */
     uint32_t *free;                       /* places that are free: a stack */
@@ -79,6 +82,8 @@ struct cl_kv_front {
     uint32_t most;
     uint64_t opened, rejected;
     uint64_t idle_kicks;          /* added to by anybody */
+    uint64_t pauses;              /* writer: the thread of local.c, as of the next; readers: anybody, relaxed */
+    uint32_t paused;              /* the Unix socket takes nobody now */
     uint64_t held CL_ALIGNED(64); /* bytes of the budget in use; added to by anybody */
     uint32_t n_sides;
     struct kv_side_line sides[];

@@ -51,6 +51,11 @@ struct cl_tcp_events {
     void (*timer)(struct cl_tcp_conn *c, void *arg);
     /* Somebody has called cl_tcp_wake. */
     void (*woken)(struct cl_tcp_conn *c, void *arg);
+    /* Of a listener's events: data has come for one of its connections, for which `data` will be called soon, as a rule on
+     * this kthread and after all of a burst were seen here. So memory that they will need can be sent for together. A hint:
+     * these bytes may still turn out to be dropped, or out of order. It runs where frames are received: it may
+     * not block, take locks, or call anything of this API; some 50 ns are all right. arg: the listener's. */
+    void (*ahead)(const uint8_t *data, int64_t len, void *arg);
 };
 
 /* Of a runtime. Writers: kthreads, each for itself; readers: anybody. */

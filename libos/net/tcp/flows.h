@@ -1,4 +1,4 @@
-/* A runtime's connections: the state machine (conn.h) on flows (../flow.h), alarms and a NIC. See flows.c. */
+/* A runtime's connections: the state machine (conn.h) on flows (../flow.h), alarms and a NIC. See net.h. */
 #ifndef CORELANE_LIBOS_NET_TCP_FLOWS_H
 #define CORELANE_LIBOS_NET_TCP_FLOWS_H
 

@@ -216,6 +216,8 @@ static uint32_t ready(const struct cl_pollable *member)
         what |= CL_POLL_IN;
     if (told & (CL_STREAM_ROOM | CL_STREAM_OVER | CL_STREAM_WRITE_OFF))
         what |= CL_POLL_OUT;
+    if (told & CL_STREAM_RELEASED)
+        what |= CL_POLL_RELEASED;
     what &= s->wants;
     if ((told & CL_STREAM_OVER) && cl_load_relaxed(&s->error))
         what |= CL_POLL_ERROR;
@@ -225,7 +227,7 @@ static uint32_t ready(const struct cl_pollable *member)
 int cl_poll_add_stream(struct cl_poll *set, struct cl_stream *s, uint32_t events, uint32_t how, uint64_t data)
 {
     struct cl_poll *tell_set = NULL;
-    if (how > CL_POLL_EDGE || events == 0 || (events & ~(uint32_t)(CL_POLL_IN | CL_POLL_OUT)) ||
+    if (how > CL_POLL_EDGE || events == 0 || (events & ~(uint32_t)(CL_POLL_IN | CL_POLL_OUT | CL_POLL_RELEASED)) ||
         s->nif != cl_poll_netif(set))
         return -EINVAL;
     cl_spin_lock(s->guard);

@@ -20,12 +20,13 @@ from corelane.apps.http.app import APP, HttpService, Options
 from corelane.apps.http.handlers import Request, Route, route
 from corelane.drivers.nic.memory import memory_link
 from corelane.libos.handlers.warn import HandlerWarning
-from corelane.libos.numba import calls
+from corelane.libos.numba import atomics, calls
 from corelane.runtime.errors import CorelaneError
 
 ADDRESS, PORT = "10.0.0.1", 8080
 ASK = b"GET /text.txt HTTP/1.1\r\nHost: here\r\n\r\n"
 Serve = Callable[..., HttpService]
+gate = np.zeros(2, np.int64)  # whether loops may end, and whether one has begun
 
 
 @pytest.fixture(autouse=True)
@@ -146,8 +147,10 @@ def test_handlers_by_name(
         "@route('/one', compiled=False)\ndef one(request):\n    return 'one'\n"
         "other = 1\n"
     )
+    (tmp_path / "http_shop.so").write_bytes(b"\x7fELF, a handler in C")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("path", "path_hooks"):
+        monkeypatch.setattr(sys, name, list(getattr(sys, name)))
     for text, why in {
         "http_shop": "not of the form",
         "http_shop:other": "other is no handler",
@@ -157,6 +160,80 @@ def test_handlers_by_name(
             HttpService(runtime, Options(handlers=text))
     serve(handlers="http_shop:one", root="")
     assert (get(runtime, "/one").body, get(runtime, "/text.txt").status) == (b"one", 404)
+
+
+@route("/loops", state=gate, cache=False)
+def compiled_loop(target, body, reply, state):  # type: ignore[no-untyped-def]
+    atomics.store_atomic(state, 1, 1)
+    while atomics.load_atomic(state, 0) == 0:
+        pass
+    return 200, 0
+
+
+@route("/loops", compiled=False)
+def python_loop(request: Request) -> str:
+    gate[1] = 1
+    while not gate[0]:
+        pass
+    return ""
+
+
+@pytest.mark.parametrize("loop", [compiled_loop, python_loop], ids=["compiled", "python"])
+def test_a_stop_names_a_handler_that_never_returns(runtime: libos.Runtime, serve: Serve, loop: Route) -> None:
+    gate[:] = 0
+    serve(loop)
+    with connect(runtime) as stream:
+        stream.write(b"GET /loops HTTP/1.1\r\nHost: here\r\n\r\n")
+        wait_until(lambda: bool(gate[1]), 20, "the handler to be called")
+        try:
+            with pytest.raises(CorelaneError) as caught:
+                runtime.stop(0.01)
+        finally:
+            gate[0] = 1
+        assert f"in the handler of HTTP path /loops, {loop.function.__name__} at 0x" in str(caught.value)
+        runtime.stop()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [("def f(:", "importing http_shop failed: SyntaxError"), ("1 / 0", "importing http_shop failed: ZeroDivision")],
+)
+def test_handlers_of_a_module_that_fails(
+    runtime: libos.Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, why: str
+) -> None:
+    (tmp_path / "http_shop.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    for name in ("path", "path_hooks"):
+        monkeypatch.setattr(sys, name, list(getattr(sys, name)))
+    monkeypatch.delitem(sys.modules, "http_shop", raising=False)
+    with pytest.raises(CorelaneError, match=why):
+        HttpService(runtime, Options(handlers="http_shop:one"))
+
+
+async def is_async(request: Request) -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (is_async, "it is async, and a handler runs to its end"),
+        (lambda a, b: "", r"\(a, b\) does not take \(request\) \(write def handler\(request\)"),
+    ],
+    ids=["async", "two arguments"],
+)
+def test_a_handler_of_another_shape_is_refused(runtime: libos.Runtime, function: Callable[..., Any], why: str) -> None:
+    with pytest.raises(CorelaneError, match=why):
+        HttpService(runtime, Options(port=PORT), [route("/x", compiled=False)(function)])
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [({"room": "a"}, "room is 'a' .expected a whole number"), ({"room": -1}, "room is -1"), ({"type": 5}, "type is 5")],
+)
+def test_an_option_of_the_wrong_type_is_one_error(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(CorelaneError, match=why):
+        route("/x", **options)
 
 
 def test_times_pass(runtime: libos.Runtime, serve: Serve) -> None:

@@ -1,7 +1,8 @@
 /* Connections whose bytes come in pieces and whose peer reads in pieces are answered like one that is given all at once.
  *
  * conn_pieces ROUNDS SEED. Each round is a script of random commands of one protocol, given to two stores: whole, to a
- * transport that takes everything; and cut anywhere, to one that takes as much as chance says. Both answers are equal to
+ * transport that takes everything, in turns without end; and cut anywhere, in turns of few commands, to one that takes as
+ * much as chance says. Both answers are equal to
  * the byte, memory held is bounded meanwhile, and none is held in the end. A third store is given garbage: lines that are
  * too long end a connection by how they are cut, so it is not compared.
  * A fourth store's commands are executed elsewhere, later: each is measured, taken away, executed as a datagram would be,
@@ -15,6 +16,7 @@
 #define ANSWER_MOST (64u << 20)
 #define ITEM_MOST 200000u
 #define BUDGET (1u << 20)
+#define TURN 3 /* commands */
 
 static uint64_t state;
 #define ENDS 5
@@ -97,7 +99,8 @@ static void make(struct end *e, unsigned i)
 {
     static struct kv_elsewhere elsewhere[ENDS];
     struct cl_kv_config config = {.memory_bytes = 8 << 20, .item_max_bytes = ITEM_MOST, .seed = 1, .manual_clock = 1};
-    struct cl_kv_front_config front = {.max_connections = 4, .budget_bytes = BUDGET};
+    struct cl_kv_front_config front = {
+        .max_connections = 4, .budget_bytes = BUDGET, .requests_per_event = i == 0 ? UINT32_MAX : TURN};
     char err[256];
     CHECK_EQ(cl_kv_new(&config, &e->store, err), 0);
     CHECK_EQ(cl_kv_front_new(e->store, &front, &e->front), 0);
@@ -242,7 +245,13 @@ static void give_pieces(struct end *e)
         n = cl_min(n, script_len - at);
         uint8_t *tight = malloc(n); /* so that a sanitizer sees each read behind it */
         memcpy(tight, script + at, n);
-        at += (uint64_t)kv_conn_take(c, side, tight, (int64_t)n);
+        if (below(2)) /* as those of a burst, whose bytes may be of any connection */
+            kv_ahead_note(&side->ahead, e->store, tight, (uint32_t)n);
+        CHECK(side->ahead.n <= KV_AHEAD_MOST);
+        uint64_t took = (uint64_t)kv_conn_take(c, side, tight, (int64_t)n);
+        CHECK(!c->yields || took < n);
+        CHECK(c->session.done <= TURN);
+        at += took;
         free(tight);
         check_held(e);
         while ((c->out.len || c->waits) && below(4))
@@ -261,6 +270,7 @@ static void check_end(struct end *e)
     cl_kv_front_counts(e->front, &n);
     CHECK_EQ(n.held_bytes, 0);
     CHECK_EQ(n.connections, 0);
+    CHECK_EQ(n.yields != 0, !e->reads_all && !e->front->elsewhere);
     CHECK(cl_kv_check(e->store, err) == 0, "%s", err);
 }
 
