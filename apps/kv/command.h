@@ -33,6 +33,22 @@
 #define CL_KV_ANSWER_MAX 4096   /* longest answer but for values */
 #define CL_KV_ANSWER_ROOM 65536 /* that servers of datagrams have for an answer at least, to answer alike */
 
+/* What a command does (cl_kv_measure). */
+#define CL_KV_IDLES 0  /* neither reads nor writes items: it is refused, or answered alike by every replica */
+#define CL_KV_READS 1  /* items */
+#define CL_KV_WRITES 2 /* it may change some */
+#define CL_KV_SHOWS 3  /* statistics, which are one server's */
+#define CL_KV_STEERS 4 /* it is about one server, or the connection */
+
+/* The first command of a stream, measured and not executed. */
+struct cl_kv_extent {
+    uint64_t from, to; /* where it lies in the input; before it is data that is thrown away */
+    uint64_t swallow;  /* bytes behind it that are to be thrown away: the data of a refused store */
+    uint64_t answer;   /* bytes of its answer, at most; not known of CL_KV_SHOWS */
+    uint32_t does;     /* CL_KV_READS, ... */
+    uint32_t keys;     /* of a get, gets, gat or gats, and the binary protocol's: how many */
+};
+
 /* State between calls. One a stream; for datagrams, zeroed before each. */
 struct cl_kv_session {
     struct cl_kv_thread *thread;
@@ -64,7 +80,11 @@ struct cl_kv_out {
  * or _QUIT. */
 CL_API int cl_kv_process(struct cl_kv_session *session, const uint8_t *in, uint64_t len, uint64_t *consumed,
                          struct cl_kv_out *out);
-/* The same of a request that is all there, as a datagram is, whose answer has to be all there, too: a last command that is not complete is
+/* Measure the first command and execute nothing. Returns CL_KV_QUIT if it is refused so that the stream ends, or asks for that,
+ * else CL_KV_MORE. out->to == out->from: it has not all come; `from` bytes are done with, session->want is set. Else
+ * session->swallow is as it will be once it was executed. */
+CL_API int cl_kv_measure(struct cl_kv_session *session, const uint8_t *in, uint64_t len, struct cl_kv_extent *out);
+/* The same as cl_kv_process of a request that is all there, as a datagram is, whose answer has to be all there, too: a last command that is not complete is
  * answered with an error, and an answer without room is an error instead. */
 CL_API void cl_kv_process_whole(struct cl_kv_session *session, const uint8_t *in, uint64_t len, struct cl_kv_out *out);
 // cffi: end

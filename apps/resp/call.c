@@ -2,7 +2,9 @@
 #include "call.h"
 #include "block.h"
 #include "db.h"
+#include "durable.h"
 #include "evict.h"
+#include "propagate.h"
 #include "reply.h"
 
 #include <ctype.h>
@@ -99,6 +101,9 @@ static void unknown(struct cl_resp_client *c, bool sub)
                       ARG(c, i).p);
     cl_reply_error(c, "ERR unknown command '%.*s', with args beginning with: %s", (int)cl_min(ARG(c, 0).len, 128u),
                    ARG(c, 0).p, args);
+    /* Words of HTTP: a page has somebody's browser send it, with a body of commands. As in Redis that is not read. */
+    if (ARG_IS(c, 0, "POST") || ARG_IS(c, 0, "Host:"))
+        c->flags |= CL_RC_CLOSE_NOW;
 }
 
 /* What a command may take at most, but for those that ask for more themselves. */
@@ -129,6 +134,8 @@ static bool allowed(struct cl_resp_client *c, const struct cl_rcmd *cmd)
     }
     bool kept = (c->flags & CL_RC_MULTI) && !(cmd->flags & CL_RF_NOW);
     if ((kept || (cmd->flags & (CL_RF_DENYOOM | CL_RF_GROWS))) && !cl_evict_or_refuse(c, most_bytes(c)))
+        return false;
+    if (!cl_rdurable_may_write(c, cmd))
         return false;
     if (c->protocol == 2 && c->n_channels + c->n_patterns && !(cmd->flags & CL_RF_SUBSCRIBED)) {
         cl_rcall_name(c->r, cmd, name);
@@ -195,7 +202,7 @@ void cl_rcall_run(struct cl_resp_client *c, const struct cl_rcmd *cmd)
         monitor(c, cmd);
     c->cmd = c->last_cmd = cmd;
     c->flags &= ~(uint32_t)CL_RC_FAILED;
-    cmd->fn(c);
+    cl_rprop_run(c, cmd);
     r->stats.commands++;
     struct cl_rcmd_stats *s = &r->command_stats[cl_rcall_number(r, cmd)];
     s->calls++;
@@ -223,6 +230,7 @@ void cl_rcall(struct cl_resp_client *c)
     cl_rcall_run(c, cmd);
     if (cl_unlikely(c->r->ready != NULL))
         cl_rblock_serve(c->r);
+    cl_rprop_end(c->r);
 }
 
 void cl_rcall_unwatch(struct cl_resp_client *c)

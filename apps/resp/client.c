@@ -75,6 +75,8 @@ void cl_client_free(struct cl_resp_client *c)
 bool cl_client_stalled(const struct cl_resp_client *c)
 {
     const struct cl_resp *r = c->r;
+    if (cl_unlikely(r->propagation.open.len > CL_RESP_UNITS_HIGH))
+        return true;
     return (c->flags & (CL_RC_BLOCKED | CL_RC_CLOSE_AFTER | CL_RC_CLOSE_NOW)) || c->out.bytes > CL_RESP_OUT_HIGH ||
            r->paused_until_ms > r->now_ms;
 }

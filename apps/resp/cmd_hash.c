@@ -4,6 +4,7 @@
 #include "evict.h"
 #include "number.h"
 #include "pick.h"
+#include "propagate.h"
 #include "reply.h"
 #include "scan.h"
 #include "set.h"
@@ -223,6 +224,7 @@ void cl_cmd_hincrbyfloat(struct cl_resp_client *c)
     e = hash_for_write(c, ARG(c, 1));
     cl_rhash_set(c->r, e->hash, ARG(c, 2), s);
     cl_rdb_wrote(c, CL_RN_HASH, "hincrbyfloat", ARG(c, 1));
+    CL_RPROP(c, cl_slice_of("HSET"), ARG(c, 1), ARG(c, 2), s);
     cl_reply_slice(c, s);
 }
 

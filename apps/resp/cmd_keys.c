@@ -4,6 +4,7 @@
 #include "db.h"
 #include "evict.h"
 #include "number.h"
+#include "propagate.h"
 #include "reply.h"
 #include "scan.h"
 #include "value.h"
@@ -115,11 +116,13 @@ static void expire(struct cl_resp_client *c, const char *name, int64_t base_ms, 
         cl_reply_int(c, 0);
         return;
     }
-    if (at_ms <= c->r->now_ms) {
+    if (at_ms <= c->r->now_ms && !c->r->applying) {
         cl_rdb_delete(c, e);
+        CL_RPROP(c, cl_slice_of("DEL"), ARG(c, 1));
     } else {
         cl_entry_expire_at(c->r, cl_rdb_of(c), e, at_ms);
         cl_rdb_wrote(c, CL_RN_GENERIC, "expire", ARG(c, 1));
+        cl_rprop_say_int(c, "PEXPIREAT", ARG(c, 1), at_ms);
     }
     cl_reply_int(c, 1);
 }
@@ -469,10 +472,14 @@ void cl_cmd_swapdb(struct cl_resp_client *c)
     a->heap = b->heap;
     a->heap_n = b->heap_n;
     a->heap_room = b->heap_room;
+    a->rewritten = b->rewritten;
+    a->rewriting = b->rewriting;
     b->keys = was.keys;
     b->heap = was.heap;
     b->heap_n = was.heap_n;
     b->heap_room = was.heap_room;
+    b->rewritten = was.rewritten;
+    b->rewriting = was.rewriting;
     cl_rdb_changed_all(c->r, a);
     cl_rdb_changed_all(c->r, b);
     serve_all(c, a);

@@ -5,6 +5,7 @@
 #include "db.h"
 #include "evict.h"
 #include "number.h"
+#include "propagate.h"
 #include "reply.h"
 #include "list.h"
 
@@ -86,6 +87,12 @@ static void reply_popped(struct cl_resp_client *c, struct cl_entry *e, bool head
 static const char *pop_event(bool head)
 {
     return head ? "lpop" : "rpop";
+}
+
+/* A command that has waited, or that may take from one of many, as one that does neither. */
+static void say_popped(struct cl_resp_client *c, struct cl_slice key, bool head, int64_t count)
+{
+    cl_rprop_say_int(c, head ? "LPOP" : "RPOP", key, count);
 }
 
 static void reply_popped_array(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, bool head,
@@ -346,6 +353,8 @@ static bool move(struct cl_resp_client *c, struct cl_entry *from, bool from_head
     cl_rdb_ready(c, target);
     cl_rdb_wrote(c, CL_RN_LIST, to_head ? "lpush" : "rpush", target);
     took(c, from, source, pop_event(from_head));
+    CL_RPROP(c, cl_slice_of("LMOVE"), source, target, cl_slice_of(from_head ? "LEFT" : "RIGHT"),
+             cl_slice_of(to_head ? "LEFT" : "RIGHT"));
     return true;
 }
 
@@ -423,6 +432,7 @@ static void pop_or_wait(struct cl_resp_client *c, bool head)
         cl_reply_array(c, 2);
         cl_reply_slice(c, ARG(c, i));
         reply_popped(c, e, head);
+        say_popped(c, ARG(c, i), head, 1);
         took(c, e, ARG(c, i), pop_event(head));
         return;
     }
@@ -473,6 +483,7 @@ static void mpop(struct cl_resp_client *c, uint32_t n, bool waits)
             continue;
         cl_reply_array(c, 2);
         cl_reply_slice(c, ARG(c, i));
+        say_popped(c, ARG(c, i), head, cl_min(count, (int64_t)e->list->count));
         reply_popped_array(c, e, ARG(c, i), head, count);
         return;
     }

@@ -58,7 +58,17 @@ static void info_memory(struct text *t)
 
 static void info_persistence(struct text *t)
 {
-    say(t, "# Persistence\r\nloading:0\r\nrdb_changes_since_last_save:%llu\r\naof_enabled:0\r\n", U(t->r->dirty));
+    const struct cl_rdurable *d = &t->r->durable;
+    say(t, "# Persistence\r\nloading:0\r\nrdb_changes_since_last_save:%llu\r\naof_enabled:%d\r\n", U(t->r->dirty),
+        d->on);
+    say(t, "aof_rewrite_in_progress:%d\r\naof_rewrite_scheduled:%d\r\naof_last_write_status:%s\r\n",
+        d->rewriting || d->finishing, d->asked, d->error ? "err" : "ok");
+    if (!d->on)
+        return;
+    say(t, "aof_current_size:%llu\r\naof_base_size:%llu\r\naof_rewrites:%llu\r\n", U(d->bytes), U(d->base_bytes),
+        U(d->rewrites));
+    say(t, "aof_buffer_length:%llu\r\naof_room:%llu\r\naof_refused_writes:%llu\r\naof_unanswered_clients:%llu\r\n",
+        U(t->r->propagation.open.len), U(d->error ? 0 : d->room), U(d->refused), U(d->unanswered));
 }
 
 static void info_stats(struct text *t)
@@ -232,7 +242,39 @@ void cl_cmd_time(struct cl_resp_client *c)
 
 void cl_cmd_lastsave(struct cl_resp_client *c)
 {
-    cl_reply_int(c, c->r->started_ms / 1000);
+    cl_reply_int(c, (c->r->durable.rewritten_ms ? c->r->durable.rewritten_ms : c->r->started_ms) / 1000);
+}
+
+void cl_cmd_bgrewriteaof(struct cl_resp_client *c)
+{
+    struct cl_rdurable *d = &c->r->durable;
+    if (!d->on)
+        cl_reply_error(c, "ERR there is no log to rewrite: start the server with --option log=PATH");
+    else if (d->error)
+        cl_reply_error(c, "MISCONF Errors writing to the AOF file: %s", strerror(d->error));
+    else if (d->rewriting || d->finishing || d->asked)
+        cl_reply_error(c, "ERR Background append only file rewriting already in progress");
+    else {
+        d->asked = true;
+        cl_reply_status(c, "Background append only file rewriting started");
+    }
+}
+
+/* What it is answered waits, as all replies do, until what was written before is durable. */
+void cl_cmd_waitaof(struct cl_resp_client *c)
+{
+    int64_t local, replicas, timeout;
+    if (!cl_arg_in(c, 1, 0, 1, &local, "ERR value is out of range, must be between 0 and 1") ||
+        !cl_arg_in(c, 2, 0, INT64_MAX, &replicas, "ERR value is out of range, must be positive") ||
+        !cl_arg_in(c, 3, 0, INT64_MAX, &timeout, "ERR timeout is negative"))
+        return;
+    if (local && !c->r->durable.on) {
+        cl_reply_error(c, "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
+        return;
+    }
+    cl_reply_array(c, 2);
+    cl_reply_int(c, c->r->durable.on && !c->r->durable.error);
+    cl_reply_int(c, 0); /* there are no replicas */
 }
 
 void cl_cmd_role(struct cl_resp_client *c)

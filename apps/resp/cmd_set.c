@@ -4,10 +4,13 @@
 #include "evict.h"
 #include "number.h"
 #include "pick.h"
+#include "propagate.h"
 #include "reply.h"
 #include "scan.h"
 #include "set.h"
 #include "value.h"
+
+#define POPPED_MOST 1024 /* members that one command names */
 
 static struct cl_entry *set_for_write(struct cl_resp_client *c, struct cl_slice key)
 {
@@ -135,6 +138,22 @@ void cl_cmd_srandmember(struct cl_resp_client *c)
         cl_reply_null(c);
 }
 
+/* Chance has chosen them. */
+static void say_popped(struct cl_resp_client *c, struct cl_rnode **nodes, uint64_t n)
+{
+    if (!cl_rprop_on(c->r))
+        return;
+    cl_rprop_instead(c);
+    for (uint64_t i = 0; i < n; i++) {
+        if (i % POPPED_MOST == 0) {
+            cl_rprop_begin(c->r, c->db, 2 + (uint32_t)cl_min(n - i, (uint64_t)POPPED_MOST));
+            cl_rprop_text(c->r, "SREM");
+            cl_rprop_arg(c->r, ARG(c, 1));
+        }
+        cl_rprop_arg(c->r, cl_rmember_key(nodes[i]));
+    }
+}
+
 static void pop_many(struct cl_resp_client *c)
 {
     struct cl_entry *e;
@@ -150,6 +169,7 @@ static void pop_many(struct cl_resp_client *c)
     uint64_t n = cl_min((uint64_t)count, (uint64_t)e->set->dict.count);
     struct cl_rnode **nodes = cl_rmem_new(&c->r->mem, n * sizeof *nodes);
     uint64_t got = cl_rpick(c->r, &e->set->dict, n, nodes);
+    say_popped(c, nodes, got);
     cl_reply_set(c, (int64_t)got);
     for (uint64_t i = 0; i < got; i++) {
         cl_reply_slice(c, cl_rmember_key(nodes[i]));
@@ -176,9 +196,10 @@ void cl_cmd_spop(struct cl_resp_client *c)
         cl_reply_null(c);
         return;
     }
-    struct cl_slice member = cl_rmember_key(cl_rdict_random(&e->set->dict, cl_resp_random, c->r));
-    cl_reply_slice(c, member);
-    cl_rset_remove(c->r, e->set, member);
+    struct cl_rnode *node = cl_rdict_random(&e->set->dict, cl_resp_random, c->r);
+    say_popped(c, &node, 1);
+    cl_reply_slice(c, cl_rmember_key(node));
+    cl_rset_remove(c->r, e->set, cl_rmember_key(node));
     took(c, e, ARG(c, 1), "spop");
 }
 

@@ -5,12 +5,15 @@
 #include "evict.h"
 #include "list.h"
 #include "number.h"
+#include "propagate.h"
 #include "reply.h"
 #include "set.h"
 #include "value.h"
 #include "zset.h"
 
 #include <stdlib.h>
+
+#define STORED_MOST 1024 /* elements that one command names */
 
 struct element {
     struct cl_slice value;
@@ -172,6 +175,25 @@ static void reply_all(struct sort *s, uint64_t first, uint64_t n)
     }
 }
 
+/* What was stored, in the order that it has: that depends on other keys, and may on how a table lies. */
+static void say_stored(struct cl_resp_client *c, struct cl_slice key, const struct cl_rlist *l, bool was)
+{
+    struct cl_rlist_at at = cl_rlist_at(l, 0);
+    if (!cl_rprop_on(c->r))
+        return;
+    cl_rprop_instead(c);
+    if (was || !l->count)
+        cl_rprop_gone(c->r, c->db, key);
+    for (uint64_t i = 0; i < l->count; i++, at = cl_rlist_step(at, true)) {
+        if (i % STORED_MOST == 0) {
+            cl_rprop_begin(c->r, c->db, 2 + (uint32_t)cl_min(l->count - i, (uint64_t)STORED_MOST));
+            cl_rprop_text(c->r, "RPUSH");
+            cl_rprop_arg(c->r, key);
+        }
+        cl_rprop_arg(c->r, cl_bytes_slice(cl_rlist_get(at)));
+    }
+}
+
 static void store_all(struct sort *s, uint64_t first, uint64_t n)
 {
     struct cl_resp_client *c = s->c;
@@ -188,6 +210,8 @@ static void store_all(struct sort *s, uint64_t first, uint64_t n)
     }
     int64_t count = (int64_t)l->count;
     struct cl_entry *e = cl_rdb_write(c, key);
+    if (count || e)
+        say_stored(c, key, l, e != NULL);
     if (!count) {
         cl_rlist_free(&c->r->mem, l);
         if (e)

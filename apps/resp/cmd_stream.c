@@ -5,6 +5,7 @@
 #include "db.h"
 #include "evict.h"
 #include "number.h"
+#include "propagate.h"
 #include "reply.h"
 #include "stream.h"
 
@@ -247,6 +248,28 @@ static bool choose_id(struct cl_resp_client *c, const struct xadd *o, struct cl_
     return false;
 }
 
+/* With the ID that it got; and how long the stream is now: settings have a say in that. */
+static void say_trimmed(struct cl_resp_client *c, const struct cl_rstream *s)
+{
+    char text[CL_RNUM_ROOM];
+    CL_RPROP(c, cl_slice_of("XTRIM"), ARG(c, 1), cl_slice_of("MAXLEN"),
+             {(uint8_t *)text, cl_rnum_format(text, (int64_t)s->n)});
+}
+
+static void say_added(struct cl_resp_client *c, struct cl_rid id, uint32_t fields)
+{
+    char text[ID_ROOM];
+    if (!cl_rprop_on(c->r))
+        return;
+    cl_rprop_instead(c);
+    cl_rprop_begin(c->r, c->db, 3 + c->argc - fields);
+    cl_rprop_text(c->r, "XADD");
+    cl_rprop_arg(c->r, ARG(c, 1));
+    cl_rprop_arg(c->r, (struct cl_slice){(uint8_t *)text, format(text, id)});
+    for (uint32_t i = fields; i < c->argc; i++)
+        cl_rprop_arg(c->r, ARG(c, i));
+}
+
 void cl_cmd_xadd(struct cl_resp_client *c)
 {
     struct xadd o;
@@ -267,8 +290,11 @@ void cl_cmd_xadd(struct cl_resp_client *c)
     cl_rstream_add(&c->r->mem, e->stream, id, c->argv + o.fields, c->argc - o.fields);
     reply_id(c, id);
     cl_rdb_wrote(c, CL_RN_STREAM, "xadd", ARG(c, 1));
-    if (trim(c, e->stream, &o.trim))
+    say_added(c, id, o.fields);
+    if (trim(c, e->stream, &o.trim)) {
+        say_trimmed(c, e->stream);
         cl_rdb_notify(c->r, CL_RN_STREAM, "xtrim", ARG(c, 1), c->db);
+    }
     cl_rdb_ready(c, ARG(c, 1));
 }
 
@@ -296,8 +322,10 @@ void cl_cmd_xtrim(struct cl_resp_client *c)
     if (!trim_valid(c, &t) || !cl_rdb_write_as(c, ARG(c, 1), CL_R_STREAM, &e))
         return;
     uint64_t n = e ? trim(c, e->stream, &t) : 0;
-    if (n)
+    if (n) {
         cl_rdb_wrote(c, CL_RN_STREAM, "xtrim", ARG(c, 1));
+        say_trimmed(c, e->stream);
+    }
     cl_reply_int(c, (int64_t)n);
 }
 
@@ -358,7 +386,7 @@ void cl_cmd_xsetid(struct cl_resp_client *c)
             return;
         }
     }
-    if (has_deleted && cl_rid_order(id, deleted) < 0) {
+    if (has_deleted && cl_rid_order(id, deleted) < 0 && !c->r->applying) { /* another XSETID may have left that */
         cl_reply_error(c, "ERR The ID specified in XSETID is smaller than the provided max_deleted_entry_id");
         return;
     }

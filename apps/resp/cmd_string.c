@@ -5,6 +5,7 @@
 #include "evict.h"
 #include "expiry.h"
 #include "number.h"
+#include "propagate.h"
 #include "reply.h"
 #include "value.h"
 
@@ -42,6 +43,19 @@ static bool set_options(struct cl_resp_client *c, struct set_options *o)
             return cl_reply_syntax(c), false;
     }
     return true;
+}
+
+static void say_set(struct cl_resp_client *c, struct cl_slice key, struct cl_slice value, int64_t expires_ms,
+                    bool keep_ttl)
+{
+    char text[CL_RNUM_ROOM];
+    if (expires_ms)
+        CL_RPROP(c, cl_slice_of("SET"), key, value, cl_slice_of("PXAT"),
+                 {(uint8_t *)text, cl_rnum_format(text, expires_ms)});
+    else if (keep_ttl)
+        CL_RPROP(c, cl_slice_of("SET"), key, value, cl_slice_of("KEEPTTL"));
+    else
+        CL_RPROP(c, cl_slice_of("SET"), key, value);
 }
 
 /* Set the key, whose entry is e if it exists. */
@@ -83,6 +97,7 @@ void cl_cmd_set(struct cl_resp_client *c)
         return;
     }
     store(c, e, ARG(c, 1), ARG(c, 2), at_ms, o.keep_ttl);
+    say_set(c, ARG(c, 1), ARG(c, 2), at_ms, o.keep_ttl);
     if (o.expiry.at)
         cl_rdb_notify(c->r, CL_RN_GENERIC, "expire", ARG(c, 1), c->db);
     if (!o.get)
@@ -104,6 +119,7 @@ static void set_expiring(struct cl_resp_client *c, const char *name, int64_t uni
     if (!cl_expiry_at(c, &x, name, &at_ms))
         return;
     store(c, cl_rdb_write(c, ARG(c, 1)), ARG(c, 1), ARG(c, 3), at_ms, false);
+    say_set(c, ARG(c, 1), ARG(c, 3), at_ms, false);
     cl_rdb_notify(c->r, CL_RN_GENERIC, "expire", ARG(c, 1), c->db);
     cl_reply_ok(c);
 }
@@ -181,9 +197,14 @@ void cl_cmd_getex(struct cl_resp_client *c)
     reply_value(c, e);
     if (x.at && at_ms <= c->r->now_ms) {
         cl_rdb_delete(c, e);
+        CL_RPROP(c, cl_slice_of("DEL"), ARG(c, 1));
     } else if (x.at || (persist && e->expires_ms)) {
         cl_entry_expire_at(c->r, cl_rdb_of(c), e, at_ms);
         cl_rdb_wrote(c, CL_RN_GENERIC, x.at ? "expire" : "persist", ARG(c, 1));
+        if (x.at)
+            cl_rprop_say_int(c, "PEXPIREAT", ARG(c, 1), at_ms);
+        else
+            CL_RPROP(c, cl_slice_of("PERSIST"), ARG(c, 1));
     }
 }
 
@@ -414,6 +435,7 @@ void cl_cmd_incrbyfloat(struct cl_resp_client *c)
         e->how = CL_R_EMBEDDED;
     }
     cl_rdb_wrote(c, CL_RN_STRING, "incrbyfloat", key);
+    say_set(c, key, s, 0, true);
     cl_reply_slice(c, s);
 }
 

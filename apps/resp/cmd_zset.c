@@ -5,6 +5,7 @@
 #include "evict.h"
 #include "number.h"
 #include "pick.h"
+#include "propagate.h"
 #include "reply.h"
 #include "scan.h"
 #include "zset.h"
@@ -298,6 +299,12 @@ static const char *pop_event(bool max)
     return max ? "zpopmax" : "zpopmin";
 }
 
+/* A command that has waited, or that may take from one of many, as one that does neither. */
+static void say_popped(struct cl_resp_client *c, struct cl_slice key, bool max, int64_t count)
+{
+    cl_rprop_say_int(c, max ? "ZPOPMAX" : "ZPOPMIN", key, count);
+}
+
 static void pop(struct cl_resp_client *c, bool max)
 {
     struct cl_entry *e;
@@ -364,6 +371,7 @@ static void pop_or_wait(struct cl_resp_client *c, bool max)
         cl_reply_slice(c, cl_rz_member(node));
         cl_reply_double(c, node->score);
         cl_rz_remove(c->r, e->zset, node);
+        say_popped(c, ARG(c, i), max, 1);
         cl_zsets_took(c, e, ARG(c, i), pop_event(max));
         return;
     }
@@ -384,6 +392,7 @@ void cl_cmd_bzpopmax(struct cl_resp_client *c)
 static void pop_nested(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, bool max, int64_t count)
 {
     int64_t n = cl_min(count, (int64_t)e->zset->dict.count);
+    say_popped(c, key, max, n);
     cl_reply_array(c, 2);
     cl_reply_slice(c, key);
     cl_reply_array(c, n);

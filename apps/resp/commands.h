@@ -123,6 +123,8 @@ void cl_cmd_config_set(struct cl_resp_client *c);
 void cl_cmd_config_resetstat(struct cl_resp_client *c);
 void cl_cmd_config_rewrite(struct cl_resp_client *c);
 void cl_cmd_time(struct cl_resp_client *c);
+void cl_cmd_bgrewriteaof(struct cl_resp_client *c);
+void cl_cmd_waitaof(struct cl_resp_client *c);
 void cl_cmd_lastsave(struct cl_resp_client *c);
 void cl_cmd_role(struct cl_resp_client *c);
 void cl_cmd_wait(struct cl_resp_client *c);

@@ -7,7 +7,7 @@
 
 #include <ctype.h>
 
-enum kind { NUMBER, MEMORY, POLICY, NOTIFY, PASSWORD, BUFFERS, CONSTANT };
+enum kind { NUMBER, MEMORY, POLICY, NOTIFY, PASSWORD, BUFFERS, APPENDONLY, APPENDFSYNC, CONSTANT };
 
 struct option {
     const char *name;
@@ -31,6 +31,8 @@ static const struct option options[] = {
     {"client-query-buffer-limit", MEMORY, AT(query_most), 1 << 20, UINT32_MAX, NULL},
     {"client-output-buffer-limit", BUFFERS, 0, 0, 0, NULL},
     {"notify-keyspace-events", NOTIFY, AT(notify), 0, 0, NULL},
+    {"auto-aof-rewrite-percentage", NUMBER, AT(rewrite_percent), 0, INT32_MAX, NULL},
+    {"auto-aof-rewrite-min-size", MEMORY, AT(rewrite_least), 0, INT64_MAX, NULL},
     {"hz", NUMBER, AT(hz), 1, 500, NULL},
     {"slowlog-log-slower-than", NUMBER, AT(slowlog_slower_us), -1, INT64_MAX, NULL},
     {"slowlog-max-len", NUMBER, AT(slowlog_most), 0, INT64_MAX, NULL},
@@ -43,7 +45,10 @@ static const struct option options[] = {
     {"requirepass", PASSWORD, AT(password), 0, 0, NULL},
     {"databases", CONSTANT, 0, 0, 0, "16"},
     {"save", CONSTANT, 0, 0, 0, ""},
-    {"appendonly", CONSTANT, 0, 0, 0, "no"},
+    {"appendonly", APPENDONLY, 0, 0, 0, NULL},
+    {"appendfsync", APPENDFSYNC, 0, 0, 0, "always"},
+    {"no-appendfsync-on-rewrite", CONSTANT, 0, 0, 0, "no"},
+    {"aof-load-truncated", CONSTANT, 0, 0, 0, "yes"},
     {"port", CONSTANT, 0, 0, 0, "6379"},
     {"cluster-enabled", CONSTANT, 0, 0, 0, "no"},
     {"list-max-listpack-size", CONSTANT, 0, 0, 0, "-2"},
@@ -80,6 +85,8 @@ void cl_rconfig_default(struct cl_rconfig *f)
                              .pubsub_hard = 32 << 20,
                              .pubsub_soft = 8 << 20,
                              .pubsub_soft_s = 60,
+                             .rewrite_percent = 100,
+                             .rewrite_least = 1 << 20,
                              .hz = 10,
                              .slowlog_slower_us = 10000,
                              .slowlog_most = 128,
@@ -181,8 +188,30 @@ static bool policy(struct cl_slice s, int64_t *out)
     return false;
 }
 
-static const char *set(struct cl_rconfig *f, const struct option *o, struct cl_slice value)
+/* What is not here is refused. */
+static const char *appendonly(const struct cl_resp *r, struct cl_slice value)
 {
+    bool yes = cl_slice_is(value, "yes");
+    if (!yes && !cl_slice_is(value, "no"))
+        return "argument must be 'yes' or 'no'";
+    if (yes == r->durable.on)
+        return NULL;
+    return yes ? "this server was started without a log: start it with --option log=PATH"
+               : "this server has a log, and keeps it: start it without one";
+}
+
+static const char *appendfsync(struct cl_slice value)
+{
+    if (cl_slice_is(value, "always"))
+        return NULL;
+    if (cl_slice_is(value, "everysec") || cl_slice_is(value, "no"))
+        return "'always' is the only one here: a write is answered when it is durable";
+    return "argument(s) must be one of the following: always";
+}
+
+static const char *set(struct cl_resp *r, const struct option *o, struct cl_slice value)
+{
+    struct cl_rconfig *f = &r->config;
     int64_t v = 0, *at = (int64_t *)((char *)f + o->offset);
     switch (o->kind) {
     case NUMBER:
@@ -212,6 +241,10 @@ static const char *set(struct cl_rconfig *f, const struct option *o, struct cl_s
         memcpy(f->password, value.p, value.len);
         f->password[value.len] = 0;
         return NULL;
+    case APPENDONLY:
+        return appendonly(r, value);
+    case APPENDFSYNC:
+        return appendfsync(value);
     case BUFFERS:
         return buffers(f, value) ? NULL : "Wrong number of arguments in buffer limit configuration.";
     default:
@@ -232,7 +265,7 @@ static const struct option *find(struct cl_slice name)
 bool cl_rconfig_set(struct cl_resp *r, struct cl_slice name, struct cl_slice value, const char **why)
 {
     const struct option *o = find(name);
-    *why = o ? set(&r->config, o, value) : NULL;
+    *why = o ? set(r, o, value) : NULL;
     return o && !*why;
 }
 
@@ -261,6 +294,9 @@ static void text_of(const struct cl_resp *r, const struct option *o, char out[CL
         break;
     case PASSWORD:
         snprintf(out, CL_RCONFIG_ROOM, "%s", f->password);
+        break;
+    case APPENDONLY:
+        snprintf(out, CL_RCONFIG_ROOM, "%s", r->durable.on ? "yes" : "no");
         break;
     case BUFFERS:
         snprintf(out, CL_RCONFIG_ROOM, "normal %lld %lld %lld slave 268435456 67108864 60 pubsub %lld %lld %lld",

@@ -1,5 +1,6 @@
 /* See db.h. */
 #include "db.h"
+#include "propagate.h"
 #include "reply.h"
 #include "value.h"
 
@@ -190,6 +191,7 @@ struct cl_entry *cl_rdb_add_in(struct cl_resp *r, struct cl_rdb *db, struct cl_s
 {
     struct cl_entry *e = cl_rmem_new(&r->mem, sizeof *e + key.len);
     *e = (struct cl_entry){.node = {.hash = cl_rdict_hash(&r->secret, key), .key_len = key.len}, .type = (uint8_t)type};
+    e->pass = r->durable.pass;
     e->used_at = lfu(r) ? minutes(r) << 8 | LFU_FIRST : (uint32_t)(r->now_ms / 1000);
     memcpy(e->key, key.p, key.len);
     cl_rdict_add(&r->mem, &db->keys, &e->node);
@@ -238,6 +240,7 @@ void cl_rdb_delete(struct cl_resp_client *c, struct cl_entry *e)
 void cl_rdb_expire(struct cl_resp *r, struct cl_rdb *db, struct cl_entry *e, bool keep)
 {
     r->stats.expired++;
+    cl_rprop_gone(r, db->number, cl_entry_key(e));
     remove_and_tell(r, db, e, CL_RN_EXPIRED, "expired", keep);
 }
 

@@ -26,7 +26,7 @@ void cl_rdb_end(struct cl_resp *r, uint32_t number);
 /* Whether its time is over. */
 static inline bool cl_entry_expired(const struct cl_resp *r, const struct cl_entry *e)
 {
-    return e->expires_ms && e->expires_ms <= r->now_ms;
+    return e->expires_ms && e->expires_ms <= r->now_ms && !r->applying;
 }
 /* The key as it lies there, expired or not; nothing is noted. */
 struct cl_entry *cl_rdb_peek(struct cl_rdb *db, struct cl_slice key);

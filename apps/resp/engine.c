@@ -1,11 +1,14 @@
 /* See engine.h. */
 #include "engine.h"
+#include "apply.h"
 #include "block.h"
 #include "call.h"
 #include "client.h"
 #include "config.h"
 #include "db.h"
+#include "durable.h"
 #include "evict.h"
+#include "propagate.h"
 #include "pubsub.h"
 #include "reply.h"
 #include "table.h"
@@ -117,6 +120,7 @@ int cl_resp_new(const struct cl_resp_settings *s, struct cl_resp **out, char err
 
 static void free_own(struct cl_resp *r)
 {
+    cl_rprop_free(r);
     CL_RDICT_EACH(&r->by_name, n)
     cl_rmem_free(&r->mem, n, sizeof(struct cl_rname) + n->key_len);
     cl_rdict_end(&r->mem, &r->by_name);
@@ -155,6 +159,7 @@ static void wake_all(struct cl_resp *r)
     for (struct cl_resp_client *c; (c = r->woken);) {
         r->woken = c->next_woken;
         c->flags &= ~(uint32_t)CL_RC_WOKEN;
+        cl_rdurable_replied(c);
         if (c->wake)
             c->wake(c->wake_arg);
     }
@@ -179,8 +184,128 @@ uint64_t cl_resp_feed(struct cl_resp_client *c, const uint8_t *data, uint64_t le
     look_at_clock(r);
     uint64_t taken = cl_client_feed(c, data, len);
     r->stats.bytes_in += taken;
+    cl_rprop_end(r); /* keys that made room for bytes alone */
+    cl_rdurable_replied(c);
     wake_all(r);
     return taken;
+}
+
+void cl_resp_propagate(struct cl_resp *r)
+{
+    r->propagation.on = true;
+}
+
+/* All of them may run commands that they were kept from. */
+static void wake_clients(struct cl_resp *r)
+{
+    for (struct cl_resp_client *c = r->clients; c; c = c->next)
+        cl_client_wake(c);
+}
+
+const uint8_t *cl_resp_units(struct cl_resp *r, uint64_t *len, uint64_t *unit)
+{
+    bool stalled = r->propagation.open.len > CL_RESP_UNITS_HIGH;
+    const uint8_t *units = cl_rprop_take(r, len, unit);
+    if (stalled)
+        wake_clients(r);
+    wake_all(r);
+    return units;
+}
+
+uint64_t cl_resp_units_bytes(const struct cl_resp *r)
+{
+    return r->propagation.open.len;
+}
+
+void cl_resp_hold(struct cl_resp *r)
+{
+    r->durable.on = true;
+    r->durable.unit = r->propagation.units;
+    r->durable.room = UINT64_MAX;
+}
+
+void cl_resp_durable(struct cl_resp *r, uint64_t unit)
+{
+    cl_rdurable_until(r, unit);
+    wake_all(r);
+}
+
+uint64_t cl_resp_held(const struct cl_resp_client *c)
+{
+    return cl_rdurable_held(c);
+}
+
+void cl_resp_failed(struct cl_resp *r, int error)
+{
+    cl_rdurable_failed(r, error);
+    wake_all(r);
+}
+
+void cl_resp_log_room(struct cl_resp *r, uint64_t bytes, uint64_t room)
+{
+    r->durable.bytes = bytes;
+    r->durable.room = room;
+}
+
+bool cl_resp_wants_rewrite(const struct cl_resp *r, uint64_t growth)
+{
+    const struct cl_rdurable *d = &r->durable;
+    uint64_t percent = (uint64_t)r->config.rewrite_percent;
+    if (!d->on || d->error || d->rewriting || d->finishing)
+        return false;
+    if (d->asked)
+        return true;
+    uint64_t grown = d->bytes - cl_min(d->bytes, d->base_bytes);
+    if (grown > growth)
+        return true;
+    return percent && d->bytes >= (uint64_t)r->config.rewrite_least && grown >= d->base_bytes / 100 * percent;
+}
+
+void cl_resp_rewrite(struct cl_resp *r)
+{
+    r->durable.asked = false;
+    cl_rrewrite_begin(r);
+}
+
+bool cl_resp_rewrites(const struct cl_resp *r)
+{
+    return r->durable.rewriting;
+}
+
+bool cl_resp_rewrite_step(struct cl_resp *r, uint64_t bytes)
+{
+    return cl_rrewrite_step(r, bytes);
+}
+
+void cl_resp_rewritten(struct cl_resp *r, uint64_t bytes)
+{
+    look_at_clock(r);
+    r->durable.finishing = false;
+    r->durable.rewrites++;
+    r->durable.rewritten_ms = r->now_ms;
+    r->durable.bytes = r->durable.base_bytes = bytes;
+}
+
+void cl_resp_rewrite_abort(struct cl_resp *r)
+{
+    r->durable.rewriting = false;
+    r->durable.base_bytes = r->durable.bytes;
+}
+
+uint64_t cl_resp_rewrite_bytes(const struct cl_resp *r)
+{
+    return r->durable.pass_bytes;
+}
+
+int cl_resp_apply(struct cl_resp *r, const uint8_t *units, uint64_t len, char err[256])
+{
+    look_at_clock(r);
+    int rc = cl_rapply(r, units, len, err);
+    if (r->ready)
+        cl_rblock_serve(r);
+    cl_rprop_end(r);
+    wake_all(r);
+    return rc;
 }
 
 const uint8_t *cl_resp_out(const struct cl_resp_client *c, uint64_t *len)
@@ -192,7 +317,9 @@ const uint8_t *cl_resp_out(const struct cl_resp_client *c, uint64_t *len)
         taken = 0;
     }
     *len = chunk ? chunk->len - taken : 0;
-    return chunk ? chunk->data + taken : NULL;
+    if (c->r->durable.on)
+        *len = cl_min(*len, c->held.open);
+    return *len ? chunk->data + taken : NULL;
 }
 
 void cl_resp_taken(struct cl_resp_client *c, uint64_t n)
@@ -200,6 +327,7 @@ void cl_resp_taken(struct cl_resp_client *c, uint64_t n)
     struct cl_rchain *out = &c->out;
     c->r->stats.bytes_out += n;
     out->bytes -= n;
+    cl_rdurable_taken(c, n);
     for (struct cl_rchunk *chunk; (chunk = out->first);) {
         uint64_t part = cl_min(n, (uint64_t)(chunk->len - out->taken));
         n -= part;
@@ -216,7 +344,9 @@ void cl_resp_taken(struct cl_resp_client *c, uint64_t n)
 
 int cl_resp_ends(const struct cl_resp_client *c)
 {
-    return c->flags & CL_RC_CLOSE_NOW ? 2 : c->flags & CL_RC_CLOSE_AFTER ? 1 : 0;
+    if (c->flags & CL_RC_CLOSE_NOW)
+        return 2;
+    return (c->flags & CL_RC_CLOSE_AFTER) && !cl_rdurable_held(c);
 }
 
 static void idle_clients(struct cl_resp *r)
@@ -234,8 +364,7 @@ static void end_pause(struct cl_resp *r)
     if (!r->paused_until_ms || r->paused_until_ms > r->now_ms)
         return;
     r->paused_until_ms = 0;
-    for (struct cl_resp_client *c = r->clients; c; c = c->next)
-        cl_client_wake(c);
+    wake_clients(r);
 }
 
 int64_t cl_resp_tick(struct cl_resp *r)
@@ -246,6 +375,7 @@ int64_t cl_resp_tick(struct cl_resp *r)
     cl_rblock_timeouts(r);
     idle_clients(r);
     end_pause(r);
+    cl_rprop_end(r);
     wake_all(r);
     int64_t next = cl_rblock_next_ms(r), left = next ? cl_max(next - r->now_ms, (int64_t)1) : TICK_MS;
     return cl_min(left, (int64_t)TICK_MS);

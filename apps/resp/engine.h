@@ -37,6 +37,41 @@ CL_API int cl_resp_ends(const struct cl_resp_client *c);
 /* Look at the time: keys and blocked commands whose time is over. Ten times a second, and when what it returns is
  * over: in how many ms something has to happen, 100 at most. */
 CL_API int64_t cl_resp_tick(struct cl_resp *r);
+/* From here on say what writes do (propagate.h): those who take the units are to come often. */
+CL_API void cl_resp_propagate(struct cl_resp *r);
+/* The units since the last call, joined; NULL: none. They stay until the next call. *unit: the number of the last unit
+ * ever, from 1; 0: there was none. */
+CL_API const uint8_t *cl_resp_units(struct cl_resp *r, uint64_t *len, uint64_t *unit);
+/* How many bytes of units wait to be taken. */
+CL_API uint64_t cl_resp_units_bytes(const struct cl_resp *r);
+
+/* A log or replicas behind the engine (durable.h). From here on replies wait for cl_resp_durable. After
+ * cl_resp_propagate. */
+CL_API void cl_resp_hold(struct cl_resp *r);
+/* Units up to that one are durable. */
+CL_API void cl_resp_durable(struct cl_resp *r, uint64_t unit);
+/* Bytes of a client's replies that wait for it: it is not to be closed for want of something to send. */
+CL_API uint64_t cl_resp_held(const struct cl_resp_client *c);
+/* The log takes nothing any more, by that errno. Clients with replies that wait are closed; writes are refused. */
+CL_API void cl_resp_failed(struct cl_resp *r, int error);
+/* How long the log is, and how many bytes of units it may take: half of them at most by commands that take memory. */
+CL_API void cl_resp_log_room(struct cl_resp *r, uint64_t bytes, uint64_t room);
+/* Whether the log is long enough for a rewrite, by the settings or by having grown by more than `growth`, or one was
+ * asked for; begin it, when all units were taken; whether one
+ * goes on; put about so many bytes of keys, true: with that unit all are; and that from its first unit on the log alone
+ * is there, in so many bytes. */
+CL_API bool cl_resp_wants_rewrite(const struct cl_resp *r, uint64_t growth);
+CL_API void cl_resp_rewrite(struct cl_resp *r);
+CL_API bool cl_resp_rewrites(const struct cl_resp *r);
+CL_API bool cl_resp_rewrite_step(struct cl_resp *r, uint64_t bytes);
+CL_API void cl_resp_rewritten(struct cl_resp *r, uint64_t bytes);
+/* Give up a pass: the log as it is stays right. */
+CL_API void cl_resp_rewrite_abort(struct cl_resp *r);
+/* Bytes that this pass, or the last one, has put. */
+CL_API uint64_t cl_resp_rewrite_bytes(const struct cl_resp *r);
+/* Do what units say (apply.h), whole ones, and serve who blocks on what came. 0, or -EBADMSG with a reason in err: the
+ * state is what the units before the bad one have left. */
+CL_API int cl_resp_apply(struct cl_resp *r, const uint8_t *units, uint64_t len, char err[256]);
 /* Move a manual clock, also back. */
 CL_API void cl_resp_move(struct cl_resp *r, int64_t ms);
 /* Bytes in use, and what they may be. */

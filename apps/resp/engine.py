@@ -63,6 +63,49 @@ class Engine:
         """Move a manual clock."""
         lib.cl_resp_move(self._ptr, ms)
 
+    def propagate(self) -> None:
+        """From here on keep what writes do, for `units`."""
+        lib.cl_resp_propagate(self._ptr)
+
+    def units(self) -> bytes:
+        """What writes have done since the last call, as commands that do the same again (apps/resp/propagate.h)."""
+        return self.take()[0]
+
+    def hold(self) -> None:
+        """From here on replies wait until `durable` says that what they tell of is. After `propagate`."""
+        lib.cl_resp_hold(self._ptr)
+
+    def take(self) -> tuple[bytes, int]:
+        """As `units`, and the number of the last unit ever."""
+        length, unit = ffi.new("uint64_t *"), ffi.new("uint64_t *")
+        at = lib.cl_resp_units(self._ptr, length, unit)
+        return (bytes(ffi.buffer(at, length[0])) if at != ffi.NULL else b""), int(unit[0])
+
+    def durable(self, unit: int) -> None:
+        """Units up to that one are durable."""
+        lib.cl_resp_durable(self._ptr, unit)
+
+    def fail(self, error: int) -> None:
+        """The log takes nothing any more, by that errno."""
+        lib.cl_resp_failed(self._ptr, error)
+
+    def log_room(self, size: int, room: int) -> None:
+        """How many bytes the log is long, and how many more it may take."""
+        lib.cl_resp_log_room(self._ptr, size, room)
+
+    def rewrite(self) -> None:
+        """Begin a rewrite; all units were taken."""
+        lib.cl_resp_rewrite(self._ptr)
+
+    def rewrite_step(self, size: int) -> bool:
+        """Put about so many bytes of keys. True: all were put."""
+        return bool(lib.cl_resp_rewrite_step(self._ptr, size))
+
+    def apply(self, units: bytes) -> None:
+        """Do what another engine's `units` say. Raises CorelaneError if they are none, or do not fit the state."""
+        err = ffi.new("char[256]")
+        check(lib.cl_resp_apply(self._ptr, units, len(units), err), "apply units to a RESP engine", err)
+
     def used(self) -> tuple[int, int]:
         """Bytes in use, and how many may be."""
         limit = ffi.new("uint64_t *")

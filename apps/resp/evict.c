@@ -2,6 +2,7 @@
  * Redis does; the one that expires first is known exactly. */
 #include "evict.h"
 #include "db.h"
+#include "propagate.h"
 #include "reply.h"
 
 #define SPARE_BYTES (4u << 20) /* a span of each class, and some that are empty */
@@ -52,6 +53,7 @@ static void evict(struct cl_resp *r, struct cl_rdb *db, struct cl_entry *e)
     memcpy(name, key.p, key.len);
     key.p = name;
     r->stats.evicted++;
+    cl_rprop_gone(r, db->number, key);
     cl_rdb_remove(r, db, e, false);
     cl_rdb_changed_in(r, db, key);
     cl_rdb_notify(r, CL_RN_EVICTED, "evicted", key, db->number);

@@ -3,6 +3,7 @@
 #include "call.h"
 #include "commands.h"
 #include "db.h"
+#include "durable.h"
 #include "evict.h"
 #include "reply.h"
 
@@ -65,6 +66,15 @@ static bool fits(struct cl_resp_client *c)
     return !takes || cl_evict_for(c->r, 2 * c->queue_bytes);
 }
 
+static bool may_write(struct cl_resp_client *c)
+{
+    const struct cl_rcmd *write = NULL;
+    for (struct cl_rargs *args = c->queue; args; args = args->next)
+        if ((args->cmd->flags & CL_RF_WRITE) && (!write || (args->cmd->flags & CL_RF_DENYOOM)))
+            write = args->cmd;
+    return !write || cl_rdurable_may_write(c, write);
+}
+
 void cl_cmd_exec(struct cl_resp_client *c)
 {
     if (!(c->flags & CL_RC_MULTI)) {
@@ -82,6 +92,8 @@ void cl_cmd_exec(struct cl_resp_client *c)
         cl_rcall_discard(c);
     } else if (!fits(c)) {
         cl_evict_refuse(c);
+        cl_rcall_discard(c);
+    } else if (!may_write(c)) {
         cl_rcall_discard(c);
     } else {
         run_queue(c);

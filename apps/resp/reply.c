@@ -1,5 +1,6 @@
 /* See reply.h. */
 #include "reply.h"
+#include "durable.h"
 #include "number.h"
 
 #include <math.h>
@@ -91,6 +92,8 @@ void cl_reply_drop(struct cl_resp_client *c)
         cl_rmem_free(&c->r->mem, chunk, sizeof *chunk + chunk->room);
     }
     c->out = (struct cl_rchain){0};
+    cl_rdurable_forget(c);
+    c->held = (struct cl_rheld){0};
 }
 
 void cl_reply_line(struct cl_resp_client *c, const char *text)

@@ -20,8 +20,9 @@
 
 #define CL_RESP_VERSION "7.0.15" /* of Redis, whose commands and errors these are */
 #define CL_RESP_DATABASES 16
-#define CL_RESP_INLINE_MOST 65536   /* bytes of an inline command, and of the count lines of another */
-#define CL_RESP_OUT_HIGH (1u << 20) /* replies that wait: above it a client's commands are not run */
+#define CL_RESP_INLINE_MOST 65536     /* bytes of an inline command, and of the count lines of another */
+#define CL_RESP_UNITS_HIGH (1u << 20) /* units that wait to be taken: above it no commands are run */
+#define CL_RESP_OUT_HIGH (1u << 20)   /* replies that wait: above it a client's commands are not run */
 
 /* Types of values. */
 enum cl_rtype { CL_R_STRING = 0, CL_R_LIST, CL_R_SET, CL_R_ZSET, CL_R_HASH, CL_R_STREAM, CL_R_TYPES, CL_R_NONE };
@@ -43,8 +44,8 @@ struct cl_entry {
     uint32_t used_at;   /* seconds when it was used last; with an LFU policy minutes << 8 | counter */
     uint8_t type;       /* enum cl_rtype */
     uint8_t how;        /* of a string: enum cl_rstring; of a set: 1 all were integers so far */
-    uint16_t pad;
-    uint32_t pad2;
+    uint16_t pass;      /* of the rewrite that has put it (durable.h), or during which it was made */
+    uint32_t pad;
     union {
         int64_t integer;
         struct cl_bytes *bytes;
@@ -64,6 +65,8 @@ struct cl_rdb {
     struct cl_entry **heap; /* [heap_room] what expires, the next one first */
     uint32_t heap_n, heap_room;
     struct cl_rtopics watched, blocked;
+    uint64_t rewritten; /* a cursor: where the rewrite is in `keys` */
+    bool rewriting;     /* not all of them were put */
 };
 
 /* Replies that wait to be taken. */
@@ -76,6 +79,14 @@ struct cl_rchain {
     struct cl_rchunk *first, *last;
     uint64_t bytes;
     uint32_t taken; /* of the first */
+};
+
+/* Of the replies that wait the first `open` bytes may be taken, the next `first` when a unit is durable, and so the
+ * `rest` (durable.c). */
+struct cl_rheld {
+    uint64_t open, first, first_unit, rest, rest_unit;
+    struct cl_resp_client *next, *prev; /* those of whom some wait */
+    bool listed;
 };
 
 /* Arguments that outlive the buffer that they came in: in one block. */
@@ -137,6 +148,7 @@ struct cl_resp_client {
     struct cl_rparser parser;
     struct cl_bytes *in; /* of an incomplete command, or of those that wait */
     struct cl_rchain out;
+    struct cl_rheld held;
     int64_t soft_since_ms; /* when `out` came over the soft limit; 0: it is not */
 
     const struct cl_rcmd *cmd; /* that runs */
@@ -161,6 +173,38 @@ struct cl_resp_client {
     void *wake_arg;
 };
 
+/* What writes have done, for a log or for replicas (propagate.h). */
+struct cl_runits {
+    uint8_t *data;
+    uint64_t len, room;
+};
+struct cl_rpropagation {
+    struct cl_runits open, taken;
+    uint64_t units; /* complete ones, ever */
+    uint64_t ended; /* of `open`: where the last complete one ends */
+    uint32_t db;    /* that the unit is in */
+    bool on;
+    bool said; /* the command that runs has said itself what it does */
+};
+
+/* A log behind the engine (durable.h). */
+struct cl_rdurable {
+    bool on;        /* replies wait for it */
+    bool rewriting; /* a pass goes on */
+    bool finishing; /* all keys were put, and what lies before them is still there */
+    bool asked;     /* for one */
+    uint16_t pass;
+    int32_t error;                  /* errno: it has failed, and nothing is written any more */
+    uint64_t unit;                  /* the last one that is durable */
+    uint64_t room;                  /* bytes of units that it may still take */
+    struct cl_resp_client *holding; /* clients with replies that wait */
+    uint64_t refused, unanswered;   /* writes for want of room, or after a failure; clients when it failed */
+    uint64_t bytes, base_bytes;     /* of the log now, and behind the last rewrite */
+    uint64_t pass_bytes;            /* that this pass, or the last one, has put */
+    uint64_t rewrites;              /* complete ones */
+    int64_t rewritten_ms;           /* when the last one was complete; 0: there was none */
+};
+
 /* Settings that CONFIG knows (config.c). */
 struct cl_rconfig {
     uint64_t maxmemory;
@@ -174,6 +218,7 @@ struct cl_rconfig {
     int64_t normal_hard, normal_soft, normal_soft_s;
     int64_t notify; /* CL_RN_* */
     int64_t hz, slowlog_slower_us, slowlog_most, stream_node_entries;
+    int64_t rewrite_percent, rewrite_least; /* auto-aof-rewrite-percentage, -min-size */
     int64_t hash_entries, hash_value, zset_entries, zset_value, set_intset;
     char password[256];
 };
@@ -223,8 +268,11 @@ struct cl_resp {
     struct cl_rtopics channels, patterns;
     struct cl_rready *ready, *ready_last; /* keys that blocked clients may be served from */
     uint64_t dirty;
-    int64_t now_ms;   /* wall clock: constant within a command */
-    int64_t moved_ms; /* what a test has added to the clock, or the clock itself if it is a manual one */
+    struct cl_rpropagation propagation;
+    struct cl_rdurable durable;
+    uint32_t applying; /* what was propagated (apply.c) */
+    int64_t now_ms;    /* wall clock: constant within a command */
+    int64_t moved_ms;  /* what a test has added to the clock, or the clock itself if it is a manual one */
     int64_t started_ms, paused_until_ms;
     uint32_t manual_clock, active_expire;
     uint32_t evict_db; /* where eviction looks next */

@@ -16,6 +16,7 @@
  * turn of another connection or from the clock; cl_tcp_wake then has the client's own connection look. `ended` takes
  * the lock to let go of the client: so whoever has the lock and sees the client sees a connection that exists. */
 #include "serve.h"
+#include "writer.h"
 #include <corelane/libos/sync.h>
 #include <corelane/libos/tcp.h>
 #include <errno.h>
@@ -32,6 +33,7 @@ struct cl_resp_service {
     struct cl_resp *r;
     struct cl_mutex lock; /* of the engine, and of `port` */
     struct cl_resp_port port;
+    struct cl_resp_writer *writer; /* NULL: there is no log */
     uint32_t ipv4;
 };
 
@@ -53,6 +55,8 @@ static bool lock(struct cl_resp_service *s)
 
 static void unlock(struct cl_resp_service *s, bool held)
 {
+    if (s->writer && cl_resp_units_bytes(s->r))
+        cl_resp_writer_signal(s->writer);
     if (held)
         (void)cl_mutex_unlock(&s->lock);
 }
@@ -67,7 +71,7 @@ static void let_go(struct conn *k)
     cl_resp_disconnect(client);
 }
 
-/* Under the lock: write what waits. False: TCP takes no more for now. */
+/* Under the lock: write what waits. False: TCP takes no more for now, or the log has to come first. */
 static bool flush(struct conn *k)
 {
     uint64_t len;
@@ -81,7 +85,7 @@ static bool flush(struct conn *k)
         if ((uint64_t)n < len)
             return false;
     }
-    return true;
+    return cl_resp_held(k->client) == 0;
 }
 
 /* Under the lock: give it bytes, and send its replies, as long as both go on: what was held back by its own replies
@@ -268,7 +272,7 @@ static int64_t tick(void *arg)
     return 0;
 }
 
-int cl_resp_serve(struct cl_runtime *rt, struct cl_resp *r, uint16_t port, uint32_t backlog,
+int cl_resp_serve(struct cl_runtime *rt, struct cl_resp *r, uint16_t port, uint32_t backlog, struct cl_log_shared *log,
                   struct cl_resp_service **out, char err[256])
 {
     const struct cl_every *every;
@@ -280,10 +284,17 @@ int cl_resp_serve(struct cl_runtime *rt, struct cl_resp *r, uint16_t port, uint3
     }
     cl_runtime_info(rt, &info);
     *s = (struct cl_resp_service){.r = r, .ipv4 = info.ipv4};
-    int rc = cl_runtime_listen_tcp(rt, port, backlog, &arriving, s);
+    int rc = log ? cl_resp_writer_new(rt, r, &s->lock, log, &s->writer) : 0;
+    if (rc) {
+        snprintf(err, 256, "cannot start who writes the log: %s", strerror(-rc));
+        free(s);
+        return rc;
+    }
+    rc = cl_runtime_listen_tcp(rt, port, backlog, &arriving, s);
     if (rc) {
         snprintf(err, 256, "cannot serve TCP port %u: %s", port, strerror(-rc));
-        free(s);
+        if (!log) /* else its uthreads have it: the runtime is of no use any more */
+            free(s);
         return rc;
     }
     rc = cl_runtime_every(rt, TICK_NS, tick, s, 0, &every);
@@ -297,7 +308,14 @@ int cl_resp_serve(struct cl_runtime *rt, struct cl_resp *r, uint16_t port, uint3
 
 void cl_resp_service_delete(struct cl_resp_service *s)
 {
+    if (s)
+        cl_resp_writer_delete(s->writer);
     free(s);
+}
+
+const struct cl_resp_writer_counts *cl_resp_service_writer(const struct cl_resp_service *s)
+{
+    return cl_resp_writer_counts(s->writer);
 }
 
 const struct cl_resp_port *cl_resp_service_port(const struct cl_resp_service *s)

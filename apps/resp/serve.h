@@ -3,6 +3,7 @@
 #define CORELANE_APPS_RESP_SERVE_H
 
 #include <corelane/libos/runtime.h>
+#include <corelane/libos/log_shared.h>
 #include "engine.h"
 
 // cffi: begin
@@ -17,11 +18,18 @@ struct cl_resp_port {
 };
 
 /* Serve an engine on a TCP port of a runtime that has not started. backlog: connections that may be half open.
- * -EADDRINUSE, -EINVAL, -ENOMEM, with a reason in err. */
+ * log: what the engine's writes go to, recovered and lent to the runtime; NULL: none. -EADDRINUSE, -EINVAL, -ENOMEM, with a reason in err. */
 CL_API int cl_resp_serve(struct cl_runtime *rt, struct cl_resp *r, uint16_t port, uint32_t backlog,
-                         struct cl_resp_service **out, char err[256]);
+                         struct cl_log_shared *log, struct cl_resp_service **out, char err[256]);
 /* Free what cl_resp_serve made. The runtime must have stopped, or never started. The engine stays the caller's. */
 CL_API void cl_resp_service_delete(struct cl_resp_service *s);
+/* Of the writing of its log, by its uthreads; read by anybody (relaxed). */
+struct cl_resp_writer_counts {
+    uint64_t batches, records, units, bytes; /* durable: what went together, its pieces, units in all, their bytes */
+    uint64_t rewrites, aborted;              /* passes: complete, given up for want of room */
+};
+/* NULL: it has no log. */
+CL_API const struct cl_resp_writer_counts *cl_resp_service_writer(const struct cl_resp_service *s);
 CL_API const struct cl_resp_port *cl_resp_service_port(const struct cl_resp_service *s);
 // cffi: end
 

@@ -95,7 +95,7 @@ static bool set_host(struct cl_tls *t, const char *host)
     const struct cl_openssl *ssl = t->ssl;
     if (is_address(host))
         return ssl->X509_VERIFY_PARAM_set1_ip_asc(ssl->SSL_get0_param(t->session), host) == 1;
-    long sni = ssl->SSL_ctrl(t->session, CL_SSL_CTRL_SET_TLSEXT_HOSTNAME, CL_SSL_TLSEXT_NAMETYPE_HOST_NAME,
+    long sni = ssl->SSL_ctrl(t->session, CL_SSL_CTRL_SET_TLSEXT_HOSTNAME, CL_TLSEXT_NAMETYPE_HOST_NAME,
                              (void *)(uintptr_t)host); /* which is only read */
     return sni == 1 && ssl->SSL_set1_host(t->session, host) == 1;
 }

@@ -50,7 +50,7 @@ ROOMS = {
     "apps/resp": ". kv",
     "apps/raft/transport": "raft/core",
     "apps/raft/node": "raft/core kv",
-    "apps/raft/service": ". raft/node raft/transport raft/core kv",
+    "apps/raft/service": ". raft/node raft/transport raft/core kv kv/stream",
     "apps/raft/sim": "raft/node raft/transport raft/core kv",
     "bench": "raft tenant",
     "bench/bimodal": "tenant",

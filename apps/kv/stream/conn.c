@@ -80,9 +80,32 @@ static uint8_t *spill_of(struct kv_conn *c, struct kv_side *side)
     return kv_front_has(c->front, side->spill_room) ? side->spill : NULL;
 }
 
+void kv_conn_say(struct kv_conn *c, struct kv_side *side, const uint8_t *data, uint64_t len)
+{
+    struct cl_kv_out out = {.data = (uint8_t *)data, .len = len};
+    if (!c->out.len)
+        answer(c, side, &out);
+    else if (!keep(c, &c->out, data, len, 0))
+        c->over = true;
+}
+
+void kv_conn_answered(struct kv_conn *c, const uint8_t *data, uint64_t len, bool ends)
+{
+    c->waits = false;
+    bool kept = !len || keep(c, &c->out, data, len, 0);
+    c->over = c->over || ends || !kept;
+    c->wake(c->link);
+}
+
 /* Execute what is complete of in[0..len). Returns how many bytes are done with. */
 static uint64_t execute(struct kv_conn *c, struct kv_side *side, const uint8_t *in, uint64_t len)
 {
+    const struct kv_elsewhere *e = c->front->elsewhere;
+    if (e) {
+        uint64_t taken = e->run(e->arg, c, side, in, len);
+        c->stopped = !c->over && c->session.skip;
+        return taken;
+    }
     uint64_t done = 0, n;
     bool spills = false;
     int rc;
@@ -140,12 +163,12 @@ static bool hold(struct kv_conn *c, const uint8_t *data, uint64_t len)
 }
 
 /* in[0..len), the beginning of a command, cannot be kept. A value is refused now, and thrown away as it comes, as if nothing
- * of it had been kept before; of a line nobody knows where it ends. */
+ * of it had been kept before; of a line nobody knows where it ends. What is executed elsewhere is not refused here. */
 static void refuse_held(struct kv_conn *c, struct kv_side *side, const uint8_t *in, uint64_t len)
 {
     struct cl_kv_out out = {side->scratch, 0, CL_KV_ANSWER_ROOM, NULL, 0};
     uint64_t n = 0;
-    if (c->session.want) {
+    if (c->session.want && !c->front->elsewhere) {
         c->session.keeps = 1;
         if (cl_kv_process(&c->session, in, len, &n, &out) == CL_KV_QUIT)
             c->over = true;
@@ -176,7 +199,15 @@ static uint64_t go_on_with_held(struct kv_conn *c, struct kv_side *side, const u
 static uint64_t begin(struct kv_conn *c, struct kv_side *side, const uint8_t *data, uint64_t len)
 {
     uint64_t done = execute(c, side, data, len);
-    if (c->over || c->stopped || c->yields || done == len) {
+    if (c->stopped && c->front->elsewhere) { /* in parts: it may not come in one piece again */
+        const uint8_t *end = memchr(data + done, '\n', len - done);
+        uint64_t line = (uint64_t)(end - data) + 1 - done;
+        if (!hold(c, data + done, line))
+            refuse_held(c, side, data + done, line);
+        return done + line;
+    }
+    bool paused = c->yields || c->waits || (c->front->elsewhere && c->out.len);
+    if (c->over || c->stopped || paused || done == len) {
         c->stopped = false; /* the transport has the command */
         return done;
     }
@@ -218,7 +249,7 @@ int64_t kv_conn_take(struct kv_conn *c, struct kv_side *side, const uint8_t *dat
     if (side->ahead.n)
         kv_ahead_fetch(&side->ahead, side->thread->store);
     /* What is held is one command, and goes first: it is never what ends a turn. */
-    while (at < all && !c->over && !c->out.len && !c->yields)
+    while (at < all && !c->over && !c->out.len && !c->yields && !c->waits)
         at += (c->in.len ? go_on_with_held : begin)(c, side, data + at, all - at);
     if (cl_unlikely(c->over)) {
         let_go(c, &c->in);
@@ -257,9 +288,9 @@ bool kv_conn_go_on(struct kv_conn *c, struct kv_side *side)
 {
     begin_turn(c, side);
     flush(c, side);
-    if (!c->out.len && c->stopped && !c->over && execute(c, side, c->in.data, c->in.len) == c->in.len)
+    if (!c->out.len && c->stopped && !c->waits && !c->over && execute(c, side, c->in.data, c->in.len) == c->in.len)
         let_go(c, &c->in);
-    c->over = c->over || (c->ended && !c->stopped);
+    c->over = c->over || (c->ended && !c->stopped && !c->waits);
     show_state(c);
     return c->out.len == 0;
 }
@@ -267,7 +298,7 @@ bool kv_conn_go_on(struct kv_conn *c, struct kv_side *side)
 bool kv_conn_end(struct kv_conn *c)
 {
     c->ended = true;
-    c->over = c->over || !c->stopped;
+    c->over = c->over || !(c->stopped || c->waits);
     show_state(c);
     return kv_conn_done(c);
 }

@@ -15,6 +15,8 @@
  *   a value      SERVER_ERROR out of memory storing object; it is thrown away as it comes
  *   a line       SERVER_ERROR out of memory reading request, and the connection is over
  *   an answer    SERVER_ERROR out of memory writing get response, and the connection is over
+ * Where somebody else executes (front.h, kv_elsewhere), a connection has one turn of commands under way, and takes nothing
+ * before its answer has come and gone.
  * A line of more than KV_LINE_PATIENCE bytes that has not ended and is no get or gets ends the connection without a
  * word, as in memcached.
  *
@@ -74,13 +76,17 @@ struct kv_conn {
     bool kicked;  /* since it said nothing */
     bool stopped; /* the command in `in` waits for room to answer */
     bool yields;  /* more has come than the last turn was for */
+    bool waits;   /* for the answer of who executes elsewhere */
     uint32_t number;
     /* For anybody, relaxed, as the last ones. */
     uint32_t state;  /* enum kv_conn_state */
     uint32_t last_s; /* the store's time of the last command */
     struct kv_watcher watcher;
     struct kv_held in, out;
-    uint32_t kind; /* enum kv_kind (front.h) */
+    /* Have kv_conn_go_on called soon. For what is answered later. */
+    void (*wake)(void *link);
+    uint32_t serial; /* of all that had its place, the low bits */
+    uint32_t kind;   /* enum kv_kind (front.h) */
     uint32_t peer, own;
     uint16_t peer_port, own_port;
 } CL_ALIGNED(CL_CACHELINE);
@@ -105,6 +111,10 @@ static inline bool kv_conn_watches(const struct kv_conn *c)
     return c->watcher.kinds != 0;
 }
 void kv_conn_show(struct kv_conn *c, struct kv_side *side);
+/* For who executes elsewhere. Send an answer from inside of `run`; what finds no room is kept. */
+void kv_conn_say(struct kv_conn *c, struct kv_side *side, const uint8_t *data, uint64_t len);
+/* The turn that was under way is answered: from anywhere on the connection's kthread. `ends`: nothing is executed after it. */
+void kv_conn_answered(struct kv_conn *c, const uint8_t *data, uint64_t len, bool ends);
 /* Free what it holds. */
 void kv_conn_release(struct kv_conn *c);
 

@@ -83,6 +83,7 @@ void cl_kv_front_delete(struct cl_kv_front *f)
 struct kv_conn *kv_front_open(struct cl_kv_front *f, enum kv_kind kind)
 {
     struct kv_conn *c = NULL;
+    uint32_t serial;
     cl_spin_lock(&f->lock);
     if (f->n_free) {
         cl_store_relaxed(&f->n_free, f->n_free - 1); /* relaxed, as the next ones: others read them to be shown */
@@ -92,14 +93,16 @@ struct kv_conn *kv_front_open(struct cl_kv_front *f, enum kv_kind kind)
     } else {
         cl_count(&f->rejected, 1);
     }
+    serial = (uint32_t)f->opened;
     cl_spin_unlock(&f->lock);
     if (!c)
         return NULL;
     *c = (struct kv_conn){.front = f,
                           .number = (uint32_t)(c - f->conns),
+                          .serial = serial,
                           .kind = kind,
-                          .session.may_watch = 1,
-                          .session.most = f->config.requests_per_event};
+                          .session.may_watch = !f->elsewhere,
+                          .session.most = f->elsewhere ? 0 : f->config.requests_per_event};
     return c;
 }
 

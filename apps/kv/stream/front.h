@@ -51,6 +51,16 @@ CL_API void cl_kv_front_delete(struct cl_kv_front *front);
 CL_API void cl_kv_front_counts(const struct cl_kv_front *front, struct cl_kv_front_counts *out);
 // cffi: end
 
+/* Who executes commands in the store's place, and answers later: one turn of a connection at a time. A closed connection is
+ * known by its state and serial. */
+struct kv_elsewhere {
+    void *arg;
+    /* Begin a turn with the first commands of in[0..len), at least one if it is complete, or with the next part of a
+     * retrieval of which session.skip bytes are done. Returns how many bytes are done with. Then kv_conn.waits, or what
+     * is complete was answered (kv_conn_say), or session.want is as of cl_kv_process. */
+    uint64_t (*run)(void *arg, struct kv_conn *c, struct kv_side *side, const uint8_t *in, uint64_t len);
+};
+
 enum kv_kind { KV_TCP, KV_UNIX };
 
 #define KV_FIRST_NUMBER 3 /* of connections; before them come the sockets that listen */
@@ -63,10 +73,11 @@ struct cl_kv_front {
     struct cl_kv *store;
     struct cl_kv_front_config config;
     char *path;
-    void *places;          /* memory of: */
-    struct kv_conn *conns; /* [max_connections] */
-    uint32_t *free;        /* places that are free: a stack */
-    uint32_t n_free;       /* under the lock, as all up to `rejected` */
+    void *places;                         /* memory of: */
+    struct kv_conn *conns;                /* [max_connections] */
+    const struct kv_elsewhere *elsewhere; /* NULL: the store executes; set before the first connection */
+    uint32_t *free;                       /* places that are free: a stack */
+    uint32_t n_free;                      /* under the lock, as all up to `rejected` */
     struct cl_spin lock;
     uint32_t most;
     uint64_t opened, rejected;

@@ -29,6 +29,11 @@ static int64_t write_tcp(void *link, const void *data, int64_t len)
     return cl_tcp_write(link, data, len);
 }
 
+static void wake_tcp(void *link)
+{
+    (void)cl_tcp_wake(link);
+}
+
 /* Of one that is over, and may have bytes on their way to us. */
 
 static int64_t drop_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg)
@@ -92,14 +97,6 @@ static int64_t on_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, 
     return took;
 }
 
-/* Others have had their turns. */
-static void on_woken(struct cl_tcp_conn *c, void *arg)
-{
-    struct kv_conn *conn = arg;
-    conn->yields = false;
-    cl_tcp_resume(c);
-}
-
 static void on_writable(struct cl_tcp_conn *c, void *arg)
 {
     struct kv_conn *conn = arg;
@@ -109,6 +106,18 @@ static void on_writable(struct cl_tcp_conn *c, void *arg)
         leave(c, conn);
     else
         cl_tcp_resume(c);
+}
+
+/* Others have had their turns, or what was executed elsewhere is answered. */
+static void on_woken(struct cl_tcp_conn *c, void *arg)
+{
+    struct kv_conn *conn = arg;
+    if (conn->front->elsewhere) {
+        on_writable(c, arg);
+        return;
+    }
+    conn->yields = false;
+    cl_tcp_resume(c);
 }
 
 /* Answers to what came before the FIN are still the peer's. */
@@ -164,6 +173,7 @@ static void on_opened(struct cl_tcp_conn *c, void *arg)
     }
     cl_tcp_ends(c, &conn->peer, &conn->peer_port, &conn->own_port);
     conn->write = write_tcp;
+    conn->wake = wake_tcp;
     conn->link = c;
     conn->last_s = side->thread->now_s;
     cl_store_relaxed(&conn->state, KV_CONN_READ);

@@ -120,6 +120,10 @@ struct cl_tcp_info {
  * -EADDRINUSE, -EINVAL, -ENOMEM. */
 CL_API int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog,
                                  const struct cl_tcp_events *events, void *arg);
+/* Take no more connections to a port: SYNs are answered by a reset from now on. Those that are open, or being opened, go
+ * on; the port may be listened to again. Any thread, while the runtime exists. -ENOENT: it has no listener of the event
+ * form. */
+CL_API int cl_runtime_unlisten_tcp(struct cl_runtime *rt, uint16_t port);
 /* How connections of the runtime answer congestion, from now on; before the first of them. rule: "cubic", "newreno" or
  * "dctcp" (RFC 8257: for a data centre whose switches mark, and whose hosts all do this). ecn (RFC 3168): 0 no, 1 offer
  * and take it, 2 take it where a peer offers it, the default. -EINVAL, -ENOMEM. */

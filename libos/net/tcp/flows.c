@@ -37,6 +37,10 @@ static void delete_net(struct cl_tcp_net *net)
     for (unsigned i = 0; net->listeners && i < CL_UDP_PORTS; i++)
         if (net->listeners[i] && !net->listeners[i]->accepts) /* else it is one of the sockets', which free it */
             free(net->listeners[i]);
+    for (struct cl_tcp_listener *l; (l = net->done);) {
+        net->done = l->next;
+        free(l);
+    }
     cl_streams_delete(net->connections.streams);
     cl_tcp_serving_delete(net->connections.serving);
     if (net->blocks)
@@ -153,6 +157,21 @@ int cl_tcp_listen_on(struct cl_netif *nif, uint16_t port, uint32_t backlog, cons
     if ((rc = cl_tcp_publish(nif, port, l)))
         free(l);
     return rc;
+}
+
+int cl_tcp_unlisten(struct cl_netif *nif, uint16_t port)
+{
+    struct cl_tcp_net *net = nif->tcp ? cl_tcp_net_of(nif) : NULL;
+    struct cl_tcp_listener *l = net ? cl_tcp_listener_on(net, cl_be16(port)) : NULL;
+    /* Relaxed: what it is stays where it is. */
+    if (!l || l->accepts ||
+        !__atomic_compare_exchange_n(&net->listeners[cl_be16(port)], &l, NULL, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED))
+        return -ENOENT;
+    l->next = cl_load_relaxed(&net->done);
+    while (!__atomic_compare_exchange_n(&net->done, &l->next, l, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        ;
+    return 0;
 }
 
 int cl_tcp_set_congestion(struct cl_netif *nif, const char *rule, uint32_t ecn)

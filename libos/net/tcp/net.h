@@ -37,6 +37,7 @@ struct cl_tcp_net {
     struct cl_pool *pool;
     struct cl_tcp_block *blocks; /* [CL_TCP_CONNECTIONS] */
     struct cl_tcp_kthread_counts *counts;
+    struct cl_tcp_listener *done;       /* that listen no more: connections may point to them. Pushed by anybody */
     struct cl_tcp_listener **listeners; /* [65536] by port in network byte order; acquire/release; never freed */
     struct cl_tcp_stack stack;
     struct cl_flow_secret port_secret;

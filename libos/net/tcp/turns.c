@@ -10,6 +10,7 @@
 #include <string.h>
 
 #define USER_BYTES (3 * CL_CACHELINE) /* of what a user has of a connection, that are sent for when its turn begins */
+#define GATHER_NS 16000               /* that an answer waits for those of the same burst */
 
 static const struct cl_flow_key *key_of_conn(const struct cl_tcp_conn *c)
 {
@@ -207,25 +208,33 @@ static void prefetch(const struct cl_flow *f)
         cl_prefetch_write((const char *)f + i);
 }
 
-/* More turns follow at once, as a rule of a burst that has come together: what they answer leaves together, when the last of
- * them is made. Each doorbell would have to take the ring's line from a receiver that polls it. Not where answers are
- * slow: those leave one by one. `next`: whose turn comes after the one that begins now. */
-static void gather(struct cl_netq *q, const struct cl_flow *next)
+static bool gathers(const struct cl_netq *q)
 {
-    if (q->flush_at == CL_NETQ_FLUSH && next)
+    return q->flush_at == CL_NETQ_TX && !q->full_since_tsc && !q->nic->tx_calls;
+}
+
+/* More turns follow at once, as a rule of a burst that has come together: what they answer leaves together, when the last of
+ * them is made, or GATHER_NS after the first. Each doorbell would have to take the ring's line from a receiver that polls
+ * it. Not where answers are slow: those leave one by one. `next`: whose turn comes after the one that begins now. */
+static void gather(const struct cl_tcp_flow_turn *t, const struct cl_flow *next, uint64_t *since_ns)
+{
+    struct cl_netq *q = t->q;
+    if (q->flush_at == CL_NETQ_FLUSH && next) {
         q->flush_at = CL_NETQ_TX;
-    else if (q->flush_at == CL_NETQ_TX && !next && !q->full_since_tsc)
+        *since_ns = t->turn.now_ns;
+    } else if (gathers(q) && !next) {
         q->flush_at = 1;
+    } else if (gathers(q) && q->n_tx && t->turn.now_ns - *since_ns > GATHER_NS) {
+        cl_netq_ring(q);
+    }
 }
 
 /* No more turns: what was gathered leaves, if the last of them did not send it. */
 static void settle(struct cl_netq *q)
 {
-    if (q->flush_at != CL_NETQ_TX || q->full_since_tsc || q->nic->tx_calls)
-        return;
-    if (q->n_tx)
+    if (gathers(q) && q->n_tx)
         cl_netq_ring(q);
-    else
+    else if (gathers(q))
         q->flush_at = CL_NETQ_FLUSH;
 }
 
@@ -234,6 +243,7 @@ struct cl_flow *cl_tcp_flows_run(struct cl_netif *nif, struct cl_flow *f, struct
 {
     struct cl_tcp_flow_turn t = cl_tcp_turn_on(cl_tcp_net_of(nif));
     const struct cl_flow *next;
+    uint64_t since_ns = t.turn.now_ns;
     while (f && f->key.protocol == CL_IPPROTO_TCP) {
         if (!t.looked)
             place(&t.turn);
@@ -246,7 +256,7 @@ struct cl_flow *cl_tcp_flows_run(struct cl_netif *nif, struct cl_flow *f, struct
         if (f && cl_unlikely(t.q->nic->tx_calls))
             cl_netq_pace(t.q, at, false);
         else if (f)
-            gather(t.q, next);
+            gather(&t, next, &since_ns);
     }
     settle(t.q);
     return f;

@@ -80,7 +80,7 @@ def test_clients_that_stop_in_the_middle_of_a_value() -> None:
 
 
 def test_many_slow_readers() -> None:
-    """Their replies count as memory, within the bound."""
+    """Their replies count as memory. At twice the bound whoever adds to it is cut off; writes are refused before."""
     with beside() as (served, other):
         with served.connect() as client:
             client.sendall(encode("SET", "big", "x" * 100_000))
@@ -88,7 +88,7 @@ def test_many_slow_readers() -> None:
         links = []
         for _ in range(40):
             links += hp.stopped(served.connect, encode("GET", "big") * 200, 1, other)
-            assert served.stat("memory_used") <= MOST
+            assert served.stat("memory_used") <= 2 * MOST + (1 << 20)
         assert served.stat("held_back") > 0
         for link in links:
             link.close()

@@ -118,6 +118,25 @@ static void half_open_ends(void)
     CHECK(count(1, CL_TCPF_SYN) >= 6);
 }
 
+/* Each SYN is answered, and the half-open connection is given up when its time is over nevertheless. */
+static void syns_that_come_again_put_nothing_off(void)
+{
+    struct cl_tcp_segment syn = {.seq = 9, .flags = CL_TCPF_SYN, .window = 100};
+    uint8_t bytes[64];
+    listen_on(&hosts[1], 80, &events, &apps[1]);
+    hosts[0].mute = true;
+    for (unsigned i = 0; i < 200; i++) {
+        arrive(&hosts[1], bytes, cl_tcp_segment_write(&syn, 2000, 80, bytes));
+        world_run(SECOND / 2);
+    }
+    unsigned n = count(1, CL_TCPF_SYN);
+    CHECK(n >= 200);
+    CHECK(nth(1, CL_TCPF_SYN, 0, NULL)->seq == nth(1, CL_TCPF_SYN, 50, NULL)->seq);
+    CHECK(nth(1, CL_TCPF_SYN, 0, NULL)->seq != nth(1, CL_TCPF_SYN, n - 1, NULL)->seq, "the first one lives");
+    world_run(200 * SECOND);
+    CHECK_EQ(hosts[1].listener.pending, 0);
+}
+
 static void backlog_is_bounded(void)
 {
     struct cl_tcp_segment syn = {.seq = 9, .flags = CL_TCPF_SYN, .window = 100};
@@ -344,6 +363,7 @@ static const struct scenario cases[] = {
     CASE(nobody_answers),
     CASE(synack_is_lost),
     CASE(half_open_ends),
+    CASE(syns_that_come_again_put_nothing_off),
     CASE(backlog_is_bounded),
     CASE(resets_must_be_exact),
     CASE(challenges_are_limited),

@@ -1,0 +1,30 @@
+/* Who writes units of the engine to its log. A few uthreads take turns: one takes all units that there are, appends
+ * them as one record (in pieces, if it is too long for one: all but the last are of kind CL_RESP_PIECE), and waits
+ * until it is durable, while the next one takes what has come meanwhile. How many of them share a flush, and how many
+ * flushes are under way, is the log's to find out (docs/log.md, "Batching").
+ *
+ * Two locks, in this order: `submit`, of who takes units and appends them, so that records are in the order of their
+ * units; and the engine's, which nobody holds while he waits for the log. */
+#ifndef CORELANE_APPS_RESP_WRITER_H
+#define CORELANE_APPS_RESP_WRITER_H
+
+#include <corelane/libos/log_shared.h>
+#include <corelane/libos/runtime.h>
+#include <corelane/libos/sync.h>
+#include "engine.h"
+#include "serve.h"
+
+#define CL_RESP_PIECE 1
+
+struct cl_resp_writer;
+
+/* The engine says what it does and holds its replies from here on. lock: the engine's. -ENOMEM, -EAGAIN. */
+int cl_resp_writer_new(struct cl_runtime *rt, struct cl_resp *r, struct cl_mutex *lock, struct cl_log_shared *log,
+                       struct cl_resp_writer **out);
+/* Under the engine's lock: there are units. */
+void cl_resp_writer_signal(struct cl_resp_writer *w);
+/* The runtime has stopped. NULL is allowed. */
+void cl_resp_writer_delete(struct cl_resp_writer *w);
+const struct cl_resp_writer_counts *cl_resp_writer_counts(const struct cl_resp_writer *w);
+
+#endif
