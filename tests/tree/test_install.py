@@ -62,6 +62,7 @@ def test_an_installed_corelane_is_whole(installed):
     assert {p.name for p in (installed / "corelane" / "examples").iterdir() if p.is_file()} == examples
     assert (installed / "corelane" / "libos" / "sched" / "uthreads_gdb.py").exists()
     lib = installed / "corelane" / "runtime" / "_lib"
+    assert (lib / "libcorelane-posix.so").exists()
     assert (lib / "pkgconfig" / "corelane.pc").exists()
     assert len(list((lib / "cmake" / "corelane").glob("corelane-config*.cmake"))) == 2
     assert_benchmarks_can_compile(installed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -129,6 +130,20 @@ def test_memcached(serve: Callable[..., Server]) -> None:
 def test_memcached_in_all(serve: Callable[..., Server], threads: int, kthreads: int) -> None:
     server = memcached(serve, threads, kthreads)
     assert "All tests passed" in server.run("memccapable", "-h", OURS)
+
+
+@pytest.mark.soak(takes_s=6)
+def test_ten_thousand_connections(serve: Callable[..., Server]) -> None:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if most < 11_000:
+        pytest.skip(f"needs 11000 open files, and may have {most}: ulimit -n 11000")
+    command = ("memcached", "-u", "root", "-t", "2", "-c", "10500", "-l", "0.0.0.0")
+    server = serve(*command, port=11211, kthreads=2)
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(contextlib.closing(server.connect())) for _ in range(10_000)]
+        for client in clients:
+            client.sendall(b"version\r\n")
+        assert all(client.recv(100).startswith(b"VERSION ") for client in clients)
 
 
 def test_redis(serve: Callable[..., Server], tmp_path: Path) -> None:
