@@ -1,5 +1,5 @@
-"""Stock redis-server as a baseline over TCP: started here, stopped by its pid. Nothing of it goes to a disk, unless it is
-told to."""
+"""Stock redis-server as a baseline over TCP: started here, stopped by its pid. Nothing of it goes to a disk, unless it
+is told to."""
 
 from __future__ import annotations
 
