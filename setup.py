@@ -4,6 +4,7 @@ Needs gcc (or $CC) and nothing else. Objects and dependency files stay in build/
 recompiles one object. The library, the cffi modules and the public headers land beside the Python files that use them:
 
     runtime/_lib/libcorelane.so            every C source of every floor
+    runtime/_lib/libcorelane-posix.so      what is preloaded into programs of others (PRELOAD)
     runtime/_include/corelane/<floor>/*.h  the public headers (include/): what a C server compiles against
     runtime/_lib/pkgconfig, _lib/cmake     how pkg-config and CMake find both (packaging/)
     <floor>/_native.abi3.so                cffi bindings of that floor's headers, public and private
@@ -57,10 +58,15 @@ LDFLAGS = shlex.split(
 )
 
 
+# Has libc's names for its functions, so it is a library of its own.
+PRELOAD = Path("libos/posix/preload")
+
+
 def c_sources() -> list[Path]:
     """Every C and assembly source of the library, relative to the root; never empty."""
     found = [p for floor in FLOORS for ext in ("*.c", "*.S") for p in (ROOT / floor).rglob(ext)]
     found = sorted(p.relative_to(ROOT) for p in found if "_include" not in p.parts and not p.name.startswith("_native"))
+    found = [p for p in found if p.parent != PRELOAD]
     if not found:
         raise SystemExit("no C sources found: the source tree is incomplete (an sdist made without its .c files?)")
     return found
@@ -160,6 +166,19 @@ def build_library(out: Path, objdir: Path) -> None:
         linked.write_text(listing)
 
 
+def build_preload(lib: Path, objdir: Path) -> None:
+    """Compile and link libcorelane-posix.so beside libcorelane.so, which it uses."""
+    sources = sorted(p.relative_to(ROOT) for p in (ROOT / PRELOAD).glob("*.c"))
+    done = [compile_one(s, objdir, CFLAGS) for s in sources]
+    library = lib / "libcorelane-posix.so"
+    newest = max(o.stat().st_mtime_ns for o, _ in done)
+    if not library.exists() or library.stat().st_mtime_ns < newest:
+        cc = shlex.split(os.environ.get("CC", "gcc"))
+        link = ["-shared", "-pthread", "-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,noexecstack", "-Wl,-rpath,$ORIGIN"]
+        soname = f"-Wl,-soname,{library.name}"
+        run([*cc, *link, soname, *(str(o) for o, _ in done), f"-L{lib}", "-lcorelane", "-ldl", "-o", str(library)])
+
+
 def install_headers(out: Path) -> None:
     """Copy the public headers, keeping their folders, so that they include each other as in the tree."""
     for header in public_headers():
@@ -245,6 +264,7 @@ class BuildNative(build_ext):
         objdir = ROOT / "build" / "obj" / "plain"
         lib = base / "runtime" / "_lib"
         build_library(lib, objdir)
+        build_preload(lib, objdir)
         install_headers(base / "runtime" / "_include")
         install_packaging(lib)
         for floor, ffi in make_ffis().items():

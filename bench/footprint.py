@@ -110,7 +110,7 @@ def pss_bytes(pid: int, mapping: str = "") -> int:
     was ever touched.
     """
     total, wanted, seen = 0, not mapping, False
-    for line in Path(f"/proc/{pid}/{'smaps' if mapping else 'smaps_rollup'}").read_text().splitlines():
+    for line in Path(f"/proc/{pid}/{'smaps' if mapping else 'smaps_rollup'}").read_text(errors="replace").splitlines():
         if mapping and "-" in line.split(" ", 1)[0]:
             wanted = mapping in line
         elif wanted and line.startswith("Pss:"):

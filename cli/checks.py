@@ -133,11 +133,12 @@ def idle(system: System) -> Check:
         return Check("idle states", "ok", f"{found}; /dev/cpu_dma_latency may be held at 0")
     meaning = "waking a sleeping core takes up to tens of microseconds: matters for adaptive and blocking mode"
     if device.exists():
-        mend = "sudo chmod o+w /dev/cpu_dma_latency"
+        mend = "sudo setfacl -m u:$(id -un):w /dev/cpu_dma_latency"
         return Check("idle states", "warn", f"{found}; /dev/cpu_dma_latency not writable", meaning, mend)
     found += "; no /dev/cpu_dma_latency"
     if number := system.misc_device("cpu_dma_latency"):
-        mend = f"sudo mknod -m 666 /dev/cpu_dma_latency c 10 {number}"
+        allow = "sudo setfacl -m u:$(id -un):w /dev/cpu_dma_latency"
+        mend = f"sudo mknod -m 600 /dev/cpu_dma_latency c 10 {number} && {allow}"
         return Check("idle states", "warn", found, meaning, mend)
     if states:
         mend = "echo 1 | sudo tee /sys/devices/system/cpu/cpu*/cpuidle/state[1-9]*/disable"
@@ -193,7 +194,7 @@ def memlock(system: System) -> Check:
         return Check("memlock", "ok", "unlimited" if limit < 0 else f"{limit >> 20} MiB")
     if "CAP_IPC_LOCK" in system.capabilities():
         return Check("memlock", "ok", f"{limit >> 10} KiB, and CAP_IPC_LOCK lifts it")
-    line = r"printf '* - memlock unlimited\nroot - memlock unlimited\n'"
+    line = 'echo "$(id -un) - memlock unlimited"'
     mend = f"{line} | sudo tee /etc/security/limits.d/corelane.conf  # then log in again"
     return Check(
         "memlock", "warn", f"{limit >> 10} KiB", "buffers may be swapped, and AF_XDP may be refused memory", mend
@@ -261,11 +262,12 @@ TAP_FOR_USER = (
 def tun(system: System) -> Check:
     """/dev/net/tun, and who may make taps."""
     device, meaning = system.path("/dev/net/tun"), "tap devices cannot be made"
+    allow = "sudo setfacl -m u:$(id -un):rw /dev/net/tun"
     if not device.exists():
-        mend = "sudo mkdir -p /dev/net && sudo mknod -m 666 /dev/net/tun c 10 200"
+        mend = f"sudo mkdir -p /dev/net && sudo mknod -m 600 /dev/net/tun c 10 200 && {allow}"
         return Check("tap", "missing", "no /dev/net/tun", meaning, mend)
     if not system.may_write(device):
-        mend = f"sudo setfacl -m u:$(id -un):rw /dev/net/tun && {TAP_FOR_USER}"
+        mend = f"{allow} && {TAP_FOR_USER}"
         return Check("tap", "missing", "/dev/net/tun is not writable", meaning, mend)
     if "CAP_NET_ADMIN" in system.capabilities():
         return Check("tap", "ok", "/dev/net/tun may be opened, and taps made")

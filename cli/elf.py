@@ -123,7 +123,7 @@ def _library_folders() -> list[Path]:
     todo = [Path("/etc/ld.so.conf")]
     while todo:
         try:
-            lines = todo.pop().read_text().splitlines()
+            lines = os.fsdecode(todo.pop().read_bytes()).splitlines()  # paths are bytes
         except OSError:
             continue
         for line in lines:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+import contextlib
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..bench.load.command import Job, Outcome
     from ..bench.load.measuring import Plan
     from ..bench.load.sockload.sockload import Functions
+    from ..libos import Runtime
 
 IMPORTS = ("..bench.load.command", "..bench.load.reporting")
 
@@ -64,7 +65,7 @@ def header(text: str) -> str:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options, in groups."""
-    parser.add_argument("url", help="memcached:// redis:// http:// udp:// tcp:// HOST:PORT")
+    parser.add_argument("url", help="memcached:// redis:// rediss:// http:// https:// udp:// tcp:// HOST:PORT")
     what = parser.add_argument_group("load")
     what.add_argument("--rate", type=rate, default=(1000.0, 1000.0), metavar="R", help="requests/s, 10k, or 10k..2M")
     what.add_argument("--seconds", type=values.seconds, default=10.0, metavar="S", help="of each load (default 10)")
@@ -86,6 +87,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     client.add_argument("--no-share", action="store_true", help="do not measure the client's own share")
     client.add_argument("--deep-idle", action="store_true", help="leave idle states alone")
+    _add_way(parser.add_argument_group("what carries it, instead of the kernel's sockets"))
+    _add_tls(parser.add_argument_group("TLS"))
     _add_outputs(parser.add_argument_group("output"))
 
 
@@ -101,6 +104,67 @@ def _add_workload(group: Any) -> None:
     group.add_argument("--request", metavar="MODULE:FUNCTION", help="udp, tcp: writes a request (numba)")
     group.add_argument("--reply", metavar="MODULE:FUNCTION", help="says whether a reply is whole and right (numba)")
     group.add_argument("--header", type=header, action="append", default=[], metavar="LINE", help="http: one more")
+
+
+def _add_way(group: Any) -> None:
+    place = group.add_mutually_exclusive_group()
+    place.add_argument(
+        "--socket", type=values.socket, metavar="PATH", help="the dataplane: an application of the iokernel there"
+    )
+    place.add_argument("--nic", metavar="NIC", help="a NIC of its own: af_xdp:IF or tap:NAME, as of corelane run")
+    group.add_argument("--address", type=values.interface, metavar="A.B.C.D/N", help="with --nic: its IPv4 address")
+    group.add_argument("--name", type=values.app_name, default="load", help="with --socket: the application's (load)")
+
+
+def _add_tls(group: Any) -> None:
+    group.add_argument("--insecure", action="store_true", help="do not look at the server's certificate")
+    group.add_argument("--ca", metavar="FILE", help="trust certificates signed by these (PEM), not this machine's")
+
+
+@contextlib.contextmanager
+def carried(options: argparse.Namespace) -> Iterator[Runtime | None]:
+    """The runtime that carries the load; None: the kernel's sockets do. WrongUsage if words do not go together."""
+    if not options.socket and not options.nic:
+        if options.address:
+            raise WrongUsage("--address", "the kernel's sockets have the machine's addresses", "give a --nic beside it")
+        yield None
+        return
+    if options.threads > 1:
+        raise WrongUsage(
+            f"--threads {options.threads}", "over the dataplane there is one thread of load", "leave it out"
+        )
+    if options.socket and options.address:
+        raise WrongUsage("--address", "the iokernel gives addresses", "say there which one, by [apps.NAME] and --name")
+    from ..libos import Runtime
+
+    with contextlib.ExitStack() as stack:
+        nic = None
+        if options.nic:
+            from .nics import open_nic
+
+            if options.nic.partition(":")[0] not in ("af_xdp", "tap"):
+                raise WrongUsage(f"--nic {options.nic}", "no server is beyond it", "give af_xdp:IF or tap:NAME")
+            nic, _ = open_nic(options.nic, 1, options.address)
+            stack.callback(nic.close)
+            if options.address is None and nic.ipv4 is None:
+                raise WrongUsage(f"--nic {options.nic}", "it has no address", "give one with --address A.B.C.D/N")
+        runtime = Runtime(
+            options.socket,
+            nic=nic,
+            name=options.name if options.socket else None,
+            kthreads=1,
+            cpus=options.cpus[:1] or None,
+            address=options.address,
+        )
+        stack.callback(runtime.close)
+        runtime.start()
+        yield runtime
+
+
+def _way(options: argparse.Namespace) -> str:
+    if options.socket:
+        return f"the iokernel at {options.socket}"
+    return f"{options.nic}, corelane's stack" if options.nic else "kernel sockets"
 
 
 def _add_search(group: Any) -> None:
@@ -134,16 +198,12 @@ def functions(options: argparse.Namespace) -> Functions | None:
 
 
 def _imported(option: str, text: str) -> Callable[..., Any]:
-    from .imports import come_first, hidden, why_not
+    from ..runtime.imports import hidden, user_module
 
     module, _, name = text.partition(":")
     if not module or not name.isidentifier():
         raise WrongUsage(f"{option} {text}", "it is not of the form module:function")
-    come_first()
-    try:
-        loaded = importlib.import_module(module)
-    except ImportError as error:
-        raise CorelaneError(f"import {module}", str(error), why_not(module, error)) from error
+    loaded = user_module(f"import {module}", module)
     found = getattr(loaded, name, None)
     if not callable(found):
         why = f"{module} has no function {name}"
@@ -152,7 +212,7 @@ def _imported(option: str, text: str) -> Callable[..., Any]:
     return function
 
 
-def _plan(url: str, options: argparse.Namespace, custom: Functions | None) -> Plan:
+def _plan(url: str, options: argparse.Namespace, custom: Functions | None, over: Runtime | None) -> Plan:
     from ..bench.load import arrivals, targets, workloads
     from ..bench.load.measuring import Plan
 
@@ -188,6 +248,10 @@ def _plan(url: str, options: argparse.Namespace, custom: Functions | None) -> Pl
         seed=options.seed,
         asked=_percentile(options.percentile),
         headers=tuple(options.header),
+        over=over,
+        way=_way(options),
+        insecure=options.insecure,
+        ca=options.ca or "",
     )
 
 
@@ -201,7 +265,7 @@ def _percentile(text: str) -> float:
     return value
 
 
-def job_of(options: argparse.Namespace) -> Job:
+def job_of(options: argparse.Namespace, over: Runtime | None = None) -> Job:
     """What the options ask for. WrongUsage or CorelaneError if that cannot be."""
     from ..bench.load import searching
     from ..bench.load.command import Job
@@ -209,8 +273,8 @@ def job_of(options: argparse.Namespace) -> Job:
     if not options.seconds:
         raise WrongUsage("--seconds 0", "nothing can be measured in no time")
     custom = functions(options)
-    plan = _plan(options.url, options, custom)
-    other = _plan(options.vs, options, custom) if options.vs else None
+    plan = _plan(options.url, options, custom, over)
+    other = _plan(options.vs, options, custom, over) if options.vs else None
     with words_are_wrong():
         slo = searching.parse_limit(options.slo) if options.slo else None
     ranged = options.rate[0] < options.rate[1]
@@ -248,10 +312,14 @@ def allow_descriptors(wanted: int) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Load, and say what came of it. 0; 1 if a server could not be loaded; 130 if it was interrupted."""
+    with carried(options) as over:
+        return _run(options, job_of(options, over))
+
+
+def _run(options: argparse.Namespace, job: Job) -> int:
     from ..bench.load import command
     from ..bench.load.reporting import report
 
-    job = job_of(options)
     for name in OUTPUTS:
         path = getattr(options, name)
         if path and path != "-":

@@ -113,9 +113,14 @@ def _call(command: str, args: list[str], own: bool) -> int:
     command = command.replace("_", "-")
     if command not in COMMANDS:
         raise WrongUsage(f"there is no command {command!r}", "", f"choose one of {', '.join(COMMANDS)}")
-    module = importlib.import_module(f"{__package__}.{command.replace('-', '_')}")
+    name = command.replace("-", "_")
+    if command == "run" and args[:1] == ["--posix"]:  # a program of others: nothing of it is ours to import
+        name, args = "posix", args[1:]
+        command = "run --posix"
+    module = importlib.import_module(f"{__package__}.{name}")
     # A command may have a help of its own.
-    parser = Parser(prog=f"corelane {command}", description=COMMANDS[command], conflict_handler="resolve")
+    about = COMMANDS[command.split()[0]]
+    parser = Parser(prog=f"corelane {command}", description=about, conflict_handler="resolve")
     module.add_arguments(parser)
     # A command may take words that are not its parser's.
     options = parser.parse_args(module.rewrite(args, parser) if hasattr(module, "rewrite") else args)

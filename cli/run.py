@@ -49,6 +49,13 @@ class _Help(argparse.Action):
         parser.exit()
 
 
+class _First(argparse.Action):
+    """--posix, which is another command if it comes first."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        parser.error("--posix comes first: corelane run --posix PROGRAM ...")
+
+
 def _target_of(words: Sequence[str], parser: argparse.ArgumentParser) -> str | None:
     """The first word that is no option and no value of one."""
     takes = {text for action in parser._actions if action.nargs is None for text in action.option_strings}
@@ -97,6 +104,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target",
         help="a built-in application's name, module:name[,name...] of handlers and periodic work, or a compiled .so",
+    )
+    parser.add_argument(
+        "--posix",
+        action=_First,
+        nargs=0,
+        help="as the first word: run a stock Linux program instead, its TCP sockets on the dataplane; "
+        "corelane run --posix --help",
     )
     place = parser.add_mutually_exclusive_group()
     place.add_argument(
@@ -412,8 +426,8 @@ def _finish(options: argparse.Namespace, name: str, runtime: Runtime, service: S
     dropped |= {reason: n for reason, n in stats.net.items() if n and reason.startswith("tx_dropped_")}
     counts = service.stats()
     text = f"{name} handled {stats.net['handled']:,} requests, replied to {stats.net['replied']:,}"
-    if _tcp_ports(service) and not service.ports:  # what came was bytes: what they meant the service knows
-        text = f"{name} answered {counts.get('requests', 0):,} requests"
+    if "requests" in counts and not service.ports:  # what came was bytes: what they meant the service knows
+        text = f"{name} answered {counts['requests']:,} requests"
     text += f", failed {failed:,} in the handler" if (failed := stats.net["handler_errors"]) else ""
     lost = [f"{n:,} {reason}" for reason, n in dropped.items() if f"dropped_{reason}" not in FOR_OTHERS]
     text += f", dropped {', '.join(lost) or 'none'}"

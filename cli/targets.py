@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import errno
-import importlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from ..runtime import imports
 from ..runtime.errors import CorelaneError
-from . import imports
 from .usage import WrongUsage
 
 if TYPE_CHECKING:
@@ -51,6 +50,7 @@ class Bound:
 
     ports: tuple[int, ...]
     handlers: tuple[Any, ...] = ()
+    tcp_ports: tuple[int, ...] = ()
 
     def stats(self) -> dict[str, int]:
         """The counters of Python callables and of periodic work; compiled handlers have none of their own."""
@@ -154,32 +154,26 @@ def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> T
         raise WrongUsage(f"run {text}", "it lacks a name", "write it as module:function, or module:one,two")
     if words:
         raise WrongUsage(f"run {text}", "a Python handler takes no --option", "let it read its environment")
-    imports.come_first()
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as e:
-        raise CorelaneError(f"run {text}", str(e), imports.why_not(module_name, e)) from e
-    except Exception as e:
-        raise CorelaneError(f"run {text}", f"importing {module_name} failed: {type(e).__name__}: {e}") from e
+    module = imports.user_module(f"run {text}", module_name)
     names = attributes.split(",")
     bound = {name: _made(text, module, name, plain) for name in names}
     handlers = {name: made for name, made in bound.items() if isinstance(made, Handler | StreamHandler)}
     if port is not None and len(handlers) != 1:
         raise WrongUsage(f"run {text}", f"it has {len(handlers)} handlers, and --port gives one port")
-    ports = []
+    ports: dict[str, list[int]] = {"UDP": [], "TCP": []}
     for name, handler in handlers.items():
+        kind = "UDP" if isinstance(handler, Handler) else "TCP"
         if (number := port or handler.port) is None:
-            kind = "UDP" if isinstance(handler, Handler) else "TCP"
             hint = f"decorate it with @libos.{kind.lower()}(port=...), or give --port"
             raise WrongUsage(f"run {text}", f"{name} names no {kind} port", hint)
-        ports.append(number)
+        ports[kind].append(number)
 
     def setup(runtime: Runtime) -> Service:
         for made in bound.values():
             runtime.bind(made, port if isinstance(made, Handler | StreamHandler) else None)
-        return Bound(tuple(ports), tuple(bound.values()))
+        return Bound(tuple(ports["UDP"]), tuple(bound.values()), tuple(ports["TCP"]))
 
-    return Target(names[0], setup, port=ports[0] if ports else None)
+    return Target(names[0], setup, port=next(iter(ports["UDP"]), None))
 
 
 def _made(text: str, module: Any, name: str, plain: bool) -> Handler | StreamHandler | Periodic:
@@ -234,7 +228,7 @@ def _compiled(path: Path, words: Sequence[str], port: int | None) -> Target:
         )
         for handler in made:
             runtime.bind(handler)
-        return Loaded(ports, made, (object_, keep))
+        return Loaded(ports, made, keep=(object_, keep))
 
     return Target(path.stem[:31], setup, port=ports[0] if ports else None)
 

@@ -7,8 +7,9 @@ import functools
 import json
 from typing import TYPE_CHECKING, Any
 
+from ..runtime import imports
 from ..runtime.notify import READY, STOPPING, notify
-from . import imports, values
+from . import values
 from .streams import tell
 from .usage import words_are_wrong
 

@@ -47,6 +47,11 @@ int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog
     return cl_tcp_listen_on(rt->nif, port, backlog, events, arg);
 }
 
+int cl_runtime_unlisten_tcp(struct cl_runtime *rt, uint16_t port)
+{
+    return cl_tcp_unlisten(rt->nif, port);
+}
+
 int cl_runtime_tcp_congestion(struct cl_runtime *rt, const char *rule, uint32_t ecn)
 {
     return cl_tcp_set_congestion(rt->nif, rule, ecn);
@@ -147,9 +152,4 @@ int cl_runtime_every(struct cl_runtime *rt, uint64_t period_ns, cl_every_fn fn, 
     cl_spin_unlock(&rt->every_lock);
     *out = e;
     return 0;
-}
-
-int cl_runtime_name_udp(struct cl_runtime *rt, uint16_t port, const char *name)
-{
-    return cl_udp_name(rt->nif, port, name);
 }

@@ -7,6 +7,11 @@
 #include <errno.h>
 #include <stdlib.h>
 
+struct own {
+    struct cl_every every; /* first: who frees it knows this one */
+    struct cl_doing doing;
+};
+
 static void call(void *arg)
 {
     struct cl_every *e = arg;
@@ -25,13 +30,16 @@ static uint64_t next_after(struct cl_every *e, uint64_t due, uint64_t now)
 
 static void run(void *arg)
 {
-    struct cl_every *e = arg;
+    struct own *own = arg;
+    struct cl_every *e = &own->every;
     uint64_t due = cl_sched_now_ns(cl_sched_self()) + e->period_ns;
     while (cl_uthread_sleep_until_ns(due) == 0 && !cl_uthread_stopping()) {
+        cl_uthread_doing(&own->doing);
         if (e->foreign)
             cl_kthread_call(call, e);
         else
             call(e);
+        cl_uthread_doing(NULL);
         due = next_after(e, due, cl_sched_now_ns(cl_sched_self()));
     }
 }
@@ -41,14 +49,15 @@ int cl_every_new(struct cl_sched *sched, uint64_t period_ns, cl_every_fn fn, voi
 {
     if (period_ns == 0 || period_ns > INT64_MAX || !fn)
         return -EINVAL;
-    struct cl_every *e = malloc(sizeof *e);
-    if (!e)
+    struct own *own = malloc(sizeof *own);
+    if (!own)
         return -ENOMEM;
-    *e = (struct cl_every){.period_ns = period_ns, .fn = fn, .arg = arg, .foreign = foreign};
-    int rc = cl_sched_spawn(sched, run, e);
+    own->every = (struct cl_every){.period_ns = period_ns, .fn = fn, .arg = arg, .foreign = foreign};
+    own->doing = (struct cl_doing){.what = "periodic work", .fn = (void *)(uintptr_t)fn, .arg = arg};
+    int rc = cl_sched_spawn(sched, run, own);
     if (rc)
-        free(e);
+        free(own);
     else
-        *out = e;
+        *out = &own->every;
     return rc;
 }

@@ -29,6 +29,7 @@ struct cl_runtime {
     void *more_arg;
     struct cl_spin every_lock;
     struct cl_every *every; /* all of them, under every_lock */
+    struct cl_name *names;  /* of functions, pushed by exchange; they go with the runtime */
 };
 
 /* One line in err[256], or err NULL; returns rc. */
@@ -38,6 +39,9 @@ static inline int cl_refuse(char *err, int rc, const char *why)
         snprintf(err, 256, "%s", why);
     return rc;
 }
+
+/* stuck.c. */
+void cl_names_delete(struct cl_name *all);
 
 /* attach.c. Open the port to an iokernel, which becomes rt->nic. -errno. */
 int cl_runtime_attach(struct cl_runtime *rt, const struct cl_runtime_config *config, char *err);

@@ -144,6 +144,11 @@ class Region(Closing):
         return self._pointer
 
     @property
+    def address(self) -> int:
+        """The `struct cl_region *` as a number, for compiled code (calls.tcp_write_from)."""
+        return int(ffi.cast("uintptr_t", self.ptr))
+
+    @property
     def lent(self) -> int:
         """Bytes that connections may still read, also those that were closed."""
         return 0 if self._pointer is None else int(lib.cl_region_lent(self._pointer))

@@ -99,6 +99,8 @@ static int64_t look(struct cl_stream_call *c)
         return cl_stream_error(c->s);
     case CL_STREAM_DO_ENDS:
         return cl_stream_ends(c->s, &c->from, &c->to);
+    case CL_STREAM_DO_RELEASED:
+        return cl_stream_released(c->s);
     case CL_STREAM_DO_POLL_ADD:
         return cl_poll_add_stream(c->poll, c->s, (uint32_t)c->option, (uint32_t)c->value, (uint64_t)(uintptr_t)c->data);
     default:

@@ -26,8 +26,9 @@ enum cl_stream_do {
     CL_STREAM_DO_INFO,           /* info: out */
     CL_STREAM_DO_ERROR,          /* these four from any thread */
     CL_STREAM_DO_ENDS,           /* from, to: out */
-    CL_STREAM_DO_POLL_ADD,       /* poll; option: events; value: how; data: its number */
-    CL_STREAM_DO_POLL_REMOVE     /* poll */
+    CL_STREAM_DO_RELEASED,
+    CL_STREAM_DO_POLL_ADD,   /* poll; option: events; value: how; data: its number */
+    CL_STREAM_DO_POLL_REMOVE /* poll */
 };
 
 /* One call, by its name in stream.h. Other threads may close the socket at any time: it is known by its address and its

@@ -197,6 +197,7 @@ void cl_runtime_delete(struct cl_runtime *rt)
     cl_sched_delete(rt->sched);
     for (struct cl_every *e; (e = rt->every); free(e))
         rt->every = e->next;
+    cl_names_delete(rt->names);
     if (rt->nif)
         cl_netif_delete(rt->nif);
     if (rt->own_nic && rt->nic)

@@ -297,8 +297,14 @@ class Runtime(Adopted, Awaited, Closing):
         self._ports.append(number)
         self._bind(prepared, number)
         if made.name:
-            lib.cl_runtime_name_udp(self.ptr, number, os.fsencode(made.name))  # without it, its address has to do
+            self.name_function(prepared.pointer, made.name)
         return made
+
+    def name_function(self, function: Any, name: str) -> None:
+        """Say what a function is called that C calls by its address, for the error of a stop that it does not come back
+        from. function: the address. Functions that are bound have their names."""
+        rc = lib.cl_runtime_name(self.ptr, ffi.cast("void *", function), os.fsencode(name))
+        check(rc, f"name a function {name}")
 
     def _bind_stream(self, handler: StreamHandler, port: int | None) -> StreamHandler:
         check_port(port, "TCP")

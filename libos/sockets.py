@@ -53,8 +53,8 @@ class Pollable(Protocol):
     @property
     def closed(self) -> bool: ...
 
-    def join(self, poll: Any, how: int, data: int, *, room: bool) -> int:
-        """Enter a `struct cl_poll *`: 0 or -errno. room: its user also waits for room to write."""
+    def join(self, poll: Any, how: int, data: int, *, also: int) -> int:
+        """Enter a `struct cl_poll *`: 0 or -errno. also: CL_POLL_... that its user waits for besides what comes."""
         ...
 
     def leave(self, poll: Any) -> int:
@@ -195,10 +195,10 @@ class UdpSocket(Socket):
         check(rc, "receive a datagram", said(rc))
         return bytes(ffi.buffer(room, rc)), (str(ipaddress.IPv4Address(last[0].ipv4)), int(last[0].port))
 
-    def join(self, poll: Any, how: int, data: int, *, room: bool) -> int:
+    def join(self, poll: Any, how: int, data: int, *, also: int) -> int:
         """What Poll.add does."""
         number = ffi.cast("void *", data)
-        return -errno.EINVAL if room else self._call(lib.CL_UDP_DO_POLL_ADD, poll=poll, value=how, data=number)[0]
+        return -errno.EINVAL if also else self._call(lib.CL_UDP_DO_POLL_ADD, poll=poll, value=how, data=number)[0]
 
     def leave(self, poll: Any) -> int:
         """What Poll.remove does."""
@@ -229,17 +229,21 @@ class Poll(Closing):
         return int(ffi.cast("uintptr_t", self.ptr))
 
     @typed("add a socket to a poll set")
-    def add(self, socket: Any, data: int | None = None, *, edge: bool = False, room: bool = False) -> None:
+    def add(
+        self, socket: Any, data: int | None = None, *, edge: bool = False, room: bool = False, released: bool = False
+    ) -> None:
         """Wait for this one, too: a UdpSocket, TcpStream or TcpListener.
 
         data: what compiled code gets for it; `wait` returns the sockets themselves. edge: it is told of once for what
         has come since; else for as long as something waits in it. room: of a TcpStream, wait for room to write, too.
+        released: of one, for what is released of regions, until its `released` is asked.
         """
         data = socket.address if data is None else data
         if data in self._members and not self._members[data].closed:
             raise CorelaneError("add a socket to a poll set", f"{data} stands for another", "give each its own number")
         how = lib.CL_POLL_EDGE if edge else lib.CL_POLL_LEVEL
-        check(socket.join(self.ptr, how, data, room=room), "add a socket to a poll set")
+        also = (lib.CL_POLL_OUT if room else 0) | (lib.CL_POLL_RELEASED if released else 0)
+        check(socket.join(self.ptr, how, data, also=also), "add a socket to a poll set")
         self._members[data] = socket
 
     @typed("remove a socket from a poll set")

@@ -165,10 +165,9 @@ class _Stream(Socket):
         rc, _ = self._call(lib.CL_STREAM_DO_GET, option=_OPTIONS[option])
         return check(rc, f"ask for {option} of a TCP socket")
 
-    def join(self, poll: Any, how: int, data: int, *, room: bool) -> int:
+    def join(self, poll: Any, how: int, data: int, *, also: int) -> int:
         """What Poll.add does."""
-        events = lib.CL_POLL_IN | (lib.CL_POLL_OUT if room else 0)
-        number = ffi.cast("void *", data)
+        number, events = ffi.cast("void *", data), lib.CL_POLL_IN | also
         return self._call(lib.CL_STREAM_DO_POLL_ADD, poll=poll, option=events, value=how, data=number)[0]
 
     def leave(self, poll: Any) -> int:
@@ -298,6 +297,11 @@ class TcpStream(_Stream):
         rc, _ = self._wait("wait for what was lent", timeout_s, lib.CL_STREAM_DO_WAIT_RELEASED, value=-1)
         if rc in _AGAIN:
             raise TimeoutError(f"{self.peer} did not acknowledge all within {timeout_s:g} s")
+
+    def released(self) -> int:
+        """How many bytes of all that it has written from regions are released. Poll tells of more from then on."""
+        rc, _ = self._call(lib.CL_STREAM_DO_RELEASED)
+        return check(rc, "ask what is released", said(rc))
 
     def shutdown(self) -> None:
         """Write no more: the peer reads the end. Reading goes on."""

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all."""
+"""Files that are there as a whole or not at all, and why one cannot be read."""
 
 from __future__ import annotations
 
@@ -36,6 +36,14 @@ def write_whole(path: str | Path, data: bytes) -> None:
                 Path(file.name).unlink()
             raise
     sync_folder(target.parent)
+
+
+def why_unreadable(error: OSError | UnicodeDecodeError) -> str:
+    """Why the text of a file could not be read, in words."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    line = error.object.count(b"\n", 0, error.start) + 1
+    return f"line {line} is no UTF-8: it has the byte 0x{error.object[error.start]:02x}"
 
 
 def _mode(target: Path) -> int:

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .errors import ConfigError
+from .files import why_unreadable
 
 T = TypeVar("T")
 _NAMES = {bool: "true or false", int: "a whole number", float: "a number", str: "a text in quotes"}
@@ -81,8 +82,8 @@ def load(cls: type[T], path: str | Path) -> T:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
-        raise ConfigError(f"read the configuration {path}", why or str(error), "give its path with --config") from error
+        hint = "give its path with --config" if isinstance(error, OSError) else "save it as UTF-8, as TOML is"
+        raise ConfigError(f"read the configuration {path}", why_unreadable(error), hint) from error
     return loads(cls, text, str(path))
 
 

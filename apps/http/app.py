@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from ...runtime.errors import CorelaneError, check
+from ...runtime.imports import user_module
 from .._native import ffi, lib
 from ..registry import App, option
 from .handlers import Route
@@ -26,8 +24,8 @@ class Options:
     root: str = option("", "folder whose files are served")
     handlers: str = option("", "module:name[,name...] of handlers (apps/http/handlers.py), before files")
     tls_port: int = option(8443, "TCP port with TLS, if there is a certificate")
-    tls_cert: str = option("", "PEM file: the certificate, and those that it was signed with")
-    tls_key: str = option("", "PEM file: the certificate's key, without a passphrase")
+    tls_cert: str = option("", "PEM file[,file...]: certificates, each with those that it was signed with")
+    tls_key: str = option("", "PEM file[,file...]: the certificates' keys, in their order, without a passphrase")
     cache_bytes: int = option(256 << 20, "memory of files")
     memory_bytes: int = option(256 << 20, "memory of requests and answers under way, of all connections together")
     connections: int = option(65536, "at one time; more are reset")
@@ -67,13 +65,7 @@ def _named(text: str) -> list[Route]:
     module_name, _, names = text.partition(":")
     if not module_name or not names:
         raise CorelaneError(what, "it is not of the form module:name[,name...]", "as in shop:total,hello")
-    here = os.getcwd()
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise CorelaneError(what, str(error)) from error
+    module = user_module(what, module_name)
     found: list[Route] = []
     for name in names.split(","):
         made = getattr(module, name, None)
@@ -94,6 +86,8 @@ def _check(options: Options) -> None:
             raise CorelaneError("run http", f"{name} {number}", "a port from 1 to 65535, or 0 for none")
     if bool(options.tls_cert) != bool(options.tls_key):
         raise CorelaneError("run http", "a certificate and its key go together", "give both --tls-cert and --tls-key")
+    if options.tls_cert.count(",") != options.tls_key.count(","):
+        raise CorelaneError("run http", "there are not as many keys as certificates", "give a key for each, in order")
     if not options.port and not (options.tls_port and options.tls_cert):
         raise CorelaneError("run http", "it has no port", "give --port, or --tls-port and a certificate")
 
@@ -124,8 +118,9 @@ class HttpService:
         for route in self._routes:
             route.add_to(self._service, runtime)
         if options.tls_cert:
-            files = _c_text(options.tls_cert), _c_text(options.tls_key)
-            check(lib.cl_http_set_certificate(self._service, *files, err), "run http", err)
+            for certificate, key in zip(options.tls_cert.split(","), options.tls_key.split(","), strict=True):
+                files = _c_text(certificate), _c_text(key)
+                check(lib.cl_http_set_certificate(self._service, *files, err), "run http", err)
         tls_port = options.tls_port if options.tls_cert else 0
         check(lib.cl_http_serve(self._service, runtime.ptr, options.port, tls_port, err), "run http", err)
 

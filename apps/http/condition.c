@@ -58,16 +58,21 @@ static bool range_counts(const struct cl_http_request *r, const struct cl_http_v
     return cl_http_is(text, v->etag) || (cl_http_date_read(text, &at) && at == v->modified_s);
 }
 
-/* Digits at the beginning of a text, which loses them. False: there are none, or too many. */
+/* Digits at the beginning of a text, which loses them; a number that is too large is UINT64_MAX. False: there are
+ * none. */
 static bool take_number(struct cl_http_text *text, uint64_t *number)
 {
     uint32_t n = 0;
+    bool too_large = false;
     *number = 0;
     for (; n < text->len && text->at[n] >= '0' && text->at[n] <= '9'; n++)
-        *number = *number * 10 + (uint64_t)(text->at[n] - '0');
+        too_large |= __builtin_mul_overflow(*number, 10, number) ||
+                     __builtin_add_overflow(*number, (uint64_t)(text->at[n] - '0'), number);
+    if (too_large)
+        *number = UINT64_MAX;
     text->at += n;
     text->len -= n;
-    return n && n <= 18;
+    return n != 0;
 }
 
 /* One range of a list. 1: it exists, 0: it does not, -1: it is none. */

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 
 #define CONTINUE "HTTP/1.1 100 Continue\r\n\r\n"
-#define LINGER_BYTES (1u << 20)                /* that are dropped at most */
-#define FRAMES_MOST(body) (2 * (body) + 65536) /* bytes of chunks with their frames */
+#define LINGER_BYTES (1u << 20) /* that are dropped at most */
 
 static struct cl_http_counts *counts_of(const struct cl_http_conn *c)
 {
@@ -77,6 +76,37 @@ static void finish(struct cl_http_conn *c)
     }
 }
 
+/* Bytes of a file in memory are sent from there. A connection lends of one file at a time: of the next one, asked for
+ * before the peer has acknowledged the one before, they are copied. */
+static bool may_lend(const struct cl_http_conn *c)
+{
+    const struct cl_http_exchange *x = c->now;
+    const struct cl_http_file *f = x->file;
+    return c->link->lend && f && f->region && x->span_len >= CL_HTTP_LEND_LEAST && (!c->lent || c->lent == f) &&
+           x->span >= f->data && x->span < f->data + f->size;
+}
+
+static int64_t lend(struct cl_http_conn *c)
+{
+    struct cl_http_exchange *x = c->now;
+    int64_t n = c->link->lend(c->wire, x->file, (uint64_t)(x->span - x->file->data), (int64_t)x->span_len);
+    if (n > 0) {
+        if (!c->lent)
+            c->lent = cl_http_file_get(x->file);
+        c->lent_bytes += (uint64_t)n;
+    }
+    return n;
+}
+
+void cl_http_released(struct cl_http_conn *c, int64_t bytes)
+{
+    c->lent_bytes -= (uint64_t)bytes;
+    if (c->lent_bytes)
+        return;
+    cl_http_file_put(c->lent);
+    c->lent = NULL;
+}
+
 /* Write what there is room for. */
 static void push(struct cl_http_conn *c)
 {
@@ -94,7 +124,7 @@ static void push(struct cl_http_conn *c)
                 return;
             }
         }
-        int64_t n = c->link->write(c->wire, x->span, (int64_t)x->span_len);
+        int64_t n = may_lend(c) ? lend(c) : c->link->write(c->wire, x->span, (int64_t)x->span_len);
         if (n < 0) {
             enter(c, CL_HTTP_OVER);
             return;
@@ -158,8 +188,6 @@ static int on_head(struct cl_http_request *r)
 static int on_body(struct cl_http_request *r, const uint8_t *data, uint32_t len)
 {
     struct cl_http_exchange *x = exchange_of(r);
-    if (r->chunked && r->frame > FRAMES_MOST(x->service->options.body_most))
-        return 413;
     if (x->wants_body)
         return cl_http_exchange_keep(x, data, len);
     x->body_len += len;

@@ -20,6 +20,9 @@
 struct cl_http_link {
     /* Returns how many were taken; cl_http_room tells of more room. < 0: it is over. */
     int64_t (*write)(void *wire, const void *data, int64_t len);
+    /* As write, of a file that has a region, without a copy: cl_http_released tells when the bytes may go. NULL: what
+     * is below copies anyway. */
+    int64_t (*lend)(void *wire, const struct cl_http_file *f, uint64_t from, int64_t len);
     void (*shutdown)(void *wire); /* write no more */
     void (*close)(void *wire);    /* nor read */
     void (*abort)(void *wire);    /* now, with a reset */
@@ -45,6 +48,8 @@ struct cl_http_conn {
     uint32_t ticks;               /* in this state, or of the window */
     uint64_t moved;               /* bytes in this window; LINGER: dropped */
     uint32_t requests;
+    struct cl_http_file *lent; /* bytes of it may still be sent, or NULL; the connection has a reference */
+    uint64_t lent_bytes;
 };
 
 /* New connection. NULL: as many exist as may, or no memory; it is counted. */
@@ -53,6 +58,8 @@ struct cl_http_conn *cl_http_conn_new(struct cl_http_service *s, const struct cl
 int64_t cl_http_take(struct cl_http_conn *c, const uint8_t *data, int64_t len);
 /* There is room to write again. True: what was not taken is to be offered. */
 bool cl_http_room(struct cl_http_conn *c);
+/* So many of the bytes that were lent are no longer needed. */
+void cl_http_released(struct cl_http_conn *c, int64_t bytes);
 /* The peer has sent its last byte, and all of them were taken. */
 void cl_http_eof(struct cl_http_conn *c);
 /* tick_ms have passed. */

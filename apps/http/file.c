@@ -30,6 +30,8 @@ struct cl_http_file *cl_http_file_new(const struct stat *st, const char *path, b
         (unsigned long long)st->st_mtim.tv_sec * 1000000000ull + (unsigned long long)st->st_mtim.tv_nsec);
     f->meta_len = (uint16_t)snprintf(f->meta, sizeof f->meta,
                                      "Last-Modified: %s\r\nETag: %s\r\nAccept-Ranges: bytes\r\n", date, f->etag);
+    if (f->data && size >= CL_HTTP_LEND_LEAST)
+        (void)cl_region_new(f->data, (int64_t)size, &f->region); /* without memory for it: they copy */
     return f;
 }
 
@@ -46,5 +48,6 @@ void cl_http_file_put(struct cl_http_file *f)
         return;
     if (f->fd >= 0)
         close(f->fd);
+    (void)cl_region_delete(f->region); /* who has lent of it has a reference */
     free(f);
 }

@@ -4,9 +4,11 @@
 
 #include "text.h"
 
+#include <corelane/libos/lease.h>
 #include <sys/stat.h>
 
 #define CL_HTTP_META_MOST 320
+#define CL_HTTP_LEND_LEAST 16384 /* bytes that are worth sending from where they lie */
 
 struct cl_http_file {
     uint32_t refs; /* acquire and release: who lets go last frees it */
@@ -20,6 +22,7 @@ struct cl_http_file {
     const char *type;             /* constant */
     char etag[64];                /* with its quotes; strong */
     char meta[CL_HTTP_META_MOST]; /* header lines of each answer that has it, but for its length */
+    struct cl_region *region;     /* of `data`, for connections to send from; NULL: they copy */
     uint8_t bytes[];
 };
 

@@ -89,9 +89,11 @@ static void call_compiled(struct cl_http_exchange *x)
         return;
     }
     x->around->begin(x->around_wire);
+    cl_uthread_doing(&route->doing);
     int64_t status =
         route->handler((const uint8_t *)target.at, target.len, x->body ? x->body : reply,
                        x->body ? (int64_t)x->body_len : 0, reply, (int64_t)route->room, &answered, route->arg);
+    cl_uthread_doing(NULL);
     bool faulted = x->around->end(x->around_wire);
     if (faulted || status < 200 || status > 599 || answered < 0 || (uint64_t)answered > route->room) {
         fail(x);
@@ -122,8 +124,10 @@ static void call_it(void *arg)
 static int call_foreign(struct cl_http_exchange *x, int op)
 {
     struct call c = {.x = x, .op = op};
+    cl_uthread_doing(&x->route->doing);
     if (cl_kthread_call(call_it, &c)) /* no uthread: the thread's own stack is large */
         call_it(&c);
+    cl_uthread_doing(NULL);
     return c.rc;
 }
 

@@ -7,7 +7,7 @@
 #ifndef CORELANE_APPS_HTTP_HANDLER_H
 #define CORELANE_APPS_HTTP_HANDLER_H
 
-#include <corelane/runtime/base.h>
+#include <corelane/libos/sched.h>
 
 // cffi: begin
 struct cl_http_service;
@@ -69,7 +69,8 @@ struct cl_http_route {
     cl_http_handler handler; /* or ... */
     cl_http_foreign foreign;
     void *arg;
-    char *type;
+    char *type, *what; /* `what` of `doing` */
+    struct cl_doing doing;
     char path[];
 };
 

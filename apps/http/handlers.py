@@ -26,7 +26,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...libos.handlers.shape import check_http, name_of
 from ...runtime.errors import CorelaneError, check
+from ...runtime.typed import typed
 from .._native import ffi, lib
 
 LOG_EVERY_S = 10.0
@@ -105,10 +107,13 @@ class Route:
             kind = ffi.new("char[]", self.type.encode())
             rc = lib.cl_http_add_handler(service, path, methods, kind, self.room, pointer, arg)
         else:
-            callback = ffi.callback("cl_http_foreign", self._call)
-            self._keep.append(callback)
-            rc = lib.cl_http_add_foreign(service, path, methods, callback, ffi.NULL)
+            check_http(self.function)
+            pointer = ffi.callback("cl_http_foreign", self._call)
+            self._keep.append(pointer)
+            rc = lib.cl_http_add_foreign(service, path, methods, pointer, ffi.NULL)
         check(rc, what)
+        if runtime is not None:
+            runtime.name_function(pointer, name_of(self.function))
 
     def _compile(self, what: str, runtime: Any) -> tuple[Any, Any]:
         from ...libos.batch_work.refuse import refuse_small_stack
@@ -214,6 +219,12 @@ def _as_bytes(answer: Any) -> tuple[bytes, str, Iterator[bytes | str] | None]:
         raise TypeError(f"a body is text, bytes or an iterable of them, and not {type(answer).__name__}") from None
 
 
+@typed("make a handler of HTTP")
+def _check(*, compiled: bool, type: str, room: int, cache: bool) -> None:
+    if room < 0:
+        raise CorelaneError("make a handler of HTTP", f"room is {room}", "give the bytes of its longest answer")
+
+
 def route(
     path: str,
     *,
@@ -243,6 +254,7 @@ def route(
     what = f"make a handler of {path!r}"
     if callable(path) or not str(path).startswith("/"):
         raise CorelaneError(what, "a path begins with a slash", 'as in @route("/hello")')
+    _check(compiled=compiled, type=type, room=room, cache=cache)
     methods = (methods,) if isinstance(methods, str) else tuple(methods)
     if not methods or any(m not in METHODS for m in methods):
         raise CorelaneError(what, f"its methods are {methods}", f"some of {', '.join(METHODS)}")

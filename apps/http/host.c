@@ -13,6 +13,7 @@ struct cl_http_host {
     int state;
     uint64_t now_ms;
     uint64_t room, bytes; /* of out */
+    int64_t lent;         /* bytes that were lent since `out` was empty */
     uint8_t out[];
 };
 
@@ -25,6 +26,21 @@ static int64_t host_write(void *wire, const void *data, int64_t len)
     memcpy(h->out + h->bytes, data, (size_t)n);
     h->bytes += (uint64_t)n;
     return n;
+}
+
+static int64_t host_lend(void *wire, const struct cl_http_file *f, uint64_t from, int64_t len)
+{
+    int64_t n = host_write(wire, f->data + from, len);
+    if (n > 0)
+        ((struct cl_http_host *)wire)->lent += n;
+    return n;
+}
+
+static void give_back(struct cl_http_host *h)
+{
+    if (h->conn && h->lent)
+        cl_http_released(h->conn, h->lent);
+    h->lent = 0;
 }
 
 static void host_shutdown(void *wire)
@@ -57,6 +73,7 @@ static bool host_handler_end(void *wire)
 }
 
 static const struct cl_http_link host_link = {.write = host_write,
+                                              .lend = host_lend,
                                               .shutdown = host_shutdown,
                                               .close = host_close,
                                               .abort = host_abort,
@@ -75,6 +92,7 @@ struct cl_http_host *cl_http_host_new(struct cl_http_service *s, uint64_t room)
 
 static void drop(struct cl_http_host *h)
 {
+    give_back(h);
     if (h->conn)
         cl_http_conn_delete(h->conn, false);
     if (h->tls)
@@ -124,6 +142,8 @@ int64_t cl_http_host_read(struct cl_http_host *h, uint8_t *data, int64_t room)
     memcpy(data, h->out, (size_t)n);
     h->bytes -= (uint64_t)n;
     memmove(h->out, h->out + n, h->bytes);
+    if (h->bytes == 0)
+        give_back(h);
     if (n && h->state < CL_HTTP_HOST_CLOSED)
         (void)(h->tls ? cl_http_tls_room(h->tls) : cl_http_room(h->conn));
     return n;

@@ -27,6 +27,11 @@ static void load(void)
     loaded = true;
 }
 
+const struct cl_openssl *cl_openssl_loaded(void)
+{
+    return &functions;
+}
+
 const struct cl_openssl *cl_openssl_load(char err[256])
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;

@@ -172,13 +172,20 @@ static bool is_host(struct cl_http_text host)
     return true;
 }
 
-/* One host in HTTP/1.1, and one space between method and target. */
-static bool line_and_host_are_right(const struct cl_http_request *r)
+/* The line has one space on either side of the target, and its version is one of HTTP's (RFC 9112, section 3): llhttp
+ * lets more spaces through, and RTSP. A target has no fragment (RFC 9110, section 7.1). */
+static bool line_is_right(const struct cl_http_request *r)
+{
+    const char *target = r->bytes + r->target_at, *end = target + r->target_len;
+    return r->target_at >= 2 && target[-2] != ' ' && memcmp(end, " HTTP/", 6) == 0 &&
+           !memchr(target, '#', r->target_len);
+}
+
+/* One host in HTTP/1.1. */
+static bool host_is_right(const struct cl_http_request *r)
 {
     unsigned hosts = r->times[CL_HTTP_HOST];
-    if (hosts > 1 || (r->minor == 1 && hosts == 0) || !is_host(cl_http_value(r, CL_HTTP_HOST)))
-        return false;
-    return r->target_at >= 2 && r->bytes[r->target_at - 2] != ' ';
+    return hosts <= 1 && (r->minor == 0 || hosts == 1) && is_host(cl_http_value(r, CL_HTTP_HOST));
 }
 
 static int check_head(struct cl_http_request *r)
@@ -195,7 +202,7 @@ static int check_head(struct cl_http_request *r)
     int status = check_framing(r);
     if (status)
         return status;
-    if (!line_and_host_are_right(r))
+    if (!line_is_right(r) || !host_is_right(r))
         return 400;
     if (r->times[CL_HTTP_EXPECT] && r->minor == 1) {
         if (!cl_http_is_any_case(cl_http_value(r, CL_HTTP_EXPECT), CL_HTTP_TEXT("100-continue")))
@@ -340,8 +347,8 @@ int64_t cl_http_request_feed(struct cl_http_request *r, const uint8_t *data, int
             head_goes_on(r, data, len);
         else if (!r->kept && !keep(r, data, r->head_end)) /* it is answered when the body has come */
             refuse_now(r, 503, len);
-        else
-            r->frame += (uint64_t)len;
+        else if ((r->frame += (uint64_t)len) > r->limits->chunked_most && r->chunked)
+            refuse_now(r, 413, len); /* or it never ends: an extension, or trailers, bring no byte of the body */
         r->last = data[len - 1];
         return len;
     }

@@ -7,6 +7,7 @@
  * could see different requests):
  *   400  both lengths, two lengths, chunked in HTTP/1.0; no Host or two in HTTP/1.1, or one that is no host; a line of
  *        the head that LF alone ends, or that goes on in the next (obs-fold); a header without a name
+ *   413  a chunked body whose frames and trailers go on
  *   414  a target, 431 a head that is longer than the limit
  *   417  expects what we do not know
  *   501  a transfer coding other than chunked; a method that is not ours
@@ -72,6 +73,7 @@ struct cl_http_asks {
 
 struct cl_http_limits {
     uint32_t target_most, head_most; /* bytes; CL_HTTP_HEAD_MOST at most */
+    uint64_t chunked_most; /* bytes of a chunked body as it comes: frames, their extensions and trailers too */
 };
 
 struct cl_http_request {

@@ -17,10 +17,16 @@ static int add(struct cl_http_service *s, const char *path, uint32_t methods, co
     if (path[0] != '/' || len >= CL_HTTP_PATH_MOST || methods == 0 || methods >= 1u << CL_HTTP_METHODS)
         return -EINVAL;
     struct cl_http_route *route = malloc(sizeof *route + len + 1);
-    if (!route)
+    char *what = NULL;
+    if (!route || asprintf(&what, "the handler of HTTP path %s", path) < 0) {
+        free(route);
         return -ENOMEM;
+    }
     *route = *like;
     route->type = type ? strdup(type) : NULL;
+    route->what = what;
+    route->doing = (struct cl_doing){.what = what, .arg = like->arg};
+    route->doing.fn = like->handler ? (void *)(uintptr_t)like->handler : (void *)(uintptr_t)like->foreign;
     route->prefix = path[len - 1] == '*';
     route->path_len = (uint32_t)(len - route->prefix);
     route->methods = methods | (methods & CL_HTTP_TAKES_GET ? 1u << CL_HTTP_HEAD : 0);
@@ -94,6 +100,7 @@ void cl_http_routes_delete(struct cl_http_service *s)
     for (struct cl_http_route *route; (route = s->routes);) {
         s->routes = route->next;
         free(route->type);
+        free(route->what);
         free(route);
     }
 }

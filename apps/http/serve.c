@@ -12,6 +12,7 @@
 
 #define CLOCK_NS 100000000ull /* how often the service looks at the time */
 #define BACKLOG 4096
+#define FRAMES_MOST(body) (2 * (body) + 65536) /* bytes of chunks with their frames */
 #define WHOLE_PART 64 /* a file in memory takes at most such a part of it: a quarter of a shard */
 
 void cl_http_options_init(struct cl_http_options *o)
@@ -87,7 +88,8 @@ int cl_http_service_new(const struct cl_http_options *o, const char *root, uint3
     s->threads = threads;
     s->n_threads = kthreads;
     s->options = *o;
-    s->limits = (struct cl_http_limits){.target_most = o->target_most, .head_most = o->head_most};
+    s->limits = (struct cl_http_limits){
+        .target_most = o->target_most, .head_most = o->head_most, .chunked_most = FRAMES_MOST(o->body_most)};
     cl_http_set_time(s, 1, time(NULL));
     rc = root ? make_cache(s, root, err) : 0;
     if (rc)
@@ -117,7 +119,15 @@ static int64_t on_clock(void *arg)
 
 int cl_http_set_certificate(struct cl_http_service *s, const char *certificates, const char *key, char err[256])
 {
-    return cl_http_tls_context_new(certificates, key, &s->tls, err);
+    struct cl_http_tls_context *made;
+    int rc = cl_http_tls_context_new(certificates, key, &made, err);
+    if (rc)
+        return rc;
+    if (s->tls)
+        cl_http_tls_context_add(s->tls, made);
+    else
+        s->tls = made;
+    return 0;
 }
 
 static int listen_on(struct cl_http_service *s, struct cl_runtime *rt, uint16_t port, bool tls, char err[256])
@@ -142,12 +152,22 @@ int cl_http_serve(struct cl_http_service *s, struct cl_runtime *rt, uint16_t por
         snprintf(err, 256, "cannot start the clock: %s", strerror(-rc));
     if (rc == 0)
         rc = listen_on(s, rt, port, false, err);
-    return rc ? rc : listen_on(s, rt, tls_port, true, err);
+    if (rc == 0)
+        rc = listen_on(s, rt, tls_port, true, err);
+    if (rc == 0) {
+        s->rt = rt;
+        s->ports[0] = port;
+        s->ports[1] = tls_port;
+    }
+    return rc;
 }
 
 void cl_http_drain(struct cl_http_service *s)
 {
     cl_store_relaxed(&s->draining, 1);
+    for (unsigned i = 0; s->rt && i < 2; i++)
+        if (s->ports[i])
+            (void)cl_runtime_unlisten_tcp(s->rt, s->ports[i]); /* -ENOENT: it drains already */
 }
 
 uint32_t cl_http_alive(const struct cl_http_service *s)
@@ -190,8 +210,10 @@ void cl_http_service_delete(struct cl_http_service *s)
     cl_http_cache_delete(s->cache);
     cl_http_tls_context_delete(s->tls);
     cl_http_routes_delete(s);
-    for (unsigned k = 0; k < s->n_threads; k++)
+    for (unsigned k = 0; k < s->n_threads; k++) {
         cl_http_exchange_free_spares(&s->threads[k]);
+        free(s->threads[k].record);
+    }
     free(s->threads);
     free(s);
 }

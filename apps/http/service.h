@@ -54,6 +54,7 @@ struct cl_http_thread {
     struct cl_http_counts counts CL_ALIGNED(CL_CACHELINE);
     struct cl_http_exchange *spare; /* exchanges that are free, for its kthread; they stay charged */
     uint32_t spares;                /* read by anybody (relaxed) */
+    uint8_t *record;                /* memory for a record of TLS, or NULL: lent to who decrypts, for its turn */
 };
 
 struct cl_http_service {
@@ -61,9 +62,11 @@ struct cl_http_service {
     struct cl_http_limits limits;
     struct cl_http_cache *cache;     /* NULL: no files are served */
     struct cl_http_route *routes;    /* of handlers (handler.h) */
-    struct cl_http_tls_context *tls; /* NULL: it has no certificate */
+    struct cl_http_tls_context *tls; /* its certificates; NULL: it has none */
     struct cl_http_thread *threads;
     uint32_t n_threads;
+    struct cl_runtime *rt; /* NULL: it serves on none */
+    uint16_t ports[2];     /* where it listens; 0: none */
     /* Written by anybody, atomically (relaxed: numbers). */
     uint64_t used_bytes; /* of memory_bytes */
     uint32_t alive;      /* connections */

@@ -3,17 +3,23 @@
 
 #include <stdlib.h>
 
+#define RECORD_HEAD 256 /* bytes that a record takes beyond its text */
+#define WANTS_MORE (CL_BIO_FLAGS_READ | CL_BIO_FLAGS_SHOULD_RETRY)
+
 /* What is to be done with what is below, when `out` has left. */
 enum ending { NOT = 0, SHUTS, CLOSES };
 
 struct cl_http_tls {
     const struct cl_openssl *ssl;
     struct ssl_st *session;
-    struct bio_st *in, *out; /* the session's */
     struct cl_http_conn *conn;
     struct cl_http_service *service;
     const struct cl_http_link *below;
     void *wire;
+    const uint8_t *in; /* what came and OpenSSL has not read, while cl_http_tls_take runs */
+    int64_t in_len;
+    uint8_t *out; /* records for which below had no room; NULL: none */
+    uint32_t out_at, out_len, out_room;
     uint8_t *plain; /* decrypted, and not taken; or NULL */
     uint32_t plain_at, plain_len;
     uint32_t ticks; /* of the handshake, or of the end */
@@ -27,19 +33,69 @@ static struct cl_http_counts *counts_of(const struct cl_http_tls *t)
     return &cl_http_here(t->service)->counts;
 }
 
-/* Bytes out. */
+/* What OpenSSL reads and writes: the bytes that came, where they lie, and what is below. */
 
-/* Take n bytes off `out`. */
-static void drop_out(struct cl_http_tls *t, int64_t n, int64_t all)
+static int bio_read(struct bio_st *bio, char *data, int room)
 {
-    char sink[1024];
-    if (n == all) {
-        t->ssl->BIO_ctrl(t->out, CL_BIO_CTRL_RESET, 0, NULL);
-        return;
+    const struct cl_openssl *ssl = cl_openssl_loaded();
+    struct cl_http_tls *t = ssl->BIO_get_data(bio);
+    int n = (int)cl_min(t->in_len, (int64_t)room);
+    ssl->BIO_clear_flags(bio, WANTS_MORE);
+    if (n == 0) {
+        ssl->BIO_set_flags(bio, WANTS_MORE);
+        return -1;
     }
-    while (n > 0)
-        n -= t->ssl->BIO_read(t->out, sink, (int)cl_min(n, (int64_t)sizeof sink));
+    memcpy(data, t->in, (size_t)n);
+    t->in += n;
+    t->in_len -= n;
+    return n;
 }
+
+/* Keep what there was no room for. */
+static bool keep_out(struct cl_http_tls *t, const char *data, uint32_t len)
+{
+    uint32_t need = t->out_at + t->out_len + len;
+    if (need > t->out_room) {
+        uint32_t room = cl_max(need, (uint32_t)CL_HTTP_TLS_RECORD + RECORD_HEAD);
+        uint8_t *fresh = realloc(t->out, room);
+        if (!fresh)
+            return false;
+        t->out = fresh;
+        t->out_room = room;
+    }
+    memcpy(t->out + t->out_at + t->out_len, data, len);
+    t->out_len += len;
+    return true;
+}
+
+static int bio_write(struct bio_st *bio, const char *data, int len)
+{
+    struct cl_http_tls *t = cl_openssl_loaded()->BIO_get_data(bio);
+    int64_t n = t->over ? -1 : t->out_len ? 0 : t->below->write(t->wire, data, len);
+    if (n >= 0 && (n == len || keep_out(t, data + n, (uint32_t)(len - n))))
+        return len;
+    t->over = true;
+    return -1;
+}
+
+static long bio_ctrl(struct bio_st *bio, int op, long number, void *pointer)
+{
+    (void)bio, (void)number, (void)pointer;
+    return op == CL_BIO_CTRL_FLUSH;
+}
+
+struct bio_method_st *cl_http_tls_method(const struct cl_openssl *ssl)
+{
+    struct bio_method_st *method = ssl->BIO_meth_new(CL_BIO_TYPE_SOURCE_SINK, "corelane");
+    if (method) {
+        ssl->BIO_meth_set_read(method, bio_read);
+        ssl->BIO_meth_set_write(method, bio_write);
+        ssl->BIO_meth_set_ctrl(method, bio_ctrl);
+    }
+    return method;
+}
+
+/* Bytes out. */
 
 static void end_below(struct cl_http_tls *t)
 {
@@ -52,17 +108,21 @@ static void end_below(struct cl_http_tls *t)
 /* Give what waits in `out` to what is below. True: all has left. */
 static bool flush(struct cl_http_tls *t)
 {
-    char *data;
-    int64_t all = t->ssl->BIO_ctrl(t->out, CL_BIO_CTRL_INFO, 0, &data);
-    if (all <= 0)
+    if (t->out_len == 0)
         return true;
-    int64_t n = t->below->write(t->wire, data, all);
+    int64_t n = t->below->write(t->wire, t->out + t->out_at, t->out_len);
     if (n < 0) {
         t->over = true;
         return false;
     }
-    drop_out(t, n, all);
-    return n == all;
+    t->out_at += (uint32_t)n;
+    t->out_len -= (uint32_t)n;
+    if (t->out_len)
+        return false;
+    free(t->out);
+    t->out = NULL;
+    t->out_at = t->out_room = 0;
+    return true;
 }
 
 static void flush_and_end(struct cl_http_tls *t)
@@ -77,24 +137,19 @@ static int64_t tls_write(void *wire, const void *data, int64_t len)
     int64_t done = 0;
     if (t->over)
         return -1;
-    while (done < len && t->ssl->BIO_ctrl_pending(t->out) < CL_HTTP_TLS_OUT) {
+    while (done < len && t->out_len == 0) {
         int n = (int)cl_min(len - done, (int64_t)CL_HTTP_TLS_RECORD);
-        t->ssl->ERR_clear_error();
-        if (t->ssl->SSL_write(t->session, (const char *)data + done, n) != n) /* a memory BIO takes all */
+        if (t->ssl->SSL_write(t->session, (const char *)data + done, n) != n) /* the BIO takes all */
             return -1;
         done += n;
-        if (!flush(t) && t->over)
-            return -1;
     }
     return done;
 }
 
 static void tls_end(struct cl_http_tls *t, enum ending how)
 {
-    if (!t->ends && t->open && !t->over) {
-        t->ssl->ERR_clear_error();
+    if (!t->ends && t->open && !t->over)
         (void)t->ssl->SSL_shutdown(t->session); /* says that no more comes */
-    }
     t->ends = (uint8_t)how;
     t->ticks = 0;
     flush_and_end(t);
@@ -138,8 +193,8 @@ static const struct cl_http_link tls_link = {.write = tls_write,
 /* The peer has broken the protocol: it is told why, and that is all. */
 static void fail(struct cl_http_tls *t)
 {
-    (void)flush(t);
     t->over = true;
+    t->ssl->ERR_clear_error();
     t->below->close(t->wire);
 }
 
@@ -174,7 +229,6 @@ static bool open_up(struct cl_http_tls *t)
         fail(t);
         return false;
     }
-    (void)flush(t);
     return t->open && !t->over;
 }
 
@@ -183,10 +237,38 @@ static bool busy(const struct cl_http_tls *t)
     return t->conn->state == CL_HTTP_ANSWERS;
 }
 
-/* Decrypt the next record's bytes. False: there are none. */
+/* Memory of a record that was decrypted: as a rule its kthread's, since it is taken before this turn ends. */
+static bool take_plain(struct cl_http_tls *t)
+{
+    struct cl_http_thread *here = cl_http_here(t->service);
+    t->plain = here->record ? here->record : malloc(CL_HTTP_TLS_RECORD);
+    here->record = NULL;
+    return t->plain != NULL;
+}
+
+static void give_plain(struct cl_http_tls *t)
+{
+    struct cl_http_thread *here = cl_http_here(t->service);
+    if (here->record)
+        free(t->plain);
+    else
+        here->record = t->plain;
+    t->plain = NULL;
+}
+
+/* The peer makes OpenSSL answer (alerts, say, each time that it wants to renegotiate), and does not read that. */
+static bool fails_to_read(const struct cl_http_tls *t)
+{
+    return t->out_len >= CL_HTTP_TLS_RECORD;
+}
+
+/* Decrypt the next record's bytes. False: there are none. OpenSSL reads no further than a record, and there is room for
+ * the largest: so nothing waits in it when all that came was read. */
 static bool decrypt(struct cl_http_tls *t)
 {
-    if (!t->plain && !(t->plain = malloc(CL_HTTP_TLS_RECORD))) {
+    if (t->in_len == 0)
+        return false;
+    if (!t->plain && !take_plain(t)) {
         tls_abort(t);
         return false;
     }
@@ -208,38 +290,28 @@ static bool decrypt(struct cl_http_tls *t)
 /* Have the connection take what is there, until it is busy or there is no more. */
 static void pump(struct cl_http_tls *t)
 {
-    if (!t->open && !open_up(t))
+    if (!t->open && (fails_to_read(t) || !open_up(t)))
         return;
-    while (!t->over && t->conn->state != CL_HTTP_OVER && !busy(t) && (t->plain_len || decrypt(t))) {
+    while (!t->over && t->conn->state != CL_HTTP_OVER && !busy(t) && !fails_to_read(t) &&
+           (t->plain_len || decrypt(t))) {
         int64_t took = cl_http_take(t->conn, t->plain + t->plain_at, t->plain_len);
         t->plain_at += (uint32_t)took;
         t->plain_len -= (uint32_t)took;
     }
-    if (!t->plain_len) {
-        free(t->plain);
-        t->plain = NULL;
-    }
-    if (!t->over)
-        (void)flush(t); /* what OpenSSL itself has to say */
+    if (t->plain && !t->plain_len)
+        give_plain(t);
 }
 
 int64_t cl_http_tls_take(struct cl_http_tls *t, const uint8_t *data, int64_t len)
 {
-    int64_t done = 0;
-    while (done < len) {
-        if (t->over || t->conn->state == CL_HTTP_OVER)
-            return len; /* nobody wants it */
-        if (busy(t) || t->plain_len)
-            break;
-        int n = t->ssl->BIO_write(t->in, data + done, (int)cl_min(len - done, (int64_t)CL_HTTP_TLS_RECORD));
-        if (n <= 0) {
-            tls_abort(t);
-            return len;
-        }
-        done += n;
+    t->in = data;
+    t->in_len = len;
+    if (!t->over)
         pump(t);
-    }
-    return done;
+    int64_t left = t->in_len;
+    t->in = NULL;
+    t->in_len = 0;
+    return t->over || t->conn->state == CL_HTTP_OVER ? len : len - left; /* then nobody wants it */
 }
 
 bool cl_http_tls_room(struct cl_http_tls *t)
@@ -247,7 +319,7 @@ bool cl_http_tls_room(struct cl_http_tls *t)
     if (t->over)
         return false;
     flush_and_end(t);
-    if (t->over || t->ssl->BIO_ctrl_pending(t->out) >= CL_HTTP_TLS_OUT || !cl_http_room(t->conn))
+    if (t->over || t->out_len || !cl_http_room(t->conn))
         return false;
     pump(t); /* what was read before, and not taken */
     return !busy(t);
@@ -288,16 +360,14 @@ struct cl_http_service *cl_http_tls_service(const struct cl_http_tls *t)
 
 static bool new_session(struct cl_http_tls *t, const struct cl_http_tls_context *c)
 {
+    struct bio_st *bio = c->ssl->BIO_new(c->method);
     t->session = c->ssl->SSL_new(c->ctx);
-    t->in = c->ssl->BIO_new(c->ssl->BIO_s_mem());
-    t->out = c->ssl->BIO_new(c->ssl->BIO_s_mem());
-    if (!t->session || !t->in || !t->out) {
-        c->ssl->SSL_free(t->session);
-        c->ssl->BIO_free(t->in);
-        c->ssl->BIO_free(t->out);
+    if (!t->session || !bio) {
+        c->ssl->BIO_free(bio);
         return false;
     }
-    c->ssl->SSL_set_bio(t->session, t->in, t->out);
+    c->ssl->BIO_set_data(bio, t);
+    c->ssl->SSL_set_bio(t->session, bio, bio);
     c->ssl->SSL_set_accept_state(t->session);
     return true;
 }
@@ -326,8 +396,9 @@ struct cl_http_tls *cl_http_tls_new(struct cl_http_service *s, const struct cl_h
 void cl_http_tls_delete(struct cl_http_tls *t, bool failed)
 {
     cl_http_conn_delete(t->conn, failed && !t->over && t->conn->state != CL_HTTP_OVER);
-    t->ssl->SSL_free(t->session); /* and the BIOs */
+    t->ssl->SSL_free(t->session); /* and the BIO */
     free(t->plain);
+    free(t->out);
     cl_http_refund(t->service, CL_HTTP_TLS_BYTES);
     free(t);
 }

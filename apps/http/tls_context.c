@@ -27,6 +27,32 @@ static int choose(struct ssl_st *ssl, const unsigned char **out, unsigned char *
     return CL_SSL_TLSEXT_ERR_ALERT_FATAL;
 }
 
+/* The certificate of the name that the client gives (RFC 6066, section 3). It is asked of OpenSSL, which knows
+ * wildcards. A name that is none of ours is no error: as a rule the client will not like the certificate. */
+static int choose_name(struct ssl_st *ssl, int *alert, void *arg)
+{
+    const struct cl_http_tls_context *c = arg;
+    const struct cl_openssl *f = c->ssl;
+    const char *name = f->SSL_get_servername(ssl, CL_TLSEXT_NAMETYPE_HOST_NAME);
+    (void)alert;
+    for (; name && c; c = c->next)
+        if (f->X509_check_host(f->SSL_CTX_get0_certificate(c->ctx), name, 0, 0, NULL) == 1) {
+            (void)f->SSL_set_SSL_CTX(ssl, c->ctx);
+            return CL_SSL_TLSEXT_ERR_OK;
+        }
+    return CL_SSL_TLSEXT_ERR_NOACK;
+}
+
+void cl_http_tls_context_add(struct cl_http_tls_context *first, struct cl_http_tls_context *more)
+{
+    struct cl_http_tls_context *last = first;
+    while (last->next)
+        last = last->next;
+    last->next = more;
+    first->ssl->SSL_CTX_callback_ctrl(first->ctx, CL_SSL_CTRL_SET_TLSEXT_SERVERNAME_CB, (void (*)(void))choose_name);
+    first->ssl->SSL_CTX_ctrl(first->ctx, CL_SSL_CTRL_SET_TLSEXT_SERVERNAME_ARG, 0, first);
+}
+
 static int wrong(const struct cl_openssl *ssl, const char *what, const char *name, char err[256])
 {
     char reason[160] = "";
@@ -64,14 +90,16 @@ int cl_http_tls_context_new(const char *certificates, const char *key, struct cl
     if (!ssl)
         return -ENOSYS;
     struct cl_http_tls_context *c = calloc(1, sizeof *c);
-    if (c)
+    if (c) {
+        c->ssl = ssl;
         c->ctx = ssl->SSL_CTX_new(ssl->TLS_server_method());
-    if (!c || !c->ctx) {
-        free(c);
+        c->method = cl_http_tls_method(ssl);
+    }
+    if (!c || !c->ctx || !c->method) {
+        cl_http_tls_context_delete(c);
         snprintf(err, 256, "out of memory");
         return -ENOMEM;
     }
-    c->ssl = ssl;
     int rc = set_up(c, certificates, key, err);
     if (rc)
         cl_http_tls_context_delete(c);
@@ -82,8 +110,10 @@ int cl_http_tls_context_new(const char *certificates, const char *key, struct cl
 
 void cl_http_tls_context_delete(struct cl_http_tls_context *c)
 {
-    if (!c)
-        return;
-    c->ssl->SSL_CTX_free(c->ctx);
-    free(c);
+    for (struct cl_http_tls_context *next; c; c = next) {
+        next = c->next;
+        c->ssl->SSL_CTX_free(c->ctx);
+        c->ssl->BIO_meth_free(c->method);
+        free(c);
+    }
 }

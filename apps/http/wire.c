@@ -8,6 +8,11 @@ static int64_t wire_write(void *wire, const void *data, int64_t len)
     return cl_tcp_write(wire, data, len);
 }
 
+static int64_t wire_lend(void *wire, const struct cl_http_file *f, uint64_t from, int64_t len)
+{
+    return cl_tcp_write_from(wire, f->region, (int64_t)from, len);
+}
+
 static void wire_shutdown(void *wire)
 {
     cl_tcp_shutdown(wire);
@@ -34,6 +39,7 @@ static bool wire_handler_end(void *wire)
 }
 
 static const struct cl_http_link wire_link = {.write = wire_write,
+                                              .lend = wire_lend,
                                               .shutdown = wire_shutdown,
                                               .close = wire_close,
                                               .abort = wire_abort,
@@ -78,8 +84,18 @@ static void on_ended(struct cl_tcp_conn *tcp, int error, void *arg)
     cl_http_conn_delete(c, error && c->state != CL_HTTP_OVER);
 }
 
-static const struct cl_tcp_events events = {
-    .data = on_data, .writable = on_writable, .eof = on_eof, .ended = on_ended, .timer = on_timer};
+static void on_released(struct cl_tcp_conn *tcp, int64_t bytes, void *arg)
+{
+    (void)tcp;
+    cl_http_released(arg, bytes);
+}
+
+static const struct cl_tcp_events events = {.data = on_data,
+                                            .writable = on_writable,
+                                            .eof = on_eof,
+                                            .ended = on_ended,
+                                            .released = on_released,
+                                            .timer = on_timer};
 
 /* With TLS. */
 

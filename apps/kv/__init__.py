@@ -7,7 +7,7 @@ What is where (start reading at store.h):
   command.h    memcached's commands over byte buffers, whichever transport they came by
   command.c    parsing and storing          retrieve.c  get and its kin      stats.c  the stats command
   watch.h      events for who watches        front.h    what stats says of servers
-  udp.h udp.c  datagrams, and the burst handler
+  udp.h udp.c  datagrams, and the burst handler      ahead.h  looking ahead over a burst
   stream/      connections: conn.h (bytes in, bytes out), front.h (who is connected), tcp.c, local.c (Unix socket)
   flags.py     memcached's command line
   store.py     the store from Python

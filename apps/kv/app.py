@@ -33,6 +33,7 @@ class Options:
     unix: str = option("", "path of a Unix socket that serves, too, for control")
     idle_timeout_s: int = option(0, "connections that say nothing for so long are closed (0: never)")
     memcached: str = option("", "memcached's own options, as in memcached='-p 11211 -m 64 -I 2m -o idle_timeout=60'")
+    requests_per_event: int = option(20, "commands of a connection that are executed before others have a turn")
     held_bytes: int = option(
         0,
         "memory that connections may hold: values on their way, answers not read (0: 64 MiB, or 8 largest items)",
@@ -90,6 +91,7 @@ class KvService:
             "tcp_port": tcp,
             "udp_port": udp,
             "kthreads": self._kthreads,
+            "requests_per_event": options.requests_per_event,
             "budget_bytes": options.held_bytes,
             "path": path,
         }
@@ -145,7 +147,8 @@ class KvService:
 
 def setup(runtime: Any, options: Options) -> KvService:
     """Make a store and serve it on a libos Runtime that has not started."""
-    return KvService(runtime, replace(options, **options_of(options.memcached)))
+    given = options_of(options.memcached, address=runtime.address, kthreads=runtime.kthreads)
+    return KvService(runtime, replace(options, **given))
 
 
 APP = App("kv", "key-value store: memcached's protocols over TCP and UDP, in bounded memory", Options, setup)

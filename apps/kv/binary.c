@@ -112,7 +112,8 @@ static void put_answer(struct cl_kv_out *out, const uint8_t *request, enum kv_st
 
 static void refuse(const struct request *q, enum kv_status status)
 {
-    if (status == KV_S_INVALID || status == KV_S_UNKNOWN || status == KV_S_NON_NUMERIC)
+    bool bad = status == KV_S_INVALID || status == KV_S_UNKNOWN || status == KV_S_NON_NUMERIC;
+    if (bad && !q->c->thread->measured)
         cl_count(&q->c->thread->counters.bad_commands, 1);
     put_answer(q->c->out, q->c->line, status, text_of(status), strlen(text_of(status)), 0);
 }
@@ -191,6 +192,8 @@ static int do_get(const struct request *q)
     bool with_key = q->op == OP_GETK || q->op == OP_GATK;
     if (!q->key_len || q->extras_len != (touches ? 4 : 0) || (!touches && q->body_len != q->key_len))
         return invalid(q);
+    if (kv_measured(q->c, touches ? CL_KV_WRITES : CL_KV_READS, SHORT_BYTES + kv_value_most(q->c), 1))
+        return CL_KV_MORE;
     int rc = append_item(q, with_key, q->op != OP_TOUCH);
     if (rc < 0)
         return CL_KV_FULL;
@@ -253,6 +256,12 @@ static int do_store(struct request *q)
             return KV_DATA_MISSING;
         taken = false;
     }
+    if (taken)
+        c->data_used = block;
+    else
+        c->session->swallow = block;
+    if (kv_measured(c, CL_KV_WRITES, SHORT_BYTES, 0))
+        return CL_KV_MORE;
     struct kv_written written = {0};
     struct kv_write w = {.mode = mode_of(q),
                          .drops_old = q->op == OP_SET,
@@ -263,10 +272,6 @@ static int do_store(struct request *q)
                          .cas = q->cas};
     kv_prefix_count(c->thread->store, &q->key, KV_PREFIX_SET);
     int rc = kv_write(c->thread, &q->key, &w, &written);
-    if (taken)
-        c->data_used = block;
-    else
-        c->session->swallow = block;
     if (rc)
         refuse(q, status_of(rc, w.mode));
     else
@@ -278,6 +283,8 @@ static int do_delta(const struct request *q)
 {
     if (!q->key_len || q->extras_len != 20 || q->body_len != q->key_len + 20)
         return invalid(q);
+    if (kv_measured(q->c, CL_KV_WRITES, SHORT_BYTES, 0))
+        return CL_KV_MORE;
     uint32_t time = (uint32_t)kv_get_be(q->extras + 16, 4);
     struct kv_changed changed;
     struct kv_change d = {.incr = q->op == OP_INCR,
@@ -301,6 +308,8 @@ static int do_delete(const struct request *q)
 {
     if (!q->key_len || q->extras_len || q->body_len != q->key_len)
         return invalid(q);
+    if (kv_measured(q->c, CL_KV_WRITES, SHORT_BYTES, 0))
+        return CL_KV_MORE;
     struct kv_removal d = {.has_cas = q->cas != 0, .cas = q->cas};
     kv_prefix_count(q->c->thread->store, &q->key, KV_PREFIX_DELETE);
     int rc = kv_remove(q->c->thread, &q->key, &d);
@@ -315,6 +324,8 @@ static int do_flush(const struct request *q)
 {
     if (q->key_len || q->body_len != q->extras_len || (q->extras_len != 0 && q->extras_len != 4))
         return invalid(q);
+    if (kv_measured(q->c, CL_KV_WRITES, SHORT_BYTES, 0))
+        return CL_KV_MORE;
     uint32_t time = q->extras_len ? (uint32_t)kv_get_be(q->extras, 4) : 0;
     kv_flush(q->c->thread, time ? expiry(q, time) : 0);
     succeed(q, "", 0, 0);
@@ -354,6 +365,8 @@ static int do_stat(const struct request *q)
 {
     if (q->extras_len)
         return invalid(q);
+    if (kv_measured(q->c, CL_KV_SHOWS, 0, 0))
+        return CL_KV_MORE;
     return kv_stats_binary(q->c, (struct kv_token){q->key.data, q->key_len}) ? CL_KV_MORE : CL_KV_FULL;
 }
 
@@ -441,12 +454,18 @@ int kv_binary_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, 
         uint64_t thrown = cl_min(s->swallow, len - at);
         s->swallow -= thrown;
         at += thrown;
+        if (cl_unlikely(s->thread->measured))
+            s->thread->measured->from = at;
         if (at < len && in[at] != KV_BINARY_REQUEST)
             rc = CL_KV_QUIT; /* as memcached: no answer fits something that is no request */
         if (at < len && len - at < KV_BINARY_HEADER)
             s->want = KV_BINARY_HEADER;
         if (len - at < KV_BINARY_HEADER || rc == CL_KV_QUIT)
             break;
+        if (kv_turn_over(s)) {
+            rc = CL_KV_TURN;
+            break;
+        }
         if (!kv_out_room(out, SHORT_BYTES)) {
             rc = CL_KV_FULL;
             break;
@@ -460,6 +479,9 @@ int kv_binary_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, 
             break;
         }
         at += (uint64_t)(c.data - c.line) + c.data_used;
+        if (cl_unlikely(s->thread->measured))
+            break;
+        s->done++;
         if (rc == CL_KV_QUIT)
             break;
     }

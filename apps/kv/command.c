@@ -1,5 +1,6 @@
 /* Splitting input into commands, and all commands but retrieval and statistics. */
 #include "binary.h"
+#include "meta.h"
 #include "prefix.h"
 
 /* Whether the command has from lo to hi words, its name counted; else it is answered ERROR. */
@@ -40,7 +41,7 @@ static int do_store(struct kv_command *c, int mode)
     struct cl_kv_key key = kv_key_of(c->thread, w[1]);
     const uint8_t *value;
     int rc = kv_take_block(c, &key, block, &value);
-    if (rc != CL_KV_MORE)
+    if (rc != CL_KV_MORE || kv_measured(c, CL_KV_WRITES, KV_SHORT_ANSWER_BYTES, 0))
         return rc;
     kv_prefix_count(c->thread->store, &key, KV_PREFIX_SET);
     struct kv_written written;
@@ -249,6 +250,36 @@ static bool is_get(struct kv_command *c)
     return true;
 }
 
+/* Whether a command but for retrieval and storage is only measured. */
+static bool is_measured(struct kv_command *c, enum verb verb)
+{
+    uint64_t value = verb == V_MG ? kv_value_most(c) : 0;
+    switch (verb) {
+    case V_MG:
+    case V_MD:
+    case V_MA:
+        return kv_measured(c, CL_KV_WRITES, KV_META_LINE_MAX + value, 0);
+    case V_ME:
+        return kv_measured(c, CL_KV_READS, KV_META_LINE_MAX, 0);
+    case V_INCR:
+    case V_DECR:
+    case V_TOUCH:
+    case V_DELETE:
+    case V_FLUSH_ALL:
+        return kv_measured(c, CL_KV_WRITES, KV_SHORT_ANSWER_BYTES, 0);
+    case V_STATS:
+        return kv_measured(c, CL_KV_SHOWS, 0, 0);
+    case V_CRAWLER:
+    case V_MEMLIMIT:
+    case V_WATCH:
+    case V_ABSENT:
+    case V_QUIT:
+        return kv_measured(c, CL_KV_STEERS, KV_SHORT_ANSWER_BYTES, 0);
+    default: /* those that look for themselves, or do nothing */
+        return false;
+    }
+}
+
 /* Execute one command, whose line is complete. */
 static int execute(struct kv_command *c)
 {
@@ -267,6 +298,8 @@ static int execute(struct kv_command *c)
         kv_refuse(c, "SERVER_ERROR this command is about one server, and is not replicated");
         return CL_KV_MORE;
     }
+    if (cl_unlikely(c->thread->measured && is_measured(c, f->verb)))
+        return f->verb == V_QUIT ? CL_KV_QUIT : CL_KV_MORE;
     switch (f->verb) {
     case V_GET:
     case V_GETS:
@@ -371,8 +404,14 @@ static int text_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len
     for (;;) {
         if (!throw_away(s, in, len, &at))
             rc = CL_KV_QUIT;
+        if (cl_unlikely(s->thread->measured))
+            s->thread->measured->from = rc == CL_KV_QUIT ? len : at;
         if (at == len || rc == CL_KV_QUIT)
             break;
+        if (kv_turn_over(s)) {
+            rc = CL_KV_TURN;
+            break;
+        }
         struct kv_command c;
         kv_begin(&c, s, out);
         if (!cut_line(&c, in + at, len - at)) {
@@ -392,6 +431,9 @@ static int text_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len
             break;
         }
         at += (uint64_t)(c.data - c.line) + c.data_used;
+        if (cl_unlikely(s->thread->measured))
+            break;
+        s->done++;
         if (s->watches)
             at = len;
     }
@@ -409,6 +451,18 @@ int cl_kv_process(struct cl_kv_session *s, const uint8_t *in, uint64_t len, uint
     if (!s->protocol && len)
         s->protocol = in[0] == KV_BINARY_REQUEST ? CL_KV_BINARY : CL_KV_TEXT;
     return (s->protocol == CL_KV_BINARY ? kv_binary_process : text_process)(s, in, len, consumed, out);
+}
+
+int cl_kv_measure(struct cl_kv_session *s, const uint8_t *in, uint64_t len, struct cl_kv_extent *e)
+{
+    uint8_t refusal[CL_KV_ANSWER_MAX];
+    struct cl_kv_out out = {.data = refusal, .room = sizeof(refusal)};
+    *e = (struct cl_kv_extent){.does = CL_KV_IDLES, .answer = KV_META_LINE_MAX};
+    s->thread->measured = e;
+    int rc = cl_kv_process(s, in, len, &e->to, &out);
+    s->thread->measured = NULL;
+    e->swallow = s->swallow;
+    return rc;
 }
 
 static void put_text(struct cl_kv_out *out, const char *text)

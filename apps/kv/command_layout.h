@@ -104,6 +104,24 @@ static inline uint8_t *kv_format_value_line(uint8_t *p, const uint8_t *key, uint
     return p + 2;
 }
 
+/* Where a command would be executed: whether it is only measured (cl_kv_measure), which is done with this. */
+static inline bool kv_measured(struct kv_command *c, uint32_t does, uint64_t answer, uint32_t keys)
+{
+    struct cl_kv_extent *e = c->thread->measured;
+    if (cl_likely(!e))
+        return false;
+    e->does = does;
+    e->answer = answer;
+    e->keys = keys;
+    return true;
+}
+
+/* The longest answer with an item's value, but for its value line or header. */
+static inline uint64_t kv_value_most(const struct kv_command *c)
+{
+    return c->thread->store->item_max_bytes + 2;
+}
+
 /* A command of a session begins. Its words are not touched: there is room for more than most commands have. */
 static inline void kv_begin(struct kv_command *c, struct cl_kv_session *s, struct cl_kv_out *out)
 {
@@ -112,6 +130,12 @@ static inline void kv_begin(struct kv_command *c, struct cl_kv_session *s, struc
     c->out = out;
     c->data_used = 0;
     c->noreply = false;
+}
+
+/* Whether what waits of the session is for another turn. */
+static inline bool kv_turn_over(const struct cl_kv_session *s)
+{
+    return cl_unlikely(s->most && s->done >= s->most);
 }
 
 /* apps/kv/binary.c: cl_kv_process of a session in that protocol; and the refusal of the request, as far as it has come,

@@ -29,9 +29,6 @@ def _bytes(flag: str, text: str) -> int:
 
 
 _ELSEWHERE = {
-    "-l": ("the address is the runtime's", "give `corelane run --address`, or [apps.NAME] of the iokernel"),
-    "-t": ("threads are kthreads of the runtime", "give `corelane run --kthreads`"),
-    "-R": ("a turn is a segment of a connection, or what has waited of it", "leave it out"),
     "-C": ("uniques cost nothing here, and are always there", "leave it out"),
     "-d": ("it runs in the foreground", "start it by a service manager"),
     "-S": ("there is no authentication", "leave it out"),
@@ -48,8 +45,10 @@ _DEFAULTS = {  # of -o: what holds here anyway
 }
 
 
-def options_of(line: str) -> dict[str, Any]:
-    """Fields of Options for a line of memcached's options. Raises CorelaneError for what means nothing here."""
+def options_of(line: str, *, address: str = "", kthreads: int = 0) -> dict[str, Any]:
+    """Fields of Options for a line of memcached's options. Raises CorelaneError for what means nothing here.
+
+    address, kthreads: the runtime's, which -l and -t may name and do not change."""
     try:
         flags, rest = getopt.getopt(shlex.split(line), "p:U:s:m:I:c:b:Mvl:t:R:Cd:SZo:u:r")
     except (getopt.GetoptError, ValueError) as error:
@@ -58,8 +57,21 @@ def options_of(line: str) -> dict[str, Any]:
         raise CorelaneError("read memcached's options", f"{rest[0]!r} is none", "see the table of them in docs/kv.md")
     out: dict[str, Any] = {}
     for flag, value in flags:
-        out.update(_one(flag, value))
+        if flag in ("-l", "-t"):
+            _agree(flag, value, address, kthreads)
+        else:
+            out.update(_one(flag, value))
     return out
+
+
+def _agree(flag: str, value: str, address: str, kthreads: int) -> None:
+    """What the runtime was given before: refused if it is something else."""
+    if flag == "-l" and value not in (address, "0.0.0.0"):
+        where = f"the address is the runtime's{f', {address}' if address else ''}"
+        raise _refuse(flag, where, "give `corelane run --address`, or [apps.NAME] of the iokernel")
+    if flag == "-t" and _number(flag, value) != kthreads:
+        threads = f"threads are kthreads of the runtime{f', which has {kthreads}' if kthreads else ''}"
+        raise _refuse(flag, threads, "give `corelane run --kthreads`")
 
 
 def _one(flag: str, value: str) -> dict[str, Any]:
@@ -76,7 +88,9 @@ def _one(flag: str, value: str) -> dict[str, Any]:
     }
     if flag in made:
         return made[flag]
-    numbers = {"-p": "tcp_port", "-U": "udp_port", "-c": "connections", "-b": "backlog"}
+    if flag == "-R" and _number(flag, value) < 1:
+        raise _refuse(flag, "a turn is one command at least", "give 1 or more, as in -R 20")
+    numbers = {"-p": "tcp_port", "-U": "udp_port", "-c": "connections", "-b": "backlog", "-R": "requests_per_event"}
     if flag in numbers:
         return {numbers[flag]: _number(flag, value)}
     if flag == "-m":

@@ -3,7 +3,8 @@
 
 void kv_refuse(struct kv_command *c, const char *text)
 {
-    cl_count(&c->thread->counters.bad_commands, 1);
+    if (!c->thread->measured)
+        cl_count(&c->thread->counters.bad_commands, 1);
     kv_answer(c, text);
 }
 

@@ -109,7 +109,7 @@ int kv_meta_set(struct kv_command *c)
                          .value_bytes = (uint32_t)(block - 2),
                          .cas = mode == CL_KV_CAS || joins ? m.cas : 0};
     int rc = kv_take_block(c, &m.key, block, &w.value);
-    if (rc != CL_KV_MORE)
+    if (rc != CL_KV_MORE || kv_measured(c, CL_KV_WRITES, KV_META_LINE_MAX, 0))
         return rc;
     rc = kv_write(c->thread, &m.key, &w, &written);
     if (rc == CL_KV_TOO_LARGE || rc == CL_KV_NO_MEMORY)

@@ -6,9 +6,9 @@
 #define KEYS_AHEAD 16 /* keys fetched together */
 #define END_BYTES 5   /* "END\r\n" */
 
-static bool keys_fit(const struct kv_command *c, const uint8_t *at)
+static bool keys_fit(const struct kv_command *c, const uint8_t *at, uint32_t *count)
 {
-    for (;;) {
+    for (*count = 0;; *count += 1) {
         struct kv_token t = kv_next_token(at, c->line_end);
         if (!t.len)
             return true;
@@ -78,6 +78,7 @@ bool kv_retrieve(struct kv_command *c)
     struct cl_kv_session *s = c->session;
     const uint8_t *at = name->p + name->len;
     int32_t exptime = 0;
+    uint32_t count = 0;
     if (touches) {
         at = c->token[1].p + c->token[1].len;
         if (!kv_parse_i32(c->token[1].p, c->token[1].len, &exptime)) {
@@ -87,10 +88,13 @@ bool kv_retrieve(struct kv_command *c)
     }
     if (s->skip) {
         at = c->line + s->skip;
-    } else if (!keys_fit(c, at)) {
+    } else if (!keys_fit(c, at, &count)) {
         kv_answer(c, KV_BAD_FORMAT);
         return true;
     }
+    uint64_t longest = count * (KV_VALUE_LINE_MAX + kv_value_most(c)) + END_BYTES;
+    if (kv_measured(c, touches ? CL_KV_WRITES : CL_KV_READS, longest, count))
+        return true;
     uint32_t expires_s = cl_kv_expiry(c->thread, exptime);
     struct cl_kv_key keys[KEYS_AHEAD];
     for (;;) {

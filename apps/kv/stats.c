@@ -4,6 +4,7 @@
 #include "prefix.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* Append a statistic, as a line or as an answer of the binary protocol. There was made room for all; one that has none
@@ -79,6 +80,8 @@ static void usage_lines(struct kv_command *c, const struct cl_kv_usage *u)
     kv_stat_u64(c, "log_free_bytes", u->free_bytes);
     kv_stat_u64(c, "log_moved", u->moved);
     kv_stat_u64(c, "index_bytes", u->index_bytes);
+    kv_stat_u64(c, "hash_bytes", u->index_bytes); /* memcached's name of it */
+    kv_stat_u64(c, "hash_is_expanding", 0);
     kv_stat_u64(c, "index_evictions", u->index_evictions);
     kv_stat_u64(c, "index_overflow_buckets", u->overflow_buckets);
     kv_stat_u64(c, "partitions", u->partitions);
@@ -89,6 +92,23 @@ static void usage_lines(struct kv_command *c, const struct cl_kv_usage *u)
 static void *front_of(const struct kv_command *c)
 {
     return cl_load_acquire(&c->thread->store->front);
+}
+
+static void time_line(struct kv_command *c, const char *name, const struct timeval *t)
+{
+    char text[48];
+    snprintf(text, sizeof(text), "%lld.%06ld", (long long)t->tv_sec, (long)t->tv_usec);
+    kv_stat_text(c, name, text);
+}
+
+/* CPU time of the process. */
+static void usage_of_process(struct kv_command *c)
+{
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage))
+        return;
+    time_line(c, "rusage_user", &usage.ru_utime);
+    time_line(c, "rusage_system", &usage.ru_stime);
 }
 
 /* What `stats` alone says. */
@@ -104,6 +124,7 @@ static void all_lines(struct kv_command *c)
     kv_stat_u64(c, "time", (uint64_t)(s->unix_base_s + c->thread->now_s));
     kv_stat_text(c, "version", KV_VERSION);
     kv_stat_u64(c, "pointer_size", 8 * sizeof(void *));
+    usage_of_process(c);
     if (front_of(c))
         s->front_ops->general(front_of(c), c);
     counter_lines(c, &counters);
@@ -123,6 +144,7 @@ static void settings_lines(struct kv_command *c)
     kv_stat_u64(c, "num_threads", s->n_threads);
     kv_stat_text(c, "stat_key_prefix", ":");
     kv_stat_text(c, "detail_enabled", cl_load_relaxed(&s->detail) ? "yes" : "no");
+    kv_stat_text(c, "inline_ascii_response", "no");
     kv_stat_text(c, "cas_enabled", "yes");
     kv_stat_text(c, "binding_protocol", "auto-negotiate");
     kv_stat_text(c, "auth_enabled_sasl", "no");

@@ -83,10 +83,12 @@ struct cl_kv_counters {
     uint64_t bad_commands; /* answered ERROR or CLIENT_ERROR by the command layer */
 };
 
+struct cl_kv_extent;
 /* One thread's way into a store. Used by one thread at a time. */
 struct cl_kv_thread {
     struct cl_kv *store;
-    uint32_t now_s; /* the store's clock as of the last cl_kv_tick */
+    struct cl_kv_extent *measured; /* not NULL: within cl_kv_measure (command.h) */
+    uint32_t now_s;                /* the store's clock as of the last cl_kv_tick */
     uint32_t id;
     uint32_t client; /* number of the connection that it works for, as `watch` shows it; 0: none */
     uint32_t pad;

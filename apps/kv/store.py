@@ -27,7 +27,7 @@ _OUTCOMES = {
     lib.CL_KV_NO_MEMORY: "no_memory",
     lib.CL_KV_NON_NUMERIC: "non_numeric",
 }
-_STATUS = {lib.CL_KV_MORE: "more", lib.CL_KV_FULL: "full", lib.CL_KV_QUIT: "quit"}
+_STATUS = {lib.CL_KV_MORE: "more", lib.CL_KV_FULL: "full", lib.CL_KV_QUIT: "quit", lib.CL_KV_TURN: "turn"}
 
 
 def _fields(struct: Any) -> dict[str, int]:

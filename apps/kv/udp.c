@@ -1,5 +1,6 @@
 /* Datagrams in, datagrams out. See udp.h. */
 #include "udp.h"
+#include "ahead.h"
 #include "command_layout.h"
 #include "watch.h"
 #include <errno.h>
@@ -81,22 +82,6 @@ struct look {
     bool fast;            /* "get <key>\r\n" and nothing else */
 };
 
-/* Length of the printable word at p: up to a byte of 0x20 or less, or n. */
-static inline uint32_t word_len(const uint8_t *p, uint32_t n)
-{
-    uint32_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        uint64_t w = kv_read64(p + i);
-        /* High bit of each byte that is below 0x21; bytes above the first such one may be wrong, it is not. */
-        uint64_t low = (w - 0x2121212121212121ull) & ~w & 0x8080808080808080ull;
-        if (low)
-            return i + (uint32_t)__builtin_ctzll(low) / 8;
-    }
-    while (i < n && p[i] > 0x20)
-        i++;
-    return i;
-}
-
 /* First stage for one request: recognise the short form, hash the key, send for its bucket. */
 static inline void look_at(const struct cl_kv *store, const struct cl_udp_req *req, struct look *l)
 {
@@ -106,21 +91,10 @@ static inline void look_at(const struct cl_kv *store, const struct cl_udp_req *r
         return;
     const uint8_t *p = req->data + CL_KV_UDP_HEADER;
     uint32_t n = (uint32_t)req->len - CL_KV_UDP_HEADER;
-    bool get = memcmp(p, "get ", 4) == 0;
-    uint32_t skip = 4;
-    if (!get) {
-        skip = word_len(p, n) + 1;
-        if (skip >= n)
-            return;
-    }
-    uint32_t len = word_len(p + skip, n - skip);
-    if (!len || len > CL_KV_KEY_MAX)
+    bool get;
+    if (!kv_look_at(store, p, n, &l->key, &get))
         return;
-    l->key.data = p + skip;
-    l->key.len = len;
-    l->key.hash = kv_hash(&store->secret, l->key.data, len);
-    kv_prefetch_bucket(store, l->key.hash);
-    const uint8_t *end = p + skip + len;
+    const uint8_t *end = l->key.data + l->key.len;
     l->fast = get && end + 2 == p + n && end[0] == '\r' && end[1] == '\n' && req->data[4] == 0 && req->data[5] == 1;
 }
 

@@ -101,6 +101,9 @@ static void unknown(struct cl_resp_client *c, bool sub)
                       ARG(c, i).p);
     cl_reply_error(c, "ERR unknown command '%.*s', with args beginning with: %s", (int)cl_min(ARG(c, 0).len, 128u),
                    ARG(c, 0).p, args);
+    /* Words of HTTP: a page has somebody's browser send it, with a body of commands. As in Redis that is not read. */
+    if (ARG_IS(c, 0, "POST") || ARG_IS(c, 0, "Host:"))
+        c->flags |= CL_RC_CLOSE_NOW;
 }
 
 /* What a command may take at most, but for those that ask for more themselves. */

@@ -9,6 +9,9 @@
  * of that waits the engine runs no commands of the client, `data` takes none of its bytes, and TCP closes the window: a
  * peer that does not read is not read from.
  *
+ * Turns. After TURN_BYTES of a connection others that are ready have their turns (TCP would offer all that has come): a long
+ * pipeline keeps nobody waiting for more than some hundred commands.
+ *
  * Pushes and late answers. The engine says that a client has something to be sent by `wake`, under the lock, from the
  * turn of another connection or from the clock; cl_tcp_wake then has the client's own connection look. `ended` takes
  * the lock to let go of the client: so whoever has the lock and sees the client sees a connection that exists. */
@@ -21,7 +24,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TICK_NS 10000000ull /* how exact time-outs of blocking commands are */
+#define TICK_NS 10000000ull     /* how exact time-outs of blocking commands are */
+#define TURN_BYTES 16384        /* as much as Redis reads at once */
+#define LINGER_NS 1000000000ull /* how long one that is over is listened to */
 #define FULL "-ERR max number of clients reached\r\n"
 
 struct cl_resp_service {
@@ -37,6 +42,8 @@ struct conn {
     struct cl_tcp_conn *c;
     struct cl_resp_client *client; /* NULL: it was let go of */
     bool eof;                      /* the peer says no more: it ends when its replies are sent */
+    bool yields;                   /* its bytes wait for others' turns */
+    uint32_t since;                /* it did so the last time: bytes taken */
 };
 
 /* When the runtime stops, connections end on the thread that stops it: nobody else is there then, and a mutex is for
@@ -108,23 +115,53 @@ static int ending(struct conn *k, bool sent)
     return ends;
 }
 
-static void finish(struct cl_tcp_conn *c, int ends)
+static int64_t drop_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg)
 {
-    if (ends == 1)
-        cl_tcp_close(c);
-    else if (ends == 2)
+    (void)c, (void)data, (void)arg;
+    return len;
+}
+
+static void close_now(struct cl_tcp_conn *c, void *arg)
+{
+    (void)arg;
+    cl_tcp_close(c);
+}
+
+static void on_ended(struct cl_tcp_conn *c, int error, void *arg);
+
+static const struct cl_tcp_events leaving = {
+    .data = drop_data, .eof = close_now, .timer = close_now, .ended = on_ended};
+
+/* A FIN behind the last reply. What still comes is taken and thrown away for a while, as a reset might overtake the reply
+ * (RFC 2525, section 2.17). */
+static void finish(struct cl_tcp_conn *c, struct conn *k, int ends)
+{
+    if (ends == 2) {
         cl_tcp_abort(c);
+    } else if (ends == 1 && k->eof) {
+        cl_tcp_close(c);
+    } else if (ends == 1) {
+        cl_tcp_set_user(c, &leaving, k);
+        cl_tcp_shutdown(c);
+        cl_tcp_set_timer(c, LINGER_NS);
+        cl_tcp_resume(c);
+    }
 }
 
 static int64_t on_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg)
 {
     struct conn *k = arg;
+    if (k->yields)
+        return 0;
     bool sent = true, held = lock(k->s);
     int64_t took = k->client ? run(k, data, len, &sent) : len;
     int ends = k->client ? ending(k, sent) : 0;
     cl_count(&k->s->port.held_back, took < len);
+    k->since += (uint32_t)took;
+    k->yields = !ends && k->since >= TURN_BYTES && cl_tcp_wake(c) == 0;
+    cl_count(&k->s->port.yields, k->yields);
     unlock(k->s, held);
-    finish(c, ends);
+    finish(c, k, ends);
     return ends ? len : took;
 }
 
@@ -132,7 +169,11 @@ static int64_t on_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, 
 static void go_on(struct cl_tcp_conn *c, struct conn *k, bool woken)
 {
     bool sent = true, held = lock(k->s);
-    cl_count(&k->s->port.woken, woken);
+    cl_count(&k->s->port.woken, woken && !k->yields);
+    if (k->yields && woken) {
+        k->yields = false;
+        k->since = 0;
+    }
     if (k->client) {
         sent = flush(k);
         if (sent)
@@ -140,7 +181,7 @@ static void go_on(struct cl_tcp_conn *c, struct conn *k, bool woken)
     }
     int ends = k->client ? ending(k, sent) : 0;
     unlock(k->s, held);
-    finish(c, ends);
+    finish(c, k, ends);
     if (!ends && sent)
         cl_tcp_resume(c);
 }
@@ -189,10 +230,8 @@ static void address(char out[48], uint32_t ipv4, uint16_t port)
 
 static void refuse(struct cl_tcp_conn *c, struct conn *k)
 {
-    free(k);
-    cl_tcp_set_user(c, NULL, NULL);
     (void)cl_tcp_write(c, FULL, sizeof FULL - 1);
-    cl_tcp_close(c);
+    finish(c, k, 1);
 }
 
 static void on_opened(struct cl_tcp_conn *c, void *arg)

@@ -13,6 +13,7 @@ struct cl_resp_service;
 struct cl_resp_port {
     uint64_t accepted, refused, closed; /* connections; refused: there were maxclients */
     uint64_t woken;                     /* turns that another client, or the time, has caused */
+    uint64_t yields;                    /* times that a client's bytes waited for others' turns */
     uint64_t held_back;                 /* times that a client's bytes were left waiting: it does not read, or blocks */
 };
 

@@ -109,6 +109,42 @@ def cores_of(kernel: Iokernel, app: int) -> Any:
 
 
 @contextlib.contextmanager
+def started(
+    nic: Nic,
+    cpu: int,
+    bind: Callable[[Runtime], object],
+    *,
+    address: str = f"{SERVER_IP}/{PREFIX}",
+    poll: str = "adaptive",
+    scheduler: Scheduler = LONG_SPIN,
+) -> Iterator[tuple[Runtime, frozenset[int]]]:
+    """A runtime in embedded mode on `nic`, with one kthread on `cpu` (-1: on any); and its threads.
+
+    bind: gives the runtime its handlers before it starts. What it returns is kept, and closed after the runtime if it
+    has a `close`: handlers point into it.
+    """
+    with contextlib.ExitStack() as stack:
+        before = set(usage.threads())
+        runtime = Runtime(nic=nic, kthreads=1, cpus=[cpu], poll=poll, scheduler=scheduler, address=address)
+        stack.callback(runtime.close)
+        kept = bind(runtime)
+        if hasattr(kept, "close"):
+            stack.callback(kept.close)
+            stack.callback(runtime.close)  # which may be called twice
+        runtime.start()
+        yield runtime, frozenset(set(usage.threads()) - before)
+        del kept
+
+
+@contextlib.contextmanager
+def linked() -> Iterator[tuple[Nic, Nic]]:
+    """The ends of a memory link: the client's and the server's."""
+    client_end, server_end = memory_link()
+    with client_end, server_end:
+        yield client_end, server_end
+
+
+@contextlib.contextmanager
 def embedded(
     bind: Callable[[Runtime], object],
     cores: tuple[int, int],
@@ -123,26 +159,8 @@ def embedded(
     bind: gives the runtime its handlers. The client polls during a run, and sleeps between runs.
     """
     with contextlib.ExitStack() as stack:
-        client_end, server_end = memory_link()
-        stack.callback(client_end.close)
-        stack.callback(server_end.close)
-        before = set(usage.threads())
-        runtime = Runtime(
-            nic=server_end,
-            kthreads=1,
-            cpus=[cores[1]],
-            poll=poll,
-            scheduler=scheduler,
-            address=f"{SERVER_IP}/{PREFIX}",
-        )
-        stack.callback(runtime.close)
-        kept = bind(runtime)
-        if hasattr(kept, "close"):
-            # Handlers point into it: closed after the runtime, whose close may be called twice.
-            stack.callback(kept.close)
-            stack.callback(runtime.close)
-        runtime.start()
-        tids = tuple(sorted(set(usage.threads()) - before))
+        client_end, server_end = stack.enter_context(linked())
+        runtime, tids = stack.enter_context(started(server_end, cores[1], bind, poll=poll, scheduler=scheduler))
         generator = Loadgen(
             traffic or Echo(),
             source=Source(ip=CLIENT_IP),
@@ -153,7 +171,7 @@ def embedded(
         )
         stack.callback(generator.close)
         generator.start_client(client_end, cpu=cores[0])
-        rig = Rig(Load(generator), generator, tids, runtime, server_end)
+        rig = Rig(Load(generator), generator, tuple(sorted(tids)), runtime, server_end)
         rig.load.busy_s = lambda: rig.usage().busy_s
         rig.load.counts = rig.counts
         yield rig
@@ -171,18 +189,8 @@ def on_af_xdp(
         with far.namespace.entered():
             nic = AfXdp(far.name, addresses=[far.address])
         stack.callback(nic.close)
-        before = set(usage.threads())
-        runtime = Runtime(
-            nic=nic, kthreads=1, cpus=[cpu], poll=poll, scheduler=LONG_SPIN, address=f"{far.address}/{far.prefix}"
-        )
-        stack.callback(runtime.close)
-        kept = bind(runtime)
-        if hasattr(kept, "close"):
-            # Handlers point into it: closed after the runtime, whose close may be called twice.
-            stack.callback(kept.close)
-            stack.callback(runtime.close)
-        runtime.start()
-        tids = set(usage.threads()) - before
+        address = f"{far.address}/{far.prefix}"
+        runtime, tids = stack.enter_context(started(nic, cpu, bind, address=address, poll=poll))
         yield lambda: counts_of_runtime(runtime, nic, usage.of_threads(tids))
 
 

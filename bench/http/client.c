@@ -10,7 +10,7 @@
 
 struct conn {
     struct cl_bench_http *client;
-    struct cl_bench_tls *tls; /* NULL: plain */
+    struct cl_tls *tls; /* NULL: plain */
     uint64_t since_ns;
     bool asked; /* an answer is awaited */
     struct cl_bench_answer answer;
@@ -20,12 +20,12 @@ struct cl_bench_http {
     struct cl_runtime *rt;
     struct cl_bench_http_config config;
     size_t request_len;
-    struct cl_bench_tls_context *context; /* NULL: plain */
+    struct cl_tls_client *context; /* NULL: plain */
     struct cl_hist *latency;
     struct cl_bench_http_counts counts;
     uint32_t stopped;
     struct conn *conns;
-    uint8_t plain[CL_BENCH_TLS_PLAIN]; /* of the callback that runs: there is one kthread, and they do not block */
+    uint8_t plain[CL_TLS_PLAIN]; /* of the callback that runs: there is one kthread, and they do not block */
 };
 
 static uint64_t now_ns(const struct cl_bench_http *client)
@@ -100,17 +100,17 @@ static void on_opened(struct cl_tcp_conn *tcp, void *arg)
 static int64_t on_tls_data(struct cl_tcp_conn *tcp, struct conn *c, const uint8_t *data, int64_t len)
 {
     uint8_t *plain = c->client->plain;
-    bool was_open = cl_bench_tls_is_open(c->tls);
+    bool was_open = cl_tls_is_open(c->tls);
     if (cl_bench_tls_put(c->tls, tcp, data, len) < 0) {
         fail(tcp, c->client);
         return len;
     }
-    if (!was_open && cl_bench_tls_is_open(c->tls)) {
-        if (cl_bench_tls_resumed(c->tls))
+    if (!was_open && cl_tls_is_open(c->tls)) {
+        if (cl_tls_resumed(c->tls))
             cl_count(&c->client->counts.resumed, 1);
         ask(tcp, c);
     }
-    for (int64_t n; (n = cl_bench_tls_get(c->tls, plain)) > 0;)
+    for (int64_t n; cl_tls_is_open(c->tls) && (n = cl_tls_read(c->tls, plain, CL_TLS_PLAIN)) > 0;)
         if (!take(tcp, c, plain, n))
             break;
     return len;
@@ -141,7 +141,7 @@ static void on_ended(struct cl_tcp_conn *tcp, int error, void *arg)
     struct conn *c = arg;
     struct cl_bench_http *client = c->client;
     (void)tcp;
-    cl_bench_tls_delete(c->tls);
+    cl_tls_delete(c->tls);
     c->tls = NULL;
     c->asked = false;
     if (cl_load_relaxed(&client->stopped) || error == ESHUTDOWN)
@@ -159,7 +159,7 @@ static void open_one(void *arg)
     struct conn *c = arg;
     struct cl_bench_http *client = c->client;
     c->since_ns = now_ns(client);
-    if (client->context && !(c->tls = cl_bench_tls_new(client->context))) {
+    if (client->context && !(c->tls = cl_tls_new(client->context, NULL))) {
         cl_count(&client->counts.failed, 1);
         return;
     }
@@ -188,7 +188,7 @@ int cl_bench_http_start(struct cl_runtime *rt, const struct cl_bench_http_config
     c->latency = cl_hist_new(CL_HIST_DIGITS, CL_HIST_LIMIT_NS);
     c->conns = calloc(config->connections, sizeof *c->conns);
     if (c->latency && c->conns)
-        rc = config->tls ? cl_bench_tls_context_new(&c->context, err) : 0;
+        rc = config->tls ? cl_tls_client_new(false, NULL, &c->context, err) : 0;
     for (uint32_t i = 0; rc == 0 && i < config->connections; i++)
         c->conns[i].client = c;
     if (rc == 0 && (rc = cl_runtime_spawn(rt, open_all, c)))
@@ -224,7 +224,7 @@ void cl_bench_http_delete(struct cl_bench_http *c)
 {
     if (!c)
         return;
-    cl_bench_tls_context_delete(c->context);
+    cl_tls_client_delete(c->context);
     cl_hist_delete(c->latency);
     free(c->conns);
     free(c);

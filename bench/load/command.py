@@ -87,6 +87,9 @@ def settings_of(job: Job) -> dict[str, Any]:
         "other": job.other.target.shown if job.other else None,
         "address": f"{plan.target.address} port {plan.target.port}",
         "protocol": plan.protocol,
+        "way": plan.way,
+        "reflector": plan.reflector,
+        "tls": ("any server" if plan.insecure else "verified") if plan.target.tls else None,
         "rate": list(job.rate),
         "seconds": job.seconds,
         "warm_s": plan.warm_s,
@@ -112,7 +115,7 @@ def _run(job: Job, session: Session, out: Outcome) -> None:
         plans[name if name not in plans else f"{name} again"] = job.other
     share = None
     if job.share:
-        session.say("measuring the client's own share, against a reflector on loopback")
+        session.say(f"measuring the client's own share, against a reflector on {job.plan.reflector}")
         share = measure_share(job.plan, job.rate[0], min(1.0, max(job.seconds / 5, 0.05)))
         session.settings["client_share"] = (
             {"why": share.why} if share.why else {f"{name}_us": plain(us) for name, us in share.by_name().items()}

@@ -5,28 +5,26 @@ The reference server keeps each request as long as the request says, and files h
 The difference is the way there and back, and whatever the tool does wrong. The server has the second core, the tool the
 first one.
 
-Rates: arrivals at equal distances, so that what is achieved is not a matter of chance; over kernel sockets by the tool,
-over the memory NIC by the generator of the other benchmarks.
+Rates: arrivals at equal distances, so that what is achieved is not a matter of chance; by the tool over kernel sockets,
+and over corelane's own stack on a memory link, whose other end sends back what it gets.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 import random
 import statistics
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ...apps import echo as echo_app
-from ...drivers.nic.loadgen.loadgen import Echo
-from ..harness import rig
-from ..harness.load import point_of
 from ..harness.numbers import plain
 from ..harness.openloop import Point, middle
 from ..harness.plot import Canvas
 from ..harness.session import Session
+from .dataplane import PORT, reflecting
+from .measuring import point_of
 from .reference.reference import Reference
 from .sockload.sockload import Asked, SockLoad
 
@@ -38,6 +36,7 @@ PERCENTS = (50.0, 99.0, 99.9)
 HOLD_LEAST_NS, HOLD_MEAN_NS, HOLD_TABLE = 500_000, 700_000, 1 << 14  # shifted exponential: p50 1 ms, p99.9 5.3 ms
 ERROR_RATES = {"UDP": (10_000, 50_000, 100_000, 200_000), "TCP": (10_000, 50_000, 100_000)}
 SOCKET_RATE, MEMORY_RATE = 200_000, 1_000_000
+MEMORY_SOCKETS = 4  # of the dataplane: answers wait in few, and are taken many at a time
 CONNECTIONS = {"UDP": 16, "TCP": 1000}
 LEAST_S = 0.05
 
@@ -93,17 +92,7 @@ class Injected:
         """One load; the requests on both sides of the comparison are the same."""
         self.server.clear()
         result = self.load.run(rate, seconds)
-        point = Point(
-            rate,
-            result.achieved_rps,
-            result.counts["sent"],
-            result.counts["answered"],
-            result.counts["late"],
-            result.counts["dropped"],
-            seconds=seconds,
-            hist=result.latency,
-        )
-        point.set_percentiles(result.latency)
+        point = point_of(result)
         kept = self.server.kept
         reported, injected = (tuple(h.percentile(p) / 1e3 for p in PERCENTS) for h in (result.latency, kept))
         return Seen(point, reported, injected)
@@ -152,32 +141,41 @@ def errors(session: Session, cores: tuple[int, int]) -> None:
 def achieved(session: Session, cores: tuple[int, int]) -> None:
     """load.rate_error: how far the answered rate was from the one asked for."""
     seconds = max(0.3 * session.seconds / 2 / ROUNDS, LEAST_S)
-    sockets, memory = f"rate, UDP, {SOCKET_RATE:,}/s", f"rate, memory NIC, {MEMORY_RATE:,}/s"
-    with contextlib.ExitStack() as stack:
-        bench = stack.enter_context(
-            rig.embedded(lambda runtime: runtime.bind(echo_app.handler("c", 9000)), cores, traffic=Echo())
-        )
+    asked = {"kernel sockets": SOCKET_RATE, "memory NIC": MEMORY_RATE}
+    names = {f"rate, UDP, {way}, {rate:,}/s": rate for way, rate in asked.items()}
 
-        def over_memory() -> Point:
-            bench.generator.begin(MEMORY_RATE, seconds, 0.0, 1)
-            bench.generator.wait()
-            return point_of(bench.generator.result())
+    def over_sockets() -> Point:
+        with Injected("UDP", cores, (), "uniform") as injected:
+            return injected.measure(SOCKET_RATE, seconds).measured
 
-        def over_sockets() -> Point:
-            with Injected("UDP", cores, (), "uniform") as injected:
-                return injected.measure(SOCKET_RATE, seconds).measured
-
-        arms = {sockets: over_sockets, memory: over_memory}
-        found = session.interleave(arms, ROUNDS)
+    measure: tuple[Callable[[], Point], ...] = (over_sockets, partial(over_memory, cores, MEMORY_RATE, seconds))
+    arms = dict(zip(names, measure, strict=True))
+    found = session.interleave(arms, ROUNDS)
     off: dict[str, list[float]] = {}
-    for name, asked in ((sockets, SOCKET_RATE), (memory, MEMORY_RATE)):
+    for name, rate in names.items():
         row = session.point(name, middle(found[name]))
-        # Of the generator's Poisson arrivals, the rate that they really had.
-        off[name] = [abs(p.achieved_rps / (asked if name == sockets else p.due_rps) - 1) for p in found[name]]
+        off[name] = [abs(point.achieved_rps / rate - 1) for point in found[name]]
         row["rate_error"] = statistics.median(off[name])
     beside = {name: statistics.median(values) for name, values in off.items()}
-    runs = [max(off[name][i] for name in off) for i in range(len(off[sockets]))]
+    runs = [max(each[i] for each in off.values()) for i in range(ROUNDS)]
     session.figure("load.rate_error", max(beside.values()), runs=runs, beside=beside)
+
+
+def over_memory(cores: tuple[int, int], rate: float, seconds: float) -> Point:
+    """The tool over corelane's own stack: its uthread on cores[0], what sends all back on cores[1]."""
+    with reflecting(*cores) as (runtime, address):
+        asked = Asked(
+            protocol="echo",
+            address=address,
+            port=PORT,
+            udp=True,
+            connections=MEMORY_SOCKETS,
+            arrivals="uniform",
+            runtime=runtime,
+        )
+        with SockLoad(asked) as load:
+            load.connect()
+            return point_of(load.run(rate, seconds))
 
 
 def plot(document: dict[str, Any]) -> Canvas:

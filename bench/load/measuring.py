@@ -2,16 +2,18 @@
 
 The client's own share is what the same engine measures against a reflector on this machine's loopback, with as many
 connections, at the same rate and with messages of about the same length: the way through the client's code and the
-kernel's, twice, and through the reflector. It is taken before the server is loaded, and is not subtracted.
+kernel's, twice, and through the reflector. It is taken before the server is loaded, and is not subtracted. Of a load
+over corelane's own stack it is that of the same code and stack over a memory link, without the NIC. TLS is not in it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..harness.numbers import PERCENTILES, plain
 from ..harness.openloop import LOSS_LIMIT, RATE_SLACK, Point
@@ -22,16 +24,21 @@ from .targets import STORES, Target
 from .trust import Doubt, Samples, doubts, interval, latencies, samples
 from .workloads import Workload
 
+if TYPE_CHECKING:
+    from ...libos import Runtime
+
 RECORDS = 1 << 19
 SHARE_S, SHARE_CONNECTIONS = 1.0, 1000
 LOST_S = 1.0  # a datagram of one's own, of which nobody says what answers it: its socket waits no longer
 REPLY_MOST = 16384  # of the reflector's messages
+DATAGRAM_MOST = 1400  # what one packet holds of a datagram
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """How a server is loaded. Times in seconds. asked: the highest quantile that is wanted. headers: HTTP's, whole
-    lines. request_bytes: of an echo."""
+    lines. request_bytes: of an echo. over: a runtime that carries the load, instead of the kernel's sockets; way: what
+    carries it, in words. insecure: TLS with whoever the server is; ca: a file of those that sign certificates."""
 
     target: Target
     workload: Workload
@@ -53,11 +60,20 @@ class Plan:
     asked: float = 0.99
     headers: tuple[str, ...] = ()
     records: int = RECORDS
+    over: Runtime | None = None
+    way: str = "kernel sockets"
+    insecure: bool = False
+    ca: str = ""
 
     @property
     def protocol(self) -> str:
-        scheme = self.target.scheme
+        scheme = self.target.protocol
         return scheme if scheme in (*STORES, "http") else "custom" if self.custom else "echo"
+
+    @property
+    def reflector(self) -> str:
+        """Where the server is that the client's own share is measured with."""
+        return "loopback" if self.over is None else "a memory link"
 
     def engine(self) -> Asked:
         """What the engine is asked for."""
@@ -95,6 +111,10 @@ class Plan:
             greeting=greeting,
             greeting_replies=replies,
             functions=self.custom,
+            runtime=self.over,
+            tls=("unverified" if self.insecure else "verified") if self.target.tls else "",
+            tls_host=self.target.host if self.target.tls else "",
+            tls_ca=self.ca,
             records=self.records,
         )
 
@@ -164,7 +184,7 @@ class Measured:
         return self.point.row(name) | extra
 
 
-def _point(result: Result) -> Point:
+def point_of(result: Result) -> Point:
     """The engine's result as the harness has it."""
     counts = result.counts
     point = Point(
@@ -211,7 +231,7 @@ class Server:
         gaps explain."""
         warm = self.plan.warm_s if warm_s is None else warm_s
         result = self.load.run(rate, seconds, warm, tick)
-        point = _point(result)
+        point = point_of(result)
         found = latencies(result.records)
         seen = samples(found, result.counts["answered"])
         point_us = point.latencies_us()
@@ -243,13 +263,28 @@ class Server:
         self.close()
 
 
+@contextlib.contextmanager
+def _reflector(plan: Plan) -> Iterator[dict[str, Any]]:
+    """A server that sends back what it is sent, by a way like the plan's: where it is, for Asked."""
+    if plan.over is None:
+        with Reference(udp=plan.target.udp) as server:
+            yield {"address": "127.0.0.1", "port": server.port}
+        return
+    from .dataplane import PORT, reflecting
+
+    cpus = plan.cpus or (-1,)
+    with reflecting(cpus[0]) as (runtime, address):
+        yield {"address": address, "port": PORT, "runtime": runtime}
+
+
 def measure_share(plan: Plan, rate: float, seconds: float = SHARE_S) -> Share:
-    """What the client measures at this rate against a reflector on loopback."""
+    """What the client measures at this rate against a reflector on loopback, or on a memory link."""
     asks, answers = (min(max(n, 32), REPLY_MOST) for n in plan.message_bytes())
+    if plan.over is not None:  # its server sends back what it gets
+        asks = answers = min((asks + answers) // 2, DATAGRAM_MOST if plan.target.udp else REPLY_MOST)
     own = replace(
         plan.engine(),
         protocol="echo",
-        address="127.0.0.1",
         connections=max(min(plan.connections, SHARE_CONNECTIONS), plan.threads),
         fresh=False,
         replay_ns=b"",
@@ -260,13 +295,14 @@ def measure_share(plan: Plan, rate: float, seconds: float = SHARE_S) -> Share:
         functions=None,
         records=0,
         drain_s=0.2,
+        tls="",
     )
-    with Reference(udp=plan.target.udp) as reflector, SockLoad(replace(own, port=reflector.port)) as load:
+    with _reflector(plan) as where, SockLoad(replace(own, **where)) as load:
         load.connect()
         result = load.run(rate, seconds, min(0.2, seconds))
     if result.aborted:
         raise KeyboardInterrupt
-    if _point(result).loss >= LOSS_LIMIT:
+    if point_of(result).loss >= LOSS_LIMIT:
         return Share(why=f"the reflector, on a core of this machine, did not carry {rate:,.0f} requests/s")
     p50, p90, p99, p999 = (result.latency.percentile(100 * q) / 1e3 for _, q in PERCENTILES)
     return Share(p50, p90, p99, p999)

@@ -24,7 +24,7 @@ def report(document: dict[str, Any]) -> str:
     parts += [f"{name} stops at: {why}" for name, why in settings["stops"].items()]
     parts += [f"{name}: {found['text']}" for name, found in settings["found"].items()]
     parts += _compared(settings["compared"])
-    parts.append(_share(settings["client_share"]))
+    parts.append(_share(settings["client_share"], settings["reflector"]))
     parts.append(canary_line(document["canary"]))
     parts += [f"note: {text}" for text in settings["notes"]]
     parts.append(verdict(document))
@@ -37,10 +37,12 @@ def _asked(settings: dict[str, Any]) -> str:
     many = "s" if settings["threads"] > 1 else ""
     depth = f", up to {settings['depth']} requests on each" if settings["depth"] > 1 else ""
     fresh = ", a new one for each request" if settings["fresh"] else ""
+    way = "" if settings["way"] == "kernel sockets" else f", over {settings['way']}"
+    tls = f", TLS ({settings['tls']})" if settings["tls"] else ""
     asks = f"; {settings['workload']}: {settings['asks']}" if settings["asks"] else ""
     return (
         f"{settings['target']} ({settings['address']}): {rate} requests/s, {settings['arrivals']}, "
-        f"{settings['connections']} connections{depth}{fresh}, {settings['threads']} thread{many}{asks}"
+        f"{settings['connections']} connections{depth}{fresh}, {settings['threads']} thread{many}{way}{tls}{asks}"
     )
 
 
@@ -91,13 +93,13 @@ def _compared(compared: dict[str, Any]) -> list[str]:
     return [f"{one} over {other}, pair by pair: {', '.join(told) or 'no pair was whole'}"]
 
 
-def _share(share: dict[str, Any]) -> str:
+def _share(share: dict[str, Any], where: str) -> str:
     if not share:
         return ""
     if "why" in share:
         return f"the client's own share is not known: {share['why']}"
     values = " / ".join(quantity(number(share[f"{name}_us"])) for name, _ in PERCENTILES)
-    return f"the client's own share, against a reflector on loopback: p50/p90/p99/p99.9 {values} us"
+    return f"the client's own share, against a reflector on {where}: p50/p90/p99/p99.9 {values} us"
 
 
 def verdict(document: dict[str, Any]) -> str:

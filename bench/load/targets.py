@@ -1,8 +1,8 @@
 """What a URL names: a server, and the protocol that it speaks.
 
 memcached://HOST[:11211]             ASCII, over TCP
-redis://[:PASSWORD@]HOST[:6379][/DB] RESP2
-http://HOST[:80][/PATH]              GETs; {key} in the path stands for a key's name
+redis://[:PASSWORD@]HOST[:6379][/DB] RESP2; rediss://: the same over TLS
+http://HOST[:80][/PATH]              GETs; {key} in the path stands for a key's name; https://HOST[:443]: over TLS
 udp://HOST:PORT, tcp://HOST:PORT     an echo server, or requests of your own (--request)
 """
 
@@ -14,7 +14,9 @@ from urllib.parse import unquote, urlsplit
 
 from ...runtime.errors import CorelaneError
 
-PORTS = {"memcached": 11211, "redis": 6379, "http": 80, "udp": 0, "tcp": 0}
+PORTS = {"memcached": 11211, "redis": 6379, "rediss": 6379, "http": 80, "https": 443, "udp": 0, "tcp": 0}
+PROTOCOLS = {"rediss": "redis", "https": "http"}
+"""Of schemes that are a protocol over TLS."""
 STORES = ("memcached", "redis")
 SCHEMES = ", ".join(f"{scheme}://" for scheme in PORTS)
 
@@ -35,7 +37,16 @@ class Target:
     @property
     def stores(self) -> bool:
         """Whether it has keys and values."""
-        return self.scheme in STORES
+        return self.protocol in STORES
+
+    @property
+    def protocol(self) -> str:
+        """The scheme without TLS."""
+        return PROTOCOLS.get(self.scheme, self.scheme)
+
+    @property
+    def tls(self) -> bool:
+        return self.scheme in PROTOCOLS
 
     @property
     def udp(self) -> bool:
@@ -45,7 +56,7 @@ class Target:
     def authority(self) -> str:
         """HTTP's Host: header (RFC 9110, 7.2)."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == PORTS["http"] else f"{host}:{self.port}"
+        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def shown(self) -> str:
@@ -55,7 +66,7 @@ class Target:
     def greeting(self) -> tuple[bytes, int]:
         """What is sent on each new connection, and how many "+OK" answer it."""
         commands: list[list[str]] = []
-        if self.scheme != "redis":
+        if self.protocol != "redis":
             return b"", 0
         if self.password:
             commands.append(["AUTH", *([self.user] if self.user else []), self.password])
@@ -77,8 +88,6 @@ def parse(url: str) -> Target:
         host, port = parts.hostname, parts.port
     except ValueError as error:
         raise CorelaneError(what, f"it is no URL ({error})", "write it as memcached://HOST:PORT") from error
-    if parts.scheme == "https":
-        raise CorelaneError(what, "TLS is not spoken", "load the server behind it, by http://")
     if parts.scheme not in PORTS:
         raise CorelaneError(what, f"it does not begin with one of {SCHEMES}", "write it as memcached://HOST:PORT")
     if not host:
@@ -87,8 +96,10 @@ def parse(url: str) -> Target:
     if not port:
         raise CorelaneError(what, "it names no port", f"write it as {parts.scheme}://{host}:PORT")
     path = parts.path or "/"
-    if parts.scheme == "redis" and path != "/" and not path[1:].isdecimal():
-        raise CorelaneError(what, f"{path[1:]!r} is no number of a database", "write it as redis://HOST:PORT/0")
+    if parts.scheme in ("redis", "rediss") and path != "/" and not path[1:].isdecimal():
+        raise CorelaneError(
+            what, f"{path[1:]!r} is no number of a database", f"write it as {parts.scheme}://HOST:PORT/0"
+        )
     if parts.scheme in ("memcached", "udp", "tcp") and path != "/":
         raise CorelaneError(what, f"{parts.scheme}:// has no path", f"leave {path} out")
     path += f"?{parts.query}" if parts.query else ""

@@ -4,8 +4,10 @@ YCSB: Cooper et al., "Benchmarking cloud serving systems with YCSB", SoCC 2010, 
 bytes, which are one value here. E's scans are one request for consecutive keys (a multi-get, MGET), of 1 to 100.
 Facebook: Atikoglu et al., "Workload analysis of a large-scale key-value store", SIGMETRICS 2012. ETC's lengths are the
 models of its section 5 (keys: generalized extreme value; values: a table up to 14 bytes, generalized Pareto beyond).
-USR: 16 or 21 byte keys, 2 byte values, 99.8 % GETs. SYS has no model: 75 % GETs, and values mostly of 320 to 500 bytes,
-as later papers read its figures. The popularity of keys is a Zipf distribution of 0.99 for all.
+USR, by its section 3: 16 or 21 byte keys, 2 byte values, 99.8 % GETs. SYS is in its figures 1 and 2 only, without a
+model: its numbers here are as Gu et al. read them ("Efficient memory disaggregation with Infiniswap", NSDI 2017,
+section 7.2.2); lengths are uniform within each of their ranges. The popularity of keys is a Zipf distribution of 0.99
+for all.
 """
 
 from __future__ import annotations
@@ -78,6 +80,21 @@ def _etc_value(u: float) -> float:
     return 15 + 214.476 / 0.348238 * (math.pow(1 - u, -0.348238) - 1)
 
 
+def _in_ranges(u: float, *ranges: tuple[float, int, int]) -> float:
+    """The quantile of lengths that are uniform from `low` to `high` with probability `share`, for each range."""
+    for share, low, high in ranges:
+        if u < share:
+            return low + u / share * (high + 1 - low)
+        u -= share
+    return ranges[-1][2]
+
+
+def _sys() -> Workload:
+    keys = _drawn(lambda u: _in_ranges(u, (0.4, 16, 20), (0.6, 20, 45)), 1, 250)
+    values = _drawn(lambda u: _in_ranges(u, (0.08, 1, 319), (0.8, 320, 500), (0.12, 501, 10_000)), 1, 10_000)
+    return Workload("sys", {"get": 0.75, "set": 0.25}, key_bytes=keys, value_bytes=values)
+
+
 def _ycsb(letter: str, mix: dict[str, float], latest: bool = False) -> Workload:
     return Workload(f"ycsb-{letter}", mix, latest=latest, key_bytes=(23,), value_bytes=(1000,))
 
@@ -98,9 +115,7 @@ NAMED: dict[str, Callable[[], Workload]] = {
     "ycsb-f": lambda: _ycsb("f", {"get": 0.5, "update": 0.5}),
     "etc": _etc,
     "usr": lambda: Workload("usr", {"get": 0.998, "set": 0.002}, key_bytes=(16, 21), value_bytes=(2,)),
-    "sys": lambda: Workload(
-        "sys", {"get": 0.75, "set": 0.25}, key_bytes=(30, 45), value_bytes=_drawn(lambda u: 320 + 180 * u, 1, 500)
-    ),
+    "sys": _sys,
 }
 
 

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from ...runtime.files import why_unreadable
 from . import model as m
 from . import run as runner
 from .parse import parse
@@ -61,7 +62,7 @@ def judge(path: Path, make: Make, least_tolerance_us: int = 0, defines: Mapping[
     """Read a script and run it, again if the runner was late. defines: as in parse()."""
     began = time.monotonic()
     try:
-        source = path.read_text()
+        source = path.read_text(encoding="utf-8")
         script = parse(source, defines)
         chosen = settings(script, least_tolerance_us)
     except ScriptError as error:
@@ -69,7 +70,7 @@ def judge(path: Path, make: Make, least_tolerance_us: int = 0, defines: Mapping[
     except NotSupported as lacks:
         return _unsupported(path, [(lacks.line, lacks.needs)])
     except (OSError, UnicodeDecodeError) as error:
-        return Verdict(str(path), "unreadable", 0, str(error))
+        return Verdict(str(path), "unreadable", 0, why_unreadable(error))
     attempts, again = 0, True
     while again and attempts < ATTEMPTS:
         verdict, again = _attempt(path, script, make, chosen)

@@ -17,7 +17,6 @@ from typing import Any
 from ...drivers.linux import netns
 from ...drivers.nic.af_xdp.af_xdp import AfXdp
 from ...drivers.nic.loadgen.loadgen import Echo, Limits, Loadgen, Source
-from ...drivers.nic.memory import memory_link
 from ...drivers.nic.nic import Nic
 from ...drivers.nic.tcpload.tcpload import TcpLoad, TcpSource
 from ...iokernel import AppConfig, Idle, Iokernel, Outside
@@ -26,7 +25,7 @@ from ..baseline.tcp_sockets import LinuxTcp, ask
 from ..harness import usage
 from ..harness.load import Load
 from ..harness.openloop import Point
-from ..harness.rig import CLIENT_IP, LONG_SPIN, PREFIX, SERVER_IP, SPIN_US, counts_of_runtime
+from ..harness.rig import CLIENT_IP, LONG_SPIN, PREFIX, SERVER_IP, SPIN_US, counts_of_runtime, linked, started
 from ..harness.stops import Counts
 from .reflector import Reflector
 from .server import ECHO, SINK, SOURCE, Servers
@@ -88,22 +87,14 @@ class Link:
 def memory(cores: tuple[int, int], *, poll: str = "adaptive", check_bytes: bool = False) -> Iterator[Link]:
     """Our servers, embedded, on a memory link."""
     with contextlib.ExitStack() as stack:
-        client_end, server_end = memory_link()
-        stack.callback(client_end.close)
-        stack.callback(server_end.close)
-        before = set(usage.threads())
-        runtime = Runtime(
-            nic=server_end,
-            kthreads=1,
-            cpus=[cores[1]],
-            poll=poll,
-            scheduler=LONG_SPIN,
-            address=f"{SERVER_IP}/{PREFIX}",
-        )
-        stack.callback(runtime.close)
-        servers = Servers(runtime, check_bytes=check_bytes)
-        runtime.start()
-        link = Link(client_end, server_end, runtime, servers, cores, frozenset(set(usage.threads()) - before))
+        client_end, server_end = stack.enter_context(linked())
+        bound: list[Servers] = []
+
+        def bind(runtime: Runtime) -> None:
+            bound.append(Servers(runtime, check_bytes=check_bytes))
+
+        runtime, tids = stack.enter_context(started(server_end, cores[1], bind, poll=poll))
+        link = Link(client_end, server_end, runtime, bound[0], cores, tids)
         with link.client("hold") as first, first.held():
             pass  # the server knows our MAC address from here on
         yield link
@@ -115,17 +106,9 @@ def udp(cores: tuple[int, int]) -> Iterator[Load]:
     from ...apps.echo import handler
 
     with contextlib.ExitStack() as stack:
-        client_end, server_end = memory_link()
-        stack.callback(client_end.close)
-        stack.callback(server_end.close)
-        before = set(usage.threads())
-        runtime = Runtime(
-            nic=server_end, kthreads=1, cpus=[cores[1]], scheduler=LONG_SPIN, address=f"{SERVER_IP}/{PREFIX}"
-        )
-        stack.callback(runtime.close)
-        runtime.bind(handler("c", ECHO))
-        runtime.start()
-        tids = frozenset(set(usage.threads()) - before)
+        client_end, server_end = stack.enter_context(linked())
+        serving = started(server_end, cores[1], lambda rt: rt.bind(handler("c", ECHO)))
+        runtime, tids = stack.enter_context(serving)
         generator = Loadgen(
             Echo(REQUEST_BYTES),
             source=Source(ip=CLIENT_IP, flows=UDP_FLOWS),
@@ -158,8 +141,10 @@ class Floor:
 @contextlib.contextmanager
 def floor(cores: tuple[int, int], traffic: str, **how: Any) -> Iterator[Floor]:
     """The floor on a memory link, on cores[1]; how: of the client."""
-    client_end, server_end = memory_link()
-    with client_end, server_end, contextlib.closing(load_of(traffic, server_mac=server_end.mac, **how)) as load:
+    with (
+        linked() as (client_end, server_end),
+        contextlib.closing(load_of(traffic, server_mac=server_end.mac, **how)) as load,
+    ):
         load.start_client(client_end, cores[0])
         yield Floor(load, server_end, cores[1])
 

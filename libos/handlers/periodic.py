@@ -56,6 +56,7 @@ class Periodic:
         what = f"start periodic work {name_of(self.function)}"
         period_ns = int(self.ms * 1e6)
         check(lib.cl_runtime_every(runtime.ptr, period_ns, pointer, arg, not self.compiled, out), what)
+        runtime.name_function(pointer, name_of(self.function))
         self._started.append((runtime, out[0], keep))
 
     def ended(self, runtime: Any) -> None:

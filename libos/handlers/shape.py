@@ -52,7 +52,7 @@ def check_compiled(what: str, function: Any, names: tuple[str, ...], returns: st
             doing, f"it is called with {', '.join(names) or 'nothing'}, and takes {inspect.signature(function)}", hint
         )
     if returns:
-        _check_answers(doing, function, returns)
+        _check_answers(doing, function, returns, may_be_silent=names[0] == "request")
 
 
 def check_periodic(function: Any, with_state: bool) -> None:
@@ -76,7 +76,7 @@ def check_python(function: Any) -> bool:
             f"{name_of(function)}{inspect.signature(function)} takes neither (request, reply) nor (request)",
             "write def handler(request), which returns the reply as bytes",
         )
-    _check_answers(doing, function, "the reply's length" if two else "the reply as bytes")
+    _check_answers(doing, function, "the reply's length" if two else "the reply as bytes", may_be_silent=True)
     return two
 
 
@@ -90,17 +90,36 @@ def check_stream(function: Any) -> bool:
             f"{name_of(function)}{inspect.signature(function)} takes neither (data) nor (data, connection)",
             "write def handler(data), which returns how many bytes it took, and the answer",
         )
-    _check_answers(doing, function, "how many bytes it took, and the answer")
+    _check_answers(doing, function, "how many bytes it took, and the answer", may_be_silent=False)
     return not one
 
 
-def _check_answers(doing: str, function: Any, returns: str) -> None:
+def check_http(function: Any) -> None:
+    """Raise CorelaneError unless it is handler(request). It may yield its answer, or answer with nothing."""
+    doing = f"make handler {name_of(function)}"
+    returns = "the body, (status, body) or (status, headers, body)"
+    if not takes(function, 1):
+        why = f"{name_of(function)}{inspect.signature(function)} does not take (request)"
+        raise CorelaneError(doing, why, f"write def handler(request), which returns {returns}")
+    plain = _plain(function)
+    if inspect.iscoroutinefunction(plain) or inspect.isasyncgenfunction(plain):
+        hint = f"write a plain def that returns {returns}"
+        raise CorelaneError(doing, "it is async, and a handler runs to its end", hint)
+
+
+def _plain(function: Any) -> Any:
+    """The function that a callable stands for, as far as it can be followed."""
     plain = inspect.unwrap(function)
     while isinstance(plain, functools.partial):
         plain = plain.func
     if not inspect.isroutine(plain) and not isinstance(plain, type):
         plain = getattr(plain, "__call__", plain)  # noqa: B004 (the method itself is looked at)
-    plain = getattr(plain, "__func__", plain)
+    return getattr(plain, "__func__", plain)
+
+
+def _check_answers(doing: str, function: Any, returns: str, *, may_be_silent: bool) -> None:
+    """may_be_silent: it may return 0 for a request that gets no answer."""
+    plain = _plain(function)
     if not inspect.isfunction(plain):
         return
     if inspect.iscoroutinefunction(plain) or inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
@@ -112,7 +131,7 @@ def _check_answers(doing: str, function: Any, returns: str) -> None:
         raise CorelaneError(
             doing,
             "it returns nothing, so nobody would ever get an answer",
-            f"return {returns}, or `return 0` if no request is to be answered",
+            f"return {returns}" + (", or `return 0` if no request is to be answered" if may_be_silent else ""),
         )
 
 

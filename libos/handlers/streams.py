@@ -77,10 +77,11 @@ class StreamHandler:
             rc = lib.cl_runtime_serve_tcp(runtime.ptr, number, self.backlog, self.window, pointer, arg)
         else:
             self._python = self._python or _PythonStream(self.function)
-            callback = self._python.callback()
-            self._keep.append(callback)
-            rc = lib.cl_runtime_serve_tcp_foreign(runtime.ptr, number, self.backlog, self.window, callback, ffi.NULL)
+            pointer = self._python.callback()
+            self._keep.append(pointer)
+            rc = lib.cl_runtime_serve_tcp_foreign(runtime.ptr, number, self.backlog, self.window, pointer, ffi.NULL)
         check(rc, what)
+        runtime.name_function(pointer, name_of(self.function))
 
     def _compile(self, what: str, runtime: Any) -> tuple[Any, Any]:
         from ..batch_work.refuse import refuse_small_stack

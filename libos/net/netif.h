@@ -141,7 +141,6 @@ struct cl_udp_socket {
     uint32_t has_sent;        /* to its peer; relaxed: for ICMP errors, which come later */
     int32_t error;            /* errno that came by ICMP, for the next call; 0: none. Exchanged */
     struct cl_pollable watch; /* under queue->lock, see poll.h */
-    char *name;               /* of its handler, for people; NULL: unknown. Set once (release); readers: anybody */
 };
 
 struct cl_pace; /* below */
@@ -284,8 +283,6 @@ unsigned cl_netq_unloop(struct cl_netq *victim, struct cl_frame *frames, unsigne
 
 /* ports.c. */
 int cl_udp_bind(struct cl_netif *nif, uint16_t port, unsigned kind, void (*fn)(void), void *arg);
-/* Say what the handler of a port is called; copied. -ENOENT, -ENOMEM, -EALREADY. */
-int cl_udp_name(struct cl_netif *nif, uint16_t port, const char *name);
 int cl_udp_publish_typed(struct cl_netif *nif, uint16_t port, cl_udp_handler fn, void *arg,
                          const struct cl_udp_types *types, uint16_t first_type);
 /* A socket with a queue gets its port, alone or with others. The queue is the socket's then, or that of the one that it is

@@ -9,7 +9,7 @@
  * wait for it, and now they are in somebody's hands, where no sibling gets at them. With the lock they stay in the NIC's
  * queue. A sibling that finds it locked does not wait: it goes on with something else (cl_netq_lock_rx).
  *
- * A holder that is away. The section is a burst long, 2 us or less, and calls neither the NIC's doorbell nor user code.
+ * A holder that is away. The section is a burst long, 2 us or less, and calls neither the NIC's doorbell nor user code, but for hints that only look (tcp.h, `ahead`).
  * Where cores move it is not left for another kthread: in the loop a request for the core is answered at the next
  * turn (cede.c), and an interrupt finds that a lock is held (spin.h) and waits for the same. So only the kernel can put
  * a holder aside in the middle, as it can in the middle of rx_burst. Then the frames of this one queue wait, no more:

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 
 #define NEVER UINT64_MAX
+#define AT_ONCE                                                                                                        \
+    32 /* waits that nobody slept in, until one yields: what is ready for ever keeps nobody from the kthread */
 
 struct cl_poll {
     struct cl_netif *nif;
@@ -16,6 +18,7 @@ struct cl_poll {
     uint32_t n_listed, n_members;
     uint32_t inside;        /* uthreads in cl_poll_wait: whoever posts has one of them to post for */
     uint32_t waiting;       /* uthreads that sleep, or are about to, and that nobody has posted for */
+    uint32_t at_once;       /* waits in a row that had their events at once */
     struct cl_sem wake;     /* posted once for each that is taken off `waiting` */
     struct cl_poll *beside; /* of the same interface; under its table_lock */
 };
@@ -160,14 +163,23 @@ int cl_poll_wait(struct cl_poll *p, struct cl_poll_event *events, int64_t n, int
     uint64_t now = cl_sched_now_ns(p->nif->sched), deadline_ns = NEVER;
     if (timeout_ns >= 0 && (uint64_t)timeout_ns < NEVER - now)
         deadline_ns = now + (uint64_t)timeout_ns;
-    bool again;
+    bool again, slept = false;
     int rc;
     cl_spin_lock(&p->lock);
     p->inside++;
-    while ((rc = look(p, events, n, timeout_ns != 0, deadline_ns, &again)) == 0 && again)
+    if (timeout_ns != 0 && p->at_once >= AT_ONCE) {
+        p->at_once = 0;
+        cl_spin_unlock(&p->lock);
+        (void)cl_uthread_yield(); /* who may not block does not */
         cl_spin_lock(&p->lock);
+    }
+    while ((rc = look(p, events, n, timeout_ns != 0, deadline_ns, &again)) == 0 && again) {
+        slept = true;
+        cl_spin_lock(&p->lock);
+    }
     cl_spin_lock(&p->lock);
     p->inside--;
+    p->at_once = slept ? 0 : p->at_once + 1;
     cl_spin_unlock(&p->lock);
     return rc == -ETIMEDOUT ? 0 : rc;
 }

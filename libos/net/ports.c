@@ -181,18 +181,6 @@ int cl_udp_bind(struct cl_netif *nif, uint16_t port, unsigned kind, void (*fn)(v
     return publish(nif, port, &fields);
 }
 
-int cl_udp_name(struct cl_netif *nif, uint16_t port, const char *name)
-{
-    struct cl_udp_socket *s = cl_load_acquire(&nif->ports[cl_be16(port)]);
-    char *copy = s ? strdup(name) : NULL, *none = NULL;
-    if (!copy)
-        return s ? -ENOMEM : -ENOENT;
-    if (__atomic_compare_exchange_n(&s->name, &none, copy, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-        return 0;
-    free(copy);
-    return -EALREADY;
-}
-
 int cl_udp_publish_typed(struct cl_netif *nif, uint16_t port, cl_udp_handler fn, void *arg,
                          const struct cl_udp_types *types, uint16_t first_type)
 {
@@ -306,7 +294,6 @@ void cl_udp_ports_delete(struct cl_netif *nif)
         cl_udp_queue_delete(s->queue);
         if (s->kind == CL_UDP_GROUP)
             free(s->group);
-        free(s->name);
         free(s);
     }
 }

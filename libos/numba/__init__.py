@@ -2,6 +2,8 @@
 
     views.py     the type of `request` and `reply`: a checked view of bytes that neither raises nor allocates
     calls.py     libos calls in compiled code: sleep, locks, send, log append
+    streams.py   of them those of TCP and poll sets
+    memory.py    numbers at addresses, addresses of views
     atomics.py   atomic operations on elements of arrays
     cache.py     where compiled code is cached: a folder for each build of the C library
 

@@ -22,6 +22,39 @@ from numba.np.arrayobj import make_array
 
 from .._native import ffi
 from .cache import load_library
+from .memory import addr_on_stack, bytes_at, external, peek, size_of, word_on_stack
+from .streams import (
+    lease_return,
+    lease_view,
+    poll_add,
+    poll_add_tcp,
+    poll_remove,
+    poll_remove_tcp,
+    poll_wait,
+    tcp_abort,
+    tcp_accept,
+    tcp_close,
+    tcp_connect,
+    tcp_ends,
+    tcp_error,
+    tcp_get,
+    tcp_info,
+    tcp_lease,
+    tcp_listen,
+    tcp_open,
+    tcp_peek,
+    tcp_read,
+    tcp_readv,
+    tcp_released,
+    tcp_set,
+    tcp_set_congestion,
+    tcp_shutdown,
+    tcp_wait_open,
+    tcp_wait_released,
+    tcp_write,
+    tcp_write_from,
+    tcp_writev,
+)
 from .views import emit_fault
 
 __all__ = [
@@ -32,6 +65,8 @@ __all__ = [
     "le16",
     "le32",
     "le64",
+    "lease_return",
+    "lease_view",
     "local_port",
     "log_append",
     "log_trim",
@@ -40,6 +75,10 @@ __all__ = [
     "now_ns",
     "peer_ipv4",
     "peer_port",
+    "poll_add",
+    "poll_add_tcp",
+    "poll_remove",
+    "poll_remove_tcp",
     "poll_wait",
     "put_be16",
     "put_be32",
@@ -56,10 +95,25 @@ __all__ = [
     "tcp_accept",
     "tcp_close",
     "tcp_connect",
+    "tcp_ends",
+    "tcp_error",
+    "tcp_get",
+    "tcp_info",
+    "tcp_lease",
+    "tcp_listen",
+    "tcp_open",
     "tcp_peek",
     "tcp_read",
+    "tcp_readv",
+    "tcp_released",
+    "tcp_set",
+    "tcp_set_congestion",
     "tcp_shutdown",
+    "tcp_wait_open",
+    "tcp_wait_released",
     "tcp_write",
+    "tcp_write_from",
+    "tcp_writev",
     "tsc",
     "udp_connect",
     "udp_recv",
@@ -70,105 +124,24 @@ __all__ = [
 
 load_library()
 
-
-def _external(name: str, returns: Any, *args: Any) -> Any:
-    return types.ExternalFunction(name, returns(*args))
-
-
 _address = types.uint64
-sleep_ns = _external("cl_uthread_sleep_ns", types.int32, types.uint64)
-stopping = _external("cl_uthread_stopping", types.int32)
-yield_now = _external("cl_uthread_yield", types.int32)
-tsc = _external("cl_tsc_read", types.uint64)
-mutex_lock = _external("cl_mutex_lock", types.int32, _address)
-mutex_unlock = _external("cl_mutex_unlock", types.int32, _address)
-sem_wait = _external("cl_sem_wait", types.int32, _address)
-sem_post = _external("cl_sem_post", types.void, _address)
-_sched_self = _external("cl_sched_self", _address)
-_sched_now_ns = _external("cl_sched_now_ns", types.uint64, _address)
-_sendto = _external("cl_udp_sendto", types.int64, _address, _address, types.int64, _address)
-_recvfrom = _external("cl_udp_recvfrom", types.int64, _address, _address, types.int64, _address, types.int64)
-_connect = _external("cl_udp_connect", types.int32, _address, _address)
-_send = _external("cl_udp_send", types.int64, _address, _address, types.int64)
-_poll_wait = _external("cl_poll_wait", types.int32, _address, _address, types.int64, types.int64)
-_accept = _external("cl_stream_accept", types.int32, _address, types.int64, _address)
-_connect_tcp = _external("cl_stream_connect", types.int32, _address, _address, _address, types.int64, _address)
-_read = _external("cl_stream_read", types.int64, _address, _address, types.int64, types.int64)
-_peek_tcp = _external("cl_stream_peek", types.int64, _address, _address, types.int64, types.int64)
-_write = _external("cl_stream_write", types.int64, _address, _address, types.int64, types.int64)
-_shutdown = _external("cl_stream_shutdown", types.int32, _address, types.int32)
-_close = _external("cl_stream_close", types.int32, _address, types.int64)
-tcp_abort = _external("cl_stream_abort", types.int32, _address)
-_append_wait = _external("cl_log_append_wait", types.int32, _address, _address, types.uint32, types.uint64, _address)
-_trim_wait = _external("cl_log_trim_wait", types.int32, _address, types.uint64)
-_current = _external("cl_current_request", _address)
-
-
-@intrinsic
-def _peek(typingctx: Any, address: Any, kind: Any) -> Any:
-    """_peek(address, a numba type): the value that lies there."""
-    if not isinstance(kind, types.NumberClass):
-        raise TypingError("the second argument is a type")
-    returns = kind.instance_type
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        at = context.cast(builder, args[0], sig.args[0], types.uint64)
-        pointer = builder.inttoptr(at, context.get_value_type(returns).as_pointer())
-        return builder.load(pointer, align=1)
-
-    return returns(address, kind), codegen
-
-
-@intrinsic
-def _bytes_at(typingctx: Any, view: Any) -> Any:
-    """Address of an array's first byte."""
-    if not isinstance(view, types.Array) or view.layout != "C":
-        raise TypingError("give a contiguous array or packet view")
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        data = make_array(sig.args[0])(context, builder, args[0]).data
-        return builder.ptrtoint(data, context.get_value_type(types.uint64))
-
-    return types.uint64(view), codegen
-
-
-@intrinsic
-def _size_of(typingctx: Any, view: Any) -> Any:
-    """How many bytes an array has."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        array = make_array(sig.args[0])(context, builder, args[0])
-        return builder.mul(array.nitems, array.itemsize)
-
-    return types.int64(view), codegen
-
-
-@intrinsic
-def _word_on_stack(typingctx: Any) -> Any:
-    """Address of eight bytes in the caller's frame."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.ptrtoint(cgutils.alloca_once(builder, ir.IntType(64)), ir.IntType(64))
-
-    return types.uint64(), codegen
-
-
-@intrinsic
-def _addr_on_stack(typingctx: Any, ipv4: Any, port: Any) -> Any:
-    """Address of a struct cl_udp_addr in the caller's frame."""
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        i32, i64 = ir.IntType(32), ir.IntType(64)
-        slot = cgutils.alloca_once(builder, ir.ArrayType(i32, 2))
-        ip = context.cast(builder, args[0], sig.args[0], types.uint32)
-        number = context.cast(builder, args[1], sig.args[1], types.uint16)
-        zero = ir.Constant(i32, 0)
-        builder.store(ip, builder.gep(slot, [zero, zero]))
-        # port and padding as one word: little-endian machines only, as are all that corelane supports
-        builder.store(builder.zext(number, i32), builder.gep(slot, [zero, ir.Constant(i32, 1)]))
-        return builder.ptrtoint(slot, i64)
-
-    return types.uint64(ipv4, port), codegen
+sleep_ns = external("cl_uthread_sleep_ns", types.int32, types.uint64)
+stopping = external("cl_uthread_stopping", types.int32)
+yield_now = external("cl_uthread_yield", types.int32)
+tsc = external("cl_tsc_read", types.uint64)
+mutex_lock = external("cl_mutex_lock", types.int32, _address)
+mutex_unlock = external("cl_mutex_unlock", types.int32, _address)
+sem_wait = external("cl_sem_wait", types.int32, _address)
+sem_post = external("cl_sem_post", types.void, _address)
+_sched_self = external("cl_sched_self", _address)
+_sched_now_ns = external("cl_sched_now_ns", types.uint64, _address)
+_sendto = external("cl_udp_sendto", types.int64, _address, _address, types.int64, _address)
+_recvfrom = external("cl_udp_recvfrom", types.int64, _address, _address, types.int64, _address, types.int64)
+_connect = external("cl_udp_connect", types.int32, _address, _address)
+_send = external("cl_udp_send", types.int64, _address, _address, types.int64)
+_append_wait = external("cl_log_append_wait", types.int32, _address, _address, types.uint32, types.uint64, _address)
+_trim_wait = external("cl_log_trim_wait", types.int32, _address, types.uint64)
+_current = external("cl_current_request", _address)
 
 
 def _offset(struct: str, *path: str) -> int:
@@ -195,21 +168,21 @@ def now_ns() -> Any:
 def peer_ipv4() -> Any:
     """The sender's IPv4 address, host byte order; 0 outside a handler."""
     request = _current()
-    return _peek(request + _u64(_PEER_IPV4), _u32) if request else _u32(0)
+    return peek(request + _u64(_PEER_IPV4), _u32) if request else _u32(0)
 
 
 @njit
 def peer_port() -> Any:
     """The sender's port; 0 outside a handler."""
     request = _current()
-    return _peek(request + _u64(_PEER_PORT), _u16) if request else _u16(0)
+    return peek(request + _u64(_PEER_PORT), _u16) if request else _u16(0)
 
 
 @njit
 def local_port() -> Any:
     """The port that the request came to; 0 outside a handler."""
     request = _current()
-    return _peek(request + _u64(_PORT), _u16) if request else _u16(0)
+    return peek(request + _u64(_PORT), _u16) if request else _u16(0)
 
 
 @njit
@@ -226,94 +199,33 @@ def from_server() -> Any:
 def rx_tsc() -> Any:
     """Time stamp counter when the request was taken from the NIC; 0 outside a handler."""
     request = _current()
-    return _peek(request + _u64(_RX_TSC), _u64) if request else _u64(0)
+    return peek(request + _u64(_RX_TSC), _u64) if request else _u64(0)
 
 
 @njit
 def udp_send(socket: Any, ipv4: Any, port: Any, view: Any) -> Any:
     """Send the bytes of a view as one datagram: their number, or -errno (cl_udp_sendto)."""
-    return _sendto(socket, _bytes_at(view), len(view), _addr_on_stack(ipv4, port))
+    return _sendto(socket, bytes_at(view), len(view), addr_on_stack(ipv4, port))
 
 
 @njit
 def udp_connect(socket: Any, ipv4: Any, port: Any) -> Any:
     """Connect a socket: 0, or -errno (cl_udp_connect)."""
-    return _connect(socket, _addr_on_stack(ipv4, port))
+    return _connect(socket, addr_on_stack(ipv4, port))
 
 
 @njit
 def udp_write(socket: Any, view: Any) -> Any:
     """Send the bytes of a view to whom the socket is connected to: their number, or -errno (cl_udp_send)."""
-    return _send(socket, _bytes_at(view), len(view))
-
-
-@njit
-def poll_wait(poll: Any, events: Any, timeout_ns: Any) -> Any:
-    """Wait for sockets: how many events, 0 when the time is over, or -errno (cl_poll_wait).
-
-    events: a uint64 array of two words an event: its data, and what is ready.
-    """
-    return _poll_wait(poll, _bytes_at(events), _size_of(events) // 16, timeout_ns)
+    return _send(socket, bytes_at(view), len(view))
 
 
 @njit
 def udp_recv(socket: Any, view: Any, timeout_ns: Any) -> Any:
     """Receive a datagram into a view: its length, or -errno (cl_udp_recvfrom). Blocks the uthread."""
-    return _recvfrom(socket, _bytes_at(view), len(view), _u64(0), timeout_ns)
+    return _recvfrom(socket, bytes_at(view), len(view), _u64(0), timeout_ns)
 
 
-@njit
-def tcp_accept(listener: Any, timeout_ns: Any) -> Any:
-    """Take a connection: its address, or -errno (cl_stream_accept). Blocks the uthread."""
-    stream = _word_on_stack()
-    rc = _accept(listener, timeout_ns, stream)
-    return types.int64(rc) if rc else _peek(stream, types.int64)
-
-
-@njit
-def tcp_connect(runtime: Any, ipv4: Any, port: Any, timeout_ns: Any) -> Any:
-    """Open a connection: its address, or -errno (cl_stream_connect). Blocks the uthread.
-
-    runtime: its `pointer`. timeout_ns of 0 is too short: nothing is opened then, and the result is -EAGAIN.
-    """
-    if timeout_ns == 0:
-        return types.int64(_AGAIN)
-    stream = _word_on_stack()
-    rc = _connect_tcp(runtime, _u64(0), _addr_on_stack(ipv4, port), timeout_ns, stream)
-    return types.int64(rc) if rc else _peek(stream, types.int64)
-
-
-@njit
-def tcp_read(stream: Any, view: Any, timeout_ns: Any) -> Any:
-    """Take what has come into a view: bytes, 0 at the end, or -errno (cl_stream_read). Blocks the uthread."""
-    return _read(stream, _bytes_at(view), len(view), timeout_ns)
-
-
-@njit
-def tcp_peek(stream: Any, view: Any, timeout_ns: Any) -> Any:
-    """The same, and leave it there (cl_stream_peek)."""
-    return _peek_tcp(stream, _bytes_at(view), len(view), timeout_ns)
-
-
-@njit
-def tcp_write(stream: Any, view: Any, timeout_ns: Any) -> Any:
-    """Write the bytes of a view: their number, fewer when the time is over, or -errno (cl_stream_write)."""
-    return _write(stream, _bytes_at(view), len(view), timeout_ns)
-
-
-@njit
-def tcp_shutdown(stream: Any) -> Any:
-    """Write no more: 0, or -errno (cl_stream_shutdown)."""
-    return _shutdown(stream, 2)
-
-
-@njit
-def tcp_close(stream: Any) -> Any:
-    """Close it: 0, or -errno (cl_stream_close). What was written is still sent."""
-    return _close(stream, 0)
-
-
-_AGAIN = -errno.EAGAIN
 _NO_LOG, _TOO_LONG = -errno.EINVAL, -errno.EMSGSIZE
 _RECORD_MOST = (1 << 32) - 1  # bytes that C can be told of; no log takes so many
 
@@ -326,14 +238,14 @@ def log_append(log: Any, view: Any, tag: Any = 0) -> Any:
     -ENOSPC: trim. -EMSGSIZE. -EROFS. -EINVAL: log is 0. -EDEADLK: not on a uthread of the log's runtime. The device's
     error: the log has failed and takes no more; whether this record is in it the next opening finds out.
     """
-    size = _size_of(view)
+    size = size_of(view)
     if not log:
         return types.int64(_NO_LOG)
     if size > _RECORD_MOST:
         return types.int64(_TOO_LONG)
-    index = _word_on_stack()
-    rc = _append_wait(log, _bytes_at(view), size, tag, index)
-    return types.int64(rc) if rc else _peek(index, types.int64)
+    index = word_on_stack()
+    rc = _append_wait(log, bytes_at(view), size, tag, index)
+    return types.int64(rc) if rc else peek(index, types.int64)
 
 
 @njit

@@ -11,6 +11,10 @@ import numpy.typing as npt
 
 _Int: TypeAlias = int | np.integer[Any]
 _Bytes: TypeAlias = npt.NDArray[Any]
+_Words: TypeAlias = npt.NDArray[np.uint64]
+_Numbers: TypeAlias = npt.NDArray[np.uint32]
+_Views: TypeAlias = tuple[_Bytes, ...]
+_Name: TypeAlias = str
 
 def sleep_ns(ns: _Int) -> int:
     """Sleep for at least so long. 0, or -errno: -ESHUTDOWN once the runtime stops, at once. Blocks the uthread."""
@@ -55,14 +59,41 @@ def poll_wait(poll: _Int, events: _Bytes, timeout_ns: _Int) -> int:
     """Wait for the sockets of a Poll: how many events, 0 when the time is over, or -errno. events: uint64, two words an
     event, its data and what is ready. timeout_ns < 0: for ever. Blocks the uthread."""
 
+def poll_add(poll: _Int, socket: _Int, how: _Int, data: _Int) -> int:
+    """Put a UdpSocket into a Poll. how: 0 level, 1 edge. 0, or -errno. Take it out before the Poll is closed."""
+
+def poll_remove(poll: _Int, socket: _Int) -> int:
+    """Take it out. 0, or -errno."""
+
+def poll_add_tcp(poll: _Int, stream: _Int, events: _Int, how: _Int, data: _Int) -> int:
+    """The same of a TCP socket. events: CL_POLL_IN 1, CL_POLL_OUT 8, CL_POLL_RELEASED 16, or a sum. 0, or -errno."""
+
+def poll_remove_tcp(poll: _Int, stream: _Int) -> int:
+    """Take it out. 0, or -errno."""
+
+def tcp_listen(runtime: _Int, port: _Int, backlog: _Int) -> int:
+    """Take connections to a port: the listener's address, or -errno. runtime: Runtime.pointer."""
+
 def tcp_accept(listener: _Int, timeout_ns: _Int) -> int:
     """Take a connection of a TcpListener: its address, or -errno. timeout_ns < 0: for ever. Blocks the uthread."""
 
-def tcp_connect(runtime: _Int, ipv4: _Int, port: _Int, timeout_ns: _Int) -> int:
-    """Open a connection: its address, or -errno. runtime: Runtime.pointer. ipv4 in host order. Blocks the uthread."""
+def tcp_connect(runtime: _Int, ipv4: _Int, port: _Int, timeout_ns: _Int, own_ipv4: _Int = 0, own_port: _Int = 0) -> int:
+    """Open a connection: its address, or -errno. Addresses in host order; own ones of 0: any. Blocks the uthread."""
+
+def tcp_open(runtime: _Int, ipv4: _Int, port: _Int, own_ipv4: _Int = 0, own_port: _Int = 0) -> int:
+    """The same without waiting: tcp_wait_open, or a Poll (CL_POLL_OUT), tells when it is open."""
+
+def tcp_wait_open(stream: _Int, timeout_ns: _Int) -> int:
+    """Wait until it is open. 0, or -errno: also why it is over. Blocks the uthread."""
+
+def tcp_error(stream: _Int) -> int:
+    """Why it is over, -EINPROGRESS while it is being opened, or 0."""
 
 def tcp_read(stream: _Int, view: _Bytes, timeout_ns: _Int) -> int:
     """Take what has come into a view: at least one byte; 0 at the end of the stream; or -errno. Blocks the uthread."""
+
+def tcp_readv(stream: _Int, views: _Views, timeout_ns: _Int) -> int:
+    """The same into the views of a tuple, one after the other. Blocks the uthread."""
 
 def tcp_peek(stream: _Int, view: _Bytes, timeout_ns: _Int) -> int:
     """The same, and leave it there. Blocks the uthread."""
@@ -70,14 +101,53 @@ def tcp_peek(stream: _Int, view: _Bytes, timeout_ns: _Int) -> int:
 def tcp_write(stream: _Int, view: _Bytes, timeout_ns: _Int) -> int:
     """Write the bytes of a view: their number, fewer when the time is over, or -errno. Blocks the uthread."""
 
-def tcp_shutdown(stream: _Int) -> int:
-    """Write no more, while reading goes on. 0, or -errno. Blocks the uthread."""
+def tcp_writev(stream: _Int, views: _Views, timeout_ns: _Int) -> int:
+    """The same of all views of a tuple. Blocks the uthread."""
 
-def tcp_close(stream: _Int) -> int:
-    """Close it; what was written is still sent. 0, or -errno."""
+def tcp_lease(stream: _Int, lease: _Words, timeout_ns: _Int) -> int:
+    """Take what has come without a copy: bytes, 0 at the end, or -errno. lease: four uint64, which stand for it.
+    Blocks the uthread."""
+
+def lease_view(lease: _Words) -> _Bytes:
+    """Its bytes, read-only. Of no use once it is returned."""
+
+def lease_return(runtime: _Int, lease: _Words) -> int:
+    """Give it back. 0, or -errno."""
+
+def tcp_write_from(stream: _Int, region: _Int, offset: _Int, length: _Int, timeout_ns: _Int) -> int:
+    """As tcp_write, of bytes of a Region (its address), without a copy. Blocks the uthread."""
+
+def tcp_wait_released(stream: _Int, count: _Int, timeout_ns: _Int) -> int:
+    """Wait until so many bytes of all that were written from regions are released; < 0: all. 0, or -errno.
+    Blocks the uthread."""
+
+def tcp_released(stream: _Int) -> int:
+    """How many are; CL_POLL_RELEASED is over with that. Or -errno."""
+
+def tcp_shutdown(stream: _Int, sides: _Int = 2) -> int:
+    """Write no more (2), read no more (1), or both (3). 0, or -errno. Blocks the uthread."""
+
+def tcp_close(stream: _Int, linger_ns: _Int = 0) -> int:
+    """Close it; what was written is still sent. linger_ns: wait so long until the peer has it. 0, or -errno.
+    Blocks the uthread."""
 
 def tcp_abort(stream: _Int) -> int:
     """Close it with a reset. 0, or -errno."""
+
+def tcp_set(stream: _Int, option: _Int, value: _Int) -> int:
+    """Set an option, by its number in stream.h. 0, or -errno. Blocks the uthread."""
+
+def tcp_get(stream: _Int, option: _Int) -> int:
+    """Its value, or -errno. Blocks the uthread."""
+
+def tcp_set_congestion(stream: _Int, name: _Name) -> int:
+    """Congestion control by its name, a constant: "cubic", "newreno", "dctcp". 0, or -errno. Blocks the uthread."""
+
+def tcp_ends(stream: _Int, ends: _Words) -> int:
+    """Its own end and its peer's into two uint64: ipv4 in the low half, then 16 bits of the port. 0, or -errno."""
+
+def tcp_info(stream: _Int, numbers: _Numbers) -> int:
+    """struct cl_tcp_info (tcp.h) into 32 uint32. 0, or -errno. Blocks the uthread."""
 
 def log_append(log: _Int, view: _Bytes, tag: _Int = 0) -> int:
     """Append a record: its index once it is durable, or -errno. Blocks the uthread."""

@@ -5,6 +5,8 @@
  * its epoll, ended, or the one who stops. A turn that does not come back is what a handler that does not come back is
  * to an ordinary kthread: the stop says so.
  *
+ * A kthread without an adopter is borrowed in the same way, for one turn or one call.
+ *
  * A thread keeps a record of each kthread that it has adopted. By it the end of the thread lets go of them, and the
  * handler of the preemption signal finds them outside of a turn. A scheduler that ends takes itself out of the records
  * first, and waits for a handler that is inside. */
@@ -287,6 +289,55 @@ int cl_kthread_turn(struct cl_sched *s, unsigned index)
     return rc;
 }
 
+/* Have a kthread that has no adopter, for a moment: it is ours until `turning` is OUTSIDE again. */
+static int borrow(struct cl_sched *s, unsigned index, struct cl_kthread **out)
+{
+    if (cl_unlikely(index >= s->n_kthreads || !(s->adopted & 1ull << index)))
+        return -EINVAL;
+    struct cl_kthread *k = *out = &s->kthreads[index];
+    if (cl_unlikely(cl_kthread_self() != NULL))
+        return -EDEADLK;
+    if (cl_unlikely(s->forks != forks))
+        return -ECHILD;
+    if (cl_unlikely(s->cores != NULL))
+        return -EOPNOTSUPP;
+    if (cl_unlikely(!s->started))
+        return -ESHUTDOWN;
+    if (cl_likely(!cl_load_relaxed(&k->adopter) && take(k, CL_TURN_INSIDE))) {
+        cl_loop_stack_bounds(k);
+        return 0;
+    }
+    return cl_load_relaxed(&k->turning) == CL_TURN_TAKEN ? -ESHUTDOWN : -EBUSY;
+}
+
+int cl_kthread_borrow_turn(struct cl_sched *s, unsigned index)
+{
+    struct cl_kthread *k;
+    int rc = borrow(s, index, &k);
+    if (cl_unlikely(rc))
+        return rc;
+    rc = turn(k);
+    cl_store_release(&k->turning, CL_TURN_OUTSIDE); /* release: for who borrows it next */
+    return rc;
+}
+
+int cl_kthread_borrow(struct cl_sched *s, unsigned index, void (*fn)(void *arg), void *arg)
+{
+    struct cl_kthread *k;
+    int rc = borrow(s, index, &k);
+    if (cl_unlikely(rc))
+        return rc;
+    cl_kthread_bind(k);
+    if (k->asleep)
+        cl_get_up(k);
+    fn(arg);
+    k->ran = true;
+    cl_flush(k);
+    cl_kthread_bind(NULL);
+    cl_store_release(&k->turning, CL_TURN_OUTSIDE); /* release: for who borrows it next */
+    return 0;
+}
+
 int cl_kthread_let_go(struct cl_sched *s, unsigned index)
 {
     struct cl_kthread *k;
@@ -392,6 +443,8 @@ const char *cl_adopt_error(int error)
         return "another thread has adopted the kthread, or an iokernel counts on its thread: end that one's loop first";
     case -EALREADY:
         return "this thread has adopted the kthread already: turn it";
+    case -EOPNOTSUPP:
+        return "an iokernel manages the cores, and knows one thread of each kthread: adopt it instead of borrowing it";
     case -EINVAL:
         return "no such kthread is to be adopted: say in the configuration how many are (`adopted`)";
     case -ENOMEM:

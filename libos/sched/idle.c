@@ -326,6 +326,13 @@ void cl_park_kthread(struct cl_kthread *k)
     park_end(k, ns != 0);
 }
 
+void cl_get_up(struct cl_kthread *k)
+{
+    cl_wakefd_up(k);
+    k->asleep = false;
+    park_end(k, true);
+}
+
 bool cl_rise(struct cl_kthread *k)
 {
     bool called =
@@ -336,9 +343,7 @@ bool cl_rise(struct cl_kthread *k)
         cl_wakefd_too_early(k);
         return false;
     }
-    cl_wakefd_up(k);
-    k->asleep = false;
-    park_end(k, true);
+    cl_get_up(k);
     return true;
 }
 

@@ -40,13 +40,14 @@ struct CL_ALIGNED(64) cl_uthread {
     struct cl_uthread *next;   /* link in a cache, the depot, an overflow list, the inject queue */
     cl_uthread_fn fn;
     void *arg;
-    uint64_t join;   /* writers: joiner, detacher and the context after its end, by CAS and exchange (acq_rel) */
-    uint32_t gen;    /* bumped when recycled; read by joiners (relaxed: an id comes to them by some synchronisation) */
-    uint32_t index;  /* constant: place in cl_sched.uthreads */
-    void *local;     /* the user's, see cl_uthread_local */
-    void *runner;    /* the work source's, see cl_runner_local */
-    char *stack_lo;  /* constant: lowest usable byte; the guard page is below */
-    char *stack_top; /* constant: where its first frame goes */
+    uint64_t join;  /* writers: joiner, detacher and the context after its end, by CAS and exchange (acq_rel) */
+    uint32_t gen;   /* bumped when recycled; read by joiners (relaxed: an id comes to them by some synchronisation) */
+    uint32_t index; /* constant: place in cl_sched.uthreads */
+    void *local;    /* the user's, see cl_uthread_local */
+    void *runner;   /* the work source's, see cl_runner_local */
+    const struct cl_doing *doing; /* see cl_uthread_doing; writer: its kthread; readers: anybody, relaxed: a guess */
+    char *stack_lo;               /* constant: lowest usable byte; the guard page is below */
+    char *stack_top;              /* constant: where its first frame goes */
     struct cl_sched *sched;
     int32_t result;    /* of a join that could not be, set before the joiner is resumed */
     bool preemptible;  /* between cl_preemptible_begin and _end; read by the handler of the thread that runs it */
@@ -309,6 +310,8 @@ unsigned cl_turn(struct cl_kthread *k);
 void cl_round(struct cl_kthread *k);
 /* An adopted kthread that sleeps: be up again if there is something to do. False: it sleeps on. */
 bool cl_rise(struct cl_kthread *k);
+/* The same, whether there is something to do or not. */
+void cl_get_up(struct cl_kthread *k);
 /* k has left the loop for good. */
 void cl_kthread_ended(struct cl_kthread *k);
 void cl_short_slices(void);

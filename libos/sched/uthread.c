@@ -212,6 +212,7 @@ void cl_uthread_prepare(struct cl_uthread *t, cl_uthread_fn fn, void *arg, uint6
     t->arg = arg;
     t->local = NULL;
     t->runner = NULL;
+    cl_store_relaxed(&t->doing, NULL);
     t->preemptible = false;
     t->fake_stack = NULL;
     cl_store_relaxed(&t->join, join); /* published with the id, or by the run queue */
@@ -374,6 +375,13 @@ void cl_uthread_ready(struct cl_uthread *t)
         ready_here(k, t);
     else
         cl_inject(t->sched, t, false);
+}
+
+void cl_uthread_doing(const struct cl_doing *doing)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    if (k && k->current)
+        cl_store_release(&k->current->doing, doing); /* release: what it points to */
 }
 
 void *cl_runner_local(void)

@@ -135,14 +135,14 @@ def test_an_empty_machine_is_described_and_not_crashed_on(tmp_path: Path) -> Non
             "isolated: none",
             "isolcpus=1 nohz_full=1",
         ),
-        (checks.idle, {}, {"writable": False}, "warn", "133 us", "chmod"),
+        (checks.idle, {}, {"writable": False}, "warn", "133 us", "setfacl"),
         (
             checks.idle,
             {"/dev/cpu_dma_latency": None, "/proc/misc": "234 btrfs-control\n 59 cpu_dma_latency\n"},
             {},
             "warn",
             "no /dev/cpu_dma_latency",
-            "mknod -m 666 /dev/cpu_dma_latency c 10 59",
+            "mknod -m 600 /dev/cpu_dma_latency c 10 59",
         ),
         (checks.idle, {"/dev/cpu_dma_latency": None}, {}, "warn", "no /dev/cpu", "cpuidle/state[1-9]*/disable"),
         (
@@ -349,6 +349,8 @@ def test_each_fault_is_found_and_mended(
         # A command to type as it stands: no holes to fill in, and the shell's grammar.
         assert not re.search(r"\.\.\.|<\w+>|\bIF\b", got.mend)
         subprocess.run(["sh", "-n", "-c", got.mend], check=True)
+        # Rights are given to who asked, and not to everybody.
+        assert not re.search(r"o\+\w|\b0?66[67]\b|\b0?777\b|a\+\w|\* - ", got.mend)
 
 
 def test_the_disk_interrupt_decides_the_polled_core(make: Make) -> None:

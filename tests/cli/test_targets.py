@@ -9,6 +9,7 @@ from cltest import wait_until
 
 from corelane.cli import targets
 from corelane.cli.nics import open_nic, parse
+from corelane.cli.run import _serves
 from corelane.cli.usage import WrongUsage
 from corelane.drivers.nic.memory import memory_link
 from corelane.libos import Runtime
@@ -22,6 +23,10 @@ from corelane import libos
 @libos.udp(port=7001, compiled=False)
 def plain(request, reply):
     return 0
+
+@libos.tcp(port=7003, compiled=False)
+def stream(data):
+    return len(data), None
 
 def bare(request, reply):
     return 0
@@ -69,6 +74,19 @@ def test_several_names_of_a_module_are_run_together(module: str, plain: bool) ->
         wait_until(lambda: service.stats()["calls"] > 1, 30, "two calls")
         assert sys.modules[module].calls[0] > 1
         assert resolve(f"{module}:bare,tick", port=7002).name == "bare"
+
+
+def test_ports_are_those_of_their_protocol(module: str) -> None:
+    target = resolve(f"{module}:plain,stream")
+    nic, end = memory_link(ipv4=("10.0.0.1", None))
+    with nic, end, Runtime(nic=nic) as runtime:
+        service = target.setup(runtime)
+        assert _serves(service) == "serves UDP port 7001 and TCP port 7003"
+    only = resolve(f"{module}:stream")
+    assert only.port is None
+    nic, end = memory_link(ipv4=("10.0.0.1", None))
+    with nic, end, Runtime(nic=nic) as runtime:
+        assert _serves(only.setup(runtime)) == "serves TCP port 7003"
 
 
 @pytest.fixture

@@ -135,6 +135,23 @@ def test_bytes_go_from_where_they_lie(runtime: libos.Runtime, ends: tuple[libos.
         ours.write_from(region)
 
 
+def test_a_poll_set_waits_for_what_is_released(
+    runtime: libos.Runtime, ends: tuple[libos.TcpStream, libos.TcpStream]
+) -> None:
+    ours, theirs = ends
+    with libos.Region(DATA) as region, runtime.open_poll() as poll:
+        poll.add(ours, released=True)
+        assert poll.wait(0) == []
+        ours.write_from(region, 0, 5000, timeout_s=10)
+        came = b""
+        while len(came) < 5000:
+            came += theirs.read(timeout_s=10)
+        while ours.released() < 5000:
+            assert poll.wait(10) == [ours]
+        assert ours.released() == 5000
+        assert poll.wait(0) == []
+
+
 def test_a_region_stays_while_it_is_lent(runtime: libos.Runtime, ends: tuple[libos.TcpStream, libos.TcpStream]) -> None:
     ours, theirs = ends
     region = libos.Region(np.zeros(4_000_000, np.uint8))

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ from corelane.runtime.errors import CorelaneError
 SERVER = Host("02:00:00:00:00:01", "10.0.0.1")
 CLIENT = Host("02:00:00:00:00:02", "10.0.0.2")
 gate = np.zeros(1, np.uint32)
-signed_gate = np.zeros(1, np.int64)
+signed_gate = np.zeros(2, np.int64)  # the second: it has been entered
+entered = threading.Event()
 
 
 @libos.udp(port=9000, compiled=False)
@@ -51,6 +53,36 @@ def python_job() -> None:
         pass
 
 
+@libos.tcp(port=7000, compiled=False)
+def python_stream(data: Any) -> tuple[int, None]:
+    entered.set()
+    while not gate[0]:
+        pass
+    return len(data), None
+
+
+@libos.tcp(port=7000, state=signed_gate, cache=False)
+def compiled_stream(data: Any, reply: Any, state: Any) -> tuple[int, int]:
+    atomics.store_atomic(state, 1, 1)
+    while atomics.load_atomic(state, 0) == 0:
+        pass
+    return len(data), 0
+
+
+@libos.every(ms=1, compiled=False)
+def python_work() -> None:
+    entered.set()
+    while not gate[0]:
+        pass
+
+
+@libos.every(ms=1, state=signed_gate, cache=False)
+def compiled_work(state: Any) -> None:
+    atomics.store_atomic(state, 1, 1)
+    while atomics.load_atomic(state, 0) == 0:
+        pass
+
+
 @pytest.fixture
 def endless(c_library: Callable[..., Path]) -> Path:
     return c_library("tests/libos/c/endless.c")
@@ -66,13 +98,26 @@ class Place:
         self.full = self.nic.buffers_free
         self.runtime = Runtime(nic=self.nic, scheduler=Scheduler(stop_s=0.1))
         self.c = ctypes.CDLL(str(library))
+        self.stream: libos.TcpStream | None = None
         gate[:] = signed_gate[:] = 0
+        entered.clear()
 
     def handle(self, handler: Any) -> None:
         self.runtime.bind(handler)
         self.runtime.start()
         self.end.send(CLIENT.datagram(SERVER, b"x", 5555, 9000))
         self.runtime.wait_until(lambda s: s.net["handled"] > 0, 20)
+
+    def enter_named(self, handler: Any) -> str:
+        """Of a TCP port, which is then asked, or periodic work."""
+        self.runtime.bind(handler)
+        self.runtime.start()
+        if isinstance(handler, libos.StreamHandler):
+            self.stream = self.runtime.connect_tcp((SERVER.ip, 7000), timeout_s=20)
+            self.stream.write(b"x")
+        wait_until(lambda: entered.is_set() or signed_gate[1], 20, "it to be called")
+        what = "the handler of TCP port 7000" if self.stream else "periodic work"
+        return f"in {what}, {handler.function.__name__} at 0x"
 
     def spawn(self, start: Callable[[], object]) -> None:
         start()
@@ -81,6 +126,9 @@ class Place:
 
     def enter(self, kind: str) -> str:
         """Have the kthread stuck; returns what is said of where."""
+        named = {f.function.__name__: f for f in (python_stream, compiled_stream, python_work, compiled_work)}
+        if kind in named:
+            return self.enter_named(named[kind])
         if kind == "uthread":
             function = ctypes.cast(self.c.endless_uthread, ctypes.c_void_p).value
             self.spawn(lambda: self.runtime.spawn(function, gate.ctypes.data))
@@ -108,6 +156,8 @@ class Place:
     def close(self) -> None:
         gate[:] = signed_gate[:] = 1
         wait_until(self.stopped, 20, "the kthread to come back")
+        if self.stream:
+            self.stream.close()
         self.runtime.close()
         while self.end.recv():
             pass
@@ -124,7 +174,13 @@ def place(endless: Path) -> Iterator[Place]:
     made.close()
 
 
-@pytest.mark.parametrize("kind", ["python", "compiled", "C", "C burst", "uthread", "job"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("python", "compiled", "C", "C burst", "uthread", "job"),
+        *("python_stream", "compiled_stream", "python_work", "compiled_work"),
+    ],
+)
 def test_a_stop_says_what_does_not_come_back(place: Place, kind: str) -> None:
     where = place.enter(kind)
     for _ in range(2):

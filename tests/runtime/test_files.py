@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from corelane.runtime.files import write_whole
+from corelane.runtime.files import why_unreadable, write_whole
 
 
 def test_a_file_is_made_or_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,3 +53,16 @@ def test_a_disk_is_not_overwritten(tmp_path: Path) -> None:
     os.mknod(tmp_path / "disk", 0o600 | stat.S_IFBLK, os.makedev(7, 255))
     with pytest.raises(OSError, match="it is a block device"):
         write_whole(tmp_path / "disk", b"data")
+
+
+@pytest.mark.parametrize(
+    ("held", "why"),
+    [(None, "No such file or directory"), (b"a\nb\nf\xfc\n", "line 3 is no UTF-8: it has the byte 0xfc")],
+)
+def test_why_a_text_cannot_be_read_is_said_in_words(tmp_path: Path, held: bytes | None, why: str) -> None:
+    path = tmp_path / "text"
+    if held is not None:
+        path.write_bytes(held)
+    with pytest.raises((OSError, UnicodeDecodeError)) as caught:
+        path.read_text(encoding="utf-8")
+    assert why_unreadable(caught.value) == why

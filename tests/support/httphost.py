@@ -48,11 +48,11 @@ def read_answers(raw: bytes, methods: tuple[str, ...] = ("GET",)) -> list[Answer
     return out
 
 
-def make_certificate(folder: Path) -> tuple[Path, Path]:
-    """A certificate for "here" and the address of httpnet, signed by itself, and its key."""
+def make_certificate(folder: Path, names: str = "DNS:here,IP:10.98.0.2") -> tuple[Path, Path]:
+    """A certificate for names, by default "here" and the address of httpnet, signed by itself, and its key."""
     made = folder / "certificate.pem", folder / "key.pem"
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-days", "2", "-subj", "/CN=here", "-addext", "subjectAltName=DNS:here,IP:10.98.0.2"]
+    command += ["-days", "2", "-subj", "/CN=here", "-addext", f"subjectAltName={names}"]
     subprocess.run([*command, "-out", str(made[0]), "-keyout", str(made[1])], check=True, capture_output=True)
     return made
 

@@ -19,13 +19,18 @@ LINUX, OURS = "10.98.0.1", "10.98.0.2"
 PORT = 11211
 
 
+def lines(answer: bytes) -> dict[str, str]:
+    """Statistics by name."""
+    return dict(line.split(" ", 2)[1:] for line in answer.decode().splitlines() if line.startswith("STAT"))
+
+
 class KvServer:
     """The store at (OURS, PORT); `space` is the namespace from which it is reached."""
 
     address = (OURS, PORT)
 
-    def __init__(self, space: netns.Namespace, service: KvService) -> None:
-        self.space, self.service, self.store = space, service, service.store
+    def __init__(self, space: netns.Namespace, runtime: Runtime, service: KvService) -> None:
+        self.space, self.runtime, self.service, self.store = space, runtime, service, service.store
 
     def connect(self, timeout_s: float = 30.0) -> socket.socket:
         """A connection, without Nagle: what is sent at once arrives as it was sent."""
@@ -110,7 +115,7 @@ def kv_server(kthreads: int = 1, **options: Any) -> Iterator[KvServer]:
             service = KvService(runtime, Options(port=PORT, **options), manual_clock=True)
             try:
                 runtime.start()
-                made = KvServer(space, service)
+                made = KvServer(space, runtime, service)
                 yield made
                 made.wait_for("conn_connections", 0)
                 assert made.stat("conn_held_bytes") == 0

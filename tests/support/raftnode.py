@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 from corelane.apps.raft.service.service import RaftService, serve
-from corelane.apps.raft.service.settings import GroupSettings, LogSettings
+from corelane.apps.raft.service.settings import GroupSettings, LogSettings, TcpSettings
 from corelane.drivers.blk.blk import Blk, BlkFaults, FaultBlk
 from corelane.drivers.nic.af_xdp.af_xdp import AfXdp
 from corelane.drivers.nic.fault import FaultNic, Faults
@@ -46,6 +46,7 @@ class Node:
             options.id,
             options.peers,
             kv_port=11211,
+            tcp=TcpSettings(port=11211),
             group=GroupSettings(memory_bytes=4 << 20, election_ms=options.election_ms),
             log=LogSettings(file=options.log),
             disk=self._wrap,

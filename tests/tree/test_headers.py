@@ -49,7 +49,7 @@ USES = {
     "libos/stepper.h": "cl_stepper_new(&now_ns, &stepper) == 0 && (cl_stepper_delete(stepper), 1)",
     "libos/stream.h": "CL_STREAMS == CL_TCP_CONNECTIONS && sizeof(struct cl_tcp_addr) == 8",
     "libos/sync.h": "(cl_sem_init(&sem, 3), cl_sem_value(&sem)) == 3",
-    "libos/tcp.h": "CL_TCP_CONNECTIONS > 0 && sizeof(struct cl_tcp_events) == 8 * sizeof(void (*)(void))",
+    "libos/tcp.h": "CL_TCP_CONNECTIONS > 0 && sizeof(struct cl_tcp_events) == 9 * sizeof(void (*)(void))",
     "libos/timer.h": "(cl_timer_init(&timer, NULL, NULL), cl_timer_cancel(&timer)) == 0",
     "libos/trace_pc.h": "(__sanitizer_cov_trace_pc(), cl_trace_pc_left) == CL_TRACE_PC_EVERY",
     "libos/udp.h": "!cl_current_request()",

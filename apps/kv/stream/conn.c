@@ -3,7 +3,8 @@
 #include "front.h"
 #include <stdlib.h>
 
-#define GROWS_FROM 4096 /* what is held of a command that has just begun */
+#define PIPELINE_BYTES 64 /* what is shorter is one command, as a rule */
+#define GROWS_FROM 4096   /* what is held of a command that has just begun */
 
 static void let_go(struct kv_conn *c, struct kv_held *h)
 {
@@ -79,9 +80,32 @@ static uint8_t *spill_of(struct kv_conn *c, struct kv_side *side)
     return kv_front_has(c->front, side->spill_room) ? side->spill : NULL;
 }
 
+void kv_conn_say(struct kv_conn *c, struct kv_side *side, const uint8_t *data, uint64_t len)
+{
+    struct cl_kv_out out = {.data = (uint8_t *)data, .len = len};
+    if (!c->out.len)
+        answer(c, side, &out);
+    else if (!keep(c, &c->out, data, len, 0))
+        c->over = true;
+}
+
+void kv_conn_answered(struct kv_conn *c, const uint8_t *data, uint64_t len, bool ends)
+{
+    c->waits = false;
+    bool kept = !len || keep(c, &c->out, data, len, 0);
+    c->over = c->over || ends || !kept;
+    c->wake(c->link);
+}
+
 /* Execute what is complete of in[0..len). Returns how many bytes are done with. */
 static uint64_t execute(struct kv_conn *c, struct kv_side *side, const uint8_t *in, uint64_t len)
 {
+    const struct kv_elsewhere *e = c->front->elsewhere;
+    if (e) {
+        uint64_t taken = e->run(e->arg, c, side, in, len);
+        c->stopped = !c->over && c->session.skip;
+        return taken;
+    }
     uint64_t done = 0, n;
     bool spills = false;
     int rc;
@@ -102,6 +126,7 @@ static uint64_t execute(struct kv_conn *c, struct kv_side *side, const uint8_t *
             c->over = true;
     } while (rc == CL_KV_FULL && !c->out.len && !c->over);
     c->stopped = !c->over && rc == CL_KV_FULL;
+    c->yields = !c->over && rc == CL_KV_TURN;
     return done;
 }
 
@@ -126,14 +151,31 @@ static bool may_go_on(const struct kv_conn *c)
     return gets && c->in.len < CL_KV_LINE_MAX;
 }
 
-/* Keep the beginning of a command, or more of it. */
-static void hold(struct kv_conn *c, struct kv_side *side, const uint8_t *data, uint64_t len)
+/* Keep the beginning of a command, or more of it. False: there is no memory for it. */
+static bool hold(struct kv_conn *c, const uint8_t *data, uint64_t len)
 {
     uint64_t most = c->session.want ? c->session.want : CL_KV_LINE_MAX;
     if (!keep(c, &c->in, data, len, most))
-        end_with(c, side, "SERVER_ERROR out of memory reading request\r\n");
-    else if (!may_go_on(c))
+        return false;
+    if (!may_go_on(c))
         c->over = true;
+    return true;
+}
+
+/* in[0..len), the beginning of a command, cannot be kept. A value is refused now, and thrown away as it comes, as if nothing
+ * of it had been kept before; of a line nobody knows where it ends. What is executed elsewhere is not refused here. */
+static void refuse_held(struct kv_conn *c, struct kv_side *side, const uint8_t *in, uint64_t len)
+{
+    struct cl_kv_out out = {side->scratch, 0, CL_KV_ANSWER_ROOM, NULL, 0};
+    uint64_t n = 0;
+    if (c->session.want && !c->front->elsewhere) {
+        c->session.keeps = 1;
+        if (cl_kv_process(&c->session, in, len, &n, &out) == CL_KV_QUIT)
+            c->over = true;
+        answer(c, side, &out);
+    }
+    if (n < len)
+        end_with(c, side, "SERVER_ERROR out of memory reading request\r\n");
 }
 
 /* Bytes for the command that is held. Returns how many were taken. */
@@ -141,7 +183,11 @@ static uint64_t go_on_with_held(struct kv_conn *c, struct kv_side *side, const u
 {
     uint64_t n = belonging(c, data, len);
     bool ends = c->session.want ? c->in.len + n == c->session.want : data[n - 1] == '\n';
-    hold(c, side, data, n);
+    if (!hold(c, data, n)) {
+        refuse_held(c, side, c->in.data, c->in.len);
+        let_go(c, &c->in);
+        return 0; /* it is looked at again, as what is to be thrown away */
+    }
     if (c->over || !ends)
         return n;
     if (execute(c, side, c->in.data, c->in.len) == c->in.len)
@@ -153,12 +199,21 @@ static uint64_t go_on_with_held(struct kv_conn *c, struct kv_side *side, const u
 static uint64_t begin(struct kv_conn *c, struct kv_side *side, const uint8_t *data, uint64_t len)
 {
     uint64_t done = execute(c, side, data, len);
-    if (c->over || c->stopped || done == len) {
+    if (c->stopped && c->front->elsewhere) { /* in parts: it may not come in one piece again */
+        const uint8_t *end = memchr(data + done, '\n', len - done);
+        uint64_t line = (uint64_t)(end - data) + 1 - done;
+        if (!hold(c, data + done, line))
+            refuse_held(c, side, data + done, line);
+        return done + line;
+    }
+    bool paused = c->yields || c->waits || (c->front->elsewhere && c->out.len);
+    if (c->over || c->stopped || paused || done == len) {
         c->stopped = false; /* the transport has the command */
         return done;
     }
     cl_count(&side->commands_held, 1);
-    hold(c, side, data + done, len - done);
+    if (!hold(c, data + done, len - done))
+        refuse_held(c, side, data + done, len - done);
     return len;
 }
 
@@ -173,22 +228,39 @@ static void show_state(struct kv_conn *c)
     cl_store_relaxed(&c->state, state);
 }
 
+/* Work for the connection by the thread of `side`. */
+static void begin_turn(struct kv_conn *c, const struct kv_side *side)
+{
+    c->session.thread = side->thread;
+    c->session.done = 0;
+    c->yields = false;
+    side->thread->client = c->number + KV_FIRST_NUMBER;
+}
+
 int64_t kv_conn_take(struct kv_conn *c, struct kv_side *side, const uint8_t *data, int64_t len)
 {
     uint64_t at = 0, all = (uint64_t)len;
-    c->session.thread = side->thread;
-    side->thread->client = c->number + KV_FIRST_NUMBER;
+    begin_turn(c, side);
     if (!c->out.len && cl_load_relaxed(&c->last_s) != side->thread->now_s)
         cl_store_relaxed(&c->last_s, side->thread->now_s);
     cl_store_relaxed(&c->state, KV_CONN_PARSE);
-    while (at < all && !c->over && !c->out.len)
+    if (len >= PIPELINE_BYTES && !c->in.len)
+        kv_ahead_pipeline(&side->ahead, side->thread->store, data, all);
+    if (side->ahead.n)
+        kv_ahead_fetch(&side->ahead, side->thread->store);
+    /* What is held is one command, and goes first: it is never what ends a turn. */
+    while (at < all && !c->over && !c->out.len && !c->yields && !c->waits)
         at += (c->in.len ? go_on_with_held : begin)(c, side, data + at, all - at);
-    if (c->over)
+    if (cl_unlikely(c->over)) {
+        let_go(c, &c->in);
         at = all;
+    }
     if (cl_unlikely(c->session.watches && !c->watcher.kinds) &&
         kv_watch_join(c->front->store, c->session.watches, &c->watcher))
         c->over = true;
     cl_count(&side->bytes_read, at);
+    if (cl_unlikely(c->yields))
+        cl_count(&side->yields, 1);
     show_state(c);
     return (int64_t)at;
 }
@@ -214,12 +286,11 @@ static void flush(struct kv_conn *c, struct kv_side *side)
 
 bool kv_conn_go_on(struct kv_conn *c, struct kv_side *side)
 {
-    c->session.thread = side->thread;
-    side->thread->client = c->number + KV_FIRST_NUMBER;
+    begin_turn(c, side);
     flush(c, side);
-    if (!c->out.len && c->stopped && !c->over && execute(c, side, c->in.data, c->in.len) == c->in.len)
+    if (!c->out.len && c->stopped && !c->waits && !c->over && execute(c, side, c->in.data, c->in.len) == c->in.len)
         let_go(c, &c->in);
-    c->over = c->over || (c->ended && !c->stopped);
+    c->over = c->over || (c->ended && !c->stopped && !c->waits);
     show_state(c);
     return c->out.len == 0;
 }
@@ -227,7 +298,7 @@ bool kv_conn_go_on(struct kv_conn *c, struct kv_side *side)
 bool kv_conn_end(struct kv_conn *c)
 {
     c->ended = true;
-    c->over = c->over || !c->stopped;
+    c->over = c->over || !(c->stopped || c->waits);
     show_state(c);
     return kv_conn_done(c);
 }

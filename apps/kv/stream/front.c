@@ -6,6 +6,7 @@
 
 #define CONNECTIONS 1024
 #define BACKLOG 1024
+#define REQUESTS_PER_EVENT 20 /* memcached's */
 #define BUDGET_BYTES (64ull << 20)
 
 static void sides_init(struct cl_kv_front *f)
@@ -19,11 +20,13 @@ static void sides_init(struct cl_kv_front *f)
 
 static bool allocate(struct cl_kv_front *f)
 {
-    f->conns = calloc(f->config.max_connections, sizeof(*f->conns));
+    /* Zeroed as it is touched, which aligned_alloc would not give. */
+    f->places = calloc(f->config.max_connections + 1ull, sizeof(*f->conns));
+    f->conns = (struct kv_conn *)(((uintptr_t)f->places + CL_CACHELINE - 1) & ~(uintptr_t)(CL_CACHELINE - 1));
     f->free = malloc(f->config.max_connections * sizeof(*f->free));
     f->path = f->config.path ? strdup(f->config.path) : NULL;
     f->config.path = f->path;
-    bool all = f->conns && f->free && (f->path || !f->config.path);
+    bool all = f->places && f->free && (f->path || !f->config.path);
     for (uint32_t i = 0; i < f->n_sides && all; i++)
         all = (f->sides[i].side.scratch = malloc(CL_KV_ANSWER_ROOM)) != NULL;
     return all;
@@ -44,6 +47,8 @@ int cl_kv_front_new(struct cl_kv *store, const struct cl_kv_front_config *config
         f->config.max_connections = CONNECTIONS;
     if (!config->backlog)
         f->config.backlog = BACKLOG;
+    if (!config->requests_per_event)
+        f->config.requests_per_event = REQUESTS_PER_EVENT;
     if (!config->budget_bytes)
         f->config.budget_bytes = cl_max(BUDGET_BYTES, 8 * store->item_max_bytes);
     f->config.budget_bytes = cl_max(f->config.budget_bytes, store->item_max_bytes + CL_KV_ANSWER_MAX);
@@ -71,13 +76,14 @@ void cl_kv_front_delete(struct cl_kv_front *f)
     }
     free(f->path);
     free(f->free);
-    free(f->conns);
+    free(f->places);
     free(f);
 }
 
 struct kv_conn *kv_front_open(struct cl_kv_front *f, enum kv_kind kind)
 {
     struct kv_conn *c = NULL;
+    uint32_t serial;
     cl_spin_lock(&f->lock);
     if (f->n_free) {
         cl_store_relaxed(&f->n_free, f->n_free - 1); /* relaxed, as the next ones: others read them to be shown */
@@ -87,10 +93,16 @@ struct kv_conn *kv_front_open(struct cl_kv_front *f, enum kv_kind kind)
     } else {
         cl_count(&f->rejected, 1);
     }
+    serial = (uint32_t)f->opened;
     cl_spin_unlock(&f->lock);
     if (!c)
         return NULL;
-    *c = (struct kv_conn){.front = f, .number = (uint32_t)(c - f->conns), .kind = kind, .session.may_watch = 1};
+    *c = (struct kv_conn){.front = f,
+                          .number = (uint32_t)(c - f->conns),
+                          .serial = serial,
+                          .kind = kind,
+                          .session.may_watch = !f->elsewhere,
+                          .session.most = f->elsewhere ? 0 : f->config.requests_per_event};
     return c;
 }
 

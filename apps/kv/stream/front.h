@@ -20,8 +20,8 @@ struct cl_kv_front_config {
     uint32_t backlog;         /* connections that are being opened, at most; 0: 1024 */
     uint32_t ipv4;            /* what `stats` says about itself: address, ports; 0: none */
     uint32_t tcp_port, udp_port;
-    uint32_t kthreads; /* threads of the store that serve; one more than these serves the Unix socket */
-    uint32_t pad;
+    uint32_t kthreads;           /* threads of the store that serve; one more than these serves the Unix socket */
+    uint32_t requests_per_event; /* commands of a connection before others have a turn, memcached's -R; 0: 20 */
     /* That connections may hold: values on their way, answers not read; one item at least. 0: 64 MiB, or 8 items. */
     uint64_t budget_bytes;
     const char *path; /* of the Unix socket; NULL: none */
@@ -34,9 +34,11 @@ struct cl_kv_front_counts {
     uint64_t most;        /* at one time */
     uint64_t rejected;    /* since there were max_connections */
     uint64_t idle_kicks;  /* closed, since they said nothing */
+    uint64_t pauses;      /* of the Unix socket's listener: no descriptor, or no memory, for one more */
     uint64_t bytes_read, bytes_written;
     uint64_t commands_held; /* came in pieces */
     uint64_t held_back;     /* answers for which there was no room */
+    uint64_t yields;        /* turns that ended by requests_per_event */
     uint64_t held_bytes;    /* of the budget, now */
     uint64_t budget_bytes;
 };
@@ -48,6 +50,16 @@ CL_API int cl_kv_front_new(struct cl_kv *store, const struct cl_kv_front_config 
 CL_API void cl_kv_front_delete(struct cl_kv_front *front);
 CL_API void cl_kv_front_counts(const struct cl_kv_front *front, struct cl_kv_front_counts *out);
 // cffi: end
+
+/* Who executes commands in the store's place, and answers later: one turn of a connection at a time. A closed connection is
+ * known by its state and serial. */
+struct kv_elsewhere {
+    void *arg;
+    /* Begin a turn with the first commands of in[0..len), at least one if it is complete, or with the next part of a
+     * retrieval of which session.skip bytes are done. Returns how many bytes are done with. Then kv_conn.waits, or what
+     * is complete was answered (kv_conn_say), or session.want is as of cl_kv_process. */
+    uint64_t (*run)(void *arg, struct kv_conn *c, struct kv_side *side, const uint8_t *in, uint64_t len);
+};
 
 enum kv_kind { KV_TCP, KV_UNIX };
 
@@ -61,13 +73,17 @@ struct cl_kv_front {
     struct cl_kv *store;
     struct cl_kv_front_config config;
     char *path;
-    struct kv_conn *conns; /* [max_connections] */
-    uint32_t *free;        /* places that are free: a stack */
-    uint32_t n_free;       /* under the lock, as all up to `rejected` */
+    void *places;                         /* memory of: */
+    struct kv_conn *conns;                /* [max_connections] */
+    const struct kv_elsewhere *elsewhere; /* NULL: the store executes; set before the first connection */
+    uint32_t *free;                       /* places that are free: a stack */
+    uint32_t n_free;                      /* under the lock, as all up to `rejected` */
     struct cl_spin lock;
     uint32_t most;
     uint64_t opened, rejected;
     uint64_t idle_kicks;          /* added to by anybody */
+    uint64_t pauses;              /* writer: the thread of local.c, as of the next; readers: anybody, relaxed */
+    uint32_t paused;              /* the Unix socket takes nobody now */
     uint64_t held CL_ALIGNED(64); /* bytes of the budget in use; added to by anybody */
     uint32_t n_sides;
     struct kv_side_line sides[];

@@ -12,17 +12,20 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ROOM 65536
 #define EVENTS 32
-#define LOOK_MS 250 /* between looks for idle connections and for what a watcher is to see */
+#define LOOK_MS                                                                                                        \
+    250 /* between looks for idle connections and for what a watcher is to see; of a pause of the listener */
 #define REJECTED "ERROR Too many open connections\r\n"
 
 struct cl_kv_local {
     struct cl_kv_front *front;
     struct kv_side *side;
     int listener, set, wake;
+    uint64_t listens_ns; /* paused: when it listens again */
     pthread_t thread;
     uint8_t room[ROOM];
 };
@@ -58,9 +61,39 @@ static void settle(struct cl_kv_local *l, struct kv_conn *c)
         end(c);
 }
 
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static int watch_for(struct cl_kv_local *l, int *fd)
+{
+    struct epoll_event want = {.events = EPOLLIN, .data.ptr = fd};
+    return epoll_ctl(l->set, EPOLL_CTL_ADD, *fd, &want) ? -errno : 0;
+}
+
+/* Whoever wants in waits in the kernel's queue, and we do not spin beside it. */
+static void pause_listener(struct cl_kv_local *l)
+{
+    epoll_ctl(l->set, EPOLL_CTL_DEL, l->listener, NULL);
+    l->listens_ns = now_ns() + (uint64_t)LOOK_MS * 1000000;
+    cl_store_relaxed(&l->front->paused, 1);
+    cl_count(&l->front->pauses, 1);
+}
+
+static void listen_again(struct cl_kv_local *l)
+{
+    if (l->front->paused && now_ns() >= l->listens_ns && watch_for(l, &l->listener) == 0)
+        cl_store_relaxed(&l->front->paused, 0);
+}
+
 static void accept_one(struct cl_kv_local *l)
 {
     int fd = accept4(l->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM))
+        pause_listener(l);
     if (fd < 0)
         return;
     struct kv_conn *c = kv_front_open(l->front, KV_UNIX);
@@ -155,13 +188,14 @@ static void *run(void *arg)
     struct epoll_event events[EVENTS];
     uint32_t watch = 0;
     for (;;) {
-        bool looks = watch || l->front->config.idle_timeout_s;
+        bool looks = watch || l->front->config.idle_timeout_s || l->front->paused;
         int n = epoll_wait(l->set, events, EVENTS, looks ? LOOK_MS : -1);
         cl_kv_tick(l->side->thread);
         for (int i = 0; i < n; i++)
             if (!serve_one(l, events[i].data.ptr))
                 return NULL;
         watch = look_at_all(l);
+        listen_again(l);
     }
 }
 
@@ -185,12 +219,6 @@ static int bind_to(int fd, const char *path)
     if (fchmod(fd, 0700) != 0 || bind(fd, (struct sockaddr *)&to, sizeof(to)) != 0)
         return -errno;
     return listen(fd, 128) ? -errno : 0;
-}
-
-static int watch_for(struct cl_kv_local *l, int *fd)
-{
-    struct epoll_event want = {.events = EPOLLIN, .data.ptr = fd};
-    return epoll_ctl(l->set, EPOLL_CTL_ADD, *fd, &want) ? -errno : 0;
 }
 
 static int begin(struct cl_kv_local *l)

@@ -17,6 +17,7 @@ void cl_kv_front_counts(const struct cl_kv_front *f, struct cl_kv_front_counts *
                                        .most = cl_load_relaxed(&f->most),
                                        .rejected = cl_load_relaxed(&f->rejected),
                                        .idle_kicks = cl_load_relaxed(&f->idle_kicks),
+                                       .pauses = cl_load_relaxed(&f->pauses),
                                        .held_bytes = cl_load_relaxed(&f->held),
                                        .budget_bytes = f->config.budget_bytes};
     for (uint32_t i = 0; i < f->n_sides; i++) {
@@ -25,6 +26,7 @@ void cl_kv_front_counts(const struct cl_kv_front *f, struct cl_kv_front_counts *
         out->bytes_written += cl_load_relaxed(&side->bytes_written);
         out->commands_held += cl_load_relaxed(&side->commands_held);
         out->held_back += cl_load_relaxed(&side->held_back);
+        out->yields += cl_load_relaxed(&side->yields);
     }
 }
 
@@ -43,8 +45,9 @@ static void general(void *front, struct kv_command *c)
         kv_stat_u64(c, "idle_kicks", n.idle_kicks);
     kv_stat_u64(c, "bytes_read", n.bytes_read);
     kv_stat_u64(c, "bytes_written", n.bytes_written);
-    kv_stat_u64(c, "accepting_conns", 1);
-    kv_stat_u64(c, "listen_disabled_num", 0);
+    kv_stat_u64(c, "accepting_conns", !cl_load_relaxed(&f->paused));
+    kv_stat_u64(c, "listen_disabled_num", n.pauses);
+    kv_stat_u64(c, "conn_yields", n.yields);
     kv_watch_counts(f->store, &watchers, &sent, &skipped);
     kv_stat_u64(c, "log_watchers", watchers);
     kv_stat_u64(c, "log_watcher_sent", sent);
@@ -76,6 +79,8 @@ static void settings(void *front, struct kv_command *c)
     kv_stat_u64(c, "udpport", f->config.udp_port);
     kv_stat_text(c, "inter", inter);
     kv_stat_text(c, "domain_socket", f->path ? f->path : "NULL");
+    kv_stat_text(c, "umask", "700");
+    kv_stat_u64(c, "reqs_per_event", f->config.requests_per_event);
     kv_stat_u64(c, "tcp_backlog", f->config.backlog);
     kv_stat_text(c, "maxconns_fast", "yes");
     kv_stat_u64(c, "idle_timeout", f->config.idle_timeout_s);

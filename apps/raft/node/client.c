@@ -61,7 +61,7 @@ static bool is_refused(struct cl_raft_node *node, const uint8_t *data, uint32_t 
 /* Before the first command of a group a leader draws its random word. Of several that are in the log the first counts. */
 static int draw_seed(struct cl_raft_node *node)
 {
-    uint8_t entry[NODE_COMMAND_HEADER] = {0};
+    uint8_t entry[CL_RAFT_COMMAND_HEADER] = {0};
     uint64_t index, term = cl_raft_term(node->raft);
     if (node->seeded || node->seed_term == term)
         return 0;
@@ -78,8 +78,8 @@ static int draw_seed(struct cl_raft_node *node)
 void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t sequence, const uint8_t *data,
                  uint32_t bytes, const struct node_requester *requester)
 {
-    if (bytes > node->config.raft.entry_bytes - NODE_COMMAND_HEADER) {
-        answer_too_large(node, requester, node->config.raft.entry_bytes - NODE_COMMAND_HEADER);
+    if (bytes > node->config.raft.entry_bytes - CL_RAFT_COMMAND_HEADER) {
+        answer_too_large(node, requester, node->config.raft.entry_bytes - CL_RAFT_COMMAND_HEADER);
         return;
     }
     if (node->state == CL_RAFT_RUNNING && node_forward(node, kind, session, sequence, data, bytes, requester))
@@ -103,9 +103,9 @@ void node_submit(struct cl_raft_node *node, int kind, uint64_t session, uint64_t
     put64(p + 16, sequence);
     put64(p + 24, node_clock_stamp(node));
     if (bytes)
-        memcpy(p + NODE_COMMAND_HEADER, data, bytes);
+        memcpy(p + CL_RAFT_COMMAND_HEADER, data, bytes);
     uint64_t index, term;
-    rc = cl_raft_propose(node->raft, p, NODE_COMMAND_HEADER + bytes, &index, &term);
+    rc = cl_raft_propose(node->raft, p, CL_RAFT_COMMAND_HEADER + bytes, &index, &term);
     if (rc) {
         node_answer(node, requester, status_of(rc), NULL, 0);
         return;
@@ -206,7 +206,7 @@ static int apply_once(struct cl_raft_node *node, uint64_t index, const uint8_t *
         memcpy(node->reply, reply, *reply_bytes);
         return node->sessions.all[i].status;
     }
-    int status = run_machine(node, index, p + NODE_COMMAND_HEADER, bytes - NODE_COMMAND_HEADER,
+    int status = run_machine(node, index, p + CL_RAFT_COMMAND_HEADER, bytes - CL_RAFT_COMMAND_HEADER,
                              node->config.reply_bytes, reply_bytes);
     if (node->state != CL_RAFT_STOPPED)
         raft_session_used(&node->sessions, i, sequence, node->clock_ms, status, node->reply, *reply_bytes);
@@ -215,7 +215,7 @@ static int apply_once(struct cl_raft_node *node, uint64_t index, const uint8_t *
 
 static int apply_command(struct cl_raft_node *node, const struct cl_raft_entry *e, uint32_t *reply_bytes)
 {
-    if (e->bytes < NODE_COMMAND_HEADER)
+    if (e->bytes < CL_RAFT_COMMAND_HEADER)
         return CL_RAFT_OK; /* no node writes such an entry; every replica passes over it alike */
     const uint8_t *p = e->data;
     int kind = node_kind(get64(p));
@@ -240,7 +240,8 @@ static int apply_command(struct cl_raft_node *node, const struct cl_raft_entry *
     if (get64(p + 8))
         return apply_once(node, e->index, p, e->bytes, reply_bytes);
     uint32_t room = get64(p + 16) == CL_RAFT_LONG_ANSWER ? node->answer_room : node->config.reply_bytes;
-    return run_machine(node, e->index, p + NODE_COMMAND_HEADER, e->bytes - NODE_COMMAND_HEADER, room, reply_bytes);
+    return run_machine(node, e->index, p + CL_RAFT_COMMAND_HEADER, e->bytes - CL_RAFT_COMMAND_HEADER, room,
+                       reply_bytes);
 }
 
 void node_apply(struct cl_raft_node *node, uint64_t first, uint64_t last)

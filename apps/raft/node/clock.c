@@ -22,7 +22,7 @@
 
 static uint64_t stamp_of(const struct cl_raft_entry *e)
 {
-    return e->kind == CL_RAFT_COMMAND && e->bytes >= NODE_COMMAND_HEADER ? get64(e->data + 24) : 0;
+    return e->kind == CL_RAFT_COMMAND && e->bytes >= CL_RAFT_COMMAND_HEADER ? get64(e->data + 24) : 0;
 }
 
 uint64_t cl_raft_node_clock_ms(const struct cl_raft_node *node)
@@ -63,7 +63,7 @@ int64_t cl_raft_node_clock_ahead_ms(const struct cl_raft_node *node)
 int cl_raft_node_set_clock(struct cl_raft_node *node, uint64_t ms)
 {
     uint64_t index, term;
-    uint8_t entry[NODE_COMMAND_HEADER] = {0};
+    uint8_t entry[CL_RAFT_COMMAND_HEADER] = {0};
     if (!ms)
         return -EINVAL;
     put64(entry, node_kind_word(node, CL_RAFT_CLOCK_SET));
@@ -100,7 +100,7 @@ uint64_t node_clock_stamp(struct cl_raft_node *node)
 uint64_t node_clock_young(struct cl_raft_node *node)
 {
     uint64_t now_ns = node->config.env.now_ns(node->config.env.arg), index, term;
-    uint8_t entry[NODE_COMMAND_HEADER] = {0};
+    uint8_t entry[CL_RAFT_COMMAND_HEADER] = {0};
     uint64_t ages_ns = node->config.machine.ages_ms * (uint64_t)MS;
     if (!ages_ns)
         return 0;

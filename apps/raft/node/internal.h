@@ -10,9 +10,6 @@
 #include "session.h"
 
 #define NODE_QUERY_BYTES 1500
-/* u64 kind, with what was committed when its leader proposed it above the lowest 8 bits; u64 session, u64 sequence,
- * u64 stamp_ms. */
-#define NODE_COMMAND_HEADER 32
 #define NODE_KIND_BITS 8
 
 /* Who gets an answer: a client of this node, or of node `from`, which knows it by `ticket`. */

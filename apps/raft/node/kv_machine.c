@@ -9,7 +9,7 @@
 #define SWEEP_ITEMS 16 /* checked for expiry with each command */
 #define ITEM_BYTES 8192
 #define NODE_BYTES 4096 /* of a snapshot: its header and the group's members */
-#define NO_QUERY "CLIENT_ERROR a query is one line of get, gets, me, mn, version, stats or verbosity\r\n"
+#define NO_QUERY "CLIENT_ERROR a query is lines of get, gets or me, or one of mn, version, stats or verbosity\r\n"
 
 static bool begins(const uint8_t *text, uint64_t bytes, const char *word)
 {
@@ -17,16 +17,29 @@ static bool begins(const uint8_t *text, uint64_t bytes, const char *word)
     return bytes > n && !memcmp(text, word, n) && text[n] <= ' ';
 }
 
-enum raft_kv_way raft_kv_way(const uint8_t *text, uint64_t bytes)
+/* Whether all commands are there, and none may change anything, or is about one server. */
+static bool only_reads(const struct raft_kv *kv, const uint8_t *text, uint64_t bytes)
+{
+    struct cl_kv_session session = {.thread = cl_kv_thread(kv->store, 0)};
+    struct cl_kv_extent e;
+    while (bytes) {
+        if (cl_kv_measure(&session, text, bytes, &e) == CL_KV_QUIT || e.to == e.from || e.swallow ||
+            e.does > CL_KV_READS)
+            return false;
+        text += e.to;
+        bytes -= e.to;
+    }
+    return true;
+}
+
+enum raft_kv_way raft_kv_way(const struct raft_kv *kv, const uint8_t *text, uint64_t bytes)
 {
     const uint8_t *end = memchr(text, '\n', bytes);
-    if (!end || end + 1 != text + bytes) /* more commands behind it: they may change something */
-        return RAFT_KV_LOG;
-    if (begins(text, bytes, "version") || begins(text, bytes, "stats") || begins(text, bytes, "verbosity") ||
-        begins(text, bytes, "mn"))
+    bool alone = end && end + 1 == text + bytes;
+    if (alone && (begins(text, bytes, "version") || begins(text, bytes, "stats") || begins(text, bytes, "verbosity") ||
+                  begins(text, bytes, "mn")))
         return RAFT_KV_LOCAL;
-    return begins(text, bytes, "get") || begins(text, bytes, "gets") || begins(text, bytes, "me") ? RAFT_KV_READ
-                                                                                                  : RAFT_KV_LOG;
+    return bytes && only_reads(kv, text, bytes) ? RAFT_KV_READ : RAFT_KV_LOG;
 }
 
 /* The log's clock is ms since 1970, of which the seconds fit until 2106. 0 and 1 are special to the store. */
@@ -60,7 +73,7 @@ static int64_t apply_commands(void *arg, uint64_t index, uint64_t clock_ms, cons
 static int64_t query_commands(void *arg, uint64_t clock_ms, const uint8_t *text, uint32_t bytes, uint8_t *reply,
                               uint32_t room)
 {
-    if (raft_kv_way(text, bytes) != RAFT_KV_LOG)
+    if (raft_kv_way(arg, text, bytes) != RAFT_KV_LOG)
         return run_commands_at(arg, clock_ms, false, text, bytes, reply, room);
     uint32_t n = cl_min(room, (uint32_t)strlen(NO_QUERY));
     memcpy(reply, NO_QUERY, n);

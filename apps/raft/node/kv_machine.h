@@ -22,12 +22,12 @@ struct raft_kv {
 
 /* How a datagram of commands is to be done. */
 enum raft_kv_way {
-    RAFT_KV_LOG,   /* changes something: through the log */
-    RAFT_KV_READ,  /* one line of get, gets, me: a query; mg may change an item */
+    RAFT_KV_LOG, /* changes something: through the log */
+    RAFT_KV_READ, /* nothing but get, gets, me, the binary protocol's, and what touches no item: a query; mg may change one */
     RAFT_KV_LOCAL, /* one line of version, stats, verbosity, mn: of this replica, at once */
 };
 
-enum raft_kv_way raft_kv_way(const uint8_t *text, uint64_t bytes);
+enum raft_kv_way raft_kv_way(const struct raft_kv *kv, const uint8_t *text, uint64_t bytes);
 /* Make a store of that memory, and the vtable on it. -errno with a reason in err. */
 int raft_kv_new(struct raft_kv *kv, uint64_t memory_bytes, struct cl_raft_machine *out, char err[256]);
 /* Whether a snapshot has room whatever the store will hold, `beside` bytes of the node's own too. -ENOSPC with a reason in err. */

@@ -98,6 +98,10 @@ struct cl_log;
 #define CL_RAFT_SEED 17      /* a leader's own: `sequence` is the group's random word */
 #define CL_RAFT_CLOCK_SET 18 /* an operator's: the log's clock is its stamp from here on (cl_raft_node_set_clock) */
 
+/* Of an entry before a command's bytes: u64 kind, with what was committed when its leader proposed it above the lowest 8
+ * bits; u64 session, u64 sequence, u64 stamp_ms. */
+#define CL_RAFT_COMMAND_HEADER 32
+
 /* Who asked: the environment's own words, given back with the answer. */
 struct cl_raft_token {
     uint64_t words[4];

@@ -216,7 +216,7 @@ static bool take_record(struct node_disk *d, const struct cl_log_record *record)
     }
     d->write_next = record->index + 1;
     d->write_last = record->index;
-    if (record->kind == CL_RAFT_COMMAND && record->bytes >= NODE_COMMAND_HEADER)
+    if (record->kind == CL_RAFT_COMMAND && record->bytes >= CL_RAFT_COMMAND_HEADER)
         d->recover_committed = cl_max(d->recover_committed, get64(record->data) >> NODE_KIND_BITS);
     return true;
 }

@@ -1,7 +1,7 @@
 """A Raft node on a libos runtime, and those who talk to it.
 
     serve.{h,c}    the node over UDP: making one, peers, clients; internal.h: the structure that the C files share
-    kv.c admin.c   memcached's protocol; what operators ask
+    kv.c stream.c  memcached's protocol over UDP, over TCP. admin.c: what operators ask
     poll.c         the node's turn: clock, channels, the log's device. The others stand on it
     service.py     the same from Python: `serve(...)`, the store or a state machine of yours
     settings.py    what all nodes of a group have in common; where a node's log is

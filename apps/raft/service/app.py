@@ -7,7 +7,7 @@ from typing import Any
 
 from ...registry import App, option
 from .service import RaftService, serve
-from .settings import RANGES, GroupSettings, LogSettings, check_range
+from .settings import RANGES, GroupSettings, LogSettings, TcpSettings, check_range
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,12 @@ class Options:
     peers: str = option(
         "", "all nodes, this one's too: 1=ADDRESS:PORT,2=ADDRESS:PORT,...; at its first start they are the voters"
     )
-    port: int = option(11211, "UDP port of memcached's protocol (0: none)")
+    port: int = option(11211, "TCP and UDP port of memcached's protocol (0: none)")
+    tcp_port: int = option(-1, "TCP port (-1: that of `port`, 0: no TCP)")
+    udp_port: int = option(-1, "UDP port (-1: that of `port`, 0: no UDP)")
+    connections: int = option(1024, "most connections; who comes then is told so and sent away")
+    backlog: int = option(1024, "connections that are being opened at one time, at most")
+    held_bytes: int = option(0, "memory that connections may hold: commands on their way, answers not read (0: 64 MiB)")
     group: str = option("", "name of the group: nodes, clients and logs of another one are refused")
     log: str = option("", "file of the persistent log, made by `corelane raft init` (none: in memory only)")
     area: str = option("", "storage area of the iokernel for the log, in a file's place, made ready by the same")
@@ -44,7 +49,11 @@ class Options:
 
 def setup(runtime: Any, options: Options) -> RaftService:
     """Serve a node on a libos Runtime that has not started."""
-    check_range("port", options.port, *RANGES["kv_port"])
+    tcp, udp = (options.port if port < 0 else port for port in (options.tcp_port, options.udp_port))
+    for port in (options.port, tcp, udp):
+        check_range("port", port, *RANGES["port"])
+    for name in ("connections", "backlog"):
+        check_range(name, getattr(options, name), 1, RANGES[name][1])
     for name in ("memory_bytes", "election_ms", "max_sessions"):
         check_range(name, getattr(options, name), *RANGES[name])
     group = GroupSettings(
@@ -61,7 +70,10 @@ def setup(runtime: Any, options: Options) -> RaftService:
         runtime,
         options.id,
         options.peers,
-        kv_port=options.port,
+        kv_port=udp,
+        tcp=TcpSettings(
+            port=tcp, connections=options.connections, backlog=options.backlog, held_bytes=options.held_bytes
+        ),
         group=group,
         log=log,
         join=options.join,

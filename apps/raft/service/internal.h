@@ -1,4 +1,4 @@
-/* What the files of the service share. They call in one direction: serve.c, kv.c, admin.c and poll.c. */
+/* What the files of the service share. They call in one direction: serve.c, kv.c, stream.c, admin.c and poll.c. */
 #ifndef CORELANE_APPS_RAFT_SERVICE_INTERNAL_H
 #define CORELANE_APPS_RAFT_SERVICE_INTERNAL_H
 
@@ -6,6 +6,7 @@
 #include <corelane/libos/timer.h>
 #include "../transport/channel.h"
 #include "../node/in_call.h"
+#include "../../kv/stream/front.h"
 #include "../node/kv_machine.h"
 #include "../transport/link.h"
 #include "../node/frame.h"
@@ -15,6 +16,7 @@
 /* Kinds of clients: the first word of a token. */
 #define SERVE_FRAME_CLIENT 1
 #define SERVE_KV_CLIENT 2
+#define SERVE_STREAM_CLIENT 3
 
 #define SERVE_STATUS_BYTES 16384 /* of 16 nodes, with the longest numbers */
 
@@ -26,6 +28,8 @@ struct cl_raft_service {
     struct raft_link link;       /* clients */
     struct raft_channel channel; /* nodes, in the order of config.peers */
     struct raft_kv kv;
+    struct cl_kv_front *front; /* connections of kv_tcp_port; NULL: none */
+    struct kv_elsewhere elsewhere;
     struct cl_udp_socket *out;       /* to peers and frame clients */
     struct cl_udp_socket *kv_socket; /* of kv_port; known once a request has come. Answers leave from it */
     struct cl_timer timer;
@@ -66,7 +70,15 @@ void serve_admin_tick(struct cl_raft_service *s);
 /* Lines of memcached's `stats` about the group; returns their bytes. */
 uint32_t serve_admin_stats(struct cl_raft_service *svc, char *out, uint32_t room);
 
+/* stream.c */
+/* Serve the store on kv_tcp_port. -errno with a reason in err. */
+int serve_stream_bind(struct cl_raft_service *s, char err[256]);
+void serve_stream_answer(struct cl_raft_service *s, const struct cl_raft_token *token, int status, const uint8_t *reply,
+                         uint32_t bytes);
+
 /* kv.c */
+/* What a client is told whose command ended with that status; `read`: it would have changed nothing. */
+const char *serve_kv_error(int status, bool read);
 void serve_kv_burst(struct cl_udp_req *reqs, unsigned n, void *arg);
 void serve_kv_answer(struct cl_raft_service *s, const struct cl_raft_token *token, int status, const uint8_t *reply,
                      uint32_t bytes);

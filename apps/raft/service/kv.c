@@ -13,8 +13,7 @@ static void put_header(uint8_t *p, uint64_t request, uint32_t sequence, uint32_t
     memcpy(p, header, sizeof(header));
 }
 
-/* Of a command, or of a read, which changes nothing. */
-static const char *error_of(int status, bool read)
+const char *serve_kv_error(int status, bool read)
 {
     switch (status) {
     case CL_RAFT_BUSY:
@@ -35,7 +34,7 @@ void serve_kv_answer(struct cl_raft_service *s, const struct cl_raft_token *toke
     uint8_t datagram[CL_KV_UDP_DATAGRAM];
     struct cl_udp_addr to = {(uint32_t)(token->words[1] >> 16), (uint16_t)token->words[1], 0};
     if (status != CL_RAFT_OK) {
-        reply = (const uint8_t *)error_of(status, token->words[3]);
+        reply = (const uint8_t *)serve_kv_error(status, token->words[3]);
         bytes = (uint32_t)strlen((const char *)reply);
     }
     uint32_t piece = CL_KV_UDP_DATAGRAM - CL_KV_UDP_HEADER, total = (bytes + piece - 1) / piece;
@@ -95,7 +94,7 @@ static void serve_kv_one(struct cl_raft_service *s, struct cl_udp_req *req)
     }
     const uint8_t *text = req->data + CL_KV_UDP_HEADER;
     uint32_t bytes = (uint32_t)req->len - CL_KV_UDP_HEADER;
-    enum raft_kv_way way = raft_kv_way(text, bytes);
+    enum raft_kv_way way = raft_kv_way(&s->kv, text, bytes);
     struct cl_raft_token token = {{SERVE_KV_CLIENT, (uint64_t)req->peer.ipv4 << 16 | req->peer.port,
                                    (uint64_t)req->data[0] << 8 | req->data[1], way == RAFT_KV_READ}};
     switch (way) {

@@ -66,6 +66,10 @@ static void env_answer(void *arg, const struct cl_raft_token *token, int status,
     if (!runs())
         return;
     cl_raft_in_call_answered(&s->in_call, cl_sched_turn());
+    if (token->words[0] == SERVE_STREAM_CLIENT) {
+        serve_stream_answer(s, token, status, reply, bytes);
+        return;
+    }
     if (token->words[0] == SERVE_KV_CLIENT) {
         serve_kv_answer(s, token, status, reply, bytes);
         return;
@@ -205,7 +209,7 @@ static int bind_all(struct cl_raft_service *s, char err[256])
         rc = cl_runtime_spawn(s->rt, first_poll, s);
     if (rc)
         snprintf(err, 256, "cannot serve UDP port %u: %s", port, strerror(-rc));
-    return rc;
+    return !rc && c->kv_tcp_port ? serve_stream_bind(s, err) : rc;
 }
 
 /* Links to clients and to the other nodes, as long as the MTU and the longest frame ask for. */
@@ -297,6 +301,7 @@ void cl_raft_service_delete(struct cl_raft_service *s)
     if (!s)
         return;
     cl_raft_node_delete(s->node);
+    cl_kv_front_delete(s->front);
     raft_kv_delete(&s->kv);
     raft_link_free(&s->link);
     raft_channel_free(&s->channel);
@@ -308,6 +313,11 @@ void cl_raft_service_delete(struct cl_raft_service *s)
 struct cl_raft_node *cl_raft_service_node(struct cl_raft_service *s)
 {
     return s->node;
+}
+
+struct cl_kv_front *cl_raft_service_front(struct cl_raft_service *s)
+{
+    return s->front;
 }
 
 void cl_raft_service_counters(const struct cl_raft_service *s, struct cl_raft_serve_counters *out)

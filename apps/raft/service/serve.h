@@ -2,7 +2,8 @@
  *
  * Two ports. On `port`, frames of other nodes (channel.h) and of clients (link.h): a client's are those of
  * apps/raft/node/frame.h with `from` 0, and it gets its answer in the same form (client.py). On `kv_port`, if it is not
- * 0, memcached's protocol over UDP as kv speaks it, for the built-in state machine; any node may be asked.
+ * 0, memcached's protocol over UDP as kv speaks it, and on `kv_tcp_port` over TCP (stream.c), for the built-in state
+ * machine; any node may be asked.
  *
  * Everything happens on the runtime's one kthread, in handlers and timer callbacks that do not block, so there are no
  * locks: a frame that comes is handled to its end, its answers sent, in the same burst. A log's device is polled after
@@ -28,9 +29,13 @@ struct cl_raft_serve_config {
     struct cl_raft_node_config node; /* env is filled in; machine.apply NULL: the key-value store */
     struct cl_raft_address peers[CL_RAFT_MAX_NODES];
     uint32_t n_peers;
-    uint16_t port;    /* of frames */
-    uint16_t kv_port; /* 0: none */
-    uint32_t foreign; /* 1: the state machine is in Python (cl_runtime_bind_udp_foreign) */
+    uint16_t port;        /* of frames */
+    uint16_t kv_port;     /* 0: none */
+    uint16_t kv_tcp_port; /* 0: none */
+    uint16_t pad2;
+    uint32_t kv_connections, kv_backlog; /* at most, ... that are being opened; 0: as kv (kv/stream/front.h) */
+    uint64_t kv_held_bytes;              /* that connections may hold; 0: as kv */
+    uint32_t foreign;                    /* 1: the state machine is in Python (cl_runtime_bind_udp_foreign) */
     uint32_t pad;
     struct cl_blk *blk; /* that node.log is on, and its queue: nobody else uses it */
     uint32_t blk_queue;
@@ -51,11 +56,14 @@ struct cl_raft_serve_counters {
      * dropped that were never acknowledged. */
     uint64_t retransmitted, timeouts, duplicates, stale, no_room, window_full, unacknowledged;
     uint64_t in_call, in_call_late,
-        in_call_long; /* lone writes by the kthread; work came meanwhile; too long (in_call.h) */
+        in_call_long;   /* lone writes by the kthread; work came meanwhile; too long (in_call.h) */
+    uint64_t tcp_turns; /* of connections: commands that went to the group together */
+    uint64_t tcp_late;  /* answers whose connection was closed */
     uint64_t kv_requests, kv_answers, kv_refused; /* refused: too short, of several datagrams, or an answer itself */
 };
 
 struct cl_raft_service;
+struct cl_kv_front;
 
 /* Bind the ports on a runtime of one kthread that has not started. -EINVAL, -EADDRINUSE, -ENOMEM with a reason in
  * err. */
@@ -65,6 +73,8 @@ CL_API int cl_raft_serve(struct cl_runtime *rt, const struct cl_raft_serve_confi
  * by its owner: what its last writes make the node answer goes nowhere. */
 CL_API void cl_raft_service_delete(struct cl_raft_service *service);
 CL_API struct cl_raft_node *cl_raft_service_node(struct cl_raft_service *service);
+/* Connections of kv_tcp_port; NULL: it has none. */
+CL_API struct cl_kv_front *cl_raft_service_front(struct cl_raft_service *service);
 CL_API void cl_raft_service_counters(const struct cl_raft_service *service, struct cl_raft_serve_counters *out);
 /* Ask for a change of members, or, with n_voters 0, to hand leadership to learners[0]: it is done on the kthread at the
  * next tick. From any thread. cl_raft_service_asked says how it ended: -EINPROGRESS until then. */

@@ -30,7 +30,7 @@ from ..core.orders import check_order
 from ..node.machine import Machine, machine_struct
 from ..node.node import STATES
 from .logs import Disk, LogArea, LogFile, NodeLog
-from .settings import RANGES, GroupSettings, LogSettings, check_range
+from .settings import RANGES, GroupSettings, LogSettings, TcpSettings, check_range
 
 _LOGGER = logging.getLogger("corelane.raft")
 WATCH_S = 0.2
@@ -129,9 +129,11 @@ class RaftService:
         settings: str,
         others: Collection[int] = (),
         fail: Callable[[CorelaneError], None] = lambda _: None,
+        tcp_port: int = 0,
     ) -> None:
         self._ptr, self._log, self._keep, self._ports = ptr, log, keep, ports
         self._settings = settings
+        self._tcp_port = tcp_port
         self._others = frozenset(others)  # who can be refused; any id can stand in a packet
         self._fail = fail
         self._snapshot_room = int(lib.cl_log_snapshot_room(log.ptr)) if log else 0
@@ -221,6 +223,11 @@ class RaftService:
         """Its UDP ports: of frames, and of memcached's protocol."""
         return self._ports
 
+    @property
+    def tcp_ports(self) -> tuple[int, ...]:
+        """Its TCP port of memcached's protocol, if it has one."""
+        return (self._tcp_port,) if self._tcp_port else ()
+
     def status(self) -> dict[str, Any]:
         """role, leader, term, commit, applied, ... as of the last tick; members; state and why of the node; replicate,
         to whom entries go at once while it leads ("all", "majority").
@@ -264,6 +271,10 @@ class RaftService:
         ahead_ms = out["node_clock_ahead_ms"]
         out |= {"node_clock_ahead_ms": max(ahead_ms, 0), "node_clock_behind_ms": max(-ahead_ms, 0)}
         out.update({f"port_{k}": int(getattr(c, k)) for k, _ in ffi.typeof(c[0]).fields})
+        if front := lib.cl_raft_service_front(self._ptr):
+            counts = ffi.new("struct cl_kv_front_counts *")
+            lib.cl_kv_front_counts(front, counts)
+            out.update({f"conn_{k}": int(getattr(counts, k)) for k, _ in ffi.typeof(counts[0]).fields})
         status = self.status()
         out.update({k: status[k] for k in ("term", "leader", "commit", "applied")})
         if self._log is not None:
@@ -364,6 +375,7 @@ def serve(
     *,
     machine: Machine | None = None,
     kv_port: int = 0,
+    tcp: TcpSettings | None = None,
     group: GroupSettings | None = None,
     log: LogSettings | None = None,
     join: bool = False,
@@ -375,14 +387,14 @@ def serve(
 
     peers: of all nodes, this one's too, {id: (address, port)} or as `parse_peers` takes it. At a node's first start
     they are the voters that the group begins with, and must be the same on all of its first nodes; that is written to
-    the log, and later they are addresses only, of which there may be more. machine: the state machine; None: the
-    key-value store. kv_port: memcached's protocol there (only for that). group: what all nodes have in common; log:
-    where this one's is (settings.py). A node without a log that ends must not be started again under its id, since it
-    has lost its votes and what it acknowledged: the others refuse it, and it stops (docs/raft.md). join: at its first
-    start, this node will be added to a running group; later it changes nothing. disk: what to put around the log's
-    device (logs.py). replicate: to whom entries go at once while this node leads, see docs/raft.md; the nodes may
-    differ in it. settings: further fields of struct cl_raft_config. entry_bytes: of the longest entry, a command and 32
-    bytes, and the same on every node; 64 KiB, or what a log of less than 2.1 MiB takes.
+    the log, and later they are addresses only, of which there may be more. machine: the state machine; None: the key-
+    value store. kv_port: memcached's protocol over UDP there (only for that); tcp: the same over TCP. group: what all
+    nodes have in common; log: where this one's is (settings.py). A node without a log that ends must not be started
+    again under its id, since it has lost its votes and what it acknowledged: the others refuse it, and it stops
+    (docs/raft.md). join: at its first start, this node will be added to a running group; later it changes nothing.
+    disk: what to put around the log's device (logs.py). replicate: to whom entries go at once while this node leads,
+    see docs/raft.md; the nodes may differ in it. settings: further fields of struct cl_raft_config. entry_bytes: of the
+    longest entry, a command and 32 bytes, and the same on every node; 64 KiB, or what a log of less than 2.1 MiB takes.
 
     Raises CorelaneError, also for a log of another node, group, or other settings. If the node stops later, the
     runtime's `wait` raises why.
@@ -390,7 +402,7 @@ def serve(
     places = parse_peers(peers)
     if machine is not None:
         _check_machine(f"serve Raft node {id}", machine)
-    group, log = group or GroupSettings(), log or LogSettings()
+    group, log, tcp = group or GroupSettings(), log or LogSettings(), tcp or TcpSettings()
     check_range("kv_port", kv_port, *RANGES["kv_port"])
     _check_fields(settings)
     if replicate not in REPLICATE:
@@ -432,6 +444,8 @@ def serve(
         config.peers[i] = {"id": number, "ipv4": int(ipaddress.IPv4Address(address)), "port": port}
     config.n_peers, config.port = len(others), places[id][1]
     config.kv_port, config.kv_memory_bytes = kv_port, group.memory_bytes
+    config.kv_tcp_port, config.kv_held_bytes = tcp.port, tcp.held_bytes
+    config.kv_connections, config.kv_backlog = tcp.connections, tcp.backlog
     out, err = ffi.new("struct cl_raft_service **"), ffi.new("char[256]")
     rc = lib.cl_raft_serve(runtime.ptr, config, out, err)
     if rc < 0 and file:
@@ -444,4 +458,4 @@ def serve(
         f"{store}election_ms={group.election_ms} lease={yes[group.lease]} max_sessions={group.max_sessions}"
         f" reply_bytes={group.reply_bytes} entry_bytes={settings['entry_bytes']} log={yes[file is not None]}"
     )
-    return RaftService(out[0], id, ports, file, keep, said, others, runtime.fail)
+    return RaftService(out[0], id, ports, file, keep, said, others, runtime.fail, tcp.port)

@@ -18,6 +18,10 @@ turn of a core that others want, too. On such a core 10 ms churns leaders, and c
 
 RANGES = {
     "kv_port": (0, 65535),
+    "port": (0, 65535),
+    "connections": (0, 1 << 20),
+    "backlog": (0, 1 << 20),
+    "held_bytes": (0, 1 << 42),
     "memory_bytes": (1 << 20, 1 << 42),  # the store's (apps/kv/store.c)
     "election_ms": (1, 3_600_000),
     "max_sessions": (1, int(lib.CL_RAFT_SESSIONS_MOST)),
@@ -54,6 +58,21 @@ class GroupSettings(Group):
     lease: bool = option(False, "reads by lease")
     max_sessions: int = _number(256, "sessions of clients at one time", "max_sessions")
     reply_bytes: int = _number(16384, "longest reply", "reply_bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TcpSettings(Group):
+    """memcached's protocol on TCP, as kv has it; the nodes may differ in it.
+
+    port: 0: none. connections: at most; who comes then is told so and sent away. backlog: connections that are being
+    opened, at most. held_bytes: that connections may hold: commands that have not all come, answers that were not read.
+    0 of these is what kv takes.
+    """
+
+    port: int = _number(0, "TCP port", "port")
+    connections: int = _number(0, "most connections", "connections")
+    backlog: int = _number(0, "most connections that are being opened", "backlog")
+    held_bytes: int = _number(0, "memory that connections may hold", "held_bytes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

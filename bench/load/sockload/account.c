@@ -111,6 +111,8 @@ void cl_sockload_worker_drop(struct cl_worker *w, struct cl_conn *c, bool expect
         if (cl_sockload_oldest(w, c)->live)
             cl_sockload_worker_lose(w, cl_sockload_oldest(w, c));
     w->counts.reconnects += !expected;
+    if (w->connecting && !w->error)
+        cl_sockload_worker_explain(w, -ECONNRESET, "the server ended a connection", "as soon as it was open");
     c->retry = 0;
     cl_sockload_worker_offer(w, c); /* of `fresh`, which opens it when it is taken */
 }

@@ -1,15 +1,12 @@
-/* A connection: opening, sending, receiving, and how it ends. Sockets never block; epoll, level-triggered, says what is
- * ready. Nagle's algorithm is off: a request leaves when it is due. */
+/* A connection: opening, sending, receiving, and how it ends; over whatever carries it (carrier.h), with TLS between or
+ * without. What cannot be sent yet is kept in `out`: plain bytes until a handshake is over, what goes over the wire from
+ * then on. */
 #include "engine.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <netinet/udp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 
 #define IN_ROOM 16384u
 #define IN_MOST (1u << 30) /* an answer that is longer is not read */
@@ -28,35 +25,17 @@ int cl_sockload_conn_init(struct cl_worker *w, struct cl_conn *c, uint32_t ring)
 
 void cl_sockload_conn_free(struct cl_conn *c)
 {
-    if (c->fd >= 0)
-        close(c->fd);
     free(c->ring);
     free(c->in);
     free(c->out);
     memset(c, 0, sizeof(*c));
-    c->fd = -1;
 }
 
-static int watch(struct cl_worker *w, struct cl_conn *c, int op, bool out)
+void cl_sockload_worker_explain(struct cl_worker *w, int error, const char *what, const char *why)
 {
-    struct epoll_event event = {.events = EPOLLIN | (out ? EPOLLOUT : 0), .data.u32 = (uint32_t)(c - w->conns)};
-    c->wants_out = out;
-    return epoll_ctl(w->epoll, op, c->fd, &event) ? -errno : 0;
-}
-
-/* Bytes that a socket should be able to hold: a burst of UDP answers must find room. */
-static void set_options(const struct cl_sockload *s, int fd)
-{
-    int one = 1, room = 4 << 20;
-    struct linger reset = {1, 0}; /* thousands of ports a second would else stay in TIME_WAIT, and run out */
-    if (s->stream) {
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-        if (s->config.fresh)
-            setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
-        return;
-    }
-    setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
-    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+    w->error = w->connecting && !w->error ? error : w->error;
+    if (w->connecting && !w->reason[0])
+        snprintf(w->reason, sizeof(w->reason), "%s %s", what, why);
 }
 
 static int keep(struct cl_conn *c, const uint8_t *data, uint64_t n)
@@ -74,100 +53,154 @@ static int keep(struct cl_conn *c, const uint8_t *data, uint64_t n)
     return 0;
 }
 
+static int want_room(struct cl_worker *w, struct cl_conn *c, bool wanted)
+{
+    if (c->wants_out == wanted)
+        return 0;
+    c->wants_out = wanted;
+    return w->s->carrier->want_room(w, c, wanted);
+}
+
+static void forget_out(struct cl_conn *c)
+{
+    free(c->out);
+    c->out = NULL;
+    c->out_at = c->out_len = c->out_room = 0;
+}
+
 /* Send what was kept. */
 static int flush(struct cl_worker *w, struct cl_conn *c)
 {
     while (c->out_at < c->out_len) {
-        ssize_t n = send(c->fd, c->out + c->out_at, c->out_len - c->out_at, MSG_NOSIGNAL);
-        if (n < 0) {
-            if (errno != EAGAIN)
-                return -errno;
-            return c->wants_out ? 0 : watch(w, c, EPOLL_CTL_MOD, true);
-        }
+        int64_t n = w->s->carrier->send(w, c, c->out + c->out_at, c->out_len - c->out_at);
+        if (n <= 0)
+            return n < 0 ? (int)n : want_room(w, c, true);
         c->out_at += (uint32_t)n;
     }
     c->out_at = c->out_len = 0;
-    if (c->out_room > OUT_KEPT) { /* of a large value; the next may be small */
-        free(c->out);
-        c->out = NULL;
-        c->out_room = 0;
-    }
-    return c->wants_out ? watch(w, c, EPOLL_CTL_MOD, false) : 0;
+    if (c->out_room > OUT_KEPT) /* of a large value; the next may be small */
+        forget_out(c);
+    return want_room(w, c, false);
 }
 
-/* It is connected: the greeting leaves before all else. */
+/* Send bytes as they go over the wire, behind those that wait: now as far as they go, and keep the rest. */
+static int carry(struct cl_worker *w, struct cl_conn *c, const uint8_t *data, uint64_t n)
+{
+    if (c->out_len)
+        return keep(c, data, n);
+    int64_t sent = w->s->carrier->send(w, c, data, n);
+    if (sent < 0 || (uint64_t)sent == n)
+        return sent < 0 ? (int)sent : 0;
+    int rc = keep(c, data + sent, n - (uint64_t)sent);
+    return rc ? rc : want_room(w, c, true);
+}
+
+static int carry_tls(struct cl_worker *w, struct cl_conn *c)
+{
+    uint8_t *data;
+    int64_t n = cl_tls_out(c->tls, &data);
+    int rc = n ? carry(w, c, data, (uint64_t)n) : 0;
+    cl_tls_sent(c->tls);
+    return rc;
+}
+
+static int encrypt(struct cl_worker *w, struct cl_conn *c, const uint8_t *data, uint64_t n)
+{
+    return cl_tls_write(c->tls, data, (int64_t)n) < 0 ? -EPROTO : carry_tls(w, c);
+}
+
+static int send_kept(struct cl_worker *w, struct cl_conn *c)
+{
+    if (!c->tls || !c->out_len)
+        return flush(w, c);
+    uint8_t *plain = c->out;
+    uint32_t n = c->out_len;
+    c->out = NULL;
+    forget_out(c);
+    int rc = encrypt(w, c, plain, n);
+    free(plain);
+    return rc ? rc : flush(w, c);
+}
+
+/* It can be written to: the greeting leaves before all else. */
 static int ready(struct cl_worker *w, struct cl_conn *c)
 {
     c->greetings = w->s->greeting ? w->s->config.greeting_replies : 0;
     c->state = c->greetings ? CL_CONN_GREETING : CL_CONN_READY;
     cl_count(&w->open, !c->greetings);
-    return flush(w, c);
+    return send_kept(w, c);
+}
+
+/* A step of the handshake. What it sends is short, and the first that the connection sends: it is taken whole. */
+static int shake(struct cl_worker *w, struct cl_conn *c)
+{
+    uint8_t *data;
+    int rc = cl_tls_shake(c->tls);
+    if (rc < 0)
+        cl_sockload_worker_explain(w, -EPROTO, "TLS:", cl_tls_why(c->tls));
+    int64_t n = cl_tls_out(c->tls, &data), sent = n ? w->s->carrier->send(w, c, data, (uint64_t)n) : 0;
+    cl_tls_sent(c->tls);
+    if (rc < 0 || sent != n)
+        return rc < 0 ? rc : -EIO;
+    return rc == 1 ? ready(w, c) : 0;
+}
+
+static int established(struct cl_worker *w, struct cl_conn *c)
+{
+    if (!c->tls)
+        return ready(w, c);
+    c->state = CL_CONN_SHAKING;
+    int rc = shake(w, c);
+    return rc ? rc : want_room(w, c, false);
+}
+
+static int begin(struct cl_worker *w, struct cl_conn *c)
+{
+    const struct cl_sockload *s = w->s;
+    if (s->tls && !(c->tls = cl_tls_new(s->tls, s->tls_host)))
+        return -ENOMEM;
+    if (s->greeting && keep(c, (const uint8_t *)s->greeting, strlen(s->greeting)))
+        return -ENOMEM;
+    int rc = s->carrier->open(w, c);
+    c->wants_out = rc == -EINPROGRESS;
+    return c->wants_out ? 0 : rc ? rc : established(w, c);
 }
 
 int cl_sockload_conn_open(struct cl_worker *w, struct cl_conn *c)
 {
-    const struct cl_sockload *s = w->s;
-    int kind = (s->stream ? SOCK_STREAM : SOCK_DGRAM) | SOCK_NONBLOCK | SOCK_CLOEXEC;
-    c->fd = socket(s->server.ss_family, kind, 0);
-    if (c->fd < 0)
-        return -errno;
-    set_options(s, c->fd);
-    bool under_way = false;
-    int rc = 0;
-    if (connect(c->fd, (const struct sockaddr *)&s->server, s->server_bytes)) {
-        rc = -errno;
-        under_way = rc == -EINPROGRESS;
-        rc = under_way ? 0 : rc;
-    }
-    rc = rc ? rc : watch(w, c, EPOLL_CTL_ADD, under_way);
-    if (!rc && s->greeting)
-        rc = keep(c, (const uint8_t *)s->greeting, strlen(s->greeting));
-    if (rc) {
-        close(c->fd);
-        c->fd = -1;
-        return rc;
-    }
     c->state = CL_CONN_OPENING;
-    return under_way ? 0 : ready(w, c);
+    int rc = begin(w, c);
+    if (rc)
+        cl_sockload_conn_close(w, c);
+    return rc;
 }
 
 void cl_sockload_conn_close(struct cl_worker *w, struct cl_conn *c)
 {
-    if (c->fd >= 0)
-        close(c->fd);
+    w->s->carrier->close(w, c);
+    cl_tls_delete(c->tls);
+    c->tls = NULL;
     if (c->state == CL_CONN_READY)
         cl_count(&w->open, (uint64_t)-1);
-    c->fd = -1;
     c->state = CL_CONN_CLOSED;
+    c->wants_out = false;
     c->in_at = c->in_len = c->out_at = c->out_len = c->need = 0;
 }
 
 int cl_sockload_conn_writable(struct cl_worker *w, struct cl_conn *c)
 {
     if (c->state == CL_CONN_OPENING) {
-        int error = 0;
-        socklen_t n = sizeof(error);
-        if (getsockopt(c->fd, SOL_SOCKET, SO_ERROR, &error, &n) || error)
-            return error ? -error : -errno;
-        return ready(w, c);
+        int rc = w->s->carrier->opened(w, c);
+        return rc == -EINPROGRESS ? 0 : rc ? rc : established(w, c);
     }
-    return flush(w, c);
+    return c->state == CL_CONN_SHAKING ? 0 : flush(w, c);
 }
 
 int cl_sockload_conn_send(struct cl_worker *w, struct cl_conn *c, const uint8_t *data, uint64_t n)
 {
-    if (c->out_len || c->state == CL_CONN_OPENING)
-        return keep(c, data, n); /* it follows what waits already, or the opening */
-    ssize_t sent = send(c->fd, data, n, MSG_NOSIGNAL);
-    if (sent < 0) {
-        if (errno != EAGAIN || !w->s->stream)
-            return -errno;
-        sent = 0;
-    }
-    if ((uint64_t)sent == n)
-        return 0;
-    int rc = keep(c, data + sent, n - (uint64_t)sent);
-    return rc ? rc : watch(w, c, EPOLL_CTL_MOD, true);
+    if (c->state == CL_CONN_OPENING || c->state == CL_CONN_SHAKING)
+        return keep(c, data, n);
+    return c->tls ? encrypt(w, c, data, n) : carry(w, c, data, n);
 }
 
 /* Room for at least as much as the answer needs, or a good read. */
@@ -193,49 +226,40 @@ static int make_room(struct cl_conn *c)
     return 0;
 }
 
-int64_t cl_sockload_conn_receive(struct cl_worker *w, struct cl_conn *c)
+/* A stream that ends without the session's end was cut, if something was to come (RFC 8446, section 6.1). */
+static int64_t decrypt(struct cl_worker *w, struct cl_conn *c, bool more)
+{
+    for (;;) {
+        int64_t n = -EAGAIN;
+        if (cl_tls_is_open(c->tls))
+            n = cl_tls_read(c->tls, c->in + c->in_len, c->in_room - c->in_len);
+        if (n != -EAGAIN || !more)
+            return n;
+        n = w->s->carrier->receive(w, c, w->wire, CL_SOCKLOAD_WIRE_ROOM);
+        if (n <= 0)
+            return n || !c->outstanding ? n : -ECONNRESET;
+        int rc = cl_tls_put(c->tls, w->wire, n);
+        if (!rc && !cl_tls_is_open(c->tls))
+            rc = shake(w, c);
+        if (rc)
+            return rc;
+    }
+}
+
+int64_t cl_sockload_conn_receive(struct cl_worker *w, struct cl_conn *c, bool more)
 {
     int rc = make_room(c);
     if (rc)
         return rc;
-    ssize_t n = recv(c->fd, c->in + c->in_len, c->in_room - c->in_len, 0);
-    if (n < 0)
-        return errno == EINTR ? -EAGAIN : -errno;
-    c->in_len += (uint32_t)n;
-    w->counts.bytes_in += (uint64_t)n;
-    return n;
-}
-
-int cl_sockload_conn_send_together(struct cl_conn *c, const uint8_t *data, unsigned n, uint32_t each)
-{
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(uint16_t))];
-    } control = {0};
-    uint16_t segment = (uint16_t)each;
-    struct iovec part = {(void *)data, (size_t)n * each};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    if (n > 1) {
-        message.msg_control = control.room;
-        message.msg_controllen = sizeof(control.room);
-        control.header = (struct cmsghdr){CMSG_LEN(sizeof(segment)), IPPROTO_UDP, UDP_SEGMENT};
-        memcpy(CMSG_DATA(&control.header), &segment, sizeof(segment));
+    int64_t n = -EAGAIN;
+    if (c->tls)
+        n = decrypt(w, c, more);
+    else if (more)
+        n = w->s->carrier->receive(w, c, c->in + c->in_len, c->in_room - c->in_len);
+    if (n > 0) {
+        c->in_len += (uint32_t)n;
+        w->counts.bytes_in += (uint64_t)n;
     }
-    return sendmsg(c->fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
-int cl_sockload_conn_receive_datagrams(struct cl_worker *w, struct cl_conn *c)
-{
-    struct cl_inbox *inbox = w->inbox;
-    for (unsigned i = 0; i < CL_SOCKLOAD_DATAGRAMS; i++) {
-        inbox->parts[i] = (struct iovec){inbox->data[i], CL_SOCKLOAD_DATAGRAM_ROOM};
-        inbox->headers[i].msg_hdr = (struct msghdr){.msg_iov = &inbox->parts[i], .msg_iovlen = 1};
-    }
-    int n = recvmmsg(c->fd, inbox->headers, CL_SOCKLOAD_DATAGRAMS, 0, NULL);
-    if (n < 0)
-        return errno == EINTR ? -EAGAIN : -errno;
-    for (int i = 0; i < n; i++)
-        w->counts.bytes_in += inbox->headers[i].msg_len;
     return n;
 }
 

@@ -5,10 +5,12 @@
 #ifndef CORELANE_BENCH_LOAD_SOCKLOAD_ENGINE_H
 #define CORELANE_BENCH_LOAD_SOCKLOAD_ENGINE_H
 
+#include "carrier.h"
 #include "sockload.h"
 #include <corelane/runtime/clock.h>
 #include "../../../drivers/nic/loadgen/arrivals.h"
 #include "../../../drivers/nic/loadgen/zipf.h"
+#include "../../harness/tls.h"
 #include <pthread.h>
 #include <sys/socket.h>
 
@@ -31,14 +33,17 @@ struct cl_request {
     uint8_t live; /* awaits its answer */
 };
 
-enum cl_conn_state { CL_CONN_CLOSED, CL_CONN_OPENING, CL_CONN_GREETING, CL_CONN_READY };
+enum cl_conn_state { CL_CONN_CLOSED, CL_CONN_OPENING, CL_CONN_SHAKING, CL_CONN_GREETING, CL_CONN_READY };
 
 /* A connection. Its outstanding requests are ring[first .. first + outstanding - 1], by the ring's mask. */
 struct cl_conn {
-    int fd;
+    int fd;                          /* over sockets of Linux; -1 */
+    struct cl_stream *stream;        /* over the dataplane; NULL */
+    struct cl_udp_socket *datagrams; /* likewise */
+    struct cl_tls *tls;              /* NULL: plain */
     uint8_t state;
-    uint8_t queued;    /* in the worker's queue of free connections */
-    uint8_t wants_out; /* epoll looks for room to write */
+    uint8_t queued; /* in the worker's queue of free connections */
+    bool wants_out; /* to be told of room to write */
     uint32_t first, outstanding;
     struct cl_request *ring;
     uint8_t *in, *out;
@@ -67,12 +72,14 @@ extern const struct cl_protocol cl_sockload_protocol_echo, cl_sockload_protocol_
 struct cl_sockload {
     struct cl_sockload_config config;
     const struct cl_protocol *protocol;
+    const struct cl_carrier *carrier;
+    struct cl_tls_client *tls; /* NULL: plain */
     const struct cl_clock *clock;
     struct sockaddr_storage server;
     socklen_t server_bytes;
     bool by_id;  /* answers name their request */
     bool stream; /* TCP */
-    char *host, *path, *headers, *greeting;
+    char *host, *path, *headers, *greeting, *tls_host;
     uint16_t *key_bytes;
     uint32_t *value_bytes;
     uint64_t *hold_ns, *replay_ns;
@@ -106,6 +113,7 @@ struct cl_due {
 /* Datagrams of one system call. */
 #define CL_SOCKLOAD_DATAGRAMS 8
 #define CL_SOCKLOAD_DATAGRAM_ROOM 65536
+#define CL_SOCKLOAD_WIRE_ROOM 32768
 
 struct cl_inbox {
     struct mmsghdr headers[CL_SOCKLOAD_DATAGRAMS];
@@ -126,8 +134,14 @@ struct cl_together {
 struct cl_worker {
     struct cl_sockload *s;
     uint32_t number;
-    pthread_t thread;
+    pthread_t thread; /* over sockets of Linux, as epoll */
     int epoll;
+    struct cl_poll *set;          /* over the dataplane, as the next */
+    uint32_t on_uthread;          /* it runs there. Writer: who starts it, then the uthread; reader: who waits */
+    struct cl_carried_call *call; /* what it runs there */
+    void *(*main)(void *w);
+    bool connecting; /* before the first run, or between two */
+    uint8_t *wire;   /* TLS: what was received, CL_SOCKLOAD_WIRE_ROOM */
     uint32_t n_conns;
     struct cl_conn *conns;
     uint32_t *free; /* queue of free connections: their numbers */
@@ -182,23 +196,23 @@ uint32_t cl_sockload_value_bytes(const struct cl_sockload *s, uint64_t key);
 void cl_sockload_value_write(uint64_t key, uint8_t *out, uint32_t n);
 bool cl_sockload_value_is(uint64_t key, const uint8_t *in, uint32_t n);
 
-/* conn.c: sockets. They return 0 or -errno; a connection that failed is closed, and opened again by look_after. */
+/* conn.c. They return 0 or -errno; a connection that failed is closed, and opened again by look_after. */
 int cl_sockload_conn_init(struct cl_worker *w, struct cl_conn *c, uint32_t ring);
-void cl_sockload_conn_free(struct cl_conn *c);
+void cl_sockload_conn_free(struct cl_conn *c); /* once it is closed */
 int cl_sockload_conn_open(struct cl_worker *w, struct cl_conn *c);
 void cl_sockload_conn_close(struct cl_worker *w, struct cl_conn *c);
 /* The socket has room, or is connected: go on. */
 int cl_sockload_conn_writable(struct cl_worker *w, struct cl_conn *c);
 /* Send bytes now, as far as they go, and keep the rest (TCP). -EAGAIN: UDP took nothing. */
 int cl_sockload_conn_send(struct cl_worker *w, struct cl_conn *c, const uint8_t *data, uint64_t n);
-/* Send n datagrams of `each` bytes that lie behind one another (UDP). */
-int cl_sockload_conn_send_together(struct cl_conn *c, const uint8_t *data, unsigned n, uint32_t each);
-/* Receive up to CL_SOCKLOAD_DATAGRAMS into the worker's inbox (UDP): how many, -EAGAIN for none. */
-int cl_sockload_conn_receive_datagrams(struct cl_worker *w, struct cl_conn *c);
-/* Receive what there is (TCP), into in[in_len..]: bytes, 0 for the end, -EAGAIN for nothing. */
-int64_t cl_sockload_conn_receive(struct cl_worker *w, struct cl_conn *c);
+/* Receive what there is (TCP), into in[in_len..]: bytes, 0 for the end, -EAGAIN for nothing. more: also what the carrier
+ * has; else only what was taken from it before, and is to be decrypted still. */
+int64_t cl_sockload_conn_receive(struct cl_worker *w, struct cl_conn *c, bool more);
 /* The greeting's answers that are there are taken: 0 while more must come, 1 if all came, -EPROTO. */
 int cl_sockload_conn_greeted(struct cl_conn *c);
+
+/* Note why a connection did not open, unless a run is under way, which goes on. */
+void cl_sockload_worker_explain(struct cl_worker *w, int error, const char *what, const char *why);
 
 /* The oldest outstanding request of a connection. */
 static inline struct cl_request *cl_sockload_oldest(struct cl_worker *w, struct cl_conn *c)
@@ -232,5 +246,8 @@ void cl_sockload_worker_read_datagrams(struct cl_worker *w, struct cl_conn *c);
 void *cl_sockload_worker_main(void *arg);
 /* Open all connections until `deadline` (stamp). */
 int cl_sockload_worker_connect(struct cl_worker *w, uint64_t deadline);
+int cl_sockload_worker_close(struct cl_worker *w, uint64_t unused);
+/* The carrier: there is room to send on c, something has come. */
+void cl_sockload_worker_event(struct cl_worker *w, struct cl_conn *c, bool room, bool come);
 
 #endif

@@ -97,10 +97,12 @@ static void take_datagram(struct cl_worker *w, struct cl_conn *c, const uint8_t 
 
 void cl_sockload_worker_read_datagrams(struct cl_worker *w, struct cl_conn *c)
 {
-    int n = cl_sockload_conn_receive_datagrams(w, c);
+    int n = w->s->carrier->receive_datagrams(w, c);
     uint64_t now = cl_tsc();
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        w->counts.bytes_in += w->inbox->headers[i].msg_len;
         take_datagram(w, c, w->inbox->data[i], w->inbox->headers[i].msg_len, now);
+    }
     w->counts.refused += n < 0 && n != -EAGAIN; /* an ICMP message: nobody listens there */
     cl_sockload_worker_offer(w, c);
 }
@@ -127,9 +129,11 @@ static bool greeted(struct cl_worker *w, struct cl_conn *c, int64_t n)
 /* Take what a TCP connection has received. */
 void cl_sockload_worker_read(struct cl_worker *w, struct cl_conn *c)
 {
-    for (unsigned i = 0; i < READS; i++) {
-        int64_t n = cl_sockload_conn_receive(w, c);
+    for (unsigned i = 0; i < READS || c->tls; i++) {
+        int64_t n = cl_sockload_conn_receive(w, c, i < READS);
         uint64_t now = cl_tsc();
+        if (n == -EAGAIN)
+            cl_sockload_worker_offer(w, c); /* a handshake may have ended */
         if (n == -EAGAIN || (c->state == CL_CONN_GREETING && !greeted(w, c, n)))
             return;
         bool whole = n >= 0 && take_answers(w, c, now, n == 0);
@@ -142,7 +146,7 @@ void cl_sockload_worker_read(struct cl_worker *w, struct cl_conn *c)
             return;
         }
         cl_sockload_worker_offer(w, c);
-        if (c->fd < 0 || c->in_len < c->in_room)
+        if (c->state == CL_CONN_CLOSED || (!c->tls && c->in_len < c->in_room))
             return; /* all that there was */
     }
 }

@@ -86,18 +86,15 @@ static bool hand_over(struct cl_worker *w, struct cl_conn *c, const uint8_t *tex
     return false;
 }
 
-static int send_datagrams(struct cl_worker *w, struct cl_conn *c, unsigned n)
+/* How many of them were sent: the first ones. */
+static unsigned send_datagrams(struct cl_worker *w, struct cl_conn *c, unsigned n)
 {
     uint32_t each = w->s->config.request_bytes;
-    int rc = cl_sockload_conn_send_together(c, w->together->text, n, each);
-    if (rc == -ECONNREFUSED) /* of an earlier datagram (ICMP) */
-        rc = cl_sockload_conn_send_together(c, w->together->text, n, each);
-    if (n == 1 || (rc != -EINVAL && rc != -EIO && rc != -EOPNOTSUPP))
-        return rc;
-    w->singly = true;
-    for (unsigned i = 0; i < n; i++)
-        rc = cl_sockload_conn_send_together(c, w->together->text + i * each, 1, each);
-    return rc;
+    int sent = w->s->carrier->send_together(w, c, w->together->text, n, each);
+    if (sent == -ECONNREFUSED) /* of an earlier datagram (ICMP) */
+        sent = w->s->carrier->send_together(w, c, w->together->text, n, each);
+    w->counts.refused += sent < (int)n;
+    return sent > 0 ? (unsigned)sent : 0;
 }
 
 /* Requests that are due by now, as many as there are, in one system call. False: there is none to be sent. */
@@ -109,7 +106,7 @@ static bool send_together(struct cl_worker *w, uint64_t now)
     unsigned n = 0;
     if (!c)
         return false;
-    for (; n < (w->singly ? 1 : CL_SOCKLOAD_TOGETHER) && w->next_due <= now && !cl_sockload_worker_prepare(w); n++) {
+    for (; n < CL_SOCKLOAD_TOGETHER && w->next_due <= now && !cl_sockload_worker_prepare(w); n++) {
         memcpy(t->text + n * each, w->text, each);
         t->requests[n] = w->next;
         t->requests[n].due = w->next_due;
@@ -117,15 +114,14 @@ static bool send_together(struct cl_worker *w, uint64_t now)
         cl_sockload_due_next(w);
     }
     uint64_t sent = cl_tsc();
-    int rc = n ? send_datagrams(w, c, n) : 0;
-    w->counts.refused += rc != 0;
-    w->counts.bytes_out += rc ? 0 : (uint64_t)n * each;
+    unsigned left = n ? send_datagrams(w, c, n) : 0;
+    w->counts.bytes_out += (uint64_t)left * each;
     for (unsigned i = 0; i < n; i++) {
         struct cl_request *r = &t->requests[i];
         r->sent = sent;
         r->measured = r->due >= w->s->warm_end;
         w->counts.offered += r->measured;
-        if (rc)
+        if (i >= left)
             continue;
         account(w, r);
         r->live = 1;

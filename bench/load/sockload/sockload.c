@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <unistd.h>
 
 #define LEAD_NS 200000 /* a run begins so long after it was asked for: its threads are there by then */
 #define BY_ID_SLOTS (1u << 17)
@@ -70,6 +68,10 @@ static const char *wrong_with(const struct cl_sockload_config *c)
         return "at most 4294967295 keys, with a Zipf exponent of 0 to 100";
     if (!is_power(c->n_key_bytes) || !is_power(c->n_value_bytes) || (c->hold_ns && !is_power(c->n_hold_ns)))
         return "tables of lengths have a power of two of entries";
+    if (c->tls && c->transport == CL_SOCKLOAD_UDP)
+        return "TLS goes over TCP";
+    if (c->runtime && c->threads > 1)
+        return "over the dataplane there is one thread of load";
     if (c->port == 0 || c->port > 65535)
         return "a port is 1 to 65535";
     return NULL;
@@ -85,6 +87,8 @@ static int set_server(struct cl_sockload *s, const char *address, uint32_t port,
         s->server_bytes = sizeof(*four);
         return 0;
     }
+    if (s->config.runtime)
+        return refuse(err, -EINVAL, "the dataplane has IPv4 addresses only, and this is none");
     if (inet_pton(AF_INET6, address, &six->sin6_addr) == 1) {
         six->sin6_family = AF_INET6;
         six->sin6_port = htons((uint16_t)port);
@@ -116,6 +120,7 @@ static int copy_tables(struct cl_sockload *s)
     s->path = copy_text(c->path ? c->path : "/");
     s->headers = copy_text(c->headers);
     s->greeting = copy_text(c->greeting);
+    s->tls_host = copy_text(c->tls_host);
     for (uint32_t i = 0; s->value_bytes && i < c->n_value_bytes; i++)
         s->longest_value = cl_max(s->longest_value, s->value_bytes[i]);
     for (uint32_t i = 0; s->key_bytes && i < c->n_key_bytes; i++)
@@ -161,8 +166,9 @@ static int init_memory(struct cl_worker *w)
     bool together = s->by_id && s->config.request_bytes <= CL_SOCKLOAD_TOGETHER_BYTES;
     w->together = together ? calloc(1, sizeof(*w->together)) : NULL;
     w->inbox = s->stream ? NULL : calloc(1, sizeof(*w->inbox));
-    bool all = (w->inbox || s->stream) && (w->together || !together) && w->text && w->second_text && w->free &&
-               w->conns && w->records && (w->by_id || !s->by_id);
+    w->wire = s->tls ? malloc(CL_SOCKLOAD_WIRE_ROOM) : NULL;
+    bool all = (w->inbox || s->stream) && (w->wire || !s->tls) && (w->together || !together) && w->text &&
+               w->second_text && w->free && w->conns && w->records && (w->by_id || !s->by_id);
     return all ? init_hists(w->hists) : -ENOMEM;
 }
 
@@ -174,8 +180,8 @@ static int init_worker(struct cl_sockload *s, uint32_t number)
     w->number = number;
     w->n_conns = c->connections / s->n_workers + (number < c->connections % s->n_workers);
     w->random.state = cl_sockload_mix64(c->seed ^ (0x9e37ull + number));
-    w->epoll = epoll_create1(EPOLL_CLOEXEC);
-    int rc = w->epoll < 0 ? -errno : init_memory(w);
+    int rc = s->carrier->init(w);
+    rc = rc ? rc : init_memory(w);
     for (uint32_t i = 0; !rc && i < w->n_conns; i++)
         rc = cl_sockload_conn_init(w, &w->conns[i], s->by_id ? 1 : s->ring_mask + 1);
     return rc ? rc : cl_sockload_due_init(&w->due, c, cl_sockload_mix64(c->seed + number));
@@ -191,6 +197,10 @@ static int init(struct cl_sockload *s, char *err)
     if (rc)
         return rc;
     s->clock = cl_clock_default();
+    s->carrier = c->runtime ? &cl_sockload_dataplane : &cl_sockload_sockets;
+    rc = c->tls ? cl_tls_client_new(c->tls == 1, c->tls_ca, &s->tls, err) : 0;
+    if (rc)
+        return rc;
     s->stream = c->transport == CL_SOCKLOAD_TCP;
     s->by_id = !s->stream && c->protocol == CL_SOCKLOAD_ECHO;
     if (c->fresh || (!s->stream && !s->by_id))
@@ -231,14 +241,16 @@ int cl_sockload_new(const struct cl_sockload_config *config, struct cl_sockload 
 
 static void free_worker(struct cl_worker *w)
 {
+    if (w->conns)
+        w->s->carrier->call(w, cl_sockload_worker_close, 0);
     for (uint32_t i = 0; w->conns && i < w->n_conns; i++)
         cl_sockload_conn_free(&w->conns[i]);
-    if (w->epoll >= 0)
-        close(w->epoll);
+    if (w->s)
+        w->s->carrier->free(w);
     for (unsigned i = 0; i < CL_SOCKLOAD_HISTS; i++)
         cl_hist_delete(w->hists[i]);
     cl_sockload_due_free(&w->due);
-    void *all[] = {w->conns, w->free, w->by_id, w->inbox, w->together, w->text, w->second_text, w->records};
+    void *all[] = {w->conns, w->free, w->by_id, w->inbox, w->together, w->text, w->second_text, w->records, w->wire};
     for (unsigned i = 0; i < sizeof(all) / sizeof(*all); i++)
         free(all[i]);
 }
@@ -254,8 +266,9 @@ void cl_sockload_delete(struct cl_sockload *s)
         free_worker(&s->workers[i]);
     for (unsigned i = 0; i < CL_SOCKLOAD_HISTS; i++)
         cl_hist_delete(s->hists[i]);
-    void *all[] = {s->workers, s->key_bytes, s->value_bytes, s->hold_ns, s->replay_ns,
-                   s->host,    s->path,      s->headers,     s->greeting};
+    cl_tls_client_delete(s->tls);
+    void *all[] = {s->workers, s->key_bytes, s->value_bytes, s->hold_ns,  s->replay_ns,
+                   s->host,    s->path,      s->headers,     s->greeting, s->tls_host};
     for (unsigned i = 0; i < sizeof(all) / sizeof(*all); i++)
         free(all[i]);
     free(s);
@@ -268,7 +281,7 @@ int cl_sockload_connect(struct cl_sockload *s, char *err)
     cl_store_relaxed(&s->abort, 0);
     uint64_t deadline = cl_tsc() + (uint64_t)cl_ns_to_ticks(s->clock, (int64_t)s->config.connect_ns);
     for (uint32_t i = 0; i < s->n_workers; i++) {
-        int rc = cl_sockload_worker_connect(&s->workers[i], deadline);
+        int rc = s->carrier->call(&s->workers[i], cl_sockload_worker_connect, deadline);
         if (rc) {
             snprintf(err, 256, "%u of %u connections are open, the next one failed: %.150s", cl_sockload_open(s),
                      s->config.connections,
@@ -302,7 +315,7 @@ static int start(struct cl_sockload *s, char *err)
     cl_store_relaxed(&s->finished, 0);
     cl_store_relaxed(&s->abort, 0);
     for (; s->running < s->n_workers && !rc; s->running += !rc)
-        rc = pthread_create(&s->workers[s->running].thread, NULL, cl_sockload_worker_main, &s->workers[s->running]);
+        rc = s->carrier->start(&s->workers[s->running], cl_sockload_worker_main);
     if (!rc)
         return 0;
     cl_sockload_abort(s);
@@ -390,7 +403,7 @@ int cl_sockload_wait(struct cl_sockload *s, char *err)
         return 0;
     for (uint32_t i = 0; i < s->running; i++) {
         struct cl_worker *w = &s->workers[i];
-        pthread_join(w->thread, NULL);
+        s->carrier->join(w);
         if (w->error && !rc) {
             rc = w->error;
             snprintf(err, 256, "%.140s%s%s", w->reason[0] ? w->reason : strerror(-rc), w->heard[0] ? "; it said: " : "",

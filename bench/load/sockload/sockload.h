@@ -19,9 +19,12 @@
  * is under way are single words (progress); results are whole once cl_sockload_done says so.
  *
  * Files: sockload (object, runs), worker (the loop of a thread), sending, receiving, account (what became of each
- * request), conn (sockets), schedule (due times), what (what a request asks for), values (keys and values), and one a
+ * request), conn (connections), sockets and dataplane (what carries them, carrier.h), schedule (due times), what (what a request asks for), values (keys and values), and one a
  * protocol: echo, memcached, resp, http.
- * Does not deal with: TLS, HTTP/2, more than one server address. Tests: tests/bench/load/. */
+ * Carriers. The bytes go over sockets of Linux, or, with `runtime`, over corelane's own stack, whatever NIC that has; one
+ * thread then, on the runtime's kthread. With `tls` TCP has TLS between (harness/tls.h).
+ *
+ * Does not deal with: HTTP/2, more than one server address. Tests: tests/bench/load/. */
 #ifndef CORELANE_BENCH_LOAD_SOCKLOAD_SOCKLOAD_H
 #define CORELANE_BENCH_LOAD_SOCKLOAD_SOCKLOAD_H
 
@@ -75,8 +78,12 @@ typedef int64_t (*cl_sockload_ask)(uint64_t id, uint8_t *out, int64_t room);
 /* Custom: what in[0..n-1] is to request `id`, as above. */
 typedef int64_t (*cl_sockload_answer)(uint64_t id, const uint8_t *in, int64_t n);
 
+struct cl_runtime;
+
 /* All times in ns. Zero means the default, in brackets. What pointers point to is copied, but the functions. */
 struct cl_sockload_config {
+    struct cl_runtime
+        *runtime; /* that carries it, with one kthread; it runs, and outlives this. NULL: sockets of Linux */
     uint32_t transport, protocol;
     const char *address; /* IPv4 or IPv6, as numbers */
     uint32_t port;
@@ -112,6 +119,9 @@ struct cl_sockload_config {
     const char *headers;                 /* HTTP: more header lines, each with its \r\n; NULL: none */
     const char *greeting;                /* RESP: sent on each new connection (AUTH, SELECT); NULL: none */
     uint32_t greeting_replies;           /* how many "+OK" answer it */
+    uint32_t tls;                        /* TCP: 1: with TLS, 2: and whoever the server is */
+    const char *tls_host;                /* whom its certificate must name; NULL: no matter whom */
+    const char *tls_ca; /* a file of those that sign certificates (PEM); NULL: those that this machine trusts */
     cl_sockload_ask ask;
     cl_sockload_answer answer;
     uint32_t custom_room; /* custom: room of a request [65536] */

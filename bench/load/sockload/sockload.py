@@ -9,15 +9,19 @@ with SockLoad(Asked(protocol="memcached", address="127.0.0.1", port=11211, conne
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ....runtime.errors import CorelaneError, check
 from ....runtime.hist import Hist
 from ..._native import ffi, lib
+
+if TYPE_CHECKING:
+    from ....libos import Runtime
 
 PROTOCOLS = {
     "echo": lib.CL_SOCKLOAD_ECHO,
@@ -27,6 +31,7 @@ PROTOCOLS = {
     "custom": lib.CL_SOCKLOAD_CUSTOM,
 }
 OPERATIONS = ("get", "set", "insert", "delete", "scan", "update")  # by their numbers in sockload.h
+TLS = {"": 0, "verified": 1, "unverified": 2}
 ARRIVALS = {"poisson": 0, "uniform": 1, "bursty": 2}  # CL_ARRIVALS_*
 COUNTS = (
     *("offered", "sent", "answered", "late", "held", "dropped", "wrong", "errors", "broken", "timeouts"),
@@ -54,7 +59,8 @@ class Asked:
     """What to ask whom, and how. Times in seconds; the rest as sockload.h has it.
 
     mix: share of each operation of OPERATIONS. key_bytes, value_bytes, hold_ns: tables to draw from, of a power of two
-    of entries. functions: for protocol "custom".
+    of entries. functions: for protocol "custom". runtime: carries it instead of the kernel's sockets; with one kthread,
+    started; it outlives the load. tls: a key of TLS; tls_host: whom the certificate must name.
     """
 
     protocol: str
@@ -92,6 +98,10 @@ class Asked:
     greeting: bytes = b""
     greeting_replies: int = 0
     functions: Functions | None = None
+    runtime: Runtime | None = None
+    tls: str = ""
+    tls_host: str = ""
+    tls_ca: str = ""
     custom_room: int = 0
     records: int = 0
 
@@ -172,8 +182,11 @@ class SockLoad:
 
     def connect(self) -> None:
         """Open all connections. CorelaneError if one cannot be opened."""
+        rc = lib.cl_sockload_connect(self.ptr, self._err)
         hint = "is the server running there, and does it allow so many connections? see also `ulimit -n`"
-        check(lib.cl_sockload_connect(self.ptr, self._err), f"connect to {self.where}", self._err, hint)
+        if rc == -errno.EPROTO and self.asked.tls:
+            hint = "--ca FILE trusts who signed its certificate, --insecure takes whatever it shows"
+        check(rc, f"connect to {self.where}", self._err, hint)
 
     def preload(self, tick: Tick | None = None, depth: int = PRELOAD_DEPTH) -> int:
         """Store every key; how many were. CorelaneError if the server does not store one, or stops answering."""
@@ -297,7 +310,7 @@ class SockLoad:
 def _config(asked: Asked) -> tuple[Any, list[Any]]:
     """The C struct, and what it points to."""
     c = ffi.new("struct cl_sockload_config *")
-    keep: list[Any] = [asked.functions]
+    keep: list[Any] = [asked.functions, asked.runtime]
 
     def text(value: str | bytes) -> Any:
         if not value:
@@ -335,6 +348,9 @@ def _config(asked: Asked) -> tuple[Any, list[Any]]:
         c.host, c.path, c.headers = text(asked.host), text(asked.path), text(asked.headers)
         c.greeting, c.greeting_replies = text(asked.greeting), asked.greeting_replies
         c.custom_room, c.records = asked.custom_room, asked.records
+        c.tls, c.tls_host, c.tls_ca = TLS[asked.tls], text(asked.tls_host), text(asked.tls_ca)
+        if asked.runtime:
+            c.runtime = asked.runtime.ptr
         if asked.functions:
             c.ask = ffi.cast("cl_sockload_ask", asked.functions.ask)
             c.answer = ffi.cast("cl_sockload_answer", asked.functions.answer)

@@ -1,19 +1,17 @@
 /* A thread of load: sends what is due, takes the answers, and says what became of each request.
  *
- * The loop never waits for a server: due times go on whatever happens. With `spin` it asks epoll without sleeping while
+ * The loop never waits for a server: due times go on whatever happens. With `spin` it looks without sleeping while
  * something is outstanding or soon due; else it sleeps, and is up to a millisecond early so that it spins to the due
  * time itself. */
 #include "engine.h"
 
 #include <errno.h>
-#include <sched.h>
-#include <sys/epoll.h>
 #include <time.h>
 
-#define BURST 32 /* sendings before the answers are looked at again */
-#define EVENTS 64
+#define BURST 32         /* sendings before the answers are looked at again */
 #define EARLY_NS 1500000 /* epoll_wait counts in ms, and wakes late */
 #define RETRY_NS 10000000
+#define EVENTS_LEAST 64 /* that a carrier looks at in one go */
 
 /* One connection: opened anew if it is closed, given up if its oldest request waits too long. */
 static void look_after(struct cl_worker *w, uint64_t now)
@@ -37,15 +35,14 @@ static void look_after(struct cl_worker *w, uint64_t now)
     }
 }
 
-static void handle(struct cl_worker *w, const struct epoll_event *event)
+void cl_sockload_worker_event(struct cl_worker *w, struct cl_conn *c, bool room, bool come)
 {
-    struct cl_conn *c = &w->conns[event->data.u32];
-    if (c->fd < 0)
+    if (c->state == CL_CONN_CLOSED)
         return;
-    if (event->events & EPOLLOUT || c->state == CL_CONN_OPENING) {
+    if (room || c->state == CL_CONN_OPENING) {
         int rc = cl_sockload_conn_writable(w, c);
         if (rc) {
-            w->error = w->s->running ? w->error : rc;
+            w->error = w->connecting && !w->error ? rc : w->error;
             w->counts.refused++;
             uint64_t retry = cl_tsc() + (uint64_t)cl_ns_to_ticks(w->s->clock, RETRY_NS);
             cl_sockload_worker_drop(w, c, false);
@@ -54,7 +51,7 @@ static void handle(struct cl_worker *w, const struct epoll_event *event)
         }
         cl_sockload_worker_offer(w, c);
     }
-    if (c->fd < 0 || !(event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+    if (c->state == CL_CONN_CLOSED || !come)
         return;
     if (w->s->stream)
         cl_sockload_worker_read(w, c);
@@ -74,14 +71,6 @@ static int wait_ms(const struct cl_worker *w, uint64_t now)
         return 0;
     int64_t ns = until == CL_SOCKLOAD_NEVER ? 1000000 : cl_ticks_to_ns(s->clock, (int64_t)(until - now)) - EARLY_NS;
     return (int)cl_max((int64_t)0, cl_min(ns / 1000000, (int64_t)20));
-}
-
-static void poll_once(struct cl_worker *w, int ms)
-{
-    struct epoll_event events[EVENTS];
-    int n = epoll_wait(w->epoll, events, EVENTS, ms);
-    for (int i = 0; i < n; i++)
-        handle(w, &events[i]);
 }
 
 /* What is still due when the time for it is over was never sent. */
@@ -135,25 +124,12 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
 }
 
-static void pin(struct cl_worker *w)
-{
-    int cpu = w->s->config.cpus ? w->s->config.cpus[w->number] : -1;
-    cpu_set_t set;
-    if (cpu < 0)
-        return;
-    CPU_ZERO(&set);
-    CPU_SET(cpu, &set);
-    int rc = pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
-    if (rc)
-        cl_sockload_worker_fail(w, -rc, "a thread was not pinned to its CPU");
-}
-
 void *cl_sockload_worker_main(void *arg)
 {
     struct cl_worker *w = arg;
     struct cl_sockload *s = w->s;
     uint64_t cpu = cpu_ns();
-    pin(w);
+    w->connecting = false;
     for (uint32_t i = 0; i < w->n_conns; i++)
         cl_sockload_worker_offer(w, &w->conns[i]);
     cl_sockload_due_begin(w);
@@ -167,7 +143,7 @@ void *cl_sockload_worker_main(void *arg)
         int ms = wait_ms(w, now);
         for (uint32_t i = 0; i < (ms ? w->n_conns : 1); i++)
             look_after(w, now);
-        poll_once(w, ms);
+        s->carrier->poll(w, ms);
     }
     count_dropped(w);
     forget_outstanding(w);
@@ -182,7 +158,12 @@ int cl_sockload_worker_connect(struct cl_worker *w, uint64_t deadline)
 {
     const uint32_t at_once = 256; /* a backlog holds so many at least, as a rule */
     uint32_t begun = 0;
+    w->connecting = false;
+    for (uint32_t i = 0; i <= w->n_conns / EVENTS_LEAST; i++)
+        w->s->carrier->poll(w, 0); /* those that ended since the last run are opened anew, and none's fault */
     w->error = 0;
+    w->reason[0] = 0;
+    w->connecting = true;
     while (w->open < w->n_conns) {
         while (begun < w->n_conns && begun < w->open + at_once) {
             struct cl_conn *c = &w->conns[begun++];
@@ -192,7 +173,7 @@ int cl_sockload_worker_connect(struct cl_worker *w, uint64_t deadline)
         }
         if (w->open == w->n_conns)
             break;
-        poll_once(w, 10);
+        w->s->carrier->poll(w, 10);
         if (w->error)
             return w->error;
         if (cl_tsc() > deadline)
@@ -200,5 +181,14 @@ int cl_sockload_worker_connect(struct cl_worker *w, uint64_t deadline)
         if (cl_load_relaxed(&w->s->abort))
             return -EINTR;
     }
+    return 0;
+}
+
+int cl_sockload_worker_close(struct cl_worker *w, uint64_t unused)
+{
+    (void)unused;
+    for (uint32_t i = 0; i < w->n_conns; i++)
+        if (w->conns[i].state != CL_CONN_CLOSED)
+            cl_sockload_conn_close(w, &w->conns[i]);
     return 0;
 }

@@ -63,6 +63,17 @@ CL_API int cl_kthread_fd(const struct cl_sched *sched, unsigned k);
 /* Let go of it: another thread may adopt it. What comes until then waits, or siblings take it. -EPERM, -EDEADLK,
  * -ECHILD, -ESHUTDOWN; -EBUSY: an iokernel manages the cores, and counts on the thread that it was told of. */
 CL_API int cl_kthread_let_go(struct cl_sched *sched, unsigned k);
+/* A kthread that nobody has adopted, for who has threads that come and go and keeps none of them to it: the calling
+ * thread is its thread for a moment. Not where an iokernel manages the cores.
+ * The first is one turn, as cl_kthread_turn. The second calls fn(arg) there, outside of uthreads: what would block
+ * answers -EDEADLK, as in a timer's callback. What fn sends has left when it returns; the kthread is up then, so somebody
+ * turns it until that returns 0, or what comes waits. Returns 0.
+ *   -EBUSY      another thread is inside of it at this moment, or has adopted it
+ *   -EDEADLK    the calling thread is inside of one
+ *   -EOPNOTSUPP an iokernel manages the cores
+ *   -ECHILD, -ESHUTDOWN, -EINVAL  as cl_kthread_turn */
+CL_API int cl_kthread_borrow_turn(struct cl_sched *sched, unsigned k);
+CL_API int cl_kthread_borrow(struct cl_sched *sched, unsigned k, void (*fn)(void *arg), void *arg);
 /* What an error of these calls means and what to do, as a sentence. */
 CL_API const char *cl_adopt_error(int error);
 // cffi: end

@@ -25,10 +25,11 @@ CL_EXTERN_C_BEGIN
 #define CL_POLL_LEVEL 0
 #define CL_POLL_EDGE 1
 
-#define CL_POLL_IN 1    /* a datagram waits */
-#define CL_POLL_ERROR 2 /* the next call on it returns an error that came by ICMP */
-#define CL_POLL_END 4   /* the runtime stops: nothing will come any more */
-#define CL_POLL_OUT 8   /* of a stream socket (stream.h): there is room to write */
+#define CL_POLL_IN 1        /* a datagram waits */
+#define CL_POLL_ERROR 2     /* the next call on it returns an error that came by ICMP */
+#define CL_POLL_END 4       /* the runtime stops: nothing will come any more */
+#define CL_POLL_OUT 8       /* of a stream socket (stream.h): there is room to write */
+#define CL_POLL_RELEASED 16 /* the same: some of what it has written from regions is released (cl_stream_released) */
 
 struct cl_poll;
 

@@ -130,9 +130,9 @@ CL_API int cl_runtime_step(struct cl_runtime *rt);
 /* When it will have something to do by itself: a timer, a frame that its NIC does not announce; UINT64_MAX: never. As
  * cl_runtime_step. */
 CL_API uint64_t cl_runtime_next_ns(struct cl_runtime *rt);
-/* Say what the handler of a UDP port is called, for cl_runtime_stuck; copied. -ENOENT, -ENOMEM, -EALREADY. Any
- * thread. */
-CL_API int cl_runtime_name_udp(struct cl_runtime *rt, uint16_t port, const char *name);
+/* Say what a function of the application is called that has no symbol, for cl_runtime_stuck; copied. What was said first
+ * counts. -ENOMEM. Any thread. */
+CL_API int cl_runtime_name(struct cl_runtime *rt, const void *fn, const char *name);
 /* Stop receiving, wait up to timeout_ns (< 0: no limit) for uthreads, end the kthreads, give back every frame that is
  * not held by a uthread that was still alive. Returns the number of those. From a foreign thread. -ETIMEDOUT: stop_ms
  * later a kthread is still in code that does not come back. cl_runtime_stuck says in which; it may be called again. */

@@ -170,13 +170,23 @@ CL_API unsigned cl_sched_place(struct cl_sched *sched, const int32_t *cpus);
  * stop_ns later a kthread is still in code that does not come back (cl_sched_running says in which); it may be called
  * again, and then waits for a moment only. */
 CL_API int cl_sched_stop(struct cl_sched *sched, int64_t timeout_ns);
+/* Code of the application that a uthread is in, for who waits for it in vain. It stays as long as the scheduler does. */
+struct cl_doing {
+    const char *what; /* as in "the handler of TCP port 7000" */
+    void *fn, *arg;   /* the function, and what it is given */
+    uint32_t port;    /* of a handler; 0: it has none */
+    uint32_t pad;
+};
+/* Say what the calling uthread does from here on; NULL: nothing of the application's. On no uthread nothing is said. */
+CL_API void cl_uthread_doing(const struct cl_doing *doing);
 /* What a kthread runs, for who waits for it in vain. */
 struct cl_sched_running {
     uint32_t kthread;
     int32_t tid;
-    cl_uthread_fn fn; /* the uthread's; NULL: none runs, the loop does */
-    void *arg;        /* the uthread's */
-    void *runner;     /* its cl_runner_local: the work source's */
+    cl_uthread_fn fn;             /* the uthread's; NULL: none runs, the loop does */
+    void *arg;                    /* the uthread's */
+    void *runner;                 /* its cl_runner_local: the work source's */
+    const struct cl_doing *doing; /* what it has said; NULL: nothing */
 };
 /* False: kthread k has ended, or was not started. A guess while it switches. Any thread. */
 CL_API bool cl_sched_running(const struct cl_sched *sched, unsigned k, struct cl_sched_running *out);

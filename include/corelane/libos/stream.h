@@ -113,6 +113,9 @@ CL_API int64_t cl_stream_write_from(struct cl_stream *s, struct cl_region *regio
 /* Wait until the first `bytes` of all that this socket has written from regions are released; < 0: all so far. 0: the
  * peer has acknowledged them. Of a connection that is over, why: then they are released, too. */
 CL_API int cl_stream_wait_released(struct cl_stream *s, int64_t bytes, int64_t timeout_ns);
+/* How many bytes of all that this socket has written from regions are released; CL_POLL_RELEASED is over with that, until
+ * more are. Any thread. */
+CL_API int64_t cl_stream_released(struct cl_stream *s);
 
 /* CL_STREAM_WRITE: a FIN follows what was written, and reading goes on. CL_STREAM_READ: reads return 0 from now on;
  * what comes waits unread. -ENOTCONN: it is not open. */
@@ -141,14 +144,24 @@ CL_API int cl_stream_ends(struct cl_stream *s, struct cl_tcp_addr *own, struct c
 /* -ENOTCONN: it is over. */
 CL_API int cl_stream_info(struct cl_stream *s, struct cl_tcp_info *out);
 
-/* As cl_poll_add, of those of CL_POLL_IN (something can be read or accepted, or the end has come) and CL_POLL_OUT
- * (there is room to write, or it is open at last) that `events` has; CL_POLL_ERROR (it is over with an error) and
+/* As cl_poll_add, of those of CL_POLL_IN (something can be read or accepted, or the end has come), CL_POLL_OUT (there
+ * is room to write, or it is open at last) and CL_POLL_RELEASED that `events` has; CL_POLL_ERROR (it is over with an error) and
  * CL_POLL_END are always told. Readiness is a hint: a call with time-out 0 may still say -EAGAIN, if memory for what
  * came was short. Edge: told for what has come since, and for room after a write that took less than it was
  * given. Any thread. */
 CL_API int cl_poll_add_stream(struct cl_poll *set, struct cl_stream *s, uint32_t events, uint32_t how, uint64_t data);
 /* -ENOENT: it is not in. Any thread. */
 CL_API int cl_poll_remove_stream(struct cl_poll *set, struct cl_stream *s);
+
+#define CL_STREAM_READY_LAST 16 /* nothing comes behind what waits */
+#define CL_STREAM_READY_OVER 32 /* both sides have ended */
+/* What holds of the socket now: CL_POLL_IN, _OUT, _ERROR, _END and the two above. A hint, as of poll sets. Any thread,
+ * while the socket is open. */
+CL_API uint32_t cl_stream_ready(const struct cl_stream *s);
+/* Have fn(arg) called whenever that may have changed for the better, on the kthread that finds it, under a lock of the
+ * socket: fn blocks not, and calls nothing of this header but cl_stream_ready. NULL: no more, and it does not run when
+ * this returns. It ends with the close. Any thread, while the socket is open. */
+CL_API void cl_stream_watch(struct cl_stream *s, void (*fn)(void *arg), void *arg);
 
 /* Handler of a byte stream: `len` bytes that have come in order and wait, in one piece; it writes an answer of up to
  * `room` bytes to `reply`, and its length to *answered (0 at entry). Returns how many of them it took:

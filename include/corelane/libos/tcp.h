@@ -51,6 +51,11 @@ struct cl_tcp_events {
     void (*timer)(struct cl_tcp_conn *c, void *arg);
     /* Somebody has called cl_tcp_wake. */
     void (*woken)(struct cl_tcp_conn *c, void *arg);
+    /* Of a listener's events: data has come for one of its connections, for which `data` will be called soon, as a rule on
+     * this kthread and after all of a burst were seen here. So memory that they will need can be sent for together. A hint:
+     * these bytes may still turn out to be dropped, or out of order. It runs where frames are received: it may
+     * not block, take locks, or call anything of this API; some 50 ns are all right. arg: the listener's. */
+    void (*ahead)(const uint8_t *data, int64_t len, void *arg);
 };
 
 /* Of a runtime. Writers: kthreads, each for itself; readers: anybody. */
@@ -115,6 +120,10 @@ struct cl_tcp_info {
  * -EADDRINUSE, -EINVAL, -ENOMEM. */
 CL_API int cl_runtime_listen_tcp(struct cl_runtime *rt, uint16_t port, uint32_t backlog,
                                  const struct cl_tcp_events *events, void *arg);
+/* Take no more connections to a port: SYNs are answered by a reset from now on. Those that are open, or being opened, go
+ * on; the port may be listened to again. Any thread, while the runtime exists. -ENOENT: it has no listener of the event
+ * form. */
+CL_API int cl_runtime_unlisten_tcp(struct cl_runtime *rt, uint16_t port);
 /* How connections of the runtime answer congestion, from now on; before the first of them. rule: "cubic", "newreno" or
  * "dctcp" (RFC 8257: for a data centre whose switches mark, and whose hosts all do this). ecn (RFC 3168): 0 no, 1 offer
  * and take it, 2 take it where a peer offers it, the default. -EINVAL, -ENOMEM. */

@@ -63,10 +63,14 @@ void cl_tcp_take_window(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, u
     if (c->una != c->nxt && c->wnd)
         return;
     c->retries = c->flags & CL_TCP_READ_SHUT ? c->retries : 0; /* the peer lives, whatever its window is */
-    if (was != c->wnd && c->wnd) {                             /* what waited for it leaves now, or is watched anew */
-        c->rtt.doublings = 0;
-        cl_tcp_unset(c, CL_TCP_TIMER_RESEND);
-    }
+    if (was == c->wnd || c->wnd == 0)
+        return;
+    /* What waited for it leaves now, or goes on waiting: not longer than it would have, or a peer whose windows open and
+     * shut, and are never worth a segment, would put the end of waiting off. */
+    c->rtt.doublings = 0;
+    if (c->due_ns[CL_TCP_TIMER_RESEND] != CL_TCP_NEVER)
+        c->due_ns[CL_TCP_TIMER_RESEND] =
+            cl_min(c->due_ns[CL_TCP_TIMER_RESEND], c->turn->now_ns + cl_tcp_conn_rto_ns(c));
 }
 
 /* RFC 5681, section 2: nothing new in it, and something is under way. */

@@ -10,6 +10,7 @@
 #include "sockets.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,8 @@ struct server {
     cl_tcp_burst_handler fn;
     void *arg;
     uint32_t window;
+    char what[48]; /* of `doing` */
+    struct cl_doing doing;
     uint64_t last_number;
     int64_t rest_bytes;                /* of all clients */
     struct client *all, *first, *last; /* the list */
@@ -199,7 +202,9 @@ static void handle(struct server *sv)
 {
     if (sv->n == 0)
         return;
+    cl_uthread_doing(&sv->doing);
     (void)cl_kthread_call(call_handler, sv);
+    cl_uthread_doing(NULL);
     struct cl_netq *q = cl_netq_self(sv->nif);
     for (unsigned i = 0; i < sv->n; i++) {
         struct cl_tcp_item *item = &sv->items[i];
@@ -267,6 +272,8 @@ int cl_tcp_serve_bursts_on(struct cl_netif *nif, uint16_t port, uint32_t backlog
     sv->fn = fn;
     sv->arg = arg;
     sv->window = window ? window : CL_TCP_WINDOW;
+    snprintf(sv->what, sizeof sv->what, "the handler of TCP port %u", port);
+    sv->doing = (struct cl_doing){.what = sv->what, .fn = (void *)(uintptr_t)fn, .arg = arg, .port = port};
     sv->memory = malloc((size_t)CL_TCP_ITEMS * (sv->window + CL_TCP_ITEM_ROOM));
     int rc = sv->memory ? cl_poll_open(nif, &sv->set) : -ENOMEM;
     if (rc == 0)

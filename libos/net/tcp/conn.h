@@ -1,15 +1,15 @@
 /* A connection: its block, who owns what, and the calls of the state machine. Read this page first.
  *
  *                  segment                    cl_tcp_emit_fn: a segment, and where its data lies
- *     flows.c -> cl_tcp_input (input.c) --+        ^
+ *     turns.c -> cl_tcp_input (input.c) --+        ^
  *     the user -> cl_tcp_write (user.c) --+-> cl_tcp_finish (conn.c) -> output.c
  *     its alarm -> cl_tcp_timers (timers.c)        |
  *                                                  +-> the user's callbacks (corelane/libos/tcp.h)
  *
- * The machine is pure: it knows no NIC, no thread, no clock and no lock. All files of this folder are it, but flows.c
- * and what stands on that, stream sockets (sockets.h) and handlers (serve.h). It is given segments, the time, memory of
- * chunks and a function that sends. So the same objects run in the runtime, under a virtual clock, in fuzzers and in
- * the model checker. flows.c makes a runtime's connections of it.
+ * The machine is pure: it knows no NIC, no thread, no clock and no lock. All files of this folder are it, but those
+ * of net.h, which make a runtime's connections of it, and what stands on these: stream sockets (sockets.h) and handlers
+ * (serve.h). It is given segments, the time, memory of chunks and a function that sends. So the same objects run in the
+ * runtime, under a virtual clock, in fuzzers and in the model checker.
  *
  * Owner. Whoever works on a connection holds it, alone, from cl_tcp_begin to the end of cl_tcp_finish: a turn. In the
  * runtime that is the holder of its flow (../flow.h), on any kthread. Nothing in a block is atomic. The turn carries
@@ -50,9 +50,9 @@
  *   RFC 9293   the state machine with simultaneous open and close, half-close; MSS (3.7.1); Nagle (3.7.4) and its off
  *              switch; silly window avoidance on both sides (3.8.6.2); window management and zero-window probes
  *              (3.8.6.1; a probe is an old sequence number without data, as Linux sends it, so that nothing can be
- *              taken back; which window is newer the acknowledgement tells first: ack.c); delayed acknowledgements (3.8.6.3), quick ones at the start; keep-alive (3.8.4); time-out
- *              of the user (3.8.3, also as RFC 5482's local limit); urgent data taken as data, as RFC 6093 advises, and
- *              counted
+ *              taken back; which window is newer the acknowledgement tells first: ack.c); delayed acknowledgements
+ *              (3.8.6.3), quick ones at the start; keep-alive (3.8.4); time-out of the user (3.8.3, also as RFC 5482's
+ *              local limit); urgent data taken as data, as RFC 6093 advises, and counted
  *   RFC 1323   header prediction (appendix F): what nearly every segment is goes a short way, to the same end (input.c)
  *   RFC 7323   window scale, timestamps, PAWS; a segment without a timestamp, where they were agreed, is dropped
  *   RFC 2018   SACK, both ways (scoreboard.c); also of what came twice (2883)

@@ -1,4 +1,4 @@
-/* A runtime's connections: the state machine (conn.h) on flows (../flow.h), alarms and a NIC. See flows.c. */
+/* A runtime's connections: the state machine (conn.h) on flows (../flow.h), alarms and a NIC. See net.h. */
 #ifndef CORELANE_LIBOS_NET_TCP_FLOWS_H
 #define CORELANE_LIBOS_NET_TCP_FLOWS_H
 
@@ -8,6 +8,7 @@
 /* corelane/libos/tcp.h says what they do, of a runtime. */
 int cl_tcp_listen_on(struct cl_netif *nif, uint16_t port, uint32_t backlog, const struct cl_tcp_events *events,
                      void *arg);
+int cl_tcp_unlisten(struct cl_netif *nif, uint16_t port);
 int cl_tcp_open(struct cl_netif *nif, uint32_t ipv4, uint16_t port, const struct cl_tcp_events *events, void *arg);
 int cl_tcp_set_congestion(struct cl_netif *nif, const char *rule, uint32_t ecn);
 int cl_tcp_set_keep_alive(struct cl_netif *nif, uint32_t idle_ms, uint32_t interval_ms, uint32_t probes);

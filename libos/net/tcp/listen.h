@@ -18,8 +18,9 @@ struct cl_tcp_listener {
     void *arg;
     uint32_t backlog;
     uint32_t pending;
-    uint32_t waiting; /* of them: open, and not accepted; if it accepts */
-    bool accepts;     /* they are pending until cl_tcp_accepted, not until they are open */
+    uint32_t waiting;             /* of them: open, and not accepted; if it accepts */
+    struct cl_tcp_listener *next; /* of those that listen no more: flows.c keeps them for their connections */
+    bool accepts;                 /* they are pending until cl_tcp_accepted, not until they are open */
 };
 
 /* Whether one more may begin; it is counted then. */

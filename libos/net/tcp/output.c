@@ -131,7 +131,8 @@ static void send_syn(struct cl_tcp_conn *c)
         acked(c);
     c->flags |= CL_TCP_SYN_OUT;
     cl_tcp_sent(c, c->una, c->una + 1, again);
-    cl_tcp_set(c, CL_TCP_TIMER_RESEND, cl_tcp_conn_rto_ns(c));
+    if (c->due_ns[CL_TCP_TIMER_RESEND] == CL_TCP_NEVER) /* a SYN that comes again and again puts no end off */
+        cl_tcp_set(c, CL_TCP_TIMER_RESEND, cl_tcp_conn_rto_ns(c));
 }
 
 /* A new segment fills the congestion window, and that in one go: nothing that is under way was sent before. */

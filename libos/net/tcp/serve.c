@@ -271,7 +271,6 @@ void cl_tcp_serving_delete(struct cl_tcp_serving *all)
         all = sv->next;
         for (unsigned k = 0; k < sv->nif->n_queues; k++)
             free(sv->spare[k]);
-        free(sv->socket.name);
         free(sv);
     }
 }

@@ -187,6 +187,8 @@ void cl_stream_tell(struct cl_stream *s, uint32_t bits)
     cl_store_relaxed(&s->told, s->told | bits);
     uint32_t in = take_waiters(s, CL_STREAM_IN, bits), out = take_waiters(s, CL_STREAM_OUT, bits);
     struct cl_poll *set = cl_pollable_notify(&s->watch);
+    if (s->told_fn)
+        s->told_fn(s->told_arg);
     cl_spin_unlock(s->guard);
     cl_poll_tell(set);
     post(s, CL_STREAM_IN, in);
@@ -205,7 +207,33 @@ int cl_stream_why(const struct cl_stream *s, int otherwise)
     return s->error ? -s->error : otherwise;
 }
 
-/* Poll sets. */
+/* Poll sets, and who watches one socket. */
+
+void cl_stream_watch(struct cl_stream *s, void (*fn)(void *arg), void *arg)
+{
+    cl_spin_lock(s->guard);
+    s->told_fn = fn;
+    s->told_arg = arg;
+    cl_spin_unlock(s->guard);
+}
+
+uint32_t cl_stream_ready(const struct cl_stream *s)
+{
+    uint32_t told = cl_load_relaxed(&s->told), what = 0; /* relaxed: who tells it calls the watcher afterwards */
+    bool over = told & (CL_STREAM_OVER | CL_STREAM_CLOSED);
+    bool in_ends = over || told & (CL_STREAM_EOF | CL_STREAM_READ_OFF), out_ends = over || told & CL_STREAM_WRITE_OFF;
+    if (in_ends || told & CL_STREAM_DATA)
+        what |= CL_POLL_IN;
+    if (out_ends || told & CL_STREAM_ROOM)
+        what |= CL_POLL_OUT;
+    if (in_ends)
+        what |= CL_STREAM_READY_LAST;
+    if (in_ends && out_ends)
+        what |= CL_STREAM_READY_OVER;
+    if ((told & CL_STREAM_OVER) && cl_load_relaxed(&s->error))
+        what |= CL_POLL_ERROR;
+    return what | (cl_load_relaxed(&s->nif->sockets_shut) ? CL_POLL_END : 0);
+}
 
 static uint32_t ready(const struct cl_pollable *member)
 {
@@ -216,6 +244,8 @@ static uint32_t ready(const struct cl_pollable *member)
         what |= CL_POLL_IN;
     if (told & (CL_STREAM_ROOM | CL_STREAM_OVER | CL_STREAM_WRITE_OFF))
         what |= CL_POLL_OUT;
+    if (told & CL_STREAM_RELEASED)
+        what |= CL_POLL_RELEASED;
     what &= s->wants;
     if ((told & CL_STREAM_OVER) && cl_load_relaxed(&s->error))
         what |= CL_POLL_ERROR;
@@ -225,7 +255,7 @@ static uint32_t ready(const struct cl_pollable *member)
 int cl_poll_add_stream(struct cl_poll *set, struct cl_stream *s, uint32_t events, uint32_t how, uint64_t data)
 {
     struct cl_poll *tell_set = NULL;
-    if (how > CL_POLL_EDGE || events == 0 || (events & ~(uint32_t)(CL_POLL_IN | CL_POLL_OUT)) ||
+    if (how > CL_POLL_EDGE || events == 0 || (events & ~(uint32_t)(CL_POLL_IN | CL_POLL_OUT | CL_POLL_RELEASED)) ||
         s->nif != cl_poll_netif(set))
         return -EINVAL;
     cl_spin_lock(s->guard);

@@ -1,6 +1,6 @@
 /* Stream sockets (corelane/libos/stream.h): what stands between a uthread that blocks and a connection.
  *
- *   uthread --> a call (stream.c) --> visit --> its flow is idle: take it, a turn of our own (flows.c)
+ *   uthread --> a call (stream.c) --> visit --> its flow is idle: take it, a turn of our own (turns.c)
  *                      |                 \----> somebody holds it: leave word, wake it, and wait; the holder runs the
  * visit                      |
  *                      +--> nothing there: wait <--- posted by the callbacks, inside of turns (sockets.c)
@@ -14,10 +14,10 @@
  *   IDLE              it becomes RUNNING, and is the caller's. It lets the guard go, and does its turn.
  *   READY             someone will take the flow out of its queue and run it.
  *   RUNNING, AGAIN    someone works on it; it becomes AGAIN, so that it is run once more.
- * In the last two the visit is on the socket's list before the guard is let go. The next turn begins after that (it
- * takes the bucket's lock, in which we were), and looks at the list (cl_streams_turn). So each visit is run, once, by a
- * turn that begins after it was put there; or on_ended finds it on the list, and fails it. No turn of a stream socket
- * blocks, so neither does a visit for longer than kthreads run.
+ * The visit is on the socket's list before the flow is looked at, and comes off again if that was idle. Else the next
+ * turn begins after that (it takes the bucket's lock, in which we were), and looks at the list (cl_streams_turn). So each
+ * visit is run, once, by a turn that begins after it was put there; or on_ended finds it on the list, and fails it. No
+ * turn of a stream socket blocks, so neither does a visit for longer than kthreads run.
  *
  * Waiting. What a connection has told lies in `told`, which changes under the guard only. A call that needs a bit that
  * is not set counts itself in `waiting` in the same section in which it has looked, and then sleeps on the semaphore of
@@ -29,13 +29,14 @@
  *          before the bytes are kept, and memory may be short); never the other way round.
  *   ROOM   set by `opened` and `writable`, cleared by a write that took less than it was given: of which the machine
  *          promises `writable`.
+ *   RELEASED  set by `released`, cleared by cl_stream_released, under the guard. Its waiters go by the count.
  *   EOF, OVER, and those of the user's, are set once.
  *
  * Life. `refs` counts the user until it closes, the connection until it is over or let go of, and each call that is
  * inside. Memory is recycled, never freed while the runtime exists. Sockets are of a pool like blocks are; pages that
  * are never needed are never touched.
  *
- * Tests: tests/libos/net/tcp/test_sockets.py, test_kernel_sockets.py. */
+ * Tests: tests/libos/net/tcp/test_sockets.py, test_kernel_sockets.py; test_sockets_model.py (all interleavings). */
 #ifndef CORELANE_LIBOS_NET_TCP_SOCKETS_H
 #define CORELANE_LIBOS_NET_TCP_SOCKETS_H
 
@@ -55,7 +56,7 @@
 #define CL_STREAM_READ_OFF 0x40  /* the user reads no more */
 #define CL_STREAM_WRITE_OFF 0x80 /* the user writes no more */
 #define CL_STREAM_CLOSED 0x100   /* the user has closed it */
-#define CL_STREAM_RELEASED 0x200 /* some of what was lent was released: once, but told each time */
+#define CL_STREAM_RELEASED 0x200 /* some of what was lent was released since the user asked */
 
 enum cl_stream_kind { CL_STREAM_FREE = 0, CL_STREAM_LISTENER, CL_STREAM_CONNECTION };
 enum cl_stream_side { CL_STREAM_IN = 0, CL_STREAM_OUT = 1 };
@@ -92,11 +93,14 @@ struct cl_stream {
     uint32_t waiting[2]; /* by side: who sleeps or is about to, and was not posted for */
     struct cl_sem wake[2];
     struct cl_tcp_conn *conn;       /* NULL: over, or let go of */
-    struct cl_visit *visits, *last; /* `visits` is also read by the holder without the guard, relaxed */
+    struct cl_visit *visits, *last; /* `visits` is also read by the holder without the guard, acquire */
     struct cl_pollable watch;
-    uint32_t wants;       /* CL_POLL_*: what its set asks for */
-    uint32_t ending;      /* enum cl_stream_ending: what the next turn does; also read by the holder, relaxed */
-    bool lingers;         /* the holder's: tell when all is acknowledged */
+    void (*told_fn)(void *arg); /* called when something is told, under the guard; NULL: nobody watches */
+    void *told_arg;
+    uint32_t wants;  /* CL_POLL_*: what its set asks for */
+    uint32_t ending; /* enum cl_stream_ending: what the next turn does; also read by the holder, relaxed */
+    bool lingers;    /* the holder's: tell when all is acknowledged */
+    bool gave_up;    /* a visitor who could not wait: the next turn tells its poll set; also read without the guard */
     struct cl_port *port; /* constant: at which it listens, or came in; NULL: it was opened actively */
     /* Under the port's lock: in whose queue it waits to be accepted, NULL in none; its neighbours there. Of a listener
      * `next` is that of its port. */
@@ -185,7 +189,7 @@ bool cl_stream_unqueue(struct cl_stream *s);
 /* Under the guard, which it lets go. */
 int cl_stream_close_listener(struct cl_stream *l);
 
-/* flows.c calls these: of a connection in whose turn something may be due for its socket; of all, when the runtime
+/* turns.c and flows.c call these: of a connection in whose turn something may be due for its socket; of all, when the runtime
  * stops, and when it is deleted. */
 void cl_streams_turn(struct cl_tcp_conn *c);
 void cl_streams_shut(struct cl_netif *nif);

@@ -170,15 +170,11 @@ static void write_now(struct cl_visit *v, struct cl_tcp_conn *c)
     }
 }
 
-/* A visit for one that may give up at once: somebody works on the connection, so there is nothing yet. Who polls is told
- * again: an edge has led it here. */
+/* A visit for one that may give up at once: somebody works on the connection, so there is nothing yet. */
 static int visit(struct transfer *t, struct cl_stream *s, const struct cl_stream_until *until)
 {
     int rc = cl_stream_visit(s, &t->visit);
-    if (rc != -EDEADLK || until->timeout_ns)
-        return rc;
-    cl_poll_tell(cl_pollable_notify(&s->watch));
-    return -EAGAIN;
+    return rc == -EDEADLK && until->timeout_ns == 0 ? -EAGAIN : rc;
 }
 
 /* One step of a read. Under the guard. > 0: bytes; 0 with *over: no more come; 0: look again. */
@@ -291,6 +287,18 @@ int cl_stream_wait_released(struct cl_stream *s, int64_t bytes, int64_t timeout_
         rc = cl_stream_why(s, 0);
     cl_stream_leave(s);
     return rc;
+}
+
+int64_t cl_stream_released(struct cl_stream *s)
+{
+    int64_t bytes = -EBADF;
+    cl_spin_lock(s->guard);
+    if (s->kind == CL_STREAM_CONNECTION && !(s->told & CL_STREAM_CLOSED)) {
+        cl_store_relaxed(&s->told, s->told & ~(uint32_t)CL_STREAM_RELEASED);
+        bytes = s->released;
+    }
+    cl_spin_unlock(s->guard);
+    return bytes;
 }
 
 int64_t cl_stream_write(struct cl_stream *s, const void *data, int64_t len, int64_t timeout_ns)

@@ -36,7 +36,7 @@ static bool withdraw(struct cl_stream *s, struct cl_visit *v)
     if (before)
         before->next = v->next;
     else
-        cl_store_relaxed(&s->visits, v->next);
+        cl_store_release(&s->visits, v->next); /* release: who finds none finds gave_up */
     if (s->last == v)
         s->last = before;
     return true;
@@ -56,6 +56,7 @@ static int wait_done(struct cl_stream *s, struct cl_visit *v)
     if (cl_sem_wait(&v->done) == 0)
         return 0;
     cl_spin_lock(s->guard);
+    cl_store_relaxed(&s->gave_up, true);
     bool back = withdraw(s, v);
     cl_spin_unlock(s->guard);
     while (!back && cl_sem_trywait(&v->done)) /* another kthread is in the middle of it */
@@ -78,11 +79,12 @@ int cl_stream_visit(struct cl_stream *s, struct cl_visit *v)
     v->s = s;
     v->next = NULL;
     cl_sem_init(&v->done, 0);
+    put_visit(s, v); /* before we look whether somebody works on it: the turn that he has then, or has next, finds it */
     if (cl_tcp_hold(c)) {
+        (void)withdraw(s, v);
         cl_spin_unlock(s->guard);
         cl_tcp_visit(c, run_own, v);
     } else {
-        put_visit(s, v);
         cl_spin_unlock(s->guard);
         rc = wait_done(s, v);
     }
@@ -94,7 +96,12 @@ static void run_visits(struct cl_stream *s, struct cl_tcp_conn *c)
 {
     cl_spin_lock(s->guard);
     struct cl_visit *v = take_visits(s);
+    struct cl_poll *set = s->gave_up ? cl_pollable_notify(&s->watch) : NULL; /* an edge has led him here */
+    if (s->gave_up && s->told_fn)
+        s->told_fn(s->told_arg);
+    cl_store_relaxed(&s->gave_up, false);
     cl_spin_unlock(s->guard);
+    cl_poll_tell(set);
     for (struct cl_visit *next; v; v = next) {
         next = v->next;
         v->fn(v, c);
@@ -153,8 +160,8 @@ static void end_own(struct cl_tcp_conn *c, void *arg)
 void cl_streams_turn(struct cl_tcp_conn *c)
 {
     struct cl_stream *s = c->arg; /* which lives: the connection has a reference, and lets go of it in a turn */
-    /* Relaxed: whoever has put one there for this turn to see has been in the bucket's lock before us. */
-    if (cl_load_relaxed(&s->visits))
+    /* Whoever has put one there for this turn to see has been in the bucket's lock before us. Acquire: see withdraw. */
+    if (cl_load_acquire(&s->visits) || cl_unlikely(cl_load_relaxed(&s->gave_up)))
         run_visits(s, c);
     if (cl_unlikely(cl_load_relaxed(&s->ending)))
         end(s, c);
@@ -166,6 +173,7 @@ void cl_stream_end(struct cl_stream *s, enum cl_stream_ending how)
 {
     struct cl_tcp_conn *c = s->conn;
     cl_pollable_remove(&s->watch);
+    s->told_fn = NULL;
     if (c)
         cl_store_relaxed(&s->ending, (uint32_t)how);
     bool ours = c && cl_tcp_hold(c);

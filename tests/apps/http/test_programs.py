@@ -111,6 +111,19 @@ def test_openssl_resumes(served_tls: Served) -> None:
     wait_until(lambda: served_tls.stats()["resumed"] == 5, 20.0, "resumed handshakes to be counted")
 
 
+def test_openssl_renegotiates_nothing(served_tls: Served) -> None:
+    """An R on a line of its own asks for a new handshake: it is declined by an alert."""
+    command = ["openssl", "s_client", "-connect", f"{served_tls.address}:8443", "-tls1_2"]
+    pipe = subprocess.PIPE
+    with served_tls.start(command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT) as client:
+        assert client.stdin is not None
+        assert client.stdout is not None
+        client.stdin.write(b"R\n")
+        client.stdin.flush()
+        assert b"no renegotiation" in client.stdout.read()
+    assert served_tls.stats()["handshakes"] == 1
+
+
 def test_wrk_over_tls(served_tls: Served) -> None:
     out = served_tls.run(["wrk", "-t1", "-c10", "-d1s", f"https://{served_tls.address}:8443/text.txt"]).decode()
     assert "Socket errors" not in out
@@ -206,6 +219,8 @@ def test_a_stop_lets_answers_end(folder: Path) -> None:
         assert first.startswith(b"HTTP/1.1 200 OK")
         served.service.begin_drain()
         assert idle.recv(1) == b""
+        with served.space.entered(), pytest.raises(ConnectionRefusedError):
+            socket.create_connection((served.address, served.port), 30)
         rest = b"".join(iter(lambda: reader.recv(1 << 20), b""))
         assert (first + rest).partition(b"\r\n\r\n")[2] == LARGE_BYTES
         for s in (idle, reader):

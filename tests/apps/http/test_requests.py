@@ -12,6 +12,7 @@ from httphost import TEXT, Server, read_answers
 OPEN, SHUT, CLOSED = 0, 1, 2
 H = b"Host: here\r\n"
 GET = b"GET /text.txt HTTP/1.1\r\n" + H
+CHUNKED = GET + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
 def big(name: bytes, n: int) -> bytes:
@@ -64,6 +65,23 @@ TABLE: dict[str, tuple[bytes, list[int], int]] = {
     "a chunk that ends wrong": (GET + b"Transfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n", [400], SHUT),
     "a chunk with a huge size": (GET + b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", [400], SHUT),
     "a chunk's line ends with LF": (GET + b"Transfer-Encoding: chunked\r\n\r\n1\na\r\n0\r\n\r\n", [400], SHUT),
+    "LF in an extension": (CHUNKED + b"5;a\nb\r\nhello\r\n0\r\n\r\n", [400], SHUT),
+    "CR in an extension": (CHUNKED + b"5;a\rb\r\nhello\r\n0\r\n\r\n", [400], SHUT),
+    "LF ends an extension": (CHUNKED + b"5;a\nhello\r\n0\r\n\r\n", [400], SHUT),
+    "LF ends a chunk": (CHUNKED + b"5\r\nhello\n0\r\n\r\n", [400], SHUT),
+    "LF ends the last chunk": (CHUNKED + b"0\n\r\n", [400], SHUT),
+    "LF ends a trailer": (CHUNKED + b"0\r\nX: y\n\r\n", [400], SHUT),
+    "LF ends the trailers": (CHUNKED + b"0\r\nX: y\r\n\n", [400], SHUT),
+    "CR in a trailer": (CHUNKED + b"0\r\nX: y\rZ: u\r\n\r\n", [400], SHUT),
+    "a coding in a trailer": (CHUNKED + b"0\r\nTransfer-Encoding: chunked\r\n\r\n", [400], SHUT),
+    "a chunk's size and a space": (CHUNKED + b"5 \r\nhello\r\n0\r\n\r\n", [400], SHUT),
+    "a space and a chunk's size": (CHUNKED + b" 5\r\nhello\r\n0\r\n\r\n", [400], SHUT),
+    "a chunk's size with a sign": (CHUNKED + b"+5\r\nhello\r\n0\r\n\r\n", [400], SHUT),
+    "a chunk's size with 0x": (CHUNKED + b"0x5\r\nhello\r\n0\r\n\r\n", [400], SHUT),
+    "a chunk's size that wraps": (CHUNKED + b"10000000000000005\r\nhello\r\n0\r\n\r\n", [400], SHUT),
+    "chunked behind a vertical tab": (GET + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", [400], SHUT),
+    "nearly chunked": (GET + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", [501], SHUT),
+    "no coding, and a length": (GET + b"Transfer-Encoding:\r\nContent-Length: 3\r\n\r\nabc", [400], SHUT),
     "another coding": (GET + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", [501], SHUT),
     "chunked twice": (GET + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", [400], SHUT),
     "a line goes on": (GET + b"X: a\r\n b\r\n\r\n", [400], SHUT),
@@ -78,6 +96,11 @@ TABLE: dict[str, tuple[bytes, list[int], int]] = {
     "a zero in a value": (GET + b"X: a\0b\r\n\r\n", [400], SHUT),
     "a zero in the target": (b"GET /\0 HTTP/1.1\r\n" + H + b"\r\n", [400], SHUT),
     "a space in the target": (b"GET /a b HTTP/1.1\r\n" + H + b"\r\n", [400], SHUT),
+    "two spaces behind the target": (b"GET /text.txt  HTTP/1.1\r\n" + H + b"\r\n", [400], SHUT),
+    "a fragment in the target": (b"GET /text.txt#a HTTP/1.1\r\n" + H + b"\r\n", [400], SHUT),
+    "another protocol": (b"GET /text.txt RTSP/1.0\r\n" + H + b"\r\n", [400], SHUT),
+    "the protocol in lower case": (b"GET /text.txt http/1.1\r\n" + H + b"\r\n", [400], SHUT),
+    "the preface of HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", [505], SHUT),
     "garbage": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", [400], SHUT),
     "another version": (b"GET / HTTP/1.2\r\n" + H + b"\r\n", [505], SHUT),
     "a later version": (b"GET / HTTP/2.0\r\n" + H + b"\r\n", [505], SHUT),
@@ -152,8 +175,9 @@ def test_a_chunked_body_is_bounded(serve: Callable[..., Server]) -> None:
     head = GET + b"Transfer-Encoding: chunked\r\n\r\n"
     assert [a.status for a in read_answers(server.raw(head + b"3e9\r\n" + b"x" * 1001)[0])] == [413]
     frames = b"1;" + b"e" * 2000 + b"\r\nx\r\n"
-    raw, _ = server.raw(head, *[frames] * 100)
-    assert [a.status for a in read_answers(raw)] == [413]
+    for pieces in ([frames] * 100, [b"1;", *[b"e" * 2000] * 100], [b"0\r\n", *[b"X: y\r\n" * 300] * 100]):
+        raw, state = server.raw(head, *pieces)  # and those that bring no byte of the body, and never end
+        assert ([a.status for a in read_answers(raw)], state) == ([413], SHUT)
 
 
 def test_after_an_error_the_rest_is_dropped_for_a_while(serve: Callable[..., Server]) -> None:

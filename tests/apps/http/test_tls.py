@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import ssl
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from httphost import LARGE, TEXT, Server, read_answers
+from httphost import LARGE, TEXT, Server, make_certificate, read_answers
 
 from corelane.runtime.errors import CorelaneError
 
@@ -30,11 +31,18 @@ def context(
 class Client:
     """A client with TLS on the host's connection. step: bytes that are carried at a time."""
 
-    def __init__(self, server: Server, how: ssl.SSLContext, session: ssl.SSLSession | None = None, step: int = 1 << 20):
+    def __init__(
+        self,
+        server: Server,
+        how: ssl.SSLContext,
+        session: ssl.SSLSession | None = None,
+        step: int = 1 << 20,
+        name: str | None = "here",
+    ):
         assert server.open(tls=True)
         self.server, self.step = server, step
         self.to_us, self.from_us = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = how.wrap_bio(self.to_us, self.from_us, server_hostname="here", session=session)
+        self.tls = how.wrap_bio(self.to_us, self.from_us, server_hostname=name, session=session)
 
     def carry(self) -> bool:
         """Whether anything moved."""
@@ -114,6 +122,69 @@ def test_a_session_is_resumed(server: Server, certificate: Certificate, version:
     assert second.tls.session_reused
     assert [a.body for a in read_answers(second.ask(ASK))] == [TEXT]
     assert (server.counts().handshakes, server.counts().resumed) == (2, 1)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_session_of_a_server_before_is_no_error(
+    serve: Callable[..., Server], certificate: Certificate, version: ssl.TLSVersion
+) -> None:
+    """Tickets are good for the server that gave them: after a restart a client shakes hands in full."""
+    how, servers = context(certificate, version), [serve(), serve()]
+    for made in servers:
+        made.set_certificate(*certificate)
+    before = Client(servers[0], how)
+    before.shake_hands()
+    before.ask(ASK)
+    after = Client(servers[1], how, before.tls.session)
+    after.shake_hands()
+    assert not after.tls.session_reused
+    assert [a.body for a in read_answers(after.ask(ASK))] == [TEXT]
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_name_has_its_certificate(
+    serve: Callable[..., Server], certificate: Certificate, version: ssl.TLSVersion, tmp_path: Path
+) -> None:
+    other = make_certificate(tmp_path, "DNS:there.net,DNS:*.there.net")
+    server = serve()
+    for one in (certificate, other):
+        server.set_certificate(*one)
+    names = {"here": certificate, "there.net": other, "a.there.net": other, "a.b.there.net": certificate}
+    for name, wanted in names.items():
+        how = context(wanted, version, ["http/1.1"])
+        how.check_hostname = name != "a.b.there.net"  # nobody's: it gets the first
+        client = Client(server, how, name=name)
+        client.shake_hands()
+        assert client.tls.selected_alpn_protocol() == "http/1.1"
+        assert [a.body for a in read_answers(client.ask(ASK))] == [TEXT]
+        again = Client(server, how, client.tls.session, name=name)
+        again.shake_hands()
+        assert again.tls.session_reused
+    nameless = context(certificate, version)
+    nameless.check_hostname = False
+    Client(server, nameless, name=None).shake_hands()
+
+
+def test_who_does_not_read_is_not_read_from(server: Server, certificate: Certificate) -> None:
+    """What waits encrypted is bounded: the server takes no more requests than it can answer."""
+    client = Client(server, context(certificate), step=1000)
+    client.shake_hands()
+    for _ in range(2000):
+        client.tls.write(ASK)
+    data, sent = client.from_us.read(), 0
+    while n := server.send(data[sent : sent + 1000]):
+        sent += n
+    assert sent < len(data) / 2
+    assert server.counts().requests < 300
+    raw = b""
+    while client.fetch() or sent < len(data):
+        sent += server.send(data[sent:])
+        with contextlib.suppress(ssl.SSLWantReadError):
+            raw += client.tls.read(1 << 24)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        while part := client.tls.read(1 << 24):
+            raw += part
+    assert [a.body for a in read_answers(raw)] == [TEXT] * 2000
 
 
 def test_an_end_is_said(server: Server, certificate: Certificate) -> None:

@@ -10,7 +10,7 @@ from corelane.runtime.errors import CorelaneError
 
 
 def test_what_means_something_here() -> None:
-    line = "-p 11311 -U 0 -m 100 -I 5m -c 2048 -b 99 -M -s '/tmp/a b.sock' -vv -u root -o idle_timeout=60,maxconns_fast"
+    line = "-p 11311 -U 0 -m 100 -I 5m -c 2048 -b 99 -R 7 -M -s '/tmp/a b.sock' -vv -o idle_timeout=60,maxconns_fast"
     made = options_of(line)
     assert made == {
         "tcp_port": 11311,
@@ -19,6 +19,7 @@ def test_what_means_something_here() -> None:
         "item_max_bytes": 5 << 20,
         "connections": 2048,
         "backlog": 99,
+        "requests_per_event": 7,
         "no_evict": True,
         "unix": "/tmp/a b.sock",
         "idle_timeout_s": 60,
@@ -28,12 +29,22 @@ def test_what_means_something_here() -> None:
     assert options_of("") == {}
 
 
+def test_what_the_runtime_was_given_may_be_named() -> None:
+    assert options_of("-l 10.0.0.1 -t 4", address="10.0.0.1", kthreads=4) == {}
+    assert options_of("-l 0.0.0.0", address="10.0.0.1", kthreads=4) == {}
+    with pytest.raises(CorelaneError, match=r"which has 4"):
+        options_of("-t 3", address="10.0.0.1", kthreads=4)
+    with pytest.raises(CorelaneError, match=r"the runtime's, 10\.0\.0\.1"):
+        options_of("-l 10.0.0.2", address="10.0.0.1", kthreads=4)
+
+
 @pytest.mark.parametrize(
     ("line", "says"),
     [
         ("-t 4", "--kthreads"),
         ("-l 10.0.0.1", "--address"),
-        ("-R 20", "a turn is"),
+        ("-R 0", "one command at least"),
+        ("-R some", "no number"),
         ("-C", "uniques cost nothing"),
         ("-S", "no authentication"),
         ("-o ext_path=/x", "ext_path"),

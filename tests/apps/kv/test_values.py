@@ -194,3 +194,10 @@ def test_flush_all_at_a_day_that_is_past_flushes_nothing(store: Store, at: bytes
     store.time_s += 100
     assert session.execute(b"get kept\r\n") == KEPT_VALUE  # as in memcached the one that waited is gone
     assert session.execute(b"flush_all\r\nflush_all " + at + b"\r\nget kept\r\n") == b"OK\r\nOK\r\nEND\r\n"
+
+
+@pytest.mark.parametrize("head", [b"POST / HTTP/1.1\r\nHost: x\r\n", b"GET / HTTP/1.1\r\n", b"OPTIONS * HTTP/1.0\r\n"])
+def test_the_body_of_a_request_of_http_is_no_command(asker: Callable[[bytes], bytes], head: bytes) -> None:
+    assert asker(KEPT) == b"STORED\r\n"
+    asker(head + b"\r\nflush_all\r\n")
+    assert asker(b"get kept\r\n") == KEPT_VALUE

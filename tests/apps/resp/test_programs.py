@@ -2,76 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from cltest import netns_missing, soak, wait_until
+from cltest import soak, wait_until
+from respserver import OURS, PORT, Served, serving
 from respwire import replies
 
-from corelane import libos
-from corelane.apps import registry
-from corelane.apps.resp.app import RespService
 from corelane.apps.resp.engine import encode
-from corelane.drivers.linux import netns
-from corelane.drivers.nic.tap.tap import Tap
 
 pytestmark = pytest.mark.root
-
-LINUX, OURS, PORT = "10.99.3.1", "10.99.3.2", 6379
-
-
-class Served:
-    """An engine at OURS, and the namespace in which Linux is at the other end."""
-
-    def __init__(self, space: netns.Namespace, service: RespService) -> None:
-        self.space, self.service = space, service
-
-    def connect(self) -> socket.socket:
-        with self.space.entered():
-            s = socket.create_connection((OURS, PORT), timeout=30)
-        s.settimeout(30)
-        return s
-
-    def run(self, program: str, *words: str, stdin: str = "", timeout_s: float = 240.0) -> str:
-        if shutil.which(program) is None:
-            pytest.skip(f"needs {program}: apt-get install redis-tools")
-        command = self.space.command([program, "-h", OURS, "-p", str(PORT), *words])
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
-        assert done.returncode == 0, (words, done.stdout, done.stderr)
-        return done.stdout
-
-    def clients(self) -> int:
-        """Connections that are open."""
-        stats = self.service.stats()
-        return stats["accepted"] - stats["closed"]
-
-
-@contextlib.contextmanager
-def serving(queues: int = 1, **options: Any) -> Iterator[Served]:
-    if missing := netns_missing():
-        pytest.skip(missing)
-    app = registry.load("resp")
-    with netns.namespace("linux") as space:
-        with space.entered():
-            nic = Tap(address=f"{LINUX}/24", ipv4=f"{OURS}/24", queues=queues)
-        with nic:
-            runtime = libos.Runtime(nic=nic, address=f"{OURS}/24")
-            service = app.setup(runtime, app.options(**options))
-            assert isinstance(service, RespService)
-            runtime.start()
-            try:
-                yield Served(space, service)
-            finally:
-                runtime.stop()
-                service.engine.check()
-                runtime.close()
-                service.close()
 
 
 @pytest.fixture(params=[1, 2], ids=["one kthread", "two kthreads"])

@@ -144,3 +144,15 @@ def test_connections_are_limited(engine: Engine) -> None:
         engine.client()
     kept.close()
     engine.client()
+
+
+@pytest.mark.parametrize("head", [b"POST / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: here\r\n", b"host: here\r\n"])
+@pytest.mark.parametrize("step", [1, 1000])
+def test_the_body_of_a_request_of_http_is_no_command(engine: Engine, head: bytes, step: int) -> None:
+    """A page could have a browser send one to any address that its user reaches."""
+    assert engine.client().call("SET", "kept", "x") == b"+OK\r\n"
+    browser, sent = engine.client(), head + b"\r\nFLUSHALL\r\n"
+    for at in range(0, len(sent), step):
+        assert b"+OK" not in browser.exchange(sent[at : at + step])
+    assert browser.ends == 2
+    assert engine.client().call("GET", "kept") == b"$1\r\nx\r\n"

@@ -39,3 +39,9 @@ def test_what_is_reported_is_never_less_than_what_was_injected(transport: str, m
     assert seen.measured.answered == seen.measured.sent > 0
     # A bucket of the histograms is a thousandth wide.
     assert all(r >= 0.999 * i for r, i in zip(seen.reported_us, seen.injected_us, strict=True))
+
+
+def test_the_rate_over_memory_is_that_of_the_tool():
+    point = load.over_memory((-1, -1), 2000, 0.1)
+    assert point.sent + point.dropped == pytest.approx(200, abs=2)
+    assert point.answered > 0

@@ -21,6 +21,8 @@ from corelane.runtime.errors import CorelaneError
         ("redis://localhost/3", "redis", "localhost", 6379, "/3"),
         ("http://a.example/x/y?z=1", "http", "a.example", 80, "/x/y?z=1"),
         ("http://a.example?z=1", "http", "a.example", 80, "/?z=1"),
+        ("https://a.example/x", "https", "a.example", 443, "/x"),
+        ("rediss://cache/3", "rediss", "cache", 6379, "/3"),
         ("udp://[::1]:9000", "udp", "::1", 9000, "/"),
         ("tcp://h:1", "tcp", "h", 1, "/"),
     ],
@@ -35,7 +37,6 @@ def test_targets(url: str, scheme: str, host: str, port: int, path: str):
     [
         ("localhost:11211", "does not begin with"),
         ("ftp://x", "does not begin with"),
-        ("https://x", "TLS is not spoken"),
         ("memcached://", "names no host"),
         ("udp://x", "names no port"),
         ("tcp://x:70000", "no URL"),
@@ -62,6 +63,8 @@ def test_greetings_and_passwords():
 def test_hosts_of_http():
     assert targets.parse("http://a.example/").authority == "a.example"
     assert targets.parse("http://a.example:81/").authority == "a.example:81"
+    assert targets.parse("https://a.example/").authority == "a.example"
+    assert targets.parse("https://a.example:80/").authority == "a.example:80"
     assert targets.parse("http://[::1]:81/").authority == "[::1]:81"
 
 
@@ -97,6 +100,20 @@ def test_facebooks_lengths_are_the_papers():
     assert 0.85 < sum(v <= 1000 for v in values) / len(values) < 0.99  # few are long, and hold most of the bytes
     assert set(workloads.find("usr").key_bytes) == {16, 21}
     assert set(workloads.find("usr").value_bytes) == {2}
+
+
+def test_the_lengths_of_sys_are_in_the_ranges_that_the_source_gives():
+    work = workloads.find("sys")
+    assert work.mix == {"get": 0.75, "set": 0.25}
+
+    def share(table: tuple[int, ...], low: int, high: int) -> float:
+        return sum(low <= n <= high for n in table) / len(table)
+
+    assert share(work.value_bytes, 1, 319) == pytest.approx(0.08, abs=0.002)
+    assert share(work.value_bytes, 320, 500) == pytest.approx(0.80, abs=0.002)
+    assert share(work.value_bytes, 501, 10_000) == pytest.approx(0.12, abs=0.002)
+    assert share(work.key_bytes, 16, 19) == pytest.approx(0.4 * 4 / 5, abs=0.002)
+    assert share(work.key_bytes, 16, 45) == 1
 
 
 def test_lengths():

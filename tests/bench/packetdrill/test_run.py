@@ -286,7 +286,18 @@ def test_verdicts(tmp_path: Path):
     ):
         verdict = judged(tmp_path, source)
         assert (verdict.status, verdict.needs) == ("unsupported", (needed,)), verdict
-    assert suite.judge(tmp_path / "none.pkt", lambda chosen: Told()).status == "unreadable"
+
+
+@pytest.mark.parametrize(
+    ("held", "why"),
+    [(None, "No such file or directory"), (b"// one\n// \xff\n", "line 2 is no UTF-8: it has the byte 0xff")],
+)
+def test_why_a_file_is_no_script_is_said_in_words(tmp_path: Path, held: bytes | None, why: str):
+    path = tmp_path / "none.pkt"
+    if held is not None:
+        path.write_bytes(held)
+    verdict = suite.judge(path, lambda chosen: Told())
+    assert (verdict.status, verdict.why) == ("unreadable", why)
 
 
 def test_the_command_says_the_worst(

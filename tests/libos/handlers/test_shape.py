@@ -13,7 +13,7 @@ import pytest
 
 from corelane import libos
 from corelane.libos.handlers.handlers import HandlerWarning
-from corelane.libos.handlers.shape import check_python
+from corelane.libos.handlers.shape import check_python, check_stream
 from corelane.runtime.errors import CorelaneError
 
 
@@ -185,3 +185,13 @@ def test_a_warning_points_at_the_line_in_the_user_s_file(tmp_path: Path, serve: 
             module.allocates.prepare()
     assert {w.category for w in seen} == {HandlerWarning}
     assert {(w.filename, w.lineno) for w in seen} == {(str(path), 10), (str(path), 16)}
+
+
+def test_a_stream_handler_that_returns_nothing_is_told_what_to_return() -> None:
+    """It has no way to be silent but to take what came: a lone 0 is no result of its."""
+
+    def nothing(data: Any) -> None:
+        len(data)
+
+    with pytest.raises(CorelaneError, match=r"\(return how many bytes it took, and the answer\)$"):
+        check_stream(nothing)

@@ -289,3 +289,70 @@ def test_compiled_code_accepts_and_connects(runtime: libos.Runtime) -> None:
         assert stream.read(timeout_s=10) == b""
     assert job.result(20) == 0
     assert link[3] == 1
+
+
+everything = np.zeros(5, np.uint64)
+
+
+def test_compiled_code_has_every_call_of_stream_sockets(runtime: libos.Runtime) -> None:
+    """Returns the number of the step that went wrong."""
+
+    def work(state):  # type: ignore[no-untyped-def]
+        wait = 20_000_000_000
+        lease, ends, events = np.zeros(4, np.uint64), np.zeros(2, np.uint64), np.zeros(2, np.uint64)
+        info, one, two = np.zeros(32, np.uint32), np.zeros(10, np.uint8), np.zeros(10, np.uint8)
+        listener = calls.tcp_listen(state[0], PORT, 4)
+        ours = calls.tcp_open(state[0], state[1], PORT, 0, 4711)
+        if listener < 0 or ours < 0 or calls.poll_add_tcp(state[2], ours, 8, 1, 5):
+            return 1
+        if calls.poll_wait(state[2], events, wait) != 1 or events[0] != 5 or events[1] != 8:
+            return 2
+        if calls.tcp_wait_open(ours, 0) or calls.tcp_error(ours) or calls.poll_remove_tcp(state[2], ours):
+            return 3
+        theirs = calls.tcp_accept(listener, wait)
+        if calls.tcp_ends(theirs, ends) or np.uint64(ends[1]) != np.uint64(state[1]) | np.uint64(4711 << 32):
+            return 4
+        if calls.tcp_set(theirs, 5, 1) or calls.tcp_get(theirs, 5) != 1 or calls.tcp_set(theirs, 99, 1) >= 0:
+            return 5
+        if calls.tcp_set_congestion(ours, "newreno") or calls.tcp_set_congestion(ours, "none") >= 0:
+            return 6
+        one[:] = 1
+        if calls.tcp_writev(ours, (one[:3], ends), wait) != 19:
+            return 7
+        while calls.tcp_peek(theirs, one, wait) < 10:
+            pass
+        if calls.tcp_readv(theirs, (one[:1], two[:4]), wait) != 5 or two[1] != 1 or two[2] != ends[0] & np.uint64(255):
+            return 8
+        left = 14
+        while left:
+            left -= calls.tcp_read(theirs, one, wait)
+        if calls.tcp_write_from(ours, state[3], 0, 1000, wait) != 1000:
+            return 9
+        while left < 1000:
+            n = calls.tcp_lease(theirs, lease, wait)
+            view = calls.lease_view(lease)
+            if n <= 0 or len(view) != n or view[0] != left & 255 or view[n - 1] != (left + n - 1) & 255:
+                return 10
+            left += n
+            if (
+                calls.lease_return(state[0], lease)
+                or len(calls.lease_view(lease))
+                or calls.lease_return(state[0], lease) >= 0
+            ):
+                return 11
+        if calls.tcp_wait_released(ours, -1, wait) or calls.tcp_released(ours) != 1000:
+            return 12
+        if calls.tcp_info(ours, info) or info[0] != 4 or calls.tcp_info(ours, info[:20]) != -22:
+            return 13
+        if calls.tcp_lease(theirs, lease[:3], 0) != -22 or calls.tcp_ends(theirs, ends[:1]) != -22:
+            return 14
+        if calls.tcp_shutdown(ours) or calls.tcp_read(theirs, one, wait) != 0:
+            return 15
+        if calls.tcp_close(theirs, wait) or calls.tcp_close(ours) or calls.tcp_close(listener):
+            return 16
+        return 0
+
+    page = bytes(i & 255 for i in range(1000))
+    with libos.Region(page) as region, runtime.open_poll() as poll:
+        everything[:] = [runtime.pointer, 0x0A000001, poll.address, region.address, 0]
+        assert runtime.batch(work, everything).result(20) == 0

@@ -84,8 +84,11 @@ def test_fuzz_with_own_mutator(c_program: Program, seed: int) -> None:
     assert c_program("tests/libos/net/c/fuzz_input.c", one_thread=True)(seed, 60_000) == "ok\n"
 
 
+@pytest.mark.soak(takes_s=40)
 def test_fuzz_with_libfuzzer(c_fuzzer: Program, seed: int) -> None:
-    c_fuzzer("tests/libos/net/c/fuzz_input.c", cflags=["-DFUZZ"])("-runs=20000", f"-seed={seed}", "-max_len=200")
+    c_fuzzer("tests/libos/net/c/fuzz_input.c", cflags=["-DFUZZ"])(
+        "-runs=2000000", f"-seed={seed}", "-max_len=200", "-max_total_time=30"
+    )
 
 
 @pytest.mark.soak(short=True, takes_s=4)

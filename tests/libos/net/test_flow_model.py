@@ -23,10 +23,10 @@ FLAGS = ("-O1", "-g0", "-Wno-unused-function", "-ftrivial-auto-var-init=zero")  
 SCENARIOS = {
     "bursts": False,
     "longer_bursts": False,
-    "two_flows": False,
+    "two_flows": True,
     "two_queues": True,
     "three_kthreads": True,
-    "steered": False,
+    "steered": True,
     "steered_in_bursts": False,
     "steered_on": False,
     "woken": False,

@@ -81,8 +81,18 @@ def test_code_stub_and_table_agree(module: ModuleType, name: str) -> None:
     assert (BLOCKS in text) == (blocks == "yes")
 
 
-def values(kind: str) -> Any:
-    return {"_Int": np.uint64(0), "_Bytes": np.zeros(16, np.uint8), "_Words": np.zeros(4, np.uint64)}[kind]
+def type_of(kind: str) -> Any:
+    """numba's, of what a stub says."""
+    if kind == "_Name":
+        return numba.types.literal("cubic")
+    value = {
+        "_Int": np.uint64(0),
+        "_Bytes": np.zeros(16, np.uint8),
+        "_Words": np.zeros(4, np.uint64),
+        "_Numbers": np.zeros(32, np.uint32),
+        "_Views": (np.zeros(16, np.uint8), np.zeros(4, np.uint64)),
+    }[kind]
+    return numba.typeof(value)
 
 
 @pytest.mark.parametrize(("module", "name"), [(m, n) for m in (calls, atomics) for n in m.__all__])
@@ -93,7 +103,7 @@ def test_what_the_stub_says_compiles_and_returns_that(module: ModuleType, name: 
     scope = {"called": getattr(module, name)}
     exec(f"def use({', '.join(given)}):\n    return called({', '.join(given)})", scope)
     compiled = numba.njit(scope["use"])
-    compiled.compile(tuple(numba.typeof(values(k)) for k in kinds))
+    compiled.compile(tuple(type_of(kind) for kind in kinds))
     (overload,) = compiled.overloads.values()
     returned = overload.signature.return_type
     assert stub.returns
@@ -102,6 +112,8 @@ def test_what_the_stub_says_compiles_and_returns_that(module: ModuleType, name: 
         assert returned == numba.types.none
     elif said == "bool":
         assert returned == numba.types.boolean
+    elif said == "_Bytes":
+        assert isinstance(returned, numba.types.Array)
     else:
         assert isinstance(returned, numba.types.Integer)
 

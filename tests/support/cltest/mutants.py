@@ -23,6 +23,7 @@ class Mutant:
     """A fault: `old`, which is there once, becomes `new`: statements if old ends with ';', else an expression.
 
     macro: of the source that it is in. scenario: of the model, in which it shows, with `options`. soak: it takes long.
+    also: what else of that source changes with it, old and new.
     """
 
     macro: str
@@ -31,12 +32,18 @@ class Mutant:
     scenario: str
     options: str = ""
     soak: bool = False
+    also: tuple[tuple[str, str], ...] = ()
 
-    def text(self, variable: str, number: int) -> str:
-        """Both, of which the variable chooses."""
-        if self.old.endswith(";"):
-            return f"{{ if ({variable} == {number}) {{ {self.new} }} else {{ {self.old} }} }}"
-        return f"({variable} == {number} ? ({self.new}) : ({self.old}))"
+    def put_into(self, text: str, variable: str, number: int) -> str:
+        """The source with both, of which the variable chooses."""
+        for old, new in ((self.old, self.new), *self.also):
+            assert text.count(old) == 1, f"the code of {old!r} has changed: mend the mutant"
+            if old.endswith(";"):
+                both = f"{{ if ({variable} == {number}) {{ {new} }} else {{ {old} }} }}"
+            else:
+                both = f"({variable} == {number} ? ({new}) : ({old}))"
+            text = text.replace(old, both)
+        return text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,10 +83,9 @@ class Model:
 
     def _write(self, copy: Path, macro: str, source: Path) -> Path:
         text = source.read_text()
-        for number, (what, mutant) in enumerate(self.mutants.items(), 1):
+        for number, mutant in enumerate(self.mutants.values(), 1):
             if mutant.macro == macro:
-                assert text.count(mutant.old) == 1, f"the code of {what!r} has changed: mend the mutant"
-                text = text.replace(mutant.old, mutant.text(self.variable, number))
+                text = mutant.put_into(text, self.variable, number)
         if not copy.exists() or copy.read_text() != text:
             new = copy.with_suffix(f".{os.getpid()}")
             new.write_text(text)

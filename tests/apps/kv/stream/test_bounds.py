@@ -9,14 +9,9 @@ import threading
 import kvbinary as kb
 import pytest
 from cltest import soak, wait_until
-from kvserver import KvServer, kv_server
+from kvserver import KvServer, kv_server, lines
 
 pytestmark = pytest.mark.root
-
-
-def lines(answer: bytes) -> dict[str, str]:
-    """Statistics by name."""
-    return dict(line.split(" ", 2)[1:] for line in answer.decode().splitlines() if line.startswith("STAT"))
 
 
 @pytest.mark.soak(short=True, takes_s=20)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import resource
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -105,3 +108,35 @@ def test_a_path_in_use_is_refused_and_one_that_was_left_is_taken(serve: Serve, p
     left.close()
     with serve(), client(path) as link:
         assert link.ask(b"mn\r\n") == b"MN\r\n"
+
+
+def test_out_of_descriptors_the_listener_pauses_and_others_are_served(serve: Serve, path: str) -> None:
+    """Who wants in waits, without the thread spinning beside him, and is served once there is a descriptor."""
+
+    def told(one: KvClient) -> dict[str, str]:
+        lines = one.ask(b"stats\r\n", b"END\r\n").decode().splitlines()
+        return dict(line.split(" ", 2)[1:] for line in lines if line.startswith("STAT"))
+
+    with serve() as service, client(path) as inside:
+        assert inside.ask(b"get a\r\n") == b"END\r\n"
+        waiting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        waiting.settimeout(30.0)
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        held: list[int] = []
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 256), hard))
+            with contextlib.suppress(OSError):
+                while True:
+                    held.append(os.dup(waiting.fileno()))
+            waiting.connect(path)
+            wait_until(lambda: service.stats()["conn_pauses"] >= 1, 20.0, "the listener to pause")
+            stats = told(inside)
+            assert stats["accepting_conns"] == "0"
+            assert int(stats["listen_disabled_num"]) < 100, "each try waits for a while"
+        finally:
+            for fd in held:
+                os.close(fd)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        with KvClient(waiting) as late:
+            assert late.ask(b"get a\r\n") == b"END\r\n"
+        assert told(inside)["accepting_conns"] == "1"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from cltest import soak
 
 Make = Callable[..., Callable[..., str]]
 PROGRAM = "tests/apps/raft/node/c/fuzz_frames.c"
@@ -22,10 +21,10 @@ def test_mutated_frames(c_program: Make, seed: int) -> None:
     assert int(said.split()[2]) > 1000, said  # what is behind the checks was reached
 
 
-@pytest.mark.soak(short=True, takes_s=20)
+@pytest.mark.soak(takes_s=30)
 def test_fuzz_frames(c_fuzzer: Make) -> None:
     run = c_fuzzer(PROGRAM, cflags=["-DFUZZER"])
-    run(f"-runs={soak.examples(1000, 20_000)}", "-seed=1", "-max_len=1200", "-max_total_time=40")
+    run(f"-runs={20_000}", "-seed=1", "-max_len=1200", "-max_total_time=40")
 
 
 def test_mutated_datagrams(c_program: Make, seed: int) -> None:
@@ -34,7 +33,7 @@ def test_mutated_datagrams(c_program: Make, seed: int) -> None:
     assert int(said.split()[2]) > 100, said  # with right numbers it went on: what is behind the checks was reached
 
 
-@pytest.mark.soak(short=True, takes_s=2)
+@pytest.mark.soak(takes_s=10)
 def test_fuzz_datagrams(c_fuzzer: Make) -> None:
     run = c_fuzzer(CHANNEL, CHANNEL_SOURCES, cflags=["-DFUZZER"])
-    run(f"-runs={soak.examples(4000, 20_000)}", "-seed=1", "-max_len=700", "-max_total_time=40")
+    run(f"-runs={20_000}", "-seed=1", "-max_len=700", "-max_total_time=40")

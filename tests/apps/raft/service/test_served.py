@@ -282,4 +282,5 @@ def test_without_a_leader_a_read_is_to_be_asked_again_and_a_command_may_be_done(
         assert client.memcached(b"get a\r\n") == b"SERVER_ERROR no leader, or it changed: ask again\r\n"
         may_be = b"SERVER_ERROR no leader, or it changed: it may have been done or not\r\n"
         assert client.memcached(b"delete a\r\n") == may_be
-        assert client.memcached(b"get a\r\nget b\r\n") == may_be  # it goes through the log
+        assert client.memcached(b"get a\r\nincr b 1\r\n") == may_be  # it goes through the log
+        assert client.memcached(b"get a\r\nget b\r\n") == client.memcached(b"get a\r\n"), "they are a query"

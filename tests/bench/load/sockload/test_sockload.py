@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import resource
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -135,16 +137,6 @@ def test_what_was_never_sent_is_infinite():
     assert result.latency.percentile(99) == float("inf")
 
 
-def test_depth_lets_requests_share_a_connection():
-    with Reference(udp=False) as server:
-        kept_ns = 20_000_000
-        counts = run(
-            server.port, 1000, 0.1, connections=1, depth=64, hold_ns=(kept_ns,), arrivals="uniform", drain_s=5.0
-        ).counts
-    assert counts["answered"] == counts["offered"]
-    assert counts["last_ns"] < counts["answered"] * kept_ns  # what one after the other would take at least
-
-
 def test_a_closed_loop_keeps_its_window():
     with Reference(udp=False) as server, SockLoad(asked(server.port, connections=8)) as load:
         load.connect()
@@ -184,10 +176,11 @@ def test_sleeping_clients_measure_too(reference: Reference):
     assert result.counts["answered"] == result.counts["offered"]
 
 
+@pytest.mark.parametrize("over", [0, 1], ids=["sockets", "dataplane"])
 @pytest.mark.parametrize(("udp", "fresh"), [(0, 0), (1, 0), (0, 1)], ids=["tcp", "udp", "fresh"])
-def test_runs_aborts_and_ends_balance(c_program: Callable[..., Callable[..., str]], udp: int, fresh: int):
+def test_runs_aborts_and_ends_balance(c_program: Callable[..., Callable[..., str]], udp: int, fresh: int, over: int):
     run = c_program("tests/bench/load/sockload/c/loaded.c")
-    assert "balanced" in run(udp, fresh, 2000 if not fresh else 500)
+    assert "balanced" in run(udp, fresh, 2000 if not fresh else 500, over)
 
 
 # Servers that fail.
@@ -232,6 +225,21 @@ def echo_some(some: int) -> Callable[[socket.socket, int], None]:
         peer.recv(64, socket.MSG_WAITALL)
 
     return serve
+
+
+def answer_by_eights(peer: socket.socket, number: int) -> None:
+    """Answers requests of 64 bytes once eight of them are there."""
+    while got := peer.recv(8 * 64, socket.MSG_WAITALL):
+        peer.sendall(got)
+
+
+@pytest.mark.parametrize(("depth", "answered"), [(8, 64), (7, 0)])
+def test_as_many_requests_share_a_connection_as_may(depth: int, answered: int):
+    with misbehaving(answer_by_eights) as port:
+        given = [1000 * k for k in range(64)]
+        counts = run(port, connections=1, depth=depth, replay_ns=given, drain_s=20.0 if answered else 0.05).counts
+    assert counts["answered"] == answered
+    assert counts["sent"] == max(answered, depth)
 
 
 def test_connections_that_end_are_opened_again():
@@ -289,6 +297,111 @@ def test_halves_of_answers_come_together():
     with misbehaving(serve) as port:
         result = run(port, 500, 0.1)
     assert result.counts["answered"] == result.counts["offered"]
+
+
+def test_a_server_that_dies_in_the_middle():
+    """Its listener and its connections are closed once it has answered so many."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    answered = 20
+
+    def serve() -> None:
+        peer, _ = listener.accept()
+        with peer, listener:
+            for _ in range(answered):
+                peer.sendall(peer.recv(64, socket.MSG_WAITALL))
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    result = run(listener.getsockname()[1], 1000, 0.2, connections=1, drain_s=0.05)
+    thread.join(10)
+    c = result.counts
+    assert c["answered"] == answered
+    assert c["offered"] == answered + result.latency.infinite
+    assert c["refused"] > 0  # nobody listens there any more
+    assert c["dropped"] > 0
+
+
+def connect_again_and_again(load: SockLoad) -> None:
+    """Until it is seen that connections end: one that was opened counts as open until its end has come."""
+    for _ in range(1000):
+        load.connect()
+
+
+def test_a_server_that_ends_connections_at_once_is_told_of():
+    why = r"of 16 connections are open, the next one failed: the server ended a connection as soon as it was open"
+    with (
+        misbehaving(lambda peer, number: None) as port,
+        SockLoad(asked(port, connections=16)) as load,
+        pytest.raises(CorelaneError, match=why),
+    ):
+        connect_again_and_again(load)
+
+
+def test_a_server_that_is_slow_to_accept_loses_nothing():
+    """The backlog holds who waits. It accepts once the first has waited for its answer."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+    threads: list[threading.Thread] = []
+
+    def echo(peer: socket.socket) -> None:
+        with peer:
+            while got := peer.recv(64, socket.MSG_WAITALL):
+                peer.sendall(got)
+
+    def serve(begin: threading.Event) -> None:
+        begin.wait(20)
+        for _ in range(8):
+            peer, _address = listener.accept()
+            threads.append(threading.Thread(target=echo, args=(peer,)))
+            threads[-1].start()
+
+    begin = threading.Event()
+    threads.append(threading.Thread(target=serve, args=(begin,)))
+    threads[0].start()
+
+    def tick(seconds: float, sent: int, answered: int) -> None:
+        if sent == 8:  # on each connection one
+            begin.set()
+
+    with listener, SockLoad(asked(listener.getsockname()[1], connections=8, drain_s=20.0)) as load:
+        load.connect()
+        counts = load.run(1000, 0.1, tick=tick).counts
+    for thread in threads:
+        thread.join(10)
+    assert counts["answered"] == counts["offered"] > 0
+    assert counts["held"] > 0
+
+
+def test_more_connections_than_open_files_are_told_of():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with misbehaving(answer_by_eights) as port:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40, hard))
+        try:
+            with (
+                SockLoad(asked(port, connections=100)) as load,
+                pytest.raises(CorelaneError, match=r"of 100 connections are open.*Too many open files.*ulimit -n"),
+            ):
+                load.connect()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_an_address_of_ipv6_is_loaded():
+    try:
+        listener = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError as error:
+        pytest.skip(f"this machine has no IPv6: {error}")
+
+    def serve() -> None:
+        peer, _ = listener.accept()
+        with peer, listener:
+            while got := peer.recv(64, socket.MSG_WAITALL):
+                peer.sendall(got)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    counts = run(listener.getsockname()[1], address="::1", connections=1, drain_s=20.0).counts
+    thread.join(10)
+    assert counts["answered"] == counts["offered"] > 0
 
 
 def test_nobody_listens():

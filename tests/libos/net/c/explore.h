@@ -5,6 +5,8 @@
  * the memory regions that the model names (ex_region) and the stacks hold is the state. A state is a number for each stack
  * and one for the regions, so that what was seen before is stored once.
  *
+ * A model that defines EX_SHARES_STACKS has threads that write to each other's stacks.
+ *
  * For code whose shared words are guarded by locks, or read without one as a hint only. What is to hold with store buffers
  * is explored by tests/iokernel/cores/c/interleave.h. */
 #ifndef TESTS_LIBOS_EXPLORE_H
@@ -60,6 +62,11 @@ static inline void cl_spin_unlock_if(struct cl_spin *l, bool shared)
 #include <string.h>
 
 #define EX_THREADS 3
+#ifdef EX_SHARES_STACKS
+#define EX_ALL_STACKS 1
+#else
+#define EX_ALL_STACKS 0
+#endif
 #define EX_STACK (32 << 10)
 #define EX_REGIONS 48
 #define EX_PARTS (EX_THREADS + 1) /* the last are the regions */
@@ -251,8 +258,9 @@ static void ex_follow(uint32_t from, const uint32_t before[EX_PARTS], unsigned m
 {
     struct ex_state new = {.parent = from, .label = (uint16_t)(moved << 8 | choice)};
     memcpy(new.part, before, sizeof new.part);
-    if (moved < ex.n_threads)
-        new.part[moved] = ex_capture_thread(moved);
+    for (unsigned t = 0; t < ex.n_threads; t++)
+        if (t == moved || EX_ALL_STACKS)
+            new.part[t] = ex_capture_thread(t);
     new.part[EX_THREADS] = ex_capture_regions();
     uint32_t to = ex_state(&new);
     if (ex.failed)

@@ -278,7 +278,7 @@ static void kthread(void)
         else if (what == n && now.ready[self].first && kept())
             run_kept(q);
         else if (what == n && now.ready[self].first)
-            run_flow(&fixed.nif, &q, &req, &(struct pace){0, 0}, &(unsigned){1});
+            run_flow(&fixed.nif, &q, &req, &(struct cl_pace){0, 0}, &(unsigned){1});
         else if (what == n + 1 && fixed.s->sleep && next_of(self))
             cl_netif_ready(&fixed.nif, self);
         else if (what == n + 1 && kept() && now.asked < WAKES)

@@ -103,6 +103,31 @@ static void level_and_edge(void)
     CHECK_EQ(cl_poll_delete(set), 0);
 }
 
+static uint32_t others_ran;
+
+static void run_once(void *arg)
+{
+    (void)arg;
+    cl_store_release(&others_ran, 1);
+}
+
+/* Who waits for what is ready for ever, and never sleeps, still lets others run. */
+static void ready_for_ever(void)
+{
+    struct cl_udp_socket *s;
+    struct cl_poll *set;
+    struct cl_poll_event e;
+    CHECK_EQ(cl_udp_open(rt_a, 0, 8, &s), 0);
+    settle(s, s);
+    CHECK_EQ(cl_poll_new(rt_a, &set), 0);
+    CHECK_EQ(cl_poll_add(set, s, CL_POLL_LEVEL, 1), 0);
+    CHECK_EQ(cl_uthread_spawn(run_once, NULL, NULL), 0);
+    while (!cl_load_acquire(&others_ran))
+        CHECK_EQ(cl_poll_wait(set, &e, 1, WAIT), 1);
+    CHECK_EQ(cl_udp_close(s), 0);
+    CHECK_EQ(cl_poll_delete(set), 0);
+}
+
 /* Reads what is ready and answers it, until the socket that ends it is told of. */
 static void server(void *arg)
 {
@@ -202,6 +227,7 @@ static void root(void *arg)
     (void)arg;
     level_and_edge();
     where_nothing_may_block();
+    ready_for_ever();
     CHECK_EQ(cl_poll_new(rt_a, &shared), 0);
     for (unsigned i = 0; i < SOCKETS; i++) {
         bool edge = i % 2 && i != SOCKETS - 1;

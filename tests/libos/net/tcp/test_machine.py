@@ -13,9 +13,11 @@ from cltest import soak
 from cltest.cbuild import ROOT
 
 Program = Callable[..., Callable[..., str]]
-SCENARIOS = "tests/libos/net/tcp/c/scenarios.c"
+SCENARIOS = ("tests/libos/net/tcp/c/scenarios.c", "tests/libos/net/tcp/c/scenarios_data.c")
 TRANSFER = "tests/libos/net/tcp/c/transfer.c"
-CASES = re.findall(r"CASE\((\w+)\),", (ROOT / SCENARIOS).read_text())
+CASES = [
+    (program, case) for program in SCENARIOS for case in re.findall(r"    CASE\((\w+)\),", (ROOT / program).read_text())
+]
 # Bytes at most; loss, doubles and overtaking in 1/1000; delay in us; chunks of each host.
 NETWORKS = {
     "good": (200_000, 0, 0, 0, 1000, 1000),
@@ -27,9 +29,9 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_case(c_program: Program, case: str) -> None:
-    assert c_program(SCENARIOS, one_thread=True)(case) == "ok\n"
+@pytest.mark.parametrize(("program", "case"), CASES)
+def test_case(c_program: Program, program: str, case: str) -> None:
+    assert c_program(program, one_thread=True)(case) == "ok\n"
 
 
 @pytest.mark.soak(short=True, takes_s=1)
@@ -87,7 +89,10 @@ def test_whatever_happens_all_ends_and_no_byte_is_wrong(c_program: Program, what
     assert int(states.split()[0]) > 1000
 
 
-RUNTIME = {"flows", "sockets", "visits", "accept", "stream", "sockopt", "serve", "bursts"}  # what makes it a runtime's
+RUNTIME = {  # what makes it a runtime's
+    *("net", "flows", "turns", "arrive", "frames", "open"),
+    *("sockets", "visits", "accept", "stream", "sockopt", "serve", "bursts"),
+}
 BYTES = ("icmp.h", "segment.h", "runtime/net.h")
 
 

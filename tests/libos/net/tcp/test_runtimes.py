@@ -58,3 +58,9 @@ def test_dctcp_keeps_the_queue_short(c_program: Program, seed: int) -> None:
 def test_answers_that_come_together_leave_by_one_system_call(c_program: Program) -> None:
     """Each connection's turn is a request: that all of a burst take long together does not make one slow."""
     assert c_program("tests/libos/net/tcp/c/doorbells.c", one_thread=True)() == "ok\n"
+
+
+@pytest.mark.parametrize("kthreads", [1, 2])
+def test_data_of_a_burst_is_seen_ahead(c_program: Program, kthreads: int) -> None:
+    """By the listener's user, before it comes to the connections, so that their cache misses can overlap."""
+    assert c_program("tests/libos/net/tcp/c/ahead.c", one_thread=True)(kthreads) == "ok\n"

@@ -139,8 +139,8 @@ def test_fuzz_with_own_mutator(c_program: Program, seed: int) -> None:
     assert c_program(f"{C}/fuzz_log.c", one_thread=True)(seed, 1_000 if SANITIZED else 10_000) == "ok\n"
 
 
-@pytest.mark.soak(short=True, takes_s=8)
+@pytest.mark.soak(takes_s=15)
 def test_fuzz_with_libfuzzer(c_fuzzer: Program, seed: int) -> None:
-    runs = soak.examples(400, 3000)
+    runs = 3000
     out = c_fuzzer(f"{C}/fuzz_log.c", cflags=["-DFUZZ"])(f"-runs={runs}", f"-seed={seed}", "-max_len=300")
     assert f"Done {runs} runs" in out  # and whatever the program checks ends it with an error

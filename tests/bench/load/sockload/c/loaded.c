@@ -1,13 +1,19 @@
-/* Two threads of load against the reference server, over UDP and TCP: several runs on the same connections, one of them
+/* Load against the reference server by two threads, or over corelane's own stack against an echo at the other end of a
+ * memory link by one; over UDP and TCP: several runs on the same connections, one of them
  * aborted, progress read all the while, connections made anew for each request, and an end in the middle of a run. What
  * is offered, sent and answered must balance.
- * Usage: loaded UDP(0|1) FRESH(0|1) RATE */
+ * Usage: loaded UDP(0|1) FRESH(0|1) RATE OVER(0|1) */
 #include "bench/load/reference/reference.h"
 #include "bench/load/sockload/sockload.h"
 
+#include <corelane/drivers/memory.h>
+#include <corelane/libos/libos.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#define PORT 9000
 
 static char err[256];
 
@@ -44,21 +50,64 @@ static void settle(struct cl_sockload *s, bool whole)
     CHECK(!whole || n == c.sent);
 }
 
+static int64_t echo_datagram(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg)
+{
+    (void)arg;
+    CHECK(len <= room);
+    memcpy(reply, request, (size_t)len);
+    return len;
+}
+
+static int64_t echo_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg)
+{
+    (void)arg;
+    return cl_tcp_write(c, data, len);
+}
+
+static void echo_eof(struct cl_tcp_conn *c, void *arg)
+{
+    (void)arg;
+    cl_tcp_close(c);
+}
+
+static const struct cl_tcp_events echo = {.data = echo_data, .eof = echo_eof};
+
+/* ends[0]: the load's, 10.0.0.1; ends[1]: the server's, 10.0.0.2. */
+static void join(struct cl_nic **ends, struct cl_runtime **runtimes)
+{
+    struct cl_memory_config link = {.ipv4 = {0x0a000001, 0x0a000002}, .ipv4_prefix = 24};
+    CHECK(!cl_memory_link_new(&link, ends, err));
+    for (unsigned i = 0; i < 2; i++) {
+        struct cl_runtime_config config = {.nic = ends[i], .poll = CL_SCHED_ADAPTIVE, .poll_set = 1};
+        CHECK(!cl_runtime_new(&config, &runtimes[i], err));
+    }
+    CHECK(!cl_runtime_bind_udp(runtimes[1], PORT, echo_datagram, NULL));
+    CHECK(!cl_runtime_listen_tcp(runtimes[1], PORT, 64, &echo, NULL));
+    for (unsigned i = 0; i < 2; i++)
+        CHECK(!cl_runtime_start(runtimes[i], err));
+}
+
 int main(int argc, char **argv)
 {
-    struct cl_reference *server;
+    struct cl_reference *server = NULL;
     struct cl_sockload *s;
-    uint32_t udp = argc > 1 && atoi(argv[1]), fresh = argc > 2 && atoi(argv[2]);
+    struct cl_nic *ends[2];
+    struct cl_runtime *runtimes[2] = {NULL, NULL};
+    uint32_t over = argc > 4 && atoi(argv[4]), udp = argc > 1 && atoi(argv[1]), fresh = argc > 2 && atoi(argv[2]);
     double rate = argc > 3 ? atof(argv[3]) : 2000;
     uint16_t key_bytes = 17;
     uint32_t value_bytes = 64;
     uint64_t hold_ns[2] = {0, 500000};
-    CHECK(!cl_reference_start(udp, 0, -1, &server, err));
+    if (over)
+        join(ends, runtimes);
+    else
+        CHECK(!cl_reference_start(udp, 0, -1, &server, err));
     struct cl_sockload_config config = {
         .transport = udp,
-        .address = "127.0.0.1",
-        .port = cl_reference_port(server),
-        .threads = 2,
+        .runtime = runtimes[0],
+        .address = over ? "10.0.0.2" : "127.0.0.1",
+        .port = over ? PORT : cl_reference_port(server),
+        .threads = over ? 1 : 2,
         .connections = 16,
         .spin = 1,
         .fresh = fresh,
@@ -84,7 +133,12 @@ int main(int argc, char **argv)
     CHECK(!cl_sockload_run(s, rate, 0, 10000000000, 0, err));
     watch(s, 20);
     cl_sockload_delete(s);
-    cl_reference_stop(server);
+    for (unsigned i = 0; over && i < 2; i++)
+        cl_runtime_delete(runtimes[i]);
+    for (unsigned i = 0; over && i < 2; i++)
+        cl_nic_close(ends[i]);
+    if (server)
+        cl_reference_stop(server);
     printf("balanced\n");
     return 0;
 }

@@ -170,6 +170,30 @@ static void sockstress(void)
     CHECK_EQ(held(), 0);
 }
 
+/* Connections that the runtime has closed, and whose peer never lets the rest leave: windows that open and shut again,
+ * none worth a segment. They are no progress, and put nothing off. */
+static void toggled_windows(void)
+{
+    struct bad b[100];
+    unsigned n = sizeof b / sizeof *b;
+    for (unsigned i = 0; i < n; i++) {
+        b[i] = open_bad(i, 1000);
+        struct cl_tcp_segment s = {.seq = b[i].seq, .ack = b[i].ack, .flags = CL_TCPF_ACK | CL_TCPF_FIN};
+        say(b[i].ip, b[i].port, s, bytes, 1000);
+        b[i].seq += 1001;
+    }
+    run_for(SECOND);
+    CHECK_EQ(alive(), n + 1);
+    for (unsigned step = 0; step < 2000 && alive() > 1; step++) {
+        for (unsigned i = 0; i < n; i++)
+            send_bad(&b[i], 0, NULL, 0, step % 2 ? 0 : 400);
+        rest_for(100 * MS);
+    }
+    CHECK_EQ(alive(), 1);
+    CHECK_EQ(held(), 0);
+    goes_on();
+}
+
 /* As many bytes as fit into the memory of all connections: who reads nothing leaves some to the others. */
 static void memory_is_shared(void)
 {
@@ -348,9 +372,10 @@ static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
-    CASE(blind_reset),  CASE(blind_syn),       CASE(blind_data),       CASE(blind_icmp),    CASE(syn_flood),
-    CASE(ack_flood),    CASE(sockstress),      CASE(memory_is_shared), CASE(slow_reader),   CASE(tiny_segments),
-    CASE(tiny_windows), CASE(optimistic_acks), CASE(overlapping_data), CASE(out_of_window), CASE(port_exhaustion),
+    CASE(blind_reset),      CASE(blind_syn),        CASE(blind_data),    CASE(blind_icmp),
+    CASE(syn_flood),        CASE(ack_flood),        CASE(sockstress),    CASE(toggled_windows),
+    CASE(memory_is_shared), CASE(slow_reader),      CASE(tiny_segments), CASE(tiny_windows),
+    CASE(optimistic_acks),  CASE(overlapping_data), CASE(out_of_window), CASE(port_exhaustion),
 };
 
 int main(int argc, char **argv)

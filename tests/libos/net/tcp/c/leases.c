@@ -303,6 +303,38 @@ static void event_form(struct echo *e)
     CHECK_EQ(cl_stream_close(s, WAIT), 0);
 }
 
+/* Poll sets tell of it, for each of two forms as they do. */
+static void poll_sets_tell_of_what_is_released(uint32_t how)
+{
+    struct two t = two_ends();
+    struct cl_poll *set;
+    struct cl_poll_event e;
+    char data[4096];
+    CHECK_EQ(cl_poll_new(rt_a, &set), 0);
+    CHECK_EQ(cl_poll_add_stream(set, t.ours, 32, how, 1), -EINVAL);
+    CHECK_EQ(cl_poll_add_stream(set, t.ours, CL_POLL_RELEASED, how, 1), 0);
+    CHECK_EQ(cl_poll_wait(set, &e, 1, 0), 0);
+    for (int64_t sum = 0, told = 0; sum < 10 * (int64_t)sizeof data;) {
+        CHECK_EQ(cl_stream_write_from(t.ours, region, sum, sizeof data, WAIT), sizeof data);
+        sum += sizeof data;
+        for (int64_t got = 0, n; got < (int64_t)sizeof data; got += n) {
+            n = cl_stream_read(t.theirs, data, sizeof data, WAIT);
+            CHECK(n > 0);
+        }
+        while (told < sum) {
+            CHECK_EQ(cl_poll_wait(set, &e, 1, WAIT), 1);
+            CHECK_EQ(e.ready, CL_POLL_RELEASED);
+            told = cl_stream_released(t.ours);
+        }
+        CHECK_EQ(told, sum);
+    }
+    CHECK_EQ(cl_poll_wait(set, &e, 1, 0), 0);
+    CHECK_EQ(cl_poll_remove_stream(set, t.ours), 0);
+    CHECK_EQ(cl_poll_delete(set), 0);
+    CHECK_EQ(cl_stream_released(listener), -EBADF);
+    close_two(t);
+}
+
 static struct echo echo;
 static struct two last;
 static struct cl_lease last_lease;
@@ -315,6 +347,8 @@ static void root(void *arg)
     leases_that_do_not_come_back_are_bounded();
     a_peer_cannot_keep_the_nics_buffers();
     what_is_lent_comes_back_however_it_ends();
+    poll_sets_tell_of_what_is_released(CL_POLL_LEVEL);
+    poll_sets_tell_of_what_is_released(CL_POLL_EDGE);
     event_form(&echo);
     last = two_ends();
     CHECK(cl_stream_write_from(last.ours, region, 0, BYTES, 20 * MS) > 0);

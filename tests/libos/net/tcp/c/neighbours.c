@@ -1,4 +1,4 @@
-/* Connections of a neighbour whose MAC address is not known yet (libos/net/tcp/flows.c, emit; libos/net/arp.h). Prints
+/* Connections of a neighbour whose MAC address is not known yet (libos/net/tcp/frames.c; libos/net/arp.h). Prints
  * "ok". */
 #include "libos/net/arp.h"
 #include "wire.h"

@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from importlib import machinery
 from pathlib import Path
+from types import ModuleType
+
+from .errors import CorelaneError
 
 _LOADERS = (  # Python's own order begins with extension modules, and shout.so, a handler in C, is none
     (machinery.SourceFileLoader, machinery.SOURCE_SUFFIXES),
     (machinery.SourcelessFileLoader, machinery.BYTECODE_SUFFIXES),
     (machinery.ExtensionFileLoader, machinery.EXTENSION_SUFFIXES),
 )
+
+
+def user_module(what: str, name: str) -> ModuleType:
+    """Import a user's module, that of the current folder first. Raises CorelaneError, that `what` cannot be done, for
+    whatever the module raises."""
+    come_first()
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise CorelaneError(what, str(error), why_not(name, error)) from error
+    except Exception as error:
+        raise CorelaneError(what, f"importing {name} failed: {type(error).__name__}: {error}") from error
 
 
 def come_first() -> None:

@@ -1,0 +1,176 @@
+"""corelane run --posix PROGRAM: a stock, dynamically linked Linux program with its TCP sockets on the dataplane.
+
+The program replaces this process. A library is preloaded into it (libos/posix), and told by CORELANE_POSIX what its
+runtime stands on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import NoReturn
+
+from ..runtime.elf import dynamic_symbols
+from ..runtime.errors import CorelaneError
+from ..runtime.paths import default_socket
+from . import values
+from .config import library
+from .usage import WrongUsage
+
+ENDS_AT_ONCE = True
+LIBRARY = "libcorelane-posix.so"
+_NOT_ON_OURS = {
+    "recvmmsg": "use recvmsg",
+    "sendmmsg": "use sendmsg",
+    "splice": "use read and write",
+    "io_uring_queue_init": "have it use epoll",
+    "io_uring_setup": "have it use epoll",
+}
+"""Calls that are refused on sockets of the dataplane, and what to do."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    place = parser.add_mutually_exclusive_group()
+    place.add_argument(
+        "--nic",
+        metavar="tap:NAME[,host=ADDRESS/N]",
+        help="embedded: a tap interface, on which Linux has ADDRESS; needs --address",
+    )
+    place.add_argument("--socket", type=values.socket, metavar="PATH", help="attach to the iokernel there (default)")
+    parser.add_argument(
+        "--name", type=values.app_name, help="attached: the application's name (default: the program's)"
+    )
+    parser.add_argument(
+        "--address", type=values.interface, metavar="A.B.C.D/N", help="embedded: the program's IPv4 address"
+    )
+    parser.add_argument("--gateway", type=values.interface, metavar="A.B.C.D", help="embedded: next hop beyond that")
+    parser.add_argument(
+        "--kthreads",
+        type=values.kthreads,
+        default=1,
+        metavar="N",
+        help="as many as threads of it wait for connections (default 1)",
+    )
+    parser.add_argument(
+        "--poll", choices=("adaptive", "block"), default="adaptive", help="what a kthread without work does"
+    )
+    parser.add_argument(
+        "--listen", type=_ports, metavar="P,Q", help="ports of listeners that are on the dataplane (default: all)"
+    )
+    parser.add_argument("--check", action="store_true", help="say what will not work, and do not start it")
+    parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM ...", help="it and its arguments")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Become the program, or with --check print what is known of it: 0, or 1 if it cannot run."""
+    words = options.program[1:] if options.program[:1] == ["--"] else options.program
+    if not words:
+        raise WrongUsage("corelane run --posix", "no program is given", "corelane run --posix [OPTIONS] PROGRAM ...")
+    found = shutil.which(words[0])
+    if found is None:
+        raise CorelaneError(f"run {words[0]}", "there is no such program", "install it, or give its path")
+    path = Path(found)
+    if options.check:
+        return _check(path)
+    return _become(path, words, options)
+
+
+def _become(path: Path, words: list[str], options: argparse.Namespace) -> NoReturn:
+    """Replace this process by the program. CorelaneError with the reason if it cannot be run."""
+    reason = _why_not(path)
+    if reason is not None:
+        raise CorelaneError(f"run {path}", reason)
+    environment = dict(os.environ)
+    environment["CORELANE_POSIX"] = configuration(options, path.name)
+    environment["LD_PRELOAD"] = ":".join(filter(None, [str(_library()), os.environ.get("LD_PRELOAD")]))
+    os.execve(path, words, environment)
+
+
+def _ports(text: str) -> str:
+    return ":".join(str(values.port(word)) for word in text.split(","))
+
+
+def _library() -> Path:
+    path = library().with_name(LIBRARY)
+    if not path.exists():
+        raise CorelaneError("find what is preloaded", f"{path} does not exist", "build it: pip install .")
+    return path
+
+
+def configuration(options: argparse.Namespace, name: str) -> str:
+    """What the preloaded library reads (libos/posix/config.h)."""
+    words = {"kthreads": str(options.kthreads), "poll": options.poll}
+    if options.listen:
+        words["listen"] = options.listen
+    if options.nic is None:
+        if options.address or options.gateway:
+            raise WrongUsage("--address", "the iokernel gives an attached program its address", "leave it out")
+        return _joined({"socket": options.socket or default_socket(), "name": options.name or name[:31], **words})
+    device, *more = options.nic.split(",")
+    known = all(word.startswith("host=") for word in more) and len(more) <= 1
+    if not device.startswith("tap:") or device == "tap:" or not known:
+        raise WrongUsage(f"--nic {options.nic}", "it is not of this form", "--nic tap:NAME[,host=A.B.C.D/N]")
+    if not options.address or "/" not in options.address:
+        raise WrongUsage("--nic", "the program needs an address of its own", "--address A.B.C.D/N")
+    if more:
+        words["host"] = more[0].removeprefix("host=")
+    if options.gateway:
+        words["gateway"] = options.gateway
+    return _joined({"nic": device, "address": options.address, **words})
+
+
+def _joined(words: dict[str, str]) -> str:
+    wrong = next((value for value in words.values() if "," in value), None)
+    if wrong is not None:
+        raise WrongUsage("corelane run --posix", f"{wrong!r} has a comma", "choose another name")
+    return ",".join(f"{key}={value}" for key, value in words.items())
+
+
+def _why_not(path: Path) -> str | None:
+    """Why nothing can be preloaded into a program, if so. Scripts are left to what runs them."""
+    mode = path.stat().st_mode
+    if mode & (stat.S_ISUID | stat.S_ISGID) and os.geteuid() != 0:
+        return "it is set-user-ID, and the dynamic linker preloads nothing then; run it as its owner"
+    with path.open("rb") as file:
+        if file.read(4) != b"\x7fELF":
+            return None
+        from elftools.elf.elffile import ELFFile
+
+        elf = ELFFile(file)
+        if elf.elfclass != 64:
+            return "it is a 32-bit program; install the 64-bit one"
+        if not any(segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments()):
+            return "it is statically linked, so that nothing can be put before its calls; use a dynamically linked one"
+    return None
+
+
+def _check(path: Path) -> int:
+    reason = _why_not(path)
+    if reason is not None:
+        print(f"{path}: cannot run: {reason}")
+        return 1
+    print(f"{path}: can run")
+    for line in _notes(path):
+        print(line)
+    return 0
+
+
+def _notes(path: Path) -> list[str]:
+    """What of the program's calls is not to be had, as far as its own symbols tell."""
+    with path.open("rb") as file:
+        if file.read(4) != b"\x7fELF":
+            return ["it is a script: what runs it counts"]
+        from elftools.elf.elffile import ELFFile
+
+        _, wanted = dynamic_symbols(ELFFile(file))
+    notes = [
+        f"{name}: refused on sockets of the dataplane; {mend}" for name, mend in _NOT_ON_OURS.items() if name in wanted
+    ]
+    if "syscall" in wanted:
+        notes.append("syscall: calls that it makes in this way go past the dataplane")
+    if {"fork", "__libc_fork"} & wanted:
+        notes.append("fork: a child may close sockets of its parent's, and no more")
+    return notes

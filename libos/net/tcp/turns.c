@@ -1,0 +1,375 @@
+/* Turns of connections: by kthreads that take ready flows, and by visits of others. See net.h. */
+#include "net.h"
+#include "sockets.h"
+
+#include "../icmp.h"
+#include "../tcp.h"
+#include "../../../runtime/pool.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define USER_BYTES (3 * CL_CACHELINE) /* of what a user has of a connection, that are sent for when its turn begins */
+#define GATHER_NS 16000               /* that an answer waits for those of the same burst */
+
+static const struct cl_flow_key *key_of_conn(const struct cl_tcp_conn *c)
+{
+    return &cl_tcp_flow(c)->key;
+}
+
+static void place(struct cl_tcp_turn *turn)
+{
+    struct cl_tcp_flow_turn *t = (struct cl_tcp_flow_turn *)turn;
+    struct cl_tcp_net *net = t->net;
+    t->q = cl_netq_self(net->nif);
+    t->looked = true;
+    turn->kthread = t->q->index;
+    turn->counts = &net->counts[turn->kthread].of;
+    turn->now_ns = cl_sched_now_ns(net->nif->sched);
+}
+
+static void here(struct cl_tcp_turn *turn)
+{
+    if (cl_unlikely(cl_netq_self(((struct cl_tcp_flow_turn *)turn)->net->nif)->index != turn->kthread))
+        place(turn);
+}
+
+/* Of the port of one that opens again. */
+static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c)
+{
+    const struct cl_tcp_block *b = cl_container_of(c, const struct cl_tcp_block, conn);
+    struct cl_tcp_listener *l = cl_tcp_listener_on(((struct cl_tcp_flow_turn *)turn)->net, b->flow.key.own_port_be);
+    return l && cl_tcp_admit(l) ? l : NULL;
+}
+
+struct cl_tcp_flow_turn cl_tcp_turn_on(struct cl_tcp_net *net)
+{
+    struct cl_tcp_flow_turn t = {.turn = {.stack = &net->stack,
+                                          .emit = cl_tcp_emit_frame,
+                                          .listener = listener_of,
+                                          .key = key_of_conn,
+                                          .keep = cl_tcp_keep_frame,
+                                          .called = place,
+                                          .here = here},
+                                 .net = net};
+    place(&t.turn);
+    return t;
+}
+
+/* What came is an ICMP error; else it is a segment. */
+static bool is_error(const struct cl_rx_item *item)
+{
+    return ((const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN))->proto == CL_IPPROTO_ICMP;
+}
+
+static void count_item(struct cl_netq *q, const struct cl_rx_item *item)
+{
+    cl_count(cl_unlikely(is_error(item)) ? &q->stats.icmp_errors : &q->stats.tcp_segments, 1);
+}
+
+/* Take the item's frame apart, and give it to the connection. */
+static void take_item(struct cl_tcp_flow_turn *t, struct cl_tcp_conn *c, const struct cl_rx_item *item)
+{
+    const uint8_t *bytes = item->frame.data + item->l4;
+    struct cl_tcp_segment s;
+    struct cl_netq *q = t->q;
+    if (cl_unlikely(item->frame.tag != q->tag))
+        cl_netq_look_at_tag(q, &item->frame);
+    count_item(q, item);
+    if (cl_unlikely(is_error(item))) {
+        struct cl_icmp_about about;
+        cl_icmp_read(bytes, &about); /* which ../icmp.c has looked at */
+        cl_tcp_complain(c, &about);
+    } else if (cl_tcp_segment_read(bytes, item->payload_len, &s)) { /* which ../tcp.c has looked at */
+        s.ecn = ((const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN))->tos & 3;
+        if (cl_unlikely(c->state == CL_TCP_LISTEN)) {
+            t->asked = true;
+            memcpy(t->asker, ((const struct cl_eth *)item->frame.data)->src, 6);
+        }
+        t->frame = &item->frame;
+        cl_tcp_input(c, &s, bytes + s.header_len);
+        if (cl_unlikely(!t->frame))
+            return;
+    }
+    cl_netq_done(t->q, &item->frame); /* another one, perhaps: a callback may have moved us */
+}
+
+void cl_tcp_items_free(struct cl_netq *q, struct cl_flow_item *item)
+{
+    struct cl_flows *flows = q->nif->flows;
+    while (item) {
+        uint32_t index = (uint32_t)(item - flows->items);
+        struct cl_flow_item *next = item->next;
+        count_item(q, &item->rx);
+        cl_netq_done(q, &item->rx.frame);
+        cl_pool_put_one(flows->item_pool, q->index, index);
+        item = next;
+    }
+}
+
+void cl_tcp_block_free(struct cl_tcp_net *net, unsigned kthread, const struct cl_tcp_block *b)
+{
+    uint32_t index = (uint32_t)(b - net->blocks);
+    cl_count(&net->counts[kthread].of.over, 1);
+    cl_pool_put_one(net->pool, kthread, index);
+}
+
+/* The connection is over: the block leaves the table and is free. Its holder. */
+static void retire(const struct cl_tcp_flow_turn *t, struct cl_tcp_block *b)
+{
+    struct cl_tcp_net *net = t->net;
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
+    struct cl_netq *q = t->q;
+    cl_alarm_remove(&b->alarm);
+    cl_flow_lock(&net->table, bucket);
+    cl_flow_remove(bucket, &b->flow);
+    cl_flow_unlock(&net->table, bucket);
+    cl_tcp_items_free(q, b->flow.taken);
+    cl_tcp_items_free(q, b->flow.first);
+    cl_tcp_block_free(net, q->index, b);
+}
+
+/* The holder has done its turn. */
+void cl_tcp_turn_let_go(const struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, unsigned done)
+{
+    struct cl_tcp_net *net = t->net;
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
+    uint64_t due_ns = cl_tcp_due_ns(&b->conn);
+    struct cl_ready_list one = {0};
+    if (due_ns == CL_TCP_NEVER)
+        cl_alarm_cancel(&b->alarm);
+    else if (due_ns != cl_alarm_deadline_ns(&b->alarm))
+        (void)cl_alarm_arm(&b->alarm, due_ns); /* on a kthread */
+    cl_flow_lock(&net->table, bucket);
+    bool more = cl_flow_release(&b->flow, done);
+    cl_flow_unlock(&net->table, bucket);
+    if (more) {
+        cl_ready_add(&one, &b->flow);
+        cl_ordered_publish(t->q, &one);
+    }
+}
+
+static void begin(struct cl_tcp_block *b, struct cl_tcp_flow_turn *t)
+{
+    cl_tcp_begin(&b->conn, &t->turn);
+    if (!cl_alarm_quiet(&b->alarm, t->turn.now_ns))
+        (void)cl_alarm_due(&b->alarm, t->turn.now_ns); /* it says when to look, the timers say what for */
+    cl_tcp_timers(&b->conn);
+}
+
+static void tell_woken(struct cl_tcp_conn *c)
+{
+    if (!c->user || !c->user->woken || (c->flags & CL_TCP_TOLD))
+        return;
+    c->user->woken(c, c->arg);
+    c->turn->called(c->turn);
+}
+
+/* The end of a turn in which `done` items were taken. */
+static void finish(struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, unsigned done)
+{
+    if (cl_tcp_finish(&b->conn))
+        cl_tcp_turn_let_go(t, b, done);
+    else
+        retire(t, b);
+}
+
+static void run_one(struct cl_tcp_flow_turn *t, struct cl_tcp_block *b)
+{
+    struct cl_tcp_net *net = t->net;
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
+    struct cl_flow_item *items = net->nif->flows->items;
+    unsigned done = 0;
+    t->asked = false;
+    cl_netq_note_begun(t->q);
+    cl_flow_lock(&net->table, bucket);
+    cl_flow_hold(&b->flow);
+    bool woken = b->flow.woken;
+    b->flow.woken = false;
+    cl_flow_unlock(&net->table, bucket);
+    cl_prefetch_span(b->conn.arg, USER_BYTES); /* to be read: it may be of many connections, on other kthreads, too */
+    begin(b, t);
+    for (struct cl_flow_item *item; done < CL_FLOW_BURST && (item = cl_flow_next(&b->flow)); done++) {
+        uint32_t index = (uint32_t)(item - items);
+        take_item(t, &b->conn, &item->rx);
+        cl_pool_put_one(net->nif->flows->item_pool, t->turn.kthread, index);
+    }
+    if (b->conn.user == &cl_stream_events)
+        cl_streams_turn(&b->conn);
+    if (cl_unlikely(woken))
+        tell_woken(&b->conn);
+    finish(t, b, done);
+}
+
+/* The block of a flow whose turn comes after the one that begins now: by then its lines are there. */
+static void prefetch(const struct cl_flow *f)
+{
+    for (unsigned i = 0; f && i < sizeof(struct cl_tcp_block); i += CL_CACHELINE)
+        cl_prefetch_write((const char *)f + i);
+}
+
+static bool gathers(const struct cl_netq *q)
+{
+    return q->flush_at == CL_NETQ_TX && !q->full_since_tsc && !q->nic->tx_calls;
+}
+
+/* More turns follow at once, as a rule of a burst that has come together: what they answer leaves together, when the last of
+ * them is made, or GATHER_NS after the first. Each doorbell would have to take the ring's line from a receiver that polls
+ * it. Not where answers are slow: those leave one by one. `next`: whose turn comes after the one that begins now. */
+static void gather(const struct cl_tcp_flow_turn *t, const struct cl_flow *next, uint64_t *since_ns)
+{
+    struct cl_netq *q = t->q;
+    if (q->flush_at == CL_NETQ_FLUSH && next) {
+        q->flush_at = CL_NETQ_TX;
+        *since_ns = t->turn.now_ns;
+    } else if (gathers(q) && !next) {
+        q->flush_at = 1;
+    } else if (gathers(q) && q->n_tx && t->turn.now_ns - *since_ns > GATHER_NS) {
+        cl_netq_ring(q);
+    }
+}
+
+/* No more turns: what was gathered leaves, if the last of them did not send it. */
+static void settle(struct cl_netq *q)
+{
+    if (gathers(q) && q->n_tx)
+        cl_netq_ring(q);
+    else if (gathers(q))
+        q->flush_at = CL_NETQ_FLUSH;
+}
+
+/* The clock is read once for a connection: when its callbacks return, which is when the next one begins; or now. */
+struct cl_flow *cl_tcp_flows_run(struct cl_netif *nif, struct cl_flow *f, struct cl_pace *at, unsigned *turns)
+{
+    struct cl_tcp_flow_turn t = cl_tcp_turn_on(cl_tcp_net_of(nif));
+    const struct cl_flow *next;
+    uint64_t since_ns = t.turn.now_ns;
+    while (f && f->key.protocol == CL_IPPROTO_TCP) {
+        if (!t.looked)
+            place(&t.turn);
+        t.looked = false;
+        run_one(&t, (struct cl_tcp_block *)f);
+        *turns -= *turns > 0;
+        f = NULL;
+        if (*turns && cl_inbox_count(t.q->inbox) == 0 && (f = cl_ready_pop(t.q->ready, &next)))
+            prefetch(next);
+        if (f && cl_unlikely(t.q->nic->tx_calls))
+            cl_netq_pace(t.q, at, false);
+        else if (f)
+            gather(&t, next, &since_ns);
+    }
+    settle(t.q);
+    return f;
+}
+
+bool cl_tcp_hold(struct cl_tcp_conn *c)
+{
+    struct cl_tcp_block *b = cl_tcp_block_of(c);
+    struct cl_tcp_net *net = cl_tcp_net_of(b->flow.nif);
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
+    cl_flow_lock(&net->table, bucket);
+    bool idle = b->flow.state == CL_FLOW_IDLE;
+    if (idle)
+        cl_flow_hold(&b->flow);
+    else
+        (void)cl_flow_wake(&b->flow); /* false: it is not idle */
+    cl_flow_unlock(&net->table, bucket);
+    return idle;
+}
+
+void cl_tcp_visit(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void *arg), void *arg)
+{
+    struct cl_tcp_block *b = cl_tcp_block_of(c);
+    struct cl_tcp_net *net = cl_tcp_net_of(b->flow.nif);
+    struct cl_tcp_flow_turn t = cl_tcp_turn_on(net);
+    begin(b, &t);
+    fn(c, arg);
+    finish(&t, b, 0);
+    /* The uthread may go on for long. Where answers come fast, and others are about to send, too, they leave together, as
+     * those of handlers (cl_netq_ring). */
+    if (t.q->n_tx && (t.q->flush_at == 1 || !cl_uthread_others_ready()))
+        cl_netq_ring(t.q);
+}
+
+static void hold_for_lease(struct cl_tcp_conn *c, void *arg)
+{
+    struct cl_tcp_conn **held = arg;
+    if (cl_tcp_hold(c))
+        *held = c;
+}
+
+static void look_at_window(struct cl_tcp_conn *c, void *arg)
+{
+    (void)c, (void)arg; /* the turn's end does */
+}
+
+/* By a kthread; or by nobody else, while none runs. */
+void cl_tcp_take_lease(struct cl_netif *nif, struct cl_lease *lease)
+{
+    struct cl_tcp_net *net = cl_tcp_net_of(nif);
+    struct cl_tcp_conn *held = NULL;
+    struct cl_netq *q = cl_netq_self(nif);
+    unsigned k = q ? q->index : 0;
+    cl_tcp_lease_end(&net->stack, k, &net->counts[k].of, lease, hold_for_lease, &held);
+    if (held)
+        cl_tcp_visit(held, look_at_window, NULL);
+    else if (!q)
+        cl_netq_ring(&nif->queues[0]);
+}
+
+/* Have somebody hold the flow, on a kthread. tell: and call `woken`. */
+static void wake(struct cl_tcp_net *net, struct cl_tcp_block *b, bool tell)
+{
+    struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
+    struct cl_ready_list one = {0};
+    cl_flow_lock(&net->table, bucket);
+    b->flow.woken |= tell;
+    bool woke = cl_flow_wake(&b->flow);
+    cl_flow_unlock(&net->table, bucket);
+    if (!woke)
+        return;
+    cl_ready_add(&one, &b->flow);
+    cl_ordered_publish(cl_netq_self(net->nif), &one);
+}
+
+/* In a kthread's loop: the flow is ready, and whoever holds it next looks at what is due. */
+static void on_alarm(struct cl_alarm *alarm)
+{
+    struct cl_tcp_block *b = cl_container_of(alarm, struct cl_tcp_block, alarm);
+    wake(cl_tcp_net_of(b->flow.nif), b, false);
+}
+
+int cl_tcp_wake(struct cl_tcp_conn *c)
+{
+    struct cl_tcp_block *b = cl_tcp_block_of(c);
+    if (!cl_netq_self(b->flow.nif))
+        return -EPERM;
+    wake(cl_tcp_net_of(b->flow.nif), b, true);
+    return 0;
+}
+
+/* Blocks. */
+
+/* A block that nobody else can find yet. NULL: as many exist as may. */
+struct cl_tcp_block *cl_tcp_block_new(struct cl_tcp_flow_turn *t, const struct cl_flow_key *key, uint64_t hash,
+                                      const struct cl_tcp_settings *settings)
+{
+    struct cl_tcp_net *net = t->net;
+    uint32_t index;
+    if (!cl_pool_get_one(net->pool, t->turn.kthread, &index))
+        return NULL;
+    struct cl_tcp_block *b = &net->blocks[index];
+    cl_count(&t->turn.counts->begun, 1);
+    b->flow = (struct cl_flow){.key = *key, .hash = hash, .nif = net->nif};
+    cl_alarm_init(&b->alarm, on_alarm);
+    cl_tcp_init(&b->conn, &t->turn, key, settings);
+    b->conn.turn = NULL;
+    return b;
+}
+
+/* What was made for a SYN is not needed. */
+void cl_tcp_block_unmake(struct cl_tcp_net *net, unsigned kthread, struct cl_tcp_block *b)
+{
+    cl_tcp_accepted(&b->conn);
+    cl_tcp_block_free(net, kthread, b);
+}

@@ -1,0 +1,115 @@
+/* See config.h. */
+#include "config.h"
+
+#include <corelane/libos/sched.h>
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool parse_number(const char *text, uint32_t least, uint32_t most, uint32_t *out)
+{
+    char *end;
+    errno = 0;
+    unsigned long n = strtoul(text, &end, 10);
+    if (errno || end == text || *end || n < least || n > most)
+        return false;
+    *out = (uint32_t)n;
+    return true;
+}
+
+/* "a.b.c.d" or, if prefix is not NULL, "a.b.c.d/n". */
+static bool parse_address(const char *text, uint32_t *address, uint32_t *prefix)
+{
+    char copy[32];
+    struct in_addr in;
+    if (strlen(text) >= sizeof copy)
+        return false;
+    memcpy(copy, text, strlen(text) + 1);
+    char *slash = strchr(copy, '/');
+    if (!slash != !prefix || (slash && !parse_number(slash + 1, 1, 32, prefix)))
+        return false;
+    if (slash)
+        *slash = 0;
+    if (inet_pton(AF_INET, copy, &in) != 1)
+        return false;
+    *address = ntohl(in.s_addr);
+    return true;
+}
+
+static bool parse_ports(char *text, struct cl_posix_config *c)
+{
+    char *left = NULL;
+    for (char *word = strtok_r(text, ":", &left); word; word = strtok_r(NULL, ":", &left)) {
+        uint32_t port;
+        if (c->n_ports == CL_POSIX_PORTS || !parse_number(word, 1, 65535, &port))
+            return false;
+        c->ports[c->n_ports++] = (uint16_t)port;
+    }
+    return c->n_ports;
+}
+
+static bool keep(char *to, size_t room, const char *text)
+{
+    return (size_t)snprintf(to, room, "%s", text) < room;
+}
+
+static bool parse_poll(const char *text, uint32_t *poll)
+{
+    *poll = strcmp(text, "block") == 0 ? CL_SCHED_BLOCK : CL_SCHED_ADAPTIVE;
+    return *poll == CL_SCHED_BLOCK || strcmp(text, "adaptive") == 0;
+}
+
+static bool parse_word(const char *key, char *value, struct cl_posix_config *c)
+{
+    if (strcmp(key, "nic") == 0)
+        return (strncmp(value, "tap:", 4) == 0 || strcmp(value, "memory") == 0) && keep(c->nic, sizeof c->nic, value);
+    if (strcmp(key, "socket") == 0)
+        return keep(c->socket, sizeof c->socket, value);
+    if (strcmp(key, "name") == 0)
+        return keep(c->name, sizeof c->name, value);
+    if (strcmp(key, "host") == 0)
+        return parse_address(value, &c->host, &c->host_prefix);
+    if (strcmp(key, "address") == 0)
+        return parse_address(value, &c->address, &c->prefix);
+    if (strcmp(key, "gateway") == 0)
+        return parse_address(value, &c->gateway, NULL);
+    if (strcmp(key, "kthreads") == 0)
+        return parse_number(value, 1, CL_SCHED_MAX_KTHREADS, &c->kthreads);
+    if (strcmp(key, "poll") == 0)
+        return parse_poll(value, &c->poll);
+    if (strcmp(key, "listen") == 0)
+        return parse_ports(value, c);
+    return false;
+}
+
+static int refuse(char err[256], const char *what, const char *word)
+{
+    snprintf(err, 256, "%s%.150s", what, word);
+    return -EINVAL;
+}
+
+int cl_posix_parse(const char *words, struct cl_posix_config *out, char err[256])
+{
+    char text[1024];
+    *out = (struct cl_posix_config){.kthreads = 1, .poll = CL_SCHED_ADAPTIVE};
+    if (!keep(text, sizeof text, words))
+        return refuse(err, "the configuration is longer than 1023 bytes", "");
+    char *left = NULL, shown[160];
+    for (char *word = strtok_r(text, ",", &left); word; word = strtok_r(NULL, ",", &left)) {
+        (void)keep(shown, sizeof shown, word);
+        char *equals = strchr(word, '=');
+        if (!equals)
+            return refuse(err, "this is not of the form key=value: ", shown);
+        *equals = 0;
+        if (!parse_word(word, equals + 1, out))
+            return refuse(err, "there is no such word, or not with this value: ", shown);
+    }
+    if (!out->nic[0] == !out->socket[0])
+        return refuse(err, "give either nic=tap:NAME or socket=PATH of an iokernel", "");
+    if (out->nic[0] && !out->address)
+        return refuse(err, "give the program's own address: address=A.B.C.D/N", "");
+    return 0;
+}

@@ -1,0 +1,26 @@
+/* What the process's runtime is made of, and which addresses are ours. */
+#ifndef CORELANE_LIBOS_POSIX_CONFIG_H
+#define CORELANE_LIBOS_POSIX_CONFIG_H
+
+#include <corelane/runtime/base.h>
+
+#define CL_POSIX_PORTS 32
+
+struct cl_posix_config {
+    char nic[128];              /* "tap:NAME", "memory" (a wire to nobody); or empty: attached */
+    char socket[128];           /* attached: the iokernel's socket */
+    char name[32];              /* attached: the application's */
+    uint32_t host, host_prefix; /* Linux' own address on a tap, host byte order */
+    uint32_t address, prefix;   /* ours; attached: as the iokernel says */
+    uint32_t gateway;
+    uint32_t kthreads; /* 1..64 */
+    uint32_t poll;     /* CL_SCHED_ADAPTIVE, CL_SCHED_BLOCK */
+    uint32_t n_ports;  /* of listeners that are ours; 0: all */
+    uint16_t ports[CL_POSIX_PORTS];
+};
+
+/* "nic=tap:cl0,host=10.77.0.1/24,address=10.77.0.2/24,kthreads=2,gateway=10.77.0.1,poll=block,listen=80:443" or
+ * "socket=/run/corelane.sock,name=cache,kthreads=2". -EINVAL with a sentence. */
+int cl_posix_parse(const char *words, struct cl_posix_config *out, char err[256]);
+
+#endif

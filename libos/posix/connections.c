@@ -1,0 +1,165 @@
+/* connect, shutdown, and the names of both ends. */
+#include "descriptors.h"
+#include "kthreads.h"
+#include "linux.h"
+#include "names.h"
+#include "waits.h"
+
+#include <netinet/in.h>
+
+struct opening {
+    struct cl_runtime *rt;
+    struct cl_tcp_addr from, to;
+    struct cl_stream *stream;
+    int rc;
+};
+
+static void open_now(void *arg)
+{
+    struct opening *o = arg;
+    o->rc = cl_stream_connect(o->rt, &o->from, &o->to, 0, &o->stream);
+}
+
+/* It is being opened: how far that is. 0: it is open, as is said once. */
+static int progress(struct cl_posix_socket *s)
+{
+    int rc = cl_stream_error(s->stream);
+    if (rc == -EINPROGRESS)
+        return rc;
+    if (rc == 0)
+        cl_store_release(&s->state, CL_POSIX_CONNECTED);
+    else
+        cl_store_relaxed(&s->error_taken, 1);
+    return rc;
+}
+
+static int begin(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
+{
+    struct opening o = {.from = s->own, .to = *to};
+    struct cl_tcp_addr own;
+    if (!(o.rt = cl_posix_start(&o.rc)))
+        return o.rc;
+    int rc = cl_posix_run(open_now, &o);
+    rc = rc ? rc : o.rc;
+    if (rc && rc != -EINPROGRESS)
+        return rc;
+    if (cl_stream_ends(o.stream, &own, NULL) == 0)
+        s->own = own;
+    cl_posix_socket_has(s, o.stream, CL_POSIX_OPENS);
+    return -EINPROGRESS;
+}
+
+static int connect_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
+{
+    int rc;
+    switch (cl_load_acquire(&s->state)) {
+    case CL_POSIX_LISTENS:
+    case CL_POSIX_CONNECTED:
+        return -EISCONN;
+    case CL_POSIX_OPENS:
+        rc = progress(s);
+        if (rc != -EINPROGRESS)
+            return rc;
+        if (cl_load_relaxed(&s->non_blocking))
+            return -EALREADY;
+        break;
+    default:
+        if ((rc = begin(s, to)) != -EINPROGRESS || cl_load_relaxed(&s->non_blocking))
+            return rc;
+    }
+    uint64_t deadline_ns = cl_posix_deadline(s->send_ns);
+    while ((rc = progress(s)) == -EINPROGRESS)
+        if ((rc = cl_posix_wait(s, EPOLLOUT, deadline_ns)))
+            return rc == -EAGAIN ? -EINPROGRESS : rc;
+    return rc;
+}
+
+int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len)
+{
+    struct cl_tcp_addr to;
+    bool is_ipv4;
+    if (cl_posix_is_child())
+        return -ECHILD;
+    struct cl_posix_socket *s = cl_posix_socket_of(fd);
+    if (!s)
+        return cl_posix_no_socket(fd);
+    int rc = cl_posix_name_read(s->domain, addr, len, &to, &is_ipv4);
+    bool fresh = cl_load_acquire(&s->state) == CL_POSIX_FRESH;
+    if (fresh && (rc || !is_ipv4 || !cl_posix_reaches(to.ipv4))) {
+        rc = (int)cl_linux(SYS_connect, fd, addr, len);
+        if (rc == 0 || rc == -EINPROGRESS || rc == -EINTR)
+            cl_posix_give_to_linux(fd, s);
+    } else if (rc == 0) {
+        rc = connect_ours(s, &to);
+    }
+    cl_posix_socket_put(s);
+    return rc;
+}
+
+struct shutting {
+    struct cl_stream *stream;
+    int sides, rc;
+};
+
+static void shut_now(void *arg)
+{
+    struct shutting *s = arg;
+    s->rc = cl_stream_shutdown(s->stream, s->sides);
+}
+
+static int shut_listener(struct cl_posix_socket *s)
+{
+    cl_store_release(&s->state, CL_POSIX_BOUND);
+    cl_posix_socket_end(s);
+    cl_posix_told(s);
+    return 0;
+}
+
+static int shut_connection(struct cl_posix_socket *s, int how)
+{
+    struct shutting sh = {s->stream, how == SHUT_RD ? CL_STREAM_READ : how == SHUT_WR ? CL_STREAM_WRITE : 3, 0};
+    int rc;
+    /* Somebody works on it: finish that. */
+    while ((rc = cl_posix_run(shut_now, &sh)) == 0 && sh.rc == -EDEADLK)
+        cl_posix_turn_all();
+    return rc ? rc : sh.rc;
+}
+
+int cl_posix_shutdown(int fd, int how)
+{
+    if (cl_posix_is_child())
+        return -ECHILD;
+    struct cl_posix_socket *s = cl_posix_socket_of(fd);
+    if (!s)
+        return cl_posix_no_socket(fd);
+    uint32_t state = cl_load_acquire(&s->state);
+    int rc = how < SHUT_RD || how > SHUT_RDWR ? -EINVAL
+             : state <= CL_POSIX_BOUND        ? -ENOTCONN
+             : state > CL_POSIX_LISTENS       ? shut_connection(s, how)
+             : how != SHUT_WR                 ? shut_listener(s)
+                                              : 0;
+    cl_posix_socket_put(s);
+    return rc;
+}
+
+int cl_posix_name(int fd, struct sockaddr *addr, socklen_t *len, bool peer)
+{
+    struct cl_posix_socket *s = cl_posix_socket_of(fd);
+    if (!s)
+        return cl_posix_no_socket(fd);
+    struct cl_tcp_addr a = s->own, other;
+    uint32_t state = cl_load_acquire(&s->state);
+    int rc = 0;
+    if (peer) {
+        uint32_t ready = cl_posix_socket_ready(s);
+        bool open = state == CL_POSIX_CONNECTED || (state == CL_POSIX_OPENS && cl_stream_error(s->stream) == 0);
+        if (!open || ready & CL_POLL_ERROR || cl_stream_ends(s->stream, NULL, &other))
+            rc = -ENOTCONN;
+        else
+            a = other;
+    }
+    if (rc == 0)
+        cl_posix_name_write(s->domain, &a, addr, len);
+    cl_posix_socket_put(s);
+    return rc;
+}

@@ -1,0 +1,56 @@
+/* Descriptors of sockets: made, copied, closed; and given to Linux for good. */
+#include "descriptors.h"
+#include "linux.h"
+#include "waits.h"
+
+int cl_posix_socket(int fd, int domain, int type)
+{
+    struct cl_posix_socket *s;
+    int rc = cl_posix_socket_new(fd, domain, type & SOCK_NONBLOCK, &s);
+    if (rc == 0)
+        cl_posix_socket_put(s);
+    else
+        cl_posix_say_once("a socket stays Linux': there is no memory, or its number is above a million");
+    return fd;
+}
+
+int cl_posix_close(int fd)
+{
+    cl_posix_closed(fd); /* before another thread is given the number */
+    return (int)cl_linux(SYS_close, fd);
+}
+
+void cl_posix_closed(int fd)
+{
+    if (cl_posix_is_forked())
+        cl_posix_abandon(fd);
+    else
+        (void)cl_posix_leave(fd);
+}
+
+int cl_posix_duplicated(int fd, int copy)
+{
+    enum cl_posix_kind kind = cl_posix_kind(fd);
+    struct cl_posix_object *o = kind ? cl_posix_get(fd, kind) : NULL;
+    if (!o)
+        return copy;
+    int rc = cl_posix_enter(copy, o);
+    cl_posix_put(o);
+    if (rc == 0)
+        return copy;
+    (void)cl_linux(SYS_close, copy);
+    return rc;
+}
+
+void cl_posix_give_to_linux(int fd, struct cl_posix_socket *s)
+{
+    cl_posix_watches_to_linux(s);
+    (void)cl_posix_leave(fd);
+    for (int other = 0; s->object.fds && other < (int)CL_POSIX_FDS; other++) { /* copies of it: seldom there are any */
+        struct cl_posix_socket *found = cl_posix_socket_of(other);
+        if (found == s)
+            (void)cl_posix_leave(other);
+        if (found)
+            cl_posix_socket_put(found);
+    }
+}

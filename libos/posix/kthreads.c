@@ -1,0 +1,275 @@
+/* See kthreads.h.
+ *
+ * keeper[k] changes under `keeping`. A keeper that goes to sleep says so in asleep[k], fences, and looks whether it still
+ * is the keeper; the caretaker takes a kthread back, fences, and looks whether its keeper sleeps: if so he has it again.
+ * So of the two at least one sees the other, and a kthread is watched by its keeper or by the caretaker. */
+#include "kthreads.h"
+#include "linux.h"
+
+#include <corelane/libos/adopt.h>
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#define TICK_MS 20        /* between two looks at kthreads that are kept */
+#define TURNS_MOST 256    /* of a kthread that was borrowed, at one time */
+#define CALLED UINT32_MAX /* the caretaker's own eventfd, among the kthreads */
+
+struct keeper {
+    int kthread; /* -1: none. It is the thread's if keeper_of[kthread] says so */
+    bool known;  /* its end is told of */
+};
+
+struct kept {
+    struct keeper *keeper; /* NULL: the caretaker. Writers: under `keeping`; readers: anybody */
+    uint32_t asleep;       /* the keeper sleeps by the descriptor. Writer: the keeper */
+    uint32_t turns;        /* writer: the keeper */
+    uint32_t seen;         /* the caretaker's: turns as of its last look */
+} CL_ALIGNED(CL_CACHELINE);
+
+static struct cl_sched *sched; /* NULL: there is none yet */
+static unsigned n_kthreads;
+static struct kept kept[CL_SCHED_MAX_KTHREADS];
+static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
+static int caretaker_epoll, caretaker_call;
+static uint32_t n_kept; /* under `keeping`; read by the caretaker without */
+static pthread_key_t thread_ends;
+static __thread struct keeper mine __attribute__((tls_model("initial-exec")));
+
+static bool is_mine(void)
+{
+    /* Seq_cst loads: in cl_posix_sleep_begin this comes after the store of `asleep`. */
+    return mine.known && mine.kthread >= 0 && __atomic_load_n(&kept[mine.kthread].keeper, __ATOMIC_SEQ_CST) == &mine;
+}
+
+int cl_posix_kthread_fd(unsigned k)
+{
+    return cl_kthread_fd(sched, k);
+}
+
+unsigned cl_posix_kept(void)
+{
+    return (unsigned)mine.kthread;
+}
+
+bool cl_posix_turn_for(unsigned k)
+{
+    const struct keeper *of = cl_load_acquire(&kept[k].keeper);
+    if (of && of != &mine)
+        (void)cl_kthread_borrow_turn(sched, k);
+    return of;
+}
+
+/* Turn it until it has nothing to do. False: it still has, or somebody else is inside. */
+static bool settle(unsigned k)
+{
+    int rc = 1;
+    for (unsigned i = 0; rc > 0 && i < TURNS_MOST; i++)
+        rc = cl_kthread_borrow_turn(sched, k);
+    return rc == 0;
+}
+
+static void call_caretaker(void)
+{
+    uint64_t one = 1;
+    (void)cl_linux(SYS_write, caretaker_call, &one, sizeof one);
+}
+
+int cl_posix_run(void (*fn)(void *arg), void *arg)
+{
+    bool own = is_mine();
+    unsigned first = own ? (unsigned)mine.kthread : 0;
+    for (;;) {
+        for (unsigned i = 0; i < n_kthreads; i++) {
+            unsigned k = (first + i) % n_kthreads;
+            int rc = cl_kthread_borrow(sched, k, fn, arg);
+            if (rc == -EBUSY)
+                continue;
+            if (rc == 0 && !(own && k == first) && !settle(k))
+                call_caretaker();
+            return rc;
+        }
+        sched_yield();
+    }
+}
+
+void cl_posix_turn_all(void)
+{
+    for (unsigned k = 0; k < n_kthreads; k++)
+        (void)cl_kthread_borrow_turn(sched, k);
+    sched_yield(); /* whoever is inside of one may need the core to leave it */
+}
+
+/* Keeping. */
+
+static void watch(unsigned k, int op)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.u32 = k};
+    (void)cl_linux(SYS_epoll_ctl, caretaker_epoll, op, cl_kthread_fd(sched, k), &e);
+}
+
+/* Under `keeping`. */
+static void take_back(unsigned k)
+{
+    __atomic_store_n(&kept[k].keeper, NULL, __ATOMIC_SEQ_CST);
+    cl_store_relaxed(&n_kept, n_kept - 1);
+    watch(k, EPOLL_CTL_ADD);
+}
+
+/* Under `keeping`. */
+static void give(unsigned k, struct keeper *to)
+{
+    __atomic_store_n(&kept[k].keeper, to, __ATOMIC_SEQ_CST);
+    cl_store_relaxed(&n_kept, n_kept + 1);
+    watch(k, EPOLL_CTL_DEL);
+}
+
+static void on_thread_end(void *arg)
+{
+    struct keeper *k = arg;
+    pthread_mutex_lock(&keeping);
+    if (k->kthread >= 0 && kept[k->kthread].keeper == k) {
+        cl_store_relaxed(&kept[k->kthread].asleep, 0);
+        take_back((unsigned)k->kthread);
+    }
+    pthread_mutex_unlock(&keeping);
+    k->known = false;
+    call_caretaker(); /* it may be up, and then its descriptor says nothing */
+}
+
+void cl_posix_keep(void)
+{
+    if (is_mine() || cl_load_relaxed(&n_kept) == n_kthreads)
+        return;
+    if (!mine.known) {
+        mine = (struct keeper){.kthread = -1, .known = true};
+        pthread_setspecific(thread_ends, &mine);
+    }
+    pthread_mutex_lock(&keeping);
+    for (unsigned k = 0; k < n_kthreads && !is_mine(); k++)
+        if (!kept[k].keeper) {
+            mine.kthread = (int)k;
+            give(k, &mine);
+        }
+    pthread_mutex_unlock(&keeping);
+    call_caretaker(); /* it looks after those that are kept, too */
+}
+
+bool cl_posix_turn(void)
+{
+    if (!is_mine())
+        return false;
+    cl_count(&kept[mine.kthread].turns, 1);
+    int rc = cl_kthread_borrow_turn(sched, (unsigned)mine.kthread);
+    return rc > 0 || rc == -EBUSY;
+}
+
+bool cl_posix_sleep_begin(int *fd)
+{
+    *fd = -1;
+    if (!is_mine())
+        return true;
+    struct kept *k = &kept[mine.kthread];
+    __atomic_store_n(&k->asleep, 1, __ATOMIC_SEQ_CST); /* before the look at the keeper */
+    if (!is_mine()) {
+        cl_store_relaxed(&k->asleep, 0);
+        return false;
+    }
+    *fd = cl_kthread_fd(sched, (unsigned)mine.kthread);
+    return true;
+}
+
+void cl_posix_sleep_end(void)
+{
+    if (!mine.known || mine.kthread < 0)
+        return;
+    struct kept *k = &kept[mine.kthread];
+    if (cl_load_relaxed(&k->keeper) != &mine)
+        return;
+    cl_count(&k->turns, 1);
+    cl_store_release(&k->asleep, 0);
+}
+
+/* The caretaker. */
+
+static void look_at_kept(unsigned k)
+{
+    struct kept *at = &kept[k];
+    uint32_t turns = cl_load_relaxed(&at->turns);
+    bool still = turns == at->seen && !cl_load_relaxed(&at->asleep);
+    at->seen = turns;
+    if (!still)
+        return;
+    pthread_mutex_lock(&keeping);
+    struct keeper *was = at->keeper;
+    if (was) {
+        take_back(k);
+        if (__atomic_load_n(&at->asleep, __ATOMIC_SEQ_CST))
+            give(k, was);
+    }
+    pthread_mutex_unlock(&keeping);
+}
+
+static void *care(void *arg)
+{
+    struct epoll_event events[CL_SCHED_MAX_KTHREADS + 1];
+    uint64_t calls;
+    bool busy = false;
+    (void)arg;
+    for (;;) {
+        int wait_ms = busy ? 0 : cl_load_relaxed(&n_kept) ? TICK_MS : -1;
+        long n = cl_linux(SYS_epoll_pwait, caretaker_epoll, events, CL_SCHED_MAX_KTHREADS + 1, wait_ms, NULL, 0);
+        (void)cl_linux(SYS_read, caretaker_call, &calls, sizeof calls);
+        busy = false;
+        for (unsigned k = 0; k < n_kthreads; k++) {
+            if (n == 0)
+                look_at_kept(k);
+            if (!cl_load_acquire(&kept[k].keeper))
+                busy |= !settle(k);
+        }
+        if (busy)
+            sched_yield();
+    }
+    return NULL;
+}
+
+static int start_caretaker(void)
+{
+    pthread_t thread;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the program's signals are not for it */
+    int rc = -pthread_create(&thread, NULL, care, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (rc == 0)
+        pthread_detach(thread);
+    return rc;
+}
+
+static void nothing(void *arg)
+{
+    (void)arg;
+}
+
+int cl_posix_kthreads_open(struct cl_runtime *rt)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.u32 = CALLED};
+    sched = cl_runtime_sched(rt);
+    n_kthreads = cl_sched_kthreads(sched);
+    int rc = cl_kthread_borrow(sched, 0, nothing, NULL); /* where an iokernel manages cores none is to be had */
+    if (rc)
+        return rc;
+    caretaker_epoll = (int)cl_linux(SYS_epoll_create1, EPOLL_CLOEXEC);
+    caretaker_call = (int)cl_linux(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (caretaker_epoll < 0 || caretaker_call < 0)
+        return caretaker_epoll < 0 ? caretaker_epoll : caretaker_call;
+    rc = (int)cl_linux(SYS_epoll_ctl, caretaker_epoll, EPOLL_CTL_ADD, caretaker_call, &e);
+    if (rc || (rc = -pthread_key_create(&thread_ends, on_thread_end)))
+        return rc;
+    for (unsigned k = 0; k < n_kthreads; k++)
+        watch(k, EPOLL_CTL_ADD);
+    return start_caretaker();
+}

@@ -1,0 +1,39 @@
+/* Who turns the runtime's kthreads. None has a thread of its own.
+ *
+ *   call    a thread borrows a kthread for one call into the stack: the one that it keeps, or any that is free
+ *   keep    a thread that waits for connections keeps a kthread: it turns it while it waits, and its descriptor is among
+ *           those for which it sleeps
+ *   rest    the caretaker, a thread of ours, turns all that nobody keeps. Now and then it looks at those that are kept:
+ *           from a thread that has not turned its kthread since, and does not sleep for it, it takes it back
+ *
+ * Whoever is inside of a kthread is so for microseconds; who finds all busy gives its core away and looks again. */
+#ifndef CORELANE_LIBOS_POSIX_KTHREADS_H
+#define CORELANE_LIBOS_POSIX_KTHREADS_H
+
+#include <corelane/libos/runtime.h>
+
+/* Start to care for a runtime that has been started, with all its kthreads `adopted`. -errno. */
+int cl_posix_kthreads_open(struct cl_runtime *rt);
+/* Run fn(arg) on a kthread: nothing in it may block. 0; -EDEADLK: the thread is inside of one already, as a signal's
+ * handler may be; -ECHILD. */
+int cl_posix_run(void (*fn)(void *arg), void *arg);
+/* One turn of all that are free: of what somebody has left undone. */
+void cl_posix_turn_all(void);
+
+/* Keep a kthread from now on, if one is to be had. */
+void cl_posix_keep(void);
+/* One turn of the kthread that the thread keeps. True: turn again before sleeping. */
+bool cl_posix_turn(void);
+/* Around a sleep, after a turn that returned false: the descriptor for which to sleep, too, or -1. `begin` false: do not
+ * sleep, but turn again. */
+bool cl_posix_sleep_begin(int *fd);
+void cl_posix_sleep_end(void);
+/* The number of the kthread that the thread keeps; it keeps one. */
+unsigned cl_posix_kept(void);
+/* Its descriptor. */
+int cl_posix_kthread_fd(unsigned k);
+/* The descriptor of kthread k was readable, which is perhaps another's: turn it for him. False: nobody keeps it, and the
+ * caretaker sees to it. */
+bool cl_posix_turn_for(unsigned k);
+
+#endif

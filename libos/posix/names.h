@@ -1,0 +1,15 @@
+/* Addresses of sockets: IPv4, and IPv4 in the disguise of IPv6 (RFC 4291, section 2.5.5.2). */
+#ifndef CORELANE_LIBOS_POSIX_NAMES_H
+#define CORELANE_LIBOS_POSIX_NAMES_H
+
+#include <corelane/libos/stream.h>
+
+#include <sys/socket.h>
+
+/* Of a socket of `domain`. 0: *out is it, and 0.0.0.0 for `::`, which stands for all of both; *is_ipv4 false: it is an
+ * address of IPv6 alone. -EINVAL: too short; -EAFNOSUPPORT. */
+int cl_posix_name_read(int domain, const struct sockaddr *name, socklen_t len, struct cl_tcp_addr *out, bool *is_ipv4);
+/* As much of it as *len has room for; *len becomes its length. */
+void cl_posix_name_write(int domain, const struct cl_tcp_addr *a, struct sockaddr *name, socklen_t *len);
+
+#endif

@@ -1,0 +1,296 @@
+/* Options of sockets, fcntl and ioctl. Linux checks each option on the placeholder, and keeps it; what has a meaning here
+ * is set here, too. Of an option that has none one sentence is said. */
+#include "kthreads.h"
+#include "linux.h"
+#include "waits.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/time.h>
+
+struct question {
+    struct cl_stream *stream;
+    int option;
+    int64_t value, rc;
+    const char *name;
+    struct cl_tcp_info info;
+};
+
+static void set_now(void *arg)
+{
+    struct question *q = arg;
+    q->rc = q->name ? cl_stream_set_congestion(q->stream, q->name) : cl_stream_set(q->stream, q->option, q->value);
+}
+
+static void info_now(void *arg)
+{
+    struct question *q = arg;
+    q->rc = cl_stream_info(q->stream, &q->info);
+}
+
+/* Whoever works on the connection is helped to get done. */
+static int64_t ask(struct question *q, void (*fn)(void *arg))
+{
+    int rc;
+    while ((rc = cl_posix_run(fn, q)) == 0 && q->rc == -EDEADLK)
+        cl_posix_turn_all();
+    return rc ? rc : q->rc;
+}
+
+static int set_option(struct cl_posix_socket *s, int option, int64_t value)
+{
+    struct question q = {.stream = cl_load_acquire(&s->stream), .option = option, .value = value};
+    s->options |= 1u << option;
+    s->option[option] = (int32_t)value;
+    if (q.stream)
+        (void)ask(&q, set_now); /* of a connection that is over: nothing */
+    return 0;
+}
+
+static int set_buffer(struct cl_posix_socket *s, int option, int64_t bytes)
+{
+    /* As Linux, which doubles it for what it keeps beside, and takes what is out of its limits for the nearest. */
+    int64_t most = CL_STREAM_BUFFER_MOST / 2, least = CL_STREAM_BUFFER_LEAST / 2;
+    return set_option(s, option, 2 * cl_max(least, cl_min(bytes, most)));
+}
+
+static int64_t time_of(const void *value)
+{
+    struct timeval t;
+    memcpy(&t, value, sizeof t);
+    int64_t ns = (int64_t)t.tv_sec * 1000000000 + (int64_t)t.tv_usec * 1000;
+    return ns > 0 ? ns : -1;
+}
+
+/* What Linux has taken. */
+static int set_socket_option(struct cl_posix_socket *s, int name, const void *value)
+{
+    int number;
+    struct linger l;
+    memcpy(&number, value, sizeof number);
+    switch (name) {
+    case SO_KEEPALIVE:
+        return set_option(s, CL_STREAM_KEEP_ALIVE, number != 0);
+    case SO_SNDBUF:
+        return set_buffer(s, CL_STREAM_SEND_BUFFER, number);
+    case SO_RCVBUF:
+        return set_buffer(s, CL_STREAM_RECEIVE_BUFFER, number);
+    case SO_REUSEPORT:
+        s->reuse_port = number;
+        return 0;
+    case SO_RCVTIMEO:
+        s->receive_ns = time_of(value);
+        return 0;
+    case SO_SNDTIMEO:
+        s->send_ns = time_of(value);
+        return 0;
+    case SO_LINGER:
+        memcpy(&l, value, sizeof l);
+        cl_store_relaxed(&s->resets, l.l_onoff && l.l_linger == 0);
+        if (l.l_onoff && l.l_linger)
+            cl_posix_say_once("SO_LINGER with a time: close does not wait; what was written is sent all the same");
+        return 0;
+    case SO_REUSEADDR:
+    case SO_PRIORITY:
+    case SO_OOBINLINE:
+    case SO_RCVLOWAT:
+        return 0;
+    default:
+        cl_posix_say_once("an option of SOL_SOCKET has no effect on sockets of the dataplane");
+        return 0;
+    }
+}
+
+static int set_tcp_option(struct cl_posix_socket *s, int name, const void *value)
+{
+    int number;
+    memcpy(&number, value, sizeof number);
+    switch (name) {
+    case TCP_NODELAY:
+        return set_option(s, CL_STREAM_NO_DELAY, number != 0);
+    case TCP_USER_TIMEOUT:
+        return set_option(s, CL_STREAM_USER_TIMEOUT_MS, number);
+    case TCP_KEEPIDLE:
+    case TCP_KEEPINTVL:
+    case TCP_KEEPCNT:
+        cl_posix_say_once(
+            "times of keep-alive of one socket (TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT) have no effect: "
+            "two hours, 75 s and 9 probes hold for all");
+        return 0;
+    case TCP_QUICKACK:
+    case TCP_CORK:
+    case TCP_DEFER_ACCEPT:
+        return 0; /* they change when segments leave, not what is read */
+    default:
+        cl_posix_say_once("an option of TCP has no effect on sockets of the dataplane");
+        return 0;
+    }
+}
+
+static int set_congestion(struct cl_posix_socket *s, const char *name, socklen_t len)
+{
+    char text[16] = "";
+    struct question q = {.stream = cl_load_acquire(&s->stream), .name = text};
+    memcpy(text, name, cl_min((size_t)len, sizeof text - 1));
+    if (strcmp(text, "reno") == 0)
+        q.name = "newreno";
+    return q.stream ? (int)ask(&q, set_now) : 0;
+}
+
+int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+    int number = 0;
+    if (cl_posix_is_child())
+        return -ECHILD;
+    int rc = (int)cl_linux(SYS_setsockopt, fd, level, name, value, len);
+    struct cl_posix_socket *s = rc ? NULL : cl_posix_socket_of(fd);
+    if (!s)
+        return rc;
+    if (level == IPPROTO_TCP && name == TCP_CONGESTION)
+        rc = set_congestion(s, value, len);
+    else if (level == SOL_SOCKET)
+        rc = set_socket_option(s, name, len >= sizeof number ? value : &number);
+    else if (level == IPPROTO_TCP)
+        rc = set_tcp_option(s, name, len >= sizeof number ? value : &number);
+    cl_posix_socket_put(s);
+    return rc;
+}
+
+/* As much of it as the caller has room for. */
+static int give(const void *value, socklen_t bytes, void *out, socklen_t *len)
+{
+    *len = cl_min(*len, bytes);
+    memcpy(out, value, *len);
+    return 0;
+}
+
+/* Why it is over, once; of one that is being opened that is how it went. */
+static int take_error(struct cl_posix_socket *s)
+{
+    struct cl_stream *stream = cl_load_acquire(&s->stream);
+    int error = stream ? cl_stream_error(stream) : 0;
+    if (error == 0 || error == -EINPROGRESS)
+        return 0;
+    return __atomic_exchange_n(&s->error_taken, 1, __ATOMIC_RELAXED) ? 0 : -error;
+}
+
+/* States as Linux numbers them (net/tcp_states.h), by those of RFC 9293 in order. */
+static uint8_t linux_state(uint32_t state)
+{
+    static const uint8_t of[] = {TCP_CLOSE,       TCP_LISTEN,    TCP_SYN_SENT,  TCP_SYN_RECV,
+                                 TCP_ESTABLISHED, TCP_FIN_WAIT1, TCP_FIN_WAIT2, TCP_CLOSE_WAIT,
+                                 TCP_CLOSING,     TCP_LAST_ACK,  TCP_TIME_WAIT};
+    return state < sizeof of ? of[state] : TCP_CLOSE;
+}
+
+static int tcp_info(struct cl_posix_socket *s, void *out, socklen_t *len)
+{
+    struct question q = {.stream = cl_load_acquire(&s->stream)};
+    struct tcp_info t = {.tcpi_state = TCP_CLOSE};
+    bool connection = cl_load_acquire(&s->state) > CL_POSIX_LISTENS;
+    if (q.stream && !connection)
+        t.tcpi_state = TCP_LISTEN;
+    if (connection && ask(&q, info_now) == 0) {
+        const struct cl_tcp_info *i = &q.info;
+        t = (struct tcp_info){.tcpi_state = linux_state(i->state),
+                              .tcpi_retransmits = (uint8_t)cl_min(i->retries, 255u),
+                              .tcpi_backoff = (uint8_t)cl_min(i->backoff, 255u),
+                              .tcpi_options = (uint8_t)(i->times * TCPI_OPT_TIMESTAMPS | i->sacks * TCPI_OPT_SACK |
+                                                        i->scales * TCPI_OPT_WSCALE | i->ecn * TCPI_OPT_ECN),
+                              .tcpi_snd_wscale = (uint8_t)i->snd_scale,
+                              .tcpi_rcv_wscale = (uint8_t)i->rcv_scale,
+                              .tcpi_rto = i->rto_us,
+                              .tcpi_snd_mss = i->snd_mss,
+                              .tcpi_rcv_mss = i->rcv_mss,
+                              .tcpi_unacked = i->unacked,
+                              .tcpi_sacked = i->sacked,
+                              .tcpi_lost = i->lost,
+                              .tcpi_rtt = i->rtt_us,
+                              .tcpi_rttvar = i->rtt_var_us,
+                              .tcpi_snd_ssthresh = cl_min(i->ssthresh, (uint32_t)INT32_MAX),
+                              .tcpi_snd_cwnd = i->cwnd,
+                              .tcpi_reordering = 3,
+                              .tcpi_total_retrans = i->resent};
+    }
+    return give(&t, sizeof t, out, len);
+}
+
+int cl_posix_getsockopt(int fd, int level, int name, void *value, socklen_t *len)
+{
+    int number;
+    if (cl_posix_is_child())
+        return -ECHILD;
+    struct cl_posix_socket *s = cl_posix_socket_of(fd);
+    if (!s)
+        return cl_posix_no_socket(fd);
+    int rc;
+    if (level == SOL_SOCKET && name == SO_ERROR && value && len) {
+        number = take_error(s);
+        rc = give(&number, sizeof number, value, len);
+    } else if (level == SOL_SOCKET && name == SO_ACCEPTCONN && value && len) {
+        number = cl_load_acquire(&s->state) == CL_POSIX_LISTENS;
+        rc = give(&number, sizeof number, value, len);
+    } else if (level == IPPROTO_TCP && name == TCP_INFO && value && len) {
+        rc = tcp_info(s, value, len);
+    } else {
+        rc = (int)cl_linux(SYS_getsockopt, fd, level, name, value, len);
+    }
+    cl_posix_socket_put(s);
+    return rc;
+}
+
+/* Of the open file description: Linux' own, and ours. */
+static int set_flags(int fd, int64_t flags)
+{
+    int rc = (int)cl_linux(SYS_fcntl, fd, F_SETFL, flags & ~O_ASYNC);
+    struct cl_posix_socket *s = rc ? NULL : cl_posix_socket_of(fd);
+    if (!s)
+        return rc;
+    if (flags & O_ASYNC)
+        rc = (int)cl_posix_refuse("O_ASYNC (SIGIO) is not to be had of sockets of the dataplane: use epoll", EINVAL);
+    cl_store_relaxed(&s->non_blocking, (flags & O_NONBLOCK) != 0);
+    cl_posix_socket_put(s);
+    return rc;
+}
+
+int cl_posix_fcntl(int fd, int command, int64_t arg)
+{
+    if (command == F_SETFL && cl_posix_kind(fd) == CL_POSIX_SOCKET && !cl_posix_is_forked())
+        return set_flags(fd, arg);
+    int rc = (int)cl_linux(SYS_fcntl, fd, command, arg);
+    if (rc >= 0 && (command == F_DUPFD || command == F_DUPFD_CLOEXEC) && !cl_posix_is_forked())
+        return cl_posix_duplicated(fd, rc);
+    return rc;
+}
+
+static int to_read(struct cl_posix_socket *s, int *out)
+{
+    struct question q = {.stream = cl_load_acquire(&s->stream)};
+    uint32_t state = cl_load_acquire(&s->state);
+    *out = 0;
+    if (state == CL_POSIX_LISTENS)
+        return -EINVAL;
+    if (state > CL_POSIX_LISTENS && ask(&q, info_now) == 0)
+        *out = (int)cl_min(q.info.to_read, (uint32_t)INT_MAX);
+    return 0;
+}
+
+int cl_posix_ioctl(int fd, unsigned long request, void *arg)
+{
+    struct cl_posix_socket *s = cl_posix_is_forked() ? NULL : cl_posix_socket_of(fd);
+    int rc;
+    if (s && request == FIONREAD) {
+        rc = to_read(s, arg);
+    } else {
+        rc = (int)cl_linux(SYS_ioctl, fd, request, arg);
+        if (s && rc == 0 && request == FIONBIO)
+            cl_store_relaxed(&s->non_blocking, *(int *)arg != 0);
+    }
+    if (s)
+        cl_posix_socket_put(s);
+    return rc;
+}

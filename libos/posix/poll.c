@@ -1,0 +1,167 @@
+/* poll and select over both worlds: a watch for each descriptor of ours, in the thread's own set, and the rest by ppoll. */
+#include "kthreads.h"
+#include "linux.h"
+#include "waits.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ON_STACK 64 /* descriptors for which no memory has to be taken */
+#define COLLECTED 64
+
+struct asked {
+    struct pollfd *fds; /* [n + 2] as Linux is asked: those of ours are -1 */
+    struct cl_posix_watch *watches;
+    struct cl_posix_set *set;
+    nfds_t n;
+    bool has_ours, carries;
+};
+
+/* poll's bits are epoll's. */
+_Static_assert(POLLIN == EPOLLIN && POLLOUT == EPOLLOUT && POLLERR == EPOLLERR && POLLHUP == EPOLLHUP &&
+                   POLLRDHUP == EPOLLRDHUP && POLLRDNORM == EPOLLRDNORM && POLLWRNORM == EPOLLWRNORM,
+               "one is the other");
+
+static void begin(struct asked *a, const struct pollfd *fds)
+{
+    for (nfds_t i = 0; i < a->n; i++) {
+        a->fds[i] = fds[i];
+        a->watches[i] = (struct cl_posix_watch){.events = (uint16_t)fds[i].events, .data = i};
+        if (cl_posix_kind(fds[i].fd) == CL_POSIX_EPOLL && !cl_posix_epoll_lend(fds[i].fd))
+            (void)cl_posix_refuse(
+                "an epoll descriptor with sockets of the dataplane is in poll or select, which do not "
+                "tell of those: wait for it by epoll_wait",
+                EPERM);
+        struct cl_posix_socket *s = cl_posix_socket_of(fds[i].fd);
+        if (!s)
+            continue;
+        a->fds[i].fd = -1;
+        a->has_ours = true;
+        a->carries |= cl_load_relaxed(&s->state) > CL_POSIX_LISTENS;
+        cl_posix_join(&a->watches[i], s, a->set);
+    }
+}
+
+static void end(struct asked *a)
+{
+    for (nfds_t i = 0; i < a->n; i++) {
+        struct cl_posix_socket *s = a->watches[i].socket;
+        if (!s)
+            continue;
+        cl_posix_part(&a->watches[i]);
+        cl_posix_socket_put(s);
+    }
+}
+
+/* How many of all are ready, into fds. theirs: whether Linux was asked. */
+static int collect(struct asked *a, struct pollfd *fds, bool theirs)
+{
+    int ready = 0;
+    for (nfds_t i = 0; i < a->n; i++) {
+        const struct cl_posix_watch *w = &a->watches[i];
+        fds[i].revents = w->socket ? (short)cl_posix_watch_ready(w) : theirs ? a->fds[i].revents : 0;
+        ready += fds[i].revents != 0;
+    }
+    return ready;
+}
+
+/* Ready, -errno, or 0: the time is over. */
+static int wait_all(struct asked *a, struct pollfd *fds, uint64_t deadline_ns, const sigset_t *mask)
+{
+    struct epoll_event found[COLLECTED];
+    struct timespec at_once = {0, 0};
+    int rc, theirs;
+    if (a->carries)
+        cl_posix_keep();
+    for (;;) {
+        (void)cl_posix_turn();
+        bool ours = cl_posix_collect(a->set, found, COLLECTED), over = cl_posix_left(deadline_ns) == 0;
+        if (ours || over)
+            theirs = (int)cl_linux(SYS_ppoll, a->fds, a->n, &at_once, NULL, 8);
+        else
+            theirs = cl_posix_sleep(a->set, a->fds, a->n, deadline_ns, mask);
+        if (theirs < 0)
+            return theirs;
+        if ((rc = collect(a, fds, true)) || over)
+            return rc;
+    }
+}
+
+int cl_posix_poll(struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset_t *mask)
+{
+    struct pollfd few_fds[ON_STACK + 2];
+    struct cl_posix_watch few[ON_STACK];
+    struct asked a = {few_fds, few, cl_posix_own_set(), n, false, false};
+    int rc;
+    if (cl_posix_is_child())
+        return -ECHILD;
+    if (n > ON_STACK) {
+        a.fds = malloc((n + 2) * sizeof *a.fds);
+        a.watches = malloc(n * sizeof *a.watches);
+    }
+    rc = -ENOMEM;
+    if (a.set && a.fds && a.watches) {
+        begin(&a, fds);
+        if (!a.has_ours || cl_posix_start(&rc))
+            rc = wait_all(&a, fds, cl_posix_deadline(timeout_ns), mask);
+        end(&a);
+    }
+    if (n > ON_STACK) {
+        free(a.fds);
+        free(a.watches);
+    }
+    return rc;
+}
+
+/* select, by poll. */
+
+#define SELECT_IN (POLLIN | POLLRDNORM | POLLHUP | POLLERR) /* as Linux has them (fs/select.c) */
+#define SELECT_OUT (POLLOUT | POLLWRNORM | POLLERR)
+#define SELECT_EXCEPT POLLPRI
+
+static short events_of(int fd, const fd_set *in, const fd_set *out, const fd_set *except)
+{
+    return (short)((in && FD_ISSET(fd, in) ? POLLIN : 0) | (out && FD_ISSET(fd, out) ? POLLOUT : 0) |
+                   (except && FD_ISSET(fd, except) ? POLLPRI : 0));
+}
+
+static int note(fd_set *set, short asked, short found, short bit, int fd)
+{
+    if (!set || !(asked & bit))
+        return 0;
+    short wanted = bit == POLLIN ? SELECT_IN : bit == POLLOUT ? SELECT_OUT : SELECT_EXCEPT;
+    if (!(found & wanted))
+        return 0;
+    FD_SET(fd, set);
+    return 1;
+}
+
+int cl_posix_select(int n, fd_set *in, fd_set *out, fd_set *except, int64_t timeout_ns, const sigset_t *mask)
+{
+    struct pollfd fds[FD_SETSIZE];
+    nfds_t used = 0;
+    int sum = 0;
+    if (n < 0 || n > FD_SETSIZE)
+        return -EINVAL;
+    for (int fd = 0; fd < n; fd++) {
+        short events = events_of(fd, in, out, except);
+        if (events)
+            fds[used++] = (struct pollfd){fd, events, 0};
+    }
+    int rc = cl_posix_poll(fds, used, timeout_ns, mask);
+    if (rc < 0)
+        return rc;
+    for (nfds_t i = 0; i < used; i++)
+        if (fds[i].revents & POLLNVAL)
+            return -EBADF;
+    for (fd_set **set = (fd_set *[]){in, out, except, NULL}, **at = set; at < set + 3; at++)
+        if (*at)
+            FD_ZERO(*at);
+    for (nfds_t i = 0; i < used; i++) {
+        sum += note(in, fds[i].events, fds[i].revents, POLLIN, fds[i].fd);
+        sum += note(out, fds[i].events, fds[i].revents, POLLOUT, fds[i].fd);
+        sum += note(except, fds[i].events, fds[i].revents, POLLPRI, fds[i].fd);
+    }
+    return sum;
+}

@@ -1,0 +1,89 @@
+/* Sockets of Linux programs on a runtime: calls by descriptor, as POSIX has them. Read this page first.
+ *
+ *   the program --> preload/ (libc's names) --> calls, transfer, options, poll, epoll --> socket --> stream (net/tcp)
+ *                       |                                     |
+ *                       +--> Linux: what is not ours          +--> kthreads: who turns them, waits: who sleeps
+ *
+ * A socket of ours has a descriptor of Linux, its placeholder: a TCP socket of the kernel that is never bound. So numbers,
+ * limits, dup and fstat are Linux', options are checked and kept by it, and a socket that turns out to be Linux' (by its
+ * address) is so by forgetting it here. `kinds` tells of each descriptor whether it is ours: one byte, 0 for those that
+ * are not.
+ *
+ * State is the process's, as descriptors are: there is one runtime, made when a call first needs it (cl_posix_start), so
+ * that a program may fork before. The calls return what the system call returns, or -errno, and print nothing: `say` gets
+ * one sentence for each thing that a program asked for and does not get, once.
+ *
+ * Kthreads (kthreads.c). None has a thread of its own. A thread that calls borrows one for the call; a thread that waits
+ * for connections keeps one, which it turns while it waits; those that nobody keeps are turned by a thread of ours.
+ *
+ * Waiting (waits.c). A watch joins a socket to a set: that of an epoll descriptor, or a thread's own. What a socket tells
+ * lists its watches, and wakes who sleeps for the set by an eventfd, which the real epoll_wait or ppoll has beside what is
+ * Linux'.
+ *
+ * Locks, in this order: the structure's mutex (waits.c); a stream's guard; a socket's; a set's. The table's and that of
+ * keeping kthreads are taken with none of these held.
+ *
+ * NOT here yet: UDP; epoll descriptors in epoll descriptors; sendmmsg, recvmmsg, splice; the parent's sockets in a child;
+ * SO_LINGER with a time; times of keep-alive for one socket; AF_XDP without an iokernel.
+ *
+ * Tests: tests/libos/posix. */
+#ifndef CORELANE_LIBOS_POSIX_POSIX_H
+#define CORELANE_LIBOS_POSIX_POSIX_H
+
+#include <corelane/runtime/base.h>
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#define CL_POSIX_FDS (1u << 20) /* descriptors from here on are Linux' */
+
+enum cl_posix_kind { CL_POSIX_LINUX = 0, CL_POSIX_SOCKET, CL_POSIX_EPOLL };
+
+/* Once, before all others. words: "key=value,...", as cl_posix_parse (config.h) has them. kinds: CL_POSIX_FDS of them, 0,
+ * written here alone. say: gets sentences; failed: the runtime cannot be made, and nothing of ours will work: it does not
+ * return, as a rule. -errno with a reason. */
+CL_API int cl_posix_open(const char *words, uint8_t *kinds, void (*say)(const char *sentence),
+                         void (*failed)(const char *sentence), char err[256]);
+/* The process ends: say so to all peers. */
+CL_API void cl_posix_end(void);
+/* Say that a call is not to be had on a descriptor of ours. -error. */
+CL_API int64_t cl_posix_refuse(const char *sentence, int error);
+
+/* A TCP socket was made by Linux; it may become ours. */
+CL_API int cl_posix_socket(int fd, int domain, int type);
+CL_API int cl_posix_close(int fd);
+/* The descriptor was closed behind our back. */
+CL_API void cl_posix_closed(int fd);
+/* `copy` is a descriptor that Linux has just made of fd. Returns it. */
+CL_API int cl_posix_duplicated(int fd, int copy);
+
+CL_API int cl_posix_bind(int fd, const struct sockaddr *addr, socklen_t len);
+CL_API int cl_posix_listen(int fd, int backlog);
+CL_API int cl_posix_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags);
+CL_API int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len);
+CL_API int cl_posix_shutdown(int fd, int how);
+CL_API int cl_posix_name(int fd, struct sockaddr *addr, socklen_t *len, bool peer);
+
+CL_API int64_t cl_posix_read(int fd, const struct iovec *vec, int64_t n, int flags);
+CL_API int64_t cl_posix_write(int fd, const struct iovec *vec, int64_t n, int flags);
+CL_API int64_t cl_posix_sendfile(int fd, int from, int64_t *offset, int64_t len);
+
+CL_API int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_t len);
+CL_API int cl_posix_getsockopt(int fd, int level, int name, void *value, socklen_t *len);
+CL_API int cl_posix_fcntl(int fd, int command, int64_t arg);
+CL_API int cl_posix_ioctl(int fd, unsigned long request, void *arg);
+
+/* Linux has made one. Returns it. */
+CL_API int cl_posix_epoll_create(int epfd);
+/* fd is ours. */
+CL_API int cl_posix_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event);
+CL_API int cl_posix_epoll_wait(int epfd, struct epoll_event *events, int n, int64_t timeout_ns, const sigset_t *mask);
+/* One of them is ours. timeout_ns < 0: for ever. */
+CL_API int cl_posix_poll(struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset_t *mask);
+CL_API int cl_posix_select(int n, fd_set *in, fd_set *out, fd_set *except, int64_t timeout_ns, const sigset_t *mask);
+
+#endif

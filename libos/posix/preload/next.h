@@ -1,0 +1,53 @@
+/* What stands before libc's functions, and how to reach those. A call on a descriptor that is not ours costs one load and
+ * a compare, and goes on to libc.
+ *
+ * A handler of a signal that comes in the middle of one of our calls finds `cl_preload_inside` set: what it asks of our
+ * sockets is answered with EAGAIN. */
+#ifndef CORELANE_LIBOS_POSIX_PRELOAD_NEXT_H
+#define CORELANE_LIBOS_POSIX_PRELOAD_NEXT_H
+
+#include "../posix.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+
+#define PUBLIC __attribute__((visibility("default")))
+
+/* Written by ../table.c; 0: Linux'. */
+extern uint8_t cl_preload_kinds[CL_POSIX_FDS];
+extern bool cl_preload_on; /* a configuration was given, and taken */
+extern __thread uint32_t cl_preload_inside __attribute__((tls_model("initial-exec")));
+
+static inline bool is_ours(int fd)
+{
+    return cl_unlikely((uint32_t)fd < CL_POSIX_FDS && cl_load_relaxed(&cl_preload_kinds[fd]));
+}
+
+/* `next_NAME`: libc's function, found at its first call. */
+#define NEXT(type, name, parameters, arguments)                                                                        \
+    static type first_##name parameters;                                                                               \
+    static type(*next_##name) parameters = first_##name;                                                               \
+    static type first_##name parameters                                                                                \
+    {                                                                                                                  \
+        next_##name = (type(*) parameters)dlsym(RTLD_NEXT, #name);                                                     \
+        return next_##name arguments;                                                                                  \
+    }
+
+/* The result of one of our calls, as libc gives it: evaluated unless we are inside of one. */
+#define ANSWER(call)                                                                                                   \
+    ({                                                                                                                 \
+        int64_t answer = -EAGAIN;                                                                                      \
+        if (cl_likely(cl_preload_inside++ == 0))                                                                       \
+            answer = (call);                                                                                           \
+        cl_preload_inside--;                                                                                           \
+        if (cl_unlikely(answer < 0)) {                                                                                 \
+            errno = (int)-answer;                                                                                      \
+            answer = -1;                                                                                               \
+        }                                                                                                              \
+        answer;                                                                                                        \
+    })
+
+/* This is a child of vfork, with its parent's memory: it may change descriptors, but not what we know of them. */
+bool cl_preload_borrowed(void);
+
+#endif

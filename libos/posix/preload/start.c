@@ -1,0 +1,56 @@
+/* The preloaded library's beginning and end. CORELANE_POSIX has its configuration (../config.h); without one it does
+ * nothing. */
+#include "next.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+uint8_t cl_preload_kinds[CL_POSIX_FDS];
+bool cl_preload_on;
+__thread uint32_t cl_preload_inside __attribute__((tls_model("initial-exec")));
+static pid_t own_pid;
+
+static void say(const char *sentence)
+{
+    char line[512];
+    int n = snprintf(line, sizeof line, "corelane: %s: %s\n", program_invocation_short_name, sentence);
+    (void)!syscall(SYS_write, STDERR_FILENO, line, cl_min((size_t)n, sizeof line - 1));
+}
+
+static void fail(const char *sentence)
+{
+    say(sentence);
+    _exit(1);
+}
+
+static void in_child(void)
+{
+    own_pid = (pid_t)syscall(SYS_getpid);
+}
+
+bool cl_preload_borrowed(void)
+{
+    return (pid_t)syscall(SYS_getpid) != own_pid;
+}
+
+static __attribute__((constructor)) void start(void)
+{
+    char err[256];
+    const char *words = getenv("CORELANE_POSIX");
+    in_child();
+    if (!words || pthread_atfork(NULL, NULL, in_child))
+        return;
+    if (cl_posix_open(words, cl_preload_kinds, say, fail, err))
+        fail(err);
+    cl_preload_on = true;
+}
+
+static __attribute__((destructor)) void stop(void)
+{
+    if (cl_preload_on && cl_preload_inside == 0 && !cl_preload_borrowed())
+        cl_posix_end();
+}

@@ -1,0 +1,132 @@
+/* epoll, poll and select. */
+#include "next.h"
+
+#include <time.h>
+
+#define MS 1000000ll
+
+static int64_t ns_of_ms(int ms)
+{
+    return ms < 0 ? -1 : ms * MS;
+}
+
+static int64_t ns_of(const struct timespec *t)
+{
+    return t ? (int64_t)t->tv_sec * 1000000000 + t->tv_nsec : -1;
+}
+
+static bool is_time(const struct timespec *t)
+{
+    return !t || (t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < 1000000000);
+}
+
+static int created(int epfd)
+{
+    return epfd >= 0 && cl_preload_on && !cl_preload_inside ? (int)ANSWER(cl_posix_epoll_create(epfd)) : epfd;
+}
+
+NEXT(int, epoll_create, (int size), (size))
+PUBLIC int epoll_create(int size)
+{
+    return created(next_epoll_create(size));
+}
+
+NEXT(int, epoll_create1, (int flags), (flags))
+PUBLIC int epoll_create1(int flags)
+{
+    return created(next_epoll_create1(flags));
+}
+
+NEXT(int, epoll_ctl, (int epfd, int op, int fd, struct epoll_event *e), (epfd, op, fd, e))
+PUBLIC int epoll_ctl(int epfd, int op, int fd, struct epoll_event *e)
+{
+    return is_ours(fd) ? (int)ANSWER(cl_posix_epoll_ctl(epfd, op, fd, e)) : next_epoll_ctl(epfd, op, fd, e);
+}
+
+NEXT(int, epoll_wait, (int epfd, struct epoll_event *events, int n, int ms), (epfd, events, n, ms))
+PUBLIC int epoll_wait(int epfd, struct epoll_event *events, int n, int ms)
+{
+    return is_ours(epfd) ? (int)ANSWER(cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), NULL))
+                         : next_epoll_wait(epfd, events, n, ms);
+}
+
+NEXT(int, epoll_pwait, (int epfd, struct epoll_event *events, int n, int ms, const sigset_t *mask),
+     (epfd, events, n, ms, mask))
+PUBLIC int epoll_pwait(int epfd, struct epoll_event *events, int n, int ms, const sigset_t *mask)
+{
+    return is_ours(epfd) ? (int)ANSWER(cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), mask))
+                         : next_epoll_pwait(epfd, events, n, ms, mask);
+}
+
+NEXT(int, epoll_pwait2, (int epfd, struct epoll_event *events, int n, const struct timespec *t, const sigset_t *mask),
+     (epfd, events, n, t, mask))
+PUBLIC int epoll_pwait2(int epfd, struct epoll_event *events, int n, const struct timespec *t, const sigset_t *mask)
+{
+    return is_ours(epfd) ? (int)ANSWER(is_time(t) ? cl_posix_epoll_wait(epfd, events, n, ns_of(t), mask) : -EINVAL)
+                         : next_epoll_pwait2(epfd, events, n, t, mask);
+}
+
+static bool any_is_ours(const struct pollfd *fds, nfds_t n)
+{
+    for (nfds_t i = 0; i < n; i++)
+        if (is_ours(fds[i].fd))
+            return true;
+    return false;
+}
+
+NEXT(int, poll, (struct pollfd * fds, nfds_t n, int ms), (fds, n, ms))
+PUBLIC int poll(struct pollfd *fds, nfds_t n, int ms)
+{
+    return any_is_ours(fds, n) ? (int)ANSWER(cl_posix_poll(fds, n, ns_of_ms(ms), NULL)) : next_poll(fds, n, ms);
+}
+
+NEXT(int, ppoll, (struct pollfd * fds, nfds_t n, const struct timespec *t, const sigset_t *mask), (fds, n, t, mask))
+PUBLIC int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t, const sigset_t *mask)
+{
+    return any_is_ours(fds, n) ? (int)ANSWER(is_time(t) ? cl_posix_poll(fds, n, ns_of(t), mask) : -EINVAL)
+                               : next_ppoll(fds, n, t, mask);
+}
+
+NEXT(int, __poll_chk, (struct pollfd * fds, nfds_t n, int ms, size_t room), (fds, n, ms, room))
+PUBLIC int __poll_chk(struct pollfd *fds, nfds_t n, int ms, size_t room)
+{
+    return n * sizeof *fds <= room ? poll(fds, n, ms) : next___poll_chk(fds, n, ms, room);
+}
+
+NEXT(int, __ppoll_chk, (struct pollfd * fds, nfds_t n, const struct timespec *t, const sigset_t *mask, size_t room),
+     (fds, n, t, mask, room))
+PUBLIC int __ppoll_chk(struct pollfd *fds, nfds_t n, const struct timespec *t, const sigset_t *mask, size_t room)
+{
+    return n * sizeof *fds <= room ? ppoll(fds, n, t, mask) : next___ppoll_chk(fds, n, t, mask, room);
+}
+
+static bool set_has_ours(int n, const fd_set *set)
+{
+    for (int fd = 0; set && fd < n && fd < FD_SETSIZE; fd++)
+        if (FD_ISSET(fd, set) && is_ours(fd))
+            return true;
+    return false;
+}
+
+static bool sets_have_ours(int n, const fd_set *in, const fd_set *out, const fd_set *except)
+{
+    return set_has_ours(n, in) || set_has_ours(n, out) || set_has_ours(n, except);
+}
+
+NEXT(int, select, (int n, fd_set *in, fd_set *out, fd_set *except, struct timeval *t), (n, in, out, except, t))
+PUBLIC int select(int n, fd_set *in, fd_set *out, fd_set *except, struct timeval *t)
+{
+    if (!sets_have_ours(n, in, out, except))
+        return next_select(n, in, out, except, t);
+    int64_t ns = t ? (int64_t)t->tv_sec * 1000000000 + (int64_t)t->tv_usec * 1000 : -1;
+    return (int)ANSWER(t && ns < 0 ? -EINVAL : cl_posix_select(n, in, out, except, ns, NULL));
+}
+
+NEXT(int, pselect, (int n, fd_set *in, fd_set *out, fd_set *except, const struct timespec *t, const sigset_t *mask),
+     (n, in, out, except, t, mask))
+PUBLIC int pselect(int n, fd_set *in, fd_set *out, fd_set *except, const struct timespec *t, const sigset_t *mask)
+{
+    if (!sets_have_ours(n, in, out, except))
+        return next_pselect(n, in, out, except, t, mask);
+    return (int)ANSWER(is_time(t) ? cl_posix_select(n, in, out, except, ns_of(t), mask) : -EINVAL);
+}

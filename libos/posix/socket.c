@@ -1,0 +1,108 @@
+/* See socket.h. */
+#include "socket.h"
+#include "kthreads.h"
+#include "waits.h"
+
+#include <errno.h>
+
+struct stream_end {
+    struct cl_stream *stream;
+    bool resets;
+};
+
+static void end_now(void *arg)
+{
+    const struct stream_end *e = arg;
+    if (e->resets)
+        (void)cl_stream_abort(e->stream);
+    else
+        (void)cl_stream_close(e->stream, 0);
+}
+
+static void on_closed(struct cl_posix_object *o)
+{
+    cl_posix_forget_socket((struct cl_posix_socket *)o);
+}
+
+static void on_end(struct cl_posix_object *o)
+{
+    struct cl_posix_socket *s = (struct cl_posix_socket *)o;
+    cl_posix_socket_end(s);
+}
+
+void cl_posix_socket_end(struct cl_posix_socket *s)
+{
+    struct stream_end e = {__atomic_exchange_n(&s->stream, NULL, __ATOMIC_ACQ_REL), cl_load_relaxed(&s->resets)};
+    if (e.stream)
+        (void)cl_posix_run(end_now, &e);
+}
+
+int cl_posix_socket_new(int fd, int domain, bool non_blocking, struct cl_posix_socket **out)
+{
+    struct cl_posix_socket *s = (struct cl_posix_socket *)cl_posix_new(CL_POSIX_SOCKET, sizeof *s);
+    if (!s)
+        return -ENOMEM;
+    s->domain = domain;
+    s->non_blocking = non_blocking;
+    s->receive_ns = s->send_ns = -1;
+    s->object.closed = on_closed;
+    s->object.end = on_end;
+    *out = s;
+    int rc = cl_posix_enter(fd, &s->object);
+    if (rc)
+        cl_posix_put(&s->object);
+    return rc;
+}
+
+struct cl_posix_socket *cl_posix_socket_of(int fd)
+{
+    return (struct cl_posix_socket *)cl_posix_get(fd, CL_POSIX_SOCKET);
+}
+
+int cl_posix_no_socket(int fd)
+{
+    return cl_posix_kind(fd) == CL_POSIX_EPOLL ? -ENOTSOCK : -EBADF;
+}
+
+void cl_posix_socket_put(struct cl_posix_socket *s)
+{
+    cl_posix_put(&s->object);
+}
+
+static void on_told(void *arg)
+{
+    cl_posix_told(arg);
+}
+
+struct options {
+    struct cl_posix_socket *s;
+    struct cl_stream *stream;
+};
+
+static void apply_now(void *arg)
+{
+    const struct options *o = arg;
+    for (int option = 0; option < CL_STREAM_OPTIONS; option++)
+        if (o->s->options & 1u << option)
+            (void)cl_stream_set(o->stream, option, o->s->option[option]); /* of one that is over: nothing */
+}
+
+void cl_posix_socket_has(struct cl_posix_socket *s, struct cl_stream *stream, enum cl_posix_state state)
+{
+    struct options o = {s, stream};
+    cl_store_release(&s->stream, stream);
+    cl_store_release(&s->state, state); /* release: who sees the state finds the stream */
+    if (s->options)
+        (void)cl_posix_run(apply_now, &o);
+    cl_stream_watch(stream, on_told, s);
+    cl_posix_told(s); /* what was told before */
+}
+
+int cl_posix_listener_open(struct cl_posix_socket *s, struct cl_runtime *rt)
+{
+    struct cl_stream *stream;
+    int rc = cl_stream_listen(rt, s->own.port, s->backlog, &stream);
+    if (rc == 0)
+        cl_posix_socket_has(s, stream, CL_POSIX_LISTENS);
+    return rc;
+}

@@ -1,0 +1,72 @@
+/* A socket of ours: what stands behind one or several descriptors.
+ *
+ * It begins FRESH, when nobody knows whose it will be; bind and connect decide. A listener has no stream until there is a
+ * runtime. Fields that change after that do so under `lock`, or are words that anybody may read. */
+#ifndef CORELANE_LIBOS_POSIX_SOCKET_H
+#define CORELANE_LIBOS_POSIX_SOCKET_H
+
+#include <corelane/libos/runtime.h>
+#include <corelane/libos/spin.h>
+#include <corelane/libos/stream.h>
+
+#include "table.h"
+
+enum cl_posix_state { CL_POSIX_FRESH = 0, CL_POSIX_BOUND, CL_POSIX_LISTENS, CL_POSIX_OPENS, CL_POSIX_CONNECTED };
+
+struct cl_posix_watch;
+
+struct cl_posix_socket {
+    struct cl_posix_object object; /* first */
+    struct cl_spin lock;
+    uint32_t state;           /* enum cl_posix_state; release once what belongs to it is there */
+    struct cl_stream *stream; /* NULL: none yet */
+    struct cl_posix_watch *watches;
+    uint32_t non_blocking;  /* as of the open file description: all descriptors of it */
+    uint32_t error_taken;   /* why the connection is over was told: from now on it is just over */
+    uint32_t resets;        /* SO_LINGER 0 */
+    int domain;             /* AF_INET, or AF_INET6 whose addresses are IPv4 ones in disguise */
+    struct cl_tcp_addr own; /* as bound, or found */
+    uint32_t backlog;
+    bool reuse_port;
+    int64_t receive_ns, send_ns; /* SO_RCVTIMEO, SO_SNDTIMEO; -1: for ever */
+    uint32_t options;            /* bit 1 << CL_STREAM_*: set before there was a stream */
+    int32_t option[CL_STREAM_OPTIONS];
+};
+
+/* NULL if it is none of ours. The caller puts it. */
+struct cl_posix_socket *cl_posix_socket_of(int fd);
+/* Then the error: -ENOTSOCK of an epoll descriptor, -EBADF of what has gone. */
+int cl_posix_no_socket(int fd);
+void cl_posix_socket_put(struct cl_posix_socket *s);
+/* A new one with its descriptor. -ENOMEM, -EMFILE. */
+int cl_posix_socket_new(int fd, int domain, bool non_blocking, struct cl_posix_socket **out);
+/* It has a stream from now on. */
+void cl_posix_socket_has(struct cl_posix_socket *s, struct cl_stream *stream, enum cl_posix_state state);
+/* A listener has its stream from now on. */
+int cl_posix_listener_open(struct cl_posix_socket *s, struct cl_runtime *rt);
+/* It has none any more: that is closed, or reset. */
+void cl_posix_socket_end(struct cl_posix_socket *s);
+/* What is ready of it: CL_POLL_* and CL_STREAM_READY_*. */
+uint32_t cl_posix_socket_ready(const struct cl_posix_socket *s);
+
+/* start.c */
+/* The runtime; NULL with *rc: there is none to be had, and `failed` has said so. */
+struct cl_runtime *cl_posix_start(int *rc);
+/* Whether there is one. */
+bool cl_posix_started(void);
+/* This process was forked from the one that has the sockets. The second says so, once. */
+bool cl_posix_is_forked(void);
+bool cl_posix_is_child(void);
+/* Whether the address is ours to listen at, or to connect to. */
+bool cl_posix_listens_at(uint32_t ipv4, uint16_t port);
+bool cl_posix_reaches(uint32_t ipv4);
+void cl_posix_say(const char *sentence);
+/* The same, once for each place. */
+#define cl_posix_say_once(sentence)                                                                                    \
+    do {                                                                                                               \
+        static uint32_t said;                                                                                          \
+        if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))                                                          \
+            cl_posix_say(sentence);                                                                                    \
+    } while (0)
+
+#endif

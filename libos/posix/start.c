@@ -1,0 +1,219 @@
+/* The process's runtime: made when a call first needs it. After a fork the child has no kthreads, and may only close what
+ * is ours; a child of a process that had not made one yet may make its own. */
+#include "config.h"
+#include "kthreads.h"
+#include "linux.h"
+#include "socket.h"
+
+#include <corelane/drivers/memory.h>
+#include <corelane/drivers/tap.h>
+#include <corelane/libos/adopt.h>
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BUFFERS_PER_QUEUE 1024
+
+static struct cl_posix_config config;
+static struct cl_runtime *runtime; /* set once, release */
+static uint32_t is_child;          /* written in the child, while it is alone */
+static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+static void (*say_fn)(const char *sentence);
+static void (*failed_fn)(const char *sentence);
+
+void cl_posix_say(const char *sentence)
+{
+    say_fn(sentence);
+}
+
+int64_t cl_posix_refuse(const char *sentence, int error)
+{
+    static const char *said[64]; /* each sentence once */
+    for (unsigned i = 0; i < sizeof said / sizeof said[0]; i++) {
+        const char *nothing = NULL;
+        if (cl_load_relaxed(&said[i]) == sentence)
+            break;
+        if (__atomic_compare_exchange_n(&said[i], &nothing, sentence, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+            say_fn(sentence);
+            break;
+        }
+        if (nothing == sentence)
+            break;
+    }
+    return -error;
+}
+
+static void in_child(void)
+{
+    is_child = runtime != NULL;
+}
+
+int cl_posix_open(const char *words, uint8_t *kinds, void (*say)(const char *sentence),
+                  void (*failed)(const char *sentence), char err[256])
+{
+    int rc = cl_posix_parse(words, &config, err);
+    if (rc)
+        return rc;
+    say_fn = say;
+    failed_fn = failed;
+    if ((rc = cl_posix_table_open(kinds)) || (rc = -pthread_atfork(NULL, NULL, in_child)))
+        snprintf(err, 256, "%s", strerror(-rc));
+    return rc;
+}
+
+bool cl_posix_started(void)
+{
+    return cl_load_acquire(&runtime);
+}
+
+bool cl_posix_is_forked(void)
+{
+    return is_child;
+}
+
+bool cl_posix_is_child(void)
+{
+    if (cl_likely(!is_child))
+        return false;
+    (void)cl_posix_refuse("this process was forked from the one that has the sockets: here they can be closed, and no "
+                          "more; let the parent serve them",
+                          ECHILD);
+    return true;
+}
+
+/* Our address and the length of its prefix: attached, only the iokernel knows. False: there is no runtime to be had. */
+static bool find_address(struct cl_runtime_info *info)
+{
+    int rc;
+    *info = (struct cl_runtime_info){.ipv4 = config.address, .ipv4_prefix = config.prefix};
+    struct cl_runtime *rt = config.address ? NULL : cl_posix_start(&rc);
+    if (rt)
+        cl_runtime_info(rt, info);
+    return info->ipv4;
+}
+
+bool cl_posix_listens_at(uint32_t ipv4, uint16_t port)
+{
+    struct cl_runtime_info info;
+    bool named = config.n_ports == 0;
+    for (uint32_t i = 0; i < config.n_ports; i++)
+        named |= config.ports[i] == port;
+    if (!named || ipv4 >> 24 == 127)
+        return false;
+    return ipv4 == INADDR_ANY || (find_address(&info) && ipv4 == info.ipv4);
+}
+
+bool cl_posix_reaches(uint32_t ipv4)
+{
+    struct cl_runtime_info info;
+    if (ipv4 >> 24 == 127 || ipv4 == INADDR_ANY || ipv4 >= 0xe0000000u || !find_address(&info))
+        return false;
+    uint32_t mask = info.ipv4_prefix ? UINT32_MAX << (32 - info.ipv4_prefix) : 0;
+    return config.gateway || ((ipv4 ^ info.ipv4) & mask) == 0;
+}
+
+/* Making it. */
+
+static int open_tap(struct cl_nic **nic, char *err)
+{
+    char name[16];
+    uint8_t *a = (uint8_t *)&(uint32_t){htonl(config.address)};
+    struct cl_tap_config c = {.ifname = config.nic + strlen("tap:"),
+                              .n_queues = config.kthreads,
+                              .n_buffers = config.kthreads * BUFFERS_PER_QUEUE,
+                              .mtu = 1500,
+                              .mac = {0x02, 0xc1, a[0], a[1], a[2], a[3]}};
+    int rc = cl_tap_nic_new(&c, nic, name, err);
+    if (rc == 0 && config.host && (rc = cl_tap_set_up(name, c.mtu, htonl(config.host), config.host_prefix, err)))
+        cl_nic_close(*nic);
+    return rc;
+}
+
+/* A wire whose other end nobody reads: what is sent to our own address comes back all the same. */
+static int open_memory(struct cl_nic **nic, char *err)
+{
+    struct cl_nic *ends[2];
+    struct cl_memory_config c = {.queues = {config.kthreads, 1}, .drop_when_full = 1};
+    int rc = cl_memory_link_new(&c, ends, err);
+    *nic = ends[0];
+    return rc;
+}
+
+static void on_event(void *arg, int event, const char *text)
+{
+    (void)arg;
+    if (event != CL_EVENT_ATTACHED)
+        say_fn(text);
+}
+
+static int make(struct cl_runtime **out, char err[256])
+{
+    struct cl_nic *nic = NULL;
+    int rc = 0;
+    if (config.nic[0])
+        rc = strcmp(config.nic, "memory") == 0 ? open_memory(&nic, err) : open_tap(&nic, err);
+    if (rc)
+        return rc;
+    struct cl_runtime_config c = {.nic = nic,
+                                  .socket_path = nic ? NULL : config.socket,
+                                  .name = config.name[0] ? config.name : NULL,
+                                  .kthreads = config.kthreads,
+                                  .adopted = config.kthreads,
+                                  .poll = config.poll,
+                                  .poll_set = 1,
+                                  .ipv4 = nic ? config.address : 0,
+                                  .ipv4_prefix = nic ? config.prefix : 0,
+                                  .gateway = nic ? config.gateway : 0,
+                                  .on_event = on_event};
+    rc = cl_runtime_new(&c, out, err);
+    if (rc == 0 && (rc = cl_runtime_start(*out, err)))
+        cl_runtime_delete(*out);
+    if (rc && nic)
+        cl_nic_close(nic);
+    return rc;
+}
+
+static void open_listener(struct cl_posix_object *o)
+{
+    struct cl_posix_socket *s = (struct cl_posix_socket *)o;
+    if (cl_load_relaxed(&s->state) == CL_POSIX_LISTENS && !s->stream && cl_posix_listener_open(s, runtime))
+        say_fn("a listener cannot be opened: there are as many sockets as may be");
+}
+
+struct cl_runtime *cl_posix_start(int *rc)
+{
+    char err[256];
+    *rc = 0;
+    if (cl_likely(cl_load_acquire(&runtime) != NULL))
+        return runtime;
+    pthread_mutex_lock(&starting);
+    struct cl_runtime *rt = NULL;
+    if (!runtime) {
+        *rc = make(&rt, err);
+        if (*rc == 0 && (*rc = cl_posix_kthreads_open(rt)))
+            snprintf(err, sizeof err, "its kthreads cannot be turned: %s", cl_adopt_error(*rc));
+        if (*rc == 0) {
+            cl_store_release(&runtime, rt);
+            cl_posix_each(CL_POSIX_SOCKET, open_listener);
+        }
+    }
+    pthread_mutex_unlock(&starting);
+    if (*rc)
+        failed_fn(err);
+    return cl_load_acquire(&runtime);
+}
+
+static void end_socket(struct cl_posix_object *o)
+{
+    cl_posix_socket_end((struct cl_posix_socket *)o);
+}
+
+void cl_posix_end(void)
+{
+    if (is_child || !cl_posix_started())
+        return;
+    cl_posix_each(CL_POSIX_SOCKET, end_socket);
+    cl_posix_turn_all();
+}

@@ -1,0 +1,202 @@
+/* read and write in all their forms, and sendfile. */
+#include "kthreads.h"
+#include "linux.h"
+#include "waits.h"
+
+#include <signal.h>
+
+#define BUSY_MOST 256    /* times that somebody else works on a connection that is ready, and is helped to get done */
+#define FILE_BYTES 16384 /* on the caller's stack, of whose size nothing is known */
+
+struct transfer {
+    struct cl_stream *stream;
+    const struct iovec *vec;
+    int64_t n;
+    bool out, peek;
+    int64_t rc;
+};
+_Static_assert(sizeof(struct iovec) == sizeof(struct cl_iovec) &&
+                   offsetof(struct iovec, iov_len) == offsetof(struct cl_iovec, len),
+               "one is the other");
+
+static void transfer_now(void *arg)
+{
+    struct transfer *t = arg;
+    const struct cl_iovec *vec = (const struct cl_iovec *)t->vec;
+    if (t->out)
+        t->rc = cl_stream_writev(t->stream, vec, t->n, 0);
+    else if (t->peek)
+        t->rc = t->n ? cl_stream_peek(t->stream, vec->base, vec->len, 0) : 0;
+    else
+        t->rc = cl_stream_readv(t->stream, vec, t->n, 0);
+}
+
+/* As much as goes without waiting. -EAGAIN: nothing does. */
+static int64_t transfer_some(struct transfer *t)
+{
+    for (unsigned i = 0;; i++) {
+        int rc = cl_posix_run(transfer_now, t);
+        if (rc)
+            return rc == -EDEADLK ? -EAGAIN : rc; /* in a signal's handler, in the middle of another call */
+        bool ready = t->rc == -EAGAIN && cl_stream_ready(t->stream) & (t->out ? CL_POLL_OUT : CL_POLL_IN);
+        if (!ready || i == BUSY_MOST)
+            return t->rc;
+        cl_posix_turn_all();
+    }
+}
+
+/* Why it is over is told once; then it is just over. */
+static int64_t told_once(struct cl_posix_socket *s, const struct transfer *t, int64_t rc)
+{
+    if (rc >= 0 || !(cl_stream_ready(t->stream) & CL_POLL_ERROR))
+        return rc;
+    if (!__atomic_exchange_n(&s->error_taken, 1, __ATOMIC_RELAXED))
+        return rc;
+    return t->out ? -EPIPE : 0;
+}
+
+static int64_t length_of(const struct iovec *vec, int64_t n)
+{
+    int64_t sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += (int64_t)vec[i].iov_len;
+    return sum;
+}
+
+/* What is left of a vector when `done` bytes of it are. Into `left`, which is as long. */
+static int64_t skip(const struct iovec *vec, int64_t n, int64_t done, struct iovec *left)
+{
+    int64_t out = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t part = cl_min(done, (int64_t)vec[i].iov_len);
+        done -= part;
+        if ((int64_t)vec[i].iov_len > part)
+            left[out++] = (struct iovec){(char *)vec[i].iov_base + part, vec[i].iov_len - (size_t)part};
+    }
+    return out;
+}
+
+/* The first pieces with so many bytes at most that a call takes. */
+static int64_t first_pieces(int64_t n)
+{
+    return cl_min(n, (int64_t)CL_STREAM_VECTORS);
+}
+
+/* Go on after a first try, which has brought `done` bytes or -errno, until all of it is done, or there is an end, an
+ * error, or the time is over. */
+static CL_NOINLINE int64_t transfer_rest(struct cl_posix_socket *s, struct transfer *t, int64_t rc, int64_t whole)
+{
+    struct iovec left[CL_STREAM_VECTORS];
+    const struct iovec *vec = t->vec;
+    int64_t n = t->n, done = cl_max(rc, (int64_t)0);
+    uint64_t deadline_ns = cl_posix_deadline(t->out ? s->send_ns : s->receive_ns);
+    while (rc && done < whole) {
+        if (rc == -EAGAIN && (rc = cl_posix_wait(s, t->out ? EPOLLOUT : EPOLLIN | EPOLLRDHUP, deadline_ns)))
+            break;
+        t->vec = left;
+        t->n = skip(vec, n, done, left);
+        rc = transfer_some(t);
+        done += cl_max(rc, (int64_t)0);
+        if (rc < 0 && rc != -EAGAIN)
+            break;
+    }
+    return done ? done : rc;
+}
+
+static int64_t not_connected(struct cl_posix_socket *s, bool out)
+{
+    uint32_t state = cl_load_acquire(&s->state);
+    if (state > CL_POSIX_LISTENS)
+        return 0;
+    return out ? -EPIPE : -ENOTCONN;
+}
+
+static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags)
+{
+    int64_t rc = not_connected(s, t->out);
+    if (rc)
+        return rc;
+    t->stream = s->stream;
+    t->n = first_pieces(t->n);
+    int64_t sum = length_of(t->vec, t->n);
+    bool waits = !cl_load_relaxed(&s->non_blocking) && !(flags & MSG_DONTWAIT);
+    /* A read is content with some. */
+    int64_t whole = t->out || (flags & MSG_WAITALL && !t->peek) ? sum : 1;
+    if (sum == 0 && !t->out)
+        return 0;
+    rc = transfer_some(t);
+    if (waits && (rc == -EAGAIN || (rc > 0 && rc < whole)))
+        rc = transfer_rest(s, t, rc, whole);
+    return told_once(s, t, rc);
+}
+
+static int check_flags(int flags, int known)
+{
+    if (flags & MSG_OOB)
+        return flags & known & MSG_OOB ? 0 : -EINVAL; /* as where none has come */
+    if (flags & ~known)
+        return (int)cl_posix_refuse("a flag of send or recv is not known here (MSG_TRUNC, MSG_ZEROCOPY, ...)",
+                                    EOPNOTSUPP);
+    return 0;
+}
+
+int64_t cl_posix_read(int fd, const struct iovec *vec, int64_t n, int flags)
+{
+    struct transfer t = {.vec = vec, .n = n, .peek = flags & MSG_PEEK};
+    if (flags & MSG_ERRQUEUE)
+        return -EAGAIN; /* nothing is ever in it */
+    int64_t rc = check_flags(flags, MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC);
+    if (rc || n < 0 || cl_posix_is_child())
+        return rc ? rc : n < 0 ? -EINVAL : -ECHILD;
+    struct cl_posix_socket *s = cl_posix_socket_of(fd);
+    if (!s)
+        return cl_posix_kind(fd) == CL_POSIX_EPOLL ? -EINVAL : -EBADF; /* as of any file that has no such call */
+    rc = transfer(s, &t, flags);
+    cl_posix_socket_put(s);
+    return rc;
+}
+
+int64_t cl_posix_write(int fd, const struct iovec *vec, int64_t n, int flags)
+{
+    struct transfer t = {.vec = vec, .n = n, .out = true};
+    int64_t rc = check_flags(flags, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE);
+    if (rc || n < 0 || cl_posix_is_child())
+        return rc ? rc : n < 0 ? -EINVAL : -ECHILD;
+    struct cl_posix_socket *s = cl_posix_socket_of(fd);
+    if (!s)
+        return cl_posix_kind(fd) == CL_POSIX_EPOLL ? -EINVAL : -EBADF; /* as of any file that has no such call */
+    rc = transfer(s, &t, flags);
+    cl_posix_socket_put(s);
+    if (rc == -EPIPE && !(flags & MSG_NOSIGNAL))
+        raise(SIGPIPE);
+    return rc;
+}
+
+/* Read a piece of the file at the place, or where it stands. */
+static int64_t read_file(int from, char *data, int64_t len, const int64_t *offset)
+{
+    size_t room = (size_t)cl_min(len, (int64_t)FILE_BYTES);
+    return offset ? cl_linux(SYS_pread64, from, data, room, *offset) : cl_linux(SYS_read, from, data, room);
+}
+
+int64_t cl_posix_sendfile(int fd, int from, int64_t *offset, int64_t len)
+{
+    char data[FILE_BYTES];
+    int64_t done = 0, rc = 0;
+    while (done < len) {
+        int64_t got = rc = read_file(from, data, len - done, offset);
+        if (got <= 0)
+            break;
+        struct iovec vec = {data, (size_t)got};
+        rc = cl_posix_write(fd, &vec, 1, 0);
+        int64_t took = cl_max(rc, (int64_t)0);
+        if (offset)
+            *offset += took;
+        else if (took < got) /* what was not sent is to be read again */
+            (void)cl_linux(SYS_lseek, from, took - got, SEEK_CUR);
+        done += took;
+        if (took < got)
+            break;
+    }
+    return done ? done : rc;
+}

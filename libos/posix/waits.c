@@ -1,0 +1,401 @@
+/* See waits.h. */
+#include "waits.h"
+#include "kthreads.h"
+#include "linux.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+
+#define NEVER UINT64_MAX
+#define COLLECTED 16    /* at a time, of the thread's own set */
+#define SIGNALS_BYTES 8 /* of a set of signals, as the kernel has it */
+
+static pthread_mutex_t structure = PTHREAD_MUTEX_INITIALIZER;
+
+int cl_posix_set_open(struct cl_posix_set *set)
+{
+    int fd = (int)cl_linux(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK);
+    *set = (struct cl_posix_set){.event_fd = fd};
+    return fd < 0 ? fd : 0;
+}
+
+void cl_posix_set_close(struct cl_posix_set *set)
+{
+    (void)cl_linux(SYS_close, set->event_fd);
+}
+
+/* The ready list. Under the set's lock. */
+
+static void enlist(struct cl_posix_set *set, struct cl_posix_watch *w)
+{
+    w->listed = true;
+    w->next = NULL;
+    w->prev = set->last;
+    *(set->last ? &set->last->next : &set->first) = w;
+    set->last = w;
+    set->n_listed++;
+}
+
+static void unlist(struct cl_posix_set *set, struct cl_posix_watch *w)
+{
+    if (!w->listed)
+        return;
+    *(w->prev ? &w->prev->next : &set->first) = w->next;
+    *(w->next ? &w->next->prev : &set->last) = w->prev;
+    w->listed = false;
+    set->n_listed--;
+}
+
+/* Whether somebody sleeps who does not know that something is listed. */
+static bool take_sleepers(struct cl_posix_set *set)
+{
+    bool wake = set->first && set->sleepers && !set->told;
+    set->told |= wake;
+    return wake;
+}
+
+static void wake(const struct cl_posix_set *set)
+{
+    uint64_t one = 1;
+    (void)cl_linux(SYS_write, set->event_fd, &one, sizeof one);
+}
+
+static uint32_t as_epoll(uint32_t ready)
+{
+    uint32_t events = 0;
+    if (ready & CL_POLL_IN)
+        events |= EPOLLIN | EPOLLRDNORM;
+    if (ready & CL_POLL_OUT)
+        events |= EPOLLOUT | EPOLLWRNORM;
+    if (ready & CL_STREAM_READY_LAST)
+        events |= EPOLLRDHUP;
+    if (ready & (CL_STREAM_READY_OVER | CL_POLL_END))
+        events |= EPOLLHUP;
+    if (ready & CL_POLL_ERROR)
+        events |= EPOLLERR;
+    return events;
+}
+
+uint32_t cl_posix_socket_ready(const struct cl_posix_socket *s)
+{
+    /* Acquire: its stream was there before. */
+    uint32_t state = cl_load_acquire(&s->state);
+    const struct cl_stream *stream = cl_load_acquire(&s->stream);
+    if (state <= CL_POSIX_BOUND)
+        return CL_POLL_OUT | CL_STREAM_READY_OVER;
+    uint32_t ready = stream ? cl_stream_ready(stream) : 0;
+    if (state == CL_POSIX_LISTENS)
+        return ready & (CL_POLL_IN | CL_POLL_END);
+    return cl_load_relaxed(&s->error_taken) ? ready & ~(uint32_t)CL_POLL_ERROR : ready;
+}
+
+uint32_t cl_posix_watch_ready(const struct cl_posix_watch *w)
+{
+    return as_epoll(cl_posix_socket_ready(w->socket)) & (w->events | EPOLLERR | EPOLLHUP);
+}
+
+/* Under the socket's lock. */
+static void list_if_ready(struct cl_posix_watch *w)
+{
+    struct cl_posix_set *set = w->set;
+    cl_spin_lock(&set->lock);
+    if (!w->off && !w->listed && cl_posix_watch_ready(w))
+        enlist(set, w);
+    bool call = w->listed && take_sleepers(set);
+    cl_spin_unlock(&set->lock);
+    if (call)
+        wake(set);
+}
+
+void cl_posix_told(struct cl_posix_socket *s)
+{
+    cl_spin_lock(&s->lock);
+    for (struct cl_posix_watch *w = s->watches; w; w = w->beside)
+        list_if_ready(w);
+    cl_spin_unlock(&s->lock);
+}
+
+int cl_posix_collect(struct cl_posix_set *set, struct epoll_event *events, int n)
+{
+    int found = 0;
+    cl_spin_lock(&set->lock);
+    for (uint32_t left = set->n_listed; left && found < n; left--) {
+        struct cl_posix_watch *w = set->first;
+        uint32_t ready = cl_posix_watch_ready(w);
+        unlist(set, w);
+        if (!ready)
+            continue;
+        events[found++] = (struct epoll_event){.events = ready, .data.u64 = w->data};
+        w->off = w->events & EPOLLONESHOT;
+        if (!(w->events & (EPOLLET | EPOLLONESHOT)))
+            enlist(set, w);
+    }
+    bool call = take_sleepers(set); /* more is listed than we took */
+    cl_spin_unlock(&set->lock);
+    if (call)
+        wake(set);
+    return found;
+}
+
+/* Watches. */
+
+void cl_posix_join(struct cl_posix_watch *w, struct cl_posix_socket *s, struct cl_posix_set *set)
+{
+    w->socket = s;
+    w->set = set;
+    cl_spin_lock(&s->lock);
+    w->beside = s->watches;
+    s->watches = w;
+    list_if_ready(w);
+    cl_spin_unlock(&s->lock);
+}
+
+void cl_posix_part(struct cl_posix_watch *w)
+{
+    struct cl_posix_socket *s = w->socket;
+    cl_spin_lock(&s->lock);
+    struct cl_posix_watch **at = &s->watches;
+    while (*at != w)
+        at = &(*at)->beside;
+    *at = w->beside;
+    cl_spin_lock(&w->set->lock);
+    unlist(w->set, w);
+    cl_spin_unlock(&w->set->lock);
+    cl_spin_unlock(&s->lock);
+}
+
+/* Those of epoll descriptors. Under the structure's mutex. */
+
+static struct cl_posix_watch *find(const struct cl_posix_set *set, struct cl_posix_socket *s, int fd)
+{
+    cl_spin_lock(&s->lock);
+    struct cl_posix_watch *w = s->watches;
+    while (w && !(w->lasts && w->set == set && w->fd == fd))
+        w = w->beside;
+    cl_spin_unlock(&s->lock);
+    return w;
+}
+
+static int add(struct cl_posix_set *set, struct cl_posix_socket *s, int epfd, int fd, const struct epoll_event *event)
+{
+    if (s->object.fds == 0) /* closed meanwhile */
+        return -EBADF;
+    struct cl_posix_watch *w = malloc(sizeof *w);
+    if (!w)
+        return -ENOMEM;
+    bool carries = cl_load_acquire(&s->state) > CL_POSIX_LISTENS;
+    *w = (struct cl_posix_watch){.events = event->events,
+                                 .data = event->data.u64,
+                                 .lasts = true,
+                                 .carries = carries,
+                                 .epfd = epfd,
+                                 .fd = fd,
+                                 .in_set = set->all};
+    cl_store_relaxed(&set->all, w);
+    cl_store_relaxed(&set->connections, set->connections + carries);
+    cl_posix_join(w, s, set);
+    return 0;
+}
+
+static void drop(struct cl_posix_watch *w)
+{
+    struct cl_posix_set *set = w->set;
+    struct cl_posix_watch **at = &set->all;
+    while (*at != w)
+        at = &(*at)->in_set;
+    cl_store_relaxed(at, w->in_set);
+    cl_store_relaxed(&set->connections, set->connections - w->carries);
+    cl_posix_part(w);
+    free(w);
+}
+
+static void change(struct cl_posix_watch *w, const struct epoll_event *event)
+{
+    struct cl_posix_set *set = w->set;
+    bool carries = cl_load_acquire(&w->socket->state) > CL_POSIX_LISTENS; /* it has been connected since, perhaps */
+    cl_store_relaxed(&set->connections, set->connections + carries - w->carries);
+    w->carries = carries;
+    cl_spin_lock(&w->socket->lock);
+    cl_spin_lock(&set->lock);
+    w->events = event->events;
+    w->data = event->data.u64;
+    w->off = false;
+    cl_spin_unlock(&set->lock);
+    list_if_ready(w);
+    cl_spin_unlock(&w->socket->lock);
+}
+
+int cl_posix_watch(struct cl_posix_set *set, struct cl_posix_socket *s, int op, int epfd, int fd,
+                   const struct epoll_event *event)
+{
+    int rc = 0;
+    pthread_mutex_lock(&structure);
+    struct cl_posix_watch *w = find(set, s, fd);
+    if (op == EPOLL_CTL_ADD)
+        rc = w ? -EEXIST : add(set, s, epfd, fd, event);
+    else if (!w)
+        rc = -ENOENT;
+    else if (op == EPOLL_CTL_MOD)
+        change(w, event);
+    else
+        drop(w);
+    pthread_mutex_unlock(&structure);
+    return rc;
+}
+
+static struct cl_posix_watch *first_lasting(struct cl_posix_socket *s)
+{
+    cl_spin_lock(&s->lock);
+    struct cl_posix_watch *w = s->watches;
+    while (w && !w->lasts)
+        w = w->beside;
+    cl_spin_unlock(&s->lock);
+    return w;
+}
+
+void cl_posix_forget_socket(struct cl_posix_socket *s)
+{
+    struct cl_posix_watch *w;
+    pthread_mutex_lock(&structure);
+    while ((w = first_lasting(s)))
+        drop(w);
+    pthread_mutex_unlock(&structure);
+}
+
+void cl_posix_forget_set(struct cl_posix_set *set)
+{
+    pthread_mutex_lock(&structure);
+    while (set->all)
+        drop(set->all);
+    pthread_mutex_unlock(&structure);
+}
+
+void cl_posix_watches_to_linux(struct cl_posix_socket *s)
+{
+    struct cl_posix_watch *w;
+    pthread_mutex_lock(&structure);
+    while ((w = first_lasting(s))) {
+        struct epoll_event e = {.events = w->events, .data.u64 = w->data};
+        (void)cl_linux(SYS_epoll_ctl, w->epfd, EPOLL_CTL_ADD, w->fd, &e);
+        drop(w);
+    }
+    pthread_mutex_unlock(&structure);
+}
+
+/* Sleeping. */
+
+bool cl_posix_set_arm(struct cl_posix_set *set)
+{
+    cl_spin_lock(&set->lock);
+    bool may = !set->first;
+    set->sleepers += may;
+    cl_spin_unlock(&set->lock);
+    return may;
+}
+
+void cl_posix_set_disarm(struct cl_posix_set *set)
+{
+    uint64_t times;
+    cl_spin_lock(&set->lock);
+    set->sleepers--;
+    bool told = set->told;
+    set->told = false;
+    cl_spin_unlock(&set->lock);
+    if (told)
+        (void)cl_linux(SYS_read, set->event_fd, &times, sizeof times);
+}
+
+static pthread_key_t own_key;
+static pthread_once_t own_once = PTHREAD_ONCE_INIT;
+
+static void free_own(void *arg)
+{
+    cl_posix_set_close(arg);
+    free(arg);
+}
+
+static void make_own_key(void)
+{
+    pthread_key_create(&own_key, free_own);
+}
+
+struct cl_posix_set *cl_posix_own_set(void)
+{
+    pthread_once(&own_once, make_own_key);
+    struct cl_posix_set *set = pthread_getspecific(own_key);
+    if (set || !(set = malloc(sizeof *set)))
+        return set;
+    if (cl_posix_set_open(set)) {
+        free(set);
+        return NULL;
+    }
+    pthread_setspecific(own_key, set);
+    return set;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t cl_posix_deadline(int64_t timeout_ns)
+{
+    uint64_t now = timeout_ns > 0 ? now_ns() : 0;
+    return timeout_ns < 0 || (uint64_t)timeout_ns >= NEVER - now ? NEVER : now + (uint64_t)timeout_ns;
+}
+
+int64_t cl_posix_left(uint64_t deadline_ns)
+{
+    if (deadline_ns == NEVER)
+        return -1;
+    uint64_t now = now_ns();
+    return deadline_ns > now ? (int64_t)(deadline_ns - now) : 0;
+}
+
+static int ask_linux(struct pollfd *fds, nfds_t n, int64_t ns, const sigset_t *mask)
+{
+    struct timespec t = {ns / 1000000000, ns % 1000000000};
+    return (int)cl_linux(SYS_ppoll, fds, n, ns < 0 ? NULL : &t, mask, SIGNALS_BYTES);
+}
+
+int cl_posix_sleep(struct cl_posix_set *set, struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask)
+{
+    int kthread_fd;
+    if (cl_posix_turn() || !cl_posix_set_arm(set))
+        return n ? ask_linux(fds, n, 0, mask) : 0;
+    if (!cl_posix_sleep_begin(&kthread_fd)) {
+        cl_posix_set_disarm(set);
+        return 0;
+    }
+    fds[n] = (struct pollfd){set->event_fd, POLLIN, 0};
+    fds[n + 1] = (struct pollfd){kthread_fd, POLLIN, 0};
+    int rc = ask_linux(fds, n + 2, cl_posix_left(deadline_ns), mask);
+    cl_posix_sleep_end();
+    cl_posix_set_disarm(set);
+    return rc <= 0 ? rc : rc - (fds[n].revents != 0) - (fds[n + 1].revents != 0);
+}
+
+int cl_posix_wait(struct cl_posix_socket *s, uint32_t events, uint64_t deadline_ns)
+{
+    struct cl_posix_set *set = cl_posix_own_set();
+    struct cl_posix_watch w = {.events = events};
+    struct epoll_event found[COLLECTED];
+    struct pollfd fds[2];
+    int rc = 0;
+    if (!set)
+        return -ENOMEM;
+    if (cl_load_relaxed(&s->state) > CL_POSIX_LISTENS)
+        cl_posix_keep();
+    cl_posix_join(&w, s, set);
+    while (rc == 0 && cl_posix_collect(set, found, COLLECTED) == 0) {
+        rc = cl_posix_sleep(set, fds, 0, deadline_ns, NULL);
+        if (rc == 0 && cl_posix_left(deadline_ns) == 0)
+            rc = -EAGAIN;
+    }
+    cl_posix_part(&w);
+    return rc;
+}

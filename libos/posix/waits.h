@@ -1,0 +1,81 @@
+/* Who waits for which sockets. A watch joins a socket to a set; of a set the ready list has those that may be ready, in
+ * the order in which they became so.
+ *
+ * A watch that is listed is looked at, and leaves the list if it is not ready; who makes a socket ready lists its watches
+ * after that. So either it is found ready, or it is listed again (as in ../net/poll.c). Who sleeps for a set counts itself
+ * under the set's lock after having seen the list empty; who lists a watch then writes the set's eventfd, once. */
+#ifndef CORELANE_LIBOS_POSIX_WAITS_H
+#define CORELANE_LIBOS_POSIX_WAITS_H
+
+#include "socket.h"
+
+struct cl_posix_set {
+    struct cl_spin lock;
+    struct cl_posix_watch *first, *last; /* that may be ready */
+    struct cl_posix_watch *all;          /* of an epoll descriptor: under the structure's mutex, read without */
+    uint32_t n_listed;
+    uint32_t sleepers;
+    uint32_t connections; /* watches of sockets that carry bytes; under the structure's mutex, read without */
+    bool told;            /* the eventfd was written for those that sleep */
+    int event_fd;
+};
+
+struct cl_posix_watch {
+    struct cl_posix_socket *socket;
+    struct cl_posix_set *set;
+    struct cl_posix_watch *beside; /* of the same socket: under its lock */
+    struct cl_posix_watch *in_set; /* of the same epoll descriptor: under the structure's mutex */
+    struct cl_posix_watch *next,
+        *prev; /* in the ready list: under the set's lock, as what follows but for the numbers */
+    uint64_t data;
+    uint32_t events; /* EPOLL*, as asked */
+    bool listed;
+    bool off;     /* it was told once, and that is all that was asked */
+    bool lasts;   /* it is an epoll descriptor's: on the heap, and freed when the socket or the set goes */
+    bool carries; /* it counts in `connections` */
+    int epfd, fd; /* as they were called */
+};
+
+/* -errno. */
+int cl_posix_set_open(struct cl_posix_set *set);
+void cl_posix_set_close(struct cl_posix_set *set);
+
+/* Join a socket to a set, for events with their data, and part them. Whoever has joined them for a call parts them. */
+void cl_posix_join(struct cl_posix_watch *w, struct cl_posix_socket *s, struct cl_posix_set *set);
+void cl_posix_part(struct cl_posix_watch *w);
+/* The same by epoll's operation (EPOLL_CTL_*), until one of the two goes. -EEXIST, -ENOENT, -ENOMEM, -EBADF. */
+int cl_posix_watch(struct cl_posix_set *set, struct cl_posix_socket *s, int op, int epfd, int fd,
+                   const struct epoll_event *event);
+void cl_posix_forget_socket(struct cl_posix_socket *s);
+void cl_posix_forget_set(struct cl_posix_set *set);
+/* The socket turns out to be Linux': so do its watches. */
+void cl_posix_watches_to_linux(struct cl_posix_socket *s);
+
+/* Something was told of the socket: list its watches. May be called under a stream's guard. */
+void cl_posix_told(struct cl_posix_socket *s);
+/* What of its watch is ready now, EPOLL*. */
+uint32_t cl_posix_watch_ready(const struct cl_posix_watch *w);
+/* Take up to n that are ready. */
+int cl_posix_collect(struct cl_posix_set *set, struct epoll_event *events, int n);
+
+/* Around a sleep by the set's eventfd. False: something may be ready, do not sleep. */
+bool cl_posix_set_arm(struct cl_posix_set *set);
+void cl_posix_set_disarm(struct cl_posix_set *set);
+
+/* epoll.c: an epoll descriptor is waited for by others, and so Linux' alone from now on. False: it has sockets of ours. */
+bool cl_posix_epoll_lend(int epfd);
+
+/* The calling thread's own set. NULL: there is none to be had. */
+struct cl_posix_set *cl_posix_own_set(void);
+
+/* An instant; UINT64_MAX: never. */
+uint64_t cl_posix_deadline(int64_t timeout_ns);
+/* What is left until then: -1 for ever. */
+int64_t cl_posix_left(uint64_t deadline_ns);
+/* Sleep by ppoll for fds, the set and the kthread that the thread keeps: fds[n] and fds[n + 1] are free for those two.
+ * Turns the kthread first. Returns what Linux says of the first n: how many, -errno; 0: look again. */
+int cl_posix_sleep(struct cl_posix_set *set, struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask);
+/* Wait until one of `events` is ready. 0, -EAGAIN: the time is over, -EINTR, -ENOMEM. */
+int cl_posix_wait(struct cl_posix_socket *s, uint32_t events, uint64_t deadline_ns);
+
+#endif

@@ -1,0 +1,191 @@
+"""Loads through TLS: whom the client trusts, and what becomes of records in pieces. The servers are Python's ssl."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from corelane.bench.load.sockload.sockload import Asked, Result, SockLoad
+from corelane.runtime.errors import CorelaneError
+
+BYTES = 64
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate for localhost and 127.0.0.1, signed by itself, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("needs openssl: apt-get install openssl")
+    folder = tmp_path_factory.mktemp("tls")
+    made = folder / "certificate.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", "2"]
+    subprocess.run([*command, "-out", made[0], "-keyout", made[1]], check=True, capture_output=True)
+    return made
+
+
+def echo(peer: ssl.SSLSocket) -> None:
+    while got := peer.recv(1 << 14):
+        peer.sendall(got)
+
+
+@contextlib.contextmanager
+def serving(signed: tuple[Path, Path], serve: Callable[[ssl.SSLSocket], None] = echo) -> Iterator[int]:
+    """A TLS server, each of whose connections is handled by `serve` on a thread; its port."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*signed)
+    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+    threads: list[threading.Thread] = []
+
+    def handle(plain: socket.socket) -> None:
+        with plain, contextlib.suppress(OSError), context.wrap_socket(plain, server_side=True) as peer:
+            serve(peer)
+
+    def accept() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = listener.accept()
+                threads.append(threading.Thread(target=handle, args=(peer,), daemon=True))
+                threads[-1].start()
+
+    threads.append(threading.Thread(target=accept, daemon=True))
+    threads[0].start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        for thread in threads:
+            thread.join(10)
+
+
+def asked(port: int, **options: Any) -> Asked:
+    usual: dict[str, Any] = {"protocol": "echo", "address": "127.0.0.1", "port": port, "connections": 2}
+    return Asked(**usual | {"tls": "verified", "request_bytes": BYTES} | options)
+
+
+def run(port: int, **options: Any) -> Result:
+    with SockLoad(asked(port, **options)) as load:
+        load.connect()
+        return load.run(200, 0.1)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", ""])
+def test_a_server_that_is_trusted_is_loaded(signed: tuple[Path, Path], host: str):
+    with serving(signed) as port:
+        counts = run(port, tls_ca=str(signed[0]), tls_host=host).counts
+    assert counts["answered"] == counts["offered"] > 0
+    assert counts["bytes_in"] == counts["bytes_out"] == BYTES * counts["answered"]
+    assert not any(counts[name] for name in ("wrong", "broken", "stray", "reconnects", "refused"))
+
+
+@pytest.mark.parametrize(
+    ("trust", "host", "why"),
+    [
+        (False, "localhost", r"TLS: self.signed certificate.*--ca FILE.*--insecure"),
+        (True, "other.example", r"TLS: [Hh]ostname mismatch"),
+        (True, "127.0.0.2", r"TLS: IP address mismatch"),
+    ],
+)
+def test_a_server_that_is_not_trusted_is_refused(signed: tuple[Path, Path], trust: bool, host: str, why: str):
+    with (
+        serving(signed) as port,
+        SockLoad(asked(port, tls_ca=str(signed[0]) if trust else "", tls_host=host)) as load,
+        pytest.raises(CorelaneError, match=why),
+    ):
+        load.connect()
+
+
+def test_any_server_is_taken_where_that_is_asked_for(signed: tuple[Path, Path]):
+    with serving(signed) as port:
+        counts = run(port, tls="unverified", tls_host="other.example").counts
+    assert counts["answered"] == counts["offered"] > 0
+
+
+def test_names_are_sent_and_addresses_are_not(signed: tuple[Path, Path]):
+    seen: list[str | None] = []
+
+    class Names(ssl.SSLContext):
+        pass
+
+    context = Names(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*signed)
+    context.sni_callback = lambda _socket, name, _context: seen.append(name)
+    for host in ("localhost", "127.0.0.1"):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+
+            def serve(listener: socket.socket = listener) -> None:
+                plain, _ = listener.accept()
+                with plain, contextlib.suppress(OSError), context.wrap_socket(plain, server_side=True) as peer:
+                    echo(peer)
+
+            thread = threading.Thread(target=serve)
+            thread.start()
+            run(listener.getsockname()[1], connections=1, tls_ca=str(signed[0]), tls_host=host)
+            thread.join(10)
+    assert seen == ["localhost", None]
+
+
+@pytest.mark.parametrize("bytes_each", [100_000, 3_000_000])
+def test_answers_of_many_records_come_whole(signed: tuple[Path, Path], bytes_each: int):
+    with serving(signed) as port:
+        counts = run(port, tls="unverified", request_bytes=bytes_each, drain_s=20.0).counts
+    assert counts["answered"] == counts["offered"] > 0
+
+
+def test_records_of_one_byte_come_together(signed: tuple[Path, Path]):
+    def serve(peer: ssl.SSLSocket) -> None:
+        while got := peer.recv(BYTES):
+            for i in range(len(got)):
+                peer.sendall(got[i : i + 1])
+
+    with serving(signed, serve) as port:
+        counts = run(port, tls="unverified", drain_s=20.0).counts
+    assert counts["answered"] == counts["offered"] > 0
+
+
+def test_a_connection_for_each_request(signed: tuple[Path, Path]):
+    with serving(signed) as port:
+        counts = run(port, tls="unverified", fresh=True, connections=32, drain_s=20.0).counts
+    assert counts["answered"] == counts["offered"] > 0
+    assert counts["reconnects"] == 0
+
+
+def test_a_stream_that_is_cut_is_no_answer(signed: tuple[Path, Path]):
+    def serve(peer: ssl.SSLSocket) -> None:
+        peer.recv(BYTES)
+        socket.socket(fileno=peer.detach()).close()  # without the end of the session
+
+    with serving(signed, serve) as port:
+        counts = run(port, tls="unverified").counts
+    assert counts["answered"] == 0
+    assert counts["broken"] > 0
+
+
+def test_a_server_without_tls_is_told_of():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            peer, _ = listener.accept()
+            with peer:
+                peer.recv(1 << 12)
+                peer.sendall(b"-ERR unknown command\r\n")
+                peer.recv(1)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        with (
+            SockLoad(asked(listener.getsockname()[1], connections=1)) as load,
+            pytest.raises(CorelaneError, match=r"TLS: .*(wrong version|packet length)"),
+        ):
+            load.connect()
+        thread.join(10)

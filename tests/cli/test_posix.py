@@ -1,0 +1,82 @@
+"""corelane run --posix: what it refuses, what it checks, and a program that it becomes."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from cltest.commands import ask
+
+EMBEDDED = ("--nic", "tap:clp%d", "--address", "10.0.0.2/24")
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ((), "no program is given"),
+        (("no-such-program-here",), "there is no such program"),
+        (("--nic", "af_xdp:eth0", "--address", "10.0.0.2/24", "true"), "--nic tap:NAME"),
+        (("--nic", "tap:a,loss=1", "--address", "10.0.0.2/24", "true"), "--nic tap:NAME"),
+        (("--nic", "tap:a", "true"), "--address A.B.C.D/N"),
+        (("--nic", "tap:a", "--address", "10.0.0.2", "true"), "--address A.B.C.D/N"),
+        (("--address", "10.0.0.2/24", "true"), "the iokernel gives"),
+        (("--listen", "0", "true"), "argument --listen"),
+        (("--kthreads", "65", "true"), "argument --kthreads"),
+        (("--socket", "/tmp/a,b", "true"), "has a comma"),
+    ],
+)
+def test_refusals(words: tuple[str, ...], reason: str) -> None:
+    done = ask("run", "--posix", *words)
+    assert done.returncode in (1, 2)
+    assert reason in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_posix_comes_first() -> None:
+    done = ask("run", "--kthreads", "1", "--posix", "true")
+    assert done.returncode == 2
+    assert "--posix comes first" in done.stderr
+
+
+def test_a_program_that_needs_no_runtime_runs(tmp_path: Path) -> None:
+    done = ask("run", "--posix", *EMBEDDED, "sh", "-c", "echo $CORELANE_POSIX; exit 7")
+    assert done.returncode == 7
+    assert done.stdout == "nic=tap:clp%d,address=10.0.0.2/24,kthreads=1,poll=adaptive\n"
+
+
+def test_what_is_on_the_dataplane_is_told_the_library(tmp_path: Path) -> None:
+    words = ("--socket", f"{tmp_path}/io", "--name", "x", "--listen", "80,443", "--poll", "block", "--kthreads", "3")
+    done = ask("run", "--posix", *words, "--", "sh", "-c", "echo $CORELANE_POSIX")
+    assert done.stdout == f"socket={tmp_path}/io,name=x,kthreads=3,poll=block,listen=80:443\n"
+
+
+def test_a_static_program_is_refused(tmp_path: Path) -> None:
+    source, program = tmp_path / "static.c", tmp_path / "static"
+    source.write_text("int main(void) { return 0; }\n")
+    command = ["gcc", "-static", str(source), "-o", str(program)]
+    if shutil.which("gcc") is None or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("needs a static libc: apt-get install libc6-dev")
+    for words in ((), ("--check",)):
+        done = ask("run", "--posix", *EMBEDDED, *words, str(program))
+        assert done.returncode == 1
+        assert "statically linked" in done.stderr + done.stdout
+
+
+def test_check_names_what_is_refused(tmp_path: Path) -> None:
+    source, program = tmp_path / "calls.c", tmp_path / "calls"
+    source.write_text(
+        "#define _GNU_SOURCE\n#include <sys/socket.h>\n#include <unistd.h>\n"
+        "int main(void) { return sendmmsg(0, 0, 0, 0) + (int)syscall(0) + fork(); }\n"
+    )
+    subprocess.run(["gcc", str(source), "-o", str(program)], check=True, capture_output=True)
+    done = ask("run", "--posix", "--check", str(program))
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert lines[0] == f"{program}: can run"
+    assert [line.split(":")[0] for line in lines[1:]] == ["sendmmsg", "syscall", "fork"]
+    script = tmp_path / "script"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    assert "script" in ask("run", "--posix", "--check", str(script)).stdout

@@ -1,0 +1,547 @@
+/* A program that knows nothing of corelane: sequences of calls on TCP sockets, whose results it prints, one a line. The
+ * test runs it on Linux' sockets and on ours, and compares (../test_twin.py).
+ *
+ *   calls ADDRESS SEQUENCE
+ *
+ * The other end of a connection is of the same process: what it does comes in a known order. Waits are by poll, so that
+ * no result depends on time. */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct sockaddr_in here; /* the address, port 0 */
+
+static const char *name_of(int error)
+{
+    const char *name = strerrorname_np(error);
+    return name ? name : "?";
+}
+
+/* Print what a call returned. */
+static long say(const char *what, long rc)
+{
+    if (rc < 0)
+        printf("%s: %s\n", what, name_of(errno));
+    else
+        printf("%s: %ld\n", what, rc);
+    return rc;
+}
+
+/* The same of a descriptor, whose number is of no account. */
+static int say_fd(const char *what, int fd)
+{
+    say(what, fd < 0 ? -1 : 0);
+    return fd;
+}
+
+static void say_events(const char *what, unsigned events)
+{
+    printf("%s:%s%s%s%s%s\n", what, events & EPOLLIN ? " IN" : "", events & EPOLLOUT ? " OUT" : "",
+           events & EPOLLERR ? " ERR" : "", events & EPOLLHUP ? " HUP" : "", events & EPOLLRDHUP ? " RDHUP" : "");
+}
+
+static void wait_for(int fd, short events)
+{
+    struct pollfd p = {fd, events, 0};
+    if (poll(&p, 1, 10000) != 1)
+        printf("waited in vain\n");
+}
+
+static int listener(struct sockaddr_in *at)
+{
+    socklen_t len = sizeof *at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    *at = here;
+    if (fd < 0 || bind(fd, (struct sockaddr *)at, sizeof *at) || listen(fd, 8) ||
+        getsockname(fd, (struct sockaddr *)at, &len)) {
+        printf("no listener: %s\n", name_of(errno));
+        exit(1);
+    }
+    return fd;
+}
+
+/* A connection with both ends: c opened it, s accepted it. */
+static void pair(int *c, int *s)
+{
+    struct sockaddr_in at;
+    int l = listener(&at);
+    *c = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(*c, (struct sockaddr *)&at, sizeof at)) {
+        printf("no connection: %s\n", name_of(errno));
+        exit(1);
+    }
+    *s = accept(l, NULL, NULL);
+    if (*s < 0) {
+        printf("nothing accepted: %s\n", name_of(errno));
+        exit(1);
+    }
+    close(l);
+}
+
+static void names(void)
+{
+    struct sockaddr_in at, name;
+    socklen_t len = sizeof name;
+    int l = listener(&at), c = socket(AF_INET, SOCK_STREAM, 0), s;
+    say("peer of a fresh one", getpeername(c, (struct sockaddr *)&name, &len));
+    say("read of a fresh one", read(c, &name, 1));
+    say("connect", connect(c, (struct sockaddr *)&at, sizeof at));
+    say("connect again", connect(c, (struct sockaddr *)&at, sizeof at));
+    len = sizeof name;
+    s = say_fd("accept", accept(l, (struct sockaddr *)&name, &len));
+    printf("its length: %u, its address is ours: %d\n", len, name.sin_addr.s_addr == here.sin_addr.s_addr);
+    struct sockaddr_in own;
+    len = sizeof own;
+    say("name of the client", getsockname(c, (struct sockaddr *)&own, &len));
+    printf("the same port: %d\n", own.sin_port == name.sin_port);
+    len = 4;
+    say("peer, cut short", getpeername(c, (struct sockaddr *)&own, &len));
+    printf("whole length: %u\n", len);
+    say("accept of a connection", accept(s, NULL, NULL));
+    say("listen of a connection", listen(s, 1));
+    say("bind again", bind(l, (struct sockaddr *)&at, sizeof at));
+    int other = socket(AF_INET, SOCK_STREAM, 0);
+    say("bind where one listens", bind(other, (struct sockaddr *)&at, sizeof at));
+    say("read of a listener", read(l, &name, 1));
+    say("shutdown of a fresh one", shutdown(other, SHUT_RDWR));
+    struct stat st;
+    say("fstat", fstat(c, &st));
+    printf("is a socket: %d\n", S_ISSOCK(st.st_mode) != 0);
+    say("lseek", lseek(c, 0, SEEK_SET));
+}
+
+static void bytes(void)
+{
+    int c, s, n = -1;
+    char data[64] = "";
+    pair(&c, &s);
+    say("write", write(c, "hello", 5));
+    wait_for(s, POLLIN);
+    say("FIONREAD", ioctl(s, FIONREAD, &n));
+    printf("waiting: %d\n", n);
+    say("peek", recv(s, data, 3, MSG_PEEK));
+    struct iovec vec[2] = {{data, 2}, {data + 2, 60}};
+    say("readv", readv(s, vec, 2));
+    printf("%s\n", data);
+    say("nothing there", recv(s, data, sizeof data, MSG_DONTWAIT));
+    say("out of band", recv(s, data, sizeof data, MSG_OOB));
+    struct iovec out[3] = {{"a", 1}, {"", 0}, {"bcd", 3}};
+    struct msghdr m = {.msg_iov = out, .msg_iovlen = 3};
+    say("sendmsg", sendmsg(s, &m, 0));
+    say("send nothing", send(s, data, 0, 0));
+    say("all of it", recv(c, data, 4, MSG_WAITALL));
+    printf("%.4s\n", data);
+    say("read nothing", read(c, data, 0));
+    int on = 1;
+    say("FIONBIO", ioctl(c, FIONBIO, &on));
+    printf("non-blocking: %d\n", (fcntl(c, F_GETFL) & O_NONBLOCK) != 0);
+    say("read", read(c, data, 1));
+    say("F_SETFL", fcntl(c, F_SETFL, 0));
+    struct timeval t = {0, 1000};
+    say("SO_RCVTIMEO", setsockopt(c, SOL_SOCKET, SO_RCVTIMEO, &t, sizeof t));
+    say("read in time", read(c, data, 1));
+}
+
+static void ends(void)
+{
+    int c, s, error;
+    socklen_t len = sizeof error;
+    char data[8];
+    signal(SIGPIPE, SIG_IGN);
+    pair(&c, &s);
+    say("write", write(c, "bye", 3));
+    say("shutdown", shutdown(c, SHUT_WR));
+    say("write after it", write(c, "x", 1));
+    say("read", recv(s, data, 3, MSG_WAITALL));
+    wait_for(s, POLLIN);
+    say("the end", read(s, data, 8));
+    say("the end again", read(s, data, 8));
+    say("write back", write(s, "ok", 2));
+    say("read back", recv(c, data, 2, MSG_WAITALL));
+    say("close", close(s));
+    wait_for(c, POLLIN);
+    say("the end here", read(c, data, 8));
+    close(c);
+    /* A reset: closed with something unread. */
+    pair(&c, &s);
+    say("write", write(c, "unread", 6));
+    wait_for(s, POLLIN);
+    say("close", close(s));
+    wait_for(c, POLLHUP);
+    struct pollfd p = {c, POLLIN | POLLOUT | POLLRDHUP, 0};
+    say("poll", poll(&p, 1, 0));
+    say_events("events", (unsigned)p.revents);
+    say("SO_ERROR", getsockopt(c, SOL_SOCKET, SO_ERROR, &error, &len));
+    printf("%s\n", error ? name_of(error) : "none");
+    say("SO_ERROR again", getsockopt(c, SOL_SOCKET, SO_ERROR, &error, &len));
+    printf("%s\n", error ? name_of(error) : "none");
+    say("read", read(c, data, 8));
+    say("write", send(c, "x", 1, MSG_NOSIGNAL));
+    close(c);
+    /* The same, found by a read. */
+    pair(&c, &s);
+    struct linger l = {1, 0};
+    say("SO_LINGER", setsockopt(s, SOL_SOCKET, SO_LINGER, &l, sizeof l));
+    say("close", close(s));
+    wait_for(c, POLLHUP);
+    say("read", read(c, data, 8));
+    say("read again", read(c, data, 8));
+    say("read a closed descriptor", read(s, data, 8));
+}
+
+static volatile sig_atomic_t pipes;
+
+static void on_pipe(int signal)
+{
+    (void)signal;
+    pipes++;
+}
+
+static void broken(void)
+{
+    int c, s;
+    signal(SIGPIPE, on_pipe);
+    pair(&c, &s);
+    shutdown(c, SHUT_WR);
+    say("write", write(c, "x", 1));
+    printf("signals: %d\n", pipes);
+    say("send without", send(c, "x", 1, MSG_NOSIGNAL));
+    printf("signals: %d\n", pipes);
+}
+
+static void refused(void)
+{
+    struct sockaddr_in at;
+    int error;
+    socklen_t len = sizeof error;
+    close(listener(&at));
+    int c = socket(AF_INET, SOCK_STREAM, 0);
+    say("connect", connect(c, (struct sockaddr *)&at, sizeof at));
+    close(c);
+    c = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    say("connect", connect(c, (struct sockaddr *)&at, sizeof at));
+    wait_for(c, POLLOUT);
+    say("SO_ERROR", getsockopt(c, SOL_SOCKET, SO_ERROR, &error, &len));
+    printf("%s\n", error ? name_of(error) : "none");
+}
+
+static void opening(void)
+{
+    struct sockaddr_in at;
+    int error, l = listener(&at), c = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    socklen_t len = sizeof error;
+    say("connect", connect(c, (struct sockaddr *)&at, sizeof at));
+    wait_for(c, POLLOUT);
+    say("SO_ERROR", getsockopt(c, SOL_SOCKET, SO_ERROR, &error, &len));
+    printf("%s\n", error ? name_of(error) : "none");
+    wait_for(l, POLLIN);
+    int s = say_fd("accept", accept4(l, NULL, NULL, SOCK_NONBLOCK));
+    printf("non-blocking: %d\n", (fcntl(s, F_GETFL) & O_NONBLOCK) != 0);
+    say("read", read(s, &error, 1));
+    fcntl(l, F_SETFL, O_NONBLOCK);
+    say("nothing to accept", accept(l, NULL, NULL));
+    struct tcp_info info;
+    len = sizeof info;
+    say("TCP_INFO", getsockopt(s, IPPROTO_TCP, TCP_INFO, &info, &len));
+    printf("state: %d\n", info.tcpi_state);
+}
+
+static int told(int epfd, unsigned *events, unsigned *data)
+{
+    struct epoll_event e = {0};
+    int n = epoll_wait(epfd, &e, 1, 0);
+    *events = e.events;
+    *data = e.data.u32;
+    return n;
+}
+
+static void say_told(const char *what, int epfd)
+{
+    unsigned events, data;
+    int n = told(epfd, &events, &data);
+    printf("%s: %d", what, n);
+    if (n == 1) {
+        printf(", of %u", data);
+        say_events("", events);
+    } else
+        printf("\n");
+}
+
+static int watch(int epfd, int op, int fd, unsigned events, unsigned data)
+{
+    struct epoll_event e = {.events = events, .data.u32 = data};
+    return epoll_ctl(epfd, op, fd, &e);
+}
+
+static void epolls(void)
+{
+    int c, s, pipe_fds[2], epfd = epoll_create1(EPOLL_CLOEXEC);
+    char data[8];
+    pair(&c, &s);
+    say("ADD", watch(epfd, EPOLL_CTL_ADD, s, EPOLLIN, 1));
+    say("ADD again", watch(epfd, EPOLL_CTL_ADD, s, EPOLLIN, 1));
+    say("MOD of another", watch(epfd, EPOLL_CTL_MOD, c, EPOLLIN, 1));
+    say_told("nothing", epfd);
+    write(c, "ab", 2);
+    wait_for(s, POLLIN);
+    say_told("level", epfd);
+    say_told("level again", epfd);
+    read(s, data, 1);
+    say_told("some is left", epfd);
+    read(s, data, 1);
+    say_told("nothing is left", epfd);
+    say("MOD", watch(epfd, EPOLL_CTL_MOD, s, EPOLLIN | EPOLLOUT | EPOLLET, 2));
+    say_told("edge, writable", epfd);
+    say_told("edge again", epfd);
+    write(c, "ab", 2);
+    wait_for(s, POLLIN);
+    say_told("edge, readable", epfd);
+    say_told("edge again", epfd);
+    say("MOD", watch(epfd, EPOLL_CTL_MOD, s, EPOLLIN | EPOLLONESHOT, 3));
+    say_told("once", epfd);
+    say_told("once again", epfd);
+    say("MOD", watch(epfd, EPOLL_CTL_MOD, s, EPOLLIN | EPOLLONESHOT, 4));
+    say_told("armed anew", epfd);
+    say("pipe", pipe(pipe_fds));
+    say("ADD of a pipe", watch(epfd, EPOLL_CTL_ADD, pipe_fds[0], EPOLLIN, 5));
+    write(pipe_fds[1], "x", 1);
+    say_told("the pipe", epfd);
+    say("DEL", watch(epfd, EPOLL_CTL_DEL, s, 0, 0));
+    say("DEL again", watch(epfd, EPOLL_CTL_DEL, s, 0, 0));
+    read(pipe_fds[0], data, 1);
+    say("ADD", watch(epfd, EPOLL_CTL_ADD, s, EPOLLIN | EPOLLRDHUP, 6));
+    read(s, data, 2);
+    shutdown(c, SHUT_WR);
+    wait_for(s, POLLIN);
+    say_told("the end", epfd);
+    close(s);
+    say_told("closed", epfd);
+    say("events: none wanted", epoll_wait(epfd, NULL, 0, 0));
+}
+
+/* epoll descriptors with nothing of ours are Linux' in all. */
+static void nested(void)
+{
+    int pipe_fds[2], inner = epoll_create1(0), outer = epoll_create(1), value;
+    socklen_t len = sizeof value;
+    char data[8];
+    say("read", read(inner, data, 8));
+    say("getsockopt", getsockopt(inner, SOL_SOCKET, SO_ERROR, &value, &len));
+    say("listen", listen(inner, 1));
+    say("pipe", pipe(pipe_fds));
+    say("ADD of a pipe", watch(inner, EPOLL_CTL_ADD, pipe_fds[0], EPOLLIN, 1));
+    say("ADD of it", watch(outer, EPOLL_CTL_ADD, inner, EPOLLIN, 2));
+    say_told("nothing", outer);
+    write(pipe_fds[1], "x", 1);
+    say_told("outer", outer);
+    say_told("inner", inner);
+    struct pollfd p = {inner, POLLIN, 0};
+    say("poll", poll(&p, 1, 0));
+    say("dup", dup(inner) < 0 ? -1 : 0);
+    say("close", close(inner));
+    if (fork() == 0) {
+        int own = epoll_create1(0);
+        say("child's ADD", watch(own, EPOLL_CTL_ADD, pipe_fds[0], EPOLLIN, 3));
+        say_told("child's", own);
+        fflush(stdout);
+        exit(0);
+    }
+    wait(NULL);
+}
+
+static void *write_late(void *arg)
+{
+    int fd = *(int *)arg;
+    char data[8];
+    read(fd, data, 8); /* until the other end has written, and is about to wait */
+    write(fd, "answer", 6);
+    return NULL;
+}
+
+static void *wait_early(void *arg)
+{
+    struct epoll_event e = {0};
+    int n = epoll_wait(*(int *)arg, &e, 1, 10000);
+    printf("early: %d, of %d\n", n, e.data.fd);
+    return NULL;
+}
+
+/* A thread sleeps in an epoll descriptor when the first socket comes into it. */
+static void early(void)
+{
+    int c, s, epfd = epoll_create1(0);
+    pthread_t thread;
+    pthread_create(&thread, NULL, wait_early, &epfd);
+    usleep(20000); /* it sleeps by then, or the sequence shows less */
+    pair(&c, &s);
+    say("ADD", watch(epfd, EPOLL_CTL_ADD, s, EPOLLIN, 8));
+    usleep(20000);
+    write(c, "x", 1);
+    pthread_join(thread, NULL);
+}
+
+static void waits(void)
+{
+    int c, s, epfd = epoll_create1(0);
+    pthread_t thread;
+    struct epoll_event e;
+    char data[8];
+    fd_set in;
+    pair(&c, &s);
+    watch(epfd, EPOLL_CTL_ADD, c, EPOLLIN, 7);
+    for (int i = 0; i < 3; i++) {
+        pthread_create(&thread, NULL, write_late, &s);
+        write(c, "question", 8);
+        if (i == 0)
+            say("epoll_wait", epoll_wait(epfd, &e, 1, 10000));
+        if (i == 1) {
+            FD_ZERO(&in);
+            FD_SET(c, &in);
+            say("select", select(c + 1, &in, NULL, NULL, NULL));
+            printf("is set: %d\n", FD_ISSET(c, &in) != 0);
+        }
+        say("read", recv(c, data, 6, MSG_WAITALL));
+        pthread_join(thread, NULL);
+    }
+    struct timeval t = {0, 1000};
+    FD_ZERO(&in);
+    FD_SET(c, &in);
+    say("select in time", select(c + 1, &in, NULL, NULL, &t));
+    say("epoll_wait in time", epoll_wait(epfd, &e, 1, 1));
+    struct pollfd p[2] = {{c, POLLIN, 0}, {s, POLLOUT, 0}};
+    say("poll", poll(p, 2, 0));
+    say_events("of it", (unsigned)p[1].revents);
+}
+
+static void copies(void)
+{
+    int c, s, copy;
+    char data[8];
+    pair(&c, &s);
+    copy = say_fd("dup", dup(c));
+    say("close", close(c));
+    say("write by the copy", write(copy, "ab", 2));
+    say("read", recv(s, data, 2, MSG_WAITALL));
+    int high = say_fd("F_DUPFD", fcntl(copy, F_DUPFD_CLOEXEC, 100));
+    printf("not below: %d\n", high >= 100);
+    int over = open("/dev/null", O_RDWR);
+    say("dup2", dup2(high, over) == over ? 0 : -1);
+    fcntl(copy, F_SETFL, O_NONBLOCK);
+    printf("the flag is of all: %d\n", (fcntl(over, F_GETFL) & O_NONBLOCK) != 0);
+    say("read by it", read(over, data, 1));
+    close(copy);
+    close(high);
+    say("write by the last", write(over, "c", 1));
+    say("read", recv(s, data, 1, MSG_WAITALL));
+    int null = open("/dev/null", O_RDWR);
+    say("dup2 over it", dup2(null, over) == over ? 0 : -1);
+    say("the end", read(s, data, 8));
+    say("write to what is there now", write(over, "x", 1));
+}
+
+static void *drain(void *arg)
+{
+    int fd = *(int *)arg;
+    char data[5000];
+    long sum = 0, n;
+    unsigned char next = 0;
+    while ((n = read(fd, data, sizeof data)) > 0)
+        for (long i = 0; i < n; i++, sum++)
+            if ((unsigned char)data[i] != next++)
+                return (void *)-1;
+    return (void *)sum;
+}
+
+#define LONG 3000001
+
+static void much(void)
+{
+    int c, s;
+    pthread_t thread;
+    void *sum;
+    char *data = malloc(LONG);
+    for (long i = 0; i < LONG; i++)
+        data[i] = (char)i;
+    pair(&c, &s);
+    pthread_create(&thread, NULL, drain, &s);
+    struct iovec vec[2] = {{data, 1000}, {data + 1000, LONG - 1000}};
+    say("writev of much", writev(c, vec, 2));
+    shutdown(c, SHUT_WR);
+    pthread_join(thread, &sum);
+    printf("came: %ld\n", (long)sum);
+    FILE *file = tmpfile();
+    fwrite(data, 1, 100000, file);
+    fflush(file);
+    close(c);
+    close(s);
+    pair(&c, &s);
+    pthread_create(&thread, NULL, drain, &s);
+    off_t at = 0;
+    say("sendfile", sendfile(c, fileno(file), &at, 1000000));
+    printf("offset: %ld\n", (long)at);
+    shutdown(c, SHUT_WR);
+    pthread_join(thread, &sum);
+    printf("came: %ld\n", (long)sum);
+}
+
+static void options(void)
+{
+    int c, s, on = 1, value = 0;
+    socklen_t len = sizeof value;
+    pair(&c, &s);
+    say("TCP_NODELAY", setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on));
+    say("its value", getsockopt(c, IPPROTO_TCP, TCP_NODELAY, &value, &len));
+    printf("%d\n", value != 0);
+    say("SO_KEEPALIVE", setsockopt(c, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on));
+    say("no such option", setsockopt(c, SOL_SOCKET, 12345, &on, sizeof on));
+    say("too short", setsockopt(c, IPPROTO_TCP, TCP_NODELAY, &on, 1));
+    say("SO_TYPE", getsockopt(c, SOL_SOCKET, SO_TYPE, &value, &len));
+    printf("%d\n", value == SOCK_STREAM);
+    say("SO_ACCEPTCONN", getsockopt(c, SOL_SOCKET, SO_ACCEPTCONN, &value, &len));
+    printf("%d\n", value);
+    value = 10000;
+    say("SO_SNDBUF", setsockopt(c, SOL_SOCKET, SO_SNDBUF, &value, sizeof value));
+    say("its value", getsockopt(c, SOL_SOCKET, SO_SNDBUF, &value, &len));
+    printf("%d\n", value);
+}
+
+static const struct {
+    const char *name;
+    void (*fn)(void);
+} sequences[] = {{"names", names},     {"bytes", bytes},     {"ends", ends},     {"broken", broken},
+                 {"refused", refused}, {"opening", opening}, {"epolls", epolls}, {"nested", nested},
+                 {"early", early},     {"waits", waits},     {"copies", copies}, {"much", much},
+                 {"options", options}};
+
+int main(int argc, char **argv)
+{
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    here.sin_family = AF_INET;
+    if (argc != 3 || inet_pton(AF_INET, argv[1], &here.sin_addr) != 1)
+        return 2;
+    for (unsigned i = 0; i < sizeof sequences / sizeof sequences[0]; i++)
+        if (strcmp(argv[2], sequences[i].name) == 0) {
+            sequences[i].fn();
+            return 0;
+        }
+    return 2;
+}

@@ -1,0 +1,97 @@
+"""What becomes of a process: forks, a runtime that cannot be made, a configuration that is wrong, idleness."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .conftest import INSIDE, OURS, preloaded, run
+
+
+def test_a_child_may_close_and_no_more(stock: Callable[[str], Path]) -> None:
+    said = run(stock("forks"), OURS, "after", config=INSIDE).splitlines()
+    sentence = next(line for line in said if line.startswith("corelane: "))
+    assert "forked from the one that has the sockets" in sentence
+    said.remove(sentence)
+    assert said == ["child: -1 -1 ECHILD", "closed: 0 0", "parent: 5 5 hello"]
+
+
+def test_a_child_of_one_without_a_runtime_makes_its_own(stock: Callable[[str], Path]) -> None:
+    assert run(stock("forks"), OURS, "before", config=INSIDE) == "child: 5 5 hello\nclosed: 0 0\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("nic=memory", "give the program's own address"),
+        ("address=10.0.0.1/24", "give either nic="),
+        (f"{INSIDE},kthreads=65", "kthreads=65"),
+        (f"{INSIDE},poll=spin", "poll=spin"),
+        (f"{INSIDE},listen=0", "listen=0"),
+        ("nonsense", "key=value"),
+        ("nic=tap:a,socket=b,address=10.0.0.1/24", "give either nic="),
+    ],
+)
+def test_a_wrong_configuration_is_one_sentence(words: str, reason: str) -> None:
+    done = subprocess.run(["true"], env=preloaded(words), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("corelane: true: ")
+    assert reason in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_no_runtime_ends_the_program_with_the_reason(stock: Callable[[str], Path], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(stock("calls")), OURS, "bytes"],
+        env=preloaded(f"socket={tmp_path}/none.sock,name=x"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "none.sock" in done.stderr
+
+
+def test_what_has_no_sockets_starts_no_runtime() -> None:
+    """Nor does it open anything: the runtime is made when a call first needs it."""
+    done = subprocess.run(
+        ["ls", "/proc/self/fd"],
+        env=preloaded("nic=tap:none,address=10.0.0.1/24"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert len(done.stdout.split()) <= 4
+
+
+@pytest.mark.parametrize("poll", ["adaptive", "block"])
+def test_an_idle_server_sleeps(stock: Callable[[str], Path], poll: str) -> None:
+    """Time of the processor, which does not depend on what else runs."""
+    server = subprocess.Popen(
+        [str(stock("echo")), "7000", "2", "each"],
+        env=preloaded(f"{INSIDE},poll={poll}"),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdout is not None
+    with server:
+        assert server.stdout.readline() == "serving\n"
+        before = cpu_s(server.pid)
+        with pytest.raises(subprocess.TimeoutExpired):
+            server.wait(1.0)
+        used = cpu_s(server.pid) - before
+        server.send_signal(signal.SIGTERM)
+        assert server.stdout.read() == "accepted 0\n"
+        assert server.wait() == 0
+    assert used <= 0.05
+
+
+def cpu_s(pid: int) -> float:
+    """What a process has used, to a tick."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -1,0 +1,14 @@
+"""Many threads on sockets of ours at one time: also under ASan and TSan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+
+@pytest.mark.parametrize("kthreads", [1, 3])
+def test_threads_open_use_copy_and_close(c_program: Callable[..., Any], kthreads: int) -> None:
+    run = c_program("tests/libos/posix/c/stress.c")
+    assert run("30", str(kthreads), timeout_s=60) == "90 opened, 90 closed\n"

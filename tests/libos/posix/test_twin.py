@@ -1,0 +1,45 @@
+"""The same sequences of calls on Linux' sockets and on ours: the same results, the same errno."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cltest.cbuild import ROOT
+from elftools.elf.elffile import ELFFile
+
+from .conftest import INSIDE, LIBRARY, OURS, run
+
+SOURCE = (ROOT / "tests" / "libos" / "posix" / "c" / "calls.c").read_text()
+SEQUENCES = re.findall(r'\{"(\w+)", \1\}', SOURCE)
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES)
+def test_calls_return_what_linux_returns(stock: Callable[[str], Path], sequence: str) -> None:
+    binary = stock("calls")
+    linux = run(binary, "127.0.0.1", sequence)
+    assert "waited in vain" not in linux
+    assert run(binary, OURS, sequence, config=INSIDE) == linux
+
+
+@pytest.mark.parametrize("config", ["poll=block", "poll=block,kthreads=3", "kthreads=2"])
+@pytest.mark.parametrize("sequence", ["waits", "much", "epolls"])
+def test_the_same_by_other_kthreads(stock: Callable[[str], Path], sequence: str, config: str) -> None:
+    binary = stock("calls")
+    assert run(binary, OURS, sequence, config=f"{INSIDE},{config}") == run(binary, "127.0.0.1", sequence)
+
+
+def test_its_names_are_libcs() -> None:
+    """What it exports stands before libc's: no other name of ours is in a program's way."""
+    with LIBRARY.open("rb") as file:
+        symbols = ELFFile(file).get_section_by_name(".dynsym")
+        exported = {s.name for s in symbols.iter_symbols() if s["st_shndx"] != "SHN_UNDEF"} - {""}
+    libc_path = next(
+        line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libc.so" in line
+    )
+    with Path(libc_path).open("rb") as file:
+        libc = {s.name for s in ELFFile(file).get_section_by_name(".dynsym").iter_symbols()}
+    assert {"read", "accept4", "epoll_wait", "__poll_chk"} <= exported
+    assert exported <= libc
