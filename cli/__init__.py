@@ -7,6 +7,7 @@
     doctor.py   what this machine gives, what is missing, the command that mends it
     up.py       the iokernel in the foreground
     run.py      an application: built in, module:handler, or a compiled .so (elf.py reads it first)
+    posix.py    run --posix: a stock Linux program with its TCP sockets on the dataplane
     imports.py  modules of the current folder
     ps.py       the running iokernel and its applications
     top.py      the same, again and again, with rates and who has the cores

@@ -14,7 +14,7 @@ from .usage import Parser, WrongUsage
 COMMANDS = {
     "doctor": "say what this machine gives, what is missing, and the command that mends it",
     "up": "start the iokernel",
-    "run": "run an application: a built-in one, module:handler, or a compiled .so",
+    "run": "run an application: a built-in one, module:handler, a compiled .so; with --posix a stock program",
     "ps": "show the iokernel and its applications, with rates and drops",
     "top": "watch who has the cores, how long work waits, and how cores move",
     "metrics": "print or serve all counters in Prometheus' text format",

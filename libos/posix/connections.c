@@ -111,6 +111,7 @@ static int shut_listener(struct cl_posix_socket *s)
 {
     cl_store_release(&s->state, CL_POSIX_BOUND);
     cl_posix_socket_end(s);
+    cl_store_release(&s->claimed, 0);
     cl_posix_told(s);
     return 0;
 }

@@ -46,7 +46,8 @@ void cl_posix_give_to_linux(int fd, struct cl_posix_socket *s)
 {
     cl_posix_watches_to_linux(s);
     (void)cl_posix_leave(fd);
-    for (int other = 0; s->object.fds && other < (int)CL_POSIX_FDS; other++) { /* copies of it: seldom there are any */
+    for (int other = 0; cl_load_relaxed(&s->object.fds) && other < (int)CL_POSIX_FDS;
+         other++) { /* copies of it: seldom there are any */
         struct cl_posix_socket *found = cl_posix_socket_of(other);
         if (found == s)
             (void)cl_posix_leave(other);

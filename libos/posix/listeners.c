@@ -118,6 +118,7 @@ static int listen_ours(struct cl_posix_socket *s, int backlog)
         return -EADDRINUSE;
     s->backlog = backlog <= 0 ? 1 : cl_min((uint32_t)backlog, 65535u);
     cl_store_release(&s->state, CL_POSIX_LISTENS);
+    cl_fence_seq_cst(); /* before the look for a runtime: who makes it looks for listeners after one */
     if (cl_posix_started())
         rc = cl_posix_listener_open(s, cl_posix_start(&rc));
     if (rc)

@@ -101,6 +101,8 @@ void cl_posix_socket_has(struct cl_posix_socket *s, struct cl_stream *stream, en
 int cl_posix_listener_open(struct cl_posix_socket *s, struct cl_runtime *rt)
 {
     struct cl_stream *stream;
+    if (__atomic_exchange_n(&s->claimed, 1, __ATOMIC_ACQ_REL)) /* by listen, and by who makes the runtime */
+        return 0;
     int rc = cl_stream_listen(rt, s->own.port, s->backlog, &stream);
     if (rc == 0)
         cl_posix_socket_has(s, stream, CL_POSIX_LISTENS);

@@ -24,6 +24,7 @@ struct cl_posix_socket {
     uint32_t non_blocking;  /* as of the open file description: all descriptors of it */
     uint32_t error_taken;   /* why the connection is over was told: from now on it is just over */
     uint32_t resets;        /* SO_LINGER 0 */
+    uint32_t claimed;       /* somebody opens the listener, or has: RMW */
     int domain;             /* AF_INET, or AF_INET6 whose addresses are IPv4 ones in disguise */
     struct cl_tcp_addr own; /* as bound, or found */
     uint32_t backlog;

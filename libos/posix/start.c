@@ -178,7 +178,7 @@ static int make(struct cl_runtime **out, char err[256])
 static void open_listener(struct cl_posix_object *o)
 {
     struct cl_posix_socket *s = (struct cl_posix_socket *)o;
-    if (cl_load_relaxed(&s->state) == CL_POSIX_LISTENS && !s->stream && cl_posix_listener_open(s, runtime))
+    if (cl_load_acquire(&s->state) == CL_POSIX_LISTENS && cl_posix_listener_open(s, runtime))
         say_fn("a listener cannot be opened: there are as many sockets as may be");
 }
 
@@ -196,6 +196,7 @@ struct cl_runtime *cl_posix_start(int *rc)
             snprintf(err, sizeof err, "its kthreads cannot be turned: %s", cl_adopt_error(*rc));
         if (*rc == 0) {
             cl_store_release(&runtime, rt);
+            cl_fence_seq_cst(); /* see listen */
             cl_posix_each(CL_POSIX_SOCKET, open_listener);
         }
     }

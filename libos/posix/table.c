@@ -9,7 +9,7 @@
 
 static uint8_t *kinds;                 /* [CL_POSIX_FDS] writers: under the lock; readers: anybody */
 static struct cl_posix_object **slots; /* the same; acquire/release */
-static uint32_t n_used;                /* slots below were used once */
+static uint32_t n_used;                /* slots below were used once. Writers: under the lock; readers: anybody */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cl_posix_object *unused[CL_POSIX_EPOLL + 1];
 
@@ -103,10 +103,10 @@ int cl_posix_enter(int fd, struct cl_posix_object *o)
     (void)cl_posix_leave(fd); /* closed by a way that we do not see */
     pthread_mutex_lock(&lock);
     __atomic_fetch_add(&o->refs, 1, __ATOMIC_RELAXED); /* the caller has one */
-    o->fds++;
+    cl_store_relaxed(&o->fds, o->fds + 1);
     cl_store_release(&slots[fd], o);
     cl_store_relaxed(&kinds[fd], (uint8_t)o->kind);
-    n_used = cl_max(n_used, (uint32_t)fd + 1);
+    cl_store_relaxed(&n_used, cl_max(n_used, (uint32_t)fd + 1));
     pthread_mutex_unlock(&lock);
     return 0;
 }
@@ -119,7 +119,9 @@ bool cl_posix_leave(int fd)
     struct cl_posix_object *o = slots[fd];
     cl_store_relaxed(&kinds[fd], CL_POSIX_LINUX);
     cl_store_release(&slots[fd], NULL);
-    bool last = o && --o->fds == 0;
+    bool last = o && o->fds == 1;
+    if (o)
+        cl_store_relaxed(&o->fds, o->fds - 1);
     pthread_mutex_unlock(&lock);
     if (last && o->closed)
         o->closed(o);

@@ -11,7 +11,7 @@
 struct cl_posix_object {
     uint32_t refs;                     /* 0: it is free. RMW: anybody */
     uint32_t kind;                     /* enum cl_posix_kind, constant */
-    uint32_t fds;                      /* that name it: under the table's lock */
+    uint32_t fds;                      /* that name it. Writers: under the table's lock; readers: anybody */
     uint32_t generation;               /* how often it was made */
     struct cl_posix_object *next_free; /* under the table's lock */
     void (*closed)(struct cl_posix_object *o);

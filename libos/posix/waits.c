@@ -180,7 +180,7 @@ static struct cl_posix_watch *find(const struct cl_posix_set *set, struct cl_pos
 
 static int add(struct cl_posix_set *set, struct cl_posix_socket *s, int epfd, int fd, const struct epoll_event *event)
 {
-    if (s->object.fds == 0) /* closed meanwhile */
+    if (cl_load_relaxed(&s->object.fds) == 0) /* closed meanwhile: whoever did forgets watches after that */
         return -EBADF;
     struct cl_posix_watch *w = malloc(sizeof *w);
     if (!w)
@@ -290,7 +290,7 @@ bool cl_posix_set_arm(struct cl_posix_set *set)
 {
     cl_spin_lock(&set->lock);
     bool may = !set->first;
-    set->sleepers += may;
+    cl_store_relaxed(&set->sleepers, set->sleepers + may);
     cl_spin_unlock(&set->lock);
     return may;
 }
@@ -299,7 +299,7 @@ void cl_posix_set_disarm(struct cl_posix_set *set)
 {
     uint64_t times;
     cl_spin_lock(&set->lock);
-    set->sleepers--;
+    cl_store_relaxed(&set->sleepers, set->sleepers - 1);
     bool told = set->told;
     set->told = false;
     cl_spin_unlock(&set->lock);

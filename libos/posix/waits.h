@@ -14,7 +14,7 @@ struct cl_posix_set {
     struct cl_posix_watch *first, *last; /* that may be ready */
     struct cl_posix_watch *all;          /* of an epoll descriptor: under the structure's mutex, read without */
     uint32_t n_listed;
-    uint32_t sleepers;
+    uint32_t sleepers;    /* read without the lock, too */
     uint32_t connections; /* watches of sockets that carry bytes; under the structure's mutex, read without */
     bool told;            /* the eventfd was written for those that sleep */
     int event_fd;

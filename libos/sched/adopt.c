@@ -77,6 +77,7 @@ static void let_go(struct cl_adopter *a)
     if (!take(k, CL_TURN_INSIDE)) /* who stops has it, and turns it himself */
         return;
     bool asleep = k->asleep;
+    k->offered = !asleep;
     cl_store_release(&k->turning, CL_TURN_OUTSIDE);
     if (!asleep)
         cl_wakefd_call(k);
@@ -121,8 +122,10 @@ int cl_adopt_init(struct cl_sched *s, char err[256])
     s->forks = forks;
     int rc = 0;
     for (uint32_t k = 0; k < s->n_kthreads && rc == 0; k++)
-        if (s->adopted & 1ull << k)
+        if (s->adopted & 1ull << k) {
+            s->kthreads[k].offered = true;
             rc = cl_wakefd_new(&s->kthreads[k], err);
+        }
     return rc;
 }
 
@@ -305,6 +308,11 @@ static int borrow(struct cl_sched *s, unsigned index, struct cl_kthread **out)
         return -ESHUTDOWN;
     if (cl_likely(!cl_load_relaxed(&k->adopter) && take(k, CL_TURN_INSIDE))) {
         cl_loop_stack_bounds(k);
+        if (cl_unlikely(k->offered)) {
+            k->offered = false;
+            if (!k->asleep)
+                cl_wakefd_up(k);
+        }
         return 0;
     }
     return cl_load_relaxed(&k->turning) == CL_TURN_TAKEN ? -ESHUTDOWN : -EBUSY;

@@ -165,6 +165,7 @@ struct cl_kthread {
     uint8_t order[CL_SCHED_MAX_KTHREADS]; /* siblings, nearest first */
     struct cl_sleep sleep;
     bool asleep;                /* adopted: its descriptor tells when there is something to do; see adopt.c */
+    bool offered;               /* adopted: up, and its descriptor is readable for who comes first */
     struct cl_wakefd *wakefd;   /* constant after new; NULL: it has a thread of its own */
     uint32_t turning;           /* adopted: CL_TURN_*. RMW: its adopter, and who stops */
     struct cl_adopter *adopter; /* of the thread that turns it, or NULL. Writers: under adopt.c's lock; readers: any */

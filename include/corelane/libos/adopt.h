@@ -34,7 +34,7 @@
  * A thread may adopt several kthreads, of one scheduler or of several. When it ends it has let go of them. After a fork
  * the child has no kthreads.
  *
- * Tests: tests/libos/sched/c/adopt.c, tests/libos/sched/test_adopt_model.py, tests/libos/test_adopt.py. */
+ * Tests: tests/libos/sched/c/adopt.c, borrow.c, tests/libos/sched/test_adopt_model.py, tests/libos/test_adopt.py. */
 #ifndef CORELANE_LIBOS_ADOPT_H
 #define CORELANE_LIBOS_ADOPT_H
 

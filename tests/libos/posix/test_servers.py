@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import shutil
 import signal
 import socket
@@ -48,7 +50,7 @@ class Server:
     def run(self, program: str, *words: str) -> str:
         """What a client of Linux' prints."""
         if shutil.which(program) is None:
-            pytest.skip(f"needs {program}: apt-get install redis-tools libmemcached-tools")
+            pytest.skip(f"needs {program}: apt-get install redis-tools libmemcached-tools curl iperf3")
         command = self.space.command([program, *words])
         done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
         assert done.returncode == 0, (words, done.stdout, done.stderr, self.log.read_text())
@@ -64,7 +66,7 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
 
         def start(*command: str, port: int, kthreads: int = 1) -> Server:
             if shutil.which(command[0]) is None:
-                pytest.skip(f"needs {command[0]}: apt-get install memcached redis-server")
+                pytest.skip(f"needs {command[0]}: apt-get install memcached redis-server nginx-light iperf3")
             space = stack.enter_context(netns.namespace("posix"))
             words = f"nic=tap:clpx,host={LINUX}/24,address={OURS}/24,kthreads={kthreads}"
             log = tmp_path / "log"
@@ -110,14 +112,23 @@ def test_connections_end_with_the_program(stock: Callable[[str], Path], serve: C
     assert server.process.wait(10) == 0
 
 
-@pytest.mark.parametrize(("threads", "kthreads"), [(2, 2), (1, 1), (4, 2)])
-def test_memcached(serve: Callable[..., Server], threads: int, kthreads: int) -> None:
-    command = ("memcached", "-u", "root", "-t", str(threads), "-l", "0.0.0.0")
-    server = serve(*command, port=11211, kthreads=kthreads)
-    assert "All tests passed" in server.run("memccapable", "-h", OURS)
+def memcached(serve: Callable[..., Server], threads: int, kthreads: int) -> Server:
+    return serve("memcached", "-u", "root", "-t", str(threads), "-l", "0.0.0.0", port=11211, kthreads=kthreads)
+
+
+def test_memcached(serve: Callable[..., Server]) -> None:
+    server = memcached(serve, 2, 2)
+    assert "All tests passed" in server.run("memccapable", "-h", OURS, "-a")
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(10) == 0
     assert server.log.read_text().replace("Signal handled: Terminated.\n", "") == ""
+
+
+@pytest.mark.soak(takes_s=6)
+@pytest.mark.parametrize(("threads", "kthreads"), [(1, 1), (2, 1), (4, 2), (4, 4)])
+def test_memcached_in_all(serve: Callable[..., Server], threads: int, kthreads: int) -> None:
+    server = memcached(serve, threads, kthreads)
+    assert "All tests passed" in server.run("memccapable", "-h", OURS)
 
 
 def test_redis(serve: Callable[..., Server], tmp_path: Path) -> None:
@@ -136,3 +147,67 @@ def test_redis(serve: Callable[..., Server], tmp_path: Path) -> None:
         client.sendall(b"SHUTDOWN NOSAVE\r\n")
         assert client.recv(1) == b""
     assert server.process.wait(10) == 0
+
+
+NGINX = """
+daemon off; worker_processes 1; pid {folder}/pid; error_log stderr notice; user root;
+events {{ worker_connections 512; }}
+http {{ access_log off; sendfile {sendfile}; client_body_temp_path {folder}/tmp; proxy_temp_path {folder}/tmp;
+fastcgi_temp_path {folder}/tmp; uwsgi_temp_path {folder}/tmp; scgi_temp_path {folder}/tmp;
+server {{ listen 0.0.0.0:8080; root {folder}; }} }}
+"""
+
+
+@pytest.mark.parametrize("sendfile", ["on", "off"])
+def test_nginx(serve: Callable[..., Server], tmp_path: Path, sendfile: str) -> None:
+    """The master binds, and its worker, which it forks then, serves."""
+    (tmp_path / "conf").write_text(NGINX.format(folder=tmp_path, sendfile=sendfile))
+    long = os.urandom(300_000)
+    (tmp_path / "long").write_bytes(long)
+    (tmp_path / "short").write_bytes(b"short")
+    server = serve("nginx", "-e", "stderr", "-c", str(tmp_path / "conf"), port=8080)
+    urls = [f"http://{OURS}:8080/{name}" for name in ("long", "short")]
+    files = [tmp_path / "0", tmp_path / "1"]  # by one connection
+    server.run("curl", "-sS", "--fail", "-o", str(files[0]), urls[0], "-o", str(files[1]), urls[1])
+    assert files[0].read_bytes() == long
+    assert files[1].read_bytes() == b"short"
+    server.process.send_signal(signal.SIGQUIT)
+    assert server.process.wait(10) == 0
+
+
+def test_pythons_http_server(serve: Callable[..., Server], tmp_path: Path) -> None:
+    (tmp_path / "page").write_bytes(b"page" * 10_000)
+    server = serve("/usr/bin/python3", "-m", "http.server", "-d", str(tmp_path), "8000", port=8000)
+    assert server.run("curl", "-sS", f"http://{OURS}:8000/page") == "page" * 10_000
+
+
+ASYNCIO = """
+import asyncio
+
+async def talk(reader, writer):
+    while line := await reader.readline():
+        writer.write(line.upper())
+        await writer.drain()
+    writer.close()
+
+async def main():
+    async with await asyncio.start_server(talk, "0.0.0.0", 8001) as server:
+        await server.serve_forever()
+
+asyncio.run(main())
+"""
+
+
+def test_a_stock_asyncio_server(serve: Callable[..., Server]) -> None:
+    server = serve("/usr/bin/python3", "-c", ASYNCIO, port=8001)
+    with contextlib.closing(server.connect()) as client:
+        client.sendall(b"ab\ncd\n")
+        client.shutdown(socket.SHUT_WR)
+        assert b"".join(iter(lambda: client.recv(100), b"")) == b"AB\nCD\n"
+
+
+def test_iperf3(serve: Callable[..., Server]) -> None:
+    server = serve("iperf3", "-s", "-B", "0.0.0.0", port=5201)
+    report = json.loads(server.run("iperf3", "-c", OURS, "-n", "10M", "-J"))
+    assert report["end"]["sum_sent"]["bytes"] >= 10 << 20
+    assert report["end"]["sum_received"]["bytes"] > 1 << 20, "what was under way at its end it does not count"

@@ -67,6 +67,11 @@ def test_adopted_kthread_contract_and_ends(c_program: Program, kthreads: int, mo
     c_program(program("adopt"))(kthreads, mode)
 
 
+@pytest.mark.parametrize(("kthreads", "mode"), [(1, "block"), (1, "adaptive"), (3, "block")])
+def test_kthreads_are_borrowed_by_one_thread_at_a_time(c_program: Program, kthreads: int, mode: str) -> None:
+    c_program(program("borrow"))(kthreads, mode)
+
+
 # Kthreads, those of them that are adopted, and the threads that turn those.
 @pytest.mark.parametrize(
     ("kthreads", "mode", "adopted", "threads"),
