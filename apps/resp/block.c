@@ -1,7 +1,7 @@
 /* See block.h. */
 #include "block.h"
 #include "db.h"
-#include "propagate.h"
+#include "durable.h"
 #include "reply.h"
 
 struct cl_rargs *cl_rargs_new(struct cl_resp *r, const struct cl_rcmd *cmd, const struct cl_slice *argv, uint32_t argc)
@@ -85,7 +85,7 @@ static bool retry(struct cl_resp_client *c)
     c->argc = call->argc;
     c->argv = call->argv;
     c->cmd = call->cmd;
-    cl_rprop_run(c, call->cmd);
+    cl_rdurable_run(c, call->cmd);
     c->flags &= ~(uint32_t)CL_RC_RETRY;
     return !c->r->still_blocked;
 }

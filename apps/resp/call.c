@@ -202,7 +202,7 @@ void cl_rcall_run(struct cl_resp_client *c, const struct cl_rcmd *cmd)
         monitor(c, cmd);
     c->cmd = c->last_cmd = cmd;
     c->flags &= ~(uint32_t)CL_RC_FAILED;
-    cl_rprop_run(c, cmd);
+    cl_rdurable_run(c, cmd);
     r->stats.commands++;
     struct cl_rcmd_stats *s = &r->command_stats[cl_rcall_number(r, cmd)];
     s->calls++;

@@ -21,16 +21,6 @@ static void enlist(struct cl_resp_client *c)
     d->holding = c;
 }
 
-void cl_rdurable_forget(struct cl_resp_client *c)
-{
-    if (!c->held.listed)
-        return;
-    *(c->held.prev ? &c->held.prev->held.next : &c->r->durable.holding) = c->held.next;
-    if (c->held.next)
-        c->held.next->held.prev = c->held.prev;
-    c->held.listed = false;
-}
-
 /* What is durable is open, and what waits behind it is next. */
 static void advance(struct cl_resp_client *c)
 {

@@ -25,7 +25,16 @@ uint64_t cl_rdurable_held(const struct cl_resp_client *c);
 void cl_rdurable_until(struct cl_resp *r, uint64_t unit);
 /* The log has failed, for good: who waits gets no answer, and its connection ends. error: errno. */
 void cl_rdurable_failed(struct cl_resp *r, int error);
-void cl_rdurable_forget(struct cl_resp_client *c);
+/* None of its replies wait any more. */
+static inline void cl_rdurable_forget(struct cl_resp_client *c)
+{
+    if (!c->held.listed)
+        return;
+    *(c->held.prev ? &c->held.prev->held.next : &c->r->durable.holding) = c->held.next;
+    if (c->held.next)
+        c->held.next->held.prev = c->held.prev;
+    c->held.listed = false;
+}
 /* Whether a command may write; else that was answered. */
 bool cl_rdurable_may_write(struct cl_resp_client *c, const struct cl_rcmd *cmd);
 
@@ -33,7 +42,7 @@ bool cl_rdurable_may_write(struct cl_resp_client *c, const struct cl_rcmd *cmd);
 void cl_rrewrite_begin(struct cl_resp *r);
 /* Put keys whose turn has not come, about so many bytes of them. True: the pass is over with the last unit. */
 bool cl_rrewrite_step(struct cl_resp *r, uint64_t bytes);
-/* A command is about to be run that may write its keys. */
-void cl_rrewrite_before(struct cl_resp_client *c, const struct cl_rcmd *cmd);
+/* Run a command's function, and say what it has done; keys whose turn has not come are put before. */
+void cl_rdurable_run(struct cl_resp_client *c, const struct cl_rcmd *cmd);
 
 #endif

@@ -1,7 +1,5 @@
 /* See propagate.h. */
 #include "propagate.h"
-#include "command.h"
-#include "durable.h"
 #include "number.h"
 
 #define ROOM_LEAST 4096u
@@ -92,18 +90,6 @@ void cl_rprop_gone(struct cl_resp *r, uint32_t db, struct cl_slice key)
     cl_rprop_begin(r, db, 2);
     cl_rprop_text(r, "DEL");
     cl_rprop_arg(r, key);
-}
-
-void cl_rprop_run(struct cl_resp_client *c, const struct cl_rcmd *cmd)
-{
-    struct cl_resp *r = c->r;
-    uint64_t dirty = r->dirty;
-    cl_rrewrite_before(c, cmd);
-    r->propagation.said = false;
-    cmd->fn(c);
-    /* EXEC is no write: those that it has run have said what they did. */
-    if (r->dirty != dirty && (cmd->flags & CL_RF_WRITE) && cl_rprop_on(r) && !r->propagation.said)
-        cl_rprop_all(c, c->argv, c->argc);
 }
 
 void cl_rprop_end(struct cl_resp *r)

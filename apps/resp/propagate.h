@@ -47,8 +47,6 @@ void cl_rprop_say(struct cl_resp_client *c, const struct cl_slice *argv, uint32_
 void cl_rprop_say_int(struct cl_resp_client *c, const char *name, struct cl_slice key, int64_t v);
 /* A key is gone that no command has removed. */
 void cl_rprop_gone(struct cl_resp *r, uint32_t db, struct cl_slice key);
-/* Run a command's function, and say what it has done. */
-void cl_rprop_run(struct cl_resp_client *c, const struct cl_rcmd *cmd);
 /* The unit is complete, if one was begun. */
 void cl_rprop_end(struct cl_resp *r);
 /* Units that were not taken, all in one: NULL if there are none. They stay until this is called again. *unit: the

@@ -184,7 +184,8 @@ static void before_key(struct cl_resp_client *c, struct cl_slice key)
         put(c->r, c->db, e);
 }
 
-void cl_rrewrite_before(struct cl_resp_client *c, const struct cl_rcmd *cmd)
+/* A command is about to be run that may write its keys. */
+static void before(struct cl_resp_client *c, const struct cl_rcmd *cmd)
 {
     if (cl_likely(!c->r->durable.rewriting) || !(cmd->flags & CL_RF_WRITE) || !cl_rprop_on(c->r))
         return;
@@ -192,4 +193,16 @@ void cl_rrewrite_before(struct cl_resp_client *c, const struct cl_rcmd *cmd)
     int64_t last = any ? c->argc : cmd->last < 0 ? (int64_t)c->argc + cmd->last : cmd->last;
     for (int64_t i = any ? 1 : cmd->first; i && i <= last && i < c->argc; i += any ? 1 : cmd->step)
         before_key(c, ARG(c, i));
+}
+
+void cl_rdurable_run(struct cl_resp_client *c, const struct cl_rcmd *cmd)
+{
+    struct cl_resp *r = c->r;
+    uint64_t dirty = r->dirty;
+    before(c, cmd);
+    r->propagation.said = false;
+    cmd->fn(c);
+    /* EXEC is no write: those that it has run have said what they did. */
+    if (r->dirty != dirty && (cmd->flags & CL_RF_WRITE) && cl_rprop_on(r) && !r->propagation.said)
+        cl_rprop_all(c, c->argv, c->argc);
 }

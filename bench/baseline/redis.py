@@ -1,10 +1,12 @@
-"""Stock redis-server as a baseline over TCP: started here, stopped by its pid. Nothing of it goes to a disk."""
+"""Stock redis-server as a baseline over TCP: started here, stopped by its pid. Nothing of it goes to a disk, unless it
+is told to."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
 import time
+from pathlib import Path
 from types import TracebackType
 
 from ...runtime.errors import CorelaneError, SystemLimit
@@ -18,16 +20,28 @@ def missing() -> str:
 class Redis:
     """A redis-server of our own at an address of a network namespace (root), pinned to a CPU.
 
-    memory_mib: its maxmemory, where it evicts (allkeys-lru). clients: its maxclients. Raises SystemLimit if it is not
+    memory_mib: its maxmemory, where it evicts (allkeys-lru). clients: its maxclients. durable_in: a folder for its
+    append-only file, with fsync before each answer. Raises SystemLimit if it is not
     installed and CorelaneError with what it printed if it does not come up within `patience_s`.
     """
 
     def __init__(
-        self, *, address: str, netns: str, port: int, cpu: int, memory_mib: int, clients: int, patience_s: float = 10.0
+        self,
+        *,
+        address: str,
+        netns: str,
+        port: int,
+        cpu: int,
+        memory_mib: int,
+        clients: int,
+        durable_in: Path | None = None,
+        patience_s: float = 10.0,
     ) -> None:
         options = {"bind": address, "port": str(port), "save": "", "appendonly": "no", "daemonize": "no"}
         options |= {"maxmemory": f"{memory_mib}mb", "maxmemory-policy": "allkeys-lru", "maxclients": str(clients)}
         options |= {"protected-mode": "no", "tcp-backlog": "4096"}
+        if durable_in is not None:
+            options |= {"appendonly": "yes", "appendfsync": "always", "dir": str(durable_in)}
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
         self._command = ["ip", "netns", "exec", netns, "taskset", "-c", str(cpu), "redis-server", *words]
         self._patience_s = patience_s

@@ -61,6 +61,14 @@ GOALS: dict[str, Goal] = _table(
         "the same over the memory NIC / stock memcached, one thread, Linux' TCP on a veth pair",
     ),
     Goal("kv-tcp.over_redis", 15.0, "at least", "x", "the same / redis-server on Linux' TCP on a veth pair"),
+    Goal(
+        "resp-durable.over_aof",
+        3.0,
+        "at least",
+        "x",
+        "durable SETs on 50 connections / redis-server with its append-only file, fsync always, one disk",
+    ),
+    Goal("resp-durable.p50_gain", 1.5, "at least", "x", "that redis-server's p50 of one connection / ours"),
     Goal("kv-tcp.p99_gain", 2.0, "at least", "x", "memcached's p99 at half of its rate / ours at that, on one link"),
     Goal("kv-tcp.bytes_per_item", 0.9, "at most", "x", "memory per item of 16 + 64 B / memcached's"),
     Goal(

@@ -49,6 +49,11 @@ class Space:
         forms = (self._resp_get, self._resp_value)
         return self._lines(pipeline, lines, forms, forms, 0.0)
 
+    def redis_sets(self) -> Script:
+        """SETs in RESP, one in each request."""
+        forms = (self._resp_set, lambda _: b"+OK\r\n")
+        return self._lines(1, 0, forms, forms, 0.0)
+
     def _lines(self, pipeline: int, lines: int, get: Forms, put: Forms, sets: float) -> Script:
         numbers = self.drawn(pipeline * (lines or LINES))
         puts = np.random.default_rng(SEED + 1).random(len(numbers)) < sets
@@ -68,6 +73,10 @@ class Space:
 
     def _resp_get(self, i: int) -> bytes:
         return b"*2\r\n$3\r\nGET\r\n$16\r\n%b\r\n" % self.key(i)
+
+    def _resp_set(self, i: int) -> bytes:
+        form = b"*3\r\n$3\r\nSET\r\n$16\r\n%b\r\n$%d\r\n%b\r\n"
+        return form % (self.key(i), self.value_bytes, self.value(i))
 
     def _resp_value(self, i: int) -> bytes:
         return b"$%d\r\n%b\r\n" % (self.value_bytes, self.value(i))

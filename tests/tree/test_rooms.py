@@ -63,6 +63,7 @@ ROOMS = {
     "bench/load/reference": "load/sockload",
     "bench/raft": "log",
     "bench/raft_loss": "",
+    "bench/resp_durable": "kv_tcp log tcp",
     "bench/sim": "handoff tenant",
 }
 
