@@ -57,7 +57,8 @@ def test_arity_flags_and_keys_are_those_of_redis(client: Client, oracle: object)
     wrong = []
     for a, b in zip(ours, theirs, strict=True):
         if b.value is None:
-            wrong.append((a.value[0].value, "Redis does not have it"))
+            if a.value[0].value not in LATER:
+                wrong.append((a.value[0].value, "Redis does not have it"))
             continue
         mine, yours = ([x.value for x in row.value] for row in (a, b))
         keys = ["blmpop", "sintercard", "zdiff", "zinter", "zintercard", "zunion", "lmpop", "zmpop", "bzmpop", "xread"]
