@@ -177,7 +177,8 @@ def test_a_restart_finds_all_and_the_log_stays_short(space: netns.Namespace, tmp
         return dict(line.split(":", 1) for line in text.split("\r\n") if ":" in line)
 
     def rests() -> bool:
-        return info()["aof_rewrite_in_progress"] == "0"
+        said = info()
+        return said["aof_rewrite_in_progress"] == said["aof_rewrite_scheduled"] == "0"
 
     wait_until(rests, 30.0, "the rewrites that began by themselves")
     assert link.call("BGREWRITEAOF").value == b"Background append only file rewriting started"
