@@ -33,7 +33,8 @@ def test_cores_given_and_taken(c_program: Callable[..., Callable[..., str]], sce
 
 
 @pytest.mark.parametrize(
-    "scenario", ["sleeps_without_core", "asked", "interrupted", "roused", "iokernel_dies", "stopped"]
+    "scenario",
+    ["sleeps_without_core", "parks_before_it_polls", "asked", "interrupted", "roused", "iokernel_dies", "stopped"],
 )
 def test_cores_of_an_adopted_kthread(c_program: Callable[..., Callable[..., str]], scenario: str) -> None:
     c_program("tests/libos/sched/c/adopt_cores.c")(scenario)

@@ -87,6 +87,30 @@ static void sleeps_without_core(void)
     stop();
 }
 
+static void takes_the_core(void *arg)
+{
+    fake_take(&fake, 0, 1);
+    once(arg);
+}
+
+/* It parks before it has ever looked at its queue: what it does at the first look must not say that it runs. */
+static void parks_before_it_polls(void)
+{
+    start(1, turns);
+    UNTIL(fake_is_parked(&fake, 0));
+    CHECK_EQ(cl_runtime_spawn(runtime, takes_the_core, NULL), 0);
+    fake_give(&fake, 0, 1);
+    struct cl_sched_stats stats;
+    do { /* it sleeps again: what it said as it began to is not enough */
+        sched_yield();
+        cl_sched_stats(sched, 0, &stats);
+    } while (stats.parks < 2);
+    CHECK(cl_load_acquire(&done) == 1 && stats.polls == 0);
+    CHECK(fake_is_parked(&fake, 0));
+    fake_give(&fake, 0, 0);
+    stop();
+}
+
 static void asked(void)
 {
     start(2, turns);
@@ -162,6 +186,7 @@ int main(int argc, char **argv)
         const char *name;
         void (*run)(void);
     } scenarios[] = {{"sleeps_without_core", sleeps_without_core},
+                     {"parks_before_it_polls", parks_before_it_polls},
                      {"asked", asked},
                      {"interrupted", interrupted},
                      {"roused", roused},
