@@ -18,39 +18,6 @@ from .._native import ffi, lib
 from .cache import load_library
 from .memory import addr_on_stack, bytes_at, external, peek, pieces_on_stack, size_of, view_at, word_on_stack
 
-__all__ = [
-    "lease_return",
-    "lease_view",
-    "poll_add",
-    "poll_add_tcp",
-    "poll_remove",
-    "poll_remove_tcp",
-    "poll_wait",
-    "tcp_abort",
-    "tcp_accept",
-    "tcp_close",
-    "tcp_connect",
-    "tcp_ends",
-    "tcp_error",
-    "tcp_get",
-    "tcp_info",
-    "tcp_lease",
-    "tcp_listen",
-    "tcp_open",
-    "tcp_peek",
-    "tcp_read",
-    "tcp_readv",
-    "tcp_released",
-    "tcp_set",
-    "tcp_set_congestion",
-    "tcp_shutdown",
-    "tcp_wait_open",
-    "tcp_wait_released",
-    "tcp_write",
-    "tcp_write_from",
-    "tcp_writev",
-]
-
 load_library()
 
 _address, _i32, _i64 = types.uint64, types.int32, types.int64

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import threaded
 
 from corelane.bench.load.sockload.sockload import Asked, Result, SockLoad
 from corelane.runtime.errors import CorelaneError
@@ -43,29 +44,13 @@ def serving(signed: tuple[Path, Path], serve: Callable[[ssl.SSLSocket], None] = 
     """A TLS server, each of whose connections is handled by `serve` on a thread; its port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*signed)
-    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-    threads: list[threading.Thread] = []
 
-    def handle(plain: socket.socket) -> None:
-        with plain, contextlib.suppress(OSError), context.wrap_socket(plain, server_side=True) as peer:
+    def handle(plain: socket.socket, _number: int) -> None:
+        with context.wrap_socket(plain, server_side=True) as peer:
             serve(peer)
 
-    def accept() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                peer, _ = listener.accept()
-                threads.append(threading.Thread(target=handle, args=(peer,), daemon=True))
-                threads[-1].start()
-
-    threads.append(threading.Thread(target=accept, daemon=True))
-    threads[0].start()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        for thread in threads:
-            thread.join(10)
+    with threaded.serving(handle) as port:
+        yield port
 
 
 def asked(port: int, **options: Any) -> Asked:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from threaded import serving
 
 from corelane.bench.load.reference.reference import Reference
 from corelane.bench.load.sockload.sockload import Asked, Result, SockLoad
@@ -187,34 +188,6 @@ def test_runs_aborts_and_ends_balance(c_program: Callable[..., Callable[..., str
 # Servers that fail.
 
 
-@contextlib.contextmanager
-def misbehaving(serve: Callable[[socket.socket, int], None]) -> Iterator[int]:
-    """A TCP server whose every connection is handled by `serve(socket, number)` on a thread; its port."""
-    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-    threads: list[threading.Thread] = []
-
-    def handle(peer: socket.socket, number: int) -> None:
-        with peer, contextlib.suppress(OSError):
-            serve(peer, number)
-
-    def accept() -> None:
-        with contextlib.suppress(OSError):
-            for number in range(10_000):
-                peer, _ = listener.accept()
-                threads.append(threading.Thread(target=handle, args=(peer, number), daemon=True))
-                threads[-1].start()
-
-    threads.append(threading.Thread(target=accept, daemon=True))
-    threads[0].start()
-    try:
-        yield listener.getsockname()[1]
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        listener.close()
-        for thread in threads:
-            thread.join(10)
-
-
 def echo_some(some: int) -> Callable[[socket.socket, int], None]:
     """Echoes so many requests of 64 bytes, takes one more, and ends the connection."""
 
@@ -236,7 +209,7 @@ def answer_by_eights(peer: socket.socket, number: int) -> None:
 
 @pytest.mark.parametrize(("depth", "answered"), [(8, 64), (7, 0)])
 def test_as_many_requests_share_a_connection_as_may(depth: int, answered: int):
-    with misbehaving(answer_by_eights) as port:
+    with serving(answer_by_eights) as port:
         given = [1000 * k for k in range(64)]
         counts = run(port, connections=1, depth=depth, replay_ns=given, drain_s=20.0 if answered else 0.05).counts
     assert counts["answered"] == answered
@@ -244,7 +217,7 @@ def test_as_many_requests_share_a_connection_as_may(depth: int, answered: int):
 
 
 def test_connections_that_end_are_opened_again():
-    with misbehaving(echo_some(5)) as port:
+    with serving(echo_some(5)) as port:
         result = run(port, 500, 0.2)
     c = result.counts
     assert c["reconnects"] == c["broken"] >= 5
@@ -257,7 +230,7 @@ def test_wrong_answers_are_none():
         while got := peer.recv(64, socket.MSG_WAITALL):
             peer.sendall(got if number % 2 else b"no such thing".ljust(64))
 
-    with misbehaving(serve) as port:
+    with serving(serve) as port:
         result = run(port, 500, 0.1)
     assert result.counts["wrong"] > 0
     assert result.latency.infinite >= result.counts["wrong"]
@@ -269,7 +242,7 @@ def test_answers_that_nobody_asked_for():
         while got := peer.recv(64, socket.MSG_WAITALL):
             peer.sendall(got + got)
 
-    with misbehaving(serve) as port:
+    with serving(serve) as port:
         result = run(port, 500, 0.1)
     assert result.counts["stray"] + result.counts["wrong"] > 0
 
@@ -279,7 +252,7 @@ def test_silent_servers_time_out():
         while peer.recv(1 << 16):
             pass
 
-    with misbehaving(serve) as port:
+    with serving(serve) as port:
         result = run(port, 200, 0.2, timeout_s=0.02, drain_s=0.05, records=2048)
     assert result.counts["answered"] == 0
     assert result.counts["timeouts"] > 0
@@ -295,7 +268,7 @@ def test_halves_of_answers_come_together():
             peer.sendall(got[7:40])
             peer.sendall(got[40:])
 
-    with misbehaving(serve) as port:
+    with serving(serve) as port:
         result = run(port, 500, 0.1)
     assert result.counts["answered"] == result.counts["offered"]
 
@@ -333,7 +306,7 @@ def connect_again_and_again(load: SockLoad) -> None:
 def test_a_server_that_ends_connections_at_once_is_told_of():
     why = r"of 16 connections are open, the next one failed: the server ended a connection as soon as it was open"
     with (
-        misbehaving(lambda peer, number: None) as port,
+        serving(lambda peer, number: None) as port,
         SockLoad(asked(port, connections=16)) as load,
         pytest.raises(CorelaneError, match=why),
     ):
@@ -376,7 +349,7 @@ def test_a_server_that_is_slow_to_accept_loses_nothing():
 
 def test_more_connections_than_open_files_are_told_of():
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with misbehaving(answer_by_eights) as port:
+    with serving(answer_by_eights) as port:
         resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 40, hard))
         try:
             with (
