@@ -140,17 +140,27 @@ static int check_flags(int flags, int known)
     return 0;
 }
 
+/* The socket of a call for n pieces, held; or what is wrong with the call. */
+static int64_t socket_for(int fd, int64_t n, int flags, int allowed, struct cl_posix_socket **out)
+{
+    int64_t rc = check_flags(flags, allowed);
+    if (rc || n < 0 || cl_posix_is_child())
+        return rc ? rc : n < 0 ? -EINVAL : -ECHILD;
+    *out = cl_posix_socket_of(fd);
+    if (*out)
+        return 0;
+    return cl_posix_kind(fd) == CL_POSIX_EPOLL ? -EINVAL : -EBADF; /* as of any file that has no such call */
+}
+
 int64_t cl_posix_read(int fd, const struct iovec *vec, int64_t n, int flags)
 {
     struct transfer t = {.vec = vec, .n = n, .peek = flags & MSG_PEEK};
     if (flags & MSG_ERRQUEUE)
         return -EAGAIN; /* nothing is ever in it */
-    int64_t rc = check_flags(flags, MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC);
-    if (rc || n < 0 || cl_posix_is_child())
-        return rc ? rc : n < 0 ? -EINVAL : -ECHILD;
-    struct cl_posix_socket *s = cl_posix_socket_of(fd);
-    if (!s)
-        return cl_posix_kind(fd) == CL_POSIX_EPOLL ? -EINVAL : -EBADF; /* as of any file that has no such call */
+    struct cl_posix_socket *s;
+    int64_t rc = socket_for(fd, n, flags, MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC, &s);
+    if (rc)
+        return rc;
     rc = transfer(s, &t, flags);
     cl_posix_socket_put(s);
     return rc;
@@ -159,12 +169,11 @@ int64_t cl_posix_read(int fd, const struct iovec *vec, int64_t n, int flags)
 int64_t cl_posix_write(int fd, const struct iovec *vec, int64_t n, int flags)
 {
     struct transfer t = {.vec = vec, .n = n, .out = true};
-    int64_t rc = check_flags(flags, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE);
-    if (rc || n < 0 || cl_posix_is_child())
-        return rc ? rc : n < 0 ? -EINVAL : -ECHILD;
-    struct cl_posix_socket *s = cl_posix_socket_of(fd);
-    if (!s)
-        return cl_posix_kind(fd) == CL_POSIX_EPOLL ? -EINVAL : -EBADF; /* as of any file that has no such call */
+    struct cl_posix_socket *s;
+    int64_t rc =
+        socket_for(fd, n, flags, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE, &s);
+    if (rc)
+        return rc;
     rc = transfer(s, &t, flags);
     cl_posix_socket_put(s);
     if (rc == -EPIPE && !(flags & MSG_NOSIGNAL))

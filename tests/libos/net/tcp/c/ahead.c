@@ -4,9 +4,8 @@
  * Usage: ahead K. Prints "ok". */
 #include <corelane/drivers/memory.h>
 #include <corelane/libos/libos.h>
-#include <corelane/libos/stepper.h>
 
-#include "tests/support/c/check.h"
+#include "tests/libos/net/tcp/c/stepped.h"
 
 #include <stdio.h>
 
@@ -80,16 +79,6 @@ static void ask_all(void *arg)
     over = true;
 }
 
-static struct cl_runtime *host(struct cl_nic *nic, uint32_t ipv4, unsigned kthreads, struct cl_stepper *stepper)
-{
-    struct cl_runtime_config c = {.nic = nic, .ipv4 = ipv4, .ipv4_prefix = 24, .kthreads = kthreads};
-    struct cl_runtime *rt;
-    char err[256] = "";
-    CHECK(cl_runtime_new(&c, &rt, err) == 0, "%s", err);
-    CHECK(cl_stepper_add_runtime(stepper, rt, err) == 0, "%s", err);
-    return rt;
-}
-
 int main(int argc, char **argv)
 {
     static const struct cl_tcp_events events = {.data = answer, .ahead = look}, other = {.data = answer_other};
@@ -102,8 +91,8 @@ int main(int argc, char **argv)
     struct cl_memory_config m = {.clock = &clock, .queues = {kthreads, 1}};
     CHECK(cl_memory_link_new(&m, ends, err) == 0, "%s", err);
     CHECK_EQ(cl_stepper_new(&now_ns, &stepper), 0);
-    struct cl_runtime *server = host(ends[0], IP_SERVER, kthreads, stepper);
-    struct cl_runtime *client = host(ends[1], IP_CLIENT, 1, stepper);
+    struct cl_runtime *server = stepped_host(ends[0], IP_SERVER, kthreads, stepper);
+    struct cl_runtime *client = stepped_host(ends[1], IP_CLIENT, 1, stepper);
     CHECK_EQ(cl_runtime_listen_tcp(server, PORT, CONNECTIONS, &events, &the_listeners), 0);
     CHECK_EQ(cl_runtime_listen_tcp(server, OTHER_PORT, CONNECTIONS, &other, NULL), 0);
     CHECK_EQ(cl_runtime_spawn(client, ask_all, client), 0);
@@ -111,13 +100,7 @@ int main(int argc, char **argv)
         CHECK(cl_stepper_run(stepper, now_ns + 1000000, err) == 0, "%s", err);
     CHECK(over);
     CHECK_EQ(together, ROUNDS);
-    CHECK_EQ(cl_runtime_stop(client, 0), 0);
-    CHECK_EQ(cl_runtime_stop(server, 0), 0);
-    cl_stepper_delete(stepper);
-    cl_runtime_delete(client);
-    cl_runtime_delete(server);
-    cl_nic_close(ends[0]);
-    cl_nic_close(ends[1]);
+    stepped_end(stepper, client, server, ends);
     printf("ok\n");
     return 0;
 }

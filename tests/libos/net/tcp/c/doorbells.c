@@ -5,9 +5,8 @@
  * Usage: doorbells. Prints "ok". */
 #include <corelane/drivers/memory.h>
 #include <corelane/libos/libos.h>
-#include <corelane/libos/stepper.h>
 
-#include "tests/support/c/check.h"
+#include "tests/libos/net/tcp/c/stepped.h"
 
 #include <stdio.h>
 
@@ -67,16 +66,6 @@ static void ask_all(void *arg)
     over = true;
 }
 
-static struct cl_runtime *host(struct cl_nic *nic, uint32_t ipv4, struct cl_stepper *stepper)
-{
-    struct cl_runtime_config c = {.nic = nic, .ipv4 = ipv4, .ipv4_prefix = 24};
-    struct cl_runtime *rt;
-    char err[256] = "";
-    CHECK(cl_runtime_new(&c, &rt, err) == 0, "%s", err);
-    CHECK(cl_stepper_add_runtime(stepper, rt, err) == 0, "%s", err);
-    return rt;
-}
-
 int main(void)
 {
     static const struct cl_tcp_events events = {.data = answer};
@@ -92,7 +81,8 @@ int main(void)
     ends[0]->ops = &ops;
     ends[0]->tx_calls = 1;
     CHECK_EQ(cl_stepper_new(&now_ns, &stepper), 0);
-    struct cl_runtime *server = host(ends[0], IP_SERVER, stepper), *client = host(ends[1], IP_CLIENT, stepper);
+    struct cl_runtime *server = stepped_host(ends[0], IP_SERVER, 0, stepper),
+                      *client = stepped_host(ends[1], IP_CLIENT, 0, stepper);
     CHECK_EQ(cl_runtime_listen_tcp(server, PORT, CONNECTIONS, &events, NULL), 0);
     CHECK_EQ(cl_runtime_spawn(client, ask_all, client), 0);
     for (unsigned ms = 0; !over && ms < 60000; ms++)
@@ -104,13 +94,7 @@ int main(void)
         else if (r <= SLOW_ROUND + 1)
             CHECK(rings[r] > 1, "round %u: %u doorbells", r, rings[r]);
     }
-    CHECK_EQ(cl_runtime_stop(client, 0), 0);
-    CHECK_EQ(cl_runtime_stop(server, 0), 0);
-    cl_stepper_delete(stepper);
-    cl_runtime_delete(client);
-    cl_runtime_delete(server);
-    cl_nic_close(ends[0]);
-    cl_nic_close(ends[1]);
+    stepped_end(stepper, client, server, ends);
     printf("ok\n");
     return 0;
 }

@@ -4,9 +4,9 @@
  * argv: seed, kthreads of each, connections, bytes of each, loss in 1/1000, delay in us; and perhaps a rule of
  * congestion, with ECN, on a link in order, whose queue is so many bytes long, and marks from so many on. */
 #include <corelane/drivers/memory.h>
-#include <corelane/libos/stepper.h>
 #include "drivers/nic/link/link.h"
 #include "tests/libos/net/tcp/c/endpoints.h"
+#include "tests/libos/net/tcp/c/stepped.h"
 
 #include <inttypes.h>
 
@@ -20,16 +20,6 @@ static void connect_all(void *arg)
 {
     for (unsigned i = 0; i < n_fetches; i++)
         CHECK_EQ(cl_runtime_connect_tcp(arg, IP_B, 7, &fetch_events, &fetches[i]), 0);
-}
-
-static struct cl_runtime *host(struct cl_nic *nic, uint32_t ipv4, struct cl_stepper *stepper)
-{
-    struct cl_runtime_config c = {.nic = nic, .ipv4 = ipv4, .ipv4_prefix = 24};
-    struct cl_runtime *rt;
-    char err[256] = "";
-    CHECK(cl_runtime_new(&c, &rt, err) == 0, "%s", err);
-    CHECK(cl_stepper_add_runtime(stepper, rt, err) == 0, "%s", err);
-    return rt;
 }
 
 int main(int argc, char **argv)
@@ -57,7 +47,7 @@ int main(int argc, char **argv)
     CHECK_EQ(cl_memory_link_new(&m, ends, err), 0);
     CHECK(cl_link_nic_new(ends[0], paths, &ends[0], err) == 0, "%s", err);
     CHECK_EQ(cl_stepper_new(&now_ns, &stepper), 0);
-    struct cl_runtime *a = host(ends[0], IP_A, stepper), *b = host(ends[1], IP_B, stepper);
+    struct cl_runtime *a = stepped_host(ends[0], IP_A, 0, stepper), *b = stepped_host(ends[1], IP_B, 0, stepper);
     for (unsigned r = 0; argc == 10 && r < 2; r++)
         CHECK_EQ(cl_runtime_tcp_congestion(r ? b : a, argv[7], 1), 0);
     CHECK_EQ(cl_runtime_listen_tcp(b, 7, 512, &echo_events, NULL), 0);
@@ -82,14 +72,8 @@ int main(int argc, char **argv)
     struct cl_tcp_counts counts, theirs;
     cl_runtime_tcp_counts(a, &counts);
     cl_runtime_tcp_counts(b, &theirs);
-    CHECK_EQ(cl_runtime_stop(a, 0), 0);
-    CHECK_EQ(cl_runtime_stop(b, 0), 0);
+    stepped_end(stepper, a, b, ends);
     printf("%" PRIu64 " us, %" PRIu64 " resent, %" PRIu64 " timeouts, %" PRIu64 " marks\n", took_ns / 1000,
            counts.resent, counts.timeouts, counts.marks_in + theirs.marks_in);
-    cl_stepper_delete(stepper);
-    cl_runtime_delete(a);
-    cl_runtime_delete(b);
-    cl_nic_close(ends[0]);
-    cl_nic_close(ends[1]);
     return 0;
 }
