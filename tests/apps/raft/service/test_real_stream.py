@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import random
 import socket
 import threading
@@ -36,18 +37,21 @@ class Counter:
 
     def _run(self) -> None:
         while not self.stop.is_set() and not self.wrong:
-            with contextlib.suppress(OSError), self._connect() as link:
-                self._talk(link)
+            with contextlib.suppress(OSError), self._connect() as link, link.makefile("rb") as lines:
+                self._talk(link, lines)
 
     def _connect(self) -> socket.socket:
         with self.group.space.entered():
             link = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         link.settimeout(3)
-        link.connect((ADDRESS[self.draw.choice(IDS)], 11211))
+        try:
+            link.connect((ADDRESS[self.draw.choice(IDS)], 11211))
+        except OSError:
+            link.close()
+            raise
         return link
 
-    def _talk(self, link: socket.socket) -> None:
-        lines = link.makefile("rb")
+    def _talk(self, link: socket.socket, lines: io.BufferedReader) -> None:
         while not self.stop.is_set():
             count = self.draw.randrange(1, PIPELINE)
             self.unknown += count  # until they are answered
