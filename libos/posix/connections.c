@@ -43,8 +43,11 @@ static int begin(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
     rc = rc ? rc : o.rc;
     if (rc && rc != -EINPROGRESS)
         return rc;
-    if (cl_stream_ends(o.stream, &own, NULL) == 0)
-        s->own = own;
+    if (cl_stream_ends(o.stream, &own, NULL) == 0) {
+        s->own.ipv4 = own.ipv4;
+        if (cl_load_relaxed(&s->state) == CL_POSIX_FRESH)
+            s->own.port = own.port;
+    }
     cl_posix_socket_has(s, o.stream, CL_POSIX_OPENS);
     return -EINPROGRESS;
 }
@@ -109,11 +112,10 @@ static void shut_now(void *arg)
 
 static int shut_listener(struct cl_posix_socket *s)
 {
-    cl_store_release(&s->state, CL_POSIX_BOUND);
-    cl_posix_socket_end(s);
-    cl_store_release(&s->claimed, 0);
-    cl_posix_told(s);
-    return 0;
+    int rc = cl_posix_socket_shut(s);
+    if (rc == 0)
+        cl_posix_told(s);
+    return rc;
 }
 
 static int shut_connection(struct cl_posix_socket *s, int how)

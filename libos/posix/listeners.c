@@ -7,6 +7,7 @@
 
 #include <limits.h>
 #include <netinet/in.h>
+#include <pthread.h>
 
 #define FIRST_PORT 32768 /* of those that Linux gives by itself, too */
 #define LAST_PORT 60999
@@ -17,15 +18,17 @@ struct holder {
     bool listening, shared, found;   /* look for those that listen; that do not share; there is one */
 };
 
+static pthread_mutex_t binding =
+    PTHREAD_MUTEX_INITIALIZER;        /* from a look at who has a port to the state that says so */
 static __thread struct holder *asked; /* of cl_posix_each, which has no argument */
 
 static void look_at(struct cl_posix_object *o)
 {
     const struct cl_posix_socket *other = (const struct cl_posix_socket *)o;
     uint32_t state = cl_load_acquire(&other->state);
-    if (other == asked->s || other->own.port != asked->s->own.port)
+    if (other == asked->s || (state != CL_POSIX_BOUND && state != CL_POSIX_LISTENS))
         return;
-    if (state != CL_POSIX_BOUND && state != CL_POSIX_LISTENS)
+    if (other->own.port != asked->s->own.port) /* which a socket that is bound keeps */
         return;
     bool both_share = other->reuse_port && asked->s->reuse_port;
     if (!both_share && (state == CL_POSIX_LISTENS || !asked->listening))
@@ -77,12 +80,14 @@ static int choose_port(struct cl_posix_socket *s)
 
 static int bind_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *at)
 {
+    pthread_mutex_lock(&binding);
     s->own = *at;
     int rc = at->port == 0 ? choose_port(s) : is_taken(s, false) ? -EADDRINUSE : 0;
     if (rc == 0)
         cl_store_release(&s->state, CL_POSIX_BOUND);
     else
         s->own = (struct cl_tcp_addr){0};
+    pthread_mutex_unlock(&binding);
     return rc;
 }
 
@@ -114,10 +119,14 @@ static int listen_ours(struct cl_posix_socket *s, int backlog)
         return -EINVAL;
     if (state == CL_POSIX_FRESH && (rc = bind_ours(s, &(struct cl_tcp_addr){0})))
         return rc;
-    if (is_taken(s, true))
-        return -EADDRINUSE;
     s->backlog = backlog <= 0 ? 1 : cl_min((uint32_t)backlog, 65535u);
-    cl_store_release(&s->state, CL_POSIX_LISTENS);
+    pthread_mutex_lock(&binding);
+    bool taken = is_taken(s, true);
+    if (!taken)
+        cl_store_release(&s->state, CL_POSIX_LISTENS);
+    pthread_mutex_unlock(&binding);
+    if (taken)
+        return -EADDRINUSE;
     cl_fence_seq_cst(); /* before the look for a runtime: who makes it looks for listeners after one */
     if (cl_posix_started())
         rc = cl_posix_listener_open(s, cl_posix_start(&rc));

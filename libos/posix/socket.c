@@ -4,6 +4,7 @@
 #include "waits.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 struct stream_end {
     struct cl_stream *stream;
@@ -24,17 +25,48 @@ static void on_closed(struct cl_posix_object *o)
     cl_posix_forget_socket((struct cl_posix_socket *)o);
 }
 
+/* Nobody is in a call on it any more. */
 static void on_end(struct cl_posix_object *o)
 {
     struct cl_posix_socket *s = (struct cl_posix_socket *)o;
+    struct cl_posix_shut *shut;
     cl_posix_socket_end(s);
+    if (s->stream)
+        cl_stream_let_go(s->stream);
+    while ((shut = s->shut)) {
+        s->shut = shut->next;
+        cl_stream_let_go(shut->stream);
+        free(shut);
+    }
 }
 
 void cl_posix_socket_end(struct cl_posix_socket *s)
 {
-    struct stream_end e = {__atomic_exchange_n(&s->stream, NULL, __ATOMIC_ACQ_REL), cl_load_relaxed(&s->resets)};
-    if (e.stream)
+    /* Acquire: after the stream of it. */
+    struct stream_end e = {cl_load_acquire(&s->stream), cl_load_relaxed(&s->resets)};
+    if (e.stream && !__atomic_exchange_n(&s->ended, 1, __ATOMIC_ACQ_REL))
         (void)cl_posix_run(end_now, &e);
+}
+
+int cl_posix_socket_shut(struct cl_posix_socket *s)
+{
+    struct cl_posix_shut *shut = malloc(sizeof *shut);
+    if (!shut)
+        return -ENOMEM;
+    cl_store_release(&s->state, CL_POSIX_BOUND);
+    cl_posix_socket_end(s);
+    cl_spin_lock(&s->lock);
+    shut->stream = __atomic_exchange_n(&s->stream, NULL, __ATOMIC_ACQ_REL);
+    if (shut->stream) {
+        shut->next = s->shut;
+        s->shut = shut;
+        shut = NULL;
+    }
+    cl_store_relaxed(&s->ended, 0);
+    cl_spin_unlock(&s->lock);
+    cl_store_release(&s->claimed, 0);
+    free(shut); /* it had none */
+    return 0;
 }
 
 int cl_posix_socket_new(int fd, int domain, bool non_blocking, struct cl_posix_socket **out)
@@ -90,6 +122,7 @@ static void apply_now(void *arg)
 void cl_posix_socket_has(struct cl_posix_socket *s, struct cl_stream *stream, enum cl_posix_state state)
 {
     struct options o = {s, stream};
+    cl_stream_hold(stream); /* until the socket ends */
     cl_store_release(&s->stream, stream);
     cl_store_release(&s->state, state); /* release: who sees the state finds the stream */
     if (s->options)

@@ -15,18 +15,26 @@ enum cl_posix_state { CL_POSIX_FRESH = 0, CL_POSIX_BOUND, CL_POSIX_LISTENS, CL_P
 
 struct cl_posix_watch;
 
+/* A stream that is closed, while others may still be in a call on it. */
+struct cl_posix_shut {
+    struct cl_stream *stream;
+    struct cl_posix_shut *next;
+};
+
 struct cl_posix_socket {
     struct cl_posix_object object; /* first */
     struct cl_spin lock;
     uint32_t state;           /* enum cl_posix_state; release once what belongs to it is there */
     struct cl_stream *stream; /* NULL: none yet */
     struct cl_posix_watch *watches;
-    uint32_t non_blocking;  /* as of the open file description: all descriptors of it */
-    uint32_t error_taken;   /* why the connection is over was told: from now on it is just over */
-    uint32_t resets;        /* SO_LINGER 0 */
-    uint32_t claimed;       /* somebody opens the listener, or has: RMW */
-    int domain;             /* AF_INET, or AF_INET6 whose addresses are IPv4 ones in disguise */
-    struct cl_tcp_addr own; /* as bound, or found */
+    uint32_t non_blocking;      /* as of the open file description: all descriptors of it */
+    uint32_t error_taken;       /* why the connection is over was told: from now on it is just over */
+    uint32_t resets;            /* SO_LINGER 0 */
+    uint32_t claimed;           /* somebody opens the listener, or has: RMW */
+    uint32_t ended;             /* the stream is closed, and held until the socket ends: RMW */
+    struct cl_posix_shut *shut; /* streams that it had before. Under `lock` */
+    int domain;                 /* AF_INET, or AF_INET6 whose addresses are IPv4 ones in disguise */
+    struct cl_tcp_addr own;     /* as bound, or found */
     uint32_t backlog;
     bool reuse_port;
     int64_t receive_ns, send_ns; /* SO_RCVTIMEO, SO_SNDTIMEO; -1: for ever */
@@ -45,8 +53,10 @@ int cl_posix_socket_new(int fd, int domain, bool non_blocking, struct cl_posix_s
 void cl_posix_socket_has(struct cl_posix_socket *s, struct cl_stream *stream, enum cl_posix_state state);
 /* A listener has its stream from now on. */
 int cl_posix_listener_open(struct cl_posix_socket *s, struct cl_runtime *rt);
-/* It has none any more: that is closed, or reset. */
+/* Its stream is closed, or reset: calls on it say -EBADF from now on. */
 void cl_posix_socket_end(struct cl_posix_socket *s);
+/* A listener is closed, and may listen again. -ENOMEM */
+int cl_posix_socket_shut(struct cl_posix_socket *s);
 /* What is ready of it: CL_POLL_* and CL_STREAM_READY_*. */
 uint32_t cl_posix_socket_ready(const struct cl_posix_socket *s);
 

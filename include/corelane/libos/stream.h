@@ -127,6 +127,10 @@ CL_API int cl_stream_shutdown(struct cl_stream *s, int sides);
 CL_API int cl_stream_close(struct cl_stream *s, int64_t linger_ns);
 /* The socket is gone, and the connection is reset. As SO_LINGER of 0 does. */
 CL_API int cl_stream_abort(struct cl_stream *s);
+/* Keep a socket that is open: once it has gone, calls on it answer -EBADF, and it is not made anew, until it is let go,
+ * once for each hold. For who cannot know whether another thread closes it. Any thread. */
+CL_API void cl_stream_hold(struct cl_stream *s);
+CL_API void cl_stream_let_go(struct cl_stream *s);
 
 /* -ENOPROTOOPT: there is no such option; -EINVAL: no such value. -ENOTCONN: the connection is over. */
 CL_API int cl_stream_set(struct cl_stream *s, int option, int64_t value);

@@ -90,6 +90,19 @@ void cl_stream_unref(struct cl_stream *s, uint32_t refs)
     }
 }
 
+void cl_stream_hold(struct cl_stream *s)
+{
+    cl_spin_lock(s->guard);
+    s->refs++;
+    cl_spin_unlock(s->guard);
+}
+
+void cl_stream_let_go(struct cl_stream *s)
+{
+    cl_spin_lock(s->guard);
+    cl_stream_unref(s, 1);
+}
+
 int cl_stream_enter(struct cl_stream *s, enum cl_stream_kind kind)
 {
     if (!cl_netq_self(s->nif))

@@ -33,6 +33,11 @@ static inline bool is_ours(int fd)
         return next_##name arguments;                                                                                  \
     }
 
+/* Set errno of a call that failed, and return -1. Threads that go on while exit ends the process find sockets that are
+ * closed already: they are held up, as by Linux nobody lives to see that; but for a second at most, in case that exit
+ * waits for them. */
+int64_t cl_preload_failed(int64_t error);
+
 /* The result of one of our calls, as libc gives it: evaluated unless we are inside of one. */
 #define ANSWER(call)                                                                                                   \
     ({                                                                                                                 \
@@ -40,10 +45,8 @@ static inline bool is_ours(int fd)
         if (cl_likely(cl_preload_inside++ == 0))                                                                       \
             answer = (call);                                                                                           \
         cl_preload_inside--;                                                                                           \
-        if (cl_unlikely(answer < 0)) {                                                                                 \
-            errno = (int)-answer;                                                                                      \
-            answer = -1;                                                                                               \
-        }                                                                                                              \
+        if (cl_unlikely(answer < 0))                                                                                   \
+            answer = cl_preload_failed(answer);                                                                        \
         answer;                                                                                                        \
     })
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 uint8_t cl_preload_kinds[CL_POSIX_FDS];
@@ -49,8 +50,23 @@ static __attribute__((constructor)) void start(void)
     cl_preload_on = true;
 }
 
+static __thread bool ends __attribute__((tls_model("initial-exec"))); /* this thread is in exit */
+static bool ending;                                                   /* one is */
+
+int64_t cl_preload_failed(int64_t error)
+{
+    struct timespec second = {.tv_sec = 1};
+    if (cl_load_acquire(&ending) && !ends)
+        (void)syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &second, NULL);
+    errno = (int)-error;
+    return -1;
+}
+
 static __attribute__((destructor)) void stop(void)
 {
-    if (cl_preload_on && cl_preload_inside == 0 && !cl_preload_borrowed())
-        cl_posix_end();
+    if (!cl_preload_on || cl_preload_inside || cl_preload_borrowed())
+        return;
+    ends = true;
+    cl_store_release(&ending, true); /* before a socket is closed */
+    cl_posix_end();
 }

@@ -113,6 +113,19 @@ def test_connections_end_with_the_program(stock: Callable[[str], Path], serve: C
     assert server.process.wait(10) == 0
 
 
+def test_other_threads_do_not_see_the_end(stock: Callable[[str], Path], serve: Callable[..., Server]) -> None:
+    """They poll, accept and read while exit closes their sockets, and end with the process as by Linux."""
+    for threads in (1, 3, 3, 3):
+        server = serve(str(stock("echo")), "7000", str(threads), "shared", port=7000, kthreads=2)
+        clients = [server.connect() for _ in range(10)]
+        for client in clients:
+            client.sendall(bytes(20_000))
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(10) == 0, server.log.read_text()
+        for client in clients:
+            client.close()
+
+
 def memcached(serve: Callable[..., Server], threads: int, kthreads: int) -> Server:
     return serve("memcached", "-u", "root", "-t", str(threads), "-l", "0.0.0.0", port=11211, kthreads=kthreads)
 

@@ -12,3 +12,16 @@ import pytest
 def test_threads_open_use_copy_and_close(c_program: Callable[..., Any], kthreads: int) -> None:
     run = c_program("tests/libos/posix/c/stress.c")
     assert run("30", str(kthreads), timeout_s=60) == "90 opened, 90 closed\n"
+
+
+@pytest.mark.parametrize("kthreads", [1, 3])
+def test_a_process_ends_in_the_middle_of_calls(c_program: Callable[..., Any], kthreads: int) -> None:
+    run = c_program("tests/libos/posix/c/ends.c")
+    for connections in range(1, 40, 6):
+        assert run("process", str(connections), str(kthreads), timeout_s=60) == "ends\n"
+
+
+@pytest.mark.parametrize("kthreads", [1, 3])
+def test_a_listener_is_shut_while_others_accept(c_program: Callable[..., Any], kthreads: int) -> None:
+    run = c_program("tests/libos/posix/c/ends.c")
+    assert run("listener", "20", str(kthreads), timeout_s=60) == "ends\n"
