@@ -68,9 +68,18 @@ static uint64_t signals_to(const struct app *a)
     return s.interrupted + s.roused;
 }
 
+/* Wait until all threads sleep: the iokernel asks the kernel of one that it evicts, and spares it if it runs. */
+static void await_sleep_of_all(void)
+{
+    for (uint32_t i = 0; i < APPS; i++)
+        for (uint32_t k = 0; k < w.apps[i].n; k++)
+            await_sleep(w.apps[i].k[k].tid);
+}
+
 /* Wait for the handlers of all signals that were sent, so that only the seed decides what happens when. */
 static void await_signals(void)
 {
+    static uint64_t awaited;
     uint64_t to_deaf = sent_to_deaf;
     for (uint32_t i = 0; i < APPS; i++)
         if (w.apps[i].id && parts[i].wish.blocks)
@@ -78,6 +87,9 @@ static void await_signals(void)
     uint64_t expected = stats_of(&w).interrupted + stats_of(&w).roused - to_deaf;
     while ((uint64_t)seen_signals() < expected)
         sem_wait(&signalled);
+    if (expected != awaited)
+        await_sleep_of_all();
+    awaited = expected;
 }
 
 /* Whether k looks at its core in this microsecond, though it runs. */
