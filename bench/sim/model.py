@@ -472,7 +472,7 @@ class Simulation:
         app_n = np.zeros((n, 11), np.int64)
         app_n[:, [3, 5, 10]] = -1
         job_waits, queue_waits = np.zeros((self.cores, 5), np.int64), np.zeros((n, self.QUEUE, 7), np.int64)
-        waits = e.Waits(self._slow, self._slowdowns, job_waits, queue_waits) if any(noted) else None
+        waits = e.Waits(self._slow, self._slowdowns, job_waits, queue_waits)
         quantum = np.array([a.quantum_ns for a in self.apps], np.int64)
         settings = np.zeros(e.N_SETTINGS, np.int64)
         settings[[e.INTERVAL, e.URGENT]] = given
@@ -481,7 +481,7 @@ class Simulation:
         settings[[e.STEAL, e.FIRST, e.WAKE]] = costs.steal_ns, costs.first_ns, costs.wake_ns
         settings[[e.PREEMPT, e.SIGHT, e.RECEIVE]] = costs.preempt_ns, costs.sight_ns, costs.receive_ns
         settings[[e.PACKET, e.TRANSIT, e.NOTICE]] = costs.packet_ns, costs.transit_ns, costs.notice_ns
-        settings[e.LONGER] = costs.longer_ns
+        settings[[e.LONGER, e.NOTES]] = costs.longer_ns, any(noted)
         if costs.pauses_ns:
             settings[e.PAUSE_GAP] = 1e9 / (costs.pauses_per_s * (self.cores + 1))
             engine.schedule(when, tree, slots - 1, int(settings[e.PAUSE_GAP]))

@@ -32,8 +32,8 @@ N_WORLD = 17
 # Entries of `settings`.
 INTERVAL, MOVE_BUSY, MOVE_IDLE, STEAL, PACKET, DECIDE, ACTUATE = 0, 1, 2, 3, 4, 5, 6
 URGENT, NOTICE, TRANSIT, FIRST, SEEN, WAKE, PAUSE_GAP, SLOW = 7, 8, 9, 10, 11, 12, 13, 14
-PREEMPT, SHORTEST, SIGHT, RECEIVE, LONGER = 15, 16, 17, 18, 19
-N_SETTINGS = 20
+PREEMPT, SHORTEST, SIGHT, RECEIVE, LONGER, NOTES = 15, 16, 17, 18, 19, 20
+N_SETTINGS = 21
 ANSWER_MOST_NS, ANSWER_MEMORY = 100_000, 16  # as in iokernel/cores/allocate.c
 CEDE_NS, CROSSED_MEMORY_NS = 10_000, 1_000_000  # as in iokernel/cores/cores.c
 
@@ -105,4 +105,4 @@ class State(NamedTuple):
     settings: Any
     times: Any
     world: Any
-    waits: Waits | None
+    waits: Waits
