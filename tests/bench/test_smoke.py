@@ -61,6 +61,20 @@ TRIES = 6
 
 # Of those that take longest: make soak runs them whole. tests/bench has the figures and baselines of the first two.
 PART = {"probes": ("--kernels", "fnv,spmv"), "raft": ("--no-baseline",), "sim": ()}
+LONG = {  # those that take several seconds even so: make soak has them. Parts of each have tests of their own beside
+    "colocate",
+    "handlers",
+    "handoff",
+    "hostile",
+    "isolation",
+    "loadshift",
+    "probes",
+    "raft",
+    "raft_fail",
+    "resp_durable",
+    "sim",
+    "stealing",
+}
 WHOLE_TAKES_S = {"probes": 50, "raft": 80, "sim": 100}
 RAFT = (
     f"{arms.MEMORY}, open loop",
@@ -253,7 +267,12 @@ def fewer(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "whole"),
     [
-        *(pytest.param(name, PART.get(name, ()), False, id=name) for name in sorted(ENTRIES)),
+        *(
+            pytest.param(
+                name, PART.get(name, ()), False, id=name, marks=[pytest.mark.soak(takes_s=15)] if name in LONG else ()
+            )
+            for name in sorted(ENTRIES)
+        ),
         *(
             pytest.param(name, (), True, id=f"{name} whole", marks=pytest.mark.soak(takes_s=takes_s))
             for name, takes_s in WHOLE_TAKES_S.items()

@@ -108,7 +108,17 @@ def test_every_benchmark_is_described() -> None:
         assert set(entry.figures) <= described, entry.name
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if script(p)], ids=lambda p: p.name)
+LONG = {"load.md", "policies.md", "probes.md", "raft.md", "simulator.md"}  # which simulate, or wait: make soak has them
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(p, id=p.name, marks=[pytest.mark.soak(takes_s=15)] if p.name in LONG else ())
+        for p in PAGES
+        if script(p)
+    ],
+)
 def test_commands_of_the_page_work(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if "corelane.bench.sim" in page.read_text():
         request.getfixturevalue("simulator")

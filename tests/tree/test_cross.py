@@ -41,6 +41,7 @@ def refusal(source: Path, folder: Path) -> str:
     return ""
 
 
+@pytest.mark.soak(takes_s=25)
 def test_every_source_compiles_for_aarch64():
     if shutil.which(CROSS) is None:
         pytest.skip(f"no {CROSS}: apt-get install gcc-aarch64-linux-gnu")

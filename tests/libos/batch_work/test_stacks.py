@@ -103,6 +103,7 @@ def test_linear_algebra_of_libraries_has_the_stack_it_needs(formula: str) -> Non
     assert (done.returncode, done.stdout) == (0, "well\n"), done.stderr
 
 
+@pytest.mark.soak(takes_s=5)
 def test_it_is_refused_where_it_has_not() -> None:
     pytest.importorskip("scipy", reason="numba's linear algebra needs scipy: pip install scipy")
     done = run(SMALL)

@@ -22,13 +22,13 @@ OWN = {
 FLAGS = ("-O1", "-g0", "-Wno-unused-function", "-ftrivial-auto-var-init=zero")  # what was on a stack before is no state
 SCENARIOS = {
     "bursts": False,
-    "longer_bursts": False,
+    "longer_bursts": True,
     "two_flows": True,
     "two_queues": True,
     "three_kthreads": True,
     "steered": True,
-    "steered_in_bursts": False,
-    "steered_on": False,
+    "steered_in_bursts": True,
+    "steered_on": True,
     "woken": False,
 }  # whether only make soak has it
 

@@ -76,7 +76,7 @@ def test_seeds_of_five_nodes(first, each):
         assert result.counts[name] > 10, name
 
 
-@pytest.mark.parametrize(("first", "each"), shards(500))
+@pytest.mark.parametrize(("first", "each"), shards(250))
 def test_seeds_of_five_real_nodes(first, each):
     """The real node and log, on block devices with torn and lost writes, errors, no space, rot and latency."""
     result = run_many(first, each, 5, mode="node")

@@ -136,7 +136,12 @@ def mutants(c_program: Program) -> Callable[..., str]:
     return MODEL.build_mutants(c_program)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+LONG = {"udp_errors"}  # make soak has it
+
+
+@pytest.mark.parametrize(
+    "scenario", [pytest.param(s, marks=[pytest.mark.soak(takes_s=5)] if s in LONG else ()) for s in SCENARIOS]
+)
 def test_nobody_is_forgotten_in_any_interleaving(model: Callable[..., str], scenario: str) -> None:
     said = model(scenario)
     print(said)
