@@ -24,7 +24,7 @@ C_FILES = $(shell git ls-files -co --exclude-standard '*.c' '*.h' 2>/dev/null)
 # Tests start hundreds of Python processes: without bytecode each compiles all that it imports, the test files with it.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup build test sanitized test-asan test-tsan soak model lint types check-format format demo clean
+.PHONY: setup build test collected sanitized test-asan test-tsan soak model lint types check-format format demo clean
 
 setup: $(STAMP)
 
@@ -48,8 +48,13 @@ demo: build
 	@echo "measuring for about half a minute; first what the machine gives (all of it: $(VENV)/bin/corelane doctor)"
 	@$(VENV)/bin/corelane bench demo --plot out/demo.png --json out/demo.json
 
-test: build lint types check-format
+test: build
+	@$(MAKE) --no-print-directory -j 4 -O lint types check-format collected
 	$(PY) -m pytest $(WORKERS) $(PYTEST_ARGS)
+
+# pytest compiles the test files when it collects them, and keeps that: once here, beside mypy, instead of in each worker.
+collected: $(STAMP)
+	@$(PY) -m pytest --collect-only -qq $(PYTEST_ARGS) >build/collected || cat build/collected
 
 # The C programs of the tests for both sanitizers, compiled at idle priority: CI does so while the tests run.
 sanitized: $(STAMP)

@@ -1,4 +1,4 @@
-"""The simulator's loop, which numba compiles in twenty seconds and keeps beside its source: one process does, for all."""
+"""The simulator's loop, which numba compiles in twenty seconds and keeps beside its source: one process, for all."""
 
 from __future__ import annotations
 
