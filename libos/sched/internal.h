@@ -134,6 +134,7 @@ struct cl_kthread {
     uint32_t index;
     bool searching;             /* counted in sched->searching */
     bool ran;                   /* something ran since the last flush of the source, or that left frames behind */
+    bool more;                  /* inside cl_kthread_borrow_more */
     bool on_loop_stack;         /* inside cl_kthread_call */
     bool network_first;         /* a uthread's quantum is over: poll the network before the run queue */
     bool away;                  /* waits for its core. Read by the handler of the thread itself, as the next one */
