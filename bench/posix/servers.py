@@ -102,8 +102,8 @@ class Pair:
 
 
 def connect(near: netns.Interface, address: str, port: int) -> socket.socket:
-    """A connection of Linux' from an interface's namespace, once the server takes it: ours has its sockets when it first
-    waits. Raises CorelaneError if it never does."""
+    """A connection of Linux' from an interface's namespace, once the server takes it: ours has its sockets when it
+    first waits. Raises CorelaneError if it never does."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:

@@ -1,6 +1,6 @@
 /* See reference.h. */
 #include "reference.h"
-#include "../came.h"
+#include "../sockload/came.h"
 #include "../sockload/sockload.h"
 #include <corelane/runtime/clock.h>
 

@@ -5,7 +5,7 @@
 #ifndef CORELANE_BENCH_LOAD_SOCKLOAD_ENGINE_H
 #define CORELANE_BENCH_LOAD_SOCKLOAD_ENGINE_H
 
-#include "../came.h"
+#include "came.h"
 #include "carrier.h"
 #include "sockload.h"
 #include <corelane/runtime/clock.h>

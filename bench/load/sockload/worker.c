@@ -35,7 +35,7 @@ static void look_after(struct cl_worker *w, uint64_t now)
     }
 }
 
-/* Send what is due, some of it. Returns the time. What has come has its stamp (../came.h), what is due has not: so this
+/* Send what is due, some of it. Returns the time. What has come has its stamp (came.h), what is due has not: so this
  * goes first, also between what has come. */
 static uint64_t send_due(struct cl_worker *w)
 {

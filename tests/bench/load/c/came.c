@@ -1,6 +1,6 @@
 /* What came is as old as it has waited in its socket, over UDP and over an accepted TCP connection; without a stamp, or
  * with one of the future, it has come now. Usage: came */
-#include "bench/load/came.h"
+#include "bench/load/sockload/came.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
