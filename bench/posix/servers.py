@@ -89,7 +89,7 @@ class Pair:
         self.pids: dict[str, int] = {}
         for world, veth in self.veths.items():
             far = veth.far
-            where = {"address": far.address, "netns": far.namespace.name, "cpu": cores[1]}
+            where: dict[str, Any] = {"address": far.address, "netns": far.namespace.name, "cpu": cores[1]}
             through = on_af_xdp(far) if world == OURS else ()
             server = stack.enter_context(self.kind.start(connections, through=through, **where))
             self.pids[world] = server.pid
