@@ -192,7 +192,12 @@ class Nginxes:
         for world in (LINUX, OURS):
             veth = links.Veth(stack, cores)
             far = veth.far
-            where: dict[str, Any] = {"address": far.address, "port": HTTP_PORT, "netns": far.namespace.name, "cpu": cores[1]}
+            where: dict[str, Any] = {
+                "address": far.address,
+                "port": HTTP_PORT,
+                "netns": far.namespace.name,
+                "cpu": cores[1],
+            }
             through = on_af_xdp(far) if world == OURS else ()
             self.servers[world] = stack.enter_context(Nginx(root=root, through=through, **where))
             connect(veth.near, far.address, HTTP_PORT).close()
