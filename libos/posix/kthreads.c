@@ -15,7 +15,7 @@
 #include <sys/eventfd.h>
 
 #define TICK_MS 20        /* between two looks at kthreads that are kept */
-#define GATHER_NS 20000 /* that an answer waits at most for others, while the thread goes on calling */
+#define GATHER_NS 20000   /* that an answer waits at most for others, while the thread goes on calling */
 #define TURNS_MOST 256    /* of a kthread that was borrowed, at one time */
 #define CALLED UINT32_MAX /* the caretaker's own eventfd, among the kthreads */
 
