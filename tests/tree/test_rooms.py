@@ -63,6 +63,7 @@ ROOMS = {
     "bench/kv_tcp": "tcp",
     "bench/load": "tcp load/sockload load/reference",
     "bench/load/reference": "load/sockload",
+    "bench/posix": "http kv_tcp tcp",
     "bench/raft": "log",
     "bench/raft_loss": "",
     "bench/resp_durable": "kv_tcp log tcp",

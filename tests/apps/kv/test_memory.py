@@ -24,7 +24,14 @@ def number(i: int) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("value_bytes", "partitions"), [(0, 1), (10, 1), (100, 1), (1000, 1), (100_000, 1), (10, 4), (1000, 4)]
+    ("value_bytes", "partitions"),
+    [
+        (0, 1),
+        *(pytest.param(n, 1, marks=pytest.mark.soak(takes_s=3)) for n in (10, 100, 1000)),
+        (100_000, 1),
+        (10, 4),
+        pytest.param(1000, 4, marks=pytest.mark.soak(takes_s=3)),
+    ],
 )
 def test_memory_stays_bounded(partitions: int, value_bytes: int) -> None:
     """Several times more than fits goes in: the bound holds, what is newest is there, the accounts balance."""

@@ -113,7 +113,7 @@ NUMBERS = st.lists(st.tuples(st.integers(-2, 40), st.integers(0, 90)), min_size=
 
 @pytest.mark.soak(short=True, takes_s=30)
 @pytest.mark.parametrize("part", range(4))
-@settings(max_examples=soak.examples(4, 40), deadline=None, derandomize=True)
+@settings(max_examples=soak.examples(2, 40), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_random_loop_nests_compute_the_same(part, data):
     check_nest(data.draw(nests()), data.draw(NUMBERS), part % 2)
