@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -21,8 +22,9 @@ class Redis:
     """A redis-server of our own at an address of a network namespace (root), pinned to a CPU.
 
     memory_mib: its maxmemory, where it evicts (allkeys-lru). clients: its maxclients. durable_in: a folder for its
-    append-only file, with fsync before each answer. Raises SystemLimit if it is not
-    installed and CorelaneError with what it printed if it does not come up within `patience_s`.
+    append-only file, with fsync before each answer. through: a command that becomes it, given its command line. pid: of
+    the process, once entered. Raises SystemLimit if it is not installed and CorelaneError with what it printed if it
+    does not come up within `patience_s`.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Redis:
         memory_mib: int,
         clients: int,
         durable_in: Path | None = None,
+        through: Sequence[str] = (),
         patience_s: float = 10.0,
     ) -> None:
         options = {"bind": address, "port": str(port), "save": "", "appendonly": "no", "daemonize": "no"}
@@ -43,9 +46,10 @@ class Redis:
         if durable_in is not None:
             options |= {"appendonly": "yes", "appendfsync": "always", "dir": str(durable_in)}
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
-        self._command = ["ip", "netns", "exec", netns, "taskset", "-c", str(cpu), "redis-server", *words]
+        self._command = ["ip", "netns", "exec", netns, "taskset", "-c", str(cpu), *through, "redis-server", *words]
         self._patience_s = patience_s
         self._process: subprocess.Popen[bytes] | None = None
+        self.pid = 0
 
     def __enter__(self) -> Redis:
         if why := missing():
@@ -53,6 +57,7 @@ class Redis:
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
+        self.pid = self._process.pid  # what stands before redis-server becomes it by exec
         assert self._process.stdout is not None
         deadline, said = time.monotonic() + self._patience_s, []
         for line in self._process.stdout:  # ends with the process

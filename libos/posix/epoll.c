@@ -269,6 +269,7 @@ int cl_posix_epoll_wait(int epfd, struct epoll_event *events, int n, int64_t tim
         if (cl_load_relaxed(&e->set.connections))
             cl_posix_keep();
         rc = wait_for_both(e, epfd, events, n, cl_posix_deadline(timeout_ns), mask);
+        cl_posix_told_of(rc);
     }
     cl_posix_put(&e->object);
     return rc;

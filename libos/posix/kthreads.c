@@ -16,12 +16,16 @@
 #include <sys/eventfd.h>
 
 #define TICK_MS 20        /* between two looks at kthreads that are kept */
+#define GATHER_NS 20000   /* that an answer waits at most for others, while the thread goes on calling */
 #define TURNS_MOST 256    /* of a kthread that was borrowed, at one time */
 #define CALLED UINT32_MAX /* the caretaker's own eventfd, among the kthreads */
 
 struct keeper {
     int kthread; /* -1: none. It is the thread's if keeper_of[kthread] says so */
     bool known;  /* its end is told of */
+    /* Of the thread alone: */
+    uint32_t answers;  /* that are still to come of what its last wait told, if that was more than one */
+    uint64_t since_ns; /* when the first of those that have not left was sent, or 0 */
 };
 
 struct kept {
@@ -79,14 +83,32 @@ static void call_caretaker(void)
     (void)cl_linux(SYS_write, caretaker_call, &one, sizeof one);
 }
 
-int cl_posix_run(void (*fn)(void *arg), void *arg)
+void cl_posix_told_of(int n)
 {
-    bool own = is_mine();
+    mine.answers = n > 1 ? (uint32_t)n : 0;
+    mine.since_ns = 0;
+}
+
+/* Whether what a call sends may wait for what the next ones do. */
+static bool gathers(bool sends)
+{
+    if (mine.answers == 0)
+        return false;
+    mine.answers -= sends;
+    uint64_t now = cl_sched_now_ns(sched);
+    bool more = mine.answers && (!mine.since_ns || now - mine.since_ns < GATHER_NS);
+    mine.since_ns = !more ? 0 : mine.since_ns || !sends ? mine.since_ns : now;
+    return more;
+}
+
+static int run(void (*fn)(void *arg), void *arg, bool sends)
+{
+    bool own = is_mine(), more = own && gathers(sends);
     unsigned first = own ? (unsigned)mine.kthread : 0;
     for (;;) {
         for (unsigned i = 0; i < n_kthreads; i++) {
             unsigned k = (first + i) % n_kthreads;
-            int rc = cl_kthread_borrow(sched, k, fn, arg);
+            int rc = more && i == 0 ? cl_kthread_borrow_more(sched, k, fn, arg) : cl_kthread_borrow(sched, k, fn, arg);
             if (rc == -EBUSY)
                 continue;
             if (rc == 0 && !(own && k == first) && !settle(k))
@@ -95,6 +117,16 @@ int cl_posix_run(void (*fn)(void *arg), void *arg)
         }
         sched_yield();
     }
+}
+
+int cl_posix_run(void (*fn)(void *arg), void *arg)
+{
+    return run(fn, arg, false);
+}
+
+int cl_posix_run_sender(void (*fn)(void *arg), void *arg)
+{
+    return run(fn, arg, true);
 }
 
 void cl_posix_turn_all(void)

@@ -108,6 +108,7 @@ int cl_posix_poll(struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset
         a.has_ours |= a.holds && cl_posix_lent_look();
         if (!a.has_ours || cl_posix_start(&rc))
             rc = wait_all(&a, fds, cl_posix_deadline(timeout_ns), mask);
+        cl_posix_told_of(rc);
         end(&a);
     }
     if (n > ON_STACK) {

@@ -6,11 +6,14 @@
 #include "linux.h"
 #include "socket.h"
 
+#include "../../drivers/nic/af_xdp/af_xdp.h"
+
 #include <corelane/drivers/memory.h>
 #include <corelane/drivers/tap.h>
 #include <corelane/libos/adopt.h>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -134,6 +137,17 @@ static int open_tap(struct cl_nic **nic, char *err)
     return rc;
 }
 
+/* From now on a program that this one becomes, or starts, has nothing of it. */
+static int open_af_xdp(struct cl_nic **nic, char *err)
+{
+    int rc = cl_af_xdp_nic_given(config.nic + strlen("af_xdp:"), config.kthreads, config.xskmap_fd, nic, err);
+    if (rc == 0) {
+        (void)cl_linux(SYS_close, config.xskmap_fd);
+        (void)cl_linux(SYS_fcntl, config.link_fd, F_SETFD, FD_CLOEXEC);
+    }
+    return rc;
+}
+
 /* A wire whose other end nobody reads: what is sent to our own address comes back all the same. */
 static int open_memory(struct cl_nic **nic, char *err)
 {
@@ -151,12 +165,17 @@ static void on_event(void *arg, int event, const char *text)
         say_fn(text);
 }
 
+static int open_nic(struct cl_nic **nic, char *err)
+{
+    if (strcmp(config.nic, "memory") == 0)
+        return open_memory(nic, err);
+    return strncmp(config.nic, "tap:", 4) == 0 ? open_tap(nic, err) : open_af_xdp(nic, err);
+}
+
 static int make(struct cl_runtime **out, char err[256])
 {
     struct cl_nic *nic = NULL;
-    int rc = 0;
-    if (config.nic[0])
-        rc = strcmp(config.nic, "memory") == 0 ? open_memory(&nic, err) : open_tap(&nic, err);
+    int rc = config.nic[0] ? open_nic(&nic, err) : 0;
     if (rc)
         return rc;
     struct cl_runtime_config c = {.nic = nic,

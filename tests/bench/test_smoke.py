@@ -67,13 +67,16 @@ LONG = {  # those that take several seconds even so: make soak has them. Parts o
     "handoff",
     "hostile",
     "isolation",
+    "kv",
     "loadshift",
+    "log",
     "probes",
     "raft",
     "raft_fail",
     "resp_durable",
     "sim",
     "stealing",
+    "tcp",
 }
 WHOLE_TAKES_S = {"probes": 50, "raft": 80, "sim": 100}
 RAFT = (

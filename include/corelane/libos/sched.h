@@ -177,7 +177,8 @@ struct cl_doing {
     uint32_t port;    /* of a handler; 0: it has none */
     uint32_t pad;
 };
-/* Say what the calling uthread does from here on; NULL: nothing of the application's. On no uthread nothing is said. */
+/* Say what the calling uthread does from here on, or the loop that is called back; NULL: nothing of the application's.
+ * Off a kthread nothing is said. */
 CL_API void cl_uthread_doing(const struct cl_doing *doing);
 /* What a kthread runs, for who waits for it in vain. */
 struct cl_sched_running {
