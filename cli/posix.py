@@ -1,4 +1,4 @@
-"""corelane run --posix PROGRAM: a stock, dynamically linked Linux program with its TCP sockets on the dataplane.
+"""corelane run --posix PROGRAM: a stock, dynamically linked Linux program with its sockets on the dataplane.
 
 The program replaces this process. A library is preloaded into it (libos/posix), and told by CORELANE_POSIX what its
 runtime stands on.
@@ -23,8 +23,6 @@ from .usage import WrongUsage
 ENDS_AT_ONCE = True
 LIBRARY = "libcorelane-posix.so"
 _NOT_ON_OURS = {
-    "recvmmsg": "use recvmsg",
-    "sendmmsg": "use sendmsg",
     "splice": "use read and write",
     "io_uring_queue_init": "have it use epoll",
     "io_uring_setup": "have it use epoll",

@@ -1,4 +1,5 @@
 /* connect, shutdown, and the names of both ends. */
+#include "datagrams.h"
 #include "descriptors.h"
 #include "kthreads.h"
 #include "linux.h"
@@ -86,6 +87,11 @@ int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len)
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
     if (!s)
         return cl_posix_no_socket(fd);
+    if (s->datagram) {
+        int done = cl_posix_datagram_connect(fd, s, addr, len);
+        cl_posix_socket_put(s);
+        return done;
+    }
     int rc = cl_posix_name_read(s->domain, addr, len, &to, &is_ipv4);
     bool fresh = cl_load_acquire(&s->state) == CL_POSIX_FRESH;
     if (fresh && (rc || !is_ipv4 || !cl_posix_reaches(to.ipv4))) {
@@ -137,6 +143,7 @@ int cl_posix_shutdown(int fd, int how)
         return cl_posix_no_socket(fd);
     uint32_t state = cl_load_acquire(&s->state);
     int rc = how < SHUT_RD || how > SHUT_RDWR ? -EINVAL
+             : s->datagram                    ? cl_posix_datagram_shutdown(s, how)
              : state <= CL_POSIX_BOUND        ? -ENOTCONN
              : state > CL_POSIX_LISTENS       ? shut_connection(s, how)
              : how != SHUT_WR                 ? shut_listener(s)
@@ -153,7 +160,9 @@ int cl_posix_name(int fd, struct sockaddr *addr, socklen_t *len, bool peer)
     struct cl_tcp_addr a = s->own, other;
     uint32_t state = cl_load_acquire(&s->state);
     int rc = 0;
-    if (peer) {
+    if (peer && s->datagram) {
+        rc = cl_posix_datagram_peer(s, &a);
+    } else if (peer) {
         uint32_t ready = cl_posix_socket_ready(s);
         bool open = state == CL_POSIX_CONNECTED || (state == CL_POSIX_OPENS && cl_stream_error(s->stream) == 0);
         if (!open || ready & CL_POLL_ERROR || cl_stream_ends(s->stream, NULL, &other))

@@ -6,7 +6,7 @@
 int cl_posix_socket(int fd, int domain, int type)
 {
     struct cl_posix_socket *s;
-    int rc = cl_posix_socket_new(fd, domain, type & SOCK_NONBLOCK, &s);
+    int rc = cl_posix_socket_new(fd, domain, type, &s);
     if (rc == 0)
         cl_posix_socket_put(s);
     else

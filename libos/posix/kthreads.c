@@ -5,6 +5,7 @@
  * So of the two at least one sees the other, and a kthread is watched by its keeper or by the caretaker. */
 #include "kthreads.h"
 #include "linux.h"
+#include "posix.h"
 
 #include <corelane/libos/adopt.h>
 
@@ -294,8 +295,8 @@ int cl_posix_kthreads_open(struct cl_runtime *rt)
     int rc = cl_kthread_borrow(sched, 0, nothing, NULL); /* where an iokernel manages cores none is to be had */
     if (rc)
         return rc;
-    caretaker_epoll = (int)cl_linux(SYS_epoll_create1, EPOLL_CLOEXEC);
-    caretaker_call = (int)cl_linux(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK);
+    caretaker_epoll = cl_posix_inner((int)cl_linux(SYS_epoll_create1, EPOLL_CLOEXEC));
+    caretaker_call = cl_posix_inner((int)cl_linux(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (caretaker_epoll < 0 || caretaker_call < 0)
         return caretaker_epoll < 0 ? caretaker_epoll : caretaker_call;
     rc = (int)cl_linux(SYS_epoll_ctl, caretaker_epoll, EPOLL_CTL_ADD, caretaker_call, &e);

@@ -1,5 +1,6 @@
 /* See socket.h. */
 #include "socket.h"
+#include "datagrams.h"
 #include "kthreads.h"
 #include "waits.h"
 
@@ -31,6 +32,7 @@ static void on_end(struct cl_posix_object *o)
     struct cl_posix_socket *s = (struct cl_posix_socket *)o;
     struct cl_posix_shut *shut;
     cl_posix_socket_end(s);
+    cl_posix_datagram_end(s);
     if (s->stream)
         cl_stream_let_go(s->stream);
     while ((shut = s->shut)) {
@@ -69,13 +71,14 @@ int cl_posix_socket_shut(struct cl_posix_socket *s)
     return 0;
 }
 
-int cl_posix_socket_new(int fd, int domain, bool non_blocking, struct cl_posix_socket **out)
+int cl_posix_socket_new(int fd, int domain, int type, struct cl_posix_socket **out)
 {
     struct cl_posix_socket *s = (struct cl_posix_socket *)cl_posix_new(CL_POSIX_SOCKET, sizeof *s);
     if (!s)
         return -ENOMEM;
     s->domain = domain;
-    s->non_blocking = non_blocking;
+    s->non_blocking = (type & SOCK_NONBLOCK) != 0;
+    s->datagram = (type & CL_POSIX_TYPE_MASK) == SOCK_DGRAM;
     s->receive_ns = s->send_ns = -1;
     s->object.closed = on_closed;
     s->object.end = on_end;
@@ -99,6 +102,12 @@ int cl_posix_no_socket(int fd)
 void cl_posix_socket_put(struct cl_posix_socket *s)
 {
     cl_posix_put(&s->object);
+}
+
+bool cl_posix_socket_carries(const struct cl_posix_socket *s)
+{
+    /* Acquire: what it carries them by is there. */
+    return s->datagram ? cl_load_acquire(&s->udp) != NULL : cl_load_acquire(&s->state) > CL_POSIX_LISTENS;
 }
 
 static void on_told(void *arg)

@@ -36,7 +36,13 @@ struct cl_posix_socket {
     int domain;                 /* AF_INET, or AF_INET6 whose addresses are IPv4 ones in disguise */
     struct cl_tcp_addr own;     /* as bound, or found */
     uint32_t backlog;
-    bool reuse_port;
+    bool reuse_port, reuse_address;
+    bool chosen;                 /* the port is one that we chose */
+    bool datagram;               /* of UDP: FRESH or BOUND; constant. Then: */
+    bool any;                    /* the address is what a connect found. Under `lock`, as the peer */
+    uint32_t sides_shut;         /* CL_STREAM_READ, _WRITE. RMW */
+    struct cl_udp_socket *udp;   /* NULL: not opened yet. Release */
+    struct cl_tcp_addr peer;     /* port 0: it is connected to nobody */
     int64_t receive_ns, send_ns; /* SO_RCVTIMEO, SO_SNDTIMEO; -1: for ever */
     uint32_t options;            /* bit 1 << CL_STREAM_*: set before there was a stream */
     int32_t option[CL_STREAM_OPTIONS];
@@ -47,8 +53,10 @@ struct cl_posix_socket *cl_posix_socket_of(int fd);
 /* Then the error: -ENOTSOCK of an epoll descriptor, -EBADF of what has gone. */
 int cl_posix_no_socket(int fd);
 void cl_posix_socket_put(struct cl_posix_socket *s);
-/* A new one with its descriptor. -ENOMEM, -EMFILE. */
-int cl_posix_socket_new(int fd, int domain, bool non_blocking, struct cl_posix_socket **out);
+/* A new one with its descriptor; type: as given to socket(). -ENOMEM, -EMFILE. */
+int cl_posix_socket_new(int fd, int domain, int type, struct cl_posix_socket **out);
+/* listeners.c: it gets the address, port 0: any free one. -EADDRINUSE; -EINVAL: it has one. */
+int cl_posix_bind_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *at);
 /* It has a stream from now on. */
 void cl_posix_socket_has(struct cl_posix_socket *s, struct cl_stream *stream, enum cl_posix_state state);
 /* A listener has its stream from now on. */
@@ -57,6 +65,8 @@ int cl_posix_listener_open(struct cl_posix_socket *s, struct cl_runtime *rt);
 void cl_posix_socket_end(struct cl_posix_socket *s);
 /* A listener is closed, and may listen again. -ENOMEM */
 int cl_posix_socket_shut(struct cl_posix_socket *s);
+/* Something comes from the network for it but connections: who waits for it keeps a kthread. */
+bool cl_posix_socket_carries(const struct cl_posix_socket *s);
 /* What is ready of it: CL_POLL_* and CL_STREAM_READY_*. */
 uint32_t cl_posix_socket_ready(const struct cl_posix_socket *s);
 

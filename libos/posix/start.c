@@ -1,6 +1,7 @@
 /* The process's runtime: made when a call first needs it. After a fork the child has no kthreads, and may only close what
  * is ours; a child of a process that had not made one yet may make its own. */
 #include "config.h"
+#include "datagrams.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "socket.h"
@@ -114,6 +115,8 @@ bool cl_posix_reaches(uint32_t ipv4)
     if (ipv4 >> 24 == 127 || ipv4 == INADDR_ANY || ipv4 >= 0xe0000000u || !find_address(&info))
         return false;
     uint32_t mask = info.ipv4_prefix ? UINT32_MAX << (32 - info.ipv4_prefix) : 0;
+    if (info.ipv4_prefix < 31 && (ipv4 | mask) == UINT32_MAX)
+        return false; /* everybody there: Linux' */
     return config.gateway || ((ipv4 ^ info.ipv4) & mask) == 0;
 }
 
@@ -194,11 +197,15 @@ static int make(struct cl_runtime **out, char err[256])
     return rc;
 }
 
-static void open_listener(struct cl_posix_object *o)
+static void open_socket(struct cl_posix_object *o)
 {
     struct cl_posix_socket *s = (struct cl_posix_socket *)o;
-    if (cl_load_acquire(&s->state) == CL_POSIX_LISTENS && cl_posix_listener_open(s, runtime))
-        say_fn("a listener cannot be opened: there are as many sockets as may be");
+    uint32_t state = cl_load_acquire(&s->state);
+    int rc = s->datagram && state == CL_POSIX_BOUND      ? cl_posix_datagram_open(s, runtime)
+             : !s->datagram && state == CL_POSIX_LISTENS ? cl_posix_listener_open(s, runtime)
+                                                         : 0;
+    if (rc)
+        say_fn("a socket cannot be opened: there are as many as may be");
 }
 
 struct cl_runtime *cl_posix_start(int *rc)
@@ -216,7 +223,7 @@ struct cl_runtime *cl_posix_start(int *rc)
         if (*rc == 0) {
             cl_store_release(&runtime, rt);
             cl_fence_seq_cst(); /* see listen */
-            cl_posix_each(CL_POSIX_SOCKET, open_listener);
+            cl_posix_each(CL_POSIX_SOCKET, open_socket);
         }
     }
     pthread_mutex_unlock(&starting);

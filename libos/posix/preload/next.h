@@ -50,6 +50,17 @@ int64_t cl_preload_failed(int64_t error);
         answer;                                                                                                        \
     })
 
+/* inner.c */
+/* From where to where the code of the runtime's library lies; found at the beginning. */
+extern uintptr_t cl_preload_runtime[2];
+void cl_preload_find_runtime(void);
+/* In a function that libc has, too: the runtime calls it, for itself. */
+#define BY_RUNTIME                                                                                                     \
+    cl_unlikely((uintptr_t)__builtin_return_address(0) - cl_preload_runtime[0] <                                       \
+                cl_preload_runtime[1] - cl_preload_runtime[0])
+/* The runtime has received a message: what descriptors came with it are its own. */
+void cl_preload_got(struct msghdr *m);
+
 /* This is a child of vfork, with its parent's memory: it may change descriptors, but not what we know of them. */
 bool cl_preload_borrowed(void);
 

@@ -47,6 +47,7 @@ static __attribute__((constructor)) void start(void)
         return;
     if (cl_posix_open(words, cl_preload_kinds, say, fail, err))
         fail(err);
+    cl_preload_find_runtime();
     cl_preload_on = true;
 }
 

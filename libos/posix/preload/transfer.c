@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include <sys/sendfile.h>
+#include <time.h>
 #include <unistd.h>
 
 static int64_t read_into(int fd, void *data, size_t len, int flags)
@@ -53,19 +54,29 @@ PUBLIC ssize_t send(int fd, const void *data, size_t len, int flags)
     return is_ours(fd) ? ANSWER(write_from(fd, data, len, flags)) : next_send(fd, data, len, flags);
 }
 
-/* Of a connection nobody is told whom it came from. */
-static int64_t no_name(int64_t rc, socklen_t *len)
+static int64_t read_from(int fd, void *data, size_t len, int flags, struct sockaddr *from, socklen_t *from_len)
 {
-    if (rc >= 0 && len)
-        *len = 0;
+    struct iovec vec = {data, len};
+    struct msghdr m = {
+        .msg_iov = &vec, .msg_iovlen = 1, .msg_name = from, .msg_namelen = from && from_len ? *from_len : 0};
+    int64_t rc = cl_posix_receive(fd, &m, flags);
+    if (rc >= 0 && from_len)
+        *from_len = m.msg_namelen;
     return rc;
+}
+
+static int64_t write_to(int fd, const void *data, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
+{
+    struct iovec vec = {(void *)(uintptr_t)data, len};
+    struct msghdr m = {.msg_iov = &vec, .msg_iovlen = 1, .msg_name = (void *)(uintptr_t)to, .msg_namelen = to_len};
+    return cl_posix_send(fd, &m, flags);
 }
 
 NEXT(ssize_t, recvfrom, (int fd, void *data, size_t len, int flags, __SOCKADDR_ARG from, socklen_t *from_len),
      (fd, data, len, flags, from, from_len))
 PUBLIC ssize_t recvfrom(int fd, void *data, size_t len, int flags, __SOCKADDR_ARG from, socklen_t *from_len)
 {
-    return is_ours(fd) ? ANSWER(no_name(read_into(fd, data, len, flags), from_len))
+    return is_ours(fd) ? ANSWER(read_from(fd, data, len, flags, from.__sockaddr__, from_len))
                        : next_recvfrom(fd, data, len, flags, from, from_len);
 }
 
@@ -73,53 +84,43 @@ NEXT(ssize_t, sendto, (int fd, const void *data, size_t len, int flags, __CONST_
      (fd, data, len, flags, to, to_len))
 PUBLIC ssize_t sendto(int fd, const void *data, size_t len, int flags, __CONST_SOCKADDR_ARG to, socklen_t to_len)
 {
-    return is_ours(fd) ? ANSWER(write_from(fd, data, len, flags)) : next_sendto(fd, data, len, flags, to, to_len);
-}
-
-static int64_t receive(int fd, struct msghdr *m, int flags)
-{
-    int64_t rc = cl_posix_read(fd, m->msg_iov, (int64_t)m->msg_iovlen, flags);
-    if (rc >= 0) {
-        m->msg_namelen = 0;
-        m->msg_controllen = 0;
-        m->msg_flags = 0;
-    }
-    return rc;
+    return is_ours(fd) ? ANSWER(write_to(fd, data, len, flags, to.__sockaddr__, to_len))
+                       : next_sendto(fd, data, len, flags, to, to_len);
 }
 
 NEXT(ssize_t, recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags))
 PUBLIC ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 {
-    return is_ours(fd) ? ANSWER(receive(fd, m, flags)) : next_recvmsg(fd, m, flags);
-}
-
-static int64_t send_message(int fd, const struct msghdr *m, int flags)
-{
-    if (m->msg_control && m->msg_controllen)
-        return cl_posix_refuse("sendmsg with control data is not to be had of sockets of the dataplane", EINVAL);
-    return cl_posix_write(fd, m->msg_iov, (int64_t)m->msg_iovlen, flags);
+    if (is_ours(fd))
+        return ANSWER(cl_posix_receive(fd, m, flags));
+    ssize_t n = next_recvmsg(fd, m, flags);
+    if (BY_RUNTIME && n >= 0)
+        cl_preload_got(m);
+    return n;
 }
 
 NEXT(ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), (fd, m, flags))
 PUBLIC ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 {
-    return is_ours(fd) ? ANSWER(send_message(fd, m, flags)) : next_sendmsg(fd, m, flags);
+    return is_ours(fd) ? ANSWER(cl_posix_send(fd, m, flags)) : next_sendmsg(fd, m, flags);
+}
+
+static bool is_time(const struct timespec *t)
+{
+    return !t || (t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < 1000000000);
 }
 
 NEXT(int, recvmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t), (fd, m, n, flags, t))
 PUBLIC int recvmmsg(int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t)
 {
-    return is_ours(fd) ? (int)ANSWER(cl_posix_refuse(
-                             "recvmmsg is not to be had of sockets of the dataplane: use recvmsg", ENOSYS))
+    return is_ours(fd) ? (int)ANSWER(is_time(t) ? cl_posix_receive_many(fd, m, n, flags, t) : -EINVAL)
                        : next_recvmmsg(fd, m, n, flags, t);
 }
 
 NEXT(int, sendmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags), (fd, m, n, flags))
 PUBLIC int sendmmsg(int fd, struct mmsghdr *m, unsigned n, int flags)
 {
-    return is_ours(fd) ? (int)ANSWER(cl_posix_refuse(
-                             "sendmmsg is not to be had of sockets of the dataplane: use sendmsg", ENOSYS))
-                       : next_sendmmsg(fd, m, n, flags);
+    return is_ours(fd) ? (int)ANSWER(cl_posix_send_many(fd, m, n, flags)) : next_sendmmsg(fd, m, n, flags);
 }
 
 NEXT(ssize_t, sendfile, (int fd, int from, off_t *offset, size_t len), (fd, from, offset, len))
@@ -166,6 +167,6 @@ NEXT(ssize_t, __recvfrom_chk,
 PUBLIC ssize_t __recvfrom_chk(int fd, void *data, size_t len, size_t room, int flags, __SOCKADDR_ARG from,
                               socklen_t *from_len)
 {
-    return is_ours(fd) && len <= room ? ANSWER(no_name(read_into(fd, data, len, flags), from_len))
+    return is_ours(fd) && len <= room ? ANSWER(read_from(fd, data, len, flags, from.__sockaddr__, from_len))
                                       : next___recvfrom_chk(fd, data, len, room, flags, from, from_len);
 }
