@@ -113,7 +113,7 @@ NUMBERS = st.lists(st.tuples(st.integers(-2, 40), st.integers(0, 90)), min_size=
 
 @pytest.mark.soak(short=True, takes_s=60)
 @pytest.mark.parametrize("small", [False, True])
-@settings(max_examples=soak.examples(2, 80), deadline=None, derandomize=True)
+@settings(max_examples=soak.examples(3, 80), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_random_loop_nests_compute_the_same(small, data):
     check_nest(data.draw(nests()), data.draw(NUMBERS), small)
