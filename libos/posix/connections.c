@@ -8,6 +8,10 @@
 
 #include <netinet/in.h>
 
+#define LINGER_LOOK_NS 1000000
+
+enum { CLOSED = 0, FIN_WAIT_2 = 6, TIME_WAIT = 10 }; /* cl_tcp_info.state: those of RFC 9293 in order */
+
 struct opening {
     struct cl_runtime *rt;
     struct cl_tcp_addr from, to;
@@ -94,7 +98,10 @@ int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len)
     }
     int rc = cl_posix_name_read(s->domain, addr, len, &to, &is_ipv4);
     bool fresh = cl_load_acquire(&s->state) == CL_POSIX_FRESH;
-    if (fresh && (rc || !is_ipv4 || !cl_posix_reaches(to.ipv4))) {
+    bool ours = rc == 0 && is_ipv4 && cl_posix_reaches(to.ipv4);
+    if (rc == 0 && is_ipv4)
+        cl_posix_trace(fd, "connect", to.ipv4, to.port, ours || !fresh);
+    if (fresh && !ours) {
         rc = (int)cl_linux(SYS_connect, fd, addr, len);
         if (rc == 0 || rc == -EINPROGRESS || rc == -EINTR)
             cl_posix_give_to_linux(fd, s);
@@ -131,7 +138,47 @@ static int shut_connection(struct cl_posix_socket *s, int how)
     /* Somebody works on it: finish that. */
     while ((rc = cl_posix_run(shut_now, &sh)) == 0 && sh.rc == -EDEADLK)
         cl_posix_turn_all();
-    return rc ? rc : sh.rc;
+    rc = rc ? rc : sh.rc;
+    if (rc == 0)
+        __atomic_fetch_or(&s->sides_shut, (uint32_t)sh.sides, __ATOMIC_RELAXED);
+    return rc;
+}
+
+struct looking {
+    struct cl_stream *stream;
+    struct cl_tcp_info info;
+    int rc;
+};
+
+static void look_now(void *arg)
+{
+    struct looking *l = arg;
+    l->rc = cl_stream_info(l->stream, &l->info);
+}
+
+/* Our FIN is acknowledged, or the connection is over. */
+static bool is_flushed(struct cl_posix_socket *s)
+{
+    struct looking l = {.stream = s->stream};
+    if (cl_posix_run(look_now, &l) || l.rc == -EDEADLK)
+        return false;
+    return l.rc || l.info.state == CLOSED || l.info.state == FIN_WAIT_2 || l.info.state == TIME_WAIT;
+}
+
+void cl_posix_linger(struct cl_posix_socket *s)
+{
+    uint64_t deadline_ns = cl_posix_deadline(s->linger_ns);
+    struct cl_posix_set *set = cl_posix_own_set();
+    struct pollfd fds[2];
+    if (!set || s->datagram || cl_load_acquire(&s->state) <= CL_POSIX_LISTENS || cl_stream_error(s->stream))
+        return;
+    uint32_t ready = cl_stream_ready(s->stream);
+    if (ready & CL_POLL_IN && !(ready & CL_STREAM_READY_LAST)) /* what is unread makes it a reset */
+        return;
+    (void)shut_connection(s, SHUT_WR);
+    while (!is_flushed(s) && cl_posix_left(deadline_ns)) /* acknowledgements tell nobody: looked for once a ms */
+        if (cl_posix_sleep(set, fds, 0, cl_posix_deadline(LINGER_LOOK_NS), NULL) == -EINTR)
+            return;
 }
 
 int cl_posix_shutdown(int fd, int how)

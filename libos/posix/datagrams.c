@@ -147,7 +147,10 @@ int cl_posix_datagram_connect(int fd, struct cl_posix_socket *s, const struct so
     if (addr->sa_family == AF_UNSPEC)
         return dissolve(fd, s);
     int rc = cl_posix_name_read(s->domain, addr, len, &to, &is_ipv4);
-    if (rc == 0 && is_ipv4 && cl_posix_reaches(to.ipv4))
+    bool ours = rc == 0 && is_ipv4 && cl_posix_reaches(to.ipv4);
+    if (rc == 0 && is_ipv4)
+        cl_posix_trace(fd, "connect", to.ipv4, to.port, ours);
+    if (ours)
         return connect_ours(s, &to);
     if (rc && cl_load_acquire(&s->state) != CL_POSIX_FRESH)
         return rc;

@@ -113,6 +113,16 @@ static int64_t not_connected(struct cl_posix_socket *s, bool out)
     return out ? -EPIPE : -ENOTCONN;
 }
 
+/* Nothing is written; but that it could not be is told (net/ipv4/tcp.c). */
+static int64_t write_nothing(const struct cl_posix_socket *s, const struct transfer *t)
+{
+    int error = cl_stream_error(t->stream);
+    if (error && error != -EINPROGRESS)
+        return error;
+    bool shut = cl_load_relaxed(&s->sides_shut) & CL_STREAM_WRITE;
+    return shut || cl_stream_ready(t->stream) & CL_STREAM_READY_OVER ? -EPIPE : 0;
+}
+
 static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags)
 {
     int64_t rc = not_connected(s, t->out);
@@ -124,8 +134,8 @@ static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags
     bool waits = !cl_load_relaxed(&s->non_blocking) && !(flags & MSG_DONTWAIT);
     /* A read is content with some. */
     int64_t whole = t->out || (flags & MSG_WAITALL && !t->peek) ? sum : 1;
-    if (sum == 0 && !t->out)
-        return 0;
+    if (sum == 0)
+        return t->out ? told_once(s, t, write_nothing(s, t)) : 0;
     rc = transfer_some(t);
     if (waits && (rc == -EAGAIN || (rc > 0 && rc < whole)))
         rc = transfer_rest(s, t, rc, whole);
