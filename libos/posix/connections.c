@@ -8,10 +8,6 @@
 
 #include <netinet/in.h>
 
-#define LINGER_LOOK_NS 1000000
-
-enum { CLOSED = 0, FIN_WAIT_2 = 6, TIME_WAIT = 10 }; /* cl_tcp_info.state: those of RFC 9293 in order */
-
 struct opening {
     struct cl_runtime *rt;
     struct cl_tcp_addr from, to;
@@ -38,6 +34,21 @@ static int progress(struct cl_posix_socket *s)
     return rc;
 }
 
+/* It could not be opened, as has been told: it may be bound and connected anew, with the port that it was given by name. */
+static int give_up(struct cl_posix_socket *s, int rc)
+{
+    if (cl_posix_socket_shut(s))
+        return rc; /* no memory: it stays what it is */
+    cl_store_relaxed(&s->error_taken, 0);
+    if (s->chosen || s->found) {
+        s->own = (struct cl_tcp_addr){0};
+        s->found = false;
+        cl_store_release(&s->state, CL_POSIX_FRESH);
+    }
+    cl_posix_told(s);
+    return rc;
+}
+
 static int begin(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
 {
     struct opening o = {.from = s->own, .to = *to};
@@ -50,7 +61,8 @@ static int begin(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
         return rc;
     if (cl_stream_ends(o.stream, &own, NULL) == 0) {
         s->own.ipv4 = own.ipv4;
-        if (cl_load_relaxed(&s->state) == CL_POSIX_FRESH)
+        s->found = cl_load_relaxed(&s->state) == CL_POSIX_FRESH;
+        if (s->found)
             s->own.port = own.port;
     }
     cl_posix_socket_has(s, o.stream, CL_POSIX_OPENS);
@@ -67,7 +79,7 @@ static int connect_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
     case CL_POSIX_OPENS:
         rc = progress(s);
         if (rc != -EINPROGRESS)
-            return rc;
+            return rc ? give_up(s, rc) : 0;
         if (cl_load_relaxed(&s->non_blocking))
             return -EALREADY;
         break;
@@ -79,7 +91,7 @@ static int connect_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
     while ((rc = progress(s)) == -EINPROGRESS)
         if ((rc = cl_posix_wait(s, EPOLLOUT, deadline_ns)))
             return rc == -EAGAIN ? -EINPROGRESS : rc;
-    return rc;
+    return rc ? give_up(s, rc) : 0;
 }
 
 int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len)
@@ -142,43 +154,6 @@ static int shut_connection(struct cl_posix_socket *s, int how)
     if (rc == 0)
         __atomic_fetch_or(&s->sides_shut, (uint32_t)sh.sides, __ATOMIC_RELAXED);
     return rc;
-}
-
-struct looking {
-    struct cl_stream *stream;
-    struct cl_tcp_info info;
-    int rc;
-};
-
-static void look_now(void *arg)
-{
-    struct looking *l = arg;
-    l->rc = cl_stream_info(l->stream, &l->info);
-}
-
-/* Our FIN is acknowledged, or the connection is over. */
-static bool is_flushed(struct cl_posix_socket *s)
-{
-    struct looking l = {.stream = s->stream};
-    if (cl_posix_run(look_now, &l) || l.rc == -EDEADLK)
-        return false;
-    return l.rc || l.info.state == CLOSED || l.info.state == FIN_WAIT_2 || l.info.state == TIME_WAIT;
-}
-
-void cl_posix_linger(struct cl_posix_socket *s)
-{
-    uint64_t deadline_ns = cl_posix_deadline(s->linger_ns);
-    struct cl_posix_set *set = cl_posix_own_set();
-    struct pollfd fds[2];
-    if (!set || s->datagram || cl_load_acquire(&s->state) <= CL_POSIX_LISTENS || cl_stream_error(s->stream))
-        return;
-    uint32_t ready = cl_stream_ready(s->stream);
-    if (ready & CL_POLL_IN && !(ready & CL_STREAM_READY_LAST)) /* what is unread makes it a reset */
-        return;
-    (void)shut_connection(s, SHUT_WR);
-    while (!is_flushed(s) && cl_posix_left(deadline_ns)) /* acknowledgements tell nobody: looked for once a ms */
-        if (cl_posix_sleep(set, fds, 0, cl_posix_deadline(LINGER_LOOK_NS), NULL) == -EINTR)
-            return;
 }
 
 int cl_posix_shutdown(int fd, int how)

@@ -1,5 +1,4 @@
 /* bind, listen, accept. */
-#include "datagrams.h"
 #include "descriptors.h"
 #include "kthreads.h"
 #include "linux.h"

@@ -86,6 +86,7 @@ CL_API int64_t cl_posix_receive(int fd, struct msghdr *m, int flags);
 CL_API int64_t cl_posix_send(int fd, const struct msghdr *m, int flags);
 CL_API int64_t cl_posix_receive_many(int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *left);
 CL_API int64_t cl_posix_send_many(int fd, struct mmsghdr *m, unsigned n, int flags);
+/* As readv and writev, with flags of recv and send. */
 CL_API int64_t cl_posix_read(int fd, const struct iovec *vec, int64_t n, int flags);
 CL_API int64_t cl_posix_write(int fd, const struct iovec *vec, int64_t n, int flags);
 CL_API int64_t cl_posix_sendfile(int fd, int from, int64_t *offset, int64_t len);

@@ -38,6 +38,7 @@ struct cl_posix_socket {
     uint32_t backlog;
     uint32_t sides_shut; /* CL_STREAM_READ, _WRITE. RMW */
     bool reuse_port, reuse_address;
+    bool found;                  /* a connect found the port, as nobody had bound the socket */
     bool chosen;                 /* the port is one that we chose */
     bool datagram;               /* of UDP: FRESH or BOUND; constant. Then: */
     bool any;                    /* the address is what a connect found. Under `lock`, as the peer */
@@ -62,8 +63,10 @@ int cl_posix_bind_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *at);
 void cl_posix_socket_has(struct cl_posix_socket *s, struct cl_stream *stream, enum cl_posix_state state);
 /* A listener has its stream from now on. */
 int cl_posix_listener_open(struct cl_posix_socket *s, struct cl_runtime *rt);
-/* connections.c: it is about to be closed; with SO_LINGER wait until the peer has all that was written, or so long. */
+/* linger.c: it is about to be closed; with SO_LINGER wait until the peer has all that was written, or so long. */
 void cl_posix_linger(struct cl_posix_socket *s);
+/* A datagram socket is bound: have it receive. -EADDRINUSE, -EMFILE, -ENOMEM. */
+int cl_posix_datagram_open(struct cl_posix_socket *s, struct cl_runtime *rt);
 /* Its stream is closed, or reset: calls on it say -EBADF from now on. */
 void cl_posix_socket_end(struct cl_posix_socket *s);
 /* A listener is closed, and may listen again. -ENOMEM */

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cltest import soak
 
 from .conftest import INSIDE, OURS, run
 
@@ -31,11 +29,3 @@ def compare(binary: Path, seed: int, config: str) -> None:
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_drawn_calls_return_what_linux_returns(stock: Callable[[str], Path], seed: int, config: str) -> None:
     compare(stock("fuzz"), seed, INSIDE + config)
-
-
-@pytest.mark.soak(takes_s=60)
-def test_many_drawn_calls(stock: Callable[[str], Path]) -> None:
-    """Their seeds follow from CORELANE_SOAK_SEED."""
-    seeds = random.Random(soak.SEED)
-    for _ in range(100):
-        compare(stock("fuzz"), seeds.randrange(10**9), INSIDE + seeds.choice(["", ",kthreads=2", ",poll=block"]))

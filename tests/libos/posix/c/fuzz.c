@@ -24,7 +24,7 @@
 #define MOST 6000 /* bytes that wait in one direction */
 #define QUEUED 12 /* datagrams, and connections, that wait */
 
-enum kind { FREE, FRESH, BOUND, LISTENS, OPEN, FAILED, DATAGRAM };
+enum kind { FREE, FRESH, BOUND, LISTENS, OPEN, DATAGRAM };
 
 /* A descriptor, and what of it is known. */
 struct slot {
@@ -160,7 +160,9 @@ static void make(void)
 static void name(void)
 {
     struct slot *s = anyone();
-    if (!s || note(s, "bind", bind(s->fd, (struct sockaddr *)&here, sizeof here)) < 0)
+    if (!s || s->reset) /* Linux gives up the port of what was reset */
+        return;
+    if (note(s, "bind", bind(s->fd, (struct sockaddr *)&here, sizeof here)) < 0)
         return;
     s->named = true;
     if (s->kind == FRESH)
@@ -179,7 +181,7 @@ static void open_listener(void)
 static void open_connection(void)
 {
     struct slot *s = draw(4) ? some(FRESH) : anyone(), *to = draw(4) ? some(LISTENS) : anyone();
-    if (!s || !to || s == to || s->kind == DATAGRAM || s->kind == FAILED || !(to->named || to->kind == LISTENS))
+    if (!s || !to || s == to || s->kind == DATAGRAM || !(to->named || to->kind == LISTENS))
         return;
     if (to->kind != LISTENS && (s->kind == FRESH || s->kind == BOUND) && to->kind != BOUND)
         return;
@@ -189,9 +191,12 @@ static void open_connection(void)
     long rc = note(s, "connect", connect(s->fd, (struct sockaddr *)&at, sizeof at));
     if (s->kind != FRESH && s->kind != BOUND)
         return;
-    s->kind = rc < 0 ? FAILED : OPEN;
-    if (rc < 0)
+    if (rc < 0) { /* it is what it was at first: the port was not one that it asked for */
+        s->kind = FRESH;
+        s->named = false;
         return;
+    }
+    s->kind = OPEN;
     s->waits = index_of(to);
     to->queue[to->n++] = index_of(s);
 }
@@ -267,6 +272,8 @@ static void read_some(void)
     unsigned n = draw(3) ? 1 + draw(2000) : draw(5), how = draw(5);
     if (!s || s->kind == DATAGRAM || (s->kind == OPEN && s->waits >= 0))
         return;
+    if (s->reset && s->to_read) /* a reset drops what was not read: not so on Linux (docs/posix.md) */
+        return;
     struct iovec vec[2] = {{data, n / 2}, {data + n / 2, n - n / 2}};
     struct msghdr m = {.msg_iov = vec, .msg_iovlen = 2};
     int peek = how == 1 ? MSG_PEEK : 0;
@@ -336,12 +343,10 @@ static void names(void)
     struct slot *s = anyone();
     struct sockaddr_in at = {0};
     socklen_t len = sizeof at;
-    if (!s || s->kind == FAILED)
+    if (!s || s->reset)
         return;
     note(s, "getsockname", getsockname(s->fd, (struct sockaddr *)&at, &len));
     printf("%u %d %d\n", len, at.sin_addr.s_addr == here.sin_addr.s_addr, at.sin_port != 0);
-    if (s->reset)
-        return;
     len = sizeof at;
     if (note(s, "getpeername", getpeername(s->fd, (struct sockaddr *)&at, &len)) == 0)
         printf("%u %d\n", len, at.sin_addr.s_addr == here.sin_addr.s_addr);
@@ -371,6 +376,8 @@ static void options(void)
         printf("%d\n", value);
         break;
     default:
+        if (s->reset)
+            return;
         note(s, "FIONREAD", ioctl(s->fd, FIONREAD, &value));
         printf("%d\n", value);
     }
