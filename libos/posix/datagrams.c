@@ -12,62 +12,6 @@
 #include <netinet/in.h>
 #include <pthread.h>
 
-#define LINUX_BYTES 768 /* that Linux counts for a small datagram, of SO_RCVBUF (net/core/skbuff.c, truesize) */
-
-static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* by who binds, and by who makes the runtime */
-
-static void on_told(void *arg)
-{
-    cl_posix_told(arg);
-}
-
-/* How many may wait, for the buffer that was asked. */
-static uint32_t queue_of(const struct cl_posix_socket *s)
-{
-    if (!(s->options & 1u << CL_STREAM_RECEIVE_BUFFER))
-        return 0;
-    int32_t n = s->option[CL_STREAM_RECEIVE_BUFFER] / LINUX_BYTES;
-    return (uint32_t)cl_max(8, cl_min(n, CL_UDP_MAX_SOCKET_QUEUE));
-}
-
-int cl_posix_datagram_open(struct cl_posix_socket *s, struct cl_runtime *rt)
-{
-    struct cl_udp_socket *udp;
-    int rc = 0;
-    pthread_mutex_lock(&opening);
-    if (!s->udp) {
-        bool shared = s->reuse_port || s->reuse_address;
-        rc = (shared ? cl_udp_open_shared : cl_udp_open)(rt, s->own.port, queue_of(s), &udp);
-        if (rc == 0) {
-            cl_udp_watch(udp, on_told, s);
-            cl_store_release(&s->udp, udp);
-        }
-    }
-    pthread_mutex_unlock(&opening);
-    return rc;
-}
-
-static void close_now(void *arg)
-{
-    (void)cl_udp_close(arg);
-}
-
-void cl_posix_datagram_end(struct cl_posix_socket *s)
-{
-    if (s->udp)
-        (void)cl_posix_run(close_now, s->udp);
-}
-
-uint32_t cl_posix_datagram_ready(const struct cl_posix_socket *s)
-{
-    /* Acquire: it was opened before. Relaxed: who shuts it tells of it afterwards. */
-    const struct cl_udp_socket *udp = cl_load_acquire(&s->udp);
-    uint32_t shut = cl_load_relaxed(&s->sides_shut), ready = CL_POLL_OUT | (udp ? cl_udp_socket_ready(udp) : 0);
-    if (shut & CL_STREAM_READ)
-        ready |= CL_POLL_IN | CL_STREAM_READY_LAST;
-    return shut == (CL_STREAM_READ | CL_STREAM_WRITE) ? ready | CL_STREAM_READY_OVER : ready;
-}
-
 int cl_posix_datagram_bytes(const struct cl_posix_socket *s)
 {
     struct cl_udp_socket *udp = cl_load_acquire(&s->udp);
@@ -147,7 +91,10 @@ int cl_posix_datagram_connect(int fd, struct cl_posix_socket *s, const struct so
     if (addr->sa_family == AF_UNSPEC)
         return dissolve(fd, s);
     int rc = cl_posix_name_read(s->domain, addr, len, &to, &is_ipv4);
-    if (rc == 0 && is_ipv4 && cl_posix_reaches(to.ipv4))
+    bool ours = rc == 0 && is_ipv4 && cl_posix_reaches(to.ipv4);
+    if (rc == 0 && is_ipv4)
+        cl_posix_trace(fd, "connect", to.ipv4, to.port, ours);
+    if (ours)
         return connect_ours(s, &to);
     if (rc && cl_load_acquire(&s->state) != CL_POSIX_FRESH)
         return rc;

@@ -8,20 +8,14 @@
 
 #include "socket.h"
 
-/* It is bound: have it receive. -EADDRINUSE, -EMFILE, -ENOMEM. */
-int cl_posix_datagram_open(struct cl_posix_socket *s, struct cl_runtime *rt);
 /* The same of one that is FRESH, too, which gets a port; there is a runtime then. */
 int cl_posix_datagram_ours(struct cl_posix_socket *s);
 /* It is Linux' from now on, with the port that it has. */
 void cl_posix_datagram_to_linux(int fd, struct cl_posix_socket *s);
-/* Nobody is in a call on it any more. */
-void cl_posix_datagram_end(struct cl_posix_socket *s);
 int cl_posix_datagram_connect(int fd, struct cl_posix_socket *s, const struct sockaddr *addr, socklen_t len);
 int cl_posix_datagram_shutdown(struct cl_posix_socket *s, int how);
 /* -ENOTCONN */
 int cl_posix_datagram_peer(struct cl_posix_socket *s, struct cl_tcp_addr *out);
-/* CL_POLL_*, CL_STREAM_READY_* */
-uint32_t cl_posix_datagram_ready(const struct cl_posix_socket *s);
 /* Bytes of the datagram that comes next; 0: none waits. */
 int cl_posix_datagram_bytes(const struct cl_posix_socket *s);
 /* The error that came by ICMP, which is over with that: errno, or 0. */

@@ -1,6 +1,6 @@
 /* Descriptors that the runtime has for itself, in the program's table. They lie above its own, as far as its limit goes, so
  * that it finds the numbers that it would find on Linux; and it closes none of them, as those that close all they do not
- * know would. Marks are for the process: a child may close them. */
+ * know would. */
 #include "posix.h"
 #include "linux.h"
 
@@ -9,6 +9,7 @@
 
 #define ROOM 256u /* for them, below the limit of open files */
 
+static bool forgotten;                    /* written in a child, while it is alone */
 static uint64_t marks[CL_POSIX_FDS / 64]; /* a bit each. RMW; read by who closes */
 
 /* Relaxed, here and below: who asks of a number has it from somebody. */
@@ -23,7 +24,8 @@ static void mark(int fd, bool on)
 
 bool cl_posix_is_inner(int fd)
 {
-    return (unsigned)fd < CL_POSIX_FDS && cl_load_relaxed(&marks[(unsigned)fd / 64]) >> ((unsigned)fd % 64) & 1;
+    return !forgotten && (unsigned)fd < CL_POSIX_FDS &&
+           cl_load_relaxed(&marks[(unsigned)fd / 64]) >> ((unsigned)fd % 64) & 1;
 }
 
 /* A copy above the program's. -errno. */
@@ -33,6 +35,17 @@ static int copy_above(int fd)
     (void)cl_linux(SYS_prlimit64, 0, RLIMIT_NOFILE, NULL, &limit);
     unsigned most = (unsigned)cl_min((uint64_t)limit.rlim_cur, (uint64_t)CL_POSIX_FDS);
     return (int)cl_linux(SYS_fcntl, fd, F_DUPFD_CLOEXEC, most / 2 > ROOM ? most - ROOM : most / 2);
+}
+
+void cl_posix_inner_forget(void)
+{
+    forgotten = true;
+}
+
+void cl_posix_inner_given(int fd)
+{
+    if (fd >= 0 && fd < (int)CL_POSIX_FDS)
+        mark(fd, true);
 }
 
 int cl_posix_inner(int fd)

@@ -1,5 +1,4 @@
 /* bind, listen, accept. */
-#include "datagrams.h"
 #include "descriptors.h"
 #include "kthreads.h"
 #include "linux.h"
@@ -118,10 +117,13 @@ int cl_posix_bind(int fd, const struct sockaddr *addr, socklen_t len)
     int rc = cl_posix_name_read(s->domain, addr, len, &at, &is_ipv4);
     if (rc == 0 && cl_load_relaxed(&s->state) != CL_POSIX_FRESH)
         rc = -EINVAL;
-    else if (rc == 0 && is_ours(fd, s, &at, is_ipv4))
-        rc = bind_here(s, &at);
-    else if (rc == 0 && (rc = (int)cl_linux(SYS_bind, fd, addr, len)) == 0)
-        cl_posix_give_to_linux(fd, s);
+    else if (rc == 0) {
+        bool ours = is_ours(fd, s, &at, is_ipv4);
+        cl_posix_trace(fd, "bind", at.ipv4, at.port, ours);
+        rc = ours ? bind_here(s, &at) : (int)cl_linux(SYS_bind, fd, addr, len);
+        if (rc == 0 && !ours)
+            cl_posix_give_to_linux(fd, s);
+    }
     cl_posix_socket_put(s);
     return rc;
 }

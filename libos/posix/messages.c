@@ -135,7 +135,7 @@ static int64_t send_one(struct cl_posix_socket *s, struct sending *d)
 {
     d->udp = s->udp;
     for (unsigned i = 0;; i++) {
-        int rc = cl_posix_run(send_now, d);
+        int rc = cl_posix_run_sender(send_now, d);
         if (rc)
             return rc == -EDEADLK ? -EAGAIN : rc;
         if (d->rc == -EMSGSIZE)
@@ -161,11 +161,13 @@ static int read_name(const struct cl_posix_socket *s, const struct msghdr *m, st
     return to->port ? 0 : -EINVAL;
 }
 
-static int64_t send_by_linux(int fd, struct cl_posix_socket *s, const struct msghdr *m, int flags)
+static int64_t send_by_linux(int fd, struct cl_posix_socket *s, const struct msghdr *m, int flags,
+                             const struct cl_tcp_addr *to)
 {
-    if (s->chosen || cl_load_acquire(&s->state) == CL_POSIX_FRESH)
+    if (s->chosen || cl_load_acquire(&s->state) == CL_POSIX_FRESH) {
+        cl_posix_trace(fd, "sendto", to->ipv4, to->port, false);
         cl_posix_datagram_to_linux(fd, s);
-    else
+    } else
         cl_posix_say_once(
             "a datagram to an address that is not the dataplane's goes by Linux: no answer to it is received");
     return cl_linux(SYS_sendmsg, fd, m, flags);
@@ -177,17 +179,17 @@ int64_t cl_posix_datagram_send(int fd, struct cl_posix_socket *s, const struct m
     struct cl_tcp_addr to = {0}, peer;
     bool ours, in_place = m->msg_iovlen == 1;
     int64_t len = length_of(m);
-    if (len > UINT16_MAX)
-        return -EMSGSIZE;
-    if (flags & MSG_OOB)
-        return -EOPNOTSUPP;
-    int64_t rc = read_name(s, m, &to, &ours);
-    if (rc)
+    int64_t rc = len > UINT16_MAX ? -EMSGSIZE : flags & MSG_OOB ? -EOPNOTSUPP : read_name(s, m, &to, &ours);
+    if (rc == 0 && ours && !to.port && cl_posix_datagram_peer(s, &peer))
+        rc = -EDESTADDRREQ;
+    if (rc) {
+        if (cl_load_acquire(&s->state) ==
+            CL_POSIX_FRESH) /* it has a port from now on, all the same (net/ipv4/af_inet.c) */
+            (void)cl_posix_bind_ours(s, &(struct cl_tcp_addr){0});
         return rc;
+    }
     if (!ours)
-        return send_by_linux(fd, s, m, flags);
-    if (!to.port && cl_posix_datagram_peer(s, &peer))
-        return -EDESTADDRREQ;
+        return send_by_linux(fd, s, m, flags, &to);
     if (cl_load_relaxed(&s->sides_shut) & CL_STREAM_WRITE)
         return -EPIPE;
     if ((rc = cl_posix_datagram_ours(s)))

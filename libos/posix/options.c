@@ -92,8 +92,7 @@ static int set_socket_option(struct cl_posix_socket *s, int name, const void *va
     case SO_LINGER:
         memcpy(&l, value, sizeof l);
         cl_store_relaxed(&s->resets, l.l_onoff && l.l_linger == 0);
-        if (l.l_onoff && l.l_linger)
-            cl_posix_say_once("SO_LINGER with a time: close does not wait; what was written is sent all the same");
+        s->linger_ns = l.l_onoff ? (int64_t)l.l_linger * 1000000000 : 0;
         return 0;
     case SO_REUSEADDR:
         s->reuse_address = number;

@@ -25,7 +25,7 @@
  * keeping kthreads are taken with none of these held.
  *
  * NOT here yet: splice; the parent's sockets in a child;
- * SO_LINGER with a time; times of keep-alive for one socket; AF_XDP without an iokernel.
+ * times of keep-alive for one socket; AF_XDP without an iokernel.
  *
  * Tests: tests/libos/posix. */
 #ifndef CORELANE_LIBOS_POSIX_POSIX_H
@@ -53,6 +53,8 @@ CL_API int cl_posix_open(const char *words, uint8_t *kinds, void (*say)(const ch
                          void (*failed)(const char *sentence), char err[256]);
 /* The process ends: say so to all peers. */
 CL_API void cl_posix_end(void);
+/* Calls are to be traced: the configuration says so. */
+CL_API bool cl_posix_traces(void);
 /* Say that a call is not to be had on a descriptor of ours. -error. */
 CL_API int64_t cl_posix_refuse(const char *sentence, int error);
 
@@ -62,6 +64,10 @@ CL_API int cl_posix_close(int fd);
 /* The descriptor, just made, is the runtime's own (inner.c). Returns its number, which may be another one. */
 CL_API int cl_posix_inner(int fd);
 CL_API bool cl_posix_is_inner(int fd);
+/* It was given to the process for the runtime, and stays what it is. */
+void cl_posix_inner_given(int fd);
+/* This is a child, in which they are of no use: it may close them. */
+void cl_posix_inner_forget(void);
 CL_API int cl_posix_inner_close(int fd);
 /* The descriptor was closed behind our back. */
 CL_API void cl_posix_closed(int fd);
@@ -80,6 +86,7 @@ CL_API int64_t cl_posix_receive(int fd, struct msghdr *m, int flags);
 CL_API int64_t cl_posix_send(int fd, const struct msghdr *m, int flags);
 CL_API int64_t cl_posix_receive_many(int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *left);
 CL_API int64_t cl_posix_send_many(int fd, struct mmsghdr *m, unsigned n, int flags);
+/* As readv and writev, with flags of recv and send. */
 CL_API int64_t cl_posix_read(int fd, const struct iovec *vec, int64_t n, int flags);
 CL_API int64_t cl_posix_write(int fd, const struct iovec *vec, int64_t n, int flags);
 CL_API int64_t cl_posix_sendfile(int fd, int from, int64_t *offset, int64_t len);

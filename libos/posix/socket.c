@@ -1,11 +1,15 @@
 /* See socket.h. */
 #include "socket.h"
-#include "datagrams.h"
 #include "kthreads.h"
 #include "waits.h"
 
+#include <corelane/libos/udp.h>
+
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
+
+#define LINUX_BYTES 768 /* that Linux counts for a small datagram, of SO_RCVBUF (net/core/skbuff.c, truesize) */
 
 struct stream_end {
     struct cl_stream *stream;
@@ -26,13 +30,19 @@ static void on_closed(struct cl_posix_object *o)
     cl_posix_forget_socket((struct cl_posix_socket *)o);
 }
 
+static void close_now(void *arg)
+{
+    (void)cl_udp_close(arg);
+}
+
 /* Nobody is in a call on it any more. */
 static void on_end(struct cl_posix_object *o)
 {
     struct cl_posix_socket *s = (struct cl_posix_socket *)o;
     struct cl_posix_shut *shut;
     cl_posix_socket_end(s);
-    cl_posix_datagram_end(s);
+    if (s->udp)
+        (void)cl_posix_run(close_now, s->udp);
     if (s->stream)
         cl_stream_let_go(s->stream);
     while ((shut = s->shut)) {
@@ -104,12 +114,6 @@ void cl_posix_socket_put(struct cl_posix_socket *s)
     cl_posix_put(&s->object);
 }
 
-bool cl_posix_socket_carries(const struct cl_posix_socket *s)
-{
-    /* Acquire: what it carries them by is there. */
-    return s->datagram ? cl_load_acquire(&s->udp) != NULL : cl_load_acquire(&s->state) > CL_POSIX_LISTENS;
-}
-
 static void on_told(void *arg)
 {
     cl_posix_told(arg);
@@ -148,5 +152,33 @@ int cl_posix_listener_open(struct cl_posix_socket *s, struct cl_runtime *rt)
     int rc = cl_stream_listen(rt, s->own.port, s->backlog, &stream);
     if (rc == 0)
         cl_posix_socket_has(s, stream, CL_POSIX_LISTENS);
+    return rc;
+}
+
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* by who binds, and by who makes the runtime */
+
+/* How many may wait, for the buffer that was asked. */
+static uint32_t queue_of(const struct cl_posix_socket *s)
+{
+    if (!(s->options & 1u << CL_STREAM_RECEIVE_BUFFER))
+        return 0;
+    int32_t n = s->option[CL_STREAM_RECEIVE_BUFFER] / LINUX_BYTES;
+    return (uint32_t)cl_max(8, cl_min(n, CL_UDP_MAX_SOCKET_QUEUE));
+}
+
+int cl_posix_datagram_open(struct cl_posix_socket *s, struct cl_runtime *rt)
+{
+    struct cl_udp_socket *udp;
+    int rc = 0;
+    pthread_mutex_lock(&opening);
+    if (!s->udp) {
+        bool shared = s->reuse_port || s->reuse_address;
+        rc = (shared ? cl_udp_open_shared : cl_udp_open)(rt, s->own.port, queue_of(s), &udp);
+        if (rc == 0) {
+            cl_udp_watch(udp, on_told, s);
+            cl_store_release(&s->udp, udp);
+        }
+    }
+    pthread_mutex_unlock(&opening);
     return rc;
 }

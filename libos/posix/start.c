@@ -1,7 +1,6 @@
 /* The process's runtime: made when a call first needs it. After a fork the child has no kthreads, and may only close what
  * is ours; a child of a process that had not made one yet may make its own. */
 #include "config.h"
-#include "datagrams.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "socket.h"
@@ -52,6 +51,8 @@ int64_t cl_posix_refuse(const char *sentence, int error)
 static void in_child(void)
 {
     is_child = runtime != NULL;
+    if (is_child)
+        cl_posix_inner_forget();
 }
 
 int cl_posix_open(const char *words, uint8_t *kinds, void (*say)(const char *sentence),
@@ -62,9 +63,27 @@ int cl_posix_open(const char *words, uint8_t *kinds, void (*say)(const char *sen
         return rc;
     say_fn = say;
     failed_fn = failed;
+    cl_posix_inner_given(config.xskmap_fd);
+    cl_posix_inner_given(config.link_fd);
     if ((rc = cl_posix_table_open(kinds)) || (rc = -pthread_atfork(NULL, NULL, in_child)))
         snprintf(err, 256, "%s", strerror(-rc));
     return rc;
+}
+
+bool cl_posix_traces(void)
+{
+    return config.trace;
+}
+
+void cl_posix_trace(int fd, const char *call, uint32_t ipv4, uint16_t port, bool ours)
+{
+    char line[160], name[INET_ADDRSTRLEN];
+    if (cl_likely(!config.trace))
+        return;
+    inet_ntop(AF_INET, &(uint32_t){htonl(ipv4)}, name, sizeof name);
+    snprintf(line, sizeof line, "descriptor %d: %s %s:%u: %s", fd, call, name, port,
+             ours ? "the dataplane's" : "Linux'");
+    say_fn(line);
 }
 
 bool cl_posix_started(void)

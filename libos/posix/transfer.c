@@ -113,6 +113,27 @@ static int64_t not_connected(struct cl_posix_socket *s, bool out)
     return out ? -EPIPE : -ENOTCONN;
 }
 
+/* Nothing is written; but that it could not be is told (net/ipv4/tcp.c). */
+static int64_t write_nothing(const struct cl_posix_socket *s, const struct transfer *t)
+{
+    int error = cl_stream_error(t->stream);
+    if (error && error != -EINPROGRESS)
+        return error;
+    bool shut = cl_load_relaxed(&s->sides_shut) & CL_STREAM_WRITE;
+    return shut || cl_stream_ready(t->stream) & CL_STREAM_READY_OVER ? -EPIPE : 0;
+}
+
+/* Nor is anything read; but it waits until something could be. */
+static int64_t read_nothing(struct cl_posix_socket *s, const struct transfer *t, bool waits)
+{
+    int error = cl_stream_error(t->stream);
+    if (error && error != -EINPROGRESS)
+        return error;
+    if (cl_stream_ready(t->stream) & CL_POLL_IN)
+        return 0;
+    return waits ? cl_posix_wait(s, EPOLLIN | EPOLLRDHUP, cl_posix_deadline(s->receive_ns)) : -EAGAIN;
+}
+
 static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags)
 {
     int64_t rc = not_connected(s, t->out);
@@ -124,8 +145,8 @@ static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags
     bool waits = !cl_load_relaxed(&s->non_blocking) && !(flags & MSG_DONTWAIT);
     /* A read is content with some. */
     int64_t whole = t->out || (flags & MSG_WAITALL && !t->peek) ? sum : 1;
-    if (sum == 0 && !t->out)
-        return 0;
+    if (sum == 0)
+        return told_once(s, t, t->out ? write_nothing(s, t) : read_nothing(s, t, waits));
     rc = transfer_some(t);
     if (waits && (rc == -EAGAIN || (rc > 0 && rc < whole)))
         rc = transfer_rest(s, t, rc, whole);
@@ -183,6 +204,8 @@ int64_t cl_posix_receive(int fd, struct msghdr *m, int flags)
 int64_t cl_posix_read(int fd, const struct iovec *vec, int64_t n, int flags)
 {
     struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)vec, .msg_iovlen = (size_t)n};
+    if (flags == 0 && n >= 0 && length_of(vec, n) == 0 && cl_posix_kind(fd) == CL_POSIX_SOCKET)
+        return 0; /* whatever it is (net/socket.c: sock_read_iter) */
     return cl_posix_receive(fd, &m, flags);
 }
 

@@ -1,8 +1,9 @@
 /* See waits.h. */
 #include "waits.h"
-#include "datagrams.h"
 #include "kthreads.h"
 #include "linux.h"
+
+#include <corelane/libos/udp.h>
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -97,19 +98,35 @@ static uint32_t as_epoll(uint32_t ready)
     return events;
 }
 
+static uint32_t datagram_ready(const struct cl_posix_socket *s)
+{
+    /* Acquire: it was opened before. Relaxed: who shuts it tells of it afterwards. */
+    const struct cl_udp_socket *udp = cl_load_acquire(&s->udp);
+    uint32_t shut = cl_load_relaxed(&s->sides_shut), ready = CL_POLL_OUT | (udp ? cl_udp_socket_ready(udp) : 0);
+    if (shut & CL_STREAM_READ)
+        ready |= CL_POLL_IN | CL_STREAM_READY_LAST;
+    return shut == (CL_STREAM_READ | CL_STREAM_WRITE) ? ready | CL_STREAM_READY_OVER : ready;
+}
+
 uint32_t cl_posix_socket_ready(const struct cl_posix_socket *s)
 {
     /* Acquire: its stream was there before. */
     uint32_t state = cl_load_acquire(&s->state);
     const struct cl_stream *stream = cl_load_acquire(&s->stream);
     if (s->datagram)
-        return cl_posix_datagram_ready(s);
+        return datagram_ready(s);
     if (state <= CL_POSIX_BOUND)
         return CL_POLL_OUT | CL_STREAM_READY_OVER;
     uint32_t ready = stream ? cl_stream_ready(stream) : 0;
     if (state == CL_POSIX_LISTENS)
         return ready & (CL_POLL_IN | CL_POLL_END);
     return cl_load_relaxed(&s->error_taken) ? ready & ~(uint32_t)CL_POLL_ERROR : ready;
+}
+
+bool cl_posix_socket_carries(const struct cl_posix_socket *s)
+{
+    /* Acquire: what it carries them by is there. */
+    return s->datagram ? cl_load_acquire(&s->udp) != NULL : cl_load_acquire(&s->state) > CL_POSIX_LISTENS;
 }
 
 uint32_t cl_posix_watch_ready(const struct cl_posix_watch *w)

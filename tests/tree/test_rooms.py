@@ -42,7 +42,7 @@ ROOMS = {
     "libos/batch_work": "numba sched",
     "libos/net": "sched",
     "libos/net/tcp": "net sched",
-    "libos/posix": ". net/tcp sched",
+    "libos/posix": ". net net/tcp sched",
     "libos/posix/preload": "posix",
     "libos/storage": "sched",
     "libos/storage/log": "storage sched",

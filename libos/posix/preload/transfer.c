@@ -6,10 +6,21 @@
 #include <time.h>
 #include <unistd.h>
 
-static int64_t read_into(int fd, void *data, size_t len, int flags)
+static int64_t read_into(int fd, void *data, size_t len)
 {
     struct iovec vec = {data, len};
-    return cl_posix_read(fd, &vec, 1, flags);
+    return cl_posix_read(fd, &vec, 1, 0);
+}
+
+static int64_t read_from(int fd, void *data, size_t len, int flags, struct sockaddr *from, socklen_t *from_len)
+{
+    struct iovec vec = {data, len};
+    struct msghdr m = {
+        .msg_iov = &vec, .msg_iovlen = 1, .msg_name = from, .msg_namelen = from && from_len ? *from_len : 0};
+    int64_t rc = cl_posix_receive(fd, &m, flags);
+    if (rc >= 0 && from_len)
+        *from_len = m.msg_namelen;
+    return rc;
 }
 
 static int64_t write_from(int fd, const void *data, size_t len, int flags)
@@ -18,10 +29,19 @@ static int64_t write_from(int fd, const void *data, size_t len, int flags)
     return cl_posix_write(fd, &vec, 1, flags);
 }
 
+/* Pieces without a byte are not asked of a file (fs/read_write.c: vfs_writev). */
+static int64_t write_pieces(int fd, const struct iovec *vec, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (vec[i].iov_len)
+            return cl_posix_write(fd, vec, n, 0);
+    return n < 0 ? -EINVAL : 0;
+}
+
 NEXT(ssize_t, read, (int fd, void *data, size_t len), (fd, data, len))
 PUBLIC ssize_t read(int fd, void *data, size_t len)
 {
-    return is_ours(fd) ? ANSWER(read_into(fd, data, len, 0)) : next_read(fd, data, len);
+    return is_ours(fd) ? ANSWER(read_into(fd, data, len)) : next_read(fd, data, len);
 }
 
 NEXT(ssize_t, write, (int fd, const void *data, size_t len), (fd, data, len))
@@ -39,30 +59,19 @@ PUBLIC ssize_t readv(int fd, const struct iovec *vec, int n)
 NEXT(ssize_t, writev, (int fd, const struct iovec *vec, int n), (fd, vec, n))
 PUBLIC ssize_t writev(int fd, const struct iovec *vec, int n)
 {
-    return is_ours(fd) ? ANSWER(cl_posix_write(fd, vec, n, 0)) : next_writev(fd, vec, n);
+    return is_ours(fd) ? ANSWER(write_pieces(fd, vec, n)) : next_writev(fd, vec, n);
 }
 
 NEXT(ssize_t, recv, (int fd, void *data, size_t len, int flags), (fd, data, len, flags))
 PUBLIC ssize_t recv(int fd, void *data, size_t len, int flags)
 {
-    return is_ours(fd) ? ANSWER(read_into(fd, data, len, flags)) : next_recv(fd, data, len, flags);
+    return is_ours(fd) ? ANSWER(read_from(fd, data, len, flags, NULL, NULL)) : next_recv(fd, data, len, flags);
 }
 
 NEXT(ssize_t, send, (int fd, const void *data, size_t len, int flags), (fd, data, len, flags))
 PUBLIC ssize_t send(int fd, const void *data, size_t len, int flags)
 {
     return is_ours(fd) ? ANSWER(write_from(fd, data, len, flags)) : next_send(fd, data, len, flags);
-}
-
-static int64_t read_from(int fd, void *data, size_t len, int flags, struct sockaddr *from, socklen_t *from_len)
-{
-    struct iovec vec = {data, len};
-    struct msghdr m = {
-        .msg_iov = &vec, .msg_iovlen = 1, .msg_name = from, .msg_namelen = from && from_len ? *from_len : 0};
-    int64_t rc = cl_posix_receive(fd, &m, flags);
-    if (rc >= 0 && from_len)
-        *from_len = m.msg_namelen;
-    return rc;
 }
 
 static int64_t write_to(int fd, const void *data, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
@@ -151,13 +160,13 @@ PUBLIC ssize_t splice(int in, off64_t *in_at, int out, off64_t *out_at, size_t l
 NEXT(ssize_t, __read_chk, (int fd, void *data, size_t len, size_t room), (fd, data, len, room))
 PUBLIC ssize_t __read_chk(int fd, void *data, size_t len, size_t room)
 {
-    return is_ours(fd) && len <= room ? ANSWER(read_into(fd, data, len, 0)) : next___read_chk(fd, data, len, room);
+    return is_ours(fd) && len <= room ? ANSWER(read_into(fd, data, len)) : next___read_chk(fd, data, len, room);
 }
 
 NEXT(ssize_t, __recv_chk, (int fd, void *data, size_t len, size_t room, int flags), (fd, data, len, room, flags))
 PUBLIC ssize_t __recv_chk(int fd, void *data, size_t len, size_t room, int flags)
 {
-    return is_ours(fd) && len <= room ? ANSWER(read_into(fd, data, len, flags))
+    return is_ours(fd) && len <= room ? ANSWER(read_from(fd, data, len, flags, NULL, NULL))
                                       : next___recv_chk(fd, data, len, room, flags);
 }
 

@@ -585,6 +585,52 @@ static void closes(void)
     say("read", read(s, data, 8));
 }
 
+static int drained; /* atomic */
+
+static void *drain_late(void *arg)
+{
+    int fd = *(int *)arg;
+    long sum = 0, n;
+    usleep(20000);
+    __atomic_store_n(&drained, 1, __ATOMIC_SEQ_CST);
+    while ((n = read(fd, (char[65536]){0}, 65536)) > 0)
+        sum += n;
+    return (void *)sum;
+}
+
+/* close waits until the peer has acknowledged all of it. */
+static void lingers(void)
+{
+    int c, s, size = 5000;
+    pthread_t thread;
+    void *sum;
+    long wrote = 0, n;
+    char much[20000] = {0};
+    struct linger l = {1, 30}, got;
+    socklen_t len = sizeof got;
+    pair(&c, &s);
+    say("SO_RCVBUF", setsockopt(s, SOL_SOCKET, SO_RCVBUF, &size, sizeof size));
+    setsockopt(c, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    say("SO_LINGER", setsockopt(c, SOL_SOCKET, SO_LINGER, &l, sizeof l));
+    say("its value", getsockopt(c, SOL_SOCKET, SO_LINGER, &got, &len));
+    printf("%d %d\n", got.l_onoff, got.l_linger);
+    while ((n = send(c, much, sizeof much, MSG_DONTWAIT)) > 0)
+        wrote += n; /* until nothing goes: the peer takes no more */
+    pthread_create(&thread, NULL, drain_late, &s);
+    say("close", close(c));
+    printf("the peer has read: %d\n", __atomic_load_n(&drained, __ATOMIC_SEQ_CST));
+    pthread_join(thread, &sum);
+    printf("all of it: %d\n", (long)sum == wrote);
+    pair(&c, &s);
+    l.l_linger = 30;
+    say("SO_LINGER", setsockopt(c, SOL_SOCKET, SO_LINGER, &l, sizeof l));
+    say("write", write(c, "x", 1));
+    say("close at once", close(c));
+    wait_for(s, POLLRDHUP);
+    say("read", read(s, much, 8));
+    say("read", read(s, much, 8));
+}
+
 static void exclusive(void)
 {
     int c, s, a = epoll_create1(0), b = epoll_create1(0);
@@ -627,10 +673,10 @@ static void last(void)
 }
 
 static const struct sequence sequences[] = {
-    {"names", names},     {"bytes", bytes},         {"ends", ends},       {"broken", broken}, {"refused", refused},
-    {"opening", opening}, {"epolls", epolls},       {"nested", nested},   {"nests", nests},   {"wakes", wakes},
-    {"closes", closes},   {"exclusive", exclusive}, {"last", last},       {"early", early},   {"waits", waits},
-    {"copies", copies},   {"much", much},           {"options", options}, {NULL, NULL}};
+    {"names", names},     {"bytes", bytes},         {"ends", ends},       {"broken", broken},   {"refused", refused},
+    {"opening", opening}, {"epolls", epolls},       {"nested", nested},   {"nests", nests},     {"wakes", wakes},
+    {"closes", closes},   {"exclusive", exclusive}, {"lingers", lingers}, {"last", last},       {"early", early},
+    {"waits", waits},     {"copies", copies},       {"much", much},       {"options", options}, {NULL, NULL}};
 
 int main(int argc, char **argv)
 {

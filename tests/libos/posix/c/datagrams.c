@@ -345,6 +345,35 @@ static void elsewhere(void)
     say("recv", recv(server, data, 8, 0));
 }
 
+/* Sockets of ours that send to an address of Linux: one whose port nobody named, and a server's. */
+static void send_apart(void)
+{
+    struct sockaddr_in linux_at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)}, name, at, named;
+    socklen_t len = sizeof linux_at;
+    char data[8];
+    int to = new_socket(), one = bound(&at), two = bound(&named);
+    bind(to, (struct sockaddr *)&linux_at, sizeof linux_at);
+    getsockname(to, (struct sockaddr *)&linux_at, &len);
+    say("sendto", send_at(one, "x", 1, 0, &linux_at));
+    wait_for(to, POLLIN);
+    len = sizeof name;
+    say("recvfrom", recvfrom(to, data, 8, 0, (struct sockaddr *)&name, &len));
+    printf("the same port: %d\n", name.sin_port == at.sin_port);
+    say("answer", send_at(to, "yz", 2, 0, &name));
+    wait_for(one, POLLIN);
+    say("recv", recv(one, data, 8, 0));
+    close(two);
+    two = new_socket();
+    say("bind by name", bind(two, (struct sockaddr *)&named, sizeof named));
+    say("sendto", send_at(two, "abc", 3, 0, &linux_at));
+    wait_for(to, POLLIN);
+    say("recv", recv(to, data, 8, 0));
+    int own = new_socket();
+    say("to the server", send_at(own, "own", 3, 0, &named));
+    wait_for(two, POLLIN);
+    say("recv", recv(two, data, 8, 0));
+}
+
 static void copies(void)
 {
     int a, b;
@@ -362,9 +391,10 @@ static void copies(void)
     say("recv of what is closed", recv(copy, data, 8, 0));
 }
 
-static const struct sequence sequences[] = {
-    {"names", names}, {"bytes", bytes},   {"many", many},     {"refused", refused},     {"waits", waits},
-    {"shut", shut},   {"shared", shared}, {"copies", copies}, {"elsewhere", elsewhere}, {NULL, NULL}};
+static const struct sequence sequences[] = {{"names", names},      {"bytes", bytes},   {"many", many},
+                                            {"refused", refused},  {"waits", waits},   {"shut", shut},
+                                            {"shared", shared},    {"copies", copies}, {"elsewhere", elsewhere},
+                                            {"apart", send_apart}, {NULL, NULL}};
 
 int main(int argc, char **argv)
 {
