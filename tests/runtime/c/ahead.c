@@ -53,8 +53,8 @@ static long faults(void)
     return usage.ru_minflt;
 }
 
-/* Write its number to each byte of an item. ASan would touch pages of its own meanwhile. */
-__attribute__((no_sanitize("address"))) static void write_to(uint32_t index)
+/* Write its number to each byte of an item. A sanitizer would touch pages of its own meanwhile. */
+__attribute__((no_sanitize("address"), no_sanitize("thread"))) static void write_to(uint32_t index)
 {
     volatile uint64_t *words = (volatile uint64_t *)(void *)(base + (uint64_t)index * ITEM);
     for (unsigned i = 0; i < ITEM / sizeof *words; i++)
