@@ -69,6 +69,12 @@ class Redis:
         self.stop()
         raise CorelaneError("start redis-server", "; ".join(said[-3:]) or "it printed nothing")
 
+    @property
+    def pid(self) -> int:
+        """Its process, while it runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def stop(self) -> None:
         """End it, by its pid, and wait until it has gone. Stopping twice is allowed."""
         process, self._process = self._process, None
