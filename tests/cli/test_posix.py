@@ -17,7 +17,9 @@ EMBEDDED = ("--nic", "tap:clp%d", "--address", "10.0.0.2/24")
     [
         ((), "no program is given"),
         (("no-such-program-here",), "there is no such program"),
-        (("--nic", "af_xdp:eth0", "--address", "10.0.0.2/24", "true"), "--nic tap:NAME"),
+        (("--nic", "af_xdp:", "--address", "10.0.0.2/24", "true"), "--nic tap:NAME"),
+        (("--nic", "af_xdp:eth0,queues=2", "--address", "10.0.0.2/24", "true"), "--nic tap:NAME"),
+        (("--nic", "af_xdp:no-such-if", "--address", "10.0.0.2/24", "true"), "no interface 'no-such-if'"),
         (("--nic", "tap:a,loss=1", "--address", "10.0.0.2/24", "true"), "--nic tap:NAME"),
         (("--nic", "tap:a", "true"), "--address A.B.C.D/N"),
         (("--nic", "tap:a", "--address", "10.0.0.2", "true"), "--address A.B.C.D/N"),

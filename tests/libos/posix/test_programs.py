@@ -33,6 +33,8 @@ def test_a_child_of_one_without_a_runtime_makes_its_own(stock: Callable[[str], P
         (f"{INSIDE},kthreads=65", "kthreads=65"),
         (f"{INSIDE},poll=spin", "poll=spin"),
         (f"{INSIDE},listen=0", "listen=0"),
+        ("nic=af_xdp:a,address=10.0.0.1/24", "the descriptors of the XDP program are missing"),
+        ("nic=af_xdp:a,xskmap=x,link=4,address=10.0.0.1/24", "xskmap=x"),
         ("nonsense", "key=value"),
         ("nic=tap:a,socket=b,address=10.0.0.1/24", "give either nic="),
     ],
