@@ -1,4 +1,4 @@
-"""corelane run --posix PROGRAM: a stock, dynamically linked Linux program with its TCP sockets on the dataplane.
+"""corelane run --posix PROGRAM: a stock, dynamically linked Linux program with its sockets on the dataplane.
 
 The program replaces this process. A library is preloaded into it (libos/posix), and told by CORELANE_POSIX what its
 runtime stands on.
@@ -23,8 +23,6 @@ from .usage import WrongUsage
 ENDS_AT_ONCE = True
 LIBRARY = "libcorelane-posix.so"
 _NOT_ON_OURS = {
-    "recvmmsg": "use recvmsg",
-    "sendmmsg": "use sendmsg",
     "splice": "use read and write",
     "io_uring_queue_init": "have it use epoll",
     "io_uring_setup": "have it use epoll",
@@ -60,6 +58,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--listen", type=_ports, metavar="P,Q", help="ports of listeners that are on the dataplane (default: all)"
+    )
+    parser.add_argument(
+        "--trace-calls", action="store_true", help="say where each socket goes, and at the end what was called"
     )
     parser.add_argument("--check", action="store_true", help="say what will not work, and do not start it")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM ...", help="it and its arguments")
@@ -107,6 +108,8 @@ def configuration(options: argparse.Namespace, name: str) -> dict[str, str]:
     words = {"kthreads": str(options.kthreads), "poll": options.poll}
     if options.listen:
         words["listen"] = options.listen
+    if options.trace_calls:
+        words["trace"] = "1"
     if options.nic is None:
         if options.address or options.gateway:
             raise WrongUsage("--address", "the iokernel gives an attached program its address", "leave it out")

@@ -28,6 +28,7 @@ class Options:
     partitions: int = option(0, "parts with a lock each, a power of two (0: one, or four a kthread)")
     huge_pages: int = option(1, "0: ordinary pages, 1: transparent huge pages, 2: hugetlb pages")
     no_evict: bool = option(False, "refuse what finds no room, instead of evicting")
+    no_cas: bool = option(False, "tell uniques as 0, and let no cas through, as memcached -C does")
     connections: int = option(1024, "most connections; who comes then is told so and sent away")
     backlog: int = option(1024, "connections that are being opened at one time, at most")
     unix: str = option("", "path of a Unix socket that serves, too, for control")
@@ -72,6 +73,7 @@ class KvService:
             threads=self._kthreads + bool(options.unix),
             huge_pages=options.huge_pages,
             no_evict=options.no_evict,
+            no_cas=options.no_cas,
             manual_clock=manual_clock,
         )
         try:

@@ -209,20 +209,21 @@ static int do_get(const struct request *q)
     return CL_KV_MORE;
 }
 
-/* How an opcode stores. A unique makes a cas of all that replace the value. */
+/* How an opcode stores. A unique makes a cas of all that replace the value, where there are uniques. */
 static int mode_of(const struct request *q)
 {
+    uint64_t cas = kv_told_cas(q->c->thread->store, q->cas);
     switch (q->op) {
     case OP_APPEND:
         return CL_KV_APPEND;
     case OP_PREPEND:
         return CL_KV_PREPEND;
     case OP_ADD:
-        return q->cas ? CL_KV_CAS : CL_KV_ADD;
+        return cas ? CL_KV_CAS : CL_KV_ADD;
     case OP_REPLACE:
-        return q->cas ? CL_KV_CAS : CL_KV_REPLACE;
+        return cas ? CL_KV_CAS : CL_KV_REPLACE;
     default:
-        return q->cas ? CL_KV_CAS : CL_KV_SET;
+        return cas ? CL_KV_CAS : CL_KV_SET;
     }
 }
 

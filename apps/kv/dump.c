@@ -26,8 +26,8 @@ static uint8_t *put_meta(const struct dump *d, const struct kv_item *it, bool hi
     p = kv_put_escaped(p + 4, (const uint8_t *)it->body, kv_item_key_len(it));
     return p + snprintf((char *)p, NUMBERS_BYTES,
                         " exp=%" PRId64 " la=%" PRId64 " cas=%" PRIu64 " fetch=%s cls=1 size=%" PRIu64 "\n",
-                        expires_s ? expires_s + base : -1, t->now_s - kv_age_s(it->lengths, t->now_s) + base, it->cas,
-                        hit ? "yes" : "no", kv_item_bytes(it));
+                        expires_s ? expires_s + base : -1, t->now_s - kv_age_s(it->lengths, t->now_s) + base,
+                        kv_told_cas(t->store, it->cas), hit ? "yes" : "no", kv_item_bytes(it));
 }
 
 /* cachedump's line, of a key that can stand in one. */

@@ -29,7 +29,6 @@ def _bytes(flag: str, text: str) -> int:
 
 
 _ELSEWHERE = {
-    "-C": ("uniques cost nothing here, and are always there", "leave it out"),
     "-d": ("it runs in the foreground", "start it by a service manager"),
     "-S": ("there is no authentication", "leave it out"),
     "-Z": ("there is no TLS", "leave it out"),
@@ -80,6 +79,7 @@ def _one(flag: str, value: str) -> dict[str, Any]:
     if flag == "-o":
         return {name: number for part in value.split(",") for name, number in _extended(part).items()}
     made: dict[str, dict[str, Any]] = {
+        "-C": {"no_cas": True},
         "-M": {"no_evict": True},
         "-s": {"unix": value},
         "-v": {},  # there is no log to make more talkative

@@ -119,7 +119,7 @@ struct cl_kv {
     int64_t mono_base_s;
     uint32_t manual_clock;
     uint32_t manual_now_s;
-    uint32_t no_evict;
+    uint32_t no_evict, no_cas;
     uint32_t detail;  /* count by prefixes (prefix.h). This and the next four: writer: anybody, relaxed */
     uint32_t watched; /* kinds of events that somebody watches (watch.h); relaxed */
     uint32_t verbosity, crawler_off, crawler_tocrawl, crawler_sleep_us; /* kept to be shown; nothing heeds them */
@@ -442,6 +442,11 @@ static inline void kv_flush_if_due(struct cl_kv_thread *t, struct kv_partition *
 static inline uint64_t kv_next_cas(const struct cl_kv *s, struct kv_partition *p)
 {
     return ++p->cas_count * s->n_partitions + (s->n_partitions > 1 ? p->number : 0);
+}
+/* A unique as clients are told it. */
+static inline uint64_t kv_told_cas(const struct cl_kv *s, uint64_t cas)
+{
+    return cl_unlikely(s->no_cas) ? 0 : cas;
 }
 /* Find a key; what has expired is dropped. */
 bool kv_find_live(struct cl_kv_thread *t, struct kv_partition *p, const struct cl_kv_key *key, struct kv_ref *r);

@@ -56,8 +56,10 @@ bool kv_lookup(struct cl_kv_thread *t, const struct cl_kv_key *key, struct kv_re
         }
         if (!r->item)
             break;
-        if (cl_likely(!kv_item_gone(p, (uint64_t)meta->expires_s << 32, meta->cas, t->now_s)))
+        if (cl_likely(!kv_item_gone(p, (uint64_t)meta->expires_s << 32, meta->cas, t->now_s))) {
+            meta->cas = kv_told_cas(t->store, meta->cas);
             return true;
+        }
         if (*locked)
             kv_unlock(p);
         cl_count(meta->cas <= cl_load_relaxed(&p->flush_cas) ? &t->counters.get_flushed : &t->counters.get_expired, 1);

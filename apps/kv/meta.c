@@ -252,22 +252,23 @@ static bool get_locked(struct kv_command *c, const struct kv_meta *m)
     struct cl_kv_thread *t = c->thread;
     struct kv_partition *p = kv_partition_of(t->store, m->key.hash);
     struct kv_ref r;
-    struct kv_written made = {0};
+    bool created = false;
     kv_flush_if_due(t, p);
     kv_lock(p);
     bool there = kv_find_live(t, p, &m->key, &r);
     uint8_t *start = room_for(c, m, there ? (uint32_t)r.item->lengths : 0), *end = start;
     if (start && !there && m->vivify) {
         struct kv_write w = {.mode = CL_KV_ADD, .binary_key = m->binary_key};
-        kv_write_locked(t, p, &m->key, &w, &made);
+        struct kv_written written;
+        created = kv_write_locked(t, p, &m->key, &w, &written) == CL_KV_OK;
         there = kv_find_live(t, p, &m->key, &r);
     }
     if (start && there) {
-        struct cl_kv_meta item = {r.item->cas, (uint32_t)r.item->flags_exp, (uint32_t)r.item->lengths,
-                                  (uint32_t)(r.item->flags_exp >> 32)};
+        struct cl_kv_meta item = {kv_told_cas(t->store, r.item->cas), (uint32_t)r.item->flags_exp,
+                                  (uint32_t)r.item->lengths, (uint32_t)(r.item->flags_exp >> 32)};
         struct view v = view_of(&r, &item);
         uint64_t marks = v.marks;
-        v.created = made.cas != 0;
+        v.created = created;
         end = put_hit(c, m, &v, kv_item_value(r.item), start);
         if (v.marks != marks || v.item.expires_s != item.expires_s)
             kv_mark_item(t, p, &r, v.item.expires_s, v.marks);

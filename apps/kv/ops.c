@@ -144,9 +144,9 @@ static int put_new(struct cl_kv_thread *t, struct kv_partition *p, const struct 
 }
 
 /* Whether a write with an old unique goes through, and leaves a stale item. */
-static bool stores_stale(const struct kv_write *w, const struct kv_ref *r)
+static bool stores_stale(const struct cl_kv *s, const struct kv_write *w, const struct kv_ref *r)
 {
-    return w->stale && w->cas && w->cas < r->item->cas;
+    return w->stale && w->cas && w->cas < kv_told_cas(s, r->item->cas);
 }
 
 /* Whether a write may go on, given what is there. CL_KV_OK if so. */
@@ -164,13 +164,14 @@ static int may_store(struct cl_kv_thread *t, const struct kv_write *w, const str
     case CL_KV_PREPEND:
         if (!there)
             return CL_KV_NOT_STORED;
-        return w->cas && w->cas != r->item->cas ? CL_KV_EXISTS : CL_KV_OK;
+        /* Without uniques memcached does not look at the one that it is given here. */
+        return w->cas && w->cas != r->item->cas && !t->store->no_cas ? CL_KV_EXISTS : CL_KV_OK;
     case CL_KV_CAS:
         if (!there) {
             COUNT(t, cas_misses);
             return CL_KV_NOT_FOUND;
         }
-        if (r->item->cas != w->cas && !stores_stale(w, r)) {
+        if (t->store->no_cas || (r->item->cas != w->cas && !stores_stale(t->store, w, r))) {
             COUNT(t, cas_badval);
             return CL_KV_EXISTS;
         }
@@ -230,7 +231,7 @@ int kv_write_locked(struct cl_kv_thread *t, struct kv_partition *p, const struct
     if (joins || !old.item || !replace_in_place(&old, key, &h, &v))
         rc = put_new(t, p, key, &h, &v, joins);
     if (!rc)
-        *out = (struct kv_written){.cas = h.cas, .value_bytes = (uint32_t)bytes};
+        *out = (struct kv_written){.cas = kv_told_cas(t->store, h.cas), .value_bytes = (uint32_t)bytes};
     return rc;
 }
 
@@ -302,7 +303,7 @@ void kv_mark_item(struct cl_kv_thread *t, struct kv_partition *p, const struct k
 /* What is done to an item that a deletion found. */
 static int remove_found(struct cl_kv_thread *t, struct kv_partition *p, const struct kv_removal *d, struct kv_ref *r)
 {
-    if (d->has_cas && d->cas != r->item->cas)
+    if (d->has_cas && d->cas != kv_told_cas(t->store, r->item->cas))
         return CL_KV_EXISTS;
     if (!d->stale) {
         kv_unlink(p, r);
@@ -396,7 +397,7 @@ static int delta_locked(struct cl_kv_thread *t, struct kv_partition *p, const st
         return d->create ? create_counter(t, p, key, d, out) : CL_KV_NOT_FOUND;
     uint32_t old_bytes = (uint32_t)r.item->lengths, expired_s = (uint32_t)(r.item->flags_exp >> 32);
     uint64_t value;
-    if (old_bytes && d->cas && d->cas != r.item->cas)
+    if (old_bytes && d->cas && d->cas != kv_told_cas(t->store, r.item->cas))
         return CL_KV_EXISTS;
     if (!old_bytes || !kv_parse_u64((const uint8_t *)kv_item_value(r.item), old_bytes, &value))
         return CL_KV_NON_NUMERIC;
@@ -408,7 +409,7 @@ static int delta_locked(struct cl_kv_thread *t, struct kv_partition *p, const st
                      .cas = kv_next_cas(t->store, p),
                      .marks = kv_marks_now(t->now_s) | (r.item->lengths & KV_KEPT_MARKS)};
     note_expiry(t, p, expires_s);
-    *out = (struct kv_changed){.value = value, .cas = h.cas, .expired_s = expired_s};
+    *out = (struct kv_changed){.value = value, .cas = kv_told_cas(t->store, h.cas), .expired_s = expired_s};
     if (n <= old_bytes) {
         write_counter(&r, &h, text, n);
         return CL_KV_OK;

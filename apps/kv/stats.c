@@ -145,7 +145,7 @@ static void settings_lines(struct kv_command *c)
     kv_stat_text(c, "stat_key_prefix", ":");
     kv_stat_text(c, "detail_enabled", cl_load_relaxed(&s->detail) ? "yes" : "no");
     kv_stat_text(c, "inline_ascii_response", "no");
-    kv_stat_text(c, "cas_enabled", "yes");
+    kv_stat_text(c, "cas_enabled", s->no_cas ? "no" : "yes");
     kv_stat_text(c, "binding_protocol", "auto-negotiate");
     kv_stat_text(c, "auth_enabled_sasl", "no");
     kv_stat_text(c, "auth_enabled_ascii", "no");

@@ -49,8 +49,8 @@ struct cl_kv_config {
     uint32_t huge_pages;     /* 0: ordinary pages, 1: ask for transparent ones, 2: hugetlb, refused if there are none */
     uint32_t manual_clock;   /* 1: time moves by cl_kv_set_time only (tests) */
     uint32_t no_evict;       /* 1: never evict; what finds no room is refused with CL_KV_NO_MEMORY */
-    uint32_t pad;
-    uint64_t seed; /* of the hash secret; 0: from the kernel's random generator */
+    uint32_t no_cas;         /* 1: uniques are told as 0, and no cas of an item that is there goes through */
+    uint64_t seed;           /* of the hash secret; 0: from the kernel's random generator */
 };
 
 /* Outcomes of operations. */

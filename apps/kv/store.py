@@ -40,8 +40,8 @@ class Store:
     memory_bytes: all that it may take, at least 1 MiB a partition; item_max_bytes, index_bytes: 0 for the defaults;
     partitions: power of two; threads: how many may work on it at the same time, each through its own number;
     huge_pages: 0 no, 1 transparent, 2 hugetlb; manual_clock: time moves only by `time_s = ...`; no_evict: refuse writes
-    that find no room; seed: of the hash secret, 0 for a random one. Raises CorelaneError when the settings do not do or
-    there is no memory.
+    that find no room; no_cas: tell uniques as 0, and let no cas through; seed: of the hash secret, 0 for a random one.
+    Raises CorelaneError when the settings do not do or there is no memory.
     """
 
     @typed("make a store")
@@ -56,6 +56,7 @@ class Store:
         huge_pages: int = 1,
         manual_clock: bool = False,
         no_evict: bool = False,
+        no_cas: bool = False,
         seed: int = 0,
     ) -> None:
         self._ptr = ffi.NULL
@@ -70,6 +71,7 @@ class Store:
                 "huge_pages": huge_pages,
                 "manual_clock": int(manual_clock),
                 "no_evict": int(no_evict),
+                "no_cas": int(no_cas),
                 "seed": seed,
             },
         )

@@ -3,8 +3,8 @@ connections, and one client over AF_XDP on veth pairs for both.
 
 memcached and redis-server are asked for items of 16-byte keys with values of 64 bytes, nginx for a file of 1 KiB. In a
 closed loop they say what they carry; at half of what memcached carries on Linux an open loop says how long an answer
-takes. Then memcached on the memory NIC: attached to an iokernel whose uplink is the client. At last what the library costs
-where it does nothing: calls on descriptors of Linux, and an idle server.
+takes. Then memcached on the memory NIC: attached to an iokernel whose uplink is the client. At last what the library
+costs where it does nothing: calls on descriptors of Linux, and an idle server.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def run(session: Session) -> None:
         "connections": CONNECTIONS,
         "nginx": nginx.SETTINGS,
         "links": {
-            "all but the memory NIC": "the client over AF_XDP on a veth pair; ours over AF_XDP, the others on Linux' TCP",
+            "all but the memory NIC": "the client over AF_XDP on a veth pair; ours over AF_XDP, the others over Linux",
             MEMORY: "attached to an iokernel in the client's process, whose uplink is the client",
         },
     }

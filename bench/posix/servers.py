@@ -89,7 +89,7 @@ class Pair:
         self.pids: dict[str, int] = {}
         for world, veth in self.veths.items():
             far = veth.far
-            where = {"address": far.address, "netns": far.namespace.name, "cpu": cores[1]}
+            where: dict[str, Any] = {"address": far.address, "netns": far.namespace.name, "cpu": cores[1]}
             through = on_af_xdp(far) if world == OURS else ()
             server = stack.enter_context(self.kind.start(connections, through=through, **where))
             self.pids[world] = server.pid
@@ -102,8 +102,8 @@ class Pair:
 
 
 def connect(near: netns.Interface, address: str, port: int) -> socket.socket:
-    """A connection of Linux' from an interface's namespace, once the server takes it: ours has its sockets when it first
-    waits. Raises CorelaneError if it never does."""
+    """A connection of Linux' from an interface's namespace, once the server takes it: ours has its sockets when it
+    first waits. Raises CorelaneError if it never does."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -192,7 +192,12 @@ class Nginxes:
         for world in (LINUX, OURS):
             veth = links.Veth(stack, cores)
             far = veth.far
-            where = {"address": far.address, "port": HTTP_PORT, "netns": far.namespace.name, "cpu": cores[1]}
+            where: dict[str, Any] = {
+                "address": far.address,
+                "port": HTTP_PORT,
+                "netns": far.namespace.name,
+                "cpu": cores[1],
+            }
             through = on_af_xdp(far) if world == OURS else ()
             self.servers[world] = stack.enter_context(Nginx(root=root, through=through, **where))
             connect(veth.near, far.address, HTTP_PORT).close()

@@ -100,6 +100,10 @@ static bool parse_word(const char *key, char *value, struct cl_posix_config *c)
         return parse_number(value, 1, CL_SCHED_MAX_KTHREADS, &c->kthreads);
     if (strcmp(key, "poll") == 0)
         return parse_poll(value, &c->poll);
+    if (strcmp(key, "trace") == 0) {
+        c->trace = strcmp(value, "1") == 0;
+        return c->trace;
+    }
     if (strcmp(key, "listen") == 0)
         return parse_ports(value, c);
     return false;

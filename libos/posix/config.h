@@ -16,6 +16,7 @@ struct cl_posix_config {
     uint32_t gateway;
     uint32_t kthreads; /* 1..64 */
     uint32_t poll;     /* CL_SCHED_ADAPTIVE, CL_SCHED_BLOCK */
+    bool trace;        /* say of each socket where it goes, and at the end what was called */
     uint32_t n_ports;  /* of listeners that are ours; 0: all */
     uint16_t ports[CL_POSIX_PORTS];
 };

@@ -9,6 +9,7 @@
  * turns once more before he sleeps. */
 #include "kthreads.h"
 #include "linux.h"
+#include "posix.h"
 
 #include <corelane/libos/adopt.h>
 
@@ -19,7 +20,7 @@
 #include <sys/eventfd.h>
 
 #define TICK_MS 20        /* between two looks at kthreads that are kept */
-#define GATHER_NS 20000 /* that an answer waits at most for others, while the thread goes on calling */
+#define GATHER_NS 20000   /* that an answer waits at most for others, while the thread goes on calling */
 #define TURNS_MOST 256    /* of a kthread that was borrowed, at one time */
 #define CALLED UINT32_MAX /* the caretaker's own eventfd, among the kthreads */
 
@@ -325,8 +326,8 @@ int cl_posix_kthreads_open(struct cl_runtime *rt)
     int rc = cl_kthread_borrow(sched, 0, nothing, NULL); /* where an iokernel manages cores none is to be had */
     if (rc)
         return rc;
-    caretaker_epoll = (int)cl_linux(SYS_epoll_create1, EPOLL_CLOEXEC);
-    caretaker_call = (int)cl_linux(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK);
+    caretaker_epoll = cl_posix_inner((int)cl_linux(SYS_epoll_create1, EPOLL_CLOEXEC));
+    caretaker_call = cl_posix_inner((int)cl_linux(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (caretaker_epoll < 0 || caretaker_call < 0)
         return caretaker_epoll < 0 ? caretaker_epoll : caretaker_call;
     rc = (int)cl_linux(SYS_epoll_ctl, caretaker_epoll, EPOLL_CTL_ADD, caretaker_call, &e);

@@ -26,11 +26,13 @@ static void look_at(struct cl_posix_object *o)
 {
     const struct cl_posix_socket *other = (const struct cl_posix_socket *)o;
     uint32_t state = cl_load_acquire(&other->state);
-    if (other == asked->s || (state != CL_POSIX_BOUND && state != CL_POSIX_LISTENS))
+    if (other == asked->s || other->datagram != asked->s->datagram ||
+        (state != CL_POSIX_BOUND && state != CL_POSIX_LISTENS))
         return;
     if (other->own.port != asked->s->own.port) /* which a socket that is bound keeps */
         return;
-    bool both_share = other->reuse_port && asked->s->reuse_port;
+    bool both_share = (other->reuse_port && asked->s->reuse_port) ||
+                      (other->datagram && other->reuse_address && asked->s->reuse_address);
     if (!both_share && (state == CL_POSIX_LISTENS || !asked->listening))
         asked->found = true;
 }
@@ -59,10 +61,10 @@ static bool is_ours(int fd, const struct cl_posix_socket *s, const struct cl_tcp
     if (s->domain == AF_INET)
         return true;
     if (only_ipv6(fd)) {
-        cl_posix_say_once("a listener for IPv6 alone stays Linux': there is no IPv6 here");
+        cl_posix_say_once("a socket bound to IPv6 alone stays Linux': there is no IPv6 here");
         return false;
     }
-    cl_posix_say_once("a listener for IPv6 and IPv4 is taken for IPv4 alone: there is no IPv6 here");
+    cl_posix_say_once("a socket bound to IPv6 and IPv4 is taken for IPv4 alone: there is no IPv6 here");
     return true;
 }
 
@@ -78,10 +80,15 @@ static int choose_port(struct cl_posix_socket *s)
     return -EADDRINUSE;
 }
 
-static int bind_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *at)
+int cl_posix_bind_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *at)
 {
     pthread_mutex_lock(&binding);
+    if (cl_load_relaxed(&s->state) != CL_POSIX_FRESH) {
+        pthread_mutex_unlock(&binding);
+        return s->datagram ? 0 : -EINVAL; /* by another thread: a datagram that it sends has its port */
+    }
     s->own = *at;
+    s->chosen = at->port == 0;
     int rc = at->port == 0 ? choose_port(s) : is_taken(s, false) ? -EADDRINUSE : 0;
     if (rc == 0)
         cl_store_release(&s->state, CL_POSIX_BOUND);
@@ -89,6 +96,15 @@ static int bind_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *at)
         s->own = (struct cl_tcp_addr){0};
     pthread_mutex_unlock(&binding);
     return rc;
+}
+
+static int bind_here(struct cl_posix_socket *s, const struct cl_tcp_addr *at)
+{
+    int rc = cl_posix_bind_ours(s, at);
+    if (rc || !s->datagram)
+        return rc;
+    cl_fence_seq_cst(); /* as in listen_ours */
+    return cl_posix_started() ? cl_posix_datagram_open(s, cl_posix_start(&rc)) : 0;
 }
 
 int cl_posix_bind(int fd, const struct sockaddr *addr, socklen_t len)
@@ -101,10 +117,13 @@ int cl_posix_bind(int fd, const struct sockaddr *addr, socklen_t len)
     int rc = cl_posix_name_read(s->domain, addr, len, &at, &is_ipv4);
     if (rc == 0 && cl_load_relaxed(&s->state) != CL_POSIX_FRESH)
         rc = -EINVAL;
-    else if (rc == 0 && is_ours(fd, s, &at, is_ipv4))
-        rc = bind_ours(s, &at);
-    else if (rc == 0 && (rc = (int)cl_linux(SYS_bind, fd, addr, len)) == 0)
-        cl_posix_give_to_linux(fd, s);
+    else if (rc == 0) {
+        bool ours = is_ours(fd, s, &at, is_ipv4);
+        cl_posix_trace(fd, "bind", at.ipv4, at.port, ours);
+        rc = ours ? bind_here(s, &at) : (int)cl_linux(SYS_bind, fd, addr, len);
+        if (rc == 0 && !ours)
+            cl_posix_give_to_linux(fd, s);
+    }
     cl_posix_socket_put(s);
     return rc;
 }
@@ -117,7 +136,7 @@ static int listen_ours(struct cl_posix_socket *s, int backlog)
         return 0; /* with the backlog that it has */
     if (state > CL_POSIX_LISTENS)
         return -EINVAL;
-    if (state == CL_POSIX_FRESH && (rc = bind_ours(s, &(struct cl_tcp_addr){0})))
+    if (state == CL_POSIX_FRESH && (rc = cl_posix_bind_ours(s, &(struct cl_tcp_addr){0})))
         return rc;
     s->backlog = backlog <= 0 ? 1 : cl_min((uint32_t)backlog, 65535u);
     pthread_mutex_lock(&binding);
@@ -142,7 +161,7 @@ int cl_posix_listen(int fd, int backlog)
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
     if (!s)
         return cl_posix_no_socket(fd);
-    int rc = listen_ours(s, backlog);
+    int rc = s->datagram ? -EOPNOTSUPP : listen_ours(s, backlog);
     cl_posix_socket_put(s);
     return rc;
 }
@@ -163,7 +182,7 @@ static int give_descriptor(const struct cl_posix_socket *l, struct cl_stream *st
 {
     struct cl_posix_socket *s;
     struct cl_tcp_addr own;
-    int rc = cl_posix_socket_new(fd, l->domain, flags & SOCK_NONBLOCK, &s);
+    int rc = cl_posix_socket_new(fd, l->domain, SOCK_STREAM | (flags & SOCK_NONBLOCK), &s);
     if (rc)
         return rc;
     if (cl_stream_ends(stream, &own, NULL) == 0)
@@ -212,7 +231,7 @@ int cl_posix_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags)
     struct cl_posix_socket *l = cl_posix_socket_of(fd);
     if (!l)
         return cl_posix_no_socket(fd);
-    int rc = accept_ours(l, flags);
+    int rc = l->datagram ? -EOPNOTSUPP : accept_ours(l, flags);
     cl_posix_socket_put(l);
     if (rc >= 0 && addr && len)
         (void)cl_posix_name(rc, addr, len, true);

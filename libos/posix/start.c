@@ -51,6 +51,8 @@ int64_t cl_posix_refuse(const char *sentence, int error)
 static void in_child(void)
 {
     is_child = runtime != NULL;
+    if (is_child)
+        cl_posix_inner_forget();
 }
 
 int cl_posix_open(const char *words, uint8_t *kinds, void (*say)(const char *sentence),
@@ -61,9 +63,27 @@ int cl_posix_open(const char *words, uint8_t *kinds, void (*say)(const char *sen
         return rc;
     say_fn = say;
     failed_fn = failed;
+    cl_posix_inner_given(config.xskmap_fd);
+    cl_posix_inner_given(config.link_fd);
     if ((rc = cl_posix_table_open(kinds)) || (rc = -pthread_atfork(NULL, NULL, in_child)))
         snprintf(err, 256, "%s", strerror(-rc));
     return rc;
+}
+
+bool cl_posix_traces(void)
+{
+    return config.trace;
+}
+
+void cl_posix_trace(int fd, const char *call, uint32_t ipv4, uint16_t port, bool ours)
+{
+    char line[160], name[INET_ADDRSTRLEN];
+    if (cl_likely(!config.trace))
+        return;
+    inet_ntop(AF_INET, &(uint32_t){htonl(ipv4)}, name, sizeof name);
+    snprintf(line, sizeof line, "descriptor %d: %s %s:%u: %s", fd, call, name, port,
+             ours ? "the dataplane's" : "Linux'");
+    say_fn(line);
 }
 
 bool cl_posix_started(void)
@@ -114,6 +134,8 @@ bool cl_posix_reaches(uint32_t ipv4)
     if (ipv4 >> 24 == 127 || ipv4 == INADDR_ANY || ipv4 >= 0xe0000000u || !find_address(&info))
         return false;
     uint32_t mask = info.ipv4_prefix ? UINT32_MAX << (32 - info.ipv4_prefix) : 0;
+    if (info.ipv4_prefix < 31 && (ipv4 | mask) == UINT32_MAX)
+        return false; /* everybody there: Linux' */
     return config.gateway || ((ipv4 ^ info.ipv4) & mask) == 0;
 }
 
@@ -194,11 +216,15 @@ static int make(struct cl_runtime **out, char err[256])
     return rc;
 }
 
-static void open_listener(struct cl_posix_object *o)
+static void open_socket(struct cl_posix_object *o)
 {
     struct cl_posix_socket *s = (struct cl_posix_socket *)o;
-    if (cl_load_acquire(&s->state) == CL_POSIX_LISTENS && cl_posix_listener_open(s, runtime))
-        say_fn("a listener cannot be opened: there are as many sockets as may be");
+    uint32_t state = cl_load_acquire(&s->state);
+    int rc = s->datagram && state == CL_POSIX_BOUND      ? cl_posix_datagram_open(s, runtime)
+             : !s->datagram && state == CL_POSIX_LISTENS ? cl_posix_listener_open(s, runtime)
+                                                         : 0;
+    if (rc)
+        say_fn("a socket cannot be opened: there are as many as may be");
 }
 
 struct cl_runtime *cl_posix_start(int *rc)
@@ -216,7 +242,7 @@ struct cl_runtime *cl_posix_start(int *rc)
         if (*rc == 0) {
             cl_store_release(&runtime, rt);
             cl_fence_seq_cst(); /* see listen */
-            cl_posix_each(CL_POSIX_SOCKET, open_listener);
+            cl_posix_each(CL_POSIX_SOCKET, open_socket);
         }
     }
     pthread_mutex_unlock(&starting);

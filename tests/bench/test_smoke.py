@@ -16,6 +16,7 @@ from corelane.bench.colocate import colocate, sweep
 from corelane.bench.handoff import handoff
 from corelane.bench.harness import document as doc
 from corelane.bench.http import http
+from corelane.bench.posix import posix
 from corelane.bench.raft import arms
 from corelane.bench.sim import managed_check, quantum
 from corelane.cli.main import main
@@ -68,7 +69,9 @@ LONG = {  # those that take several seconds even so: make soak has them. Parts o
     "handoff",
     "hostile",
     "isolation",
+    "kv",
     "loadshift",
+    "log",
     "posix",
     "probes",
     "raft",
@@ -76,6 +79,7 @@ LONG = {  # those that take several seconds even so: make soak has them. Parts o
     "resp_durable",
     "sim",
     "stealing",
+    "tcp",
 }
 WHOLE_TAKES_S = {"probes": 50, "raft": 80, "sim": 100}
 RAFT = (

@@ -10,7 +10,7 @@ from corelane.runtime.errors import CorelaneError
 
 
 def test_what_means_something_here() -> None:
-    line = "-p 11311 -U 0 -m 100 -I 5m -c 2048 -b 99 -R 7 -M -s '/tmp/a b.sock' -vv -o idle_timeout=60,maxconns_fast"
+    line = "-p 11311 -U 0 -m 100 -I 5m -c 2048 -b 99 -R 7 -C -M -s '/tmp/a b.sock' -vv -o idle_timeout=60,maxconns_fast"
     made = options_of(line)
     assert made == {
         "tcp_port": 11311,
@@ -20,6 +20,7 @@ def test_what_means_something_here() -> None:
         "connections": 2048,
         "backlog": 99,
         "requests_per_event": 7,
+        "no_cas": True,
         "no_evict": True,
         "unix": "/tmp/a b.sock",
         "idle_timeout_s": 60,
@@ -45,7 +46,6 @@ def test_what_the_runtime_was_given_may_be_named() -> None:
         ("-l 10.0.0.1", "--address"),
         ("-R 0", "one command at least"),
         ("-R some", "no number"),
-        ("-C", "uniques cost nothing"),
         ("-S", "no authentication"),
         ("-o ext_path=/x", "ext_path"),
         ("-o idle_timeout=soon", "no number"),

@@ -28,7 +28,14 @@ def fill(store: Store, share: float, value_bytes: int, prefix: bytes = b"k") -> 
     return n
 
 
-@pytest.mark.parametrize(("share", "hot"), [(0.29, 1), (0.46, 1), (0.70, 7)])
+@pytest.mark.parametrize(
+    ("share", "hot"),
+    [
+        pytest.param(0.29, 1, marks=pytest.mark.soak(takes_s=2)),
+        pytest.param(0.46, 1, marks=pytest.mark.soak(takes_s=2)),
+        (0.70, 7),
+    ],
+)
 def test_overwriting_a_few_keys_for_ever_loses_nothing(share: float, hot: int) -> None:
     """A long stretch of live items comes to the tail again and again. These loads made the evicting store evict."""
     with Store(16 << 20, item_max_bytes=8192, no_evict=True, seed=3, huge_pages=0) as store:

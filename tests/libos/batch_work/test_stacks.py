@@ -96,6 +96,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.soak(takes_s=5)
 @pytest.mark.parametrize("formula", SOME)
 def test_linear_algebra_of_libraries_has_the_stack_it_needs(formula: str) -> None:
     pytest.importorskip("scipy", reason="numba's linear algebra needs scipy: pip install scipy")

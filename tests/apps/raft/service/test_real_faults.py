@@ -41,7 +41,11 @@ DISKS = {
 
 @pytest.mark.parametrize(
     ("place", "sessions"),
-    [("namespaces", 4), ("switch", 16), pytest.param("switch", 4, marks=pytest.mark.soak)],
+    [
+        pytest.param("namespaces", 4, marks=pytest.mark.soak),
+        ("switch", 16),
+        pytest.param("switch", 4, marks=pytest.mark.soak),
+    ],
 )
 def test_partitions(netns: NetnsFactory, tmp_path: Path, place: str, sessions: int) -> None:
     seed = seed_of(f"partitions, {place}, {sessions} sessions")
@@ -84,6 +88,7 @@ def test_links_between_two(netns: NetnsFactory, tmp_path: Path) -> None:
         until_time_is_over(step)
 
 
+@pytest.mark.soak(takes_s=5)
 def test_all_of_it_in_turns(netns: NetnsFactory, tmp_path: Path) -> None:
     """Cuts, bad wires, disks and kills, each a few times in a drawn order, one node at a time."""
     seed = seed_of("all")
@@ -142,7 +147,7 @@ def test_bad_wires_and_kills(netns: NetnsFactory, tmp_path: Path) -> None:
         until_time_is_over(step)
 
 
-@pytest.mark.parametrize("lease", [False, True])
+@pytest.mark.parametrize("lease", [pytest.param(False, marks=pytest.mark.soak(takes_s=5)), True])
 def test_stopped_processes(netns: NetnsFactory, tmp_path: Path, lease: bool) -> None:
     """Processes that do not run for up to five election timeouts, and go on as if nothing had happened."""
     seed = seed_of(f"stops, lease {lease}")
@@ -195,7 +200,9 @@ def _fail_disk(group: Group, load: Load, victim: int, kind: str) -> None:
     load.progress(2, f"after node {victim} came again")
 
 
-@pytest.mark.parametrize("kind", DISKS)
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[pytest.mark.soak(takes_s=5)] if kind != "ENOSPC" else ()) for kind in DISKS]
+)
 def test_disks_fail(netns: NetnsFactory, tmp_path: Path, kind: str) -> None:
     """The leader's or a follower's; of both, in the course of a soak."""
     seed = seed_of(f"disks, {kind}")
@@ -210,7 +217,7 @@ def test_disks_fail(netns: NetnsFactory, tmp_path: Path, kind: str) -> None:
         until_time_is_over(step)
 
 
-@pytest.mark.parametrize("works_again", [False, True])
+@pytest.mark.parametrize("works_again", [pytest.param(False, marks=pytest.mark.soak(takes_s=6)), True])
 def test_a_node_with_a_failed_disk_does_not_vote(netns: NetnsFactory, tmp_path: Path, works_again: bool) -> None:
     """Of three, the disk of one failed, for good or once, and one is dead: the third must not be elected, and must not
     confirm anything. A write that failed is not tried again as if nothing had happened."""

@@ -79,6 +79,7 @@ def test_processes_on_the_switch(netns: NetnsFactory, tmp_path: Path) -> None:
         _survives(group, tmp_path, "kills on the switch")
 
 
+@pytest.mark.soak(takes_s=5)
 def test_processes_in_namespaces(netns: NetnsFactory, tmp_path: Path) -> None:
     with contextlib.closing(NetnsGroup(tmp_path, netns)) as group:
         _survives(group, tmp_path, "kills in namespaces")

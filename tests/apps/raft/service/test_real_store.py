@@ -83,6 +83,7 @@ def agree(group: SwitchGroup) -> dict[int, dict[str, Any]]:
     return said
 
 
+@pytest.mark.soak(takes_s=8)
 @pytest.mark.timeout(300)
 def test_a_nearly_full_store_is_overwritten_ten_times_with_a_node_down(group: SwitchGroup) -> None:
     with group.client(timeout_s=120) as client:
