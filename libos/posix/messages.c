@@ -1,4 +1,4 @@
-/* What datagram sockets send and receive; messages with their names, one or many, of both kinds of sockets. */
+/* What datagram sockets send and receive. */
 #include "datagrams.h"
 #include "kthreads.h"
 #include "linux.h"
@@ -7,10 +7,8 @@
 
 #include <corelane/libos/udp.h>
 
-#include <limits.h>
 #include <netinet/in.h>
 #include <string.h>
-#include <time.h>
 
 #define DATAGRAM_BYTES 16384 /* on the caller's stack: more than the MTU of any interface of ours */
 #define BUSY_MOST 256        /* times that a datagram to ourselves finds as many waiting as may */
@@ -198,35 +196,4 @@ int64_t cl_posix_datagram_send(int fd, struct cl_posix_socket *s, const struct m
     if (!in_place && len <= (int64_t)sizeof whole)
         spread(m, whole, len, false);
     return in_place || len <= (int64_t)sizeof whole ? send_one(s, &d) : -EMSGSIZE;
-}
-
-/* Many messages (net/socket.c: do_recvmmsg, __sys_sendmmsg). */
-
-int64_t cl_posix_receive_many(int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *left)
-{
-    uint64_t deadline_ns = cl_posix_deadline(left ? (int64_t)left->tv_sec * 1000000000 + left->tv_nsec : -1);
-    unsigned done = 0;
-    int64_t rc = 0;
-    while (done < n && (rc = cl_posix_receive(fd, &m[done].msg_hdr, flags & ~MSG_WAITFORONE)) >= 0) {
-        m[done++].msg_len = (unsigned)rc;
-        if (flags & MSG_WAITFORONE)
-            flags |= MSG_DONTWAIT;
-        if (left && cl_posix_left(deadline_ns) == 0)
-            break;
-    }
-    if (left && done) {
-        int64_t ns = cl_posix_left(deadline_ns);
-        *left = (struct timespec){ns / 1000000000, ns % 1000000000};
-    }
-    return done ? (int64_t)done : rc;
-}
-
-int64_t cl_posix_send_many(int fd, struct mmsghdr *m, unsigned n, int flags)
-{
-    unsigned done = 0;
-    int64_t rc = 0;
-    n = cl_min(n, (unsigned)IOV_MAX);
-    while (done < n && (rc = cl_posix_send(fd, &m[done].msg_hdr, flags)) >= 0)
-        m[done++].msg_len = (unsigned)rc;
-    return done ? (int64_t)done : rc;
 }

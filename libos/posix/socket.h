@@ -57,8 +57,10 @@ int cl_posix_no_socket(int fd);
 void cl_posix_socket_put(struct cl_posix_socket *s);
 /* A new one with its descriptor; type: as given to socket(). -ENOMEM, -EMFILE. */
 int cl_posix_socket_new(int fd, int domain, int type, struct cl_posix_socket **out);
-/* listeners.c: it gets the address, port 0: any free one. -EADDRINUSE; -EINVAL: it has one. */
+/* bind.c: it gets the address, port 0: any free one. -EADDRINUSE; -EINVAL: it has one. */
 int cl_posix_bind_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *at);
+/* It is bound, and listens from now on. -EADDRINUSE: another one does. */
+int cl_posix_bind_listener(struct cl_posix_socket *s);
 /* It has a stream from now on. */
 void cl_posix_socket_has(struct cl_posix_socket *s, struct cl_stream *stream, enum cl_posix_state state);
 /* A listener has its stream from now on. */
