@@ -21,6 +21,7 @@ _MODULES = {
     "http": "http.app",
     "kv": "kv.app",
     "raft-kv": "raft.service.app",
+    "raft-resp": "raft.service.resp_app",
     "resp": "resp.app",
     "spin": "spin",
 }

@@ -115,6 +115,14 @@ static uint64_t most_bytes(const struct cl_resp_client *c)
     return bytes;
 }
 
+/* Whether it is about the connection or this server, and no matter of the values or of who listens elsewhere: Redis
+ * does it while it loads them. */
+static bool is_local(const struct cl_rcmd *cmd)
+{
+    return cmd->group == CL_RG_CONNECTION ||
+           ((cmd->flags & CL_RF_LOADING) && !(cmd->flags & (CL_RF_WRITE | CL_RF_READONLY | CL_RF_PUBSUB)));
+}
+
 /* Whether it may be called now; else that was answered. */
 static bool allowed(struct cl_resp_client *c, const struct cl_rcmd *cmd)
 {
@@ -126,6 +134,10 @@ static bool allowed(struct cl_resp_client *c, const struct cl_rcmd *cmd)
     }
     if (!c->authenticated && !(cmd->flags & CL_RF_NO_AUTH)) {
         cl_reply_error(c, "NOAUTH Authentication required.");
+        return false;
+    }
+    if (cl_unlikely(c->r->elsewhere.error[0]) && !is_local(cmd)) {
+        cl_reply_error(c, "%s", c->r->elsewhere.error);
         return false;
     }
     if ((c->flags & CL_RC_MULTI) && (cmd->flags & CL_RF_NO_MULTI)) {

@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "config.h"
 #include "db.h"
+#include "durable.h"
 #include "evict.h"
 #include "number.h"
 #include "reply.h"
@@ -60,10 +61,10 @@ static void info_persistence(struct text *t)
 {
     const struct cl_rdurable *d = &t->r->durable;
     say(t, "# Persistence\r\nloading:0\r\nrdb_changes_since_last_save:%llu\r\naof_enabled:%d\r\n", U(t->r->dirty),
-        d->on);
+        cl_rdurable_logs(t->r));
     say(t, "aof_rewrite_in_progress:%d\r\naof_rewrite_scheduled:%d\r\naof_last_write_status:%s\r\n",
         d->rewriting || d->finishing, d->asked, d->error ? "err" : "ok");
-    if (!d->on)
+    if (!cl_rdurable_logs(t->r))
         return;
     say(t, "aof_current_size:%llu\r\naof_base_size:%llu\r\naof_rewrites:%llu\r\n", U(d->bytes), U(d->base_bytes),
         U(d->rewrites));
@@ -87,7 +88,12 @@ static void info_stats(struct text *t)
 
 static void info_replication(struct text *t)
 {
-    say(t, "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n");
+    const struct cl_relsewhere *e = &t->r->elsewhere;
+    say(t, "# Replication\r\nrole:%s\r\n", e->error[0] ? "slave" : "master");
+    if (e->error[0])
+        say(t, "master_host:%s\r\nmaster_port:%u\r\nmaster_link_status:%s\r\n", e->host, e->port,
+            e->port ? "up" : "down");
+    say(t, "connected_slaves:%u\r\n", t->r->durable.replicas);
 }
 
 static void info_cpu(struct text *t)
@@ -248,7 +254,9 @@ void cl_cmd_lastsave(struct cl_resp_client *c)
 void cl_cmd_bgrewriteaof(struct cl_resp_client *c)
 {
     struct cl_rdurable *d = &c->r->durable;
-    if (!d->on)
+    if (d->confirms)
+        cl_reply_error(c, "ERR the group's log is not rewritten but compacted, by itself");
+    else if (!d->on)
         cl_reply_error(c, "ERR there is no log to rewrite: start the server with --option log=PATH");
     else if (d->error)
         cl_reply_error(c, "MISCONF Errors writing to the AOF file: %s", strerror(d->error));
@@ -268,17 +276,27 @@ void cl_cmd_waitaof(struct cl_resp_client *c)
         !cl_arg_in(c, 2, 0, INT64_MAX, &replicas, "ERR value is out of range, must be positive") ||
         !cl_arg_in(c, 3, 0, INT64_MAX, &timeout, "ERR timeout is negative"))
         return;
-    if (local && !c->r->durable.on) {
+    if (local && !cl_rdurable_logs(c->r)) {
         cl_reply_error(c, "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.");
         return;
     }
     cl_reply_array(c, 2);
-    cl_reply_int(c, c->r->durable.on && !c->r->durable.error);
-    cl_reply_int(c, 0); /* there are no replicas */
+    cl_reply_int(c, cl_rdurable_logs(c->r) && !c->r->durable.error);
+    cl_reply_int(c, c->r->durable.replicas);
 }
 
 void cl_cmd_role(struct cl_resp_client *c)
 {
+    const struct cl_relsewhere *e = &c->r->elsewhere;
+    if (e->error[0]) {
+        cl_reply_array(c, 5);
+        cl_reply_text(c, "slave");
+        cl_reply_text(c, e->host);
+        cl_reply_int(c, e->port);
+        cl_reply_text(c, e->port ? "connected" : "connect");
+        cl_reply_int(c, 0);
+        return;
+    }
     cl_reply_array(c, 3);
     cl_reply_text(c, "master");
     cl_reply_int(c, 0);
@@ -290,7 +308,7 @@ void cl_cmd_wait(struct cl_resp_client *c)
     int64_t n, timeout;
     if (!cl_arg_int(c, 1, &n) || !cl_arg_in(c, 2, 0, INT64_MAX, &timeout, "ERR timeout is negative"))
         return;
-    cl_reply_int(c, 0); /* there are no replicas */
+    cl_reply_int(c, c->r->durable.replicas); /* those that have what was written before, once this reply has gone */
 }
 
 void cl_cmd_monitor(struct cl_resp_client *c)
@@ -361,6 +379,10 @@ static void debug_sleep(struct cl_resp_client *c)
     double s;
     if (!cl_arg_double(c, 2, &s))
         return;
+    if (c->r->durable.confirms || c->r->elsewhere.error[0]) {
+        cl_reply_error(c, "ERR DEBUG SLEEP would stop a node of the group, and have the others elect a leader");
+        return;
+    }
     if (c->r->manual_clock)
         c->r->moved_ms += (int64_t)(s * 1000);
     else

@@ -1,6 +1,7 @@
 /* See config.h. Constants are settings that clients ask for, and that have one value here. */
 #include "config.h"
 #include "command.h"
+#include "durable.h"
 #include "evict.h"
 #include "number.h"
 #include "reply.h"
@@ -194,7 +195,7 @@ static const char *appendonly(const struct cl_resp *r, struct cl_slice value)
     bool yes = cl_slice_is(value, "yes");
     if (!yes && !cl_slice_is(value, "no"))
         return "argument must be 'yes' or 'no'";
-    if (yes == r->durable.on)
+    if (yes == cl_rdurable_logs(r))
         return NULL;
     return yes ? "this server was started without a log: start it with --option log=PATH"
                : "this server has a log, and keeps it: start it without one";
@@ -296,7 +297,7 @@ static void text_of(const struct cl_resp *r, const struct option *o, char out[CL
         snprintf(out, CL_RCONFIG_ROOM, "%s", f->password);
         break;
     case APPENDONLY:
-        snprintf(out, CL_RCONFIG_ROOM, "%s", r->durable.on ? "yes" : "no");
+        snprintf(out, CL_RCONFIG_ROOM, "%s", cl_rdurable_logs(r) ? "yes" : "no");
         break;
     case BUFFERS:
         snprintf(out, CL_RCONFIG_ROOM, "normal %lld %lld %lld slave 268435456 67108864 60 pubsub %lld %lld %lld",

@@ -40,6 +40,8 @@ void cl_rdurable_replied(struct cl_resp_client *c)
     if (!c->r->durable.on)
         return;
     if (fresh) {
+        if (c->r->durable.confirms && c->r->propagation.units <= c->r->durable.taken)
+            c->r->propagation.units++;
         h->rest += fresh;
         h->rest_unit = c->r->propagation.units;
     }

@@ -1,10 +1,14 @@
-/* A log behind the engine: replies that wait until what they tell of is durable, writes that are refused where it takes
+/* A log or replicas behind the engine: replies that wait until what they tell of is durable, writes that are refused where it takes
  * none, and the rewrite by which the log is kept short.
  *
  * Replies. What a client is answered may tell of all that was done before it, its own writes and those of others. So
  * its replies wait until the last unit (propagate.h) that was complete when they were written is durable. A client has
  * two portions that wait at most, each with its unit: what is answered behind the first joins the second, so that a
  * client is not kept waiting by what is done later and later.
+ *
+ * Replicas. Where others may have gone on without this engine, what a reply tells may be out of date though nothing was
+ * written. So with `confirms` replies that tell of no unit that is still to be taken get a number of their own, behind
+ * the units so far, and wait until whoever takes units says that at that number this engine was still the one (apps/raft).
  *
  * Rewriting. Units that build every key as it is now are put between those of writes, some keys at a time. Before a
  * write touches a key whose turn has not come yet, that key's unit is put first. So the log from the pass's beginning
@@ -34,6 +38,11 @@ static inline void cl_rdurable_forget(struct cl_resp_client *c)
     if (c->held.next)
         c->held.next->held.prev = c->held.prev;
     c->held.listed = false;
+}
+/* Whether there is a log of this engine's own. */
+static inline bool cl_rdurable_logs(const struct cl_resp *r)
+{
+    return r->durable.on && !r->durable.confirms;
 }
 /* Whether a command may write; else that was answered. */
 bool cl_rdurable_may_write(struct cl_resp_client *c, const struct cl_rcmd *cmd);

@@ -206,6 +206,7 @@ const uint8_t *cl_resp_units(struct cl_resp *r, uint64_t *len, uint64_t *unit)
 {
     bool stalled = r->propagation.open.len > CL_RESP_UNITS_HIGH;
     const uint8_t *units = cl_rprop_take(r, len, unit);
+    r->durable.taken = *unit;
     if (stalled)
         wake_clients(r);
     wake_all(r);
@@ -222,6 +223,31 @@ void cl_resp_hold(struct cl_resp *r)
     r->durable.on = true;
     r->durable.unit = r->propagation.units;
     r->durable.room = UINT64_MAX;
+}
+
+void cl_resp_confirm(struct cl_resp *r)
+{
+    cl_resp_hold(r);
+    r->durable.confirms = true;
+    r->durable.taken = r->propagation.units;
+}
+
+void cl_resp_replicas(struct cl_resp *r, uint32_t n)
+{
+    r->durable.replicas = n;
+}
+
+uint64_t cl_resp_unit(const struct cl_resp *r)
+{
+    return r->propagation.units;
+}
+
+void cl_resp_elsewhere(struct cl_resp *r, const char *error, const char *host, uint16_t port)
+{
+    struct cl_relsewhere *e = &r->elsewhere;
+    snprintf(e->error, sizeof e->error, "%s", error);
+    snprintf(e->host, sizeof e->host, "%s", host);
+    e->port = port;
 }
 
 void cl_resp_durable(struct cl_resp *r, uint64_t unit)

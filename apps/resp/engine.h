@@ -48,6 +48,16 @@ CL_API uint64_t cl_resp_units_bytes(const struct cl_resp *r);
 /* A log or replicas behind the engine (durable.h). From here on replies wait for cl_resp_durable. After
  * cl_resp_propagate. */
 CL_API void cl_resp_hold(struct cl_resp *r);
+/* The same for replicas: replies that tell of no unit wait, too, for a number of their own. cl_resp_units says it, with
+ * no bytes if there is no unit up to it. */
+CL_API void cl_resp_confirm(struct cl_resp *r);
+/* So many others have what is durable, at least (WAIT). */
+CL_API void cl_resp_replicas(struct cl_resp *r, uint32_t n);
+/* The number of the last unit, or of the last replies without one. */
+CL_API uint64_t cl_resp_unit(const struct cl_resp *r);
+/* This engine does not do what is asked of it: commands but those about the connection and the server are answered that
+ * error, which begins with its code. host and port: who does them; "" and 0: nobody. error "": it does them. */
+CL_API void cl_resp_elsewhere(struct cl_resp *r, const char *error, const char *host, uint16_t port);
 /* Units up to that one are durable. */
 CL_API void cl_resp_durable(struct cl_resp *r, uint64_t unit);
 /* Bytes of a client's replies that wait for it: it is not to be closed for want of something to send. */

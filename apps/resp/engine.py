@@ -75,6 +75,14 @@ class Engine:
         """From here on replies wait until `durable` says that what they tell of is. After `propagate`."""
         lib.cl_resp_hold(self._ptr)
 
+    def confirm(self) -> None:
+        """As `hold`, and replies without a unit wait for a number of their own, which `take` says."""
+        lib.cl_resp_confirm(self._ptr)
+
+    def elsewhere(self, error: str, host: str = "", port: int = 0) -> None:
+        """Answer that error to what is not about the connection or this server; "": do it again."""
+        lib.cl_resp_elsewhere(self._ptr, error.encode(), host.encode(), port)
+
     def take(self) -> tuple[bytes, int]:
         """As `units`, and the number of the last unit ever."""
         length, unit = ffi.new("uint64_t *"), ffi.new("uint64_t *")

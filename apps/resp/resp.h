@@ -22,6 +22,7 @@
 #define CL_RESP_DATABASES 16
 #define CL_RESP_INLINE_MOST 65536     /* bytes of an inline command, and of the count lines of another */
 #define CL_RESP_UNITS_HIGH (1u << 20) /* units that wait to be taken: above it no commands are run */
+#define CL_RESP_ELSEWHERE 128         /* bytes of what clients are told who have to go elsewhere */
 #define CL_RESP_OUT_HIGH (1u << 20)   /* replies that wait: above it a client's commands are not run */
 
 /* Types of values. */
@@ -193,9 +194,12 @@ struct cl_rdurable {
     bool rewriting; /* a pass goes on */
     bool finishing; /* all keys were put, and what lies before them is still there */
     bool asked;     /* for one */
+    bool confirms;  /* replicas, not a log of its own: replies that tell of no unit wait for a number of their own */
     uint16_t pass;
     int32_t error;                  /* errno: it has failed, and nothing is written any more */
     uint64_t unit;                  /* the last one that is durable */
+    uint64_t taken;                 /* the last one that was taken */
+    uint32_t replicas;              /* others that have what is durable, at least */
     uint64_t room;                  /* bytes of units that it may still take */
     struct cl_resp_client *holding; /* clients with replies that wait */
     uint64_t refused, unanswered;   /* writes for want of room, or after a failure; clients when it failed */
@@ -203,6 +207,13 @@ struct cl_rdurable {
     uint64_t pass_bytes;            /* that this pass, or the last one, has put */
     uint64_t rewrites;              /* complete ones */
     int64_t rewritten_ms;           /* when the last one was complete; 0: there was none */
+};
+
+/* Where clients are sent whose commands are not for this engine; error empty: it does them. */
+struct cl_relsewhere {
+    char error[CL_RESP_ELSEWHERE];
+    char host[48]; /* that does them, and its port; "" and 0: nobody knows */
+    uint16_t port;
 };
 
 /* Settings that CONFIG knows (config.c). */
@@ -270,6 +281,7 @@ struct cl_resp {
     uint64_t dirty;
     struct cl_rpropagation propagation;
     struct cl_rdurable durable;
+    struct cl_relsewhere elsewhere;
     uint32_t applying; /* what was propagated (apply.c) */
     int64_t now_ms;    /* wall clock: constant within a command */
     int64_t moved_ms;  /* what a test has added to the clock, or the clock itself if it is a manual one */

@@ -34,6 +34,9 @@ struct cl_resp_service {
     struct cl_mutex lock; /* of the engine, and of `port` */
     struct cl_resp_port port;
     struct cl_resp_writer *writer; /* NULL: there is no log */
+    void (*after)(void *arg);      /* the engine was called into; NULL: nobody wants to know */
+    void *after_arg;
+    struct conn *conns; /* that have a client */
     uint32_t ipv4;
 };
 
@@ -41,6 +44,8 @@ struct conn {
     struct cl_resp_service *s;
     struct cl_tcp_conn *c;
     struct cl_resp_client *client; /* NULL: it was let go of */
+    struct conn *next, *prev;      /* of those that have one */
+    bool cut;                      /* its engine is gone: it ends at its next turn */
     bool eof;                      /* the peer says no more: it ends when its replies are sent */
     bool yields;                   /* its bytes wait for others' turns */
     uint32_t since;                /* it did so the last time: bytes taken */
@@ -57,6 +62,8 @@ static void unlock(struct cl_resp_service *s, bool held)
 {
     if (s->writer && cl_resp_units_bytes(s->r))
         cl_resp_writer_signal(s->writer);
+    if (s->after)
+        s->after(s->after_arg);
     if (held)
         (void)cl_mutex_unlock(&s->lock);
 }
@@ -67,6 +74,9 @@ static void let_go(struct conn *k)
     if (!client)
         return;
     k->client = NULL;
+    *(k->prev ? &k->prev->next : &k->s->conns) = k->next;
+    if (k->next)
+        k->next->prev = k->prev;
     cl_count(&k->s->port.closed, 1);
     cl_resp_disconnect(client);
 }
@@ -179,7 +189,7 @@ static void go_on(struct cl_tcp_conn *c, struct conn *k, bool woken)
         if (sent)
             run(k, NULL, 0, &sent);
     }
-    int ends = k->client ? ending(k, sent) : 0;
+    int ends = k->client ? ending(k, sent) : k->cut;
     unlock(k->s, held);
     finish(c, k, ends);
     if (!ends && sent)
@@ -252,8 +262,13 @@ static void on_opened(struct cl_tcp_conn *c, void *arg)
     bool held = lock(s);
     *k = (struct conn){.s = s, .c = c, .client = cl_resp_connect(s->r, peer, own)};
     cl_count(k->client ? &s->port.accepted : &s->port.refused, 1);
-    if (k->client)
+    if (k->client) {
         cl_resp_on_wake(k->client, wake, k);
+        k->next = s->conns;
+        if (s->conns)
+            s->conns->prev = k;
+        s->conns = k;
+    }
     unlock(s, held);
     if (k->client)
         cl_tcp_set_user(c, &events, k);
@@ -304,6 +319,22 @@ int cl_resp_serve(struct cl_runtime *rt, struct cl_resp *r, uint16_t port, uint3
     }
     *out = s;
     return 0;
+}
+
+void cl_resp_service_after(struct cl_resp_service *s, void (*after)(void *arg), void *arg)
+{
+    s->after = after;
+    s->after_arg = arg;
+}
+
+void cl_resp_service_become(struct cl_resp_service *s, struct cl_resp *r)
+{
+    for (struct conn *k; (k = s->conns);) {
+        let_go(k);
+        k->cut = true;
+        (void)cl_tcp_wake(k->c);
+    }
+    s->r = r;
 }
 
 void cl_resp_service_delete(struct cl_resp_service *s)

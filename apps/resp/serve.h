@@ -21,6 +21,12 @@ struct cl_resp_port {
  * log: what the engine's writes go to, recovered and lent to the runtime; NULL: none. -EADDRINUSE, -EINVAL, -ENOMEM, with a reason in err. */
 CL_API int cl_resp_serve(struct cl_runtime *rt, struct cl_resp *r, uint16_t port, uint32_t backlog,
                          struct cl_log_shared *log, struct cl_resp_service **out, char err[256]);
+/* Have `after` called whenever the engine was called into, under the service's lock: it may have units, or replies to
+ * confirm. Before the runtime starts. */
+CL_API void cl_resp_service_after(struct cl_resp_service *s, void (*after)(void *arg), void *arg);
+/* Serve another engine from here on: all connections end, those that wait for replies without them. The engine before is
+ * the caller's to delete. On a kthread of a runtime that has one, and in no call from this service. */
+CL_API void cl_resp_service_become(struct cl_resp_service *s, struct cl_resp *r);
 /* Free what cl_resp_serve made. The runtime must have stopped, or never started. The engine stays the caller's. */
 CL_API void cl_resp_service_delete(struct cl_resp_service *s);
 /* Of the writing of its log, by its uthreads; read by anybody (relaxed). */

@@ -152,5 +152,5 @@ def test_refusals(name: str, options: dict[str, Any], reason: str) -> None:
 
 
 def test_unknown_application() -> None:
-    with pytest.raises(CorelaneError, match="one of: batch, echo, http, kv, raft-kv, resp, spin"):
+    with pytest.raises(CorelaneError, match="one of: batch, echo, http, kv, raft-kv, raft-resp, resp, spin"):
         registry.load("web")

@@ -99,7 +99,7 @@ def test_help_imports_next_to_nothing() -> None:
         (["raft", "status", "--peers", "1=10.0.0.1:0"], 2, "0 is no port"),
         (["log", "create", "x", "--area"], 2, "corelane areas create"),
         (["config"], 2, "say what to print"),
-        (["config", "--unit", "nosuch"], 2, "one of: batch, echo, http, kv, raft-kv, resp, spin"),
+        (["config", "--unit", "nosuch"], 2, "one of: batch, echo, http, kv, raft-kv, raft-resp, resp, spin"),
         (["bench", "report", "/nonexistent.json"], 1, "No such file"),
         (["bench", "--wrong"], 2, "unrecognized arguments"),
     ],

@@ -128,7 +128,7 @@ def test_a_module_that_hides_the_users_is_named(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("text", "words", "finding"),
     [
-        ("nosuch", (), "echo, http, kv, raft-kv, resp, spin"),
+        ("nosuch", (), "echo, http, kv, raft-kv, raft-resp, resp, spin"),
         ("echo", ("port",), "key=value"),
         ("echo", ("colour=red",), "one of: port, handler"),
         ("echo", ("port=x",), "'x' is no int"),

@@ -143,11 +143,13 @@ class Session(threading.Thread):
 class Load:
     """Sessions against a group, as a context; `check` afterwards. `make(number)` makes a client."""
 
-    def __init__(self, make: Callable[[], Client], seed: int, sessions: int = 4) -> None:
-        self._make = make
+    def __init__(
+        self, make: Callable[[], Client], seed: int, sessions: int = 4, session: type[Session] = Session
+    ) -> None:
+        self._make, self._session = make, session
         self.history = History()
         each = OPS_A_GENERATION // sessions
-        self.sessions = [Session(n, make, seed * 1000 + n, self.history, each) for n in range(sessions)]
+        self.sessions = [session(n, make, seed * 1000 + n, self.history, each) for n in range(sessions)]
 
     def __enter__(self) -> Load:
         for session in self.sessions:
@@ -193,7 +195,7 @@ class Load:
     def read_all(self, clients: Sequence[Client]) -> None:
         """Read every key once more, into the history, by each of the clients in turn."""
         for number, client in enumerate(clients):
-            reader = Session(1000 + number, lambda c=client: c, 0, self.history)  # type: ignore[misc]
+            reader = self._session(1000 + number, lambda c=client: c, 0, self.history)  # type: ignore[misc]
             for key in sorted({str(op.key) for op in self.history.operations}):
                 _, version = reader.get(key)
                 assert version >= 0, f"no answer to the last read of {key}"

@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 from corelane.apps.raft.service.service import RaftService, serve
-from corelane.apps.raft.service.settings import GroupSettings, LogSettings, TcpSettings
+from corelane.apps.raft.service.settings import GroupSettings, LogSettings, RespSettings, TcpSettings
 from corelane.drivers.blk.blk import Blk, BlkFaults, FaultBlk
 from corelane.drivers.nic.af_xdp.af_xdp import AfXdp
 from corelane.drivers.nic.fault import FaultNic, Faults
@@ -45,8 +45,9 @@ class Node:
             self.runtime,
             options.id,
             options.peers,
-            kv_port=11211,
-            tcp=TcpSettings(port=11211),
+            kv_port=0 if options.resp else 11211,
+            tcp=None if options.resp else TcpSettings(port=11211),
+            resp=RespSettings(port=6379) if options.resp else None,
             group=GroupSettings(memory_bytes=4 << 20, election_ms=options.election_ms),
             log=LogSettings(file=options.log),
             disk=self._wrap,
@@ -85,7 +86,8 @@ def main() -> None:
         parser.add_argument(name)
     for name in ("--id", "--seed", "--election-ms", "--log-entries"):
         parser.add_argument(name, type=int, default=0)
-    parser.add_argument("--faulty", action="store_true")
+    for name in ("--faulty", "--resp"):
+        parser.add_argument(name, action="store_true")
     with contextlib.closing(Node(parser.parse_args())) as node:
         print(json.dumps({"serving": node.options.id}), flush=True)
         for line in sys.stdin:

@@ -126,6 +126,8 @@ class Group:
         raise NotImplementedError
 
     controlled = True
+    resp = False
+    """Whether the nodes have typed values and Redis' protocols in the store's place."""
 
     def start(self, *ids: int) -> None:
         """Start nodes, from their logs if they have one."""
@@ -218,7 +220,8 @@ class SwitchGroup(Group):
 
     def argv(self, i: int) -> list[str]:
         if self.controlled:
-            return [*_node(i, self.folder), "--socket", self.socket, *(["--faulty"] if self.faulty else [])]
+            more = ["--socket", self.socket, *(["--faulty"] if self.faulty else [])]
+            return [*_node(i, self.folder), *more, *(["--resp"] if self.resp else [])]
         options = {
             "id": i,
             "peers": PEERS,
@@ -228,7 +231,7 @@ class SwitchGroup(Group):
             "lease": "yes" if self.lease else "no",
         }
         words = [w for k, v in options.items() for w in ("--option", f"{k}={v}")]
-        run = ["-m", "corelane.cli.main", "run", "raft-kv", "--socket", self.socket]
+        run = ["-m", "corelane.cli.main", "run", "raft-resp" if self.resp else "raft-kv", "--socket", self.socket]
         return [sys.executable, *run, "--name", f"raft-{i}", "--poll", "block", *words]
 
     def close(self) -> None:
@@ -273,8 +276,19 @@ class NetnsGroup(Group):
         for i in (a, b):
             self.space.ip("link", "set", f"clhub{i}", "type", "bridge_slave", "isolated", "on" if cut else "off")
 
+    def only_clients(self, i: int, only: bool = True) -> None:
+        """Clients alone reach this node, over a route of its own beside the bridge; or it is on the bridge again."""
+        self.events.append(f"{'only clients reach' if only else 'all reach'} {i}")
+        route = (f"{ADDRESS[i]}/32", "dev", f"clhub{i}", "src", HOST)
+        if only:
+            self.space.ip("link", "set", f"clhub{i}", "nomaster")
+            self.space.ip("route", "add", *route)
+        else:
+            self.space.ip("route", "del", *route)
+            self.space.ip("link", "set", f"clhub{i}", "master", "clbr")
+
     def argv(self, i: int) -> list[str]:
-        more = ["--nic", "clnode", "--log-entries", str(self.log_entries)]
+        more = ["--nic", "clnode", "--log-entries", str(self.log_entries), *(["--resp"] if self.resp else [])]
         return self.spaces[i].command([*_node(i, self.folder), *more])
 
 

@@ -1,4 +1,4 @@
-/* What the files of the service share. They call in one direction: serve.c, kv.c, stream.c, admin.c and poll.c. */
+/* What the files of the service share. They call in one direction: serve.c, kv.c, stream.c, admin.c, poll.c and resp.c. */
 #ifndef CORELANE_APPS_RAFT_SERVICE_INTERNAL_H
 #define CORELANE_APPS_RAFT_SERVICE_INTERNAL_H
 
@@ -8,6 +8,7 @@
 #include "../node/in_call.h"
 #include "../../kv/stream/front.h"
 #include "../node/kv_machine.h"
+#include "../node/resp_machine.h"
 #include "../transport/link.h"
 #include "../node/frame.h"
 #include "serve.h"
@@ -17,8 +18,11 @@
 #define SERVE_FRAME_CLIENT 1
 #define SERVE_KV_CLIENT 2
 #define SERVE_STREAM_CLIENT 3
+#define SERVE_RESP_CLIENT 4
 
 #define SERVE_STATUS_BYTES 16384 /* of 16 nodes, with the longest numbers */
+
+struct serve_resp;
 
 /* machine.c: a state machine that is not ours, and what a kthread says that it does in each call. */
 enum { SERVE_APPLY, SERVE_QUERY, SERVE_SAVE, SERVE_LOAD, SERVE_CHECK, SERVE_CALLS };
@@ -38,6 +42,10 @@ struct cl_raft_service {
     struct raft_kv kv;
     struct cl_kv_front *front; /* connections of kv_tcp_port; NULL: none */
     struct kv_elsewhere elsewhere;
+    struct raft_resp values; /* in the store's place */
+    struct serve_resp *resp; /* the port of RESP; NULL: none */
+    /* What has something for the node before each poll: true if the timer is to come at once. NULL: nobody has. */
+    bool (*give)(struct cl_raft_service *s);
     struct cl_udp_socket *out;       /* to peers and frame clients */
     struct cl_udp_socket *kv_socket; /* of kv_port; known once a request has come. Answers leave from it */
     struct cl_timer timer;
@@ -86,6 +94,15 @@ uint32_t serve_admin_stats(struct cl_raft_service *svc, char *out, uint32_t room
 int serve_stream_bind(struct cl_raft_service *s, char err[256]);
 void serve_stream_answer(struct cl_raft_service *s, const struct cl_raft_token *token, int status, const uint8_t *reply,
                          uint32_t bytes);
+
+/* resp.c */
+/* Serve the values on config.resp.port. -errno with a reason in err. */
+int serve_resp_bind(struct cl_raft_service *s, char err[256]);
+void serve_resp_delete(struct serve_resp *f);
+/* Take up leadership, or let go of it, if it has changed: from the timer. True: there is more to be done at once. */
+bool serve_resp_turn(struct cl_raft_service *s);
+void serve_resp_answer(struct cl_raft_service *s, const struct cl_raft_token *token, int status, const uint8_t *reply,
+                       uint32_t bytes);
 
 /* kv.c */
 /* What a client is told whose command ended with that status; `read`: it would have changed nothing. */

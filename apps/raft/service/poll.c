@@ -36,7 +36,10 @@ void serve_poll(struct cl_raft_service *s)
 {
     if (s->in_call.limit_ns)
         cl_blk_keep(s->config.blk, s->config.blk_queue, may_call(s));
+    bool at_once = s->give && s->give(s);
     uint64_t next = cl_raft_node_poll(s->node);
+    if (at_once)
+        next = s->now_ns + 1;
     uint64_t due = raft_channel_poll(&s->channel, s->now_ns); /* after the node, whose frames acknowledge */
     if (due < UINT64_MAX - 2 * CHANNEL_GRAIN_NS)
         next = cl_min(next, due - due % CHANNEL_GRAIN_NS + CHANNEL_GRAIN_NS);

@@ -70,6 +70,10 @@ static void env_answer(void *arg, const struct cl_raft_token *token, int status,
         serve_stream_answer(s, token, status, reply, bytes);
         return;
     }
+    if (token->words[0] == SERVE_RESP_CLIENT) {
+        serve_resp_answer(s, token, status, reply, bytes);
+        return;
+    }
     if (token->words[0] == SERVE_KV_CLIENT) {
         serve_kv_answer(s, token, status, reply, bytes);
         return;
@@ -180,7 +184,10 @@ static void on_timer(struct cl_timer *timer, void *arg)
     serve_begin(s);
     exchange(s);
     serve_admin_tick(s);
+    bool more = s->resp && serve_resp_turn(s);
     serve_poll(s);
+    if (more)
+        cl_timer_arm(&s->timer, s->now_ns + 1);
     if (!s->timer.pos) /* it has stopped, and is asked all the same */
         cl_timer_arm(&s->timer, s->now_ns + STOPPED_LOOK_NS);
 }
@@ -209,6 +216,8 @@ static int bind_all(struct cl_raft_service *s, char err[256])
         rc = cl_runtime_spawn(s->rt, first_poll, s);
     if (rc)
         snprintf(err, 256, "cannot serve UDP port %u: %s", port, strerror(-rc));
+    if (!rc && c->resp.port)
+        rc = serve_resp_bind(s, err);
     return !rc && c->kv_tcp_port ? serve_stream_bind(s, err) : rc;
 }
 
@@ -257,6 +266,8 @@ static int make_node(struct cl_raft_service *s, uint32_t mtu, char err[256])
     int rc = 0;
     if (c->machine.apply)
         serve_machine_wrap(&s->machine, &c->machine);
+    else if (s->config.resp.port)
+        rc = raft_resp_new(&s->values, memory, &c->machine, err);
     else
         rc = raft_kv_new(&s->kv, memory, &c->machine, err);
     if (!rc && s->kv.store && c->log)
@@ -306,7 +317,9 @@ void cl_raft_service_delete(struct cl_raft_service *s)
         return;
     cl_raft_node_delete(s->node);
     cl_kv_front_delete(s->front);
+    serve_resp_delete(s->resp);
     raft_kv_delete(&s->kv);
+    raft_resp_delete(&s->values);
     raft_link_free(&s->link);
     raft_channel_free(&s->channel);
     free(s->frame);

@@ -5,6 +5,9 @@
  * 0, memcached's protocol over UDP as kv speaks it, and on `kv_tcp_port` over TCP (stream.c), for the built-in state
  * machine; any node may be asked.
  *
+ * Or, with resp.port, Redis' protocols over TCP in front of typed values (resp.c): the node that leads executes them, the
+ * others say who that is.
+ *
  * Everything happens on the runtime's one kthread, in handlers and timer callbacks that do not block, so there are no
  * locks: a frame that comes is handled to its end, its answers sent, in the same burst. A log's device is polled after
  * each burst, and by the scheduler while writes are in flight (corelane/libos/complete.h). A lone write may be the
@@ -40,7 +43,15 @@ struct cl_raft_serve_config {
     struct cl_blk *blk; /* that node.log is on, and its queue: nobody else uses it */
     uint32_t blk_queue;
     uint32_t in_call;         /* 1: a lone durable write may be carried out by the kthread itself (in_call.c) */
-    uint64_t kv_memory_bytes; /* [64 MiB] */
+    uint64_t kv_memory_bytes; /* [64 MiB] of the store, or of the values */
+    /* Redis' protocols over TCP, and typed values in the store's place (resp.c); kv_port and kv_tcp_port are 0 then. */
+    struct cl_raft_resp_config {
+        uint16_t port; /* 0: none */
+        uint16_t pad;
+        uint32_t backlog;     /* connections that are being opened at one time */
+        const char *policy;   /* maxmemory-policy; NULL: noeviction */
+        const char *password; /* NULL: none */
+    } resp;
 };
 
 /* Writer: the kthread; readers: anybody (relaxed). */
@@ -59,11 +70,16 @@ struct cl_raft_serve_counters {
         in_call_long;   /* lone writes by the kthread; work came meanwhile; too long (in_call.h) */
     uint64_t tcp_turns; /* of connections: commands that went to the group together */
     uint64_t tcp_late;  /* answers whose connection was closed */
+    /* Of RESP: times that this node became who executes commands, and ceased to be; entries of units, and their bytes;
+     * replies that were confirmed by a query; times that the group took no entry yet; answers of a former epoch. */
+    uint64_t resp_opened, resp_lost, resp_entries, resp_bytes, resp_queries, resp_put_off, resp_late;
+    uint64_t resp_leads;                          /* not counted, but as of now: 1 while this node executes commands */
     uint64_t kv_requests, kv_answers, kv_refused; /* refused: too short, of several datagrams, or an answer itself */
 };
 
 struct cl_raft_service;
 struct cl_kv_front;
+struct cl_resp_service;
 
 /* Bind the ports on a runtime of one kthread that has not started. -EINVAL, -EADDRINUSE, -ENOMEM with a reason in
  * err. */
@@ -75,6 +91,8 @@ CL_API void cl_raft_service_delete(struct cl_raft_service *service);
 CL_API struct cl_raft_node *cl_raft_service_node(struct cl_raft_service *service);
 /* Connections of kv_tcp_port; NULL: it has none. */
 CL_API struct cl_kv_front *cl_raft_service_front(struct cl_raft_service *service);
+/* The port of RESP; NULL: it has none. */
+CL_API struct cl_resp_service *cl_raft_service_resp(struct cl_raft_service *service);
 CL_API void cl_raft_service_counters(const struct cl_raft_service *service, struct cl_raft_serve_counters *out);
 /* Ask for a change of members, or, with n_voters 0, to hand leadership to learners[0]: it is done on the kthread at the
  * next tick. From any thread. cl_raft_service_asked says how it ended: -EINPROGRESS until then. */

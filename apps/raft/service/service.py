@@ -30,7 +30,7 @@ from ..core.orders import check_order
 from ..node.machine import Machine, machine_struct
 from ..node.node import STATES
 from .logs import Disk, LogArea, LogFile, NodeLog
-from .settings import RANGES, GroupSettings, LogSettings, TcpSettings, check_range
+from .settings import RANGES, GroupSettings, LogSettings, RespSettings, TcpSettings, check_range
 
 _LOGGER = logging.getLogger("corelane.raft")
 WATCH_S = 0.2
@@ -225,7 +225,7 @@ class RaftService:
 
     @property
     def tcp_ports(self) -> tuple[int, ...]:
-        """Its TCP port of memcached's protocol, if it has one."""
+        """Its TCP port, of memcached's protocol or Redis', if it has one."""
         return (self._tcp_port,) if self._tcp_port else ()
 
     def status(self) -> dict[str, Any]:
@@ -275,6 +275,9 @@ class RaftService:
             counts = ffi.new("struct cl_kv_front_counts *")
             lib.cl_kv_front_counts(front, counts)
             out.update({f"conn_{k}": int(getattr(counts, k)) for k, _ in ffi.typeof(counts[0]).fields})
+        if resp := lib.cl_raft_service_resp(self._ptr):
+            of_port = lib.cl_resp_service_port(resp)
+            out.update({f"resp_{k}": int(getattr(of_port, k)) for k, _ in ffi.typeof(of_port[0]).fields})
         status = self.status()
         out.update({k: status[k] for k in ("term", "leader", "commit", "applied")})
         if self._log is not None:
@@ -376,6 +379,7 @@ def serve(
     machine: Machine | None = None,
     kv_port: int = 0,
     tcp: TcpSettings | None = None,
+    resp: RespSettings | None = None,
     group: GroupSettings | None = None,
     log: LogSettings | None = None,
     join: bool = False,
@@ -388,7 +392,8 @@ def serve(
     peers: of all nodes, this one's too, {id: (address, port)} or as `parse_peers` takes it. At a node's first start
     they are the voters that the group begins with, and must be the same on all of its first nodes; that is written to
     the log, and later they are addresses only, of which there may be more. machine: the state machine; None: the key-
-    value store. kv_port: memcached's protocol over UDP there (only for that); tcp: the same over TCP. group: what all
+    value store. kv_port: memcached's protocol over UDP there (only for that); tcp: the same over TCP. resp: typed
+    values in the store's place, and Redis' protocols over TCP. group: what all
     nodes have in common; log: where this one's is (settings.py). A node without a log that ends must not be started
     again under its id, since it has lost its votes and what it acknowledged: the others refuse it, and it stops
     (docs/raft.md). join: at its first start, this node will be added to a running group; later it changes nothing.
@@ -402,6 +407,9 @@ def serve(
     places = parse_peers(peers)
     if machine is not None:
         _check_machine(f"serve Raft node {id}", machine)
+    if resp and (machine is not None or kv_port or (tcp and tcp.port)):
+        why = "resp is given, and so is a state machine or a port of memcached's protocol"
+        raise CorelaneError(f"serve Raft node {id}", why, "a node has one state machine: give one of them")
     group, log, tcp = group or GroupSettings(), log or LogSettings(), tcp or TcpSettings()
     check_range("kv_port", kv_port, *RANGES["kv_port"])
     _check_fields(settings)
@@ -449,6 +457,10 @@ def serve(
     config.kv_port, config.kv_memory_bytes = kv_port, group.memory_bytes
     config.kv_tcp_port, config.kv_held_bytes = tcp.port, tcp.held_bytes
     config.kv_connections, config.kv_backlog = tcp.connections, tcp.backlog
+    if resp:
+        keep += [ffi.new("char[]", text.encode()) for text in (resp.policy, resp.password)]
+        config.resp.port, config.resp.backlog, config.resp.policy = resp.port, resp.backlog, keep[0]
+        config.resp.password = keep[1] if resp.password else ffi.NULL
     out, err = ffi.new("struct cl_raft_service **"), ffi.new("char[256]")
     rc = lib.cl_raft_serve(runtime.ptr, config, out, err)
     if rc < 0 and file:
@@ -461,4 +473,4 @@ def serve(
         f"{store}election_ms={group.election_ms} lease={yes[group.lease]} max_sessions={group.max_sessions}"
         f" reply_bytes={group.reply_bytes} entry_bytes={settings['entry_bytes']} log={yes[file is not None]}"
     )
-    return RaftService(out[0], id, ports, file, keep, said, others, runtime.fail, tcp.port)
+    return RaftService(out[0], id, ports, file, keep, said, others, runtime.fail, resp.port if resp else tcp.port)

@@ -22,6 +22,8 @@ RANGES = {
     "connections": (0, 1 << 20),
     "backlog": (0, 1 << 20),
     "held_bytes": (0, 1 << 42),
+    "resp_port": (1, 65535),
+    "resp_backlog": (1, 1 << 20),
     "memory_bytes": (1 << 20, 1 << 42),  # the store's (apps/kv/store.c)
     "election_ms": (1, 3_600_000),
     "max_sessions": (1, int(lib.CL_RAFT_SESSIONS_MOST)),
@@ -73,6 +75,20 @@ class TcpSettings(Group):
     connections: int = _number(0, "most connections", "connections")
     backlog: int = _number(0, "most connections that are being opened", "backlog")
     held_bytes: int = _number(0, "memory that connections may hold", "held_bytes")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RespSettings(Group):
+    """Redis' protocols on TCP, and typed values in the place of the store; give all nodes the same, since any may lead.
+
+    port: TCP port. policy: what makes room, maxmemory-policy by Redis' names. password: what AUTH asks for. backlog:
+    connections that are being opened, at most.
+    """
+
+    port: int = _number(6379, "TCP port", "resp_port")
+    policy: str = option("noeviction", "what makes room")
+    password: str = option("", "what AUTH asks for")
+    backlog: int = _number(511, "most connections that are being opened", "resp_backlog")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
