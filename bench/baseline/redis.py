@@ -49,7 +49,6 @@ class Redis:
         self._command = ["ip", "netns", "exec", netns, "taskset", "-c", str(cpu), *through, "redis-server", *words]
         self._patience_s = patience_s
         self._process: subprocess.Popen[bytes] | None = None
-        self.pid = 0
 
     def __enter__(self) -> Redis:
         if why := missing():
@@ -57,7 +56,6 @@ class Redis:
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
         )
-        self.pid = self._process.pid  # what stands before redis-server becomes it by exec
         assert self._process.stdout is not None
         deadline, said = time.monotonic() + self._patience_s, []
         for line in self._process.stdout:  # ends with the process
@@ -68,6 +66,12 @@ class Redis:
                 break
         self.stop()
         raise CorelaneError("start redis-server", "; ".join(said[-3:]) or "it printed nothing")
+
+    @property
+    def pid(self) -> int:
+        """Its process, while it runs. What stands before redis-server in its command becomes it by exec."""
+        assert self._process is not None
+        return self._process.pid
 
     def stop(self) -> None:
         """End it, by its pid, and wait until it has gone. Stopping twice is allowed."""

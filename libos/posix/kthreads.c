@@ -2,7 +2,11 @@
  *
  * keeper[k] changes under `keeping`. A keeper that goes to sleep says so in asleep[k], fences, and looks whether it still
  * is the keeper; the caretaker takes a kthread back, fences, and looks whether its keeper sleeps: if so he has it again.
- * So of the two at least one sees the other, and a kthread is watched by its keeper or by the caretaker. */
+ * So of the two at least one sees the other, and a kthread is watched by its keeper or by the caretaker.
+ *
+ * Others call on a kept kthread, too. Such a call leaves it up: it says so in lent[k], fences, and looks whether the keeper
+ * sleeps. If so it turns the kthread to its sleep; else that is the keeper's, who looks at lent[k] in the same way, and
+ * turns once more before he sleeps. */
 #include "kthreads.h"
 #include "linux.h"
 #include "posix.h"
@@ -31,6 +35,7 @@ struct keeper {
 struct kept {
     struct keeper *keeper; /* NULL: the caretaker. Writers: under `keeping`; readers: anybody */
     uint32_t asleep;       /* the keeper sleeps by the descriptor. Writer: the keeper */
+    uint32_t lent;         /* others have called on it since the keeper looked. Writers: those, and the keeper */
     uint32_t turns;        /* writer: the keeper */
     uint32_t seen;         /* the caretaker's: turns as of its last look */
 } CL_ALIGNED(CL_CACHELINE);
@@ -94,11 +99,36 @@ static bool gathers(bool sends)
 {
     if (mine.answers == 0)
         return false;
-    mine.answers -= sends;
+    if (!sends)
+        return true; /* of little: a window, and no answer */
+    mine.answers--;
     uint64_t now = cl_sched_now_ns(sched);
     bool more = mine.answers && (!mine.since_ns || now - mine.since_ns < GATHER_NS);
-    mine.since_ns = !more ? 0 : mine.since_ns || !sends ? mine.since_ns : now;
+    mine.since_ns = !more ? 0 : mine.since_ns ? mine.since_ns : now;
     return more;
+}
+
+bool cl_posix_keeps(void)
+{
+    return is_mine();
+}
+
+/* Somebody else will turn it until it has nothing to do. */
+static bool keeper_is_up(unsigned k)
+{
+    if (!cl_load_acquire(&kept[k].keeper))
+        return false;
+    __atomic_store_n(&kept[k].lent, 1, __ATOMIC_SEQ_CST); /* before the look at `asleep`, and at the keeper again */
+    return !__atomic_load_n(&kept[k].asleep, __ATOMIC_SEQ_CST) && __atomic_load_n(&kept[k].keeper, __ATOMIC_SEQ_CST);
+}
+
+/* After a call on one that is not the thread's own, which has left it up. */
+static void leave(unsigned k)
+{
+    if (keeper_is_up(k))
+        (void)cl_kthread_borrow_turn(sched, k); /* he may compute for long */
+    else if (!settle(k))
+        call_caretaker();
 }
 
 static int run(void (*fn)(void *arg), void *arg, bool sends)
@@ -111,8 +141,8 @@ static int run(void (*fn)(void *arg), void *arg, bool sends)
             int rc = more && i == 0 ? cl_kthread_borrow_more(sched, k, fn, arg) : cl_kthread_borrow(sched, k, fn, arg);
             if (rc == -EBUSY)
                 continue;
-            if (rc == 0 && !(own && k == first) && !settle(k))
-                call_caretaker();
+            if (rc == 0 && !(own && k == first))
+                leave(k);
             return rc;
         }
         sched_yield();
@@ -207,7 +237,8 @@ bool cl_posix_sleep_begin(int *fd)
         return true;
     struct kept *k = &kept[mine.kthread];
     __atomic_store_n(&k->asleep, 1, __ATOMIC_SEQ_CST); /* before the look at the keeper */
-    if (!is_mine()) {
+    if (__atomic_load_n(&k->lent, __ATOMIC_SEQ_CST) || !is_mine()) {
+        cl_store_relaxed(&k->lent, 0); /* the turn that follows is after whatever set it */
         cl_store_relaxed(&k->asleep, 0);
         return false;
     }

@@ -27,6 +27,8 @@ void cl_posix_turn_all(void);
 
 /* Keep a kthread from now on, if one is to be had. */
 void cl_posix_keep(void);
+/* Whether the thread keeps one. */
+bool cl_posix_keeps(void);
 /* One turn of the kthread that the thread keeps. True: turn again before sleeping. */
 bool cl_posix_turn(void);
 /* Around a sleep, after a turn that returned false: the descriptor for which to sleep, too, or -1. `begin` false: do not

@@ -25,7 +25,7 @@
  * keeping kthreads are taken with none of these held.
  *
  * NOT here yet: splice; the parent's sockets in a child;
- * times of keep-alive for one socket; AF_XDP without an iokernel.
+ * times of keep-alive for one socket.
  *
  * Tests: tests/libos/posix. */
 #ifndef CORELANE_LIBOS_POSIX_POSIX_H

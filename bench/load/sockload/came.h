@@ -4,9 +4,9 @@
  *
  * The kernel stamps by CLOCK_REALTIME (SO_TIMESTAMPNS, socket(7)), which others may set. So only the age is taken from
  * it, against that clock read now. A TCP socket gives the stamp of the last segment of which a call gave bytes. Used by
- * the load engine and by the reference server. Tests: tests/bench/load/test_came.py. */
-#ifndef CORELANE_BENCH_LOAD_CAME_H
-#define CORELANE_BENCH_LOAD_CAME_H
+ * the load engine and by the reference server. Tests: tests/bench/load/sockload/test_came.py. */
+#ifndef CORELANE_BENCH_LOAD_SOCKLOAD_CAME_H
+#define CORELANE_BENCH_LOAD_SOCKLOAD_CAME_H
 
 #include <corelane/runtime/clock.h>
 

@@ -81,6 +81,9 @@ struct cl_work_source {
      * poll and before sleeping; cheap when there is nothing. While something stays it is called each turn, and the
      * kthread sleeps briefly only, for nobody wakes it when the NIC's queue drains. May be NULL. */
     bool (*flush)(void *arg, unsigned self);
+    /* S. `self` has found nothing to do: a few us of what may be done at any time. False: there is nothing of that, too. May
+     * be NULL. */
+    bool (*idle)(void *arg, unsigned self);
     /* The place where kthread k sleeps, constant for the life of the source; called once at cl_sched_new. NULL (or a
      * NULL result): the scheduler brings futexes of its own. */
     struct cl_parker *(*parker)(void *arg, unsigned k);

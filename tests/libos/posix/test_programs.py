@@ -68,6 +68,8 @@ def test_traced_calls_say_where_they_went(stock: Callable[[str], Path]) -> None:
         (f"{INSIDE},poll=spin", "poll=spin"),
         (f"{INSIDE},listen=0", "listen=0"),
         (f"{INSIDE},trace=yes", "trace=yes"),
+        ("nic=af_xdp:a,address=10.0.0.1/24", "the descriptors of the XDP program are missing"),
+        ("nic=af_xdp:a,xskmap=x,link=4,address=10.0.0.1/24", "xskmap=x"),
         ("nonsense", "key=value"),
         ("nic=tap:a,socket=b,address=10.0.0.1/24", "give either nic="),
     ],

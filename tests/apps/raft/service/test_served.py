@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import struct
@@ -21,6 +22,7 @@ from corelane.apps.raft.service.operate import _STATUS
 from corelane.apps.raft.service.service import RaftService, serve
 from corelane.apps.raft.service.settings import GroupSettings, LogSettings
 from corelane.drivers.blk.blk import Blk, BlkFaults, FaultBlk
+from corelane.libos import Scheduler
 from corelane.runtime.errors import CorelaneError, Refused
 
 PEERS = {i: (f"10.0.0.{i}", RAFT_PORT) for i in range(1, 9)}
@@ -300,7 +302,7 @@ def test_a_stop_names_a_machine_that_never_returns(kind: int) -> None:
         def query(self, query: bytes) -> bytes:
             return self.apply(query)
 
-    with linked() as (runtime, client):
+    with linked(scheduler=Scheduler(stop_s=0.1)) as (runtime, client):
         service = serve(runtime, 1, ALONE, machine=Endless(), group=QUICK)
         runtime.start()
         await_lead(service)
@@ -313,5 +315,12 @@ def test_a_stop_names_a_machine_that_never_returns(kind: int) -> None:
             over.set()
         name = "apply" if kind == c._APPLY else "query"
         assert f"in the state machine's {name}, Endless.{name} at 0x" in str(caught.value)
-        runtime.stop()
+
+        def stopped() -> bool:
+            with contextlib.suppress(CorelaneError):
+                runtime.stop(0)
+                return True
+            return False
+
+        wait_until(stopped, 60, "the machine to return")
         service.close()
