@@ -1,4 +1,4 @@
-"""corelane run --posix PROGRAM: a stock, dynamically linked Linux program with its TCP sockets on the dataplane.
+"""corelane run --posix PROGRAM: a stock, dynamically linked Linux program with its sockets on the dataplane.
 
 The program replaces this process. A library is preloaded into it (libos/posix), and told by CORELANE_POSIX what its
 runtime stands on.
@@ -23,8 +23,6 @@ from .usage import WrongUsage
 ENDS_AT_ONCE = True
 LIBRARY = "libcorelane-posix.so"
 _NOT_ON_OURS = {
-    "recvmmsg": "use recvmsg",
-    "sendmmsg": "use sendmsg",
     "splice": "use read and write",
     "io_uring_queue_init": "have it use epoll",
     "io_uring_setup": "have it use epoll",
@@ -36,8 +34,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     place = parser.add_mutually_exclusive_group()
     place.add_argument(
         "--nic",
-        metavar="tap:NAME[,host=ADDRESS/N]",
-        help="embedded: a tap interface, on which Linux has ADDRESS; needs --address",
+        metavar="NIC",
+        help="embedded: tap:NAME[,host=ADDRESS/N], an interface on which Linux has ADDRESS; or af_xdp:NAME, one that "
+        "exists, with a receive queue for each kthread; needs --address",
     )
     place.add_argument("--socket", type=values.socket, metavar="PATH", help="attach to the iokernel there (default)")
     parser.add_argument(
@@ -60,6 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--listen", type=_ports, metavar="P,Q", help="ports of listeners that are on the dataplane (default: all)"
     )
+    parser.add_argument(
+        "--trace-calls", action="store_true", help="say where each socket goes, and at the end what was called"
+    )
     parser.add_argument("--check", action="store_true", help="say what will not work, and do not start it")
     parser.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM ...", help="it and its arguments")
 
@@ -78,15 +80,16 @@ def run(options: argparse.Namespace) -> int:
     return _become(path, words, options)
 
 
-def _become(path: Path, words: list[str], options: argparse.Namespace) -> NoReturn:
+def _become(path: Path, command: list[str], options: argparse.Namespace) -> NoReturn:
     """Replace this process by the program. CorelaneError with the reason if it cannot be run."""
     reason = _why_not(path)
     if reason is not None:
         raise CorelaneError(f"run {path}", reason)
     environment = dict(os.environ)
-    environment["CORELANE_POSIX"] = configuration(options, path.name)
+    words = configuration(options, path.name)
+    environment["CORELANE_POSIX"] = _joined(words | _handed_over(words))
     environment["LD_PRELOAD"] = ":".join(filter(None, [str(_library()), os.environ.get("LD_PRELOAD")]))
-    os.execve(path, words, environment)
+    os.execve(path, command, environment)
 
 
 def _ports(text: str) -> str:
@@ -100,26 +103,41 @@ def _library() -> Path:
     return path
 
 
-def configuration(options: argparse.Namespace, name: str) -> str:
-    """What the preloaded library reads (libos/posix/config.h)."""
+def configuration(options: argparse.Namespace, name: str) -> dict[str, str]:
+    """What the preloaded library reads (libos/posix/config.h), but descriptors."""
     words = {"kthreads": str(options.kthreads), "poll": options.poll}
     if options.listen:
         words["listen"] = options.listen
+    if options.trace_calls:
+        words["trace"] = "1"
     if options.nic is None:
         if options.address or options.gateway:
             raise WrongUsage("--address", "the iokernel gives an attached program its address", "leave it out")
-        return _joined({"socket": options.socket or default_socket(), "name": options.name or name[:31], **words})
+        return {"socket": options.socket or default_socket(), "name": options.name or name[:31], **words}
     device, *more = options.nic.split(",")
-    known = all(word.startswith("host=") for word in more) and len(more) <= 1
-    if not device.startswith("tap:") or device == "tap:" or not known:
-        raise WrongUsage(f"--nic {options.nic}", "it is not of this form", "--nic tap:NAME[,host=A.B.C.D/N]")
+    kind, _, interface = device.partition(":")
+    known = (kind == "af_xdp" and not more) or (kind == "tap" and all(word.startswith("host=") for word in more))
+    if not known or not interface or len(more) > 1:
+        form = "--nic tap:NAME[,host=A.B.C.D/N] or --nic af_xdp:NAME"
+        raise WrongUsage(f"--nic {options.nic}", "it is not of this form", form)
     if not options.address or "/" not in options.address:
         raise WrongUsage("--nic", "the program needs an address of its own", "--address A.B.C.D/N")
     if more:
         words["host"] = more[0].removeprefix("host=")
     if options.gateway:
         words["gateway"] = options.gateway
-    return _joined({"nic": device, "address": options.address, **words})
+    return {"nic": device, "address": options.address, **words}
+
+
+def _handed_over(words: dict[str, str]) -> dict[str, str]:
+    """Descriptors that the program needs, and that only this process can make: those of an XDP program."""
+    kind, _, interface = words.get("nic", "").partition(":")
+    if kind != "af_xdp":
+        return {}
+    from ..drivers.nic.af_xdp.af_xdp import hand_over
+
+    given = hand_over(interface, int(words["kthreads"]), words["address"].partition("/")[0])
+    return {"xskmap": str(given.xskmap_fd), "link": str(given.link_fd)}
 
 
 def _joined(words: dict[str, str]) -> str:

@@ -50,6 +50,7 @@ int cl_runtime_make_sched(struct cl_runtime *rt, const struct cl_runtime_config 
                                     .pending = cl_netif_pending,
                                     .run = cl_netif_run,
                                     .flush = cl_netif_flush,
+                                    .idle = cl_netif_idle,
                                     .parker = source_parker,
                                     .wait = source_wait,
                                     .export_positions = cl_netif_export,

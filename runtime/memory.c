@@ -1,5 +1,6 @@
 /* See memory.h. */
 #include "memory.h"
+#include "pages.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,9 +17,6 @@
 #endif
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U /* Linux 6.3 */
-#endif
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
 #define MAX_FDS 16

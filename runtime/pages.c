@@ -1,8 +1,10 @@
 /* Large pieces of memory, touched when they are taken. See pages.h. */
 #include "pages.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 void *cl_pages_new(uint64_t bytes)
 {
@@ -16,4 +18,11 @@ void *cl_pages_new(uint64_t bytes)
         return NULL;
     madvise(p, whole, MADV_HUGEPAGE); /* refused: they are small ones */
     return memset(p, 0, whole);
+}
+
+bool cl_pages_fetch(void *from, uint64_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)from & ~(page - 1);
+    uint64_t whole = (uintptr_t)from + bytes - first;
+    return madvise((void *)first, whole, MADV_POPULATE_WRITE) == 0 || errno == EINTR;
 }

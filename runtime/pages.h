@@ -8,11 +8,19 @@
 
 #include <corelane/runtime/base.h>
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
 #define CL_PAGES_LARGE (2u << 20) /* bytes of a huge page; less than that stays untouched, on ordinary pages */
 
 /* `bytes` zeros, which free() gives back; NULL without memory. From CL_PAGES_LARGE on they begin at a multiple of it,
  * lie on huge pages where the kernel has them, and are all in memory when this returns: so ask for what will be
  * used. */
 void *cl_pages_new(uint64_t bytes);
+
+/* Have the pages of [from, from + bytes) of writable private memory now, by one call of the kernel's; what they hold stays.
+ * False: the kernel does not do that (before Linux 5.14), or has none. */
+bool cl_pages_fetch(void *from, uint64_t bytes);
 
 #endif

@@ -11,6 +11,7 @@ socket_path  of a control socket
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -53,6 +54,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         kept = set(wanted)
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])
     items[:] = wanted if soak.SOAKS else sorted(wanted, key=_turn)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: no collection of garbage looks through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _turn(item: pytest.Item) -> int:

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -26,7 +26,8 @@ class Memcached:
     """A memcached process of our own on an address of this machine, TCP and UDP, on ports that it chooses itself.
 
     memory_mib: its -m; threads: its -t; address: where it listens; netns: name of a network namespace to run in (root),
-    "" for this one; port: for both, 0 to let it choose; cpu: where it is pinned, -1 nowhere. After `start` (or entering
+    "" for this one; port: for both, 0 to let it choose; cpu: where it is pinned, -1 nowhere; through: a command that
+    becomes it, given its command line. After `start` (or entering
     it as a context manager): tcp_port, udp_port, pid. Raises SystemLimit if it is not installed and CorelaneError with
     what it printed if it does not come up within `patience_s`.
     """
@@ -40,6 +41,7 @@ class Memcached:
         netns: str = "",
         port: int = 0,
         cpu: int = -1,
+        through: Sequence[str] = (),
         extra: Iterable[str] = (),
         patience_s: float = 10.0,
     ) -> None:
@@ -50,6 +52,7 @@ class Memcached:
         self._memory_mib = memory_mib
         self._threads = threads
         self._cpu = cpu
+        self._through = list(through)
         self._extra = list(extra)
         self._patience_s = patience_s
         self._process: subprocess.Popen[bytes] | None = None
@@ -61,8 +64,8 @@ class Memcached:
         if self._cpu >= 0:
             command += ["taskset", "-c", str(self._cpu)]
         user = ["-u", "root"] if os.geteuid() == 0 else []
-        command += ["memcached", *user, "-l", self.address, "-p", port, "-U", port, "-t", str(self._threads)]
-        return [*command, "-m", str(self._memory_mib), *self._extra]
+        command += [*self._through, "memcached", *user, "-l", self.address, "-p", port, "-U", port]
+        return [*command, "-t", str(self._threads), "-m", str(self._memory_mib), *self._extra]
 
     def start(self) -> Memcached:
         """Start it and wait until it listens."""
@@ -76,7 +79,7 @@ class Memcached:
                 self._process = subprocess.Popen(
                     self.command(), env=env, stdin=subprocess.DEVNULL, stdout=output, stderr=output
                 )
-                self.pid = self._process.pid  # ip netns exec and taskset become memcached: they exec
+                self.pid = self._process.pid  # what stands before memcached becomes it by exec
                 self._await_ports(ports, Path(output.name))
         return self
 

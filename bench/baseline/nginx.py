@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -24,10 +25,14 @@ http {{
     open_file_cache max=1000 inactive=60s; open_file_cache_valid 1s;
     client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c;
     uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;
-    ssl_certificate {certificate}; ssl_certificate_key {key}; ssl_session_tickets on; ssl_protocols TLSv1.2 TLSv1.3;
-    server {{ listen {address}:{port} backlog=4096; listen {address}:{tls_port} ssl backlog=4096; root {root}; }}
+    {tls}
+    server {{ listen {address}:{port} backlog=4096; {tls_listen} root {root}; }}
 }}
 """
+_TLS = (
+    "ssl_certificate {certificate}; ssl_certificate_key {key}; ssl_session_tickets on; ssl_protocols TLSv1.2 TLSv1.3;"
+)
+_TLS_LISTEN = "listen {address}:{tls_port} ssl backlog=4096;"
 
 
 def missing() -> str:
@@ -38,21 +43,27 @@ def missing() -> str:
 class Nginx:
     """An nginx of our own in a network namespace, by `with`: it listens at once. pid: of its master.
 
+    certificate, key: for TLS at tls_port; None: without. through: a command that becomes it, given its command line.
     Raises SystemLimit if it is not installed, CorelaneError with what it said if it does not come up.
     """
 
     def __init__(
-        self, *, root: Path, certificate: Path, key: Path, address: str, port: int, tls_port: int, netns: str, cpu: int
+        self,
+        *,
+        root: Path,
+        certificate: Path | None = None,
+        key: Path | None = None,
+        address: str,
+        port: int,
+        tls_port: int = 0,
+        netns: str,
+        cpu: int,
+        through: Sequence[str] = (),
     ) -> None:
-        self._values = {
-            "root": root,
-            "certificate": certificate,
-            "key": key,
-            "address": address,
-            "port": port,
-            "tls_port": tls_port,
-        }
-        self._netns, self._cpu = netns, cpu
+        secret = {"certificate": certificate, "key": key, "address": address, "tls_port": tls_port}
+        tls, listen = (_TLS.format(**secret), _TLS_LISTEN.format(**secret)) if certificate else ("", "")
+        self._values = {"root": root, "address": address, "port": port, "tls": tls, "tls_listen": listen}
+        self._netns, self._cpu, self._through = netns, cpu, list(through)
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self.pid = 0
@@ -65,11 +76,11 @@ class Nginx:
         config = folder / "nginx.conf"
         config.write_text(_CONFIG.format(folder=folder, **self._values))
         command = ["ip", "netns", "exec", self._netns, "taskset", "-c", str(self._cpu)]
-        command += ["nginx", "-e", str(folder / "error"), "-c", str(config)]
+        command += [*self._through, "nginx", "-e", str(folder / "error"), "-c", str(config)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        self.pid = self._process.pid  # ip netns exec and taskset become nginx: they exec
+        self.pid = self._process.pid  # what stands before nginx becomes it by exec
         self._await(folder)
         return self
 

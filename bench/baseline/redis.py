@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -21,8 +22,9 @@ class Redis:
     """A redis-server of our own at an address of a network namespace (root), pinned to a CPU.
 
     memory_mib: its maxmemory, where it evicts (allkeys-lru). clients: its maxclients. durable_in: a folder for its
-    append-only file, with fsync before each answer. Raises SystemLimit if it is not
-    installed and CorelaneError with what it printed if it does not come up within `patience_s`.
+    append-only file, with fsync before each answer. through: a command that becomes it, given its command line. pid: of
+    the process, once entered. Raises SystemLimit if it is not installed and CorelaneError with what it printed if it
+    does not come up within `patience_s`.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Redis:
         memory_mib: int,
         clients: int,
         durable_in: Path | None = None,
+        through: Sequence[str] = (),
         patience_s: float = 10.0,
     ) -> None:
         options = {"bind": address, "port": str(port), "save": "", "appendonly": "no", "daemonize": "no"}
@@ -43,7 +46,7 @@ class Redis:
         if durable_in is not None:
             options |= {"appendonly": "yes", "appendfsync": "always", "dir": str(durable_in)}
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
-        self._command = ["ip", "netns", "exec", netns, "taskset", "-c", str(cpu), "redis-server", *words]
+        self._command = ["ip", "netns", "exec", netns, "taskset", "-c", str(cpu), *through, "redis-server", *words]
         self._patience_s = patience_s
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -63,6 +66,12 @@ class Redis:
                 break
         self.stop()
         raise CorelaneError("start redis-server", "; ".join(said[-3:]) or "it printed nothing")
+
+    @property
+    def pid(self) -> int:
+        """Its process, while it runs. What stands before redis-server in its command becomes it by exec."""
+        assert self._process is not None
+        return self._process.pid
 
     def stop(self) -> None:
         """End it, by its pid, and wait until it has gone. Stopping twice is allowed."""

@@ -56,6 +56,11 @@ static int move(const struct run *r, union deadline *d, uint64_t at_ns)
         cl_store_relaxed(&d->alarm.deadline_ns, at_ns);
         return 0;
     }
+    if (r->what == CL_BENCH_REARM_LOOK) {
+        if (cl_load_relaxed(&d->alarm.look_ns) < at_ns) /* always, which only the line says */
+            cl_store_relaxed(&d->alarm.look_ns, at_ns);
+        return 0;
+    }
     return r->what == CL_BENCH_REARM_TIMER ? cl_timer_arm(&d->timer, at_ns) : cl_alarm_arm(&d->alarm, at_ns);
 }
 

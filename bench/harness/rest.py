@@ -11,7 +11,6 @@ import contextlib
 import os
 import threading
 import time
-from pathlib import Path
 
 from ...runtime.errors import CorelaneError
 from . import usage
@@ -26,9 +25,9 @@ _PER_THREAD, _SCHED = 4, 2  # of a clock's number: linux/posix-timers_types.h
 def processes() -> list[int]:
     """All that this process has started, and that those have."""
     parents: dict[int, int] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            parents[int(entry.parent.name)] = int(entry.read_bytes().rpartition(b")")[2].split()[1])  # names: any bytes
+    for name in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:
+            parents[int(name)] = int(stat.read().rpartition(b")")[2].split()[1])  # of names of any bytes
     found = [os.getpid()]
     for pid in found:
         found += [child for child, parent in parents.items() if parent == pid]

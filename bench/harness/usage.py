@@ -123,12 +123,26 @@ def backlog_dropped(root: Path = Path("/proc")) -> int:
         return 0
 
 
-def disk_busy_s(path: Path, root: Path = Path("/sys/dev/block")) -> float | None:
+BLOCK = Path("/sys/dev/block")
+_BUSY_MS, _FLUSHES = 9, 15  # places of a block device's `stat`: Documentation/block/stat.rst
+
+
+def disk_busy_s(path: Path, root: Path = BLOCK) -> float | None:
     """Time so far in which the block device under a file or folder had requests in flight, s. None: there is none that
-    says so. Source: the tenth number of `stat`, Documentation/block/stat.rst."""
+    says so."""
+    busy_ms = _of_disk(path, root, _BUSY_MS)
+    return None if busy_ms is None else busy_ms / 1e3
+
+
+def disk_flushes(path: Path, root: Path = BLOCK) -> int | None:
+    """Flushes of its cache that the block device under a file or folder has done so far, several at once counted as
+    one. None: there is none that says so."""
+    return _of_disk(path, root, _FLUSHES)
+
+
+def _of_disk(path: Path, root: Path, place: int) -> int | None:
     try:
         device = os.stat(path).st_dev
-        fields = (root / f"{os.major(device)}:{os.minor(device)}" / "stat").read_text().split()
-        return int(fields[9]) / 1e3
+        return int((root / f"{os.major(device)}:{os.minor(device)}" / "stat").read_text().split()[place])
     except (OSError, ValueError, IndexError):
         return None

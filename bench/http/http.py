@@ -151,8 +151,8 @@ class Client:
         lib.cl_runtime_tcp_counts(self._runtime.ptr, counts)
         return int(counts.begun - counts.over)
 
-    def begin(self, case: Case) -> Any:
-        """Open connections, which ask from now on."""
+    def begin(self, case: Case, connections: int) -> Any:
+        """Open so many connections, which ask from now on."""
         lines = f"GET {path_of(case.size)} HTTP/1.1\r\nHost: {SERVER}\r\nUser-Agent: corelane\r\nAccept: */*\r\n"
         lines += "" if case.keep else "Connection: close\r\n"
         request = ffi.new("char[]", f"{lines}\r\n".encode())
@@ -163,7 +163,7 @@ class Client:
                 "port": TLS_PORT if case.tls else PORT,
                 "keep": case.keep,
                 "tls": case.tls,
-                "connections": CONNECTIONS[case.size],
+                "connections": connections,
                 "request": request,
             },
         )
@@ -287,9 +287,12 @@ def run(session: Session) -> None:
     conclude(session, found)
 
 
-def measure(client: Client, case: Case, seconds: float, busy: Busy) -> Found:
-    """One case for so long, behind a while in which connections open and caches fill."""
-    started = client.begin(case)
+def measure(client: Client, case: Case, seconds: float, busy: Busy, connections: int = 0) -> Found:
+    """One case for so long, behind a while in which connections open and caches fill.
+
+    connections: 0 for CONNECTIONS.
+    """
+    started = client.begin(case, connections or CONNECTIONS[case.size])
     try:
         time.sleep(min(WARM_S, seconds / 4))
         lib.cl_hist_reset(lib.cl_bench_http_latency(started))

@@ -3,13 +3,18 @@ stock redis-server with `appendonly yes` and `appendfsync always`, on the same d
 
 One client over AF_XDP on a veth pair for both, in a closed loop: 50 connections with one SET under way on each, and one
 connection. Ours is served over AF_XDP, redis-server on Linux' TCP.
+
+What bounds that is taken in the same rounds: both servers without a log, which is all but the disk, and the disk alone,
+one durable write after the other on the servers' core. Of the durable arms the disk's flushes are counted, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import statistics
 import tempfile
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,14 +22,15 @@ from typing import Any
 
 from ...drivers.linux import netns
 from ..baseline import redis
-from ..harness import rest
+from ..harness import rest, usage
 from ..harness.load import Load
-from ..harness.numbers import number
+from ..harness.numbers import number, pairwise
 from ..harness.openloop import Point, middle
 from ..harness.plot import Canvas
 from ..harness.session import Session
 from ..kv_tcp.scripts import Script, Space
-from ..log.log import where
+from ..log.log import Files, where
+from ..log.names import RAW
 from . import servers
 
 SUMMARY = "durable SETs beside redis-server with its append-only file, fsync always, on one disk"
@@ -34,6 +40,9 @@ KEYS = 100_000
 CONNECTIONS = (50, 1)
 ROUNDS = 7
 OURS, REDIS = "ours", "redis-server"
+IN_MEMORY = ", in memory"  # behind the name of a server: without its log
+DISK = "O_DIRECT+O_DSYNC pwrite"
+DISK_S = 0.1  # of each round
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,25 +80,49 @@ def run(session: Session) -> None:
     with contextlib.ExitStack() as stack:
         made = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-resp-", dir=folder)))
         pair = servers.Pair(stack, session.two_cores, made, max(CONNECTIONS))
-        measure(session, pair)
+        measure(session, pair, Files(made, 0.0))
 
 
-def measure(session: Session, pair: servers.Pair) -> None:
-    """A round is every server with every number of connections."""
+def measure(session: Session, pair: servers.Pair, files: Files) -> None:
+    """A round is every server with every number of connections, without a log with the most, and the disk alone."""
     script = Space(KEYS).redis_sets()
-    slot = session.seconds / ROUNDS / len(CONNECTIONS) / 2
-    arms: dict[str, Callable[[], Point]] = {}
-    for connections in CONNECTIONS:
-        for server in (OURS, REDIS):
-            arms[_arm(server, connections)] = partial(_point, pair, server, script, connections, slot)
-    found = session.interleave(arms, ROUNDS)
-    for name, points in found.items():
-        session.point(name, middle(points))
     many, one = CONNECTIONS
-    rates = {server: [p.achieved_rps for p in found[_arm(server, many)]] for server in (OURS, REDIS)}
-    session.ratio_figure("resp-durable.over_aof", rates[OURS], rates[REDIS])
+    loads = [(server, connections) for connections in CONNECTIONS for server in (OURS, REDIS)]
+    loads += [(server + IN_MEMORY, many) for server in (OURS, REDIS)]
+    slot = session.seconds / ROUNDS / len(loads)
+    arms: dict[str, Callable[[], Any]] = {
+        _arm(server, connections): partial(_point, pair, server, script, connections, slot)
+        for server, connections in loads
+    }
+    arms[DISK] = partial(_disk_us, session, files)
+    found: dict[str, list[Any]] = session.interleave(arms, ROUNDS)
+    alone_us = found.pop(DISK)
+    for name, points in found.items():
+        row = session.point(name, middle(points))
+        row |= {key: statistics.median(p.extra[key] for p in points) for key in points[0].extra}
+    session.arm(DISK, p50_us=statistics.median(alone_us))
+    rates = {name: [p.achieved_rps for p in points] for name, points in found.items()}
+    _conclude(session, {server: rates[_arm(server, many)] for server, n in loads if n == many}, alone_us)
     halves = {server: [p.p50_us for p in found[_arm(server, one)]] for server in (OURS, REDIS)}
     session.ratio_figure("resp-durable.p50_gain", halves[REDIS], halves[OURS])
+
+
+def _disk_us(session: Session, files: Files) -> float:
+    """The median of one durable write after the other, on the servers' core."""
+    rest.demand("the disk alone")
+    return files.raw(RAW[DISK], DISK_S, session.cores[1]).us(0.5)
+
+
+def _conclude(session: Session, rates: dict[str, list[float]], alone_us: list[float]) -> None:
+    """The ratio, and what it would be if the log cost nothing, or nothing but one write for all requests."""
+    many, in_memory = CONNECTIONS[0], rates[OURS + IN_MEMORY]
+    at_once = [many / (many / rate + us / 1e6) for rate, us in zip(in_memory, alone_us, strict=True)]
+    beside = {
+        "bound: ours without a log": pairwise(in_memory, rates[REDIS]).median,
+        "bound: that, and then one write for all": pairwise(at_once, rates[REDIS]).median,
+        "both without a log": pairwise(in_memory, rates[REDIS + IN_MEMORY]).median,
+    }
+    session.ratio_figure("resp-durable.over_aof", rates[OURS], rates[REDIS], beside=beside)
 
 
 def _arm(server: str, connections: int) -> str:
@@ -97,13 +130,31 @@ def _arm(server: str, connections: int) -> str:
 
 
 def _point(pair: servers.Pair, server: str, script: Script, connections: int, slot: float) -> Point:
+    """extra, with a log: the disk's flushes a second, requests for each; of redis-server the part of the time that it
+    ran, of ours, which spins, requests of a batch that its writer took."""
     rest.demand("a server on a veth pair")
-    port = servers.OURS_PORT if server == OURS else servers.REDIS_PORT
-    with (
-        pair.ours() if server == OURS else contextlib.nullcontext(),
-        pair.client(port, script, connections) as load,
-    ):
-        return Load(load).measure(0.0, slot)
+    durable = not server.endswith(IN_MEMORY)
+    theirs = servers.REDIS_PORT if durable else servers.MEMORY_PORT
+    is_ours = server.startswith(OURS)
+    with contextlib.ExitStack() as stack:
+        service = stack.enter_context(pair.ours(durable=durable)) if is_ours else None
+        load = stack.enter_context(pair.client(servers.OURS_PORT if is_ours else theirs, script, connections))
+        flushes, begin = usage.disk_flushes(pair.folder), time.monotonic()
+        busy = pair.redis_busy_s()
+        point = Load(load).measure(0.0, slot)
+        took = time.monotonic() - begin
+        gained = (usage.disk_flushes(pair.folder) or 0) - (flushes or 0)
+        if durable and flushes is not None:
+            point.extra |= {
+                "flushes_s": gained / took,
+                "requests_per_flush": point.achieved_rps * took / max(gained, 1),
+            }
+        if durable and not is_ours:
+            point.extra["server_busy"] = (pair.redis_busy_s() - busy) / took
+        if durable and service is not None:
+            log = service.stats()
+            point.extra["requests_per_batch"] = log["log_units"] / max(log["log_batches"], 1)
+    return point
 
 
 def plot(document: dict[str, Any]) -> Canvas:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from .kept import kept
+
 # Kinds of distribution of service and of gaps between arrivals, by the columns of `dist`: kind, mean, second, share.
 # SHIFTING is of gaps alone, see `next_arrival`, as is GIVEN, whose requests are recorded. What the columns hold of the
 # others: `draw`.
@@ -55,7 +57,7 @@ def draw(dist: Any, rng: Any, a: Any) -> Any:
     return dist[a, 1] * math.exp(dist[a, 2] * normal - 0.5 * dist[a, 2] * dist[a, 2])
 
 
-@njit(inline="always")
+@kept(inline="always")
 def next_arrival(now: Any, gap: Any, phase: Any, rng: Any, a: Any) -> Any:
     """When the application's next request comes, ns."""
     if gap[a, 0] == SHIFTING:

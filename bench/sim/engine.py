@@ -90,7 +90,7 @@ from .state import (
 from .waits import account, dequeued, done, enqueued, started
 
 
-@njit(inline="always")
+@kept(inline="always")
 def schedule(when: Any, tree: Any, slot: Any, t: Any) -> None:
     """Set the time of a slot and replay its path in the winner tree (leaves at len(when) + slot)."""
     when[slot] = t

@@ -4,6 +4,9 @@ The first attackers know who talks to whom, and see nothing of it (drivers/nic/t
 connections of their own (attackers.c). The client's thread sends their segments, too: the time that this takes is
 charged to the client beside them. Each arm has a server of its own, since what an attacker leaves behind would be the
 next one's. What the process has more of memory than before says what the server keeps for him.
+
+An attack is measured twice, one time after the other. The figure is that of the second. During the first one the server
+gets what it keeps for the attacker from the kernel, which it does once in its life: its p99 stands beside, `AT_FIRST`.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Any
 from ...drivers.nic.tcpload.tcpload import ATTACKS, CONNECTED
 from ..harness import usage
 from ..harness.load import Load
-from ..harness.numbers import number
+from ..harness.numbers import number, plain
 from ..harness.openloop import Point, middle
 from ..harness.plot import Canvas
 from ..harness.session import Session
@@ -32,6 +35,7 @@ ATTACKERS_ELSE = 1000  # ... and of others that have some
 ROUNDS = 3
 LEAST_S = 0.25  # of an arm in a round
 ALONE = "client, not attacked"
+AT_FIRST = "p99_us_at_first"  # a column of the arms
 
 
 def _arm(kind: str) -> str:
@@ -53,6 +57,7 @@ def measure(session: Session, seconds: float) -> None:
     for name, points in found.items():
         point = middle(points)
         point.extra |= {key: max(p.extra[key] for p in points) for key in ("server_mib", "server_connections")}
+        point.extra[AT_FIRST] = plain(statistics.median(p.extra[AT_FIRST] for p in points))
         session.point(name, point)
     alone = [p.p99_us for p in found[ALONE]]
     if not all(math.isfinite(p99) and p99 > 0 for p99 in alone):
@@ -61,18 +66,30 @@ def measure(session: Session, seconds: float) -> None:
     ratios = {kind: [p.p99_us / a for p, a in zip(found[_arm(kind)], alone, strict=True)] for kind in ATTACKS}
     medians = {kind: statistics.median(values) for kind, values in ratios.items()}
     worst = max(medians, key=lambda kind: medians[kind])
-    session.figure(FIGURE, medians[worst], runs=ratios[worst], beside=medians)
+    beside = {name: ratio for name, ratio in (medians | _at_first(found)).items() if math.isfinite(ratio)}
+    session.figure(FIGURE, medians[worst], runs=ratios[worst], beside=beside)
     session.note(f"{FIGURE} is that of {worst}")
+
+
+def _at_first(found: dict[str, list[Point]]) -> dict[str, float]:
+    """Of each attack while the server gets memory for it: the p99 over that of a client alone, of a server as new."""
+    alone = [p.extra[AT_FIRST] for p in found[ALONE]]
+    if not all(map(math.isfinite, alone)):
+        return {}
+    of = {kind: [p.extra[AT_FIRST] / a for p, a in zip(found[_arm(kind)], alone, strict=True)] for kind in ATTACKS}
+    return {f"{kind}, at first": statistics.median(ratios) for kind, ratios in of.items()}
 
 
 def _beside(cores: tuple[int, int], kind: str, seconds: float) -> Point:
     with links.memory(cores) as link, link.client("ask", connections=CONNECTIONS) as load:
         load.attack(kind, ATTACK_RPS, ATTACKERS.get(kind, ATTACKERS_ELSE))
         before, had = load.other(), usage.own_memory()
+        at_first = Load(load).measure(RATE, seconds)
         point = Load(load).measure(RATE, seconds)
         grown, stack = usage.own_memory() - had, link.servers.stack()
         gained = {name: count - before[name] for name, count in load.other().items()}
     point.extra |= {"server_mib": grown / 2**20, "server_connections": stack["begun"] - stack["over"]}
+    point.extra[AT_FIRST] = at_first.p99_us
     point.extra |= {name: gained[name] for name in ("attacks", "attackers", "resets", "resent") if gained[name]}
     return point
 

@@ -1,6 +1,8 @@
 /* See chunk.h. */
 #include "chunk.h"
 
+#include "../../runtime/ahead.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -12,6 +14,7 @@ struct counts {
 struct cl_chunks {
     struct cl_pool *pool;
     struct cl_chunk *all; /* by index */
+    struct cl_ahead ahead;
     uint64_t bytes;
     unsigned n_kthreads;
     struct counts (*counts)[CL_CHUNKS_HOLDERS]; /* by kthread */
@@ -33,8 +36,11 @@ struct cl_chunks *cl_chunks_new(uint64_t bytes, unsigned n_kthreads)
         c->all = all;
         c->bytes = n * CL_CHUNK_BYTES;
     }
-    if (c->counts && c->pool && all != MAP_FAILED)
+    if (c->counts && c->pool && all != MAP_FAILED) {
+        c->ahead = (struct cl_ahead){
+            .pool = c->pool, .base = all, .item_bytes = CL_CHUNK_BYTES, .ahead = (uint32_t)(n / CL_CHUNKS_AHEAD)};
         return c;
+    }
     cl_chunks_delete(c);
     return NULL;
 }
@@ -121,6 +127,11 @@ uint32_t cl_chunks_read(const struct cl_chunk *chain, void *data, uint64_t room)
         n += part;
     }
     return n;
+}
+
+bool cl_chunks_fetch(struct cl_chunks *c)
+{
+    return cl_ahead_fetch(&c->ahead);
 }
 
 uint64_t cl_chunks_left(const struct cl_chunks *c, uint64_t *bound)

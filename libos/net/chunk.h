@@ -5,7 +5,9 @@
  * refused, and that is counted.
  *
  * Each kthread has a cache of free chunks (runtime/pool.h), at most half of the pool in all caches together: so close to
- * the bound one kthread may be refused while another still has some. Memory that was never needed is never touched.
+ * the bound one kthread may be refused while another still has some. Memory that was never needed is never touched; of
+ * what will be needed next kthreads fetch the pages while they have nothing to do, CL_CHUNKS_AHEAD of the pool in front of
+ * what is in use (runtime/ahead.h). So strangers who make many connections hold chunks for the first time delay nobody.
  *
  * A chunk may stand for memory of another owner, so that nothing is copied: `bytes` points there, and `data` begins with
  * a struct cl_chunk_owner, which hears when the chunk is given back. Whoever reads goes by `bytes`; only chunks of their
@@ -20,6 +22,7 @@
 #include "../../runtime/pool.h"
 
 #define CL_CHUNK_BYTES 2048 /* with its head */
+#define CL_CHUNKS_AHEAD 32  /* one part of so many of the pool */
 #define CL_CHUNK_ROOM (CL_CHUNK_BYTES - 24)
 
 struct cl_chunk {
@@ -69,6 +72,8 @@ uint32_t cl_chunks_read(const struct cl_chunk *chain, void *data, uint64_t room)
 void cl_chunks_free(struct cl_chunks *c, unsigned kthread, unsigned holder, struct cl_chunk *chain);
 /* Bytes that nobody has, as far as a look without a lock tells; *bound: of the whole pool. Any thread. */
 uint64_t cl_chunks_left(const struct cl_chunks *c, uint64_t *bound);
+/* Nothing else is to be done: fetch some pages of chunks that nobody had yet. False: enough are there. Any thread. */
+bool cl_chunks_fetch(struct cl_chunks *c);
 /* What a holder has. Whole counters, not all of one instant. Any thread. */
 void cl_chunks_stats(const struct cl_chunks *c, unsigned holder, struct cl_chunk_stats *out);
 

@@ -161,6 +161,8 @@ struct cl_connections {
      * they are connections, nothing waits in the inbox and *turns, which counts down, is not 0. The caller has paced the
      * first (cl_netq_pace); each is a request. Returns a flow that it has taken out and not run, or NULL. */
     struct cl_flow *(*run)(struct cl_netif *nif, struct cl_flow *f, struct cl_pace *at, unsigned *turns);
+    /* As cl_chunks_fetch, of connections. */
+    bool (*fetch)(struct cl_netif *nif);
     /* No kthread runs: end all, and give back what they have. */
     void (*drain)(struct cl_netif *nif);
     void (*free)(struct cl_netif *nif);
@@ -236,6 +238,7 @@ bool cl_netif_ready(void *arg, unsigned queue);
 unsigned cl_netif_pending(void *arg, unsigned queue);
 void cl_netif_run(void *arg, unsigned self);
 bool cl_netif_flush(void *arg, unsigned self);
+bool cl_netif_idle(void *arg, unsigned self);
 void cl_netif_export(void *arg, unsigned self);
 bool cl_netif_preempted(void *arg, unsigned self, struct cl_uthread *t, void *runner);
 unsigned cl_netif_takeable(void *arg, unsigned queue);

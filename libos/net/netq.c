@@ -70,6 +70,14 @@ bool cl_netif_flush(void *arg, unsigned self)
     return q->n_tx != 0;
 }
 
+bool cl_netif_idle(void *arg, unsigned self)
+{
+    struct cl_netif *nif = arg;
+    struct cl_connections *tcp = cl_load_acquire(&nif->tcp);
+    (void)self;
+    return cl_chunks_fetch(nif->chunks) || (tcp && tcp->fetch(nif));
+}
+
 CL_NOINLINE struct cl_netq *cl_netq_self(struct cl_netif *nif)
 {
     int k = cl_kthread_index_in(nif->sched);

@@ -69,6 +69,7 @@ void cl_udp_queue_take_over(struct cl_udp_socket *s, struct cl_udp_queue *fresh,
         queue->head = 0;
         cl_store_relaxed(&queue->count, 0);
         queue->error_told = false;
+        queue->told_fn = NULL;
         cl_sem_init(&queue->filled, 0);
     }
     queue->life++;

@@ -23,6 +23,8 @@ struct cl_udp_queue {
     uint32_t life;    /* how often its socket was opened: under table_lock */
     struct cl_sem filled;
     struct cl_datagram *ring;
+    void (*told_fn)(void *arg); /* cl_udp_watch; under the lock, as its argument */
+    void *told_arg;
 };
 
 struct cl_pollable;

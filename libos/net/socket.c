@@ -37,6 +37,8 @@ static void note_arrival(struct cl_udp_socket *s, bool post)
 {
     struct cl_uthread *reader = post ? cl_sem_give(&s->queue->filled) : NULL;
     struct cl_poll *set = cl_pollable_notify(&s->watch);
+    if (s->queue->told_fn)
+        s->queue->told_fn(s->queue->told_arg);
     cl_spin_unlock(&s->queue->lock);
     if (reader)
         cl_uthread_ready(reader);
@@ -104,10 +106,10 @@ bool cl_udp_tell_error(struct cl_netif *nif, const struct cl_icmp_about *about)
     return true;
 }
 
-/* The error that has come, which is over with that; 0: none. */
+/* The same as -errno. */
 static int take_error(struct cl_udp_socket *s)
 {
-    return cl_likely(!cl_load_relaxed(&s->error)) ? 0 : -cl_exchange(&s->error, 0);
+    return -cl_udp_take_error(s);
 }
 
 /* What a reader that had a post finds: 1 and the oldest datagram, the error that has come, -ESHUTDOWN: it is closed; 0:
@@ -148,8 +150,10 @@ static bool shut_one(struct cl_udp_socket *s, struct cl_netq *q)
     bool open = s->kind == CL_UDP_QUEUE;
     cl_store_relaxed(&s->kind, CL_UDP_CLOSED); /* relaxed: as in cl_udp_queue_take_over */
     empty(queue, q);
-    if (open)
+    if (open) {
         cl_pollable_remove(&s->watch);
+        queue->told_fn = NULL;
+    }
     cl_spin_unlock(&queue->lock);
     if (open)
         cl_udp_unpublish(nif, s);

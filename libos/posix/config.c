@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -62,10 +63,29 @@ static bool parse_poll(const char *text, uint32_t *poll)
     return *poll == CL_SCHED_BLOCK || strcmp(text, "adaptive") == 0;
 }
 
+static bool parse_nic(const char *text, struct cl_posix_config *c)
+{
+    bool known = strncmp(text, "tap:", 4) == 0 || strncmp(text, "af_xdp:", 7) == 0 || strcmp(text, "memory") == 0;
+    return known && keep(c->nic, sizeof c->nic, text);
+}
+
+static bool parse_fd(const char *text, int *fd)
+{
+    uint32_t n;
+    if (!parse_number(text, 0, INT_MAX, &n))
+        return false;
+    *fd = (int)n;
+    return true;
+}
+
 static bool parse_word(const char *key, char *value, struct cl_posix_config *c)
 {
     if (strcmp(key, "nic") == 0)
-        return (strncmp(value, "tap:", 4) == 0 || strcmp(value, "memory") == 0) && keep(c->nic, sizeof c->nic, value);
+        return parse_nic(value, c);
+    if (strcmp(key, "xskmap") == 0)
+        return parse_fd(value, &c->xskmap_fd);
+    if (strcmp(key, "link") == 0)
+        return parse_fd(value, &c->link_fd);
     if (strcmp(key, "socket") == 0)
         return keep(c->socket, sizeof c->socket, value);
     if (strcmp(key, "name") == 0)
@@ -80,6 +100,10 @@ static bool parse_word(const char *key, char *value, struct cl_posix_config *c)
         return parse_number(value, 1, CL_SCHED_MAX_KTHREADS, &c->kthreads);
     if (strcmp(key, "poll") == 0)
         return parse_poll(value, &c->poll);
+    if (strcmp(key, "trace") == 0) {
+        c->trace = strcmp(value, "1") == 0;
+        return c->trace;
+    }
     if (strcmp(key, "listen") == 0)
         return parse_ports(value, c);
     return false;
@@ -94,7 +118,7 @@ static int refuse(char err[256], const char *what, const char *word)
 int cl_posix_parse(const char *words, struct cl_posix_config *out, char err[256])
 {
     char text[1024];
-    *out = (struct cl_posix_config){.kthreads = 1, .poll = CL_SCHED_ADAPTIVE};
+    *out = (struct cl_posix_config){.xskmap_fd = -1, .link_fd = -1, .kthreads = 1, .poll = CL_SCHED_ADAPTIVE};
     if (!keep(text, sizeof text, words))
         return refuse(err, "the configuration is longer than 1023 bytes", "");
     char *left = NULL, shown[160];
@@ -108,7 +132,9 @@ int cl_posix_parse(const char *words, struct cl_posix_config *out, char err[256]
             return refuse(err, "there is no such word, or not with this value: ", shown);
     }
     if (!out->nic[0] == !out->socket[0])
-        return refuse(err, "give either nic=tap:NAME or socket=PATH of an iokernel", "");
+        return refuse(err, "give either nic=tap:NAME, nic=af_xdp:NAME or socket=PATH of an iokernel", "");
+    if (strncmp(out->nic, "af_xdp:", 7) == 0 && (out->xskmap_fd < 0 || out->link_fd < 0))
+        return refuse(err, "the descriptors of the XDP program are missing: corelane run --posix hands them over", "");
     if (out->nic[0] && !out->address)
         return refuse(err, "give the program's own address: address=A.B.C.D/N", "");
     return 0;

@@ -7,7 +7,8 @@
 #define CL_POSIX_PORTS 32
 
 struct cl_posix_config {
-    char nic[128];              /* "tap:NAME", "memory" (a wire to nobody); or empty: attached */
+    char nic[128];              /* "tap:NAME", "af_xdp:NAME", "memory" (a wire to nobody); or empty: attached */
+    int xskmap_fd, link_fd;     /* of af_xdp: the XDP program's map of sockets, and what keeps it attached; -1: none */
     char socket[128];           /* attached: the iokernel's socket */
     char name[32];              /* attached: the application's */
     uint32_t host, host_prefix; /* Linux' own address on a tap, host byte order */
@@ -15,11 +16,13 @@ struct cl_posix_config {
     uint32_t gateway;
     uint32_t kthreads; /* 1..64 */
     uint32_t poll;     /* CL_SCHED_ADAPTIVE, CL_SCHED_BLOCK */
+    bool trace;        /* say of each socket where it goes, and at the end what was called */
     uint32_t n_ports;  /* of listeners that are ours; 0: all */
     uint16_t ports[CL_POSIX_PORTS];
 };
 
-/* "nic=tap:cl0,host=10.77.0.1/24,address=10.77.0.2/24,kthreads=2,gateway=10.77.0.1,poll=block,listen=80:443" or
+/* "nic=tap:cl0,host=10.77.0.1/24,address=10.77.0.2/24,kthreads=2,gateway=10.77.0.1,poll=block,listen=80:443",
+ * "nic=af_xdp:eth0,xskmap=1008,link=1009,address=10.77.0.2/24" (the descriptors are the process's), or
  * "socket=/run/corelane.sock,name=cache,kthreads=2". -EINVAL with a sentence. */
 int cl_posix_parse(const char *words, struct cl_posix_config *out, char err[256]);
 

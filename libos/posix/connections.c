@@ -1,4 +1,5 @@
 /* connect, shutdown, and the names of both ends. */
+#include "datagrams.h"
 #include "descriptors.h"
 #include "kthreads.h"
 #include "linux.h"
@@ -33,6 +34,21 @@ static int progress(struct cl_posix_socket *s)
     return rc;
 }
 
+/* It could not be opened, as has been told: it may be bound and connected anew, with the port that it was given by name. */
+static int give_up(struct cl_posix_socket *s, int rc)
+{
+    if (cl_posix_socket_shut(s))
+        return rc; /* no memory: it stays what it is */
+    cl_store_relaxed(&s->error_taken, 0);
+    if (s->chosen || s->found) {
+        s->own = (struct cl_tcp_addr){0};
+        s->found = false;
+        cl_store_release(&s->state, CL_POSIX_FRESH);
+    }
+    cl_posix_told(s);
+    return rc;
+}
+
 static int begin(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
 {
     struct opening o = {.from = s->own, .to = *to};
@@ -45,7 +61,8 @@ static int begin(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
         return rc;
     if (cl_stream_ends(o.stream, &own, NULL) == 0) {
         s->own.ipv4 = own.ipv4;
-        if (cl_load_relaxed(&s->state) == CL_POSIX_FRESH)
+        s->found = cl_load_relaxed(&s->state) == CL_POSIX_FRESH;
+        if (s->found)
             s->own.port = own.port;
     }
     cl_posix_socket_has(s, o.stream, CL_POSIX_OPENS);
@@ -62,7 +79,7 @@ static int connect_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
     case CL_POSIX_OPENS:
         rc = progress(s);
         if (rc != -EINPROGRESS)
-            return rc;
+            return rc ? give_up(s, rc) : 0;
         if (cl_load_relaxed(&s->non_blocking))
             return -EALREADY;
         break;
@@ -74,7 +91,7 @@ static int connect_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
     while ((rc = progress(s)) == -EINPROGRESS)
         if ((rc = cl_posix_wait(s, EPOLLOUT, deadline_ns)))
             return rc == -EAGAIN ? -EINPROGRESS : rc;
-    return rc;
+    return rc ? give_up(s, rc) : 0;
 }
 
 int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len)
@@ -86,9 +103,17 @@ int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len)
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
     if (!s)
         return cl_posix_no_socket(fd);
+    if (s->datagram) {
+        int done = cl_posix_datagram_connect(fd, s, addr, len);
+        cl_posix_socket_put(s);
+        return done;
+    }
     int rc = cl_posix_name_read(s->domain, addr, len, &to, &is_ipv4);
     bool fresh = cl_load_acquire(&s->state) == CL_POSIX_FRESH;
-    if (fresh && (rc || !is_ipv4 || !cl_posix_reaches(to.ipv4))) {
+    bool ours = rc == 0 && is_ipv4 && cl_posix_reaches(to.ipv4);
+    if (rc == 0 && is_ipv4)
+        cl_posix_trace(fd, "connect", to.ipv4, to.port, ours || !fresh);
+    if (fresh && !ours) {
         rc = (int)cl_linux(SYS_connect, fd, addr, len);
         if (rc == 0 || rc == -EINPROGRESS || rc == -EINTR)
             cl_posix_give_to_linux(fd, s);
@@ -125,7 +150,10 @@ static int shut_connection(struct cl_posix_socket *s, int how)
     /* Somebody works on it: finish that. */
     while ((rc = cl_posix_run(shut_now, &sh)) == 0 && sh.rc == -EDEADLK)
         cl_posix_turn_all();
-    return rc ? rc : sh.rc;
+    rc = rc ? rc : sh.rc;
+    if (rc == 0)
+        __atomic_fetch_or(&s->sides_shut, (uint32_t)sh.sides, __ATOMIC_RELAXED);
+    return rc;
 }
 
 int cl_posix_shutdown(int fd, int how)
@@ -137,6 +165,7 @@ int cl_posix_shutdown(int fd, int how)
         return cl_posix_no_socket(fd);
     uint32_t state = cl_load_acquire(&s->state);
     int rc = how < SHUT_RD || how > SHUT_RDWR ? -EINVAL
+             : s->datagram                    ? cl_posix_datagram_shutdown(s, how)
              : state <= CL_POSIX_BOUND        ? -ENOTCONN
              : state > CL_POSIX_LISTENS       ? shut_connection(s, how)
              : how != SHUT_WR                 ? shut_listener(s)
@@ -153,7 +182,9 @@ int cl_posix_name(int fd, struct sockaddr *addr, socklen_t *len, bool peer)
     struct cl_tcp_addr a = s->own, other;
     uint32_t state = cl_load_acquire(&s->state);
     int rc = 0;
-    if (peer) {
+    if (peer && s->datagram) {
+        rc = cl_posix_datagram_peer(s, &a);
+    } else if (peer) {
         uint32_t ready = cl_posix_socket_ready(s);
         bool open = state == CL_POSIX_CONNECTED || (state == CL_POSIX_OPENS && cl_stream_error(s->stream) == 0);
         if (!open || ready & CL_POLL_ERROR || cl_stream_ends(s->stream, NULL, &other))

@@ -6,7 +6,7 @@
 int cl_posix_socket(int fd, int domain, int type)
 {
     struct cl_posix_socket *s;
-    int rc = cl_posix_socket_new(fd, domain, type & SOCK_NONBLOCK, &s);
+    int rc = cl_posix_socket_new(fd, domain, type, &s);
     if (rc == 0)
         cl_posix_socket_put(s);
     else
@@ -16,6 +16,11 @@ int cl_posix_socket(int fd, int domain, int type)
 
 int cl_posix_close(int fd)
 {
+    struct cl_posix_socket *s = cl_posix_is_forked() ? NULL : cl_posix_socket_of(fd);
+    if (s && s->linger_ns && cl_load_relaxed(&s->object.fds) == 1)
+        cl_posix_linger(s);
+    if (s)
+        cl_posix_socket_put(s);
     cl_posix_closed(fd); /* before another thread is given the number */
     return (int)cl_linux(SYS_close, fd);
 }

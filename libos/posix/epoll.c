@@ -17,7 +17,7 @@ struct epoll {
     struct cl_posix_object object; /* first */
     struct cl_posix_set set;
     uint64_t kthreads; /* bit k: kthread k's descriptor is in the real one. RMW: who waits */
-    uint32_t nested;   /* it is in another one, or was in a poll: nothing of ours may come in */
+    uint32_t holds;    /* others of epoll are in it, or were */
     uint32_t waits;    /* that found something of ours; a count for LOOK_EVERY */
     char tags[CL_SCHED_MAX_KTHREADS];
 };
@@ -41,6 +41,11 @@ static int put_in(int epfd, int fd, const void *tag)
 {
     struct epoll_event e = {.events = EPOLLIN, .data.u64 = tag_of(tag)};
     return (int)cl_linux(SYS_epoll_ctl, epfd, EPOLL_CTL_ADD, fd, &e);
+}
+
+static void take_out(int epfd, unsigned k)
+{
+    (void)cl_linux(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, cl_posix_kthread_fd(k), NULL);
 }
 
 /* It is put by the caller. */
@@ -76,15 +81,17 @@ int cl_posix_epoll_create(int epfd)
     return rc;
 }
 
-bool cl_posix_epoll_lend(int epfd)
+void cl_posix_epoll_lend(int epfd)
 {
     struct epoll *e = (struct epoll *)cl_posix_get(epfd, CL_POSIX_EPOLL);
-    bool may = !e || !cl_load_relaxed(&e->set.all);
-    if (e && may)
-        cl_store_relaxed(&e->nested, 1);
-    if (e)
-        cl_posix_put(&e->object);
-    return may;
+    if (!e)
+        return;
+    cl_posix_set_lend(&e->set);
+    uint64_t inside = __atomic_exchange_n(&e->kthreads, 0, __ATOMIC_SEQ_CST);
+    for (unsigned k = 0; inside; k++, inside >>= 1) /* whoever is told of it is not told of those */
+        if (inside & 1)
+            take_out(epfd, k);
+    cl_posix_put(&e->object);
 }
 
 /* One that we have not seen made, too. */
@@ -96,20 +103,17 @@ static int epoll_of(int epfd, struct epoll **out)
     return *out ? 0 : take_on(epfd, out);
 }
 
-static int refuse_nested(void)
-{
-    return (int)cl_posix_refuse(
-        "an epoll descriptor with sockets of the dataplane cannot be in another one, or in poll or "
-        "select: wait for it by a thread of its own",
-        EPERM);
-}
-
-/* One in another one: if it has nothing of ours that is Linux' alone. */
+/* One in another one: Linux tells of it. */
 static int nest(int epfd, int op, int fd, struct epoll_event *event)
 {
-    if (op != EPOLL_CTL_DEL && !cl_posix_epoll_lend(fd))
-        return refuse_nested();
-    return (int)cl_linux(SYS_epoll_ctl, epfd, op, fd, event);
+    int rc = (int)cl_linux(SYS_epoll_ctl, epfd, op, fd, event);
+    struct epoll *e = rc || op == EPOLL_CTL_DEL ? NULL : (struct epoll *)cl_posix_get(epfd, CL_POSIX_EPOLL);
+    if (!e)
+        return rc;
+    cl_posix_epoll_lend(fd);
+    cl_store_relaxed(&e->holds, 1);
+    cl_posix_put(&e->object);
+    return 0;
 }
 
 int cl_posix_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
@@ -124,10 +128,7 @@ int cl_posix_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
         return (int)cl_linux(SYS_epoll_ctl, epfd, op, fd, event);
     int rc = op < EPOLL_CTL_ADD || op > EPOLL_CTL_MOD ? -EINVAL : !event && op != EPOLL_CTL_DEL ? -EFAULT : 0;
     if (rc == 0 && (rc = epoll_of(epfd, &e)) == 0) {
-        if (op == EPOLL_CTL_ADD && cl_load_relaxed(&e->nested))
-            rc = refuse_nested();
-        else
-            rc = cl_posix_watch(&e->set, s, op, epfd, fd, event);
+        rc = cl_posix_watch(&e->set, s, op, epfd, fd, event);
         if (rc == 0 && cl_load_relaxed(&e->set.sleepers)) /* who sleeps there has not made the runtime, perhaps */
             (void)cl_posix_start(&rc);
         cl_posix_put(&e->object);
@@ -153,7 +154,7 @@ static int without_own(struct epoll *e, int epfd, struct epoll_event *events, in
         if (cl_posix_turn_for(k))
             continue;
         /* The caretaker has it again. */
-        (void)cl_linux(SYS_epoll_ctl, epfd, EPOLL_CTL_DEL, cl_posix_kthread_fd(k), NULL);
+        take_out(epfd, k);
         __atomic_fetch_and(&e->kthreads, ~(1ull << k), __ATOMIC_RELAXED); /* a hint of who adds it */
     }
     return left;
@@ -173,7 +174,18 @@ static void watch_kthread(struct epoll *e, int epfd, unsigned k, int fd)
     if (cl_load_relaxed(&e->kthreads) & bit)
         return;
     (void)put_in(epfd, fd, &e->tags[k]); /* EEXIST: another thread has just done it */
-    __atomic_fetch_or(&e->kthreads, bit, __ATOMIC_RELAXED);
+    __atomic_fetch_or(&e->kthreads, bit, __ATOMIC_SEQ_CST);
+    if (cl_posix_set_is_lent(&e->set) && __atomic_fetch_and(&e->kthreads, ~bit, __ATOMIC_SEQ_CST) & bit)
+        take_out(epfd, k); /* just now: of the two at least one sees the other */
+}
+
+/* Until one of the two is readable: of one that others wait for, in which there is nothing but what is for them. 0, -EINTR. */
+static int sleep_beside(int epfd, int kthread_fd, int64_t ns, const sigset_t *mask)
+{
+    struct pollfd fds[2] = {{epfd, POLLIN, 0}, {kthread_fd, POLLIN, 0}};
+    struct timespec t = {ns / 1000000000, ns % 1000000000};
+    int rc = (int)cl_linux(SYS_ppoll, fds, 2, ns < 0 ? NULL : &t, mask, SIGNALS_BYTES);
+    return rc < 0 ? rc : 0;
 }
 
 static int sleep_for_both(struct epoll *e, int epfd, struct epoll_event *events, int n, uint64_t deadline_ns,
@@ -186,9 +198,15 @@ static int sleep_for_both(struct epoll *e, int epfd, struct epoll_event *events,
         cl_posix_set_disarm(&e->set);
         return 0;
     }
-    if (kthread_fd >= 0)
+    int found = 0;
+    int64_t left_ns = cl_posix_left(deadline_ns);
+    bool beside = kthread_fd >= 0 && cl_posix_set_is_lent(&e->set);
+    if (beside)
+        found = sleep_beside(epfd, kthread_fd, left_ns, mask);
+    else if (kthread_fd >= 0)
         watch_kthread(e, epfd, cl_posix_kept(), kthread_fd);
-    int found = ask_linux(e, epfd, events, n, cl_posix_left(deadline_ns), mask);
+    if (found == 0)
+        found = ask_linux(e, epfd, events, n, beside ? 0 : left_ns, mask);
     cl_posix_sleep_end();
     cl_posix_set_disarm(&e->set);
     return found;
@@ -207,6 +225,8 @@ static int wait_for_both(struct epoll *e, int epfd, struct epoll_event *events, 
 {
     for (unsigned spins = 0;; spins++) {
         bool again = cl_posix_turn();
+        if (cl_load_relaxed(&e->holds))
+            (void)cl_posix_lent_look();
         int ours = cl_posix_collect(&e->set, events, n), theirs = 0;
         bool over = cl_posix_left(deadline_ns) == 0;
         if (ours == n || (ours && !look_at_linux(e)))
@@ -242,13 +262,14 @@ int cl_posix_epoll_wait(int epfd, struct epoll_event *events, int n, int64_t tim
     struct epoll *e = (struct epoll *)cl_posix_get(epfd, CL_POSIX_EPOLL);
     if (!e)
         return -EBADF;
-    bool has_ours = cl_load_relaxed(&e->set.all) != NULL;
+    bool has_ours = cl_load_relaxed(&e->set.all) || (cl_load_relaxed(&e->holds) && cl_posix_lent_look());
     if (cl_posix_is_forked())
         rc = has_ours && cl_posix_is_child() ? -ECHILD : wait_for_linux(e, epfd, events, n, timeout_ns, mask);
     else if (!has_ours || cl_posix_start(&rc)) {
         if (cl_load_relaxed(&e->set.connections))
             cl_posix_keep();
         rc = wait_for_both(e, epfd, events, n, cl_posix_deadline(timeout_ns), mask);
+        cl_posix_told_of(rc);
     }
     cl_posix_put(&e->object);
     return rc;

@@ -2,9 +2,14 @@
  *
  * keeper[k] changes under `keeping`. A keeper that goes to sleep says so in asleep[k], fences, and looks whether it still
  * is the keeper; the caretaker takes a kthread back, fences, and looks whether its keeper sleeps: if so he has it again.
- * So of the two at least one sees the other, and a kthread is watched by its keeper or by the caretaker. */
+ * So of the two at least one sees the other, and a kthread is watched by its keeper or by the caretaker.
+ *
+ * Others call on a kept kthread, too. Such a call leaves it up: it says so in lent[k], fences, and looks whether the keeper
+ * sleeps. If so it turns the kthread to its sleep; else that is the keeper's, who looks at lent[k] in the same way, and
+ * turns once more before he sleeps. */
 #include "kthreads.h"
 #include "linux.h"
+#include "posix.h"
 
 #include <corelane/libos/adopt.h>
 
@@ -15,17 +20,22 @@
 #include <sys/eventfd.h>
 
 #define TICK_MS 20        /* between two looks at kthreads that are kept */
+#define GATHER_NS 20000   /* that an answer waits at most for others, while the thread goes on calling */
 #define TURNS_MOST 256    /* of a kthread that was borrowed, at one time */
 #define CALLED UINT32_MAX /* the caretaker's own eventfd, among the kthreads */
 
 struct keeper {
     int kthread; /* -1: none. It is the thread's if keeper_of[kthread] says so */
     bool known;  /* its end is told of */
+    /* Of the thread alone: */
+    uint32_t answers;  /* that are still to come of what its last wait told, if that was more than one */
+    uint64_t since_ns; /* when the first of those that have not left was sent, or 0 */
 };
 
 struct kept {
     struct keeper *keeper; /* NULL: the caretaker. Writers: under `keeping`; readers: anybody */
     uint32_t asleep;       /* the keeper sleeps by the descriptor. Writer: the keeper */
+    uint32_t lent;         /* others have called on it since the keeper looked. Writers: those, and the keeper */
     uint32_t turns;        /* writer: the keeper */
     uint32_t seen;         /* the caretaker's: turns as of its last look */
 } CL_ALIGNED(CL_CACHELINE);
@@ -78,22 +88,75 @@ static void call_caretaker(void)
     (void)cl_linux(SYS_write, caretaker_call, &one, sizeof one);
 }
 
-int cl_posix_run(void (*fn)(void *arg), void *arg)
+void cl_posix_told_of(int n)
 {
-    bool own = is_mine();
+    mine.answers = n > 1 ? (uint32_t)n : 0;
+    mine.since_ns = 0;
+}
+
+/* Whether what a call sends may wait for what the next ones do. */
+static bool gathers(bool sends)
+{
+    if (mine.answers == 0)
+        return false;
+    if (!sends)
+        return true; /* of little: a window, and no answer */
+    mine.answers--;
+    uint64_t now = cl_sched_now_ns(sched);
+    bool more = mine.answers && (!mine.since_ns || now - mine.since_ns < GATHER_NS);
+    mine.since_ns = !more ? 0 : mine.since_ns ? mine.since_ns : now;
+    return more;
+}
+
+bool cl_posix_keeps(void)
+{
+    return is_mine();
+}
+
+/* Somebody else will turn it until it has nothing to do. */
+static bool keeper_is_up(unsigned k)
+{
+    if (!cl_load_acquire(&kept[k].keeper))
+        return false;
+    __atomic_store_n(&kept[k].lent, 1, __ATOMIC_SEQ_CST); /* before the look at `asleep`, and at the keeper again */
+    return !__atomic_load_n(&kept[k].asleep, __ATOMIC_SEQ_CST) && __atomic_load_n(&kept[k].keeper, __ATOMIC_SEQ_CST);
+}
+
+/* After a call on one that is not the thread's own, which has left it up. */
+static void leave(unsigned k)
+{
+    if (keeper_is_up(k))
+        (void)cl_kthread_borrow_turn(sched, k); /* he may compute for long */
+    else if (!settle(k))
+        call_caretaker();
+}
+
+static int run(void (*fn)(void *arg), void *arg, bool sends)
+{
+    bool own = is_mine(), more = own && gathers(sends);
     unsigned first = own ? (unsigned)mine.kthread : 0;
     for (;;) {
         for (unsigned i = 0; i < n_kthreads; i++) {
             unsigned k = (first + i) % n_kthreads;
-            int rc = cl_kthread_borrow(sched, k, fn, arg);
+            int rc = more && i == 0 ? cl_kthread_borrow_more(sched, k, fn, arg) : cl_kthread_borrow(sched, k, fn, arg);
             if (rc == -EBUSY)
                 continue;
-            if (rc == 0 && !(own && k == first) && !settle(k))
-                call_caretaker();
+            if (rc == 0 && !(own && k == first))
+                leave(k);
             return rc;
         }
         sched_yield();
     }
+}
+
+int cl_posix_run(void (*fn)(void *arg), void *arg)
+{
+    return run(fn, arg, false);
+}
+
+int cl_posix_run_sender(void (*fn)(void *arg), void *arg)
+{
+    return run(fn, arg, true);
 }
 
 void cl_posix_turn_all(void)
@@ -174,7 +237,8 @@ bool cl_posix_sleep_begin(int *fd)
         return true;
     struct kept *k = &kept[mine.kthread];
     __atomic_store_n(&k->asleep, 1, __ATOMIC_SEQ_CST); /* before the look at the keeper */
-    if (!is_mine()) {
+    if (__atomic_load_n(&k->lent, __ATOMIC_SEQ_CST) || !is_mine()) {
+        cl_store_relaxed(&k->lent, 0); /* the turn that follows is after whatever set it */
         cl_store_relaxed(&k->asleep, 0);
         return false;
     }
@@ -262,8 +326,8 @@ int cl_posix_kthreads_open(struct cl_runtime *rt)
     int rc = cl_kthread_borrow(sched, 0, nothing, NULL); /* where an iokernel manages cores none is to be had */
     if (rc)
         return rc;
-    caretaker_epoll = (int)cl_linux(SYS_epoll_create1, EPOLL_CLOEXEC);
-    caretaker_call = (int)cl_linux(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK);
+    caretaker_epoll = cl_posix_inner((int)cl_linux(SYS_epoll_create1, EPOLL_CLOEXEC));
+    caretaker_call = cl_posix_inner((int)cl_linux(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (caretaker_epoll < 0 || caretaker_call < 0)
         return caretaker_epoll < 0 ? caretaker_epoll : caretaker_call;
     rc = (int)cl_linux(SYS_epoll_ctl, caretaker_epoll, EPOLL_CTL_ADD, caretaker_call, &e);

@@ -17,11 +17,18 @@ int cl_posix_kthreads_open(struct cl_runtime *rt);
 /* Run fn(arg) on a kthread: nothing in it may block. 0; -EDEADLK: the thread is inside of one already, as a signal's
  * handler may be; -ECHILD. */
 int cl_posix_run(void (*fn)(void *arg), void *arg);
+/* The same of one that answers, or at least sends. */
+int cl_posix_run_sender(void (*fn)(void *arg), void *arg);
+/* A wait has told the calling thread of n events. What it sends on the kthread that it keeps leaves together: at its n-th
+ * answer, with its next turn, which is before it waits again, or GATHER_NS after the first. */
+void cl_posix_told_of(int n);
 /* One turn of all that are free: of what somebody has left undone. */
 void cl_posix_turn_all(void);
 
 /* Keep a kthread from now on, if one is to be had. */
 void cl_posix_keep(void);
+/* Whether the thread keeps one. */
+bool cl_posix_keeps(void);
 /* One turn of the kthread that the thread keeps. True: turn again before sleeping. */
 bool cl_posix_turn(void);
 /* Around a sleep, after a turn that returned false: the descriptor for which to sleep, too, or -1. `begin` false: do not

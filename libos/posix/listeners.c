@@ -1,113 +1,9 @@
-/* bind, listen, accept. */
+/* listen, accept. */
 #include "descriptors.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "names.h"
 #include "waits.h"
-
-#include <limits.h>
-#include <netinet/in.h>
-#include <pthread.h>
-
-#define FIRST_PORT 32768 /* of those that Linux gives by itself, too */
-#define LAST_PORT 60999
-
-/* Who of ours has a port: asked by bind and listen, seldom. */
-struct holder {
-    const struct cl_posix_socket *s; /* that asks */
-    bool listening, shared, found;   /* look for those that listen; that do not share; there is one */
-};
-
-static pthread_mutex_t binding =
-    PTHREAD_MUTEX_INITIALIZER;        /* from a look at who has a port to the state that says so */
-static __thread struct holder *asked; /* of cl_posix_each, which has no argument */
-
-static void look_at(struct cl_posix_object *o)
-{
-    const struct cl_posix_socket *other = (const struct cl_posix_socket *)o;
-    uint32_t state = cl_load_acquire(&other->state);
-    if (other == asked->s || (state != CL_POSIX_BOUND && state != CL_POSIX_LISTENS))
-        return;
-    if (other->own.port != asked->s->own.port) /* which a socket that is bound keeps */
-        return;
-    bool both_share = other->reuse_port && asked->s->reuse_port;
-    if (!both_share && (state == CL_POSIX_LISTENS || !asked->listening))
-        asked->found = true;
-}
-
-static bool is_taken(const struct cl_posix_socket *s, bool listening)
-{
-    struct holder h = {.s = s, .listening = listening};
-    asked = &h;
-    cl_posix_each(CL_POSIX_SOCKET, look_at);
-    asked = NULL;
-    return h.found;
-}
-
-static bool only_ipv6(int fd)
-{
-    int on = 0;
-    socklen_t len = sizeof on;
-    return cl_linux(SYS_getsockopt, fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, &len) == 0 && on;
-}
-
-/* Whether it listens here, or is Linux'. */
-static bool is_ours(int fd, const struct cl_posix_socket *s, const struct cl_tcp_addr *at, bool is_ipv4)
-{
-    if (!is_ipv4 || !cl_posix_listens_at(at->ipv4, at->port))
-        return false;
-    if (s->domain == AF_INET)
-        return true;
-    if (only_ipv6(fd)) {
-        cl_posix_say_once("a listener for IPv6 alone stays Linux': there is no IPv6 here");
-        return false;
-    }
-    cl_posix_say_once("a listener for IPv6 and IPv4 is taken for IPv4 alone: there is no IPv6 here");
-    return true;
-}
-
-static int choose_port(struct cl_posix_socket *s)
-{
-    static uint32_t next; /* a number */
-    for (uint32_t i = FIRST_PORT; i <= LAST_PORT; i++) {
-        uint32_t n = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED) % (LAST_PORT - FIRST_PORT + 1);
-        s->own.port = (uint16_t)(FIRST_PORT + n);
-        if (!is_taken(s, false))
-            return 0;
-    }
-    return -EADDRINUSE;
-}
-
-static int bind_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *at)
-{
-    pthread_mutex_lock(&binding);
-    s->own = *at;
-    int rc = at->port == 0 ? choose_port(s) : is_taken(s, false) ? -EADDRINUSE : 0;
-    if (rc == 0)
-        cl_store_release(&s->state, CL_POSIX_BOUND);
-    else
-        s->own = (struct cl_tcp_addr){0};
-    pthread_mutex_unlock(&binding);
-    return rc;
-}
-
-int cl_posix_bind(int fd, const struct sockaddr *addr, socklen_t len)
-{
-    struct cl_tcp_addr at;
-    bool is_ipv4;
-    struct cl_posix_socket *s = cl_posix_socket_of(fd);
-    if (!s)
-        return cl_posix_no_socket(fd);
-    int rc = cl_posix_name_read(s->domain, addr, len, &at, &is_ipv4);
-    if (rc == 0 && cl_load_relaxed(&s->state) != CL_POSIX_FRESH)
-        rc = -EINVAL;
-    else if (rc == 0 && is_ours(fd, s, &at, is_ipv4))
-        rc = bind_ours(s, &at);
-    else if (rc == 0 && (rc = (int)cl_linux(SYS_bind, fd, addr, len)) == 0)
-        cl_posix_give_to_linux(fd, s);
-    cl_posix_socket_put(s);
-    return rc;
-}
 
 static int listen_ours(struct cl_posix_socket *s, int backlog)
 {
@@ -117,16 +13,11 @@ static int listen_ours(struct cl_posix_socket *s, int backlog)
         return 0; /* with the backlog that it has */
     if (state > CL_POSIX_LISTENS)
         return -EINVAL;
-    if (state == CL_POSIX_FRESH && (rc = bind_ours(s, &(struct cl_tcp_addr){0})))
+    if (state == CL_POSIX_FRESH && (rc = cl_posix_bind_ours(s, &(struct cl_tcp_addr){0})))
         return rc;
     s->backlog = backlog <= 0 ? 1 : cl_min((uint32_t)backlog, 65535u);
-    pthread_mutex_lock(&binding);
-    bool taken = is_taken(s, true);
-    if (!taken)
-        cl_store_release(&s->state, CL_POSIX_LISTENS);
-    pthread_mutex_unlock(&binding);
-    if (taken)
-        return -EADDRINUSE;
+    if ((rc = cl_posix_bind_listener(s)))
+        return rc;
     cl_fence_seq_cst(); /* before the look for a runtime: who makes it looks for listeners after one */
     if (cl_posix_started())
         rc = cl_posix_listener_open(s, cl_posix_start(&rc));
@@ -142,7 +33,7 @@ int cl_posix_listen(int fd, int backlog)
     struct cl_posix_socket *s = cl_posix_socket_of(fd);
     if (!s)
         return cl_posix_no_socket(fd);
-    int rc = listen_ours(s, backlog);
+    int rc = s->datagram ? -EOPNOTSUPP : listen_ours(s, backlog);
     cl_posix_socket_put(s);
     return rc;
 }
@@ -163,7 +54,7 @@ static int give_descriptor(const struct cl_posix_socket *l, struct cl_stream *st
 {
     struct cl_posix_socket *s;
     struct cl_tcp_addr own;
-    int rc = cl_posix_socket_new(fd, l->domain, flags & SOCK_NONBLOCK, &s);
+    int rc = cl_posix_socket_new(fd, l->domain, SOCK_STREAM | (flags & SOCK_NONBLOCK), &s);
     if (rc)
         return rc;
     if (cl_stream_ends(stream, &own, NULL) == 0)
@@ -212,7 +103,7 @@ int cl_posix_accept(int fd, struct sockaddr *addr, socklen_t *len, int flags)
     struct cl_posix_socket *l = cl_posix_socket_of(fd);
     if (!l)
         return cl_posix_no_socket(fd);
-    int rc = accept_ours(l, flags);
+    int rc = l->datagram ? -EOPNOTSUPP : accept_ours(l, flags);
     cl_posix_socket_put(l);
     if (rc >= 0 && addr && len)
         (void)cl_posix_name(rc, addr, len, true);

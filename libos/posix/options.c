@@ -1,5 +1,6 @@
 /* Options of sockets, fcntl and ioctl. Linux checks each option on the placeholder, and keeps it; what has a meaning here
  * is set here, too. Of an option that has none one sentence is said. */
+#include "datagrams.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "waits.h"
@@ -91,10 +92,12 @@ static int set_socket_option(struct cl_posix_socket *s, int name, const void *va
     case SO_LINGER:
         memcpy(&l, value, sizeof l);
         cl_store_relaxed(&s->resets, l.l_onoff && l.l_linger == 0);
-        if (l.l_onoff && l.l_linger)
-            cl_posix_say_once("SO_LINGER with a time: close does not wait; what was written is sent all the same");
+        s->linger_ns = l.l_onoff ? (int64_t)l.l_linger * 1000000000 : 0;
         return 0;
     case SO_REUSEADDR:
+        s->reuse_address = number;
+        return 0;
+    case SO_BROADCAST:
     case SO_PRIORITY:
     case SO_OOBINLINE:
     case SO_RCVLOWAT:
@@ -141,6 +144,27 @@ static int set_congestion(struct cl_posix_socket *s, const char *name, socklen_t
     return q.stream ? (int)ask(&q, set_now) : 0;
 }
 
+/* Of a datagram socket. */
+static void set_ip_option(int fd, struct cl_posix_socket *s, int name)
+{
+    switch (name) {
+    case IP_ADD_MEMBERSHIP:
+    case IP_ADD_SOURCE_MEMBERSHIP:
+    case MCAST_JOIN_GROUP:
+    case MCAST_JOIN_SOURCE_GROUP:
+        cl_posix_datagram_to_linux(fd, s);
+        break;
+    case IP_PKTINFO:
+    case IP_RECVTTL:
+    case IP_RECVTOS:
+    case IP_ORIGDSTADDR:
+        cl_posix_say_once("control data of datagrams (IP_PKTINFO, IP_RECVTTL, ...) is not told by the dataplane");
+        break;
+    default:
+        break;
+    }
+}
+
 int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 {
     int number = 0;
@@ -156,6 +180,8 @@ int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_
         rc = set_socket_option(s, name, len >= sizeof number ? value : &number);
     else if (level == IPPROTO_TCP)
         rc = set_tcp_option(s, name, len >= sizeof number ? value : &number);
+    else if (level == IPPROTO_IP && s->datagram)
+        set_ip_option(fd, s, name);
     cl_posix_socket_put(s);
     return rc;
 }
@@ -171,6 +197,8 @@ static int give(const void *value, socklen_t bytes, void *out, socklen_t *len)
 /* Why it is over, once; of one that is being opened that is how it went. */
 static int take_error(struct cl_posix_socket *s)
 {
+    if (s->datagram)
+        return cl_posix_datagram_error(s);
     struct cl_stream *stream = cl_load_acquire(&s->stream);
     int error = stream ? cl_stream_error(stream) : 0;
     if (error == 0 || error == -EINPROGRESS)
@@ -234,7 +262,7 @@ int cl_posix_getsockopt(int fd, int level, int name, void *value, socklen_t *len
     } else if (level == SOL_SOCKET && name == SO_ACCEPTCONN && value && len) {
         number = cl_load_acquire(&s->state) == CL_POSIX_LISTENS;
         rc = give(&number, sizeof number, value, len);
-    } else if (level == IPPROTO_TCP && name == TCP_INFO && value && len) {
+    } else if (level == IPPROTO_TCP && name == TCP_INFO && !s->datagram && value && len) {
         rc = tcp_info(s, value, len);
     } else {
         rc = (int)cl_linux(SYS_getsockopt, fd, level, name, value, len);
@@ -271,7 +299,7 @@ static int to_read(struct cl_posix_socket *s, int *out)
 {
     struct question q = {.stream = cl_load_acquire(&s->stream)};
     uint32_t state = cl_load_acquire(&s->state);
-    *out = 0;
+    *out = s->datagram ? cl_posix_datagram_bytes(s) : 0;
     if (state == CL_POSIX_LISTENS)
         return -EINVAL;
     if (state > CL_POSIX_LISTENS && ask(&q, info_now) == 0)

@@ -16,6 +16,7 @@ struct asked {
     struct cl_posix_set *set;
     nfds_t n;
     bool has_ours, carries;
+    bool holds; /* descriptors of epoll, of which Linux tells */
 };
 
 /* poll's bits are epoll's. */
@@ -28,17 +29,16 @@ static void begin(struct asked *a, const struct pollfd *fds)
     for (nfds_t i = 0; i < a->n; i++) {
         a->fds[i] = fds[i];
         a->watches[i] = (struct cl_posix_watch){.events = (uint16_t)fds[i].events, .data = i};
-        if (cl_posix_kind(fds[i].fd) == CL_POSIX_EPOLL && !cl_posix_epoll_lend(fds[i].fd))
-            (void)cl_posix_refuse(
-                "an epoll descriptor with sockets of the dataplane is in poll or select, which do not "
-                "tell of those: wait for it by epoll_wait",
-                EPERM);
+        if (cl_posix_kind(fds[i].fd) == CL_POSIX_EPOLL) {
+            cl_posix_epoll_lend(fds[i].fd);
+            a->holds = true;
+        }
         struct cl_posix_socket *s = cl_posix_socket_of(fds[i].fd);
         if (!s)
             continue;
         a->fds[i].fd = -1;
         a->has_ours = true;
-        a->carries |= cl_load_relaxed(&s->state) > CL_POSIX_LISTENS;
+        a->carries |= cl_posix_socket_carries(s);
         cl_posix_join(&a->watches[i], s, a->set);
     }
 }
@@ -76,6 +76,8 @@ static int wait_all(struct asked *a, struct pollfd *fds, uint64_t deadline_ns, c
         cl_posix_keep();
     for (;;) {
         (void)cl_posix_turn();
+        if (a->holds)
+            (void)cl_posix_lent_look();
         bool ours = cl_posix_collect(a->set, found, COLLECTED), over = cl_posix_left(deadline_ns) == 0;
         if (ours || over)
             theirs = (int)cl_linux(SYS_ppoll, a->fds, a->n, &at_once, NULL, 8);
@@ -92,7 +94,7 @@ int cl_posix_poll(struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset
 {
     struct pollfd few_fds[ON_STACK + 2];
     struct cl_posix_watch few[ON_STACK];
-    struct asked a = {few_fds, few, cl_posix_own_set(), n, false, false};
+    struct asked a = {.fds = few_fds, .watches = few, .set = cl_posix_own_set(), .n = n};
     int rc;
     if (cl_posix_is_child())
         return -ECHILD;
@@ -103,8 +105,10 @@ int cl_posix_poll(struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset
     rc = -ENOMEM;
     if (a.set && a.fds && a.watches) {
         begin(&a, fds);
+        a.has_ours |= a.holds && cl_posix_lent_look();
         if (!a.has_ours || cl_posix_start(&rc))
             rc = wait_all(&a, fds, cl_posix_deadline(timeout_ns), mask);
+        cl_posix_told_of(rc);
         end(&a);
     }
     if (n > ON_STACK) {

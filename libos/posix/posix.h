@@ -4,7 +4,7 @@
  *                       |                                     |
  *                       +--> Linux: what is not ours          +--> kthreads: who turns them, waits: who sleeps
  *
- * A socket of ours has a descriptor of Linux, its placeholder: a TCP socket of the kernel that is never bound. So numbers,
+ * A socket of ours has a descriptor of Linux, its placeholder: a socket of the kernel that is never bound. So numbers,
  * limits, dup and fstat are Linux', options are checked and kept by it, and a socket that turns out to be Linux' (by its
  * address) is so by forgetting it here. `kinds` tells of each descriptor whether it is ours: one byte, 0 for those that
  * are not.
@@ -18,13 +18,14 @@
  *
  * Waiting (waits.c). A watch joins a socket to a set: that of an epoll descriptor, or a thread's own. What a socket tells
  * lists its watches, and wakes who sleeps for the set by an eventfd, which the real epoll_wait or ppoll has beside what is
- * Linux'.
+ * Linux'. An epoll descriptor in another one, or in a poll, is lent: Linux tells of it by that eventfd, too, which is
+ * readable for as long as something is ready.
  *
  * Locks, in this order: the structure's mutex (waits.c); a stream's guard; a socket's; a set's. The table's and that of
  * keeping kthreads are taken with none of these held.
  *
- * NOT here yet: UDP; epoll descriptors in epoll descriptors; sendmmsg, recvmmsg, splice; the parent's sockets in a child;
- * SO_LINGER with a time; times of keep-alive for one socket; AF_XDP without an iokernel.
+ * NOT here yet: splice; the parent's sockets in a child;
+ * times of keep-alive for one socket.
  *
  * Tests: tests/libos/posix. */
 #ifndef CORELANE_LIBOS_POSIX_POSIX_H
@@ -41,6 +42,8 @@
 
 #define CL_POSIX_FDS (1u << 20) /* descriptors from here on are Linux' */
 
+#define CL_POSIX_TYPE_MASK 0xf /* of what socket() is given as a type, beside its flags */
+
 enum cl_posix_kind { CL_POSIX_LINUX = 0, CL_POSIX_SOCKET, CL_POSIX_EPOLL };
 
 /* Once, before all others. words: "key=value,...", as cl_posix_parse (config.h) has them. kinds: CL_POSIX_FDS of them, 0,
@@ -50,12 +53,22 @@ CL_API int cl_posix_open(const char *words, uint8_t *kinds, void (*say)(const ch
                          void (*failed)(const char *sentence), char err[256]);
 /* The process ends: say so to all peers. */
 CL_API void cl_posix_end(void);
+/* Calls are to be traced: the configuration says so. */
+CL_API bool cl_posix_traces(void);
 /* Say that a call is not to be had on a descriptor of ours. -error. */
 CL_API int64_t cl_posix_refuse(const char *sentence, int error);
 
-/* A TCP socket was made by Linux; it may become ours. */
+/* A TCP or UDP socket was made by Linux; it may become ours. type: as given to socket(). */
 CL_API int cl_posix_socket(int fd, int domain, int type);
 CL_API int cl_posix_close(int fd);
+/* The descriptor, just made, is the runtime's own (inner.c). Returns its number, which may be another one. */
+CL_API int cl_posix_inner(int fd);
+CL_API bool cl_posix_is_inner(int fd);
+/* It was given to the process for the runtime, and stays what it is. */
+void cl_posix_inner_given(int fd);
+/* This is a child, in which they are of no use: it may close them. */
+void cl_posix_inner_forget(void);
+CL_API int cl_posix_inner_close(int fd);
 /* The descriptor was closed behind our back. */
 CL_API void cl_posix_closed(int fd);
 /* `copy` is a descriptor that Linux has just made of fd. Returns it. */
@@ -68,6 +81,12 @@ CL_API int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len);
 CL_API int cl_posix_shutdown(int fd, int how);
 CL_API int cl_posix_name(int fd, struct sockaddr *addr, socklen_t *len, bool peer);
 
+/* recvmsg, sendmsg, recvmmsg and sendmmsg; *left: as recvmmsg's time-out, NULL for ever. */
+CL_API int64_t cl_posix_receive(int fd, struct msghdr *m, int flags);
+CL_API int64_t cl_posix_send(int fd, const struct msghdr *m, int flags);
+CL_API int64_t cl_posix_receive_many(int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *left);
+CL_API int64_t cl_posix_send_many(int fd, struct mmsghdr *m, unsigned n, int flags);
+/* As readv and writev, with flags of recv and send. */
 CL_API int64_t cl_posix_read(int fd, const struct iovec *vec, int64_t n, int flags);
 CL_API int64_t cl_posix_write(int fd, const struct iovec *vec, int64_t n, int flags);
 CL_API int64_t cl_posix_sendfile(int fd, int from, int64_t *offset, int64_t len);

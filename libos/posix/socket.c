@@ -3,8 +3,13 @@
 #include "kthreads.h"
 #include "waits.h"
 
+#include <corelane/libos/udp.h>
+
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
+
+#define LINUX_BYTES 768 /* that Linux counts for a small datagram, of SO_RCVBUF (net/core/skbuff.c, truesize) */
 
 struct stream_end {
     struct cl_stream *stream;
@@ -25,12 +30,19 @@ static void on_closed(struct cl_posix_object *o)
     cl_posix_forget_socket((struct cl_posix_socket *)o);
 }
 
+static void close_now(void *arg)
+{
+    (void)cl_udp_close(arg);
+}
+
 /* Nobody is in a call on it any more. */
 static void on_end(struct cl_posix_object *o)
 {
     struct cl_posix_socket *s = (struct cl_posix_socket *)o;
     struct cl_posix_shut *shut;
     cl_posix_socket_end(s);
+    if (s->udp)
+        (void)cl_posix_run(close_now, s->udp);
     if (s->stream)
         cl_stream_let_go(s->stream);
     while ((shut = s->shut)) {
@@ -69,13 +81,14 @@ int cl_posix_socket_shut(struct cl_posix_socket *s)
     return 0;
 }
 
-int cl_posix_socket_new(int fd, int domain, bool non_blocking, struct cl_posix_socket **out)
+int cl_posix_socket_new(int fd, int domain, int type, struct cl_posix_socket **out)
 {
     struct cl_posix_socket *s = (struct cl_posix_socket *)cl_posix_new(CL_POSIX_SOCKET, sizeof *s);
     if (!s)
         return -ENOMEM;
     s->domain = domain;
-    s->non_blocking = non_blocking;
+    s->non_blocking = (type & SOCK_NONBLOCK) != 0;
+    s->datagram = (type & CL_POSIX_TYPE_MASK) == SOCK_DGRAM;
     s->receive_ns = s->send_ns = -1;
     s->object.closed = on_closed;
     s->object.end = on_end;
@@ -139,5 +152,33 @@ int cl_posix_listener_open(struct cl_posix_socket *s, struct cl_runtime *rt)
     int rc = cl_stream_listen(rt, s->own.port, s->backlog, &stream);
     if (rc == 0)
         cl_posix_socket_has(s, stream, CL_POSIX_LISTENS);
+    return rc;
+}
+
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER; /* by who binds, and by who makes the runtime */
+
+/* How many may wait, for the buffer that was asked. */
+static uint32_t queue_of(const struct cl_posix_socket *s)
+{
+    if (!(s->options & 1u << CL_STREAM_RECEIVE_BUFFER))
+        return 0;
+    int32_t n = s->option[CL_STREAM_RECEIVE_BUFFER] / LINUX_BYTES;
+    return (uint32_t)cl_max(8, cl_min(n, CL_UDP_MAX_SOCKET_QUEUE));
+}
+
+int cl_posix_datagram_open(struct cl_posix_socket *s, struct cl_runtime *rt)
+{
+    struct cl_udp_socket *udp;
+    int rc = 0;
+    pthread_mutex_lock(&opening);
+    if (!s->udp) {
+        bool shared = s->reuse_port || s->reuse_address;
+        rc = (shared ? cl_udp_open_shared : cl_udp_open)(rt, s->own.port, queue_of(s), &udp);
+        if (rc == 0) {
+            cl_udp_watch(udp, on_told, s);
+            cl_store_release(&s->udp, udp);
+        }
+    }
+    pthread_mutex_unlock(&opening);
     return rc;
 }

@@ -36,8 +36,16 @@ struct cl_posix_socket {
     int domain;                 /* AF_INET, or AF_INET6 whose addresses are IPv4 ones in disguise */
     struct cl_tcp_addr own;     /* as bound, or found */
     uint32_t backlog;
-    bool reuse_port;
+    uint32_t sides_shut; /* CL_STREAM_READ, _WRITE. RMW */
+    bool reuse_port, reuse_address;
+    bool found;                  /* a connect found the port, as nobody had bound the socket */
+    bool chosen;                 /* the port is one that we chose */
+    bool datagram;               /* of UDP: FRESH or BOUND; constant. Then: */
+    bool any;                    /* the address is what a connect found. Under `lock`, as the peer */
+    struct cl_udp_socket *udp;   /* NULL: not opened yet. Release */
+    struct cl_tcp_addr peer;     /* port 0: it is connected to nobody */
     int64_t receive_ns, send_ns; /* SO_RCVTIMEO, SO_SNDTIMEO; -1: for ever */
+    int64_t linger_ns;           /* SO_LINGER with a time; 0: none */
     uint32_t options;            /* bit 1 << CL_STREAM_*: set before there was a stream */
     int32_t option[CL_STREAM_OPTIONS];
 };
@@ -47,16 +55,26 @@ struct cl_posix_socket *cl_posix_socket_of(int fd);
 /* Then the error: -ENOTSOCK of an epoll descriptor, -EBADF of what has gone. */
 int cl_posix_no_socket(int fd);
 void cl_posix_socket_put(struct cl_posix_socket *s);
-/* A new one with its descriptor. -ENOMEM, -EMFILE. */
-int cl_posix_socket_new(int fd, int domain, bool non_blocking, struct cl_posix_socket **out);
+/* A new one with its descriptor; type: as given to socket(). -ENOMEM, -EMFILE. */
+int cl_posix_socket_new(int fd, int domain, int type, struct cl_posix_socket **out);
+/* bind.c: it gets the address, port 0: any free one. -EADDRINUSE; -EINVAL: it has one. */
+int cl_posix_bind_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *at);
+/* It is bound, and listens from now on. -EADDRINUSE: another one does. */
+int cl_posix_bind_listener(struct cl_posix_socket *s);
 /* It has a stream from now on. */
 void cl_posix_socket_has(struct cl_posix_socket *s, struct cl_stream *stream, enum cl_posix_state state);
 /* A listener has its stream from now on. */
 int cl_posix_listener_open(struct cl_posix_socket *s, struct cl_runtime *rt);
+/* linger.c: it is about to be closed; with SO_LINGER wait until the peer has all that was written, or so long. */
+void cl_posix_linger(struct cl_posix_socket *s);
+/* A datagram socket is bound: have it receive. -EADDRINUSE, -EMFILE, -ENOMEM. */
+int cl_posix_datagram_open(struct cl_posix_socket *s, struct cl_runtime *rt);
 /* Its stream is closed, or reset: calls on it say -EBADF from now on. */
 void cl_posix_socket_end(struct cl_posix_socket *s);
 /* A listener is closed, and may listen again. -ENOMEM */
 int cl_posix_socket_shut(struct cl_posix_socket *s);
+/* Something comes from the network for it but connections: who waits for it keeps a kthread. */
+bool cl_posix_socket_carries(const struct cl_posix_socket *s);
 /* What is ready of it: CL_POLL_* and CL_STREAM_READY_*. */
 uint32_t cl_posix_socket_ready(const struct cl_posix_socket *s);
 
@@ -72,6 +90,8 @@ bool cl_posix_is_child(void);
 bool cl_posix_listens_at(uint32_t ipv4, uint16_t port);
 bool cl_posix_reaches(uint32_t ipv4);
 void cl_posix_say(const char *sentence);
+/* If calls are traced: the socket's call with an address has made it ours, or Linux'. */
+void cl_posix_trace(int fd, const char *call, uint32_t ipv4, uint16_t port, bool ours);
 /* The same, once for each place. */
 #define cl_posix_say_once(sentence)                                                                                    \
     do {                                                                                                               \

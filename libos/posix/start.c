@@ -5,11 +5,14 @@
 #include "linux.h"
 #include "socket.h"
 
+#include "../../drivers/nic/af_xdp/af_xdp.h"
+
 #include <corelane/drivers/memory.h>
 #include <corelane/drivers/tap.h>
 #include <corelane/libos/adopt.h>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,6 +51,8 @@ int64_t cl_posix_refuse(const char *sentence, int error)
 static void in_child(void)
 {
     is_child = runtime != NULL;
+    if (is_child)
+        cl_posix_inner_forget();
 }
 
 int cl_posix_open(const char *words, uint8_t *kinds, void (*say)(const char *sentence),
@@ -58,9 +63,27 @@ int cl_posix_open(const char *words, uint8_t *kinds, void (*say)(const char *sen
         return rc;
     say_fn = say;
     failed_fn = failed;
+    cl_posix_inner_given(config.xskmap_fd);
+    cl_posix_inner_given(config.link_fd);
     if ((rc = cl_posix_table_open(kinds)) || (rc = -pthread_atfork(NULL, NULL, in_child)))
         snprintf(err, 256, "%s", strerror(-rc));
     return rc;
+}
+
+bool cl_posix_traces(void)
+{
+    return config.trace;
+}
+
+void cl_posix_trace(int fd, const char *call, uint32_t ipv4, uint16_t port, bool ours)
+{
+    char line[160], name[INET_ADDRSTRLEN];
+    if (cl_likely(!config.trace))
+        return;
+    inet_ntop(AF_INET, &(uint32_t){htonl(ipv4)}, name, sizeof name);
+    snprintf(line, sizeof line, "descriptor %d: %s %s:%u: %s", fd, call, name, port,
+             ours ? "the dataplane's" : "Linux'");
+    say_fn(line);
 }
 
 bool cl_posix_started(void)
@@ -111,6 +134,8 @@ bool cl_posix_reaches(uint32_t ipv4)
     if (ipv4 >> 24 == 127 || ipv4 == INADDR_ANY || ipv4 >= 0xe0000000u || !find_address(&info))
         return false;
     uint32_t mask = info.ipv4_prefix ? UINT32_MAX << (32 - info.ipv4_prefix) : 0;
+    if (info.ipv4_prefix < 31 && (ipv4 | mask) == UINT32_MAX)
+        return false; /* everybody there: Linux' */
     return config.gateway || ((ipv4 ^ info.ipv4) & mask) == 0;
 }
 
@@ -131,6 +156,17 @@ static int open_tap(struct cl_nic **nic, char *err)
     return rc;
 }
 
+/* From now on a program that this one becomes, or starts, has nothing of it. */
+static int open_af_xdp(struct cl_nic **nic, char *err)
+{
+    int rc = cl_af_xdp_nic_given(config.nic + strlen("af_xdp:"), config.kthreads, config.xskmap_fd, nic, err);
+    if (rc == 0) {
+        (void)cl_linux(SYS_close, config.xskmap_fd);
+        (void)cl_linux(SYS_fcntl, config.link_fd, F_SETFD, FD_CLOEXEC);
+    }
+    return rc;
+}
+
 /* A wire whose other end nobody reads: what is sent to our own address comes back all the same. */
 static int open_memory(struct cl_nic **nic, char *err)
 {
@@ -148,12 +184,17 @@ static void on_event(void *arg, int event, const char *text)
         say_fn(text);
 }
 
+static int open_nic(struct cl_nic **nic, char *err)
+{
+    if (strcmp(config.nic, "memory") == 0)
+        return open_memory(nic, err);
+    return strncmp(config.nic, "tap:", 4) == 0 ? open_tap(nic, err) : open_af_xdp(nic, err);
+}
+
 static int make(struct cl_runtime **out, char err[256])
 {
     struct cl_nic *nic = NULL;
-    int rc = 0;
-    if (config.nic[0])
-        rc = strcmp(config.nic, "memory") == 0 ? open_memory(&nic, err) : open_tap(&nic, err);
+    int rc = config.nic[0] ? open_nic(&nic, err) : 0;
     if (rc)
         return rc;
     struct cl_runtime_config c = {.nic = nic,
@@ -175,11 +216,15 @@ static int make(struct cl_runtime **out, char err[256])
     return rc;
 }
 
-static void open_listener(struct cl_posix_object *o)
+static void open_socket(struct cl_posix_object *o)
 {
     struct cl_posix_socket *s = (struct cl_posix_socket *)o;
-    if (cl_load_acquire(&s->state) == CL_POSIX_LISTENS && cl_posix_listener_open(s, runtime))
-        say_fn("a listener cannot be opened: there are as many sockets as may be");
+    uint32_t state = cl_load_acquire(&s->state);
+    int rc = s->datagram && state == CL_POSIX_BOUND      ? cl_posix_datagram_open(s, runtime)
+             : !s->datagram && state == CL_POSIX_LISTENS ? cl_posix_listener_open(s, runtime)
+                                                         : 0;
+    if (rc)
+        say_fn("a socket cannot be opened: there are as many as may be");
 }
 
 struct cl_runtime *cl_posix_start(int *rc)
@@ -197,7 +242,7 @@ struct cl_runtime *cl_posix_start(int *rc)
         if (*rc == 0) {
             cl_store_release(&runtime, rt);
             cl_fence_seq_cst(); /* see listen */
-            cl_posix_each(CL_POSIX_SOCKET, open_listener);
+            cl_posix_each(CL_POSIX_SOCKET, open_socket);
         }
     }
     pthread_mutex_unlock(&starting);

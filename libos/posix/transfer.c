@@ -1,8 +1,10 @@
 /* read and write in all their forms, and sendfile. */
+#include "datagrams.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "waits.h"
 
+#include <netinet/in.h>
 #include <signal.h>
 
 #define BUSY_MOST 256    /* times that somebody else works on a connection that is ready, and is helped to get done */
@@ -31,11 +33,14 @@ static void transfer_now(void *arg)
         t->rc = cl_stream_readv(t->stream, vec, t->n, 0);
 }
 
-/* As much as goes without waiting. -EAGAIN: nothing does. */
+/* As much as goes without waiting. -EAGAIN: nothing does. Who keeps a kthread turns it when he waits, and need not look
+ * closer at what nobody has told of: servers read until there is no more. */
 static int64_t transfer_some(struct transfer *t)
 {
+    if (!t->out && !cl_stream_ready(t->stream) && cl_posix_keeps())
+        return -EAGAIN;
     for (unsigned i = 0;; i++) {
-        int rc = cl_posix_run(transfer_now, t);
+        int rc = t->out ? cl_posix_run_sender(transfer_now, t) : cl_posix_run(transfer_now, t);
         if (rc)
             return rc == -EDEADLK ? -EAGAIN : rc; /* in a signal's handler, in the middle of another call */
         bool ready = t->rc == -EAGAIN && cl_stream_ready(t->stream) & (t->out ? CL_POLL_OUT : CL_POLL_IN);
@@ -111,6 +116,27 @@ static int64_t not_connected(struct cl_posix_socket *s, bool out)
     return out ? -EPIPE : -ENOTCONN;
 }
 
+/* Nothing is written; but that it could not be is told (net/ipv4/tcp.c). */
+static int64_t write_nothing(const struct cl_posix_socket *s, const struct transfer *t)
+{
+    int error = cl_stream_error(t->stream);
+    if (error && error != -EINPROGRESS)
+        return error;
+    bool shut = cl_load_relaxed(&s->sides_shut) & CL_STREAM_WRITE;
+    return shut || cl_stream_ready(t->stream) & CL_STREAM_READY_OVER ? -EPIPE : 0;
+}
+
+/* Nor is anything read; but it waits until something could be. */
+static int64_t read_nothing(struct cl_posix_socket *s, const struct transfer *t, bool waits)
+{
+    int error = cl_stream_error(t->stream);
+    if (error && error != -EINPROGRESS)
+        return error;
+    if (cl_stream_ready(t->stream) & CL_POLL_IN)
+        return 0;
+    return waits ? cl_posix_wait(s, EPOLLIN | EPOLLRDHUP, cl_posix_deadline(s->receive_ns)) : -EAGAIN;
+}
+
 static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags)
 {
     int64_t rc = not_connected(s, t->out);
@@ -122,13 +148,16 @@ static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags
     bool waits = !cl_load_relaxed(&s->non_blocking) && !(flags & MSG_DONTWAIT);
     /* A read is content with some. */
     int64_t whole = t->out || (flags & MSG_WAITALL && !t->peek) ? sum : 1;
-    if (sum == 0 && !t->out)
-        return 0;
+    if (sum == 0)
+        return told_once(s, t, t->out ? write_nothing(s, t) : read_nothing(s, t, waits));
     rc = transfer_some(t);
     if (waits && (rc == -EAGAIN || (rc > 0 && rc < whole)))
         rc = transfer_rest(s, t, rc, whole);
     return told_once(s, t, rc);
 }
+
+#define STREAM_READS (MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC)
+#define WRITES (MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE)
 
 static int check_flags(int flags, int known)
 {
@@ -143,42 +172,76 @@ static int check_flags(int flags, int known)
 /* The socket of a call for n pieces, held; or what is wrong with the call. */
 static int64_t socket_for(int fd, int64_t n, int flags, int allowed, struct cl_posix_socket **out)
 {
-    int64_t rc = check_flags(flags, allowed);
-    if (rc || n < 0 || cl_posix_is_child())
-        return rc ? rc : n < 0 ? -EINVAL : -ECHILD;
+    if (n < 0 || cl_posix_is_child())
+        return n < 0 ? -EINVAL : -ECHILD;
     *out = cl_posix_socket_of(fd);
-    if (*out)
-        return 0;
+    if (*out) {
+        int rc = check_flags(flags, (*out)->datagram ? allowed | MSG_TRUNC | MSG_OOB : allowed);
+        if (rc)
+            cl_posix_socket_put(*out);
+        return rc;
+    }
     return cl_posix_kind(fd) == CL_POSIX_EPOLL ? -EINVAL : -EBADF; /* as of any file that has no such call */
+}
+
+int64_t cl_posix_receive(int fd, struct msghdr *m, int flags)
+{
+    struct transfer t = {.vec = m->msg_iov, .n = (int64_t)m->msg_iovlen, .peek = flags & MSG_PEEK};
+    if (flags & MSG_ERRQUEUE)
+        return -EAGAIN; /* nothing is ever in it */
+    struct cl_posix_socket *s;
+    int64_t rc = socket_for(fd, t.n, flags, STREAM_READS, &s);
+    if (rc)
+        return rc;
+    if (s->datagram) {
+        rc = cl_posix_datagram_receive(s, m, flags);
+    } else if ((rc = transfer(s, &t, flags)) >= 0) { /* nobody is told whom it came from */
+        m->msg_namelen = 0;
+        m->msg_controllen = 0;
+        m->msg_flags = 0;
+    }
+    cl_posix_socket_put(s);
+    return rc;
 }
 
 int64_t cl_posix_read(int fd, const struct iovec *vec, int64_t n, int flags)
 {
-    struct transfer t = {.vec = vec, .n = n, .peek = flags & MSG_PEEK};
-    if (flags & MSG_ERRQUEUE)
-        return -EAGAIN; /* nothing is ever in it */
+    struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)vec, .msg_iovlen = (size_t)n};
+    if (flags == 0 && n >= 0 && length_of(vec, n) == 0 && cl_posix_kind(fd) == CL_POSIX_SOCKET)
+        return 0; /* whatever it is (net/socket.c: sock_read_iter) */
+    return cl_posix_receive(fd, &m, flags);
+}
+
+/* Of control data: where a datagram comes from, which is our address in any case. */
+static bool is_source(const struct msghdr *m)
+{
+    const struct cmsghdr *c = CMSG_FIRSTHDR(m);
+    return c && c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO &&
+           m->msg_controllen <= CMSG_SPACE(sizeof(struct in_pktinfo));
+}
+
+int64_t cl_posix_send(int fd, const struct msghdr *m, int flags)
+{
+    struct transfer t = {.vec = m->msg_iov, .n = (int64_t)m->msg_iovlen, .out = true};
     struct cl_posix_socket *s;
-    int64_t rc = socket_for(fd, n, flags, MSG_PEEK | MSG_DONTWAIT | MSG_WAITALL | MSG_NOSIGNAL | MSG_CMSG_CLOEXEC, &s);
+    int64_t rc = socket_for(fd, t.n, flags, WRITES, &s);
     if (rc)
         return rc;
-    rc = transfer(s, &t, flags);
+    bool datagram = s->datagram;
+    if (m->msg_control && m->msg_controllen && !(datagram && is_source(m)))
+        rc = cl_posix_refuse("sendmsg with control data is not to be had of sockets of the dataplane", EINVAL);
+    else
+        rc = datagram ? cl_posix_datagram_send(fd, s, m, flags) : transfer(s, &t, flags);
     cl_posix_socket_put(s);
+    if (rc == -EPIPE && !datagram && !(flags & MSG_NOSIGNAL))
+        raise(SIGPIPE);
     return rc;
 }
 
 int64_t cl_posix_write(int fd, const struct iovec *vec, int64_t n, int flags)
 {
-    struct transfer t = {.vec = vec, .n = n, .out = true};
-    struct cl_posix_socket *s;
-    int64_t rc =
-        socket_for(fd, n, flags, MSG_DONTWAIT | MSG_NOSIGNAL | MSG_MORE | MSG_EOR | MSG_CONFIRM | MSG_DONTROUTE, &s);
-    if (rc)
-        return rc;
-    rc = transfer(s, &t, flags);
-    cl_posix_socket_put(s);
-    if (rc == -EPIPE && !(flags & MSG_NOSIGNAL))
-        raise(SIGPIPE);
-    return rc;
+    const struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)vec, .msg_iovlen = (size_t)n};
+    return cl_posix_send(fd, &m, flags);
 }
 
 /* Read a piece of the file at the place, or where it stands. */

@@ -3,6 +3,8 @@
 #include "kthreads.h"
 #include "linux.h"
 
+#include <corelane/libos/udp.h>
+
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -16,14 +18,14 @@ static pthread_mutex_t structure = PTHREAD_MUTEX_INITIALIZER;
 
 int cl_posix_set_open(struct cl_posix_set *set)
 {
-    int fd = (int)cl_linux(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK);
+    int fd = cl_posix_inner((int)cl_linux(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
     *set = (struct cl_posix_set){.event_fd = fd};
     return fd < 0 ? fd : 0;
 }
 
 void cl_posix_set_close(struct cl_posix_set *set)
 {
-    (void)cl_linux(SYS_close, set->event_fd);
+    (void)cl_posix_inner_close(set->event_fd);
 }
 
 /* The ready list. Under the set's lock. */
@@ -48,18 +50,36 @@ static void unlist(struct cl_posix_set *set, struct cl_posix_watch *w)
     set->n_listed--;
 }
 
-/* Whether somebody sleeps who does not know that something is listed. */
-static bool take_sleepers(struct cl_posix_set *set)
-{
-    bool wake = set->first && set->sleepers && !set->told;
-    set->told |= wake;
-    return wake;
-}
-
 static void wake(const struct cl_posix_set *set)
 {
     uint64_t one = 1;
     (void)cl_linux(SYS_write, set->event_fd, &one, sizeof one);
+}
+
+static void quiet(const struct cl_posix_set *set)
+{
+    uint64_t times;
+    (void)cl_linux(SYS_read, set->event_fd, &times, sizeof times);
+}
+
+/* Whether somebody sleeps who does not know that something is listed. Of a set that is lent he is told under the lock: its
+ * eventfd is as the list is. */
+static bool take_sleepers(struct cl_posix_set *set)
+{
+    bool call = set->first && (set->sleepers || set->lent) && !set->told;
+    set->told |= call;
+    if (call && set->lent)
+        wake(set);
+    return call && !set->lent;
+}
+
+/* The list has become shorter. */
+static void untell(struct cl_posix_set *set)
+{
+    if (!set->lent || !set->told || set->first)
+        return;
+    set->told = false;
+    quiet(set);
 }
 
 static uint32_t as_epoll(uint32_t ready)
@@ -78,17 +98,35 @@ static uint32_t as_epoll(uint32_t ready)
     return events;
 }
 
+static uint32_t datagram_ready(const struct cl_posix_socket *s)
+{
+    /* Acquire: it was opened before. Relaxed: who shuts it tells of it afterwards. */
+    const struct cl_udp_socket *udp = cl_load_acquire(&s->udp);
+    uint32_t shut = cl_load_relaxed(&s->sides_shut), ready = CL_POLL_OUT | (udp ? cl_udp_socket_ready(udp) : 0);
+    if (shut & CL_STREAM_READ)
+        ready |= CL_POLL_IN | CL_STREAM_READY_LAST;
+    return shut == (CL_STREAM_READ | CL_STREAM_WRITE) ? ready | CL_STREAM_READY_OVER : ready;
+}
+
 uint32_t cl_posix_socket_ready(const struct cl_posix_socket *s)
 {
     /* Acquire: its stream was there before. */
     uint32_t state = cl_load_acquire(&s->state);
     const struct cl_stream *stream = cl_load_acquire(&s->stream);
+    if (s->datagram)
+        return datagram_ready(s);
     if (state <= CL_POSIX_BOUND)
         return CL_POLL_OUT | CL_STREAM_READY_OVER;
     uint32_t ready = stream ? cl_stream_ready(stream) : 0;
     if (state == CL_POSIX_LISTENS)
         return ready & (CL_POLL_IN | CL_POLL_END);
     return cl_load_relaxed(&s->error_taken) ? ready & ~(uint32_t)CL_POLL_ERROR : ready;
+}
+
+bool cl_posix_socket_carries(const struct cl_posix_socket *s)
+{
+    /* Acquire: what it carries them by is there. */
+    return s->datagram ? cl_load_acquire(&s->udp) != NULL : cl_load_acquire(&s->state) > CL_POSIX_LISTENS;
 }
 
 uint32_t cl_posix_watch_ready(const struct cl_posix_watch *w)
@@ -101,8 +139,11 @@ static void list_if_ready(struct cl_posix_watch *w)
 {
     struct cl_posix_set *set = w->set;
     cl_spin_lock(&set->lock);
-    if (!w->off && !w->listed && cl_posix_watch_ready(w))
+    if (!w->off && !w->listed && cl_posix_watch_ready(w)) {
         enlist(set, w);
+        if (set->lent && set->told)
+            wake(set); /* who waits for edges is told of each */
+    }
     bool call = w->listed && take_sleepers(set);
     cl_spin_unlock(&set->lock);
     if (call)
@@ -133,10 +174,71 @@ int cl_posix_collect(struct cl_posix_set *set, struct epoll_event *events, int n
             enlist(set, w);
     }
     bool call = take_sleepers(set); /* more is listed than we took */
+    untell(set);
     cl_spin_unlock(&set->lock);
     if (call)
         wake(set);
     return found;
+}
+
+/* Those that Linux tells of. */
+
+static struct cl_posix_set *lent; /* under the structure's mutex; read without */
+
+void cl_posix_set_lend(struct cl_posix_set *set)
+{
+    pthread_mutex_lock(&structure);
+    cl_spin_lock(&set->lock);
+    bool before = set->lent;
+    __atomic_store_n(&set->lent, true, __ATOMIC_SEQ_CST); /* before the look at the kthreads (epoll.c) */
+    (void)take_sleepers(set);
+    cl_spin_unlock(&set->lock);
+    if (!before) {
+        set->beside = lent;
+        cl_store_relaxed(&lent, set);
+    }
+    pthread_mutex_unlock(&structure);
+}
+
+bool cl_posix_set_is_lent(const struct cl_posix_set *set)
+{
+    return __atomic_load_n(&set->lent, __ATOMIC_SEQ_CST);
+}
+
+static void take_back(struct cl_posix_set *set)
+{
+    struct cl_posix_set **at = &lent;
+    while (*at && *at != set)
+        at = &(*at)->beside;
+    if (*at)
+        cl_store_relaxed(at, set->beside);
+}
+
+/* Unlist what is not ready. */
+static void look(struct cl_posix_set *set)
+{
+    cl_spin_lock(&set->lock);
+    for (struct cl_posix_watch *w = set->first, *next; w; w = next) {
+        next = w->next;
+        if (!cl_posix_watch_ready(w))
+            unlist(set, w);
+    }
+    untell(set);
+    cl_spin_unlock(&set->lock);
+}
+
+bool cl_posix_lent_look(void)
+{
+    bool ours = false;
+    if (!cl_load_relaxed(&lent))
+        return false;
+    pthread_mutex_lock(&structure);
+    for (struct cl_posix_set *set = lent; set; set = set->beside) {
+        ours |= set->all != NULL;
+        look(set);
+    }
+    pthread_mutex_unlock(&structure);
+    return ours;
 }
 
 /* Watches. */
@@ -162,6 +264,7 @@ void cl_posix_part(struct cl_posix_watch *w)
     *at = w->beside;
     cl_spin_lock(&w->set->lock);
     unlist(w->set, w);
+    untell(w->set);
     cl_spin_unlock(&w->set->lock);
     cl_spin_unlock(&s->lock);
 }
@@ -185,7 +288,7 @@ static int add(struct cl_posix_set *set, struct cl_posix_socket *s, int epfd, in
     struct cl_posix_watch *w = malloc(sizeof *w);
     if (!w)
         return -ENOMEM;
-    bool carries = cl_load_acquire(&s->state) > CL_POSIX_LISTENS;
+    bool carries = cl_posix_socket_carries(s);
     *w = (struct cl_posix_watch){.events = event->events,
                                  .data = event->data.u64,
                                  .lasts = true,
@@ -214,7 +317,7 @@ static void drop(struct cl_posix_watch *w)
 static void change(struct cl_posix_watch *w, const struct epoll_event *event)
 {
     struct cl_posix_set *set = w->set;
-    bool carries = cl_load_acquire(&w->socket->state) > CL_POSIX_LISTENS; /* it has been connected since, perhaps */
+    bool carries = cl_posix_socket_carries(w->socket); /* it has been connected since, perhaps */
     cl_store_relaxed(&set->connections, set->connections + carries - w->carries);
     w->carries = carries;
     cl_spin_lock(&w->socket->lock);
@@ -227,13 +330,24 @@ static void change(struct cl_posix_watch *w, const struct epoll_event *event)
     cl_spin_unlock(&w->socket->lock);
 }
 
+/* EPOLLEXCLUSIVE: with what it goes (fs/eventpoll.c). It asks that not all sets be told of one thing; here they are. */
+static bool may_be_exclusive(int op, uint32_t events)
+{
+    const uint32_t with = EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET | EPOLLEXCLUSIVE;
+    return !(events & EPOLLEXCLUSIVE) || (op == EPOLL_CTL_ADD && !(events & ~with));
+}
+
 int cl_posix_watch(struct cl_posix_set *set, struct cl_posix_socket *s, int op, int epfd, int fd,
                    const struct epoll_event *event)
 {
     int rc = 0;
+    if (op != EPOLL_CTL_DEL && !may_be_exclusive(op, event->events))
+        return -EINVAL;
     pthread_mutex_lock(&structure);
     struct cl_posix_watch *w = find(set, s, fd);
-    if (op == EPOLL_CTL_ADD)
+    if (op == EPOLL_CTL_MOD && w && w->events & EPOLLEXCLUSIVE)
+        rc = -EINVAL;
+    else if (op == EPOLL_CTL_ADD)
         rc = w ? -EEXIST : add(set, s, epfd, fd, event);
     else if (!w)
         rc = -ENOENT;
@@ -269,6 +383,7 @@ void cl_posix_forget_set(struct cl_posix_set *set)
     pthread_mutex_lock(&structure);
     while (set->all)
         drop(set->all);
+    take_back(set);
     pthread_mutex_unlock(&structure);
 }
 
@@ -297,14 +412,13 @@ bool cl_posix_set_arm(struct cl_posix_set *set)
 
 void cl_posix_set_disarm(struct cl_posix_set *set)
 {
-    uint64_t times;
     cl_spin_lock(&set->lock);
     cl_store_relaxed(&set->sleepers, set->sleepers - 1);
-    bool told = set->told;
-    set->told = false;
+    bool told = set->told && !set->lent;
+    set->told &= set->lent;
     cl_spin_unlock(&set->lock);
     if (told)
-        (void)cl_linux(SYS_read, set->event_fd, &times, sizeof times);
+        quiet(set);
 }
 
 static pthread_key_t own_key;
@@ -388,7 +502,7 @@ int cl_posix_wait(struct cl_posix_socket *s, uint32_t events, uint64_t deadline_
     int rc = 0;
     if (!set)
         return -ENOMEM;
-    if (cl_load_relaxed(&s->state) > CL_POSIX_LISTENS)
+    if (cl_posix_socket_carries(s))
         cl_posix_keep();
     cl_posix_join(&w, s, set);
     while (rc == 0 && cl_posix_collect(set, found, COLLECTED) == 0) {

@@ -17,7 +17,10 @@ struct cl_posix_set {
     uint32_t sleepers;    /* read without the lock, too */
     uint32_t connections; /* watches of sockets that carry bytes; under the structure's mutex, read without */
     bool told;            /* the eventfd was written for those that sleep */
+    bool lent;            /* Linux tells others of it: the eventfd is readable while something is listed. For good; read
+                           * without the lock, too */
     int event_fd;
+    struct cl_posix_set *beside; /* of those that are lent. Under the structure's mutex */
 };
 
 struct cl_posix_watch {
@@ -62,8 +65,13 @@ int cl_posix_collect(struct cl_posix_set *set, struct epoll_event *events, int n
 bool cl_posix_set_arm(struct cl_posix_set *set);
 void cl_posix_set_disarm(struct cl_posix_set *set);
 
-/* epoll.c: an epoll descriptor is waited for by others, and so Linux' alone from now on. False: it has sockets of ours. */
-bool cl_posix_epoll_lend(int epfd);
+/* An epoll descriptor's set is told of by Linux from now on, as that descriptor is in another one, or in a poll. */
+void cl_posix_set_lend(struct cl_posix_set *set);
+bool cl_posix_set_is_lent(const struct cl_posix_set *set);
+/* Before Linux is asked for who may hold such a one: what is listed is ready. True: one of them has sockets of ours. */
+bool cl_posix_lent_look(void);
+/* epoll.c: the same of a descriptor, if it is one of epoll. */
+void cl_posix_epoll_lend(int epfd);
 
 /* The calling thread's own set. NULL: there is none to be had. */
 struct cl_posix_set *cl_posix_own_set(void);

@@ -329,7 +329,7 @@ int cl_kthread_borrow_turn(struct cl_sched *s, unsigned index)
     return rc;
 }
 
-int cl_kthread_borrow(struct cl_sched *s, unsigned index, void (*fn)(void *arg), void *arg)
+static int borrow_call(struct cl_sched *s, unsigned index, void (*fn)(void *arg), void *arg, bool more)
 {
     struct cl_kthread *k;
     int rc = borrow(s, index, &k);
@@ -338,12 +338,31 @@ int cl_kthread_borrow(struct cl_sched *s, unsigned index, void (*fn)(void *arg),
     cl_kthread_bind(k);
     if (k->asleep)
         cl_get_up(k);
+    k->more = more;
     fn(arg);
+    k->more = false;
     k->ran = true;
-    cl_flush(k);
+    if (!more)
+        cl_flush(k);
     cl_kthread_bind(NULL);
     cl_store_release(&k->turning, CL_TURN_OUTSIDE); /* release: for who borrows it next */
     return 0;
+}
+
+int cl_kthread_borrow(struct cl_sched *s, unsigned index, void (*fn)(void *arg), void *arg)
+{
+    return borrow_call(s, index, fn, arg, false);
+}
+
+int cl_kthread_borrow_more(struct cl_sched *s, unsigned index, void (*fn)(void *arg), void *arg)
+{
+    return borrow_call(s, index, fn, arg, true);
+}
+
+bool cl_kthread_more_follows(void)
+{
+    const struct cl_kthread *k = cl_kthread_self();
+    return k && k->more;
 }
 
 int cl_kthread_let_go(struct cl_sched *s, unsigned index)

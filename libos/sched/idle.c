@@ -403,6 +403,8 @@ void cl_idle(struct cl_kthread *k)
 {
     struct cl_sched *s = k->sched;
     bool promising = false;
+    if (s->source.idle && s->source.idle(s->source.arg, k->index))
+        return; /* perhaps something has come meanwhile */
     k->idle_turns++;
     cl_count(&k->stats.idle_turns, 1);
     bool sleep = tired(k);

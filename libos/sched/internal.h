@@ -134,6 +134,7 @@ struct cl_kthread {
     uint32_t index;
     bool searching;             /* counted in sched->searching */
     bool ran;                   /* something ran since the last flush of the source, or that left frames behind */
+    bool more;                  /* inside cl_kthread_borrow_more */
     bool on_loop_stack;         /* inside cl_kthread_call */
     bool network_first;         /* a uthread's quantum is over: poll the network before the run queue */
     bool away;                  /* waits for its core. Read by the handler of the thread itself, as the next one */
@@ -185,6 +186,7 @@ struct cl_kthread {
         ceded; /* it has lost its core: all that it has may be taken. Writer: the kthread; readers: thieves, relaxed */
     uint32_t
         in_flight; /* requests in complete.h's queues. Writers: the kthread, and who collects for it; RMW, relaxed */
+    const struct cl_doing *doing; /* the loop itself, outside of uthreads, as of one. Writer: the kthread (release) */
     struct cl_uthread *front; /* that ran when it lost its core. Writers: the kthread, and who takes it, by exchange */
     struct cl_timer *firing;  /* writer: the kthread; readers: cl_timer_cancel (acquire) */
     struct cl_parker *parker; /* constant after new */

@@ -455,8 +455,8 @@ bool cl_sched_running(const struct cl_sched *s, unsigned index, struct cl_sched_
         out->fn = cl_load_relaxed(&t->fn);
         out->arg = cl_load_relaxed(&t->arg);
         out->runner = cl_load_relaxed(&t->runner);
-        out->doing = cl_load_acquire(&t->doing); /* acquire: what it points to */
     }
+    out->doing = cl_load_acquire(t ? &t->doing : &k->doing); /* acquire: what it points to */
     return true;
 }
 

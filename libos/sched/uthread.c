@@ -380,8 +380,8 @@ void cl_uthread_ready(struct cl_uthread *t)
 void cl_uthread_doing(const struct cl_doing *doing)
 {
     struct cl_kthread *k = cl_kthread_self();
-    if (k && k->current)
-        cl_store_release(&k->current->doing, doing); /* release: what it points to */
+    if (k)
+        cl_store_release(k->current ? &k->current->doing : &k->doing, doing); /* release: what it points to */
 }
 
 void *cl_runner_local(void)

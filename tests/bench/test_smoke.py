@@ -16,6 +16,7 @@ from corelane.bench.colocate import colocate, sweep
 from corelane.bench.handoff import handoff
 from corelane.bench.harness import document as doc
 from corelane.bench.http import http
+from corelane.bench.posix import posix
 from corelane.bench.raft import arms
 from corelane.bench.sim import managed_check, quantum
 from corelane.cli.main import main
@@ -48,6 +49,7 @@ ARMS = {  # that each benchmark compares: each is in the document, or said to be
     ),
     "http": tuple(f"{server}: {case.name}" for server in http.SERVERS for case in http.CASES),
     "kv_tcp": ("ours", "memcached", "redis-server"),
+    "posix": (*(f"{name}{on}" for name in posix.GAINS for on in (" on Linux", ", ours")), posix.MEMORY),
     "handoff": (*STEPS, *handoff.WAYS, *handoff.DECISIONS),
     "loadshift": ("delay", "shenango", "static", LINUX),
     "sim": tuple(managed_check.ARMS),
@@ -67,13 +69,17 @@ LONG = {  # those that take several seconds even so: make soak has them. Parts o
     "handoff",
     "hostile",
     "isolation",
+    "kv",
     "loadshift",
+    "log",
+    "posix",
     "probes",
     "raft",
     "raft_fail",
     "resp_durable",
     "sim",
     "stealing",
+    "tcp",
 }
 WHOLE_TAKES_S = {"probes": 50, "raft": 80, "sim": 100}
 RAFT = (
@@ -172,6 +178,7 @@ FEWER: dict[str, dict[str, Any]] = {
         "load.load.MEMORY_RATE": 20_000,
     },
     "loadshift": {"loadshift.ROUNDS_LEAST": 1},
+    "posix": {"posix.posix.ROUNDS": 1, "posix.posix.KEYS": 200, "posix.posix.IDLE_LEAST_S": 0.05},
     "raft": {  # tests/bench/raft has lone puts; other arms have another number of clients
         "raft.nodes.BYTES": SMALL_LOGS,
         "raft.batches.FIXED": lambda whole: whole[::4],

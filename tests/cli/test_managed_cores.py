@@ -113,18 +113,10 @@ def test_another_policy_while_it_runs(start: Any, tmp_path: Path) -> None:
     begun = up.event("iokernel")
     assert begun["policy"] == "delay"
     assert len(begun["worker_cpus"]) >= 1
-    told = ask("policy", "--socket", path)
-    assert told.stdout.startswith("policy delay target_us=20 calm=1 moves_percent=10, worker core")
-
-    for words, name, settings in (
-        (("fair", "--set", "slice_us=20"), "fair", {"slice_us": 20, "credit_us": 10_000}),
-        (("mine:spare", "--set", "cores=2"), "mine:spare", {"cores": 2}),
-    ):
-        told = ask("policy", *words, "--socket", path, "--json")
-        assert told.returncode == 0, told.stderr
-        assert json.loads(told.stdout) == {"name": name, "params": settings, "ejected": None}
-    assert "policy mine:spare cores=2, worker core" in ask("ps", "--socket", path, "--interval", "0").stdout
-
+    right = (
+        (["fair", "--set", "slice_us=20"], "fair", {"slice_us": 20, "credit_us": 10_000}),
+        (["mine:spare", "--set", "cores=2"], "mine:spare", {"cores": 2}),
+    )
     wrong = (
         (["fair", "--set", "slice=1"], "this policy has no such setting"),
         (["fair", "--set", "slice_us"], "name=number"),
@@ -132,12 +124,25 @@ def test_another_policy_while_it_runs(start: Any, tmp_path: Path) -> None:
         (["broken:f"], "cannot import broken: SyntaxError"),
         (["x" * 300 + ":f"], "239"),
     )
-    answers = commands([{"args": ["policy", *w, "--socket", path], "cwd": str(tmp_path)} for w, _ in wrong])
-    for (words, said), answer in zip(wrong, answers, strict=True):
+    lines = [
+        ["policy"],
+        *(["policy", *words, "--json"] for words, _, _ in right),
+        ["ps", "--interval", "0"],
+        *(["policy", *words] for words, _ in wrong),
+        ["policy", "--json"],
+    ]
+    cases = [{"args": [*line, "--socket", path], "cwd": str(tmp_path)} for line in lines]
+    first, fair, mine, shown, *refused, last = commands(cases)
+    assert first["out"].startswith("policy delay target_us=20 calm=1 moves_percent=10, worker core")
+    for (_, name, settings), answer in zip(right, (fair, mine), strict=True):
+        assert answer["code"] == 0, answer["err"]
+        assert json.loads(answer["out"]) == {"name": name, "params": settings, "ejected": None}
+    assert "policy mine:spare cores=2, worker core" in shown["out"]
+    for (words, said), answer in zip(wrong, refused, strict=True):
         assert answer["code"] == 1, words
         assert said in answer["err"], words
         assert len(answer["err"].strip().splitlines()) == 1, words
-    assert json.loads(ask("policy", "--socket", path, "--json").stdout)["name"] == "mine:spare"
+    assert json.loads(last["out"])["name"] == "mine:spare"
     assert up.stop() == 0
     told = ask("up", "--socket", path, "--policy", "broken:f", cwd=tmp_path)
     assert told.returncode == 1

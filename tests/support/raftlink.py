@@ -52,10 +52,10 @@ class LinkClient:
 
 
 @contextlib.contextmanager
-def linked() -> Iterator[tuple[Runtime, LinkClient]]:
-    """A runtime that has not started, and a client of what it will serve."""
+def linked(**options: Any) -> Iterator[tuple[Runtime, LinkClient]]:
+    """A runtime that has not started, and a client of what it will serve. options: of Runtime."""
     server, client = memory_link(mac=(SERVER.mac, CLIENT.mac), ipv4=(SERVER.ip, CLIENT.ip), ipv4_prefix=24)
-    with server, client, Runtime(nic=server, poll="block") as runtime:
+    with server, client, Runtime(nic=server, poll="block", **options) as runtime:
         yield runtime, LinkClient(client)
 
 

@@ -30,8 +30,10 @@ def installed(tmp_path_factory):
     if (ROOT / "build" / "obj").exists():
         for part in ("obj", "cffi"):
             shutil.copytree(ROOT / "build" / part, tree / "build" / part)
-    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(site)]
-    done = subprocess.run([*command, str(tree)], capture_output=True, text=True, check=False, cwd=site)
+    command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--no-build-isolation"]
+    done = subprocess.run(
+        [*command, "--target", str(site), str(tree)], capture_output=True, text=True, check=False, cwd=site
+    )
     assert done.returncode == 0, done.stderr
     return site
 

@@ -17,6 +17,8 @@ from pathlib import Path
 
 from cltest.cbuild import ROOT, CBuild, setup_py, symbols
 
+from .test_floors import files, parsed
+
 # Room -> rooms of its floor that it may use, "." being the floor's own folder. What is not listed uses none.
 # Every room of bench/ may use bench/harness and bench/baseline besides.
 ROOMS = {
@@ -40,7 +42,7 @@ ROOMS = {
     "libos/batch_work": "numba sched",
     "libos/net": "sched",
     "libos/net/tcp": "net sched",
-    "libos/posix": ". net/tcp sched",
+    "libos/posix": ". net net/tcp sched",
     "libos/posix/preload": "posix",
     "libos/storage": "sched",
     "libos/storage/log": "storage sched",
@@ -61,6 +63,7 @@ ROOMS = {
     "bench/kv_tcp": "tcp",
     "bench/load": "tcp load/sockload load/reference",
     "bench/load/reference": "load/sockload",
+    "bench/posix": "http kv_tcp tcp",
     "bench/raft": "log",
     "bench/raft_loss": "",
     "bench/resp_durable": "kv_tcp log tcp",
@@ -87,16 +90,9 @@ def allowed(room: str, other: str) -> bool:
     return other in beside or (floor == "bench" and other in ("bench/harness", "bench/baseline"))
 
 
-def sources(*patterns: str) -> list[Path]:
-    """Files of the floors, relative to the root, without what the build made."""
-    floors = (*setup_py().FLOORS, "cli")
-    found = [p for floor in floors for pattern in patterns for p in (ROOT / floor).rglob(pattern)]
-    return sorted(p.relative_to(ROOT) for p in found if not {"_include", "__pycache__"} & set(p.parts))
-
-
 def imports(path: Path) -> Iterator[Path]:
     """Files of the tree that a Python file imports from."""
-    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+    for node in ast.walk(parsed(path)):
         if not isinstance(node, ast.ImportFrom) or not node.level:
             continue
         base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
@@ -124,8 +120,8 @@ def calls() -> Iterator[tuple[Path, Path, str]]:
 @functools.cache
 def file_uses() -> list[tuple[Path, Path, str]]:
     """(file, other file, what of it is used), of all floors."""
-    found = [(path, target, str(target)) for path in sources("*.py") for target in imports(path)]
-    found += [(path, target, str(target)) for path in sources("*.c", "*.h", "*.S") for target in includes(path)]
+    found = [(path, target, str(target)) for path in files("*.py") for target in imports(path)]
+    found += [(path, target, str(target)) for path in files("*.c", "*.h", "*.S") for target in includes(path)]
     return found + [(user, used, f"{name} of {used}") for user, used, name in calls()]
 
 
@@ -200,7 +196,7 @@ def test_rooms_use_no_others_than_are_listed():
 
 def test_every_room_has_a_page():
     """A folder of the floors begins with a page: the docstring of its __init__.py, or a README.md where all is C."""
-    rooms = {path.parent for path in sources("*.py", "*.c", "*.h")}
+    rooms = {path.parent for path in files("*.py", "*.c", "*.h")}
     missing = []
     for room in sorted(rooms):
         page, readme = ROOT / room / "__init__.py", ROOT / room / "README.md"

@@ -24,8 +24,16 @@
 
 struct serve_resp;
 
+/* machine.c: a state machine that is not ours, and what a kthread says that it does in each call. */
+enum { SERVE_APPLY, SERVE_QUERY, SERVE_SAVE, SERVE_LOAD, SERVE_CHECK, SERVE_CALLS };
+struct serve_machine {
+    struct cl_raft_machine real;
+    struct cl_doing doing[SERVE_CALLS];
+};
+
 struct cl_raft_service {
     struct cl_raft_serve_config config;
+    struct serve_machine machine; /* config.node.machine calls it, unless that is the key-value store */
     struct cl_raft_serve_counters count;
     struct cl_runtime *rt;
     struct cl_raft_node *node;
@@ -56,6 +64,9 @@ struct cl_raft_service {
     struct cl_raft_status status;
     uint64_t led_ns; /* since when, as of that status; 0: it does not lead */
 };
+
+/* machine.c. `machine` calls what it called before, by way of m. */
+void serve_machine_wrap(struct serve_machine *m, struct cl_raft_machine *machine);
 
 /* poll.c */
 /* The machine's clock, as a runtime's scheduler has it: also when that is gone. */

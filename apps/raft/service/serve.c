@@ -263,9 +263,13 @@ static int make_node(struct cl_raft_service *s, uint32_t mtu, char err[256])
     }
     c->max_sessions = c->max_sessions ? c->max_sessions : 256;
     uint64_t memory = s->config.kv_memory_bytes ? s->config.kv_memory_bytes : 64 << 20;
-    int rc = c->machine.apply      ? 0
-             : s->config.resp.port ? raft_resp_new(&s->values, memory, &c->machine, err)
-                                   : raft_kv_new(&s->kv, memory, &c->machine, err);
+    int rc = 0;
+    if (c->machine.apply)
+        serve_machine_wrap(&s->machine, &c->machine);
+    else if (s->config.resp.port)
+        rc = raft_resp_new(&s->values, memory, &c->machine, err);
+    else
+        rc = raft_kv_new(&s->kv, memory, &c->machine, err);
     if (!rc && s->kv.store && c->log)
         rc = raft_kv_fits(&s->kv, cl_log_snapshot_room(c->log), raft_sessions_most(c->max_sessions, c->reply_bytes),
                           err);

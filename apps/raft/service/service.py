@@ -447,6 +447,9 @@ def serve(
     if machine is not None:
         config.node.machine, keep = machine_struct(machine)
         config.foreign = 1
+        for call in ("apply", "query", "save", "load", "check"):
+            if function := getattr(config.node.machine, call):
+                runtime.name_function(function, f"{type(machine).__name__}.{call}")
     others = {n: place for n, place in places.items() if n != id}
     for i, (number, (address, port)) in enumerate(others.items()):
         config.peers[i] = {"id": number, "ipv4": int(ipaddress.IPv4Address(address)), "port": port}

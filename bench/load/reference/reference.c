@@ -1,5 +1,6 @@
 /* See reference.h. */
 #include "reference.h"
+#include "../sockload/came.h"
 #include "../sockload/sockload.h"
 #include <corelane/runtime/clock.h>
 
@@ -25,7 +26,7 @@
 
 /* A request that waits for its answer's time. */
 struct waiting {
-    uint64_t due, read; /* stamps */
+    uint64_t due, came; /* stamps */
     uint64_t number;    /* of what is due at the same time, who came first is answered first */
     struct cl_sockload_head head;
     struct sockaddr_in from; /* UDP */
@@ -141,7 +142,7 @@ static void answer(struct cl_reference *r, const struct waiting *w)
 {
     memcpy(r->reply, &w->head, sizeof(w->head)); /* what follows is letters all the time */
     uint64_t now = cl_tsc();
-    uint64_t kept = (uint64_t)cl_ticks_to_ns(r->clock, (int64_t)(now - w->read));
+    uint64_t kept = (uint64_t)cl_ticks_to_ns(r->clock, (int64_t)(now - w->came));
     bool sent;
     if (r->udp) {
         ssize_t n = sendto(r->socket, r->reply, w->head.reply_bytes, MSG_DONTWAIT, (const struct sockaddr *)&w->from,
@@ -163,7 +164,7 @@ static void accept_request(struct cl_reference *r, struct waiting *w)
 {
     cl_count(&r->counts.requests, 1);
     w->number = r->numbers++;
-    w->due = w->read + (uint64_t)cl_ns_to_ticks(r->clock, (int64_t)w->head.hold_ns);
+    w->due = w->came + (uint64_t)cl_ns_to_ticks(r->clock, (int64_t)w->head.hold_ns);
     if (w->head.hold_ns == 0)
         answer(r, w);
     else if (!push(r, w))
@@ -177,16 +178,31 @@ static bool sane(const struct cl_sockload_head *h, uint32_t most)
            h->hold_ns < 100000000000ull;
 }
 
+/* What a socket has, when that came, and from whom. */
+static ssize_t receive(const struct cl_reference *r, int fd, uint8_t *data, size_t room, struct waiting *w)
+{
+    union cl_came control;
+    struct iovec part = {data, room};
+    struct msghdr m = {.msg_name = &w->from,
+                       .msg_namelen = sizeof(w->from),
+                       .msg_iov = &part,
+                       .msg_iovlen = 1,
+                       .msg_control = &control,
+                       .msg_controllen = sizeof(control)};
+    ssize_t n = recvmsg(fd, &m, MSG_DONTWAIT);
+    if (n > 0)
+        w->came = cl_came_at(&m, r->clock);
+    return n;
+}
+
 static void read_udp(struct cl_reference *r)
 {
     uint8_t buffer[BUFFER];
     for (unsigned i = 0; i < BURST; i++) {
         struct waiting w = {0};
-        socklen_t len = sizeof(w.from);
-        ssize_t n = recvfrom(r->socket, buffer, sizeof(buffer), MSG_DONTWAIT, (struct sockaddr *)&w.from, &len);
+        ssize_t n = receive(r, r->socket, buffer, sizeof(buffer), &w);
         if (n < 0)
             return;
-        w.read = cl_tsc();
         if ((size_t)n < sizeof(w.head)) {
             cl_count(&r->counts.refused, 1);
             continue;
@@ -201,8 +217,8 @@ static void read_udp(struct cl_reference *r)
 
 static void read_tcp(struct cl_reference *r, struct peer *p)
 {
-    ssize_t n = recv(p->fd, p->in + p->len, BUFFER - p->len, MSG_DONTWAIT);
-    uint64_t now = cl_tsc();
+    struct waiting all = {.peer = (uint32_t)(p - r->peers), .turn = p->turn};
+    ssize_t n = receive(r, p->fd, p->in + p->len, BUFFER - p->len, &all);
     if (n < 0 && errno == EAGAIN)
         return;
     if (n <= 0) {
@@ -212,7 +228,7 @@ static void read_tcp(struct cl_reference *r, struct peer *p)
     p->len += (uint32_t)n;
     uint32_t at = 0;
     while (p->len - at >= sizeof(struct cl_sockload_head)) {
-        struct waiting w = {.read = now, .peer = (uint32_t)(p - r->peers), .turn = p->turn};
+        struct waiting w = all;
         memcpy(&w.head, p->in + at, sizeof(w.head));
         if (!sane(&w.head, BUFFER)) {
             cl_count(&r->counts.refused, 1);
@@ -268,6 +284,15 @@ static void handle(struct cl_reference *r, const struct epoll_event *event)
         read_tcp(r, p);
 }
 
+/* What is due, some of it. */
+static void answer_due(struct cl_reference *r)
+{
+    for (unsigned i = 0; i < BURST && r->n && r->heap[0].due <= cl_tsc(); i++) {
+        struct waiting w = pop(r);
+        answer(r, &w);
+    }
+}
+
 /* What has come. Whether there was anything. */
 static bool look(struct cl_reference *r)
 {
@@ -278,8 +303,10 @@ static bool look(struct cl_reference *r)
         return r->counts.requests != before;
     }
     int n = epoll_wait(r->epoll, events, EVENTS, 0);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         handle(r, &events[i]);
+        answer_due(r); /* an answer has its time; what comes has its stamp already */
+    }
     return n > 0;
 }
 
@@ -287,10 +314,7 @@ static void *serve(void *arg)
 {
     struct cl_reference *r = arg;
     while (!cl_load_relaxed(&r->stop)) { /* relaxed: a wish; the thread is joined */
-        for (unsigned i = 0; i < BURST && r->n && r->heap[0].due <= cl_tsc(); i++) {
-            struct waiting w = pop(r);
-            answer(r, &w);
-        }
+        answer_due(r);
         bool busy = look(r);
         if (cl_load_acquire(&r->clear)) { /* acquire and release: the caller reads what is cleared afterwards */
             cl_hist_reset(r->kept);
@@ -317,6 +341,7 @@ static int open_socket(struct cl_reference *r, uint32_t port, char *err)
     } else {
         setsockopt(r->socket, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
     }
+    cl_came_ask(r->socket);
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = UINT32_MAX};
     int rc = bind(r->socket, (struct sockaddr *)&at, sizeof(at)) ? -errno : 0;
     rc = rc || getsockname(r->socket, (struct sockaddr *)&at, &len) == 0 ? rc : -errno;

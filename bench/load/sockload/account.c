@@ -60,9 +60,10 @@ static void note_time(struct cl_worker *w, uint64_t now)
     w->counts.in_time += now < s->end;
 }
 
-void cl_sockload_worker_settle(struct cl_worker *w, struct cl_request *r, uint32_t worth, uint64_t now)
+void cl_sockload_worker_settle(struct cl_worker *w, struct cl_request *r, uint32_t worth, uint64_t came)
 {
     struct cl_sockload *s = w->s;
+    uint64_t now = cl_max(came, r->sent); /* the stamp is of another clock, and no answer is older than its request */
     r->live = 0;
     w->outstanding--;
     bool right = worth <= CL_SOCKLOAD_STORED;

@@ -23,11 +23,12 @@ struct cl_carrier {
     int64_t (*send)(struct cl_worker *w, struct cl_conn *c, const uint8_t *data, uint64_t n);
     /* Be told when there is room to send, or no more (TCP). 0, -errno. */
     int (*want_room)(struct cl_worker *w, struct cl_conn *c, bool wanted);
-    /* Bytes that have come (TCP), 0: the peer has ended it, -EAGAIN, -errno. */
+    /* Bytes that have come (TCP), and when they did: w->came; 0: the peer has ended it, -EAGAIN, -errno. */
     int64_t (*receive)(struct cl_worker *w, struct cl_conn *c, uint8_t *data, uint64_t room);
     /* Send n datagrams of `each` bytes that lie behind one another: how many were sent, or -errno if none was. */
     int (*send_together)(struct cl_worker *w, struct cl_conn *c, const uint8_t *data, unsigned n, uint32_t each);
-    /* Take up to CL_SOCKLOAD_DATAGRAMS into the worker's inbox: how many, -EAGAIN for none, -errno. */
+    /* Take up to CL_SOCKLOAD_DATAGRAMS into the worker's inbox, with the times when they came: how many, -EAGAIN for
+     * none, -errno. */
     int (*receive_datagrams)(struct cl_worker *w, struct cl_conn *c);
     /* Look which connections have something, and call cl_sockload_worker_event for each; wait for it `ms` at most. */
     void (*poll)(struct cl_worker *w, int ms);

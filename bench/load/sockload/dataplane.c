@@ -106,8 +106,9 @@ static int want_room(struct cl_worker *w, struct cl_conn *c, bool wanted)
 
 static int64_t receive(struct cl_worker *w, struct cl_conn *c, uint8_t *data, uint64_t room)
 {
-    (void)w;
-    return cl_stream_read(c->stream, data, (int64_t)room, 0);
+    int64_t n = cl_stream_read(c->stream, data, (int64_t)room, 0);
+    w->came = cl_tsc();
+    return n;
 }
 
 static int send_together(struct cl_worker *w, struct cl_conn *c, const uint8_t *data, unsigned n, uint32_t each)
@@ -129,6 +130,7 @@ static int receive_datagrams(struct cl_worker *w, struct cl_conn *c)
         if (n < 0)
             return i ? i : (int)n;
         inbox->headers[i].msg_len = (unsigned)n;
+        inbox->came[i] = cl_tsc();
     }
     return CL_SOCKLOAD_DATAGRAMS;
 }

@@ -5,6 +5,7 @@
 #ifndef CORELANE_BENCH_LOAD_SOCKLOAD_ENGINE_H
 #define CORELANE_BENCH_LOAD_SOCKLOAD_ENGINE_H
 
+#include "came.h"
 #include "carrier.h"
 #include "sockload.h"
 #include <corelane/runtime/clock.h>
@@ -118,6 +119,8 @@ struct cl_due {
 struct cl_inbox {
     struct mmsghdr headers[CL_SOCKLOAD_DATAGRAMS];
     struct iovec parts[CL_SOCKLOAD_DATAGRAMS];
+    union cl_came controls[CL_SOCKLOAD_DATAGRAMS];
+    uint64_t came[CL_SOCKLOAD_DATAGRAMS]; /* stamps */
     uint8_t data[CL_SOCKLOAD_DATAGRAMS][CL_SOCKLOAD_DATAGRAM_ROOM];
 };
 
@@ -141,6 +144,8 @@ struct cl_worker {
     struct cl_carried_call *call; /* what it runs there */
     void *(*main)(void *w);
     bool connecting; /* before the first run, or between two */
+    bool runs;       /* requests are sent when they are due */
+    uint64_t came;   /* stamp: when the carrier had what it gave last by `receive` */
     uint8_t *wire;   /* TLS: what was received, CL_SOCKLOAD_WIRE_ROOM */
     uint32_t n_conns;
     struct cl_conn *conns;
@@ -225,8 +230,8 @@ int cl_sockload_worker_fail(struct cl_worker *w, int error, const char *what);
 /* Put a connection into the queue of free ones, if it is; take the one that is free for the longest time. */
 void cl_sockload_worker_offer(struct cl_worker *w, struct cl_conn *c);
 struct cl_conn *cl_sockload_worker_take(struct cl_worker *w);
-/* A request has its answer, received at `now`; it will have none any more. */
-void cl_sockload_worker_settle(struct cl_worker *w, struct cl_request *r, uint32_t worth, uint64_t now);
+/* A request has its answer, which came at that stamp; it will have none any more. */
+void cl_sockload_worker_settle(struct cl_worker *w, struct cl_request *r, uint32_t worth, uint64_t came);
 void cl_sockload_worker_lose(struct cl_worker *w, struct cl_request *r);
 /* Close a connection; what is outstanding on it is lost. expected: it ended after a whole answer. */
 void cl_sockload_worker_drop(struct cl_worker *w, struct cl_conn *c, bool expected);

@@ -7,7 +7,7 @@
 
 #define READS 32 /* of one connection, before the others have their turn */
 
-static void answered(struct cl_worker *w, struct cl_conn *c, uint32_t worth, uint64_t now)
+static void answered(struct cl_worker *w, struct cl_conn *c, uint32_t worth, uint64_t came)
 {
     struct cl_request r = *cl_sockload_oldest(w, c);
     cl_sockload_oldest(w, c)->live = 0;
@@ -18,7 +18,7 @@ static void answered(struct cl_worker *w, struct cl_conn *c, uint32_t worth, uin
         cl_sockload_worker_send_second(w, c, r);
         return;
     }
-    cl_sockload_worker_settle(w, &r, worth, now);
+    cl_sockload_worker_settle(w, &r, worth, came);
 }
 
 static bool worth_telling(int64_t n, uint32_t worth)
@@ -38,7 +38,7 @@ static void hear(struct cl_worker *w, const uint8_t *in, uint32_t n)
 }
 
 /* Take the answers that are there. False: what is there is no answer. */
-static bool take_answers(struct cl_worker *w, struct cl_conn *c, uint64_t now, bool end)
+static bool take_answers(struct cl_worker *w, struct cl_conn *c, uint64_t came, bool end)
 {
     while (c->outstanding && c->in_len > c->in_at) {
         uint32_t have = c->in_len - c->in_at, worth = CL_SOCKLOAD_WRONG, need = 0;
@@ -48,7 +48,7 @@ static bool take_answers(struct cl_worker *w, struct cl_conn *c, uint64_t now, b
         if (n < 0 || worth_telling(n, worth))
             hear(w, c->in + c->in_at, n < 0 ? have : (uint32_t)n);
         if (n < 0) {
-            answered(w, c, CL_SOCKLOAD_WRONG, now);
+            answered(w, c, CL_SOCKLOAD_WRONG, came);
             return false;
         }
         if (n == 0) {
@@ -57,7 +57,7 @@ static bool take_answers(struct cl_worker *w, struct cl_conn *c, uint64_t now, b
         }
         c->need = 0;
         c->in_at += (uint32_t)n;
-        answered(w, c, worth, now);
+        answered(w, c, worth, came);
     }
     if (c->in_len > c->in_at && !c->outstanding) {
         w->counts.stray++;
@@ -66,16 +66,16 @@ static bool take_answers(struct cl_worker *w, struct cl_conn *c, uint64_t now, b
     return true;
 }
 
-static void take_datagram(struct cl_worker *w, struct cl_conn *c, const uint8_t *in, uint32_t n, uint64_t now)
+static void take_datagram(struct cl_worker *w, struct cl_conn *c, const uint8_t *in, uint32_t n, uint64_t came)
 {
     uint32_t worth = CL_SOCKLOAD_WRONG, need = 0;
     if (!w->by_id) {
         if (!c->outstanding)
             w->counts.stray++;
         else if (w->s->protocol->read(w->s, cl_sockload_oldest(w, c), in, n, true, &worth, &need) > 0)
-            answered(w, c, worth, now);
+            answered(w, c, worth, came);
         else
-            answered(w, c, CL_SOCKLOAD_WRONG, now);
+            answered(w, c, CL_SOCKLOAD_WRONG, came);
         return;
     }
     struct cl_sockload_head head;
@@ -92,16 +92,15 @@ static void take_datagram(struct cl_worker *w, struct cl_conn *c, const uint8_t 
     int64_t took = w->s->protocol->read(w->s, r, in, n, true, &worth, &need);
     if (took != (int64_t)n || worth_telling(took, worth))
         hear(w, in, n);
-    cl_sockload_worker_settle(w, r, took == (int64_t)n ? worth : CL_SOCKLOAD_WRONG, now);
+    cl_sockload_worker_settle(w, r, took == (int64_t)n ? worth : CL_SOCKLOAD_WRONG, came);
 }
 
 void cl_sockload_worker_read_datagrams(struct cl_worker *w, struct cl_conn *c)
 {
     int n = w->s->carrier->receive_datagrams(w, c);
-    uint64_t now = cl_tsc();
     for (int i = 0; i < n; i++) {
         w->counts.bytes_in += w->inbox->headers[i].msg_len;
-        take_datagram(w, c, w->inbox->data[i], w->inbox->headers[i].msg_len, now);
+        take_datagram(w, c, w->inbox->data[i], w->inbox->headers[i].msg_len, w->inbox->came[i]);
     }
     w->counts.refused += n < 0 && n != -EAGAIN; /* an ICMP message: nobody listens there */
     cl_sockload_worker_offer(w, c);
@@ -131,12 +130,11 @@ void cl_sockload_worker_read(struct cl_worker *w, struct cl_conn *c)
 {
     for (unsigned i = 0; i < READS || c->tls; i++) {
         int64_t n = cl_sockload_conn_receive(w, c, i < READS);
-        uint64_t now = cl_tsc();
         if (n == -EAGAIN)
             cl_sockload_worker_offer(w, c); /* a handshake may have ended */
         if (n == -EAGAIN || (c->state == CL_CONN_GREETING && !greeted(w, c, n)))
             return;
-        bool whole = n >= 0 && take_answers(w, c, now, n == 0);
+        bool whole = n >= 0 && take_answers(w, c, w->came, n == 0);
         if (n <= 0 || !whole) {
             cl_sockload_worker_drop(w, c, n == 0 && whole && !c->outstanding);
             return;

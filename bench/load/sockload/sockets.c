@@ -40,6 +40,7 @@ static int want_room(struct cl_worker *w, struct cl_conn *c, bool wanted)
 static void set_options(const struct cl_sockload *s, int fd)
 {
     int one = 1, room = 4 << 20;
+    cl_came_ask(fd);
     struct linger reset = {1, 0}; /* thousands of ports a second would else stay in TIME_WAIT, and run out */
     if (s->stream) {
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -95,10 +96,13 @@ static int64_t send_bytes(struct cl_worker *w, struct cl_conn *c, const uint8_t 
 
 static int64_t receive(struct cl_worker *w, struct cl_conn *c, uint8_t *data, uint64_t room)
 {
-    ssize_t n = recv(c->fd, data, room, 0);
-    (void)w;
+    union cl_came control;
+    struct iovec part = {data, room};
+    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)};
+    ssize_t n = recvmsg(c->fd, &m, 0);
     if (n < 0)
         return errno == EINTR ? -EAGAIN : -errno;
+    w->came = cl_came_at(&m, w->s->clock);
     return n;
 }
 
@@ -140,11 +144,16 @@ static int receive_datagrams(struct cl_worker *w, struct cl_conn *c)
     struct cl_inbox *inbox = w->inbox;
     for (unsigned i = 0; i < CL_SOCKLOAD_DATAGRAMS; i++) {
         inbox->parts[i] = (struct iovec){inbox->data[i], CL_SOCKLOAD_DATAGRAM_ROOM};
-        inbox->headers[i].msg_hdr = (struct msghdr){.msg_iov = &inbox->parts[i], .msg_iovlen = 1};
+        inbox->headers[i].msg_hdr = (struct msghdr){.msg_iov = &inbox->parts[i],
+                                                    .msg_iovlen = 1,
+                                                    .msg_control = &inbox->controls[i],
+                                                    .msg_controllen = sizeof(inbox->controls[i])};
     }
     int n = recvmmsg(c->fd, inbox->headers, CL_SOCKLOAD_DATAGRAMS, 0, NULL);
     if (n < 0)
         return errno == EINTR ? -EAGAIN : -errno;
+    for (int i = 0; i < n; i++)
+        inbox->came[i] = cl_came_at(&inbox->headers[i].msg_hdr, w->s->clock);
     return n;
 }
 

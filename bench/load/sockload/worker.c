@@ -35,6 +35,16 @@ static void look_after(struct cl_worker *w, uint64_t now)
     }
 }
 
+/* Send what is due, some of it. Returns the time. What has come has its stamp (came.h), what is due has not: so this
+ * goes first, also between what has come. */
+static uint64_t send_due(struct cl_worker *w)
+{
+    uint64_t now = cl_tsc();
+    for (unsigned i = 0; i < BURST && w->next_due <= now && cl_sockload_worker_send(w, now); i++)
+        now = cl_tsc();
+    return now;
+}
+
 void cl_sockload_worker_event(struct cl_worker *w, struct cl_conn *c, bool room, bool come)
 {
     if (c->state == CL_CONN_CLOSED)
@@ -57,6 +67,8 @@ void cl_sockload_worker_event(struct cl_worker *w, struct cl_conn *c, bool room,
         cl_sockload_worker_read(w, c);
     else
         cl_sockload_worker_read_datagrams(w, c);
+    if (w->runs && !w->s->config.fresh) /* of `fresh` an event that was told may be of the connection before */
+        send_due(w);
 }
 
 static int wait_ms(const struct cl_worker *w, uint64_t now)
@@ -133,10 +145,9 @@ void *cl_sockload_worker_main(void *arg)
     for (uint32_t i = 0; i < w->n_conns; i++)
         cl_sockload_worker_offer(w, &w->conns[i]);
     cl_sockload_due_begin(w);
+    w->runs = true;
     for (;;) {
-        uint64_t now = cl_tsc();
-        for (unsigned i = 0; i < BURST && w->next_due <= now && cl_sockload_worker_send(w, now); i++)
-            now = cl_tsc();
+        uint64_t now = send_due(w);
         if (over(w, now))
             break;
         cl_sockload_worker_prepare(w);
@@ -145,6 +156,7 @@ void *cl_sockload_worker_main(void *arg)
             look_after(w, now);
         s->carrier->poll(w, ms);
     }
+    w->runs = false;
     count_dropped(w);
     forget_outstanding(w);
     w->prepared = false;

@@ -35,8 +35,18 @@ struct cl_af_xdp_config {
     uint32_t fill_target;           /* frames kept in a queue's fill ring: what it can receive between two polls */
 };
 
+/* What is usual. */
+#define CL_AF_XDP_RING_SLOTS 1024
+#define CL_AF_XDP_FILL 512
+#define CL_AF_XDP_BUFFERS 2048 /* a queue */
+#define CL_AF_XDP_BUFFER_BYTES 2048
+#define CL_AF_XDP_BIND_MS 2000
+
 /* New NIC on an interface of the calling thread's network namespace. -errno with the reason and the remedy in err. */
 CL_API int cl_af_xdp_nic_new(const struct cl_af_xdp_config *config, struct cl_nic **out, char *err);
+/* The same with what is usual, on queues 0 to n_queues - 1, for an XDP program that somebody else has loaded: its XSKMAP,
+ * whose descriptor the caller keeps, has the sockets from now on (given.c). */
+CL_API int cl_af_xdp_nic_given(const char *ifname, uint32_t n_queues, int xskmap_fd, struct cl_nic **out, char *err);
 /* Whether the device reads and writes the UMEM itself. */
 CL_API bool cl_af_xdp_zero_copy(const struct cl_nic *nic);
 /* The kernel's own counters of a queue (XDP_STATISTICS), as they are: rx_dropped, rx_invalid_descs, tx_invalid_descs,

@@ -9,7 +9,9 @@ docs/af_xdp.md says what this needs and what it does not deal with.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
+import resource
 import socket
 import struct
 import weakref
@@ -37,10 +39,11 @@ _KERNEL_STATS = (
     "rx_fill_ring_empty_descs",
     "tx_ring_empty_descs",
 )
+_HIGH_FDS, _HIGH_ROOM = 1024, 16  # descriptors that are handed over are the last ones below the first
 _SOL_PACKET, _PACKET_ADD_MEMBERSHIP, _PACKET_MR_PROMISC = 263, 1, 1
 
-BUFFERS_PER_QUEUE = 2048
-BIND_DEADLINE_MS = 2000
+BUFFERS_PER_QUEUE = int(lib.CL_AF_XDP_BUFFERS)
+BIND_DEADLINE_MS = int(lib.CL_AF_XDP_BIND_MS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +54,10 @@ class Umem(Group):
     buffers: UMEM frames in all; 0: 2048 a queue. buffer_bytes: of a frame, 2048 or 4096.
     """
 
-    ring_slots: int = option(1024, "slots of a ring", low=1, high=1 << 20)
-    fill: int = option(512, "frames kept ready for receiving", low=1, high=1 << 20)
+    ring_slots: int = option(lib.CL_AF_XDP_RING_SLOTS, "slots of a ring", low=1, high=1 << 20)
+    fill: int = option(lib.CL_AF_XDP_FILL, "frames kept ready for receiving", low=1, high=1 << 20)
     buffers: int = option(0, "UMEM frames", low=0, high=1 << 24)
-    buffer_bytes: int = option(2048, "bytes of a frame", choices=(2048, 4096))
+    buffer_bytes: int = option(lib.CL_AF_XDP_BUFFER_BYTES, "bytes of a frame", choices=(2048, 4096))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,6 +184,36 @@ class AfXdp(Nic):
         if code < 0:
             raise CorelaneError(f"cannot read XDP_STATISTICS of {self.ifname}: {os.strerror(-code)}")
         return dict(zip(_KERNEL_STATS, (int(v) for v in out), strict=True))
+
+
+@dataclass(frozen=True)
+class Given:
+    """An XDP program that steers an interface's frames to sockets that another program will open: `hand_over`.
+
+    xskmap_fd: where it enters them; before that the frames are Linux's. link_fd: the program is attached until this is
+    closed, by its last holder."""
+
+    xskmap_fd: int
+    link_fd: int
+
+
+def hand_over(ifname: str, queues: int, address: str, mode: str = "auto") -> Given:
+    """Attach the XDP program of an AfXdp without its sockets, for who opens them after exec (given.c).
+
+    The descriptors are kept across exec, and the caller's. Arguments and errors as of AfXdp; every queue counts.
+    """
+    ifindex = _index(ifname)
+    _queues(ifname, queues)
+    with contextlib.closing(_load(None, "addresses")) as program:
+        program.maps["addresses"].update(steer.address_key(address), 1)
+        with loader.attach(program.program_fd, ifindex, xdp_mode(ifname, mode)) as link:
+            return Given(_kept(_xskmap(program).fd), _kept(link.fd))
+
+
+def _kept(fd: int) -> int:
+    """A copy that exec keeps, out of the way of the small numbers that programs expect to be given."""
+    most = min(resource.getrlimit(resource.RLIMIT_NOFILE)[0], _HIGH_FDS)
+    return fcntl.fcntl(fd, fcntl.F_DUPFD, max(most - _HIGH_ROOM, 3))
 
 
 def xdp_mode(ifname: str, mode: str = "auto") -> str:

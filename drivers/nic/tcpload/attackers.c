@@ -1,6 +1,10 @@
 /* An attacker with connections of its own. They take turns, in each of which one sends at most one segment; one that
  * the server has just let in comes before that. What a segment says is the kind's. There are no timestamps, no scale
- * of windows, and no timers: what was lost is sent again some turns later. */
+ * of windows, and no timers: what was lost is sent again some turns later.
+ *
+ * Of those that overlap each has its own turn for the missing piece, which makes the server answer what waits behind it,
+ * some 4 KiB. If all did so in the same 5 ms they would ask for 8 Gb/s of answers, which is more than a core has time for
+ * whoever asks so, and says nothing of pieces that overlap. */
 #include "engine.h"
 
 #include <stdlib.h>
@@ -120,7 +124,7 @@ static bool say(struct cl_tcpload *load, struct attacker *m, struct forged *f)
         return true;
     case CL_TCPLOAD_ATTACK_OVERLAP:
         f->ack = m->rcv_nxt;
-        if (m->turns % AGAIN_TURNS == 0)
+        if ((m->turns + (uint32_t)(m - load->attack.own)) % AGAIN_TURNS == 0)
             piece(f, m->una, DATA_BYTES, r);
         else
             piece(f, m->una + 1 + r % OVERLAP_BYTES, 1 + (uint32_t)(r >> 20) % DATA_BYTES, r);

@@ -74,6 +74,11 @@ CL_API int cl_kthread_let_go(struct cl_sched *sched, unsigned k);
  *   -ECHILD, -ESHUTDOWN, -EINVAL  as cl_kthread_turn */
 CL_API int cl_kthread_borrow_turn(struct cl_sched *sched, unsigned k);
 CL_API int cl_kthread_borrow(struct cl_sched *sched, unsigned k, void (*fn)(void *arg), void *arg);
+/* The same, by who answers on several connections one after the other and will turn the kthread soon: what fn sends
+ * leaves when the NIC's queue is full, with what the next cl_kthread_borrow sends, or at the beginning of the next turn. */
+CL_API int cl_kthread_borrow_more(struct cl_sched *sched, unsigned k, void (*fn)(void *arg), void *arg);
+/* Whether the calling thread is inside of the latter. */
+CL_API bool cl_kthread_more_follows(void);
 /* What an error of these calls means and what to do, as a sentence. */
 CL_API const char *cl_adopt_error(int error);
 // cffi: end

@@ -81,6 +81,9 @@ struct cl_work_source {
      * poll and before sleeping; cheap when there is nothing. While something stays it is called each turn, and the
      * kthread sleeps briefly only, for nobody wakes it when the NIC's queue drains. May be NULL. */
     bool (*flush)(void *arg, unsigned self);
+    /* S. `self` has found nothing to do: a few us of what may be done at any time. False: there is nothing of that, too. May
+     * be NULL. */
+    bool (*idle)(void *arg, unsigned self);
     /* The place where kthread k sleeps, constant for the life of the source; called once at cl_sched_new. NULL (or a
      * NULL result): the scheduler brings futexes of its own. */
     struct cl_parker *(*parker)(void *arg, unsigned k);
@@ -177,7 +180,8 @@ struct cl_doing {
     uint32_t port;    /* of a handler; 0: it has none */
     uint32_t pad;
 };
-/* Say what the calling uthread does from here on; NULL: nothing of the application's. On no uthread nothing is said. */
+/* Say what the calling uthread does from here on, or the loop that is called back; NULL: nothing of the application's.
+ * Off a kthread nothing is said. */
 CL_API void cl_uthread_doing(const struct cl_doing *doing);
 /* What a kthread runs, for who waits for it in vain. */
 struct cl_sched_running {

@@ -123,6 +123,18 @@ CL_API int64_t cl_udp_recvfrom(struct cl_udp_socket *s, void *data, int64_t room
                                int64_t timeout_ns);
 // cffi: end
 
+/* For threads that are no uthreads, and sleep by means of their own (libos/posix). Any thread, while the socket is open. */
+/* What holds of the socket now: CL_POLL_IN, _ERROR, _END (poll.h). A hint. */
+CL_API uint32_t cl_udp_socket_ready(const struct cl_udp_socket *s);
+/* Have fn(arg) called whenever something has come, on the kthread that finds it, under a lock of the socket: fn blocks
+ * not, and calls nothing of this header but cl_udp_socket_ready. NULL: no more, and it does not run when this returns. It
+ * ends with the close. */
+CL_API void cl_udp_watch(struct cl_udp_socket *s, void (*fn)(void *arg), void *arg);
+/* As cl_udp_recvfrom with a time-out of 0, and the datagram stays, as does an error that came by ICMP. -EAGAIN. */
+CL_API int64_t cl_udp_peek(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_addr *from);
+/* The error that came by ICMP, which is over with that: errno, or 0. */
+CL_API int cl_udp_take_error(struct cl_udp_socket *s);
+
 /* Whether a request comes from a server, by its source port: that is ours, too, or below 1024. A handler that answers
  * whatever it gets returns 0 then: else one datagram in the name of such a server makes the two answer each other for
  * ever (CERT CA-1996-01; inetd's echo has such a rule). NULL is no request: false. */

@@ -3,12 +3,15 @@
 #include "serve.h"
 #include "sockets.h"
 
+#include "../../../runtime/pages.h"
 #include "../../../runtime/pool.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+
+#define BLOCKS_AHEAD 2048 /* of those in use, whose pages are fetched by who has nothing else to do: 1 MiB */
 
 static void drain(struct cl_netif *nif)
 {
@@ -58,6 +61,11 @@ static void free_connections(struct cl_netif *nif)
     nif->tcp = NULL;
 }
 
+static bool fetch(struct cl_netif *nif)
+{
+    return cl_ahead_fetch(&cl_tcp_net_of(nif)->ahead);
+}
+
 static bool allocate(struct cl_tcp_net *net, unsigned n_kthreads)
 {
     /* Pages that are never needed are never touched. */
@@ -65,7 +73,10 @@ static bool allocate(struct cl_tcp_net *net, unsigned n_kthreads)
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     net->blocks = blocks == MAP_FAILED ? NULL : blocks;
     net->pool = cl_pool_new(0, CL_TCP_CONNECTIONS, n_kthreads);
-    net->table.buckets = calloc(CL_TCP_CONNECTIONS, sizeof *net->table.buckets);
+    net->ahead = (struct cl_ahead){
+        .pool = net->pool, .base = (uint8_t *)net->blocks, .item_bytes = sizeof *net->blocks, .ahead = BLOCKS_AHEAD};
+    /* Each connection touches another page of them, until all are there. */
+    net->table.buckets = cl_pages_new(CL_TCP_CONNECTIONS * sizeof *net->table.buckets);
     net->table.mask = CL_TCP_CONNECTIONS - 1;
     net->table.shared = n_kthreads > 1;
     net->listeners = calloc(CL_UDP_PORTS, sizeof *net->listeners);
@@ -103,6 +114,7 @@ static int make(struct cl_netif *nif)
                                                .answer = cl_tcp_flows_answer,
                                                .complain = cl_tcp_flows_complain,
                                                .run = cl_tcp_flows_run,
+                                               .fetch = fetch,
                                                .drain = drain,
                                                .free = free_connections,
                                                .shut = cl_streams_shut};

@@ -18,6 +18,8 @@
 #include "flows.h"
 #include "machine.h"
 
+#include "../../../runtime/ahead.h"
+
 struct cl_tcp_block {
     struct cl_flow flow; /* first: the ready queue has these */
     struct cl_alarm alarm;
@@ -36,6 +38,7 @@ struct cl_tcp_net {
     struct cl_flow_table table;
     struct cl_pool *pool;
     struct cl_tcp_block *blocks; /* [CL_TCP_CONNECTIONS] */
+    struct cl_ahead ahead;       /* of the blocks */
     struct cl_tcp_kthread_counts *counts;
     struct cl_tcp_listener *done;       /* that listen no more: connections may point to them. Pushed by anybody */
     struct cl_tcp_listener **listeners; /* [65536] by port in network byte order; acquire/release; never freed */

@@ -239,9 +239,10 @@ uint32_t cl_stream_ready(const struct cl_stream *s)
         what |= CL_POLL_IN;
     if (out_ends || told & CL_STREAM_ROOM)
         what |= CL_POLL_OUT;
-    if (in_ends)
+    bool last = in_ends || told & CL_STREAM_LAST;
+    if (last)
         what |= CL_STREAM_READY_LAST;
-    if (in_ends && out_ends)
+    if (last && out_ends)
         what |= CL_STREAM_READY_OVER;
     if ((told & CL_STREAM_OVER) && cl_load_relaxed(&s->error))
         what |= CL_POLL_ERROR;

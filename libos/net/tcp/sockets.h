@@ -56,6 +56,7 @@
 #define CL_STREAM_READ_OFF 0x40  /* the user reads no more */
 #define CL_STREAM_WRITE_OFF 0x80 /* the user writes no more */
 #define CL_STREAM_CLOSED 0x100   /* the user has closed it */
+#define CL_STREAM_LAST 0x400     /* nothing comes behind what waits */
 #define CL_STREAM_RELEASED 0x200 /* some of what was lent was released since the user asked */
 
 enum cl_stream_kind { CL_STREAM_FREE = 0, CL_STREAM_LISTENER, CL_STREAM_CONNECTION };

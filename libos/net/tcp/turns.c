@@ -6,6 +6,8 @@
 #include "../tcp.h"
 #include "../../../runtime/pool.h"
 
+#include <corelane/libos/adopt.h>
+
 #include <errno.h>
 #include <string.h>
 
@@ -282,13 +284,20 @@ void cl_tcp_visit(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void 
     struct cl_tcp_block *b = cl_tcp_block_of(c);
     struct cl_tcp_net *net = cl_tcp_net_of(b->flow.nif);
     struct cl_tcp_flow_turn t = cl_tcp_turn_on(net);
+    struct cl_netq *q = t.q;
+    bool more = cl_kthread_more_follows();
+    uint32_t flush_at = q->flush_at;
+    if (more)
+        q->flush_at = CL_NETQ_TX;
     begin(b, &t);
     fn(c, arg);
     finish(&t, b, 0);
+    if (more && !q->full_since_tsc)
+        q->flush_at = flush_at;
     /* The uthread may go on for long. Where answers come fast, and others are about to send, too, they leave together, as
      * those of handlers (cl_netq_ring). */
-    if (t.q->n_tx && (t.q->flush_at == 1 || !cl_uthread_others_ready()))
-        cl_netq_ring(t.q);
+    if (!more && q->n_tx && (q->flush_at == 1 || !cl_uthread_others_ready()))
+        cl_netq_ring(q);
 }
 
 static void hold_for_lease(struct cl_tcp_conn *c, void *arg)

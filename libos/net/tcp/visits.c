@@ -203,9 +203,9 @@ static void on_opened(struct cl_tcp_conn *c, void *arg)
 static int64_t on_data(struct cl_tcp_conn *c, const uint8_t *data, int64_t len, void *arg)
 {
     struct cl_stream *s = arg;
-    (void)c, (void)data, (void)len;
+    (void)data, (void)len;
     cl_spin_lock(s->guard);
-    cl_stream_tell(s, CL_STREAM_DATA);
+    cl_stream_tell(s, c->flags & CL_TCP_FIN_CAME ? CL_STREAM_DATA | CL_STREAM_LAST : CL_STREAM_DATA);
     return 0;
 }
 

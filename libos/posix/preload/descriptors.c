@@ -8,9 +8,20 @@
 #define CLOSE_RANGE_CLOEXEC (1u << 2) /* linux/close_range.h */
 #endif
 
+/* The runtime's own, which it alone closes. Not of a child's, who has copies. */
+static bool is_kept(int fd)
+{
+    return cl_unlikely(cl_posix_is_inner(fd)) && !cl_preload_borrowed();
+}
+
 NEXT(int, close, (int fd), (fd))
 PUBLIC int close(int fd)
 {
+    if (is_kept(fd)) {
+        int rc = BY_RUNTIME ? cl_posix_inner_close(fd) : -EBADF;
+        errno = rc < 0 ? -rc : errno;
+        return rc < 0 ? -1 : 0;
+    }
     return is_ours(fd) && !cl_preload_borrowed() ? (int)ANSWER(cl_posix_close(fd)) : next_close(fd);
 }
 
@@ -28,9 +39,16 @@ static void forget(unsigned first, unsigned last)
 NEXT(int, close_range, (unsigned first, unsigned last, int flags), (first, last, flags))
 PUBLIC int close_range(unsigned first, unsigned last, int flags)
 {
-    if (cl_preload_on && !((unsigned)flags & CLOSE_RANGE_CLOEXEC) && !cl_preload_borrowed())
-        forget(first, last);
-    return next_close_range(first, last, flags);
+    if (!cl_preload_on || (unsigned)flags & CLOSE_RANGE_CLOEXEC || cl_preload_borrowed() || first > last)
+        return next_close_range(first, last, flags);
+    forget(first, last);
+    for (unsigned fd = first; fd <= last && fd < CL_POSIX_FDS; fd++)
+        if (is_kept((int)fd)) { /* what lies before it; then go on behind it */
+            if (fd > first && next_close_range(first, fd - 1, flags))
+                return -1;
+            first = fd + 1;
+        }
+    return first > last ? 0 : next_close_range(first, last, flags);
 }
 
 PUBLIC void closefrom(int first)
@@ -72,6 +90,10 @@ static void make_room(int fd, int to)
 NEXT(int, dup2, (int fd, int to), (fd, to))
 PUBLIC int dup2(int fd, int to)
 {
+    if (is_kept(to)) {
+        errno = EBUSY;
+        return -1;
+    }
     make_room(fd, to);
     int copy = next_dup2(fd, to);
     return fd == to ? copy : copied(fd, copy);
@@ -80,6 +102,10 @@ PUBLIC int dup2(int fd, int to)
 NEXT(int, dup3, (int fd, int to, int flags), (fd, to, flags))
 PUBLIC int dup3(int fd, int to, int flags)
 {
+    if (is_kept(to)) {
+        errno = EBUSY;
+        return -1;
+    }
     make_room(fd, to);
     return copied(fd, next_dup3(fd, to, flags));
 }

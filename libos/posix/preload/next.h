@@ -38,6 +38,15 @@ static inline bool is_ours(int fd)
  * waits for them. */
 int64_t cl_preload_failed(int64_t error);
 
+/* How often a function of libc's was called for one of ours, and failed. If calls are traced. */
+struct cl_preload_count {
+    const char *name;
+    uint64_t calls, failed; /* RMW */
+    struct cl_preload_count *next;
+};
+extern bool cl_preload_traces;
+void cl_preload_counted(struct cl_preload_count *c, int64_t answer);
+
 /* The result of one of our calls, as libc gives it: evaluated unless we are inside of one. */
 #define ANSWER(call)                                                                                                   \
     ({                                                                                                                 \
@@ -45,10 +54,25 @@ int64_t cl_preload_failed(int64_t error);
         if (cl_likely(cl_preload_inside++ == 0))                                                                       \
             answer = (call);                                                                                           \
         cl_preload_inside--;                                                                                           \
+        if (cl_unlikely(cl_preload_traces)) {                                                                          \
+            static struct cl_preload_count count = {.name = __func__};                                                 \
+            cl_preload_counted(&count, answer);                                                                        \
+        }                                                                                                              \
         if (cl_unlikely(answer < 0))                                                                                   \
             answer = cl_preload_failed(answer);                                                                        \
         answer;                                                                                                        \
     })
+
+/* inner.c */
+/* From where to where the code of the runtime's library lies; found at the beginning. */
+extern uintptr_t cl_preload_runtime[2];
+void cl_preload_find_runtime(void);
+/* In a function that libc has, too: the runtime calls it, for itself. */
+#define BY_RUNTIME                                                                                                     \
+    cl_unlikely((uintptr_t)__builtin_return_address(0) - cl_preload_runtime[0] <                                       \
+                cl_preload_runtime[1] - cl_preload_runtime[0])
+/* The runtime has received a message: what descriptors came with it are its own. */
+void cl_preload_got(struct msghdr *m);
 
 /* This is a child of vfork, with its parent's memory: it may change descriptors, but not what we know of them. */
 bool cl_preload_borrowed(void);

@@ -6,15 +6,17 @@
 #include <stdarg.h>
 #include <sys/ioctl.h>
 
-#define TYPE_MASK 0xf /* of what socket() is given, beside its flags */
-
 NEXT(int, socket, (int domain, int type, int protocol), (domain, type, protocol))
 PUBLIC int socket(int domain, int type, int protocol)
 {
     int fd = next_socket(domain, type, protocol);
-    bool tcp = (domain == AF_INET || domain == AF_INET6) && (type & TYPE_MASK) == SOCK_STREAM &&
-               (protocol == 0 || protocol == IPPROTO_TCP);
-    if (fd < 0 || !tcp || !cl_preload_on || cl_preload_inside)
+    int kind = type & CL_POSIX_TYPE_MASK;
+    bool may_be = (domain == AF_INET || domain == AF_INET6) &&
+                  ((kind == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP)) ||
+                   (kind == SOCK_DGRAM && (protocol == 0 || protocol == IPPROTO_UDP)));
+    if (BY_RUNTIME)
+        return cl_posix_inner(fd);
+    if (fd < 0 || !may_be || !cl_preload_on || cl_preload_inside)
         return fd;
     return (int)ANSWER(cl_posix_socket(fd, domain, type));
 }

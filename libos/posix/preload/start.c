@@ -28,6 +28,29 @@ static void fail(const char *sentence)
     _exit(1);
 }
 
+bool cl_preload_traces;
+static struct cl_preload_count *counts; /* grows at its head. RMW */
+
+void cl_preload_counted(struct cl_preload_count *c, int64_t answer)
+{
+    if (__atomic_fetch_add(&c->calls, 1, __ATOMIC_RELAXED) == 0) { /* the first enters it */
+        c->next = cl_load_relaxed(&counts);
+        while (!__atomic_compare_exchange_n(&counts, &c->next, c, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+            ;
+    }
+    __atomic_fetch_add(&c->failed, answer < 0, __ATOMIC_RELAXED);
+}
+
+static void say_counts(void)
+{
+    char line[120];
+    for (const struct cl_preload_count *c = cl_load_acquire(&counts); c; c = c->next) {
+        snprintf(line, sizeof line, "%s of the dataplane's: %llu calls, %llu failed", c->name,
+                 (unsigned long long)c->calls, (unsigned long long)c->failed);
+        say(line);
+    }
+}
+
 static void in_child(void)
 {
     own_pid = (pid_t)syscall(SYS_getpid);
@@ -47,6 +70,8 @@ static __attribute__((constructor)) void start(void)
         return;
     if (cl_posix_open(words, cl_preload_kinds, say, fail, err))
         fail(err);
+    cl_preload_find_runtime();
+    cl_preload_traces = cl_posix_traces();
     cl_preload_on = true;
 }
 
@@ -66,6 +91,7 @@ static __attribute__((destructor)) void stop(void)
 {
     if (!cl_preload_on || cl_preload_inside || cl_preload_borrowed())
         return;
+    say_counts();
     ends = true;
     cl_store_release(&ending, true); /* before a socket is closed */
     cl_posix_end();

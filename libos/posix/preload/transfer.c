@@ -3,12 +3,24 @@
 
 #include <string.h>
 #include <sys/sendfile.h>
+#include <time.h>
 #include <unistd.h>
 
-static int64_t read_into(int fd, void *data, size_t len, int flags)
+static int64_t read_into(int fd, void *data, size_t len)
 {
     struct iovec vec = {data, len};
-    return cl_posix_read(fd, &vec, 1, flags);
+    return cl_posix_read(fd, &vec, 1, 0);
+}
+
+static int64_t read_from(int fd, void *data, size_t len, int flags, struct sockaddr *from, socklen_t *from_len)
+{
+    struct iovec vec = {data, len};
+    struct msghdr m = {
+        .msg_iov = &vec, .msg_iovlen = 1, .msg_name = from, .msg_namelen = from && from_len ? *from_len : 0};
+    int64_t rc = cl_posix_receive(fd, &m, flags);
+    if (rc >= 0 && from_len)
+        *from_len = m.msg_namelen;
+    return rc;
 }
 
 static int64_t write_from(int fd, const void *data, size_t len, int flags)
@@ -17,10 +29,19 @@ static int64_t write_from(int fd, const void *data, size_t len, int flags)
     return cl_posix_write(fd, &vec, 1, flags);
 }
 
+/* Pieces without a byte are not asked of a file (fs/read_write.c: vfs_writev). */
+static int64_t write_pieces(int fd, const struct iovec *vec, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (vec[i].iov_len)
+            return cl_posix_write(fd, vec, n, 0);
+    return n < 0 ? -EINVAL : 0;
+}
+
 NEXT(ssize_t, read, (int fd, void *data, size_t len), (fd, data, len))
 PUBLIC ssize_t read(int fd, void *data, size_t len)
 {
-    return is_ours(fd) ? ANSWER(read_into(fd, data, len, 0)) : next_read(fd, data, len);
+    return is_ours(fd) ? ANSWER(read_into(fd, data, len)) : next_read(fd, data, len);
 }
 
 NEXT(ssize_t, write, (int fd, const void *data, size_t len), (fd, data, len))
@@ -38,13 +59,13 @@ PUBLIC ssize_t readv(int fd, const struct iovec *vec, int n)
 NEXT(ssize_t, writev, (int fd, const struct iovec *vec, int n), (fd, vec, n))
 PUBLIC ssize_t writev(int fd, const struct iovec *vec, int n)
 {
-    return is_ours(fd) ? ANSWER(cl_posix_write(fd, vec, n, 0)) : next_writev(fd, vec, n);
+    return is_ours(fd) ? ANSWER(write_pieces(fd, vec, n)) : next_writev(fd, vec, n);
 }
 
 NEXT(ssize_t, recv, (int fd, void *data, size_t len, int flags), (fd, data, len, flags))
 PUBLIC ssize_t recv(int fd, void *data, size_t len, int flags)
 {
-    return is_ours(fd) ? ANSWER(read_into(fd, data, len, flags)) : next_recv(fd, data, len, flags);
+    return is_ours(fd) ? ANSWER(read_from(fd, data, len, flags, NULL, NULL)) : next_recv(fd, data, len, flags);
 }
 
 NEXT(ssize_t, send, (int fd, const void *data, size_t len, int flags), (fd, data, len, flags))
@@ -53,19 +74,18 @@ PUBLIC ssize_t send(int fd, const void *data, size_t len, int flags)
     return is_ours(fd) ? ANSWER(write_from(fd, data, len, flags)) : next_send(fd, data, len, flags);
 }
 
-/* Of a connection nobody is told whom it came from. */
-static int64_t no_name(int64_t rc, socklen_t *len)
+static int64_t write_to(int fd, const void *data, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
 {
-    if (rc >= 0 && len)
-        *len = 0;
-    return rc;
+    struct iovec vec = {(void *)(uintptr_t)data, len};
+    struct msghdr m = {.msg_iov = &vec, .msg_iovlen = 1, .msg_name = (void *)(uintptr_t)to, .msg_namelen = to_len};
+    return cl_posix_send(fd, &m, flags);
 }
 
 NEXT(ssize_t, recvfrom, (int fd, void *data, size_t len, int flags, __SOCKADDR_ARG from, socklen_t *from_len),
      (fd, data, len, flags, from, from_len))
 PUBLIC ssize_t recvfrom(int fd, void *data, size_t len, int flags, __SOCKADDR_ARG from, socklen_t *from_len)
 {
-    return is_ours(fd) ? ANSWER(no_name(read_into(fd, data, len, flags), from_len))
+    return is_ours(fd) ? ANSWER(read_from(fd, data, len, flags, from.__sockaddr__, from_len))
                        : next_recvfrom(fd, data, len, flags, from, from_len);
 }
 
@@ -73,53 +93,43 @@ NEXT(ssize_t, sendto, (int fd, const void *data, size_t len, int flags, __CONST_
      (fd, data, len, flags, to, to_len))
 PUBLIC ssize_t sendto(int fd, const void *data, size_t len, int flags, __CONST_SOCKADDR_ARG to, socklen_t to_len)
 {
-    return is_ours(fd) ? ANSWER(write_from(fd, data, len, flags)) : next_sendto(fd, data, len, flags, to, to_len);
-}
-
-static int64_t receive(int fd, struct msghdr *m, int flags)
-{
-    int64_t rc = cl_posix_read(fd, m->msg_iov, (int64_t)m->msg_iovlen, flags);
-    if (rc >= 0) {
-        m->msg_namelen = 0;
-        m->msg_controllen = 0;
-        m->msg_flags = 0;
-    }
-    return rc;
+    return is_ours(fd) ? ANSWER(write_to(fd, data, len, flags, to.__sockaddr__, to_len))
+                       : next_sendto(fd, data, len, flags, to, to_len);
 }
 
 NEXT(ssize_t, recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags))
 PUBLIC ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 {
-    return is_ours(fd) ? ANSWER(receive(fd, m, flags)) : next_recvmsg(fd, m, flags);
-}
-
-static int64_t send_message(int fd, const struct msghdr *m, int flags)
-{
-    if (m->msg_control && m->msg_controllen)
-        return cl_posix_refuse("sendmsg with control data is not to be had of sockets of the dataplane", EINVAL);
-    return cl_posix_write(fd, m->msg_iov, (int64_t)m->msg_iovlen, flags);
+    if (is_ours(fd))
+        return ANSWER(cl_posix_receive(fd, m, flags));
+    ssize_t n = next_recvmsg(fd, m, flags);
+    if (BY_RUNTIME && n >= 0)
+        cl_preload_got(m);
+    return n;
 }
 
 NEXT(ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), (fd, m, flags))
 PUBLIC ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 {
-    return is_ours(fd) ? ANSWER(send_message(fd, m, flags)) : next_sendmsg(fd, m, flags);
+    return is_ours(fd) ? ANSWER(cl_posix_send(fd, m, flags)) : next_sendmsg(fd, m, flags);
+}
+
+static bool is_time(const struct timespec *t)
+{
+    return !t || (t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < 1000000000);
 }
 
 NEXT(int, recvmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t), (fd, m, n, flags, t))
 PUBLIC int recvmmsg(int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t)
 {
-    return is_ours(fd) ? (int)ANSWER(cl_posix_refuse(
-                             "recvmmsg is not to be had of sockets of the dataplane: use recvmsg", ENOSYS))
+    return is_ours(fd) ? (int)ANSWER(is_time(t) ? cl_posix_receive_many(fd, m, n, flags, t) : -EINVAL)
                        : next_recvmmsg(fd, m, n, flags, t);
 }
 
 NEXT(int, sendmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags), (fd, m, n, flags))
 PUBLIC int sendmmsg(int fd, struct mmsghdr *m, unsigned n, int flags)
 {
-    return is_ours(fd) ? (int)ANSWER(cl_posix_refuse(
-                             "sendmmsg is not to be had of sockets of the dataplane: use sendmsg", ENOSYS))
-                       : next_sendmmsg(fd, m, n, flags);
+    return is_ours(fd) ? (int)ANSWER(cl_posix_send_many(fd, m, n, flags)) : next_sendmmsg(fd, m, n, flags);
 }
 
 NEXT(ssize_t, sendfile, (int fd, int from, off_t *offset, size_t len), (fd, from, offset, len))
@@ -150,13 +160,13 @@ PUBLIC ssize_t splice(int in, off64_t *in_at, int out, off64_t *out_at, size_t l
 NEXT(ssize_t, __read_chk, (int fd, void *data, size_t len, size_t room), (fd, data, len, room))
 PUBLIC ssize_t __read_chk(int fd, void *data, size_t len, size_t room)
 {
-    return is_ours(fd) && len <= room ? ANSWER(read_into(fd, data, len, 0)) : next___read_chk(fd, data, len, room);
+    return is_ours(fd) && len <= room ? ANSWER(read_into(fd, data, len)) : next___read_chk(fd, data, len, room);
 }
 
 NEXT(ssize_t, __recv_chk, (int fd, void *data, size_t len, size_t room, int flags), (fd, data, len, room, flags))
 PUBLIC ssize_t __recv_chk(int fd, void *data, size_t len, size_t room, int flags)
 {
-    return is_ours(fd) && len <= room ? ANSWER(read_into(fd, data, len, flags))
+    return is_ours(fd) && len <= room ? ANSWER(read_from(fd, data, len, flags, NULL, NULL))
                                       : next___recv_chk(fd, data, len, room, flags);
 }
 
@@ -166,6 +176,6 @@ NEXT(ssize_t, __recvfrom_chk,
 PUBLIC ssize_t __recvfrom_chk(int fd, void *data, size_t len, size_t room, int flags, __SOCKADDR_ARG from,
                               socklen_t *from_len)
 {
-    return is_ours(fd) && len <= room ? ANSWER(no_name(read_into(fd, data, len, flags), from_len))
+    return is_ours(fd) && len <= room ? ANSWER(read_from(fd, data, len, flags, from.__sockaddr__, from_len))
                                       : next___recvfrom_chk(fd, data, len, room, flags, from, from_len);
 }

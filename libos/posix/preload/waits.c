@@ -20,21 +20,23 @@ static bool is_time(const struct timespec *t)
     return !t || (t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < 1000000000);
 }
 
-static int created(int epfd)
+static int created(int epfd, bool by_runtime)
 {
+    if (by_runtime)
+        return cl_posix_inner(epfd);
     return epfd >= 0 && cl_preload_on && !cl_preload_inside ? (int)ANSWER(cl_posix_epoll_create(epfd)) : epfd;
 }
 
 NEXT(int, epoll_create, (int size), (size))
 PUBLIC int epoll_create(int size)
 {
-    return created(next_epoll_create(size));
+    return created(next_epoll_create(size), BY_RUNTIME);
 }
 
 NEXT(int, epoll_create1, (int flags), (flags))
 PUBLIC int epoll_create1(int flags)
 {
-    return created(next_epoll_create1(flags));
+    return created(next_epoll_create1(flags), BY_RUNTIME);
 }
 
 NEXT(int, epoll_ctl, (int epfd, int op, int fd, struct epoll_event *e), (epfd, op, fd, e))

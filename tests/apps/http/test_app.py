@@ -36,11 +36,16 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
 
 
 @pytest.fixture
-def runtime() -> Iterator[libos.Runtime]:
+def scheduler() -> libos.Scheduler:
+    return libos.Scheduler()
+
+
+@pytest.fixture
+def runtime(scheduler: libos.Scheduler) -> Iterator[libos.Runtime]:
     if not lib.cl_http_built():
         pytest.skip("needs llhttp: apt-get install node-llhttp, and build again")
     nic, end = memory_link(ipv4=(ADDRESS, None), ipv4_prefix=24)
-    with nic, end, libos.Runtime(nic=nic, kthreads=1) as made:
+    with nic, end, libos.Runtime(nic=nic, kthreads=1, scheduler=scheduler) as made:
         yield made
 
 
@@ -206,6 +211,15 @@ def python_loop(request: Request) -> str:
     return ""
 
 
+def stopped(runtime: libos.Runtime) -> bool:
+    try:
+        runtime.stop(0)
+        return True
+    except CorelaneError:
+        return False
+
+
+@pytest.mark.parametrize("scheduler", [libos.Scheduler(stop_s=0.1)], ids=[""])
 @pytest.mark.parametrize("loop", [compiled_loop, python_loop], ids=["compiled", "python"])
 def test_a_stop_names_a_handler_that_never_returns(runtime: libos.Runtime, serve: Serve, loop: Route) -> None:
     gate[:] = 0
@@ -219,7 +233,7 @@ def test_a_stop_names_a_handler_that_never_returns(runtime: libos.Runtime, serve
         finally:
             gate[0] = 1
         assert f"in the handler of HTTP path /loops, {loop.function.__name__} at 0x" in str(caught.value)
-        runtime.stop()
+        wait_until(lambda: stopped(runtime), 20, "the handler to come back")
 
 
 @pytest.mark.parametrize(

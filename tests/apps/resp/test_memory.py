@@ -101,9 +101,11 @@ def test_holes_between_blocks_are_bounded(policy: str) -> None:
         client = engine.client()
         for size in (1, 50, 90, 200, 400, 1000):
             count = (8 << 20) // (size + 100)
-            client.exchange(b"".join(encode("SET", f"{size}:{i}", "v" * size) for i in range(count)))
+            keys = [b"%d:%d" % (size, i) for i in range(count)]
+            text = b"$%d\r\n%b\r\n" % (size, b"v" * size)
+            client.exchange(b"".join(b"*3\r\n$3\r\nSET\r\n$%d\r\n%b\r\n%b" % (len(k), k, text) for k in keys))
             stays = 50_000 // (size + 60)
-            gone = [f"{size}:{i}" for i in range(count) if i % stays]
+            gone = [key for i, key in enumerate(keys) if i % stays]
             for start in range(0, len(gone), 500):
                 client.call("DEL", *gone[start : start + 500])
             held = dict(zip(*[iter(value(client, "DEBUG", "JMAP"))] * 2, strict=True))  # type: ignore[call-overload]

@@ -213,7 +213,9 @@ def test_a_parked_owners_core_is_neither_asked_for_nor_interrupted() -> None:
 
 
 @two_cores
-@pytest.mark.parametrize("active", [2, 5])  # none has a job of its own, and none rests
+@pytest.mark.parametrize(
+    "active", [2, pytest.param(5, marks=pytest.mark.soak(takes_s=4))]
+)  # none has a job of its own, and none rests
 def test_decisions_over_many_applications_are_timed(active: int) -> None:
     cores = sorted(os.sched_getaffinity(0))[:2]
     found = decision.measure((cores[0], cores[1]), 5, 0.2, active)

@@ -56,3 +56,6 @@ def test_time_in_which_a_disk_had_requests_in_flight(tmp_path: Path) -> None:
     (folder / "stat").write_text("1 0 8 0 2 0 16 0 0 2039960 10 11 12 13\n")
     assert usage.disk_busy_s(tmp_path, tmp_path) == 2039.96
     assert usage.disk_busy_s(tmp_path / "nowhere", tmp_path) is None
+    assert usage.disk_flushes(tmp_path, tmp_path) is None  # a kernel before 5.5
+    (folder / "stat").write_text("1 0 8 0 2 0 16 0 0 2039960 10 11 12 13 14 15 16\n")
+    assert usage.disk_flushes(tmp_path, tmp_path) == 15

@@ -39,7 +39,8 @@ def test_more_batches_on_their_way_are_smaller() -> None:
     assert four.commands_per_batch < one.commands_per_batch
 
 
-def test_the_rule_beside_fixed_settings() -> None:
+def test_the_rule_beside_fixed_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "FIXED", batches.FIXED[::4])
     session = Session("raft", seconds=0.1, progress=io.StringIO())
     batches.run(session, whole=False)
     ours, best, drawn, _ = session.arms

@@ -24,6 +24,7 @@ def loaded_once(monkeypatch: pytest.MonkeyPatch) -> None:
 load_once = functools.cache(interval.load_policy)
 
 
+@pytest.mark.soak(takes_s=6)
 def test_deciding_rarely_takes_more_cores_and_more_where_the_load_shifts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shenango's observation; and a long interval is not judged by a handful of decisions."""
     monkeypatch.setattr(interval, "INTERVALS_US", (5, 100, 1000))

@@ -25,7 +25,10 @@ class Told:
         self.arms[name] = row
 
 
-@pytest.mark.parametrize("servers", plain.ROUNDS)
+@pytest.mark.parametrize(
+    "servers",
+    [pytest.param(n, marks=[pytest.mark.soak(takes_s=2)] if n == max(plain.ROUNDS) else ()) for n in plain.ROUNDS],
+)
 def test_mean_wait_is_erlangs(servers: int) -> None:
     """Seeds are fixed, and so is the answer."""
     seen = plain.mean_wait(servers)

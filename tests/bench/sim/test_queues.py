@@ -36,10 +36,11 @@ def check(world: Simulation) -> None:
         assert all(q.lines[a, line, queues.AT] == at for at, line in enumerate(used))
         assert all(q.lines[a, line, queues.TAIL] == places[-1] for line, places in lines.items() if places)
         assert not app.central or set(used) <= {0}
+        behind = q.places[a, :, queues.BEHIND].tolist()
         free, at = [], int(q.ends[a, queues.FREE_PLACE])
         while at >= 0:
             free.append(at)
-            at = int(q.places[a, at, queues.BEHIND])
+            at = behind[at]
         taken = [place for places in lines.values() for place in places]
         assert len(taken) == q.ends[a, queues.WAITING]
         assert sorted(taken + free) == list(range(Simulation.QUEUE))
@@ -108,7 +109,10 @@ def test_free_stealing_of_equal_requests_is_one_queue(cores: int, load: float, s
     assert waited_ns(one) == waited_ns(many)
 
 
-@pytest.mark.parametrize("servers", plain.ROUNDS)
+@pytest.mark.parametrize(
+    "servers",
+    [pytest.param(n, marks=[pytest.mark.soak(takes_s=2)] if n == max(plain.ROUNDS) else ()) for n in plain.ROUNDS],
+)
 def test_free_stealing_has_erlangs_mean_wait(servers: int) -> None:
     seen = plain.mean_wait(servers, central=False)
     assert 0.001 < seen.standard_error < plain.GOAL

@@ -18,7 +18,15 @@ CORES = sorted(os.sched_getaffinity(0))
 two_cores = pytest.mark.skipif(len(CORES) < 2, reason="needs two cores that this process may use: taskset -pc 0-1 $$")
 
 
-@pytest.mark.parametrize(("code", "policy"), [("c", "other"), ("c", "nice 19"), ("c", "idle"), ("numba", "other")])
+@pytest.mark.parametrize(
+    ("code", "policy"),
+    [
+        ("c", "other"),
+        ("c", "nice 19"),
+        ("c", "idle"),
+        pytest.param("numba", "other", marks=pytest.mark.soak(takes_s=3)),  # make test has such a job on an iokernel
+    ],
+)
 def test_a_plain_job_counts_and_ends(code: str, policy: str) -> None:
     with Tenant("batch", cpu=CORES[-1], code=code, policy=policy) as job:
         wait_until(lambda: job.work > 3, what="some work", deadline_s=60)

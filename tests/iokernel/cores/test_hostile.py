@@ -121,7 +121,8 @@ class Fight:
         """What came of the moves from that application, for who has to find out why not all steps were taken."""
         shapes = Counter("-".join(str(m.what) for m in steps) for steps in self.taken_from(batch.slot))
         mine = {how: self.counted(batch.name)[how] for how in ("asked", "interrupted", "evicted", "starved", "blocked")}
-        return f"entries of its moves {dict(shapes)}, of it {mine}, of all {self.counted()}"
+        counted = {name: n for name, n in self.counted().items() if isinstance(n, int)}  # no histograms
+        return f"entries of its moves {dict(shapes)}, of it {mine}, of all {counted}"
 
     def logged(self, what: int) -> int:
         self.moves += self.log.read()

@@ -64,7 +64,7 @@ CHECKED = {
     "batch_stops": ("cuts=0 ends=2 left=2 depth=0", 2, 1, 1),
     "latency_stops": ("cuts=0 ends=5 left=5 depth=0", 1, 5, 1),
 }
-LONG = {"evicted", "computes_on", "fickle_policy"}  # make soak has these
+LONG = {"evicted", "computes_on", "fickle_policy", "own_timer", "stolen_from", "latency_stops"}  # make soak has these
 FURTHER = {
     "asked": ("cuts=2", 0, 0, 0),
     "interrupted": ("cuts=1 ends=2 left=2", 1, 1, 1),
@@ -90,6 +90,7 @@ MUTANTS = {
         "port->waiters[k].seen = cl_load_acquire(&slot_of(a, k)->grant);",
         "asked",
         "cuts=1",
+        soak=True,
     ),
     "who cedes wakes nobody": Mutant("PORT_CORES_C", "w->woke = wake_owner(a, k);", "(void)0;", "asked"),
     "a grant that came while one got up by itself is not acted on at a look": Mutant(
@@ -171,6 +172,7 @@ MUTANTS = {
         "if (k) bump(k); cl_store_release(&core->state->owner, io_owner_word(k));",
         "asked",
         "cuts=2",  # one is between its two looks while the loop is between its two stores
+        soak=True,
     ),
     "the wake is left to one who parked meanwhile": Mutant(
         "MOVE_C", "running = false;", "(void)0;", "fickle_policy", "cuts=1 depth=0", soak=True

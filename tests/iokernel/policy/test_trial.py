@@ -193,7 +193,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fixt
     [
         ("endless", "it did not return within 5 ms"),
         ("beyond", "outside of its table"),
-        ("raises", "it may raise an exception"),
+        pytest.param("raises", "it may raise an exception", marks=pytest.mark.soak(takes_s=2)),
         ("settings", "the default of name is 'a'"),
         ("missing", "has no missing"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable
@@ -25,6 +26,39 @@ def test_a_child_of_one_without_a_runtime_makes_its_own(stock: Callable[[str], P
     assert run(stock("forks"), OURS, "before", config=INSIDE) == "child: 5 5 hello\nclosed: 0 0\n"
 
 
+def test_datagrams_to_other_addresses_are_linux_and_said(stock: Callable[[str], Path]) -> None:
+    said = run(stock("datagrams"), OURS, "apart", config=INSIDE).splitlines()
+    sentences = [line for line in said if line.startswith("corelane: ")]
+    assert "is Linux' from now on" in sentences[0]
+    assert "no answer to it is received" in sentences[1]
+    assert len(sentences) == 2
+    assert [line for line in said if line not in sentences] == [
+        "sendto: 1",
+        "recvfrom: 1",
+        "the same port: 1",
+        "answer: 2",
+        "recv: 2",
+        "bind by name: 0",
+        "sendto: 3",
+        "recv: 3",
+        "to the server: 3",
+        "recv: 3",
+    ]
+
+
+def test_traced_calls_say_where_they_went(stock: Callable[[str], Path]) -> None:
+    said = run(stock("datagrams"), OURS, "elsewhere", config=f"{INSIDE},trace=1")
+    lines = [line.split(": ", 2)[2] for line in said.splitlines() if line.startswith("corelane: ")]
+    assert re.match(r"descriptor \d+: bind 127.0.0.1:0: Linux'", lines[0])
+    assert re.match(r"descriptor \d+: sendto 127.0.0.1:\d+: Linux'", lines[1])
+    assert re.match(r"descriptor \d+: connect 127.0.0.1:\d+: Linux'", lines[2])
+    counts = dict(line.split(" of the dataplane's: ") for line in lines[3:])
+    assert counts["socket"] == "3 calls, 0 failed"
+    said = run(stock("datagrams"), OURS, "bytes", config=f"{INSIDE},trace=1")
+    assert re.search(rf"descriptor \d+: bind {OURS}:0: the dataplane's", said)
+    assert "sendto of the dataplane's: 5 calls, 2 failed" in said
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -33,6 +67,9 @@ def test_a_child_of_one_without_a_runtime_makes_its_own(stock: Callable[[str], P
         (f"{INSIDE},kthreads=65", "kthreads=65"),
         (f"{INSIDE},poll=spin", "poll=spin"),
         (f"{INSIDE},listen=0", "listen=0"),
+        (f"{INSIDE},trace=yes", "trace=yes"),
+        ("nic=af_xdp:a,address=10.0.0.1/24", "the descriptors of the XDP program are missing"),
+        ("nic=af_xdp:a,xskmap=x,link=4,address=10.0.0.1/24", "xskmap=x"),
         ("nonsense", "key=value"),
         ("nic=tap:a,socket=b,address=10.0.0.1/24", "give either nic="),
     ],

@@ -9,6 +9,7 @@ import resource
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -232,6 +233,87 @@ def test_a_stock_asyncio_server(serve: Callable[..., Server]) -> None:
         client.sendall(b"ab\ncd\n")
         client.shutdown(socket.SHUT_WR)
         assert b"".join(iter(lambda: client.recv(100), b"")) == b"AB\nCD\n"
+
+
+def ask_by_udp(client: socket.socket, message: bytes, server: Server, port: int) -> bytes:
+    """The answer; a datagram may be lost while the neighbour is not known yet."""
+    for _ in range(10):
+        client.sendto(message, (OURS, port))
+        with contextlib.suppress(TimeoutError):
+            return client.recv(2000)
+    raise AssertionError(f"no answer from port {port}: {server.log.read_text()}")
+
+
+@pytest.fixture
+def datagrams() -> Iterator[Callable[[Server], socket.socket]]:
+    """A datagram socket of Linux' in a server's namespace."""
+    with contextlib.ExitStack() as stack:
+
+        def make(server: Server) -> socket.socket:
+            with server.space.entered():
+                s = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            s.settimeout(2)
+            return s
+
+        yield make
+
+
+def test_memcached_by_udp(serve: Callable[..., Server], datagrams: Callable[[Server], socket.socket]) -> None:
+    server = serve("memcached", "-u", "root", "-t", "2", "-l", "0.0.0.0", "-U", "11211", port=11211, kthreads=2)
+    clients = [datagrams(server) for _ in range(4)]
+    for number, client in enumerate(clients):
+        frame = struct.pack("!HHHH", number, 0, 1, 0)  # protocol.txt: request, sequence, datagrams, reserved
+        value = bytes([65 + number]) * 300
+        message = frame + b"set k%d 0 0 300\r\n%s\r\n" % (number, value)
+        assert ask_by_udp(client, message, server, 11211) == frame + b"STORED\r\n"
+        answer = ask_by_udp(client, frame + b"get k%d\r\n" % number, server, 11211)
+        assert answer == frame + b"VALUE k%d 0 300\r\n%s\r\nEND\r\n" % (number, value)
+
+
+UDP_SERVER = """
+import asyncio, socket, socketserver, threading
+
+class Upper(socketserver.BaseRequestHandler):
+    def handle(self):
+        data, s = self.request
+        s.sendto(data.upper(), self.client_address)
+
+class Backwards(asyncio.DatagramProtocol):
+    def connection_made(self, transport):
+        self.transport = transport
+    def datagram_received(self, data, address):
+        self.transport.sendto(data[::-1], address)
+
+async def main():
+    await asyncio.get_running_loop().create_datagram_endpoint(Backwards, ("0.0.0.0", 8003))
+    server = await asyncio.start_server(lambda reader, writer: writer.close(), "0.0.0.0", 8002)
+    await server.serve_forever()
+
+upper = socketserver.ThreadingUDPServer(("0.0.0.0", 8002), Upper)
+threading.Thread(target=upper.serve_forever, daemon=True).start()
+asyncio.run(main())
+"""
+
+
+def test_stock_datagram_servers(serve: Callable[..., Server], datagrams: Callable[[Server], socket.socket]) -> None:
+    """socketserver waits by select, asyncio by epoll."""
+    server = serve("/usr/bin/python3", "-c", UDP_SERVER, port=8002, kthreads=2)
+    client = datagrams(server)
+    for _ in range(3):
+        assert ask_by_udp(client, b"question", server, 8002) == b"QUESTION"
+        assert ask_by_udp(client, b"question", server, 8003) == b"noitseuq"
+    client.connect((OURS, 8004))
+    client.send(b"nobody has this port")
+    with pytest.raises(ConnectionRefusedError):
+        client.recv(1)
+
+
+def test_iperf3_by_udp(serve: Callable[..., Server]) -> None:
+    server = serve("iperf3", "-s", "-B", "0.0.0.0", port=5201)
+    report = json.loads(server.run("iperf3", "-c", OURS, "-u", "-n", "1M", "-b", "20M", "-J"))
+    assert "sum" in report["end"], (report, server.log.read_text())
+    assert report["end"]["sum"]["bytes"] >= 1 << 20
+    assert report["end"]["sum"]["lost_percent"] < 100
 
 
 def test_iperf3(serve: Callable[..., Server]) -> None:

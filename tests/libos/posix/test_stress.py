@@ -25,3 +25,9 @@ def test_a_process_ends_in_the_middle_of_calls(c_program: Callable[..., Any], kt
 def test_a_listener_is_shut_while_others_accept(c_program: Callable[..., Any], kthreads: int) -> None:
     run = c_program("tests/libos/posix/c/ends.c")
     assert run("listener", "20", str(kthreads), timeout_s=60) == "ends\n"
+
+
+@pytest.mark.parametrize("kthreads", [1, 3])
+def test_threads_send_and_receive_datagrams(c_program: Callable[..., Any], kthreads: int) -> None:
+    run = c_program("tests/libos/posix/c/datagram_stress.c")
+    assert run("20", str(kthreads), timeout_s=60) == "60 answered\n"

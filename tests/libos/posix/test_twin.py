@@ -12,20 +12,31 @@ from elftools.elf.elffile import ELFFile
 
 from .conftest import INSIDE, LIBRARY, OURS, run
 
-SOURCE = (ROOT / "tests" / "libos" / "posix" / "c" / "calls.c").read_text()
-SEQUENCES = re.findall(r'\{"(\w+)", \1\}', SOURCE)
+PROGRAMS = ROOT / "tests" / "libos" / "posix" / "c"
+SEQUENCES = [
+    (program, sequence)
+    for program in ("calls", "datagrams")
+    for sequence in re.findall(r'\{"(\w+)", \1\}', (PROGRAMS / f"{program}.c").read_text())
+]
 
 
-@pytest.mark.parametrize("sequence", SEQUENCES)
-def test_calls_return_what_linux_returns(stock: Callable[[str], Path], sequence: str) -> None:
-    binary = stock("calls")
+@pytest.mark.parametrize(("program", "sequence"), SEQUENCES)
+def test_calls_return_what_linux_returns(stock: Callable[[str], Path], program: str, sequence: str) -> None:
+    binary = stock(program)
     linux = run(binary, "127.0.0.1", sequence)
     assert "waited in vain" not in linux
     assert run(binary, OURS, sequence, config=INSIDE) == linux
 
 
+@pytest.mark.parametrize("sequence", ["many", "refused", "waits"])
+def test_datagrams_by_other_kthreads(stock: Callable[[str], Path], sequence: str) -> None:
+    binary = stock("datagrams")
+    config = f"{INSIDE},poll=block,kthreads=3"
+    assert run(binary, OURS, sequence, config=config) == run(binary, "127.0.0.1", sequence)
+
+
 @pytest.mark.parametrize("config", ["poll=block", "poll=block,kthreads=3", "kthreads=2"])
-@pytest.mark.parametrize("sequence", ["waits", "much", "epolls"])
+@pytest.mark.parametrize("sequence", ["waits", "much", "epolls", "nests", "wakes"])
 def test_the_same_by_other_kthreads(stock: Callable[[str], Path], sequence: str, config: str) -> None:
     binary = stock("calls")
     assert run(binary, OURS, sequence, config=f"{INSIDE},{config}") == run(binary, "127.0.0.1", sequence)

@@ -145,6 +145,14 @@ def test_short_requests_that_overload_one_kthread_spread(c_program: Program) -> 
     c_program(program("behind"))()
 
 
+@pytest.mark.parametrize("poll", [0, 1, 2], ids=["spin", "adaptive", "block"])
+@pytest.mark.parametrize("kthreads", [1, 2])
+def test_what_may_be_done_at_any_time_is_done_when_nothing_else_is(
+    c_program: Program, kthreads: int, poll: int
+) -> None:
+    c_program(program("idle_work"))(kthreads, poll)
+
+
 def test_a_kthread_that_waits_lets_the_cpu_go_when_it_should(c_program: Program) -> None:
     c_program(program("linger"), one_thread=True)()
 

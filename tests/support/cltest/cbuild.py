@@ -271,17 +271,27 @@ class CBuild:
                     objects += self._objects([s for s in given if s not in whole], self.flags(), self.objdir)
             return self._link(target, objects, [*_LINK[self.variant], *(["-shared"] if shared else [])], libs)
 
-    def build_instead(self, source: str | Path, instead: Sequence[Path], folder: Path) -> Path:
+    def build_instead(
+        self, source: str | Path, instead: Sequence[Path], folder: Path, cflags: Sequence[str] = ()
+    ) -> Path:
         """The program `source` with these C files instead of those of the library that have the same names, made in
-        `folder`.
+        `folder`. cflags: of them alone.
 
         They are compiled for one test, so quickly. Nobody else waits meanwhile.
         """
         objects = self._main(Path(source))
-        objects += self._objects(instead, self.flags(["-O1", "-g0"]), folder)
+        objects += self._objects(instead, self.flags(["-O1", "-g0", *cflags]), folder)
         with self._locked():
             objects += self._needed(objects, self._homes())
         return self._link(folder / Path(source).stem, objects, [*_LINK[self.variant], "-Wl,--strip-debug"])
+
+    def build_counted(self, source: str | Path, counted: Sequence[Path]) -> Path:
+        """The program `source`, whose __sanitizer_cov_trace_pc is called at each basic block of these sources of the
+        library."""
+        folder = self.dir / "counted"
+        folder.mkdir(parents=True, exist_ok=True)
+        with self._locked(folder.name):
+            return self.build_instead(source, counted, folder, ["-fsanitize-coverage=trace-pc"])
 
     def starts_threads(self, binary: Path) -> bool:
         """Whether anything that was linked into a program does."""

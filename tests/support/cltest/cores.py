@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import mmap
 import os
 import subprocess
@@ -91,6 +92,12 @@ class Notes:
         return out
 
 
+@functools.cache
+def _program(traced: bool) -> Path:
+    """Of all of them: looking whether its objects are still of today takes longer than starting it."""
+    return CBuild("plain").build("tests/iokernel/cores/c/app.c", cflags=TRACE_PC if traced else ())
+
+
 class FightingApp:
     """One such process. kind: "latency", "probed", "unprobed", "preemptible", "blocking", TRACED, or one of LIARS.
     nice: its priority, below 0 as far as we may (root)."""
@@ -100,9 +107,8 @@ class FightingApp:
         self.path = folder / f"{name}.notes"
         self.notes = [Notes(self.path, k) for k in range(kthreads)]
         traced = kind == TRACED
-        binary = CBuild("plain").build("tests/iokernel/cores/c/app.c", cflags=TRACE_PC if traced else ())
         self.process = subprocess.Popen(
-            [str(binary), socket_path, name, str(self.path), "blocking" if traced else kind, str(kthreads)],
+            [str(_program(traced)), socket_path, name, str(self.path), "blocking" if traced else kind, str(kthreads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import struct
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,7 @@ from corelane.apps.raft.service.operate import _STATUS
 from corelane.apps.raft.service.service import RaftService, serve
 from corelane.apps.raft.service.settings import GroupSettings, LogSettings
 from corelane.drivers.blk.blk import Blk, BlkFaults, FaultBlk
+from corelane.libos import Scheduler
 from corelane.runtime.errors import CorelaneError, Refused
 
 PEERS = {i: (f"10.0.0.{i}", RAFT_PORT) for i in range(1, 9)}
@@ -284,3 +287,40 @@ def test_without_a_leader_a_read_is_to_be_asked_again_and_a_command_may_be_done(
         assert client.memcached(b"delete a\r\n") == may_be
         assert client.memcached(b"get a\r\nincr b 1\r\n") == may_be  # it goes through the log
         assert client.memcached(b"get a\r\nget b\r\n") == client.memcached(b"get a\r\n"), "they are a query"
+
+
+@pytest.mark.parametrize("kind", [c._APPLY, c._QUERY], ids=["apply", "query"])
+def test_a_stop_names_a_machine_that_never_returns(kind: int) -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    class Endless(Machine):
+        def apply(self, _command: bytes) -> bytes:
+            begun.set()
+            over.wait()
+            return b""
+
+        def query(self, query: bytes) -> bytes:
+            return self.apply(query)
+
+    with linked(scheduler=Scheduler(stop_s=0.1)) as (runtime, client):
+        service = serve(runtime, 1, ALONE, machine=Endless(), group=QUICK)
+        runtime.start()
+        await_lead(service)
+        Asked(service, client).send(kind, b"x")
+        assert begun.wait(60)
+        try:
+            with pytest.raises(CorelaneError) as caught:
+                runtime.stop(0.01)
+        finally:
+            over.set()
+        name = "apply" if kind == c._APPLY else "query"
+        assert f"in the state machine's {name}, Endless.{name} at 0x" in str(caught.value)
+
+        def stopped() -> bool:
+            with contextlib.suppress(CorelaneError):
+                runtime.stop(0)
+                return True
+            return False
+
+        wait_until(stopped, 60, "the machine to return")
+        service.close()

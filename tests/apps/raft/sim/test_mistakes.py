@@ -445,6 +445,7 @@ MISTAKES = {
         ANY + "|forgotten something",
         mode=1,
         outcomes=True,
+        first=60,
     ),
     "says that what was acknowledged is confirmed, and writes nothing": Mistake(
         "libos/storage/log/confirm.c",
@@ -454,7 +455,7 @@ MISTAKES = {
         ANY,
         mode=1,
         nodes=5,
-        first=800,
+        first=870,
     ),
     "takes damage for a torn end": Mistake(
         "libos/storage/log/judge.c",
@@ -464,6 +465,7 @@ MISTAKES = {
         ANY,
         mode=1,
         outcomes=True,
+        first=240,
     ),
     "lets items expire by each replica's own clock": Mistake(
         "apps/raft/node/client.c",
@@ -499,6 +501,7 @@ MISTAKES = {
         3000,
         "linearizable|answers with",
         mode=1,
+        first=80,
     ),
     "waits for ever for the answer to what it passed on": Mistake(
         "apps/raft/node/answer.c",

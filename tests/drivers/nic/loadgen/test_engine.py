@@ -110,7 +110,7 @@ def test_what_is_never_answered_is_infinite():
         count[0] += 1
         return echo(frame) if count[0] % 10 else None
 
-    fake.serve(one_in_ten_is_lost, fake.now + 100 * MS, step_ns=200)
+    fake.serve(one_in_ten_is_lost, fake.now + 100 * MS, step_ns=500)
     assert not fake.load.running
     result = fake.load.result()
     balances(result)

@@ -1,4 +1,5 @@
-"""Attacks on connections of a runtime: bounded memory, counters that say what happened, and others go on."""
+"""Attacks on connections of a runtime: bounded memory, counters that say what happened, others go on, and work for the
+attacker is bounded, too."""
 
 from __future__ import annotations
 
@@ -6,7 +7,9 @@ import re
 from collections.abc import Callable
 
 import pytest
-from cltest.cbuild import ROOT
+from cltest.cbuild import ROOT, CBuild, default_variant
+
+from corelane.drivers.nic.tcpload.tcpload import ATTACKS as BENCHED
 
 ATTACKS = "tests/libos/net/tcp/c/attacks.c"
 CASES = re.findall(r"CASE\((\w+)\),", (ROOT / ATTACKS).read_text())
@@ -16,3 +19,35 @@ CASES = re.findall(r"CASE\((\w+)\),", (ROOT / ATTACKS).read_text())
 @pytest.mark.parametrize("attack", CASES)
 def test_attack(c_program: Callable[..., Callable[..., str]], attack: str, kthreads: int, seed: int) -> None:
     assert c_program(ATTACKS, one_thread=True)(attack, seed, kthreads) == "ok\n"
+
+
+Steps = Callable[[int, int], int]
+FEW, MANY = 20, 400  # connections of an attacker: fewer than half of the memory has chunks
+SENDING = {name: kind for name, kind in BENCHED.items() if name != "all ports"}  # those open, and say nothing more
+
+
+@pytest.fixture(scope="module")
+def steps() -> Steps:
+    """Basic blocks of the stack's code that a segment of an attacker (0: a request and its answer) takes, if it has so
+    many connections."""
+    if default_variant() != "plain":
+        pytest.skip("what is counted is counted without sanitizers")
+    builder = CBuild("plain")
+    counted = [p.relative_to(ROOT) for p in sorted((ROOT / "libos/net/tcp").glob("*.c")) if p.name != "host.c"]
+    run = builder.runner(builder.build_counted("tests/libos/net/tcp/c/attack_steps.c", counted), one_thread=True)
+    return lambda kind, connections: int(run(kind, connections))
+
+
+@pytest.fixture(scope="module")
+def of_a_request(steps: Steps) -> int:
+    """What a request takes that nobody disturbs."""
+    return steps(0, 1)
+
+
+@pytest.mark.parametrize("attack", SENDING)
+def test_a_segment_of_an_attacker_costs_no_more_than_a_request(steps: Steps, of_a_request: int, attack: str) -> None:
+    """However many connections he has, and whatever waits of them."""
+    few, many = steps(SENDING[attack], FEW), steps(SENDING[attack], MANY)
+    assert 20 < of_a_request < 2000
+    assert 20 < few < 1.5 * of_a_request
+    assert many < 1.5 * few

@@ -60,7 +60,18 @@ def test_answers_that_come_together_leave_by_one_system_call(c_program: Program)
     assert c_program("tests/libos/net/tcp/c/doorbells.c", one_thread=True)() == "ok\n"
 
 
+def test_a_borrowed_kthread_answers_several_by_one_doorbell(c_program: Program) -> None:
+    assert c_program("tests/libos/net/tcp/c/borrowed.c")() == "ok\n"
+
+
 @pytest.mark.parametrize("kthreads", [1, 2])
 def test_data_of_a_burst_is_seen_ahead(c_program: Program, kthreads: int) -> None:
     """By the listener's user, before it comes to the connections, so that their cache misses can overlap."""
     assert c_program("tests/libos/net/tcp/c/ahead.c", one_thread=True)(kthreads) == "ok\n"
+
+
+@pytest.mark.parametrize("kthreads", [1, 2])
+def test_pages_of_what_connections_need_next_are_fetched_while_nothing_is_to_be_done(
+    c_program: Program, kthreads: int
+) -> None:
+    assert c_program("tests/libos/net/tcp/c/fetched.c")(kthreads) == "ok\n"

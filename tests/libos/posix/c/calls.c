@@ -5,6 +5,8 @@
  *
  * The other end of a connection is of the same process: what it does comes in a known order. Waits are by poll, so that
  * no result depends on time. */
+#include "said.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -29,42 +31,6 @@
 #include <unistd.h>
 
 static struct sockaddr_in here; /* the address, port 0 */
-
-static const char *name_of(int error)
-{
-    const char *name = strerrorname_np(error);
-    return name ? name : "?";
-}
-
-/* Print what a call returned. */
-static long say(const char *what, long rc)
-{
-    if (rc < 0)
-        printf("%s: %s\n", what, name_of(errno));
-    else
-        printf("%s: %ld\n", what, rc);
-    return rc;
-}
-
-/* The same of a descriptor, whose number is of no account. */
-static int say_fd(const char *what, int fd)
-{
-    say(what, fd < 0 ? -1 : 0);
-    return fd;
-}
-
-static void say_events(const char *what, unsigned events)
-{
-    printf("%s:%s%s%s%s%s\n", what, events & EPOLLIN ? " IN" : "", events & EPOLLOUT ? " OUT" : "",
-           events & EPOLLERR ? " ERR" : "", events & EPOLLHUP ? " HUP" : "", events & EPOLLRDHUP ? " RDHUP" : "");
-}
-
-static void wait_for(int fd, short events)
-{
-    struct pollfd p = {fd, events, 0};
-    if (poll(&p, 1, 10000) != 1)
-        printf("waited in vain\n");
-}
 
 static int listener(struct sockaddr_in *at)
 {
@@ -265,33 +231,6 @@ static void opening(void)
     printf("state: %d\n", info.tcpi_state);
 }
 
-static int told(int epfd, unsigned *events, unsigned *data)
-{
-    struct epoll_event e = {0};
-    int n = epoll_wait(epfd, &e, 1, 0);
-    *events = e.events;
-    *data = e.data.u32;
-    return n;
-}
-
-static void say_told(const char *what, int epfd)
-{
-    unsigned events, data;
-    int n = told(epfd, &events, &data);
-    printf("%s: %d", what, n);
-    if (n == 1) {
-        printf(", of %u", data);
-        say_events("", events);
-    } else
-        printf("\n");
-}
-
-static int watch(int epfd, int op, int fd, unsigned events, unsigned data)
-{
-    struct epoll_event e = {.events = events, .data.u32 = data};
-    return epoll_ctl(epfd, op, fd, &e);
-}
-
 static void epolls(void)
 {
     int c, s, pipe_fds[2], epfd = epoll_create1(EPOLL_CLOEXEC);
@@ -366,6 +305,93 @@ static void nested(void)
         exit(0);
     }
     wait(NULL);
+}
+
+/* A socket in one that is in another one, in poll and in select. */
+static void nests(void)
+{
+    int c, s, inner = epoll_create1(0), middle = epoll_create1(0), outer = epoll_create1(0);
+    char data[8];
+    fd_set in;
+    pair(&c, &s);
+    say("ADD of the socket", watch(inner, EPOLL_CTL_ADD, s, EPOLLIN, 1));
+    say("ADD of inner", watch(middle, EPOLL_CTL_ADD, inner, EPOLLIN, 2));
+    say("ADD of middle", watch(outer, EPOLL_CTL_ADD, middle, EPOLLIN, 3));
+    say("ADD of itself", watch(outer, EPOLL_CTL_ADD, outer, EPOLLIN, 3));
+    say("ADD in a ring", watch(inner, EPOLL_CTL_ADD, outer, EPOLLIN, 3));
+    say_told("nothing", outer);
+    for (int i = 0; i < 2; i++) {
+        write(c, "ab", 2);
+        wait_for(s, POLLIN);
+        wait_for(inner, POLLIN);
+        struct pollfd p[2] = {{inner, POLLIN, 0}, {outer, POLLIN | POLLOUT, 0}};
+        say("poll", poll(p, 2, 0));
+        say_events("of inner", (unsigned)p[0].revents);
+        say_events("of outer", (unsigned)p[1].revents);
+        FD_ZERO(&in);
+        FD_SET(middle, &in);
+        say("select", select(middle + 1, &in, NULL, NULL, &(struct timeval){0, 0}));
+        say_told("outer", outer);
+        say_told("outer again", outer);
+        say_told("inner", inner);
+        say("read", read(s, data, 2));
+        say_told("outer, of what was read", outer);
+        say_told("inner", inner);
+        say("poll", poll(p, 2, 0));
+    }
+    say("MOD of middle", watch(outer, EPOLL_CTL_MOD, middle, EPOLLIN | EPOLLET, 4));
+    say("MOD of the socket", watch(inner, EPOLL_CTL_MOD, s, EPOLLIN | EPOLLONESHOT, 5));
+    for (int i = 0; i < 2; i++) {
+        write(c, "x", 1);
+        wait_for(i ? c : outer, i ? POLLOUT : POLLIN);
+        say_told("edge", outer);
+        say_told("edge again", outer);
+        say_told("once", inner);
+        say_told("once again", inner);
+    }
+    say("DEL", watch(middle, EPOLL_CTL_DEL, inner, 0, 0));
+    say("MOD", watch(inner, EPOLL_CTL_MOD, s, EPOLLIN, 6));
+    say_told("outer no more", outer);
+    say_told("inner", inner);
+    say("close of the socket", close(s));
+    say_told("inner", inner);
+    struct pollfd p = {inner, POLLIN, 0};
+    say("poll", poll(&p, 1, 0));
+}
+
+static void *write_soon(void *arg)
+{
+    usleep(2000);
+    write(*(int *)arg, "x", 1);
+    return NULL;
+}
+
+/* Who sleeps in an outer one, in poll or select is woken by a socket in the inner one. */
+static void wakes(void)
+{
+    int c, s, inner = epoll_create1(0), outer = epoll_create1(0);
+    pthread_t thread;
+    struct epoll_event e;
+    char data[8];
+    fd_set in;
+    pair(&c, &s);
+    watch(inner, EPOLL_CTL_ADD, s, EPOLLIN, 1);
+    watch(outer, EPOLL_CTL_ADD, inner, EPOLLIN, 2);
+    for (int i = 0; i < 6; i++) {
+        pthread_create(&thread, NULL, write_soon, &c);
+        if (i % 3 == 0)
+            say("epoll_wait", epoll_wait(outer, &e, 1, 10000));
+        if (i % 3 == 1)
+            wait_for(inner, POLLIN);
+        if (i % 3 == 2) {
+            FD_ZERO(&in);
+            FD_SET(outer, &in);
+            say("select", select(outer + 1, &in, NULL, NULL, NULL));
+        }
+        say_told("inner", inner);
+        say("read", read(s, data, 8));
+        pthread_join(thread, NULL);
+    }
 }
 
 static void *write_late(void *arg)
@@ -524,24 +550,138 @@ static void options(void)
     printf("%d\n", value);
 }
 
-static const struct {
-    const char *name;
-    void (*fn)(void);
-} sequences[] = {{"names", names},     {"bytes", bytes},     {"ends", ends},     {"broken", broken},
-                 {"refused", refused}, {"opening", opening}, {"epolls", epolls}, {"nested", nested},
-                 {"early", early},     {"waits", waits},     {"copies", copies}, {"much", much},
-                 {"options", options}};
+/* Whoever closes all that he does not know closes nothing that the sockets need; numbers are the lowest. */
+static void closes(void)
+{
+    int c, s, closed = 0;
+    char data[8];
+    pair(&c, &s);
+    wait_for(c, POLLOUT);
+    int first = open("/dev/null", O_RDWR), second = open("/dev/null", O_RDWR);
+    printf("the next numbers: %d %d\n", first - s, second - s);
+    for (int fd = 3; fd < 70000; fd++)
+        if (fd != c && fd != s)
+            closed += close(fd) == 0;
+    printf("closed: %d\n", closed);
+    say("write", write(c, "one", 3));
+    wait_for(s, POLLIN);
+    say("read", read(s, data, 8));
+    first = c < s ? c : s;
+    second = c < s ? s : c;
+    say("close_range below", first > 3 ? close_range(3, (unsigned)first - 1, 0) : 0);
+    say("between", second > first + 1 ? close_range((unsigned)first + 1, (unsigned)second - 1, 0) : 0);
+    say("above", close_range((unsigned)second + 1, ~0u, 0));
+    say("the wrong way round", close_range(9, 8, 0));
+    say("write", write(s, "two", 3));
+    wait_for(c, POLLIN);
+    say("read", read(c, data, 8));
+    int epfd = epoll_create1(0);
+    say("ADD", watch(epfd, EPOLL_CTL_ADD, c, EPOLLIN, 1));
+    say("all of them", close_range(3, ~0u, 0));
+    say("write", write(c, "x", 1));
+    pair(&c, &s);
+    say("write", write(c, "new", 3));
+    wait_for(s, POLLIN);
+    say("read", read(s, data, 8));
+}
+
+static int drained; /* atomic */
+
+static void *drain_late(void *arg)
+{
+    int fd = *(int *)arg;
+    long sum = 0, n;
+    usleep(20000);
+    __atomic_store_n(&drained, 1, __ATOMIC_SEQ_CST);
+    while ((n = read(fd, (char[65536]){0}, 65536)) > 0)
+        sum += n;
+    return (void *)sum;
+}
+
+/* close waits until the peer has acknowledged all of it. */
+static void lingers(void)
+{
+    int c, s, size = 5000;
+    pthread_t thread;
+    void *sum;
+    long wrote = 0, n;
+    char much[20000] = {0};
+    struct linger l = {1, 30}, got;
+    socklen_t len = sizeof got;
+    pair(&c, &s);
+    say("SO_RCVBUF", setsockopt(s, SOL_SOCKET, SO_RCVBUF, &size, sizeof size));
+    setsockopt(c, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    say("SO_LINGER", setsockopt(c, SOL_SOCKET, SO_LINGER, &l, sizeof l));
+    say("its value", getsockopt(c, SOL_SOCKET, SO_LINGER, &got, &len));
+    printf("%d %d\n", got.l_onoff, got.l_linger);
+    while ((n = send(c, much, sizeof much, MSG_DONTWAIT)) > 0)
+        wrote += n; /* until nothing goes: the peer takes no more */
+    pthread_create(&thread, NULL, drain_late, &s);
+    say("close", close(c));
+    printf("the peer has read: %d\n", __atomic_load_n(&drained, __ATOMIC_SEQ_CST));
+    pthread_join(thread, &sum);
+    printf("all of it: %d\n", (long)sum == wrote);
+    pair(&c, &s);
+    l.l_linger = 30;
+    say("SO_LINGER", setsockopt(c, SOL_SOCKET, SO_LINGER, &l, sizeof l));
+    say("write", write(c, "x", 1));
+    say("close at once", close(c));
+    wait_for(s, POLLRDHUP);
+    say("read", read(s, much, 8));
+    say("read", read(s, much, 8));
+}
+
+static void exclusive(void)
+{
+    int c, s, a = epoll_create1(0), b = epoll_create1(0);
+    pair(&c, &s);
+    say("ADD", watch(a, EPOLL_CTL_ADD, s, EPOLLIN | EPOLLEXCLUSIVE, 1));
+    say("ADD", watch(b, EPOLL_CTL_ADD, s, EPOLLIN | EPOLLET | EPOLLEXCLUSIVE, 2));
+    say("MOD of one", watch(a, EPOLL_CTL_MOD, s, EPOLLIN, 1));
+    say("MOD to one", watch(a, EPOLL_CTL_MOD, s, EPOLLIN | EPOLLEXCLUSIVE, 1));
+    say("with EPOLLONESHOT", watch(a, EPOLL_CTL_ADD, c, EPOLLIN | EPOLLONESHOT | EPOLLEXCLUSIVE, 1));
+    say("with EPOLLRDHUP", watch(a, EPOLL_CTL_ADD, c, EPOLLIN | EPOLLRDHUP | EPOLLEXCLUSIVE, 1));
+    say("of another", watch(a, EPOLL_CTL_ADD, b, EPOLLIN | EPOLLEXCLUSIVE, 1));
+    write(c, "x", 1);
+    wait_for(s, POLLIN);
+    say_told("one of them", a);
+    say("DEL", watch(a, EPOLL_CTL_DEL, s, 0, 0));
+}
+
+/* The end is told at once, beside what comes before it. */
+static void last(void)
+{
+    int c, s, epfd = epoll_create1(0);
+    char data[8];
+    pair(&c, &s);
+    say("ADD", watch(epfd, EPOLL_CTL_ADD, s, EPOLLIN | EPOLLRDHUP | EPOLLET, 1));
+    say("write", write(c, "some", 4));
+    wait_for(s, POLLIN);
+    say_told("data", epfd);
+    say("shutdown", shutdown(c, SHUT_WR));
+    wait_for(s, POLLRDHUP);
+    say_told("the end, unread", epfd);
+    struct pollfd p = {s, POLLIN | POLLOUT | POLLRDHUP, 0};
+    say("poll", poll(&p, 1, 0));
+    say_events("events", (unsigned)p.revents);
+    say("read", read(s, data, 2));
+    say("shutdown", shutdown(s, SHUT_WR));
+    say("poll", poll(&p, 1, 0));
+    say_events("both ends, unread", (unsigned)p.revents);
+    say("read", read(s, data, 8));
+    say("read", read(s, data, 8));
+}
+
+static const struct sequence sequences[] = {
+    {"names", names},     {"bytes", bytes},         {"ends", ends},       {"broken", broken},   {"refused", refused},
+    {"opening", opening}, {"epolls", epolls},       {"nested", nested},   {"nests", nests},     {"wakes", wakes},
+    {"closes", closes},   {"exclusive", exclusive}, {"lingers", lingers}, {"last", last},       {"early", early},
+    {"waits", waits},     {"copies", copies},       {"much", much},       {"options", options}, {NULL, NULL}};
 
 int main(int argc, char **argv)
 {
-    setvbuf(stdout, NULL, _IOLBF, 0);
     here.sin_family = AF_INET;
     if (argc != 3 || inet_pton(AF_INET, argv[1], &here.sin_addr) != 1)
         return 2;
-    for (unsigned i = 0; i < sizeof sequences / sizeof sequences[0]; i++)
-        if (strcmp(argv[2], sequences[i].name) == 0) {
-            sequences[i].fn();
-            return 0;
-        }
-    return 2;
+    return run_sequence(sequences, argv[2]);
 }

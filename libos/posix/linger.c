@@ -1,0 +1,64 @@
+/* SO_LINGER with a time: what close waits for. */
+#include "kthreads.h"
+#include "waits.h"
+
+#include <errno.h>
+
+#define LINGER_LOOK_NS 1000000
+
+enum { CLOSED = 0, FIN_WAIT_2 = 6, TIME_WAIT = 10 }; /* cl_tcp_info.state: those of RFC 9293 in order */
+
+struct looking {
+    struct cl_stream *stream;
+    struct cl_tcp_info info;
+    int rc;
+};
+
+static void look_now(void *arg)
+{
+    struct looking *l = arg;
+    l->rc = cl_stream_info(l->stream, &l->info);
+}
+
+/* Our FIN is acknowledged, or the connection is over. */
+static bool is_flushed(struct cl_posix_socket *s)
+{
+    struct looking l = {.stream = s->stream};
+    if (cl_posix_run(look_now, &l) || l.rc == -EDEADLK)
+        return false;
+    return l.rc || l.info.state == CLOSED || l.info.state == FIN_WAIT_2 || l.info.state == TIME_WAIT;
+}
+
+struct shutting {
+    struct cl_stream *stream;
+    int rc;
+};
+
+static void shut_now(void *arg)
+{
+    struct shutting *s = arg;
+    s->rc = cl_stream_shutdown(s->stream, CL_STREAM_WRITE);
+}
+
+static void shut(struct cl_stream *stream)
+{
+    struct shutting s = {.stream = stream};
+    while (cl_posix_run(shut_now, &s) == 0 && s.rc == -EDEADLK) /* somebody works on it: finish that */
+        cl_posix_turn_all();
+}
+
+void cl_posix_linger(struct cl_posix_socket *s)
+{
+    uint64_t deadline_ns = cl_posix_deadline(s->linger_ns);
+    struct cl_posix_set *set = cl_posix_own_set();
+    struct pollfd fds[2];
+    if (!set || s->datagram || cl_load_acquire(&s->state) <= CL_POSIX_LISTENS || cl_stream_error(s->stream))
+        return;
+    uint32_t ready = cl_stream_ready(s->stream);
+    if (ready & CL_POLL_IN && !(ready & CL_STREAM_READY_LAST)) /* what is unread makes it a reset */
+        return;
+    shut(s->stream);
+    while (!is_flushed(s) && cl_posix_left(deadline_ns)) /* acknowledgements tell nobody: looked for once a ms */
+        if (cl_posix_sleep(set, fds, 0, cl_posix_deadline(LINGER_LOOK_NS), NULL) == -EINTR)
+            return;
+}

@@ -1,0 +1,199 @@
+/* What datagram sockets send and receive. */
+#include "datagrams.h"
+#include "kthreads.h"
+#include "linux.h"
+#include "names.h"
+#include "waits.h"
+
+#include <corelane/libos/udp.h>
+
+#include <netinet/in.h>
+#include <string.h>
+
+#define DATAGRAM_BYTES 16384 /* on the caller's stack: more than the MTU of any interface of ours */
+#define BUSY_MOST 256        /* times that a datagram to ourselves finds as many waiting as may */
+
+struct reception {
+    struct cl_udp_socket *udp;
+    void *data;
+    int64_t room, rc; /* rc: the datagram's length */
+    struct cl_udp_addr from;
+};
+
+static void receive_now(void *arg)
+{
+    struct reception *r = arg;
+    r->rc = cl_udp_recvfrom(r->udp, r->data, r->room, &r->from, 0);
+}
+
+static int64_t peek(struct reception *r)
+{
+    int error = cl_udp_take_error(r->udp);
+    return error ? -error : cl_udp_peek(r->udp, r->data, r->room, &r->from);
+}
+
+/* What has come. -EAGAIN: nothing has. */
+static int64_t receive_one(const struct cl_posix_socket *s, struct reception *r, bool stays)
+{
+    r->udp = cl_load_acquire(&s->udp);
+    for (bool again = false;; again = true) {
+        if (r->udp && cl_udp_socket_ready(r->udp)) {
+            if (stays)
+                return peek(r);
+            int rc = cl_posix_run(receive_now, r);
+            if (rc || r->rc != -EAGAIN)
+                return rc == -EDEADLK ? -EAGAIN : rc ? rc : r->rc;
+        }
+        if (again)
+            return -EAGAIN;
+        (void)cl_posix_turn();
+    }
+}
+
+static int64_t length_of(const struct msghdr *m)
+{
+    int64_t sum = 0;
+    for (size_t i = 0; i < m->msg_iovlen; i++)
+        sum += (int64_t)m->msg_iov[i].iov_len;
+    return sum;
+}
+
+/* Between one piece and those of the caller. */
+static void spread(const struct msghdr *m, char *data, int64_t len, bool out)
+{
+    for (size_t i = 0; i < m->msg_iovlen && len > 0; i++) {
+        int64_t part = cl_min(len, (int64_t)m->msg_iov[i].iov_len);
+        if (out)
+            memcpy(m->msg_iov[i].iov_base, data, (size_t)part);
+        else
+            memcpy(data, m->msg_iov[i].iov_base, (size_t)part);
+        data += part;
+        len -= part;
+    }
+}
+
+static int64_t wait_for_one(struct cl_posix_socket *s, struct reception *r, int flags)
+{
+    bool waits = !cl_load_relaxed(&s->non_blocking) && !(flags & MSG_DONTWAIT);
+    uint64_t deadline_ns = waits ? cl_posix_deadline(s->receive_ns) : 0;
+    for (;;) {
+        int64_t rc = receive_one(s, r, flags & MSG_PEEK);
+        if (rc != -EAGAIN || !waits)
+            return rc;
+        if (cl_load_relaxed(&s->sides_shut) & CL_STREAM_READ)
+            return -ESHUTDOWN;
+        if ((rc = cl_posix_wait(s, EPOLLIN, deadline_ns)))
+            return rc;
+    }
+}
+
+int64_t cl_posix_datagram_receive(struct cl_posix_socket *s, struct msghdr *m, int flags)
+{
+    char whole[DATAGRAM_BYTES];
+    bool in_place = m->msg_iovlen == 1;
+    int64_t room = length_of(m);
+    struct reception r = {.data = in_place ? m->msg_iov[0].iov_base : whole,
+                          .room = in_place ? room : cl_min(room, (int64_t)sizeof whole)};
+    int rc = 0;
+    if (cl_load_acquire(&s->state) == CL_POSIX_BOUND && (rc = cl_posix_datagram_ours(s)))
+        return rc;
+    int64_t len = wait_for_one(s, &r, flags);
+    if (len == -ESHUTDOWN) {
+        m->msg_namelen = 0;
+        m->msg_flags = 0;
+        return 0;
+    }
+    if (len < 0)
+        return len;
+    int64_t copied = cl_min(len, room);
+    struct cl_tcp_addr from = {r.from.ipv4, r.from.port, 0};
+    if (!in_place)
+        spread(m, whole, copied, true);
+    if (m->msg_name)
+        cl_posix_name_write(s->domain, &from, m->msg_name, &m->msg_namelen);
+    m->msg_controllen = 0;
+    m->msg_flags = len > room ? MSG_TRUNC : 0;
+    return flags & MSG_TRUNC ? len : copied;
+}
+
+struct sending {
+    struct cl_udp_socket *udp;
+    const void *data;
+    int64_t len, rc;
+    struct cl_udp_addr to;
+};
+
+static void send_now(void *arg)
+{
+    struct sending *d = arg;
+    d->rc = d->to.port ? cl_udp_sendto(d->udp, d->data, d->len, &d->to) : cl_udp_send(d->udp, d->data, d->len);
+}
+
+static int64_t send_one(struct cl_posix_socket *s, struct sending *d)
+{
+    d->udp = s->udp;
+    for (unsigned i = 0;; i++) {
+        int rc = cl_posix_run_sender(send_now, d);
+        if (rc)
+            return rc == -EDEADLK ? -EAGAIN : rc;
+        if (d->rc == -EMSGSIZE)
+            cl_posix_say_once("a datagram longer than the interface's MTU is not sent: there is no fragmentation here");
+        if (d->rc != -ENOBUFS || i == BUSY_MOST)
+            return d->rc;
+        cl_posix_turn_all(); /* to ourselves as many wait as may */
+    }
+}
+
+/* To whom, if it is said. `ours` false: nobody whom the dataplane reaches. */
+static int read_name(const struct cl_posix_socket *s, const struct msghdr *m, struct cl_tcp_addr *to, bool *ours)
+{
+    const struct sockaddr *name = m->msg_name;
+    *ours = true;
+    if (!name || !m->msg_namelen)
+        return 0;
+    bool plain = m->msg_namelen >= sizeof(struct sockaddr_in) && name->sa_family == AF_INET;
+    int rc = cl_posix_name_read(plain ? AF_INET : s->domain, name, m->msg_namelen, to, ours);
+    if (rc)
+        return rc;
+    *ours = *ours && cl_posix_reaches(to->ipv4);
+    return to->port ? 0 : -EINVAL;
+}
+
+static int64_t send_by_linux(int fd, struct cl_posix_socket *s, const struct msghdr *m, int flags,
+                             const struct cl_tcp_addr *to)
+{
+    if (s->chosen || cl_load_acquire(&s->state) == CL_POSIX_FRESH) {
+        cl_posix_trace(fd, "sendto", to->ipv4, to->port, false);
+        cl_posix_datagram_to_linux(fd, s);
+    } else
+        cl_posix_say_once(
+            "a datagram to an address that is not the dataplane's goes by Linux: no answer to it is received");
+    return cl_linux(SYS_sendmsg, fd, m, flags);
+}
+
+int64_t cl_posix_datagram_send(int fd, struct cl_posix_socket *s, const struct msghdr *m, int flags)
+{
+    char whole[DATAGRAM_BYTES];
+    struct cl_tcp_addr to = {0}, peer;
+    bool ours, in_place = m->msg_iovlen == 1;
+    int64_t len = length_of(m);
+    int64_t rc = len > UINT16_MAX ? -EMSGSIZE : flags & MSG_OOB ? -EOPNOTSUPP : read_name(s, m, &to, &ours);
+    if (rc == 0 && ours && !to.port && cl_posix_datagram_peer(s, &peer))
+        rc = -EDESTADDRREQ;
+    if (rc) {
+        if (cl_load_acquire(&s->state) ==
+            CL_POSIX_FRESH) /* it has a port from now on, all the same (net/ipv4/af_inet.c) */
+            (void)cl_posix_bind_ours(s, &(struct cl_tcp_addr){0});
+        return rc;
+    }
+    if (!ours)
+        return send_by_linux(fd, s, m, flags, &to);
+    if (cl_load_relaxed(&s->sides_shut) & CL_STREAM_WRITE)
+        return -EPIPE;
+    if ((rc = cl_posix_datagram_ours(s)))
+        return rc;
+    struct sending d = {.data = in_place ? m->msg_iov[0].iov_base : whole, .len = len, .to = {to.ipv4, to.port, 0}};
+    if (!in_place && len <= (int64_t)sizeof whole)
+        spread(m, whole, len, false);
+    return in_place || len <= (int64_t)sizeof whole ? send_one(s, &d) : -EMSGSIZE;
+}
