@@ -1,6 +1,6 @@
 """Sessions of raftload over RESP: a client that finds who leads, and what it asked and was told.
 
-A swap is WATCH, GET, MULTI, SET, EXEC on one connection: it is refused if somebody wrote the key in between.
+A swap is WATCH, GET, MULTI, SET, EXEC on one connection: if it is done, nobody wrote the key in between.
 """
 
 from __future__ import annotations
@@ -137,11 +137,10 @@ class RespSession(Session):
         reply = self._call(op, lambda: self.client.pipeline(commands, anew=False)[-1])
         if reply is None:
             return
-        if reply.startswith(b"-"):  # the node leads no more, and did nothing
-            self.history.drop(op)
+        if reply.startswith(b"-") or reply == b"*-1\r\n":
+            self.history.drop(op)  # it leads no more, or somebody wrote since WATCH, maybe before GET: nothing was done
             return
-        assert reply in (b"*1\r\n+OK\r\n", b"*-1\r\n"), reply
-        op.refused = reply == b"*-1\r\n"
+        assert reply == b"*1\r\n+OK\r\n", reply
 
     def add_counter(self, key: str) -> None:
         """Begin a counter, anew."""
