@@ -308,8 +308,16 @@ def test_stock_datagram_servers(serve: Callable[..., Server], datagrams: Callabl
         client.recv(1)
 
 
+def iperf3(serve: Callable[..., Server]) -> Server:
+    """A server that waits for its first client. Who asked whether it serves was one for it, and after each it listens
+    anew: who came before that is reset."""
+    server = serve("iperf3", "-s", "-B", "0.0.0.0", "--forceflush", port=5201)
+    wait_until(lambda: server.log.read_text().count("Server listening") > 1, 30)
+    return server
+
+
 def test_iperf3_by_udp(serve: Callable[..., Server]) -> None:
-    server = serve("iperf3", "-s", "-B", "0.0.0.0", port=5201)
+    server = iperf3(serve)
     report = json.loads(server.run("iperf3", "-c", OURS, "-u", "-n", "1M", "-b", "20M", "-J"))
     assert "sum" in report["end"], (report, server.log.read_text())
     assert report["end"]["sum"]["bytes"] >= 1 << 20
@@ -317,7 +325,7 @@ def test_iperf3_by_udp(serve: Callable[..., Server]) -> None:
 
 
 def test_iperf3(serve: Callable[..., Server]) -> None:
-    server = serve("iperf3", "-s", "-B", "0.0.0.0", port=5201)
+    server = iperf3(serve)
     report = json.loads(server.run("iperf3", "-c", OURS, "-n", "10M", "-J"))
     assert report["end"]["sum_sent"]["bytes"] >= 10 << 20
     assert report["end"]["sum_received"]["bytes"] > 1 << 20, "what was under way at its end it does not count"
