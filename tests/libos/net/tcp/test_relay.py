@@ -67,7 +67,10 @@ IPERF3 = {"up": ([], 2), "down": (["-R"], 2), "both": (["--bidir"], 3), "eight":
     "kind",
     [pytest.param(kind, marks=pytest.mark.soak(short=kind in ("both", "eight"), takes_s=15)) for kind in IPERF3],
 )
-def test_iperf3_measures_through_us(ours: Any, library: ctypes.CDLL, kind: str) -> None:
+def test_iperf3_measures_through_us(ours: Any, library: ctypes.CDLL, kind: str, request: pytest.FixtureRequest) -> None:
+    if kind == "both" and request.node.callspec.params["ours"][1] > 1:
+        # Swapped, both ends send over one of them and read from the other, for ever.
+        pytest.skip("iperf3 tells its two ways apart by the order of connections, which two kthreads do not keep")
     options, connections = IPERF3[kind]
     long = ["-t", "10"] if soak.SOAKS else ["-n", "16M"]
     relay = Relay(ours, library, SERVER_PORT)
