@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cltest.cbuild import default_variant
 
 from corelane.bench.colocate.arms import no_fifo
 
@@ -159,4 +160,5 @@ def test_what_holds_at_every_instant(c_program, seed, policy):
     run = c_program("tests/iokernel/cores/c/random.c", libs=[f"-Wl,--wrap={name}" for name in asked])
     said = run(policy, str(seed), "100000", timeout_s=90)
     assert " 0 violations" in said
-    assert run(policy, str(seed), "100000", timeout_s=90) == said, "only the seed decides"
+    if default_variant() == "plain":  # TSan runs handlers of signals when it likes to
+        assert run(policy, str(seed), "100000", timeout_s=90) == said, "only the seed decides"
