@@ -6,7 +6,7 @@
  * Two threads echo what comes to one socket, by epoll. Clients connect, send, wait by poll or in recv, and close; between
  * that they send to a port that nobody has, and find the error. One thread sends to sockets that others close. At the end
  * nothing of ours is left, and nothing was lost. */
-#include "../../../../libos/posix/posix.h"
+#include "direct.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -28,24 +28,9 @@ static int rounds, epfd, server;
 static uint32_t over, answered, refused; /* RMW */
 static uint16_t ports[CLIENTS];          /* of the clients, now and then; relaxed */
 
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            printf("%d: %s (%s)\n", __LINE__, #x, strerror(errno));                                                    \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
-static void say(const char *sentence)
-{
-    printf("said: %s\n", sentence);
-}
-
 static int new_socket(void)
 {
-    int fd = (int)syscall(SYS_socket, AF_INET, SOCK_DGRAM, 0);
-    CHECK(fd >= 0 && cl_posix_socket(fd, AF_INET, SOCK_DGRAM) == fd);
-    return fd;
+    return new_socket_of(SOCK_DGRAM);
 }
 
 static struct sockaddr_in there(uint16_t port)

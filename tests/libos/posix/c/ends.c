@@ -5,7 +5,7 @@
  *
  * Clients connect, ask for the peer's name, exchange bytes and close; acceptors do the same at the other end. Calls may
  * fail once the end has begun; the process may not. */
-#include "../../../../libos/posix/posix.h"
+#include "direct.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -28,24 +28,9 @@ static uint8_t kinds[CL_POSIX_FDS];
 static int listener;
 static uint32_t served; /* connections; RMW */
 
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            printf("%d: %s (%s)\n", __LINE__, #x, strerror(errno));                                                    \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
-static void say(const char *sentence)
-{
-    printf("said: %s\n", sentence);
-}
-
 static int new_socket(void)
 {
-    int fd = (int)syscall(SYS_socket, AF_INET, SOCK_STREAM, 0);
-    CHECK(fd >= 0 && cl_posix_socket(fd, AF_INET, SOCK_STREAM) == fd);
-    return fd;
+    return new_socket_of(SOCK_STREAM);
 }
 
 static struct sockaddr_in there(void)

@@ -5,7 +5,7 @@
  * An acceptor blocks in accept, and hands each connection to an echo thread by epoll; clients connect, exchange bytes by
  * blocking calls and by poll, and close, some of them with something unread. One thread copies and closes descriptors of
  * a connection that another uses. At the end nothing of ours is left. */
-#include "../../../../libos/posix/posix.h"
+#include "direct.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,24 +25,9 @@ static uint8_t kinds[CL_POSIX_FDS];
 static int rounds, epfd, listener;
 static uint32_t opened, closed; /* connections of the echo threads; RMW */
 
-#define CHECK(x)                                                                                                       \
-    do {                                                                                                               \
-        if (!(x)) {                                                                                                    \
-            printf("%d: %s (%s)\n", __LINE__, #x, strerror(errno));                                                    \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
-    } while (0)
-
-static void say(const char *sentence)
-{
-    printf("said: %s\n", sentence);
-}
-
 static int new_socket(void)
 {
-    int fd = (int)syscall(SYS_socket, AF_INET, SOCK_STREAM, 0);
-    CHECK(fd >= 0 && cl_posix_socket(fd, AF_INET, SOCK_STREAM) == fd);
-    return fd;
+    return new_socket_of(SOCK_STREAM);
 }
 
 static struct sockaddr_in there(void)
