@@ -12,6 +12,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 from cltest import CBuild, CompileError, ProgramFailed, soak, wait_until
 from cltest.cbuild import ROOT
+from cltest.planted import Planted, all_in_one
 
 
 def program(tmp_path, body: str, headers: str = "") -> str:
@@ -175,3 +176,25 @@ def test_every_other_soak_is_of_code_that_changed():
         assert sorted(drawn) == sorted(homes)
         assert {drawn[0], drawn[2], drawn[4]} == {"iokernel/cores", "apps/kv", "drivers/port"}
         assert order(seed, "cli/top.py")[0] == "cli"
+
+
+TWICE = "static int n;\n\nint twice(int x, int (*add)(int a, int b))\n{\n    n++;\n    return n * add(x, x);\n}\n"
+
+
+def test_of_the_mistakes_in_a_program_one_is_made(tmp_path):
+    (tmp_path / "twice.c").write_text(TWICE)
+    file = str(tmp_path / "twice.c")
+    headers = "int twice(int x, int (*add)(int a, int b));\nstatic int sum(int a, int b) { return a + b; }"
+    source = program(tmp_path, '(void)argc; printf("%d", twice(atoi(argv[1]), sum)); return 0;', headers)
+    mistakes = {"once": [(file, "add(x, x)", "add(x, 0)")], "nothing": [(file, "n++;", "")]}
+    planted = Planted(CBuild("plain"), "support", mistakes)
+    assert [planted.program(source, name)(3) for name in mistakes] == ["3", "0"]
+    assert planted.builder.runner(planted.programs[source])(3) == "6"
+
+
+def test_a_mistake_beside_functions_is_refused(tmp_path):
+    (tmp_path / "twice.c").write_text(TWICE)
+    with pytest.raises(AssertionError, match=r"mistake 1 of .*twice\.c changes more than bodies of functions"):
+        all_in_one(str(tmp_path / "twice.c"), {1: [("static int n;", "static int n = 1;")]})
+    with pytest.raises(AssertionError, match="has 0 times"):
+        all_in_one(str(tmp_path / "twice.c"), {1: [("gone", "")]})

@@ -293,6 +293,20 @@ class CBuild:
         with self._locked(folder.name):
             return self.build_instead(source, counted, folder, ["-fsanitize-coverage=trace-pc"])
 
+    def build_planted(self, source: str | Path, name: str, texts: Mapping[str, str]) -> Path:
+        """The program `source` with these texts instead of those of files of the library, and what chooses among the
+        mistakes in them (planted.py). name: of what is kept of them."""
+        folder = self.dir / "planted" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with self._locked(f"planted_{name}"):
+            instead = [Path("tests/support/c/planted.c")]
+            for file, text in texts.items():
+                copy = folder / file.replace("/", "__")
+                if not copy.exists() or copy.read_text() != text:
+                    copy.write_text(text)
+                instead.append(copy)
+            return self.build_instead(source, instead, folder)
+
     def starts_threads(self, binary: Path) -> bool:
         """Whether anything that was linked into a program does."""
         return any(name.partition("@")[0] == "pthread_create" for name in symbols([binary])[0][0])
