@@ -404,7 +404,8 @@ class Simulation:
         self._addresses = np.array(addresses, np.uint64)
         self._kinds = np.array([a.batch for a in apps], np.int64)
         self._gap = self._distributions(apps)
-        self._service = np.array([(a.service.kind, a.service.mean, a.service.second, a.service.share) for a in apps])
+        services = [(a.service.kind, a.service.mean, a.service.second, a.service.share) for a in apps]
+        self._service = np.array(services, np.float64)  # also where all are whole: the loop is compiled for one type
         self._queues = queues.empty(self.QUEUE, cores, [a.central for a in apps])
         self._counts = np.zeros((n, e.N_COUNTS), np.int64)
         self._hist = np.zeros((n, e.N_BUCKETS), np.int64)

@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from numba import cfunc, types
 
 from corelane.bench.sim import engine, formulas, queues, recursion, studies
-from corelane.bench.sim.model import App, Bimodal, Constant, Costs, Exponential, LogNormal, Simulation, bucket_middle_ns
+from corelane.bench.sim.model import (
+    App,
+    Bimodal,
+    Constant,
+    Costs,
+    Exponential,
+    LogNormal,
+    Simulation,
+    Trimodal,
+    bucket_middle_ns,
+)
 from corelane.runtime.errors import CorelaneError
 
 
@@ -49,6 +59,13 @@ def test_the_iokernel_is_a_server_of_constant_service() -> None:
     world.run(events=3_000_000)
     expected = formulas.mean_wait_mg1(4e-3, 200, 200**2) + 210
     assert world.result("a").mean_latency_ns == pytest.approx(expected, rel=0.03)
+
+
+def test_the_loop_is_compiled_once_also_for_whole_numbers() -> None:
+    """Else who gives times in whole ns waits for another ten seconds of compilation."""
+    for service in (Exponential(1e5), Trimodal(50_000, 100_000, 200_000), Constant(1000)):
+        Simulation([App("a", rate_rps=1000, service=service, guaranteed=1)], 1).run(events=10)
+    assert len(engine.run.signatures) == 1
 
 
 @pytest.mark.parametrize("service", [Exponential(1e5), LogNormal(1e5, 1.0)])
