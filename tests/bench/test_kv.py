@@ -32,7 +32,7 @@ def test_memcached_over_loopback() -> None:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize("serve", [kv.on_af_xdp, kv.on_kernel_udp])
+@pytest.mark.parametrize("serve", [kv.on_af_xdp, pytest.param(kv.on_kernel_udp, marks=pytest.mark.soak(takes_s=2))])
 def test_both_sides_of_the_value_sizes(serve: kv.Serve) -> None:
     why = netns.missing()
     if why:

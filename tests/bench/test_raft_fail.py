@@ -26,7 +26,10 @@ def session() -> Session:
 
 
 @pytest.mark.root
-@pytest.mark.parametrize(("arm", "least"), [(raft_fail.DISK, 2), (raft_fail.MOVED, 1), (raft_fail.LOADED, 1)])
+@pytest.mark.parametrize(
+    ("arm", "least"),
+    [(raft_fail.DISK, 2), (raft_fail.MOVED, 1), pytest.param(raft_fail.LOADED, 1, marks=pytest.mark.soak(takes_s=3))],
+)
 def test_every_kill_has_a_new_leader_and_a_client_that_goes_on(
     session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arm: str, least: int
 ) -> None:

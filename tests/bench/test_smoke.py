@@ -63,13 +63,17 @@ TRIES = 6
 
 # Of those that take longest: make soak runs them whole. tests/bench has the figures and baselines of the first two.
 PART = {"probes": ("--kernels", "fnv,spmv"), "raft": ("--no-baseline",), "sim": ()}
-LONG = {  # those that take several seconds even so: make soak has them. Parts of each have tests of their own beside
+LONG = {  # those that take seconds even so: make soak has them. Parts of each have tests of their own beside
+    "bimodal",
+    "canary",  # cli/test_main.py has all of it
     "colocate",
     "handlers",
     "handoff",
     "hostile",
+    "http",
     "isolation",
     "kv",
+    "kv_tcp",
     "loadshift",
     "log",
     "posix",

@@ -82,7 +82,7 @@ def test_paths_that_are_no_text_are_paths(iokernel: Iokernel, tmp_path: Path) ->
     run = ["run", "odd:shout", "--port", "9000", "--nic", "loadgen:echo,seconds=0.01,rate=100"]
     cases += [{"args": [*run, *more], "cwd": str(folder)} for more in ([], ["--plain"])]
     on = ["--socket", iokernel.socket_path, "--seconds", "0.01"]
-    cases += [{"args": ["run", "odd:shout", "--port", "9000", *on, "--json"], "cwd": str(folder)}]
+    cases += [{"args": ["run", "odd:shout", "--port", "9000", *on, "--plain", "--json"], "cwd": str(folder)}]
     answers = commands(cases)
     for case, answer in zip(cases, answers, strict=True):
         assert answer["code"] == (1 if case["args"][0] == "doctor" and answer["code"] else 0), (case, answer)

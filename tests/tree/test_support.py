@@ -178,6 +178,13 @@ def test_every_other_soak_is_of_code_that_changed():
         assert order(seed, "cli/top.py")[0] == "cli"
 
 
+def test_of_pairs_each_value_is_in_make_test():
+    kept = [pair.values for pair in soak.pairs("abc", (1, 2, 3, 4), 3) if not pair.marks]
+    assert len(kept) == 4
+    assert [set(values) for values in zip(*kept, strict=True)] == [set("abc"), {1, 2, 3, 4}]
+    assert sum(pair.marks[0].kwargs.get("short", False) for pair in soak.pairs("ab", (1, 2), longer=True)) == 2
+
+
 TWICE = "static int n;\n\nint twice(int x, int (*add)(int a, int b))\n{\n    n++;\n    return n * add(x, x);\n}\n"
 
 

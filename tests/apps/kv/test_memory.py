@@ -56,7 +56,7 @@ def test_nothing_is_evicted_while_there_is_room() -> None:
         draw = random.Random(1)
         for i in range(10_000):
             store.store(number(i), b"v" * 100)
-        for _ in range(30_000):
+        for _ in range(15_000):
             i = 20_000 + draw.randrange(100)
             if draw.random() < 0.1:
                 store.delete(number(i))
@@ -87,7 +87,7 @@ def test_hits_are_no_fewer_than_under_lru() -> None:
 
     draw = random.Random(11)
     weights = [1 / (i + 1) ** 0.9 for i in range(40_000)]
-    wanted = draw.choices(range(40_000), weights, k=60_000)
+    wanted = draw.choices(range(40_000), weights, k=30_000)
     with Store(1 << 20, item_max_bytes=1024, seed=5, huge_pages=0) as store:
         hits = 0
         for i in wanted:

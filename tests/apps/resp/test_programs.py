@@ -137,6 +137,12 @@ def test_a_client_that_goes_away_waits_no_more(served: Served) -> None:
         assert take(other, 8) == b":1\r\n:1\r\n"
 
 
+@pytest.mark.parametrize(
+    "served",
+    [pytest.param(1, marks=pytest.mark.soak(takes_s=2)), 2],
+    ids=["one kthread", "two kthreads"],
+    indirect=True,
+)
 def test_a_peer_that_does_not_read_is_not_read_from(served: Served) -> None:
     """A long pipeline without reading: memory is bounded, others are served, and in the end every reply comes."""
     with served.connect() as slow, served.connect() as other:

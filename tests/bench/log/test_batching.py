@@ -20,18 +20,14 @@ SOME = FIXED if soak.SOAKS else tuple(s for s in FIXED if s.records in (1, 4, 16
 LANES = [name for name in DISKS if not DISKS[name].beside_us]
 
 
-@pytest.mark.soak(short=True, takes_s=1)
-@pytest.mark.parametrize("writers", [2, 8, 64])
-@pytest.mark.parametrize("name", DISKS)
+@pytest.mark.parametrize(("name", "writers"), soak.pairs(list(DISKS), (2, 8, 64), longer=True))
 def test_writers_in_a_closed_loop(name: str, writers: int) -> None:
     fixed = {s: closed_loop(DISKS[name], s, writers) for s in SOME}
     part, best = batching.part_of_best(closed_loop(DISKS[name], ADAPTIVE, writers), fixed, lambda o: o.per_s)
     assert part >= LEAST, f"{part:.3f} of {best}"
 
 
-@pytest.mark.soak(short=True, takes_s=1)
-@pytest.mark.parametrize("in_a_write", [0.1, 0.5, 2, 4, 16])
-@pytest.mark.parametrize("name", LANES)
+@pytest.mark.parametrize(("name", "in_a_write"), soak.pairs(LANES, (0.1, 0.5, 2, 4, 16), longer=True))
 def test_arrivals_at_random(name: str, in_a_write: float) -> None:
     disk = DISKS[name]
     per_s = in_a_write / disk.write_us * 1e6

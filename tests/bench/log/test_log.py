@@ -28,7 +28,7 @@ def files(tmp_path: Path) -> Iterator[Files]:
     made.blk.close()
 
 
-@pytest.mark.parametrize("in_flight", [1, 4])
+@pytest.mark.parametrize("in_flight", [pytest.param(1, marks=pytest.mark.soak(takes_s=1)), 4])
 def test_every_cut_of_a_thousand_appends_recovers(in_flight: int, seed: int) -> None:
     out, err = ffi.new("struct cl_bench_log_cuts *"), ffi.new("char[256]")
     assert lib.cl_bench_log_cuts(seed, 1000, in_flight, out, err) == 0, ffi.string(err)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from cltest import soak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -301,7 +302,8 @@ scripts = st.builds(
 ).filter(lambda s: s.events or not s.cleanup)
 
 
-@settings(max_examples=60, deadline=None)
+@pytest.mark.soak(short=True, takes_s=30)
+@settings(max_examples=soak.examples(15, 500), deadline=None)
 @given(scripts)
 def test_what_is_printed_reads_as_the_same(script: m.Script):
     assert parse(text.script_text(script)) == script

@@ -296,7 +296,7 @@ def udp(tmp_path: Path) -> UdpClients:
         pytest.skip(str(why))
 
 
-@pytest.mark.parametrize("one_socket", [False, True])
+@pytest.mark.parametrize("one_socket", [pytest.param(False, marks=pytest.mark.soak(takes_s=3)), True])
 def test_clients_of_the_kernel_put_to_a_group(
     session: Session, udp: UdpClients, tmp_path: Path, one_socket: bool
 ) -> None:
@@ -323,7 +323,7 @@ def test_a_bare_server_answers_the_same_clients(udp: UdpClients, tmp_path: Path)
     assert (tmp_path / "bare").read_bytes().count(b"set 0") > 0  # what was put is written
 
 
-@pytest.mark.parametrize("one_socket", [False, True])
+@pytest.mark.parametrize("one_socket", [False, pytest.param(True, marks=pytest.mark.soak(takes_s=3))])
 def test_clients_of_the_kernel_send_again_and_count_what_is_refused(udp: UdpClients, one_socket: bool) -> None:
     with netns.namespace("udp") as space, contextlib.ExitStack() as stack:
         space.ip("address", "add", f"{address(1)}/32", "dev", "lo")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cltest import soak
 from numba import njit
 
 from corelane.bench.sim.box import requests
@@ -118,8 +119,7 @@ def test_lognormal_draws(seed: int) -> None:
     assert distance(seen, lambda x: np.array([normal.cdf(math.log(one)) for one in x])) < KS_LIMIT
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("alpha", [0.8, 1.2, 3.0])
+@pytest.mark.parametrize(("alpha", "seed"), soak.pairs((0.8, 1.2, 3.0), SEEDS, 3))
 def test_bounded_pareto_draws(alpha: float, seed: int) -> None:
     of = BoundedPareto(500, 1e6, alpha)
     seen = values(of, seed)

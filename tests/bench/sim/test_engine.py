@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cltest import soak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import cfunc, types
@@ -36,7 +37,7 @@ def alone(service: Any, load: float, servers: int = 1, events: int = 600_000, **
     return world.result("a")
 
 
-@pytest.mark.parametrize("servers", [1, 2, 8, 64])
+@pytest.mark.parametrize("servers", [1, *(pytest.param(n, marks=pytest.mark.soak(takes_s=1)) for n in (2, 8)), 64])
 def test_mean_wait_is_erlangs(servers: int) -> None:
     seen = alone(Exponential(100_000.0), 0.8, servers, events=4_000_000)
     expected = formulas.mean_wait_mmn(servers, 0.8 * servers / 1e5, 1e5)
@@ -44,7 +45,10 @@ def test_mean_wait_is_erlangs(servers: int) -> None:
     assert seen.cores_worked == pytest.approx(0.8 * servers, rel=0.01)
 
 
-@pytest.mark.parametrize("service", [Constant(1e5), LogNormal(1e5, 0.8), Bimodal(5e4, 1e6, 0.02)])
+@pytest.mark.parametrize(
+    "service",
+    [pytest.param(Constant(1e5), marks=pytest.mark.soak(takes_s=1)), LogNormal(1e5, 0.8), Bimodal(5e4, 1e6, 0.02)],
+)
 def test_mean_wait_is_pollaczek_and_khinchines(service: Any) -> None:
     seen = alone(service, 0.7, events=4_000_000)
     first, second = service.moments()
@@ -169,8 +173,10 @@ def test_preemption_helps_short_requests() -> None:
     assert world.result("a").percentile_us(90) < plain.percentile_us(90) / 10
 
 
-@pytest.mark.parametrize("load", [0.5, 0.8])
-@pytest.mark.parametrize("service", [Constant(1e5), Exponential(1e5), LogNormal(1e5, 1.2), Bimodal(5e4, 5e5, 0.1)])
+SERVICES = Constant(1e5), Exponential(1e5), LogNormal(1e5, 1.2), Bimodal(5e4, 5e5, 0.1)
+
+
+@pytest.mark.parametrize(("service", "load"), soak.pairs(SERVICES, (0.8, 0.5)))
 def test_with_a_small_quantum_the_mean_time_is_that_of_processor_sharing(service: Any, load: float) -> None:
     """It depends on the mean of the service alone, where it would be that of Pollaczek and Khinchine without."""
     mean, second = service.moments()

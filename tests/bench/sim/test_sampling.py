@@ -60,7 +60,7 @@ def sampled(stream: Stream, events: float, memory_ns: float = 0.0, least_ns: int
     return result.percentile_us(99.9), seen
 
 
-@pytest.mark.parametrize("run", [1, 40, 400])
+@pytest.mark.parametrize("run", [1, 40, pytest.param(400, marks=pytest.mark.soak(takes_s=4))])
 def test_the_error_is_that_of_the_estimate(run: int, seed: int) -> None:
     """Of as many streams whose tail is known: it is off by what is said, in the root mean square; and a stream of
     which fewer requests are independent takes that many more."""

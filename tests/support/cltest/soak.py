@@ -15,7 +15,7 @@ import os
 import random
 import subprocess
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path, PurePath
 
@@ -33,6 +33,21 @@ _BEGUN = time.monotonic()
 def examples(short: int, long: int) -> int:
     """How many a property test tries: `short` in make test, `long` in make soak."""
     return long if SOAKS else short
+
+
+def pairs(
+    first: Sequence[object], second: Sequence[object], of: int = 2, takes_s: float = 1, longer: bool = False
+) -> list[object]:
+    """For parametrize: one of so many combinations of two arguments, among them each value; make soak has the others.
+
+    longer: and these too, as the test has a long form.
+    """
+    chosen, others = pytest.mark.soak(short=True, takes_s=takes_s), pytest.mark.soak(takes_s=takes_s)
+    return [
+        pytest.param(a, b, marks=others if (i + j) % of else chosen if longer else ())
+        for i, a in enumerate(first)
+        for j, b in enumerate(second)
+    ]
 
 
 def chosen(items: list[pytest.Item]) -> list[pytest.Item]:

@@ -131,7 +131,7 @@ def test_a_leader_whose_disk_hangs_stays_until_another_disk_gets_on():
     assert lab[3].core.status()["role"] == "candidate"
 
 
-@pytest.mark.parametrize("takes", [5, 12, 25, 60])
+@pytest.mark.parametrize("takes", [5, 12, pytest.param(25, marks=pytest.mark.soak(takes_s=2)), 60])
 def test_disks_that_are_all_as_slow_keep_their_leader_and_commit(takes: int) -> None:
     """Writes of half an election timeout to six of them, one after the other on each disk."""
     lab = Lab(3, log_entries=256)

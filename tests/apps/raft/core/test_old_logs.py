@@ -138,10 +138,10 @@ def try_step(node: Node, data: bytes) -> None:
         node.core.step(data)
 
 
-LATER = [pytest.param(seed, marks=pytest.mark.soak(takes_s=1)) for seed in range(2, 40)]
+LATER = [pytest.param(seed, marks=pytest.mark.soak(takes_s=1)) for seed in range(1, 40)]
 
 
-@pytest.mark.parametrize("seed", [*range(2), *LATER])
+@pytest.mark.parametrize("seed", [0, *LATER])
 def test_no_correct_log_is_taken_for_an_old_one(seed: int) -> None:
     """Crashes that lose what was not durable, lost and doubled messages, changes of leaders."""
     rng = random.Random(seed)

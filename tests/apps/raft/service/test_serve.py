@@ -138,7 +138,9 @@ def make_group(netns, tmp_path: Path) -> Iterator:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("durable", [False, True], ids=["memory", "durable"])
+@pytest.mark.parametrize(
+    "durable", [pytest.param(False, marks=pytest.mark.soak(takes_s=4)), True], ids=["memory", "durable"]
+)
 def test_the_store_lives_through_kill_9(make_group, durable: bool) -> None:
     group = make_group(durable)
     for i in (1, 2, 3):
@@ -258,7 +260,9 @@ def test_a_node_with_another_memory_is_refused_and_all_say_so(make_group, tmp_pa
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("durable", [False, True], ids=["no log", "another log"])
+@pytest.mark.parametrize(
+    "durable", [pytest.param(False, marks=pytest.mark.soak(takes_s=4)), True], ids=["no log", "another log"]
+)
 def test_a_node_that_comes_back_without_its_log_stops_and_the_others_go_on(make_group, tmp_path: Path, durable) -> None:
     group = make_group(durable)
     said = {i: tmp_path / f"{i}.err" for i in (1, 2, 3)}

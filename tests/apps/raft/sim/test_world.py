@@ -11,14 +11,14 @@ SEEDS = 10_000  # of 5 nodes, of the core alone as of the real node; most are le
 
 
 def some(seeds: int) -> list[object]:
-    """How many seeds: so many, and ten times as many in make soak."""
-    return [seeds, pytest.param(10 * seeds, marks=pytest.mark.soak(takes_s=10))]
+    """How many seeds: so many, and twenty times as many in make soak."""
+    return [seeds, pytest.param(20 * seeds, marks=pytest.mark.soak(takes_s=10))]
 
 
-def shards(each: int) -> list[object]:
-    """How many seeds from which one on: the first of them, and in make soak the others."""
-    later = pytest.mark.soak(takes_s=10)
-    return [(1, each), *(pytest.param(1 + n, each, marks=later) for n in range(each, SEEDS, each))]
+def shards(few: int, each: int) -> list[object]:
+    """How many seeds from which one on: a few, and in make soak all."""
+    soak = pytest.mark.soak(takes_s=10)
+    return [(1, few), *(pytest.param(1 + n, each, marks=soak) for n in range(0, SEEDS, each))]
 
 
 def expect(result: Result) -> None:
@@ -32,7 +32,7 @@ def expect_work(result: Result) -> None:
     assert result.cut_short == 0
 
 
-@pytest.mark.parametrize(("first", "each"), shards(1000))
+@pytest.mark.parametrize(("first", "each"), shards(500, 1000))
 def test_seeds_of_five_nodes(first, each):
     result = run_many(first, each, 5)
     expect(result)
@@ -76,7 +76,7 @@ def test_seeds_of_five_nodes(first, each):
         assert result.counts[name] > 10, name
 
 
-@pytest.mark.parametrize(("first", "each"), shards(250))
+@pytest.mark.parametrize(("first", "each"), shards(125, 250))
 def test_seeds_of_five_real_nodes(first, each):
     """The real node and log, on block devices with torn and lost writes, errors, no space, rot and latency."""
     result = run_many(first, each, 5, mode="node")
@@ -114,7 +114,7 @@ def test_seeds_of_five_real_nodes(first, each):
     assert result.runs == each
 
 
-@pytest.mark.parametrize("seeds", some(100))
+@pytest.mark.parametrize("seeds", some(50))
 @pytest.mark.parametrize("nodes", [1, 3, 7])
 def test_seeds_of_other_sizes_of_real_nodes(nodes, seeds):
     result = run_many(1, seeds if nodes > 1 else seeds // 2, nodes, mode="node")
@@ -122,7 +122,7 @@ def test_seeds_of_other_sizes_of_real_nodes(nodes, seeds):
     expect_work(result)
 
 
-@pytest.mark.parametrize("seeds", some(50))
+@pytest.mark.parametrize("seeds", some(25))
 @pytest.mark.parametrize("nodes", [1, 3, 5, 7])
 def test_seeds_of_real_nodes_with_the_key_value_store(nodes, seeds):
     """Its answers are judged; the replicas' stores are the same after each entry, through snapshots and restarts."""
@@ -133,9 +133,10 @@ def test_seeds_of_real_nodes_with_the_key_value_store(nodes, seeds):
     assert nodes == 1 or result.counts["snapshots_installed"] > 10
 
 
+@pytest.mark.parametrize("seeds", some(50))
 @pytest.mark.parametrize("nodes", [1, 2, 3, 4, 7, 9])
-def test_seeds_of_other_sizes(nodes):
-    expect(run_many(1, 500 if nodes in (3, 7) else 100, nodes))
+def test_seeds_of_other_sizes(nodes, seeds):
+    expect(run_many(1, 4 * seeds if nodes in (3, 7) else seeds, nodes))
 
 
 def test_long_runs(seed):
