@@ -164,9 +164,10 @@ def _check_blank(blk: Blk, copies: Sequence[_Copy]) -> None:
     found, first = blk.read(0, DATA_OFFSET), 2 * encode(Table(1, ()), blk.size_bytes)
     first += bytes(DATA_OFFSET - len(first))
     step = blk.atomic_bytes
+    zeros = bytes(step)
     for at in range(0, DATA_OFFSET, step):
         piece = found[at : at + step]
-        if not any(piece) or piece == first[at : at + step]:
+        if piece in (zeros, first[at : at + step]):
             continue
         if any(copy.why not in (_ZERO, _OTHER) for copy in copies):
             raise CorelaneError("table of areas", damaged, hint, errno.EBADMSG)

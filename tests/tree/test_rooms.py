@@ -17,7 +17,7 @@ from pathlib import Path
 
 from cltest.cbuild import ROOT, CBuild, setup_py, symbols
 
-from .test_floors import files, parsed
+from .test_floors import files, parsed, statements
 
 # Room -> rooms of its floor that it may use, "." being the floor's own folder. What is not listed uses none.
 # Every room of bench/ may use bench/harness and bench/baseline besides.
@@ -92,7 +92,7 @@ def allowed(room: str, other: str) -> bool:
 
 def imports(path: Path) -> Iterator[Path]:
     """Files of the tree that a Python file imports from."""
-    for node in ast.walk(parsed(path)):
+    for node in statements(parsed(path).body):
         if not isinstance(node, ast.ImportFrom) or not node.level:
             continue
         base = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))

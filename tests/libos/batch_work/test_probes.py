@@ -28,6 +28,8 @@ def pair(x, y):
     return (y, x) if x > y else (x, y)
 
 
+LONG = pytest.mark.soak(takes_s=2)
+
 # Lines whose code numba takes from its own library: what they need ahead of the loops, and they.
 LIBRARY = {
     "dict": ("d = {0: 0}", "if s % 7 in d:\n    d[s % 7] += 1\nelse:\n    d[s % 7] = 1\nt += d[s % 7]"),
@@ -124,9 +126,11 @@ def test_random_loop_nests_compute_the_same(small, data):
 @settings(max_examples=soak.examples(1, 10), deadline=None, derandomize=True)
 @given(data=st.data())
 def test_random_loop_nests_with_code_of_numbas_own_compute_the_same(kind, data):
-    """With and without next to no fuel in one test, since compiling what numba's own code needs takes longest."""
+    """With and without next to no fuel in one test, since compiling what numba's own code needs takes longest; in make
+    test, where that is most of what the test takes, with one of them."""
+    sizes = (False, True) if soak.SOAKS else (list(LIBRARY).index(kind) % 2 > 0,)
     other = data.draw(st.sampled_from([kind, *sorted(LIBRARY.keys() - {kind})]))  # the first example has one kind
-    for small in (False, True):
+    for small in sizes:
         check_nest(data.draw(nests(library=tuple({kind: 0, other: 0}))), data.draw(NUMBERS), small)
 
 
@@ -235,8 +239,10 @@ def walk(a):
     return s + a[0]
 
 
-@pytest.mark.parametrize("small", [False, True])
-@pytest.mark.parametrize("function", [histogram, walk])
+@pytest.mark.parametrize(
+    ("function", "small"),
+    [(histogram, True), (walk, False), *(pytest.param(*p, marks=LONG) for p in ((histogram, False), (walk, True)))],
+)
 def test_loops_with_lifetimes_of_slots_in_them_have_a_copy_too(function, small, monkeypatch):
     """Slots that live for a part of a turn: what is passed to numba's own functions by address."""
     if small:
@@ -446,8 +452,13 @@ def triangle(a, out):
 SHAPES = ((60_000, 0), (60_000, 1), (60_000, 3), (20_000, 16), (900, 301), (3, 100_003))
 
 
-@pytest.mark.parametrize("small", [False, True])
-@pytest.mark.parametrize("function", [row_sums, row_updates, triangle])
+@pytest.mark.parametrize(
+    ("function", "small"),
+    [
+        *((row_sums, False), (row_updates, True), (triangle, False)),
+        *(pytest.param(*p, marks=LONG) for p in ((row_sums, True), (row_updates, False), (triangle, True))),
+    ],
+)
 def test_rows_of_one_length_are_reckoned_ahead_and_look_if_they_are_long(function, small, monkeypatch):
     if small:
         tiny(monkeypatch)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from corelane.drivers._native import ffi, lib
-from corelane.drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached, Phase
+from corelane.drivers.nic.loadgen.loadgen import Echo, Limits, Loadgen, Memcached, Phase
 
 FRAME_BYTES = 4096
 
@@ -33,6 +33,7 @@ class FakeLoad:
         self.clock = ffi.new("struct cl_clock *")
         assert lib.cl_clock_from_hz(self.clock, 1_000_000_000, 0, 0) == 0
         options.setdefault("server_mac", "02:00:00:00:00:02")
+        options.setdefault("limits", Limits(outstanding=16384))  # a sixteenth of what each test would clear
         self.load = Loadgen(traffic, clock=self.clock, **options)
         self.now = 1_000_000
         self._memory = ffi.new("uint8_t[]", 64 * FRAME_BYTES)

@@ -345,6 +345,19 @@ static inline bool owns(const struct world *w, const struct kthread *k)
     return k->state->cpu >= 0 && w->cores[k->state->cpu].owner == k->slot + 1;
 }
 
+/* k's thread has taken its signal, and sleeps again. A thread of the test that comes before all others of its CPU lends k's
+ * its right to it: else both would wait there until the kernel takes the CPU from the test, a second later. */
+static inline void await_rest(const struct kthread *k)
+{
+    int policy = sched_getscheduler(0) == SCHED_FIFO ? sched_getscheduler(k->tid) : -1;
+    if (policy >= 0)
+        CHECK(sched_setscheduler(k->tid, SCHED_FIFO, &(struct sched_param){.sched_priority = 1}) == 0);
+    while (state_of_thread(k->tid) == 'R')
+        sched_yield();
+    if (policy >= 0)
+        CHECK(sched_setscheduler(k->tid, policy, &(struct sched_param){0}) == 0);
+}
+
 /* New owners that were sent the signal have taken it, and sleep again: the clock of the world does not run meanwhile. */
 static inline void settle(struct world *w)
 {
@@ -360,8 +373,7 @@ static inline void settle(struct world *w)
     for (uint32_t i = 0; i < w->n_apps; i++)
         for (uint32_t k = 0; k < w->apps[i].n; k++)
             if (owns(w, &w->apps[i].k[k]) && !w->apps[i].k[k].ended && !w->apps[i].k[k].spins)
-                while (state_of_thread(w->apps[i].k[k].tid) == 'R')
-                    sched_yield();
+                await_rest(&w->apps[i].k[k]);
 }
 
 static inline void run(struct world *w, uint64_t ns)

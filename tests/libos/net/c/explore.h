@@ -3,7 +3,7 @@
  * Each thread has a stack of its own and runs until it is about to do what others can notice: take a lock, look whether one
  * is free, or what the model calls ex_pause for. There the explorer goes on with any thread that can. What
  * the memory regions that the model names (ex_region) and the stacks hold is the state. A state is a number for each stack
- * and one for the regions, so that what was seen before is stored once.
+ * and one for the numbers of the regions, so that what was seen before is stored once.
  *
  * A model that defines EX_SHARES_STACKS has threads that write to each other's stacks.
  *
@@ -153,18 +153,30 @@ static CL_NOINLINE void ex_fail(const char *what)
         ex_pause(NULL, 1);
 }
 
+static inline uint64_t ex_mixed(uint64_t h, const uint8_t *p)
+{
+    uint64_t word;
+    memcpy(&word, p, sizeof word);
+    h = (h ^ word) * 0xff51afd7ed558ccdull;
+    return h ^ h >> 32;
+}
+
+/* Exploring is mostly hashing: of four words at a time, none waits for another one's product. */
 static uint64_t ex_hash(const void *data, size_t bytes)
 {
     const uint8_t *p = data;
-    uint64_t h = 0x9e3779b97f4a7c15ull + bytes, word;
-    for (; bytes >= 8; p += 8, bytes -= 8) {
-        memcpy(&word, p, 8);
-        h = (h ^ word) * 0xff51afd7ed558ccdull;
-        h ^= h >> 32;
+    uint64_t a = 0x9e3779b97f4a7c15ull + bytes, b = 1, c = 2, d = 3;
+    uint8_t rest[32] = {0};
+    for (; bytes > sizeof rest; p += sizeof rest, bytes -= sizeof rest) {
+        a = ex_mixed(a, p);
+        b = ex_mixed(b, p + 8);
+        c = ex_mixed(c, p + 16);
+        d = ex_mixed(d, p + 24);
     }
-    for (; bytes; p++, bytes--)
-        h = (h ^ *p) * 0xff51afd7ed558ccdull, h ^= h >> 32;
-    return h;
+    memcpy(rest, p, bytes);
+    a = ex_mixed(a, rest) ^ ex_mixed(b, rest + 8) << 1;
+    c = ex_mixed(c, rest + 16) ^ ex_mixed(d, rest + 24) << 1;
+    return ex_mixed(a, (const uint8_t *)&c);
 }
 
 static void *ex_grow(void *list, uint32_t n, uint32_t *room, size_t each)
@@ -178,19 +190,19 @@ static void *ex_grow(void *list, uint32_t n, uint32_t *room, size_t each)
     return list;
 }
 
-/* The number of what is in the buffer. */
-static uint32_t ex_intern(size_t bytes)
+/* The number of these bytes. */
+static uint32_t ex_intern(const void *data, size_t bytes)
 {
-    uint64_t hash = ex_hash(ex.buffer, bytes);
+    uint64_t hash = ex_hash(data, bytes);
     uint32_t *slot = &ex.blob_slots[hash % EX_SLOTS];
     for (uint32_t i = *slot; i; i = ex.blobs[i - 1].next)
         if (ex.blobs[i - 1].hash == hash && ex.blobs[i - 1].bytes == bytes &&
-            memcmp(ex.blobs[i - 1].data, ex.buffer, bytes) == 0)
+            memcmp(ex.blobs[i - 1].data, data, bytes) == 0)
             return i - 1;
     ex.blobs = ex_grow(ex.blobs, ex.n_blobs, &ex.room_blobs, sizeof *ex.blobs);
     struct ex_blob *b = &ex.blobs[ex.n_blobs];
     *b = (struct ex_blob){hash, (uint32_t)bytes, *slot, malloc(bytes + 1)};
-    memcpy(b->data, ex.buffer, bytes);
+    memcpy(b->data, data, bytes);
     *slot = ++ex.n_blobs;
     return *slot - 1;
 }
@@ -201,26 +213,33 @@ static uint32_t ex_capture_thread(unsigned t)
     size_t used = (size_t)(ex_stacks[t] + EX_STACK - (uint8_t *)thread->context.sp);
     memcpy(ex.buffer, thread, sizeof *thread);
     memcpy(ex.buffer + sizeof *thread, thread->context.sp, used);
-    return ex_intern(sizeof *thread + used);
+    return ex_intern(ex.buffer, sizeof *thread + used);
 }
 
-static uint32_t ex_capture_regions(void)
+/* The numbers of the regions of a state, by the number of all of them. */
+static const uint32_t *ex_regions_of(uint32_t part)
 {
-    size_t n = 0;
+    return (const uint32_t *)ex.blobs[part].data;
+}
+
+/* before: of the state that this one follows, or NULL. Most regions are as they were: to compare them is cheap. */
+static uint32_t ex_capture_regions(const uint32_t *before)
+{
+    uint32_t number[EX_REGIONS];
     ex_canonical();
-    for (unsigned i = 0; i < ex.n_regions; n += ex.region[i++].bytes) {
-        if (n + ex.region[i].bytes > sizeof ex.buffer)
-            abort();
-        memcpy(ex.buffer + n, ex.region[i].at, ex.region[i].bytes);
+    for (unsigned i = 0; i < ex.n_regions; i++) {
+        size_t bytes = ex.region[i].bytes;
+        bool same = before && memcmp(ex.blobs[before[i]].data, ex.region[i].at, bytes) == 0;
+        number[i] = same ? before[i] : ex_intern(ex.region[i].at, bytes);
     }
-    return ex_intern(n);
+    return ex_intern(number, ex.n_regions * sizeof *number);
 }
 
 static void ex_restore(const uint32_t part[EX_PARTS])
 {
-    const uint8_t *from = ex.blobs[part[EX_THREADS]].data;
-    for (unsigned i = 0; i < ex.n_regions; from += ex.region[i++].bytes)
-        memcpy(ex.region[i].at, from, ex.region[i].bytes);
+    const uint32_t *number = ex_regions_of(part[EX_THREADS]);
+    for (unsigned i = 0; i < ex.n_regions; i++)
+        memcpy(ex.region[i].at, ex.blobs[number[i]].data, ex.region[i].bytes);
     for (unsigned t = 0; t < ex.n_threads; t++) {
         const struct ex_blob *b = &ex.blobs[part[t]];
         memcpy(&ex.thread[t], b->data, sizeof ex.thread[t]);
@@ -261,7 +280,7 @@ static void ex_follow(uint32_t from, const uint32_t before[EX_PARTS], unsigned m
     for (unsigned t = 0; t < ex.n_threads; t++)
         if (t == moved || EX_ALL_STACKS)
             new.part[t] = ex_capture_thread(t);
-    new.part[EX_THREADS] = ex_capture_regions();
+    new.part[EX_THREADS] = ex_capture_regions(ex_regions_of(before[EX_THREADS]));
     uint32_t to = ex_state(&new);
     if (ex.failed)
         ex_found(to, ex.failed);
@@ -331,7 +350,7 @@ static void ex_explore(unsigned most)
     ex.most = most;
     for (unsigned t = 0; t < ex.n_threads; t++)
         first.part[t] = ex_capture_thread(t);
-    first.part[EX_THREADS] = ex_capture_regions();
+    first.part[EX_THREADS] = ex_capture_regions(NULL);
     ex_state(&first);
     for (uint32_t s = 0; s < ex.n_states; s++)
         ex_take(s);

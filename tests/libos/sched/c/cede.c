@@ -87,7 +87,7 @@ static void first_core(bool hot)
     UNTIL(fake_runs(&fake, 1));
     /* The other one waits, and has run no uthread. Aside, if what was spawned came between its word and its last look at the
      * queues: it had work to see then, so it waits as one that has, until it gets a core, whoever did that work. */
-    CHECK(fake_is_parked(&fake, 0) || fake_is_ceded(&fake, 0));
+    CHECK(fake_is_away(&fake, 0));
     CHECK_EQ(switches_of(0), 0);
     CHECK(switches_of(1) > 0);
     stop(0);
@@ -126,7 +126,7 @@ static void resumed_elsewhere(bool hot)
         unsigned from = i % 2, to = 1 - from;
         goes_on();
         fake_take(&fake, from, 0);
-        UNTIL(fake_is_ceded(&fake, from) || fake_is_parked(&fake, from));
+        UNTIL(fake_is_away(&fake, from));
         fake_give(&fake, to, 0);
     }
     goes_on();
@@ -243,13 +243,13 @@ static void churn_round(const uint64_t *expected)
         for (int i = 0; i < 20; i++)
             sched_yield();
         fake_take(&fake, k, 0);
-        UNTIL((fake_signal(&fake, k), fake_is_ceded(&fake, k) || fake_is_parked(&fake, k)));
+        fake_interrupt(&fake, k);
         k = (k + 1) % 3;
         fake_give(&fake, k, 0);
         moves++;
     }
     fake_take(&fake, k, 0);
-    UNTIL(fake_is_ceded(&fake, k) || fake_is_parked(&fake, k));
+    UNTIL(fake_is_away(&fake, k));
     printf("%u moves\n", moves);
     for (unsigned i = 0; i < CHURNERS; i++)
         CHECK_EQ(churned[i], expected[i]);
@@ -262,7 +262,7 @@ static void churns(bool hot, bool by_mark)
 {
     uint64_t progress, expected[CHURNERS], interrupts, stolen;
     marked = by_mark;
-    churn_rounds = 20000000;
+    churn_rounds = 5000000; /* some milliseconds of computing, in slices of the 20 yields between two moves */
     for (unsigned i = 0; i < CHURNERS; i++)
         expected[i] = churn_any(i + 1, churn_rounds, &progress);
     start(3, hot, 0);
@@ -326,7 +326,8 @@ static void in_handler(bool hot)
         goes_on();
         UNTIL(fake_runs(&fake, 0));
         fake_take(&fake, 0, 0);
-        UNTIL((fake_signal(&fake, 0), fake_is_ceded(&fake, 0)));
+        fake_interrupt(&fake, 0);
+        CHECK(fake_is_ceded(&fake, 0));
         CHECK_EQ(cl_load_relaxed(&fake_lines(&fake, 0)->signals.in_uthread), 1);
         fake_give(&fake, 1, 0); /* a sibling finds nothing to take */
         UNTIL(fake_is_parked(&fake, 1));
@@ -369,7 +370,7 @@ static void timers(bool hot)
     for (int i = 0; i < 20; i++) {
         UNTIL(fake_is_parked(&fake, 0));
         fake_take(&fake, 0, 0);
-        UNTIL(fake_is_parked(&fake, 0) || fake_is_ceded(&fake, 0));
+        UNTIL(fake_is_away(&fake, 0));
         UNTIL(cl_load_relaxed(&sig->timer_tsc) < cl_tsc()); /* due, and still */
         if (!fake_is_ceded(&fake, 0))
             stands_still();
@@ -424,17 +425,15 @@ static void death(bool hot, cl_uthread_fn fn)
         goes_on();
         fake_take(&fake, 0, 0);
         fake_take(&fake, 1, 1);
-        UNTIL((fake_signal(&fake, 0), fake_signal(&fake, 1),
-               (fake_is_ceded(&fake, 0) || fake_is_parked(&fake, 0)) &&
-                   (fake_is_ceded(&fake, 1) || fake_is_parked(&fake, 1))));
+        fake_interrupt(&fake, 0);
+        fake_interrupt(&fake, 1);
         stands_still();
         fake_down(&fake);
         goes_on();
         fake_up(&fake);
         UNTIL(cl_load_acquire(&fake.managed));
         /* Managed again, with nothing. */
-        UNTIL((fake_is_ceded(&fake, 0) || fake_is_parked(&fake, 0)) &&
-              (fake_is_ceded(&fake, 1) || fake_is_parked(&fake, 1)));
+        UNTIL(fake_is_away(&fake, 0) && fake_is_away(&fake, 1));
         stands_still();
         CHECK(cl_load_relaxed(&fake_lines(&fake, 0)->signals.timer_tsc) == UINT64_MAX);
     }

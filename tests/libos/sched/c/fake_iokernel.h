@@ -252,6 +252,25 @@ static inline bool fake_is_parked(struct fake *f, unsigned k)
     return park == CL_KTHREAD_PARKED || park == CL_KTHREAD_PARKED_YIELDING;
 }
 
+/* It does not run, having seen that it has no core, or for want of work. */
+static inline bool fake_is_away(struct fake *f, unsigned k)
+{
+    return fake_is_ceded(f, k) || fake_is_parked(f, k);
+}
+
+/* Have kthread k, whose core was taken, let go of it by the signal. One that comes at the wrong moment does nothing, so there
+ * are more; but who gets one after the other gets to nothing else, least of all on a machine that is busy. */
+static inline void fake_interrupt(struct fake *f, unsigned k)
+{
+    while (!fake_is_away(f, k)) {
+        fake_signal(f, k);
+        for (int i = 0; i < 20 && !fake_is_away(f, k); i++)
+            sched_yield();
+        if (!fake_is_away(f, k))
+            nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    }
+}
+
 #define UNTIL(condition)                                                                                               \
     do {                                                                                                               \
         while (!(condition))                                                                                           \

@@ -135,7 +135,7 @@ static void begin(cl_uthread_fn fn)
     UNTIL(cl_load_acquire(&running));
 }
 
-/* Until the handler has run. */
+/* Until the handler runs: what it counts may come after that. */
 static void tell(unsigned k)
 {
     fake_quantum_signal(&fake, k);
@@ -233,7 +233,7 @@ static void nobody_waits(void)
     start(1);
     fake_over(&fake, 0, 0);
     tell(0); /* without a core, in its sleep */
-    CHECK_EQ(stats_of(0).interrupts, 1);
+    UNTIL(stats_of(0).interrupts == 1);
     begin(in_range);
     for (uint32_t i = 0; i < TIMES; i++) {
         fake_over(&fake, 0, 0);
@@ -278,7 +278,7 @@ static void all_at_once(void)
             continue;
         }
         fake_take(&fake, k, 0);
-        UNTIL((fake_signal(&fake, k), fake_is_ceded(&fake, k) || fake_is_parked(&fake, k)));
+        fake_interrupt(&fake, k);
         k = 1 - k;
         fake_give(&fake, k, 0);
         moves++;

@@ -290,7 +290,7 @@ static void managed_read(void *arg)
 static void managed_rests(struct fake *fake, unsigned k)
 {
     cl_fence_seq_cst(); /* the owner's word before the look at the park word */
-    UNTIL(fake_is_parked(fake, k) || fake_is_ceded(fake, k));
+    UNTIL(fake_is_away(fake, k));
     await_sleep(fake->kthreads.tids[k]);
 }
 
