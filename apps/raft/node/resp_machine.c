@@ -193,10 +193,9 @@ static int refuse(struct raft_resp *m, const char *what)
 
 static int engine(struct raft_resp *m, char err[256])
 {
-    struct cl_resp_settings settings = {.memory_bytes = m->memory_bytes};
     cl_resp_delete(m->r);
     m->r = NULL;
-    int rc = cl_resp_new(&settings, &m->r, err);
+    int rc = cl_resp_new(&m->settings, &m->r, err);
     if (!rc)
         cl_resp_propagate(m->r); /* the units of its images */
     return rc;
@@ -275,9 +274,10 @@ static const char *why(void *arg)
     return ((struct raft_resp *)arg)->why;
 }
 
-int raft_resp_new(struct raft_resp *m, uint64_t memory_bytes, struct cl_raft_machine *out, char err[256])
+int raft_resp_new(struct raft_resp *m, const struct cl_resp_settings *settings, struct cl_raft_machine *out,
+                  char err[256])
 {
-    *m = (struct raft_resp){.memory_bytes = memory_bytes};
+    *m = (struct raft_resp){.settings = *settings};
     int rc = engine(m, err);
     if (rc)
         return rc;
@@ -288,7 +288,7 @@ int raft_resp_new(struct raft_resp *m, uint64_t memory_bytes, struct cl_raft_mac
                                     .load = load,
                                     .check = check,
                                     .why = why,
-                                    .settings = SETTINGS ^ memory_bytes};
+                                    .settings = SETTINGS ^ settings->memory_bytes};
     return 0;
 }
 

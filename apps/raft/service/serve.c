@@ -267,7 +267,7 @@ static int make_node(struct cl_raft_service *s, uint32_t mtu, char err[256])
     if (c->machine.apply)
         serve_machine_wrap(&s->machine, &c->machine);
     else if (s->config.resp.port)
-        rc = raft_resp_new(&s->values, memory, &c->machine, err);
+        rc = raft_resp_new(&s->values, &(struct cl_resp_settings){.memory_bytes = memory}, &c->machine, err);
     else
         rc = raft_kv_new(&s->kv, memory, &c->machine, err);
     if (!rc && s->kv.store && c->log)
@@ -352,6 +352,7 @@ void cl_raft_service_counters(const struct cl_raft_service *s, struct cl_raft_se
     out->in_call = cl_load_relaxed(&s->in_call.calls);
     out->in_call_late = cl_load_relaxed(&s->in_call.late);
     out->in_call_long = cl_load_relaxed(&s->in_call.long_ones);
+    serve_resp_counters(s, out);
     for (uint32_t i = 0; i < s->channel.n_peers; i++) {
         const struct raft_channel_counters *c = &s->channel.peers[i].count;
         out->frames_in += c->frames_in;
