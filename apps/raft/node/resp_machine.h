@@ -50,6 +50,9 @@ struct raft_resp {
  * that is applied looks at a clock. -errno with a reason in err. */
 int raft_resp_new(struct raft_resp *m, const struct cl_resp_settings *settings, struct cl_raft_machine *out,
                   char err[256]);
+/* Whether a snapshot has room for values that take all of their memory, `beside` bytes of the node's own too. -ENOSPC with a
+ * reason in err. */
+int raft_resp_fits(const struct raft_resp *m, uint64_t room, uint64_t beside, char err[256]);
 void raft_resp_delete(struct raft_resp *m);
 /* Write an entry's header. */
 void raft_resp_header(uint8_t out[RAFT_RESP_HEADER], enum raft_resp_kind kind, uint64_t epoch, uint64_t number);
