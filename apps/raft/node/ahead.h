@@ -18,7 +18,7 @@
  * Transitions are made in raft_ahead_turn alone, never in a call from the port or the node, which would not find its
  * engine again. One thread at a time.
  *
- * Tests: tests/apps/raft/sim/test_resp.py, which shows that mistakes here are found. */
+ * Tests: tests/apps/raft/sim/test_resp.py, which shows that mistakes here are found; tests/apps/raft/node/test_ahead.py. */
 #ifndef CORELANE_APPS_RAFT_NODE_AHEAD_H
 #define CORELANE_APPS_RAFT_NODE_AHEAD_H
 
