@@ -66,6 +66,7 @@ ROOMS = {
     "bench/posix": "http kv_tcp tcp",
     "bench/raft": "log",
     "bench/raft_loss": "",
+    "bench/raft_resp": "log raft",
     "bench/resp_durable": "kv_tcp log tcp",
     "bench/sim": "handoff tenant",
 }
