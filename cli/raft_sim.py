@@ -20,10 +20,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=values.raft_nodes, default=5, metavar="N", help="of a cluster (default 5)")
     parser.add_argument(
         "--mode",
-        choices=("core", "node", "kv"),
+        choices=("core", "node", "kv", "resp"),
         default="core",
         help="core: the core alone, its storage a model; node: the real node and log on block devices that fail; "
-        "kv: the same with the key-value store on it",
+        "kv: the same with the key-value store on it; resp: the same with typed values and clients that speak RESP",
     )
     parser.add_argument(
         "--steps",

@@ -115,12 +115,12 @@ static uint64_t most_bytes(const struct cl_resp_client *c)
     return bytes;
 }
 
-/* Whether it is about the connection or this server, and no matter of the values or of who listens elsewhere: Redis
- * does it while it loads them. */
+/* Whether it is about the connection or this server, and no matter of keys (as WATCH is) or of who listens elsewhere:
+ * Redis does it while it loads them. */
 static bool is_local(const struct cl_rcmd *cmd)
 {
-    return cmd->group == CL_RG_CONNECTION ||
-           ((cmd->flags & CL_RF_LOADING) && !(cmd->flags & (CL_RF_WRITE | CL_RF_READONLY | CL_RF_PUBSUB)));
+    return cmd->group == CL_RG_CONNECTION || ((cmd->flags & CL_RF_LOADING) && !cmd->first &&
+                                              !(cmd->flags & (CL_RF_WRITE | CL_RF_READONLY | CL_RF_PUBSUB)));
 }
 
 /* Whether it may be called now; else that was answered. */

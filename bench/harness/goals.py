@@ -317,6 +317,17 @@ GOALS: dict[str, Goal] = _table(
     ),
     Goal("raft-fail.no_leader_ms", 30.0, "at most", "ms", "kill -9 of a leader to the next one, timeout 10 ms, p99"),
     Goal("raft.over_etcd", 10.0, "at least", "x", "durable puts a second, 64 clients of one socket, ours / etcd's"),
+    Goal(
+        "raft-resp.over_aof", None, "at least", "x", "replicated SETs, 50 connections / Redis, fsync always, one copy"
+    ),
+    Goal("raft-resp.over_etcd", None, "at least", "x", "replicated SETs, 50 connections / etcd's puts, 50 clients"),
+    Goal(
+        "raft-resp.p50_over_disk",
+        None,
+        "at most",
+        "x",
+        "p50 of a replicated SET on one connection / three writes of 4 KiB until the second is done",
+    ),
     Goal("load.error", 0.02, "at most", "x", "p50, p99, p99.9 that `corelane load` reports / injected, less 1: worst"),
     Goal("load.rate_error", 0.01, "at most", "x", "achieved rate / asked for, less 1: sockets 200 k/s, memory 1 M/s"),
     Goal("ground.udp_before", 0.98, "at least", "x", "figures of echo, kv, afxdp: now / before the ground, the worst"),

@@ -22,7 +22,7 @@ from ..harness import rest, rig, usage
 from ..harness.load import point_of
 from ..harness.stops import Counts, Evidence, Stop, Watch, stop_of_closed
 from .nodes import KV_PORT, Group, address
-from .udp import UdpClients
+from .udp import UdpClients, tap_group
 
 KEY_BYTES, VALUE_BYTES, KEYS = 16, 84, 1000
 MANY_KEYS = 100_000
@@ -194,7 +194,7 @@ def libraft_slot(libraft: Libraft, cores: tuple[int, int], clients: int, seconds
 
 def udp_slot(udp: UdpClients, cores: tuple[int, int], folder: Path, one_socket: bool, seconds: float) -> Slot:
     """Of ours, put to by ordinary clients of the kernel."""
-    with udp.group(cores, folder, election_ms=ELECTION_MS, watch_us=WATCH_US) as (_, space):
+    with tap_group(cores, folder, election_ms=ELECTION_MS, watch_us=WATCH_US) as (_, space):
         return udp_puts(udp, space, one_socket, seconds, cores[:1])
 
 

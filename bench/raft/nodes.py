@@ -35,7 +35,7 @@ from ...iokernel import Allocation, AppConfig, Idle, Iokernel
 from ...runtime.errors import CorelaneError, check
 
 NODES = (1, 2, 3)
-KV_PORT, FRAME_PORT = 11211, 7400
+KV_PORT, RESP_PORT, FRAME_PORT = 11211, 6379, 7400
 SPIN_US, TARGET_US = 5000, 0.01  # a node gets the core at once
 SHARED_SPIN_US = 100  # as long as most waits for the others' disks; it yields between looks (complete.h)
 # Of each node: its log, its store, and the file of a raw relay. A log is written whole before it is used.
@@ -68,6 +68,7 @@ class Group:
     a node makes a snapshot when so many came since the last, and counts them in `snapshots`; 0: as it does by default.
     relays: raw ones (relay.h) in place of the nodes, of which the first leads; with `logs` on files there.
     replicate: to whom a leader's entries go at once (docs/raft.md); None: as by default. poll: the iokernel's mode.
+    resp: typed values under Redis' protocols at RESP_PORT, in two thirds of the memory, in the place of the store.
     """
 
     def __init__(
@@ -81,11 +82,13 @@ class Group:
         relays: bool = False,
         replicate: str | None = None,
         poll: str = "adaptive",
+        resp: bool = False,
     ) -> None:
         self._logs = logs
         self._replicate = replicate
         self._snapshot_entries = snapshot_entries
         self._relays = relays
+        self._resp = resp
         self.snapshots: dict[int, int] = {}
         self._cpu = None if managed else cores[1]
         self.pids: dict[int, int] = {}
@@ -126,6 +129,7 @@ class Group:
         words["cpus"] = None if self._cpu is None else [self._cpu]
         words["snapshot_entries"] = self._snapshot_entries
         words["relay"] = self._relays
+        words["resp"] = self._resp
         words["replicate"] = self._replicate
         words["bytes"] = BYTES
         words["log"] = str(self._logs / f"{node}.log") if self._logs else None
@@ -284,7 +288,7 @@ def _serve(path: str, words: dict[str, Any]) -> None:
     """A node, until it is killed."""
     from ...apps.raft.service.logs import make_log_file
     from ...apps.raft.service.service import serve
-    from ...apps.raft.service.settings import GroupSettings, LogSettings
+    from ...apps.raft.service.settings import GroupSettings, LogSettings, RespSettings
     from ...libos import Runtime
 
     node = words["node"]
@@ -297,13 +301,18 @@ def _serve(path: str, words: dict[str, Any]) -> None:
         settings = {"log_entries": 2 * entries, "log_bytes": max(64 << 20, 512 * entries)}
     if words["replicate"]:
         settings["replicate"] = words["replicate"]
+    memory_bytes = words["bytes"]["memory"]
+    if words["resp"]:
+        settings["resp"] = RespSettings(port=RESP_PORT)
+        memory_bytes = memory_bytes * 2 // 3  # a snapshot may be longer than they are
+    else:
+        settings["kv_port"] = KV_PORT
     runtime = Runtime(path, name=f"raft-{node}", kthreads=1, cpus=words["cpus"], scheduler=_scheduler(words))
     service = serve(
         runtime,
         node,
         PEERS,
-        kv_port=KV_PORT,
-        group=GroupSettings(memory_bytes=words["bytes"]["memory"], election_ms=words["election_ms"]),
+        group=GroupSettings(memory_bytes=memory_bytes, election_ms=words["election_ms"]),
         log=LogSettings(file=words["log"]),
         **settings,
     )

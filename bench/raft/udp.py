@@ -29,6 +29,21 @@ from .nodes import KV_PORT, Group, address
 CLIENTS_ADDRESS = "10.77.0.1/24"  # in the switch's subnet
 
 
+@contextlib.contextmanager
+def tap_group(
+    cores: tuple[int, int], logs: Path | None, *, resp: bool = False, **words: int
+) -> Iterator[tuple[Group, netns.Namespace]]:
+    """Nodes whose uplink is a tap, node 1 to lead, and the namespace from which they are reached. resp: as of Group.
+    words: of Group.start_all."""
+    with contextlib.ExitStack() as stack:
+        space = stack.enter_context(netns.namespace("raft"))
+        with space.entered():
+            nic = stack.enter_context(contextlib.closing(Tap(address=CLIENTS_ADDRESS)))
+        group = stack.enter_context(Group(cores, uplinks=[nic], logs=logs, managed=False, poll="adaptive", resp=resp))
+        group.start_all(prefer=1, **words)
+        yield group, space
+
+
 class UdpClients:
     """The programs, compiled into `folder`. Raises SystemLimit if they, or a namespace, cannot be had here."""
 
@@ -39,17 +54,6 @@ class UdpClients:
         self._program = build("udp_put", "CORELANE_UDP_PUT", (), folder)
         self._mux = build("udp_mux_put", "CORELANE_UDP_MUX_PUT", (), folder)
         self._bare = build("raw_put", "CORELANE_RAW_PUT", (), folder)
-
-    @contextlib.contextmanager
-    def group(self, cores: tuple[int, int], logs: Path | None, **words: int) -> Iterator[tuple[Group, netns.Namespace]]:
-        """Nodes whose uplink is a tap, and the namespace from which they are reached. words: of Group.start_all."""
-        with contextlib.ExitStack() as stack:
-            space = stack.enter_context(netns.namespace("raft"))
-            with space.entered():
-                nic = stack.enter_context(contextlib.closing(Tap(address=CLIENTS_ADDRESS)))
-            group = stack.enter_context(Group(cores, uplinks=[nic], logs=logs, managed=False, poll="adaptive"))
-            group.start_all(prefer=1, **words)
-            yield group, space
 
     @contextlib.contextmanager
     def raw(self, cpus: Collection[int]) -> Iterator[netns.Namespace]:

@@ -80,6 +80,7 @@ LONG = {  # those that take seconds even so: make soak has them. Parts of each h
     "probes",
     "raft",
     "raft_fail",
+    "raft_resp",
     "resp_durable",
     "sim",
     "stealing",
@@ -196,6 +197,13 @@ FEWER: dict[str, dict[str, Any]] = {
         "raft_fail.folders": lambda whole: (
             lambda *args: [(name, folder) for name, folder in whole(*args) if name in (raft_fail.TMPFS, raft_fail.DISK)]
         ),
+    },
+    "raft_resp": {
+        "raft.nodes.BYTES": SMALL_LOGS,
+        "raft.lone.FLOOR_FILE_BYTES": 6 << 20,
+        "raft_resp.raft_resp.ROUNDS": 1,
+        "raft_resp.client.KEYS": 1000,
+        "raft_resp.client.FIRST_SETS": 50,
     },
     "raft_sim": {"raft_sim.ROUNDS": 2, "raft_sim.BATCH": 2},
     "raft_loss": {

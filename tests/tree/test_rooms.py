@@ -53,7 +53,7 @@ ROOMS = {
     "apps/raft/transport": "raft/core",
     "apps/raft/node": "raft/core kv resp",
     "apps/raft/service": ". raft/node raft/transport raft/core kv kv/stream resp",
-    "apps/raft/sim": "raft/node raft/transport raft/core kv",
+    "apps/raft/sim": "raft/node raft/transport raft/core kv resp",
     "bench": "raft tenant",
     "bench/bimodal": "tenant",
     "bench/colocate": "tenant",
@@ -66,6 +66,7 @@ ROOMS = {
     "bench/posix": "http kv_tcp tcp",
     "bench/raft": "log",
     "bench/raft_loss": "",
+    "bench/raft_resp": "log raft",
     "bench/resp_durable": "kv_tcp log tcp",
     "bench/sim": "handoff tenant",
 }

@@ -10,6 +10,7 @@
     known.c incarnations.c        the incarnations that a node knows; nodes with amnesia
     clock.c round.c in_call.{h,c} chooser.{h,c}   the log's clock; when a batch goes; waiting for the disk
     kv_machine.{h,c}   the key-value store as a state machine; machine.py: one in Python
+    resp_machine.{h,c} ahead.{h,c}   typed values as one; RESP's commands executed ahead of the log
     internal.h         the structure that these files share
     node.py            a node from Python, for tests
 

@@ -18,6 +18,7 @@
 #define FRAME_HEADER 8
 #define STEP_BYTES (256u << 10)        /* of keys, in a frame */
 #define SETTINGS 0x7265737000000000ull /* tells groups of this machine from others' */
+#define NODE_BYTES 4096                /* of a snapshot: its header and the group's members */
 #define NOT_RESP "commands of this group come over RESP, at its port"
 
 static bool add(struct raft_resp_bytes *b, const void *data, uint64_t len)
@@ -193,10 +194,9 @@ static int refuse(struct raft_resp *m, const char *what)
 
 static int engine(struct raft_resp *m, char err[256])
 {
-    struct cl_resp_settings settings = {.memory_bytes = m->memory_bytes};
     cl_resp_delete(m->r);
     m->r = NULL;
-    int rc = cl_resp_new(&settings, &m->r, err);
+    int rc = cl_resp_new(&m->settings, &m->r, err);
     if (!rc)
         cl_resp_propagate(m->r); /* the units of its images */
     return rc;
@@ -275,9 +275,10 @@ static const char *why(void *arg)
     return ((struct raft_resp *)arg)->why;
 }
 
-int raft_resp_new(struct raft_resp *m, uint64_t memory_bytes, struct cl_raft_machine *out, char err[256])
+int raft_resp_new(struct raft_resp *m, const struct cl_resp_settings *settings, struct cl_raft_machine *out,
+                  char err[256])
 {
-    *m = (struct raft_resp){.memory_bytes = memory_bytes};
+    *m = (struct raft_resp){.settings = *settings};
     int rc = engine(m, err);
     if (rc)
         return rc;
@@ -288,8 +289,25 @@ int raft_resp_new(struct raft_resp *m, uint64_t memory_bytes, struct cl_raft_mac
                                     .load = load,
                                     .check = check,
                                     .why = why,
-                                    .settings = SETTINGS ^ memory_bytes};
+                                    .settings = SETTINGS ^ settings->memory_bytes};
     return 0;
+}
+
+/* An image is about as long as what it is of takes in memory, or shorter. A key stands in it twice, once more for each
+ * command that builds it: where keys are of hundreds of bytes and values are not, it is half as long again. */
+int raft_resp_fits(const struct raft_resp *m, uint64_t room, uint64_t beside, char err[256])
+{
+    uint64_t most = m->settings.memory_bytes / 2 * 3 + beside + NODE_BYTES;
+    if (most <= room)
+        return 0;
+    uint64_t good = room > beside + NODE_BYTES ? (room - beside - NODE_BYTES) / 3 * 2 : 0;
+    snprintf(
+        err, 256,
+        "a snapshot of the values may take %llu MiB, and the log sets %llu MiB apart for one, a quarter of its size: "
+        "give memory_bytes=%llu or less on all nodes, or a log of %llu MiB or more",
+        (unsigned long long)((most >> 20) + 1), (unsigned long long)(room >> 20), (unsigned long long)good,
+        (unsigned long long)((most >> 20) + 1) * 4 + 1);
+    return -ENOSPC;
 }
 
 void raft_resp_delete(struct raft_resp *m)

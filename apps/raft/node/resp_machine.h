@@ -1,5 +1,5 @@
 /* Typed values (../../resp) as a state machine: an engine without clients, to which is applied what the engine of the
- * node that leads has done ahead (../service/resp.c).
+ * node that leads has done ahead (ahead.h).
  *
  * Commands of RESP are not deterministic: what SPOP takes depends on the order of a table, what is evicted on memory that
  * connections take, what has expired on a clock. So entries are not commands but units (../../resp/propagate.h): what
@@ -32,10 +32,10 @@ struct raft_resp_bytes {
 };
 
 struct raft_resp {
-    struct cl_resp *r; /* the state */
-    uint64_t memory_bytes;
-    uint64_t epoch, next; /* 0: none was opened; the number that comes next in it */
-    uint32_t ipv4, port;  /* of who opened it */
+    struct cl_resp *r;                /* the state */
+    struct cl_resp_settings settings; /* of engines */
+    uint64_t epoch, next;             /* 0: none was opened; the number that comes next in it */
+    uint32_t ipv4, port;              /* of who opened it */
     struct raft_resp_bytes pieces;
     uint64_t images;              /* begun so far: who reads one sees by this that another was begun */
     struct raft_resp_bytes image; /* that is being read: its next frame */
@@ -46,8 +46,13 @@ struct raft_resp {
     char why[256];
 };
 
-/* Make an engine of that memory, 1 MiB or more, and the vtable on it. -errno with a reason in err. */
-int raft_resp_new(struct raft_resp *m, uint64_t memory_bytes, struct cl_raft_machine *out, char err[256]);
+/* Make an engine of memory_bytes, 1 MiB or more, and the vtable on it. A seed and a manual clock are for tests; nothing
+ * that is applied looks at a clock. -errno with a reason in err. */
+int raft_resp_new(struct raft_resp *m, const struct cl_resp_settings *settings, struct cl_raft_machine *out,
+                  char err[256]);
+/* Whether a snapshot has room for values that take all of their memory, `beside` bytes of the node's own too. -ENOSPC with a
+ * reason in err. */
+int raft_resp_fits(const struct raft_resp *m, uint64_t room, uint64_t beside, char err[256]);
 void raft_resp_delete(struct raft_resp *m);
 /* Write an entry's header. */
 void raft_resp_header(uint8_t out[RAFT_RESP_HEADER], enum raft_resp_kind kind, uint64_t epoch, uint64_t number);

@@ -103,6 +103,8 @@ void serve_resp_delete(struct serve_resp *f);
 bool serve_resp_turn(struct cl_raft_service *s);
 void serve_resp_answer(struct cl_raft_service *s, const struct cl_raft_token *token, int status, const uint8_t *reply,
                        uint32_t bytes);
+/* Its part of the counters, resp_...; nothing without a port. */
+void serve_resp_counters(const struct cl_raft_service *s, struct cl_raft_serve_counters *out);
 
 /* kv.c */
 /* What a client is told whose command ended with that status; `read`: it would have changed nothing. */

@@ -9,6 +9,9 @@ from ...registry import App, option
 from .service import RaftService, serve
 from .settings import RANGES, GroupSettings, LogSettings, RespSettings, check_range
 
+MEMORY_BYTES = 32 << 20
+"""Of the values, if nothing else is said: a log of the default size has room for snapshots of them."""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -27,7 +30,7 @@ class Options:
     area: str = option("", "storage area of the iokernel for the log, in a file's place, made ready by the same")
     sqpoll: bool = option(False, "a kernel thread looks for the log's writes; it takes a core while there are some")
     memory_bytes: int = option(
-        GroupSettings().memory_bytes, "all that values, keys and connections may take; a node that leads takes it twice"
+        MEMORY_BYTES, "all that values, keys and connections may take; a node that leads takes it twice"
     )
     election_ms: int = option(
         GroupSettings().election_ms, "without a leader for so long, or up to twice that, a node asks for votes"

@@ -267,12 +267,14 @@ static int make_node(struct cl_raft_service *s, uint32_t mtu, char err[256])
     if (c->machine.apply)
         serve_machine_wrap(&s->machine, &c->machine);
     else if (s->config.resp.port)
-        rc = raft_resp_new(&s->values, memory, &c->machine, err);
+        rc = raft_resp_new(&s->values, &(struct cl_resp_settings){.memory_bytes = memory}, &c->machine, err);
     else
         rc = raft_kv_new(&s->kv, memory, &c->machine, err);
-    if (!rc && s->kv.store && c->log)
-        rc = raft_kv_fits(&s->kv, cl_log_snapshot_room(c->log), raft_sessions_most(c->max_sessions, c->reply_bytes),
-                          err);
+    uint64_t room = c->log ? cl_log_snapshot_room(c->log) : UINT64_MAX;
+    if (!rc && s->kv.store)
+        rc = raft_kv_fits(&s->kv, room, raft_sessions_most(c->max_sessions, c->reply_bytes), err);
+    if (!rc && s->values.r)
+        rc = raft_resp_fits(&s->values, room, raft_sessions_most(c->max_sessions, 0), err); /* no command is of one */
     rc = rc ? rc : cl_raft_node_new(c, &s->node, err);
     return rc ? rc : cl_raft_node_check_log(s->node, err);
 }
@@ -352,6 +354,7 @@ void cl_raft_service_counters(const struct cl_raft_service *s, struct cl_raft_se
     out->in_call = cl_load_relaxed(&s->in_call.calls);
     out->in_call_late = cl_load_relaxed(&s->in_call.late);
     out->in_call_long = cl_load_relaxed(&s->in_call.long_ones);
+    serve_resp_counters(s, out);
     for (uint32_t i = 0; i < s->channel.n_peers; i++) {
         const struct raft_channel_counters *c = &s->channel.peers[i].count;
         out->frames_in += c->frames_in;

@@ -8,6 +8,7 @@ What is where (start reading at world.h):
   network.h network.c  which datagrams arrive, and when
   disk.h disk.c        stable storage as the core alone sees it: what is durable, what is under way
   machine.h machine.c  the state machine of simulated replicas
+  real_resp.h ...      typed values and a port of RESP, in worlds whose clients speak it (resp_client.c)
 
 Everything is single-threaded C without clocks or randomness but a seed's: the same seed is the same run, to the bit.
 """

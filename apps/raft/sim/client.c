@@ -48,12 +48,19 @@ void sim_clients_begin(struct sim_world *w)
     }
 }
 
-static void send(struct sim_world *w, uint32_t client)
+void sim_client_wait(struct sim_world *w, uint32_t client)
+{
+    w->clients[client].attempt++;
+    turn_at(w, w->swarm.patience_ns + below(w, w->swarm.patience_ns), client);
+}
+
+void sim_client_send(struct sim_world *w, uint32_t client)
 {
     struct sim_client *c = &w->clients[client];
+    if (sim_speaks_resp(w))
+        sim_resp_link(w, c);
     struct sim_packet *p = sim_packet(w, sizeof(c->request));
-    c->attempt++;
-    turn_at(w, w->swarm.patience_ns + below(w, w->swarm.patience_ns), client);
+    sim_client_wait(w, client);
     if (!p)
         return;
     memcpy(p->data, &c->request, sizeof(c->request));
@@ -109,12 +116,12 @@ static void open_session(struct sim_world *w, uint32_t client)
     c->request = (struct sim_request){.client = client, .open = 1, .by_log = 1};
     c->request.command.session = c->session;
     c->attempts = 0;
-    send(w, client);
+    sim_client_send(w, client);
 }
 
 static bool needs_session(const struct sim_world *w, uint32_t client)
 {
-    return w->options.mode != CL_RAFT_SIM_CORE && !w->clients[client].number;
+    return w->options.mode != CL_RAFT_SIM_CORE && !sim_speaks_resp(w) && !w->clients[client].number;
 }
 
 static void begin(struct sim_world *w, uint32_t client, const struct sim_command *given)
@@ -147,21 +154,30 @@ static void begin(struct sim_world *w, uint32_t client, const struct sim_command
         .client = client,
         .kind = command.kind,
     };
-    send(w, client);
+    if (sim_speaks_resp(w))
+        sim_resp_begin(w, c);
+    sim_client_send(w, client);
 }
 
-static void give_up(struct sim_world *w, uint32_t client)
+void sim_client_give_up(struct sim_world *w, uint32_t client)
 {
     struct sim_client *c = &w->clients[client];
     w->result->ops_unknown++;
     c->op = SIM_OPS;
     c->attempt++;
-    if (w->sessions == SIM_SESSIONS) /* no more names: this client stays away */
+    if (w->sessions == SIM_SESSIONS && !sim_speaks_resp(w)) /* no more names: this client stays away */
         return;
     c->session = w->sessions++;
+    c->linked = 0;
     c->sequence = 0;
     c->number = 0;
     turn_at(w, below(w, w->swarm.think_ns), client);
+}
+
+void sim_client_turn_away(struct sim_world *w, uint32_t client)
+{
+    if (!stays(w, client) || below(w, 2))
+        w->clients[client].target = (uint32_t)below(w, w->n_nodes);
 }
 
 void sim_client_turn(struct sim_world *w, uint32_t client, uint64_t attempt)
@@ -174,7 +190,7 @@ void sim_client_turn(struct sim_world *w, uint32_t client, uint64_t attempt)
         if (w->calm)
             c->opening = false;
         else
-            send(w, client);
+            sim_client_send(w, client);
         return;
     }
     if (c->op == SIM_OPS) {
@@ -184,14 +200,15 @@ void sim_client_turn(struct sim_world *w, uint32_t client, uint64_t attempt)
             begin(w, client, NULL);
         return;
     }
+    if (sim_speaks_resp(w))
+        return sim_resp_turn(w, client);
     if (++c->attempts >= w->swarm.give_up && !w->calm) {
-        give_up(w, client);
+        sim_client_give_up(w, client);
         return;
     }
     w->result->ops_retried++;
-    if (!stays(w, client) || below(w, 2))
-        c->target = (uint32_t)below(w, w->n_nodes);
-    send(w, client);
+    sim_client_turn_away(w, client);
+    sim_client_send(w, client);
 }
 
 void sim_answer(struct sim_world *w, const struct sim_reply *reply)
@@ -205,31 +222,42 @@ void sim_answer(struct sim_world *w, const struct sim_reply *reply)
     sim_at(w, w->queue.now_ns + client_delay(w), SIM_ANSWER, reply->client, (uint64_t)(uintptr_t)p);
 }
 
-static void complete(struct sim_world *w, struct cl_history_op *op, const struct sim_outcome *outcome)
+void sim_client_complete(struct sim_world *w, uint32_t client, const struct sim_outcome *outcome)
 {
+    struct sim_client *c = &w->clients[client];
+    struct cl_history_op *op = &w->ops[c->op];
     op->returned = w->stamp++;
     if (outcome->refused)
         op->flags |= CL_HISTORY_REFUSED;
     op->output = outcome->value;
-    if (op->kind == CL_HISTORY_ADD || op->kind == CL_HISTORY_APPEND)
+    if (op->kind == CL_HISTORY_ADD ||
+        (op->kind == CL_HISTORY_APPEND && !sim_speaks_resp(w))) /* APPEND's says how long */
         op->flags |= CL_HISTORY_HAS_OUTPUT;
     w->result->ops_answered++;
+    sim_say(w, "client %u: %u of session %u answered%s, value %016lx", client, c->sequence, c->session,
+            outcome->refused ? " no" : "", outcome->value);
+    c->op = SIM_OPS;
+    c->attempt++;
+    if (!w->calm)
+        turn_at(w, below(w, w->swarm.think_ns), client);
 }
 
 void sim_client_answer(struct sim_world *w, uint32_t client, const struct sim_reply *reply)
 {
     struct sim_client *c = &w->clients[client];
+    if (sim_speaks_resp(w))
+        return sim_resp_answer(w, client, reply);
     bool opened = c->opening && !reply->sequence;
     if (reply->session != c->session || !(opened || (c->op != SIM_OPS && reply->sequence == c->sequence)))
         return;
     if (reply->status == SIM_EXPIRED) { /* an earlier try may have been carried out all the same */
-        give_up(w, client);
+        sim_client_give_up(w, client);
         return;
     }
     if (reply->status != SIM_DONE) {
         if (reply->leader && reply->leader <= w->n_nodes && reply->leader - 1 != c->target) {
             c->target = reply->leader - 1;
-            send(w, client);
+            sim_client_send(w, client);
         }
         return; /* else its patience will run out */
     }
@@ -240,13 +268,7 @@ void sim_client_answer(struct sim_world *w, uint32_t client, const struct sim_re
         turn_at(w, below(w, w->swarm.think_ns), client);
         return;
     }
-    complete(w, &w->ops[c->op], &reply->outcome);
-    sim_say(w, "client %u: %u of session %u answered%s, value %016lx", client, c->sequence, c->session,
-            reply->outcome.refused ? " no" : "", reply->outcome.value);
-    c->op = SIM_OPS;
-    c->attempt++;
-    if (!w->calm)
-        turn_at(w, below(w, w->swarm.think_ns), client);
+    sim_client_complete(w, client, &reply->outcome);
 }
 
 bool sim_clients_idle(const struct sim_world *w)

@@ -65,6 +65,7 @@ static void forget(struct real *r, bool killed)
     }
     cl_raft_node_delete(r->node);
     real_channel_delete(r);
+    real_port_delete(r);
     r->log = NULL;
     r->node = NULL;
     r->running = false;
@@ -79,6 +80,7 @@ static void real_unmake(struct sim_world *w, struct sim_node *n)
         return;
     forget(r, false);
     sim_store_free(&r->store);
+    raft_resp_delete(&r->values.resp);
     if (r->blk)
         cl_blk_close(r->blk);
     free(r);
@@ -150,8 +152,7 @@ static struct cl_raft *real_core(struct sim_node *n)
 
 static uint64_t env_wall_ms(void *arg)
 {
-    struct real *r = arg;
-    return real_clock(arg) / SIM_MS + 10000 + (uint64_t)r->owner->wall_ms;
+    return real_wall_ms(arg);
 }
 
 /* The blob is apps/raft/node/disk.c's: at 16 is the term, at 24 the vote. */
@@ -203,6 +204,11 @@ static bool env_send(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes
 static void env_answer(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes)
 {
     struct real *r = arg;
+    if (real_has_values(r)) {
+        if (r->port)
+            raft_ahead_answer(&r->port->ahead, token, status, reply, bytes);
+        return;
+    }
     struct sim_reply out = {.client = (uint32_t)token->words[T_CLIENT], .session = (uint32_t)token->words[T_SESSION]};
     out.sequence = (uint32_t)token->words[T_SEQUENCE];
     out.leader = r->owner->watch.leader;
@@ -241,7 +247,7 @@ static int new_node(struct real *r)
     struct cl_raft_node_config c = {
         .raft = w->swarm.config,
         .env = {r, real_clock, env_wall_ms, env_send, env_answer},
-        .machine = real_machine(r),
+        .machine = real_has_values(r) ? real_values_machine(r) : real_machine(r),
         .log = r->log,
         .incarnation = sim_mix(w->swarm.config.seed + (uint64_t)n->epoch * SIM_NODES + n->id) | 1,
         .tick_ns = w->swarm.tick_ns,
@@ -258,19 +264,24 @@ static int new_node(struct real *r)
     c.raft.id = n->id;
     c.raft.seed = sim_mix(c.raft.seed + (uint64_t)n->epoch * SIM_NODES + n->id);
     c.raft.members = first_members(r);
-    if (real_has_store(r)) /* chunks of an image: with 300 bytes each it would take seconds */
+    if (real_has_store(r) || real_has_values(r)) /* chunks of an image: with 300 bytes each it would take seconds */
         c.raft.message_bytes = cl_max(c.raft.message_bytes, 20000u);
     sim_machine_init(&r->machine);
     sim_machine_salt(&r->machine, n->id);
     n->watch.applied = 0;
     if (real_has_store(r) && sim_store_new(&r->store, err))
         return sim_fail(w, "#%u: cannot make a store: %s", n->id, err), -ENOMEM;
+    if (real_has_values(r) && real_values_new(r, err))
+        return sim_fail(w, "#%u: cannot make values: %s", n->id, err), -ENOMEM;
     int rc = cl_raft_node_new(&c, &r->node, err);
     if (rc)
         return sim_fail(w, "#%u: cannot make a node: %s", n->id, err), rc;
     rc = real_channel_new(r);
     if (rc)
-        sim_fail(w, "#%u: no memory for a channel", n->id);
+        return sim_fail(w, "#%u: no memory for a channel", n->id), rc;
+    rc = real_has_values(r) ? real_port_new(r, err) : 0;
+    if (rc)
+        sim_fail(w, "#%u: cannot make a port: %s", n->id, err);
     return rc;
 }
 
@@ -340,6 +351,19 @@ static void wake_at(struct real *r, uint64_t local_ns)
     sim_at(w, at, SIM_WAKE, r->owner->slot, ++r->owner->wakes);
 }
 
+/* Poll the node, with what its port has for it. */
+static uint64_t poll_node(struct real *r)
+{
+    if (!r->port || !r->running)
+        return cl_raft_node_poll(r->node);
+    uint64_t before = sim_lease_reads(r->world, r->owner), due_ns = real_port_give(r), next;
+    sim_check_lease_reads(r->world, r->owner, before);
+    next = cl_raft_node_poll(r->node);
+    if (cl_raft_node_state(r->node) != CL_RAFT_STOPPED)
+        real_port_send(r);
+    return cl_min(next, due_ns);
+}
+
 /* Let the log, and then the node, do what can be done now. */
 static void work(struct real *r)
 {
@@ -356,14 +380,14 @@ static void work(struct real *r)
         if (new_node(r))
             return;
     }
-    uint64_t next = cl_raft_node_poll(r->node);
+    uint64_t next = poll_node(r);
     int state = cl_raft_node_state(r->node);
     if (state == CL_RAFT_STOPPED)
         return stopped(r, cl_raft_node_why(r->node));
     if (state == CL_RAFT_RUNNING && !r->running) {
         r->running = r->began = true;
         sim_started(w, r->owner);
-        next = cl_raft_node_poll(r->node);
+        next = poll_node(r);
     }
     if (r->channel)
         next = cl_min(next, raft_channel_poll(r->channel, real_clock(r)));
@@ -372,6 +396,8 @@ static void work(struct real *r)
 
 static void request(struct real *r, const struct sim_request *q)
 {
+    if (r->port)
+        return real_port_request(r, q);
     struct cl_raft_token token = {{q->client, q->command.session, q->open ? 0 : q->command.sequence, q->open}};
     if (q->open)
         cl_raft_node_submit(r->node, CL_RAFT_OPEN, 0, q->command.session + 1, NULL, 0, &token);

@@ -2,6 +2,7 @@
  *
  *   real.c          its lifecycle, its environment
  *   real_machine.c  its state machine
+ *   real_values.c real_resp.c   its state machine and its port where clients speak RESP
  *   real_channel.c  what is between it and the network, in some worlds
  *   real_disk.c     its block device and what goes wrong with it */
 #ifndef CORELANE_APPS_RAFT_SIM_REAL_H
@@ -10,6 +11,7 @@
 #include <corelane/libos/log.h>
 #include "../transport/channel.h"
 #include "../node/node.h"
+#include "real_resp.h"
 #include "store.h"
 #include "world.h"
 
@@ -30,6 +32,8 @@ struct real {
     struct raft_channel *channel; /* NULL: frames are datagrams */
     struct sim_machine machine;   /* its own sessions are not used: the node has some */
     struct sim_store store;       /* CL_RAFT_SIM_KV: the state machine that answers; the other one must say the same */
+    struct real_values values;    /* CL_RAFT_SIM_RESP: the state machine, and */
+    struct real_port *port;       /* what clients are connected to; NULL: it is down */
     bool running;
     bool began; /* its log says who voted first */
     enum real_bad bad;
@@ -52,14 +56,27 @@ static inline uint64_t real_clock(void *arg)
     return sim_local_ns(r->world, r->owner);
 }
 
+/* Its wall clock, which jumps in some worlds. */
+static inline uint64_t real_wall_ms(struct real *r)
+{
+    return real_clock(r) / SIM_MS + 10000 + (uint64_t)r->owner->wall_ms;
+}
+
 static inline bool real_has_store(const struct real *r)
 {
     return r->world->options.mode == CL_RAFT_SIM_KV;
 }
 
+static inline bool real_has_values(const struct real *r)
+{
+    return r->world->options.mode == CL_RAFT_SIM_RESP;
+}
+
 static inline uint64_t real_snapshot_bytes(const struct real *r)
 {
-    return real_has_store(r) ? REAL_STORE_SNAPSHOT_BYTES : REAL_SNAPSHOT_BYTES;
+    return real_has_store(r)    ? REAL_STORE_SNAPSHOT_BYTES
+           : real_has_values(r) ? REAL_RESP_SNAPSHOT_BYTES
+                                : REAL_SNAPSHOT_BYTES;
 }
 
 /* real_channel.c */
@@ -69,6 +86,9 @@ void real_channel_delete(struct real *r);
 
 /* real_machine.c */
 struct cl_raft_machine real_machine(struct real *r);
+/* Load a piece of a snapshot: an image of `of`, NULL: there is none, and struct sim_machine. */
+int real_load(struct real *r, const struct cl_raft_machine *of, uint64_t at, const uint8_t *data, uint64_t bytes,
+              uint64_t total);
 
 /* real_disk.c */
 /* A new device with an empty log on it. */

@@ -70,13 +70,13 @@ static int64_t machine_save(void *arg, uint64_t at, uint8_t *out, uint64_t room)
     return (int64_t)n;
 }
 
-static int machine_load(void *arg, uint64_t at, const uint8_t *data, uint64_t bytes, uint64_t total)
+int real_load(struct real *r, const struct cl_raft_machine *of, uint64_t at, const uint8_t *data, uint64_t bytes,
+              uint64_t total)
 {
-    struct real *r = arg;
-    if (total < sizeof(r->machine) || at + bytes > total || (!real_has_store(r) && total > sizeof(r->machine)))
+    if (total < sizeof(r->machine) || at + bytes > total || (!of && total > sizeof(r->machine)))
         return -EINVAL;
     uint64_t image = total - sizeof(r->machine), first = at < image ? cl_min(bytes, image - at) : 0;
-    int rc = first ? r->store.machine.load(r->store.machine.arg, at, data, first, image) : 0;
+    int rc = first ? of->load(of->arg, at, data, first, image) : 0;
     if (rc)
         return rc;
     if (bytes > first)
@@ -91,6 +91,12 @@ static int machine_load(void *arg, uint64_t at, const uint8_t *data, uint64_t by
         r->owner->voted |= r->running;
     }
     return 0;
+}
+
+static int machine_load(void *arg, uint64_t at, const uint8_t *data, uint64_t bytes, uint64_t total)
+{
+    struct real *r = arg;
+    return real_load(r, real_has_store(r) ? &r->store.machine : NULL, at, data, bytes, total);
 }
 
 static void machine_seed(void *arg, uint64_t word)

@@ -10,6 +10,7 @@
 #define CL_RAFT_SIM_CORE 0 /* nodes are the core alone on modelled stable storage */
 #define CL_RAFT_SIM_NODE 1 /* nodes are the real node on the real log, on block devices that fail */
 #define CL_RAFT_SIM_KV 2   /* the same, and its state machine is the replicated key-value store */
+#define CL_RAFT_SIM_RESP 3 /* the same with typed values, whose commands the leader executes ahead */
 
 /* Mistakes of the core's driver, on purpose: the tests show that each is found. */
 #define CL_RAFT_SIM_NO_MUTANT 0
@@ -66,6 +67,9 @@ struct cl_raft_sim_result {
     uint64_t outrun_leaders;             /* with the slowest of clocks, cut off from others with the fastest */
     uint64_t snapshots_made, snapshots_installed;
     uint64_t datagrams_sent_again; /* NODE: by the channel, where there is one */
+    /* RESP: epochs, that were lost; connections that ended with one; clients that were told where to go; swaps by WATCH and
+     * EXEC, that were refused; entries of former epochs, on any replica. */
+    uint64_t epochs_opened, epochs_lost, connections_ended, moved, swaps, swaps_refused, units_refused;
     uint64_t datagrams, datagrams_lost, datagrams_duplicated, datagrams_cut;
     uint64_t cut_short;                    /* runs that grew out of the tables of the checks and were ended early */
     uint64_t configurations;               /* of the search of the histories */

@@ -131,6 +131,30 @@ static void draw_race(struct sim_world *w, struct sim_swarm *s)
     s->readers = 1;
 }
 
+/* Leaders that lose their place while clients ask them, and do not know yet: what must not be told is told within milliseconds or
+ * never, so everything else is quick. */
+static void draw_deposed(struct sim_world *w, struct sim_swarm *s)
+{
+    if (w->options.mode != CL_RAFT_SIM_RESP || below(w, 2))
+        return;
+    s->depose = s->transfer = 20;
+    s->crash_many = s->members = s->rot = s->fail_disk = s->logless = 0;
+    s->crash_point_ppm = s->vote_crash_ppm = s->disk_error_ppm = s->no_space_ppm = 0;
+    s->link = (struct sim_link){
+        .base_ns = 10000, .spread_ns = ONE_OF(w, 1000, 50000, 300000), .loss_ppm = s->link.loss_ppm / 10};
+    s->write_ns = 10000;
+    s->write_spread_ns = 1000;
+    s->config.election_ticks = (uint32_t)ONE_OF(w, 10, 20);
+    s->tick_ns = SIM_MS;
+    s->fault_gap_ns = 15 * SIM_MS;
+    s->clients = SIM_CLIENTS;
+    s->readers = 1;
+    s->loyal = 0;
+    s->patience_ns = 500000;
+    s->think_ns = (uint32_t)ONE_OF(w, 50000, 200000);
+    s->client_loss_ppm = 0;
+}
+
 void sim_swarm_draw(struct sim_world *w)
 {
     struct sim_swarm *s = &w->swarm;
@@ -165,4 +189,5 @@ void sim_swarm_draw(struct sim_world *w)
         s->power_ppm = (uint32_t)ONE_OF(w, 0, 200000, 800000);
     }
     draw_race(w, s);
+    draw_deposed(w, s);
 }

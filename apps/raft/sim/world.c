@@ -432,7 +432,7 @@ int cl_raft_sim_run(struct cl_raft_sim *sim, const struct cl_raft_sim_options *o
                     struct cl_raft_sim_result *result)
 {
     struct sim_world *w = &sim->world;
-    if (!options->nodes || options->nodes > CL_RAFT_SIM_MOST_NODES || options->mode > CL_RAFT_SIM_KV ||
+    if (!options->nodes || options->nodes > CL_RAFT_SIM_MOST_NODES || options->mode > CL_RAFT_SIM_RESP ||
         options->mutant >= CL_RAFT_SIM_MUTANTS)
         return -EINVAL;
     uint64_t failures = result->failures, answered = result->ops_answered;

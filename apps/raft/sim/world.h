@@ -17,6 +17,7 @@
  *   sim_core.c     a node: the core alone with modelled stable storage (disk.h)
  *   real.c     a node: the real one (../node.h) on the real log on block devices that fail
  *   store.c    its state machine where that is the key-value store (../kv_machine.h)
+ *   real_resp.c real_values.c   what it has where clients speak RESP
  *   check.c    the invariants
  *   trace.c    the readable trace, and the digest by which two runs are compared */
 #ifndef CORELANE_APPS_RAFT_SIM_WORLD_H
@@ -77,17 +78,24 @@ struct sim_packet {
     uint8_t data[];
 };
 
+/* RESP: a request is a command; or what a swap begins with, WATCH and GET; or what it ends with, MULTI, SET and EXEC. */
+enum sim_part { SIM_WHOLE, SIM_LOOK, SIM_SWAP };
+
 /* A client's request, and the answer to it. */
 struct sim_request {
     uint32_t client;
     uint32_t by_log; /* a GET that goes through the log as a command */
     uint32_t open;   /* 1: a session is asked for; the command means nothing */
+    uint32_t opens;  /* RESP: 1: a connection; else it is on the one that its session has opened */
+    uint32_t part;   /* RESP: enum sim_part */
+    uint64_t text;   /* RESP: what is written */
     uint64_t number; /* of the session, as the real node gave it */
     struct sim_command command;
 };
 #define SIM_DONE 0
 #define SIM_ELSEWHERE 1 /* not the leader, or it cannot now: try another */
 #define SIM_EXPIRED 2   /* there is no such session any more */
+#define SIM_ENDED 3     /* RESP: the connection has; what was not answered may have been done */
 struct sim_reply {
     uint32_t client, session, sequence;
     uint32_t leader; /* a hint; 0: unknown */
@@ -203,6 +211,8 @@ struct sim_client {
     uint64_t op;     /* of the history; SIM_OPS: idle */
     uint64_t number; /* of the session, as the real node gave it; 0: none yet */
     bool opening;
+    uint32_t linked; /* RESP: to whom its session has a connection, for all that it knows: a slot + 1; 0: to nobody */
+    bool told_no;    /* RESP: what it has asked for was not done */
     struct sim_request request;
 };
 
@@ -319,8 +329,31 @@ void sim_answer(struct sim_world *w, const struct sim_reply *reply);
 /* Clients that stay with a node which is left alone ask this one next. */
 void sim_clients_stay(struct sim_world *w, uint32_t slot);
 bool sim_clients_idle(const struct sim_world *w);
+/* Send its request, again or not; it is its turn when its patience is over. */
+void sim_client_send(struct sim_world *w, uint32_t client);
+/* To be asked for its turn after a while. */
+void sim_client_wait(struct sim_world *w, uint32_t client);
+/* The outcome of its operation stays unknown. */
+void sim_client_give_up(struct sim_world *w, uint32_t client);
+/* It is known. */
+void sim_client_complete(struct sim_world *w, uint32_t client, const struct sim_outcome *outcome);
+/* Another node for it to ask, unless it stays with the one that it has. */
+void sim_client_turn_away(struct sim_world *w, uint32_t client);
 /* Let an idle client read a register. */
 void sim_clients_read(struct sim_world *w, uint8_t key);
+
+/* resp_client.c: the same where clients speak RESP. */
+static inline bool sim_speaks_resp(const struct sim_world *w)
+{
+    return w->options.mode == CL_RAFT_SIM_RESP;
+}
+/* A new operation of a client, which was drawn: what is asked first. */
+void sim_resp_begin(struct sim_world *w, struct sim_client *c);
+/* Before a request leaves: on which connection. */
+void sim_resp_link(struct sim_world *w, struct sim_client *c);
+/* An operation's patience is over. */
+void sim_resp_turn(struct sim_world *w, uint32_t client);
+void sim_resp_answer(struct sim_world *w, uint32_t client, const struct sim_reply *reply);
 
 /* check.c */
 /* Whether the nodes whose bits are set (by id) decide in a configuration. */

@@ -17,7 +17,12 @@ from typing import Any
 from ....runtime.errors import CorelaneError, check
 from ..._native import ffi, lib
 
-MODES = {"core": lib.CL_RAFT_SIM_CORE, "node": lib.CL_RAFT_SIM_NODE, "kv": lib.CL_RAFT_SIM_KV}
+MODES = {
+    "core": lib.CL_RAFT_SIM_CORE,
+    "node": lib.CL_RAFT_SIM_NODE,
+    "kv": lib.CL_RAFT_SIM_KV,
+    "resp": lib.CL_RAFT_SIM_RESP,
+}
 # Mistakes on purpose, for showing that seeds find them (run.h).
 MUTANTS = {
     "vote-not-kept": lib.CL_RAFT_SIM_VOTE_NOT_KEPT,

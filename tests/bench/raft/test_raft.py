@@ -32,7 +32,7 @@ from corelane.bench.raft import lone as raft_lone
 from corelane.bench.raft import nodes, raft
 from corelane.bench.raft.nodes import KV_PORT, NODES, Group, address
 from corelane.bench.raft.turns import Turns
-from corelane.bench.raft.udp import UdpClients
+from corelane.bench.raft.udp import UdpClients, tap_group
 from corelane.drivers.blk.blk import BlkFaults, FaultBlk, memory_blk
 from corelane.drivers.blk.file import FileBlk, create
 from corelane.drivers.linux import netns
@@ -301,7 +301,7 @@ def test_clients_of_the_kernel_put_to_a_group(
     session: Session, udp: UdpClients, tmp_path: Path, one_socket: bool
 ) -> None:
     (tmp_path / "logs").mkdir()
-    with udp.group(session.two_cores, tmp_path / "logs", election_ms=500) as (group, space):
+    with tap_group(session.two_cores, tmp_path / "logs", election_ms=500) as (group, space):
         before, chosen = os.sched_getaffinity(0), session.two_cores[:1]
         puts = seen_cpus(lambda: udp.put(space, 4, 0.2, 16, 84, chosen, one_socket=one_socket), set(chosen))
         assert os.sched_getaffinity(0) == before

@@ -18,7 +18,7 @@
 
 static char err[256] = "no memory";
 
-static void step(struct cl_raft *raft, struct cl_raft_msg m)
+static inline void step(struct cl_raft *raft, struct cl_raft_msg m)
 {
     m.to = 1;
     CHECK(!cl_raft_step(raft, &m), "a message of type %u is refused\n", m.type);

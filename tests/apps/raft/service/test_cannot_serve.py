@@ -3,6 +3,7 @@ what stopped it later."""
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 from cltest import wait_until
 from raftnodes import Nodes
 
-from corelane.apps.raft.service.logs import make_log_file
+from corelane.apps.raft.service.logs import make_log_file, snapshot_bytes
+from corelane.apps.raft.service.resp_app import Options
 from corelane.apps.raft.service.service import serve
-from corelane.apps.raft.service.settings import GroupSettings, LogSettings
+from corelane.apps.raft.service.settings import GroupSettings, LogSettings, RespSettings
 from corelane.cli.main import main
 from corelane.drivers.nic.memory import memory_link
 from corelane.iokernel import AppConfig, Iokernel
@@ -84,6 +86,34 @@ def test_a_log_that_is_not_of_this_node_refuses_its_start(log: str, case: str) -
     with pytest.raises(CorelaneError, match=says):
         one_incarnation(log, **now)
     one_incarnation(log, **before)  # the log was not touched, and is free again
+
+
+def test_values_of_which_a_snapshot_may_not_fit_are_refused_and_what_is_told_to_be_given_is_good(log: str) -> None:
+    here, there = memory_link(ipv4=("10.0.0.1", "10.0.0.100"), ipv4_prefix=24)
+
+    def start(memory_bytes: int) -> None:
+        with Runtime(nic=here, poll="block") as runtime:
+            group = GroupSettings(memory_bytes=memory_bytes)
+            service = serve(
+                runtime, 1, "1=10.0.0.1:7400", group=group, log=LogSettings(file=log), resp=RespSettings(port=6379)
+            )
+            service.close()
+
+    with here, there:
+        with pytest.raises(CorelaneError, match=r"quarter of its size: give memory_bytes=.*, or a log of") as refused:
+            start(8 << 20)
+        told = re.search(r"give memory_bytes=(\d+) or less on all nodes, or a log of (\d+) MiB", str(refused.value))
+        assert told
+        most = int(told[1])
+        assert 4 << 20 < most < 8 << 20
+        assert 32 < int(told[2]) < 64
+        with pytest.raises(CorelaneError, match="give memory_bytes="):
+            start(most + 4)
+        start(most)
+
+
+def test_the_values_of_a_node_that_is_told_nothing_fit_into_a_log_that_is_made_so() -> None:
+    assert Options().memory_bytes // 2 * 3 + 256 * 64 + 4096 < snapshot_bytes(256 << 20) * (1 - 1 / 1024)
 
 
 def run_words(path: str, *options: str) -> list[str]:

@@ -16,7 +16,7 @@ def test_seeds(c_program: Make, nodes: int) -> None:
     assert f"{count} runs" in run(0, 1, count, nodes)
 
 
-@pytest.mark.parametrize("mode", [1, 2])
+@pytest.mark.parametrize("mode", [1, 2, 3])
 def test_seeds_of_real_nodes(c_program: Make, mode: int) -> None:
     count = 10
     run = c_program("tests/apps/raft/sim/c/seeds.c", one_thread=True)

@@ -33,7 +33,7 @@ static uint64_t below(uint64_t n)
 static void make(struct replica *r)
 {
     char err[256];
-    CHECK(!raft_resp_new(&r->m, MEMORY, &r->machine, err), "%s", err);
+    CHECK(!raft_resp_new(&r->m, &(struct cl_resp_settings){.memory_bytes = MEMORY}, &r->machine, err), "%s", err);
 }
 
 static struct cl_resp *make_engine(void)
