@@ -20,8 +20,12 @@ int cl_posix_run(void (*fn)(void *arg), void *arg);
 /* The same of one that answers, or at least sends. */
 int cl_posix_run_sender(void (*fn)(void *arg), void *arg);
 /* A wait has told the calling thread of n events. What it sends on the kthread that it keeps leaves together: at its n-th
- * answer, with its next turn, which is before it waits again, or GATHER_NS after the first. */
+ * answer, with its next turn, which is before it waits again, or at the first call GATHER_NS after the first. If it makes
+ * no call others see to it (kthreads.c). */
 void cl_posix_told_of(int n);
+/* How many answers have waited for others, and how often those of a thread that did not go on had to be sent for it. Any
+ * thread. */
+CL_API void cl_posix_gathered(uint64_t *gathers, uint64_t *rescues);
 /* One turn of all that are free: of what somebody has left undone. */
 void cl_posix_turn_all(void);
 
