@@ -59,6 +59,7 @@ static int give_descriptor(const struct cl_posix_socket *l, struct cl_stream *st
         return rc;
     if (cl_stream_ends(stream, &own, NULL) == 0)
         s->own = own;
+    cl_posix_inherit(l, fd, s);
     cl_posix_socket_has(s, stream, CL_POSIX_CONNECTED);
     cl_posix_socket_put(s);
     return fd;

@@ -24,8 +24,7 @@
  * Locks, in this order: the structure's mutex (waits.c); a stream's guard; a socket's; a set's. The table's and that of
  * keeping kthreads are taken with none of these held.
  *
- * NOT here yet: splice; the parent's sockets in a child;
- * times of keep-alive for one socket.
+ * NOT here yet: splice; the parent's sockets in a child.
  *
  * Tests: tests/libos/posix. */
 #ifndef CORELANE_LIBOS_POSIX_POSIX_H

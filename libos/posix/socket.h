@@ -45,7 +45,8 @@ struct cl_posix_socket {
     struct cl_udp_socket *udp;   /* NULL: not opened yet. Release */
     struct cl_tcp_addr peer;     /* port 0: it is connected to nobody */
     int64_t receive_ns, send_ns; /* SO_RCVTIMEO, SO_SNDTIMEO; -1: for ever */
-    int64_t linger_ns;           /* SO_LINGER with a time; 0: none */
+    bool lingers;                /* SO_LINGER is on, */
+    int64_t linger_ns;           /* ... with a time; 0: none */
     uint32_t options;            /* bit 1 << CL_STREAM_*: set before there was a stream */
     int32_t option[CL_STREAM_OPTIONS];
 };
@@ -67,6 +68,10 @@ void cl_posix_socket_has(struct cl_posix_socket *s, struct cl_stream *stream, en
 int cl_posix_listener_open(struct cl_posix_socket *s, struct cl_runtime *rt);
 /* linger.c: it is about to be closed; with SO_LINGER wait until the peer has all that was written, or so long. */
 void cl_posix_linger(struct cl_posix_socket *s);
+/* options.c: s, of the descriptor fd, has come from a listener: it has its options. */
+void cl_posix_inherit(const struct cl_posix_socket *l, int fd, struct cl_posix_socket *s);
+/* What was written with MSG_MORE waits for no more. */
+void cl_posix_no_more(int fd);
 /* A datagram socket is bound: have it receive. -EADDRINUSE, -EMFILE, -ENOMEM. */
 int cl_posix_datagram_open(struct cl_posix_socket *s, struct cl_runtime *rt);
 /* Its stream is closed, or reset: calls on it say -EBADF from now on. */

@@ -15,6 +15,7 @@ struct transfer {
     const struct iovec *vec;
     int64_t n;
     bool out, peek;
+    bool more; /* MSG_MORE */
     int64_t rc;
 };
 _Static_assert(sizeof(struct iovec) == sizeof(struct cl_iovec) &&
@@ -26,7 +27,7 @@ static void transfer_now(void *arg)
     struct transfer *t = arg;
     const struct cl_iovec *vec = (const struct cl_iovec *)t->vec;
     if (t->out)
-        t->rc = cl_stream_writev(t->stream, vec, t->n, 0);
+        t->rc = (t->more ? cl_stream_writev_more : cl_stream_writev)(t->stream, vec, t->n, 0);
     else if (t->peek)
         t->rc = t->n ? cl_stream_peek(t->stream, vec->base, vec->len, 0) : 0;
     else
@@ -222,7 +223,7 @@ static bool is_source(const struct msghdr *m)
 
 int64_t cl_posix_send(int fd, const struct msghdr *m, int flags)
 {
-    struct transfer t = {.vec = m->msg_iov, .n = (int64_t)m->msg_iovlen, .out = true};
+    struct transfer t = {.vec = m->msg_iov, .n = (int64_t)m->msg_iovlen, .out = true, .more = flags & MSG_MORE};
     struct cl_posix_socket *s;
     int64_t rc = socket_for(fd, t.n, flags, WRITES, &s);
     if (rc)
@@ -255,12 +256,14 @@ int64_t cl_posix_sendfile(int fd, int from, int64_t *offset, int64_t len)
 {
     char data[FILE_BYTES];
     int64_t done = 0, rc = 0;
+    bool more = false;
     while (done < len) {
         int64_t got = rc = read_file(from, data, len - done, offset);
         if (got <= 0)
             break;
         struct iovec vec = {data, (size_t)got};
-        rc = cl_posix_write(fd, &vec, 1, 0);
+        more = got == FILE_BYTES && done + got < len;
+        rc = cl_posix_write(fd, &vec, 1, more ? MSG_MORE : 0);
         int64_t took = cl_max(rc, (int64_t)0);
         if (offset)
             *offset += took;
@@ -270,5 +273,7 @@ int64_t cl_posix_sendfile(int fd, int from, int64_t *offset, int64_t len)
         if (took < got)
             break;
     }
+    if (more && rc == 0) /* the file was at its end after a whole piece */
+        cl_posix_no_more(fd);
     return done ? done : rc;
 }

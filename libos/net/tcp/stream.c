@@ -265,6 +265,19 @@ int64_t cl_stream_writev(struct cl_stream *s, const struct cl_iovec *from, int64
     return sum < 0 ? sum : write_as(&t, s, sum, timeout_ns);
 }
 
+static void write_more_now(struct cl_visit *v, struct cl_tcp_conn *c)
+{
+    write_now(v, c);
+    cl_tcp_more(c);
+}
+
+int64_t cl_stream_writev_more(struct cl_stream *s, const struct cl_iovec *from, int64_t n, int64_t timeout_ns)
+{
+    struct transfer t = {.visit.fn = write_more_now, .vec = from, .n = n};
+    int64_t sum = length_of(from, n);
+    return sum < 0 ? sum : write_as(&t, s, sum, timeout_ns);
+}
+
 int64_t cl_stream_write_from(struct cl_stream *s, struct cl_region *region, int64_t offset, int64_t len,
                              int64_t timeout_ns)
 {
