@@ -11,6 +11,9 @@
 
 #include "table.h"
 
+/* Of cl_tcp_info.state: those of RFC 9293 in order. */
+enum { CL_POSIX_TCP_CLOSED = 0, CL_POSIX_TCP_FIN_WAIT_2 = 6, CL_POSIX_TCP_TIME_WAIT = 10 };
+
 enum cl_posix_state { CL_POSIX_FRESH = 0, CL_POSIX_BOUND, CL_POSIX_LISTENS, CL_POSIX_OPENS, CL_POSIX_CONNECTED };
 
 struct cl_posix_watch;
@@ -37,6 +40,8 @@ struct cl_posix_socket {
     struct cl_tcp_addr own;     /* as bound, or found */
     uint32_t backlog;
     uint32_t sides_shut; /* CL_STREAM_READ, _WRITE. RMW */
+    uint32_t shut_early; /* the same, by a shutdown that failed as there was no connection: as Linux has it, that of a
+                          * later one is shut for us, and its peer does not hear of it (net/ipv4/af_inet.c). RMW */
     bool reuse_port, reuse_address;
     bool found;                  /* a connect found the port, as nobody had bound the socket */
     bool chosen;                 /* the port is one that we chose */
@@ -80,6 +85,10 @@ void cl_posix_socket_end(struct cl_posix_socket *s);
 int cl_posix_socket_shut(struct cl_posix_socket *s);
 /* Something comes from the network for it but connections: who waits for it keeps a kthread. */
 bool cl_posix_socket_carries(const struct cl_posix_socket *s);
+/* Of a connection: the numbers of it. -ENOTCONN: it is over. */
+int cl_posix_socket_info(const struct cl_posix_socket *s, struct cl_tcp_info *out);
+/* Of any socket: it was a connection, and that is over as Linux sees it, where TIME_WAIT is nobody's. */
+bool cl_posix_socket_is_over(struct cl_posix_socket *s);
 /* What is ready of it: CL_POLL_* and CL_STREAM_READY_*. */
 uint32_t cl_posix_socket_ready(const struct cl_posix_socket *s);
 

@@ -127,15 +127,28 @@ static int64_t write_nothing(const struct cl_posix_socket *s, const struct trans
     return shut || cl_stream_ready(t->stream) & CL_STREAM_READY_OVER ? -EPIPE : 0;
 }
 
-/* Nor is anything read; but it waits until something could be. */
+/* Nor is anything read; but it waits until something could be, and fails as if something were. */
 static int64_t read_nothing(struct cl_posix_socket *s, const struct transfer *t, bool waits)
 {
-    int error = cl_stream_error(t->stream);
-    if (error && error != -EINPROGRESS)
-        return error;
-    if (cl_stream_ready(t->stream) & CL_POLL_IN)
-        return 0;
+    char first;
+    struct transfer look = {.stream = t->stream, .vec = &(struct iovec){&first, sizeof first}, .n = 1, .peek = true};
+    int64_t rc = transfer_some(&look);
+    if (rc != -EAGAIN)
+        return cl_min(rc, (int64_t)0);
     return waits ? cl_posix_wait(s, EPOLLIN | EPOLLRDHUP, cl_posix_deadline(s->receive_ns)) : -EAGAIN;
+}
+
+/* Of a connection of which that side was shut before it was there. True: *rc says it all. */
+static bool was_shut_early(const struct cl_posix_socket *s, const struct transfer *t, int64_t *rc)
+{
+    uint32_t early = cl_load_relaxed(&s->shut_early);
+    int error = cl_stream_error(t->stream);
+    if (t->out && early & CL_STREAM_WRITE) {
+        *rc = error && error != -EINPROGRESS ? error : -EPIPE;
+        return true;
+    }
+    *rc = 0;
+    return !t->out && early & CL_STREAM_READ && !(cl_stream_ready(t->stream) & CL_POLL_IN);
 }
 
 static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags)
@@ -144,6 +157,8 @@ static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags
     if (rc)
         return rc;
     t->stream = s->stream;
+    if (cl_unlikely(cl_load_relaxed(&s->shut_early)) && was_shut_early(s, t, &rc))
+        return told_once(s, t, rc);
     t->n = first_pieces(t->n);
     int64_t sum = length_of(t->vec, t->n);
     bool waits = !cl_load_relaxed(&s->non_blocking) && !(flags & MSG_DONTWAIT);

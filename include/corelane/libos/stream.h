@@ -126,7 +126,8 @@ CL_API int cl_stream_wait_released(struct cl_stream *s, int64_t bytes, int64_t t
 CL_API int64_t cl_stream_released(struct cl_stream *s);
 
 /* CL_STREAM_WRITE: a FIN follows what was written, and reading goes on. CL_STREAM_READ: reads return 0 from now on;
- * what comes waits unread. -ENOTCONN: it is not open. */
+ * what comes waits unread. -ENOTCONN: it is not open. Of a listener, CL_STREAM_WRITE alone: connections that open from
+ * now on send nothing but their FIN, as those of a socket of Linux that was shut and listens then. */
 CL_API int cl_stream_shutdown(struct cl_stream *s, int sides);
 /* The socket is gone. What was written is still sent; but if something was not read, or comes, the connection is reset
  * (RFC 2525, section 2.17). linger_ns: wait so long until the peer has acknowledged all of it, the FIN included: 0 it

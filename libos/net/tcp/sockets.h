@@ -69,6 +69,7 @@ enum cl_stream_ending { CL_STREAM_STAYS = 0, CL_STREAM_CLOSES, CL_STREAM_LINGERS
  * not NULL. */
 struct cl_stream_options {
     uint16_t set;
+    uint16_t shut; /* for writing, from the beginning */
     int16_t small[CL_STREAM_OPTIONS - CL_STREAM_LARGE_OPTIONS];
     int32_t large[CL_STREAM_LARGE_OPTIONS]; /* from CL_STREAM_SEND_BUFFER on */
     const struct cl_tcp_cc_ops *cc;

@@ -129,6 +129,8 @@ void cl_stream_apply(const struct cl_stream_options *o, struct cl_tcp_conn *c)
         if (o->set & 1u << option)
             (void)apply(c, option,
                         handed_on(o, option)); /* as many have times of their own as may: then it has the others' */
+    if (o->shut)
+        cl_tcp_shutdown(c);
     if (o->cc && fits_path(c, o->cc))
         apply_cc(c, o->cc);
 }

@@ -345,12 +345,24 @@ static void shut_now(struct cl_visit *v, struct cl_tcp_conn *c)
     cl_tcp_shutdown(c);
 }
 
+static int shut_what_comes(struct cl_stream *listener)
+{
+    int rc = cl_stream_enter(listener, CL_STREAM_LISTENER);
+    if (rc)
+        return rc;
+    listener->options.shut = true;
+    cl_stream_leave(listener);
+    return 0;
+}
+
 int cl_stream_shutdown(struct cl_stream *s, int sides)
 {
     struct cl_visit v = {.fn = shut_now};
     uint32_t bits = sides & CL_STREAM_READ ? CL_STREAM_READ_OFF : 0;
     if (sides < CL_STREAM_READ || sides > (CL_STREAM_READ | CL_STREAM_WRITE))
         return -EINVAL;
+    if (sides == CL_STREAM_WRITE && cl_load_acquire(&s->kind) == CL_STREAM_LISTENER)
+        return shut_what_comes(s);
     int rc = cl_stream_enter(s, CL_STREAM_CONNECTION);
     if (rc)
         return rc;
