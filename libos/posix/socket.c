@@ -1,5 +1,6 @@
 /* See socket.h. */
 #include "socket.h"
+#include "counts.h"
 #include "kthreads.h"
 #include "waits.h"
 
@@ -40,6 +41,7 @@ static void on_end(struct cl_posix_object *o)
 {
     struct cl_posix_socket *s = (struct cl_posix_socket *)o;
     struct cl_posix_shut *shut;
+    __atomic_fetch_add(&cl_posix_counts()->gone[s->datagram], 1, __ATOMIC_RELAXED);
     cl_posix_socket_end(s);
     if (s->udp)
         (void)cl_posix_run(close_now, s->udp);
@@ -93,6 +95,8 @@ int cl_posix_socket_new(int fd, int domain, int type, struct cl_posix_socket **o
     s->object.closed = on_closed;
     s->object.end = on_end;
     *out = s;
+    cl_posix_counts_share();
+    __atomic_fetch_add(&cl_posix_counts()->made[s->datagram], 1, __ATOMIC_RELAXED);
     int rc = cl_posix_enter(fd, &s->object);
     if (rc)
         cl_posix_put(&s->object);

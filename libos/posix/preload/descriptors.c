@@ -22,7 +22,8 @@ PUBLIC int close(int fd)
         errno = rc < 0 ? -rc : errno;
         return rc < 0 ? -1 : 0;
     }
-    return is_ours(fd) && !cl_preload_borrowed() ? (int)ANSWER(cl_posix_close(fd)) : next_close(fd);
+    return is_ours(fd) && !cl_preload_borrowed() ? (int)ANSWER(close, cl_posix_close(fd))
+                                                 : PASSED(close, next_close(fd));
 }
 
 /* Forget those of ours in a range that is about to be closed. */
@@ -68,13 +69,14 @@ PUBLIC int fclose(FILE *file)
     return next_fclose(file);
 }
 
+NEXT(int, dup, (int fd), (fd))
+
 /* A copy of fd has been made, by libc. */
 static int copied(int fd, int copy)
 {
-    return copy >= 0 && is_ours(fd) && !cl_preload_borrowed() ? (int)ANSWER(cl_posix_duplicated(fd, copy)) : copy;
+    return copy >= 0 && is_ours(fd) && !cl_preload_borrowed() ? (int)ANSWER(dup, cl_posix_duplicated(fd, copy)) : copy;
 }
 
-NEXT(int, dup, (int fd), (fd))
 PUBLIC int dup(int fd)
 {
     return copied(fd, next_dup(fd));

@@ -6,6 +6,7 @@
 #ifndef CORELANE_LIBOS_POSIX_PRELOAD_NEXT_H
 #define CORELANE_LIBOS_POSIX_PRELOAD_NEXT_H
 
+#include "../counts.h"
 #include "../posix.h"
 
 #include <dlfcn.h>
@@ -23,8 +24,16 @@ static inline bool is_ours(int fd)
     return cl_unlikely((uint32_t)fd < CL_POSIX_FDS && cl_load_relaxed(&cl_preload_kinds[fd]));
 }
 
+/* A number for a function that is wrapped (../counts.h), before the library begins. */
+unsigned cl_preload_number(const char *name);
+
 /* `next_NAME`: libc's function, found at its first call. */
 #define NEXT(type, name, parameters, arguments)                                                                        \
+    static unsigned call_##name;                                                                                       \
+    static __attribute__((constructor(101))) void number_##name(void)                                                  \
+    {                                                                                                                  \
+        call_##name = cl_preload_number(#name);                                                                        \
+    }                                                                                                                  \
     static type first_##name parameters;                                                                               \
     static type(*next_##name) parameters = first_##name;                                                               \
     static type first_##name parameters                                                                                \
@@ -38,26 +47,28 @@ static inline bool is_ours(int fd)
  * waits for them. */
 int64_t cl_preload_failed(int64_t error);
 
-/* How often a function of libc's was called for one of ours, and failed. If calls are traced. */
-struct cl_preload_count {
-    const char *name;
-    uint64_t calls, failed; /* RMW */
-    struct cl_preload_count *next;
-};
-extern bool cl_preload_traces;
-void cl_preload_counted(struct cl_preload_count *c, int64_t answer);
+/* Where the thread counts; NULL: it has made no call of ours yet. */
+extern __thread struct cl_posix_call_counts *cl_preload_block __attribute__((tls_model("initial-exec")));
+/* A call of ours has answered. */
+void cl_preload_counted(unsigned call, int64_t answer);
+
+/* One went on to libc. */
+#define PASSED(name, call)                                                                                             \
+    ({                                                                                                                 \
+        struct cl_posix_call_counts *block = cl_preload_block;                                                         \
+        if (cl_unlikely(block != NULL))                                                                                \
+            cl_count(&block[call_##name].passed, 1);                                                                   \
+        (call);                                                                                                        \
+    })
 
 /* The result of one of our calls, as libc gives it: evaluated unless we are inside of one. */
-#define ANSWER(call)                                                                                                   \
+#define ANSWER(name, call)                                                                                             \
     ({                                                                                                                 \
         int64_t answer = -EAGAIN;                                                                                      \
         if (cl_likely(cl_preload_inside++ == 0))                                                                       \
             answer = (call);                                                                                           \
         cl_preload_inside--;                                                                                           \
-        if (cl_unlikely(cl_preload_traces)) {                                                                          \
-            static struct cl_preload_count count = {.name = __func__};                                                 \
-            cl_preload_counted(&count, answer);                                                                        \
-        }                                                                                                              \
+        cl_preload_counted(call_##name, answer);                                                                       \
         if (cl_unlikely(answer < 0))                                                                                   \
             answer = cl_preload_failed(answer);                                                                        \
         answer;                                                                                                        \
