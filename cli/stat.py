@@ -99,12 +99,12 @@ def _text(data: bytes) -> str:
 
 
 def _values(counts: Any) -> dict[str, Any]:
-    calls: dict[str, dict[str, int]] = {}
+    calls: dict[str, dict[str, int | None]] = {}
     for i, name in enumerate(counts.names):
         text = _text(ffi.string(name, len(name)))
         sums = {what: sum(getattr(block[i], what) for block in counts.calls) for what in ("ours", "failed", "passed")}
         if text and any(sums.values()):
-            calls[text] = sums
+            calls[text] = {**sums, "passed": sums["passed"] if counts.traces else None}
     sockets = {
         kind: {
             "open": max(counts.made[k] - counts.gone[k], 0),
@@ -123,6 +123,7 @@ def _shown(counts: dict[str, Any]) -> str:
         lines.append(f"  {kind} sockets: {n['open']} open, {n['made']} made, {n['to_linux']} turned out to be Linux'")
     lines.append(f"  {'call':16} {'ours':>12} {'failed':>12} {'passed on':>12}")
     for name, n in sorted(counts["calls"].items(), key=lambda item: -item[1]["ours"]):
-        lines.append(f"  {name:16} {n['ours']:12} {n['failed']:12} {n['passed']:12}")
+        passed = "-" if n["passed"] is None else n["passed"]
+        lines.append(f"  {name:16} {n['ours']:12} {n['failed']:12} {passed:>12}")
     lines += [f"  {times} x {sentence}" for sentence, times in counts["refused"].items()]
     return "\n".join(lines)

@@ -32,10 +32,12 @@ static bool renew(int fd)
 static void in_child(void)
 {
     char names[sizeof counts->names];
+    uint32_t traces = counts->traces;
     memcpy(names, counts->names, sizeof names);
     if (!renew(-1))
         counts = (struct cl_posix_counts *)spare;
     memcpy(counts->names, names, sizeof names);
+    counts->traces = traces;
     shared = 0;
 }
 

@@ -2,7 +2,7 @@
  * name CL_POSIX_COUNTS_NAME, made with the first socket of ours. Nobody has to be asked, and a process that hangs shows
  * what it last did. A child has memory of its own, and `pid` says whose this is.
  *
- * A thread that has made a call of ours counts in a block that is its own, by plain stores; what ended threads counted
+ * A thread counts in a block that is its own, by plain stores; what ended threads counted
  * stays. Threads beyond CL_POSIX_BLOCKS - 1 at a time share the last, which is then a little too low. */
 #ifndef CORELANE_LIBOS_POSIX_COUNTS_H
 #define CORELANE_LIBOS_POSIX_COUNTS_H
@@ -17,7 +17,7 @@
 
 struct cl_posix_call_counts {
     uint64_t ours, failed; /* on sockets and epoll descriptors of ours; of those, with an error */
-    uint64_t passed;       /* went on to libc, of threads that have made a call of ours before */
+    uint64_t passed;       /* went on to libc, if calls are traced */
 };
 
 /* Something that a program asked for and did not get, or not as on Linux. */
@@ -29,7 +29,7 @@ struct cl_posix_reason {
 struct cl_posix_counts {
     uint64_t magic;
     uint32_t pid;
-    uint32_t pad;
+    uint32_t traces;           /* calls that are passed on are counted */
     uint64_t made[2], gone[2]; /* sockets of ours, TCP and UDP. RMW */
     uint64_t to_linux[2];      /* of those that are gone: they turned out to be Linux'. RMW */
     char names[CL_POSIX_CALLS][24];

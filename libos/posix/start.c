@@ -71,6 +71,7 @@ int cl_posix_open(const char *words, uint8_t *kinds, void (*say)(const char *sen
     }
     say_fn = say;
     failed_fn = failed;
+    cl_posix_counts()->traces = config.trace;
     cl_posix_inner_given(config.xskmap_fd);
     cl_posix_inner_given(config.link_fd);
     if ((rc = cl_posix_table_open(kinds)) || (rc = -pthread_atfork(NULL, NULL, in_child)))

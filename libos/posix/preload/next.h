@@ -27,13 +27,32 @@ static inline bool is_ours(int fd)
 /* A number for a function that is wrapped (../counts.h), before the library begins. */
 unsigned cl_preload_number(const char *name);
 
-/* `next_NAME`: libc's function, found at its first call. */
+/* Whether calls are traced is known: after that the functions of libc's that are found are called at once, or counted. */
+extern bool cl_preload_traces, cl_preload_decided;
+void cl_preload_passed(unsigned call);
+
+/* `next_NAME`: libc's function, found at its first call. What goes on to it is counted if calls are traced. */
 #define NEXT(type, name, parameters, arguments)                                                                        \
-    static unsigned call_##name;                                                                                       \
-    static __attribute__((constructor(101))) void number_##name(void)                                                  \
+    NUMBERED(name)                                                                                                     \
+    static type first_##name parameters;                                                                               \
+    static type(*next_##name) parameters = first_##name;                                                               \
+    static type(*real_##name) parameters;                                                                              \
+    static type counted_##name parameters                                                                              \
     {                                                                                                                  \
-        call_##name = cl_preload_number(#name);                                                                        \
+        cl_preload_passed(call_##name);                                                                                \
+        return real_##name arguments;                                                                                  \
     }                                                                                                                  \
+    static type first_##name parameters                                                                                \
+    {                                                                                                                  \
+        real_##name = (type(*) parameters)dlsym(RTLD_NEXT, #name);                                                     \
+        if (cl_preload_decided)                                                                                        \
+            next_##name = cl_preload_traces ? counted_##name : real_##name;                                            \
+        return real_##name arguments;                                                                                  \
+    }
+
+/* The same of one that is called in any case, before it is known whose the call is. */
+#define NEXT_FIRST(type, name, parameters, arguments)                                                                  \
+    NUMBERED(name)                                                                                                     \
     static type first_##name parameters;                                                                               \
     static type(*next_##name) parameters = first_##name;                                                               \
     static type first_##name parameters                                                                                \
@@ -42,24 +61,20 @@ unsigned cl_preload_number(const char *name);
         return next_##name arguments;                                                                                  \
     }
 
+#define NUMBERED(name)                                                                                                 \
+    static __attribute__((unused)) unsigned call_##name;                                                               \
+    static __attribute__((constructor(101))) void number_##name(void)                                                  \
+    {                                                                                                                  \
+        call_##name = cl_preload_number(#name);                                                                        \
+    }
+
 /* Set errno of a call that failed, and return -1. Threads that go on while exit ends the process find sockets that are
  * closed already: they are held up, as by Linux nobody lives to see that; but for a second at most, in case that exit
  * waits for them. */
 int64_t cl_preload_failed(int64_t error);
 
-/* Where the thread counts; NULL: it has made no call of ours yet. */
-extern __thread struct cl_posix_call_counts *cl_preload_block __attribute__((tls_model("initial-exec")));
 /* A call of ours has answered. */
 void cl_preload_counted(unsigned call, int64_t answer);
-
-/* One went on to libc. */
-#define PASSED(name, call)                                                                                             \
-    ({                                                                                                                 \
-        struct cl_posix_call_counts *block = cl_preload_block;                                                         \
-        if (cl_unlikely(block != NULL))                                                                                \
-            cl_count(&block[call_##name].passed, 1);                                                                   \
-        (call);                                                                                                        \
-    })
 
 /* The result of one of our calls, as libc gives it: evaluated unless we are inside of one. */
 #define ANSWER(name, call)                                                                                             \

@@ -39,16 +39,27 @@ unsigned cl_preload_number(const char *name)
     return n_names++;
 }
 
-__thread struct cl_posix_call_counts *cl_preload_block __attribute__((tls_model("initial-exec")));
+bool cl_preload_traces, cl_preload_decided;
+/* Where the thread counts; NULL: it has made no call yet that is counted. */
+static __thread struct cl_posix_call_counts *own_block __attribute__((tls_model("initial-exec")));
+
+static struct cl_posix_call_counts *counts_of(unsigned call)
+{
+    if (cl_unlikely(!own_block))
+        own_block = cl_posix_counts_block();
+    return &own_block[call];
+}
 
 void cl_preload_counted(unsigned call, int64_t answer)
 {
-    struct cl_posix_call_counts *block = cl_preload_block;
-    if (cl_unlikely(!block))
-        block = cl_preload_block = cl_posix_counts_block();
-    block += call;
-    cl_count(&block->ours, 1);
-    cl_count(&block->failed, answer < 0);
+    struct cl_posix_call_counts *counts = counts_of(call);
+    cl_count(&counts->ours, 1);
+    cl_count(&counts->failed, answer < 0);
+}
+
+void cl_preload_passed(unsigned call)
+{
+    cl_count(&counts_of(call)->passed, 1);
 }
 
 static void say_counts(void)
@@ -82,6 +93,7 @@ static __attribute__((constructor)) void start(void)
     char err[256];
     const char *words = getenv("CORELANE_POSIX");
     in_child();
+    cl_preload_decided = !words;
     if (!words || pthread_atfork(NULL, NULL, in_child))
         return;
     if (cl_posix_counts_open(names, n_names))
@@ -89,6 +101,8 @@ static __attribute__((constructor)) void start(void)
     if (cl_posix_open(words, cl_preload_kinds, say, fail, err))
         fail(err);
     cl_preload_find_runtime();
+    cl_preload_traces = cl_posix_traces();
+    cl_preload_decided = true;
     cl_preload_on = true;
 }
 
@@ -108,7 +122,7 @@ static __attribute__((destructor)) void stop(void)
 {
     if (!cl_preload_on || cl_preload_inside || cl_preload_borrowed())
         return;
-    if (cl_posix_traces())
+    if (cl_preload_traces)
         say_counts();
     ends = true;
     cl_store_release(&ending, true); /* before a socket is closed */

@@ -41,38 +41,37 @@ static int64_t write_pieces(int fd, const struct iovec *vec, int n)
 NEXT(ssize_t, read, (int fd, void *data, size_t len), (fd, data, len))
 PUBLIC ssize_t read(int fd, void *data, size_t len)
 {
-    return is_ours(fd) ? ANSWER(read, read_into(fd, data, len)) : PASSED(read, next_read(fd, data, len));
+    return is_ours(fd) ? ANSWER(read, read_into(fd, data, len)) : next_read(fd, data, len);
 }
 
 NEXT(ssize_t, write, (int fd, const void *data, size_t len), (fd, data, len))
 PUBLIC ssize_t write(int fd, const void *data, size_t len)
 {
-    return is_ours(fd) ? ANSWER(write, write_from(fd, data, len, 0)) : PASSED(write, next_write(fd, data, len));
+    return is_ours(fd) ? ANSWER(write, write_from(fd, data, len, 0)) : next_write(fd, data, len);
 }
 
 NEXT(ssize_t, readv, (int fd, const struct iovec *vec, int n), (fd, vec, n))
 PUBLIC ssize_t readv(int fd, const struct iovec *vec, int n)
 {
-    return is_ours(fd) ? ANSWER(readv, cl_posix_read(fd, vec, n, 0)) : PASSED(readv, next_readv(fd, vec, n));
+    return is_ours(fd) ? ANSWER(readv, cl_posix_read(fd, vec, n, 0)) : next_readv(fd, vec, n);
 }
 
 NEXT(ssize_t, writev, (int fd, const struct iovec *vec, int n), (fd, vec, n))
 PUBLIC ssize_t writev(int fd, const struct iovec *vec, int n)
 {
-    return is_ours(fd) ? ANSWER(writev, write_pieces(fd, vec, n)) : PASSED(writev, next_writev(fd, vec, n));
+    return is_ours(fd) ? ANSWER(writev, write_pieces(fd, vec, n)) : next_writev(fd, vec, n);
 }
 
 NEXT(ssize_t, recv, (int fd, void *data, size_t len, int flags), (fd, data, len, flags))
 PUBLIC ssize_t recv(int fd, void *data, size_t len, int flags)
 {
-    return is_ours(fd) ? ANSWER(recv, read_from(fd, data, len, flags, NULL, NULL))
-                       : PASSED(recv, next_recv(fd, data, len, flags));
+    return is_ours(fd) ? ANSWER(recv, read_from(fd, data, len, flags, NULL, NULL)) : next_recv(fd, data, len, flags);
 }
 
 NEXT(ssize_t, send, (int fd, const void *data, size_t len, int flags), (fd, data, len, flags))
 PUBLIC ssize_t send(int fd, const void *data, size_t len, int flags)
 {
-    return is_ours(fd) ? ANSWER(send, write_from(fd, data, len, flags)) : PASSED(send, next_send(fd, data, len, flags));
+    return is_ours(fd) ? ANSWER(send, write_from(fd, data, len, flags)) : next_send(fd, data, len, flags);
 }
 
 static int64_t write_to(int fd, const void *data, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
@@ -87,7 +86,7 @@ NEXT(ssize_t, recvfrom, (int fd, void *data, size_t len, int flags, __SOCKADDR_A
 PUBLIC ssize_t recvfrom(int fd, void *data, size_t len, int flags, __SOCKADDR_ARG from, socklen_t *from_len)
 {
     return is_ours(fd) ? ANSWER(recvfrom, read_from(fd, data, len, flags, from.__sockaddr__, from_len))
-                       : PASSED(recvfrom, next_recvfrom(fd, data, len, flags, from, from_len));
+                       : next_recvfrom(fd, data, len, flags, from, from_len);
 }
 
 NEXT(ssize_t, sendto, (int fd, const void *data, size_t len, int flags, __CONST_SOCKADDR_ARG to, socklen_t to_len),
@@ -95,7 +94,7 @@ NEXT(ssize_t, sendto, (int fd, const void *data, size_t len, int flags, __CONST_
 PUBLIC ssize_t sendto(int fd, const void *data, size_t len, int flags, __CONST_SOCKADDR_ARG to, socklen_t to_len)
 {
     return is_ours(fd) ? ANSWER(sendto, write_to(fd, data, len, flags, to.__sockaddr__, to_len))
-                       : PASSED(sendto, next_sendto(fd, data, len, flags, to, to_len));
+                       : next_sendto(fd, data, len, flags, to, to_len);
 }
 
 NEXT(ssize_t, recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags))
@@ -112,7 +111,7 @@ PUBLIC ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 NEXT(ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), (fd, m, flags))
 PUBLIC ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 {
-    return is_ours(fd) ? ANSWER(sendmsg, cl_posix_send(fd, m, flags)) : PASSED(sendmsg, next_sendmsg(fd, m, flags));
+    return is_ours(fd) ? ANSWER(sendmsg, cl_posix_send(fd, m, flags)) : next_sendmsg(fd, m, flags);
 }
 
 static bool is_time(const struct timespec *t)
@@ -124,21 +123,20 @@ NEXT(int, recvmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags, struct ti
 PUBLIC int recvmmsg(int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t)
 {
     return is_ours(fd) ? (int)ANSWER(recvmmsg, is_time(t) ? cl_posix_receive_many(fd, m, n, flags, t) : -EINVAL)
-                       : PASSED(recvmmsg, next_recvmmsg(fd, m, n, flags, t));
+                       : next_recvmmsg(fd, m, n, flags, t);
 }
 
 NEXT(int, sendmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags), (fd, m, n, flags))
 PUBLIC int sendmmsg(int fd, struct mmsghdr *m, unsigned n, int flags)
 {
-    return is_ours(fd) ? (int)ANSWER(sendmmsg, cl_posix_send_many(fd, m, n, flags))
-                       : PASSED(sendmmsg, next_sendmmsg(fd, m, n, flags));
+    return is_ours(fd) ? (int)ANSWER(sendmmsg, cl_posix_send_many(fd, m, n, flags)) : next_sendmmsg(fd, m, n, flags);
 }
 
 NEXT(ssize_t, sendfile, (int fd, int from, off_t *offset, size_t len), (fd, from, offset, len))
 PUBLIC ssize_t sendfile(int fd, int from, off_t *offset, size_t len)
 {
     return is_ours(fd) ? ANSWER(sendfile, cl_posix_sendfile(fd, from, (int64_t *)offset, (int64_t)len))
-                       : PASSED(sendfile, next_sendfile(fd, from, offset, len));
+                       : next_sendfile(fd, from, offset, len);
 }
 
 PUBLIC ssize_t sendfile64(int fd, int from, off64_t *offset, size_t len)
@@ -153,7 +151,7 @@ PUBLIC ssize_t splice(int in, off64_t *in_at, int out, off64_t *out_at, size_t l
     return is_ours(in) || is_ours(out)
                ? ANSWER(splice, cl_posix_refuse(
                                     "splice is not to be had of sockets of the dataplane: use read and write", EINVAL))
-               : PASSED(splice, next_splice(in, in_at, out, out_at, len, flags));
+               : next_splice(in, in_at, out, out_at, len, flags);
 }
 
 /* Of programs that were compiled with _FORTIFY_SOURCE: `room` is what the compiler knows of the buffer. libc's ends the
@@ -163,14 +161,14 @@ NEXT(ssize_t, __read_chk, (int fd, void *data, size_t len, size_t room), (fd, da
 PUBLIC ssize_t __read_chk(int fd, void *data, size_t len, size_t room)
 {
     return is_ours(fd) && len <= room ? ANSWER(__read_chk, read_into(fd, data, len))
-                                      : PASSED(__read_chk, next___read_chk(fd, data, len, room));
+                                      : next___read_chk(fd, data, len, room);
 }
 
 NEXT(ssize_t, __recv_chk, (int fd, void *data, size_t len, size_t room, int flags), (fd, data, len, room, flags))
 PUBLIC ssize_t __recv_chk(int fd, void *data, size_t len, size_t room, int flags)
 {
     return is_ours(fd) && len <= room ? ANSWER(__recv_chk, read_from(fd, data, len, flags, NULL, NULL))
-                                      : PASSED(__recv_chk, next___recv_chk(fd, data, len, room, flags));
+                                      : next___recv_chk(fd, data, len, room, flags);
 }
 
 NEXT(ssize_t, __recvfrom_chk,
@@ -181,5 +179,5 @@ PUBLIC ssize_t __recvfrom_chk(int fd, void *data, size_t len, size_t room, int f
 {
     return is_ours(fd) && len <= room
                ? ANSWER(__recvfrom_chk, read_from(fd, data, len, flags, from.__sockaddr__, from_len))
-               : PASSED(__recvfrom_chk, next___recvfrom_chk(fd, data, len, room, flags, from, from_len));
+               : next___recvfrom_chk(fd, data, len, room, flags, from, from_len);
 }

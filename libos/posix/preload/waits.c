@@ -20,7 +20,7 @@ static bool is_time(const struct timespec *t)
     return !t || (t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < 1000000000);
 }
 
-NEXT(int, epoll_create1, (int flags), (flags))
+NEXT_FIRST(int, epoll_create1, (int flags), (flags))
 
 static int created(int epfd, bool by_runtime)
 {
@@ -30,7 +30,7 @@ static int created(int epfd, bool by_runtime)
                                                             : epfd;
 }
 
-NEXT(int, epoll_create, (int size), (size))
+NEXT_FIRST(int, epoll_create, (int size), (size))
 PUBLIC int epoll_create(int size)
 {
     return created(next_epoll_create(size), BY_RUNTIME);
@@ -44,15 +44,14 @@ PUBLIC int epoll_create1(int flags)
 NEXT(int, epoll_ctl, (int epfd, int op, int fd, struct epoll_event *e), (epfd, op, fd, e))
 PUBLIC int epoll_ctl(int epfd, int op, int fd, struct epoll_event *e)
 {
-    return is_ours(fd) ? (int)ANSWER(epoll_ctl, cl_posix_epoll_ctl(epfd, op, fd, e))
-                       : PASSED(epoll_ctl, next_epoll_ctl(epfd, op, fd, e));
+    return is_ours(fd) ? (int)ANSWER(epoll_ctl, cl_posix_epoll_ctl(epfd, op, fd, e)) : next_epoll_ctl(epfd, op, fd, e);
 }
 
 NEXT(int, epoll_wait, (int epfd, struct epoll_event *events, int n, int ms), (epfd, events, n, ms))
 PUBLIC int epoll_wait(int epfd, struct epoll_event *events, int n, int ms)
 {
     return is_ours(epfd) ? (int)ANSWER(epoll_wait, cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), NULL))
-                         : PASSED(epoll_wait, next_epoll_wait(epfd, events, n, ms));
+                         : next_epoll_wait(epfd, events, n, ms);
 }
 
 NEXT(int, epoll_pwait, (int epfd, struct epoll_event *events, int n, int ms, const sigset_t *mask),
@@ -60,7 +59,7 @@ NEXT(int, epoll_pwait, (int epfd, struct epoll_event *events, int n, int ms, con
 PUBLIC int epoll_pwait(int epfd, struct epoll_event *events, int n, int ms, const sigset_t *mask)
 {
     return is_ours(epfd) ? (int)ANSWER(epoll_pwait, cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), mask))
-                         : PASSED(epoll_pwait, next_epoll_pwait(epfd, events, n, ms, mask));
+                         : next_epoll_pwait(epfd, events, n, ms, mask);
 }
 
 NEXT(int, epoll_pwait2, (int epfd, struct epoll_event *events, int n, const struct timespec *t, const sigset_t *mask),
@@ -69,7 +68,7 @@ PUBLIC int epoll_pwait2(int epfd, struct epoll_event *events, int n, const struc
 {
     return is_ours(epfd)
                ? (int)ANSWER(epoll_pwait2, is_time(t) ? cl_posix_epoll_wait(epfd, events, n, ns_of(t), mask) : -EINVAL)
-               : PASSED(epoll_pwait2, next_epoll_pwait2(epfd, events, n, t, mask));
+               : next_epoll_pwait2(epfd, events, n, t, mask);
 }
 
 static bool any_is_ours(const struct pollfd *fds, nfds_t n)
@@ -83,15 +82,14 @@ static bool any_is_ours(const struct pollfd *fds, nfds_t n)
 NEXT(int, poll, (struct pollfd * fds, nfds_t n, int ms), (fds, n, ms))
 PUBLIC int poll(struct pollfd *fds, nfds_t n, int ms)
 {
-    return any_is_ours(fds, n) ? (int)ANSWER(poll, cl_posix_poll(fds, n, ns_of_ms(ms), NULL))
-                               : PASSED(poll, next_poll(fds, n, ms));
+    return any_is_ours(fds, n) ? (int)ANSWER(poll, cl_posix_poll(fds, n, ns_of_ms(ms), NULL)) : next_poll(fds, n, ms);
 }
 
 NEXT(int, ppoll, (struct pollfd * fds, nfds_t n, const struct timespec *t, const sigset_t *mask), (fds, n, t, mask))
 PUBLIC int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t, const sigset_t *mask)
 {
     return any_is_ours(fds, n) ? (int)ANSWER(ppoll, is_time(t) ? cl_posix_poll(fds, n, ns_of(t), mask) : -EINVAL)
-                               : PASSED(ppoll, next_ppoll(fds, n, t, mask));
+                               : next_ppoll(fds, n, t, mask);
 }
 
 NEXT(int, __poll_chk, (struct pollfd * fds, nfds_t n, int ms, size_t room), (fds, n, ms, room))
@@ -124,7 +122,7 @@ NEXT(int, select, (int n, fd_set *in, fd_set *out, fd_set *except, struct timeva
 PUBLIC int select(int n, fd_set *in, fd_set *out, fd_set *except, struct timeval *t)
 {
     if (!sets_have_ours(n, in, out, except))
-        return PASSED(select, next_select(n, in, out, except, t));
+        return next_select(n, in, out, except, t);
     int64_t ns = t ? (int64_t)t->tv_sec * 1000000000 + (int64_t)t->tv_usec * 1000 : -1;
     return (int)ANSWER(select, t && ns < 0 ? -EINVAL : cl_posix_select(n, in, out, except, ns, NULL));
 }
@@ -134,6 +132,6 @@ NEXT(int, pselect, (int n, fd_set *in, fd_set *out, fd_set *except, const struct
 PUBLIC int pselect(int n, fd_set *in, fd_set *out, fd_set *except, const struct timespec *t, const sigset_t *mask)
 {
     if (!sets_have_ours(n, in, out, except))
-        return PASSED(pselect, next_pselect(n, in, out, except, t, mask));
+        return next_pselect(n, in, out, except, t, mask);
     return (int)ANSWER(pselect, is_time(t) ? cl_posix_select(n, in, out, except, ns_of(t), mask) : -EINVAL);
 }
