@@ -112,7 +112,8 @@ struct cl_tcp_info {
     /* 1: from duplicates; 2: from a time-out; 3: none, but an echo of a mark has reduced the window */
     uint32_t recovering;
     uint32_t to_read, unsent; /* bytes */
-    uint32_t unacked_bytes;   /* written and not acknowledged */
+    uint32_t unacked_bytes;   /* written and not acknowledged, */
+    uint32_t send_limit;      /* ... and of those at most */
 };
 
 /* Take connections to a port; at most backlog are being opened at one time, and SYNs beyond are answered by cookies,

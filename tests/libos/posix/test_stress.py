@@ -38,16 +38,8 @@ def test_threads_send_and_receive_datagrams(c_program: Callable[..., Any], kthre
 def test_a_gathered_answer_waits_for_no_call(c_program: Callable[..., Any], kthreads: int, how: str) -> None:
     """The thread goes on when its peer says that it has the answer. It gathers once, and then learns."""
     run = c_program("tests/libos/posix/c/gathered.c")
-    gathered, rescued = counts(run(str(kthreads), how, timeout_s=60))
-    assert gathered[0] >= 1
-    assert sum(rescued) >= 1
-    assert 0 in gathered
+    assert run(str(kthreads), how, timeout_s=60) == "gathered, rescued, learned\n"
 
 
 def test_a_thread_that_goes_on_gathers(c_program: Callable[..., Any]) -> None:
-    gathered, _ = counts(c_program("tests/libos/posix/c/gathered.c")("3", "goes", timeout_s=60))
-    assert gathered[0] >= 1
-
-
-def counts(said: str) -> list[list[int]]:
-    return [[int(n) for n in line.split(": ")[1].split()] for line in said.splitlines()]
+    assert c_program("tests/libos/posix/c/gathered.c")("3", "goes", timeout_s=60).startswith("gathered")
