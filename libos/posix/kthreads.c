@@ -439,5 +439,10 @@ int cl_posix_kthreads_open(struct cl_runtime *rt)
         return rc;
     for (unsigned k = 0; k < n_kthreads; k++)
         watch(k, EPOLL_CTL_ADD);
+    return 0;
+}
+
+int cl_posix_kthreads_care(void)
+{
     return start_caretaker();
 }

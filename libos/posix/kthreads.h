@@ -12,8 +12,10 @@
 
 #include <corelane/libos/runtime.h>
 
-/* Start to care for a runtime that has been started, with all its kthreads `adopted`. -errno. */
+/* Of a runtime that has been started, with all its kthreads `adopted`: they may be borrowed. -errno. */
 int cl_posix_kthreads_open(struct cl_runtime *rt);
+/* Start to care for them: what comes is answered from now on, so its listeners are open. -errno. */
+int cl_posix_kthreads_care(void);
 /* Run fn(arg) on a kthread: nothing in it may block. 0; -EDEADLK: the thread is inside of one already, as a signal's
  * handler may be; -ECHILD. */
 int cl_posix_run(void (*fn)(void *arg), void *arg);

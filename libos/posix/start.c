@@ -252,6 +252,8 @@ struct cl_runtime *cl_posix_start(int *rc)
             cl_store_release(&runtime, rt);
             cl_fence_seq_cst(); /* see listen */
             cl_posix_each(CL_POSIX_SOCKET, open_socket);
+            if ((*rc = cl_posix_kthreads_care()))
+                snprintf(err, sizeof err, "there is no thread to care for its kthreads: %s", strerror(-*rc));
         }
     }
     pthread_mutex_unlock(&starting);
