@@ -254,15 +254,9 @@ def test_wrk_loads(ours: Any) -> None:
         lost = {where: count - before[where] for where, count in ours.lost().items()}
         return f"{ours.alive} connections of wrk's live, {resets_missing()} resets are missing; frames lost: {lost}"
 
-    seen: list[tuple[int, int]] = []
-
-    def rests() -> bool:
-        seen.append((ours.alive, resets_missing()))
-        return seen[-2:] == [seen[-1]] * 2
-
-    wait_until(rests, 30.0, told, poll_s=0.2)
+    # A connection whose reset came lives on until its user-level thread runs: as long as that may take.
+    wait_until(lambda: ours.alive <= max(0, resets_missing()), 30.0, told)
     print(told())
-    assert seen[-1][0] <= max(0, seen[-1][1])
     wait_until(lambda: ours.alive == 0, 30.0, told)
     ours.forget_resets()
 
