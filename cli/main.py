@@ -17,6 +17,7 @@ COMMANDS = {
     "run": "run an application: a built-in one, module:handler, a compiled .so; with --posix a stock program",
     "ps": "show the iokernel and its applications, with rates and drops",
     "top": "watch who has the cores, how long work waits, and how cores move",
+    "stat": "show what programs under run --posix call, have open, and do not get",
     "metrics": "print or serve all counters in Prometheus' text format",
     "trace": "record every move of a core for a while, for a table and for Perfetto",
     "areas": "list, make, grow and delete storage areas",

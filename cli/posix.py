@@ -23,7 +23,6 @@ from .usage import WrongUsage
 ENDS_AT_ONCE = True
 LIBRARY = "libcorelane-posix.so"
 _NOT_ON_OURS = {
-    "splice": "use read and write",
     "io_uring_queue_init": "have it use epoll",
     "io_uring_setup": "have it use epoll",
 }

@@ -34,6 +34,10 @@ _OPTIONS = {
     "receive_buffer": lib.CL_STREAM_RECEIVE_BUFFER,
     "user_timeout_ms": lib.CL_STREAM_USER_TIMEOUT_MS,
     "keep_frames": lib.CL_STREAM_KEEP_FRAMES,
+    "keep_idle_s": lib.CL_STREAM_KEEP_IDLE_S,
+    "keep_interval_s": lib.CL_STREAM_KEEP_INTERVAL_S,
+    "keep_probes": lib.CL_STREAM_KEEP_PROBES,
+    "cork": lib.CL_STREAM_CORK,
 }
 _AGAIN = (-errno.ETIMEDOUT, -errno.EAGAIN, -errno.EINPROGRESS)
 
@@ -121,15 +125,21 @@ class _Stream(Socket):
         receive_buffer: int | None = None,
         user_timeout_ms: int | None = None,
         keep_frames: bool | None = None,
+        keep_idle_s: int | None = None,
+        keep_interval_s: int | None = None,
+        keep_probes: int | None = None,
+        cork: bool | None = None,
         congestion: str | None = None,
     ) -> None:
         """Set options, of a listener those that its connections begin with. Raises CorelaneError for a wrong value.
 
         no_delay: small segments leave at once. keep_alive: ask an idle peer whether it lives. send_buffer,
         receive_buffer: bytes. user_timeout_ms: how long the peer may answer nothing; 0: as retransmissions go.
-        keep_frames: what comes stays in its frame if it can, for `lease`. congestion: "cubic", "newreno", or "dctcp",
-        which needs ECN: that the end which connects offers it (Runtime.tcp_congestion). Connections of a listener
-        without it have the rule of the runtime.
+        keep_frames: what comes stays in its frame if it can, for `lease`. keep_idle_s, keep_interval_s, keep_probes:
+        with keep_alive, seconds of silence until the first probe, and between probes (1 to 32767), and how many are
+        not answered (1 to 127). cork: full segments only; what fills none waits for about 200 ms at most.
+        congestion: "cubic", "newreno", or "dctcp", which needs ECN: that the end which connects offers it
+        (Runtime.tcp_congestion). Connections of a listener without it have the rule of the runtime.
         """
         given = {
             "no_delay": no_delay,
@@ -138,6 +148,10 @@ class _Stream(Socket):
             "receive_buffer": receive_buffer,
             "user_timeout_ms": user_timeout_ms,
             "keep_frames": keep_frames,
+            "keep_idle_s": keep_idle_s,
+            "keep_interval_s": keep_interval_s,
+            "keep_probes": keep_probes,
+            "cork": cork,
         }
         for name, value in given.items():
             if value is not None:

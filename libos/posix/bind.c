@@ -105,6 +105,28 @@ static int bind_here(struct cl_posix_socket *s, const struct cl_tcp_addr *at)
     return cl_posix_started() ? cl_posix_datagram_open(s, cl_posix_start(&rc)) : 0;
 }
 
+/* A connection that is over has given its port back, unless it was bound to that by number, and may be bound again, though
+ * that is of no use but for its name (net/ipv4/inet_hashtables.c: inet_put_port). */
+static bool has_given_back(struct cl_posix_socket *s)
+{
+    return !s->datagram && (s->chosen || s->found) && cl_posix_socket_is_over(s);
+}
+
+static int bind_name(struct cl_posix_socket *s, const struct cl_tcp_addr *at)
+{
+    struct cl_tcp_addr before = s->own;
+    pthread_mutex_lock(&binding);
+    s->own = *at;
+    s->chosen = s->found = false; /* once */
+    int rc = at->port == 0 ? choose_port(s) : is_taken(s, false) ? -EADDRINUSE : 0;
+    if (rc) {
+        s->own = before;
+        s->chosen = true;
+    }
+    pthread_mutex_unlock(&binding);
+    return rc;
+}
+
 int cl_posix_bind(int fd, const struct sockaddr *addr, socklen_t len)
 {
     struct cl_tcp_addr at;
@@ -114,7 +136,7 @@ int cl_posix_bind(int fd, const struct sockaddr *addr, socklen_t len)
         return cl_posix_no_socket(fd);
     int rc = cl_posix_name_read(s->domain, addr, len, &at, &is_ipv4);
     if (rc == 0 && cl_load_relaxed(&s->state) != CL_POSIX_FRESH)
-        rc = -EINVAL;
+        rc = has_given_back(s) && is_ipv4 && cl_posix_listens_at(at.ipv4, at.port) ? bind_name(s, &at) : -EINVAL;
     else if (rc == 0) {
         bool ours = is_ours(fd, s, &at, is_ipv4);
         cl_posix_trace(fd, "bind", at.ipv4, at.port, ours);

@@ -40,8 +40,10 @@ static int give_up(struct cl_posix_socket *s, int rc)
     if (cl_posix_socket_shut(s))
         return rc; /* no memory: it stays what it is */
     cl_store_relaxed(&s->error_taken, 0);
+    cl_store_relaxed(&s->shut_early, 0);
     if (s->chosen || s->found) {
-        s->own = (struct cl_tcp_addr){0};
+        if (s->found)
+            s->own.ipv4 = INADDR_ANY; /* the port is its name still, and no more than that (net/ipv4/tcp.c: tcp_done) */
         s->found = false;
         cl_store_release(&s->state, CL_POSIX_FRESH);
     }
@@ -53,6 +55,8 @@ static int begin(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
 {
     struct opening o = {.from = s->own, .to = *to};
     struct cl_tcp_addr own;
+    if (cl_load_relaxed(&s->state) == CL_POSIX_FRESH)
+        o.from.port = 0; /* that of a name, perhaps */
     if (!(o.rt = cl_posix_start(&o.rc)))
         return o.rc;
     int rc = cl_posix_run(open_now, &o);
@@ -143,10 +147,24 @@ static int shut_listener(struct cl_posix_socket *s)
     return rc;
 }
 
+static int sides_of(int how)
+{
+    return how == SHUT_RD ? CL_STREAM_READ : how == SHUT_WR ? CL_STREAM_WRITE : CL_STREAM_READ | CL_STREAM_WRITE;
+}
+
+static int shut_early(struct cl_posix_socket *s, int how)
+{
+    __atomic_fetch_or(&s->shut_early, (uint32_t)sides_of(how), __ATOMIC_RELAXED);
+    cl_posix_told(s);
+    return -ENOTCONN;
+}
+
 static int shut_connection(struct cl_posix_socket *s, int how)
 {
-    struct shutting sh = {s->stream, how == SHUT_RD ? CL_STREAM_READ : how == SHUT_WR ? CL_STREAM_WRITE : 3, 0};
+    struct shutting sh = {s->stream, sides_of(how), 0};
     int rc;
+    if (cl_posix_socket_is_over(s))
+        return -ENOTCONN;
     /* Somebody works on it: finish that. */
     while ((rc = cl_posix_run(shut_now, &sh)) == 0 && sh.rc == -EDEADLK)
         cl_posix_turn_all();
@@ -166,7 +184,7 @@ int cl_posix_shutdown(int fd, int how)
     uint32_t state = cl_load_acquire(&s->state);
     int rc = how < SHUT_RD || how > SHUT_RDWR ? -EINVAL
              : s->datagram                    ? cl_posix_datagram_shutdown(s, how)
-             : state <= CL_POSIX_BOUND        ? -ENOTCONN
+             : state <= CL_POSIX_BOUND        ? shut_early(s, how)
              : state > CL_POSIX_LISTENS       ? shut_connection(s, how)
              : how != SHUT_WR                 ? shut_listener(s)
                                               : 0;
@@ -187,7 +205,7 @@ int cl_posix_name(int fd, struct sockaddr *addr, socklen_t *len, bool peer)
     } else if (peer) {
         uint32_t ready = cl_posix_socket_ready(s);
         bool open = state == CL_POSIX_CONNECTED || (state == CL_POSIX_OPENS && cl_stream_error(s->stream) == 0);
-        if (!open || ready & CL_POLL_ERROR || cl_stream_ends(s->stream, NULL, &other))
+        if (!open || ready & CL_POLL_ERROR || cl_posix_socket_is_over(s) || cl_stream_ends(s->stream, NULL, &other))
             rc = -ENOTCONN;
         else
             a = other;

@@ -1,5 +1,6 @@
 /* Descriptors of sockets: made, copied, closed; and given to Linux for good. */
 #include "descriptors.h"
+#include "counts.h"
 #include "linux.h"
 #include "waits.h"
 
@@ -49,6 +50,7 @@ int cl_posix_duplicated(int fd, int copy)
 
 void cl_posix_give_to_linux(int fd, struct cl_posix_socket *s)
 {
+    __atomic_fetch_add(&cl_posix_counts()->to_linux[s->datagram], 1, __ATOMIC_RELAXED);
     cl_posix_watches_to_linux(s);
     (void)cl_posix_leave(fd);
     for (int other = 0; cl_load_relaxed(&s->object.fds) && other < (int)CL_POSIX_FDS;

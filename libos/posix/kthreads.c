@@ -6,7 +6,11 @@
  *
  * Others call on a kept kthread, too. Such a call leaves it up: it says so in lent[k], fences, and looks whether the keeper
  * sleeps. If so it turns the kthread to its sleep; else that is the keeper's, who looks at lent[k] in the same way, and
- * turns once more before he sleeps. */
+ * turns once more before he sleeps.
+ *
+ * What a keeper gathers waits for its next call or wait. If it does neither, others turn the kthread for it: keepers that
+ * turn theirs look at one other one at a time, and the caretaker at all. A thread that made something wait for long goes
+ * on without for as many waits as it has `caution`: twice as many each time, fewer again as all goes well. */
 #include "kthreads.h"
 #include "linux.h"
 #include "posix.h"
@@ -19,8 +23,13 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-#define TICK_MS 20        /* between two looks at kthreads that are kept */
-#define GATHER_NS 20000   /* that an answer waits at most for others, while the thread goes on calling */
+#define TICK_MS 20       /* between two looks at kthreads that are kept, */
+#define GATHER_TICK_MS 2 /* ... and at what they have gathered, while they do */
+#define GATHER_NS 20000  /* that an answer waits at most for others, while the thread goes on calling */
+#define LATE_NS 40000    /* what has waited so long was to leave before */
+#define LOOK_EVERY 8     /* turns, between two looks at what others have gathered */
+#define CAUTION_MOST 127
+#define GOOD_WAITS 16     /* after so many in which all that was gathered left in time, less caution */
 #define TURNS_MOST 256    /* of a kthread that was borrowed, at one time */
 #define CALLED UINT32_MAX /* the caretaker's own eventfd, among the kthreads */
 
@@ -28,8 +37,12 @@ struct keeper {
     int kthread; /* -1: none. It is the thread's if keeper_of[kthread] says so */
     bool known;  /* its end is told of */
     /* Of the thread alone: */
-    uint32_t answers;  /* that are still to come of what its last wait told, if that was more than one */
-    uint64_t since_ns; /* when the first of those that have not left was sent, or 0 */
+    uint32_t answers; /* that are still to come of what its last wait told, if that was more than one */
+    uint32_t rescued; /* the kthread's `rescues`, as last seen */
+    uint32_t caution; /* waits without gathering, each time that something has waited for long */
+    uint32_t pause;   /* of those, still to come */
+    uint32_t good;    /* waits in which all went well, since there was less caution */
+    uint32_t looks;   /* a count for LOOK_EVERY */
 };
 
 struct kept {
@@ -37,7 +50,10 @@ struct kept {
     uint32_t asleep;       /* the keeper sleeps by the descriptor. Writer: the keeper */
     uint32_t lent;         /* others have called on it since the keeper looked. Writers: those, and the keeper */
     uint32_t turns;        /* writer: the keeper */
-    uint32_t seen;         /* the caretaker's: turns as of its last look */
+    uint32_t seen;         /* the caretaker's: turns as of its last look, */
+    uint32_t seen_gathers; /* ... and gathers */
+    uint32_t gathers;      /* calls whose answer waits for others. Writer: the keeper */
+    uint32_t rescues;      /* turns by others, of what had waited for long. RMW */
 } CL_ALIGNED(CL_CACHELINE);
 
 static struct cl_sched *sched; /* NULL: there is none yet */
@@ -82,16 +98,71 @@ static bool settle(unsigned k)
     return rc == 0;
 }
 
+/* What its keeper has gathered has waited for long: it is served for him. */
+static void rescue(unsigned k)
+{
+    uint64_t since_ns = cl_kthread_gathered_ns(sched, k);
+    if (!since_ns || cl_sched_now_ns(sched) < since_ns + GATHER_NS || cl_kthread_borrow_turn(sched, k) < 0)
+        return; /* or whoever is inside of it sends it */
+    __atomic_fetch_add(&kept[k].rescues, 1, __ATOMIC_RELAXED);
+}
+
 static void call_caretaker(void)
 {
     uint64_t one = 1;
     (void)cl_linux(SYS_write, caretaker_call, &one, sizeof one);
 }
 
+/* What it gathered has waited for long: it computes, or blocks elsewhere. */
+static void be_cautious(void)
+{
+    mine.caution = cl_min(2 * mine.caution + 1, (uint32_t)CAUTION_MOST);
+    mine.pause = mine.caution;
+    mine.good = 0;
+    mine.answers = 0;
+}
+
+/* How long what the thread has gathered waits: 0, nothing does. Its kthread is its own. */
+static uint64_t waited_ns(void)
+{
+    uint64_t since_ns = cl_kthread_gathered_ns(sched, (unsigned)mine.kthread);
+    return since_ns ? cl_max(cl_sched_now_ns(sched) - since_ns, (uint64_t)1) : 0;
+}
+
+/* Whether that was for long, as of now, or before others saw to it. */
+static bool was_late(uint64_t ns)
+{
+    uint32_t rescues = cl_load_relaxed(&kept[mine.kthread].rescues);
+    bool late = ns >= LATE_NS || rescues != mine.rescued;
+    mine.rescued = rescues;
+    return late;
+}
+
+/* Before the thread waits. */
+static void look_back(void)
+{
+    uint64_t ns = waited_ns();
+    if (cl_unlikely(was_late(ns))) {
+        be_cautious();
+    } else if (cl_unlikely(ns && mine.caution && ++mine.good == GOOD_WAITS)) {
+        mine.caution /= 2;
+        mine.good = 0;
+    }
+}
+
+void cl_posix_gathered(uint64_t *gathers, uint64_t *rescues)
+{
+    *gathers = *rescues = 0;
+    for (unsigned k = 0; k < n_kthreads; k++) {
+        *gathers += cl_load_relaxed(&kept[k].gathers);
+        *rescues += cl_load_relaxed(&kept[k].rescues);
+    }
+}
+
 void cl_posix_told_of(int n)
 {
-    mine.answers = n > 1 ? (uint32_t)n : 0;
-    mine.since_ns = 0;
+    mine.answers = n > 1 && mine.pause == 0 ? (uint32_t)n : 0;
+    mine.pause -= n > 1 && mine.pause > 0;
 }
 
 /* Whether what a call sends may wait for what the next ones do. */
@@ -99,12 +170,13 @@ static bool gathers(bool sends)
 {
     if (mine.answers == 0)
         return false;
-    if (!sends)
-        return true; /* of little: a window, and no answer */
-    mine.answers--;
-    uint64_t now = cl_sched_now_ns(sched);
-    bool more = mine.answers && (!mine.since_ns || now - mine.since_ns < GATHER_NS);
-    mine.since_ns = !more ? 0 : mine.since_ns ? mine.since_ns : now;
+    uint64_t ns = waited_ns();
+    if (was_late(ns))
+        be_cautious();
+    mine.answers -= sends && mine.answers;
+    bool more = mine.answers && ns < GATHER_NS;
+    if (more && sends)
+        cl_count(&kept[mine.kthread].gathers, 1);
     return more;
 }
 
@@ -215,6 +287,7 @@ void cl_posix_keep(void)
     for (unsigned k = 0; k < n_kthreads && !is_mine(); k++)
         if (!kept[k].keeper) {
             mine.kthread = (int)k;
+            mine.rescued = cl_load_relaxed(&kept[k].rescues);
             give(k, &mine);
         }
     pthread_mutex_unlock(&keeping);
@@ -225,8 +298,15 @@ bool cl_posix_turn(void)
 {
     if (!is_mine())
         return false;
-    cl_count(&kept[mine.kthread].turns, 1);
-    int rc = cl_kthread_borrow_turn(sched, (unsigned)mine.kthread);
+    unsigned own = (unsigned)mine.kthread;
+    cl_count(&kept[own].turns, 1);
+    look_back();
+    if (++mine.looks % LOOK_EVERY == 0 && n_kthreads > 1) {
+        unsigned other = mine.looks / LOOK_EVERY % n_kthreads;
+        if (other != own)
+            rescue(other);
+    }
+    int rc = cl_kthread_borrow_turn(sched, own);
     return rc > 0 || rc == -EBUSY;
 }
 
@@ -277,23 +357,47 @@ static void look_at_kept(unsigned k)
     pthread_mutex_unlock(&keeping);
 }
 
+/* Of all kthreads that are kept. Whether one of them has gathered something since the last look. */
+static bool look_at_gathered(void)
+{
+    bool some = false;
+    for (unsigned k = 0; k < n_kthreads; k++) {
+        uint32_t gathers = cl_load_relaxed(&kept[k].gathers);
+        some |= gathers != kept[k].seen_gathers;
+        kept[k].seen_gathers = gathers;
+        rescue(k);
+    }
+    return some;
+}
+
+/* Turn those that nobody keeps. Whether they have something to do still. */
+static bool turn_free(void)
+{
+    bool busy = false;
+    for (unsigned k = 0; k < n_kthreads; k++)
+        if (!cl_load_acquire(&kept[k].keeper))
+            busy |= !settle(k);
+    return busy;
+}
+
 static void *care(void *arg)
 {
     struct epoll_event events[CL_SCHED_MAX_KTHREADS + 1];
-    uint64_t calls;
-    bool busy = false;
+    uint64_t calls, looked_ns = 0;
+    bool busy = false, gather = false;
     (void)arg;
     for (;;) {
-        int wait_ms = busy ? 0 : cl_load_relaxed(&n_kept) ? TICK_MS : -1;
-        long n = cl_linux(SYS_epoll_pwait, caretaker_epoll, events, CL_SCHED_MAX_KTHREADS + 1, wait_ms, NULL, 0);
+        int wait_ms = busy ? 0 : !cl_load_relaxed(&n_kept) ? -1 : gather ? GATHER_TICK_MS : TICK_MS;
+        (void)cl_linux(SYS_epoll_pwait, caretaker_epoll, events, CL_SCHED_MAX_KTHREADS + 1, wait_ms, NULL, 0);
         (void)cl_linux(SYS_read, caretaker_call, &calls, sizeof calls);
-        busy = false;
-        for (unsigned k = 0; k < n_kthreads; k++) {
-            if (n == 0)
+        gather = look_at_gathered();
+        uint64_t now_ns = cl_sched_now_ns(sched);
+        if (now_ns - looked_ns >= TICK_MS * 1000000ull) {
+            looked_ns = now_ns;
+            for (unsigned k = 0; k < n_kthreads; k++)
                 look_at_kept(k);
-            if (!cl_load_acquire(&kept[k].keeper))
-                busy |= !settle(k);
         }
+        busy = turn_free();
         if (busy)
             sched_yield();
     }
@@ -335,5 +439,10 @@ int cl_posix_kthreads_open(struct cl_runtime *rt)
         return rc;
     for (unsigned k = 0; k < n_kthreads; k++)
         watch(k, EPOLL_CTL_ADD);
+    return 0;
+}
+
+int cl_posix_kthreads_care(void)
+{
     return start_caretaker();
 }

@@ -12,16 +12,22 @@
 
 #include <corelane/libos/runtime.h>
 
-/* Start to care for a runtime that has been started, with all its kthreads `adopted`. -errno. */
+/* Of a runtime that has been started, with all its kthreads `adopted`: they may be borrowed. -errno. */
 int cl_posix_kthreads_open(struct cl_runtime *rt);
+/* Start to care for them: what comes is answered from now on, so its listeners are open. -errno. */
+int cl_posix_kthreads_care(void);
 /* Run fn(arg) on a kthread: nothing in it may block. 0; -EDEADLK: the thread is inside of one already, as a signal's
  * handler may be; -ECHILD. */
 int cl_posix_run(void (*fn)(void *arg), void *arg);
 /* The same of one that answers, or at least sends. */
 int cl_posix_run_sender(void (*fn)(void *arg), void *arg);
 /* A wait has told the calling thread of n events. What it sends on the kthread that it keeps leaves together: at its n-th
- * answer, with its next turn, which is before it waits again, or GATHER_NS after the first. */
+ * answer, with its next turn, which is before it waits again, or at the first call GATHER_NS after the first. If it makes
+ * no call others see to it (kthreads.c). */
 void cl_posix_told_of(int n);
+/* How many answers have waited for others, and how often those of a thread that did not go on had to be sent for it. Any
+ * thread. */
+CL_API void cl_posix_gathered(uint64_t *gathers, uint64_t *rescues);
 /* One turn of all that are free: of what somebody has left undone. */
 void cl_posix_turn_all(void);
 

@@ -6,27 +6,12 @@
 
 #define LINGER_LOOK_NS 1000000
 
-enum { CLOSED = 0, FIN_WAIT_2 = 6, TIME_WAIT = 10 }; /* cl_tcp_info.state: those of RFC 9293 in order */
-
-struct looking {
-    struct cl_stream *stream;
-    struct cl_tcp_info info;
-    int rc;
-};
-
-static void look_now(void *arg)
-{
-    struct looking *l = arg;
-    l->rc = cl_stream_info(l->stream, &l->info);
-}
-
 /* Our FIN is acknowledged, or the connection is over. */
-static bool is_flushed(struct cl_posix_socket *s)
+static bool is_flushed(const struct cl_posix_socket *s)
 {
-    struct looking l = {.stream = s->stream};
-    if (cl_posix_run(look_now, &l) || l.rc == -EDEADLK)
-        return false;
-    return l.rc || l.info.state == CLOSED || l.info.state == FIN_WAIT_2 || l.info.state == TIME_WAIT;
+    struct cl_tcp_info info;
+    return cl_posix_socket_info(s, &info) || info.state == CL_POSIX_TCP_CLOSED ||
+           info.state == CL_POSIX_TCP_FIN_WAIT_2 || info.state == CL_POSIX_TCP_TIME_WAIT;
 }
 
 struct shutting {

@@ -13,7 +13,7 @@ static int listen_ours(struct cl_posix_socket *s, int backlog)
         return 0; /* with the backlog that it has */
     if (state > CL_POSIX_LISTENS)
         return -EINVAL;
-    if (state == CL_POSIX_FRESH && (rc = cl_posix_bind_ours(s, &(struct cl_tcp_addr){0})))
+    if (state == CL_POSIX_FRESH && (rc = cl_posix_bind_ours(s, &(struct cl_tcp_addr){.ipv4 = s->own.ipv4})))
         return rc;
     s->backlog = backlog <= 0 ? 1 : cl_min((uint32_t)backlog, 65535u);
     if ((rc = cl_posix_bind_listener(s)))
@@ -59,6 +59,9 @@ static int give_descriptor(const struct cl_posix_socket *l, struct cl_stream *st
         return rc;
     if (cl_stream_ends(stream, &own, NULL) == 0)
         s->own = own;
+    cl_posix_inherit(l, fd, s);
+    s->shut_early = cl_load_relaxed(&l->shut_early);
+    s->chosen = l->chosen;
     cl_posix_socket_has(s, stream, CL_POSIX_CONNECTED);
     cl_posix_socket_put(s);
     return fd;

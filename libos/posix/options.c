@@ -7,6 +7,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -47,9 +48,19 @@ static int set_option(struct cl_posix_socket *s, int option, int64_t value)
     struct question q = {.stream = cl_load_acquire(&s->stream), .option = option, .value = value};
     s->options |= 1u << option;
     s->option[option] = (int32_t)value;
-    if (q.stream)
-        (void)ask(&q, set_now); /* of a connection that is over: nothing */
+    if (q.stream && ask(&q, set_now) == -ENOBUFS) /* of a connection that is over: nothing */
+        cl_posix_say_once("times of keep-alive (TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT) have no effect on a socket: "
+                          "others have 32 different ones; use one set of times");
     return 0;
+}
+
+void cl_posix_no_more(int fd)
+{
+    struct cl_posix_socket *s = cl_posix_socket_of(fd);
+    if (s && s->stream) /* corked it stays so */
+        (void)set_option(s, CL_STREAM_CORK, s->option[CL_STREAM_CORK]);
+    if (s)
+        cl_posix_socket_put(s);
 }
 
 static int set_buffer(struct cl_posix_socket *s, int option, int64_t bytes)
@@ -92,6 +103,7 @@ static int set_socket_option(struct cl_posix_socket *s, int name, const void *va
     case SO_LINGER:
         memcpy(&l, value, sizeof l);
         cl_store_relaxed(&s->resets, l.l_onoff && l.l_linger == 0);
+        s->lingers = l.l_onoff;
         s->linger_ns = l.l_onoff ? (int64_t)l.l_linger * 1000000000 : 0;
         return 0;
     case SO_REUSEADDR:
@@ -118,14 +130,14 @@ static int set_tcp_option(struct cl_posix_socket *s, int name, const void *value
     case TCP_USER_TIMEOUT:
         return set_option(s, CL_STREAM_USER_TIMEOUT_MS, number);
     case TCP_KEEPIDLE:
+        return set_option(s, CL_STREAM_KEEP_IDLE_S, number);
     case TCP_KEEPINTVL:
+        return set_option(s, CL_STREAM_KEEP_INTERVAL_S, number);
     case TCP_KEEPCNT:
-        cl_posix_say_once(
-            "times of keep-alive of one socket (TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT) have no effect: "
-            "two hours, 75 s and 9 probes hold for all");
-        return 0;
-    case TCP_QUICKACK:
+        return set_option(s, CL_STREAM_KEEP_PROBES, number);
     case TCP_CORK:
+        return set_option(s, CL_STREAM_CORK, number != 0);
+    case TCP_QUICKACK:
     case TCP_DEFER_ACCEPT:
         return 0; /* they change when segments leave, not what is read */
     default:
@@ -162,6 +174,49 @@ static void set_ip_option(int fd, struct cl_posix_socket *s, int name)
         break;
     default:
         break;
+    }
+}
+
+static void inherit_one(int fd, int level, int name, int value)
+{
+    (void)cl_linux(SYS_setsockopt, fd, level, name, &value, sizeof value);
+}
+
+static void inherit_time(int fd, int name, int64_t ns)
+{
+    struct timeval t = {ns / 1000000000, ns % 1000000000 / 1000};
+    if (ns > 0)
+        (void)cl_linux(SYS_setsockopt, fd, SOL_SOCKET, name, &t, sizeof t);
+}
+
+/* The connection itself has them from its listener (corelane/libos/stream.h). Here: what Linux keeps of them. */
+void cl_posix_inherit(const struct cl_posix_socket *l, int fd, struct cl_posix_socket *s)
+{
+    static const struct inherited {
+        int option, level, name, by;
+    } all[] = {{CL_STREAM_NO_DELAY, IPPROTO_TCP, TCP_NODELAY, 1},
+               {CL_STREAM_KEEP_ALIVE, SOL_SOCKET, SO_KEEPALIVE, 1},
+               {CL_STREAM_SEND_BUFFER, SOL_SOCKET, SO_SNDBUF, 2},
+               {CL_STREAM_RECEIVE_BUFFER, SOL_SOCKET, SO_RCVBUF, 2},
+               {CL_STREAM_USER_TIMEOUT_MS, IPPROTO_TCP, TCP_USER_TIMEOUT, 1},
+               {CL_STREAM_KEEP_IDLE_S, IPPROTO_TCP, TCP_KEEPIDLE, 1},
+               {CL_STREAM_KEEP_INTERVAL_S, IPPROTO_TCP, TCP_KEEPINTVL, 1},
+               {CL_STREAM_KEEP_PROBES, IPPROTO_TCP, TCP_KEEPCNT, 1},
+               {CL_STREAM_CORK, IPPROTO_TCP, TCP_CORK, 1}};
+    for (const struct inherited *i = all; l->options && i < all + sizeof all / sizeof *all; i++)
+        if (l->options & 1u << i->option)
+            inherit_one(fd, i->level, i->name, l->option[i->option] / i->by);
+    memcpy(s->option, l->option, sizeof s->option);
+    s->receive_ns = l->receive_ns;
+    s->send_ns = l->send_ns;
+    inherit_time(fd, SO_RCVTIMEO, l->receive_ns);
+    inherit_time(fd, SO_SNDTIMEO, l->send_ns);
+    if (l->lingers) {
+        struct linger on = {1, (int)(l->linger_ns / 1000000000)};
+        (void)cl_linux(SYS_setsockopt, fd, SOL_SOCKET, SO_LINGER, &on, sizeof on);
+        s->lingers = true;
+        s->linger_ns = l->linger_ns;
+        cl_store_relaxed(&s->resets, cl_load_relaxed(&l->resets));
     }
 }
 
@@ -295,6 +350,19 @@ int cl_posix_fcntl(int fd, int command, int64_t arg)
     return rc;
 }
 
+/* What was written, and is not acknowledged, or not sent (net/ipv4/tcp.c: tcp_ioctl). */
+static int to_send(struct cl_posix_socket *s, bool unsent, int *out)
+{
+    struct question q = {.stream = cl_load_acquire(&s->stream)};
+    uint32_t state = cl_load_acquire(&s->state);
+    *out = 0;
+    if (state == CL_POSIX_LISTENS)
+        return -EINVAL;
+    if (state > CL_POSIX_LISTENS && ask(&q, info_now) == 0)
+        *out = (int)cl_min(unsent ? q.info.unsent : q.info.unacked_bytes, (uint32_t)INT_MAX);
+    return 0;
+}
+
 static int to_read(struct cl_posix_socket *s, int *out)
 {
     struct question q = {.stream = cl_load_acquire(&s->stream)};
@@ -313,6 +381,8 @@ int cl_posix_ioctl(int fd, unsigned long request, void *arg)
     int rc;
     if (s && request == FIONREAD) {
         rc = to_read(s, arg);
+    } else if (s && !s->datagram && (request == SIOCOUTQ || request == SIOCOUTQNSD)) {
+        rc = to_send(s, request == SIOCOUTQNSD, arg);
     } else {
         rc = (int)cl_linux(SYS_ioctl, fd, request, arg);
         if (s && rc == 0 && request == FIONBIO)

@@ -24,8 +24,7 @@
  * Locks, in this order: the structure's mutex (waits.c); a stream's guard; a socket's; a set's. The table's and that of
  * keeping kthreads are taken with none of these held.
  *
- * NOT here yet: splice; the parent's sockets in a child;
- * times of keep-alive for one socket.
+ * NOT here yet: the parent's sockets in a child.
  *
  * Tests: tests/libos/posix. */
 #ifndef CORELANE_LIBOS_POSIX_POSIX_H
@@ -90,6 +89,10 @@ CL_API int64_t cl_posix_send_many(int fd, struct mmsghdr *m, unsigned n, int fla
 CL_API int64_t cl_posix_read(int fd, const struct iovec *vec, int64_t n, int flags);
 CL_API int64_t cl_posix_write(int fd, const struct iovec *vec, int64_t n, int flags);
 CL_API int64_t cl_posix_sendfile(int fd, int from, int64_t *offset, int64_t len);
+
+/* As splice(2). One end is a pipe. */
+CL_API int64_t cl_posix_splice(int in, const int64_t *in_at, int out, const int64_t *out_at, size_t len,
+                               unsigned flags);
 
 CL_API int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_t len);
 CL_API int cl_posix_getsockopt(int fd, int level, int name, void *value, socklen_t *len);

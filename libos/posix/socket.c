@@ -1,5 +1,6 @@
 /* See socket.h. */
 #include "socket.h"
+#include "counts.h"
 #include "kthreads.h"
 #include "waits.h"
 
@@ -40,6 +41,7 @@ static void on_end(struct cl_posix_object *o)
 {
     struct cl_posix_socket *s = (struct cl_posix_socket *)o;
     struct cl_posix_shut *shut;
+    __atomic_fetch_add(&cl_posix_counts()->gone[s->datagram], 1, __ATOMIC_RELAXED);
     cl_posix_socket_end(s);
     if (s->udp)
         (void)cl_posix_run(close_now, s->udp);
@@ -93,6 +95,8 @@ int cl_posix_socket_new(int fd, int domain, int type, struct cl_posix_socket **o
     s->object.closed = on_closed;
     s->object.end = on_end;
     *out = s;
+    cl_posix_counts_share();
+    __atomic_fetch_add(&cl_posix_counts()->made[s->datagram], 1, __ATOMIC_RELAXED);
     int rc = cl_posix_enter(fd, &s->object);
     if (rc)
         cl_posix_put(&s->object);
@@ -119,6 +123,35 @@ static void on_told(void *arg)
     cl_posix_told(arg);
 }
 
+struct looking {
+    struct cl_stream *stream;
+    struct cl_tcp_info *info;
+    int rc;
+};
+
+static void look_now(void *arg)
+{
+    struct looking *l = arg;
+    l->rc = cl_stream_info(l->stream, l->info);
+}
+
+int cl_posix_socket_info(const struct cl_posix_socket *s, struct cl_tcp_info *out)
+{
+    struct looking l = {.stream = cl_load_acquire(&s->stream), .info = out};
+    int rc;
+    while ((rc = cl_posix_run(look_now, &l)) == 0 && l.rc == -EDEADLK) /* whoever works on it is helped to get done */
+        cl_posix_turn_all();
+    return rc ? rc : l.rc;
+}
+
+bool cl_posix_socket_is_over(struct cl_posix_socket *s)
+{
+    struct cl_tcp_info info;
+    if (cl_load_acquire(&s->state) <= CL_POSIX_LISTENS || !(cl_posix_socket_ready(s) & CL_STREAM_READY_OVER))
+        return false;
+    return cl_posix_socket_info(s, &info) || info.state == CL_POSIX_TCP_CLOSED || info.state == CL_POSIX_TCP_TIME_WAIT;
+}
+
 struct options {
     struct cl_posix_socket *s;
     struct cl_stream *stream;
@@ -130,6 +163,8 @@ static void apply_now(void *arg)
     for (int option = 0; option < CL_STREAM_OPTIONS; option++)
         if (o->s->options & 1u << option)
             (void)cl_stream_set(o->stream, option, o->s->option[option]); /* of one that is over: nothing */
+    if (cl_load_relaxed(&o->s->state) == CL_POSIX_LISTENS && cl_load_relaxed(&o->s->shut_early) & CL_STREAM_WRITE)
+        (void)cl_stream_shutdown(o->stream, CL_STREAM_WRITE);
 }
 
 void cl_posix_socket_has(struct cl_posix_socket *s, struct cl_stream *stream, enum cl_posix_state state)
@@ -138,7 +173,7 @@ void cl_posix_socket_has(struct cl_posix_socket *s, struct cl_stream *stream, en
     cl_stream_hold(stream); /* until the socket ends */
     cl_store_release(&s->stream, stream);
     cl_store_release(&s->state, state); /* release: who sees the state finds the stream */
-    if (s->options)
+    if (s->options || (state == CL_POSIX_LISTENS && cl_load_relaxed(&s->shut_early)))
         (void)cl_posix_run(apply_now, &o);
     cl_stream_watch(stream, on_told, s);
     cl_posix_told(s); /* what was told before */

@@ -11,6 +11,9 @@
 
 #include "table.h"
 
+/* Of cl_tcp_info.state: those of RFC 9293 in order. */
+enum { CL_POSIX_TCP_CLOSED = 0, CL_POSIX_TCP_FIN_WAIT_2 = 6, CL_POSIX_TCP_TIME_WAIT = 10 };
+
 enum cl_posix_state { CL_POSIX_FRESH = 0, CL_POSIX_BOUND, CL_POSIX_LISTENS, CL_POSIX_OPENS, CL_POSIX_CONNECTED };
 
 struct cl_posix_watch;
@@ -37,6 +40,8 @@ struct cl_posix_socket {
     struct cl_tcp_addr own;     /* as bound, or found */
     uint32_t backlog;
     uint32_t sides_shut; /* CL_STREAM_READ, _WRITE. RMW */
+    uint32_t shut_early; /* the same, by a shutdown that failed as there was no connection: as Linux has it, that of a
+                          * later one is shut for us, and its peer does not hear of it (net/ipv4/af_inet.c). RMW */
     bool reuse_port, reuse_address;
     bool found;                  /* a connect found the port, as nobody had bound the socket */
     bool chosen;                 /* the port is one that we chose */
@@ -45,7 +50,8 @@ struct cl_posix_socket {
     struct cl_udp_socket *udp;   /* NULL: not opened yet. Release */
     struct cl_tcp_addr peer;     /* port 0: it is connected to nobody */
     int64_t receive_ns, send_ns; /* SO_RCVTIMEO, SO_SNDTIMEO; -1: for ever */
-    int64_t linger_ns;           /* SO_LINGER with a time; 0: none */
+    bool lingers;                /* SO_LINGER is on, */
+    int64_t linger_ns;           /* ... with a time; 0: none */
     uint32_t options;            /* bit 1 << CL_STREAM_*: set before there was a stream */
     int32_t option[CL_STREAM_OPTIONS];
 };
@@ -67,6 +73,10 @@ void cl_posix_socket_has(struct cl_posix_socket *s, struct cl_stream *stream, en
 int cl_posix_listener_open(struct cl_posix_socket *s, struct cl_runtime *rt);
 /* linger.c: it is about to be closed; with SO_LINGER wait until the peer has all that was written, or so long. */
 void cl_posix_linger(struct cl_posix_socket *s);
+/* options.c: s, of the descriptor fd, has come from a listener: it has its options. */
+void cl_posix_inherit(const struct cl_posix_socket *l, int fd, struct cl_posix_socket *s);
+/* What was written with MSG_MORE waits for no more. */
+void cl_posix_no_more(int fd);
 /* A datagram socket is bound: have it receive. -EADDRINUSE, -EMFILE, -ENOMEM. */
 int cl_posix_datagram_open(struct cl_posix_socket *s, struct cl_runtime *rt);
 /* Its stream is closed, or reset: calls on it say -EBADF from now on. */
@@ -75,6 +85,10 @@ void cl_posix_socket_end(struct cl_posix_socket *s);
 int cl_posix_socket_shut(struct cl_posix_socket *s);
 /* Something comes from the network for it but connections: who waits for it keeps a kthread. */
 bool cl_posix_socket_carries(const struct cl_posix_socket *s);
+/* Of a connection: the numbers of it. -ENOTCONN: it is over. */
+int cl_posix_socket_info(const struct cl_posix_socket *s, struct cl_tcp_info *out);
+/* Of any socket: it was a connection, and that is over as Linux sees it, where TIME_WAIT is nobody's. */
+bool cl_posix_socket_is_over(struct cl_posix_socket *s);
 /* What is ready of it: CL_POLL_* and CL_STREAM_READY_*. */
 uint32_t cl_posix_socket_ready(const struct cl_posix_socket *s);
 
@@ -92,12 +106,10 @@ bool cl_posix_reaches(uint32_t ipv4);
 void cl_posix_say(const char *sentence);
 /* If calls are traced: the socket's call with an address has made it ours, or Linux'. */
 void cl_posix_trace(int fd, const char *call, uint32_t ipv4, uint16_t port, bool ours);
-/* The same, once for each place. */
-#define cl_posix_say_once(sentence)                                                                                    \
-    do {                                                                                                               \
-        static uint32_t said;                                                                                          \
-        if (!__atomic_exchange_n(&said, 1, __ATOMIC_RELAXED))                                                          \
-            cl_posix_say(sentence);                                                                                    \
-    } while (0)
+/* Something is not as on Linux: say so once, and count each time. */
+static inline void cl_posix_say_once(const char *sentence)
+{
+    (void)cl_posix_refuse(sentence, 0);
+}
 
 #endif

@@ -1,6 +1,7 @@
 /* The process's runtime: made when a call first needs it. After a fork the child has no kthreads, and may only close what
  * is ours; a child of a process that had not made one yet may make its own. */
 #include "config.h"
+#include "counts.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "socket.h"
@@ -33,17 +34,20 @@ void cl_posix_say(const char *sentence)
 
 int64_t cl_posix_refuse(const char *sentence, int error)
 {
-    static const char *said[64]; /* each sentence once */
-    for (unsigned i = 0; i < sizeof said / sizeof said[0]; i++) {
+    static const char *said[CL_POSIX_REASONS]; /* each sentence once */
+    for (unsigned i = 0; i < CL_POSIX_REASONS; i++) {
         const char *nothing = NULL;
-        if (cl_load_relaxed(&said[i]) == sentence)
-            break;
-        if (__atomic_compare_exchange_n(&said[i], &nothing, sentence, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+        struct cl_posix_reason *reason = &cl_posix_counts()->reasons[i];
+        bool first =
+            __atomic_compare_exchange_n(&said[i], &nothing, sentence, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+        if (!first && nothing != sentence)
+            continue;
+        __atomic_fetch_add(&reason->times, 1, __ATOMIC_RELAXED);
+        if (first) {
+            snprintf(reason->sentence, sizeof reason->sentence, "%s", sentence);
             say_fn(sentence);
-            break;
         }
-        if (nothing == sentence)
-            break;
+        break;
     }
     return -error;
 }
@@ -61,8 +65,13 @@ int cl_posix_open(const char *words, uint8_t *kinds, void (*say)(const char *sen
     int rc = cl_posix_parse(words, &config, err);
     if (rc)
         return rc;
+    if (!cl_posix_counts() && (rc = cl_posix_counts_open(NULL, 0))) {
+        snprintf(err, 256, "%s", strerror(-rc));
+        return rc;
+    }
     say_fn = say;
     failed_fn = failed;
+    cl_posix_counts()->traces = config.trace;
     cl_posix_inner_given(config.xskmap_fd);
     cl_posix_inner_given(config.link_fd);
     if ((rc = cl_posix_table_open(kinds)) || (rc = -pthread_atfork(NULL, NULL, in_child)))
@@ -243,6 +252,8 @@ struct cl_runtime *cl_posix_start(int *rc)
             cl_store_release(&runtime, rt);
             cl_fence_seq_cst(); /* see listen */
             cl_posix_each(CL_POSIX_SOCKET, open_socket);
+            if ((*rc = cl_posix_kthreads_care()))
+                snprintf(err, sizeof err, "there is no thread to care for its kthreads: %s", strerror(-*rc));
         }
     }
     pthread_mutex_unlock(&starting);

@@ -15,6 +15,7 @@ struct transfer {
     const struct iovec *vec;
     int64_t n;
     bool out, peek;
+    bool more; /* MSG_MORE */
     int64_t rc;
 };
 _Static_assert(sizeof(struct iovec) == sizeof(struct cl_iovec) &&
@@ -26,7 +27,7 @@ static void transfer_now(void *arg)
     struct transfer *t = arg;
     const struct cl_iovec *vec = (const struct cl_iovec *)t->vec;
     if (t->out)
-        t->rc = cl_stream_writev(t->stream, vec, t->n, 0);
+        t->rc = (t->more ? cl_stream_writev_more : cl_stream_writev)(t->stream, vec, t->n, 0);
     else if (t->peek)
         t->rc = t->n ? cl_stream_peek(t->stream, vec->base, vec->len, 0) : 0;
     else
@@ -126,15 +127,28 @@ static int64_t write_nothing(const struct cl_posix_socket *s, const struct trans
     return shut || cl_stream_ready(t->stream) & CL_STREAM_READY_OVER ? -EPIPE : 0;
 }
 
-/* Nor is anything read; but it waits until something could be. */
+/* Nor is anything read; but it waits until something could be, and fails as if something were. */
 static int64_t read_nothing(struct cl_posix_socket *s, const struct transfer *t, bool waits)
 {
-    int error = cl_stream_error(t->stream);
-    if (error && error != -EINPROGRESS)
-        return error;
-    if (cl_stream_ready(t->stream) & CL_POLL_IN)
-        return 0;
+    char first;
+    struct transfer look = {.stream = t->stream, .vec = &(struct iovec){&first, sizeof first}, .n = 1, .peek = true};
+    int64_t rc = transfer_some(&look);
+    if (rc != -EAGAIN)
+        return cl_min(rc, (int64_t)0);
     return waits ? cl_posix_wait(s, EPOLLIN | EPOLLRDHUP, cl_posix_deadline(s->receive_ns)) : -EAGAIN;
+}
+
+/* Of a connection of which that side was shut before it was there. True: *rc says it all. */
+static bool was_shut_early(const struct cl_posix_socket *s, const struct transfer *t, int64_t *rc)
+{
+    uint32_t early = cl_load_relaxed(&s->shut_early);
+    int error = cl_stream_error(t->stream);
+    if (t->out && early & CL_STREAM_WRITE) {
+        *rc = error && error != -EINPROGRESS ? error : -EPIPE;
+        return true;
+    }
+    *rc = 0;
+    return !t->out && early & CL_STREAM_READ && !(cl_stream_ready(t->stream) & CL_POLL_IN);
 }
 
 static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags)
@@ -143,6 +157,8 @@ static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags
     if (rc)
         return rc;
     t->stream = s->stream;
+    if (cl_unlikely(cl_load_relaxed(&s->shut_early)) && was_shut_early(s, t, &rc))
+        return told_once(s, t, rc);
     t->n = first_pieces(t->n);
     int64_t sum = length_of(t->vec, t->n);
     bool waits = !cl_load_relaxed(&s->non_blocking) && !(flags & MSG_DONTWAIT);
@@ -222,7 +238,7 @@ static bool is_source(const struct msghdr *m)
 
 int64_t cl_posix_send(int fd, const struct msghdr *m, int flags)
 {
-    struct transfer t = {.vec = m->msg_iov, .n = (int64_t)m->msg_iovlen, .out = true};
+    struct transfer t = {.vec = m->msg_iov, .n = (int64_t)m->msg_iovlen, .out = true, .more = flags & MSG_MORE};
     struct cl_posix_socket *s;
     int64_t rc = socket_for(fd, t.n, flags, WRITES, &s);
     if (rc)
@@ -255,12 +271,14 @@ int64_t cl_posix_sendfile(int fd, int from, int64_t *offset, int64_t len)
 {
     char data[FILE_BYTES];
     int64_t done = 0, rc = 0;
+    bool more = false;
     while (done < len) {
         int64_t got = rc = read_file(from, data, len - done, offset);
         if (got <= 0)
             break;
         struct iovec vec = {data, (size_t)got};
-        rc = cl_posix_write(fd, &vec, 1, 0);
+        more = got == FILE_BYTES && done + got < len;
+        rc = cl_posix_write(fd, &vec, 1, more ? MSG_MORE : 0);
         int64_t took = cl_max(rc, (int64_t)0);
         if (offset)
             *offset += took;
@@ -270,5 +288,7 @@ int64_t cl_posix_sendfile(int fd, int from, int64_t *offset, int64_t len)
         if (took < got)
             break;
     }
+    if (more && rc == 0) /* the file was at its end after a whole piece */
+        cl_posix_no_more(fd);
     return done ? done : rc;
 }

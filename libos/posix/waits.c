@@ -108,6 +108,17 @@ static uint32_t datagram_ready(const struct cl_posix_socket *s)
     return shut == (CL_STREAM_READ | CL_STREAM_WRITE) ? ready | CL_STREAM_READY_OVER : ready;
 }
 
+/* With the sides that were shut before there was a connection (net/ipv4/tcp.c: tcp_poll). */
+static uint32_t with_early(const struct cl_posix_socket *s, uint32_t ready)
+{
+    uint32_t early = cl_load_relaxed(&s->shut_early), shut = early | cl_load_relaxed(&s->sides_shut);
+    if (early & CL_STREAM_WRITE)
+        ready |= CL_POLL_OUT;
+    if (early & CL_STREAM_READ)
+        ready |= CL_POLL_IN | CL_STREAM_READY_LAST;
+    return ready & CL_STREAM_READY_LAST && shut & CL_STREAM_WRITE ? ready | CL_STREAM_READY_OVER : ready;
+}
+
 uint32_t cl_posix_socket_ready(const struct cl_posix_socket *s)
 {
     /* Acquire: its stream was there before. */
@@ -116,10 +127,12 @@ uint32_t cl_posix_socket_ready(const struct cl_posix_socket *s)
     if (s->datagram)
         return datagram_ready(s);
     if (state <= CL_POSIX_BOUND)
-        return CL_POLL_OUT | CL_STREAM_READY_OVER;
+        return with_early(s, CL_POLL_OUT | CL_STREAM_READY_OVER);
     uint32_t ready = stream ? cl_stream_ready(stream) : 0;
     if (state == CL_POSIX_LISTENS)
         return ready & (CL_POLL_IN | CL_POLL_END);
+    if (cl_unlikely(cl_load_relaxed(&s->shut_early)))
+        ready = with_early(s, ready);
     return cl_load_relaxed(&s->error_taken) ? ready & ~(uint32_t)CL_POLL_ERROR : ready;
 }
 

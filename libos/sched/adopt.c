@@ -269,6 +269,13 @@ static void end(struct cl_kthread *k)
     cl_wakefd_call(k); /* a turn will say so */
 }
 
+/* What was sent inside of cl_kthread_borrow_more has left. */
+static void has_left(struct cl_kthread *k)
+{
+    if (cl_unlikely(k->gathered_ns))
+        cl_store_relaxed(&k->gathered_ns, 0);
+}
+
 /* Returns 1, or 0: k sleeps. */
 static int turn(struct cl_kthread *k)
 {
@@ -276,6 +283,7 @@ static int turn(struct cl_kthread *k)
     if (!k->asleep || cl_rise(k))
         cl_round(k);
     cl_kthread_bind(NULL);
+    has_left(k);
     return !k->asleep;
 }
 
@@ -342,8 +350,12 @@ static int borrow_call(struct cl_sched *s, unsigned index, void (*fn)(void *arg)
     fn(arg);
     k->more = false;
     k->ran = true;
-    if (!more)
+    if (!more) {
         cl_flush(k);
+        has_left(k);
+    } else if (!k->gathered_ns) {
+        cl_store_relaxed(&k->gathered_ns, cl_sched_clock(s)); /* a hint to others, who look by cl_kthread_borrow_turn */
+    }
     cl_kthread_bind(NULL);
     cl_store_release(&k->turning, CL_TURN_OUTSIDE); /* release: for who borrows it next */
     return 0;
@@ -357,6 +369,11 @@ int cl_kthread_borrow(struct cl_sched *s, unsigned index, void (*fn)(void *arg),
 int cl_kthread_borrow_more(struct cl_sched *s, unsigned index, void (*fn)(void *arg), void *arg)
 {
     return borrow_call(s, index, fn, arg, true);
+}
+
+uint64_t cl_kthread_gathered_ns(const struct cl_sched *s, unsigned index)
+{
+    return index < s->n_kthreads ? cl_load_relaxed(&s->kthreads[index].gathered_ns) : 0;
 }
 
 bool cl_kthread_more_follows(void)

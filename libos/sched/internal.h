@@ -188,7 +188,9 @@ struct cl_kthread {
         in_flight; /* requests in complete.h's queues. Writers: the kthread, and who collects for it; RMW, relaxed */
     const struct cl_doing *doing; /* the loop itself, outside of uthreads, as of one. Writer: the kthread (release) */
     struct cl_uthread *front; /* that ran when it lost its core. Writers: the kthread, and who takes it, by exchange */
-    struct cl_timer *firing;  /* writer: the kthread; readers: cl_timer_cancel (acquire) */
+    uint64_t gathered_ns;    /* adopted: since when something sent in cl_kthread_borrow_more waits, or 0. Writer: who is
+                               * inside; readers: any, relaxed: a hint */
+    struct cl_timer *firing; /* writer: the kthread; readers: cl_timer_cancel (acquire) */
     struct cl_parker *parker; /* constant after new */
     struct cl_parker own_parker;
     struct cl_timers timers;

@@ -107,6 +107,8 @@ def test_options(runtime: libos.Runtime) -> None:
     ours, theirs = two_ends(runtime, listener)
     assert [theirs.get(o) for o in ("no_delay", "send_buffer", "congestion")] == [1, 10_000, "newreno"]
     assert [ours.get(o) for o in ("no_delay", "keep_alive", "congestion")] == [0, 0, "cubic"]
+    ours.set(keep_alive=True, keep_idle_s=30, keep_interval_s=5, keep_probes=3, cork=True)
+    assert [ours.get(o) for o in ("keep_idle_s", "keep_interval_s", "keep_probes", "cork")] == [30, 5, 3, 1]
     ours.set(keep_alive=True, user_timeout_ms=5000)
     assert [ours.get(o) for o in ("keep_alive", "user_timeout_ms")] == [1, 5000]
     with pytest.raises(CorelaneError, match="give cubic, newreno or dctcp"):

@@ -77,6 +77,9 @@ CL_API int cl_kthread_borrow(struct cl_sched *sched, unsigned k, void (*fn)(void
 /* The same, by who answers on several connections one after the other and will turn the kthread soon: what fn sends
  * leaves when the NIC's queue is full, with what the next cl_kthread_borrow sends, or at the beginning of the next turn. */
 CL_API int cl_kthread_borrow_more(struct cl_sched *sched, unsigned k, void (*fn)(void *arg), void *arg);
+/* Since when something waits that was sent so, by the scheduler's clock; 0: nothing does. Whoever finds that it waits for
+ * long turns the kthread (cl_kthread_borrow_turn). Any thread. */
+CL_API uint64_t cl_kthread_gathered_ns(const struct cl_sched *sched, unsigned k);
 /* Whether the calling thread is inside of the latter. */
 CL_API bool cl_kthread_more_follows(void);
 /* What an error of these calls means and what to do, as a sentence. */

@@ -50,7 +50,13 @@ CL_EXTERN_C_BEGIN
 #define CL_STREAM_RECEIVE_BUFFER 3  /* bytes that may wait to be read: the window offered to the peer */
 #define CL_STREAM_USER_TIMEOUT_MS 4 /* how long the peer may answer nothing; 0: as retransmissions go */
 #define CL_STREAM_KEEP_FRAMES 5     /* 1: what comes stays in its frame if it can, for cl_stream_lease (lease.h) */
-#define CL_STREAM_OPTIONS 6
+/* Of a connection that keeps alive: silence in s until the first probe, 1 to 32767; between probes, the same; how many are
+ * not answered, 1 to 127. -ENOBUFS: connections of the runtime have 32 other sets of these three already. */
+#define CL_STREAM_KEEP_IDLE_S 6
+#define CL_STREAM_KEEP_INTERVAL_S 7
+#define CL_STREAM_KEEP_PROBES 8
+#define CL_STREAM_CORK 9 /* 1: full segments only (cl_tcp_cork) */
+#define CL_STREAM_OPTIONS 10
 #define CL_STREAM_BUFFER_LEAST 4096 /* of both buffers, in bytes */
 #define CL_STREAM_BUFFER_MOST 268435456
 
@@ -101,6 +107,8 @@ CL_API int64_t cl_stream_peek(struct cl_stream *s, void *data, int64_t room, int
  * the connection ended meanwhile; the next call says which. -errno: none was. */
 CL_API int64_t cl_stream_write(struct cl_stream *s, const void *data, int64_t len, int64_t timeout_ns);
 CL_API int64_t cl_stream_writev(struct cl_stream *s, const struct cl_iovec *from, int64_t n, int64_t timeout_ns);
+/* The same, and more is written soon: what fills no segment waits for it (cl_tcp_more). */
+CL_API int64_t cl_stream_writev_more(struct cl_stream *s, const struct cl_iovec *from, int64_t n, int64_t timeout_ns);
 
 /* Take what has come, as much as lies in one piece, without a copy (lease.h). 0: *out is the caller's, to be returned;
  * of length 0: no more comes, and there is nothing to return. -ENOBUFS: there is no memory, or so much is out as may
@@ -118,7 +126,8 @@ CL_API int cl_stream_wait_released(struct cl_stream *s, int64_t bytes, int64_t t
 CL_API int64_t cl_stream_released(struct cl_stream *s);
 
 /* CL_STREAM_WRITE: a FIN follows what was written, and reading goes on. CL_STREAM_READ: reads return 0 from now on;
- * what comes waits unread. -ENOTCONN: it is not open. */
+ * what comes waits unread. -ENOTCONN: it is not open. Of a listener, CL_STREAM_WRITE alone: connections that open from
+ * now on send nothing but their FIN, as those of a socket of Linux that was shut and listens then. */
 CL_API int cl_stream_shutdown(struct cl_stream *s, int sides);
 /* The socket is gone. What was written is still sent; but if something was not read, or comes, the connection is reset
  * (RFC 2525, section 2.17). linger_ns: wait so long until the peer has acknowledged all of it, the FIN included: 0 it

@@ -112,7 +112,8 @@ struct cl_tcp_info {
     /* 1: from duplicates; 2: from a time-out; 3: none, but an echo of a mark has reduced the window */
     uint32_t recovering;
     uint32_t to_read, unsent; /* bytes */
-    uint32_t unacked_bytes;   /* written and not acknowledged */
+    uint32_t unacked_bytes;   /* written and not acknowledged, */
+    uint32_t send_limit;      /* ... and of those at most */
 };
 
 /* Take connections to a port; at most backlog are being opened at one time, and SYNs beyond are answered by cookies,
@@ -174,8 +175,14 @@ CL_API void cl_tcp_set_timer(struct cl_tcp_conn *c, uint64_t in_ns);
  * fault (cl_handler_fault). It may block. `end` returns whether it faulted. On a uthread. */
 CL_API void cl_tcp_handler_begin(struct cl_tcp_conn *c);
 CL_API bool cl_tcp_handler_end(struct cl_tcp_conn *c);
-/* Send small segments at once, whatever is under way (no Nagle). */
+/* Send small segments at once, whatever is under way (no Nagle). What waits by now leaves, corked or not. */
 CL_API void cl_tcp_no_delay(struct cl_tcp_conn *c, bool on);
+/* Send full segments only, until it is off, which ends cl_tcp_more, too: TCP_CORK of Linux. What does not fill one waits for 200 ms at most, or for as
+ * long as a retransmission takes if that is more, once nothing is under way. */
+CL_API void cl_tcp_cork(struct cl_tcp_conn *c, bool on);
+/* After a write: more is written soon. What fills no segment waits for it, as corked, but not beyond the next segment
+ * that comes: MSG_MORE of Linux. */
+CL_API void cl_tcp_more(struct cl_tcp_conn *c);
 /* Probe the peer while it is silent: after 2 hours, or as cl_runtime_tcp_keep_alive says. */
 CL_API void cl_tcp_keep_alive(struct cl_tcp_conn *c, bool on);
 /* Write no more: a FIN follows what was written. Reading goes on. */

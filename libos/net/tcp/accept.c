@@ -97,7 +97,9 @@ static void on_opened(struct cl_tcp_conn *c, void *arg)
     cl_tcp_set_user(c, &cl_stream_events, s);
     c->flags |= CL_TCP_ANSWERED_LATER;
     cl_stream_apply(&l->options, c);
-    c->listener = NULL; /* it stays pending: the queue gives that back */
+    if (l->options.shut)
+        cl_store_relaxed(&s->told, s->told | CL_STREAM_WRITE_OFF); /* nobody knows it yet */
+    c->listener = NULL;                                            /* it stays pending: the queue gives that back */
     enqueue(l, s);
     cl_stream_tell(l, CL_STREAM_DATA); /* l's guard is the port's lock */
 }

@@ -47,8 +47,8 @@
  *                                     +-> CLOSE_WAIT -> LAST_ACK -> CLOSED
  *
  * Implemented
- *   RFC 9293   the state machine with simultaneous open and close, half-close; MSS (3.7.1); Nagle (3.7.4) and its off
- *              switch; silly window avoidance on both sides (3.8.6.2); window management and zero-window probes
+ *   RFC 9293   the state machine with simultaneous open and close, half-close; MSS (3.7.1); Nagle (3.7.4; as Minshall
+ *              has it, by the last small segment) and its off switch; what is held on purpose (output.c); silly window avoidance on both sides (3.8.6.2); window management and zero-window probes
  *              (3.8.6.1; a probe is an old sequence number without data, as Linux sends it, so that nothing can be
  *              taken back; which window is newer the acknowledgement tells first: ack.c); delayed acknowledgements
  *              (3.8.6.3), quick ones at the start; keep-alive (3.8.4); time-out of the user (3.8.3, also as RFC 5482's
@@ -88,7 +88,7 @@
  *   receive buffers that tune themselves; frames that are made of a region's own memory: no NIC here takes a frame in
  *   two pieces
  *   calls from outside of the connection's own callbacks, of the event form (stream sockets have them: sockets.h);
- *   times of keep-alive, and sizes of buffers before the SYN, for each connection
+ *   sizes of buffers before the SYN, for each connection
  *
  * Tests: tests/libos/net/tcp. */
 #ifndef CORELANE_LIBOS_NET_TCP_CONN_H
@@ -147,6 +147,7 @@ enum cl_tcp_state {
 #define CL_TCP_KEEP_FRAMES 0x200000    /* what waits may stay in its frame */
 #define CL_TCP_TRIES_PATH 0x400000     /* a packet that is larger than the path is known to take is under way */
 #define CL_TCP_ANSWERED_LATER 0x800000 /* by uthreads, and not inside of `data` */
+#define CL_TCP_CORK 0x1000000          /* what fills no segment waits until this is off */
 /* ... of recovery */
 #define CL_TCP_PROBING 0x80000000u      /* CL_TCP_TIMER_RESEND is that of a tail loss probe */
 #define CL_TCP_REORDERING 0x40000000u   /* ... is that of RACK's reordering window */
@@ -156,12 +157,16 @@ enum cl_tcp_state {
 #define CL_TCP_FRTO 0x4000000u          /* the time-out may have been a mistake: wait for an acknowledgement */
 #define CL_TCP_FRTO_NEW 0x4000          /* ... for the second, and meanwhile send new data only */
 
-/* cl_tcp_conn.marks (ecn.c), and whether it is paced */
+/* cl_tcp_conn.marks (ecn.c), whether it is paced, and what of Nagle's rule is no setting (output.c) */
 #define CL_TCP_MARKS_ECN 1         /* was agreed */
 #define CL_TCP_MARKS_ECHO 2        /* a mark came, and our segments say so */
 #define CL_TCP_MARKS_REDUCED 4     /* an echo came, until reduced_seq is acknowledged */
 #define CL_TCP_MARKS_SAY_REDUCED 8 /* with the next segment of new data */
+#define CL_TCP_MARKS_OF_ECN 15     /* those */
 #define CL_TCP_MARKS_PACED 16      /* after idleness: bursts, until an acknowledgement says how fast */
+#define CL_TCP_MARKS_SMALL 32      /* a small segment has left, and ends at small_seq; not with MARKS_REDUCED */
+#define CL_TCP_MARKS_MORE 64       /* more is written soon, and a small segment waits for it; until something comes */
+#define CL_TCP_MARKS_PUSH 128      /* what was written by now leaves, whatever would hold it; until more is written */
 
 /* cl_tcp_conn.events: to be told with this turn */
 #define CL_TCP_EVENT_OPENED 1
@@ -223,7 +228,20 @@ struct cl_tcp_turn;
 typedef bool (*cl_tcp_emit_fn)(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
                                const struct cl_tcp_bytes *data);
 
-/* What connections of an application share. Constant but for the two words that are hints, relaxed, and the paths. */
+/* Settings with other times of keep-alive, of connections that have asked for them (keep.c). Those below n are constant,
+ * and are never given back. */
+#define CL_TCP_KEEPS 32
+struct cl_tcp_keeps {
+    struct cl_spin lock;
+    uint32_t n;
+    struct cl_tcp_keep {
+        const struct cl_tcp_settings *like; /* which they are in all else */
+        struct cl_tcp_settings settings;
+    } of[CL_TCP_KEEPS];
+};
+
+/* What connections of an application share. Constant but for the two words that are hints, relaxed, the paths, and the
+ * settings that connections ask for. */
 struct cl_tcp_stack {
     struct cl_tcp_settings settings; /* unless a listener has others */
     struct cl_chunks *chunks;
@@ -231,6 +249,7 @@ struct cl_tcp_stack {
     uint64_t pressure_until_ns;   /* by whoever was refused memory */
     uint64_t cookies_until_ns;    /* cookies that were given out may be right until then (cookie.h) */
     struct cl_tcp_paths paths;
+    struct cl_tcp_keeps keeps;
 };
 
 /* What a turn has. */
@@ -318,7 +337,10 @@ struct cl_tcp_conn {
     struct cl_tcp_record one;
     struct cl_tcp_board *board; /* NULL: there is none */
     uint32_t recover_seq; /* RecoveryPoint (RFC 6675); with CL_TCP_PROBED the probe's end (TLP.end_seq, RFC 8985) */
-    uint32_t reduced_seq; /* with CL_TCP_MARKS_REDUCED: nxt at that time */
+    union {
+        uint32_t reduced_seq; /* with CL_TCP_MARKS_REDUCED: nxt at that time */
+        uint32_t small_seq;   /* with CL_TCP_MARKS_SMALL: the end of the last small segment */
+    };
     uint32_t user_timeout_ms;
     uint32_t loans;    /* the number of its struct cl_tcp_loans (loans.h), and one more; 0: there is none */
     uint32_t timer_at; /* the time of cl_tcp_set_timer, in steps of CL_TCP_USER_TIMER_NS; 0: none. 9 years of them */

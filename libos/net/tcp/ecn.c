@@ -62,7 +62,7 @@ void cl_tcp_ecn_echoed(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
     if (c->flags & CL_TCP_RECOVERING) /* a loss has reduced it already */
         return;
     c->cc.window = cl_min(c->cc.window, cl_tcp_cc_fall(&c->cc, c->turn->now_ns, true));
-    c->marks |= CL_TCP_MARKS_REDUCED;
+    c->marks = (uint8_t)((c->marks & ~CL_TCP_MARKS_SMALL) | CL_TCP_MARKS_REDUCED);
     c->reduced_seq = c->nxt;
     cl_count(&c->turn->counts->ecn_reductions, 1);
 }

@@ -38,6 +38,7 @@ void cl_tcp_get_info(const struct cl_tcp_conn *c, struct cl_tcp_info *out)
                              .rtt_least_us = us(c->rtt.least_ns),
                              .to_read = c->receive.bytes,
                              .unacked_bytes = written,
+                             .send_limit = c->send.limit,
                              .unsent = written > sent ? written - sent : 0};
     if (c->flags & CL_TCP_RECOVERING)
         out->recovering = c->flags & CL_TCP_TIMED_OUT ? 2 : 1;

@@ -184,8 +184,7 @@ static bool expected(const struct cl_tcp_conn *c, const struct cl_tcp_segment *s
     return c->state == CL_TCP_ESTABLISHED && s->seq == c->rcv_nxt &&
            (s->flags & (uint8_t)~CL_TCPF_PSH) == CL_TCPF_ACK && s->len && s->len <= c->rcv_edge - c->rcv_nxt &&
            (s->ack == c->una || (s->ack == c->nxt && c->one.len == c->nxt - c->una)) && s->options.n_sack == 0 &&
-           !c->aside && cl_tcp_calm(c) && !c->settings->no_prediction &&
-           (c->marks & (uint8_t)~CL_TCP_MARKS_PACED) == 0 &&
+           !c->aside && cl_tcp_calm(c) && !c->settings->no_prediction && (c->marks & CL_TCP_MARKS_OF_ECN) == 0 &&
            (!times || ((s->options.has & CL_TCPO_TIMES) && (int32_t)(s->options.ts_val - c->ts_recent) >= 0));
 }
 
@@ -201,6 +200,7 @@ void cl_tcp_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const u
     struct arrival a = {s, data, s->seq, s->flags};
     cl_count(&c->turn->counts->segments_in, 1);
     c->heard_ms = cl_tcp_now_ms(c);
+    c->marks &= (uint8_t)~CL_TCP_MARKS_MORE; /* as Linux, which sends what waits when something comes */
     if (cl_likely(expected(c, s)))
         take_expected(c, &a);
     else if (c->state == CL_TCP_LISTEN)

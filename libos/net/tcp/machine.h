@@ -145,6 +145,11 @@ void cl_tcp_end(struct cl_tcp_conn *c, int error);
 int64_t cl_tcp_write_room(const struct cl_tcp_conn *c, int64_t len);
 void cl_tcp_wrote(struct cl_tcp_conn *c, int64_t len, int64_t room, int64_t done);
 
+/* keep.c: the times of keep-alive of one connection. -ENOBUFS: connections of the stack have CL_TCP_KEEPS other ones. */
+int cl_tcp_keep_times(struct cl_tcp_conn *c, uint32_t idle_ms, uint32_t interval_ms, uint32_t probes);
+/* It probes, and so much of the time until the first probe has passed. */
+void cl_tcp_keep_from(struct cl_tcp_conn *c, uint32_t passed_ms);
+
 /* tell.c: call the user of what has happened. */
 void cl_tcp_tell_events(struct cl_tcp_conn *c);
 static inline void cl_tcp_tell(struct cl_tcp_conn *c)

@@ -143,6 +143,15 @@ static bool ends_burst(struct cl_tcp_conn *c, uint32_t len)
     return (!first || first->sent_ns == c->turn->now_ns) && cl_tcp_in_flight(c) + len + c->cc.mss > c->cc.window;
 }
 
+/* A segment that is not full has left: small_under_way asks. */
+static void note_small(struct cl_tcp_conn *c, uint32_t end)
+{
+    if (c->marks & CL_TCP_MARKS_REDUCED)
+        return;
+    c->marks |= CL_TCP_MARKS_SMALL;
+    c->small_seq = end;
+}
+
 /* A segment of data from seq on, with the FIN if that is so. False: there is no buffer. */
 static bool send_data(struct cl_tcp_conn *c, uint32_t seq, uint32_t len, bool fin)
 {
@@ -177,6 +186,8 @@ static bool send_data(struct cl_tcp_conn *c, uint32_t seq, uint32_t len, bool fi
     cl_tcp_sent(c, seq, end, again);
     if (fin)
         c->flags |= CL_TCP_FIN_OUT;
+    if (!again && len && len < c->cc.mss)
+        note_small(c, seq + len);
     c->flags &= ~(uint32_t)CL_TCP_FORCE;
     cl_tcp_watch_sent(c, again);
     return true;
@@ -206,6 +217,25 @@ static bool send_lost(struct cl_tcp_conn *c)
     return true;
 }
 
+/* A small segment is under way (draft-minshall-nagle-00): full ones are no reason to wait for their acknowledgements. */
+static bool small_under_way(const struct cl_tcp_conn *c)
+{
+    if (c->marks & CL_TCP_MARKS_REDUCED) /* it is not known */
+        return c->una != c->nxt;
+    return (c->marks & CL_TCP_MARKS_SMALL) && cl_seq_before(c->una, c->small_seq) && cl_seq_upto(c->small_seq, c->nxt);
+}
+
+/* Whether all that waits, which fills no segment, leaves: Nagle's rule (RFC 9293, section 3.7.4), and those who hold it
+ * on purpose. They hold it for a time-out of retransmission at most, as nothing is under way by then (persist). */
+static bool small_leaves(const struct cl_tcp_conn *c)
+{
+    if (c->marks & CL_TCP_MARKS_PUSH)
+        return true;
+    if ((c->flags & CL_TCP_CORK) || (c->marks & CL_TCP_MARKS_MORE))
+        return false;
+    return (c->flags & CL_TCP_NO_DELAY) || !small_under_way(c);
+}
+
 /* How much new data a segment takes now; *fin: with the FIN. False: none, and no FIN. */
 static bool choose_new(const struct cl_tcp_conn *c, uint32_t *len, bool *fin)
 {
@@ -223,8 +253,8 @@ static bool choose_new(const struct cl_tcp_conn *c, uint32_t *len, bool *fin)
         return *fin;
     if (*len == full || *fin || (c->flags & CL_TCP_FORCE))
         return true;
-    if (*len == unsent) /* Nagle's rule (RFC 9293, section 3.7.4) */
-        return under_way == 0 || (c->flags & CL_TCP_NO_DELAY);
+    if (*len == unsent)
+        return small_leaves(c);
     /* Held by a window: only if that is worth it (section 3.8.6.2.1). */
     return *len >= c->wnd_max / 2 && *len == window;
 }

@@ -63,11 +63,15 @@ enum cl_stream_kind { CL_STREAM_FREE = 0, CL_STREAM_LISTENER, CL_STREAM_CONNECTI
 enum cl_stream_side { CL_STREAM_IN = 0, CL_STREAM_OUT = 1 };
 enum cl_stream_ending { CL_STREAM_STAYS = 0, CL_STREAM_CLOSES, CL_STREAM_LINGERS, CL_STREAM_ABORTS };
 
+#define CL_STREAM_LARGE_OPTIONS 3 /* whose values are beyond 32767 */
+
 /* Options that were set, of those that a listener hands on: bit `1 << option`; and the congestion control if
  * not NULL. */
 struct cl_stream_options {
-    uint32_t set;
-    int32_t of[CL_STREAM_OPTIONS];
+    uint16_t set;
+    uint16_t shut; /* for writing, from the beginning */
+    int16_t small[CL_STREAM_OPTIONS - CL_STREAM_LARGE_OPTIONS];
+    int32_t large[CL_STREAM_LARGE_OPTIONS]; /* from CL_STREAM_SEND_BUFFER on */
     const struct cl_tcp_cc_ops *cc;
 };
 

@@ -5,6 +5,9 @@
 
 #include <errno.h>
 
+#define KEEP_MOST_S 32767 /* as Linux has it (include/net/tcp.h) */
+#define KEEP_MOST_PROBES 127
+
 struct question {
     struct cl_visit visit; /* first */
     int option;
@@ -19,7 +22,13 @@ static int check(int option, int64_t value)
     case CL_STREAM_NO_DELAY:
     case CL_STREAM_KEEP_ALIVE:
     case CL_STREAM_KEEP_FRAMES:
+    case CL_STREAM_CORK:
         return value == 0 || value == 1 ? 0 : -EINVAL;
+    case CL_STREAM_KEEP_IDLE_S:
+    case CL_STREAM_KEEP_INTERVAL_S:
+        return value >= 1 && value <= KEEP_MOST_S ? 0 : -EINVAL;
+    case CL_STREAM_KEEP_PROBES:
+        return value >= 1 && value <= KEEP_MOST_PROBES ? 0 : -EINVAL;
     case CL_STREAM_SEND_BUFFER:
     case CL_STREAM_RECEIVE_BUFFER:
         return value >= CL_STREAM_BUFFER_LEAST && value <= CL_STREAM_BUFFER_MOST ? 0 : -EINVAL;
@@ -32,7 +41,16 @@ static int check(int option, int64_t value)
 
 /* In a turn. */
 
-static void apply(struct cl_tcp_conn *c, int option, int64_t value)
+static int apply_keep(struct cl_tcp_conn *c, int option, uint32_t value)
+{
+    const struct cl_tcp_settings *s = c->settings;
+    return cl_tcp_keep_times(c, option == CL_STREAM_KEEP_IDLE_S ? value * 1000 : s->keep_idle_ms,
+                             option == CL_STREAM_KEEP_INTERVAL_S ? value * 1000 : s->keep_interval_ms,
+                             option == CL_STREAM_KEEP_PROBES ? value : s->keep_probes);
+}
+
+/* 0, or -errno. */
+static int apply(struct cl_tcp_conn *c, int option, int64_t value)
 {
     switch (option) {
     case CL_STREAM_NO_DELAY:
@@ -44,6 +62,9 @@ static void apply(struct cl_tcp_conn *c, int option, int64_t value)
     case CL_STREAM_KEEP_FRAMES:
         cl_tcp_keep_frames(c, value);
         break;
+    case CL_STREAM_CORK:
+        cl_tcp_cork(c, value);
+        break;
     case CL_STREAM_SEND_BUFFER:
         c->send.limit = (uint32_t)value;
         break;
@@ -51,9 +72,14 @@ static void apply(struct cl_tcp_conn *c, int option, int64_t value)
         c->receive.limit = (uint32_t)value;
         cl_tcp_window_opened(c);
         break;
+    case CL_STREAM_KEEP_IDLE_S:
+    case CL_STREAM_KEEP_INTERVAL_S:
+    case CL_STREAM_KEEP_PROBES:
+        return apply_keep(c, option, (uint32_t)value);
     default:
         c->user_timeout_ms = (uint32_t)value;
     }
+    return 0;
 }
 
 /* DCTCP goes by marks, and there are none where ECN was not agreed. */
@@ -71,11 +97,40 @@ static void apply_cc(struct cl_tcp_conn *c, const struct cl_tcp_cc_ops *ops)
     c->cc.threshold = threshold;
 }
 
+static bool is_large(int option)
+{
+    return option >= CL_STREAM_SEND_BUFFER && option < CL_STREAM_SEND_BUFFER + CL_STREAM_LARGE_OPTIONS;
+}
+
+static int place_of(int option)
+{
+    return option < CL_STREAM_SEND_BUFFER
+               ? option
+               : option - (is_large(option) ? CL_STREAM_SEND_BUFFER : CL_STREAM_LARGE_OPTIONS);
+}
+
+static void put(struct cl_stream_options *o, int option, int64_t value)
+{
+    o->set |= (uint16_t)(1u << option);
+    if (is_large(option))
+        o->large[place_of(option)] = (int32_t)value;
+    else
+        o->small[place_of(option)] = (int16_t)value;
+}
+
+static int64_t handed_on(const struct cl_stream_options *o, int option)
+{
+    return is_large(option) ? o->large[place_of(option)] : o->small[place_of(option)];
+}
+
 void cl_stream_apply(const struct cl_stream_options *o, struct cl_tcp_conn *c)
 {
     for (int option = 0; option < CL_STREAM_OPTIONS; option++)
         if (o->set & 1u << option)
-            apply(c, option, o->of[option]);
+            (void)apply(c, option,
+                        handed_on(o, option)); /* as many have times of their own as may: then it has the others' */
+    if (o->shut)
+        cl_tcp_shutdown(c);
     if (o->cc && fits_path(c, o->cc))
         apply_cc(c, o->cc);
 }
@@ -89,6 +144,14 @@ static int64_t value_of(const struct cl_tcp_conn *c, int option)
         return !!(c->flags & CL_TCP_KEEP_ALIVE);
     case CL_STREAM_KEEP_FRAMES:
         return !!(c->flags & CL_TCP_KEEP_FRAMES);
+    case CL_STREAM_CORK:
+        return !!(c->flags & CL_TCP_CORK);
+    case CL_STREAM_KEEP_IDLE_S:
+        return c->settings->keep_idle_ms / 1000;
+    case CL_STREAM_KEEP_INTERVAL_S:
+        return c->settings->keep_interval_ms / 1000;
+    case CL_STREAM_KEEP_PROBES:
+        return c->settings->keep_probes;
     case CL_STREAM_SEND_BUFFER:
         return c->send.limit;
     case CL_STREAM_RECEIVE_BUFFER:
@@ -101,8 +164,8 @@ static int64_t value_of(const struct cl_tcp_conn *c, int option)
 static void set_now(struct cl_visit *v, struct cl_tcp_conn *c)
 {
     struct question *q = (struct question *)v;
-    apply(c, q->option, q->value);
-    v->result = c->send.limit > c->send.bytes && c->state >= CL_TCP_ESTABLISHED;
+    int rc = apply(c, q->option, q->value);
+    v->result = rc ? rc : c->send.limit > c->send.bytes && c->state >= CL_TCP_ESTABLISHED;
 }
 
 static void get_now(struct cl_visit *v, struct cl_tcp_conn *c)
@@ -164,8 +227,7 @@ int cl_stream_set(struct cl_stream *s, int option, int64_t value)
     }
     if ((rc = cl_stream_enter(s, CL_STREAM_LISTENER)))
         return rc;
-    s->options.set |= 1u << option;
-    s->options.of[option] = (int32_t)value;
+    put(&s->options, option, value);
     cl_stream_leave(s);
     return 0;
 }
@@ -180,6 +242,12 @@ static int64_t default_of(struct cl_stream *s, int option)
         return settings->receive_limit;
     case CL_STREAM_USER_TIMEOUT_MS:
         return settings->user_timeout_ms;
+    case CL_STREAM_KEEP_IDLE_S:
+        return settings->keep_idle_ms / 1000;
+    case CL_STREAM_KEEP_INTERVAL_S:
+        return settings->keep_interval_ms / 1000;
+    case CL_STREAM_KEEP_PROBES:
+        return settings->keep_probes;
     default:
         return 0;
     }
@@ -195,7 +263,7 @@ int64_t cl_stream_get(struct cl_stream *s, int option)
     int64_t rc = cl_stream_enter(s, CL_STREAM_LISTENER);
     if (rc)
         return rc;
-    rc = s->options.set & 1u << option ? s->options.of[option] : default_of(s, option);
+    rc = s->options.set & 1u << option ? handed_on(&s->options, option) : default_of(s, option);
     cl_stream_leave(s);
     return rc;
 }

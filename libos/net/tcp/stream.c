@@ -265,6 +265,19 @@ int64_t cl_stream_writev(struct cl_stream *s, const struct cl_iovec *from, int64
     return sum < 0 ? sum : write_as(&t, s, sum, timeout_ns);
 }
 
+static void write_more_now(struct cl_visit *v, struct cl_tcp_conn *c)
+{
+    write_now(v, c);
+    cl_tcp_more(c);
+}
+
+int64_t cl_stream_writev_more(struct cl_stream *s, const struct cl_iovec *from, int64_t n, int64_t timeout_ns)
+{
+    struct transfer t = {.visit.fn = write_more_now, .vec = from, .n = n};
+    int64_t sum = length_of(from, n);
+    return sum < 0 ? sum : write_as(&t, s, sum, timeout_ns);
+}
+
 int64_t cl_stream_write_from(struct cl_stream *s, struct cl_region *region, int64_t offset, int64_t len,
                              int64_t timeout_ns)
 {
@@ -332,12 +345,24 @@ static void shut_now(struct cl_visit *v, struct cl_tcp_conn *c)
     cl_tcp_shutdown(c);
 }
 
+static int shut_what_comes(struct cl_stream *listener)
+{
+    int rc = cl_stream_enter(listener, CL_STREAM_LISTENER);
+    if (rc)
+        return rc;
+    listener->options.shut = true;
+    cl_stream_leave(listener);
+    return 0;
+}
+
 int cl_stream_shutdown(struct cl_stream *s, int sides)
 {
     struct cl_visit v = {.fn = shut_now};
     uint32_t bits = sides & CL_STREAM_READ ? CL_STREAM_READ_OFF : 0;
     if (sides < CL_STREAM_READ || sides > (CL_STREAM_READ | CL_STREAM_WRITE))
         return -EINVAL;
+    if (sides == CL_STREAM_WRITE && cl_load_acquire(&s->kind) == CL_STREAM_LISTENER)
+        return shut_what_comes(s);
     int rc = cl_stream_enter(s, CL_STREAM_CONNECTION);
     if (rc)
         return rc;

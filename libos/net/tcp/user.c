@@ -27,6 +27,8 @@ void cl_tcp_wrote(struct cl_tcp_conn *c, int64_t len, int64_t room, int64_t done
 {
     if (done < len)
         c->flags |= CL_TCP_WANTS_ROOM;
+    if (done)
+        c->marks &= (uint8_t) ~(CL_TCP_MARKS_MORE | CL_TCP_MARKS_PUSH);
     if (done < room && c->send.bytes == 0) /* no acknowledgement will tell of room */
         cl_tcp_set(c, CL_TCP_TIMER_SEND, CL_TCP_RETRY_NS);
 }
@@ -63,22 +65,37 @@ void cl_tcp_set_user(struct cl_tcp_conn *c, const struct cl_tcp_events *events, 
     c->arg = arg;
 }
 
+static void turn_flag(struct cl_tcp_conn *c, uint32_t flag, bool on)
+{
+    c->flags = on ? c->flags | flag : c->flags & ~flag;
+}
+
 void cl_tcp_no_delay(struct cl_tcp_conn *c, bool on)
 {
-    c->flags = on ? c->flags | CL_TCP_NO_DELAY : c->flags & ~(uint32_t)CL_TCP_NO_DELAY;
+    turn_flag(c, CL_TCP_NO_DELAY, on);
+    if (on)
+        c->marks |= CL_TCP_MARKS_PUSH;
+}
+
+void cl_tcp_cork(struct cl_tcp_conn *c, bool on)
+{
+    turn_flag(c, CL_TCP_CORK, on);
+    if (on)
+        return;
+    c->marks &= (uint8_t)~CL_TCP_MARKS_MORE;
+    if (c->flags & CL_TCP_NO_DELAY)
+        c->marks |= CL_TCP_MARKS_PUSH;
+}
+
+void cl_tcp_more(struct cl_tcp_conn *c)
+{
+    c->marks |= CL_TCP_MARKS_MORE;
 }
 
 void cl_tcp_set_timer(struct cl_tcp_conn *c, uint64_t in_ns)
 {
     bool never = in_ns == UINT64_MAX || c->state == CL_TCP_CLOSED;
     c->timer_at = never ? 0 : (uint32_t)((c->turn->now_ns + in_ns) / CL_TCP_USER_TIMER_NS + 1);
-}
-
-void cl_tcp_keep_alive(struct cl_tcp_conn *c, bool on)
-{
-    c->flags = on ? c->flags | CL_TCP_KEEP_ALIVE : c->flags & ~(uint32_t)CL_TCP_KEEP_ALIVE;
-    if (on && (c->state == CL_TCP_ESTABLISHED || c->state == CL_TCP_CLOSE_WAIT))
-        cl_tcp_set(c, CL_TCP_TIMER_KEEP, c->settings->keep_idle_ms * CL_TCP_MS);
 }
 
 void cl_tcp_resume(struct cl_tcp_conn *c)

@@ -22,7 +22,7 @@ PUBLIC int close(int fd)
         errno = rc < 0 ? -rc : errno;
         return rc < 0 ? -1 : 0;
     }
-    return is_ours(fd) && !cl_preload_borrowed() ? (int)ANSWER(cl_posix_close(fd)) : next_close(fd);
+    return is_ours(fd) && !cl_preload_borrowed() ? (int)ANSWER(close, cl_posix_close(fd)) : next_close(fd);
 }
 
 /* Forget those of ours in a range that is about to be closed. */
@@ -36,7 +36,7 @@ static void forget(unsigned first, unsigned last)
         }
 }
 
-NEXT(int, close_range, (unsigned first, unsigned last, int flags), (first, last, flags))
+NEXT_FIRST(int, close_range, (unsigned first, unsigned last, int flags), (first, last, flags))
 PUBLIC int close_range(unsigned first, unsigned last, int flags)
 {
     if (!cl_preload_on || (unsigned)flags & CLOSE_RANGE_CLOEXEC || cl_preload_borrowed() || first > last)
@@ -57,7 +57,7 @@ PUBLIC void closefrom(int first)
 }
 
 /* stdio closes by libc's own name for it. */
-NEXT(int, fclose, (FILE * file), (file))
+NEXT_FIRST(int, fclose, (FILE * file), (file))
 PUBLIC int fclose(FILE *file)
 {
     int fd = file ? fileno(file) : -1;
@@ -68,13 +68,14 @@ PUBLIC int fclose(FILE *file)
     return next_fclose(file);
 }
 
+NEXT_FIRST(int, dup, (int fd), (fd))
+
 /* A copy of fd has been made, by libc. */
 static int copied(int fd, int copy)
 {
-    return copy >= 0 && is_ours(fd) && !cl_preload_borrowed() ? (int)ANSWER(cl_posix_duplicated(fd, copy)) : copy;
+    return copy >= 0 && is_ours(fd) && !cl_preload_borrowed() ? (int)ANSWER(dup, cl_posix_duplicated(fd, copy)) : copy;
 }
 
-NEXT(int, dup, (int fd), (fd))
 PUBLIC int dup(int fd)
 {
     return copied(fd, next_dup(fd));
@@ -87,7 +88,7 @@ static void make_room(int fd, int to)
         forget((unsigned)to, (unsigned)to);
 }
 
-NEXT(int, dup2, (int fd, int to), (fd, to))
+NEXT_FIRST(int, dup2, (int fd, int to), (fd, to))
 PUBLIC int dup2(int fd, int to)
 {
     if (is_kept(to)) {
@@ -99,7 +100,7 @@ PUBLIC int dup2(int fd, int to)
     return fd == to ? copy : copied(fd, copy);
 }
 
-NEXT(int, dup3, (int fd, int to, int flags), (fd, to, flags))
+NEXT_FIRST(int, dup3, (int fd, int to, int flags), (fd, to, flags))
 PUBLIC int dup3(int fd, int to, int flags)
 {
     if (is_kept(to)) {

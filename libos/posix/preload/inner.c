@@ -49,25 +49,25 @@ static int made(int fd, bool by_runtime)
         mode;                                                                                                          \
     })
 
-NEXT(int, open, (const char *path, int flags, ...), (path, flags, MODE(flags)))
+NEXT_FIRST(int, open, (const char *path, int flags, ...), (path, flags, MODE(flags)))
 PUBLIC int open(const char *path, int flags, ...)
 {
     return made(next_open(path, flags, MODE(flags)), BY_RUNTIME);
 }
 
-NEXT(int, eventfd, (unsigned count, int flags), (count, flags))
+NEXT_FIRST(int, eventfd, (unsigned count, int flags), (count, flags))
 PUBLIC int eventfd(unsigned count, int flags)
 {
     return made(next_eventfd(count, flags), BY_RUNTIME);
 }
 
-NEXT(int, timerfd_create, (int clock, int flags), (clock, flags))
+NEXT_FIRST(int, timerfd_create, (int clock, int flags), (clock, flags))
 PUBLIC int timerfd_create(int clock, int flags)
 {
     return made(next_timerfd_create(clock, flags), BY_RUNTIME);
 }
 
-NEXT(int, memfd_create, (const char *name, unsigned flags), (name, flags))
+NEXT_FIRST(int, memfd_create, (const char *name, unsigned flags), (name, flags))
 PUBLIC int memfd_create(const char *name, unsigned flags)
 {
     return made(next_memfd_create(name, flags), BY_RUNTIME);

@@ -6,6 +6,7 @@
 #ifndef CORELANE_LIBOS_POSIX_PRELOAD_NEXT_H
 #define CORELANE_LIBOS_POSIX_PRELOAD_NEXT_H
 
+#include "../counts.h"
 #include "../posix.h"
 
 #include <dlfcn.h>
@@ -23,8 +24,35 @@ static inline bool is_ours(int fd)
     return cl_unlikely((uint32_t)fd < CL_POSIX_FDS && cl_load_relaxed(&cl_preload_kinds[fd]));
 }
 
-/* `next_NAME`: libc's function, found at its first call. */
+/* A number for a function that is wrapped (../counts.h), before the library begins. */
+unsigned cl_preload_number(const char *name);
+
+/* Whether calls are traced is known: after that the functions of libc's that are found are called at once, or counted. */
+extern bool cl_preload_traces, cl_preload_decided;
+void cl_preload_passed(unsigned call);
+
+/* `next_NAME`: libc's function, found at its first call. What goes on to it is counted if calls are traced. */
 #define NEXT(type, name, parameters, arguments)                                                                        \
+    NUMBERED(name)                                                                                                     \
+    static type first_##name parameters;                                                                               \
+    static type(*next_##name) parameters = first_##name;                                                               \
+    static type(*real_##name) parameters;                                                                              \
+    static type counted_##name parameters                                                                              \
+    {                                                                                                                  \
+        cl_preload_passed(call_##name);                                                                                \
+        return real_##name arguments;                                                                                  \
+    }                                                                                                                  \
+    static type first_##name parameters                                                                                \
+    {                                                                                                                  \
+        real_##name = (type(*) parameters)dlsym(RTLD_NEXT, #name);                                                     \
+        if (cl_preload_decided)                                                                                        \
+            next_##name = cl_preload_traces ? counted_##name : real_##name;                                            \
+        return real_##name arguments;                                                                                  \
+    }
+
+/* The same of one that is called in any case, before it is known whose the call is. */
+#define NEXT_FIRST(type, name, parameters, arguments)                                                                  \
+    NUMBERED(name)                                                                                                     \
     static type first_##name parameters;                                                                               \
     static type(*next_##name) parameters = first_##name;                                                               \
     static type first_##name parameters                                                                                \
@@ -33,31 +61,29 @@ static inline bool is_ours(int fd)
         return next_##name arguments;                                                                                  \
     }
 
+#define NUMBERED(name)                                                                                                 \
+    static __attribute__((unused)) unsigned call_##name;                                                               \
+    static __attribute__((constructor(101))) void number_##name(void)                                                  \
+    {                                                                                                                  \
+        call_##name = cl_preload_number(#name);                                                                        \
+    }
+
 /* Set errno of a call that failed, and return -1. Threads that go on while exit ends the process find sockets that are
  * closed already: they are held up, as by Linux nobody lives to see that; but for a second at most, in case that exit
  * waits for them. */
 int64_t cl_preload_failed(int64_t error);
 
-/* How often a function of libc's was called for one of ours, and failed. If calls are traced. */
-struct cl_preload_count {
-    const char *name;
-    uint64_t calls, failed; /* RMW */
-    struct cl_preload_count *next;
-};
-extern bool cl_preload_traces;
-void cl_preload_counted(struct cl_preload_count *c, int64_t answer);
+/* A call of ours has answered. */
+void cl_preload_counted(unsigned call, int64_t answer);
 
 /* The result of one of our calls, as libc gives it: evaluated unless we are inside of one. */
-#define ANSWER(call)                                                                                                   \
+#define ANSWER(name, call)                                                                                             \
     ({                                                                                                                 \
         int64_t answer = -EAGAIN;                                                                                      \
         if (cl_likely(cl_preload_inside++ == 0))                                                                       \
             answer = (call);                                                                                           \
         cl_preload_inside--;                                                                                           \
-        if (cl_unlikely(cl_preload_traces)) {                                                                          \
-            static struct cl_preload_count count = {.name = __func__};                                                 \
-            cl_preload_counted(&count, answer);                                                                        \
-        }                                                                                                              \
+        cl_preload_counted(call_##name, answer);                                                                       \
         if (cl_unlikely(answer < 0))                                                                                   \
             answer = cl_preload_failed(answer);                                                                        \
         answer;                                                                                                        \

@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <sys/ioctl.h>
 
-NEXT(int, socket, (int domain, int type, int protocol), (domain, type, protocol))
+NEXT_FIRST(int, socket, (int domain, int type, int protocol), (domain, type, protocol))
 PUBLIC int socket(int domain, int type, int protocol)
 {
     int fd = next_socket(domain, type, protocol);
@@ -18,70 +18,73 @@ PUBLIC int socket(int domain, int type, int protocol)
         return cl_posix_inner(fd);
     if (fd < 0 || !may_be || !cl_preload_on || cl_preload_inside)
         return fd;
-    return (int)ANSWER(cl_posix_socket(fd, domain, type));
+    return (int)ANSWER(socket, cl_posix_socket(fd, domain, type));
 }
 
 NEXT(int, bind, (int fd, __CONST_SOCKADDR_ARG addr, socklen_t len), (fd, addr, len))
 PUBLIC int bind(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
-    return is_ours(fd) ? (int)ANSWER(cl_posix_bind(fd, addr.__sockaddr__, len)) : next_bind(fd, addr, len);
+    return is_ours(fd) ? (int)ANSWER(bind, cl_posix_bind(fd, addr.__sockaddr__, len)) : next_bind(fd, addr, len);
 }
 
 NEXT(int, listen, (int fd, int backlog), (fd, backlog))
 PUBLIC int listen(int fd, int backlog)
 {
-    return is_ours(fd) ? (int)ANSWER(cl_posix_listen(fd, backlog)) : next_listen(fd, backlog);
+    return is_ours(fd) ? (int)ANSWER(listen, cl_posix_listen(fd, backlog)) : next_listen(fd, backlog);
 }
 
 NEXT(int, accept, (int fd, __SOCKADDR_ARG addr, socklen_t *len), (fd, addr, len))
 PUBLIC int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
-    return is_ours(fd) ? (int)ANSWER(cl_posix_accept(fd, addr.__sockaddr__, len, 0)) : next_accept(fd, addr, len);
+    return is_ours(fd) ? (int)ANSWER(accept, cl_posix_accept(fd, addr.__sockaddr__, len, 0))
+                       : next_accept(fd, addr, len);
 }
 
 NEXT(int, accept4, (int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags), (fd, addr, len, flags))
 PUBLIC int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
 {
-    return is_ours(fd) ? (int)ANSWER(cl_posix_accept(fd, addr.__sockaddr__, len, flags))
+    return is_ours(fd) ? (int)ANSWER(accept4, cl_posix_accept(fd, addr.__sockaddr__, len, flags))
                        : next_accept4(fd, addr, len, flags);
 }
 
 NEXT(int, connect, (int fd, __CONST_SOCKADDR_ARG addr, socklen_t len), (fd, addr, len))
 PUBLIC int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
-    return is_ours(fd) ? (int)ANSWER(cl_posix_connect(fd, addr.__sockaddr__, len)) : next_connect(fd, addr, len);
+    return is_ours(fd) ? (int)ANSWER(connect, cl_posix_connect(fd, addr.__sockaddr__, len))
+                       : next_connect(fd, addr, len);
 }
 
 NEXT(int, shutdown, (int fd, int how), (fd, how))
 PUBLIC int shutdown(int fd, int how)
 {
-    return is_ours(fd) ? (int)ANSWER(cl_posix_shutdown(fd, how)) : next_shutdown(fd, how);
+    return is_ours(fd) ? (int)ANSWER(shutdown, cl_posix_shutdown(fd, how)) : next_shutdown(fd, how);
 }
 
 NEXT(int, getsockname, (int fd, __SOCKADDR_ARG addr, socklen_t *len), (fd, addr, len))
 PUBLIC int getsockname(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
-    return is_ours(fd) ? (int)ANSWER(cl_posix_name(fd, addr.__sockaddr__, len, false))
+    return is_ours(fd) ? (int)ANSWER(getsockname, cl_posix_name(fd, addr.__sockaddr__, len, false))
                        : next_getsockname(fd, addr, len);
 }
 
 NEXT(int, getpeername, (int fd, __SOCKADDR_ARG addr, socklen_t *len), (fd, addr, len))
 PUBLIC int getpeername(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
-    return is_ours(fd) ? (int)ANSWER(cl_posix_name(fd, addr.__sockaddr__, len, true)) : next_getpeername(fd, addr, len);
+    return is_ours(fd) ? (int)ANSWER(getpeername, cl_posix_name(fd, addr.__sockaddr__, len, true))
+                       : next_getpeername(fd, addr, len);
 }
 
 NEXT(int, setsockopt, (int fd, int level, int name, const void *value, socklen_t len), (fd, level, name, value, len))
 PUBLIC int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 {
-    return is_ours(fd) ? (int)ANSWER(cl_posix_setsockopt(fd, level, name, value, len))
+    return is_ours(fd) ? (int)ANSWER(setsockopt, cl_posix_setsockopt(fd, level, name, value, len))
                        : next_setsockopt(fd, level, name, value, len);
 }
 
 NEXT(int, getsockopt, (int fd, int level, int name, void *value, socklen_t *len), (fd, level, name, value, len))
 PUBLIC int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 {
-    return is_ours(fd) ? (int)ANSWER(cl_posix_getsockopt(fd, level, name, value, len))
+    return is_ours(fd) ? (int)ANSWER(getsockopt, cl_posix_getsockopt(fd, level, name, value, len))
                        : next_getsockopt(fd, level, name, value, len);
 }
 
@@ -99,7 +102,7 @@ NEXT(int, fcntl, (int fd, int command, ...), (fd, command, LAST_ARGUMENT(void *,
 PUBLIC int fcntl(int fd, int command, ...)
 {
     void *last = LAST_ARGUMENT(void *, command);
-    return is_ours(fd) ? (int)ANSWER(cl_posix_fcntl(fd, command, (int64_t)(intptr_t)last))
+    return is_ours(fd) ? (int)ANSWER(fcntl, cl_posix_fcntl(fd, command, (int64_t)(intptr_t)last))
                        : next_fcntl(fd, command, last);
 }
 
@@ -107,7 +110,7 @@ NEXT(int, fcntl64, (int fd, int command, ...), (fd, command, LAST_ARGUMENT(void 
 PUBLIC int fcntl64(int fd, int command, ...)
 {
     void *last = LAST_ARGUMENT(void *, command);
-    return is_ours(fd) ? (int)ANSWER(cl_posix_fcntl(fd, command, (int64_t)(intptr_t)last))
+    return is_ours(fd) ? (int)ANSWER(fcntl64, cl_posix_fcntl(fd, command, (int64_t)(intptr_t)last))
                        : next_fcntl64(fd, command, last);
 }
 
@@ -115,5 +118,5 @@ NEXT(int, ioctl, (int fd, unsigned long request, ...), (fd, request, LAST_ARGUME
 PUBLIC int ioctl(int fd, unsigned long request, ...)
 {
     void *last = LAST_ARGUMENT(void *, request);
-    return is_ours(fd) ? (int)ANSWER(cl_posix_ioctl(fd, request, last)) : next_ioctl(fd, request, last);
+    return is_ours(fd) ? (int)ANSWER(ioctl, cl_posix_ioctl(fd, request, last)) : next_ioctl(fd, request, last);
 }

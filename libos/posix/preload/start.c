@@ -28,26 +28,53 @@ static void fail(const char *sentence)
     _exit(1);
 }
 
-bool cl_preload_traces;
-static struct cl_preload_count *counts; /* grows at its head. RMW */
+static const char *names[CL_POSIX_CALLS];
+static unsigned n_names;
 
-void cl_preload_counted(struct cl_preload_count *c, int64_t answer)
+unsigned cl_preload_number(const char *name)
 {
-    if (__atomic_fetch_add(&c->calls, 1, __ATOMIC_RELAXED) == 0) { /* the first enters it */
-        c->next = cl_load_relaxed(&counts);
-        while (!__atomic_compare_exchange_n(&counts, &c->next, c, true, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
-            ;
-    }
-    __atomic_fetch_add(&c->failed, answer < 0, __ATOMIC_RELAXED);
+    if (n_names == CL_POSIX_CALLS)
+        return CL_POSIX_CALLS - 1; /* which is then that of several */
+    names[n_names] = name;
+    return n_names++;
+}
+
+bool cl_preload_traces, cl_preload_decided;
+/* Where the thread counts; NULL: it has made no call yet that is counted. */
+static __thread struct cl_posix_call_counts *own_block __attribute__((tls_model("initial-exec")));
+
+static struct cl_posix_call_counts *counts_of(unsigned call)
+{
+    if (cl_unlikely(!own_block))
+        own_block = cl_posix_counts_block();
+    return &own_block[call];
+}
+
+void cl_preload_counted(unsigned call, int64_t answer)
+{
+    struct cl_posix_call_counts *counts = counts_of(call);
+    cl_count(&counts->ours, 1);
+    cl_count(&counts->failed, answer < 0);
+}
+
+void cl_preload_passed(unsigned call)
+{
+    cl_count(&counts_of(call)->passed, 1);
 }
 
 static void say_counts(void)
 {
+    const struct cl_posix_counts *all = cl_posix_counts();
     char line[120];
-    for (const struct cl_preload_count *c = cl_load_acquire(&counts); c; c = c->next) {
-        snprintf(line, sizeof line, "%s of the dataplane's: %llu calls, %llu failed", c->name,
-                 (unsigned long long)c->calls, (unsigned long long)c->failed);
-        say(line);
+    for (unsigned i = 0; i < CL_POSIX_CALLS; i++) {
+        unsigned long long ours = 0, failed = 0;
+        for (unsigned k = 0; k < CL_POSIX_BLOCKS; k++) {
+            ours += cl_load_relaxed(&all->calls[k][i].ours);
+            failed += cl_load_relaxed(&all->calls[k][i].failed);
+        }
+        snprintf(line, sizeof line, "%s of the dataplane's: %llu calls, %llu failed", all->names[i], ours, failed);
+        if (ours)
+            say(line);
     }
 }
 
@@ -66,12 +93,16 @@ static __attribute__((constructor)) void start(void)
     char err[256];
     const char *words = getenv("CORELANE_POSIX");
     in_child();
+    cl_preload_decided = !words;
     if (!words || pthread_atfork(NULL, NULL, in_child))
         return;
+    if (cl_posix_counts_open(names, n_names))
+        fail("its calls cannot be counted: there is no memory");
     if (cl_posix_open(words, cl_preload_kinds, say, fail, err))
         fail(err);
     cl_preload_find_runtime();
     cl_preload_traces = cl_posix_traces();
+    cl_preload_decided = true;
     cl_preload_on = true;
 }
 
@@ -91,7 +122,8 @@ static __attribute__((destructor)) void stop(void)
 {
     if (!cl_preload_on || cl_preload_inside || cl_preload_borrowed())
         return;
-    say_counts();
+    if (cl_preload_traces)
+        say_counts();
     ends = true;
     cl_store_release(&ending, true); /* before a socket is closed */
     cl_posix_end();

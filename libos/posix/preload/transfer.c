@@ -41,37 +41,37 @@ static int64_t write_pieces(int fd, const struct iovec *vec, int n)
 NEXT(ssize_t, read, (int fd, void *data, size_t len), (fd, data, len))
 PUBLIC ssize_t read(int fd, void *data, size_t len)
 {
-    return is_ours(fd) ? ANSWER(read_into(fd, data, len)) : next_read(fd, data, len);
+    return is_ours(fd) ? ANSWER(read, read_into(fd, data, len)) : next_read(fd, data, len);
 }
 
 NEXT(ssize_t, write, (int fd, const void *data, size_t len), (fd, data, len))
 PUBLIC ssize_t write(int fd, const void *data, size_t len)
 {
-    return is_ours(fd) ? ANSWER(write_from(fd, data, len, 0)) : next_write(fd, data, len);
+    return is_ours(fd) ? ANSWER(write, write_from(fd, data, len, 0)) : next_write(fd, data, len);
 }
 
 NEXT(ssize_t, readv, (int fd, const struct iovec *vec, int n), (fd, vec, n))
 PUBLIC ssize_t readv(int fd, const struct iovec *vec, int n)
 {
-    return is_ours(fd) ? ANSWER(cl_posix_read(fd, vec, n, 0)) : next_readv(fd, vec, n);
+    return is_ours(fd) ? ANSWER(readv, cl_posix_read(fd, vec, n, 0)) : next_readv(fd, vec, n);
 }
 
 NEXT(ssize_t, writev, (int fd, const struct iovec *vec, int n), (fd, vec, n))
 PUBLIC ssize_t writev(int fd, const struct iovec *vec, int n)
 {
-    return is_ours(fd) ? ANSWER(write_pieces(fd, vec, n)) : next_writev(fd, vec, n);
+    return is_ours(fd) ? ANSWER(writev, write_pieces(fd, vec, n)) : next_writev(fd, vec, n);
 }
 
 NEXT(ssize_t, recv, (int fd, void *data, size_t len, int flags), (fd, data, len, flags))
 PUBLIC ssize_t recv(int fd, void *data, size_t len, int flags)
 {
-    return is_ours(fd) ? ANSWER(read_from(fd, data, len, flags, NULL, NULL)) : next_recv(fd, data, len, flags);
+    return is_ours(fd) ? ANSWER(recv, read_from(fd, data, len, flags, NULL, NULL)) : next_recv(fd, data, len, flags);
 }
 
 NEXT(ssize_t, send, (int fd, const void *data, size_t len, int flags), (fd, data, len, flags))
 PUBLIC ssize_t send(int fd, const void *data, size_t len, int flags)
 {
-    return is_ours(fd) ? ANSWER(write_from(fd, data, len, flags)) : next_send(fd, data, len, flags);
+    return is_ours(fd) ? ANSWER(send, write_from(fd, data, len, flags)) : next_send(fd, data, len, flags);
 }
 
 static int64_t write_to(int fd, const void *data, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
@@ -85,7 +85,7 @@ NEXT(ssize_t, recvfrom, (int fd, void *data, size_t len, int flags, __SOCKADDR_A
      (fd, data, len, flags, from, from_len))
 PUBLIC ssize_t recvfrom(int fd, void *data, size_t len, int flags, __SOCKADDR_ARG from, socklen_t *from_len)
 {
-    return is_ours(fd) ? ANSWER(read_from(fd, data, len, flags, from.__sockaddr__, from_len))
+    return is_ours(fd) ? ANSWER(recvfrom, read_from(fd, data, len, flags, from.__sockaddr__, from_len))
                        : next_recvfrom(fd, data, len, flags, from, from_len);
 }
 
@@ -93,7 +93,7 @@ NEXT(ssize_t, sendto, (int fd, const void *data, size_t len, int flags, __CONST_
      (fd, data, len, flags, to, to_len))
 PUBLIC ssize_t sendto(int fd, const void *data, size_t len, int flags, __CONST_SOCKADDR_ARG to, socklen_t to_len)
 {
-    return is_ours(fd) ? ANSWER(write_to(fd, data, len, flags, to.__sockaddr__, to_len))
+    return is_ours(fd) ? ANSWER(sendto, write_to(fd, data, len, flags, to.__sockaddr__, to_len))
                        : next_sendto(fd, data, len, flags, to, to_len);
 }
 
@@ -101,7 +101,7 @@ NEXT(ssize_t, recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags))
 PUBLIC ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 {
     if (is_ours(fd))
-        return ANSWER(cl_posix_receive(fd, m, flags));
+        return ANSWER(recvmsg, cl_posix_receive(fd, m, flags));
     ssize_t n = next_recvmsg(fd, m, flags);
     if (BY_RUNTIME && n >= 0)
         cl_preload_got(m);
@@ -111,7 +111,7 @@ PUBLIC ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 NEXT(ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), (fd, m, flags))
 PUBLIC ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 {
-    return is_ours(fd) ? ANSWER(cl_posix_send(fd, m, flags)) : next_sendmsg(fd, m, flags);
+    return is_ours(fd) ? ANSWER(sendmsg, cl_posix_send(fd, m, flags)) : next_sendmsg(fd, m, flags);
 }
 
 static bool is_time(const struct timespec *t)
@@ -122,20 +122,20 @@ static bool is_time(const struct timespec *t)
 NEXT(int, recvmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t), (fd, m, n, flags, t))
 PUBLIC int recvmmsg(int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t)
 {
-    return is_ours(fd) ? (int)ANSWER(is_time(t) ? cl_posix_receive_many(fd, m, n, flags, t) : -EINVAL)
+    return is_ours(fd) ? (int)ANSWER(recvmmsg, is_time(t) ? cl_posix_receive_many(fd, m, n, flags, t) : -EINVAL)
                        : next_recvmmsg(fd, m, n, flags, t);
 }
 
 NEXT(int, sendmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags), (fd, m, n, flags))
 PUBLIC int sendmmsg(int fd, struct mmsghdr *m, unsigned n, int flags)
 {
-    return is_ours(fd) ? (int)ANSWER(cl_posix_send_many(fd, m, n, flags)) : next_sendmmsg(fd, m, n, flags);
+    return is_ours(fd) ? (int)ANSWER(sendmmsg, cl_posix_send_many(fd, m, n, flags)) : next_sendmmsg(fd, m, n, flags);
 }
 
 NEXT(ssize_t, sendfile, (int fd, int from, off_t *offset, size_t len), (fd, from, offset, len))
 PUBLIC ssize_t sendfile(int fd, int from, off_t *offset, size_t len)
 {
-    return is_ours(fd) ? ANSWER(cl_posix_sendfile(fd, from, (int64_t *)offset, (int64_t)len))
+    return is_ours(fd) ? ANSWER(sendfile, cl_posix_sendfile(fd, from, (int64_t *)offset, (int64_t)len))
                        : next_sendfile(fd, from, offset, len);
 }
 
@@ -149,8 +149,7 @@ NEXT(ssize_t, splice, (int in, off64_t *in_at, int out, off64_t *out_at, size_t 
 PUBLIC ssize_t splice(int in, off64_t *in_at, int out, off64_t *out_at, size_t len, unsigned flags)
 {
     return is_ours(in) || is_ours(out)
-               ? ANSWER(
-                     cl_posix_refuse("splice is not to be had of sockets of the dataplane: use read and write", EINVAL))
+               ? ANSWER(splice, cl_posix_splice(in, (int64_t *)in_at, out, (int64_t *)out_at, len, flags))
                : next_splice(in, in_at, out, out_at, len, flags);
 }
 
@@ -160,13 +159,14 @@ PUBLIC ssize_t splice(int in, off64_t *in_at, int out, off64_t *out_at, size_t l
 NEXT(ssize_t, __read_chk, (int fd, void *data, size_t len, size_t room), (fd, data, len, room))
 PUBLIC ssize_t __read_chk(int fd, void *data, size_t len, size_t room)
 {
-    return is_ours(fd) && len <= room ? ANSWER(read_into(fd, data, len)) : next___read_chk(fd, data, len, room);
+    return is_ours(fd) && len <= room ? ANSWER(__read_chk, read_into(fd, data, len))
+                                      : next___read_chk(fd, data, len, room);
 }
 
 NEXT(ssize_t, __recv_chk, (int fd, void *data, size_t len, size_t room, int flags), (fd, data, len, room, flags))
 PUBLIC ssize_t __recv_chk(int fd, void *data, size_t len, size_t room, int flags)
 {
-    return is_ours(fd) && len <= room ? ANSWER(read_from(fd, data, len, flags, NULL, NULL))
+    return is_ours(fd) && len <= room ? ANSWER(__recv_chk, read_from(fd, data, len, flags, NULL, NULL))
                                       : next___recv_chk(fd, data, len, room, flags);
 }
 
@@ -176,6 +176,7 @@ NEXT(ssize_t, __recvfrom_chk,
 PUBLIC ssize_t __recvfrom_chk(int fd, void *data, size_t len, size_t room, int flags, __SOCKADDR_ARG from,
                               socklen_t *from_len)
 {
-    return is_ours(fd) && len <= room ? ANSWER(read_from(fd, data, len, flags, from.__sockaddr__, from_len))
-                                      : next___recvfrom_chk(fd, data, len, room, flags, from, from_len);
+    return is_ours(fd) && len <= room
+               ? ANSWER(__recvfrom_chk, read_from(fd, data, len, flags, from.__sockaddr__, from_len))
+               : next___recvfrom_chk(fd, data, len, room, flags, from, from_len);
 }

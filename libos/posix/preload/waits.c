@@ -20,20 +20,22 @@ static bool is_time(const struct timespec *t)
     return !t || (t->tv_sec >= 0 && t->tv_nsec >= 0 && t->tv_nsec < 1000000000);
 }
 
+NEXT_FIRST(int, epoll_create1, (int flags), (flags))
+
 static int created(int epfd, bool by_runtime)
 {
     if (by_runtime)
         return cl_posix_inner(epfd);
-    return epfd >= 0 && cl_preload_on && !cl_preload_inside ? (int)ANSWER(cl_posix_epoll_create(epfd)) : epfd;
+    return epfd >= 0 && cl_preload_on && !cl_preload_inside ? (int)ANSWER(epoll_create1, cl_posix_epoll_create(epfd))
+                                                            : epfd;
 }
 
-NEXT(int, epoll_create, (int size), (size))
+NEXT_FIRST(int, epoll_create, (int size), (size))
 PUBLIC int epoll_create(int size)
 {
     return created(next_epoll_create(size), BY_RUNTIME);
 }
 
-NEXT(int, epoll_create1, (int flags), (flags))
 PUBLIC int epoll_create1(int flags)
 {
     return created(next_epoll_create1(flags), BY_RUNTIME);
@@ -42,13 +44,13 @@ PUBLIC int epoll_create1(int flags)
 NEXT(int, epoll_ctl, (int epfd, int op, int fd, struct epoll_event *e), (epfd, op, fd, e))
 PUBLIC int epoll_ctl(int epfd, int op, int fd, struct epoll_event *e)
 {
-    return is_ours(fd) ? (int)ANSWER(cl_posix_epoll_ctl(epfd, op, fd, e)) : next_epoll_ctl(epfd, op, fd, e);
+    return is_ours(fd) ? (int)ANSWER(epoll_ctl, cl_posix_epoll_ctl(epfd, op, fd, e)) : next_epoll_ctl(epfd, op, fd, e);
 }
 
 NEXT(int, epoll_wait, (int epfd, struct epoll_event *events, int n, int ms), (epfd, events, n, ms))
 PUBLIC int epoll_wait(int epfd, struct epoll_event *events, int n, int ms)
 {
-    return is_ours(epfd) ? (int)ANSWER(cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), NULL))
+    return is_ours(epfd) ? (int)ANSWER(epoll_wait, cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), NULL))
                          : next_epoll_wait(epfd, events, n, ms);
 }
 
@@ -56,7 +58,7 @@ NEXT(int, epoll_pwait, (int epfd, struct epoll_event *events, int n, int ms, con
      (epfd, events, n, ms, mask))
 PUBLIC int epoll_pwait(int epfd, struct epoll_event *events, int n, int ms, const sigset_t *mask)
 {
-    return is_ours(epfd) ? (int)ANSWER(cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), mask))
+    return is_ours(epfd) ? (int)ANSWER(epoll_pwait, cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), mask))
                          : next_epoll_pwait(epfd, events, n, ms, mask);
 }
 
@@ -64,8 +66,9 @@ NEXT(int, epoll_pwait2, (int epfd, struct epoll_event *events, int n, const stru
      (epfd, events, n, t, mask))
 PUBLIC int epoll_pwait2(int epfd, struct epoll_event *events, int n, const struct timespec *t, const sigset_t *mask)
 {
-    return is_ours(epfd) ? (int)ANSWER(is_time(t) ? cl_posix_epoll_wait(epfd, events, n, ns_of(t), mask) : -EINVAL)
-                         : next_epoll_pwait2(epfd, events, n, t, mask);
+    return is_ours(epfd)
+               ? (int)ANSWER(epoll_pwait2, is_time(t) ? cl_posix_epoll_wait(epfd, events, n, ns_of(t), mask) : -EINVAL)
+               : next_epoll_pwait2(epfd, events, n, t, mask);
 }
 
 static bool any_is_ours(const struct pollfd *fds, nfds_t n)
@@ -79,13 +82,13 @@ static bool any_is_ours(const struct pollfd *fds, nfds_t n)
 NEXT(int, poll, (struct pollfd * fds, nfds_t n, int ms), (fds, n, ms))
 PUBLIC int poll(struct pollfd *fds, nfds_t n, int ms)
 {
-    return any_is_ours(fds, n) ? (int)ANSWER(cl_posix_poll(fds, n, ns_of_ms(ms), NULL)) : next_poll(fds, n, ms);
+    return any_is_ours(fds, n) ? (int)ANSWER(poll, cl_posix_poll(fds, n, ns_of_ms(ms), NULL)) : next_poll(fds, n, ms);
 }
 
 NEXT(int, ppoll, (struct pollfd * fds, nfds_t n, const struct timespec *t, const sigset_t *mask), (fds, n, t, mask))
 PUBLIC int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t, const sigset_t *mask)
 {
-    return any_is_ours(fds, n) ? (int)ANSWER(is_time(t) ? cl_posix_poll(fds, n, ns_of(t), mask) : -EINVAL)
+    return any_is_ours(fds, n) ? (int)ANSWER(ppoll, is_time(t) ? cl_posix_poll(fds, n, ns_of(t), mask) : -EINVAL)
                                : next_ppoll(fds, n, t, mask);
 }
 
@@ -121,7 +124,7 @@ PUBLIC int select(int n, fd_set *in, fd_set *out, fd_set *except, struct timeval
     if (!sets_have_ours(n, in, out, except))
         return next_select(n, in, out, except, t);
     int64_t ns = t ? (int64_t)t->tv_sec * 1000000000 + (int64_t)t->tv_usec * 1000 : -1;
-    return (int)ANSWER(t && ns < 0 ? -EINVAL : cl_posix_select(n, in, out, except, ns, NULL));
+    return (int)ANSWER(select, t && ns < 0 ? -EINVAL : cl_posix_select(n, in, out, except, ns, NULL));
 }
 
 NEXT(int, pselect, (int n, fd_set *in, fd_set *out, fd_set *except, const struct timespec *t, const sigset_t *mask),
@@ -130,5 +133,5 @@ PUBLIC int pselect(int n, fd_set *in, fd_set *out, fd_set *except, const struct 
 {
     if (!sets_have_ours(n, in, out, except))
         return next_pselect(n, in, out, except, t, mask);
-    return (int)ANSWER(is_time(t) ? cl_posix_select(n, in, out, except, ns_of(t), mask) : -EINVAL);
+    return (int)ANSWER(pselect, is_time(t) ? cl_posix_select(n, in, out, except, ns_of(t), mask) : -EINVAL);
 }

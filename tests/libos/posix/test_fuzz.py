@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cltest import soak
 
 from .conftest import INSIDE, OURS, run
 
@@ -29,3 +30,10 @@ def compare(binary: Path, seed: int, config: str) -> None:
 @pytest.mark.parametrize("seed", range(1, 7))
 def test_drawn_calls_return_what_linux_returns(stock: Callable[[str], Path], seed: int, config: str) -> None:
     compare(stock("fuzz"), seed, INSIDE + config)
+
+
+@pytest.mark.soak(short=True, takes_s=10)
+def test_calls_drawn_anew(stock: Callable[[str], Path], seed: int) -> None:
+    """Other seeds each time: that of a difference is in what is said."""
+    for i in range(soak.examples(25, 500)):
+        compare(stock("fuzz"), seed + i, INSIDE + (",poll=block,kthreads=3" if i % 2 else ""))

@@ -31,3 +31,15 @@ def test_a_listener_is_shut_while_others_accept(c_program: Callable[..., Any], k
 def test_threads_send_and_receive_datagrams(c_program: Callable[..., Any], kthreads: int) -> None:
     run = c_program("tests/libos/posix/c/datagram_stress.c")
     assert run("20", str(kthreads), timeout_s=60) == "60 answered\n"
+
+
+@pytest.mark.parametrize("kthreads", [3, 5])
+@pytest.mark.parametrize("how", ["blocks", "computes"])
+def test_a_gathered_answer_waits_for_no_call(c_program: Callable[..., Any], kthreads: int, how: str) -> None:
+    """The thread goes on when its peer says that it has the answer. It gathers once, and then learns."""
+    run = c_program("tests/libos/posix/c/gathered.c")
+    assert run(str(kthreads), how, timeout_s=60) == "gathered, rescued, learned\n"
+
+
+def test_a_thread_that_goes_on_gathers(c_program: Callable[..., Any]) -> None:
+    assert c_program("tests/libos/posix/c/gathered.c")("3", "goes", timeout_s=60).startswith("gathered")

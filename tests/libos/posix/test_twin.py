@@ -15,7 +15,7 @@ from .conftest import INSIDE, LIBRARY, OURS, run
 PROGRAMS = ROOT / "tests" / "libos" / "posix" / "c"
 SEQUENCES = [
     (program, sequence)
-    for program in ("calls", "datagrams")
+    for program in ("calls", "datagrams", "holds", "again", "pipes")
     for sequence in re.findall(r'\{"(\w+)", \1\}', (PROGRAMS / f"{program}.c").read_text())
 ]
 

@@ -5,7 +5,7 @@
  *
  * The other end of a connection is of the same process: what it does comes in a known order. Waits are by poll, so that
  * no result depends on time. */
-#include "said.h"
+#include "pairs.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -29,39 +29,6 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static struct sockaddr_in here; /* the address, port 0 */
-
-static int listener(struct sockaddr_in *at)
-{
-    socklen_t len = sizeof *at;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    *at = here;
-    if (fd < 0 || bind(fd, (struct sockaddr *)at, sizeof *at) || listen(fd, 8) ||
-        getsockname(fd, (struct sockaddr *)at, &len)) {
-        printf("no listener: %s\n", name_of(errno));
-        exit(1);
-    }
-    return fd;
-}
-
-/* A connection with both ends: c opened it, s accepted it. */
-static void pair(int *c, int *s)
-{
-    struct sockaddr_in at;
-    int l = listener(&at);
-    *c = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(*c, (struct sockaddr *)&at, sizeof at)) {
-        printf("no connection: %s\n", name_of(errno));
-        exit(1);
-    }
-    *s = accept(l, NULL, NULL);
-    if (*s < 0) {
-        printf("nothing accepted: %s\n", name_of(errno));
-        exit(1);
-    }
-    close(l);
-}
 
 static void names(void)
 {

@@ -36,6 +36,7 @@ struct slot {
     int to_read;           /* bytes */
     bool fin, shut, reset; /* the peer's end; our own; it was reset, or will be found so */
     bool named, told;      /* it has a port; an error comes */
+    bool early;            /* a shutdown failed before there was a connection */
     bool watched;
 };
 
@@ -160,7 +161,7 @@ static void make(void)
 static void name(void)
 {
     struct slot *s = anyone();
-    if (!s || s->reset) /* Linux gives up the port of what was reset */
+    if (!s)
         return;
     if (note(s, "bind", bind(s->fd, (struct sockaddr *)&here, sizeof here)) < 0)
         return;
@@ -193,10 +194,11 @@ static void open_connection(void)
         return;
     if (rc < 0) { /* it is what it was at first: the port was not one that it asked for */
         s->kind = FRESH;
-        s->named = false;
+        s->named = s->early = false;
         return;
     }
     s->kind = OPEN;
+    s->fin = to->early;
     s->waits = index_of(to);
     to->queue[to->n++] = index_of(s);
 }
@@ -266,6 +268,26 @@ static void write_some(void)
         count_written(s, rc);
 }
 
+/* Two writes, the first of which waits for the second. */
+static void write_held(void)
+{
+    struct slot *s = some(OPEN);
+    unsigned n = 1 + draw(600), how = draw(3);
+    int on = 1, off = 0;
+    if (!s || s->waits >= 0 || (s->peer >= 0 && slots[s->peer].to_read + 2 * (int)n > MOST))
+        return;
+    if (how)
+        note(s, "TCP_CORK", setsockopt(s->fd, IPPROTO_TCP, TCP_CORK, &on, sizeof on));
+    for (int i = 0; i < 2; i++) {
+        long rc = send(s->fd, data, n, i == 0 && how != 1 ? MSG_MORE : 0);
+        note(s, "write", rc);
+        if (rc > 0)
+            count_written(s, rc);
+    }
+    if (how)
+        note(s, "TCP_CORK", setsockopt(s->fd, IPPROTO_TCP, TCP_CORK, &off, sizeof off));
+}
+
 static void read_some(void)
 {
     struct slot *s = draw(5) ? some(OPEN) : anyone();
@@ -293,8 +315,10 @@ static void shut(void)
     if (!s || s->kind == DATAGRAM || s->kind == LISTENS || (s->kind == OPEN && s->waits >= 0))
         return;
     /* Reading is left open: what a peer sends then is dropped on Linux, and counted by nobody. */
-    if (note(s, "shutdown", shutdown(s->fd, SHUT_WR)) < 0 || s->kind != OPEN)
+    if (note(s, "shutdown", shutdown(s->fd, SHUT_WR)) < 0 || s->kind != OPEN) {
+        s->early |= s->kind != OPEN;
         return;
+    }
     s->shut = true;
     if (s->peer >= 0)
         slots[s->peer].fin = true;
@@ -343,7 +367,7 @@ static void names(void)
     struct slot *s = anyone();
     struct sockaddr_in at = {0};
     socklen_t len = sizeof at;
-    if (!s || s->reset)
+    if (!s)
         return;
     note(s, "getsockname", getsockname(s->fd, (struct sockaddr *)&at, &len));
     printf("%u %d %d\n", len, at.sin_addr.s_addr == here.sin_addr.s_addr, at.sin_port != 0);
@@ -359,7 +383,7 @@ static void options(void)
     socklen_t len = sizeof value;
     if (!s)
         return;
-    switch (draw(5)) {
+    switch (draw(6)) {
     case 0:
         note(s, "SO_ERROR", getsockopt(s->fd, SOL_SOCKET, SO_ERROR, &value, &len));
         printf("%s\n", value ? name_of(value) : "none");
@@ -372,6 +396,12 @@ static void options(void)
         note(s, "SO_KEEPALIVE", setsockopt(s->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on));
         break;
     case 3:
+        on = (int)draw(5);
+        note(s, "TCP_KEEPCNT", setsockopt(s->fd, IPPROTO_TCP, TCP_KEEPCNT, &on, sizeof on));
+        note(s, "its value", getsockopt(s->fd, IPPROTO_TCP, TCP_KEEPCNT, &value, &len));
+        printf("%d\n", value);
+        break;
+    case 4:
         note(s, "SO_ACCEPTCONN", getsockopt(s->fd, SOL_SOCKET, SO_ACCEPTCONN, &value, &len));
         printf("%d\n", value);
         break;
@@ -435,7 +465,7 @@ static void wait_now(void)
 static void bind_datagrams(void)
 {
     struct slot *s = some(DATAGRAM), *to = some(DATAGRAM);
-    if (!s || !to || !to->named)
+    if (!s || !to || !to->named || s->n > 1) /* of the second nobody knows whether it has come */
         return;
     struct sockaddr_in at = name_of_slot(to);
     note(s, "connect", connect(s->fd, (struct sockaddr *)&at, sizeof at));
@@ -512,6 +542,7 @@ static void (*const calls[])(void) = {make,
                                       write_some,
                                       write_some,
                                       write_some,
+                                      write_held,
                                       read_some,
                                       read_some,
                                       read_some,

@@ -94,7 +94,9 @@ static void more(struct cl_sched *s)
             CHECK_EQ(cl_kthread_borrow_more(s, 0, write_one, &a), 0);
         CHECK_EQ(doorbells, 0);
         CHECK(!cl_kthread_more_follows());
+        CHECK(cl_kthread_gathered_ns(s, 0) && cl_kthread_gathered_ns(s, 0) <= cl_sched_now_ns(s));
         turn(s);
+        CHECK_EQ(cl_kthread_gathered_ns(s, 0), 0);
         CHECK_EQ(doorbells, 1);
     }
     settle(s);
@@ -102,6 +104,7 @@ static void more(struct cl_sched *s)
     for (a.on = 0; a.on < CONNECTIONS; a.on++)
         CHECK_EQ((a.on + 1 < CONNECTIONS ? cl_kthread_borrow_more : cl_kthread_borrow)(s, 0, write_one, &a), 0);
     CHECK_EQ(doorbells, 1);
+    CHECK_EQ(cl_kthread_gathered_ns(s, 0), 0);
 }
 
 static void close_one(void *arg)

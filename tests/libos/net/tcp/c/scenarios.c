@@ -218,6 +218,38 @@ static void keep_alive_ends(void)
     world_run(SECOND);
 }
 
+/* Of one connection; as many sets of times as may be, and then no more. */
+static void own_times_of_keep_alive(void)
+{
+    int rc = 0;
+    open_both();
+    ON(apps[0], rc = cl_tcp_keep_times(c, 10000, 2000, 3));
+    CHECK_EQ(rc, 0);
+    ON(apps[0], cl_tcp_keep_alive(c, true));
+    world_run(9900 * MS);
+    CHECK_EQ(hosts[0].counts.probes, 0);
+    world_run(200 * MS);
+    CHECK_EQ(hosts[0].counts.probes, 1);
+    world_run(5 * SECOND);
+    ON(apps[0], rc = cl_tcp_keep_times(c, 6000, 2000, 3)); /* counts from when it was heard of */
+    world_run(1100 * MS);
+    CHECK(rc == 0 && hosts[0].counts.probes == 2);
+    CHECK_EQ(hosts[0].stack.keeps.n, 2);
+    ON(apps[1], rc = cl_tcp_keep_times(c, 6000, 2000, 3));
+    CHECK(rc == 0 && hosts[1].stack.keeps.n == 1 && conn_of(1)->settings->keep_idle_ms == 6000);
+    for (uint32_t i = 1; rc == 0; i++)
+        ON(apps[1], rc = cl_tcp_keep_times(c, 6000 + i, 2000, 3));
+    CHECK(rc == -ENOBUFS && hosts[1].stack.keeps.n == CL_TCP_KEEPS);
+    ON(apps[1], rc = cl_tcp_keep_times(c, 7200000, 75000, 9)); /* as it began */
+    CHECK(rc == 0 && conn_of(1)->settings == &hosts[1].stack.settings);
+    hosts[1].mute = true;
+    world_run((6 + 3 * 2 + 1) * SECOND);
+    CHECK(apps[0].ended == 1 && apps[0].error == ETIMEDOUT);
+    hosts[1].mute = false;
+    ON(apps[1], cl_tcp_abort(c));
+    world_run(SECOND);
+}
+
 static void user_timeout_ends(void)
 {
     hosts[0].stack.settings.user_timeout_ms = 5000;
@@ -369,6 +401,7 @@ static const struct scenario cases[] = {
     CASE(challenges_are_limited),
     CASE(old_timestamps_are_dropped),
     CASE(keep_alive_ends),
+    CASE(own_times_of_keep_alive),
     CASE(user_timeout_ends),
     CASE(retransmission_backs_off),
     CASE(fin_wait_2_ends_without_a_user),

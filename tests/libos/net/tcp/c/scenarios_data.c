@@ -225,6 +225,85 @@ static void nagle_waits(void)
     world_run(SECOND);
 }
 
+/* What does not fill a segment waits under a cork: until it is off, or no more than 200 ms and what a round trip adds. */
+static void cork_holds(void)
+{
+    static uint8_t data[3 * 1448 + 100];
+    open_both();
+    ON(apps[0], cl_tcp_cork(c, true));
+    ON(apps[0], cl_tcp_write(c, data, 100));
+    world_run(100 * MS);
+    CHECK_EQ(apps[1].read, 0);
+    ON(apps[0], cl_tcp_write(c, data, 1448)); /* a full one leaves, and 100 bytes stay */
+    world_run(100 * MS);
+    CHECK_EQ(apps[1].read, 1448);
+    ON(apps[0], cl_tcp_cork(c, false));
+    world_run(20 * MS);
+    CHECK_EQ(apps[1].read, 1548);
+    ON(apps[0], cl_tcp_cork(c, true));
+    ON(apps[0], cl_tcp_write(c, data, sizeof data));
+    ON(apps[0], cl_tcp_cork(c, false)); /* full ones under way are no reason to wait */
+    world_run(11 * MS);
+    CHECK_EQ(apps[1].read, 1548 + sizeof data);
+    world_run(SECOND);
+    ON(apps[0], cl_tcp_cork(c, true));
+    ON(apps[0], cl_tcp_write(c, "x", 1));
+    world_run(190 * MS);
+    CHECK_EQ(apps[1].read, 1548 + sizeof data);
+    world_run(100 * MS);
+    CHECK_EQ(apps[1].read, 1549 + sizeof data);
+    ON(apps[0], cl_tcp_write(c, "y", 1));
+    ON(apps[0], cl_tcp_shutdown(c)); /* a FIN takes it along */
+    world_run(20 * MS);
+    CHECK(apps[1].read == 1550 + sizeof data && hosts[0].counts.timeouts == 0);
+    ON(apps[0], cl_tcp_abort(c));
+    world_run(SECOND);
+}
+
+/* Nagle's rule off lets out what waits, but holds it no less afterwards; with it, the cork's end does, too. */
+static void no_delay_meets_a_cork(void)
+{
+    open_both();
+    ON(apps[0], cl_tcp_cork(c, true));
+    ON(apps[0], cl_tcp_write(c, "a", 1));
+    ON(apps[0], cl_tcp_no_delay(c, true));
+    CHECK_EQ(count(0, CL_TCPF_PSH), 1);
+    ON(apps[0], cl_tcp_write(c, "b", 1));
+    world_run(100 * MS);
+    CHECK_EQ(apps[1].read, 1);
+    ON(apps[0], cl_tcp_write(c, "c", 1));
+    ON(apps[0], cl_tcp_cork(c, false));
+    CHECK_EQ(count(0, CL_TCPF_PSH), 2);
+    world_run(20 * MS);
+    CHECK_EQ(apps[1].read, 3);
+    ON(apps[0], cl_tcp_abort(c));
+    world_run(SECOND);
+}
+
+/* A write that says that more follows, and the one that does not; or a segment that comes before. */
+static void more_follows(void)
+{
+    open_both();
+    ON(apps[0], cl_tcp_write(c, "a", 1); cl_tcp_more(c));
+    ON(apps[0], cl_tcp_write(c, "b", 1); cl_tcp_more(c));
+    world_run(100 * MS);
+    CHECK_EQ(apps[1].read, 0);
+    ON(apps[0], cl_tcp_write(c, "c", 1));
+    CHECK_EQ(count(0, CL_TCPF_PSH), 1);
+    world_run(100 * MS);
+    CHECK_EQ(apps[1].read, 3);
+    ON(apps[0], cl_tcp_write(c, "d", 1); cl_tcp_more(c));
+    ON(apps[1], cl_tcp_write(c, "z", 1));
+    world_run(21 * MS);
+    CHECK_EQ(apps[1].read, 4);
+    world_run(SECOND);
+    ON(apps[0], cl_tcp_write(c, "e", 1); cl_tcp_more(c)); /* and then nothing */
+    world_run(300 * MS);
+    CHECK_EQ(apps[1].read, 5);
+    ON(apps[0], cl_tcp_abort(c));
+    world_run(SECOND);
+}
+
 static unsigned data_segments;
 static bool lose_third(unsigned from, const struct cl_tcp_segment *s)
 {
@@ -365,6 +444,9 @@ static const struct scenario cases[] = {
     CASE(window_has_become_small),
     CASE(acks_are_delayed),
     CASE(nagle_waits),
+    CASE(cork_holds),
+    CASE(no_delay_meets_a_cork),
+    CASE(more_follows),
     CASE(duplicates_resend_at_once),
     CASE(buffers_are_short),
     CASE(no_buffer_behind_a_full_chunk_of_records),

@@ -204,7 +204,8 @@ static void options(void)
     CHECK_EQ(cl_stream_set_congestion(t.ours, "dctcp"), -EOPNOTSUPP); /* nobody has offered ECN */
     CHECK(strcmp(cl_stream_congestion(t.ours), "newreno") == 0);
     for (int option = 0; option < CL_STREAM_OPTIONS; option++) {
-        int64_t value = option < CL_STREAM_SEND_BUFFER || option == CL_STREAM_KEEP_FRAMES ? 1 : 30000;
+        bool flag = option < CL_STREAM_SEND_BUFFER || option == CL_STREAM_KEEP_FRAMES || option == CL_STREAM_CORK;
+        int64_t value = flag ? 1 : option == CL_STREAM_KEEP_PROBES ? 100 : 30000;
         CHECK_EQ(cl_stream_set(t.ours, option, value), 0);
         CHECK_EQ(cl_stream_get(t.ours, option), value);
         CHECK_EQ(cl_stream_set(t.ours, option, -1), -EINVAL);

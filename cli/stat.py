@@ -1,0 +1,129 @@
+"""corelane stat: what programs under `corelane run --posix` call, have open, and do not get.
+
+Each keeps its counts in a memfd (libos/posix/counts.h), which is read through /proc: it needs to answer nothing, and
+may hang. What is read is another process's word: it is bounded, and shown as text.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..libos._native import ffi, lib
+from ..runtime.errors import CorelaneError
+from . import values
+
+IMPORTS = ("..libos._native",)
+_LINK = "/memfd:corelane-posix"
+MAGIC = int(lib.CL_POSIX_COUNTS_MAGIC)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pid", nargs="*", type=values.positive, metavar="PID", help="of these processes (default: all)")
+    parser.add_argument("--json", action="store_true", help="print all counts as JSON")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print them; 1: there is none, or one of those that were asked for is none."""
+    pids = options.pid or sorted(int(p.name) for p in Path("/proc").iterdir() if p.name.isdecimal())
+    found = [counts for counts in map(read, pids) if counts is not None]
+    if options.pid and len(found) < len(options.pid):
+        missing = sorted(set(options.pid) - {c["pid"] for c in found})
+        raise CorelaneError(
+            f"read the counts of process {missing[0]}",
+            "it is no program with sockets on the dataplane, or another user's",
+            "start it by corelane run --posix, and ask as its user or as root",
+        )
+    if options.json:
+        print(json.dumps({"programs": found}))
+    elif not found:
+        print("no program of yours runs under corelane run --posix, or none has a socket yet")
+    else:
+        print("\n\n".join(map(_shown, found)))
+    return 0
+
+
+def read(pid: int) -> dict[str, Any] | None:
+    """The counts of a process. None: it has none, or they are not ours to see."""
+    size = ffi.sizeof("struct cl_posix_counts")
+    for path in _descriptors(pid):
+        try:
+            with open(path, "rb", buffering=0) as file:
+                data = file.read(size)
+        except OSError:
+            continue
+        if len(data) < size:
+            continue
+        counts = ffi.from_buffer("struct cl_posix_counts *", data)
+        if counts.magic == MAGIC and counts.pid == _inner_pid(pid):
+            return {"pid": pid, "program": _name(pid), **_values(counts)}
+    return None
+
+
+def _descriptors(pid: int) -> Iterator[str]:
+    folder = f"/proc/{pid}/fd"
+    try:
+        numbers = os.listdir(folder)
+    except OSError:
+        return
+    for number in numbers:
+        try:
+            if os.readlink(f"{folder}/{number}").startswith(_LINK):
+                yield f"{folder}/{number}"
+        except OSError:
+            continue
+
+
+def _inner_pid(pid: int) -> int:
+    """Its number as it sees itself, in a namespace of its own."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_bytes().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[-1]) for line in lines if line.startswith(b"NSpid:")), 0)
+
+
+def _name(pid: int) -> str:
+    try:
+        return _text(Path(f"/proc/{pid}/comm").read_bytes())
+    except OSError:
+        return "?"
+
+
+def _text(data: bytes) -> str:
+    return "".join(c if c.isprintable() else "?" for c in data.rstrip(b"\n").decode(errors="replace"))
+
+
+def _values(counts: Any) -> dict[str, Any]:
+    calls: dict[str, dict[str, int | None]] = {}
+    for i, name in enumerate(counts.names):
+        text = _text(ffi.string(name, len(name)))
+        sums = {what: sum(getattr(block[i], what) for block in counts.calls) for what in ("ours", "failed", "passed")}
+        if text and any(sums.values()):
+            calls[text] = {**sums, "passed": sums["passed"] if counts.traces else None}
+    sockets = {
+        kind: {
+            "open": max(counts.made[k] - counts.gone[k], 0),
+            "made": counts.made[k],
+            "to_linux": counts.to_linux[k],
+        }
+        for k, kind in enumerate(("tcp", "udp"))
+    }
+    refused = {_text(ffi.string(r.sentence, len(r.sentence))): r.times for r in counts.reasons if r.times}
+    return {"sockets": sockets, "calls": calls, "refused": refused}
+
+
+def _shown(counts: dict[str, Any]) -> str:
+    lines = [f"{counts['program']} ({counts['pid']})"]
+    for kind, n in counts["sockets"].items():
+        lines.append(f"  {kind} sockets: {n['open']} open, {n['made']} made, {n['to_linux']} turned out to be Linux'")
+    lines.append(f"  {'call':16} {'ours':>12} {'failed':>12} {'passed on':>12}")
+    for name, n in sorted(counts["calls"].items(), key=lambda item: -item[1]["ours"]):
+        passed = "-" if n["passed"] is None else n["passed"]
+        lines.append(f"  {name:16} {n['ours']:12} {n['failed']:12} {passed:>12}")
+    lines += [f"  {times} x {sentence}" for sentence, times in counts["refused"].items()]
+    return "\n".join(lines)
