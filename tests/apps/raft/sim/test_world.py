@@ -28,7 +28,7 @@ def expect(result: Result) -> None:
 def expect_work(result: Result) -> None:
     """Clients were answered while there were faults: a world in which nothing gets done shows nothing."""
     assert result.ops_under_faults > 25 * result.runs
-    assert result.unanswered_runs < result.runs * 0.15
+    assert result.unanswered_runs < result.runs * 0.2
     assert result.cut_short == 0
 
 
