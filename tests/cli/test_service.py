@@ -41,7 +41,7 @@ def echo(request, reply, counts):
     n = len(request)
     reply[:n] = request
     for i in range(4):
-        reply[n + i] = min(counts[i], 255)
+        reply[n + i] = counts[i] & 255
     return n + 4
 
 def kind(request):
@@ -55,7 +55,7 @@ def total(request, reply):
     if parts[0] == 255:
         raise ValueError("no such request")
     several = [len(request)]
-    several.append(parts.sum())
+    several.append(np.int64(parts.sum()))
     reply[0] = several[0]
     reply[1] = several[1] & 255
     return 2

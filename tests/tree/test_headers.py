@@ -45,6 +45,7 @@ USES = {
     "libos/reasons.h": "cl_drop_name(CL_DROP_UDP_CHECKSUM)[0] == 'u'",
     "libos/runtime.h": "cl_runtime_new(&config, &rt, why) < 0",
     "libos/sched.h": "(cl_sched_config_init(&config), config.n_kthreads == 1)",
+    "libos/service.h": 'cl_service_cpu("z80", why) < 0 && cl_service_layout()',
     "libos/spin.h": "cl_spin_try(&lock) && (cl_spin_unlock(&lock), 1)",
     "libos/stepper.h": "cl_stepper_new(&now_ns, &stepper) == 0 && (cl_stepper_delete(stepper), 1)",
     "libos/stream.h": "CL_STREAMS == CL_TCP_CONNECTIONS && sizeof(struct cl_tcp_addr) == 8",

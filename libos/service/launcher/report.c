@@ -150,7 +150,10 @@ void report_serving(const struct options *o, const char *name, const struct cl_s
     add_string(&l, name);
     add(&l, ", \"target\": ");
     add_string(&l, o->service);
-    add(&l, ", \"pid\": %d, \"ports\": [", (int)getpid());
+    add(&l, ", \"pid\": %d, \"cpus\": [", (int)getpid());
+    for (uint32_t i = 0; i < o->n_cpus; i++)
+        add(&l, "%s%d", i ? ", " : "", o->cpus[i]);
+    add(&l, "], \"ports\": [");
     add_ports(&l, s, CL_SERVICE_UDP, o->port);
     add(&l, "], \"tcp_ports\": [");
     add_ports(&l, s, CL_SERVICE_TCP, o->port);
