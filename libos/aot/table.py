@@ -73,7 +73,9 @@ def _text(name: str, text: str) -> str:
 
 def table(entries: Sequence[Entry], *, name: str, level: str) -> str:
     """The text of the module. Raises CorelaneError for a state that cannot be laid out."""
-    states, rows, lines = _States(), [], []
+    states = _States()
+    rows: list[str] = []
+    lines: list[str] = []
     for i, entry in enumerate(entries):
         work = entry.work
         lines += [f"declare hidden void @{entry.symbol}()", _text(f"@cl_name_{i}", work.name)]
@@ -87,8 +89,8 @@ def table(entries: Sequence[Entry], *, name: str, level: str) -> str:
     lines += states.lines
     lines += [_text("@cl_version", version("corelane")), _text("@cl_cpu", level), _text("@cl_service_name", name)]
     lines.append(f"@cl_work = private constant [{len(rows)} x {_WORK}] [{', '.join(rows)}]")
-    head = (f"i64 {lib.CL_SERVICE_MAGIC}", f"i32 {lib.CL_SERVICE_ABI}", f"i32 {len(rows)}")
-    head += (f"i64 {_signed(lib.cl_service_layout())}",)
+    head = [f"i64 {lib.CL_SERVICE_MAGIC}", f"i32 {lib.CL_SERVICE_ABI}", f"i32 {len(rows)}"]
+    head.append(f"i64 {_signed(lib.cl_service_layout())}")
     pointers = (f"ptr @{what}" for what in ("cl_version", "cl_cpu", "cl_service_name", "cl_work"))
     lines.append(f"@corelane_service = constant {_SERVICE} {{ {', '.join([*head, *pointers])} }}")
     return "\n".join([*lines, ""])

@@ -119,8 +119,8 @@ def _tcp(name: str, what: StreamHandler) -> Work:
         return compile_stream(what.function, what.state, cache=False, build=build)
 
     port = _check_port(name, what, "tcp")
-    sizes = {"backlog": what.backlog, "window": what.window}
-    return Work(lib.CL_SERVICE_TCP, name, what.function, compiled, what.state, port, **sizes)
+    kind, backlog, window = lib.CL_SERVICE_TCP, what.backlog, what.window
+    return Work(kind, name, what.function, compiled, what.state, port, backlog=backlog, window=window)
 
 
 def _every(name: str, what: Periodic) -> Work:

@@ -139,9 +139,9 @@ _VECTORS = 0xE6  # XCR0's bits of SSE, AVX and AVX-512
 def _slow(target: Target) -> tuple[str, ...]:
     """Call a C function that may change every vector register, and leave them all as they were. By xsave: LLVM's
     preserve_allcc knows sixteen ymm registers, and clears their upper halves when it returns."""
-    called = (f"callq *{target.slow}@GOTPCREL(%rip)",)
-    if not target.linked:
-        called = (f"movabsq $${target.slow}, %rax", "callq *%rax")
+    called: tuple[str, ...] = (f"movabsq $${target.slow}, %rax", "callq *%rax")
+    if target.linked:
+        called = (f"callq *{target.slow}@GOTPCREL(%rip)",)
     mask = (f"movl $${_VECTORS}, %eax", "xorl %edx, %edx")
     return (
         "pushq %rbp",
@@ -165,9 +165,9 @@ def _slow(target: Target) -> tuple[str, ...]:
 def _look(target: Target) -> tuple[str, ...]:
     """Called with rax the frame's words and rcx the cell; changes rcx. A poll that finds nothing and is not timed ends
     here, in a few instructions: loops that wait for memory pay for each of them."""
-    load = (f"movq {WORD}@GOTTPOFF(%rip), %rcx", "movq %fs:(%rcx), %rcx")
-    if not target.linked:
-        load = (f"movq %fs:{target.word_offset}, %rcx",)
+    load: tuple[str, ...] = (f"movq %fs:{target.word_offset}, %rcx",)
+    if target.linked:
+        load = (f"movq {WORD}@GOTTPOFF(%rip), %rcx", "movq %fs:(%rcx), %rcx")
     nothing = (*load, "cmpq $$0, (%rcx)", "jne 1f")
     return (
         f"movq %rcx, {8 * SITE}(%rax)",
