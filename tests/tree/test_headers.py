@@ -79,6 +79,7 @@ LOCALS = {
     "libos/log.h": "static struct cl_blk blk;",
     "libos/log_shared.h": "struct cl_log_shared shared;",
     "libos/runtime.h": "static struct cl_runtime_config config; struct cl_runtime *rt; char why[256];",
+    "libos/service.h": "char why[256];",
     "libos/sched.h": "struct cl_sched_config config;",
     "libos/spin.h": "static struct cl_spin lock;",
     "libos/stepper.h": "uint64_t now_ns = 1; struct cl_stepper *stepper;",
