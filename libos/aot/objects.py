@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from llvmlite import binding as llvm
 from numba.core.codegen import initialize_llvm
 
-from ..batch_work.compile import ObjectLibrary, linked_target
+from ..batch_work.compile import ObjectLibrary, UnprobedObjectLibrary, linked_target
 from ..handlers.compile import Build, CompiledHandler, compile_classifier
 from ..handlers.warn import warn_of
 from .baseline import choose, llvm_name
@@ -61,13 +61,14 @@ def _emit(module: Any, machine: Any) -> bytes:
 
 def _entry_of(work: Work, symbol: str, machine: Any) -> tuple[Entry, list[bytes]]:
     """One function's row of the table, and the object files that it takes."""
-    made = work.compiled(Build(linked_target(), ObjectLibrary))
+    build = Build(linked_target(), ObjectLibrary, UnprobedObjectLibrary)
+    made = work.compiled(build)
     warn_of(work.function, made.remarks)
     objects = [_object_of(work.name, work.function, made, symbol, machine)]
     classify = ""
     if work.types is not None:
         classify = f"{symbol}_type"
-        typed = compile_classifier(work.types.classify, cache=False, build=Build(None, ObjectLibrary))
+        typed = compile_classifier(work.types.classify, cache=False, build=build)
         objects.append(_object_of(f"the classifier of {work.name}", work.types.classify, typed, classify, machine))
     return Entry(work, symbol, classify), objects
 

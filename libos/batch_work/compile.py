@@ -130,19 +130,25 @@ class ProbedLibrary(JITCodeLibrary):
 
 
 class ObjectLibrary(ProbedLibrary):
-    """Keeps a module for other processes (`theirs`, LLVM's text), with probes if it has a target. The code that this
-    process loads has none."""
+    """Keeps a module for other processes (`theirs`, LLVM's text), with probes. The code that this process loads has
+    none."""
 
-    target: Target | None  # type: ignore[assignment]
+    has_probes = True
     theirs: str
 
     def _optimize_final_module(self) -> None:
         JITCodeLibrary._optimize_final_module(self)
         ours, self.report = str(self._final_module), Report()
-        if self.target is not None:
+        if self.has_probes:
             self._probe()
         self.theirs = str(self._final_module)
         self._parse(ours)
+
+
+class UnprobedObjectLibrary(ObjectLibrary):
+    """The same without probes, for what runs in the scheduler's loop."""
+
+    has_probes = False
 
 
 class NaiveLibrary(ProbedLibrary):
@@ -162,7 +168,7 @@ class PlainLibrary(ProbedLibrary):
 
 
 @functools.lru_cache(maxsize=16)
-def probed_compiler(target: Target | None, library: type[ProbedLibrary] = ProbedLibrary) -> type[Any]:
+def probed_compiler(target: Target, library: type[ProbedLibrary] = ProbedLibrary) -> type[Any]:
     """A numba pipeline class (`njit(pipeline_class=...)`) that puts probes into what it compiles."""
 
     class ProbedCompiler(Compiler):

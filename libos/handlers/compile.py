@@ -77,16 +77,19 @@ class Remark(NamedTuple):
 
 
 class Build(NamedTuple):
-    """How entries are built. target: of their probes; None: this process's. library: numba's class of their code."""
+    """How entries are built. target: of their probes; None: this process's. library: numba's class (ProbedLibrary) of
+    their code. unprobed: of the code of classifiers, which run in the scheduler's loop; None: numba's own."""
 
     target: Target | None = None
-    library: type[ProbedLibrary] = ProbedLibrary
+    library: type[Any] = ProbedLibrary
+    unprobed: type[Any] | None = None
 
     def pipeline(self, probes: bool) -> dict[str, Any]:
-        """Options for numba. A classifier runs in the scheduler's loop, and has no probes."""
-        if probes:
-            return {"pipeline_class": probed_compiler(self.target or default_target(), self.library)}
-        return {} if self.library is ProbedLibrary else {"pipeline_class": probed_compiler(None, self.library)}
+        """Options for numba."""
+        library = self.library if probes else self.unprobed
+        if library is None:
+            return {}
+        return {"pipeline_class": probed_compiler(self.target or default_target(), library)}
 
 
 HERE = Build()
