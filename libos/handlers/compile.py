@@ -86,7 +86,7 @@ class Build(NamedTuple):
 
     def pipeline(self, probes: bool) -> dict[str, Any]:
         """Options for numba."""
-        library = self.library if probes else self.unprobed
+        library: Any = self.library if probes else self.unprobed
         if library is None:
             return {}
         return {"pipeline_class": probed_compiler(self.target or default_target(), library)}
