@@ -132,7 +132,7 @@ def _without_network(session: Session, seconds: float) -> list[float]:
     handler = PythonHandler(app.handler("python", PORT).function)
     with _on_core(session.two_cores[1]):
         bodies = {WITHOUT_NETWORK: partial(calls_per_s, handler, seconds / ROUNDS)}
-        rates = session.interleave(bodies, ROUNDS)[WITHOUT_NETWORK]
+        rates = session.interleave(bodies, ROUNDS, SHORT_CANARY_S)[WITHOUT_NETWORK]
     session.arm(WITHOUT_NETWORK, achieved_rps=statistics.median(rates))
     return rates
 
