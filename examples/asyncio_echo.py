@@ -1,7 +1,7 @@
 """An asyncio server on the dataplane: python examples/asyncio_echo.py [socket]
 
-Plain asyncio streams; only how they are run is corelane's. With the socket of an iokernel it is an application of it, at
-an address of its own. Without, it serves this process alone: it asks itself once, and ends.
+Plain asyncio streams; only how they are run is corelane's. With the socket of an iokernel it is an application of it,
+at an address of its own. Without, it serves this process alone: it asks itself once, and ends.
 """
 
 import asyncio
