@@ -83,8 +83,6 @@ def measure(session: Session, seconds: float) -> None:
     with contextlib.ExitStack() as stack:
         cores = session.two_cores
         on_loops = usable(session, _arms_of)
-        if why := loops.missing(OURS):
-            session.skip(ON_MEMORY, why)
         served = {loop: Served(stack, cores, loop, ECHO) for loop in on_loops}
         floors = None if netns.missing() else Floors(stack, cores)
         rates = _rates(session, served, floors, SHARES["rates"] * seconds)
@@ -131,8 +129,13 @@ def _rates(
         for name in FLOORS:
             session.skip(name, str(netns.missing()))
     with contextlib.ExitStack() as stack:
-        memory = {NUMBA_ON_MEMORY: stack.enter_context(places.numba_on_memory(session.two_cores))}
-        arms |= {name: partial(ask, 1.0) for name, ask in memory.items()}
+        memory = {NUMBA_ON_MEMORY: places.numba_on_memory}
+        if why := loops.missing(OURS):
+            session.skip(ON_MEMORY, why)
+        else:
+            memory[ON_MEMORY] = places.loop_on_memory
+        for name, on_memory in memory.items():
+            arms[name] = partial(stack.enter_context(on_memory(session.two_cores)), 1.0)
         slot = seconds / ROUNDS / len(arms)
         points = session.interleave({name: partial(arm, slot) for name, arm in arms.items()}, ROUNDS)
     for name, several in points.items():

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
+from ...drivers.nic.nic import Nic
+from ...drivers.nic.tcpload.tcpload import TcpLoad
 from ...libos import Runtime, StreamHandler, tcp
 from ..harness import rest, usage
 from ..harness.load import Load
@@ -17,6 +18,7 @@ from ..harness.openloop import Measure, Point
 from ..harness.rig import linked, started
 from ..tcp import links
 from .server import PORTS, PROTOCOLS, Server
+from .thread import Looping
 
 CONNECTIONS = 100
 
@@ -32,7 +34,8 @@ class Served:
     def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int], loop: str, what: str) -> None:
         self.veth = links.Veth(stack, cores)
         far = self.veth.far
-        where: dict[str, Any] = {"address": far.address, "cpu": cores[1], "netns": far.namespace.name}
+        where: dict[str, Any] = {"address": far.address, "interface": far.name, "prefix": far.prefix}
+        where |= {"cpu": cores[1], "netns": far.namespace.name}
         self.server = stack.enter_context(Server(loop, what, **where))
 
     def busy_s(self) -> float:
@@ -95,22 +98,38 @@ def numba_echo() -> StreamHandler:
 
 @contextlib.contextmanager
 def numba_on_memory(cores: tuple[int, int]) -> Iterator[Measure]:
-    """The compiled handler on a memory link: it is on cores[1], the client on cores[0]."""
+    """The compiled handler on a memory link: it is on cores[1], the client on cores[0], in a closed loop."""
 
     def bind(runtime: Runtime) -> None:
         runtime.bind(numba_echo())
 
-    with linked() as (client_end, server_end), started(server_end, cores[1], bind) as (runtime, tids):
-        busy_s = partial(_busy_s, tids)
-        with contextlib.closing(links.load_of("hold", server_mac=runtime.mac)) as first:
-            first.start_client(client_end, cores[0])
-            with first.held():
-                pass  # the server knows our MAC address from here on
-        how: dict[str, Any] = {"server_mac": runtime.mac, "connections": CONNECTIONS, "arrivals": "closed"}
-        with contextlib.closing(links.load_of("ask", **how)) as load:
-            load.start_client(client_end, cores[0])
-            yield Load(load, busy_s).measure
+    with (
+        linked() as (client_end, server_end),
+        started(server_end, cores[1], bind) as (_, tids),
+        _asking(client_end, server_end.mac, cores[0]) as load,
+    ):
+        yield Load(load, lambda: usage.of_threads(tids).busy_s).measure
 
 
-def _busy_s(tids: frozenset[int]) -> float:
-    return usage.of_threads(tids).busy_s
+@contextlib.contextmanager
+def loop_on_memory(cores: tuple[int, int]) -> Iterator[Measure]:
+    """The same of our loop, as protocols."""
+    with (
+        linked() as (client_end, server_end),
+        Looping(server_end, cpu=cores[1]) as looping,
+        _asking(client_end, server_end.mac, cores[0]) as load,
+    ):
+        yield Load(load, looping.busy_s).measure
+
+
+@contextlib.contextmanager
+def _asking(client_end: Nic, server_mac: str, cpu: int) -> Iterator[TcpLoad]:
+    """A client in a closed loop, on a link whose server knows its MAC address."""
+    with contextlib.closing(links.load_of("hold", server_mac=server_mac)) as first:
+        first.start_client(client_end, cpu)
+        with first.held():
+            pass
+    how: dict[str, Any] = {"server_mac": server_mac, "connections": CONNECTIONS, "arrivals": "closed"}
+    with contextlib.closing(links.load_of("ask", server_port=PORTS[PROTOCOLS], **how)) as load:
+        load.start_client(client_end, cpu)
+        yield load

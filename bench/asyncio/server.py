@@ -1,6 +1,7 @@
 """A server on asyncio by a loop of choice, in a process of its own: the same lines for every loop.
 
     with Server(loops.UVLOOP, ECHO, address="10.77.0.2", cpu=1, netns=far.namespace.name) as server: ...
+    with Server(loops.OURS, ECHO, address="10.77.0.2", interface=far.name, netns=far.namespace.name) as server: ...
 
 ECHO has both forms of a TCP echo, at a port each: a protocol, and a coroutine on streams. WEB is uvicorn with an ASGI
 application that answers a few bytes of JSON; its parser is httptools for every loop.
@@ -19,6 +20,8 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, cast
 
+from ...drivers.nic.af_xdp.af_xdp import AfXdp
+from ...runtime.errors import CorelaneError
 from ..baseline.sockets import ServerProcess
 from . import loops
 
@@ -100,30 +103,57 @@ SERVE = {ECHO: echoing, WEB: web}
 async def serve(what: str, address: str) -> None:
     """Until stdin ends; prints a line of JSON when it listens."""
     async with SERVE[what](address):
-        print(json.dumps({"port": PORTS[WEB if what == WEB else PROTOCOLS]}), flush=True)
-        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+        loop = asyncio.get_running_loop()
+        port = PORTS[WEB if what == WEB else PROTOCOLS]
+        print(json.dumps({"port": port, "ours": loops.own_endpoints(loop)}), flush=True)
+        await loop.run_in_executor(None, sys.stdin.read)
 
 
 class Server(ServerProcess):
-    """One of the loops serves ECHO or WEB at `address` in a process that is pinned to `cpu` (-1: nowhere)."""
+    """One of the loops serves ECHO or WEB at `address` in a process that is pinned to `cpu` (-1: nowhere). interface,
+    prefix: of ours, which is over AF_XDP there. Raises CorelaneError, also if the sockets of ours would be Linux'."""
 
-    def __init__(self, loop: str, what: str, *, address: str, cpu: int = -1, netns: str = "") -> None:
+    def __init__(
+        self,
+        loop: str,
+        what: str,
+        *,
+        address: str,
+        interface: str = "",
+        prefix: int = 24,
+        cpu: int = -1,
+        netns: str = "",
+    ) -> None:
         words = ["--loop", loop, "--what", what, "--cpu", str(cpu), "--address", address]
+        if loop == loops.OURS:
+            words += ["--interface", interface, "--prefix", str(prefix)]
         super().__init__(_MODULE, words, netns)
+        if loop == loops.OURS and not self.said["ours"]:
+            self.close()
+            raise CorelaneError("start a server on our loop", f"its sockets at {address} are Linux'")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until stdin ends."""
     parser = argparse.ArgumentParser(description="a server on asyncio, until stdin ends")
-    parser.add_argument("--loop", choices=loops.BASELINES, required=True)
+    parser.add_argument("--loop", choices=loops.ALL, required=True)
     parser.add_argument("--what", choices=sorted(SERVE), default=ECHO)
     parser.add_argument("--cpu", type=int, default=-1)
     parser.add_argument("--address", default="127.0.0.1")
+    parser.add_argument("--interface", default="")
+    parser.add_argument("--prefix", type=int, default=24)
     given = parser.parse_args(arguments)
     if given.cpu >= 0:
         os.sched_setaffinity(0, {given.cpu})
-    with asyncio.Runner(loop_factory=loops.baseline(given.loop)) as runner:
-        runner.run(serve(given.what, given.address))
+    with contextlib.ExitStack() as stack:
+        if given.loop == loops.OURS:
+            address = f"{given.address}/{given.prefix}"
+            nic = stack.enter_context(AfXdp(given.interface, addresses=[address]))
+            factory = loops.ours(nic, address)
+        else:
+            factory = loops.baseline(given.loop)
+        with asyncio.Runner(loop_factory=factory) as runner:
+            runner.run(serve(given.what, given.address))
 
 
 if __name__ == "__main__":

@@ -169,8 +169,18 @@ def skip_without_veth() -> None:
     skip_without_af_xdp()
 
 
+def test_our_loop_answers_on_a_memory_link() -> None:
+    if why := loops.missing(OURS):
+        pytest.skip(why)
+    with places.loop_on_memory(cores()) as measure:
+        assert_answers(lambda: measure(1.0, 0.05))
+
+
 @pytest.mark.root
+@pytest.mark.parametrize("loop", loops.ALL)
 def test_a_server_answers_both_clients(loop: str) -> None:
+    if why := loops.missing(loop):
+        pytest.skip(why)
     skip_without_veth()
     with contextlib.ExitStack() as stack:
         served = places.Served(stack, cores(), loop, server.ECHO)
