@@ -427,6 +427,11 @@ class Runtime(Adopted, Awaited, Closing):
         return start(self, function, args, kwargs)
 
     @property
+    def started(self) -> bool:
+        """Whether `start` was called and came to its end."""
+        return self._started
+
+    @property
     def stopped(self) -> bool:
         """Whether `stop` or `close` was called and came to its end."""
         return self._stopped or self._ptr is None
@@ -469,6 +474,11 @@ class Runtime(Adopted, Awaited, Closing):
     def address(self) -> str:
         """Its IPv4 address."""
         return str(ipaddress.IPv4Address(int(self._info().ipv4)))
+
+    @property
+    def prefix(self) -> int:
+        """Bits of its address that its link has in common."""
+        return int(self._info().ipv4_prefix)
 
     @property
     def mac(self) -> str:
