@@ -56,6 +56,7 @@ ROOMS = {
     "apps/raft/service": ". raft/node raft/transport raft/core kv kv/stream resp",
     "apps/raft/sim": "raft/node raft/transport raft/core kv resp",
     "bench": "kv raft tenant",
+    "bench/asyncio": "http tcp",
     "bench/bimodal": "tenant",
     "bench/colocate": "tenant",
     "bench/ground": "afxdp",
