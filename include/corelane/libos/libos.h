@@ -14,6 +14,7 @@
  *
  *   runtime.h  create, bind, start, stop, statistics      udp.h    handlers, requests, sockets
  *   uthread.h  user-level threads                         sync.h   mutex, condition variable, semaphore, wait group
+ *   scope.h    uthreads that end together; cancelling and deadlines
  *   probe.h    ceding a core in long loops
  *   timer.h    timers                                     sched.h  the scheduler alone
  *   adopt.h    kthreads that an event loop of yours turns
@@ -31,6 +32,7 @@
 #include <corelane/libos/poll.h>
 #include <corelane/libos/probe.h>
 #include <corelane/libos/runtime.h>
+#include <corelane/libos/scope.h>
 #include <corelane/libos/stream.h>
 #include <corelane/libos/sync.h>
 #include <corelane/libos/tcp.h>
