@@ -61,6 +61,8 @@ static void point(void)
         fail("no end");
     if (depth == known)
         choice[known++] = 0;
+    else if (choice[depth] > n)
+        fail("the run before does not repeat: what it does hangs on more than the choices");
     options[depth] = (unsigned char)(n + 1);
     unsigned c = choice[depth++];
     if (c == 0)
