@@ -79,13 +79,16 @@ void cl_stepper_remove(struct cl_stepper *s, const void *arg)
     s->n = kept;
 }
 
-/* Step each to its end, one after the other, until all the others of one that found something have found nothing. One
+/* Step each to its end, one after the other from the first that is due, until all the others of one that found something have found nothing. One
  * that is due may find nothing itself and move frames to others, as a link does: it counts as one that found something.
  * Returns whether any did; *endless: that does not end. */
 static bool step_all(struct cl_stepper *s, uint64_t now, bool *endless)
 {
     uint64_t found = 0;
-    for (unsigned i = 0, quiet = 0; quiet < s->n; i = i + 1 == s->n ? 0 : i + 1) {
+    unsigned first = 0;
+    while (first < s->n && s->parts[first].next_ns > now)
+        first++;
+    for (unsigned i = first < s->n ? first : 0, quiet = 0; quiet < s->n; i = i + 1 == s->n ? 0 : i + 1) {
         struct part *p = &s->parts[i];
         quiet = p->next_ns <= now ? 1 : quiet + 1;
         p->next_ns = UINT64_MAX;

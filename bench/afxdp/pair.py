@@ -39,10 +39,10 @@ class Place:
         with self.end.namespace.entered():
             return AfXdp(self.end.name, addresses=[f"{self.end.address}/{PREFIX}"], mode=self.mode)
 
-    def reflector(self) -> Reflector:
-        """The floor's server, which runs at once."""
+    def reflector(self, *, checks: bool = False) -> Reflector:
+        """The floor's server, which runs at once. checks: as of Reflector."""
         with self.end.namespace.entered():
-            return Reflector(self.end.name, cpu=self.cpu, mode=self.mode)
+            return Reflector(self.end.name, cpu=self.cpu, mode=self.mode, checks=checks)
 
 
 Serve = Callable[[Place], contextlib.AbstractContextManager[Any]]
@@ -52,6 +52,13 @@ Serve = Callable[[Place], contextlib.AbstractContextManager[Any]]
 def reflector(place: Place) -> Iterator[None]:
     """AF_XDP with nothing above it."""
     with place.reflector():
+        yield
+
+
+@contextlib.contextmanager
+def checking_reflector(place: Place) -> Iterator[None]:
+    """The same, which verifies and makes checksums as a host has to."""
+    with place.reflector(checks=True):
         yield
 
 

@@ -2,6 +2,7 @@
 #include "reflector.h"
 
 #include <corelane/runtime/clock.h>
+#include "../../runtime/net.h"
 #include "../harness/pinned.h"
 
 #include <linux/if_xdp.h>
@@ -17,6 +18,7 @@ struct cl_reflector {
     struct cl_xsk xsk;
     pthread_t thread;
     bool started;
+    bool checks;
     uint32_t stop CL_ALIGNED(CL_CACHELINE);      /* writer: delete (relaxed, it orders nothing); reader: the thread */
     uint32_t timed;                              /* writer: time_doorbells; reader: the thread; relaxed as well */
     uint64_t reflected CL_ALIGNED(CL_CACHELINE); /* writer: the thread; readers: counts (relaxed) */
@@ -46,6 +48,35 @@ static inline bool turn(uint8_t *f, uint32_t len)
     return true;
 }
 
+/* Whether it is a whole datagram with right checksums: what a host has to find out before it answers (RFC 1122, sections
+ * 3.2.1.2 and 4.1.3.4). The frame is of at least SHORTEST bytes. */
+static inline bool is_right(const uint8_t *frame, uint32_t len)
+{
+    const struct cl_udp_frame *f = (const struct cl_udp_frame *)frame;
+    uint16_t total = cl_be16(f->ip.total_len_be), bytes = cl_be16(f->udp.len_be);
+    return total <= len - CL_ETH_HLEN && bytes >= CL_UDP_HLEN && CL_IPV4_HLEN + bytes <= total &&
+           cl_csum(&f->ip, sizeof f->ip) == 0 && cl_udp_checksum_ok(f->ip.src_be, f->ip.dst_be, &f->udp, bytes);
+}
+
+/* The checksums of an answer, made anew: what a host has to do whose answer is not what it was sent. */
+static inline void finish(uint8_t *frame)
+{
+    struct cl_udp_frame *f = (struct cl_udp_frame *)frame;
+    f->ip.check = 0;
+    f->ip.check = cl_csum(&f->ip, sizeof f->ip);
+    f->udp.check = 0;
+    f->udp.check = cl_udp_checksum(f->ip.src_be, f->ip.dst_be, &f->udp, cl_be16(f->udp.len_be));
+}
+
+/* turn, as a host that checks what came. */
+static inline bool answer(uint8_t *f, uint32_t len)
+{
+    if (cl_unlikely(len < SHORTEST || !is_right(f, len) || !turn(f, len)))
+        return false;
+    finish(f);
+    return true;
+}
+
 /* Sent chunks go straight back to be received into. The rings are as long as there are chunks, so both always fit. */
 static inline void recycle(struct cl_xsk *x)
 {
@@ -70,7 +101,8 @@ static inline uint32_t reflect(struct cl_reflector *r, struct cl_xsk *x, uint32_
     uint32_t turned = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct xdp_desc d = from[x->rx.ours++ & x->rx.mask];
-        if (cl_likely(turn(r->umem.area + d.addr, d.len))) {
+        uint8_t *frame = r->umem.area + d.addr;
+        if (cl_likely(r->checks ? answer(frame, d.len) : turn(frame, d.len))) {
             to[x->tx.ours++ & x->tx.mask] = (struct xdp_desc){d.addr, d.len, 0};
             turned++;
         } else {
@@ -117,7 +149,7 @@ static void *loop(void *arg)
     return NULL;
 }
 
-int cl_reflector_new(const struct cl_xsk_config *config, uint32_t queue, uint32_t chunks, int cpu,
+int cl_reflector_new(const struct cl_xsk_config *config, uint32_t queue, uint32_t chunks, bool checks, int cpu,
                      struct cl_reflector **out, char *err)
 {
     if (chunks == 0 || chunks > config->fill_size || chunks > config->tx_size) {
@@ -132,6 +164,7 @@ int cl_reflector_new(const struct cl_xsk_config *config, uint32_t queue, uint32_
     }
     memset(r, 0, sizeof *r);
     r->xsk.fd = -1;
+    r->checks = checks;
     int rc = cl_umem_init(&r->umem, chunks, CHUNK_BYTES, err);
     if (!rc)
         rc = cl_xsk_open(&r->xsk, &r->umem, config, queue, err);

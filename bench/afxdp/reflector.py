@@ -19,7 +19,8 @@ class Reflector:
     """Answers every UDP datagram that arrives on one queue of an interface, from a pinned spinning thread.
 
     ifname: an interface of the calling thread's network namespace. cpu: where the thread runs. mode: native, generic
-    or auto XDP. need_wakeup, busy_poll_us: as for AfXdp. chunks: frames kept for receiving. Raises CorelaneError.
+    or auto XDP. need_wakeup, busy_poll_us: as for AfXdp. chunks: frames kept for receiving. checks: verify the
+    checksums of what comes, drop what is wrong, and make those of answers. Raises CorelaneError.
     """
 
     def __init__(
@@ -33,6 +34,7 @@ class Reflector:
         chunks: int = 512,
         ring_slots: int = 1024,
         busy_poll_us: int = 0,
+        checks: bool = False,
     ) -> None:
         name = ffi.new("char[]", ifname.encode())
         config = ffi.new("struct cl_xsk_config *")
@@ -44,7 +46,7 @@ class Reflector:
         with contextlib.ExitStack() as undo:
             program = loader.load(read_object(steer.steer_object("raw")))
             undo.callback(program.close)
-            if lib.cl_reflector_new(config, queue, chunks, cpu, out, err) < 0:
+            if lib.cl_reflector_new(config, queue, chunks, checks, cpu, out, err) < 0:
                 raise CorelaneError(f"reflector on {ifname}: {ffi.string(err).decode(errors='replace')}")
             self._ptr = out[0]
             undo.callback(lib.cl_reflector_delete, self._ptr)

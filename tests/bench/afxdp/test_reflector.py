@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 
 import pytest
 from cltest import wait_until
+from cltest.packets import Host, ethernet, ipv4, udp
 
 from corelane.bench.afxdp.reflector import Reflector
 from corelane.drivers.bpf import loader
@@ -14,12 +17,13 @@ from corelane.runtime.errors import CorelaneError
 pytestmark = pytest.mark.root
 
 
+@pytest.mark.parametrize("checks", [False, True])
 @pytest.mark.parametrize("mode", ["native", "generic"])
-def test_it_reflects_datagrams_of_a_kernel_socket(netns, mode):
+def test_it_reflects_datagrams_of_a_kernel_socket(netns, mode, checks):
     near, far = netns.link()
     cpu = min(os.sched_getaffinity(0))
     with near.namespace.entered():
-        reflector = Reflector(near.name, cpu=cpu, mode=mode, chunks=64, ring_slots=64)
+        reflector = Reflector(near.name, cpu=cpu, mode=mode, chunks=64, ring_slots=64, checks=checks)
     with reflector, far.namespace.udp_socket() as sock:
         assert reflector.mode == mode
         for i in range(200):  # three laps of its rings
@@ -47,6 +51,31 @@ def test_it_takes_the_time_of_its_doorbells_when_asked_to(netns):
                 assert sock.recvfrom(100)[0] == b"there"
         wait_until(lambda: len(reflector.doorbells_ns) == 20, what="the last time, which follows the answer")
         assert min(reflector.doorbells_ns) > 0
+
+
+def test_one_that_checks_drops_what_is_wrong_and_makes_checksums_anew(netns):
+    """A datagram without a checksum (RFC 768 permits 0) is answered with one."""
+    near, far = netns.link()
+    with near.namespace.entered():
+        reflector = Reflector(near.name, cpu=min(os.sched_getaffinity(0)), chunks=64, ring_slots=64, checks=True)
+    here, there = Host(far.mac.hex(":"), far.address), Host(near.mac.hex(":"), near.address)
+
+    def frame(*, ip_check: int | None = None, **of_udp: int) -> bytes:
+        body = udp(b"x" * 33, here.ip, there.ip, 5555, 9000, **of_udp)
+        return ethernet(ipv4(body, here.ip, there.ip, check=ip_check), here.mac, there.mac)
+
+    wrong = [frame(ip_check=1), frame(check=1), frame(length=42)]
+    with reflector, contextlib.ExitStack() as stack:
+        with far.namespace.entered():
+            sock = stack.enter_context(socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800)))
+        sock.bind((far.name, 0x0800))
+        sock.settimeout(5)
+        for sent in [*wrong, frame(check=0)]:
+            sock.send(sent)
+        answer = sock.recv(2048)
+        wait_until(lambda: reflector.counts[1] >= 3, what="the wrong ones to be dropped")
+        assert reflector.counts[0] == 1
+    assert answer == there.datagram(here, b"x" * 33, sport=9000, dport=5555)
 
 
 def test_refusals(netns):
