@@ -199,8 +199,12 @@ def _made(text: str, module: Any, name: str, plain: bool) -> Handler | StreamHan
 
 
 def _compiled(path: Path, words: Sequence[str], port: int | None) -> Target:
-    from . import config, elf
+    from . import config, elf, service
 
+    if service.is_service(str(path)):
+        if words:
+            raise WrongUsage(f"run {path}", "a compiled service takes no --option", "compile it with other values")
+        return service.target(path, port)
     exports = elf.inspect(path, config.library())
     handlers = [e for e in exports if e.kind != "setup"]
     if port is not None and len(handlers) != 1:

@@ -47,6 +47,7 @@ USES = {
     "libos/runtime.h": "cl_runtime_new(&config, &rt, why) < 0",
     "libos/sched.h": "(cl_sched_config_init(&config), config.n_kthreads == 1)",
     "libos/scope.h": "cl_scope_open(CL_SCOPE_FOREVER, &scope) < 0",
+    "libos/service.h": 'cl_service_cpu("z80", why) < 0 && cl_service_layout()',
     "libos/spin.h": "cl_spin_try(&lock) && (cl_spin_unlock(&lock), 1)",
     "libos/state.h": "cl_lru_new(0, 1, 1, 0, &table) < 0",
     "libos/stepper.h": "cl_stepper_new(&now_ns, &stepper) == 0 && (cl_stepper_delete(stepper), 1)",
