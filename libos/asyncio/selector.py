@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+import math
+import select
 import selectors
 
+from .._asyncio import Poller
+from ..handlers.interrupts import pending
+from .sockets import TcpSocket
 from .world import World
 
 
 class Selector(selectors.EpollSelector):
-    """asyncio's selector, which turns the kthread as well."""
+    """asyncio's selector, whose wait is the poller's (native/poller.c). Public attributes: poller."""
+
+    _selector: select.epoll
 
     def __init__(self, world: World) -> None:
         super().__init__()
-        self._world = world
-        self._selector.register(world.fileno, 1)  # type: ignore[attr-defined]
+        self.poller = Poller(world.runtime.pointer, TcpSocket)
+        self._selector.register(world.fileno, select.EPOLLIN)
+        self._selector.register(self.poller.timer_fd, select.EPOLLIN | select.EPOLLET)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        while not self._world.runtime.stopped:
-            again = self._world.runtime.turn()
-            if not again or timeout == 0:
-                break
-            if ready := super().select(0):
-                return ready
-        return super().select(timeout)
+        """What is ready, of descriptors; what is ready of connections `poller.deliver` tells."""
+        ns = -1 if timeout is None else max(0, math.ceil(timeout * 1e9))
+        ready = []
+        for fd, events in self.poller.wait(self._selector.fileno(), ns):
+            key = self._fd_to_key.get(fd)  # type: ignore[attr-defined]
+            if key is not None:
+                mask = selectors.EVENT_WRITE if events & ~select.EPOLLIN else 0
+                mask |= selectors.EVENT_READ if events & ~select.EPOLLOUT else 0
+                ready.append((key, mask & key.events))
+        if pending:
+            raise pending.pop()
+        return ready
+
+    def close(self) -> None:
+        """The runtime's connections end, too."""
+        self.poller.close()
+        super().close()
