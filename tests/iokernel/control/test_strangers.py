@@ -27,7 +27,7 @@ from corelane.iokernel.control.lingering import let_end
 from corelane.iokernel.control.server import ControlServer
 from corelane.iokernel.main import _wait_for_signal
 from corelane.runtime.errors import CorelaneError
-from corelane.runtime.peers import Peer
+from corelane.runtime.peers import Peer, peer_of
 
 LINGER_S = 30  # longer than any socket of a test waits
 MIB = 1 << 20
@@ -205,7 +205,8 @@ def test_who_may_not_attach_is_not_read_and_what_he_sent_along_is_closed_elsewhe
 ) -> None:
     """On an older kernel: it waits in his connection, and goes with that."""
     monkeypatch.setattr(descriptors, "_refuse", lambda _listener: False)
-    peers, peer_of, read, receive = [Peer(1, 12001, 12001, frozenset())], listener.peer_of, [], Strangers.receive
+    peers, receive = [Peer(1, 12001, 12001, frozenset())], Strangers.receive
+    read: list[socket.socket] = []
 
     def note(self: Strangers, sock: socket.socket, n_bytes: int) -> tuple[bytes, bool]:
         read.append(sock)
