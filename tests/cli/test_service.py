@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from cltest import wait_until
 from cltest.commands import ask
+from cltest.netns import skip_without_af_xdp
 from elftools.elf.elffile import ELFFile
 
 from corelane.cli import service as services
@@ -153,6 +154,28 @@ def test_it_serves_without_python(shop: Path, iokernel: str, start: Any) -> None
     assert run.process.wait(20) == 0
 
 
+@pytest.mark.root
+@pytest.mark.parametrize("driver", ["tap", "af_xdp"])
+def test_it_is_embedded_on_a_nic(shop: Path, start: Any, netns: Any, driver: str) -> None:
+    """Linux is at the other end. Of AF_XDP, Python loads the program and hands it over."""
+    ours, linux = "10.79.9.3", "10.79.9.1"
+    nic = f"tap:cl0,host={linux}/24"
+    if driver == "af_xdp":
+        skip_without_af_xdp()
+        near, far = netns.link(addresses=(linux, "10.79.9.2"))
+        space, asked, nic = far.namespace, near.namespace, f"af_xdp:{far.name}"
+    else:
+        space = asked = netns.add(driver)
+    with space.entered():
+        run = start("run", str(shop), "--nic", nic, "--address", f"{ours}/24", "--json")
+        serving = run.event("serving")
+    assert "libpython" not in Path(f"/proc/{serving['pid']}/maps").read_text()
+    with asked.udp_socket((linux, 0), timeout_s=20) as sock:
+        sock.sendto(b"\1\2\3", (ours, 9001))
+        assert sock.recv(100) == b"\3\6"
+    assert run.stop() == 0
+
+
 def test_it_runs_in_a_process_with_python_as_well(shop: Path) -> None:
     """As `corelane run` has it for NICs that only Python opens."""
     nic, end = memory_link(ipv4=("10.0.0.1", None))
@@ -183,7 +206,7 @@ def test_a_generated_load_is_answered(shop: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "finding"),
     [
-        ("print(request[0])\n    return 0", "it needs the interpreter, as print() does"),
+        ("print(request[0])\n    return 0", r"it needs the interpreter, as print\(\) does"),
         ("return int(np.dot(np.ones(3), np.ones(3)))", r"it needs BLAS or LAPACK \(np.dot, np.linalg\)"),
         ("return int(np.random.random())", "it needs np.random"),
         ("raise ValueError(request[0])", "it needs an exception that is made of values"),
