@@ -87,8 +87,8 @@ class Build(NamedTuple):
     def pipeline(self, probes: bool) -> dict[str, Any]:
         """Options for numba. A classifier runs in the scheduler's loop, and has no probes."""
         if probes:
-            return {"pipeline_class": probed_compiler(self.target or default_target(), self.library)}
-        return {} if self.library is ProbedLibrary else {"pipeline_class": probed_compiler(None, self.library)}
+            return {"pipeline_class": probed_compiler(self.target or default_target(), self.library)}  # type: ignore[arg-type]
+        return {} if self.library is ProbedLibrary else {"pipeline_class": probed_compiler(None, self.library)}  # type: ignore[arg-type]
 
 
 HERE = Build()
@@ -460,5 +460,5 @@ def _compile(
         stack = stack_bytes([entry._library, *libraries_of(dispatcher, dispatcher.overloads[argtypes])])
     from_cache = kept is not None and kept.hit
     return CompiledHandler(
-        entry.address, found.remarks, from_cache, (dispatcher, entry, call, *keep), stack, dispatcher, entry
+        entry.address, found.remarks, from_cache, (dispatcher, entry, call, state), stack, dispatcher, entry
     )

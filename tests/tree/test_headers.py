@@ -85,6 +85,7 @@ LOCALS = {
     "libos/runtime.h": "static struct cl_runtime_config config; struct cl_runtime *rt; char why[256];",
     "libos/sched.h": "struct cl_sched_config config;",
     "libos/scope.h": "struct cl_scope *scope;",
+    "libos/service.h": "char why[256];",
     "libos/spin.h": "static struct cl_spin lock;",
     "libos/state.h": "struct cl_lru *table;",
     "libos/stepper.h": "uint64_t now_ns = 1; struct cl_stepper *stepper;",
