@@ -9,17 +9,13 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from ..runtime.elf import exported, shared_object
-from ..runtime.errors import CorelaneError, check
+from ..runtime.errors import CorelaneError
 from ..runtime.paths import default_socket
 from .config import library
 from .usage import WrongUsage
-
-if TYPE_CHECKING:
-    from ..libos import Runtime
-    from .targets import Target
 
 SYMBOL = "corelane_service"
 _VALUES = ("name", "kthreads", "poll", "spin_us", "guaranteed", "max_cores", "weight", "deadline_us", "quantum_us")
@@ -84,29 +80,3 @@ def _handed_over(options: argparse.Namespace) -> list[str]:
 
     given = hand_over(interface, options.kthreads, options.address.partition("/")[0])
     return ["--xskmap", str(given.xskmap_fd), "--link", str(given.link_fd)]
-
-
-def target(path: Path, port: int | None) -> Target:
-    """A service in this process. CorelaneError says why it cannot be loaded."""
-    from ..libos._native import ffi, lib
-    from .targets import Bound, Target
-
-    out, err = ffi.new("const struct cl_service **"), ffi.new("char[256]")
-    check(lib.cl_service_open(os.fsencode(path), out, err), f"run {path}", err)
-    service = out[0]
-    works = [service.work[i] for i in range(service.n_work)]
-
-    def ports(kind: int) -> tuple[int, ...]:
-        return tuple(port or int(work.port) for work in works if work.kind == kind)
-
-    udp, tcp = ports(lib.CL_SERVICE_UDP), ports(lib.CL_SERVICE_TCP)
-    if port is not None and len(udp) + len(tcp) != 1:
-        raise WrongUsage(f"run {path}", f"it has {len(udp) + len(tcp)} handlers, and --port gives one port")
-
-    def setup(runtime: Runtime) -> Bound:
-        rc = lib.cl_service_bind(runtime.ptr, service, port or 0, err)
-        check(rc, f"run {path}", err)
-        return Bound(udp, (), tcp)
-
-    name = ffi.string(service.name).decode(errors="replace")
-    return Target(name, setup, port=next(iter(udp), None))
