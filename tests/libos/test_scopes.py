@@ -106,16 +106,18 @@ def test_time_and_cancel(runtime: libos.Runtime, sums: Any) -> None:
 
 
 def test_an_interrupt_cancels_and_is_raised_when_all_have_ended(runtime: libos.Runtime, sums: Any) -> None:
+    jobs: list[Any] = []
+
     def interrupt() -> None:
-        wait_until(lambda: sums[0] == 1, 30, "it sleeps")
+        wait_until(lambda: bool(jobs) and sums[0] == 1, 30, "it sleeps")
         os.kill(os.getpid(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt), runtime.scope() as scope:
-        job = scope.start(sleep_long, sums)
+        jobs.append(scope.start(sleep_long, sums))
     thread.join()
-    assert job.result(0) == CANCELED
+    assert jobs[0].result(0) == CANCELED
 
 
 def test_a_runtime_that_stops_or_closes_lets_its_block_go(runtime: libos.Runtime, sums: Any) -> None:
