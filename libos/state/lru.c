@@ -2,7 +2,7 @@
  *
  * Each shard has entries in one block, chained from buckets by index (+ 1, 0: none), and in a list by use. Free entries
  * are chained, too. The hash is SipHash-1-3 with a random key: a stranger who chooses the keys cannot choose those that
- * meet in one chain. Tests: tests/libos/state/c/lru.c, against a model. */
+ * meet in one chain. Tests: tests/libos/state/c/state.c, against a model. */
 #include "../net/flow_hash.h"
 
 #include <corelane/libos/spin.h>
