@@ -8,6 +8,7 @@ recompiles one object. The library, the cffi modules and the public headers land
     runtime/_lib/corelane-run              the program that runs compiled services (LAUNCHER)
     runtime/_include/corelane/<floor>/*.h  the public headers (include/): what a C server compiles against
     runtime/_lib/pkgconfig, _lib/cmake     how pkg-config and CMake find both (packaging/)
+    libos/_asyncio.abi3.so                 the event loop's C part, against CPython's limited API (EXTENSION)
     <floor>/_native.abi3.so                cffi bindings of that floor's headers, public and private
 
 What cffi sees of a header is the text between the lines "// cffi: begin" and "// cffi: end".
@@ -61,6 +62,8 @@ LDFLAGS = shlex.split(
 
 # Has libc's names for its functions, so it is a library of its own.
 PRELOAD = Path("libos/posix/preload")
+# An extension module of Python: nothing of Python's is in the library.
+EXTENSION = Path("libos/asyncio/native")
 # A program, and no part of the library.
 LAUNCHER = Path("libos/service/launcher")
 
@@ -69,7 +72,7 @@ def c_sources() -> list[Path]:
     """Every C and assembly source of the library, relative to the root; never empty."""
     found = [p for floor in FLOORS for ext in ("*.c", "*.S") for p in (ROOT / floor).rglob(ext)]
     found = sorted(p.relative_to(ROOT) for p in found if "_include" not in p.parts and not p.name.startswith("_native"))
-    found = [p for p in found if p.parent not in (PRELOAD, LAUNCHER)]
+    found = [p for p in found if p.parent not in (PRELOAD, EXTENSION, LAUNCHER)]
     if not found:
         raise SystemExit("no C sources found: the source tree is incomplete (an sdist made without its .c files?)")
     return found
@@ -192,6 +195,13 @@ def build_launcher(lib: Path, objdir: Path) -> None:
     build_beside(LAUNCHER, lib / "corelane-run", [], objdir)
 
 
+def link_module(module: Path, objects: list[Path], lib: Path) -> None:
+    """Link a module of Python that stands beside runtime/ and uses libcorelane.so."""
+    cc = shlex.split(os.environ.get("CC", "gcc"))
+    link = ["-shared", "-pthread", f"-L{lib}", "-Wl,-rpath,$ORIGIN/../runtime/_lib", "-o", str(module)]
+    run([*cc, *(str(o) for o in objects), *link, "-lcorelane"])
+
+
 def install_headers(out: Path) -> None:
     """Copy the public headers, keeping their folders, so that they include each other as in the tree."""
     for header in public_headers():
@@ -283,6 +293,17 @@ class BuildNative(build_ext):
         install_packaging(lib)
         for floor, ffi in make_ffis().items():
             self.build_module(floor, ffi, base / floor, lib, objdir)
+        self.build_extension_module(base / "libos", lib, objdir)
+
+    def build_extension_module(self, out: Path, lib: Path, objdir: Path) -> None:
+        """Compile and link corelane.libos._asyncio."""
+        sources = sorted(p.relative_to(ROOT) for p in (ROOT / EXTENSION).glob("*.c"))
+        flags = [*CFLAGS, "-DPy_LIMITED_API=0x030B0000", "-isystem", sysconfig.get_paths()["include"]]
+        done = [compile_one(s, objdir, flags) for s in sources]
+        module = out / "_asyncio.abi3.so"
+        newest = max(o.stat().st_mtime_ns for o, _ in done)
+        if not module.exists() or module.stat().st_mtime_ns < newest:
+            link_module(module, [o for o, _ in done], lib)
 
     def build_module(self, floor: str, ffi: object, out: Path, lib: Path, objdir: Path) -> None:
         """Emit, compile and link corelane.<floor>._native."""
@@ -298,10 +319,7 @@ class BuildNative(build_ext):
         out.mkdir(parents=True, exist_ok=True)
         module = out / "_native.abi3.so"
         if compiled or not module.exists():
-            cc = shlex.split(os.environ.get("CC", "gcc"))
-            rpath = "$ORIGIN/../runtime/_lib"
-            link = ["-shared", "-pthread", f"-L{lib}", f"-Wl,-rpath,{rpath}", "-o", str(module)]
-            run([*cc, str(target), *link, "-lcorelane"])
+            link_module(module, [target], lib)
 
     def get_outputs(self) -> list[str]:
         base = Path(self.build_lib) / "corelane"
@@ -324,7 +342,10 @@ if __name__ == "__main__":  # the tests import this file for its list of sources
     setup(
         packages=list(packages()),
         package_dir=packages(),
-        ext_modules=[Extension(f"corelane.{f}._native", sources=[], py_limited_api=True) for f in FLOORS],
+        ext_modules=[
+            Extension(f"corelane.{name}", sources=[], py_limited_api=True)
+            for name in (*(f"{floor}._native" for floor in FLOORS), "libos._asyncio")
+        ],
         cmdclass={"build_ext": BuildNative, "sdist": Sdist},
         options={"bdist_wheel": {"py_limited_api": "cp311"}},
     )

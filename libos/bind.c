@@ -68,6 +68,12 @@ int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port, 
     return cl_tcp_open(rt->nif, ipv4, port, events, arg);
 }
 
+int cl_runtime_open_tcp(struct cl_runtime *rt, const struct cl_tcp_addr *from, const struct cl_tcp_addr *to,
+                        const struct cl_tcp_events *events, void *arg, void (*made)(struct cl_tcp_conn *c, void *arg))
+{
+    return events ? cl_tcp_open_from(rt->nif, from, to, events, arg, made) : -EINVAL;
+}
+
 void cl_runtime_tcp_counts(const struct cl_runtime *rt, struct cl_tcp_counts *out)
 {
     cl_tcp_count(rt->nif, out);

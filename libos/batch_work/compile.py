@@ -173,7 +173,7 @@ def probed_compiler(target: Target, library: type[ProbedLibrary] = ProbedLibrary
 
     class ProbedCompiler(Compiler):
         def define_pipelines(self) -> Any:
-            made = library(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+            made: Any = library(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
             made.target = target
             made.enable_object_caching()  # code_range reads the object
             self.state.library = made

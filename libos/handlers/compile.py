@@ -22,7 +22,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numba
+from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
 from numba.core.extending import intrinsic
 
@@ -117,14 +119,34 @@ def _is_two_integers(kind: Any) -> bool:
     return isinstance(kind, types.BaseTuple) and len(kind) == 2 and all(isinstance(k, types.Integer) for k in kind)
 
 
-def _guarded_stream(overload: Any) -> Any:
+class _Found(NamedTuple):
+    """What was found in the code, kept beside it in the cache."""
+
+    remarks: tuple[Remark, ...]
+    opens_scopes: bool
+
+
+def _call(context: Any, builder: Any, overload: Any, opens: bool, args: Any) -> tuple[Any, Any]:
+    """Call it for its status and result. What it has left open of scopes (scope.h) is cancelled and closed."""
+    i8p = ir.IntType(8).as_pointer()
+    if opens:
+        fnty = ir.FunctionType(i8p, [])
+        before = builder.call(cgutils.get_or_insert_function(builder.module, fnty, "cl_scope_self"), [])
+    status, result = context.call_internal_no_propagate(builder, overload.fndesc, overload.signature, args)
+    if opens:
+        fnty = ir.FunctionType(ir.VoidType(), [i8p])
+        builder.call(cgutils.get_or_insert_function(builder.module, fnty, "cl_scope_unwind"), [before])
+    return status, result
+
+
+def _guarded_stream(overload: Any, opens: bool) -> Any:
     """The same for one that returns two integers: the second goes where a pointer says."""
     returns = overload.signature.return_type
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         context.add_linking_libs((overload.library,))
         *args, where = args
-        status, result = context.call_internal_no_propagate(builder, overload.fndesc, overload.signature, args)
+        status, result = _call(context, builder, overload, opens, args)
         raised, none = (context.get_constant(types.int64, n) for n in (lib.CL_HANDLER_RAISED, 0))
         took, answered = (
             context.cast(builder, builder.extract_value(result, i), returns[i], types.int64) for i in range(2)
@@ -147,13 +169,13 @@ def _guarded_stream(overload: Any) -> Any:
     return (call, call_with_state, call_of_four)[len(overload.signature.args) - 2]
 
 
-def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str) -> Any:
+def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str, opens: bool) -> Any:
     """An intrinsic that calls one overload and turns a raised exception into CL_HANDLER_RAISED."""
     overload = dispatcher.overloads[argtypes]
     returns = overload.signature.return_type
     other, answer = _ANSWERS[what]
     if what in _PAIRS and _is_two_integers(returns):
-        return _guarded_stream(overload)
+        return _guarded_stream(overload, opens)
     if what in _PAIRS or not isinstance(returns, (types.Integer, *other)):
         kind = "nothing" if isinstance(returns, types.NoneType) else str(returns)
         if isinstance(returns, types.Optional):
@@ -163,7 +185,7 @@ def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str) -> Any:
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         context.add_linking_libs((overload.library,))
-        status, result = context.call_internal_no_propagate(builder, overload.fndesc, overload.signature, args)
+        status, result = _call(context, builder, overload, opens, args)
         raised = context.get_constant(types.int64, lib.CL_HANDLER_RAISED)
         length = context.get_constant(types.int64, 0)
         if not isinstance(returns, types.NoneType):
@@ -413,14 +435,18 @@ def _compile(
     check_compiled(what, python, names[: len(argtypes)], _ANSWERS[what][1])
     dispatcher = numba.njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(python)
 
-    def describe(compiled: Any) -> tuple[Remark, ...]:
-        return lint(compiled.library.get_llvm_str(), python)
+    def describe(compiled: Any) -> _Found:
+        text = compiled.library.get_llvm_str()
+        return _Found(lint(text, python), "cl_scope_open" in text)
 
     kept = enable_cache(dispatcher, argtypes, describe) if cache else None
     try:
         with without_numbas_own(python):
             dispatcher.compile(argtypes)
-        call = _guarded(dispatcher, argtypes, what)
+        found: _Found | None = kept.remarks if kept is not None else None
+        if found is None:
+            found = describe(dispatcher.overloads[argtypes])
+        call = _guarded(dispatcher, argtypes, what, found.opens_scopes)
         signature, python_entry = entry_of(call)
         # All that the handler calls becomes a part of the entry's code, and gets its probes there. The dispatcher's own
         # code has none: so what is kept on disk holds for any process.
@@ -436,9 +462,6 @@ def _compile(
         warn_if_missing(f"{what} {name_of(python)}", entry._library.report)
         stack = stack_bytes([entry._library, *libraries_of(dispatcher, dispatcher.overloads[argtypes])])
     from_cache = kept is not None and kept.hit
-    remarks = kept.remarks if kept is not None else None
-    if remarks is None:
-        remarks = describe(dispatcher.overloads[argtypes])
     return CompiledHandler(
-        entry.address, remarks, from_cache, (dispatcher, entry, call, state), stack, dispatcher, entry
+        entry.address, found.remarks, from_cache, (dispatcher, entry, call, state), stack, dispatcher, entry
     )

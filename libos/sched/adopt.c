@@ -5,7 +5,7 @@
  * its epoll, ended, or the one who stops. A turn that does not come back is what a handler that does not come back is
  * to an ordinary kthread: the stop says so.
  *
- * A kthread without an adopter is borrowed in the same way, for one turn or one call.
+ * A kthread without an adopter is borrowed in the same way, for one turn or one call; and by its adopter for a call.
  *
  * A thread keeps a record of each kthread that it has adopted. By it the end of the thread lets go of them, and the
  * handler of the preemption signal finds them outside of a turn. A scheduler that ends takes itself out of the records
@@ -235,6 +235,15 @@ int cl_kthread_adopt(struct cl_sched *s, unsigned index, char err[256])
     return rc;
 }
 
+/* The calling thread's. NULL is nobody's. */
+static bool is_mine(const struct cl_adopter *theirs)
+{
+    const struct cl_adopter *a = mine;
+    while (a && a != theirs)
+        a = a->next;
+    return theirs && a;
+}
+
 /* The calling thread's own kthread, outside of a turn; or what is wrong. */
 static int check_own(struct cl_sched *s, unsigned index, struct cl_kthread **out)
 {
@@ -244,10 +253,7 @@ static int check_own(struct cl_sched *s, unsigned index, struct cl_kthread **out
     if (cl_unlikely(cl_kthread_self() != NULL))
         return -EDEADLK;
     /* Relaxed: if the record is ours we have stored it ourselves. */
-    const struct cl_adopter *theirs = cl_load_relaxed(&k->adopter), *a = mine;
-    while (a && a != theirs)
-        a = a->next;
-    if (cl_unlikely(!a))
+    if (cl_unlikely(!is_mine(cl_load_relaxed(&k->adopter))))
         return cl_load_relaxed(&k->turning) == CL_TURN_TAKEN ? -ESHUTDOWN : -EPERM;
     return cl_unlikely(s->forks != forks) ? -ECHILD : 0;
 }
@@ -300,7 +306,7 @@ int cl_kthread_turn(struct cl_sched *s, unsigned index)
     return rc;
 }
 
-/* Have a kthread that has no adopter, for a moment: it is ours until `turning` is OUTSIDE again. */
+/* Have a kthread that has no adopter, or is our own, for a moment: it is ours until `turning` is OUTSIDE again. */
 static int borrow(struct cl_sched *s, unsigned index, struct cl_kthread **out)
 {
     if (cl_unlikely(index >= s->n_kthreads || !(s->adopted & 1ull << index)))
@@ -310,11 +316,13 @@ static int borrow(struct cl_sched *s, unsigned index, struct cl_kthread **out)
         return -EDEADLK;
     if (cl_unlikely(s->forks != forks))
         return -ECHILD;
-    if (cl_unlikely(s->cores != NULL))
+    /* Relaxed: if the record is ours we have stored it ourselves. */
+    const struct cl_adopter *adopter = cl_load_relaxed(&k->adopter);
+    if (cl_unlikely(s->cores && !is_mine(adopter)))
         return -EOPNOTSUPP;
     if (cl_unlikely(!s->started))
         return -ESHUTDOWN;
-    if (cl_likely(!cl_load_relaxed(&k->adopter) && take(k, CL_TURN_INSIDE))) {
+    if (cl_likely((!adopter || is_mine(adopter)) && take(k, CL_TURN_INSIDE))) {
         cl_loop_stack_bounds(k);
         if (cl_unlikely(k->offered)) {
             k->offered = false;
@@ -337,6 +345,16 @@ int cl_kthread_borrow_turn(struct cl_sched *s, unsigned index)
     return rc;
 }
 
+/* False: it sleeps, and its core is another's. */
+static bool get_up(struct cl_kthread *k)
+{
+    if (k->asleep && k->sched->cores)
+        return cl_rise(k);
+    if (k->asleep)
+        cl_get_up(k);
+    return true;
+}
+
 static int borrow_call(struct cl_sched *s, unsigned index, void (*fn)(void *arg), void *arg, bool more)
 {
     struct cl_kthread *k;
@@ -344,21 +362,23 @@ static int borrow_call(struct cl_sched *s, unsigned index, void (*fn)(void *arg)
     if (cl_unlikely(rc))
         return rc;
     cl_kthread_bind(k);
-    if (k->asleep)
-        cl_get_up(k);
-    k->more = more;
-    fn(arg);
-    k->more = false;
-    k->ran = true;
-    if (!more) {
-        cl_flush(k);
-        has_left(k);
-    } else if (!k->gathered_ns) {
-        cl_store_relaxed(&k->gathered_ns, cl_sched_clock(s)); /* a hint to others, who look by cl_kthread_borrow_turn */
+    if (get_up(k)) {
+        k->more = more;
+        fn(arg);
+        k->more = false;
+        k->ran = true;
+        if (!more) {
+            cl_flush(k);
+            has_left(k);
+        } else if (!k->gathered_ns) {
+            cl_store_relaxed(&k->gathered_ns, cl_sched_clock(s)); /* a hint to others: cl_kthread_borrow_turn */
+        }
+    } else {
+        rc = -EAGAIN;
     }
     cl_kthread_bind(NULL);
     cl_store_release(&k->turning, CL_TURN_OUTSIDE); /* release: for who borrows it next */
-    return 0;
+    return rc;
 }
 
 int cl_kthread_borrow(struct cl_sched *s, unsigned index, void (*fn)(void *arg), void *arg)

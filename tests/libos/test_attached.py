@@ -557,6 +557,7 @@ def _ask_selectors_loop(child: subprocess.Popen[str]) -> bytes:
         ("python_upper.py", "python-upper", b"hello", b"10.77.0.99 said HELLO"),
         ("selectors_loop.py", "selectors-loop", b"hello", b"HELLO"),
         ("numba_counter.py", "numba-counter", b"\x02", b"\1" + bytes(7)),
+        ("numba_gather.py", "numba-gather", b"\x02\x00\x01", b"\1\1\1"),
     ],
 )
 def test_python_examples(outside: Any, script: str, name: str, request_: bytes, reply: bytes) -> None:
@@ -589,6 +590,27 @@ def test_python_example_of_streams(outside: Any) -> None:
                     answer += stream.read(timeout_s=20)
         assert answer == b"HELLO\nWORLD\n"
         assert _end(child) == ""
+    finally:
+        child.kill()
+        child.communicate()
+
+
+def test_python_example_of_asyncio(outside: Any) -> None:
+    wire, path, start = outside
+    kernel = start()
+    command = [sys.executable, str(ROOT / "examples" / "asyncio_echo.py"), path]
+    child, server = _serve(command, wire, kernel, "asyncio-echo")
+    try:
+        with libos.Runtime(path, name="asker") as asker:
+            asker.start()
+            with asker.connect_tcp((server.ip, 7000), timeout_s=20) as stream:
+                stream.write(b"x" * 100_000)
+                stream.shutdown()
+                answer = b""
+                while part := stream.read(timeout_s=20):
+                    answer += part
+        assert answer == b"x" * 100_000
+        assert _end(child).startswith(f"serving {server.ip}:7000")
     finally:
         child.kill()
         child.communicate()

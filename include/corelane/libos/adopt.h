@@ -64,13 +64,15 @@ CL_API int cl_kthread_fd(const struct cl_sched *sched, unsigned k);
  * -ECHILD, -ESHUTDOWN; -EBUSY: an iokernel manages the cores, and counts on the thread that it was told of. */
 CL_API int cl_kthread_let_go(struct cl_sched *sched, unsigned k);
 /* A kthread that nobody has adopted, for who has threads that come and go and keeps none of them to it: the calling
- * thread is its thread for a moment. Not where an iokernel manages the cores.
+ * thread is its thread for a moment. Not where an iokernel manages the cores. Or the calling thread's own, that it has
+ * adopted, between two turns: there or not.
  * The first is one turn, as cl_kthread_turn. The second calls fn(arg) there, outside of uthreads: what would block
  * answers -EDEADLK, as in a timer's callback. What fn sends has left when it returns; the kthread is up then, so somebody
  * turns it until that returns 0, or what comes waits. Returns 0.
  *   -EBUSY      another thread is inside of it at this moment, or has adopted it
  *   -EDEADLK    the calling thread is inside of one
- *   -EOPNOTSUPP an iokernel manages the cores
+ *   -EOPNOTSUPP an iokernel manages the cores, and the calling thread has not adopted it
+ *   -EAGAIN     (the second) it has, and is without a core: its descriptor tells when a turn has one
  *   -ECHILD, -ESHUTDOWN, -EINVAL  as cl_kthread_turn */
 CL_API int cl_kthread_borrow_turn(struct cl_sched *sched, unsigned k);
 CL_API int cl_kthread_borrow(struct cl_sched *sched, unsigned k, void (*fn)(void *arg), void *arg);

@@ -62,13 +62,6 @@ CL_EXTERN_C_BEGIN
 
 struct cl_stream;
 
-/* An end of a connection, in host byte order. */
-struct cl_tcp_addr {
-    uint32_t ipv4;
-    uint16_t port;
-    uint16_t pad;
-};
-
 struct cl_iovec {
     void *base;
     int64_t len;

@@ -30,6 +30,13 @@ CL_EXTERN_C_BEGIN
 struct cl_runtime;
 struct cl_tcp_conn;
 
+/* An end of a connection, in host byte order. */
+struct cl_tcp_addr {
+    uint32_t ipv4;
+    uint16_t port;
+    uint16_t pad;
+};
+
 /* Callbacks; NULL: not wanted. A listener's connections have the listener's, and its arg until cl_tcp_set_user. */
 struct cl_tcp_events {
     /* It is established. */
@@ -138,6 +145,17 @@ CL_API int cl_runtime_tcp_keep_alive(struct cl_runtime *rt, uint32_t idle_ms, ui
  * -EPERM: not on a kthread, -EHOSTUNREACH, -EADDRNOTAVAIL: no port is free, -ENOBUFS: as many exist as may. */
 CL_API int cl_runtime_connect_tcp(struct cl_runtime *rt, uint32_t ipv4, uint16_t port,
                                   const struct cl_tcp_events *events, void *arg);
+/* The same from an own end: NULL, or its ipv4 0: the runtime's; its port 0: any free one. made(c, arg), if it is not
+ * NULL, is called before all callbacks, when the ends are known: it may keep c, and set options. -EADDRINUSE: that pair of ends
+ * is in use; -EADDRNOTAVAIL: the address is not ours, or no port is free. */
+CL_API int cl_runtime_open_tcp(struct cl_runtime *rt, const struct cl_tcp_addr *from, const struct cl_tcp_addr *to,
+                               const struct cl_tcp_events *events, void *arg,
+                               void (*made)(struct cl_tcp_conn *c, void *arg));
+/* Call fn(c, arg), in which all below may be called, in a turn of the connection, which ends before this returns:
+ * callbacks run in it, `ended` perhaps. False: somebody works on the connection, or is about to; cl_tcp_wake reaches
+ * him. For who has something to do with a connection outside of its callbacks, on a kthread. As for cl_tcp_wake,
+ * `ended` has not returned. */
+CL_API bool cl_tcp_call(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void *arg), void *arg);
 /* Have `woken` called, once for all calls before it, in a turn of the connection that begins after this: for who has
  * something to be written to a connection whose callback does not run. On a kthread, whatever runs there; does not
  * block. The caller sees to it that `ended` has not returned: as a rule by a lock of its own that `ended` takes, too.
@@ -152,6 +170,13 @@ CL_API void cl_runtime_tcp_counts(const struct cl_runtime *rt, struct cl_tcp_cou
 CL_API void cl_tcp_set_user(struct cl_tcp_conn *c, const struct cl_tcp_events *events, void *arg);
 /* The ends, in host byte order. */
 CL_API void cl_tcp_ends(const struct cl_tcp_conn *c, uint32_t *peer, uint16_t *peer_port, uint16_t *own_port);
+/* The same with the own address, which a runtime has several of: its own, and 127.0.0.0/8. */
+CL_API void cl_tcp_addresses(const struct cl_tcp_conn *c, struct cl_tcp_addr *own, struct cl_tcp_addr *peer);
+/* Answers are not written inside of `data`, but soon after: acknowledgements wait for them all the same. */
+CL_API void cl_tcp_answers_later(struct cl_tcp_conn *c);
+/* Options, CL_STREAM_... (stream.h), as cl_stream_set and cl_stream_get have them. -ENOPROTOOPT, -EINVAL, -ENOBUFS. */
+CL_API int cl_tcp_set_option(struct cl_tcp_conn *c, int option, int64_t value);
+CL_API int64_t cl_tcp_option(const struct cl_tcp_conn *c, int option);
 /* Write up to len bytes. Returns how many were taken, possibly 0: `writable` tells of more room. -EPIPE: after
  * shutdown, or when it is over. */
 CL_API int64_t cl_tcp_write(struct cl_tcp_conn *c, const void *data, int64_t len);

@@ -87,7 +87,6 @@
  *   TCP Fast Open; MD5 and AO; data in a SYN (it is sent again, and taken then)
  *   receive buffers that tune themselves; frames that are made of a region's own memory: no NIC here takes a frame in
  *   two pieces
- *   calls from outside of the connection's own callbacks, of the event form (stream sockets have them: sockets.h);
  *   sizes of buffers before the SYN, for each connection
  *
  * Tests: tests/libos/net/tcp. */

@@ -99,3 +99,10 @@ void cl_tcp_ends(const struct cl_tcp_conn *c, uint32_t *peer, uint16_t *peer_por
     *peer_port = cl_be16(key->peer_port_be);
     *own_port = cl_be16(key->own_port_be);
 }
+
+void cl_tcp_addresses(const struct cl_tcp_conn *c, struct cl_tcp_addr *own, struct cl_tcp_addr *peer)
+{
+    const struct cl_flow_key *key = &cl_tcp_flow(c)->key;
+    *own = (struct cl_tcp_addr){cl_be32(key->own_be), cl_be16(key->own_port_be), 0};
+    *peer = (struct cl_tcp_addr){cl_be32(key->peer_be), cl_be16(key->peer_port_be), 0};
+}

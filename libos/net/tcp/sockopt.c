@@ -161,6 +161,17 @@ static int64_t value_of(const struct cl_tcp_conn *c, int option)
     }
 }
 
+int cl_tcp_set_option(struct cl_tcp_conn *c, int option, int64_t value)
+{
+    int rc = check(option, value);
+    return rc ? rc : apply(c, option, value);
+}
+
+int64_t cl_tcp_option(const struct cl_tcp_conn *c, int option)
+{
+    return option < 0 || option >= CL_STREAM_OPTIONS ? -ENOPROTOOPT : value_of(c, option);
+}
+
 static void set_now(struct cl_visit *v, struct cl_tcp_conn *c)
 {
     struct question *q = (struct question *)v;

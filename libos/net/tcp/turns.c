@@ -300,6 +300,14 @@ void cl_tcp_visit(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void 
         cl_netq_ring(q);
 }
 
+bool cl_tcp_call(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void *arg), void *arg)
+{
+    if (!cl_tcp_hold(c))
+        return false;
+    cl_tcp_visit(c, fn, arg);
+    return true;
+}
+
 static void hold_for_lease(struct cl_tcp_conn *c, void *arg)
 {
     struct cl_tcp_conn **held = arg;

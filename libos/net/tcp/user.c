@@ -65,6 +65,11 @@ void cl_tcp_set_user(struct cl_tcp_conn *c, const struct cl_tcp_events *events, 
     c->arg = arg;
 }
 
+void cl_tcp_answers_later(struct cl_tcp_conn *c)
+{
+    c->flags |= CL_TCP_ANSWERED_LATER;
+}
+
 static void turn_flag(struct cl_tcp_conn *c, uint32_t flag, bool on)
 {
     c->flags = on ? c->flags | flag : c->flags & ~flag;

@@ -1,0 +1,199 @@
+"""The event loop: asyncio's selector loop, whose TCP endpoints are a runtime's where their addresses are."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import os
+import socket as sockets
+from asyncio import sslproto
+from typing import Any
+
+from ...drivers.nic.nic import Nic
+from ..runtime import Runtime
+from .selector import Selector
+from .servers import Servers, bind
+from .sockets import TcpSocket, number_of
+from .transport import TcpTransport
+from .world import Endpoints, World
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """Made by `new_event_loop`. Public attributes: world."""
+
+    _selector: Selector
+    _ready: Any
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._endpoints = Endpoints()
+        super().__init__(Selector(world))
+        self._poller = self._selector.poller
+        self._servers = Servers(self, world, self._poller)
+        self._deliver = asyncio.Handle(self._poller.deliver, (), self, contextvars.Context())
+
+    @property
+    def runtime(self) -> Runtime:
+        """The runtime whose kthread this loop's thread is."""
+        return self.world.runtime
+
+    def endpoints(self) -> Endpoints:
+        """How many TCP endpoints were the runtime's, and how many Linux'."""
+        return self._endpoints
+
+    def close(self) -> None:
+        """As of any loop. Connections that are open are closed, and the runtime if the loop has made it."""
+        if not self.is_closed():
+            super().close()
+            self.world.close()
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        super()._process_events(event_list)  # type: ignore[misc]
+        if self._poller.ready:
+            self._ready.append(self._deliver)
+
+    # Transports.
+
+    def _make_socket_transport(self, sock: Any, protocol: Any, waiter: Any = None, **options: Any) -> Any:
+        if isinstance(sock, TcpSocket):
+            self._endpoints.ours += 1
+            return TcpTransport(self, sock, protocol, waiter, **options)
+        self._count_linux(sock)
+        return super()._make_socket_transport(sock, protocol, waiter, **options)  # type: ignore[misc]
+
+    def _make_ssl_transport(
+        self,
+        rawsock: Any,
+        protocol: Any,
+        sslcontext: Any,
+        waiter: Any = None,
+        *,
+        server_side: bool = False,
+        server_hostname: str | None = None,
+        extra: Any = None,
+        server: Any = None,
+        **timeouts: Any,
+    ) -> Any:
+        if not isinstance(rawsock, TcpSocket):
+            self._count_linux(rawsock)
+            return super()._make_ssl_transport(  # type: ignore[misc]
+                rawsock,
+                protocol,
+                sslcontext,
+                waiter,
+                server_side=server_side,
+                server_hostname=server_hostname,
+                extra=extra,
+                server=server,
+                **timeouts,
+            )
+        tls = sslproto.SSLProtocol(self, protocol, sslcontext, waiter, server_side, server_hostname, **timeouts)
+        self._endpoints.ours += 1
+        TcpTransport(self, rawsock, tls, extra=extra, server=server)
+        return tls._app_transport
+
+    def _count_linux(self, sock: Any) -> None:
+        if sock.family in (sockets.AF_INET, sockets.AF_INET6):
+            self._endpoints.linux += 1
+
+    # Connecting.
+
+    async def _connect_sock(self, exceptions: Any, addr_info: Any, local_addr_infos: Any = None) -> Any:
+        family, _kind, _proto, _name, address = addr_info
+        own = any(info[0] == sockets.AF_INET and self.world.is_own(info[4][0]) for info in local_addr_infos or ())
+        if family != sockets.AF_INET or not (own or self._is_ours(address)):
+            return await super()._connect_sock(exceptions, addr_info, local_addr_infos)  # type: ignore[misc]
+        try:
+            return await self._connect(address, local_addr_infos)
+        except OSError as error:
+            exceptions.append([error])
+            raise
+
+    def _is_ours(self, address: tuple[str, int]) -> bool:
+        host, port = address
+        return self.world.reaches(host) or (self.world.is_loopback(host) and self._servers.listens(host, port))
+
+    async def _connect(self, address: tuple[str, int], local_infos: Any) -> TcpSocket:
+        own, own_port = ("0.0.0.0", 0)
+        if local_infos is not None:
+            own, own_port = next((info[4] for info in local_infos if info[0] == sockets.AF_INET), (own, own_port))
+        opened = self.create_future()
+        host, port = address
+        sock: TcpSocket = self._poller.connect(number_of(own), own_port, number_of(host), port, opened)
+        try:
+            await opened
+        except BaseException:
+            sock.close_connection(True)
+            raise
+        return sock
+
+    # Serving.
+
+    async def create_server(
+        self,
+        protocol_factory: Any,
+        host: Any = None,
+        port: Any = None,
+        *,
+        sock: Any = None,
+        start_serving: bool = True,
+        **options: Any,
+    ) -> Any:
+        """As of any loop. Listeners at an address of the runtime are its; docs/asyncio.md says which are besides."""
+        hosts = [host] if isinstance(host, str) or host is None else list(host)
+        own = [name for name in hosts if isinstance(name, str) and self.world.is_own(name)]
+        if sock is not None or not own:
+            return await super().create_server(
+                protocol_factory, host, port, sock=sock, start_serving=start_serving, **options
+            )
+        reuse_port = bool(options.get("reuse_port"))
+        first, *more = [bind(name, port, reuse_port) for name in own]
+        others: Any = [name for name in hosts if name not in own]
+        unbound = {key: value for key, value in options.items() if key.startswith(("backlog", "ssl"))}
+        if others:
+            server = await super().create_server(protocol_factory, others, port, start_serving=False, **options)
+            more.append(first)
+        else:
+            server = await super().create_server(protocol_factory, sock=first, start_serving=False, **unbound)
+        server._sockets.extend(more)  # type: ignore[attr-defined]
+        if start_serving:
+            await server.start_serving()
+        return server
+
+    def _start_serving(self, protocol_factory: Any, sock: Any, *args: Any, **kwargs: Any) -> None:
+        where = self._servers.place_of(sock)
+        if where is None or where.on_linux:
+            self._count_linux(sock)
+            super()._start_serving(protocol_factory, sock, *args, **kwargs)  # type: ignore[misc]
+        if where is not None:
+            self._endpoints.ours += 1
+            self._servers.start(where, sock, protocol_factory, *args, **kwargs)
+
+    def _stop_serving(self, sock: Any) -> None:
+        self._servers.stop(sock)
+        super()._stop_serving(sock)  # type: ignore[misc]
+
+
+def new_event_loop(
+    runtime: Runtime | None = None,
+    *,
+    socket: str | os.PathLike[str] | None = None,
+    nic: Nic | None = None,
+    loopback: bool | None = None,
+    **options: Any,
+) -> Loop:
+    """An event loop on a runtime, whose one kthread the thread that runs it becomes.
+
+    runtime: one with kthreads=1 and adopted=1, which stays the caller's. Or one is made, and closed with the loop: with
+    socket an application of an iokernel, with nic on that NIC, with neither on a wire to nobody, which serves this
+    process alone. options: more for it, as name, address, poll (Runtime). loopback: 127.0.0.0/8 inside this process is
+    the runtime's; None: if it serves this process alone. docs/asyncio.md says which endpoints are whose.
+
+    Raises CorelaneError.
+    """
+    world = World(runtime, socket=socket, nic=nic, loopback=loopback, **options)
+    try:
+        return Loop(world)
+    except BaseException:
+        world.close()
+        raise

@@ -1,0 +1,225 @@
+/* Calling protocols. See native.h. */
+#include "native.h"
+
+#include <string.h>
+
+/* A protocol's method has raised what is set. 0: its transport has been told; -1: it is for whoever runs the loop. */
+static int failed(struct transport *t, const char *message)
+{
+    PyObject *type, *value, *trace;
+    if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+        return -1;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    if (trace)
+        (void)PyException_SetTraceback(value, trace);
+    PyObject *text = PyUnicode_FromString(message);
+    PyObject *done =
+        text ? PyObject_CallMethodObjArgs(transport_object(t), names.fatal_error, value, text, NULL) : NULL;
+    Py_XDECREF(text);
+    Py_XDECREF(type);
+    Py_XDECREF(value);
+    Py_XDECREF(trace);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+/* Call a method in the transport's context. arg may be NULL; its reference is taken. */
+static PyObject *call(struct transport *t, PyObject *method, PyObject *arg)
+{
+    PyObject *result = PyObject_CallFunctionObjArgs(t->run, method, arg, NULL);
+    Py_XDECREF(arg);
+    return result;
+}
+
+/* Fill a buffer of the protocol's by `fill`, which returns how many bytes, and tell it. Returns that number, 0: nothing is
+ * there; -1: the exception is for whoever runs the loop; -2: it was the protocol's, and its transport knows. */
+typedef Py_ssize_t (*fill_fn)(struct endpoint *e, void *data, Py_ssize_t room);
+
+static Py_ssize_t fail(struct transport *t, const char *message)
+{
+    return failed(t, message) ? -1 : -2;
+}
+
+static Py_ssize_t fill_buffer(struct endpoint *e, struct transport *t, fill_fn fill)
+{
+    Py_buffer view;
+    PyObject *buffer = call(t, t->get_buffer, PyLong_FromLong(-1));
+    if (buffer && PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) == 0) {
+        if (view.len == 0) {
+            PyErr_SetString(PyExc_RuntimeError, "get_buffer() returned an empty buffer");
+            PyBuffer_Release(&view);
+            Py_CLEAR(buffer);
+        }
+    } else {
+        Py_CLEAR(buffer);
+    }
+    if (!buffer)
+        return fail(t, "Fatal error: protocol.get_buffer() call failed.");
+    Py_ssize_t n = t->lost || !t->endpoint ? 0 : fill(e, view.buf, view.len);
+    PyBuffer_Release(&view);
+    Py_DECREF(buffer);
+    if (n <= 0)
+        return n < 0 ? 0 : n;
+    PyObject *result = call(t, t->buffer_updated, PyLong_FromSsize_t(n));
+    if (!result)
+        return fail(t, "Fatal error: protocol.buffer_updated() call failed.");
+    Py_DECREF(result);
+    return n;
+}
+
+/* Of what was taken before the protocol had buffers. */
+static Py_ssize_t fill_from_data(struct endpoint *e, void *data, Py_ssize_t room)
+{
+    Py_ssize_t n = cl_min(room, e->got);
+    char *from = PyBytes_AsString(e->data);
+    memcpy(data, from, (size_t)n);
+    memmove(from, from + n, (size_t)(e->got - n)); /* seldom: a protocol was changed in the middle of a stream */
+    e->got -= n;
+    return n;
+}
+
+static int tell_waiting(struct endpoint *e, struct transport *t)
+{
+    Py_ssize_t n = 1;
+    while (e->got && n > 0 && !t->lost && !t->paused && t->get_buffer)
+        n = fill_buffer(e, t, fill_from_data);
+    if (e->got == 0)
+        Py_CLEAR(e->data);
+    if (n > 0 && !e->got && !t->lost && !t->paused && t->get_buffer && e->conn) {
+        n = fill_buffer(e, t, endpoint_read);
+        if (n > 0 && t->endpoint)
+            put_ready(e, TOLD_WAITING);
+    }
+    return n == -1 ? -1 : 0;
+}
+
+static int tell_data(struct endpoint *e, struct transport *t)
+{
+    if (!e->data)
+        return 0;
+    if (t->get_buffer)
+        return tell_waiting(e, t);
+    PyObject *data = endpoint_take_data(e);
+    if (!data)
+        return -1;
+    PyObject *fn = t->data_received ? Py_NewRef(t->data_received) : PyObject_GetAttr(t->protocol, names.data_received);
+    PyObject *result = fn ? call(t, fn, data) : NULL;
+    if (!fn)
+        Py_DECREF(data);
+    Py_XDECREF(fn);
+    if (!result)
+        return failed(t, "Fatal error: protocol.data_received() call failed.");
+    Py_DECREF(result);
+    return 0;
+}
+
+static int tell_eof(struct transport *t)
+{
+    PyObject *method = PyObject_GetAttr(t->protocol, names.eof_received);
+    PyObject *result = method ? call(t, method, NULL) : NULL;
+    Py_XDECREF(method);
+    if (!result)
+        return failed(t, "Fatal error: protocol.eof_received() call failed.");
+    int stays = PyObject_IsTrue(result);
+    Py_DECREF(result);
+    if (stays < 0)
+        return failed(t, "Fatal error: protocol.eof_received() call failed.");
+    result = stays ? Py_NewRef(Py_None) : PyObject_CallMethodObjArgs(transport_object(t), names.close, NULL);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+static int method(struct transport *t, PyObject *name)
+{
+    PyObject *result = PyObject_CallMethodObjArgs(transport_object(t), name, NULL);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+static int tell_over(struct endpoint *e, struct transport *t)
+{
+    PyObject *error = PyLong_FromLong(e->error);
+    PyObject *result = error ? PyObject_CallMethodObjArgs(transport_object(t), names.over, error, NULL) : NULL;
+    Py_XDECREF(error);
+    Py_XDECREF(result);
+    return result ? 0 : -1;
+}
+
+/* What of `told` is not to be told yet stays in e->told. */
+static int tell_transport(struct endpoint *e, struct transport *t, unsigned told)
+{
+    int rc = 0;
+    unsigned held = t->paused || !t->made ? TOLD_DATA | TOLD_WAITING | TOLD_EOF : 0;
+    e->told |= (uint8_t)(told & held);
+    told &= ~held;
+    if ((told & TOLD_DATA) && !t->closing)
+        rc = tell_data(e, t);
+    if (rc == 0 && (told & TOLD_WAITING) && !t->closing)
+        rc = tell_waiting(e, t);
+    if (rc == 0 && (told & TOLD_ROOM) && t->writing_paused && e->out_bytes <= t->low_water)
+        rc = method(t, names.resume);
+    if (rc == 0 && (told & TOLD_EOF)) {
+        if (t->paused) /* meanwhile: it comes with the rest */
+            e->told |= TOLD_EOF;
+        else if (!t->closing)
+            rc = tell_eof(t);
+    }
+    if (rc == 0 && (told & TOLD_SENT) && t->endpoint)
+        rc = method(t, names.all_sent);
+    if (rc == 0 && (told & TOLD_OVER) && !t->lost)
+        rc = tell_over(e, t);
+    return rc;
+}
+
+static int settle(struct endpoint *e, unsigned told)
+{
+    PyObject *future = e->opened, *error = PyLong_FromLong(e->error), *done = NULL;
+    e->opened = NULL;
+    if (told & TOLD_OPENED)
+        done = PyObject_CallMethodObjArgs((PyObject *)e, names.connected, future, NULL);
+    else if (error)
+        done = PyObject_CallMethodObjArgs((PyObject *)e, names.refused, future, error, NULL);
+    Py_XDECREF(error);
+    Py_DECREF(future);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
+static int tell_one(struct endpoint *e)
+{
+    unsigned told = e->told;
+    int rc = 0;
+    e->told = 0;
+    if (e->opened && (told & (TOLD_OPENED | TOLD_OVER)))
+        rc = settle(e, told);
+    else if ((told & TOLD_OPENED) && e->port && !e->transport)
+        rc = ports_accept(e);
+    told &= ~(unsigned)TOLD_OPENED;
+    struct transport *t = e->transport;
+    if (!t || rc) {
+        e->told |= (uint8_t)told; /* until it has one, or we come back */
+        return rc;
+    }
+    PyObject *keep = Py_NewRef(transport_object(t));
+    e->poller->told++;
+    rc = tell_transport(e, t, told);
+    Py_DECREF(keep);
+    return rc;
+}
+
+PyObject *deliver(struct poller *p)
+{
+    size_t n = p->n_ready;
+    p->bursts += n > 0;
+    while (n--) {
+        struct endpoint *e = pop_ready(p);
+        if (!e)
+            break;
+        int rc = tell_one(e);
+        Py_DECREF((PyObject *)e);
+        if (rc)
+            return NULL;
+    }
+    Py_RETURN_NONE;
+}

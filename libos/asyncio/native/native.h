@@ -1,0 +1,188 @@
+/* corelane.libos._asyncio: what the loop does in C, against CPython's limited API. Read this page first.
+ *
+ *   select --> wait (poller.c): serve who has something to send, a turn of the kthread, epoll
+ *                |                                  |
+ *                |                                  +--> callbacks of connections (endpoint.c): bytes are taken, the
+ *                |                                       endpoint is put on the list of those that are ready
+ *                +--> the loop's handle --> deliver (deliver.c): calls the protocols of all that are ready
+ *   the protocol --> transport (transport.c): what is written is kept, the endpoint put on the list of those to serve
+ *
+ * Callbacks run on uthreads, on whose small stacks nothing of Python's may run that could run more of it: they make bytes
+ * objects and plain ones, and drop them. All else of Python runs on the thread's own stack, between two turns.
+ *
+ * The interpreter's lock. A turn is made with it while the loop has something to do, and without while it waits; the
+ * first callback that needs it takes it, for the rest of that turn. A callback outside of our turns (a runtime that is
+ * stopped by somebody) takes it for itself. All that is here is guarded by it.
+ *
+ * Objects. An endpoint is a connection, from its beginning to its end, and the object that people get as "socket". It
+ * owns its transport while the connection lives, and the connection owns the endpoint; both end when `ended` was called,
+ * or the connection goes on alone (endpoint_leave). It is of no interest to the collector of cycles, which must not run
+ * where endpoints are made; the cycle with its transport is broken when connection_lost is called, or the loop closes.
+ *
+ * One runtime, one kthread, one loop, one thread. With a free-threaded interpreter: a poller and its endpoints are used by
+ * the loop's thread alone, so there is nothing to lock but the module's constants; the limited API does not exist there
+ * yet. */
+#ifndef CORELANE_LIBOS_ASYNCIO_NATIVE_H
+#define CORELANE_LIBOS_ASYNCIO_NATIVE_H
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <corelane/libos/adopt.h>
+#include <corelane/libos/runtime.h>
+#include <corelane/libos/stream.h>
+#include <corelane/libos/tcp.h>
+
+#include <stdbool.h>
+
+/* endpoint.told: what the protocol is to hear of, in this order. */
+#define TOLD_OPENED 1  /* it is established */
+#define TOLD_DATA 2    /* bytes have come, and were taken */
+#define TOLD_WAITING 4 /* bytes have come, and wait for a buffer */
+#define TOLD_ROOM 8    /* what was written has gone, as far as the low-water mark */
+#define TOLD_EOF 16    /* nothing more comes */
+#define TOLD_SENT 32   /* all that was written has gone */
+#define TOLD_OVER 64   /* the connection is over, or was left: connection_lost */
+
+/* endpoint.wants: what the next turn of it does. */
+#define WANTS_SEND 1
+#define WANTS_OFFER 2 /* what waits is to be offered again */
+
+struct endpoint;
+struct transport;
+
+struct list {
+    struct endpoint *first, *last;
+};
+
+/* What a port has of listeners. Never freed while the runtime exists: connections that open point to it. */
+struct port {
+    struct poller *poller; /* NULL: the loop is closed */
+    struct port *next;
+    uint16_t number;
+    uint32_t n;          /* of listeners that are open */
+    PyObject *listeners; /* {address as int: callable(endpoint)}; 0 is any address */
+};
+
+struct poller {
+    PyObject_HEAD struct cl_runtime *runtime;
+    struct cl_sched *sched;
+    int kthread_fd, timer_fd;
+    uint64_t timer_ns; /* that is set, by CLOCK_MONOTONIC; 0: none */
+    int64_t looked_ns; /* when other descriptors were last looked at */
+    /* The lock, and who is inside: see above. */
+    unsigned long thread; /* that is inside of the runtime; 0: none. Also read by others, relaxed */
+    bool locked;
+    bool dead; /* the runtime has stopped */
+    PyThreadState *state;
+    struct list ready, serve; /* by next_ready, next_served; each entry a reference */
+    size_t n_ready;
+    struct endpoint *all; /* that have a connection, or a transport */
+    struct port *ports;
+    PyObject *endpoint_type;
+    uint64_t turns, bursts, told; /* `told`: transports, in so many bursts */
+};
+
+struct endpoint {
+    PyObject_HEAD struct poller *poller; /* a reference */
+    struct cl_tcp_conn *conn;            /* NULL: over, or left */
+    struct port *port;                   /* at which it came in, or NULL */
+    struct cl_tcp_addr own, peer;
+    struct endpoint *next_ready, *next_served;
+    struct endpoint *after, **at; /* of all */
+    struct transport *transport;  /* a reference; NULL: it has none yet, or no more */
+    PyObject *opened;             /* a future of who connects, or NULL */
+    uint8_t told, wants;
+    bool is_ready, is_served;
+    bool paused;  /* what comes waits */
+    bool buffers; /* ... for a buffer of the protocol's */
+    bool has_opened, closing, shuts, left, reset;
+    int error;
+    /* What has come and was taken: `got` bytes of an object that may be longer. */
+    PyObject *data;
+    Py_ssize_t got;
+    /* What is to be sent: bytes objects from out[first] on, of the first of which `done` have gone. */
+    PyObject **out;
+    uint32_t first, n_out, room;
+    Py_ssize_t done, out_bytes;
+};
+
+struct transport { /* behind what its base has */
+    PyObject *loop, *protocol, *server, *extra, *waiter, *run;
+    PyObject *data_received, *get_buffer, *buffer_updated; /* of the protocol */
+    struct endpoint *endpoint;
+    Py_ssize_t high_water, low_water;
+    long lost; /* connection_lost was called for, and writes since */
+    bool closing, paused, eof, writing_paused, connected;
+    bool made;
+};
+
+extern const struct cl_tcp_events endpoint_events;
+
+#define endpoint_of(o) ((struct endpoint *)(o))
+struct transport *transport_of(PyObject *self);
+PyObject *transport_object(struct transport *t);
+static inline bool has_waiter(const struct transport *t)
+{
+    return t->waiter && t->waiter != Py_None;
+}
+
+/* module.c: names of methods that are called from here. Interned, for the interpreter keeps each name that it is asked for
+ * in its cache of types' attributes. */
+extern struct names {
+    PyObject *data_received, *get_buffer, *buffer_updated, *eof_received, *close, *fatal_error, *over, *all_sent,
+        *resume, *pause, *after_end, *connected, *refused;
+} names;
+
+/* poller.c */
+extern PyType_Spec poller_spec;
+bool lock(struct poller *p, PyGILState_STATE *state);
+void unlock(bool taken, PyGILState_STATE state);
+/* Call fn(arg) on the kthread, the caller having the lock. -EAGAIN: it has no core at this moment; or what adopt.h says.
+ * more: a turn follows soon. */
+int on_kthread(struct poller *p, void (*fn)(void *arg), void *arg, bool more);
+/* The same, or on a uthread when there is a core. arg stays until then: what it belongs to has been given a reference.
+ * -errno: it will not be called. */
+int post(struct poller *p, void (*fn)(void *arg), void *arg, bool more);
+void put_ready(struct endpoint *e, unsigned told);
+void put_served(struct endpoint *e, unsigned wants);
+PyObject *poller_fail(int error, const char *what);
+
+/* The next that is ready, or NULL. The reference is the caller's. */
+struct endpoint *pop_ready(struct poller *p);
+
+/* endpoint.c */
+extern PyType_Spec endpoint_spec;
+extern const struct cl_tcp_events port_events;
+struct endpoint *endpoint_new(struct poller *p);
+/* Inside of a turn. */
+void endpoint_serve(struct cl_tcp_conn *c, void *arg);
+/* Have a turn now that serves it. */
+void endpoint_serve_now(struct endpoint *e);
+/* Keep bytes to be sent. -1 with an exception. */
+int endpoint_send(struct endpoint *e, PyObject *bytes);
+void endpoint_drop_output(struct endpoint *e);
+/* It has lost its connection, or its transport. If neither is left, nobody has to be able to forget it. */
+void endpoint_lost_one(struct endpoint *e);
+/* Its loop is closed: the connection is reset, and nobody hears of it. */
+void endpoint_forget(struct endpoint *e);
+/* What has come, as bytes of its own length. NULL with an exception: there was no memory for that. */
+PyObject *endpoint_take_data(struct endpoint *e);
+/* Read what waits, into a buffer. Returns how many bytes, or -1: later. */
+Py_ssize_t endpoint_read(struct endpoint *e, void *data, Py_ssize_t room);
+
+/* deliver.c */
+PyObject *deliver(struct poller *p);
+
+/* transport.c */
+PyObject *transport_make_type(PyObject *module);
+
+/* ports.c */
+PyObject *poller_listen(PyObject *self, PyObject *args);
+PyObject *poller_unlisten(PyObject *self, PyObject *args);
+PyObject *poller_connect(PyObject *self, PyObject *args);
+void ports_close(struct poller *p);
+/* Call the listener that an endpoint has come for. -1 with an exception. */
+int ports_accept(struct endpoint *e);
+
+#endif

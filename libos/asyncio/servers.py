@@ -1,0 +1,105 @@
+"""Listeners: which of them are the runtime's, and who comes to them.
+
+Each has a socket of Linux. One at the runtime's own address is bound there although Linux has no such address, and
+never served by it: it keeps the port's number, and is what people see as the server's socket. One at any address, or at
+127.0.0.1 where that is the runtime's inside of this process, is served on both sides.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import functools
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from .._asyncio import Poller
+from .sockets import TcpSocket, number_of
+from .world import World
+
+_IP_FREEBIND = 15  # linux/in.h; socket has it from Python 3.14 on
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a listener of the runtime's listens: an address as a number, 0 for any."""
+
+    address: int
+    port: int
+    on_linux: bool
+
+
+def bind(host: str, port: int, reuse_port: bool) -> socket.socket:
+    """A socket of Linux at an address that Linux need not have. Raises OSError."""
+    sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if reuse_port:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.bind((host, port or 0))
+    except OSError as error:
+        sock.close()
+        raise OSError(error.errno, f"error while attempting to bind on address {(host, port)}: {error}") from None
+    return sock
+
+
+class Servers:
+    """The listeners of a loop."""
+
+    def __init__(self, loop: Any, world: World, poller: Poller) -> None:
+        self._loop = loop
+        self._world = world
+        self._poller = poller
+        self._places: dict[int, Place] = {}  # by descriptor
+
+    def place_of(self, sock: socket.socket) -> Place | None:
+        """Where a socket that is bound listens on the runtime; None: not there."""
+        if sock.family != socket.AF_INET:
+            return None
+        host, port = sock.getsockname()
+        if self._world.is_own(host):
+            return Place(number_of(host), port, on_linux=False)
+        if host == "0.0.0.0":
+            return Place(0, port, on_linux=True)
+        return Place(number_of(host), port, on_linux=True) if self._world.is_loopback(host) else None
+
+    def listens(self, host: str, port: int) -> bool:
+        """Whether a listener of this loop takes connections to there."""
+        wanted = (number_of(host), 0)
+        return any(place.port == port and place.address in wanted for place in self._places.values())
+
+    def start(
+        self,
+        place: Place,
+        sock: socket.socket,
+        protocol_factory: Any,
+        sslcontext: Any = None,
+        server: Any = None,
+        backlog: int = 100,
+        *timeouts: Any,
+    ) -> None:
+        """Serve connections to a place."""
+        accept = functools.partial(self._accept, protocol_factory, sslcontext, server, timeouts)
+        context = contextvars.copy_context()
+        self._poller.listen(place.address, place.port, max(1, backlog), functools.partial(context.run, accept))
+        self._places[sock.fileno()] = place
+
+    def stop(self, sock: socket.socket) -> None:
+        """Serve no more."""
+        place = self._places.pop(sock.fileno(), None)
+        if place is not None:
+            self._poller.unlisten(place.address, place.port)
+
+    def _accept(self, factory: Any, sslcontext: Any, server: Any, timeouts: tuple[Any, ...], sock: TcpSocket) -> None:
+        self._loop.create_task(self._welcome(factory, sslcontext, server, timeouts, sock))
+
+    async def _welcome(
+        self, factory: Any, sslcontext: Any, server: Any, timeouts: tuple[Any, ...], sock: TcpSocket
+    ) -> None:
+        extra = {"peername": sock.getpeername()}
+        try:
+            await self._loop._accept_connection2(factory, sock, extra, sslcontext, server, *timeouts)
+        finally:
+            sock.close()

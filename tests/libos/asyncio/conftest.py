@@ -1,0 +1,35 @@
+"""What tests of the event loop have in common: the same test on asyncio's own loop and on ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from corelane.libos import asyncio as libos_asyncio
+
+Run = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
+
+
+@pytest.fixture(params=["linux", "libos"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """Runs a coroutine function on a loop of its own; all TCP endpoints of it are on one side."""
+    loops: list[Any] = []
+
+    def make() -> asyncio.AbstractEventLoop:
+        loop = asyncio.SelectorEventLoop() if request.param == "linux" else libos_asyncio.new_event_loop()
+        loops.append(loop)
+        return loop
+
+    def run_on(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        with asyncio.Runner(loop_factory=make) as runner:
+            try:
+                return runner.run(asyncio.wait_for(main(), 10))
+            finally:
+                loop = loops[-1]
+                if request.param == "libos":
+                    assert loop.endpoints().ours >= loop.endpoints().linux, "the test was to run on libos"
+
+    return run_on
