@@ -13,6 +13,7 @@
     sched/       the scheduler of user-level threads
     net/         the network stack
     storage/     block I/O on uthreads, and the persistent log (storage/log/)
+    asyncio/     an event loop whose TCP is a runtime's
     posix/       stock Linux programs' sockets on a runtime (posix/preload/: what is preloaded into them)
     batch_work/  batch work: compiling with probes, jobs
     numba/       what compiled code on uthreads may use

@@ -66,7 +66,7 @@ LONGEST_S = 5.0
 
 
 def longer(seconds: float) -> tuple[float, ...]:
-    """Times to try in turn where two threads have to run together, which they may not in the first on a busy machine."""
+    """Times to try in turn where two threads have to run together: on a busy machine they may not in the first."""
     return tuple(min(s, LONGEST_S) for s in (seconds, 10 * seconds, 1.0, LONGEST_S))
 
 

@@ -100,7 +100,8 @@ class Loop(asyncio.SelectorEventLoop):
 
     async def _connect_sock(self, exceptions: Any, addr_info: Any, local_addr_infos: Any = None) -> Any:
         family, _kind, _proto, _name, address = addr_info
-        if family != sockets.AF_INET or not self._is_ours(address):
+        own = any(info[0] == sockets.AF_INET and self.world.is_own(info[4][0]) for info in local_addr_infos or ())
+        if family != sockets.AF_INET or not (own or self._is_ours(address)):
             return await super()._connect_sock(exceptions, addr_info, local_addr_infos)  # type: ignore[misc]
         try:
             return await self._connect(address, local_addr_infos)

@@ -17,6 +17,8 @@ from .._asyncio import Poller
 from .sockets import TcpSocket, number_of
 from .world import World
 
+_IP_FREEBIND = 15  # linux/in.h; socket has it from Python 3.14 on
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -32,7 +34,7 @@ def bind(host: str, port: int, reuse_port: bool) -> socket.socket:
     sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)
-        sock.setsockopt(socket.SOL_IP, socket.IP_FREEBIND, 1)  # type: ignore[attr-defined, unused-ignore]
+        sock.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if reuse_port:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -54,9 +54,9 @@ class World:
                 )
             self.runtime = runtime
             self.loopback = alone if loopback is None else loopback
+            self.fileno = runtime.fileno()  # refuses one that is not adopted
             if not runtime.started:
                 runtime.start()
-            self.fileno = runtime.fileno()  # refuses one that is not adopted
             self.network = ipaddress.IPv4Network(f"{runtime.address}/{runtime.prefix}", strict=False)
             self.address = ipaddress.IPv4Address(runtime.address)
         except BaseException:

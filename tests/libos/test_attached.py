@@ -594,6 +594,27 @@ def test_python_example_of_streams(outside: Any) -> None:
         child.communicate()
 
 
+def test_python_example_of_asyncio(outside: Any) -> None:
+    wire, path, start = outside
+    kernel = start()
+    command = [sys.executable, str(ROOT / "examples" / "asyncio_echo.py"), path]
+    child, server = _serve(command, wire, kernel, "asyncio-echo")
+    try:
+        with libos.Runtime(path, name="asker") as asker:
+            asker.start()
+            with asker.connect_tcp((server.ip, 7000), timeout_s=20) as stream:
+                stream.write(b"x" * 100_000)
+                stream.shutdown()
+                answer = b""
+                while part := stream.read(timeout_s=20):
+                    answer += part
+        assert answer == b"x" * 100_000
+        assert _end(child).startswith(f"serving {server.ip}:7000")
+    finally:
+        child.kill()
+        child.communicate()
+
+
 def test_c_example_builds_against_the_installed_headers(outside: Any, tmp_path: Path) -> None:
     wire, path, start = outside
     kernel = start()

@@ -55,7 +55,7 @@ ROOMS = {
     "apps/raft/node": "raft/core kv resp",
     "apps/raft/service": ". raft/node raft/transport raft/core kv kv/stream resp",
     "apps/raft/sim": "raft/node raft/transport raft/core kv resp",
-    "bench": "raft tenant",
+    "bench": "kv raft tenant",
     "bench/asyncio": "http tcp",
     "bench/bimodal": "tenant",
     "bench/colocate": "tenant",

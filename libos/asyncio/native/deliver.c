@@ -13,7 +13,10 @@ static int failed(struct transport *t, const char *message)
     PyErr_NormalizeException(&type, &value, &trace);
     if (trace)
         (void)PyException_SetTraceback(value, trace);
-    PyObject *done = PyObject_CallMethod(transport_object(t), "_fatal_error", "Os", value, message);
+    PyObject *text = PyUnicode_FromString(message);
+    PyObject *done =
+        text ? PyObject_CallMethodObjArgs(transport_object(t), names.fatal_error, value, text, NULL) : NULL;
+    Py_XDECREF(text);
     Py_XDECREF(type);
     Py_XDECREF(value);
     Py_XDECREF(trace);
@@ -100,8 +103,7 @@ static int tell_data(struct endpoint *e, struct transport *t)
     PyObject *data = endpoint_take_data(e);
     if (!data)
         return -1;
-    PyObject *fn =
-        t->data_received ? Py_NewRef(t->data_received) : PyObject_GetAttrString(t->protocol, "data_received");
+    PyObject *fn = t->data_received ? Py_NewRef(t->data_received) : PyObject_GetAttr(t->protocol, names.data_received);
     PyObject *result = fn ? call(t, fn, data) : NULL;
     if (!fn)
         Py_DECREF(data);
@@ -114,7 +116,7 @@ static int tell_data(struct endpoint *e, struct transport *t)
 
 static int tell_eof(struct transport *t)
 {
-    PyObject *method = PyObject_GetAttrString(t->protocol, "eof_received");
+    PyObject *method = PyObject_GetAttr(t->protocol, names.eof_received);
     PyObject *result = method ? call(t, method, NULL) : NULL;
     Py_XDECREF(method);
     if (!result)
@@ -123,21 +125,23 @@ static int tell_eof(struct transport *t)
     Py_DECREF(result);
     if (stays < 0)
         return failed(t, "Fatal error: protocol.eof_received() call failed.");
-    result = stays ? Py_NewRef(Py_None) : PyObject_CallMethod(transport_object(t), "close", NULL);
+    result = stays ? Py_NewRef(Py_None) : PyObject_CallMethodObjArgs(transport_object(t), names.close, NULL);
     Py_XDECREF(result);
     return result ? 0 : -1;
 }
 
-static int method(struct transport *t, const char *name)
+static int method(struct transport *t, PyObject *name)
 {
-    PyObject *result = PyObject_CallMethod(transport_object(t), name, NULL);
+    PyObject *result = PyObject_CallMethodObjArgs(transport_object(t), name, NULL);
     Py_XDECREF(result);
     return result ? 0 : -1;
 }
 
 static int tell_over(struct endpoint *e, struct transport *t)
 {
-    PyObject *result = PyObject_CallMethod(transport_object(t), "_connection_over", "i", e->error);
+    PyObject *error = PyLong_FromLong(e->error);
+    PyObject *result = error ? PyObject_CallMethodObjArgs(transport_object(t), names.over, error, NULL) : NULL;
+    Py_XDECREF(error);
     Py_XDECREF(result);
     return result ? 0 : -1;
 }
@@ -154,7 +158,7 @@ static int tell_transport(struct endpoint *e, struct transport *t, unsigned told
     if (rc == 0 && (told & TOLD_WAITING) && !t->closing)
         rc = tell_waiting(e, t);
     if (rc == 0 && (told & TOLD_ROOM) && t->writing_paused && e->out_bytes <= t->low_water)
-        rc = method(t, "_maybe_resume_protocol");
+        rc = method(t, names.resume);
     if (rc == 0 && (told & TOLD_EOF)) {
         if (t->paused) /* meanwhile: it comes with the rest */
             e->told |= TOLD_EOF;
@@ -162,7 +166,7 @@ static int tell_transport(struct endpoint *e, struct transport *t, unsigned told
             rc = tell_eof(t);
     }
     if (rc == 0 && (told & TOLD_SENT) && t->endpoint)
-        rc = method(t, "_all_sent");
+        rc = method(t, names.all_sent);
     if (rc == 0 && (told & TOLD_OVER) && !t->lost)
         rc = tell_over(e, t);
     return rc;
@@ -170,12 +174,13 @@ static int tell_transport(struct endpoint *e, struct transport *t, unsigned told
 
 static int settle(struct endpoint *e, unsigned told)
 {
-    PyObject *future = e->opened, *done;
+    PyObject *future = e->opened, *error = PyLong_FromLong(e->error), *done = NULL;
     e->opened = NULL;
     if (told & TOLD_OPENED)
-        done = PyObject_CallMethod((PyObject *)e, "_connected", "O", future);
-    else
-        done = PyObject_CallMethod((PyObject *)e, "_refused", "Oi", future, e->error);
+        done = PyObject_CallMethodObjArgs((PyObject *)e, names.connected, future, NULL);
+    else if (error)
+        done = PyObject_CallMethodObjArgs((PyObject *)e, names.refused, future, error, NULL);
+    Py_XDECREF(error);
     Py_DECREF(future);
     Py_XDECREF(done);
     return done ? 0 : -1;

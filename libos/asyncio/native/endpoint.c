@@ -92,8 +92,7 @@ static void read_some(void *arg)
 Py_ssize_t endpoint_read(struct endpoint *e, void *data, Py_ssize_t room)
 {
     struct reading r = {e, data, room, -1};
-    if (on_kthread(e->poller, read_some, &r, true))
-        PyErr_Clear();
+    (void)on_kthread(e->poller, read_some, &r, true);
     return r.n;
 }
 
@@ -228,10 +227,8 @@ static void serve_here(void *arg)
 
 void endpoint_serve_now(struct endpoint *e)
 {
-    if (on_kthread(e->poller, serve_here, e, false)) {
-        PyErr_Clear();
+    if (on_kthread(e->poller, serve_here, e, false))
         put_served(e, 0); /* with all others, then */
-    }
 }
 
 static void on_woken(struct cl_tcp_conn *c, void *arg)
@@ -373,14 +370,15 @@ void endpoint_forget(struct endpoint *e)
 {
     struct transport *t = e->transport;
     Py_INCREF((PyObject *)e);
+    e->closing = true;
     *e->at = e->after;
     if (e->after)
         e->after->at = e->at;
     e->at = NULL;
     endpoint_drop_output(e);
     bool connected = e->conn;
-    if (connected && on_kthread(e->poller, forget_here, e, false))
-        PyErr_Clear();
+    if (connected)
+        (void)on_kthread(e->poller, forget_here, e, false);
     if (e->conn)
         e->left = true; /* somebody works on it; on_ended lets go of it, if the runtime has not been gone for long */
     else if (connected)
@@ -428,6 +426,30 @@ static void ask_here(void *arg)
         a->result = -EAGAIN;
 }
 
+/* Later, when there is a core: whoever sets an option does not look whether it could be. */
+static void set_later(void *arg)
+{
+    struct asking *a = arg;
+    ask_here(a);
+    Py_DECREF((PyObject *)a->e); /* of which the caller, or the connection, has one more, or nobody has anything */
+    free(a);
+}
+
+static int post_setting(const struct asking *a)
+{
+    struct asking *later = malloc(sizeof *later);
+    if (!later)
+        return -ENOMEM;
+    *later = *a;
+    Py_INCREF((PyObject *)a->e);
+    int rc = post(a->e->poller, set_later, later, true);
+    if (rc) {
+        Py_DECREF((PyObject *)a->e);
+        free(later);
+    }
+    return rc;
+}
+
 static PyObject *option(PyObject *self, PyObject *args)
 {
     struct asking a = {.e = endpoint_of(self)};
@@ -436,8 +458,11 @@ static PyObject *option(PyObject *self, PyObject *args)
         return NULL;
     a.set = PyTuple_Size(args) == 2;
     a.value = value;
-    if (on_kthread(a.e->poller, ask_here, &a, true))
-        return NULL;
+    int rc = on_kthread(a.e->poller, ask_here, &a, true);
+    if (rc == -EAGAIN && a.set)
+        rc = post_setting(&a);
+    if (rc)
+        return poller_fail(-rc, cl_adopt_error(rc));
     if (a.result < 0)
         return poller_fail((int)-a.result, strerror((int)-a.result));
     return PyLong_FromLongLong(a.result);

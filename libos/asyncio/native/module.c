@@ -1,6 +1,8 @@
 /* The module corelane.libos._asyncio. See native.h. */
 #include "native.h"
 
+struct names names;
+
 static int add(PyObject *module, const char *name, PyObject *type)
 {
     if (!type)
@@ -10,8 +12,34 @@ static int add(PyObject *module, const char *name, PyObject *type)
     return rc;
 }
 
+static int intern(void)
+{
+    static const struct {
+        PyObject **to;
+        const char *name;
+    } all[] = {{&names.data_received, "data_received"},
+               {&names.get_buffer, "get_buffer"},
+               {&names.buffer_updated, "buffer_updated"},
+               {&names.eof_received, "eof_received"},
+               {&names.close, "close"},
+               {&names.fatal_error, "_fatal_error"},
+               {&names.over, "_connection_over"},
+               {&names.all_sent, "_all_sent"},
+               {&names.resume, "_maybe_resume_protocol"},
+               {&names.pause, "_maybe_pause_protocol"},
+               {&names.after_end, "_write_after_end"},
+               {&names.connected, "_connected"},
+               {&names.refused, "_refused"}};
+    for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
+        if (!*all[i].to && !(*all[i].to = PyUnicode_InternFromString(all[i].name)))
+            return -1;
+    return 0;
+}
+
 static int exec(PyObject *module)
 {
+    if (intern())
+        return -1;
     if (add(module, "Poller", PyType_FromModuleAndSpec(module, &poller_spec, NULL)) ||
         add(module, "Endpoint", PyType_FromModuleAndSpec(module, &endpoint_spec, NULL)))
         return -1;

@@ -69,6 +69,7 @@ struct poller {
     struct cl_sched *sched;
     int kthread_fd, timer_fd;
     uint64_t timer_ns; /* that is set, by CLOCK_MONOTONIC; 0: none */
+    int64_t looked_ns; /* when other descriptors were last looked at */
     /* The lock, and who is inside: see above. */
     unsigned long thread; /* that is inside of the runtime; 0: none. Also read by others, relaxed */
     bool locked;
@@ -126,13 +127,23 @@ static inline bool has_waiter(const struct transport *t)
     return t->waiter && t->waiter != Py_None;
 }
 
+/* module.c: names of methods that are called from here. Interned, for the interpreter keeps each name that it is asked for
+ * in its cache of types' attributes. */
+extern struct names {
+    PyObject *data_received, *get_buffer, *buffer_updated, *eof_received, *close, *fatal_error, *over, *all_sent,
+        *resume, *pause, *after_end, *connected, *refused;
+} names;
+
 /* poller.c */
 extern PyType_Spec poller_spec;
 bool lock(struct poller *p, PyGILState_STATE *state);
 void unlock(bool taken, PyGILState_STATE state);
-/* Call fn(arg) on the kthread, the caller having the lock. An exception is set if that cannot be: -1. more: a turn follows
- * soon. */
+/* Call fn(arg) on the kthread, the caller having the lock. -EAGAIN: it has no core at this moment; or what adopt.h says.
+ * more: a turn follows soon. */
 int on_kthread(struct poller *p, void (*fn)(void *arg), void *arg, bool more);
+/* The same, or on a uthread when there is a core. arg stays until then: what it belongs to has been given a reference.
+ * -errno: it will not be called. */
+int post(struct poller *p, void (*fn)(void *arg), void *arg, bool more);
 void put_ready(struct endpoint *e, unsigned told);
 void put_served(struct endpoint *e, unsigned wants);
 PyObject *poller_fail(int error, const char *what);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -11,6 +12,7 @@
 
 #define EVENTS_MOST 256 /* descriptors that one wait tells of */
 #define LOOK_EVERY 8    /* turns without work between two looks at other descriptors */
+#define LOOK_NS 20000   /* between two of them while the network keeps the loop busy */
 #define FOREVER INT64_MAX
 
 /* The lock. */
@@ -118,15 +120,6 @@ static void serve_all(void *arg)
     }
 }
 
-/* The same on a uthread, where it is not the kthread's turn when we ask. */
-static void serve_later(void *arg)
-{
-    PyGILState_STATE state;
-    bool taken = lock(arg, &state);
-    serve_all(arg);
-    unlock(taken, state);
-}
-
 /* The kthread. */
 
 PyObject *poller_fail(int error, const char *what)
@@ -138,7 +131,7 @@ PyObject *poller_fail(int error, const char *what)
     return NULL;
 }
 
-static int run(struct poller *p, void (*fn)(void *arg), void *arg, bool more)
+int on_kthread(struct poller *p, void (*fn)(void *arg), void *arg, bool more)
 {
     int rc;
     if (p->dead)
@@ -153,22 +146,46 @@ static int run(struct poller *p, void (*fn)(void *arg), void *arg, bool more)
     return rc;
 }
 
-int on_kthread(struct poller *p, void (*fn)(void *arg), void *arg, bool more)
+struct posted {
+    struct poller *p;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
+/* On a uthread, when the kthread has a core: it was without one when we asked. */
+static void run_posted(void *arg)
 {
-    int rc = run(p, fn, arg, more);
-    if (rc == 0)
-        return 0;
-    (void)poller_fail(-rc, rc == -EAGAIN ? "the runtime has no core at this moment" : cl_adopt_error(rc));
-    return -1;
+    struct posted *posted = arg;
+    PyGILState_STATE state;
+    bool taken = lock(posted->p, &state);
+    posted->fn(posted->arg);
+    if (!posted->p->dead) /* else this may be the last reference, and it may not end here */
+        Py_DECREF((PyObject *)posted->p);
+    unlock(taken, state);
+    free(posted);
+}
+
+int post(struct poller *p, void (*fn)(void *arg), void *arg, bool more)
+{
+    int rc = on_kthread(p, fn, arg, more);
+    if (rc != -EAGAIN)
+        return rc;
+    struct posted *posted = malloc(sizeof *posted);
+    if (!posted)
+        return -ENOMEM;
+    *posted = (struct posted){p, fn, arg};
+    rc = cl_runtime_spawn(p->runtime, run_posted, posted);
+    if (rc)
+        free(posted);
+    else
+        Py_INCREF((PyObject *)p);
+    return rc;
 }
 
 static void serve(struct poller *p)
 {
-    if (!p->serve.first)
-        return;
-    int rc = run(p, serve_all, p, true);
-    if (rc == -EAGAIN)
-        (void)cl_runtime_spawn(p->runtime, serve_later, p); /* fails when the runtime stops */
+    if (p->serve.first)
+        (void)post(p, serve_all, p, true); /* fails when the runtime stops */
 }
 
 /* A turn. 1: again; 0: the kthread sleeps. */
@@ -216,6 +233,7 @@ struct waiting {
 static void look(struct poller *p, struct waiting *w, int timeout_ms)
 {
     int n = epoll_wait(w->epoll, w->events, w->most, timeout_ms);
+    p->looked_ns = now_ns();
     w->n = n < 0 ? -errno : 0;
     for (int i = 0; i < n; i++) {
         int fd = w->events[i].data.fd;
@@ -238,7 +256,8 @@ static int wait_for(struct poller *p, struct waiting *w)
         if (again < 0)
             return again;
         if (p->ready.first || w->until_ns == 0) {
-            look(p, w, 0);
+            if (!p->ready.first || now_ns() - p->looked_ns >= LOOK_NS)
+                look(p, w, 0);
             return 0;
         }
         if (again && i % LOOK_EVERY == 0)

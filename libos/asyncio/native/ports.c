@@ -105,12 +105,6 @@ int ports_accept(struct endpoint *e)
     return done ? 0 : -1;
 }
 
-struct connecting {
-    struct endpoint *e;
-    struct cl_tcp_addr from, to;
-    int rc;
-};
-
 static void made(struct cl_tcp_conn *c, void *arg)
 {
     struct endpoint *e = arg;
@@ -118,10 +112,18 @@ static void made(struct cl_tcp_conn *c, void *arg)
     cl_tcp_addresses(c, &e->own, &e->peer);
 }
 
+/* On the kthread. The endpoint has a reference for this and for its connection. */
 static void connect_now(void *arg)
 {
-    struct connecting *c = arg;
-    c->rc = cl_runtime_open_tcp(c->e->poller->runtime, &c->from, &c->to, &endpoint_events, c->e, made);
+    struct endpoint *e = arg;
+    struct cl_tcp_addr from = e->own, to = e->peer;
+    int rc = e->closing ? -ECANCELED : cl_runtime_open_tcp(e->poller->runtime, &from, &to, &endpoint_events, e, made);
+    if (rc == 0)
+        return;
+    e->error = -rc;
+    put_ready(e, TOLD_OVER);
+    endpoint_lost_one(e);
+    Py_DECREF((PyObject *)e);
 }
 
 /* connect(own address, own port, address, port, future) -> the endpoint. The future gets None when it is open, or an
@@ -129,25 +131,22 @@ static void connect_now(void *arg)
 PyObject *poller_connect(PyObject *self, PyObject *args)
 {
     struct poller *p = (struct poller *)self;
-    struct connecting c = {.rc = 0};
+    struct cl_tcp_addr from = {0}, to = {0};
     PyObject *future;
-    if (!PyArg_ParseTuple(args, "IHIHO", &c.from.ipv4, &c.from.port, &c.to.ipv4, &c.to.port, &future))
+    if (!PyArg_ParseTuple(args, "IHIHO", &from.ipv4, &from.port, &to.ipv4, &to.port, &future))
         return NULL;
-    struct endpoint *e = c.e = endpoint_new(p);
+    struct endpoint *e = endpoint_new(p);
     if (!e)
         return NULL;
-    Py_INCREF((PyObject *)e); /* the connection's */
-    int rc = on_kthread(p, connect_now, &c, false);
-    if (rc == 0 && c.rc == 0) {
-        if (e->conn || e->is_ready) {
-            e->opened = Py_NewRef(future);
-            return (PyObject *)e;
-        }
-        c.rc = -ECONNREFUSED;
-    }
-    e->conn = NULL;
+    e->own = from;
+    e->peer = to;
+    e->opened = Py_NewRef(future);
+    Py_INCREF((PyObject *)e);
+    int rc = post(p, connect_now, e, false);
+    if (rc == 0)
+        return (PyObject *)e;
     endpoint_lost_one(e);
     Py_DECREF((PyObject *)e);
     Py_DECREF((PyObject *)e);
-    return rc ? NULL : poller_fail(-c.rc, strerror(-c.rc));
+    return poller_fail(-rc, cl_adopt_error(rc));
 }

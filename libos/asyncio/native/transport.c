@@ -28,13 +28,13 @@ static PyObject *write_bytes(struct transport *t, PyObject *bytes)
     if (PyBytes_Size(bytes) == 0)
         Py_RETURN_NONE;
     if (cl_unlikely(t->lost || !e))
-        return PyObject_CallMethod(transport_object(t), "_write_after_end", NULL);
+        return PyObject_CallMethodObjArgs(transport_object(t), names.after_end, NULL);
     if (endpoint_send(e, bytes))
         return NULL;
     if (cl_unlikely(e->out_bytes > SEND_SOON || e->out_bytes > t->high_water)) {
         endpoint_serve_now(e);
         if (e->out_bytes > t->high_water && !t->writing_paused)
-            return PyObject_CallMethod(transport_object(t), "_maybe_pause_protocol", NULL);
+            return PyObject_CallMethodObjArgs(transport_object(t), names.pause, NULL);
     }
     Py_RETURN_NONE;
 }
@@ -170,8 +170,8 @@ static PyObject *use(PyObject *self, PyObject *args)
     int buffers;
     if (!PyArg_ParseTuple(args, "Op", &protocol, &buffers))
         return NULL;
-    PyObject *first = PyObject_GetAttrString(protocol, buffers ? "get_buffer" : "data_received");
-    PyObject *second = first && buffers ? PyObject_GetAttrString(protocol, "buffer_updated") : NULL;
+    PyObject *first = PyObject_GetAttr(protocol, buffers ? names.get_buffer : names.data_received);
+    PyObject *second = first && buffers ? PyObject_GetAttr(protocol, names.buffer_updated) : NULL;
     if (!first || (buffers && !second)) {
         Py_CLEAR(first);
         if (buffers || !PyErr_ExceptionMatches(PyExc_AttributeError))

@@ -64,6 +64,10 @@ def test_a_borrowed_kthread_answers_several_by_one_doorbell(c_program: Program) 
     assert c_program("tests/libos/net/tcp/c/borrowed.c")() == "ok\n"
 
 
+def test_the_event_form_is_called_from_outside_of_its_callbacks(c_program: Program) -> None:
+    assert c_program("tests/libos/net/tcp/c/called.c")() == "ok\n"
+
+
 @pytest.mark.parametrize("kthreads", [1, 2])
 def test_data_of_a_burst_is_seen_ahead(c_program: Program, kthreads: int) -> None:
     """By the listener's user, before it comes to the connections, so that their cache misses can overlap."""

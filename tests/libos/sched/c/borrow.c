@@ -108,6 +108,10 @@ static void contract(struct cl_sched *s)
     pthread_t thread;
     CHECK_EQ(cl_kthread_borrow_turn(s, 64), -EINVAL);
     adopt(s, 0);
+    CHECK_EQ(cl_kthread_borrow(s, 0, count, NULL), 0); /* its own */
+    CHECK_EQ(cl_kthread_borrow_more(s, 0, count, NULL), 0);
+    CHECK_EQ(ran, 2);
+    ran = 0;
     CHECK_EQ(pthread_create(&thread, NULL, wrong, s), 0);
     pthread_join(thread, NULL);
     CHECK_EQ(cl_kthread_let_go(s, 0), 0);
