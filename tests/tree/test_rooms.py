@@ -38,7 +38,7 @@ ROOMS = {
     "iokernel/switch": "state cores",
     "iokernel/loop": "state cores switch policy",
     "libos": "handlers batch_work net net/tcp sched storage/log",
-    "libos/asyncio": ".",
+    "libos/asyncio": ". handlers",
     "libos/handlers": "batch_work numba",
     "libos/batch_work": "numba sched",
     "libos/net": "sched",
