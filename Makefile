@@ -85,7 +85,7 @@ lint: $(STAMP)
 types: $(STAMP)
 	@rm -rf build/mypy && mkdir -p build/mypy/corelane
 	@for f in $(FLOORS); do ln -s ../../../$$f build/mypy/corelane/$$f; done
-	MYPYPATH=tests/support $(PY) -m mypy $(FLOORS:%=-p corelane.%) -p cltest
+	MYPYPATH=tests/support $(PY) -m mypy $(FLOORS:%=-p corelane.%) -p cltest -p loopsuites
 
 check-format:
 	@if ! command -v $(CLANG_FORMAT) >/dev/null; then \
