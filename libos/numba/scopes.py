@@ -56,7 +56,9 @@ def scope_open(timeout_ns: Any) -> Any:
     if timeout_ns >= 0:
         deadline_ns = _sched_now_ns(_sched_self()) + _u64(timeout_ns)
     rc = _open(deadline_ns, scope)
-    return _i64(rc) if rc else peek(scope, _i64)
+    if rc:
+        return _i64(rc)
+    return peek(scope, _i64)
 
 
 def _unpack(context: Any, builder: Any, layout: Any, kinds: tuple[Any, ...], at: Any) -> list[Any]:
