@@ -69,7 +69,7 @@ class Suite:
             from uvloop import _testbase
 
             # It looks at the module of the loop's class, and expects what uvloop does of all others.
-            _testbase.BaseTestCase.is_asyncio_loop = lambda _: True
+            _testbase.BaseTestCase.is_asyncio_loop = lambda _: True  # type: ignore[method-assign]
 
     def tests(self, module: str) -> Iterator[tuple[str, unittest.TestCase]]:
         """Tests of a module of the suite, by name: module.Class.test. Call `prepare` first."""
