@@ -23,7 +23,7 @@ from .harness.openloop import Measure, Point, search_peak, sweep, was_carried
 from .harness.plot import Canvas
 from .harness.session import Session
 from .harness.table import align, canary_line, loud_line, machine_line, quantity
-from .kv import MEMCACHED, OVER_AF_XDP, add_memcached
+from .kv.kv import MEMCACHED, OVER_AF_XDP, add_memcached
 
 SUMMARY = "a short tour: the key-value store under load beside Linux' own sockets (make demo)"
 FIGURES = ()

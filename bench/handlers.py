@@ -13,13 +13,17 @@ the first stands beside the ratio.
 from __future__ import annotations
 
 import contextlib
+import os
 import statistics
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 from ..apps import echo as app
 from ..drivers.linux import netns
+from ..libos.handlers.python import PythonHandler
+from ._native import ffi
 from .baseline.asyncio_echo import AsyncioEcho
 from .harness import rig
 from .harness.numbers import pairwise
@@ -34,8 +38,10 @@ KINDS = ("c", "numba", "python")
 AGAIN = "c again"
 ASYNCIO = "asyncio on Linux"
 OVER_AF_XDP = "python over AF_XDP"
+WITHOUT_NETWORK = "python without a network"
 ONE_LINK = "both on a veth pair"  # beside the figure that compares our memory link with asyncio's veth pair
 PORT = 9000
+PAYLOAD_BYTES, BURST = 22, 64
 ROUNDS, SHORT_ROUNDS = 7, 30
 SHORT_CANARY_S = 0.02
 OVERLOAD, RAISES = 1.3, 12
@@ -70,6 +76,7 @@ def run(session: Session) -> None:
         points = _overload(session, short, rates, 0.25, SHORT_ROUNDS, SHORT_CANARY_S)
         longer = {name: measure for name, measure in arms.items() if name not in short}
         points |= _overload(session, longer, rates, 0.35, ROUNDS)
+        bound = _without_network(session, 0.05 * session.seconds)
     achieved = {name: [p.achieved_rps for p in taken] for name, taken in points.items()}
     for name in points:
         session.point(f"{name}, overloaded", middle(points[name]))
@@ -77,7 +84,8 @@ def run(session: Session) -> None:
     itself = pairwise(achieved[AGAIN], achieved["c"])
     session.ratio_figure("handlers.numba_over_c", achieved["numba"], both, beside={"c over itself": itself.median})
     session.note(f"the second C server answered {itself} times what the first did, {SHORT_ROUNDS} short turns each")
-    session.figure("handlers.python_rps", statistics.median(achieved["python"]), runs=achieved["python"])
+    beside = {WITHOUT_NETWORK: statistics.median(bound)}
+    session.figure("handlers.python_rps", statistics.median(achieved["python"]), runs=achieved["python"], beside=beside)
     if ASYNCIO in arms:
         ratio = pairwise(achieved[OVER_AF_XDP], achieved[ASYNCIO])
         session.ratio_figure(
@@ -116,6 +124,44 @@ def _overload(
         name: partial(measure, OVERLOAD * rates[name], slot) for name, measure in arms.items()
     }
     return session.interleave(bodies, rounds, canary_s)
+
+
+def _without_network(session: Session, seconds: float) -> list[float]:
+    """Requests a second that the Python handler answers where they lie in memory already, round by round; with a
+    row."""
+    handler = PythonHandler(app.handler("python", PORT).function)
+    with _on_core(session.two_cores[1]):
+        bodies = {WITHOUT_NETWORK: partial(calls_per_s, handler, seconds / ROUNDS)}
+        rates = session.interleave(bodies, ROUNDS, SHORT_CANARY_S)[WITHOUT_NETWORK]
+    session.arm(WITHOUT_NETWORK, achieved_rps=statistics.median(rates))
+    return rates
+
+
+def calls_per_s(handler: PythonHandler, seconds: float) -> float:
+    """How many requests a second the handler answers, called as C calls it, for so long."""
+    reqs, payloads = ffi.new("struct cl_udp_req[]", BURST), ffi.new("uint8_t[]", 2 * BURST * PAYLOAD_BYTES)
+    for i in range(BURST):
+        reqs[i].data = payloads + 2 * i * PAYLOAD_BYTES
+        reqs[i].reply = payloads + (2 * i + 1) * PAYLOAD_BYTES
+        reqs[i].len = reqs[i].room = PAYLOAD_BYTES
+        reqs[i].port, reqs[i].peer.port = PORT, 20000
+    done, begin = 0, time.perf_counter()
+    while (took := time.perf_counter() - begin) < seconds or not done:
+        handler.callback(reqs, BURST, ffi.NULL)
+        done += BURST
+    assert all(req.reply_len == PAYLOAD_BYTES for req in reqs)
+    return done / max(took, 1e-9)
+
+
+@contextlib.contextmanager
+def _on_core(cpu: int) -> Iterator[None]:
+    """This thread on one core."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {cpu})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _bind(kind: str, runtime: Any) -> None:

@@ -178,7 +178,7 @@ GOALS: dict[str, Goal] = _table(
         0.1,
         "at most",
         "x",
-        "simulator's p50 / this machine's on the same requests, less 1: largest, where the machine agrees with itself",
+        "simulator's p50 / this machine's on the same requests, less 1: largest, where machine and canary can tell",
     ),
     Goal("sim.box_p99_error", 0.1, "at most", "x", "the same of p99"),
     Goal("sim.box_share_error", 0.1, "at most", "core", "batch work beside those loads: simulator less machine"),

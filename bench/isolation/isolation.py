@@ -14,11 +14,17 @@ printed beside it and has no goal.
 Beside that one neighbour there are two that flood at once, over two that are as busy and silent; and one whose frames
 and bytes a second the iokernel limits (`rate_frames_per_s`, `rate_bytes_per_s`): small frames meet the first limit,
 full ones the second. Its silent counterpart writes as many frames as the limits let through.
+
+Beside each figure stands what bounds it: how much the victim carries beside that flood, and what the machine's pauses
+make of a p99 where so much less is left to work off what queued up in them (share.py). The same ratio at a quarter of
+the capacity, where there is room, stands beside the first.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
+import statistics
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -29,8 +35,9 @@ from ..harness.numbers import Ratio
 from ..harness.openloop import Point
 from ..harness.plot import Canvas
 from ..harness.session import Session
+from . import share
 from .flooder import Flooder
-from .victim import ALONE, CANARY_S, bars, compare, half_load, place, record
+from .victim import ALONE, CANARY_S, STEP, bars, compare, half_load, place, record
 
 SUMMARY = "an application's p99 at half load beside a neighbour that floods, over one that is as busy and sends nothing"
 FIGURES = ("isolation.flood_over_silent", "isolation.two_over_silent", "isolation.limited_over_silent")
@@ -47,6 +54,7 @@ NEIGHBOURS = {
 }
 SLOTS = {"flooder": 65536, "second": 65536, "limited": 512}  # of rings; what waits is sent at the end of a slice
 SMALL, SILENT = "beside small frames", "beside a busy silent one"
+QUARTER = ", a quarter of the capacity"
 TWO, TWO_SILENT = "beside small frames of two", "beside two busy silent ones"
 LIMITED, LIMITED_FULL = "beside limited small frames", "beside limited full frames"
 LIMITED_SILENT = "beside a silent one as busy as the limited"
@@ -82,48 +90,75 @@ def run(session: Session) -> None:
                 session.figure(figure, None, reason=why)
             session.skip("alone, and beside floods", why)
             return
-        bodies = {ALONE: partial(made.load.measure, rate, SLICE_S)}
+        slices: dict[str, share.Slice] = {ALONE: lambda rps: made.load.measure(rps, SLICE_S)}
         for name, (kind, size) in FLOODS.items():
-            bodies[name] = partial(beside, made, [flooders[who] for who in WHO.get(name, ONE)], rate, kind, size)
+            who = [flooders[one] for one in WHO.get(name, ONE)]
+            slices[name] = partial(beside, made, who, kind, size, 1)
         for silent, flood in AS_BUSY_AS.items():
-            fill = round(bodies[flood]().extra["neighbour_fill"])
-            who = [flooders[who] for who in WHO.get(flood, ONE)]
-            bodies[silent] = partial(beside, made, who, rate, "silent", 60, fill)
+            fill = round(slices[flood](rate).extra["neighbour_fill"])
+            who = [flooders[one] for one in WHO.get(flood, ONE)]
+            slices[silent] = partial(beside, made, who, "silent", 60, fill)
+        shares = share.measure(session, slices, STEP * session.settings["victim_capacity_rps"])
+        bodies = {name: partial(one, rate) for name, one in slices.items()}
+        bodies |= {name + QUARTER: partial(slices[name], rate / 2) for name in (SMALL, SILENT)}
         rounds = max(ROUNDS_LEAST, int(0.7 * session.seconds / (SLICE_COSTS_S * len(bodies) + CANARY_S)))
         got = session.interleave(bodies, rounds, canary_s=CANARY_S)
     for name, points in got.items():
         record(session, name, points)
-    judge(session, got)
+    judge(session, got, shares)
 
 
-def judge(session: Session, got: Mapping[str, Sequence[Point]]) -> None:
-    """The figures: each the median of neighbouring slices' ratios, from the flood that is worst for the victim."""
+def judge(session: Session, got: Mapping[str, Sequence[Point]], shares: Mapping[str, float] | None = None) -> None:
+    """The figures: each the median of neighbouring slices' ratios, from the flood that is worst for the victim.
+
+    shares: what the victim carries in each arm, requests/s, if that was measured.
+    """
     over_alone: dict[str, float] = {}
     over_silent: dict[str, dict[str, Ratio]] = {silent: {} for silent in FIGURE_OF}
-    for name in got:
-        if name != ALONE and (ratio := compare(session, got, name, ALONE)) is not None:
-            over_alone[name] = ratio.median
+    for name in FLOODS:
         silent = OVER.get(name, SILENT)
-        if name in FLOODS and silent in got and (ratio := compare(session, got, name, silent)) is not None:
+        if name not in got:
+            continue
+        if (ratio := compare(session, got, name, ALONE)) is not None:
+            over_alone[name] = ratio.median
+        if silent in got and (ratio := compare(session, got, name, silent)) is not None:
             over_silent[silent][name] = ratio
+    for silent in FIGURE_OF:
+        if silent in got:
+            compare(session, got, silent, ALONE)
     for silent, figure in FIGURE_OF.items():
         if silent not in got:
             continue
-        beside = [over_alone[name] for name in FLOODS if OVER.get(name, SILENT) == silent and name in over_alone]
-        worst_alone = {OVER_ALONE: max(beside)} if beside else {}
+        floods = [name for name in over_alone if OVER.get(name, SILENT) == silent]
+        aside = {OVER_ALONE: max(over_alone[name] for name in floods)} if floods else {}
+        if silent == SILENT and SMALL + QUARTER in got:
+            quarter = compare(session, got, SMALL + QUARTER, SILENT + QUARTER)
+            aside |= {QUARTER.strip(", "): quarter.median} if quarter else {}
         found = over_silent[silent]
         if not found:
             why = f"{silent}, more than half of the slices lost requests: the machine stood still"
-            session.figure(figure, None, reason=why, beside=worst_alone)
+            session.figure(figure, None, reason=why, beside=aside)
             continue
         worst = max(found, key=lambda name: found[name].median)
         session.settings.setdefault("figures_from", {})[figure] = worst
-        session.figure(figure, found[worst].median, runs=found[worst].pairs, beside=worst_alone)
+        aside |= _bounds(session, got, shares or {}, worst, silent)
+        session.figure(figure, found[worst].median, runs=found[worst].pairs, beside=aside)
 
 
-def beside(made: rig.Rig, flooders: Sequence[Flooder], rate: float, kind: str, size: int, frames: int = 1) -> Point:
+def _bounds(
+    session: Session, got: Mapping[str, Sequence[Point]], shares: Mapping[str, float], flood: str, silent: str
+) -> dict[str, float]:
+    """What bounds a figure, to stand beside it."""
+    p50_us, rate = statistics.median(p.p50_us for p in got[silent]), got[silent][0].offered_rps
+    found = share.beside(session.canary.by_cpu.values(), shares, rate, flood, silent, ALONE, p50_us)
+    if found.get(share.PAUSES) == math.inf:
+        session.note(f"{flood}: the victim's {rate:,.0f} requests/s are more than it can have, {shares[flood]:,.0f}")
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+def beside(made: rig.Rig, flooders: Sequence[Flooder], kind: str, size: int, frames: int, rate: float) -> Point:
     """One slice of the victim while the neighbours flood, with what the flood was, all of them together. frames: see
-    Flooder.start."""
+    Flooder.start. rate: of the victim."""
     assert made.iokernel is not None
     before, used = _neighbours(made, flooders), [usage.of_process(flooder.pid) for flooder in flooders]
     uplink = made.iokernel.stats()["uplinks"][0]["mac"]
@@ -157,7 +192,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         message=document["settings"]["message"],
         n=sum(int(a["sent"]) for a in document["arms"]),
     )
-    arms = document["arms"]
+    arms = [arm for arm in document["arms"] if "p99_us_median_of_slices" in arm]
     bars(canvas, arms, [1 if a.get("neighbour_fps") else 0 if a["name"] == ALONE else 5 for a in arms])
     canvas.caption("Red: neighbours that send. Grey: silent ones, which are as busy.")
     for arm in arms:

@@ -109,7 +109,7 @@ def compare(session: Session, seconds: float) -> Rows:
         except CorelaneError as error:
             _skip(session, str(error))
             return []
-        rounds, slot_s = _lengths(seconds, len(costing(one[0], one[1])) + 1 + 2 * len(POLICIES))
+        rounds, slot_s = _lengths(seconds, len(costing(one[0], one[1])) + 2 + 2 * len(POLICIES))
         groups = []
         for round_ in range(1, rounds + 1):
             for load in LOADS:
@@ -128,16 +128,19 @@ def _lengths(seconds: float, slots: int) -> tuple[int, float]:
 
 
 def _runs(one: Mapping[int, Box], boxes: Mapping[int, Box], load: float, seed: int) -> dict[str, Run]:
-    """The slots of a group: what costs are made of, the jobs alone, and the same requests under each policy, twice."""
+    """The slots of a group: what costs are made of; the same requests under each policy, twice; the jobs alone before
+    and after these."""
 
     def replayed(policy: str) -> Run:
         box = boxes[1 if policy == "static" else 0]
         rate = load * box.workers / MEAN_NS * 1e9
         return lambda s: box.slot(policy, drawn(rate, SERVICE, max(round(rate * s), 100), seed))
 
-    alone: dict[str, Run] = {ALONE: lambda s: boxes[0].idle("shenango", s)}
+    def alone(seconds: float) -> Slot:
+        return boxes[0].idle("shenango", seconds)
+
     loaded = {policy + when: replayed(policy) for when in ("", AGAIN) for policy in POLICIES}
-    return costing(one[0], one[1]) | alone | loaded
+    return costing(one[0], one[1]) | {ALONE: alone} | loaded | {ALONE + AGAIN: alone}
 
 
 @dataclass(frozen=True)
@@ -170,10 +173,20 @@ class Group:
         """The same load on the machine, once or twice, as far as these count."""
         return [self.turns[policy + when].slot for when in ("", AGAIN) if self.turns[policy + when].kept]
 
+    @property
+    def alone_per_s(self) -> tuple[float, float]:
+        """What the jobs did alone, before and after: the less and the more."""
+        first, second = (max(self.turns[ALONE + when].slot.jobs_per_s, 1.0) for when in ("", AGAIN))
+        return min(first, second), max(first, second)
+
     def seen(self, slot: Slot) -> Seen:
-        """What a replay says."""
-        alone = max(self.turns[ALONE].slot.jobs_per_s, 1.0)
-        return seen_of(slot, slot.latency_ns, slot.jobs_per_s / alone, slot.moves_per_s)
+        """What a replay says. The jobs alone are those that were disturbed less: a share is of a whole core."""
+        return seen_of(slot, slot.latency_ns, slot.jobs_per_s / self.alone_per_s[1], slot.moves_per_s)
+
+    def share_is_off(self, share: float) -> float:
+        """By how much a share would be another one if the jobs alone were those of the other time."""
+        less, more = self.alone_per_s
+        return share * (more / less - 1)
 
     def costs(self, decision_ns: float) -> Calibration:
         return calibrate({name: turn.slot for name, turn in self.turns.items()}, decision_ns)
@@ -290,14 +303,20 @@ def _error(both: Sequence[tuple[float, float]]) -> float | None:
 
 
 def itself(groups: Sequence[Group], policy: str) -> dict[str, Any]:
-    """The machine's second replays against its first, by what the simulator is held to. {}: none to compare."""
-    both = [[group.seen(slot) for slot in replays] for group in groups if len(replays := group.replays(policy)) == 2]
+    """The machine's second replays against its first, by what the simulator is held to. {}: none to compare.
+
+    A share is of what the jobs do alone, which had two times of its own: the difference of these counts as well.
+    """
+    twice = [(group, replays) for group in groups if len(replays := group.replays(policy)) == 2]
+    both = [[group.seen(slot) for slot in replays] for group, replays in twice]
     if not both:
         return {}
+    replayed = statistics.median(second.batch_share - first.batch_share for first, second in both)
+    off = statistics.median(group.share_is_off(one[0].batch_share) for (group, _), one in zip(twice, both, strict=True))
     return {
         "p50_again_error": _error([(first.p50_us, second.p50_us) for first, second in both]),
         "p99_again_error": _error([(first.p99_us, second.p99_us) for first, second in both]),
-        "batch_again_apart": statistics.median(second.batch_share - first.batch_share for first, second in both),
+        "batch_again_apart": max(replayed, off, key=abs),
     }
 
 

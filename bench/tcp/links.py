@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,17 @@ from ..baseline.tcp_sockets import LinuxTcp, ask
 from ..harness import usage
 from ..harness.load import Load
 from ..harness.openloop import Point
-from ..harness.rig import CLIENT_IP, LONG_SPIN, PREFIX, SERVER_IP, SPIN_US, counts_of_runtime, linked, started
+from ..harness.rig import (
+    CLIENT_IP,
+    LONG_SPIN,
+    PREFIX,
+    SERVER_IP,
+    SPIN_US,
+    counts_of_iokernel,
+    counts_of_runtime,
+    linked,
+    started,
+)
 from ..harness.stops import Counts
 from .reflector import Reflector
 from .server import ECHO, SINK, SOURCE, Servers
@@ -153,21 +163,30 @@ def floor(cores: tuple[int, int], traffic: str, **how: Any) -> Iterator[Floor]:
 def attached(cores: tuple[int, int], traffic: str, **how: Any) -> Iterator[TcpLoad]:
     """Our servers attached to an iokernel, whose uplink is the client: its loop is on cores[0], the servers on
     cores[1]."""
+    with counted(cores, traffic, **how) as (load, _):
+        yield load
+
+
+@contextlib.contextmanager
+def counted(cores: tuple[int, int], traffic: str, **how: Any) -> Iterator[tuple[TcpLoad, Callable[[], Counts]]]:
+    """As `attached`, and what reads the counters of loop and server."""
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-bench-"))
         load = load_of(traffic, **how)
         stack.callback(load.close)
         path = str(Path(folder) / "io.sock")
         apps = {"tcp": AppConfig(ip=SERVER_IP)}
-        stack.enter_context(
+        kernel = stack.enter_context(
             Iokernel(path, uplinks=[load.nic()], loop_cpus=[cores[0]], idle=Idle(spin_us=SPIN_US), apps=apps)
         )
+        before = set(usage.threads())
         runtime = Runtime(path, name="tcp", kthreads=1, cpus=[cores[1]], scheduler=LONG_SPIN)
         stack.callback(runtime.close)
         kept = Servers(runtime)
         runtime.start()
         load.aim(runtime.mac)
-        yield load
+        kthreads = frozenset(set(usage.threads()) - before)
+        yield load, lambda: counts_of_iokernel(kernel, usage.of_threads(kthreads))
         runtime.close()
         del kept
 

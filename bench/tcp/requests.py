@@ -41,10 +41,11 @@ def _beside_udp(session: Session, cores: tuple[int, int], seconds: float) -> Non
     """Peaks, and latency up to them; where the curves end is told by the counters of the servers."""
     with contextlib.ExitStack() as stack:
         link = stack.enter_context(links.memory(cores))
+        behind, counts = stack.enter_context(links.counted(cores, "ask", connections=CONNECTIONS))
         loads = {
             UDP: stack.enter_context(links.udp(cores)),
             TCP: Load(stack.enter_context(link.client("ask", connections=CONNECTIONS)), link.busy_s, link.counts),
-            ATTACHED: Load(stack.enter_context(links.attached(cores, "ask", connections=CONNECTIONS))),
+            ATTACHED: Load(behind, counts=counts),
         }
         arms: dict[str, Measure] = {name: load.measure for name, load in loads.items()}
         floor = stack.enter_context(links.floor(cores, "ask", connections=CONNECTIONS))
@@ -56,7 +57,7 @@ def _beside_udp(session: Session, cores: tuple[int, int], seconds: float) -> Non
             carried,
             seconds=0.4 * seconds,
             fractions=FRACTIONS,
-            explain={name: loads[name].explain for name in (UDP, TCP)},
+            explain={name: load.explain for name, load in loads.items()},
         )
     if not all(peaks[UDP]):
         session.figure(FIGURE, None, reason="in a round UDP carried no load: is the machine this busy?")

@@ -46,7 +46,7 @@ struct cl_port_config {
     uint32_t n_rx, n_tx;         /* buffers */
     uint32_t buffer_bytes;
     uint32_t ipv4;        /* host byte order */
-    uint32_t timeout_ms;  /* for connecting and for each answer; 0: 5000 */
+    uint32_t timeout_ms;  /* for connecting and for each answer; 0: 15000 */
     uint32_t reattach_ms; /* pause between attempts to attach again after the iokernel died; 0: do not */
     uint32_t reserved;
     /* What it wants of the cores, where they are managed: cl_control_hello says what each is, cl_port_info.note what

@@ -96,7 +96,7 @@ def open_port(
     kthreads: int = 1,
     ipv4: str | None = None,
     memory: PortMemory | None = None,
-    timeout_s: float = 5.0,
+    timeout_s: float = 15.0,
     reattach_s: float = 0.1,
     on_change: Callable[[int, str], None] | None = None,
 ) -> Port:

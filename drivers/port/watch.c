@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DEFAULT_TIMEOUT_MS 5000
+#define DEFAULT_TIMEOUT_MS 15000 /* a control thread on a busy machine may be late by seconds */
 #define TELLING_NAP_NS 100000
 #define PUBLISH_MS 250
 #define HEARTBEAT_CHECK_MS 2000 /* no heartbeat from one check to the next: stalled */

@@ -130,6 +130,7 @@ int cl_io_new(const struct cl_io_config *config, struct cl_io **out, char *err)
         io->heartbeat_ticks = (uint64_t)cl_ns_to_ticks(io->clock, HEARTBEAT_NS);
         io->quiet_ticks = (uint64_t)cl_ns_to_ticks(io->clock, QUIET_NS);
         io->fence_ticks = (uint64_t)cl_ns_to_ticks(io->clock, FENCE_NS);
+        io->greedy_ticks = (uint64_t)cl_ns_to_ticks(io->clock, GREEDY_NS);
         io->loops = aligned_alloc(CL_CACHELINE, io->config.n_loops * sizeof *io->loops);
         rc = io->loops ? make_state(io, err) : -ENOMEM;
     }

@@ -65,7 +65,8 @@ struct io_app {
     uint32_t *free; /* stack of receive buffers: the last that came back goes first, it is warm */
     uint8_t *lent;  /* 1: the application holds this receive buffer */
     int32_t deficit;
-    uint32_t greedy_turns;                 /* turns in a row that ended with frames left */
+    uint32_t greedy_turns;                 /* turns in a row that ended with frames left, up to GREEDY_TURNS */
+    uint64_t greedy_since;                 /* stamp of the first of them */
     uint32_t next_kthread;                 /* whose turn it is within the application */
     uint32_t next_look;                    /* at whose ring a round begins to look */
     uint32_t staged;                       /* of its frames wait for uplinks */
@@ -195,7 +196,7 @@ struct cl_io {
     struct cl_io_config config;
     const struct cl_clock *clock;
     struct cl_clock own_clock;
-    uint64_t spin_ticks, pause_ticks, heartbeat_ticks, fence_ticks, quiet_ticks;
+    uint64_t spin_ticks, pause_ticks, heartbeat_ticks, fence_ticks, quiet_ticks, greedy_ticks;
     struct io_loop *loops;
     uint32_t n_uplinks;
     struct cl_nic *nics[CL_IO_MAX_UPLINKS];

@@ -22,10 +22,11 @@
 #define QUANTUM_ALONE 2048 /* a turn while nobody else has work: some 32 small frames */
 #define QUANTUM_SHARED 448 /* a turn while others have: some 8 small frames, so that they wait half a microsecond */
 #define QUANTUM_GREEDY                                                                                                 \
-    112                   /* a turn of who was backlogged for long beside one that was not: some 2 small frames, so that
+    112                 /* a turn of who was backlogged for long beside one that was not: some 2 small frames, so that
                             * what queued up for the modest one while it or the loop stood still drains as if alone */
-#define GREEDY_TURNS 64   /* turns in a row that ended with frames left, until an application counts as greedy */
-#define SHARED_ROUNDS 256 /* how long others count as present after their last work */
+#define GREEDY_TURNS 64 /* turns in a row that ended with frames left, until an application counts as greedy, */
+#define GREEDY_NS 10000000 /* and how long they took: what queued up while the machine stood still is no flood */
+#define SHARED_ROUNDS 256  /* how long others count as present after their last work */
 
 /* Writer: the home loop. */
 struct cl_bucket {

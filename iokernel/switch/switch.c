@@ -7,7 +7,7 @@
  *
  * Turns. Each application with frames gets a quantum of work a round (limits.h), shorter while other sources have work,
  * so that the wait behind a neighbour's turn is bounded by some 8 small frames, whatever the neighbour does, and by 2 once
- * the neighbour has had more to send than it may for 64 turns while somebody else has not. To an uplink that takes several frames by
+ * the neighbour has had more to send than it may for 10 ms while somebody else has not. To an uplink that takes several frames by
  * one system call (nic.h, tx_joins) frames wait for others of such a neighbour's for 10 us at most. What it may not send yet stays
  * in its ring: that is its back-pressure. A frame that ends in a drop is charged, too. */
 #include "doorbell.h"
@@ -254,9 +254,20 @@ static CL_HOT bool poll_ring(struct io_loop *loop, struct io_app *app, struct io
     return any;
 }
 
-static inline bool greedy(const struct io_app *app)
+static inline bool greedy(const struct io_loop *loop, const struct io_app *app)
 {
-    return app->greedy_turns >= GREEDY_TURNS;
+    return app->greedy_turns >= GREEDY_TURNS && loop->now - app->greedy_since >= loop->io->greedy_ticks;
+}
+
+/* After a turn of the application's. */
+static inline void note_turn(const struct io_loop *loop, struct io_app *app, bool backlogged)
+{
+    if (!backlogged)
+        app->greedy_turns = 0;
+    else if (app->greedy_turns++ == 0)
+        app->greedy_since = loop->now;
+    else
+        app->greedy_turns = cl_min(app->greedy_turns, (uint32_t)GREEDY_TURNS);
 }
 
 /* Decided once a round for all, so that equals get equal turns. */
@@ -307,7 +318,7 @@ static CL_HOT bool poll_app(struct io_loop *loop, uint32_t at, const struct quan
         app->throttled = false;
         return false;
     }
-    int32_t quantum = greedy(app) ? quanta->greedy : quanta->modest;
+    int32_t quantum = greedy(loop, app) ? quanta->greedy : quanta->modest;
     cl_bucket_refill(&app->frames, loop->now);
     cl_bucket_refill(&app->bytes, loop->now);
     app->deficit = cl_min(app->deficit + quantum, quantum);
@@ -316,7 +327,7 @@ static CL_HOT bool poll_app(struct io_loop *loop, uint32_t at, const struct quan
     uint64_t sent_before = app->stats.tx_taken;
     bool any = poll_rings(loop, app, ready);
     bool backlogged = !app->throttled && app->deficit <= 0;
-    app->greedy_turns = backlogged ? app->greedy_turns + 1 : 0;
+    note_turn(loop, app, backlogged);
     if (app->throttled)
         io_count(app->stats.tx_throttled, 1);
     else if (backlogged)
@@ -328,7 +339,7 @@ static CL_HOT bool poll_app(struct io_loop *loop, uint32_t at, const struct quan
         if (cl_unlikely(app->cores.given))
             io_cores_answered(loop, app);
         /* Who only gives buffers back is the flood's receiver, and not hurt by it. */
-        if (!greedy(app) && app->stats.tx_taken != sent_before)
+        if (!greedy(loop, app) && app->stats.tx_taken != sent_before)
             loop->modest_until = loop->stats.rounds + SHARED_ROUNDS;
     }
     return any || backlogged; /* who is in debt for a flood has frames all the same, and does not ring for them again */

@@ -129,7 +129,7 @@ class Loop(asyncio.SelectorEventLoop):
 
     # Serving.
 
-    async def create_server(  # type: ignore[override]
+    async def create_server(
         self,
         protocol_factory: Any,
         host: Any = None,
@@ -148,9 +148,8 @@ class Loop(asyncio.SelectorEventLoop):
             )
         reuse_port = bool(options.get("reuse_port"))
         first, *more = [bind(name, port, reuse_port) for name in own]
-        others = [name for name in hosts if name not in own]
-        unbound = {key: options[key] for key in ("backlog", "ssl") if key in options}
-        unbound |= {key: value for key, value in options.items() if key.startswith("ssl_")}
+        others: Any = [name for name in hosts if name not in own]
+        unbound = {key: value for key, value in options.items() if key.startswith(("backlog", "ssl"))}
         if others:
             server = await super().create_server(protocol_factory, others, port, start_serving=False, **options)
             more.append(first)

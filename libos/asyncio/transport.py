@@ -23,7 +23,7 @@ class TcpTransport(Transport):
     """A stream transport, made by the loop."""
 
     _start_tls_compatible = True
-    _sendfile_compatible = constants._SendfileMode.FALLBACK  # type: ignore[attr-defined]
+    _sendfile_compatible = constants._SendfileMode.FALLBACK
     _sock: TcpSocket | None = None
 
     def __init__(
@@ -35,7 +35,7 @@ class TcpTransport(Transport):
         extra: dict[str, Any] | None = None,
         server: Any = None,
     ) -> None:
-        super().__init__(extra, loop)  # type: ignore[call-arg]
+        super().__init__(extra, loop)
         self._sock = sock
         self._extra["socket"] = sock
         self._server = server

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from corelane.apps import echo
 from corelane.bench import handlers
 from corelane.bench.harness.plot import lint
+from corelane.libos.handlers.python import PythonHandler
 
 
 @pytest.mark.parametrize("slowest", [5.0, 0.0, 4e4])
@@ -20,3 +22,10 @@ def test_slow_arms_are_inside_of_the_plot(slowest: float) -> None:
     low, high = canvas.axes[0].get_xlim()
     assert low < max(slowest, 1.0)
     assert high > 5e6
+
+
+def test_the_bound_of_a_python_handler_is_of_answers() -> None:
+    handler = PythonHandler(echo.handler("python", handlers.PORT).function)
+    assert handlers.calls_per_s(handler, 0.0) > 0
+    with pytest.raises(AssertionError):
+        handlers.calls_per_s(PythonHandler(lambda request: 0), 0.0)

@@ -143,7 +143,7 @@ FEWER: dict[str, dict[str, Any]] = {
         "hostile.hostile.REST_S": 0.1,
     },
     "http": {"http.http.ROUNDS": 1, "http.http.WARM_S": 0.02},
-    "isolation": {"isolation.isolation.ROUNDS_LEAST": 1},
+    "isolation": {"isolation.isolation.ROUNDS_LEAST": 1, "isolation.share.ROUNDS": 1},
     "kv_tcp": {
         "kv_tcp.kv_tcp.ROUNDS": 1,
         "kv_tcp.kv_tcp.PIPELINES": (1,),

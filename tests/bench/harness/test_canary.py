@@ -123,7 +123,7 @@ def test_cores_that_do_not_run_together_at_first_are_given_seconds(monkeypatch: 
             a: int, b: int, rounds: int, batches: int, limit_ns: int, out: object, e: object
         ) -> int:
             limits_s.append(limit_ns / 1e9)
-            return 1 if limits_s[-1] >= machine.LONGEST_LINE_S else -1
+            return 1 if limits_s[-1] >= machine.LONGEST_S else -1
 
     monkeypatch.setattr(machine, "lib", Busy)
     assert len(machine.cacheline_roundtrip_ns(0, 1, seconds=0.01)) == 1

@@ -10,12 +10,12 @@ import pytest
 from corelane.bench.harness.goals import GOALS
 from corelane.bench.harness.openloop import Point
 from corelane.bench.harness.session import Session
-from corelane.bench.isolation import isolation
+from corelane.bench.isolation import isolation, share
 
 
 def point(rate: float, p99_us: float, answered: float = 1.0) -> Point:
     sent = 10_000
-    return Point(rate, rate * answered, sent, int(sent * answered), p99_us=p99_us, seconds=sent / rate)
+    return Point(rate, rate * answered, sent, int(sent * answered), p50_us=1.0, p99_us=p99_us, seconds=sent / rate)
 
 
 def judged(silent: list[float], flooded: list[float], alone: float = 10.0) -> dict:
@@ -68,6 +68,22 @@ def test_two_and_a_limited_one_have_silent_counterparts_of_their_own():
     assert value == pytest.approx(dict(zip(isolation.FIGURES, (1.1, 1.5, 18 / 16), strict=True)))
     assert session.figures["isolation.two_over_silent"]["beside"] == {"victim_p99_ratio": 6.0}
     assert session.figures["isolation.limited_over_silent"]["beside"] == {"victim_p99_ratio": 1.8}
+
+
+def test_what_bounds_a_figure_stands_beside_it() -> None:
+    session = Session("isolation", seconds=1, cores=[0], progress=io.StringIO())
+    p99_us = {"alone": 10.0, isolation.SILENT: 20.0, **dict.fromkeys(isolation.FLOODS, 30.0)}
+    p99_us |= {isolation.SMALL + isolation.QUARTER: 11.0, isolation.SILENT + isolation.QUARTER: 10.0}
+    shares = {"alone": 10e6, isolation.SILENT: 8e6, **dict.fromkeys(isolation.FLOODS, 5e6)}
+    isolation.judge(session, {name: [point(1e6, p)] * 3 for name, p in p99_us.items()}, shares)
+    beside = session.figures["isolation.flood_over_silent"]["beside"]
+    assert beside["a quarter of the capacity"] == pytest.approx(1.1)
+    assert beside[share.SHARE] == pytest.approx(0.5)
+    session = Session("isolation", seconds=1, cores=[0], progress=io.StringIO())
+    shares |= dict.fromkeys(isolation.FLOODS, 0.9e6)  # less than the victim's load
+    isolation.judge(session, {name: [point(1e6, p)] * 3 for name, p in p99_us.items()}, shares)
+    assert share.PAUSES not in session.figures["isolation.flood_over_silent"]["beside"]
+    assert any("more than it can have" in note for note in session.notes)
 
 
 def test_the_limits_are_those_that_the_goal_names():

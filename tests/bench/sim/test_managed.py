@@ -138,6 +138,7 @@ class Told:
         self.skipped[name] = why
 
 
+ALONE_TWICE = {managed_check.ALONE: 40.0, managed_check.ALONE + managed_check.AGAIN: 50.0}
 QUIET = (Gaps(0, 0.02, buckets={20e3: (2, 44e3)}), Gaps(1, 0.02))
 STOLEN = (Gaps(0, 0.02), Gaps(1, 0.02, buckets={2e6: (1, 2.1e6)}))  # 10.5 % of the second core
 SEEN = managed_check.Seen(9.0, 20.0, 0.5, 100.0)
@@ -146,7 +147,7 @@ SEEN = managed_check.Seen(9.0, 20.0, 0.5, 100.0)
 def told(monkeypatch: pytest.MonkeyPatch, bad: dict[str, int]) -> Told:
     """What becomes of three groups at each load; bad: in how many of these the machine spoiled a turn."""
     monkeypatch.setattr(managed_check, "simulated", lambda *_: SEEN)
-    good = {**COSTED, managed_check.ALONE: slot()}
+    good = {**COSTED, managed_check.ALONE: slot(), managed_check.ALONE + managed_check.AGAIN: slot(jobs_per_s=49.0)}
     for policy in managed_check.POLICIES:
         good |= {policy: slot(jobs_per_s=25.0), policy + managed_check.AGAIN: slot(9.9, jobs_per_s=26.0)}
     session = Told()
@@ -173,6 +174,14 @@ def test_both_sides_stand_in_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert row["moves_per_error"] is None  # there was none
 
 
+def test_jobs_alone_that_differ_by_more_than_replays_do_are_how_far_a_share_is_from_itself() -> None:
+    turns = {policy: managed_check.Turn(slot(jobs_per_s=25.0), QUIET) for policy in ("fair", "fair, again")}
+    turns |= {name: managed_check.Turn(slot(jobs_per_s=n), QUIET) for name, n in ALONE_TWICE.items()}
+    group = managed_check.Group(0.3, turns)
+    assert group.seen(turns["fair"].slot).batch_share == 0.5, "of the time that was disturbed less"
+    assert managed_check.itself([group], "fair")["batch_again_apart"] == pytest.approx(0.5 * 0.25)
+
+
 def test_slots_that_the_machine_spoiled_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     clean = told(monkeypatch, {})
     some = told(monkeypatch, {"delay": 1})
@@ -184,7 +193,7 @@ def test_slots_that_the_machine_spoiled_are_left_out_and_counted(monkeypatch: py
     assert row["n"] == 500  # of six replays of a hundred
     assert row["p99_again_error"] == pytest.approx(0.1)  # two times are left in which both count
     assert some.settings["managed"] == clean.settings["managed"] | {"slots_left_out": len(managed_check.LOADS)}
-    assert some.notes[0] == "5 of the 195 slots of an iokernel were left out: " + managed_check.LOST
+    assert some.notes[0] == "5 of the 210 slots of an iokernel were left out: " + managed_check.LOST
 
 
 def test_where_too_few_slots_are_left_the_rows_say_so(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,8 +147,13 @@ def test_a_run_can_be_ended(link: links.Link) -> None:
 
 def test_the_client_as_the_uplink_of_an_iokernel() -> None:
     cpus = sorted(os.sched_getaffinity(0))
-    with links.attached((cpus[0], cpus[-1]), "ask", connections=20, verify=True, limits=PATIENT) as load:
+    with links.counted((cpus[0], cpus[-1]), "ask", connections=20, verify=True, limits=PATIENT) as (load, counts):
+        before = counts()
         result = run(load, 5000)
+        after = counts()
+    assert before.loop_s is not None
+    assert after.loop_s is not None
+    assert after.loop_s > before.loop_s, "what says why its curve stops"
     assert result.offered == result.sent == result.answered > 300
 
 

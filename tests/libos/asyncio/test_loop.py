@@ -37,12 +37,19 @@ async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
     writer.close()
 
 
+async def quiet() -> None:
+    """Wait until no server's task works any more: one that the loop's end cancels would say so."""
+    while any(getattr(task.get_coro(), "__name__", "") in ("echo", "serve") for task in asyncio.all_tasks()):
+        await asyncio.sleep(0.001)
+
+
 async def ask(host: str, port: int, data: bytes, **options: Any) -> bytes:
     reader, writer = await asyncio.open_connection(host, port, **options)
     writer.write(data)
     answer = await reader.readexactly(len(data))
     writer.close()
     await writer.wait_closed()
+    await quiet()
     return answer
 
 
@@ -107,6 +114,7 @@ def test_start_tls_on_both_sides(run: Any, tls: Any) -> None:
             assert await reader.readexactly(70_000) == b"y" * 70_000
             writer.close()
             await writer.wait_closed()
+            await quiet()
 
     run(main)
 
@@ -126,6 +134,8 @@ def test_files_are_sent(run: Any, tmp_path: Path) -> None:
             reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             assert await reader.read() == content[1000:] + b"the end"
             writer.close()
+            await writer.wait_closed()
+            await quiet()
 
     run(main)
 
@@ -140,6 +150,7 @@ def test_everything_else_of_asyncio_is_as_ever(run: Any, tmp_path: Path) -> None
             writer.write(b"unix")
             assert await reader.readexactly(4) == b"unix"
             writer.close()
+            await quiet()
             unix.close()
             got: asyncio.Future[str] = loop.create_future()
             loop.add_signal_handler(signal.SIGUSR1, got.set_result, "signal")

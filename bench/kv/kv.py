@@ -5,7 +5,9 @@ load; and value sizes from 8 bytes to what a datagram carries, our stack on AF_X
 a kernel UDP socket, both over a veth pair. Arms: embedded (a runtime on a software link), iokernel (the loop on one
 core, the store's process on the other), and as root what needs a veth pair, loaded over AF_XDP by the same generator.
 The figure over memcached compares our memory link with its veth pair; beside it stands the ratio with both on a veth
-pair. Without root memcached is loaded over loopback, by the same generator on a kernel socket: the settings say which.
+pair. Beside the peak stands its bound at each distance of the cores: a server that touches the cache lines of a GET and
+does nothing else (lines.h). Without root memcached is loaded over loopback, by the same generator on a kernel socket:
+the settings say which.
 """
 
 from __future__ import annotations
@@ -17,23 +19,24 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ..apps.kv import Store
-from ..apps.kv import app as kv_app
-from ..drivers.linux import netns
-from ..drivers.nic.loadgen.loadgen import Loadgen, Source
-from ..drivers.nic.loadgen.loadgen import Memcached as Traffic
-from ..libos import Runtime
-from .baseline import memcached
-from .baseline.sockets import CLIENT_MAC, SERVER_MAC, LinuxUdp, socket_nic
-from .harness import rest, rig
-from .harness.distance import ByDistance
-from .harness.load import Load
-from .harness.numbers import pairwise
-from .harness.openloop import NEAR_STEP, Curve, Measure, guess_peak, search_peak
-from .harness.peaks import START_SHARE, find_peaks
-from .harness.plot import Canvas, searched_curves
-from .harness.session import Session
-from .harness.stops import Counts
+from ...apps.kv import Store
+from ...apps.kv import app as kv_app
+from ...drivers.linux import netns
+from ...drivers.nic.loadgen.loadgen import Loadgen, Source
+from ...drivers.nic.loadgen.loadgen import Memcached as Traffic
+from ...libos import Runtime
+from ..baseline import memcached
+from ..baseline.sockets import CLIENT_MAC, SERVER_MAC, LinuxUdp, socket_nic
+from ..harness import rest, rig
+from ..harness.distance import ByDistance
+from ..harness.load import Load
+from ..harness.numbers import pairwise
+from ..harness.openloop import NEAR_STEP, Curve, Measure, guess_peak, search_peak
+from ..harness.peaks import START_SHARE, find_peaks
+from ..harness.plot import Canvas, searched_curves
+from ..harness.session import Session
+from ..harness.stops import Counts
+from .lines import Lines
 
 SUMMARY = (
     "key-value store: GETs through one core, latency against load, value sizes; memcached and kernel UDP beside it"
@@ -50,11 +53,13 @@ SWEEP_KEYS = 10_000
 SIZE_ROUNDS, SIZE_TRIES = 2, 12
 BATCHES, BATCH_ROUNDS = (1, 32), 3  # datagrams a system call of the kernel's socket
 MEMCACHED, OVER_AF_XDP = "memcached UDP", "embedded, AF_XDP"
+FLOOR = "the lines of a GET alone"
 ONE_LINK = "both on a veth pair"  # beside the figure that compares our memory link with memcached's veth pair
 LINKS = {
     "embedded": "memory link: generator and server in one process",
     "iokernel": "the generator is the uplink of the iokernel; the server is another process",
     OVER_AF_XDP: "generator and server each on AF_XDP, on a veth pair",
+    FLOOR: "as embedded",
 }
 FRACTIONS = (0.02, 0.1, 0.3, 0.5, 0.7, 0.8, 0.9, 1.0, 1.1)
 
@@ -89,14 +94,17 @@ def run(session: Session) -> None:
         arms: dict[str, Measure] = {"embedded": embedded.load.measure, "iokernel": attached.load.measure}
         explain: dict[str, Measure] = {"embedded": embedded.load.explain, "iokernel": attached.load.explain}
         add_memcached(session, arms, stack, traffic, explain)
+        floor = stack.enter_context(Lines(traffic, cores))
         by_distance = ByDistance(session)
-        found = peaks(session, arms, by_distance)
+        found = peaks(session, arms | {FLOOR: floor.measure}, by_distance)
         carried = {name: statistics.median(rates) for name, rates in found.items()}
         session.curves(arms, carried, seconds=0.25 * session.seconds, fractions=FRACTIONS, explain=explain)
         by_distance.complete()
     by_distance.report()
     figure = "kv.get_rps_per_core"
-    session.figure(figure, carried["embedded"], runs=found["embedded"], beside=by_distance.medians("embedded"))
+    bounds = {f"{FLOOR}, {where}": rps for where, rps in by_distance.medians(FLOOR).items()}
+    beside = by_distance.medians("embedded") | bounds
+    session.figure(figure, carried["embedded"], runs=found["embedded"], beside=beside)
     session.note(f"through an iokernel: {carried['iokernel']:,.0f} GETs/s through the application's core")
     sizes(session)
 
@@ -178,7 +186,7 @@ def peaks(session: Session, arms: dict[str, Measure], by_distance: ByDistance) -
         session.say(f"storing the keys: {name}")
         measure(1000, 0.05)
     searched = find_peaks(
-        session, arms, seconds=0.4 * session.seconds, by_distance=by_distance, across=("embedded", "iokernel")
+        session, arms, seconds=0.4 * session.seconds, by_distance=by_distance, across=("embedded", "iokernel", FLOOR)
     )
     found = {name: [curve.peak_rps for curve in curves] for name, curves in searched.items()}
     beside = compare_on_one_link(session, found[OVER_AF_XDP], found[MEMCACHED]) if OVER_AF_XDP in found else {}

@@ -8,10 +8,10 @@ import io
 
 import pytest
 
-from corelane.bench import kv
 from corelane.bench.baseline import memcached
 from corelane.bench.harness import rig
 from corelane.bench.harness.session import Session
+from corelane.bench.kv import kv
 from corelane.drivers.linux import netns
 from corelane.drivers.nic.loadgen.loadgen import Memcached as Traffic
 
