@@ -5,6 +5,7 @@ recompiles one object. The library, the cffi modules and the public headers land
 
     runtime/_lib/libcorelane.so            every C source of every floor
     runtime/_lib/libcorelane-posix.so      what is preloaded into programs of others (PRELOAD)
+    runtime/_lib/corelane-run              the program that runs compiled services (LAUNCHER)
     runtime/_include/corelane/<floor>/*.h  the public headers (include/): what a C server compiles against
     runtime/_lib/pkgconfig, _lib/cmake     how pkg-config and CMake find both (packaging/)
     libos/_asyncio.abi3.so                 the event loop's C part, against CPython's limited API (EXTENSION)
@@ -63,13 +64,15 @@ LDFLAGS = shlex.split(
 PRELOAD = Path("libos/posix/preload")
 # An extension module of Python: nothing of Python's is in the library.
 EXTENSION = Path("libos/asyncio/native")
+# A program, and no part of the library.
+LAUNCHER = Path("libos/service/launcher")
 
 
 def c_sources() -> list[Path]:
     """Every C and assembly source of the library, relative to the root; never empty."""
     found = [p for floor in FLOORS for ext in ("*.c", "*.S") for p in (ROOT / floor).rglob(ext)]
     found = sorted(p.relative_to(ROOT) for p in found if "_include" not in p.parts and not p.name.startswith("_native"))
-    found = [p for p in found if p.parent not in (PRELOAD, EXTENSION)]
+    found = [p for p in found if p.parent not in (PRELOAD, EXTENSION, LAUNCHER)]
     if not found:
         raise SystemExit("no C sources found: the source tree is incomplete (an sdist made without its .c files?)")
     return found
@@ -169,17 +172,27 @@ def build_library(out: Path, objdir: Path) -> None:
         linked.write_text(listing)
 
 
-def build_preload(lib: Path, objdir: Path) -> None:
-    """Compile and link libcorelane-posix.so beside libcorelane.so, which it uses."""
-    sources = sorted(p.relative_to(ROOT) for p in (ROOT / PRELOAD).glob("*.c"))
+def build_beside(folder: Path, target: Path, link: list[str], objdir: Path) -> None:
+    """Compile what lies in a folder, and link it into `target`, beside libcorelane.so, which it uses."""
+    sources = sorted(p.relative_to(ROOT) for p in (ROOT / folder).glob("*.c"))
     done = [compile_one(s, objdir, CFLAGS) for s in sources]
-    library = lib / "libcorelane-posix.so"
     newest = max(o.stat().st_mtime_ns for o, _ in done)
-    if not library.exists() or library.stat().st_mtime_ns < newest:
+    if not target.exists() or target.stat().st_mtime_ns < newest:
         cc = shlex.split(os.environ.get("CC", "gcc"))
-        link = ["-shared", "-pthread", "-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,noexecstack", "-Wl,-rpath,$ORIGIN"]
-        soname = f"-Wl,-soname,{library.name}"
-        run([*cc, *link, soname, *(str(o) for o, _ in done), f"-L{lib}", "-lcorelane", "-ldl", "-o", str(library)])
+        link = ["-pthread", "-Wl,-z,defs", "-Wl,-z,now", "-Wl,-z,noexecstack", "-Wl,-rpath,$ORIGIN", *link]
+        objects = [str(o) for o, _ in done]
+        run([*cc, *link, *objects, f"-L{target.parent}", "-lcorelane", "-ldl", "-o", str(target)])
+
+
+def build_preload(lib: Path, objdir: Path) -> None:
+    """libcorelane-posix.so."""
+    library = lib / "libcorelane-posix.so"
+    build_beside(PRELOAD, library, ["-shared", f"-Wl,-soname,{library.name}"], objdir)
+
+
+def build_launcher(lib: Path, objdir: Path) -> None:
+    """corelane-run."""
+    build_beside(LAUNCHER, lib / "corelane-run", [], objdir)
 
 
 def link_module(module: Path, objects: list[Path], lib: Path) -> None:
@@ -275,6 +288,7 @@ class BuildNative(build_ext):
         lib = base / "runtime" / "_lib"
         build_library(lib, objdir)
         build_preload(lib, objdir)
+        build_launcher(lib, objdir)
         install_headers(base / "runtime" / "_include")
         install_packaging(lib)
         for floor, ffi in make_ffis().items():

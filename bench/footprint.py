@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from ..drivers.port.port import PortMemory, open_port
 from ..runtime.control import statistics
 from ..runtime.errors import CorelaneError
 from .harness import usage
+from .harness.child import told
 from .harness.plot import Canvas
 from .harness.session import Session
 
@@ -73,8 +72,8 @@ def run(session: Session) -> None:
         program = _compile(compiler, Path(folder))
         path = f"{folder}/io.sock"
         up = [sys.executable, "-m", "corelane.cli.main", "up", "--socket", path, "--json"]
-        pids = {"iokernel": stack.enter_context(_process(up, '"event"'))}
-        pids["application"] = stack.enter_context(_process([str(program), path], "ready"))
+        pids = {"iokernel": stack.enter_context(told(up, '"event"'))}
+        pids["application"] = stack.enter_context(told([str(program), path], "ready"))
         _warm(path)
         time.sleep(0.5)
         _measure(session, path, pids)
@@ -130,26 +129,6 @@ def _compile(compiler: str, folder: Path) -> Path:
     if done.returncode:
         raise CorelaneError("compile the idle application", (done.stderr.strip().splitlines() or ["no reason"])[0])
     return program
-
-
-@contextlib.contextmanager
-def _process(command: list[str], until: str) -> Iterator[int]:
-    """A process that has printed a line with `until`; its pid."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        if until not in process.stdout.readline():
-            raise CorelaneError("start " + command[0], "it ended without a word")
-        yield process.pid
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        assert process.stdout is not None
-        process.stdout.close()
 
 
 def _warm(path: str) -> None:

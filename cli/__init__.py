@@ -7,6 +7,8 @@
     doctor.py   what this machine gives, what is missing, the command that mends it
     up.py       the iokernel in the foreground
     run.py      an application: built in, module:handler, or a compiled .so (elf.py reads it first)
+    service.py  run of a service that was compiled ahead of time: becoming corelane-run
+    compile.py  compiling one
     posix.py    run --posix: a stock Linux program with its TCP sockets on the dataplane
     imports.py  modules of the current folder
     ps.py       the running iokernel and its applications

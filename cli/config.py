@@ -20,6 +20,7 @@ FOLDERS = {
     "pkgconfig-dir": ("runtime/_lib/pkgconfig", "folder of corelane.pc, for PKG_CONFIG_PATH"),
     "cmake-dir": ("runtime/_lib/cmake/corelane", "folder of the CMake package: cmake -Dcorelane_DIR=..."),
     "examples": ("examples", "folder of small servers in C and Python, to copy"),
+    "launcher": ("runtime/_lib/corelane-run", "program that runs compiled services without Python"),
     "gdb": ("libos/sched/uthreads_gdb.py", "commands for gdb that show uthreads: gdb -x ..."),
 }
 

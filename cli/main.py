@@ -15,6 +15,7 @@ COMMANDS = {
     "doctor": "say what this machine gives, what is missing, and the command that mends it",
     "up": "start the iokernel",
     "run": "run an application: a built-in one, module:handler, a compiled .so; with --posix a stock program",
+    "compile": "compile handlers ahead of time, into a service that runs without Python",
     "ps": "show the iokernel and its applications, with rates and drops",
     "top": "watch who has the cores, how long work waits, and how cores move",
     "stat": "show what programs under run --posix call, have open, and do not get",

@@ -17,7 +17,7 @@ from . import values
 from .usage import WrongUsage, words_are_wrong
 
 if TYPE_CHECKING:
-    from ..apps.raft.service.recover import Settings
+    from ..apps.raft.service.recover import Saved
     from ..libos.storage.log.log import Log
 
 IMPORTS = ("..apps._native",)
@@ -106,7 +106,8 @@ def _add_snapshot(actions: Any) -> None:
     made.add_argument("--voters", type=_voters, required=True, metavar="IDS", help="the new group's: 1,2,3")
     made.add_argument("--size", type=values.size, metavar="SIZE", help="of a new file (default 256M)")
     _add_place(made)
-    made = whats.add_parser("export", help="print the items of a saved raft-kv group as memcached's set commands")
+    text = "print what is saved of raft-kv as memcached's commands, of raft-resp as Redis'"
+    made = whats.add_parser("export", help=text)
     made.add_argument("file", metavar="FILE", help="the saved state")
 
 
@@ -264,7 +265,9 @@ def _snapshot(options: argparse.Namespace) -> int:
             recover.check_voters(options.id, options.voters)
     saved = recover.read_saved(options.file)
     if options.what == "export":
-        for piece in recover.export_store(saved):
+        from ..apps.raft.service.export import export_store
+
+        for piece in export_store(saved):
             sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
         return 0
@@ -275,18 +278,23 @@ def _snapshot(options: argparse.Namespace) -> int:
     voters = ",".join(map(str, options.voters))
     print(
         f"the log of node {options.id} begins with entry {saved.index}; voters {voters}. Start all of them with"
-        f" {_options_of(saved.settings)}"
+        f" {_options_of(saved)}"
     )
     return 0
 
 
-def _options_of(s: Settings) -> str:
+def _options_of(saved: Saved) -> str:
     """What a node that begins with a saved state has to be started with, beside its id, peers and log."""
+    from ..apps.raft.service.export import memory_bytes
     from ..apps.raft.service.settings import GroupSettings
 
-    store = f"memory_bytes={s.machine} " if s.machine else ""
-    more = "" if s.reply_bytes == GroupSettings().reply_bytes else f" reply_bytes={s.reply_bytes}"
-    return f"{store}max_sessions={s.max_sessions}{more}" + (" and the group's name" if s.cluster else "")
+    group, settings = GroupSettings(), saved.settings
+    words = [f"memory_bytes={memory}"] if (memory := memory_bytes(saved)) else []
+    for name in ("max_sessions", "reply_bytes"):
+        if (value := getattr(settings, name)) != getattr(group, name):
+            words.append(f"{name}={value}")
+    parts = [" ".join(words), "the group's name" if settings.cluster else ""]
+    return " and ".join(part for part in parts if part) or "their options of before"
 
 
 def member_of(status: dict[str, Any]) -> str:

@@ -200,12 +200,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run until SIGINT or SIGTERM, the end of --seconds, or the end of the generated load."""
-    from . import targets
+    from . import service, targets
 
     if options.with_parent:
         _end_with_parent()
     if options.cpus is not None and len(options.cpus) != options.kthreads:
         raise WrongUsage("--cpus", f"{len(options.cpus)} CPUs for {options.kthreads} kthreads", "give each one CPU")
+    if service.is_service(options.target) and service.can_be_alone(options):
+        return service.become(options)
     target = targets.resolve(options.target, options.option, port=options.port, plain=options.plain)
     name = options.name or target.name
     nic = generator = None

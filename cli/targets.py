@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..runtime import imports
-from ..runtime.errors import CorelaneError
+from ..runtime.errors import CorelaneError, check
 from .usage import WrongUsage
 
 if TYPE_CHECKING:
@@ -199,8 +199,12 @@ def _made(text: str, module: Any, name: str, plain: bool) -> Handler | StreamHan
 
 
 def _compiled(path: Path, words: Sequence[str], port: int | None) -> Target:
-    from . import config, elf
+    from . import config, elf, service
 
+    if service.is_service(str(path)):
+        if words:
+            raise WrongUsage(f"run {path}", "a compiled service takes no --option", "compile it with other values")
+        return _service(path, port)
     exports = elf.inspect(path, config.library())
     handlers = [e for e in exports if e.kind != "setup"]
     if port is not None and len(handlers) != 1:
@@ -231,6 +235,31 @@ def _compiled(path: Path, words: Sequence[str], port: int | None) -> Target:
         return Loaded(ports, made, keep=(object_, keep))
 
     return Target(path.stem[:31], setup, port=ports[0] if ports else None)
+
+
+def _service(path: Path, port: int | None) -> Target:
+    """A service in this process. CorelaneError says why it cannot be loaded."""
+    from ..libos._native import ffi, lib
+
+    out, err = ffi.new("const struct cl_service **"), ffi.new("char[256]")
+    check(lib.cl_service_open(os.fsencode(path), out, err), f"run {path}", err)
+    service = out[0]
+    works = [service.work[i] for i in range(service.n_work)]
+
+    def ports(kind: int) -> tuple[int, ...]:
+        return tuple(port or int(work.port) for work in works if work.kind == kind)
+
+    udp, tcp = ports(lib.CL_SERVICE_UDP), ports(lib.CL_SERVICE_TCP)
+    if port is not None and len(udp) + len(tcp) != 1:
+        raise WrongUsage(f"run {path}", f"it has {len(udp) + len(tcp)} handlers, and --port gives one port")
+
+    def setup(runtime: Runtime) -> Bound:
+        rc = lib.cl_service_bind(runtime.ptr, service, port or 0, err)
+        check(rc, f"run {path}", err)
+        return Bound(udp, (), tcp)
+
+    name = ffi.string(service.name).decode(errors="replace")
+    return Target(name, setup, port=next(iter(udp), None))
 
 
 @dataclasses.dataclass

@@ -5,13 +5,17 @@
     configure.py, options.py   what it is given: finer settings of scheduler, network, share of the cores
     awaited.py   its end, and signals (C: deadline.c, stuck.c)
     adopted.py   kthreads that a thread of yours turns
+    forked.py    what is left of a runtime in the child of a fork
     stats.py     its counters (C: stats.c, counters.c)
     sockets.py, streams.py   UDP sockets and poll sets; TCP connections (C: outside_udp.c, outside_stream.c)
     leases.py    TCP's bytes without a copy
+    scopes.py, channels.py   uthreads that end before a block of Python does; queues to and from them (C:
+                 outside_channel.c)
     stepper.py   Stepper: runtimes driven by one thread on a virtual clock, for tests (stepper.c: C)
     handlers/    request handlers: numba function, C function, Python callable
     sched/       the scheduler of user-level threads
     net/         the network stack
+    state/       state that uthreads share: counter, rate limiter, LRU table
     storage/     block I/O on uthreads, and the persistent log (storage/log/)
     asyncio/     an event loop whose TCP is a runtime's
     posix/       stock Linux programs' sockets on a runtime (posix/preload/: what is preloaded into them)
@@ -37,6 +41,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .batch_work.work import Batch, Job, batch
+    from .channels import Channel
     from .handlers.handlers import Handler, c_handler, udp
     from .handlers.periodic import Periodic, every
     from .handlers.python import Request, current_request
@@ -44,7 +49,9 @@ if TYPE_CHECKING:
     from .leases import Lease, Region
     from .options import CoreShare, Network, Scheduler
     from .runtime import Runtime
+    from .scopes import Scope
     from .sockets import Poll, UdpSocket
+    from .state.tables import LruTable, ShardedCounter, TokenBucket
     from .stats import RuntimeStats
     from .stepper import Stepper
     from .storage.log.shared import SharedLog
@@ -52,11 +59,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch",
+    "Channel",
     "Connection",
     "CoreShare",
     "Handler",
     "Job",
     "Lease",
+    "LruTable",
     "Network",
     "Periodic",
     "Poll",
@@ -65,12 +74,15 @@ __all__ = [
     "Runtime",
     "RuntimeStats",
     "Scheduler",
+    "Scope",
+    "ShardedCounter",
     "SharedLog",
     "Stepper",
     "StreamHandler",
     "TcpInfo",
     "TcpListener",
     "TcpStream",
+    "TokenBucket",
     "UdpSocket",
     "batch",
     "c_handler",
@@ -102,6 +114,11 @@ _HOME = {
     "CoreShare": "options",
     "Network": "options",
     "Scheduler": "options",
+    "Channel": "channels",
+    "LruTable": "state.tables",
+    "ShardedCounter": "state.tables",
+    "TokenBucket": "state.tables",
+    "Scope": "scopes",
     "Poll": "sockets",
     "UdpSocket": "sockets",
     "Stepper": "stepper",

@@ -20,6 +20,7 @@ from ..runtime.closing import Closing
 from ..runtime.ending import Ending
 from ..runtime.errors import CorelaneError, check
 from ..runtime.typed import typed
+from . import forked
 from ._native import ffi, lib
 from .adopted import Adopted
 from .awaited import STOP_TIMEOUT_S, Awaited
@@ -30,6 +31,7 @@ from .handlers.periodic import Periodic
 from .handlers.streams import StreamHandler
 from .leases import Leases
 from .options import CoreShare, Network, Scheduler
+from .scopes import Scoped
 from .sockets import Poll, UdpSocket
 from .stats import RuntimeStats, published, read
 from .streams import BACKLOG, TcpListener, TcpStream
@@ -53,7 +55,7 @@ _log = logging.getLogger("corelane.libos")
 _abandoned: list[Runtime] = []  # whose kthreads do not come back: they use what C and Python have of them
 
 
-class Runtime(Adopted, Awaited, Closing):
+class Runtime(Adopted, Awaited, Scoped, forked.Forked, Closing):
     """An application's kthreads, network stack and handlers.
 
     socket: path of an iokernel's socket (attached mode), or nic: a Nic, which stays the caller's and must stay open
@@ -98,6 +100,7 @@ class Runtime(Adopted, Awaited, Closing):
         self._ports: list[int] = []
         self._tcp_ports: list[int] = []
         self._shared: list[SharedLog] = []
+        self.scopes, self.channels = set(), []
         self._done = Ending()
         self.leases = Leases()
         self._started = self._stopped = self._ended = self._stuck = False
@@ -132,6 +135,7 @@ class Runtime(Adopted, Awaited, Closing):
         self._sched = lib.cl_runtime_sched(self._ptr)
         self._inside = []
         self._n_adopted = adopted
+        forked.note(self)
 
     # Life
 
@@ -144,6 +148,7 @@ class Runtime(Adopted, Awaited, Closing):
     def ptr(self) -> Any:
         """The `struct cl_runtime *`. Raises CorelaneError once closed."""
         if self._ptr is None:
+            self.refuse_forked("use a runtime")
             raise CorelaneError("use a runtime", "it is closed", "make a new one")
         return self._ptr
 
@@ -186,8 +191,11 @@ class Runtime(Adopted, Awaited, Closing):
 
         Logs that were shared are their openers' again; what uthreads left behind have appended is waited for. Raises
         CorelaneError while leases are out: then it has stopped, and is to be closed again. Raises what `stop` raises,
-        unless that has raised it: then nothing is freed, and nothing more is said.
+        unless that has raised it: then nothing is freed, and nothing more is said. It does nothing in the child
+        of a fork.
         """
+        if self._forked:
+            return
         with self._lock:
             if self._ptr is not None and self._stuck and lib.cl_runtime_stop(self._ptr, 0) == -errno.ETIMEDOUT:
                 _abandoned.append(self)
@@ -205,7 +213,11 @@ class Runtime(Adopted, Awaited, Closing):
                     shared.settle()
                 for work in self._periodic:
                     work.ended(self)
+                for scope in tuple(self.scopes):
+                    scope.ended(self)
                 lib.cl_runtime_delete(ptr)
+                for channel in self.channels:
+                    channel.ended(self)
                 self._periodic.clear()
                 self._shared.clear()
                 self._ended = True

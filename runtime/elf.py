@@ -85,3 +85,11 @@ def dynamic_symbols(elf: Any) -> tuple[set[str], set[str]]:
         elif info["type"] == "STT_FUNC" and info["bind"] in ("STB_GLOBAL", "STB_WEAK"):
             defined.add(str(symbol.name))
     return defined, undefined
+
+
+def exported(path: Path) -> frozenset[str]:
+    """Names of all that a shared object exports, functions and variables. CorelaneError if it is none."""
+    with shared_object(path) as elf:
+        table = elf.get_section_by_name(".dynsym")
+        symbols = table.iter_symbols() if table is not None else ()
+        return frozenset(str(s.name) for s in symbols if s["st_shndx"] != "SHN_UNDEF" and s.name)

@@ -1,6 +1,8 @@
 /* See cache.h. */
 #include "cache.h"
 
+#include <corelane/libos/scope.h>
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -198,7 +200,9 @@ static void settle(const struct cl_http_cache *c, struct shard *s, struct entry 
 static enum cl_http_found look(struct cl_http_cache *c, struct shard *s, struct entry *e, uint64_t now_ms,
                                struct cl_http_file **file, int *error)
 {
+    cl_shield_enter();
     bool locked = cl_mutex_lock(&e->looking) == 0; /* no uthread: there is one thread then */
+    cl_shield_leave();
     cl_spin_lock(&s->lock);
     bool fresh = is_fresh(c, e, now_ms);
     struct cl_http_file *known = e->found == CL_HTTP_FILE && e->file ? cl_http_file_get(e->file) : NULL;

@@ -4,6 +4,7 @@
  * moves folders about, and RESOLVE_NO_SYMLINKS follows no link. */
 #include "loader.h"
 
+#include <corelane/libos/scope.h>
 #include <corelane/libos/uthread.h>
 
 #include <errno.h>
@@ -176,7 +177,9 @@ void cl_http_load(struct cl_http_loader *l, struct cl_http_job *job)
     while (!__atomic_compare_exchange_n(&l->jobs, &job->next, job, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED))
         ;
     sem_post(&l->waiting);
+    cl_shield_enter();             /* the job is the caller's memory */
     (void)cl_sem_wait(&job->done); /* on a uthread, in a callback that may block */
+    cl_shield_leave();
 }
 
 /* From the beginning to the end. */

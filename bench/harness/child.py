@@ -1,19 +1,24 @@
-"""Processes of Python that a benchmark starts: they say when they are ready, and end with their stdin."""
+"""Processes that a benchmark starts. Those of Python say when they are ready, and end with their stdin; of any other
+command a line is waited for."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import selectors
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...runtime.closing import Closing
 from ...runtime.errors import CorelaneError
 
 END_S = 5.0
+PIECE_BYTES = 4096
 
 
 class Child(Closing):
@@ -98,3 +103,39 @@ class Child(Closing):
             process.wait()
         process.stdout.close()
         self._errors.close()
+
+
+@contextlib.contextmanager
+def told(command: Sequence[str], until: str, *, timeout_s: float = 30.0, **how: Any) -> Iterator[int]:
+    """The pid of a process that has printed a line with `until` ("": at once); ended by SIGTERM. how: of Popen.
+
+    Raises CorelaneError if it ends without that line, or does not print it for timeout_s.
+    """
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, **how)
+    try:
+        assert process.stdout is not None
+        if until:
+            _await(process.stdout.fileno(), command, until.encode(), time.monotonic() + timeout_s)
+        yield process.pid
+    finally:
+        process.terminate()
+        try:
+            process.wait(2 * END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def _await(fd: int, command: Sequence[str], until: bytes, deadline: float) -> None:
+    said = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(fd, selectors.EVENT_READ)
+        while not any(until in line for line in said.split(b"\n")[:-1]):
+            if not selector.select(max(deadline - time.monotonic(), 0)):
+                raise CorelaneError(f"start {' '.join(command)}", "it does not say that it is ready")
+            piece = os.read(fd, PIECE_BYTES)
+            if not piece:
+                raise CorelaneError(f"start {' '.join(command)}", "it ended before it was ready")
+            said += piece

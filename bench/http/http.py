@@ -89,12 +89,19 @@ class Found:
     server_busy: float  # the same; of nginx the fraction of the time that its worker ran
 
 
+def client_missing() -> str:
+    """Why there is no client here; empty: there is."""
+    if lib.cl_http_built():
+        return ""
+    return "the library was built without llhttp: apt-get install node-llhttp, and build again"
+
+
 def missing() -> str:
     """Why this cannot be measured here; empty: it can."""
     if why := netns.missing():
         return why
-    if not lib.cl_http_built():
-        return "the library was built without llhttp: apt-get install node-llhttp, and build again"
+    if why := client_missing():
+        return why
     return "" if shutil.which("openssl") else "openssl is not installed: apt-get install openssl"
 
 

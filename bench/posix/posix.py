@@ -20,7 +20,6 @@ from typing import Any
 
 from ...drivers.linux import netns
 from ...runtime.errors import SystemLimit
-from .._native import lib
 from ..baseline import memcached, nginx, redis
 from ..harness import rest, usage
 from ..harness.load import Load
@@ -78,8 +77,8 @@ def why_not(session: Session, name: str) -> str:
     of_program = {"memcached": memcached.missing, "redis-server": redis.missing, "nginx": nginx.missing}
     if not session.baseline:
         return "--no-baseline was given"
-    if name == "nginx" and not lib.cl_http_built():
-        return "the library was built without llhttp: apt-get install node-llhttp, and build again"
+    if name == "nginx" and (why := http.client_missing()):
+        return why
     return netns.missing() or of_program[name]()
 
 

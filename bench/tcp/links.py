@@ -261,11 +261,11 @@ class Veth:
             load.start_client(nic, self.cores[0])
             yield load
 
-    def ask_by_kernel(self, rate: float, seconds: float, connections: int) -> Point:
+    def ask_by_kernel(self, rate: float, seconds: float, connections: int, port: int = ECHO) -> Point:
         """Requests of a client on kernel sockets."""
         return ask(
             address=self.far.address,
-            port=ECHO,
+            port=port,
             netns=self.near.namespace.name,
             cpu=self.cores[0],
             connections=connections,

@@ -12,6 +12,8 @@ struct cl_batch_call {
 /* A uthread's function: runs call->fn to completion on the kthread's own large stack, without switching stacks
  * (cl_kthread_call), since CPython's frames must nest. `call` must live until fn returns. */
 CL_API void cl_batch_foreign(void *call);
+/* For cl_scope_watch: write to the eventfd whose number `fd` is. */
+CL_API void cl_batch_post(void *fd);
 // cffi: end
 
 #endif

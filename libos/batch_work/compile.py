@@ -61,6 +61,12 @@ def default_target() -> Target:
     return Target(word_offset(), "cl_probe_slow", clock.default_clock().hz / 1e6, word=word)
 
 
+def linked_target() -> Target:
+    """Probes for code that a linker makes fit for whatever process it is loaded into."""
+    llvm.initialize_native_asmparser()
+    return Target(0, "cl_probe_slow", 0.0, linked=True)
+
+
 class ProbedLibrary(JITCodeLibrary):
     """numba's library of one compiled function; probes go in between its optimiser and its code generator."""
 
@@ -70,6 +76,9 @@ class ProbedLibrary(JITCodeLibrary):
 
     def _optimize_final_module(self) -> None:
         super()._optimize_final_module()
+        self._probe()
+
+    def _probe(self) -> None:
         if not HAS_PROBES:
             self.report = Report(missing=f"they are written for x86-64, and this is {platform.machine()}")
             return
@@ -120,6 +129,22 @@ class ProbedLibrary(JITCodeLibrary):
         return begin, begin + text["sh_size"]
 
 
+class ObjectLibrary(ProbedLibrary):
+    """Keeps a module for other processes (`theirs`, LLVM's text), with probes if it has a target. The code that this
+    process loads has none."""
+
+    target: Target | None  # type: ignore[assignment]
+    theirs: str
+
+    def _optimize_final_module(self) -> None:
+        JITCodeLibrary._optimize_final_module(self)
+        ours, self.report = str(self._final_module), Report()
+        if self.target is not None:
+            self._probe()
+        self.theirs = str(self._final_module)
+        self._parse(ours)
+
+
 class NaiveLibrary(ProbedLibrary):
     """Probes at the end of every loop's turn, ahead of the optimiser: what ProbedLibrary is measured against."""
 
@@ -137,12 +162,12 @@ class PlainLibrary(ProbedLibrary):
 
 
 @functools.lru_cache(maxsize=16)
-def probed_compiler(target: Target, library: type[ProbedLibrary] = ProbedLibrary) -> type[Any]:
+def probed_compiler(target: Target | None, library: type[ProbedLibrary] = ProbedLibrary) -> type[Any]:
     """A numba pipeline class (`njit(pipeline_class=...)`) that puts probes into what it compiles."""
 
     class ProbedCompiler(Compiler):
         def define_pipelines(self) -> Any:
-            made = library(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
+            made: Any = library(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
             made.target = target
             made.enable_object_caching()  # code_range reads the object
             self.state.library = made

@@ -4,7 +4,8 @@ A frame holds the function's address, its arguments, and room for result and sta
 with a signature:
 
     store(frame, *args)   on a Python thread: numba unboxes the arguments, they are copied into the frame
-    entry(frame)          on a uthread, a C function: calls, keeps result and status, and writes to the frame's eventfd
+    entry(frame)          on a uthread, a C function: calls, keeps result and status, and writes to the frame's eventfd;
+                          it returns 0, or in a scope (scope.h) the error that an exception is
     fetch(frame)          on a Python thread: the result, or the exception as if the function had been called here
 
 Arrays are counted (NRT) from store to entry's end, the result from there to fetch. Importing this module imports numba.
@@ -24,13 +25,15 @@ from numba.core.imputils import fix_returning_optional
 from numba.core.registry import cpu_target
 
 from ..numba.cache import load_library
+from ..numba.scopes import RAISED
 
 _FUNCTION, _EVENT, _CODE, _EXCINFO, _RESULT, _ARGS = range(6)
+_FAILED = 1 << 32  # beside the number of a descriptor
 
 
 @dataclass(frozen=True)
 class Calls:
-    """The compiled functions of a signature. bytes: of a frame. entry: address of a C function `void (void *frame)`."""
+    """The compiled functions of a signature. bytes: of a frame. entry: address of a C function, a cl_scope_fn."""
 
     bytes: int
     store: Any
@@ -92,7 +95,9 @@ def _caller(returns: Any, argtypes: tuple[Any, ...]) -> Any:
             if context.enable_nrt:
                 for kind, value in zip(argtypes, args, strict=True):
                     context.nrt.decref(builder, kind, value)
-            return builder.load(_at(builder, frame_value, layout, _EVENT))
+            event = builder.load(_at(builder, frame_value, layout, _EVENT))
+            failed = builder.select(status.is_error, ir.Constant(event.type, _FAILED), ir.Constant(event.type, 0))
+            return builder.or_(event, failed)
 
         return types.int64(types.uint64), emit
 
@@ -129,9 +134,11 @@ def calls(returns: Any, argtypes: tuple[Any, ...]) -> Calls:
     def store(frame: Any, *args: Any) -> None:
         keep(numba.uint64(frame), args)
 
-    @numba.cfunc(types.void(types.uint64))
-    def entry(frame: Any) -> None:
-        post(numba.int32(call(frame)), numba.uint64(1))
+    @numba.cfunc(types.int64(types.uint64))
+    def entry(frame: Any) -> int:
+        made = call(frame)  # the frame may go with the post
+        post(numba.int32(made & (_FAILED - 1)), numba.uint64(1))
+        return RAISED if made & _FAILED else 0
 
     @numba.njit
     def fetch(frame: Any) -> Any:

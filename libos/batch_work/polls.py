@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from .ir import NAME, Block, Function, also_from, split_edge
-from .refill import FUEL, RAX, STAMP, UNLIKELY, UNTIMED, WORDS, Target, cell, look, word
+from .refill import FUEL, RAX, STAMP, UNLIKELY, UNTIMED, WORDS, Target, cell, load_word_address, look, word
 
 
 class Looks:
@@ -35,7 +35,7 @@ class Looks:
             word("%clp.last", FUEL, left),
             *([f"  store i64 {rest}, ptr {left}"] if rest else []),
             word("%clp.last", RAX, saved),
-            look(self.site - 1, saved),
+            look(self.target, self.site - 1, saved),
             f"  {into} = load i64, ptr {left}",
             *([f"  store i64 {into}, ptr %clp.fuel"] if self.apart else []),
         ]
@@ -74,12 +74,7 @@ class Looks:
 
     def _word_address(self, into: str) -> list[str]:
         """The address of the word, which stays while the function runs: all threads of a runtime have the same."""
-        pointer, at = self.fresh("tp"), self.fresh("at")
-        return [
-            f"  {pointer} = call ptr @llvm.thread.pointer.p0()",
-            f"  {at} = getelementptr i8, ptr {pointer}, i64 {self.target.word_offset}",
-            f"  {into} = load atomic ptr, ptr {at} monotonic, align 8",
-        ]
+        return load_word_address(self.target, into, self.fresh("tp"), self.fresh("at"))
 
     def _wanted(self, word_at: str, into: str) -> list[str]:
         """Whether the word says that somebody wants something."""

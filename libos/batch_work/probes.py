@@ -142,7 +142,7 @@ def add_probes(text: str, target: Target) -> tuple[str, Report]:
     module.parts += [batch_refill.cells(site), *made]
     aligned = _align(made, _FIRST_NODE, TIGHT)
     whole = _rename(str(module), renamed) + "\n".join([*aligned, ""])
-    declared = [
+    declared = batch_refill.externals(target) + [
         f"declare {line}"
         for line, name in batch_refill.DECLARED.items()
         if not re.search(rf"^declare .*@{re.escape(name)}\(", whole, re.M)

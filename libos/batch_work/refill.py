@@ -38,7 +38,9 @@ class Target:
     word_offset: of the pointer to the word, from the thread pointer (a thread-local in the initial-exec model). slow:
     the C function `void (void)` for a word that is not 0. ticks_per_us: of the time stamp counter. always: act as if
     the word were never 0, for measuring when probes poll. word: its address, for naive probes only. pad, align: for
-    measuring what the place of code does (batch_probes.place); pad -1: wherever it comes to lie.
+    measuring what the place of code does (batch_probes.place); pad -1: wherever it comes to lie. linked: the code is
+    for other processes and machines, whose linker knows where the word lies, and whose C library how fast the counter
+    runs (WORD, RATE); word_offset and ticks_per_us are not used then.
     """
 
     word_offset: int
@@ -48,6 +50,10 @@ class Target:
     word: int = 0
     pad: int = -1
     align: bool = False
+    linked: bool = False
+
+
+WORD, RATE = "cl_probe_word_self", "cl_probe_ticks_per_us"  # of corelane/libos/probe.h
 
 
 def weights() -> list[str]:
@@ -71,7 +77,12 @@ def word(frame: str, number: int, into: str) -> str:
     return f"  {into} = getelementptr inbounds i64, ptr {frame}, i64 {number}"
 
 
-def look(site: int, saved: str) -> str:
+def _address(symbol: str, target: Target) -> str:
+    """Load the address of something in this object into rcx. numba's loader may put it anywhere."""
+    return f"leaq {symbol}(%rip), %rcx" if target.linked else f"movabsq $${symbol}, %rcx"
+
+
+def look(target: Target, site: int, saved: str) -> str:
     """Poll the flag, and put fuel into `%clp.last`. saved: a pointer to its word RAX. What changes no register:
     see call_ceded."""
     text = "\\0A".join(
@@ -79,7 +90,7 @@ def look(site: int, saved: str) -> str:
             "movq %rax, $0",
             "leaq $1, %rax",
             f"movq %rcx, {8 * RCX}(%rax)",
-            f"movabsq $$clp.sites+{16 * site}, %rcx",
+            _address(f"clp.sites+{16 * site}", target),
             "callq clp.poll",
             f"movq {8 * RCX}(%rax), %rcx",
             "movq $0, %rax",
@@ -125,9 +136,12 @@ _XSAVE_BYTES = 2688  # legacy area, header, and the components of _VECTORS in th
 _VECTORS = 0xE6  # XCR0's bits of SSE, AVX and AVX-512
 
 
-def _slow(function: str) -> tuple[str, ...]:
+def _slow(target: Target) -> tuple[str, ...]:
     """Call a C function that may change every vector register, and leave them all as they were. By xsave: LLVM's
     preserve_allcc knows sixteen ymm registers, and clears their upper halves when it returns."""
+    called: tuple[str, ...] = (f"movabsq $${target.slow}, %rax", "callq *%rax")
+    if target.linked:
+        called = (f"callq *{target.slow}@GOTPCREL(%rip)",)
     mask = (f"movl $${_VECTORS}, %eax", "xorl %edx, %edx")
     return (
         "pushq %rbp",
@@ -139,8 +153,7 @@ def _slow(function: str) -> tuple[str, ...]:
         *(f"movq %rax, {at}(%rsp)" for at in range(512, 576, 8)),  # xrstor wants the header's rest to be 0
         *mask,
         "xsave64 (%rsp)",
-        f"movabsq $${function}, %rax",
-        "callq *%rax",
+        *called,
         *mask,
         "xrstor64 (%rsp)",
         f"leaq -{8 * len(_VOLATILE)}(%rbp), %rsp",
@@ -152,7 +165,10 @@ def _slow(function: str) -> tuple[str, ...]:
 def _look(target: Target) -> tuple[str, ...]:
     """Called with rax the frame's words and rcx the cell; changes rcx. A poll that finds nothing and is not timed ends
     here, in a few instructions: loops that wait for memory pay for each of them."""
-    nothing = (f"movq %fs:{target.word_offset}, %rcx", "cmpq $$0, (%rcx)", "jne 1f")
+    load: tuple[str, ...] = (f"movq %fs:{target.word_offset}, %rcx",)
+    if target.linked:
+        load = (f"movq {WORD}@GOTTPOFF(%rip), %rcx", "movq %fs:(%rcx), %rcx")
+    nothing = (*load, "cmpq $$0, (%rcx)", "jne 1f")
     return (
         f"movq %rcx, {8 * SITE}(%rax)",
         f"decq {8 * UNTIMED}(%rax)",
@@ -163,7 +179,7 @@ def _look(target: Target) -> tuple[str, ...]:
         f"movq %rcx, {8 * FUEL}(%rax)",
         "retq",
         "1: pushq %rax",
-        "movabsq $$clp.refill, %rcx",
+        _address("clp.refill", target),
         "pushq %rcx",
         "callq clp.aside",
         "leaq 16(%rsp), %rsp",
@@ -176,12 +192,34 @@ def _naked(header: str, lines: tuple[str, ...]) -> str:
     return f'{header} {{\n  call void asm sideeffect "{text}", ""()\n  unreachable\n}}\n'
 
 
+def load_word_address(target: Target, into: str, pointer: str, at: str) -> list[str]:
+    """Lines that load the address of the word. pointer, at: names for what is on the way."""
+    if target.linked:
+        return [f"  {into} = load atomic ptr, ptr @{WORD} monotonic, align 8"]
+    return [
+        f"  {pointer} = call ptr @llvm.thread.pointer.p0()",
+        f"  {at} = getelementptr i8, ptr {pointer}, i64 {target.word_offset}",
+        f"  {into} = load atomic ptr, ptr {at} monotonic, align 8",
+    ]
+
+
+def _ticks(target: Target) -> str:
+    """Lines that make %ticks the length of an interval, and %sixth and %half parts of it."""
+    rate = f"or i64 {int(TARGET_US * target.ticks_per_us)}, 0"
+    loaded = ""
+    if target.linked:
+        loaded = f"  %rate = load atomic i64, ptr @{RATE} monotonic, align 8\n"
+        loaded += f"  %scaled_rate = mul i64 %rate, {int(TARGET_US * 1000)}\n"
+        rate = "udiv i64 %scaled_rate, 1000"
+    return f"{loaded}  %ticks = {rate}\n  %sixth = udiv i64 %ticks, 6\n  %half = lshr i64 %ticks, 1"
+
+
 def functions(target: Target) -> str:
     """The functions behind the probes. preserve_allcc: the callers' registers are left alone, vectors above all."""
-    ticks = int(TARGET_US * target.ticks_per_us)
     wanted = "or i64 %seen, 1" if target.always else "or i64 %seen, 0"
     aside = _naked("define internal void @clp.aside() naked noinline nounwind", _ASIDE)
-    slow = _naked("define internal preserve_allcc void @clp.slow() naked noinline cold nounwind", _slow(target.slow))
+    slow = _naked("define internal preserve_allcc void @clp.slow() naked noinline cold nounwind", _slow(target))
+    word_at = "\n".join(load_word_address(target, "%word", "%tp", "%pointer"))
     look = _naked("define internal void @clp.poll() naked noinline nounwind", _look(target))
     return f"""
 {aside}
@@ -196,9 +234,7 @@ entry:
   %site = load ptr, ptr %site_at, align 8
   %untimed = load i64, ptr %untimed_at, align 8
   %timed = icmp slt i64 %untimed, 0
-  %tp = call ptr @llvm.thread.pointer.p0()
-  %pointer = getelementptr i8, ptr %tp, i64 {target.word_offset}
-  %word = load ptr, ptr %pointer, align 8
+{word_at}
   %seen = load atomic i64, ptr %word monotonic, align 8
   %wanted = {wanted}
   %look = icmp ne i64 %wanted, 0
@@ -232,17 +268,20 @@ scale:
   %some = call i64 @llvm.umax.i64(i64 %used, i64 1)
   %product = mul i64 %lasted, %gave
   %took = udiv i64 %product, %some
-  %long = icmp ugt i64 %took, {ticks + ticks // 6}
+{_ticks(target)}
+  %above_it = add i64 %ticks, %sixth
+  %below_it = sub i64 %ticks, %sixth
+  %long = icmp ugt i64 %took, %above_it
   br i1 %long, label %less, label %perhaps
 less:
-  %scaled = mul i64 %gave, {ticks}
+  %scaled = mul i64 %gave, %ticks
   %exact = udiv i64 %scaled, %took
   %eighth = lshr i64 %gave, 3
   %lower = call i64 @llvm.umax.i64(i64 %exact, i64 %eighth)
   %floor = call i64 @llvm.umax.i64(i64 %lower, i64 {LEAST_FUEL})
   br label %set
 perhaps:
-  %short = icmp ult i64 %took, {ticks - ticks // 6}
+  %short = icmp ult i64 %took, %below_it
   br i1 %short, label %more, label %keep
 more:
   %part = lshr i64 %gave, {RAISE}
@@ -259,8 +298,10 @@ keep:
   %twice = shl i64 %calm, 1
   %longer = or i64 %twice, 1
   %most = and i64 %longer, {UNTIMED_MOST}
-  %above = sub i64 %took, {ticks // 2}
-  %near = icmp ult i64 %above, {2 * ticks - ticks // 2}
+  %above = sub i64 %took, %half
+  %twice_it = shl i64 %ticks, 1
+  %width = sub i64 %twice_it, %half
+  %near = icmp ult i64 %above, %width
   %wait = select i1 %near, i64 %most, i64 0
   store atomic i64 %wait, ptr %calm_at monotonic, align 8
   br i1 %near, label %rest_a_while, label %again
@@ -280,6 +321,18 @@ give:
   ret void
 }}
 """
+
+
+def externals(target: Target) -> list[str]:
+    """Variables of the C library that the code refers to by name, and a list of what only assembly refers to."""
+    if not target.linked:
+        return []
+    used = ", ".join(f"ptr @clp.{name}" for name in ("aside", "poll", "refill", "sites"))
+    return [
+        f"@{WORD} = external thread_local(initialexec) global ptr",
+        f"@{RATE} = external global i64",
+        f'@llvm.compiler.used = appending global [4 x ptr] [{used}], section "llvm.metadata"',
+    ]
 
 
 DECLARED = {

@@ -479,12 +479,21 @@ def name_of(runtime: Any, arg: int) -> str:
     return next((job.name for job in _alive.of(runtime) if job.works_on(arg)), "")
 
 
-def start(runtime: Any, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Job:
-    """What Runtime.batch does."""
+def start(
+    runtime: Any,
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    spawn: Callable[[Any, Any], None] | None = None,
+) -> Job:
+    """What Runtime.batch does. spawn: in a scope, which starts what is compiled alone."""
     if isinstance(function, types.MethodType) and isinstance(function.__func__, Batch):
         function, args = function.__func__, (function.__self__, *args)
     made = function if isinstance(function, Batch) else batch(function)
+    if spawn is not None and not made.compiled:
+        why = "it is plain Python, which runs to its end: no cancel reaches it"
+        raise CorelaneError(f"start {made.__name__} in a scope", why, "compile it, or start it by Runtime.batch")
     kind = CompiledJob if made.compiled else PythonJob
     job = kind(made, made.bind(args, kwargs), runtime)
-    job.start(runtime.spawn)
+    job.start(spawn or runtime.spawn)
     return job

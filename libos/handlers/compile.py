@@ -22,16 +22,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numba
+from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
 from numba.core.extending import intrinsic
 
 from ...runtime.errors import CorelaneError, plain_text
 from .._native import lib
-from ..batch_work.compile import default_target, probed_compiler, warn_if_missing
+from ..batch_work.compile import ProbedLibrary, default_target, probed_compiler, warn_if_missing
+from ..batch_work.refill import Target
 from ..batch_work.refuse import libraries_of, stack_bytes
 from ..numba.cache import enable_cache, load_library, without_numbas_own
-from ..numba.views import make_view, reply_view_t, request_view_t
+from ..numba.views import array_at, make_view, reply_view_t, request_view_t
 from .shape import check_compiled, name_of
 
 _SIGNATURE = types.int64(
@@ -75,13 +78,29 @@ class Remark(NamedTuple):
     line: int
 
 
+class Build(NamedTuple):
+    """How entries are built. target: of their probes; None: this process's. library: numba's class of their code."""
+
+    target: Target | None = None
+    library: type[ProbedLibrary] = ProbedLibrary
+
+    def pipeline(self, probes: bool) -> dict[str, Any]:
+        """Options for numba. A classifier runs in the scheduler's loop, and has no probes."""
+        if probes:
+            return {"pipeline_class": probed_compiler(self.target or default_target(), self.library)}  # type: ignore[arg-type]
+        return {} if self.library is ProbedLibrary else {"pipeline_class": probed_compiler(None, self.library)}  # type: ignore[arg-type]
+
+
+HERE = Build()
+
+
 @dataclass(frozen=True, slots=True)
 class CompiledHandler:
     """A handler as C sees it.
 
     address: of the entry point. remarks: what the lint found. from_cache: whether the code came from
     the disk. keep: what must stay alive as long as C may call the address. stack_bytes: the least that a uthread which
-    runs it must have, 0 for any.
+    runs it must have, 0 for any. dispatcher, entry: numba's objects of the function and of the entry point.
     """
 
     address: int
@@ -89,20 +108,42 @@ class CompiledHandler:
     from_cache: bool
     keep: tuple[object, ...]
     stack_bytes: int = 0
+    dispatcher: Any = None
+    entry: Any = None
 
 
 def _is_two_integers(kind: Any) -> bool:
     return isinstance(kind, types.BaseTuple) and len(kind) == 2 and all(isinstance(k, types.Integer) for k in kind)
 
 
-def _guarded_stream(overload: Any) -> Any:
+class _Found(NamedTuple):
+    """What was found in the code, kept beside it in the cache."""
+
+    remarks: tuple[Remark, ...]
+    opens_scopes: bool
+
+
+def _call(context: Any, builder: Any, overload: Any, opens: bool, args: Any) -> tuple[Any, Any]:
+    """Call it for its status and result. What it has left open of scopes (scope.h) is cancelled and closed."""
+    i8p = ir.IntType(8).as_pointer()
+    if opens:
+        fnty = ir.FunctionType(i8p, [])
+        before = builder.call(cgutils.get_or_insert_function(builder.module, fnty, "cl_scope_self"), [])
+    status, result = context.call_internal_no_propagate(builder, overload.fndesc, overload.signature, args)
+    if opens:
+        fnty = ir.FunctionType(ir.VoidType(), [i8p])
+        builder.call(cgutils.get_or_insert_function(builder.module, fnty, "cl_scope_unwind"), [before])
+    return status, result
+
+
+def _guarded_stream(overload: Any, opens: bool) -> Any:
     """The same for one that returns two integers: the second goes where a pointer says."""
     returns = overload.signature.return_type
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         context.add_linking_libs((overload.library,))
         *args, where = args
-        status, result = context.call_internal_no_propagate(builder, overload.fndesc, overload.signature, args)
+        status, result = _call(context, builder, overload, opens, args)
         raised, none = (context.get_constant(types.int64, n) for n in (lib.CL_HANDLER_RAISED, 0))
         took, answered = (
             context.cast(builder, builder.extract_value(result, i), returns[i], types.int64) for i in range(2)
@@ -125,13 +166,13 @@ def _guarded_stream(overload: Any) -> Any:
     return (call, call_with_state, call_of_four)[len(overload.signature.args) - 2]
 
 
-def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str) -> Any:
+def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str, opens: bool) -> Any:
     """An intrinsic that calls one overload and turns a raised exception into CL_HANDLER_RAISED."""
     overload = dispatcher.overloads[argtypes]
     returns = overload.signature.return_type
     other, answer = _ANSWERS[what]
     if what in _PAIRS and _is_two_integers(returns):
-        return _guarded_stream(overload)
+        return _guarded_stream(overload, opens)
     if what in _PAIRS or not isinstance(returns, (types.Integer, *other)):
         kind = "nothing" if isinstance(returns, types.NoneType) else str(returns)
         if isinstance(returns, types.Optional):
@@ -141,7 +182,7 @@ def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str) -> Any:
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         context.add_linking_libs((overload.library,))
-        status, result = context.call_internal_no_propagate(builder, overload.fndesc, overload.signature, args)
+        status, result = _call(context, builder, overload, opens, args)
         raised = context.get_constant(types.int64, lib.CL_HANDLER_RAISED)
         length = context.get_constant(types.int64, 0)
         if not isinstance(returns, types.NoneType):
@@ -186,11 +227,10 @@ def _entry(call: Any, state: Any) -> Callable[..., Any]:
             return call(make_view(request, length, True), make_view(reply, room, False))
 
         return entry
-    shape, dtype = state.shape, state.dtype
+    state_at = array_at(_state_type(state), state.shape)
 
     def entry_with_state(request: Any, length: int, reply: Any, room: int, arg: Any) -> Any:
-        view = numba.carray(arg, shape, dtype)
-        return call(make_view(request, length, True), make_view(reply, room, False), view)
+        return call(make_view(request, length, True), make_view(reply, room, False), state_at(arg))
 
     return entry_with_state
 
@@ -262,7 +302,9 @@ def lint(text: str, function: Callable[..., Any]) -> tuple[Remark, ...]:
     return tuple(remarks)
 
 
-def compile_handler(function: Callable[..., Any], state: Any = None, *, cache: bool = True) -> CompiledHandler:
+def compile_handler(
+    function: Callable[..., Any], state: Any = None, *, cache: bool = True, build: Build = HERE
+) -> CompiledHandler:
     """Compile `function(request, reply)` or `function(request, reply, state)`.
 
     request, reply: `PacketView`s, uint8 views of the datagram's payload and of the room for the reply. state: a
@@ -273,10 +315,12 @@ def compile_handler(function: Callable[..., Any], state: Any = None, *, cache: b
     argtypes: tuple[Any, ...] = (request_view_t, reply_view_t)
     if state is not None:
         argtypes += (_state_type(state),)
-    return _compile(function, "handler", argtypes, lambda call: (_SIGNATURE, _entry(call, state)), cache, (state,))
+    return _compile(function, "handler", argtypes, lambda call: (_SIGNATURE, _entry(call, state)), cache, state, build)
 
 
-def compile_stream(function: Callable[..., Any], state: Any = None, *, cache: bool = True) -> CompiledHandler:
+def compile_stream(
+    function: Callable[..., Any], state: Any = None, *, cache: bool = True, build: Build = HERE
+) -> CompiledHandler:
     """Compile `function(data, reply) -> (took, answered)`, or with `state`, into a cl_tcp_handler.
 
     Arguments and errors as of `compile_handler`.
@@ -289,18 +333,17 @@ def compile_stream(function: Callable[..., Any], state: Any = None, *, cache: bo
                 return call(make_view(data, length, True), make_view(reply, room, False), answered)
 
             return _STREAM, entry
-        shape, dtype = state.shape, state.dtype
+        state_at = array_at(_state_type(state), state.shape)
 
         def entry_with_state(data: Any, length: int, reply: Any, room: int, answered: Any, arg: Any) -> Any:
-            view = numba.carray(arg, shape, dtype)
-            return call(make_view(data, length, True), make_view(reply, room, False), view, answered)
+            return call(make_view(data, length, True), make_view(reply, room, False), state_at(arg), answered)
 
         return _STREAM, entry_with_state
 
     argtypes: tuple[Any, ...] = (request_view_t, reply_view_t)
     if state is not None:
         argtypes += (_state_type(state),)
-    return _compile(function, "stream handler", argtypes, entry_of, cache, (state,))
+    return _compile(function, "stream handler", argtypes, entry_of, cache, state, build)
 
 
 def compile_http(function: Callable[..., Any], state: Any = None, *, cache: bool = True) -> CompiledHandler:
@@ -318,21 +361,21 @@ def compile_http(function: Callable[..., Any], state: Any = None, *, cache: bool
                 )
 
             return _HTTP, entry
-        shape, dtype = state.shape, state.dtype
+        state_at = array_at(_state_type(state), state.shape)
 
         def with_state(t: Any, t_len: int, b: Any, b_len: int, reply: Any, room: int, answered: Any, arg: Any) -> Any:
             views = make_view(t, t_len, True), make_view(b, b_len, True), make_view(reply, room, False)
-            return call(views[0], views[1], views[2], numba.carray(arg, shape, dtype), answered)
+            return call(views[0], views[1], views[2], state_at(arg), answered)
 
         return _HTTP, with_state
 
     argtypes: tuple[Any, ...] = (request_view_t, request_view_t, reply_view_t)
     if state is not None:
         argtypes += (_state_type(state),)
-    return _compile(function, "HTTP handler", argtypes, entry_of, cache, (state,))
+    return _compile(function, "HTTP handler", argtypes, entry_of, cache, state, HERE)
 
 
-def compile_classifier(function: Callable[..., Any], *, cache: bool = True) -> CompiledHandler:
+def compile_classifier(function: Callable[..., Any], *, cache: bool = True, build: Build = HERE) -> CompiledHandler:
     """Compile `function(request) -> type` into a cl_udp_classifier; one that raises names no type.
 
     Raises CorelaneError with numba's reason if it cannot be compiled.
@@ -344,10 +387,12 @@ def compile_classifier(function: Callable[..., Any], *, cache: bool = True) -> C
 
         return _CLASSIFIER, entry
 
-    return _compile(function, "classifier", (request_view_t,), entry_of, cache, ())
+    return _compile(function, "classifier", (request_view_t,), entry_of, cache, None, build)
 
 
-def compile_periodic(function: Callable[..., Any], state: Any = None, *, cache: bool = True) -> CompiledHandler:
+def compile_periodic(
+    function: Callable[..., Any], state: Any = None, *, cache: bool = True, build: Build = HERE
+) -> CompiledHandler:
     """Compile `function()` or `function(state)` into a cl_every_fn.
 
     Raises CorelaneError with numba's reason if it cannot be compiled.
@@ -360,15 +405,15 @@ def compile_periodic(function: Callable[..., Any], state: Any = None, *, cache: 
                 return call()
 
             return _PERIODIC, entry
-        shape, dtype = state.shape, state.dtype
+        state_at = array_at(_state_type(state), state.shape)
 
         def entry_with_state(arg: Any) -> Any:
-            return call(numba.carray(arg, shape, dtype))
+            return call(state_at(arg))
 
         return _PERIODIC, entry_with_state
 
     argtypes = () if state is None else (_state_type(state),)
-    return _compile(function, "periodic work", argtypes, entry_of, cache, (state,))
+    return _compile(function, "periodic work", argtypes, entry_of, cache, state, build)
 
 
 def _compile(
@@ -377,7 +422,8 @@ def _compile(
     argtypes: tuple[Any, ...],
     entry_of: Callable[[Any], tuple[Any, Callable[..., Any]]],
     cache: bool,
-    keep: tuple[object, ...],
+    state: Any,
+    build: Build,
 ) -> CompiledHandler:
     """One overload of the function, and the entry point that C calls."""
     load_library()
@@ -386,30 +432,33 @@ def _compile(
     check_compiled(what, python, names[: len(argtypes)], _ANSWERS[what][1])
     dispatcher = numba.njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(python)
 
-    def describe(compiled: Any) -> tuple[Remark, ...]:
-        return lint(compiled.library.get_llvm_str(), python)
+    def describe(compiled: Any) -> _Found:
+        text = compiled.library.get_llvm_str()
+        return _Found(lint(text, python), "cl_scope_open" in text)
 
     kept = enable_cache(dispatcher, argtypes, describe) if cache else None
     try:
         with without_numbas_own(python):
             dispatcher.compile(argtypes)
-        call = _guarded(dispatcher, argtypes, what)
+        found: _Found | None = kept.remarks if kept is not None else None
+        if found is None:
+            found = describe(dispatcher.overloads[argtypes])
+        call = _guarded(dispatcher, argtypes, what, found.opens_scopes)
         signature, python_entry = entry_of(call)
         # All that the handler calls becomes a part of the entry's code, and gets its probes there. The dispatcher's own
-        # code has none: so what is kept on disk holds for any process. A classifier runs in the scheduler's loop.
-        pipeline = {"pipeline_class": probed_compiler(default_target())} if what != "classifier" else {}
-        entry = numba.cfunc(signature, error_model="numpy", nopython=True, **pipeline)(python_entry)
+        # code has none: so what is kept on disk holds for any process.
+        probes = what != "classifier"
+        entry = numba.cfunc(signature, error_model="numpy", nopython=True, **build.pipeline(probes))(python_entry)
     except (NumbaError, UnsupportedBytecodeError) as error:
         mend = "mend it, or run it as plain Python with compiled=False" if what != "classifier" else "mend it"
         if "STORE_GLOBAL" in str(error):
             mend = "globals are constants of compiled code: keep what changes in the array of `state`"
         raise CorelaneError(f"compile {what} {name_of(python)}", plain_text(error), mend) from error
     stack = 0
-    if pipeline:
+    if probes:
         warn_if_missing(f"{what} {name_of(python)}", entry._library.report)
         stack = stack_bytes([entry._library, *libraries_of(dispatcher, dispatcher.overloads[argtypes])])
     from_cache = kept is not None and kept.hit
-    remarks = kept.remarks if kept is not None else None
-    if remarks is None:
-        remarks = describe(dispatcher.overloads[argtypes])
-    return CompiledHandler(entry.address, remarks, from_cache, (dispatcher, entry, call, *keep), stack)
+    return CompiledHandler(
+        entry.address, found.remarks, from_cache, (dispatcher, entry, call, state), stack, dispatcher, entry
+    )

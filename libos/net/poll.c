@@ -4,6 +4,8 @@
 #include "poll.h"
 #include "netif.h"
 
+#include <corelane/libos/scope.h>
+
 #include <errno.h>
 #include <stdlib.h>
 
@@ -131,8 +133,10 @@ static int sleep_until(struct cl_poll *p, uint64_t deadline_ns)
     bool posted = !take_waiter(p);
     cl_spin_unlock(&p->lock);
     /* It is there, or comes at once. Who may not block has not slept, and must not try to now. */
+    cl_shield_enter();
     while (posted && (rc == -EDEADLK ? cl_sem_trywait(&p->wake) : cl_sem_wait(&p->wake)))
         cl_relax();
+    cl_shield_leave();
     return posted ? 0 : rc;
 }
 

@@ -22,7 +22,20 @@ from numba.np.arrayobj import make_array
 
 from .._native import ffi
 from .cache import load_library
+from .channels import channel_close, channel_count, channel_receive, channel_select, channel_send
 from .memory import addr_on_stack, bytes_at, external, peek, size_of, word_on_stack
+from .scopes import (
+    cancelled,
+    scope_cancel,
+    scope_close,
+    scope_fail,
+    scope_open,
+    scope_spawn,
+    scope_why,
+    shield_enter,
+    shield_leave,
+)
+from .state import bucket_take, counter_add, counter_read, lru_get, lru_put, lru_remove
 from .streams import (
     lease_return,
     lease_view,
@@ -61,6 +74,15 @@ __all__ = [
     "be16",
     "be32",
     "be64",
+    "bucket_take",
+    "cancelled",
+    "channel_close",
+    "channel_count",
+    "channel_receive",
+    "channel_select",
+    "channel_send",
+    "counter_add",
+    "counter_read",
     "from_server",
     "le16",
     "le32",
@@ -70,6 +92,9 @@ __all__ = [
     "local_port",
     "log_append",
     "log_trim",
+    "lru_get",
+    "lru_put",
+    "lru_remove",
     "mutex_lock",
     "mutex_unlock",
     "now_ns",
@@ -87,8 +112,16 @@ __all__ = [
     "put_le32",
     "put_le64",
     "rx_tsc",
+    "scope_cancel",
+    "scope_close",
+    "scope_fail",
+    "scope_open",
+    "scope_spawn",
+    "scope_why",
     "sem_post",
     "sem_wait",
+    "shield_enter",
+    "shield_leave",
     "sleep_ns",
     "stopping",
     "tcp_abort",

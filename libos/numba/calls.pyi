@@ -4,6 +4,7 @@ What an editor shows; tests/libos/numba/test_calls.py compares it with the code 
 integers of 64 bits or less. They exist in compiled code only.
 """
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,7 +15,9 @@ _Bytes: TypeAlias = npt.NDArray[Any]
 _Words: TypeAlias = npt.NDArray[np.uint64]
 _Numbers: TypeAlias = npt.NDArray[np.uint32]
 _Views: TypeAlias = tuple[_Bytes, ...]
+_Channels: TypeAlias = tuple[_Int, ...]
 _Name: TypeAlias = str
+_Function: TypeAlias = Callable[..., Any]
 
 def sleep_ns(ns: _Int) -> int:
     """Sleep for at least so long. 0, or -errno: -ESHUTDOWN once the runtime stops, at once. Blocks the uthread."""
@@ -42,6 +45,71 @@ def sem_wait(sem: _Int) -> int:
 
 def sem_post(sem: _Int) -> None:
     """Give one to the `struct cl_sem` at this address."""
+
+def channel_send(channel: _Int, element: _Bytes, timeout_ns: _Int) -> int:
+    """Put an element in. 0, or -errno: -EPIPE: it is closed. element: an array of as many bytes as an element has.
+    timeout_ns: 0 not at all, < 0 for ever. Blocks the uthread."""
+
+def channel_receive(channel: _Int, element: _Bytes, timeout_ns: _Int) -> int:
+    """Take one out, into such an array. 0, or -errno: -EPIPE: it is closed and empty. Blocks the uthread."""
+
+def channel_select(channels: _Channels, elements: _Views, senders: _Int, timeout_ns: _Int) -> int:
+    """Do one of several: case i sends to channel i if bit i of senders is set, else it receives. The case's index;
+    -1000 - i: its channel is closed; or -errno. Blocks the uthread."""
+
+def channel_close(channel: _Int) -> int:
+    """Nothing more is sent. 0, or -EALREADY."""
+
+def channel_count(channel: _Int) -> int:
+    """Elements that wait in it."""
+
+def counter_add(counter: _Int, n: _Int) -> None:
+    """Add to a ShardedCounter (its address)."""
+
+def counter_read(counter: _Int) -> int:
+    """Its sum."""
+
+def bucket_take(bucket: _Int, n: _Int) -> int:
+    """Take n tokens of a TokenBucket (its address). 0: they are taken; > 0: none is, and they will be there in so many
+    ns; -EINVAL: more than the burst."""
+
+def lru_get(table: _Int, key: _Bytes, value: _Bytes) -> int:
+    """Copy the value of a key of a LruTable (its address) into an array. 0; -ENOENT; -EINVAL: arrays of other sizes."""
+
+def lru_put(table: _Int, key: _Bytes, value: _Bytes) -> int:
+    """Enter or replace it. 0; 1: another one has gone for it; -EINVAL."""
+
+def lru_remove(table: _Int, key: _Bytes) -> int:
+    """0; -ENOENT; -EINVAL."""
+
+def scope_open(timeout_ns: _Int) -> int:
+    """Open a scope: its address, or -errno. It is cancelled after timeout_ns; < 0: never."""
+
+def scope_spawn(scope: _Int, function: _Function, *args: _Int) -> int:
+    """Start function(*args) on a uthread of the scope. 0, or -errno. function: what numba.njit or libos.batch has
+    wrapped; it returns nothing, or an integer, which is an error if it is negative. args: of any types."""
+
+def scope_close(scope: _Int) -> int:
+    """Wait until all its uthreads have ended. 0, or why it was cancelled: the first error, -ETIMEDOUT, -ECANCELED.
+    Blocks the uthread."""
+
+def scope_cancel(scope: _Int) -> None:
+    """Cancel it: calls of its uthreads, and of who has opened it, that would have to wait return -ECANCELED."""
+
+def scope_fail(scope: _Int, error: _Int) -> None:
+    """The same with a reason, as in -5, for scope_close to return."""
+
+def scope_why(scope: _Int) -> int:
+    """Why it is cancelled; 0: it is not."""
+
+def cancelled() -> int:
+    """1 if the scope that the caller is in is cancelled; else 0."""
+
+def shield_enter() -> None:
+    """From here to shield_leave a cancel does not reach the caller's waits."""
+
+def shield_leave() -> None:
+    """The end of that."""
 
 def udp_send(socket: _Int, ipv4: _Int, port: _Int, view: _Bytes) -> int:
     """Send the bytes of a view as one datagram: their number, or -errno. ipv4 in host byte order."""

@@ -16,6 +16,7 @@ Importing this module imports numba.
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -27,7 +28,7 @@ from numba.core.extending import intrinsic, lower_builtin, register_model
 from numba.core.imputils import impl_ret_borrowed
 from numba.np.arrayobj import make_array, populate_array
 
-__all__ = ["PacketView", "make_view", "reply_view_t", "request_view_t"]
+__all__ = ["PacketView", "array_at", "make_view", "reply_view_t", "request_view_t"]
 
 
 class PacketView(types.Array):
@@ -174,3 +175,28 @@ def make_view(typingctx: Any, pointer: Any, length: Any, readonly: Any) -> Any:
         return impl_ret_borrowed(context, builder, viewty, ary._getvalue())
 
     return viewty(pointer, types.intp, readonly), codegen
+
+
+def array_at(kind: Any, shape: tuple[int, ...]) -> Any:
+    """An intrinsic: the C-contiguous array of that numba type and shape that lies at an address. Raises nothing."""
+
+    @intrinsic
+    def at(typingctx: Any, pointer: Any) -> Any:
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            intp = context.get_value_type(types.intp)
+            item = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+            strides = [item * math.prod(shape[i + 1 :]) for i in range(len(shape))]
+            array = make_array(kind)(context, builder)
+            populate_array(
+                array,
+                data=builder.bitcast(args[0], array.data.type),
+                shape=cgutils.pack_array(builder, [ir.Constant(intp, n) for n in shape], intp),
+                strides=cgutils.pack_array(builder, [ir.Constant(intp, n) for n in strides], intp),
+                itemsize=ir.Constant(intp, item),
+                meminfo=None,
+            )
+            return impl_ret_borrowed(context, builder, kind, array._getvalue())
+
+        return kind(pointer), codegen
+
+    return at

@@ -6,10 +6,8 @@
 #include "linux.h"
 #include "socket.h"
 
-#include "../../drivers/nic/af_xdp/af_xdp.h"
+#include "../nics.h"
 
-#include <corelane/drivers/memory.h>
-#include <corelane/drivers/tap.h>
 #include <corelane/libos/adopt.h>
 
 #include <arpa/inet.h>
@@ -17,8 +15,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-
-#define BUFFERS_PER_QUEUE 1024
 
 static struct cl_posix_config config;
 static struct cl_runtime *runtime; /* set once, release */
@@ -150,42 +146,6 @@ bool cl_posix_reaches(uint32_t ipv4)
 
 /* Making it. */
 
-static int open_tap(struct cl_nic **nic, char *err)
-{
-    char name[16];
-    uint8_t *a = (uint8_t *)&(uint32_t){htonl(config.address)};
-    struct cl_tap_config c = {.ifname = config.nic + strlen("tap:"),
-                              .n_queues = config.kthreads,
-                              .n_buffers = config.kthreads * BUFFERS_PER_QUEUE,
-                              .mtu = 1500,
-                              .mac = {0x02, 0xc1, a[0], a[1], a[2], a[3]}};
-    int rc = cl_tap_nic_new(&c, nic, name, err);
-    if (rc == 0 && config.host && (rc = cl_tap_set_up(name, c.mtu, htonl(config.host), config.host_prefix, err)))
-        cl_nic_close(*nic);
-    return rc;
-}
-
-/* From now on a program that this one becomes, or starts, has nothing of it. */
-static int open_af_xdp(struct cl_nic **nic, char *err)
-{
-    int rc = cl_af_xdp_nic_given(config.nic + strlen("af_xdp:"), config.kthreads, config.xskmap_fd, nic, err);
-    if (rc == 0) {
-        (void)cl_linux(SYS_close, config.xskmap_fd);
-        (void)cl_linux(SYS_fcntl, config.link_fd, F_SETFD, FD_CLOEXEC);
-    }
-    return rc;
-}
-
-/* A wire whose other end nobody reads: what is sent to our own address comes back all the same. */
-static int open_memory(struct cl_nic **nic, char *err)
-{
-    struct cl_nic *ends[2];
-    struct cl_memory_config c = {.queues = {config.kthreads, 1}, .drop_when_full = 1};
-    int rc = cl_memory_link_new(&c, ends, err);
-    *nic = ends[0];
-    return rc;
-}
-
 static void on_event(void *arg, int event, const char *text)
 {
     (void)arg;
@@ -195,9 +155,19 @@ static void on_event(void *arg, int event, const char *text)
 
 static int open_nic(struct cl_nic **nic, char *err)
 {
-    if (strcmp(config.nic, "memory") == 0)
-        return open_memory(nic, err);
-    return strncmp(config.nic, "tap:", 4) == 0 ? open_tap(nic, err) : open_af_xdp(nic, err);
+    struct cl_nic_choice choice = {.name = config.nic,
+                                   .queues = config.kthreads,
+                                   .address = config.address,
+                                   .host = config.host,
+                                   .host_prefix = config.host_prefix,
+                                   .xskmap_fd = config.xskmap_fd};
+    int rc = cl_nic_choose(&choice, nic, err);
+    if (rc == 0 &&
+        config.xskmap_fd >= 0) { /* from now on a program that this one becomes, or starts, has nothing of it */
+        (void)cl_linux(SYS_close, config.xskmap_fd);
+        (void)cl_linux(SYS_fcntl, config.link_fd, F_SETFD, FD_CLOEXEC);
+    }
+    return rc;
 }
 
 static int make(struct cl_runtime **out, char err[256])

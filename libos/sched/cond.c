@@ -1,6 +1,8 @@
 /* Condition variable: see corelane/libos/sync.h. */
 #include "wait.h"
 
+#include <corelane/libos/scope.h>
+
 void cl_cond_init(struct cl_cond *c)
 {
     *c = (struct cl_cond){0};
@@ -12,25 +14,35 @@ static int wait_on(struct cl_cond *c, struct cl_mutex *m, bool timed, uint64_t d
     if (!cl_may_block(k))
         return -EDEADLK;
     struct cl_waiter w = {.t = k->current};
+    int rc = cl_wait_begin(&w, &c->guard);
+    if (rc)
+        return rc;
     cl_spin_lock(&c->guard);
     cl_wait_push(&c->waiters, &w, false);
     /* Order of locks: condition variable, then mutex or timer heap. */
-    int rc = timed ? cl_wait_arm(k, &w, &c->guard, deadline_ns) : 0;
-    if (rc == 0) {
-        rc = cl_mutex_unlock(m);
-        if (rc == 0) {
-            cl_block(k, CL_AFTER_UNLOCK, &c->guard);
-            if (timed)
-                cl_wait_disarm(&w);
-            cl_mutex_lock(m);
-            return w.result;
-        }
+    bool armed = false;
+    rc = w.cancelled ? -ECANCELED : 0;
+    if (rc == 0 && timed) {
+        rc = cl_wait_arm(k, &w, deadline_ns);
+        armed = rc == 0;
     }
-    cl_wait_remove(&w);
-    cl_spin_unlock(&c->guard);
-    if (timed && rc == -EPERM)
+    rc = rc ? rc : cl_mutex_unlock(m);
+    bool slept = rc == 0;
+    if (slept) {
+        cl_block(k, CL_AFTER_UNLOCK, &c->guard);
+    } else {
+        cl_wait_remove(&w);
+        cl_spin_unlock(&c->guard);
+    }
+    if (armed)
         cl_wait_disarm(&w);
-    return rc;
+    cl_wait_end(&w);
+    if (!slept)
+        return rc;
+    cl_shield_enter(); /* it is held after any result */
+    cl_mutex_lock(m);
+    cl_shield_leave();
+    return w.result;
 }
 
 int cl_cond_wait(struct cl_cond *c, struct cl_mutex *m)

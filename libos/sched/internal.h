@@ -32,6 +32,7 @@
 #define CL_JOIN_DONE 1ull
 #define CL_JOIN_DETACHED 2ull
 #define CL_JOIN_CLAIMED 3ull
+#define CL_JOIN_IN_SCOPE 4ull /* added to the joiner's address: a cancel may take it back, so it is taken by CAS */
 
 /* A uthread object: it keeps its stack for life, and is recycled through LIFO caches. All of it belongs to the kthread
  * that runs it, or to who holds it in a queue, but for `join` and `gen`. */
@@ -49,11 +50,19 @@ struct CL_ALIGNED(64) cl_uthread {
     char *stack_lo;               /* constant: lowest usable byte; the guard page is below */
     char *stack_top;              /* constant: where its first frame goes */
     struct cl_sched *sched;
-    int32_t result;    /* of a join that could not be, set before the joiner is resumed */
-    bool preemptible;  /* between cl_preemptible_begin and _end; read by the handler of the thread that runs it */
-    uint32_t stack_id; /* valgrind */
-    void *fake_stack;  /* ASan */
-    void *fiber;       /* TSan */
+    int32_t result;            /* of a join that could not be, set before the joiner is resumed */
+    uint32_t shields;          /* its own, see cl_shield_enter */
+    uint64_t in_scope;         /* while it joins: 0 or CL_JOIN_IN_SCOPE */
+    struct cl_spin join_guard; /* while it joins in a scope: held until finish_join is through */
+    /* See scope.c. scope: the innermost that it is in, home: in which it was started; NULL: none. Both are its own. */
+    struct cl_scope *scope, *home;
+    struct cl_uthread *member_next, *member_prev; /* of home; under that one's lock */
+    struct cl_spin cancel_lock;
+    struct cl_waiter *waits; /* under cancel_lock: what a cancel takes it off */
+    bool preemptible;        /* between cl_preemptible_begin and _end; read by the handler of the thread that runs it */
+    uint32_t stack_id;       /* valgrind */
+    void *fake_stack;        /* ASan */
+    void *fiber;             /* TSan */
 };
 
 enum cl_after_op {
@@ -151,13 +160,15 @@ struct cl_kthread {
     struct cl_uthread *idle_runner;
     struct cl_uthread *cache;
     uint32_t n_cache;
-    uint32_t idle_turns;    /* turns of the loop without work */
-    uint64_t idle_since_ns; /* adaptive: when they began */
-    uint64_t idle_yield_ns; /* managed: when it last yielded for those that wait for its core */
-    uint64_t watch_ns;      /* how long to sleep at most, while it doubles */
-    uint64_t retry_ns;      /* the same while frames wait for room in the NIC's queue */
-    uint64_t resend_ns;     /* managed and parked: when it is to try them again, 0: none wait; under its timers' lock */
-    uint64_t service_ns;    /* moving average of a frame's handling */
+    uint32_t n_scopes;
+    struct cl_scope *scopes; /* free ones */
+    uint32_t idle_turns;     /* turns of the loop without work */
+    uint64_t idle_since_ns;  /* adaptive: when they began */
+    uint64_t idle_yield_ns;  /* managed: when it last yielded for those that wait for its core */
+    uint64_t watch_ns;       /* how long to sleep at most, while it doubles */
+    uint64_t retry_ns;       /* the same while frames wait for room in the NIC's queue */
+    uint64_t resend_ns;  /* managed and parked: when it is to try them again, 0: none wait; under its timers' lock */
+    uint64_t service_ns; /* moving average of a frame's handling */
     uint64_t last_lone_wake_ns, lone_wake_ns;
     uint64_t looked_ns;      /* while something is in flight: when completions were last collected, or it began */
     uint64_t let_go_tsc;     /* while something is in flight: when it last let the CPU go, or began to wait for it */
@@ -244,6 +255,9 @@ struct cl_sched {
     struct cl_spin depot_lock CL_ALIGNED(64);
     struct cl_uthread *depot;
     uint32_t n_depot;
+    struct cl_scope *scopes; /* free ones behind the kthreads' caches, under scope_lock, as all of them */
+    struct cl_scope_slab *scope_slabs;
+    struct cl_spin scope_lock;
     uint32_t created;  /* objects ever made; readers: all, relaxed */
     bool light_guards; /* the kernel has guard pages without mappings of their own */
     bool valgrind;     /* constant: it runs us, and is told of stacks */
@@ -275,6 +289,10 @@ struct cl_uthread *cl_stack_get_foreign(struct cl_sched *s);
 
 /* uthread.c */
 void cl_uthread_prepare(struct cl_uthread *t, cl_uthread_fn fn, void *arg, uint64_t join);
+/* Of one that was prepared: its function gets the address of so many bytes above its first frame, which are returned. */
+void *cl_uthread_take_stack(struct cl_uthread *t, uint32_t bytes);
+/* Let one run that was prepared on k. */
+void cl_uthread_start(struct cl_kthread *k, struct cl_uthread *t);
 /* Switch from the running context to `next`; the caller has filled k->after. Returns when the caller is resumed. */
 void cl_switch_to(struct cl_kthread *k, struct cl_uthread *me, struct cl_uthread *next);
 int cl_block(struct cl_kthread *k, enum cl_after_op op, void *p);

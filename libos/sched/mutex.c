@@ -39,19 +39,28 @@ static CL_NOINLINE int lock_slow(struct cl_mutex *m, struct cl_kthread *k)
     struct cl_waiter w = {.t = k->current};
     if ((cl_load_relaxed(&m->word) & ~BITS) == (uint64_t)(uintptr_t)w.t)
         return -EDEADLK;
+    int rc = cl_wait_begin(&w, &m->guard);
+    if (rc)
+        return rc;
     for (bool woken = false;; woken = true) {
         cl_spin_lock(&m->guard);
-        if (take_or_mark(m, &w, woken)) {
+        bool taken = take_or_mark(m, &w, woken);
+        if (taken || w.cancelled) { /* one that was woken has cleared WOKEN: an unlock wakes the next one */
             cl_spin_unlock(&m->guard);
-            return 0;
+            rc = taken ? 0 : -ECANCELED;
+            break;
         }
         cl_wait_push(&m->waiters, &w, woken); /* one that lost goes back to its place at the front */
         cl_block(k, CL_AFTER_UNLOCK, &m->guard);
-        if (w.given)
-            return 0;
+        if (w.given || w.result) {
+            rc = w.result;
+            break;
+        }
         w.lost++;
         k = cl_kthread_self();
     }
+    cl_wait_end(&w);
+    return rc;
 }
 
 int cl_mutex_lock(struct cl_mutex *m)

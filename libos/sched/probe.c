@@ -2,10 +2,13 @@
 #include <corelane/libos/probe.h>
 
 #include <corelane/libos/sched.h>
+#include <corelane/runtime/clock.h>
 
 static const uint64_t nothing CL_ALIGNED(64) = 0;
 
 CL_API __thread const uint64_t *cl_probe_word_self __attribute__((tls_model("initial-exec"))) = &nothing;
+
+CL_API uint64_t cl_probe_ticks_per_us = 1000;
 
 const uint64_t *cl_probe_word(void)
 {
@@ -15,6 +18,8 @@ const uint64_t *cl_probe_word(void)
 void cl_probe_bind(const uint64_t *word)
 {
     cl_probe_word_self = word ? word : &nothing;
+    if (word) /* relaxed: whoever still sees the first value polls at the wrong intervals for a moment */
+        cl_store_relaxed(&cl_probe_ticks_per_us, cl_max(cl_clock_default()->hz / 1000000, (uint64_t)1));
 }
 
 CL_PROBE_TEXT void cl_probe_slow(void)

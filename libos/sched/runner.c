@@ -6,6 +6,7 @@
  * if there is one. A runner counts as alive (spawned, finished) only while it is inside the source's run. */
 #include "runq.h"
 
+#include <corelane/libos/scope.h>
 #include <corelane/runtime/clock.h>
 
 #define WORTH_WAKING_NS 10000 /* a backlog that takes longer than it costs to wake a sibling and warm it up */
@@ -18,6 +19,10 @@ static void runner_main(void *arg)
         const struct cl_work_source *source = &k->sched->source;
         source->run(source->arg, k->index);
         k = cl_kthread_self();
+        if (cl_unlikely(k->current->scope)) { /* a handler has left it open */
+            cl_scope_unwind(NULL);
+            k = cl_kthread_self();
+        }
         if (k->idle_runner)
             return;
         k->idle_runner = k->current; /* private to k, which reads it only after we have left */

@@ -1,5 +1,6 @@
 /* The scheduler as an object: new, start, stop, delete, work from foreign threads, statistics. */
 #include "runq.h"
+#include "scope.h"
 
 #include <corelane/runtime/clock.h>
 
@@ -344,6 +345,7 @@ void cl_sched_delete(struct cl_sched *s)
     for (uint32_t k = 0; k < s->n_kthreads; k++)
         cl_timers_delete(&s->kthreads[k].timers);
     cl_stacks_delete(s);
+    cl_scopes_delete(s);
     free(s->kthreads);
     free(s);
 }

@@ -29,32 +29,43 @@ int cl_sem_trywait(struct cl_sem *s)
     return -EAGAIN;
 }
 
-static int sem_wait_slow(struct cl_sem *s, struct cl_kthread *k, bool timed, uint64_t deadline_ns)
+/* Under the guard: take one, or leave the semaphore marked as waited for. Returns whether one was taken. */
+static bool take_one_or_mark(struct cl_sem *s)
 {
-    struct cl_waiter w = {.t = k->current};
-    cl_spin_lock(&s->guard);
     uint64_t word = cl_load_relaxed(&s->word);
     for (;;) {
         bool take = word >> 1 != 0;
-        if (!swap(&s->word, &word, take ? word - 2 : WAITERS))
-            continue;
-        if (take) {
-            cl_spin_unlock(&s->guard);
-            return 0;
-        }
-        break;
+        if (swap(&s->word, &word, take ? word - 2 : WAITERS))
+            return take;
+    }
+}
+
+static int sem_wait_slow(struct cl_sem *s, struct cl_kthread *k, bool timed, uint64_t deadline_ns)
+{
+    struct cl_waiter w = {.t = k->current};
+    int rc = cl_wait_begin(&w, &s->guard);
+    if (rc)
+        return rc;
+    cl_spin_lock(&s->guard);
+    if (take_one_or_mark(s)) {
+        cl_spin_unlock(&s->guard);
+        cl_wait_end(&w);
+        return 0;
     }
     cl_wait_push(&s->waiters, &w, false);
-    int rc = timed ? cl_wait_arm(k, &w, &s->guard, deadline_ns) : 0;
-    if (rc) {
+    rc = w.cancelled ? -ECANCELED : timed ? cl_wait_arm(k, &w, deadline_ns) : 0;
+    bool armed = timed && rc == 0;
+    if (rc == 0) {
+        cl_block(k, CL_AFTER_UNLOCK, &s->guard);
+        rc = w.result;
+    } else {
         cl_wait_remove(&w); /* WAITERS may stay set: a post then finds nobody, and clears it */
         cl_spin_unlock(&s->guard);
-        return rc;
     }
-    cl_block(k, CL_AFTER_UNLOCK, &s->guard);
-    if (timed)
+    if (armed)
         cl_wait_disarm(&w);
-    return w.result;
+    cl_wait_end(&w);
+    return rc;
 }
 
 int cl_sem_wait(struct cl_sem *s)
@@ -116,6 +127,8 @@ static void wake_group(struct cl_wait_group *g)
 {
     cl_spin_lock(&g->guard);
     struct cl_waiter *w = g->waiters.first;
+    for (struct cl_waiter *each = w; each; each = each->next)
+        each->list = NULL; /* so that a cancel leaves them alone */
     g->waiters = (struct cl_wait_list){0};
     __atomic_fetch_and(&g->word, ~WAITERS, __ATOMIC_RELEASE);
     cl_spin_unlock(&g->guard);
@@ -153,14 +166,22 @@ int cl_wait_group_wait(struct cl_wait_group *g)
     if (cl_load_acquire(&g->word) == 0) /* acquire: what was done before the last done */
         return 0;
     struct cl_waiter w = {.t = k->current};
+    int rc = cl_wait_begin(&w, &g->guard);
+    if (rc)
+        return rc;
     cl_spin_lock(&g->guard);
     uint64_t word = cl_load_acquire(&g->word);
-    do {
-        if (word >> 1 == 0) {
-            cl_spin_unlock(&g->guard);
-            return 0;
-        }
-    } while (!swap(&g->word, &word, word | WAITERS));
-    cl_wait_push(&g->waiters, &w, false);
-    return cl_block(k, CL_AFTER_UNLOCK, &g->guard);
+    bool over = false;
+    while (!(over = word >> 1 == 0) && !swap(&g->word, &word, word | WAITERS))
+        ;
+    if (over || w.cancelled) { /* WAITERS may stay set: the last done then finds nobody */
+        cl_spin_unlock(&g->guard);
+        rc = over ? 0 : -ECANCELED;
+    } else {
+        cl_wait_push(&g->waiters, &w, false);
+        cl_block(k, CL_AFTER_UNLOCK, &g->guard);
+        rc = w.result;
+    }
+    cl_wait_end(&w);
+    return rc;
 }

@@ -6,7 +6,7 @@
  * waits until that kthread no longer points to it. No other kthread runs it before that.
  *
  * tests/libos/sched/c/timer_model.c runs this file through the interleavings of two kthreads and one that cancels. */
-#include "internal.h"
+#include "wait.h"
 
 #include <corelane/libos/uthread.h>
 
@@ -265,7 +265,7 @@ void cl_timers_end_sleeps(struct cl_timers *h)
     cl_spin_lock(&h->lock);
     for (uint32_t i = 0; i < h->n; i++) {
         struct cl_timer *timer = h->heap[i].timer;
-        if (timer->fn != wake)
+        if (timer->fn != wake && timer->fn != cl_wait_sleep_over)
             continue;
         timer->deadline_ns = 0;
         sift_up(h, i, (struct cl_timer_slot){0, timer});
@@ -281,6 +281,8 @@ int cl_uthread_sleep_until_ns(uint64_t deadline_ns)
         return -EDEADLK;
     if (deadline_ns <= cl_sched_clock(k->sched))
         return 0;
+    if (cl_unlikely(k->current->scope))
+        return cl_wait_sleep(k, deadline_ns);
     /* On this stack: nobody touches it after the callback has begun, and we do not return before that. */
     struct cl_timer timer;
     cl_timer_init(&timer, wake, k->current);

@@ -4,6 +4,8 @@
  * next and says in k->after what has to be done once its own context is saved (be queued, release a lock, be joined, be
  * recycled). The one that arrives does it first of all. */
 #include "runq.h"
+#include "scope.h"
+#include "wait.h"
 
 #include <corelane/libos/uthread.h>
 
@@ -54,20 +56,26 @@ static inline void ready_here(struct cl_kthread *k, struct cl_uthread *t)
         cl_wake_one(k->sched, k);
 }
 
+static struct cl_uthread *joiner_of(uint64_t join)
+{
+    return (struct cl_uthread *)(uintptr_t)(join & ~CL_JOIN_IN_SCOPE);
+}
+
 static void finish_join(struct cl_kthread *k, struct cl_uthread *joiner, struct cl_uthread *t)
 {
-    uint64_t old = 0;
+    uint64_t old = 0, in_scope = joiner->in_scope;
     joiner->result = 0;
     /* Release: the joiner's saved context; acquire: all that the ended uthread did. */
-    if (__atomic_compare_exchange_n(&t->join, &old, (uint64_t)(uintptr_t)joiner, false, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE))
-        return;
-    if (old == CL_JOIN_DONE) {
+    bool waits = __atomic_compare_exchange_n(&t->join, &old, (uint64_t)(uintptr_t)joiner | in_scope, false,
+                                             __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    if (!waits && old == CL_JOIN_DONE)
         cl_store_relaxed(&t->join, CL_JOIN_CLAIMED);
-    } else {
+    else if (!waits)
         joiner->result = -EINVAL;
-    }
-    ready_here(k, joiner);
+    if (in_scope)
+        cl_spin_unlock(&joiner->join_guard);
+    if (!waits)
+        ready_here(k, joiner);
 }
 
 static void finish_exit(struct cl_kthread *k, struct cl_uthread *t)
@@ -77,7 +85,7 @@ static void finish_exit(struct cl_kthread *k, struct cl_uthread *t)
     if (old == CL_JOIN_DETACHED)
         cl_stack_put(k, t);
     else if (old != 0)
-        ready_here(k, (struct cl_uthread *)(uintptr_t)old);
+        ready_here(k, joiner_of(old));
 }
 
 static CL_NOINLINE void after_rare(struct cl_kthread *k, enum cl_after_op op)
@@ -173,6 +181,16 @@ int cl_block(struct cl_kthread *k, enum cl_after_op op, void *p)
     return 0;
 }
 
+/* Somebody sleeps in a join of t, whose function has returned. Whether he is ours to go to: a cancel may take back who
+ * is in a scope, nobody else may touch another one. */
+static inline __attribute__((always_inline)) bool claim_joiner(struct cl_uthread *t, uint64_t join)
+{
+    if (cl_unlikely(join & CL_JOIN_IN_SCOPE))
+        return __atomic_compare_exchange_n(&t->join, &join, CL_JOIN_CLAIMED, false, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+    cl_store_relaxed(&t->join, CL_JOIN_CLAIMED);
+    return true;
+}
+
 /* The end of every uthread. Runs on its stack; does not come back, so it must not be called either: see switch.h. */
 static inline __attribute__((always_inline)) void leave(void)
 {
@@ -180,12 +198,11 @@ static inline __attribute__((always_inline)) void leave(void)
     struct cl_uthread *me = k->current, *next;
     cl_count_finished(k);
     uint64_t join = cl_load_acquire(&me->join); /* acquire: the joiner's saved context */
-    if (join > CL_JOIN_CLAIMED && k->budget > 0) {
-        /* Somebody sleeps until we end, and nobody else may touch us: go straight to the joiner, which recycles us. */
-        next = (struct cl_uthread *)(uintptr_t)join;
+    if (join > CL_JOIN_CLAIMED && k->budget > 0 && claim_joiner(me, join)) {
+        /* Go straight to the joiner, which recycles us. */
+        next = joiner_of(join);
         k->budget--;
         cl_note_switch(k);
-        cl_store_relaxed(&me->join, CL_JOIN_CLAIMED);
         k->after.op = CL_AFTER_NOTHING;
     } else {
         next = pick_next(k);
@@ -202,7 +219,12 @@ static void enter(void)
 {
     arrive(NULL);
     struct cl_uthread *me = cl_kthread_self()->current;
-    me->fn(me->arg);
+    if (cl_likely(!me->home))
+        me->fn(me->arg);
+    else
+        cl_scope_run_member(me);
+    if (cl_unlikely(me->scope))
+        cl_scope_end(me, 0);
     leave();
 }
 
@@ -214,12 +236,22 @@ void cl_uthread_prepare(struct cl_uthread *t, cl_uthread_fn fn, void *arg, uint6
     t->runner = NULL;
     cl_store_relaxed(&t->doing, NULL);
     t->preemptible = false;
+    t->scope = t->home = NULL;
+    t->shields = 0;
     t->fake_stack = NULL;
     cl_store_relaxed(&t->join, join); /* published with the id, or by the run queue */
     cl_context_prepare(&t->context, t->stack_top, enter, t->sched->fp_control);
 #if CL_TSAN
     t->fiber = __tsan_create_fiber(0);
 #endif
+}
+
+void *cl_uthread_take_stack(struct cl_uthread *t, uint32_t bytes)
+{
+    char *top = t->stack_top - (((uint64_t)bytes + 63) & ~63ull);
+    t->arg = top;
+    cl_context_prepare(&t->context, top, enter, t->sched->fp_control);
+    return top;
 }
 
 static cl_uthread_id id_of(const struct cl_uthread *t)
@@ -238,6 +270,12 @@ int cl_uthread_spawn(cl_uthread_fn fn, void *arg, cl_uthread_id *out)
     cl_uthread_prepare(t, fn, arg, out ? 0 : CL_JOIN_DETACHED);
     if (out)
         *out = id_of(t);
+    cl_uthread_start(k, t);
+    return 0;
+}
+
+void cl_uthread_start(struct cl_kthread *k, struct cl_uthread *t)
+{
     cl_count(&k->stats.spawned, 1);
     uint32_t len = cl_runq_push(&k->runq, t);
     cl_note_ready(k);
@@ -247,7 +285,6 @@ int cl_uthread_spawn(cl_uthread_fn fn, void *arg, cl_uthread_id *out)
         else
             cl_wake_for_lone(k);
     }
-    return 0;
 }
 
 /* The live object that an id names, or NULL. */
@@ -258,6 +295,36 @@ static struct cl_uthread *find(struct cl_sched *s, cl_uthread_id id)
         return NULL;
     struct cl_uthread *t = &s->uthreads[index];
     return cl_load_relaxed(&t->gen) == (uint32_t)(id >> 32) ? t : NULL;
+}
+
+/* Sleep until t ends. 0; else t was not joined. */
+static int sleep_in_join(struct cl_kthread *k, struct cl_uthread *t)
+{
+    struct cl_uthread *me = k->current;
+    struct cl_waiter w = {.t = me, .joins = t};
+    int rc = cl_wait_begin(&w, &me->join_guard);
+    if (rc)
+        return rc;
+    me->in_scope = 0;
+    if (w.registered) {
+        cl_spin_lock(&me->join_guard);
+        me->in_scope = CL_JOIN_IN_SCOPE;
+        if (w.cancelled) {
+            cl_spin_unlock(&me->join_guard);
+            cl_wait_end(&w);
+            return -ECANCELED;
+        }
+    }
+    cl_block(k, CL_AFTER_JOIN, t);
+    cl_wait_end(&w);
+    return w.result ? w.result : me->result;
+}
+
+bool cl_join_withdraw(struct cl_waiter *w)
+{
+    /* With the joiner's guard and cancel_lock: it is still in this very join, if t names it. */
+    uint64_t join = (uint64_t)(uintptr_t)w->t | CL_JOIN_IN_SCOPE;
+    return __atomic_compare_exchange_n(&w->joins->join, &join, 0, false, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
 }
 
 int cl_uthread_join(cl_uthread_id id)
@@ -278,10 +345,9 @@ int cl_uthread_join(cl_uthread_id id)
     } else if (join != 0) {
         return -EINVAL;
     } else {
-        struct cl_uthread *me = k->current;
-        cl_block(k, CL_AFTER_JOIN, t);
-        if (me->result)
-            return me->result;
+        int rc = sleep_in_join(k, t);
+        if (rc)
+            return rc;
         k = cl_kthread_self();
     }
     cl_stack_put(k, t);
@@ -323,8 +389,11 @@ int cl_uthread_yield(void)
 
 int cl_uthread_exit(void)
 {
-    if (!cl_may_block(cl_kthread_self()))
+    struct cl_kthread *k = cl_kthread_self();
+    if (!cl_may_block(k))
         return -EDEADLK;
+    if (cl_unlikely(k->current->scope))
+        cl_scope_end(k->current, 0);
     leave();
     return 0;
 }

@@ -12,9 +12,12 @@ struct cl_waiter {
     struct cl_uthread *t;
     struct cl_wait_list *list; /* NULL: taken off */
     struct cl_spin *guard;
-    int result;    /* what the wait returns */
-    uint32_t lost; /* mutex: times that it was woken and somebody else had been quicker */
-    bool given;    /* mutex: it owns the mutex already */
+    struct cl_uthread *joins; /* a join: of this one, and not on any list */
+    int result;               /* what the wait returns */
+    uint32_t lost;            /* mutex: times that it was woken and somebody else had been quicker */
+    bool given;               /* mutex: it owns the mutex already */
+    bool registered;          /* the uthread's own: a cancel finds it */
+    bool cancelled;           /* it has come while w was on no list: the next push is not to be */
     struct cl_timer timer;
 };
 
@@ -57,8 +60,36 @@ static inline struct cl_waiter *cl_wait_pop(struct cl_wait_list *l)
     return w;
 }
 
-/* Arm the timer of a waiter that is on its list; `guard` is held. At the deadline it is taken off with -ETIMEDOUT. */
-int cl_wait_arm(struct cl_kthread *k, struct cl_waiter *w, struct cl_spin *guard, uint64_t deadline_ns);
+/* Cancelling, see scope.c. Before a wait, without its guard: leave w where a cancel of the uthread's scope finds it.
+ * -ECANCELED: it is cancelled. From then on w is pushed only under the guard, after a look at w->cancelled. */
+int cl_wait_register(struct cl_waiter *w);
+void cl_wait_unregister(struct cl_waiter *w);
+
+static inline int cl_wait_begin(struct cl_waiter *w, struct cl_spin *guard)
+{
+    w->guard = guard;
+    return cl_unlikely(w->t->scope && !w->t->shields) ? cl_wait_register(w) : 0;
+}
+
+/* After it, without the guard. No cancel touches w any more. */
+static inline void cl_wait_end(struct cl_waiter *w)
+{
+    if (cl_unlikely(w->registered))
+        cl_wait_unregister(w);
+}
+
+/* With cancel_lock of the uthread: take it off. True: it sleeps, is to return -ECANCELED and to be made ready. */
+bool cl_wait_cancel(struct cl_waiter *w);
+/* uthread.c: the same of a join, with its guard. */
+bool cl_join_withdraw(struct cl_waiter *w);
+/* In a scope: cl_uthread_sleep_until_ns. */
+int cl_wait_sleep(struct cl_kthread *k, uint64_t deadline_ns);
+/* Of the timer of such a sleep. */
+void cl_wait_sleep_over(struct cl_timer *timer, void *arg);
+
+/* Arm the timer of a waiter that is on its list; its guard is held. At the deadline it is taken off with
+ * -ETIMEDOUT. */
+int cl_wait_arm(struct cl_kthread *k, struct cl_waiter *w, uint64_t deadline_ns);
 /* After the wait: the timer is dead and w may go. */
 void cl_wait_disarm(struct cl_waiter *w);
 

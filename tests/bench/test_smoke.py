@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from corelane.bench import raft_fail, registry
+from corelane.bench.asyncio import echo, loops, start, web
 from corelane.bench.bimodal import bimodal
 from corelane.bench.colocate import colocate, sweep
 from corelane.bench.handoff import handoff
@@ -38,6 +39,11 @@ STEPS = (
 LINUX = "Linux, batch under SCHED_IDLE"
 ARMS = {  # that each benchmark compares: each is in the document, or said to be left out
     "afxdp": ("reflector", "embedded", "iokernel", "linux spin", "linux block"),
+    "asyncio": (
+        *(echo.arm_name(loop, form) for loop in loops.ALL for form in echo.FORMS),
+        *(web.arm_name(loop) for loop in loops.ALL),
+        *(*echo.FLOORS, *echo.MEMORIES, echo.ENTRY, start.BEHIND, start.AT_ONCE),
+    ),
     "bimodal": tuple(bimodal.ARMS),
     "colocate": (
         "kv alone",
@@ -64,6 +70,7 @@ TRIES = 6
 # Of those that take longest: make soak runs them whole. tests/bench has the figures and baselines of the first two.
 PART = {"probes": ("--kernels", "fnv,spmv"), "raft": ("--no-baseline",), "sim": ()}
 LONG = {  # those that take seconds even so: make soak has them. Parts of each have tests of their own beside
+    "asyncio",
     "bimodal",
     "canary",  # cli/test_main.py has all of it
     "colocate",
@@ -97,6 +104,12 @@ SMALL_LOGS = {"log": 32 << 20, "memory": 4 << 20, "relay": 4 << 20}  # of Raft n
 # What they have fewer of, but arms of ARMS: by its name in corelane.bench its value, or what makes that of the whole.
 FEWER: dict[str, dict[str, Any]] = {
     "afxdp": {"afxdp.afxdp.ROUNDS": 2},
+    "asyncio": {
+        "asyncio.echo.ROUNDS": 1,
+        "asyncio.web.ROUNDS": 1,
+        "asyncio.start.ROUNDS": 1,
+        "asyncio.echo.IDLE_LEAST_S": 0.05,
+    },
     "bimodal": {
         "bimodal.bimodal.ROUNDS": 2,
         "bimodal.bimodal.ROUNDS_OF_OTHERS": 1,

@@ -36,6 +36,7 @@ def test_each_folder_is_there(capsys):
         "cmake-dir": "corelane-config.cmake",
         "examples": "c_echo.c",
         "gdb": "",
+        "launcher": "",
     }.items():
         folder = config(capsys, f"--{option}")
         assert asked[option.replace("-", "_")] == folder

@@ -237,6 +237,7 @@ def test_config_flags_build_and_run_a_program(tmp_path: Path, capsys: pytest.Cap
 
     assert main(["config", "--cflags", "--libs"]) == 0
     flags = shlex.split(capsys.readouterr().out)
+    assert "-fstack-clash-protection" in flags, "a large frame meets a uthread's guard, and does not step over it"
     (tmp_path / "p.c").write_text(
         "#include <corelane/libos/libos.h>\n#include <stdio.h>\n"
         "int main(void) { struct cl_sched_config c; cl_sched_config_init(&c); struct cl_sched *s; char err[256];\n"

@@ -154,7 +154,7 @@ def test_version_and_config_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["config", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert set(told) == {"cflags", "libs", "library", "probe_cflags"} | {
-        *("include_dir", "pkgconfig_dir", "cmake_dir", "examples", "gdb")
+        *("include_dir", "pkgconfig_dir", "cmake_dir", "examples", "gdb", "launcher")
     }
     assert Path(told["library"]).exists()
     assert "-lcorelane" in told["libs"]

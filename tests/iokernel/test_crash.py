@@ -94,6 +94,24 @@ def test_an_application_that_scribbles_over_its_arena(start, attach, child, sock
     assert io.stats()["departed"] == {"apps": 1, "buffers_lost": 0}
 
 
+def test_an_application_that_punches_holes_into_its_arena(start, attach, child, socket_path):
+    """The loop waits for a page now and then, as it reads and writes there; it goes on, and so does everybody else."""
+    io = start()
+    a, b = attach("a"), attach("b")
+    hostile = child("puncher.py", socket_path, "hostile")
+    request = to_name(io, a, "hostile", b"x" * 1000)
+    for _ in range(20):
+        assert a.send([request] * 32) == 32
+        exchange(a, b)
+    wait_until(lambda: stats_of(io, "hostile")["rx_offered"] == 20 * 32)
+    assert hostile.poll() is None
+    hostile.kill()
+    hostile.wait()
+    wait_until(lambda: "hostile" not in io.apps)
+    exchange(a, b)
+    assert io.stats()["departed"] == {"apps": 1, "buffers_lost": 0}
+
+
 def test_nothing_a_scribbler_sends_reaches_others_under_a_false_name(start, attach, child, socket_path, seed):
     io = start()
     b = attach("b")

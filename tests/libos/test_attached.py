@@ -557,6 +557,7 @@ def _ask_selectors_loop(child: subprocess.Popen[str]) -> bytes:
         ("python_upper.py", "python-upper", b"hello", b"10.77.0.99 said HELLO"),
         ("selectors_loop.py", "selectors-loop", b"hello", b"HELLO"),
         ("numba_counter.py", "numba-counter", b"\x02", b"\1" + bytes(7)),
+        ("numba_gather.py", "numba-gather", b"\x02\x00\x01", b"\1\1\1"),
     ],
 )
 def test_python_examples(outside: Any, script: str, name: str, request_: bytes, reply: bytes) -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -138,6 +139,29 @@ def test_two_runtimes_in_one_process(serve: Serve) -> None:
     assert one.ask(b"to one") == b"to one"
     assert two.ask(b"to two") == b"to two"
     assert one.runtime.stats().net["replied"] == two.runtime.stats().net["replied"] == 1
+
+
+def test_in_the_child_of_a_fork_a_runtime_is_over(serve: Serve) -> None:
+    served = serve(echo_handler("c"))
+    reads, writes = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of later Pythons: the child only asks and ends
+        child = os.fork()
+    if child == 0:
+        try:
+            served.runtime.stats()
+        except CorelaneError as error:
+            os.write(writes, str(error).encode())
+        served.runtime.close()
+        os.write(writes, b" closed" if served.runtime.ended else b"")
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    said = os.read(reads, 4096).decode()
+    os.close(reads)
+    os.close(writes)
+    assert "a fork of the one that made it" in said
+    assert said.endswith("closed")
+    assert served.ask(b"still here") == b"still here"
 
 
 def test_a_handler_does_not_end_its_own_runtime(serve: Serve) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 import subprocess
@@ -11,18 +10,11 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from cltest import sleeping_threads
+from cltest import may_raise_limits, sleeping_threads
 
 from corelane.runtime._native import lib
 
 CPUS = os.sched_getaffinity(0)
-
-
-def may_raise_limits() -> bool:
-    with subprocess.Popen(["true"]) as child, contextlib.suppress(PermissionError):
-        resource.prlimit(child.pid, resource.RLIMIT_NICE, (40, 40))
-        return True
-    return False
 
 
 @pytest.fixture
@@ -128,4 +120,4 @@ def test_without_rights_it_follows_the_limit(limit: int, returns: bool) -> None:
     args = [sys.executable, "-c", UNPRIVILEGED, str(limit)]
     said = subprocess.run(args, capture_output=True, text=True, check=True).stdout.split()
     rc, policy = (0, os.SCHED_OTHER) if returns else (-1, os.SCHED_IDLE)
-    assert said == [str(returns), "0", str(rc), str(policy), str(len(CPUS))]
+    assert said == [str(returns), str(os.getpriority(os.PRIO_PROCESS, 0)), str(rc), str(policy), str(len(CPUS))]

@@ -120,6 +120,7 @@ def test_a_c_program_builds_against_it(installed, tmp_path):
     headers = setup_py().public_headers()
     assert Path("corelane/libos/libos.h") in headers
     assert {p.relative_to(base / "_include") for p in (base / "_include").rglob("*.h")} == set(headers)
+    assert os.access(base / "_lib" / "corelane-run", os.X_OK)
     source = tmp_path / "main.c"
     text = "".join(f"#include <{h}>\n" for h in headers)
     source.write_text(f"{text}int main(void) {{ return cl_clock_default()->hz > 0 ? 0 : 1; }}\n")

@@ -68,6 +68,11 @@ bool node_first_get(struct cl_raft_node *node, const uint8_t in[NODE_FIRST_BYTES
     return true;
 }
 
+bool node_first_made(const struct cl_raft_node *node)
+{
+    return node->config.raft.first_voters != digest_of(&node->config.raft.members);
+}
+
 bool node_first_good(struct cl_raft_node *node, uint32_t from, uint64_t digest)
 {
     uint64_t mine = node->config.raft.first_voters;

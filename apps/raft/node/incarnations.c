@@ -15,7 +15,8 @@
  * Only a frame that names the receiver's present incarnation is believed: its sender ran at the same time, and not only
  * before the whole group was stopped. Other frames are answered. A node that reads of itself in another incarnation
  * stops. What one node knows, the others hear, too, also those that are added later. A node of which two incarnations
- * were heard is refused in both.
+ * were heard is refused in both. A group that was made of a backup, or of what was left, has new logs for old ids, and
+ * nodes of the former group know the old ones: so its nodes believe nothing of those that began with other voters.
  *
  * So a node that comes back is refused by all nodes that heard of its former incarnation, from itself or from others,
  * and have no amnesia themselves. If all have amnesia, nobody knows anything, and nothing that was promised is left
@@ -186,7 +187,8 @@ bool node_incarnations_frame(struct cl_raft_node *node, const uint8_t *data, uin
         cl_count(&node->count.frames_refused, 1);
         return true;
     }
-    if (!node_settings_good(node, f.from, get64(data + 48)))
+    if (!node_settings_good(node, f.from, get64(data + 48)) ||
+        (node_first_made(node) && !node_first_good(node, f.from, get64(data + 56))))
         return true;
     stop_if_known(node, &f);
     struct node_incarnation *from = node_life_find(l, f.from);

@@ -199,6 +199,9 @@ int node_first_new(struct cl_raft_node *node, char err[256]);
 void node_first_put(const struct cl_raft_node *node, uint8_t out[NODE_FIRST_BYTES]);
 /* From now on those that were put: in config.raft.members. False: that is not possible. */
 bool node_first_get(struct cl_raft_node *node, const uint8_t in[NODE_FIRST_BYTES]);
+/* Whether the group was made of another one's state (service/recover.py): the digest is not that of the voters. So it is
+ * of a node that joined, which knows no voters. */
+bool node_first_made(const struct cl_raft_node *node);
 /* Whether a frame of that node may be taken; if not, it is counted. */
 bool node_first_good(struct cl_raft_node *node, uint32_t from, uint64_t digest);
 /* The digest is this one from now on; it is not in the log yet. */

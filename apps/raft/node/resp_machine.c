@@ -11,14 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAGIC 0x55524c43u       /* "CLRU" */
-#define IMAGE_MAGIC 0x49524c43u /* "CLRI" */
-#define IMAGE_VERSION 1
+#define MAGIC 0x55524c43u /* "CLRU" */
 #define IMAGE_HEADER 40
 #define FRAME_HEADER 8
-#define STEP_BYTES (256u << 10)        /* of keys, in a frame */
-#define SETTINGS 0x7265737000000000ull /* tells groups of this machine from others' */
-#define NODE_BYTES 4096                /* of a snapshot: its header and the group's members */
+#define STEP_BYTES (256u << 10) /* of keys, in a frame */
+#define NODE_BYTES 4096         /* of a snapshot: its header and the group's members */
 #define NOT_RESP "commands of this group come over RESP, at its port"
 
 static bool add(struct raft_resp_bytes *b, const void *data, uint64_t len)
@@ -143,8 +140,8 @@ const uint8_t *raft_resp_image_next(struct raft_resp *m, uint64_t *len)
 static bool begin_image(struct raft_resp *m)
 {
     uint8_t header[IMAGE_HEADER];
-    put32(header, IMAGE_MAGIC);
-    put32(header + 4, IMAGE_VERSION);
+    put32(header, CL_RAFT_RESP_IMAGE_MAGIC);
+    put32(header + 4, CL_RAFT_RESP_IMAGE_VERSION);
     put64(header + 8, m->epoch);
     put64(header + 16, m->next);
     put32(header + 24, m->ipv4);
@@ -207,7 +204,7 @@ static int64_t load_header(struct raft_resp *m, const uint8_t *p, uint64_t len, 
 {
     if (len < IMAGE_HEADER)
         return 0;
-    if (get32(p) != IMAGE_MAGIC || get32(p + 4) != IMAGE_VERSION)
+    if (get32(p) != CL_RAFT_RESP_IMAGE_MAGIC || get32(p + 4) != CL_RAFT_RESP_IMAGE_VERSION)
         return refuse(m, "it is no image of values, or of another version");
     uint64_t pieces = get64(p + 32);
     if (pieces > total - IMAGE_HEADER)
@@ -289,7 +286,7 @@ int raft_resp_new(struct raft_resp *m, const struct cl_resp_settings *settings, 
                                     .load = load,
                                     .check = check,
                                     .why = why,
-                                    .settings = SETTINGS ^ settings->memory_bytes};
+                                    .settings = CL_RAFT_RESP_SETTINGS ^ settings->memory_bytes};
     return 0;
 }
 

@@ -9,6 +9,9 @@
  * of its units is left out or done twice. A query is answered the epoch: who gets his own knows that at some instant
  * since he asked nobody else executed.
  *
+ * A client of a node's port could send entries, too, that depose who executes, or units that nobody can apply, which
+ * would stop the group for good. So ../service/serve.c takes no commands there.
+ *
  * A unit longer than an entry is in pieces, which are kept until the last one has come, or another epoch. */
 #ifndef CORELANE_APPS_RAFT_NODE_RESP_MACHINE_H
 #define CORELANE_APPS_RAFT_NODE_RESP_MACHINE_H
@@ -19,6 +22,13 @@
 /* An entry: u32 magic, u32 kind, u64 epoch, u64 number, little endian; then data. */
 #define RAFT_RESP_HEADER 24
 #define RAFT_RESP_ADDRESS 8 /* u32 IPv4 address, u32 port */
+
+// cffi: begin
+/* Tells groups of this machine from others': exclusive or with the memory it is among the group's settings. */
+#define CL_RAFT_RESP_SETTINGS 0x7265737000000000
+#define CL_RAFT_RESP_IMAGE_MAGIC 0x49524c43 /* "CLRI" */
+#define CL_RAFT_RESP_IMAGE_VERSION 1
+// cffi: end
 
 enum raft_resp_kind {
     RAFT_RESP_OPEN = 1,  /* begin an epoch; data: where its clients are served */

@@ -261,25 +261,3 @@ def recover(log: Log) -> Survivor:
     log.set_meta(_meta(left.id, term, left.settings, [left.id], secrets.randbits(63)))
     log.append(_encoded([left.id]), tag=term, kind=lib.CL_RAFT_MEMBERS)
     return left
-
-
-def export_store(saved: Saved) -> Iterator[bytes]:
-    """The items of a raft-kv group's snapshot as memcached's set commands, without those that have expired by now."""
-    err, out = ffi.new("char[256]"), ffi.new("struct cl_kv **")
-    memory = saved.settings.machine
-    config = {"memory_bytes": memory, "item_max_bytes": 8192, "index_bytes": memory // 6, "manual_clock": 1}
-    config |= {"no_evict": 1, "seed": lib.CL_RAFT_KV_SEED}
-    what = "export the store"
-    if lib.cl_kv_new(ffi.new("struct cl_kv_config *", config), out, err):
-        raise CorelaneError(what, ffi.string(err).decode(), "it is not a snapshot of raft-kv, or memory is short")
-    try:
-        state = state_of(saved.data)
-        if lib.cl_kv_image_load(out[0], 0, ffi.from_buffer(state), len(state)):
-            hint = "a machine of your own exports its state itself"
-            raise CorelaneError(what, "it is not a snapshot of raft-kv", hint)
-        at, room = ffi.new("uint64_t *"), 1 << 20
-        buffer = ffi.new("uint8_t[]", room)
-        while n := lib.cl_kv_export(out[0], at, int(time.time()), 0, buffer, room):
-            yield bytes(ffi.buffer(buffer, n))
-    finally:
-        lib.cl_kv_delete(out[0])

@@ -91,12 +91,23 @@ static CL_NOINLINE void on_operator(struct cl_raft_service *s, const struct node
     frame_answer(s, from, f->ticket, CL_RAFT_OK, (const uint8_t *)answer, n);
 }
 
+/* The entries of a group with RESP are made by the node that leads. One of a stranger would depose it, or stop all nodes
+ * by what nobody can apply. */
+static void refuse_entry(struct cl_raft_service *s, const struct node_frame *f, const struct cl_udp_addr *from)
+{
+    static const char why[] = "commands of this group come over RESP, at its port";
+    cl_count(&s->count.resp_refused, 1);
+    frame_answer(s, from, f->ticket, CL_RAFT_REFUSED, (const uint8_t *)why, sizeof why - 1);
+}
+
 /* A client's frame. */
 static void on_client(struct cl_raft_service *s, const struct node_frame *f, const struct cl_udp_addr *from)
 {
     struct cl_raft_token token = {{SERVE_FRAME_CLIENT, (uint64_t)from->ipv4 << 16 | from->port, f->ticket, 0}};
     if (f->kind == NODE_FRAME_QUERY)
         cl_raft_node_query(s->node, f->data, f->bytes, &token);
+    else if (f->kind == CL_RAFT_APPLY && s->resp)
+        refuse_entry(s, f, from);
     else if (f->kind <= CL_RAFT_CLOSE)
         cl_raft_node_submit(s->node, f->kind, f->session, f->sequence, f->data, f->bytes, &token);
     else if (f->kind <= NODE_FRAME_LAST)

@@ -73,7 +73,8 @@ struct cl_raft_serve_counters {
     /* Of RESP: times that this node became who executes commands, and ceased to be; entries of units, and their bytes;
      * replies that were confirmed by a query; times that the group took no entry yet; answers of a former epoch. */
     uint64_t resp_opened, resp_lost, resp_entries, resp_bytes, resp_queries, resp_put_off, resp_late;
-    uint64_t resp_leads;                          /* not counted, but as of now: 1 while this node executes commands */
+    uint64_t resp_refused; /* commands that came to the nodes' port: they would not be what RESP's clients did */
+    uint64_t resp_leads;   /* not counted, but as of now: 1 while this node executes commands */
     uint64_t kv_requests, kv_answers, kv_refused; /* refused: too short, of several datagrams, or an answer itself */
 };
 

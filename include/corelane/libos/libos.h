@@ -14,6 +14,9 @@
  *
  *   runtime.h  create, bind, start, stop, statistics      udp.h    handlers, requests, sockets
  *   uthread.h  user-level threads                         sync.h   mutex, condition variable, semaphore, wait group
+ *   channel.h  channels between uthreads, and select
+ *   scope.h    uthreads that end together; cancelling and deadlines
+ *   state.h    state that uthreads share: counter, rate limiter, LRU table
  *   probe.h    ceding a core in long loops
  *   timer.h    timers                                     sched.h  the scheduler alone
  *   adopt.h    kthreads that an event loop of yours turns
@@ -27,10 +30,13 @@
 #define CORELANE_LIBOS_LIBOS_H
 
 #include <corelane/libos/adopt.h>
+#include <corelane/libos/channel.h>
 #include <corelane/libos/lease.h>
 #include <corelane/libos/poll.h>
 #include <corelane/libos/probe.h>
 #include <corelane/libos/runtime.h>
+#include <corelane/libos/scope.h>
+#include <corelane/libos/state.h>
 #include <corelane/libos/stream.h>
 #include <corelane/libos/sync.h>
 #include <corelane/libos/tcp.h>

@@ -32,6 +32,10 @@ CL_API void cl_probe_slow(void);
  * have the same value, so a copy that the compiler keeps across a move is as good. */
 extern CL_API __thread const uint64_t *cl_probe_word_self __attribute__((tls_model("initial-exec")));
 
+/* Ticks of the time stamp counter in a microsecond, for code that is compiled ahead of time and does not know on what
+ * machine it runs: how often its probes poll depends on it. Set with the first kthread; relaxed. */
+extern CL_API uint64_t cl_probe_ticks_per_us;
+
 /* The calling thread is a kthread of a runtime with this word; NULL: of none. */
 CL_API void cl_probe_bind(const uint64_t *word);
 

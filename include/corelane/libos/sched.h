@@ -20,7 +20,7 @@
  *     and waking a sleeping sibling.
  *
  * Does not deal with: preemption inside a runtime of a uthread that reaches no scheduling point and no probe,
- * priorities, cancellation, more than one scheduler a kthread, fork (the child has no kthreads: only exec and _exit are
+ * priorities, more than one scheduler a kthread, fork (the child has no kthreads: only exec and _exit are
  * useful there), CET shadow stacks (switch.h says why the library never carries the mark that would turn them on). */
 #ifndef CORELANE_LIBOS_SCHED_H
 #define CORELANE_LIBOS_SCHED_H

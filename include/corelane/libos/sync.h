@@ -5,8 +5,10 @@
  * an unlock, post or done may free it at once: the waker no longer touches it then.
  *
  * Waiters queue first in, first out. Blocking calls work only on a uthread (else -EDEADLK, nothing changed); calls
- * marked "any thread" work in timer callbacks and on foreign threads too. There is no cancellation; timed waits end by
- * a timer, at an instant of cl_sched_now_ns(cl_runtime_sched(rt)).
+ * marked "any thread" work in timer callbacks and on foreign threads too. Timed waits end by a timer, at an instant of
+ * cl_sched_now_ns(cl_runtime_sched(rt)). In a scope that is cancelled (scope.h) a call that would have to wait returns
+ * -ECANCELED, and nothing has changed, so its result is looked at: who ignores it goes on without the mutex. Others may
+ * still be inside a call then, and so the memory stays.
  *
  * Mutex: an unlock with waiters frees the mutex and wakes the first of them, and whoever comes first takes it (barging,
  * which avoids a switch per critical section); a waiter that has lost four times is given the mutex directly, so each
@@ -51,7 +53,7 @@ struct cl_wait_group {
 };
 
 CL_API void cl_mutex_init(struct cl_mutex *m);
-/* 0; -EDEADLK: the caller holds it, or this place may not block. */
+/* 0; -EDEADLK: the caller holds it, or this place may not block; -ECANCELED. */
 CL_API int cl_mutex_lock(struct cl_mutex *m);
 /* 0; -EBUSY; -EDEADLK elsewhere than on a uthread (a mutex has an owner). Does not block. */
 CL_API int cl_mutex_trylock(struct cl_mutex *m);
@@ -60,7 +62,7 @@ CL_API int cl_mutex_unlock(struct cl_mutex *m);
 
 CL_API void cl_cond_init(struct cl_cond *c);
 /* Release m, sleep until signalled, lock m again. No wake-ups without a signal, but the predicate may be false again.
- * -EPERM: the caller does not hold m; -EDEADLK: this place may not block. m is held after any result. */
+ * -EPERM: the caller does not hold m; -EDEADLK: this place may not block; -ECANCELED. m is held after any result. */
 CL_API int cl_cond_wait(struct cl_cond *c, struct cl_mutex *m);
 /* The same until an instant of cl_sched_now_ns; -ETIMEDOUT if no signal came before it. */
 CL_API int cl_cond_wait_until(struct cl_cond *c, struct cl_mutex *m, uint64_t deadline_ns);
@@ -69,7 +71,7 @@ CL_API void cl_cond_signal(struct cl_cond *c);
 CL_API void cl_cond_broadcast(struct cl_cond *c);
 
 CL_API void cl_sem_init(struct cl_sem *s, uint32_t count);
-/* Take one, blocking while there is none. 0; -EDEADLK. */
+/* Take one, blocking while there is none. 0; -EDEADLK; -ECANCELED. */
 CL_API int cl_sem_wait(struct cl_sem *s);
 /* 0; -EAGAIN: none there. Any thread. */
 CL_API int cl_sem_trywait(struct cl_sem *s);
@@ -89,7 +91,7 @@ CL_API void cl_wait_group_init(struct cl_wait_group *g);
 CL_API int cl_wait_group_add(struct cl_wait_group *g, int32_t n);
 /* Subtract one. */
 CL_API int cl_wait_group_done(struct cl_wait_group *g);
-/* Block while the count is not 0. 0; -EDEADLK. */
+/* Block while the count is not 0. 0; -EDEADLK; -ECANCELED. */
 CL_API int cl_wait_group_wait(struct cl_wait_group *g);
 // cffi: end
 

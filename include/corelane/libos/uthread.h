@@ -24,7 +24,7 @@ typedef void (*cl_uthread_fn)(void *arg);
 CL_API int cl_uthread_spawn(cl_uthread_fn fn, void *arg, cl_uthread_id *out);
 /* Wait until it has ended and release it. On a uthread; may block. -ESRCH: no such thread, or joined already, or
  * detached and gone; -EINVAL: detached, or somebody else is joining it; -EDEADLK: itself, or this place may not block.
- */
+ * -ECANCELED (scope.h): it is still to be joined. */
 CL_API int cl_uthread_join(cl_uthread_id id);
 /* Nobody will join it. Does not block. -ESRCH and -EINVAL as for join; -EPERM on a foreign thread. */
 CL_API int cl_uthread_detach(cl_uthread_id id);
@@ -43,7 +43,7 @@ CL_API void *cl_uthread_local(void);
 CL_API int cl_uthread_set_local(void *local);
 /* Sleep for at least so long on the scheduler's clock. On a uthread. -EDEADLK; -ENOSPC: too many timers (timer.h).
  * -ESHUTDOWN: the scheduler stops, so the sleep is cut short, and so is each that follows: the uthread ends its
- * work. */
+ * work. -ECANCELED: the same of a scope that is cancelled (scope.h). */
 CL_API int cl_uthread_sleep_ns(uint64_t ns);
 /* The same until an instant of cl_sched_now_ns(cl_sched_self()). Returns at once if it has passed. */
 CL_API int cl_uthread_sleep_until_ns(uint64_t deadline_ns);

@@ -2,6 +2,7 @@
 #include "sockets.h"
 #include "flows.h"
 
+#include <corelane/libos/scope.h>
 #include "../../../runtime/pool.h"
 
 #include <errno.h>
@@ -156,8 +157,10 @@ static bool was_posted(struct cl_stream *s, enum cl_stream_side side, int rc)
     }
     cl_spin_unlock(s->guard);
     /* Who may not block has not slept, and must not try to now. */
+    cl_shield_enter();
     while (rc == -EDEADLK ? cl_sem_trywait(&s->wake[side]) : cl_sem_wait(&s->wake[side]))
         cl_relax();
+    cl_shield_leave();
     cl_spin_lock(s->guard);
     return true;
 }

@@ -2,6 +2,8 @@
 #include "sockets.h"
 #include "flows.h"
 
+#include <corelane/libos/scope.h>
+
 #include <errno.h>
 
 /* Visits. */
@@ -53,7 +55,10 @@ static void fail_visits(struct cl_visit *all)
 
 static int wait_done(struct cl_stream *s, struct cl_visit *v)
 {
-    if (cl_sem_wait(&v->done) == 0)
+    cl_shield_enter(); /* v is the caller's; and one who is cancelled still closes what he has opened */
+    int rc = cl_sem_wait(&v->done);
+    cl_shield_leave();
+    if (rc == 0)
         return 0;
     cl_spin_lock(s->guard);
     cl_store_relaxed(&s->gave_up, true);

@@ -2,6 +2,7 @@
 #include <corelane/libos/log_shared.h>
 
 #include "../../sched/internal.h"
+#include <corelane/libos/scope.h>
 #include <corelane/libos/uthread.h>
 #include "internal.h"
 
@@ -219,6 +220,10 @@ static int ask_log(struct cl_log_shared *s, struct cl_log_future *f,
     cl_spin_lock(&s->lock);
     for (;;) {
         f->t = NULL;
+        if (cl_uthread_cancelled()) { /* nothing of it is under way */
+            rc = -ECANCELED;
+            break;
+        }
         rc = s->log ? submit(s->log, &f->op) : -ESHUTDOWN;
         if (rc != -EAGAIN)
             break;

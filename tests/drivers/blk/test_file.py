@@ -432,7 +432,7 @@ def test_a_file_whose_file_system_lies_on_a_loop_device(large_sectors: str, sect
                 assert (NO_DIRECT_IO in blk.info().why) is (sector == 512)
                 blk.write(0, b"g" * UNIT, durable=True)
         finally:
-            subprocess.run(["umount", str(at)], check=True, timeout=60)
+            subprocess.run(["umount", "-l", str(at)], check=True, timeout=60)
     finally:
         os.close(fd)
 
@@ -482,7 +482,7 @@ def test_a_mounted_device_is_refused(path, tmp_path):
             with pytest.raises(CorelaneError, match="mounted or claimed"):
                 FileBlk(loop)
         finally:
-            subprocess.run(["umount", str(tmp_path / "at")], check=True, timeout=60)
+            subprocess.run(["umount", "-l", str(tmp_path / "at")], check=True, timeout=60)
     finally:
         os.close(fd)
 

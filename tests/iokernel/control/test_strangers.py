@@ -16,17 +16,18 @@ from pathlib import Path
 import pytest
 from cltest import wait_until
 from cltest.control import STATS, area, attached, connect, hello, kind_of, moves, refusal, stats
-from cltest.registry import FakeRegistry
+from cltest.registry import FakeRegistry, serving
 
 from corelane.iokernel import Iokernel
 from corelane.iokernel._native import lib
-from corelane.iokernel.control import descriptors, requests
+from corelane.iokernel.control import descriptors, listener, requests
 from corelane.iokernel.control.descriptors import Strangers
 from corelane.iokernel.control.kthreads import _caught
 from corelane.iokernel.control.lingering import let_end
 from corelane.iokernel.control.server import ControlServer
 from corelane.iokernel.main import _wait_for_signal
 from corelane.runtime.errors import CorelaneError
+from corelane.runtime.peers import Peer, peer_of
 
 LINGER_S = 30  # longer than any socket of a test waits
 MIB = 1 << 20
@@ -197,6 +198,33 @@ def test_a_descriptor_whose_close_blocks_holds_nobody_up(
     if not sent:
         theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         theirs.close()
+
+
+def test_who_may_not_attach_is_not_read_and_what_he_sent_along_is_closed_elsewhere(
+    socket_path: str, lingering: Callable[[], socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On an older kernel: it waits in his connection, and goes with that."""
+    monkeypatch.setattr(descriptors, "_refuse", lambda _listener: False)
+    peers, receive = [Peer(1, 12001, 12001, frozenset())], Strangers.receive
+    read: list[socket.socket] = []
+
+    def note(self: Strangers, sock: socket.socket, n_bytes: int) -> tuple[bytes, bool]:
+        read.append(sock)
+        return receive(self, sock, n_bytes)
+
+    monkeypatch.setattr(listener, "peer_of", lambda sock: peers.pop() if peers else peer_of(sock))
+    monkeypatch.setattr(Strangers, "receive", note)
+    control = ControlServer(socket_path, FakeRegistry(), patience_s=0.05)
+    theirs = lingering()
+    with serving(control), connect(socket_path) as sock:
+        sock.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [theirs.fileno()]))])
+        os.close(theirs.detach())
+        assert "user 12001 may not attach" in refusal(sock)
+        wait_until(lambda: not control._listener._turned_away)  # the last one is closed with his connection
+        assert not read
+        with connect(socket_path) as honest:
+            honest.sendall(hello(b"honest"))
+            assert "this is a test" in refusal(honest)
 
 
 def arena_of(sock: socket.socket) -> int:

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
+import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cltest import wait_until
+from cltest import die_with_parent, may_raise_limits, wait_until
 from cltest.cores import FightingApp
 
 from corelane.iokernel import Iokernel
@@ -97,3 +100,51 @@ def test_applications_of_one_that_was_killed_give_it_back_themselves(
         iokernel.kill()
         iokernel.wait()
         wait_until(fight.given_back, WAIT_S, lambda: f"what they had: {fight.kthreads()}")
+
+
+PROGRAMS = Path(__file__).parents[1] / "programs"
+
+
+@contextlib.contextmanager
+def without(right: str, nice_limit: int, script: str, *args: str) -> Iterator[subprocess.Popen[str]]:
+    """A script of PROGRAMS that runs as root without that capability, and has printed "ready"."""
+
+    def prepare() -> None:
+        die_with_parent()
+        resource.setrlimit(resource.RLIMIT_NICE, (nice_limit, nice_limit))
+
+    command = ["setpriv", f"--bounding-set=-{right}", sys.executable, str(PROGRAMS / script), *args]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=prepare) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.skipif(shutil.which("setpriv") is None, reason="gives up capabilities: apt-get install util-linux")
+@pytest.mark.parametrize("limit", [0, 20])  # of RLIMIT_NICE: 20 is nice 0
+def test_who_may_not_leave_idle_says_so_and_is_brought_back_by_the_next_iokernel(socket_path: str, limit: int) -> None:
+    """Of an iokernel that may demote others' threads, and not give them the right to come back."""
+    if limit and not may_raise_limits():
+        pytest.skip("RLIMIT_NICE cannot be raised: needs CAP_SYS_RESOURCE")
+    worker = sorted(os.sched_getaffinity(0))[1]
+    with (
+        without("sys_resource", 0, "iokernel.py", socket_path, "adaptive", str(worker)) as iokernel,
+        without("sys_nice", limit, "told.py", socket_path, "app") as app,
+    ):
+        tasks = Path(f"/proc/{app.pid}/task").iterdir()
+        (tid,) = (int(task.name) for task in tasks if (task / "comm").read_text().startswith("cl-kthread"))
+        wait_until(lambda: os.sched_getaffinity(tid) == {worker}, WAIT_S, "it to be bound")
+        os.sched_setscheduler(tid, os.SCHED_IDLE, os.sched_param(0))
+        iokernel.kill()
+        iokernel.wait()
+        assert app.stdout is not None
+        said = app.stdout.readline()
+        assert said.startswith("gone ")
+        assert ("1 kthreads stay in SCHED_IDLE: raise RLIMIT_NICE to 20" in said) == (limit == 0)
+        assert os.sched_getscheduler(tid) == (os.SCHED_IDLE if limit == 0 else os.SCHED_OTHER)
+        assert os.sched_getaffinity(tid) == os.sched_getaffinity(0)
+        with Iokernel(socket_path, worker_cpus=[worker], policy="delay"):
+            wait_until(lambda: os.sched_getscheduler(tid) == os.SCHED_OTHER, WAIT_S, "it to be an ordinary thread")

@@ -34,7 +34,7 @@ def parameters(node: ast.FunctionDef) -> str:
     names = [a.arg for a in node.args.args]
     for name, default in zip(reversed(names), reversed(node.args.defaults), strict=False):
         names[names.index(name)] = f"{name}={ast.unparse(default)}"
-    return ", ".join(names)
+    return ", ".join([*names, f"*{node.args.vararg.arg}"] if node.args.vararg else names)
 
 
 @functools.cache
@@ -52,7 +52,7 @@ def in_code(module: ModuleType, name: str) -> tuple[list[str] | int, Any]:
         return len(value.sig.args), value.sig.return_type
     function = value._defn if isinstance(value, _Intrinsic) else value.py_func
     names = [
-        p.name if p.default is p.empty else f"{p.name}={p.default}"
+        f"*{p.name}" if p.kind is p.VAR_POSITIONAL else p.name if p.default is p.empty else f"{p.name}={p.default}"
         for p in inspect.signature(function).parameters.values()
     ]
     return (names[1:] if isinstance(value, _Intrinsic) else names), None
@@ -84,15 +84,23 @@ def test_code_stub_and_table_agree(module: ModuleType, name: str) -> None:
     assert (BLOCKS in text) == (blocks == "yes")
 
 
+@numba.njit
+def nothing() -> int:
+    return 0
+
+
 def type_of(kind: str) -> Any:
     """numba's, of what a stub says."""
     if kind == "_Name":
         return numba.types.literal("cubic")
+    if kind == "_Function":
+        return numba.typeof(nothing)
     value = {
         "_Int": np.uint64(0),
         "_Bytes": np.zeros(16, np.uint8),
         "_Words": np.zeros(4, np.uint64),
         "_Numbers": np.zeros(32, np.uint32),
+        "_Channels": (np.uint64(0), np.uint64(0)),
         "_Views": (np.zeros(16, np.uint8), np.zeros(4, np.uint64)),
     }[kind]
     return numba.typeof(value)

@@ -41,6 +41,18 @@ def test_uthreads_that_sleep_learn_of_a_stop(c_program: Program, kthreads: int, 
     c_program(program("stopping"))(kthreads, mode)
 
 
+@shapes
+def test_scopes_and_that_a_cancel_reaches_every_wait(c_program: Program, kthreads: int, mode: str) -> None:
+    c_program(program("scope"))(kthreads, mode)
+
+
+@shapes
+def test_channels_with_many_senders_receivers_and_selects(
+    c_program: Program, kthreads: int, mode: str, seed: int
+) -> None:
+    c_program(program("channel"))(kthreads, mode, 200 if SANITIZED else 2000, seed)
+
+
 @pytest.mark.parametrize("frames", ["narrowly", "widely", "40000", "204800", "1000000"])
 def test_stack_overflow_hits_the_guard_and_is_reported(c_program: Program, frames: str) -> None:
     assert "ran over its stack" in c_program(program("overflow"))(frames)
@@ -91,6 +103,16 @@ def test_timers_racing_with_cancel(c_program: Program, kthreads: int, mode: str,
 @pytest.mark.skipif(SANITIZED, reason="switches stacks by ucontext, which the sanitizers do not follow; it runs plain")
 def test_timers_in_every_interleaving_with_cancel(c_program: Program) -> None:
     assert c_program(program("timer_model"))(3).count("interleavings") == 3
+
+
+@pytest.mark.skipif(SANITIZED, reason="switches stacks by ucontext, which the sanitizers do not follow; it runs plain")
+def test_a_cancel_in_every_interleaving_with_who_waits_and_wakes(c_program: Program) -> None:
+    assert c_program(program("scope_model"), sources=["libos/sched/spin.c"])(2).count("interleavings") == 10
+
+
+@pytest.mark.skipif(SANITIZED, reason="switches stacks by ucontext, which the sanitizers do not follow; it runs plain")
+def test_channels_in_every_interleaving(c_program: Program) -> None:
+    assert c_program(program("channel_model"), sources=["libos/sched/spin.c"])(2).count("interleavings") == 10
 
 
 @pytest.mark.soak(short=True, takes_s=1)

@@ -8,7 +8,7 @@ import each other. `tests/conftest.py` makes fixtures of it.
 """
 
 from .cbuild import CBuild, CompileError, ProgramFailed
-from .children import die_with_parent, sleeping_threads, stop_process
+from .children import die_with_parent, may_raise_limits, sleeping_threads, stop_process
 from .descriptors import open_descriptors
 from .netns import Namespace, NetnsFactory, netns_missing
 from .waiting import wait_until
@@ -20,6 +20,7 @@ __all__ = [
     "NetnsFactory",
     "ProgramFailed",
     "die_with_parent",
+    "may_raise_limits",
     "netns_missing",
     "open_descriptors",
     "sleeping_threads",

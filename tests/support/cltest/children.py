@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import resource
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,3 +53,11 @@ def sleeping_threads(n: int) -> Iterator[list[int]]:
         end.set()
         for thread in threads:
             thread.join()
+
+
+def may_raise_limits() -> bool:
+    """Whether this process may raise hard limits of another one (CAP_SYS_RESOURCE)."""
+    with subprocess.Popen(["true"]) as child, contextlib.suppress(PermissionError):
+        resource.prlimit(child.pid, resource.RLIMIT_NICE, (40, 40))
+        return True
+    return False

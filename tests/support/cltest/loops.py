@@ -62,7 +62,7 @@ def mounted(at: Path, device: str, *options: str) -> Iterator[Path]:
     try:
         yield at
     finally:
-        _run("umount", str(at))
+        _run("umount", "-l", str(at))  # a ring that was closed lets go of its file a while later
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .suites import ROOT
 
-LISTS = ROOT / "tests" / "libos" / "asyncio" / "suites"
+LISTS = ROOT / "tests" / "libos" / "asyncio" / "lists"
 
 
 class Skips:

@@ -15,7 +15,7 @@ from raftlink import ALONE, KV_PORT, LinkClient, await_lead, served
 from raftnodes import Nodes
 
 from corelane.apps._native import ffi, lib
-from corelane.apps.raft.service import operate, recover
+from corelane.apps.raft.service import export, operate, recover
 from corelane.apps.raft.service.logs import make_log_file
 from corelane.apps.raft.service.operate import Operator
 from corelane.apps.raft.service.service import RaftService
@@ -118,7 +118,7 @@ def test_newer_snapshots_do_not_keep_one_from_being_saved(tmp_path: Path) -> Non
             assert group.writes > 10
         assert saved.index < node.status()["snapshot_index"]
         recover.write_saved(str(tmp_path / "snap"), saved)
-    items = b"".join(recover.export_store(recover.read_saved(str(tmp_path / "snap"))))
+    items = b"".join(export.export_store(recover.read_saved(str(tmp_path / "snap"))))
     assert items.startswith(b"set w 0 0 4\r\n00")
 
 
@@ -210,6 +210,63 @@ def test_what_is_left_becomes_a_group_of_one_once_the_loss_is_accepted(
     for i, disk in disks.items():
         nodes.stop(i)
         disk.close()
+
+
+def test_three_logs_of_one_file_are_a_group_that_nobody_of_the_old_one_is_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Voters are others than those that were saved; one node of the old group comes back beside them."""
+    old, file = three(tmp_path, 10), str(tmp_path / "group.snap")
+    with Log.open(old[0]) as log:
+        kept, settings = log.snapshot(), recover.survivor(log).settings
+        assert kept
+        recover.write_saved(file, recover.Saved(kept.index, kept.tag, settings, b"".join(log.read_snapshot())))
+    voters = (2, 3, 4)
+    for i in voters:
+        words = ["--id", str(i), "--voters", "2,3,4", "--log", str(tmp_path / f"new-{i}.log"), "--size", "1M"]
+        assert main(["raft", "snapshot", "restore", file, *words]) == 0
+        assert f"begins with entry {kept.index}; voters 2,3,4. Start all of them" in capsys.readouterr().out
+    nodes = Nodes(4)
+    disks = {1: on_disk(old[0])} | {i: on_disk(tmp_path / f"new-{i}.log") for i in voters}
+    for i, disk in disks.items():
+        nodes.stop(i)
+        nodes.start(i, disk.open())
+    nodes.cut = {1}
+    leader = nodes.leader()
+    saved = [b"%d" % i for i in range(6)]  # the snapshot was made after six
+    assert nodes.machines[leader].commands == saved
+    nodes.cut = set()
+    nodes.run(100)
+    assert nodes.nodes[leader].leader == leader
+    assert nodes.command(leader, b"after") == ("ok", b"7")
+    nodes.run(20)
+    assert [nodes.machines[i].commands for i in voters] == [[*saved, b"after"]] * 3
+    assert b"after" not in nodes.machines[1].commands
+    assert sum(nodes.nodes[i].counters()["other_voters"] for i in voters) > 0
+    for i, disk in disks.items():
+        nodes.stop(i)
+        disk.close()
+
+
+def test_what_is_not_a_store_s_is_not_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = recover.Settings(0, 4 << 20, 3_600_000, 256, 16384)
+    image = _image(units=[b"*1\r\n$4\r\nPING\r\n"])
+    for state, said in (
+        (b"neither", "no snapshot of raft-kv or raft-resp"),
+        (image[:-1], "its values end in the middle"),
+        (image + b"more", "its values end in the middle"),
+        (image[:4] + b"\2" + image[5:], "of version 2"),
+    ):
+        head = recover._HEADER.pack(recover._SNAPSHOT_MAGIC, 1, 0, 0, 0, 0)
+        recover.write_saved(str(tmp_path / "snap"), recover.Saved(5, 2, settings, head + state, 1, (1,)))
+        assert main(["raft", "snapshot", "export", str(tmp_path / "snap")]) == 1
+        assert said in capsys.readouterr().err
+
+
+def _image(units: list[bytes]) -> bytes:
+    """A raft-resp node's, with a piece of what was not complete."""
+    head = export._IMAGE.pack(lib.CL_RAFT_RESP_IMAGE_MAGIC, lib.CL_RAFT_RESP_IMAGE_VERSION, 7, 8, 0, 0, 5)
+    return head + b"piece" + b"".join(len(u).to_bytes(8, "little") + u for u in units)
 
 
 def test_a_damaged_log_is_recovered_if_what_follows_the_damage_is_given_up(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
 from cltest import soak, wait_until
+from raftlink import QUICK
 from raftresp import OURS, PORT, RespNode, resp_node
 
 from corelane.apps.raft.service.client import Client
 from corelane.apps.raft.service.service import serve
 from corelane.apps.raft.service.settings import RespSettings
-from corelane.apps.resp.engine import encode
+from corelane.apps.resp.engine import Engine, encode
+from corelane.cli.main import main
 from corelane.runtime.errors import CorelaneError
 
 pytestmark = pytest.mark.root
@@ -88,6 +91,42 @@ def test_a_value_of_many_entries_and_a_restart(tmp_path: Path) -> None:
             assert client.call("DBSIZE") == b":2\r\n"
 
 
+def test_values_are_saved_exported_and_restored(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """As raft-kv's items are; what is exported is good for another server, and tells which memory to give."""
+    file, new = str(tmp_path / "group.snap"), tmp_path / "new.log"
+    writes: list[tuple[bytes | str | int, ...]] = [
+        *(("SET", "text", bytes(range(256))), ("PEXPIREAT", "text", 99_000_000_000_000), ("HSET", "hash", "f", "v")),
+        *(("RPUSH", "list", *range(600)), ("ZADD", "sorted", "1.5", "m"), ("XADD", "stream", "5-1", "f", "v")),
+        *(("SET", "past", "x", "PX", "1"), ("SELECT", "3"), ("SADD", "set", "x", "y")),
+    ]
+    questions: list[tuple[bytes | str | int, ...]] = [
+        *(("GET", "text"), ("PEXPIRETIME", "text"), ("LRANGE", "list", 0, -1), ("HGETALL", "hash"), ("DBSIZE",)),
+        *(("ZRANGE", "sorted", 0, -1, "WITHSCORES"), ("XINFO", "STREAM", "stream"), ("EXISTS", "past", "later")),
+        *(("SELECT", "3"), ("SCARD", "set"), ("DBSIZE",)),
+    ]
+    with resp_node(log=str(tmp_path / "old.log")) as node, node.client() as client:
+        for words in writes:
+            assert not client.call(*words).startswith(b"-"), words
+        client.call("SELECT", "0")
+        wait_until(lambda: client.call("EXISTS", "past") == b":0\r\n", 30, "it to expire")
+        with node.space.entered():
+            assert main(["raft", "snapshot", "save", file, "--peers", f"1={OURS}:7400", "--timeout", "60"]) == 0
+        answers = [client.call(*words) for words in questions]
+        assert client.call("SET", "later", "1") == b"+OK\r\n"
+    capsysbinary.readouterr()
+    assert main(["raft", "snapshot", "export", file]) == 0
+    with Engine() as engine:
+        engine.apply(capsysbinary.readouterr().out)
+        other = engine.client()
+        assert [other.call(*words) for words in questions] == answers
+        other.close()
+    words = ["raft", "snapshot", "restore", file, "--id", "1", "--voters", "1", "--log", str(new), "--size", "32M"]
+    assert main(words) == 0
+    assert b"Start all of them with memory_bytes=%d\n" % QUICK.memory_bytes in capsysbinary.readouterr().out
+    with resp_node(log=str(new)) as node, node.client() as client:
+        assert [client.call(*words) for words in questions] == answers
+
+
 def test_snapshots_under_writes() -> None:
     """The core's log has 256 entries: the state is saved all the while, and commands go on."""
     with resp_node(log_entries=256, trailing_entries=16) as node, node.client() as client:
@@ -111,12 +150,28 @@ def test_without_a_leader_clients_are_told() -> None:
         assert client.call("EXEC").startswith(b"-EXECABORT")
 
 
-def test_what_is_not_a_unit_does_not_enter_the_log() -> None:
-    """Commands of raft-kv's clients, for one: their frames come at the port of the nodes."""
-    with resp_node() as node, node.space.entered():
-        with Client({1: (OURS, 7400)}, timeout_s=30) as client, pytest.raises(CorelaneError, match="come over RESP"):
-            client.command(b"set a 0 0 1\r\n1\r\n")
-        assert node.stat("node_commands_refused") == 1
+def entry(kind: int, epoch: int, number: int, data: bytes) -> bytes:
+    """As a node's own (apps/raft/node/resp_machine.h)."""
+    return struct.pack("<IIQQ", int.from_bytes(b"CLRU", "little"), kind, epoch, number) + data
+
+
+@pytest.mark.parametrize(
+    "command",
+    [b"set a 0 0 1\r\n1\r\n", entry(1, 7, 0, bytes(8)), entry(3, 7, 1, b"no unit")],
+    ids=["kv", "open", "units"],
+)
+def test_clients_of_the_nodes_port_make_no_entries(command: bytes) -> None:
+    """Such as raft-kv's. Forged ones would depose who executes commands, and then end the group by what nobody can
+    apply."""
+    with resp_node() as node, node.client() as resp:
+        with (
+            node.space.entered(),
+            Client({1: (OURS, 7400)}, timeout_s=30) as client,
+            pytest.raises(CorelaneError, match="come over RESP"),
+        ):
+            client.command(command)
+        assert node.stat("port_resp_refused") == 1
+        assert resp.call("SET", "a", "1") == b"+OK\r\n"
 
 
 def test_settings_that_do_not_go_together() -> None:

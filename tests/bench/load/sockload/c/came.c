@@ -9,7 +9,7 @@
 
 #define WAIT_NS 3000000
 #define SLACK_NS 500000
-#define TRIES 300
+#define TRIES 3000
 
 #define CHECK(what)                                                                                                    \
     do {                                                                                                               \
