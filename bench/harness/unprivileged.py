@@ -19,7 +19,7 @@ def become(uid: int) -> None:
 
 def main(arguments: list[str]) -> int:
     """The program."""
-    for late in ("ctypes", "corelane.apps.echo", "corelane.cli.run"):
+    for late in ("ctypes", "corelane.apps.echo", "corelane.cli.run", "corelane.cli.service"):
         importlib.import_module(late)
     cli = importlib.import_module("corelane.cli.main")
     become(int(arguments[0]))

@@ -2,6 +2,7 @@
 #include "lines.h"
 
 #include "../harness/pinned.h"
+#include "../harness/send.h"
 #include "../../runtime/net.h"
 #include "../../runtime/pages.h"
 
@@ -118,16 +119,6 @@ static inline void answer(const struct cl_kv_lines *s, struct cl_frame *f, const
     h->udp.check = 0; /* none was made (RFC 768) */
 }
 
-/* What finds no place in the queue waits for one, unless the end has come. */
-static void send_all(struct cl_kv_lines *s, struct cl_frame *frames, unsigned n)
-{
-    const struct cl_nic_ops *ops = s->nic->ops;
-    unsigned done = 0;
-    while (done < n && !cl_load_relaxed(&s->stop))
-        done += ops->tx_burst(s->nic, 0, frames + done, n - done);
-    ops->free(s->nic, 0, frames + done, n - done);
-}
-
 static void *lines_main(void *arg)
 {
     struct cl_kv_lines *s = arg;
@@ -153,7 +144,7 @@ static void *lines_main(void *arg)
             continue;
         cl_count(&s->answered, kept);
         cl_count(&s->ignored, got - kept);
-        send_all(s, frames, kept);
+        cl_bench_send_all(s->nic, frames, kept, &s->stop);
     }
     return NULL;
 }

@@ -2,6 +2,7 @@
 #include "reflector.h"
 
 #include "../harness/pinned.h"
+#include "../harness/send.h"
 #include "../../runtime/net.h"
 
 #include <stdlib.h>
@@ -87,16 +88,6 @@ static bool turn(const struct cl_tcp_reflector *r, struct cl_frame *f, bool last
     return true;
 }
 
-/* What finds no place in the queue waits for one, unless the end has come. */
-static void send_all(struct cl_tcp_reflector *r, struct cl_frame *frames, unsigned n)
-{
-    const struct cl_nic_ops *ops = r->nic->ops;
-    unsigned done = 0;
-    while (done < n && !cl_load_relaxed(&r->stop))
-        done += ops->tx_burst(r->nic, 0, frames + done, n - done);
-    ops->free(r->nic, 0, frames + done, n - done);
-}
-
 static void *reflector_main(void *arg)
 {
     struct cl_tcp_reflector *r = arg;
@@ -110,7 +101,7 @@ static void *reflector_main(void *arg)
             else
                 ops->free(r->nic, 0, &frames[i], 1);
         }
-        send_all(r, frames, kept);
+        cl_bench_send_all(r->nic, frames, kept, &r->stop);
     }
     return NULL;
 }

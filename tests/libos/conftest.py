@@ -1,17 +1,22 @@
-"""Fixtures: a runtime in embedded mode on one end of a memory link, whose other end is the test's."""
+"""Fixtures: a runtime in embedded mode on one end of a memory link, whose other end is the test's; and an iokernel with
+such a link for an uplink."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 from cltest import wait_until
+from cltest.outside import Outside
 from cltest.packets import Datagram, Host, read_datagram
 
 from corelane.drivers.nic.memory import memory_link
 from corelane.drivers.nic.nic import Nic
+from corelane.iokernel import Iokernel
 from corelane.libos import Runtime, RuntimeStats
 
 SERVER = Host("02:00:00:00:00:01", "10.0.0.1")
@@ -108,3 +113,23 @@ def serve() -> Iterator[Callable[..., Served]]:
         assert served.nic.buffers_free == full, "a buffer leaked"
         served.nic.close()
         served.end.close()
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Iterator[tuple[Outside, str, Callable[[], Iokernel]]]:
+    """A wire, the path of the control socket, and a function that starts an iokernel there."""
+    path = f"/tmp/cl-{os.getpid()}-{tmp_path.name[-20:]}.sock"
+    started: list[Iokernel] = []
+    inner, outer = memory_link()
+
+    def start(**options: Any) -> Iokernel:
+        kernel = Iokernel(path, uplinks=[inner] if not started else [], poll="adaptive", **options)
+        kernel.start()
+        started.append(kernel)
+        return kernel
+
+    yield Outside(outer), path, start
+    for kernel in started:
+        kernel.stop()
+    inner.close()
+    outer.close()

@@ -1,4 +1,4 @@
-"""A runtime as an application of an iokernel: the same handlers, the examples, and an iokernel that dies."""
+"""A runtime as an application of an iokernel: the same handlers, and an iokernel that dies."""
 
 from __future__ import annotations
 
@@ -7,10 +7,6 @@ import errno
 import hashlib
 import os
 import random
-import re
-import shlex
-import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -20,77 +16,17 @@ from typing import Any
 
 import pytest
 from cltest import wait_until
-from cltest.packets import BROADCAST, Host, arp, ethernet, read_datagram
+from cltest.outside import CLIENT
+from cltest.packets import Host, arp, ethernet, read_datagram
 
 from corelane import libos
 from corelane.apps.echo import handler as echo_handler
-from corelane.drivers.nic.memory import memory_link
-from corelane.drivers.nic.nic import Nic
 from corelane.drivers.port.port import open_port
-from corelane.iokernel import Allowance, AppConfig, Iokernel, NetworkConfig, UserConfig
+from corelane.iokernel import Allowance, AppConfig, NetworkConfig, UserConfig
 from corelane.libos._native import ffi, lib
 from corelane.runtime.errors import CorelaneError
 
 ROOT = Path(__file__).resolve().parents[2]
-CLIENT = Host("02:00:00:00:00:99", "10.77.0.99")
-
-
-class Outside:
-    """The wire behind the iokernel's uplink."""
-
-    def __init__(self, nic: Nic) -> None:
-        self.nic = nic
-
-    def next_datagram(self, deadline_s: float = 20.0) -> Any:
-        """The next UDP datagram for the client."""
-        found: list[bytes] = []
-
-        def look() -> bool:
-            found.extend(f for f in self.nic.recv() if f[12:14] == b"\x08\x00")
-            return bool(found)
-
-        wait_until(look, deadline_s, "a datagram from the application")
-        return read_datagram(found[0])
-
-    def resolve(self, address: str) -> Host:
-        """Ask by ARP until the application answers."""
-        ask = ethernet(arp(1, CLIENT.mac, CLIENT.ip, "00:00:00:00:00:00", address), CLIENT.mac, BROADCAST, 0x0806)
-        hosts: list[Host] = []
-
-        def look() -> bool:
-            self.nic.send(ask)
-            for f in self.nic.recv(timeout_s=0.02):
-                if f[12:14] == b"\x08\x06" and f[20:22] == b"\0\2":
-                    hosts.append(Host(f[22:28].hex(":"), ".".join(map(str, f[28:32]))))
-            return bool(hosts)
-
-        wait_until(look, 20, f"an ARP reply from {address}")
-        return hosts[0]
-
-    def ask(self, server: Host, payload: bytes) -> bytes:
-        """One request and its reply."""
-        self.nic.send(CLIENT.datagram(server, payload))
-        return bytes(self.next_datagram().payload)
-
-
-@pytest.fixture
-def outside(tmp_path: Path) -> Iterator[tuple[Outside, str, Callable[[], Iokernel]]]:
-    """A wire, the path of the control socket, and a function that starts an iokernel there."""
-    path = f"/tmp/cl-{os.getpid()}-{tmp_path.name[-20:]}.sock"
-    started: list[Iokernel] = []
-    inner, outer = memory_link()
-
-    def start(**options: Any) -> Iokernel:
-        kernel = Iokernel(path, uplinks=[inner] if not started else [], poll="adaptive", **options)
-        kernel.start()
-        started.append(kernel)
-        return kernel
-
-    yield Outside(outer), path, start
-    for kernel in started:
-        kernel.stop()
-    inner.close()
-    outer.close()
 
 
 @pytest.mark.parametrize("kind", ["c", "numba", "python"])
@@ -522,116 +458,3 @@ def test_who_only_sends_sends_by_the_next_iokernel_at_once(outside: Any) -> None
             wait_until(lambda: not (ours.gone or theirs.gone), 20, "the runtimes to attach again")
             sender.send(b"second", (theirs.address, 7000))
             assert reader.receive(20)[0] == b"second"
-
-
-def _serve(command: list[str], wire: Outside, kernel: Iokernel, name: str) -> tuple[subprocess.Popen[str], Host]:
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: name in kernel.apps or child.poll() is not None, 60, f"{name} to register")
-    if child.poll() is not None:
-        raise AssertionError(child.communicate())
-    address = next(a["ipv4"] for a in kernel.stats()["apps"] if a["name"] == name)
-    return child, wire.resolve(address)
-
-
-def _end(child: subprocess.Popen[str]) -> str:
-    child.send_signal(signal.SIGTERM)
-    out, err = child.communicate(timeout=30)
-    assert child.returncode == 0, err
-    where = rf"corelane: process {child.pid} serves (UDP|TCP) port \d+ at [\d.]+ \(attached to .*\); \^C ends it\n"
-    assert re.fullmatch(f"({where})?", err), "what `serve` says, and the C examples do not"
-    return out
-
-
-def _ask_selectors_loop(child: subprocess.Popen[str]) -> bytes:
-    """By the socket that its loop serves beside the runtime; it prints where that is."""
-    assert child.stdout is not None
-    port = int(child.stdout.readline().split()[-1])
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as connection:
-        return connection.makefile("rb").read()
-
-
-@pytest.mark.parametrize(
-    ("script", "name", "request_", "reply"),
-    [
-        ("numba_echo.py", "numba-echo", b"hello", b"hello"),
-        ("python_upper.py", "python-upper", b"hello", b"10.77.0.99 said HELLO"),
-        ("selectors_loop.py", "selectors-loop", b"hello", b"HELLO"),
-        ("numba_counter.py", "numba-counter", b"\x02", b"\1" + bytes(7)),
-        ("numba_gather.py", "numba-gather", b"\x02\x00\x01", b"\1\1\1"),
-    ],
-)
-def test_python_examples(outside: Any, script: str, name: str, request_: bytes, reply: bytes) -> None:
-    wire, path, start = outside
-    kernel = start()
-    child, server = _serve([sys.executable, str(ROOT / "examples" / script), path], wire, kernel, name)
-    try:
-        assert wire.ask(server, request_) == reply
-        if script == "selectors_loop.py":
-            assert _ask_selectors_loop(child) == b"1 requests\n"
-        assert _end(child) == ""
-    finally:
-        child.kill()
-        child.communicate()
-
-
-def test_python_example_of_streams(outside: Any) -> None:
-    wire, path, start = outside
-    kernel = start()
-    command = [sys.executable, str(ROOT / "examples" / "numba_lines.py"), path]
-    child, server = _serve(command, wire, kernel, "numba-lines")
-    try:
-        with libos.Runtime(path, name="asker") as asker:
-            asker.start()
-            with asker.connect_tcp((server.ip, 7000), timeout_s=20) as stream:
-                stream.write(b"hello\nwor")
-                stream.write(b"ld\n")
-                answer = b""
-                while len(answer) < 12:
-                    answer += stream.read(timeout_s=20)
-        assert answer == b"HELLO\nWORLD\n"
-        assert _end(child) == ""
-    finally:
-        child.kill()
-        child.communicate()
-
-
-def test_python_example_of_asyncio(outside: Any) -> None:
-    wire, path, start = outside
-    kernel = start()
-    command = [sys.executable, str(ROOT / "examples" / "asyncio_echo.py"), path]
-    child, server = _serve(command, wire, kernel, "asyncio-echo")
-    try:
-        with libos.Runtime(path, name="asker") as asker:
-            asker.start()
-            with asker.connect_tcp((server.ip, 7000), timeout_s=20) as stream:
-                stream.write(b"x" * 100_000)
-                stream.shutdown()
-                answer = b""
-                while part := stream.read(timeout_s=20):
-                    answer += part
-        assert answer == b"x" * 100_000
-        assert _end(child).startswith(f"serving {server.ip}:7000")
-    finally:
-        child.kill()
-        child.communicate()
-
-
-def test_c_example_builds_against_the_installed_headers(outside: Any, tmp_path: Path) -> None:
-    wire, path, start = outside
-    kernel = start()
-    config = [sys.executable, "-m", "corelane.cli.main", "config", "--cflags", "--libs"]
-    flags = shlex.split(subprocess.run(config, capture_output=True, text=True, check=True).stdout)
-    program = tmp_path / "c_echo"
-    # Away from the source tree: only what is installed may be found.
-    subprocess.run(
-        ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", ROOT / "examples" / "c_echo.c", "-o", program, *flags],
-        cwd=tmp_path,
-        check=True,
-    )
-    child, server = _serve([str(program), path], wire, kernel, "c-echo")
-    try:
-        assert wire.ask(server, b"from C") == b"from C"
-        assert _end(child) == "1 requests, 1 replies\n"
-    finally:
-        child.kill()
-        child.communicate()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import io
 import os
-import subprocess
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,15 +45,6 @@ def read_answers(raw: bytes, methods: tuple[str, ...] = ("GET",)) -> list[Answer
         assert len(headers) == len(response.getheaders())
         out.append(Answer(response.status, headers, response.read()))
     return out
-
-
-def make_certificate(folder: Path, names: str = "DNS:here,IP:10.98.0.2") -> tuple[Path, Path]:
-    """A certificate for names, by default "here" and the address of httpnet, signed by itself, and its key."""
-    made = folder / "certificate.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-days", "2", "-subj", "/CN=here", "-addext", f"subjectAltName={names}"]
-    subprocess.run([*command, "-out", str(made[0]), "-keyout", str(made[1])], check=True, capture_output=True)
-    return made
 
 
 class Server:

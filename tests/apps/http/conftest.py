@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from httphost import LARGE, MODIFIED, TEXT, Server, make_certificate
+from cltest.certificates import make_certificate
+from httphost import LARGE, MODIFIED, TEXT, Server
 from httpnet import Served, served_on
 
 from corelane.apps._native import lib
@@ -48,7 +49,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate and its key, PEM files."""
     if shutil.which("openssl") is None:
         pytest.skip("needs openssl: apt-get install openssl")
-    return make_certificate(tmp_path_factory.mktemp("tls"))
+    return make_certificate(tmp_path_factory.mktemp("tls"), "DNS:here", "IP:10.98.0.2")
 
 
 @pytest.fixture

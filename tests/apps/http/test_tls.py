@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from httphost import LARGE, TEXT, Server, make_certificate, read_answers
+from cltest.certificates import make_certificate
+from httphost import LARGE, TEXT, Server, read_answers
 
 from corelane.runtime.errors import CorelaneError
 
@@ -145,7 +146,7 @@ def test_a_session_of_a_server_before_is_no_error(
 def test_a_name_has_its_certificate(
     serve: Callable[..., Server], certificate: Certificate, version: ssl.TLSVersion, tmp_path: Path
 ) -> None:
-    other = make_certificate(tmp_path, "DNS:there.net,DNS:*.there.net")
+    other = make_certificate(tmp_path, "DNS:there.net", "DNS:*.there.net")
     server = serve()
     for one in (certificate, other):
         server.set_certificate(*one)

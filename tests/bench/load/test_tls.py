@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 import pytest
 import threaded
+from cltest.certificates import make_certificate
 
 from corelane.bench.load.sockload.sockload import Asked, Result, SockLoad
 from corelane.runtime.errors import CorelaneError
@@ -24,14 +23,7 @@ BYTES = 64
 @pytest.fixture(scope="module")
 def signed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate for localhost and 127.0.0.1, signed by itself, and its key."""
-    if shutil.which("openssl") is None:
-        pytest.skip("needs openssl: apt-get install openssl")
-    folder = tmp_path_factory.mktemp("tls")
-    made = folder / "certificate.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-days", "2"]
-    subprocess.run([*command, "-out", made[0], "-keyout", made[1]], check=True, capture_output=True)
-    return made
+    return make_certificate(tmp_path_factory.mktemp("tls"), "DNS:localhost", "IP:127.0.0.1")
 
 
 def echo(peer: ssl.SSLSocket) -> None:

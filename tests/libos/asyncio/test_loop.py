@@ -6,7 +6,6 @@ import asyncio
 import errno
 import gc
 import os
-import shutil
 import signal
 import socket
 import ssl
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 from cltest import wait_until
+from cltest.certificates import make_certificate
 
 from corelane import libos
 from corelane.drivers.nic.memory import memory_link
@@ -65,14 +65,7 @@ def test_streams_echo(run: Any) -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    if shutil.which("openssl") is None:
-        pytest.skip("needs openssl: apt-get install openssl")
-    folder = tmp_path_factory.mktemp("tls")
-    made = folder / "certificate", folder / "key"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-days", "2", "-subj", "/CN=corelane.test", "-out", str(made[0]), "-keyout", str(made[1])]
-    subprocess.run(command, check=True, capture_output=True)
-    return made
+    return make_certificate(tmp_path_factory.mktemp("tls"), "DNS:corelane.test")
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import httphost
 import pytest
 from cltest import netns_missing, wait_until
+from cltest.certificates import make_certificate
 from cltest.soak import pairs
 
 from corelane.drivers.linux import netns
@@ -125,7 +125,7 @@ def curl(world: World, *words: str) -> str:
 @pytest.mark.parametrize(("name", "scheme"), pairs(WEB, ("http", "https"), takes_s=3))
 def test_web_servers(world: World, tmp_path: Path, name: str, scheme: str) -> None:
     needs(name.removeprefix("on_"))
-    files = [str(path) for path in httphost.make_certificate(tmp_path)] if scheme == "https" else []
+    files = [str(path) for path in make_certificate(tmp_path, f"IP:{OURS}")] if scheme == "https" else []
     server = world.start(f"{name}.py", OURS, str(PORT), *files).wait()
     url = f"{scheme}://{OURS}:{PORT}"
     (tmp_path / "asked").write_bytes(b"question" * 50_000)

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 from cltest import netns_missing, wait_until
 from cltest.cbuild import ROOT
+from cltest.certificates import make_certificate
 from cltest.netns import skip_without_af_xdp
 
 from corelane import libos
@@ -198,13 +199,7 @@ def services(c_library: Callable[..., Path]) -> ctypes.CDLL:
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate and its key, for TLS."""
-    needs("openssl")
-    folder = tmp_path_factory.mktemp("tls")
-    made = folder / "certificate", folder / "key"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-days", "2", "-subj", "/CN=corelane.test", "-out", str(made[0]), "-keyout", str(made[1])]
-    subprocess.run(command, check=True, capture_output=True)
-    return made
+    return make_certificate(tmp_path_factory.mktemp("tls"), "DNS:corelane.test")
 
 
 @contextlib.contextmanager
