@@ -42,7 +42,7 @@ def until(watcher: KvClient, what: bytes) -> bytes:
     return text
 
 
-LINE = re.compile(rb"ts=\d+\.\d{6} gid=(\d+) (type=\S+ .*)\n")
+LINE = re.compile(rb"ts=\d+\.\d{1,6} gid=(\d+) (type=\S+ .*)\n")
 
 
 def shown(text: bytes) -> list[bytes]:
