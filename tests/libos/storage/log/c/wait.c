@@ -162,7 +162,8 @@ static void wait_for_writers(void *arg)
 
 static void scenario_room(unsigned kthreads)
 {
-    struct cl_blk_fault_config faults = {.latency_min_ns = 100000, .latency_max_ns = 400000};
+    /* A write lasts so long that a slow machine fills all buffers meanwhile. */
+    struct cl_blk_fault_config faults = {.latency_min_ns = 2000000, .latency_max_ns = 8000000};
     up(&faults, kthreads, CL_SCHED_BLOCK, false);
     for (unsigned i = 0; i < WRITERS; i++)
         CHECK(cl_sched_spawn(sched, many_of_them, NULL) == 0, "spawn");
