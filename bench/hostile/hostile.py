@@ -254,7 +254,9 @@ def as_busy(made: Scene, rate: float, latest: Mapping[str, Turn], attack: str) -
     computes = extra["attacker_pieces_per_s"] == 0 and share > COMPUTES
     made.rest()
     with contextlib.ExitStack() as stack:
-        files = {"changes": float(extra["changes_per_s"]), "folder": made.folder} if attack == CHANGES_OF else {}
+        files: dict[str, float | str] = {}
+        if attack == CHANGES_OF:
+            files = {"changes": float(extra["changes_per_s"]), "folder": made.folder}
         made.honest.be_busy(share=other, pieces=asks, **files)
         stack.callback(made.honest.stop)
         memory = {"touches": float(extra["attaches_per_s"])} if attack == ATTACHES_OF else {}
