@@ -19,6 +19,7 @@ from ..runtime.typed import typed
 from ._native import ffi, lib
 
 STOP_TIMEOUT_S = 1.0  # for uthreads, unless `stop` is told otherwise
+DRAIN_TIMEOUT_S = 1.0  # for what waits in rings and queues, unless `drain` is told otherwise
 _LATE_S = 1.0  # after a stop should have said that a kthread does not come back
 
 
@@ -47,7 +48,7 @@ class Awaited:
             return
         config, out = ffi.new("struct cl_deadline_config *"), ffi.new("struct cl_deadline **")
         config.end_fd, config.signal_fd = self._done.descriptors
-        config.after_ns = int((self._stop_s + STOP_TIMEOUT_S + _LATE_S) * 1e9)
+        config.after_ns = int((self._stop_s + DRAIN_TIMEOUT_S + STOP_TIMEOUT_S + _LATE_S) * 1e9)
         config.report_fd = 2
         config.end = ffi.cast("void (*)(int)", exit_address())  # a thread without the interpreter's lock calls it
         check(lib.cl_deadline_new(self.ptr, config, out), "watch the end of the runtime")
@@ -58,7 +59,8 @@ class Awaited:
 
     @typed("wait for the end of the runtime")
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Sleep until `stop` is called, or on the main thread until SIGINT or SIGTERM; then True.
+        """Sleep until `stop` is called, or another member of its group has taken over, or on the main thread until
+        SIGINT or SIGTERM; then True.
 
         False: time is over. Raises what `fail` was given.
         """

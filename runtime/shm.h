@@ -38,12 +38,20 @@
 #include "ring.h"
 
 // cffi: begin
-#define CL_SHM_VERSION 7
+/* What a member of a group says of itself (docs/groups.md). */
+#define CL_MEMBER_JOINED 0   /* it has no listeners yet, or says nothing */
+#define CL_MEMBER_READY 1    /* new flows may come */
+#define CL_MEMBER_DRAINING 2 /* no new flows: it ends when those that it has have ended */
+#define CL_SHM_VERSION 8
 #define CL_SHM_PAGE 4096
 #define CL_SHM_NAME_BYTES 32 /* an application's name with its terminating zero */
 #define CL_SHM_MAX_KTHREADS 64
 #define CL_SHM_MAX_LOOPS 16
-#define CL_SHM_MAX_APPS 256 /* of an iokernel */
+#define CL_SHM_MAX_APPS 256   /* of an iokernel */
+#define CL_SHM_MAX_MEMBERS 16 /* applications under one name */
+/* Ports that nobody is bound to by number (RFC 6335, section 6), and how many of them each member of a group has. */
+#define CL_SHM_OWN_PORTS 49152
+#define CL_SHM_MEMBER_PORTS 1024
 #define CL_SHM_MAX_CORES 256
 #define CL_SHM_MAX_SLOTS 1024 /* kthreads of all applications of an iokernel */
 #define CL_SHM_MIN_BUFFER_BYTES 256
@@ -74,6 +82,9 @@ struct cl_arena_preempt {
      * announces, which are stored with release). Readers: scheduling points and probes of the kthreads, often. The line
      * changes only when a core moves or a quantum is over. */
     uint64_t preempt CL_ALIGNED(64);
+    /* 1: another member of its group has taken over, and it is to drain. Writer: the iokernel's controlling thread, once
+     * (relaxed: it announces nothing). Reader: the port's watcher, some times a second. */
+    uint32_t drain;
 };
 
 /* The doorbell word: further on in the header's page, in a pair of lines of its own. Which one differs from arena to

@@ -26,6 +26,7 @@
 #define IO_ERR_BYTES 256
 
 struct io_app;
+struct io_group; /* switch/members.h */
 
 /* Whether frames have come for a kthread that may be parked: none, only such as go to everybody, or others. */
 enum { IO_NOT_TOUCHED, IO_TOUCHED_BY_FLOOD, IO_TOUCHED };
@@ -54,7 +55,9 @@ struct io_app {
     uint32_t id, loop;
     uint32_t n_kthreads, n_rx, n_buffers, buffer_bytes, stride;
     bool any_ethertype;
-    uint8_t *buffers; /* in the arena, as the next */
+    uint32_t place;         /* in its group */
+    struct io_group *group; /* NULL: it is of none, and its addresses are its own */
+    uint8_t *buffers;       /* in the arena, as the next */
     struct cl_arena_doorbell *doorbell;
     struct io_kthread *kthreads;
 
@@ -74,6 +77,7 @@ struct io_app {
     struct cl_bucket frames, bytes, wakes; /* wakes: system calls that we make for it */
     struct cl_io_app_stats stats CL_ALIGNED(CL_CACHELINE);
     struct io_allotment cores; /* where cores are managed */
+    bool ready, draining;      /* as a member of a group */
 
     /* The controlling thread's. */
     struct cl_memory memory;
@@ -213,6 +217,9 @@ struct cl_io {
 #define IO_REMOVE 2u
 #define IO_THREADS 3u /* the application's threads are known */
 #define IO_POLICY 4u  /* another policy waits to be taken; no application */
+#define IO_STATE 5u   /* a member of a group is ready, or drains: CL_MEMBER_... << IO_STATE_SHIFT */
+#define IO_STATE_SHIFT 8
+#define IO_STATE_MASK ((1u << IO_STATE_SHIFT) - 1)
 
 /* 48-bit key of a MAC address. */
 static inline uint64_t io_mac(const uint8_t *mac)
@@ -331,7 +338,18 @@ void io_arp_reply(uint8_t *reply, const uint8_t *request, uint64_t mac);
 /* switch.c: frames from applications. */
 bool io_poll_apps(struct io_loop *loop);
 /* deliver.c: where frames go. */
+/* Into this application's ring. */
 void io_deliver(struct io_loop *loop, struct io_app *app, const struct io_frame *f);
+/* members.c. To that one of a group that a frame for its address is for. */
+void io_deliver_to_group(struct io_loop *loop, const struct io_group *group, const struct io_frame *f);
+/* To whoever has the address under which `found` was found. */
+static inline void io_deliver_found(struct io_loop *loop, struct io_app *found, const struct io_frame *f)
+{
+    if (cl_unlikely(found->group != NULL))
+        io_deliver_to_group(loop, found->group, f);
+    else
+        io_deliver(loop, found, f);
+}
 void io_deliver_all(struct io_loop *loop, const struct io_frame *f, const struct io_app *but);
 /* Returns false if the frame was dropped (counted in out_*). own: the application whose share it uses, or NULL. */
 bool io_to_uplink(struct io_loop *loop, unsigned uplink, const struct io_frame *f, struct io_app *own);

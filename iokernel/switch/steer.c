@@ -58,7 +58,7 @@ static void learn(struct io_loop *loop, const struct io_frame *f, unsigned uplin
 static bool to_app(struct io_loop *loop, struct io_app *app, const struct io_frame *f)
 {
     if (cl_likely(app->loop == loop->index)) {
-        io_deliver(loop, app, f);
+        io_deliver_found(loop, app, f);
         io_count(loop->stats.up_local, 1);
         return true;
     }
@@ -247,7 +247,7 @@ static void take_over(struct io_loop *loop, const struct io_frame *f, unsigned k
     } else {
         struct io_app *app = io_find(loop->by_mac, io_mac(f->header));
         if (app && app->loop == loop->index)
-            io_deliver(loop, app, f);
+            io_deliver_found(loop, app, f);
         else
             io_count(loop->stats.loop_in_gone, 1);
     }

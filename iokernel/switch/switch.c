@@ -100,7 +100,7 @@ static bool out_towards(struct io_loop *loop, struct io_app *app, uint64_t dst, 
 static int32_t send_to_group(struct io_loop *loop, struct io_app *app, const struct io_frame *f, uint64_t dst)
 {
     const struct io_app *target = io_arp_target(loop, f->header, f->len);
-    if (target && target != app) {
+    if (target && target->mac != app->mac) { /* nor to another member of its group */
         uint8_t reply[IO_HEADER];
         io_arp_reply(reply, f->header, target->mac);
         const struct io_frame answer = {reply, reply, CL_ETH_HLEN + sizeof(struct cl_arp), 1, false};
@@ -134,7 +134,7 @@ static inline int32_t route(struct io_loop *loop, struct io_app *app, const stru
     struct io_app *to = io_find(loop->by_mac, dst);
     if (to) {
         if (cl_likely(to->loop == loop->index)) {
-            io_deliver(loop, to, f);
+            io_deliver_found(loop, to, f);
             io_count(app->stats.tx_local, 1);
         } else if (io_hand_over(loop, to->loop, f, IO_HAND_UNICAST, 0)) {
             io_count(app->stats.tx_remote, 1);

@@ -188,6 +188,8 @@ struct cl_netif {
     struct cl_spin table_lock;    /* of what follows */
     uint32_t n_sockets;
     uint16_t next_ephemeral;
+    uint16_t own_first, own_last; /* ports to choose from: of a member of a group its own. Set before it is used */
+    bool is_member;               /* it is of a group */
     struct cl_udp_socket *free_sockets, *free_groups;
     struct cl_poll *polls;
     uint32_t sockets_shut;      /* nothing comes any more. Writer: stop (release); readers: anybody (acquire) */

@@ -312,6 +312,12 @@ static inline struct burst begin(struct cl_netq *q, uint64_t rx_tsc, unsigned n)
     return (struct burst){.q = q, .rx_tsc = rx_tsc};
 }
 
+/* n frames are where they wait, or done with. Release: who reads this count sees them there (is_quiet in ../member.c). */
+static inline void came_in(struct cl_netq *q, unsigned n)
+{
+    cl_store_release(&q->stats.rx_frames, q->stats.rx_frames + n);
+}
+
 /* Take frames in for kthread self. There is room for n in its inbox. */
 static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
 {
@@ -319,8 +325,8 @@ static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
     cl_netq_look_at_tag(q, &frames[0]);
     for (unsigned i = 0; i < n; i++)
         one_frame(&b, &frames[i]);
-    cl_count(&q->stats.rx_frames, n);
     publish(&b);
+    came_in(q, n);
     return n;
 }
 
@@ -337,8 +343,8 @@ static CL_NOINLINE unsigned receive_ordered(struct cl_netq *q, struct cl_netq *v
     b.woken = o.woken;
     for (unsigned i = 0; i < o.n; i++)
         parsed_frame(&b, &o.frames[i], &o.infos[i]);
-    cl_count(&q->stats.rx_frames, o.came);
     publish(&b);
+    came_in(q, o.came);
     return o.came;
 }
 
