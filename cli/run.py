@@ -9,7 +9,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.ending import end_now
@@ -303,10 +303,14 @@ def _cpus_of(options: argparse.Namespace, name: str, runtime: Runtime) -> list[i
         apps = snapshot(options.socket or default_socket())["apps"]
     except CorelaneError:  # it has just gone, and that is an event of its own
         return []
-    return next((list(app["cpus"]) for app in apps if app["pid"] == os.getpid()), [])
+    same = (app for app in apps if (app["name"], app["member"]) == (name, runtime.member))
+    return next((list(app["cpus"]) for app in same), [])
 
 
 def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runtime, generator: Any) -> int:
+    if options.replace and runtime.member is None:
+        hint = f"members = 2 or more in [apps.{name}] there lets a new version join beside the old one"
+        raise WrongUsage("--replace", f"{name} is of no group", hint)
     service = target.setup(runtime)
     runtime.publish(service.stats)
     try:
@@ -348,14 +352,11 @@ def _stop(options: argparse.Namespace, runtime: Runtime, service: Service) -> No
     from ..apps.registry import Drains
 
     notify(STOPPING)
+    _in_time(options, runtime.drain)  # new connections go to the other members of its group, before it refuses them
     if isinstance(service, Drains):
         service.drain()
-    try:
-        runtime.drain()
-    except CorelaneError as error:
-        if error.errno != errno.ETIMEDOUT:
-            raise
-        _say(options, "undrained", str(error))
+    elif runtime.member is not None:
+        _in_time(options, runtime.wait_closed)
     try:
         runtime.stop()
     except CorelaneError as error:
@@ -365,11 +366,18 @@ def _stop(options: argparse.Namespace, runtime: Runtime, service: Service) -> No
         end_now(1)
 
 
+def _in_time(options: argparse.Namespace, wait: Callable[[], None]) -> None:
+    """Wait for it, as long as it does; then say that it took longer."""
+    try:
+        wait()
+    except CorelaneError as error:
+        if error.errno != errno.ETIMEDOUT:
+            raise
+        _say(options, "undrained", str(error))
+
+
 def _tell_replaced(options: argparse.Namespace, name: str, runtime: Runtime, others: int) -> None:
     """Say whom it has replaced, and, once they have ended, that they have. They may take as long as --wait says."""
-    if runtime.member is None:
-        hint = f"members = 2 or more in [apps.{name}] there lets a new version join beside the old one"
-        raise WrongUsage("--replace", f"{name} is of no group", hint)
     if not others:
         _say(options, "replaced", f"nobody else was attached as {name}", members=0)
         return

@@ -2,7 +2,10 @@
 #include "../drivers/port/port.h"
 #include "internal.h"
 
+#include <corelane/libos/tcp.h>
+
 #include <errno.h>
+#include <stdio.h>
 #include <time.h>
 
 #define LOOK_NS 500000      /* between two looks at whether it has drained */
@@ -85,6 +88,33 @@ int cl_runtime_drain(struct cl_runtime *rt, int64_t timeout_ns, char err[256])
     if (!await(rt, is_quiet, timeout_ns))
         return cl_refuse(err, -ETIMEDOUT, "requests still come, or wait for handlers: give it longer, or stop it");
     return 0;
+}
+
+static uint64_t open_connections(const struct cl_runtime *rt)
+{
+    struct cl_tcp_counts n;
+    cl_runtime_tcp_counts(rt, &n);
+    uint64_t existing = n.begun - n.over, resting = n.rests - n.rested;
+    /* Counters of several kthreads, which are read while they grow, and a block is given back after its rest is over. */
+    return (int64_t)(existing - resting) > 0 ? existing - resting : 0;
+}
+
+static bool is_closed(struct cl_runtime *rt)
+{
+    return open_connections(rt) == 0;
+}
+
+int cl_runtime_wait_closed(struct cl_runtime *rt, int64_t timeout_ns, char err[256])
+{
+    if (!rt->started || rt->stopped)
+        return 0;
+    if (cl_sched_self() == rt->sched)
+        return cl_refuse(err, -EDEADLK, "a kthread cannot wait for its connections: call it from another thread");
+    if (await(rt, is_closed, timeout_ns))
+        return 0;
+    snprintf(err, 256, "%llu connections are still open: close them, or give their peers longer",
+             (unsigned long long)open_connections(rt));
+    return -ETIMEDOUT;
 }
 
 static bool is_flushed(struct cl_runtime *rt)

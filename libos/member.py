@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 from typing import Any
 
-from ..runtime.errors import check
+from ..runtime.errors import CorelaneError, check
 from ..runtime.typed import typed
 from ._native import ffi, lib
-from .awaited import DRAIN_TIMEOUT_S
+
+_log = logging.getLogger("corelane.libos")
+
+DRAIN_TIMEOUT_S = 1.0  # for what waits in rings and queues, unless `drain` is told otherwise
+CLOSE_TIMEOUT_S = 10.0  # for connections to end, unless `wait_closed` is told otherwise
 
 
 class Member:
@@ -37,6 +43,28 @@ class Member:
         """
         err = ffi.new("char[256]")
         check(lib.cl_runtime_drain(self.ptr, int(timeout_s * 1e9), err), "drain the runtime", err)
+
+    @typed("wait for the end of the connections")
+    def wait_closed(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Wait until no TCP connection is open any more: after `drain`, and before `stop`, which cuts them off.
+
+        Nothing ends them: handlers or peers do. Raises CorelaneError (errno ETIMEDOUT) if some are still open.
+        """
+        err = ffi.new("char[256]")
+        rc = lib.cl_runtime_wait_closed(self.ptr, int(timeout_s * 1e9), err)
+        check(rc, "wait for the end of the connections", err)
+
+    def _leave_group(self) -> None:
+        """Drain, and wait for the connections; what takes too long is logged, and cut off by `stop`."""
+        if self.member is None:
+            return
+        for step in (self.drain, self.wait_closed):
+            try:
+                step()
+            except CorelaneError as error:
+                if error.errno != errno.ETIMEDOUT:
+                    raise
+                _log.warning("%s", error)
 
     @property
     def member(self) -> int | None:

@@ -30,7 +30,6 @@ from .handlers.handlers import Handler, Prepared, as_handler, check_port
 from .handlers.periodic import Periodic
 from .handlers.streams import StreamHandler
 from .leases import Leases
-from .member import Member
 from .options import CoreShare, Network, Scheduler
 from .scopes import Scoped
 from .sockets import Poll, UdpSocket
@@ -57,7 +56,7 @@ _log = logging.getLogger("corelane.libos")
 _abandoned: list[Runtime] = []  # whose kthreads do not come back: they use what C and Python have of them
 
 
-class Runtime(Adopted, Awaited, Member, Scoped, forked.Forked, Closing):
+class Runtime(Adopted, Awaited, Scoped, forked.Forked, Closing):
     """An application's kthreads, network stack and handlers.
 
     socket: path of an iokernel's socket (attached mode), or nic: a Nic, which stays the caller's and must stay open
@@ -268,7 +267,7 @@ class Runtime(Adopted, Awaited, Member, Scoped, forked.Forked, Closing):
                 if not quiet:
                     self._say_where()
                 self.wait()
-                self.drain()
+                self._leave_group()
                 self.stop()
 
     def _say_where(self) -> None:

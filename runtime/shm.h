@@ -290,14 +290,16 @@ static inline struct cl_arena_counters *cl_arena_counters_of(void *base, const s
 
 /* Descriptors (ring.h: bit 63 of `word` is the ring's phase).
  *
- *   rx       word     0..31 RSS hash, 32..47 length, 48..62 zero
+ *   rx       word     0..31 RSS hash, 32..47 length, 48 CL_RX_ASKS, 49..62 zero
  *            payload  0..23 buffer, 24..39 offset of the frame in it, 40..63 how often the application's flows had
  *                     been steered anew by then (iokernel/cores/flows.c), modulo 2^24
  *   tx SEND  word     0..15 length, 16..31 offset, 32..55 buffer, 56..62 CL_TX_SEND
  *            payload  0..23 and 24..47 buffers given back (CL_SHM_NO_BUFFER: none), 48..63 zero
- *            A receive buffer may be sent: it is given back thereby.
+ *            A receive buffer may be sent: it is given back thereby. One that asks may be sent as it came:
+ *            the next member is asked.
  *   tx FREE  word     32..55 buffer given back, 56..62 CL_TX_FREE
  *            payload  as for SEND: up to three buffers in all */
+#define CL_RX_ASKS (1ull << 48) /* is its flow this member's? Another one may have it (docs/groups.md) */
 #define CL_TX_SEND 1u
 #define CL_TX_FREE 2u
 

@@ -156,6 +156,7 @@ unsigned port_rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *fram
 unsigned port_tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
 void port_prepare(struct cl_nic *nic, unsigned queue);
 bool port_steering(struct cl_nic *nic, unsigned queue, uint32_t *number);
+bool port_may_be_anothers(const struct cl_frame *frame);
 unsigned port_alloc(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
 void port_free(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
 struct cl_parker *port_parker(struct cl_nic *nic, unsigned queue);

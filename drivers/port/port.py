@@ -76,7 +76,9 @@ class Port(Nic):
         """As a member of a group: it is READY, or DRAINING. others: and the others drain from now on; returns how many
         were told. Raises CorelaneError."""
         err = ffi.new("char[256]")
-        return check(lib.cl_port_say(self.ptr, state, others, err), f"port {self.name}", err)
+        told = int(lib.cl_port_say(self.ptr, state, others, err))
+        check(told, err, f"port {self.name}")
+        return told
 
     def reattach(self) -> None:
         """Attach again now, after the iokernel was lost. Raises CorelaneError with the reason if that fails."""

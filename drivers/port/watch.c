@@ -473,6 +473,7 @@ static const struct cl_nic_ops ops = {
     .tx_burst = port_tx_burst,
     .prepare = port_prepare,
     .steering = port_steering,
+    .may_be_anothers = port_may_be_anothers,
     .alloc = port_alloc,
     .free = port_free,
     .parker = port_parker,

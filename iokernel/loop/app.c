@@ -32,6 +32,7 @@ static void app_free(struct io_app *app)
     free(app->kthreads);
     free(app->free);
     free(app->lent);
+    free(app->asking);
     cl_hist_delete(app->cores.detection);
     cl_hist_delete(app->cores.actuation);
     free(app);
@@ -231,10 +232,10 @@ static uint32_t count_lost(struct io_app *app)
 {
     uint32_t found = app->n_rx - app->fresh;
     for (uint32_t i = 0; i < app->fresh; i++)
-        found += app->lent[i];
+        found += app->lent[i] != IO_NOT_LENT;
     for (uint32_t i = 0; i < app->n_free; i++) {
-        found += app->lent[app->free[i]] == 0;
-        app->lent[app->free[i]] = 2;
+        found += app->lent[app->free[i]] == IO_NOT_LENT;
+        app->lent[app->free[i]] = IO_LENT;
     }
     return app->n_rx - found;
 }

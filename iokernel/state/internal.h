@@ -27,6 +27,10 @@
 
 struct io_app;
 struct io_group; /* switch/members.h */
+struct io_asking;
+
+/* What the application may do with a receive buffer that it holds: send it, or give it back; or hand it on, too. */
+enum { IO_NOT_LENT, IO_LENT, IO_LENT_ASKS };
 
 /* Whether frames have come for a kthread that may be parked: none, only such as go to everybody, or others. */
 enum { IO_NOT_TOUCHED, IO_TOUCHED_BY_FLOOD, IO_TOUCHED };
@@ -65,8 +69,9 @@ struct io_app {
     /* Receive buffers from here on were never used and have no pages. They are not in `free` yet, so that their entries
      * there take no memory either. Writer: home loop; readers: anybody (relaxed) */
     uint32_t fresh;
-    uint32_t *free; /* stack of receive buffers: the last that came back goes first, it is warm */
-    uint8_t *lent;  /* 1: the application holds this receive buffer */
+    uint32_t *free;           /* stack of receive buffers: the last that came back goes first, it is warm */
+    uint8_t *lent;            /* IO_LENT, IO_LENT_ASKS: the application holds this receive buffer */
+    struct io_asking *asking; /* of a member of a group: of its buffers that are IO_LENT_ASKS */
     int32_t deficit;
     uint32_t greedy_turns;                 /* turns in a row that ended with frames left, up to GREEDY_TURNS */
     uint64_t greedy_since;                 /* stamp of the first of them */
@@ -95,6 +100,9 @@ struct io_frame {
     uint32_t len;
     uint32_t hash; /* RSS hash, 0: not yet computed */
     bool flood;    /* goes to everybody */
+    /* Members of a group, a bit each, that were asked whether its flow is theirs, with who gets it now; 0: nobody is
+     * asked (switch/members.h) */
+    uint16_t asked;
 };
 
 /* A loop's end of an uplink queue, and frames on their way out. */
@@ -342,6 +350,8 @@ bool io_poll_apps(struct io_loop *loop);
 void io_deliver(struct io_loop *loop, struct io_app *app, const struct io_frame *f);
 /* members.c. To that one of a group that a frame for its address is for. */
 void io_deliver_to_group(struct io_loop *loop, const struct io_group *group, const struct io_frame *f);
+/* A member has sent from a buffer whose frame it was asked about. True: the same frame, and the next member has it. */
+bool io_hand_on(struct io_loop *loop, struct io_app *app, uint32_t buffer, const struct io_frame *f);
 /* To whoever has the address under which `found` was found. */
 static inline void io_deliver_found(struct io_loop *loop, struct io_app *found, const struct io_frame *f)
 {

@@ -18,7 +18,8 @@
  * application is homed on one loop, which alone touches its arena, its free list and its counters. Every frame ends in
  * exactly one counter:
  *
- *   application, sending    tx_taken    = tx_local + tx_remote + tx_uplink + tx_flooded + tx_answered + tx_dropped_*
+ *   application, sending    tx_taken    = tx_local + tx_remote + tx_uplink + tx_flooded + tx_answered + tx_handed_on +
+ *                                         tx_dropped_*
  *   application, receiving  rx_offered  = rx_delivered + rx_dropped_*
  *   loop, uplink in         up_received = up_local + up_remote + up_flooded + up_answered + up_dropped_*
  *   loop, uplink out        out_offered = out_sent + out_dropped_* + out_staged
@@ -126,6 +127,7 @@ struct cl_io_app_grant {
 struct cl_io_app_stats {
     uint64_t tx_taken, tx_bytes; /* SEND descriptors read, and the bytes of those that were passed on */
     uint64_t tx_local, tx_remote, tx_uplink, tx_flooded, tx_answered;
+    uint64_t tx_handed_on;           /* sent back as they came: their flows are of other members of its group */
     uint64_t tx_dropped_descriptor;  /* no such buffer, not its own, or a length that cannot be */
     uint64_t tx_dropped_malformed;   /* is not what its type says */
     uint64_t tx_dropped_ethertype;   /* neither IPv4 nor ARP, and it may not send others */

@@ -1,20 +1,13 @@
 /* See members.h. */
 #include "members.h"
 
+#include "flow.h"
+#include "kind.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
-
-#define ICMP_ECHO 8 /* RFC 792 */
-
-/* Every bit of the result depends on every bit of x (the finalizer of MurmurHash3, Appleby). */
-static inline uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 33) * 0xff51afd7ed558ccdull;
-    x = (x ^ x >> 33) * 0xc4ceb9fe1a85ec53ull;
-    return x ^ x >> 33;
-}
 
 int io_group_enter(struct cl_io *io, struct io_app *app, const struct cl_io_app_config *config, char *err)
 {
@@ -45,7 +38,8 @@ int io_group_enter(struct cl_io *io, struct io_app *app, const struct cl_io_app_
     group->taken |= 1u << place;
     app->group = group;
     app->place = place;
-    return 0;
+    app->asking = calloc(app->n_rx, sizeof *app->asking);
+    return app->asking ? 0 : (snprintf(err, IO_ERR_BYTES, "out of memory for a member's buffers"), -ENOMEM);
 }
 
 void io_group_leave(struct io_app *app)
@@ -70,16 +64,19 @@ static void deal(struct io_group *group)
             best = cl_max(best, rank_of(group->members[m]));
     for (uint32_t slot = 0; slot < IO_GROUP_SLOTS; slot++) {
         uint64_t most = 0;
+        uint8_t had = group->slots[slot];
         for (uint32_t m = 0; m < CL_IO_MAX_MEMBERS; m++) {
             const struct io_app *app = group->members[m];
             if (!app || rank_of(app) != best)
                 continue;
-            uint64_t weight = mix(group->key ^ ((uint64_t)app->id << 32 | slot)) | 1;
+            uint64_t weight = io_mix(group->key ^ ((uint64_t)app->id << 32 | slot)) | 1;
             if (weight > most) {
                 most = weight;
                 group->slots[slot] = (uint8_t)m;
             }
         }
+        if (had != group->slots[slot] && group->members[had])
+            group->before[slot] |= (uint16_t)(1u << had);
     }
 }
 
@@ -92,6 +89,8 @@ void io_member_add(struct io_app *app)
 void io_member_remove(struct io_app *app)
 {
     app->group->members[app->place] = NULL;
+    for (uint32_t slot = 0; slot < IO_GROUP_SLOTS; slot++)
+        app->group->before[slot] &= (uint16_t) ~(1u << app->place);
     deal(app->group);
 }
 
@@ -102,50 +101,61 @@ void io_member_say(struct io_app *app, uint32_t state)
     deal(app->group);
 }
 
-/* What of a frame decides who gets it. */
-struct flow {
-    uint64_t hash;
-    uint16_t to_port; /* 0: it has none */
-    bool for_all;
-};
-
-static inline struct flow flow_of(const struct io_group *group, const uint8_t *header, uint32_t len)
+static inline uint32_t slot_of(const struct io_flow *flow)
 {
-    struct flow flow = {.for_all = true};
-    len = cl_min(len, (uint32_t)IO_HEADER);
-    if (cl_get16(header + 12) != cl_be16(CL_ETHERTYPE_IPV4) || len < CL_ETH_HLEN + CL_IPV4_HLEN)
-        return flow;
-    const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(header + CL_ETH_HLEN);
-    uint32_t l4 = CL_ETH_HLEN + (ip->version_ihl & 15) * 4u, ports = 0;
-    bool whole = (ip->frag_be & cl_be16(CL_IPV4_MF | CL_IPV4_OFFSET_MASK)) == 0;
-    if (ip->proto == CL_IPPROTO_ICMP && whole && (l4 >= len || header[l4] != ICMP_ECHO))
-        return flow;
-    flow.for_all = false;
-    if (whole && (ip->proto == CL_IPPROTO_UDP || ip->proto == CL_IPPROTO_TCP) && l4 + 4 <= len) {
-        ports = cl_get32(header + l4);
-        flow.to_port = cl_be16(cl_get16(header + l4 + 2));
-    }
-    /* All of them are to one address. */
-    flow.hash = mix(group->key ^ ((uint64_t)ip->src_be << 32 | ports)) + ip->proto;
-    return flow;
+    return (uint32_t)(flow->hash >> 56);
+}
+_Static_assert(IO_GROUP_SLOTS == 256, "eight bits of a hash");
+
+/* Whose answer it is, by the port that he has chosen; NULL: nobody's. */
+static inline struct io_app *asker_of(const struct io_group *group, const struct io_flow *flow)
+{
+    uint32_t to_port = cl_be16((uint16_t)(flow->ports >> 16)); /* the second in the header */
+    return cl_unlikely(to_port >= CL_SHM_OWN_PORTS) ? group->members[(to_port - CL_SHM_OWN_PORTS) / CL_SHM_MEMBER_PORTS]
+                                                    : NULL;
 }
 
-static inline struct io_app *member_of(const struct io_group *group, const struct flow *flow)
+/* To the member with this place, which is one of those that were asked; 0: it is not. */
+static void deliver_to(struct io_loop *loop, const struct io_group *group, uint32_t place, const struct io_frame *f,
+                       uint32_t asked)
 {
-    uint32_t place = (uint32_t)(flow->to_port - CL_SHM_OWN_PORTS) / CL_SHM_MEMBER_PORTS;
-    if (flow->to_port >= CL_SHM_OWN_PORTS && group->members[place])
-        return group->members[place];
-    return group->members[group->slots[mix(flow->hash) >> 56]];
+    struct io_frame it = *f;
+    it.asked = (uint16_t)asked;
+    io_deliver(loop, group->members[place], &it);
 }
 
 CL_HOT void io_deliver_to_group(struct io_loop *loop, const struct io_group *group, const struct io_frame *f)
 {
-    const struct flow flow = flow_of(group, f->header, f->len);
-    if (cl_likely(!flow.for_all)) {
-        io_deliver(loop, member_of(group, &flow), f);
-        return;
+    const struct io_flow flow = io_flow_of(group, f->header, f->len);
+    uint32_t slot = slot_of(&flow), place = group->slots[slot];
+    struct io_app *asker = asker_of(group, &flow);
+    if (cl_unlikely(flow.for_all)) {
+        for (uint32_t m = 0; m < CL_IO_MAX_MEMBERS; m++)
+            if (group->members[m])
+                io_deliver(loop, group->members[m], f);
+    } else if (asker) {
+        io_deliver(loop, asker, f);
+    } else {
+        bool others = flow.tcp && group->before[slot] & ~(1u << place);
+        deliver_to(loop, group, place, f, cl_unlikely(others) ? 1u << place : 0);
     }
-    for (uint32_t m = 0; m < CL_IO_MAX_MEMBERS; m++)
-        if (group->members[m])
-            io_deliver(loop, group->members[m], f);
+}
+
+bool io_hand_on(struct io_loop *loop, struct io_app *app, uint32_t buffer, const struct io_frame *f)
+{
+    struct io_group *group = app->group;
+    const struct io_asking *asking = &app->asking[buffer];
+    const struct io_flow flow = io_flow_of(group, f->header, f->len);
+    uint64_t from = io_mac(f->header + 6);
+    if (io_mac(f->header) != app->mac || from != (asking->from & IO_BROADCAST) || !flow.tcp ||
+        flow.from_be != asking->from_be || flow.ports != asking->ports || io_ipv4_target(f->header) != app->ip_be)
+        return false;
+    uint32_t slot = slot_of(&flow), place = group->slots[slot], asked = (uint32_t)(asking->from >> 48);
+    uint32_t left = (group->before[slot] | 1u << place) & ~asked;
+    if (left && !(left >> place & 1))
+        place = (uint32_t)__builtin_ctz(left);
+    deliver_to(loop, group, place, f, left ? asked | 1u << place : 0);
+    io_count(app->stats.tx_handed_on, 1);
+    io_count(app->stats.tx_bytes, f->len);
+    return true;
 }

@@ -9,12 +9,25 @@
  *
  * What no flow leads to the right one:
  *   answers to what a member began itself   members choose ports of their own from a range of their own
- *                                           (io_member_ports); the port leads back, without a table
+ *                                           (CL_SHM_OWN_PORTS); the port leads back, without a table
  *   ARP, ICMP but echo requests             all members get a copy: an answer, or an error about somebody's packet. At
- *                                           most IO_GROUP_MEMBERS copies of a short frame
+ *                                           most CL_IO_MAX_MEMBERS copies of a short frame
+ *
+ * Connections stay with the member that has them, though their slots are dealt anew. Of each slot is known who had it
+ * before, and is there yet. Where that is somebody, a TCP segment asks (CL_RX_ASKS): the slot's member first, which
+ * takes connections from then on; then those that had it, one after the other. Who knows nothing of the connection
+ * sends the segment back as it came, and the next one is asked. When nobody knows it, the slot's member gets it again,
+ * and is not asked: it resets it. So there is no table of flows, which strangers could fill: 2 bytes a slot, and for
+ * each buffer that a member holds what was asked about it. The price is a hop more for each segment of a connection that
+ * is older than the change, and that a member which hangs holds those up that asked it before. Segments that are
+ * nobody's cost as many hops as a slot had members; each is of somebody's turn (switch.c). Daisy chaining: Olteanu and
+ * others, Stateless Datacenter Load-balancing with Beamer, 2018.
+ *
+ * A member may send back only what it was asked about: source, addresses and ports are those that came.
  *
  * Threads. Which places are taken, the application's `place`: the controlling thread. All else: the home loop, which is
- * one and the same for all members. Tests: tests/iokernel/switch/c/members.c, tests/iokernel/switch/test_members.py. */
+ * one and the same for all members. Tests: tests/iokernel/switch/c/members_model.c, connections_model.c,
+ * tests/iokernel/switch/test_members.py. */
 #ifndef CORELANE_IOKERNEL_SWITCH_MEMBERS_H
 #define CORELANE_IOKERNEL_SWITCH_MEMBERS_H
 
@@ -26,8 +39,16 @@ struct io_group {
     uint64_t key;                              /* of its hashes: nobody outside knows who gets what */
     struct io_app *members[CL_IO_MAX_MEMBERS]; /* by place; NULL: free */
     uint8_t slots[IO_GROUP_SLOTS];             /* place of the member that has it */
+    uint16_t before[IO_GROUP_SLOTS];           /* places, a bit each, of members that had it before */
     uint32_t taken;                            /* places, a bit each */
 };
+
+/* What a member was asked about. The home loop's. */
+struct io_asking {
+    uint64_t from; /* source MAC; from bit 48 on, the members that were asked, a bit each */
+    uint32_t from_be, ports;
+};
+_Static_assert(CL_IO_MAX_MEMBERS == 16, "a bit each, beside a MAC");
 
 /* The controlling thread's: the group of an application that is about to be added, with a place in it. `config` says
  * that it has members. 0, or -errno with a reason: -ENOSPC, all places are taken. -ENOMEM. -EINVAL: another loop's. */

@@ -351,6 +351,12 @@ static inline void cl_netq_done(struct cl_netq *q, const struct cl_frame *f)
     }
 }
 
+/* A segment that is of no connection here may be of another user's of our address: then send it back as it came. */
+static inline bool cl_netq_may_be_anothers(const struct cl_netq *q, const struct cl_frame *f)
+{
+    return q->nic->ops->may_be_anothers && q->nic->ops->may_be_anothers(f);
+}
+
 /* Give the empty buffers back, for those of a NIC that went away and came again can be sent no more. */
 static inline void cl_netq_renew(struct cl_netq *q)
 {

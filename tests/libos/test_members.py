@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import threading
 from collections.abc import Iterator
 
 import pytest
 from cltest import wait_until
-from cltest.switching import between
+from cltest.switching import ip_int, mac_bytes, udp_frame
 
 from corelane import libos
 from corelane.apps.echo import handler as echo_handler
 from corelane.drivers._native import lib
 from corelane.drivers.port.port import Port, open_port
 from corelane.iokernel import AppConfig, Iokernel
+from corelane.libos._native import ffi
+from corelane.libos._native import lib as lib_of_libos
+from corelane.runtime.errors import CorelaneError
 
 
 @pytest.fixture
@@ -32,9 +36,10 @@ def client(io: Iokernel, socket_path: str) -> Iterator[Port]:
 class Asking(threading.Thread):
     """Sends requests of 64 flows, 32 at a time, and waits for their replies, until `over` is set."""
 
-    def __init__(self, client: Port, server: Port) -> None:
+    def __init__(self, client: Port, server: libos.Runtime) -> None:
         super().__init__()
-        self._client, self._server = client, server
+        self._client, self._from = client, (mac_bytes(client), ip_int(client))
+        self._to = bytes.fromhex(server.mac.replace(":", "")), int(ipaddress.IPv4Address(server.address))
         self.over = threading.Event()
         self.asked = 0
         self.answered: set[int] = set()
@@ -42,7 +47,7 @@ class Asking(threading.Thread):
     def run(self) -> None:
         while not self.over.is_set():
             wanted = range(self.asked, self.asked + 32)
-            requests = [between(self._client, self._server, n.to_bytes(8, "big"), n % 64) for n in wanted]
+            requests = [udp_frame(self._from, self._to, n.to_bytes(8, "big"), (20000 + n % 64, 9000)) for n in wanted]
             self.asked += self._client.send(requests)
             with contextlib.suppress(AssertionError):  # then fewer are answered than were asked
                 wait_until(lambda: self._take() or len(self.answered) == self.asked, 5)
@@ -90,6 +95,67 @@ def test_a_server_is_replaced_again_and_again_and_no_request_is_lost(io, client,
     assert len(asking.answered) == asking.asked > 1000
     old.close()
     assert io.stats()["departed"]["buffers_lost"] == 0
+
+
+@libos.tcp(port=7000, compiled=False)
+def upper(data: bytes) -> tuple[int, bytes]:
+    """Answers in capitals."""
+    return len(data), bytes(data).upper()
+
+
+def serve_streams(socket_path: str) -> libos.Runtime:
+    runtime = libos.Runtime(socket_path, name="kv", poll="block")
+    runtime.bind(upper)
+    runtime.start()
+    runtime.ready(replace=True)
+    return runtime
+
+
+def ask(streams: list[libos.TcpStream]) -> None:
+    for number, stream in enumerate(streams):
+        stream.write(b"question %d" % number, timeout_s=10)
+    for number, stream in enumerate(streams):
+        assert stream.read(timeout_s=10) == b"QUESTION %d" % number
+
+
+def test_connections_stay_with_the_member_that_has_them(io, socket_path):
+    """Of two replacements: the third one's segments come to the first by two that send them back."""
+    connections: list[list[libos.TcpStream]] = []
+    members: list[libos.Runtime] = []
+    with contextlib.ExitStack() as stack:
+        asking = stack.enter_context(libos.Runtime(socket_path, name="client", poll="block")).start()
+        for _ in range(3):
+            members.append(stack.enter_context(serve_streams(socket_path)))
+            new = [asking.connect_tcp((members[0].address, 7000), timeout_s=10) for _ in range(8)]
+            connections.append([stack.enter_context(one) for one in new])
+            for these in connections:
+                ask(these)
+        assert [member.stats().net["tcp_resets_sent"] for member in members] == [0, 0, 0]
+        assert handed_on(io) > 0
+        assert [accepted(member) for member in members] == [8, 8, 8]
+        first, mine = members[0], connections[0]
+        first.drain()
+        with pytest.raises(CorelaneError, match="8 connections are still open"):
+            first.wait_closed(0.01)
+        for one in mine:
+            one.close()
+        first.wait_closed(10)
+        assert first.stop() == 0
+        first.close()
+        for these in connections[1:]:
+            ask(these)
+        members[1].close()  # with 8 connections: they are ended
+        ask(connections[2])
+
+
+def handed_on(io: Iokernel) -> int:
+    return sum(int(app["tx_handed_on"]) for app in io.stats()["apps"])
+
+
+def accepted(runtime: libos.Runtime) -> int:
+    counts = ffi.new("struct cl_tcp_counts *")
+    lib_of_libos.cl_runtime_tcp_counts(runtime.ptr, counts)
+    return int(counts.accepted)
 
 
 def test_what_is_of_no_group_is_ready_and_drains_at_once(io, socket_path):

@@ -144,6 +144,9 @@ CL_API int cl_runtime_ready(struct cl_runtime *rt, bool replace, char err[256]);
  * cl_runtime_stop lets end. -ETIMEDOUT: something still waits. 0: nothing does, or the iokernel is gone, or it is of no
  * group. -errno with one line in err. Not on a kthread. */
 CL_API int cl_runtime_drain(struct cl_runtime *rt, int64_t timeout_ns, char err[256]);
+/* Wait up to timeout_ns until no TCP connection is open any more; those in TIME_WAIT, which both sides have closed, do not
+ * count. Nothing ends them: their users or their peers do. -ETIMEDOUT. Not on a kthread. */
+CL_API int cl_runtime_wait_closed(struct cl_runtime *rt, int64_t timeout_ns, char err[256]);
 /* Stop receiving, wait up to timeout_ns (< 0: no limit) for uthreads, end the kthreads, give back every frame that is
  * not held by a uthread that was still alive. Returns the number of those. From a foreign thread. -ETIMEDOUT: stop_ms
  * later a kthread is still in code that does not come back. cl_runtime_stuck says in which; it may be called again. */

@@ -159,3 +159,10 @@ def test_all_interleavings_of_coming_draining_and_going_lose_no_request(c_progra
     """And each of the planted mistakes does, and is found."""
     run = c_program("tests/iokernel/switch/c/members_model.c", one_thread=True)
     assert "states" in run(str(mistake))
+
+
+@pytest.mark.parametrize("mistake", [0, 1, 2, 3])
+def test_all_interleavings_keep_a_connection_with_its_member(c_program, mistake):
+    """And each of the planted mistakes resets one, and is found."""
+    run = c_program("tests/iokernel/switch/c/connections_model.c", one_thread=True)
+    assert "states" in run(str(mistake))

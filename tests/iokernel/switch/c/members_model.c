@@ -96,7 +96,7 @@ static unsigned members_there(const struct state *s)
 
 static void deliver(const uint8_t *frame, uint32_t len)
 {
-    const struct io_frame f = {frame, frame, len, 0, false};
+    const struct io_frame f = {.header = frame, .rest = frame, .len = len};
     memset(got, 0, sizeof got);
     io_deliver_to_group(NULL, &group, &f);
 }
@@ -200,7 +200,7 @@ static uint64_t hash_of_state(const struct state *s)
     uint64_t h = 0;
     for (size_t i = 0; i < sizeof *s; i++)
         h = (h ^ ((const uint8_t *)s)[i]) * 0x100000001b3ull;
-    return mix(h);
+    return io_mix(h);
 }
 
 static void add(const struct state *s)
