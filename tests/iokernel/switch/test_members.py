@@ -48,7 +48,7 @@ def test_members_have_one_address_and_share_its_flows(start, attach):
 
 
 def test_who_comes_takes_its_part_from_all_and_of_who_goes_only_its_flows_move(start, attach):
-    start(apps=GROUP)
+    io = start(apps=GROUP)
     client, a, b = attach("client"), attach("kv"), attach("kv")
     two = spread(client, [a, b])
     with attach("kv") as c:
@@ -56,6 +56,7 @@ def test_who_comes_takes_its_part_from_all_and_of_who_goes_only_its_flows_move(s
         assert len(three[2]) > 5
         assert three[0] <= two[0]
         assert three[1] <= two[1]
+    wait_until(lambda: len(of_group(io)) == 2, what="the iokernel to see that the third has ended")
     assert spread(client, [a, b]) == two, "a dead one's flows go to the others"
 
 
