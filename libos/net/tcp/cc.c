@@ -37,6 +37,14 @@ void cl_tcp_cc_init(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ops *ops, uint3
     ops->init(cc);
 }
 
+void cl_tcp_cc_choose(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ops *ops)
+{
+    uint32_t window = cc->window, threshold = cc->threshold;
+    cl_tcp_cc_init(cc, ops, cc->mss);
+    cc->window = window;
+    cc->threshold = threshold;
+}
+
 /* Returns the bytes acknowledged that slow start did not use. */
 static uint32_t slow_start(struct cl_tcp_cc *cc, uint32_t acked)
 {

@@ -78,6 +78,8 @@ const struct cl_tcp_cc_ops *cl_tcp_cc_ops(const struct cl_tcp_cc *cc);
 const struct cl_tcp_cc_ops *cl_tcp_cc_find(const char *name);
 /* Begin with a window of ten segments, of 14 600 bytes at most or two segments (RFC 6928). */
 void cl_tcp_cc_init(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ops *ops, uint32_t mss);
+/* Another rule goes on from the window that there is. */
+void cl_tcp_cc_choose(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ops *ops);
 /* An acknowledgement came. recovering: the window is PRR's, or does not grow since an echo of a mark came. */
 void cl_tcp_cc_acked(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack, bool recovering);
 /* Whether an acknowledgement outside of recovery changes nothing: the application held sending back. */

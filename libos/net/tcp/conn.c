@@ -14,6 +14,8 @@ void cl_tcp_settings_default(struct cl_tcp_settings *s, uint32_t mtu)
                                   .fin_wait_ms = 60000,
                                   .mss = (uint16_t)(mtu - 40),
                                   .wscale = 7,
+                                  .syn_retries = 6, /* 127 s, as in Linux; RFC 9293, section 3.8.3: R2 of 3 minutes */
+                                  .syn_ack_retries = 5, /* of what a stranger asked for */
                                   .options = CL_TCPO_WSCALE | CL_TCPO_SACK_OK | CL_TCPO_TIMES,
                                   .ecn = CL_TCP_ECN_TAKE,
                                   .black_holes = true,

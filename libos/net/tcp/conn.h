@@ -210,8 +210,10 @@ struct cl_tcp_settings {
     uint8_t wscale;        /* ours */
     uint8_t options;       /* CL_TCPO_WSCALE, _SACK_OK, _TIMES: what we propose and accept */
     uint8_t ecn;           /* CL_TCP_ECN_* */
-    bool black_holes;      /* time-outs of full segments make them smaller (path.c) */
+    uint8_t syn_retries, syn_ack_retries;
+    bool black_holes; /* time-outs of full segments make them smaller (path.c) */
     bool no_tail_probes;
+    bool keeps_window;  /* also while idle, beyond what RFC 2861 allows */
     bool no_prediction; /* all goes the long ways of input.c, ack.c and output.c, where the short ones do the same */
     uint32_t flags;     /* CL_TCP_NO_DELAY, CL_TCP_KEEP_ALIVE: as connections begin */
     const struct cl_tcp_cc_ops *cc;

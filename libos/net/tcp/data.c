@@ -98,8 +98,8 @@ void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, 
         refuse(c);
         return;
     }
-    if (len > c->rcv_mss)
-        c->rcv_mss = (uint16_t)len;
+    /* One that is longer than we take is several, put together on the way. */
+    c->rcv_mss = (uint16_t)cl_max((uint32_t)c->rcv_mss, cl_min(len, (uint32_t)c->settings->mss));
     if (cl_seq_before(seq, c->rcv_nxt)) { /* what comes again: the first to come was kept */
         uint32_t cut = cl_min(c->rcv_nxt - seq, len);
         c->turn->twice = (struct cl_tcp_range){seq, seq + cut};

@@ -10,14 +10,12 @@
 #include "scoreboard.h"
 
 #define CL_TCP_MS 1000000ull
-#define CL_TCP_OPTION_TIMES 12   /* bytes of a timestamp option, filled up */
-#define CL_TCP_SYN_RETRIES 6     /* 127 s, as in Linux; RFC 9293, section 3.8.3, asks for an R2 of 3 minutes */
-#define CL_TCP_SYN_ACK_RETRIES 5 /* of what a stranger asked for */
-#define CL_TCP_RETRIES 15        /* R2 (RFC 9293, section 3.8.3: at least 100 s) */
-#define CL_TCP_ORPHAN_RETRIES 8  /* when the user has closed */
-#define CL_TCP_ORPHAN_MS 60000   /* zero windows, when the user has closed */
-#define CL_TCP_QUICK 16          /* acknowledgements at the start that are not delayed */
-#define CL_TCP_CHALLENGES 10     /* in CL_TCP_CHALLENGE_MS, of a connection (RFC 5961, section 7) */
+#define CL_TCP_OPTION_TIMES 12  /* bytes of a timestamp option, filled up */
+#define CL_TCP_RETRIES 15       /* R2 (RFC 9293, section 3.8.3: at least 100 s) */
+#define CL_TCP_ORPHAN_RETRIES 8 /* when the user has closed */
+#define CL_TCP_ORPHAN_MS 60000  /* zero windows, when the user has closed */
+#define CL_TCP_QUICK 16         /* acknowledgements at the start that are not delayed */
+#define CL_TCP_CHALLENGES 10    /* in CL_TCP_CHALLENGE_MS, of a connection (RFC 5961, section 7) */
 #define CL_TCP_CHALLENGE_STEP_MS 8
 #define CL_TCP_CHALLENGE_MS 1000  /* also answers to old numbers without data: no two ends answer each other for ever */
 #define CL_TCP_PAWS_MS 2073600000 /* 24 days (RFC 7323, section 5.5) */

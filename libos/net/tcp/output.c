@@ -94,6 +94,11 @@ void cl_tcp_send_reset(struct cl_tcp_conn *c, uint32_t seq, bool ack)
         s.flags |= CL_TCPF_ACK;
         s.ack = c->rcv_nxt;
     }
+    if (c->flags & CL_TCP_TIMES) { /* RFC 7323, section 3.2: it should */
+        s.options.has = CL_TCPO_TIMES;
+        s.options.ts_val = cl_tcp_now_ms(c) + c->ts_offset;
+        s.options.ts_ecr = c->ts_recent;
+    }
     cl_count(&c->turn->counts->resets_out, 1);
     (void)emit(c, &s, NULL); /* if it is lost the peer asks again, and then nobody knows it */
 }
@@ -346,7 +351,7 @@ static inline bool send_answer(struct cl_tcp_conn *c)
  * acknowledgements come that would say when to send. */
 static void restart_after_idle(struct cl_tcp_conn *c)
 {
-    if (c->una != c->nxt || c->send.bytes == 0)
+    if (c->una != c->nxt || c->send.bytes == 0 || c->settings->keeps_window)
         return;
     uint64_t idle_ns = (cl_tcp_now_ms(c) - c->progress_ms) * CL_TCP_MS, rto_ns;
     if (idle_ns == 0 || idle_ns < (rto_ns = cl_tcp_conn_rto_ns(c)))
