@@ -266,9 +266,13 @@ class Iokernel:
         """Try again to remove those that leave (Registry); returns whether there are still some."""
         return self._applications.sweep()
 
-    def find(self, name: str) -> int | None:
-        """Id of the attached application of that name (Registry)."""
-        return self._applications.find(name)
+    def say_state(self, app: int, state: int, others: bool) -> tuple[int, int]:
+        """A member of a group is ready, or drains (Registry)."""
+        return self._applications.say_state(app, state, others)
+
+    def named(self, name: str) -> tuple[int, ...]:
+        """Ids of the attached applications of that name (Registry)."""
+        return self._applications.named(name)
 
     def end(self) -> None:
         """Stop the loops, and give kthreads their class and CPUs back (Registry)."""

@@ -49,6 +49,7 @@ EVENTS = {
     lib.CL_EVENT_CONFLICT: "conflict",
     lib.CL_EVENT_UNFINISHED: "unfinished",
     lib.CL_EVENT_LIMITED: "limited",
+    lib.CL_EVENT_DRAIN: "drain",
 }
 
 _log = logging.getLogger("corelane.libos")
@@ -65,8 +66,9 @@ class Runtime(Adopted, Awaited, Scoped, forked.Forked, Closing):
     thread of the runtime's: a thread of yours drives each by `turn` (adopted.py). poll: "spin", "adaptive" or "block",
     what a kthread without work does. cpus: CPU of each kthread, -1 for any. address: "10.77.0.9" or "10.77.0.9/16",
     for a NIC that has none. scheduler, network, share: the finer settings (options.py). on_event: called with
-    ("attached" | "stalled" | "gone" | "conflict" | "unfinished", text) on a thread of the runtime; with ("limited",
-    text), which are wishes that the iokernel does not grant, before this returns; with ("serving", text) by `serve`.
+    ("attached" | "stalled" | "gone" | "conflict" | "unfinished" | "drain", text) on a thread of the runtime;
+    with ("limited", text), which are wishes that the iokernel does not grant, before this returns; with ("serving",
+    text) by `serve`.
     Without it they are logged as warnings of the logger "corelane.libos", but for the last. Public attributes: socket,
     as given; leases, those of TCP's bytes that are out (leases.py).
 
@@ -261,9 +263,11 @@ class Runtime(Adopted, Awaited, Scoped, forked.Forked, Closing):
                 self.bind(handler)
             with self.ends_in_time():  # before the first request can be answered
                 self.start()
+                self.ready()
                 if not quiet:
                     self._say_where()
                 self.wait()
+                self._leave_group()
                 self.stop()
 
     def _say_where(self) -> None:
@@ -527,6 +531,8 @@ class Runtime(Adopted, Awaited, Scoped, forked.Forked, Closing):
         name, line = EVENTS.get(event, str(event)), ffi.string(text).decode(errors="replace")
         if event == lib.CL_EVENT_GONE and self._nic is not None:
             line = f"{self._nic.name}: {line}"
+        if event == lib.CL_EVENT_DRAIN:
+            self._done.set()
         if self._on_event is not None:
             self._on_event(name, line)
         else:

@@ -188,6 +188,8 @@ struct cl_netif {
     struct cl_spin table_lock;    /* of what follows */
     uint32_t n_sockets;
     uint16_t next_ephemeral;
+    uint16_t own_first, own_last; /* ports to choose from: of a member of a group its own. Set before it is used */
+    bool is_member;               /* it is of a group */
     struct cl_udp_socket *free_sockets, *free_groups;
     struct cl_poll *polls;
     uint32_t sockets_shut;      /* nothing comes any more. Writer: stop (release); readers: anybody (acquire) */
@@ -347,6 +349,12 @@ static inline void cl_netq_done(struct cl_netq *q, const struct cl_frame *f)
         q->nic->ops->free(q->nic, q->index, q->done, q->n_done);
         q->n_done = 0;
     }
+}
+
+/* A segment that is of no connection here may be of another user's of our address: then send it back as it came. */
+static inline bool cl_netq_may_be_anothers(const struct cl_netq *q, const struct cl_frame *f)
+{
+    return q->nic->ops->may_be_anothers && q->nic->ops->may_be_anothers(f);
 }
 
 /* Give the empty buffers back, for those of a NIC that went away and came again can be sent no more. */

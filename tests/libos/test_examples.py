@@ -83,14 +83,15 @@ def test_python_example_of_streams(outside: Any) -> None:
         child.communicate()
 
 
-def test_python_example_of_asyncio(outside: Any) -> None:
+@pytest.mark.parametrize("name", ["asyncio_echo", "trio_echo"])
+def test_python_examples_of_event_loops(outside: Any, name: str) -> None:
     wire, path, start = outside
     kernel = start()
-    command = [sys.executable, str(EXAMPLES / "asyncio_echo.py"), path]
-    child, server = _serve(command, wire, kernel, "asyncio-echo")
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), path]
+    child, server = _serve(command, wire, kernel, name.replace("_", "-"))
     try:
         assert child.stdout is not None
-        assert child.stdout.readline() == f"serving {server.ip}:7000\n"  # it is attached before it listens
+        assert child.stdout.readline() == f"serving {server.ip}:7000\n"
         with libos.Runtime(path, name="asker") as asker:
             asker.start()
             with asker.connect_tcp((server.ip, 7000), timeout_s=20) as stream:

@@ -151,7 +151,8 @@ bool cl_tcp_flows_put(struct cl_netq *q, const struct cl_rx_item *item, struct c
     uint64_t hash = cl_flow_hash(&net->table.secret, &key);
     if ((flags & (CL_TCP_SYN | CL_TCP_ACK | CL_TCP_RST)) == CL_TCP_SYN)
         fresh = block_for_syn(net, &key, hash, &l);
-    else if (!(flags & CL_TCP_ACK)) /* where somebody listens it is dropped (RFC 9293, section 3.10.7.2) */
+    else if (!(flags & CL_TCP_ACK) && !cl_netq_may_be_anothers(q, &item->frame))
+        /* Where somebody listens it is dropped (RFC 9293, section 3.10.7.2). */
         l = cl_tcp_listener_on(net, key.own_port_be);
     unsigned reason = CL_DROP_FLOW_BUDGET;
     if (cl_likely(cl_pool_get_one(flows->item_pool, q->index, &index))) {

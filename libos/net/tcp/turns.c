@@ -69,6 +69,12 @@ static void count_item(struct cl_netq *q, const struct cl_rx_item *item)
     cl_count(cl_unlikely(is_error(item)) ? &q->stats.icmp_errors : &q->stats.tcp_segments, 1);
 }
 
+/* A SYN that came twice, while the flow's member changed: the peer acknowledges the other member's answer. */
+static bool acks_another(const struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
+{
+    return c->state == CL_TCP_SYN_RECEIVED && (s->flags & CL_TCPF_ACK) && s->ack != c->nxt;
+}
+
 /* Take the item's frame apart, and give it to the connection. */
 static void take_item(struct cl_tcp_flow_turn *t, struct cl_tcp_conn *c, const struct cl_rx_item *item)
 {
@@ -87,6 +93,10 @@ static void take_item(struct cl_tcp_flow_turn *t, struct cl_tcp_conn *c, const s
         if (cl_unlikely(c->state == CL_TCP_LISTEN)) {
             t->asked = true;
             memcpy(t->asker, ((const struct cl_eth *)item->frame.data)->src, 6);
+        }
+        if (cl_unlikely(acks_another(c, &s) && cl_netq_may_be_anothers(q, &item->frame))) {
+            cl_netq_push(q, &item->frame);
+            return;
         }
         t->frame = &item->frame;
         cl_tcp_input(c, &s, bytes + s.header_len);
