@@ -15,6 +15,7 @@ TCP, UDP, ICMP = socket.IPPROTO_TCP, socket.IPPROTO_UDP, socket.IPPROTO_ICMP
 
 # Flags of a TCP header by the letters of scripts. "." is ACK; C is another letter for W.
 FLAGS = {"F": 1, "S": 2, "R": 4, "P": 8, ".": 16, "U": 32, "E": 64, "W": 128, "C": 128, "A": 256}
+_LONGEST = 65535  # of a packet, and of a datagram
 ECN = {"noecn": 0, "ect1": 1, "ect0": 2, "ce": 3}
 
 # (type, code) by the words of scripts; RFC 792, 1191, 1812.
@@ -93,6 +94,8 @@ def _ip(source: str, target: str, protocol: int, payload: bytes, tos: int, ttl: 
 
 
 def _pseudo(source: str, target: str, protocol: int, length: int) -> bytes:
+    if 20 + length > _LONGEST:
+        raise NotAPacket(f"{20 + length} bytes do not fit into a packet of IPv4")
     return socket.inet_aton(source) + socket.inet_aton(target) + struct.pack("!BBH", 0, protocol, length)
 
 
@@ -103,6 +106,14 @@ def write_options(options: tuple[m.TcpOption, ...]) -> bytes:
 
 
 def _write_option(o: m.TcpOption) -> bytes:
+    """Raises NotAPacket: it has more bytes than any header has room for."""
+    found = _option_bytes(o)
+    if len(found) > 40:
+        raise NotAPacket(f"{len(found)} bytes of options do not fit into a header")
+    return found
+
+
+def _option_bytes(o: m.TcpOption) -> bytes:
     match o:
         case m.Nop():
             return b"\1"
@@ -115,16 +126,16 @@ def _write_option(o: m.TcpOption) -> bytes:
         case m.SackOk():
             return b"\4\2"
         case m.Sack(blocks):
-            return struct.pack("!BB", 5, 2 + 8 * len(blocks)) + b"".join(struct.pack("!II", *b) for b in blocks)
+            return bytes((5, 2 + 8 * len(blocks) & 255)) + b"".join(struct.pack("!II", *b) for b in blocks)
         case m.Timestamp(val, ecr):
             return struct.pack("!BBII", 8, 10, val, ecr)
         case m.FastOpen(cookie, experimental):
             data = (b"\xf9\x89" if experimental else b"") + bytes.fromhex(cookie)
-            return struct.pack("!BB", 254 if experimental else 34, 2 + len(data)) + data
+            return bytes((254 if experimental else 34, 2 + len(data) & 255)) + data
         case m.Md5(digest):
-            return struct.pack("!BB", 19, 2 + len(digest) // 2) + bytes.fromhex(digest)
+            return bytes((19, 2 + len(digest) // 2 & 255)) + bytes.fromhex(digest)
         case m.Unknown(kind, data):
-            return struct.pack("!BB", kind, 2 + len(data)) + data
+            return bytes((kind, 2 + len(data) & 255)) + data
     raise AssertionError(o)
 
 

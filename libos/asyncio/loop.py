@@ -101,17 +101,13 @@ class Loop(asyncio.SelectorEventLoop):
     async def _connect_sock(self, exceptions: Any, addr_info: Any, local_addr_infos: Any = None) -> Any:
         family, _kind, _proto, _name, address = addr_info
         own = any(info[0] == sockets.AF_INET and self.world.is_own(info[4][0]) for info in local_addr_infos or ())
-        if family != sockets.AF_INET or not (own or self._is_ours(address)):
+        if family != sockets.AF_INET or not (own or self._servers.is_ours(address)):
             return await super()._connect_sock(exceptions, addr_info, local_addr_infos)  # type: ignore[misc]
         try:
             return await self._connect(address, local_addr_infos)
         except OSError as error:
             exceptions.append([error])
             raise
-
-    def _is_ours(self, address: tuple[str, int]) -> bool:
-        host, port = address
-        return self.world.reaches(host) or (self.world.is_loopback(host) and self._servers.listens(host, port))
 
     async def _connect(self, address: tuple[str, int], local_infos: Any) -> TcpSocket:
         own, own_port = ("0.0.0.0", 0)

@@ -191,20 +191,14 @@ static CL_NOINLINE void to_type(struct burst *b, const struct cl_rx_item *item)
 }
 
 /* A segment goes to its connection. False: it is of none. */
-static CL_NOINLINE bool to_connection(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
+static inline bool to_connection(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
     struct cl_netif *nif = b->q->nif;
     struct cl_connections *tcp = cl_load_acquire(&nif->tcp);
     /* With several kthreads the others were put before the lock was dropped (order.c). */
     if (!tcp || (nif->n_queues > 1 && !b->looped))
         return false;
-    struct cl_rx_item item = {.frame = *f,
-                              .rx_tsc = b->rx_tsc,
-                              .l4 = info->l4,
-                              .payload_len = info->l4_len,
-                              .broadcast = info->broadcast,
-                              .looped = b->looped};
-    return tcp->put(b->q, &item, &b->woken);
+    return tcp->put(b->q, f, info, b->rx_tsc, &b->woken);
 }
 
 static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
@@ -331,8 +325,11 @@ static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
 {
     struct burst b = begin(q, cl_stamp(q->time), n);
     cl_netq_look_at_tag(q, &frames[0]);
-    for (unsigned i = 0; i < n; i++)
+    for (unsigned i = 0; i < n; i++) {
+        if (i + 1 < n)
+            cl_netq_fetch_frame(&frames[i + 1]);
         one_frame(&b, &frames[i]);
+    }
     publish(&b);
     came_in(q, n);
     return n;

@@ -39,6 +39,7 @@ ROOMS = {
     "iokernel/loop": "state cores switch policy",
     "libos": "handlers batch_work net net/tcp sched state storage/log",
     "libos/asyncio": ". handlers",
+    "libos/trio": ". asyncio handlers",
     "libos/handlers": "batch_work numba",
     "libos/batch_work": "numba sched",
     "libos/aot": "batch_work handlers numba",

@@ -317,6 +317,26 @@ static PyObject *wait_method(PyObject *self, PyObject *args)
     return list_of(&w);
 }
 
+PyDoc_STRVAR(spin_doc,
+             "spin(turns, alone)\n--\n\n"
+             "Serve, and turn at most so many times, until something is ready. For loops that do not wait by\n"
+             "`wait`. alone: without the interpreter's lock. Whether to turn again soon; else the kthread\n"
+             "sleeps. Raises OSError.");
+
+static PyObject *spin_method(PyObject *self, PyObject *args)
+{
+    struct poller *p = (struct poller *)self;
+    int turns, alone, again = 1;
+    if (!PyArg_ParseTuple(args, "ip", &turns, &alone))
+        return NULL;
+    serve(p);
+    go_in(p, !alone);
+    for (int i = 0; i < turns && again > 0 && !p->ready.first; i++)
+        again = turn(p);
+    come_out(p);
+    return again < 0 ? poller_fail(-again, cl_adopt_error(again)) : PyBool_FromLong(again);
+}
+
 PyDoc_STRVAR(deliver_doc, "deliver()\n--\n\nCall the protocols of all that are ready. Raises SystemExit and\n"
                           "KeyboardInterrupt that come out of them; the others are called the next time.");
 
@@ -422,11 +442,15 @@ static PyObject *get_timer(PyObject *self, void *closure)
     return PyLong_FromLong(((struct poller *)self)->timer_fd);
 }
 
-static PyMethodDef methods[] = {
-    {"wait", wait_method, METH_VARARGS, wait_doc},      {"deliver", deliver_method, METH_NOARGS, deliver_doc},
-    {"counts", counts_method, METH_NOARGS, counts_doc}, {"close", close_method, METH_NOARGS, close_doc},
-    {"listen", poller_listen, METH_VARARGS, NULL},      {"unlisten", poller_unlisten, METH_VARARGS, NULL},
-    {"connect", poller_connect, METH_VARARGS, NULL},    {NULL, NULL, 0, NULL}};
+static PyMethodDef methods[] = {{"wait", wait_method, METH_VARARGS, wait_doc},
+                                {"deliver", deliver_method, METH_NOARGS, deliver_doc},
+                                {"spin", spin_method, METH_VARARGS, spin_doc},
+                                {"counts", counts_method, METH_NOARGS, counts_doc},
+                                {"close", close_method, METH_NOARGS, close_doc},
+                                {"listen", poller_listen, METH_VARARGS, NULL},
+                                {"unlisten", poller_unlisten, METH_VARARGS, NULL},
+                                {"connect", poller_connect, METH_VARARGS, NULL},
+                                {NULL, NULL, 0, NULL}};
 static PyGetSetDef getset[] = {{"ready", get_ready, NULL, "Whether `deliver` has something to do.", NULL},
                                {"timer_fd", get_timer, NULL, "To be watched for edges.", NULL},
                                {NULL, NULL, NULL, NULL, NULL}};

@@ -28,9 +28,8 @@ static void schedule_ack(struct cl_tcp_conn *c)
         cl_tcp_set(c, CL_TCP_TIMER_ACK, c->settings->delayed_ack_ms * CL_TCP_MS);
 }
 
-/* The next bytes, and nothing is missing. The user takes them out of the frame; what it leaves is copied. False: the
- * rest, or the connection, is gone. */
-static bool in_order(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
+/* The user takes them out of the frame; what it leaves is copied. */
+bool cl_tcp_take_next(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
 {
     uint32_t seq = c->rcv_nxt, done = 0;
     c->rcv_nxt += len;
@@ -99,8 +98,8 @@ void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, 
         refuse(c);
         return;
     }
-    if (len > c->rcv_mss)
-        c->rcv_mss = (uint16_t)len;
+    /* One that is longer than we take is several, put together on the way. */
+    c->rcv_mss = (uint16_t)cl_max((uint32_t)c->rcv_mss, cl_min(len, (uint32_t)c->settings->mss));
     if (cl_seq_before(seq, c->rcv_nxt)) { /* what comes again: the first to come was kept */
         uint32_t cut = cl_min(c->rcv_nxt - seq, len);
         c->turn->twice = (struct cl_tcp_range){seq, seq + cut};
@@ -118,7 +117,7 @@ void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, 
         cl_tcp_aside_cut(c, seq + len);
     bool whole = true;
     if (len)
-        whole = seq == c->rcv_nxt && !c->aside ? in_order(c, data, len) : out_of_order(c, seq, data, len);
+        whole = seq == c->rcv_nxt && !c->aside ? cl_tcp_take_next(c, data, len) : out_of_order(c, seq, data, len);
     if (c->state == CL_TCP_CLOSED)
         return;
     if (fin && whole) {

@@ -22,7 +22,7 @@ void cl_tcp_established(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, u
 
 static void free_send(struct cl_tcp_conn *c)
 {
-    if (c->send.bytes)
+    if (c->send.first)
         cl_tcp_buffer_drop(c, CL_TCP_SEND, c->send.bytes);
     cl_tcp_board_free(c);
 }

@@ -36,6 +36,11 @@ def of_group(io: Any) -> list[tuple[int, str]]:
     return [(app["member"], app["state"]) for app in io.stats()["apps"] if app["name"] == "kv"]
 
 
+def left(io: Any, n: int) -> None:
+    """Wait until the iokernel has seen that the others have ended: until then what comes for them is lost."""
+    wait_until(lambda: len(of_group(io)) == n, what=f"a group of {n}")
+
+
 def test_members_have_one_address_and_share_its_flows(start, attach):
     io = start(apps=GROUP)
     client, a, b = attach("client"), attach("kv"), attach("kv", kthreads=2)
@@ -48,7 +53,7 @@ def test_members_have_one_address_and_share_its_flows(start, attach):
 
 
 def test_who_comes_takes_its_part_from_all_and_of_who_goes_only_its_flows_move(start, attach):
-    start(apps=GROUP)
+    io = start(apps=GROUP)
     client, a, b = attach("client"), attach("kv"), attach("kv")
     two = spread(client, [a, b])
     with attach("kv") as c:
@@ -56,6 +61,7 @@ def test_who_comes_takes_its_part_from_all_and_of_who_goes_only_its_flows_move(s
         assert len(three[2]) > 5
         assert three[0] <= two[0]
         assert three[1] <= two[1]
+    left(io, 2)
     assert spread(client, [a, b]) == two, "a dead one's flows go to the others"
 
 
@@ -75,6 +81,7 @@ def test_new_flows_come_to_those_that_are_ready_and_to_whoever_is_left(start, at
     assert spread(client, [a, b]) == both
     a.say(DRAINING)
     b.close()
+    left(io, 1)
     assert spread(client, [a]) == [every], "nobody else is there: it gets them rather than that they are lost"
 
 
