@@ -255,8 +255,8 @@ static int wait_for(struct poller *p, struct waiting *w)
         int again = turn(p);
         if (again < 0)
             return again;
-        if (p->ready.first || w->until_ns == 0) {
-            if (!p->ready.first || now_ns() - p->looked_ns >= LOOK_NS)
+        if (anything_ready(p) || w->until_ns == 0) {
+            if (!anything_ready(p) || now_ns() - p->looked_ns >= LOOK_NS)
                 look(p, w, 0);
             return 0;
         }
@@ -298,7 +298,7 @@ static PyObject *wait_method(PyObject *self, PyObject *args)
     long long timeout_ns;
     if (!PyArg_ParseTuple(args, "iL", &w.epoll, &timeout_ns))
         return NULL;
-    if (p->ready.first)
+    if (anything_ready(p))
         timeout_ns = 0;
     w.until_ns = timeout_ns < 0 ? FOREVER : timeout_ns == 0 ? 0 : now_ns() + timeout_ns;
     serve(p);
@@ -319,9 +319,9 @@ static PyObject *wait_method(PyObject *self, PyObject *args)
 
 PyDoc_STRVAR(spin_doc,
              "spin(turns, alone)\n--\n\n"
-             "Serve, and turn at most so many times, until something is ready. For loops that do not wait by\n"
-             "`wait`. alone: without the interpreter's lock. Whether to turn again soon; else the kthread\n"
-             "sleeps. Raises OSError.");
+             "For loops that wait by themselves: serve, turn at most so many times, until something is ready,\n"
+             "and deliver that. alone: the turns are made without the interpreter's lock. Whether to call it\n"
+             "again before the loop sleeps. Raises OSError, and what `deliver` raises.");
 
 static PyObject *spin_method(PyObject *self, PyObject *args)
 {
@@ -331,10 +331,16 @@ static PyObject *spin_method(PyObject *self, PyObject *args)
         return NULL;
     serve(p);
     go_in(p, !alone);
-    for (int i = 0; i < turns && again > 0 && !p->ready.first; i++)
+    for (int i = 0; i < turns && again > 0 && !anything_ready(p); i++)
         again = turn(p);
     come_out(p);
-    return again < 0 ? poller_fail(-again, cl_adopt_error(again)) : PyBool_FromLong(again);
+    if (again < 0)
+        return poller_fail(-again, cl_adopt_error(again));
+    if (!anything_ready(p))
+        return PyBool_FromLong(again);
+    PyObject *done = deliver(p);
+    Py_XDECREF(done);
+    return done ? Py_NewRef(Py_True) : NULL;
 }
 
 PyDoc_STRVAR(deliver_doc, "deliver()\n--\n\nCall the protocols of all that are ready. Raises SystemExit and\n"
@@ -363,6 +369,9 @@ static PyObject *close_method(PyObject *self, PyObject *unused)
     struct poller *p = (struct poller *)self;
     (void)unused;
     ports_close(p);
+    while (p->sockets)
+        datagrams_close(p->sockets);
+    (void)datagrams_deliver(p); /* of those that are closed the last reference, perhaps */
     while (p->all)
         endpoint_forget(p->all);
     for (struct endpoint *e; (e = pop(&p->serve, false));)
@@ -433,7 +442,7 @@ static void dealloc(PyObject *self)
 static PyObject *get_ready(PyObject *self, void *closure)
 {
     (void)closure;
-    return PyBool_FromLong(((struct poller *)self)->ready.first != NULL);
+    return PyBool_FromLong(anything_ready((struct poller *)self));
 }
 
 static PyObject *get_timer(PyObject *self, void *closure)
