@@ -92,6 +92,7 @@ void cl_tcp_end(struct cl_tcp_conn *c, int error)
     if (c->state == CL_TCP_LISTEN || (c->state == CL_TCP_SYN_RECEIVED && (c->flags & CL_TCP_PASSIVE)))
         c->flags |= CL_TCP_TOLD; /* its user never knew of it */
     cl_tcp_accepted(c);
+    cl_tcp_not_plain(c);
     c->state = CL_TCP_CLOSED;
     c->error = (uint8_t)error;
     unset_all(c);
