@@ -13,12 +13,14 @@ uint64_t cl_csum_copy_plain(uint64_t sum, void *to, const void *from, size_t n)
     uint8_t *out = (uint8_t *)to;
     const uint8_t *p = (const uint8_t *)from;
     uint64_t even = 0, odd = 0; /* two chains, as in cl_csum_add */
-    for (; n >= 16; n -= 16, p += 16, out += 16) {
-        uint64_t a = cl_get64(p), b = cl_get64(p + 8);
+    for (; n >= 32; n -= 32, p += 32, out += 32) {
+        uint64_t a = cl_get64(p), b = cl_get64(p + 8), c = cl_get64(p + 16), d = cl_get64(p + 24);
         cl_put64(out, a);
         cl_put64(out + 8, b);
-        even = cl_csum_carry(even, a);
-        odd = cl_csum_carry(odd, b);
+        cl_put64(out + 16, c);
+        cl_put64(out + 24, d);
+        even = cl_csum_carry(cl_csum_carry(even, a), c);
+        odd = cl_csum_carry(cl_csum_carry(odd, b), d);
     }
     sum += cl_csum_halves(even) + cl_csum_halves(odd);
     if (n == 0)

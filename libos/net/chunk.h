@@ -67,6 +67,8 @@ struct cl_chunk *cl_chunks_get(struct cl_chunks *c, unsigned kthread, unsigned h
 /* A chunk's number, and back: four bytes instead of eight. */
 uint32_t cl_chunk_number(const struct cl_chunks *c, const struct cl_chunk *chunk);
 struct cl_chunk *cl_chunk_of(const struct cl_chunks *c, uint32_t number);
+/* Where they all lie, each on whole cache lines. */
+const uint8_t *cl_chunks_base(const struct cl_chunks *c);
 /* Copy up to `room` bytes out of a chain. Returns how many. */
 uint32_t cl_chunks_read(const struct cl_chunk *chain, void *data, uint64_t room);
 /* Give a chain back. */

@@ -57,7 +57,7 @@ void cl_tcp_cc_acked(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack, bool
 {
     struct cl_tcp_cc_ack rest = *ack;
     const struct cl_tcp_cc_ops *ops = rules[cc->rule];
-    if (ops->saw)
+    if (cc->watches)
         ops->saw(cc, ack);
     if (recovering || !ack->limited || ack->acked == 0)
         return;

@@ -62,6 +62,7 @@ bool cl_tcp_finish(struct cl_tcp_conn *c)
         cl_tcp_window_opened(c);
     cl_tcp_tell(c);
     cl_tcp_output(c);
+    cl_tcp_buffer_tidy(c);
     bool lives = c->state != CL_TCP_CLOSED || !(c->flags & CL_TCP_TOLD);
     if (cl_unlikely(c->loans && !lives))
         cl_tcp_loans_leave(c);
@@ -75,8 +76,10 @@ const char *cl_tcp_invariant(const struct cl_tcp_conn *c)
     bool timed = cl_tcp_due_ns(c) != CL_TCP_NEVER;
     if (c->state == CL_TCP_CLOSED)
         return timed                                   ? "a timer of a closed connection"
-               : c->send.bytes || c->aside || c->board ? "memory of one"
+               : c->send.first || c->aside || c->board ? "memory of one"
                                                        : NULL;
+    if (c->send.bytes == 0 && c->send.first)
+        return "memory of an empty buffer";
     const char *wrong = cl_tcp_board_invariant(c);
     if (wrong)
         return wrong;

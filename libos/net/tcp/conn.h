@@ -17,7 +17,8 @@
  *
  * Memory. A block (CL_TCP_IDLE_BYTES with its flow and alarm) and nothing else while nothing waits. Bytes lie in chunks
  * (../chunk.h) of the application's pool, which is the bound for all connections together:
- *   send      what was written and is not acknowledged, up to send_limit bytes
+ *   send      what was written and is not acknowledged, up to send_limit bytes; inside of a turn also the empty chunk of
+ *             what was acknowledged in it, for what will be written (buffer.h)
  *   records   of segments under way, from the second on (scoreboard.h): one chunk for about 120 of them
  *   receive   what is in order and not taken, up to receive_limit bytes
  *   loans     who leases what came, or sends from regions (loans.h): one chunk; and one for each piece of a region or
@@ -53,7 +54,8 @@
  *              taken back; which window is newer the acknowledgement tells first: ack.c); delayed acknowledgements
  *              (3.8.6.3), quick ones at the start; keep-alive (3.8.4); time-out of the user (3.8.3, also as RFC 5482's
  *              local limit); urgent data taken as data, as RFC 6093 advises, and counted
- *   RFC 1323   header prediction (appendix F): what nearly every segment is goes a short way, to the same end (input.c)
+ *   RFC 1323   header prediction (appendix F): what nearly every segment is goes a short way, to the same end (input.c),
+ *              and so does what nearly every answer is (output.c)
  *   RFC 7323   window scale, timestamps, PAWS; a segment without a timestamp, where they were agreed, is dropped
  *   RFC 2018   SACK, both ways (scoreboard.c); also of what came twice (2883)
  *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection;
@@ -212,7 +214,7 @@ struct cl_tcp_settings {
     bool black_holes; /* time-outs of full segments make them smaller (path.c) */
     bool no_tail_probes;
     bool keeps_window;  /* also while idle, beyond what RFC 2861 allows */
-    bool no_prediction; /* all segments go the long way of input.c, where the short one says the same */
+    bool no_prediction; /* all goes the long ways of input.c, ack.c and output.c, where the short ones do the same */
     uint32_t flags;     /* CL_TCP_NO_DELAY, CL_TCP_KEEP_ALIVE: as connections begin */
     const struct cl_tcp_cc_ops *cc;
 };

@@ -28,9 +28,8 @@ static void schedule_ack(struct cl_tcp_conn *c)
         cl_tcp_set(c, CL_TCP_TIMER_ACK, c->settings->delayed_ack_ms * CL_TCP_MS);
 }
 
-/* The next bytes, and nothing is missing. The user takes them out of the frame; what it leaves is copied. False: the
- * rest, or the connection, is gone. */
-static bool in_order(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
+/* The user takes them out of the frame; what it leaves is copied. */
+bool cl_tcp_take_next(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
 {
     uint32_t seq = c->rcv_nxt, done = 0;
     c->rcv_nxt += len;
@@ -118,7 +117,7 @@ void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, 
         cl_tcp_aside_cut(c, seq + len);
     bool whole = true;
     if (len)
-        whole = seq == c->rcv_nxt && !c->aside ? in_order(c, data, len) : out_of_order(c, seq, data, len);
+        whole = seq == c->rcv_nxt && !c->aside ? cl_tcp_take_next(c, data, len) : out_of_order(c, seq, data, len);
     if (c->state == CL_TCP_CLOSED)
         return;
     if (fin && whole) {

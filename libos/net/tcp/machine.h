@@ -80,13 +80,22 @@ void cl_tcp_send_reset(struct cl_tcp_conn *c, uint32_t seq, bool ack);
 /* A segment that cannot be right came: say where we are, if the limit allows (RFC 5961, section 7). */
 void cl_tcp_challenge(struct cl_tcp_conn *c);
 
+/* Something of `send` was acknowledged: who could not write all hears of it when there is room worth it. */
+static inline void cl_tcp_room_made(struct cl_tcp_conn *c)
+{
+    if (cl_likely(!(c->flags & CL_TCP_WANTS_ROOM)) || c->send.bytes > c->send.limit - c->send.limit / 3)
+        return;
+    c->flags &= ~(uint32_t)CL_TCP_WANTS_ROOM;
+    c->events |= CL_TCP_EVENT_WRITABLE;
+}
+
 /* ack.c: the acknowledgement and the window in a segment. False: the segment goes no further. */
 bool cl_tcp_take_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq);
-/* The same of a segment that cl_tcp_input expected: its acknowledgement is una, or nxt. */
-void cl_tcp_take_expected_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s);
 void cl_tcp_take_window(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq);
 
-/* data.c: data and the FIN of an acceptable segment. */
+/* data.c: data and the FIN of an acceptable segment; and the bytes that are next, with nothing missing. False: the rest of
+ * them, or the connection, is gone. */
+bool cl_tcp_take_next(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len);
 void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, uint32_t len, bool fin);
 
 /* Segments are smaller than both ends would take, since the path is. */
@@ -110,8 +119,6 @@ static inline void cl_tcp_ack_now(struct cl_tcp_conn *c)
 }
 
 /* window.c */
-/* The window field of a segment that leaves now; what it promises is kept. */
-uint16_t cl_tcp_window(struct cl_tcp_conn *c, bool syn);
 /* The user has taken something: tell the peer, if that is worth a segment. */
 void cl_tcp_window_opened(struct cl_tcp_conn *c);
 
@@ -155,7 +162,37 @@ static inline void cl_tcp_tell(struct cl_tcp_conn *c)
     if (c->events)
         cl_tcp_tell_events(c);
 }
+/* A callback has returned, perhaps on another kthread. */
+static inline void cl_tcp_returned(struct cl_tcp_conn *c)
+{
+    if (c->turn->called)
+        c->turn->called(c->turn);
+}
+
+/* One call of `data`. Returns how many it took. */
+static inline uint32_t cl_tcp_call_data(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
+{
+    struct cl_tcp_turn *turn = c->turn;
+    turn->offered = data;
+    turn->offered_len = len;
+    turn->leased = false;
+    c->flags |= CL_TCP_OFFERING;
+    int64_t took = c->user->data(c, data, len, c->arg);
+    c->flags &= ~(uint32_t)CL_TCP_OFFERING;
+    cl_tcp_returned(c);
+    if (turn->leased)
+        return len;
+    return took < 0 ? 0 : (uint32_t)cl_min(took, (int64_t)len);
+}
+
 /* Offer bytes that lie in a frame. Returns how many the user took. */
-uint32_t cl_tcp_offer(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len);
+static inline uint32_t cl_tcp_offer(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
+{
+    if (cl_unlikely(c->events & CL_TCP_EVENT_OPENED))
+        cl_tcp_tell(c);
+    if (!c->user || !c->user->data || c->receive.bytes || (c->flags & CL_TCP_READ_SHUT) || c->state == CL_TCP_CLOSED)
+        return 0;
+    return cl_tcp_call_data(c, data, len);
+}
 
 #endif

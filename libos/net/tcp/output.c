@@ -1,5 +1,5 @@
 /* Sending: what may leave now, and the segments for it (RFC 9293, sections 3.7.4, 3.8.6 and 3.10.8's numbers). */
-#include "machine.h"
+#include "window.h"
 
 static bool has_sacks(const struct cl_tcp_conn *c)
 {
@@ -19,7 +19,7 @@ static unsigned sack_blocks(const struct cl_tcp_conn *c, struct cl_tcp_range *ou
 }
 
 /* What all segments but SYNs and resets say of us now. */
-static void fill(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
+static CL_ALWAYS_INLINE void fill_now(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
 {
     struct cl_tcp_options *o = &s->options;
     s->window = cl_tcp_window(c, false);
@@ -34,6 +34,11 @@ static void fill(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
         o->n_sack = (uint8_t)sack_blocks(c, o->sack);
 }
 
+static void fill(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
+{
+    fill_now(c, s);
+}
+
 uint32_t cl_tcp_mss_now(const struct cl_tcp_conn *c)
 {
     struct cl_tcp_range blocks[CL_TCP_MAX_SACKS];
@@ -41,7 +46,7 @@ uint32_t cl_tcp_mss_now(const struct cl_tcp_conn *c)
     return c->cc.mss - (n ? 4 + 8 * n : 0);
 }
 
-static bool emit(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const struct cl_tcp_bytes *data)
+static inline bool emit(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const struct cl_tcp_bytes *data)
 {
     static const struct cl_tcp_bytes none;
     struct cl_tcp_turn *turn = c->turn;
@@ -302,6 +307,46 @@ static void send_new(struct cl_tcp_conn *c)
     }
 }
 
+/* What nearly every answer to a request is: a segment at most, which nothing holds, while nothing is under way or missing.
+ * `send_new` would send it all, and `send_answer` does what is left of that then. */
+static inline bool is_answer(const struct cl_tcp_conn *c)
+{
+    uint32_t len = c->send.bytes, odd = CL_TCP_FIN_WANTED | CL_TCP_CORK | CL_TCP_FORCE;
+    return c->state == CL_TCP_ESTABLISHED && len && len <= c->cc.mss && len <= c->wnd && len <= c->cc.window &&
+           c->una == c->nxt && cl_tcp_calm_without(c, odd) && c->send.first == c->send.last &&
+           !(c->marks & (uint8_t) ~(CL_TCP_MARKS_SMALL | CL_TCP_MARKS_PUSH)) && !has_sacks(c) &&
+           !cl_tcp_path_limits(c) && !c->settings->no_prediction &&
+           cl_tcp_now_ms(c) - c->progress_ms < c->settings->rto_least_ms; /* restart_after_idle */
+}
+
+static inline bool send_answer(struct cl_tcp_conn *c)
+{
+    uint32_t seq = c->nxt, len = c->send.bytes;
+    struct cl_tcp_bytes data = {c->send.first, c->send.first->from, len};
+    struct cl_tcp_segment s; /* without SACK blocks, which are not looked at */
+    s.seq = seq;
+    s.ack = c->rcv_nxt;
+    s.urgent = 0;
+    s.flags = CL_TCPF_ACK | CL_TCPF_PSH;
+    s.len = (uint16_t)len;
+    s.ecn = 0;
+    s.options.has = s.options.n_sack = 0;
+    fill_now(c, &s);
+    if (!emit(c, &s, &data))
+        return false;
+    acked(c);
+    c->send_at = c->send.first;
+    c->progress_ms = cl_tcp_now_ms(c);
+    c->one = (struct cl_tcp_record){.sent_ns = c->turn->now_ns, .seq = seq, .len = (uint16_t)len};
+    c->nxt = seq + len;
+    if (len < c->cc.mss) {
+        c->marks |= CL_TCP_MARKS_SMALL;
+        c->small_seq = c->nxt;
+    }
+    cl_tcp_watch_first(c);
+    return true;
+}
+
 /* Something is to leave after a while in which nothing did: what the window knew of the path is old (RFC 2861), and no
  * acknowledgements come that would say when to send. */
 static void restart_after_idle(struct cl_tcp_conn *c)
@@ -328,6 +373,8 @@ static void watch_window(struct cl_tcp_conn *c)
 
 void cl_tcp_output(struct cl_tcp_conn *c)
 {
+    if (cl_likely(is_answer(c)) && send_answer(c))
+        return;
     if (c->state == CL_TCP_SYN_SENT || c->state == CL_TCP_SYN_RECEIVED) {
         if (!(c->flags & CL_TCP_SYN_OUT) || cl_tcp_board_lost(c))
             send_syn(c);
