@@ -64,6 +64,7 @@ ROOMS = {
     "bench/asyncio": "http tcp",
     "bench/bimodal": "tenant",
     "bench/colocate": "tenant",
+    "bench/embed": "tenant",
     "bench/ground": "afxdp",
     "bench/handoff": ". tenant",
     "bench/hostile": "isolation tenant",
