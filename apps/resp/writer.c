@@ -159,7 +159,7 @@ static void finish(struct cl_resp_writer *w, const struct batch *b, int rc)
     } else {
         cl_count(&w->count.batches, 1);
         cl_count(&w->count.records, b->records);
-        if (b->unit > w->count.units) /* one that came later may have ended before */
+        if (b->unit > w->count.units) /* a later batch may be told of first */
             cl_count(&w->count.units, b->unit - w->count.units);
         cl_count(&w->count.bytes, b->len);
         cl_resp_durable(w->r, b->unit);

@@ -4,86 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import resource
-import shutil
 import signal
 import socket
 import struct
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cltest import netns_missing, wait_until
+from cltest import wait_until
 
-from corelane.drivers.linux import netns
-
-from .conftest import preloaded
+from .conftest import SERVED as OURS
+from .conftest import Server
 
 pytestmark = pytest.mark.root
-
-LINUX, OURS = "10.99.7.1", "10.99.7.2"
-
-
-class Server:
-    """A program whose sockets are at OURS, and the namespace in which Linux is at the other end."""
-
-    def __init__(self, space: netns.Namespace, process: subprocess.Popen[str], port: int, log: Path) -> None:
-        self.space, self.process, self.port, self.log = space, process, port, log
-
-    def connect(self) -> socket.socket:
-        with self.space.entered():
-            s = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        s.settimeout(30)
-        try:
-            s.connect((OURS, self.port))
-        except OSError:
-            s.close()
-            raise
-        return s
-
-    def answers(self) -> bool:
-        with contextlib.suppress(OSError):
-            self.connect().close()
-            return True
-        return False
-
-    def run(self, program: str, *words: str) -> str:
-        """What a client of Linux' prints."""
-        if shutil.which(program) is None:
-            pytest.skip(f"needs {program}: apt-get install redis-tools libmemcached-tools curl iperf3")
-        command = self.space.command([program, *words])
-        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-        assert done.returncode == 0, (words, done.stdout, done.stderr, self.log.read_text())
-        return done.stdout
-
-
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Start a program in a namespace of its own, and wait until it takes connections."""
-    if missing := netns_missing():
-        pytest.skip(missing)
-    with contextlib.ExitStack() as stack:
-
-        def start(*command: str, port: int, kthreads: int = 1) -> Server:
-            if shutil.which(command[0]) is None:
-                pytest.skip(f"needs {command[0]}: apt-get install memcached redis-server nginx-light iperf3")
-            space = stack.enter_context(netns.namespace("posix"))
-            words = f"nic=tap:clpx,host={LINUX}/24,address={OURS}/24,kthreads={kthreads}"
-            log = tmp_path / "log"
-            with log.open("w") as file, space.entered():
-                process = subprocess.Popen(
-                    command, env=preloaded(words), stdout=file, stderr=subprocess.STDOUT, text=True
-                )
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-            server = Server(space, process, port, log)
-            wait_until(lambda: process.poll() is not None or server.answers(), 30)
-            assert process.poll() is None, log.read_text()
-            return server
-
-        yield start
 
 
 @pytest.mark.parametrize(("threads", "how", "kthreads"), [(1, "each", 1), (3, "each", 2), (3, "shared", 2)])
@@ -175,32 +109,6 @@ def test_redis(serve: Callable[..., Server], tmp_path: Path) -> None:
     with contextlib.closing(server.connect()) as client:
         client.sendall(b"SHUTDOWN NOSAVE\r\n")
         assert client.recv(1) == b""
-    assert server.process.wait(10) == 0
-
-
-NGINX = """
-daemon off; worker_processes 1; pid {folder}/pid; error_log stderr notice; user root;
-events {{ worker_connections 512; }}
-http {{ access_log off; sendfile {sendfile}; client_body_temp_path {folder}/tmp; proxy_temp_path {folder}/tmp;
-fastcgi_temp_path {folder}/tmp; uwsgi_temp_path {folder}/tmp; scgi_temp_path {folder}/tmp;
-server {{ listen 0.0.0.0:8080; root {folder}; }} }}
-"""
-
-
-@pytest.mark.parametrize("sendfile", ["on", "off"])
-def test_nginx(serve: Callable[..., Server], tmp_path: Path, sendfile: str) -> None:
-    """The master binds, and its worker, which it forks then, serves."""
-    (tmp_path / "conf").write_text(NGINX.format(folder=tmp_path, sendfile=sendfile))
-    long = os.urandom(300_000)
-    (tmp_path / "long").write_bytes(long)
-    (tmp_path / "short").write_bytes(b"short")
-    server = serve("nginx", "-e", "stderr", "-c", str(tmp_path / "conf"), port=8080)
-    urls = [f"http://{OURS}:8080/{name}" for name in ("long", "short")]
-    files = [tmp_path / "0", tmp_path / "1"]  # by one connection
-    server.run("curl", "-sS", "--fail", "-o", str(files[0]), urls[0], "-o", str(files[1]), urls[1])
-    assert files[0].read_bytes() == long
-    assert files[1].read_bytes() == b"short"
-    server.process.send_signal(signal.SIGQUIT)
     assert server.process.wait(10) == 0
 
 
