@@ -63,6 +63,8 @@ def render(stats: Mapping[str, Any]) -> str:
         _row(out, "uplink", {"uplink": str(uplink["name"])}, uplink)
     for app in stats["apps"]:
         labels = {"app": str(app["name"])}
+        if app.get("member") is not None:
+            labels["member"] = str(app["member"])
         _row(out, "app", labels, app)
         if app.get("cores") is not None:
             _row(out, "app_cores", labels, app["cores"])

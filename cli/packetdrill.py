@@ -14,8 +14,28 @@ if TYPE_CHECKING:
     from ..bench.packetdrill.suite import Make
 
 # Exit codes beside 0 (all passed).
-FAILED, UNREADABLE, UNSUPPORTED, LATE = 1, 2, 3, 4
-_CODES = (("failed", FAILED), ("unreadable", UNREADABLE), ("late", LATE), ("unsupported", UNSUPPORTED))
+FAILED, UNREADABLE, UNSUPPORTED, LATE, BROKEN = 1, 2, 3, 4, 5
+_CODES = (
+    *(("broken", BROKEN), ("failed", FAILED), ("unreadable", UNREADABLE), ("late", LATE)),
+    ("unsupported", UNSUPPORTED),
+)
+
+
+# Of packetdrill's command line; they count more than a script's own.
+_OPTIONS = {
+    "tolerance_usecs": "as in scripts, whose own value it replaces",
+    "tolerance_percent": "the same",
+    "ip_version": "the same: ipv4, or ipv4-mapped-ipv6 and ipv6, which are not supported",
+    "mtu": "the same",
+    "mss": "the same",
+    "local_ip": "the same",
+    "remote_ip": "the same",
+    "gateway_ip": "taken, and without meaning here, where each script has a network of its own",
+    "netmask_ip": "the same",
+    "bind_port": "as in scripts",
+    "connect_port": "the same",
+    "non_fatal": "taken: all lines are fatal here",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,18 +52,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-D", "--define", action="append", default=[], type=_definition, metavar="NAME=VALUE", help="as in scripts"
     )
+    for name, meaning in _OPTIONS.items():
+        parser.add_argument(f"--{name}", metavar="VALUE", help=meaning)
     parser.add_argument("--trace", action="store_true", help="print what happened in each script, too")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the scripts; the exit code says the worst: failed, unreadable, late, unsupported."""
+    """Run the scripts; the exit code says the worst: broken, failed, unreadable, late, unsupported."""
     from ..bench.packetdrill.suite import Verdict, judge_all
 
     make = _make(options.stack)
     paths = _scripts(options.files)
     verdicts: list[Verdict] = []
-    for verdict in judge_all(paths, make, options.jobs, round(options.tolerance), dict(options.define)):
+    given = tuple((name, getattr(options, name)) for name in _OPTIONS if getattr(options, name) is not None)
+    for verdict in judge_all(paths, make, options.jobs, round(options.tolerance), dict(options.define), given):
         verdicts.append(verdict)
         if not options.json:
             if options.trace:

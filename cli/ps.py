@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from . import values
-from .watch import dropped, failures, fitting, policy_line, rate_of, rates, snapshot
+from .watch import dropped, failures, fitting, label_of, policy_line, rate_of, rates, snapshot
 
 IMPORTS = ("..iokernel._native",)
 _HEAD = ("NAME", "PID", "ADDRESS", "CPUS", "IN/s", "OUT/s", "HANDLED/s", "REPLIED/s", "FAILED", "DROPPED")
@@ -39,7 +39,7 @@ def render(stats: dict[str, Any], width: int | None = None) -> str:
         known = app.get("counters") is not None
         rows.append(
             [
-                app["name"],
+                label_of(app),
                 str(app["pid"]),
                 app["ipv4"],
                 ",".join(str(c) for c in app["cpus"]) or "any",
@@ -64,7 +64,7 @@ def render(stats: dict[str, Any], width: int | None = None) -> str:
     else:
         lines.append("no application is attached: corelane run NAME attaches one")
     for row in (*stats["apps"], *stats["loops"], *stats["uplinks"]):
-        label = row.get("name") or f"loop on cpu {row['cpu']}"
+        label = label_of(row) if row.get("name") else f"loop on cpu {row['cpu']}"
         if lost := dropped(row):
             lines.append(f"{label} dropped: " + ", ".join(f"{n:,} {k}" for k, n in lost.items()))
         if failed := failures(row):

@@ -9,7 +9,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.ending import end_now
@@ -124,6 +124,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NIC",
         help="embedded mode: tap:NAME[,host=ADDRESS/N], af_xdp:IF, pcap:FILE, "
         "loadgen:echo|memcached[,rate=R]; record=FILE, loss=P, ... as in corelane up --help",
+    )
+    parser.add_argument(
+        "--replace",
+        action="store_true",
+        help="once it serves, have the processes that are attached under the same name drain and end (a group: members "
+        "in [apps.NAME] there)",
     )
     parser.add_argument("--name", type=values.app_name, help="the application's name; its addresses follow from it")
     parser.add_argument(
@@ -297,16 +303,23 @@ def _cpus_of(options: argparse.Namespace, name: str, runtime: Runtime) -> list[i
         apps = snapshot(options.socket or default_socket())["apps"]
     except CorelaneError:  # it has just gone, and that is an event of its own
         return []
-    return next((list(app["cpus"]) for app in apps if app["name"] == name), [])
+    same = (app for app in apps if (app["name"], app["member"]) == (name, runtime.member))
+    return next((list(app["cpus"]) for app in same), [])
 
 
 def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runtime, generator: Any) -> int:
+    if options.replace and runtime.member is None:
+        hint = f"members = 2 or more in [apps.{name}] there lets a new version join beside the old one"
+        raise WrongUsage("--replace", f"{name} is of no group", hint)
     service = target.setup(runtime)
     runtime.publish(service.stats)
     try:
         with runtime.ended_by_signals(), runtime.ends_in_time():  # before anybody can know that it serves
             runtime.start()
+            others = runtime.ready(replace=options.replace)
             _announce(options, name, runtime, service)
+            if options.replace:
+                _tell_replaced(options, name, runtime, others)
             if generator is not None:
                 _load(runtime, generator)
             else:
@@ -339,8 +352,11 @@ def _stop(options: argparse.Namespace, runtime: Runtime, service: Service) -> No
     from ..apps.registry import Drains
 
     notify(STOPPING)
+    _in_time(options, runtime.drain)  # new connections go to the other members of its group, before it refuses them
     if isinstance(service, Drains):
         service.drain()
+    elif runtime.member is not None:
+        _in_time(options, runtime.wait_closed)
     try:
         runtime.stop()
     except CorelaneError as error:
@@ -348,6 +364,40 @@ def _stop(options: argparse.Namespace, runtime: Runtime, service: Service) -> No
             raise
         _say(options, "stuck", str(error))
         end_now(1)
+
+
+def _in_time(options: argparse.Namespace, wait: Callable[[], None]) -> None:
+    """Wait for it, as long as it does; then say that it took longer."""
+    try:
+        wait()
+    except CorelaneError as error:
+        if error.errno != errno.ETIMEDOUT:
+            raise
+        _say(options, "undrained", str(error))
+
+
+def _tell_replaced(options: argparse.Namespace, name: str, runtime: Runtime, others: int) -> None:
+    """Say whom it has replaced, and, once they have ended, that they have. They may take as long as --wait says."""
+    if not others:
+        _say(options, "replaced", f"nobody else was attached as {name}", members=0)
+        return
+    _say(options, "draining", f"{others} other member{'s' * (others != 1)} of {name} drain{'s' * (others == 1)}")
+    deadline = time.monotonic() + options.wait
+    while (left := _draining(options, name)) and time.monotonic() < deadline and not runtime.wait(_LOOK_S):
+        pass
+    if left:
+        text = f"of {others} other members of {name} {left} still drain: it does not wait for them"
+    else:
+        text = f"all other members of {name} have ended"
+    _say(options, "replaced", text, members=others, left=left)
+
+
+def _draining(options: argparse.Namespace, name: str) -> int:
+    """How many members of a group drain."""
+    from .watch import snapshot
+
+    apps = snapshot(options.socket or default_socket())["apps"]
+    return sum(app["name"] == name and app["state"] == "draining" for app in apps)
 
 
 def _tcp_ports(service: Service) -> tuple[int, ...]:

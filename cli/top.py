@@ -13,7 +13,7 @@ from typing import Any
 
 from ..runtime.errors import CorelaneError
 from . import values
-from .watch import columns, dropped, fitting, policy_line, rate_of, rates, snapshot
+from .watch import columns, dropped, fitting, label_of, policy_line, rate_of, rates, snapshot
 
 IMPORTS = ("..iokernel._native",)
 _CLEAR = "\x1b[H\x1b[J"
@@ -124,10 +124,10 @@ def _app(app: Mapping[str, Any]) -> list[str]:
     drops = sum(rate_of(app, name) for name in dropped(app))
     net = [f"{moved['rx_delivered']:,.0f}", f"{moved['tx_taken']:,.0f}"]
     if cores is None:
-        return [app["name"], "-", "-", "-", "-", *net, *["-"] * 13, f"{drops:,.0f}"]
+        return [label_of(app), "-", "-", "-", "-", *net, *["-"] * 13, f"{drops:,.0f}"]
     rate = cores["rates"]
     return [
-        app["name"],
+        label_of(app),
         cores["class"],
         str(cores["cores"]),
         f"{_core_percent(app):.1f}",

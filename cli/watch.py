@@ -47,6 +47,14 @@ def snapshot(path: str | None, wait_s: float = 0.0) -> dict[str, Any]:
         lib.cl_control_close(fd)
 
 
+def label_of(app: Mapping[str, Any]) -> str:
+    """An application's name; of a member of a group with its number, and what it says of itself unless it is ready."""
+    if app.get("member") is None:
+        return str(app["name"])
+    state = "" if app["state"] == "ready" else f" {app['state']}"
+    return f"{app['name']}[{app['member']}]{state}"
+
+
 def rates(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     """`after`, with two members more in each loop, application, uplink, worker CPU and allocator, and in what an
     application has of the cores: "rates", counters a second since `before`, and nothing else (report.GAUGES); and

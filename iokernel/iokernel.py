@@ -266,9 +266,13 @@ class Iokernel:
         """Try again to remove those that leave (Registry); returns whether there are still some."""
         return self._applications.sweep()
 
-    def find(self, name: str) -> int | None:
-        """Id of the attached application of that name (Registry)."""
-        return self._applications.find(name)
+    def say_state(self, app: int, state: int, others: bool) -> tuple[int, int]:
+        """A member of a group is ready, or drains (Registry)."""
+        return self._applications.say_state(app, state, others)
+
+    def named(self, name: str) -> tuple[int, ...]:
+        """Ids of the attached applications of that name (Registry)."""
+        return self._applications.named(name)
 
     def end(self) -> None:
         """Stop the loops, and give kthreads their class and CPUs back (Registry)."""
@@ -335,9 +339,9 @@ class Iokernel:
 
         loops: `struct cl_io_loop_stats` each, with cpu and busy_s. apps: `struct cl_io_app_stats` each, with name, pid,
         addresses, cpus, arena, counters (report.app_counters: what it counts of itself), and cores
-        (CoreManager.app_stats, None: not managed). uplinks: name, mac, `struct
-        cl_nic_stats` summed over queues. control: what the control socket saw. departed: applications that have left,
-        and buffers lost by them (always 0). leaving: names of those that a loop without a core has not let go. cores:
+        (CoreManager.app_stats, None: not managed). uplinks: name, mac, `struct cl_nic_stats` summed over queues.
+        control: what the control socket saw. departed: applications that have left, buffers lost by them (always 0),
+        and frames dropped that were for them. leaving: names of those that a loop without a core has not let go. cores:
         CoreManager.stats, None: they are not managed.
         """
         with self._lock:

@@ -2,6 +2,7 @@
 
     runtime.py   Runtime: attach to an iokernel, or run embedded on a NIC; bind, serve, stop
                  (C: runtime.c its life, attach.c, source.c, bind.c; internal.h what these share)
+    bound.py     what its ports are bound to
     configure.py, options.py   what it is given: finer settings of scheduler, network, share of the cores
     awaited.py   its end, and signals (C: deadline.c, stuck.c)
     adopted.py   kthreads that a thread of yours turns

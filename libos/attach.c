@@ -61,12 +61,12 @@ static void on_port(void *arg, int state, const char *text)
     struct cl_runtime *rt = arg;
     char more[512 + 96];
     _Static_assert(CL_EVENT_ATTACHED == CL_PORT_ATTACHED && CL_EVENT_STALLED == CL_PORT_STALLED &&
-                       CL_EVENT_GONE == CL_PORT_GONE,
+                       CL_EVENT_GONE == CL_PORT_GONE && CL_EVENT_DRAIN == CL_PORT_DRAIN,
                    "events pass through");
     bool left_out = false;
     if (state == CL_PORT_ATTACHED)
         forget_neighbours(rt);
-    unsigned failed = state == CL_PORT_STALLED ? 0 : place_kthreads(rt, &left_out);
+    unsigned failed = state == CL_PORT_STALLED || state == CL_PORT_DRAIN ? 0 : place_kthreads(rt, &left_out);
     if (failed) {
         snprintf(more, sizeof more, "%s; %u kthreads may not run on the CPUs that it gives them", text, failed);
         text = more;

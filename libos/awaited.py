@@ -11,28 +11,23 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Any
 
 from ..runtime.ending import Ending, exit_address
 from ..runtime.errors import CorelaneError, check
 from ..runtime.typed import typed
 from ._native import ffi, lib
+from .member import CLOSE_TIMEOUT_S, DRAIN_TIMEOUT_S, Member
 
 STOP_TIMEOUT_S = 1.0  # for uthreads, unless `stop` is told otherwise
 _LATE_S = 1.0  # after a stop should have said that a kthread does not come back
 
 
-class Awaited:
+class Awaited(Member):
     """What a Runtime says of its end. `_done` is set by `stop`; `_stop_s`: how long a stop waits for a kthread."""
 
     _done: Ending
     _stop_s: float
     _failure: CorelaneError | None = None
-
-    @property
-    def ptr(self) -> Any:
-        """The `struct cl_runtime *`."""
-        raise NotImplementedError
 
     @contextlib.contextmanager
     def ends_in_time(self) -> Iterator[None]:
@@ -47,7 +42,8 @@ class Awaited:
             return
         config, out = ffi.new("struct cl_deadline_config *"), ffi.new("struct cl_deadline **")
         config.end_fd, config.signal_fd = self._done.descriptors
-        config.after_ns = int((self._stop_s + STOP_TIMEOUT_S + _LATE_S) * 1e9)
+        drain_s = 0.0 if self.member is None else DRAIN_TIMEOUT_S + CLOSE_TIMEOUT_S
+        config.after_ns = int((drain_s + self._stop_s + STOP_TIMEOUT_S + _LATE_S) * 1e9)
         config.report_fd = 2
         config.end = ffi.cast("void (*)(int)", exit_address())  # a thread without the interpreter's lock calls it
         check(lib.cl_deadline_new(self.ptr, config, out), "watch the end of the runtime")
@@ -58,7 +54,8 @@ class Awaited:
 
     @typed("wait for the end of the runtime")
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Sleep until `stop` is called, or on the main thread until SIGINT or SIGTERM; then True.
+        """Sleep until `stop` is called, or another member of its group has taken over, or on the main thread until
+        SIGINT or SIGTERM; then True.
 
         False: time is over. Raises what `fail` was given.
         """

@@ -22,6 +22,7 @@ static const struct field net_fields[] = {
     NET(rx_frames),
     NET(delivered),
     NET(answered),
+    NET(handed_on),
     NET(handled),
     NET(replied),
     NET(unanswered),

@@ -15,8 +15,10 @@ struct cl_runtime {
     struct cl_nic *nic;
     bool own_nic; /* attached mode: the port is ours to close */
     bool started, stopped;
-    bool stepped; /* by whoever moves its virtual clock: it has no threads */
-    int left;     /* what cl_runtime_stop returned */
+    bool stepped;    /* by whoever moves its virtual clock: it has no threads */
+    int left;        /* what cl_runtime_stop returned */
+    uint32_t member; /* which one of its group it is, + 1; 0: it is of none */
+    bool drained;    /* it has said that it drains */
     /* Attached, and not told which CPUs to use: those are the iokernel's word, of whichever one there is. */
     bool follows;
     pthread_mutex_t place_lock;
@@ -48,6 +50,11 @@ int cl_runtime_attach(struct cl_runtime *rt, const struct cl_runtime_config *con
 /* Attached, and its kthreads run: put them where the iokernel wants them. From now on, or no longer, that follows
  * it. */
 void cl_runtime_follow(struct cl_runtime *rt, bool follows);
+
+/* member.c. Choose ports of its own among those that its place in its group gives it. */
+void cl_runtime_take_ports(struct cl_runtime *rt);
+/* It has stopped: let the iokernel take the answers that it has given, if it drained. */
+void cl_runtime_flush(struct cl_runtime *rt);
 
 /* source.c. Make rt->sched, whose work source is the interface. -errno. */
 int cl_runtime_make_sched(struct cl_runtime *rt, const struct cl_runtime_config *config, unsigned kthreads, char *err);

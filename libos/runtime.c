@@ -69,6 +69,7 @@ static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char 
     if (rc < 0)
         return rc;
     rt->nif->rt = rt;
+    cl_runtime_take_ports(rt);
     if ((rc = cl_netif_seed(rt->nif, c->seed ? c->seed : rt->nif->clock->word ? 1 : 0)) < 0)
         return cl_refuse(err, rc, "the kernel has no random numbers (getrandom)");
     rt->nif->udp_checksum = !c->no_udp_checksum;
@@ -181,6 +182,7 @@ int cl_runtime_stop(struct cl_runtime *rt, int64_t timeout_ns)
     rt->stopped = true;
     cl_store_relaxed(&rt->nif->running, 0);
     cl_netif_drain(rt->nif);
+    cl_runtime_flush(rt);
     return rt->left;
 }
 

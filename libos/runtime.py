@@ -24,11 +24,9 @@ from . import forked
 from ._native import ffi, lib
 from .adopted import Adopted
 from .awaited import STOP_TIMEOUT_S, Awaited
+from .bound import Bound
 from .configure import fill, stack_bytes
 from .handlers.c_functions import address_of_function
-from .handlers.handlers import Handler, Prepared, as_handler, check_port
-from .handlers.periodic import Periodic
-from .handlers.streams import StreamHandler
 from .leases import Leases
 from .options import CoreShare, Network, Scheduler
 from .scopes import Scoped
@@ -49,13 +47,14 @@ EVENTS = {
     lib.CL_EVENT_CONFLICT: "conflict",
     lib.CL_EVENT_UNFINISHED: "unfinished",
     lib.CL_EVENT_LIMITED: "limited",
+    lib.CL_EVENT_DRAIN: "drain",
 }
 
 _log = logging.getLogger("corelane.libos")
 _abandoned: list[Runtime] = []  # whose kthreads do not come back: they use what C and Python have of them
 
 
-class Runtime(Adopted, Awaited, Scoped, forked.Forked, Closing):
+class Runtime(Adopted, Awaited, Bound, Scoped, forked.Forked, Closing):
     """An application's kthreads, network stack and handlers.
 
     socket: path of an iokernel's socket (attached mode), or nic: a Nic, which stays the caller's and must stay open
@@ -65,8 +64,9 @@ class Runtime(Adopted, Awaited, Scoped, forked.Forked, Closing):
     thread of the runtime's: a thread of yours drives each by `turn` (adopted.py). poll: "spin", "adaptive" or "block",
     what a kthread without work does. cpus: CPU of each kthread, -1 for any. address: "10.77.0.9" or "10.77.0.9/16",
     for a NIC that has none. scheduler, network, share: the finer settings (options.py). on_event: called with
-    ("attached" | "stalled" | "gone" | "conflict" | "unfinished", text) on a thread of the runtime; with ("limited",
-    text), which are wishes that the iokernel does not grant, before this returns; with ("serving", text) by `serve`.
+    ("attached" | "stalled" | "gone" | "conflict" | "unfinished" | "drain", text) on a thread of the runtime;
+    with ("limited", text), which are wishes that the iokernel does not grant, before this returns; with ("serving",
+    text) by `serve`.
     Without it they are logged as warnings of the logger "corelane.libos", but for the last. Public attributes: socket,
     as given; leases, those of TCP's bytes that are out (leases.py).
 
@@ -95,37 +95,36 @@ class Runtime(Adopted, Awaited, Scoped, forked.Forked, Closing):
         socket = None if socket is None else os.fspath(socket)
         self._nic = nic
         self.socket = socket
-        self._handlers: list[Handler | StreamHandler] = []
-        self._periodic: list[Periodic] = []
-        self._ports: list[int] = []
-        self._tcp_ports: list[int] = []
+        self._lock = threading.Lock()
+        self._on_event = on_event
+        self._event_callback = ffi.callback("cl_runtime_event", self._event)
+        self._counters_callback: Any = None
+        self._published_by: Callable[[], Mapping[str, int]] | None = None
+        scheduler = scheduler or Scheduler()
+        self._stop_s = scheduler.stop_s
+        self._n_adopted = adopted
+        self._options: dict[str, Any] = {
+            "socket": socket,
+            "nic": nic,
+            "name": name,
+            "kthreads": kthreads,
+            "kind": kind,
+            "adopted": adopted,
+            "poll": poll,
+            "cpus": cpus,
+            "address": address,
+            "scheduler": scheduler,
+            "network": network or Network(),
+            "share": share or CoreShare(),
+        }
+        self._bound = []
         self._shared: list[SharedLog] = []
         self.scopes, self.channels = set(), []
         self._done = Ending()
         self.leases = Leases()
         self._started = self._stopped = self._ended = self._stuck = False
-        self._lock = threading.Lock()
-        self._on_event = on_event
-        self._event_callback = ffi.callback("cl_runtime_event", self._event)
-        self._counters_callback: Any = None
-        scheduler = scheduler or Scheduler()
         config = ffi.new("struct cl_runtime_config *")
-        keep = fill(
-            config,
-            socket=socket,
-            nic=nic,
-            name=name,
-            kthreads=kthreads,
-            kind=kind,
-            adopted=adopted,
-            poll=poll,
-            cpus=cpus,
-            address=address,
-            scheduler=scheduler,
-            network=network or Network(),
-            share=share or CoreShare(),
-        )
-        self._stop_s = scheduler.stop_s
+        keep = fill(config, **self._options)
         self.stack_bytes = stack_bytes(kind, scheduler)
         config.on_event = self._event_callback
         out, err = ffi.new("struct cl_runtime **"), ffi.new("char[256]")
@@ -134,7 +133,6 @@ class Runtime(Adopted, Awaited, Scoped, forked.Forked, Closing):
         self._ptr = out[0]
         self._sched = lib.cl_runtime_sched(self._ptr)
         self._inside = []
-        self._n_adopted = adopted
         forked.note(self)
 
     # Life
@@ -211,18 +209,41 @@ class Runtime(Adopted, Awaited, Scoped, forked.Forked, Closing):
                     shared.give_back()
                 for shared in self._shared:
                     shared.settle()
-                for work in self._periodic:
+                for work in self._periodic():
                     work.ended(self)
                 for scope in tuple(self.scopes):
                     scope.ended(self)
                 lib.cl_runtime_delete(ptr)
                 for channel in self.channels:
                     channel.ended(self)
-                self._periodic.clear()
                 self._shared.clear()
                 self._ended = True
         self._done.set()
-        self._handlers.clear()
+        self._bound = []
+
+    def restart(self) -> Runtime:
+        """Close it, and return a new one that is started: with its options, handlers, ports and periodic work.
+
+        Not from a handler. Compiled code, the states of handlers and an embedded NIC are the same. What was opened on
+        the old one is over: sockets, connections, polls, channels, scopes, jobs, and logs that were shared. Raises what
+        `close`, the constructor, `bind` and `start` raise; the old one is closed then, too, and there is no new one.
+        """
+        self.refuse_forked("restart the runtime")
+        assert self.ptr  # or it is closed, and says so
+        bound, published_by = self._bound, self._published_by
+        self.close()
+        if self._stuck:
+            raise CorelaneError("restart the runtime", "a kthread does not come back", "end the process")
+        made = Runtime(on_event=self._on_event, **self._options)
+        try:
+            for kind, handler, port in bound:
+                made.bind(handler, port if kind else None)
+            if published_by is not None:
+                made.publish(published_by)
+            return made.start()
+        except BaseException:
+            made.close()
+            raise
 
     def _stop(self, timeout_s: float, what: str = "stop the runtime") -> int:
         rc = int(lib.cl_runtime_stop(self.ptr, int(timeout_s * 1e9)))
@@ -261,14 +282,16 @@ class Runtime(Adopted, Awaited, Scoped, forked.Forked, Closing):
                 self.bind(handler)
             with self.ends_in_time():  # before the first request can be answered
                 self.start()
+                self.ready()
                 if not quiet:
                     self._say_where()
                 self.wait()
+                self._leave_group()
                 self.stop()
 
     def _say_where(self) -> None:
-        both = (("UDP", self._ports), ("TCP", self._tcp_ports))
-        named = [f"{kind} port {', '.join(map(str, numbers))}" for kind, numbers in both if numbers]
+        both = {kind: ", ".join(map(str, self._ports_of(kind))) for kind in ("UDP", "TCP")}
+        named = [f"{kind} port {numbers}" for kind, numbers in both.items() if numbers]
         ports = " and ".join(named) or "no port"
         where = f"attached to {self.socket}" if self.attached else "embedded"
         line = f"corelane: process {os.getpid()} serves {ports} at {self.address} ({where}); ^C ends it"
@@ -277,69 +300,7 @@ class Runtime(Adopted, Awaited, Scoped, forked.Forked, Closing):
         else:
             print(line, file=sys.stderr, flush=True)
 
-    # Handlers and sockets
-
-    def bind(self, handler: Any, port: int | None = None) -> Handler | StreamHandler | Periodic:
-        """Give a port to a handler: made by `udp`, `tcp` or `c_handler`, or a bare function, compiled as `udp` does it.
-
-        Or start periodic work, made by `every`, which has no port. Returns what was given, or the Handler made of it.
-
-        port overrides the handler's own. Before or after start. Raises CorelaneError: port in use, none given, the
-        function cannot be compiled, or needs more stack than uthreads have.
-        """
-        if isinstance(handler, Periodic):
-            if port is not None:
-                raise CorelaneError("bind periodic work", f"it was given port {port}", "leave the port out")
-            handler.start(self)
-            self._periodic.append(handler)
-            return handler
-        if isinstance(handler, StreamHandler):
-            return self._bind_stream(handler, port)
-        made = as_handler(handler)
-        check_port(port)
-        number = port if port is not None else made.port
-        if number is None:
-            raise CorelaneError("bind a handler", "it has no port", "give one: bind(handler, port=9000)")
-        prepared = made.prepare()
-        if prepared.stack_bytes:
-            from .batch_work.refuse import refuse_small_stack
-
-            refuse_small_stack(f"bind a handler to UDP port {number}", prepared.stack_bytes, self.stack_bytes)
-        self._handlers.append(made)
-        self._ports.append(number)
-        self._bind(prepared, number)
-        if made.name:
-            self.name_function(prepared.pointer, made.name)
-        return made
-
-    def name_function(self, function: Any, name: str) -> None:
-        """Say what a function is called that C calls by its address, for the error of a stop that it does not come back
-        from. function: the address. Functions that are bound have their names."""
-        rc = lib.cl_runtime_name(self.ptr, ffi.cast("void *", function), os.fsencode(name))
-        check(rc, f"name a function {name}")
-
-    def _bind_stream(self, handler: StreamHandler, port: int | None) -> StreamHandler:
-        check_port(port, "TCP")
-        number = port if port is not None else handler.port
-        if number is None:
-            raise CorelaneError("bind a handler", "it has no port", "give one: bind(handler, port=7000)")
-        self._handlers.append(handler)
-        handler.bind(self, number)
-        self._tcp_ports.append(number)
-        return handler
-
-    def _bind(self, prepared: Prepared, number: int) -> None:
-        if prepared.types is not None:
-            err = ffi.new("char[256]")
-            rc = lib.cl_runtime_bind_udp_typed(self.ptr, number, prepared.pointer, prepared.arg, prepared.types, err)
-            check(rc, f"bind a handler to UDP port {number}", err)
-            return
-        bind = {
-            "request": lib.cl_runtime_bind_udp_ordered if prepared.ordered else lib.cl_runtime_bind_udp,
-            "burst": lib.cl_runtime_bind_udp_burst,
-            "foreign": lib.cl_runtime_bind_udp_foreign,
-        }[prepared.kind]
-        check(bind(self.ptr, number, prepared.pointer, prepared.arg), f"bind a handler to UDP port {number}")
+    # Sockets
 
     @typed("open a UDP socket")
     def open_udp(self, port: int = 0, *, queue: int = 0, shared: bool = False) -> UdpSocket:
@@ -471,6 +432,7 @@ class Runtime(Adopted, Awaited, Scoped, forked.Forked, Closing):
         callback = None if numbers is None else published(numbers)
         lib.cl_runtime_publish(self.ptr, callback or ffi.NULL, ffi.NULL)
         self._counters_callback = callback  # the one before may be called until here
+        self._published_by = numbers
 
     @typed("read the statistics")
     def stats(self, kthread: int | None = None) -> RuntimeStats:
@@ -527,6 +489,8 @@ class Runtime(Adopted, Awaited, Scoped, forked.Forked, Closing):
         name, line = EVENTS.get(event, str(event)), ffi.string(text).decode(errors="replace")
         if event == lib.CL_EVENT_GONE and self._nic is not None:
             line = f"{self._nic.name}: {line}"
+        if event == lib.CL_EVENT_DRAIN:
+            self._done.set()
         if self._on_event is not None:
             self._on_event(name, line)
         else:

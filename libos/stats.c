@@ -63,6 +63,7 @@ void cl_runtime_info(struct cl_runtime *rt, struct cl_runtime_info *out)
                                     .ipv4 = cl_be32(rt->nif->self.ip_be),
                                     .ipv4_prefix = (uint32_t)__builtin_popcount(rt->nif->self.mask_be),
                                     .mtu = rt->nif->mtu,
+                                    .member = rt->member,
                                     .attached = rt->own_nic,
                                     .running = cl_netif_running(rt->nif),
                                     .gone = cl_load_relaxed(&rt->nic->gone)};

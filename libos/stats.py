@@ -27,12 +27,12 @@ class RuntimeStats:
 
     @property
     def balanced(self) -> bool:
-        """Whether every received frame is accounted for: received = delivered + answered + dropped.
+        """Whether every received frame is accounted for: received = delivered + answered + handed_on + dropped.
 
         Sure of a runtime that is idle or stopped; while frames move the counters are of different instants.
         """
         net = self.net
-        return net["rx_frames"] == net["delivered"] + net["answered"] + sum(self.dropped.values())
+        return net["rx_frames"] == net["delivered"] + net["answered"] + net["handed_on"] + sum(self.dropped.values())
 
 
 def read(runtime: Any, kthread: int | None) -> RuntimeStats:

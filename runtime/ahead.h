@@ -4,7 +4,8 @@
  * machine, 7 us where its host has to find one, too (measured). That is some ten times what a request takes. Whoever
  * makes others need memory, by a thousand connections of which each has a piece of it wait, delays everybody so. Here
  * whoever has nothing else to do fetches the pages of what will be handed out next, some of them at a time, and stays
- * `ahead` items in front of what is in use. Until something is in use nothing is fetched.
+ * in front of what is in use: by CL_AHEAD_TIMES as many items as that is, and by `ahead` at most. So who needs little
+ * takes little; until something is in use nothing is fetched.
  *
  * Which come next is known, as pools are last in, first out, and begin with low indices on top: those in use have never
  * been more than the depot has ever lacked.
@@ -16,6 +17,7 @@
 #include "pool.h"
 
 #define CL_AHEAD_BYTES 8192 /* fetched at a time: some 5 us */
+#define CL_AHEAD_TIMES 4
 
 struct cl_ahead {
     /* Constant: the pool, whose first index is 0, and where its items lie, one behind the other, in private memory. */
@@ -35,7 +37,8 @@ static inline uint32_t cl_ahead_used(const struct cl_ahead *a)
 static inline uint32_t cl_ahead_goal(const struct cl_ahead *a)
 {
     uint32_t used = cl_ahead_used(a), left = a->pool->capacity - used;
-    return used ? used + cl_min(left, a->ahead) : 0;
+    uint64_t ahead = cl_min((uint64_t)used * CL_AHEAD_TIMES, (uint64_t)a->ahead);
+    return used + (uint32_t)cl_min((uint64_t)left, ahead);
 }
 
 /* Fetch some pages, if any are due. False: none are. Where the kernel cannot (before Linux 5.14, or out of memory) it is

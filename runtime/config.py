@@ -261,6 +261,12 @@ class AppConfig(Group):
     groups: tuple[str | int, ...] = option((), "groups whose members may", low=0, high=MAX_ID)
     ip: str | None = option(None, "address; default: from a hash of the name, within the subnet", check=_address)
     mac: str | None = option(None, "MAC address; default: from a hash of the name", check=_mac)
+    members: int = option(
+        1,
+        "how many processes may be attached under this name and address at the same time, as a group",
+        low=1,
+        high=lib.CL_SHM_MAX_MEMBERS,
+    )
     kthreads: int = option(0, "most kthreads; 0: as it asks", low=0, high=MAX_KTHREADS)
     cores: str | tuple[int, ...] = option("auto", '"auto" or the CPUs of its kthreads', low=0, high=4095, check=_cpus)
     loop: int | None = option(

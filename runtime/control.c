@@ -178,7 +178,6 @@ int cl_control_attach(int fd, struct cl_control_hello *hello, struct cl_control_
 {
     hello->header =
         (struct cl_control_header){CL_CONTROL_MAGIC, CL_CONTROL_VERSION, CL_CONTROL_HELLO, sizeof *hello, 0};
-    memset(hello->reserved, 0, sizeof hello->reserved);
     int rc = send_all(fd, hello, sizeof *hello, err);
     if (rc < 0 && rc != -EPIPE) /* EPIPE: refused before it was read; the reason is there to be read */
         return rc;
@@ -223,6 +222,24 @@ int cl_control_kthreads(int fd, struct cl_control_kthreads *kthreads, int timeou
     if (rc == 0 && (x.header.type != CL_CONTROL_KTHREADS_OK || x.header.bytes != sizeof x.header))
         rc = unexpected(&x, err);
     return rc;
+}
+
+int cl_control_state(int fd, struct cl_control_state *state, uint64_t *delivered, int timeout_ms, char *err)
+{
+    struct cl_control_state_ok answer;
+    struct exchange x = {.most = sizeof(struct cl_control_refuse), .deadline_ms = now_ms() + timeout_ms};
+    unsigned none = 0;
+    int rc = question(fd, CL_CONTROL_STATE, state, sizeof *state, &x, NULL, err);
+    if (rc < 0)
+        return rc;
+    if (x.header.type != CL_CONTROL_STATE_OK || x.header.bytes != sizeof answer)
+        return unexpected(&x, err);
+    rc = receive_all(fd, (char *)&answer + sizeof x.header, sizeof answer - sizeof x.header, NULL, 0, &none,
+                     x.deadline_ms, err);
+    if (rc < 0)
+        return rc;
+    *delivered = answer.delivered;
+    return (int)cl_min(answer.others, (uint32_t)CL_SHM_MAX_MEMBERS);
 }
 
 /* The text that follows a header. Returns its length. */

@@ -6,6 +6,8 @@
  *                             <-    or   REFUSE: says why and what to do; then the iokernel closes
  *   KTHREADS                  ->         if ACCEPT says that cores are managed: who the kthreads are, once they exist
  *                             <-         KTHREADS_OK, or REFUSE as above
+ *   STATE                     ->         a member of a group is ready, or drains (docs/groups.md)
+ *                             <-         STATE_OK: frames that come from now on find it so; or REFUSE as above
  *   (the socket stays open; its end, of either side, is the end of the registration)
  *
  *   connect, STATS            ->
@@ -41,7 +43,7 @@
 
 // cffi: begin
 #define CL_CONTROL_MAGIC 0x4c726f43 /* "CorL" */
-#define CL_CONTROL_VERSION 3
+#define CL_CONTROL_VERSION 4
 #define CL_CONTROL_MAX_BYTES 1024     /* longest message a client sends */
 #define CL_CONTROL_MAX_REPLY 16777216 /* longest STATS_REPLY and MOVES_OK */
 #define CL_CONTROL_FDS 3              /* with ACCEPT: arena, state, doorbell */
@@ -62,6 +64,8 @@
 #define CL_CONTROL_AREA_OK 11
 #define CL_CONTROL_MOVES 12
 #define CL_CONTROL_MOVES_OK 13
+#define CL_CONTROL_STATE 14
+#define CL_CONTROL_STATE_OK 15
 
 struct cl_control_header {
     uint32_t magic;
@@ -90,7 +94,8 @@ struct cl_control_hello {
     uint32_t quantum_us;  /* a uthread that ran for so long yields to others at its next probe; 0: never */
     uint32_t
         quantum_signal; /* 1: and it is sent the signal, for code without probes, where the configuration allows it */
-    uint32_t reserved[2];
+    uint32_t state;     /* CL_MEMBER_...: one that attaches again may be ready, or drain */
+    uint32_t member;    /* which one of its group it would like to be, + 1; 0: any */
 };
 #define CL_CONTROL_LATENCY 1
 #define CL_CONTROL_BATCH 2
@@ -103,6 +108,19 @@ struct cl_control_kthreads {
     uint32_t n;
     int32_t signal;
     int32_t tids[64];
+};
+
+struct cl_control_state {
+    struct cl_control_header header;
+    uint32_t state;  /* CL_MEMBER_READY, CL_MEMBER_DRAINING */
+    uint32_t others; /* 1: and the other members drain from now on; they are told */
+};
+
+struct cl_control_state_ok {
+    struct cl_control_header header;
+    uint32_t others; /* how many other members were told to drain */
+    uint32_t reserved;
+    uint64_t delivered; /* frames put into its rings until now, since it attached: of new flows no more, if it drains */
 };
 
 struct cl_control_accept {
@@ -120,8 +138,8 @@ struct cl_control_accept {
     uint32_t gateway; /* next hop for what is outside of the subnet; 0: none */
     int32_t cpus[64]; /* where kthread k should run; -1: anywhere */
     uint32_t slot;    /* of kthread 0 in the state segment; kthread k has slot + k */
-    uint32_t pad2;
-    char note[320]; /* what it wished for and does not get, and what would allow it: one line, zero-terminated */
+    uint32_t member;  /* which one of its group it is, + 1; 0: it is of none */
+    char note[320];   /* what it wished for and does not get, and what would allow it: one line, zero-terminated */
 };
 
 struct cl_control_policy {
@@ -187,6 +205,9 @@ CL_API int cl_control_attach(int fd, struct cl_control_hello *hello, struct cl_c
 /* Say who the kthreads are, on an attached socket whose ACCEPT says that cores are managed; the header is filled in.
  * Refused: -code, err its text. */
 CL_API int cl_control_kthreads(int fd, struct cl_control_kthreads *kthreads, int timeout_ms, char *err);
+/* Say that the application is ready, or drains, on an attached socket; the header is filled in. Returns how many others
+ * were told to drain; *delivered: of struct cl_control_state_ok. Refused: -code, err its text. */
+CL_API int cl_control_state(int fd, struct cl_control_state *state, uint64_t *delivered, int timeout_ms, char *err);
 /* Ask for statistics. Returns the length of the zero-terminated JSON text in *json (free() it: cl_control_free). */
 CL_API int cl_control_stats(int fd, char **json, int timeout_ms, char *err);
 CL_API void cl_control_free(char *json);
@@ -211,6 +232,7 @@ _Static_assert(sizeof(struct cl_arena_layout) == 72, "part of ACCEPT");
 _Static_assert(sizeof(struct cl_control_accept) == 720, "no hidden padding");
 _Static_assert(sizeof(((struct cl_control_accept *)0)->note) == CL_CONTROL_NOTE_BYTES, "note");
 _Static_assert(sizeof(struct cl_control_kthreads) == 280, "no hidden padding");
+_Static_assert(sizeof(struct cl_control_state) == 24 && sizeof(struct cl_control_state_ok) == 32, "no hidden padding");
 _Static_assert(sizeof(struct cl_control_policy) == 512 && sizeof(struct cl_control_policy) <= CL_CONTROL_MAX_BYTES,
                "no hidden padding");
 _Static_assert(sizeof(struct cl_control_area) == 128, "no hidden padding");

@@ -203,11 +203,9 @@ static inline uint64_t cl_csum_add(uint64_t sum, const void *data, size_t n)
 /* The 16-bit checksum field, as it lies in memory, of a partial sum: folded and complemented. */
 static inline uint16_t cl_csum_finish(uint64_t sum)
 {
-    sum = (sum & 0xffffffffu) + (sum >> 32);
-    sum = (sum & 0xffffffffu) + (sum >> 32);
-    sum = (sum & 0xffffu) + (sum >> 16);
-    sum = (sum & 0xffffu) + (sum >> 16);
-    return (uint16_t)~sum;
+    /* A word plus itself with its halves exchanged has the sum of both in its upper half, the carry included. */
+    uint32_t half = (uint32_t)((sum + (sum << 32 | sum >> 32)) >> 32);
+    return (uint16_t) ~((half + (half << 16 | half >> 16)) >> 16);
 }
 
 /* Checksum field of n bytes whose own checksum field is zero; 0 if the field is right in place. */

@@ -38,12 +38,20 @@
 #include "ring.h"
 
 // cffi: begin
-#define CL_SHM_VERSION 7
+/* What a member of a group says of itself (docs/groups.md). */
+#define CL_MEMBER_JOINED 0   /* it has no listeners yet, or says nothing */
+#define CL_MEMBER_READY 1    /* new flows may come */
+#define CL_MEMBER_DRAINING 2 /* no new flows: it ends when those that it has have ended */
+#define CL_SHM_VERSION 8
 #define CL_SHM_PAGE 4096
 #define CL_SHM_NAME_BYTES 32 /* an application's name with its terminating zero */
 #define CL_SHM_MAX_KTHREADS 64
 #define CL_SHM_MAX_LOOPS 16
-#define CL_SHM_MAX_APPS 256 /* of an iokernel */
+#define CL_SHM_MAX_APPS 256   /* of an iokernel */
+#define CL_SHM_MAX_MEMBERS 16 /* applications under one name */
+/* Ports that nobody is bound to by number (RFC 6335, section 6), and how many of them each member of a group has. */
+#define CL_SHM_OWN_PORTS 49152
+#define CL_SHM_MEMBER_PORTS 1024
 #define CL_SHM_MAX_CORES 256
 #define CL_SHM_MAX_SLOTS 1024 /* kthreads of all applications of an iokernel */
 #define CL_SHM_MIN_BUFFER_BYTES 256
@@ -74,6 +82,9 @@ struct cl_arena_preempt {
      * announces, which are stored with release). Readers: scheduling points and probes of the kthreads, often. The line
      * changes only when a core moves or a quantum is over. */
     uint64_t preempt CL_ALIGNED(64);
+    /* 1: another member of its group has taken over, and it is to drain. Writer: the iokernel's controlling thread, once
+     * (relaxed: it announces nothing). Reader: the port's watcher, some times a second. */
+    uint32_t drain;
 };
 
 /* The doorbell word: further on in the header's page, in a pair of lines of its own. Which one differs from arena to
@@ -279,14 +290,16 @@ static inline struct cl_arena_counters *cl_arena_counters_of(void *base, const s
 
 /* Descriptors (ring.h: bit 63 of `word` is the ring's phase).
  *
- *   rx       word     0..31 RSS hash, 32..47 length, 48..62 zero
+ *   rx       word     0..31 RSS hash, 32..47 length, 48 CL_RX_ASKS, 49..62 zero
  *            payload  0..23 buffer, 24..39 offset of the frame in it, 40..63 how often the application's flows had
  *                     been steered anew by then (iokernel/cores/flows.c), modulo 2^24
  *   tx SEND  word     0..15 length, 16..31 offset, 32..55 buffer, 56..62 CL_TX_SEND
  *            payload  0..23 and 24..47 buffers given back (CL_SHM_NO_BUFFER: none), 48..63 zero
- *            A receive buffer may be sent: it is given back thereby.
+ *            A receive buffer may be sent: it is given back thereby. One that asks may be sent as it came:
+ *            the next member is asked.
  *   tx FREE  word     32..55 buffer given back, 56..62 CL_TX_FREE
  *            payload  as for SEND: up to three buffers in all */
+#define CL_RX_ASKS (1ull << 48) /* is its flow this member's? Another one may have it (docs/groups.md) */
 #define CL_TX_SEND 1u
 #define CL_TX_FREE 2u
 

@@ -124,8 +124,8 @@ class Route:
         warn_of(self.function, made.remarks)
         if made.stack_bytes and runtime is not None:
             refuse_small_stack(what, made.stack_bytes, runtime.stack_bytes)
-        self._keep.append((made, self.state))
-        arg = ffi.NULL if self.state is None else ffi.cast("void *", self.state.ctypes.data)
+        self._keep.append(made)
+        arg = ffi.cast("void *", made.arg)
         return ffi.cast("cl_http_handler", made.address), arg
 
     # Plain Python.
@@ -242,7 +242,7 @@ def route(
 
     compiled=True: `handler(target, body, reply) -> (status, length)`, compiled by numba. All three are checked uint8
     views: path and query, the request's body, and `room` bytes for the answer's, which is of the content type `type`.
-    With `state`, a C-contiguous numpy array that all calls share, it is `handler(target, body, reply, state)`. It may
+    With `state`, an array say that all calls share, it is `handler(target, body, reply, state)`. It may
     block (corelane.libos.numba.calls). A fault, an exception and what cannot be an answer are answered by 500.
 
     compiled=False: `handler(request)`, with a Request. It returns the body, (status, body) or (status, headers, body).

@@ -159,7 +159,8 @@ static void finish(struct cl_resp_writer *w, const struct batch *b, int rc)
     } else {
         cl_count(&w->count.batches, 1);
         cl_count(&w->count.records, b->records);
-        cl_count(&w->count.units, b->unit - w->count.units);
+        if (b->unit > w->count.units) /* a later batch may be told of first */
+            cl_count(&w->count.units, b->unit - w->count.units);
         cl_count(&w->count.bytes, b->len);
         cl_resp_durable(w->r, b->unit);
         look_at_room(w);

@@ -64,7 +64,7 @@ class Attacker(Child):
                     raise
             time.sleep(0.05)
 
-    def be_busy(self, **how: float) -> None:
+    def be_busy(self, **how: float | str) -> None:
         """Begin to use a share of a CPU, as the arguments of busy.asker or busy.answerer say; `stop` must follow."""
         self._ask(BEGIN_S, busy=how)
 

@@ -34,6 +34,7 @@ LINGER_S = 5
 LINGERING_MOST = 16  # sockets an attack
 ARENA_BYTES = 1 << 30  # half of a user's budget, for buffers to receive into
 TOUCHED_BYTES = 16 << 20
+AREA_BYTES = 1 << 16
 FLOOD_SLOTS = 4096
 FLOOD_PIECE_S = 0.02
 FRAME_BYTES = 60
@@ -430,7 +431,7 @@ def _reset(peer: socket.socket) -> None:
     peer.close()
 
 
-def _area(op: int, name: str, size: int = 1 << 16) -> bytes:
+def _area(op: int, name: str, size: int = AREA_BYTES) -> bytes:
     asked: Any = ffi.new("struct cl_control_area *", {"op": op, "bytes": size})
     ffi.memmove(asked.name, name.encode(), len(name))
     return message(lib.CL_CONTROL_AREA, bytes(ffi.buffer(asked))[HEADER.size :])

@@ -31,7 +31,7 @@ from functools import partial
 from typing import Any
 
 from ...iokernel import Access, AppConfig, Idle, Iokernel
-from ...iokernel.areas.areas import Areas, DirectoryStore
+from ...iokernel.areas.areas import Area, Areas, DirectoryStore
 from ...runtime.errors import CorelaneError
 from ..harness import rig, usage
 from ..harness.load import Load
@@ -61,6 +61,7 @@ WISHES_SLICE_S = 0.1
 WISHES, NO_WISHES = "computing, weight 1000 and a guarantee wished for", "computing, nothing wished for"
 LOOP = "cl-loop"  # the thread's name
 AREAS_BYTES = 16 << 20
+ATTACHES_OF, CHANGES_OF = "largest arena", "storage areas"  # the attacks that have the kernel work (busy.py)
 OF_USERS = (  # mean nothing unless the attacker is another user than the victim: budgets are by user
     "idle connections",
     "connect and close",
@@ -74,15 +75,32 @@ OF_USERS = (  # mean nothing unless the attacker is another user than the victim
 )
 
 
+class CountedStore(DirectoryStore):
+    """Counts the areas that it made and deleted."""
+
+    changes = 0
+
+    def create(self, name: str, owner: int, size: int) -> None:
+        super().create(name, owner, size)
+        self.changes += 1
+
+    def delete(self, area: Area) -> None:
+        super().delete(area)
+        self.changes += 1
+
+
 @dataclass
 class Scene:
-    """The iokernel, its load, and who attacks it and attaches to it. loop: thread id of its loop."""
+    """The iokernel, its load, and who attacks it and attaches to it. loop: thread id of its loop. store: its areas, if
+    it has any. folder: on the same file system, for files of the honest user."""
 
     iokernel: Iokernel
     load: Load
     attacker: Attacker
     honest: Attacker
     loop: int
+    store: CountedStore | None
+    folder: str
     number: int = 0  # of names that attach
     attacked: bool = False  # since the last rest
 
@@ -115,10 +133,12 @@ def scene(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int],
     honest, attacking = (HONEST_USER, ATTACKING_USER) if root else (None, None)
     session.settings["unprivileged"] = root
     options: dict[str, Any] = {}
+    store, folder = None, ""
     if root:
         options["access"] = Access(uids=(HONEST_USER, ATTACKING_USER), mode=0o666)
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-areas-"))
-        store = DirectoryStore(folder, AREAS_BYTES)
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-stand-in-"))
+        os.chown(folder, HONEST_USER, -1)
+        store = CountedStore(stack.enter_context(tempfile.TemporaryDirectory(prefix="corelane-areas-")), AREAS_BYTES)
         stack.callback(store.close)
         options["areas"] = Areas(store)
     echo = AppConfig(ip=rig.SERVER_IP, users=(HONEST_USER,))
@@ -139,7 +159,7 @@ def scene(session: Session, stack: contextlib.ExitStack, cores: tuple[int, int],
             stack.enter_context(Attacker(kernel.socket_path, apart, user, rig.SERVER_IP, mac, end))
             for user, end in zip((attacking, honest), ends, strict=True)
         )
-    return Scene(kernel, Load(generator), attacker, other, loop)
+    return Scene(kernel, Load(generator), attacker, other, loop, store, folder)
 
 
 def victims_load(session: Session, made: Scene, *, shares_core: bool) -> float:
@@ -234,9 +254,13 @@ def as_busy(made: Scene, rate: float, latest: Mapping[str, Turn], attack: str) -
     computes = extra["attacker_pieces_per_s"] == 0 and share > COMPUTES
     made.rest()
     with contextlib.ExitStack() as stack:
-        made.honest.be_busy(share=other, pieces=asks)
+        files: dict[str, float | str] = {}
+        if attack == CHANGES_OF:
+            files = {"changes": float(extra["changes_per_s"]), "folder": made.folder}
+        made.honest.be_busy(share=other, pieces=asks, **files)
         stack.callback(made.honest.stop)
-        made.attacker.be_busy(share=share, pieces=pieces, asks=asks, sleeps=not computes)
+        memory = {"touches": float(extra["attaches_per_s"])} if attack == ATTACHES_OF else {}
+        made.attacker.be_busy(share=share, pieces=pieces, asks=asks, sleeps=not computes, **memory)
         stack.callback(made.attacker.stop)
         time.sleep(SLICE_S)  # they are in full swing, as the attack was
         with Used(made) as used:
@@ -246,7 +270,8 @@ def as_busy(made: Scene, rate: float, latest: Mapping[str, Turn], attack: str) -
 
 
 class Used:
-    """CPU time that the attacker, and the control thread with those that work for it, use while it is entered."""
+    """CPU time that the attacker, and the control thread with those that work for it, use while it is entered; how
+    often an application attaches, and how often a storage area is made or deleted."""
 
     def __init__(self, made: Scene) -> None:
         self._made = made
@@ -258,18 +283,25 @@ class Used:
         stand_in = usage.of_process(made.honest.pid)
         return {"attacker": usage.of_process(made.attacker.pid), "control": ours - others + stand_in}
 
+    def _events(self) -> dict[str, int]:
+        store = self._made.store
+        attaches = self._made.iokernel.stats()["control"]["accepted"]
+        return {"attaches_per_s": attaches, "changes_per_s": store.changes if store else 0}
+
     def __enter__(self) -> Used:
+        self._events_before = self._events()
         self._before, self._begin = self._now(), time.monotonic()
         return self
 
     def __exit__(self, *why: object) -> None:
         took = time.monotonic() - self._begin
-        after = self._now()
+        after, events = self._now(), self._events()
         self._used = {who: (after[who] - before, took) for who, before in self._before.items()}
+        self._rates = {what: (events[what] - before) / took for what, before in self._events_before.items()}
 
     def shares(self) -> dict[str, float]:
-        """Of a CPU, and in how many pieces."""
-        found = {}
+        """Of a CPU, and in how many pieces; how often what was counted, a second."""
+        found = dict(self._rates)
         for who, (used, took) in self._used.items():
             found[f"{who}_core_share"] = max(used.busy_s, 0.0) / took  # a difference of sums read one by one
             found[f"{who}_pieces_per_s"] = max(used.voluntary, 0) / took

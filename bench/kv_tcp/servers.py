@@ -6,19 +6,16 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
 from ...apps.kv import Store
 from ...apps.kv import app as kv_app
-from ...drivers.nic.memory import memory_link
-from ...drivers.nic.nic import Nic
 from ...libos import Runtime
 from ..baseline.memcached import Memcached
 from ..baseline.redis import Redis
-from ..harness import usage
 from ..harness.load import Load
-from ..harness.rig import LONG_SPIN, PREFIX, SERVER_IP, counts_of_runtime
 from ..tcp import links
 from .scripts import Script, Space
 
@@ -43,51 +40,17 @@ def bind(runtime: Runtime, space: Space, connections: int) -> kv_app.KvService:
 
 
 @contextlib.contextmanager
-def _running(nic: Nic, cpu: int, space: Space, connections: int, **how: Any) -> Iterator[Runtime]:
-    """Our server on a NIC."""
-    with contextlib.ExitStack() as stack:
-        runtime = Runtime(nic=nic, kthreads=1, cpus=[cpu], **how)
-        stack.callback(runtime.close)
-        service = bind(runtime, space, connections)
-        stack.callback(service.close)
-        runtime.start()
-        yield runtime
-        runtime.stop()
-        runtime.close()
-
-
-@contextlib.contextmanager
 def on_memory(cores: tuple[int, int], space: Space, connections: int) -> Iterator[Callable[..., Any]]:
     """Ours on cores[1], on a memory link. Gives `client(script, connections, **how)`, a context with a Load on
     cores[0]."""
-    with contextlib.ExitStack() as stack:
-        client_end, server_end = memory_link()
-        stack.callback(client_end.close)
-        stack.callback(server_end.close)
-        before = set(usage.threads())
-        address = f"{SERVER_IP}/{PREFIX}"
-        how = {"address": address, "scheduler": LONG_SPIN}
-        runtime = stack.enter_context(_running(server_end, cores[1], space, connections, **how))
-        tids = frozenset(set(usage.threads()) - before)
-        where = {"server_mac": runtime.mac, "server_port": OURS_PORT}
+    with links.serving(cores, partial(bind, space=space, connections=connections), port=OURS_PORT) as link:
 
         @contextlib.contextmanager
         def client(script: Script, connections: int, **more: Any) -> Iterator[Load]:
-            made = links.load_of("ask", script=script, connections=connections, **where, **more)
-            with contextlib.closing(made) as load:
-                load.start_client(client_end, cores[0])
-                counts = partial(_counts, runtime, server_end, tids)
-                yield Load(load, lambda: usage.of_threads(tids).busy_s, counts)
+            with link.client("ask", script=script, connections=connections, **more) as load:
+                yield Load(load, link.busy_s, link.counts)
 
-        with contextlib.closing(links.load_of("hold", **where)) as first:
-            first.start_client(client_end, cores[0])
-            with first.held():
-                pass  # the server knows our MAC address from here on
         yield client
-
-
-def _counts(runtime: Runtime, nic: Nic, tids: frozenset[int]) -> Any:
-    return counts_of_runtime(runtime, nic, usage.of_threads(tids))
 
 
 class Pair:
@@ -118,13 +81,9 @@ class Pair:
                 while left:
                     left -= len(link.recv(left))
 
-    @contextlib.contextmanager
-    def ours(self) -> Iterator[None]:
+    def ours(self) -> AbstractContextManager[None]:
         """Our server over AF_XDP, which spins."""
-        with self.veth.nic() as nic:
-            address = f"{self.veth.far.address}/{self.veth.far.prefix}"
-            with _running(nic, self.cores[1], self.space, self.connections, poll="spin", address=address):
-                yield
+        return self.veth.serving(partial(bind, space=self.space, connections=self.connections))
 
     def client(self, port: int, script: Script, connections: int, **how: Any) -> Any:
         """The client over AF_XDP: a context."""

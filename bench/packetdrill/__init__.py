@@ -9,8 +9,9 @@ What this package owns
     wire.py        packets as bytes
     flow.py        a connection's addresses and numbers: the script's and those on the wire
     compare.py     what was expected, and what came
-    stack.py       what a stack under test offers; linux.py: the kernel's; corelane.py: ours
-    calls.py       the script's system calls on that
+    stack.py       what a stack under test offers; linux.py: the kernel's; corelane.py: ours, with its sockets, their
+                   options and sysctls in corelane_*.py
+    calls.py       the script's system calls on that; arguments.py: what they are given
     run.py         executes one script on one stack; suite.py: many scripts, and what they say
 
 Invariants

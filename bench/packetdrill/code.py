@@ -5,7 +5,8 @@
 
 Known are `assert`, assignments to plain names, `pass`, `print(...)` (which prints nothing), numbers, strings, names,
 arithmetic, comparisons, `and`, `or`, `not`, conditions, tuples, and the functions abs, min, max, int. All else is
-refused by name. No name of Python's is within reach, and a number has at most 128 bits.
+refused by name. No name of Python's is within reach, and a number has at most 128 bits. A backslash at the end of a
+line joins it to the next one, as in Python, also where no other follows.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 from .tokens import NotSupported
 
 _MOST = 1 << 128
+_LONGEST = 10_000  # characters; what is longer might be nested deeper than Python's own parser goes
 
 # linux/tcp.h: enum tcp_ca_state, TCPI_OPT_*; net/tcp_states.h.
 CONSTANTS: dict[str, int] = {
@@ -76,26 +78,40 @@ _COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 _FUNCTIONS: dict[str, Callable[..., Any]] = {"abs": abs, "min": min, "max": max, "int": int}
 
 
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(re.sub(r"\\\n[ \t]*", " ", text).strip())
+
+
 def needs(text: str) -> list[str]:
     """What the code needs that is not here, in words; the fields of TCP_INFO that it reads are not among them."""
+    if len(text) > _LONGEST:
+        return [f"code of more than {_LONGEST} characters"]
     try:
-        tree = ast.parse(text)
+        tree = _parsed(text)
     except SyntaxError as error:
         return [f"code that is not Python: {error.msg}"]
+    except (ValueError, RecursionError, MemoryError):  # a NUL; nested too deep
+        return ["code that is not Python"]
     return sorted({f"{_of(node)} in code" for node in ast.walk(tree) if not _known(node)})
 
 
 def fields(text: str) -> set[str]:
     """The names that the code reads and does not set itself: of TCP_INFO, if nothing is wrong."""
-    names = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)]
+    names = [node for node in ast.walk(_parsed(text)) if isinstance(node, ast.Name)]
     ours = {n.id for n in names if isinstance(n.ctx, ast.Store)} | CONSTANTS.keys() | _FUNCTIONS.keys() | {"print"}
     return {n.id for n in names} - ours
 
 
 def run(text: str, info: Mapping[str, int]) -> str | None:
     """What failed, in words, or None. info: tcpi_... to value. Raises NotSupported for names that are not there."""
-    names: dict[str, Any] = {**CONSTANTS, **info}
-    for statement in ast.parse(text).body:
+    try:
+        return _run(text, {**CONSTANTS, **info})
+    except RecursionError:
+        raise NotSupported("code that is nested so deep") from None
+
+
+def _run(text: str, names: dict[str, Any]) -> str | None:
+    for statement in _parsed(text).body:
         match statement:
             case ast.Assert(test, message):
                 if not _value(test, names):
@@ -155,13 +171,13 @@ def _evaluate(node: ast.expr, names: Mapping[str, Any]) -> Any:
             found = (_value(value, names) for value in values)
             return all(found) if isinstance(op, ast.And) else any(found)
         case ast.UnaryOp(op, operand):
-            return _UNARY[type(op)](_value(operand, names))
+            return _tried(node, lambda: _UNARY[type(op)](_value(operand, names)))
         case ast.IfExp(test, body, orelse):
             return _value(body if _value(test, names) else orelse, names)
         case ast.Call(ast.Name(name), arguments, []) if name in _FUNCTIONS:
-            return _FUNCTIONS[name](*(_value(a, names) for a in arguments))
+            return _tried(node, lambda: _FUNCTIONS[name](*(_value(a, names) for a in arguments)))
         case ast.BinOp() | ast.Compare():
-            return _operation(node, names)
+            return _tried(node, lambda: _operation(node, names))
     raise NotSupported(f"{_of(node)} in code")
 
 
@@ -172,21 +188,28 @@ def _formatted(node: ast.BinOp, left: Any, right: Any) -> str:
     return str(left % right)
 
 
-def _operation(node: ast.BinOp | ast.Compare, names: Mapping[str, Any]) -> Any:
+def _tried(node: ast.expr, operation: Callable[[], Any]) -> Any:
+    """What it gives; what is wrong with it is refused."""
     try:
-        if isinstance(node, ast.BinOp):
-            if type(node.op) not in _BINARY:
-                raise NotSupported(f"{_of(node.op)} in code")
-            left, right = _value(node.left, names), _value(node.right, names)
-            if isinstance(left, str) or isinstance(right, str):
-                return _formatted(node, left, right)
-            return _BINARY[type(node.op)](left, right)
-        left = _value(node.left, names)
-        for op, right_node in zip(node.ops, node.comparators, strict=True):
-            right = _value(right_node, names)
-            if not _COMPARE[type(op)](left, right):
-                return False
-            left = right
-        return True
+        return operation()
     except (TypeError, ValueError, ArithmeticError) as error:
         raise NotSupported(f"{ast.unparse(node)} in code: {error}") from error
+
+
+def _operation(node: ast.BinOp | ast.Compare, names: Mapping[str, Any]) -> Any:
+    if isinstance(node, ast.BinOp):
+        if type(node.op) not in _BINARY:
+            raise NotSupported(f"{_of(node.op)} in code")
+        left, right = _value(node.left, names), _value(node.right, names)
+        if isinstance(left, str) or isinstance(right, str):
+            return _formatted(node, left, right)
+        if isinstance(left, tuple) or isinstance(right, tuple):
+            raise NotSupported(f"{ast.unparse(node)} in code")
+        return _BINARY[type(node.op)](left, right)
+    left = _value(node.left, names)
+    for op, right_node in zip(node.ops, node.comparators, strict=True):
+        right = _value(right_node, names)
+        if not _COMPARE[type(op)](left, right):
+            return False
+        left = right
+    return True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from . import model as m
 from .settings import Settings
 from .text import option_text
@@ -9,8 +11,14 @@ from .text import option_text
 _NAMES = {"F": "FIN", "S": "SYN", "R": "RST", ".": "ACK", "U": "URG", "P": "PSH", "E": "ECE", "W": "CWR", "A": "AE"}
 
 
-def tcp(expected: m.TcpPacket, came: m.TcpPacket, settings: Settings) -> str | None:
-    """The difference between segments, both in the script's numbers, or None. Times and data are not looked at."""
+def tcp(expected: m.TcpPacket, came: m.TcpPacket, settings: Settings, *, push: bool = True) -> str | None:
+    """The difference between segments, both in the script's numbers, or None. Times and data are not looked at.
+
+    push: whether PSH counts. It has to be set where all that was written ends, unless its user has said that more comes
+    (RFC 9293, section 3.9.1.2), and may be anywhere.
+    """
+    if not push:
+        expected, came = (replace(p, flags=p.flags.replace("P", "")) for p in (expected, came))
     for name, wanted, found in (
         ("its flags", _flags(expected), _flags(came)),
         ("its sequence number", expected.seq, came.seq),

@@ -117,9 +117,11 @@ class Flow:
 
     def icmp_to_wire(self, p: m.IcmpPacket) -> wire.Message:
         """A message about a packet of ours that did not arrive. Raises KeyError with the word that is unknown."""
-        kind = wire.ICMP_KINDS[p.kind]
-        code = wire.ICMP_CODES[kind][p.code] if p.code else 0
+        kind = wire.icmp_kind(p.kind)
+        code = wire.icmp_code(kind, p.code) if p.code else 0
         echoed = p.echoed or m.Echoed("udp" if self.protocol == wire.UDP else "tcp", 0, 0)
+        if (p.mtu or 0) > 0xFFFF:
+            raise wire.NotAPacket(f"an MTU of {p.mtu} does not fit into an ICMP message")
         rest = b"\0\0" + (p.mtu or 0).to_bytes(2, "big")
         if p.echo_id is not None:
             rest = p.echo_id.to_bytes(2, "big") + b"\0\0"
@@ -198,6 +200,10 @@ class Flow:
         named, live = _timestamp(expected.options), _timestamp(s.options)
         if named and live:
             self._times[named.val] = live.val
+
+    def ends_all(self, p: m.TcpPacket) -> bool:
+        """Whether nothing that was written is behind the data of a segment, in the script's numbers."""
+        return p.length == 0 or p.end >= len(self.stream.written) + 1
 
     def check_data(self, s: wire.Segment) -> str | None:
         """What is wrong with the bytes of a segment that the stack sent, or None."""

@@ -18,10 +18,11 @@ import time
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from ...drivers.linux import netns
 from ...runtime.errors import CorelaneError
+from . import model as m
 from . import tcp_info
 from .settings import Settings
 from .stack import OPERATIONS, Outcome
@@ -34,6 +35,7 @@ _OUTGOING = 4  # linux/if_packet.h, PACKET_OUTGOING
 _DEVICE = "tun0"
 _CONGESTION = "net.ipv4.tcp_congestion_control"
 _POLL_MS = 1
+_CM_INQ = [socket.IPPROTO_TCP, 36]  # level and type of a control message (linux/tcp.h)
 
 
 def missing() -> str | None:
@@ -50,6 +52,7 @@ class LinuxStack:
     name = "linux"
     real_time = True
     operations = OPERATIONS
+    tcp_options = frozenset(get_args(m.TcpOption))
     info_fields = tcp_info.FIELDS
 
     def __init__(self, settings: Settings) -> None:
@@ -236,10 +239,11 @@ class LinuxStack:
         return Outcome(0)
 
     def _receive(self, h: int, size: int, flags: int) -> Outcome:
-        data, _, msg_flags, address = self._sockets[h].recvmsg(size, 0, flags)
+        data, control, msg_flags, address = self._sockets[h].recvmsg(size, 64, flags)
+        numbers = (msg_flags, *(int.from_bytes(said[:4], "little") for *kind, said in control if kind == _CM_INQ))
         if flags & socket.MSG_TRUNC and flags & ~socket.MSG_TRUNC == 0 and self._is_tcp(h):
-            return Outcome(len(data), numbers=(msg_flags,))  # tcp(7): the bytes are thrown away
-        return Outcome(len(data), data=data, address=address or None, numbers=(msg_flags,))
+            return Outcome(len(data), numbers=numbers)  # tcp(7): the bytes are thrown away
+        return Outcome(len(data), data=data, address=address or None, numbers=numbers)
 
     def _is_tcp(self, h: int) -> bool:
         return self._sockets[h].type & 15 == socket.SOCK_STREAM

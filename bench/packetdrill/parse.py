@@ -1,10 +1,12 @@
 """Words to a script: recursive descent over packetdrill's grammar, as its syntax page has it.
 
-Understood and refused by name (NotSupported): encapsulation in other headers, flow labels, fuzzing, AccECN's options.
+Understood and refused by name (NotSupported): encapsulation in other headers, flow labels, fuzzing, the options of
+AccECN and of MPTCP.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from . import model as m
@@ -12,7 +14,12 @@ from .tokens import NotSupported, ScriptError, Token, tokens
 
 _ECN = ("noecn", "ect0", "ect1", "ect01", "ce")
 _FLAGS = frozenset("FSRPEWCAU")
+_MPTCP = re.compile(
+    r"mptcp|mp_[a-z0-9_]+|d(ss|ack|sn)[0-9]*|(add|rm|remove)_addr(ess)?[a-z0-9_]*"
+)  # its options begin so
 U16, U32 = (1 << 16) - 1, (1 << 32) - 1
+_LATEST_S = 100_000  # of a script, and between two of its events
+_DEEPEST = 40  # expressions in expressions
 
 
 def parse(text: str, defines: Mapping[str, str] | None = None) -> m.Script:
@@ -35,6 +42,7 @@ class _Parser:
         self._words = words
         self._at = 0
         self._defines = defines or {}
+        self._depth = 0  # of the expression that is being read
 
     # --- reading tokens ---
 
@@ -88,11 +96,14 @@ class _Parser:
 
     def _option_value(self) -> str:
         token = self._next()
-        if token.kind not in ("int", "hex", "float", "word", "string", "ip"):
+        if token.kind not in ("int", "hex", "float", "word", "string", "ip", ":"):
             raise self._wrong(token, "a value of the option")
         value = token.text
         while self._take("-") or (self._peek().kind == "int" and self._peek().text.startswith("-")):
             value += "-" + self._next().text.removeprefix("-")  # ipv4-mapped-ipv6
+        while self._is(":"):  # IPv6, which the settings refuse
+            value += self._next().text
+            value += self._next().text if self._is("int", "word", "ip") else ""
         if self._take("/"):
             value += "/" + self._need("int", "behind the slash").text
         if token.kind == "word" and self._take("="):
@@ -146,6 +157,8 @@ class _Parser:
         if token.text.startswith("-"):
             raise ScriptError(token.line, f"the time {token.text} is negative")
         whole, _, part = token.text.partition(".")
+        if int(whole or 0) > _LATEST_S:
+            raise ScriptError(token.line, f"a time of {token.text} s is longer than a script may last ({_LATEST_S} s)")
         return int(whole or 0) * 1_000_000 + int((part + "000000")[:6])
 
     def _action(self) -> m.Action:
@@ -164,6 +177,9 @@ class _Parser:
         for name in ("ipv4", "ipv6", "gre", "GREv0", "mpls"):
             if self._is(name):
                 raise NotSupported(f"packets inside others ({name})", self._peek().line)
+        if self._is("[") and self._peek(2).kind == ":":  # of older scripts: before the message that is about it
+            echoed = self._echoed()
+            return self._icmp(direction, self._ip_info(direction), echoed)
         ip = self._ip_info(direction)
         if self._is("icmp"):
             return self._icmp(direction, ip)
@@ -278,6 +294,8 @@ class _Parser:
         }
         if token.text in ("ECN", "e0b", "e1b", "ceb"):
             raise NotSupported("options of AccECN", token.line)
+        if _MPTCP.fullmatch(token.text):
+            raise NotSupported(f"options of MPTCP ({token.text})", token.line)
         if token.text not in known:
             raise self._wrong(token, f"a TCP option: {', '.join(known)}")
         return known[token.text]()
@@ -306,24 +324,29 @@ class _Parser:
             raise ScriptError(token.line, f"{token.text!r} is not a row of bytes in hexadecimal") from None
         return token.text
 
-    def _icmp(self, direction: str, ip: m.IpInfo) -> m.IcmpPacket:
-        self._next()
+    def _icmp(self, direction: str, ip: m.IpInfo, echoed: m.Echoed | None = None) -> m.IcmpPacket:
+        self._need("icmp", "in front of an ICMP message")
         kind = self._need("word", "as type of ICMP message").text
         code = self._next().text if self._is("word") and not self._is("mtu", "id") else None
         mtu = self._int("as MTU", U32) if self._take("mtu") else None
         echo_id = self._int("as identifier", U16) if self._take("id") else None
-        echoed = None
-        if self._take("["):
-            if self._is("udp", "raw"):
-                protocol = self._next().text
-                self._need("(", "before the length of a packet")
-                echoed = m.Echoed(protocol, 0, self._int("as length of a packet", U16))
-                self._need(")", "behind the length of a packet")
-            else:
-                seq, end = self._range()
-                echoed = m.Echoed("tcp", seq, end - seq)
-            self._need("]", "behind the packet that an ICMP message is about")
+        if self._is("["):
+            echoed = self._echoed()
         return m.IcmpPacket(direction, kind, code, mtu, echo_id, echoed, ip)
+
+    def _echoed(self) -> m.Echoed:
+        """The packet that an ICMP message is about."""
+        self._need("[", "before the packet that an ICMP message is about")
+        if self._is("udp", "raw"):
+            protocol = self._next().text
+            self._need("(", "before the length of a packet")
+            found = m.Echoed(protocol, 0, self._int("as length of a packet", U16))
+            self._need(")", "behind the length of a packet")
+        else:
+            seq, end = self._range()
+            found = m.Echoed("tcp", seq, end - seq)
+        self._need("]", "behind the packet that an ICMP message is about")
+        return found
 
     # --- system calls ---
 
@@ -363,9 +386,13 @@ class _Parser:
         return tuple(out)
 
     def _expression(self) -> m.Expression:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise ScriptError(self._peek().line, f"expressions are nested deeper than {_DEEPEST}")
         parts = [self._primary()]
         while self._take("|"):
             parts.append(self._primary())
+        self._depth -= 1
         return parts[0] if len(parts) == 1 else m.Or(tuple(parts))
 
     def _primary(self) -> m.Expression:

@@ -72,6 +72,8 @@ def needs(script: m.Script, stack: Stack) -> list[tuple[int, str]]:
     out: list[tuple[int, str]] = []
     for event in script.events:
         match event.action:
+            case m.TcpPacket(direction=m.OUT) as packet:
+                out += [(event.line, what) for what in _packet_needs(packet, stack)]
             case m.Call(name=name):
                 operation = calls.operation_of(name)
                 if operation is None or operation not in stack.operations:
@@ -88,12 +90,18 @@ def needs(script: m.Script, stack: Stack) -> list[tuple[int, str]]:
     return out
 
 
+def _packet_needs(packet: m.TcpPacket, stack: Stack) -> list[str]:
+    """What the stack would have to send, and never does."""
+    lacking = [o for o in packet.options or () if type(o) not in stack.tcp_options]
+    return [f"the TCP option {text.option_text(o).split()[0]}" for o in lacking]
+
+
 def _command_needs(source: str) -> list[str]:
     try:
-        meaning = commands.understand(source)
+        commands.understand(source)
     except NotSupported as lacks:
         return [lacks.needs]
-    return [f"settings in the middle of a script: `{source}`"] if meaning.sysctls else []
+    return []
 
 
 def run(script: m.Script, stack: Stack, settings: Settings) -> Result:
@@ -115,8 +123,7 @@ class _Run:
 
     def run(self) -> Result:
         if self._script.init:
-            for name, value in commands.understand(self._script.init.text).sysctls:
-                self._stack.sysctl(name, value)
+            self._sysctls(commands.understand(self._script.init.text).sysctls)
         self._begin_us = self._stack.now_us()
         event = m.Event(m.Time(), m.Command(""))
         try:
@@ -131,6 +138,17 @@ class _Run:
         except NotSupported as lacks:
             raise NotSupported(lacks.needs, lacks.line or event.line) from lacks
         return self._result
+
+    def _sysctls(self, wanted: tuple[tuple[str, str], ...]) -> None:
+        """Set all, or name all that have no meaning."""
+        lacks = []
+        for name, value in wanted:
+            try:
+                self._stack.sysctl(name, value)
+            except NotSupported as error:
+                lacks.append(error.needs)
+        if lacks:
+            raise NotSupported("; ".join(lacks))
 
     # --- time ---
 
@@ -171,8 +189,10 @@ class _Run:
             case m.Code(source):
                 self._code(source)
             case m.Command(source):
-                at += commands.understand(source).sleep_us
+                meaning = commands.understand(source)
+                at += meaning.sleep_us
                 self._wait(at)
+                self._sysctls(meaning.sysctls)
             case m.TcpPacket() | m.UdpPacket() | m.IcmpPacket():
                 self._inject(action)
         self._last_us = at
@@ -354,7 +374,9 @@ class _Run:
             self._note(shown, came_us)
             whole = came.length >= rest.length or self._settings.strict_segments or came.length == 0
             wanted = rest if whole else replace(rest, end=rest.seq + came.length, flags=_inner_flags(rest, came))
-            wrong = segment.malformed or compare.tcp(wanted, came, self._settings) or flow.check_data(segment)
+            push = packet.has("P") and flow.ends_all(came)
+            wrong = segment.malformed or compare.tcp(wanted, came, self._settings, push=push)
+            wrong = wrong or flow.check_data(segment)
             if wrong:
                 raise _Failed(wrong, f"{self._stamp(came_us)} {shown}")
             flow.maps_time(packet, segment)

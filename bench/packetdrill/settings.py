@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,19 +45,50 @@ def settings(script: m.Script, least_tolerance_us: int = 0) -> Settings:
     return replace(out, tolerance_us=max(out.tolerance_us, least_tolerance_us))
 
 
+_RANGES = {
+    "tolerance_usecs": (0, 1 << 40),
+    "tcp_ts_tick_usecs": (0, 1 << 40),
+    "bind_port": (1, 65535),
+    "connect_port": (1, 65535),
+    "mtu": (68, 65535),  # RFC 791: the least that each link takes
+    "mss": (28, 65495),
+}
+
+
+def _number(name: str, value: str) -> int:
+    """Of an option. Raises ValueError, NotSupported."""
+    least, most = _RANGES[name]
+    found = int(value, 0)
+    if not least <= found <= most:
+        raise NotSupported(f"--{name}={value}, which is not from {least} to {most}")
+    return found
+
+
+def _address(name: str, value: str) -> str:
+    text = value.partition("/")[0]
+    try:
+        return str(ipaddress.IPv4Address(text))
+    except ValueError:
+        what = "IPv6" if ":" in text else "which is no address"
+        raise NotSupported(f"--{name}={value}, {what}") from None
+
+
 def _option(name: str, value: str) -> dict[str, Any]:
     try:
         match name:
             case "tolerance_usecs":
-                return {"tolerance_us": int(value)}
+                return {"tolerance_us": _number(name, value)}
             case "tolerance_percent":
-                return {"tolerance_percent": float(value)}
+                percent = float(value)
+                if not 0 <= percent <= 1e6:
+                    raise NotSupported(f"--{name}={value}, which is no share")
+                return {"tolerance_percent": percent}
             case "bind_port" | "connect_port" | "mtu" | "mss":
-                return {name: int(value)}
+                return {name: _number(name, value)}
             case "tcp_ts_tick_usecs":
-                return {"ts_tick_us": int(value)}
+                return {"ts_tick_us": _number(name, value)}
             case "local_ip" | "remote_ip":
-                return {name: value.partition("/")[0]}
+                return {name: _address(name, value)}
             case "strict_segments":
                 return {name: True}
             case "tcp_ts_ecr_scaled":

@@ -9,7 +9,8 @@ them out.
     listen(h, backlog)
     accept(h, flags)                  value: a handle; address: the peer's
     connect(h, address)               address None: AF_UNSPEC
-    receive(h, size, flags)           value: bytes; data; address: the sender's (UDP); numbers: (msg_flags,)
+    receive(h, size, flags)           value: bytes; data; address: the sender's (UDP); numbers: (msg_flags,), and what
+                                      waits behind that, if TCP_INQ of the socket asks for it
     send(h, data, flags, address)     value: bytes taken; address None: the peer
     shutdown(h, how)
     close(h)
@@ -29,6 +30,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from . import model as m
 
 Address = tuple[str, int]
 
@@ -61,12 +64,13 @@ class Stack(Protocol):
     """A stack under test, made for one script and closed behind it. One thread uses it.
 
     name: for messages. real_time: its clock is the machine's, so that a runner may be late. operations: names from the
-    list above. info_fields: what info() has.
+    list above. tcp_options: those that it may send. info_fields: what info() has.
     """
 
     name: str
     real_time: bool
     operations: frozenset[str]
+    tcp_options: frozenset[type[m.TcpOption]]
     info_fields: frozenset[str]
 
     def now_us(self) -> int:
@@ -88,7 +92,7 @@ class Stack(Protocol):
         """The TCP_INFO of a connection, by Linux's names (tcpi_...)."""
 
     def sysctl(self, name: str, value: str) -> None:
-        """Before the script begins: a setting, by Linux's name. Raises NotSupported for one without a meaning here."""
+        """A setting, by Linux's name, for connections to come. Raises NotSupported for one without a meaning here."""
 
     def close(self) -> None:
         """End all of it."""

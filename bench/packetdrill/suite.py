@@ -2,19 +2,21 @@
 
 Verdicts: passed; failed; deviates (it failed, and a comment of the script says that this stack does); unsupported (it
 needs what the stack or the runner lacks); unreadable; late (the runner itself was late in every attempt: nothing is
-said about the stack). A time that is off fails a stack that lives by the machine's clock only if it is off in every
-attempt.
+said about the stack); broken (the runner has a fault of its own, and goes on with the next script). A time that is off
+fails a stack that lives by the machine's clock only if it is off in every attempt.
 """
 
 from __future__ import annotations
 
 import re
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from ...runtime.errors import CorelaneError
 from ...runtime.files import why_unreadable
 from . import model as m
 from . import run as runner
@@ -58,12 +60,31 @@ class Verdict:
         return {name: value for name, value in asdict(self).items() if name != "log"}
 
 
-def judge(path: Path, make: Make, least_tolerance_us: int = 0, defines: Mapping[str, str] | None = None) -> Verdict:
-    """Read a script and run it, again if the runner was late. defines: as in parse()."""
+def judge(
+    path: Path,
+    make: Make,
+    least_tolerance_us: int = 0,
+    defines: Mapping[str, str] | None = None,
+    options: tuple[tuple[str, str], ...] = (),
+) -> Verdict:
+    """Read a script and run it, again if the runner was late. defines: as in parse(). options: behind the script's."""
+    try:
+        return _judge(path, make, least_tolerance_us, defines or {}, options)
+    except CorelaneError:
+        raise
+    except Exception as error:
+        why = f"the runner failed itself, please report it: {type(error).__name__}: {error}"
+        return Verdict(str(path), "broken", 0, why, log=tuple(traceback.format_exc().splitlines()))
+
+
+def _judge(
+    path: Path, make: Make, least_tolerance_us: int, defines: Mapping[str, str], options: tuple[tuple[str, str], ...]
+) -> Verdict:
     began = time.monotonic()
     try:
         source = path.read_text(encoding="utf-8")
         script = parse(source, defines)
+        script = replace(script, options=script.options + options)
         chosen = settings(script, least_tolerance_us)
     except ScriptError as error:
         return Verdict(str(path), "unreadable", error.line, error.why)
@@ -119,7 +140,8 @@ def judge_all(
     jobs: int = 1,
     least_tolerance_us: int = 0,
     defines: Mapping[str, str] | None = None,
+    options: tuple[tuple[str, str], ...] = (),
 ) -> Iterator[Verdict]:
     """Verdicts in the order of the paths. jobs: scripts at a time, in a thread each."""
     with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(lambda path: judge(path, make, least_tolerance_us, defines), paths)
+        yield from pool.map(lambda path: judge(path, make, least_tolerance_us, defines, options), paths)

@@ -54,6 +54,12 @@ _MORE = {
     "EPOLL_CTL_DEL": 2,
     "EPOLL_CTL_MOD": 3,
     "INADDR_ANY": 0,
+    "SO_EE_ORIGIN_ICMP": 2,
+    "SO_EE_ORIGIN_TIMESTAMPING": 4,
+    "SO_EE_ORIGIN_ZEROCOPY": 5,
+    "SO_EE_CODE_ZEROCOPY_COPIED": 1,
+    "CMSG_LEVEL_IP": 0,  # names that runners of published tests define: SOL_IP, IP_RECVERR
+    "CMSG_TYPE_RECVERR": 11,
 }
 
 

@@ -57,6 +57,9 @@ _TOKEN = re.compile(
 )
 
 
+_DIGITS_MOST = 32  # of a number
+
+
 def tokens(text: str) -> list[Token]:
     """The tokens of a script, with one of kind "end" behind the last. Raises ScriptError."""
     out: list[Token] = []
@@ -68,6 +71,8 @@ def tokens(text: str) -> list[Token]:
             out.append(Token(kind, _inner(kind, piece), line))
         if kind in ('"', "`") or (text.startswith(("/*", "%{"), at) and kind not in ("comment", "code")):
             raise ScriptError(line, f"{piece!r} begins something that has no end")
+        if kind in ("int", "hex", "float") and len(piece) > _DIGITS_MOST:
+            raise ScriptError(line, f"a number of {len(piece)} digits is more than a script can mean")
         line += piece.count("\n")
         at = end
     out.append(Token("end", "", line))

@@ -15,20 +15,41 @@ TCP, UDP, ICMP = socket.IPPROTO_TCP, socket.IPPROTO_UDP, socket.IPPROTO_ICMP
 
 # Flags of a TCP header by the letters of scripts. "." is ACK; C is another letter for W.
 FLAGS = {"F": 1, "S": 2, "R": 4, "P": 8, ".": 16, "U": 32, "E": 64, "W": 128, "C": 128, "A": 256}
+_LONGEST = 65535  # of a packet, and of a datagram
 ECN = {"noecn": 0, "ect1": 1, "ect0": 2, "ce": 3}
 
 # (type, code) by the words of scripts; RFC 792, 1191, 1812.
 ICMP_KINDS = {"echo_reply": 0, "unreachable": 3, "unreach": 3, "source_quench": 4, "redirect": 5, "echo_request": 8}
-ICMP_KINDS |= {"time_exceeded": 11, "parameter_problem": 12}
+ICMP_KINDS |= {"time_exceeded": 11, "parameter_problem": 12, "timestamp_request": 13, "timestamp_reply": 14}
+ICMP_KINDS |= {"information_request": 15, "information_reply": 16, "address_mask_request": 17, "address_mask_reply": 18}
 _UNREACHABLE = (
     *("net_unreachable", "host_unreachable", "protocol_unreachable", "port_unreachable", "frag_needed"),
     *("source_route_failed", "net_unknown", "host_unknown", "source_host_isolated", "net_prohibited"),
     *("host_prohibited", "net_unreachable_for_tos", "host_unreachable_for_tos", "communication_prohibited"),
+    *("precedence_violation", "precedence_cutoff"),
 )
 ICMP_CODES: dict[int, dict[str, int]] = {
-    3: {name: code for code, name in enumerate(_UNREACHABLE)},
+    3: {name: code for code, name in enumerate(_UNREACHABLE)} | {"packet_filtered": 13},
     11: {"exceeded_ttl": 0, "exceeded_frag": 1, "ttl_exceeded": 0, "frag_time_exceeded": 1},
 }
+
+
+def icmp_kind(word: str) -> int:
+    """A type of ICMP by its word, or as `type_9`. Raises KeyError."""
+    return _numbered("type", word) if word not in ICMP_KINDS else ICMP_KINDS[word]
+
+
+def icmp_code(kind: int, word: str) -> int:
+    """A code of that type by its word, or as `code_9`. Raises KeyError."""
+    codes = ICMP_CODES.get(kind, {})
+    return _numbered("code", word) if word not in codes else codes[word]
+
+
+def _numbered(what: str, word: str) -> int:
+    name, _, number = word.partition("_")
+    if name != what or not number.isdecimal() or len(number) > 3 or int(number) > 255:
+        raise KeyError(word)
+    return int(number)
 
 
 class NotAPacket(ValueError):
@@ -93,6 +114,8 @@ def _ip(source: str, target: str, protocol: int, payload: bytes, tos: int, ttl: 
 
 
 def _pseudo(source: str, target: str, protocol: int, length: int) -> bytes:
+    if 20 + length > _LONGEST:
+        raise NotAPacket(f"{20 + length} bytes do not fit into a packet of IPv4")
     return socket.inet_aton(source) + socket.inet_aton(target) + struct.pack("!BBH", 0, protocol, length)
 
 
@@ -103,6 +126,14 @@ def write_options(options: tuple[m.TcpOption, ...]) -> bytes:
 
 
 def _write_option(o: m.TcpOption) -> bytes:
+    """Raises NotAPacket: it has more bytes than any header has room for."""
+    found = _option_bytes(o)
+    if len(found) > 40:
+        raise NotAPacket(f"{len(found)} bytes of options do not fit into a header")
+    return found
+
+
+def _option_bytes(o: m.TcpOption) -> bytes:
     match o:
         case m.Nop():
             return b"\1"
@@ -115,16 +146,16 @@ def _write_option(o: m.TcpOption) -> bytes:
         case m.SackOk():
             return b"\4\2"
         case m.Sack(blocks):
-            return struct.pack("!BB", 5, 2 + 8 * len(blocks)) + b"".join(struct.pack("!II", *b) for b in blocks)
+            return bytes((5, 2 + 8 * len(blocks) & 255)) + b"".join(struct.pack("!II", *b) for b in blocks)
         case m.Timestamp(val, ecr):
             return struct.pack("!BBII", 8, 10, val, ecr)
         case m.FastOpen(cookie, experimental):
             data = (b"\xf9\x89" if experimental else b"") + bytes.fromhex(cookie)
-            return struct.pack("!BB", 254 if experimental else 34, 2 + len(data)) + data
+            return bytes((254 if experimental else 34, 2 + len(data) & 255)) + data
         case m.Md5(digest):
-            return struct.pack("!BB", 19, 2 + len(digest) // 2) + bytes.fromhex(digest)
+            return bytes((19, 2 + len(digest) // 2 & 255)) + bytes.fromhex(digest)
         case m.Unknown(kind, data):
-            return struct.pack("!BB", kind, 2 + len(data)) + data
+            return bytes((kind, 2 + len(data) & 255)) + data
     raise AssertionError(o)
 
 

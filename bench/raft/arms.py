@@ -11,15 +11,17 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ...apps.raft.service.settings import ELECTION_MS
 from ...drivers.linux.netns import Namespace
 from ...drivers.nic.loadgen.loadgen import Closed, Limits, Loadgen
 from ...drivers.nic.loadgen.loadgen import Memcached as Traffic
+from ...runtime.errors import SystemLimit
 from ..baseline.peers import Etcd, Libraft, Puts
 from ..harness import rest, rig, usage
 from ..harness.load import point_of
+from ..harness.session import Session
 from ..harness.stops import Counts, Evidence, Stop, Watch, stop_of_closed
 from .nodes import KV_PORT, Group, address
 from .udp import UdpClients, tap_group
@@ -62,6 +64,7 @@ class Slot:
 
 
 Arm = Callable[[float], Slot]
+System = TypeVar("System")
 
 
 def arm_name(system: str, clients: int) -> str:
@@ -221,3 +224,14 @@ def etcd_slot(etcd: Etcd, clients: int, seconds: float) -> Slot:
 def slot_length(run_s: float, rounds: int, arms: int) -> float:
     """Of a run that is to take so long: its share, and if that is too short to say much, more."""
     return max(run_s / rounds / arms, min(run_s * SLOT_PART, WHOLE_SLOT_S), LEAST_SLOT_S)
+
+
+def baseline(session: Session, system: str, make: Callable[[], System]) -> System | None:
+    """A system that may be missing here. None: why it is not measured is said."""
+    try:
+        if not session.baseline:
+            raise SystemLimit(f"measure {system}", "--no-baseline was given")
+        return make()
+    except SystemLimit as why:
+        session.skip(system, str(why))
+        return None

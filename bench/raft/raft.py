@@ -29,14 +29,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from ...apps.raft.service.settings import ELECTION_MS
 from ...drivers.blk.blk import memory_blk
-from ...runtime.errors import SystemLimit
 from ..baseline.peers import Etcd, Libraft
 from ..harness import diskcanary
 from ..harness.session import Session
@@ -70,6 +68,7 @@ from .arms import (
     WRITERS,
     Arm,
     arm_name,
+    baseline,
     etcd_slot,
     explained,
     libraft_slot,
@@ -224,17 +223,3 @@ def ours(session: Session, stack: contextlib.ExitStack, disk: Path | None) -> It
             folder.mkdir(exist_ok=True)
             put = partial(ours_slot, cores, folder, CLIENTS[-1], managed=False, snapshot_entries=entries, keys=keys)
             yield arm_name(system, CLIENTS[-1]), put
-
-
-System = TypeVar("System")
-
-
-def baseline(session: Session, system: str, make: Callable[[], System]) -> System | None:
-    """libraft or etcd. None: why it is not measured is said."""
-    try:
-        if not session.baseline:
-            raise SystemLimit(f"measure {system}", "--no-baseline was given")
-        return make()
-    except SystemLimit as why:
-        session.skip(system, str(why))
-        return None

@@ -31,7 +31,7 @@ from ..harness.numbers import number, pairwise
 from ..harness.plot import Canvas
 from ..harness.session import Session
 from ..log.log import where
-from ..raft.arms import ETCD, FLOOR, Slot, etcd_slot
+from ..raft.arms import ETCD, FLOOR, Slot, baseline, etcd_slot
 from ..raft.judge import add_row
 from ..raft.lone import floor
 from ..raft.nodes import RESP_PORT, address
@@ -101,8 +101,8 @@ def arms_of(session: Session, stack: contextlib.ExitStack, folder: Path) -> dict
     """What is measured, by name: what is compared stands next to each other."""
     cores = session.two_cores
     arms: dict[str, Callable[[float], Slot]] = {}
-    etcd = _baseline(session, ETCD, lambda: Etcd(folder, cores))
-    theirs = _baseline(session, REDIS, _redis_here)
+    etcd = baseline(session, ETCD, lambda: Etcd(folder, cores))
+    theirs = baseline(session, REDIS, _redis_here)
     (folder / "ours").mkdir()
     shm = None
     if Path("/dev/shm").is_dir():
@@ -124,17 +124,6 @@ def _redis_here() -> bool:
     if why := redis.missing():
         raise SystemLimit("start redis-server", why)
     return True
-
-
-def _baseline(session: Session, system: str, make: Callable[[], Any]) -> Any:
-    """None: why it is not measured is said."""
-    try:
-        if not session.baseline:
-            raise SystemLimit(f"measure {system}", "--no-baseline was given")
-        return make()
-    except SystemLimit as why:
-        session.skip(system, str(why))
-        return None
 
 
 def ours_slot(cores: tuple[int, int], logs: Path, connections: int, seconds: float) -> Slot:

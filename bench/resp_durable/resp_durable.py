@@ -5,7 +5,8 @@ One client over AF_XDP on a veth pair for both, in a closed loop: 50 connections
 connection. Ours is served over AF_XDP, redis-server on Linux' TCP.
 
 What bounds that is taken in the same rounds: both servers without a log, which is all but the disk, and the disk alone,
-one durable write after the other on the servers' core. Of the durable arms the disk's flushes are counted, too.
+one durable write after the other on the servers' core. Of the durable arms the disk's flushes are counted, too. And
+ours on the memory NIC stands beside it: what the same server and log do where the kernel carries no frames.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ KEYS = 100_000
 CONNECTIONS = (50, 1)
 ROUNDS = 7
 OURS, REDIS = "ours", "redis-server"
+ON_MEMORY = "ours, memory NIC"
 IN_MEMORY = ", in memory"  # behind the name of a server: without its log
 DISK = "O_DIRECT+O_DSYNC pwrite"
 DISK_S = 0.1  # of each round
@@ -70,11 +72,12 @@ def run(session: Session) -> None:
         "device": device,
         "links": {
             OURS: "the client over AF_XDP on a veth pair; ours over AF_XDP",
+            ON_MEMORY: "memory link: client and server in one process",
             REDIS: "the client over AF_XDP on a veth pair; redis-server on Linux' TCP",
         },
     }
     if why := why_not(session, kind):
-        for server in (OURS, REDIS):
+        for server in (OURS, ON_MEMORY, REDIS):
             session.skip(server, why)
         return
     with contextlib.ExitStack() as stack:
@@ -87,11 +90,11 @@ def measure(session: Session, pair: servers.Pair, files: Files) -> None:
     """A round is every server with every number of connections, without a log with the most, and the disk alone."""
     script = Space(KEYS).redis_sets()
     many, one = CONNECTIONS
-    loads = [(server, connections) for connections in CONNECTIONS for server in (OURS, REDIS)]
+    loads = [(server, connections) for connections in CONNECTIONS for server in (OURS, REDIS, ON_MEMORY)]
     loads += [(server + IN_MEMORY, many) for server in (OURS, REDIS)]
     slot = session.seconds / ROUNDS / len(loads)
     arms: dict[str, Callable[[], Any]] = {
-        _arm(server, connections): partial(_point, pair, server, script, connections, slot)
+        _arm(server, connections): partial(_point, session.two_cores, pair, server, script, connections, slot)
         for server, connections in loads
     }
     arms[DISK] = partial(_disk_us, session, files)
@@ -101,10 +104,10 @@ def measure(session: Session, pair: servers.Pair, files: Files) -> None:
         row = session.point(name, middle(points))
         row |= {key: statistics.median(p.extra[key] for p in points) for key in points[0].extra}
     session.arm(DISK, p50_us=statistics.median(alone_us))
-    rates = {name: [p.achieved_rps for p in points] for name, points in found.items()}
-    _conclude(session, {server: rates[_arm(server, many)] for server, n in loads if n == many}, alone_us)
-    halves = {server: [p.p50_us for p in found[_arm(server, one)]] for server in (OURS, REDIS)}
-    session.ratio_figure("resp-durable.p50_gain", halves[REDIS], halves[OURS])
+    conclude(session, {server: found[_arm(server, many)] for server, n in loads if n == many}, alone_us)
+    halves = {server: [p.p50_us for p in found[_arm(server, one)]] for server in (OURS, REDIS, ON_MEMORY)}
+    beside = {ON_MEMORY: pairwise(halves[REDIS], halves[ON_MEMORY]).median}
+    session.ratio_figure("resp-durable.p50_gain", halves[REDIS], halves[OURS], beside=beside)
 
 
 def _disk_us(session: Session, files: Files) -> float:
@@ -113,15 +116,25 @@ def _disk_us(session: Session, files: Files) -> float:
     return files.raw(RAW[DISK], DISK_S, session.cores[1]).us(0.5)
 
 
-def _conclude(session: Session, rates: dict[str, list[float]], alone_us: list[float]) -> None:
-    """The ratio, and what it would be if the log cost nothing, or nothing but one write for all requests."""
+def conclude(session: Session, found: dict[str, list[Point]], alone_us: list[float]) -> None:
+    """The ratio, and what it would be if the log cost nothing; nothing but one write for all requests; or if there were
+    only the disk, with as many requests to a write as our flushes have.
+
+    found: with the most connections, by server.
+    """
+    rates = {server: [p.achieved_rps for p in points] for server, points in found.items()}
     many, in_memory = CONNECTIONS[0], rates[OURS + IN_MEMORY]
     at_once = [many / (many / rate + us / 1e6) for rate, us in zip(in_memory, alone_us, strict=True)]
-    beside = {
-        "bound: ours without a log": pairwise(in_memory, rates[REDIS]).median,
-        "bound: that, and then one write for all": pairwise(at_once, rates[REDIS]).median,
-        "both without a log": pairwise(in_memory, rates[REDIS + IN_MEMORY]).median,
+    shared = [p.extra.get("requests_per_flush", p.extra["requests_per_batch"]) for p in found[OURS]]
+    by_disk = [n * 1e6 / us for n, us in zip(shared, alone_us, strict=True)]
+    over = {
+        "bound: ours without a log": in_memory,
+        "bound: that, and then one write for all": at_once,
+        "bound: the disk alone, as many requests to a write": by_disk,
+        ON_MEMORY: rates[ON_MEMORY],
     }
+    beside = {name: pairwise(each, rates[REDIS]).median for name, each in over.items()}
+    beside["both without a log"] = pairwise(in_memory, rates[REDIS + IN_MEMORY]).median
     session.ratio_figure("resp-durable.over_aof", rates[OURS], rates[REDIS], beside=beside)
 
 
@@ -129,16 +142,23 @@ def _arm(server: str, connections: int) -> str:
     return f"{server}, {connections} connection{'s' if connections > 1 else ''}"
 
 
-def _point(pair: servers.Pair, server: str, script: Script, connections: int, slot: float) -> Point:
+def _point(
+    cores: tuple[int, int], pair: servers.Pair, server: str, script: Script, connections: int, slot: float
+) -> Point:
     """extra, with a log: the disk's flushes a second, requests for each; of redis-server the part of the time that it
     ran, of ours, which spins, requests of a batch that its writer took."""
     rest.demand("a server on a veth pair")
     durable = not server.endswith(IN_MEMORY)
     theirs = servers.REDIS_PORT if durable else servers.MEMORY_PORT
-    is_ours = server.startswith(OURS)
+    service = None
     with contextlib.ExitStack() as stack:
-        service = stack.enter_context(pair.ours(durable=durable)) if is_ours else None
-        load = stack.enter_context(pair.client(servers.OURS_PORT if is_ours else theirs, script, connections))
+        if server == ON_MEMORY:
+            on_memory = servers.on_memory(cores, pair.folder, script, connections)
+            service, load = stack.enter_context(on_memory)
+        else:
+            if server.startswith(OURS):
+                service = stack.enter_context(pair.ours(durable=durable))
+            load = stack.enter_context(pair.client(servers.OURS_PORT if service else theirs, script, connections))
         flushes, begin = usage.disk_flushes(pair.folder), time.monotonic()
         busy = pair.redis_busy_s()
         point = Load(load).measure(0.0, slot)
@@ -149,7 +169,7 @@ def _point(pair: servers.Pair, server: str, script: Script, connections: int, sl
                 "flushes_s": gained / took,
                 "requests_per_flush": point.achieved_rps * took / max(gained, 1),
             }
-        if durable and not is_ours:
+        if durable and service is None:
             point.extra["server_busy"] = (pair.redis_busy_s() - busy) / took
         if durable and service is not None:
             log = service.stats()
@@ -165,12 +185,13 @@ def plot(document: dict[str, Any]) -> Canvas:
     for panel, (connections, field, label) in enumerate(
         ((CONNECTIONS[0], "achieved_rps", "durable SETs, 50 connections (1/s)"), (CONNECTIONS[1], "p50_us", "p50 (us)"))
     ):
-        names = [_arm(server, connections) for server in (OURS, REDIS) if _arm(server, connections) in rows]
+        arms = [_arm(server, connections) for server in (OURS, REDIS, ON_MEMORY)]
+        names = [name for name in arms if name in rows]
         if names:
             canvas.bars(names, [number(rows[name][field]) for name in names], ylabel=label, panel=panel)
     canvas.caption(
-        "One client over AF_XDP for both, closed loop; ours over AF_XDP, redis-server on Linux' TCP, with appendfsync "
-        "always. Both logs on one disk."
+        "One client over AF_XDP for both, closed loop; ours over AF_XDP, and on the memory NIC; redis-server on Linux' "
+        "TCP, with appendfsync always. Both logs on one disk."
         if rows
         else "Not measured here."
     )

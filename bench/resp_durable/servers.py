@@ -1,5 +1,5 @@
 """Ours over AF_XDP and redis-server on Linux' TCP behind one veth pair, on one core, each with a log in one folder, and
-each without one."""
+each without one. And ours with its log on a memory link."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...apps.resp.app import Options, RespService
+from ...drivers.nic.tcpload.tcpload import TcpLoad
 from ...libos import Runtime
 from ..baseline.redis import Redis
 from ..harness import usage
@@ -18,12 +19,37 @@ OURS_PORT, REDIS_PORT, MEMORY_PORT = 6380, 6379, 6390
 MEMORY_MIB = 64
 
 
+class Ours:
+    """Binds our server to a runtime; `service` is what it was given. folder: of its log, which is replayed when it
+    comes again; None: without one."""
+
+    def __init__(self, folder: Path | None) -> None:
+        log = str(folder / "ours.log") if folder else ""
+        self._options = Options(port=OURS_PORT, memory_bytes=MEMORY_MIB << 20, log=log)
+        self.service: RespService
+
+    def __call__(self, runtime: Runtime) -> RespService:
+        self.service = RespService(runtime, self._options)
+        return self.service
+
+
+@contextlib.contextmanager
+def on_memory(
+    cores: tuple[int, int], folder: Path, script: Any, connections: int
+) -> Iterator[tuple[RespService, TcpLoad]]:
+    """Ours with its log, spinning on cores[1], on a memory link; and its client on cores[0], in a closed loop."""
+    ours = Ours(folder)
+    how: dict[str, Any] = {"script": script, "connections": connections, "arrivals": "closed"}
+    with links.serving(cores, ours, port=OURS_PORT, poll="spin") as link, link.client("ask", **how) as load:
+        yield ours.service, load
+
+
 class Pair:
     """The veth pair, with two of redis-server at its far end, one with a log and one without, asleep while nobody asks
     them; ours while it is entered. Root."""
 
     def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, ...], folder: Path, connections: int) -> None:
-        self.cores, self.folder = cores, folder
+        self.folder = folder
         self.veth = links.Veth(stack, cores)
         far = self.veth.far
         where: dict[str, Any] = {"address": far.address, "netns": far.namespace.name, "cpu": cores[1]}
@@ -33,19 +59,10 @@ class Pair:
 
     @contextlib.contextmanager
     def ours(self, *, durable: bool) -> Iterator[RespService]:
-        """Our server over AF_XDP, which spins; its log is replayed when it comes again."""
-        log = str(self.folder / "ours.log") if durable else ""
-        options = Options(port=OURS_PORT, memory_bytes=MEMORY_MIB << 20, log=log)
-        with self.veth.nic() as nic, contextlib.ExitStack() as stack:
-            address = f"{self.veth.far.address}/{self.veth.far.prefix}"
-            runtime = Runtime(nic=nic, kthreads=1, cpus=[self.cores[1]], poll="spin", address=address)
-            stack.callback(runtime.close)
-            service = RespService(runtime, options)
-            runtime.start()
-            yield service
-            runtime.stop()
-            service.close()
-            runtime.close()
+        """Our server over AF_XDP, which spins."""
+        ours = Ours(self.folder if durable else None)
+        with self.veth.serving(ours):
+            yield ours.service
 
     def redis_busy_s(self) -> float:
         """CPU seconds that redis-server has used so far, the one with a log."""

@@ -7,6 +7,9 @@ next one's. What the process has more of memory than before says what the server
 
 An attack is measured twice, one time after the other. The figure is that of the second. During the first one the server
 gets what it keeps for the attacker from the kernel, which it does once in its life: its p99 stands beside, `AT_FIRST`.
+
+Whoever sends as often on the same link and to the same core makes the client wait, whatever he says. So beside stands
+what the client sees next to a neighbour who asks as often as attackers send, and the worst attack over that.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import statistics
 from functools import partial
 from typing import Any
 
-from ...drivers.nic.tcpload.tcpload import ATTACKS, CONNECTED
+from ...drivers.nic.tcpload.tcpload import ATTACKS, CONNECTED, NEIGHBOUR
 from ..harness import usage
 from ..harness.load import Load
 from ..harness.numbers import number, plain
@@ -44,7 +47,7 @@ def _arm(kind: str) -> str:
 
 def measure(session: Session, seconds: float) -> None:
     """All attacks by turns, and none."""
-    kinds = ("", *ATTACKS)
+    kinds = ("", NEIGHBOUR, *ATTACKS)
     session.settings["attack"] = {
         "victim_rps": RATE,
         "attack_rps": ATTACK_RPS,
@@ -66,9 +69,25 @@ def measure(session: Session, seconds: float) -> None:
     ratios = {kind: [p.p99_us / a for p, a in zip(found[_arm(kind)], alone, strict=True)] for kind in ATTACKS}
     medians = {kind: statistics.median(values) for kind, values in ratios.items()}
     worst = max(medians, key=lambda kind: medians[kind])
-    beside = {name: ratio for name, ratio in (medians | _at_first(found)).items() if math.isfinite(ratio)}
-    session.figure(FIGURE, medians[worst], runs=ratios[worst], beside=beside)
+    beside = medians | _at_first(found) | _of_a_neighbour(found)
+    finite = {name: ratio for name, ratio in beside.items() if math.isfinite(ratio)}
+    session.figure(FIGURE, medians[worst], runs=ratios[worst], beside=finite)
     session.note(f"{FIGURE} is that of {worst}")
+
+
+def _of_a_neighbour(found: dict[str, list[Point]]) -> dict[str, float]:
+    """What a neighbour costs who does no harm, over alone; and the worst attack over that, pair by pair."""
+    alone, busy = ([p.p99_us for p in found[arm]] for arm in (ALONE, _arm(NEIGHBOUR)))
+    if not all(map(math.isfinite, busy)):
+        return {}
+    over = {
+        kind: statistics.median(p.p99_us / b for p, b in zip(found[_arm(kind)], busy, strict=True)) for kind in ATTACKS
+    }
+    worst = max(over, key=lambda kind: over[kind])
+    return {
+        f"bound: {NEIGHBOUR}": statistics.median(b / a for a, b in zip(alone, busy, strict=True)),
+        f"the worst over {NEIGHBOUR} ({worst})": over[worst],
+    }
 
 
 def _at_first(found: dict[str, list[Point]]) -> dict[str, float]:
@@ -97,13 +116,13 @@ def _beside(cores: tuple[int, int], kind: str, seconds: float) -> Point:
 def draw(canvas: Canvas, document: dict[str, Any], panel: int) -> None:
     """The client's p99 beside each attacker."""
     rows = {str(row["name"]): row for row in document["arms"]}
-    names = [kind for kind in ("", *ATTACKS) if _arm(kind) in rows]
+    names = [kind for kind in ("", NEIGHBOUR, *ATTACKS) if _arm(kind) in rows]
     if not names:
         canvas.caption("Attacks: not measured here.")
         return
     values = [number(rows[_arm(kind)]["p99_us"]) for kind in names]
     labels = [kind or "none" for kind in names]
-    colours = [0 if not kind else 6 if kind in CONNECTED else 5 for kind in names]
+    colours = [0 if kind in ("", NEIGHBOUR) else 6 if kind in CONNECTED else 5 for kind in names]
     canvas.bars(labels, values, ylabel="p99 of a client beside an attacker (us)", panel=panel, colours=colours)
     canvas.caption(
         f"Attacks: the client asks {RATE:,.0f} times a second on {CONNECTIONS} connections, an attacker sends "

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -68,14 +68,15 @@ def load_of(traffic: Any, **how: Any) -> TcpLoad:
 
 @dataclass
 class Link:
-    """Our servers on one end of a memory link, on cores[1]. The other end is for clients on cores[0], one at a time."""
+    """A server of ours on one end of a memory link, on cores[1]. The other end is for clients on cores[0], one at a
+    time. port: that they ask; None: that of their traffic."""
 
     end: Nic
     server_end: Nic
     runtime: Runtime
-    servers: Servers
     cores: tuple[int, int]
     tids: frozenset[int]
+    port: int | None = None
 
     def counts(self) -> Counts:
         """What stops.py asks."""
@@ -88,26 +89,49 @@ class Link:
     @contextlib.contextmanager
     def client(self, traffic: str, **how: Any) -> Iterator[TcpLoad]:
         """A client that polls during its runs; how: as of TcpLoad."""
-        with contextlib.closing(load_of(traffic, server_mac=self.runtime.mac, **how)) as load:
+        where: dict[str, Any] = {"server_mac": self.runtime.mac}
+        if self.port is not None:
+            where["server_port"] = self.port
+        with contextlib.closing(load_of(traffic, **where | how)) as load:
             load.start_client(self.end, self.cores[0])
             yield load
 
 
 @contextlib.contextmanager
-def memory(cores: tuple[int, int], *, poll: str = "adaptive", check_bytes: bool = False) -> Iterator[Link]:
-    """Our servers, embedded, on a memory link."""
+def serving(
+    cores: tuple[int, int],
+    bind: Callable[[Runtime], object],
+    *,
+    port: int | None = None,
+    poll: str = "adaptive",
+) -> Iterator[Link]:
+    """What `bind` gives a runtime, embedded, on a memory link; bind: as of rig.started."""
     with contextlib.ExitStack() as stack:
         client_end, server_end = stack.enter_context(linked())
-        bound: list[Servers] = []
-
-        def bind(runtime: Runtime) -> None:
-            bound.append(Servers(runtime, check_bytes=check_bytes))
-
         runtime, tids = stack.enter_context(started(server_end, cores[1], bind, poll=poll))
-        link = Link(client_end, server_end, runtime, bound[0], cores, tids)
+        link = Link(client_end, server_end, runtime, cores, tids, port)
         with link.client("hold") as first, first.held():
             pass  # the server knows our MAC address from here on
         yield link
+
+
+@dataclass
+class ServersLink(Link):
+    """A link with the servers of this room."""
+
+    servers: Servers = field(kw_only=True)
+
+
+@contextlib.contextmanager
+def memory(cores: tuple[int, int], *, poll: str = "adaptive", check_bytes: bool = False) -> Iterator[ServersLink]:
+    """Our servers, embedded, on a memory link."""
+    bound: list[Servers] = []
+
+    def bind(runtime: Runtime) -> None:
+        bound.append(Servers(runtime, check_bytes=check_bytes))
+
+    with serving(cores, bind, poll=poll) as link:
+        yield ServersLink(**vars(link), servers=bound[0])
 
 
 @contextlib.contextmanager
@@ -206,17 +230,18 @@ class Veth:
             return AfXdp(self.far.name, addresses=[f"{self.far.address}/{self.far.prefix}"])
 
     @contextlib.contextmanager
+    def serving(self, bind: Callable[[Runtime], object]) -> Iterator[None]:
+        """What `bind` gives a runtime (rig.started), embedded, over AF_XDP; the kthread spins."""
+        address = f"{self.far.address}/{self.far.prefix}"
+        with self.nic() as nic, started(nic, self.cores[1], bind, address=address, poll="spin"):
+            yield
+
+    @contextlib.contextmanager
     def ours(self) -> Iterator[Servers]:
         """Our servers, embedded, over AF_XDP; the kthread spins."""
-        with contextlib.ExitStack() as stack:
-            nic = stack.enter_context(self.nic())
-            address = f"{self.far.address}/{self.far.prefix}"
-            runtime = Runtime(nic=nic, poll="spin", kthreads=1, cpus=[self.cores[1]], address=address)
-            stack.callback(runtime.close)
-            servers = Servers(runtime)
-            runtime.start()
-            yield servers
-            runtime.close()
+        bound: list[Servers] = []
+        with self.serving(lambda runtime: bound.append(Servers(runtime))):
+            yield bound[0]
 
     @contextlib.contextmanager
     def floor(self, *, takes: bool = False) -> Iterator[None]:

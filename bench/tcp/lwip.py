@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ...drivers.nic.memory import memory_link
 from ...drivers.nic.nic import Nic
 from ...runtime.errors import SystemLimit
 from ..baseline.lwip import Lwip, library
@@ -20,7 +19,7 @@ from ..harness import rest
 from ..harness.load import Load
 from ..harness.numbers import pairwise
 from ..harness.openloop import Point, middle
-from ..harness.rig import SERVER_IP
+from ..harness.rig import SERVER_IP, linked
 from ..harness.session import Session
 from . import links
 from .server import ECHO
@@ -89,8 +88,7 @@ def _floor(cores: tuple[int, int], n: int, seconds: float) -> Point:
 @contextlib.contextmanager
 def lwip_link(cores: tuple[int, int]) -> Iterator[tuple[Nic, str]]:
     """lwIP on one end of a memory link. Gives the other end, and the server's MAC address."""
-    client_end, server_end = memory_link()
-    with client_end, server_end, Lwip(server_end, address=SERVER_IP, port=ECHO, cpu=cores[1]):
+    with linked() as (client_end, server_end), Lwip(server_end, address=SERVER_IP, port=ECHO, cpu=cores[1]):
         yield client_end, server_end.mac
 
 

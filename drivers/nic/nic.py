@@ -86,6 +86,17 @@ class Nic(Device):
         super().__init__(ptr, keep)
         self._scratch: Any = ffi.new("struct cl_frame[]", BURST)
 
+    @classmethod
+    def at(cls, address: int | None, keep: Sequence[object] = ()) -> Nic:
+        """A NIC of a driver that is not corelane's: a `struct cl_nic *` that your C function returned, as a number.
+
+        It is this object's from now on: closing it calls the driver's `close`. keep: what has to stay, as the library.
+        Raises CorelaneError for None and 0.
+        """
+        if not address:
+            raise CorelaneError("take a NIC of another driver", "it has made none: its constructor returned NULL")
+        return cls(ffi.cast("struct cl_nic *", address), keep)
+
     def __repr__(self) -> str:
         if self.closed:
             return "<Nic closed>"

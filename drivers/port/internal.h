@@ -1,4 +1,4 @@
-/* What the files of a port share. They call in one direction: watch.c, cores.c, port.c, herald.c,
+/* What the files of a port share. They call in one direction: watch.c, member.c, cores.c, port.c, herald.c,
  * view.c and arena.c. */
 #ifndef CORELANE_DRIVERS_PORT_INTERNAL_H
 #define CORELANE_DRIVERS_PORT_INTERNAL_H
@@ -116,7 +116,11 @@ struct port {
     bool telling;   /* a thread waits for an answer on control_fd, which is its own to read and to keep open */
     bool attaching; /* a thread has begun to, and does so without the lock */
     struct cl_port_info info;
-    bool note_is_new; /* info.note is another one than that of the last attachment */
+    uint32_t state;          /* CL_MEMBER_..., as was said last */
+    struct port_arena *said; /* the attachment by which it was said, ... */
+    uint64_t delivered;      /* ... and the frames that had come by that until then */
+    bool told_drain;         /* the watcher's: that it is to drain was told */
+    bool note_is_new;        /* info.note is another one than that of the last attachment */
 };
 
 static inline struct port *port_of(struct cl_nic *nic)
@@ -152,6 +156,7 @@ unsigned port_rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *fram
 unsigned port_tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
 void port_prepare(struct cl_nic *nic, unsigned queue);
 bool port_steering(struct cl_nic *nic, unsigned queue, uint32_t *number);
+bool port_may_be_anothers(const struct cl_frame *frame);
 unsigned port_alloc(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
 void port_free(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n);
 struct cl_parker *port_parker(struct cl_nic *nic, unsigned queue);
@@ -184,6 +189,10 @@ int port_cores_manage(struct port *port, char *err);
 /* The iokernel is gone: the kthreads get back the class and the CPUs that they had before, and nobody waits for it any
  * more. Under `lock`. Returns how many have to stay in SCHED_IDLE, for want of the right to leave it. */
 unsigned port_cores_unmanage(struct port *port);
+/* member.c. Whether this arena's iokernel wants it to drain. */
+bool port_is_to_drain(const struct port_arena *a);
+/* It was attached with another state than it has by now: say so. Under `lock`, which is let go of meanwhile. */
+int port_say_again(struct port *port, char *err);
 /* Interrupt the kthreads, so that they see that they are managed (again). */
 void port_cores_interrupt(struct port *port);
 

@@ -62,6 +62,19 @@ static inline void fetch_next(const struct port_arena *a, const struct cl_ring_r
         cl_prefetch_span(rx_data(a, &next[i], &buf, &offset), (uint16_t)(next[i].word >> 32));
 }
 
+/* cl_frame.buf of a frame that came with CL_RX_ASKS, beside the buffer's number. */
+#define ASKS (1u << 31)
+
+static inline uint32_t buffer_of(const struct cl_frame *f)
+{
+    return f->buf & ~ASKS;
+}
+
+bool port_may_be_anothers(const struct cl_frame *f)
+{
+    return f->buf & ASKS;
+}
+
 /* Which steering a descriptor's frame is of, with the attachment in the top byte. */
 static inline uint32_t steering_of(const struct port_arena *a, const struct cl_desc *d)
 {
@@ -109,7 +122,7 @@ unsigned port_rx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *fram
         uint8_t *data = rx_data(a, &d[i], &buf, &offset);
         cl_prefetch_span(data, (uint16_t)(d[i].word >> 32));
         frames[i] = (struct cl_frame){.data = data,
-                                      .buf = buf,
+                                      .buf = buf | (cl_unlikely(d[i].word & CL_RX_ASKS) ? ASKS : 0),
                                       .len = (uint16_t)(d[i].word >> 32),
                                       .room = (uint16_t)(a->layout.buffer_bytes - offset),
                                       .hash = (uint32_t)d[i].word,
@@ -202,10 +215,11 @@ static void drop_buffer(struct port *port, struct port_tx *tx, unsigned queue, c
         return;
     }
     cl_count(&a->counts[queue].returned, 1);
-    if (f->buf >= a->layout.n_rx)
-        cl_pool_put(a->pool, queue, &f->buf, 1);
+    uint32_t buf = buffer_of(f);
+    if (buf >= a->layout.n_rx)
+        cl_pool_put(a->pool, queue, &buf, 1);
     else
-        tx->give_back[tx->n_give_back++] = f->buf;
+        tx->give_back[tx->n_give_back++] = buf;
 }
 
 static unsigned drop_all(struct port *port, struct port_tx *tx, unsigned queue, const struct cl_frame *frames,
@@ -225,7 +239,7 @@ static bool sendable(struct port_tx *tx, const struct cl_frame *f, uint32_t *off
         cl_count(&tx->dropped_error, 1);
         return false;
     }
-    *offset = (uint32_t)(f->data - (a->buffers + (size_t)f->buf * a->layout.buffer_stride));
+    *offset = (uint32_t)(f->data - (a->buffers + (size_t)buffer_of(f) * a->layout.buffer_stride));
     if (cl_unlikely(f->len < CL_ETH_HLEN || f->len > a->max_frame || *offset > a->layout.buffer_bytes - f->len)) {
         cl_count(&tx->dropped_malformed, 1);
         return false;
@@ -252,10 +266,11 @@ unsigned port_tx_burst(struct cl_nic *nic, unsigned queue, struct cl_frame *fram
             drop_buffer(port, tx, queue, f);
             continue;
         }
-        bool lent = f->buf < tx->arena->layout.n_rx;
-        tx->shadow[tx->ring.tail & (tx->ring.size - 1)] = lent ? CL_SHM_NO_BUFFER : f->buf;
+        uint32_t buf = buffer_of(f);
+        bool lent = buf < tx->arena->layout.n_rx;
+        tx->shadow[tx->ring.tail & (tx->ring.size - 1)] = lent ? CL_SHM_NO_BUFFER : buf;
         uint32_t a = take_give_back(tx), b = take_give_back(tx);
-        cl_ring_push(&tx->ring, cl_tx_word(CL_TX_SEND, f->buf, offset, f->len), cl_tx_payload(a, b));
+        cl_ring_push(&tx->ring, cl_tx_word(CL_TX_SEND, buf, offset, f->len), cl_tx_payload(a, b));
         sent++;
         bytes += f->len;
     }

@@ -37,6 +37,7 @@
 #define CL_PORT_ATTACHED 1
 #define CL_PORT_STALLED 2 /* attached, but the iokernel's loop has neither slept nor polled for seconds */
 #define CL_PORT_GONE 3
+#define CL_PORT_DRAIN 7 /* no state: another member of its group has taken over, and it is to drain; told once */
 
 struct cl_port_config {
     const char *socket_path;
@@ -66,6 +67,7 @@ struct cl_port_info {
     bool may_spin;
     bool managed; /* kthreads run only while they own a core (docs/cores.md) */
     uint32_t iokernel_pid;
+    uint32_t member;  /* which one of its group it is, + 1; 0: it is of none */
     uint32_t gateway; /* host byte order; 0: none */
     uint64_t arena_bytes;
     int32_t cpus[64];
@@ -83,6 +85,15 @@ CL_API int cl_port_reattach(struct cl_nic *nic, char *err);
 /* Have the watcher call `counters` some times a second, and the iokernel show what it says. It must not call the port.
  * NULL: no more; when this returns it is not called any more. Any thread. */
 CL_API void cl_port_publish(struct cl_nic *nic, cl_counters_fn counters, void *arg);
+/* A member of a group is ready, or drains (CL_MEMBER_...). others: and the other members drain from now on. What was said
+ * last is said to the next iokernel, too. Returns how many others were told. -ENOTCONN: no iokernel is there, so that it
+ * is said later; -EBUSY: another thread is telling it something all the time. Any thread but the watcher. */
+CL_API int cl_port_say(struct cl_nic *nic, uint32_t state, bool others, char *err);
+/* Whether all frames were taken out of the rings that were in them when the iokernel answered cl_port_say last, or their
+ * iokernel is gone. Any thread. */
+CL_API bool cl_port_emptied(struct cl_nic *nic);
+/* Whether the iokernel has taken all that was sent, or is gone. Once nobody sends any more. */
+CL_API bool cl_port_flushed(struct cl_nic *nic);
 // cffi: end
 
 /* Kthreads are about to sleep in an epoll of their own, on the eventfd that their parkers are given: have wakes from

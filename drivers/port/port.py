@@ -19,6 +19,9 @@ from ..nic.nic import Nic, ipv4_to_int
 ATTACHED: int = lib.CL_PORT_ATTACHED
 STALLED: int = lib.CL_PORT_STALLED
 GONE: int = lib.CL_PORT_GONE
+DRAIN: int = lib.CL_PORT_DRAIN
+READY: int = lib.CL_MEMBER_READY
+DRAINING: int = lib.CL_MEMBER_DRAINING
 _MAX_U32 = 2**32 - 1
 
 
@@ -38,6 +41,7 @@ class PortInfo:
     generation: int
     may_spin: bool
     iokernel_pid: int
+    member: int | None
     gateway: str | None
     arena_bytes: int
     cpus: tuple[int, ...]
@@ -60,12 +64,21 @@ class Port(Nic):
             generation=int(out.generation),
             may_spin=bool(out.may_spin),
             iokernel_pid=int(out.iokernel_pid),
+            member=int(out.member) - 1 if out.member else None,
             gateway=str(ipaddress.IPv4Address(int(out.gateway))) if out.gateway else None,
             arena_bytes=int(out.arena_bytes),
             cpus=tuple(int(out.cpus[k]) for k in range(self.queues)),
             text=ffi.string(out.text).decode(errors="replace"),
             note=ffi.string(out.note).decode(errors="replace"),
         )
+
+    def say(self, state: int, *, others: bool = False) -> int:
+        """As a member of a group: it is READY, or DRAINING. others: and the others drain from now on; returns how many
+        were told. Raises CorelaneError."""
+        err = ffi.new("char[256]")
+        told = int(lib.cl_port_say(self.ptr, state, others, err))
+        check(told, err, f"port {self.name}")
+        return told
 
     def reattach(self) -> None:
         """Attach again now, after the iokernel was lost. Raises CorelaneError with the reason if that fails."""

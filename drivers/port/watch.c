@@ -59,6 +59,7 @@ static void publish(struct port *port, struct port_arena *a, const struct cl_con
                                        .managed = acc->managed,
                                        .iokernel_pid = s->pid,
                                        .gateway = acc->gateway,
+                                       .member = acc->member,
                                        .arena_bytes = a->layout.total_bytes};
     memcpy(port->info.cpus, acc->cpus, sizeof port->info.cpus);
     snprintf(port->info.text, sizeof port->info.text, "attached to the iokernel with pid %u on %s", s->pid,
@@ -127,6 +128,7 @@ static int adopt_grant(struct port *port, struct grant *g, char *err)
         w->n_tx = a->layout.n_tx;
         w->buffer_bytes = a->layout.buffer_bytes;
         w->ipv4 = g->acc.ipv4;
+        w->member = g->acc.member;
     } else if (memcmp(&a->layout, &port->current->layout, sizeof a->layout) || memcmp(g->acc.mac, nic->mac, 6) ||
                g->acc.ipv4 != nic->ipv4) {
         snprintf(err, CL_CONTROL_ERR_BYTES, "the new iokernel on %s gives this application another address or layout",
@@ -136,9 +138,9 @@ static int adopt_grant(struct port *port, struct grant *g, char *err)
         return -EPROTO;
     }
     publish(port, a, &g->acc, g->fd);
-    if (!a->managed || port->kthreads.n == 0)
-        return 0;
-    int rc = port_cores_manage(port, err);
+    int rc = port->state == port->wishes.state ? 0 : port_say_again(port, err);
+    if (rc == 0 && a->managed && port->kthreads.n)
+        rc = port_cores_manage(port, err);
     if (rc < 0) {
         close(g->fd); /* as if it had refused; its arena is one more that nobody fills */
         port->control_fd = -1;
@@ -183,6 +185,7 @@ static int begin_attaching(struct port *port, char *err)
         snprintf(err, CL_CONTROL_ERR_BYTES, "another thread is attaching it again");
     } else {
         port->attaching = true;
+        port->wishes.state = port->state;
         rc = 0;
     }
     pthread_mutex_unlock(&port->lock);
@@ -366,6 +369,15 @@ static void report_attached(struct port *port)
     report(port, CL_PORT_ATTACHED, text);
 }
 
+/* Tell the user, once, that it is to drain. */
+static void check_drain(struct port *port)
+{
+    if (port->told_drain || !port_is_to_drain(port->current))
+        return;
+    port->told_drain = true;
+    tell(port, CL_PORT_DRAIN, "another process has taken over the name: it ends when what it has begun is done");
+}
+
 static void *watch(void *arg)
 {
     struct port *port = arg;
@@ -377,6 +389,7 @@ static void *watch(void *arg)
             return NULL;
         if (n == 0) {
             publish_counters(port);
+            check_drain(port);
             if (turn++ % (HEARTBEAT_CHECK_MS / PUBLISH_MS) == 0) {
                 check_heartbeat(port, &looks);
                 check_old(port);
@@ -460,6 +473,7 @@ static const struct cl_nic_ops ops = {
     .tx_burst = port_tx_burst,
     .prepare = port_prepare,
     .steering = port_steering,
+    .may_be_anothers = port_may_be_anothers,
     .alloc = port_alloc,
     .free = port_free,
     .parker = port_parker,

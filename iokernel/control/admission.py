@@ -6,6 +6,7 @@ Decides, and does nothing: applications.py carries it out.
 from __future__ import annotations
 
 import errno
+import ipaddress
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,20 +74,28 @@ class Admission:
 
     def admit(self, hello: Any, peer: Peer, attached: Collection[App]) -> Admitted:
         """What a `struct cl_control_hello` of a peer comes to, beside those that are attached. Raises Refused."""
-        name = self._name(hello, peer, attached)
+        name = self._name(hello, peer)
         settings = self._settings_of(name)
+        group = [other for other in attached if other.name == name]
+        _check_room(name, settings, group)
+        if len(attached) >= self._memory.max_apps:
+            raise refused(f"{self._memory.max_apps} applications are attached already", "stop one, or raise max_apps")
         config = ffi.new("struct cl_io_app_config *")
         ffi.memmove(config.name, name.encode(), len(name))
         self._fill_layout(config.layout, name, hello, settings)
         more = Held(1, int(config.layout.n_kthreads), int(config.layout.total_bytes))
         self.users.check(peer, _held_by(peer.uid, attached), more)
         config.ipv4 = self._addresses.ipv4(name, settings, int(hello.ipv4))
+        if group and config.ipv4 != group[0].ipv4:
+            other = f"process {group[0].peer.pid} is attached under the name {name} with {_dotted(group[0].ipv4)}"
+            raise refused(f"{other}, not {_dotted(config.ipv4)}", "members of a group have one address: leave it out")
         ffi.memmove(config.mac, self._addresses.mac(name, settings), 6)
+        config.members, config.place = settings.members, int(hello.member)
         claimed = None
         if self._manager is not None:
             claimed = self._claim(name, hello, settings, peer, more.kthreads, attached)
             self._manager.fill(config, claimed)
-        config.loop = self._home(name, settings, claimed, attached)
+        config.loop = self._home(name, settings, claimed, attached, group)
         limits = config.limits
         limits.frames_per_s, limits.bytes_per_s = settings.rate_frames_per_s, settings.rate_bytes_per_s
         limits.burst_frames, limits.burst_bytes = settings.burst_frames, settings.burst_bytes
@@ -94,21 +103,12 @@ class Admission:
         note = without_policy(hello) if claimed is None else not_granted(name, hello, claimed, peer.uid)
         return Admitted(name, settings, config, claimed, note)
 
-    def _name(self, hello: Any, peer: Peer, attached: Collection[App]) -> str:
+    def _name(self, hello: Any, peer: Peer) -> str:
         raw = bytes(ffi.buffer(hello.name))
         name = raw.split(b"\0", 1)[0].decode("ascii", errors="replace")
         if raw[-1] or not _NAME.match(name):
             raise refused(f"{name!r} is no application name", "use 1 to 31 letters, digits and _.:-")
         self.users.check_name(name, peer)
-        for other in attached:
-            if other.name == name:
-                raise refused(
-                    f"the name {name} is taken: process {other.peer.pid} is attached under it",
-                    f"end process {other.peer.pid} first, or give another name: corelane run --name NAME, "
-                    "Runtime(..., name=NAME)",
-                )
-        if len(attached) >= self._memory.max_apps:
-            raise refused(f"{self._memory.max_apps} applications are attached already", "stop one, or raise max_apps")
         return name
 
     def _fill_layout(self, layout: Any, name: str, hello: Any, settings: AppConfig) -> None:
@@ -159,16 +159,39 @@ class Admission:
             may_signal=allowed.quantum_signal,
         )
 
-    def _home(self, name: str, settings: AppConfig, claimed: Claim | None, attached: Collection[App]) -> int:
-        """The loop that serves an application: the configured one, or the one with the fewest."""
+    def _home(
+        self, name: str, settings: AppConfig, claimed: Claim | None, attached: Collection[App], group: Sequence[App]
+    ) -> int:
+        """The loop that serves an application: its group's, or the configured one, or the one with the fewest."""
         loops: Sequence[int] = range(self._loops)
-        fixed = settings.loop if settings.loop in loops else None
+        fixed = group[0].loop if group else settings.loop if settings.loop in loops else None
         if self._manager is not None and claimed is not None:
             others = [(a.name, a.loop, a.claim.guaranteed) for a in attached if a.claim is not None]
             return self._manager.cores.home(name, claimed.guaranteed, others, fixed)
         if fixed is not None:
             return fixed
         return min(loops, key=[a.loop for a in attached].count)
+
+
+def _check_room(name: str, settings: AppConfig, group: Sequence[App]) -> None:
+    """Whether one more may attach under a name. Raises Refused."""
+    if len(group) < settings.members:
+        return
+    pids = ", ".join(str(other.peer.pid) for other in group)
+    if settings.members > 1:
+        raise refused(
+            f"the group {name} has {len(group)} members already: processes {pids}",
+            f"end one of them first, or raise members in [apps.{name}]",
+        )
+    raise refused(
+        f"the name {name} is taken: process {pids} is attached under it",
+        f"end process {pids} first, or give another name: corelane run --name NAME, Runtime(..., name=NAME); or let "
+        f"several have it: members in [apps.{name}]",
+    )
+
+
+def _dotted(ipv4: int) -> str:
+    return str(ipaddress.IPv4Address(ipv4))
 
 
 def _held_by(uid: int, attached: Collection[App]) -> Held:

@@ -25,6 +25,9 @@ from .kthreads import check_threads
 from .manager import CoreManager
 from .registry import Grant
 
+STATES = {lib.CL_MEMBER_JOINED: "joined", lib.CL_MEMBER_READY: "ready", lib.CL_MEMBER_DRAINING: "draining"}
+_RX_DROPPED = [name for name, _ in ffi.typeof("struct cl_io_app_stats").fields if name.startswith("rx_dropped_")]
+
 
 class Applications:
     """The table. lock: held for every call that takes the `struct cl_io *`, and for every change of the table."""
@@ -42,7 +45,8 @@ class Applications:
         self._arenas: dict[int, int] = {}
         self._closer = Closer()
         self._leaving: dict[int, str] = {}  # of these some loop has not said yet that it has forgotten them
-        self._departed = {"apps": 0, "buffers_lost": 0}
+        self._states: dict[int, int] = {}  # of members of groups: CL_MEMBER_..., as they said last
+        self._departed = {"apps": 0, "buffers_lost": 0, "rx_dropped": 0}
 
     def begin(self, io: Any) -> None:
         """Applications attach to this `struct cl_io *` from now on."""
@@ -56,6 +60,7 @@ class Applications:
         self._arenas.clear()
         self._closer.end(wait=True)
         self._apps.clear()
+        self._states.clear()
         self._leaving.clear()
 
     @property
@@ -70,12 +75,16 @@ class Applications:
 
     @property
     def departed(self) -> dict[str, int]:
-        """{"apps": how many have left, "buffers_lost": by them}."""
+        """{"apps": how many have left, "buffers_lost": by them, "rx_dropped": frames that were for them}."""
         return dict(self._departed)
 
-    def find(self, name: str) -> int | None:
-        """Id of the attached application of that name."""
-        return next((a.id for a in self._apps.values() if a.name == name), None)
+    def named(self, name: str) -> tuple[int, ...]:
+        """Ids of the attached applications of that name, in the order of their coming."""
+        return tuple(a.id for a in self._apps.values() if a.name == name)
+
+    def state_of(self, app: App) -> str | None:
+        """What a member of a group has said of itself; None: it is of none. Another thread holds the lock for it."""
+        return None if app.member is None else STATES[self._states.get(app.id, lib.CL_MEMBER_JOINED)]
 
     def register(self, hello: Any, peer: Peer) -> Grant:
         """Register an application. Raises Refused with the reason if it may not have what it asks."""
@@ -89,6 +98,8 @@ class Applications:
             with contextlib.suppress(OSError):  # out of descriptors: then it takes a while here
                 self._arenas[int(grant.app)] = os.dup(grant.arena_fd)
             app = self._apps[int(grant.app)] = self._made(admitted, grant, peer)
+        if app.member is not None and hello.state in STATES and hello.state != lib.CL_MEMBER_JOINED:
+            self._say(app.id, int(hello.state))
         fds = (int(grant.arena_fd), int(lib.cl_io_state_fd(self._io)), int(grant.doorbell_fd))
         return Grant(app.id, accept_message(self._io, app, grant.layout, self._admission.network), fds)
 
@@ -109,6 +120,7 @@ class Applications:
             layout=report.fields(grant.layout, "struct cl_arena_layout"),
             slot=int(grant.slot),
             since=time.monotonic(),
+            member=int(grant.place) if config.members > 1 else None,
         )
 
     def _place(self, app: int, admitted: Admitted) -> tuple[tuple[int, ...], bool]:
@@ -131,10 +143,36 @@ class Applications:
             rc = lib.cl_io_app_threads(self._io, app, pid, list(tids), len(tids), number, err)
             check(rc, f"manage the kthreads of {known.name}", err)
 
+    def say_state(self, app: int, state: int, others: bool) -> tuple[int, int]:
+        """A member is ready, or drains (Registry). Ready first: there is somebody at every moment."""
+        if state not in (lib.CL_MEMBER_READY, lib.CL_MEMBER_DRAINING):
+            raise refused(f"state {state} is none", "an application is ready (1), or drains (2)")
+        known = self._apps[app]
+        if known.member is None:
+            return 0, 0
+        self._say(app, state)
+        # Those that are ready: of two that replace the others at the same time the later one stays.
+        siblings = (a.id for a in self._apps.values() if a.name == known.name and a.peer.uid == known.peer.uid)
+        replaced = [a for a in siblings if others and a != app and self._states.get(a) == lib.CL_MEMBER_READY]
+        for other in replaced:
+            self._say(other, lib.CL_MEMBER_DRAINING)
+            with self._lock:
+                check(lib.cl_io_app_ask_drain(self._io, other), f"ask application {other} to drain")
+        with self._lock:
+            delivered = report.app_stats(self._io, app, known.name)["rx_delivered"]
+        return len(replaced), delivered
+
+    def _say(self, app: int, state: int) -> None:
+        err = ffi.new("char[256]")
+        with self._lock:
+            check(lib.cl_io_app_state(self._io, app, state, err), f"note the state of application {app}", err)
+            self._states[app] = state
+
     def unregister(self, app: int) -> None:
         """An application has gone: its cores and buffers are taken back."""
         with self._lock:
             left = self._apps.pop(app, None)
+            self._states.pop(app, None)
             self._cores.give_back(app)
             self._leaving[app] = left.name if left else "?"
             err = ffi.new("char[256]")
@@ -160,4 +198,5 @@ class Applications:
                 self._closer.close(self._arenas.pop(app))
             self._departed["apps"] += 1
             self._departed["buffers_lost"] += int(final.buffers_lost)
+            self._departed["rx_dropped"] += sum(int(getattr(final.stats, name)) for name in _RX_DROPPED)
         return rc

@@ -30,6 +30,7 @@ class App:
     layout: dict[str, int]
     slot: int  # of its first kthread in the state segment
     since: float
+    member: int | None  # its place in its group; None: it is of none
 
 
 def accept_message(io: Any, app: App, layout: Any, network: NetworkConfig) -> bytes:
@@ -44,6 +45,7 @@ def accept_message(io: Any, app: App, layout: Any, network: NetworkConfig) -> by
     ffi.memmove(message.mac, app.mac, 6)
     message.may_spin = app.may_spin
     message.managed, message.slot = app.claim is not None, app.slot
+    message.member = 0 if app.member is None else app.member + 1
     message.ipv4, message.ipv4_prefix = app.ipv4, ipaddress.IPv4Network(network.subnet).prefixlen
     message.mtu = min(int(lib.cl_io_mtu(io)), app.layout["buffer_bytes"] - lib.CL_ETH_HLEN)
     message.gateway = int(ipaddress.IPv4Address(network.gateway or 0))

@@ -9,6 +9,7 @@ to end (lingering.py).
 from __future__ import annotations
 
 import errno
+import struct
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -75,10 +76,10 @@ class Registrations:
 
     def _forget_dead(self, name: str) -> None:
         """An application that was killed and starts again may be faster than our look at its old connection's end."""
-        app = self._registry.find(name)
-        connection = self._apps.get(app) if app is not None else None
-        if connection is not None and (has_gone(connection.sock) or has_ended(connection.pidfd)):
-            self._connections.close(connection)
+        for app in self._registry.named(name):
+            connection = self._apps.get(app)
+            if connection is not None and (has_gone(connection.sock) or has_ended(connection.pidfd)):
+                self._connections.close(connection)
 
     def manage(self, connection: Connection, message: bytes) -> None:
         """Answer KTHREADS, of a registered application, once a registration. Raises BadMessage to refuse it."""
@@ -93,6 +94,19 @@ class Registrations:
         connection.named = True
         self._counts["managed"] += 1
         self._connections.send(connection, message_of(lib.CL_CONTROL_KTHREADS_OK))
+
+    def say_state(self, connection: Connection, message: bytes) -> None:
+        """Answer STATE, of a registered application. Raises BadMessage to refuse it."""
+        said = ffi.cast("struct cl_control_state *", ffi.from_buffer(message))
+        if connection.app is None:
+            raise BadMessage("garbage", errno.EPROTO, "a state belongs to a registered application")
+        try:
+            others, delivered = self._registry.say_state(connection.app, int(said.state), bool(said.others))
+        except CorelaneError as error:
+            raise BadMessage("refused", error.errno or errno.EINVAL, str(error)) from error
+        self._counts["states"] += 1
+        body = struct.pack("=IIQ", others, 0, delivered)  # of struct cl_control_state_ok
+        self._connections.send(connection, message_of(lib.CL_CONTROL_STATE_OK, body))
 
     def end(self, connection: Connection) -> None:
         """The connection has ended, and with it the application that it stands for, if it does."""

@@ -30,6 +30,11 @@ class Registry(Protocol):
     def manage(self, app: int, pid: int, tids: Sequence[int], number: int) -> None:
         """Its kthreads are the threads `tids` of process `pid`; signal `number` interrupts one. Or CorelaneError."""
 
+    def say_state(self, app: int, state: int, others: bool) -> tuple[int, int]:
+        """It is ready, or drains (CL_MEMBER_...). others: the other members of its group, if they are of the same user,
+        drain from now on, and are told. Returns how many, and how many frames this one was
+        delivered until now. Raises CorelaneError to refuse it."""
+
     def set_policy(self, spec: str, params: str) -> str:
         """Have another policy decide; "name=value" settings, separated by blanks. Returns what decides now, in a line.
 
@@ -45,8 +50,8 @@ class Registry(Protocol):
     def look(self) -> float:
         """See to what happens by itself. Returns when to be called next, on the monotonic clock; inf: never."""
 
-    def find(self, name: str) -> int | None:
-        """Id of the registered application of that name."""
+    def named(self, name: str) -> tuple[int, ...]:
+        """Ids of the registered applications of that name: of a group several."""
 
     def stats_json(self) -> bytes:
         """Statistics as a JSON text."""

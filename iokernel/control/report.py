@@ -22,7 +22,7 @@ _COUNTER_NAME = re.compile(rb"[a-z][a-z0-9_]{0,30}")
 # Numbers of the statistics that are no counters: what is so at the moment, what something is, what was set.
 GAUGES = frozenset(
     {
-        *("id", "pid", "uid", "loop", "cpu", "kthread", "kthreads", "slot", "age_s", "share"),
+        *("id", "pid", "uid", "loop", "cpu", "kthread", "kthreads", "slot", "member", "age_s", "share"),
         *("guaranteed", "maximum", "weight", "deadline_us", "quantum_us", "quantum_signal"),
         *("cores", "waiting", "packet_age_ns", "thread_age_ns", "timer_age_ns", "storage_age_ns"),
         *("buffers_free", "buffers_lent", "out_staged"),

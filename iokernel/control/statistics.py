@@ -25,7 +25,7 @@ def statistics(
     hz = int(default_clock().hz)
     return {
         "loops": [report.loop_stats(io, i, cpu, hz) for i, cpu in enumerate(loop_cpus)],
-        "apps": [_app_stats(io, app, manager) for app in apps.attached],
+        "apps": [_app_stats(io, app, apps.state_of(app), manager) for app in apps.attached],
         "uplinks": [report.uplink_stats(nic) for nic in uplinks],
         "cores": None if manager is None else manager.stats(io, {app.id: app.name for app in apps.attached}),
         "departed": apps.departed,
@@ -33,7 +33,7 @@ def statistics(
     }
 
 
-def _app_stats(io: Any, app: App, manager: CoreManager | None) -> dict[str, Any]:
+def _app_stats(io: Any, app: App, state: str | None, manager: CoreManager | None) -> dict[str, Any]:
     age_s = time.monotonic() - app.since
     return {
         "id": app.id,
@@ -45,6 +45,8 @@ def _app_stats(io: Any, app: App, manager: CoreManager | None) -> dict[str, Any]
         "loop": app.loop,
         "kthreads": app.layout["n_kthreads"],
         "slot": app.slot,
+        "member": app.member,
+        "state": state,
         "cpus": list(app.cpus),
         "may_spin": app.may_spin,
         "arena": app.layout,

@@ -3,7 +3,7 @@
  *
  * Removal: every loop forgets the application and says so; only then is its memory unmapped. A loop whose core was taken
  * away does not say so in time: the application is then doomed, keeps its address, and removing it is tried again. */
-#include "../state/internal.h"
+#include "../switch/members.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -27,9 +27,12 @@ static void app_free(struct io_app *app)
     cl_memory_close(&app->memory);
     if (app->doorbell_fd >= 0)
         close(app->doorbell_fd);
+    if (app->group)
+        io_group_leave(app);
     free(app->kthreads);
     free(app->free);
     free(app->lent);
+    free(app->asking);
     cl_hist_delete(app->cores.detection);
     cl_hist_delete(app->cores.actuation);
     free(app);
@@ -161,7 +164,9 @@ static struct io_app *app_new(struct cl_io *io, const struct cl_io_app_config *c
     cl_bucket_init(&app->bytes, lim->bytes_per_s, cl_max(lim->burst_bytes ? lim->burst_bytes : 65536, l.buffer_bytes),
                    false, hz, now);
     cl_bucket_init(&app->wakes, WAKES_PER_S, WAKES_BURST, true, hz, now);
-    *rc = io->config.manage_cores ? io_allot(io, app, c, err) : 0;
+    *rc = c->members > 1 ? io_group_enter(io, app, c, err) : 0;
+    if (*rc == 0 && io->config.manage_cores)
+        *rc = io_allot(io, app, c, err);
     if (*rc < 0) {
         app_free(app);
         return NULL;
@@ -178,6 +183,8 @@ static int check_config(const struct cl_io *io, const struct cl_io_app_config *c
         return snprintf(err, IO_ERR_BYTES, "no such loop, or an impossible address"), -EINVAL;
     for (const struct io_app *a = io->apps; a; a = a->next)
         if (a->mac == io_mac(c->mac) || a->ip_be == cl_be32(c->ipv4)) {
+            if (a->group && c->members > 1 && a->mac == io_mac(c->mac) && a->ip_be == cl_be32(c->ipv4))
+                continue;
             snprintf(err, IO_ERR_BYTES, "%s",
                      a->doomed ? "the last application with this address is still leaving: try again"
                                : "another application has this address: give one of them another");
@@ -210,7 +217,8 @@ int cl_io_app_add(struct cl_io *io, const struct cl_io_app_config *config, struc
                                       .arena_fd = app->memory.fd,
                                       .doorbell_fd = app->doorbell_fd,
                                       .layout = app->layout,
-                                      .slot = app->kthreads[0].member.slot};
+                                      .slot = app->kthreads[0].member.slot,
+                                      .place = app->place};
     for (uint32_t l = 0; rc == 0 && l < io->config.n_loops; l++)
         rc = io_tell_loop(io, &io->loops[l], IO_ADD, app, err);
     if (rc == 0)
@@ -224,10 +232,10 @@ static uint32_t count_lost(struct io_app *app)
 {
     uint32_t found = app->n_rx - app->fresh;
     for (uint32_t i = 0; i < app->fresh; i++)
-        found += app->lent[i];
+        found += app->lent[i] != IO_NOT_LENT;
     for (uint32_t i = 0; i < app->n_free; i++) {
-        found += app->lent[app->free[i]] == 0;
-        app->lent[app->free[i]] = 2;
+        found += app->lent[app->free[i]] == IO_NOT_LENT;
+        app->lent[app->free[i]] = IO_LENT;
     }
     return app->n_rx - found;
 }
@@ -277,6 +285,29 @@ int cl_io_app_remove(struct cl_io *io, uint32_t id, struct cl_io_app_final *fina
     }
     io_unallot(io, app);
     app_free(app);
+    return 0;
+}
+
+int cl_io_app_state(struct cl_io *io, uint32_t id, uint32_t state, char *err)
+{
+    struct io_app *app = io_app_by_id(io, id);
+    if (!app || app->doomed)
+        return snprintf(err, IO_ERR_BYTES, "no application has id %u", id), -ENOENT;
+    if (state != CL_MEMBER_READY && state != CL_MEMBER_DRAINING)
+        return snprintf(err, IO_ERR_BYTES, "an application is ready or drains; %u is neither", state), -EINVAL;
+    if (!app->group)
+        return 0;
+    int rc = io_tell_loop(io, &io->loops[app->loop], IO_STATE | (uint64_t)state << IO_STATE_SHIFT, app, err);
+    return rc < 0 ? rc : io_await_loops(io, io->config.command_timeout_ms, err);
+}
+
+int cl_io_app_ask_drain(struct cl_io *io, uint32_t id)
+{
+    struct io_app *app = io_app_by_id(io, id);
+    if (!app)
+        return -ENOENT;
+    struct cl_arena_preempt *line = (void *)((uint8_t *)app->memory.base + CL_ARENA_PREEMPT_OFFSET);
+    cl_store_relaxed(&line->drain, 1);
     return 0;
 }
 

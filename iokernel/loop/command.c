@@ -1,6 +1,6 @@
 /* Commands from the controlling thread to the loops: a ring a loop, read at the start of a round. A loop takes pointers in
  * and out of its tables and allocates nothing. */
-#include "../state/internal.h"
+#include "../switch/members.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -39,6 +39,8 @@ static void loop_add(struct io_loop *loop, struct io_app *app)
         return;
     loop->doorbells[loop->n_apps] = (struct io_doorbell){.rung = &app->doorbell->rung};
     loop->apps[loop->n_apps++] = app;
+    if (app->group)
+        io_member_add(app);
 }
 
 static void loop_remove(struct io_loop *loop, struct io_app *app)
@@ -54,6 +56,8 @@ static void loop_remove(struct io_loop *loop, struct io_app *app)
         return; /* its IO_ADD never got here */
     if (app->cores.told)
         io_cores_remove(loop, app);
+    if (app->group)
+        io_member_remove(app);
     uint32_t behind = --loop->n_apps - at;
     memmove(&loop->apps[at], &loop->apps[at + 1], behind * sizeof loop->apps[0]);
     memmove(&loop->doorbells[at], &loop->doorbells[at + 1], behind * sizeof loop->doorbells[0]);
@@ -91,6 +95,8 @@ void io_commands(struct io_loop *loop)
             loop_remove(loop, app);
         else if (d.word == IO_THREADS)
             io_cores_add(loop, app);
+        else if ((d.word & IO_STATE_MASK) == IO_STATE)
+            io_member_say(app, (uint32_t)(d.word >> IO_STATE_SHIFT));
         else
             loop->cores.urgent = true; /* IO_POLICY: the next decision takes it */
         io_count(loop->stats.commands, 1);

@@ -26,6 +26,11 @@
 #define IO_ERR_BYTES 256
 
 struct io_app;
+struct io_group; /* switch/members.h */
+struct io_asking;
+
+/* What the application may do with a receive buffer that it holds: send it, or give it back; or hand it on, too. */
+enum { IO_NOT_LENT, IO_LENT, IO_LENT_ASKS };
 
 /* Whether frames have come for a kthread that may be parked: none, only such as go to everybody, or others. */
 enum { IO_NOT_TOUCHED, IO_TOUCHED_BY_FLOOD, IO_TOUCHED };
@@ -54,7 +59,9 @@ struct io_app {
     uint32_t id, loop;
     uint32_t n_kthreads, n_rx, n_buffers, buffer_bytes, stride;
     bool any_ethertype;
-    uint8_t *buffers; /* in the arena, as the next */
+    uint32_t place;         /* in its group */
+    struct io_group *group; /* NULL: it is of none, and its addresses are its own */
+    uint8_t *buffers;       /* in the arena, as the next */
     struct cl_arena_doorbell *doorbell;
     struct io_kthread *kthreads;
 
@@ -62,8 +69,9 @@ struct io_app {
     /* Receive buffers from here on were never used and have no pages. They are not in `free` yet, so that their entries
      * there take no memory either. Writer: home loop; readers: anybody (relaxed) */
     uint32_t fresh;
-    uint32_t *free; /* stack of receive buffers: the last that came back goes first, it is warm */
-    uint8_t *lent;  /* 1: the application holds this receive buffer */
+    uint32_t *free;           /* stack of receive buffers: the last that came back goes first, it is warm */
+    uint8_t *lent;            /* IO_LENT, IO_LENT_ASKS: the application holds this receive buffer */
+    struct io_asking *asking; /* of a member of a group: of its buffers that are IO_LENT_ASKS */
     int32_t deficit;
     uint32_t greedy_turns;                 /* turns in a row that ended with frames left, up to GREEDY_TURNS */
     uint64_t greedy_since;                 /* stamp of the first of them */
@@ -74,6 +82,7 @@ struct io_app {
     struct cl_bucket frames, bytes, wakes; /* wakes: system calls that we make for it */
     struct cl_io_app_stats stats CL_ALIGNED(CL_CACHELINE);
     struct io_allotment cores; /* where cores are managed */
+    bool ready, draining;      /* as a member of a group */
 
     /* The controlling thread's. */
     struct cl_memory memory;
@@ -91,6 +100,9 @@ struct io_frame {
     uint32_t len;
     uint32_t hash; /* RSS hash, 0: not yet computed */
     bool flood;    /* goes to everybody */
+    /* Members of a group, a bit each, that were asked whether its flow is theirs, with who gets it now; 0: nobody is
+     * asked (switch/members.h) */
+    uint16_t asked;
 };
 
 /* A loop's end of an uplink queue, and frames on their way out. */
@@ -213,6 +225,9 @@ struct cl_io {
 #define IO_REMOVE 2u
 #define IO_THREADS 3u /* the application's threads are known */
 #define IO_POLICY 4u  /* another policy waits to be taken; no application */
+#define IO_STATE 5u   /* a member of a group is ready, or drains: CL_MEMBER_... << IO_STATE_SHIFT */
+#define IO_STATE_SHIFT 8
+#define IO_STATE_MASK ((1u << IO_STATE_SHIFT) - 1)
 
 /* 48-bit key of a MAC address. */
 static inline uint64_t io_mac(const uint8_t *mac)
@@ -331,7 +346,20 @@ void io_arp_reply(uint8_t *reply, const uint8_t *request, uint64_t mac);
 /* switch.c: frames from applications. */
 bool io_poll_apps(struct io_loop *loop);
 /* deliver.c: where frames go. */
+/* Into this application's ring. */
 void io_deliver(struct io_loop *loop, struct io_app *app, const struct io_frame *f);
+/* members.c. To that one of a group that a frame for its address is for. */
+void io_deliver_to_group(struct io_loop *loop, const struct io_group *group, const struct io_frame *f);
+/* A member has sent from a buffer whose frame it was asked about. True: the same frame, and the next member has it. */
+bool io_hand_on(struct io_loop *loop, struct io_app *app, uint32_t buffer, const struct io_frame *f);
+/* To whoever has the address under which `found` was found. */
+static inline void io_deliver_found(struct io_loop *loop, struct io_app *found, const struct io_frame *f)
+{
+    if (cl_unlikely(found->group != NULL))
+        io_deliver_to_group(loop, found->group, f);
+    else
+        io_deliver(loop, found, f);
+}
 void io_deliver_all(struct io_loop *loop, const struct io_frame *f, const struct io_app *but);
 /* Returns false if the frame was dropped (counted in out_*). own: the application whose share it uses, or NULL. */
 bool io_to_uplink(struct io_loop *loop, unsigned uplink, const struct io_frame *f, struct io_app *own);

@@ -18,7 +18,8 @@
  * application is homed on one loop, which alone touches its arena, its free list and its counters. Every frame ends in
  * exactly one counter:
  *
- *   application, sending    tx_taken    = tx_local + tx_remote + tx_uplink + tx_flooded + tx_answered + tx_dropped_*
+ *   application, sending    tx_taken    = tx_local + tx_remote + tx_uplink + tx_flooded + tx_answered + tx_handed_on +
+ *                                         tx_dropped_*
  *   application, receiving  rx_offered  = rx_delivered + rx_dropped_*
  *   loop, uplink in         up_received = up_local + up_remote + up_flooded + up_answered + up_dropped_*
  *   loop, uplink out        out_offered = out_sent + out_dropped_* + out_staged
@@ -45,6 +46,7 @@
 #define CL_IO_NO_TIME 0xffffffff
 #define CL_IO_NO_LIMIT 0xffffffff
 #define CL_IO_MAX_UPLINKS 4
+#define CL_IO_MAX_MEMBERS 16 /* of a group */
 
 struct cl_io;
 
@@ -78,6 +80,7 @@ struct cl_io_config {
      * loops together. */
     uint32_t floods_per_s; /* [250]; CL_IO_NO_LIMIT: as many as come */
     uint32_t floods_burst; /* [64] */
+    uint64_t flow_key;     /* of the hashes that choose a member of a group [random] */
 };
 
 /* Limits of what an application may send. 0: no limit. */
@@ -104,6 +107,11 @@ struct cl_io_app_config {
     uint32_t quantum_signal; /* 1: by the signal, too */
 
     uint32_t any_ethertype; /* 1: it may send frames that are neither IPv4 nor ARP */
+    /* How many applications may have these addresses at the same time, as a group (iokernel/switch/members.h) [1: it is
+     * none]. All are of one loop. */
+    uint32_t members;
+    uint32_t place; /* in its group that it would like to have, + 1 [any] */
+    uint32_t pad2;
 };
 
 /* What the control server needs to answer an application. The descriptors are the iokernel's. */
@@ -111,13 +119,15 @@ struct cl_io_app_grant {
     uint32_t app; /* id, counts up from 1 */
     int arena_fd, doorbell_fd;
     struct cl_arena_layout layout;
-    uint32_t slot; /* of kthread 0 in the state segment; kthread k has slot + k. Where cores are managed */
+    uint32_t slot;  /* of kthread 0 in the state segment; kthread k has slot + k. Where cores are managed */
+    uint32_t place; /* in its group; 0, if it is of none */
 };
 
 /* Writer: the home loop. Readers: anybody (relaxed). */
 struct cl_io_app_stats {
     uint64_t tx_taken, tx_bytes; /* SEND descriptors read, and the bytes of those that were passed on */
     uint64_t tx_local, tx_remote, tx_uplink, tx_flooded, tx_answered;
+    uint64_t tx_handed_on;           /* sent back as they came: their flows are of other members of its group */
     uint64_t tx_dropped_descriptor;  /* no such buffer, not its own, or a length that cannot be */
     uint64_t tx_dropped_malformed;   /* is not what its type says */
     uint64_t tx_dropped_ethertype;   /* neither IPv4 nor ARP, and it may not send others */
@@ -291,6 +301,11 @@ CL_API int cl_io_app_add(struct cl_io *io, const struct cl_io_app_config *config
 /* Remove it: its rings are read no more, its memory goes when it, too, lets go. final may be NULL. -EBUSY, -ETIMEDOUT:
  * a loop did not answer; call again later, which does not wait. Its address is taken until then. */
 CL_API int cl_io_app_remove(struct cl_io *io, uint32_t app, struct cl_io_app_final *final, char *err);
+/* A member of a group is ready, or drains (CL_MEMBER_...). When this returns 0, frames that come find it so. Of one that
+ * is of no group: nothing. -ENOENT, -EINVAL; -EBUSY, -ETIMEDOUT: its loop did not answer, it is so when that does. */
+CL_API int cl_io_app_state(struct cl_io *io, uint32_t app, uint32_t state, char *err);
+/* Tell an application that it is to drain, by a word in its arena. -ENOENT. */
+CL_API int cl_io_app_ask_drain(struct cl_io *io, uint32_t app);
 CL_API int cl_io_app_stats(const struct cl_io *io, uint32_t app, struct cl_io_app_stats *out);
 /* What the application says of itself (shm.h). Numbers and names are whatever it has written. */
 CL_API int cl_io_app_counters(const struct cl_io *io, uint32_t app, struct cl_arena_counters *out);
@@ -346,5 +361,6 @@ CL_API bool cl_io_step(struct cl_io *io, uint32_t loop, uint64_t now);
 // cffi: end
 
 _Static_assert(CL_IO_MAX_APPS == CL_SHM_MAX_APPS, "what the configuration allows");
+_Static_assert(CL_IO_MAX_MEMBERS == CL_SHM_MAX_MEMBERS, "what the configuration allows");
 
 #endif

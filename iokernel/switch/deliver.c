@@ -6,7 +6,7 @@
  *
  * Pages of receive buffers come when they are first needed, which is slow: 16 buffers' by one call, and none for a
  * frame that goes to everybody, or each of those would cost that for every application that does not read. */
-#include "../state/internal.h"
+#include "flow.h"
 
 #define PAGED_BUFFERS 16 /* a batch: some 8 pages, a few microseconds */
 #define FETCH_AHEAD 8    /* frames: they take as long as a line that comes from far */
@@ -103,8 +103,13 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
     cl_count(&app->n_free, -1u);
     uint8_t *to = app->buffers + (size_t)buffer * app->stride;
     copy_frame(to, f);
-    app->lent[buffer] = 1;
-    cl_ring_push(&k->rx, cl_rx_word(hash, f->len), cl_rx_payload(buffer, 0, app->cores.steerings));
+    app->lent[buffer] = IO_LENT;
+    uint64_t word = cl_rx_word(hash, f->len);
+    if (cl_unlikely(f->asked)) {
+        io_note_asking(app, buffer, f);
+        word |= CL_RX_ASKS;
+    }
+    cl_ring_push(&k->rx, word, cl_rx_payload(buffer, 0, app->cores.steerings));
     /* The application has these lines: send for those of a frame to come, which is perhaps as long as this one. */
     if (app->n_free >= FETCH_AHEAD)
         cl_prefetch_span_write(app->buffers + (size_t)app->free[app->n_free - FETCH_AHEAD] * app->stride, f->len);
@@ -123,7 +128,8 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
 
 void io_deliver_all(struct io_loop *loop, const struct io_frame *f, const struct io_app *but)
 {
-    const struct io_frame copy = {f->header, f->rest, f->len, hash_of(loop, f), true};
+    const struct io_frame copy = {
+        .header = f->header, .rest = f->rest, .len = f->len, .hash = hash_of(loop, f), .flood = true};
     for (uint32_t i = 0; i < loop->n_apps; i++)
         if (loop->apps[i] != but)
             io_deliver(loop, loop->apps[i], &copy);

@@ -53,4 +53,9 @@ static inline uint32_t io_ipv4_source(const uint8_t *header)
     return cl_get32(header + CL_ETH_HLEN + offsetof(struct cl_ipv4, src_be));
 }
 
+static inline uint32_t io_ipv4_target(const uint8_t *header)
+{
+    return cl_get32(header + CL_ETH_HLEN + offsetof(struct cl_ipv4, dst_be));
+}
+
 #endif

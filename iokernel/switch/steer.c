@@ -58,7 +58,7 @@ static void learn(struct io_loop *loop, const struct io_frame *f, unsigned uplin
 static bool to_app(struct io_loop *loop, struct io_app *app, const struct io_frame *f)
 {
     if (cl_likely(app->loop == loop->index)) {
-        io_deliver(loop, app, f);
+        io_deliver_found(loop, app, f);
         io_count(loop->stats.up_local, 1);
         return true;
     }
@@ -94,7 +94,7 @@ static struct io_app *by_address(struct io_loop *loop, const struct io_frame *f)
 {
     enum io_kind kind = io_kind_of(f->header, f->len);
     if (kind == IO_KIND_IPV4)
-        return io_find(loop->by_ip, ((const struct cl_ipv4 *)(f->header + CL_ETH_HLEN))->dst_be);
+        return io_find(loop->by_ip, io_ipv4_target(f->header));
     return kind == IO_KIND_ARP ? io_find(loop->by_ip, io_arp_in(f->header)->target_ip_be) : NULL;
 }
 
@@ -124,7 +124,8 @@ static void steer_rest(struct io_loop *loop, unsigned uplink, const struct io_fr
     if (target && ((dst & 1) || (u->share_mac && dst == u->mac))) {
         uint8_t reply[IO_HEADER];
         io_arp_reply(reply, f->header, u->share_mac ? u->mac : target->mac);
-        struct io_frame answer = {reply, reply, CL_ETH_HLEN + sizeof(struct cl_arp), 1, false};
+        struct io_frame answer = {
+            .header = reply, .rest = reply, .len = CL_ETH_HLEN + sizeof(struct cl_arp), .hash = 1};
         if (!u->has_tx)
             io_hand_over(loop, u->tx_queue, &answer, IO_HAND_UPLINK, uplink);
         else
@@ -198,7 +199,8 @@ static CL_HOT void steer_burst(struct io_loop *loop, unsigned uplink, const stru
     for (unsigned i = 0; i < n; i++) {
         if (i + 4 < n)
             cl_prefetch(frames[i + 4].data);
-        const struct io_frame f = {frames[i].data, frames[i].data, frames[i].len, frames[i].hash, false};
+        const struct io_frame f = {
+            .header = frames[i].data, .rest = frames[i].data, .len = frames[i].len, .hash = frames[i].hash};
         bytes += f.len;
         if (cl_unlikely(f.len < CL_ETH_HLEN || f.len > loop->mtu_frame)) {
             io_count(loop->stats.up_dropped_malformed, 1);
@@ -247,7 +249,7 @@ static void take_over(struct io_loop *loop, const struct io_frame *f, unsigned k
     } else {
         struct io_app *app = io_find(loop->by_mac, io_mac(f->header));
         if (app && app->loop == loop->index)
-            io_deliver(loop, app, f);
+            io_deliver_found(loop, app, f);
         else
             io_count(loop->stats.loop_in_gone, 1);
     }
@@ -265,7 +267,8 @@ bool io_poll_handovers(struct io_loop *loop)
         unsigned n = cl_ring_pop(&h->rx, d, IO_BURST);
         for (unsigned i = 0; i < n; i++) {
             const uint8_t *data = h->frames + (size_t)((at + i) & (IO_HANDOVER_SLOTS - 1)) * h->stride;
-            const struct io_frame f = {data, data, (uint32_t)d[i].word, (uint32_t)d[i].payload, false};
+            const struct io_frame f = {
+                .header = data, .rest = data, .len = (uint32_t)d[i].word, .hash = (uint32_t)d[i].payload};
             take_over(loop, &f, (d[i].word >> 32) & 0xff, (d[i].word >> 40) & 0xff);
         }
         cl_ring_publish(&h->rx); /* after the frames, which lie in the slots' own buffers, have been copied */

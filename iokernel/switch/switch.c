@@ -20,7 +20,7 @@ static inline void give_back(struct io_app *app, uint32_t buffer)
         io_count(app->stats.lies, 1);
         return;
     }
-    app->lent[buffer] = 0;
+    app->lent[buffer] = IO_NOT_LENT;
     app->free[app->n_free] = buffer;
     cl_count(&app->n_free, 1);
     io_count(app->stats.frees, 1);
@@ -100,10 +100,11 @@ static bool out_towards(struct io_loop *loop, struct io_app *app, uint64_t dst, 
 static int32_t send_to_group(struct io_loop *loop, struct io_app *app, const struct io_frame *f, uint64_t dst)
 {
     const struct io_app *target = io_arp_target(loop, f->header, f->len);
-    if (target && target != app) {
+    if (target && target->mac != app->mac) { /* nor to another member of its group */
         uint8_t reply[IO_HEADER];
         io_arp_reply(reply, f->header, target->mac);
-        const struct io_frame answer = {reply, reply, CL_ETH_HLEN + sizeof(struct cl_arp), 1, false};
+        const struct io_frame answer = {
+            .header = reply, .rest = reply, .len = CL_ETH_HLEN + sizeof(struct cl_arp), .hash = 1};
         io_deliver(loop, app, &answer);
         io_count(app->stats.tx_answered, 1);
         return COST_FRAME;
@@ -134,7 +135,7 @@ static inline int32_t route(struct io_loop *loop, struct io_app *app, const stru
     struct io_app *to = io_find(loop->by_mac, dst);
     if (to) {
         if (cl_likely(to->loop == loop->index)) {
-            io_deliver(loop, to, f);
+            io_deliver_found(loop, to, f);
             io_count(app->stats.tx_local, 1);
         } else if (io_hand_over(loop, to->loop, f, IO_HAND_UNICAST, 0)) {
             io_count(app->stats.tx_remote, 1);
@@ -171,10 +172,12 @@ static inline int32_t send_one(struct io_loop *loop, struct io_app *app, uint64_
         const uint8_t *data = app->buffers + (size_t)buffer * app->stride + offset;
         uint8_t header[IO_HEADER] CL_ALIGNED(16);
         __builtin_memcpy(header, data, IO_HEADER); /* the buffer's slack (shm.h) makes that legal for short frames */
-        const struct io_frame f = {header, data, len, 0, false};
+        const struct io_frame f = {.header = header, .rest = data, .len = len};
         cl_bucket_take(&app->frames, 1);
         cl_bucket_take(&app->bytes, len);
-        if (cl_likely(may_leave(app, header, len))) {
+        if (cl_unlikely(lent && app->lent[buffer] == IO_LENT_ASKS) && io_hand_on(loop, app, buffer, &f)) {
+            cost = COST_FRAME + (int32_t)(len / 64) * COST_LINE;
+        } else if (cl_likely(may_leave(app, header, len))) {
             io_count(app->stats.tx_bytes, len);
             cost = route(loop, app, &f);
         }

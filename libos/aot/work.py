@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ...runtime.errors import CorelaneError
 from .._native import lib
 from ..batch_work.work import Batch
@@ -86,6 +88,9 @@ def _check(name: str, what: Any) -> None:
     if not what.compiled:
         hint = "let numba compile it, or name the others: corelane compile service.py:ONE,TWO"
         raise CorelaneError(_DOING.format(name), "it is plain Python (compiled=False)", hint)
+    if what.state is not None and not isinstance(what.state, np.ndarray):
+        why = f"its state is a {type(what.state).__name__}, which lies in this process's memory"
+        raise CorelaneError(_DOING.format(name), why, "give it a numpy array")
 
 
 def _check_port(name: str, what: Any, kind: str) -> int:

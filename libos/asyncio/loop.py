@@ -1,4 +1,4 @@
-"""The event loop: asyncio's selector loop, whose TCP endpoints are a runtime's where their addresses are."""
+"""The event loop: asyncio's selector loop, whose endpoints of TCP and UDP are a runtime's where their addresses are."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from typing import Any
 
 from ...drivers.nic.nic import Nic
 from ..runtime import Runtime
+from .datagrams import DatagramEndpoints, DatagramTransport, UdpSocket
 from .selector import Selector
 from .servers import Servers, bind
+from .sock_calls import SockCalls
 from .sockets import TcpSocket, number_of
 from .transport import TcpTransport
 from .world import Endpoints, World
 
 
-class Loop(asyncio.SelectorEventLoop):
+class Loop(SockCalls):
     """Made by `new_event_loop`. Public attributes: world."""
 
     _selector: Selector
@@ -27,9 +29,12 @@ class Loop(asyncio.SelectorEventLoop):
     def __init__(self, world: World) -> None:
         self.world = world
         self._endpoints = Endpoints()
-        super().__init__(Selector(world))
-        self._poller = self._selector.poller
+        selector = Selector(world)
+        self._poller = selector.poller
+        self._datagrams = DatagramEndpoints(world, self._poller)
         self._servers = Servers(self, world, self._poller)
+        self._call = contextvars.Context().run
+        super().__init__(selector)
         self._deliver = asyncio.Handle(self._poller.deliver, (), self, contextvars.Context())
 
     @property
@@ -45,6 +50,7 @@ class Loop(asyncio.SelectorEventLoop):
         """As of any loop. Connections that are open are closed, and the runtime if the loop has made it."""
         if not self.is_closed():
             super().close()
+            self._servers.closed()
             self.world.close()
 
     def _process_events(self, event_list: list[Any]) -> None:
@@ -55,9 +61,13 @@ class Loop(asyncio.SelectorEventLoop):
     # Transports.
 
     def _make_socket_transport(self, sock: Any, protocol: Any, waiter: Any = None, **options: Any) -> Any:
-        if isinstance(sock, TcpSocket):
+        tcp, catch_up = self._handed_over(sock)
+        if tcp is not None:
             self._endpoints.ours += 1
-            return TcpTransport(self, sock, protocol, waiter, **options)
+            transport = TcpTransport(self, tcp, protocol, waiter, **options)
+            if catch_up is not None:
+                self.call_soon(catch_up, transport, protocol)
+            return transport
         self._count_linux(sock)
         return super()._make_socket_transport(sock, protocol, waiter, **options)  # type: ignore[misc]
 
@@ -74,7 +84,8 @@ class Loop(asyncio.SelectorEventLoop):
         server: Any = None,
         **timeouts: Any,
     ) -> Any:
-        if not isinstance(rawsock, TcpSocket):
+        tcp, catch_up = self._handed_over(rawsock)
+        if tcp is None:
             self._count_linux(rawsock)
             return super()._make_ssl_transport(  # type: ignore[misc]
                 rawsock,
@@ -89,29 +100,75 @@ class Loop(asyncio.SelectorEventLoop):
             )
         tls = sslproto.SSLProtocol(self, protocol, sslcontext, waiter, server_side, server_hostname, **timeouts)
         self._endpoints.ours += 1
-        TcpTransport(self, rawsock, tls, extra=extra, server=server)
+        transport = TcpTransport(self, tcp, tls, extra=extra, server=server)
+        if catch_up is not None:
+            self.call_soon(catch_up, transport, tls)
         return tls._app_transport
 
     def _count_linux(self, sock: Any) -> None:
         if sock.family in (sockets.AF_INET, sockets.AF_INET6):
             self._endpoints.linux += 1
 
+    # UDP.
+
+    async def create_datagram_endpoint(
+        self, protocol_factory: Any, local_addr: Any = None, remote_addr: Any = None, **options: Any
+    ) -> Any:
+        """As of any loop. docs/asyncio.md says which endpoints are the runtime's."""
+        flags = {key: options.get(key) for key in ("reuse_port", "allow_broadcast")}
+        plain = all(value is None or key in flags for key, value in options.items() if value)
+        addresses = all(isinstance(a, tuple) and len(a) == 2 for a in (local_addr, remote_addr) if a)
+        if plain and addresses and (local_addr or remote_addr):
+            sock = self._datagrams.open(
+                local_addr, remote_addr, bool(flags["reuse_port"]), bool(flags["allow_broadcast"])
+            )
+            if sock is not None:
+                return await super().create_datagram_endpoint(protocol_factory, sock=sock)  # type: ignore[arg-type]
+        return await super().create_datagram_endpoint(protocol_factory, local_addr, remote_addr, **options)
+
+    def _make_datagram_transport(
+        self, sock: Any, protocol: Any, address: Any = None, waiter: Any = None, extra: Any = None
+    ) -> Any:
+        if address is None:  # else it is connected, to where the way is Linux'
+            sock = self._datagrams.of(sock)
+        if isinstance(sock, UdpSocket):
+            self._endpoints.ours += 1
+            self._endpoints.linux += int(sock.both)
+            return DatagramTransport(self, sock, protocol, sock.peer, waiter, extra)
+        self._count_linux(sock)
+        return super()._make_datagram_transport(sock, protocol, address, waiter, extra)  # type: ignore[misc]
+
+    def _add_reader(self, fd: Any, callback: Any, *args: Any) -> Any:
+        sock = self._datagrams.by_fd.get(fd)
+        if sock is None:
+            return super()._add_reader(fd, callback, *args)  # type: ignore[misc]
+        if sock.both:
+            super()._add_reader(fd, callback, *args)  # type: ignore[misc]
+        sock.reader = asyncio.Handle(callback, args, self, None)
+        sock.look()
+        return sock.reader
+
+    def _remove_reader(self, fd: Any) -> Any:
+        sock = self._datagrams.by_fd.get(fd)
+        if sock is None:
+            return super()._remove_reader(fd)  # type: ignore[misc]
+        if sock.both:
+            super()._remove_reader(fd)  # type: ignore[misc]
+        had, sock.reader = sock.reader is not None, None
+        return had
+
     # Connecting.
 
     async def _connect_sock(self, exceptions: Any, addr_info: Any, local_addr_infos: Any = None) -> Any:
         family, _kind, _proto, _name, address = addr_info
         own = any(info[0] == sockets.AF_INET and self.world.is_own(info[4][0]) for info in local_addr_infos or ())
-        if family != sockets.AF_INET or not (own or self._is_ours(address)):
+        if family != sockets.AF_INET or not (own or self._servers.is_ours(address)):
             return await super()._connect_sock(exceptions, addr_info, local_addr_infos)  # type: ignore[misc]
         try:
             return await self._connect(address, local_addr_infos)
         except OSError as error:
             exceptions.append([error])
             raise
-
-    def _is_ours(self, address: tuple[str, int]) -> bool:
-        host, port = address
-        return self.world.reaches(host) or (self.world.is_loopback(host) and self._servers.listens(host, port))
 
     async def _connect(self, address: tuple[str, int], local_infos: Any) -> TcpSocket:
         own, own_port = ("0.0.0.0", 0)
@@ -170,7 +227,7 @@ class Loop(asyncio.SelectorEventLoop):
             self._servers.start(where, sock, protocol_factory, *args, **kwargs)
 
     def _stop_serving(self, sock: Any) -> None:
-        self._servers.stop(sock)
+        self._servers.stop(sock.fileno())
         super()._stop_serving(sock)  # type: ignore[misc]
 
 

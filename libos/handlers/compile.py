@@ -34,8 +34,9 @@ from ..batch_work.compile import ProbedLibrary, default_target, probed_compiler,
 from ..batch_work.refill import Target
 from ..batch_work.refuse import libraries_of, stack_bytes
 from ..numba.cache import enable_cache, load_library, without_numbas_own
-from ..numba.views import array_at, make_view, reply_view_t, request_view_t
+from ..numba.views import make_view, reply_view_t, request_view_t
 from .shape import check_compiled, name_of
+from .state import State, state_of
 
 _SIGNATURE = types.int64(
     types.CPointer(types.uint8), types.int64, types.CPointer(types.uint8), types.int64, types.voidptr
@@ -102,14 +103,16 @@ class CompiledHandler:
     """A handler as C sees it.
 
     address: of the entry point. remarks: what the lint found. from_cache: whether the code came from
-    the disk. keep: what must stay alive as long as C may call the address. stack_bytes: the least that a uthread which
-    runs it must have, 0 for any. dispatcher, entry: numba's objects of the function and of the entry point.
+    the disk. keep: what must stay alive as long as C may call the address. arg: its state's address, which C hands to
+    it; 0 for none. stack_bytes: the least that a uthread which runs it must have, 0 for any. dispatcher, entry: numba's
+    objects of the function and of the entry point.
     """
 
     address: int
     remarks: tuple[Remark, ...]
     from_cache: bool
     keep: tuple[object, ...]
+    arg: int = 0
     stack_bytes: int = 0
     dispatcher: Any = None
     entry: Any = None
@@ -211,26 +214,15 @@ def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str, opens: bool)
     return (call_alone, call_of_one, call, call_with_state)[len(argtypes)]
 
 
-def _state_type(state: Any) -> Any:
-    try:
-        typed = numba.typeof(state)
-    except (ValueError, NumbaError) as error:
-        why = f"its state cannot be typed: {plain_text(error)}"
-        raise CorelaneError("compile a handler", why, "give a numpy array") from error
-    if not isinstance(typed, types.Array) or typed.layout != "C":
-        raise CorelaneError("compile a handler", f"its state is {typed}", "give a C-contiguous numpy array")
-    return typed
-
-
-def _entry(call: Any, state: Any) -> Callable[..., Any]:
+def _entry(call: Any, shared: State | None) -> Callable[..., Any]:
     """The C entry point as a Python function for numba to compile."""
-    if state is None:
+    if shared is None:
 
         def entry(request: Any, length: int, reply: Any, room: int, arg: Any) -> Any:
             return call(make_view(request, length, True), make_view(reply, room, False))
 
         return entry
-    state_at = array_at(_state_type(state), state.shape)
+    state_at = shared.at
 
     def entry_with_state(request: Any, length: int, reply: Any, room: int, arg: Any) -> Any:
         return call(make_view(request, length, True), make_view(reply, room, False), state_at(arg))
@@ -310,15 +302,17 @@ def compile_handler(
 ) -> CompiledHandler:
     """Compile `function(request, reply)` or `function(request, reply, state)`.
 
-    request, reply: `PacketView`s, uint8 views of the datagram's payload and of the room for the reply. state: a
-    C-contiguous numpy array that all calls share (its contents change, its address and shape must not), or None. An
-    already jitted function is taken by its Python source. Raises CorelaneError with numba's reason if it cannot be
-    compiled.
+    request, reply: `PacketView`s, uint8 views of the datagram's payload and of the room for the reply. state: what all
+    calls share (state.py), or None; an array's contents change, its address and shape must not. An already jitted
+    function is taken by its Python source. Raises CorelaneError with numba's reason if it cannot be compiled.
     """
+    shared = None if state is None else state_of(state)
     argtypes: tuple[Any, ...] = (request_view_t, reply_view_t)
-    if state is not None:
-        argtypes += (_state_type(state),)
-    return _compile(function, "handler", argtypes, lambda call: (_SIGNATURE, _entry(call, state)), cache, state, build)
+    if shared is not None:
+        argtypes += (shared.kind,)
+    return _compile(
+        function, "handler", argtypes, lambda call: (_SIGNATURE, _entry(call, shared)), cache, shared, build
+    )
 
 
 def compile_stream(
@@ -328,15 +322,16 @@ def compile_stream(
 
     Arguments and errors as of `compile_handler`.
     """
+    shared = None if state is None else state_of(state)
 
     def entry_of(call: Any) -> tuple[Any, Callable[..., Any]]:
-        if state is None:
+        if shared is None:
 
             def entry(data: Any, length: int, reply: Any, room: int, answered: Any, arg: Any) -> Any:
                 return call(make_view(data, length, True), make_view(reply, room, False), answered)
 
             return _STREAM, entry
-        state_at = array_at(_state_type(state), state.shape)
+        state_at = shared.at
 
         def entry_with_state(data: Any, length: int, reply: Any, room: int, answered: Any, arg: Any) -> Any:
             return call(make_view(data, length, True), make_view(reply, room, False), state_at(arg), answered)
@@ -344,9 +339,9 @@ def compile_stream(
         return _STREAM, entry_with_state
 
     argtypes: tuple[Any, ...] = (request_view_t, reply_view_t)
-    if state is not None:
-        argtypes += (_state_type(state),)
-    return _compile(function, "stream handler", argtypes, entry_of, cache, state, build)
+    if shared is not None:
+        argtypes += (shared.kind,)
+    return _compile(function, "stream handler", argtypes, entry_of, cache, shared, build)
 
 
 def compile_http(function: Callable[..., Any], state: Any = None, *, cache: bool = True) -> CompiledHandler:
@@ -354,9 +349,10 @@ def compile_http(function: Callable[..., Any], state: Any = None, *, cache: bool
 
     Arguments and errors as of `compile_handler`.
     """
+    shared = None if state is None else state_of(state)
 
     def entry_of(call: Any) -> tuple[Any, Callable[..., Any]]:
-        if state is None:
+        if shared is None:
 
             def entry(t: Any, t_len: int, b: Any, b_len: int, reply: Any, room: int, answered: Any, arg: Any) -> Any:
                 return call(
@@ -364,7 +360,7 @@ def compile_http(function: Callable[..., Any], state: Any = None, *, cache: bool
                 )
 
             return _HTTP, entry
-        state_at = array_at(_state_type(state), state.shape)
+        state_at = shared.at
 
         def with_state(t: Any, t_len: int, b: Any, b_len: int, reply: Any, room: int, answered: Any, arg: Any) -> Any:
             views = make_view(t, t_len, True), make_view(b, b_len, True), make_view(reply, room, False)
@@ -373,9 +369,9 @@ def compile_http(function: Callable[..., Any], state: Any = None, *, cache: bool
         return _HTTP, with_state
 
     argtypes: tuple[Any, ...] = (request_view_t, request_view_t, reply_view_t)
-    if state is not None:
-        argtypes += (_state_type(state),)
-    return _compile(function, "HTTP handler", argtypes, entry_of, cache, state, HERE)
+    if shared is not None:
+        argtypes += (shared.kind,)
+    return _compile(function, "HTTP handler", argtypes, entry_of, cache, shared, HERE)
 
 
 def compile_classifier(function: Callable[..., Any], *, cache: bool = True, build: Build = HERE) -> CompiledHandler:
@@ -400,23 +396,24 @@ def compile_periodic(
 
     Raises CorelaneError with numba's reason if it cannot be compiled.
     """
+    shared = None if state is None else state_of(state)
 
     def entry_of(call: Any) -> tuple[Any, Callable[..., Any]]:
-        if state is None:
+        if shared is None:
 
             def entry(arg: Any) -> Any:
                 return call()
 
             return _PERIODIC, entry
-        state_at = array_at(_state_type(state), state.shape)
+        state_at = shared.at
 
         def entry_with_state(arg: Any) -> Any:
             return call(state_at(arg))
 
         return _PERIODIC, entry_with_state
 
-    argtypes = () if state is None else (_state_type(state),)
-    return _compile(function, "periodic work", argtypes, entry_of, cache, state, build)
+    argtypes = () if shared is None else (shared.kind,)
+    return _compile(function, "periodic work", argtypes, entry_of, cache, shared, build)
 
 
 def _compile(
@@ -425,7 +422,7 @@ def _compile(
     argtypes: tuple[Any, ...],
     entry_of: Callable[[Any], tuple[Any, Callable[..., Any]]],
     cache: bool,
-    state: Any,
+    shared: State | None,
     build: Build,
 ) -> CompiledHandler:
     """One overload of the function, and the entry point that C calls."""
@@ -439,6 +436,7 @@ def _compile(
         text = compiled.library.get_llvm_str()
         return _Found(lint(text, python), "cl_scope_open" in text)
 
+    cache = cache and (shared is None or shared.stable)
     kept = enable_cache(dispatcher, argtypes, describe) if cache else None
     try:
         with without_numbas_own(python):
@@ -455,13 +453,14 @@ def _compile(
     except (NumbaError, UnsupportedBytecodeError) as error:
         mend = "mend it, or run it as plain Python with compiled=False" if what != "classifier" else "mend it"
         if "STORE_GLOBAL" in str(error):
-            mend = "globals are constants of compiled code: keep what changes in the array of `state`"
+            mend = "globals are constants of compiled code: keep what changes in `state`"
         raise CorelaneError(f"compile {what} {name_of(python)}", plain_text(error), mend) from error
     stack = 0
     if probes:
         warn_if_missing(f"{what} {name_of(python)}", entry._library.report)
         stack = stack_bytes([entry._library, *libraries_of(dispatcher, dispatcher.overloads[argtypes])])
     from_cache = kept is not None and kept.hit
+    arg, keep = (shared.address, shared.keep) if shared is not None else (0, ())
     return CompiledHandler(
-        entry.address, found.remarks, from_cache, (dispatcher, entry, call, state), stack, dispatcher, entry
+        entry.address, found.remarks, from_cache, (dispatcher, entry, call, keep), arg, stack, dispatcher, entry
     )

@@ -93,9 +93,9 @@ class Handler:
 
         made = compile_handler(self.function, self.state, cache=self.cache)
         warn_of(self.function, made.remarks)
-        arg = ffi.NULL if self.state is None else ffi.cast("void *", self.state.ctypes.data)
+        arg = ffi.cast("void *", made.arg)
         pointer = ffi.cast("cl_udp_handler", made.address)
-        return Prepared("request", pointer, arg, (made, self.state), stack_bytes=made.stack_bytes)
+        return Prepared("request", pointer, arg, (made,), stack_bytes=made.stack_bytes)
 
     @property
     def name(self) -> str:
@@ -123,8 +123,8 @@ def udp(
 
     compiled=True: the function is `handler(request, reply) -> length`, compiled by numba when it is bound. request and
     reply are checked uint8 views of one dimension: the datagram's payload and the room for the reply. It returns the
-    reply's length in bytes, 0 for none, a negative number for an error. With `state`, a C-contiguous numpy array, it is
-    `handler(request, reply, state)`; all calls, on all kthreads, share the array (`numba_atomics` for counters). cache:
+    reply's length in bytes, 0 for none, a negative number for an error. With `state`, an array say (docs/handlers.md),
+    it is `handler(request, reply, state)`; all calls, on all kthreads, share it (`numba_atomics` for counters). cache:
     keep the machine code on disk ($CORELANE_CACHE_DIR). Globals are constants of the compiled code.
 
     compiled=False: any callable. `handler(request, reply) -> length`, or `handler(request) -> bytes | None`. request is

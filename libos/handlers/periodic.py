@@ -72,8 +72,8 @@ class Periodic:
         warn_of(self.function, made.remarks)
         if made.stack_bytes:
             refuse_small_stack(f"start periodic work {name_of(self.function)}", made.stack_bytes, runtime.stack_bytes)
-        arg = ffi.NULL if self.state is None else ffi.cast("void *", self.state.ctypes.data)
-        return ffi.cast("cl_every_fn", made.address), arg, (made, self.state)
+        arg = ffi.cast("void *", made.arg)
+        return ffi.cast("cl_every_fn", made.address), arg, (made,)
 
     _logged_at = -math.inf
 
@@ -103,7 +103,7 @@ def every(
     It is called every `ms` milliseconds (0.01 or more; fractions count), first when one period is over, on a uthread of
     its own, until the runtime stops. Calls never overlap: what a long call misses is skipped and counted.
 
-    compiled=True: `function()`, or `function(state)` with a C-contiguous numpy array that it may share with handlers.
+    compiled=True: `function()`, or `function(state)` with a state, an array say, that it may share with handlers.
     It may block (corelane.libos.numba.calls) and returns nothing or an integer; negative ones and exceptions count as
     errors. compiled=False: any Python function, of the state if one is given; it must not block; exceptions are counted
     and logged, at most once in 10 s.

@@ -92,8 +92,8 @@ class StreamHandler:
         warn_of(self.function, made.remarks)
         if made.stack_bytes:
             refuse_small_stack(what, made.stack_bytes, runtime.stack_bytes)
-        self._keep.append((made, self.state))
-        arg = ffi.NULL if self.state is None else ffi.cast("void *", self.state.ctypes.data)
+        self._keep.append(made)
+        arg = ffi.cast("void *", made.arg)
         return ffi.cast("cl_tcp_handler", made.address), arg
 
 
@@ -207,7 +207,7 @@ def tcp(
 
     compiled=True: `handler(data, reply) -> (took, answered)`, compiled by numba. data and reply are checked uint8 views
     of one dimension; reply has room for 2024 bytes; it is called again while it takes something and more waits. With
-    `state`, a C-contiguous numpy array that all calls share, it is `handler(data, reply, state)`. It may block
+    `state`, an array say (docs/handlers.md) that all calls share, it is `handler(data, reply, state)`. It may block
     (corelane.libos.numba.calls); its connection waits meanwhile, no other does. A fault, an exception and any other
     negative result reset the connection, counted in handler_errors.
 

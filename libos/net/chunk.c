@@ -117,6 +117,11 @@ struct cl_chunk *cl_chunks_copy(struct cl_chunks *c, unsigned kthread, unsigned 
     return first;
 }
 
+const uint8_t *cl_chunks_base(const struct cl_chunks *c)
+{
+    return (const uint8_t *)c->all;
+}
+
 uint32_t cl_chunks_read(const struct cl_chunk *chain, void *data, uint64_t room)
 {
     uint8_t *to = data;

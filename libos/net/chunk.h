@@ -6,8 +6,9 @@
  *
  * Each kthread has a cache of free chunks (runtime/pool.h), at most half of the pool in all caches together: so close to
  * the bound one kthread may be refused while another still has some. Memory that was never needed is never touched; of
- * what will be needed next kthreads fetch the pages while they have nothing to do, CL_CHUNKS_AHEAD of the pool in front of
- * what is in use (runtime/ahead.h). So strangers who make many connections hold chunks for the first time delay nobody.
+ * what will be needed next kthreads fetch the pages while they have nothing to do, the more the more is in use, and up to
+ * CL_CHUNKS_AHEAD of the pool (runtime/ahead.h). So strangers who make many connections hold chunks for the first time
+ * delay nobody.
  *
  * A chunk may stand for memory of another owner, so that nothing is copied: `bytes` points there, and `data` begins with
  * a struct cl_chunk_owner, which hears when the chunk is given back. Whoever reads goes by `bytes`; only chunks of their
@@ -66,6 +67,8 @@ struct cl_chunk *cl_chunks_get(struct cl_chunks *c, unsigned kthread, unsigned h
 /* A chunk's number, and back: four bytes instead of eight. */
 uint32_t cl_chunk_number(const struct cl_chunks *c, const struct cl_chunk *chunk);
 struct cl_chunk *cl_chunk_of(const struct cl_chunks *c, uint32_t number);
+/* Where they all lie, each on whole cache lines. */
+const uint8_t *cl_chunks_base(const struct cl_chunks *c);
 /* Copy up to `room` bytes out of a chain. Returns how many. */
 uint32_t cl_chunks_read(const struct cl_chunk *chain, void *data, uint64_t room);
 /* Give a chain back. */

@@ -52,8 +52,9 @@ struct cl_flow {
         struct cl_netif *nif; /* of a connection */
     };
     struct cl_flow_key key;
-    uint64_t hash;
+    uint32_t hash;    /* the lower half */
     uint32_t waiting; /* items in both lists, and those that the holder has handled in this turn */
+    uint32_t ahead;   /* of a connection: memory that its next turn begins with, as it names it; 0: none is known */
     uint8_t state;    /* enum cl_flow_state */
     bool woken;       /* of a connection: its user is to be told (cl_tcp_wake) */
 };

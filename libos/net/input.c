@@ -64,22 +64,16 @@ void cl_rx_parse_slow(const struct cl_net_self *self, const uint8_t *frame, unsi
     }
 }
 
-CL_NOINLINE bool cl_rx_parse_segment(const struct cl_net_self *self, const uint8_t *frame, unsigned len,
+CL_NOINLINE bool cl_rx_parse_segment(const struct cl_net_self *self, const uint8_t *frame, unsigned total,
                                      struct cl_rx_info *out)
 {
-    const struct cl_eth *eth = (const struct cl_eth *)frame;
     const struct cl_ipv4 *ip = (const struct cl_ipv4 *)(frame + CL_ETH_HLEN);
     const struct cl_tcp *tcp = (const struct cl_tcp *)(ip + 1);
-    uint32_t src = cl_be32(ip->src_be);
-    uint64_t macs = (cl_get64(eth->dst) ^ cl_get64(self->mac)) & cl_be64(0xffffffffffff0100u);
-    unsigned total = cl_be16(ip->total_len_be), l4_len = total - CL_IPV4_HLEN, header = tcp->offset >> 4;
-    bool odd = (eth->type_be != cl_be16(CL_ETHERTYPE_IPV4)) | (ip->version_ihl != 0x45) |
-               ((ip->frag_be & cl_be16(CL_IPV4_MF | CL_IPV4_OFFSET_MASK)) != 0) | (ip->ttl == 0) |
-               (ip->dst_be != self->ip_be) | (macs != 0) | (total > len - CL_ETH_HLEN) |
-               (total < CL_IPV4_HLEN + CL_TCP_HLEN) | (header < CL_TCP_HLEN / 4) | (4 * header > l4_len) |
-               (src >= 0xe0000000u) | (src < 0x01000000u) | (src >> 24 == 127) | (ip->src_be == self->ip_be) |
-               (ip->src_be == self->broadcast_be);
-    if (cl_unlikely(odd))
+    unsigned l4_len = total - CL_IPV4_HLEN;
+    if (cl_unlikely(l4_len < CL_TCP_HLEN || l4_len > UINT16_MAX))
+        return false;
+    unsigned header = 4u * (tcp->offset >> 4);
+    if (cl_unlikely((header < CL_TCP_HLEN) | (header > l4_len)))
         return false;
     uint64_t of_ip = cl_csum_carry(cl_get64(ip), cl_get64((const uint8_t *)ip + 8));
     uint64_t pseudo = cl_csum_pseudo(ip->src_be, ip->dst_be, CL_IPPROTO_TCP, (uint16_t)l4_len);

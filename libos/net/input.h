@@ -26,10 +26,9 @@ CL_API void cl_net_self_set(struct cl_net_self *self, const uint8_t *mac, uint32
                             uint32_t gateway);
 // cffi: end
 
-#define CL_TCP_HEADERS (CL_ETH_HLEN + CL_IPV4_HLEN + 20)
-
-/* What nearly every frame of TCP is, as below. `len` is CL_TCP_HEADERS at least. False: the slow path says. */
-bool cl_rx_parse_segment(const struct cl_net_self *self, const uint8_t *frame, unsigned len, struct cl_rx_info *out);
+/* What nearly every frame of TCP is, as below, which has looked at all but the sums and the segment. `total` of the IP
+ * packet, which the frame has, is CL_IPV4_HLEN at least. False: the slow path says. */
+bool cl_rx_parse_segment(const struct cl_net_self *self, const uint8_t *frame, unsigned total, struct cl_rx_info *out);
 
 static inline void cl_rx_parse(const struct cl_net_self *self, const uint8_t *frame, unsigned len,
                                struct cl_rx_info *out)
@@ -45,11 +44,16 @@ static inline void cl_rx_parse(const struct cl_net_self *self, const uint8_t *fr
     unsigned total = cl_be16(f->ip.total_len_be), udp_len = cl_be16(f->udp.len_be);
     bool odd = (f->eth.type_be != cl_be16(CL_ETHERTYPE_IPV4)) | (f->ip.version_ihl != 0x45) |
                ((f->ip.frag_be & cl_be16(CL_IPV4_MF | CL_IPV4_OFFSET_MASK)) != 0) | (f->ip.ttl == 0) |
-               (f->ip.proto != CL_IPPROTO_UDP) | (f->ip.dst_be != self->ip_be) | (macs != 0) |
-               (total > len - CL_ETH_HLEN) | (total < CL_IPV4_HLEN + CL_UDP_HLEN) | (udp_len < CL_UDP_HLEN) |
-               (udp_len > total - CL_IPV4_HLEN) | (f->udp.src_port_be == 0) | (f->udp.dst_port_be == 0) |
-               (src >= 0xe0000000u) | (src < 0x01000000u) | (src >> 24 == 127) | (f->ip.src_be == self->ip_be) |
+               (f->ip.dst_be != self->ip_be) | (macs != 0) | (total > len - CL_ETH_HLEN) |
+               (src - 0x01000000u >= 0xdf000000u) | (src >> 24 == 127) | (f->ip.src_be == self->ip_be) |
                (f->ip.src_be == self->broadcast_be);
+    if (cl_unlikely(f->ip.proto == CL_IPPROTO_TCP)) {
+        if (!odd && cl_rx_parse_segment(self, frame, total, out))
+            return;
+        goto slow;
+    }
+    odd |= (f->ip.proto != CL_IPPROTO_UDP) | (total < CL_IPV4_HLEN + CL_UDP_HLEN) | (udp_len < CL_UDP_HLEN) |
+           (udp_len > total - CL_IPV4_HLEN) | (f->udp.src_port_be == 0) | (f->udp.dst_port_be == 0);
     if (cl_unlikely(odd))
         goto slow;
     uint64_t a = cl_get64(&f->ip), b = cl_get64((const uint8_t *)&f->ip + 8);
@@ -66,8 +70,6 @@ static inline void cl_rx_parse(const struct cl_net_self *self, const uint8_t *fr
                                .payload_len = (uint16_t)(udp_len - CL_UDP_HLEN)};
     return;
 slow:
-    if (len >= CL_TCP_HEADERS && f->ip.proto == CL_IPPROTO_TCP && cl_rx_parse_segment(self, frame, len, out))
-        return;
     cl_rx_parse_slow(self, frame, len, out);
 }
 

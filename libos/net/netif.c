@@ -78,7 +78,8 @@ int cl_netif_new(struct cl_nic *nic, unsigned n, uint32_t ipv4, unsigned prefix,
     nif->mtu = nic->mtu;
     nif->udp_checksum = true;
     nif->steal = true;
-    nif->next_ephemeral = 49152;
+    nif->next_ephemeral = nif->own_first = CL_SHM_OWN_PORTS;
+    nif->own_last = 65535;
     nif->clock = cl_nic_clock(nic);
     nif->ticks_per_us = (uint32_t)cl_ns_to_ticks(nif->clock, 1000);
     cl_net_self_set(&nif->self, nic->mac, ipv4, prefix, gateway);

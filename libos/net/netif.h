@@ -148,9 +148,9 @@ struct cl_pace; /* below */
 /* Connections, as the rest of the stack sees them: it puts segments into their flows and runs those. The room tcp/ uses
  * this one, and not the other way; so it fills this in when the first one listens or connects (tcp/flows.c). */
 struct cl_connections {
-    /* Put a segment into the flow of its connection, and take the frame; as cl_ordered_put. False: it is of none. item: its
-     * payload_len is the segment's, header included; its socket is not looked at. */
-    bool (*put)(struct cl_netq *q, const struct cl_rx_item *item, struct cl_ready_list *woken);
+    /* Put a segment into the flow of its connection, and take the frame; as cl_ordered_put. False: it is of none. */
+    bool (*put)(struct cl_netq *q, const struct cl_frame *frame, const struct cl_rx_info *info, uint64_t rx_tsc,
+                struct cl_ready_list *woken);
     /* Write an answer, which is no reset, to a segment that is of none, into out (CL_TCP_ANSWER_MOST bytes). Returns the
      * length of the frame; 0: there is none. */
     unsigned (*answer)(struct cl_netq *q, const uint8_t *frame, const struct cl_rx_info *info, uint8_t *out);
@@ -188,6 +188,8 @@ struct cl_netif {
     struct cl_spin table_lock;    /* of what follows */
     uint32_t n_sockets;
     uint16_t next_ephemeral;
+    uint16_t own_first, own_last; /* ports to choose from: of a member of a group its own. Set before it is used */
+    bool is_member;               /* it is of a group */
     struct cl_udp_socket *free_sockets, *free_groups;
     struct cl_poll *polls;
     uint32_t sockets_shut;      /* nothing comes any more. Writer: stop (release); readers: anybody (acquire) */
@@ -261,6 +263,15 @@ struct cl_order {
 void cl_order_receive(struct cl_order *o, struct cl_netq *victim);
 /* Whether frames wait in a queue whose lock is held. They may be in its stash then. */
 bool cl_order_look(struct cl_netq *q);
+
+/* A frame is next: the lines behind those that its NIC has sent for. Where many frames follow each other, each at another
+ * place, the hardware's own prefetcher begins anew for each. */
+#define CL_NETQ_AHEAD 2048
+static inline void cl_netq_fetch_frame(const struct cl_frame *f)
+{
+    for (uint32_t i = CL_PREFETCH_BYTES; cl_unlikely(i < f->len) && i < CL_NETQ_AHEAD; i += CL_CACHELINE)
+        cl_prefetch(f->data + i);
+}
 
 /* Owner's calls. */
 void cl_netq_ring(struct cl_netq *q);   /* send what waits, give back what is done */
@@ -349,12 +360,42 @@ static inline void cl_netq_done(struct cl_netq *q, const struct cl_frame *f)
     }
 }
 
+/* A segment that is of no connection here may be of another user's of our address: then send it back as it came. */
+static inline bool cl_netq_may_be_anothers(const struct cl_netq *q, const struct cl_frame *f)
+{
+    return q->nic->ops->may_be_anothers && q->nic->ops->may_be_anothers(f);
+}
+
 /* Give the empty buffers back, for those of a NIC that went away and came again can be sent no more. */
 static inline void cl_netq_renew(struct cl_netq *q)
 {
     if (q->n_spare)
         q->nic->ops->free(q->nic, q->index, q->spare, q->n_spare);
     q->n_spare = 0;
+}
+
+/* Where the way to a neighbour is remembered, ... */
+static inline struct cl_route *cl_netq_route(struct cl_netq *q, uint32_t hop_be)
+{
+    return &q->routes[(hop_be * 0x9e3779b1u) >> 28];
+}
+
+/* ... if it is this one's, and no older than may be. */
+static inline bool cl_netq_route_right(const struct cl_netif *nif, const struct cl_route *route, uint32_t hop_be,
+                                       uint64_t now_ns)
+{
+    /* Acquire: pairs with the release of a changed mapping; an entry of an older epoch is asked for again. */
+    return route->ip_be == hop_be && route->epoch == cl_load_acquire(&nif->arp->epoch) && now_ns < route->until_ns;
+}
+
+/* The way to a neighbour to whom something was sent just now; NULL: cl_netq_send_ip finds one. There is no route to
+ * ourselves, or to all, so a neighbour that has one needs no other look. */
+static inline const struct cl_route *cl_netq_neighbour(struct cl_netq *q, uint32_t dst_be, uint64_t now_ns)
+{
+    const struct cl_net_self *self = &q->nif->self;
+    const struct cl_route *route = cl_netq_route(q, dst_be);
+    bool near = ((dst_be ^ self->ip_be) & self->mask_be) == 0;
+    return near && cl_netq_route_right(q->nif, route, dst_be, now_ns) ? route : NULL;
 }
 
 /* Send a frame with the next doorbell. */

@@ -157,17 +157,6 @@ static void send_to(struct cl_netq *q, struct cl_frame *f, const uint8_t *mac)
     cl_netq_push(q, f);
 }
 
-static struct cl_route *route_of(struct cl_netq *q, uint32_t hop_be)
-{
-    return &q->routes[(hop_be * 0x9e3779b1u) >> 28];
-}
-
-static bool is_fresh(const struct cl_netif *nif, const struct cl_route *route, uint32_t hop_be, uint64_t now_ns)
-{
-    /* Acquire: pairs with the release of a changed mapping; an entry of an older epoch is asked for again. */
-    return route->ip_be == hop_be && route->epoch == cl_load_acquire(&nif->arp->epoch) && now_ns < route->until_ns;
-}
-
 /* To whom nothing was sent just now, or who is no neighbour. */
 static CL_NOINLINE int send_ip_slowly(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be, uint64_t now_ns,
                                       const uint8_t *asker)
@@ -184,8 +173,8 @@ static CL_NOINLINE int send_ip_slowly(struct cl_netq *q, struct cl_frame *f, uin
         cl_netq_untake(q, f);
         return -EHOSTUNREACH;
     }
-    struct cl_route *route = route_of(q, hop_be);
-    if (is_fresh(nif, route, hop_be, now_ns)) {
+    struct cl_route *route = cl_netq_route(q, hop_be);
+    if (cl_netq_route_right(nif, route, hop_be, now_ns)) {
         send_to(q, f, route->mac);
         return 0;
     }
@@ -219,10 +208,8 @@ static CL_NOINLINE int send_ip_slowly(struct cl_netq *q, struct cl_frame *f, uin
 
 int cl_netq_send_ip(struct cl_netq *q, struct cl_frame *f, uint32_t dst_be, uint64_t now_ns, const uint8_t *asker)
 {
-    const struct cl_net_self *self = &q->nif->self;
-    const struct cl_route *route = route_of(q, dst_be);
-    /* There is no route to ourselves, or to all, so a neighbour that has one needs no other look. */
-    if (cl_likely(((dst_be ^ self->ip_be) & self->mask_be) == 0 && is_fresh(q->nif, route, dst_be, now_ns))) {
+    const struct cl_route *route = cl_netq_neighbour(q, dst_be, now_ns);
+    if (cl_likely(route != NULL)) {
         send_to(q, f, route->mac);
         return 0;
     }

@@ -77,16 +77,13 @@ static void sift(struct cl_order *o, const struct cl_frame *frames, unsigned n)
         struct cl_rx_info info;
         struct cl_udp_socket *s = NULL;
         struct cl_connections *tcp;
+        if (i + 1 < n)
+            cl_netq_fetch_frame(&frames[i + 1]);
         cl_rx_parse(&nif->self, frames[i].data, frames[i].len, &info);
         if (info.verdict == CL_RX_UDP) /* acquire: the socket's fields were written before it was published */
             s = cl_load_acquire(&nif->ports[((const struct cl_udp *)(frames[i].data + info.l4))->dst_port_be]);
         else if (info.verdict == CL_RX_TCP && (tcp = cl_load_acquire(&nif->tcp))) {
-            struct cl_rx_item item = {.frame = frames[i],
-                                      .rx_tsc = o->rx_tsc,
-                                      .l4 = info.l4,
-                                      .payload_len = info.l4_len,
-                                      .broadcast = info.broadcast};
-            if (tcp->put(o->q, &item, &o->woken))
+            if (tcp->put(o->q, &frames[i], &info, o->rx_tsc, &o->woken))
                 continue;
         }
         if (!s || cl_load_relaxed(&s->kind) != CL_UDP_ORDERED) {

@@ -97,7 +97,7 @@ static struct cl_flow *new_flow(struct cl_flows *flows, unsigned cache, struct c
     if (!cl_pool_get_one(flows->flow_pool, cache, &index))
         return NULL;
     struct cl_flow *f = &flows->flows[index];
-    *f = (struct cl_flow){.key = *key, .hash = hash, .socket = socket};
+    *f = (struct cl_flow){.key = *key, .hash = (uint32_t)hash, .socket = socket};
     cl_flow_enter(bucket, f);
     return f;
 }

@@ -132,9 +132,9 @@ static uint16_t choose_port(struct cl_netif *nif, uint16_t port, bool shared)
         const struct cl_udp_socket *there = nif->ports[cl_be16(port)];
         return there && !(shared && there->kind == CL_UDP_GROUP) ? 0 : port;
     }
-    for (unsigned tries = 0; tries < 65536 - 49152; tries++) {
+    for (unsigned tries = nif->own_last - nif->own_first + 1u; tries > 0; tries--) {
         port = nif->next_ephemeral;
-        nif->next_ephemeral = port == 65535 ? 49152 : (uint16_t)(port + 1);
+        nif->next_ephemeral = port == nif->own_last ? nif->own_first : (uint16_t)(port + 1);
         if (!nif->ports[cl_be16(port)])
             return port;
     }

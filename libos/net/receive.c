@@ -1,6 +1,6 @@
 /* Receiving: frames from a NIC queue to inboxes, sockets, or an answer at once; and what siblings take.
  *
- * Every frame taken from the NIC is counted exactly once, under delivered, answered or a reason (reasons.h). */
+ * Every frame taken from the NIC is counted exactly once, under delivered, answered, handed_on or a reason (reasons.h). */
 #include "netif.h"
 #include "input.h"
 #include "tcp.h"
@@ -84,13 +84,19 @@ static void refuse_segment(struct burst *b, const struct cl_frame *f, const stru
     cl_count(&q->stats.tcp_resets_sent, 1);
 }
 
-/* A segment that is of no connection: a SYN may be answered without making one. */
-static void answer_segment(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
+/* A segment that is of no connection: a SYN may be answered without making one. False: it was left to another member of
+ * the group, frame and all. */
+static bool answer_segment(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
     struct cl_connections *tcp = cl_load_acquire(&b->q->nif->tcp);
     uint8_t answer[CL_TCP_ANSWER_MOST];
     struct cl_frame out;
     unsigned len = tcp ? tcp->answer(b->q, f->data, info, answer) : 0;
+    if (len == 0 && cl_netq_may_be_anothers(b->q, f)) {
+        cl_netq_push(b->q, f);
+        cl_count(&b->q->stats.handed_on, 1);
+        return false;
+    }
     if (len == 0) {
         refuse_segment(b, f, info);
     } else if (!cl_netq_take(b->q, &out)) {
@@ -99,6 +105,7 @@ static void answer_segment(struct burst *b, const struct cl_frame *f, const stru
         send_answer(b, &out, answer, len);
         cl_count(&b->q->stats.answered, 1);
     }
+    return true;
 }
 
 static void take_arp(struct cl_netq *q, const struct cl_frame *f, const struct cl_rx_info *info)
@@ -184,20 +191,14 @@ static CL_NOINLINE void to_type(struct burst *b, const struct cl_rx_item *item)
 }
 
 /* A segment goes to its connection. False: it is of none. */
-static CL_NOINLINE bool to_connection(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
+static inline bool to_connection(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
     struct cl_netif *nif = b->q->nif;
     struct cl_connections *tcp = cl_load_acquire(&nif->tcp);
     /* With several kthreads the others were put before the lock was dropped (order.c). */
     if (!tcp || (nif->n_queues > 1 && !b->looped))
         return false;
-    struct cl_rx_item item = {.frame = *f,
-                              .rx_tsc = b->rx_tsc,
-                              .l4 = info->l4,
-                              .payload_len = info->l4_len,
-                              .broadcast = info->broadcast,
-                              .looped = b->looped};
-    return tcp->put(b->q, &item, &b->woken);
+    return tcp->put(b->q, f, info, b->rx_tsc, &b->woken);
 }
 
 static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
@@ -217,7 +218,8 @@ static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, co
         refuse_port(b, f, info);
         break;
     case CL_RX_TCP:
-        answer_segment(b, f, info);
+        if (!answer_segment(b, f, info))
+            return;
         break;
     default:
         if (cl_rx_unfinished(f->data, info))
@@ -312,15 +314,24 @@ static inline struct burst begin(struct cl_netq *q, uint64_t rx_tsc, unsigned n)
     return (struct burst){.q = q, .rx_tsc = rx_tsc};
 }
 
+/* n frames are where they wait, or done with. Release: who reads this count sees them there (is_quiet in ../member.c). */
+static inline void came_in(struct cl_netq *q, unsigned n)
+{
+    cl_store_release(&q->stats.rx_frames, q->stats.rx_frames + n);
+}
+
 /* Take frames in for kthread self. There is room for n in its inbox. */
 static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
 {
     struct burst b = begin(q, cl_stamp(q->time), n);
     cl_netq_look_at_tag(q, &frames[0]);
-    for (unsigned i = 0; i < n; i++)
+    for (unsigned i = 0; i < n; i++) {
+        if (i + 1 < n)
+            cl_netq_fetch_frame(&frames[i + 1]);
         one_frame(&b, &frames[i]);
-    cl_count(&q->stats.rx_frames, n);
+    }
     publish(&b);
+    came_in(q, n);
     return n;
 }
 
@@ -337,8 +348,8 @@ static CL_NOINLINE unsigned receive_ordered(struct cl_netq *q, struct cl_netq *v
     b.woken = o.woken;
     for (unsigned i = 0; i < o.n; i++)
         parsed_frame(&b, &o.frames[i], &o.infos[i]);
-    cl_count(&q->stats.rx_frames, o.came);
     publish(&b);
+    came_in(q, o.came);
     return o.came;
 }
 

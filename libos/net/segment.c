@@ -1,11 +1,7 @@
 /* See segment.h. */
 #include "segment.h"
 
-#include "../../runtime/net.h"
-
 #define HEADER 20
-#define TIMES_ONLY 32           /* bytes of a header with timestamps and nothing else ... */
-#define TIMES_FIRST 0x0101080au /* ... which then stand so: two fillers, the option (RFC 7323, appendix A) */
 
 enum { END = 0, NOP = 1, MSS = 2, WSCALE = 3, SACK_OK = 4, SACK = 5, TIMES = 8 };
 
@@ -111,12 +107,6 @@ bool cl_tcp_segment_read(const uint8_t *bytes, unsigned len, struct cl_tcp_segme
     out->options.has = out->options.wscale = out->options.n_sack = out->options.malformed = 0;
     out->options.mss = 0;
     out->options.ts_val = out->options.ts_ecr = 0;
-    if (cl_likely(header == TIMES_ONLY && cl_get32(bytes + HEADER) == cl_be32(TIMES_FIRST))) {
-        out->options.has = CL_TCPO_TIMES;
-        out->options.ts_val = get32(bytes + HEADER + 4);
-        out->options.ts_ecr = get32(bytes + HEADER + 8);
-        return true;
-    }
     read_options(bytes + HEADER, header - HEADER, &out->options);
     return true;
 }
@@ -171,34 +161,6 @@ unsigned cl_tcp_segment_write(const struct cl_tcp_segment *s, uint16_t from_port
     at = put16(at, 0);
     put16(at, s->urgent);
     return len;
-}
-
-/* Two words of a header as they lie in memory, first `a`. */
-static uint64_t pair(uint32_t a_be, uint32_t b_be)
-{
-    uint32_t words[2] = {a_be, b_be};
-    return cl_get64(words);
-}
-
-unsigned cl_tcp_segment_write_summed(const struct cl_tcp_segment *s, uint16_t from_port_be, uint16_t to_port_be,
-                                     uint8_t *bytes, uint64_t *sum)
-{
-    const struct cl_tcp_options *o = &s->options;
-    if (cl_unlikely(o->has != CL_TCPO_TIMES || o->n_sack || s->urgent)) {
-        unsigned len = cl_tcp_segment_write(s, cl_be16(from_port_be), cl_be16(to_port_be), bytes);
-        *sum = cl_csum_add(0, bytes, len);
-        return len;
-    }
-    uint32_t ports = cl_be32((uint32_t)cl_be16(from_port_be) << 16 | cl_be16(to_port_be));
-    uint32_t rest = cl_be32((uint32_t)TIMES_ONLY / 4 << 28 | (uint32_t)s->flags << 16 | s->window);
-    uint64_t first = pair(ports, cl_be32(s->seq)), second = pair(cl_be32(s->ack), rest);
-    uint64_t third = pair(0, cl_be32(TIMES_FIRST)), last = pair(cl_be32(o->ts_val), cl_be32(o->ts_ecr));
-    cl_put64(bytes, first);
-    cl_put64(bytes + 8, second);
-    cl_put64(bytes + 16, third);
-    cl_put64(bytes + 24, last);
-    *sum = cl_csum_halves(cl_csum_carry(cl_csum_carry(first, second), cl_csum_carry(third, last)));
-    return TIMES_ONLY;
 }
 
 bool cl_tcp_segment_refuse(const struct cl_tcp_segment *s, struct cl_tcp_segment *reset)

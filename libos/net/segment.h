@@ -8,7 +8,7 @@
 #ifndef CORELANE_LIBOS_NET_SEGMENT_H
 #define CORELANE_LIBOS_NET_SEGMENT_H
 
-#include <corelane/runtime/base.h>
+#include "../../runtime/net.h"
 
 #define CL_TCP_MAX_SACKS 4 /* that fit into the room for options; 3 beside timestamps */
 #define CL_TCP_MAX_OPTIONS 40
@@ -71,10 +71,62 @@ CL_API unsigned cl_tcp_segment_write(const struct cl_tcp_segment *s, uint16_t fr
 CL_API bool cl_tcp_segment_refuse(const struct cl_tcp_segment *s, struct cl_tcp_segment *reset);
 // cffi: end
 
-/* The same from ports as they lie in a header, and *sum: the partial sum (runtime/net.h) of the header, from the values
- * and not from the bytes just stored, so that no narrow store is read back by a wider load. */
-unsigned cl_tcp_segment_write_summed(const struct cl_tcp_segment *s, uint16_t from_port_be, uint16_t to_port_be,
-                                     uint8_t *bytes, uint64_t *sum);
+/* Nearly all headers have timestamps and nothing else: they take so many bytes, ... */
+#define CL_TCP_USUAL_BYTES 32
+#define CL_TCP_USUAL_OPTIONS 0x0101080au /* ... and then stand so: two fillers, the option (RFC 7323, appendix A) */
+
+/* cl_tcp_segment_read, of a usual header in line. */
+static inline bool cl_tcp_segment_take(const uint8_t *bytes, unsigned len, struct cl_tcp_segment *out)
+{
+    bool usual = len >= CL_TCP_USUAL_BYTES && bytes[12] >> 4 == CL_TCP_USUAL_BYTES / 4 &&
+                 cl_get32(bytes + 20) == cl_be32(CL_TCP_USUAL_OPTIONS);
+    if (cl_unlikely(!usual))
+        return cl_tcp_segment_read(bytes, len, out);
+    out->seq = cl_be32(cl_get32(bytes + 4));
+    out->ack = cl_be32(cl_get32(bytes + 8));
+    out->window = cl_be16(cl_get16(bytes + 14));
+    out->urgent = cl_be16(cl_get16(bytes + 18));
+    out->flags = bytes[13];
+    out->header_len = CL_TCP_USUAL_BYTES;
+    out->len = (uint16_t)(len - CL_TCP_USUAL_BYTES);
+    out->ecn = 0;
+    out->options.has = CL_TCPO_TIMES;
+    out->options.wscale = out->options.n_sack = out->options.malformed = 0;
+    out->options.mss = 0;
+    out->options.ts_val = cl_be32(cl_get32(bytes + 24));
+    out->options.ts_ecr = cl_be32(cl_get32(bytes + 28));
+    return true;
+}
+
+/* cl_tcp_segment_write, of a usual header in line, from ports as they lie in one. *sum: the partial sum (runtime/net.h) of
+ * the header, from the values and not from the bytes just stored, so that no narrow store is read back by a wider
+ * load. */
+static inline unsigned cl_tcp_segment_put(const struct cl_tcp_segment *s, uint16_t from_port_be, uint16_t to_port_be,
+                                          uint8_t *bytes, uint64_t *sum)
+{
+    const struct cl_tcp_options *o = &s->options;
+    if (cl_unlikely(o->has != CL_TCPO_TIMES || o->n_sack || s->urgent)) {
+        unsigned len = cl_tcp_segment_write(s, cl_be16(from_port_be), cl_be16(to_port_be), bytes);
+        *sum = cl_csum_add(0, bytes, len);
+        return len;
+    }
+    const uint32_t words[8] = {cl_be32((uint32_t)cl_be16(from_port_be) << 16 | cl_be16(to_port_be)),
+                               cl_be32(s->seq),
+                               cl_be32(s->ack),
+                               cl_be32(CL_TCP_USUAL_BYTES / 4u << 28 | (uint32_t)s->flags << 16 | s->window),
+                               0, /* checksum, urgent pointer */
+                               cl_be32(CL_TCP_USUAL_OPTIONS),
+                               cl_be32(o->ts_val),
+                               cl_be32(o->ts_ecr)};
+    uint64_t all = 0;
+#pragma GCC unroll 8
+    for (unsigned i = 0; i < 8; i++) {
+        cl_put32(bytes + 4 * i, words[i]);
+        all += words[i];
+    }
+    *sum = all;
+    return CL_TCP_USUAL_BYTES;
+}
 
 /* How far a segment reaches in sequence numbers: SYN and FIN take one each (RFC 9293, section 3.3.1, SEG.LEN). */
 static inline uint32_t cl_tcp_segment_space(const struct cl_tcp_segment *s)

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cltest import Namespace, NetnsFactory
+from cltest.netns import skip_without_af_xdp
 from cltest.waiting import wait_until
 
 from corelane.bench.harness import document as doc
@@ -25,10 +27,13 @@ QUICK = ("--seconds", "0.1", "--warm", "0", "--no-share")
 
 
 @contextlib.contextmanager
-def echo_server() -> Iterator[int]:
-    """A UDP echo that sleeps when nobody asks: beside one that polls, the canary would wait for it. Its port."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
-        server.bind(("127.0.0.1", 0))
+def echo_server(space: Namespace | None = None) -> Iterator[int]:
+    """A UDP echo on loopback, or at all addresses of a namespace, that sleeps when nobody asks: beside one that polls,
+    the canary would wait for it. Its port."""
+    with contextlib.ExitStack() as stack:
+        with space.entered() if space else contextlib.nullcontext():
+            server = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+        server.bind(("0.0.0.0" if space else "127.0.0.1", 0))
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
 
         def serve() -> None:
@@ -41,7 +46,7 @@ def echo_server() -> Iterator[int]:
         thread = threading.Thread(target=serve)
         thread.start()
         yield server.getsockname()[1]
-        server.sendto(b"", server.getsockname())
+        server.sendto(b"", ("127.0.0.1", server.getsockname()[1]))
         thread.join(20)
 
 
@@ -213,3 +218,26 @@ def test_an_interrupt_prints_what_there_is(port: int, tmp_path: Path):
     assert arm["aborted"] is True
     assert arm["answered"] == arm["sent"] > 0
     assert document["settings"]["interrupted"] is True
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("kind", ["af_xdp", "tap"])
+def test_a_nic_of_its_own_carries_it(
+    netns: NetnsFactory, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """To a server on Linux' sockets: at the other end of a veth pair, and on this machine behind a tap."""
+    if kind == "af_xdp":
+        skip_without_af_xdp()
+        near, far = netns.link(static_arp=False)
+        space, there, server = near.namespace, far.namespace, far.address
+        nic, own = f"af_xdp:{near.name}", "10.79.0.9/24"
+    else:
+        space = there = netns.add("load")
+        server, nic, own = "10.79.3.1", "tap:clload0,host=10.79.3.1/24", "10.79.3.2/24"
+    file = tmp_path / "load.json"
+    words = ["--nic", nic, "--address", own, "--rate", "500", "--drain", "20", "--json", str(file), *QUICK]
+    with echo_server(there) as port, space.entered():
+        assert main(["load", f"udp://{server}:{port}", *words]) == 0
+    assert f"{nic}, corelane's stack" in capsys.readouterr().out
+    (arm,) = json.loads(file.read_text())["arms"]
+    assert arm["answered"] == arm["sent"] > 10

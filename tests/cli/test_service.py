@@ -235,6 +235,12 @@ def test_what_needs_python_is_refused_at_the_users_line(body: str, finding: str,
         ("@libos.udp(port=1, compiled=False)\ndef f(request): return None", ("shop.py",), 1, "plain Python"),
         ("@libos.udp(port=1)\ndef f(request, reply): return 'x'", ("shop.py",), 1, "it returns"),
         (
+            "@libos.udp(port=1, state=(1, 2))\ndef f(request, reply, s): return 0",
+            ("shop.py",),
+            1,
+            "its state is a tuple",
+        ),
+        (
             "@libos.udp(port=1)\ndef f(request, reply): return 0\n" * 1
             + "@libos.udp(port=1)\ndef g(request, reply): return 0",
             ("shop.py",),

@@ -109,7 +109,16 @@ def test_every_benchmark_is_described() -> None:
 
 
 # Those which simulate, measure, or wait: make soak has them.
-LONG = {"load.md", "performance.md", "policies.md", "probes.md", "raft.md", "raft-simulation.md", "simulator.md"}
+LONG = {
+    "load.md",
+    "performance.md",
+    "policies.md",
+    "probes.md",
+    "raft.md",
+    "raft-simulation.md",
+    "simulator.md",
+    "tutorial.md",
+}
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,19 @@ unchanged. What a driver does by its nature (loses frames when full, cannot carr
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import functools
 import random
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from cltest import wait_until
+from cltest.examples import compile_example
 
 from corelane.drivers._native import ffi, lib
 from corelane.drivers.linux import netns
@@ -170,6 +175,35 @@ def port_pair(kthreads: tuple[int, int] = (1, 1), poll: str = "adaptive") -> Ite
         yield Pair(*nics, lossless=False, hears_close=False)
 
 
+@functools.cache
+def socket_driver() -> ctypes.CDLL:
+    """examples/socket_nic.c, compiled as its head says."""
+    with tempfile.TemporaryDirectory(prefix="cl-nic-") as folder:
+        library = ctypes.CDLL(str(compile_example("socket_nic.c", Path(folder), shared=True)))
+    library.socket_nic_new.restype = ctypes.c_void_p
+    library.socket_nic_new.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint32]
+    return library
+
+
+def socket_nics() -> tuple[Nic, Nic]:
+    """Both ends of a link of that driver."""
+    ends = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    make = socket_driver().socket_nic_new
+    left, right = (
+        Nic.at(make(end.detach(), bytes((2, 0, 0, 0, 0, i)), ipv4_to_int(f"10.77.9.{i}"), 24), [socket_driver()])
+        for i, end in enumerate(ends, 1)
+    )
+    return left, right
+
+
+@contextlib.contextmanager
+def socket_pair() -> Iterator[Pair]:
+    left, right = socket_nics()
+    with left, right:
+        # An end learns that the other has closed when it receives.
+        yield Pair(left, right, hears_close=False)
+
+
 PAIRS: dict[str, Callable[[], contextlib.AbstractContextManager[Pair]]] = {
     "memory": memory_pair,
     "memory-4x3": lambda: memory_pair(queues=(4, 3)),
@@ -188,6 +222,7 @@ PAIRS: dict[str, Callable[[], contextlib.AbstractContextManager[Pair]]] = {
     "wire-1G": lambda: wire_pair(rate_bps=1e9, delay_us=50, jitter_us=20, queue_bytes=1 << 24),
     "pcap": pcap_pair,
     "joined": joined_pair,
+    "socket-example": socket_pair,
     "memory-jumbo": lambda: memory_pair(buffer_bytes=16384, mtu=9000),
 }
 

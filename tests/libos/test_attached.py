@@ -48,6 +48,25 @@ def test_echo_through_an_iokernel(outside: Any, kind: str) -> None:
         assert stats.net["replied"] == 4
 
 
+def test_a_restart_attaches_again_and_one_that_cannot_leaves_it_closed(outside: Any) -> None:
+    wire, path, start = outside
+    kernel = start()
+    runtime = libos.Runtime(path, name="again")
+    runtime.bind(echo_handler("c"))
+    runtime.start()
+    before = runtime.address
+    for n in range(3):
+        server = wire.resolve(runtime.address)
+        assert wire.ask(server, b"%d" % n) == b"%d" % n
+        runtime = runtime.restart()
+    assert runtime.address == before
+    kernel.stop()
+    with pytest.raises(CorelaneError, match="attach"):
+        runtime.restart()
+    with pytest.raises(CorelaneError, match="it is closed"):
+        runtime.start()
+
+
 def test_a_handler_appends_to_a_log_through_an_iokernel(outside: Any, tmp_path: Path) -> None:
     """Where the iokernel has the cores, too, and a kthread that waits for the disk gives its core away."""
     wire, path, start = outside

@@ -111,8 +111,9 @@ def test_a_python_thread_waits_for_a_time_or_until_an_interrupt(runtime: libos.R
         channel.send((8, 0.5), 0.01)
     assert channel.receive().tolist() == (7, 0.5)
 
+    before = channel.counters["waits"]
+
     def interrupt() -> None:
-        before = channel.counters["waits"]
         wait_until(lambda: channel.counters["waits"] > before, 30, "somebody waits")
         os.kill(os.getpid(), signal.SIGINT)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
-import signal
 import socket
 import subprocess
 import sys
@@ -12,29 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cltest import wait_until
+from cltest.examples import EXAMPLES, compile_example, end_example, start_example
 from cltest.outside import Outside
 from cltest.packets import Host
 
 from corelane import libos
 from corelane.iokernel import Iokernel
 
-ROOT = Path(__file__).resolve().parents[2]
-
 
 def _serve(command: list[str], wire: Outside, kernel: Iokernel, name: str) -> tuple[subprocess.Popen[str], Host]:
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: name in kernel.apps or child.poll() is not None, 60, f"{name} to register")
-    if child.poll() is not None:
-        raise AssertionError(child.communicate())
-    address = next(a["ipv4"] for a in kernel.stats()["apps"] if a["name"] == name)
+    child, address = start_example(command, kernel, name)
     return child, wire.resolve(address)
 
 
 def _end(child: subprocess.Popen[str]) -> str:
-    child.send_signal(signal.SIGTERM)
-    out, err = child.communicate(timeout=30)
-    assert child.returncode == 0, err
+    out, err = end_example(child)
     where = rf"corelane: process {child.pid} serves (UDP|TCP) port \d+ at [\d.]+ \(attached to .*\); \^C ends it\n"
     assert re.fullmatch(f"({where})?", err), "what `serve` says, and the C examples do not"
     return out
@@ -61,7 +51,7 @@ def _ask_selectors_loop(child: subprocess.Popen[str]) -> bytes:
 def test_python_examples(outside: Any, script: str, name: str, request_: bytes, reply: bytes) -> None:
     wire, path, start = outside
     kernel = start()
-    child, server = _serve([sys.executable, str(ROOT / "examples" / script), path], wire, kernel, name)
+    child, server = _serve([sys.executable, str(EXAMPLES / script), path], wire, kernel, name)
     try:
         assert wire.ask(server, request_) == reply
         if script == "selectors_loop.py":
@@ -75,7 +65,7 @@ def test_python_examples(outside: Any, script: str, name: str, request_: bytes, 
 def test_python_example_of_streams(outside: Any) -> None:
     wire, path, start = outside
     kernel = start()
-    command = [sys.executable, str(ROOT / "examples" / "numba_lines.py"), path]
+    command = [sys.executable, str(EXAMPLES / "numba_lines.py"), path]
     child, server = _serve(command, wire, kernel, "numba-lines")
     try:
         with libos.Runtime(path, name="asker") as asker:
@@ -93,12 +83,15 @@ def test_python_example_of_streams(outside: Any) -> None:
         child.communicate()
 
 
-def test_python_example_of_asyncio(outside: Any) -> None:
+@pytest.mark.parametrize("name", ["asyncio_echo", "trio_echo"])
+def test_python_examples_of_event_loops(outside: Any, name: str) -> None:
     wire, path, start = outside
     kernel = start()
-    command = [sys.executable, str(ROOT / "examples" / "asyncio_echo.py"), path]
-    child, server = _serve(command, wire, kernel, "asyncio-echo")
+    command = [sys.executable, str(EXAMPLES / f"{name}.py"), path]
+    child, server = _serve(command, wire, kernel, name.replace("_", "-"))
     try:
+        assert child.stdout is not None
+        assert child.stdout.readline() == f"serving {server.ip}:7000\n"
         with libos.Runtime(path, name="asker") as asker:
             asker.start()
             with asker.connect_tcp((server.ip, 7000), timeout_s=20) as stream:
@@ -108,7 +101,7 @@ def test_python_example_of_asyncio(outside: Any) -> None:
                 while part := stream.read(timeout_s=20):
                     answer += part
         assert answer == b"x" * 100_000
-        assert _end(child).startswith(f"serving {server.ip}:7000")
+        assert _end(child) == ""
     finally:
         child.kill()
         child.communicate()
@@ -117,15 +110,7 @@ def test_python_example_of_asyncio(outside: Any) -> None:
 def test_c_example_builds_against_the_installed_headers(outside: Any, tmp_path: Path) -> None:
     wire, path, start = outside
     kernel = start()
-    config = [sys.executable, "-m", "corelane.cli.main", "config", "--cflags", "--libs"]
-    flags = shlex.split(subprocess.run(config, capture_output=True, text=True, check=True).stdout)
-    program = tmp_path / "c_echo"
-    # Away from the source tree: only what is installed may be found.
-    subprocess.run(
-        ["gcc", "-O2", "-Wall", "-Wextra", "-Werror", ROOT / "examples" / "c_echo.c", "-o", program, *flags],
-        cwd=tmp_path,
-        check=True,
-    )
+    program = compile_example("c_echo.c", tmp_path)
     child, server = _serve([str(program), path], wire, kernel, "c-echo")
     try:
         assert wire.ask(server, b"from C") == b"from C"

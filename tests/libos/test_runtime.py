@@ -134,6 +134,37 @@ def test_life_in_every_order() -> None:
         assert nic.buffers_free == full
 
 
+def test_a_restart_keeps_handlers_and_state_and_ends_what_was_open(serve: Serve) -> None:
+    state, ticks = np.zeros(1, np.uint64), np.zeros(1, np.uint64)
+
+    @libos.udp(9000, state=state)
+    def count(request: Any, reply: Any, state: Any) -> int:
+        reply[0] = atomics.atomic_add(state, 0, 1)
+        return 1
+
+    @libos.every(ms=1, state=ticks)
+    def tick(state: Any) -> None:
+        atomics.atomic_add(state, 0, 1)
+
+    served = serve(count, tick)
+    old = served.runtime
+    assert [served.ask(b"?") for _ in range(3)] == [b"\0", b"\1", b"\2"]
+    socket, channel = old.open_udp(7000), old.channel(np.uint8, 1)
+    for before in (3, 4):
+        served.runtime = served.runtime.restart()
+        served.receive()  # it announces its address again
+        assert served.ask(b"?") == bytes([before])
+        assert served.runtime.stats().net["handled"] == 1, "its counters begin anew"
+        seen = int(ticks[0])
+        wait_until(lambda seen=seen: ticks[0] > seen, what="periodic work to go on")
+    with pytest.raises(CorelaneError, match="it is closed"):
+        old.restart()
+    with pytest.raises(CorelaneError, match="it is closed"):
+        socket.connect((CLIENT.ip, 1))
+    with pytest.raises(CorelaneError, match="its runtime is closed"):
+        channel.send(1)
+
+
 def test_two_runtimes_in_one_process(serve: Serve) -> None:
     one, two = serve(echo_handler("c")), serve(echo_handler("numba"))
     assert one.ask(b"to one") == b"to one"

@@ -391,6 +391,8 @@ CL_API uint64_t cl_raft_term(const struct cl_raft *raft);
 CL_API void cl_raft_status(const struct cl_raft *raft, struct cl_raft_status *out);
 CL_API void cl_raft_room(const struct cl_raft *raft, struct cl_raft_room *out);
 CL_API void cl_raft_counters(const struct cl_raft *raft, struct cl_raft_counters *out);
+/* Two of them, gone_back_node and contradicting_node; on any thread. */
+CL_API void cl_raft_suspects(const struct cl_raft *raft, uint64_t *gone_back, uint64_t *contradicting);
 // cffi: end
 
 #endif

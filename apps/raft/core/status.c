@@ -77,3 +77,9 @@ void cl_raft_counters(const struct cl_raft *r, struct cl_raft_counters *out)
 {
     *out = r->count;
 }
+
+void cl_raft_suspects(const struct cl_raft *r, uint64_t *gone_back, uint64_t *contradicting)
+{
+    *gone_back = cl_load_relaxed(&r->count.gone_back_node); /* relaxed: a number, of which nothing else depends */
+    *contradicting = cl_load_relaxed(&r->count.contradicting_node);
+}

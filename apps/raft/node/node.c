@@ -270,12 +270,8 @@ struct cl_raft *cl_raft_node_core(struct cl_raft_node *node)
 
 void cl_raft_node_counters(const struct cl_raft_node *node, struct cl_raft_node_counters *out)
 {
-    struct cl_raft_counters core;
-    *out = node->count;
-    cl_raft_counters(node->raft, &core);
-    out->clock_ahead_ms = cl_raft_node_clock_ahead_ms(node);
-    out->gone_back_node = core.gone_back_node;
-    out->contradicting_node = core.contradicting_node;
+    cl_counts_copy(out, &node->count, sizeof *out);
+    cl_raft_suspects(node->raft, &out->gone_back_node, &out->contradicting_node);
 }
 
 void cl_raft_node_wire(const struct cl_raft_node *node, struct cl_raft_wire_counters *out)

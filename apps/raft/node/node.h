@@ -209,7 +209,7 @@ struct cl_raft_node_counters {
     uint64_t replies_refused, replies_too_large,
         queries_failed;  /* what the state machine said no to, or could not answer */
     uint64_t clock_sets; /* entries that set the log's clock */
-    /* Not counted, but as of now: cl_raft_node_clock_ahead_ms; the status' gone_back and contradicts. */
+    /* Not counted: cl_raft_node_clock_ahead_ms as of the last tick; the status' gone_back and contradicts. */
     int64_t clock_ahead_ms;
     uint64_t gone_back_node, contradicting_node;
     uint64_t commands_refused, applies_failed; /* that did not enter the log (check); that changed nothing (atomic) */
@@ -266,6 +266,7 @@ CL_API uint64_t cl_raft_node_first_digest(const struct cl_raft_node *node);
 /* The core, for its status, and to change members or transfer leadership; poll afterwards. */
 CL_API struct cl_raft *cl_raft_node_core(struct cl_raft_node *node);
 CL_API void cl_raft_node_replicate(const struct cl_raft_node *node, struct cl_raft_replicate *out);
+/* On any thread. */
 CL_API void cl_raft_node_counters(const struct cl_raft_node *node, struct cl_raft_node_counters *out);
 CL_API void cl_raft_node_wire(const struct cl_raft_node *node, struct cl_raft_wire_counters *out);
 /* The newest snapshot, as it is kept: NULL if there is none. Good until the next poll. */

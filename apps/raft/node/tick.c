@@ -30,4 +30,5 @@ void node_advance_ticks(struct cl_raft_node *node)
     cl_raft_missed_ticks(node->raft, (uint32_t)cl_min(missed, 1ull << 20));
     cl_raft_tick(node->raft);
     node_note_leader(node);
+    cl_store_relaxed(&node->count.clock_ahead_ms, cl_raft_node_clock_ahead_ms(node));
 }

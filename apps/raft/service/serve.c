@@ -352,35 +352,39 @@ struct cl_kv_front *cl_raft_service_front(struct cl_raft_service *s)
 
 void cl_raft_service_counters(const struct cl_raft_service *s, struct cl_raft_serve_counters *out)
 {
-    *out = s->count;
-    out->frames_in = s->link.frames_in;
-    out->frames_out = s->link.frames_out;
-    out->datagrams_in = s->link.datagrams_in + s->channel.malformed + s->channel.unknown_peer;
-    out->datagrams_out = s->link.datagrams_out;
-    out->malformed += s->link.malformed + s->channel.malformed;
-    out->too_long = s->link.too_long;
-    out->given_up = s->link.given_up;
-    out->not_sent += s->link.not_sent;
-    out->unknown_peer = s->channel.unknown_peer;
+    const struct raft_link *l = &s->link;
+    const struct raft_channel *ch = &s->channel;
+    cl_counts_copy(out, &s->count, sizeof *out);
+    out->frames_in = cl_load_relaxed(&l->frames_in);
+    out->frames_out = cl_load_relaxed(&l->frames_out);
+    out->datagrams_in =
+        cl_load_relaxed(&l->datagrams_in) + cl_load_relaxed(&ch->malformed) + cl_load_relaxed(&ch->unknown_peer);
+    out->datagrams_out = cl_load_relaxed(&l->datagrams_out);
+    out->malformed += cl_load_relaxed(&l->malformed) + cl_load_relaxed(&ch->malformed);
+    out->too_long = cl_load_relaxed(&l->too_long);
+    out->given_up = cl_load_relaxed(&l->given_up);
+    out->not_sent += cl_load_relaxed(&l->not_sent);
+    out->unknown_peer = cl_load_relaxed(&ch->unknown_peer);
     out->in_call = cl_load_relaxed(&s->in_call.calls);
     out->in_call_late = cl_load_relaxed(&s->in_call.late);
     out->in_call_long = cl_load_relaxed(&s->in_call.long_ones);
     serve_resp_counters(s, out);
-    for (uint32_t i = 0; i < s->channel.n_peers; i++) {
-        const struct raft_channel_counters *c = &s->channel.peers[i].count;
-        out->frames_in += c->frames_in;
-        out->frames_out += c->frames_out;
-        out->datagrams_in += c->datagrams_in;
-        out->datagrams_out += c->datagrams_out;
-        out->malformed += c->malformed;
-        out->not_sent += c->not_sent;
-        out->retransmitted += c->retransmitted;
-        out->timeouts += c->timeouts;
-        out->duplicates += c->duplicates;
-        out->stale += c->stale;
-        out->no_room += c->no_room;
-        out->window_full += c->window_full;
-        out->unacknowledged += c->given_up + c->reset;
+    for (uint32_t i = 0; i < ch->n_peers; i++) {
+        struct raft_channel_counters c;
+        cl_counts_copy(&c, &ch->peers[i].count, sizeof c);
+        out->frames_in += c.frames_in;
+        out->frames_out += c.frames_out;
+        out->datagrams_in += c.datagrams_in;
+        out->datagrams_out += c.datagrams_out;
+        out->malformed += c.malformed;
+        out->not_sent += c.not_sent;
+        out->retransmitted += c.retransmitted;
+        out->timeouts += c.timeouts;
+        out->duplicates += c.duplicates;
+        out->stale += c.stale;
+        out->no_room += c.no_room;
+        out->window_full += c.window_full;
+        out->unacknowledged += c.given_up + c.reset;
     }
 }
 

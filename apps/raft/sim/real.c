@@ -312,6 +312,7 @@ static void stopped(struct real *r, const char *why)
     if (n->failed)
         return;
     sim_say(w, "#%u stops: %s", n->id, why);
+    sim_remember_members(w, n); /* what it proposed last may be in its log */
     if (r->node && unanswered(r))
         return sim_fail(w, "#%u stops without an answer to %llu who asked", n->id, (unsigned long long)unanswered(r));
     if (strstr(why, "forgotten its votes")) {

@@ -77,7 +77,7 @@ void sim_started(struct sim_world *w, struct sim_node *n)
     sim_say(w, "#%u starts, term %lu, snapshot %lu", n->id, n->watch.term, n->watch.last);
 }
 
-static void remember_members(struct sim_world *w, struct sim_node *n)
+void sim_remember_members(struct sim_world *w, struct sim_node *n)
 {
     struct cl_raft_status s;
     if (!w->body->core(n)) /* it has not read its disk: as before */
@@ -95,7 +95,7 @@ static void crash(struct sim_world *w, struct sim_node *n, bool killed)
             killed                                ? " alone: its disk keeps its power"
             : w->options.mode == CL_RAFT_SIM_CORE ? ""
                                                   : ", its power goes");
-    remember_members(w, n);
+    sim_remember_members(w, n);
     w->body->crash(w, n, killed);
     n->up = false;
     n->killed = killed;

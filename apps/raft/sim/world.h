@@ -285,6 +285,8 @@ void sim_packet_drop(struct sim_packet *p);
 /* Put a node's datagram on the network: takes the packet over. */
 void sim_send(struct sim_world *w, uint32_t from, uint32_t to, struct sim_packet *packet);
 int sim_start(struct sim_world *w, struct sim_node *n);
+/* The configuration that a node knows, for the time in which its core cannot be asked. */
+void sim_remember_members(struct sim_world *w, struct sim_node *n);
 /* With its disk, or the process alone. False: the world cannot spare it (members.c). */
 bool sim_crash(struct sim_world *w, struct sim_node *n);
 /* A node that went up has read what is durable. */

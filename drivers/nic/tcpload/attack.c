@@ -7,7 +7,7 @@
 int cl_tcpload_attack(struct cl_tcpload *load, uint32_t kind, double rate, uint32_t connections)
 {
     bool has_own = kind >= CL_TCPLOAD_ATTACK_ZERO_WINDOW;
-    if (kind > CL_TCPLOAD_ATTACK_PORTS || (kind && !(rate >= 1 && rate <= 1e9)) ||
+    if (kind > CL_TCPLOAD_NEIGHBOUR || (kind && !(rate >= 1 && rate <= 1e9)) ||
         (has_own && (connections < 1 || connections > ATTACKERS_MOST)))
         return -EINVAL;
     cl_tcpload_attackers_free(&load->attack);

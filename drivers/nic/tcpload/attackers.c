@@ -117,6 +117,10 @@ static bool say(struct cl_tcpload *load, struct attacker *m, struct forged *f)
         f->window = 1;
         ask_more(load, m, f, 1);
         return true;
+    case CL_TCPLOAD_NEIGHBOUR:
+        f->ack = m->rcv_nxt;
+        ask_more(load, m, f, load->config.request_bytes);
+        return true;
     case CL_TCPLOAD_ATTACK_OPTIMISTIC:
         f->ack = m->turns % 2 ? m->answer + (m->nxt - m->first) : m->rcv_nxt; /* the server echoes what it is sent */
         if (m->turns % 2 == 0)

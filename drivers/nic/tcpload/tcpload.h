@@ -68,6 +68,8 @@
 #define CL_TCPLOAD_ATTACK_OVERLAP 11    /* pieces that overlap, with different bytes, seldom the one that comes next */
 #define CL_TCPLOAD_ATTACK_OUTSIDE 12    /* data beyond the window */
 #define CL_TCPLOAD_ATTACK_PORTS 13      /* connections from every port, which say nothing and stay */
+/* ... and who does no harm, for comparison: one whose connections ask, and read and acknowledge the answers. */
+#define CL_TCPLOAD_NEIGHBOUR 14
 
 #define CL_TCPLOAD_MAX_PHASES 64
 #define CL_TCPLOAD_PATTERN 8191 /* bytes until it repeats: prime, so that no slip by whole segments goes unseen */

@@ -50,7 +50,9 @@ ATTACKS = {
     "data outside of the window": lib.CL_TCPLOAD_ATTACK_OUTSIDE,
     "all ports": lib.CL_TCPLOAD_ATTACK_PORTS,
 }
-CONNECTED = tuple(name for name, kind in ATTACKS.items() if kind >= lib.CL_TCPLOAD_ATTACK_ZERO_WINDOW)
+NEIGHBOUR = "a neighbour as busy"  # no attack: requests as the client's, as many as attackers send segments
+KINDS = ATTACKS | {NEIGHBOUR: lib.CL_TCPLOAD_NEIGHBOUR}
+CONNECTED = tuple(name for name, kind in KINDS.items() if kind >= lib.CL_TCPLOAD_ATTACK_ZERO_WINDOW)
 OVER = (lib.CL_TCPLOAD_IDLE, lib.CL_TCPLOAD_FAILED)
 FOREVER_S = 86400.0
 
@@ -152,10 +154,10 @@ class TcpLoad(Closing):
         lib.cl_tcpload_aim(self.ptr, mac_to_bytes(server_mac))
 
     def attack(self, kind: str, rate: float = 0.0, connections: int = 1000) -> None:
-        """From the next run on somebody on the same link sends `rate` segments a second, of ATTACKS; "": nobody does.
+        """From the next run on somebody on the same link sends `rate` segments a second, of KINDS; "": nobody does.
 
         connections: of its own, for kinds of CONNECTED. Not while a run is under way."""
-        rc = lib.cl_tcpload_attack(self.ptr, ATTACKS[kind] if kind else 0, rate, connections)
+        rc = lib.cl_tcpload_attack(self.ptr, KINDS[kind] if kind else 0, rate, connections)
         check(rc, ffi.new("char[256]"), "attack")
 
     def start_client(self, nic: Nic, cpu: int = -1) -> None:

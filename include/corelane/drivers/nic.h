@@ -86,6 +86,9 @@ struct cl_nic_ops {
      * Numbers of a queue never decrease, and who sees a frame of a number sees those of all lower ones in all queues:
      * libos/net/order.c, which says how they are compared. By the thread that uses the queue. */
     bool (*steering)(struct cl_nic *nic, unsigned queue, uint32_t *number);
+    /* Whether a TCP segment that came may be of a connection of another user of this address: whoever knows nothing of
+     * it sends it back as it came, in its own buffer. Else he answers it. NULL for a NIC whose addresses have one user. */
+    bool (*may_be_anothers)(const struct cl_frame *frame);
 };
 
 /* What every NIC begins with. Constant after creation. */

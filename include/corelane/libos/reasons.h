@@ -64,6 +64,7 @@ struct cl_net_stats {
     uint64_t rx_frames;
     uint64_t delivered;
     uint64_t answered;        /* ARP requests and ICMP echo requests that got an answer */
+    uint64_t handed_on;       /* segments of no connection, left to other members of the group */
     uint64_t dropped[48];     /* by enum cl_drop */
     uint64_t handled;         /* datagrams given to handlers */
     uint64_t replied;         /* handlers that returned a reply */

@@ -24,6 +24,7 @@ CL_EXTERN_C_BEGIN
 #define CL_EVENT_CONFLICT 4   /* another host on the link claims our address */
 #define CL_EVENT_LIMITED 5    /* the iokernel does not grant all that was wished for; once, inside cl_runtime_new */
 #define CL_EVENT_UNFINISHED 6 /* frames come whose checksum their sender left to a device; once */
+#define CL_EVENT_DRAIN 7      /* attached: another member of the group has taken over: drain, then end. Once */
 typedef void (*cl_runtime_event)(void *arg, int event, const char *text);
 
 #define CL_RUNTIME_LATENCY 1
@@ -79,7 +80,9 @@ struct cl_runtime_info {
     uint32_t mtu;
     uint32_t attached; /* 1: attached mode, 0: embedded */
     uint32_t running;
-    uint32_t gone;  /* the NIC is gone at this moment */
+    uint32_t gone;   /* the NIC is gone at this moment */
+    uint32_t member; /* attached: which one of its group it is, + 1; 0: it is of none */
+    uint32_t pad;
     char note[320]; /* attached: what was wished for and is not granted, one line for people; empty: nothing */
 };
 
@@ -135,6 +138,17 @@ CL_API uint64_t cl_runtime_next_ns(struct cl_runtime *rt);
 /* Say what a function of the application is called that has no symbol, for cl_runtime_stuck; copied. What was said first
  * counts. -ENOMEM. Any thread. */
 CL_API int cl_runtime_name(struct cl_runtime *rt, const void *fn, const char *name);
+/* Attached, as a member of a group (docs/groups.md): its ports are bound, new flows may come. replace: and the other
+ * members of the same user get none from then on, and are told to drain. Returns how many were. Embedded, or of no group:
+ * nothing, 0. -errno with one line in err. Not on a kthread. */
+CL_API int cl_runtime_ready(struct cl_runtime *rt, bool replace, char err[256]);
+/* Have new flows go to the other members, and wait up to timeout_ns until what came before that is with uthreads, which
+ * cl_runtime_stop lets end. -ETIMEDOUT: something still waits. 0: nothing does, or the iokernel is gone, or it is of no
+ * group. -errno with one line in err. Not on a kthread. */
+CL_API int cl_runtime_drain(struct cl_runtime *rt, int64_t timeout_ns, char err[256]);
+/* Wait up to timeout_ns until no TCP connection is open any more; those in TIME_WAIT, which both sides have closed, do not
+ * count. Nothing ends them: their users or their peers do. -ETIMEDOUT. Not on a kthread. */
+CL_API int cl_runtime_wait_closed(struct cl_runtime *rt, int64_t timeout_ns, char err[256]);
 /* Stop receiving, wait up to timeout_ns (< 0: no limit) for uthreads, end the kthreads, give back every frame that is
  * not held by a uthread that was still alive. Returns the number of those. From a foreign thread. -ETIMEDOUT: stop_ms
  * later a kthread is still in code that does not come back. cl_runtime_stuck says in which; it may be called again. */

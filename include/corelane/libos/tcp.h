@@ -98,6 +98,7 @@ struct cl_tcp_counts {
     uint64_t frames_kept;                  /* that were not copied, since they are leased or may be */
     uint64_t frames_refused;               /* that were copied, since as many were kept as may be */
     uint64_t bytes_lent;                   /* written from regions */
+    uint64_t rests, rested; /* came to TIME_WAIT, and were over from there: the difference is there now */
 };
 
 /* Numbers of a connection. Times in us; windows in bytes but for cwnd and ssthresh, in segments, as Linux has them. */

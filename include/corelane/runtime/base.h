@@ -44,6 +44,16 @@
 
 CL_EXTERN_C_BEGIN
 
+/* A copy of a struct of such counters, 64-bit words and nothing else, on any thread. Each is whole; together they may be of
+ * different moments. */
+static inline void cl_counts_copy(void *out, const void *counts, uint64_t bytes)
+{
+    const uint64_t *from = (const uint64_t *)counts;
+    uint64_t *to = (uint64_t *)out;
+    for (uint64_t i = 0; i < bytes / sizeof *to; i++)
+        to[i] = cl_load_relaxed(&from[i]);
+}
+
 /* Tell the core that this is a spin-wait loop. */
 static inline void cl_relax(void)
 {

@@ -3,6 +3,20 @@
 
 #include <string.h>
 
+/* Call a method of the transport's in its context: what is called soon, from there, is called there. Arguments may be
+ * NULL, the last ones. Nothing is called once connection_lost was. */
+static PyObject *call_own(struct transport *t, PyObject *name, PyObject *first, PyObject *second)
+{
+    if (!t->run)
+        return Py_NewRef(Py_None);
+    PyObject *run = Py_NewRef(t->run); /* the call may end the transport */
+    PyObject *bound = PyObject_GetAttr(transport_object(t), name);
+    PyObject *result = bound ? PyObject_CallFunctionObjArgs(run, bound, first, second, NULL) : NULL;
+    Py_XDECREF(bound);
+    Py_DECREF(run);
+    return result;
+}
+
 /* A protocol's method has raised what is set. 0: its transport has been told; -1: it is for whoever runs the loop. */
 static int failed(struct transport *t, const char *message)
 {
@@ -14,8 +28,7 @@ static int failed(struct transport *t, const char *message)
     if (trace)
         (void)PyException_SetTraceback(value, trace);
     PyObject *text = PyUnicode_FromString(message);
-    PyObject *done =
-        text ? PyObject_CallMethodObjArgs(transport_object(t), names.fatal_error, value, text, NULL) : NULL;
+    PyObject *done = text ? call_own(t, names.fatal_error, value, text) : NULL;
     Py_XDECREF(text);
     Py_XDECREF(type);
     Py_XDECREF(value);
@@ -125,14 +138,14 @@ static int tell_eof(struct transport *t)
     Py_DECREF(result);
     if (stays < 0)
         return failed(t, "Fatal error: protocol.eof_received() call failed.");
-    result = stays ? Py_NewRef(Py_None) : PyObject_CallMethodObjArgs(transport_object(t), names.close, NULL);
+    result = stays ? Py_NewRef(Py_None) : call_own(t, names.close, NULL, NULL);
     Py_XDECREF(result);
     return result ? 0 : -1;
 }
 
 static int method(struct transport *t, PyObject *name)
 {
-    PyObject *result = PyObject_CallMethodObjArgs(transport_object(t), name, NULL);
+    PyObject *result = call_own(t, name, NULL, NULL);
     Py_XDECREF(result);
     return result ? 0 : -1;
 }
@@ -140,7 +153,7 @@ static int method(struct transport *t, PyObject *name)
 static int tell_over(struct endpoint *e, struct transport *t)
 {
     PyObject *error = PyLong_FromLong(e->error);
-    PyObject *result = error ? PyObject_CallMethodObjArgs(transport_object(t), names.over, error, NULL) : NULL;
+    PyObject *result = error ? call_own(t, names.over, error, NULL) : NULL;
     Py_XDECREF(error);
     Py_XDECREF(result);
     return result ? 0 : -1;
@@ -221,5 +234,7 @@ PyObject *deliver(struct poller *p)
         if (rc)
             return NULL;
     }
+    if (datagrams_deliver(p))
+        return NULL;
     Py_RETURN_NONE;
 }

@@ -29,7 +29,8 @@ static int intern(void)
                {&names.pause, "_maybe_pause_protocol"},
                {&names.after_end, "_write_after_end"},
                {&names.connected, "_connected"},
-               {&names.refused, "_refused"}};
+               {&names.refused, "_refused"},
+               {&names.told, "told"}};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         if (!*all[i].to && !(*all[i].to = PyUnicode_InternFromString(all[i].name)))
             return -1;
@@ -41,7 +42,8 @@ static int exec(PyObject *module)
     if (intern())
         return -1;
     if (add(module, "Poller", PyType_FromModuleAndSpec(module, &poller_spec, NULL)) ||
-        add(module, "Endpoint", PyType_FromModuleAndSpec(module, &endpoint_spec, NULL)))
+        add(module, "Endpoint", PyType_FromModuleAndSpec(module, &endpoint_spec, NULL)) ||
+        add(module, "Datagrams", PyType_FromModuleAndSpec(module, &datagrams_spec, NULL)))
         return -1;
     return add(module, "Transport", transport_make_type(module));
 }

@@ -32,6 +32,7 @@
 #include <corelane/libos/runtime.h>
 #include <corelane/libos/stream.h>
 #include <corelane/libos/tcp.h>
+#include <corelane/libos/udp.h>
 
 #include <stdbool.h>
 
@@ -48,6 +49,7 @@
 #define WANTS_SEND 1
 #define WANTS_OFFER 2 /* what waits is to be offered again */
 
+struct datagrams;
 struct endpoint;
 struct transport;
 
@@ -79,6 +81,8 @@ struct poller {
     size_t n_ready;
     struct endpoint *all; /* that have a connection, or a transport */
     struct port *ports;
+    struct datagrams *came;    /* a stack: pushed inside of turns, taken whole by the loop's thread */
+    struct datagrams *sockets; /* of UDP, that are open */
     PyObject *endpoint_type;
     uint64_t turns, bursts, told; /* `told`: transports, in so many bursts */
 };
@@ -107,6 +111,16 @@ struct endpoint {
     Py_ssize_t done, out_bytes;
 };
 
+/* A UDP socket. */
+struct datagrams {
+    PyObject_HEAD struct poller *poller; /* a reference */
+    struct cl_udp_socket *udp;           /* NULL: closed */
+    struct datagrams *next_came;         /* written by who sets `came` */
+    struct datagrams *after, **at;       /* of all that are open */
+    uint16_t port;
+    uint32_t came; /* it is on the stack. Set by who turns the kthread, cleared by `deliver` */
+};
+
 struct transport { /* behind what its base has */
     PyObject *loop, *protocol, *server, *extra, *waiter, *run;
     PyObject *data_received, *get_buffer, *buffer_updated; /* of the protocol */
@@ -131,7 +145,7 @@ static inline bool has_waiter(const struct transport *t)
  * in its cache of types' attributes. */
 extern struct names {
     PyObject *data_received, *get_buffer, *buffer_updated, *eof_received, *close, *fatal_error, *over, *all_sent,
-        *resume, *pause, *after_end, *connected, *refused;
+        *resume, *pause, *after_end, *connected, *refused, *told;
 } names;
 
 /* poller.c */
@@ -147,6 +161,12 @@ int post(struct poller *p, void (*fn)(void *arg), void *arg, bool more);
 void put_ready(struct endpoint *e, unsigned told);
 void put_served(struct endpoint *e, unsigned wants);
 PyObject *poller_fail(int error, const char *what);
+
+/* Whether `deliver` has something to do. */
+static inline bool anything_ready(const struct poller *p)
+{
+    return p->ready.first || cl_load_relaxed(&p->came);
+}
 
 /* The next that is ready, or NULL. The reference is the caller's. */
 struct endpoint *pop_ready(struct poller *p);
@@ -173,6 +193,12 @@ Py_ssize_t endpoint_read(struct endpoint *e, void *data, Py_ssize_t room);
 
 /* deliver.c */
 PyObject *deliver(struct poller *p);
+
+/* datagrams.c */
+extern PyType_Spec datagrams_spec;
+/* Call `told` of all that something has come for. -1 with an exception. */
+int datagrams_deliver(struct poller *p);
+void datagrams_close(struct datagrams *d);
 
 /* transport.c */
 PyObject *transport_make_type(PyObject *module);

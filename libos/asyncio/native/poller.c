@@ -255,8 +255,8 @@ static int wait_for(struct poller *p, struct waiting *w)
         int again = turn(p);
         if (again < 0)
             return again;
-        if (p->ready.first || w->until_ns == 0) {
-            if (!p->ready.first || now_ns() - p->looked_ns >= LOOK_NS)
+        if (anything_ready(p) || w->until_ns == 0) {
+            if (!anything_ready(p) || now_ns() - p->looked_ns >= LOOK_NS)
                 look(p, w, 0);
             return 0;
         }
@@ -298,7 +298,7 @@ static PyObject *wait_method(PyObject *self, PyObject *args)
     long long timeout_ns;
     if (!PyArg_ParseTuple(args, "iL", &w.epoll, &timeout_ns))
         return NULL;
-    if (p->ready.first)
+    if (anything_ready(p))
         timeout_ns = 0;
     w.until_ns = timeout_ns < 0 ? FOREVER : timeout_ns == 0 ? 0 : now_ns() + timeout_ns;
     serve(p);
@@ -315,6 +315,32 @@ static PyObject *wait_method(PyObject *self, PyObject *args)
     if (w.n < 0)
         return poller_fail(-w.n, "epoll_wait");
     return list_of(&w);
+}
+
+PyDoc_STRVAR(spin_doc,
+             "spin(turns, alone)\n--\n\n"
+             "For loops that wait by themselves: serve, turn at most so many times, until something is ready,\n"
+             "and deliver that. alone: the turns are made without the interpreter's lock. Whether to call it\n"
+             "again before the loop sleeps. Raises OSError, and what `deliver` raises.");
+
+static PyObject *spin_method(PyObject *self, PyObject *args)
+{
+    struct poller *p = (struct poller *)self;
+    int turns, alone, again = 1;
+    if (!PyArg_ParseTuple(args, "ip", &turns, &alone))
+        return NULL;
+    serve(p);
+    go_in(p, !alone);
+    for (int i = 0; i < turns && again > 0 && !anything_ready(p); i++)
+        again = turn(p);
+    come_out(p);
+    if (again < 0)
+        return poller_fail(-again, cl_adopt_error(again));
+    if (!anything_ready(p))
+        return PyBool_FromLong(again);
+    PyObject *done = deliver(p);
+    Py_XDECREF(done);
+    return done ? Py_NewRef(Py_True) : NULL;
 }
 
 PyDoc_STRVAR(deliver_doc, "deliver()\n--\n\nCall the protocols of all that are ready. Raises SystemExit and\n"
@@ -343,6 +369,9 @@ static PyObject *close_method(PyObject *self, PyObject *unused)
     struct poller *p = (struct poller *)self;
     (void)unused;
     ports_close(p);
+    while (p->sockets)
+        datagrams_close(p->sockets);
+    (void)datagrams_deliver(p); /* of those that are closed the last reference, perhaps */
     while (p->all)
         endpoint_forget(p->all);
     for (struct endpoint *e; (e = pop(&p->serve, false));)
@@ -413,7 +442,7 @@ static void dealloc(PyObject *self)
 static PyObject *get_ready(PyObject *self, void *closure)
 {
     (void)closure;
-    return PyBool_FromLong(((struct poller *)self)->ready.first != NULL);
+    return PyBool_FromLong(anything_ready((struct poller *)self));
 }
 
 static PyObject *get_timer(PyObject *self, void *closure)
@@ -422,11 +451,15 @@ static PyObject *get_timer(PyObject *self, void *closure)
     return PyLong_FromLong(((struct poller *)self)->timer_fd);
 }
 
-static PyMethodDef methods[] = {
-    {"wait", wait_method, METH_VARARGS, wait_doc},      {"deliver", deliver_method, METH_NOARGS, deliver_doc},
-    {"counts", counts_method, METH_NOARGS, counts_doc}, {"close", close_method, METH_NOARGS, close_doc},
-    {"listen", poller_listen, METH_VARARGS, NULL},      {"unlisten", poller_unlisten, METH_VARARGS, NULL},
-    {"connect", poller_connect, METH_VARARGS, NULL},    {NULL, NULL, 0, NULL}};
+static PyMethodDef methods[] = {{"wait", wait_method, METH_VARARGS, wait_doc},
+                                {"deliver", deliver_method, METH_NOARGS, deliver_doc},
+                                {"spin", spin_method, METH_VARARGS, spin_doc},
+                                {"counts", counts_method, METH_NOARGS, counts_doc},
+                                {"close", close_method, METH_NOARGS, close_doc},
+                                {"listen", poller_listen, METH_VARARGS, NULL},
+                                {"unlisten", poller_unlisten, METH_VARARGS, NULL},
+                                {"connect", poller_connect, METH_VARARGS, NULL},
+                                {NULL, NULL, 0, NULL}};
 static PyGetSetDef getset[] = {{"ready", get_ready, NULL, "Whether `deliver` has something to do.", NULL},
                                {"timer_fd", get_timer, NULL, "To be watched for edges.", NULL},
                                {NULL, NULL, NULL, NULL, NULL}};

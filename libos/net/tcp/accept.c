@@ -52,12 +52,13 @@ bool cl_stream_unqueue(struct cl_stream *s)
 }
 
 /* The one that its hash names, or the next that has room, or that one after all. NULL: none listens any more. */
-static struct cl_stream *choose(const struct cl_port *port, uint64_t hash)
+static struct cl_stream *choose(const struct cl_port *port, uint32_t hash)
 {
     if (!port->listeners)
         return NULL;
     struct cl_stream *named = port->listeners;
-    for (uint32_t i = (uint32_t)(hash >> 32) % port->n_listeners; i; i--)
+    /* By its upper bits: flows of one bucket share the lower ones. */
+    for (uint32_t i = (uint32_t)((uint64_t)hash * port->n_listeners >> 32); i; i--)
         named = named->next;
     struct cl_stream *l = named;
     do {

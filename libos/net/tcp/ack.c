@@ -9,10 +9,14 @@ static void forget(struct cl_tcp_conn *c, uint32_t una)
     c->una = una;
     if (n > syn + fin)
         cl_tcp_buffer_drop(c, CL_TCP_SEND, n - syn - fin);
-    if ((c->flags & CL_TCP_WANTS_ROOM) && c->send.bytes <= c->send.limit - c->send.limit / 3) {
-        c->flags &= ~(uint32_t)CL_TCP_WANTS_ROOM;
-        c->events |= CL_TCP_EVENT_WRITABLE;
-    }
+    cl_tcp_room_made(c);
+}
+
+/* It acknowledges the one segment that was under way (a SYN, a FIN, data), and all is calm. */
+static bool is_all(const struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t before)
+{
+    return s->ack == c->nxt && c->one.len == s->ack - before && s->options.n_sack == 0 && cl_tcp_calm(c) &&
+           !c->settings->no_prediction;
 }
 
 static void advance(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
@@ -24,7 +28,10 @@ static void advance(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
     if (cl_unlikely(c->flags & CL_TCP_TRIES_PATH))
         cl_tcp_path_acked(c);
     c->progress_ms = cl_tcp_now_ms(c);
-    cl_tcp_recovery_acked(c, s, before, false);
+    if (cl_likely(is_all(c, s, before)))
+        cl_tcp_recovery_acked_all(c, s, s->ack - before);
+    else
+        cl_tcp_recovery_acked(c, s, before, false);
 }
 
 /* The handshake's last: of a SYN that we sent (RFC 9293, section 3.10.7.4, fifth, SYN-RECEIVED). */
@@ -78,19 +85,6 @@ static bool duplicate(const struct cl_tcp_conn *c, const struct cl_tcp_segment *
 {
     return s->ack == c->una && c->una != c->nxt && cl_tcp_segment_space(s) == 0 &&
            (uint32_t)s->window << c->snd_scale == c->wnd;
-}
-
-void cl_tcp_take_expected_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
-{
-    uint32_t acked = s->ack - c->una;
-    if (acked) {
-        forget(c, s->ack);
-        c->error = 0;
-        c->marks = 0; /* CL_TCP_MARKS_PACED */
-        c->progress_ms = cl_tcp_now_ms(c);
-        cl_tcp_recovery_acked_all(c, s, acked);
-    }
-    cl_tcp_take_window(c, s, s->seq);
 }
 
 bool cl_tcp_take_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq)

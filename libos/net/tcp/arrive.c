@@ -98,8 +98,9 @@ unsigned cl_tcp_flows_answer(struct cl_netq *q, const uint8_t *frame, const stru
 
 /* Put an item into the flow of its connection, which may be `fresh`. CL_DROP_NONE; CL_DROP_TCP_NO_PORT: there is
  * none. */
-static unsigned append(struct cl_tcp_net *net, const struct cl_flow_key *key, uint64_t hash,
-                       struct cl_tcp_block **fresh, struct cl_flow_item *item, struct cl_ready_list *woken)
+static CL_ALWAYS_INLINE unsigned append(struct cl_tcp_net *net, const struct cl_flow_key *key, uint64_t hash,
+                                        struct cl_tcp_block **fresh, struct cl_flow_item *item,
+                                        struct cl_ready_list *woken)
 {
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, hash);
     unsigned reason = CL_DROP_NONE;
@@ -115,6 +116,7 @@ static unsigned append(struct cl_tcp_net *net, const struct cl_flow_key *key, ui
     } else if (f->waiting >= QUEUE_MOST) {
         reason = CL_DROP_FLOW_FULL;
     } else {
+        cl_tcp_fetch_ahead(net, f);
         cl_flow_append(f, item);
         if (cl_flow_wake(f))
             cl_ready_add(woken, f);
@@ -124,8 +126,8 @@ static unsigned append(struct cl_tcp_net *net, const struct cl_flow_key *key, ui
 }
 
 /* The user of the port sees the data of a segment before its connection does, and before others may have it. */
-static inline void show_ahead(const struct cl_tcp_net *net, const struct cl_rx_item *item,
-                              const struct cl_flow_key *key)
+static CL_NOINLINE void show_ahead(const struct cl_tcp_net *net, const struct cl_rx_item *item,
+                                   const struct cl_flow_key *key)
 {
     const struct cl_tcp_listener *l = cl_tcp_listener_on(net, key->own_port_be);
     if (!l || !l->user || !l->user->ahead)
@@ -136,7 +138,28 @@ static inline void show_ahead(const struct cl_tcp_net *net, const struct cl_rx_i
         l->user->ahead(segment + header, item->payload_len - header, l->arg);
 }
 
-bool cl_tcp_flows_put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_ready_list *woken)
+/* The same of a segment that is of no connection, and may answer a cookie. */
+static CL_NOINLINE unsigned append_to_cookie(struct cl_netq *q, const struct cl_flow_key *key, uint64_t hash,
+                                             struct cl_tcp_block **fresh, struct cl_flow_item *item,
+                                             struct cl_tcp_listener **l, struct cl_ready_list *woken)
+{
+    struct cl_tcp_net *net = cl_tcp_net_of(q->nif);
+    *fresh = block_for_cookie(net, &item->rx, key, hash, l);
+    return *fresh ? append(net, key, hash, fresh, item, woken) : CL_DROP_TCP_NO_PORT;
+}
+
+/* It has found no place. Whether it is dropped here. */
+static CL_NOINLINE bool refused(struct cl_netq *q, const struct cl_frame *frame, unsigned reason, bool listens)
+{
+    if (reason == CL_DROP_TCP_NO_PORT && !listens)
+        return false;
+    cl_netq_drop(q, reason == CL_DROP_TCP_NO_PORT ? CL_DROP_FLOW_TABLE : reason);
+    cl_netq_done(q, frame);
+    return true;
+}
+
+bool cl_tcp_flows_put(struct cl_netq *q, const struct cl_frame *frame, const struct cl_rx_info *info, uint64_t rx_tsc,
+                      struct cl_ready_list *woken)
 {
     struct cl_tcp_net *net = cl_tcp_net_of(q->nif);
     struct cl_flows *flows = q->nif->flows;
@@ -145,35 +168,32 @@ bool cl_tcp_flows_put(struct cl_netq *q, const struct cl_rx_item *item, struct c
     struct cl_tcp_block *fresh = NULL;
     uint32_t index;
     uint8_t flags;
-    if (item->broadcast)
+    if (info->broadcast)
         return false;
-    key_of(item->frame.data, item->l4, &key, &flags);
-    uint64_t hash = cl_flow_hash(&net->table.secret, &key);
-    if ((flags & (CL_TCP_SYN | CL_TCP_ACK | CL_TCP_RST)) == CL_TCP_SYN)
+    key_of(frame->data, info->l4, &key, &flags);
+    uint64_t hash = cl_flow_hash_in(&net->table.secret, &key);
+    if (cl_unlikely((flags & (CL_TCP_SYN | CL_TCP_ACK | CL_TCP_RST)) == CL_TCP_SYN))
         fresh = block_for_syn(net, &key, hash, &l);
-    else if (!(flags & CL_TCP_ACK)) /* where somebody listens it is dropped (RFC 9293, section 3.10.7.2) */
+    else if (cl_unlikely(!(flags & CL_TCP_ACK)) && !cl_netq_may_be_anothers(q, frame))
+        /* Where somebody listens it is dropped (RFC 9293, section 3.10.7.2). */
         l = cl_tcp_listener_on(net, key.own_port_be);
     unsigned reason = CL_DROP_FLOW_BUDGET;
     if (cl_likely(cl_pool_get_one(flows->item_pool, q->index, &index))) {
-        flows->items[index].rx = *item;
-        show_ahead(net, item, &key);
-        reason = append(net, &key, hash, &fresh, &flows->items[index], woken);
-        if (reason == CL_DROP_TCP_NO_PORT && (flags & CL_TCP_ACK) &&
-            (fresh = block_for_cookie(net, item, &key, hash, &l)))
-            reason = append(net, &key, hash, &fresh, &flows->items[index], woken);
-        if (reason != CL_DROP_NONE)
+        struct cl_flow_item *item = &flows->items[index];
+        item->rx = (struct cl_rx_item){.frame = *frame, .rx_tsc = rx_tsc, .l4 = info->l4, .payload_len = info->l4_len};
+        if (cl_unlikely(cl_load_relaxed(&net->shows))) /* relaxed: who has just begun to listen sees the next */
+            show_ahead(net, &item->rx, &key);
+        reason = append(net, &key, hash, &fresh, item, woken);
+        if (cl_unlikely(reason == CL_DROP_TCP_NO_PORT && (flags & CL_TCP_ACK)))
+            reason = append_to_cookie(q, &key, hash, &fresh, item, &l, woken);
+        if (cl_unlikely(reason != CL_DROP_NONE))
             cl_pool_put_one(flows->item_pool, q->index, index);
     }
     if (cl_unlikely(fresh != NULL))
         cl_tcp_block_unmake(net, q->index, fresh);
-    if (reason == CL_DROP_TCP_NO_PORT && !l)
-        return false;
-    if (reason == CL_DROP_NONE) {
-        cl_count(&q->stats.delivered, 1);
-        return true;
-    }
-    cl_netq_drop(q, reason == CL_DROP_TCP_NO_PORT ? CL_DROP_FLOW_TABLE : reason);
-    cl_netq_done(q, &item->frame);
+    if (cl_unlikely(reason != CL_DROP_NONE))
+        return refused(q, frame, reason, l != NULL);
+    cl_count(&q->stats.delivered, 1);
     return true;
 }
 
@@ -192,7 +212,8 @@ bool cl_tcp_flows_complain(struct cl_netq *q, const struct cl_rx_item *item, con
     if (!cl_pool_get_one(flows->item_pool, q->index, &index))
         return false;
     flows->items[index].rx = *item;
-    if (append(net, &key, cl_flow_hash(&net->table.secret, &key), &none, &flows->items[index], woken) == CL_DROP_NONE) {
+    if (append(net, &key, cl_flow_hash_in(&net->table.secret, &key), &none, &flows->items[index], woken) ==
+        CL_DROP_NONE) {
         cl_count(&q->stats.delivered, 1);
         return true;
     }

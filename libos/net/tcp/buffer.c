@@ -57,11 +57,6 @@ void cl_tcp_chunks_free(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *
         cl_chunks_free(c->turn->stack->chunks, cache_of(c), holder_of(which), chain);
 }
 
-static uint32_t room_behind(const struct cl_chunk *chunk)
-{
-    return chunk && !cl_chunk_is_foreign(chunk) ? CL_CHUNK_ROOM - (uint32_t)chunk->from - chunk->len : 0;
-}
-
 static void fill(struct cl_chunk *chunk, const uint8_t *data, uint32_t n)
 {
     memcpy(chunk->data + chunk->from + chunk->len, data, n);
@@ -82,15 +77,17 @@ uint32_t cl_tcp_buffer_append(struct cl_tcp_conn *c, unsigned which, uint32_t se
 {
     struct cl_tcp_buffer *b = cl_tcp_buffer(c, which);
     uint32_t done = 0;
+    if (b->bytes == 0 && b->last) /* cl_tcp_buffer_acked */
+        b->last->seq = seq;
     while (done < len) {
-        if (room_behind(b->last) == 0) {
+        if (cl_tcp_room_behind(b->last) == 0) {
             struct cl_chunk *chunk = cl_tcp_chunk_for_bytes(c, which);
             if (!chunk)
                 break;
             chunk->seq = seq + done;
             put_last(b, chunk);
         }
-        uint32_t n = cl_min(len - done, room_behind(b->last));
+        uint32_t n = cl_min(len - done, cl_tcp_room_behind(b->last));
         fill(b->last, data + done, n);
         done += n;
     }
@@ -101,6 +98,8 @@ uint32_t cl_tcp_buffer_append(struct cl_tcp_conn *c, unsigned which, uint32_t se
 void cl_tcp_buffer_put(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *chunk)
 {
     struct cl_tcp_buffer *b = cl_tcp_buffer(c, which);
+    if (which == CL_TCP_SEND)
+        cl_tcp_buffer_tidy(c);
     b->bytes += chunk->len;
     put_last(b, chunk);
 }
@@ -120,8 +119,10 @@ struct cl_chunk *cl_tcp_buffer_take(struct cl_tcp_conn *c)
 void cl_tcp_buffer_link(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *chunk)
 {
     struct cl_tcp_buffer *b = cl_tcp_buffer(c, which);
+    if (which == CL_TCP_SEND)
+        cl_tcp_buffer_tidy(c);
     b->bytes += chunk->len;
-    if (chunk->len <= room_behind(b->last)) {
+    if (chunk->len <= cl_tcp_room_behind(b->last)) {
         fill(b->last, chunk->bytes + chunk->from, chunk->len);
         chunk->next = NULL;
         cl_tcp_chunks_free(c, which, chunk);

@@ -24,6 +24,12 @@ struct cl_chunk *cl_tcp_chunk_get(struct cl_tcp_conn *c, unsigned which);
 struct cl_chunk *cl_tcp_chunk_for_bytes(struct cl_tcp_conn *c, unsigned which);
 void cl_tcp_chunks_free(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *chain);
 
+/* Bytes that fit behind those of a chunk; of NULL none. */
+static inline uint32_t cl_tcp_room_behind(const struct cl_chunk *chunk)
+{
+    return chunk && !cl_chunk_is_foreign(chunk) ? CL_CHUNK_ROOM - (uint32_t)chunk->from - chunk->len : 0;
+}
+
 /* Append up to len bytes, the first of which is number seq. Returns how many there was memory for. */
 uint32_t cl_tcp_buffer_append(struct cl_tcp_conn *c, unsigned which, uint32_t seq, const uint8_t *data, uint32_t len);
 /* Append a chunk as it is. Takes it. */
@@ -34,6 +40,32 @@ struct cl_chunk *cl_tcp_buffer_take(struct cl_tcp_conn *c);
 void cl_tcp_buffer_link(struct cl_tcp_conn *c, unsigned which, struct cl_chunk *chunk);
 /* The first n bytes are no longer needed. */
 void cl_tcp_buffer_drop(struct cl_tcp_conn *c, unsigned which, uint32_t n);
+/* The first n bytes of `send`, which it has, are acknowledged. If that is all, who has asked writes the next answer in the
+ * same turn, as a rule: a last chunk of its own stays in the buffer for that, empty, to the end of the turn
+ * (cl_tcp_buffer_tidy). */
+static inline void cl_tcp_buffer_acked(struct cl_tcp_conn *c, uint32_t n)
+{
+    struct cl_chunk *chunk = c->send.last;
+    if (cl_likely(n == c->send.bytes && chunk == c->send.first && !cl_chunk_is_foreign(chunk))) {
+        c->send.bytes = 0;
+        chunk->from = chunk->len = 0;
+    } else {
+        cl_tcp_buffer_drop(c, CL_TCP_SEND, n);
+    }
+}
+static inline void cl_tcp_buffer_tidy(struct cl_tcp_conn *c)
+{
+    if (c->send.bytes == 0 && c->send.first)
+        cl_tcp_buffer_drop(c, CL_TCP_SEND, 0);
+}
+/* Take the chunk that stayed. NULL: there is none. */
+static inline struct cl_chunk *cl_tcp_buffer_spare(struct cl_tcp_conn *c)
+{
+    struct cl_chunk *chunk = c->send.bytes == 0 ? c->send.first : NULL;
+    if (chunk)
+        c->send.first = c->send.last = c->send_at = NULL;
+    return chunk;
+}
 /* Where `len` bytes from number seq on lie in `send`, which has them. */
 struct cl_tcp_bytes cl_tcp_buffer_at(struct cl_tcp_conn *c, uint32_t seq, uint32_t len);
 

@@ -37,6 +37,14 @@ void cl_tcp_cc_init(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ops *ops, uint3
     ops->init(cc);
 }
 
+void cl_tcp_cc_choose(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ops *ops)
+{
+    uint32_t window = cc->window, threshold = cc->threshold;
+    cl_tcp_cc_init(cc, ops, cc->mss);
+    cc->window = window;
+    cc->threshold = threshold;
+}
+
 /* Returns the bytes acknowledged that slow start did not use. */
 static uint32_t slow_start(struct cl_tcp_cc *cc, uint32_t acked)
 {
@@ -49,7 +57,7 @@ void cl_tcp_cc_acked(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack, bool
 {
     struct cl_tcp_cc_ack rest = *ack;
     const struct cl_tcp_cc_ops *ops = rules[cc->rule];
-    if (ops->saw)
+    if (cc->watches)
         ops->saw(cc, ack);
     if (recovering || !ack->limited || ack->acked == 0)
         return;

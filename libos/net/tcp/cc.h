@@ -32,7 +32,7 @@ struct cl_tcp_cc_ack {
 struct cl_tcp_cc_ops {
     const char *name;
     void (*init)(struct cl_tcp_cc *cc);
-    /* Of every acknowledgement, also in recovery; NULL: not needed. */
+    /* Of every acknowledgement while cc->watches, also in recovery. */
     void (*saw)(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack);
     /* Congestion avoidance, outside of recovery: let cc->window grow. */
     void (*grow)(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack);
@@ -48,8 +48,8 @@ struct cl_tcp_cc {
     uint32_t threshold; /* of slow start */
     uint16_t mss;       /* bytes of data in a full segment */
     uint8_t rule;       /* its number; see cl_tcp_cc_ops */
-    uint8_t pad;
-    uint32_t acked; /* newreno and slow start: bytes not yet turned into growth */
+    bool watches;       /* the rule's: `saw` has something to note now */
+    uint32_t acked;     /* newreno and slow start: bytes not yet turned into growth */
     /* Before the last fall (cwnd_prior). threshold_before 0: that fall was right, or not for a loss. */
     uint32_t before, threshold_before;
     union {
@@ -78,8 +78,15 @@ const struct cl_tcp_cc_ops *cl_tcp_cc_ops(const struct cl_tcp_cc *cc);
 const struct cl_tcp_cc_ops *cl_tcp_cc_find(const char *name);
 /* Begin with a window of ten segments, of 14 600 bytes at most or two segments (RFC 6928). */
 void cl_tcp_cc_init(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ops *ops, uint32_t mss);
+/* Another rule goes on from the window that there is. */
+void cl_tcp_cc_choose(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ops *ops);
 /* An acknowledgement came. recovering: the window is PRR's, or does not grow since an echo of a mark came. */
 void cl_tcp_cc_acked(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack, bool recovering);
+/* Whether an acknowledgement outside of recovery changes nothing: the application held sending back. */
+static inline bool cl_tcp_cc_rests(const struct cl_tcp_cc *cc, bool limited)
+{
+    return !limited && !cc->watches;
+}
 /* Set the threshold to where the rule falls to; the window stays, since it is led there by PRR. Returns the
  * threshold. */
 uint32_t cl_tcp_cc_fall(struct cl_tcp_cc *cc, uint64_t now_ns, bool ecn);

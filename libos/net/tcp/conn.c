@@ -14,6 +14,8 @@ void cl_tcp_settings_default(struct cl_tcp_settings *s, uint32_t mtu)
                                   .fin_wait_ms = 60000,
                                   .mss = (uint16_t)(mtu - 40),
                                   .wscale = 7,
+                                  .syn_retries = 6, /* 127 s, as in Linux; RFC 9293, section 3.8.3: R2 of 3 minutes */
+                                  .syn_ack_retries = 5, /* of what a stranger asked for */
                                   .options = CL_TCPO_WSCALE | CL_TCPO_SACK_OK | CL_TCPO_TIMES,
                                   .ecn = CL_TCP_ECN_TAKE,
                                   .black_holes = true,
@@ -60,6 +62,9 @@ bool cl_tcp_finish(struct cl_tcp_conn *c)
         cl_tcp_window_opened(c);
     cl_tcp_tell(c);
     cl_tcp_output(c);
+    cl_tcp_buffer_tidy(c);
+    if (!(c->flags & CL_TCP_PLAIN) && cl_tcp_is_plain(c))
+        c->flags |= CL_TCP_PLAIN;
     bool lives = c->state != CL_TCP_CLOSED || !(c->flags & CL_TCP_TOLD);
     if (cl_unlikely(c->loans && !lives))
         cl_tcp_loans_leave(c);
@@ -71,10 +76,14 @@ const char *cl_tcp_invariant(const struct cl_tcp_conn *c)
 {
     uint32_t end = cl_tcp_data_end(c) + !!(c->flags & CL_TCP_FIN_OUT);
     bool timed = cl_tcp_due_ns(c) != CL_TCP_NEVER;
+    if ((c->flags & CL_TCP_PLAIN) && !cl_tcp_is_plain(c))
+        return "plain, and is not";
     if (c->state == CL_TCP_CLOSED)
         return timed                                   ? "a timer of a closed connection"
-               : c->send.bytes || c->aside || c->board ? "memory of one"
+               : c->send.first || c->aside || c->board ? "memory of one"
                                                        : NULL;
+    if (c->send.bytes == 0 && c->send.first)
+        return "memory of an empty buffer";
     const char *wrong = cl_tcp_board_invariant(c);
     if (wrong)
         return wrong;

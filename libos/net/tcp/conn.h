@@ -17,7 +17,8 @@
  *
  * Memory. A block (CL_TCP_IDLE_BYTES with its flow and alarm) and nothing else while nothing waits. Bytes lie in chunks
  * (../chunk.h) of the application's pool, which is the bound for all connections together:
- *   send      what was written and is not acknowledged, up to send_limit bytes
+ *   send      what was written and is not acknowledged, up to send_limit bytes; inside of a turn also the empty chunk of
+ *             what was acknowledged in it, for what will be written (buffer.h)
  *   records   of segments under way, from the second on (scoreboard.h): one chunk for about 120 of them
  *   receive   what is in order and not taken, up to receive_limit bytes
  *   loans     who leases what came, or sends from regions (loans.h): one chunk; and one for each piece of a region or
@@ -53,7 +54,8 @@
  *              taken back; which window is newer the acknowledgement tells first: ack.c); delayed acknowledgements
  *              (3.8.6.3), quick ones at the start; keep-alive (3.8.4); time-out of the user (3.8.3, also as RFC 5482's
  *              local limit); urgent data taken as data, as RFC 6093 advises, and counted
- *   RFC 1323   header prediction (appendix F): what nearly every segment is goes a short way, to the same end (input.c)
+ *   RFC 1323   header prediction (appendix F): what nearly every segment is goes a short way, to the same end (input.c),
+ *              and so does what nearly every answer is (output.c)
  *   RFC 7323   window scale, timestamps, PAWS; a segment without a timestamp, where they were agreed, is dropped
  *   RFC 2018   SACK, both ways (scoreboard.c); also of what came twice (2883)
  *   RFC 5961   resets, SYNs and acknowledgements that are not exact get a challenge, at a rate for each connection;
@@ -147,6 +149,7 @@ enum cl_tcp_state {
 #define CL_TCP_TRIES_PATH 0x400000     /* a packet that is larger than the path is known to take is under way */
 #define CL_TCP_ANSWERED_LATER 0x800000 /* by uthreads, and not inside of `data` */
 #define CL_TCP_CORK 0x1000000          /* what fills no segment waits until this is off */
+#define CL_TCP_PLAIN 0x2000000 /* cl_tcp_is_plain: since the end of a turn; whatever may change that takes it off */
 /* ... of recovery */
 #define CL_TCP_PROBING 0x80000000u      /* CL_TCP_TIMER_RESEND is that of a tail loss probe */
 #define CL_TCP_REORDERING 0x40000000u   /* ... is that of RACK's reordering window */
@@ -208,9 +211,11 @@ struct cl_tcp_settings {
     uint8_t wscale;        /* ours */
     uint8_t options;       /* CL_TCPO_WSCALE, _SACK_OK, _TIMES: what we propose and accept */
     uint8_t ecn;           /* CL_TCP_ECN_* */
-    bool black_holes;      /* time-outs of full segments make them smaller (path.c) */
+    uint8_t syn_retries, syn_ack_retries;
+    bool black_holes; /* time-outs of full segments make them smaller (path.c) */
     bool no_tail_probes;
-    bool no_prediction; /* all segments go the long way of input.c, where the short one says the same */
+    bool keeps_window;  /* also while idle, beyond what RFC 2861 allows */
+    bool no_prediction; /* all goes the long ways of input.c, ack.c and output.c, where the short ones do the same */
     uint32_t flags;     /* CL_TCP_NO_DELAY, CL_TCP_KEEP_ALIVE: as connections begin */
     const struct cl_tcp_cc_ops *cc;
 };

@@ -28,9 +28,16 @@ static double window_of(const struct cl_tcp_cc *cc)
     return (double)cc->window / cc->mss;
 }
 
-static void init(struct cl_tcp_cc *cc)
+/* No growth has begun: there is nothing to see. */
+static void rest(struct cl_tcp_cc *cc)
 {
     cc->of.cubic.epoch_ns = 0;
+    cc->watches = false;
+}
+
+static void init(struct cl_tcp_cc *cc)
+{
+    rest(cc);
     cc->of.cubic.top = cc->of.cubic.old_top = 0;
 }
 
@@ -40,6 +47,7 @@ static void begin(struct cl_tcp_cc *cc, uint64_t now_ns)
 {
     double window = window_of(cc);
     cc->of.cubic.epoch_ns = now_ns;
+    cc->watches = true;
     cc->of.cubic.grew_us = 0;
     cc->of.cubic.friendly = window;
     if (window < (double)cc->of.cubic.top) {
@@ -82,7 +90,7 @@ static void grow(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack)
 /* While the application and not the window holds sending back the curve stands still (section 5.8). */
 static void saw(struct cl_tcp_cc *cc, const struct cl_tcp_cc_ack *ack)
 {
-    if (cc->of.cubic.epoch_ns && !ack->limited)
+    if (!ack->limited)
         cc->of.cubic.epoch_ns = ack->now_ns - cc->of.cubic.grew_us * NS_PER_US;
 }
 
@@ -94,14 +102,14 @@ static uint32_t fall(struct cl_tcp_cc *cc, uint64_t now_ns, bool ecn)
     cc->of.cubic.old_top = cc->of.cubic.top;
     /* Fast convergence (section 4.7): it fell before it was up again, so there are others now. */
     cc->of.cubic.top = (float)(window < (double)cc->of.cubic.top ? window * (1 + BETA) / 2 : window);
-    cc->of.cubic.epoch_ns = 0;
+    rest(cc);
     return (uint32_t)(BETA * cc->window);
 }
 
 static void undo(struct cl_tcp_cc *cc)
 {
     cc->of.cubic.top = cc->of.cubic.old_top;
-    cc->of.cubic.epoch_ns = 0;
+    rest(cc);
 }
 
 const struct cl_tcp_cc_ops cl_tcp_cubic = {"cubic", init, saw, grow, fall, undo};

@@ -7,6 +7,7 @@
 
 static void init(struct cl_tcp_cc *cc)
 {
+    cc->watches = true;
     cc->of.dctcp.begun = false;
     cc->of.dctcp.acked = cc->of.dctcp.marked = 0;
     cc->of.dctcp.alpha = ONE; /* section 4.2: cautious until the first window was seen */

@@ -120,6 +120,7 @@ static int make(struct cl_netif *nif)
                                                .shut = cl_streams_shut};
     net->nif = nif;
     net->stack.chunks = nif->chunks;
+    net->chunks = cl_chunks_base(nif->chunks);
     cl_tcp_settings_default(&net->stack.settings, nif->mtu);
     cl_store_release(&nif->tcp, &net->connections); /* release: kthreads may run already */
     return 0;
@@ -143,6 +144,8 @@ const struct cl_tcp_settings *cl_tcp_default_settings(struct cl_netif *nif)
 int cl_tcp_publish(struct cl_netif *nif, uint16_t port, struct cl_tcp_listener *l)
 {
     struct cl_tcp_listener *nobody = NULL;
+    if (l->user && l->user->ahead)
+        cl_store_relaxed(&cl_tcp_net_of(nif)->shows, true);
     /* Release: its fields come first. */
     return __atomic_compare_exchange_n(&cl_tcp_net_of(nif)->listeners[cl_be16(port)], &nobody, l, false,
                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED)

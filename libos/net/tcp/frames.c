@@ -15,8 +15,7 @@ static uint64_t swap_halves(uint64_t sum)
     return (uint16_t)(folded << 8 | folded >> 8);
 }
 
-/* Copy data behind a header, and add it to the checksum. */
-static uint64_t copy_data(uint8_t *to, const struct cl_tcp_bytes *data, uint64_t sum)
+static CL_NOINLINE uint64_t copy_chain(uint8_t *to, const struct cl_tcp_bytes *data, uint64_t sum)
 {
     const struct cl_chunk *chunk = data->chunk;
     uint32_t done = 0, at = data->offset;
@@ -29,6 +28,17 @@ static uint64_t copy_data(uint8_t *to, const struct cl_tcp_bytes *data, uint64_t
         at = chunk ? chunk->from : 0;
     }
     return sum;
+}
+
+/* Copy data behind a header, and add it to the checksum. */
+static inline uint64_t copy_data(uint8_t *to, const struct cl_tcp_bytes *data, uint64_t sum)
+{
+    const struct cl_chunk *chunk = data->chunk;
+    if (data->len == 0)
+        return sum;
+    if (cl_likely(data->offset + data->len <= (uint32_t)chunk->from + chunk->len))
+        return cl_csum_copy(sum, to, chunk->bytes + data->offset, data->len);
+    return copy_chain(to, data, sum);
 }
 
 /* The next segment is about as long as this one: send for the lines of its buffer. The first came with the buffer. */
@@ -56,17 +66,23 @@ bool cl_tcp_emit_frame(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const st
     struct cl_ipv4 *ip = (struct cl_ipv4 *)(f.data + CL_ETH_HLEN);
     uint8_t *tcp = (uint8_t *)(ip + 1);
     uint64_t sum;
-    unsigned header = cl_tcp_segment_write_summed(s, key->own_port_be, key->peer_port_be, tcp, &sum);
-    unsigned len = header + s->len;
-    memcpy(eth->src, q->nif->self.mac, 6); /* its destination is cl_netq_send_ip's */
+    unsigned header = cl_tcp_segment_put(s, key->own_port_be, key->peer_port_be, tcp, &sum);
+    unsigned len = header + s->len, frame_len = CL_ETH_HLEN + CL_IPV4_HLEN + len;
+    memcpy(eth->src, q->nif->self.mac, 6);
     eth->type_be = cl_be16(CL_ETHERTYPE_IPV4);
     cl_ipv4_fill(ip, key->own_be, key->peer_be, CL_IPPROTO_TCP, len);
-    if (s->ecn)
+    if (cl_unlikely(s->ecn))
         cl_ipv4_mark(ip, s->ecn);
-    prepare_next(q, CL_ETH_HLEN + CL_IPV4_HLEN + len);
+    prepare_next(q, frame_len);
     sum += cl_csum_pseudo(key->own_be, key->peer_be, CL_IPPROTO_TCP, (uint16_t)len);
     ((struct cl_tcp *)tcp)->check = cl_csum_finish(copy_data(tcp + header, data, sum));
-    f.len = (uint16_t)(CL_ETH_HLEN + CL_IPV4_HLEN + len);
+    const struct cl_route *route = cl_netq_neighbour(q, key->peer_be, turn->now_ns);
+    if (cl_likely(route != NULL)) {
+        memcpy(eth->dst, route->mac, 6);
+        cl_netq_push_sized(q, &f, frame_len);
+        return true;
+    }
+    f.len = (uint16_t)frame_len;
     const uint8_t *asker = t->asked && (s->flags & CL_TCPF_SYN) ? t->asker : NULL;
     /* Without a way it is as if lost. */
     return cl_netq_send_ip(q, &f, key->peer_be, turn->now_ns, asker) != -ENOBUFS;

@@ -34,7 +34,12 @@ enum cl_tcp_host_option {
     CL_TCP_SET_TAIL_PROBES,
     CL_TCP_SET_BLACK_HOLES,
     CL_TCP_SET_ECN,
-    CL_TCP_SET_RULE /* of congestion: 0 cubic, 1 newreno, 2 dctcp */
+    CL_TCP_SET_RULE, /* of congestion: 0 cubic, 1 newreno, 2 dctcp */
+    CL_TCP_SET_SYN_RETRIES,
+    CL_TCP_SET_SYN_ACK_RETRIES,
+    CL_TCP_SET_KEEPS_WINDOW, /* of congestion, while idle */
+    CL_TCP_SET_CORK,         /* of a socket only */
+    CL_TCP_SET_MSS           /* what is taken, and no more than the MTU leaves */
 };
 
 /* cl_tcp_host_ready */
@@ -43,6 +48,15 @@ enum cl_tcp_host_option {
 #define CL_TCP_PEER_SHUT 4
 #define CL_TCP_OVER 8    /* both directions, or an error */
 #define CL_TCP_FAILED 16 /* an error is to be told */
+
+/* What has gone over the wire for a connection, of which its block keeps no count. Segments, bytes of data, ns. */
+struct cl_tcp_host_traffic {
+    uint64_t segs_in, segs_out, data_segs_in, data_segs_out;
+    uint64_t bytes_acked, bytes_received, bytes_sent, bytes_resent;
+    uint64_t busy_ns;    /* something was written and not acknowledged */
+    uint64_t limited_ns; /* of that: something was not sent, and the peer's window had no room for it */
+    uint64_t mss_offered;
+};
 
 /* New host with an address (host byte order), whose time is now_ns. -ENOMEM. */
 CL_API int cl_tcp_host_new(uint32_t ipv4, uint32_t mtu, uint64_t now_ns, struct cl_tcp_host **out);
@@ -69,8 +83,11 @@ CL_API int cl_tcp_host_connected(const struct cl_tcp_host *h, int s);
 CL_API int cl_tcp_host_error(struct cl_tcp_host *h, int s);
 /* 0: the end. -EAGAIN, or the error of the connection, once. */
 CL_API int64_t cl_tcp_host_read(struct cl_tcp_host *h, int s, void *data, int64_t room);
-/* -EAGAIN: there is no room; -EPIPE, or the error of the connection, once. */
+/* The same, and what is read stays. */
+CL_API int64_t cl_tcp_host_peek(struct cl_tcp_host *h, int s, void *data, int64_t room);
+/* -EAGAIN: there is no room; -EPIPE, or the error of the connection, once. more: more is written soon (cl_tcp_more). */
 CL_API int64_t cl_tcp_host_write(struct cl_tcp_host *h, int s, const void *data, int64_t len);
+CL_API int64_t cl_tcp_host_send(struct cl_tcp_host *h, int s, const void *data, int64_t len, bool more);
 CL_API int cl_tcp_host_shutdown(struct cl_tcp_host *h, int s);
 /* The socket is gone; with `abort` by a reset. */
 CL_API int cl_tcp_host_close(struct cl_tcp_host *h, int s, bool abort);
@@ -79,6 +96,8 @@ CL_API int cl_tcp_host_set_socket(struct cl_tcp_host *h, int s, int option, uint
 CL_API int cl_tcp_host_ready(const struct cl_tcp_host *h, int s);
 /* -EBADF, -ENOTCONN: none was opened. */
 CL_API int cl_tcp_host_info(const struct cl_tcp_host *h, int s, struct cl_tcp_info *out);
+/* -EBADF, -ENOTCONN. */
+CL_API int cl_tcp_host_traffic(const struct cl_tcp_host *h, int s, struct cl_tcp_host_traffic *out);
 /* Bytes of chunks that connections hold. */
 CL_API uint64_t cl_tcp_host_held(const struct cl_tcp_host *h);
 CL_API void cl_tcp_host_counts(const struct cl_tcp_host *h, struct cl_tcp_counts *out);

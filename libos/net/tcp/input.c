@@ -34,7 +34,7 @@ static void note_times(struct cl_tcp_conn *c, const struct arrival *a)
     if (!(c->flags & CL_TCP_TIMES) || !(a->s->options.has & CL_TCPO_TIMES) || !cl_seq_upto(a->seq, c->last_ack_sent))
         return;
     c->ts_recent = a->s->options.ts_val;
-    c->ts_recent_ms = cl_tcp_now_ms(c);
+    c->ts_recent_ms = c->heard_ms; /* now */
 }
 
 /* Section 3.10.7.4, first: does any of it lie in the window? One right behind the window may bring no data, but an
@@ -178,21 +178,57 @@ static void syn_sent(struct cl_tcp_conn *c, struct arrival *a)
 /* What nearly every segment of a request or a stream is (header prediction, RFC 1323, appendix F): the next bytes, which
  * fit, of a connection where nothing is missing, and which acknowledge all or nothing new. `synchronized` finds nothing
  * to say of it but what `take_expected` does. */
-static bool expected(const struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
+static inline bool expected(const struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
 {
-    bool times = c->flags & CL_TCP_TIMES;
-    return c->state == CL_TCP_ESTABLISHED && s->seq == c->rcv_nxt &&
-           (s->flags & (uint8_t)~CL_TCPF_PSH) == CL_TCPF_ACK && s->len && s->len <= c->rcv_edge - c->rcv_nxt &&
-           (s->ack == c->una || (s->ack == c->nxt && c->one.len == c->nxt - c->una)) && s->options.n_sack == 0 &&
-           !c->aside && cl_tcp_calm(c) && !c->settings->no_prediction && (c->marks & CL_TCP_MARKS_OF_ECN) == 0 &&
-           (!times || ((s->options.has & CL_TCPO_TIMES) && (int32_t)(s->options.ts_val - c->ts_recent) >= 0));
+    const struct cl_tcp_options *o = &s->options;
+    bool old = (c->flags & CL_TCP_TIMES) && (!(o->has & CL_TCPO_TIMES) || (int32_t)(o->ts_val - c->ts_recent) < 0);
+    return (c->flags & CL_TCP_PLAIN) && s->seq == c->rcv_nxt && (s->flags & (uint8_t)~CL_TCPF_PSH) == CL_TCPF_ACK &&
+           s->len && s->len <= c->rcv_edge - c->rcv_nxt &&
+           (s->ack == c->una || (s->ack == c->nxt && c->one.len == c->nxt - c->una)) && o->n_sack == 0 && !old;
 }
 
-static void take_expected(struct cl_tcp_conn *c, const struct arrival *a)
+/* Its acknowledgement: una or nxt. */
+static inline void take_expected_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
+{
+    uint32_t acked = s->ack - c->una, was = c->wnd;
+    if (cl_likely(acked)) {
+        c->una = s->ack;
+        cl_tcp_buffer_acked(c, acked);
+        cl_tcp_room_made(c);
+        c->error = 0;
+        c->marks = 0;                 /* CL_TCP_MARKS_PACED */
+        c->progress_ms = c->heard_ms; /* now */
+        cl_tcp_recovery_acked_all(c, s, acked);
+    }
+    if (cl_likely((uint32_t)s->window << c->snd_scale == was && was && (acked || cl_seq_upto(c->wl1, s->seq)))) {
+        c->wl1 = s->seq;
+        c->wl2 = s->ack;
+        c->retries = c->una == c->nxt ? 0 : c->retries;
+    } else {
+        cl_tcp_take_window(c, s, s->seq);
+    }
+}
+
+static inline void take_expected(struct cl_tcp_conn *c, const struct arrival *a)
 {
     note_times(c, a);
-    cl_tcp_take_expected_ack(c, a->s);
-    cl_tcp_take_data(c, a->seq, a->data, a->s->len, false);
+    take_expected_ack(c, a->s);
+    if (a->s->len > c->rcv_mss)
+        c->rcv_mss = a->s->len;
+    (void)cl_tcp_take_next(c, a->data, a->s->len);
+}
+
+static void take(struct cl_tcp_conn *c, struct arrival *a)
+{
+    cl_tcp_not_plain(c);
+    if (c->state == CL_TCP_LISTEN)
+        cl_tcp_listen_input(c, a->s);
+    else if (c->state == CL_TCP_CLOSED || !(c->flags & CL_TCP_SYN_OUT))
+        cl_count(&c->turn->counts->dropped_flags, 1); /* it has said nothing yet that could be answered */
+    else if (c->state == CL_TCP_SYN_SENT)
+        syn_sent(c, a);
+    else
+        synchronized(c, a);
 }
 
 void cl_tcp_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const uint8_t *data)
@@ -203,13 +239,7 @@ void cl_tcp_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const u
     c->marks &= (uint8_t)~CL_TCP_MARKS_MORE; /* as Linux, which sends what waits when something comes */
     if (cl_likely(expected(c, s)))
         take_expected(c, &a);
-    else if (c->state == CL_TCP_LISTEN)
-        cl_tcp_listen_input(c, s);
-    else if (c->state == CL_TCP_CLOSED || !(c->flags & CL_TCP_SYN_OUT))
-        cl_count(&c->turn->counts->dropped_flags, 1); /* it has said nothing yet that could be answered */
-    else if (c->state == CL_TCP_SYN_SENT)
-        syn_sent(c, &a);
     else
-        synchronized(c, &a);
+        take(c, &a);
     cl_tcp_tell(c);
 }

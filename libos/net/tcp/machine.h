@@ -10,14 +10,12 @@
 #include "scoreboard.h"
 
 #define CL_TCP_MS 1000000ull
-#define CL_TCP_OPTION_TIMES 12   /* bytes of a timestamp option, filled up */
-#define CL_TCP_SYN_RETRIES 6     /* 127 s, as in Linux; RFC 9293, section 3.8.3, asks for an R2 of 3 minutes */
-#define CL_TCP_SYN_ACK_RETRIES 5 /* of what a stranger asked for */
-#define CL_TCP_RETRIES 15        /* R2 (RFC 9293, section 3.8.3: at least 100 s) */
-#define CL_TCP_ORPHAN_RETRIES 8  /* when the user has closed */
-#define CL_TCP_ORPHAN_MS 60000   /* zero windows, when the user has closed */
-#define CL_TCP_QUICK 16          /* acknowledgements at the start that are not delayed */
-#define CL_TCP_CHALLENGES 10     /* in CL_TCP_CHALLENGE_MS, of a connection (RFC 5961, section 7) */
+#define CL_TCP_OPTION_TIMES 12  /* bytes of a timestamp option, filled up */
+#define CL_TCP_RETRIES 15       /* R2 (RFC 9293, section 3.8.3: at least 100 s) */
+#define CL_TCP_ORPHAN_RETRIES 8 /* when the user has closed */
+#define CL_TCP_ORPHAN_MS 60000  /* zero windows, when the user has closed */
+#define CL_TCP_QUICK 16         /* acknowledgements at the start that are not delayed */
+#define CL_TCP_CHALLENGES 10    /* in CL_TCP_CHALLENGE_MS, of a connection (RFC 5961, section 7) */
 #define CL_TCP_CHALLENGE_STEP_MS 8
 #define CL_TCP_CHALLENGE_MS 1000  /* also answers to old numbers without data: no two ends answer each other for ever */
 #define CL_TCP_PAWS_MS 2073600000 /* 24 days (RFC 7323, section 5.5) */
@@ -82,10 +80,17 @@ void cl_tcp_send_reset(struct cl_tcp_conn *c, uint32_t seq, bool ack);
 /* A segment that cannot be right came: say where we are, if the limit allows (RFC 5961, section 7). */
 void cl_tcp_challenge(struct cl_tcp_conn *c);
 
+/* Something of `send` was acknowledged: who could not write all hears of it when there is room worth it. */
+static inline void cl_tcp_room_made(struct cl_tcp_conn *c)
+{
+    if (cl_likely(!(c->flags & CL_TCP_WANTS_ROOM)) || c->send.bytes > c->send.limit - c->send.limit / 3)
+        return;
+    c->flags &= ~(uint32_t)CL_TCP_WANTS_ROOM;
+    c->events |= CL_TCP_EVENT_WRITABLE;
+}
+
 /* ack.c: the acknowledgement and the window in a segment. False: the segment goes no further. */
 bool cl_tcp_take_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq);
-/* The same of a segment that cl_tcp_input expected: its acknowledgement is una, or nxt. */
-void cl_tcp_take_expected_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s);
 void cl_tcp_take_window(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq);
 
 /* data.c: data and the FIN of an acceptable segment. */
@@ -95,6 +100,20 @@ void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, 
 static inline bool cl_tcp_path_limits(const struct cl_tcp_conn *c)
 {
     return c->cc.mss + (c->flags & CL_TCP_TIMES ? CL_TCP_OPTION_TIMES : 0) < c->mss;
+}
+
+/* What the short ways of a segment (input.c) and of an answer (output.c) take for granted: data goes both ways, nothing is
+ * missing on either side, and neither marks nor the path have a say. CL_TCP_PLAIN remembers it from turn to turn. */
+static inline bool cl_tcp_is_plain(const struct cl_tcp_conn *c)
+{
+    return c->state == CL_TCP_ESTABLISHED && cl_tcp_calm(c) && !(c->flags & (CL_TCP_READ_SHUT | CL_TCP_FIN_AHEAD)) &&
+           !c->aside && !(c->marks & CL_TCP_MARKS_OF_ECN) && !cl_tcp_path_limits(c) && !c->settings->no_prediction;
+}
+
+/* Something is done that may end it: the turn's end looks again. */
+static inline void cl_tcp_not_plain(struct cl_tcp_conn *c)
+{
+    c->flags &= ~(uint32_t)CL_TCP_PLAIN;
 }
 
 /* path.c: a time-out has come: segments may be too large for the path. */
@@ -112,8 +131,6 @@ static inline void cl_tcp_ack_now(struct cl_tcp_conn *c)
 }
 
 /* window.c */
-/* The window field of a segment that leaves now; what it promises is kept. */
-uint16_t cl_tcp_window(struct cl_tcp_conn *c, bool syn);
 /* The user has taken something: tell the peer, if that is worth a segment. */
 void cl_tcp_window_opened(struct cl_tcp_conn *c);
 
@@ -157,7 +174,78 @@ static inline void cl_tcp_tell(struct cl_tcp_conn *c)
     if (c->events)
         cl_tcp_tell_events(c);
 }
+/* A callback has returned, perhaps on another kthread. */
+static inline void cl_tcp_returned(struct cl_tcp_conn *c)
+{
+    if (c->turn->called)
+        c->turn->called(c->turn);
+}
+
+/* One call of `data`. Returns how many it took. */
+static inline uint32_t cl_tcp_call_data(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
+{
+    struct cl_tcp_turn *turn = c->turn;
+    turn->offered = data;
+    turn->offered_len = len;
+    turn->leased = false;
+    c->flags |= CL_TCP_OFFERING;
+    int64_t took = c->user->data(c, data, len, c->arg);
+    c->flags &= ~(uint32_t)CL_TCP_OFFERING;
+    cl_tcp_returned(c);
+    if (turn->leased)
+        return len;
+    return took < 0 ? 0 : (uint32_t)cl_min(took, (int64_t)len);
+}
+
 /* Offer bytes that lie in a frame. Returns how many the user took. */
-uint32_t cl_tcp_offer(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len);
+static inline uint32_t cl_tcp_offer(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
+{
+    if (cl_unlikely(c->events & CL_TCP_EVENT_OPENED))
+        cl_tcp_tell(c);
+    if (!c->user || !c->user->data || c->receive.bytes || (c->flags & CL_TCP_READ_SHUT) || c->state == CL_TCP_CLOSED)
+        return 0;
+    return cl_tcp_call_data(c, data, len);
+}
+
+/* Something in order has come (RFC 9293, section 3.8.6.3; RFC 5681, section 4.2). */
+static inline void cl_tcp_schedule_ack(struct cl_tcp_conn *c)
+{
+    if (c->rcv_nxt - c->last_ack_sent > c->rcv_mss) {
+        c->flags |= CL_TCP_ACK_NOW;
+        return;
+    }
+    if (c->quick) {
+        if (c->flags & CL_TCP_ANSWERED_LATER)
+            c->quick--;
+        cl_tcp_ack_now(c);
+        return;
+    }
+    c->flags |= CL_TCP_ACK_SOON;
+    if (c->due_ns[CL_TCP_TIMER_ACK] == CL_TCP_NEVER)
+        cl_tcp_set(c, CL_TCP_TIMER_ACK, c->settings->delayed_ack_ms * CL_TCP_MS);
+}
+
+static inline void cl_tcp_next_taken(struct cl_tcp_conn *c, uint32_t done)
+{
+    cl_count(&c->turn->counts->bytes_in, done);
+    cl_tcp_schedule_ack(c);
+}
+
+/* data.c: the user has taken the first `done` of the next bytes, and not all, or the connection is over. False: the rest of
+ * them, or the connection, is gone. */
+bool cl_tcp_keep_next(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len, uint32_t done);
+
+/* The next bytes, and nothing is missing: the user takes them out of the frame. False: as above. */
+static inline bool cl_tcp_take_next(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
+{
+    uint32_t done = 0;
+    c->rcv_nxt += len;
+    if (c->receive.bytes == 0)
+        done = cl_tcp_offer(c, data, len);
+    if (cl_unlikely(done < len || c->state == CL_TCP_CLOSED))
+        return cl_tcp_keep_next(c, data, len, done);
+    cl_tcp_next_taken(c, len);
+    return true;
+}
 
 #endif

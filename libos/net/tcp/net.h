@@ -40,8 +40,10 @@ struct cl_tcp_net {
     struct cl_tcp_block *blocks; /* [CL_TCP_CONNECTIONS] */
     struct cl_ahead ahead;       /* of the blocks */
     struct cl_tcp_kthread_counts *counts;
+    const uint8_t *chunks;              /* cl_chunks_base */
     struct cl_tcp_listener *done;       /* that listen no more: connections may point to them. Pushed by anybody */
     struct cl_tcp_listener **listeners; /* [65536] by port in network byte order; acquire/release; never freed */
+    bool shows; /* somebody listens who looks ahead. Set once (relaxed: a hint) by whoever does */
     struct cl_tcp_stack stack;
     struct cl_flow_secret port_secret;
     uint32_t next_port;   /* added to by whoever connects */
@@ -66,6 +68,24 @@ static inline struct cl_tcp_net *cl_tcp_net_of(const struct cl_netif *nif)
 static inline struct cl_tcp_block *cl_tcp_block_of(struct cl_tcp_conn *c)
 {
     return cl_container_of(c, struct cl_tcp_block, conn);
+}
+
+/* What its next turn begins with: to drop what that acknowledges, and to write the answer in its place. Its holder says so
+ * as it lets go, under the bucket's lock; whoever has something for it, under the same lock, sends for it. Counted in cache
+ * lines, from 1 on. */
+static inline void cl_tcp_note_ahead(const struct cl_tcp_net *net, struct cl_tcp_block *b)
+{
+    const struct cl_chunk *chunk = b->conn.send.first;
+    b->flow.ahead = chunk ? (uint32_t)(((uintptr_t)chunk - (uintptr_t)net->chunks) / CL_CACHELINE + 1) : 0;
+}
+
+static inline void cl_tcp_fetch_ahead(const struct cl_tcp_net *net, const struct cl_flow *f)
+{
+    if (f->ahead == 0)
+        return;
+    const uint8_t *at = net->chunks + (uint64_t)(f->ahead - 1) * CL_CACHELINE;
+    cl_prefetch_write(at);
+    cl_prefetch_write(at + CL_CACHELINE);
 }
 
 /* Acquire: a listener's fields were written before it was published. */
@@ -98,7 +118,8 @@ void cl_tcp_block_unmake(struct cl_tcp_net *net, unsigned kthread, struct cl_tcp
 void cl_tcp_items_free(struct cl_netq *q, struct cl_flow_item *item);
 
 /* arrive.c: cl_connections.put, .answer and .complain */
-bool cl_tcp_flows_put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_ready_list *woken);
+bool cl_tcp_flows_put(struct cl_netq *q, const struct cl_frame *frame, const struct cl_rx_info *info, uint64_t rx_tsc,
+                      struct cl_ready_list *woken);
 unsigned cl_tcp_flows_answer(struct cl_netq *q, const uint8_t *frame, const struct cl_rx_info *info, uint8_t *out);
 bool cl_tcp_flows_complain(struct cl_netq *q, const struct cl_rx_item *item, const struct cl_icmp_about *about,
                            struct cl_ready_list *woken);

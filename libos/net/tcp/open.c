@@ -10,7 +10,7 @@
 /* Enter a block under its key, if nobody has that. */
 static bool enter_as(struct cl_tcp_net *net, struct cl_tcp_block *b)
 {
-    b->flow.hash = cl_flow_hash(&net->table.secret, &b->flow.key);
+    b->flow.hash = (uint32_t)cl_flow_hash_in(&net->table.secret, &b->flow.key);
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
     cl_flow_lock(&net->table, bucket);
     bool is_free = !cl_flow_find(bucket, &b->flow.key);
@@ -24,9 +24,12 @@ static bool enter_as(struct cl_tcp_net *net, struct cl_tcp_block *b)
 static bool enter(struct cl_tcp_net *net, struct cl_tcp_block *b)
 {
     struct cl_flow_key *key = &b->flow.key;
+    const struct cl_netif *nif = net->nif;
+    uint32_t from = nif->is_member ? nif->own_first : CL_TCP_FIRST_PORT;
+    uint32_t ports = nif->is_member ? nif->own_last - nif->own_first + 1u : CL_TCP_PORTS;
     for (unsigned i = 0; i < PORTS_TRIED; i++) {
         uint32_t n = __atomic_fetch_add(&net->next_port, 1, __ATOMIC_RELAXED); /* a number */
-        key->own_port_be = cl_be16(cl_tcp_port_for(&net->port_secret, key, n));
+        key->own_port_be = cl_be16(cl_tcp_port_for(&net->port_secret, key, n, from, ports));
         if (!cl_load_relaxed(&net->listeners[key->own_port_be]) && enter_as(net, b))
             return true;
     }

@@ -1,5 +1,5 @@
 /* Sending: what may leave now, and the segments for it (RFC 9293, sections 3.7.4, 3.8.6 and 3.10.8's numbers). */
-#include "machine.h"
+#include "window.h"
 
 static bool has_sacks(const struct cl_tcp_conn *c)
 {
@@ -18,20 +18,24 @@ static unsigned sack_blocks(const struct cl_tcp_conn *c, struct cl_tcp_range *ou
     return n + cl_tcp_aside_sacks(c, out + n, room - n);
 }
 
+static inline void say_times(const struct cl_tcp_conn *c, struct cl_tcp_options *o, uint32_t now_ms)
+{
+    if (c->flags & CL_TCP_TIMES) {
+        o->has |= CL_TCPO_TIMES;
+        o->ts_val = now_ms + c->ts_offset;
+        o->ts_ecr = c->ts_recent;
+    }
+}
+
 /* What all segments but SYNs and resets say of us now. */
 static void fill(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
 {
-    struct cl_tcp_options *o = &s->options;
     s->window = cl_tcp_window(c, false);
     if (c->marks & CL_TCP_MARKS_ECHO)
         s->flags |= CL_TCPF_ECE;
-    if (c->flags & CL_TCP_TIMES) {
-        o->has |= CL_TCPO_TIMES;
-        o->ts_val = cl_tcp_now_ms(c) + c->ts_offset;
-        o->ts_ecr = c->ts_recent;
-    }
+    say_times(c, &s->options, cl_tcp_now_ms(c));
     if (cl_unlikely(has_sacks(c)))
-        o->n_sack = (uint8_t)sack_blocks(c, o->sack);
+        s->options.n_sack = (uint8_t)sack_blocks(c, s->options.sack);
 }
 
 uint32_t cl_tcp_mss_now(const struct cl_tcp_conn *c)
@@ -41,7 +45,7 @@ uint32_t cl_tcp_mss_now(const struct cl_tcp_conn *c)
     return c->cc.mss - (n ? 4 + 8 * n : 0);
 }
 
-static bool emit(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const struct cl_tcp_bytes *data)
+static inline bool emit(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const struct cl_tcp_bytes *data)
 {
     static const struct cl_tcp_bytes none;
     struct cl_tcp_turn *turn = c->turn;
@@ -88,6 +92,11 @@ void cl_tcp_send_reset(struct cl_tcp_conn *c, uint32_t seq, bool ack)
     if (ack) {
         s.flags |= CL_TCPF_ACK;
         s.ack = c->rcv_nxt;
+    }
+    if (c->flags & CL_TCP_TIMES) { /* RFC 7323, section 3.2: it should */
+        s.options.has = CL_TCPO_TIMES;
+        s.options.ts_val = cl_tcp_now_ms(c) + c->ts_offset;
+        s.options.ts_ecr = c->ts_recent;
     }
     cl_count(&c->turn->counts->resets_out, 1);
     (void)emit(c, &s, NULL); /* if it is lost the peer asks again, and then nobody knows it */
@@ -297,11 +306,52 @@ static void send_new(struct cl_tcp_conn *c)
     }
 }
 
+/* What nearly every answer to a request is: a segment at most, which nothing holds, while nothing is under way or missing.
+ * `send_new` would send it all, and `send_answer` does what is left of that then. */
+static inline bool is_answer(const struct cl_tcp_conn *c, uint32_t now_ms)
+{
+    uint32_t len = c->send.bytes, asked = CL_TCP_PLAIN | CL_TCP_FIN_WANTED | CL_TCP_CORK | CL_TCP_FORCE;
+    uint8_t harmless = CL_TCP_MARKS_SMALL | CL_TCP_MARKS_PUSH;
+    return (c->flags & asked) == CL_TCP_PLAIN && len && len <= c->cc.mss && len <= c->wnd && len <= c->cc.window &&
+           c->una == c->nxt && c->send.first == c->send.last && !(c->marks & (uint8_t)~harmless) &&
+           c->turn->twice.from == c->turn->twice.to &&
+           now_ms - c->progress_ms < c->settings->rto_least_ms; /* restart_after_idle */
+}
+
+static inline bool send_answer(struct cl_tcp_conn *c, uint32_t now_ms)
+{
+    uint32_t seq = c->nxt, len = c->send.bytes;
+    struct cl_tcp_bytes data = {c->send.first, c->send.first->from, len};
+    struct cl_tcp_segment s; /* without SACK blocks, which are not looked at */
+    s.seq = seq;
+    s.ack = c->rcv_nxt;
+    s.window = cl_tcp_window(c, false);
+    s.urgent = 0;
+    s.flags = CL_TCPF_ACK | CL_TCPF_PSH;
+    s.len = (uint16_t)len;
+    s.ecn = 0;
+    s.options.has = s.options.n_sack = 0;
+    say_times(c, &s.options, now_ms);
+    if (!emit(c, &s, &data))
+        return false;
+    acked(c);
+    c->send_at = c->send.first;
+    c->progress_ms = now_ms;
+    c->one = (struct cl_tcp_record){.sent_ns = c->turn->now_ns, .seq = seq, .len = (uint16_t)len};
+    c->nxt = seq + len;
+    if (len < c->cc.mss) {
+        c->marks |= CL_TCP_MARKS_SMALL;
+        c->small_seq = c->nxt;
+    }
+    cl_tcp_watch_first(c);
+    return true;
+}
+
 /* Something is to leave after a while in which nothing did: what the window knew of the path is old (RFC 2861), and no
  * acknowledgements come that would say when to send. */
 static void restart_after_idle(struct cl_tcp_conn *c)
 {
-    if (c->una != c->nxt || c->send.bytes == 0)
+    if (c->una != c->nxt || c->send.bytes == 0 || c->settings->keeps_window)
         return;
     uint64_t idle_ns = (cl_tcp_now_ms(c) - c->progress_ms) * CL_TCP_MS, rto_ns;
     if (idle_ns == 0 || idle_ns < (rto_ns = cl_tcp_conn_rto_ns(c)))
@@ -323,6 +373,10 @@ static void watch_window(struct cl_tcp_conn *c)
 
 void cl_tcp_output(struct cl_tcp_conn *c)
 {
+    uint32_t now_ms = cl_tcp_now_ms(c);
+    if (cl_likely(is_answer(c, now_ms)) && send_answer(c, now_ms))
+        return;
+    cl_tcp_not_plain(c);
     if (c->state == CL_TCP_SYN_SENT || c->state == CL_TCP_SYN_RECEIVED) {
         if (!(c->flags & CL_TCP_SYN_OUT) || cl_tcp_board_lost(c))
             send_syn(c);

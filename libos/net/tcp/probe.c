@@ -44,6 +44,18 @@ static void arm(struct cl_tcp_conn *c, uint64_t pto_ns)
     c->due_ns[CL_TCP_TIMER_RESEND] = at_ns;
 }
 
+/* Progress is of now, and nothing was tried again. */
+void cl_tcp_watch_first(struct cl_tcp_conn *c)
+{
+    uint64_t in_ns = cl_tcp_conn_rto_ns(c), pto_ns = probe_ns(c);
+    c->flags &= ~(CL_TCP_PROBING | CL_TCP_REORDERING);
+    if (pto_ns && pto_ns < in_ns) {
+        c->flags |= CL_TCP_PROBING;
+        in_ns = pto_ns;
+    }
+    cl_tcp_set(c, CL_TCP_TIMER_RESEND, in_ns);
+}
+
 void cl_tcp_watch_sent(struct cl_tcp_conn *c, bool again)
 {
     bool running = c->due_ns[CL_TCP_TIMER_RESEND] != CL_TCP_NEVER;

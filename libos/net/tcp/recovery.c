@@ -173,8 +173,7 @@ static bool detect(struct cl_tcp_conn *c, bool first_lost, uint64_t *in_ns)
     return first_lost;
 }
 
-/* The window grows, outside of a recovery and in one after a time-out. flight: what was under way before. */
-static void grow(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t acked, uint32_t flight)
+void cl_tcp_recovery_grow(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t acked, uint32_t flight)
 {
     bool echoed = (c->marks & CL_TCP_MARKS_ECN) && (s->flags & CL_TCPF_ECE);
     struct cl_tcp_cc_ack ack = {.now_ns = c->turn->now_ns,
@@ -206,7 +205,7 @@ void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s
         cl_tcp_undo_twice(c, &told);
     cl_tcp_probe_acked(c, s, acked != 0, &told);
     if (acked)
-        grow(c, s, acked, flight);
+        cl_tcp_recovery_grow(c, s, acked, flight);
     cl_tcp_frto_acked(c, acked != 0, &told);
     if ((c->flags & CL_TCP_RECOVERING) && cl_seq_upto(c->recover_seq, c->una)) {
         leave(c);
@@ -217,16 +216,6 @@ void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s
     else if (is_fast(c) && told.delivered)
         reduce(c, told.delivered);
     cl_tcp_watch_acked(c, acked != 0, in_ns);
-}
-
-void cl_tcp_recovery_acked_all(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t acked)
-{
-    uint64_t took_ns = c->turn->now_ns - c->one.sent_ns;
-    c->one.len = 0;
-    cl_tcp_rtt_sample(&c->rtt, took_ns, acked / (2 * c->cc.mss));
-    c->retries = c->rtt.doublings = 0;
-    grow(c, s, acked, acked);
-    cl_tcp_watch_acked(c, true, 0);
 }
 
 void cl_tcp_recovery_timed_out(struct cl_tcp_conn *c)

@@ -42,9 +42,21 @@ void cl_tcp_sent(struct cl_tcp_conn *c, uint32_t seq, uint32_t end, bool again);
 /* A segment acknowledged what is before una, for the first time from `before` on; its SACK blocks are looked at.
  * duplicate: RFC 5681, section 2. Measures the round trip, grows and shrinks the window, sets the timer. */
 void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t before, bool duplicate);
-/* The same of one that acknowledges all, which was one segment of `acked` bytes, while all was calm, with neither SACK
- * blocks nor marks: what is left of the above then. */
-void cl_tcp_recovery_acked_all(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t acked);
+/* The window grows, outside of a recovery and in one after a time-out. flight: what was under way before. */
+void cl_tcp_recovery_grow(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t acked, uint32_t flight);
+/* cl_tcp_recovery_acked of a segment that acknowledges all, which was one segment of `acked` bytes, while all was calm, with
+ * neither SACK blocks nor marks: what is left of it then. */
+static inline void cl_tcp_recovery_acked_all(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t acked)
+{
+    uint32_t most = 4 * c->cc.mss; /* below it is one sample at most, which needs no division */
+    cl_tcp_rtt_sample(&c->rtt, c->turn->now_ns - c->one.sent_ns, acked < most ? 1 : acked / (2 * c->cc.mss));
+    c->one.len = 0;
+    c->retries = c->rtt.doublings = 0;
+    if (!cl_tcp_cc_rests(&c->cc, 2 * (uint64_t)acked >= c->cc.window))
+        cl_tcp_recovery_grow(c, s, acked, acked);
+    c->flags &= ~(CL_TCP_PROBED_FIRST | CL_TCP_PROBING | CL_TCP_REORDERING);
+    c->due_ns[CL_TCP_TIMER_RESEND] = CL_TCP_NEVER;
+}
 /* All that is under way is to be sent again, and not for congestion: its answer was lost, or the path does not take
  * segments as large. Those that leave again are of the size of now. */
 void cl_tcp_recovery_again(struct cl_tcp_conn *c);
@@ -59,6 +71,8 @@ void cl_tcp_recovery_timed_out(struct cl_tcp_conn *c);
 void cl_tcp_recovery_lost(struct cl_tcp_conn *c, uint32_t delivered);
 /* probe.c. The timer, after something has left ... */
 void cl_tcp_watch_sent(struct cl_tcp_conn *c, bool again);
+/* The same of a segment that left for the first time while nothing was under way, and all was calm. */
+void cl_tcp_watch_first(struct cl_tcp_conn *c);
 /* ... and after an acknowledgement. moved: of something new; reorder_ns: RACK wants to look in this time; 0: not. */
 void cl_tcp_watch_acked(struct cl_tcp_conn *c, bool moved, uint64_t reorder_ns);
 /* An acknowledgement: was the probe needed (RFC 8985, section 7.4.2)? */

@@ -85,8 +85,8 @@ static void fail(struct cl_tcp_conn *c, const struct cl_tcp_serving *sv)
 /* A chunk for an answer. NULL: there is no room, and `writable` will tell of it. */
 static struct cl_chunk *room_for_answer(struct cl_tcp_conn *c)
 {
-    struct cl_chunk *chunk = NULL;
-    if (c->send.bytes + CL_CHUNK_ROOM <= c->send.limit)
+    struct cl_chunk *chunk = cl_tcp_buffer_spare(c);
+    if (!chunk && c->send.bytes + CL_CHUNK_ROOM <= c->send.limit)
         chunk = cl_tcp_chunk_for_bytes(c, CL_TCP_SEND);
     if (chunk)
         return chunk;

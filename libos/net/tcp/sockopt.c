@@ -88,15 +88,6 @@ static bool fits_path(const struct cl_tcp_conn *c, const struct cl_tcp_cc_ops *c
     return cc != &cl_tcp_dctcp || (c->marks & CL_TCP_MARKS_ECN);
 }
 
-/* It goes on from the window that it has. */
-static void apply_cc(struct cl_tcp_conn *c, const struct cl_tcp_cc_ops *ops)
-{
-    uint32_t window = c->cc.window, threshold = c->cc.threshold;
-    cl_tcp_cc_init(&c->cc, ops, c->cc.mss);
-    c->cc.window = window;
-    c->cc.threshold = threshold;
-}
-
 static bool is_large(int option)
 {
     return option >= CL_STREAM_SEND_BUFFER && option < CL_STREAM_SEND_BUFFER + CL_STREAM_LARGE_OPTIONS;
@@ -132,7 +123,7 @@ void cl_stream_apply(const struct cl_stream_options *o, struct cl_tcp_conn *c)
     if (o->shut)
         cl_tcp_shutdown(c);
     if (o->cc && fits_path(c, o->cc))
-        apply_cc(c, o->cc);
+        cl_tcp_cc_choose(&c->cc, o->cc);
 }
 
 static int64_t value_of(const struct cl_tcp_conn *c, int option)
@@ -189,7 +180,7 @@ static void set_cc_now(struct cl_visit *v, struct cl_tcp_conn *c)
     const struct cl_tcp_cc_ops *cc = ((struct question *)v)->cc;
     v->result = fits_path(c, cc) ? 0 : -EOPNOTSUPP;
     if (v->result == 0)
-        apply_cc(c, cc);
+        cl_tcp_cc_choose(&c->cc, cc);
 }
 
 static void get_cc_now(struct cl_visit *v, struct cl_tcp_conn *c)

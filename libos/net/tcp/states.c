@@ -22,7 +22,7 @@ void cl_tcp_established(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, u
 
 static void free_send(struct cl_tcp_conn *c)
 {
-    if (c->send.bytes)
+    if (c->send.first)
         cl_tcp_buffer_drop(c, CL_TCP_SEND, c->send.bytes);
     cl_tcp_board_free(c);
 }
@@ -47,6 +47,7 @@ static void unset_all(struct cl_tcp_conn *c)
 static void time_wait(struct cl_tcp_conn *c)
 {
     c->state = CL_TCP_TIME_WAIT;
+    cl_count(&c->turn->counts->rests, 1);
     cl_tcp_aside_free(c);
     unset_all(c);
     cl_tcp_set(c, CL_TCP_TIMER_KEEP, c->settings->time_wait_ms * CL_TCP_MS);
@@ -92,6 +93,9 @@ void cl_tcp_end(struct cl_tcp_conn *c, int error)
     if (c->state == CL_TCP_LISTEN || (c->state == CL_TCP_SYN_RECEIVED && (c->flags & CL_TCP_PASSIVE)))
         c->flags |= CL_TCP_TOLD; /* its user never knew of it */
     cl_tcp_accepted(c);
+    if (c->state == CL_TCP_TIME_WAIT)
+        cl_count(&c->turn->counts->rested, 1);
+    cl_tcp_not_plain(c);
     c->state = CL_TCP_CLOSED;
     c->error = (uint8_t)error;
     unset_all(c);

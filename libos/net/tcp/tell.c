@@ -9,29 +9,6 @@ static const struct cl_tcp_events *user_of(const struct cl_tcp_conn *c)
     return c->user ? c->user : &nobody;
 }
 
-/* A callback has returned, perhaps on another kthread. */
-static void returned(struct cl_tcp_conn *c)
-{
-    if (c->turn->called)
-        c->turn->called(c->turn);
-}
-
-/* One call of `data`. Returns how many it took. */
-static uint32_t call_data(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
-{
-    struct cl_tcp_turn *turn = c->turn;
-    turn->offered = data;
-    turn->offered_len = len;
-    turn->leased = false;
-    c->flags |= CL_TCP_OFFERING;
-    int64_t took = user_of(c)->data(c, data, len, c->arg);
-    c->flags &= ~(uint32_t)CL_TCP_OFFERING;
-    returned(c);
-    if (turn->leased)
-        return len;
-    return took < 0 ? 0 : (uint32_t)cl_min(took, (int64_t)len);
-}
-
 /* The user closed inside of `data`, and did not take all: the peer is to know (RFC 2525, section 2.17), if it lives. */
 static void not_wanted(struct cl_tcp_conn *c)
 {
@@ -51,7 +28,7 @@ static void offer_waiting(struct cl_tcp_conn *c)
         return;
     while (c->receive.bytes) {
         const struct cl_chunk *chunk = c->receive.first;
-        uint32_t len = chunk->len, took = call_data(c, chunk->bytes + chunk->from, len);
+        uint32_t len = chunk->len, took = cl_tcp_call_data(c, chunk->bytes + chunk->from, len);
         bool leased = c->turn->leased;        /* then it is out of the buffer */
         if (c->receive.bytes == 0 && !leased) /* the user closed, and it is gone */
             return;
@@ -65,15 +42,6 @@ static void offer_waiting(struct cl_tcp_conn *c)
             break;
     }
     cl_tcp_window_opened(c);
-}
-
-uint32_t cl_tcp_offer(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
-{
-    if (c->events & CL_TCP_EVENT_OPENED)
-        cl_tcp_tell(c);
-    if (!user_of(c)->data || c->receive.bytes || (c->flags & CL_TCP_READ_SHUT) || c->state == CL_TCP_CLOSED)
-        return 0;
-    return call_data(c, data, len);
 }
 
 /* The next event that may be told. 0: none. */
@@ -94,14 +62,14 @@ static void tell_one(struct cl_tcp_conn *c, unsigned event)
         int64_t bytes = cl_tcp_take_released(c);
         if (user->released) {
             user->released(c, bytes, c->arg);
-            returned(c);
+            cl_tcp_returned(c);
         }
     } else if (event == CL_TCP_EVENT_ENDED) {
         c->flags |= CL_TCP_TOLD;
         c->events = 0;
         if (user->ended) {
             user->ended(c, c->error, c->arg);
-            returned(c);
+            cl_tcp_returned(c);
         }
         c->user = NULL;
     } else {
@@ -111,7 +79,7 @@ static void tell_one(struct cl_tcp_conn *c, unsigned event)
                                                                                       : user->eof;
         if (call) {
             call(c, c->arg);
-            returned(c);
+            cl_tcp_returned(c);
         }
     }
 }

@@ -15,9 +15,9 @@ static void give_up(struct cl_tcp_conn *c, bool reset)
 static unsigned most_retries(const struct cl_tcp_conn *c)
 {
     if (c->state == CL_TCP_SYN_SENT)
-        return CL_TCP_SYN_RETRIES;
+        return c->settings->syn_retries;
     if (c->state == CL_TCP_SYN_RECEIVED)
-        return CL_TCP_SYN_ACK_RETRIES;
+        return c->settings->syn_ack_retries;
     return c->flags & CL_TCP_READ_SHUT ? CL_TCP_ORPHAN_RETRIES : CL_TCP_RETRIES;
 }
 
@@ -133,6 +133,7 @@ void cl_tcp_timers(struct cl_tcp_conn *c)
 {
     if (cl_likely(cl_tcp_due_ns(c) > c->turn->now_ns))
         return;
+    cl_tcp_not_plain(c);
     for (unsigned i = 0; i < CL_TCP_TIMERS; i++)
         if (c->due_ns[i] <= c->turn->now_ns)
             due(c, (enum cl_tcp_timer)i);

@@ -23,11 +23,14 @@ static void place(struct cl_tcp_turn *turn)
 {
     struct cl_tcp_flow_turn *t = (struct cl_tcp_flow_turn *)turn;
     struct cl_tcp_net *net = t->net;
-    t->q = cl_netq_self(net->nif);
+    unsigned k = (unsigned)cl_kthread_index_in(net->nif->sched);
+    if (cl_unlikely(!t->q || k != turn->kthread)) {
+        t->q = &net->nif->queues[k];
+        turn->kthread = k;
+        turn->counts = &net->counts[k].of;
+    }
     t->looked = true;
-    turn->kthread = t->q->index;
-    turn->counts = &net->counts[turn->kthread].of;
-    turn->now_ns = cl_sched_now_ns(net->nif->sched);
+    turn->now_ns = (uint64_t)cl_clock_ns(net->nif->clock); /* the scheduler's, too */
 }
 
 static void here(struct cl_tcp_turn *turn)
@@ -69,24 +72,43 @@ static void count_item(struct cl_netq *q, const struct cl_rx_item *item)
     cl_count(cl_unlikely(is_error(item)) ? &q->stats.icmp_errors : &q->stats.tcp_segments, 1);
 }
 
+/* A SYN that came twice, while the flow's member changed: the peer acknowledges the other member's answer. */
+static bool acks_another(const struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
+{
+    return c->state == CL_TCP_SYN_RECEIVED && (s->flags & CL_TCPF_ACK) && s->ack != c->nxt;
+}
+
+static CL_NOINLINE void take_error(struct cl_tcp_flow_turn *t, struct cl_tcp_conn *c, const struct cl_rx_item *item)
+{
+    struct cl_icmp_about about;
+    cl_icmp_read(item->frame.data + item->l4, &about); /* which ../icmp.c has looked at */
+    cl_count(&t->q->stats.icmp_errors, 1);
+    cl_tcp_complain(c, &about);
+    cl_netq_done(t->q, &item->frame);
+}
+
 /* Take the item's frame apart, and give it to the connection. */
-static void take_item(struct cl_tcp_flow_turn *t, struct cl_tcp_conn *c, const struct cl_rx_item *item)
+static inline void take_item(struct cl_tcp_flow_turn *t, struct cl_tcp_conn *c, const struct cl_rx_item *item)
 {
     const uint8_t *bytes = item->frame.data + item->l4;
     struct cl_tcp_segment s;
     struct cl_netq *q = t->q;
     if (cl_unlikely(item->frame.tag != q->tag))
         cl_netq_look_at_tag(q, &item->frame);
-    count_item(q, item);
     if (cl_unlikely(is_error(item))) {
-        struct cl_icmp_about about;
-        cl_icmp_read(bytes, &about); /* which ../icmp.c has looked at */
-        cl_tcp_complain(c, &about);
-    } else if (cl_tcp_segment_read(bytes, item->payload_len, &s)) { /* which ../tcp.c has looked at */
+        take_error(t, c, item);
+        return;
+    }
+    cl_count(&q->stats.tcp_segments, 1);
+    if (cl_likely(cl_tcp_segment_take(bytes, item->payload_len, &s))) { /* which ../tcp.c has looked at */
         s.ecn = ((const struct cl_ipv4 *)(item->frame.data + CL_ETH_HLEN))->tos & 3;
         if (cl_unlikely(c->state == CL_TCP_LISTEN)) {
             t->asked = true;
             memcpy(t->asker, ((const struct cl_eth *)item->frame.data)->src, 6);
+        }
+        if (cl_unlikely(acks_another(c, &s) && cl_netq_may_be_anothers(q, &item->frame))) {
+            cl_netq_push(q, &item->frame);
+            return;
         }
         t->frame = &item->frame;
         cl_tcp_input(c, &s, bytes + s.header_len);
@@ -132,7 +154,7 @@ static void retire(const struct cl_tcp_flow_turn *t, struct cl_tcp_block *b)
 }
 
 /* The holder has done its turn. */
-void cl_tcp_turn_let_go(const struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, unsigned done)
+static inline void let_go(const struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, unsigned done)
 {
     struct cl_tcp_net *net = t->net;
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
@@ -143,6 +165,7 @@ void cl_tcp_turn_let_go(const struct cl_tcp_flow_turn *t, struct cl_tcp_block *b
     else if (due_ns != cl_alarm_deadline_ns(&b->alarm))
         (void)cl_alarm_arm(&b->alarm, due_ns); /* on a kthread */
     cl_flow_lock(&net->table, bucket);
+    cl_tcp_note_ahead(net, b);
     bool more = cl_flow_release(&b->flow, done);
     cl_flow_unlock(&net->table, bucket);
     if (more) {
@@ -151,11 +174,17 @@ void cl_tcp_turn_let_go(const struct cl_tcp_flow_turn *t, struct cl_tcp_block *b
     }
 }
 
-static void begin(struct cl_tcp_block *b, struct cl_tcp_flow_turn *t)
+void cl_tcp_turn_let_go(const struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, unsigned done)
+{
+    let_go(t, b, done);
+}
+
+static inline void begin(struct cl_tcp_block *b, struct cl_tcp_flow_turn *t)
 {
     cl_tcp_begin(&b->conn, &t->turn);
-    if (!cl_alarm_quiet(&b->alarm, t->turn.now_ns))
-        (void)cl_alarm_due(&b->alarm, t->turn.now_ns); /* it says when to look, the timers say what for */
+    if (cl_likely(cl_alarm_quiet(&b->alarm, t->turn.now_ns))) /* no timer is sooner: cl_tcp_turn_let_go */
+        return;
+    (void)cl_alarm_due(&b->alarm, t->turn.now_ns); /* it says when to look, the timers say what for */
     cl_tcp_timers(&b->conn);
 }
 
@@ -168,10 +197,10 @@ static void tell_woken(struct cl_tcp_conn *c)
 }
 
 /* The end of a turn in which `done` items were taken. */
-static void finish(struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, unsigned done)
+static inline void finish(struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, unsigned done)
 {
-    if (cl_tcp_finish(&b->conn))
-        cl_tcp_turn_let_go(t, b, done);
+    if (cl_likely(cl_tcp_finish(&b->conn)))
+        let_go(t, b, done);
     else
         retire(t, b);
 }
@@ -206,7 +235,10 @@ static void run_one(struct cl_tcp_flow_turn *t, struct cl_tcp_block *b)
 /* The block of a flow whose turn comes after the one that begins now: by then its lines are there. */
 static void prefetch(const struct cl_flow *f)
 {
-    for (unsigned i = 0; f && i < sizeof(struct cl_tcp_block); i += CL_CACHELINE)
+    if (!f)
+        return;
+#pragma GCC unroll 8
+    for (unsigned i = 0; i < sizeof(struct cl_tcp_block); i += CL_CACHELINE)
         cl_prefetch_write((const char *)f + i);
 }
 
@@ -377,7 +409,7 @@ struct cl_tcp_block *cl_tcp_block_new(struct cl_tcp_flow_turn *t, const struct c
         return NULL;
     struct cl_tcp_block *b = &net->blocks[index];
     cl_count(&t->turn.counts->begun, 1);
-    b->flow = (struct cl_flow){.key = *key, .hash = hash, .nif = net->nif};
+    b->flow = (struct cl_flow){.key = *key, .hash = (uint32_t)hash, .nif = net->nif};
     cl_alarm_init(&b->alarm, on_alarm);
     cl_tcp_init(&b->conn, &t->turn, key, settings);
     b->conn.turn = NULL;

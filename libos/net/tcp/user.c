@@ -36,8 +36,18 @@ void cl_tcp_wrote(struct cl_tcp_conn *c, int64_t len, int64_t room, int64_t done
 int64_t cl_tcp_write(struct cl_tcp_conn *c, const void *data, int64_t len)
 {
     int64_t room = cl_tcp_write_room(c, len);
+    struct cl_chunk *last = c->send.last;
     if (room < 0)
         return room;
+    if (cl_likely(room == len && len && last && len <= cl_tcp_room_behind(last))) {
+        if (c->send.bytes == 0) /* cl_tcp_buffer_acked */
+            last->seq = cl_tcp_data_end(c);
+        memcpy(last->data + last->from + last->len, data, (size_t)len);
+        last->len = (uint16_t)(last->len + len);
+        c->send.bytes += (uint32_t)len;
+        cl_tcp_wrote(c, len, room, len);
+        return len;
+    }
     uint32_t done = cl_tcp_buffer_append(c, CL_TCP_SEND, cl_tcp_data_end(c), data, (uint32_t)room);
     cl_tcp_wrote(c, len, room, done);
     return done;
@@ -112,6 +122,7 @@ void cl_tcp_resume(struct cl_tcp_conn *c)
 void cl_tcp_shutdown(struct cl_tcp_conn *c)
 {
     c->flags |= CL_TCP_FIN_WANTED;
+    cl_tcp_not_plain(c);
     if (c->state == CL_TCP_ESTABLISHED)
         c->state = CL_TCP_FIN_WAIT_1;
     else if (c->state == CL_TCP_CLOSE_WAIT)

@@ -1,47 +1,5 @@
-/* The window that we offer (RFC 9293, sections 3.8.6 and 3.8.6.2.2; RFC 7323, section 2). */
-#include "machine.h"
-
-#define FIELD_MOST 65535u
-
-/* Bytes that may still come without going beyond the limit, as far as the field can say that: a limit below a unit of
- * the scale could never be said, so it is one. */
-static uint32_t room_of(const struct cl_tcp_conn *c)
-{
-    uint64_t held = (uint64_t)c->receive.bytes + cl_tcp_leased(c);
-    uint32_t limit = cl_max(c->receive.limit, 1u << c->rcv_scale), room = limit > held ? limit - (uint32_t)held : 0;
-    return cl_min(room, FIELD_MOST << c->rcv_scale);
-}
-
-/* By how much it has to grow before that is told: else the peer would send tiny segments. */
-static uint32_t step_of(const struct cl_tcp_conn *c)
-{
-    return cl_min(c->receive.limit / 2, (uint32_t)c->settings->mss);
-}
-
-/* Whether memory is short for what may come. Who has nothing waiting, or leased, is not to suffer from others who do. */
-static bool is_pressed(const struct cl_tcp_conn *c)
-{
-    if (c->receive.bytes == 0 && cl_tcp_leased(c) == 0)
-        return false;
-    /* Relaxed: the pool was used up a moment ago, or not. */
-    return c->turn->now_ns < cl_load_relaxed(&c->turn->stack->pressure_until_ns) || cl_tcp_has_its_share(c);
-}
-
-uint16_t cl_tcp_window(struct cl_tcp_conn *c, bool syn)
-{
-    unsigned scale = syn ? 0 : c->rcv_scale;
-    uint32_t unit = 1u << scale, room = room_of(c), promised = c->rcv_edge - c->rcv_nxt;
-    if (room >= promised + step_of(c) && !is_pressed(c))
-        promised = room;
-    /* Rounded up, so that the edge does not move left for whoever reads the field; but not beyond the limit again and
-     * again: then it is told a little less, and what was promised is taken nevertheless (section 2.4). */
-    uint32_t field = (promised + unit - 1) / unit;
-    if (field * unit > cl_max(room, promised) + (room >= promised ? unit - 1 : 0))
-        field = promised / unit;
-    field = cl_min(field, FIELD_MOST);
-    c->rcv_edge = cl_seq_max(c->rcv_edge, c->rcv_nxt + field * unit);
-    return (uint16_t)field;
-}
+/* See window.h. */
+#include "window.h"
 
 void cl_tcp_window_opened(struct cl_tcp_conn *c)
 {
@@ -50,6 +8,6 @@ void cl_tcp_window_opened(struct cl_tcp_conn *c)
     uint32_t promised = c->rcv_edge - c->rcv_nxt;
     uint32_t worth = cl_min(2u * c->settings->mss, c->receive.limit / 2);
     /* Else it would say what is known already; with leases on both sides each to the other, for ever. */
-    if (room_of(c) >= promised + worth && !is_pressed(c))
+    if (cl_tcp_receive_room(c) >= promised + worth && !cl_tcp_is_pressed(c))
         c->flags |= CL_TCP_ACK_NOW;
 }

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -99,3 +101,37 @@ def test_who_answers_uses_a_piece_of_its_share_for_each(
     assert ends[1].recv(9) == b"a"
     next(steps)  # nobody has asked
     assert clock.now == pytest.approx(0.001, abs=5e-5)
+
+
+def test_who_touches_memory_does_so_as_often(
+    clock: Clock, ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touched: list[float] = []
+    monkeypatch.setattr(busy, "touch", lambda: touched.append(clock.now))
+    steps = busy.asker(0.25, 100, 0, ends[0], sleeps=True, touches=30)
+    for _ in range(101):
+        next(steps)
+    assert len(touched) == pytest.approx(30, abs=1)
+
+
+def test_what_is_touched_is_given_back() -> None:
+    busy.touch()
+    before = len(os.listdir("/proc/self/fd"))
+    busy.touch()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_who_answers_changes_files_as_often(
+    clock: Clock, ends: tuple[socket.socket, socket.socket], tmp_path: Path
+) -> None:
+    steps = busy.answerer(0.1, 100, ends[0], changes=50, folder=str(tmp_path))
+    next(steps)
+    seen = []
+    for _ in range(8):
+        ends[1].send(b"q")
+        next(steps)
+        seen.append(sum(path.stat().st_size for path in tmp_path.iterdir()))
+    made = 1 << 16
+    assert seen == [0, made, made, 0, 0, made, made, 0]
+    steps.close()
+    assert not list(tmp_path.iterdir())

@@ -4,9 +4,6 @@ are at the other end."""
 from __future__ import annotations
 
 import contextlib
-import shutil
-import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,86 +13,13 @@ import pytest
 from cltest import netns_missing, wait_until
 from cltest.certificates import make_certificate
 from cltest.soak import pairs
+from overtap import LINUX, LONG, OURS, PORT, World, curl, needs, needs_program
 
 from corelane.drivers.linux import netns
 
 pytestmark = pytest.mark.root
 
 PROGRAMS = Path(__file__).parent / "programs"
-LINUX, OURS = "10.99.8.1", "10.99.8.2"  # launch.py's
-PORT = 8000
-LONG = b"".join(bytes([i]) * 10_000 for i in range(100))
-
-
-class World:
-    """A namespace. By the loop `ours` there is a tap in it, once a program has started; by `stock` both addresses are
-    Linux'."""
-
-    def __init__(self, space: netns.Namespace, loop: str, folder: Path, stack: contextlib.ExitStack) -> None:
-        self.space, self.loop, self.folder, self._stack = space, loop, folder, stack
-        # Who binds a socket of Linux' itself, as hypercorn, names an address that Linux does not have.
-        self.run("sysctl", "-q", "-w", "net.ipv4.ip_nonlocal_bind=1")
-        if loop == "stock":
-            for address in (LINUX, OURS):
-                space.ip("addr", "add", f"{address}/32", "dev", "lo")
-
-    def start(self, program: str, *words: str) -> Program:
-        """Run one on the loop, and let it serve."""
-        return self._stack.enter_context(Program(self, program, words))
-
-    def run(self, *command: str) -> str:
-        """What a program of Linux' prints."""
-        needs_program(command[0])
-        done = subprocess.run(self.space.command([*command]), capture_output=True, text=True, timeout=100, check=False)
-        assert done.returncode == 0, (command, done.stdout, done.stderr, self.said())
-        return done.stdout
-
-    def said(self) -> str:
-        """By the programs on the loop."""
-        return "\n".join(log.read_text() for log in self.folder.glob("*.log"))
-
-
-class Program:
-    """One on the loop under test."""
-
-    def __init__(self, world: World, program: str, words: tuple[str, ...]) -> None:
-        self.world, self._words = world, [str(PROGRAMS / "launch.py"), world.loop, str(PROGRAMS / program), *words]
-        self._log = world.folder / f"{program}.log"
-
-    def __enter__(self) -> Program:
-        with self._log.open("w") as file, self.world.space.entered():
-            self.process = subprocess.Popen([sys.executable, *self._words], stdout=file, stderr=file)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def serves(self) -> bool:
-        """Whether it takes connections, or has ended."""
-        with contextlib.suppress(OSError), self.world.space.entered():
-            socket.create_connection((OURS, PORT), 5).close()
-            return True
-        return self.process.poll() is not None
-
-    def wait(self) -> Program:
-        """Until it serves."""
-        wait_until(self.serves, 30, "a server on the loop")
-        assert self.process.poll() is None, self._log.read_text()
-        return self
-
-    def ends(self, ours: int) -> None:
-        """By itself, or by Ctrl-C: it says nothing, and had at least so many endpoints on our loop, none on Linux."""
-        assert self.process.wait(30) == 0, self._log.read_text()
-        said, _, counts = self._log.read_text().rpartition("endpoints ")
-        assert said in ("", "asked\n"), said
-        on_runtime, on_linux = map(int, counts.split())
-        assert on_linux == 0
-        assert on_runtime >= (ours if self.world.loop == "ours" else 0)
-
-    def interrupt(self) -> Program:
-        self.process.send_signal(signal.SIGINT)
-        return self
 
 
 @pytest.fixture(params=["ours", pytest.param("stock", marks=pytest.mark.soak(takes_s=3))])
@@ -103,23 +27,10 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     if missing := netns_missing():
         pytest.skip(missing)
     with contextlib.ExitStack() as stack:
-        yield World(stack.enter_context(netns.namespace("asyncio")), request.param, tmp_path, stack)
-
-
-def needs_program(name: str) -> None:
-    if shutil.which(name) is None:
-        pytest.skip(f"needs {name}: apt-get install curl wrk redis-server redis-tools")
-
-
-def needs(package: str) -> None:
-    pytest.importorskip(package, reason=f"needs {package}: make setup, or pip install {package}")
+        yield World(PROGRAMS, stack.enter_context(netns.namespace("asyncio")), request.param, tmp_path, stack)
 
 
 WEB = ("on_aiohttp", "on_uvicorn", "on_hypercorn")
-
-
-def curl(world: World, *words: str) -> str:
-    return world.run("curl", "-sS", "-k", "--fail", "--max-time", "60", *words)
 
 
 @pytest.mark.parametrize(("name", "scheme"), pairs(WEB, ("http", "https"), takes_s=3))
@@ -175,6 +86,18 @@ def test_grpclib(world: World) -> None:
     ask = (sys.executable, str(PROGRAMS / "on_grpclib.py"), "ask", OURS, str(PORT))
     assert world.run(*ask) == "asked\n"
     server.interrupt().ends(ours=2)
+
+
+def test_aioquic(world: World) -> None:
+    """UDP: with TLS of its own, and streams side by side."""
+    needs("aioquic")
+    certificate, key = make_certificate(world.folder, f"IP:{OURS}")
+    server = world.start("on_aioquic.py", "serve", OURS, str(PORT), str(certificate), str(key))
+    wait_until(lambda: "serving" in world.said() or server.process.poll() is not None, 30, "aioquic's server")
+    ask = (sys.executable, str(PROGRAMS / "on_aioquic.py"), "ask", OURS, str(PORT))
+    for _ in range(2):
+        assert world.run(*ask) == "asked\n"
+    server.interrupt().ends(ours=1)
 
 
 def test_redis_client(world: World) -> None:

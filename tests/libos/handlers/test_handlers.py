@@ -459,7 +459,7 @@ def sets_a_global(request: Any, reply: Any) -> int:
 
 
 def test_a_global_that_is_set_is_refused_with_what_to_do() -> None:
-    with pytest.raises(CorelaneError, match=r"compile handler sets_a_global: .*keep what changes in .* `state`"):
+    with pytest.raises(CorelaneError, match=r"compile handler sets_a_global: .*keep what changes in `state`"):
         libos.udp(9000, cache=False)(sets_a_global).prepare()
 
 

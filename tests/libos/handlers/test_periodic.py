@@ -159,7 +159,7 @@ def test_background_work_learns_of_the_stop(serve: Serve) -> None:
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: libos.every(), "missing a required argument: 'ms'"),
+        (lambda: libos.every(), "missing a required (keyword-only )?argument: 'ms'"),
         (lambda: libos.every(100), "too many positional arguments"),
         (lambda: libos.every(is_async), r"work is_async: @every is called with options .write @every\(ms=...\)"),
         (lambda: libos.every(ms="100"), "ms is '100' .expected a number"),

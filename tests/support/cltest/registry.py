@@ -41,8 +41,11 @@ class FakeRegistry:
     def look(self) -> float:
         return math.inf
 
-    def find(self, name: str) -> int | None:
-        return None
+    def say_state(self, app: int, state: int, others: bool) -> tuple[int, int]:
+        return 0, 0
+
+    def named(self, name: str) -> tuple[int, ...]:
+        return ()
 
     def stats_json(self) -> bytes:
         return b"{}"

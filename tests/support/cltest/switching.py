@@ -56,8 +56,9 @@ def stats_of(iokernel: Iokernel, name: str) -> dict[str, Any]:
 def assert_balanced(iokernel: Iokernel) -> None:
     """Every frame is in exactly one counter, and every buffer is free or lent (iokernel/state/iokernel.h)."""
     stats = iokernel.stats()
+    sent = ("tx_local", "tx_remote", "tx_uplink", "tx_flooded", "tx_answered", "tx_handed_on")
     for app in stats["apps"]:
-        ends = sum(app[k] for k in ("tx_local", "tx_remote", "tx_uplink", "tx_flooded", "tx_answered"))
+        ends = sum(app[k] for k in sent)
         assert app["tx_taken"] == ends + sum(v for k, v in app.items() if k.startswith("tx_dropped_")), app
         assert app["rx_offered"] == app["rx_delivered"] + sum(
             v for k, v in app.items() if k.startswith("rx_dropped_")

@@ -54,6 +54,15 @@ def test_seeds_of_seven():
     assert result.units_refused > 0
 
 
+@pytest.mark.parametrize("first", shards(100, 3000))
+def test_seeds_of_one(first):
+    """Who begins alone, and takes others in."""
+    result = run_many(first, 100, 1, mode="resp")
+    assert not result.failed, f"{result.reason}\n{result.trace[-20_000:]}"
+    assert result.counts["lost_nodes"] > 0
+    assert result.counts["member_changes"] > 0
+
+
 def test_a_seed_is_one_run():
     once, again = run(7, mode="resp"), run(7, mode="resp")
     assert once.counts == again.counts
@@ -113,6 +122,14 @@ MISTAKES = {
         (("get64(p + 8) != m->epoch || get64(p + 16) != m->next", "!m"),),
         22,
         shows="not linearizable|cannot be applied|no command begins|state-machine safety",
+    ),
+    # Of the world, which took the only one that a configuration in a stopped node's log still needed.
+    "forgets what a node whose disk refused has proposed to become": Mistake(
+        "apps/raft/sim/real.c",
+        (("    sim_remember_members(w, n); /* what it proposed last may be in its log */\n", ""),),
+        25352,
+        nodes=1,
+        shows="does not come to rest",
     ),
 }
 

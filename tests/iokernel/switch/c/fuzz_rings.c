@@ -154,7 +154,7 @@ static void check_balance(const struct arena *a)
     struct cl_io_app_stats s;
     struct cl_io_loop_stats l;
     CHECK(cl_io_app_stats(io, a->id, &s) == 0);
-    CHECK(s.tx_taken == s.tx_local + s.tx_remote + s.tx_uplink + s.tx_flooded + s.tx_answered +
+    CHECK(s.tx_taken == s.tx_local + s.tx_remote + s.tx_uplink + s.tx_flooded + s.tx_answered + s.tx_handed_on +
                             s.tx_dropped_descriptor + s.tx_dropped_malformed + s.tx_dropped_spoofed +
                             s.tx_dropped_no_route + s.tx_dropped_uplink_full + s.tx_dropped_loop_full +
                             s.tx_dropped_ethertype);

@@ -55,8 +55,9 @@ int main(int argc, char **argv)
     const struct cl_chunks *chunks = rt_b->nif->chunks;
     uint64_t bytes;
     cl_chunks_left(chunks, &bytes);
-    uint32_t n = (uint32_t)(bytes / CL_CHUNK_BYTES), chunks_ahead = CACHED + n / CL_CHUNKS_AHEAD;
-    uint32_t blocks_ahead = CACHED + net->ahead.ahead;
+    uint32_t few = CACHED * CL_AHEAD_TIMES, chunks_ahead = CACHED + few, blocks_ahead = CACHED + few;
+    CHECK(few < bytes / CL_CHUNK_BYTES / CL_CHUNKS_AHEAD && few < net->ahead.ahead,
+          "one connection takes less than many");
     CHECK(!is_there(cl_chunk_of(chunks, 0)) && !is_there(net->blocks), "nobody has connected");
     CHECK(is_there(&net->table.buckets[0]) && is_there(&net->table.buckets[net->table.mask]));
     cl_wait_group_add(&all, 1);

@@ -1,0 +1,54 @@
+"""The parts of the benchmark of durable SETs. No speed is asserted; tests/bench/test_smoke.py runs it as a whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from corelane.bench.harness.openloop import Point
+from corelane.bench.harness.session import Session
+from corelane.bench.kv_tcp.scripts import Space
+from corelane.bench.resp_durable import resp_durable, servers
+from corelane.bench.resp_durable.resp_durable import IN_MEMORY, ON_MEMORY, OURS, REDIS
+
+
+def points(rps: float, **extra: float) -> list[Point]:
+    return [Point(0.0, rps * turn, 1, 1, extra=dict(extra)) for turn in (1, 2, 3)]
+
+
+def test_the_ratio_stands_beside_what_bounds_it() -> None:
+    session = Session("resp_durable", seconds=0.1)
+    found = {
+        OURS: points(150e3, requests_per_flush=20.0, requests_per_batch=10.0),
+        REDIS: points(100e3),
+        ON_MEMORY: points(400e3, requests_per_flush=30.0, requests_per_batch=30.0),
+        OURS + IN_MEMORY: points(250e3),
+        REDIS + IN_MEMORY: points(125e3),
+    }
+    resp_durable.conclude(session, found, [50.0, 50.0, 50.0])
+    figure = session.figures["resp-durable.over_aof"]
+    assert figure["value"] == pytest.approx(1.5)
+    assert figure["beside"] == {
+        "bound: ours without a log": pytest.approx(2.5),
+        "bound: that, and then one write for all": pytest.approx(50 / (100e-6 + 50e-6) / 200e3),
+        "bound: the disk alone, as many requests to a write": pytest.approx(20 / 50e-6 / 200e3),
+        ON_MEMORY: pytest.approx(4.0),
+        "both without a log": pytest.approx(2.0),
+    }
+
+
+def test_sets_on_the_memory_nic_are_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "MEMORY_MIB", 4)  # so that no large log is made
+    cpus = sorted(os.sched_getaffinity(0))
+    script = Space(100).redis_sets()
+    for _ in range(2):  # the second replays what the first has left
+        with servers.on_memory((cpus[0], cpus[-1]), tmp_path, script, 5) as (service, load):
+            result = load.run(1.0, 0.1, 0.0)
+            counts = service.stats()
+        assert result.answered > 0
+        assert result.wrong == 0
+        assert counts["log_units"] >= result.answered
+    assert service.recovered is not None
+    assert service.recovered.records > 0
