@@ -25,8 +25,8 @@ class StreamWriter(asyncio.StreamWriter, Streams):
 
 
 def adopt(protocol: Any) -> Any:
-    """Have what a protocol of streams has made be of these types. Returns (a weak reference to the reader, bytes beyond
-    which it pauses its transport), or None: it is another protocol, or has a reader of another type.
+    """Have what a protocol of streams has made be of these types. Returns (what the reader has, bytes beyond which it
+    pauses its transport), or None: it is another protocol, or has a reader of another type.
 
     Who has made subclasses of asyncio's keeps them.
     """
@@ -40,4 +40,4 @@ def adopt(protocol: Any) -> Any:
         writer.__class__ = StreamWriter
     if type(reader) is not StreamReader:
         return None
-    return protocol._stream_reader_wr, 2 * reader._limit  # type: ignore[attr-defined]
+    return vars(reader), 2 * reader._limit

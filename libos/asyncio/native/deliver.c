@@ -110,17 +110,6 @@ static int tell_waiting(struct endpoint *e, struct transport *t)
     return n == -1 ? -1 : 0;
 }
 
-/* Give bytes to the stream's reader, if there is one. 1; 0: it is the protocol's matter; -1 with an exception. */
-static int feed(const struct transport *t, PyObject *data)
-{
-    if (!t->reader)
-        return 0;
-    PyObject *reader = call_with(t->reader, NULL, NULL);
-    int fed = !reader ? -1 : reader == Py_None ? 0 : stream_feed(reader, t->reader_limit, data);
-    Py_XDECREF(reader);
-    return fed;
-}
-
 static int tell_data(struct endpoint *e, struct transport *t)
 {
     if (!e->data)
@@ -131,7 +120,9 @@ static int tell_data(struct endpoint *e, struct transport *t)
     PyObject *data = endpoint_take_data(e);
     if (!data)
         return -1;
-    int fed = feed(t, data);
+    PyObject *reader = Py_XNewRef(t->reader);
+    int fed = reader ? stream_feed(reader, t->reader_limit, data) : 0;
+    Py_XDECREF(reader);
     if (fed) {
         Py_DECREF(data);
         return fed > 0 ? 0 : failed(t, "Fatal error: protocol.data_received() call failed.");

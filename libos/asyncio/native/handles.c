@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-static Py_ssize_t behind; /* where struct handle begins, of both types */
+static Py_ssize_t behind;      /* where struct handle begins, of both types */
+static Py_ssize_t weakrefs_at; /* where they have their weak references */
 static PyObject *handle_type, *timer_type;
 
 struct handle *handle_of(PyObject *self)
@@ -21,14 +22,21 @@ bool is_handle(PyObject *o)
     return Py_TYPE(o) == (PyTypeObject *)handle_type || Py_TYPE(o) == (PyTypeObject *)timer_type;
 }
 
+/* One without its parts. */
+static PyObject *new_empty(bool timer, struct loop *l)
+{
+    if (!timer && l->n_spare)
+        return l->spare[--l->n_spare];
+    return PyType_GenericAlloc((PyTypeObject *)(timer ? timer_type : handle_type), 0);
+}
+
 PyObject *handle_new(bool timer, PyObject *loop, const struct wanted *w)
 {
     PyObject *args = PyTuple_New(w->n_args);
     for (Py_ssize_t i = 0; args && i < w->n_args; i++)
         (void)PyTuple_SetItem(args, i, Py_NewRef(w->args[i])); /* of a new tuple: it does not fail */
-    PyObject *context = w->context ? Py_NewRef(w->context) : PyObject_CallFunctionObjArgs(imported.copy_context, NULL);
-    PyObject *self =
-        args && context ? PyType_GenericAlloc((PyTypeObject *)(timer ? timer_type : handle_type), 0) : NULL;
+    PyObject *context = w->context ? Py_NewRef(w->context) : call_with(imported.copy_context, NULL, NULL);
+    PyObject *self = args && context ? new_empty(timer, loop_of(loop)) : NULL;
     if (!self) {
         Py_XDECREF(args);
         Py_XDECREF(context);
@@ -40,7 +48,29 @@ PyObject *handle_new(bool timer, PyObject *loop, const struct wanted *w)
     h->context = context;
     h->loop = Py_NewRef(loop);
     h->trace = Py_XNewRef(w->trace);
+    h->cancelled = false;
     return self;
+}
+
+static int clear(PyObject *self);
+
+static bool has_weakrefs(PyObject *self)
+{
+    return *(PyObject **)((char *)self + weakrefs_at);
+}
+
+void handle_done(struct loop *l, PyObject *self)
+{
+    bool last = Py_REFCNT(self) == 1 && Py_TYPE(self) == (PyTypeObject *)handle_type && !has_weakrefs(self);
+    if (!last) {
+        Py_DECREF(self);
+        return;
+    }
+    (void)clear(self); /* which may call anything */
+    if (Py_REFCNT(self) == 1 && !has_weakrefs(self) && l->n_spare < SPARE_HANDLES && !l->closed)
+        l->spare[l->n_spare++] = self;
+    else
+        Py_DECREF(self);
 }
 
 /* Call context.run(callback, *args). */
@@ -197,8 +227,10 @@ int handles_make_types(PyObject *module)
     PyObject *handle = events ? PyObject_GetAttrString(events, "Handle") : NULL;
     PyObject *timer = events ? PyObject_GetAttrString(events, "TimerHandle") : NULL;
     PyObject *size = timer ? PyObject_GetAttrString(timer, "__basicsize__") : NULL;
+    PyObject *offset = handle ? PyObject_GetAttrString(handle, "__weakrefoffset__") : NULL;
     Py_ssize_t basic = size ? PyLong_AsSsize_t(size) : -1;
-    if (handle && basic > 0) {
+    weakrefs_at = offset ? PyLong_AsSsize_t(offset) : -1;
+    if (handle && basic > 0 && weakrefs_at > 0) {
         if (!behind) {
             behind = (basic + 15) / 16 * 16;
             for (PyMemberDef *m = members; m->name; m++)
@@ -211,5 +243,6 @@ int handles_make_types(PyObject *module)
     Py_XDECREF(handle);
     Py_XDECREF(timer);
     Py_XDECREF(size);
+    Py_XDECREF(offset);
     return handle_type && timer_type ? 0 : -1;
 }

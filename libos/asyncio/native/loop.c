@@ -188,6 +188,13 @@ static PyObject *create_future(PyObject *self, PyObject *unused)
     return PyObject_Call(imported.future, imported.no_arguments, l->future_keywords);
 }
 
+PyObject *loop_future(PyObject *loop)
+{
+    return PyObject_TypeCheck(loop, (PyTypeObject *)imported.loop_type)
+               ? create_future(loop, NULL)
+               : call_method(loop, names.create_future, NULL, NULL, NULL);
+}
+
 /* A turn. */
 
 static int run_one(PyObject *self, PyObject *handle)
@@ -201,11 +208,11 @@ static int run_one(PyObject *self, PyObject *handle)
 
 static int run_some(PyObject *self, uint32_t n)
 {
-    const struct loop *l = loop_of(self);
+    struct loop *l = loop_of(self);
     PyObject *handle;
     for (int rc; n-- && (handle = ready_take(l->ready));) {
         rc = run_one(self, handle);
-        Py_DECREF(handle);
+        handle_done(l, handle);
         if (rc)
             return rc;
         poller_send_some(l->poller);
@@ -292,10 +299,18 @@ static PyObject *begin(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
+static void drop_spare(struct loop *l)
+{
+    while (l->n_spare)
+        Py_DECREF(l->spare[--l->n_spare]);
+}
+
+/* drop_timers(): the loop is closed, nothing is called any more. */
 static PyObject *drop_timers(PyObject *self, PyObject *unused)
 {
     (void)unused;
     timers_clear(&loop_of(self)->timers);
+    drop_spare(loop_of(self));
     Py_RETURN_NONE;
 }
 
@@ -316,6 +331,8 @@ static int traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT((PyObject *)l->ready);
     Py_VISIT(l->interrupts);
     Py_VISIT(l->future_keywords);
+    for (unsigned i = 0; i < l->n_spare; i++)
+        Py_VISIT(l->spare[i]);
     for (size_t i = 0; i < l->timers.n; i++)
         Py_VISIT(l->timers.at[i].handle);
     return 0;
@@ -328,6 +345,7 @@ static int clear(PyObject *self)
     Py_CLEAR(l->interrupts);
     Py_CLEAR(l->future_keywords);
     timers_clear(&l->timers);
+    drop_spare(l);
     return 0; /* `ready` stays: it clears itself */
 }
 

@@ -50,8 +50,6 @@ static int intern(void)
                {&names.transport, "_transport"},
                {&names.exception, "_exception"},
                {&names.own_loop, "_loop"},
-               {&names.protocol, "_protocol"},
-               {&names.reader, "_reader"},
                {&names.cancelled, "cancelled"},
                {&names.set_result, "set_result"},
                {&names.resume_reading, "resume_reading"},
@@ -87,6 +85,7 @@ static int import(PyObject *module)
                              imported.stream_write = method_of("StreamWriter", "write"),
                              imported.stream_drain = method_of("StreamWriter", "drain"),
                              imported.ready_type = PyType_FromModuleAndSpec(module, &ready_spec, NULL),
+                             imported.loop_type = PyType_FromModuleAndSpec(module, &loop_spec, NULL),
                              imported.transport_type = transport_make_type(module)};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         if (!all[i])
@@ -100,8 +99,7 @@ static int exec(PyObject *module)
         return -1;
     if (add(module, "Poller", PyType_FromModuleAndSpec(module, &poller_spec, NULL)) ||
         add(module, "Endpoint", PyType_FromModuleAndSpec(module, &endpoint_spec, NULL)) ||
-        add(module, "Loop", PyType_FromModuleAndSpec(module, &loop_spec, NULL)) ||
-        add(module, "Streams", streams_make_type(module)))
+        add(module, "Loop", Py_NewRef(imported.loop_type)) || add(module, "Streams", streams_make_type(module)))
         return -1;
     return add(module, "Transport", Py_NewRef(imported.transport_type));
 }

@@ -126,7 +126,7 @@ struct endpoint {
 struct transport { /* behind what its base has */
     PyObject *loop, *protocol, *server, *extra, *waiter, *run;
     PyObject *data_received, *get_buffer, *buffer_updated; /* of the protocol */
-    PyObject *reader;        /* a weak reference to a StreamReader of ../streams.py, which is fed; or NULL */
+    PyObject *reader;        /* what a StreamReader of ../streams.py has, its dictionary, that is fed; or NULL */
     Py_ssize_t reader_limit; /* bytes beyond which asyncio's own feeds it */
     struct endpoint *endpoint;
     Py_ssize_t high_water, low_water;
@@ -134,6 +134,8 @@ struct transport { /* behind what its base has */
     bool closing, paused, eof, writing_paused, connected;
     bool made;
 };
+
+#define SPARE_HANDLES 128
 
 struct handle { /* behind what its base has */
     PyObject *callback, *args, *context, *loop;
@@ -165,8 +167,10 @@ struct loop {
     int epoll;
     struct ready *ready; /* a reference */
     struct timers timers;
-    PyObject *interrupts;      /* what signals have raised: ../../handlers/interrupts.py */
-    PyObject *future_keywords; /* {"loop": itself} */
+    PyObject *interrupts;           /* what signals have raised: ../../handlers/interrupts.py */
+    PyObject *future_keywords;      /* {"loop": itself} */
+    PyObject *spare[SPARE_HANDLES]; /* n_spare handles that nobody has any more, without their parts */
+    unsigned n_spare;
     bool closed, stopping, debug;
 };
 
@@ -204,13 +208,13 @@ extern struct names {
     PyObject *data_received, *get_buffer, *buffer_updated, *eof_received, *close, *fatal_error, *over, *all_sent,
         *resume, *pause, *after_end, *connected, *refused, *run, *context, *callback, *delay, *when, *loop,
         *look_closely, *trace, *callback_failed, *run_handle, *tell_descriptors, *interrupt, *buffer, *waiter, *eof,
-        *paused, *transport, *exception, *own_loop, *protocol, *reader, *cancelled, *set_result, *resume_reading,
-        *create_future, *maybe_resume, *throw;
+        *paused, *transport, *exception, *own_loop, *cancelled, *set_result, *resume_reading, *create_future,
+        *maybe_resume, *throw;
 } names;
 /* The same: what is called, or made, of other modules and of this. */
 extern struct imported {
-    PyObject *copy_context, *future, *no_arguments, *ready_type, *transport_type, *stream_read, *stream_write,
-        *stream_drain;
+    PyObject *copy_context, *future, *no_arguments, *ready_type, *loop_type, *transport_type, *stream_read,
+        *stream_write, *stream_drain;
 } imported;
 
 static inline int64_t now_ns(void)
@@ -228,6 +232,8 @@ struct wanted {                                 /* borrowed, but for the trace *
 };
 int handles_make_types(PyObject *module);
 PyObject *handle_new(bool timer, PyObject *loop, const struct wanted *w);
+/* It was called: the caller's reference goes, and the handle is kept for the next one if that was the last. */
+void handle_done(struct loop *l, PyObject *self);
 bool is_handle(PyObject *o);
 /* Call it, if it is not cancelled. -1: the exception is for whoever runs the loop. */
 int handle_run(PyObject *self);
@@ -248,6 +254,8 @@ void timers_clear(struct timers *t);
 
 /* loop.c */
 extern PyType_Spec loop_spec;
+/* loop.create_future(), of any loop. */
+PyObject *loop_future(PyObject *loop);
 
 /* poller.c */
 extern PyType_Spec poller_spec;
@@ -308,8 +316,9 @@ PyObject *transport_write(PyObject *self, PyObject *data);
 
 /* streams.c */
 PyObject *streams_make_type(PyObject *module);
-/* Give bytes to a reader, as its feed_data. 1; 0: asyncio's is to do it, nothing is done; -1 with an exception. */
-int stream_feed(PyObject *reader, Py_ssize_t limit, PyObject *data);
+/* Give bytes to a reader that has this, as its feed_data. 1; 0: asyncio's is to do it, nothing is done; -1 with an
+ * exception. */
+int stream_feed(PyObject *has, Py_ssize_t limit, PyObject *data);
 
 /* ports.c */
 PyObject *poller_listen(PyObject *self, PyObject *args);

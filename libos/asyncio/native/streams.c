@@ -63,7 +63,7 @@ static int wake(PyObject *has)
     return result ? 0 : -1;
 }
 
-static int feed(PyObject *has, Py_ssize_t limit, PyObject *data)
+int stream_feed(PyObject *has, Py_ssize_t limit, PyObject *data)
 {
     Py_ssize_t len = PyBytes_Size(data), size;
     int at_end = is_true(has, names.eof);
@@ -77,14 +77,6 @@ static int feed(PyObject *has, Py_ssize_t limit, PyObject *data)
         return -1;
     memcpy(PyByteArray_AsString(buffer) + size, PyBytes_AsString(data), (size_t)len);
     return wake(has) ? -1 : 1;
-}
-
-int stream_feed(PyObject *reader, Py_ssize_t limit, PyObject *data)
-{
-    PyObject *has = PyObject_GenericGetDict(reader, NULL);
-    int rc = has ? feed(has, limit, data) : -1;
-    Py_XDECREF(has);
-    return rc;
 }
 
 /* Reading. */
@@ -141,7 +133,7 @@ static bool wait(struct reading *r)
     int paused = is_true(r->has, names.paused);
     if (paused < 0 || (paused && !resume_transport(r->has)))
         return false;
-    PyObject *future = call_method(loop, names.create_future, NULL, NULL, NULL);
+    PyObject *future = loop_future(loop);
     if (future && PyDict_SetItem(r->has, names.waiter, future) == 0)
         r->waiting = PyObject_GetIter(future);
     Py_XDECREF(future);
@@ -425,29 +417,15 @@ static PyObject *write_method(PyObject *self, PyObject *data)
     return result;
 }
 
-/* 1, 0, -1: an exception. */
-static int is_without_error(PyObject *reader)
-{
-    PyObject *has = reader == Py_None ? NULL : PyObject_GenericGetDict(reader, NULL);
-    if (!has)
-        return reader == Py_None ? 1 : -1;
-    PyObject *exception = get(has, names.exception);
-    int is = exception ? exception == Py_None : -1;
-    Py_DECREF(has);
-    return is;
-}
-
 /* Of a writer that has this. 1: it waits for nothing; 0: asyncio's looks; -1: an exception. */
 static int is_drained(PyObject *has)
 {
-    PyObject *transport = transport_of_writer(has);
+    PyObject *transport = transport_of_writer(has), *exception;
     const struct transport *t = transport ? transport_of(transport) : NULL;
-    if (!t || t->closing || t->lost || t->writing_paused)
+    if (!t || !t->reader || t->closing || t->lost || t->writing_paused)
         return t || !PyErr_Occurred() ? 0 : -1;
-    PyObject *protocol = get(has, names.protocol), *reader = get(has, names.reader);
-    if (!protocol || !reader)
-        return -1;
-    return protocol == t->protocol ? is_without_error(reader) : 0;
+    exception = get(t->reader, names.exception);
+    return exception ? exception == Py_None : -1;
 }
 
 static PyObject *drain_method(PyObject *self, PyObject *unused)

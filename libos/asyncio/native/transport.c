@@ -140,13 +140,13 @@ static PyObject *made(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* feed(a weak reference to the protocol's StreamReader, bytes that it takes without a look): what comes is fed to it. */
+/* feed(the dictionary of the protocol's StreamReader, bytes that it takes without a look): what comes is fed to it. */
 static PyObject *feed(PyObject *self, PyObject *args)
 {
     struct transport *t = transport_of(self);
     PyObject *reader;
     Py_ssize_t limit;
-    if (!PyArg_ParseTuple(args, "On", &reader, &limit))
+    if (!PyArg_ParseTuple(args, "O!n", &PyDict_Type, &reader, &limit))
         return NULL;
     replace(&t->reader, Py_NewRef(reader));
     t->reader_limit = limit;
