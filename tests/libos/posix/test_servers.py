@@ -112,6 +112,63 @@ def test_redis(serve: Callable[..., Server], tmp_path: Path) -> None:
     assert server.process.wait(10) == 0
 
 
+def test_redis_with_threads_for_its_connections(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """By its Python client: values, a pipeline, and messages to who subscribes."""
+    redis = pytest.importorskip("redis")
+    words = ("--protected-mode", "no", "--save", "", "--io-threads", "3", "--io-threads-do-reads", "yes")
+    server = serve("redis-server", *words, "--dir", str(tmp_path), port=6379, kthreads=2)
+    server.run("redis-benchmark", "-h", OURS, "-n", "2000", "-c", "30", "-P", "4", "-t", "set,get", "--csv")
+    with server.space.entered(), redis.Redis(OURS) as client, client.pubsub() as listens:
+        listens.subscribe("news")
+        assert listens.get_message(timeout=30)["type"] == "subscribe"
+        assert client.set("key", b"x" * 100_000)
+        assert client.get("key") == b"x" * 100_000
+        with client.pipeline(transaction=True) as together:
+            for i in range(500):
+                together.incrby("sum", i)
+            assert together.execute()[-1] == sum(range(500))
+        assert client.publish("news", "one") == 1
+        assert listens.get_message(timeout=30)["data"] == b"one"
+
+
+def test_one_that_is_killed_is_started_anew(serve: Callable[..., Server]) -> None:
+    """Who was connected to it learns of that from the next one."""
+    server = memcached(serve, 2, 2)
+    with contextlib.closing(server.connect()) as old:
+        old.sendall(b"set a 0 0 1\r\nx\r\n")
+        assert old.recv(100) == b"STORED\r\n"
+        for _ in range(2):
+            server.end()
+            server.start()
+        with contextlib.closing(server.connect()) as new:
+            new.sendall(b"get a\r\n")
+            assert new.recv(100) == b"END\r\n"
+        old.sendall(b"get a\r\n")
+        with pytest.raises(ConnectionResetError):
+            old.recv(100)
+
+
+LIGHTTPD = """
+server.document-root = "{folder}"
+server.bind = "0.0.0.0"
+server.port = 8080
+server.max-keep-alive-requests = 1000
+"""
+
+
+def test_lighttpd(serve: Callable[..., Server], tmp_path: Path) -> None:
+    (tmp_path / "conf").write_text(LIGHTTPD.format(folder=tmp_path))
+    (tmp_path / "page").write_bytes(b"page" * 100_000)
+    server = serve("lighttpd", "-D", "-f", str(tmp_path / "conf"), port=8080)
+    url = f"http://{OURS}:8080/page"
+    assert server.run("curl", "-sS", "--fail", url, url) == "page" * 200_000
+    said = server.run("wrk", "-t", "1", "-c", "20", "-d", "1", url)
+    assert "Socket errors" not in said, said
+    assert "Non-2xx" not in said, said
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(20) == 0
+
+
 def test_pythons_http_server(serve: Callable[..., Server], tmp_path: Path) -> None:
     (tmp_path / "page").write_bytes(b"page" * 10_000)
     server = serve("/usr/bin/python3", "-m", "http.server", "-d", str(tmp_path), "8000", port=8000)

@@ -11,11 +11,13 @@
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 
 static void names(void)
 {
@@ -358,10 +360,77 @@ static void lingers(void)
     say("read", read(s, much, 8));
 }
 
-static const struct sequence sequences[] = {{"names", names},   {"bytes", bytes},     {"ends", ends},
-                                            {"broken", broken}, {"refused", refused}, {"opening", opening},
-                                            {"closes", closes}, {"lingers", lingers}, {"copies", copies},
-                                            {"much", much},     {"options", options}, {NULL, NULL}};
+/* A writer whom nobody reads waits for so long. */
+static void timed(void)
+{
+    int c, s;
+    long n;
+    struct timeval t = {0, 2000};
+    pair(&c, &s);
+    char *much = calloc(1, LONG);
+    say("SO_SNDTIMEO", setsockopt(c, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof t));
+    while ((n = write(c, much, LONG)) > 0)
+        ;
+    say("write in time", n);
+    free(much);
+}
+
+/* Two listeners of one port: each connection is one's. */
+static void shares(void)
+{
+    struct sockaddr_in at = here;
+    socklen_t len = sizeof at;
+    int l[2], on = 1, other = socket(AF_INET, SOCK_STREAM, 0), took = 0;
+    for (int i = 0; i < 2; i++) {
+        l[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        say("SO_REUSEPORT", setsockopt(l[i], SOL_SOCKET, SO_REUSEPORT, &on, sizeof on));
+        say("bind", bind(l[i], (struct sockaddr *)&at, sizeof at));
+        say("listen", listen(l[i], 8));
+        getsockname(l[i], (struct sockaddr *)&at, &len);
+    }
+    say("bind of another", bind(other, (struct sockaddr *)&at, sizeof at));
+    for (int i = 0; i < 8; i++) {
+        int c = socket(AF_INET, SOCK_STREAM, 0);
+        struct pollfd p[2] = {{l[0], POLLIN, 0}, {l[1], POLLIN, 0}};
+        if (i == 4)
+            say("close of one", close(l[0]));
+        if (connect(c, (struct sockaddr *)&at, sizeof at) || poll(p + (i >= 4), i >= 4 ? 1 : 2, 10000) != 1)
+            printf("waited in vain\n");
+        took += accept(l[i >= 4 || p[1].revents], NULL, NULL) >= 0;
+    }
+    printf("taken: %d\n", took);
+}
+
+/* Programs that are started by vfork and posix_spawn, which close what is theirs: it stays open here. */
+static void spawns(void)
+{
+    int c, s, status = -1;
+    char data[8];
+    char *words[] = {"true", NULL};
+    pid_t pid;
+    pair(&c, &s);
+    if ((pid = vfork()) == 0) {
+        close(c);
+        _exit(3);
+    }
+    say("waitpid", waitpid(pid, &status, 0) == pid ? 0 : -1);
+    printf("status: %d\n", WEXITSTATUS(status));
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addclose(&actions, c);
+    posix_spawn_file_actions_addclose(&actions, s);
+    say("posix_spawnp", posix_spawnp(&pid, "true", &actions, NULL, words, environ));
+    say("waitpid", waitpid(pid, &status, 0) == pid ? 0 : -1);
+    printf("status: %d\n", WEXITSTATUS(status));
+    say("write", write(c, "abc", 3));
+    wait_for(s, POLLIN);
+    say("read", read(s, data, 8));
+}
+
+static const struct sequence sequences[] = {
+    {"names", names},     {"timed", timed},   {"shares", shares},   {"spawns", spawns},   {"bytes", bytes},
+    {"ends", ends},       {"broken", broken}, {"refused", refused}, {"opening", opening}, {"closes", closes},
+    {"lingers", lingers}, {"copies", copies}, {"much", much},       {"options", options}, {NULL, NULL}};
 
 int main(int argc, char **argv)
 {
