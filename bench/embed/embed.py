@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from ...drivers.nic.loadgen.loadgen import Result
+from ...drivers.nic.loadgen.runs import Result
 from ...runtime.errors import CorelaneError
 from ..harness import rig
 from ..harness.numbers import plain

@@ -23,10 +23,13 @@ static void place(struct cl_tcp_turn *turn)
 {
     struct cl_tcp_flow_turn *t = (struct cl_tcp_flow_turn *)turn;
     struct cl_tcp_net *net = t->net;
-    t->q = cl_netq_self(net->nif);
+    unsigned k = (unsigned)cl_kthread_index_in(net->nif->sched);
+    if (cl_unlikely(!t->q || k != turn->kthread)) {
+        t->q = &net->nif->queues[k];
+        turn->kthread = k;
+        turn->counts = &net->counts[k].of;
+    }
     t->looked = true;
-    turn->kthread = t->q->index;
-    turn->counts = &net->counts[turn->kthread].of;
     turn->now_ns = (uint64_t)cl_clock_ns(net->nif->clock); /* the scheduler's, too */
 }
 
