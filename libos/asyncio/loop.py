@@ -6,10 +6,15 @@ import asyncio
 import contextvars
 import os
 import socket as sockets
-from asyncio import sslproto
+import sys
+from asyncio import base_events, format_helpers, sslproto
+from asyncio.log import logger
+from traceback import StackSummary
 from typing import Any
 
 from ...drivers.nic.nic import Nic
+from .. import _asyncio
+from ..handlers.interrupts import pending
 from ..runtime import Runtime
 from .datagrams import DatagramEndpoints, DatagramTransport, UdpSocket
 from .selector import Selector
@@ -20,11 +25,10 @@ from .transport import TcpTransport
 from .world import Endpoints, World
 
 
-class Loop(SockCalls):
+class Loop(_asyncio.Loop, SockCalls):
     """Made by `new_event_loop`. Public attributes: world."""
 
     _selector: Selector
-    _ready: Any
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -35,7 +39,7 @@ class Loop(SockCalls):
         self._servers = Servers(self, world, self._poller)
         self._call = contextvars.Context().run
         super().__init__(selector)
-        self._deliver = asyncio.Handle(self._poller.deliver, (), self, contextvars.Context())
+        self._begin(self._poller, self._selector.fileno(), pending)
 
     @property
     def runtime(self) -> Runtime:
@@ -51,12 +55,51 @@ class Loop(SockCalls):
         if not self.is_closed():
             super().close()
             self._servers.closed()
+            self._drop_timers()
             self.world.close()
 
-    def _process_events(self, event_list: list[Any]) -> None:
-        super()._process_events(event_list)  # type: ignore[misc]
-        if self._poller.ready:
-            self._ready.append(self._deliver)
+    # What C calls, seldom (native/loop.c, handles.c).
+
+    def _tell_descriptors(self, events: list[tuple[int, int]]) -> None:
+        self._process_events(self._selector.keys_of(events))  # type: ignore[attr-defined]
+
+    def _interrupt(self) -> None:
+        if pending:
+            raise pending.pop()
+
+    def _callback_failed(self, handle: asyncio.Handle, error: BaseException) -> None:
+        called: Any = handle
+        source = format_helpers._format_callback_source(called._callback, called._args)
+        self.call_exception_handler(
+            {"message": f"Exception in callback {source}", "exception": error, "handle": handle}
+        )
+
+    # In debug mode, as asyncio has it.
+
+    def _look_closely(self, callback: Any, method: str) -> StackSummary:
+        self._check_thread()  # type: ignore[attr-defined]
+        self._check_callback(callback, method)  # type: ignore[attr-defined]
+        return format_helpers.extract_stack(sys._getframe(1))
+
+    def _trace(self) -> StackSummary:
+        return format_helpers.extract_stack(sys._getframe(1))
+
+    def _run_handle(self, handle: Any) -> None:
+        if handle.cancelled():
+            return
+        if not self.get_debug():
+            handle._run()
+            return
+        self._current_handle = handle
+        try:
+            begin = self.time()
+            handle._run()
+            took = self.time() - begin
+        finally:
+            self._current_handle = None
+        if took >= self.slow_callback_duration:
+            what = base_events._format_handle(handle)  # type: ignore[attr-defined]
+            logger.warning("Executing %s took %.3f seconds", what, took)
 
     # Transports.
 

@@ -40,7 +40,9 @@ static int failed(struct transport *t, const char *message)
 /* Call a method in the transport's context. arg may be NULL; its reference is taken. */
 static PyObject *call(struct transport *t, PyObject *method, PyObject *arg)
 {
-    PyObject *result = PyObject_CallFunctionObjArgs(t->run, method, arg, NULL);
+    PyObject *run = Py_NewRef(t->run);
+    PyObject *result = call_with(run, method, arg);
+    Py_DECREF(run);
     Py_XDECREF(arg);
     return result;
 }
@@ -74,6 +76,7 @@ static Py_ssize_t fill_buffer(struct endpoint *e, struct transport *t, fill_fn f
     Py_DECREF(buffer);
     if (n <= 0)
         return n < 0 ? 0 : n;
+    e->poller->given++;
     PyObject *result = call(t, t->buffer_updated, PyLong_FromSsize_t(n));
     if (!result)
         return fail(t, "Fatal error: protocol.buffer_updated() call failed.");
@@ -111,11 +114,19 @@ static int tell_data(struct endpoint *e, struct transport *t)
 {
     if (!e->data)
         return 0;
+    e->poller->given++;
     if (t->get_buffer)
         return tell_waiting(e, t);
     PyObject *data = endpoint_take_data(e);
     if (!data)
         return -1;
+    PyObject *reader = Py_XNewRef(t->reader);
+    int fed = reader ? stream_feed(reader, t->reader_limit, data) : 0;
+    Py_XDECREF(reader);
+    if (fed) {
+        Py_DECREF(data);
+        return fed > 0 ? 0 : failed(t, "Fatal error: protocol.data_received() call failed.");
+    }
     PyObject *fn = t->data_received ? Py_NewRef(t->data_received) : PyObject_GetAttr(t->protocol, names.data_received);
     PyObject *result = fn ? call(t, fn, data) : NULL;
     if (!fn)
@@ -221,20 +232,19 @@ static int tell_one(struct endpoint *e)
     return rc;
 }
 
-PyObject *deliver(struct poller *p)
+int deliver(struct poller *p)
 {
     size_t n = p->n_ready;
+    int rc = 0;
     p->bursts += n > 0;
-    while (n--) {
+    while (n-- && rc == 0) {
         struct endpoint *e = pop_ready(p);
         if (!e)
             break;
-        int rc = tell_one(e);
+        rc = tell_one(e);
         Py_DECREF((PyObject *)e);
-        if (rc)
-            return NULL;
+        if (rc == 0)
+            poller_send_some(p);
     }
-    if (datagrams_deliver(p))
-        return NULL;
-    Py_RETURN_NONE;
+    return rc ? rc : datagrams_deliver(p);
 }
