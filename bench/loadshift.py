@@ -28,7 +28,8 @@ from typing import Any
 from ..apps.spin import Options as SpinOptions
 from ..apps.spin import Spin
 from ..drivers.linux import netns
-from ..drivers.nic.loadgen.loadgen import Echo, Latency, Loadgen, Phase
+from ..drivers.nic.loadgen.loadgen import Echo, Loadgen, Phase
+from ..drivers.nic.loadgen.runs import Latency
 from ..iokernel import UserConfig
 from .baseline.sockets import LinuxUdp
 from .harness import rest, rig

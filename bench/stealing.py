@@ -31,7 +31,8 @@ from functools import partial
 from typing import Any
 
 from ..drivers.nic.joined import JoinedNic
-from ..drivers.nic.loadgen.loadgen import Closed, Echo, Loadgen, Result, Source
+from ..drivers.nic.loadgen.loadgen import Closed, Echo, Loadgen, Source
+from ..drivers.nic.loadgen.runs import Result
 from ..libos import Runtime, Scheduler, udp
 from .harness import rig, usage
 from .harness.load import LIGHT_FRACTION, point_of

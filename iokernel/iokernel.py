@@ -339,9 +339,9 @@ class Iokernel:
 
         loops: `struct cl_io_loop_stats` each, with cpu and busy_s. apps: `struct cl_io_app_stats` each, with name, pid,
         addresses, cpus, arena, counters (report.app_counters: what it counts of itself), and cores
-        (CoreManager.app_stats, None: not managed). uplinks: name, mac, `struct
-        cl_nic_stats` summed over queues. control: what the control socket saw. departed: applications that have left,
-        and buffers lost by them (always 0). leaving: names of those that a loop without a core has not let go. cores:
+        (CoreManager.app_stats, None: not managed). uplinks: name, mac, `struct cl_nic_stats` summed over queues.
+        control: what the control socket saw. departed: applications that have left, buffers lost by them (always 0),
+        and frames dropped that were for them. leaving: names of those that a loop without a core has not let go. cores:
         CoreManager.stats, None: they are not managed.
         """
         with self._lock:

@@ -46,6 +46,15 @@ void cl_runtime_follow(struct cl_runtime *rt, bool follows)
         (void)place_kthreads(rt, &left_out); /* another iokernel may have come since cl_runtime_new; that said so */
 }
 
+/* Another iokernel may have another uplink: a tap that is made anew has another MAC address. */
+static void forget_neighbours(struct cl_runtime *rt)
+{
+    pthread_mutex_lock(&rt->place_lock);
+    if (rt->placeable) /* it runs */
+        cl_arp_forget(rt->nif->arp);
+    pthread_mutex_unlock(&rt->place_lock);
+}
+
 /* The port's watcher thread tells; its states are our events. */
 static void on_port(void *arg, int state, const char *text)
 {
@@ -55,6 +64,8 @@ static void on_port(void *arg, int state, const char *text)
                        CL_EVENT_GONE == CL_PORT_GONE && CL_EVENT_DRAIN == CL_PORT_DRAIN,
                    "events pass through");
     bool left_out = false;
+    if (state == CL_PORT_ATTACHED)
+        forget_neighbours(rt);
     unsigned failed = state == CL_PORT_STALLED || state == CL_PORT_DRAIN ? 0 : place_kthreads(rt, &left_out);
     if (failed) {
         snprintf(more, sizeof more, "%s; %u kthreads may not run on the CPUs that it gives them", text, failed);

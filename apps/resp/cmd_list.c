@@ -4,6 +4,7 @@
 #include "commands.h"
 #include "db.h"
 #include "evict.h"
+#include "first.h"
 #include "number.h"
 #include "propagate.h"
 #include "reply.h"
@@ -369,23 +370,11 @@ static void move_now(struct cl_resp_client *c, bool from_head, bool to_head)
         cl_reply_null(c);
 }
 
-/* The list, for a command that may wait for it: one of another type is an error for who asks first, and nothing to wait
- * for later. */
-static bool awaited(struct cl_resp_client *c, struct cl_slice key, struct cl_entry **e)
-{
-    if (!(c->flags & CL_RC_RETRY))
-        return cl_rdb_write_as(c, key, CL_R_LIST, e);
-    *e = cl_rdb_write(c, key);
-    if (*e && (*e)->type != CL_R_LIST)
-        *e = NULL;
-    return true;
-}
-
 static void move_or_wait(struct cl_resp_client *c, bool from_head, bool to_head, uint32_t timeout_at)
 {
     struct cl_entry *from;
     int64_t deadline;
-    if (!cl_arg_deadline(c, timeout_at, &deadline) || !awaited(c, ARG(c, 1), &from))
+    if (!cl_arg_deadline(c, timeout_at, &deadline) || !cl_rfirst_awaited(c, ARG(c, 1), CL_R_LIST, &from))
         return;
     if (from)
         move(c, from, from_head, to_head);
@@ -417,86 +406,41 @@ void cl_cmd_brpoplpush(struct cl_resp_client *c)
     move_or_wait(c, false, true, 3);
 }
 
-static void pop_or_wait(struct cl_resp_client *c, bool head)
+static void pop_first(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, bool head)
 {
-    int64_t deadline;
-    uint32_t n = c->argc - 2;
-    if (!cl_arg_deadline(c, c->argc - 1, &deadline))
-        return;
-    for (uint32_t i = 1; i <= n; i++) {
-        struct cl_entry *e;
-        if (!awaited(c, ARG(c, i), &e))
-            return;
-        if (!e)
-            continue;
-        cl_reply_array(c, 2);
-        cl_reply_slice(c, ARG(c, i));
-        reply_popped(c, e, head);
-        say_popped(c, ARG(c, i), head, 1);
-        took(c, e, ARG(c, i), pop_event(head));
-        return;
-    }
-    if (!cl_rblock_on(c, &ARG(c, 1), n, deadline))
-        cl_reply_null_array(c);
+    cl_reply_array(c, 2);
+    cl_reply_slice(c, key);
+    reply_popped(c, e, head);
+    say_popped(c, key, head, 1);
+    took(c, e, key, pop_event(head));
 }
+
+static void pop_many(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, bool head, int64_t count)
+{
+    cl_reply_array(c, 2);
+    cl_reply_slice(c, key);
+    say_popped(c, key, head, cl_min(count, (int64_t)e->list->count));
+    reply_popped_array(c, e, key, head, count);
+}
+
+static const struct cl_rfirst pops = {CL_R_LIST, {"right", "left"}, pop_first, pop_many};
 
 void cl_cmd_blpop(struct cl_resp_client *c)
 {
-    pop_or_wait(c, true);
+    cl_rfirst_one(c, &pops, true);
 }
 
 void cl_cmd_brpop(struct cl_resp_client *c)
 {
-    pop_or_wait(c, false);
-}
-
-/* LMPOP and BLMPOP: numkeys at argument n. */
-static void mpop(struct cl_resp_client *c, uint32_t n, bool waits)
-{
-    int64_t deadline = 0, keys, count = 1;
-    bool head, counted = false;
-    if (waits && !cl_arg_deadline(c, 1, &deadline))
-        return;
-    if (!cl_arg_in(c, n, 1, INT32_MAX, &keys, "ERR numkeys should be greater than 0"))
-        return;
-    uint32_t where = n + (uint32_t)keys + 1;
-    if (where >= c->argc) {
-        cl_reply_syntax(c);
-        return;
-    }
-    if (!side(c, where, &head))
-        return;
-    for (uint32_t i = where + 1; i < c->argc; i += 2) {
-        if (counted || i + 1 >= c->argc || !ARG_IS(c, i, "count")) {
-            cl_reply_syntax(c);
-            return;
-        }
-        if (!cl_arg_in(c, i + 1, 1, INT32_MAX, &count, "ERR count should be greater than 0"))
-            return;
-        counted = true;
-    }
-    for (uint32_t i = n + 1; i < where; i++) {
-        struct cl_entry *e;
-        if (!awaited(c, ARG(c, i), &e))
-            return;
-        if (!e)
-            continue;
-        cl_reply_array(c, 2);
-        cl_reply_slice(c, ARG(c, i));
-        say_popped(c, ARG(c, i), head, cl_min(count, (int64_t)e->list->count));
-        reply_popped_array(c, e, ARG(c, i), head, count);
-        return;
-    }
-    if (!waits || !cl_rblock_on(c, &ARG(c, n + 1), (uint32_t)keys, deadline))
-        cl_reply_null_array(c);
+    cl_rfirst_one(c, &pops, false);
 }
 
 void cl_cmd_lmpop(struct cl_resp_client *c)
 {
-    mpop(c, 1, false);
+    cl_rfirst_many(c, &pops, 1, false);
 }
 
 void cl_cmd_blmpop(struct cl_resp_client *c)
 {
-    mpop(c, 2, true);
+    cl_rfirst_many(c, &pops, 2, true);
 }

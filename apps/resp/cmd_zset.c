@@ -1,8 +1,8 @@
 /* Sorted sets: adding, scores, ranks, popping. Ranges: cmd_zrange.c. Several of them: cmd_zalgebra.c. */
-#include "block.h"
 #include "commands.h"
 #include "db.h"
 #include "evict.h"
+#include "first.h"
 #include "number.h"
 #include "pick.h"
 #include "propagate.h"
@@ -342,54 +342,19 @@ void cl_cmd_zpopmax(struct cl_resp_client *c)
     pop(c, true);
 }
 
-/* The sorted set, for a command that may wait for it: see cmd_list.c. */
-static bool awaited(struct cl_resp_client *c, struct cl_slice key, struct cl_entry **e)
+static void pop_first(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, bool max)
 {
-    if (!(c->flags & CL_RC_RETRY))
-        return cl_rdb_write_as(c, key, CL_R_ZSET, e);
-    *e = cl_rdb_write(c, key);
-    if (*e && (*e)->type != CL_R_ZSET)
-        *e = NULL;
-    return true;
+    struct cl_rznode *node = end_of(e->zset, max);
+    cl_reply_array(c, 3);
+    cl_reply_slice(c, key);
+    cl_reply_slice(c, cl_rz_member(node));
+    cl_reply_double(c, node->score);
+    cl_rz_remove(c->r, e->zset, node);
+    say_popped(c, key, max, 1);
+    cl_zsets_took(c, e, key, pop_event(max));
 }
 
-static void pop_or_wait(struct cl_resp_client *c, bool max)
-{
-    int64_t deadline;
-    uint32_t n = c->argc - 2;
-    if (!cl_arg_deadline(c, c->argc - 1, &deadline))
-        return;
-    for (uint32_t i = 1; i <= n; i++) {
-        struct cl_entry *e;
-        if (!awaited(c, ARG(c, i), &e))
-            return;
-        if (!e)
-            continue;
-        struct cl_rznode *node = end_of(e->zset, max);
-        cl_reply_array(c, 3);
-        cl_reply_slice(c, ARG(c, i));
-        cl_reply_slice(c, cl_rz_member(node));
-        cl_reply_double(c, node->score);
-        cl_rz_remove(c->r, e->zset, node);
-        say_popped(c, ARG(c, i), max, 1);
-        cl_zsets_took(c, e, ARG(c, i), pop_event(max));
-        return;
-    }
-    if (!cl_rblock_on(c, &ARG(c, 1), n, deadline))
-        cl_reply_null_array(c);
-}
-
-void cl_cmd_bzpopmin(struct cl_resp_client *c)
-{
-    pop_or_wait(c, false);
-}
-
-void cl_cmd_bzpopmax(struct cl_resp_client *c)
-{
-    pop_or_wait(c, true);
-}
-
-static void pop_nested(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, bool max, int64_t count)
+static void pop_many(struct cl_resp_client *c, struct cl_entry *e, struct cl_slice key, bool max, int64_t count)
 {
     int64_t n = cl_min(count, (int64_t)e->zset->dict.count);
     say_popped(c, key, max, n);
@@ -406,60 +371,24 @@ static void pop_nested(struct cl_resp_client *c, struct cl_entry *e, struct cl_s
     cl_zsets_took(c, e, key, pop_event(max));
 }
 
-struct mpop {
-    int64_t keys, count, deadline;
-    bool max;
-};
+static const struct cl_rfirst pops = {CL_R_ZSET, {"min", "max"}, pop_first, pop_many};
 
-/* numkeys at argument n. */
-static bool mpop_options(struct cl_resp_client *c, uint32_t n, bool waits, struct mpop *o)
+void cl_cmd_bzpopmin(struct cl_resp_client *c)
 {
-    *o = (struct mpop){.count = 1};
-    bool counted = false;
-    if (waits && !cl_arg_deadline(c, 1, &o->deadline))
-        return false;
-    if (!cl_arg_in(c, n, 1, INT32_MAX, &o->keys, "ERR numkeys should be greater than 0"))
-        return false;
-    uint32_t where = n + (uint32_t)o->keys + 1;
-    if (where >= c->argc)
-        return cl_reply_syntax(c), false;
-    o->max = ARG_IS(c, where, "max");
-    if (!o->max && !ARG_IS(c, where, "min"))
-        return cl_reply_syntax(c), false;
-    for (uint32_t i = where + 1; i < c->argc; i += 2) {
-        if (counted || i + 1 >= c->argc || !ARG_IS(c, i, "count"))
-            return cl_reply_syntax(c), false;
-        if (!cl_arg_in(c, i + 1, 1, INT32_MAX, &o->count, "ERR count should be greater than 0"))
-            return false;
-        counted = true;
-    }
-    return true;
+    cl_rfirst_one(c, &pops, false);
 }
 
-static void mpop(struct cl_resp_client *c, uint32_t n, bool waits)
+void cl_cmd_bzpopmax(struct cl_resp_client *c)
 {
-    struct mpop o;
-    if (!mpop_options(c, n, waits, &o))
-        return;
-    for (uint32_t i = n + 1; i <= n + (uint32_t)o.keys; i++) {
-        struct cl_entry *e;
-        if (!awaited(c, ARG(c, i), &e))
-            return;
-        if (!e)
-            continue;
-        pop_nested(c, e, ARG(c, i), o.max, o.count);
-        return;
-    }
-    if (!waits || !cl_rblock_on(c, &ARG(c, n + 1), (uint32_t)o.keys, o.deadline))
-        cl_reply_null_array(c);
+    cl_rfirst_one(c, &pops, true);
 }
 
 void cl_cmd_zmpop(struct cl_resp_client *c)
 {
-    mpop(c, 1, false);
+    cl_rfirst_many(c, &pops, 1, false);
 }
 
 void cl_cmd_bzmpop(struct cl_resp_client *c)
 {
-    mpop(c, 2, true);
+    cl_rfirst_many(c, &pops, 2, true);
 }

@@ -6,7 +6,7 @@
     thread.py    our loop on a thread of this process
     places.py    where servers are asked: at the far end of a veth pair each, or on a memory link in this process
     echo.py      what an echo carries, its tail at half of uvloop's peak, and what it takes while it is idle
-    web.py       uvicorn with a small ASGI application
+    web.py       uvicorn with a small ASGI application; alone.py: the same without a network, the floor
     entry.py     the floor: what a message costs the interpreter alone (../baseline/python_entry.c)
     start.py     `corelane up` and a compiled application, from nothing to the first answer
 

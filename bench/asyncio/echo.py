@@ -35,10 +35,10 @@ FIGURES = (OVER, STREAMS_OVER, MEMORY, P99, NUMBA, IDLE)
 FORMS = (PROTOCOLS, STREAMS)
 KERNEL = "kernel client"
 IN_C, IN_C_KERNEL, REFLECTOR = "echo in C on our TCP", f"echo in C on our TCP, {KERNEL}", "reflector"
-ON_MEMORY, NUMBA_ON_MEMORY = f"{OURS}, {PROTOCOLS}, memory NIC", "numba handler, memory NIC"
+ON_MEMORY, STREAMS_ON_MEMORY = (f"{OURS}, {form}, memory NIC" for form in FORMS)
+NUMBA_ON_MEMORY, REFLECTOR_ON_MEMORY = "numba handler, memory NIC", "reflector, memory NIC"
 ENTRY = "Python entry"
 FLOORS = (IN_C, IN_C_KERNEL, REFLECTOR)
-MEMORIES = (ON_MEMORY, NUMBA_ON_MEMORY)
 BY_KERNEL = (UVLOOP, OURS)
 ROUNDS = 5
 HALF = 0.5  # of what uvloop carries
@@ -129,11 +129,13 @@ def _rates(
         for name in FLOORS:
             session.skip(name, str(netns.missing()))
     with contextlib.ExitStack() as stack:
-        memory = {NUMBA_ON_MEMORY: places.numba_on_memory}
+        memory = {NUMBA_ON_MEMORY: places.numba_on_memory, REFLECTOR_ON_MEMORY: places.reflector_on_memory}
+        of_ours = {ON_MEMORY: PROTOCOLS, STREAMS_ON_MEMORY: STREAMS}
         if why := loops.missing(OURS):
-            session.skip(ON_MEMORY, why)
+            for name in of_ours:
+                session.skip(name, why)
         else:
-            memory[ON_MEMORY] = places.loop_on_memory
+            memory |= {name: partial(places.loop_on_memory, form) for name, form in of_ours.items()}
         for name, on_memory in memory.items():
             arms[name] = partial(stack.enter_context(on_memory(session.two_cores)), 1.0)
         slot = seconds / ROUNDS / len(arms)
@@ -179,7 +181,11 @@ def _figures(session: Session, rates: Mapping[str, Sequence[float]], entry_ns: S
             beside["that echo, and a Python entry for each request"] = _ratio(both, IN_C, theirs)
         _set(session, figure, rates, (arm_name(OURS, form), theirs), beside)
     _set(session, MEMORY, rates, (ON_MEMORY, arm_name(UVLOOP, PROTOCOLS)), {})
-    _set(session, NUMBA, rates, (NUMBA_ON_MEMORY, ON_MEMORY), {})
+    beside = {
+        "over our loop's streams": _ratio(rates, NUMBA_ON_MEMORY, STREAMS_ON_MEMORY),
+        "bound by client and link: a reflector of segments": _ratio(rates, REFLECTOR_ON_MEMORY, ON_MEMORY),
+    }
+    _set(session, NUMBA, rates, (NUMBA_ON_MEMORY, ON_MEMORY), beside)
 
 
 def _with_entries(rates: Sequence[float], entry_ns: Sequence[float]) -> list[float]:

@@ -112,24 +112,31 @@ def numba_on_memory(cores: tuple[int, int]) -> Iterator[Measure]:
 
 
 @contextlib.contextmanager
-def loop_on_memory(cores: tuple[int, int]) -> Iterator[Measure]:
-    """The same of our loop, as protocols."""
+def loop_on_memory(form: str, cores: tuple[int, int]) -> Iterator[Measure]:
+    """The same of our loop, as protocols or streams."""
     with (
         linked() as (client_end, server_end),
         Looping(server_end, cpu=cores[1]) as looping,
-        _asking(client_end, server_end.mac, cores[0]) as load,
+        _asking(client_end, server_end.mac, cores[0], PORTS[form]) as load,
     ):
         yield Load(load, looping.busy_s).measure
 
 
 @contextlib.contextmanager
-def _asking(client_end: Nic, server_mac: str, cpu: int) -> Iterator[TcpLoad]:
+def reflector_on_memory(cores: tuple[int, int]) -> Iterator[Measure]:
+    """What client and link give: a server that does no more than turn segments around."""
+    with links.floor(cores, "ask", connections=CONNECTIONS, arrivals="closed") as floor:
+        yield floor.measure
+
+
+@contextlib.contextmanager
+def _asking(client_end: Nic, server_mac: str, cpu: int, port: int = PORTS[PROTOCOLS]) -> Iterator[TcpLoad]:
     """A client in a closed loop, on a link whose server knows its MAC address."""
     with contextlib.closing(links.load_of("hold", server_mac=server_mac)) as first:
         first.start_client(client_end, cpu)
         with first.held():
             pass
     how: dict[str, Any] = {"server_mac": server_mac, "connections": CONNECTIONS, "arrivals": "closed"}
-    with contextlib.closing(links.load_of("ask", server_port=PORTS[PROTOCOLS], **how)) as load:
+    with contextlib.closing(links.load_of("ask", server_port=port, **how)) as load:
         load.start_client(client_end, cpu)
         yield load

@@ -72,15 +72,17 @@ async def echoing(address: str) -> AsyncIterator[None]:
         yield
 
 
+def web_config(**where: Any) -> Any:
+    """uvicorn's. where: more for it."""
+    how = {"http": "httptools", "ws": "none", "lifespan": "off", "loop": "none", "log_level": "critical"}
+    return importlib.import_module("uvicorn").Config(application, access_log=False, **how, **where)
+
+
 @contextlib.asynccontextmanager
 async def web(address: str) -> AsyncIterator[None]:
     """uvicorn listens, on the loop that runs."""
-    uvicorn = importlib.import_module("uvicorn")
-    how = {"http": "httptools", "ws": "none", "lifespan": "off", "loop": "none"}
-    config = uvicorn.Config(
-        application, host=address, port=PORTS[WEB], backlog=BACKLOG, log_level="critical", access_log=False, **how
-    )
-    server = uvicorn.Server(config)
+    config = web_config(host=address, port=PORTS[WEB], backlog=BACKLOG)
+    server = importlib.import_module("uvicorn").Server(config)
     serving = asyncio.ensure_future(server.serve())
     while not server.started and not serving.done():
         await asyncio.sleep(0.01)

@@ -8,11 +8,13 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from ..harness import rest
+from ..harness.numbers import pairwise
 from ..harness.session import Session
 from ..http import http
-from . import echo, loops, server
+from . import alone, echo, loops, server
 from .loops import OURS, STOCK, UVLOOP
 from .places import CONNECTIONS, Served
 
@@ -20,6 +22,7 @@ FIGURE = "asyncio.http_over_uvloop"
 FIGURES = (FIGURE,)
 CASE = http.Case("greeting", keep=True, tls=False)
 ROUNDS = 5
+ALONE = "uvicorn without a network"
 
 
 def arm_name(loop: str) -> str:
@@ -53,11 +56,12 @@ def measure(session: Session, seconds: float) -> None:
         sites = {loop: Site(stack, session.two_cores, loop) for loop in echo.usable(session, lambda x: [arm_name(x)])}
         if not sites:
             return
-        slot = seconds / ROUNDS / len(sites)
-        bodies: dict[str, Callable[[], http.Found]] = {
-            loop: partial(site.measure, slot) for loop, site in sites.items()
-        }
+        slot = seconds / ROUNDS / (len(sites) + 1)
+        bodies: dict[str, Callable[[], Any]] = {loop: partial(site.measure, slot) for loop, site in sites.items()}
+        bodies[ALONE] = partial(alone.rate, session.two_cores[1], CONNECTIONS, slot)
         found = session.interleave(bodies, ROUNDS)
+    without = found.pop(ALONE)
+    session.arm(ALONE, rate=statistics.median(without), runs=without)
     for loop, several in found.items():
         medians = {
             field: statistics.median(getattr(one, field) for one in several)
@@ -65,7 +69,7 @@ def measure(session: Session, seconds: float) -> None:
         }
         wrong = {field: sum(getattr(one, field) for one in several) for field in ("wrong", "failed")}
         session.arm(arm_name(loop), **medians, **wrong)
-    conclude(session, {loop: [one.rate for one in several] for loop, several in found.items()})
+    conclude(session, {loop: [one.rate for one in several] for loop, several in found.items()} | {ALONE: without})
 
 
 def conclude(session: Session, rates: dict[str, list[float]]) -> None:
@@ -77,7 +81,7 @@ def conclude(session: Session, rates: dict[str, list[float]]) -> None:
         return
     beside = {}
     if all(rates.get(STOCK, [0.0])):
-        beside["over the stock loop"] = statistics.median(
-            ours / theirs for ours, theirs in zip(rates[OURS], rates[STOCK], strict=True)
-        )
+        beside["over the stock loop"] = pairwise(rates[OURS], rates[STOCK]).median
+    if ALONE in rates:
+        beside[f"bound: {ALONE}"] = pairwise(rates[ALONE], rates[UVLOOP]).median
     session.ratio_figure(FIGURE, rates[OURS], rates[UVLOOP], beside=beside)

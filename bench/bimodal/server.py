@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any
 
 from ...apps import spin
-from ...drivers.nic.loadgen.loadgen import Echo, Result
+from ...drivers.nic.loadgen.loadgen import Echo
+from ...drivers.nic.loadgen.runs import Result
 from ...libos import Runtime
 from ...runtime.clock import default_clock
 from ..harness import usage

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
 
-from ...drivers.nic.loadgen.loadgen import Result
+from ...drivers.nic.loadgen.runs import Result
 from ...runtime.hist import Hist
 from .openloop import Point
 from .stops import Counts, Watch

@@ -218,6 +218,10 @@ class App:
     def pid(self) -> int:
         return self._process.pid
 
+    def await_event(self, event: str, timeout_s: float) -> dict[str, Any]:
+        """The next such event. Raises CorelaneError if it ends before, or does not say it for so long."""
+        return self._await(event, timeout_s)
+
     def _await(self, event: str, timeout_s: float) -> dict[str, Any]:
         assert self._process.stdout is not None
         deadline = time.monotonic() + timeout_s

@@ -4,7 +4,7 @@ request under way on each.
 Ours on the memory NIC: its peak in an open loop, near and far. Then one client over AF_XDP on a veth pair for all
 servers, ours over AF_XDP, memcached with one thread and redis-server on Linux' TCP: what they carry in a closed loop,
 with and without pipelines; and latency at half of what memcached carries. At last memory per item. Between them other
-loads of ours: kinds.py.
+loads of ours, and of all servers on that link, also by a client on kernel sockets: kinds.py.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def run(session: Session) -> None:
             "all others": "the client over AF_XDP on a veth pair; ours over AF_XDP, the others on Linux' TCP",
         },
     }
-    alone = peak(session, space, 0.4 * session.seconds)
+    alone = peak(session, space, 0.3 * session.seconds)
     kinds.measure(session, space, 0.1 * session.seconds)
-    beside_others(session, space, alone, 0.4 * session.seconds)
+    beside_others(session, space, alone, 0.3 * session.seconds, 0.2 * session.seconds)
     memory_per_item(session)
 
 
@@ -103,35 +103,35 @@ def why_not(session: Session) -> str:
     return netns.missing() or memcached.missing() or redis.missing() or ""
 
 
-def beside_others(session: Session, space: Space, alone: list[float], seconds: float) -> None:
-    """Ours and the others on one link."""
-    kinds = {OURS: servers.OURS_PORT, MEMCACHED: servers.MEMCACHED_PORT, REDIS: servers.REDIS_PORT}
+def beside_others(session: Session, space: Space, alone: list[float], seconds: float, rows_s: float) -> None:
+    """Ours and the others on one link; rows_s: for the rows of kinds.py."""
+    ports = {OURS: servers.OURS_PORT, MEMCACHED: servers.MEMCACHED_PORT, REDIS: servers.REDIS_PORT}
     if why := why_not(session):
-        for server in kinds:
+        for server in ports:
             session.skip(server, why)
         return
     with contextlib.ExitStack() as stack:
-        pair = servers.Pair(stack, session.two_cores, space, CONNECTIONS)
+        pair = servers.Pair(stack, session.two_cores, space, kinds.MANY)
 
         def point(server: str, script: Script, rate: float, slot: float) -> Point:
             rest.demand("a server on a veth pair")
             how = {"arrivals": "poisson" if rate else "closed"}
             with (
                 pair.ours() if server == OURS else contextlib.nullcontext(),
-                pair.client(kinds[server], script, CONNECTIONS, **how) as load,
+                pair.client(ports[server], script, CONNECTIONS, **how) as load,
             ):
                 return Load(load).measure(rate, slot)
 
         arms: dict[str, Callable[[], Point]] = {}
-        slot = 0.7 * seconds / ROUNDS / len(kinds) / len(PIPELINES)
+        slot = 0.7 * seconds / ROUNDS / len(ports) / len(PIPELINES)
         for pipeline in PIPELINES:
             gets, resp = space.memcached(pipeline), space.redis(pipeline)
-            for server in kinds:
+            for server in ports:
                 arms[_arm(server, pipeline)] = partial(point, server, resp if server == REDIS else gets, 0.0, slot)
         found = session.interleave(arms, ROUNDS)
         for name, points in found.items():
             session.point(name, middle(points))
-        rates = {server: [p.achieved_rps for p in found[_arm(server, 1)]] for server in kinds}
+        rates = {server: [p.achieved_rps for p in found[_arm(server, 1)]] for server in ports}
         compare(session, rates, alone)
         rate = HALF * statistics.median(rates[MEMCACHED])
         script = space.memcached()
@@ -139,6 +139,7 @@ def beside_others(session: Session, space: Space, alone: list[float], seconds: f
         tails = session.interleave(
             {server: partial(point, server, script, rate, slot) for server in (OURS, MEMCACHED)}, ROUNDS
         )
+        kinds.beside(session, pair, ports, space, rows_s)
     for server, points in tails.items():
         session.point(f"{server}, at half of memcached's rate", middle(points))
     gains = [[p.p99_us for p in tails[server]] for server in (MEMCACHED, OURS)]

@@ -44,15 +44,14 @@ class Space:
         requests that store the value again instead."""
         return self._lines(pipeline, lines, (self._get, self._value), (self._set, lambda _: b"STORED\r\n"), sets)
 
-    def redis(self, pipeline: int = 1, lines: int = 0) -> Script:
-        """GETs in RESP."""
-        forms = (self._resp_get, self._resp_value)
-        return self._lines(pipeline, lines, forms, forms, 0.0)
+    def redis(self, pipeline: int = 1, lines: int = 0, sets: float = 0.0) -> Script:
+        """The same in RESP."""
+        put = (self._resp_set, lambda _: b"+OK\r\n")
+        return self._lines(pipeline, lines, (self._resp_get, self._resp_value), put, sets)
 
     def redis_sets(self) -> Script:
         """SETs in RESP, one in each request."""
-        forms = (self._resp_set, lambda _: b"+OK\r\n")
-        return self._lines(1, 0, forms, forms, 0.0)
+        return self.redis(sets=1.0)
 
     def _lines(self, pipeline: int, lines: int, get: Forms, put: Forms, sets: float) -> Script:
         numbers = self.drawn(pipeline * (lines or LINES))

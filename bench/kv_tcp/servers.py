@@ -16,11 +16,13 @@ from ...libos import Runtime
 from ..baseline.memcached import Memcached
 from ..baseline.redis import Redis
 from ..harness.load import Load
+from ..load.sockload.sockload import Asked, SockLoad
 from ..tcp import links
 from .scripts import Script, Space
 
 OURS_PORT, MEMCACHED_PORT, REDIS_PORT = 11211, 11212, 6379
 MEMORY_MIB = 256
+FILLED_BYTES = 1 << 15  # of values that are stored at once
 
 
 def fill(store: Store, space: Space) -> None:
@@ -58,24 +60,30 @@ class Pair:
     entered. Needs root."""
 
     def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, ...], space: Space, connections: int) -> None:
-        self.cores, self.space, self.connections = cores, space, connections
+        self.cores, self.connections = cores, connections
         self.veth = links.Veth(stack, cores)
         far = self.veth.far
         where: dict[str, Any] = {"address": far.address, "netns": far.namespace.name, "cpu": cores[1]}
         extra = ["-c", str(connections + 100)]
         stack.enter_context(Memcached(memory_mib=MEMORY_MIB, port=MEMCACHED_PORT, extra=extra, **where))
         stack.enter_context(Redis(memory_mib=MEMORY_MIB, port=REDIS_PORT, clients=connections + 100, **where))
+        self.hold(space)
+
+    def hold(self, space: Space) -> None:
+        """Store these items in each; in ours when it is entered."""
+        self.space = space
         self._fill(MEMCACHED_PORT, b"set %b 0 0 %d\r\n%b\r\n", b"STORED\r\n")
         self._fill(REDIS_PORT, b"*3\r\n$3\r\nSET\r\n$16\r\n%b\r\n$%d\r\n%b\r\n", b"+OK\r\n")
 
     def _fill(self, port: int, form: bytes, answer: bytes) -> None:
         """Store all items by a kernel connection, in pieces that are answered before the next one."""
         items = list(self.space.items())
+        together = max(FILLED_BYTES // self.space.value_bytes, 1)
         with self.veth.near.namespace.entered():
             link = socket.create_connection((self.veth.far.address, port), timeout=60)
         with link:
-            for at in range(0, len(items), 500):
-                part = items[at : at + 500]
+            for at in range(0, len(items), together):
+                part = items[at : at + together]
                 link.sendall(b"".join(form % (key, len(value), value) for key, value in part))
                 left = len(answer) * len(part)
                 while left:
@@ -88,3 +96,23 @@ class Pair:
     def client(self, port: int, script: Script, connections: int, **how: Any) -> Any:
         """The client over AF_XDP: a context."""
         return self.veth.client("ask", server_port=port, script=script, connections=connections, **how)
+
+    @contextlib.contextmanager
+    def kernel_client(self, port: int, space: Space, connections: int) -> Iterator[SockLoad]:
+        """A client on kernel sockets, the engine of `corelane load`, with the values that it knows stored: as many as
+        the space's, of as many bytes, as popular."""
+        asked = Asked(
+            protocol="redis" if port == REDIS_PORT else "memcached",
+            address=self.veth.far.address,
+            port=port,
+            connections=connections,
+            cpus=(self.cores[0],),
+            keys=space.keys,
+            zipf=space.zipf,
+            key_bytes=(len(space.key(0)),),
+            value_bytes=(space.value_bytes,),
+        )
+        with self.veth.near.namespace.entered(), SockLoad(asked) as load:
+            load.connect()
+            load.preload()
+            yield load

@@ -1,4 +1,4 @@
-"""Loads that corelane's own stack carries, against the reflector that says what the client and the stack add."""
+"""Loads that corelane's own stack carries, against reflectors, which say what the client and the stack add."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import contextlib
 from collections.abc import Iterator
 
 from ...apps import echo
+from ...drivers.linux import netns
+from ...drivers.nic.af_xdp.af_xdp import AfXdp
 from ...libos import Runtime
+from ..afxdp.reflector import Reflector
 from ..harness import rig
 from ..tcp.server import ECHO, Servers
 
 ADDRESS = f"{rig.CLIENT_IP}/{rig.PREFIX}"
 PORT = ECHO
 """Of the reflector, over UDP and TCP."""
+Pair = tuple[netns.Interface, netns.Interface]
 
 
 def _reflect(runtime: Runtime) -> Servers:
@@ -30,3 +34,22 @@ def reflecting(client_cpu: int = -1, server_cpu: int = -1) -> Iterator[tuple[Run
         rig.started(client_end, client_cpu, lambda runtime: None, address=ADDRESS) as (runtime, _),
     ):
         yield runtime, rig.SERVER_IP
+
+
+def veth() -> contextlib.AbstractContextManager[Pair]:
+    """A veth pair for `reflecting_on_af_xdp`. Needs root."""
+    return netns.link(addresses=(rig.CLIENT_IP, rig.SERVER_IP), prefix=rig.PREFIX)
+
+
+@contextlib.contextmanager
+def reflecting_on_af_xdp(pair: Pair, client_cpu: int, server_cpu: int) -> Iterator[tuple[Runtime, str]]:
+    """The same over AF_XDP on a veth pair, to a bare reflector of datagrams (bench/afxdp/reflector.h)."""
+    near, far = pair
+    with contextlib.ExitStack() as stack:
+        with far.namespace.entered():
+            stack.enter_context(Reflector(far.name, cpu=server_cpu))
+        with near.namespace.entered():
+            nic = stack.enter_context(AfXdp(near.name, addresses=[ADDRESS]))
+        runtime, _ = stack.enter_context(rig.started(nic, client_cpu, lambda runtime: None, address=ADDRESS))
+        runtime.add_neighbour(far.address, far.mac.hex(":"))
+        yield runtime, far.address

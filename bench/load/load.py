@@ -6,24 +6,29 @@ The difference is the way there and back, and whatever the tool does wrong. The 
 first one.
 
 Rates: arrivals at equal distances, so that what is achieved is not a matter of chance; by the tool over kernel sockets,
-and over corelane's own stack on a memory link, whose other end sends back what it gets.
+and over corelane's own stack on a memory link, whose other end sends back what it gets. Beside it the same over AF_XDP
+on a veth pair, where the kernel carries each frame, up to the rate that this gives.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from ...drivers.linux import netns
+from ...libos import Runtime
 from ..harness.numbers import plain
 from ..harness.openloop import Point, middle
 from ..harness.plot import Canvas
 from ..harness.session import Session
-from .dataplane import PORT, reflecting
+from .dataplane import PORT, reflecting, reflecting_on_af_xdp, veth
 from .measuring import point_of
 from .reference.reference import Reference
 from .sockload.sockload import Asked, SockLoad
@@ -36,9 +41,12 @@ PERCENTS = (50.0, 99.0, 99.9)
 HOLD_LEAST_NS, HOLD_MEAN_NS, HOLD_TABLE = 500_000, 700_000, 1 << 14  # shifted exponential: p50 1 ms, p99.9 5.3 ms
 ERROR_RATES = {"UDP": (10_000, 50_000, 100_000, 200_000), "TCP": (10_000, 50_000, 100_000)}
 SOCKET_RATE, MEMORY_RATE = 200_000, 1_000_000
+AF_XDP_RATES = (250_000, 500_000, 1_000_000)
 MEMORY_SOCKETS = 4  # of the dataplane: answers wait in few, and are taken many at a time
 CONNECTIONS = {"UDP": 16, "TCP": 1000}
 LEAST_S = 0.05
+Reflecting = Callable[[int, int], AbstractContextManager[tuple[Runtime, str]]]
+Over = Callable[[tuple[int, int], float, float], Point]
 
 
 @dataclass(frozen=True)
@@ -140,30 +148,50 @@ def errors(session: Session, cores: tuple[int, int]) -> None:
 
 def achieved(session: Session, cores: tuple[int, int]) -> None:
     """load.rate_error: how far the answered rate was from the one asked for."""
-    seconds = max(0.3 * session.seconds / 2 / ROUNDS, LEAST_S)
-    asked = {"kernel sockets": SOCKET_RATE, "memory NIC": MEMORY_RATE}
-    names = {f"rate, UDP, {way}, {rate:,}/s": rate for way, rate in asked.items()}
+    judged: list[tuple[Over, str, int]] = [
+        (over_sockets, "kernel sockets", SOCKET_RATE),
+        (partial(over_own_stack, reflecting), "memory NIC", MEMORY_RATE),
+    ]
+    with contextlib.ExitStack() as stack:
+        shown: list[tuple[Over, str, int]] = []
+        if why := netns.missing():
+            for rate in AF_XDP_RATES:
+                session.skip(_rate_arm("AF_XDP", rate), why)
+        else:
+            over = partial(over_own_stack, partial(reflecting_on_af_xdp, stack.enter_context(veth())))
+            shown = [(over, "AF_XDP", rate) for rate in AF_XDP_RATES]
+        seconds = max(0.3 * session.seconds / (len(judged) + len(shown)) / ROUNDS, LEAST_S)
+        arms = {_rate_arm(way, rate): partial(over, cores, rate, seconds) for over, way, rate in judged + shown}
+        found = session.interleave(arms, ROUNDS)
+    conclude_rates(session, found, {_rate_arm(way, rate) for _, way, rate in judged})
 
-    def over_sockets() -> Point:
-        with Injected("UDP", cores, (), "uniform") as injected:
-            return injected.measure(SOCKET_RATE, seconds).measured
 
-    measure: tuple[Callable[[], Point], ...] = (over_sockets, partial(over_memory, cores, MEMORY_RATE, seconds))
-    arms = dict(zip(names, measure, strict=True))
-    found = session.interleave(arms, ROUNDS)
+def _rate_arm(way: str, rate: int) -> str:
+    return f"rate, UDP, {way}, {rate:,}/s"
+
+
+def conclude_rates(session: Session, found: dict[str, list[Point]], judged: Collection[str]) -> None:
+    """load.rate_error: the worst of those judged; beside it each of all."""
     off: dict[str, list[float]] = {}
-    for name, rate in names.items():
-        row = session.point(name, middle(found[name]))
-        off[name] = [abs(point.achieved_rps / rate - 1) for point in found[name]]
+    for name, points in found.items():
+        rate = float(name.rpartition(" ")[2].removesuffix("/s").replace(",", ""))
+        row = session.point(name, middle(points))
+        off[name] = [abs(point.achieved_rps / rate - 1) for point in points]
         row["rate_error"] = statistics.median(off[name])
     beside = {name: statistics.median(values) for name, values in off.items()}
-    runs = [max(each[i] for each in off.values()) for i in range(ROUNDS)]
-    session.figure("load.rate_error", max(beside.values()), runs=runs, beside=beside)
+    runs = [max(off[name][i] for name in judged) for i in range(len(next(iter(off.values()))))]
+    session.figure("load.rate_error", max(beside[name] for name in judged), runs=runs, beside=beside)
 
 
-def over_memory(cores: tuple[int, int], rate: float, seconds: float) -> Point:
+def over_sockets(cores: tuple[int, int], rate: float, seconds: float) -> Point:
+    """The tool over kernel sockets, against the reference server."""
+    with Injected("UDP", cores, (), "uniform") as injected:
+        return injected.measure(rate, seconds).measured
+
+
+def over_own_stack(reflected: Reflecting, cores: tuple[int, int], rate: float, seconds: float) -> Point:
     """The tool over corelane's own stack: its uthread on cores[0], what sends all back on cores[1]."""
-    with reflecting(*cores) as (runtime, address):
+    with reflected(*cores) as (runtime, address):
         asked = Asked(
             protocol="echo",
             address=address,

@@ -14,8 +14,8 @@ _NAMES = {"F": "FIN", "S": "SYN", "R": "RST", ".": "ACK", "U": "URG", "P": "PSH"
 def tcp(expected: m.TcpPacket, came: m.TcpPacket, settings: Settings, *, push: bool = True) -> str | None:
     """The difference between segments, both in the script's numbers, or None. Times and data are not looked at.
 
-    push: whether PSH counts. It has to be set where all that was written ends (RFC 9293, section 3.9.1.2), and may be
-    anywhere.
+    push: whether PSH counts. It has to be set where all that was written ends, unless its user has said that more comes
+    (RFC 9293, section 3.9.1.2), and may be anywhere.
     """
     if not push:
         expected, came = (replace(p, flags=p.flags.replace("P", "")) for p in (expected, came))

@@ -25,7 +25,7 @@ _NEVER_US = 1 << 62
 _LEAST_MTU = 128  # below that our headers would be most of what is sent
 # Linux's numbers of states (linux/tcp_states.h), in the order of enum cl_tcp_state.
 _STATES = (7, 10, 2, 3, 1, 4, 5, 8, 11, 9, 6)
-_OPEN, _CWR, _RECOVERY, _LOSS = 0, 2, 3, 4  # tcpi_ca_state
+_OPEN, _DISORDER, _CWR, _RECOVERY, _LOSS = range(5)  # tcpi_ca_state
 
 
 class _Pending:
@@ -150,7 +150,7 @@ class CorelaneStack:
 def _info(i: Any, t: Any) -> dict[str, int]:
     return {
         "tcpi_state": _STATES[i.state],
-        "tcpi_ca_state": (_OPEN, _RECOVERY, _LOSS, _CWR)[i.recovering],
+        "tcpi_ca_state": (_DISORDER if i.sacked else _OPEN, _RECOVERY, _LOSS, _CWR)[i.recovering],
         "tcpi_retransmits": i.retries,
         "tcpi_probes": i.probes,
         "tcpi_backoff": i.backoff,
@@ -163,6 +163,8 @@ def _info(i: Any, t: Any) -> dict[str, int]:
         "tcpi_min_rtt": i.rtt_least_us,
         "tcpi_snd_mss": i.snd_mss,
         "tcpi_rcv_mss": i.rcv_mss,
+        "tcpi_advmss": t.mss_offered,
+        "tcpi_pmtu": i.snd_mss + 40 + 12 * i.times,
         "tcpi_snd_cwnd": i.cwnd,
         "tcpi_snd_ssthresh": min(i.ssthresh, 0x7FFFFFFF),
         "tcpi_snd_wnd": i.snd_wnd,

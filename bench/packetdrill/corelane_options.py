@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import struct
 
@@ -33,9 +34,11 @@ _NUMBERS: dict[Key, tuple[int, int]] = {
     (_TCP, socket.TCP_KEEPINTVL): (lib.CL_TCP_SET_KEEP_INTERVAL, 1000),
     (_TCP, socket.TCP_KEEPCNT): (lib.CL_TCP_SET_KEEP_PROBES, 1),
     (_TCP, socket.TCP_SYNCNT): (lib.CL_TCP_SET_SYN_RETRIES, 1),
+    MAXSEG: (lib.CL_TCP_SET_MSS, 1),
     (_SOL, socket.SO_KEEPALIVE): (lib.CL_TCP_SET_KEEP_ALIVE, 1),
 }
 # Of a connection, and not of all that a listener will take.
+OF_SYNS = {lib.CL_TCP_SET_RECEIVE_LIMIT, lib.CL_TCP_SET_WSCALE, lib.CL_TCP_SET_MSS}  # what a SYN is made of
 OF_CONNECTIONS = {lib.CL_TCP_SET_QUICK_ACK, lib.CL_TCP_SET_CORK}
 _RULES = {b"cubic": 0, b"reno": 1, b"dctcp": 2}
 # Nothing of a script depends on them here: there is one user, one address, and no other socket.
@@ -52,6 +55,7 @@ _SAME: dict[Key, tuple[int, ...]] = {
 }
 _FIRST: dict[Key, int] = {
     **dict.fromkeys((*_NUMBERS, *_WITHOUT_MEANING), 0),
+    MAXSEG: 536,
     (_TCP, socket.TCP_KEEPIDLE): 7200,
     (_TCP, socket.TCP_KEEPINTVL): 75,
     (_TCP, socket.TCP_KEEPCNT): 9,
@@ -91,6 +95,8 @@ class Options:
         elif key in _BUFFERS:
             added = self._buffer(key, value)
             data = struct.pack("i", 2 * value)  # as Linux takes it
+        elif key == MAXSEG and not 88 <= value <= 32767:  # as Linux has it
+            raise OSError(errno.EINVAL, "no such MSS")
         elif key in _NUMBERS:
             option, factor = _NUMBERS[key]
             added = [(option, min(max(value, 0) * factor, 0x7FFFFFFF))]
@@ -125,7 +131,7 @@ class Options:
             return self.rule.ljust(16, b"\0")[:size]
         if key == LINGER:
             return struct.pack("ii", self.linger_s is not None, self.linger_s or 0)[:size]
-        if key in self._values:
+        if key in self._values and key != MAXSEG:  # which counts from the SYN on
             return self._values[key][:size]
         if key in _FIRST:
             return struct.pack("I", _FIRST[key])[:size]

@@ -18,7 +18,7 @@ from typing import Any
 
 from ...drivers.nic.nic import ipv4_to_int
 from ...libos._native import ffi, lib
-from .corelane_options import ERROR, INQ, MAXSEG, MTU, OF_CONNECTIONS, Key, Options
+from .corelane_options import ERROR, INQ, MAXSEG, MTU, OF_CONNECTIONS, OF_SYNS, Key, Options
 from .settings import Settings
 from .stack import Address, Outcome
 from .symbols import SYMBOLS
@@ -193,8 +193,8 @@ class Sockets:
         if s.number < 0:
             port = s.own[1] or self._free_port()
             s.own, s.peer = (self._settings.local_ip, port), address
-            for option, value in s.options.to_set:  # those that its SYN is made of
-                if option in (lib.CL_TCP_SET_RECEIVE_LIMIT, lib.CL_TCP_SET_WSCALE):
+            for option, value in s.options.to_set:
+                if option in OF_SYNS:
                     _check(lib.cl_tcp_host_set(self._host, option, value))
             s.number = _check(lib.cl_tcp_host_connect(self._host, port, ipv4_to_int(address[0]), address[1]))
             self._apply(s, s.options.to_set)
@@ -325,7 +325,12 @@ class Sockets:
             rc = lib.cl_tcp_host_error(self._host, s.number) if s.number >= 0 else 0
             s.told |= rc == 0 and s.peer is not None
             return struct.pack("i", rc)
-        if key in (MAXSEG, MTU) and s.number >= 0 and lib.cl_tcp_host_info(self._host, s.number, i) == 0:
+        if (
+            key in (MAXSEG, MTU)
+            and s.peer is not None
+            and s.number >= 0
+            and lib.cl_tcp_host_info(self._host, s.number, i) == 0
+        ):
             return struct.pack("i", i.snd_mss if key == MAXSEG else i.snd_mss + _HEADERS + 12 * i.times)
         if key == (socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             return struct.pack("i", s.listens)

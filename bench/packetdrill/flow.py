@@ -117,8 +117,8 @@ class Flow:
 
     def icmp_to_wire(self, p: m.IcmpPacket) -> wire.Message:
         """A message about a packet of ours that did not arrive. Raises KeyError with the word that is unknown."""
-        kind = wire.ICMP_KINDS[p.kind]
-        code = wire.ICMP_CODES[kind][p.code] if p.code else 0
+        kind = wire.icmp_kind(p.kind)
+        code = wire.icmp_code(kind, p.code) if p.code else 0
         echoed = p.echoed or m.Echoed("udp" if self.protocol == wire.UDP else "tcp", 0, 0)
         if (p.mtu or 0) > 0xFFFF:
             raise wire.NotAPacket(f"an MTU of {p.mtu} does not fit into an ICMP message")

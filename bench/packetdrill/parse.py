@@ -177,6 +177,9 @@ class _Parser:
         for name in ("ipv4", "ipv6", "gre", "GREv0", "mpls"):
             if self._is(name):
                 raise NotSupported(f"packets inside others ({name})", self._peek().line)
+        if self._is("[") and self._peek(2).kind == ":":  # of older scripts: before the message that is about it
+            echoed = self._echoed()
+            return self._icmp(direction, self._ip_info(direction), echoed)
         ip = self._ip_info(direction)
         if self._is("icmp"):
             return self._icmp(direction, ip)
@@ -321,24 +324,29 @@ class _Parser:
             raise ScriptError(token.line, f"{token.text!r} is not a row of bytes in hexadecimal") from None
         return token.text
 
-    def _icmp(self, direction: str, ip: m.IpInfo) -> m.IcmpPacket:
-        self._next()
+    def _icmp(self, direction: str, ip: m.IpInfo, echoed: m.Echoed | None = None) -> m.IcmpPacket:
+        self._need("icmp", "in front of an ICMP message")
         kind = self._need("word", "as type of ICMP message").text
         code = self._next().text if self._is("word") and not self._is("mtu", "id") else None
         mtu = self._int("as MTU", U32) if self._take("mtu") else None
         echo_id = self._int("as identifier", U16) if self._take("id") else None
-        echoed = None
-        if self._take("["):
-            if self._is("udp", "raw"):
-                protocol = self._next().text
-                self._need("(", "before the length of a packet")
-                echoed = m.Echoed(protocol, 0, self._int("as length of a packet", U16))
-                self._need(")", "behind the length of a packet")
-            else:
-                seq, end = self._range()
-                echoed = m.Echoed("tcp", seq, end - seq)
-            self._need("]", "behind the packet that an ICMP message is about")
+        if self._is("["):
+            echoed = self._echoed()
         return m.IcmpPacket(direction, kind, code, mtu, echo_id, echoed, ip)
+
+    def _echoed(self) -> m.Echoed:
+        """The packet that an ICMP message is about."""
+        self._need("[", "before the packet that an ICMP message is about")
+        if self._is("udp", "raw"):
+            protocol = self._next().text
+            self._need("(", "before the length of a packet")
+            found = m.Echoed(protocol, 0, self._int("as length of a packet", U16))
+            self._need(")", "behind the length of a packet")
+        else:
+            seq, end = self._range()
+            found = m.Echoed("tcp", seq, end - seq)
+        self._need("]", "behind the packet that an ICMP message is about")
+        return found
 
     # --- system calls ---
 

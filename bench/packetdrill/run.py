@@ -98,10 +98,10 @@ def _packet_needs(packet: m.TcpPacket, stack: Stack) -> list[str]:
 
 def _command_needs(source: str) -> list[str]:
     try:
-        meaning = commands.understand(source)
+        commands.understand(source)
     except NotSupported as lacks:
         return [lacks.needs]
-    return [f"settings in the middle of a script: `{source}`"] if meaning.sysctls else []
+    return []
 
 
 def run(script: m.Script, stack: Stack, settings: Settings) -> Result:
@@ -189,8 +189,10 @@ class _Run:
             case m.Code(source):
                 self._code(source)
             case m.Command(source):
-                at += commands.understand(source).sleep_us
+                meaning = commands.understand(source)
+                at += meaning.sleep_us
                 self._wait(at)
+                self._sysctls(meaning.sysctls)
             case m.TcpPacket() | m.UdpPacket() | m.IcmpPacket():
                 self._inject(action)
         self._last_us = at
@@ -372,7 +374,7 @@ class _Run:
             self._note(shown, came_us)
             whole = came.length >= rest.length or self._settings.strict_segments or came.length == 0
             wanted = rest if whole else replace(rest, end=rest.seq + came.length, flags=_inner_flags(rest, came))
-            push = flow.ends_all(came)
+            push = packet.has("P") and flow.ends_all(came)
             wrong = segment.malformed or compare.tcp(wanted, came, self._settings, push=push)
             wrong = wrong or flow.check_data(segment)
             if wrong:

@@ -92,7 +92,7 @@ class Stack(Protocol):
         """The TCP_INFO of a connection, by Linux's names (tcpi_...)."""
 
     def sysctl(self, name: str, value: str) -> None:
-        """Before the script begins: a setting, by Linux's name. Raises NotSupported for one without a meaning here."""
+        """A setting, by Linux's name, for connections to come. Raises NotSupported for one without a meaning here."""
 
     def close(self) -> None:
         """End all of it."""

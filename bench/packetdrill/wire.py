@@ -20,16 +20,36 @@ ECN = {"noecn": 0, "ect1": 1, "ect0": 2, "ce": 3}
 
 # (type, code) by the words of scripts; RFC 792, 1191, 1812.
 ICMP_KINDS = {"echo_reply": 0, "unreachable": 3, "unreach": 3, "source_quench": 4, "redirect": 5, "echo_request": 8}
-ICMP_KINDS |= {"time_exceeded": 11, "parameter_problem": 12}
+ICMP_KINDS |= {"time_exceeded": 11, "parameter_problem": 12, "timestamp_request": 13, "timestamp_reply": 14}
+ICMP_KINDS |= {"information_request": 15, "information_reply": 16, "address_mask_request": 17, "address_mask_reply": 18}
 _UNREACHABLE = (
     *("net_unreachable", "host_unreachable", "protocol_unreachable", "port_unreachable", "frag_needed"),
     *("source_route_failed", "net_unknown", "host_unknown", "source_host_isolated", "net_prohibited"),
     *("host_prohibited", "net_unreachable_for_tos", "host_unreachable_for_tos", "communication_prohibited"),
+    *("precedence_violation", "precedence_cutoff"),
 )
 ICMP_CODES: dict[int, dict[str, int]] = {
-    3: {name: code for code, name in enumerate(_UNREACHABLE)},
+    3: {name: code for code, name in enumerate(_UNREACHABLE)} | {"packet_filtered": 13},
     11: {"exceeded_ttl": 0, "exceeded_frag": 1, "ttl_exceeded": 0, "frag_time_exceeded": 1},
 }
+
+
+def icmp_kind(word: str) -> int:
+    """A type of ICMP by its word, or as `type_9`. Raises KeyError."""
+    return _numbered("type", word) if word not in ICMP_KINDS else ICMP_KINDS[word]
+
+
+def icmp_code(kind: int, word: str) -> int:
+    """A code of that type by its word, or as `code_9`. Raises KeyError."""
+    codes = ICMP_CODES.get(kind, {})
+    return _numbered("code", word) if word not in codes else codes[word]
+
+
+def _numbered(what: str, word: str) -> int:
+    name, _, number = word.partition("_")
+    if name != what or not number.isdecimal() or len(number) > 3 or int(number) > 255:
+        raise KeyError(word)
+    return int(number)
 
 
 class NotAPacket(ValueError):

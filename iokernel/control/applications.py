@@ -26,6 +26,7 @@ from .manager import CoreManager
 from .registry import Grant
 
 STATES = {lib.CL_MEMBER_JOINED: "joined", lib.CL_MEMBER_READY: "ready", lib.CL_MEMBER_DRAINING: "draining"}
+_RX_DROPPED = [name for name, _ in ffi.typeof("struct cl_io_app_stats").fields if name.startswith("rx_dropped_")]
 
 
 class Applications:
@@ -45,7 +46,7 @@ class Applications:
         self._closer = Closer()
         self._leaving: dict[int, str] = {}  # of these some loop has not said yet that it has forgotten them
         self._states: dict[int, int] = {}  # of members of groups: CL_MEMBER_..., as they said last
-        self._departed = {"apps": 0, "buffers_lost": 0}
+        self._departed = {"apps": 0, "buffers_lost": 0, "rx_dropped": 0}
 
     def begin(self, io: Any) -> None:
         """Applications attach to this `struct cl_io *` from now on."""
@@ -74,7 +75,7 @@ class Applications:
 
     @property
     def departed(self) -> dict[str, int]:
-        """{"apps": how many have left, "buffers_lost": by them}."""
+        """{"apps": how many have left, "buffers_lost": by them, "rx_dropped": frames that were for them}."""
         return dict(self._departed)
 
     def named(self, name: str) -> tuple[int, ...]:
@@ -197,4 +198,5 @@ class Applications:
                 self._closer.close(self._arenas.pop(app))
             self._departed["apps"] += 1
             self._departed["buffers_lost"] += int(final.buffers_lost)
+            self._departed["rx_dropped"] += sum(int(getattr(final.stats, name)) for name in _RX_DROPPED)
         return rc

@@ -1,4 +1,4 @@
-"""The event loop: asyncio's selector loop, whose TCP endpoints are a runtime's where their addresses are."""
+"""The event loop: asyncio's selector loop, whose endpoints of TCP and UDP are a runtime's where their addresses are."""
 
 from __future__ import annotations
 
@@ -6,31 +6,40 @@ import asyncio
 import contextvars
 import os
 import socket as sockets
-from asyncio import sslproto
+import sys
+from asyncio import base_events, format_helpers, sslproto
+from asyncio.log import logger
+from traceback import StackSummary
 from typing import Any
 
 from ...drivers.nic.nic import Nic
+from .. import _asyncio
+from ..handlers.interrupts import pending
 from ..runtime import Runtime
+from .datagrams import DatagramEndpoints, DatagramTransport, UdpSocket
 from .selector import Selector
 from .servers import Servers, bind
+from .sock_calls import SockCalls
 from .sockets import TcpSocket, number_of
 from .transport import TcpTransport
 from .world import Endpoints, World
 
 
-class Loop(asyncio.SelectorEventLoop):
+class Loop(_asyncio.Loop, SockCalls):
     """Made by `new_event_loop`. Public attributes: world."""
 
     _selector: Selector
-    _ready: Any
 
     def __init__(self, world: World) -> None:
         self.world = world
         self._endpoints = Endpoints()
-        super().__init__(Selector(world))
-        self._poller = self._selector.poller
+        selector = Selector(world)
+        self._poller = selector.poller
+        self._datagrams = DatagramEndpoints(world, self._poller)
         self._servers = Servers(self, world, self._poller)
-        self._deliver = asyncio.Handle(self._poller.deliver, (), self, contextvars.Context())
+        self._call = contextvars.Context().run
+        super().__init__(selector)
+        self._begin(self._poller, self._selector.fileno(), pending)
 
     @property
     def runtime(self) -> Runtime:
@@ -45,19 +54,63 @@ class Loop(asyncio.SelectorEventLoop):
         """As of any loop. Connections that are open are closed, and the runtime if the loop has made it."""
         if not self.is_closed():
             super().close()
+            self._servers.closed()
+            self._drop_timers()
             self.world.close()
 
-    def _process_events(self, event_list: list[Any]) -> None:
-        super()._process_events(event_list)  # type: ignore[misc]
-        if self._poller.ready:
-            self._ready.append(self._deliver)
+    # What C calls, seldom (native/loop.c, handles.c).
+
+    def _tell_descriptors(self, events: list[tuple[int, int]]) -> None:
+        self._process_events(self._selector.keys_of(events))  # type: ignore[attr-defined]
+
+    def _interrupt(self) -> None:
+        if pending:
+            raise pending.pop()
+
+    def _callback_failed(self, handle: asyncio.Handle, error: BaseException) -> None:
+        called: Any = handle
+        source = format_helpers._format_callback_source(called._callback, called._args)
+        self.call_exception_handler(
+            {"message": f"Exception in callback {source}", "exception": error, "handle": handle}
+        )
+
+    # In debug mode, as asyncio has it.
+
+    def _look_closely(self, callback: Any, method: str) -> StackSummary:
+        self._check_thread()  # type: ignore[attr-defined]
+        self._check_callback(callback, method)  # type: ignore[attr-defined]
+        return format_helpers.extract_stack(sys._getframe(1))
+
+    def _trace(self) -> StackSummary:
+        return format_helpers.extract_stack(sys._getframe(1))
+
+    def _run_handle(self, handle: Any) -> None:
+        if handle.cancelled():
+            return
+        if not self.get_debug():
+            handle._run()
+            return
+        self._current_handle = handle
+        try:
+            begin = self.time()
+            handle._run()
+            took = self.time() - begin
+        finally:
+            self._current_handle = None
+        if took >= self.slow_callback_duration:
+            what = base_events._format_handle(handle)  # type: ignore[attr-defined]
+            logger.warning("Executing %s took %.3f seconds", what, took)
 
     # Transports.
 
     def _make_socket_transport(self, sock: Any, protocol: Any, waiter: Any = None, **options: Any) -> Any:
-        if isinstance(sock, TcpSocket):
+        tcp, catch_up = self._handed_over(sock)
+        if tcp is not None:
             self._endpoints.ours += 1
-            return TcpTransport(self, sock, protocol, waiter, **options)
+            transport = TcpTransport(self, tcp, protocol, waiter, **options)
+            if catch_up is not None:
+                self.call_soon(catch_up, transport, protocol)
+            return transport
         self._count_linux(sock)
         return super()._make_socket_transport(sock, protocol, waiter, **options)  # type: ignore[misc]
 
@@ -74,7 +127,8 @@ class Loop(asyncio.SelectorEventLoop):
         server: Any = None,
         **timeouts: Any,
     ) -> Any:
-        if not isinstance(rawsock, TcpSocket):
+        tcp, catch_up = self._handed_over(rawsock)
+        if tcp is None:
             self._count_linux(rawsock)
             return super()._make_ssl_transport(  # type: ignore[misc]
                 rawsock,
@@ -89,12 +143,62 @@ class Loop(asyncio.SelectorEventLoop):
             )
         tls = sslproto.SSLProtocol(self, protocol, sslcontext, waiter, server_side, server_hostname, **timeouts)
         self._endpoints.ours += 1
-        TcpTransport(self, rawsock, tls, extra=extra, server=server)
+        transport = TcpTransport(self, tcp, tls, extra=extra, server=server)
+        if catch_up is not None:
+            self.call_soon(catch_up, transport, tls)
         return tls._app_transport
 
     def _count_linux(self, sock: Any) -> None:
         if sock.family in (sockets.AF_INET, sockets.AF_INET6):
             self._endpoints.linux += 1
+
+    # UDP.
+
+    async def create_datagram_endpoint(
+        self, protocol_factory: Any, local_addr: Any = None, remote_addr: Any = None, **options: Any
+    ) -> Any:
+        """As of any loop. docs/asyncio.md says which endpoints are the runtime's."""
+        flags = {key: options.get(key) for key in ("reuse_port", "allow_broadcast")}
+        plain = all(value is None or key in flags for key, value in options.items() if value)
+        addresses = all(isinstance(a, tuple) and len(a) == 2 for a in (local_addr, remote_addr) if a)
+        if plain and addresses and (local_addr or remote_addr):
+            sock = self._datagrams.open(
+                local_addr, remote_addr, bool(flags["reuse_port"]), bool(flags["allow_broadcast"])
+            )
+            if sock is not None:
+                return await super().create_datagram_endpoint(protocol_factory, sock=sock)  # type: ignore[arg-type]
+        return await super().create_datagram_endpoint(protocol_factory, local_addr, remote_addr, **options)
+
+    def _make_datagram_transport(
+        self, sock: Any, protocol: Any, address: Any = None, waiter: Any = None, extra: Any = None
+    ) -> Any:
+        if address is None:  # else it is connected, to where the way is Linux'
+            sock = self._datagrams.of(sock)
+        if isinstance(sock, UdpSocket):
+            self._endpoints.ours += 1
+            self._endpoints.linux += int(sock.both)
+            return DatagramTransport(self, sock, protocol, sock.peer, waiter, extra)
+        self._count_linux(sock)
+        return super()._make_datagram_transport(sock, protocol, address, waiter, extra)  # type: ignore[misc]
+
+    def _add_reader(self, fd: Any, callback: Any, *args: Any) -> Any:
+        sock = self._datagrams.by_fd.get(fd)
+        if sock is None:
+            return super()._add_reader(fd, callback, *args)  # type: ignore[misc]
+        if sock.both:
+            super()._add_reader(fd, callback, *args)  # type: ignore[misc]
+        sock.reader = asyncio.Handle(callback, args, self, None)
+        sock.look()
+        return sock.reader
+
+    def _remove_reader(self, fd: Any) -> Any:
+        sock = self._datagrams.by_fd.get(fd)
+        if sock is None:
+            return super()._remove_reader(fd)  # type: ignore[misc]
+        if sock.both:
+            super()._remove_reader(fd)  # type: ignore[misc]
+        had, sock.reader = sock.reader is not None, None
+        return had
 
     # Connecting.
 
@@ -166,7 +270,7 @@ class Loop(asyncio.SelectorEventLoop):
             self._servers.start(where, sock, protocol_factory, *args, **kwargs)
 
     def _stop_serving(self, sock: Any) -> None:
-        self._servers.stop(sock)
+        self._servers.stop(sock.fileno())
         super()._stop_serving(sock)  # type: ignore[misc]
 
 

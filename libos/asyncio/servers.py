@@ -46,6 +46,18 @@ def bind(host: str, port: int, reuse_port: bool) -> socket.socket:
     return sock
 
 
+class Spread:
+    """Listeners at one place: each flow is one's. Public attributes: accepts (by descriptor)."""
+
+    def __init__(self) -> None:
+        self.accepts: dict[int, Callable[[TcpSocket], object]] = {}
+
+    def __call__(self, sock: TcpSocket) -> None:
+        """Somebody has connected."""
+        accepts = tuple(self.accepts.values())
+        accepts[hash(sock.ends()[1]) % len(accepts)](sock)
+
+
 class Places:
     """The listeners of a loop, by where they listen."""
 
@@ -53,6 +65,7 @@ class Places:
         self._world = world
         self._poller = poller
         self._places: dict[int, Place] = {}  # by descriptor
+        self._spreads: dict[tuple[int, int], Spread] = {}  # by address and port
 
     def place_of(self, sock: socket.socket) -> Place | None:
         """Where a socket that is bound listens on the runtime; None: not there."""
@@ -76,15 +89,36 @@ class Places:
         return self._world.reaches(host) or (self._world.is_loopback(host) and self.listens(host, port))
 
     def listen(self, place: Place, sock: socket.socket, backlog: int, accept: Callable[[TcpSocket], object]) -> None:
-        """Have `accept` called with each connection to a place. Raises OSError."""
-        self._poller.listen(place.address, place.port, max(1, backlog), accept)
+        """Have `accept` called with each connection to a place; of several with SO_REUSEPORT one. Raises OSError."""
+        where = place.address, place.port
+        spread = None
+        if sock.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT):
+            spread = self._spreads.get(where) or Spread()
+        if spread is None or not spread.accepts:
+            self._poller.listen(*where, max(1, backlog), spread or accept)
+        if spread is not None:
+            spread.accepts[sock.fileno()] = accept
+            self._spreads[where] = spread
         self._places[sock.fileno()] = place
 
-    def stop(self, sock: socket.socket) -> None:
-        """Serve no more."""
-        place = self._places.pop(sock.fileno(), None)
-        if place is not None:
-            self._poller.unlisten(place.address, place.port)
+    def closed(self) -> None:
+        """The poller is closed, and nobody listens any more."""
+        self._places.clear()
+        self._spreads.clear()
+
+    def stop(self, fd: int) -> None:
+        """Serve no more, by the descriptor of the socket of Linux'."""
+        place = self._places.pop(fd, None)
+        if place is None:
+            return
+        where = place.address, place.port
+        spread = self._spreads.get(where)
+        if spread is not None:
+            del spread.accepts[fd]
+            if spread.accepts:
+                return
+            del self._spreads[where]
+        self._poller.unlisten(*where)
 
 
 class Servers(Places):

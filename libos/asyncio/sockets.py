@@ -93,7 +93,8 @@ class TcpSocket(Endpoint):
         return struct.pack("i", value)[:buflen] if buflen else value
 
     def setsockopt(self, level: int, option: int, value: Any, optlen: int | None = None) -> None:
-        """Set an option, by Linux' numbers. Raises OSError as `getsockopt`, or for a value that it cannot have."""
+        """Set an option, by Linux' numbers; of a connection that is over nothing, as there. Raises OSError: there is no
+        such option here, or it cannot have the value."""
         if (level, option) == (socket.SOL_SOCKET, socket.SO_LINGER):
             on, seconds = struct.unpack("ii", value)
             self.reset_at_close(bool(on) and seconds == 0)
@@ -108,7 +109,11 @@ class TcpSocket(Endpoint):
             wanted = min(max(wanted, lib.CL_STREAM_BUFFER_LEAST), lib.CL_STREAM_BUFFER_MOST)
         elif number in _FLAGS:
             wanted = int(bool(wanted))
-        self.option(number, wanted)
+        try:
+            self.option(number, wanted)
+        except OSError as error:
+            if error.errno not in (errno.ENOTCONN, errno.ESHUTDOWN):
+                raise
 
     def shutdown(self, how: int) -> None:
         """SHUT_WR, SHUT_RDWR: a FIN follows what was written."""

@@ -16,6 +16,7 @@ from asyncio.log import logger
 from typing import Any
 
 from .._asyncio import Transport
+from . import streams
 from .sockets import TcpSocket
 
 
@@ -58,6 +59,10 @@ class TcpTransport(Transport):
 
     def _start(self) -> None:
         self._made()
+        if self._loop is not None and not self._loop.get_debug():
+            fed = streams.adopt(self._protocol)
+            if fed is not None:
+                self._feed(*fed)
         if not self._paused and self._endpoint is not None:
             self._endpoint.pause(False)
 

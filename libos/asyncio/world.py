@@ -18,10 +18,12 @@ _ALONE = ("10.255.255.1", "10.255.255.2")  # of a wire to nobody
 
 @dataclass(slots=True)
 class Endpoints:
-    """How many TCP endpoints a loop has made: connections and listening sockets, on the runtime and on Linux."""
+    """How many endpoints a loop has made, on the runtime and on Linux: connections, listening sockets, UDP sockets.
+    refused: connections that were reset since as many as the backlog waited to be accepted by a call."""
 
     ours: int = 0
     linux: int = 0
+    refused: int = 0
 
 
 class World:

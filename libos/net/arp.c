@@ -218,6 +218,16 @@ int cl_arp_add_static(struct cl_arp_cache *cache, uint32_t ip_be, const uint8_t 
     return rc;
 }
 
+void cl_arp_forget(struct cl_arp_cache *cache)
+{
+    cl_spin_lock(&cache->lock);
+    for (unsigned i = 0; i < CL_ARP_SETS * CL_ARP_WAYS; i++)
+        if (cache->entries[i].state == CL_ARP_KNOWN) /* for which nothing waits */
+            cache->entries[i].state = CL_ARP_FREE;
+    bump(cache);
+    cl_spin_unlock(&cache->lock);
+}
+
 bool cl_arp_drain(struct cl_arp_cache *cache, struct cl_frame *out)
 {
     bool found = false;

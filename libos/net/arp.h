@@ -88,6 +88,9 @@ bool cl_arp_tick(struct cl_arp_cache *cache, uint64_t now_ns, uint32_t *resolve_
 /* Enter a static mapping. -ENOSPC if its set is full of static ones. */
 int cl_arp_add_static(struct cl_arp_cache *cache, uint32_t ip_be, const uint8_t mac[6]);
 
+/* The link is another one, behind which neighbours may have other addresses: ask for each anew. Static ones stay. */
+void cl_arp_forget(struct cl_arp_cache *cache);
+
 /* Take back one datagram that still waits, for shutting down. False: none. */
 bool cl_arp_drain(struct cl_arp_cache *cache, struct cl_frame *out);
 

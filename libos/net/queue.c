@@ -4,6 +4,14 @@
 
 #include <stdlib.h>
 
+void cl_udp_origin_of(const struct cl_datagram *d, struct cl_udp_origin *out)
+{
+    *out = (struct cl_udp_origin){.from = {cl_be32((uint32_t)d->from), cl_be16((uint16_t)(d->from >> 32)), 0},
+                                  .to = cl_be32(d->to_be),
+                                  .ttl = d->ttl,
+                                  .tos = d->tos};
+}
+
 bool cl_udp_is_queued(const struct cl_udp_socket *s)
 {
     return cl_load_relaxed(&s->kind) == CL_UDP_QUEUE;

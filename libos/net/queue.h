@@ -10,7 +10,9 @@
 struct cl_datagram {
     struct cl_chunk *chunks;
     uint64_t from; /* cl_udp_flow */
-    uint32_t len;
+    uint32_t to_be;
+    uint16_t len;
+    uint8_t ttl, tos;
 };
 
 struct cl_udp_queue {
@@ -26,6 +28,10 @@ struct cl_udp_queue {
     void (*told_fn)(void *arg); /* cl_udp_watch; under the lock, as its argument */
     void *told_arg;
 };
+
+struct cl_udp_origin;
+/* Whom a datagram came from, and how. */
+void cl_udp_origin_of(const struct cl_datagram *d, struct cl_udp_origin *out);
 
 struct cl_pollable;
 struct cl_udp_group;

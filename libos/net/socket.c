@@ -74,7 +74,8 @@ bool cl_udp_deliver(struct cl_netq *q, struct cl_udp_socket *s, const struct cl_
     cl_spin_lock(&queue->lock);
     *reason = refusal(s, cl_be16(udp->dst_port_be), from);
     if (*reason == CL_DROP_NONE) {
-        queue->ring[(queue->head + queue->count) % queue->size] = (struct cl_datagram){chunks, from, item->payload_len};
+        queue->ring[(queue->head + queue->count) % queue->size] =
+            (struct cl_datagram){chunks, from, ip->dst_be, (uint16_t)item->payload_len, ip->ttl, ip->tos};
         cl_store_relaxed(&queue->count, queue->count + 1);
         note_arrival(s, true);
         return true;
@@ -296,7 +297,8 @@ static int receive(struct cl_udp_socket *s, struct cl_datagram *out, int64_t tim
     }
 }
 
-int64_t cl_udp_recvfrom(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_addr *from, int64_t timeout_ns)
+static int64_t receive_one(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_origin *origin,
+                           int64_t timeout_ns)
 {
     struct cl_udp_queue *queue = s->queue;
     struct cl_datagram d = {0};
@@ -309,12 +311,26 @@ int64_t cl_udp_recvfrom(struct cl_udp_socket *s, void *data, int64_t room, struc
     __atomic_fetch_sub(&queue->readers, 1, __ATOMIC_RELEASE); /* release: our reads come before the reuse */
     if (rc < 0)
         return rc;
-    if (from)
-        *from = (struct cl_udp_addr){cl_be32((uint32_t)d.from), cl_be16((uint16_t)(d.from >> 32)), 0};
+    cl_udp_origin_of(&d, origin);
     cl_chunks_read(d.chunks, data, (uint64_t)room);
     struct cl_netq *q = cl_netq_self(s->nif); /* looked up again: we may have slept */
     cl_chunks_free(q->nif->chunks, q->index, CL_CHUNKS_UDP, d.chunks);
     return d.len;
+}
+
+int64_t cl_udp_recvfrom(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_addr *from, int64_t timeout_ns)
+{
+    struct cl_udp_origin origin;
+    int64_t rc = receive_one(s, data, room, &origin, timeout_ns);
+    if (rc >= 0 && from)
+        *from = origin.from;
+    return rc;
+}
+
+int64_t cl_udp_receive(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_origin *origin)
+{
+    struct cl_udp_origin unwanted;
+    return receive_one(s, data, room, origin ? origin : &unwanted, 0);
 }
 
 int cl_poll_add(struct cl_poll *set, struct cl_udp_socket *s, uint32_t how, uint64_t data)

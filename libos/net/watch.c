@@ -23,15 +23,15 @@ int cl_udp_take_error(struct cl_udp_socket *s)
     return cl_likely(!cl_load_relaxed(&s->error)) ? 0 : cl_exchange(&s->error, 0);
 }
 
-int64_t cl_udp_peek(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_addr *from)
+int64_t cl_udp_peek(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_origin *origin)
 {
     struct cl_udp_queue *queue = s->queue;
     int64_t rc = -EAGAIN;
     cl_spin_lock(&queue->lock); /* held while it is copied: whoever takes it frees it */
     if (s->kind == CL_UDP_QUEUE && queue->count) {
         const struct cl_datagram *d = &queue->ring[queue->head];
-        if (from)
-            *from = (struct cl_udp_addr){cl_be32((uint32_t)d->from), cl_be16((uint16_t)(d->from >> 32)), 0};
+        if (origin)
+            cl_udp_origin_of(d, origin);
         cl_chunks_read(d->chunks, data, (uint64_t)room);
         rc = d->len;
     }

@@ -6,6 +6,7 @@
     memory.py    numbers at addresses, addresses of views
     atomics.py   atomic operations on elements of arrays
     cache.py     where compiled code is cached: a folder for each build of the C library
+    imports.py   what numba imports in vain, and how it does not
 
 Imported only when something is compiled. Start reading at views.py.
 """

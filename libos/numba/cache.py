@@ -24,6 +24,7 @@ from numba.core.serialize import dumps
 
 from ... import runtime
 from .fingerprint import Unknown, fingerprint, reached
+from .imports import import_without_scipy
 
 KEPT = 8  # files of one function, for as many settings or versions as are in use by turns
 _MAGIC = b"corelane handler 1\n"
@@ -36,8 +37,10 @@ def library_path() -> str:
 
 
 def load_library() -> None:
-    """Make the C library's functions known to the code that numba emits. Repeating it costs nothing."""
+    """Make the C library's functions known to the code that numba emits. To be called before numba compiles anything.
+    Repeating it costs nothing."""
     llvm.load_library_permanently(library_path())
+    import_without_scipy()
 
 
 @lru_cache(maxsize=1)

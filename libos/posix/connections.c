@@ -1,6 +1,7 @@
 /* connect, shutdown, and the names of both ends. */
 #include "datagrams.h"
 #include "descriptors.h"
+#include "family.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "names.h"
@@ -57,7 +58,7 @@ static int begin(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
     struct cl_tcp_addr own;
     if (cl_load_relaxed(&s->state) == CL_POSIX_FRESH)
         o.from.port = 0; /* that of a name, perhaps */
-    if (!(o.rt = cl_posix_start(&o.rc)))
+    if (!(o.rt = cl_posix_start_until(cl_posix_deadline(cl_load_relaxed(&s->non_blocking) ? 0 : s->send_ns), &o.rc)))
         return o.rc;
     int rc = cl_posix_run(open_now, &o);
     rc = rc ? rc : o.rc;

@@ -1,12 +1,11 @@
 /* See datagrams.h. Here: opened, connected, shut; messages.c has what is sent and received. */
 #include "datagrams.h"
 #include "descriptors.h"
+#include "family.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "names.h"
 #include "waits.h"
-
-#include <corelane/libos/udp.h>
 
 #include <limits.h>
 #include <netinet/in.h>
@@ -25,7 +24,7 @@ int cl_posix_datagram_error(struct cl_posix_socket *s)
     return udp ? cl_udp_take_error(udp) : 0;
 }
 
-int cl_posix_datagram_ours(struct cl_posix_socket *s)
+int cl_posix_datagram_ours(struct cl_posix_socket *s, bool waits)
 {
     struct cl_runtime *rt;
     int rc = 0;
@@ -33,7 +32,7 @@ int cl_posix_datagram_ours(struct cl_posix_socket *s)
         return 0;
     if (cl_load_acquire(&s->state) == CL_POSIX_FRESH)
         rc = cl_posix_bind_ours(s, &(struct cl_tcp_addr){0});
-    if (rc == 0 && (rt = cl_posix_start(&rc)))
+    if (rc == 0 && (rt = cl_posix_start_until(cl_posix_deadline(waits ? -1 : 0), &rc)))
         rc = cl_posix_datagram_open(s, rt);
     return rc;
 }
@@ -68,7 +67,7 @@ static int connect_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
 {
     struct cl_udp_addr peer = {to->ipv4, to->port, 0};
     struct cl_runtime_info info;
-    int rc = cl_posix_datagram_ours(s);
+    int rc = cl_posix_datagram_ours(s, true);
     if (rc || (rc = cl_udp_connect(s->udp, &peer)))
         return rc;
     cl_runtime_info(cl_posix_start(&rc), &info);

@@ -1,6 +1,7 @@
 /* epoll over both worlds. Every epoll descriptor that the program makes is ours, too, from the beginning: a thread may
  * sleep in it when the first socket of ours is put in. The real one keeps what is Linux', and has the eventfd of our set
  * and the descriptors of the kthreads whose keepers wait here. What it tells of those is told by numbers that are addresses inside of our object, which nobody else gives. */
+#include "family.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "waits.h"
@@ -129,8 +130,9 @@ int cl_posix_epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
     int rc = op < EPOLL_CTL_ADD || op > EPOLL_CTL_MOD ? -EINVAL : !event && op != EPOLL_CTL_DEL ? -EFAULT : 0;
     if (rc == 0 && (rc = epoll_of(epfd, &e)) == 0) {
         rc = cl_posix_watch(&e->set, s, op, epfd, fd, event);
+        int unused;
         if (rc == 0 && cl_load_relaxed(&e->set.sleepers)) /* who sleeps there has not made the runtime, perhaps */
-            (void)cl_posix_start(&rc);
+            (void)cl_posix_start(&unused);
         cl_posix_put(&e->object);
     }
     cl_posix_socket_put(s);
@@ -254,6 +256,22 @@ static int wait_for_linux(struct epoll *e, int epfd, struct epoll_event *events,
     return found;
 }
 
+/* While another process has the runtime. False: *rc is what there is of Linux', or what is wrong. */
+static bool wait_for_turn(struct epoll *e, int epfd, struct epoll_event *events, int n, uint64_t deadline_ns,
+                          const sigset_t *mask, int *rc)
+{
+    struct pollfd fds[2] = {{epfd, POLLIN, 0}};
+    while (!cl_posix_start(rc)) {
+        if (*rc == -EAGAIN)
+            *rc = cl_posix_family_sleep(fds, 1, deadline_ns, mask);
+        if (*rc > 0)
+            *rc = ask_linux(e, epfd, events, n, 0, mask);
+        if (*rc || cl_posix_left(deadline_ns) == 0)
+            return false;
+    }
+    return true;
+}
+
 int cl_posix_epoll_wait(int epfd, struct epoll_event *events, int n, int64_t timeout_ns, const sigset_t *mask)
 {
     int rc = 0;
@@ -262,13 +280,14 @@ int cl_posix_epoll_wait(int epfd, struct epoll_event *events, int n, int64_t tim
     struct epoll *e = (struct epoll *)cl_posix_get(epfd, CL_POSIX_EPOLL);
     if (!e)
         return -EBADF;
+    uint64_t deadline_ns = cl_posix_deadline(timeout_ns);
     bool has_ours = cl_load_relaxed(&e->set.all) || (cl_load_relaxed(&e->holds) && cl_posix_lent_look());
     if (cl_posix_is_forked())
         rc = has_ours && cl_posix_is_child() ? -ECHILD : wait_for_linux(e, epfd, events, n, timeout_ns, mask);
-    else if (!has_ours || cl_posix_start(&rc)) {
+    else if (!has_ours || wait_for_turn(e, epfd, events, n, deadline_ns, mask, &rc)) {
         if (cl_load_relaxed(&e->set.connections))
             cl_posix_keep();
-        rc = wait_for_both(e, epfd, events, n, cl_posix_deadline(timeout_ns), mask);
+        rc = wait_for_both(e, epfd, events, n, deadline_ns, mask);
         cl_posix_told_of(rc);
     }
     cl_posix_put(&e->object);

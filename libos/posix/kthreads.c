@@ -57,6 +57,7 @@ struct kept {
 } CL_ALIGNED(CL_CACHELINE);
 
 static struct cl_sched *sched; /* NULL: there is none yet */
+static bool managed;           /* its kthreads have threads of their own: none is kept, and there is no caretaker */
 static unsigned n_kthreads;
 static struct kept kept[CL_SCHED_MAX_KTHREADS];
 static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
@@ -182,7 +183,12 @@ static bool gathers(bool sends)
 
 bool cl_posix_keeps(void)
 {
-    return is_mine();
+    return managed || is_mine();
+}
+
+bool cl_posix_kthreads_managed(void)
+{
+    return managed;
 }
 
 /* Somebody else will turn it until it has nothing to do. */
@@ -205,6 +211,8 @@ static void leave(unsigned k)
 
 static int run(void (*fn)(void *arg), void *arg, bool sends)
 {
+    if (cl_unlikely(managed))
+        return cl_sched_run(sched, fn, arg);
     bool own = is_mine(), more = own && gathers(sends);
     unsigned first = own ? (unsigned)mine.kthread : 0;
     for (;;) {
@@ -233,7 +241,7 @@ int cl_posix_run_sender(void (*fn)(void *arg), void *arg)
 
 void cl_posix_turn_all(void)
 {
-    for (unsigned k = 0; k < n_kthreads; k++)
+    for (unsigned k = 0; k < n_kthreads && !managed; k++)
         (void)cl_kthread_borrow_turn(sched, k);
     sched_yield(); /* whoever is inside of one may need the core to leave it */
 }
@@ -277,7 +285,7 @@ static void on_thread_end(void *arg)
 
 void cl_posix_keep(void)
 {
-    if (is_mine() || cl_load_relaxed(&n_kept) == n_kthreads)
+    if (managed || is_mine() || cl_load_relaxed(&n_kept) == n_kthreads)
         return;
     if (!mine.known) {
         mine = (struct keeper){.kthread = -1, .known = true};
@@ -427,9 +435,10 @@ int cl_posix_kthreads_open(struct cl_runtime *rt)
     struct epoll_event e = {.events = EPOLLIN, .data.u32 = CALLED};
     sched = cl_runtime_sched(rt);
     n_kthreads = cl_sched_kthreads(sched);
-    int rc = cl_kthread_borrow(sched, 0, nothing, NULL); /* where an iokernel manages cores none is to be had */
+    int rc = cl_kthread_borrow(sched, 0, nothing, NULL);
+    managed = rc == -EINVAL; /* it has a thread of its own */
     if (rc)
-        return rc;
+        return managed ? 0 : rc;
     caretaker_epoll = cl_posix_inner((int)cl_linux(SYS_epoll_create1, EPOLL_CLOEXEC));
     caretaker_call = cl_posix_inner((int)cl_linux(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (caretaker_epoll < 0 || caretaker_call < 0)
@@ -444,5 +453,5 @@ int cl_posix_kthreads_open(struct cl_runtime *rt)
 
 int cl_posix_kthreads_care(void)
 {
-    return start_caretaker();
+    return managed ? 0 : start_caretaker();
 }

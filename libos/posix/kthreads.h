@@ -6,7 +6,10 @@
  *   rest    the caretaker, a thread of ours, turns all that nobody keeps. Now and then it looks at those that are kept:
  *           from a thread that has not turned its kthread since, and does not sleep for it, it takes it back
  *
- * Whoever is inside of a kthread is so for microseconds; who finds all busy gives its core away and looks again. */
+ * Whoever is inside of a kthread is so for microseconds; who finds all busy gives its core away and looks again.
+ *
+ * Where an iokernel manages the cores none of this holds: kthreads have threads of their own, which run where and when they
+ * have a core, and the program's threads run as Linux has them. A call is then a uthread's, for which the caller sleeps. */
 #ifndef CORELANE_LIBOS_POSIX_KTHREADS_H
 #define CORELANE_LIBOS_POSIX_KTHREADS_H
 
@@ -14,6 +17,8 @@
 
 /* Of a runtime that has been started, with all its kthreads `adopted`: they may be borrowed. -errno. */
 int cl_posix_kthreads_open(struct cl_runtime *rt);
+/* Whether an iokernel manages the cores. */
+bool cl_posix_kthreads_managed(void);
 /* Start to care for them: what comes is answered from now on, so its listeners are open. -errno. */
 int cl_posix_kthreads_care(void);
 /* Run fn(arg) on a kthread: nothing in it may block. 0; -EDEADLK: the thread is inside of one already, as a signal's
@@ -33,7 +38,7 @@ void cl_posix_turn_all(void);
 
 /* Keep a kthread from now on, if one is to be had. */
 void cl_posix_keep(void);
-/* Whether the thread keeps one. */
+/* Whether what comes is seen to while the thread makes no call: it keeps a kthread, or they have their own threads. */
 bool cl_posix_keeps(void);
 /* One turn of the kthread that the thread keeps. True: turn again before sleeping. */
 bool cl_posix_turn(void);

@@ -6,7 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The function is libc's own, and no preloaded library has another one. */
+/* The function is libc's own; what preload/ has before it lets the runtime's calls through. */
 #define cl_linux(...)                                                                                                  \
     ({                                                                                                                 \
         long linux_rc = syscall(__VA_ARGS__);                                                                          \

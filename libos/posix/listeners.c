@@ -1,5 +1,6 @@
 /* listen, accept. */
 #include "descriptors.h"
+#include "family.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "names.h"
@@ -90,9 +91,9 @@ static int accept_ours(struct cl_posix_socket *l, int flags)
     int rc;
     if (cl_load_acquire(&l->state) != CL_POSIX_LISTENS || flags & ~(SOCK_CLOEXEC | SOCK_NONBLOCK))
         return -EINVAL;
-    if (!cl_posix_start(&rc))
+    uint64_t deadline_ns = cl_posix_deadline(cl_load_relaxed(&l->non_blocking) ? 0 : l->receive_ns);
+    if (!cl_posix_start_until(deadline_ns, &rc))
         return rc;
-    uint64_t deadline_ns = cl_posix_deadline(l->receive_ns);
     while ((rc = accept_one(l, flags)) == -EAGAIN && !cl_load_relaxed(&l->non_blocking))
         if ((rc = cl_posix_wait(l, EPOLLIN, deadline_ns)))
             break;

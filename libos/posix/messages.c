@@ -5,8 +5,6 @@
 #include "names.h"
 #include "waits.h"
 
-#include <corelane/libos/udp.h>
-
 #include <netinet/in.h>
 #include <string.h>
 
@@ -17,19 +15,19 @@ struct reception {
     struct cl_udp_socket *udp;
     void *data;
     int64_t room, rc; /* rc: the datagram's length */
-    struct cl_udp_addr from;
+    struct cl_udp_origin origin;
 };
 
 static void receive_now(void *arg)
 {
     struct reception *r = arg;
-    r->rc = cl_udp_recvfrom(r->udp, r->data, r->room, &r->from, 0);
+    r->rc = cl_udp_receive(r->udp, r->data, r->room, &r->origin);
 }
 
 static int64_t peek(struct reception *r)
 {
     int error = cl_udp_take_error(r->udp);
-    return error ? -error : cl_udp_peek(r->udp, r->data, r->room, &r->from);
+    return error ? -error : cl_udp_peek(r->udp, r->data, r->room, &r->origin);
 }
 
 /* What has come. -EAGAIN: nothing has. */
@@ -72,9 +70,14 @@ static void spread(const struct msghdr *m, char *data, int64_t len, bool out)
     }
 }
 
+static bool may_wait(const struct cl_posix_socket *s, int flags)
+{
+    return !cl_load_relaxed(&s->non_blocking) && !(flags & MSG_DONTWAIT);
+}
+
 static int64_t wait_for_one(struct cl_posix_socket *s, struct reception *r, int flags)
 {
-    bool waits = !cl_load_relaxed(&s->non_blocking) && !(flags & MSG_DONTWAIT);
+    bool waits = may_wait(s, flags);
     uint64_t deadline_ns = waits ? cl_posix_deadline(s->receive_ns) : 0;
     for (;;) {
         int64_t rc = receive_one(s, r, flags & MSG_PEEK);
@@ -95,7 +98,7 @@ int64_t cl_posix_datagram_receive(struct cl_posix_socket *s, struct msghdr *m, i
     struct reception r = {.data = in_place ? m->msg_iov[0].iov_base : whole,
                           .room = in_place ? room : cl_min(room, (int64_t)sizeof whole)};
     int rc = 0;
-    if (cl_load_acquire(&s->state) == CL_POSIX_BOUND && (rc = cl_posix_datagram_ours(s)))
+    if (cl_load_acquire(&s->state) == CL_POSIX_BOUND && (rc = cl_posix_datagram_ours(s, may_wait(s, flags))))
         return rc;
     int64_t len = wait_for_one(s, &r, flags);
     if (len == -ESHUTDOWN) {
@@ -106,13 +109,13 @@ int64_t cl_posix_datagram_receive(struct cl_posix_socket *s, struct msghdr *m, i
     if (len < 0)
         return len;
     int64_t copied = cl_min(len, room);
-    struct cl_tcp_addr from = {r.from.ipv4, r.from.port, 0};
+    struct cl_tcp_addr from = {r.origin.from.ipv4, r.origin.from.port, 0};
     if (!in_place)
         spread(m, whole, copied, true);
     if (m->msg_name)
         cl_posix_name_write(s->domain, &from, m->msg_name, &m->msg_namelen);
-    m->msg_controllen = 0;
     m->msg_flags = len > room ? MSG_TRUNC : 0;
+    cl_posix_control_tell(s, m, &r.origin);
     return flags & MSG_TRUNC ? len : copied;
 }
 
@@ -190,7 +193,7 @@ int64_t cl_posix_datagram_send(int fd, struct cl_posix_socket *s, const struct m
         return send_by_linux(fd, s, m, flags, &to);
     if (cl_load_relaxed(&s->sides_shut) & CL_STREAM_WRITE)
         return -EPIPE;
-    if ((rc = cl_posix_datagram_ours(s)))
+    if ((rc = cl_posix_control_check(m)) || (rc = cl_posix_datagram_ours(s, may_wait(s, flags))))
         return rc;
     struct sending d = {.data = in_place ? m->msg_iov[0].iov_base : whole, .len = len, .to = {to.ipv4, to.port, 0}};
     if (!in_place && len <= (int64_t)sizeof whole)

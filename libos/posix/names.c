@@ -5,12 +5,14 @@
 #include <netinet/in.h>
 #include <string.h>
 
+#define IPV6_LEAST 24 /* without sin6_scope_id: RFC 2133 had none, and Linux takes it so */
+
 int cl_posix_name_read(int domain, const struct sockaddr *name, socklen_t len, struct cl_tcp_addr *out, bool *is_ipv4)
 {
     struct sockaddr_in in;
-    struct sockaddr_in6 in6;
+    struct sockaddr_in6 in6 = {0};
     *is_ipv4 = true;
-    if (!name || len < (domain == AF_INET ? sizeof in : sizeof in6))
+    if (!name || len < (domain == AF_INET ? sizeof in : IPV6_LEAST))
         return -EINVAL;
     if (domain == AF_INET) {
         memcpy(&in, name, sizeof in);
@@ -18,7 +20,7 @@ int cl_posix_name_read(int domain, const struct sockaddr *name, socklen_t len, s
         /* AF_UNSPEC is taken with 0.0.0.0, as Linux does. */
         return in.sin_family == AF_INET || (in.sin_family == AF_UNSPEC && out->ipv4 == 0) ? 0 : -EAFNOSUPPORT;
     }
-    memcpy(&in6, name, sizeof in6);
+    memcpy(&in6, name, cl_min((size_t)len, sizeof in6));
     uint32_t last;
     memcpy(&last, &in6.sin6_addr.s6_addr[12], 4);
     bool any = IN6_IS_ADDR_UNSPECIFIED(&in6.sin6_addr);

@@ -10,6 +10,7 @@
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/time.h>
@@ -156,7 +157,6 @@ static int set_congestion(struct cl_posix_socket *s, const char *name, socklen_t
     return q.stream ? (int)ask(&q, set_now) : 0;
 }
 
-/* Of a datagram socket. */
 static void set_ip_option(int fd, struct cl_posix_socket *s, int name)
 {
     switch (name) {
@@ -164,13 +164,16 @@ static void set_ip_option(int fd, struct cl_posix_socket *s, int name)
     case IP_ADD_SOURCE_MEMBERSHIP:
     case MCAST_JOIN_GROUP:
     case MCAST_JOIN_SOURCE_GROUP:
-        cl_posix_datagram_to_linux(fd, s);
+        if (s->datagram)
+            cl_posix_datagram_to_linux(fd, s);
         break;
-    case IP_PKTINFO:
-    case IP_RECVTTL:
-    case IP_RECVTOS:
-    case IP_ORIGDSTADDR:
-        cl_posix_say_once("control data of datagrams (IP_PKTINFO, IP_RECVTTL, ...) is not told by the dataplane");
+    case IP_TOS:
+    case IP_TTL:
+    case IP_OPTIONS:
+    case IP_TRANSPARENT:
+    case IP_RECVERR:
+        cl_posix_say_once("an option of IP (IP_TOS, IP_TTL, IP_OPTIONS, IP_TRANSPARENT, IP_RECVERR) has no effect on "
+                          "sockets of the dataplane");
         break;
     default:
         break;
@@ -225,6 +228,9 @@ int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_
     int number = 0;
     if (cl_posix_is_child())
         return -ECHILD;
+    if (level == IPPROTO_UDP && name == UDP_SEGMENT)
+        return (int)cl_posix_refuse(
+            "UDP_SEGMENT is not to be had of sockets of the dataplane: send each datagram by itself", ENOPROTOOPT);
     int rc = (int)cl_linux(SYS_setsockopt, fd, level, name, value, len);
     struct cl_posix_socket *s = rc ? NULL : cl_posix_socket_of(fd);
     if (!s)
@@ -235,8 +241,10 @@ int cl_posix_setsockopt(int fd, int level, int name, const void *value, socklen_
         rc = set_socket_option(s, name, len >= sizeof number ? value : &number);
     else if (level == IPPROTO_TCP)
         rc = set_tcp_option(s, name, len >= sizeof number ? value : &number);
-    else if (level == IPPROTO_IP && s->datagram)
+    else if (level == IPPROTO_IP)
         set_ip_option(fd, s, name);
+    if (s->datagram)
+        cl_posix_control_set(fd, s, level, name);
     cl_posix_socket_put(s);
     return rc;
 }

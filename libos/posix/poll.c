@@ -1,4 +1,5 @@
 /* poll and select over both worlds: a watch for each descriptor of ours, in the thread's own set, and the rest by ppoll. */
+#include "family.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "waits.h"
@@ -90,6 +91,21 @@ static int wait_all(struct asked *a, struct pollfd *fds, uint64_t deadline_ns, c
     }
 }
 
+/* While another process has the runtime. False: *rc is what there is of Linux', or what is wrong. */
+static bool wait_for_turn(struct asked *a, struct pollfd *fds, uint64_t deadline_ns, const sigset_t *mask, int *rc)
+{
+    while (!cl_posix_start(rc)) {
+        bool ready = collect(a, fds, false);
+        if (*rc == -EAGAIN)
+            *rc = cl_posix_family_sleep(a->fds, a->n, ready ? 0 : deadline_ns, mask);
+        if (*rc >= 0)
+            *rc = collect(a, fds, true);
+        if (*rc || cl_posix_left(deadline_ns) == 0)
+            return false;
+    }
+    return true;
+}
+
 int cl_posix_poll(struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset_t *mask)
 {
     struct pollfd few_fds[ON_STACK + 2];
@@ -106,8 +122,9 @@ int cl_posix_poll(struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset
     if (a.set && a.fds && a.watches) {
         begin(&a, fds);
         a.has_ours |= a.holds && cl_posix_lent_look();
-        if (!a.has_ours || cl_posix_start(&rc))
-            rc = wait_all(&a, fds, cl_posix_deadline(timeout_ns), mask);
+        uint64_t deadline_ns = cl_posix_deadline(timeout_ns);
+        if (!a.has_ours || wait_for_turn(&a, fds, deadline_ns, mask, &rc))
+            rc = wait_all(&a, fds, deadline_ns, mask);
         cl_posix_told_of(rc);
         end(&a);
     }

@@ -10,11 +10,12 @@
  * are not.
  *
  * State is the process's, as descriptors are: there is one runtime, made when a call first needs it (cl_posix_start), so
- * that a program may fork before. The calls return what the system call returns, or -errno, and print nothing: `say` gets
+ * that a program may fork before; of processes that were forked so one has it (family.h). The calls return what the system call returns, or -errno, and print nothing: `say` gets
  * one sentence for each thing that a program asked for and does not get, once.
  *
  * Kthreads (kthreads.c). None has a thread of its own. A thread that calls borrows one for the call; a thread that waits
- * for connections keeps one, which it turns while it waits; those that nobody keeps are turned by a thread of ours.
+ * for connections keeps one, which it turns while it waits; those that nobody keeps are turned by a thread of ours. Only
+ * where an iokernel manages the cores they have threads, and each call is passed to one.
  *
  * Waiting (waits.c). A watch joins a socket to a set: that of an epoll descriptor, or a thread's own. What a socket tells
  * lists its watches, and wakes who sleeps for the set by an eventfd, which the real epoll_wait or ppoll has beside what is

@@ -1,6 +1,7 @@
 /* See socket.h. */
 #include "socket.h"
 #include "counts.h"
+#include "family.h"
 #include "kthreads.h"
 #include "waits.h"
 
@@ -96,6 +97,7 @@ int cl_posix_socket_new(int fd, int domain, int type, struct cl_posix_socket **o
     s->object.end = on_end;
     *out = s;
     cl_posix_counts_share();
+    cl_posix_family_begin();
     __atomic_fetch_add(&cl_posix_counts()->made[s->datagram], 1, __ATOMIC_RELAXED);
     int rc = cl_posix_enter(fd, &s->object);
     if (rc)

@@ -43,12 +43,13 @@ struct cl_posix_socket {
     uint32_t shut_early; /* the same, by a shutdown that failed as there was no connection: as Linux has it, that of a
                           * later one is shut for us, and its peer does not hear of it (net/ipv4/af_inet.c). RMW */
     bool reuse_port, reuse_address;
-    bool found;                  /* a connect found the port, as nobody had bound the socket */
-    bool chosen;                 /* the port is one that we chose */
-    bool datagram;               /* of UDP: FRESH or BOUND; constant. Then: */
-    bool any;                    /* the address is what a connect found. Under `lock`, as the peer */
-    struct cl_udp_socket *udp;   /* NULL: not opened yet. Release */
-    struct cl_tcp_addr peer;     /* port 0: it is connected to nobody */
+    bool found;                /* a connect found the port, as nobody had bound the socket */
+    bool chosen;               /* the port is one that we chose */
+    bool datagram;             /* of UDP: FRESH or BOUND; constant. Then: */
+    bool any;                  /* the address is what a connect found. Under `lock`, as the peer */
+    struct cl_udp_socket *udp; /* NULL: not opened yet. Release */
+    struct cl_tcp_addr peer;   /* port 0: it is connected to nobody */
+    uint32_t tells;            /* of each datagram, as bits (control.c). Written by setsockopt, read by who receives */
     int64_t receive_ns, send_ns; /* SO_RCVTIMEO, SO_SNDTIMEO; -1: for ever */
     bool lingers;                /* SO_LINGER is on, */
     int64_t linger_ns;           /* ... with a time; 0: none */
@@ -97,6 +98,10 @@ uint32_t cl_posix_socket_ready(const struct cl_posix_socket *s);
 struct cl_runtime *cl_posix_start(int *rc);
 /* Whether there is one. */
 bool cl_posix_started(void);
+/* Our own address. There is a runtime. */
+uint32_t cl_posix_address(void);
+/* The index that Linux knows the runtime's interface by; 1 if it knows none, as for what does not leave the machine. */
+int cl_posix_interface(void);
 /* This process was forked from the one that has the sockets. The second says so, once. */
 bool cl_posix_is_forked(void);
 bool cl_posix_is_child(void);

@@ -2,9 +2,11 @@
  * is ours; a child of a process that had not made one yet may make its own. */
 #include "config.h"
 #include "counts.h"
+#include "family.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "socket.h"
+#include "waits.h"
 
 #include "../nics.h"
 
@@ -12,12 +14,18 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+#define BUSY_NS 10000000 /* between two looks whether a NIC is free */
+#define BUSY_TRIES 20
+#define END_NS 100000000 /* for what is still to be sent at the end, by kthreads that have threads of their own */
+
 static struct cl_posix_config config;
 static struct cl_runtime *runtime; /* set once, release */
+static int interface = 1;          /* cl_posix_interface; written before that */
 static uint32_t is_child;          /* written in the child, while it is alone */
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static void (*say_fn)(const char *sentence);
@@ -122,6 +130,17 @@ static bool find_address(struct cl_runtime_info *info)
     return info->ipv4;
 }
 
+uint32_t cl_posix_address(void)
+{
+    struct cl_runtime_info info;
+    return find_address(&info) ? info.ipv4 : 0;
+}
+
+int cl_posix_interface(void)
+{
+    return interface;
+}
+
 bool cl_posix_listens_at(uint32_t ipv4, uint16_t port)
 {
     struct cl_runtime_info info;
@@ -153,6 +172,17 @@ static void on_event(void *arg, int event, const char *text)
         say_fn(text);
 }
 
+/* Where it has just been another process's Linux may need a moment. */
+static int open_soon(const struct cl_nic_choice *choice, struct cl_nic **nic, char *err)
+{
+    int rc = cl_nic_choose(choice, nic, err);
+    for (unsigned i = 0; rc == -EBUSY && i < BUSY_TRIES; i++) {
+        (void)cl_linux(SYS_ppoll, NULL, 0, &(struct timespec){0, BUSY_NS}, NULL, 0);
+        rc = cl_nic_choose(choice, nic, err);
+    }
+    return rc;
+}
+
 static int open_nic(struct cl_nic **nic, char *err)
 {
     struct cl_nic_choice choice = {.name = config.nic,
@@ -161,7 +191,10 @@ static int open_nic(struct cl_nic **nic, char *err)
                                    .host = config.host,
                                    .host_prefix = config.host_prefix,
                                    .xskmap_fd = config.xskmap_fd};
-    int rc = cl_nic_choose(&choice, nic, err);
+    int rc = open_soon(&choice, nic, err);
+    const char *name = strchr(config.nic, ':');
+    int index = rc == 0 && name ? (int)if_nametoindex(name + 1) : 0;
+    interface = cl_max(index, 1);
     if (rc == 0 &&
         config.xskmap_fd >= 0) { /* from now on a program that this one becomes, or starts, has nothing of it */
         (void)cl_linux(SYS_close, config.xskmap_fd);
@@ -181,6 +214,7 @@ static int make(struct cl_runtime **out, char err[256])
                                   .name = config.name[0] ? config.name : NULL,
                                   .kthreads = config.kthreads,
                                   .adopted = config.kthreads,
+                                  .adopted_unless_managed = 1,
                                   .poll = config.poll,
                                   .poll_set = 1,
                                   .ipv4 = nic ? config.address : 0,
@@ -209,13 +243,17 @@ static void open_socket(struct cl_posix_object *o)
 struct cl_runtime *cl_posix_start(int *rc)
 {
     char err[256];
+    bool waits = false;
     *rc = 0;
     if (cl_likely(cl_load_acquire(&runtime) != NULL))
         return runtime;
     pthread_mutex_lock(&starting);
     struct cl_runtime *rt = NULL;
     if (!runtime) {
-        *rc = make(&rt, err);
+        *rc = cl_posix_family_claim();
+        waits = *rc;
+        if (*rc == 0)
+            *rc = make(&rt, err);
         if (*rc == 0 && (*rc = cl_posix_kthreads_open(rt)))
             snprintf(err, sizeof err, "its kthreads cannot be turned: %s", cl_adopt_error(*rc));
         if (*rc == 0) {
@@ -227,9 +265,23 @@ struct cl_runtime *cl_posix_start(int *rc)
         }
     }
     pthread_mutex_unlock(&starting);
-    if (*rc)
+    if (waits)
+        cl_posix_say_once(
+            "another process of this program has the sockets of the dataplane, and this one serves none until "
+            "that ends; have one process serve, as nginx does with worker_processes 1");
+    else if (*rc)
         failed_fn(err);
     return cl_load_acquire(&runtime);
+}
+
+struct cl_runtime *cl_posix_start_until(uint64_t deadline_ns, int *rc)
+{
+    struct pollfd fds[1];
+    struct cl_runtime *rt;
+    while (!(rt = cl_posix_start(rc)) && *rc == -EAGAIN && cl_posix_left(deadline_ns))
+        if ((*rc = cl_posix_family_sleep(fds, 0, deadline_ns, NULL)) < 0)
+            break;
+    return rt;
 }
 
 static void end_socket(struct cl_posix_object *o)
@@ -242,5 +294,8 @@ void cl_posix_end(void)
     if (is_child || !cl_posix_started())
         return;
     cl_posix_each(CL_POSIX_SOCKET, end_socket);
-    cl_posix_turn_all();
+    if (cl_posix_kthreads_managed())
+        (void)cl_runtime_stop(runtime, END_NS);
+    else
+        cl_posix_turn_all();
 }

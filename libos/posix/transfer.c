@@ -4,7 +4,6 @@
 #include "linux.h"
 #include "waits.h"
 
-#include <netinet/in.h>
 #include <signal.h>
 
 #define BUSY_MOST 256    /* times that somebody else works on a connection that is ready, and is helped to get done */
@@ -228,14 +227,6 @@ int64_t cl_posix_read(int fd, const struct iovec *vec, int64_t n, int flags)
     return cl_posix_receive(fd, &m, flags);
 }
 
-/* Of control data: where a datagram comes from, which is our address in any case. */
-static bool is_source(const struct msghdr *m)
-{
-    const struct cmsghdr *c = CMSG_FIRSTHDR(m);
-    return c && c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO &&
-           m->msg_controllen <= CMSG_SPACE(sizeof(struct in_pktinfo));
-}
-
 int64_t cl_posix_send(int fd, const struct msghdr *m, int flags)
 {
     struct transfer t = {.vec = m->msg_iov, .n = (int64_t)m->msg_iovlen, .out = true, .more = flags & MSG_MORE};
@@ -244,8 +235,8 @@ int64_t cl_posix_send(int fd, const struct msghdr *m, int flags)
     if (rc)
         return rc;
     bool datagram = s->datagram;
-    if (m->msg_control && m->msg_controllen && !(datagram && is_source(m)))
-        rc = cl_posix_refuse("sendmsg with control data is not to be had of sockets of the dataplane", EINVAL);
+    if (!datagram && m->msg_control && m->msg_controllen)
+        rc = cl_posix_refuse("sendmsg with control data is not to be had of connections of the dataplane", EINVAL);
     else
         rc = datagram ? cl_posix_datagram_send(fd, s, m, flags) : transfer(s, &t, flags);
     cl_posix_socket_put(s);

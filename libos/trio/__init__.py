@@ -20,10 +20,10 @@ import trio
 from trio.socket import from_stdlib_socket as _of_trio  # programs may put ours in its place
 
 from ...drivers.nic.nic import Nic
-from ..asyncio.world import World
+from ..asyncio.world import Endpoints, World
 from ..runtime import Runtime
 from .loop import CURRENT, Run
-from .ours import Endpoints, Ours
+from .ours import Ours
 from .sockets import Socket
 
 __all__ = ["Endpoints", "current_runtime", "endpoints", "from_stdlib_socket", "options", "run"]

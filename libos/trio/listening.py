@@ -53,7 +53,12 @@ class Listening:
     async def accept(self) -> tuple[SocketType, Any]:
         """The next connection, and who it is. Raises OSError, trio.BusyResourceError, trio.ClosedResourceError."""
         await checkpoint_if_cancelled()
-        if (made := self._take()) is not None:
+        try:
+            made = self._take()
+        except OSError:
+            await cancel_shielded_checkpoint()
+            raise
+        if made is not None:
             await cancel_shielded_checkpoint()
             return made
         while True:
@@ -104,7 +109,7 @@ class Listening:
         if self._closed:
             return
         self._closed = True
-        self._ours.places.stop(self._sock)
+        self._ours.places.stop(self._sock.fileno())
         for sock in self._came:
             sock.close_connection(True)
         self._came.clear()

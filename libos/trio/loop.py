@@ -78,9 +78,6 @@ class Run(trio.abc.Clock, trio.abc.Instrument):
 
     def _turn(self, turns: int, alone: bool) -> bool:
         again = self._poller.spin(turns, alone)
-        if self._poller.ready:
-            self._poller.deliver()
-            again = True
         if pending:
             _raise_again(pending.pop())
         return again
@@ -92,6 +89,7 @@ class Run(trio.abc.Clock, trio.abc.Instrument):
             self._closed = True
             self._poller.spin(1, False)
             self._poller.close()
+            self.ours.places.closed()
             self.ours.world.close()
 
 

@@ -1,7 +1,8 @@
 """What the socket factory makes.
 
 Which side a socket is of is known when it is bound or connected: by its address, as for libos/asyncio. Until then, and
-for all that is not TCP over IPv4, it is one of Linux'. A listener of the runtime's keeps that, for the port's number.
+for all that is neither TCP nor UDP over IPv4, it is one of Linux'. A listener of the runtime's keeps that, for the
+port's number.
 """
 
 from __future__ import annotations
@@ -9,17 +10,19 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
-from collections.abc import Callable
 from typing import Any, Self
 
 import trio
 from trio.socket import SocketType, from_stdlib_socket
 
+from ..asyncio.datagrams import is_connected
 from ..asyncio.servers import FREEBIND
 from ..asyncio.sockets import TcpSocket, number_of
 from .connection import Waiter
+from .datagrams import DatagramSocket
 from .listening import Listening
 from .ours import Ours
+from .passing import pass_on
 from .stream import StreamSocket, refuse
 
 
@@ -82,6 +85,7 @@ class Socket(SocketType):
         self._opening: Opening | None = None
         self._options: dict[tuple[int, int], Any] = {}  # that a connection of the runtime's is to have, too
         self._bound: tuple[str, int] | None = None  # at an address of the runtime's
+        self._own = False  # and that is its alone
         if sock.getsockname()[1]:
             self._look_where()
             if sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
@@ -89,10 +93,12 @@ class Socket(SocketType):
 
     @classmethod
     def of(cls, ours: Ours, sock: socket.socket) -> SocketType:
-        """Such a socket; or trio's own, if it cannot be the runtime's or is connected on Linux."""
-        tcp = sock.type == socket.SOCK_STREAM and sock.proto in (0, socket.IPPROTO_TCP)
-        if sock.family == socket.AF_INET and tcp and not _is_connected(sock):
-            return cls(ours, sock)
+        """Such a socket, or one of UDP; or trio's own, if it cannot be the runtime's or is connected on Linux."""
+        if sock.family == socket.AF_INET and not is_connected(sock):
+            if sock.type == socket.SOCK_STREAM and sock.proto in (0, socket.IPPROTO_TCP):
+                return cls(ours, sock)
+            if sock.type == socket.SOCK_DGRAM and sock.proto in (0, socket.IPPROTO_UDP):
+                return DatagramSocket(ours, sock)
         return from_stdlib_socket(sock)
 
     def __repr__(self) -> str:
@@ -140,7 +146,13 @@ class Socket(SocketType):
         """An option. Raises OSError."""
         if self._listening is not None and (level, optname) == (socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             return 1
-        return self._is.getsockopt(level, optname) if buflen is None else self._is.getsockopt(level, optname, buflen)
+        words = (level, optname) if buflen is None else (level, optname, buflen)
+        try:
+            return self._is.getsockopt(*words)
+        except OSError as error:  # one that Linux has: it does nothing here
+            if error.errno != errno.ENOPROTOOPT or buflen or (level, optname) not in self._options:
+                raise
+            return self._options[level, optname]
 
     # Binding, listening.
 
@@ -154,7 +166,8 @@ class Socket(SocketType):
 
     def _look_where(self) -> None:
         host, port = self._linux.getsockname()
-        if self._ours.world.is_own(host):
+        self._own = self._ours.world.is_own(host)
+        if self._own or self._ours.world.is_loopback(host):
             self._bound = (host, port)
 
     def listen(self, backlog: int = min(socket.SOMAXCONN, 128)) -> None:
@@ -205,7 +218,7 @@ class Socket(SocketType):
         host, port = address
         found = await trio.socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)
         numbers: Any = found[0][4]
-        return numbers if self._bound or self._ours.places.is_ours(numbers) else None
+        return numbers if self._own or self._ours.places.is_ours(numbers) else None
 
     async def _connect(self, address: tuple[str, int]) -> None:
         own, own_port = self._bound or ("0.0.0.0", 0)
@@ -246,26 +259,9 @@ class Socket(SocketType):
         return (self._listening is not None and self._listening.is_readable()) or self._is.is_readable()
 
 
-def _is_connected(sock: socket.socket) -> bool:
-    try:
-        sock.getpeername()
-    except OSError:
-        return False
-    return True
-
-
-def _passed_on(name: str) -> Callable[..., Any]:
-    def call(self: Socket, *args: Any, **kwargs: Any) -> Any:
-        return getattr(self._is, name)(*args, **kwargs)
-
-    call.__name__ = name
-    call.__doc__ = f"As of trio's own sockets: {name}."
-    return call
-
-
-for _name in (
+pass_on(
+    Socket,
     *("fileno", "detach", "dup", "get_inheritable", "set_inheritable", "getsockname", "getpeername", "shutdown"),
     *("recv", "recv_into", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into"),
     *("wait_writable", "send", "sendto", "sendmsg"),
-):
-    setattr(Socket, _name, _passed_on(_name))
+)

@@ -40,8 +40,9 @@ class StreamSocket(SocketType):
 
     def __del__(self, warn: Any = warnings.warn) -> None:
         if getattr(self, "_open", False):
-            warn(f"unclosed {self!r}", ResourceWarning, source=self)
-            self.close()
+            what = f"unclosed {self!r}"
+            self.close()  # first: a warning may be an exception
+            warn(what, ResourceWarning, source=self)
 
     def __repr__(self) -> str:
         return f"<corelane trio socket {self._sock!r}>"
@@ -93,12 +94,8 @@ class StreamSocket(SocketType):
         return self._known().getsockopt(level, optname, buflen or 0)
 
     def setsockopt(self, level: int, optname: int, value: Any, optlen: int | None = None) -> None:
-        """Set one. Raises OSError; of a connection that is over it does nothing, as Linux."""
-        try:
-            self._known().setsockopt(level, optname, value, optlen)
-        except OSError as error:
-            if error.errno not in (errno.ENOTCONN, errno.ESHUTDOWN):
-                raise
+        """Set one. Raises OSError."""
+        self._known().setsockopt(level, optname, value, optlen)
 
     def get_inheritable(self) -> bool:
         """False."""
@@ -157,7 +154,7 @@ class StreamSocket(SocketType):
         """What was sent goes on, unless something was not received: then the peer reads a reset. Tasks that wait get
         trio.ClosedResourceError. May be called twice."""
         self._open = False
-        self._connection.close()
+        self._connection.give_up(trio.ClosedResourceError("another task closed this socket"))
 
     # Receiving.
 

@@ -14,6 +14,7 @@ from corelane.bench import raft_fail, registry
 from corelane.bench.asyncio import echo, loops, start, web
 from corelane.bench.bimodal import bimodal
 from corelane.bench.colocate import colocate, sweep
+from corelane.bench.embed import embed
 from corelane.bench.handoff import handoff
 from corelane.bench.harness import document as doc
 from corelane.bench.http import http
@@ -53,6 +54,7 @@ ARMS = {  # that each benchmark compares: each is in the document, or said to be
         *(f"{name}{colocate.SWEPT}" for name in (*sweep.SWEPT_TARGETS.values(), *sweep.SWEPT_RAW.values())),
         *(f"{name}{colocate.SWEPT}" for name in (sweep.DEDICATED, sweep.DEFAULT, sweep.BOUNDED, sweep.COMPARED)),
     ),
+    "embed": (embed.REPLACE, embed.RESTART),
     "http": tuple(f"{server}: {case.name}" for server in http.SERVERS for case in http.CASES),
     "kv_tcp": ("ours", "memcached", "redis-server"),
     "posix": (*(f"{name}{on}" for name in posix.GAINS for on in (" on Linux", ", ours")), posix.MEMORY),
@@ -74,6 +76,7 @@ LONG = {  # those that take seconds even so: make soak has them. Parts of each h
     "bimodal",
     "canary",  # cli/test_main.py has all of it
     "colocate",
+    "embed",
     "handlers",
     "handoff",
     "hostile",
@@ -129,6 +132,7 @@ FEWER: dict[str, dict[str, Any]] = {
         "echo.echo.MODES": ("block",),
         "harness.peaks.ROUNDS": 1,
     },
+    "embed": {"embed.embed.ROUNDS": 1},
     "ground": {
         "ground.rearm.ROUNDS": 2,
         "ground.burst.ROUNDS": 2,

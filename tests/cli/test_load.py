@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -241,3 +242,17 @@ def test_a_nic_of_its_own_carries_it(
     assert f"{nic}, corelane's stack" in capsys.readouterr().out
     (arm,) = json.loads(file.read_text())["arms"]
     assert arm["answered"] == arm["sent"] > 10
+
+
+@pytest.mark.root
+def test_it_needs_no_rights(port: int) -> None:
+    """Without a single capability."""
+    if shutil.which("setpriv") is None:
+        pytest.skip("needs setpriv: apt-get install util-linux")
+    without = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+    words = ["load", f"udp://127.0.0.1:{port}", "--seconds", "0.1", "--warm", "0", "--drain", "20"]
+    command = [*without, sys.executable, "-m", "corelane.cli.main", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^  udp://127.0.0.1:\d+ +1,?000 ", done.stdout, re.M)
+    assert "has a right answer" not in done.stdout

@@ -44,7 +44,7 @@ def test_a_killed_application_is_gone_at_once(start, attach, child, socket_path)
         exchange(a, b)
         while a.recv():
             pass
-    assert io.stats()["departed"] == {"apps": 5, "buffers_lost": 0}
+    assert {"apps": 5, "buffers_lost": 0}.items() <= io.stats()["departed"].items()
     a.send(request)
     wait_until(lambda: stats_of(io, "a")["tx_dropped_no_route"] > 0)
 
@@ -91,7 +91,7 @@ def test_an_application_that_scribbles_over_its_arena(start, attach, child, sock
     hostile.wait()
     wait_until(lambda: "hostile" not in io.apps)
     exchange(a, b)
-    assert io.stats()["departed"] == {"apps": 1, "buffers_lost": 0}
+    assert {"apps": 1, "buffers_lost": 0}.items() <= io.stats()["departed"].items()
 
 
 def test_an_application_that_punches_holes_into_its_arena(start, attach, child, socket_path):
@@ -109,7 +109,7 @@ def test_an_application_that_punches_holes_into_its_arena(start, attach, child, 
     hostile.wait()
     wait_until(lambda: "hostile" not in io.apps)
     exchange(a, b)
-    assert io.stats()["departed"] == {"apps": 1, "buffers_lost": 0}
+    assert {"apps": 1, "buffers_lost": 0}.items() <= io.stats()["departed"].items()
 
 
 def test_nothing_a_scribbler_sends_reaches_others_under_a_false_name(start, attach, child, socket_path, seed):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -39,6 +40,13 @@ class Served:
 
     def url(self, path: str = "/", scheme: str = "http") -> str:
         return f"{scheme}://{OURS}:{self.port}{path}"
+
+    def connect(self, port: int = 0) -> socket.socket:
+        """A connection of Linux' to that port, or the first one."""
+        with self.space.entered():
+            link = socket.create_connection((OURS, port or self.port), timeout=30)
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return link
 
     def stats(self) -> dict[str, int]:
         return dict(self.service.stats())

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import resptools
 from cltest import netns_missing, wait_until
 from raftlink import QUICK
 from respwire import parse
@@ -74,14 +73,9 @@ class RespNode:
         """Until it executes commands."""
         wait_until(lambda: self.stat("port_resp_leads"), 60, "the node to lead")
 
-    def run(self, program: str, *words: str, stdin: str = "", timeout_s: float = 120.0) -> str:
+    def run(self, program: str, *words: str, stdin: str = "") -> str:
         """What a program of Redis' says that is pointed at the node."""
-        if shutil.which(program) is None:
-            pytest.skip(f"needs {program}: apt-get install redis-tools")
-        command = self.space.command([program, "-h", OURS, "-p", str(PORT), *words])
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
-        assert done.returncode == 0, (words, done.stdout, done.stderr)
-        return done.stdout
+        return resptools.run(self.space, (OURS, PORT), program, *words, stdin=stdin)
 
 
 @contextlib.contextmanager

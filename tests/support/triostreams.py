@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from corelane.libos.trio.loop import CURRENT
+
 HOST = "127.0.0.1"
 
 
@@ -41,3 +43,19 @@ async def echo(stream: trio.abc.HalfCloseableStream) -> None:
     async with stream:
         async for data in stream:
             await stream.send_all(data)
+
+
+def turns() -> int:
+    """How many the kthread of this run has had."""
+    ours = CURRENT.get()
+    assert ours is not None
+    return ours.poller.counts()[0]
+
+
+async def settled() -> int:
+    """Wait until it sleeps; `turns` then."""
+    before = -100
+    while turns() - before > 10:  # each sleep ends with one or two
+        before = turns()
+        await trio.sleep(0.02)
+    return turns()

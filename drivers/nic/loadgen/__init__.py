@@ -1,7 +1,8 @@
 """The open-loop load generator: a traffic source that is a NIC, or a client thread over one.
 
     loadgen.h        the rules: when requests are due, what counts as late, lost, wrong; the C interface
-    loadgen.py       the Python face: traffic, arrivals, results
+    loadgen.py       the Python face: traffic, arrivals, runs
+    runs.py          what a run leaves, and what this has in common with other generators
     arrivals.{h,c}   gaps between requests, drawn beforehand
     zipf.{h,c}       ranks of keys, drawn beforehand
     schedule.c       when requests are due, phases of a run

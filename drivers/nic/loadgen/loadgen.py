@@ -12,9 +12,8 @@ The generator draws all randomness from `seed` when it is made. One Loadgen serv
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ....runtime.closing import Closing
@@ -23,9 +22,10 @@ from ....runtime.options import Group, option
 from ....runtime.typed import typed, typed_class
 from ..._native import ffi, lib
 from ...device import check
-from ..nic import Nic, ipv4_to_int, mac_to_bytes
-
-LOOK_S = 0.1  # at most so long between two looks at whether a run is over, so that an abort is noticed
+from ..nic import Nic, ipv4_to_int
+from .runs import Latency, Result, await_end, merged, phase_result, set_common, summed
+from .runs import Limits as Limits  # for who makes one of these
+from .runs import Phase as Phase
 
 
 @typed_class("make echo traffic")
@@ -85,21 +85,6 @@ class Closed:
 Arrivals = Literal["poisson", "uniform"] | Bursty | Closed
 
 
-@typed_class("make a phase of load")
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """A stretch of a run: `rate` requests a second (0: pause) for `seconds`; not measured: warm-up, only counted.
-
-    series: measured phases of the same number share a histogram (Loadgen.series); 0: a phase has its own.
-    """
-
-    seconds: float
-    rate: float
-    measured: bool = True
-    label: str = ""
-    series: int = 0
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source(Group):
     """Where requests come from.
@@ -114,165 +99,6 @@ class Source(Group):
     first_port: int = option(20000, "first source port", low=1, high=65535)
     flows: int = option(64, "source ports", low=1, high=16384)
     ips: int = option(1, "own addresses", low=1, high=16384)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits(Group):
-    """What counts as late or lost, and when.
-
-    outstanding: requests that may await an answer, a power of two; 0: 262144, or what `flows` permits. late_us: a
-    request that is sent later than this after its time is counted as late. drain_s: how long answers are awaited after
-    the last request. give_up_s: resolving, and preloading without progress, have failed after this.
-    """
-
-    outstanding: int = option(0, "requests that may await an answer", low=0, high=1 << 31)
-    late_us: float = option(10.0, "time after which a request is late", low=0, high=1e9)
-    drain_s: float = option(0.05, "time for the last answers", low=0, high=3600)
-    give_up_s: float = option(5.0, "time for resolving and for progress of a preload", low=0, high=3600)
-
-
-class Latency:
-    """A histogram of latencies, infinite ones included. Copied out of the engine: it does not change any more."""
-
-    def __init__(self, hist: Any) -> None:
-        self._hist = ffi.gc(lib.cl_hist_new(lib.CL_HIST_DIGITS, lib.CL_HIST_LIMIT_NS), lib.cl_hist_delete)
-        if hist != ffi.NULL:
-            lib.cl_hist_merge(self._hist, hist)
-
-    @property
-    def ptr(self) -> Any:
-        """`struct cl_hist *`, for merging elsewhere."""
-        return self._hist
-
-    @property
-    def count(self) -> int:
-        """Requests, infinite ones included."""
-        return int(lib.cl_hist_count(self._hist))
-
-    @property
-    def infinite(self) -> int:
-        """Requests that were not answered rightly."""
-        return int(self._hist.infinite)
-
-    @property
-    def max_us(self) -> float:
-        """Largest latency in us: inf if a request was not answered, nan if there was none."""
-        if self.count == 0:
-            return math.nan
-        return math.inf if self.infinite else self._hist.max / 1000
-
-    @property
-    def mean_us(self) -> float:
-        """Mean in us: inf if a request was not answered, nan if there was none."""
-        if self.count == 0:
-            return math.nan
-        return math.inf if self.infinite else self._hist.sum / self.count / 1000
-
-    def percentile_us(self, percent: float) -> float:
-        """Latency in us that `percent` % of the requests did not exceed.
-
-        inf if that request was not answered rightly, nan if there was no request.
-        """
-        if self.count == 0:
-            return math.nan
-        ns = int(lib.cl_hist_percentile(self._hist, percent))
-        return math.inf if ns == lib.CL_HIST_INFINITE else ns / 1000
-
-    def merge(self, other: Latency) -> None:
-        """Add the other's values to this one."""
-        lib.cl_hist_merge(self._hist, other._hist)
-
-
-@dataclass(slots=True)
-class Result:
-    """What became of a phase, or of all measured phases of a run.
-
-    offered = sent + dropped; sent = answered + unanswered (wrong and errors among them). Latencies count from the
-    intended send time; a request without a right answer is infinite. span_s: the phase's duration, or the time to its
-    last answer if that is longer. late: sent more than late_us after the intended time.
-    """
-
-    seconds: float
-    offered_rps: float
-    offered: int
-    sent: int
-    answered: int
-    late: int
-    dropped: int
-    wrong: int
-    errors: int
-    hits: int
-    misses: int
-    stored: int
-    late_max_us: float
-    span_s: float
-    latency: Latency
-    open_loop: bool = True
-    label: str = ""
-    windows: list[Result] = field(default_factory=list)
-    short: Latency | None = None  # with long requests: those of the others, and of the long ones
-    long: Latency | None = None
-    series: int = 0
-
-    @property
-    def unanswered(self) -> int:
-        """Sent, and not answered rightly."""
-        return self.sent - self.answered
-
-    @property
-    def achieved_rps(self) -> float:
-        """Right answers a second."""
-        return self.answered / self.span_s if self.span_s > 0 else 0.0
-
-    def percentile_us(self, percent: float) -> float:
-        """See Latency.percentile_us."""
-        return self.latency.percentile_us(percent)
-
-    def percentiles(self, percents: Sequence[float] = (50, 90, 99, 99.9)) -> dict[str, float]:
-        """{"p50_us": ..., "p90_us": ..., "p99_us": ..., "p999_us": ...}."""
-        return {f"p{str(p).replace('.', '')}_us": self.percentile_us(p) for p in percents}
-
-
-def _merged(parts: Iterable[Latency]) -> Latency:
-    """All latencies in one."""
-    out = Latency(ffi.NULL)
-    for part in parts:
-        out.merge(part)
-    return out
-
-
-def summed(parts: Sequence[Result]) -> Result:
-    """One result for consecutive parts of a run."""
-    # Parts of a series have the same histogram.
-    apart = list({part.series or -i: part for i, part in enumerate(parts, 1)}.values())
-    latency = _merged(part.latency for part in apart)
-    kinds = bool(parts) and parts[0].long is not None
-
-    def total(name: str) -> int:
-        return sum(int(getattr(part, name)) for part in parts)
-
-    seconds = sum(part.seconds for part in parts)
-    return Result(
-        seconds,
-        sum(part.offered_rps * part.seconds for part in parts) / seconds if seconds else 0.0,
-        offered=total("offered"),
-        sent=total("sent"),
-        answered=total("answered"),
-        late=total("late"),
-        dropped=total("dropped"),
-        wrong=total("wrong"),
-        errors=total("errors"),
-        hits=total("hits"),
-        misses=total("misses"),
-        stored=total("stored"),
-        late_max_us=max((part.late_max_us for part in parts), default=0.0),
-        # An earlier part's overtime lies within the later parts.
-        span_s=max((sum(q.seconds for q in parts[:i]) + part.span_s for i, part in enumerate(parts)), default=0.0),
-        latency=latency,
-        open_loop=all(part.open_loop for part in parts),
-        short=_merged(part.short for part in apart if part.short) if kinds else None,
-        long=_merged(part.long for part in apart if part.long) if kinds else None,
-    )
 
 
 class Replay:
@@ -351,12 +177,7 @@ class Loadgen(Closing):
         except (OverflowError, ValueError) as error:  # negative, or more than the field holds
             raise CorelaneError("load generator", str(error), "loadgen.h gives the limits") from error
         c.first_port, c.flows, c.ips, c.outstanding = source.first_port, source.flows, source.ips, limits.outstanding
-        times_s = (limits.late_us / 1e6, limits.drain_s, limits.give_up_s)
-        c.late_ns, c.drain_ns, c.give_up_ns = (int(s * 1e9) for s in times_s)
-        if source.mac is not None:
-            ffi.memmove(c.mac, mac_to_bytes(source.mac), 6)
-        if server_mac is not None:
-            ffi.memmove(c.server_mac, mac_to_bytes(server_mac), 6)
+        set_common(c, limits, source.mac, server_mac)
         if clock is not None:
             c.clock = clock
         self.traffic = traffic
@@ -467,21 +288,14 @@ class Loadgen(Closing):
         timeout_s: by default the schedule's time, plus time for resolving, preloading and the last answers. Raises
         CorelaneError if the run failed (with the reason) or was not over by then (then it is ended).
         """
-        planned_s = sum(p.seconds for p in self._phases)
-        if timeout_s is None:
-            timeout_s = planned_s + 30
-        end, over = time.monotonic() + timeout_s, 0.0
-        while (state := lib.cl_loadgen_state(self.ptr)) not in (lib.CL_LOAD_IDLE, lib.CL_LOAD_FAILED):
-            if time.monotonic() > end:
-                self.abort()
-                raise CorelaneError(
-                    f"the load generator was not done after {timeout_s:.1f} s; is anybody polling its NIC or client?"
-                )
-            # Seldom before the schedule is over: each look has one of the measured cores for some 40 us.
-            if state == lib.CL_LOAD_RUNNING and not over:
-                over = time.monotonic() + planned_s
-            time.sleep(min(max(over - time.monotonic(), 0.001), LOOK_S))
-        if state == lib.CL_LOAD_FAILED:
+        await_end(
+            lambda: lib.cl_loadgen_state(self.ptr) in (lib.CL_LOAD_IDLE, lib.CL_LOAD_FAILED),
+            lambda: lib.cl_loadgen_state(self.ptr) == lib.CL_LOAD_RUNNING,
+            self.abort,
+            sum(p.seconds for p in self._phases),
+            timeout_s,
+        )
+        if lib.cl_loadgen_state(self.ptr) == lib.CL_LOAD_FAILED:
             raise CorelaneError(f"load generator: {ffi.string(lib.cl_loadgen_reason(self.ptr)).decode()}")
 
     def abort(self) -> None:
@@ -562,26 +376,6 @@ class Loadgen(Closing):
         latency, short, long = Latency(lib.cl_loadgen_latency(self.ptr, index)), None, None
         if lib.cl_loadgen_latency_long(self.ptr, index) != ffi.NULL:
             long = Latency(lib.cl_loadgen_latency_long(self.ptr, index))
-            latency, short = _merged((latency, long)), latency
-        return Result(
-            phase.seconds,
-            phase.rate,
-            offered=c.offered,
-            sent=c.sent,
-            answered=c.answered,
-            late=c.late,
-            dropped=c.dropped,
-            wrong=c.wrong,
-            errors=c.errors,
-            hits=c.hits,
-            misses=c.misses,
-            stored=c.stored,
-            late_max_us=c.late_max_ns / 1000,
-            span_s=max(phase.seconds, span),
-            latency=latency,
-            open_loop=not isinstance(self.arrivals, Closed),
-            label=phase.label,
-            short=short,
-            long=long,
-            series=phase.series,
-        )
+            latency, short = merged((latency, long)), latency
+        found = phase_result(phase, c, span, latency, open_loop=not isinstance(self.arrivals, Closed))
+        return replace(found, short=short, long=long, series=phase.series)

@@ -20,7 +20,7 @@ from ....runtime.closing import Closing
 from ....runtime.errors import CorelaneError
 from ..._native import ffi, lib
 from ...device import check
-from ..loadgen.loadgen import LOOK_S, Latency, Limits, Phase, Result, summed
+from ..loadgen.runs import Latency, Limits, Phase, Result, await_end, phase_result, set_common, summed
 from ..nic import Nic, ipv4_to_int, mac_to_bytes
 
 TRAFFIC = {
@@ -118,12 +118,7 @@ class TcpLoad(Closing):
         self._script = _script(script)
         if script:
             c.script = self._script[0]
-        times_s = (limits.late_us / 1e6, limits.drain_s, limits.give_up_s)
-        c.late_ns, c.drain_ns, c.give_up_ns = (int(s * 1e9) for s in times_s)
-        if source.mac is not None:
-            ffi.memmove(c.mac, mac_to_bytes(source.mac), 6)
-        if server_mac is not None:
-            ffi.memmove(c.server_mac, mac_to_bytes(server_mac), 6)
+        set_common(c, limits, source.mac, server_mac)
         self.traffic, self.arrivals = traffic, arrivals
         self._phases: tuple[Phase, ...] = ()
         self._aborted = False  # the last run
@@ -189,19 +184,14 @@ class TcpLoad(Closing):
     def wait(self, timeout_s: float | None = None) -> None:
         """Wait for the end of the run. timeout_s: by default the run's time and 30 s. Raises CorelaneError if
         connections were not opened, or if it was not over by then (then it is ended)."""
-        planned_s = sum(phase.seconds for phase in self._phases)
-        limit_s = planned_s + 30 if timeout_s is None else timeout_s
-        end, over = time.monotonic() + limit_s, 0.0
-        while (state := lib.cl_tcpload_state(self.ptr)) not in OVER:
-            if time.monotonic() > end:
-                self.abort()
-                why = "is anybody polling its NIC or client?"
-                raise CorelaneError(f"the load generator was not done after {limit_s:.1f} s; {why}")
-            if state == lib.CL_TCPLOAD_RUNNING and not over and not self._aborted:
-                over = time.monotonic() + planned_s
-            # Seldom before the phases are over: each look has one of the measured cores for some 40 us.
-            time.sleep(min(max(over - time.monotonic(), 0.001), LOOK_S))
-        if state == lib.CL_TCPLOAD_FAILED:
+        await_end(
+            lambda: lib.cl_tcpload_state(self.ptr) in OVER,
+            lambda: lib.cl_tcpload_state(self.ptr) == lib.CL_TCPLOAD_RUNNING and not self._aborted,
+            self.abort,
+            sum(phase.seconds for phase in self._phases),
+            timeout_s,
+        )
+        if lib.cl_tcpload_state(self.ptr) == lib.CL_TCPLOAD_FAILED:
             why = ffi.new("char[256]")
             lib.cl_tcpload_reason(self.ptr, why)
             raise CorelaneError(f"TCP load: {ffi.string(why).decode()}")
@@ -278,22 +268,5 @@ class TcpLoad(Closing):
         span = 0.0
         if c.last_tsc:
             span = lib.cl_clock_ticks_to_ns(lib.cl_clock_default(), c.last_tsc - c.start_tsc) / 1e9
-        return Result(
-            phase.seconds,
-            phase.rate,
-            offered=c.offered,
-            sent=c.sent,
-            answered=c.answered,
-            late=c.late,
-            dropped=c.dropped,
-            wrong=c.wrong,
-            errors=0,
-            hits=0,
-            misses=0,
-            stored=0,
-            late_max_us=c.late_max_ns / 1000,
-            span_s=max(phase.seconds, span),
-            latency=Latency(lib.cl_tcpload_latency(self.ptr, index)),
-            open_loop=self.arrivals != "closed",
-            label=phase.label,
-        )
+        latency = Latency(lib.cl_tcpload_latency(self.ptr, index))
+        return phase_result(phase, c, span, latency, open_loop=self.arrivals != "closed")

@@ -39,11 +39,13 @@ struct cl_runtime_config {
     const char *name;        /* attached: name of the application; [the program's] */
     uint32_t kthreads;       /* [1] embedded: as many as the NIC has queues */
     uint32_t adopted;        /* [0] the first so many kthreads are turned by threads of yours (adopt.h) */
-    uint32_t poll;           /* what a kthread without work does: CL_SCHED_SPIN, _ADAPTIVE, _BLOCK; see poll_set */
-    uint32_t poll_set;       /* 0: `poll` is ignored and adaptive taken */
-    uint32_t stack_bytes;    /* [65536; batch: 8 MiB, for what libraries do there; only what is touched is memory] */
-    uint64_t spin_ns;        /* [scheduler's] */
-    uint32_t stop_ms;        /* how long a stop waits for kthreads whose code does not come back [5000] */
+    uint32_t
+        adopted_unless_managed; /* 1: none is, where an iokernel manages the cores; they have threads of their own */
+    uint32_t poll;              /* what a kthread without work does: CL_SCHED_SPIN, _ADAPTIVE, _BLOCK; see poll_set */
+    uint32_t poll_set;          /* 0: `poll` is ignored and adaptive taken */
+    uint32_t stack_bytes;       /* [65536; batch: 8 MiB, for what libraries do there; only what is touched is memory] */
+    uint64_t spin_ns;           /* [scheduler's] */
+    uint32_t stop_ms;           /* how long a stop waits for kthreads whose code does not come back [5000] */
     /* CPU of each kthread, -1 unpinned [attached: as the iokernel of today says, unpinned while there is none;
      * embedded: unpinned] */
     const int32_t *cpus;

@@ -130,8 +130,17 @@ CL_API uint32_t cl_udp_socket_ready(const struct cl_udp_socket *s);
  * not, and calls nothing of this header but cl_udp_socket_ready. NULL: no more, and it does not run when this returns. It
  * ends with the close. */
 CL_API void cl_udp_watch(struct cl_udp_socket *s, void (*fn)(void *arg), void *arg);
-/* As cl_udp_recvfrom with a time-out of 0, and the datagram stays, as does an error that came by ICMP. -EAGAIN. */
-CL_API int64_t cl_udp_peek(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_addr *from);
+/* Where a datagram comes from, and what its IP header says of how. */
+struct cl_udp_origin {
+    struct cl_udp_addr from;
+    uint32_t to; /* our address as its sender gave it, or a broadcast one. Host byte order */
+    uint8_t ttl, tos;
+    uint8_t pad[2];
+};
+/* As cl_udp_recvfrom with a time-out of 0. `origin` may be NULL. */
+CL_API int64_t cl_udp_receive(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_origin *origin);
+/* The same from any thread, and the datagram stays, as does an error that came by ICMP. -EAGAIN. */
+CL_API int64_t cl_udp_peek(struct cl_udp_socket *s, void *data, int64_t room, struct cl_udp_origin *origin);
 /* The error that came by ICMP, which is over with that: errno, or 0. */
 CL_API int cl_udp_take_error(struct cl_udp_socket *s);
 

@@ -3,6 +3,20 @@
 
 #include <string.h>
 
+/* Call a method of the transport's in its context: what is called soon, from there, is called there. Arguments may be
+ * NULL, the last ones. Nothing is called once connection_lost was. */
+static PyObject *call_own(struct transport *t, PyObject *name, PyObject *first, PyObject *second)
+{
+    if (!t->run)
+        return Py_NewRef(Py_None);
+    PyObject *run = Py_NewRef(t->run); /* the call may end the transport */
+    PyObject *bound = PyObject_GetAttr(transport_object(t), name);
+    PyObject *result = bound ? PyObject_CallFunctionObjArgs(run, bound, first, second, NULL) : NULL;
+    Py_XDECREF(bound);
+    Py_DECREF(run);
+    return result;
+}
+
 /* A protocol's method has raised what is set. 0: its transport has been told; -1: it is for whoever runs the loop. */
 static int failed(struct transport *t, const char *message)
 {
@@ -14,8 +28,7 @@ static int failed(struct transport *t, const char *message)
     if (trace)
         (void)PyException_SetTraceback(value, trace);
     PyObject *text = PyUnicode_FromString(message);
-    PyObject *done =
-        text ? PyObject_CallMethodObjArgs(transport_object(t), names.fatal_error, value, text, NULL) : NULL;
+    PyObject *done = text ? call_own(t, names.fatal_error, value, text) : NULL;
     Py_XDECREF(text);
     Py_XDECREF(type);
     Py_XDECREF(value);
@@ -27,7 +40,9 @@ static int failed(struct transport *t, const char *message)
 /* Call a method in the transport's context. arg may be NULL; its reference is taken. */
 static PyObject *call(struct transport *t, PyObject *method, PyObject *arg)
 {
-    PyObject *result = PyObject_CallFunctionObjArgs(t->run, method, arg, NULL);
+    PyObject *run = Py_NewRef(t->run);
+    PyObject *result = call_with(run, method, arg);
+    Py_DECREF(run);
     Py_XDECREF(arg);
     return result;
 }
@@ -61,6 +76,7 @@ static Py_ssize_t fill_buffer(struct endpoint *e, struct transport *t, fill_fn f
     Py_DECREF(buffer);
     if (n <= 0)
         return n < 0 ? 0 : n;
+    e->poller->given++;
     PyObject *result = call(t, t->buffer_updated, PyLong_FromSsize_t(n));
     if (!result)
         return fail(t, "Fatal error: protocol.buffer_updated() call failed.");
@@ -98,11 +114,19 @@ static int tell_data(struct endpoint *e, struct transport *t)
 {
     if (!e->data)
         return 0;
+    e->poller->given++;
     if (t->get_buffer)
         return tell_waiting(e, t);
     PyObject *data = endpoint_take_data(e);
     if (!data)
         return -1;
+    PyObject *reader = Py_XNewRef(t->reader);
+    int fed = reader ? stream_feed(reader, t->reader_limit, data) : 0;
+    Py_XDECREF(reader);
+    if (fed) {
+        Py_DECREF(data);
+        return fed > 0 ? 0 : failed(t, "Fatal error: protocol.data_received() call failed.");
+    }
     PyObject *fn = t->data_received ? Py_NewRef(t->data_received) : PyObject_GetAttr(t->protocol, names.data_received);
     PyObject *result = fn ? call(t, fn, data) : NULL;
     if (!fn)
@@ -125,14 +149,14 @@ static int tell_eof(struct transport *t)
     Py_DECREF(result);
     if (stays < 0)
         return failed(t, "Fatal error: protocol.eof_received() call failed.");
-    result = stays ? Py_NewRef(Py_None) : PyObject_CallMethodObjArgs(transport_object(t), names.close, NULL);
+    result = stays ? Py_NewRef(Py_None) : call_own(t, names.close, NULL, NULL);
     Py_XDECREF(result);
     return result ? 0 : -1;
 }
 
 static int method(struct transport *t, PyObject *name)
 {
-    PyObject *result = PyObject_CallMethodObjArgs(transport_object(t), name, NULL);
+    PyObject *result = call_own(t, name, NULL, NULL);
     Py_XDECREF(result);
     return result ? 0 : -1;
 }
@@ -140,7 +164,7 @@ static int method(struct transport *t, PyObject *name)
 static int tell_over(struct endpoint *e, struct transport *t)
 {
     PyObject *error = PyLong_FromLong(e->error);
-    PyObject *result = error ? PyObject_CallMethodObjArgs(transport_object(t), names.over, error, NULL) : NULL;
+    PyObject *result = error ? call_own(t, names.over, error, NULL) : NULL;
     Py_XDECREF(error);
     Py_XDECREF(result);
     return result ? 0 : -1;
@@ -208,18 +232,19 @@ static int tell_one(struct endpoint *e)
     return rc;
 }
 
-PyObject *deliver(struct poller *p)
+int deliver(struct poller *p)
 {
     size_t n = p->n_ready;
+    int rc = 0;
     p->bursts += n > 0;
-    while (n--) {
+    while (n-- && rc == 0) {
         struct endpoint *e = pop_ready(p);
         if (!e)
             break;
-        int rc = tell_one(e);
+        rc = tell_one(e);
         Py_DECREF((PyObject *)e);
-        if (rc)
-            return NULL;
+        if (rc == 0)
+            poller_send_some(p);
     }
-    Py_RETURN_NONE;
+    return rc ? rc : datagrams_deliver(p);
 }

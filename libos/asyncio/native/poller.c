@@ -41,12 +41,19 @@ void unlock(bool taken, PyGILState_STATE state)
         PyGILState_Release(state);
 }
 
-static void go_in(struct poller *p, bool keep_lock)
+static void go_in(struct poller *p)
 {
-    p->locked = keep_lock;
+    p->locked = true;
     cl_store_relaxed(&p->thread, (unsigned long)pthread_self());
-    if (!keep_lock)
-        p->state = PyEval_SaveThread();
+}
+
+/* Others may have the lock, until somebody here needs it, or we come out. */
+static void let_others_run(struct poller *p)
+{
+    if (!p->locked)
+        return;
+    p->locked = false;
+    p->state = PyEval_SaveThread();
 }
 
 static void come_out(struct poller *p)
@@ -96,6 +103,7 @@ void put_served(struct endpoint *e, unsigned wants)
         return;
     e->is_served = true;
     append(&e->poller->serve, e, false);
+    e->poller->n_serve++;
 }
 
 struct endpoint *pop_ready(struct poller *p)
@@ -108,16 +116,32 @@ struct endpoint *pop_ready(struct poller *p)
     return e;
 }
 
+/* The connection of the next that is to be served, which is p->serving then; the one before has been. */
+static struct cl_tcp_conn *next_served(void *arg)
+{
+    struct poller *p = arg;
+    for (;;) {
+        /* Whoever has left it has put it on the other list: this is not its last reference. */
+        Py_XDECREF((PyObject *)p->serving);
+        p->serving = pop(&p->serve, false);
+        if (!p->serving)
+            return NULL;
+        p->serving->is_served = false;
+        p->n_serve--;
+        if (p->serving->conn)
+            return p->serving->conn;
+    }
+}
+
+static void serve_one(struct cl_tcp_conn *c, void *arg)
+{
+    endpoint_serve(c, ((struct poller *)arg)->serving);
+}
+
 /* On the kthread. */
 static void serve_all(void *arg)
 {
-    struct poller *p = arg;
-    for (struct endpoint *e; (e = pop(&p->serve, false));) {
-        e->is_served = false;
-        endpoint_serve_now(e);
-        /* Whoever has left it has put it on the other list: this is not its last reference. */
-        Py_DECREF((PyObject *)e);
-    }
+    cl_tcp_call_each(next_served, serve_one, arg);
 }
 
 /* The kthread. */
@@ -140,7 +164,7 @@ int on_kthread(struct poller *p, void (*fn)(void *arg), void *arg, bool more)
         fn(arg);
         return 0;
     }
-    go_in(p, true);
+    go_in(p);
     rc = more ? cl_kthread_borrow_more(p->sched, 0, fn, arg) : cl_kthread_borrow(p->sched, 0, fn, arg);
     come_out(p);
     return rc;
@@ -188,6 +212,12 @@ static void serve(struct poller *p)
         (void)post(p, serve_all, p, true); /* fails when the runtime stops */
 }
 
+void poller_send(struct poller *p)
+{
+    if (p->serve.first)
+        (void)on_kthread(p, serve_all, p, false);
+}
+
 /* A turn. 1: again; 0: the kthread sleeps. */
 static int turn(struct poller *p)
 {
@@ -203,13 +233,6 @@ static int turn(struct poller *p)
 }
 
 /* Waiting. */
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000ll + t.tv_nsec;
-}
 
 /* Have the timer's descriptor readable at a time. It is watched for edges: nobody reads it. */
 static void set_timer(struct poller *p, int64_t at_ns)
@@ -255,11 +278,12 @@ static int wait_for(struct poller *p, struct waiting *w)
         int again = turn(p);
         if (again < 0)
             return again;
-        if (p->ready.first || w->until_ns == 0) {
-            if (!p->ready.first || now_ns() - p->looked_ns >= LOOK_NS)
+        if (anything_ready(p) || w->until_ns == 0) {
+            if (!anything_ready(p) || now_ns() - p->looked_ns >= LOOK_NS)
                 look(p, w, 0);
             return 0;
         }
+        let_others_run(p);
         if (again && i % LOOK_EVERY == 0)
             look(p, w, 0);
         if (!again) {
@@ -286,42 +310,46 @@ static PyObject *list_of(const struct waiting *w)
     return list;
 }
 
-PyDoc_STRVAR(wait_doc, "wait(epoll, timeout_ns)\n--\n\n"
-                       "Serve, turn, and wait for at most so many ns, < 0 for ever, until something is ready. Returns\n"
-                       "[(descriptor, events)] of others' descriptors. Raises OSError.");
-
-static PyObject *wait_method(PyObject *self, PyObject *args)
+/* Inside, with the lock for as long as there is something to do: the others get it while we wait. */
+static int turns(struct poller *p, struct waiting *w)
 {
-    struct poller *p = (struct poller *)self;
-    struct epoll_event events[EVENTS_MOST];
-    struct waiting w = {.events = events, .most = EVENTS_MOST};
-    long long timeout_ns;
-    if (!PyArg_ParseTuple(args, "iL", &w.epoll, &timeout_ns))
-        return NULL;
-    if (p->ready.first)
+    go_in(p);
+    int rc = wait_for(p, w);
+    come_out(p);
+    return rc;
+}
+
+int poller_wait(struct poller *p, int epoll, int64_t timeout_ns, PyObject **events)
+{
+    struct epoll_event some[EVENTS_MOST];
+    struct waiting w = {.epoll = epoll, .events = some, .most = EVENTS_MOST};
+    *events = NULL;
+    if (anything_ready(p))
         timeout_ns = 0;
     w.until_ns = timeout_ns < 0 ? FOREVER : timeout_ns == 0 ? 0 : now_ns() + timeout_ns;
     serve(p);
-    go_in(p, timeout_ns == 0);
-    int rc = wait_for(p, &w);
-    come_out(p);
-    if (rc < 0)
-        return poller_fail(-rc, cl_adopt_error(rc));
+    int rc = turns(p, &w);
+    if (rc < 0) {
+        poller_fail(-rc, cl_adopt_error(rc));
+        return -1;
+    }
     if (w.n == -EINTR) {
         if (PyErr_CheckSignals())
-            return NULL;
+            return -1;
         w.n = 0;
     }
     if (w.n < 0)
-        return poller_fail(-w.n, "epoll_wait");
-    return list_of(&w);
+        poller_fail(-w.n, "epoll_wait");
+    else if (w.n > 0)
+        *events = list_of(&w);
+    return w.n == 0 || *events ? 0 : -1;
 }
 
 PyDoc_STRVAR(spin_doc,
              "spin(turns, alone)\n--\n\n"
-             "Serve, and turn at most so many times, until something is ready. For loops that do not wait by\n"
-             "`wait`. alone: without the interpreter's lock. Whether to turn again soon; else the kthread\n"
-             "sleeps. Raises OSError.");
+             "For loops that wait by themselves: serve, turn at most so many times, until something is ready,\n"
+             "and deliver that. alone: the turns are made without the interpreter's lock. Whether to call it\n"
+             "again before the loop sleeps. Raises OSError, and what protocols raise besides Exception.");
 
 static PyObject *spin_method(PyObject *self, PyObject *args)
 {
@@ -330,20 +358,19 @@ static PyObject *spin_method(PyObject *self, PyObject *args)
     if (!PyArg_ParseTuple(args, "ip", &turns, &alone))
         return NULL;
     serve(p);
-    go_in(p, !alone);
-    for (int i = 0; i < turns && again > 0 && !p->ready.first; i++)
+    go_in(p);
+    if (alone)
+        let_others_run(p);
+    for (int i = 0; i < turns && again > 0 && !anything_ready(p); i++)
         again = turn(p);
     come_out(p);
-    return again < 0 ? poller_fail(-again, cl_adopt_error(again)) : PyBool_FromLong(again);
-}
-
-PyDoc_STRVAR(deliver_doc, "deliver()\n--\n\nCall the protocols of all that are ready. Raises SystemExit and\n"
-                          "KeyboardInterrupt that come out of them; the others are called the next time.");
-
-static PyObject *deliver_method(PyObject *self, PyObject *unused)
-{
-    (void)unused;
-    return deliver((struct poller *)self);
+    if (again < 0)
+        return poller_fail(-again, cl_adopt_error(again));
+    if (!anything_ready(p))
+        return PyBool_FromLong(again);
+    if (deliver(p))
+        return NULL;
+    Py_RETURN_TRUE;
 }
 
 PyDoc_STRVAR(counts_doc, "counts()\n--\n\n(turns, entries into protocols by `deliver`, protocols' calls in them).");
@@ -363,9 +390,12 @@ static PyObject *close_method(PyObject *self, PyObject *unused)
     struct poller *p = (struct poller *)self;
     (void)unused;
     ports_close(p);
+    while (p->sockets)
+        datagrams_close(p->sockets);
+    (void)datagrams_deliver(p); /* of those that are closed the last reference, perhaps */
     while (p->all)
         endpoint_forget(p->all);
-    for (struct endpoint *e; (e = pop(&p->serve, false));)
+    for (struct endpoint *e; (e = pop(&p->serve, false)); p->n_serve--)
         Py_DECREF((PyObject *)e);
     for (struct endpoint *e; (e = pop_ready(p));)
         Py_DECREF((PyObject *)e);
@@ -430,29 +460,20 @@ static void dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-static PyObject *get_ready(PyObject *self, void *closure)
-{
-    (void)closure;
-    return PyBool_FromLong(((struct poller *)self)->ready.first != NULL);
-}
-
 static PyObject *get_timer(PyObject *self, void *closure)
 {
     (void)closure;
     return PyLong_FromLong(((struct poller *)self)->timer_fd);
 }
 
-static PyMethodDef methods[] = {{"wait", wait_method, METH_VARARGS, wait_doc},
-                                {"deliver", deliver_method, METH_NOARGS, deliver_doc},
-                                {"spin", spin_method, METH_VARARGS, spin_doc},
-                                {"counts", counts_method, METH_NOARGS, counts_doc},
+static PyMethodDef methods[] = {{"counts", counts_method, METH_NOARGS, counts_doc},
                                 {"close", close_method, METH_NOARGS, close_doc},
                                 {"listen", poller_listen, METH_VARARGS, NULL},
                                 {"unlisten", poller_unlisten, METH_VARARGS, NULL},
                                 {"connect", poller_connect, METH_VARARGS, NULL},
+                                {"spin", spin_method, METH_VARARGS, spin_doc},
                                 {NULL, NULL, 0, NULL}};
-static PyGetSetDef getset[] = {{"ready", get_ready, NULL, "Whether `deliver` has something to do.", NULL},
-                               {"timer_fd", get_timer, NULL, "To be watched for edges.", NULL},
+static PyGetSetDef getset[] = {{"timer_fd", get_timer, NULL, "To be watched for edges.", NULL},
                                {NULL, NULL, NULL, NULL, NULL}};
 static PyType_Slot slots[] = {{Py_tp_new, new},
                               {Py_tp_dealloc, dealloc},

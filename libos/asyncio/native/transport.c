@@ -22,6 +22,13 @@ PyObject *transport_object(struct transport *t)
     return (PyObject *)((char *)t - behind);
 }
 
+static void replace(PyObject **at, PyObject *by)
+{
+    PyObject *was = *at;
+    *at = by;
+    Py_XDECREF(was);
+}
+
 static PyObject *write_bytes(struct transport *t, PyObject *bytes)
 {
     struct endpoint *e = t->endpoint;
@@ -64,7 +71,7 @@ static bool may_write(const struct transport *t)
     return false;
 }
 
-static PyObject *write_method(PyObject *self, PyObject *data)
+PyObject *transport_write(PyObject *self, PyObject *data)
 {
     struct transport *t = transport_of(self);
     PyObject *bytes = bytes_of(data);
@@ -133,6 +140,19 @@ static PyObject *made(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
+/* feed(the dictionary of the protocol's StreamReader, bytes that it takes without a look): what comes is fed to it. */
+static PyObject *feed(PyObject *self, PyObject *args)
+{
+    struct transport *t = transport_of(self);
+    PyObject *reader;
+    Py_ssize_t limit;
+    if (!PyArg_ParseTuple(args, "O!n", &PyDict_Type, &reader, &limit))
+        return NULL;
+    replace(&t->reader, Py_NewRef(reader));
+    t->reader_limit = limit;
+    Py_RETURN_NONE;
+}
+
 /* end(): connection_lost was called. */
 static PyObject *end(PyObject *self, PyObject *unused)
 {
@@ -148,18 +168,12 @@ static PyObject *end(PyObject *self, PyObject *unused)
     Py_CLEAR(t->data_received);
     Py_CLEAR(t->get_buffer);
     Py_CLEAR(t->buffer_updated);
+    Py_CLEAR(t->reader);
     Py_CLEAR(t->run);
     if (e)
         Py_CLEAR(e->data);
     Py_XDECREF((PyObject *)e);
     Py_RETURN_NONE;
-}
-
-static void replace(PyObject **at, PyObject *by)
-{
-    PyObject *was = *at;
-    *at = by;
-    Py_XDECREF(was);
 }
 
 /* use(protocol, buffers): its methods are called from now on. */
@@ -182,6 +196,7 @@ static PyObject *use(PyObject *self, PyObject *args)
     replace(&t->data_received, buffers ? NULL : first);
     replace(&t->get_buffer, buffers ? first : NULL);
     replace(&t->buffer_updated, second);
+    replace(&t->reader, NULL);
     struct endpoint *e = t->endpoint;
     if (e && e->buffers != (bool)buffers) {
         e->buffers = buffers;
@@ -203,6 +218,7 @@ static int traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(t->data_received);
     Py_VISIT(t->get_buffer);
     Py_VISIT(t->buffer_updated);
+    Py_VISIT(t->reader);
     return 0;
 }
 
@@ -218,6 +234,7 @@ static int clear(PyObject *self)
     Py_CLEAR(t->data_received);
     Py_CLEAR(t->get_buffer);
     Py_CLEAR(t->buffer_updated);
+    Py_CLEAR(t->reader);
     return 0;
 }
 
@@ -239,13 +256,14 @@ static PyObject *get_endpoint(PyObject *self, void *closure)
 }
 
 static PyMethodDef methods[] = {
-    {"write", write_method, METH_O, "write(data)\n--\n\nSend data, some time soon."},
+    {"write", transport_write, METH_O, "write(data)\n--\n\nSend data, some time soon."},
     {"writelines", writelines, METH_O, "writelines(pieces)\n--\n\nSend all of them, some time soon."},
     {"is_closing", is_closing, METH_NOARGS, "is_closing()\n--\n\nWhether it is closing, or closed."},
     {"get_write_buffer_size", get_write_buffer_size, METH_NOARGS,
      "get_write_buffer_size()\n--\n\nBytes that are kept to be sent."},
     {"_begin", begin, METH_VARARGS, NULL},
     {"_made", made, METH_NOARGS, NULL},
+    {"_feed", feed, METH_VARARGS, NULL},
     {"_end", end, METH_NOARGS, NULL},
     {"_use", use, METH_VARARGS, NULL},
     {NULL, NULL, 0, NULL}};

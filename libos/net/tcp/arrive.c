@@ -171,7 +171,7 @@ bool cl_tcp_flows_put(struct cl_netq *q, const struct cl_frame *frame, const str
     if (info->broadcast)
         return false;
     key_of(frame->data, info->l4, &key, &flags);
-    uint64_t hash = cl_flow_hash(&net->table.secret, &key);
+    uint64_t hash = cl_flow_hash_in(&net->table.secret, &key);
     if (cl_unlikely((flags & (CL_TCP_SYN | CL_TCP_ACK | CL_TCP_RST)) == CL_TCP_SYN))
         fresh = block_for_syn(net, &key, hash, &l);
     else if (cl_unlikely(!(flags & CL_TCP_ACK)) && !cl_netq_may_be_anothers(q, frame))
@@ -212,7 +212,8 @@ bool cl_tcp_flows_complain(struct cl_netq *q, const struct cl_rx_item *item, con
     if (!cl_pool_get_one(flows->item_pool, q->index, &index))
         return false;
     flows->items[index].rx = *item;
-    if (append(net, &key, cl_flow_hash(&net->table.secret, &key), &none, &flows->items[index], woken) == CL_DROP_NONE) {
+    if (append(net, &key, cl_flow_hash_in(&net->table.secret, &key), &none, &flows->items[index], woken) ==
+        CL_DROP_NONE) {
         cl_count(&q->stats.delivered, 1);
         return true;
     }

@@ -63,6 +63,8 @@ bool cl_tcp_finish(struct cl_tcp_conn *c)
     cl_tcp_tell(c);
     cl_tcp_output(c);
     cl_tcp_buffer_tidy(c);
+    if (!(c->flags & CL_TCP_PLAIN) && cl_tcp_is_plain(c))
+        c->flags |= CL_TCP_PLAIN;
     bool lives = c->state != CL_TCP_CLOSED || !(c->flags & CL_TCP_TOLD);
     if (cl_unlikely(c->loans && !lives))
         cl_tcp_loans_leave(c);
@@ -74,6 +76,8 @@ const char *cl_tcp_invariant(const struct cl_tcp_conn *c)
 {
     uint32_t end = cl_tcp_data_end(c) + !!(c->flags & CL_TCP_FIN_OUT);
     bool timed = cl_tcp_due_ns(c) != CL_TCP_NEVER;
+    if ((c->flags & CL_TCP_PLAIN) && !cl_tcp_is_plain(c))
+        return "plain, and is not";
     if (c->state == CL_TCP_CLOSED)
         return timed                                   ? "a timer of a closed connection"
                : c->send.first || c->aside || c->board ? "memory of one"

@@ -149,6 +149,7 @@ enum cl_tcp_state {
 #define CL_TCP_TRIES_PATH 0x400000     /* a packet that is larger than the path is known to take is under way */
 #define CL_TCP_ANSWERED_LATER 0x800000 /* by uthreads, and not inside of `data` */
 #define CL_TCP_CORK 0x1000000          /* what fills no segment waits until this is off */
+#define CL_TCP_PLAIN 0x2000000 /* cl_tcp_is_plain: since the end of a turn; whatever may change that takes it off */
 /* ... of recovery */
 #define CL_TCP_PROBING 0x80000000u      /* CL_TCP_TIMER_RESEND is that of a tail loss probe */
 #define CL_TCP_REORDERING 0x40000000u   /* ... is that of RACK's reordering window */

@@ -10,48 +10,24 @@ static void refuse(struct cl_tcp_conn *c)
     cl_tcp_end(c, ECONNRESET);
 }
 
-/* Something in order has come (RFC 9293, section 3.8.6.3; RFC 5681, section 4.2). */
-static void schedule_ack(struct cl_tcp_conn *c)
+/* What the user leaves is copied. */
+bool cl_tcp_keep_next(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len, uint32_t done)
 {
-    if (c->rcv_nxt - c->last_ack_sent > c->rcv_mss) {
-        c->flags |= CL_TCP_ACK_NOW;
-        return;
-    }
-    if (c->quick) {
-        if (c->flags & CL_TCP_ANSWERED_LATER)
-            c->quick--;
-        cl_tcp_ack_now(c);
-        return;
-    }
-    c->flags |= CL_TCP_ACK_SOON;
-    if (c->due_ns[CL_TCP_TIMER_ACK] == CL_TCP_NEVER)
-        cl_tcp_set(c, CL_TCP_TIMER_ACK, c->settings->delayed_ack_ms * CL_TCP_MS);
-}
-
-/* The user takes them out of the frame; what it leaves is copied. */
-bool cl_tcp_take_next(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
-{
-    uint32_t seq = c->rcv_nxt, done = 0;
-    c->rcv_nxt += len;
-    if (c->receive.bytes == 0)
-        done = cl_tcp_offer(c, data, len);
+    uint32_t seq = c->rcv_nxt - len;
     if (c->state == CL_TCP_CLOSED)
         return false;
-    if (done < len && (c->flags & CL_TCP_READ_SHUT)) {
+    if (c->flags & CL_TCP_READ_SHUT) {
         refuse(c);
         return false;
     }
-    if (done < len) {
-        if (c->receive.bytes)
-            c->events |= CL_TCP_EVENT_DATA;
-        if (!(c->flags & CL_TCP_KEEP_FRAMES) || !cl_tcp_put_frame(c, data + done, len - done))
-            done += cl_tcp_buffer_append(c, CL_TCP_RECEIVE, seq + done, data + done, len - done);
-        else
-            done = len;
-    }
+    if (c->receive.bytes)
+        c->events |= CL_TCP_EVENT_DATA;
+    if (!(c->flags & CL_TCP_KEEP_FRAMES) || !cl_tcp_put_frame(c, data + done, len - done))
+        done += cl_tcp_buffer_append(c, CL_TCP_RECEIVE, seq + done, data + done, len - done);
+    else
+        done = len;
     c->rcv_nxt -= len - done;
-    cl_count(&c->turn->counts->bytes_in, done);
-    schedule_ack(c);
+    cl_tcp_next_taken(c, done);
     if (done < len)
         cl_count(&c->turn->counts->refused_memory, 1);
     return done == len;

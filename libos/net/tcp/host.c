@@ -364,6 +364,8 @@ int cl_host_set(struct cl_tcp_settings *s, int option, uint32_t value)
         s->syn_retries = (uint8_t)cl_min(value, 255u);
     } else if (option == CL_TCP_SET_SYN_ACK_RETRIES) {
         s->syn_ack_retries = (uint8_t)cl_min(value, 255u);
+    } else if (option == CL_TCP_SET_MSS && value) {
+        s->mss = (uint16_t)cl_min(value, (uint32_t)s->mss);
     } else if (option == CL_TCP_SET_KEEPS_WINDOW) {
         s->keeps_window = value;
     } else if (option == CL_TCP_SET_RULE && value < sizeof rules / sizeof *rules) {

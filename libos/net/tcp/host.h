@@ -38,7 +38,8 @@ enum cl_tcp_host_option {
     CL_TCP_SET_SYN_RETRIES,
     CL_TCP_SET_SYN_ACK_RETRIES,
     CL_TCP_SET_KEEPS_WINDOW, /* of congestion, while idle */
-    CL_TCP_SET_CORK          /* of a socket only */
+    CL_TCP_SET_CORK,         /* of a socket only */
+    CL_TCP_SET_MSS           /* what is taken, and no more than the MTU leaves */
 };
 
 /* cl_tcp_host_ready */
@@ -54,6 +55,7 @@ struct cl_tcp_host_traffic {
     uint64_t bytes_acked, bytes_received, bytes_sent, bytes_resent;
     uint64_t busy_ns;    /* something was written and not acknowledged */
     uint64_t limited_ns; /* of that: something was not sent, and the peer's window had no room for it */
+    uint64_t mss_offered;
 };
 
 /* New host with an address (host byte order), whose time is now_ns. -ENOMEM. */

@@ -313,6 +313,7 @@ int cl_tcp_host_traffic(const struct cl_tcp_host *h, int number, struct cl_tcp_h
     bool open = c->state >= CL_TCP_ESTABLISHED;
     cl_host_look(s);
     *out = s->traffic;
+    out->mss_offered = c->settings->mss;
     uint64_t sent = s->traffic.bytes_sent - s->traffic.bytes_resent; /* without a FIN */
     out->bytes_acked = open ? cl_min((uint64_t)(c->una - s->iss - 1), sent) : 0;
     out->bytes_received = open ? c->rcv_nxt - s->irs - 1 - !!(c->flags & CL_TCP_FIN_CAME) : 0;

@@ -178,19 +178,17 @@ static void syn_sent(struct cl_tcp_conn *c, struct arrival *a)
 /* What nearly every segment of a request or a stream is (header prediction, RFC 1323, appendix F): the next bytes, which
  * fit, of a connection where nothing is missing, and which acknowledge all or nothing new. `synchronized` finds nothing
  * to say of it but what `take_expected` does. */
-static bool expected(const struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
+static inline bool expected(const struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
 {
     const struct cl_tcp_options *o = &s->options;
     bool old = (c->flags & CL_TCP_TIMES) && (!(o->has & CL_TCPO_TIMES) || (int32_t)(o->ts_val - c->ts_recent) < 0);
-    return c->state == CL_TCP_ESTABLISHED && s->seq == c->rcv_nxt &&
-           (s->flags & (uint8_t)~CL_TCPF_PSH) == CL_TCPF_ACK && s->len && s->len <= c->rcv_edge - c->rcv_nxt &&
-           (s->ack == c->una || (s->ack == c->nxt && c->one.len == c->nxt - c->una)) && o->n_sack == 0 && !c->aside &&
-           cl_tcp_calm_without(c, CL_TCP_READ_SHUT | CL_TCP_FIN_AHEAD) && !c->settings->no_prediction &&
-           (c->marks & CL_TCP_MARKS_OF_ECN) == 0 && !old;
+    return (c->flags & CL_TCP_PLAIN) && s->seq == c->rcv_nxt && (s->flags & (uint8_t)~CL_TCPF_PSH) == CL_TCPF_ACK &&
+           s->len && s->len <= c->rcv_edge - c->rcv_nxt &&
+           (s->ack == c->una || (s->ack == c->nxt && c->one.len == c->nxt - c->una)) && o->n_sack == 0 && !old;
 }
 
 /* Its acknowledgement: una or nxt. */
-static void take_expected_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
+static inline void take_expected_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s)
 {
     uint32_t acked = s->ack - c->una, was = c->wnd;
     if (cl_likely(acked)) {
@@ -211,13 +209,26 @@ static void take_expected_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment
     }
 }
 
-static void take_expected(struct cl_tcp_conn *c, const struct arrival *a)
+static inline void take_expected(struct cl_tcp_conn *c, const struct arrival *a)
 {
     note_times(c, a);
     take_expected_ack(c, a->s);
     if (a->s->len > c->rcv_mss)
         c->rcv_mss = a->s->len;
     (void)cl_tcp_take_next(c, a->data, a->s->len);
+}
+
+static void take(struct cl_tcp_conn *c, struct arrival *a)
+{
+    cl_tcp_not_plain(c);
+    if (c->state == CL_TCP_LISTEN)
+        cl_tcp_listen_input(c, a->s);
+    else if (c->state == CL_TCP_CLOSED || !(c->flags & CL_TCP_SYN_OUT))
+        cl_count(&c->turn->counts->dropped_flags, 1); /* it has said nothing yet that could be answered */
+    else if (c->state == CL_TCP_SYN_SENT)
+        syn_sent(c, a);
+    else
+        synchronized(c, a);
 }
 
 void cl_tcp_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const uint8_t *data)
@@ -228,13 +239,7 @@ void cl_tcp_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const u
     c->marks &= (uint8_t)~CL_TCP_MARKS_MORE; /* as Linux, which sends what waits when something comes */
     if (cl_likely(expected(c, s)))
         take_expected(c, &a);
-    else if (c->state == CL_TCP_LISTEN)
-        cl_tcp_listen_input(c, s);
-    else if (c->state == CL_TCP_CLOSED || !(c->flags & CL_TCP_SYN_OUT))
-        cl_count(&c->turn->counts->dropped_flags, 1); /* it has said nothing yet that could be answered */
-    else if (c->state == CL_TCP_SYN_SENT)
-        syn_sent(c, &a);
     else
-        synchronized(c, &a);
+        take(c, &a);
     cl_tcp_tell(c);
 }

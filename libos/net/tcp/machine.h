@@ -93,15 +93,27 @@ static inline void cl_tcp_room_made(struct cl_tcp_conn *c)
 bool cl_tcp_take_ack(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq);
 void cl_tcp_take_window(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t seq);
 
-/* data.c: data and the FIN of an acceptable segment; and the bytes that are next, with nothing missing. False: the rest of
- * them, or the connection, is gone. */
-bool cl_tcp_take_next(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len);
+/* data.c: data and the FIN of an acceptable segment. */
 void cl_tcp_take_data(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *data, uint32_t len, bool fin);
 
 /* Segments are smaller than both ends would take, since the path is. */
 static inline bool cl_tcp_path_limits(const struct cl_tcp_conn *c)
 {
     return c->cc.mss + (c->flags & CL_TCP_TIMES ? CL_TCP_OPTION_TIMES : 0) < c->mss;
+}
+
+/* What the short ways of a segment (input.c) and of an answer (output.c) take for granted: data goes both ways, nothing is
+ * missing on either side, and neither marks nor the path have a say. CL_TCP_PLAIN remembers it from turn to turn. */
+static inline bool cl_tcp_is_plain(const struct cl_tcp_conn *c)
+{
+    return c->state == CL_TCP_ESTABLISHED && cl_tcp_calm(c) && !(c->flags & (CL_TCP_READ_SHUT | CL_TCP_FIN_AHEAD)) &&
+           !c->aside && !(c->marks & CL_TCP_MARKS_OF_ECN) && !cl_tcp_path_limits(c) && !c->settings->no_prediction;
+}
+
+/* Something is done that may end it: the turn's end looks again. */
+static inline void cl_tcp_not_plain(struct cl_tcp_conn *c)
+{
+    c->flags &= ~(uint32_t)CL_TCP_PLAIN;
 }
 
 /* path.c: a time-out has come: segments may be too large for the path. */
@@ -193,6 +205,47 @@ static inline uint32_t cl_tcp_offer(struct cl_tcp_conn *c, const uint8_t *data, 
     if (!c->user || !c->user->data || c->receive.bytes || (c->flags & CL_TCP_READ_SHUT) || c->state == CL_TCP_CLOSED)
         return 0;
     return cl_tcp_call_data(c, data, len);
+}
+
+/* Something in order has come (RFC 9293, section 3.8.6.3; RFC 5681, section 4.2). */
+static inline void cl_tcp_schedule_ack(struct cl_tcp_conn *c)
+{
+    if (c->rcv_nxt - c->last_ack_sent > c->rcv_mss) {
+        c->flags |= CL_TCP_ACK_NOW;
+        return;
+    }
+    if (c->quick) {
+        if (c->flags & CL_TCP_ANSWERED_LATER)
+            c->quick--;
+        cl_tcp_ack_now(c);
+        return;
+    }
+    c->flags |= CL_TCP_ACK_SOON;
+    if (c->due_ns[CL_TCP_TIMER_ACK] == CL_TCP_NEVER)
+        cl_tcp_set(c, CL_TCP_TIMER_ACK, c->settings->delayed_ack_ms * CL_TCP_MS);
+}
+
+static inline void cl_tcp_next_taken(struct cl_tcp_conn *c, uint32_t done)
+{
+    cl_count(&c->turn->counts->bytes_in, done);
+    cl_tcp_schedule_ack(c);
+}
+
+/* data.c: the user has taken the first `done` of the next bytes, and not all, or the connection is over. False: the rest of
+ * them, or the connection, is gone. */
+bool cl_tcp_keep_next(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len, uint32_t done);
+
+/* The next bytes, and nothing is missing: the user takes them out of the frame. False: as above. */
+static inline bool cl_tcp_take_next(struct cl_tcp_conn *c, const uint8_t *data, uint32_t len)
+{
+    uint32_t done = 0;
+    c->rcv_nxt += len;
+    if (c->receive.bytes == 0)
+        done = cl_tcp_offer(c, data, len);
+    if (cl_unlikely(done < len || c->state == CL_TCP_CLOSED))
+        return cl_tcp_keep_next(c, data, len, done);
+    cl_tcp_next_taken(c, len);
+    return true;
 }
 
 #endif

@@ -76,7 +76,7 @@ static inline struct cl_tcp_block *cl_tcp_block_of(struct cl_tcp_conn *c)
 static inline void cl_tcp_note_ahead(const struct cl_tcp_net *net, struct cl_tcp_block *b)
 {
     const struct cl_chunk *chunk = b->conn.send.first;
-    b->flow.ahead = chunk ? (uint32_t)(((const uint8_t *)chunk - net->chunks) / CL_CACHELINE + 1) : 0;
+    b->flow.ahead = chunk ? (uint32_t)(((uintptr_t)chunk - (uintptr_t)net->chunks) / CL_CACHELINE + 1) : 0;
 }
 
 static inline void cl_tcp_fetch_ahead(const struct cl_tcp_net *net, const struct cl_flow *f)

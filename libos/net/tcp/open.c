@@ -10,7 +10,7 @@
 /* Enter a block under its key, if nobody has that. */
 static bool enter_as(struct cl_tcp_net *net, struct cl_tcp_block *b)
 {
-    b->flow.hash = (uint32_t)cl_flow_hash(&net->table.secret, &b->flow.key);
+    b->flow.hash = (uint32_t)cl_flow_hash_in(&net->table.secret, &b->flow.key);
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
     cl_flow_lock(&net->table, bucket);
     bool is_free = !cl_flow_find(bucket, &b->flow.key);

@@ -18,25 +18,24 @@ static unsigned sack_blocks(const struct cl_tcp_conn *c, struct cl_tcp_range *ou
     return n + cl_tcp_aside_sacks(c, out + n, room - n);
 }
 
-/* What all segments but SYNs and resets say of us now. */
-static CL_ALWAYS_INLINE void fill_now(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
+static inline void say_times(const struct cl_tcp_conn *c, struct cl_tcp_options *o, uint32_t now_ms)
 {
-    struct cl_tcp_options *o = &s->options;
+    if (c->flags & CL_TCP_TIMES) {
+        o->has |= CL_TCPO_TIMES;
+        o->ts_val = now_ms + c->ts_offset;
+        o->ts_ecr = c->ts_recent;
+    }
+}
+
+/* What all segments but SYNs and resets say of us now. */
+static void fill(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
+{
     s->window = cl_tcp_window(c, false);
     if (c->marks & CL_TCP_MARKS_ECHO)
         s->flags |= CL_TCPF_ECE;
-    if (c->flags & CL_TCP_TIMES) {
-        o->has |= CL_TCPO_TIMES;
-        o->ts_val = cl_tcp_now_ms(c) + c->ts_offset;
-        o->ts_ecr = c->ts_recent;
-    }
+    say_times(c, &s->options, cl_tcp_now_ms(c));
     if (cl_unlikely(has_sacks(c)))
-        o->n_sack = (uint8_t)sack_blocks(c, o->sack);
-}
-
-static void fill(struct cl_tcp_conn *c, struct cl_tcp_segment *s)
-{
-    fill_now(c, s);
+        s->options.n_sack = (uint8_t)sack_blocks(c, s->options.sack);
 }
 
 uint32_t cl_tcp_mss_now(const struct cl_tcp_conn *c)
@@ -309,34 +308,35 @@ static void send_new(struct cl_tcp_conn *c)
 
 /* What nearly every answer to a request is: a segment at most, which nothing holds, while nothing is under way or missing.
  * `send_new` would send it all, and `send_answer` does what is left of that then. */
-static inline bool is_answer(const struct cl_tcp_conn *c)
+static inline bool is_answer(const struct cl_tcp_conn *c, uint32_t now_ms)
 {
-    uint32_t len = c->send.bytes, odd = CL_TCP_FIN_WANTED | CL_TCP_CORK | CL_TCP_FORCE;
-    return c->state == CL_TCP_ESTABLISHED && len && len <= c->cc.mss && len <= c->wnd && len <= c->cc.window &&
-           c->una == c->nxt && cl_tcp_calm_without(c, odd) && c->send.first == c->send.last &&
-           !(c->marks & (uint8_t) ~(CL_TCP_MARKS_SMALL | CL_TCP_MARKS_PUSH)) && !has_sacks(c) &&
-           !cl_tcp_path_limits(c) && !c->settings->no_prediction &&
-           cl_tcp_now_ms(c) - c->progress_ms < c->settings->rto_least_ms; /* restart_after_idle */
+    uint32_t len = c->send.bytes, asked = CL_TCP_PLAIN | CL_TCP_FIN_WANTED | CL_TCP_CORK | CL_TCP_FORCE;
+    uint8_t harmless = CL_TCP_MARKS_SMALL | CL_TCP_MARKS_PUSH;
+    return (c->flags & asked) == CL_TCP_PLAIN && len && len <= c->cc.mss && len <= c->wnd && len <= c->cc.window &&
+           c->una == c->nxt && c->send.first == c->send.last && !(c->marks & (uint8_t)~harmless) &&
+           c->turn->twice.from == c->turn->twice.to &&
+           now_ms - c->progress_ms < c->settings->rto_least_ms; /* restart_after_idle */
 }
 
-static inline bool send_answer(struct cl_tcp_conn *c)
+static inline bool send_answer(struct cl_tcp_conn *c, uint32_t now_ms)
 {
     uint32_t seq = c->nxt, len = c->send.bytes;
     struct cl_tcp_bytes data = {c->send.first, c->send.first->from, len};
     struct cl_tcp_segment s; /* without SACK blocks, which are not looked at */
     s.seq = seq;
     s.ack = c->rcv_nxt;
+    s.window = cl_tcp_window(c, false);
     s.urgent = 0;
     s.flags = CL_TCPF_ACK | CL_TCPF_PSH;
     s.len = (uint16_t)len;
     s.ecn = 0;
     s.options.has = s.options.n_sack = 0;
-    fill_now(c, &s);
+    say_times(c, &s.options, now_ms);
     if (!emit(c, &s, &data))
         return false;
     acked(c);
     c->send_at = c->send.first;
-    c->progress_ms = cl_tcp_now_ms(c);
+    c->progress_ms = now_ms;
     c->one = (struct cl_tcp_record){.sent_ns = c->turn->now_ns, .seq = seq, .len = (uint16_t)len};
     c->nxt = seq + len;
     if (len < c->cc.mss) {
@@ -373,8 +373,10 @@ static void watch_window(struct cl_tcp_conn *c)
 
 void cl_tcp_output(struct cl_tcp_conn *c)
 {
-    if (cl_likely(is_answer(c)) && send_answer(c))
+    uint32_t now_ms = cl_tcp_now_ms(c);
+    if (cl_likely(is_answer(c, now_ms)) && send_answer(c, now_ms))
         return;
+    cl_tcp_not_plain(c);
     if (c->state == CL_TCP_SYN_SENT || c->state == CL_TCP_SYN_RECEIVED) {
         if (!(c->flags & CL_TCP_SYN_OUT) || cl_tcp_board_lost(c))
             send_syn(c);

@@ -54,6 +54,7 @@ static uint32_t mtu_of(const struct cl_tcp_conn *c)
 
 static void set_mtu(struct cl_tcp_conn *c, uint32_t mtu)
 {
+    cl_tcp_not_plain(c);
     c->cc.mss = cl_min(mtu - HEADERS, (uint32_t)c->mss) - options_of(c);
 }
 

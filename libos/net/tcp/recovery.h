@@ -16,18 +16,12 @@
 
 #include "scoreboard.h"
 
-/* cl_tcp_calm, and none of those flags either. */
-static inline bool cl_tcp_calm_without(const struct cl_tcp_conn *c, uint32_t flags)
-{
-    uint32_t uneasy = CL_TCP_RECOVERING | CL_TCP_TIMED_OUT | CL_TCP_PROBED | CL_TCP_PROBED_AGAIN | CL_TCP_FRTO |
-                      CL_TCP_FRTO_NEW | CL_TCP_TRIES_PATH;
-    return !c->board && !(c->flags & (uneasy | flags)) && c->dup_acks == 0 && c->one.flags == 0;
-}
-
 /* Nothing is known to be missing, and at most one segment is under way, which was sent once. */
 static inline bool cl_tcp_calm(const struct cl_tcp_conn *c)
 {
-    return cl_tcp_calm_without(c, 0);
+    uint32_t uneasy = CL_TCP_RECOVERING | CL_TCP_TIMED_OUT | CL_TCP_PROBED | CL_TCP_PROBED_AGAIN | CL_TCP_FRTO |
+                      CL_TCP_FRTO_NEW | CL_TCP_TRIES_PATH;
+    return !c->board && !(c->flags & uneasy) && c->dup_acks == 0 && c->one.flags == 0;
 }
 
 uint32_t cl_tcp_in_flight_now(const struct cl_tcp_conn *c);

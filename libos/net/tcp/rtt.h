@@ -28,7 +28,8 @@ struct cl_tcp_rtt {
 static inline void cl_tcp_rtt_least(struct cl_tcp_rtt *r, uint64_t ns)
 {
     uint32_t low = (uint32_t)cl_min(cl_max(ns, (uint64_t)1), (uint64_t)UINT32_MAX);
-    r->least_ns = r->least_ns ? cl_min(r->least_ns, low) : low;
+    if (low - 1 < r->least_ns - 1) /* of none the most */
+        r->least_ns = low;
 }
 
 /* A sample. samples: how many come a round trip, at least 1. */

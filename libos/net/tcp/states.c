@@ -95,6 +95,7 @@ void cl_tcp_end(struct cl_tcp_conn *c, int error)
     cl_tcp_accepted(c);
     if (c->state == CL_TCP_TIME_WAIT)
         cl_count(&c->turn->counts->rested, 1);
+    cl_tcp_not_plain(c);
     c->state = CL_TCP_CLOSED;
     c->error = (uint8_t)error;
     unset_all(c);

@@ -133,6 +133,7 @@ void cl_tcp_timers(struct cl_tcp_conn *c)
 {
     if (cl_likely(cl_tcp_due_ns(c) > c->turn->now_ns))
         return;
+    cl_tcp_not_plain(c);
     for (unsigned i = 0; i < CL_TCP_TIMERS; i++)
         if (c->due_ns[i] <= c->turn->now_ns)
             due(c, (enum cl_tcp_timer)i);

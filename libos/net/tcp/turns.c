@@ -13,6 +13,7 @@
 
 #define USER_BYTES (3 * CL_CACHELINE) /* of what a user has of a connection, that are sent for when its turn begins */
 #define GATHER_NS 16000               /* that an answer waits for those of the same burst */
+#define CLOCK_EVERY 8                 /* connections that are called one after the other, between two looks at it */
 
 static const struct cl_flow_key *key_of_conn(const struct cl_tcp_conn *c)
 {
@@ -23,10 +24,13 @@ static void place(struct cl_tcp_turn *turn)
 {
     struct cl_tcp_flow_turn *t = (struct cl_tcp_flow_turn *)turn;
     struct cl_tcp_net *net = t->net;
-    t->q = cl_netq_self(net->nif);
+    unsigned k = (unsigned)cl_kthread_index_in(net->nif->sched);
+    if (cl_unlikely(!t->q || k != turn->kthread)) {
+        t->q = &net->nif->queues[k];
+        turn->kthread = k;
+        turn->counts = &net->counts[k].of;
+    }
     t->looked = true;
-    turn->kthread = t->q->index;
-    turn->counts = &net->counts[turn->kthread].of;
     turn->now_ns = (uint64_t)cl_clock_ns(net->nif->clock); /* the scheduler's, too */
 }
 
@@ -308,25 +312,65 @@ bool cl_tcp_hold(struct cl_tcp_conn *c)
     return idle;
 }
 
-void cl_tcp_visit(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void *arg), void *arg)
+/* Around visits of one who may have more to send soon. */
+struct visiting {
+    struct cl_netq *q;
+    uint32_t flush_at;
+    bool more;
+};
+
+static struct visiting arrive(const struct cl_tcp_flow_turn *t)
 {
-    struct cl_tcp_block *b = cl_tcp_block_of(c);
-    struct cl_tcp_net *net = cl_tcp_net_of(b->flow.nif);
-    struct cl_tcp_flow_turn t = cl_tcp_turn_on(net);
-    struct cl_netq *q = t.q;
-    bool more = cl_kthread_more_follows();
-    uint32_t flush_at = q->flush_at;
-    if (more)
-        q->flush_at = CL_NETQ_TX;
-    begin(b, &t);
-    fn(c, arg);
-    finish(&t, b, 0);
-    if (more && !q->full_since_tsc)
-        q->flush_at = flush_at;
+    struct visiting v = {t->q, t->q->flush_at, cl_kthread_more_follows()};
+    if (v.more)
+        v.q->flush_at = CL_NETQ_TX;
+    return v;
+}
+
+static void leave(const struct visiting *v)
+{
+    struct cl_netq *q = v->q;
+    if (v->more && !q->full_since_tsc)
+        q->flush_at = v->flush_at;
     /* The uthread may go on for long. Where answers come fast, and others are about to send, too, they leave together, as
      * those of handlers (cl_netq_ring). */
-    if (!more && q->n_tx && (q->flush_at == 1 || !cl_uthread_others_ready()))
+    if (!v->more && q->n_tx && (q->flush_at == 1 || !cl_uthread_others_ready()))
         cl_netq_ring(q);
+}
+
+static void visit(struct cl_tcp_flow_turn *t, struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void *arg),
+                  void *arg)
+{
+    struct cl_tcp_block *b = cl_tcp_block_of(c);
+    begin(b, t);
+    fn(c, arg);
+    finish(t, b, 0);
+}
+
+void cl_tcp_visit(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void *arg), void *arg)
+{
+    struct cl_tcp_flow_turn t = cl_tcp_turn_on(cl_tcp_net_of(cl_tcp_block_of(c)->flow.nif));
+    struct visiting v = arrive(&t);
+    visit(&t, c, fn, arg);
+    leave(&v);
+}
+
+void cl_tcp_call_each(struct cl_tcp_conn *(*next)(void *arg), void (*fn)(struct cl_tcp_conn *c, void *arg), void *arg)
+{
+    struct cl_tcp_conn *c = next(arg);
+    if (!c)
+        return;
+    struct cl_tcp_flow_turn t = cl_tcp_turn_on(cl_tcp_net_of(cl_tcp_block_of(c)->flow.nif));
+    struct visiting v = arrive(&t);
+    for (unsigned n = 1; c; c = next(arg), n++) {
+        if (n % CLOCK_EVERY == 0)
+            place(&t.turn);
+        if (cl_tcp_hold(c))
+            visit(&t, c, fn, arg);
+        else
+            (void)cl_tcp_wake(c); /* on a kthread */
+    }
+    leave(&v);
 }
 
 bool cl_tcp_call(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void *arg), void *arg)

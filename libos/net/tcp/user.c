@@ -39,8 +39,8 @@ int64_t cl_tcp_write(struct cl_tcp_conn *c, const void *data, int64_t len)
     struct cl_chunk *last = c->send.last;
     if (room < 0)
         return room;
-    if (cl_likely(room == len && len && len <= cl_tcp_room_behind(last))) {
-        if (c->send.bytes == 0)
+    if (cl_likely(room == len && len && last && len <= cl_tcp_room_behind(last))) {
+        if (c->send.bytes == 0) /* cl_tcp_buffer_acked */
             last->seq = cl_tcp_data_end(c);
         memcpy(last->data + last->from + last->len, data, (size_t)len);
         last->len = (uint16_t)(last->len + len);
@@ -122,6 +122,7 @@ void cl_tcp_resume(struct cl_tcp_conn *c)
 void cl_tcp_shutdown(struct cl_tcp_conn *c)
 {
     c->flags |= CL_TCP_FIN_WANTED;
+    cl_tcp_not_plain(c);
     if (c->state == CL_TCP_ESTABLISHED)
         c->state = CL_TCP_FIN_WAIT_1;
     else if (c->state == CL_TCP_CLOSE_WAIT)

@@ -41,7 +41,7 @@ static CL_ALWAYS_INLINE uint16_t cl_tcp_window(struct cl_tcp_conn *c, bool syn)
     /* Rounded up, so that the edge does not move left for whoever reads the field; but not beyond the limit again and
      * again: then it is told a little less, and what was promised is taken nevertheless (section 2.4). */
     uint32_t field = (promised + unit - 1) >> scale;
-    if (field << scale > cl_max(room, promised) + (room >= promised ? unit - 1 : 0))
+    if (room < promised && field << scale > promised)
         field = promised >> scale;
     field = cl_min(field, CL_TCP_FIELD_MOST);
     c->rcv_edge = cl_seq_max(c->rcv_edge, c->rcv_nxt + (field << scale));

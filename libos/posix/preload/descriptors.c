@@ -1,7 +1,9 @@
 /* Calls that copy and close descriptors. */
 #include "next.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #ifndef CLOSE_RANGE_CLOEXEC
@@ -81,21 +83,27 @@ PUBLIC int dup(int fd)
     return copied(fd, next_dup(fd));
 }
 
-/* Over one of ours: that is closed. */
-static void make_room(int fd, int to)
+/* Over one of ours: that is closed, if the call is one that works. */
+static void make_room(int fd, int to, int flags)
 {
-    if (fd != to && is_ours(to) && !cl_preload_borrowed())
+    bool works = fd != to && !(flags & ~O_CLOEXEC) && syscall(SYS_fcntl, fd, F_GETFD) >= 0;
+    if (is_ours(to) && works && !cl_preload_borrowed())
         forget((unsigned)to, (unsigned)to);
+}
+
+/* Over one of the runtime's: Linux says so of a number that is just being given away. */
+static int busy(void)
+{
+    errno = EBUSY;
+    return -1;
 }
 
 NEXT_FIRST(int, dup2, (int fd, int to), (fd, to))
 PUBLIC int dup2(int fd, int to)
 {
-    if (is_kept(to)) {
-        errno = EBUSY;
-        return -1;
-    }
-    make_room(fd, to);
+    if (is_kept(to))
+        return BY_RUNTIME ? next_dup2(fd, to) : busy();
+    make_room(fd, to, 0);
     int copy = next_dup2(fd, to);
     return fd == to ? copy : copied(fd, copy);
 }
@@ -103,10 +111,8 @@ PUBLIC int dup2(int fd, int to)
 NEXT_FIRST(int, dup3, (int fd, int to, int flags), (fd, to, flags))
 PUBLIC int dup3(int fd, int to, int flags)
 {
-    if (is_kept(to)) {
-        errno = EBUSY;
-        return -1;
-    }
-    make_room(fd, to);
+    if (is_kept(to))
+        return BY_RUNTIME ? next_dup3(fd, to, flags) : busy();
+    make_room(fd, to, flags);
     return copied(fd, next_dup3(fd, to, flags));
 }

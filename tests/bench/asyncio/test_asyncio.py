@@ -14,7 +14,7 @@ import pytest
 from cltest import netns_missing
 from cltest.netns import skip_without_af_xdp
 
-from corelane.bench.asyncio import echo, entry, loops, places, server, start, web
+from corelane.bench.asyncio import alone, echo, entry, loops, places, server, start, web
 from corelane.bench.asyncio.loops import OURS, STOCK, UVLOOP
 from corelane.bench.asyncio.server import PORTS, PROTOCOLS, STREAMS
 from corelane.bench.harness.openloop import Point
@@ -57,7 +57,9 @@ def rates(**more: list[float]) -> dict[str, list[float]]:
         "ours, streams": [160.0, 160.0],
         "ours, protocols, kernel client": [110.0, 130.0],
         "ours, protocols, memory NIC": [800.0, 1000.0],
+        "ours, streams, memory NIC": [400.0, 500.0],
         "numba handler, memory NIC": [4000.0, 6000.0],
+        "reflector, memory NIC": [8000.0, 9000.0],
         "echo in C on our TCP": [400.0, 1000.0],
     } | more
 
@@ -77,6 +79,10 @@ def test_figures_pair_the_rounds() -> None:
     assert "answered nothing" in figures["asyncio.streams_over_uvloop"]["reason"]
     assert figures["asyncio.over_uvloop_memory"]["value"] == 6.5
     assert figures["embed.numba_over_asyncio"]["value"] == 5.5
+    assert figures["embed.numba_over_asyncio"]["beside"] == {
+        "over our loop's streams": 11.0,
+        "bound by client and link: a reflector of segments": 9.5,
+    }
 
 
 def test_what_was_not_measured_says_why() -> None:
@@ -94,9 +100,17 @@ def test_what_was_not_measured_says_why() -> None:
 
 def test_uvicorn_is_compared_by_rounds() -> None:
     with Session("asyncio", seconds=0.02) as session:
-        web.conclude(session, {OURS: [3.0, 4.0], UVLOOP: [2.0, 2.0], STOCK: [1.0, 4.0]})
+        rounds = {OURS: [3.0, 4.0], UVLOOP: [2.0, 2.0], STOCK: [1.0, 4.0], web.ALONE: [5.0, 6.0]}
+        web.conclude(session, rounds)
     figure = session.document()["figures"]["asyncio.http_over_uvloop"]
-    assert (figure["value"], figure["beside"]) == (1.75, {"over the stock loop": 2.0})
+    beside = {"over the stock loop": 2.0, "bound: uvicorn without a network": 2.75}
+    assert (figure["value"], figure["beside"]) == (1.75, beside)
+
+
+def test_uvicorn_answers_without_a_network() -> None:
+    if why := server.web_missing() or loops.missing(OURS):
+        pytest.skip(why)
+    assert alone.rate(cores()[1], 3, 0.0) > 0
 
 
 def test_each_message_is_an_entry(tmp_path: Path) -> None:
@@ -169,10 +183,16 @@ def skip_without_veth() -> None:
     skip_without_af_xdp()
 
 
-def test_our_loop_answers_on_a_memory_link() -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_our_loop_answers_on_a_memory_link(form: str) -> None:
     if why := loops.missing(OURS):
         pytest.skip(why)
-    with places.loop_on_memory(cores()) as measure:
+    with places.loop_on_memory(form, cores()) as measure:
+        assert_answers(lambda: measure(1.0, 0.05))
+
+
+def test_client_and_link_are_asked_alone() -> None:
+    with places.reflector_on_memory(cores()) as measure:
         assert_answers(lambda: measure(1.0, 0.05))
 
 

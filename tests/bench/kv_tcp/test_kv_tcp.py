@@ -11,7 +11,7 @@ from cltest import netns_missing, wait_until
 from cltest.netns import skip_without_af_xdp
 
 from corelane.apps.kv import Session, Store
-from corelane.bench.kv_tcp import items, servers
+from corelane.bench.kv_tcp import items, kinds, servers
 from corelane.bench.kv_tcp.scripts import Space
 from corelane.drivers.nic.loadgen.loadgen import Limits
 
@@ -81,15 +81,29 @@ def test_all_servers_answer_the_same_client() -> None:
             (servers.REDIS_PORT, SPACE.redis(lines=500)),
             (servers.OURS_PORT, gets),
         ):
-            with (
-                pair.ours() if port == servers.OURS_PORT else contextlib.nullcontext(),
-                pair.client(port, script, 10, limits=PATIENT) as load,
-            ):
-                result = load.run(1000, 0.1, 0.0)
+            with pair.ours() if port == servers.OURS_PORT else contextlib.nullcontext():
+                with pair.client(port, script, 10, limits=PATIENT) as load:
+                    result = load.run(1000, 0.1, 0.0)
+                with pair.kernel_client(port, SPACE, 10) as kernel:
+                    counts = kernel.run(1000, 0.1).counts
             assert (result.answered, result.wrong) == (result.sent, 0), port
             assert result.sent > 50
+            assert counts["answered"] == counts["hits"] == counts["sent"] > 50
 
 
 def test_what_does_not_fit_is_evicted() -> None:
     held = items.ours(2, Space(20_000))
     assert 5_000 < held < 20_000
+
+
+@pytest.mark.parametrize("kind", kinds.kinds(SPACE), ids=lambda kind: kind.name)
+def test_a_kind_of_load_is_what_the_store_answers(kind: kinds.Kind) -> None:
+    with Store(64 << 20, huge_pages=0) as store:
+        servers.fill(store, kind.space)
+        session = Session(store, room=3 << 20)
+        script = kind.script(servers.OURS_PORT)[:50]
+        assert any(asked.startswith(b"set") for asked, _ in script) == bool(kind.sets)
+        for asked, answered in script:
+            assert session.execute(asked) == answered
+    resp = kind.script(servers.REDIS_PORT)
+    assert len(resp) == len(kind.script(servers.OURS_PORT))

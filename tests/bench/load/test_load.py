@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+import os
 import statistics
+from functools import partial
 
 import pytest
+from cltest.netns import skip_without_af_xdp
 
 from corelane.bench.harness.openloop import Point
+from corelane.bench.harness.session import Session
 from corelane.bench.load import load
+from corelane.bench.load.dataplane import reflecting, reflecting_on_af_xdp, veth
+from corelane.drivers.linux import netns
 
 
 def test_the_injected_times_are_those_that_the_page_gives():
@@ -42,6 +48,32 @@ def test_what_is_reported_is_never_less_than_what_was_injected(transport: str, m
 
 
 def test_the_rate_over_memory_is_that_of_the_tool():
-    point = load.over_memory((-1, -1), 2000, 0.1)
+    point = load.over_own_stack(reflecting, (-1, -1), 2000, 0.1)
     assert point.sent + point.dropped == pytest.approx(200, abs=2)
     assert point.answered > 0
+
+
+@pytest.mark.root
+def test_the_rate_over_af_xdp_is_that_of_the_tool():
+    if why := netns.missing():
+        pytest.skip(why)
+    skip_without_af_xdp()
+    cpus = sorted(os.sched_getaffinity(0))
+    with veth() as pair:
+        point = load.over_own_stack(partial(reflecting_on_af_xdp, pair), (cpus[0], cpus[-1]), 2000, 0.1)
+    assert point.sent + point.dropped == pytest.approx(200, abs=2)
+    assert point.answered > 0
+
+
+def test_the_rate_error_is_the_worst_of_the_ways_that_are_judged():
+    session = Session("load", seconds=0.1)
+    found = {
+        "rate, UDP, kernel sockets, 200,000/s": [Point(1.0, 200_000.0 * part, 1, 1) for part in (1.0, 0.998, 1.001)],
+        "rate, UDP, memory NIC, 1,000,000/s": [Point(1.0, 1e6 * part, 1, 1) for part in (0.996, 0.995, 0.999)],
+        "rate, UDP, AF_XDP, 1,000,000/s": [Point(1.0, 1e6 * part, 1, 1) for part in (0.5, 0.6, 0.4)],
+    }
+    load.conclude_rates(session, found, list(found)[:2])
+    figure = session.figures["load.rate_error"]
+    assert figure["value"] == pytest.approx(0.004)
+    assert figure["runs"] == pytest.approx([0.004, 0.005, 0.001])
+    assert list(figure["beside"].values()) == pytest.approx([0.001, 0.004, 0.5])

@@ -99,6 +99,10 @@ def test_other_packets():
     assert one("0 < icmp unreachable frag_needed mtu 1400 [1:1461(1460)]").action == m.IcmpPacket(
         m.IN, "unreachable", "frag_needed", 1400, None, m.Echoed("tcp", 1, 1460)
     )
+    # As older scripts have it.
+    assert one("0 < [1:1461(1460)] icmp unreachable frag_needed mtu 1400").action == m.IcmpPacket(
+        m.IN, "unreachable", "frag_needed", 1400, None, m.Echoed("tcp", 1, 1460)
+    )
     assert one("0 < icmp unreachable [udp (100)]").action == m.IcmpPacket(
         m.IN, "unreachable", echoed=m.Echoed("udp", 0, 100)
     )

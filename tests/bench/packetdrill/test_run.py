@@ -230,6 +230,21 @@ def test_calls_that_wait():
     assert "the script has no time" in failure.why
 
 
+@pytest.mark.parametrize(
+    ("flags", "sent", "why"),
+    [
+        (("P.", "P."), (".", "P."), None),  # 1:1001 ends before all that was written
+        ((".", "P."), ("P.", "P."), None),
+        ((".", "."), (".", "P."), None),
+        ((".", "P."), (".", "."), "its flags: expected ACK+PSH, came ACK"),
+    ],
+)
+def test_a_push_counts_where_all_ends(flags: tuple[str, str], sent: tuple[str, str], why: str | None):
+    rest = f"+0 write(4, ..., 1500) = 1500\n+0 > {flags[0]} 1:1001(1000) ack 1\n+0 > {flags[1]} 1001:1501(500) ack 1"
+    failure = tried(rest, (0, out(sent[0], 1, 1000, 1)), (0, out(sent[1], 1001, 500, 1))).failure
+    assert (failure.why if failure else None) == why
+
+
 def test_an_assertion_that_fails_is_a_failure():
     failure = tried("+0 %{ assert tcpi_snd_cwnd == 9, tcpi_snd_cwnd }%").failure
     assert failure is not None
@@ -255,7 +270,6 @@ def test_all_that_is_lacking_is_named_before_anything_runs():
         "Import in code",
         "alias in code",
         "the field tcpi_rtt of TCP_INFO",
-        "settings in the middle of a script: ",
         "the constant TCP_NEW",
         "the command ",
     ]

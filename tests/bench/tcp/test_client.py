@@ -12,7 +12,8 @@ from cltest import wait_until
 
 from corelane.bench.tcp import links
 from corelane.bench.tcp.server import BLOCKING
-from corelane.drivers.nic.loadgen.loadgen import Limits, Phase, Result
+from corelane.drivers.nic.loadgen.loadgen import Limits, Phase
+from corelane.drivers.nic.loadgen.runs import Result
 from corelane.drivers.nic.tcpload.tcpload import CONNECTED, KINDS, NEIGHBOUR, TcpLoad, TcpSource
 from corelane.runtime.errors import CorelaneError
 

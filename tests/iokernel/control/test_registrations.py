@@ -106,7 +106,7 @@ def test_who_was_closed_in_a_turn_registers_nothing_more_in_it(serve, socket_pat
         go_on.wait(20)
         return b"{}"
 
-    monkeypatch.setattr(registry, "find", lambda _name: 7)
+    monkeypatch.setattr(registry, "named", lambda _name: (7,))
     monkeypatch.setattr(registry, "stats_json", stats)
     old = attached(socket_path)
     with connect(socket_path) as asking, connect(socket_path) as new:

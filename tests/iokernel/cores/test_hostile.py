@@ -249,7 +249,7 @@ def test_one_that_exits_while_it_has_the_core(fight, kind):
         fight.all_answered()
         fight.gone()
         assert fight.ends().total() > 0
-    assert fight.io.stats()["departed"] == {"apps": times, "buffers_lost": 0}
+    assert {"apps": times, "buffers_lost": 0}.items() <= fight.io.stats()["departed"].items()
     fight.sound()
 
 
@@ -284,7 +284,7 @@ def test_one_that_is_killed_at_any_point_of_hand_overs(fight, rng):
         fight.all_answered()
         fight.gone()
         assert fight.ends().total() > 0
-        assert fight.io.stats()["departed"] == {"apps": i + 1, "buffers_lost": 0}
+        assert {"apps": i + 1, "buffers_lost": 0}.items() <= fight.io.stats()["departed"].items()
     fight.sound()
 
 

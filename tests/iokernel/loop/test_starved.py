@@ -85,7 +85,7 @@ def test_an_application_that_leaves_meanwhile_is_removed_later(gate, starved, at
             open_port(socket_path, name="b")
     gate.open()
     wait_until(lambda: starved.stats()["leaving"] == [])
-    assert starved.stats()["departed"] == {"apps": 1, "buffers_lost": 0}
+    assert {"apps": 1, "buffers_lost": 0}.items() <= starved.stats()["departed"].items()
     again = attach("b")
     assert again.info().cpus == before, "its CPU was given back"
     frame = between(a, again, b"hello")
@@ -124,7 +124,7 @@ def test_more_commands_than_fit_are_carried_out_in_the_end(gate, starved, attach
     wait_until(lambda: starved.stats()["leaving"] == [])
     assert refused == 40
     assert starved.apps == ()
-    assert starved.stats()["departed"] == {"apps": 80, "buffers_lost": 0}
+    assert {"apps": 80, "buffers_lost": 0}.items() <= starved.stats()["departed"].items()
     attach("old0")
 
 

@@ -282,6 +282,42 @@ def test_a_server_at_an_own_address_is_ours_alone() -> None:
     libos_asyncio.run(main(), loopback=False)
 
 
+def test_listeners_of_one_address_and_port_share_its_flows(run: Any) -> None:
+    async def main() -> None:
+        counts = [0, 0]
+
+        def serve(n: int) -> Any:
+            async def count(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                counts[n] += 1
+                writer.write(b"%d" % n)
+                writer.close()
+
+            return count
+
+        async def which(port: int) -> bytes:
+            reader, writer = await asyncio.open_connection(HOST, port)
+            answer = await reader.read()
+            writer.close()
+            await writer.wait_closed()
+            return answer
+
+        first = await asyncio.start_server(serve(0), HOST, 0, reuse_port=True)
+        port = first.sockets[0].getsockname()[1]
+        second = await asyncio.start_server(serve(1), HOST, port, reuse_port=True)
+        answers = [await which(port) for _ in range(64)]
+        assert set(answers) == {b"0", b"1"}
+        assert counts == [answers.count(b"0"), answers.count(b"1")]
+        first.close()
+        assert {await which(port) for _ in range(8)} == {b"1"}
+        with pytest.raises(OSError, match=r"in use|another"):
+            await asyncio.start_server(serve(0), HOST, port)
+        second.close()
+        with pytest.raises(ConnectionRefusedError):
+            await which(port)
+
+    run(main)
+
+
 def test_a_socket_that_was_passed_in_is_ours_if_its_address_is() -> None:
     async def main() -> None:
         loop: Any = asyncio.get_running_loop()

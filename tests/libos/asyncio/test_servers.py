@@ -88,6 +88,18 @@ def test_grpclib(world: World) -> None:
     server.interrupt().ends(ours=2)
 
 
+def test_aioquic(world: World) -> None:
+    """UDP: with TLS of its own, and streams side by side."""
+    needs("aioquic")
+    certificate, key = make_certificate(world.folder, f"IP:{OURS}")
+    server = world.start("on_aioquic.py", "serve", OURS, str(PORT), str(certificate), str(key))
+    wait_until(lambda: "serving" in world.said() or server.process.poll() is not None, 30, "aioquic's server")
+    ask = (sys.executable, str(PROGRAMS / "on_aioquic.py"), "ask", OURS, str(PORT))
+    for _ in range(2):
+        assert world.run(*ask) == "asked\n"
+    server.interrupt().ends(ours=1)
+
+
 def test_redis_client(world: World) -> None:
     """redis-py's, with Debian's server, which is on Linux."""
     needs("redis")

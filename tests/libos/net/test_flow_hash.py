@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -53,13 +54,22 @@ def siphash(key: tuple[int, int], message: bytes, each: int = 1, at_end: int = 3
     return v[0] ^ v[1] ^ v[2] ^ v[3]
 
 
-@pytest.fixture(scope="module")
-def flow_hash(c_library: Callable[..., Any]) -> Callable[..., int]:
-    function = ctypes.CDLL(str(c_library("tests/libos/net/c/flow_hash.c"))).flow_hash
+def bound(c_library: Callable[..., Any], name: str) -> Callable[..., int]:
+    function = getattr(ctypes.CDLL(str(c_library("tests/libos/net/c/flow_hash.c"))), name)
     u16, u32, u64 = ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64
     function.argtypes = [u64, u64, u32, u16, u32, u16, u32]
     function.restype = u64
     return lambda key, flow, protocol=17: int(function(*key, *flow, protocol))
+
+
+@pytest.fixture(scope="module")
+def flow_hash(c_library: Callable[..., Any]) -> Callable[..., int]:
+    return bound(c_library, "flow_hash")
+
+
+@pytest.fixture(scope="module")
+def flow_hash_in(c_library: Callable[..., Any]) -> Callable[..., int]:
+    return bound(c_library, "flow_hash_in")
 
 
 def test_the_definition_is_the_paper_s() -> None:
@@ -71,6 +81,15 @@ def test_it_is_siphash_of_the_ends_in_order(flow_hash: Any, key: tuple[int, int]
     low, high = sorted((flow[0] << 16 | flow[1], flow[2] << 16 | flow[3]))
     message = low.to_bytes(6, "little") + high.to_bytes(6, "little") + bytes([protocol])
     assert flow_hash(key, flow, protocol) == siphash(key, message)
+
+
+@given(key=keys, flow=ends, protocol=st.sampled_from([6, 17]))
+def test_of_what_comes_in_it_is_siphash_of_the_key(
+    flow_hash_in: Any, key: tuple[int, int], flow: Ends, protocol: int
+) -> None:
+    peer, peer_port, own, own_port = flow
+    message = struct.pack(">IIHH", peer, own, peer_port, own_port) + protocol.to_bytes(3, "little")
+    assert flow_hash_in(key, flow, protocol) == siphash(key, message)
 
 
 @given(key=keys, flow=ends)
@@ -103,9 +122,9 @@ CHOSEN: dict[str, list[Ends]] = {
 
 @pytest.mark.parametrize("shift", [0, 24, 56], ids=["low", "middle", "high"])
 @pytest.mark.parametrize("what", CHOSEN)
-def test_what_a_peer_chooses_is_spread_with_every_key(flow_hash: Any, what: str, shift: int) -> None:
-    for key in KEYS:
-        assert chi_square(flow_hash(key, flow) >> shift & PARTS - 1 for flow in CHOSEN[what]) < MOST_CHI_SQUARE, key
+def test_what_a_peer_chooses_is_spread_with_every_key(flow_hash: Any, flow_hash_in: Any, what: str, shift: int) -> None:
+    for key, hashed in itertools.product(KEYS, (flow_hash, flow_hash_in)):
+        assert chi_square(hashed(key, flow) >> shift & PARTS - 1 for flow in CHOSEN[what]) < MOST_CHI_SQUARE, key
 
 
 def test_what_meets_with_one_key_is_spread_with_another(flow_hash: Any) -> None:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import signal
+import socket
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from cltest import CBuild
+from cltest import CBuild, netns_missing, wait_until
 from cltest.cbuild import ROOT
+
+from corelane.drivers.linux import netns
 
 LIBRARY = ROOT / "runtime" / "_lib" / "libcorelane-posix.so"
 OURS = "10.77.0.2"
+LINUX, SERVED = "10.99.7.1", "10.99.7.2"  # both ends of a tap
+PACKAGES = "memcached redis-server nginx-light iperf3 haproxy lighttpd dnsmasq-base"
 INSIDE = f"nic=memory,address={OURS}/24"  # a wire to nobody: connections to our own address stay in the stack
 
 
@@ -41,3 +49,77 @@ def run(binary: Path, *words: str, config: str = "", timeout_s: float = 60.0) ->
     )
     assert done.returncode == 0, (done.returncode, done.stdout)
     return done.stdout
+
+
+class Server:
+    """A program whose sockets are at SERVED, and the namespace in which Linux is at the other end."""
+
+    def __init__(self, space: netns.Namespace, command: Sequence[str], words: str, port: int, log: Path) -> None:
+        self.space, self.command, self.words, self.port, self.log = space, command, words, port, log
+        self.process: subprocess.Popen[str]
+
+    def start(self) -> None:
+        """Until it takes connections."""
+        with self.log.open("a") as file, self.space.entered():
+            self.process = subprocess.Popen(
+                self.command,
+                env=preloaded(self.words),
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                text=True,
+                start_new_session=True,
+            )
+        wait_until(lambda: self.process.poll() is not None or self.answers(), 30, self.log.read_text)
+        assert self.process.poll() is None, self.log.read_text()
+
+    def end(self) -> None:
+        """With all that it has forked."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def connect(self) -> socket.socket:
+        with self.space.entered():
+            s = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        s.settimeout(30)
+        try:
+            s.connect((SERVED, self.port))
+        except OSError:
+            s.close()
+            raise
+        return s
+
+    def answers(self) -> bool:
+        with contextlib.suppress(OSError):
+            self.connect().close()
+            return True
+        return False
+
+    def run(self, program: str, *words: str) -> str:
+        """What a client of Linux' prints."""
+        if shutil.which(program) is None:
+            pytest.skip(f"needs {program}: apt-get install redis-tools libmemcached-tools curl wrk iperf3")
+        command = self.space.command([program, *words])
+        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        assert done.returncode == 0, (words, done.stdout, done.stderr, self.log.read_text())
+        return done.stdout
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
+    """Start a program in a namespace of its own, and wait until it takes connections."""
+    if missing := netns_missing():
+        pytest.skip(missing)
+    with contextlib.ExitStack() as stack:
+
+        def start(*command: str, port: int, kthreads: int = 1) -> Server:
+            if shutil.which(command[0]) is None:
+                pytest.skip(f"needs {command[0]}: apt-get install {PACKAGES}")
+            space = stack.enter_context(netns.namespace("posix"))
+            words = f"nic=tap:clpx,host={LINUX}/24,address={SERVED}/24,kthreads={kthreads}"
+            server = Server(space, command, words, port, tmp_path / "log")
+            stack.callback(server.end)
+            server.start()
+            return server
+
+        yield start

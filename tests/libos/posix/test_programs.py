@@ -46,6 +46,47 @@ def test_datagrams_to_other_addresses_are_linux_and_said(stock: Callable[[str], 
     ]
 
 
+def test_what_is_refused_is_said_once_by_its_name(stock: Callable[[str], Path]) -> None:
+    said = run(stock("pipes"), OURS, "datagrams", config=INSIDE).splitlines()
+    (sentence,) = (line for line in said if line.startswith("corelane: "))
+    assert "splice is not to be had of datagram sockets" in sentence
+    said.remove(sentence)
+    assert said == ["bind: 0", "connect: 0", "write: 1", "into: EINVAL", "out of: EINVAL", "in the pipe: 1"]
+
+
+BINDS = "import socket\nfor port in (7001, 0):\n    socket.socket().bind(('0.0.0.0', port))"
+
+
+def test_only_the_ports_that_are_named_are_ours() -> None:
+    done = subprocess.run(
+        ["/usr/bin/python3", "-c", BINDS],
+        env=preloaded(f"{INSIDE},listen=80:7001,trace=1"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    bound = [line.partition(": bind ")[2] for line in done.stderr.splitlines() if ": descriptor " in line]
+    assert bound == ["0.0.0.0:7001: the dataplane's", "0.0.0.0:0: Linux'"]
+
+
+def test_calls_past_libc_are_said_and_io_uring_refused(stock: Callable[[str], Path]) -> None:
+    said = run(stock("forms"), OURS, "past", config=INSIDE).splitlines()
+    sentences = [line for line in said if line.startswith("corelane: ")]
+    assert "syscall() on a socket of the dataplane goes past it" in sentences[0]
+    assert "io_uring is not to be had" in sentences[1]
+    assert len(sentences) == 2, "each once"
+    assert [line for line in said if line not in sentences] == [
+        "sendto: EPIPE",
+        "recvfrom: ENOTCONN",
+        "io_uring_setup: ENOSYS",
+        "io_uring_setup: ENOSYS",
+        "abc",
+        "of Linux: 4",
+        "write: 3",
+        "read: 3",
+    ]
+
+
 def test_traced_calls_say_where_they_went(stock: Callable[[str], Path]) -> None:
     said = run(stock("datagrams"), OURS, "elsewhere", config=f"{INSIDE},trace=1")
     lines = [line.split(": ", 2)[2] for line in said.splitlines() if line.startswith("corelane: ")]

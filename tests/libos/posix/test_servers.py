@@ -4,86 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import resource
-import shutil
 import signal
 import socket
 import struct
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cltest import netns_missing, wait_until
+from cltest import wait_until
 
-from corelane.drivers.linux import netns
-
-from .conftest import preloaded
+from .conftest import SERVED as OURS
+from .conftest import Server
 
 pytestmark = pytest.mark.root
-
-LINUX, OURS = "10.99.7.1", "10.99.7.2"
-
-
-class Server:
-    """A program whose sockets are at OURS, and the namespace in which Linux is at the other end."""
-
-    def __init__(self, space: netns.Namespace, process: subprocess.Popen[str], port: int, log: Path) -> None:
-        self.space, self.process, self.port, self.log = space, process, port, log
-
-    def connect(self) -> socket.socket:
-        with self.space.entered():
-            s = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        s.settimeout(30)
-        try:
-            s.connect((OURS, self.port))
-        except OSError:
-            s.close()
-            raise
-        return s
-
-    def answers(self) -> bool:
-        with contextlib.suppress(OSError):
-            self.connect().close()
-            return True
-        return False
-
-    def run(self, program: str, *words: str) -> str:
-        """What a client of Linux' prints."""
-        if shutil.which(program) is None:
-            pytest.skip(f"needs {program}: apt-get install redis-tools libmemcached-tools curl iperf3")
-        command = self.space.command([program, *words])
-        done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-        assert done.returncode == 0, (words, done.stdout, done.stderr, self.log.read_text())
-        return done.stdout
-
-
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[..., Server]]:
-    """Start a program in a namespace of its own, and wait until it takes connections."""
-    if missing := netns_missing():
-        pytest.skip(missing)
-    with contextlib.ExitStack() as stack:
-
-        def start(*command: str, port: int, kthreads: int = 1) -> Server:
-            if shutil.which(command[0]) is None:
-                pytest.skip(f"needs {command[0]}: apt-get install memcached redis-server nginx-light iperf3")
-            space = stack.enter_context(netns.namespace("posix"))
-            words = f"nic=tap:clpx,host={LINUX}/24,address={OURS}/24,kthreads={kthreads}"
-            log = tmp_path / "log"
-            with log.open("w") as file, space.entered():
-                process = subprocess.Popen(
-                    command, env=preloaded(words), stdout=file, stderr=subprocess.STDOUT, text=True
-                )
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-            server = Server(space, process, port, log)
-            wait_until(lambda: process.poll() is not None or server.answers(), 30)
-            assert process.poll() is None, log.read_text()
-            return server
-
-        yield start
 
 
 @pytest.mark.parametrize(("threads", "how", "kthreads"), [(1, "each", 1), (3, "each", 2), (3, "shared", 2)])
@@ -178,30 +112,61 @@ def test_redis(serve: Callable[..., Server], tmp_path: Path) -> None:
     assert server.process.wait(10) == 0
 
 
-NGINX = """
-daemon off; worker_processes 1; pid {folder}/pid; error_log stderr notice; user root;
-events {{ worker_connections 512; }}
-http {{ access_log off; sendfile {sendfile}; client_body_temp_path {folder}/tmp; proxy_temp_path {folder}/tmp;
-fastcgi_temp_path {folder}/tmp; uwsgi_temp_path {folder}/tmp; scgi_temp_path {folder}/tmp;
-server {{ listen 0.0.0.0:8080; root {folder}; }} }}
+def test_redis_with_threads_for_its_connections(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """By its Python client: values, a pipeline, and messages to who subscribes."""
+    redis = pytest.importorskip("redis")
+    words = ("--protected-mode", "no", "--save", "", "--io-threads", "3", "--io-threads-do-reads", "yes")
+    server = serve("redis-server", *words, "--dir", str(tmp_path), port=6379, kthreads=2)
+    server.run("redis-benchmark", "-h", OURS, "-n", "2000", "-c", "30", "-P", "4", "-t", "set,get", "--csv")
+    with server.space.entered(), redis.Redis(OURS) as client, client.pubsub() as listens:
+        listens.subscribe("news")
+        assert listens.get_message(timeout=30)["type"] == "subscribe"
+        assert client.set("key", b"x" * 100_000)
+        assert client.get("key") == b"x" * 100_000
+        with client.pipeline(transaction=True) as together:
+            for i in range(500):
+                together.incrby("sum", i)
+            assert together.execute()[-1] == sum(range(500))
+        assert client.publish("news", "one") == 1
+        assert listens.get_message(timeout=30)["data"] == b"one"
+
+
+def test_one_that_is_killed_is_started_anew(serve: Callable[..., Server]) -> None:
+    """Who was connected to it learns of that from the next one."""
+    server = memcached(serve, 2, 2)
+    with contextlib.closing(server.connect()) as old:
+        old.sendall(b"set a 0 0 1\r\nx\r\n")
+        assert old.recv(100) == b"STORED\r\n"
+        for _ in range(2):
+            server.end()
+            server.start()
+        with contextlib.closing(server.connect()) as new:
+            new.sendall(b"get a\r\n")
+            assert new.recv(100) == b"END\r\n"
+        old.sendall(b"get a\r\n")
+        with pytest.raises(ConnectionResetError):
+            old.recv(100)
+
+
+LIGHTTPD = """
+server.document-root = "{folder}"
+server.bind = "0.0.0.0"
+server.port = 8080
+server.max-keep-alive-requests = 1000
 """
 
 
-@pytest.mark.parametrize("sendfile", ["on", "off"])
-def test_nginx(serve: Callable[..., Server], tmp_path: Path, sendfile: str) -> None:
-    """The master binds, and its worker, which it forks then, serves."""
-    (tmp_path / "conf").write_text(NGINX.format(folder=tmp_path, sendfile=sendfile))
-    long = os.urandom(300_000)
-    (tmp_path / "long").write_bytes(long)
-    (tmp_path / "short").write_bytes(b"short")
-    server = serve("nginx", "-e", "stderr", "-c", str(tmp_path / "conf"), port=8080)
-    urls = [f"http://{OURS}:8080/{name}" for name in ("long", "short")]
-    files = [tmp_path / "0", tmp_path / "1"]  # by one connection
-    server.run("curl", "-sS", "--fail", "-o", str(files[0]), urls[0], "-o", str(files[1]), urls[1])
-    assert files[0].read_bytes() == long
-    assert files[1].read_bytes() == b"short"
-    server.process.send_signal(signal.SIGQUIT)
-    assert server.process.wait(10) == 0
+def test_lighttpd(serve: Callable[..., Server], tmp_path: Path) -> None:
+    (tmp_path / "conf").write_text(LIGHTTPD.format(folder=tmp_path))
+    (tmp_path / "page").write_bytes(b"page" * 100_000)
+    server = serve("lighttpd", "-D", "-f", str(tmp_path / "conf"), port=8080)
+    url = f"http://{OURS}:8080/page"
+    assert server.run("curl", "-sS", "--fail", url, url) == "page" * 200_000
+    said = server.run("wrk", "-t", "1", "-c", "20", "-d", "1", url)
+    assert "Socket errors" not in said, said
+    assert "Non-2xx" not in said, said
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(20) == 0
 
 
 def test_pythons_http_server(serve: Callable[..., Server], tmp_path: Path) -> None:

@@ -13,10 +13,17 @@ from elftools.elf.elffile import ELFFile
 from .conftest import INSIDE, LIBRARY, OURS, run
 
 PROGRAMS = ROOT / "tests" / "libos" / "posix" / "c"
+
+
+def sequences_of(program: str) -> list[str]:
+    """Those that are compared: they have their function's name."""
+    return re.findall(r'\{"(\w+)", \1\}', (PROGRAMS / f"{program}.c").read_text())
+
+
 SEQUENCES = [
     (program, sequence)
-    for program in ("calls", "datagrams", "holds", "again", "pipes")
-    for sequence in re.findall(r'\{"(\w+)", \1\}', (PROGRAMS / f"{program}.c").read_text())
+    for program in ("calls", "epolls", "datagrams", "control", "holds", "again", "pipes", "forms", "worlds")
+    for sequence in sequences_of(program)
 ]
 
 
@@ -28,6 +35,16 @@ def test_calls_return_what_linux_returns(stock: Callable[[str], Path], program: 
     assert run(binary, OURS, sequence, config=INSIDE) == linux
 
 
+@pytest.mark.parametrize("sequence", sequences_of("six"))
+def test_sockets_of_ipv6_serve_ipv4_with_a_word(stock: Callable[[str], Path], sequence: str) -> None:
+    binary = stock("six")
+    said = run(binary, OURS, sequence, config=INSIDE).splitlines()
+    words = [line for line in said if line.startswith("corelane: ")]
+    assert [line for line in said if line not in words] == run(binary, "127.0.0.1", sequence).splitlines()
+    assert len(words) == 1
+    assert ("stays Linux'" if sequence == "alone" else "is taken for IPv4 alone") in words[0]
+
+
 @pytest.mark.parametrize("sequence", ["many", "refused", "waits"])
 def test_datagrams_by_other_kthreads(stock: Callable[[str], Path], sequence: str) -> None:
     binary = stock("datagrams")
@@ -36,9 +53,12 @@ def test_datagrams_by_other_kthreads(stock: Callable[[str], Path], sequence: str
 
 
 @pytest.mark.parametrize("config", ["poll=block", "poll=block,kthreads=3", "kthreads=2"])
-@pytest.mark.parametrize("sequence", ["waits", "much", "epolls", "nests", "wakes"])
-def test_the_same_by_other_kthreads(stock: Callable[[str], Path], sequence: str, config: str) -> None:
-    binary = stock("calls")
+@pytest.mark.parametrize(
+    ("program", "sequence"),
+    [("calls", "much"), *(("epolls", sequence) for sequence in ("waits", "epolls", "nests", "wakes"))],
+)
+def test_the_same_by_other_kthreads(stock: Callable[[str], Path], program: str, sequence: str, config: str) -> None:
+    binary = stock(program)
     assert run(binary, OURS, sequence, config=f"{INSIDE},{config}") == run(binary, "127.0.0.1", sequence)
 
 

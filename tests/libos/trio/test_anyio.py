@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import ssl
 from collections.abc import Awaitable, Callable
@@ -38,14 +39,18 @@ def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
         async def guarded() -> None:
             with anyio.fail_after(20):
                 await main()
-            if ours and backend == "trio":  # over asyncio anyio accepts by sock_accept, of Linux' sockets
-                counts = libos_trio.endpoints()
+            if ours:
+                counts = libos_trio.endpoints() if backend == "trio" else loop_of_this_run().endpoints()
                 assert counts.ours >= 3
                 assert counts.ours >= counts.linux, "the test was to run on libos"
 
         anyio.run(guarded, backend=backend, backend_options=options)
 
     return run_on
+
+
+def loop_of_this_run() -> Any:
+    return asyncio.get_running_loop()
 
 
 async def echo(stream: Any) -> None:
@@ -64,6 +69,7 @@ async def receive_exactly(stream: Any, n: int) -> bytes:
 async def serving(then: Callable[[int], Awaitable[None]], serve: Callable[[Any], Awaitable[None]] = echo) -> None:
     async with await anyio.create_tcp_listener(local_host=HOST) as listener, anyio.create_task_group() as group:
         group.start_soon(listener.serve, serve)
+        await anyio.wait_all_tasks_blocked()  # asyncio's loop knows that it listens once it is to accept
         await then(listener.extra(anyio.abc.SocketAttribute.local_port))
         group.cancel_scope.cancel()
 

@@ -174,6 +174,26 @@ static void static_entries_stay(void)
 }
 
 /* A flood of forged senders: memory stays bounded, static and pending entries survive, every datagram is accounted for. */
+/* Another link: what is known is asked for anew, what is being asked for goes on, what is static stays. */
+static void forgets(void)
+{
+    uint8_t mac[6];
+    uint32_t lost;
+    fresh();
+    CHECK(ask(9, S, mac, 1, &lost) == CL_ARP_RESOLVE);
+    CHECK(say(CL_ARP_REPLY, 9, mac_b, 1, S).n_out == 1);
+    CHECK(ask(8, S, mac, 2, &lost) == CL_ARP_RESOLVE);
+    CHECK(cl_arp_add_static(cache, ip(7), mac_c) == 0);
+    uint32_t epoch = cache->epoch;
+    cl_arp_forget(cache);
+    CHECK(cache->epoch != epoch);
+    CHECK(ask(9, S + 1, mac, 3, &lost) == CL_ARP_RESOLVE && !lost);
+    CHECK(ask(8, S + 1, mac, 4, &lost) == CL_ARP_WAIT && !lost && cache->n_pending == 2);
+    CHECK(ask(7, S + 1, mac, 0, &lost) == CL_ARP_FOUND && cl_mac_equal(mac, mac_c));
+    struct cl_arp_todo todo = say(CL_ARP_REPLY, 9, mac_c, 1, S + 2);
+    CHECK(todo.n_out == 1 && todo.out[0].buf == 3 && cl_mac_equal(todo.mac, mac_c));
+}
+
 static void flood(void)
 {
     uint8_t mac[6];
@@ -204,6 +224,7 @@ int main(void)
     learns_only_what_concerns_us();
     believes_answers_only();
     static_entries_stay();
+    forgets();
     flood();
     free(cache);
     printf("ok\n");

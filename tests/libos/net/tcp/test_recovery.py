@@ -12,17 +12,19 @@ import pytest
 from cltest.cbuild import ROOT
 
 Program = Callable[..., Callable[..., str]]
-RECOVER = "tests/libos/net/tcp/c/recover.c"
+PROGRAMS = ("tests/libos/net/tcp/c/recover.c", "tests/libos/net/tcp/c/recover_records.c")
 BULK = "tests/libos/net/tcp/c/bulk.c"
-CASES = re.findall(r"CASE\((\w+)\),", (ROOT / RECOVER).read_text())
+CASES = [
+    (program, case) for program in PROGRAMS for case in re.findall(r"CASE\((\w+)\),", (ROOT / program).read_text())
+]
 GBPS = 10
 ALL, NO_SACK = 2 | 4 | 8, 2 | 8  # CL_TCPO_WSCALE, _SACK_OK, _TIMES
 US, MS = 1_000, 1_000_000
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_case(c_program: Program, case: str) -> None:
-    assert c_program(RECOVER, one_thread=True)(case) == "ok\n"
+@pytest.mark.parametrize(("program", "case"), CASES)
+def test_case(c_program: Program, program: str, case: str) -> None:
+    assert c_program(program, one_thread=True)(case) == "ok\n"
 
 
 def transfer(

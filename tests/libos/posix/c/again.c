@@ -148,8 +148,5 @@ static const struct sequence sequences[] = {{"shut_first", shut_first},
 
 int main(int argc, char **argv)
 {
-    here.sin_family = AF_INET;
-    if (argc != 3 || inet_pton(AF_INET, argv[1], &here.sin_addr) != 1)
-        return 2;
-    return run_sequence(sequences, argv[2]);
+    return run_with_address(sequences, argc, argv);
 }

@@ -2,46 +2,16 @@
  * calls.c does for TCP (../test_twin.py). Both ends are of this process; waits are by poll.
  *
  *   datagrams ADDRESS SEQUENCE */
-#include "said.h"
+#include "bound.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/select.h>
-#include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-static struct sockaddr_in here; /* the address, port 0 */
-
-static int new_socket(void)
-{
-    return socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-}
-
-/* Bound to a port of the address, which *at gets. */
-static int bound(struct sockaddr_in *at)
-{
-    socklen_t len = sizeof *at;
-    int fd = new_socket();
-    *at = here;
-    if (fd < 0 || bind(fd, (struct sockaddr *)at, sizeof *at) || getsockname(fd, (struct sockaddr *)at, &len)) {
-        printf("not bound: %s\n", name_of(errno));
-        exit(1);
-    }
-    return fd;
-}
-
-static long send_at(int fd, const void *data, size_t len, int flags, const struct sockaddr_in *to)
-{
-    return sendto(fd, data, len, flags, (const struct sockaddr *)to, sizeof *to);
-}
 
 /* Two that are connected to each other. */
 static void pair(int *a, int *b)
@@ -398,8 +368,5 @@ static const struct sequence sequences[] = {{"names", names},      {"bytes", byt
 
 int main(int argc, char **argv)
 {
-    here.sin_family = AF_INET;
-    if (argc != 3 || inet_pton(AF_INET, argv[1], &here.sin_addr) != 1)
-        return 2;
-    return run_sequence(sequences, argv[2]);
+    return run_with_address(sequences, argc, argv);
 }

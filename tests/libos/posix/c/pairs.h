@@ -1,15 +1,10 @@
-/* Listeners and connections of the programs that are compared, both ends of one process. `here` is set by main. */
+/* Listeners and connections of the programs that are compared, both ends of one process. */
 #ifndef TESTS_LIBOS_POSIX_PAIRS_H
 #define TESTS_LIBOS_POSIX_PAIRS_H
 
-#include "said.h"
+#include "here.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
-
-static struct sockaddr_in here; /* the address, port 0 */
 
 static int listener(struct sockaddr_in *at)
 {

@@ -21,7 +21,7 @@ static struct cl_runtime *rt;
 static struct cl_sched *s;
 static struct cl_tcp_conn *made, *accepted;
 static unsigned opened, woken, ended;
-static char came[16];
+static char came[64];
 static int64_t n_came;
 
 static void on_opened(struct cl_tcp_conn *c, void *arg)
@@ -109,6 +109,50 @@ static void call(void *arg)
     CHECK(cl_tcp_call(made, write_now, arg));
 }
 
+#define EACH 20 /* calls one after the other: more than go without a look at the clock */
+
+static unsigned given, called;
+
+static struct cl_tcp_conn *next(void *arg)
+{
+    CHECK(arg == &given && called == given);
+    return given < EACH ? (given++, made) : NULL;
+}
+
+static struct cl_tcp_conn *next_woken(void *arg)
+{
+    unsigned *left = arg;
+    return (*left)-- ? made : NULL;
+}
+
+static void write_one(struct cl_tcp_conn *c, void *arg)
+{
+    CHECK(arg == &given && c == made);
+    CHECK_EQ(cl_tcp_write(c, "e", 1), 1);
+    called++;
+}
+
+static void call_each(void *arg)
+{
+    (void)arg;
+    cl_tcp_call_each(next, write_one, &given);
+    CHECK_EQ(called, EACH);
+}
+
+static void call_inside(struct cl_tcp_conn *c, void *arg)
+{
+    unsigned once = 1;
+    (void)c, (void)arg;
+    cl_tcp_call_each(next_woken, write_one, &once); /* we work on it: it is woken instead */
+}
+
+static void call_busy(void *arg)
+{
+    (void)arg;
+    CHECK(cl_tcp_call(made, call_inside, NULL));
+    CHECK_EQ(called, EACH);
+}
+
 static void wake(void *arg)
 {
     (void)arg;
@@ -152,6 +196,11 @@ int main(void)
     CHECK_EQ(cl_kthread_borrow_more(s, 0, wake, NULL), 0);
     turn_until("nowlater", 8);
     CHECK_EQ(woken, 1);
+    CHECK_EQ(cl_kthread_borrow_more(s, 0, call_each, NULL), 0);
+    turn_until("nowlatereeeeeeeeeeeeeeeeeeee", 8 + EACH);
+    CHECK_EQ(cl_kthread_borrow(s, 0, call_busy, NULL), 0);
+    turn_until("nowlatereeeeeeeeeeeeeeeeeeeelater", 8 + EACH + 5);
+    CHECK_EQ(woken, 2);
     CHECK(accepted != NULL);
     CHECK_EQ(cl_kthread_borrow(s, 0, end, NULL), 0);
     CHECK_EQ(cl_runtime_stop(rt, 1000000000), 0);

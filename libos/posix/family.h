@@ -1,0 +1,23 @@
+/* Processes that were forked from one another: of those that have sockets from before the fork, one has the runtime at a
+ * time, from its first call that needs one to its end. The others wait for that end: they serve what is Linux', and nothing
+ * of ours. So a server's worker is followed by the next one; two of them do not share a NIC.
+ *
+ * Who has it holds a lock of a file that all of them have. Linux takes that back when the process ends, however it does, and
+ * its children do not have it (fcntl(2), F_SETLK). */
+#ifndef CORELANE_LIBOS_POSIX_FAMILY_H
+#define CORELANE_LIBOS_POSIX_FAMILY_H
+
+#include "posix.h"
+
+struct cl_runtime;
+
+/* With the first socket: processes that are forked from now on are of the family. */
+void cl_posix_family_begin(void);
+/* This process has the runtime from now on. -EAGAIN: another one has it. One thread at a time. */
+int cl_posix_family_claim(void);
+/* As ppoll of n descriptors, while another process has it: 0 also if that one has ended. fds[n] is free for its end. */
+int cl_posix_family_sleep(struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask);
+/* start.c: as cl_posix_start, by who may wait for that end. NULL: *rc is -EAGAIN, the time is over; -EINTR. */
+struct cl_runtime *cl_posix_start_until(uint64_t deadline_ns, int *rc);
+
+#endif

@@ -1,0 +1,72 @@
+/* Calls by libc's syscall(), which goes past all that this library puts before libc. The runtime makes its own so; of the
+ * program's those on sockets of ours are told of, and io_uring, which would do them in the kernel, is not to be had:
+ * programs that can do without do so. */
+#include "next.h"
+
+#include <stdarg.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define ARGUMENTS 6 /* of a system call at most */
+
+/* A call on the descriptor that is its first argument, which would meet the placeholder. */
+static bool is_on_socket(long number)
+{
+    switch (number) {
+    case SYS_read:
+    case SYS_write:
+    case SYS_readv:
+    case SYS_writev:
+    case SYS_close:
+    case SYS_bind:
+    case SYS_listen:
+    case SYS_accept4:
+    case SYS_connect:
+    case SYS_shutdown:
+    case SYS_recvfrom:
+    case SYS_sendto:
+    case SYS_recvmsg:
+    case SYS_sendmsg:
+    case SYS_recvmmsg:
+    case SYS_sendmmsg:
+    case SYS_setsockopt:
+    case SYS_getsockopt:
+    case SYS_epoll_pwait:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static long (*next_syscall)(long number, ...);
+
+static CL_NOINLINE void find(void)
+{
+    next_syscall = (long (*)(long number, ...))dlsym(RTLD_NEXT, "syscall");
+}
+
+PUBLIC long syscall(long number, ...)
+{
+    bool own = BY_RUNTIME || !cl_preload_on;
+    long a[ARGUMENTS];
+    va_list arguments;
+    va_start(arguments, number);
+    for (int i = 0; i < ARGUMENTS; i++)
+        a[i] = va_arg(arguments, long); /* those that are not there are not looked at, as in libc's */
+    va_end(arguments);
+    if (cl_unlikely(!next_syscall))
+        find();
+    if (!own && cl_unlikely(number == SYS_io_uring_setup)) {
+        errno = (int)-cl_posix_refuse(
+            "io_uring is not to be had, as its calls on sockets would go past the dataplane: have "
+            "the program use epoll",
+            ENOSYS);
+        return -1;
+    }
+    if (!own && is_ours((int)a[0]) && is_on_socket(number))
+        (void)cl_posix_refuse(
+            "syscall() on a socket of the dataplane goes past it, to a socket that is not connected: have "
+            "the program call libc's function",
+            0);
+    return next_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
