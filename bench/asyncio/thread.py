@@ -22,13 +22,13 @@ PATIENCE_S = 30.0
 
 
 class Looping(Closing):
-    """The echo in both forms at SERVER_IP, from construction to `close`, on a thread that is pinned to `cpu`.
+    """The echo in both forms at `ip`, from construction to `close`, on a thread that is pinned to `cpu`.
 
     Raises what the thread raises, and CorelaneError if its sockets would be Linux'.
     """
 
-    def __init__(self, nic: Nic, *, cpu: int) -> None:
-        self._nic, self._cpu = nic, cpu
+    def __init__(self, nic: Nic, *, cpu: int, ip: str = SERVER_IP) -> None:
+        self._nic, self._cpu, self._ip = nic, cpu, ip
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending = asyncio.Event()
         self._listening: Future[int] = Future()
@@ -36,7 +36,7 @@ class Looping(Closing):
         self._thread.start()
         try:
             if not self._listening.result(PATIENCE_S):
-                raise CorelaneError("run our loop on a memory link", f"its sockets at {SERVER_IP} are Linux'")
+                raise CorelaneError("run our loop on a memory link", f"its sockets at {self._ip} are Linux'")
         except BaseException:
             self.close()
             raise
@@ -45,7 +45,7 @@ class Looping(Closing):
     def _run(self) -> None:
         try:
             os.sched_setaffinity(0, {self._cpu})  # of this thread
-            with asyncio.Runner(loop_factory=loops.ours(self._nic, f"{SERVER_IP}/{PREFIX}")) as runner:
+            with asyncio.Runner(loop_factory=loops.ours(self._nic, f"{self._ip}/{PREFIX}")) as runner:
                 runner.run(self._serve())
         except BaseException as error:
             if self._listening.done():
@@ -53,7 +53,7 @@ class Looping(Closing):
             self._listening.set_exception(error)
 
     async def _serve(self) -> None:
-        async with server.echoing(SERVER_IP):
+        async with server.echoing(self._ip):
             self._loop = asyncio.get_running_loop()
             self._listening.set_result(loops.own_endpoints(self._loop))
             await self._ending.wait()
