@@ -15,13 +15,12 @@ from ...libos import Runtime, StreamHandler, tcp
 from ..harness import rest, usage
 from ..harness.load import Load
 from ..harness.openloop import Measure, Point
-from ..harness.rig import SERVER_IP, linked, started
+from ..harness.rig import linked, started
 from ..tcp import links
-from .server import PORTS, PROTOCOLS, STREAMS, Server
+from .server import PORTS, PROTOCOLS, Server
 from .thread import Looping
 
 CONNECTIONS = 100
-STREAMS_IP = "10.77.0.3"
 
 
 def arrivals(rate: float) -> str:
@@ -114,12 +113,11 @@ def numba_on_memory(cores: tuple[int, int]) -> Iterator[Measure]:
 
 @contextlib.contextmanager
 def loop_on_memory(form: str, cores: tuple[int, int]) -> Iterator[Measure]:
-    """The same of our loop, as protocols or streams. Each has an address of its own: Linux has one listener at one."""
-    ip = {PROTOCOLS: SERVER_IP, STREAMS: STREAMS_IP}[form]
+    """The same of our loop, as protocols or streams."""
     with (
         linked() as (client_end, server_end),
-        Looping(server_end, cpu=cores[1], ip=ip) as looping,
-        _asking(client_end, server_end.mac, cores[0], PORTS[form], ip) as load,
+        Looping(server_end, form, cpu=cores[1]) as looping,
+        _asking(client_end, server_end.mac, cores[0], PORTS[form]) as load,
     ):
         yield Load(load, looping.busy_s).measure
 
@@ -132,15 +130,13 @@ def reflector_on_memory(cores: tuple[int, int]) -> Iterator[Measure]:
 
 
 @contextlib.contextmanager
-def _asking(
-    client_end: Nic, server_mac: str, cpu: int, port: int = PORTS[PROTOCOLS], ip: str = SERVER_IP
-) -> Iterator[TcpLoad]:
+def _asking(client_end: Nic, server_mac: str, cpu: int, port: int = PORTS[PROTOCOLS]) -> Iterator[TcpLoad]:
     """A client in a closed loop, on a link whose server knows its MAC address."""
-    with contextlib.closing(links.load_of("hold", server_mac=server_mac, server_ip=ip)) as first:
+    with contextlib.closing(links.load_of("hold", server_mac=server_mac, server_port=port)) as first:
         first.start_client(client_end, cpu)
         with first.held():
             pass
-    how: dict[str, Any] = {"server_mac": server_mac, "server_ip": ip, "connections": CONNECTIONS, "arrivals": "closed"}
+    how: dict[str, Any] = {"server_mac": server_mac, "connections": CONNECTIONS, "arrivals": "closed"}
     with contextlib.closing(links.load_of("ask", server_port=port, **how)) as load:
         load.start_client(client_end, cpu)
         yield load
