@@ -68,9 +68,10 @@ def over_one_link(record: str, figure: str) -> str:
 
 
 def test_newest_figures_are_those_of_the_records() -> None:
-    xeon, epyc = figures(XEON), figures(EPYC)
+    epyc, later = figures(EPYC), {}
     for record in LATER:
-        xeon |= figures(record)
+        later |= figures(record)
+    xeon = figures(XEON) | later
     above, compared = "", set()
     for name, goal, on_xeon, on_epyc in tables(ROOT / "docs" / "performance.md", "figure"):
         figure = name.strip("`")
@@ -85,7 +86,7 @@ def test_newest_figures_are_those_of_the_records() -> None:
         assert said(on_epyc, wanted[1]), (name, on_epyc, wanted)
         above = figure
         compared.add(name)
-    assert compared >= {f"`{figure}`" for figure in xeon | epyc}
+    assert compared >= {f"`{figure}`" for figure in epyc | later}
 
 
 def said(shown: str, recorded: str) -> bool:
