@@ -109,6 +109,10 @@ def test_of_two_workers_one_serves_and_the_other_follows(serve: Callable[..., Se
     wait_for_version(server, b"one")
     wait_until(lambda: sorted(workers_of(server).values()) == [False, True], 20, server.log.read_text)
     assert serving not in workers_of(server)
-    assert server.log.read_text().count(WAITS) == 2, "once by each that waited"
+    wait_until(
+        lambda: server.log.read_text().count(WAITS) == 2,
+        20,
+        lambda: f"once by each that waited: {server.log.read_text()}",
+    )
     server.process.send_signal(signal.SIGQUIT)
     assert server.process.wait(10) == 0

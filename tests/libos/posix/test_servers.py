@@ -165,8 +165,8 @@ def test_lighttpd(serve: Callable[..., Server], tmp_path: Path) -> None:
     said = server.run("wrk", "-t", "1", "-c", "20", "-d", "1", url)
     assert "Socket errors" not in said, said
     assert "Non-2xx" not in said, said
-    server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(20) == 0
+    server.process.send_signal(signal.SIGINT)  # gracefully: with connections open a SIGTERM is status 1, on Linux, too
+    assert server.process.wait(20) == 0, server.log.read_text()
 
 
 def test_pythons_http_server(serve: Callable[..., Server], tmp_path: Path) -> None:
