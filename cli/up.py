@@ -16,6 +16,7 @@ from .usage import words_are_wrong
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..iokernel import Iokernel
     from ..runtime.config import Config
     from ..runtime.ending import Ending
 
@@ -132,8 +133,15 @@ def _say(options: argparse.Namespace, event: str, text: str, **more: object) -> 
         tell(f"corelane up: {text}")
 
 
+def has_started(iokernel: Iokernel, name: str) -> bool:
+    """Whether an application of that name is attached, and its runtime runs, which announces its address first of all.
+
+    Until then it may compile its handlers."""
+    return any(app["name"] == name and app["tx_taken"] for app in iokernel.stats()["apps"])
+
+
 def _under_load(options: argparse.Namespace, config: Config) -> int:
-    """An iokernel whose uplink is the load generator: loads the application of that name once it is attached."""
+    """An iokernel whose uplink is the load generator: loads the application of that name once that has started."""
     import ipaddress
 
     from ..drivers.nic.wrap import recorded
@@ -159,12 +167,10 @@ def _under_load(options: argparse.Namespace, config: Config) -> int:
             _say(options, "iokernel", text, **main.facts(iokernel, "loadgen"))
             stop = Ending()
             with stop.by_signals():
-                while name not in iokernel.apps:
+                while not has_started(iokernel, name):
                     main.check_serves(iokernel)
                     if stop.wait(0.05):
                         return 0
-                # Attached is not yet serving: its handlers are bound within moments.
-                stop.wait(0.3)
                 _load(options, name, generator, stop, functools.partial(main.check_serves, iokernel))
             if told := recorded(nic):
                 _say(options, "recording", told.text, **told.facts)

@@ -116,7 +116,7 @@ def loop_on_memory(form: str, cores: tuple[int, int]) -> Iterator[Measure]:
     """The same of our loop, as protocols or streams."""
     with (
         linked() as (client_end, server_end),
-        Looping(server_end, cpu=cores[1]) as looping,
+        Looping(server_end, form, cpu=cores[1]) as looping,
         _asking(client_end, server_end.mac, cores[0], PORTS[form]) as load,
     ):
         yield Load(load, looping.busy_s).measure
@@ -132,7 +132,7 @@ def reflector_on_memory(cores: tuple[int, int]) -> Iterator[Measure]:
 @contextlib.contextmanager
 def _asking(client_end: Nic, server_mac: str, cpu: int, port: int = PORTS[PROTOCOLS]) -> Iterator[TcpLoad]:
     """A client in a closed loop, on a link whose server knows its MAC address."""
-    with contextlib.closing(links.load_of("hold", server_mac=server_mac)) as first:
+    with contextlib.closing(links.load_of("hold", server_mac=server_mac, server_port=port)) as first:
         first.start_client(client_end, cpu)
         with first.held():
             pass

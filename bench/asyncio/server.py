@@ -62,13 +62,14 @@ async def application(scope: Any, _: Callable[[], Awaitable[Any]], send: Callabl
 
 
 @contextlib.asynccontextmanager
-async def echoing(address: str) -> AsyncIterator[None]:
-    """Both forms of the echo listen."""
+async def echoing(address: str, forms: Sequence[str] = (PROTOCOLS, STREAMS)) -> AsyncIterator[None]:
+    """The echo listens, in each of these forms."""
     loop = asyncio.get_running_loop()
-    async with (
-        await loop.create_server(Echo, address, PORTS[PROTOCOLS], backlog=BACKLOG),
-        await asyncio.start_server(echo, address, PORTS[STREAMS], backlog=BACKLOG),
-    ):
+    async with contextlib.AsyncExitStack() as stack:
+        for form in forms:
+            where: dict[str, Any] = {"host": address, "port": PORTS[form], "backlog": BACKLOG}
+            serve = loop.create_server(Echo, **where) if form == PROTOCOLS else asyncio.start_server(echo, **where)
+            await stack.enter_async_context(await serve)
         yield
 
 

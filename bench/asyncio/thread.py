@@ -1,6 +1,6 @@
 """Our loop on a thread of this process, with the servers of server.py: on a NIC whose other end is here, too.
 
-with Looping(server_end, cpu=1) as looping:
+with Looping(server_end, STREAMS, cpu=1) as looping:
     ... clients on the other end; looping.busy_s() ...
 """
 
@@ -22,13 +22,14 @@ PATIENCE_S = 30.0
 
 
 class Looping(Closing):
-    """The echo in both forms at SERVER_IP, from construction to `close`, on a thread that is pinned to `cpu`.
+    """The echo in one form at SERVER_IP, from construction to `close`, on a thread that is pinned to `cpu`. Two of one
+    form cannot be there at the same time: Linux keeps the number of the port.
 
     Raises what the thread raises, and CorelaneError if its sockets would be Linux'.
     """
 
-    def __init__(self, nic: Nic, *, cpu: int) -> None:
-        self._nic, self._cpu = nic, cpu
+    def __init__(self, nic: Nic, form: str, *, cpu: int) -> None:
+        self._nic, self._form, self._cpu = nic, form, cpu
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending = asyncio.Event()
         self._listening: Future[int] = Future()
@@ -53,7 +54,7 @@ class Looping(Closing):
             self._listening.set_exception(error)
 
     async def _serve(self) -> None:
-        async with server.echoing(SERVER_IP):
+        async with server.echoing(SERVER_IP, [self._form]):
             self._loop = asyncio.get_running_loop()
             self._listening.set_result(loops.own_endpoints(self._loop))
             await self._ending.wait()

@@ -11,7 +11,8 @@ system call, both ways and for both. A closed loop says what a server carries, n
 times in the table are those of that many requests under way at any time.
 
 With a core each, client and server bound each other: the table has how busy both were. Where the client is full the
-ratio is a bound from below.
+ratio is a bound from below. What any server of HTTP on our TCP could do with kept connections and 1 KiB stands beside
+the figure: one that answers the same bytes to whatever comes, and reads nothing of it (bound.h).
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from email.utils import formatdate
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +38,9 @@ from ...runtime.errors import check
 from .._native import ffi, lib
 from ..baseline import nginx
 from ..harness import rest, usage
-from ..harness.numbers import number
+from ..harness.numbers import number, pairwise
 from ..harness.plot import Canvas
+from ..harness.rig import started
 from ..harness.session import Session
 
 SUMMARY = "HTTP and HTTPS of static files against nginx: the same client on the same link"
@@ -218,12 +222,7 @@ def ours(end: netns.Interface, cpu: int, site: Site) -> Iterator[Busy]:
             service = app.setup(runtime, options)
             try:
                 runtime.start()
-
-                def busy() -> tuple[float, float]:
-                    sched = runtime.stats().sched
-                    return float(sched["polls"] - sched["idle_turns"]), float(sched["polls"])
-
-                yield busy
+                yield partial(turns_of, runtime)
             finally:
                 runtime.close()
                 service.close()
@@ -252,7 +251,42 @@ def theirs(end: netns.Interface, cpu: int, site: Site) -> Iterator[Busy]:
         yield busy
 
 
+@contextlib.contextmanager
+def bound(end: netns.Interface, cpu: int, site: Site) -> Iterator[Busy]:
+    """Our TCP on AF_XDP, which answers the bytes that ours does to BOUND_CASE, without HTTP."""
+    bytes_ = answer_of(site.root / path_of(BOUND_CASE.size)[1:])
+    held = ffi.from_buffer("uint8_t[]", bytes_)
+    fixed = ffi.new("struct cl_bench_http_bound *", {"answer": held, "bytes": len(bytes_)})
+
+    def bind(runtime: Runtime) -> None:
+        check(lib.cl_bench_http_bound_listen(runtime.ptr, PORT, 1024, fixed), f"serve TCP port {PORT}")
+
+    with end.namespace.entered():
+        nic = AfXdp(end.name, addresses=[f"{end.address}/{PREFIX}"])
+    with nic, started(nic, cpu, bind, address=f"{SERVER}/{PREFIX}") as (runtime, _):
+        yield partial(turns_of, runtime)
+
+
+def answer_of(path: Path) -> bytes:
+    """An answer with that file: its lines are those of the http application, and as long."""
+    about, body = path.stat(), path.read_bytes()
+    day = formatdate(about.st_mtime, usegmt=True)
+    lines = (
+        *("HTTP/1.1 200 OK", "Server: corelane", f"Date: {day}", f"Last-Modified: {day}"),
+        f'ETag: "{about.st_ino:x}-{about.st_size:x}-{about.st_mtime_ns:x}"',
+        *("Accept-Ranges: bytes", "Content-Type: application/octet-stream", f"Content-Length: {len(body)}"),
+    )
+    return "".join(f"{line}\r\n" for line in lines).encode() + b"\r\n" + body
+
+
+def turns_of(runtime: Runtime) -> tuple[float, float]:
+    """As Busy has it: turns that found something, and all."""
+    sched = runtime.stats().sched
+    return float(sched["polls"] - sched["idle_turns"]), float(sched["polls"])
+
+
 SERVERS = {"ours": ours, "nginx": theirs}
+BOUND, BOUND_CASE = "bound: no HTTP", Case("1 KiB", keep=True, tls=False)
 
 
 def run(session: Session) -> None:
@@ -280,17 +314,18 @@ def run(session: Session) -> None:
         site = Site.make(Path(stack.enter_context(tempfile.TemporaryDirectory())))
         near, far = stack.enter_context(netns.link(addresses=(SERVER, CLIENT), prefix=PREFIX))
         client = Client(far, near.mac.hex(":"), session.cores[0], stack)
-        slot = session.seconds / (ROUNDS * len(servers) * len(CASES))
+        slot = session.seconds / (ROUNDS * (len(servers) * len(CASES) + 1))
 
-        def arm(serve: Callable[..., Any]) -> Callable[[], dict[Case, Found]]:
+        def arm(serve: Callable[..., Any], cases: tuple[Case, ...] = CASES) -> Callable[[], dict[Case, Found]]:
             def body() -> dict[Case, Found]:
                 rest.demand("a server on a veth pair")
                 with serve(near, session.cores[1], site) as busy:
-                    return {case: measure(client, case, slot, busy) for case in CASES}
+                    return {case: measure(client, case, slot, busy) for case in cases}
 
             return body
 
-        found = session.interleave({name: arm(serve) for name, serve in servers.items()}, ROUNDS)
+        arms = {name: arm(serve) for name, serve in servers.items()}
+        found = session.interleave(arms | {BOUND: arm(bound, (BOUND_CASE,))}, ROUNDS)
     conclude(session, found)
 
 
@@ -331,6 +366,8 @@ def conclude(session: Session, found: dict[str, list[dict[Case, Found]]]) -> Non
     """Medians over the rounds, a row a server and case; ratios pair by pair."""
     for case in CASES:
         for name, rounds in found.items():
+            if case not in rounds[0]:
+                continue
             several = [one[case] for one in rounds]
             row = {
                 field: statistics.median(getattr(one, field) for one in several)
@@ -342,11 +379,12 @@ def conclude(session: Session, found: dict[str, list[dict[Case, Found]]]) -> Non
         if "nginx" not in found:
             session.figure(figure, None, reason=session.skipped.get("nginx", "nginx did not run"))
             continue
-        rates = {name: [one[case].rate for one in rounds] for name, rounds in found.items()}
+        rates = {name: [one[case].rate for one in rounds] for name, rounds in found.items() if case in rounds[0]}
         if min(rates["nginx"]) <= 0 or min(rates["ours"]) <= 0:
             session.figure(figure, None, reason="in some round a server answered nothing")
             continue
-        session.ratio_figure(figure, rates["ours"], rates["nginx"])
+        beside = {BOUND: pairwise(rates[BOUND], rates["nginx"]).median} if BOUND in rates else {}
+        session.ratio_figure(figure, rates["ours"], rates["nginx"], beside=beside)
         _name_the_bound(session, figure, case, [one[case] for one in found["ours"]])
     session.note(
         "closed loop: as many requests are under way as there are connections; busy is the part of a loop's turns that "
@@ -378,7 +416,7 @@ def plot(document: dict[str, Any]) -> Canvas:
         size=(10, 7),
     )
     names = [str(arm["name"]) for arm in arms]
-    colours = [0 if name.startswith("ours") else 1 for name in names]
+    colours = [0 if name.startswith("ours") else 4 if name.startswith(BOUND) else 1 for name in names]
     canvas.bars(names, [number(arm["rate"]) for arm in arms], ylabel="answers (1/s)", colours=colours, log=True)
     for name, figure in document["figures"].items():
         if figure["value"] is not None:

@@ -138,7 +138,7 @@ class CorelaneStack:
 
     def info(self, handle: int) -> dict[str, int]:
         found = self._sockets.info(handle)
-        return {} if found is None else _info(*found)
+        return {} if found is None else _info(*found, self._now_ns)
 
     def begin(self, waits: bool, name: str, *arguments: Any) -> _Pending:
         pending = _Pending(self, self._sockets.call(name, *arguments), waits)
@@ -147,7 +147,10 @@ class CorelaneStack:
         return pending
 
 
-def _info(i: Any, t: Any) -> dict[str, int]:
+def _info(i: Any, t: Any, now_ns: int) -> dict[str, int]:
+    def since_ms(then_ns: int) -> int:
+        return (now_ns - then_ns) // 1_000_000 if then_ns else 0
+
     return {
         "tcpi_state": _STATES[i.state],
         "tcpi_ca_state": (_DISORDER if i.sacked else _OPEN, _RECOVERY, _LOSS, _CWR)[i.recovering],
@@ -171,7 +174,9 @@ def _info(i: Any, t: Any) -> dict[str, int]:
         "tcpi_rcv_wnd": i.rcv_wnd,
         "tcpi_unacked": i.unacked,
         "tcpi_sacked": i.sacked,
-        "tcpi_lost": i.lost,
+        "tcpi_lost": i.lost + t.again,  # Linux takes them for lost until they are acknowledged
+        "tcpi_retrans": t.again,
+        "tcpi_rcv_ooopack": t.out_of_order,
         "tcpi_fackets": 0,  # as in Linux since 4.15
         "tcpi_notsent_bytes": i.unsent,
         "tcpi_total_retrans": i.resent,
@@ -184,12 +189,17 @@ def _info(i: Any, t: Any) -> dict[str, int]:
         "tcpi_bytes_received": t.bytes_received,
         "tcpi_bytes_sent": t.bytes_sent,
         "tcpi_bytes_retrans": t.bytes_resent,
+        "tcpi_last_data_sent": since_ms(t.data_sent_ns),
+        "tcpi_last_data_recv": since_ms(t.data_came_ns),
+        "tcpi_last_ack_recv": since_ms(t.ack_came_ns),
         "tcpi_busy_time": t.busy_ns // 1000,
         "tcpi_rwnd_limited": t.limited_ns // 1000,
     }
 
 
-CorelaneStack.info_fields = frozenset(_info(ffi.new("struct cl_tcp_info *"), ffi.new("struct cl_tcp_host_traffic *")))
+CorelaneStack.info_fields = frozenset(
+    _info(ffi.new("struct cl_tcp_info *"), ffi.new("struct cl_tcp_host_traffic *"), 0)
+)
 
 
 def corelane_stack(settings: Settings) -> CorelaneStack:

@@ -249,6 +249,16 @@ class DatagramEndpoints:
         return made
 
 
+def with_number(address: Any) -> Address | None:
+    """An address whose port is a number, perhaps as text. None: it is none, or none of IPv4's."""
+    if not (isinstance(address, tuple) and len(address) == 2 and isinstance(address[0], str)):
+        return None
+    host, port = address
+    if isinstance(port, str) and not port.isdecimal():
+        return None
+    return host, int(port or 0)
+
+
 def is_connected(sock: socket.socket) -> bool:
     """Whether Linux knows a peer of it."""
     try:

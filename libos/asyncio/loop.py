@@ -16,7 +16,7 @@ from ...drivers.nic.nic import Nic
 from .. import _asyncio
 from ..handlers.interrupts import pending
 from ..runtime import Runtime
-from .datagrams import DatagramEndpoints, DatagramTransport, UdpSocket
+from .datagrams import DatagramEndpoints, DatagramTransport, UdpSocket, with_number
 from .selector import Selector
 from .servers import Servers, bind
 from .sock_calls import SockCalls
@@ -160,11 +160,9 @@ class Loop(_asyncio.Loop, SockCalls):
         """As of any loop. docs/asyncio.md says which endpoints are the runtime's."""
         flags = {key: options.get(key) for key in ("reuse_port", "allow_broadcast")}
         plain = all(value is None or key in flags for key, value in options.items() if value)
-        addresses = all(isinstance(a, tuple) and len(a) == 2 for a in (local_addr, remote_addr) if a)
-        if plain and addresses and (local_addr or remote_addr):
-            sock = self._datagrams.open(
-                local_addr, remote_addr, bool(flags["reuse_port"]), bool(flags["allow_broadcast"])
-            )
+        local, remote = with_number(local_addr), with_number(remote_addr)
+        if plain and (local or remote) and bool(local) == bool(local_addr) and bool(remote) == bool(remote_addr):
+            sock = self._datagrams.open(local, remote, bool(flags["reuse_port"]), bool(flags["allow_broadcast"]))
             if sock is not None:
                 return await super().create_datagram_endpoint(protocol_factory, sock=sock)  # type: ignore[arg-type]
         return await super().create_datagram_endpoint(protocol_factory, local_addr, remote_addr, **options)

@@ -24,13 +24,22 @@ class StreamWriter(asyncio.StreamWriter, Streams):
     drain = Streams.drain
 
 
+def _calls() -> tuple[Any, ...]:
+    """The calls in whose place those of C come."""
+    reader, writer, protocol = asyncio.StreamReader, asyncio.StreamWriter, asyncio.StreamReaderProtocol
+    return reader.read, reader.feed_data, writer.write, writer.drain, protocol.data_received
+
+
+_PLAIN = _calls()
+
+
 def adopt(protocol: Any) -> Any:
     """Have what a protocol of streams has made be of these types. Returns (what the reader has, bytes beyond which it
     pauses its transport), or None: it is another protocol, or has a reader of another type.
 
-    Who has made subclasses of asyncio's keeps them.
+    Who has made subclasses of asyncio's keeps them, and who has put methods of his own into asyncio's, too.
     """
-    if type(protocol) is not asyncio.StreamReaderProtocol:
+    if type(protocol) is not asyncio.StreamReaderProtocol or _calls() != _PLAIN:
         return None
     reader = protocol._stream_reader  # type: ignore[attr-defined]
     if type(reader) is asyncio.StreamReader:

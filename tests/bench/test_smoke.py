@@ -43,7 +43,8 @@ ARMS = {  # that each benchmark compares: each is in the document, or said to be
     "asyncio": (
         *(echo.arm_name(loop, form) for loop in loops.ALL for form in echo.FORMS),
         *(web.arm_name(loop) for loop in loops.ALL),
-        *(*echo.FLOORS, *echo.MEMORIES, echo.ENTRY, start.BEHIND, start.AT_ONCE),
+        *(echo.ON_MEMORY, echo.STREAMS_ON_MEMORY, echo.NUMBA_ON_MEMORY, echo.REFLECTOR_ON_MEMORY),
+        *(*echo.FLOORS, echo.ENTRY, web.ALONE, start.BEHIND, start.AT_ONCE),
     ),
     "bimodal": tuple(bimodal.ARMS),
     "colocate": (

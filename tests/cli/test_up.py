@@ -6,11 +6,14 @@ import argparse
 from collections.abc import Callable
 
 import pytest
+from cltest import wait_until
 
+from corelane import libos
 from corelane.cli import up
 from corelane.cli.nics import open_nic
 from corelane.cli.usage import WrongUsage
 from corelane.drivers.nic.link.link import LinkNic
+from corelane.iokernel import Iokernel
 from corelane.iokernel.control.server import ControlServer
 from corelane.runtime.config import LinkConfig, NicConfig
 from corelane.runtime.errors import CorelaneError
@@ -28,6 +31,15 @@ def test_a_control_thread_that_ended_is_an_error_while_an_application_is_waited_
     options = parser.parse_args(["--socket", socket_path, "--nic", "loadgen:echo", "--poll", "block"])
     with pytest.raises(CorelaneError, match=r"its thread ended \(RuntimeError: a planted fault\)"):
         up.run(options)
+
+
+def test_an_application_that_is_attached_has_not_started_yet(socket_path: str) -> None:
+    with Iokernel(socket_path, poll="block") as iokernel, libos.Runtime(socket_path, name="late") as runtime:
+        assert "late" in iokernel.apps
+        assert not up.has_started(iokernel, "late")
+        runtime.start()
+        wait_until(lambda: up.has_started(iokernel, "late"), 20, "its announcement")
+        assert not up.has_started(iokernel, "other")
 
 
 def configured(nic: str) -> NicConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import http.server
 import re
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -29,15 +31,27 @@ BODY = bytes(range(256)) * 4096
 PARALLEL = 8
 
 
+@dataclass(frozen=True)
+class Port:
+    """The program, and what the script said when it had made it."""
+
+    program: Path
+    said: str
+
+
 @pytest.fixture(scope="module")
-def built() -> str:
-    """What the script says when it has made BUILD/microsocks."""
+def port(tmp_path_factory: pytest.TempPathFactory) -> Port:
+    """Made in BUILD, where the archive stays, by one worker at a time."""
+    BUILD.mkdir(parents=True, exist_ok=True)
     command = [sys.executable, str(EXAMPLES / "microsocks_port.py"), str(BUILD)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
-    if done.returncode and done.stderr.startswith("there is no "):
-        pytest.skip(done.stderr.strip())
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    with (BUILD / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+        if done.returncode and done.stderr.startswith("there is no "):
+            pytest.skip(done.stderr.strip())
+        assert done.returncode == 0, done.stderr
+        program = shutil.copy2(BUILD / "microsocks", tmp_path_factory.mktemp("microsocks"))
+    return Port(Path(program), done.stdout)
 
 
 @contextlib.contextmanager
@@ -69,9 +83,9 @@ def place(netns: NetnsFactory, socket_path: str, tmp_path: Path) -> Iterator[tup
     with contextlib.ExitStack() as stack:
         with space.entered():
             nic = stack.enter_context(Tap("cl0", address=f"{LINUX}/16"))
-            port = stack.enter_context(website(tmp_path))
+            site = stack.enter_context(website(tmp_path))
         kernel = stack.enter_context(Iokernel(socket_path, uplinks=[nic], poll="adaptive"))
-        yield space, kernel, f"http://{LINUX}:{port}/body"
+        yield space, kernel, f"http://{LINUX}:{site}/body"
 
 
 def start(command: list[str], space: Namespace, kernel: Iokernel) -> tuple[subprocess.Popen[str], str]:
@@ -93,9 +107,9 @@ def curl(space: Namespace, address: str, url: str, *words: str) -> subprocess.Po
     return subprocess.Popen(space.command(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-def test_curl_goes_by_it(place: tuple[Namespace, Iokernel, str], built: str, socket_path: str) -> None:
+def test_curl_goes_by_it(place: tuple[Namespace, Iokernel, str], port: Port, socket_path: str) -> None:
     space, kernel, url = place
-    child, address = start([str(BUILD / "microsocks"), socket_path], space, kernel)
+    child, address = start([str(port.program), socket_path], space, kernel)
     try:
         for one in [curl(space, address, url) for _ in range(PARALLEL)]:
             assert one.communicate(timeout=60) == (BODY, b"")
@@ -109,9 +123,9 @@ def test_curl_goes_by_it(place: tuple[Namespace, Iokernel, str], built: str, soc
         child.communicate()
 
 
-def test_passwords_are_asked_for(place: tuple[Namespace, Iokernel, str], built: str, socket_path: str) -> None:
+def test_passwords_are_asked_for(place: tuple[Namespace, Iokernel, str], port: Port, socket_path: str) -> None:
     space, kernel, url = place
-    command = [str(BUILD / "microsocks"), socket_path, "-u", "ann", "-P", "secret"]
+    command = [str(port.program), socket_path, "-u", "ann", "-P", "secret"]
     child, address = start(command, space, kernel)
     try:
         right, wrong = (curl(space, address, url, "--proxy-user", f"ann:{word}") for word in ("secret", "guess"))
@@ -124,8 +138,8 @@ def test_passwords_are_asked_for(place: tuple[Namespace, Iokernel, str], built: 
         child.communicate()
 
 
-def test_the_page_says_how_many_lines_it_took(built: str) -> None:
-    said = re.search(r"(\d+) lines: (\d+) went, (\d+) came", built)
+def test_the_page_says_how_many_lines_it_took(port: Port) -> None:
+    said = re.search(r"(\d+) lines: (\d+) went, (\d+) came", port.said)
     assert said
     page = (EXAMPLES.parent / "docs" / "examples.md").read_text()
     (row,) = re.findall(r"^\| microsocks [\d.]+ \| (\d+) \| (\d+) \| (\d+) \|$", page, re.M)

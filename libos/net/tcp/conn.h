@@ -38,7 +38,8 @@
  *     more, + one unit
  *   what is out of order lies between rcv_nxt and rcv_edge, sorted, with gaps between
  *   if something is unacknowledged, or must be, a timer is set: no connection outlives its timers
- *   CLOSED: no timers, and no chunks but what the user has not read yet
+ *   CLOSED: no timers, and no chunks but what the user has not read yet; send without bytes has none either
+ *   CL_TCP_PLAIN: all is as the short ways of input.c and output.c need it (cl_tcp_is_plain)
  *
  * States (RFC 9293, section 3.3.2). LISTEN is the state of a block that a SYN has just made (listen.h); a listener is
  * no connection. Flags of what the user has closed stand beside the state:

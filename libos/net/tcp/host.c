@@ -57,6 +57,7 @@ static bool emit(struct cl_tcp_turn *turn, struct cl_tcp_conn *c, const struct c
     t->data_segs_out += s->len != 0;
     t->bytes_sent += s->len;
     t->bytes_resent += cl_seq_before(s->seq, c->nxt) ? s->len : 0;
+    t->data_sent_ns = s->len ? turn->now_ns : t->data_sent_ns;
     send_packet(cl_container_of(turn, struct cl_tcp_host, turn), &of->key, s, data);
     return true;
 }
@@ -217,6 +218,21 @@ static struct cl_host_socket *stranger(struct cl_tcp_host *h, const struct cl_fl
     return NULL;
 }
 
+/* A segment came for it. */
+static void note_came(struct cl_host_socket *s, const struct cl_tcp_segment *seg)
+{
+    struct cl_tcp_host_traffic *t = &s->traffic;
+    s->irs = seg->flags & CL_TCPF_SYN ? seg->seq : s->irs;
+    t->segs_in++;
+    if (seg->flags & CL_TCPF_ACK)
+        t->ack_came_ns = s->host->turn.now_ns;
+    if (seg->len == 0)
+        return;
+    t->data_segs_in++;
+    t->data_came_ns = s->host->turn.now_ns;
+    t->out_of_order += s->conn.state >= CL_TCP_ESTABLISHED && cl_seq_before(s->conn.rcv_nxt, seg->seq);
+}
+
 static void take_segment(struct cl_tcp_host *h, const struct cl_ipv4 *ip, const uint8_t *tcp, unsigned len)
 {
     struct cl_tcp_segment seg;
@@ -230,9 +246,7 @@ static void take_segment(struct cl_tcp_host *h, const struct cl_ipv4 *ip, const 
     if (!s)
         return;
     seg.ecn = ip->tos & 3;
-    s->irs = seg.flags & CL_TCPF_SYN ? seg.seq : s->irs;
-    s->traffic.segs_in++;
-    s->traffic.data_segs_in += seg.len != 0;
+    note_came(s, &seg);
     cl_host_begin(s);
     cl_tcp_input(&s->conn, &seg, tcp + seg.header_len);
     cl_host_finish(s);

@@ -56,6 +56,9 @@ struct cl_tcp_host_traffic {
     uint64_t busy_ns;    /* something was written and not acknowledged */
     uint64_t limited_ns; /* of that: something was not sent, and the peer's window had no room for it */
     uint64_t mss_offered;
+    uint64_t out_of_order; /* segments with data that lay beyond a gap */
+    uint64_t again;        /* segments under way that were sent more than once, and are not taken for lost since */
+    uint64_t data_sent_ns, data_came_ns, ack_came_ns; /* the last time, by the host's; 0: never */
 };
 
 /* New host with an address (host byte order), whose time is now_ns. -ENOMEM. */

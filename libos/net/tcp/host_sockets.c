@@ -304,6 +304,15 @@ void cl_host_look(struct cl_host_socket *s)
     s->limited = unsent && under_way + cl_min(unsent, (uint32_t)c->cc.mss) > c->wnd;
 }
 
+static uint64_t sent_again(struct cl_tcp_conn *c)
+{
+    struct cl_tcp_walk w;
+    uint64_t n = 0;
+    for (const struct cl_tcp_record *r = cl_tcp_walk_first(c, &w); r; r = cl_tcp_walk_next(&w))
+        n += (r->flags & (CL_TCP_RECORD_AGAIN | CL_TCP_RECORD_LOST | CL_TCP_RECORD_SACKED)) == CL_TCP_RECORD_AGAIN;
+    return n;
+}
+
 int cl_tcp_host_traffic(const struct cl_tcp_host *h, int number, struct cl_tcp_host_traffic *out)
 {
     struct cl_host_socket *s = get(h, number);
@@ -314,6 +323,7 @@ int cl_tcp_host_traffic(const struct cl_tcp_host *h, int number, struct cl_tcp_h
     cl_host_look(s);
     *out = s->traffic;
     out->mss_offered = c->settings->mss;
+    out->again = sent_again(&s->conn);
     uint64_t sent = s->traffic.bytes_sent - s->traffic.bytes_resent; /* without a FIN */
     out->bytes_acked = open ? cl_min((uint64_t)(c->una - s->iss - 1), sent) : 0;
     out->bytes_received = open ? c->rcv_nxt - s->irs - 1 - !!(c->flags & CL_TCP_FIN_CAME) : 0;

@@ -104,35 +104,39 @@ static bool repeated_syn(struct cl_tcp_conn *c, struct arrival *a)
     return true;
 }
 
-static void synchronized(struct cl_tcp_conn *c, struct arrival *a)
+/* False: it may be anybody's, who knows our ends and no number. */
+static bool synchronized(struct cl_tcp_conn *c, struct arrival *a)
 {
-    if (cl_tcp_reopen(c, a->s) || !times_right(c, a) || !repeated_syn(c, a))
-        return;
+    if (cl_tcp_reopen(c, a->s))
+        return true;
+    if (!times_right(c, a) || !repeated_syn(c, a))
+        return false;
     bool ends = (a->flags & CL_TCPF_RST) && exact(c, a);
     if (!ends && !in_window(c, a)) {
         out_of_window(c, a);
-        return;
+        return false;
     }
     if (a->flags & CL_TCPF_RST) {
         take_reset(c, a);
-        return;
+        return false;
     }
     if (a->flags & CL_TCPF_SYN) { /* RFC 5961, section 4.2 */
         cl_tcp_challenge(c);
-        return;
+        return false;
     }
     if (!(a->flags & CL_TCPF_ACK)) {
         cl_count(&c->turn->counts->dropped_flags, 1);
-        return;
+        return false;
     }
     note_times(c, a);
     if (!cl_tcp_take_ack(c, a->s, a->seq))
-        return;
+        return false;
     if ((a->flags & CL_TCPF_URG) && a->s->urgent)
         cl_count(&c->turn->counts->urgent, 1);
     cl_tcp_ecn_came(c, a->s);
     if (a->s->len || (a->flags & CL_TCPF_FIN))
         cl_tcp_take_data(c, a->seq, a->data, a->s->len, a->flags & CL_TCPF_FIN);
+    return true;
 }
 
 /* The peer's SYN, with the acknowledgement of ours or, of two that open at the same time, without (section 3.5, fig.
@@ -218,7 +222,7 @@ static inline void take_expected(struct cl_tcp_conn *c, const struct arrival *a)
     (void)cl_tcp_take_next(c, a->data, a->s->len);
 }
 
-static void take(struct cl_tcp_conn *c, struct arrival *a)
+static CL_NOINLINE void take(struct cl_tcp_conn *c, struct arrival *a, uint32_t heard_ms)
 {
     cl_tcp_not_plain(c);
     if (c->state == CL_TCP_LISTEN)
@@ -227,19 +231,20 @@ static void take(struct cl_tcp_conn *c, struct arrival *a)
         cl_count(&c->turn->counts->dropped_flags, 1); /* it has said nothing yet that could be answered */
     else if (c->state == CL_TCP_SYN_SENT)
         syn_sent(c, a);
-    else
-        synchronized(c, a);
+    else if (!synchronized(c, a))
+        c->heard_ms = heard_ms; /* no sign of life: who is gone is not kept by what others send in its name */
 }
 
 void cl_tcp_input(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, const uint8_t *data)
 {
     struct arrival a = {s, data, s->seq, s->flags};
+    uint32_t heard_ms = c->heard_ms;
     cl_count(&c->turn->counts->segments_in, 1);
     c->heard_ms = cl_tcp_now_ms(c);
     c->marks &= (uint8_t)~CL_TCP_MARKS_MORE; /* as Linux, which sends what waits when something comes */
     if (cl_likely(expected(c, s)))
         take_expected(c, &a);
     else
-        take(c, &a);
+        take(c, &a, heard_ms);
     cl_tcp_tell(c);
 }

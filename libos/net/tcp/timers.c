@@ -92,8 +92,9 @@ static void keep_due(struct cl_tcp_conn *c)
     if (!(c->flags & CL_TCP_KEEP_ALIVE))
         return;
     uint32_t idle_ms = cl_tcp_now_ms(c) - c->heard_ms, first_ms = s->keep_idle_ms;
-    if (c->una != c->nxt || c->send.bytes || idle_ms < first_ms) { /* other timers ask, or it was heard of */
-        c->retries = c->una == c->nxt ? 0 : c->retries;
+    if (c->una != c->nxt || c->send.bytes || idle_ms < first_ms) {            /* other timers ask, or it was heard of */
+        bool counts = c->una != c->nxt || c->send.bytes || cl_tcp_fin_due(c); /* one of the others, in vain perhaps */
+        c->retries = counts ? c->retries : 0;
         cl_tcp_set(c, CL_TCP_TIMER_KEEP, (idle_ms < first_ms ? first_ms - idle_ms : first_ms) * CL_TCP_MS);
         return;
     }

@@ -39,6 +39,16 @@ def test_figures_pair_the_rounds() -> None:
     assert any("the bound is the client" in note for note in document["settings"]["notes"])
 
 
+def test_the_bound_stands_beside_the_figure_of_its_case() -> None:
+    with Session("http", seconds=0.02) as session:
+        both = (("ours", 20.0), ("nginx", 10.0))
+        rounds = {name: [{case: found(rate) for case in http.CASES}] * 3 for name, rate in both}
+        http.conclude(session, rounds | {http.BOUND: [{http.BOUND_CASE: found(25.0)}] * 3})
+    figures = session.document()["figures"]
+    assert figures["http.over_nginx"]["beside"] == {http.BOUND: 2.5}
+    assert not any(figures[name].get("beside") for name in http.FIGURES[1:])
+
+
 def test_without_a_baseline_there_is_no_figure() -> None:
     document = report(ours=[10.0])
     assert all(figure["value"] is None and figure["reason"] for figure in document["figures"].values())
@@ -73,3 +83,20 @@ def test_answers_are_counted(asked: tuple[Any, http.Client, http.Site]) -> None:
     one = http.measure(client, http.Case("1 KiB", True, False), 0.3, busy)
     assert one.rate == 0
     assert one.wrong > 0
+
+
+@pytest.mark.root
+def test_the_bound_answers_what_ours_does(tmp_path: Path, netns: Any) -> None:
+    if why := http.missing():
+        pytest.skip(why)
+    near, far = netns.link(addresses=(http.SERVER, http.CLIENT))
+    cpus = sorted(os.sched_getaffinity(0))
+    with contextlib.ExitStack() as stack:
+        site = http.Site.make(tmp_path)
+        client = http.Client(far, near.mac.hex(":"), cpus[0], stack)
+        for serve in (http.ours, http.bound):
+            with serve(near, cpus[-1], site) as busy:
+                one = http.measure(client, http.BOUND_CASE, 0.2, busy)
+                assert one.rate > 0
+                assert one.body_bytes_s == pytest.approx(one.rate * 1024)
+                assert (one.wrong, one.failed) == (0, 0)

@@ -70,7 +70,8 @@ def test_one_asks_and_one_answers(run: Any) -> None:
     async def main() -> None:
         server = await endpoint(Echo, local_addr=(HOST, 0))
         for connected in (True, False):
-            options = {"remote_addr": name(server)} if connected else {"local_addr": (HOST, 0)}
+            host, port = name(server)
+            options = {"remote_addr": (host, str(port))} if connected else {"local_addr": (HOST, "0")}
             client = await endpoint(Recorder, **options)
             to = () if connected else (name(server),)
             for word in (b"a", b"b" * 1400, bytearray(b"c"), memoryview(b"d")):

@@ -228,3 +228,21 @@ def test_subclasses_of_streams_keep_their_methods(run: Any) -> None:
         await theirs[0].wait_closed()
 
     run(main)
+
+
+def test_methods_that_a_program_has_put_into_asyncios_streams_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = asyncio.StreamReader.read
+
+    async def counted(self: asyncio.StreamReader, n: int = -1) -> bytes:
+        sizes.append(n)
+        return await read(self, n)
+
+    async def main() -> None:
+        async with linked() as ((_, writer), (reader, _)):
+            writer.write(b"data")
+            assert await reader.read(100) == b"data"
+            assert sizes == [100]
+
+    sizes: list[int] = []
+    monkeypatch.setattr(asyncio.StreamReader, "read", counted)
+    libos_asyncio.run(main())

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
 import trio
+from cltest import wait_until
 
 from corelane.libos import trio as libos_trio
 
 Run = Callable[[Callable[[], Awaitable[Any]]], Any]
+
+
+@pytest.fixture(autouse=True)
+def _no_threads_stay(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """trio keeps the threads that it has used for 10 s: later tests of this process may count theirs."""
+    monkeypatch.setattr(trio._core._thread_cache, "IDLE_TIMEOUT", 0.01)
+    before = threading.active_count()
+    yield
+    wait_until(lambda: threading.active_count() <= before, 10, "trio's threads to end")
 
 
 @pytest.fixture(params=["linux", "libos"])

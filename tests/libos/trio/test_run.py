@@ -443,7 +443,7 @@ def test_linux_at_the_other_end(netns: Any) -> None:
                     nursery.start_soon(trio.to_thread.run_sync, client)
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(trio.to_thread.run_sync, server)
-                assert await ask(*listener.getsockname(), b"z" * 100_000) == b"z" * 100_000
+                assert await ask(*listener.getsockname(), b"z" * 1_000_000) == b"z" * 1_000_000
             assert libos_trio.endpoints().linux == 0
 
         await serving("10.99.0.2", both, 7000)

@@ -11,14 +11,20 @@ from cltest.cbuild import ROOT, CBuild, default_variant
 
 from corelane.drivers.nic.tcpload.tcpload import ATTACKS as BENCHED
 
-ATTACKS = "tests/libos/net/tcp/c/attacks.c"
-CASES = re.findall(r"CASE\((\w+)\),", (ROOT / ATTACKS).read_text())
+PROGRAMS = [f"tests/libos/net/tcp/c/{name}.c" for name in ("attacks", "attack_held")]
+CASES = [
+    pytest.param(program, case, id=case)
+    for program in PROGRAMS
+    for case in re.findall(r"CASE\((\w+)\),", (ROOT / program).read_text())
+]
 
 
 @pytest.mark.parametrize("kthreads", [1, 2])
-@pytest.mark.parametrize("attack", CASES)
-def test_attack(c_program: Callable[..., Callable[..., str]], attack: str, kthreads: int, seed: int) -> None:
-    assert c_program(ATTACKS, one_thread=True)(attack, seed, kthreads) == "ok\n"
+@pytest.mark.parametrize(("program", "attack"), CASES)
+def test_attack(
+    c_program: Callable[..., Callable[..., str]], program: str, attack: str, kthreads: int, seed: int
+) -> None:
+    assert c_program(program, one_thread=True)(attack, seed, kthreads) == "ok\n"
 
 
 Steps = Callable[[int, int], int]

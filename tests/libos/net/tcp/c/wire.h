@@ -25,6 +25,7 @@ static uint64_t now_ns = SECOND;
 static uint64_t wire_random = 88172645463325252ull;
 static struct cl_stepper *stepper;
 static struct cl_runtime *victim;
+static const struct cl_tcp_events *victim_events = &echo_events; /* of the case */
 static struct cl_nic *ends[2];
 static struct cl_tcp_host *good;
 static int good_socket = -1;
@@ -227,7 +228,7 @@ static void wire_begin(uint64_t seed, uint32_t kthreads, uint8_t options)
     memcpy(attacker_mac, ends[1]->mac, 6);
     struct cl_runtime_config c = {.nic = ends[0], .ipv4 = OURS, .ipv4_prefix = 8};
     CHECK(cl_runtime_new(&c, &victim, err) == 0, "%s", err);
-    CHECK_EQ(cl_runtime_listen_tcp(victim, ECHO_PORT, BACKLOG, &echo_events, NULL), 0);
+    CHECK_EQ(cl_runtime_listen_tcp(victim, ECHO_PORT, BACKLOG, victim_events, NULL), 0);
     CHECK_EQ(cl_tcp_host_new(GOOD, 1500, now_ns, &good), 0);
     CHECK_EQ(cl_tcp_host_set(good, CL_TCP_SET_OPTIONS, options), 0);
     CHECK_EQ(cl_stepper_new(&now_ns, &stepper), 0);
