@@ -34,6 +34,7 @@ struct member {
     struct arena a;
     struct held held[HELD]; /* taken, and not sent or given back yet */
     unsigned n_held;
+    bool twice[2 * BUFFERS]; /* sent or freed while it was not its own: another frame may lie there at any time */
 };
 
 static uint64_t state;
@@ -108,13 +109,15 @@ static void act(struct member *m)
     uint32_t which = rnd(m->n_held);
     struct held h = m->held[which];
     uint32_t kind = rnd(8) < 6 ? CL_TX_SEND : CL_TX_FREE;
-    if (rnd(3) == 0) /* headers, or what follows them */
+    if (!m->twice[h.buffer] && rnd(3) == 0) /* headers, or what follows them */
         arena_buffer(&m->a, h.buffer)[rnd(SEGMENT)] ^= (uint8_t)(1 + rnd(255));
     if (rnd(50) == 0)
         h.buffer = rnd(2 * BUFFERS);
     if (arena_push(&m->a, 0, kind, h.buffer, rnd(20) ? h.len : rnd(SEGMENT + 8)))
         cl_doorbell_set(m->a.bell, 0);
-    if (rnd(10)) /* else it goes on with a buffer that is not its own any more */
+    if (rnd(10) == 0 || h.buffer != m->held[which].buffer)
+        m->twice[h.buffer] = true; /* it goes on with it, or has never had it */
+    else
         m->held[which] = m->held[--m->n_held];
 }
 
