@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+import struct
 import threading
 from collections.abc import Iterator
 
 import pytest
-from cltest import wait_until
+from cltest import packets, wait_until
 from cltest.switching import ip_int, mac_bytes, udp_frame
 
 from corelane import libos
@@ -146,6 +147,50 @@ def test_connections_stay_with_the_member_that_has_them(io, socket_path):
             ask(these)
         members[1].close()  # with 8 connections: they are ended
         ask(connections[2])
+
+
+def heard(client: Port, port: int) -> list[tuple[int, int, int, bytes]]:
+    """Flags, number, acknowledgement and data of the segments that have come to that port."""
+    out = []
+    for frame in client.recv(64):
+        if frame[12:14] == b"\x08\x00" and int.from_bytes(frame[36:38], "big") == port:
+            seq, ack, offset, flags = struct.unpack(">IIBB", frame[38:48])
+            out.append((flags, seq, ack, frame[34 + 4 * (offset >> 4) : 14 + int.from_bytes(frame[16:18], "big")]))
+    return out
+
+
+def test_a_syn_that_two_members_have_answered_makes_one_connection(io, client, socket_path):
+    """The peer takes the answer of the old one, which was long under way; the new one is told so, and asked."""
+    mac, ip, port = mac_bytes(client).hex(":"), str(ipaddress.IPv4Address(ip_int(client))), 20000
+    answers: list[tuple[int, int, int, bytes]] = []
+
+    def say(flags: int, seq: int, ack: int = 0, data: bytes = b"") -> None:
+        segment = packets.tcp(data, ip, old.address, port, 7000, flags, seq=seq, ack=ack)
+        assert client.send([packets.ethernet(packets.ipv4(segment, ip, old.address, 6), mac, old.mac)]) == 1
+
+    def answer(flags: int, ack: int) -> tuple[int, int, int, bytes]:
+        """The next one with these flags that acknowledges this."""
+
+        def come() -> bool:
+            answers.extend(heard(client, port))
+            return any((a[0], a[2]) == (flags, ack) for a in answers)
+
+        wait_until(come)
+        found = next(a for a in answers if (a[0], a[2]) == (flags, ack))
+        answers.remove(found)
+        return found
+
+    with serve_streams(socket_path) as old:
+        say(2, 1000)
+        _, first, _, _ = answer(2 | 16, 1001)
+        with serve_streams(socket_path) as new:
+            say(2, 1000)
+            wait_until(lambda: new.stats().net["tcp_segments"] > 0)
+            say(16, 1001, first + 1)
+            say(16 | 8, 1001, first + 1, b"question")
+            assert answer(16 | 8, 1009)[3] == b"QUESTION"
+            assert (accepted(old), accepted(new)) == (1, 0)
+            assert not [a for a in answers if a[0] & 4], "nothing is reset"
 
 
 def handed_on(io: Iokernel) -> int:

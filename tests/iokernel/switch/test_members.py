@@ -173,3 +173,9 @@ def test_all_interleavings_keep_a_connection_with_its_member(c_program, mistake)
     """And each of the planted mistakes resets one, and is found."""
     run = c_program("tests/iokernel/switch/c/connections_model.c", one_thread=True)
     assert "states" in run(str(mistake))
+
+
+def test_members_cannot_forge_what_comes_to_others(c_program, seed):
+    run = c_program("tests/iokernel/switch/c/fuzz_members.c", one_thread=True)
+    for i in range(3):
+        assert "handed on" in run(str(seed + i), "20000", timeout_s=100)

@@ -43,12 +43,14 @@ struct arena_size {
     uint32_t kthreads, slots, buffers, buffer_bytes;
 };
 
-/* Register application `number`. */
-static inline void arena_add(struct arena *a, struct cl_io *io, uint8_t number, struct arena_size s)
+/* Register application `number`, one of a group of at most `members` with this number, if that is more than 1. */
+static inline void arena_add_member(struct arena *a, struct cl_io *io, uint8_t number, struct arena_size s,
+                                    uint32_t members)
 {
     struct cl_io_app_config c = {.layout = {s.kthreads, s.slots, s.slots, s.buffers, s.buffers, s.buffer_bytes},
                                  .mac = {2, 0, 0, 0, 0, number},
-                                 .ipv4 = ARENA_IP(number)};
+                                 .ipv4 = ARENA_IP(number),
+                                 .members = members};
     struct cl_io_app_grant g;
     char err[256] = "";
     snprintf(c.name, sizeof c.name, "app-%u", number);
@@ -65,6 +67,12 @@ static inline void arena_add(struct arena *a, struct cl_io *io, uint8_t number, 
         CHECK_EQ(cl_ring_rx_init(&a->rx[k], rx + k * a->l.rx_slots, &a->lines[k].rx_head, a->l.rx_slots), 0);
         CHECK_EQ(cl_ring_tx_init(&a->tx[k], tx + k * a->l.tx_slots, &a->lines[k].tx_head, a->l.tx_slots), 0);
     }
+}
+
+/* Register application `number`. */
+static inline void arena_add(struct arena *a, struct cl_io *io, uint8_t number, struct arena_size s)
+{
+    arena_add_member(a, io, number, s, 1);
 }
 
 /* Its connection has ended. Returns what the iokernel counted. */
