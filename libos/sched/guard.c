@@ -112,14 +112,16 @@ int cl_sched_report_overflow(void)
 void cl_loop_stack_bounds(struct cl_kthread *k)
 {
 #if CL_ASAN
+    static _Thread_local void *lo; /* of the main thread glibc reads /proc/self/maps each time */
+    static _Thread_local size_t bytes;
     pthread_attr_t attr;
-    void *lo;
-    size_t bytes;
-    if (pthread_getattr_np(pthread_self(), &attr) == 0) {
+    if (bytes == 0 && pthread_getattr_np(pthread_self(), &attr) == 0) {
         pthread_attr_getstack(&attr, &lo, &bytes);
+        pthread_attr_destroy(&attr);
+    }
+    if (bytes) {
         k->loop.stack_lo = lo;
         k->loop.stack_top = (char *)lo + bytes;
-        pthread_attr_destroy(&attr);
     }
 #endif
 #if CL_TSAN
