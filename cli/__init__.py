@@ -14,7 +14,7 @@
     ps.py       the running iokernel and its applications
     top.py      the same, again and again, with rates and who has the cores
     metrics.py  all counters, in Prometheus' text format
-    trace.py    every move of a core for a while (traced.py: what its entries say)
+    trace/      every move of a core for a while; the requests of an application, and which stage makes their tail
     watch.py    asking an iokernel for its statistics
     bench.py    benchmarks, their list, their reports
     load.py     open-loop load and latency of any server

@@ -185,6 +185,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--every", type=values.seconds, default=1.0, metavar="S", help="how often batch work is reported (default 1)"
     )
+    parser.add_argument(
+        "--trace",
+        choices=("off", "sampled", "full"),
+        default="sampled",
+        help="which requests are written down, for corelane trace --app (default sampled: some, and the slowest)",
+    )
     parser.add_argument("--seconds", type=values.seconds, metavar="S", help="end after so long (default: at Ctrl-C)")
     parser.add_argument(
         "--stop-s",
@@ -275,6 +281,7 @@ def _runtime(options: argparse.Namespace, name: str, kind: str, nic: Any, addres
                     weight=options.weight,
                     deadline_us=options.deadline_us,
                 ),
+                trace=options.trace,
                 on_event=lambda event, text: _say(options, event, text),
             )
         except CorelaneError as e:

@@ -34,6 +34,8 @@ def is_service(text: str) -> bool:
 
 def can_be_alone(options: argparse.Namespace) -> bool:
     """Whether nothing of the command line needs Python."""
+    if options.trace != "sampled":
+        return False
     if not options.nic:
         return True
     device, *words = options.nic.split(",")

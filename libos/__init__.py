@@ -19,6 +19,7 @@
     state/       state that uthreads share: counter, rate limiter, LRU table
     storage/     block I/O on uthreads, and the persistent log (storage/log/)
     asyncio/     an event loop whose TCP is a runtime's
+    trace/       what kthreads write down of requests (how others read it: runtime/trace.py)
     posix/       stock Linux programs' sockets on a runtime (posix/preload/: what is preloaded into them)
     batch_work/  batch work: compiling with probes, jobs
     numba/       what compiled code on uthreads may use
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from .handlers.python import Request, current_request
     from .handlers.streams import Connection, StreamHandler, tcp
     from .leases import Lease, Region
-    from .options import CoreShare, Network, Scheduler
+    from .options import CoreShare, Network, Scheduler, Trace
     from .runtime import Runtime
     from .scopes import Scope
     from .sockets import Poll, UdpSocket
@@ -84,6 +85,7 @@ __all__ = [
     "TcpListener",
     "TcpStream",
     "TokenBucket",
+    "Trace",
     "UdpSocket",
     "batch",
     "c_handler",
@@ -115,6 +117,7 @@ _HOME = {
     "CoreShare": "options",
     "Network": "options",
     "Scheduler": "options",
+    "Trace": "options",
     "Channel": "channels",
     "LruTable": "state.tables",
     "ShardedCounter": "state.tables",

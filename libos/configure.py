@@ -10,12 +10,16 @@ from typing import Any
 from ..drivers.nic.nic import Nic
 from ..runtime.errors import CorelaneError
 from ._native import ffi, lib
-from .options import CoreShare, Network, Scheduler
+from .options import TRACE_MODES, CoreShare, Network, Scheduler, Trace
 
 _POLL = {"spin": lib.CL_SCHED_SPIN, "adaptive": lib.CL_SCHED_ADAPTIVE, "block": lib.CL_SCHED_BLOCK}
 _BATCH_QUANTUM_US = int(lib.CL_CONTROL_BATCH_QUANTUM_US)  # of batch runtimes that are told none
 _STACK_BYTES = {"latency": 65536, "batch": lib.CL_RUNTIME_BATCH_STACK_BYTES}  # unless told otherwise
 _KINDS = {"latency": lib.CL_RUNTIME_LATENCY, "batch": lib.CL_RUNTIME_BATCH}
+
+TRACE_WAYS = dict(
+    zip(TRACE_MODES, (lib.CL_RUNTIME_TRACE_OFF, lib.CL_RUNTIME_TRACE_SAMPLED, lib.CL_RUNTIME_TRACE_FULL), strict=True)
+)
 
 
 def fill(
@@ -33,6 +37,7 @@ def fill(
     scheduler: Scheduler,
     network: Network,
     share: CoreShare,
+    trace: Trace,
 ) -> list[Any]:
     """Fill in a `struct cl_runtime_config`. Returns what it points to, to be kept: cffi frees it with its object."""
     keep = _place(config, socket, nic, name)
@@ -41,6 +46,8 @@ def fill(
     _network(config, address, network)
     _scheduler(config, kind, scheduler)
     _share(config, kthreads, share)
+    config.trace, config.trace_records = TRACE_WAYS[trace.mode], trace.records
+    config.trace_one_in, config.trace_slowest = trace.one_in, trace.slowest
     return keep
 
 

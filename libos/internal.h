@@ -12,6 +12,7 @@
 struct cl_runtime {
     struct cl_sched *sched;
     struct cl_netif *nif;
+    struct cl_trace *trace; /* NULL: nothing is traced */
     struct cl_nic *nic;
     bool own_nic; /* attached mode: the port is ours to close */
     bool started, stopped;

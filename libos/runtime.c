@@ -2,6 +2,7 @@
 #include "../drivers/port/port.h"
 #include "every.h"
 #include "internal.h"
+#include "net/traced.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -34,6 +35,34 @@ static void on_gone(void *arg)
              rt->nic->ops->name);
     if (rt->on_event)
         rt->on_event(rt->event_arg, CL_EVENT_GONE, text);
+}
+
+_Static_assert(CL_RUNTIME_TRACE_OFF == CL_TRACE_OFF + 1 && CL_RUNTIME_TRACE_SAMPLED == CL_TRACE_SAMPLED + 1 &&
+                   CL_RUNTIME_TRACE_FULL == CL_TRACE_FULL + 1,
+               "0 is the default");
+
+static int make_trace(struct cl_runtime *rt, const struct cl_runtime_config *c, unsigned kthreads, char *err)
+{
+    uint32_t how = c->trace ? c->trace : CL_RUNTIME_TRACE_SAMPLED;
+    struct cl_trace_config config = {.n_rings = kthreads,
+                                     .mode = how - 1,
+                                     .one_in = c->trace_one_in,
+                                     .slowest = c->trace_slowest,
+                                     .records = c->trace_records};
+    if (how == CL_RUNTIME_TRACE_OFF)
+        return 0;
+    int rc = cl_trace_new(&config, rt->nif->clock, c->name ? c->name : program_invocation_short_name, &rt->trace, err);
+    if (rc == 0)
+        cl_netif_trace(rt->nif, rt->trace);
+    return rc;
+}
+
+int cl_runtime_trace(struct cl_runtime *rt, uint32_t how)
+{
+    if (!rt->trace)
+        return how == 0 ? CL_RUNTIME_TRACE_OFF : -ENOENT;
+    int before = (int)cl_trace_mode(rt->trace) + 1, rc = how ? cl_trace_set_mode(rt->trace, how - 1) : 0;
+    return rc ? rc : before;
 }
 
 static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char *err)
@@ -69,6 +98,8 @@ static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char 
     if (rc < 0)
         return rc;
     rt->nif->rt = rt;
+    if ((rc = make_trace(rt, c, kthreads, err)) < 0)
+        return rc;
     cl_runtime_take_ports(rt);
     if ((rc = cl_netif_seed(rt->nif, c->seed ? c->seed : rt->nif->clock->word ? 1 : 0)) < 0)
         return cl_refuse(err, rc, "the kernel has no random numbers (getrandom)");
@@ -202,6 +233,7 @@ void cl_runtime_delete(struct cl_runtime *rt)
     cl_names_delete(rt->names);
     if (rt->nif)
         cl_netif_delete(rt->nif);
+    cl_trace_delete(rt->trace);
     if (rt->own_nic && rt->nic)
         cl_nic_close(rt->nic);
     pthread_mutex_destroy(&rt->place_lock);

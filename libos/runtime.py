@@ -25,10 +25,10 @@ from ._native import ffi, lib
 from .adopted import Adopted
 from .awaited import STOP_TIMEOUT_S, Awaited
 from .bound import Bound
-from .configure import fill, stack_bytes
+from .configure import TRACE_WAYS, fill, stack_bytes
 from .handlers.c_functions import address_of_function
 from .leases import Leases
-from .options import CoreShare, Network, Scheduler
+from .options import CoreShare, Network, Scheduler, Trace
 from .scopes import Scoped
 from .sockets import Poll, UdpSocket
 from .stats import RuntimeStats, published, read
@@ -63,7 +63,8 @@ class Runtime(Adopted, Awaited, Bound, Scoped, forked.Forked, Closing):
     gets the cores that others leave, and has larger stacks and a quantum. adopted: the first so many kthreads have no
     thread of the runtime's: a thread of yours drives each by `turn` (adopted.py). poll: "spin", "adaptive" or "block",
     what a kthread without work does. cpus: CPU of each kthread, -1 for any. address: "10.77.0.9" or "10.77.0.9/16",
-    for a NIC that has none. scheduler, network, share: the finer settings (options.py). on_event: called with
+    for a NIC that has none. scheduler, network, share: the finer settings (options.py). trace: what is written down of
+    requests: "sampled", "full", "off", or a Trace (docs/tracing.md). on_event: called with
     ("attached" | "stalled" | "gone" | "conflict" | "unfinished" | "drain", text) on a thread of the runtime;
     with ("limited", text), which are wishes that the iokernel does not grant, before this returns; with ("serving",
     text) by `serve`.
@@ -89,6 +90,7 @@ class Runtime(Adopted, Awaited, Bound, Scoped, forked.Forked, Closing):
         scheduler: Scheduler | None = None,
         network: Network | None = None,
         share: CoreShare | None = None,
+        trace: str | Trace = "sampled",
         on_event: Callable[[str, str], None] | None = None,
     ) -> None:
         self._ptr: Any = None
@@ -116,6 +118,7 @@ class Runtime(Adopted, Awaited, Bound, Scoped, forked.Forked, Closing):
             "scheduler": scheduler,
             "network": network or Network(),
             "share": share or CoreShare(),
+            "trace": Trace(mode=trace) if isinstance(trace, str) else trace,
         }
         self._bound = []
         self._shared: list[SharedLog] = []
@@ -134,6 +137,21 @@ class Runtime(Adopted, Awaited, Bound, Scoped, forked.Forked, Closing):
         self._sched = lib.cl_runtime_sched(self._ptr)
         self._inside = []
         forked.note(self)
+
+    @property
+    def trace(self) -> str:
+        """Which requests are written down: "sampled", "full" or "off".
+
+        May be set, and holds a millisecond later. Of a runtime that was made with "off" that raises CorelaneError."""
+        way = check(lib.cl_runtime_trace(self.ptr, 0), "ask how the runtime is traced")
+        return next(mode for mode, of in TRACE_WAYS.items() if of == way)
+
+    @trace.setter
+    def trace(self, mode: str) -> None:
+        if mode not in TRACE_WAYS:
+            raise CorelaneError("trace the runtime", f"mode {mode!r}", f"one of: {', '.join(TRACE_WAYS)}")
+        rc = lib.cl_runtime_trace(self.ptr, TRACE_WAYS[mode])
+        check(rc, "trace the runtime", hint="make it with trace='sampled'" if rc == -errno.ENOENT else "")
 
     # Life
 

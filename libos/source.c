@@ -1,6 +1,7 @@
 /* The scheduler of a runtime: its settings, and the network as its work source (corelane/libos/sched.h). */
 #include "../drivers/port/port.h"
 #include "internal.h"
+#include "net/traced.h"
 
 static int source_wait(void *arg, unsigned k, int64_t timeout_ns)
 {
@@ -58,7 +59,8 @@ int cl_runtime_make_sched(struct cl_runtime *rt, const struct cl_runtime_config 
                                     .takeable = cl_netif_takeable,
                                     .fd = source_fd,
                                     .parked = source_parked,
-                                    .unannounced_ns = source_unannounced_ns};
+                                    .unannounced_ns = source_unannounced_ns,
+                                    .message = cl_netif_message};
     struct cl_sched_config s;
     struct cl_port_info granted;
     cl_sched_config_init(&s);
@@ -67,6 +69,7 @@ int cl_runtime_make_sched(struct cl_runtime *rt, const struct cl_runtime_config 
     s.source = &source;
     s.cores = rt->nic->cores;
     s.clock = rt->nif->clock;
+    s.trace = rt->trace;
     s.quantum_ns = c->quantum_us * 1000ull;
     if (c->stop_ms)
         s.stop_ns = c->stop_ms * 1000000ull;

@@ -7,6 +7,7 @@ What it owns
     clock.h hist.h      time stamps and their conversion; latency histograms
     memory.h            sealed shared memory files, descriptors over sockets
     shm.h control.h     what iokernel and applications share, and how they come to share it
+    trace.h             what a runtime writes down of its requests, and who may read it (trace.py)
     net.h               headers on the wire, checksums, the RSS hash
     errors.py           the one family of exceptions
     closing.py ending.py        what is closed once; what is ended once, by a call or by signals

@@ -28,7 +28,8 @@
  * COPIES a frame before it publishes the tx ring's head, so a send is complete when the head has passed its slot, and
  * no completion messages exist. The stride is an odd number of cache lines: with a power of two all frames would start
  * in a few sets of the L1 cache. At least 64 bytes after buffer_bytes are slack, so that a 64-byte read of a header
- * stays in the buffer.
+ * stays in the buffer. Behind a frame that an iokernel puts into a receive buffer, on the next multiple of 8 bytes, is the
+ * stamp (cl_tsc) of the round in which it had it: nic.h, rx_stamped.
  *
  * Layouts are checked below and, against cffi and DWARF, by tests/runtime/test_shm.py. */
 #ifndef CORELANE_RUNTIME_SHM_H
@@ -42,7 +43,7 @@
 #define CL_MEMBER_JOINED 0   /* it has no listeners yet, or says nothing */
 #define CL_MEMBER_READY 1    /* new flows may come */
 #define CL_MEMBER_DRAINING 2 /* no new flows: it ends when those that it has have ended */
-#define CL_SHM_VERSION 8
+#define CL_SHM_VERSION 9
 #define CL_SHM_PAGE 4096
 #define CL_SHM_NAME_BYTES 32 /* an application's name with its terminating zero */
 #define CL_SHM_MAX_KTHREADS 64

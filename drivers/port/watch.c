@@ -550,6 +550,7 @@ int cl_port_nic_new(const struct cl_port_config *c, struct cl_nic **out, char *e
         return -ENOMEM;
     }
     port->nic.ops = &ops;
+    port->nic.rx_stamped = 1;
     port->control_fd = port->stop_fd = port->joining_fd = port->doorbell = -1;
     port->timeout_ms = c->timeout_ms ? c->timeout_ms : DEFAULT_TIMEOUT_MS;
     port->reattach_ms = c->reattach_ms;

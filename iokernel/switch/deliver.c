@@ -103,6 +103,7 @@ CL_HOT void io_deliver(struct io_loop *loop, struct io_app *app, const struct io
     cl_count(&app->n_free, -1u);
     uint8_t *to = app->buffers + (size_t)buffer * app->stride;
     copy_frame(to, f);
+    __builtin_memcpy(to + cl_nic_stamp_offset(f->len), &loop->now, sizeof loop->now); /* for who asks where time went */
     app->lent[buffer] = IO_LENT;
     uint64_t word = cl_rx_word(hash, f->len);
     if (cl_unlikely(f->asked)) {

@@ -3,7 +3,7 @@
  * This runs on a runner uthread. A handler may block, and then the runner resumes on any kthread, while the scheduler
  * has started another runner for the rest of the inbox. So nothing of a kthread outlives a call of a handler: the queue
  * is looked up again after each, and the reply leaves through the queue of the kthread on which the handler ended. */
-#include "netif.h"
+#include "traced.h"
 
 #include <errno.h>
 
@@ -17,8 +17,8 @@
 /* The runner keeps the request at hand in its own frame and says where by a word of the uthread (sched.h). */
 struct cl_udp_req *cl_current_request(void)
 {
-    struct cl_udp_req *req = cl_runner_local(); /* the first of struct cl_running */
-    return req && req->socket ? req : NULL;
+    struct cl_running *running = cl_runner_local();
+    return running && running->req.socket ? &running->req : NULL;
 }
 
 /* Relaxed: the runner's own words, in a stack that stays mapped. */
@@ -128,16 +128,23 @@ int cl_udp_reply_more(struct cl_udp_req *req, int64_t used)
 }
 
 static inline struct cl_netq *run_plain(struct cl_netif *nif, struct cl_netq *q, const struct cl_rx_item *item,
-                                        struct cl_udp_req *req)
+                                        struct cl_running *running)
 {
     struct cl_udp_socket *s = item->socket;
+    struct cl_udp_req *req = &running->req;
     open_request(req, item);
     give_room(q, req);
     if (q->flush_at == 1) /* the reply, if there is one, leaves by itself */
         cl_nic_prepare(q->nic, q->index);
     cl_count(&q->stats.handled, 1);
+    if (cl_unlikely(item->traced))
+        cl_netq_note_start(q, running, item->rx_tsc);
     int64_t len = s->fn.plain(req->data, req->len, req->reply, req->room, s->arg);
     q = cl_netq_self(nif);
+    if (cl_unlikely(item->traced || running->trace.id)) /* before its doorbell, which completes it */
+        cl_netq_note_end(q, running, req, len > 0 && len <= req->room && !req->faulted, item->stolen);
+    else
+        req->reply_len = len; /* for cl_netq_late */
     close_request(q, req, len);
     req->socket = NULL;
     return q;
@@ -146,7 +153,7 @@ static inline struct cl_netq *run_plain(struct cl_netif *nif, struct cl_netq *q,
 /* The next request of those that wait by type. False: the loop is to go on, since there is none, or another uthread
  * is next, or the one that is could wait and the NIC was not polled since something ran (`polled` false): it is chosen
  * among all that have come. */
-static CL_NOINLINE bool run_typed(struct cl_netif *nif, struct cl_netq **q, struct cl_udp_req *req, bool polled)
+static CL_NOINLINE bool run_typed(struct cl_netif *nif, struct cl_netq **q, struct cl_running *running, bool polled)
 {
     struct cl_typed *typed = (*q)->typed;
     struct cl_rx_item item;
@@ -160,8 +167,8 @@ static CL_NOINLINE bool run_typed(struct cl_netif *nif, struct cl_netq **q, stru
         cl_uthread_ready(item.uthread);
         return false;
     }
-    req->type = (uint32_t)type;
-    *q = run_plain(nif, *q, &item, req);
+    running->req.type = (uint32_t)type;
+    *q = run_plain(nif, *q, &item, running);
     return true;
 }
 
@@ -180,8 +187,8 @@ CL_NOINLINE void cl_netq_pace(struct cl_netq *q, struct cl_pace *p, bool more)
 /* Turns of flows, from the first in the ready queue on: of one whose datagrams are handled one after the other, a bounded
  * number, or of connections. *turns counts them down. A handler may block, and the flow is held meanwhile. False: no flow
  * is ready. */
-static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struct cl_udp_req *req, struct cl_pace *at,
-                                 unsigned *turns)
+static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struct cl_running *running,
+                                 struct cl_pace *at, unsigned *turns)
 {
     struct cl_flow *f = cl_ordered_first(*q);
     struct cl_rx_item item;
@@ -189,7 +196,10 @@ static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struc
     if (!f)
         return false;
     if (f->key.protocol == CL_IPPROTO_TCP) {
+        running->turns = true;
+        running->req.reply_len = 0;
         f = nif->tcp->run(nif, f, at, turns);
+        running->turns = false;
         *q = cl_netq_self(nif);
         if (!f)
             return true;
@@ -200,7 +210,7 @@ static CL_NOINLINE bool run_flow(struct cl_netif *nif, struct cl_netq **q, struc
         cl_netq_note_begun(*q);
         if (nif->nic->tx_calls)
             cl_netq_pace(*q, at, f->taken != NULL);
-        *q = run_plain(nif, *q, &item, req);
+        *q = run_plain(nif, *q, &item, running);
     }
     cl_ordered_release(*q, f, done);
     return true;
@@ -223,11 +233,15 @@ static CL_NOINLINE struct cl_netq *run_burst(struct cl_netif *nif, struct cl_net
 {
     struct cl_udp_socket *s = items[0].socket;
     struct cl_udp_req reqs[CL_UDP_BURST];
+    bool traced = false;
     for (unsigned i = 0; i < n; i++) {
         open_request(&reqs[i], &items[i]);
         give_room(q, &reqs[i]);
+        traced |= items[i].traced;
     }
     cl_count(&q->stats.handled, n);
+    if (cl_unlikely(traced))
+        cl_netq_note_start(q, running, items[n - 1].rx_tsc);
     cl_store_relaxed(&running->burst, s);
     if (s->kind == CL_UDP_FOREIGN) {
         struct foreign_call call = {s, reqs, n};
@@ -239,6 +253,10 @@ static CL_NOINLINE struct cl_netq *run_burst(struct cl_netif *nif, struct cl_net
     }
     cl_store_relaxed(&running->burst, NULL);
     q = cl_netq_self(nif);
+    traced |= running->trace.id != 0;
+    if (cl_unlikely(traced)) /* before their doorbell, which completes them */
+        cl_netq_note_burst(q, running, items, reqs, n);
+    uint64_t oldest = q->trace && !traced ? q->trace->oldest : CL_TRACER_NEVER, before = q->last_flush_tsc;
     /* All are ready: one doorbell. Each would have to take the ring's line from a receiver that polls it. */
     bool gather = n > 1 && q->flush_at <= CL_NETQ_FLUSH;
     unsigned prepare_at = n > PREPARE_BEFORE ? n - PREPARE_BEFORE : 0;
@@ -251,6 +269,8 @@ static CL_NOINLINE struct cl_netq *run_burst(struct cl_netif *nif, struct cl_net
     }
     if (gather)
         cl_netq_ring(q);
+    if (cl_unlikely(oldest != CL_TRACER_NEVER && cl_tracer_late(q->trace, oldest, q->last_flush_tsc)))
+        cl_netq_note_late_burst(q, reqs, n, oldest, before);
     return q;
 }
 
@@ -262,6 +282,10 @@ CL_HOT void cl_netif_run(void *arg, unsigned self)
     struct cl_running running;
     running.req.socket = NULL;
     running.burst = NULL;
+    running.turns = false;
+    running.req.rx_tsc = running.edge = 0;
+    running.req.reply_len = 0;
+    cl_trace_forget(&running.trace);
     bool polled = true; /* nothing has run since the loop polled the NIC */
     bool paced = nif->nic->tx_calls;
     struct cl_pace at = {0, 0};
@@ -276,7 +300,7 @@ again:
         if (cl_unlikely(paced))
             cl_netq_pace(q, &at, false);
         if (cl_likely(kind == CL_UDP_PLAIN)) {
-            q = run_plain(nif, q, &items[0], &running.req);
+            q = run_plain(nif, q, &items[0], &running);
             continue;
         }
         unsigned more = cl_inbox_take_of(q->inbox, items + 1, CL_UDP_BURST - 1, items[0].socket);
@@ -284,16 +308,18 @@ again:
     }
     if (cl_unlikely(paced))
         cl_netq_pace(q, &at, false);
-    if (cl_unlikely(cl_load_acquire(&q->typed) != NULL) && run_typed(nif, &q, &running.req, polled)) {
+    if (cl_unlikely(cl_load_acquire(&q->typed) != NULL) && run_typed(nif, &q, &running, polled)) {
         polled = false;
         goto again;
     }
     if (cl_unlikely(cl_load_acquire(&q->ready) != NULL) && flow_turns &&
-        run_flow(nif, &q, &running.req, &at, &flow_turns)) {
+        run_flow(nif, &q, &running, &at, &flow_turns)) {
         polled = false;
         goto again;
     }
     if (cl_unlikely(paced))
         q->flush_at = 1; /* for what uthreads send */
+    if (q->n_tx && running.req.reply_len > 0 && q->trace)
+        cl_netq_note_answered(q, &running.req); /* the loop rings its doorbell, and knows nothing of it */
     cl_runner_set_local(NULL);
 }

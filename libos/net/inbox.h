@@ -36,6 +36,8 @@ struct cl_rx_item {
     uint16_t payload_len;
     uint8_t broadcast;
     uint8_t looped; /* from ourselves (loop.c): the answer goes there */
+    uint8_t traced; /* it is to be recorded */
+    uint8_t stolen; /* by a sibling of who picked it up */
 };
 #define CL_RX_ITEM_WORDS 6
 #define CL_RX_ITEM_TSC 4 /* the word of rx_tsc */
@@ -81,8 +83,8 @@ static inline void cl_rx_item_pack(const struct cl_rx_item *item, uint64_t *word
     words[2] = item->frame.hash | (uint64_t)item->frame.tag << 32;
     words[3] = (uint64_t)(uintptr_t)item->socket;
     words[CL_RX_ITEM_TSC] = item->rx_tsc;
-    words[5] =
-        item->l4 | (uint64_t)item->payload_len << 16 | (uint64_t)item->broadcast << 32 | (uint64_t)item->looped << 40;
+    words[5] = item->l4 | (uint64_t)item->payload_len << 16 | (uint64_t)item->broadcast << 32 |
+               (uint64_t)item->looped << 40 | (uint64_t)item->traced << 48 | (uint64_t)item->stolen << 56;
 }
 
 static inline void cl_rx_item_unpack(const uint64_t *words, struct cl_rx_item *item)
@@ -99,6 +101,8 @@ static inline void cl_rx_item_unpack(const uint64_t *words, struct cl_rx_item *i
     item->payload_len = (uint16_t)(words[5] >> 16);
     item->broadcast = (uint8_t)(words[5] >> 32);
     item->looped = (uint8_t)(words[5] >> 40);
+    item->traced = (uint8_t)(words[5] >> 48);
+    item->stolen = (uint8_t)(words[5] >> 56);
 }
 
 /* Producer: put an item at tail + ahead, to be published by cl_inbox_publish. The caller has checked the space. */
@@ -114,6 +118,13 @@ static inline void cl_inbox_put(struct cl_inbox *in, unsigned ahead, const struc
     cl_store_relaxed(&to[3], words[3]);
     cl_store_relaxed(&to[4], words[4]);
     cl_store_relaxed(&to[5], words[5]);
+}
+
+/* Producer: one that was put there, and not published, is to be recorded. */
+static inline void cl_inbox_mark(struct cl_inbox *in, unsigned ahead)
+{
+    uint64_t *word = &in->items[(cl_load_relaxed(&in->tail) + ahead) & in->mask][5];
+    cl_store_relaxed(word, cl_load_relaxed(word) | 1ull << 48);
 }
 
 static inline void cl_inbox_publish(struct cl_inbox *in, unsigned n)

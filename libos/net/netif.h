@@ -29,6 +29,7 @@
 #include "ordered.h"
 #include "poll.h"
 #include "typed.h"
+#include "../trace/trace.h"
 
 #include <pthread.h>
 #include <stddef.h>
@@ -52,6 +53,9 @@ struct cl_netif;
 struct cl_running {
     struct cl_udp_req req;       /* of a plain handler; its socket NULL: none runs */
     struct cl_udp_socket *burst; /* whose burst handler runs; NULL: none does */
+    bool turns;                  /* turns of connections run */
+    uint64_t edge;               /* stamp at which the message before ended, if each is stamped; else 0 */
+    struct cl_trace_open trace;  /* of the message at hand */
 };
 
 /* A neighbour as of cache epoch `epoch`. */
@@ -79,11 +83,13 @@ struct cl_netq {
     uint32_t alone;    /* so many requests more are answered one by one: see cl_netq_pace */
     uint64_t last_flush_tsc;
     uint64_t rang_ticks;                  /* spent in doorbells, where these are system calls (nic.h, tx_calls) */
+    struct cl_tracer *trace;              /* of the kthread; NULL: it does not trace. Constant */
     uint64_t full_since_tsc;              /* when the NIC's queue was found full; 0: it has taken all since */
     struct cl_frame tx[CL_NETQ_TX];       /* to be sent */
     struct cl_frame spare[CL_NETQ_SPARE]; /* empty */
     struct cl_frame done[CL_NIC_BURST];   /* received, to be given back */
     struct cl_route routes[CL_NETQ_ROUTES];
+    struct cl_trace_end answered; /* of the last request, if the next doorbell is its; else `shared` is 0 (traced.h) */
     struct cl_icmp_limit icmp, resets;
     struct cl_net_stats stats;
     struct cl_signals own_signals;
@@ -123,6 +129,7 @@ struct cl_udp_socket {
         kind; /* enum cl_udp_kind; set before the socket is published (release); QUEUE and CLOSED, which may follow each
                     * other, under queue->lock */
     uint16_t first_type, n_types; /* TYPED */
+    uint16_t service;             /* of a handler: its entry in the trace */
     union {
         cl_udp_handler plain;
         cl_udp_burst_handler burst;
@@ -181,6 +188,7 @@ struct cl_netif {
     uint32_t mtu;
     uint32_t ticks_per_us;
     const struct cl_clock *clock; /* the NIC's, and so the scheduler's */
+    struct cl_trace *trace;       /* NULL: it does not trace. Set before anything is bound (cl_netif_trace) */
     bool udp_checksum, steal;
     uint32_t running;  /* writer: start and stop; readers: any thread, relaxed: it guards against misuse, not races */
     uint32_t stopping; /* writer: stop; readers: kthreads, relaxed: nothing is received any more */

@@ -1,5 +1,5 @@
 /* The transmit side of a kthread's queue, and the interface's ARP traffic. */
-#include "netif.h"
+#include "traced.h"
 
 #include <errno.h>
 #include <string.h>
@@ -17,8 +17,16 @@ void cl_netq_ring(struct cl_netq *q)
         if (cl_unlikely(taken < n))
             memmove(q->tx, q->tx + taken, (n - taken) * sizeof q->tx[0]);
         q->n_tx = n - taken;
-        uint64_t now = cl_stamp(q->time), took = now - q->last_flush_tsc;
+        uint64_t now = cl_stamp(q->time), before = q->last_flush_tsc, took = now - before;
+        struct cl_tracer *trace = q->trace;
         q->last_flush_tsc = now;
+        if (cl_likely(trace != NULL)) {
+            if (cl_unlikely(cl_tracer_late(trace, trace->oldest, now) && taken))
+                cl_netq_late(q, before, from ? from : now, now, taken);
+            if (cl_unlikely(trace->pending && taken == n))
+                cl_tracer_sent(trace, now);
+            q->answered.shared = 0;
+        }
         if (cl_unlikely(from))
             q->rang_ticks += now - from;
         q->flush_at = took > n * (uint64_t)q->nif->ticks_per_us ? 1 : CL_NETQ_FLUSH;
@@ -39,6 +47,8 @@ void cl_netq_ring(struct cl_netq *q)
         nic->ops->free(nic, q->index, q->done, q->n_done);
         q->n_done = 0;
     }
+    if (cl_unlikely(q->trace && q->trace->pending && q->n_tx == 0)) /* of requests without an answer */
+        cl_tracer_sent(q->trace, 0);
 }
 
 bool cl_netq_refill(struct cl_netq *q)
@@ -65,7 +75,7 @@ void cl_netq_push_slow(struct cl_netq *q, const struct cl_frame *f)
 bool cl_netif_flush(void *arg, unsigned self)
 {
     struct cl_netq *q = &((struct cl_netif *)arg)->queues[self];
-    if (q->n_tx | q->n_done)
+    if ((q->n_tx | q->n_done) || (q->trace && q->trace->pending))
         cl_netq_ring(q);
     return q->n_tx != 0;
 }

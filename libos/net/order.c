@@ -31,7 +31,7 @@
  *
  * Tests: tests/libos/net/test_flow_model.py (all interleavings), tests/libos/net/c/flow_order.c (threads, steering
  * under way). */
-#include "netif.h"
+#include "traced.h"
 
 #include <string.h>
 
@@ -70,6 +70,8 @@ bool cl_order_look(struct cl_netq *q)
 static void sift(struct cl_order *o, const struct cl_frame *frames, unsigned n)
 {
     struct cl_netif *nif = o->q->nif;
+    if (n && o->came == 0)
+        cl_netq_trace_poll(o->q, o->rx_tsc, &frames[0]);
     o->came += n;
     if (n)
         cl_netq_look_at_tag(o->q, &frames[0]);
@@ -96,7 +98,8 @@ static void sift(struct cl_order *o, const struct cl_frame *frames, unsigned n)
                                   .rx_tsc = o->rx_tsc,
                                   .l4 = info.l4,
                                   .payload_len = info.payload_len,
-                                  .broadcast = info.broadcast};
+                                  .broadcast = info.broadcast,
+                                  .traced = cl_netq_draws(o->q)};
         cl_ordered_put(o->q, &item, &o->woken);
     }
 }

@@ -161,8 +161,9 @@ static int publish_locked(struct cl_netif *nif, uint16_t port, const struct cl_u
     return 0;
 }
 
-static int publish(struct cl_netif *nif, uint16_t port, const struct cl_udp_socket *fields)
+static int publish(struct cl_netif *nif, uint16_t port, struct cl_udp_socket *fields)
 {
+    fields->service = cl_trace_service_of(nif->trace, CL_TRACE_UDP, port);
     cl_spin_lock(&nif->table_lock);
     int rc = publish_locked(nif, port, fields);
     cl_spin_unlock(&nif->table_lock);

@@ -4,6 +4,7 @@
 #include "netif.h"
 #include "input.h"
 #include "tcp.h"
+#include "traced.h"
 
 #include <string.h>
 
@@ -17,6 +18,7 @@ struct burst {
     unsigned delivered;         /* the same and to sockets, ... */
     struct cl_ready_list woken; /* flows that got ready, not yet published */
     bool looped;                /* frames that we sent to ourselves (loop.c) */
+    bool traced;                /* all are recorded */
 };
 
 static void answer_icmp(struct cl_netq *q, const struct cl_frame *f, const struct cl_rx_info *info)
@@ -230,9 +232,10 @@ static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, co
 }
 
 /* Other kinds than those whose datagrams go to the inbox. */
-static CL_NOINLINE void to_other(struct burst *b, const struct cl_rx_item *item, unsigned kind,
-                                 const struct cl_rx_info *info)
+static CL_NOINLINE void to_other(struct burst *b, struct cl_rx_item *item, unsigned kind, const struct cl_rx_info *info)
 {
+    if (kind == CL_UDP_TYPED || kind == CL_UDP_ORDERED)
+        item->traced = cl_netq_draws(b->q);
     if (kind == CL_UDP_TYPED)
         to_type(b, item);
     else if (kind == CL_UDP_ORDERED && !b->looped && b->q->nif->n_queues == 1)
@@ -259,6 +262,7 @@ static CL_ALWAYS_INLINE void to_its_place(struct burst *b, const struct cl_frame
                 .payload_len = info->payload_len,
                 .broadcast = info->broadcast,
                 .looped = b->looped,
+                .traced = b->traced,
             };
             /* Relaxed: a handler's kind never changes, and to a queue's socket its lock says what it is now. */
             unsigned kind = cl_load_relaxed(&s->kind);
@@ -293,6 +297,8 @@ static inline void publish(struct burst *b)
 {
     struct cl_netq *q = b->q;
     if (b->queued) {
+        if (cl_unlikely(q->trace && !b->traced && (q->trace->left -= b->queued) < 0))
+            cl_netq_mark(q, b->queued);
         cl_inbox_publish(q->inbox, b->queued);
         cl_netq_note_inbox(q);
     }
@@ -311,7 +317,7 @@ static inline struct burst begin(struct cl_netq *q, uint64_t rx_tsc, unsigned n)
 {
     if (cl_unlikely(q->nic->tx_calls) && n > 1)
         q->flush_at = CL_NETQ_TX;
-    return (struct burst){.q = q, .rx_tsc = rx_tsc};
+    return (struct burst){.q = q, .rx_tsc = rx_tsc, .traced = cl_netq_traces_all(q)};
 }
 
 /* n frames are where they wait, or done with. Release: who reads this count sees them there (is_quiet in ../member.c). */
@@ -323,7 +329,9 @@ static inline void came_in(struct cl_netq *q, unsigned n)
 /* Take frames in for kthread self. There is room for n in its inbox. */
 static unsigned take_in(struct cl_netq *q, struct cl_frame *frames, unsigned n)
 {
-    struct burst b = begin(q, cl_stamp(q->time), n);
+    uint64_t rx_tsc = cl_stamp(q->time);
+    cl_netq_trace_poll(q, rx_tsc, &frames[0]);
+    struct burst b = begin(q, rx_tsc, n);
     cl_netq_look_at_tag(q, &frames[0]);
     for (unsigned i = 0; i < n; i++) {
         if (i + 1 < n)
@@ -430,6 +438,7 @@ static unsigned steal_typed(struct cl_netq *q, struct cl_netq *victim)
             break;
         if (item.frame.data)
             cl_netq_look_at_tag(q, &item.frame);
+        item.stolen = true;
         cl_typed_put(own, (unsigned)type, &item);
     }
     if (n) {
@@ -450,8 +459,10 @@ static unsigned steal(struct cl_netq *q, unsigned queue)
     unsigned waiting = cl_inbox_count(victim->inbox);
     unsigned got =
         waiting ? cl_inbox_take_of(victim->inbox, items, cl_min((waiting + 1) / 2, (unsigned)STEAL_BURST), NULL) : 0;
-    for (unsigned i = 0; i < got; i++)
+    for (unsigned i = 0; i < got; i++) {
+        items[i].stolen = true;
         cl_inbox_put(q->inbox, i, &items[i]);
+    }
     if (got) {
         cl_netq_look_at_tag(q, &items[0].frame);
         cl_inbox_publish(q->inbox, got);

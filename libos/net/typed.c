@@ -122,7 +122,7 @@ unsigned cl_netif_takeable(void *arg, unsigned queue)
 bool cl_netif_preempted(void *arg, unsigned self, struct cl_uthread *t, void *runner)
 {
     struct cl_netq *q = &((struct cl_netif *)arg)->queues[self];
-    const struct cl_udp_req *req = runner;
+    const struct cl_udp_req *req = &((const struct cl_running *)runner)->req;
     if (!req->socket || req->socket->kind != CL_UDP_TYPED)
         return false;
     struct cl_rx_item item = {.uthread = t, .rx_tsc = cl_stamp(q->time)}; /* it has not waited while it ran */

@@ -46,7 +46,10 @@ static void cede_core(struct cl_kthread *k)
         cl_store_relaxed(&k->runq.beyond, k->runq.beyond + 1); /* relaxed: only we change it */
         cl_note_ready(k);
     }
+    uint64_t from = k->trace ? cl_tracer_stamp(k->trace) : 0;
     c->ops->cede(c, k->index);
+    if (k->trace)
+        cl_tracer_away(k->trace, from, cl_tracer_stamp(k->trace));
     if (one) {
         __atomic_fetch_add(&k->runq.passed, 1, __ATOMIC_RELAXED); /* thieves add to it, too */
         cl_note_taken(k);
@@ -146,6 +149,7 @@ static void quantum_over(struct cl_kthread *k)
     }
     k->network_first = true;
     cl_count(&k->stats.preempted, 1);
+    cl_waits_for(k, CL_TRACE_WAITS_QUANTUM, NULL, 0);
     cl_block_to_loop(k, CL_AFTER_OVER);
 }
 
@@ -156,10 +160,12 @@ static CL_NOINLINE void look(struct cl_kthread *k)
         return;
     if (c && cl_preempt_needed(k) && c->ops->lost(c, k->index)) {
         cl_count(&k->stats.cedes, 1);
-        if (k->no_switch)
+        if (k->no_switch) {
             cl_cede_in_place(k);
-        else
+        } else {
+            cl_waits_for(k, CL_TRACE_WAITS_CORE, NULL, 0);
             cl_block_to_loop(k, CL_AFTER_FRONT);
+        }
         return;
     }
     /* Where an iokernel manages the core, it says when a quantum is over, and of what. */

@@ -237,6 +237,7 @@ static int sleep_until(struct cl_kthread *k, struct select *s, struct cl_waiter 
         cl_spin_unlock(&s->guard);
         return rc;
     }
+    cl_waits_for(k, CL_TRACE_WAITS_CHANNEL, s->cases[0].channel, 0);
     cl_block(k, CL_AFTER_UNLOCK, &s->guard);
     if (timed)
         cl_wait_disarm(w);

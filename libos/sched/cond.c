@@ -29,6 +29,7 @@ static int wait_on(struct cl_cond *c, struct cl_mutex *m, bool timed, uint64_t d
     rc = rc ? rc : cl_mutex_unlock(m);
     bool slept = rc == 0;
     if (slept) {
+        cl_waits_for(k, CL_TRACE_WAITS_COND, c, 0);
         cl_block(k, CL_AFTER_UNLOCK, &c->guard);
     } else {
         cl_wait_remove(&w);

@@ -10,6 +10,7 @@
 #include <corelane/libos/sched.h>
 #include "switch.h"
 #include "wheel.h"
+#include "../trace/trace.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -39,6 +40,9 @@
 struct CL_ALIGNED(64) cl_uthread {
     struct cl_context context; /* while it does not run */
     struct cl_uthread *next;   /* link in a cache, the depot, an overflow list, the inject queue */
+    /* While it waits and that is traced: CL_READY_ASKED, or the stamp of when it was made ready; else 0. Its own, then of
+     * who makes it ready. */
+    uint64_t ready_tsc;
     cl_uthread_fn fn;
     void *arg;
     uint64_t join;  /* writers: joiner, detacher and the context after its end, by CAS and exchange (acq_rel) */
@@ -64,6 +68,8 @@ struct CL_ALIGNED(64) cl_uthread {
     void *fake_stack;        /* ASan */
     void *fiber;             /* TSan */
 };
+
+#define CL_READY_ASKED 1ull
 
 enum cl_after_op {
     CL_AFTER_NOTHING,
@@ -133,11 +139,19 @@ struct cl_sleep {
     struct cl_flights flights;
 };
 
+/* What a wait is about, for the trace. */
+struct cl_waits_for {
+    uint16_t what; /* CL_TRACE_WAITS_* */
+    const void *object;
+    uint64_t holder;
+};
+
 struct cl_kthread {
     /* Private to the kthread. */
     struct cl_sched *sched;
     struct cl_uthread *current; /* NULL in the loop */
     struct cl_after after;
+    struct cl_tracer *trace; /* constant; NULL: nothing is traced */
     int32_t budget; /* switches until the loop's turn; negative while something is in flight: see cl_sched_in_flight */
     uint32_t no_switch;
     uint32_t index;
@@ -156,7 +170,8 @@ struct cl_kthread {
     uint64_t quantum_ticks;     /* copy of the scheduler's */
     uint64_t switched_tsc;      /* with a quantum: when the uthread that runs was switched to */
     void (*call_fn)(void *arg);
-    struct cl_uthread loop; /* the loop's own context */
+    struct cl_waits_for waits_for; /* set right before a wait */
+    struct cl_uthread loop;        /* the loop's own context */
     struct cl_uthread *idle_runner;
     struct cl_uthread *cache;
     uint32_t n_cache;
@@ -445,6 +460,13 @@ static inline void cl_note_switch(struct cl_kthread *k)
     cl_store_relaxed(&k->signals->switches, k->signals->switches + 1); /* the work source adds to it, too */
     if (k->quantum_ticks)
         k->switched_tsc = cl_clock_stamp(k->sched->clock);
+}
+
+/* Say what the uthread is about to wait for. Nothing may come between this and cl_block. */
+static inline void cl_waits_for(struct cl_kthread *k, uint16_t what, const void *object, uint64_t holder)
+{
+    if (k->trace)
+        k->waits_for = (struct cl_waits_for){what, object, holder};
 }
 
 /* Whether the caller is on a uthread that may switch. */

@@ -51,6 +51,8 @@ static CL_NOINLINE int lock_slow(struct cl_mutex *m, struct cl_kthread *k)
             break;
         }
         cl_wait_push(&m->waiters, &w, woken); /* one that lost goes back to its place at the front */
+        if (k->trace)
+            cl_waits_for(k, CL_TRACE_WAITS_MUTEX, m, cl_load_relaxed(&m->word) & ~BITS);
         cl_block(k, CL_AFTER_UNLOCK, &m->guard);
         if (w.given || w.result) {
             rc = w.result;

@@ -273,6 +273,7 @@ int cl_scope_close(struct cl_scope *s)
     cl_spin_lock(&s->lock);
     if (s->n_running) {
         s->closer = k->current;
+        cl_waits_for(k, CL_TRACE_WAITS_JOIN, s, 0);
         cl_block(k, CL_AFTER_UNLOCK, &s->lock);
     } else {
         cl_spin_unlock(&s->lock);

@@ -56,6 +56,7 @@ static int sem_wait_slow(struct cl_sem *s, struct cl_kthread *k, bool timed, uin
     rc = w.cancelled ? -ECANCELED : timed ? cl_wait_arm(k, &w, deadline_ns) : 0;
     bool armed = timed && rc == 0;
     if (rc == 0) {
+        cl_waits_for(k, CL_TRACE_WAITS_SEM, s, 0);
         cl_block(k, CL_AFTER_UNLOCK, &s->guard);
         rc = w.result;
     } else {
@@ -179,6 +180,7 @@ int cl_wait_group_wait(struct cl_wait_group *g)
         rc = over ? 0 : -ECANCELED;
     } else {
         cl_wait_push(&g->waiters, &w, false);
+        cl_waits_for(k, CL_TRACE_WAITS_JOIN, g, 0);
         cl_block(k, CL_AFTER_UNLOCK, &g->guard);
         rc = w.result;
     }

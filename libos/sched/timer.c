@@ -295,6 +295,7 @@ int cl_uthread_sleep_until_ns(uint64_t deadline_ns)
         cl_uthread_yield(); /* one that sleeps in a loop gives way all the same */
         return -ESHUTDOWN;
     }
+    cl_waits_for(k, CL_TRACE_WAITS_SLEEP, NULL, 0);
     rc = cl_block(k, CL_AFTER_UNLOCK, &k->timers.lock);
     return rc ? rc : timer.deadline_ns == deadline_ns ? 0 : -ESHUTDOWN;
 }

@@ -50,6 +50,8 @@ static inline struct cl_uthread *pick_next(struct cl_kthread *k)
 /* Make t runnable on k, and fetch help if that is more than k can do at once. */
 static inline void ready_here(struct cl_kthread *k, struct cl_uthread *t)
 {
+    if (cl_unlikely(t->ready_tsc))
+        t->ready_tsc = cl_clock_stamp(k->sched->clock);
     uint32_t len = cl_runq_push(&k->runq, t);
     cl_note_ready(k);
     if (len > 1 && k->sched->helped)
@@ -165,9 +167,47 @@ CL_NOINLINE void cl_switch_to(struct cl_kthread *k, struct cl_uthread *me, struc
     arrive(me->fake_stack);
 }
 
+/* Whether a wait is noted: of a handler, or of anybody. */
+static inline bool traces(const struct cl_kthread *k, const struct cl_uthread *me)
+{
+    uint32_t mode = k->trace ? k->trace->mode : CL_TRACE_OFF;
+    return mode != CL_TRACE_OFF && (me->runner || mode == CL_TRACE_FULL);
+}
+
+/* Switch away, and note how long that took: until it was made ready, and from then on. One that gives way is ready at
+ * once. */
+static CL_NOINLINE void switch_traced(struct cl_kthread *k, struct cl_uthread *me, enum cl_after_op op, void *p,
+                                      bool to_loop)
+{
+    const struct cl_work_source *source = &k->sched->source;
+    struct cl_trace_open *o = me->runner && source->message ? source->message(source->arg, k->index, me->runner) : NULL;
+    bool gives_way = op != CL_AFTER_UNLOCK && op != CL_AFTER_JOIN;
+    bool noted = o || k->trace->mode == CL_TRACE_FULL;
+    struct cl_trace_wait w = {.what = k->waits_for.what,
+                              .object = (uint64_t)(uintptr_t)k->waits_for.object,
+                              .holder = k->waits_for.holder,
+                              .uthread = (uint64_t)(uintptr_t)me,
+                              .begin = cl_tracer_stamp(k->trace)};
+    k->waits_for = (struct cl_waits_for){0};
+    me->ready_tsc = noted && !gives_way ? CL_READY_ASKED : 0;
+    k->after = (struct cl_after){op, me, p};
+    cl_switch_to(k, me, to_loop ? &k->loop : pick_next(k));
+    if (!noted)
+        return;
+    k = cl_kthread_self(); /* not the one that we left, perhaps */
+    uint64_t now = cl_tracer_stamp(k->trace);
+    uint64_t ready = gives_way ? w.begin : me->ready_tsc > CL_READY_ASKED ? me->ready_tsc : now;
+    me->ready_tsc = 0;
+    cl_tracer_waited(k->trace, o, &w, ready, now);
+}
+
 int cl_block_to_loop(struct cl_kthread *k, enum cl_after_op op)
 {
     struct cl_uthread *me = k->current;
+    if (cl_unlikely(traces(k, me))) {
+        switch_traced(k, me, op, NULL, true);
+        return 0;
+    }
     k->after = (struct cl_after){op, me, NULL};
     cl_switch_to(k, me, &k->loop);
     return 0;
@@ -176,6 +216,10 @@ int cl_block_to_loop(struct cl_kthread *k, enum cl_after_op op)
 int cl_block(struct cl_kthread *k, enum cl_after_op op, void *p)
 {
     struct cl_uthread *me = k->current;
+    if (cl_unlikely(traces(k, me))) {
+        switch_traced(k, me, op, p, false);
+        return 0;
+    }
     k->after = (struct cl_after){op, me, p};
     cl_switch_to(k, me, pick_next(k));
     return 0;
@@ -239,6 +283,7 @@ void cl_uthread_prepare(struct cl_uthread *t, cl_uthread_fn fn, void *arg, uint6
     t->scope = t->home = NULL;
     t->shields = 0;
     t->fake_stack = NULL;
+    t->ready_tsc = 0;
     cl_store_relaxed(&t->join, join); /* published with the id, or by the run queue */
     cl_context_prepare(&t->context, t->stack_top, enter, t->sched->fp_control);
 #if CL_TSAN
@@ -315,6 +360,7 @@ static int sleep_in_join(struct cl_kthread *k, struct cl_uthread *t)
             return -ECANCELED;
         }
     }
+    cl_waits_for(k, CL_TRACE_WAITS_JOIN, t, 0);
     cl_block(k, CL_AFTER_JOIN, t);
     cl_wait_end(&w);
     return w.result ? w.result : me->result;
@@ -384,6 +430,7 @@ int cl_uthread_yield(void)
     struct cl_kthread *k = cl_kthread_self();
     if (!cl_may_block(k))
         return -EDEADLK;
+    cl_waits_for(k, CL_TRACE_WAITS_YIELD, NULL, 0);
     return cl_block(k, CL_AFTER_READY, NULL);
 }
 
@@ -434,16 +481,22 @@ uint64_t cl_uthread_stack_left_bytes(void)
 int cl_sched_block(struct cl_spin *held)
 {
     struct cl_kthread *k = cl_kthread_self();
-    return cl_may_block(k) ? cl_block(k, CL_AFTER_UNLOCK, held) : -EDEADLK;
+    if (!cl_may_block(k))
+        return -EDEADLK;
+    cl_waits_for(k, CL_TRACE_WAITS_OTHER, held, 0);
+    return cl_block(k, CL_AFTER_UNLOCK, held);
 }
 
 void cl_uthread_ready(struct cl_uthread *t)
 {
     struct cl_kthread *k = cl_kthread_self();
-    if (cl_likely(k && k->sched == t->sched))
+    if (cl_likely(k && k->sched == t->sched)) {
         ready_here(k, t);
-    else
+    } else {
+        if (cl_unlikely(t->ready_tsc))
+            t->ready_tsc = cl_clock_stamp(t->sched->clock);
         cl_inject(t->sched, t, false);
+    }
 }
 
 void cl_uthread_doing(const struct cl_doing *doing)

@@ -94,6 +94,7 @@ int cl_wait_sleep(struct cl_kthread *k, uint64_t deadline_ns)
         if (rc == 0 && cl_unlikely(cl_load_relaxed(&k->sched->stopping)))
             rc = -ESHUTDOWN;
         if (rc == 0) {
+            cl_waits_for(k, CL_TRACE_WAITS_SLEEP, NULL, 0);
             cl_block(k, CL_AFTER_UNLOCK, &guard);
         } else {
             cl_wait_remove(&w);

@@ -116,7 +116,8 @@ int cl_storage_do(struct cl_storage *io, struct cl_blk_req **reqs, unsigned n)
     }
     cl_count(&q->stats.requests, n);
     cl_sched_in_flight(n);
-    cl_sched_block(&q->lock); /* may block, as was asked above; k may be another's from here on */
+    cl_waits_for(k, CL_TRACE_WAITS_DISK, io, 0);
+    cl_block(k, CL_AFTER_UNLOCK, &q->lock); /* may block, as was asked above; k may be another's from here on */
     for (unsigned i = 0; i < n; i++)
         if (reqs[i]->result)
             return reqs[i]->result;

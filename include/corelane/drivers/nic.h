@@ -99,11 +99,13 @@ struct cl_nic {
     uint32_t buffer_bytes; /* room of a fresh buffer */
     uint32_t mtu;          /* largest IP packet: a frame is at most mtu + 14 bytes */
     uint8_t mac[6];
-    uint8_t gone;         /* set by the NIC when its peer or device has vanished; rx then stays empty. Only a port that
+    uint8_t gone;     /* set by the NIC when its peer or device has vanished; rx then stays empty. Only a port that
                       * attaches again (port.h) clears it */
-    uint8_t tx_joins;     /* tx_burst takes several frames of a flow by one system call: worth gathering some */
-    uint8_t tx_calls;     /* a doorbell is a system call, of any number of frames: worth waiting for what is at hand */
-    uint32_t ipv4;        /* host byte order; 0 if none is given by the device */
+    uint8_t tx_joins; /* tx_burst takes several frames of a flow by one system call: worth gathering some */
+    uint8_t tx_calls; /* a doorbell is a system call, of any number of frames: worth waiting for what is at hand */
+    uint8_t
+        rx_stamped; /* behind a received frame (cl_nic_stamp_offset) is when it was first seen, a stamp of the clock */
+    uint32_t ipv4;  /* host byte order; 0 if none is given by the device */
     uint32_t ipv4_prefix; /* bits */
     struct cl_cores
         *cores; /* who owns the cores of those that use the queues, kthread k queue k; NULL: nobody manages */
@@ -133,6 +135,12 @@ static inline void cl_nic_stats_read(const struct cl_nic_stats *from, struct cl_
 static inline const struct cl_clock *cl_nic_clock(const struct cl_nic *nic)
 {
     return nic->clock ? nic->clock : cl_clock_default();
+}
+
+/* Where that stamp is, 8 bytes from the frame's first byte on, of a frame of len bytes as it came. */
+static inline uint32_t cl_nic_stamp_offset(uint32_t len)
+{
+    return (len + 7) & ~7u;
 }
 
 static inline void cl_nic_prepare(struct cl_nic *nic, unsigned queue)

@@ -27,6 +27,11 @@ CL_EXTERN_C_BEGIN
 #define CL_EVENT_DRAIN 7      /* attached: another member of the group has taken over: drain, then end. Once */
 typedef void (*cl_runtime_event)(void *arg, int event, const char *text);
 
+/* Of cl_runtime_config.trace and cl_runtime_trace: what is written down of requests (docs/tracing.md). */
+#define CL_RUNTIME_TRACE_OFF 1
+#define CL_RUNTIME_TRACE_SAMPLED 2
+#define CL_RUNTIME_TRACE_FULL 3
+
 #define CL_RUNTIME_LATENCY 1
 #define CL_RUNTIME_BATCH 2
 #define CL_RUNTIME_BATCH_STACK_BYTES 8388608
@@ -68,6 +73,10 @@ struct cl_runtime_config {
     /* 1: and it is sent the signal, for code that may be interrupted (cl_preemptible_add, cl_preemptible_begin) and has
      * no probes. Attached mode; granted if the iokernel's configuration says so [0] */
     uint32_t quantum_signal;
+    /* CL_RUNTIME_TRACE_... [sampled]. With OFF there is no segment, and it cannot be traced later. Sampled: 1 of one_in
+     * messages [1024], and about the slowest so many of each millisecond [4; at most 16]. records: that a kthread's ring
+     * holds, of 64 bytes; a power of two from 256 on [4096] */
+    uint32_t trace, trace_one_in, trace_slowest, trace_records;
     /* May be NULL: then nobody is told anything. cl_runtime_info has what was not granted (`note`), and `gone`. */
     cl_runtime_event on_event;
     void *event_arg;
@@ -106,6 +115,9 @@ CL_API int cl_runtime_bind_udp_foreign(struct cl_runtime *rt, uint16_t port, cl_
 CL_API int cl_runtime_add_neighbour(struct cl_runtime *rt, uint32_t ipv4, const uint8_t *mac);
 /* Start a detached uthread. Any thread, also before start. -EAGAIN, -ESHUTDOWN. */
 CL_API int cl_runtime_spawn(struct cl_runtime *rt, cl_uthread_fn fn, void *arg);
+/* Trace requests in another way (CL_RUNTIME_TRACE_...) from about a millisecond on; 0: as before. Returns how until then.
+ * -EINVAL: there is no such way; -ENOENT: it was made with tracing off, which it stays. Any thread. */
+CL_API int cl_runtime_trace(struct cl_runtime *rt, uint32_t how);
 /* Work to be done again and again; < 0: an error, counted. */
 typedef int64_t (*cl_every_fn)(void *arg);
 /* One such. Counters: written by its uthread, read by anybody (relaxed). */

@@ -47,6 +47,8 @@ CL_EXTERN_C_BEGIN
 #define CL_SCHED_STOP_NS 5000000000ull /* default of cl_sched_config.stop_ns */
 
 struct cl_sched;
+struct cl_trace;      /* libos/trace: what a runtime writes down of its requests */
+struct cl_trace_open; /* and what is noted of one that is being handled */
 
 /* Where work other than uthreads comes from: the network, seen through callbacks. Kthread k owns queue k. Frames go
  *
@@ -108,6 +110,9 @@ struct cl_work_source {
     void (*parked)(void *arg, unsigned k);
     /* S. In how many ns `poll` may find frames of queue k that nothing announces; -1: never. NULL: never. */
     int64_t (*unannounced_ns)(void *arg, unsigned k);
+    /* U. What is noted of the message that uthread's `runner` (its cl_runner_local) is in, which is about to wait; NULL: it
+     * is in none. May be NULL. */
+    struct cl_trace_open *(*message)(void *arg, unsigned self, void *runner);
 };
 
 /* Everything that a scheduler is told. Start from cl_sched_config_init. */
@@ -127,6 +132,7 @@ struct cl_sched_config {
     /* Its time: of timers, sleeps, quanta. NULL: the machine's. By a virtual clock (clock.h) it is stepped, for a
      * kthread that sleeps does so by the machine's time. Kept, not copied. */
     const struct cl_clock *clock;
+    struct cl_trace *trace; /* NULL: nothing is traced. Kept, not copied */
 };
 
 /* Counters of a kthread. Writer: that kthread (relaxed); readers: anybody. */

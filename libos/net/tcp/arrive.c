@@ -4,6 +4,7 @@
 
 #include "../icmp.h"
 #include "../tcp.h"
+#include "../traced.h"
 #include "../../../runtime/pool.h"
 
 #define QUEUE_MOST 128 /* segments of a connection that wait */
@@ -180,7 +181,8 @@ bool cl_tcp_flows_put(struct cl_netq *q, const struct cl_frame *frame, const str
     unsigned reason = CL_DROP_FLOW_BUDGET;
     if (cl_likely(cl_pool_get_one(flows->item_pool, q->index, &index))) {
         struct cl_flow_item *item = &flows->items[index];
-        item->rx = (struct cl_rx_item){.frame = *frame, .rx_tsc = rx_tsc, .l4 = info->l4, .payload_len = info->l4_len};
+        item->rx = (struct cl_rx_item){
+            .frame = *frame, .rx_tsc = rx_tsc, .l4 = info->l4, .payload_len = info->l4_len, .traced = cl_netq_draws(q)};
         if (cl_unlikely(cl_load_relaxed(&net->shows))) /* relaxed: who has just begun to listen sees the next */
             show_ahead(net, &item->rx, &key);
         reason = append(net, &key, hash, &fresh, item, woken);

@@ -146,6 +146,7 @@ int cl_tcp_publish(struct cl_netif *nif, uint16_t port, struct cl_tcp_listener *
     struct cl_tcp_listener *nobody = NULL;
     if (l->user && l->user->ahead)
         cl_store_relaxed(&cl_tcp_net_of(nif)->shows, true);
+    l->service = cl_trace_service_of(nif->trace, CL_TRACE_TCP, port);
     /* Release: its fields come first. */
     return __atomic_compare_exchange_n(&cl_tcp_net_of(nif)->listeners[cl_be16(port)], &nobody, l, false,
                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED)

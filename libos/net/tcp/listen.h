@@ -20,6 +20,7 @@ struct cl_tcp_listener {
     uint32_t pending;
     uint32_t waiting;             /* of them: open, and not accepted; if it accepts */
     struct cl_tcp_listener *next; /* of those that listen no more: flows.c keeps them for their connections */
+    uint16_t service;             /* its entry in the trace */
     bool accepts;                 /* they are pending until cl_tcp_accepted, not until they are open */
 };
 

@@ -54,6 +54,7 @@ struct cl_tcp_flow_turn {
     struct cl_tcp_turn turn; /* first */
     struct cl_tcp_net *net;
     struct cl_netq *q;            /* of the kthread */
+    uint64_t tsc;                 /* the stamp of now_ns */
     bool looked;                  /* at the clock, since the turn before */
     bool asked;                   /* a SYN has come in this turn that makes a connection, ... */
     uint8_t asker[6];             /* ... and from where */

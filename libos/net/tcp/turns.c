@@ -4,6 +4,7 @@
 
 #include "../icmp.h"
 #include "../tcp.h"
+#include "../traced.h"
 #include "../../../runtime/pool.h"
 
 #include <corelane/libos/adopt.h>
@@ -31,7 +32,8 @@ static void place(struct cl_tcp_turn *turn)
         turn->counts = &net->counts[k].of;
     }
     t->looked = true;
-    turn->now_ns = (uint64_t)cl_clock_ns(net->nif->clock); /* the scheduler's, too */
+    t->tsc = cl_clock_stamp(net->nif->clock);
+    turn->now_ns = (uint64_t)cl_tsc_to_ns(net->nif->clock, t->tsc); /* the scheduler's, too */
 }
 
 static void here(struct cl_tcp_turn *turn)
@@ -206,12 +208,57 @@ static inline void finish(struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, un
         retire(t, b);
 }
 
-static void run_one(struct cl_tcp_flow_turn *t, struct cl_tcp_block *b)
+/* What a turn is about to take in: when the oldest was picked up, and seen first. */
+struct taken {
+    uint64_t rx_tsc, since;
+    uint32_t flow;
+    uint16_t bytes, own_port_be;
+};
+
+static inline void note_item(const struct cl_netq *q, struct taken *in, const struct cl_tcp_block *b,
+                             const struct cl_rx_item *item, bool first, struct cl_running *running)
+{
+    if (first)
+        *in = (struct taken){.rx_tsc = item->rx_tsc,
+                             .since = cl_netq_since(q, &item->frame, item->rx_tsc),
+                             .flow = item->frame.hash,
+                             .bytes = item->payload_len,
+                             .own_port_be = b->flow.key.own_port_be};
+    if (cl_unlikely(item->traced))
+        running->trace.drawn = true; /* now: its handler's waits are told, too */
+}
+
+/* A turn is over in which its user was called, and was drawn, or late, or has waited. rang: the doorbell's stamp at its
+ * end, n_tx: what waited for one then. */
+static CL_NOINLINE void note_turn(const struct cl_tcp_flow_turn *t, const struct taken *in, uint64_t start,
+                                  uint64_t rang, uint32_t n_tx, struct cl_running *running)
+{
+    const struct cl_tcp_listener *l = cl_tcp_listener_on(t->net, in->own_port_be);
+    const struct cl_netq *q = t->q;
+    bool sent = q->last_flush_tsc != rang;
+    struct cl_trace_end e = {.begin = in->since,
+                             .pickup = in->rx_tsc,
+                             .start = start,
+                             .end = t->tsc,
+                             .sent = sent ? q->last_flush_tsc : 0,
+                             .flags = (sent || q->n_tx > n_tx ? CL_TRACE_ANSWERED : 0) |
+                                      (in->since == in->rx_tsc ? CL_TRACE_FROM_KTHREAD : 0),
+                             .flow = in->flow,
+                             .service = l ? l->service : 0,
+                             .bytes = in->bytes,
+                             .shared = 1};
+    running->trace.guessed = false;
+    cl_tracer_message(q->trace, &running->trace, &e);
+}
+
+static void run_one(struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, struct cl_running *running)
 {
     struct cl_tcp_net *net = t->net;
     struct cl_flow_bucket *bucket = cl_flow_bucket(&net->table, b->flow.hash);
     struct cl_flow_item *items = net->nif->flows->items;
+    struct taken in;
     unsigned done = 0;
+    uint64_t start = t->tsc;
     t->asked = false;
     cl_netq_note_begun(t->q);
     cl_flow_lock(&net->table, bucket);
@@ -223,6 +270,7 @@ static void run_one(struct cl_tcp_flow_turn *t, struct cl_tcp_block *b)
     begin(b, t);
     for (struct cl_flow_item *item; done < CL_FLOW_BURST && (item = cl_flow_next(&b->flow)); done++) {
         uint32_t index = (uint32_t)(item - items);
+        note_item(t->q, &in, b, &item->rx, done == 0, running);
         take_item(t, &b->conn, &item->rx);
         cl_pool_put_one(net->nif->flows->item_pool, t->turn.kthread, index);
     }
@@ -230,7 +278,14 @@ static void run_one(struct cl_tcp_flow_turn *t, struct cl_tcp_block *b)
         cl_streams_turn(&b->conn);
     if (cl_unlikely(woken))
         tell_woken(&b->conn);
+    uint64_t rang = t->q->last_flush_tsc;
+    uint32_t n_tx = t->q->n_tx;
     finish(t, b, done);
+    bool noted = running->trace.drawn || running->trace.id;
+    if (done && t->looked && t->q->trace && cl_unlikely(noted || cl_tracer_late(t->q->trace, in.since, t->tsc)))
+        note_turn(t, &in, start, rang, n_tx, running);
+    else if (cl_unlikely(noted))
+        cl_trace_forget(&running->trace); /* nothing had come, or its user was not called */
 }
 
 /* The block of a flow whose turn comes after the one that begins now: by then its lines are there. */
@@ -278,12 +333,13 @@ struct cl_flow *cl_tcp_flows_run(struct cl_netif *nif, struct cl_flow *f, struct
 {
     struct cl_tcp_flow_turn t = cl_tcp_turn_on(cl_tcp_net_of(nif));
     const struct cl_flow *next;
+    struct cl_running *running = cl_runner_local();
     uint64_t since_ns = t.turn.now_ns;
     while (f && f->key.protocol == CL_IPPROTO_TCP) {
         if (!t.looked)
             place(&t.turn);
         t.looked = false;
-        run_one(&t, (struct cl_tcp_block *)f);
+        run_one(&t, (struct cl_tcp_block *)f, running);
         *turns -= *turns > 0;
         f = NULL;
         if (*turns && cl_inbox_count(t.q->inbox) == 0 && (f = cl_ready_pop(t.q->ready, &next)))

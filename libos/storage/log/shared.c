@@ -123,7 +123,8 @@ static void sleep_on(struct cl_log_shared *s, struct cl_log_future *f)
     f->kthread = k->index;
     s->sleepers++;
     cl_sched_in_flight(1);
-    cl_sched_block(&s->lock); /* may block: asked by all who come here */
+    cl_waits_for(k, CL_TRACE_WAITS_LOG, s, 0);
+    cl_block(k, CL_AFTER_UNLOCK, &s->lock); /* may block: asked by all who come here */
     __atomic_fetch_sub(&s->roused, 1, __ATOMIC_RELAXED);
 }
 

@@ -267,8 +267,8 @@ static bool kept(void)
 static void kthread(void)
 {
     unsigned self = (unsigned)ex.running, n = fixed.s->queues;
-    struct cl_udp_req req;
-    memset(&req, 0, sizeof req);
+    struct cl_running running;
+    memset(&running, 0, sizeof running);
     for (;;) {
         struct cl_netq *q = &fixed.nif.queues[self];
         unsigned what = ex_pause(NULL, n + 2), queue = (self + what) % n;
@@ -278,12 +278,12 @@ static void kthread(void)
         else if (what == n && now.ready[self].first && kept())
             run_kept(q);
         else if (what == n && now.ready[self].first)
-            run_flow(&fixed.nif, &q, &req, &(struct cl_pace){0, 0}, &(unsigned){1});
+            run_flow(&fixed.nif, &q, &running, &(struct cl_pace){0, 0}, &(unsigned){1});
         else if (what == n + 1 && fixed.s->sleep && next_of(self))
             cl_netif_ready(&fixed.nif, self);
         else if (what == n + 1 && kept() && now.asked < WAKES)
             wake_kept(q);
-        memset(&req, 0, sizeof req);
+        memset(&running, 0, sizeof running);
     }
 }
 

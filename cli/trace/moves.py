@@ -1,50 +1,34 @@
-"""corelane trace: every move of a core for a while, from the iokernel's logs, as a table and as a file for Perfetto."""
+"""corelane trace, without an application: every move of a core for a while, from the iokernel's logs, as a table and
+as a file for Perfetto."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import errno
 import json
 import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ..runtime.errors import CorelaneError
-from . import values
-from .traced import Recording, events, summary
-from .watch import columns, snapshot
+from ...runtime.errors import CorelaneError
+from ..watch import columns, snapshot
+from .output import Output
+from .recording import Recording, events, summary
 
-IMPORTS = ("..runtime._native",)
 LOOK_S = 0.05  # a log has some hundreds of ms of the most that cores move
 MOST = 500_000  # entries of a recording: some 400 MB
 FAULTS_SHOWN = 20
 NAMES_S = 0.2  # who came and went in between has no name
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--socket", type=values.socket, metavar="PATH", help=values.SOCKET)
-    parser.add_argument(
-        "--seconds", type=values.seconds, default=1.0, metavar="S", help="for so long, or until Ctrl-C (default 1)"
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="FILE.json", help="write every move for ui.perfetto.dev or chrome://tracing"
-    )
-    parser.add_argument(
-        "--wait", type=values.seconds, default=0, metavar="S", help="wait so long for the iokernel to come up"
-    )
-    parser.add_argument("--json", action="store_true", help="print the summary as JSON")
-
-
 def run(options: argparse.Namespace) -> int:
     """Record, then say what was seen."""
-    from ..runtime.paths import default_socket
+    from ...runtime.paths import default_socket
 
-    out = _Out(options.out) if options.out is not None else None
+    out = Output(options.out) if options.out is not None else None
     try:
         before = snapshot(options.socket, options.wait)
         path = options.socket or default_socket()
@@ -57,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         document = {"socket": path, "policy": decides, "ended": recording.ended} | summary(recording)
         failed = None
         if out is not None:
-            failed = out.write(recording)
+            failed = out.write(events(recording))
             document |= {"out": str(options.out)} if failed is None else {}
         print(json.dumps(document) if options.json else render(document), flush=True)
     finally:
@@ -70,48 +54,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-class _Out:
-    """The file for the events: whole or not at all. Opened before anything is recorded, so that it is known then if it
-    cannot be."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self._fresh = path, path.with_name(path.name + ".new")
-        try:
-            if path.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            self._file = self._fresh.open("w")
-        except OSError as error:
-            raise self._error(error) from error
-
-    def _error(self, error: OSError) -> CorelaneError:
-        return CorelaneError(f"write {self._path}", str(error.strerror), "give --out a file that can be written")
-
-    def write(self, recording: Recording) -> CorelaneError | None:
-        """All events. What went wrong, or None."""
-        try:
-            self._file.write('{"displayTimeUnit": "ns", "traceEvents": [\n')
-            for i, event in enumerate(events(recording)):
-                self._file.write((",\n" if i else "") + json.dumps(event))
-            self._file.write("\n]}\n")
-            self._file.close()
-            self._fresh.replace(self._path)
-        except OSError as error:
-            return self._error(error)
-        return None
-
-    def close(self) -> None:
-        """What was not written whole goes."""
-        with contextlib.suppress(OSError):  # of a full disk, which `write` has told
-            self._file.close()
-        self._fresh.unlink(missing_ok=True)
-
-
 class _Log:
     """One loop's log, from the moment of construction on."""
 
     def __init__(self, path: str, loop: int) -> None:
-        from ..runtime._native import ffi, lib
-        from ..runtime.errors import check
+        from ...runtime._native import ffi, lib
+        from ...runtime.errors import check
 
         self._ffi, self._lib, self._check, self._path = ffi, lib, check, path
         self._err = ffi.new("char[256]")
@@ -136,7 +84,7 @@ class _Log:
 
     def read(self) -> bytes:
         """The entries since the last call."""
-        from ..iokernel.control.moves import ENTRY_BYTES
+        from ...iokernel.control.moves import ENTRY_BYTES
 
         rc = self._lib.cl_control_moves(self._fd, self._ask, self._said, self._entries, 2000, self._err)
         self._check(rc, f"read the log of moves of the iokernel on {self._path}", self._err)
@@ -171,6 +119,48 @@ def _record(path: str, loops: list[int], seconds: float) -> Recording:
     return recording
 
 
+class Beside:
+    """The moves of cores, recorded beside something else. Without an iokernel that moves cores, none."""
+
+    def __init__(self, path: str | None) -> None:
+        from ...runtime.paths import default_socket
+
+        self._stack, self._path = contextlib.ExitStack(), path or default_socket()
+        self._logs: list[_Log] = []
+        self.recording: Recording | None = None
+        try:
+            cores = snapshot(self._path)["cores"]
+            loops = [a["loop"] for a in cores["allocators"]] if cores is not None else []
+            self._logs = [self._stack.enter_context(_Log(self._path, loop)) for loop in loops]
+        except CorelaneError:
+            return
+        if self._logs:
+            first = self._logs[0]
+            self.recording = Recording(first.begin_tsc, first.begin_tsc, first.hz)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self._stack.close()
+
+    def read(self) -> None:
+        """What was logged since the last time. Once the iokernel has ended, or MOST entries are there, nothing."""
+        if self.recording is None or self.recording.ended or len(self.recording.moves) >= MOST:
+            return
+        try:
+            _read(self.recording, self._logs)
+        except CorelaneError:
+            self.recording.ended = True
+
+    def end(self) -> None:
+        """Read the rest, and learn whose the kthreads are."""
+        self.read()
+        if self.recording is not None and not self.recording.ended:
+            with contextlib.suppress(CorelaneError):
+                _learn_names(self._path, self.recording, self.recording.begin_tsc)
+
+
 def _follow(path: str, recording: Recording, logs: Sequence[_Log], seconds: float) -> None:
     begun = told = named = time.monotonic()
     while (left := begun + seconds - time.monotonic()) > 0 and len(recording.moves) < MOST:
@@ -187,7 +177,7 @@ def _follow(path: str, recording: Recording, logs: Sequence[_Log], seconds: floa
 
 
 def _read(recording: Recording, logs: Sequence[_Log]) -> None:
-    from ..iokernel.control.moves import entries
+    from ...iokernel.control.moves import entries
 
     for log in logs:
         recording.add(entries(log.read()), log.lost)

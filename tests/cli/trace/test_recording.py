@@ -1,4 +1,4 @@
-"""What `trace` makes of the entries of a log. With an iokernel: test_managed_cores.py."""
+"""What `trace` makes of the entries of a log. With an iokernel: ../test_managed_cores.py."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from corelane.cli import trace
-from corelane.cli.traced import FAULTS_KEPT, Fault, Recording, Span, events, follow, summary
+from corelane.cli.trace import moves as trace
+from corelane.cli.trace.recording import FAULTS_KEPT, Fault, Recording, Span, events, follow, summary
 from corelane.iokernel._native import lib
 from corelane.iokernel.control.moves import WORD, Move
 

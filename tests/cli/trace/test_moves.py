@@ -1,5 +1,5 @@
 """How a recording of `trace` ends, and where it goes, with logs that are made up. What it makes of entries:
-test_traced.py; with an iokernel: test_managed_cores.py."""
+test_recording.py; with an iokernel: ../test_managed_cores.py."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from corelane.cli import trace
 from corelane.cli.main import main
+from corelane.cli.trace import moves as trace
 from corelane.iokernel._native import ffi, lib
 from corelane.runtime.errors import CorelaneError
 

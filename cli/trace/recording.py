@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..iokernel._native import lib
-from ..iokernel.control.moves import ALL_PARTS, STEP_NAMES, WORD, Move, parts_of, ticks_of, whole
+from ...iokernel._native import lib
+from ...iokernel.control.moves import ALL_PARTS, STEP_NAMES, WORD, Move, parts_of, ticks_of, whole
 
 NOBODY = "nobody"
 FAULTS_KEPT = 1000

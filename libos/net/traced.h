@@ -1,0 +1,66 @@
+/* What of the stack's work is traced: see ../trace/trace.h, and runtime/trace.h for what is recorded.
+ *
+ * A message is a datagram for a handler, or a turn of a connection in which its user was called. Frames that are to be
+ * recorded are marked where they come in (cl_rx_item.traced); whoever handles them, perhaps a thief, stamps them. What is
+ * not marked is looked at by each doorbell, whose stamp says whether it was slow. */
+#ifndef CORELANE_LIBOS_NET_TRACED_H
+#define CORELANE_LIBOS_NET_TRACED_H
+
+#include "netif.h"
+
+/* Trace from now on: before anything is bound, and before kthreads run. trace may be NULL. */
+void cl_netif_trace(struct cl_netif *nif, struct cl_trace *trace);
+/* cl_work_source.message: what is noted of the message that a runner is in. NULL: it is in none. */
+struct cl_trace_open *cl_netif_message(void *arg, unsigned self, void *runner);
+
+/* Mark those of the items that a burst has put, and not published, that are drawn. */
+void cl_netq_mark(struct cl_netq *q, unsigned queued);
+/* A marked request begins. */
+void cl_netq_note_start(struct cl_netq *q, struct cl_running *r, uint64_t rx_tsc);
+/* A request that is marked, or has waited, is handled, and about to be answered. */
+void cl_netq_note_end(struct cl_netq *q, struct cl_running *r, const struct cl_udp_req *req, bool answered,
+                      bool stolen);
+/* The same of those of a burst, which has one start and one end. */
+void cl_netq_note_burst(struct cl_netq *q, struct cl_running *r, const struct cl_rx_item *items,
+                        const struct cl_udp_req *reqs, unsigned n);
+/* A burst, none of which was marked, was late: its doorbell is rung. oldest: since when its first one waited; before: the
+ * doorbell's stamp before that. */
+void cl_netq_note_late_burst(struct cl_netq *q, const struct cl_udp_req *reqs, unsigned n, uint64_t oldest,
+                             uint64_t before);
+/* n frames were sent, which was late: whether the last request that was answered is to be told, and is not yet. before: as
+ * above; end: when the doorbell began. */
+void cl_netq_late(struct cl_netq *q, uint64_t before, uint64_t end, uint64_t now, unsigned n);
+/* A runner ends whose last answer is not sent yet: keep what cl_netq_late wants to know. */
+void cl_netq_note_answered(struct cl_netq *q, const struct cl_udp_req *req);
+
+/* Since when a frame is known, that came in at rx_tsc: its NIC may have its stamp behind it (cl_nic.rx_stamped). */
+static inline uint64_t cl_netq_since(const struct cl_netq *q, const struct cl_frame *f, uint64_t rx_tsc)
+{
+    uint64_t at;
+    if (!q->nic->rx_stamped)
+        return rx_tsc;
+    memcpy(&at, f->data + cl_nic_stamp_offset(f->len), sizeof at);
+    return at <= rx_tsc && rx_tsc - at < UINT32_MAX ? at
+                                                    : rx_tsc; /* else it has none, and what lies there is anything */
+}
+
+/* A poll has brought frames. */
+static inline void cl_netq_trace_poll(struct cl_netq *q, uint64_t rx_tsc, const struct cl_frame *first)
+{
+    if (cl_likely(q->trace != NULL))
+        cl_tracer_poll(q->trace, rx_tsc, cl_netq_since(q, first, rx_tsc));
+}
+
+/* Whether all are recorded. */
+static inline bool cl_netq_traces_all(const struct cl_netq *q)
+{
+    return q->trace && q->trace->mode == CL_TRACE_FULL;
+}
+
+/* One message more, that goes through no inbox: whether it is to be recorded. */
+static inline bool cl_netq_draws(struct cl_netq *q)
+{
+    return q->trace && cl_tracer_draws(q->trace);
+}
+
+#endif

@@ -1,0 +1,8 @@
+"""What became of requests: kthreads write it down (trace.h, trace.c), and what the records say (stages.py, blame.py).
+
+README.md is the page of the C part. The Python part takes records that a reader has (runtime/trace.py) and gives
+numbers and lines, without I/O:
+
+    stages.py   records as times of stages
+    blame.py    which stage makes the tail of a service
+"""

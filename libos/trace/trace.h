@@ -1,0 +1,143 @@
+/* Tracing, as a kthread does it: which messages are drawn, what is noted while they are handled, and their record. The
+ * page of this folder says what it costs and why; runtime/trace.h what a record is.
+ *
+ *   poll       cl_tracer_poll; drawn messages are marked (left, cl_tracer_gap)
+ *   handler    of a marked one start and end are stamped; one that waits is noted by cl_tracer_waited
+ *   end        cl_tracer_message puts the record, which its doorbell completes
+ *   doorbell   cl_tracer_sent; what is slow is found there (oldest, slow_ticks)
+ *
+ * A tracer belongs to its kthread. NULL where a runtime does not trace at all. */
+#ifndef CORELANE_LIBOS_TRACE_TRACE_H
+#define CORELANE_LIBOS_TRACE_TRACE_H
+
+#include <corelane/runtime/clock.h>
+#include "../../runtime/trace.h"
+
+#define CL_TRACER_SLOWEST 16         /* of a millisecond that can be kept, at most */
+#define CL_TRACER_NEVER (1ull << 62) /* a stamp that does not come */
+
+/* What is noted of a message while it is handled, by its runner. Zero, but for `longest`: nothing is. */
+struct cl_trace_open {
+    uint64_t id;    /* 0: nobody has needed one yet */
+    uint64_t start; /* of its handler; 0: not stamped */
+    uint64_t blocked, ready;
+    uint32_t waits;
+    bool drawn, guessed;
+    struct cl_trace_wait longest; /* wait of one that is not drawn: whether it is told is known at its end */
+};
+
+/* A message at its end, in stamps. */
+struct cl_trace_end {
+    uint64_t begin, pickup, start, end;
+    uint64_t sent; /* 0: it is not answered, or the doorbell is to come */
+    uint32_t flags, flow;
+    uint16_t service, bytes, shared;
+};
+
+static inline void cl_trace_forget(struct cl_trace_open *o)
+{
+    o->id = o->start = o->blocked = o->ready = 0;
+    o->waits = 0;
+    o->drawn = o->guessed = false;
+}
+
+struct cl_tracer {
+    /* Read by each burst. */
+    int64_t left;        /* messages until the next one that is drawn; below 0: as many back in the burst */
+    uint64_t look_at;    /* when cl_tracer_window is due: ms_end, or 0, which the signal handler sets */
+    uint64_t oldest;     /* since when the burst at hand has waited; CL_TRACER_NEVER: there is none */
+    uint64_t slow_ticks; /* more than that is perhaps slow; CL_TRACER_NEVER: nothing is */
+    uint64_t head;       /* records that are published */
+    uint32_t pending;    /* and that are put behind them, below CL_TRACE_AHEAD: their doorbell is to come */
+    uint32_t mode;
+    const uint64_t *time; /* cl_stamp's */
+    /* Read by records. */
+    struct cl_trace_ring *ring;
+    uint32_t records, index;
+    uint64_t ids;
+    uint64_t random;
+    uint64_t ticks_per_ms, ms_end;
+    const struct cl_trace_control *control;
+    uint32_t slowest, n_top; /* of this millisecond: how many are wanted; found */
+    uint64_t top[CL_TRACER_SLOWEST];
+    uint32_t looks;            /* at what the kernel has counted, that are left in this millisecond */
+    uint64_t faults, switches; /* as it had counted when that was looked at last */
+    bool looked;               /* it was */
+    /* Its signal handler: when the core was lost first and had again last since the kthread looked; away_end 0: not. */
+    uint64_t away_begin, away_end;
+    uint32_t away_n;
+} CL_ALIGNED(CL_CACHELINE);
+
+struct cl_trace;
+
+struct cl_trace_config {
+    uint32_t n_rings;                  /* one a kthread */
+    uint32_t mode;                     /* CL_TRACE_* */
+    uint32_t one_in, slowest, records; /* 0: 1024, 4, 4096 */
+    uint32_t reserved;
+};
+
+/* A segment and its tracers. name: of the application. The clock's life is the trace's. -errno with one line in err. */
+int cl_trace_new(const struct cl_trace_config *config, const struct cl_clock *clock, const char *name,
+                 struct cl_trace **out, char err[256]);
+void cl_trace_delete(struct cl_trace *trace);
+/* Of kthread k; NULL of a NULL trace. */
+struct cl_tracer *cl_trace_tracer(struct cl_trace *trace, unsigned k);
+/* The entry of what answers on a port; 0 of a NULL trace, and if there is no room. The same answers twice. Any thread. */
+uint16_t cl_trace_service_of(struct cl_trace *trace, uint16_t kind, uint16_t port);
+/* From about a millisecond on, of kthreads that get messages. -EINVAL. Any thread. */
+int cl_trace_set_mode(struct cl_trace *trace, uint32_t mode);
+uint32_t cl_trace_mode(const struct cl_trace *trace);
+
+/* A kthread's. */
+
+/* A millisecond is over: the mode as it is by now, another threshold, what the signal handler has noted. */
+void cl_tracer_window(struct cl_tracer *t, uint64_t now);
+/* How many messages further on the next one is drawn, from 1 on. */
+int64_t cl_tracer_gap(struct cl_tracer *t);
+/* It took so many ticks, more than slow_ticks. Keeps count of the slowest. */
+void cl_tracer_slow(struct cl_tracer *t, uint64_t ticks);
+/* An id for what is noted; it is recorded or not. */
+uint64_t cl_tracer_id(struct cl_tracer *t);
+/* A handler has waited: w has what, begin, object, holder and uthread. ready: when it was made ready; now: it runs. o: of
+ * its message; NULL: of none. */
+void cl_tracer_waited(struct cl_tracer *t, struct cl_trace_open *o, struct cl_trace_wait *w, uint64_t ready,
+                      uint64_t now);
+/* Its handler has ended. What is not drawn is recorded if it is slow. Nothing is noted in o afterwards. */
+void cl_tracer_message(struct cl_tracer *t, struct cl_trace_open *o, const struct cl_trace_end *e);
+/* What waits for a doorbell is answered, at `now`; 0: none was rung. */
+void cl_tracer_sent(struct cl_tracer *t, uint64_t now);
+/* The core was another's from begin to end. Async-signal-safe, on the kthread's thread. */
+void cl_tracer_away(struct cl_tracer *t, uint64_t begin, uint64_t end);
+
+static inline uint64_t cl_tracer_stamp(const struct cl_tracer *t)
+{
+    return cl_stamp(t->time);
+}
+
+/* At each poll that has brought something, at its stamp. since: of the oldest that has come. */
+static inline void cl_tracer_poll(struct cl_tracer *t, uint64_t now, uint64_t since)
+{
+    t->oldest = since;
+    /* Relaxed: of this thread's signal handler. */
+    if (cl_unlikely(now >= cl_load_relaxed(&t->look_at)))
+        cl_tracer_window(t, now);
+}
+
+/* One message more. Whether it is drawn. */
+static inline bool cl_tracer_draws(struct cl_tracer *t)
+{
+    if (cl_likely(--t->left >= 0))
+        return false;
+    if (t->mode != CL_TRACE_FULL)
+        t->left = cl_tracer_gap(t) - 1;
+    return true;
+}
+
+/* Whether what began so long ago is to be looked at; signed: nothing has begun, or on another core, a little later. */
+static inline bool cl_tracer_late(const struct cl_tracer *t, uint64_t since, uint64_t now)
+{
+    return (int64_t)(now - since) > (int64_t)t->slow_ticks;
+}
+
+#endif

@@ -1,0 +1,250 @@
+/* What a runtime writes down of its requests, for others to read: the layout of a trace segment, and its reader.
+ *
+ * A segment is a memory file of one runtime (memory.h, named CL_TRACE_NAME), never a part of the arena, in which packets
+ * are. The runtime alone has it mapped writable (F_SEAL_FUTURE_WRITE); readers map it read-only, see nothing of the
+ * runtime but this, and may end at any point: no word of theirs is in it, and the writer never waits for them.
+ *
+ *   cl_trace_header                    first page; constant, but for cl_trace_control in it
+ *   cl_trace_service[CL_TRACE_SERVICES]
+ *   for each kthread: cl_trace_ring in a page of its own, then its ring_records records of CL_TRACE_RECORD bytes
+ *
+ * A ring has one writer, its kthread, which overwrites the oldest. Record i lies in slot i modulo ring_records:
+ *
+ *   writer   a release fence, its words (relaxed), then or up to CL_TRACE_AHEAD records later `head` (release)
+ *   reader   `head` (acquire), copies words (relaxed), an acquire fence, `head` again. A reader that has seen a word of
+ *            record j sees a head above j - CL_TRACE_AHEAD then, by the two fences. So what lies below the second head +
+ *            CL_TRACE_AHEAD - ring_records may have been overwritten while it was copied, and is thrown away.
+ *
+ * Trust. What is in a segment is the runtime's word about itself, and perhaps nonsense: a reader bounds the geometry by
+ * the size of the file before it follows it, and takes each record only if it is one (cl_trace_valid); the others are
+ * counted. Stamps are those of the runtime's clock (clock.h), for which the header has rate and base; they are never
+ * rewritten, and no wall time is stored, so that a step of the system clock changes nothing.
+ *
+ * Stages of a message, in order; each boundary is in ticks after `begin`, so that they add up to the last by construction:
+ *
+ *   begin --ring--> pickup --inbox--> start --handler--> end --reply--> sent
+ *
+ * `begin` is the first moment known: an iokernel took the frame, or (CL_TRACE_FROM_KTHREAD) the kthread did, and then ring
+ * is 0. What a handler waited for is in `blocked` (until somebody made it ready) and `ready` (until it ran again), parts of
+ * handler; its WAIT records say what for.
+ *
+ * Tests: tests/runtime/test_trace.py (garbage, overwriting), tests/runtime/c/trace_ring.c (TSan). */
+#ifndef CORELANE_RUNTIME_TRACE_H
+#define CORELANE_RUNTIME_TRACE_H
+
+#include <corelane/runtime/base.h>
+#include "memory.h"
+
+#define CL_TRACE_MAGIC 0x6563617274636cull /* "cltrace" */
+#define CL_TRACE_NAME "corelane-trace"     /* of the memory file */
+
+// cffi: begin
+#define CL_TRACE_VERSION 1
+#define CL_TRACE_RECORD 64 /* bytes */
+#define CL_TRACE_WORDS 8   /* the same */
+#define CL_TRACE_PAGE 4096
+#define CL_TRACE_SERVICES 256
+#define CL_TRACE_MAX_RINGS 64
+#define CL_TRACE_AHEAD 64 /* records that a writer may have put and not published */
+#define CL_TRACE_MIN_RECORDS 256
+#define CL_TRACE_MAX_RECORDS 1048576
+
+/* cl_trace_control.mode */
+#define CL_TRACE_OFF 0
+#define CL_TRACE_SAMPLED 1 /* 1 of one_in, and about the slowest so many of each millisecond */
+#define CL_TRACE_FULL 2    /* all */
+
+/* The first byte of a record: what it is. */
+#define CL_TRACE_MESSAGE 1
+#define CL_TRACE_WAIT 2
+#define CL_TRACE_CORE 3
+
+/* cl_trace_message.flags */
+#define CL_TRACE_FROM_KTHREAD 1 /* begin is the kthread's pick-up: nothing is known of before */
+#define CL_TRACE_DRAWN 2        /* it was to be recorded whatever came of it; else it is here for being slow */
+#define CL_TRACE_STOLEN 4       /* another kthread had picked it up */
+#define CL_TRACE_ANSWERED 8     /* something was sent for it; else sent is end */
+#define CL_TRACE_ERROR 16       /* its handler failed */
+#define CL_TRACE_SHARED 32      /* start and end are those of `shared` requests that were handled together */
+#define CL_TRACE_GUESSED 64     /* start is the last moment known before it: a doorbell, or the pick-up */
+#define CL_TRACE_UNSENT 128     /* answered, but when its doorbell was rung is not known; sent is end */
+
+/* cl_trace_service.kind */
+#define CL_TRACE_UDP 1
+#define CL_TRACE_TCP 2
+
+/* cl_trace_wait.what */
+#define CL_TRACE_WAITS_OTHER 0
+#define CL_TRACE_WAITS_SLEEP 1
+#define CL_TRACE_WAITS_MUTEX 2
+#define CL_TRACE_WAITS_COND 3
+#define CL_TRACE_WAITS_SEM 4
+#define CL_TRACE_WAITS_JOIN 5 /* uthreads to end: one, a scope's, a wait group's */
+#define CL_TRACE_WAITS_CHANNEL 6
+#define CL_TRACE_WAITS_YIELD 7
+#define CL_TRACE_WAITS_QUANTUM 8 /* it had run for a quantum */
+#define CL_TRACE_WAITS_CORE 9    /* its kthread lost its core */
+#define CL_TRACE_WAITS_LOG 10    /* an append to become durable */
+#define CL_TRACE_WAITS_DISK 11   /* a read or write of a device */
+#define CL_TRACE_WAITS 12        /* kinds */
+
+struct cl_trace_header {
+    uint64_t magic;        /* CL_TRACE_MAGIC */
+    uint32_t version;      /* CL_TRACE_VERSION */
+    uint32_t n_rings;      /* 1..CL_TRACE_MAX_RINGS */
+    uint32_t ring_records; /* a power of two from CL_TRACE_MIN_RECORDS to CL_TRACE_MAX_RECORDS */
+    uint32_t pid;
+    uint64_t hz;       /* of the stamps */
+    uint64_t base_tsc; /* a stamp ... */
+    int64_t base_ns;   /* ... and CLOCK_MONOTONIC then (a virtual clock's time) */
+    uint64_t total_bytes;
+    char name[32]; /* of the application; zero-terminated */
+};
+
+/* At CL_TRACE_CONTROL_OFFSET. Writer: the runtime's process (relaxed); readers: its kthreads, about once a millisecond,
+ * and everybody, relaxed. */
+#define CL_TRACE_CONTROL_OFFSET 256
+struct cl_trace_control {
+    uint32_t mode;
+    uint32_t one_in;     /* sampled: 1 or more */
+    uint32_t slowest;    /* sampled: of each millisecond */
+    uint32_t n_services; /* entries that are filled in (release; readers: acquire) */
+};
+
+/* What answers: entry 0 stands for all that find no place. */
+struct cl_trace_service {
+    uint16_t kind, port;
+    uint32_t reserved;
+};
+
+/* Line 0 of a ring's page. Writer: the kthread. */
+struct cl_trace_ring {
+    uint64_t head CL_ALIGNED(64); /* records ever written (release) */
+};
+
+/* A message: a datagram, or what a connection's turn took in. Ticks after begin rise: pickup, start, end, sent; one that
+ * would not fit is UINT32_MAX. */
+struct cl_trace_message {
+    uint8_t kind;    /* CL_TRACE_MESSAGE */
+    uint8_t kthread; /* on which its handler ended */
+    uint16_t service;
+    uint32_t flags;
+    uint64_t id; /* unique in the segment, never 0 */
+    uint64_t begin;
+    uint32_t pickup, start, end, sent;
+    uint32_t blocked, ready; /* of end - start */
+    uint32_t flow;           /* hash of its flow, 0: unknown */
+    uint16_t bytes;          /* of the request */
+    uint16_t shared;         /* requests that share its boundaries; 1: its own */
+    /* Of one of 20 us or more, perhaps: since the last such one, page faults of its thread, and times that the kernel
+     * took its CPU. */
+    uint32_t faults, switches;
+};
+
+/* One wait of a handler. */
+struct cl_trace_wait {
+    uint8_t kind;    /* CL_TRACE_WAIT */
+    uint8_t kthread; /* on which it was resumed */
+    uint16_t what;   /* CL_TRACE_WAITS_* */
+    uint32_t n;      /* how many waits it stands for: it was the longest of them; 1: itself */
+    uint64_t id;     /* of the message */
+    uint64_t begin;
+    uint32_t blocked; /* ticks until it was made ready, ... */
+    uint32_t ready;   /* ... and from then until it ran */
+    uint64_t object;  /* address of what it waited for; 0: none */
+    uint64_t holder;  /* of a mutex: address of the uthread that had it; 0: unknown */
+    uint64_t uthread; /* address of its own: names it as a holder */
+    uint64_t reserved;
+};
+
+/* The kthread's core was another's. */
+struct cl_trace_core {
+    uint8_t kind; /* CL_TRACE_CORE */
+    uint8_t kthread;
+    uint16_t reserved;
+    uint32_t n;  /* times that are told as one */
+    uint64_t id; /* 0 */
+    uint64_t begin, end;
+    uint64_t unused[4];
+};
+
+/* Geometry: how many bytes a segment has. -EINVAL: n_rings or ring_records is none. */
+CL_API int64_t cl_trace_bytes(uint32_t n_rings, uint32_t ring_records);
+/* Whether a mapping of so many bytes is a segment whose parts lie in it. 0, or -EPROTO with one line in err. */
+CL_API int cl_trace_check(const void *base, uint64_t bytes, char err[256]);
+/* Whether 64 bytes are a record: its kind is known, its service may exist, its boundaries rise. */
+CL_API bool cl_trace_valid(const void *record);
+/* Copy records of a ring of a segment of so many bytes that was checked, from number *next on, at most n, into out (n * CL_TRACE_RECORD
+ * bytes); *next is what comes after them, *lost is increased by those that had been overwritten, *garbage by those that
+ * were no records. Returns how many are in `out`. */
+CL_API uint32_t cl_trace_read(const void *base, uint64_t bytes, uint32_t ring, uint64_t *next, void *out, uint32_t n,
+                              uint64_t *lost, uint64_t *garbage);
+// cffi: end
+
+_Static_assert(sizeof(struct cl_trace_header) == 88 && sizeof(struct cl_trace_header) <= CL_TRACE_CONTROL_OFFSET,
+               "no hidden padding; the control line comes after it");
+_Static_assert(sizeof(struct cl_trace_service) == 8, "no hidden padding");
+_Static_assert(sizeof(struct cl_trace_message) == CL_TRACE_RECORD, "one line");
+_Static_assert(sizeof(struct cl_trace_wait) == CL_TRACE_RECORD, "one line");
+_Static_assert(sizeof(struct cl_trace_core) == CL_TRACE_RECORD, "one line");
+_Static_assert(CL_TRACE_RECORD == CL_CACHELINE && CL_TRACE_WORDS * 8 == CL_TRACE_RECORD, "one line");
+_Static_assert(offsetof(struct cl_trace_message, id) == 8 && offsetof(struct cl_trace_wait, id) == 8,
+               "the second word");
+_Static_assert(offsetof(struct cl_trace_message, begin) == 16 && offsetof(struct cl_trace_message, end) == 32 &&
+                   offsetof(struct cl_trace_message, sent) == 36 && offsetof(struct cl_trace_message, flags) == 4,
+               "known to the writer, which fills in `sent` last");
+
+/* Where things are; base is a segment that was checked, or is our own. */
+static inline struct cl_trace_control *cl_trace_control_of(const void *base)
+{
+    return (struct cl_trace_control *)((uint8_t *)(uintptr_t)base + CL_TRACE_CONTROL_OFFSET);
+}
+
+static inline struct cl_trace_service *cl_trace_services_of(const void *base)
+{
+    return (struct cl_trace_service *)((uint8_t *)(uintptr_t)base + CL_TRACE_PAGE);
+}
+
+/* Bytes of a ring with its page. */
+static inline uint64_t cl_trace_ring_bytes(uint32_t ring_records)
+{
+    return CL_TRACE_PAGE + (uint64_t)ring_records * CL_TRACE_RECORD;
+}
+
+/* Where ring `ring` begins; of one more than there are, where the segment ends. */
+static inline uint64_t cl_trace_ring_offset(uint32_t ring_records, uint32_t ring)
+{
+    uint64_t services = CL_TRACE_SERVICES * sizeof(struct cl_trace_service);
+    return CL_TRACE_PAGE + (services + CL_TRACE_PAGE - 1) / CL_TRACE_PAGE * CL_TRACE_PAGE +
+           ring * cl_trace_ring_bytes(ring_records);
+}
+
+static inline struct cl_trace_ring *cl_trace_ring_of(const void *base, uint32_t ring_records, uint32_t ring)
+{
+    return (struct cl_trace_ring *)((uint8_t *)(uintptr_t)base + cl_trace_ring_offset(ring_records, ring));
+}
+
+/* Record `number`'s place. */
+static inline uint64_t *cl_trace_slot(struct cl_trace_ring *ring, uint32_t ring_records, uint64_t number)
+{
+    return (uint64_t *)((uint8_t *)ring + CL_TRACE_PAGE) + (number & (ring_records - 1)) * CL_TRACE_WORDS;
+}
+
+/* Writer: put the words of record `number`, which is not published before cl_trace_publish. */
+static inline void cl_trace_put(struct cl_trace_ring *ring, uint32_t ring_records, uint64_t number,
+                                const uint64_t words[CL_TRACE_WORDS])
+{
+    uint64_t *to = cl_trace_slot(ring, ring_records, number);
+    /* Release: a reader that sees one of these words sees the head before it. No instruction on x86-64. */
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    for (unsigned i = 0; i < CL_TRACE_WORDS; i++)
+        cl_store_relaxed(&to[i], words[i]);
+}
+
+/* Writer: records below `head` are there. */
+static inline void cl_trace_publish(struct cl_trace_ring *ring, uint64_t head)
+{
+    cl_store_release(&ring->head, head);
+}
+
+#endif

@@ -1,0 +1,213 @@
+"""Reading what a runtime writes down of its requests. The layout, and who may trust what: trace.h.
+
+    with Segment.of_process(pid) as segment:
+        seen = segment.read()           # what its rings hold; then again and again what is new
+        seen.messages["end"]            # a numpy array of `struct cl_trace_message`
+
+A segment is a memory file that the process has open; the kernel lets those open it who may look into the process: its
+user and root. It is mapped read-only, and the process does not notice.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from ._native import ffi, lib
+from .errors import CorelaneError, check
+from .layout import dtype
+
+if TYPE_CHECKING:
+    import numpy
+
+_NAME = "/memfd:corelane-trace (deleted)"  # CL_TRACE_NAME, as /proc shows it
+_AT_ONCE = 4096  # records that are copied by one call
+
+MODES = {lib.CL_TRACE_OFF: "off", lib.CL_TRACE_SAMPLED: "sampled", lib.CL_TRACE_FULL: "full"}
+KINDS = {lib.CL_TRACE_UDP: "UDP", lib.CL_TRACE_TCP: "TCP"}
+WAITS = {
+    lib.CL_TRACE_WAITS_OTHER: "other",
+    lib.CL_TRACE_WAITS_SLEEP: "sleep",
+    lib.CL_TRACE_WAITS_MUTEX: "mutex",
+    lib.CL_TRACE_WAITS_COND: "condition",
+    lib.CL_TRACE_WAITS_SEM: "semaphore",
+    lib.CL_TRACE_WAITS_JOIN: "join",
+    lib.CL_TRACE_WAITS_CHANNEL: "channel",
+    lib.CL_TRACE_WAITS_YIELD: "yield",
+    lib.CL_TRACE_WAITS_QUANTUM: "quantum",
+    lib.CL_TRACE_WAITS_CORE: "core",
+    lib.CL_TRACE_WAITS_LOG: "log",
+    lib.CL_TRACE_WAITS_DISK: "disk",
+}
+"""What a handler waits for, by its number."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """What was read: numpy arrays of `struct cl_trace_message`, `_wait` and `_core`, each ring's in order.
+
+    lost: as many had been overwritten; garbage: were no records."""
+
+    messages: numpy.ndarray[Any, Any]
+    waits: numpy.ndarray[Any, Any]
+    cores: numpy.ndarray[Any, Any]
+    lost: int
+    garbage: int
+
+
+def records_of(raw: bytes, lost: int = 0, garbage: int = 0) -> Records:
+    """Records, one after the other, by their kinds."""
+    import numpy
+
+    lines = numpy.frombuffer(raw, numpy.uint8).reshape(-1, lib.CL_TRACE_RECORD)
+
+    def of(kind: int, struct: str) -> numpy.ndarray[Any, Any]:
+        records: numpy.ndarray[Any, Any] = lines[lines[:, 0] == kind].reshape(-1).view(dtype(ffi, struct))
+        return records
+
+    return Records(
+        of(lib.CL_TRACE_MESSAGE, "struct cl_trace_message"),
+        of(lib.CL_TRACE_WAIT, "struct cl_trace_wait"),
+        of(lib.CL_TRACE_CORE, "struct cl_trace_core"),
+        lost,
+        garbage,
+    )
+
+
+class Segment:
+    """A trace segment that is mapped read-only. Its number of a record is where `read` goes on; it begins with what the
+    rings hold. fd: of the file; it is closed. Raises CorelaneError: it is none."""
+
+    def __init__(self, fd: int, what: str = "read a trace") -> None:
+        self._memory, err = ffi.new("struct cl_memory *"), ffi.new("char[256]")
+        try:
+            size = os.fstat(fd).st_size
+            check(lib.cl_memory_map(fd, size, False, self._memory, err), what, err)
+        except BaseException:
+            os.close(fd)
+            raise
+        lib.cl_memory_shut(self._memory)
+        try:
+            check(lib.cl_trace_check(self._memory.base, self._memory.bytes, err), what, err)
+        except BaseException:
+            self.close()
+            raise
+        header = ffi.new("struct cl_trace_header *")
+        ffi.memmove(header, self._memory.base, ffi.sizeof("struct cl_trace_header"))
+        self.pid, self.rings, self.hz = int(header.pid), int(header.n_rings), int(header.hz)
+        self.base_tsc, self.base_ns = int(header.base_tsc), int(header.base_ns)
+        self.name = os.fsdecode(bytes(ffi.buffer(header.name)).split(b"\0", 1)[0])
+        self._next = ffi.new("uint64_t[]", self.rings)
+
+    @classmethod
+    def all_of_process(cls, pid: int) -> list[Self]:
+        """One for each runtime of a process that traces.
+
+        Raises CorelaneError: there is no such process, or it is another user's."""
+        what, folder = f"read the traces of process {pid}", f"/proc/{pid}/fd"
+        found: list[Self] = []
+        try:
+            links = [f"{folder}/{name}" for name in sorted(os.listdir(folder), key=int)]
+            # All are looked at before one is opened: it might be our own process, and that one among them.
+            for link in [link for link in links if _is_segment(link)]:
+                found.append(cls(os.open(link, os.O_RDONLY | os.O_CLOEXEC), what))
+        except (FileNotFoundError, ProcessLookupError) as error:
+            close_all(found)
+            raise CorelaneError(what, "there is no such process", "corelane ps lists them", errno.ESRCH) from error
+        except PermissionError as error:
+            close_all(found)
+            why = "it is another user's, and what it writes down of its requests is its own"
+            raise CorelaneError(what, why, "ask as that user or as root", errno.EACCES) from error
+        except BaseException:
+            close_all(found)
+            raise
+        return found
+
+    @classmethod
+    def of_process(cls, pid: int) -> Self:
+        """The first of its runtimes'. Raises CorelaneError: as `all_of_process`; or none of it traces."""
+        found = cls.all_of_process(pid)
+        if not found:
+            hint = "start it with tracing on, as it is by default: corelane run --trace sampled"
+            raise CorelaneError(f"read the trace of process {pid}", "no runtime of it traces", hint, errno.ENOENT)
+        close_all(found[1:])
+        return found[0]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Unmap it. May be called twice."""
+        lib.cl_memory_close(self._memory)
+
+    @property
+    def base(self) -> Any:
+        """Its first byte, as `void *`. Raises CorelaneError once closed."""
+        if self._memory.base == ffi.NULL:
+            raise CorelaneError("read a trace", "it is closed")
+        return self._memory.base
+
+    @property
+    def mode(self) -> str:
+        """Which requests are written down: "off", "sampled", "full"."""
+        return MODES.get(int(self._control().mode), "unknown")
+
+    @property
+    def one_in(self) -> int:
+        """Of how many messages one is drawn."""
+        return 1 if self.mode == "full" else max(1, int(self._control().one_in))
+
+    def _control(self) -> Any:
+        at = ffi.cast("uint8_t *", self.base) + lib.CL_TRACE_CONTROL_OFFSET
+        return ffi.cast("struct cl_trace_control *", at)
+
+    def services(self) -> list[str]:
+        """Names by a message's `service`: "UDP 9000". The first stands for all that have none."""
+        n = min(max(1, int(self._control().n_services)), lib.CL_TRACE_SERVICES)
+        all_of = ffi.cast("struct cl_trace_service *", ffi.cast("uint8_t *", self.base) + lib.CL_TRACE_PAGE)
+        named = [f"{KINDS.get(all_of[i].kind, 'service')} {all_of[i].port}" for i in range(1, n)]
+        return ["others", *named]
+
+    def skip(self) -> None:
+        """Begin with what comes from now on."""
+        lost, garbage = ffi.new("uint64_t *"), ffi.new("uint64_t *")
+        for ring in range(self.rings):
+            self._next[ring] = 2**64 - 1
+            self._read_ring(ring, ffi.NULL, 0, lost, garbage)
+
+    def read(self) -> Records:
+        """What has come since the last call."""
+        lost, garbage = ffi.new("uint64_t *"), ffi.new("uint64_t *")
+        room, parts = ffi.new("uint8_t[]", _AT_ONCE * lib.CL_TRACE_RECORD), []
+        for ring in range(self.rings):
+            for _ in range(lib.CL_TRACE_MAX_RECORDS // _AT_ONCE):  # a writer that is faster ends it, too
+                before = int(self._next[ring])
+                n = self._read_ring(ring, room, _AT_ONCE, lost, garbage)
+                parts.append(bytes(ffi.buffer(room, n * lib.CL_TRACE_RECORD)))
+                if int(self._next[ring]) - before < _AT_ONCE:
+                    break
+        return records_of(b"".join(parts), int(lost[0]), int(garbage[0]))
+
+    def _read_ring(self, ring: int, room: Any, n: int, lost: Any, garbage: Any) -> int:
+        at = self._next + ring
+        return int(lib.cl_trace_read(self.base, self._memory.bytes, ring, at, room, n, lost, garbage))
+
+
+def _is_segment(link: str) -> bool:
+    try:
+        return os.readlink(link) == _NAME
+    except FileNotFoundError:  # closed meanwhile
+        return False
+
+
+def close_all(segments: Sequence[Segment]) -> None:
+    """Unmap several."""
+    for segment in segments:
+        segment.close()

@@ -1,0 +1,200 @@
+"""corelane trace --app and --pid: what is read of a runtime, its lines, its file for Perfetto (timeline.py)."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from maderequests import HZ, NAMES, Made
+
+from corelane.cli.main import main
+from corelane.cli.trace import moves, requests, timeline
+from corelane.libos.trace.stages import table
+from corelane.runtime._native import lib
+from corelane.runtime.trace import Records
+
+
+class FakeSegment:
+    """Stands for runtime.trace.Segment: records, one reading after the other."""
+
+    pid, name, mode, one_in, hz = 42, "kv", "full", 1, HZ
+
+    def __init__(self, *parts: Records) -> None:
+        self.parts = list(parts)
+
+    def __enter__(self) -> FakeSegment:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def skip(self) -> None:
+        pass
+
+    def services(self) -> list[str]:
+        return NAMES
+
+    def read(self) -> Records:
+        return self.parts.pop(0) if self.parts else Made(0, 1).records()
+
+
+def slow_mutex() -> Records:
+    made = Made(3000, 1)
+    some = made.some(0.02)
+    made.us["blocked"][some] += 30
+    made.us["ready"][some] += 2
+    made.what[some] = lib.CL_TRACE_WAITS_MUTEX
+    return made.records()
+
+
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> Any:
+    """traced(records, ..., words): the exit code and what `corelane trace --pid 42` printed; a look takes a second."""
+
+    def run(*parts: Records, words: tuple[str, ...] = ()) -> tuple[int, str]:
+        clock = [0.0]
+        monkeypatch.setattr("corelane.runtime.trace.Segment.of_process", lambda pid: FakeSegment(*parts))
+        monkeypatch.setattr(requests.time, "sleep", lambda s: clock.__setitem__(0, clock[0] + 1.0))
+        monkeypatch.setattr(requests.time, "monotonic", lambda: clock[0])
+        code = main(["trace", "--pid", "42", "--seconds", str(len(parts)), *words])
+        return code, capsys.readouterr().out
+
+    return run
+
+
+def test_lines_of_the_slowest_as_they_come(traced: Any) -> None:
+    code, said = traced(slow_mutex(), words=("--slowest", "3"))
+    assert code == 0
+    lines = said.splitlines()
+    assert lines[0].split() == ["SERVICE", "us", "WHERE"]
+    assert all("UDP 9000" in line and "handler / wait: mutex 30" in line for line in lines[1:4])
+    assert "process 42 (kv) writes down all: 3,000 requests and" in said
+
+
+def test_blame_for_people_and_as_json(traced: Any) -> None:
+    code, said = traced(slow_mutex(), words=("--blame",))
+    assert code == 0
+    assert "handler / wait: mutex makes 9" in said
+    code, said = traced(slow_mutex(), words=("--json",))
+    document = json.loads(said)
+    assert (code, document["messages"], document["mode"]) == (0, 3000, "full")
+    assert document["blame"][0]["stage"] == ["handler", "wait: mutex"]
+    assert len(document["slowest"]) == 5
+
+
+def test_nothing_is_said_so(traced: Any) -> None:
+    assert "nothing was written down: no requests, or tracing is off" in traced(Made(0, 1).records())[1]
+    assert "too few requests" in traced(Made(5, 1).records(), words=("--blame",))[1]
+
+
+def test_what_was_lost_is_said(traced: Any) -> None:
+    records = Made(5, 1).records()
+    said = traced(Records(records.messages, records.waits, records.cores, 7, 2))[1]
+    assert "7 records were written over before they could be read" in said
+    assert "2 records were none: its trace memory is damaged" in said
+
+
+def test_the_file_has_kthreads_stages_and_waits(traced: Any, tmp_path: Path) -> None:
+    made = Made(4, 1)
+    made.us["blocked"][1] = 5
+    made.what[1] = lib.CL_TRACE_WAITS_LOG
+    made.gone.append((1, 10**9, 10**9 + 100))
+    out = tmp_path / "trace.json"
+    code, _ = traced(made.records(), words=("--out", str(out), "--json"))
+    assert code == 0
+    events = json.loads(out.read_text())["traceEvents"]
+    names = [event["name"] for event in events]
+    assert names.count("process_name") == 2
+    ran = [e for e in events if e["ph"] == "X" and e["name"] == "UDP 9000"]
+    assert len(ran) == 3, "one has waited, and was not there all the time"
+    assert {"ring", "inbox", "handler", "reply", "wait: log", "core away"} <= set(names)
+    opened = [(e["id"], e["name"]) for e in events if e["ph"] == "b"]
+    closed = [(e["id"], e["name"]) for e in events if e["ph"] == "e"]
+    assert sorted(opened) == sorted(closed)
+    assert min(e["ts"] for e in events if "ts" in e) == 0
+
+
+def test_stages_of_an_event_are_inside_of_its_message() -> None:
+    records = slow_mutex()
+    events = list(timeline.events(records, NAMES, HZ, int(records.messages["begin"].min())))
+    spans: dict[str, list[tuple[float, float]]] = {}
+    begun: dict[tuple[str, str], float] = {}
+    for event in events:
+        if event["ph"] == "b":
+            begun[event["id"], event["name"]] = event["ts"]
+        elif event["ph"] == "e":
+            spans.setdefault(event["id"], []).append((begun[event["id"], event["name"]], event["ts"]))
+    for parts in spans.values():
+        assert max(parts, key=lambda p: p[1] - p[0]) == (min(p[0] for p in parts), max(p[1] for p in parts))
+
+
+def test_the_slowest_come_first() -> None:
+    seen = table(slow_mutex(), NAMES, HZ)
+    found = requests.slowest_of(seen, 4)
+    assert [one["us"] for one in found] == sorted((one["us"] for one in found), reverse=True)
+    assert sum(found[0]["stages"].values()) == pytest.approx(found[0]["us"], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--pid", "999999999"), "there is no such process"),
+        (("--pid", "1", "--app", "kv"), "not allowed with argument"),
+        (("--app", "kv", "--socket", "/nowhere.sock"), "no iokernel listens on /nowhere.sock"),
+    ],
+)
+def test_who_cannot_be_traced_is_told(words: tuple[str, ...], said: str, capsys: Any) -> None:
+    assert main(["trace", *words]) != 0
+    assert said in capsys.readouterr().err
+
+
+def test_an_application_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    apps = [{"name": "kv", "pid": os.getpid()}, {"name": "web", "pid": 7}, {"name": "web", "pid": 8}]
+    monkeypatch.setattr(requests, "snapshot", lambda path: {"apps": apps})
+    for name, said in (("web", "--pid one of 7, 8"), ("db", "there are: kv, web"), ("kv", "no runtime of it traces")):
+        assert main(["trace", "--app", name]) == 1
+        assert said in capsys.readouterr().err
+
+
+def test_moves_of_cores_stand_beside_the_requests_in_the_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
+    """On one clock: what a loop has logged, and what kthreads have written down."""
+    begin = 10**9 - 1000
+
+    class Log:
+        begin_tsc = tsc = begin
+        hz, lost = HZ, 0
+
+        def __enter__(self) -> Log:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def read(self) -> bytes:
+            return b""
+
+    apps = [{"name": "kv", "pid": 42, "cores": {}, "age_s": 1.0, "kthreads": 1, "slot": 0}]
+    said = {"apps": apps, "cores": {"allocators": [{"loop": 0}]}}
+    monkeypatch.setattr(requests, "snapshot", lambda path: said)
+    monkeypatch.setattr(moves, "snapshot", lambda path: said)
+    monkeypatch.setattr(moves, "_Log", lambda path, loop: Log())
+    monkeypatch.setattr("corelane.runtime.trace.Segment.of_process", lambda pid: FakeSegment(Made(3, 1).records()))
+    out = tmp_path / "both.json"
+    assert main(["trace", "--app", "kv", "--seconds", "0.01", "--json", "--out", str(out)]) == 0
+    assert json.loads(capsys.readouterr().out)["messages"] == 3
+    events = json.loads(out.read_text())["traceEvents"]
+    titles = {e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert titles == {"cores: who has them", "cores: moves", "kthreads: what they ran", "requests: their stages"}
+    assert min(e["ts"] for e in events if "ts" in e) == pytest.approx(1e6 * 1000 / HZ)
+
+
+def test_without_an_iokernel_nothing_is_beside() -> None:
+    with moves.Beside("/nowhere.sock") as beside:
+        beside.read()
+        beside.end()
+        assert beside.recording is None

@@ -1,0 +1,222 @@
+/* A tracer on a clock that the test moves: what is drawn, that the slowest of each millisecond are kept, that boundaries
+ * rise whatever the stamps say, and that modes change. Usage: tracer SEED */
+#include "libos/trace/trace.h"
+
+#include "tests/support/c/check.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define MS 200
+#define A_MS 500 /* messages */
+#define ONE_IN 50
+#define SLOWEST 4
+
+static uint64_t now = 1000000000;
+static struct cl_trace *trace;
+static struct cl_tracer *t;
+
+/* The segment as others find it: behind the tracer's ring. */
+static const uint8_t *segment(void)
+{
+    return (const uint8_t *)t->ring - cl_trace_ring_offset(t->records, 0);
+}
+
+static uint32_t read_all(struct cl_trace_message *out, uint32_t room)
+{
+    static uint64_t next;
+    uint64_t lost = 0, garbage = 0;
+    uint32_t n =
+        cl_trace_read(segment(), (uint64_t)cl_trace_bytes(1, t->records), 0, &next, out, room, &lost, &garbage);
+    CHECK_EQ(lost, 0);
+    CHECK_EQ(garbage, 0);
+    return n;
+}
+
+/* So much later something comes. */
+static void later(uint64_t ns)
+{
+    now += ns;
+    cl_tracer_poll(t, now, now);
+}
+
+/* One that took so long, and is told at its end as a kthread does. */
+static void message(uint64_t took, bool stamped)
+{
+    struct cl_trace_open o = {.drawn = cl_tracer_draws(t)};
+    struct cl_trace_end e = {
+        .begin = now - took, .pickup = now - took / 2, .start = now - took / 4, .end = now, .shared = 1};
+    e.flags = CL_TRACE_ANSWERED;
+    e.sent = stamped ? now + 10 : 0;
+    if (o.drawn || cl_tracer_late(t, e.begin, now))
+        cl_tracer_message(t, &o, &e);
+}
+
+/* Latencies of a ms from a seed: most alike, some far out. Returns how many of the SLOWEST were kept. */
+static unsigned one_ms(uint64_t *state)
+{
+    static struct cl_trace_message got[A_MS + 8];
+    uint64_t took[A_MS], slowest[A_MS];
+    unsigned kept = 0;
+    cl_tracer_poll(t, now, now);
+    for (unsigned i = 0; i < A_MS; i++) {
+        took[i] = 1000 + next_random(state) % 500 + (next_random(state) % 20 ? 0 : next_random(state) % 50000);
+        now += 2000;
+        message(took[i], i % 2);
+        if (i % 8 == 7)
+            cl_tracer_sent(t, now + 5);
+    }
+    cl_tracer_sent(t, now + 5);
+    uint32_t n = read_all(got, A_MS + 8);
+    memcpy(slowest, took, sizeof took);
+    for (unsigned i = 0; i < SLOWEST; i++)
+        for (unsigned k = i + 1; k < A_MS; k++)
+            if (slowest[k] > slowest[i]) {
+                uint64_t swap = slowest[i];
+                slowest[i] = slowest[k];
+                slowest[k] = swap;
+            }
+    for (unsigned i = 0; i < SLOWEST; i++)
+        for (uint32_t k = 0; k < n; k++)
+            if (got[k].end == slowest[i]) {
+                kept++;
+                break;
+            }
+    for (uint32_t k = 0; k < n; k++)
+        CHECK(!(got[k].flags & CL_TRACE_UNSENT) && got[k].sent > got[k].end, "its doorbell has completed it");
+    CHECK(n < A_MS / 4, "%u of %u are not a sample", n, A_MS);
+    return kept;
+}
+
+static void sampled(uint64_t seed)
+{
+    unsigned kept = 0;
+    (void)one_ms(&seed); /* it learns */
+    for (unsigned i = 0; i < MS; i++)
+        kept += one_ms(&seed);
+    CHECK(kept > MS * SLOWEST * 95 / 100, "%u of %u slowest are there", kept, MS * SLOWEST);
+}
+
+static void drawn_are_one_in(void)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < 100000; i++)
+        n += cl_tracer_draws(t);
+    CHECK(n > 100000 / ONE_IN * 9 / 10 && n < 100000 / ONE_IN * 11 / 10, "%u of 100000", n);
+}
+
+static void modes(void)
+{
+    static struct cl_trace_message got[64];
+    CHECK_EQ(cl_trace_set_mode(trace, CL_TRACE_FULL + 1), -EINVAL);
+    CHECK_EQ(cl_trace_set_mode(trace, CL_TRACE_FULL), 0);
+    later(2000000);
+    for (unsigned i = 0; i < 20; i++)
+        message(1000 + i, false);
+    cl_tracer_sent(t, 0); /* no doorbell */
+    CHECK_EQ(read_all(got, 64), 20);
+    for (unsigned i = 0; i < 20; i++)
+        CHECK(got[i].end == 1000 + i && got[i].sent == got[i].end && (got[i].flags & CL_TRACE_UNSENT) &&
+              (got[i].flags & CL_TRACE_DRAWN));
+    CHECK_EQ(cl_trace_set_mode(trace, CL_TRACE_OFF), 0);
+    later(2000000);
+    for (unsigned i = 0; i < 1000; i++)
+        message(1000000, false);
+    cl_tracer_away(t, now, now + 5);
+    later(2000000);
+    CHECK_EQ(read_all(got, 64), 0);
+    CHECK_EQ(cl_trace_mode(trace), CL_TRACE_OFF);
+    CHECK_EQ(cl_trace_set_mode(trace, CL_TRACE_SAMPLED), 0);
+    later(2000000);
+}
+
+/* Stamps of several cores, in any order, and far apart: what is written down is a record all the same. */
+static void boundaries_rise(uint64_t seed)
+{
+    struct cl_trace_message got;
+    CHECK_EQ(cl_trace_set_mode(trace, CL_TRACE_FULL), 0);
+    later(2000000);
+    for (unsigned i = 0; i < 20000; i++) {
+        uint64_t stamps[5];
+        for (unsigned k = 0; k < 5; k++)
+            stamps[k] = now + next_random(&seed) % (next_random(&seed) % 16 ? 1000 : 1ull << 40);
+        struct cl_trace_open o = {
+            .drawn = true, .blocked = next_random(&seed) % 2000, .ready = next_random(&seed) % 2000};
+        struct cl_trace_end e = {
+            stamps[0],         stamps[1], stamps[2], stamps[3], next_random(&seed) % 2 ? stamps[4] : 0,
+            CL_TRACE_ANSWERED, 0,         0,         0,         1};
+        cl_tracer_message(t, &o, &e);
+        cl_tracer_sent(t, stamps[4]);
+        CHECK_EQ(read_all(&got, 1), 1); /* and no garbage: cl_trace_valid */
+        CHECK(got.begin == stamps[0] && got.sent >= got.end && !o.id && !o.blocked && !o.drawn);
+    }
+}
+
+/* The core was lost: by the signal handler, perhaps twice before the kthread looks. */
+static void away(void)
+{
+    struct cl_trace_core got[4];
+    cl_tracer_away(t, 100, 200);
+    cl_tracer_away(t, 300, 500);
+    later(10);
+    cl_tracer_away(t, 700, 700);
+    later(10);
+    later(10);
+    CHECK_EQ(read_all((struct cl_trace_message *)got, 4), 2);
+    CHECK(got[0].kind == CL_TRACE_CORE && got[0].n == 2 && got[0].begin == 100 && got[0].end == 500);
+    CHECK(got[1].n == 1 && got[1].begin == 700 && got[1].end == 701);
+}
+
+/* Of one that is not drawn the longest wait is told, if it is slow. */
+static void waits(void)
+{
+    struct cl_trace_wait got[4];
+    struct cl_trace_open o = {.id = cl_tracer_id(t)};
+    CHECK_EQ(cl_trace_set_mode(trace, CL_TRACE_SAMPLED), 0);
+    later(5000000);
+    uint64_t from = now;
+    for (unsigned i = 1; i <= 3; i++) {
+        uint64_t took = i == 2 ? 900 : 100;
+        struct cl_trace_wait w = {.what = CL_TRACE_WAITS_MUTEX, .begin = now, .object = i};
+        cl_tracer_waited(t, &o, &w, now + took, now + took + 7);
+        now += took + 7;
+    }
+    struct cl_trace_end e = {.begin = from, .pickup = from, .start = from, .end = now, .shared = 1};
+    cl_tracer_message(t, &o, &e);
+    cl_tracer_sent(t, now);
+    CHECK_EQ(read_all((struct cl_trace_message *)got, 4), 2);
+    const struct cl_trace_message *m = (const struct cl_trace_message *)&got[1];
+    CHECK(got[0].kind == CL_TRACE_WAIT && got[0].n == 3 && got[0].object == 2 && got[0].blocked == 900);
+    CHECK(m->kind == CL_TRACE_MESSAGE && m->id == got[0].id && m->blocked == 1100 && m->ready == 21 && m->end == 1121);
+}
+
+int main(int argc, char **argv)
+{
+    struct cl_clock clock;
+    char err[256] = "";
+    struct cl_trace_config config = {
+        .n_rings = 1, .mode = CL_TRACE_SAMPLED, .one_in = ONE_IN, .slowest = SLOWEST, .records = 65536};
+    CHECK(argc == 2);
+    cl_clock_virtual(&clock, &now);
+    CHECK(cl_trace_new(&config, &clock, "tracer", &trace, err) == 0, "%s", err);
+    t = cl_trace_tracer(trace, 0);
+    CHECK(cl_trace_check(segment(), (uint64_t)cl_trace_bytes(1, 65536), err) == 0, "%s", err);
+    CHECK_EQ(cl_trace_service_of(trace, CL_TRACE_UDP, 9000), 1);
+    CHECK_EQ(cl_trace_service_of(trace, CL_TRACE_TCP, 9000), 2);
+    CHECK_EQ(cl_trace_service_of(trace, CL_TRACE_UDP, 9000), 1);
+    for (unsigned port = 1; port < CL_TRACE_SERVICES + 10; port++)
+        CHECK_EQ(cl_trace_service_of(trace, CL_TRACE_UDP, (uint16_t)port), port + 2 < CL_TRACE_SERVICES ? port + 2 : 0);
+    CHECK(cl_trace_service_of(NULL, 1, 1) == 0 && !cl_trace_tracer(NULL, 3) && cl_trace_mode(NULL) == CL_TRACE_OFF);
+    uint64_t seed = strtoull(argv[1], NULL, 10) * 2654435761u + 1;
+    sampled(seed);
+    drawn_are_one_in();
+    modes();
+    boundaries_rise(seed);
+    away();
+    waits();
+    cl_trace_delete(trace);
+    config.records = 1000;
+    CHECK(cl_trace_new(&config, &clock, "tracer", &trace, err) == -EINVAL && strstr(err, "power of two"));
+    puts("ok");
+    return 0;
+}

@@ -1,0 +1,185 @@
+"""What kthreads write down of requests (libos/trace): what is drawn and kept; stages of requests that are slow for a
+known reason, in virtual time; and over the whole path, embedded and attached."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+from cltest.outside import CLIENT
+from cltest.packets import Host
+
+from corelane import libos
+from corelane.apps.echo import handler as echo_handler
+from corelane.libos import Trace
+from corelane.libos._native import lib
+from corelane.libos.trace.stages import TOGETHER, Table, table
+from corelane.runtime.errors import ConfigError, CorelaneError
+from corelane.runtime.trace import Records, Segment, close_all, records_of
+
+Program = Callable[..., Callable[..., str]]
+MODES = {"sampled": lib.CL_RUNTIME_TRACE_SAMPLED, "full": lib.CL_RUNTIME_TRACE_FULL}
+HZ = 10**9  # a virtual clock's
+DELAY_US = 20.0
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_tracer_draws_keeps_the_slowest_and_writes_only_what_rises(c_program: Program, number: int) -> None:
+    assert c_program("tests/libos/trace/c/tracer.c")(number) == "ok\n"
+
+
+@pytest.fixture(params=list(MODES))
+def staged(request: Any, c_program: Program, tmp_path: Path) -> tuple[str, Table]:
+    """Of tests/libos/trace/c/stages.c, in each mode that writes something down."""
+    out = tmp_path / "records"
+    assert c_program("tests/libos/trace/c/stages.c")(MODES[request.param], out) == "ok\n"
+    records = records_of(out.read_bytes())
+    return request.param, table(records, ["others", *(f"UDP {port}" for port in range(9001, 9006))], HZ)
+
+
+def slow(seen: Table, service: int, n: int) -> Table:
+    """The slow ones of a service, which are so many."""
+    one = seen.of_service(service)
+    late = one.total >= DELAY_US / 2
+    assert late.sum() == n
+    assert (one.total[~late] < 1).all()
+    return Table(
+        one.messages[late], one.names, {path: t[late] for path, t in one.stages.items()}, one.total[late], one.waits, HZ
+    )
+
+
+WHERE = {
+    1: ("handler", "runs"),
+    2: ("handler", "wait: sleep"),
+    4: ("inbox", "waits"),
+    5: ("handler", "run queue"),
+}
+
+
+@pytest.mark.parametrize("service", WHERE)
+def test_a_delay_is_in_the_stage_that_made_it(staged: tuple[str, Table], service: int) -> None:
+    """Sampled, what one doorbell answers has no moments of its own: the one in front is not told apart."""
+    mode, seen = staged
+    where = TOGETHER if mode == "sampled" and service == 4 else WHERE[service]
+    late = slow(seen, service, 40 if mode == "full" and service == 1 else 20)
+    assert numpy.allclose(late.stages[where], DELAY_US, atol=0.3)
+    for path, times in late.stages.items():
+        assert path == where or times.max() < 0.3, path
+
+
+def test_who_waits_for_a_mutex_says_for_which_and_whom(staged: tuple[str, Table]) -> None:
+    mode, seen = staged
+    one = seen.of_service(3)
+    waited = one.stages["handler", "wait: mutex"] > 0
+    held = one.stages["handler", "wait: sleep"] > 0
+    assert waited.sum() == held.sum() == 20
+    assert numpy.allclose(one.stages["handler", "wait: mutex"][waited], DELAY_US, atol=0.3)
+    assert numpy.allclose(one.stages["handler", "wait: sleep"][held], 2 * DELAY_US, atol=0.3)
+    mutexes = one.waits[one.waits["what"] == lib.CL_TRACE_WAITS_MUTEX]
+    sleeps = one.waits[one.waits["what"] == lib.CL_TRACE_WAITS_SLEEP]
+    assert len({int(w) for w in mutexes["object"]}) == 1
+    assert {int(w) for w in mutexes["holder"]} <= {int(w) for w in sleeps["uthread"]}
+    assert (mode == "full") == bool((one.messages["flags"] & lib.CL_TRACE_DRAWN).all())
+
+
+def test_stages_add_up_and_rise(staged: tuple[str, Table]) -> None:
+    mode, seen = staged
+    assert numpy.allclose(numpy.sum(list(seen.stages.values()), axis=0), seen.total)
+    assert all(times.min() >= 0 for times in seen.stages.values())
+    assert len(numpy.unique(seen.messages["id"])) == len(seen.messages)
+    assert bool((seen.messages["flags"] & lib.CL_TRACE_FROM_KTHREAD).all()), "this NIC has no stamps"
+    assert len(seen.messages) == 1040 if mode == "full" else len(seen.messages) < 300
+
+
+def own(name: str) -> Segment:
+    """The segment of a runtime of this process."""
+    found = Segment.all_of_process(os.getpid())
+    mine = [segment for segment in found if segment.name == name]
+    close_all([segment for segment in found if segment not in mine])
+    assert len(mine) == 1
+    return mine[0]
+
+
+def read(segment: Segment, runtime: Any, n: int) -> Records:
+    """The records of n requests that were answered. Their doorbell may be rung in another moment: it is waited for."""
+    found: list[Records] = []
+
+    def all_there(_: Any) -> bool:
+        found.append(segment.read())
+        return sum(len(part.messages) for part in found) >= n
+
+    runtime.wait_until(all_there, 10.0)
+    parts = (numpy.concatenate([getattr(p, kind) for p in found]) for kind in ("messages", "waits", "cores"))
+    return Records(*parts, 0, sum(p.garbage for p in found))
+
+
+@pytest.mark.parametrize("kind", ["c", "numba", "python"])
+def test_each_kind_of_handler_is_written_down(serve: Any, kind: str) -> None:
+    served = serve(echo_handler(kind), name=f"traced-{kind}", trace="full")
+    with own(f"traced-{kind}") as segment:
+        assert (segment.mode, segment.one_in, segment.rings) == ("full", 1, 1)
+        segment.read()  # and nothing before
+        for n in range(1, 6):
+            served.ask(b"x" * n)
+        records = read(segment, served.runtime, 5)
+        assert segment.services() == ["others", "UDP 9000"]
+    messages = records.messages
+    assert list(messages["bytes"]) == [1, 2, 3, 4, 5]
+    assert set(messages["service"]) == {1}
+    assert records.garbage == 0
+    assert ((messages["flags"] & (lib.CL_TRACE_ANSWERED | lib.CL_TRACE_UNSENT)) == lib.CL_TRACE_ANSWERED).all()
+    assert (messages["sent"] > messages["end"]).all()
+
+
+def test_modes_can_change_and_off_is_for_good(serve: Any) -> None:
+    served = serve(echo_handler("c"), name="changes", trace=Trace(one_in=1, slowest=1, records=256))
+    runtime = served.runtime
+    assert runtime.trace == "sampled"
+    with own("changes") as segment:
+        runtime.trace = "off"
+        assert segment.mode == "off"
+        runtime.trace = "full"
+        assert (runtime.trace, segment.mode) == ("full", "full")
+    with pytest.raises(CorelaneError, match=r"mode 'some' \(one of: off, sampled, full\)"):
+        runtime.trace = "some"
+    untraced = serve(echo_handler("c"), name="untraced", trace="off").runtime
+    assert untraced.trace == "off"
+    with pytest.raises(CorelaneError, match="make it with trace='sampled'"):
+        untraced.trace = "full"
+    assert not [s for s in Segment.all_of_process(os.getpid()) if s.name == "untraced"]
+
+
+def test_what_cannot_be_traced_so_is_refused() -> None:
+    for wrong, said in (
+        ({"mode": "some"}, 'mode: is "some"'),
+        ({"records": 1000}, "a power of two"),
+        ({"one_in": 0}, "one_in: is 0"),
+        ({"slowest": 17}, "slowest: is 17"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            Trace(**wrong)  # type: ignore[arg-type]
+        assert said in str(caught.value)
+
+
+def test_attached_the_iokernels_pick_up_is_where_it_begins(outside: Any) -> None:
+    wire, path, start = outside
+    start()
+    with libos.Runtime(path, name="picked-up", trace="full") as runtime:
+        runtime.bind(echo_handler("c"))
+        runtime.start()
+        server = wire.resolve(runtime.address)
+        with own("picked-up") as segment:
+            segment.read()
+            for n in (1, 14, 15, 16, 17, 700):  # so that the stamp lies in the frame's last line, and behind it
+                assert wire.ask(Host(server.mac, server.ip), bytes(n)) == bytes(n)
+            records = read(segment, runtime, 6)
+        runtime.stop()
+    assert CLIENT.ip != server.ip
+    messages = records.messages
+    assert not (messages["flags"] & lib.CL_TRACE_FROM_KTHREAD).any()
+    assert (messages["pickup"] > 0).all()
+    assert (messages["pickup"].astype(float) / segment.hz < 60).all()

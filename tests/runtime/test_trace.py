@@ -1,0 +1,221 @@
+"""Trace segments, as others read them: whole records under a writer that never waits; garbage; whose they are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from corelane.runtime._native import ffi, lib
+from corelane.runtime.errors import CorelaneError
+from corelane.runtime.trace import Segment, records_of
+
+Program = Callable[..., Callable[..., str]]
+RECORDS = 256
+
+
+@pytest.mark.parametrize("size", [256, 4096])
+def test_what_a_reader_keeps_is_whole_and_the_rest_is_counted(c_program: Program, size: int) -> None:
+    records = 20_000 if os.environ.get("CORELANE_SANITIZE") else 200_000
+    assert c_program("tests/runtime/c/trace_ring.c")(size, records) == "ok\n"
+
+
+class Written:
+    """A segment that a test writes, one ring unless told otherwise."""
+
+    def __init__(self, rings: int = 1, seal: int = lib.CL_MEMORY_PEERS_READ) -> None:
+        err = ffi.new("char[256]")
+        self.bytes = int(lib.cl_trace_bytes(rings, RECORDS))
+        self.memory = ffi.new("struct cl_memory *")
+        assert lib.cl_memory_create(b"corelane-trace", self.bytes, seal, self.memory, err) == 0, ffi.string(err)
+        self.raw = ffi.buffer(self.memory.base, self.bytes)
+        self.header = ffi.cast("struct cl_trace_header *", self.memory.base)
+        self.header.magic, self.header.version = 0x6563617274636C, lib.CL_TRACE_VERSION
+        self.header.n_rings, self.header.ring_records = rings, RECORDS
+        self.header.hz, self.header.total_bytes, self.header.pid = 10**9, self.bytes, os.getpid()
+        self.ring_bytes = lib.CL_TRACE_PAGE + RECORDS * lib.CL_TRACE_RECORD
+        self.first = self.bytes - rings * self.ring_bytes
+
+    def head(self, ring: int, value: int) -> None:
+        at = self.first + ring * self.ring_bytes
+        self.raw[at : at + 8] = value.to_bytes(8, "little")
+
+    def put(self, ring: int, number: int, record: bytes) -> None:
+        at = self.first + ring * self.ring_bytes + lib.CL_TRACE_PAGE + number % RECORDS * lib.CL_TRACE_RECORD
+        self.raw[at : at + lib.CL_TRACE_RECORD] = record
+
+    def open(self) -> Segment:
+        return Segment(os.dup(self.memory.fd))
+
+
+@pytest.fixture
+def written() -> Iterator[Written]:
+    made = Written(rings=2)
+    yield made
+    lib.cl_memory_close(made.memory)
+
+
+def message(number: int, **fields: int) -> bytes:
+    """A valid one, with other values in some fields."""
+    m = ffi.new("struct cl_trace_message *", {"kind": lib.CL_TRACE_MESSAGE, "id": number + 1, "begin": 10 * number})
+    m.shared, m.pickup, m.start, m.end, m.sent = 1, 1, 2, 3, 4
+    for field, value in fields.items():
+        setattr(m, field, value)
+    return bytes(ffi.buffer(m))
+
+
+def test_records_come_once_by_ring_and_what_was_overwritten_is_told(written: Written) -> None:
+    with written.open() as segment:
+        assert len(segment.read().messages) == 0
+        for number in range(10):
+            written.put(0, number, message(number))
+            written.put(1, number, message(100 + number))
+        written.head(0, 10)
+        written.head(1, 4)
+        seen = segment.read()
+        assert list(seen.messages["id"]) == [*range(1, 11), *range(101, 105)]
+        assert (seen.lost, seen.garbage) == (0, 0)
+        assert len(segment.read().messages) == 0
+        for number in range(10, 1000):
+            written.put(0, number, message(number))
+        written.head(0, 1000)
+        seen = segment.read()
+        kept = RECORDS - lib.CL_TRACE_AHEAD  # the writer may have put so many more
+        assert list(seen.messages["id"]) == list(range(1001 - kept, 1001))
+        assert seen.lost == 990 - kept
+        segment.skip()
+        written.head(0, 5)  # it lies: nothing is repeated
+        assert len(segment.read().messages) == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"kind": 0},
+        {"kind": 9},
+        {"id": 0},
+        {"kthread": 64},
+        {"service": 256},
+        {"pickup": 3},
+        {"start": 4},
+        {"end": 5},
+        {"sent": 2},
+        {"blocked": 2},
+        {"ready": 2},
+        {"blocked": 1, "ready": 1},
+        {"shared": 0},
+    ],
+)
+def test_what_is_no_record_is_counted_and_left_out(written: Written, wrong: dict[str, int]) -> None:
+    written.put(0, 0, message(0))
+    written.put(0, 1, message(1, **wrong))
+    written.put(0, 2, message(2, blocked=1))
+    written.head(0, 3)
+    with written.open() as segment:
+        seen = segment.read()
+    assert list(seen.messages["id"]) == [1, 3]
+    assert seen.garbage == 1
+
+
+@given(st.binary(min_size=64, max_size=64), st.integers(0, 3))
+def test_any_bytes_are_a_record_or_none(raw: bytes, kind: int) -> None:
+    raw = bytes([kind]) + raw[1:]
+    if lib.cl_trace_valid(raw):
+        seen = records_of(raw)
+        assert len(seen.messages) + len(seen.waits) + len(seen.cores) == 1
+        for m in seen.messages:
+            assert m["pickup"] <= m["start"] <= m["end"] <= m["sent"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("magic", 1, "it is no trace segment"),
+        ("version", 7, "its version is 7, this program reads 1"),
+        ("n_rings", 0, "its header cannot be"),
+        ("n_rings", 3, "its header cannot be"),
+        ("n_rings", 2**32 - 1, "its header cannot be"),
+        ("ring_records", 512, "its header cannot be"),
+        ("ring_records", 300, "its header cannot be"),
+        ("total_bytes", 1, "its header cannot be"),
+        ("hz", 0, "its header cannot be"),
+    ],
+)
+def test_a_header_that_cannot_be_is_refused(written: Written, field: str, value: int, said: str) -> None:
+    setattr(written.header, field, value)
+    with pytest.raises(CorelaneError, match=said):
+        written.open()
+
+
+def test_a_header_that_changes_later_leads_nowhere(written: Written) -> None:
+    written.put(0, 0, message(0))
+    written.head(0, 1)
+    with written.open() as segment:
+        written.header.ring_records = lib.CL_TRACE_MAX_RECORDS
+        written.header.n_rings = lib.CL_TRACE_MAX_RINGS
+        written.header.total_bytes = 2**62
+        assert len(segment.read().messages) == 0
+
+
+def test_a_file_that_may_shrink_is_refused() -> None:
+    fd = os.memfd_create("corelane-trace")
+    os.ftruncate(fd, 1 << 20)
+    with pytest.raises(CorelaneError, match="may shrink under its mapping"):
+        Segment(fd)
+
+
+def test_a_reader_cannot_write(written: Written) -> None:
+    err, memory = ffi.new("char[256]"), ffi.new("struct cl_memory *")
+    fd = os.open(f"/proc/self/fd/{written.memory.fd}", os.O_RDWR)
+    try:
+        assert lib.cl_memory_map(fd, written.bytes, True, memory, err) < 0
+        assert b"read-only" in ffi.string(err)
+    finally:
+        os.close(fd)
+
+
+READER = """
+import os, sys
+from corelane.runtime.errors import CorelaneError
+from corelane.runtime.trace import Segment
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+try:
+    Segment.of_process(int(sys.argv[1]))
+except CorelaneError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user: run the tests as root")
+def test_another_users_reader_is_refused(written: Written) -> None:
+    assert written.header.pid == os.getpid()
+    done = subprocess.run([sys.executable, "-c", READER, str(os.getpid())], capture_output=True, text=True, check=False)
+    assert "another user's" in done.stdout, done.stderr
+    assert "ask as that user or as root" in done.stdout
+
+
+def test_its_own_process_is_found_and_one_without_is_told(written: Written) -> None:
+    with Segment.of_process(os.getpid()) as segment:
+        assert segment.pid == os.getpid()
+    with subprocess.Popen(["sleep", "60"]) as other:
+        with pytest.raises(CorelaneError, match="no runtime of it traces"):
+            Segment.of_process(other.pid)
+        other.kill()
+    with pytest.raises(CorelaneError, match="there is no such process"):
+        Segment.of_process(2**22 + 1)
+    segment.close()
+    with pytest.raises(CorelaneError, match="it is closed"):
+        segment.read()
+
+
+def test_geometry_has_bounds() -> None:
+    assert lib.cl_trace_bytes(0, 256) < 0
+    assert lib.cl_trace_bytes(65, 256) < 0
+    assert lib.cl_trace_bytes(1, 128) < 0
+    assert lib.cl_trace_bytes(1, 2**21) < 0
+    assert lib.cl_trace_bytes(64, 2**20) > 64 * 2**26
