@@ -416,4 +416,8 @@ GOALS: dict[str, Goal] = _table(
         "core time a request, 100 connections, memory: lwIP / ours, event form",
     ),
     Goal("tcp.lwip_over_ours_1000", 10.0, "at least", "x", "the same at 1 000 connections"),
+    Goal("trace.throughput_cost", 0.08, "at most", "x", "echo: part of the throughput lost, all requests written down"),
+    Goal("trace.p99_cost", 0.05, "at most", "x", "the same: part that is added to p99 at half load"),
+    Goal("trace.blame_right", 0.95, "at least", "x", "a delay at one stage: trials in which it is named", virtual=True),
+    Goal("trace.sampled_cost", 0.01, "at most", "x", "the same with the default, sampled: throughput"),
 )

@@ -275,6 +275,7 @@ FEWER: dict[str, dict[str, Any]] = {
         "tcp.idle.MANY": 2000,
     },
     "threads": {"threads.threads.ROUNDS": 2},
+    "trace": {"trace.trace.ROUNDS": 1, "trace.right.TRIALS": 9},
 }
 
 

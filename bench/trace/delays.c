@@ -1,0 +1,245 @@
+/* See delays.h. */
+#include "delays.h"
+
+#include <corelane/drivers/memory.h>
+#include <corelane/libos/channel.h>
+#include <corelane/libos/stepper.h>
+#include <corelane/libos/sync.h>
+#include <corelane/libos/uthread.h>
+#include "../../drivers/random.h"
+#include "../../libos/internal.h"
+
+#include <errno.h>
+
+#define IP_CLIENT 0x0a4d0001u
+#define IP_SERVER 0x0a4d0002u
+#define PORT 9000
+#define OTHER 9001
+#define RECORDS (1u << 16) /* all of a run's */
+#define AFTER_NS 10000000  /* in which the last are answered */
+
+/* What both ends of a run share: one thread has all of it. */
+struct world {
+    const struct cl_bench_delays *config;
+    uint64_t now_ns;
+    struct cl_clock clock;
+    struct cl_stepper *stepper;
+    struct cl_nic *ends[2];
+    struct cl_runtime *client, *server;
+    struct cl_udp_socket *sock;
+    struct cl_random random;
+    uint32_t asked;
+    /* What delays a request. */
+    struct cl_mutex mutex;
+    struct cl_cond cond;
+    struct cl_channel *channel;
+};
+
+/* A uthread for one delayed request, and how it tells that it is over. */
+struct helper {
+    struct world *w;
+    struct cl_sem done;
+    uint32_t over;
+};
+
+static void compute(struct world *w, uint64_t ns)
+{
+    w->now_ns += ns; /* a stepper takes the clock as it finds it */
+}
+
+/* What the request waits for comes a delay later. */
+static void help(void *arg)
+{
+    struct helper *h = arg;
+    struct world *w = h->w;
+    uint32_t byte = 1;
+    if (w->config->where == CL_BENCH_DELAY_QUEUED) {
+        compute(w, w->config->delay_ns);
+        cl_sem_post(&h->done);
+        return;
+    }
+    if (w->config->where == CL_BENCH_DELAY_MUTEX)
+        cl_mutex_lock(&w->mutex);
+    cl_uthread_sleep_ns(w->config->delay_ns);
+    switch (w->config->where) {
+    case CL_BENCH_DELAY_MUTEX:
+        cl_mutex_unlock(&w->mutex);
+        cl_sem_post(&h->done);
+        break;
+    case CL_BENCH_DELAY_COND:
+        cl_mutex_lock(&w->mutex);
+        h->over = 1;
+        cl_cond_broadcast(&w->cond);
+        cl_mutex_unlock(&w->mutex);
+        break;
+    case CL_BENCH_DELAY_SEM:
+        cl_sem_post(&h->done);
+        break;
+    case CL_BENCH_DELAY_CHANNEL:
+        cl_channel_send(w->channel, &byte, -1);
+        break;
+    default: /* it is joined */
+        break;
+    }
+}
+
+static void wait_for(struct world *w, struct helper *h, cl_uthread_id id)
+{
+    uint32_t byte;
+    switch (w->config->where) {
+    case CL_BENCH_DELAY_QUEUED:
+        cl_uthread_yield();
+        cl_sem_wait(&h->done); /* posted by then */
+        break;
+    case CL_BENCH_DELAY_MUTEX:
+        cl_uthread_yield(); /* it takes the mutex */
+        cl_mutex_lock(&w->mutex);
+        cl_mutex_unlock(&w->mutex);
+        cl_sem_wait(&h->done);
+        break;
+    case CL_BENCH_DELAY_COND:
+        cl_mutex_lock(&w->mutex);
+        while (!h->over)
+            cl_cond_wait(&w->cond, &w->mutex);
+        cl_mutex_unlock(&w->mutex);
+        break;
+    case CL_BENCH_DELAY_SEM:
+        cl_sem_wait(&h->done);
+        break;
+    case CL_BENCH_DELAY_CHANNEL:
+        cl_channel_receive(w->channel, &byte, -1);
+        break;
+    default:
+        break;
+    }
+    cl_uthread_join(id);
+}
+
+static void delay(struct world *w)
+{
+    struct helper h = {.w = w};
+    cl_uthread_id id;
+    if (w->config->where == CL_BENCH_DELAY_RUNS) {
+        compute(w, w->config->delay_ns);
+    } else if (w->config->where == CL_BENCH_DELAY_SLEEP) {
+        cl_uthread_sleep_ns(w->config->delay_ns);
+    } else {
+        cl_sem_init(&h.done, 0);
+        if (cl_uthread_spawn(help, &h, &id) == 0)
+            wait_for(w, &h, id);
+    }
+}
+
+static int64_t serve(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg)
+{
+    struct world *w = arg;
+    compute(w, (uint64_t)(w->config->service_ns * cl_random_exp(&w->random)) + 1);
+    if (len == 1 && request[0])
+        delay(w);
+    if (room)
+        reply[0] = 1;
+    return room ? 1 : 0;
+}
+
+/* A long request. */
+static int64_t compute_long(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg)
+{
+    struct world *w = arg;
+    (void)request, (void)len, (void)reply, (void)room;
+    compute(w, w->config->delay_ns);
+    return 0;
+}
+
+static void ask(struct world *w, uint16_t port, bool delayed)
+{
+    struct cl_udp_addr to = {.ipv4 = IP_SERVER, .port = port};
+    uint8_t byte = delayed, answer;
+    (void)cl_udp_sendto(w->sock, &byte, 1, &to);
+    while (cl_udp_recvfrom(w->sock, &answer, 1, NULL, 0) >= 0)
+        ;
+}
+
+static void ask_all(void *arg)
+{
+    struct world *w = arg;
+    const struct cl_bench_delays *c = w->config;
+    uint64_t next = w->now_ns;
+    for (; w->asked < c->requests; w->asked++) {
+        bool delayed = cl_random_below(&w->random, c->one_in) == 0;
+        next += (uint64_t)(c->interval_ns * cl_random_exp(&w->random)) + 1;
+        cl_uthread_sleep_until_ns(next);
+        if (delayed && c->where == CL_BENCH_DELAY_INBOX)
+            ask(w, OTHER, true);
+        ask(w, PORT, delayed && c->where != CL_BENCH_DELAY_INBOX);
+    }
+}
+
+static struct cl_runtime *host(struct world *w, unsigned end, uint32_t ipv4, uint32_t trace, int *rc, char *err)
+{
+    struct cl_runtime_config c = {.nic = w->ends[end],
+                                  .ipv4 = ipv4,
+                                  .ipv4_prefix = 24,
+                                  .name = "delays",
+                                  .trace = trace,
+                                  .trace_records = RECORDS};
+    struct cl_runtime *rt = NULL;
+    *rc = *rc ? *rc : cl_runtime_new(&c, &rt, err);
+    *rc = *rc ? *rc : cl_stepper_add_runtime(w->stepper, rt, err);
+    return rt;
+}
+
+static int make(struct world *w, char *err)
+{
+    struct cl_memory_config m = {.clock = &w->clock};
+    cl_clock_virtual(&w->clock, &w->now_ns);
+    cl_mutex_init(&w->mutex);
+    cl_cond_init(&w->cond);
+    int rc = cl_memory_link_new(&m, w->ends, err);
+    rc = rc ? rc : cl_stepper_new(&w->now_ns, &w->stepper);
+    rc = rc ? rc : cl_channel_new(64, sizeof(uint32_t), &w->channel);
+    w->client = host(w, 0, IP_CLIENT, CL_RUNTIME_TRACE_OFF, &rc, err);
+    w->server = host(w, 1, IP_SERVER, CL_RUNTIME_TRACE_FULL, &rc, err);
+    rc = rc ? rc : cl_udp_open(w->client, 0, 4096, &w->sock);
+    rc = rc ? rc : cl_runtime_bind_udp(w->server, PORT, serve, w);
+    rc = rc ? rc : cl_runtime_bind_udp(w->server, OTHER, compute_long, w);
+    return rc ? rc : cl_runtime_spawn(w->client, ask_all, w);
+}
+
+static void end(struct world *w)
+{
+    if (w->client)
+        cl_runtime_stop(w->client, 0);
+    if (w->server)
+        cl_runtime_stop(w->server, 0);
+    cl_stepper_delete(w->stepper);
+    cl_runtime_delete(w->client);
+    cl_runtime_delete(w->server);
+    if (w->channel)
+        cl_channel_delete(w->channel);
+    for (unsigned i = 0; i < 2; i++)
+        if (w->ends[i])
+            cl_nic_close(w->ends[i]);
+}
+
+static int64_t copy(const struct world *w, void *out, uint32_t room)
+{
+    const struct cl_tracer *t = cl_trace_tracer(w->server->trace, 0);
+    const uint8_t *segment = (const uint8_t *)t->ring - cl_trace_ring_offset(RECORDS, 0);
+    uint64_t next = 0, lost = 0, garbage = 0;
+    uint32_t n = cl_trace_read(segment, (uint64_t)cl_trace_bytes(1, RECORDS), 0, &next, out, room, &lost, &garbage);
+    return lost || garbage ? -ENOBUFS : (int64_t)n;
+}
+
+int64_t cl_bench_delays(const struct cl_bench_delays *config, void *out, uint32_t room, char err[256])
+{
+    struct world w = {.config = config, .now_ns = 1000000000, .random = {config->seed}};
+    if (config->where >= CL_BENCH_DELAYS || !config->one_in || config->requests > RECORDS / 8)
+        return -EINVAL;
+    int64_t rc = make(&w, err);
+    while (rc == 0 && w.asked < config->requests)
+        rc = cl_stepper_run(w.stepper, w.now_ns + AFTER_NS, err);
+    rc = rc ? rc : cl_stepper_run(w.stepper, w.now_ns + AFTER_NS, err);
+    rc = rc ? rc : copy(&w, out, room);
+    end(&w);
+    return rc;
+}

@@ -1,0 +1,18 @@
+"""Blame on records of a server whose requests are delayed at a known stage, in virtual time."""
+
+from __future__ import annotations
+
+import pytest
+
+from corelane.bench.trace.right import CAUSES, drawn, trial
+
+
+@pytest.mark.parametrize("cause", CAUSES)
+def test_the_stage_that_is_delayed_is_named(cause: str) -> None:
+    assert trial(cause, 0.2, 7).named == CAUSES[cause][1]
+
+
+def test_a_trial_is_the_same_each_time_and_causes_are_drawn_alike() -> None:
+    trials = drawn(18, 3)
+    assert trials == drawn(18, 3)
+    assert sorted(one.cause for one in trials) == sorted([*CAUSES, *CAUSES])
