@@ -6,7 +6,8 @@
     streams.py  standard streams that are closed or full, and paths that are no text
     doctor.py   what this machine gives, what is missing, the command that mends it
     up.py       the iokernel in the foreground
-    run.py      an application: built in, module:handler, or a compiled .so (elf.py reads it first)
+    run.py      an application: built in, module:handler, a program for asyncio (coroutines.py), or a compiled .so
+                (elf.py reads it first). It says what it does (saying.py), and waits for whom it replaces (replacing.py)
     service.py  run of a service that was compiled ahead of time: becoming corelane-run
     compile.py  compiling one
     posix.py    run --posix: a stock Linux program with its TCP sockets on the dataplane

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import errno
-import json
 import os
 import threading
 import time
@@ -14,21 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 from ..runtime.ending import end_now
 from ..runtime.errors import CorelaneError
-from ..runtime.notify import READY, STOPPING, notify
+from ..runtime.notify import STOPPING, notify
 from ..runtime.paths import default_socket
 from . import values
-from .streams import tell
+from .replacing import LOOK_S, tell_replaced
+from .saying import say
 from .usage import WrongUsage
 
 if TYPE_CHECKING:
     from ..libos import Runtime
+    from .coroutines import Main
     from .targets import Service, Target
 
 
 IMPORTS = ("..libos", "..apps._native")
 ENDS_AT_ONCE = True
 """Until it serves, Ctrl-C ends the process: while numba compiles, Python would lose it in a callback."""
-_LOOK_S = 0.1  # between two looks at whether a generated load is over
 _HINTS = {
     "udp_checksum": "wrong sums from a sender on this machine are left to its device: ethtool -K ITS_INTERFACE tx off"
 }
@@ -103,7 +103,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "target",
-        help="a built-in application's name, module:name[,name...] of handlers and periodic work, or a compiled .so",
+        help="a built-in application's name, module:name[,name...] of handlers and periodic work, module:name of a "
+        "coroutine function for asyncio, or a compiled .so",
     )
     parser.add_argument(
         "--posix",
@@ -221,6 +222,8 @@ def run(options: argparse.Namespace) -> int:
     if service.is_service(options.target) and service.can_be_alone(options):
         return service.become(options)
     target = targets.resolve(options.target, options.option, port=options.port, plain=options.plain)
+    if target.main is not None:
+        _refuse_for_loops(options)
     name = options.name or target.name
     nic = generator = None
     address = options.address
@@ -231,7 +234,12 @@ def run(options: argparse.Namespace) -> int:
         if address is None and (generator is not None or nic.ipv4 is None):
             address = "10.77.0.2/16"  # whom a generated load asks for
     try:
-        with _runtime(options, name, target.kind, nic, address) as runtime:
+        with _runtime(options, name, target, nic, address) as runtime:
+            if options.replace and runtime.member is None:
+                hint = f"members = 2 or more in [apps.{name}] there lets a new version join beside the old one"
+                raise WrongUsage("--replace", f"{name} is of no group", hint)
+            if target.main is not None:
+                return _run_loop(options, name, target.main, runtime)
             return _serve(options, name, target, runtime, generator)
     finally:
         _tell_recording(options, nic)
@@ -239,6 +247,13 @@ def run(options: argparse.Namespace) -> int:
             nic.close()
         if generator is not None:
             generator.close()
+
+
+def _refuse_for_loops(options: argparse.Namespace) -> None:
+    if options.kthreads != 1:
+        raise WrongUsage("--kthreads", f"a loop of asyncio has one, not {options.kthreads}", "start several of a group")
+    if (options.nic or "").startswith("loadgen:"):
+        raise WrongUsage("--nic", "a generated load is for handlers", "give it a tap, or an iokernel's --socket")
 
 
 def _end_with_parent() -> None:
@@ -252,7 +267,7 @@ def _end_with_parent() -> None:
         raise CorelaneError("run with the parent", "it has ended already")
 
 
-def _runtime(options: argparse.Namespace, name: str, kind: str, nic: Any, address: str | None) -> Runtime:
+def _runtime(options: argparse.Namespace, name: str, target: Target, nic: Any, address: str | None) -> Runtime:
     """The runtime; waits for an iokernel that is still starting."""
     from ..libos import CoreShare, Runtime, Scheduler
 
@@ -265,7 +280,8 @@ def _runtime(options: argparse.Namespace, name: str, kind: str, nic: Any, addres
                 nic=nic,
                 name=name,
                 kthreads=options.kthreads,
-                kind=options.kind or kind,
+                kind=options.kind or target.kind,
+                adopted=int(target.main is not None),
                 poll=options.poll,
                 cpus=options.cpus,
                 address=address,
@@ -282,22 +298,12 @@ def _runtime(options: argparse.Namespace, name: str, kind: str, nic: Any, addres
                     deadline_us=options.deadline_us,
                 ),
                 trace=options.trace,
-                on_event=lambda event, text: _say(options, event, text),
+                on_event=lambda event, text: say(options, event, text),
             )
         except CorelaneError as e:
             if e.errno not in (errno.ENOENT, errno.ECONNREFUSED) or time.monotonic() >= deadline:
                 raise
             time.sleep(0.05)
-
-
-def _say(options: argparse.Namespace, event: str, text: str, **more: object) -> None:
-    """One line about what happens: JSON on stdout, or text on stderr; systemd learns when it serves."""
-    if event == "serving":
-        notify(READY, f"STATUS={text}")
-    if options.json:
-        print(json.dumps({"event": event, "text": text, **more}), flush=True)
-    else:
-        tell(f"corelane run: {text}")
 
 
 def _cpus_of(options: argparse.Namespace, name: str, runtime: Runtime) -> list[int]:
@@ -315,9 +321,6 @@ def _cpus_of(options: argparse.Namespace, name: str, runtime: Runtime) -> list[i
 
 
 def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runtime, generator: Any) -> int:
-    if options.replace and runtime.member is None:
-        hint = f"members = 2 or more in [apps.{name}] there lets a new version join beside the old one"
-        raise WrongUsage("--replace", f"{name} is of no group", hint)
     service = target.setup(runtime)
     runtime.publish(service.stats)
     try:
@@ -326,7 +329,7 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
             others = runtime.ready(replace=options.replace)
             _announce(options, name, runtime, service)
             if options.replace:
-                _tell_replaced(options, name, runtime, others)
+                tell_replaced(options, name, runtime, others)
             if generator is not None:
                 _load(runtime, generator)
             else:
@@ -341,11 +344,37 @@ def _serve(options: argparse.Namespace, name: str, target: Target, runtime: Runt
     return 0
 
 
+def _run_loop(options: argparse.Namespace, name: str, main: Main, runtime: Runtime) -> int:
+    """A program for asyncio, on this thread."""
+    from .coroutines import Program
+
+    telling: list[threading.Thread] = []
+
+    def ready(program: Program, others: int) -> None:
+        _announce(options, name, runtime, program)
+        if options.replace:
+            telling.append(threading.Thread(target=tell_replaced, args=(options, name, runtime, others)))
+            telling[-1].start()
+
+    program = Program(main, runtime, ready, replace=options.replace)
+    try:
+        runtime.publish(program.stats)
+        program.run(options.seconds)
+        notify(STOPPING)
+    finally:
+        program.close()
+        runtime.stop()
+        for thread in telling:
+            thread.join()
+    _finish(options, name, runtime, program, None)
+    return 0
+
+
 def _load(runtime: Runtime, generator: Any) -> None:
     """The generated load, or as much of it as there was before a signal. Raises what has failed meanwhile."""
     generator.start()
     while generator.running:
-        if runtime.wait(_LOOK_S):
+        if runtime.wait(LOOK_S):
             generator.abort()
             break
     generator.wait()
@@ -369,7 +398,7 @@ def _stop(options: argparse.Namespace, runtime: Runtime, service: Service) -> No
     except CorelaneError as error:
         if error.errno != errno.ETIMEDOUT:
             raise
-        _say(options, "stuck", str(error))
+        say(options, "stuck", str(error))
         end_now(1)
 
 
@@ -380,31 +409,7 @@ def _in_time(options: argparse.Namespace, wait: Callable[[], None]) -> None:
     except CorelaneError as error:
         if error.errno != errno.ETIMEDOUT:
             raise
-        _say(options, "undrained", str(error))
-
-
-def _tell_replaced(options: argparse.Namespace, name: str, runtime: Runtime, others: int) -> None:
-    """Say whom it has replaced, and, once they have ended, that they have. They may take as long as --wait says."""
-    if not others:
-        _say(options, "replaced", f"nobody else was attached as {name}", members=0)
-        return
-    _say(options, "draining", f"{others} other member{'s' * (others != 1)} of {name} drain{'s' * (others == 1)}")
-    deadline = time.monotonic() + options.wait
-    while (left := _draining(options, name)) and time.monotonic() < deadline and not runtime.wait(_LOOK_S):
-        pass
-    if left:
-        text = f"of {others} other members of {name} {left} still drain: it does not wait for them"
-    else:
-        text = f"all other members of {name} have ended"
-    _say(options, "replaced", text, members=others, left=left)
-
-
-def _draining(options: argparse.Namespace, name: str) -> int:
-    """How many members of a group drain."""
-    from .watch import snapshot
-
-    apps = snapshot(options.socket or default_socket())["apps"]
-    return sum(app["name"] == name and app["state"] == "draining" for app in apps)
+        say(options, "undrained", str(error))
 
 
 def _tcp_ports(service: Service) -> tuple[int, ...]:
@@ -424,7 +429,7 @@ def _announce(options: argparse.Namespace, name: str, runtime: Runtime, service:
     does = _serves(service)
     socket = options.socket or default_socket()
     where = f"attached to {socket}" if runtime.attached else f"embedded on {options.nic}"
-    _say(
+    say(
         options,
         "serving",
         f"{name} {does} at {runtime.address} ({where}, {runtime.kthreads} kthread{'s' * (runtime.kthreads != 1)})",
@@ -456,7 +461,7 @@ def _wait(options: argparse.Namespace, runtime: Runtime, service: Service) -> No
     def report() -> None:
         while not over.wait(options.every):
             text, numbers = service.progress()
-            _say(options, "work", text, **numbers)
+            say(options, "work", text, **numbers)
 
     reporter = threading.Thread(target=report, name="corelane-report")
     reporter.start()
@@ -473,7 +478,7 @@ def _tell_recording(options: argparse.Namespace, nic: Any) -> None:
     from ..drivers.nic.wrap import recorded
 
     if nic is not None and (told := recorded(nic)):
-        _say(options, "recording", told.text, **told.facts)
+        say(options, "recording", told.text, **told.facts)
 
 
 def _finish(options: argparse.Namespace, name: str, runtime: Runtime, service: Service, generator: Any) -> None:
@@ -487,13 +492,15 @@ def _finish(options: argparse.Namespace, name: str, runtime: Runtime, service: S
     text = f"{name} handled {stats.net['handled']:,} requests, replied to {stats.net['replied']:,}"
     if "requests" in counts and not service.ports:  # what came was bytes: what they meant the service knows
         text = f"{name} answered {counts['requests']:,} requests"
+    elif "endpoints" in counts:
+        text = f"{name} had {counts['endpoints']:,} endpoints"
     text += f", failed {failed:,} in the handler" if (failed := stats.net["handler_errors"]) else ""
     lost = [f"{n:,} {reason}" for reason, n in dropped.items() if f"dropped_{reason}" not in FOR_OTHERS]
     text += f", dropped {', '.join(lost) or 'none'}"
     text += "".join(f"; {hint}" for reason, hint in _HINTS.items() if reason in dropped)
-    _say(options, "stopped", text, net=stats.net, dropped=dropped, sched=stats.sched, service=counts)
+    say(options, "stopped", text, net=stats.net, dropped=dropped, sched=stats.sched, service=counts)
     if generator is not None:
         from .nics import describe_load
 
         line, numbers = describe_load(name, generator)
-        _say(options, "load", line, **numbers)
+        say(options, "load", line, **numbers)

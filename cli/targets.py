@@ -1,13 +1,14 @@
 """What `corelane run TARGET` can run: a built-in application, module:name,..., or a compiled .so.
 
 Each becomes a Target: `setup(runtime)` binds its handlers to a runtime that has not started. It returns a service,
-to be closed after the runtime has stopped.
+to be closed after the runtime has stopped. A program for asyncio has a `main` instead (coroutines.py).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import errno
+import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from .usage import WrongUsage
 
 if TYPE_CHECKING:
     from ..libos import Handler, Periodic, Runtime, StreamHandler
+    from .coroutines import Main
 
 
 class Service(Protocol):
@@ -36,12 +38,14 @@ class Service(Protocol):
 @dataclasses.dataclass
 class Target:
     """name: what the application is called unless --name says otherwise. kind: "latency" or "batch". port: the first
-    that its handlers will serve; None: they serve none, or it is a built-in one, which knows."""
+    that its handlers will serve; None: they serve none, or it is a built-in one, which knows. main: a coroutine
+    function, which is run on a loop of the runtime's; there is nothing to set up then."""
 
     name: str
     setup: Callable[[Runtime], Service]
     kind: str = "latency"
     port: int | None = None
+    main: Main | None = None
 
 
 @dataclasses.dataclass
@@ -156,6 +160,8 @@ def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> T
         raise WrongUsage(f"run {text}", "a Python handler takes no --option", "let it read its environment")
     module = imports.user_module(f"run {text}", module_name)
     names = attributes.split(",")
+    if inspect.iscoroutinefunction(main := getattr(module, names[0], None)):
+        return _coroutine(text, names, main, port)
     bound = {name: _made(text, module, name, plain) for name in names}
     handlers = {name: made for name, made in bound.items() if isinstance(made, Handler | StreamHandler)}
     if port is not None and len(handlers) != 1:
@@ -174,6 +180,18 @@ def _python(text: str, words: Sequence[str], port: int | None, plain: bool) -> T
         return Bound(tuple(ports["UDP"]), tuple(bound.values()), tuple(ports["TCP"]))
 
     return Target(names[0], setup, port=next(iter(ports["UDP"]), None))
+
+
+def _coroutine(text: str, names: Sequence[str], main: Main, port: int | None) -> Target:
+    if len(names) > 1:
+        raise WrongUsage(f"run {text}", f"{names[0]} is a coroutine function, which runs alone", "name it alone")
+    if port is not None:
+        raise WrongUsage(f"run {text}", "a coroutine function takes no --port", "let it read its environment")
+
+    def setup(_: Runtime) -> Service:
+        return Bound(())
+
+    return Target(names[0], setup, main=main)
 
 
 def _made(text: str, module: Any, name: str, plain: bool) -> Handler | StreamHandler | Periodic:

@@ -65,6 +65,11 @@ class Awaited(Member):
             raise self._failure
         return ended
 
+    @property
+    def end_fileno(self) -> int:
+        """A descriptor that is readable once `wait` would return: for loops that wait for more. Never to be read."""
+        return self._done.descriptors[0]
+
     @typed("fail the runtime")
     def fail(self, error: CorelaneError) -> None:
         """Have `wait` raise this, now or when it is called: what is served cannot go on. Of several, the first.

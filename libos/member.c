@@ -90,7 +90,7 @@ int cl_runtime_drain(struct cl_runtime *rt, int64_t timeout_ns, char err[256])
     return 0;
 }
 
-static uint64_t open_connections(const struct cl_runtime *rt)
+uint64_t cl_runtime_connections(const struct cl_runtime *rt)
 {
     struct cl_tcp_counts n;
     cl_runtime_tcp_counts(rt, &n);
@@ -101,7 +101,7 @@ static uint64_t open_connections(const struct cl_runtime *rt)
 
 static bool is_closed(struct cl_runtime *rt)
 {
-    return open_connections(rt) == 0;
+    return cl_runtime_connections(rt) == 0;
 }
 
 int cl_runtime_wait_closed(struct cl_runtime *rt, int64_t timeout_ns, char err[256])
@@ -113,7 +113,7 @@ int cl_runtime_wait_closed(struct cl_runtime *rt, int64_t timeout_ns, char err[2
     if (await(rt, is_closed, timeout_ns))
         return 0;
     snprintf(err, 256, "%llu connections are still open: close them, or give their peers longer",
-             (unsigned long long)open_connections(rt));
+             (unsigned long long)cl_runtime_connections(rt));
     return -ETIMEDOUT;
 }
 

@@ -54,6 +54,11 @@ class Member:
         rc = lib.cl_runtime_wait_closed(self.ptr, int(timeout_s * 1e9), err)
         check(rc, "wait for the end of the connections", err)
 
+    @property
+    def connections(self) -> int:
+        """TCP connections that exist: half open ones and those that are being closed, too, but for TIME_WAIT."""
+        return int(lib.cl_runtime_connections(self.ptr))
+
     def _leave_group(self) -> None:
         """Drain, and wait for the connections; what takes too long is logged, and cut off by `stop`."""
         if self.member is None:

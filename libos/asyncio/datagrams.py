@@ -179,7 +179,13 @@ class DatagramEndpoints:
         sock = self.by_fd.pop(fd, None)
         if sock is not None:
             self._ports[sock.port] -= 1
+            if not self._ports[sock.port]:
+                del self._ports[sock.port]
             sock.end()
+
+    def ports(self) -> list[int]:
+        """Of those that are connected to nobody."""
+        return sorted({sock.port for sock in self.by_fd.values() if sock.peer is None})
 
     def is_ours(self, address: Address) -> bool:
         """Whether the way to there is the runtime's."""
@@ -200,7 +206,7 @@ class DatagramEndpoints:
             keeper.setblocking(False)
             keeper.setsockopt(socket.IPPROTO_IP, FREEBIND, 1)
             keeper.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, int(broadcast))
-            if reuse_port:
+            if reuse_port or (own and self._world.shares_ports):
                 keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             keeper.bind((host, port or 0))
             if remote is not None and not own:

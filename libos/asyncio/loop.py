@@ -17,6 +17,7 @@ from .. import _asyncio
 from ..handlers.interrupts import pending
 from ..runtime import Runtime
 from .datagrams import DatagramEndpoints, DatagramTransport, UdpSocket, with_number
+from .members import Members
 from .selector import Selector
 from .servers import Servers, bind
 from .sock_calls import SockCalls
@@ -25,8 +26,8 @@ from .transport import TcpTransport
 from .world import Endpoints, World
 
 
-class Loop(_asyncio.Loop, SockCalls):
-    """Made by `new_event_loop`. Public attributes: world."""
+class Loop(_asyncio.Loop, SockCalls, Members):
+    """Made by `new_event_loop`. Public attributes: world, and those of Members."""
 
     _selector: Selector
 
@@ -49,6 +50,10 @@ class Loop(_asyncio.Loop, SockCalls):
     def endpoints(self) -> Endpoints:
         """How many TCP endpoints were the runtime's, and how many Linux'."""
         return self._endpoints
+
+    def ports(self) -> tuple[list[int], list[int]]:
+        """Ports on which it answers on the runtime: (UDP, TCP)."""
+        return self._datagrams.ports(), self._servers.ports()
 
     def close(self) -> None:
         """As of any loop. Connections that are open are closed, and the runtime if the loop has made it."""
@@ -244,7 +249,7 @@ class Loop(_asyncio.Loop, SockCalls):
             return await super().create_server(
                 protocol_factory, host, port, sock=sock, start_serving=start_serving, **options
             )
-        reuse_port = bool(options.get("reuse_port"))
+        reuse_port = bool(options.get("reuse_port")) or self.world.shares_ports
         first, *more = [bind(name, port, reuse_port) for name in own]
         others: Any = [name for name in hosts if name not in own]
         unbound = {key: value for key, value in options.items() if key.startswith(("backlog", "ssl"))}

@@ -101,6 +101,10 @@ class Places:
             self._spreads[where] = spread
         self._places[sock.fileno()] = place
 
+    def ports(self) -> list[int]:
+        """On which somebody listens."""
+        return sorted({place.port for place in self._places.values()})
+
     def closed(self) -> None:
         """The poller is closed, and nobody listens any more."""
         self._places.clear()

@@ -102,7 +102,8 @@ class SockCalls(asyncio.SelectorEventLoop):
             address, local = resolved[0][4], sock.getsockname()
             own = self.world.is_own(local[0])
             if own or self._servers.is_ours(address):
-                tcp = await self._connect(address, [(socket.AF_INET, 0, 0, "", local)] if own else None)
+                here = local if own else ("0.0.0.0", local[1])
+                tcp = await self._connect(address, [(socket.AF_INET, 0, 0, "", here)])
                 NamedSocket.name(sock, OwnSocket(tcp, self._call))
                 self._endpoints.ours += 1
                 return

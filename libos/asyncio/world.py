@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from contextlib import ExitStack
+import select
+import time
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,7 @@ from ...drivers.nic.nic import Nic
 from ...runtime.errors import CorelaneError
 from ..runtime import Runtime
 
+LINGER_S = 0.25  # after the end
 _ALONE = ("10.255.255.1", "10.255.255.2")  # of a wire to nobody
 
 
@@ -42,6 +45,7 @@ class World:
         **options: Any,
     ) -> None:
         self._closing = ExitStack()
+        self._made = runtime is None
         try:
             alone = runtime is None and socket is None and nic is None
             if runtime is None:
@@ -74,8 +78,29 @@ class World:
         return self._closing.enter_context(runtime)
 
     def close(self) -> None:
-        """End the runtime if it is ours. May be called twice."""
-        self._closing.close()
+        """End the runtime if it was made here. May be called twice.
+
+        What was sent, and that it was the end, gets up to LINGER_S to reach the peers; Linux' stack would go on without
+        us.
+        """
+        try:
+            if self._made:
+                self._linger()
+        finally:
+            self._closing.close()
+
+    def _linger(self) -> None:
+        poll, until = select.poll(), time.monotonic() + LINGER_S
+        poll.register(self.fileno, select.POLLIN)
+        with suppress(CorelaneError):  # another thread has turned it, or it is over
+            while self.runtime.connections and (left := until - time.monotonic()) > 0:
+                if not self.runtime.turn():
+                    poll.poll(left * 1000)
+
+    @property
+    def shares_ports(self) -> bool:
+        """Whether others have this address and may have the same ports: the members of its group."""
+        return self.runtime.member is not None
 
     def is_own(self, host: str) -> bool:
         """Whether a listener at this address is the runtime's alone."""

@@ -10,23 +10,23 @@ import errno
 import operator
 import socket
 from collections.abc import Callable, Iterable
-from typing import Any, Self
+from typing import Any
 
 import trio
 from trio.lowlevel import cancel_shielded_checkpoint, checkpoint, checkpoint_if_cancelled
-from trio.socket import SocketType, from_stdlib_socket
+from trio.socket import from_stdlib_socket
 
 from ..asyncio.datagrams import UdpSocket
 from ..asyncio.servers import FREEBIND
 from ..asyncio.sockets import Address
 from .ours import Ours
-from .passing import pass_on
+from .passing import Passing, pass_on
 from .stream import refuse
 
 _CORE_S = 0.0005  # after which one that was without a core asks again
 
 
-class DatagramSocket(SocketType):
+class DatagramSocket(Passing):
     """A UDP socket over IPv4. sock: one of Linux', which it keeps."""
 
     def __init__(self, ours: Ours, sock: socket.socket) -> None:
@@ -41,32 +41,6 @@ class DatagramSocket(SocketType):
 
     def __repr__(self) -> str:
         return repr(self._is if self._udp is None else self._udp)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    @property
-    def family(self) -> socket.AddressFamily:
-        """AF_INET."""
-        return self._is.family
-
-    @property
-    def type(self) -> socket.SocketKind:
-        """SOCK_DGRAM."""
-        return self._is.type
-
-    @property
-    def proto(self) -> int:
-        """As it was made."""
-        return self._is.proto
-
-    @property
-    def did_shutdown_SHUT_WR(self) -> bool:
-        """As of trio's own."""
-        return self._is.did_shutdown_SHUT_WR
 
     def getsockname(self) -> Any:
         """Its own end."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
-from typing import Any, Self
+from typing import Any
 
 import trio
 from trio.socket import SocketType, from_stdlib_socket
@@ -22,7 +22,7 @@ from .connection import Waiter
 from .datagrams import DatagramSocket
 from .listening import Listening
 from .ours import Ours
-from .passing import pass_on
+from .passing import Passing, pass_on
 from .stream import StreamSocket, refuse
 
 
@@ -73,18 +73,18 @@ class Opening(Waiter):
             raise self._error
 
 
-class Socket(SocketType):
+class Socket(Passing):
     """A TCP socket over IPv4, of either side. Made by `of`."""
 
     def __init__(self, ours: Ours, sock: socket.socket) -> None:
         super().__init__()
         self._ours = ours
         self._linux = sock
-        self._is: SocketType = from_stdlib_socket(sock)  # of the side that it is of
+        self._is = from_stdlib_socket(sock)  # of the side that it is of
         self._listening: Listening | None = None
         self._opening: Opening | None = None
         self._options: dict[tuple[int, int], Any] = {}  # that a connection of the runtime's is to have, too
-        self._bound: tuple[str, int] | None = None  # at an address of the runtime's
+        self._bound: tuple[str, int] | None = None  # at an address that is, or may be, the runtime's
         self._own = False  # and that is its alone
         if sock.getsockname()[1]:
             self._look_where()
@@ -104,36 +104,10 @@ class Socket(SocketType):
     def __repr__(self) -> str:
         return repr(self._is)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     @property
     def _sock(self) -> socket.socket | TcpSocket:
         """As trio's own sockets have it."""
         return self._is._sock if isinstance(self._is, StreamSocket) else self._linux
-
-    @property
-    def family(self) -> socket.AddressFamily:
-        """AF_INET."""
-        return self._is.family
-
-    @property
-    def type(self) -> socket.SocketKind:
-        """SOCK_STREAM."""
-        return self._is.type
-
-    @property
-    def proto(self) -> int:
-        """As it was made."""
-        return self._is.proto
-
-    @property
-    def did_shutdown_SHUT_WR(self) -> bool:
-        """Whether a FIN follows what was sent."""
-        return self._is.did_shutdown_SHUT_WR
 
     def setsockopt(self, level: int, optname: int, value: Any, optlen: int | None = None) -> None:
         """Set an option. Raises OSError."""
@@ -167,7 +141,7 @@ class Socket(SocketType):
     def _look_where(self) -> None:
         host, port = self._linux.getsockname()
         self._own = self._ours.world.is_own(host)
-        if self._own or self._ours.world.is_loopback(host):
+        if self._own or host == "0.0.0.0" or self._ours.world.is_loopback(host):
             self._bound = (host, port)
 
     def listen(self, backlog: int = min(socket.SOMAXCONN, 128)) -> None:

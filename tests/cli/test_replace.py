@@ -8,6 +8,23 @@ from typing import Any
 import pytest
 from cltest.commands import ask
 
+from corelane import libos
+
+PROGRAM = """
+import asyncio
+
+async def upper(reader, writer):
+    while data := await reader.read(65536):
+        writer.write(data.upper())
+        await writer.drain()
+    writer.close()
+
+async def main():
+    loop = asyncio.get_running_loop()
+    server = await asyncio.start_server(upper, loop.runtime.address, 7000)
+    await loop.serve(server)
+"""
+
 
 @pytest.mark.soak(short=True, takes_s=4)
 def test_a_new_version_takes_over_and_the_old_one_ends(start: Any, tmp_path: Path) -> None:
@@ -29,3 +46,37 @@ def test_a_new_version_takes_over_and_the_old_one_ends(start: Any, tmp_path: Pat
     assert alone.process.wait(20) != 0
     alone.errors.seek(0)
     assert "members" in alone.errors.read()
+
+
+def asked(stream: libos.TcpStream) -> bytes:
+    stream.write(b"question", timeout_s=10)
+    return stream.read(timeout_s=10)
+
+
+@pytest.mark.soak(short=True, takes_s=4)
+def test_a_program_for_asyncio_is_replaced(start: Any, tmp_path: Path) -> None:
+    """A connection goes on with the old one until it ends; then that ends."""
+    path, settings = str(tmp_path / "io.sock"), tmp_path / "corelane.toml"
+    settings.write_text("[apps.upper]\nmembers = 2\n")
+    (tmp_path / "server.py").write_text(PROGRAM)
+    start("up", "--config", str(settings), "--socket", path, "--json").event("iokernel")
+    words = ["run", "server:main", "--name", "upper", "--socket", path, "--wait", "30", "--poll", "block", "--json"]
+    old = start(*words)
+    told = old.event("serving")
+    assert told["tcp_ports"] == [7000]
+    with libos.Runtime(path, name="client", poll="block") as client:
+        client.start()
+        where = (told["address"], 7000)
+        with client.connect_tcp(where, timeout_s=10) as stream:
+            assert asked(stream) == b"QUESTION"
+            new = start(*words, "--replace")
+            assert "1 other member of upper drains" in new.event("draining")["text"]
+            assert asked(stream) == b"QUESTION"
+            with client.connect_tcp(where, timeout_s=10) as another:
+                assert asked(another) == b"QUESTION"
+                assert old.process.poll() is None
+        told = new.event("replaced")
+    assert (told["members"], told["left"]) == (1, 0)
+    assert old.event("stopped")["service"]["endpoints"] == 2
+    assert old.process.wait(20) == 0
+    assert new.stop() == 0

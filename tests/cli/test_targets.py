@@ -8,6 +8,7 @@ import pytest
 from cltest import wait_until
 
 from corelane.cli import targets
+from corelane.cli.main import main
 from corelane.cli.nics import open_nic, parse
 from corelane.cli.run import _serves
 from corelane.cli.usage import WrongUsage
@@ -37,6 +38,9 @@ calls = np.zeros(1, np.uint64)
 @libos.every(ms=1, state=calls)
 def tick(calls):
     calls[0] += 1
+
+async def program():
+    pass
 """
 
 
@@ -140,6 +144,7 @@ def test_a_module_that_hides_the_users_is_named(tmp_path: Path, monkeypatch: pyt
         (":plain", (), "write it as module:function"),
         ("MODULE:plain,bare", (), "bare names no UDP port"),
         ("MODULE:plain", ("a=b",), "takes no --option"),
+        ("MODULE:program,plain", (), "program is a coroutine function, which runs alone"),
     ],
 )
 def test_wrong_targets_are_refused_with_the_way_out(
@@ -148,6 +153,28 @@ def test_wrong_targets_are_refused_with_the_way_out(
     with pytest.raises(CorelaneError, match=finding) as caught:
         resolve(text.replace("MODULE", module), *words)
     assert "\n" not in str(caught.value)
+
+
+def test_a_coroutine_function_is_run_on_a_loop(module: str) -> None:
+    target = resolve(f"{module}:program")
+    assert target.name == "program"
+    assert target.main is sys.modules[module].program
+    with pytest.raises(WrongUsage, match="takes no --port"):
+        resolve(f"{module}:program", port=9000)
+
+
+@pytest.mark.parametrize(
+    ("words", "finding"),
+    [
+        (("--kthreads", "2"), "a loop of asyncio has one, not 2"),
+        (("--nic", "loadgen:echo"), "a generated load is for handlers"),
+    ],
+)
+def test_what_a_loop_does_not_take_is_refused(
+    module: str, words: tuple[str, ...], finding: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", f"{module}:program", *words]) == 2
+    assert finding in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

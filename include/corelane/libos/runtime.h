@@ -161,6 +161,9 @@ CL_API int cl_runtime_drain(struct cl_runtime *rt, int64_t timeout_ns, char err[
 /* Wait up to timeout_ns until no TCP connection is open any more; those in TIME_WAIT, which both sides have closed, do not
  * count. Nothing ends them: their users or their peers do. -ETIMEDOUT. Not on a kthread. */
 CL_API int cl_runtime_wait_closed(struct cl_runtime *rt, int64_t timeout_ns, char err[256]);
+/* TCP connections that exist now, half open ones and those that are being closed, too, but for those in TIME_WAIT. Any
+ * thread; of counters that grow meanwhile. */
+CL_API uint64_t cl_runtime_connections(const struct cl_runtime *rt);
 /* Stop receiving, wait up to timeout_ns (< 0: no limit) for uthreads, end the kthreads, give back every frame that is
  * not held by a uthread that was still alive. Returns the number of those. From a foreign thread. -ETIMEDOUT: stop_ms
  * later a kthread is still in code that does not come back. cl_runtime_stuck says in which; it may be called again. */

@@ -20,19 +20,11 @@ static PyObject *call_own(struct transport *t, PyObject *name, PyObject *first, 
 /* A protocol's method has raised what is set. 0: its transport has been told; -1: it is for whoever runs the loop. */
 static int failed(struct transport *t, const char *message)
 {
-    PyObject *type, *value, *trace;
-    if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
-        return -1;
-    PyErr_Fetch(&type, &value, &trace);
-    PyErr_NormalizeException(&type, &value, &trace);
-    if (trace)
-        (void)PyException_SetTraceback(value, trace);
-    PyObject *text = PyUnicode_FromString(message);
-    PyObject *done = text ? call_own(t, names.fatal_error, value, text) : NULL;
+    PyObject *error = take_exception();
+    PyObject *text = error ? PyUnicode_FromString(message) : NULL;
+    PyObject *done = text ? call_own(t, names.fatal_error, error, text) : NULL;
     Py_XDECREF(text);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
+    Py_XDECREF(error);
     Py_XDECREF(done);
     return done ? 0 : -1;
 }

@@ -92,20 +92,26 @@ static PyObject *run_in(PyObject *context, PyObject *callback, PyObject *args)
     return result;
 }
 
-/* What comes out of a callback goes to the loop's handler of exceptions. -1: it is for whoever runs the loop. */
-static int failed(PyObject *self, PyObject *loop)
+PyObject *take_exception(void)
 {
     PyObject *type, *value, *trace;
     if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
-        return -1;
+        return NULL;
     PyErr_Fetch(&type, &value, &trace);
     PyErr_NormalizeException(&type, &value, &trace);
     if (trace)
         (void)PyException_SetTraceback(value, trace);
-    PyObject *done = PyObject_CallMethodObjArgs(loop, names.callback_failed, self, value, NULL);
     Py_XDECREF(type);
-    Py_XDECREF(value);
     Py_XDECREF(trace);
+    return value;
+}
+
+/* What comes out of a callback goes to the loop's handler of exceptions. -1: it is for whoever runs the loop. */
+static int failed(PyObject *self, PyObject *loop)
+{
+    PyObject *error = take_exception();
+    PyObject *done = error ? PyObject_CallMethodObjArgs(loop, names.callback_failed, self, error, NULL) : NULL;
+    Py_XDECREF(error);
     Py_XDECREF(done);
     return done ? 0 : -1;
 }

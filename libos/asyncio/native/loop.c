@@ -41,8 +41,8 @@ static bool parse(PyObject *const *args, Py_ssize_t n, PyObject *keywords, PyObj
     Py_ssize_t n_keywords = keywords ? PyTuple_Size(keywords) : 0;
     for (Py_ssize_t i = 0; i < n_leading; i++)
         first[i] = i < n ? args[i] : NULL;
-    w->args = args + n_leading;
     w->n_args = n > n_leading ? n - n_leading : 0;
+    w->args = w->n_args ? args + n_leading : NULL;
     for (Py_ssize_t i = 0; i < n_keywords; i++) {
         PyObject *name = PyTuple_GetItem(keywords, i), **to = NULL;
         if (is_name(name, names.context))

@@ -77,7 +77,7 @@ struct port {
     struct port *next;
     uint16_t number;
     uint32_t n;          /* of listeners that are open */
-    PyObject *listeners; /* {address as int: callable(endpoint)}; 0 is any address */
+    PyObject *listeners; /* {address as int: callable(endpoint)}, 0 is any address; NULL: nobody listens */
 };
 
 struct poller {
@@ -251,6 +251,9 @@ void handle_done(struct loop *l, PyObject *self);
 bool is_handle(PyObject *o);
 /* Call it, if it is not cancelled. -1: the exception is for whoever runs the loop. */
 int handle_run(PyObject *self);
+/* The exception that is set, with its traceback, as an object; nothing is set then. NULL: it is SystemExit or
+ * KeyboardInterrupt, which is for whoever runs the loop, and stays set. */
+PyObject *take_exception(void);
 
 /* ready.c */
 extern PyType_Spec ready_spec;
@@ -350,6 +353,7 @@ int stream_feed(PyObject *has, Py_ssize_t limit, PyObject *data);
 PyObject *poller_listen(PyObject *self, PyObject *args);
 PyObject *poller_unlisten(PyObject *self, PyObject *args);
 PyObject *poller_connect(PyObject *self, PyObject *args);
+PyObject *poller_outgoing(PyObject *self, PyObject *unused);
 void ports_close(struct poller *p);
 /* Call the listener that an endpoint has come for. -1 with an exception. */
 int ports_accept(struct endpoint *e);

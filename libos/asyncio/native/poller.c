@@ -466,13 +466,11 @@ static PyObject *get_timer(PyObject *self, void *closure)
     return PyLong_FromLong(((struct poller *)self)->timer_fd);
 }
 
-static PyMethodDef methods[] = {{"counts", counts_method, METH_NOARGS, counts_doc},
-                                {"close", close_method, METH_NOARGS, close_doc},
-                                {"listen", poller_listen, METH_VARARGS, NULL},
-                                {"unlisten", poller_unlisten, METH_VARARGS, NULL},
-                                {"connect", poller_connect, METH_VARARGS, NULL},
-                                {"spin", spin_method, METH_VARARGS, spin_doc},
-                                {NULL, NULL, 0, NULL}};
+static PyMethodDef methods[] = {
+    {"counts", counts_method, METH_NOARGS, counts_doc}, {"close", close_method, METH_NOARGS, close_doc},
+    {"listen", poller_listen, METH_VARARGS, NULL},      {"unlisten", poller_unlisten, METH_VARARGS, NULL},
+    {"connect", poller_connect, METH_VARARGS, NULL},    {"outgoing", poller_outgoing, METH_NOARGS, NULL},
+    {"spin", spin_method, METH_VARARGS, spin_doc},      {NULL, NULL, 0, NULL}};
 static PyGetSetDef getset[] = {{"timer_fd", get_timer, NULL, "To be watched for edges.", NULL},
                                {NULL, NULL, NULL, NULL, NULL}};
 static PyType_Slot slots[] = {{Py_tp_new, new},

@@ -12,11 +12,6 @@ static struct port *port_of(struct poller *p, uint16_t number)
         port = port->next;
     if (port || !(port = calloc(1, sizeof *port)))
         return port;
-    port->listeners = PyDict_New();
-    if (!port->listeners) {
-        free(port);
-        return NULL;
-    }
     port->poller = p;
     port->number = number;
     port->next = p->ports;
@@ -34,6 +29,8 @@ PyObject *poller_listen(PyObject *self, PyObject *args)
     struct port *port = port_of(p, (uint16_t)number);
     if (!port)
         return PyErr_NoMemory();
+    if (!port->listeners && !(port->listeners = PyDict_New()))
+        return NULL;
     int has = PyDict_Contains(port->listeners, address);
     if (has)
         return has < 0 ? NULL : poller_fail(EADDRINUSE, "another listener of this loop has this address and port");
@@ -60,10 +57,17 @@ PyObject *poller_unlisten(PyObject *self, PyObject *args)
     struct port *port = port_of(p, (uint16_t)number);
     if (!port)
         return PyErr_NoMemory();
+    if (!port->listeners) {
+        PyErr_SetObject(PyExc_KeyError, address);
+        return NULL;
+    }
     if (PyDict_DelItem(port->listeners, address))
         return NULL;
-    if (--port->n == 0 && !p->dead)
-        (void)cl_runtime_unlisten_tcp(p->runtime, port->number);
+    if (--port->n == 0) {
+        Py_CLEAR(port->listeners);
+        if (!p->dead)
+            (void)cl_runtime_unlisten_tcp(p->runtime, port->number);
+    }
     Py_RETURN_NONE;
 }
 
@@ -149,4 +153,14 @@ PyObject *poller_connect(PyObject *self, PyObject *args)
     Py_DECREF((PyObject *)e);
     Py_DECREF((PyObject *)e);
     return poller_fail(-rc, cl_adopt_error(rc));
+}
+
+/* outgoing(): how many connections that were opened from here there are. */
+PyObject *poller_outgoing(PyObject *self, PyObject *unused)
+{
+    size_t n = 0;
+    (void)unused;
+    for (const struct endpoint *e = ((struct poller *)self)->all; e; e = e->after)
+        n += e->conn && !e->port;
+    return PyLong_FromSize_t(n);
 }

@@ -365,6 +365,38 @@ def test_a_loop_that_is_closed_drops_its_connections() -> None:
             pass
 
 
+def test_what_was_sent_arrives_though_the_loop_is_closed() -> None:
+    """As Linux' stack goes on when a process has ended."""
+    long, got = os.urandom(60_000), bytearray()
+    nic, end = memory_link((1, 1), ipv4=(OWN, "10.255.255.2"), ipv4_prefix=24)
+    with nic, end, libos.Runtime(nic=end, poll="block") as peer:
+        peer.start()
+
+        def read() -> None:
+            with peer.connect_tcp((OWN, 7000), timeout_s=10) as stream:
+                while piece := stream.read(timeout_s=10):
+                    got.extend(piece)
+
+        reading = threading.Thread(target=read, daemon=True)
+
+        async def main() -> None:
+            answered = asyncio.Event()
+
+            async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                writer.write(long)
+                writer.close()
+                answered.set()
+
+            async with await asyncio.start_server(answer, OWN, 7000):
+                reading.start()
+                await answered.wait()
+
+        libos_asyncio.run(main(), nic=nic, poll="block")
+        reading.join(10)
+        assert not reading.is_alive()
+    assert got == long
+
+
 @pytest.mark.parametrize("options", [{"kthreads": 2, "adopted": 2}, {"kthreads": 1, "adopted": 0}])
 def test_a_runtime_that_does_not_fit_is_refused(options: dict[str, int]) -> None:
     nic, end = memory_link((options["kthreads"], 1), ipv4=(OWN, "10.255.255.2"), ipv4_prefix=24)

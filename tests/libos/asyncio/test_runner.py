@@ -43,6 +43,9 @@ class Tests(unittest.TestCase):
         loop.run_until_complete(asyncio.sleep(0))
         loop.close()
 
+    def test_on_linux(self):
+        asyncio.SelectorEventLoop().close()
+
     def test_fails(self):
         self.assertFalse(OURS, "on a loop of ours")
 
@@ -119,8 +122,10 @@ def test_each_test_is_said_what_became_of(planted: Suite, tmp_path: Path) -> Non
         "test_a.Tests.test_fails_on_all": "failed: AssertionError: everywhere",
         "test_a.Tests.test_skips_everywhere": "skipped: for Windows",
     }
-    assert (report.total, report.passed) == (9, 3), "those that pass, and test_z behind a crash"
-    assert (report.on_loop, report.on_ours, report.ours, report.linux) == (2, 2, 2, 2)
+    assert (report.total, report.passed) == (10, 4), "those that pass, and test_z behind a crash"
+    assert (report.on_loop, report.on_ours, report.ours, report.linux) == (3, 2, 2, 3)
+    assert report.strays == ["test_a.Tests.test_on_linux"]
+    assert report.share_on_ours == 2 / 3
     figure = document([report])["figures"][FIGURE]
     assert (figure["value"], figure["met"]) == (None, False)
     assert "6 tests fail" in figure["reason"]
@@ -133,9 +138,25 @@ def test_what_is_listed_is_skipped_and_tried(planted: Suite, tmp_path: Path) -> 
     assert set(report.skipped.values()) == {"why"}
     assert report.needless == ["test_a.Tests.test_selector"]
     assert report.unused == ["*.test_gone"]
-    assert (report.total, report.passed, len(report.skipped)) == (9, 2, 7)
+    assert (report.total, report.passed, len(report.skipped)) == (10, 3, 7)
     figure = document([report])["figures"][FIGURE]
-    assert (figure["value"], figure["met"]) == (7 / 9, False)
+    assert (figure["value"], figure["met"]) == (7 / 10, False)
+
+
+def test_lists_of_an_arrangement_and_of_an_interpreter(planted: Suite, tmp_path: Path) -> None:
+    (tmp_path / "list.toml").write_text(
+        '[skips]\n"*.test_z" = "all"\n["9.9".skips]\n"*.test_f*" = "9.9"\n[wire.linux]\n"*.test_on*" = "tap"\n'
+    )
+    skips = Skips(tmp_path / "list.toml", "9.9", wire=True)
+    only = ["*.test_z", "*.test_f*", "*.test_on*"]
+    report = compare(planted, "planted.loops.counting:Loop", skips, only)
+    assert set(report.skipped.values()) == {"all", "9.9"}
+    assert report.on_linux == {"test_a.Tests.test_on_linux": "tap"}
+    assert report.strays == []
+    assert skips.unused(["m.C.test_z"]) == ["*.test_f*", "*.test_on*"]
+    plain = Skips(tmp_path / "list.toml")
+    assert plain.reason("m.C.test_fails") is None
+    assert plain.on_linux("m.C.test_on_linux") is None
 
 
 def test_a_module_that_cannot_be_had_fails(planted: Suite) -> None:

@@ -81,6 +81,26 @@ def test_both_ways(run: Any) -> None:
     run(main)
 
 
+def test_a_port_that_was_bound_is_kept(run: Any) -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        async with listening() as (listener, accepting):
+            for host in (HOST, "0.0.0.0"):
+                with made() as one:
+                    one.bind((host, 0))
+                    port = one.getsockname()[1]
+                    await loop.sock_connect(one, listener.getsockname())
+                    assert one.getsockname() == (HOST, port)
+                    two, peer = await accepting
+                    assert peer == (HOST, port)
+                    two.close()
+                accepting = asyncio.ensure_future(loop.sock_accept(listener))
+            accepting.cancel()
+            await asyncio.wait([accepting])
+
+    run(main)
+
+
 def test_who_is_not_read_is_held_back(run: Any) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()

@@ -270,6 +270,22 @@ def test_the_calls_of_sockets(run: Any) -> None:
     run(main)
 
 
+def test_a_port_that_was_bound_is_kept(run: Any) -> None:
+    async def main() -> None:
+        [listener] = await trio.open_tcp_listeners(0, host=HOST)
+        async with listener:
+            for host in (HOST, "0.0.0.0"):
+                with trio.socket.socket() as sock:
+                    await sock.bind((host, 0))
+                    port = sock.getsockname()[1]
+                    await sock.connect(listener.socket.getsockname())
+                    assert sock.getsockname() == (HOST, port)
+                    async with await listener.accept() as stream:
+                        assert stream.socket.getpeername() == (HOST, port)
+
+    run(main)
+
+
 def test_options_that_were_set_before_it_was_connected(run: Any) -> None:
     async def main() -> None:
         [listener] = await trio.open_tcp_listeners(0, host=HOST)

@@ -307,6 +307,19 @@ class CBuild:
                 instead.append(copy)
             return self.build_instead(source, instead, folder)
 
+    def build_library(self, target: Path) -> Path:
+        """The whole library of this variant, as a shared one."""
+        with self._locked():
+            objects = self._library(library_sources())
+            names_may_lack = [flag for flag in setup_py().LDFLAGS if flag != "-Wl,-z,defs"]  # the sanitizer's
+            return self._link(target, objects, [*_LINK[self.variant], *names_may_lack])
+
+    def build_shared(self, target: Path, sources: Sequence[Path], cflags: Sequence[str], libs: Sequence[str]) -> Path:
+        """A shared object of sources that are no part of the library."""
+        with self._locked(target.name):
+            objects = self._objects(sources, self.flags(cflags), self.objdir)
+            return self._link(target, objects, [*_LINK[self.variant], "-shared"], libs)
+
     def starts_threads(self, binary: Path) -> bool:
         """Whether anything that was linked into a program does."""
         return any(name.partition("@")[0] == "pthread_create" for name in symbols([binary])[0][0])

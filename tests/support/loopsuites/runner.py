@@ -8,13 +8,12 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
-from .suites import ROOT, Suite
+from .suites import Suite
 
 PATIENCE_S = 30.0
 _SAID = 3000  # characters of a child's last words that are kept
@@ -44,12 +43,17 @@ def run(
     only: Sequence[str] = ("*",),
     without: Sequence[str] = (),
     patience_s: float = PATIENCE_S,
+    inside: Sequence[str] = (),
 ) -> list[Outcome]:
-    """Outcomes of the tests of a module. loop: a factory, "module:name"; None: asyncio's. only, without: patterns."""
+    """Outcomes of the tests of a module.
+
+    loop: a factory, "module:name"; None: asyncio's. only, without: patterns. inside: the beginning of a command line
+    that runs the rest of it, as in a network namespace.
+    """
     left: Sequence[str] = only
     found: list[Outcome] = []
     while left:
-        child = _Child(suite, module, loop, left, without, patience_s)
+        child = _Child(suite, module, loop, left, without, patience_s, inside)
         ended = list(child.outcomes())
         found += ended
         known = {outcome.test for outcome in ended}
@@ -71,10 +75,11 @@ class _Child:
         only: Sequence[str],
         without: Sequence[str],
         patience_s: float,
+        inside: Sequence[str],
     ) -> None:
         self.tests: list[str] = []
         self.done, self.why = False, ""
-        self._patience_s = patience_s
+        self._patience_s, self._inside, self._python = patience_s, inside, suite.python
         self._asked = {
             "suite": suite.name,
             "package": suite.package,
@@ -94,13 +99,13 @@ class _Child:
         read, write = os.pipe()
         with tempfile.TemporaryFile() as said, tempfile.TemporaryDirectory(prefix="cl-loops-") as folder:
             process = subprocess.Popen(
-                [sys.executable, "-m", "loopsuites.child", str(write)],
+                [*self._inside, self._python.command, "-m", "loopsuites.child", str(write)],
                 stdin=subprocess.PIPE,
                 stdout=said,
                 stderr=said,
                 pass_fds=[write],
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": str(ROOT / "tests" / "support")},
+                env=self._python.environment(),
                 start_new_session=True,
             )
             os.close(write)

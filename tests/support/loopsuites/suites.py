@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import importlib.metadata
-import importlib.util
 import subprocess
 import sys
 import tarfile
@@ -14,7 +13,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
+from .interpreters import ROOT, THIS, Interpreter, NotHere
+
 CPYTHON = (
     "test_events",
     "test_selector_events",
@@ -46,18 +46,16 @@ UVLOOP = (
 SAME = ("*.PollEventLoopTests.*", "*.SelectEventLoopTests.*")
 
 
-class NotHere(Exception):
-    """The tests cannot be had here: why, and what to do."""
-
-
 @dataclass(frozen=True)
 class Suite:
-    """Tests of one publisher. package: the name under which they import each other. folder: of that package."""
+    """Tests of one publisher. package: the name under which they import each other. folder: of that package. python:
+    what runs them."""
 
     name: str
     package: str
     modules: tuple[str, ...]
     folder: Path
+    python: Interpreter = THIS
 
     def prepare(self) -> None:
         """Make the package importable in this process, as what its tests take it for."""
@@ -104,19 +102,18 @@ def _of_asyncio(test: unittest.TestCase) -> bool:
     return isinstance(test, _testbase.AIOTestCase) or type(test).__module__ == "unittest.loader"
 
 
-def cpython() -> Suite:
-    """The tests of this interpreter, or of Debian's one of the same minor version.
+def cpython(python: Interpreter = THIS) -> Suite:
+    """The tests of an interpreter, or of Debian's one of the same minor version.
 
     Raises NotHere.
     """
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    places = [Path(f"/usr/lib/python{version}/test")]
-    if spec := importlib.util.find_spec("test"):
-        places = [*map(Path, spec.submodule_search_locations or ()), *places]
+    places = [Path(f"/usr/lib/python{python.version}/test")]
+    if own := python.ask("import test; print(*test.__path__)"):
+        places = [Path(own), *places]
     for place in places:
         if (place / "test_asyncio" / "functional.py").exists() and (place / "support" / "__init__.py").exists():
-            return Suite("cpython", "test.test_asyncio", CPYTHON, place / "test_asyncio")
-    raise NotHere(f"needs CPython's own tests: apt-get install libpython{version}-testsuite")
+            return Suite("cpython", "test.test_asyncio", CPYTHON, place / "test_asyncio", python)
+    raise NotHere(f"needs CPython's own tests: apt-get install libpython{python.version}-testsuite")
 
 
 def uvloop() -> Suite:

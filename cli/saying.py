@@ -1,0 +1,19 @@
+"""What `corelane run` says while it runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from ..runtime.notify import READY, notify
+from .streams import tell
+
+
+def say(options: argparse.Namespace, event: str, text: str, **more: object) -> None:
+    """One line about what happens: JSON on stdout, or text on stderr; systemd learns when it serves."""
+    if event == "serving":
+        notify(READY, f"STATUS={text}")
+    if options.json:
+        print(json.dumps({"event": event, "text": text, **more}), flush=True)
+    else:
+        tell(f"corelane run: {text}")
