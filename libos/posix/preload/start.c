@@ -62,6 +62,19 @@ void cl_preload_passed(unsigned call)
     cl_count(&counts_of(call)->passed, 1);
 }
 
+static void say_told(const struct cl_posix_counts *all)
+{
+    char line[120];
+    unsigned long long home = 0, away = 0;
+    for (unsigned k = 0; k < CL_POSIX_KTHREADS; k++) {
+        home += cl_load_relaxed(&all->told[k].home);
+        away += cl_load_relaxed(&all->told[k].away);
+    }
+    snprintf(line, sizeof line, "told of connections where they are polled: %llu times, elsewhere: %llu", home, away);
+    if (home + away)
+        say(line);
+}
+
 static void say_counts(void)
 {
     const struct cl_posix_counts *all = cl_posix_counts();
@@ -76,6 +89,7 @@ static void say_counts(void)
         if (ours)
             say(line);
     }
+    say_told(all);
 }
 
 static void in_child(void)

@@ -54,19 +54,15 @@ def test_what_is_refused_is_said_once_by_its_name(stock: Callable[[str], Path]) 
     assert said == ["bind: 0", "connect: 0", "write: 1", "into: EINVAL", "out of: EINVAL", "in the pipe: 1"]
 
 
-BINDS = "import socket\nfor port in (7001, 0):\n    socket.socket().bind(('0.0.0.0', port))"
-
-
-def test_only_the_ports_that_are_named_are_ours() -> None:
-    done = subprocess.run(
-        ["/usr/bin/python3", "-c", BINDS],
-        env=preloaded(f"{INSIDE},listen=80:7001,trace=1"),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    bound = [line.partition(": bind ")[2] for line in done.stderr.splitlines() if ": descriptor " in line]
-    assert bound == ["0.0.0.0:7001: the dataplane's", "0.0.0.0:0: Linux'"]
+def test_connections_stay_where_they_are_polled(stock: Callable[[str], Path]) -> None:
+    """What comes by the kthread of the thread that sent it is handed to that of the one that polls; in order."""
+    said = run(stock("polled"), OURS, "300", config=f"{INSIDE},kthreads=4,poll=block,trace=1")
+    assert "done" in said.splitlines()
+    told = re.search(r"where they are polled: (\d+) times, elsewhere: (\d+)", said)
+    assert told is not None, said
+    at_home, elsewhere = map(int, told.groups())
+    assert at_home + elsewhere >= 6 * 250, "of each request, once it is known who polls, and of most answers"
+    assert at_home > elsewhere, said
 
 
 def test_calls_past_libc_are_said_and_io_uring_refused(stock: Callable[[str], Path]) -> None:
