@@ -110,6 +110,10 @@ bool cl_posix_is_child(void);
 /* Whether the address is ours to listen at, or to connect to. */
 bool cl_posix_listens_at(uint32_t ipv4, uint16_t port);
 bool cl_posix_reaches(uint32_t ipv4);
+/* It is of 127.0.0.0/8, and that is the program's own: ours to connect to where one of ours listens. */
+bool cl_posix_loops(uint32_t ipv4);
+/* bind.c: whether one does, there or at all addresses. */
+bool cl_posix_has_listener(const struct cl_tcp_addr *at);
 void cl_posix_say(const char *sentence);
 /* If calls are traced: the socket's call with an address has made it ours, or Linux'. */
 void cl_posix_trace(int fd, const char *call, uint32_t ipv4, uint16_t port, bool ours);

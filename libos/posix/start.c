@@ -141,15 +141,35 @@ int cl_posix_interface(void)
     return interface;
 }
 
+/* Whether a listener there is among those that are named. One at all addresses counts as at our own. */
+static bool is_named(uint32_t ipv4, uint16_t port)
+{
+    struct cl_runtime_info info;
+    bool named = config.n_patterns == 0;
+    for (uint32_t i = 0; i < config.n_patterns && !named; i++) {
+        const struct cl_posix_pattern *p = &config.patterns[i];
+        if (p->port && p->port != port)
+            continue;
+        if (p->mask && ipv4 == INADDR_ANY && find_address(&info))
+            ipv4 = info.ipv4;
+        named = (ipv4 & p->mask) == p->address;
+    }
+    return named;
+}
+
+bool cl_posix_loops(uint32_t ipv4)
+{
+    return config.loopback && ipv4 >> 24 == 127;
+}
+
 bool cl_posix_listens_at(uint32_t ipv4, uint16_t port)
 {
     struct cl_runtime_info info;
-    bool named = config.n_ports == 0;
-    for (uint32_t i = 0; i < config.n_ports; i++)
-        named |= config.ports[i] == port;
-    if (!named || ipv4 >> 24 == 127)
+    if (!is_named(ipv4, port))
         return false;
-    return ipv4 == INADDR_ANY || (find_address(&info) && ipv4 == info.ipv4);
+    if (ipv4 == INADDR_ANY || ipv4 >> 24 == 127)
+        return ipv4 == INADDR_ANY || config.loopback;
+    return find_address(&info) && ipv4 == info.ipv4;
 }
 
 bool cl_posix_reaches(uint32_t ipv4)
