@@ -1,5 +1,6 @@
 /* bind, and who of ours has a port. */
 #include "descriptors.h"
+#include "inherited.h"
 #include "linux.h"
 #include "names.h"
 #include "socket.h"
@@ -167,7 +168,9 @@ int cl_posix_bind(int fd, const struct sockaddr *addr, socklen_t len)
         bool ours = is_ours(fd, s, &at, is_ipv4);
         cl_posix_trace(fd, "bind", at.ipv4, at.port, ours);
         rc = ours ? bind_here(s, &at) : (int)cl_linux(SYS_bind, fd, addr, len);
-        if (rc == 0 && !ours)
+        if (rc == 0 && ours)
+            cl_posix_mark(fd, true);
+        else if (rc == 0)
             cl_posix_give_to_linux(fd, s);
     }
     cl_posix_socket_put(s);

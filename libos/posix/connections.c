@@ -2,6 +2,7 @@
 #include "datagrams.h"
 #include "descriptors.h"
 #include "family.h"
+#include "inherited.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "names.h"
@@ -128,6 +129,7 @@ int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len)
         if (rc == 0 || rc == -EINPROGRESS || rc == -EINTR)
             cl_posix_give_to_linux(fd, s);
     } else if (rc == 0) {
+        cl_posix_mark(fd, true);
         rc = connect_ours(s, &to);
     }
     cl_posix_socket_put(s);

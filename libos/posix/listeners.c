@@ -1,6 +1,7 @@
 /* listen, accept. */
 #include "descriptors.h"
 #include "family.h"
+#include "inherited.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "names.h"
@@ -37,6 +38,8 @@ int cl_posix_listen(int fd, int backlog)
     if (!s)
         return cl_posix_no_socket(fd);
     int rc = s->datagram ? -EOPNOTSUPP : listen_ours(s, backlog);
+    if (rc == 0)
+        cl_posix_mark(fd, true);
     cl_posix_socket_put(s);
     return rc;
 }
@@ -73,6 +76,7 @@ static int give_descriptor(const struct cl_posix_socket *l, struct cl_stream *st
     if (cl_stream_ends(stream, &own, NULL) == 0)
         s->own = own;
     cl_posix_inherit(l, fd, s);
+    cl_posix_mark(fd, true);
     s->shut_early = cl_load_relaxed(&l->shut_early);
     s->chosen = l->chosen;
     cl_posix_socket_has(s, stream, CL_POSIX_CONNECTED);

@@ -19,7 +19,10 @@ static void say(const char *sentence)
 {
     char line[512];
     int n = snprintf(line, sizeof line, "corelane: %s: %s\n", program_invocation_short_name, sentence);
-    (void)!syscall(SYS_write, STDERR_FILENO, line, cl_min((size_t)n, sizeof line - 1));
+    size_t len = cl_min((size_t)n, sizeof line - 1);
+    /* One that was inherited is connected to nobody, and is not to raise SIGPIPE. */
+    if (syscall(SYS_sendto, STDERR_FILENO, line, len, MSG_NOSIGNAL, NULL, 0) < 0 && errno == ENOTSOCK)
+        (void)!syscall(SYS_write, STDERR_FILENO, line, len);
 }
 
 static void fail(const char *sentence)
@@ -114,6 +117,7 @@ static __attribute__((constructor)) void start(void)
         fail("its calls cannot be counted: there is no memory");
     if (cl_posix_open(words, cl_preload_kinds, say, fail, err))
         fail(err);
+    cl_posix_find_inherited();
     cl_preload_find_runtime();
     cl_preload_traces = cl_posix_traces();
     cl_preload_decided = true;

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import INSIDE, OURS, preloaded, run
+from .conftest import INSIDE, OURS, preloaded, python, run
 
 
 def test_a_child_may_close_and_no_more(stock: Callable[[str], Path]) -> None:
@@ -81,6 +81,65 @@ def test_calls_past_libc_are_said_and_io_uring_refused(stock: Callable[[str], Pa
         "write: 3",
         "read: 3",
     ]
+
+
+OPTIONS = """
+import errno, socket
+tcp, udp = socket.socket(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for s in (tcp, udp):
+    s.bind(("OURS", 0))
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 16)
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 9)
+    print(s.getsockopt(socket.IPPROTO_IP, socket.IP_TOS), s.getsockopt(socket.IPPROTO_IP, socket.IP_TTL))
+for _ in range(2):
+    try:
+        udp.setsockopt(socket.IPPROTO_UDP, 103, 1000)  # UDP_SEGMENT
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+"""
+
+
+def test_options_that_have_no_effect_are_said_and_segments_refused() -> None:
+    done = python(OPTIONS.replace("OURS", OURS), config=INSIDE)
+    assert done.stdout.splitlines() == ["16 9", "16 9", "ENOPROTOOPT", "ENOPROTOOPT"]
+    sentences = done.stderr.splitlines()
+    assert "an option of IP (IP_TOS, IP_TTL" in sentences[0]
+    assert "UDP_SEGMENT is not to be had" in sentences[1]
+    assert len(sentences) == 2, "each once"
+
+
+INHERITS = """
+import os, socket, sys
+USES = '''
+import errno, fcntl, os, socket, sys
+fd, copy = int(sys.argv[1]), os.dup(int(sys.argv[1]))
+print(fcntl.fcntl(fd, 11))  # F_GETSIG
+if sys.argv[2] == "uses":
+    for of in (fd, copy):
+        try:
+            os.read(of, 1)
+        except OSError as error:
+            print(errno.errorcode[error.errno])
+os.close(copy)
+os.close(fd)
+print("closed")
+'''
+s = socket.socket()
+s.bind(("OURS", 7001))
+s.listen()
+s.set_inheritable(True)
+os.execv("/usr/bin/python3", ["python3", "-S", "-c", USES, str(s.fileno()), sys.argv[1]])
+"""
+
+
+def test_a_socket_that_comes_by_exec_is_said_to_be_not_connected() -> None:
+    """When it is used: many come to programs that only close them, or do not know of them."""
+    done = python(INHERITS.replace("OURS", OURS), "uses", config=INSIDE)
+    assert done.stdout.splitlines() == ["0", "ENOTCONN", "ENOTCONN", "closed"]
+    assert done.stderr.count("came to this program by exec is not connected here") == 1
+    assert done.stderr.count("\n") == 1
+    done = python(INHERITS.replace("OURS", OURS), "closes", config=INSIDE)
+    assert (done.stdout.splitlines(), done.stderr) == (["0", "closed"], "")
 
 
 def test_traced_calls_say_where_they_went(stock: Callable[[str], Path]) -> None:
