@@ -181,6 +181,8 @@ def _why_not(path: Path) -> str | None:
     """Why nothing can be preloaded into a program, if so. Scripts are left to what runs them."""
     if _changes_user(path):
         return "it is set-user-ID, and the dynamic linker preloads nothing then; run it as its owner"
+    if os.getuid() != 0 and _has_capabilities(path):
+        return "its file has capabilities, and the dynamic linker preloads nothing then; run a copy without, or as root"
     with path.open("rb") as file:
         if file.read(4) != b"\x7fELF":
             return None
@@ -200,6 +202,13 @@ def _changes_user(path: Path) -> bool:
     other_user = of.st_mode & stat.S_ISUID and of.st_uid != os.getuid()
     other_group = of.st_mode & stat.S_ISGID and of.st_mode & stat.S_IXGRP and of.st_gid != os.getgid()
     return bool(other_user or other_group)
+
+
+def _has_capabilities(path: Path) -> bool:
+    try:
+        return bool(os.getxattr(path, "security.capability"))
+    except OSError:  # it has none, or its file system knows of none
+        return False
 
 
 def _check(path: Path) -> int:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
 import pytest
 from cltest.commands import ask
+
+from corelane.cli import main
 
 EMBEDDED = ("--nic", "tap:clp%d", "--address", "10.0.0.2/24")
 
@@ -81,6 +84,22 @@ def test_a_program_of_another_user_is_refused(tmp_path: Path) -> None:
     done = ask("run", "--posix", *EMBEDDED, str(program))
     assert done.returncode == 1
     assert "set-user-ID" in done.stderr
+
+
+@pytest.mark.root
+def test_a_program_with_capabilities_is_refused_to_others_than_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "program"
+    shutil.copy(shutil.which("true") or "", program)
+    try:  # linux/capability.h: revision 2, effective; CAP_NET_BIND_SERVICE
+        os.setxattr(program, "security.capability", struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0))
+    except OSError as error:
+        pytest.skip(f"needs a file system with capabilities: {error}")
+    assert main.main(["run", "--posix", "--check", str(program)]) == 0
+    monkeypatch.setattr(os, "getuid", lambda: program.stat().st_uid + 1)
+    assert main.main(["run", "--posix", "--check", str(program)]) == 1
+    assert "its file has capabilities" in capsys.readouterr().out
 
 
 def test_a_static_program_is_refused(tmp_path: Path) -> None:
