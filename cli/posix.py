@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import stat
 from pathlib import Path
@@ -56,7 +57,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--poll", choices=("adaptive", "block"), default="adaptive", help="what a kthread without work does"
     )
     parser.add_argument(
-        "--listen", type=_ports, metavar="P,Q", help="ports of listeners that are on the dataplane (default: all)"
+        "--listen",
+        type=_patterns,
+        metavar="WHERE,...",
+        help="listeners that are on the dataplane: PORT, ADDRESS or ADDRESS:PORT, with * for any part (default: all)",
+    )
+    parser.add_argument(
+        "--loopback",
+        action="store_true",
+        help="127.0.0.1 is the program's own: its listeners there, and its connections to them, are on the dataplane",
     )
     parser.add_argument(
         "--trace-calls", action="store_true", help="say where each socket goes, and at the end what was called"
@@ -91,8 +100,28 @@ def _become(path: Path, command: list[str], options: argparse.Namespace) -> NoRe
     os.execve(path, command, environment)
 
 
-def _ports(text: str) -> str:
-    return ":".join(str(values.port(word)) for word in text.split(","))
+_PATTERNS_MOST = 32  # CL_POSIX_PATTERNS
+_ADDRESS = re.compile(r"\*|(?:(?:\d{1,3}|\*)\.){3}(?:\d{1,3}|\*)")
+
+
+def _patterns(text: str) -> str:
+    """As libos/posix/config.h has them. A number alone is a port."""
+    words = text.split(",")
+    if len(words) > _PATTERNS_MOST:
+        raise argparse.ArgumentTypeError(f"these are {len(words)}: give {_PATTERNS_MOST} or fewer")
+    return ";".join(map(_pattern, words))
+
+
+def _pattern(word: str) -> str:
+    address, _, port = word.partition(":")
+    if word.isdecimal():
+        address, port = "*", word
+    right = _ADDRESS.fullmatch(address) and all(part == "*" or int(part) < 256 for part in address.split("."))
+    if not right or word.endswith(":"):
+        raise argparse.ArgumentTypeError(f"{word!r} is not PORT, ADDRESS or ADDRESS:PORT, as in 10.0.0.*:80")
+    if port not in ("", "*"):
+        values.port(port)
+    return word
 
 
 def _library() -> Path:
@@ -107,6 +136,8 @@ def configuration(options: argparse.Namespace, name: str) -> dict[str, str]:
     words = {"kthreads": str(options.kthreads), "poll": options.poll}
     if options.listen:
         words["listen"] = options.listen
+    if options.loopback:
+        words["loopback"] = "1"
     if options.trace_calls:
         words["trace"] = "1"
     if options.nic is None:
@@ -148,9 +179,10 @@ def _joined(words: dict[str, str]) -> str:
 
 def _why_not(path: Path) -> str | None:
     """Why nothing can be preloaded into a program, if so. Scripts are left to what runs them."""
-    mode = path.stat().st_mode
-    if mode & (stat.S_ISUID | stat.S_ISGID) and os.geteuid() != 0:
+    if _changes_user(path):
         return "it is set-user-ID, and the dynamic linker preloads nothing then; run it as its owner"
+    if os.getuid() != 0 and _has_capabilities(path):
+        return "its file has capabilities, and the dynamic linker preloads nothing then; run a copy without, or as root"
     with path.open("rb") as file:
         if file.read(4) != b"\x7fELF":
             return None
@@ -162,6 +194,21 @@ def _why_not(path: Path) -> str | None:
         if not any(segment["p_type"] == "PT_INTERP" for segment in elf.iter_segments()):
             return "it is statically linked, so that nothing can be put before its calls; use a dynamically linked one"
     return None
+
+
+def _changes_user(path: Path) -> bool:
+    """Whether the program would run as another user or group than who starts it: root, too, is another one."""
+    of = path.stat()
+    other_user = of.st_mode & stat.S_ISUID and of.st_uid != os.getuid()
+    other_group = of.st_mode & stat.S_ISGID and of.st_mode & stat.S_IXGRP and of.st_gid != os.getgid()
+    return bool(other_user or other_group)
+
+
+def _has_capabilities(path: Path) -> bool:
+    try:
+        return bool(os.getxattr(path, "security.capability"))
+    except OSError:  # it has none, or its file system knows of none
+        return False
 
 
 def _check(path: Path) -> int:

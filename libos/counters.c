@@ -52,6 +52,7 @@ static const struct field net_fields[] = {
     NET(requeued),
     NET(requeue_full),
     NET(flows_stolen),
+    NET(flows_sent_home),
 };
 
 static const struct field sched_fields[] = {

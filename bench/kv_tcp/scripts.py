@@ -53,6 +53,12 @@ class Space:
         """SETs in RESP, one in each request."""
         return self.redis(sets=1.0)
 
+    def stores(self, protocol: str) -> Iterator[tuple[bytes, bytes]]:
+        """A request that stores each item, and its answer, by "memcached" or "redis"."""
+        forms = {"memcached": (self._set, b"STORED\r\n"), "redis": (self._resp_set, b"+OK\r\n")}
+        ask, answer = forms[protocol]
+        return ((ask(i), answer) for i in range(self.keys))
+
     def _lines(self, pipeline: int, lines: int, get: Forms, put: Forms, sets: float) -> Script:
         numbers = self.drawn(pipeline * (lines or LINES))
         puts = np.random.default_rng(SEED + 1).random(len(numbers)) < sets

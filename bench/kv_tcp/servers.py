@@ -19,10 +19,10 @@ from ..harness.load import Load
 from ..load.sockload.sockload import Asked, SockLoad
 from ..tcp import links
 from .scripts import Script, Space
+from .storing import store_all
 
 OURS_PORT, MEMCACHED_PORT, REDIS_PORT = 11211, 11212, 6379
 MEMORY_MIB = 256
-FILLED_BYTES = 1 << 15  # of values that are stored at once
 
 
 def fill(store: Store, space: Space) -> None:
@@ -72,22 +72,10 @@ class Pair:
     def hold(self, space: Space) -> None:
         """Store these items in each; in ours when it is entered."""
         self.space = space
-        self._fill(MEMCACHED_PORT, b"set %b 0 0 %d\r\n%b\r\n", b"STORED\r\n")
-        self._fill(REDIS_PORT, b"*3\r\n$3\r\nSET\r\n$16\r\n%b\r\n$%d\r\n%b\r\n", b"+OK\r\n")
-
-    def _fill(self, port: int, form: bytes, answer: bytes) -> None:
-        """Store all items by a kernel connection, in pieces that are answered before the next one."""
-        items = list(self.space.items())
-        together = max(FILLED_BYTES // self.space.value_bytes, 1)
-        with self.veth.near.namespace.entered():
-            link = socket.create_connection((self.veth.far.address, port), timeout=60)
-        with link:
-            for at in range(0, len(items), together):
-                part = items[at : at + together]
-                link.sendall(b"".join(form % (key, len(value), value) for key, value in part))
-                left = len(answer) * len(part)
-                while left:
-                    left -= len(link.recv(left))
+        for port, protocol in ((MEMCACHED_PORT, "memcached"), (REDIS_PORT, "redis")):
+            with self.veth.near.namespace.entered():
+                link = socket.create_connection((self.veth.far.address, port), timeout=60)
+            store_all(link, space, protocol)
 
     def ours(self) -> AbstractContextManager[None]:
         """Our server over AF_XDP, which spins."""

@@ -29,6 +29,7 @@ from ..harness import usage
 from ..harness.rig import SERVER_IP, SPIN_US
 from ..http import http
 from ..kv_tcp.scripts import Script, Space
+from ..kv_tcp.storing import store_all
 from ..tcp import links
 
 LINUX, OURS = "Linux", "ours"
@@ -37,10 +38,6 @@ MEMORY_MIB = 64
 PATIENCE_S = 30.0
 CASE = http.Case("1 KiB", keep=True, tls=False)
 _MAC = "02:c1:0a:4d:00:02"  # of what is attached
-_FORMS = {  # of a request that stores, and its answer
-    "memcached": (b"set %b 0 0 %d\r\n%b\r\n", b"STORED\r\n"),
-    "redis-server": (b"*3\r\n$3\r\nSET\r\n$16\r\n%b\r\n$%d\r\n%b\r\n", b"+OK\r\n"),
-}
 
 
 def by_posix(*options: str) -> list[str]:
@@ -68,12 +65,13 @@ class Kind:
 
     start: Callable[..., Any]
     port: int
+    protocol: str
     script: Callable[[Space], Script]
 
 
 KINDS = {
-    "memcached": Kind(_memcached, MEMCACHED_PORT, Space.memcached),
-    "redis-server": Kind(_redis, REDIS_PORT, Space.redis),
+    "memcached": Kind(_memcached, MEMCACHED_PORT, "memcached", Space.memcached),
+    "redis-server": Kind(_redis, REDIS_PORT, "redis", Space.redis),
 }
 
 
@@ -93,7 +91,7 @@ class Pair:
             through = on_af_xdp(far) if world == OURS else ()
             server = stack.enter_context(self.kind.start(connections, through=through, **where))
             self.pids[world] = server.pid
-            fill(connect(veth.near, far.address, self.kind.port), name, space)
+            store_all(connect(veth.near, far.address, self.kind.port), space, self.kind.protocol)
 
     def client(self, world: str, arrivals: str) -> Any:
         """The client of one of the two: a context."""
@@ -113,22 +111,6 @@ def connect(near: netns.Interface, address: str, port: int) -> socket.socket:
             if time.monotonic() > deadline:
                 raise CorelaneError(f"connect to {address}:{port}", str(error)) from None
             time.sleep(0.02)
-
-
-def fill(link: socket.socket, name: str, space: Space) -> None:
-    """Store all items through a connection, in pieces that are answered before the next one; closes it."""
-    form, answer = _FORMS[name]
-    items = list(space.items())
-    with link:
-        for at in range(0, len(items), 500):
-            part = items[at : at + 500]
-            link.sendall(b"".join(form % (key, len(value), value) for key, value in part))
-            left = len(answer) * len(part)
-            while left:
-                got = len(link.recv(left))
-                if not got:
-                    raise CorelaneError(f"fill {name}", "it closed the connection")
-                left -= got
 
 
 @contextlib.contextmanager

@@ -15,9 +15,11 @@
  * RUNNING, and what comes meanwhile waits for it, on whatever kthread that is put.
  *
  * No kthread owns a flow. The one at whose queue its frames come is where it becomes ready, and as a rule where it runs;
- * that is a habit and promises nothing. Whoever has a frame of it finds it in the table (flow_table.h).
+ * that is a habit and promises nothing. Whoever has a frame of it finds it in the table (flow_table.h). A connection may
+ * have a home, the kthread of the thread that waits for it: whoever makes it ready elsewhere puts it into that one's ready
+ * queue, whole, and wakes it. That, too, is a habit: siblings take it from there as any other.
  *
- * Everything in a flow but `next_ready` and `taken` is guarded by the lock of its bucket in the table. That one lock is
+ * Everything in a flow but `next_ready`, `taken` and `home` is guarded by the lock of its bucket in the table. That one lock is
  * taken once for a frame (find, append, wake), and twice for a turn of up to CL_FLOW_BURST of them. The sections have
  * some ten instructions, call nothing and are not interrupted (spin.h).
  *
@@ -57,6 +59,7 @@ struct cl_flow {
     uint32_t ahead;   /* of a connection: memory that its next turn begins with, as it names it; 0: none is known */
     uint8_t state;    /* enum cl_flow_state */
     bool woken;       /* of a connection: its user is to be told (cl_tcp_wake) */
+    uint8_t home;     /* of a connection: the kthread that is its home, and 1; 0: none. Relaxed: a hint */
 };
 
 /* Under the bucket's lock, all that follows. */

@@ -146,12 +146,48 @@ void cl_ordered_put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_
     cl_netq_done(q, &item->frame);
 }
 
-void cl_ordered_publish(struct cl_netq *q, const struct cl_ready_list *woken)
+void cl_ordered_publish(struct cl_netq *q, const struct cl_ready_list *ready)
 {
-    if (woken->n == 0)
+    if (ready->n == 0)
         return;
-    cl_ready_push(q->ready, woken);
+    cl_ready_push(q->ready, ready);
     cl_netq_note_inbox(q);
+}
+
+/* Those whose home is another kthread go there, in their order; `here` gets the rest. */
+static CL_NOINLINE void send_home(struct cl_netq *q, const struct cl_ready_list *woken, struct cl_ready_list *here)
+{
+    struct cl_netif *nif = q->nif;
+    uint64_t homes = 0;
+    for (struct cl_flow *f = woken->first, *next; f; f = next) {
+        unsigned home = cl_load_relaxed(&f->home);
+        struct cl_ready_list one = {0};
+        next = f->next_ready; /* before another one has it */
+        if (home == 0 || home - 1 == q->index) {
+            cl_ready_add(here, f);
+            continue;
+        }
+        cl_ready_add(&one, f);
+        cl_ready_push(nif->queues[home - 1].ready, &one);
+        cl_count(&q->stats.flows_sent_home, 1);
+        homes |= 1ull << (home - 1);
+    }
+    for (; homes; homes &= homes - 1) {
+        unsigned k = (unsigned)__builtin_ctzll(homes);
+        cl_netq_note_inbox(&nif->queues[k]);
+        cl_sched_wake_kthread(nif->sched, k);
+    }
+}
+
+void cl_ordered_wake(struct cl_netq *q, const struct cl_ready_list *woken)
+{
+    struct cl_ready_list here = {0};
+    if (cl_likely(!cl_load_relaxed(&q->nif->flows->homes))) {
+        cl_ordered_publish(q, woken);
+        return;
+    }
+    send_home(q, woken, &here);
+    cl_ordered_publish(q, &here);
 }
 
 struct cl_flow *cl_ordered_first(struct cl_netq *q)

@@ -29,6 +29,7 @@ struct cl_flows {
     struct cl_flow *flows;                 /* [CL_UDP_FLOWS] */
     struct cl_flow_item *items;
     struct cl_ready *ready; /* of each kthread */
+    uint32_t homes;         /* some flow has a home, or had. Set once; readers: kthreads, relaxed: a hint */
     /* The steering number up to which all is put (order.c). Writer: who holds the receive locks of all queues; reader:
      * who holds one of them. */
     uint32_t settled;
@@ -41,8 +42,10 @@ int cl_udp_bind_ordered(struct cl_netif *nif, uint16_t port, cl_udp_handler fn, 
 /* Put a datagram at the end of its flow; a flow that gets ready by it goes to `woken`. Takes the frame. The calling
  * kthread's queue is q, and it holds the lock under which the frame was received; or it sends the frame (loop.c). */
 void cl_ordered_put(struct cl_netq *q, const struct cl_rx_item *item, struct cl_ready_list *woken);
-/* Make those that got ready visible. */
-void cl_ordered_publish(struct cl_netq *q, const struct cl_ready_list *woken);
+/* Make those visible that the calling kthread has from a sibling, or goes on with. */
+void cl_ordered_publish(struct cl_netq *q, const struct cl_ready_list *ready);
+/* The same of those that got ready: each at its home if it has one (flow.h). With no lock held. */
+void cl_ordered_wake(struct cl_netq *q, const struct cl_ready_list *woken);
 /* Take the flow that is first in q's ready queue out. NULL: there is none. */
 struct cl_flow *cl_ordered_first(struct cl_netq *q);
 /* Hold it. */

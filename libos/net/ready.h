@@ -1,7 +1,8 @@
 /* The ready queue of a kthread: flows that have something to be done and that nobody holds (flow.h), first in, first
  * out.
  *
- * Its kthread appends, and takes out what it runs; siblings without work take half. A list under a lock, since any
+ * Its kthread appends, and takes out what it runs; so do siblings that have made a flow ready whose home it is, and
+ * siblings without work take half. A list under a lock, since any
  * number of flows may be ready, and since a burst is appended at once: a lock for a burst, and one for a turn of a
  * flow.
  *
@@ -38,7 +39,7 @@ static inline void cl_ready_add(struct cl_ready_list *l, struct cl_flow *f)
     l->n++;
 }
 
-/* The kthread: append what is on the list. */
+/* Anybody: append what is on the list. */
 static inline void cl_ready_push(struct cl_ready *r, const struct cl_ready_list *l)
 {
     if (l->n == 0)

@@ -303,7 +303,7 @@ static inline void publish(struct burst *b)
         cl_netq_note_inbox(q);
     }
     if (cl_unlikely(b->woken.n))
-        cl_ordered_publish(q, &b->woken);
+        cl_ordered_wake(q, &b->woken);
     cl_count(&q->stats.delivered, b->delivered);
     if (cl_unlikely(q->nic->tx_calls))
         q->flush_at = 1;

@@ -1,5 +1,6 @@
 /* bind, and who of ours has a port. */
 #include "descriptors.h"
+#include "inherited.h"
 #include "linux.h"
 #include "names.h"
 #include "socket.h"
@@ -13,7 +14,8 @@
 /* Who of ours has a port: asked by bind and listen, seldom. */
 struct holder {
     const struct cl_posix_socket *s; /* that asks */
-    bool listening, shared, found;   /* look for those that listen; that do not share; there is one */
+    bool listening, found;           /* look for those that listen; there is one, ... */
+    bool apart;                      /* ... at another address */
 };
 
 static pthread_mutex_t binding =
@@ -31,8 +33,11 @@ static void look_at(struct cl_posix_object *o)
         return;
     bool both_share = (other->reuse_port && asked->s->reuse_port) ||
                       (other->datagram && other->reuse_address && asked->s->reuse_address);
-    if (!both_share && (state == CL_POSIX_LISTENS || !asked->listening))
-        asked->found = true;
+    if (both_share || (state != CL_POSIX_LISTENS && asked->listening))
+        return;
+    asked->found = true;
+    if (!asked->s->chosen) /* a number that was asked for */
+        asked->apart |= other->own.ipv4 && asked->s->own.ipv4 && other->own.ipv4 != asked->s->own.ipv4;
 }
 
 static bool is_taken(const struct cl_posix_socket *s, bool listening)
@@ -41,7 +46,29 @@ static bool is_taken(const struct cl_posix_socket *s, bool listening)
     asked = &h;
     cl_posix_each(CL_POSIX_SOCKET, look_at);
     asked = NULL;
+    if (h.apart)
+        cl_posix_say_once("a port can be bound at one address of the dataplane alone, and not at another one besides: "
+                          "bind to 0.0.0.0");
     return h.found;
+}
+
+/* Who of ours listens there: asked by connect to 127.0.0.1. */
+static __thread const struct cl_tcp_addr *sought; /* NULL: it was found */
+
+static void look_for_listener(struct cl_posix_object *o)
+{
+    const struct cl_posix_socket *s = (const struct cl_posix_socket *)o;
+    if (!sought || s->datagram || cl_load_acquire(&s->state) != CL_POSIX_LISTENS || s->own.port != sought->port)
+        return;
+    if (s->own.ipv4 == INADDR_ANY || s->own.ipv4 == sought->ipv4)
+        sought = NULL;
+}
+
+bool cl_posix_has_listener(const struct cl_tcp_addr *at)
+{
+    sought = at;
+    cl_posix_each(CL_POSIX_SOCKET, look_for_listener);
+    return !sought;
 }
 
 static bool only_ipv6(int fd)
@@ -54,8 +81,8 @@ static bool only_ipv6(int fd)
 /* Whether it listens here, or is Linux'. */
 static bool is_ours(int fd, const struct cl_posix_socket *s, const struct cl_tcp_addr *at, bool is_ipv4)
 {
-    if (!is_ipv4 || !cl_posix_listens_at(at->ipv4, at->port))
-        return false;
+    if (!is_ipv4 || (s->datagram && cl_posix_loops(at->ipv4)) || !cl_posix_listens_at(at->ipv4, at->port))
+        return false; /* of datagrams nobody could tell which of them came from outside */
     if (s->domain == AF_INET)
         return true;
     if (only_ipv6(fd)) {
@@ -141,7 +168,9 @@ int cl_posix_bind(int fd, const struct sockaddr *addr, socklen_t len)
         bool ours = is_ours(fd, s, &at, is_ipv4);
         cl_posix_trace(fd, "bind", at.ipv4, at.port, ours);
         rc = ours ? bind_here(s, &at) : (int)cl_linux(SYS_bind, fd, addr, len);
-        if (rc == 0 && !ours)
+        if (rc == 0 && ours)
+            cl_posix_mark(fd, true);
+        else if (rc == 0)
             cl_posix_give_to_linux(fd, s);
     }
     cl_posix_socket_put(s);

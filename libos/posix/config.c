@@ -40,16 +40,51 @@ static bool parse_address(const char *text, uint32_t *address, uint32_t *prefix)
     return true;
 }
 
-static bool parse_ports(char *text, struct cl_posix_config *c)
+/* "10.77.0.*", or "*". */
+static bool parse_address_pattern(char *text, struct cl_posix_pattern *out)
 {
-    char *left = NULL;
-    for (char *word = strtok_r(text, ":", &left); word; word = strtok_r(NULL, ":", &left)) {
-        uint32_t port;
-        if (c->n_ports == CL_POSIX_PORTS || !parse_number(word, 1, 65535, &port))
+    unsigned n = 0;
+    if (strcmp(text, "*") == 0)
+        return true;
+    for (char *word; (word = strsep(&text, ".")); n++) {
+        uint32_t octet = 0;
+        bool any = strcmp(word, "*") == 0;
+        if (n == 4 || (!any && !parse_number(word, 0, 255, &octet)))
             return false;
-        c->ports[c->n_ports++] = (uint16_t)port;
+        out->address = out->address << 8 | octet;
+        out->mask = out->mask << 8 | (any ? 0 : 255u);
     }
-    return c->n_ports;
+    return n == 4;
+}
+
+/* "80", "10.77.0.*", "10.77.0.*:80", "10.77.0.2:*". */
+static bool parse_pattern(char *text, struct cl_posix_pattern *out)
+{
+    char *port = strchr(text, ':');
+    uint32_t n = 0;
+    *out = (struct cl_posix_pattern){0};
+    if (port)
+        *port++ = 0;
+    else if (!strchr(text, '.') && strcmp(text, "*") != 0)
+        port = text;
+    if (port && strcmp(port, "*") != 0 && !parse_number(port, 1, 65535, &n))
+        return false;
+    out->port = (uint16_t)n;
+    return port == text || parse_address_pattern(text, out);
+}
+
+static bool parse_patterns(char *text, struct cl_posix_config *c)
+{
+    for (char *word; (word = strsep(&text, ";")); c->n_patterns++)
+        if (c->n_patterns == CL_POSIX_PATTERNS || !parse_pattern(word, &c->patterns[c->n_patterns]))
+            return false;
+    return true;
+}
+
+static bool parse_on(const char *text, bool *on)
+{
+    *on = strcmp(text, "1") == 0;
+    return *on;
 }
 
 static bool keep(char *to, size_t room, const char *text)
@@ -100,12 +135,12 @@ static bool parse_word(const char *key, char *value, struct cl_posix_config *c)
         return parse_number(value, 1, CL_SCHED_MAX_KTHREADS, &c->kthreads);
     if (strcmp(key, "poll") == 0)
         return parse_poll(value, &c->poll);
-    if (strcmp(key, "trace") == 0) {
-        c->trace = strcmp(value, "1") == 0;
-        return c->trace;
-    }
+    if (strcmp(key, "trace") == 0)
+        return parse_on(value, &c->trace);
+    if (strcmp(key, "loopback") == 0)
+        return parse_on(value, &c->loopback);
     if (strcmp(key, "listen") == 0)
-        return parse_ports(value, c);
+        return parse_patterns(value, c);
     return false;
 }
 

@@ -2,6 +2,7 @@
 #include "datagrams.h"
 #include "descriptors.h"
 #include "family.h"
+#include "inherited.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "names.h"
@@ -99,6 +100,11 @@ static int connect_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
     return rc ? give_up(s, rc) : 0;
 }
 
+static bool is_ours(const struct cl_tcp_addr *to)
+{
+    return cl_posix_reaches(to->ipv4) || (cl_posix_loops(to->ipv4) && cl_posix_has_listener(to));
+}
+
 int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len)
 {
     struct cl_tcp_addr to;
@@ -115,7 +121,7 @@ int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len)
     }
     int rc = cl_posix_name_read(s->domain, addr, len, &to, &is_ipv4);
     bool fresh = cl_load_acquire(&s->state) == CL_POSIX_FRESH;
-    bool ours = rc == 0 && is_ipv4 && cl_posix_reaches(to.ipv4);
+    bool ours = rc == 0 && is_ipv4 && is_ours(&to);
     if (rc == 0 && is_ipv4)
         cl_posix_trace(fd, "connect", to.ipv4, to.port, ours || !fresh);
     if (fresh && !ours) {
@@ -123,6 +129,7 @@ int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len)
         if (rc == 0 || rc == -EINPROGRESS || rc == -EINTR)
             cl_posix_give_to_linux(fd, s);
     } else if (rc == 0) {
+        cl_posix_mark(fd, true);
         rc = connect_ours(s, &to);
     }
     cl_posix_socket_put(s);

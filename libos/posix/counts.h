@@ -14,6 +14,7 @@
 #define CL_POSIX_CALLS 64   /* functions of libc's */
 #define CL_POSIX_BLOCKS 64  /* of threads */
 #define CL_POSIX_REASONS 64 /* sentences */
+#define CL_POSIX_KTHREADS 64
 
 struct cl_posix_call_counts {
     uint64_t ours, failed; /* on sockets and epoll descriptors of ours; of those, with an error */
@@ -26,12 +27,21 @@ struct cl_posix_reason {
     char sentence[248];
 };
 
+/* Of a kthread: of connections that stay at the kthread of the thread that polls them, how often one was told of something
+ * there, and elsewhere. Writer: who is inside of the kthread. A cache line. */
+struct cl_posix_told_counts {
+    uint64_t home, away;
+    uint64_t unused[6];
+};
+
 struct cl_posix_counts {
     uint64_t magic;
     uint32_t pid;
     uint32_t traces;           /* calls that are passed on are counted */
     uint64_t made[2], gone[2]; /* sockets of ours, TCP and UDP. RMW */
     uint64_t to_linux[2];      /* of those that are gone: they turned out to be Linux'. RMW */
+    struct cl_posix_told_counts told[CL_POSIX_KTHREADS];
+    uint64_t sent_home; /* connections that got ready elsewhere, and were handed to their home. Writer: the caretaker */
     char names[CL_POSIX_CALLS][24];
     struct cl_posix_reason reasons[CL_POSIX_REASONS];
     struct cl_posix_call_counts calls[CL_POSIX_BLOCKS][CL_POSIX_CALLS]; /* writer: the thread; readers: anybody */

@@ -2,6 +2,7 @@
 #include "datagrams.h"
 #include "descriptors.h"
 #include "family.h"
+#include "inherited.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "names.h"
@@ -93,8 +94,10 @@ int cl_posix_datagram_connect(int fd, struct cl_posix_socket *s, const struct so
     bool ours = rc == 0 && is_ipv4 && cl_posix_reaches(to.ipv4);
     if (rc == 0 && is_ipv4)
         cl_posix_trace(fd, "connect", to.ipv4, to.port, ours);
-    if (ours)
+    if (ours) {
+        cl_posix_mark(fd, true);
         return connect_ours(s, &to);
+    }
     if (rc && cl_load_acquire(&s->state) != CL_POSIX_FRESH)
         return rc;
     rc = (int)cl_linux(SYS_connect, fd, addr, len);

@@ -1,6 +1,7 @@
 /* Descriptors of sockets: made, copied, closed; and given to Linux for good. */
 #include "descriptors.h"
 #include "counts.h"
+#include "inherited.h"
 #include "linux.h"
 #include "waits.h"
 
@@ -37,6 +38,8 @@ void cl_posix_closed(int fd)
 int cl_posix_duplicated(int fd, int copy)
 {
     enum cl_posix_kind kind = cl_posix_kind(fd);
+    if (kind == CL_POSIX_INHERITED)
+        cl_posix_inherit_number(copy);
     struct cl_posix_object *o = kind ? cl_posix_get(fd, kind) : NULL;
     if (!o)
         return copy;
@@ -52,6 +55,7 @@ void cl_posix_give_to_linux(int fd, struct cl_posix_socket *s)
 {
     __atomic_fetch_add(&cl_posix_counts()->to_linux[s->datagram], 1, __ATOMIC_RELAXED);
     cl_posix_watches_to_linux(s);
+    cl_posix_mark(fd, false);
     (void)cl_posix_leave(fd);
     for (int other = 0; cl_load_relaxed(&s->object.fds) && other < (int)CL_POSIX_FDS;
          other++) { /* copies of it: seldom there are any */

@@ -10,12 +10,15 @@
 #define TRIES 8          /* that find somebody else gone, before they give up for now */
 
 static uint32_t begun;                   /* RMW */
+static int64_t begun_by;                 /* a process; written before others can be forked that have its sockets */
+static uint32_t tries_again;             /* nobody has it whose end would tell */
 static int lock_fd = -1, holder_fd = -1; /* the file; readable once who has the runtime has ended. Release, acquire */
 
 void cl_posix_family_begin(void)
 {
     if (cl_load_relaxed(&begun) || __atomic_exchange_n(&begun, 1, __ATOMIC_RELAXED))
         return;
+    begun_by = cl_linux(SYS_getpid);
     cl_store_release(&lock_fd, cl_posix_inner((int)cl_linux(SYS_memfd_create, "corelane-posix-family", MFD_CLOEXEC)));
 }
 
@@ -55,9 +58,22 @@ static bool watch_holder(void)
     return true;
 }
 
+bool cl_posix_family_is_forked(void)
+{
+    return cl_load_relaxed(&begun) && cl_linux(SYS_getpid) != begun_by;
+}
+
+void cl_posix_family_give_up(void)
+{
+    struct flock l = {.l_type = F_UNLCK, .l_whence = SEEK_SET, .l_len = 1};
+    (void)cl_linux(SYS_fcntl, cl_load_acquire(&lock_fd), F_SETLK, &l);
+    cl_store_relaxed(&tries_again, 1); /* by its own threads, which look again after LOOK_NS at most */
+}
+
 int cl_posix_family_claim(void)
 {
     struct flock l;
+    cl_store_relaxed(&tries_again, 0);
     for (int i = 0; i < TRIES; i++) {
         int64_t rc = lock(F_SETLK, &l);
         if (rc != -EAGAIN && rc != -EACCES)
@@ -71,7 +87,7 @@ int cl_posix_family_claim(void)
 int cl_posix_family_sleep(struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask)
 {
     int64_t left = cl_posix_left(deadline_ns);
-    fds[n] = (struct pollfd){cl_load_acquire(&holder_fd), POLLIN, 0};
+    fds[n] = (struct pollfd){cl_load_relaxed(&tries_again) ? -1 : cl_load_acquire(&holder_fd), POLLIN, 0};
     if (fds[n].fd < 0 && (left < 0 || left > LOOK_NS))
         left = LOOK_NS;
     struct timespec t = {left / 1000000000, left % 1000000000};

@@ -3,7 +3,10 @@
  * of ours. So a server's worker is followed by the next one; two of them do not share a NIC.
  *
  * Who has it holds a lock of a file that all of them have. Linux takes that back when the process ends, however it does, and
- * its children do not have it (fcntl(2), F_SETLK). */
+ * its children do not have it (fcntl(2), F_SETLK).
+ *
+ * One that was forked, and cannot make the runtime, tries again each second: if it ended, who forked it would start another
+ * one in its place, and so on. */
 #ifndef CORELANE_LIBOS_POSIX_FAMILY_H
 #define CORELANE_LIBOS_POSIX_FAMILY_H
 
@@ -15,6 +18,10 @@ struct cl_runtime;
 void cl_posix_family_begin(void);
 /* This process has the runtime from now on. -EAGAIN: another one has it. One thread at a time. */
 int cl_posix_family_claim(void);
+/* It has not got it, after all: another one may, and this one tries again by time. */
+void cl_posix_family_give_up(void);
+/* Whether the first socket was another process's: this one was forked from that. */
+bool cl_posix_family_is_forked(void);
 /* As ppoll of n descriptors, while another process has it: 0 also if that one has ended. fds[n] is free for its end. */
 int cl_posix_family_sleep(struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask);
 /* start.c: as cl_posix_start, by who may wait for that end. NULL: *rc is -EAGAIN, the time is over; -EINTR. */

@@ -12,6 +12,7 @@
  * turn theirs look at one other one at a time, and the caretaker at all. A thread that made something wait for long goes
  * on without for as many waits as it has `caution`: twice as many each time, fewer again as all goes well. */
 #include "kthreads.h"
+#include "counts.h"
 #include "linux.h"
 #include "posix.h"
 
@@ -32,6 +33,8 @@
 #define GOOD_WAITS 16     /* after so many in which all that was gathered left in time, less caution */
 #define TURNS_MOST 256    /* of a kthread that was borrowed, at one time */
 #define CALLED UINT32_MAX /* the caretaker's own eventfd, among the kthreads */
+
+_Static_assert(CL_POSIX_KTHREADS >= CL_SCHED_MAX_KTHREADS, "each has its counts");
 
 struct keeper {
     int kthread; /* -1: none. It is the thread's if keeper_of[kthread] says so */
@@ -56,6 +59,7 @@ struct kept {
     uint32_t rescues;      /* turns by others, of what had waited for long. RMW */
 } CL_ALIGNED(CL_CACHELINE);
 
+static struct cl_runtime *runtime;
 static struct cl_sched *sched; /* NULL: there is none yet */
 static bool managed;           /* its kthreads have threads of their own: none is kept, and there is no caretaker */
 static unsigned n_kthreads;
@@ -80,6 +84,21 @@ int cl_posix_kthread_fd(unsigned k)
 unsigned cl_posix_kept(void)
 {
     return (unsigned)mine.kthread;
+}
+
+uint32_t cl_posix_here(void)
+{
+    return is_mine() && n_kthreads > 1 ? (uint32_t)mine.kthread + 1 : 0; /* which it keeps since there are any */
+}
+
+void cl_posix_count_told(uint32_t home)
+{
+    int k = cl_kthread_index_in(sched);
+    if (k < 0)
+        return;
+    struct cl_posix_told_counts *told = &cl_posix_counts()->told[k];
+    uint64_t *count = (uint32_t)k + 1 == home ? &told->home : &told->away;
+    cl_count(count, 1);
 }
 
 bool cl_posix_turn_for(unsigned k)
@@ -378,6 +397,13 @@ static bool look_at_gathered(void)
     return some;
 }
 
+static void show_sent_home(void)
+{
+    struct cl_net_stats stats;
+    if (n_kthreads > 1 && cl_runtime_net_stats(runtime, -1, &stats) == 0)
+        cl_store_relaxed(&cl_posix_counts()->sent_home, stats.flows_sent_home);
+}
+
 /* Turn those that nobody keeps. Whether they have something to do still. */
 static bool turn_free(void)
 {
@@ -404,6 +430,7 @@ static void *care(void *arg)
             looked_ns = now_ns;
             for (unsigned k = 0; k < n_kthreads; k++)
                 look_at_kept(k);
+            show_sent_home();
         }
         busy = turn_free();
         if (busy)
@@ -433,6 +460,7 @@ static void nothing(void *arg)
 int cl_posix_kthreads_open(struct cl_runtime *rt)
 {
     struct epoll_event e = {.events = EPOLLIN, .data.u32 = CALLED};
+    runtime = rt;
     sched = cl_runtime_sched(rt);
     n_kthreads = cl_sched_kthreads(sched);
     int rc = cl_kthread_borrow(sched, 0, nothing, NULL);

@@ -48,6 +48,10 @@ bool cl_posix_sleep_begin(int *fd);
 void cl_posix_sleep_end(void);
 /* The number of the kthread that the thread keeps; it keeps one. */
 unsigned cl_posix_kept(void);
+/* The same and 1; 0: it keeps none, or there is no other. */
+uint32_t cl_posix_here(void);
+/* Connections were told of something on the calling kthread: one whose home (and 1) is this. */
+void cl_posix_count_told(uint32_t home);
 /* Its descriptor. */
 int cl_posix_kthread_fd(unsigned k);
 /* The descriptor of kthread k was readable, which is perhaps another's: turn it for him. False: nobody keeps it, and the

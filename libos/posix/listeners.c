@@ -1,10 +1,13 @@
 /* listen, accept. */
 #include "descriptors.h"
 #include "family.h"
+#include "inherited.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "names.h"
 #include "waits.h"
+
+#include <netinet/in.h>
 
 static int listen_ours(struct cl_posix_socket *s, int backlog)
 {
@@ -35,19 +38,31 @@ int cl_posix_listen(int fd, int backlog)
     if (!s)
         return cl_posix_no_socket(fd);
     int rc = s->datagram ? -EOPNOTSUPP : listen_ours(s, backlog);
+    if (rc == 0)
+        cl_posix_mark(fd, true);
     cl_posix_socket_put(s);
     return rc;
 }
 
 struct accepted {
     struct cl_stream *listener, *stream;
+    uint32_t ipv4; /* INADDR_ANY: all */
     int rc;
 };
 
+/* The stack has one listener a port, whatever the address: what comes to another one than it was bound to is nobody's. */
 static void accept_now(void *arg)
 {
     struct accepted *a = arg;
-    a->rc = cl_stream_accept(a->listener, 0, &a->stream);
+    struct cl_tcp_addr own;
+    while ((a->rc = cl_stream_accept(a->listener, 0, &a->stream)) == 0) {
+        if (a->ipv4 == INADDR_ANY || cl_stream_ends(a->stream, &own, NULL) || own.ipv4 == a->ipv4)
+            return;
+        (void)cl_stream_abort(a->stream);
+        a->stream = NULL;
+        cl_posix_say_once("a connection to an address at which the program does not listen, though at that port, was "
+                          "reset: Linux would not have opened it");
+    }
 }
 
 /* The connection has a descriptor from now on, which is returned. */
@@ -61,6 +76,7 @@ static int give_descriptor(const struct cl_posix_socket *l, struct cl_stream *st
     if (cl_stream_ends(stream, &own, NULL) == 0)
         s->own = own;
     cl_posix_inherit(l, fd, s);
+    cl_posix_mark(fd, true);
     s->shut_early = cl_load_relaxed(&l->shut_early);
     s->chosen = l->chosen;
     cl_posix_socket_has(s, stream, CL_POSIX_CONNECTED);
@@ -70,7 +86,7 @@ static int give_descriptor(const struct cl_posix_socket *l, struct cl_stream *st
 
 static int accept_one(struct cl_posix_socket *l, int flags)
 {
-    struct accepted a = {.listener = cl_load_acquire(&l->stream)};
+    struct accepted a = {.listener = cl_load_acquire(&l->stream), .ipv4 = l->own.ipv4};
     if (!a.listener || !(cl_stream_ready(a.listener) & CL_POLL_IN))
         return -EAGAIN;
     int fd = (int)cl_linux(SYS_socket, l->domain, SOCK_STREAM | (flags & (SOCK_CLOEXEC | SOCK_NONBLOCK)), 0);

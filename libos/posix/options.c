@@ -1,6 +1,7 @@
 /* Options of sockets, fcntl and ioctl. Linux checks each option on the placeholder, and keeps it; what has a meaning here
  * is set here, too. Of an option that has none one sentence is said. */
 #include "datagrams.h"
+#include "inherited.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "waits.h"
@@ -355,7 +356,7 @@ int cl_posix_fcntl(int fd, int command, int64_t arg)
     int rc = (int)cl_linux(SYS_fcntl, fd, command, arg);
     if (rc >= 0 && (command == F_DUPFD || command == F_DUPFD_CLOEXEC) && !cl_posix_is_forked())
         return cl_posix_duplicated(fd, rc);
-    return rc;
+    return command == F_GETSIG ? cl_posix_without_mark(rc) : rc;
 }
 
 /* What was written, and is not acknowledged, or not sent (net/ipv4/tcp.c: tcp_ioctl). */

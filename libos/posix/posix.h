@@ -44,7 +44,7 @@
 
 #define CL_POSIX_TYPE_MASK 0xf /* of what socket() is given as a type, beside its flags */
 
-enum cl_posix_kind { CL_POSIX_LINUX = 0, CL_POSIX_SOCKET, CL_POSIX_EPOLL };
+enum cl_posix_kind { CL_POSIX_LINUX = 0, CL_POSIX_SOCKET, CL_POSIX_EPOLL, CL_POSIX_INHERITED };
 
 /* Once, before all others. words: "key=value,...", as cl_posix_parse (config.h) has them. kinds: CL_POSIX_FDS of them, 0,
  * written here alone. say: gets sentences; failed: the runtime cannot be made, and nothing of ours will work: it does not
@@ -61,6 +61,10 @@ CL_API int64_t cl_posix_refuse(const char *sentence, int error);
 /* A TCP or UDP socket was made by Linux; it may become ours. type: as given to socket(). */
 CL_API int cl_posix_socket(int fd, int domain, int type);
 CL_API int cl_posix_close(int fd);
+/* At the beginning: find sockets that came by exec (inherited.h). */
+CL_API void cl_posix_find_inherited(void);
+/* A call uses a descriptor of kind CL_POSIX_INHERITED, which is Linux' from now on. Says so (inherited.h). False. */
+CL_API bool cl_posix_uses_inherited(int fd);
 /* The descriptor, just made, is the runtime's own (inner.c). Returns its number, which may be another one. */
 CL_API int cl_posix_inner(int fd);
 CL_API bool cl_posix_is_inner(int fd);

@@ -122,6 +122,9 @@ void cl_posix_socket_put(struct cl_posix_socket *s)
 
 static void on_told(void *arg)
 {
+    uint32_t home = cl_load_relaxed(&((struct cl_posix_socket *)arg)->home);
+    if (home)
+        cl_posix_count_told(home);
     cl_posix_told(arg);
 }
 
@@ -173,6 +176,7 @@ void cl_posix_socket_has(struct cl_posix_socket *s, struct cl_stream *stream, en
 {
     struct options o = {s, stream};
     cl_stream_hold(stream); /* until the socket ends */
+    cl_store_relaxed(&s->home, 0);
     cl_store_release(&s->stream, stream);
     cl_store_release(&s->state, state); /* release: who sees the state finds the stream */
     if (s->options || (state == CL_POSIX_LISTENS && cl_load_relaxed(&s->shut_early)))

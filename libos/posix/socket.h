@@ -39,6 +39,8 @@ struct cl_posix_socket {
     int domain;                 /* AF_INET, or AF_INET6 whose addresses are IPv4 ones in disguise */
     struct cl_tcp_addr own;     /* as bound, or found */
     uint32_t backlog;
+    uint32_t poller; /* the kthread that the thread keeps which was told of it last, and 1; 0: none. Relaxed: a hint */
+    uint32_t home;   /* the same, as the connection has it (cl_stream_set_home) */
     uint32_t sides_shut; /* CL_STREAM_READ, _WRITE. RMW */
     uint32_t shut_early; /* the same, by a shutdown that failed as there was no connection: as Linux has it, that of a
                           * later one is shut for us, and its peer does not hear of it (net/ipv4/af_inet.c). RMW */
@@ -108,6 +110,10 @@ bool cl_posix_is_child(void);
 /* Whether the address is ours to listen at, or to connect to. */
 bool cl_posix_listens_at(uint32_t ipv4, uint16_t port);
 bool cl_posix_reaches(uint32_t ipv4);
+/* It is of 127.0.0.0/8, and that is the program's own: ours to connect to where one of ours listens. */
+bool cl_posix_loops(uint32_t ipv4);
+/* bind.c: whether one does, there or at all addresses. */
+bool cl_posix_has_listener(const struct cl_tcp_addr *at);
 void cl_posix_say(const char *sentence);
 /* If calls are traced: the socket's call with an address has made it ours, or Linux'. */
 void cl_posix_trace(int fd, const char *call, uint32_t ipv4, uint16_t port, bool ours);

@@ -21,13 +21,15 @@
 
 #define BUSY_NS 10000000 /* between two looks whether a NIC is free */
 #define BUSY_TRIES 20
-#define END_NS 100000000 /* for what is still to be sent at the end, by kthreads that have threads of their own */
+#define TRY_NS 1000000000 /* between two tries to make the runtime, by a process that was forked */
+#define END_NS 100000000  /* for what is still to be sent at the end, by kthreads that have threads of their own */
 
 static struct cl_posix_config config;
 static struct cl_runtime *runtime; /* set once, release */
 static int interface = 1;          /* cl_posix_interface; written before that */
 static uint32_t is_child;          /* written in the child, while it is alone */
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t next_try_ns; /* under it. 0: no try has failed */
 static void (*say_fn)(const char *sentence);
 static void (*failed_fn)(const char *sentence);
 
@@ -141,15 +143,35 @@ int cl_posix_interface(void)
     return interface;
 }
 
+/* Whether a listener there is among those that are named. One at all addresses counts as at our own. */
+static bool is_named(uint32_t ipv4, uint16_t port)
+{
+    struct cl_runtime_info info;
+    bool named = config.n_patterns == 0;
+    for (uint32_t i = 0; i < config.n_patterns && !named; i++) {
+        const struct cl_posix_pattern *p = &config.patterns[i];
+        if (p->port && p->port != port)
+            continue;
+        if (p->mask && ipv4 == INADDR_ANY && find_address(&info))
+            ipv4 = info.ipv4;
+        named = (ipv4 & p->mask) == p->address;
+    }
+    return named;
+}
+
+bool cl_posix_loops(uint32_t ipv4)
+{
+    return config.loopback && ipv4 >> 24 == 127;
+}
+
 bool cl_posix_listens_at(uint32_t ipv4, uint16_t port)
 {
     struct cl_runtime_info info;
-    bool named = config.n_ports == 0;
-    for (uint32_t i = 0; i < config.n_ports; i++)
-        named |= config.ports[i] == port;
-    if (!named || ipv4 >> 24 == 127)
+    if (!is_named(ipv4, port))
         return false;
-    return ipv4 == INADDR_ANY || (find_address(&info) && ipv4 == info.ipv4);
+    if (ipv4 == INADDR_ANY || ipv4 >> 24 == 127)
+        return ipv4 == INADDR_ANY || config.loopback;
+    return find_address(&info) && ipv4 == info.ipv4;
 }
 
 bool cl_posix_reaches(uint32_t ipv4)
@@ -241,36 +263,60 @@ static void open_socket(struct cl_posix_object *o)
         say_fn("a socket cannot be opened: there are as many as may be");
 }
 
+/* It could not be made, by a process that was forked. */
+static void try_later(char err[256])
+{
+    static char sentence[sizeof((struct cl_posix_reason *)NULL)->sentence];
+    cl_posix_family_give_up();
+    if (!sentence[0])
+        snprintf(sentence, sizeof sentence, "its sockets wait, and it tries again each second: %.180s", err);
+    cl_posix_say_once(sentence);
+    next_try_ns = cl_posix_deadline(TRY_NS);
+    err[0] = 0;
+}
+
+/* Under `starting`. -EAGAIN, and err is left empty: not yet. Else there will be none. */
+static int start_now(char err[256])
+{
+    struct cl_runtime *rt;
+    if (next_try_ns && cl_posix_left(next_try_ns))
+        return -EAGAIN;
+    int rc = cl_posix_family_claim();
+    if (rc) {
+        cl_posix_say_once(
+            "another process of this program has the sockets of the dataplane, and this one serves none until "
+            "that ends; have one process serve, as nginx does with worker_processes 1");
+        return rc;
+    }
+    if ((rc = make(&rt, err))) {
+        if (!cl_posix_family_is_forked())
+            return rc;
+        try_later(err);
+        return -EAGAIN;
+    }
+    if ((rc = cl_posix_kthreads_open(rt))) {
+        snprintf(err, 256, "its kthreads cannot be turned: %s", cl_adopt_error(rc));
+        return rc;
+    }
+    cl_store_release(&runtime, rt);
+    cl_fence_seq_cst(); /* see listen */
+    cl_posix_each(CL_POSIX_SOCKET, open_socket);
+    if ((rc = cl_posix_kthreads_care()))
+        snprintf(err, 256, "there is no thread to care for its kthreads: %s", strerror(-rc));
+    return rc;
+}
+
 struct cl_runtime *cl_posix_start(int *rc)
 {
-    char err[256];
-    bool waits = false;
+    char err[256] = "";
     *rc = 0;
     if (cl_likely(cl_load_acquire(&runtime) != NULL))
         return runtime;
     pthread_mutex_lock(&starting);
-    struct cl_runtime *rt = NULL;
-    if (!runtime) {
-        *rc = cl_posix_family_claim();
-        waits = *rc;
-        if (*rc == 0)
-            *rc = make(&rt, err);
-        if (*rc == 0 && (*rc = cl_posix_kthreads_open(rt)))
-            snprintf(err, sizeof err, "its kthreads cannot be turned: %s", cl_adopt_error(*rc));
-        if (*rc == 0) {
-            cl_store_release(&runtime, rt);
-            cl_fence_seq_cst(); /* see listen */
-            cl_posix_each(CL_POSIX_SOCKET, open_socket);
-            if ((*rc = cl_posix_kthreads_care()))
-                snprintf(err, sizeof err, "there is no thread to care for its kthreads: %s", strerror(-*rc));
-        }
-    }
+    if (!runtime)
+        *rc = start_now(err);
     pthread_mutex_unlock(&starting);
-    if (waits)
-        cl_posix_say_once(
-            "another process of this program has the sockets of the dataplane, and this one serves none until "
-            "that ends; have one process serve, as nginx does with worker_processes 1");
-    else if (*rc)
+    if (*rc && err[0])
         failed_fn(err);
     return cl_load_acquire(&runtime);
 }

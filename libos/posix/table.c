@@ -111,6 +111,14 @@ int cl_posix_enter(int fd, struct cl_posix_object *o)
     return 0;
 }
 
+void cl_posix_inherit_number(int fd)
+{
+    pthread_mutex_lock(&lock);
+    if ((uint32_t)fd < CL_POSIX_FDS && !slots[fd])
+        cl_store_relaxed(&kinds[fd], CL_POSIX_INHERITED);
+    pthread_mutex_unlock(&lock);
+}
+
 bool cl_posix_leave(int fd)
 {
     if (cl_posix_kind(fd) == CL_POSIX_LINUX)

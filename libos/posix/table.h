@@ -28,6 +28,8 @@ struct cl_posix_object *cl_posix_get(int fd, enum cl_posix_kind kind);
 void cl_posix_put(struct cl_posix_object *o);
 /* fd names o from now on. -EMFILE: there is no place for such a number. */
 int cl_posix_enter(int fd, struct cl_posix_object *o);
+/* fd is a placeholder that came by exec, of which we know no more. */
+void cl_posix_inherit_number(int fd);
 /* fd names nothing of ours any more. False: it did not. */
 bool cl_posix_leave(int fd);
 /* The same in a child, where others may have been in the middle of something: the object stays for ever. */

@@ -150,12 +150,24 @@ static bool was_shut_early(const struct cl_posix_socket *s, const struct transfe
     return !t->out && early & CL_STREAM_READ && !(cl_stream_ready(t->stream) & CL_POLL_IN);
 }
 
+/* What comes for it is seen to at the kthread whose thread polls it. Two calls at one time may leave the hint wrong, until
+ * another thread polls it. */
+static void go_home(struct cl_posix_socket *s)
+{
+    uint32_t poller = cl_load_relaxed(&s->poller);
+    if (cl_likely(poller == cl_load_relaxed(&s->home)))
+        return;
+    cl_store_relaxed(&s->home, poller);
+    (void)cl_stream_set_home(s->stream, (int)poller - 1);
+}
+
 static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags)
 {
     int64_t rc = not_connected(s, t->out);
     if (rc)
         return rc;
     t->stream = s->stream;
+    go_home(s);
     if (cl_unlikely(cl_load_relaxed(&s->shut_early)) && was_shut_early(s, t, &rc))
         return told_once(s, t, rc);
     t->n = first_pieces(t->n);

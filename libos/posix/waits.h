@@ -3,7 +3,10 @@
  *
  * A watch that is listed is looked at, and leaves the list if it is not ready; who makes a socket ready lists its watches
  * after that. So either it is found ready, or it is listed again (as in ../net/poll.c). Who sleeps for a set counts itself
- * under the set's lock after having seen the list empty; who lists a watch then writes the set's eventfd, once. */
+ * under the set's lock after having seen the list empty; who lists a watch then writes the set's eventfd, once.
+ *
+ * A thread that keeps a kthread, and is told of a socket, is its poller, unless several threads wait for the set. By that
+ * a connection gets its home (transfer.c). */
 #ifndef CORELANE_LIBOS_POSIX_WAITS_H
 #define CORELANE_LIBOS_POSIX_WAITS_H
 
@@ -17,6 +20,7 @@ struct cl_posix_set {
     uint32_t sleepers;    /* read without the lock, too */
     uint32_t connections; /* watches of sockets that carry bytes; under the structure's mutex, read without */
     bool told;            /* the eventfd was written for those that sleep */
+    bool shared;          /* several threads have slept for it at one time, and may again */
     bool lent;            /* Linux tells others of it: the eventfd is readable while something is listed. For good; read
                            * without the lock, too */
     int event_fd;

@@ -105,6 +105,12 @@ void cl_wake_for_lone(struct cl_kthread *k)
     cl_wake_one(s, k);
 }
 
+void cl_sched_wake_kthread(struct cl_sched *s, unsigned k)
+{
+    if (k < s->n_kthreads && !cl_managed(s))
+        cl_park_wake(s->kthreads[k].parker); /* begins with a full fence; k looks at its source again after its word */
+}
+
 void cl_wake_all(struct cl_sched *s)
 {
     for (uint32_t k = 0; k < s->n_kthreads; k++)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
 import pytest
 from cltest.commands import ask
+
+from corelane.cli import main
 
 EMBEDDED = ("--nic", "tap:clp%d", "--address", "10.0.0.2/24")
 
@@ -26,6 +30,10 @@ EMBEDDED = ("--nic", "tap:clp%d", "--address", "10.0.0.2/24")
         (("--nic", "tap:a", "--address", "10.0.0.2", "true"), "--address A.B.C.D/N"),
         (("--address", "10.0.0.2/24", "true"), "the iokernel gives"),
         (("--listen", "0", "true"), "argument --listen"),
+        (("--listen", "10.0.0:80", "true"), "argument --listen"),
+        (("--listen", "10.0.0.*:", "true"), "argument --listen"),
+        (("--listen", "10.0.0.256", "true"), "argument --listen"),
+        (("--listen", ",".join(["80"] * 33), "true"), "argument --listen"),
         (("--kthreads", "65", "true"), "argument --kthreads"),
         (("--socket", "/tmp/a,b", "true"), "has a comma"),
     ],
@@ -52,7 +60,46 @@ def test_a_program_that_needs_no_runtime_runs(tmp_path: Path) -> None:
 def test_what_is_on_the_dataplane_is_told_the_library(tmp_path: Path) -> None:
     words = ("--socket", f"{tmp_path}/io", "--name", "x", "--listen", "80,443", "--poll", "block", "--kthreads", "3")
     done = ask("run", "--posix", *words, "--", "sh", "-c", "echo $CORELANE_POSIX")
-    assert done.stdout == f"socket={tmp_path}/io,name=x,kthreads=3,poll=block,listen=80:443\n"
+    assert done.stdout == f"socket={tmp_path}/io,name=x,kthreads=3,poll=block,listen=80;443\n"
+
+
+def test_addresses_are_told_the_library() -> None:
+    words = ("--listen", "10.0.0.*:80,127.0.0.1:*,10.0.0.2", "--loopback")
+    done = ask("run", "--posix", *EMBEDDED, *words, "sh", "-c", "echo $CORELANE_POSIX")
+    assert done.stdout.endswith("poll=adaptive,listen=10.0.0.*:80;127.0.0.1:*;10.0.0.2,loopback=1\n")
+
+
+@pytest.mark.root
+def test_a_program_of_another_user_is_refused(tmp_path: Path) -> None:
+    """Root's own is as any other to root."""
+    program = tmp_path / "program"
+    shutil.copy(shutil.which("true") or "", program)
+    for mode, refused in ((0o6755, False), (0o755, False), (0o4755, True), (0o2755, True)):
+        owner = 0 if mode == 0o6755 else 65534
+        os.chown(program, owner, owner)
+        program.chmod(mode)
+        done = ask("run", "--posix", *EMBEDDED, "--check", str(program))
+        assert done.returncode == refused, done.stdout
+        assert ("set-user-ID" in done.stdout) == refused
+    done = ask("run", "--posix", *EMBEDDED, str(program))
+    assert done.returncode == 1
+    assert "set-user-ID" in done.stderr
+
+
+@pytest.mark.root
+def test_a_program_with_capabilities_is_refused_to_others_than_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "program"
+    shutil.copy(shutil.which("true") or "", program)
+    try:  # linux/capability.h: revision 2, effective; CAP_NET_BIND_SERVICE
+        os.setxattr(program, "security.capability", struct.pack("<5I", 0x02000001, 1 << 10, 0, 0, 0))
+    except OSError as error:
+        pytest.skip(f"needs a file system with capabilities: {error}")
+    assert main.main(["run", "--posix", "--check", str(program)]) == 0
+    monkeypatch.setattr(os, "getuid", lambda: program.stat().st_uid + 1)
+    assert main.main(["run", "--posix", "--check", str(program)]) == 1
+    assert "its file has capabilities" in capsys.readouterr().out
 
 
 def test_a_static_program_is_refused(tmp_path: Path) -> None:

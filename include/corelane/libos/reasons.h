@@ -91,10 +91,11 @@ struct cl_net_stats {
     uint64_t tcp_segments;     /* segments given to connections */
     uint64_t arp_requests_sent;
     uint64_t arp_conflicts;
-    uint64_t type_errors;  /* requests whose classifier named no type of the handler: they went to its last */
-    uint64_t requeued;     /* requests put back into the queue of their type when their quantum was over */
-    uint64_t requeue_full; /* the same, but that was full: they waited in the run queue */
-    uint64_t flows_stolen; /* ready flows taken from a sibling */
+    uint64_t type_errors;     /* requests whose classifier named no type of the handler: they went to its last */
+    uint64_t requeued;        /* requests put back into the queue of their type when their quantum was over */
+    uint64_t requeue_full;    /* the same, but that was full: they waited in the run queue */
+    uint64_t flows_stolen;    /* ready flows taken from a sibling */
+    uint64_t flows_sent_home; /* flows that got ready here, and were handed to their home (cl_stream_set_home) */
 };
 
 /* Who holds memory of bytes (libos/net/chunk.h). */

@@ -208,6 +208,9 @@ CL_API int cl_sched_spawn(struct cl_sched *sched, cl_uthread_fn fn, void *arg);
 /* The same, and sleep until it has ended. From a foreign thread, after cl_sched_start; -EDEADLK on a uthread, and on a
  * thread that has adopted a kthread of it. */
 CL_API int cl_sched_run(struct cl_sched *sched, cl_uthread_fn fn, void *arg);
+/* Something was put where the work source of kthread k looks for it, by somebody else: if k sleeps, wake it. Where an
+ * iokernel manages the cores it sees to that, by the signals of k. Any thread. */
+CL_API void cl_sched_wake_kthread(struct cl_sched *sched, unsigned k);
 /* Deterministic mode, instead of cl_sched_start: the calling thread is kthread k for one turn of the loop (timers due,
  * a bounded number of uthreads, poll, one check of siblings). Never sleeps. Returns how many things were done; 0: idle.
  * -EBUSY if started, -EDEADLK on a kthread. The calls must not overlap. */

@@ -169,6 +169,13 @@ CL_API uint32_t cl_stream_ready(const struct cl_stream *s);
  * this returns. It ends with the close. Any thread, while the socket is open. */
 CL_API void cl_stream_watch(struct cl_stream *s, void (*fn)(void *arg), void *arg);
 
+/* Have a connection's home be kthread k, whose thread waits for it (-1: none, as in the beginning): what comes for it by
+ * another kthread's queue is handed there whole, in order, and it is woken for that, so that watchers are called on it as a
+ * rule. Siblings take it from there if that one does not get on. `flows_sent_home` counts how often one was handed over.
+ * Not where an iokernel manages the cores: k may be without one. -EINVAL: there is no such kthread; -ENOTCONN: the
+ * connection is over, or s is a listener. Any thread, while the socket is open or held. */
+CL_API int cl_stream_set_home(struct cl_stream *s, int k);
+
 /* Handler of a byte stream: `len` bytes that have come in order and wait, in one piece; it writes an answer of up to
  * `room` bytes to `reply`, and its length to *answered (0 at entry). Returns how many of them it took:
  *   > 0  the rest, if any, is given to it at once

@@ -36,6 +36,9 @@ const struct cl_flow *cl_tcp_flow(const struct cl_tcp_conn *c);
  * cl_tcp_visit. False: somebody else works on it or is about to, and a turn will begin after this. The caller keeps the
  * block from going away meanwhile. On a kthread. */
 bool cl_tcp_hold(struct cl_tcp_conn *c);
+/* Its home (../flow.h): a kthread's number, and 1; 0: none. The caller keeps the block from going away meanwhile. Any
+ * thread. */
+void cl_tcp_set_home(struct cl_tcp_conn *c, unsigned home);
 /* A turn of one that was taken so, in which fn is called. */
 void cl_tcp_visit(struct cl_tcp_conn *c, void (*fn)(struct cl_tcp_conn *c, void *arg), void *arg);
 

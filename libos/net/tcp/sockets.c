@@ -233,6 +233,18 @@ void cl_stream_watch(struct cl_stream *s, void (*fn)(void *arg), void *arg)
     cl_spin_unlock(s->guard);
 }
 
+int cl_stream_set_home(struct cl_stream *s, int k)
+{
+    if (k >= (int)s->nif->n_queues)
+        return -EINVAL;
+    cl_spin_lock(s->guard);
+    struct cl_tcp_conn *c = s->conn; /* which does not go away now: on_ended in visits.c */
+    if (c)
+        cl_tcp_set_home(c, (unsigned)cl_max(k, -1) + 1);
+    cl_spin_unlock(s->guard);
+    return c ? 0 : -ENOTCONN;
+}
+
 uint32_t cl_stream_ready(const struct cl_stream *s)
 {
     uint32_t told = cl_load_relaxed(&s->told), what = 0; /* relaxed: who tells it calls the watcher afterwards */

@@ -475,7 +475,7 @@ static void wake(struct cl_tcp_net *net, struct cl_tcp_block *b, bool tell)
     if (!woke)
         return;
     cl_ready_add(&one, &b->flow);
-    cl_ordered_publish(cl_netq_self(net->nif), &one);
+    cl_ordered_wake(cl_netq_self(net->nif), &one);
 }
 
 /* In a kthread's loop: the flow is ready, and whoever holds it next looks at what is due. */
@@ -483,6 +483,15 @@ static void on_alarm(struct cl_alarm *alarm)
 {
     struct cl_tcp_block *b = cl_container_of(alarm, struct cl_tcp_block, alarm);
     wake(cl_tcp_net_of(b->flow.nif), b, false);
+}
+
+void cl_tcp_set_home(struct cl_tcp_conn *c, unsigned home)
+{
+    struct cl_flow *flow = &cl_tcp_block_of(c)->flow;
+    cl_store_relaxed(&flow->home, (uint8_t)home);
+    if (home)
+        cl_store_relaxed(&flow->nif->flows->homes,
+                         1); /* who does not see it yet puts the flow where it was put before */
 }
 
 int cl_tcp_wake(struct cl_tcp_conn *c)

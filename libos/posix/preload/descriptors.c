@@ -24,14 +24,14 @@ PUBLIC int close(int fd)
         errno = rc < 0 ? -rc : errno;
         return rc < 0 ? -1 : 0;
     }
-    return is_ours(fd) && !cl_preload_borrowed() ? (int)ANSWER(close, cl_posix_close(fd)) : next_close(fd);
+    return is_known(fd) && !cl_preload_borrowed() ? (int)ANSWER(close, cl_posix_close(fd)) : next_close(fd);
 }
 
 /* Forget those of ours in a range that is about to be closed. */
 static void forget(unsigned first, unsigned last)
 {
     for (unsigned fd = first; fd <= last && fd < CL_POSIX_FDS; fd++)
-        if (is_ours((int)fd)) {
+        if (is_known((int)fd)) {
             cl_preload_inside++;
             cl_posix_closed((int)fd);
             cl_preload_inside--;
@@ -63,7 +63,7 @@ NEXT_FIRST(int, fclose, (FILE * file), (file))
 PUBLIC int fclose(FILE *file)
 {
     int fd = file ? fileno(file) : -1;
-    if (is_ours(fd) && !cl_preload_borrowed()) {
+    if (is_known(fd) && !cl_preload_borrowed()) {
         (void)fflush(file);
         forget((unsigned)fd, (unsigned)fd);
     }
@@ -75,7 +75,7 @@ NEXT_FIRST(int, dup, (int fd), (fd))
 /* A copy of fd has been made, by libc. */
 static int copied(int fd, int copy)
 {
-    return copy >= 0 && is_ours(fd) && !cl_preload_borrowed() ? (int)ANSWER(dup, cl_posix_duplicated(fd, copy)) : copy;
+    return copy >= 0 && is_known(fd) && !cl_preload_borrowed() ? (int)ANSWER(dup, cl_posix_duplicated(fd, copy)) : copy;
 }
 
 PUBLIC int dup(int fd)
@@ -87,7 +87,7 @@ PUBLIC int dup(int fd)
 static void make_room(int fd, int to, int flags)
 {
     bool works = fd != to && !(flags & ~O_CLOEXEC) && syscall(SYS_fcntl, fd, F_GETFD) >= 0;
-    if (is_ours(to) && works && !cl_preload_borrowed())
+    if (is_known(to) && works && !cl_preload_borrowed())
         forget((unsigned)to, (unsigned)to);
 }
 

@@ -19,9 +19,20 @@ extern uint8_t cl_preload_kinds[CL_POSIX_FDS];
 extern bool cl_preload_on; /* a configuration was given, and taken */
 extern __thread uint32_t cl_preload_inside __attribute__((tls_model("initial-exec")));
 
+static inline uint8_t kind_of(int fd)
+{
+    return (uint32_t)fd < CL_POSIX_FDS ? cl_load_relaxed(&cl_preload_kinds[fd]) : CL_POSIX_LINUX;
+}
+
+/* Of a descriptor that is copied or closed, which is no use of it. */
+static inline bool is_known(int fd)
+{
+    return cl_unlikely(kind_of(fd) != CL_POSIX_LINUX);
+}
+
 static inline bool is_ours(int fd)
 {
-    return cl_unlikely((uint32_t)fd < CL_POSIX_FDS && cl_load_relaxed(&cl_preload_kinds[fd]));
+    return is_known(fd) && (kind_of(fd) != CL_POSIX_INHERITED || cl_posix_uses_inherited(fd));
 }
 
 /* A number for a function that is wrapped (../counts.h), before the library begins. */

@@ -63,7 +63,7 @@ PUBLIC long syscall(long number, ...)
             ENOSYS);
         return -1;
     }
-    if (!own && is_ours((int)a[0]) && is_on_socket(number))
+    if (!own && is_on_socket(number) && is_ours((int)a[0]))
         (void)cl_posix_refuse(
             "syscall() on a socket of the dataplane goes past it, to a socket that is not connected: have "
             "the program call libc's function",

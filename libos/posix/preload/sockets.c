@@ -102,16 +102,16 @@ NEXT(int, fcntl, (int fd, int command, ...), (fd, command, LAST_ARGUMENT(void *,
 PUBLIC int fcntl(int fd, int command, ...)
 {
     void *last = LAST_ARGUMENT(void *, command);
-    return is_ours(fd) ? (int)ANSWER(fcntl, cl_posix_fcntl(fd, command, (int64_t)(intptr_t)last))
-                       : next_fcntl(fd, command, last);
+    return is_known(fd) ? (int)ANSWER(fcntl, cl_posix_fcntl(fd, command, (int64_t)(intptr_t)last))
+                        : next_fcntl(fd, command, last);
 }
 
 NEXT(int, fcntl64, (int fd, int command, ...), (fd, command, LAST_ARGUMENT(void *, command)))
 PUBLIC int fcntl64(int fd, int command, ...)
 {
     void *last = LAST_ARGUMENT(void *, command);
-    return is_ours(fd) ? (int)ANSWER(fcntl64, cl_posix_fcntl(fd, command, (int64_t)(intptr_t)last))
-                       : next_fcntl64(fd, command, last);
+    return is_known(fd) ? (int)ANSWER(fcntl64, cl_posix_fcntl(fd, command, (int64_t)(intptr_t)last))
+                        : next_fcntl64(fd, command, last);
 }
 
 NEXT(int, ioctl, (int fd, unsigned long request, ...), (fd, request, LAST_ARGUMENT(void *, request)))

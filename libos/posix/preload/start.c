@@ -19,7 +19,10 @@ static void say(const char *sentence)
 {
     char line[512];
     int n = snprintf(line, sizeof line, "corelane: %s: %s\n", program_invocation_short_name, sentence);
-    (void)!syscall(SYS_write, STDERR_FILENO, line, cl_min((size_t)n, sizeof line - 1));
+    size_t len = cl_min((size_t)n, sizeof line - 1);
+    /* One that was inherited is connected to nobody, and is not to raise SIGPIPE. */
+    if (syscall(SYS_sendto, STDERR_FILENO, line, len, MSG_NOSIGNAL, NULL, 0) < 0 && errno == ENOTSOCK)
+        (void)!syscall(SYS_write, STDERR_FILENO, line, len);
 }
 
 static void fail(const char *sentence)
@@ -62,6 +65,19 @@ void cl_preload_passed(unsigned call)
     cl_count(&counts_of(call)->passed, 1);
 }
 
+static void say_told(const struct cl_posix_counts *all)
+{
+    char line[120];
+    unsigned long long home = 0, away = 0;
+    for (unsigned k = 0; k < CL_POSIX_KTHREADS; k++) {
+        home += cl_load_relaxed(&all->told[k].home);
+        away += cl_load_relaxed(&all->told[k].away);
+    }
+    snprintf(line, sizeof line, "told of connections where they are polled: %llu times, elsewhere: %llu", home, away);
+    if (home + away)
+        say(line);
+}
+
 static void say_counts(void)
 {
     const struct cl_posix_counts *all = cl_posix_counts();
@@ -76,6 +92,7 @@ static void say_counts(void)
         if (ours)
             say(line);
     }
+    say_told(all);
 }
 
 static void in_child(void)
@@ -100,6 +117,7 @@ static __attribute__((constructor)) void start(void)
         fail("its calls cannot be counted: there is no memory");
     if (cl_posix_open(words, cl_preload_kinds, say, fail, err))
         fail(err);
+    cl_posix_find_inherited();
     cl_preload_find_runtime();
     cl_preload_traces = cl_posix_traces();
     cl_preload_decided = true;

@@ -51,6 +51,12 @@ def run(binary: Path, *words: str, config: str = "", timeout_s: float = 60.0) ->
     return done.stdout
 
 
+def python(script: str, *words: str, config: str) -> subprocess.CompletedProcess[str]:
+    """A script under the library, by a Python that knows nothing of corelane."""
+    command = ["/usr/bin/python3", "-S", "-c", script, *words]
+    return subprocess.run(command, env=preloaded(config), capture_output=True, text=True, check=True, timeout=60)
+
+
 class Server:
     """A program whose sockets are at SERVED, and the namespace in which Linux is at the other end."""
 

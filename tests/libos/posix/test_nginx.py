@@ -23,6 +23,7 @@ http {{ access_log off; sendfile {sendfile}; client_body_temp_path {folder}/tmp;
 fastcgi_temp_path {folder}/tmp; uwsgi_temp_path {folder}/tmp; scgi_temp_path {folder}/tmp;
 server {{ listen 0.0.0.0:8080; root {folder}; location = /version {{ return 200 "{version}"; }} }} }}
 """
+FAILS = "its sockets wait, and it tries again each second"
 WAITS = "another process of this program has the sockets of the dataplane"
 
 
@@ -55,6 +56,28 @@ def workers_of(server: Server) -> dict[int, bool]:
 
 def wait_for_version(server: Server, version: bytes) -> None:
     wait_until(lambda: version_of(server) == version, 20, server.log.read_text)
+
+
+def test_a_worker_without_an_interface_waits_for_it(serve: Callable[..., Server], tmp_path: Path) -> None:
+    """It says so once and does not end, as its master would start another one in its place, and so on."""
+    server = serve("nginx", "-e", "stderr", "-c", str(configure(tmp_path, version="one")), port=8080)
+    (serving,) = workers_of(server)
+    server.process.send_signal(signal.SIGSTOP)
+    os.kill(serving, signal.SIGKILL)
+    wait_until(lambda: Path(f"/proc/{serving}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z")
+    in_the_way = ["ip", "link", "add", "clpx", "type", "veth", "peer", "name", "clpy"]
+    wait_until(lambda: server.space.run(in_the_way).returncode == 0)
+    server.process.send_signal(signal.SIGCONT)
+    wait_until(lambda: FAILS in server.log.read_text(), 20, server.log.read_text)
+    (waiting,) = workers_of(server)
+    with pytest.raises(OSError, match="unreachable"):
+        server.connect()
+    server.space.ip("link", "delete", "clpx")
+    wait_for_version(server, b"one")
+    assert list(workers_of(server)) == [waiting]
+    assert server.log.read_text().count(FAILS) == 1
+    server.process.send_signal(signal.SIGQUIT)
+    assert server.process.wait(10) == 0
 
 
 @pytest.mark.parametrize("sendfile", ["on", "off"])

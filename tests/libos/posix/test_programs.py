@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import INSIDE, OURS, preloaded, run
+from .conftest import INSIDE, OURS, preloaded, python, run
 
 
 def test_a_child_may_close_and_no_more(stock: Callable[[str], Path]) -> None:
@@ -54,19 +54,15 @@ def test_what_is_refused_is_said_once_by_its_name(stock: Callable[[str], Path]) 
     assert said == ["bind: 0", "connect: 0", "write: 1", "into: EINVAL", "out of: EINVAL", "in the pipe: 1"]
 
 
-BINDS = "import socket\nfor port in (7001, 0):\n    socket.socket().bind(('0.0.0.0', port))"
-
-
-def test_only_the_ports_that_are_named_are_ours() -> None:
-    done = subprocess.run(
-        ["/usr/bin/python3", "-c", BINDS],
-        env=preloaded(f"{INSIDE},listen=80:7001,trace=1"),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    bound = [line.partition(": bind ")[2] for line in done.stderr.splitlines() if ": descriptor " in line]
-    assert bound == ["0.0.0.0:7001: the dataplane's", "0.0.0.0:0: Linux'"]
+def test_connections_stay_where_they_are_polled(stock: Callable[[str], Path]) -> None:
+    """What comes by the kthread of the thread that sent it is handed to that of the one that polls; in order."""
+    said = run(stock("polled"), OURS, "300", config=f"{INSIDE},kthreads=4,poll=block,trace=1")
+    assert "done" in said.splitlines()
+    told = re.search(r"where they are polled: (\d+) times, elsewhere: (\d+)", said)
+    assert told is not None, said
+    at_home, elsewhere = map(int, told.groups())
+    assert at_home + elsewhere >= 6 * 250, "of each request, once it is known who polls, and of most answers"
+    assert at_home > elsewhere, said
 
 
 def test_calls_past_libc_are_said_and_io_uring_refused(stock: Callable[[str], Path]) -> None:
@@ -85,6 +81,65 @@ def test_calls_past_libc_are_said_and_io_uring_refused(stock: Callable[[str], Pa
         "write: 3",
         "read: 3",
     ]
+
+
+OPTIONS = """
+import errno, socket
+tcp, udp = socket.socket(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for s in (tcp, udp):
+    s.bind(("OURS", 0))
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 16)
+    s.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 9)
+    print(s.getsockopt(socket.IPPROTO_IP, socket.IP_TOS), s.getsockopt(socket.IPPROTO_IP, socket.IP_TTL))
+for _ in range(2):
+    try:
+        udp.setsockopt(socket.IPPROTO_UDP, 103, 1000)  # UDP_SEGMENT
+    except OSError as error:
+        print(errno.errorcode[error.errno])
+"""
+
+
+def test_options_that_have_no_effect_are_said_and_segments_refused() -> None:
+    done = python(OPTIONS.replace("OURS", OURS), config=INSIDE)
+    assert done.stdout.splitlines() == ["16 9", "16 9", "ENOPROTOOPT", "ENOPROTOOPT"]
+    sentences = done.stderr.splitlines()
+    assert "an option of IP (IP_TOS, IP_TTL" in sentences[0]
+    assert "UDP_SEGMENT is not to be had" in sentences[1]
+    assert len(sentences) == 2, "each once"
+
+
+INHERITS = """
+import os, socket, sys
+USES = '''
+import errno, fcntl, os, socket, sys
+fd, copy = int(sys.argv[1]), os.dup(int(sys.argv[1]))
+print(fcntl.fcntl(fd, 11))  # F_GETSIG
+if sys.argv[2] == "uses":
+    for of in (fd, copy):
+        try:
+            os.read(of, 1)
+        except OSError as error:
+            print(errno.errorcode[error.errno])
+os.close(copy)
+os.close(fd)
+print("closed")
+'''
+s = socket.socket()
+s.bind(("OURS", 7001))
+s.listen()
+s.set_inheritable(True)
+os.execv("/usr/bin/python3", ["python3", "-S", "-c", USES, str(s.fileno()), sys.argv[1]])
+"""
+
+
+def test_a_socket_that_comes_by_exec_is_said_to_be_not_connected() -> None:
+    """When it is used: many come to programs that only close them, or do not know of them."""
+    done = python(INHERITS.replace("OURS", OURS), "uses", config=INSIDE)
+    assert done.stdout.splitlines() == ["0", "ENOTCONN", "ENOTCONN", "closed"]
+    assert done.stderr.count("came to this program by exec is not connected here") == 1
+    assert done.stderr.count("\n") == 1
+    done = python(INHERITS.replace("OURS", OURS), "closes", config=INSIDE)
+    assert (done.stdout.splitlines(), done.stderr) == (["0", "closed"], "")
 
 
 def test_traced_calls_say_where_they_went(stock: Callable[[str], Path]) -> None:
@@ -108,6 +163,11 @@ def test_traced_calls_say_where_they_went(stock: Callable[[str], Path]) -> None:
         (f"{INSIDE},kthreads=65", "kthreads=65"),
         (f"{INSIDE},poll=spin", "poll=spin"),
         (f"{INSIDE},listen=0", "listen=0"),
+        (f"{INSIDE},listen=10.77.0:80", "listen=10.77.0:80"),
+        (f"{INSIDE},listen=10.77.0.256", "listen=10.77.0.256"),
+        (f"{INSIDE},listen=80;;81", "listen=80;;81"),
+        (f"{INSIDE},listen=*.*.*.*:0", "listen=*.*.*.*:0"),
+        (f"{INSIDE},loopback=2", "loopback=2"),
         (f"{INSIDE},trace=yes", "trace=yes"),
         ("nic=af_xdp:a,address=10.0.0.1/24", "the descriptors of the XDP program are missing"),
         ("nic=af_xdp:a,xskmap=x,link=4,address=10.0.0.1/24", "xskmap=x"),

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from cltest import wait_until
 
+from corelane.cli import stat
+
 from .conftest import SERVED as OURS
 from .conftest import Server
 
@@ -36,6 +38,29 @@ def test_an_epoll_server(
     assert server.process.wait(10) == 0
     counted = int(server.log.read_text().split()[-1])
     assert counted >= 21, "the clients, and who asked whether it serves"
+
+
+def stays(server: Server, request: bytes, answer: bytes) -> None:
+    """Most of what comes for connections is told of at the kthreads of those who poll them."""
+    with contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(contextlib.closing(server.connect())) for _ in range(12)]
+        for _ in range(40):
+            for client in clients:
+                client.sendall(request)
+            for client in clients:
+                assert client.recv(100).startswith(answer)
+        counts = stat.read(server.process.pid)
+    assert counts is not None
+    assert counts["told"]["home"] > counts["told"]["away"], counts
+    assert counts["told"]["home"] + counts["told"]["away"] >= 12 * 35, counts
+
+
+def test_connections_of_an_epoll_server_stay(stock: Callable[[str], Path], serve: Callable[..., Server]) -> None:
+    stays(serve(str(stock("echo")), "7000", "3", "each", port=7000, kthreads=3), b"question", b"question")
+
+
+def test_connections_of_memcached_stay(serve: Callable[..., Server]) -> None:
+    stays(memcached(serve, 4, 4), b"version\r\n", b"VERSION ")
 
 
 def test_connections_end_with_the_program(stock: Callable[[str], Path], serve: Callable[..., Server]) -> None:

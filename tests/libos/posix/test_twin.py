@@ -35,6 +35,12 @@ def test_calls_return_what_linux_returns(stock: Callable[[str], Path], program: 
     assert run(binary, OURS, sequence, config=INSIDE) == linux
 
 
+@pytest.mark.parametrize("sequence", ["names", "bytes", "ends", "refused", "opening", "shares"])
+def test_127_0_0_1_as_the_programs_own(stock: Callable[[str], Path], sequence: str) -> None:
+    binary = stock("calls")
+    assert run(binary, "127.0.0.1", sequence, config=f"{INSIDE},loopback=1") == run(binary, "127.0.0.1", sequence)
+
+
 @pytest.mark.parametrize("sequence", sequences_of("six"))
 def test_sockets_of_ipv6_serve_ipv4_with_a_word(stock: Callable[[str], Path], sequence: str) -> None:
     binary = stock("six")

@@ -64,6 +64,10 @@ def test_a_borrowed_kthread_answers_several_by_one_doorbell(c_program: Program) 
     assert c_program("tests/libos/net/tcp/c/borrowed.c")() == "ok\n"
 
 
+def test_a_connection_with_a_home_is_told_of_there(c_program: Program, seed: int) -> None:
+    assert c_program("tests/libos/net/tcp/c/homes.c", one_thread=True)(seed) == "ok\n"
+
+
 def test_the_event_form_is_called_from_outside_of_its_callbacks(c_program: Program) -> None:
     assert c_program("tests/libos/net/tcp/c/called.c")() == "ok\n"
 

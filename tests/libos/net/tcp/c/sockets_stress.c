@@ -1,6 +1,6 @@
 /* Stream sockets under stress: many uthreads on several kthreads that steal, each waiting for an answer to what it
- * sent, so that a wake-up or a visit that is lost hangs; several uthreads in one socket; short time-outs; sockets that
- * are closed under readers. argv: kthreads, clients, connections of each, seed. Prints "ok". */
+ * sent, so that a wake-up or a visit that is lost hangs; several uthreads in one socket; short time-outs; connections whose
+ * home changes; sockets that are closed under readers. argv: kthreads, clients, connections of each, seed. Prints "ok". */
 #include "tests/libos/net/c/pair.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #define WAIT (60000 * MS)
 #define MOST 20000
 
-static unsigned rounds;
+static unsigned rounds, kthreads;
 static uint64_t seed, served, opened;
 static struct cl_stream *listener[2];
 
@@ -19,14 +19,25 @@ static uint8_t pattern(uint64_t number, uint64_t at)
     return (uint8_t)(number * 31 + at * 7 + (at >> 9));
 }
 
+/* Another home, or none, now and then. */
+static void move(struct cl_stream *s, uint64_t *state)
+{
+    if (next_random(state) % 8)
+        return;
+    int rc = cl_stream_set_home(s, (int)(next_random(state) % (kthreads + 1)) - 1);
+    CHECK(rc == 0 || rc == -ENOTCONN, "%d", rc);
+}
+
 /* The server: sends back what comes, until the end or a reset, or until all stops: nobody waits for the last FIN of who
  * has closed, and a reset that found no buffer does not come again. */
 static void serve(void *arg)
 {
     struct cl_stream *s = arg;
+    uint64_t state = seed + (uintptr_t)s;
     char data[3000];
     int64_t n;
     while ((n = cl_stream_read(s, data, sizeof data, WAIT)) > 0) {
+        move(s, &state);
         int64_t wrote = cl_stream_write(s, data, n, WAIT);
         int error = wrote < n ? cl_stream_error(s) : 0; /* 0: sockets are shut first when all stops */
         CHECK(wrote <= n && (error == 0 || error == -ECONNRESET || error == -ESHUTDOWN), "wrote %lld, error %d",
@@ -252,7 +263,8 @@ int main(int argc, char **argv)
 {
     static const uint8_t macs[2][6] = {{2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 2}};
     CHECK(argc == 5);
-    unsigned kthreads = (unsigned)atoi(argv[1]), clients = (unsigned)atoi(argv[2]);
+    kthreads = (unsigned)atoi(argv[1]);
+    unsigned clients = (unsigned)atoi(argv[2]);
     rounds = (unsigned)atoi(argv[3]);
     seed = strtoull(argv[4], NULL, 0);
     pair_new(kthreads, kthreads, 0);
@@ -275,12 +287,15 @@ int main(int argc, char **argv)
     pair_wait();
     pair_stop(); /* no uthread is left: those that serve have ended, too */
     CHECK(served <= opened);
+    struct cl_net_stats stats[2];
     for (unsigned r = 0; r < 2; r++) {
         struct cl_chunk_stats send, receive;
+        CHECK_EQ(cl_runtime_net_stats(runtime(r), -1, &stats[r]), 0);
         CHECK_EQ(cl_runtime_chunk_stats(runtime(r), CL_CHUNKS_TCP_SEND, &send), 0);
         CHECK_EQ(cl_runtime_chunk_stats(runtime(r), CL_CHUNKS_TCP_RECEIVE, &receive), 0);
         CHECK_EQ(send.held_bytes + receive.held_bytes, 0);
     }
+    CHECK_EQ(stats[0].flows_sent_home + stats[1].flows_sent_home > 0, kthreads > 1);
     pair_delete();
     printf("ok\n");
     return 0;
