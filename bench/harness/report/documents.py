@@ -114,22 +114,22 @@ def _short(measured: Measured, ids: Numbered) -> list[Html | None]:
             ]
             for name, bench, fig in groups["missed"]
         ]
-        parts.append(table(ids, "Figures that miss their goals", head, rows))
+        parts.append(table(ids, "Figures that miss their goals", head, rows, words=(0, 2, 4, 5)))
     for outcome in ("not judged", "not taken"):
         rows = [[el("code", n), str(fig.get("reason") or "no reason given"), _link(b)] for n, b, fig in groups[outcome]]
         if rows:
             head = ["figure", "why", "benchmark"]
-            parts.append(table(ids, f"Figures that were {outcome}", head, rows, left=3))
+            parts.append(table(ids, f"Figures that were {outcome}", head, rows, words=range(3)))
     if measured.failed:
         rows = [[name, why] for name, why in measured.failed.items()]
-        parts.append(table(ids, "Benchmarks that failed", ["benchmark", "why"], rows, left=2))
+        parts.append(table(ids, "Benchmarks that failed", ["benchmark", "why"], rows, words=range(2)))
     skipped = [
         [_link(bench), arm, why]
         for bench, document in measured.documents.items()
         for arm, why in document["settings"]["skipped"].items()
     ]
     if skipped:
-        parts.append(table(ids, "Arms that were left out", ["benchmark", "arm", "why"], skipped, left=3))
+        parts.append(table(ids, "Arms that were left out", ["benchmark", "arm", "why"], skipped, words=range(3)))
     return parts or [el("p", "Nothing: every figure was taken, and meets its goal.", class_="good")]
 
 
@@ -168,7 +168,7 @@ def _figures(measured: Measured, ids: Numbered) -> Html:
         goal = bound(GOALS[name])
         link = el("a", el("code", name), href=f"#bench-{bench}")
         rows.append([link, GOALS[name].meaning, value, _runs(fig), goal, el("span", said, class_=look)])
-    return table(ids, "Every figure of these benchmarks, in the order of their goals", head, rows, left=2)
+    return table(ids, "Every figure of these benchmarks, in the order of their goals", head, rows, words=(0, 1, 4, 5))
 
 
 def benchmark(name: str, document: Document, plot: Figure | str | None, ids: Numbered) -> list[Html | None]:
@@ -182,8 +182,8 @@ def benchmark(name: str, document: Document, plot: Figure | str | None, ids: Num
         el("p", loud, class_="bad") if loud else None,
         drawing,
         *_arms(name, document, ids),
-        table(ids, f"Where curves of {name} stop", ["arm", "why"], stops, left=2) if stops else None,
-        table(ids, f"What {name} left out", ["arm", "why"], skipped, left=2) if skipped else None,
+        table(ids, f"Where curves of {name} stop", ["arm", "why"], stops, words=range(2)) if stops else None,
+        table(ids, f"What {name} left out", ["arm", "why"], skipped, words=range(2)) if skipped else None,
         _noticed(settings["notes"]),
         canary(document, ids),
         setting(document, ids),
@@ -206,7 +206,7 @@ def _arms(name: str, document: Document, ids: Numbered) -> Iterator[Html]:
         yield _values(loads, keys, f"Loads of {name}{more}", ids)
     for i, rows in enumerate([*by_values(loads), *by_values(others)]):
         keys = own_keys(rows)
-        yield _values(rows, keys, f"Values of {name}'s arms{f', part {i + 1}' if i else ''}", ids)
+        yield _values(rows, keys, f"Values of the arms of {name}{f', part {i + 1}' if i else ''}", ids)
 
 
 def _values(rows: Sequence[Mapping[str, Any]], keys: Iterable[str], caption: str, ids: Numbered) -> Html:
@@ -244,8 +244,8 @@ def setting(document: Document, ids: Numbered) -> Html:
     return el(
         "details",
         el("summary", "Machine and settings"),
-        table(ids, "The machine", ["of the machine", "value"], machine, left=2),
-        table(ids, "Settings of the run", ["setting", "value"], told, left=2),
+        table(ids, "The machine", ["of the machine", "value"], machine, words=range(2)),
+        table(ids, "Settings of the run", ["setting", "value"], told, words=range(2)),
     )
 
 

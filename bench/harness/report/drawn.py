@@ -54,7 +54,7 @@ def _panel(panel: Panel, ids: Numbered) -> Html:
         el("p", panel.y.label, class_="axis") if not panel.y.names else None,
         view,
         el("p", panel.x.label, class_="axis x"),
-        el("p", el("output", Html("&nbsp;")), buttons, class_="tools"),
+        el("p", buttons, el("output", Html("&nbsp;")), class_="tools"),
         _legend(panel),
         el("noscript", el("p", "Without a script nothing is drawn here; the numbers are in the table.")),
         el("details", el("summary", "The numbers of this plot"), _numbers(panel, about, ids)),
@@ -117,7 +117,7 @@ def _data(panel: Panel, labels: list[str]) -> dict[str, Any]:
         "notes": [
             {"text": note.text, "x": _short(note.x), "y": _short(note.y)}
             for note in panel.notes
-            if note.text not in labels
+            if not any(label.startswith(note.text) for label in labels)  # the legend names them
         ],
     }
 

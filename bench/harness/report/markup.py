@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 VOID = frozenset({"br", "hr", "meta"})
 
@@ -63,13 +63,19 @@ class Numbered:
         return f"{kind}-{next(self._count)}"
 
 
-def table(ids: Numbered, caption: str, head: Sequence[object], rows: Iterable[Sequence[object]], left: int = 1) -> Html:
-    """A table that scrolls by itself where it is wider than the page. left: columns of words; the others are numbers.
-    The first cell of a row is its head."""
+def table(
+    ids: Numbered,
+    caption: str,
+    head: Sequence[object],
+    rows: Iterable[Sequence[object]],
+    words: Container[int] = (0,),
+) -> Html:
+    """A table that scrolls by itself where it is wider than the page. words: columns without numbers. The first cell of
+    a row is its head."""
     ident = ids("table")
 
     def look(column: int) -> str | None:
-        return None if column < left else "number"
+        return None if column in words else "number"
 
     heads = [el("th", cell, scope="col", class_=look(i)) for i, cell in enumerate(head)]
     body = [

@@ -200,10 +200,11 @@
       if (d) this.path(d, mark, "stroke", { "stroke-width": 1.2 });
     }
 
-    // Words at points, moved up and down until they lie on no other words.
+    // Words at points, moved up and down until they lie on no other words. Where there is little room only numbers.
     notes() {
-      const { left, right, top, bottom } = this.box, taken = [];
+      const { left, right, top, bottom, width } = this.box, taken = [];
       for (const note of this.data.notes) {
+        if (width < NARROW && !/[\d\u00d7]/.test(note.text)) continue;
         const at = this.place([note.x, note.y]);
         if (!at || at[0] < left - 1 || at[0] > right + 1 || at[1] < top - 1 || at[1] > bottom + 1) continue;
         const [x, y] = this.lowered(at), long = note.text.length * LETTER;
