@@ -13,11 +13,12 @@
     posix.py    run --posix: a stock Linux program with its TCP sockets on the dataplane
     imports.py  modules of the current folder
     ps.py       the running iokernel and its applications
-    top.py      the same, again and again, with rates and who has the cores
-    metrics.py  all counters, in Prometheus' text format
+    top.py      the same, again and again, with rates and who has the cores (tables.py); screen.py: with keys
+    metrics.py  all counters, for Prometheus and OpenTelemetry: measures.py names them, exposition.py has the formats,
+                telemetry.py sends them
     trace/      every move of a core for a while; the requests of an application, and which stage makes their tail
     watch.py    asking an iokernel for its statistics
-    bench.py    benchmarks, their list, their reports
+    bench.py    benchmarks, their list, their reports (benchpage.py: as one page)
     load.py     open-loop load and latency of any server
     outputs.py  files that a command is to write when it has measured
     config.py   flags for compiling C against corelane

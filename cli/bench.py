@@ -11,6 +11,7 @@ from typing import Any
 from ..bench import registry
 from ..runtime.errors import CorelaneError
 from . import values
+from .benchpage import Page, drawn_or_why, nothing, page_of
 from .outputs import check_writable
 from .usage import Parser, WrongUsage, words_are_wrong
 
@@ -60,6 +61,7 @@ def _common(parser: argparse.ArgumentParser, every: bool) -> None:
     parser.add_argument("--seconds", type=float, default=10.0, metavar="S", help="measuring time (default 10)")
     parser.add_argument("--json", nargs="?", const="-", metavar=where, help=f"write JSON to {where}, or to stdout")
     parser.add_argument("--plot", metavar=where if every else "FILE.png", help="write a plot (needs matplotlib)")
+    parser.add_argument("--report", metavar="DIR", help="write one page, DIR/index.html (needs matplotlib)")
     parser.add_argument(
         "--cores", type=values.distinct_cpus, metavar="A,B", help="cores to measure on (default: the first two allowed)"
     )
@@ -86,6 +88,7 @@ def _measure(names: list[str], args: list[str], every: bool) -> int:
     from .main import say_error
 
     code = 0
+    page = None
     for name in names:
         entry = registry.find(name)
         module = entry.load()
@@ -100,14 +103,18 @@ def _measure(names: list[str], args: list[str], every: bool) -> int:
             parser.error("--patient takes a number from 0 to 3600")
         for path in _outputs(name, options, every).values():
             check_writable(path)
+        if options.report and page is None:
+            page = Page(Path(options.report) / "index.html", parser.prog)
         if name in registry.SHOWS and options.json != "-":
             _show_doctor()
         try:
             document = measure(name, options, defaults=every)
             if options.json != "-":
                 print(getattr(module, "report", report)(document))
-            _write(document, module, options, every)
+            _write(document, module, options, every, page)
         except CorelaneError as e:
+            if page:
+                page.failed(name, e)
             if not every:
                 raise
             say_error(f"corelane bench {name}", e, options.json is not None)
@@ -115,6 +122,8 @@ def _measure(names: list[str], args: list[str], every: bool) -> int:
             continue
         if hasattr(module, "closing") and options.json != "-":
             print(module.closing(document))
+    if page:
+        print(f"wrote {page.path}", file=sys.stderr if options.json == "-" else sys.stdout)
     return code
 
 
@@ -161,34 +170,38 @@ def _outputs(name: str, options: argparse.Namespace, every: bool) -> dict[str, P
     return {k: Path(to) / f"{name}.{endings[k]}" if every else Path(to) for k, to in asked.items() if to}
 
 
-def _write(document: dict[str, Any], module: Any, options: argparse.Namespace, every: bool) -> None:
+def _write(
+    document: dict[str, Any], module: Any, options: argparse.Namespace, every: bool, page: Page | None
+) -> None:
     from ..bench.harness import document as doc
 
     if options.json == "-":
         print(json.dumps(document, indent=1, allow_nan=False))
     outputs = _outputs(document["bench"], options, every)
     told = sys.stderr if options.json == "-" else sys.stdout
-    if "plot" in outputs and not document["arms"]:
-        why = "; ".join(f"{arm}: {reason}" for arm, reason in document["settings"]["skipped"].items())
-        print(f"no plot written, since nothing was measured ({why})", file=told)
-        del outputs["plot"]
     if "json" in outputs:
         doc.write(document, outputs["json"])
-    if "plot" in outputs:
-        from ..bench.harness.plot import default_plot
-
-        getattr(module, "plot", default_plot)(document).finish(outputs["plot"], document)
+    if "plot" in outputs and (why := nothing(document)):
+        print(f"no plot written, since {why}", file=told)
+        del outputs["plot"]
+    if "plot" in outputs or page:
+        drawn, failure = drawn_or_why(document, module, outputs.get("plot"))
+        if page:
+            page.add(document, drawn)
+        if failure:
+            raise failure
     for path in outputs.values():
         print(f"wrote {path}", file=told)
 
 
 def _report(args: list[str]) -> int:
-    """Markdown tables from documents."""
+    """Markdown tables from documents, or a page."""
     from ..bench.harness import document as doc
     from ..bench.harness.markdown import report, write_into
 
     parser = Parser(prog="corelane bench report", description="Markdown tables from files written by --json")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files, or folders of them")
+    parser.add_argument("--html", type=Path, metavar="PAGE", help="write one HTML page with plots (needs matplotlib)")
     parser.add_argument("--into", type=Path, metavar="PAGE", help="write between the page's result markers instead")
     parser.add_argument("--json", action="store_true", help="print the documents as one JSON object instead")
     options = parser.parse_args(args)
@@ -202,6 +215,8 @@ def _report(args: list[str]) -> int:
         figures = {name: figure for d in documents for name, figure in d["figures"].items()}
         print(json.dumps({"figures": figures, "documents": documents}, indent=1, allow_nan=False))
         return 0
+    if options.html is not None:
+        return page_of(documents, options.html)
     text = report(documents)
     if options.into is None:
         print(text)

@@ -1,4 +1,4 @@
-"""corelane config: flags for compiling against corelane, where its parts are installed, and unit files for systemd."""
+"""corelane config: flags for compiling C, where corelane's parts are installed, files for systemd and Grafana."""
 
 from __future__ import annotations
 
@@ -77,7 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="APP",
         help="a unit file of systemd, and how to install it: of the iokernel, or of the built-in application APP",
     )
-    parser.add_argument("--json", action="store_true", help="print everything but unit files as JSON")
+    parser.add_argument("--grafana", action="store_true", help="a dashboard of Grafana, for what `metrics` serves")
+    parser.add_argument("--json", action="store_true", help="print everything but the files as JSON")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -88,6 +89,9 @@ def run(options: argparse.Namespace) -> int:
             raise WrongUsage(f"--unit {options.unit}", why, f"one of: {', '.join(registry.names())}")
         print(unit(options.unit or ""), end="")
         return 0
+    if options.grafana:
+        print((Path(__file__).parent / "grafana.json").read_text(), end="")
+        return 0
     found = {name.replace("-", "_"): str(BASE / path) for name, (path, _) in FOLDERS.items()}
     if options.json:
         print(json.dumps({**flags(), **found, "library": str(library())}))
@@ -95,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
     words = [path for name, path in found.items() if getattr(options, name)]
     words += [word for name, some in flags().items() if getattr(options, name) for word in some]
     if not words:
-        known = ", ".join(f"--{name}" for name in ("cflags", "probe-cflags", "libs", *FOLDERS, "unit"))
+        known = ", ".join(f"--{name}" for name in ("cflags", "probe-cflags", "libs", *FOLDERS, "unit", "grafana"))
         raise WrongUsage("say what to print", "", f"{known} or --json")
     print(shlex.join(words))
     return 0

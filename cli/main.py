@@ -19,7 +19,7 @@ COMMANDS = {
     "ps": "show the iokernel and its applications, with rates and drops",
     "top": "watch who has the cores, how long work waits, and how cores move",
     "stat": "show what programs under run --posix call, have open, and do not get",
-    "metrics": "print or serve all counters in Prometheus' text format",
+    "metrics": "print all counters for Prometheus, serve them, or send them by OpenTelemetry",
     "trace": "record every move of a core for a while, for a table and for Perfetto",
     "areas": "list, make, grow and delete storage areas",
     "policy": "say which policy decides who gets the cores, or set another",
@@ -29,7 +29,7 @@ COMMANDS = {
     "load": "load any server, open loop, and say what its latency is and whether to trust that",
     "bench": "measure: benchmarks by name, their list, reports from their files",
     "log": "make, check or dump a persistent log: in a file, on a block device, in a storage area",
-    "config": "print flags for compiling C against corelane, and unit files for systemd",
+    "config": "print flags for compiling C against corelane, and files for systemd and Grafana",
 }
 
 

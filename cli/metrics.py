@@ -1,8 +1,7 @@
-"""corelane metrics: what the iokernel and its applications count, in Prometheus' text format.
+"""corelane metrics: what the iokernel and its applications count, for Prometheus.
 
-Printed once, as node_exporter's textfile collector wants it, or served over HTTP. A counter of the statistics is
-`corelane_GROUP_NAME_total`, a number that goes up and down `corelane_GROUP_NAME`. What was dropped is one metric of a
-group, with the reason as a label. What an application counts of itself is `corelane_app_own_NAME`.
+Printed once, as node_exporter's textfile collector wants it, served over HTTP, or sent to a collector of OpenTelemetry
+(telemetry.py). What is counted, under which name: measures.py. In which format: exposition.py.
 """
 
 from __future__ import annotations
@@ -11,125 +10,32 @@ import argparse
 import http.server
 import io
 import ipaddress
-import re
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..runtime.errors import CorelaneError, SystemLimit
-from . import values
+from . import exposition, values
+from .measures import measure
+from .usage import WrongUsage
 from .watch import snapshot
 
 IMPORTS = ("..iokernel._native",)
 _CLIENTS = 16  # of the HTTP server at a time
 _REQUEST_S, _REQUEST_BYTES = 5.0, 16384  # that a client has for its request
-_NUMBER = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
-_QUANTILES = {"0.5": "p50_us", "0.9": "p90_us", "0.99": "p99_us", "1": "max_us"}
-_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-
-Labels = Mapping[str, str]
-
-
-class Metrics:
-    """Samples by metric, in the order of their first coming: a metric's samples stand together."""
-
-    def __init__(self) -> None:
-        self._lines: dict[str, list[str]] = {}
-
-    def add(self, kind: str, name: str, labels: Labels, value: float, suffix: str = "") -> None:
-        """A sample of the metric `name`, whose kind is "counter", "gauge", "summary" or "untyped"."""
-        shown = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-        lines = self._lines.setdefault(name, [f"# TYPE {name} {kind}"])
-        lines.append(f"{name}{suffix}{{{shown}}} {value!r}" if shown else f"{name}{suffix} {value!r}")
-
-    def text(self) -> str:
-        return "\n".join(line for lines in self._lines.values() for line in lines) + "\n"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
-
-
-def render(stats: Mapping[str, Any]) -> str:
-    """The statistics of an iokernel as metrics."""
-    out = Metrics()
-    out.add("gauge", "corelane_up", {"socket": str(stats["socket"]), "mode": str(stats["mode"])}, 1)
-    out.add("gauge", "corelane_uptime_seconds", {}, stats["uptime_s"])
-    for index, loop in enumerate(stats["loops"]):
-        _row(out, "loop", {"loop": str(index), "cpu": str(loop["cpu"])}, loop)
-    for uplink in stats["uplinks"]:
-        _row(out, "uplink", {"uplink": str(uplink["name"])}, uplink)
-    for app in stats["apps"]:
-        labels = {"app": str(app["name"])}
-        if app.get("member") is not None:
-            labels["member"] = str(app["member"])
-        _row(out, "app", labels, app)
-        if app.get("cores") is not None:
-            _row(out, "app_cores", labels, app["cores"])
-        if app.get("counters") is not None:
-            _own(out, labels, app["counters"]["values"])
-    if stats.get("cores") is not None:
-        for core in stats["cores"]["cpus"]:
-            _row(out, "core", {"cpu": str(core["cpu"])}, core)
-        for allocator in stats["cores"]["allocators"]:
-            _row(out, "allocator", {"loop": str(allocator["loop"])}, allocator)
-    for event, n in stats["control"].items():
-        if isinstance(n, int):
-            out.add("counter", "corelane_control_events_total", {"event": event}, n)
-    for name, n in stats["departed"].items():
-        out.add("counter", f"corelane_departed_{name}_total", {}, n)
-    return out.text()
-
-
-def _numbers(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """The numbers of a row, whose names can be a metric's. True and False are 1 and 0."""
-    for name, value in row.items():
-        if isinstance(value, int | float) and _NUMBER.fullmatch(name):
-            yield name, int(value) if isinstance(value, bool) else value
-
-
-def _row(out: Metrics, group: str, labels: Labels, row: Mapping[str, Any]) -> None:
-    from ..iokernel.control.report import GAUGES
-
-    for name, value in _numbers(row):
-        if name in labels or name in ("id", "pid", "uid", "slot"):
-            continue
-        if "dropped_" in name:
-            out.add("counter", f"corelane_{group}_dropped_total", {**labels, "by": "iokernel", "reason": name}, value)
-        elif name in GAUGES or isinstance(row[name], bool):
-            out.add("gauge", f"corelane_{group}_{name}", labels, value)
-        else:
-            out.add("counter", f"corelane_{group}_{name}_total", labels, value)
-    for name, found in row.items():
-        if isinstance(found, dict) and "buckets_ns" in found:
-            _summary(out, f"corelane_{group}_{name}_seconds", labels, found)
-        elif name == "actuation" and isinstance(found, dict):
-            for step, times in found.items():
-                _summary(out, f"corelane_{group}_{name}_seconds", {**labels, "step": step}, times)
-
-
-def _summary(out: Metrics, name: str, labels: Labels, times: Mapping[str, Any]) -> None:
-    for quantile, key in _QUANTILES.items():
-        if times[key] is not None:
-            out.add("summary", name, {**labels, "quantile": quantile}, times[key] / 1e6)
-    out.add("summary", name, labels, times["n"], "_count")
-
-
-def _own(out: Metrics, labels: Labels, counted: Mapping[str, int]) -> None:
-    """What an application counts of itself."""
-    for name, value in counted.items():
-        if "dropped_" in name:
-            out.add("counter", "corelane_app_dropped_total", {**labels, "by": "application", "reason": name}, value)
-        else:
-            out.add("untyped", f"corelane_app_own_{name}", labels, value)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--socket", type=values.socket, metavar="PATH", help=values.SOCKET)
     parser.add_argument(
         "--listen", type=address, metavar="[HOST:]PORT", help="serve /metrics over HTTP (HOST: 127.0.0.1) until Ctrl-C"
+    )
+    parser.add_argument(
+        "--otlp", metavar="URL", help="send them to an OpenTelemetry collector, as http://127.0.0.1:4318, until Ctrl-C"
+    )
+    parser.add_argument(
+        "--every", type=values.seconds, default=10.0, metavar="S", help="with --otlp: so often (default 10)"
     )
     parser.add_argument(
         "--wait", type=values.seconds, default=0, metavar="S", help="wait so long for the iokernel to come up"
@@ -149,18 +55,28 @@ def address(text: str) -> tuple[str, int]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the metrics, or serve them."""
+    """Print the metrics, serve or send them."""
     from ..runtime.paths import default_socket
 
-    text = render(snapshot(options.socket, options.wait))
+    if options.otlp is not None and options.listen is not None:
+        raise WrongUsage("--otlp", "--listen is given, too", "start one command for each")
+    stats = snapshot(options.socket, options.wait)
     path = options.socket or default_socket()
+    if options.otlp is not None:
+        from . import telemetry
+
+        return telemetry.send(options.otlp, max(options.every, 0.1), lambda: measure(snapshot(path)))
     if options.listen is None:
-        print(text, end="")
+        print(exposition.text(measure(stats)), end="")
         return 0
+    return _serve(options.listen, path)
+
+
+def _serve(listen: tuple[str, int], path: str) -> int:
     try:
-        server = Server(options.listen, path)
+        server = Server(listen, path)
     except OSError as error:
-        where = "{}:{}".format(*options.listen)
+        where = "{}:{}".format(*listen)
         raise SystemLimit(f"listen on {where}", str(error.strerror), "choose another --listen") from error
     with server:
         print("corelane metrics: http://{}:{}/metrics".format(*server.server_address[:2]), flush=True)
@@ -219,18 +135,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """One scrape."""
         if self.path.partition("?")[0] != "/metrics":
-            self._answer(404, "only /metrics is here\n")
+            self._answer(404, b"only /metrics is here\n")
             return
         assert isinstance(self.server, Server)
+        kind = exposition.wanted(self.headers.get("Accept"))
         try:
-            self._answer(200, render(snapshot(self.server.path)))
+            self._answer(200, exposition.FORMATS[kind](measure(snapshot(self.server.path))), kind)
         except CorelaneError as error:
-            self._answer(503, f"{error}\n")
+            self._answer(503, f"{error}\n".encode(errors="backslashreplace"))  # of a socket's path that is no text
 
-    def _answer(self, code: int, text: str) -> None:
-        body = text.encode(errors="backslashreplace")  # of a socket's path that is no text
+    def _answer(self, code: int, body: bytes, kind: str = exposition.TEXT) -> None:
         self.send_response(code)
-        self.send_header("Content-Type", _TYPE)
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

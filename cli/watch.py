@@ -49,10 +49,13 @@ def snapshot(path: str | None, wait_s: float = 0.0) -> dict[str, Any]:
 
 def label_of(app: Mapping[str, Any]) -> str:
     """An application's name; of a member of a group with its number, and what it says of itself unless it is ready."""
-    if app.get("member") is None:
-        return str(app["name"])
-    state = "" if app["state"] == "ready" else f" {app['state']}"
-    return f"{app['name']}[{app['member']}]{state}"
+    state = "" if app.get("member") is None or app["state"] == "ready" else f" {app['state']}"
+    return f"{key_of(app)}{state}"
+
+
+def key_of(app: Mapping[str, Any]) -> str:
+    """What names an application, and no other: its name; of a member of a group with its number."""
+    return str(app["name"]) if app.get("member") is None else f"{app['name']}[{app['member']}]"
 
 
 def rates(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,6 +89,8 @@ def _group(
             made["cores"] = row["cores"] | _change(old.get("cores") or {}, row["cores"], seconds)
         if row.get("counters") is not None:
             made["counters"] = row["counters"] | {"rates": _published(old.get("counters"), row["counters"])}
+        if row.get("services"):
+            made["services"] = _group(old.get("services") or [], row["services"], "name", seconds)
         rows.append(made)
     return rows
 
@@ -137,7 +142,8 @@ def _since(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
                 return round(high / 1e3, 3)
         return None
 
-    return {"n": n, "p50_us": us(0.5), "p90_us": us(0.9), "p99_us": us(0.99), "max_us": us(1.0)}
+    marks = {"p50_us": us(0.5), "p90_us": us(0.9), "p99_us": us(0.99), "p999_us": us(0.999)}
+    return {"n": n, **marks, "max_us": us(1.0)}
 
 
 def dropped(row: Mapping[str, Any]) -> dict[str, int]:

@@ -22,6 +22,7 @@
  *   rx rings: cl_desc[n_kthreads][rx_slots]    producer: iokernel; consumer: kthread k, or its thief under k's lock
  *   tx rings: cl_desc[n_kthreads][tx_slots]    producer: kthread k; consumer: iokernel
  *   buffers: [n_rx + n_tx] of buffer_stride    [0, n_rx) receive, the rest send
+ *   latency of its services (latency.h)        what the application says of it, for people; the last pages
  *
  * Buffers. The iokernel owns the receive buffers and lends one with every RX descriptor; it comes back by a FREE
  * descriptor, piggybacked on a SEND, or by being sent itself. The application owns the send buffers. The iokernel
@@ -36,6 +37,7 @@
 #define CORELANE_RUNTIME_SHM_H
 
 #include <corelane/runtime/counter.h>
+#include "latency.h"
 #include "ring.h"
 
 // cffi: begin
@@ -279,8 +281,14 @@ static inline int cl_arena_layout_init(struct cl_arena_layout *l)
     l->tx_offset = l->rx_offset + (rx_bytes + page - 1) / page * page;
     l->buffers_offset = l->tx_offset + (tx_bytes + page - 1) / page * page;
     uint64_t buffers = (uint64_t)(l->n_rx + l->n_tx) * l->buffer_stride;
-    l->total_bytes = l->buffers_offset + (buffers + page - 1) / page * page;
+    l->total_bytes = l->buffers_offset + (buffers + page - 1) / page * page + cl_latency_bytes(l->n_kthreads);
     return 0;
+}
+
+/* Where in an arena the latency of its services is (cl_latency_of): the end. */
+static inline void *cl_arena_latency(void *base, const struct cl_arena_layout *l)
+{
+    return (uint8_t *)base + l->total_bytes - cl_latency_bytes(l->n_kthreads);
 }
 
 /* Where in an arena its counters are: the end of the lines' part. */

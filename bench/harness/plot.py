@@ -1,9 +1,4 @@
-"""Plots, and the lint that every one of them passes before it is written.
-
-A plot says how many requests stand behind it, what a message is, what its axes are in which unit, how percentiles were
-taken, what became of outliers, which cores and canary it was measured with, and where each curve stops and why. `lint`
-checks what a program can check: that all of this is said, labels and units, a legend over several series that can be
-told apart, what bands and error bars are, every compared arm present, axes that fit the data, nothing that is cut off.
+"""Plots by matplotlib. Every one passes the lint (lint.py) before it is written, and may be read back (seen.py).
 
 matplotlib is an optional dependency, imported when a plot is asked for.
 """
@@ -12,32 +7,32 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...runtime.errors import CorelaneError
+from .figure import COLOURS, WITHOUT_UNIT, Figure
+from .lint import outliers, problems, shows_percentiles
 from .numbers import number
 from .openloop import stop_in
+from .seen import crowded, seen
 from .table import quantity
 
-COLOURS = ("#0b6e99", "#d1495b", "#3c8d40", "#7b4ea3", "#c77d0a", "#4a4a4a", "#17a2a2", "#a33b20")
 STYLES = {"p50_us": ("-", "o"), "p99_us": ("--", "s"), "p999_us": (":", "^")}
 NAMES = {"p50_us": "p50", "p90_us": "p90", "p99_us": "p99", "p999_us": "p99.9"}
-WITHOUT_UNIT = ("arm",)  # axes of names
-PERCENTILE = re.compile(r"\bp(50|9[09]?|99\.?9)\b")
-MACHINE = re.compile(r"Linux .*, cores [\d,]+ of \d+")
-ALL_CURVES = re.compile(r"(?:^|[.,;:] )(?:(?:all|the|each|a) )?curves? (?:stop|end)s?\b", re.I)  # speaks for all
 CROSS = "\u00d7"  # stands where a curve stops
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LINE_IN = 0.142  # height of a line of the captions
 NUMBER_IN = 1.2  # what a number behind a point takes, before the layout makes panels narrower
-CUT_PX, NAME_OVERLAP = 2.0, 0.15  # that is not seen: beyond the figure; of a name's height
 NAMED_MOST = 3  # arms without a curve that are named above it; of more only the number
 BELOW = -21  # from a name above a point to one as far below it, in points
-LEAST_FILL = 0.3  # part of an axis that the data must span
+
+
+class NothingToPlot(CorelaneError):
+    """The document has no values that one plot could show."""
 
 
 class Canvas:
@@ -287,8 +282,9 @@ class Canvas:
         axis.set_xlabel("length of the gap (us)")
         axis.set_ylabel("gaps at least so long (1/s)")
 
-    def finish(self, path: Path, document: dict[str, Any]) -> None:
-        """Lint and write the PNG. CorelaneError with the lint's findings if the plot may not be shown."""
+    def complete(self, document: dict[str, Any]) -> Figure:
+        """Add what every plot says, lay it out, and return what it shows; once. CorelaneError with the lint's findings
+        if it may not be shown."""
         for panel, axis in enumerate(self.axes):
             for side in (axis.xaxis, axis.yaxis):
                 if side.get_label_text() not in WITHOUT_UNIT:
@@ -301,13 +297,33 @@ class Canvas:
         height = (LINE_IN * len(lines) + 0.1) / tall
         self.figure.text(0.02, 0.01, "\n".join(lines), fontsize=7.5, va="bottom", color="#444444", linespacing=1.35)
         self.figure.tight_layout(rect=(0, min(height, 0.45), 1, 0.98))
+        self._name_outliers()
         self._part_names()
         found = lint(self.figure, self.expect, self.curves)
         if found:
             raise CorelaneError(f"plot {document['bench']}", f"it breaks the rules of plots: {'; '.join(found)}")
+        return replace(seen(self.figure, self.expect, self.curves), texts=tuple(self.captions))
+
+    def finish(self, path: Path, document: dict[str, Any]) -> None:
+        """Lint and write the PNG. CorelaneError with the lint's findings if the plot may not be shown."""
+        self.complete(document)
+        self.save(path)
+        self.close()
+
+    def save(self, path: Path) -> None:
+        """Write the PNG, once it is complete."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.figure.savefig(path, dpi=140)
+
+    def close(self) -> None:
+        """Let its memory go."""
         _pyplot().close(self.figure)
+
+    def _name_outliers(self) -> None:
+        for axis, panel in zip(self.axes, seen(self.figure).panels, strict=True):
+            for x, y in outliers(panel):  # as numbered() does where no letters have to find a place
+                style = {"xytext": (7, -3), "textcoords": "offset points", "fontsize": 8, "path_effects": _halo()}
+                self._names.append(axis.annotate(quantity(y), (x, y), **style))
 
     def _add_legend(self, axis: Any, handles: Sequence[Any]) -> None:
         """None of one entry, within the axis of up to four, else below it: over the curves it would hide some."""
@@ -330,7 +346,7 @@ class Canvas:
             self.caption(f"Nothing here is judged: {loud}.")
             style = {"ha": "right", "va": "top", "fontsize": 10, "fontweight": "bold", "color": COLOURS[1]}
             self.figure.text(0.99, 0.985, "not judged: the machine was too loud", **style)
-        if any("offered_rps" in a for a in document["arms"]) or _shows_percentiles(self.figure):
+        if any("offered_rps" in a for a in document["arms"]) or shows_percentiles(seen(self.figure)):
             self.caption("Percentiles by nearest rank over all requests; unanswered requests count as infinite.")
         if self._some_not_drawn:
             self.caption("Points that are infinite (unanswered requests) or not known are not drawn.")
@@ -350,13 +366,6 @@ def _log_limits(values: Sequence[float], room: float) -> tuple[float, float]:
     low, high = min(positive), max(positive)
     span = high / low if high > low else 4.0
     return low / span**0.1, high * span ** (1.1 * room / (1 - room))
-
-
-def _shows_percentiles(figure: Any) -> bool:
-    """Whether an axis or a series is one of percentiles."""
-    said = [text for axis in figure.axes for text in (axis.get_xlabel(), axis.get_ylabel())]
-    said += [label for axis in figure.axes for label in axis.get_legend_handles_labels()[1]]
-    return any(PERCENTILE.search(text) for text in said)
 
 
 def _engineering(value: float, _: object = None) -> str:
@@ -433,6 +442,11 @@ def _pyplot() -> Any:
     return pyplot
 
 
+def check() -> None:
+    """CorelaneError if there are no plots here, for want of matplotlib."""
+    _pyplot()
+
+
 def searched_curves(document: dict[str, Any], title: str) -> Canvas:
     """Latency against load of the arms whose peak was searched (Session.curves); other arms are in the table."""
     named = list(document["settings"]["stops"])
@@ -459,7 +473,7 @@ def default_plot(document: dict[str, Any]) -> Canvas:
         if all(isinstance(a.get(k), int | float) for a in arms) and k not in ("n", "runs")
     ]
     if not shared:
-        raise CorelaneError(f"{document['bench']} has nothing to plot: no value that all its arms share")
+        raise NothingToPlot(f"{document['bench']} has nothing to plot: no value that all its arms share")
     canvas = Canvas(
         f"{document['bench']}: {shared[0]}", message=message, n=sum(int(a.get("n", 1)) for a in arms), size=(9, 5)
     )
@@ -477,147 +491,5 @@ def _with_unit(key: str) -> str:
 
 
 def lint(figure: Any, expect: Iterable[str] = (), curves: Iterable[str] = ()) -> list[str]:
-    """What is wrong with a matplotlib figure; empty if nothing is.
-
-    expect: labels of series (or names of bars) that must appear in it. curves: arms of which it must say where their
-    curves stop: "NAME stops", "NAME ends", or a sentence about all curves.
-    """
-    out: list[str] = []
-    texts = [t.get_text() for t in figure.texts] + [figure.get_suptitle()]
-    shown: set[str] = set()
-    if not figure.get_suptitle():
-        out.append("it has no title")
-    if not any(re.search(r"\bn = [\d,]+", t) for t in texts):
-        out.append("it does not say n")
-    if not any("message is" in t for t in texts):
-        out.append("it does not say what a message is")
-    if any("ignore" in t.lower() for t in texts):
-        out.append("a caption asks to ignore something")
-    said = " ".join(" ".join(texts).split())  # captions are wrapped
-    out += _unsaid(figure, said)
-    if not ALL_CURVES.search(said):
-        without = [name for name in sorted(curves) if not _ends(name, said)]
-        out += [f"it does not say where {name!r} stops" for name in without]
-    if not figure.axes:
-        out.append("it has no axes")
-    for axis in figure.axes:
-        out += _lint_axis(axis, shown)
-        out += _lint_room(figure, axis)
-    out += [f"series {name!r} is missing" for name in sorted(set(expect) - shown)]
-    return out
-
-
-def _ends(name: str, said: str) -> bool:
-    return re.search(rf"(?:^|\W){re.escape(name)} (?:stops|ends)\b", said) is not None
-
-
-def _any(drawn: Iterable[object], kind: type) -> bool:
-    return any(isinstance(one, kind) for one in drawn)
-
-
-def _unsaid(figure: Any, said: str) -> list[str]:
-    """What a plot must say of how it was measured, and does not."""
-    from matplotlib.collections import LineCollection, PolyCollection
-
-    drawn = [collection for axis in figure.axes for collection in axis.collections]
-    wanted = {
-        "which machine and cores it was measured on": MACHINE.search(said),
-        "what became of outliers": "outlier" in said,
-        "how percentiles are taken": "nearest rank" in said or not _shows_percentiles(figure),
-        "what its bands are": not _any(drawn, PolyCollection) or re.search(r"\b[Bb]ands?\b", said),
-        "what its error bars are": not _any(drawn, LineCollection) or re.search(r"\b[Bb]ars\b", said),
-    }
-    return [f"it does not say {what}" for what, there in wanted.items() if not there]
-
-
-def _lint_axis(axis: Any, shown: set[str]) -> list[str]:
-    out = []
-    for which, label in (("x", axis.get_xlabel()), ("y", axis.get_ylabel())):
-        if not label:
-            out.append(f"the {which} axis has no label")
-        elif not re.search(r"\(.+\)", label) and label not in WITHOUT_UNIT:
-            out.append(f"the {which} axis {label!r} has no unit")
-    labels = axis.get_legend_handles_labels()[1]
-    shown.update(labels)
-    shown.update(t.get_text() for t in (*axis.get_yticklabels(), *axis.get_xticklabels()))
-    unlabelled = [line for line in axis.lines if str(line.get_label()).startswith("_")]
-    if unlabelled:
-        out.append(f"{len(unlabelled)} line(s) without a label")
-    out += _alike(axis.lines)
-    if len(labels) > 1 and axis.get_legend() is None:
-        out.append("several series and no legend")
-    if not axis.lines and not axis.patches and not axis.collections:
-        out.append("an axis without data")
-    for line in axis.lines:
-        if len(line.get_xdata()) == 0:
-            out.append(f"series {line.get_label()!r} is empty")
-    out += _lint_fit(axis, "x", axis.get_xlim(), axis.get_xscale())
-    out += _lint_fit(axis, "y", axis.get_ylim(), axis.get_yscale())
-    return out
-
-
-def _alike(lines: Iterable[Any]) -> list[str]:
-    """Series that nobody can tell apart: of one colour, line and marker."""
-    seen: dict[tuple[str, ...], str] = {}
-    out = []
-    for line in lines:
-        look = tuple(str(part) for part in (line.get_color(), line.get_linestyle(), line.get_marker()))
-        if look in seen:
-            out.append(f"series {seen[look]!r} and {line.get_label()!r} look alike")
-        seen[look] = str(line.get_label())
-    return out
-
-
-def _lint_room(figure: Any, axis: Any) -> list[str]:
-    """What is cut off at the figure's edge, and names of arms that lie on one another."""
-    renderer = figure.canvas.get_renderer()
-    box, whole = axis.get_tightbbox(renderer), figure.bbox
-    out = []
-    beyond = (whole.x0 - box.x0, box.x1 - whole.x1, whole.y0 - box.y0, box.y1 - whole.y1)
-    cut = [side for side, by in zip(("left", "right", "bottom", "top"), beyond, strict=True) if by > CUT_PX]
-    if cut:
-        out.append(f"something of the axes {axis.get_xlabel()!r} lies beyond the figure ({', '.join(cut)})")
-    if axis.get_ylabel() in WITHOUT_UNIT:
-        names = [label.get_window_extent(renderer) for label in axis.get_yticklabels() if label.get_text()]
-        names.sort(key=lambda name: float(name.y0))
-        if any(upper.y0 < lower.y1 - NAME_OVERLAP * lower.height for lower, upper in itertools.pairwise(names)):
-            out.append("names of arms lie on one another")
-    return out
-
-
-def _lint_fit(axis: Any, which: str, limits: tuple[float, float], scale: str) -> list[str]:
-    """The data must lie within the axis and fill a fair part of it (one value alone fits any axis)."""
-    from matplotlib.collections import LineCollection, PolyCollection
-
-    values: list[float] = []
-    for line in axis.lines:
-        data = line.get_xdata() if which == "x" else line.get_ydata()
-        # axhline and axvline span one axis in its own units, from 0 to 1.
-        spans = line.get_transform() != axis.transData
-        if not (spans and list(data) == [0, 1]):
-            values += [float(v) for v in data]
-    for bar in axis.patches:
-        values += (
-            [bar.get_x(), bar.get_x() + bar.get_width()]
-            if which == "x"
-            else [bar.get_y(), bar.get_y() + bar.get_height()]
-        )
-    for drawn in axis.collections:
-        # Points lie where their offsets say; bands and bars have a shape of their own.
-        band = isinstance(drawn, (PolyCollection, LineCollection))
-        points = [p for path in drawn.get_paths() for p in path.vertices] if band else drawn.get_offsets()
-        values += [float(p[0 if which == "x" else 1]) for p in points]
-    low, high = min(limits), max(limits)
-    if scale == "log":
-        values = [math.log10(v) for v in values if v > 0]
-        low, high = math.log10(low), math.log10(high)
-    if not values:
-        return []
-    out = []
-    slack = (high - low) * 1e-6
-    if min(values) < low - slack or max(values) > high + slack:
-        out.append(f"data lies outside of the {which} axis")
-    span = max(values) - min(values)
-    if span > 0 and span < LEAST_FILL * (high - low):
-        out.append(f"the data fills {100 * span / (high - low):.0f} % of the {which} axis")
-    return out
+    """What is wrong with a matplotlib figure; empty if nothing is. expect, curves: see `Figure`."""
+    return [*problems(seen(figure, expect, curves)), *crowded(figure)]

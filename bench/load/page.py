@@ -1,163 +1,158 @@
-"""One HTML page with everything in it: the table, the doubts, the distribution of latency, latency over time.
+"""The page of `corelane load`: what speaks against the result, the loads, the tail, latency over time and against load.
 
-Self-contained: styles and drawings (SVG) are in it, and so is the JSON document; it asks no server for anything and has
-no script. Colours follow the reader's light or dark setting.
+What a page is, is told in harness/report.
 """
 
 from __future__ import annotations
 
-import html
-import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from ..harness.document import too_loud
+from ..harness.figure import COLOURS, Axis, Figure, Mark, Panel, Point, around
+from ..harness.lint import numbered
 from ..harness.numbers import PERCENTILES, number
-from ..harness.table import quantity
+from ..harness.report.documents import canary, setting, whole
+from ..harness.report.drawn import drawn
+from ..harness.report.markup import Html, Numbered, el, items, table
+from ..harness.report.page import Section
+from ..harness.report.page import page as whole_page
+from ..harness.table import machine_line, quantity
 from .measuring import Measured
 from .reporting import NAMES, report
 from .trust import UNANSWERED, latencies
 
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 760, 300, 64, 44, 12, 16
-COLOURS = ("#0b6e99", "#d1495b", "#3c8d40", "#7b4ea3", "#c77d0a", "#17a2a2")
 DRAWN_MOST = 6  # loads that a drawing shows
 PARTS = 100  # of a run, in the drawing of latency over time
+LATENCY = "latency from the intended send time (us)"
+STYLES = {"p50": "-", "p99": "--", "p999": ":"}
 
-STYLE = """
-:root { color-scheme: light dark; --line: #8884; --text: #222; --soft: #666; --bad: #b3261e; --good: #2e7d32; }
-@media (prefers-color-scheme: dark) { :root { --text: #e8e8e8; --soft: #aaa; --bad: #ff8a80; --good: #81c784; } }
-body { font: 15px/1.45 system-ui, sans-serif; color: var(--text); }
-body { max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-table { border-collapse: collapse; margin: 1rem 0; display: block; overflow-x: auto; }
-th, td { padding: .25rem .7rem; border-bottom: 1px solid var(--line); text-align: right; white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
-.doubt { color: var(--bad); } .fine { color: var(--good); } .soft { color: var(--soft); }
-pre { overflow-x: auto; font-size: 12px; } svg { max-width: 100%; height: auto; } svg text { fill: var(--soft); }
-figure { margin: 1.5rem 0; } figcaption { color: var(--soft); }
-"""
+Loads = Sequence[tuple[str, Measured]]
 
 
-class Drawing:
-    """Lines on two axes, as SVG. Both axes are logarithmic unless said; ticks are powers of ten, or five of a linear
-    one."""
-
-    def __init__(self, x: tuple[float, float], y: tuple[float, float], labels: tuple[str, str], log_x: bool) -> None:
-        self.x, self.y, self.log_x = x, y, log_x
-        self.parts: list[str] = []
-        self._axes(labels)
-
-    def _at_x(self, value: float) -> float:
-        low, high = self.x
-        part = math.log(value / low) / math.log(high / low) if self.log_x else (value - low) / (high - low)
-        return LEFT + part * (WIDTH - LEFT - RIGHT)
-
-    def _at_y(self, value: float) -> float:
-        low, high = self.y
-        return HEIGHT - BOTTOM - math.log(value / low) / math.log(high / low) * (HEIGHT - BOTTOM - TOP)
-
-    def _axes(self, labels: tuple[str, str]) -> None:
-        for value in _powers(*self.y):
-            at = self._at_y(value)
-            self._line(LEFT, at, WIDTH - RIGHT, at)
-            self._text(LEFT - 6, at + 4, quantity(value), "end")
-        ticks = _powers(*self.x) if self.log_x else [self.x[0] + (self.x[1] - self.x[0]) * i / 5 for i in range(6)]
-        for value in ticks:
-            at = self._at_x(value)
-            self._line(at, TOP, at, HEIGHT - BOTTOM)
-            self._text(at, HEIGHT - BOTTOM + 16, quantity(value), "middle")
-        self._text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, labels[0], "middle")
-        middle = (TOP + HEIGHT - BOTTOM) / 2
-        turned = f'transform="rotate(-90 14 {middle:.0f})"'
-        self.parts.append(
-            f'<text x="14" y="{middle:.0f}" font-size="12" text-anchor="middle" {turned}>{labels[1]}</text>'
-        )
-
-    def _line(self, x1: float, y1: float, x2: float, y2: float) -> None:
-        self.parts.append(f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="#8884"/>')
-
-    def _text(self, x: float, y: float, text: str, anchor: str) -> None:
-        self.parts.append(f'<text x="{x:.1f}" y="{y:.1f}" font-size="12" text-anchor="{anchor}">{text}</text>')
-
-    def curve(self, points: Sequence[tuple[float, float]], colour: int, dashed: bool = False) -> None:
-        """A line through points that lie within both axes."""
-        placed = [(self._at_x(x), self._at_y(y)) for x, y in points if y > 0]
-        path = "L".join(f"{x:.1f} {y:.1f}" for x, y in placed)
-        dash = ' stroke-dasharray="5 4"' if dashed else ""
-        paint = COLOURS[colour % len(COLOURS)]
-        if placed:
-            self.parts.append(f'<path d="M{path}" fill="none" stroke="{paint}" stroke-width="1.8"{dash}/>')
-
-    def svg(self) -> str:
-        return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{"".join(self.parts)}</svg>'
+def page(document: dict[str, Any], loads: Loads) -> str:
+    """The page. loads: by name, those of the document."""
+    ids = Numbered()
+    shown = _labelled([load for load in loads if load[1].result.latency.count][-DRAWN_MOST:])
+    some = f"the last {DRAWN_MOST} of {len(loads)} loads" if len(loads) > DRAWN_MOST else ""
+    doubts = _doubts(document)
+    drawings = [_tail(document, shown, some), _over_time(document, shown, some), _curve(document)]
+    sections = [
+        Section("verdict", "Verdict", [_verdict(doubts)], f"{len(doubts)} doubts" if doubts else ""),
+        Section("loads", "Loads", [_table(document, ids)]),
+        Section("plots", "Plots", [drawn(one, ids) for one in drawings if one] or [_nothing()]),
+        Section("all", "All of it", [el("pre", report(document), tabindex="0"), canary(document, ids)]),
+        Section("settings", "Machine and settings", [setting(document, ids), whole(document)]),
+    ]
+    target = document["settings"]["target"]
+    return whole_page(f"corelane load {target}", [el("p", machine_line(document["machine"]))], sections)
 
 
-def _powers(low: float, high: float) -> list[float]:
-    found = [10.0**e for e in range(math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9) + 1)]
-    return found or [low, high]
+def _nothing() -> Html:
+    return el("p", "Nothing was answered, so there is nothing to draw.", class_="soft")
 
 
-def _around(values: Sequence[float]) -> tuple[float, float]:
-    """Powers of ten around all of them."""
-    kept = [v for v in values if math.isfinite(v) and v > 0] or [1.0]
-    low, high = 10 ** math.floor(math.log10(min(kept))), 10 ** math.ceil(math.log10(max(kept)))
-    return float(low), float(high if high > low else 10 * low)
+def _labelled(loads: Loads) -> Loads:
+    """By server and rate; runs of the same ones by their number."""
+    names = [f"{name}, {m.point.offered_rps:,.0f}/s" for name, m in loads]
+    seen: dict[str, int] = {}
+    out = []
+    for name, (_, measured) in zip(names, loads, strict=True):
+        seen[name] = seen.get(name, 0) + 1
+        out.append((f"{name}, run {seen[name]}" if names.count(name) > 1 else name, measured))
+    return out
 
 
-def _tail(loads: Sequence[tuple[str, Measured]]) -> str:
+def _texts(document: dict[str, Any], n: int, some: str, *more: str) -> list[str]:
+    """What every plot says."""
+    loud = too_loud(document["canary"])
+    return [
+        f"n = {n:,}; a message is a request to {document['settings']['target']} and its answer.",
+        *([f"Drawn: {some}."] if some else []),
+        *more,
+        "Percentiles by nearest rank over all requests; unanswered requests count as infinite. No outlier is left out.",
+        *([f"Nothing here is judged: {loud}."] if loud else []),
+        f"{machine_line(document['machine'])}; {document['settings']['power']}.",
+    ]
+
+
+def _figure(title: str, texts: Sequence[str], x: str, y: str, marks: Sequence[Mark], logs: tuple[bool, bool]) -> Figure:
+    """One panel, on axes that fit what is drawn."""
+
+    def axis(label: str, which: int) -> Axis:
+        values = [point[which] for mark in marks for point in mark.points]
+        return Axis(label, *around(values, logs[which]), logs[which])
+
+    labels = [mark.label or "" for mark in marks]
+    panel = numbered(Panel(axis(x, 0), axis(y, 1), marks, labels))
+    return Figure(title, texts, [panel], labels, labels)
+
+
+def _tail(document: dict[str, Any], loads: Loads, some: str) -> Figure | None:
     """Which part of the requests took longer: the complementary distribution."""
-    curves = [(name, m.result.latency.ccdf(300)) for name, m in loads]
-    values = [(x / 1e3, y) for _, c in curves for x, y in c if y > 0]
-    if len(values) < 2:
-        return ""
-    drawing = Drawing(
-        _around([x for x, _ in values]),
-        _around([y for _, y in values] + [1.0]),
-        ("latency from the intended send time (us)", "part of requests that took longer"),
-        log_x=True,
-    )
-    for colour, (_, c) in enumerate(curves):
-        drawing.curve([(x / 1e3, y) for x, y in c if y > 0], colour)
-    return _figure(drawing, loads, "A curve that ends above the axis at the right has unanswered requests behind it.")
+    marks = []
+    for i, (name, m) in enumerate(loads):
+        points = tuple((x / 1e3, y) for x, y in m.result.latency.ccdf(300) if y > 0 and x > 0)
+        if len(points) > 1:
+            marks.append(Mark("line", points, name, COLOURS[i], "-"))
+    if not marks:
+        return None
+    n = sum(m.result.latency.count for _, m in loads)
+    ends = "Each curve ends at the last latency that some exceeded: these are unanswered, or the one longest."
+    texts = _texts(document, n, some, ends)
+    return _figure("The tail", texts, LATENCY, "requests that took longer (part of all)", marks, (True, True))
 
 
-def _over_time(loads: Sequence[tuple[str, Measured]]) -> str:
+def _over_time(document: dict[str, Any], loads: Loads, some: str) -> Figure | None:
     """Median and 99th percentile of each part of the run."""
-    curves = [(_parts(m, 50), _parts(m, 99)) for _, m in loads]
-    points = [p for pair in curves for c in pair for p in c]
-    if len(points) < 4:
-        return ""
-    end = max(x for x, _ in points)
-    drawing = Drawing(
-        (0.0, end), _around([y for _, y in points]), ("time (s)", "latency (us): p50, p99 dashed"), log_x=False
-    )
-    for colour, (median, tail) in enumerate(curves):
-        drawing.curve(median, colour)
-        drawing.curve(tail, colour, dashed=True)
-    return _figure(drawing, loads, "A latency that wanders belongs to no one rate.")
+    marks = []
+    for i, (name, m) in enumerate(loads):
+        for key, percent in (("p50", 50), ("p99", 99)):
+            if points := tuple(_parts(m, percent)):
+                marks.append(Mark("line", points, f"{name}, {key}", COLOURS[i], STYLES[key]))
+    if not marks:
+        return None
+    n = sum(m.result.latency.count for _, m in loads)
+    said = f"A point is one of {PARTS} equal parts of a run's answers. The curves end with the run."
+    return _figure("Over time", _texts(document, n, some, said), "time (s)", LATENCY, marks, (False, True))
 
 
-def _parts(measured: Measured, percent: float) -> list[tuple[float, float]]:
+def _parts(measured: Measured, percent: float) -> Iterator[Point]:
     found = latencies(measured.result.records)
     found = found[found["latency_ns"] != UNANSWERED]
     found = found[np.argsort(found["due_ns"], kind="stable")]
     if len(found) < 2 * PARTS:
-        return []
-    parts = np.array_split(found, PARTS)
-    return [(float(p["due_ns"].mean()) / 1e9, float(np.percentile(p["latency_ns"], percent)) / 1e3) for p in parts]
+        return
+    for part in np.array_split(found, PARTS):
+        rank = np.percentile(part["latency_ns"], percent, method="inverted_cdf")  # nearest rank
+        yield float(part["due_ns"].mean()) / 1e9, float(rank) / 1e3
 
 
-def _figure(drawing: Drawing, loads: Sequence[tuple[str, Measured]], caption: str) -> str:
-    keys = " ".join(
-        f'<span style="color:{COLOURS[i % len(COLOURS)]}">&#9632; {html.escape(name)}, '
-        f"{m.point.offered_rps:,.0f}/s</span>"
-        for i, (name, m) in enumerate(loads)
-    )
-    return f"<figure>{drawing.svg()}<figcaption>{keys}<br>{caption}</figcaption></figure>"
+def _curve(document: dict[str, Any]) -> Figure | None:
+    """Latency against load, where several rates were offered."""
+    settings, marks = document["settings"], []
+    if not settings["stops"] and not settings["found"]:
+        return None
+    for i, name in enumerate(dict.fromkeys(row["name"] for row in document["arms"])):
+        rows = sorted((r for r in document["arms"] if r["name"] == name), key=lambda r: float(r["offered_rps"]))
+        for key, dash in STYLES.items():
+            points = [(number(r["achieved_rps"]), number(r[f"{key}_us"])) for r in rows]
+            kept = tuple(p for p in points if all(map(math.isfinite, p)) and min(p) > 0)
+            if kept:
+                marks.append(Mark("line", kept, f"{name}, {NAMES[key]}", COLOURS[i % len(COLOURS)], dash, "o"))
+    if not marks:
+        return None
+    stops = [f"{name} stops: {why}." for name, why in settings["stops"].items()]
+    said = [*stops, "The curves end at the last load whose percentile is finite."]
+    n = sum(int(row["answered"]) for row in document["arms"])
+    texts = _texts(document, n, "", *said)
+    return _figure("Latency against load", texts, "achieved load (requests/s)", LATENCY, marks, (True, True))
 
 
-def _table(document: dict[str, Any]) -> str:
+def _table(document: dict[str, Any], ids: Numbered) -> Html:
     head = ["load", "offered/s", "achieved/s", *(f"{NAMES[name]} us" for name, _ in PERCENTILES), "sent", "answered"]
     rows = []
     for row in document["arms"]:
@@ -165,30 +160,18 @@ def _table(document: dict[str, Any]) -> str:
         for name, _ in PERCENTILES:
             low, high = (quantity(number(v)) for v in row["intervals_us"][name])
             cells.append(f"{quantity(number(row[f'{name}_us']))} ({low} .. {high})")
-        cells += [quantity(row["sent"]), quantity(row["answered"])]
-        rows.append("".join(f"<td>{html.escape(cell)}</td>" for cell in cells))
-    return (
-        f"<table><tr>{''.join(f'<th>{cell}</th>' for cell in head)}</tr>"
-        f"{''.join(f'<tr>{row}</tr>' for row in rows)}</table><p class=soft>in brackets: the 95 % interval</p>"
-    )
+        rows.append([*cells, quantity(row["sent"]), quantity(row["answered"])])
+    return table(ids, "Every load; in brackets: the 95 % interval", head, rows)
 
 
-def _doubts(document: dict[str, Any]) -> str:
+def _doubts(document: dict[str, Any]) -> list[str]:
     told = [f"{row['name']}: {d['text']}" for row in document["arms"] for d in row["doubts"]]
-    if not told:
-        return "<p class=fine>Nothing speaks against this result.</p>"
-    return f"<ul class=doubt>{''.join(f'<li>{html.escape(text)}</li>' for text in dict.fromkeys(told))}</ul>"
+    if loud := too_loud(document["canary"]):
+        told.insert(0, f"this machine was taken away from the load: {loud}")
+    return list(dict.fromkeys(told))
 
 
-def page(document: dict[str, Any], loads: Sequence[tuple[str, Measured]]) -> str:
-    """The page. loads: by name, those of the document."""
-    shown = [load for load in loads if load[1].result.latency.count][-DRAWN_MOST:]
-    title = html.escape(f"corelane load {document['settings']['target']}")
-    data = json.dumps(document, allow_nan=False).replace("<", "\\u003c")
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{STYLE}</style>'
-        f"<h1>{title}</h1>{_doubts(document)}{_table(document)}<h2>The tail</h2>{_tail(shown)}"
-        f"<h2>Over time</h2>{_over_time(shown)}<h2>All of it</h2><pre>{html.escape(report(document))}</pre>"
-        f'<script type="application/json" id="document">{data}</script></html>\n'
-    )
+def _verdict(doubts: Sequence[str]) -> Html | None:
+    if not doubts:
+        return el("p", "Nothing speaks against this result.", class_="good")
+    return el("div", el("p", "Do not trust this as it stands:", class_="bad"), items(doubts))

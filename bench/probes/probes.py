@@ -423,7 +423,7 @@ def _places(lines: Lines, way: str) -> tuple[list[float], list[dict[str, Any]]]:
 
 
 def _plot_overheads(canvas: Canvas, lines: Lines) -> None:
-    from ..harness.plot import COLOURS
+    from ..harness.figure import COLOURS
 
     axis = canvas.axes[0]
     for way, colour in COLOUR.items():
@@ -458,7 +458,7 @@ def _plot_overheads(canvas: Canvas, lines: Lines) -> None:
 
 
 def _plot_gaps(canvas: Canvas, lines: Lines) -> None:
-    from ..harness.plot import COLOURS
+    from ..harness.figure import COLOURS
 
     axis = canvas.axes[1]
     for way, colour in COLOUR.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import re
 import struct
@@ -16,7 +17,9 @@ from .moves import STEP_NAMES
 
 STEPS = tuple(STEP_NAMES.values())  # how a kthread got its core
 
+_MARKS = {"p50_us": 50, "p90_us": 90, "p99_us": 99, "p999_us": 99.9}
 _COUNTER = struct.Struct("=32sQ")  # struct cl_counter
+_SERVICE = re.compile(rb"[A-Za-z0-9_.:-]{1,31}")
 _COUNTER_NAME = re.compile(rb"[a-z][a-z0-9_]{0,30}")
 
 # Numbers of the statistics that are no counters: what is so at the moment, what something is, what was set.
@@ -69,6 +72,31 @@ def app_counters(io: Any, app: int, name: str) -> dict[str, Any] | None:
     return {"published_s": int(out.published_ns) / 1e9, "values": values}
 
 
+def app_services(io: Any, app: int, name: str) -> list[dict[str, Any]]:
+    """What an application says of its services: {"name", "requests", "latency": summary} of each that it has named as
+    it may. Of the requests a sample is in the histogram."""
+    out, found = ffi.new("struct cl_io_service *"), []
+    for number in range(int(lib.CL_LATENCY_SERVICES)):
+        rc = lib.cl_io_app_service(io, app, number, out)
+        if rc == -errno.ENOENT:
+            break
+        check(rc, f"read the services of {name}")
+        service = ffi.string(out.name)
+        if _SERVICE.fullmatch(service):
+            told = _latency(ffi.unpack(out.counts, lib.CL_LATENCY_BUCKETS)) | {"sum_ns": int(out.sum_ns)}
+            found.append({"name": service.decode(), "requests": int(out.requests), "latency": told})
+    return found
+
+
+def _latency(counts: list[int]) -> dict[str, Any]:
+    """The summary of counts by bucket; a value is taken for its bucket's upper end."""
+    hist = Hist(lib.CL_LATENCY_DIGITS, lib.CL_LATENCY_LIMIT_NS)
+    for bucket, n in enumerate(counts):
+        if n:
+            lib.cl_hist_add(hist.ptr, lib.cl_hist_bucket_high(hist.ptr, bucket), n)
+    return summary(hist.ptr)
+
+
 def uplink_stats(nic: Nic) -> dict[str, Any]:
     """Name, state and counters of an uplink, summed over its queues."""
     stats = nic.stats()
@@ -77,20 +105,22 @@ def uplink_stats(nic: Nic) -> dict[str, Any]:
 
 
 def summary(hist: Any) -> dict[str, Any]:
-    """{"n", "p50_us", "p90_us", "p99_us", "max_us", "buckets_ns"} of a `const struct cl_hist *` of ns.
+    """{"n", "p50_us", "p90_us", "p99_us", "p999_us", "max_us", "sum_ns", "buckets_ns"} of a `const struct cl_hist *` of
+    ns.
 
     buckets_ns: [low, high, count] of each bucket with something in it, both bounds included, upwards; the counts add up
     to n. Percentiles are None in an empty one.
     """
     if not hist or lib.cl_hist_count(hist) == 0:
-        return {"n": 0, "p50_us": None, "p90_us": None, "p99_us": None, "max_us": None, "buckets_ns": []}
+        return {"n": 0} | dict.fromkeys((*_MARKS, "max_us")) | {"sum_ns": 0, "buckets_ns": []}
     seen = Hist.view(hist).snapshot()  # C goes on writing it
 
     def us(ns: float) -> float | None:
         return round(ns / 1e3, 3) if seen.count and math.isfinite(ns) else None
 
-    marks = {f"p{p}_us": us(seen.percentile(p)) for p in (50, 90, 99)}
-    return {"n": seen.count, **marks, "max_us": us(seen.max), "buckets_ns": [list(b) for b in seen.buckets()]}
+    marks = {name: us(seen.percentile(percent)) for name, percent in _MARKS.items()}
+    buckets = [list(bucket) for bucket in seen.buckets()]
+    return {"n": seen.count, **marks, "max_us": us(seen.max), "sum_ns": int(seen.ptr.sum), "buckets_ns": buckets}
 
 
 def app_cores(io: Any, app: int, name: str, age_s: float, managed: int) -> dict[str, Any]:

@@ -53,6 +53,7 @@ def _app_stats(io: Any, app: App, state: str | None, manager: CoreManager | None
         "age_s": age_s,
         **report.app_stats(io, app.id, app.name),
         "counters": report.app_counters(io, app.id, app.name),
+        "services": report.app_services(io, app.id, app.name),
         "cores": manager.app_stats(io, app.id, app.name, app.loop, app.claim, age_s)
         if manager is not None and app.claim is not None
         else None,

@@ -123,6 +123,15 @@ struct cl_io_app_grant {
     uint32_t place; /* in its group; 0, if it is of none */
 };
 
+/* A copy. Numbers and the name are whatever the application has written; each number of a kthread's is at most
+ * CL_IO_SERVICE_MOST, so that no sum of them overflows. */
+#define CL_IO_SERVICE_MOST 0xffffffffffff
+struct cl_io_service {
+    char name[32]; /* zero-terminated */
+    uint64_t requests, sum_ns;
+    uint64_t counts[CL_LATENCY_BUCKETS];
+};
+
 /* Writer: the home loop. Readers: anybody (relaxed). */
 struct cl_io_app_stats {
     uint64_t tx_taken, tx_bytes; /* SEND descriptors read, and the bytes of those that were passed on */
@@ -309,6 +318,8 @@ CL_API int cl_io_app_ask_drain(struct cl_io *io, uint32_t app);
 CL_API int cl_io_app_stats(const struct cl_io *io, uint32_t app, struct cl_io_app_stats *out);
 /* What the application says of itself (shm.h). Numbers and names are whatever it has written. */
 CL_API int cl_io_app_counters(const struct cl_io *io, uint32_t app, struct cl_arena_counters *out);
+/* What it says of its service number `service`, over all kthreads (runtime/latency.h). -ENOENT: it has no such one. */
+CL_API int cl_io_app_service(const struct cl_io *io, uint32_t app, uint32_t service, struct cl_io_service *out);
 CL_API int cl_io_loop_stats(const struct cl_io *io, uint32_t loop, struct cl_io_loop_stats *out);
 /* The state segment's descriptor and size, for ACCEPT. */
 CL_API int cl_io_state_fd(const struct cl_io *io);

@@ -91,8 +91,8 @@ def test_every_output(port: int, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert arm["answered"] == arm["sent"] > 0
     assert plot.read_bytes().startswith(b"\x89PNG")
     page = names["html"].read_text()
-    assert page.count("<svg") == 2
-    assert "http" not in page.replace("http-equiv", "").split("<pre>")[0]
+    assert [title for title in ("The tail", "Over time") if f">{title}</h3>" in page] == ["The tail", "Over time"]
+    assert "http" not in page.replace("http-equiv", "")
     assert json.loads(page.split('id="document">')[1].split("</script>")[0]) == document
     lines = names["record"].read_text().splitlines()
     assert len(lines) == 1 + arm["sent"]

@@ -1,4 +1,5 @@
-"""What `metrics` makes of statistics, and how it serves them. With an iokernel: test_end_to_end.py."""
+"""What `metrics` makes of statistics, and how it serves them. With an iokernel: test_end_to_end.py. What a scraper and
+a collector make of it: test_exposition.py, test_telemetry.py."""
 
 from __future__ import annotations
 
@@ -14,15 +15,16 @@ from typing import Any
 import pytest
 from cltest import wait_until
 
-from corelane.cli import main, metrics
+from corelane.cli import exposition, main, metrics
+from corelane.cli.measures import measure
 from corelane.iokernel import Iokernel
 
 SAMPLE = re.compile(r'[a-z_][a-z0-9_]*(\{[a-z_]+="([^"\\\n]|\\.)*"(,[a-z_]+="([^"\\\n]|\\.)*")*\})? [-+]?[0-9.e+-]+\Z')
 
 
 def times(n: int) -> dict[str, Any]:
-    us = 5.0 if n else None
-    return {"n": n, "p50_us": us, "p90_us": us, "p99_us": us, "max_us": us, "buckets_ns": [[1, 2, n]] if n else []}
+    marks = dict.fromkeys(("p50_us", "p90_us", "p99_us", "p999_us", "max_us"), 5.0 if n else None)
+    return {"n": n, **marks, "sum_ns": 4900 * n, "buckets_ns": [[4800, 5000, n]] if n else []}
 
 
 STATS: dict[str, Any] = {
@@ -41,6 +43,7 @@ STATS: dict[str, Any] = {
             "buffers_lent": 3,
             "cores": {"cores": 1, "core_s": 1.5, "class": "latency", "detection": times(4)},
             "counters": {"published_s": 1.0, "values": {"handled": 6, "dropped_udp_checksum": 8, "items": 10}},
+            "services": [{"name": "udp:11211", "requests": 9, "latency": times(7)}],
         },
         {"name": "other", "id": 2, "rx_delivered": 1, "cores": None, "counters": None},
     ],
@@ -54,8 +57,7 @@ STATS: dict[str, Any] = {
 
 
 def test_each_number_is_a_sample_of_its_metric() -> None:
-    text = metrics.render(STATS)
-    lines = set(text.splitlines())
+    lines = set(exposition.text(measure(STATS)).splitlines())
     assert lines >= {
         'corelane_up{socket="/a \\"b\\"\\\\c\\n",mode="block"} 1',
         'corelane_loop_rounds_total{loop="0",cpu="3"} 7',
@@ -69,8 +71,13 @@ def test_each_number_is_a_sample_of_its_metric() -> None:
         'corelane_app_own_handled{app="kv"} 6',
         'corelane_app_cores_cores{app="kv"} 1',
         'corelane_app_cores_core_s_total{app="kv"} 1.5',
-        'corelane_app_cores_detection_seconds{app="kv",quantile="0.99"} 5e-06',
+        'corelane_app_cores_detection_seconds_bucket{app="kv",le="2.5e-06"} 0',
+        'corelane_app_cores_detection_seconds_bucket{app="kv",le="5e-06"} 4',
+        'corelane_app_cores_detection_seconds_bucket{app="kv",le="+Inf"} 4',
+        'corelane_app_cores_detection_seconds_sum{app="kv"} 1.96e-05',
         'corelane_app_cores_detection_seconds_count{app="kv"} 4',
+        'corelane_service_latency_seconds_count{app="kv",service="udp:11211"} 7',
+        'corelane_service_requests_total{app="kv",service="udp:11211"} 9',
         'corelane_core_moves_total{cpu="1"} 11',
         'corelane_allocator_actuation_seconds_count{loop="0",step="evict"} 0',
         'corelane_control_events_total{event="accepted"} 13',
@@ -81,15 +88,16 @@ def test_each_number_is_a_sample_of_its_metric() -> None:
 def test_the_format_is_prometheus() -> None:
     """Each metric has its type once, before its samples, which stand together."""
     known: list[str] = []
-    for line in metrics.render(STATS).splitlines():
+    for line in exposition.text(measure(STATS)).splitlines():
         if line.startswith("# TYPE "):
             _, _, name, kind = line.split(" ")
-            assert kind in ("counter", "gauge", "summary", "untyped")
+            assert kind in ("counter", "gauge", "histogram", "untyped")
             assert name not in known
             known.append(name)
         else:
             assert SAMPLE.match(line), line
-            assert re.split(r"[{ ]", line)[0] in (known[-1], known[-1] + "_count"), line
+            of = [known[-1] + suffix for suffix in ("", "_bucket", "_sum", "_count")]
+            assert re.split(r"[{ ]", line)[0] in of, line
 
 
 @pytest.mark.parametrize(("text", "where"), [("9", ("127.0.0.1", 9)), ("10.0.0.1:0", ("10.0.0.1", 0))])
@@ -110,6 +118,11 @@ def test_an_iokernel_is_scraped(socket_path: str) -> None:
         with urllib.request.urlopen(base + "/metrics", timeout=10) as answer:
             assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
             assert b'mode="block"} 1\n' in answer.read()
+        for kind in (exposition.OPENMETRICS, exposition.PROTOBUF):
+            asked = urllib.request.Request(base + "/metrics", headers={"Accept": f"{kind}, text/plain;q=0.5"})
+            with urllib.request.urlopen(asked, timeout=10) as answer:
+                assert answer.headers["Content-Type"] == kind
+                assert b"corelane_up" in answer.read()
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(base + "/other", timeout=10)
         server.shutdown()

@@ -7,14 +7,16 @@ import collections
 import copy
 import json
 import math
+import sys
 from typing import Any
 
 import pytest
 
-from corelane.cli import top, watch
+from corelane.cli import tables, top, watch
 from corelane.runtime.errors import CorelaneError
 
 STEPS = ("idle", "wake", "parked", "ask", "interrupt", "evict")
+MARKS = {"p50_us": 0.5, "p90_us": 0.9, "p99_us": 0.99, "p999_us": 0.999}
 LONG_AGO = [900_000.0] * 1000  # when the machine was bad
 
 
@@ -22,10 +24,10 @@ def times(*us: float) -> dict[str, Any]:
     """report.summary of these, each in a bucket that is as narrow as can be."""
     ns = sorted(round(1e3 * value) for value in us)
     if not ns:
-        return {"n": 0, "p50_us": None, "p90_us": None, "p99_us": None, "max_us": None, "buckets_ns": []}
-    marks = {f"p{p}_us": ns[math.ceil(p / 100 * len(ns)) - 1] / 1e3 for p in (50, 90, 99)}
+        return {"n": 0, "sum_ns": 0, "buckets_ns": []} | dict.fromkeys((*MARKS, "max_us"))
+    marks = {name: ns[math.ceil(part * len(ns)) - 1] / 1e3 for name, part in MARKS.items()}
     buckets = [[value, value, count] for value, count in sorted(collections.Counter(ns).items())]
-    return {"n": len(ns), **marks, "max_us": ns[-1] / 1e3, "buckets_ns": buckets}
+    return {"n": len(ns), **marks, "max_us": ns[-1] / 1e3, "sum_ns": sum(ns), "buckets_ns": buckets}
 
 
 def app(name: str, number: int, kind: str, **cores: Any) -> dict[str, Any]:
@@ -120,9 +122,9 @@ def test_percentiles_are_of_what_came_since():
     got = watch.rates(statistics(), later())
     kv, job = got["apps"]
     seen = kv["cores"]["recent"]["detection"]
-    assert seen == {"n": 100, "p50_us": 5.0, "p90_us": 5.0, "p99_us": 1234.0, "max_us": 5000.0}
+    assert seen == {"n": 100, "p50_us": 5.0, "p90_us": 5.0, "p99_us": 1234.0, "p999_us": 5000.0, "max_us": 5000.0}
     assert kv["cores"]["detection"]["p50_us"] == LONG_AGO[0], "the whole life's stay beside"
-    assert job["cores"]["recent"]["detection"] == {"n": 0} | dict.fromkeys(("p50_us", "p90_us", "p99_us", "max_us"))
+    assert job["cores"]["recent"]["detection"] == {"n": 0} | dict.fromkeys((*MARKS, "max_us"))
     steps = got["cores"]["allocators"][0]["recent"]["actuation"]
     assert {name: step["n"] for name, step in steps.items()} == dict.fromkeys(STEPS, 0) | {"ask": 100}
     assert (
@@ -143,12 +145,12 @@ def test_another_iokernel_has_counted_from_nothing():
 
 
 def test_what_top_shows():
-    text = top.render(watch.rates(statistics(), later()))
+    text = tables.render(watch.rates(statistics(), later()))
     lines = text.splitlines()
     assert lines[0] == "iokernel pid 42 on /run/corelane.sock, up 12 s, adaptive polling"
     assert lines[1] == "policy delay target_us=10, worker cores 1, 2"
-    assert row_of(text, "NAME") == [*top._HEAD]
-    kv = dict(zip(top._HEAD, row_of(text, "kv"), strict=True))
+    assert row_of(text, "NAME") == [*tables.HEAD]
+    kv = dict(zip(tables.HEAD, row_of(text, "kv"), strict=True))
     assert kv == {
         "NAME": "kv",
         "CLASS": "latency",
@@ -172,7 +174,7 @@ def test_what_top_shows():
         "EVICT/s": "0",
         "DROPS/s": "10",
     }
-    job = dict(zip(top._HEAD, row_of(text, "job"), strict=True))
+    job = dict(zip(tables.HEAD, row_of(text, "job"), strict=True))
     assert (job["CORE%"], job["THR-AGE"], job["DET99"], job["ACT99"], job["LOST/s"]) == (
         "70.0",
         "2.5ms",
@@ -193,22 +195,22 @@ def test_what_top_shows():
 
 
 def test_columns_are_under_their_heads():
-    text = top.render(watch.rates(statistics(), later())).splitlines()
+    text = tables.render(watch.rates(statistics(), later())).splitlines()
     at = next(i for i, line in enumerate(text) if line.startswith("NAME"))
-    ends = [text[at].index(head) + len(head) for head in top._HEAD[2:]]
+    ends = [text[at].index(head) + len(head) for head in tables.HEAD[2:]]
     for line in text[at + 1 : at + 3]:
         assert all(line[end - 1] != " " and line[end : end + 1] in ("", " ") for end in ends), line
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120, 240])
 def test_columns_that_fit_are_shown(width):
-    text = top.render(watch.rates(statistics(), later()), width)
+    text = tables.render(watch.rates(statistics(), later()), width)
     assert max(map(len, text.splitlines())) <= width
     heads = row_of(text, "NAME")
-    assert heads == [head for head in top._HEAD if head in top._WANTED[: len(heads)]], "the wanted, in their order"
+    assert heads == [head for head in tables.HEAD if head in tables.WANTED[: len(heads)]], "the wanted, in their order"
     assert len(heads) >= (21 if width == 240 else width // 10), "no more is left out than must be"
     assert len(row_of(text, "kv")) == len(heads)
-    assert sorted(top._WANTED) == sorted(top._HEAD)
+    assert sorted(tables.WANTED) == sorted(tables.HEAD)
 
 
 def test_without_managed_cores_top_says_how_to_get_them():
@@ -217,7 +219,7 @@ def test_without_managed_cores_top_says_how_to_get_them():
         stats["cores"] = None
         for each in stats["apps"]:
             each["cores"] = None
-    text = top.render(watch.rates(before, after))
+    text = tables.render(watch.rates(before, after))
     assert "corelane up --policy NAME has them move" in text
     assert row_of(text, "kv")[:7] == ["kv", "-", "-", "-", "-", "100,000", "99,500"]
 
@@ -233,7 +235,7 @@ def test_a_policy_that_was_ejected_is_told():
 def test_nobody_attached():
     stats = statistics()
     stats["apps"] = []
-    assert "no application is attached" in top.render(watch.rates(stats, stats))
+    assert "no application is attached" in tables.render(watch.rates(stats, stats))
 
 
 @pytest.mark.parametrize(
@@ -241,7 +243,7 @@ def test_nobody_attached():
     [(None, "-"), (0, "0us"), (0.25, "0.2us"), (9.96, "10.0us"), (123.4, "123us"), (1000, "1.0ms"), (2.5e6, "2.5s")],
 )
 def test_times_are_short(us: float | None, text: str):
-    assert top._us(us) == text
+    assert tables._us(us) == text
 
 
 @pytest.fixture
@@ -272,11 +274,74 @@ def test_blocks_without_a_terminal(shown, capsys):
     assert out.count("iokernel pid 42") == 2
 
 
-def test_a_screen_that_is_redrawn_in_a_terminal(shown, capsys, monkeypatch):
+def test_a_terminal_without_the_library_gets_blocks_and_is_told(shown, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin", sys.stdout)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    shown += [statistics(), later()]
+    with pytest.raises(CorelaneError, match="has ended"):
+        top.run(options())
+    out, err = capsys.readouterr()
+    assert out.startswith("iokernel pid 42")
+    assert "\x1b" not in out
+    assert err == "corelane top: for a screen with keys: pip install 'corelane[top]'\n"
+
+
+@pytest.mark.parametrize("words", [("--once",), ("-n", "1"), ("--plain", "-n", "1"), ("--json", "-n", "1")])
+def test_who_wants_text_gets_no_screen(shown, capsys, monkeypatch, words):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     shown += [statistics(), later()]
-    assert top.run(options("--once")) == 0
-    assert capsys.readouterr().out.startswith("\x1b[H\x1b[Jiokernel pid 42")
+    assert top.run(options(*words)) == 0
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def counted(app: dict[str, Any], published_s: float, **values: int) -> None:
+    app["counters"] = {"published_s": published_s, "values": values}
+
+
+def test_requests_of_an_application_that_counts_them():
+    before, after = statistics(), later()
+    counted(before["apps"][0], 1.0, handled=1000)
+    counted(after["apps"][0], 3.0, handled=201_000)
+    text = tables.render(watch.rates(before, after))
+    at = text.splitlines().index("SERVICE    REQ/s  P50  P99  P99.9  WHY")
+    assert text.splitlines()[at + 1].split() == ["kv", "100,000", "-", "-", "-", "-"]
+
+
+def test_services_with_their_latency():
+    before, after = statistics(), later()
+    before["apps"][0]["services"] = [{"name": "udp:11211", "requests": 100, "latency": times(*LONG_AGO)}]
+    recent = times(*LONG_AGO, *[5.0] * 980, *[30.0] * 19, 1000.0)
+    after["apps"][0]["services"] = [
+        {"name": "udp:11211", "requests": 2100, "latency": recent, "why": "runqueue"},
+        {"name": "tcp:11211", "requests": 50, "latency": times()},
+    ]
+    text = tables.render(watch.rates(before, after))
+    lines = [line.split() for line in text.splitlines()]
+    assert ["kv", "udp:11211", "1,000", "5.0us", "30.0us", "30.0us", "runqueue"] in lines
+    assert ["kv", "tcp:11211", "25", "-", "-", "-", "-"] in lines
+
+
+def test_everything_of_one_application(shown, capsys):
+    before, after = statistics(), later()
+    counted(before["apps"][0], 1.0, handled=1000, dropped_udp_checksum=1)
+    counted(after["apps"][0], 3.0, handled=3000, dropped_udp_checksum=7)
+    shown += [before, after]
+    assert top.run(options("--app", "kv", "-n", "1")) == 0
+    out = capsys.readouterr().out
+    lines = [line.split() for line in out.splitlines()]
+    assert out.startswith("kv: pid 101, 10.77.0.1, 1 kthreads on cpus 1\n")
+    assert ["dropped_udp_checksum", "7", "3"] in lines
+    assert ["handled", "1,000"] in lines
+    assert ["rx_delivered", "100,000"] in lines
+    assert "job" not in out
+
+
+def test_an_application_that_is_not_there(shown):
+    shown += [statistics(), later()]
+    with pytest.raises(CorelaneError, match=r"show web: .*there are: kv, job"):
+        top.run(options("--app", "web", "--once"))
 
 
 def test_json_is_a_line_each_time(shown, capsys):

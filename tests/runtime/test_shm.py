@@ -36,6 +36,7 @@ def test_lines_of_different_writers_are_apart():
         "cl_state_header",
         "cl_state_loop",
         "cl_arena_layout",
+        "cl_latency",
         "cl_desc",
     ],
 )
@@ -73,7 +74,8 @@ def test_parts_follow_each_other_and_never_overlap(seed):
             a.tx_offset + fields["n_kthreads"] * fields["tx_slots"] * 16,
             a.buffers_offset + (fields["n_rx"] + fields["n_tx"]) * a.buffer_stride,
         ]
-        starts = [a.lines_offset, a.rx_offset, a.tx_offset, a.buffers_offset, a.total_bytes]
+        latency = a.total_bytes - (fields["n_kthreads"] * lib.CL_LATENCY_SERVICES + 1) * lib.CL_LATENCY_PAGE
+        starts = [a.lines_offset, a.rx_offset, a.tx_offset, a.buffers_offset, latency]
         assert all(s % 4096 == 0 for s in starts)
         assert all(end <= after for end, after in zip(ends, starts[1:], strict=True))
         assert a.buffer_stride >= fields["buffer_bytes"] + 64, "a header read of 64 bytes stays in the buffer"

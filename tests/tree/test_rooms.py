@@ -71,7 +71,7 @@ ROOMS = {
     "bench/handoff": ". tenant",
     "bench/hostile": "isolation tenant",
     "bench/kv_tcp": "load load/sockload tcp",
-    "bench/load": "afxdp tcp load/sockload load/reference",
+    "bench/load": "afxdp harness/report tcp load/sockload load/reference",
     "bench/load/reference": "load/sockload",
     "bench/posix": "http kv_tcp tcp",
     "bench/raft": "log",

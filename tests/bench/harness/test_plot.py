@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from corelane.bench.harness.figure import COLOURS, HOLLOW
 from corelane.bench.harness.openloop import Curve, Point
 from corelane.bench.harness.plot import Canvas, default_plot, lint
+from corelane.bench.harness.seen import seen
 from corelane.bench.harness.session import Session
 from corelane.bench.harness.stops import Stop
 from corelane.runtime.errors import CorelaneError
@@ -180,6 +182,7 @@ def test_a_good_figure_has_no_findings() -> None:
         (lambda c: c.axes[0].set_xlim(0, 1000), "fills"),
         (lambda c: c.axes[0].set_ylim(1.5, 3), "outside"),
         (lambda c: c.axes[0].get_legend().remove(), "no legend"),
+        (lambda c: c.axes[0].legend([c.axes[0].lines[0]], ["a"]), "series 'b' is not in the legend"),
         (lambda c: c.axes[0].plot([1, 2], [1, 2]), "without a label"),
         (lambda c: c.axes[0].set_xlabel(""), "no label"),
         (lambda c: c.axes[0].set_ylabel("latency"), "no unit"),
@@ -195,6 +198,11 @@ def test_a_good_figure_has_no_findings() -> None:
         (lambda c: replace_text(c, "a stops", "a goes on"), "where 'a' stops"),
         (lambda c: replace_text(c, "b ends", "bb ends"), "where 'b' stops"),
         (lambda c: c.figure.text(0, 0.5, "ignore the outliers"), "ignore"),
+        (lambda c: c.figure.text(0, 0.5, "The Y axis may be disregarded."), "ignore"),
+        (lambda c: c.axes[0].set_ylabel("CDF (part)"), "whether it counts what is below or above"),
+        (lambda c: c.axes[0].set_ylabel("fraction of requests (part of all)"), "counts what is below or above"),
+        (lambda c: c.curve([1, 2, 3], [3, 2, 900], label="c", colour=2), "an outlier at 3, 900 has no number"),
+        (lambda c: c.axes[0].text(1, 1, "small", fontsize=4), "'small' is written too small"),
         (lambda c: c.axes[0].plot([], [], label="c"), "is empty"),
         (lambda c: c.curve([1, 2], [2, 3], label="c"), "'a' and 'c' look alike"),
         (lambda c: c.axes[0].set_ylabel(f"{'a long name, ' * 20}(us)"), "beyond the figure (bottom, top)"),
@@ -208,6 +216,51 @@ def test_each_fault_is_found(spoil: Any, finding: str) -> None:
     c = canvas()
     spoil(c)
     assert any(finding in p for p in lint(c.figure, c.expect, c.curves))
+
+
+def test_an_outlier_gets_its_number(tmp_path: Path) -> None:
+    c = Canvas("t", message="m", n=1)
+    c.curve([1, 2, 3, 4, 5, 6], [3, 2, 3, 2, 3, 900], label="a")
+    c.axes[0].set_xlabel("load (1/s)")
+    c.axes[0].set_ylabel("latency (us)")
+    c.caption("All curves end at 6.")
+    shown = c.complete(document())
+    assert [(note.text, note.x, note.y) for note in shown.panels[0].notes] == [("900", 6, 900)]
+
+
+def test_a_bar_too_short_to_be_seen_needs_its_number() -> None:
+    c = Canvas("t", message="m", n=1)
+    c.bars(["a", "b"], [1000.0, 1.0], ylabel="rate (1/s)")
+    flat = [p for p in lint(c.figure) if "too short" in p]
+    assert flat == []
+    c.axes[0].texts[1].remove()
+    assert any("1 bar(s) too short to be seen have no number" in p for p in lint(c.figure))
+
+
+def test_what_a_plot_shows_can_be_read_back() -> None:
+    c = canvas()
+    c.error_bars([1, 2, 3], [1, 2, 3], [0.1, 0.5, 0.1], [True, False, True])
+    c.band([1, 2], [1, 1], [2, 3])
+    c.axes[0].axhline(2.5, color="#999999", linestyle="--", label="goal")
+    (panel,) = seen(c.figure).panels
+    assert [mark.kind for mark in panel.marks] == ["line", "line", "rule", "errors", "dots", "band"]
+    assert panel.labels == ["a", "b", "goal"]
+    assert panel.marks[0].points == ((1, 1), (2, 2), (3, 3))
+    assert panel.marks[3].ends == ((1, 1.1), (2, 2.5), (3, 3.1))
+    assert (panel.marks[4].points, panel.marks[4].marker, panel.marks[4].colour) == (((2, 2),), HOLLOW, COLOURS[0])
+    assert (panel.x.label, panel.y.log) == ("load (requests/s)", False)
+
+
+def test_bars_can_be_read_back() -> None:
+    c = Canvas("t", message="m", n=1)
+    c.bars(["a", "b", "c"], [1.0, 2.0, 3.0], ylabel="time (ns)", colours=[0, 1, 0])
+    (panel,) = seen(c.figure).panels
+    assert panel.y.names == {0.0: "a", 1.0: "b", 2.0: "c"}
+    assert [(mark.kind, mark.colour, len(mark.points)) for mark in panel.marks] == [
+        ("bars", COLOURS[0], 2),
+        ("bars", COLOURS[1], 1),
+    ]
+    assert [note.text for note in panel.notes] == ["1", "2", "3"]
 
 
 def replace_text(c: Canvas, old: str, new: str) -> None:

@@ -12,6 +12,7 @@ def test_the_buckets_of_a_histogram_are_those_that_have_something_in_them() -> N
         hist.record(ns)
     told = summary(hist.ptr)
     assert (told["n"], told["p50_us"], told["p99_us"], told["max_us"]) == (4, 0.005, 123.456, 123.456)
+    assert (told["p999_us"], told["sum_ns"]) == (123.456, 124_466)
     assert [n for _, _, n in told["buckets_ns"]] == [2, 1, 1]
     bounds = [(low, high) for low, high, _ in told["buckets_ns"]]
     for ns, (low, high) in zip((5, 1000, 123_456), bounds, strict=True):
@@ -20,5 +21,5 @@ def test_the_buckets_of_a_histogram_are_those_that_have_something_in_them() -> N
 
 
 def test_an_empty_histogram_and_none_are_told_alike() -> None:
-    empty = {"n": 0, "p50_us": None, "p90_us": None, "p99_us": None, "max_us": None, "buckets_ns": []}
+    empty = {"n": 0, "sum_ns": 0, "buckets_ns": []} | dict.fromkeys(("p50_us", "p90_us", "p99_us", "p999_us", "max_us"))
     assert summary(Hist(2, 10**10).ptr) == summary(None) == empty

@@ -100,7 +100,8 @@ def test_kthreads_are_managed_once_they_are_known(start, socket_path, threads):
             "deadline_us": 0,
             "quantum_us": 100,
         }
-        nothing = {"n": 0, "p50_us": None, "p90_us": None, "p99_us": None, "max_us": None, "buckets_ns": []}
+        marks = ("p50_us", "p90_us", "p99_us", "p999_us", "max_us")
+        nothing = {"n": 0, "sum_ns": 0, "buckets_ns": []} | dict.fromkeys(marks)
         assert cores["detection"] == cores["actuation"] == nothing
         assert stats["cores"]["interval_us"] == 20
         assert [c["cpu"] for c in stats["cores"]["cpus"]] == [CPU]
