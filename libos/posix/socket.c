@@ -44,8 +44,10 @@ static void on_end(struct cl_posix_object *o)
     struct cl_posix_shut *shut;
     __atomic_fetch_add(&cl_posix_counts()->gone[s->datagram], 1, __ATOMIC_RELAXED);
     cl_posix_socket_end(s);
-    if (s->udp)
+    if (s->udp) {
+        cl_posix_turn_all(); /* what we have sent to ourselves comes first, as by Linux, where it has come already */
         (void)cl_posix_run(close_now, s->udp);
+    }
     if (s->stream)
         cl_stream_let_go(s->stream);
     while ((shut = s->shut)) {
