@@ -84,7 +84,7 @@ class Screen(App[None]):
         Binding("s", "sort(1)", "Sort by"),
         Binding("S", "sort(-1)", "Sort by", show=False),
         Binding("r", "reverse", "Reverse"),
-        Binding("enter", "open", "Open"),
+        Binding("enter", "open", "Open", priority=True),  # the table's own is not shown
         Binding("escape", "close", "All"),
     ]
 
@@ -135,6 +135,12 @@ class Screen(App[None]):
         if not self._frozen:
             self._stats = stats
             self._show_stats()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """Which keys there are: those of the table, or those of one application."""
+        if action == "close":
+            return self._opened is not None
+        return self._opened is None or action not in ("open", "sort", "reverse")
 
     def on_resize(self) -> None:
         """Other columns may fit."""
@@ -191,6 +197,7 @@ class Screen(App[None]):
         self._fill({key_of(app): tables.cells(app) for app in stats["apps"]})
         self.query_one("#apps").display = self._opened is None
         self.query_one("#rest", Static).update(rest)
+        self.refresh_bindings()
 
     def _fill(self, rows: Mapping[str, list[str]]) -> None:
         """The table anew: it has a row an application. The cursor stays on its application."""

@@ -72,6 +72,7 @@ def remember(shown: screen.Screen) -> None:
         "table": table.display,
         "head": str(shown.query_one("#head", Static).render()),
         "rest": str(shown.query_one("#rest", Static).render()),
+        "keys": [binding.binding.description for binding in shown.active_bindings.values() if binding.binding.show],
         "fits": table.virtual_size.width <= table.size.width,
         "whole": [widget.region.right <= shown.size.width for widget in shown.query("#head, #apps, #rest")],
     }
@@ -123,8 +124,10 @@ def test_enter_opens_an_application_and_escape_goes_back() -> None:
     assert found["rest"].startswith("kv: pid 101")
     assert "rx_delivered" in found["rest"]
     assert not found["table"]
+    assert found["keys"] == ["Quit", "Freeze", "All"]
     back = seen(pressed(["down", "enter", "escape"]))
     assert back["table"]
+    assert back["keys"] == ["Quit", "Freeze", "Sort by", "Reverse", "Open"]
     assert "allocator of loop 0" in back["rest"]
 
 

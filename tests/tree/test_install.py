@@ -63,6 +63,9 @@ def test_an_installed_corelane_is_whole(installed):
     examples = {p.name for p in (ROOT / "examples").iterdir() if p.is_file()}
     assert {p.name for p in (installed / "corelane" / "examples").iterdir() if p.is_file()} == examples
     assert (installed / "corelane" / "libos" / "sched" / "uthreads_gdb.py").exists()
+    report = installed / "corelane" / "bench" / "harness" / "report"
+    assert all((report / name).exists() for name in ("plots.js", "style.css"))
+    assert (installed / "corelane" / "cli" / "grafana.json").exists()
     lib = installed / "corelane" / "runtime" / "_lib"
     assert (lib / "libcorelane-posix.so").exists()
     assert (lib / "pkgconfig" / "corelane.pc").exists()
