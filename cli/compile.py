@@ -18,12 +18,13 @@ from .streams import tell
 from .usage import WrongUsage
 
 ENDS_AT_ONCE = True
+HTTP_PORT = 8080
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target",
-        help="service.py or a module, all of whose handlers and periodic work are compiled; with :NAME[,NAME...] those",
+        help="service.py or a module: all its handlers, periodic work and jobs; with :NAME[,NAME...] those",
     )
     parser.add_argument("-o", "--output", metavar="FILE", help="the shared object (default: MODULE.so)")
     parser.add_argument("--name", type=values.app_name, help="the application's name (default: the module's)")
@@ -31,6 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--cpu",
         metavar="LEVEL",
         help="for processors of this level and newer (default: x86-64-v2, of 2009, or armv8-a)",
+    )
+    parser.add_argument(
+        "--http-port",
+        type=values.port,
+        default=HTTP_PORT,
+        metavar="P",
+        help=f"of its HTTP handlers (default {HTTP_PORT})",
     )
     parser.add_argument("--json", action="store_true", help="print what was made as JSON")
 
@@ -52,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     from ..libos.aot.objects import compile_service
     from ..libos.aot.work import works_of
 
-    works = works_of(_found(module, names))
+    works = works_of(_found(module, names, options.http_port))
     made = compile_service(works, out, name=options.name or stem[:31], cpu=options.cpu)
     what = [{"name": work.name, "kind": _kind(work), "port": work.port or None} for work in made.works]
     if options.json:
@@ -66,8 +74,8 @@ def run(options: argparse.Namespace) -> int:
 def _kind(work: Any) -> str:
     from ..libos._native import lib
 
-    kinds = {lib.CL_SERVICE_UDP: "UDP", lib.CL_SERVICE_TCP: "TCP", lib.CL_SERVICE_EVERY: "periodic"}
-    return kinds.get(work.kind, "uthread")
+    kinds = {lib.CL_SERVICE_UDP: "UDP", lib.CL_SERVICE_TCP: "TCP", lib.CL_SERVICE_HTTP: "HTTP"}
+    return kinds.get(work.kind, "periodic" if work.kind == lib.CL_SERVICE_EVERY else "job")
 
 
 def _module(text: str) -> ModuleType:
@@ -86,16 +94,21 @@ def _module(text: str) -> ModuleType:
     return module
 
 
-def _found(module: ModuleType, names: str) -> dict[str, Any]:
+def _found(module: ModuleType, names: str, http_port: int) -> dict[str, Any]:
     """What is compiled, by its names in the module, in their order there."""
+    from ..apps.http.handlers import Route
     from ..libos.aot.work import is_work
 
+    def made(name: str, what: Any) -> Any:
+        return what.ahead_of_time(name, http_port) if isinstance(what, Route) else what
+
     if not names:
-        return {name: what for name, what in vars(module).items() if is_work(what)}
+        taken = {name: what for name, what in vars(module).items() if is_work(what) or isinstance(what, Route)}
+        return {name: made(name, what) for name, what in taken.items()}
     found = {}
     for name in names.split(","):
         if not hasattr(module, name):
             known = [n for n in vars(module) if not n.startswith("_")]
             raise CorelaneError(f"compile {module.__name__}", f"it has no {name!r}", f"it has: {', '.join(known)}")
-        found[name] = getattr(module, name)
+        found[name] = made(name, getattr(module, name))
     return found

@@ -20,7 +20,7 @@ from .usage import WrongUsage
 SYMBOL = "corelane_service"
 _VALUES = ("name", "kthreads", "poll", "spin_us", "guaranteed", "max_cores", "weight", "deadline_us", "quantum_us")
 _MORE = ("address", "port", "seconds", "stop_s", "wait")
-_FLAGS = ("quantum_signal", "json", "with_parent")
+_FLAGS = ("quantum_signal", "json", "with_parent", "replace")
 
 
 def is_service(text: str) -> bool:

@@ -10,6 +10,7 @@ import dataclasses
 import errno
 import inspect
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -267,17 +268,69 @@ def _service(path: Path, port: int | None) -> Target:
     def ports(kind: int) -> tuple[int, ...]:
         return tuple(port or int(work.port) for work in works if work.kind == kind)
 
-    udp, tcp = ports(lib.CL_SERVICE_UDP), ports(lib.CL_SERVICE_TCP)
+    udp, http = ports(lib.CL_SERVICE_UDP), ports(lib.CL_SERVICE_HTTP)[:1]
+    tcp = ports(lib.CL_SERVICE_TCP) + http
     if port is not None and len(udp) + len(tcp) != 1:
         raise WrongUsage(f"run {path}", f"it has {len(udp) + len(tcp)} handlers, and --port gives one port")
 
     def setup(runtime: Runtime) -> Bound:
-        rc = lib.cl_service_bind(runtime.ptr, service, port or 0, err)
+        made = ffi.new("struct cl_service_bound **")
+        rc = lib.cl_service_bind(runtime.ptr, service, port or 0, made, err)
+        kind = CompiledHttp if http else CompiledService
+        bound = kind(udp, (), tcp, pointer=made[0])
+        if rc:
+            bound.close()
         check(rc, f"run {path}", err)
-        return Bound(udp, (), tcp)
+        return bound
 
     name = ffi.string(service.name).decode(errors="replace")
     return Target(name, setup, port=next(iter(udp), None))
+
+
+@dataclasses.dataclass
+class CompiledService(Bound):
+    """What a runtime was given of a service that was compiled ahead of time. pointer: `struct cl_service_bound *`."""
+
+    pointer: Any = None
+
+    def stats(self) -> dict[str, int]:
+        """The counters of its HTTP server, if it has one."""
+        from ..libos._native import ffi, lib
+
+        out = ffi.new(f"struct cl_counter[{_COUNTERS}]")
+        n = lib.cl_service_counters(self.pointer, out, _COUNTERS)
+        return {ffi.string(out[i].name).decode(): int(out[i].value) for i in range(n)}
+
+    def close(self) -> None:
+        """Free it. The runtime must have been closed."""
+        from ..libos._native import ffi, lib
+
+        pointer, self.pointer = self.pointer, ffi.NULL
+        lib.cl_service_unbind(pointer)
+
+
+@dataclasses.dataclass
+class CompiledHttp(CompiledService):
+    """One that has connections which end with an answer."""
+
+    def begin_drain(self) -> None:
+        """Take no more connections and requests of HTTP."""
+        from ..libos._native import lib
+
+        lib.cl_service_drain(self.pointer)
+
+    def drain(self) -> None:
+        """The same, and wait a while until its connections have ended. The runtime runs meanwhile."""
+        from ..libos._native import lib
+
+        self.begin_drain()
+        end = time.monotonic() + _DRAIN_S
+        while lib.cl_service_alive(self.pointer) and time.monotonic() < end:
+            time.sleep(0.02)
+
+
+_COUNTERS = 64
+_DRAIN_S = 5.0
 
 
 @dataclasses.dataclass

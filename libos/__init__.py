@@ -23,6 +23,8 @@
     posix/       stock Linux programs' sockets on a runtime (posix/preload/: what is preloaded into them)
     batch_work/  batch work: compiling with probes, jobs
     numba/       what compiled code on uthreads may use
+    objects/     compiled code as object files: for the cache, and for
+    aot/         services that run without Python (service/: C, what loads and runs them)
     include/corelane/libos/libos.h   the C API, one header
 
     @libos.udp(port=9000)

@@ -11,6 +11,7 @@ Rooms of code, lowest first. Each does one thing and calls only those before it:
 - `openssl`, `tls_context`, `tls`: TLS between a connection and what carries it, by a library
 - `wire`, `host`: what carries the bytes: libos' TCP; nothing, for tests
 - `serve.{h,c}`, `app.py`: the server
+- `compiled.{h,c}`: the same for handlers that were compiled ahead of time
 
 Threads: a connection is worked on by one kthread at a time, where its segment came in. Memory: a bound for files, and
 one for all requests and answers that are under way.

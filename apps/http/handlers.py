@@ -24,12 +24,18 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ...libos._native import lib as libos
 from ...libos.handlers.shape import check_http, name_of
 from ...runtime.errors import CorelaneError, check
 from ...runtime.typed import typed
 from .._native import ffi, lib
+
+if TYPE_CHECKING:
+    from ...libos.aot.work import Work
+    from ...libos.handlers.compile import Build
+    from ...libos.handlers.compiled import CompiledHandler
 
 LOG_EVERY_S = 10.0
 METHODS = {
@@ -115,14 +121,30 @@ class Route:
         if runtime is not None:
             runtime.name_function(pointer, name_of(self.function))
 
+    def ahead_of_time(self, name: str, port: int) -> Work:
+        """As work of a service that is compiled ahead of time. Raises CorelaneError for plain Python."""
+        from ...libos.aot.work import Http, Work
+        from ...libos.aot.work import check as check_work
+
+        check_work(name, self)
+
+        def compiled(build: Build) -> CompiledHandler:
+            from ...libos.handlers.compile import compile_http
+
+            return compile_http(self.function, self.state, cache=False, build=build)
+
+        http = Http(self.path, sum(METHODS[m] for m in self.methods), self.type, self.room)
+        return Work(libos.CL_SERVICE_HTTP, name, self.function, compiled, self.state, port, http=http)
+
     def _compile(self, what: str, runtime: Any) -> tuple[Any, Any]:
-        from ...libos.batch_work.refuse import refuse_small_stack
-        from ...libos.handlers.compile import compile_http
+        from ...libos.handlers.kept import compiled
         from ...libos.handlers.warn import warn_of
 
-        made = compile_http(self.function, self.state, cache=self.cache)
+        made = compiled("HTTP handler", self.function, self.state, cache=self.cache)
         warn_of(self.function, made.remarks)
         if made.stack_bytes and runtime is not None:
+            from ...libos.batch_work.refuse import refuse_small_stack
+
             refuse_small_stack(what, made.stack_bytes, runtime.stack_bytes)
         self._keep.append(made)
         arg = ffi.cast("void *", made.arg)

@@ -3,7 +3,8 @@ uvloop carries, and what an idle server takes of a core.
 
 Each loop's server is asked over AF_XDP, which the figures are of, and by a client on kernel sockets, beside: that one
 is itself the limit of what is asked. What bounds ours stands beside the figures: the same echo in C on our TCP, a
-reflector of segments, and the interpreter's own time for a message (entry.py).
+reflector of segments, and the interpreter's own time for a message (entry.py). A service that does something stands
+beside the echo on memory links: a rate limiter (limiter.py).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ..harness.numbers import pairwise
 from ..harness.openloop import Point, middle
 from ..harness.session import Session
 from ..tcp import links
-from . import entry, loops, places
+from . import entry, limiter, loops, places
 from .loops import OURS, STOCK, UVLOOP
 from .places import CONNECTIONS, Floors, Served
 from .server import ECHO, PORTS, PROTOCOLS, STREAMS
@@ -136,6 +137,11 @@ def _rates(
                 session.skip(name, why)
         else:
             memory |= {name: partial(places.loop_on_memory, form) for name, form in of_ours.items()}
+        if why := limiter.missing() or loops.missing(OURS):
+            for name in limiter.ARMS:
+                session.skip(name, why)
+        else:
+            memory |= limiter.ARMS
         for name, on_memory in memory.items():
             arms[name] = partial(stack.enter_context(on_memory(session.two_cores)), 1.0)
         slot = seconds / ROUNDS / len(arms)
@@ -182,10 +188,11 @@ def _figures(session: Session, rates: Mapping[str, Sequence[float]], entry_ns: S
         _set(session, figure, rates, (arm_name(OURS, form), theirs), beside)
     _set(session, MEMORY, rates, (ON_MEMORY, arm_name(UVLOOP, PROTOCOLS)), {})
     beside = {
-        "over our loop's streams": _ratio(rates, NUMBA_ON_MEMORY, STREAMS_ON_MEMORY),
-        "bound by client and link: a reflector of segments": _ratio(rates, REFLECTOR_ON_MEMORY, ON_MEMORY),
+        "the echo": _ratio(rates, NUMBA_ON_MEMORY, ON_MEMORY),
+        "the echo, over our loop's streams": _ratio(rates, NUMBA_ON_MEMORY, STREAMS_ON_MEMORY),
+        "bound by client and link: a reflector of segments": _ratio(rates, REFLECTOR_ON_MEMORY, limiter.OURS),
     }
-    _set(session, NUMBA, rates, (NUMBA_ON_MEMORY, ON_MEMORY), beside)
+    _set(session, NUMBA, rates, (limiter.NUMBA, limiter.OURS), beside)
 
 
 def _with_entries(rates: Sequence[float], entry_ns: Sequence[float]) -> list[float]:

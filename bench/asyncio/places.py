@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from ...drivers.nic.nic import Nic
@@ -15,9 +16,9 @@ from ...libos import Runtime, StreamHandler, tcp
 from ..harness import rest, usage
 from ..harness.load import Load
 from ..harness.openloop import Measure, Point
-from ..harness.rig import linked, started
+from ..harness.rig import SERVER_IP, linked, started
 from ..tcp import links
-from .server import PORTS, PROTOCOLS, Server
+from .server import PORTS, PROTOCOLS, Server, echoing
 from .thread import Looping
 
 CONNECTIONS = 100
@@ -106,7 +107,7 @@ def numba_on_memory(cores: tuple[int, int]) -> Iterator[Measure]:
     with (
         linked() as (client_end, server_end),
         started(server_end, cores[1], bind) as (_, tids),
-        _asking(client_end, server_end.mac, cores[0]) as load,
+        asking(client_end, server_end.mac, cores[0]) as load,
     ):
         yield Load(load, lambda: usage.of_threads(tids).busy_s).measure
 
@@ -116,8 +117,8 @@ def loop_on_memory(form: str, cores: tuple[int, int]) -> Iterator[Measure]:
     """The same of our loop, as protocols or streams."""
     with (
         linked() as (client_end, server_end),
-        Looping(server_end, form, cpu=cores[1]) as looping,
-        _asking(client_end, server_end.mac, cores[0], PORTS[form]) as load,
+        Looping(server_end, partial(echoing, SERVER_IP, [form]), cpu=cores[1]) as looping,
+        asking(client_end, server_end.mac, cores[0], PORTS[form]) as load,
     ):
         yield Load(load, looping.busy_s).measure
 
@@ -130,13 +131,15 @@ def reflector_on_memory(cores: tuple[int, int]) -> Iterator[Measure]:
 
 
 @contextlib.contextmanager
-def _asking(client_end: Nic, server_mac: str, cpu: int, port: int = PORTS[PROTOCOLS]) -> Iterator[TcpLoad]:
-    """A client in a closed loop, on a link whose server knows its MAC address."""
+def asking(
+    client_end: Nic, server_mac: str, cpu: int, port: int = PORTS[PROTOCOLS], **how: Any
+) -> Iterator[TcpLoad]:
+    """A client in a closed loop, on a link whose server knows its MAC address. how: as of TcpLoad."""
     with contextlib.closing(links.load_of("hold", server_mac=server_mac, server_port=port)) as first:
         first.start_client(client_end, cpu)
         with first.held():
             pass
-    how: dict[str, Any] = {"server_mac": server_mac, "connections": CONNECTIONS, "arrivals": "closed"}
+    how |= {"server_mac": server_mac, "connections": CONNECTIONS, "arrivals": "closed"}
     with contextlib.closing(links.load_of("ask", server_port=port, **how)) as load:
         load.start_client(client_end, cpu)
         yield load

@@ -1,6 +1,6 @@
 """Our loop on a thread of this process, with the servers of server.py: on a NIC whose other end is here, too.
 
-with Looping(server_end, STREAMS, cpu=1) as looping:
+with Looping(server_end, partial(server.echoing, SERVER_IP, [server.STREAMS]), cpu=1) as looping:
     ... clients on the other end; looping.busy_s() ...
 """
 
@@ -9,27 +9,29 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager
 
 from ...drivers.nic.nic import Nic
 from ...runtime.closing import Closing
 from ...runtime.errors import CorelaneError
 from ..harness import usage
 from ..harness.rig import PREFIX, SERVER_IP
-from . import loops, server
+from . import loops
 
 PATIENCE_S = 30.0
 
 
 class Looping(Closing):
-    """The echo in one form at SERVER_IP, from construction to `close`, on a thread that is pinned to `cpu`. Two of one
-    form cannot be there at the same time: Linux keeps the number of the port.
+    """What `serving` listens with, from construction to `close`, on a thread that is pinned to `cpu`. Two of one port
+    cannot be there at the same time: Linux keeps its number.
 
     Raises what the thread raises, and CorelaneError if its sockets would be Linux'.
     """
 
-    def __init__(self, nic: Nic, form: str, *, cpu: int) -> None:
-        self._nic, self._form, self._cpu = nic, form, cpu
+    def __init__(self, nic: Nic, serving: Callable[[], AbstractAsyncContextManager[None]], *, cpu: int) -> None:
+        self._nic, self._serving, self._cpu = nic, serving, cpu
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ending = asyncio.Event()
         self._listening: Future[int] = Future()
@@ -54,7 +56,7 @@ class Looping(Closing):
             self._listening.set_exception(error)
 
     async def _serve(self) -> None:
-        async with server.echoing(SERVER_IP, [self._form]):
+        async with self._serving():
             self._loop = asyncio.get_running_loop()
             self._listening.set_result(loops.own_endpoints(self._loop))
             await self._ending.wait()

@@ -95,7 +95,7 @@ GOALS: dict[str, Goal] = _table(
     Goal("asyncio.over_uvloop_memory", 6.0, "at least", "x", "protocols, our loop on the memory NIC / uvloop on Linux"),
     Goal("asyncio.p99_over_uvloop", 0.7, "at most", "x", "p99 of that echo at half of uvloop's peak: ours / uvloop's"),
     Goal("asyncio.http_over_uvloop", 1.3, "at least", "x", "uvicorn, a small ASGI application: our loop / uvloop"),
-    Goal("embed.numba_over_asyncio", 5.0, "at least", "x", "the echo as a numba handler / on our loop, memory NIC"),
+    Goal("embed.numba_over_asyncio", 5.0, "at least", "x", "a rate limiter: a numba handler / our loop, memory NIC"),
     Goal("embed.replace_lost", 0.0, "at most", "requests", "lost while a server under 100 000/s is replaced 20 times"),
     Goal("start.cold_s", 1.0, "at most", "s", "`corelane up` and a cached numba application, to its first answer"),
     Goal("idle.asyncio_busy", 0.01, "at most", "cores", "an idle asyncio server on our loop"),

@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from ...runtime.errors import CorelaneError
 from .._native import lib
-from .work import Work
+from .work import Http, Work
 
 STATE_MOST = 16 << 20  # bytes of a state that are not 0: they lie in the object
 
-_WORK = "{ i32, i32, i32, i32, i32, i32, i64, ptr, ptr, ptr, ptr }"
-_SERVICE = "{ i64, i32, i32, i64, ptr, ptr, ptr, ptr }"
+_WORK = "{ i32, i32, i32, i32, i32, i32, i64, ptr, ptr, ptr, ptr, ptr }"
+_SERVICE = "{ i64, i32, i32, i64, ptr, ptr, ptr, ptr, ptr }"
+_HTTP = "{ ptr, ptr, i64, i32, i32 }"
+_HTTP_SERVER = "cl_http_compiled_serve"  # apps/http/compiled.h
 _TYPES = f"{{ i32, [{lib.CL_UDP_TYPES} x i32], ptr, ptr }}"
 
 
@@ -33,11 +35,19 @@ class _States:
         self.lines: list[str] = []
 
     def name_of(self, work: Work) -> str:
-        """The variable that holds its state, or null."""
-        if work.state is None or not work.state.nbytes:
+        """The variable that holds its state, or the addresses of a job's arrays; or null."""
+        if not work.args:
+            return self._array(work, work.state)
+        name = f"@cl_args_{len(self.lines)}"
+        each = ", ".join(f"ptr {self._array(work, array)}" for array in work.args)
+        self.lines.append(f"{name} = internal constant [{len(work.args)} x ptr] [{each}]")
+        return name
+
+    def _array(self, work: Work, array: Any) -> str:
+        if array is None or not array.nbytes:
             return "null"
-        begin = int(work.state.ctypes.data)
-        end = begin + int(work.state.nbytes)
+        begin = int(array.ctypes.data)
+        end = begin + int(array.nbytes)
         for known_begin, known_end, name in self._known:
             if (begin, end) == (known_begin, known_end):
                 return name
@@ -46,12 +56,12 @@ class _States:
                 raise CorelaneError(f"compile {work.name} ahead of time", why, "give both of them the whole array")
         name = f"@cl_state_{len(self._known)}"
         self._known.append((begin, end, name))
-        self.lines.append(f"{name} = internal global {_bytes(work)}, align 64")
+        self.lines.append(f"{name} = internal global {_bytes(work, array)}, align 64")
         return name
 
 
-def _bytes(work: Work) -> str:
-    raw = work.state.tobytes()
+def _bytes(work: Work, array: Any) -> str:
+    raw = array.tobytes()
     kind = f"[{len(raw)} x i8]"
     if not any(raw):
         return f"{kind} zeroinitializer"
@@ -83,15 +93,24 @@ def table(entries: Sequence[Entry], *, name: str, level: str) -> str:
         if entry.classify:
             types = f"@cl_types_{i}"
             lines += [f"declare hidden void @{entry.classify}()", _types(types, entry)]
+        http = "null"
+        if work.http is not None:
+            http = f"@cl_http_{i}"
+            lines += _http(http, work.http)
         numbers = (work.kind, work.port, int(work.ordered), work.backlog, work.window, 0)
         row = [*(f"i32 {n}" for n in numbers), f"i64 {work.period_ns}", f"ptr @cl_name_{i}", f"ptr @{entry.symbol}"]
-        rows.append(f"{_WORK} {{ {', '.join([*row, f'ptr {states.name_of(work)}', f'ptr {types}'])} }}")
+        row += [f"ptr {states.name_of(work)}", f"ptr {types}", f"ptr {http}"]
+        rows.append(f"{_WORK} {{ {', '.join(row)} }}")
     lines += states.lines
     lines += [_text("@cl_version", version("corelane")), _text("@cl_cpu", level), _text("@cl_service_name", name)]
     lines.append(f"@cl_work = private constant [{len(rows)} x {_WORK}] [{', '.join(rows)}]")
     head = [f"i64 {lib.CL_SERVICE_MAGIC}", f"i32 {lib.CL_SERVICE_ABI}", f"i32 {len(rows)}"]
     head.append(f"i64 {_signed(lib.cl_service_layout())}")
-    pointers = (f"ptr @{what}" for what in ("cl_version", "cl_cpu", "cl_service_name", "cl_work"))
+    pointers = [f"ptr @{what}" for what in ("cl_version", "cl_cpu", "cl_service_name", "cl_work")]
+    serves_http = any(entry.work.http for entry in entries)
+    if serves_http:
+        lines.append(f"declare i32 @{_HTTP_SERVER}(ptr, ptr, i16, ptr, ptr)")
+    pointers.append(f"ptr @{_HTTP_SERVER}" if serves_http else "ptr null")
     lines.append(f"@corelane_service = constant {_SERVICE} {{ {', '.join([*head, *pointers])} }}")
     return "\n".join([*lines, ""])
 
@@ -103,6 +122,12 @@ def _types(name: str, entry: Entry) -> str:
     array = f"[{lib.CL_UDP_TYPES} x i32] [{', '.join(f'i32 {us}' for us in targets)}]"
     fields = f"i32 {len(entry.work.types.targets_us)}, {array}, ptr @{entry.classify}, ptr null"
     return f"{name} = private constant {_TYPES} {{ {fields} }}"
+
+
+def _http(name: str, http: Http) -> list[str]:
+    fields = f"ptr {name}_path, ptr {name}_type, i64 {http.room}, i32 {http.methods}, i32 0"
+    table = f"{name} = private constant {_HTTP} {{ {fields} }}"
+    return [_text(f"{name}_path", http.path), _text(f"{name}_type", http.type), table]
 
 
 def _signed(word: int) -> int:

@@ -20,7 +20,8 @@ from numba.core.compiler import Compiler
 from ...runtime import clock
 from ...runtime.errors import plain_text
 from .._native import ffi, lib
-from ..numba.cache import library_path, load_library
+from ..numba.cache import load_library
+from ..numba.folder import library_path
 from .probes import add_naive_probes, add_probes, place
 from .refill import Target
 from .strips import Report

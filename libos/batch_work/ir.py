@@ -323,5 +323,8 @@ def types_of(text: str) -> dict[str, dict[str, str]]:
 
 
 def _quoted(name: str) -> str:
-    """A value's name as LLVM prints it."""
-    return f"%{name}" if re.fullmatch(r"[-$._a-zA-Z][-$._a-zA-Z0-9]*", name) else f'%"{name}"'
+    """A value's name as LLVM prints it (printLLVMName in lib/IR/AsmWriter.cpp): numba's `$` stands in quotes."""
+    if re.fullmatch(r"[-._a-zA-Z][-._a-zA-Z0-9]*", name):
+        return f"%{name}"
+    shown = (chr(b) if 32 <= b < 127 and b not in b'"\\' else f"\\{b:02X}" for b in name.encode())
+    return f'%"{"".join(shown)}"'

@@ -2,6 +2,8 @@
 
     handlers.py        @libos.udp, c_handler: what may be a handler (start here)
     compile.py         a Python function compiled to a C function that runs without the GIL
+    kept.py            the same from the disk, without numba
+    lint.py            what is found in its code that can make a request slow or fail
     python.py          Python callables, a burst with the GIL taken once
     request_types.py   requests in queues by type
     c_functions.py     C functions as Python holds them

@@ -6,19 +6,12 @@ loops (libos/batch_work/probes.py), so that a quantum and a move of the core rea
 handler that raises makes the entry return CL_HANDLER_RAISED: the request is counted as faulted, nobody takes the GIL,
 and the server goes on.
 
-At registration the LLVM code is looked at. What can make a request slow or fail is named, with the line where numba
-knows it: raising, allocating, reference counting of Python objects.
-Importing this module imports numba.
+At registration the LLVM code is looked at (lint.py). Importing this module imports numba.
 """
 
 from __future__ import annotations
 
-import ast
-import inspect
-import pickle
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numba
@@ -34,7 +27,10 @@ from ..batch_work.compile import ProbedLibrary, default_target, probed_compiler,
 from ..batch_work.refill import Target
 from ..batch_work.refuse import libraries_of, stack_bytes
 from ..numba.cache import enable_cache, load_library, without_numbas_own
-from ..numba.views import make_view, reply_view_t, request_view_t
+from ..numba.exceptions import let_go
+from ..numba.views import array_value, make_view, reply_view_t, request_view_t
+from .compiled import CompiledHandler, Remark
+from .lint import lint
 from .shape import check_compiled, name_of
 from .state import State, state_of
 
@@ -63,6 +59,7 @@ _ANSWERS = {
     "periodic work": ((types.NoneType,), ""),
     "stream handler": ((), "two integers: how many bytes it took, and the answer's length"),
     "HTTP handler": ((), "two integers: the status, and the length of the answer's body"),
+    "job": ((types.NoneType,), ""),
 }
 _PAIRS = ("stream handler", "HTTP handler")
 _NAMES = {
@@ -72,20 +69,15 @@ _NAMES = {
 }
 
 
-class Remark(NamedTuple):
-    """What the lint found in one line, and the line of the handler's source that it is about."""
-
-    text: str
-    line: int
-
-
 class Build(NamedTuple):
     """How entries are built. target: of their probes; None: this process's. library: numba's class (ProbedLibrary) of
-    their code. unprobed: of the code of classifiers, which run in the scheduler's loop; None: numba's own."""
+    their code. unprobed: of the code of classifiers, which run in the scheduler's loop; None: numba's own. own_memory:
+    it takes memory by libos/service/memory.h, not from numba's runtime."""
 
     target: Target | None = None
     library: type[Any] = ProbedLibrary
     unprobed: type[Any] | None = None
+    own_memory: bool = False
 
     def pipeline(self, probes: bool) -> dict[str, Any]:
         """Options for numba."""
@@ -98,26 +90,6 @@ class Build(NamedTuple):
 HERE = Build()
 
 
-@dataclass(frozen=True, slots=True)
-class CompiledHandler:
-    """A handler as C sees it.
-
-    address: of the entry point. remarks: what the lint found. from_cache: whether the code came from
-    the disk. keep: what must stay alive as long as C may call the address. arg: its state's address, which C hands to
-    it; 0 for none. stack_bytes: the least that a uthread which runs it must have, 0 for any. dispatcher, entry: numba's
-    objects of the function and of the entry point.
-    """
-
-    address: int
-    remarks: tuple[Remark, ...]
-    from_cache: bool
-    keep: tuple[object, ...]
-    arg: int = 0
-    stack_bytes: int = 0
-    dispatcher: Any = None
-    entry: Any = None
-
-
 def _is_two_integers(kind: Any) -> bool:
     return isinstance(kind, types.BaseTuple) and len(kind) == 2 and all(isinstance(k, types.Integer) for k in kind)
 
@@ -127,29 +99,48 @@ class _Found(NamedTuple):
 
     remarks: tuple[Remark, ...]
     opens_scopes: bool
+    allocates: bool
+    starts_uthreads: bool
 
 
-def _call(context: Any, builder: Any, overload: Any, opens: bool, args: Any) -> tuple[Any, Any]:
-    """Call it for its status and result. What it has left open of scopes (scope.h) is cancelled and closed."""
-    i8p = ir.IntType(8).as_pointer()
-    if opens:
+class _Around(NamedTuple):
+    """What an entry does before and behind the call. scopes: cancel and close what was left open of them (scope.h).
+    memory: give back what an exception has left behind (memory.h)."""
+
+    scopes: bool
+    memory: bool
+
+
+def _call(context: Any, builder: Any, overload: Any, around: _Around, args: Any) -> tuple[Any, Any]:
+    """Call it for its status and result."""
+    i8p, i32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+    if around.memory:
+        blocks = builder.bitcast(cgutils.alloca_once(builder, ir.ArrayType(i8p, 2)), i8p)
+        fnty = ir.FunctionType(ir.VoidType(), [i8p])
+        builder.call(cgutils.get_or_insert_function(builder.module, fnty, "cl_blocks_enter"), [blocks])
+    if around.scopes:
         fnty = ir.FunctionType(i8p, [])
         before = builder.call(cgutils.get_or_insert_function(builder.module, fnty, "cl_scope_self"), [])
     status, result = context.call_internal_no_propagate(builder, overload.fndesc, overload.signature, args)
-    if opens:
+    if around.scopes:
         fnty = ir.FunctionType(ir.VoidType(), [i8p])
         builder.call(cgutils.get_or_insert_function(builder.module, fnty, "cl_scope_unwind"), [before])
+    let_go(context, builder, status)
+    if around.memory:
+        fnty = ir.FunctionType(ir.VoidType(), [i8p, i32])
+        leave = cgutils.get_or_insert_function(builder.module, fnty, "cl_blocks_leave")
+        builder.call(leave, [blocks, builder.zext(status.is_error, i32)])
     return status, result
 
 
-def _guarded_stream(overload: Any, opens: bool) -> Any:
+def _guarded_stream(overload: Any, around: _Around) -> Any:
     """The same for one that returns two integers: the second goes where a pointer says."""
     returns = overload.signature.return_type
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         context.add_linking_libs((overload.library,))
         *args, where = args
-        status, result = _call(context, builder, overload, opens, args)
+        status, result = _call(context, builder, overload, around, args)
         raised, none = (context.get_constant(types.int64, n) for n in (lib.CL_HANDLER_RAISED, 0))
         took, answered = (
             context.cast(builder, builder.extract_value(result, i), returns[i], types.int64) for i in range(2)
@@ -172,28 +163,37 @@ def _guarded_stream(overload: Any, opens: bool) -> Any:
     return (call, call_with_state, call_of_four)[len(overload.signature.args) - 2]
 
 
-def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str, opens: bool) -> Any:
+def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str, around: _Around) -> Any:
     """An intrinsic that calls one overload and turns a raised exception into CL_HANDLER_RAISED."""
     overload = dispatcher.overloads[argtypes]
     returns = overload.signature.return_type
     other, answer = _ANSWERS[what]
     if what in _PAIRS and _is_two_integers(returns):
-        return _guarded_stream(overload, opens)
+        return _guarded_stream(overload, around)
     if what in _PAIRS or not isinstance(returns, (types.Integer, *other)):
         kind = "nothing" if isinstance(returns, types.NoneType) else str(returns)
         if isinstance(returns, types.Optional):
             kind = f"{returns.type}, and on some way nothing"
         mend = f"return {answer or 'nothing, or an integer'}"
-        raise CorelaneError(f"compile {what} {name_of(dispatcher.py_func)}", f"it returns {kind}", mend)
+        code = dispatcher.py_func.__code__
+        why = f"it returns {kind} ({code.co_filename}, line {code.co_firstlineno})"
+        raise CorelaneError(f"compile {what} {name_of(dispatcher.py_func)}", why, mend)
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         context.add_linking_libs((overload.library,))
-        status, result = _call(context, builder, overload, opens, args)
+        status, result = _call(context, builder, overload, around, args)
         raised = context.get_constant(types.int64, lib.CL_HANDLER_RAISED)
         length = context.get_constant(types.int64, 0)
         if not isinstance(returns, types.NoneType):
             length = context.cast(builder, result, returns, types.int64)
         return builder.select(status.is_error, raised, length)
+
+    @intrinsic
+    def call_of_all(typingctx: Any, given: Any) -> Any:
+        def emit_all(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return emit(context, builder, sig, cgutils.unpack_tuple(builder, args[0], len(argtypes)))
+
+        return types.int64(given), emit_all
 
     @intrinsic
     def call_alone(typingctx: Any) -> Any:
@@ -211,7 +211,7 @@ def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str, opens: bool)
     def call_with_state(typingctx: Any, request: Any, reply: Any, state: Any) -> Any:
         return types.int64(request, reply, state), emit
 
-    return (call_alone, call_of_one, call, call_with_state)[len(argtypes)]
+    return call_of_all if what == "job" else (call_alone, call_of_one, call, call_with_state)[len(argtypes)]
 
 
 def _entry(call: Any, shared: State | None) -> Callable[..., Any]:
@@ -228,73 +228,6 @@ def _entry(call: Any, shared: State | None) -> Callable[..., Any]:
         return call(make_view(request, length, True), make_view(reply, room, False), state_at(arg))
 
     return entry_with_state
-
-
-def _unescape(text: str) -> bytes:
-    """The bytes of an LLVM string constant: a backslash is written twice, other odd bytes as two hexadecimal digits."""
-    return re.sub(r"\\(\\|[0-9A-Fa-f]{2})", lambda m: "\\" if m[1] == "\\" else chr(int(m[1], 16)), text).encode(
-        "latin-1"
-    )
-
-
-def _exceptions(text: str, function: Any) -> list[Remark]:
-    """What numba's code may raise, from the pickled exceptions among its constants: 'ValueError: ... (line 12)'."""
-    code, found = function.__code__, set()
-    raised = set(re.findall(r"store ptr @\.const\.picklebuf\.(\w+),", text))
-    for match in re.finditer(r'@\.const\.pickledata\.(\w+) = [^\n]*?c"([^"\n]*)"\n', text):
-        if match[1] not in raised:
-            continue
-        raw = _unescape(match[2])
-        try:
-            kind, args, where = pickle.loads(raw)
-        except Exception:  # what numba keeps there is its own business: a remark less
-            continue
-        if args and str(args[0]).startswith("missing Environment"):  # print() and its like, which take the GIL as well
-            continue
-        name = getattr(kind, "__name__", str(kind))
-        what = f"may raise {name}: {args[0]}" if args else f"may raise {name}"
-        if where is None:
-            found.add(Remark(what, code.co_firstlineno))
-        elif where[1] == code.co_filename:
-            found.add(Remark(f"{what} (line {where[2]})", int(where[2])))
-        else:
-            found.add(Remark(f"{what} ({where[1]}, line {where[2]})", code.co_firstlineno))
-    return sorted(found)
-
-
-def _allocating_lines(function: Callable[..., Any]) -> list[int]:
-    """Lines of calls that are known to allocate, as far as the source tells."""
-    try:
-        source, first = inspect.getsourcelines(function)
-        tree = ast.parse(inspect.cleandoc("".join(source)))
-    except (OSError, SyntaxError, TypeError):
-        return []
-    names = {"empty", "zeros", "ones", "full", "array", "arange", "copy", "concatenate", "list", "dict", "bytes", "str"}
-    lines = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.List | ast.Dict | ast.ListComp | ast.JoinedStr):
-            lines.add(first + node.lineno - 1)
-        elif isinstance(node, ast.Call):
-            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if called in names:
-                lines.add(first + node.lineno - 1)
-    return sorted(lines)
-
-
-def lint(text: str, function: Callable[..., Any]) -> tuple[Remark, ...]:
-    """Remarks on a handler's LLVM code: what may raise, allocate or need the GIL."""
-    remarks = _exceptions(text, function)
-    first = function.__code__.co_firstlineno
-    called = set(re.findall(r"\bcall\b[^\n]*?@([\w.$]+)", text))
-    if any(name.startswith("PyErr_") for name in called) and not remarks:
-        remarks.append(Remark("may raise", first))
-    if any(name.startswith(("NRT_MemInfo_alloc", "NRT_Allocate")) for name in called):
-        lines = _allocating_lines(function)
-        where = f" (line {', '.join(map(str, lines))})" if lines else ""
-        remarks.append(Remark(f"allocates memory for a request{where}", lines[0] if lines else first))
-    if "numba_gil_ensure" in called:
-        remarks.append(Remark("takes the GIL, so it waits for Python code of this process", first))
-    return tuple(remarks)
 
 
 def compile_handler(
@@ -344,7 +277,9 @@ def compile_stream(
     return _compile(function, "stream handler", argtypes, entry_of, cache, shared, build)
 
 
-def compile_http(function: Callable[..., Any], state: Any = None, *, cache: bool = True) -> CompiledHandler:
+def compile_http(
+    function: Callable[..., Any], state: Any = None, *, cache: bool = True, build: Build = HERE
+) -> CompiledHandler:
     """Compile `function(target, body, reply) -> (status, length)`, or with `state`, into a cl_http_handler.
 
     Arguments and errors as of `compile_handler`.
@@ -371,7 +306,7 @@ def compile_http(function: Callable[..., Any], state: Any = None, *, cache: bool
     argtypes: tuple[Any, ...] = (request_view_t, request_view_t, reply_view_t)
     if shared is not None:
         argtypes += (shared.kind,)
-    return _compile(function, "HTTP handler", argtypes, entry_of, cache, shared, HERE)
+    return _compile(function, "HTTP handler", argtypes, entry_of, cache, shared, build)
 
 
 def compile_classifier(function: Callable[..., Any], *, cache: bool = True, build: Build = HERE) -> CompiledHandler:
@@ -416,6 +351,50 @@ def compile_periodic(
     return _compile(function, "periodic work", argtypes, entry_of, cache, shared, build)
 
 
+def _arguments(kinds: tuple[Any, ...], args: tuple[Any, ...]) -> Any:
+    """An intrinsic that makes a tuple of the arguments of a job: numbers are constants, and where the arrays lie say
+    the words at an address."""
+
+    @intrinsic
+    def given(typingctx: Any, pointer: Any) -> Any:
+        def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+            i8p = ir.IntType(8).as_pointer()
+            words, made = builder.bitcast(values[0], i8p.as_pointer()), []
+            arrays = 0
+            for kind, arg in zip(kinds, args, strict=True):
+                if isinstance(kind, types.Array):
+                    data = builder.load(builder.gep(words, [ir.Constant(ir.IntType(32), arrays)]))
+                    made.append(array_value(context, builder, kind, arg.shape, data))
+                    arrays += 1
+                else:
+                    made.append(context.get_constant_generic(builder, kind, arg))
+            return context.make_tuple(builder, sig.return_type, made)
+
+        return types.Tuple(kinds)(pointer), codegen
+
+    return given
+
+
+def compile_job(
+    function: Callable[..., Any], args: tuple[Any, ...], options: Mapping[str, Any], *, build: Build
+) -> CompiledHandler:
+    """Compile the call `function(*args)` into a cl_every_fn, whose argument points to the addresses of the arrays
+    among args. options: of numba's. Raises CorelaneError with numba's reason if it cannot be compiled."""
+    try:
+        kinds = tuple(numba.typeof(arg) for arg in args)
+    except (ValueError, NumbaError) as error:
+        raise CorelaneError(f"compile job {name_of(function)}", plain_text(error), "give numbers and arrays") from error
+    given = _arguments(kinds, args)
+
+    def entry_of(call: Any) -> tuple[Any, Callable[..., Any]]:
+        def entry(arg: Any) -> Any:
+            return call(given(arg))
+
+        return _PERIODIC, entry
+
+    return _compile(function, "job", kinds, entry_of, False, None, build, {"error_model": "python", **options})
+
+
 def _compile(
     function: Callable[..., Any],
     what: str,
@@ -424,17 +403,21 @@ def _compile(
     cache: bool,
     shared: State | None,
     build: Build,
+    options: Mapping[str, Any] | None = None,
 ) -> CompiledHandler:
     """One overload of the function, and the entry point that C calls."""
     load_library()
     python = getattr(function, "py_func", function)
     names = _NAMES.get(what, ("request", "reply", "state"))
-    check_compiled(what, python, names[: len(argtypes)], _ANSWERS[what][1])
-    dispatcher = numba.njit(error_model="numpy", nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(python)
+    if what != "job":  # which has any number of arguments
+        check_compiled(what, python, names[: len(argtypes)], _ANSWERS[what][1])
+    chosen = {"error_model": "numpy", **(options or {})}
+    dispatcher = numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **chosen)(python)
 
     def describe(compiled: Any) -> _Found:
         text = compiled.library.get_llvm_str()
-        return _Found(lint(text, python), "cl_scope_open" in text)
+        takes = "@NRT_MemInfo_" in text
+        return _Found(lint(text, python), "cl_scope_open" in text, takes, "cl_scope_spawn" in text)
 
     cache = cache and (shared is None or shared.stable)
     kept = enable_cache(dispatcher, argtypes, describe) if cache else None
@@ -444,7 +427,8 @@ def _compile(
         found: _Found | None = kept.remarks if kept is not None else None
         if found is None:
             found = describe(dispatcher.overloads[argtypes])
-        call = _guarded(dispatcher, argtypes, what, found.opens_scopes)
+        owns = build.own_memory and found.allocates and not found.starts_uthreads
+        call = _guarded(dispatcher, argtypes, what, _Around(found.opens_scopes, owns))
         signature, python_entry = entry_of(call)
         # All that the handler calls becomes a part of the entry's code, and gets its probes there. The dispatcher's own
         # code has none: so what is kept on disk holds for any process.
@@ -464,3 +448,12 @@ def _compile(
     return CompiledHandler(
         entry.address, found.remarks, from_cache, (dispatcher, entry, call, keep), arg, stack, dispatcher, entry
     )
+
+
+COMPILERS: Mapping[str, Callable[..., CompiledHandler]] = {
+    "handler": compile_handler,
+    "stream handler": compile_stream,
+    "HTTP handler": compile_http,
+    "periodic work": compile_periodic,
+    "classifier": lambda function, state, **how: compile_classifier(function, **how),
+}

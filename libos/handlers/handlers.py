@@ -89,9 +89,9 @@ class Handler:
 
             python = PythonHandler(self.function)
             return Prepared("foreign", python.callback, ffi.NULL, (python,))
-        from .compile import compile_handler
+        from .kept import compiled
 
-        made = compile_handler(self.function, self.state, cache=self.cache)
+        made = compiled("handler", self.function, self.state, cache=self.cache)
         warn_of(self.function, made.remarks)
         arg = ffi.cast("void *", made.arg)
         pointer = ffi.cast("cl_udp_handler", made.address)

@@ -64,13 +64,14 @@ class Periodic:
         self._started = [started for started in self._started if started[0] is not runtime]
 
     def _compile(self, runtime: Any) -> tuple[Any, Any, tuple[object, ...]]:
-        from ..batch_work.refuse import refuse_small_stack
-        from .compile import compile_periodic
+        from .kept import compiled
         from .warn import warn_of
 
-        made = compile_periodic(self.function, self.state, cache=self.cache)
+        made = compiled("periodic work", self.function, self.state, cache=self.cache)
         warn_of(self.function, made.remarks)
         if made.stack_bytes:
+            from ..batch_work.refuse import refuse_small_stack
+
             refuse_small_stack(f"start periodic work {name_of(self.function)}", made.stack_bytes, runtime.stack_bytes)
         arg = ffi.cast("void *", made.arg)
         return ffi.cast("cl_every_fn", made.address), arg, (made,)

@@ -51,9 +51,9 @@ def as_c(types: Types) -> tuple[Any, tuple[object, ...]]:
     if is_c_function(types.classify):
         address, keep = address_of_function(types.classify), (types.classify,)
     elif callable(types.classify):
-        from .compile import compile_classifier
+        from .kept import compiled
 
-        made = compile_classifier(types.classify)
+        made = compiled("classifier", types.classify)
         address, keep = made.address, (made,)
     else:
         raise CorelaneError("sort requests by type", f"{types.classify!r} cannot be called", "give a function")

@@ -84,13 +84,14 @@ class StreamHandler:
         runtime.name_function(pointer, name_of(self.function))
 
     def _compile(self, what: str, runtime: Any) -> tuple[Any, Any]:
-        from ..batch_work.refuse import refuse_small_stack
-        from .compile import compile_stream
+        from .kept import compiled
         from .warn import warn_of
 
-        made = compile_stream(self.function, self.state, cache=self.cache)
+        made = compiled("stream handler", self.function, self.state, cache=self.cache)
         warn_of(self.function, made.remarks)
         if made.stack_bytes:
+            from ..batch_work.refuse import refuse_small_stack
+
             refuse_small_stack(what, made.stack_bytes, runtime.stack_bytes)
         self._keep.append(made)
         arg = ffi.cast("void *", made.arg)

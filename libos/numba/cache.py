@@ -1,39 +1,27 @@
-"""Compiled handlers on disk: one file for each function and all that its code was made of (fingerprint.py).
+"""Compiled handlers as numba keeps them: a file for each function and all that its code was made of (fingerprint.py).
 
-The file's name ends in that digest, so whatever changes, an older file is not found; its content begins with a digest
-of the rest, so what is cut or garbled is not read. Either is a miss: the handler is compiled, as it is where nothing
-can be read or written. The folder is $CORELANE_CACHE_DIR, or corelane/ under $XDG_CACHE_HOME or ~/.cache, and in it
-one for each build of the C library. Importing this module imports numba.
+Where they are, and what may be wrong with them, says folder.py. Importing this module imports numba.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import pickle
-import re
 from collections.abc import Callable, Iterator
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from llvmlite import binding as llvm
 from numba.core.caching import CompileResultCacheImpl, NullCache, _Cache
 from numba.core.serialize import dumps
 
-from ... import runtime
 from .fingerprint import Unknown, fingerprint, reached
+from .folder import KEPT, base_of, build_id, cache_dir, library_path, write
 from .imports import import_without_scipy
 
-KEPT = 8  # files of one function, for as many settings or versions as are in use by turns
+__all__ = ["KEPT", "HandlerCache", "build_id", "cache_dir", "enable_cache", "load_library", "without_numbas_own"]
+
 _MAGIC = b"corelane handler 1\n"
-
-
-def library_path() -> str:
-    """libcorelane.so as this package uses it."""
-    assert runtime.__file__ is not None
-    return str(Path(runtime.__file__).resolve().parent / "_lib" / "libcorelane.so")
 
 
 def load_library() -> None:
@@ -41,19 +29,6 @@ def load_library() -> None:
     Repeating it costs nothing."""
     llvm.load_library_permanently(library_path())
     import_without_scipy()
-
-
-@lru_cache(maxsize=1)
-def build_id() -> str:
-    """Sixteen hex digits that change whenever the C library does."""
-    return hashlib.sha256(Path(library_path()).read_bytes()).hexdigest()[:16]
-
-
-def cache_dir() -> Path:
-    """The folder of this build. Raises RuntimeError without a home."""
-    chosen = os.environ.get("CORELANE_CACHE_DIR")
-    base = Path(chosen) if chosen else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "corelane"
-    return base / "handlers" / build_id()
 
 
 class HandlerCache(_Cache):
@@ -64,10 +39,7 @@ class HandlerCache(_Cache):
     """
 
     def __init__(self, python: Callable[..., Any], key: str, describe: Callable[[Any], object]) -> None:
-        code = python.__code__
-        place = hashlib.sha256(f"{code.co_filename}:{python.__qualname__}".encode("utf-8", "surrogatepass")).hexdigest()
-        self._base = f"{re.sub('[^A-Za-z0-9_]', '_', python.__name__)[:64]}-{place[:12]}"
-        self._file = cache_dir() / f"{self._base}-{key[:32]}.code"
+        self._file = cache_dir() / f"{base_of(python)}-{key[:32]}.code"
         self._describe = describe
         self.remarks: Any = None
         self.hit = False
@@ -94,21 +66,9 @@ class HandlerCache(_Cache):
         if any(not lifted.can_cache for lifted in data.lifted) or data.library.has_dynamic_globals:
             return  # made of addresses of this process
         self.remarks = self._describe(data)
-        written = self._file.with_suffix(f".{os.getpid()}.tmp")
-        try:
+        with contextlib.suppress(pickle.PickleError):
             rest = pickle.dumps((self.remarks, dumps(data._reduce())))
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            written.write_bytes(_MAGIC + hashlib.sha256(rest).digest() + rest)
-            written.replace(self._file)
-            self._drop_old()
-        except (OSError, pickle.PickleError):  # a full disk, a folder of somebody else's: the next start compiles again
-            with contextlib.suppress(OSError):
-                written.unlink()
-
-    def _drop_old(self) -> None:
-        files = [(file.stat().st_mtime_ns, file) for file in self._file.parent.glob(f"{self._base}-*.code")]
-        for _, file in sorted(files)[:-KEPT]:
-            file.unlink()
+            write(self._file, _MAGIC + hashlib.sha256(rest).digest() + rest)
 
     def enable(self) -> None:
         """Nothing to do: it is in use from the start."""

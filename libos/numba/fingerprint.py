@@ -7,17 +7,23 @@ Python, numpy, numba and corelane.libos goes by name, and their versions (the so
 every digest; only numbers and texts in their modules are looked at, as a time zone is computed.
 
 `Unknown` is raised for a value that cannot be told apart from a changed one, such as an address or an object of a
-foreign class: code that was made of it is not kept. Importing this module imports numba.
+foreign class: code that was made of it is not kept.
+
+Importing this module does not import numba. Where nobody has imported it, no object can be numba's, and nobody has
+given it overloads.
 """
 
 from __future__ import annotations
 
 import builtins
+import contextlib
 import dis
 import enum
 import hashlib
+import importlib.util
 import itertools
 import operator
+import os
 import sys
 import sysconfig
 import types as python
@@ -25,14 +31,6 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-
-import llvmlite
-import numba
-import numpy as np
-from numba.core import config
-from numba.core.dispatcher import Dispatcher
-from numba.core.extending import _Intrinsic
-from numba.core.registry import cpu_target
 
 _HOME = Path(__file__).resolve().parents[1]  # libos/
 _PACKAGE = __package__.rpartition(".")[0]
@@ -42,30 +40,69 @@ _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
 _CONFIG = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "BOUNDSCHECK", "ENABLE_AVX", "DISABLE_JIT")
 
 
+# Where a package says its own version, which is read, not imported.
+_VERSION_FILES = (("numba", "_version.py"), ("llvmlite", "_version.py"), ("numpy", "version.py"))
+
+
 class Unknown(Exception):
     """A value of which nobody can say whether it changed."""
 
 
 @lru_cache(maxsize=1)
 def versions() -> tuple[str, ...]:
-    """Of all that goes by name."""
+    """Of all that goes by name. Raises Unknown where a package does not say."""
     sources = hashlib.sha256()
     for folder in (_HOME, _HOME.parent / "runtime"):
         for path in sorted(folder.rglob("*.py")):
             sources.update(path.read_bytes())
-    return (sys.version, numba.__version__, llvmlite.__version__, np.__version__, sources.hexdigest())
+    return (sys.version, *(_says_of_itself(*place) for place in _VERSION_FILES), sources.hexdigest())
+
+
+def _says_of_itself(package: str, name: str) -> str:
+    """The text of a file of a package."""
+    try:
+        found = importlib.util.find_spec(package)
+        folders = list(found.submodule_search_locations or ()) if found else []
+        return Path(folders[0], name).read_text()
+    except (OSError, ValueError, ImportError, IndexError) as error:
+        raise Unknown(f"the version of {package}") from error
 
 
 def fingerprint(function: Callable[..., Any], *more: object) -> str:
     """Digest of a function and of further values: types, settings. Raises Unknown."""
-    settings = [str(getattr(config, name, None)) for name in _CONFIG]
-    cpu_target.typing_context.refresh()  # overloads that were declared since are known
     walk = _Walk()
-    for what in (versions(), settings, function, more):
+    if walk.numba is not None:
+        walk.numba.typing.refresh()  # overloads that were declared since are known
+    for what in (versions(), _environment(), _settings(walk.numba), function, more):
         walk.add(what)
     for name in sorted(vars(operator)):  # `a + b` names none of them
         walk.add_overloads(vars(operator)[name])
     return walk.digest.hexdigest()
+
+
+def import_numba() -> None:
+    """Import numba, and note its settings if it was not there yet."""
+    global _untouched
+    if "numba" not in sys.modules:
+        _untouched = _Numba().settings()
+
+
+_untouched: list[str] | None = None
+
+
+def _settings(numba: _Numba | None) -> list[str]:
+    """numba's, as far as somebody may have changed them in this process. One whose code is on disk does without numba,
+    and is to have the same digest as the one that put it there."""
+    found = [] if numba is None else numba.settings()
+    return [] if found == _untouched else found
+
+
+def _environment() -> list[str]:
+    """What numba makes its settings of."""
+    words = [f"{name}={value}" for name, value in sorted(os.environ.items()) if name.startswith("NUMBA_")]
+    with contextlib.suppress(OSError):
+        words.append(Path(".numba_config.yaml").read_text(errors="surrogateescape"))
+    return words
 
 
 def reached(function: Callable[..., Any]) -> list[Any]:
@@ -120,7 +157,32 @@ def _attribute(module: python.ModuleType, name: str) -> Any:
         return _MISSING
 
 
-_ONCE = (python.FunctionType, Dispatcher, _Intrinsic, type, list, dict)
+class _Numba:
+    """What of numba its objects are told by, and what it has been taught. numba is imported."""
+
+    def __init__(self) -> None:
+        import numba
+        from numba.core import config, types
+        from numba.core.dispatcher import Dispatcher
+        from numba.core.extending import _Intrinsic
+        from numba.core.registry import cpu_target
+
+        self.typing: Any = cpu_target.typing_context
+        self.dispatcher, self.intrinsic, self.type = Dispatcher, _Intrinsic, types.Type
+        self._config: Any = config
+        self._home = os.path.dirname(str(numba.__file__)) + os.sep
+
+    def is_given_by_user(self, overload: Any) -> bool:
+        """Whether a function that numba was given as the meaning of another one is not numba's or ours. Some of its own
+        are made by it, and are of no module."""
+        if overload is None or _by_name(overload):
+            return False
+        code = getattr(overload, "__code__", None)
+        return code is None or not code.co_filename.startswith(self._home)
+
+    def settings(self) -> list[str]:
+        """Those that change what it makes of a function."""
+        return [str(getattr(self._config, name, None)) for name in _CONFIG]
 
 
 class _Walk:
@@ -132,6 +194,14 @@ class _Walk:
     def __init__(self, strict: bool = True) -> None:
         self.digest = hashlib.sha256()
         self.dispatchers: list[Any] = []
+        self.numba = _Numba() if "numba" in sys.modules else None
+        # What is not there has no instances, as () has none.
+        numpy: Any = sys.modules.get("numpy")
+        self._arrays: Any = (numpy.ndarray, numpy.generic) if numpy else ()
+        self._dtypes: Any = numpy.dtype if numpy else ()
+        self._ufunc: Any = numpy.ufunc if numpy else ()
+        self._dispatcher: Any = self.numba.dispatcher if self.numba else ()
+        self._intrinsic: Any = self.numba.intrinsic if self.numba else ()
         self._strict = strict
         self._attributes: dict[str, list[Any]] | None = None
         self._modules: dict[tuple[int, tuple[str, ...]], python.ModuleType] = {}
@@ -155,7 +225,8 @@ class _Walk:
         if isinstance(what, python.ModuleType):
             self._add_module(what, names)
             return
-        if isinstance(what, _ONCE):  # anything else may be one object in one process and two equal ones in another
+        # Anything else may be one object in one process and two equal ones in another.
+        if isinstance(what, (python.FunctionType, type, list, dict, self._dispatcher, self._intrinsic)):
             if id(what) in self._seen:
                 self._put("again", self._seen[id(what)][0])
                 return
@@ -166,7 +237,7 @@ class _Walk:
     def _add_object(self, what: Any) -> None:
         if isinstance(what, python.FunctionType):
             self._add_function(what)
-        elif isinstance(what, Dispatcher):
+        elif isinstance(what, self._dispatcher):
             self.dispatchers.append(what)
             self.add(what.py_func)
             self.add(what.targetoptions)
@@ -174,13 +245,13 @@ class _Walk:
             self._put(what._compiler.pipeline_class.__qualname__)
             if not what._can_compile:  # for these types alone, and what it returns is converted to what they say
                 self._put(*sorted(str(made.signature) for made in what.overloads.values()))
-        elif isinstance(what, _Intrinsic):
+        elif isinstance(what, self._intrinsic):
             self.add(what._defn)
         elif isinstance(what, python.CodeType):
             self._add_code(what)
-        elif isinstance(what, np.ndarray | np.generic):
-            self._add_array(np.asarray(what))
-        elif isinstance(what, np.dtype):
+        elif isinstance(what, self._arrays):
+            self._add_array(what)
+        elif isinstance(what, self._dtypes):
             self._put(what.str, repr(what))
         elif isinstance(what, enum.Enum):
             self._put(what.name)
@@ -257,27 +328,33 @@ class _Walk:
 
     def add_overloads(self, function: Any) -> None:
         """What user code gave to numba as this function's meaning (numba.extending.overload, register_jitable)."""
+        if self.numba is None:
+            return
         try:
-            typed = cpu_target.typing_context.resolve_value_type(function)
+            typed = self.numba.typing.resolve_value_type(function)
         except Exception:  # numba does not know it
             return
         for template in getattr(typed, "templates", ()):
             given = getattr(template, "_overload_func", None)
-            if given is not None and not _by_name(given):
+            if self.numba.is_given_by_user(given):
                 self.add(given)
 
     def _overloads_of_attribute(self, name: str) -> list[Any]:
         """The same of `value.name` and `value.name()`, of any type (overload_attribute, overload_method)."""
+        if self.numba is None:
+            return []
         if self._attributes is None:
             self._attributes = {}
-            for templates in cpu_target.typing_context._attributes.values():
+            for templates in self.numba.typing._attributes.values():
                 for template in templates:
                     given = getattr(template, "_overload_func", None)
-                    if given is not None and not _by_name(given):
+                    if self.numba.is_given_by_user(given):
                         self._attributes.setdefault(template._attr, []).append(given)
         return self._attributes.get(name, [])
 
-    def _add_array(self, array: np.ndarray[Any, Any]) -> None:
+    def _add_array(self, what: Any) -> None:
+        """An array, or a scalar of numpy's."""
+        array = sys.modules["numpy"].asarray(what)
         if array.dtype.hasobject:
             self._unknown("an array of objects")
             return
@@ -301,10 +378,10 @@ class _Walk:
             self._unknown(f"the class {kind.__qualname__}")
 
     def _add_other(self, what: Any) -> None:
-        if isinstance(what, numba.types.Type) and _by_name(type(what)):
+        if self.numba is not None and isinstance(what, self.numba.type) and _by_name(type(what)):
             self._put(str(what), getattr(what, "symbol", ""), str(getattr(what, "sig", "")))
-        elif isinstance(what, python.BuiltinFunctionType | np.ufunc):
-            if not isinstance(what, np.ufunc) and not isinstance(what.__self__, python.ModuleType | type(None)):
+        elif isinstance(what, (python.BuiltinFunctionType, self._ufunc)):
+            if not isinstance(what, self._ufunc) and not isinstance(what.__self__, python.ModuleType | type(None)):
                 self._unknown("a method of an object")
                 return
             self._put(getattr(what, "__module__", None), getattr(what, "__qualname__", what.__name__))

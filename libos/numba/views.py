@@ -177,25 +177,30 @@ def make_view(typingctx: Any, pointer: Any, length: Any, readonly: Any) -> Any:
     return viewty(pointer, types.intp, readonly), codegen
 
 
+def array_value(context: Any, builder: Any, kind: Any, shape: tuple[int, ...], data: Any) -> Any:
+    """The C-contiguous array of that numba type and shape that lies at a pointer; nobody counts references to it."""
+    intp = context.get_value_type(types.intp)
+    item = context.get_abi_sizeof(context.get_data_type(kind.dtype))
+    strides = [item * math.prod(shape[i + 1 :]) for i in range(len(shape))]
+    array = make_array(kind)(context, builder)
+    populate_array(
+        array,
+        data=builder.bitcast(data, array.data.type),
+        shape=cgutils.pack_array(builder, [ir.Constant(intp, n) for n in shape], intp),
+        strides=cgutils.pack_array(builder, [ir.Constant(intp, n) for n in strides], intp),
+        itemsize=ir.Constant(intp, item),
+        meminfo=None,
+    )
+    return array._getvalue()
+
+
 def array_at(kind: Any, shape: tuple[int, ...]) -> Any:
     """An intrinsic: the C-contiguous array of that numba type and shape that lies at an address. Raises nothing."""
 
     @intrinsic
     def at(typingctx: Any, pointer: Any) -> Any:
         def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            intp = context.get_value_type(types.intp)
-            item = context.get_abi_sizeof(context.get_data_type(kind.dtype))
-            strides = [item * math.prod(shape[i + 1 :]) for i in range(len(shape))]
-            array = make_array(kind)(context, builder)
-            populate_array(
-                array,
-                data=builder.bitcast(args[0], array.data.type),
-                shape=cgutils.pack_array(builder, [ir.Constant(intp, n) for n in shape], intp),
-                strides=cgutils.pack_array(builder, [ir.Constant(intp, n) for n in strides], intp),
-                itemsize=ir.Constant(intp, item),
-                meminfo=None,
-            )
-            return impl_ret_borrowed(context, builder, kind, array._getvalue())
+            return impl_ret_borrowed(context, builder, kind, array_value(context, builder, kind, shape, args[0]))
 
         return kind(pointer), codegen
 

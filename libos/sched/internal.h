@@ -49,6 +49,7 @@ struct CL_ALIGNED(64) cl_uthread {
     uint32_t gen;   /* bumped when recycled; read by joiners (relaxed: an id comes to them by some synchronisation) */
     uint32_t index; /* constant: place in cl_sched.uthreads */
     void *local;    /* the user's, see cl_uthread_local */
+    void *memory;   /* see cl_uthread_memory */
     void *runner;   /* the work source's, see cl_runner_local */
     const struct cl_doing *doing; /* see cl_uthread_doing; writer: its kthread; readers: anybody, relaxed: a guess */
     char *stack_lo;               /* constant: lowest usable byte; the guard page is below */

@@ -276,7 +276,7 @@ void cl_uthread_prepare(struct cl_uthread *t, cl_uthread_fn fn, void *arg, uint6
 {
     t->fn = fn;
     t->arg = arg;
-    t->local = NULL;
+    t->local = t->memory = NULL;
     t->runner = NULL;
     cl_store_relaxed(&t->doing, NULL);
     t->preemptible = false;
@@ -460,6 +460,12 @@ void *cl_uthread_local(void)
 {
     struct cl_kthread *k = cl_kthread_self();
     return k && k->current ? k->current->local : NULL;
+}
+
+void **cl_uthread_memory(void)
+{
+    struct cl_kthread *k = cl_kthread_self();
+    return k && k->current ? &k->current->memory : NULL;
 }
 
 int cl_uthread_set_local(void *local)

@@ -2,8 +2,10 @@
  *
  * numba's code has such calls for arrays, lists and objects that it makes; it counts the references itself, in the first
  * word of a block, and reads the address of the data from the fourth (numba/core/runtime/nrtdynmod.py). corelane compile
- * has it call these functions instead of numba's (libos/aot/symbols.py). */
+ * has it call these functions instead of numba's (libos/objects/needs.py). */
 #include "memory.h"
+
+#include <corelane/libos/uthread.h>
 
 #include <stdlib.h>
 
@@ -13,9 +15,44 @@ struct cl_block {
     void *info;
     void *data;
     uint64_t size;
+    /* Of the list that it is in (cl_blocks), which one uthread changes. link: what points to it; NULL: in none. */
+    struct cl_block *next, **link;
+    uint64_t pad; /* so that the data behind it has malloc's alignment */
 };
 
 _Static_assert(offsetof(struct cl_block, data) == 24, "compiled code reads it");
+_Static_assert(sizeof(struct cl_block) % 16 == 0, "malloc's alignment");
+
+/* Of a thread that is on no uthread, where compiled code does not block. */
+static __thread void *outside;
+
+static struct cl_blocks **entered(void)
+{
+    void **word = cl_uthread_memory();
+    return (struct cl_blocks **)(word ? word : &outside);
+}
+
+static void put_in(struct cl_block *b)
+{
+    struct cl_blocks *list = *entered();
+    if (!list)
+        return;
+    b->next = list->first;
+    b->link = &list->first;
+    if (b->next)
+        b->next->link = &b->next;
+    list->first = b;
+}
+
+static void take_out(struct cl_block *b)
+{
+    if (!b->link)
+        return;
+    *b->link = b->next;
+    if (b->next)
+        b->next->link = b->link;
+    b->link = NULL;
+}
 
 /* `extra`: bytes behind the block. NULL: there is no memory. */
 static struct cl_block *new_block(uint64_t size, uint64_t extra)
@@ -24,8 +61,10 @@ static struct cl_block *new_block(uint64_t size, uint64_t extra)
     if (__builtin_add_overflow(extra, sizeof(struct cl_block), &bytes))
         return NULL;
     struct cl_block *b = malloc(bytes);
-    if (b)
-        *b = (struct cl_block){.references = 1, .data = b + 1, .size = size};
+    if (!b)
+        return NULL;
+    *b = (struct cl_block){.references = 1, .data = b + 1, .size = size};
+    put_in(b);
     return b;
 }
 
@@ -71,6 +110,8 @@ struct cl_block *cl_buffer_new_ended(uint64_t size, cl_block_end_fn end)
     struct cl_block *b = new_block(size, 0);
     void *data = b ? malloc(size ? size : 1) : NULL;
     if (!data) {
+        if (b)
+            take_out(b);
         free(b);
         return NULL;
     }
@@ -97,7 +138,40 @@ void *cl_buffer_resize(struct cl_block *b, uint64_t size)
 
 void cl_block_end(struct cl_block *b)
 {
+    take_out(b);
     if (b->end)
         b->end(b->data, b->size, b->info);
     free(b);
+}
+
+void *cl_bytes_new(uint64_t size)
+{
+    return malloc(size ? size : 1);
+}
+
+void cl_bytes_free(void *bytes)
+{
+    free(bytes);
+}
+
+void cl_blocks_enter(struct cl_blocks *b)
+{
+    struct cl_blocks **now = entered();
+    *b = (struct cl_blocks){.before = *now};
+    *now = b;
+}
+
+void cl_blocks_leave(struct cl_blocks *b, int32_t raised)
+{
+    *entered() = b->before;
+    while (b->first) {
+        struct cl_block *one = b->first;
+        take_out(one);
+        if (!raised)
+            continue;
+        /* What it would tell its end does no more than let go of others, which are in the list themselves. */
+        if (one->end == end_buffer)
+            free(one->data);
+        free(one);
+    }
 }

@@ -18,6 +18,7 @@ uint64_t cl_service_layout(void)
     static const size_t places[] = {
         sizeof(struct cl_service),
         sizeof(struct cl_service_work),
+        sizeof(struct cl_service_http),
         sizeof(struct cl_udp_types),
         offsetof(struct cl_udp_req, peer.ipv4),
         offsetof(struct cl_udp_req, peer.port),
@@ -142,60 +143,4 @@ int cl_service_open(const char *path, const struct cl_service **out, char err[25
     if (rc == 0)
         *out = found;
     return rc;
-}
-
-static int bind_one(struct cl_runtime *rt, const struct cl_service_work *w, uint16_t port, char err[256])
-{
-    const struct cl_every *every;
-    switch (w->kind) {
-    case CL_SERVICE_UDP: {
-        cl_udp_handler fn = (cl_udp_handler)(uintptr_t)w->entry;
-        if (w->types)
-            return cl_runtime_bind_udp_typed(rt, port, fn, w->state, w->types, err);
-        return w->ordered ? cl_runtime_bind_udp_ordered(rt, port, fn, w->state)
-                          : cl_runtime_bind_udp(rt, port, fn, w->state);
-    }
-    case CL_SERVICE_TCP:
-        return cl_runtime_serve_tcp(rt, port, w->backlog, w->window, (cl_tcp_handler)(uintptr_t)w->entry, w->state);
-    case CL_SERVICE_EVERY:
-        return cl_runtime_every(rt, w->period_ns, (cl_every_fn)(uintptr_t)w->entry, w->state, 0, &every);
-    case CL_SERVICE_UTHREAD:
-        return cl_runtime_spawn(rt, (cl_uthread_fn)(uintptr_t)w->entry, w->state);
-    default:
-        snprintf(err, 256, "work of kind %u: this corelane knows none", w->kind);
-        return -ENOTSUP;
-    }
-}
-
-static bool is_handler(const struct cl_service_work *w)
-{
-    return w->kind == CL_SERVICE_UDP || w->kind == CL_SERVICE_TCP;
-}
-
-int cl_service_bind(struct cl_runtime *rt, const struct cl_service *service, uint16_t port, char err[256])
-{
-    unsigned handlers = 0;
-    for (unsigned i = 0; i < service->n_work; i++)
-        handlers += is_handler(&service->work[i]);
-    if (port && handlers != 1) {
-        snprintf(err, 256, "it has %u handlers, and one port was given", handlers);
-        return -EINVAL;
-    }
-    for (unsigned i = 0; i < service->n_work; i++) {
-        const struct cl_service_work *w = &service->work[i];
-        char why[256] = "";
-        uint16_t own = port ? port : (uint16_t)w->port;
-        int rc = bind_one(rt, w, own, why);
-        if (rc == 0)
-            rc = cl_runtime_name(rt, w->entry, w->name);
-        if (rc) {
-            const char *reason = why[0] ? why : strerror(-rc);
-            if (is_handler(w))
-                snprintf(err, 256, "%.80s cannot have port %u: %.150s", w->name, own, reason);
-            else
-                snprintf(err, 256, "%.80s cannot be started: %.150s", w->name, reason);
-            return rc;
-        }
-    }
-    return 0;
 }

@@ -23,7 +23,7 @@ from corelane.cli import service as services
 from corelane.cli import targets, watch
 from corelane.cli.config import library
 from corelane.drivers.nic.memory import memory_link
-from corelane.iokernel import Iokernel
+from corelane.iokernel import AppConfig, Iokernel
 from corelane.libos import Runtime
 from corelane.runtime.errors import CorelaneError
 
@@ -31,6 +31,7 @@ SERVICE = """
 import numpy as np
 
 from corelane import libos
+from corelane.apps.http import handlers as http
 from corelane.libos.numba import atomics
 
 counts = np.zeros(4, np.uint64)  # requests, ticks, nothing, a number from the beginning
@@ -74,6 +75,59 @@ def lines(data, reply):
 @libos.every(ms=1, state=counts)
 def tick(counts):
     counts[1] += 1
+
+@http.route("/sum", methods=("POST",), state=counts)
+def summed(target, body, reply, counts):
+    n = 0
+    for byte in body:
+        n += byte
+    reply[0] = 48 + n % 10
+    return 200, 1
+
+@http.route("/wrong/*")
+def wrong(target, body, reply):
+    if len(body) == 0:
+        raise ValueError(len(target))
+    return 200, 0
+"""
+
+JOBS = """
+from functools import partial
+import numpy as np
+from corelane import libos
+from corelane.libos.numba import calls
+
+data = np.arange(1000.0).reshape(10, 100)
+
+@libos.batch
+def total(a, scale, n):
+    calls.sleep_ns(1_000_000)
+    out = 0.0
+    for i in range(a.shape[0]):
+        for k in range(a.shape[1]):
+            out += a[i, k] * scale
+    return int(out) + n
+
+@libos.batch
+def quotient(a, b):
+    return a // b
+
+doubled = partial(total, data, 2.0, n=5)
+by_three = partial(quotient, 7, 3)
+by_nought = partial(quotient, 7, 0)
+"""
+
+LEAVES = """
+import numpy as np
+from corelane import libos
+
+@libos.udp(port=9000)
+def leaves(request, reply):
+    if request[0]:
+        much = np.ones(1 << 19)
+        if much[5] == 1.0:
+            raise ValueError(request[0])
+    return 1
 """
 
 pytestmark = pytest.mark.skipif(not services.library().exists(), reason="the C core is not built: make build")
@@ -96,6 +150,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("total", "UDP", 9001),
         ("lines", "TCP", 7000),
         ("tick", "periodic", None),
+        ("summed", "HTTP", 8080),
+        ("wrong", "HTTP", 8080),
     ]
     assert "allocates memory" in done.stderr
     return folder / "shop.so"
@@ -119,10 +175,29 @@ def receive(socket: Any, data: bytes, to: tuple[str, int]) -> bytes:
     raise AssertionError("no answer")
 
 
+def asked(client: Runtime, address: str, what: str, body: bytes = b"") -> tuple[str, bytes]:
+    """Status and body of an answer of HTTP."""
+    stream = client.connect_tcp((address, 8080), timeout_s=20.0)
+    head = f"{what} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+    stream.write(head.encode() + body)
+    answer = b""
+    while piece := stream.read(timeout_s=20.0):
+        answer += piece
+    stream.close()
+    lines, _, content = answer.partition(b"\r\n\r\n")
+    return lines.split()[1].decode(), content
+
+
+def shown(iokernel: str) -> dict[str, Any]:
+    """The counters that an iokernel shows of the service."""
+    counters = next(app for app in watch.snapshot(iokernel)["apps"] if app["name"] == "shop")["counters"]
+    return counters["values"] if counters else {}
+
+
 def test_it_serves_without_python(shop: Path, iokernel: str, start: Any) -> None:
     run = start("run", str(shop), "--socket", iokernel, "--json")
     serving = run.event("serving")
-    assert (serving["app"], serving["ports"], serving["tcp_ports"]) == ("shop", [9000, 9001], [7000])
+    assert (serving["app"], serving["ports"], serving["tcp_ports"]) == ("shop", [9000, 9001], [7000, 8080])
     pid = serving["pid"]
     assert pid == run.process.pid, "it became the program"
     maps = Path(f"/proc/{pid}/maps").read_text()
@@ -143,6 +218,11 @@ def test_it_serves_without_python(shop: Path, iokernel: str, start: Any) -> None
         stream.write(b"stressed\n")
         assert stream.read(timeout_s=20.0) == b"desserts\n"
         stream.close()
+        assert asked(client, address, "POST /sum", b"\1\2\6") == ("200", b"9")
+        assert asked(client, address, "GET /sum")[0] == "405"
+        assert asked(client, address, "GET /wrong/way")[0] == "500"
+        assert asked(client, address, "GET /nowhere")[0] == "404"
+    wait_until(lambda: shown(iokernel).get("requests") == 4, 20, "counters of its HTTP server")
     app = next(a for a in watch.snapshot(iokernel)["apps"] if a["name"] == "shop")
     assert app["pid"] == pid
     anonymous = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "RssAnon" in line)
@@ -151,7 +231,75 @@ def test_it_serves_without_python(shop: Path, iokernel: str, start: Any) -> None
     stopped = run.event("stopped")
     assert stopped["net"]["handler_errors"] == 1, "the exception failed its request alone"
     assert stopped["net"]["handled"] >= 4
+    assert (stopped["service"]["ok"], stopped["service"]["handler_errors"]) == (1, 1)
     assert run.process.wait(20) == 0
+
+
+def test_what_an_exception_leaves_behind_is_given_back(iokernel: str, start: Any, tmp_path: Path) -> None:
+    """Its values, and the arrays that the handler had made: strangers choose what is asked."""
+    done = compiled(tmp_path, LEAVES)
+    assert done.returncode == 0, done.stderr
+    run = start("run", str(tmp_path / "shop.so"), "--socket", iokernel, "--json")
+    serving = run.event("serving")
+    with Runtime(iokernel, name="client") as client:
+        client.start()
+        with client.open_udp() as socket:
+            receive(socket, b"\0", (serving["address"], 9000))
+            for _ in range(60):
+                socket.send(b"\1", (serving["address"], 9000))
+                receive(socket, b"\0", (serving["address"], 9000))
+    status = Path(f"/proc/{serving['pid']}/status").read_text().splitlines()
+    anonymous = next(line for line in status if "RssAnon" in line)
+    assert int(anonymous.split()[1]) < 64 << 10, "KiB: a request takes 4 MiB"
+    run.process.send_signal(signal.SIGTERM)
+    assert run.event("stopped")["net"]["handler_errors"] == 60
+
+
+@pytest.mark.parametrize(
+    ("names", "status", "results"),
+    [
+        ("doubled,by_three", 0, {"doubled": 999005, "by_three": 2}),
+        ("by_nought,by_three", 1, {"by_nought": None, "by_three": 2}),
+    ],
+)
+def test_jobs_end_and_the_service_with_them(
+    iokernel: str, start: Any, tmp_path: Path, names: str, status: int, results: dict[str, int | None]
+) -> None:
+    done = compiled(tmp_path, JOBS, f"shop.py:{names}")
+    assert done.returncode == 0, done.stderr
+    run = start("run", str(tmp_path / "shop.so"), "--socket", iokernel, "--class", "batch", "--json")
+    told = [run.event("job") for _ in results]
+    assert {event["name"]: event["result"] for event in told} == results
+    run.event("stopped")
+    assert run.process.wait(20) == status
+
+
+def test_jobs_are_taken_with_their_arguments(tmp_path: Path) -> None:
+    done = compiled(tmp_path, JOBS, "shop.py", "--json")
+    assert done.returncode == 0, done.stderr
+    assert [(w["name"], w["kind"]) for w in json.loads(done.stdout)["work"]] == [
+        ("doubled", "job"),
+        ("by_three", "job"),
+        ("by_nought", "job"),
+    ]
+
+
+def test_a_new_version_takes_over(shop: Path, tmp_path: Path, start: Any) -> None:
+    """As a member of a group: the one before it drains and ends by itself."""
+    path = str(tmp_path / "io.sock")
+    with Iokernel(path, poll="block", apps={"shop": AppConfig(members=2)}):
+        first = start("run", str(shop), "--socket", path, "--json")
+        first.event("serving")
+        second = start("run", str(shop), "--socket", path, "--replace", "--json")
+        second.event("serving")
+        assert "1 other member of shop drains" in second.event("draining")["text"]
+        first.event("stopped")
+        assert first.process.wait(20) == 0
+        assert second.stop() == 0
+        alone = start("run", str(shop), "--socket", path, "--replace", "--name", "other", "--json")
+        assert alone.process.wait(20) == 1
+        alone.errors.seek(0)
+        assert "other is of no group" in alone.errors.read()
 
 
 @pytest.mark.root
@@ -183,7 +331,7 @@ def test_it_runs_in_a_process_with_python_as_well(shop: Path) -> None:
     assert (target.name, target.port) == ("shop", 9000)
     with nic, end, Runtime(nic=nic) as runtime:
         bound = target.setup(runtime)
-        assert (bound.ports, targets.Bound.stats(bound)) == ((9000, 9001), {})  # type: ignore[arg-type]
+        assert (bound.ports, bound.stats()) == ((9000, 9001), {})
         runtime.start()
         with runtime.open_udp() as socket:
             assert receive(socket, b"here", ("127.0.0.1", 9000))[:4] == b"here"
@@ -200,7 +348,7 @@ def test_a_generated_load_is_answered(shop: Path, tmp_path: Path) -> None:
     assert events["stopped"]["net"]["handled"] > 0
     refused = ask("run", str(shop), *words, cwd=tmp_path)
     assert refused.returncode == 2
-    assert "it has 3 handlers, and --port gives one port" in refused.stderr
+    assert "it has 4 handlers, and --port gives one port" in refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -209,7 +357,6 @@ def test_a_generated_load_is_answered(shop: Path, tmp_path: Path) -> None:
         ("print(request[0])\n    return 0", r"it needs the interpreter, as print\(\) does"),
         ("return int(np.dot(np.ones(3), np.ones(3)))", r"it needs BLAS or LAPACK \(np.dot, np.linalg\)"),
         ("return int(np.random.random())", "it needs np.random"),
-        ("raise ValueError(request[0])", "it needs an exception that is made of values"),
         ("d = {1: len(request)}\n    return d[1]", "it needs a dict"),
     ],
 )
@@ -248,6 +395,27 @@ def test_what_needs_python_is_refused_at_the_users_line(body: str, finding: str,
             "f serves port 1, too",
         ),
         ("", ("shop.py", "--cpu", "z80"), 2, "there is no such level"),
+        ("@libos.batch\ndef f(a): return a", ("shop.py:f",), 1, "missing a required argument: 'a'"),
+        (
+            "from functools import partial\n@libos.batch\ndef f(a): return a\ng = partial(f, 'x')",
+            ("shop.py",),
+            1,
+            "it is given a str, which lies in this process's memory",
+        ),
+        (
+            "from corelane.apps.http.handlers import route\n"
+            "@route('/', compiled=False)\ndef f(request): return 'x'",
+            ("shop.py",),
+            1,
+            "plain Python",
+        ),
+        (
+            "from corelane.apps.http.handlers import route\n@route('/')\ndef f(target, body, reply): return 200, 0\n"
+            "@libos.tcp(port=8080)\ndef g(data, reply): return 0, 0",
+            ("shop.py",),
+            1,
+            "f serves port 8080, too",
+        ),
     ],
 )
 def test_wrong_services_are_refused_with_the_way_out(
@@ -281,7 +449,7 @@ def changed(shop: Path, folder: Path, offset: int, raw: bytes) -> Path:
     ("offset", "raw", "finding"),
     [
         (0, b"nonsense", "is not what corelane compile makes"),
-        (8, struct.pack("=I", 99), "it is of service ABI 99, and this corelane has 1: install a newer corelane"),
+        (8, struct.pack("=I", 99), "it is of service ABI 99, and this corelane has 2: install a newer corelane"),
         (12, struct.pack("=I", 0), "it does 0 things"),
         (16, b"\0" * 8, "whose structs are laid out differently: compile it again"),
     ],

@@ -3,6 +3,7 @@
 import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cltest import wait_until
@@ -13,6 +14,7 @@ from corelane.cli.nics import open_nic, parse
 from corelane.cli.run import _serves
 from corelane.cli.usage import WrongUsage
 from corelane.drivers.nic.memory import memory_link
+from corelane.iokernel import Iokernel
 from corelane.libos import Runtime
 from corelane.runtime.errors import CorelaneError
 
@@ -189,6 +191,21 @@ def test_what_an_application_refuses_of_its_options_is_a_wrong_command_line(word
     nic, other = memory_link()
     with nic, other, Runtime(nic=nic, address="10.0.0.2/24") as runtime, pytest.raises(WrongUsage, match=finding):
         resolve("kv", word).setup(runtime)
+
+
+@pytest.mark.soak(short=True, takes_s=5)
+def test_a_second_start_loads_no_compiler(start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What numba has made of a handler is called from the disk."""
+    monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path / "cache"))
+    text = "from corelane import libos\n@libos.udp(port=9000)\ndef one(request, reply):\n    return len(request)\n"
+    (tmp_path / "served.py").write_text(text)
+    path = str(tmp_path / "io.sock")
+    with Iokernel(path, poll="block"):
+        for compiles in (True, False):
+            command = start("run", "served:one", "--socket", path, "--json")
+            serving = command.event("serving")
+            assert ("llvmlite" in Path(f"/proc/{serving['pid']}/maps").read_text()) == compiles
+            assert command.stop() == 0
 
 
 def test_a_module_that_fails_is_no_traceback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,6 +41,9 @@ CL_API cl_uthread_id cl_uthread_id_of(const struct cl_uthread *t);
  * -EPERM for set, elsewhere. */
 CL_API void *cl_uthread_local(void);
 CL_API int cl_uthread_set_local(void *local);
+/* Where the calling uthread has another such pointer, of compiled code's memory (libos/service/memory.h). NULL
+ * elsewhere. */
+CL_API void **cl_uthread_memory(void);
 /* Sleep for at least so long on the scheduler's clock. On a uthread. -EDEADLK; -ENOSPC: too many timers (timer.h).
  * -ESHUTDOWN: the scheduler stops, so the sleep is cut short, and so is each that follows: the uthread ends its
  * work. -ECANCELED: the same of a scope that is cancelled (scope.h). */

@@ -1,6 +1,7 @@
 /* corelane-run: a service that was compiled ahead of time, in a process without Python. `corelane run ./service.so`
- * becomes this program. It serves until SIGINT, SIGTERM, or the end of --seconds. Ends with 0; 1: it could not be done,
- * or a handler did not come back; 2: the command line was wrong. */
+ * becomes this program. It serves until SIGINT, SIGTERM, the end of --seconds, or until another member of its group
+ * has taken over; one that is jobs alone ends with the last of them. Ends with 0; 1: it could not be done, a job has
+ * failed, or a handler did not come back; 2: the command line was wrong. */
 #include "options.h"
 #include "report.h"
 
@@ -8,24 +9,33 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <time.h>
 #include <unistd.h>
 
+#define DRAIN_S 5.0 /* for answers that are under way */
+
 static struct options options;
+static int replaced_fd; /* readable: another member of the group has taken over */
 
 static void on_event(void *arg, int event, const char *text)
 {
     static const char *const names[] = {
         [CL_EVENT_ATTACHED] = "attached", [CL_EVENT_STALLED] = "stalled", [CL_EVENT_GONE] = "gone",
-        [CL_EVENT_CONFLICT] = "conflict", [CL_EVENT_LIMITED] = "limited", [CL_EVENT_UNFINISHED] = "unfinished"};
+        [CL_EVENT_CONFLICT] = "conflict", [CL_EVENT_LIMITED] = "limited", [CL_EVENT_UNFINISHED] = "unfinished",
+        [CL_EVENT_DRAIN] = "drain"};
     bool known = event > 0 && (size_t)event < sizeof names / sizeof names[0] && names[event];
     (void)arg;
     report_event(&options, known ? names[event] : "event", text);
+    if (event == CL_EVENT_DRAIN)
+        (void)eventfd_write(replaced_fd, 1);
 }
 
 /* Those that end us; whoever started us may have had one ignored. */
@@ -49,19 +59,35 @@ static double now_s(void)
     return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
-/* Sleep until one of the signals, then true; false: time is over. left_s < 0: for ever. */
-static bool wait_for_signal(const sigset_t *ends, double left_s)
+/* Jobs that have ended since. False: one of them has failed. */
+static bool tell_jobs(struct cl_service_bound *bound)
 {
-    double end = now_s() + left_s;
-    int rc;
-    do {
-        double left = left_s < 0 ? 3600 : cl_max(end - now_s(), 0.0);
-        struct timespec ts = {.tv_sec = (time_t)left, .tv_nsec = (long)((left - (double)(time_t)left) * 1e9)};
-        rc = sigtimedwait(ends, NULL, &ts);
-        if (rc > 0)
-            return true;
-    } while (left_s < 0 || (errno == EINTR && now_s() < end));
-    return false;
+    const char *name;
+    int64_t result;
+    bool good = true;
+    while (cl_service_next_job(bound, &name, &result)) {
+        report_job(&options, name, result);
+        good = good && result >= 0;
+    }
+    return good;
+}
+
+/* Sleep until a signal, the end of --seconds or of all jobs, or a take-over. Returns what the process ends with. */
+static int wait_for_end(struct cl_service_bound *bound, const sigset_t *ends)
+{
+    double end = now_s() + options.seconds;
+    int status = 0, signals = signalfd(-1, ends, SFD_CLOEXEC);
+    struct pollfd fds[] = {{signals, POLLIN, 0}, {replaced_fd, POLLIN, 0}, {cl_service_jobs_fd(bound), POLLIN, 0}};
+    for (bool over = false; !over;) {
+        double left = options.seconds < 0 ? 3600 : cl_max(end - now_s(), 0.0);
+        int n = poll(fds, 3, (int)cl_min(left * 1e3 + 1, 1e6));
+        if (n > 0 && fds[2].revents && !tell_jobs(bound))
+            status = 1;
+        over = (n > 0 && (fds[0].revents || fds[1].revents)) || cl_service_is_done(bound) ||
+               (options.seconds >= 0 && now_s() >= end);
+    }
+    close(signals);
+    return status;
 }
 
 static void fill(struct cl_runtime_config *c, const char *name, struct cl_nic *nic)
@@ -98,7 +124,7 @@ static int make(const char *name, struct cl_nic *nic, const sigset_t *ends, stru
         int rc = cl_runtime_new(&c, out, err);
         if ((rc != -ENOENT && rc != -ECONNREFUSED) || now_s() >= deadline)
             return rc;
-        if (wait_for_signal(ends, 0.05))
+        if (sigtimedwait(ends, NULL, &(struct timespec){.tv_nsec = 50000000}) > 0)
             return -EINTR;
     }
 }
@@ -119,18 +145,57 @@ static int open_nic(struct cl_nic **nic, char err[256])
     return rc;
 }
 
-/* Between start and stop. */
-static int serve(const char *name, const struct cl_service *service, struct cl_runtime *rt, const sigset_t *ends)
+/* New flows may come; with --replace the other members get none from now on. */
+static int begin(const char *name, const struct cl_service *service, struct cl_runtime *rt)
 {
-    char err[256] = "";
-    int rc = cl_service_bind(rt, service, (uint16_t)options.port, err);
-    if (rc == 0)
-        rc = cl_runtime_start(rt, err);
-    if (rc)
+    struct cl_runtime_info info;
+    char err[256] = "", line[320];
+    cl_runtime_info(rt, &info);
+    if (options.replace && !info.member) {
+        snprintf(line, sizeof line, "%s is of no group: see members in [apps.%s] there", name, name);
+        return report_error(&options, "--replace", line);
+    }
+    int others = cl_runtime_ready(rt, options.replace, err);
+    if (others < 0)
         return report_error(&options, options.service, err);
     report_serving(&options, name, service, rt);
-    (void)wait_for_signal(ends, options.seconds);
+    if (options.replace) {
+        snprintf(line, sizeof line, "%d other member%s of %s drain%s", others, others == 1 ? "" : "s", name,
+                 others == 1 ? "s" : "");
+        report_event(&options, "draining", line);
+    }
+    return 0;
+}
+
+/* What has come is answered: new flows go to the other members, and connections end. */
+static void drain(struct cl_runtime *rt, struct cl_service_bound *bound)
+{
+    struct cl_runtime_info info;
+    char err[256] = "";
+    double end = now_s() + DRAIN_S;
+    cl_runtime_info(rt, &info);
+    if (cl_runtime_drain(rt, 1000000000, err))
+        report_event(&options, "undrained", err);
+    cl_service_drain(bound);
+    while (cl_service_alive(bound) && now_s() < end)
+        (void)poll(NULL, 0, 20);
+    if (info.member && cl_runtime_wait_closed(rt, (int64_t)(DRAIN_S * 1e9), err))
+        report_event(&options, "undrained", err);
+}
+
+/* Between start and stop. */
+static int serve(const char *name, const struct cl_service *service, struct cl_runtime *rt,
+                 struct cl_service_bound *bound, const sigset_t *ends)
+{
+    char err[256] = "";
+    if (cl_runtime_start(rt, err))
+        return report_error(&options, options.service, err);
+    cl_runtime_publish(rt, cl_service_counters, bound);
+    int status = begin(name, service, rt);
+    if (status == 0)
+        status = wait_for_end(bound, ends);
     report_state("STOPPING=1");
+    drain(rt, bound);
     if (cl_runtime_stop(rt, 1000000000) == -ETIMEDOUT) {
         struct cl_runtime_stuck stuck;
         char text[256], line[320];
@@ -139,8 +204,8 @@ static int serve(const char *name, const struct cl_service *service, struct cl_r
         report_event(&options, "stuck", line);
         _exit(1); /* what it uses cannot be freed */
     }
-    report_stopped(&options, name, rt);
-    return 0;
+    report_stopped(&options, name, rt, bound);
+    return status;
 }
 
 static int run(const struct cl_service *service, const sigset_t *ends)
@@ -149,16 +214,20 @@ static int run(const struct cl_service *service, const sigset_t *ends)
     char err[256] = "";
     struct cl_nic *nic = NULL;
     struct cl_runtime *rt = NULL;
+    struct cl_service_bound *bound = NULL;
     int status = 1, rc = open_nic(&nic, err);
     if (rc == 0)
         rc = make(name, nic, ends, &rt, err);
-    if (rc == 0)
-        status = serve(name, service, rt, ends);
-    else if (rc == -EINTR)
+    if (rc == -EINTR)
         status = 0;
-    else
+    else if (rc)
         (void)report_error(&options, options.nic ? options.nic : options.socket, err);
+    else if (cl_service_bind(rt, service, (uint16_t)options.port, &bound, err))
+        (void)report_error(&options, options.service, err);
+    else
+        status = serve(name, service, rt, bound, ends);
     cl_runtime_delete(rt);
+    cl_service_unbind(bound);
     if (nic)
         cl_nic_close(nic);
     return status;
@@ -182,5 +251,6 @@ int main(int argc, char **argv)
         return 0;
     }
     block_signals(&ends);
+    replaced_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return run(service, &ends);
 }

@@ -24,7 +24,8 @@ static const char usage[] =
     "  --class KIND         latency or batch\n"
     "  --guaranteed N  --max-cores N  --weight N  --deadline-us US  --quantum-us US  --quantum-signal\n"
     "                       what it wishes of cores that an iokernel moves\n"
-    "  --port P             the port of its only handler\n"
+    "  --port P             the port of its only handler, or of all its HTTP handlers\n"
+    "  --replace            take over from the other members of its group, which then drain and end\n"
     "  --seconds S          end after so long (default: at Ctrl-C)\n"
     "  --stop-s S           how long a handler may take to come back at the end (default 5)\n"
     "  --wait S             how long to wait for the iokernel to come up (default 5)\n"
@@ -54,6 +55,7 @@ enum {
     STOP_S,
     WAIT,
     WITH_PARENT,
+    REPLACE,
     CHECK,
     JSON,
     XSKMAP,
@@ -83,6 +85,7 @@ static const struct option words[] = {
     {"stop-s", 1, NULL, STOP_S},
     {"wait", 1, NULL, WAIT},
     {"with-parent", 0, NULL, WITH_PARENT},
+    {"replace", 0, NULL, REPLACE},
     {"check", 0, NULL, CHECK},
     {"json", 0, NULL, JSON},
     {"xskmap", 1, NULL, XSKMAP},
@@ -227,6 +230,8 @@ static bool take(int word, char *text, struct options *o)
         return amount(text, &o->wait_s);
     case WITH_PARENT:
         return o->with_parent = true;
+    case REPLACE:
+        return o->replace = true;
     case CHECK:
         return o->check = true;
     case JSON:

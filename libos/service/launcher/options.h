@@ -16,7 +16,7 @@ struct options {
     uint32_t n_cpus;
     uint32_t guaranteed, max_cores, weight, deadline_us, quantum_us, quantum_signal;
     uint32_t port;
-    bool check, json, with_parent;
+    bool check, json, with_parent, replace;
     double spin_us, seconds, stop_s, wait_s; /* seconds < 0: until a signal */
 };
 

@@ -103,7 +103,7 @@ int report_error(const struct options *o, const char *what, const char *why)
 static unsigned add_ports(struct line *l, const struct cl_service *s, uint32_t kind, uint32_t instead)
 {
     unsigned n = 0;
-    for (uint32_t i = 0; i < s->n_work; i++)
+    for (uint32_t i = 0; i < s->n_work && !(n && kind == CL_SERVICE_HTTP); i++) /* one port for all HTTP handlers */
         if (s->work[i].kind == kind)
             add(l, "%s%u", n++ ? ", " : "", instead ? instead : s->work[i].port);
     return n;
@@ -114,16 +114,23 @@ static void add_what_it_does(struct line *l, const struct cl_service *s, uint32_
     static const struct {
         uint32_t kind;
         const char *name;
-    } kinds[] = {{CL_SERVICE_UDP, "UDP"}, {CL_SERVICE_TCP, "TCP"}};
+    } kinds[] = {{CL_SERVICE_UDP, "UDP"}, {CL_SERVICE_TCP, "TCP"}, {CL_SERVICE_HTTP, "HTTP"}};
     bool serves = false;
-    for (unsigned k = 0; k < 2; k++) {
+    for (unsigned k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
         struct line ports = {.used = 0};
         if (!add_ports(&ports, s, kinds[k].kind, instead))
             continue;
         add(l, "%s %s port %s", serves ? " and" : "serves", kinds[k].name, ports.text);
         serves = true;
     }
-    if (!serves)
+    if (serves)
+        return;
+    unsigned jobs = 0;
+    for (uint32_t i = 0; i < s->n_work; i++)
+        jobs += s->work[i].kind == CL_SERVICE_JOB;
+    if (jobs == s->n_work)
+        add(l, "runs %u job%s", jobs, jobs == 1 ? "" : "s");
+    else
         add(l, "works");
 }
 
@@ -156,7 +163,10 @@ void report_serving(const struct options *o, const char *name, const struct cl_s
     add(&l, "], \"ports\": [");
     add_ports(&l, s, CL_SERVICE_UDP, o->port);
     add(&l, "], \"tcp_ports\": [");
-    add_ports(&l, s, CL_SERVICE_TCP, o->port);
+    struct line http = {.used = 0};
+    unsigned tcp = add_ports(&l, s, CL_SERVICE_TCP, o->port);
+    if (add_ports(&http, s, CL_SERVICE_HTTP, o->port))
+        add(&l, "%s%s", tcp ? ", " : "", http.text);
     add(&l, "], \"address\": \"%s\", \"mac\": \"%02x:%02x:%02x:%02x:%02x:%02x\"", address, info.mac[0], info.mac[1],
         info.mac[2], info.mac[3], info.mac[4], info.mac[5]);
     add(&l, ", \"kthreads\": %u, \"attached\": %s, \"%s\": ", info.kthreads, info.attached ? "true" : "false",
@@ -188,15 +198,50 @@ static void add_counters(struct line *l, const struct cl_counter *all, unsigned 
     }
 }
 
-void report_stopped(const struct options *o, const char *name, const struct cl_runtime *rt)
+static const struct cl_counter *counter_of(const char *name, const struct cl_counter *all, unsigned n)
 {
-    static struct cl_counter all[COUNTERS];
+    for (unsigned i = 0; i < n; i++)
+        if (strcmp(all[i].name, name) == 0)
+            return &all[i];
+    return NULL;
+}
+
+void report_job(const struct options *o, const char *name, int64_t result)
+{
+    struct line text = {.used = 0}, l = {.used = 0};
+    if (result == CL_HANDLER_RAISED)
+        add(&text, "job %s failed: it raised an exception", name);
+    else
+        add(&text, "job %s %s %" PRId64, name, result < 0 ? "failed with" : "ended with", result);
+    if (!o->json) {
+        report_event(o, "job", text.text);
+        return;
+    }
+    begin(&l, "job", text.text);
+    add(&l, ", \"name\": ");
+    add_string(&l, name);
+    if (result == CL_HANDLER_RAISED)
+        add(&l, ", \"result\": null}");
+    else
+        add(&l, ", \"result\": %" PRId64 "}", result);
+    write_line(&l, STDOUT_FILENO);
+}
+
+void report_stopped(const struct options *o, const char *name, const struct cl_runtime *rt,
+                    struct cl_service_bound *bound)
+{
+    static struct cl_counter all[COUNTERS], more[COUNTERS];
     static struct line text, l;
     struct cl_net_stats net;
     unsigned n = cl_runtime_counters(rt, all, COUNTERS), drops = 0;
+    unsigned n_more = cl_service_counters(bound, more, COUNTERS);
     cl_runtime_net_stats(rt, -1, &net);
     text.used = 0;
-    add(&text, "%s handled %" PRIu64 " requests, replied to %" PRIu64, name, net.handled, net.replied);
+    const struct cl_counter *requests = counter_of("requests", more, n_more);
+    if (requests)
+        add(&text, "%s answered %" PRIu64 " requests of HTTP", name, requests->value);
+    else
+        add(&text, "%s handled %" PRIu64 " requests, replied to %" PRIu64, name, net.handled, net.replied);
     if (net.handler_errors)
         add(&text, ", failed %" PRIu64 " in the handler", net.handler_errors);
     for (unsigned i = 0; i < n; i++)
@@ -216,7 +261,10 @@ void report_stopped(const struct options *o, const char *name, const struct cl_r
         add_counters(&l, all, n, place);
         add(&l, "}");
     }
-    add(&l, "}");
+    add(&l, ", \"service\": {");
+    for (unsigned i = 0; i < n_more; i++)
+        add(&l, "%s\"%s\": %" PRIu64, i ? ", " : "", more[i].name, more[i].value);
+    add(&l, "}}");
     write_line(&l, STDOUT_FILENO);
 }
 

@@ -9,7 +9,10 @@
 /* An event of the runtime, or of the program; from any thread. */
 void report_event(const struct options *o, const char *event, const char *text);
 void report_serving(const struct options *o, const char *name, const struct cl_service *s, struct cl_runtime *rt);
-void report_stopped(const struct options *o, const char *name, const struct cl_runtime *rt);
+/* A job has ended; result as cl_service_next_job. */
+void report_job(const struct options *o, const char *name, int64_t result);
+void report_stopped(const struct options *o, const char *name, const struct cl_runtime *rt,
+                    struct cl_service_bound *bound);
 /* It could not be done; returns 1, what the process then ends with. */
 int report_error(const struct options *o, const char *what, const char *why);
 /* Tell systemd, if it asked (sd_notify(3)). */

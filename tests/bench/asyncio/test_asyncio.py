@@ -14,7 +14,7 @@ import pytest
 from cltest import netns_missing
 from cltest.netns import skip_without_af_xdp
 
-from corelane.bench.asyncio import alone, echo, entry, loops, places, server, start, web
+from corelane.bench.asyncio import alone, echo, entry, limiter, loops, places, server, start, web
 from corelane.bench.asyncio.loops import OURS, STOCK, UVLOOP
 from corelane.bench.asyncio.server import PORTS, PROTOCOLS, STREAMS
 from corelane.bench.harness.openloop import Point
@@ -59,6 +59,8 @@ def rates(**more: list[float]) -> dict[str, list[float]]:
         "ours, protocols, memory NIC": [800.0, 1000.0],
         "ours, streams, memory NIC": [400.0, 500.0],
         "numba handler, memory NIC": [4000.0, 6000.0],
+        "limiter, numba handler, memory NIC": [3000.0, 3200.0],
+        "limiter, our loop, memory NIC": [500.0, 400.0],
         "reflector, memory NIC": [8000.0, 9000.0],
         "echo in C on our TCP": [400.0, 1000.0],
     } | more
@@ -78,10 +80,11 @@ def test_figures_pair_the_rounds() -> None:
     assert figures["asyncio.streams_over_uvloop"]["value"] is None
     assert "answered nothing" in figures["asyncio.streams_over_uvloop"]["reason"]
     assert figures["asyncio.over_uvloop_memory"]["value"] == 6.5
-    assert figures["embed.numba_over_asyncio"]["value"] == 5.5
+    assert figures["embed.numba_over_asyncio"]["value"] == 7.0
     assert figures["embed.numba_over_asyncio"]["beside"] == {
-        "over our loop's streams": 11.0,
-        "bound by client and link: a reflector of segments": 9.5,
+        "the echo": 5.5,
+        "the echo, over our loop's streams": 11.0,
+        "bound by client and link: a reflector of segments": 19.25,
     }
 
 
@@ -95,7 +98,7 @@ def test_what_was_not_measured_says_why() -> None:
     assert set(figures) == set(echo.FIGURES)
     assert figures["asyncio.over_uvloop"]["value"] is None
     assert figures["asyncio.over_uvloop"]["reason"] == "uvloop, protocols: it is not there"
-    assert figures["embed.numba_over_asyncio"]["value"] == 5.5
+    assert figures["embed.numba_over_asyncio"]["value"] == 7.0
 
 
 def test_uvicorn_is_compared_by_rounds() -> None:
@@ -164,6 +167,16 @@ def test_uvicorn_answers(loop: str, address: str) -> None:
 @pytest.mark.soak(takes_s=10)  # compiles it
 def test_the_compiled_echo_answers() -> None:
     with places.numba_on_memory(cores()) as measure:
+        assert_answers(lambda: measure(1.0, 0.05))
+
+
+@pytest.mark.soak(short=True, takes_s=4)
+@pytest.mark.parametrize("name", limiter.ARMS)
+def test_the_limiter_answers(name: str) -> None:
+    """The client compares each answer with what the worked example has to say."""
+    if why := limiter.missing() or loops.missing(OURS):
+        pytest.skip(why)
+    with limiter.ARMS[name](cores()) as measure:
         assert_answers(lambda: measure(1.0, 0.05))
 
 

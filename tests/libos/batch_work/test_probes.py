@@ -12,6 +12,7 @@ import pytest
 from cltest import soak
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llvmlite import binding as llvm
 from numba.core import config
 from numba.core.codegen import get_host_cpu_features
 from probing import LOOKS, looks, probed, tiny
@@ -20,7 +21,7 @@ from corelane.libos.batch_work import compile as batch_compile
 from corelane.libos.batch_work import refill as batch_refill
 from corelane.libos.batch_work import work as batch_work
 from corelane.libos.batch_work.compile import ProbedLibrary, default_target, probed_compiler
-from corelane.libos.batch_work.ir import parse
+from corelane.libos.batch_work.ir import parse, types_of
 
 
 @numba.njit
@@ -575,3 +576,30 @@ def test_text_of_a_module_is_written_as_it_was_read():
     made = numba.njit(pipeline_class=probed_compiler(default_target(), Same))(float_total)
     a = np.arange(1000.0)
     assert made(a) == a.sum()
+
+
+@pytest.mark.parametrize("name", ["a", "a.1", "$phi30.1", "1a", "a b", "größe", 'a"b'])
+def test_values_have_the_names_that_llvm_prints(name):
+    """Those that it quotes as well: a loop's copy is handed what it uses by its name."""
+    shown = "".join(rf"\{b:02X}" for b in name.encode())
+    text = str(llvm.parse_assembly(f'define i64 @f(i64 %"{shown}") {{\n  ret i64 %"{shown}"\n}}\n'))
+    (found,) = types_of(text)["f"]
+    assert f"ret i64 {found}\n" in text
+
+
+def either_scaled(a, n):
+    """What a conditional expression chose is used in a loop behind it, under a name with a `$`."""
+    scale = np.float64(n) if n > 3 else a[0]
+    total = 0.0
+    for i in range(len(a)):
+        for k in range(n):
+            total += a[i] * scale + k
+    return total
+
+
+def test_what_a_conditional_expression_chose_reaches_the_loop_behind_it():
+    made, plain = probed(either_scaled)
+    a = np.random.default_rng(1).random(50_000)
+    for n in (2, 5):
+        assert made(a, n) == plain(a, n)
+    assert made.overloads[made.signatures[0]].library.report.missing == ""

@@ -186,7 +186,7 @@ async def is_async() -> None:
         ({}, lambda state: None, r"is called with nothing, and takes \(state\) .*every\(state=array\)"),
         ({"state": np.zeros(1)}, lambda: None, r"is called with state, and takes \(\) .write def lambda\(state\)"),
         ({"state": [1]}, lambda state: None, "numpy array"),
-        ({}, lambda: 0.5, "it returns float64 .return nothing, or an integer"),
+        ({}, lambda: 0.5, "it returns float64 .*return nothing, or an integer"),
         ({}, print, "is no function that numba compiles"),
         ({"compiled": False}, lambda state: None, r"is called with nothing, and takes \(state\)"),
         ({"compiled": False, "state": 3}, lambda: None, r"is called with its state, and takes \(\)"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -90,9 +91,9 @@ def test_a_compiled_handler_that_may_return_nothing_is_refused() -> None:
     import numba
 
     noop = numba.njit(lambda: None)
-    with pytest.raises(CorelaneError, match=r"returns nothing \(return the reply's length"):
+    with pytest.raises(CorelaneError, match=r"returns nothing \(.*, line \d+\) \(return the reply's length"):
         libos.udp(9000)(lambda request, reply: noop()).prepare()
-    with pytest.raises(CorelaneError, match=r"and on some way nothing \(return the reply's length"):
+    with pytest.raises(CorelaneError, match=r"and on some way nothing \(.*, line \d+\) \(return the reply's length"):
         libos.udp(9000)(one_way).prepare()
 
 
@@ -185,6 +186,58 @@ def test_a_warning_points_at_the_line_in_the_user_s_file(tmp_path: Path, serve: 
             module.allocates.prepare()
     assert {w.category for w in seen} == {HandlerWarning}
     assert {(w.filename, w.lineno) for w in seen} == {(str(path), 10), (str(path), 16)}
+
+
+WRONG = """
+from corelane import libos
+from corelane.apps.http.handlers import route
+
+def helper(x):
+    return x.no_such
+
+def handler(request, reply):
+    n = len(request)
+    return n + request.no_such  # line 10
+
+def text(request, reply):
+    return "text"  # what is wrong with a result is said of its function, in line 12
+
+def tick():
+    x = 1
+    x.append(2)  # line 17
+
+def page(target, body, reply):
+    reply["a"] = 1  # line 20
+    return 200, 0
+
+def work(n):
+    return n.no_such  # line 24
+"""
+
+WRONG_LINES = {
+    "handler": (lambda libos, m, runtime: runtime.bind(libos.udp(9000)(m.handler)), 10),
+    "stream": (lambda libos, m, runtime: runtime.bind(libos.tcp(9000)(m.handler)), 10),
+    "result": (lambda libos, m, runtime: runtime.bind(libos.udp(9000)(m.text)), 12),
+    "periodic": (lambda libos, m, runtime: runtime.bind(libos.every(ms=1)(m.tick)), 17),
+    "HTTP": (lambda libos, m, runtime: m.route("/")(m.page)._compile("serve /", runtime), 20),
+    "batch": (lambda libos, m, runtime: runtime.batch(m.work, 1), 24),
+}
+
+
+@pytest.mark.parametrize(("ask", "line"), WRONG_LINES.values(), ids=WRONG_LINES)
+def test_an_error_of_the_compiler_names_the_line_in_the_user_s_file(
+    tmp_path: Path, serve: Callable[..., Any], ask: Callable[..., Any], line: int
+) -> None:
+    path = tmp_path / "wrong.py"
+    path.write_text(WRONG)
+    spec = importlib.util.spec_from_file_location("wrong", path)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(CorelaneError) as told:
+        ask(libos, module, serve().runtime)
+    assert re.search(rf'wrong\.py"?, line {line}\b', str(told.value)), told.value
 
 
 def test_a_stream_handler_that_returns_nothing_is_told_what_to_return() -> None:

@@ -232,6 +232,25 @@ def test_a_wrong_result_is_told(runtime: libos.Runtime, caplog: pytest.LogCaptur
     assert "return how many bytes it took" in caplog.text
 
 
+def test_an_exception_resets_its_connection_and_is_logged_with_its_traceback(
+    runtime: libos.Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(data: memoryview) -> tuple[int, None]:
+        raise LookupError("no such line")
+
+    handler = libos.tcp(PORT, compiled=False)(fails)
+    runtime.bind(handler)
+    for _ in range(2):
+        with connect(runtime) as stream:
+            stream.write(b"abc")
+            assert is_reset(stream)
+    wait_until(lambda: handler.counters == {"errors": 2}, 10, "both are counted")
+    (record,) = caplog.records
+    assert "fails" in record.getMessage()
+    assert record.exc_info is not None
+    assert 'raise LookupError("no such line")' in caplog.text
+
+
 def test_what_cannot_be_a_handler_is_said(runtime: libos.Runtime) -> None:
     with pytest.raises(CorelaneError, match="TCP ports are 1 to 65535"):
         libos.tcp(70_000)

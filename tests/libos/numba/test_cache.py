@@ -15,7 +15,8 @@ import numba
 import numpy as np
 import pytest
 
-from corelane.libos.handlers.compile import CompiledHandler, compile_handler
+from corelane.libos.handlers.compile import compile_handler
+from corelane.libos.handlers.compiled import CompiledHandler
 from corelane.libos.numba import cache
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numba
 import numpy as np
 import pytest
 
@@ -315,8 +317,11 @@ def test_it_changes_with_versions_and_settings(load: Load, monkeypatch: pytest.M
     monkeypatch.setattr(fingerprint, "versions", lambda: ("another numba",))
     second = digest(module)
     monkeypatch.undo()
-    monkeypatch.setattr(fingerprint.config, "BOUNDSCHECK", 1)
-    assert len({first, second, digest(module)}) == 3
+    monkeypatch.setattr(numba.core.config, "BOUNDSCHECK", 1)
+    third = digest(module)
+    monkeypatch.undo()
+    monkeypatch.setenv("NUMBA_OPT", "1")
+    assert len({first, second, third, digest(module)}) == 4
     assert fingerprint.fingerprint(module.h, "uint8") != fingerprint.fingerprint(module.h, "uint16")
 
 
@@ -369,3 +374,24 @@ def test_equal_values_give_one_digest_whichever_object_they_are() -> None:
         walk.add(value)
         walks.append(walk.digest.hexdigest())
     assert walks[0] == walks[1] != walks[2]
+
+
+WITHOUT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import served
+from corelane.libos.numba import fingerprint
+for _ in range(2):
+    print(fingerprint.fingerprint(served.h), "numba" in sys.modules)
+    fingerprint.import_numba()
+"""
+
+
+def test_it_needs_no_numba_and_is_the_same_once_we_have_imported_it(tmp_path: Path) -> None:
+    """Else a process whose code is on disk would have to import what it does not use, to find that code."""
+    (tmp_path / "served.py").write_text("N = 3\ndef h(request, reply):\n    return abs(N + len(request))\n")
+    done = subprocess.run([sys.executable, "-c", WITHOUT, tmp_path], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (first, before), (second, after) = (line.split() for line in done.stdout.splitlines())
+    assert (before, after) == ("False", "True")
+    assert first == second

@@ -4,4 +4,4 @@ from collections.abc import Callable
 
 
 def test_blocks_are_what_compiled_code_takes_them_for(c_program: Callable[..., Callable[..., str]]) -> None:
-    assert c_program("tests/libos/service/c/memory.c", ["libos/service/memory.c"])() == "ok\n"
+    assert c_program("tests/libos/service/c/memory.c", one_thread=True)() == "ok\n"

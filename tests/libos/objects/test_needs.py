@@ -2,7 +2,7 @@
 
 import pytest
 
-from corelane.libos.aot.needs import find_line
+from corelane.libos.objects.needs import find_line
 
 TEXT = """
 define i32 @"user::f"(ptr %.1) !dbg !5 {

@@ -20,8 +20,7 @@ from elftools.elf.elffile import ELFFile
 
 from ...runtime.elf import exported
 from ...runtime.errors import CorelaneError
-from ..handlers.compile import CompiledHandler
-from ..numba.cache import library_path
+from ..numba.folder import library_path
 
 # numba's functions, and those of libos/service/memory.h that do the same. What the "safe" ones do besides is for
 # debuggers.
@@ -36,6 +35,8 @@ _MEMORY = {
     "NRT_MemInfo_new_varsize_dtor": "cl_buffer_new_ended",
     "NRT_MemInfo_varsize_realloc": "cl_buffer_resize",
     "NRT_MemInfo_call_dtor": "cl_block_end",
+    "NRT_Allocate": "cl_bytes_new",
+    "NRT_Free": "cl_bytes_free",
 }
 
 # What a name that begins so is used for, and what to do instead. The first one that fits.
@@ -49,11 +50,6 @@ _UNFIT = (
     ("numba_list", "a typed list", "use an array, or a list with a literal"),
     ("numba_xx", "BLAS or LAPACK (np.dot, np.linalg)", "write the loops"),
     ("numba_ez_", "LAPACK (np.linalg)", "write the loops"),
-    (
-        "NRT_Allocate",
-        "an exception that is made of values",
-        "raise one with a constant text, or return a negative number",
-    ),
     ("NRT_", "memory of numba's that is not counted", "use an array"),
     (
         "numba_gil_ensure",
@@ -72,17 +68,22 @@ def give_memory(module: Any) -> None:
             function.name = _MEMORY[function.name]
 
 
-def check_needs(name: str, function: Callable[..., Any], made: CompiledHandler, module: Any, code: bytes) -> None:
-    """Raise CorelaneError for the first thing that code needs and that no process without Python has."""
-    lacking = [s for s in _undefined(code) if not _is_there(s)]
-    lacking += [v.name for v in module.global_variables if v.name.startswith("numba.dynamic.globals")]
-    found = sorted((_rank(symbol), symbol) for symbol in lacking)
+def lacking(module: Any, code: bytes) -> list[str]:
+    """What code needs and no process without Python has, first what is explained best. module: that it was made of."""
+    found = [s for s in _undefined(code) if not _is_there(s)]
+    found += [v.name for v in module.global_variables if v.name.startswith("numba.dynamic.globals")]
+    return sorted(found, key=lambda symbol: (_rank(symbol), symbol))
+
+
+def check_needs(name: str, function: Callable[..., Any], argtypes: tuple[Any, ...], module: Any, code: bytes) -> None:
+    """Raise CorelaneError for the first thing that is lacking. argtypes: numba's, of the compiled function."""
+    found = lacking(module, code)
     if not found:
         return
-    rank, symbol = found[0]
+    symbol, rank = found[0], _rank(found[0])
     why, hint = _UNFIT[rank][1:] if rank < len(_UNFIT) else (f"the function {symbol}", "write it in another way")
     python = getattr(function, "py_func", function)
-    line = _line_of(python, made, _UNFIT[rank][0] if rank < len(_UNFIT) else symbol)
+    line = _line_of(python, argtypes, _UNFIT[rank][0] if rank < len(_UNFIT) else symbol)
     place = f"{python.__code__.co_filename}, line {line or python.__code__.co_firstlineno}"
     raise CorelaneError(f"compile {name} ahead of time", f"it needs {why} ({place})", hint)
 
@@ -110,9 +111,8 @@ def _is_there(symbol: str) -> bool:
     return symbol in _ours() or symbol == "_GLOBAL_OFFSET_TABLE_" or hasattr(_libm(), symbol)
 
 
-def _line_of(python: Callable[..., Any], made: CompiledHandler, prefix: str) -> int:
+def _line_of(python: Callable[..., Any], argtypes: tuple[Any, ...], prefix: str) -> int:
     """The line of a function that leads to a name; 0: it was not found."""
-    argtypes = next(iter(made.dispatcher.overloads))
     options = {"error_model": "numpy", "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     try:
         again = numba.njit(debug=True, _dbg_optnone=True, **options)(python)

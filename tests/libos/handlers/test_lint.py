@@ -1,6 +1,6 @@
 """What the lint of compiled handlers reads."""
 
-from corelane.libos.handlers.compile import _unescape
+from corelane.libos.handlers.lint import _unescape
 
 
 def test_a_backslash_in_llvm_text_is_one_byte():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes.util
+import ctypes
 import os
 import shlex
 import shutil
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ...runtime.errors import CorelaneError
-from ..numba.cache import library_path
+from ..numba.folder import library_path
 
 _LINKERS = ("ld", "ld.lld", "ld.gold")
 # Nothing is bound late: that would take 3 KB of a uthread's stack.
@@ -41,24 +41,32 @@ def _shared(name: str) -> str:
     raise CorelaneError("link a service", f"{name} was not found", "it is a part of the system's C library")
 
 
-def link(objects: Sequence[bytes], out: Path) -> int:
-    """Make `out`, which is there whole or not at all; its bytes. Raises CorelaneError."""
-    fresh = out.with_name(f".{out.name}.{os.getpid()}")
+def linked(objects: Sequence[bytes], name: str) -> bytes:
+    """A shared object. name: what it is called in itself. Raises CorelaneError."""
     with tempfile.TemporaryDirectory(prefix="corelane-compile-") as folder:
-        paths = [Path(folder, f"{i}.o") for i in range(len(objects))]
+        paths, out = [Path(folder, f"{i}.o") for i in range(len(objects))], Path(folder, "out.so")
         for path, code in zip(paths, objects, strict=True):
             path.write_bytes(code)
         libraries = [library_path(), _shared("libm.so.6"), _shared("libc.so.6")]
-        command = [*linker(), *_FLAGS, "-soname", out.name, "-o", str(fresh), *map(str, paths), *libraries]
+        command = [*linker(), *_FLAGS, "-soname", name, "-o", str(out), *map(str, paths), *libraries]
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+            if done.returncode:
+                raise CorelaneError("link a service", (done.stderr or done.stdout).strip().replace("\n", "; "))
+            return out.read_bytes()
         except OSError as error:
             raise CorelaneError(
                 "link a service", f"{command[0]}: {error.strerror}", "see LD in the environment"
             ) from error
+
+
+def link(objects: Sequence[bytes], out: Path) -> int:
+    """Make `out`, which is there whole or not at all; its bytes. Raises CorelaneError."""
+    made = linked(objects, out.name)
+    fresh = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        if done.returncode:
-            raise CorelaneError("link a service", (done.stderr or done.stdout).strip().replace("\n", "; "))
+        fresh.write_bytes(made)
+        fresh.chmod(0o755)
         fresh.replace(out)
         return out.stat().st_size
     except OSError as error:
