@@ -19,7 +19,7 @@ from pathlib import Path
 
 from .. import values
 
-IMPORTS = ("..runtime._native",)
+IMPORTS = ("..iokernel._native",)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
