@@ -55,8 +55,8 @@ def test_what_is_refused_is_said_once_by_its_name(stock: Callable[[str], Path]) 
 
 
 def test_connections_stay_where_they_are_polled(stock: Callable[[str], Path]) -> None:
-    """What comes by the kthread of the thread that sent it is handed to that of the one that polls, in order; but for what
-    siblings take while that thread is put aside. Where nothing is handed over one in a hundred is there."""
+    """What comes by the kthread of the thread that sent it is handed to that of the one that polls, in order; but for
+    what siblings take while that thread is put aside. Where nothing is handed over one in a hundred is there."""
     said = run(stock("polled"), OURS, "300", config=f"{INSIDE},kthreads=4,poll=block,trace=1")
     assert "done" in said.splitlines()
     told = re.search(r"where they are polled: (\d+) times, elsewhere: (\d+)", said)
