@@ -162,29 +162,41 @@ static int tell_over(struct endpoint *e, struct transport *t)
     return result ? 0 : -1;
 }
 
-/* What of `told` is not to be told yet stays in e->told. */
+static bool takes(unsigned *left, unsigned what)
+{
+    bool has = *left & what;
+    *left &= ~what;
+    return has;
+}
+
+/* What of `told` is not to be told yet stays in e->told, and what could not be told since a call before has failed. */
 static int tell_transport(struct endpoint *e, struct transport *t, unsigned told)
 {
     int rc = 0;
-    unsigned held = t->paused || !t->made ? TOLD_DATA | TOLD_WAITING | TOLD_EOF : 0;
+    unsigned held = t->paused || !t->made ? TOLD_DATA | TOLD_WAITING | TOLD_EOF : 0, left = told & ~held;
     e->told |= (uint8_t)(told & held);
-    told &= ~held;
-    if ((told & TOLD_DATA) && !t->closing)
+    if (takes(&left, TOLD_DATA) && !t->closing)
         rc = tell_data(e, t);
-    if (rc == 0 && (told & TOLD_WAITING) && !t->closing)
+    if (rc == 0 && takes(&left, TOLD_WAITING) && !t->closing)
         rc = tell_waiting(e, t);
-    if (rc == 0 && (told & TOLD_ROOM) && t->writing_paused && e->out_bytes <= t->low_water)
-        rc = method(t, names.resume);
-    if (rc == 0 && (told & TOLD_EOF)) {
+    if (rc == 0 && takes(&left, TOLD_ROOM)) {
+        if (t->writing_paused && e->out_bytes <= t->low_water)
+            rc = method(t, names.resume);
+        if (e->closing)
+            put_served(e, WANTS_SEND);
+    }
+    if (rc == 0 && takes(&left, TOLD_EOF)) {
         if (t->paused) /* meanwhile: it comes with the rest */
             e->told |= TOLD_EOF;
         else if (!t->closing)
             rc = tell_eof(t);
     }
-    if (rc == 0 && (told & TOLD_SENT) && t->endpoint)
+    if (rc == 0 && takes(&left, TOLD_SENT) && t->endpoint)
         rc = method(t, names.all_sent);
-    if (rc == 0 && (told & TOLD_OVER) && !t->lost)
+    if (rc == 0 && takes(&left, TOLD_OVER) && !t->lost)
         rc = tell_over(e, t);
+    if (rc && left)
+        put_ready(e, left);
     return rc;
 }
 

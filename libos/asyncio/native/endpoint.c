@@ -170,11 +170,14 @@ static void leave(struct endpoint *e, struct cl_tcp_conn *c)
     let_go(e, TOLD_SENT);
 }
 
-static void look_at_room(struct endpoint *e)
+/* Whether its transport is to tell that there is room: who hears that may write more. */
+static bool looks_at_room(struct endpoint *e)
 {
     const struct transport *t = e->transport;
-    if (t && t->writing_paused && e->out_bytes <= t->low_water)
+    bool told = t && t->writing_paused && e->out_bytes <= t->low_water;
+    if (told)
         put_ready(e, TOLD_ROOM);
+    return told && !t->lost;
 }
 
 static void send_out(struct endpoint *e, struct cl_tcp_conn *c)
@@ -193,8 +196,8 @@ static void send_out(struct endpoint *e, struct cl_tcp_conn *c)
             break; /* on_writable tells of more room */
         drop_piece(e);
     }
-    look_at_room(e);
-    if (e->n_out || !e->conn)
+    bool more = looks_at_room(e);
+    if (e->n_out || !e->conn || (e->closing && more)) /* `deliver` has it served once more */
         return;
     if (e->closing) {
         leave(e, c);

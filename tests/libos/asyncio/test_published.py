@@ -21,7 +21,7 @@ from loopsuites.suites import SAME, SUITES, Suite, cpython
 
 INSIDE, WIRE = "inside", "wire"
 LOOPS = {INSIDE: "corelane.libos.asyncio:new_event_loop", WIRE: wire.FACTORY}
-ON_WIRE = 0.9  # of the tests that have endpoints, at least that share has some on the runtime
+ON_WIRE = {"cpython": 0.9, "uvloop": 0.8}  # of the tests that have endpoints, at least that share has some on the runtime
 SAMPLES = {
     "cpython": ("test_server.*", "test_buffered_proto.*", "test_streams.*"),
     "uvloop": ("test_tcp.*.test_create_[cs]*_[1-4]",),
@@ -73,7 +73,7 @@ def all_passed(suites: Sequence[Suite], arrangement: str, inside: Sequence[str])
         print(f"{report.on_ours} on the runtime, {len(report.on_linux)} on Linux alone", end="; ")
         print(f"endpoints: {report.ours} the runtime's, {report.linux} Linux'")
         if arrangement == WIRE:
-            assert report.share_on_ours >= ON_WIRE
+            assert report.share_on_ours >= ON_WIRE[report.suite]
             assert report.ours > report.linux
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import errno
 import gc
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from corelane.libos import asyncio as libos_asyncio
 
 HOST = "127.0.0.1"
 
@@ -290,6 +293,31 @@ def test_close_sends_what_is_kept_first(run: Any) -> None:
     run(main)
 
 
+def test_who_hears_of_room_while_it_closes_may_write_more(run: Any) -> None:
+    """As TLS does, whose end is such."""
+
+    class Last(Recorder):
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self.transport.write(b"last")
+
+    async def main() -> None:
+        async with Pair() as pair:
+            ours, theirs = await pair.connect(Last)
+            theirs.transport.pause_reading()
+            ours.transport.set_write_buffer_limits(high=10_000, low=1)
+            ours.transport.write(bytes(8_000_000))
+            ours.transport.close()
+            theirs.transport.resume_reading()
+            assert await theirs.ended is None
+            assert len(theirs.data) == 8_000_004
+            assert theirs.data.endswith(b"last")
+            assert await ours.ended is None
+            assert ours.calls == ["made", "pause", "resume", ("lost", None)]
+
+    run(main)
+
+
 def test_a_reset_is_an_error_of_the_other_side(run: Any) -> None:
     async def main() -> None:
         async with Pair() as pair:
@@ -353,6 +381,32 @@ def test_a_keyboard_interrupt_in_a_protocol_ends_the_run(run: Any) -> None:
 
     with pytest.warns(ResourceWarning, match="unclosed"):
         run_and_collect()
+
+
+def test_what_comes_with_an_interrupt_is_told_when_the_loop_runs_again() -> None:
+    class Interrupted(Recorder):
+        def data_received(self, data: bytes) -> None:
+            raise KeyboardInterrupt
+
+    protocols: list[Any] = []
+
+    async def connect() -> None:
+        async with Pair() as pair:
+            pair.make = Interrupted
+            protocols.extend(await pair.connect(Recorder))
+
+    async def send() -> None:
+        protocols[0].transport.write(b"x")
+        protocols[0].transport.close()  # both come at once
+        await protocols[1].ended
+
+    with contextlib.closing(libos_asyncio.new_event_loop()) as loop:
+        loop.run_until_complete(connect())
+        sending = loop.create_task(send())
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(sending)
+        loop.run_until_complete(asyncio.wait_for(sending, 5))
+        assert protocols[1].calls == ["made", "eof", ("lost", None)]
 
 
 def test_context_of_who_made_them(run: Any) -> None:

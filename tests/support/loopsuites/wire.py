@@ -127,7 +127,7 @@ class WireLoop(Loop):
             self._endpoints.linux = before  # it is on both worlds, and nobody comes by Linux
 
     def _count_linux(self, sock: Any) -> None:
-        if isinstance(sock, socket.socket):
+        if issubclass(type(sock), socket.socket):  # and no imitation
             super()._count_linux(sock)
 
 
@@ -174,7 +174,7 @@ def _there(sock: socket.socket, address: Address) -> Address:
     return (OURS, address[1]) if loop.has(sock.type, address[1]) else address
 
 
-def _turned(sock: socket.socket, address: Address) -> WireLoop | None:
+def _turned(sock: socket.socket, address: Address = (OURS, 0)) -> WireLoop | None:
     """The loop that is to be turned while a call of this socket waits for that end; None: the call waits by itself."""
     loop = _now()
     if loop is None or not (isinstance(address, tuple) and address[0] == OURS) or sock.gettimeout() == 0:
@@ -240,14 +240,16 @@ def _translate_linux(cls: Any) -> None:
             _connect_turning(loop, connect, self, address)
 
     def accept_(self: Any) -> tuple[socket.socket, Address]:
+        loop = _turned(self) if self.family == socket.AF_INET else None
+        if loop is not None:
+            _turn_until(loop, self, select.POLLIN)
         sock, address = accept(self)
         return sock, home(address)
 
     def recv_(self: Any, *args: Any) -> bytes:
-        if self.family == socket.AF_INET and self.type == socket.SOCK_STREAM and self.gettimeout() != 0:
-            loop = _turned(self, peer(self))
-            if loop is not None:
-                _turn_until(loop, self, select.POLLIN)
+        loop = _turned(self) if self.family == socket.AF_INET and self.type == socket.SOCK_STREAM else None
+        if loop is not None:
+            _turn_until(loop, self, select.POLLIN)
         data: bytes = recv(self, *args)
         return data
 
