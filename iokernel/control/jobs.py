@@ -3,6 +3,9 @@
 Of a user one function runs at a time, of all users a few; the others wait in order, users by turns. A function that
 finds busy what it wants does not wait for it on its thread: it raises what `again` is, and is called again a few times,
 _PAUSES_S later each time. What it raised last is its result.
+
+The threads are started when they are first needed, and kept. The end of a thread gives its stack back to the kernel,
+which interrupts every core that runs this process for it: the iokernel's loop, too.
 """
 
 from __future__ import annotations
@@ -26,7 +29,6 @@ class _Job:
     user: Hashable
     tag: Any
     function: Callable[[], Any]
-    thread: threading.Thread | None = None
     tries: int = 0
     result: Any = None
 
@@ -43,7 +45,9 @@ class Jobs:
         self._running: dict[Hashable, _Job] = {}
         self._aside: list[tuple[float, int, _Job]] = []  # a heap: when it is called again
         self._numbers = itertools.count()
+        self._begun: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()  # for the threads; None: one of them ends
         self._ended: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._threads: list[threading.Thread] = []
 
     def put(self, user: Hashable, tag: Any, function: Callable[[], Any]) -> None:
         """Run a function of a user when it is his turn; `tag` comes back with its result."""
@@ -77,8 +81,6 @@ class Jobs:
         os.eventfd_read(self.fd)
         while not self._ended.empty():
             job = self._ended.get()
-            assert job.thread is not None  # it ran
-            job.thread.join()
             del self._running[job.user]
             if isinstance(job.result, self._again) and job.tries < len(_PAUSES_S):
                 due = time.monotonic() + _PAUSES_S[job.tries]
@@ -97,10 +99,11 @@ class Jobs:
         self._waiting.clear()
         self._aside.clear()
         until = None if wait_s is None else time.monotonic() + wait_s
-        threads = [job.thread for job in self._running.values() if job.thread is not None]
-        for thread in threads:
+        for _ in self._threads:
+            self._begun.put(None)
+        for thread in self._threads:
             thread.join(None if until is None else max(0.0, until - time.monotonic()))
-        if not any(thread.is_alive() for thread in threads):
+        if not any(thread.is_alive() for thread in self._threads):
             os.close(self.fd)  # else one will write to it
 
     def _add(self, job: _Job) -> None:
@@ -117,13 +120,16 @@ class Jobs:
             if jobs:
                 self._waiting[user] = jobs  # behind the others
             self._running[user] = job
-            job.thread = threading.Thread(target=self._work, args=(job,), name="corelane-job", daemon=True)
-            job.thread.start()
+            if len(self._threads) < len(self._running):
+                self._threads.append(threading.Thread(target=self._work, name="corelane-job", daemon=True))
+                self._threads[-1].start()
+            self._begun.put(job)
 
-    def _work(self, job: _Job) -> None:
-        try:
-            job.result = job.function()
-        except BaseException as error:  # whatever it is, it is the result: SystemExit would end the thread silently
-            job.result = error
-        self._ended.put(job)
-        os.eventfd_write(self.fd, 1)
+    def _work(self) -> None:
+        while (job := self._begun.get()) is not None:
+            try:
+                job.result = job.function()
+            except BaseException as error:  # whatever it is, it is the result: SystemExit would end the thread silently
+                job.result = error
+            self._ended.put(job)
+            os.eventfd_write(self.fd, 1)

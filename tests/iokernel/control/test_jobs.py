@@ -131,6 +131,16 @@ def test_what_nobody_waits_for_is_not_begun(jobs: Callable[..., Jobs]) -> None:
     assert begun == ["stays"]
 
 
+def test_threads_are_kept_and_no_more_than_run_at_a_time(jobs: Callable[..., Jobs]) -> None:
+    made = jobs(at_once=2)
+    threads: set[int] = set()
+    for i in range(20):
+        for user in ("anna", "bert", "carl"):
+            made.put(user, i, lambda: threads.add(threading.get_native_id()))
+        collect(made, 3)
+    assert 1 <= len(threads) <= 2
+
+
 def test_closing_leaves_what_takes_too_long_to_itself() -> None:
     made, go = Jobs(Later), threading.Event()
     made.put("anna", "runs", go.wait)
