@@ -4,5 +4,6 @@ README.md is the page of the C part. The Python part takes records that a reader
 numbers and lines, without I/O:
 
     stages.py   records as times of stages
+    behind.py   requests that wait behind a long one: whose fault that is
     blame.py    which stage makes the tail of a service
 """

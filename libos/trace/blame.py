@@ -1,7 +1,8 @@
 """Which stage makes the tail of a service: the excess of its slow requests over its ordinary ones, stage by stage.
 
 The excess is the mean of the slow minus the mean of the ordinary (those between the quartiles), so that the stages' add
-up to that of the latency. Blame descends into a stage's parts while one of them explains EXPLAINS of its excess.
+up to that of the latency. Blame descends into a stage's parts while one of them explains EXPLAINS of its excess. What a
+request waits behind a long one of its service is that one's stage's (behind.py).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime._native import lib
 from ...runtime.trace import WAITS
+from .behind import by_cause
 from .stages import Stage, Table, shared
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ def of_service(one: Table, name: str, quantile: float) -> Blame | None:
     n = int(population.sum())
     if n * (1 - quantile) < FEWEST:
         return None
+    one = by_cause(one)
     total = one.total[population]
     value, median = (float(numpy.quantile(total, q)) for q in (quantile, 0.5))
     low, high = (float(numpy.quantile(total, q)) for q in (0.25, 0.75))

@@ -7,9 +7,10 @@ import pytest
 from corelane.bench.trace.right import CAUSES, drawn, trial
 
 
+@pytest.mark.parametrize("load", [0.1, 0.5])
 @pytest.mark.parametrize("cause", CAUSES)
-def test_the_stage_that_is_delayed_is_named(cause: str) -> None:
-    assert trial(cause, 0.2, 7).named == CAUSES[cause][1]
+def test_the_stage_that_is_delayed_is_named(cause: str, load: float) -> None:
+    assert trial(cause, load, 7).named == CAUSES[cause][1]
 
 
 def test_a_trial_is_the_same_each_time_and_causes_are_drawn_alike() -> None:

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from maderequests import HZ, NAMES, Made, ticks
 
+from corelane.libos.trace.behind import by_cause
 from corelane.libos.trace.blame import Blame, document_of, lines_of, of_service, of_table
-from corelane.libos.trace.stages import AWAY, TOGETHER, Stage, table
+from corelane.libos.trace.stages import AWAY, TOGETHER, Stage, Table, table
 from corelane.runtime._native import lib
+from corelane.runtime.trace import Records
 
 DELAY_US = 20.0
 
@@ -192,3 +194,44 @@ def test_stages_add_up_whatever_the_records_say(seed: int, share: float) -> None
     seen = table(records, NAMES, HZ)
     assert numpy.allclose(numpy.sum(list(seen.stages.values()), axis=0), seen.total)
     assert min(float(times.min()) for times in seen.stages.values()) > -1e-6
+
+
+def in_a_row(runs_us: list[float], services: list[int]) -> Table:
+    """Requests that came together, and are handled one after the other by one kthread, each at its boundaries."""
+    made = Made(len(runs_us), 1)
+    records = made.records()
+    at = 0.0
+    for m, runs, service in zip(records.messages, runs_us, services, strict=True):
+        m["kthread"], m["service"], m["begin"], m["pickup"] = 0, service, 10**9, 0
+        m["start"], m["end"] = ticks(at), ticks(at + runs)
+        m["sent"] = m["end"]
+        at += runs
+    return table(records, NAMES, HZ)
+
+
+def test_who_waits_behind_a_long_one_of_its_service_is_delayed_by_its_handler() -> None:
+    seen = by_cause(in_a_row([1, 1, 40, 1, 1, 1, 1, 1], [1] * 8))
+    assert list(seen.stages["inbox", "waits"].round(3)) == [0, 1, 2, 2, 3, 4, 5, 6]
+    assert list(seen.stages["handler", "runs"].round(3)) == [1, 1, 40, 41, 41, 41, 41, 41]
+    assert numpy.allclose(numpy.sum(list(seen.stages.values()), axis=0), seen.total)
+
+
+def test_ordinary_requests_and_other_services_in_front_are_no_ones_fault() -> None:
+    alike = in_a_row([1.0] * 20, [1] * 20)
+    assert (by_cause(alike).stages["inbox", "waits"] == alike.stages["inbox", "waits"]).all()
+    other = in_a_row([40, *[1.0] * 9], [2, *[1] * 9]).of_service(1)
+    assert by_cause(other).stages["inbox", "waits"].min().round(3) == 40
+
+
+def test_answers_that_wait_for_a_doorbell_behind_a_long_one_are_its_too() -> None:
+    seen = in_a_row([1, 40, 1, 1, 1, 1, 1, 1], [1] * 8)
+    seen.messages["sent"][0] = seen.messages["end"][1]
+    found = by_cause(table(records_with(seen), NAMES, HZ))
+    assert found.stages["reply", "until sent"][0].round(3) == 0
+    assert found.stages["handler", "runs"][0].round(3) == 41
+
+
+def records_with(seen: Table) -> Records:
+    """The records of a table, again."""
+    none = Made(0, 1).records()
+    return Records(seen.messages, none.waits, none.cores, 0, 0)
