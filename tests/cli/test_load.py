@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from browser import Browser, opened
 from cltest import Namespace, NetnsFactory
 from cltest.netns import skip_without_af_xdp
 from cltest.waiting import wait_until
@@ -104,6 +105,23 @@ def test_every_output(port: int, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert (tag.split("=")[0], start, length) == ("Tag", "0.000", "0.100")
     out = capsys.readouterr().out
     assert all(f"wrote {path}" in out for path in (*names.values(), plot))
+
+
+def test_its_page_in_a_browser(port: int, tmp_path: Path):
+    """At three widths: nothing to scroll sideways, nothing asked for, nothing complained of."""
+    page = tmp_path / "x.html"
+    browser = Browser(tmp_path / "profile")
+    try:
+        assert load(port, "--rate", "2k..8k", "--points", "3", "--html", str(page)) == 0
+        for width, dark in ((360, True), (820, False), (1600, True)):
+            with opened(browser, page, width, dark) as tab:
+                assert tab.evaluate("document.documentElement.scrollWidth") <= width
+                assert (tab.requests, tab.errors) == ([page.as_uri()], [])
+                titles = tab.evaluate('[...document.querySelectorAll("h3")].map(h => h.textContent)')
+                assert titles == ["The tail", "Over time", "Latency against load", "Canary"]
+                assert tab.evaluate('[...document.querySelectorAll(".view svg")].every(s => s.querySelector("path"))')
+    finally:
+        browser.close()
 
 
 def test_recorded_arrivals_are_replayed(port: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
