@@ -378,7 +378,10 @@ static CL_NOINLINE unsigned receive_looped(struct cl_netq *q, struct cl_netq *vi
 {
     struct cl_frame frames[CL_NETQ_POLL];
     n = cl_netq_unloop(victim, frames, (cl_min(n, (unsigned)CL_NETQ_POLL) + 1) / 2);
-    struct burst b = begin(q, cl_stamp(q->time), n);
+    uint64_t rx_tsc = cl_stamp(q->time);
+    if (cl_likely(q->trace != NULL))
+        cl_tracer_poll(q->trace, rx_tsc, rx_tsc);
+    struct burst b = begin(q, rx_tsc, n);
     b.looped = true;
     for (unsigned i = 0; i < n; i++) {
         struct cl_rx_info info;

@@ -15,8 +15,10 @@ from cltest.packets import Host
 
 from corelane import libos
 from corelane.apps.echo import handler as echo_handler
+from corelane.drivers.nic.memory import memory_link
 from corelane.libos import Trace
 from corelane.libos._native import lib
+from corelane.libos.numba import calls
 from corelane.libos.trace.stages import TOGETHER, Table, table
 from corelane.runtime.errors import ConfigError, CorelaneError
 from corelane.runtime.trace import Records, Segment, close_all, records_of
@@ -133,6 +135,48 @@ def test_each_kind_of_handler_is_written_down(serve: Any, kind: str) -> None:
     assert records.garbage == 0
     assert ((messages["flags"] & (lib.CL_TRACE_ANSWERED | lib.CL_TRACE_UNSENT)) == lib.CL_TRACE_ANSWERED).all()
     assert (messages["sent"] > messages["end"]).all()
+
+
+def sends_back(request, reply):  # type: ignore[no-untyped-def]  # numba types it
+    reply[0] = request[0]
+    return 1
+
+
+def sleeps_if_asked(data, reply):  # type: ignore[no-untyped-def]
+    if data[0] == 115:  # an s
+        calls.sleep_ns(1_000_000)
+    return len(data), 1
+
+
+def test_datagrams_in_order_are_written_down(serve: Any) -> None:
+    served = serve(libos.udp(9000, ordered=True)(sends_back), kthreads=2, name="ordered", trace="full")
+    with own("ordered") as segment:
+        for n in range(1, 4):
+            assert served.ask(bytes(n)) == b"\0"
+        messages = read(segment, served.runtime, 3).messages
+        assert [segment.services()[s] for s in messages["service"]] == ["UDP 9000"] * 3
+    assert sorted(messages["bytes"]) == [1, 2, 3]
+
+
+def test_turns_of_a_connection_are_written_down_with_their_waits() -> None:
+    nic, end = memory_link(ipv4=("10.0.0.1", None), ipv4_prefix=24)
+    with nic, end, libos.Runtime(nic=nic, name="turns", trace="full") as runtime:
+        runtime.bind(libos.tcp(7000)(sleeps_if_asked))
+        runtime.start()
+        with own("turns") as segment:
+            with runtime.connect_tcp(("10.0.0.1", 7000), timeout_s=10) as stream:
+                for byte in (b"x", b"s", b"x"):
+                    stream.write(byte)
+                    assert len(stream.read(1, timeout_s=10)) == 1
+            found = read(segment, runtime, 3)
+            hz, names = segment.hz, segment.services()
+    served = found.messages[found.messages["service"] == names.index("TCP 7000")]
+    assert len(served) >= 3
+    slow = served[served["blocked"] > 0]
+    assert len(slow) == 1
+    assert slow["blocked"][0] * 1000 >= hz * 0.99
+    mine = found.waits[found.waits["id"] == slow["id"][0]]
+    assert list(mine["what"]) == [lib.CL_TRACE_WAITS_SLEEP]
 
 
 def test_modes_can_change_and_off_is_for_good(serve: Any) -> None:
