@@ -284,10 +284,11 @@ def test_rounds_leave_nothing_behind(round_of: Round) -> None:
             return counts(place)
 
         n = FEW if round_of is a_refused_one else ROUNDS
-        counted = [await rounds(n) for _ in range(3)]
+        # What leaks grows each time; tables and caches do until they are large enough. The counts take blocks, too.
+        counted = [await rounds(n) for _ in range(5)]
         grown = [[b - a for a, b in zip(before, after, strict=True)] for before, after in itertools.pairwise(counted)]
         for what, counts_of in zip(("blocks of memory", *shared(place)), zip(*grown, strict=True), strict=True):
-            assert min(counts_of) < n // 2, f"{what}: {counts_of} more after {n} rounds"
+            assert min(counts_of) < n, f"{what}: {counts_of} more after {n} rounds"
         server.close()
 
     libos_asyncio.run(main())
