@@ -8,6 +8,7 @@ import os
 import socket as sockets
 import sys
 from asyncio import base_events, format_helpers, sslproto
+from asyncio.log import logger
 from traceback import StackSummary
 from typing import Any
 
@@ -103,7 +104,7 @@ class Loop(_asyncio.Loop, SockCalls, Members):
             self._current_handle = None
         if took >= self.slow_callback_duration:
             what = base_events._format_handle(handle)  # type: ignore[attr-defined]
-            base_events.logger.warning("Executing %s took %.3f seconds", what, took)
+            logger.warning("Executing %s took %.3f seconds", what, took)
 
     # Transports.
 

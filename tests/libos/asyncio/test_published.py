@@ -21,7 +21,7 @@ from loopsuites.suites import SAME, SUITES, Suite, cpython
 
 INSIDE, WIRE = "inside", "wire"
 LOOPS = {INSIDE: "corelane.libos.asyncio:new_event_loop", WIRE: wire.FACTORY}
-ON_WIRE = {"cpython": 0.9, "uvloop": 0.8}  # of the tests that have endpoints, at least that share has some on the runtime
+ON_WIRE = {"cpython": 0.9, "uvloop": 0.8}  # least share of tests with endpoints that has some on the runtime
 SAMPLES = {
     "cpython": ("test_server.*", "test_buffered_proto.*", "test_streams.*"),
     "uvloop": ("test_tcp.*.test_create_[cs]*_[1-4]",),
