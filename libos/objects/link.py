@@ -33,9 +33,9 @@ def linker() -> list[str]:
 def _shared(name: str) -> str:
     """Path of a library of the system's, as the dynamic linker finds it."""
     ctypes.CDLL(name)
-    with open("/proc/self/maps") as maps:
+    with open("/proc/self/maps", "rb") as maps:  # in which others' paths need not be text
         for line in maps:
-            path = line.split(maxsplit=5)[-1].rstrip("\n")
+            path = os.fsdecode(line.split(maxsplit=5)[-1].rstrip(b"\n"))
             if path.startswith("/") and os.path.basename(path) == name:
                 return path
     raise CorelaneError("link a service", f"{name} was not found", "it is a part of the system's C library")
