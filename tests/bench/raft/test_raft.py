@@ -462,6 +462,7 @@ def test_of_a_group_that_sends_to_all_three_bare_writers_are_the_bound(session: 
     assert session.figures["raft.durable_over_floor"]["beside"] == {"three raw writers, one core, for ours": 0.95}
 
 
+@pytest.mark.soak(takes_s=35)
 def test_lone_puts_are_measured_in_turns(session: Session, tmp_path: Path) -> None:
     session.baseline = False
     lone = raft_lone.lone_puts(session, tmp_path, None)
