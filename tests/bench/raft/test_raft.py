@@ -283,7 +283,7 @@ def test_peers_answer_all_puts(tmp_path: Path) -> None:
         assert os.sched_getaffinity(0) == before
         best = seen_cpus(lambda: etcd.best(2, 0.1, 16, 84), {least})
         assert len(best.latencies_ns) > 0
-        assert best.percentile_us(50) <= best.percentile_us(99)
+        assert list(best.latencies_ns) == sorted(best.latencies_ns)
     assert not list(tmp_path.glob("libraft-*/"))
     assert not (tmp_path / "etcd").exists()
 
