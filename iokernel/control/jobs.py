@@ -132,4 +132,5 @@ class Jobs:
             except BaseException as error:  # whatever it is, it is the result: SystemExit would end the thread silently
                 job.result = error
             self._ended.put(job)
+            del job  # its tag and result are the owner's: a thread that waits holds nobody's connection
             os.eventfd_write(self.fd, 1)

@@ -48,7 +48,7 @@ static uint64_t barred_until(const struct io_member *m)
 
 struct found {
     uint64_t packet, thread, timer, stored; /* ticks */
-    uint32_t usable, extra;                 /* extra: cores beyond those held that it could use */
+    uint32_t usable, running, extra;        /* extra: cores beyond those held that it could use */
     uint64_t waiting;
     bool stands; /* and will be found again while no word changes and it has no core, but for the ages */
 };
@@ -91,6 +91,7 @@ static inline void check_kthread(struct io_loop *loop, struct io_kthread *k, str
     f->usable++;
     add_ages(f, s);
     if (owns) {
+        f->running += s->park == CL_KTHREAD_RUNNING && !k->blocked;
         /* One that is still on its way will take one of them. */
         f->extra += s->waiting - (s->waiting && m->core->moving && !m->core->begun);
         if (k->app->cores.quantum_ticks)
@@ -102,8 +103,9 @@ static inline void check_kthread(struct io_loop *loop, struct io_kthread *k, str
 }
 
 /* "There is work for more kthreads than run": counts as one uthread that waits, until one that got a core since it was
- * said last has begun, or nothing is seen to wait where some run, who look for such work before they park. Not while
- * one is on its way: it may never begin. */
+ * said last has begun, or nothing is seen to wait where some run, who look for such work before they park. One that has
+ * parked counts as holding its core while the old owner is in the way, and looks for nothing. Not while one is on its
+ * way: it may never begin. */
 static void check_help(struct io_loop *loop, struct io_app *app, struct found *f, uint64_t now)
 {
     struct io_allotment *a = &app->cores;
@@ -120,7 +122,7 @@ static void check_help(struct io_loop *loop, struct io_app *app, struct found *f
         return;
     const struct io_core *last = a->last_run ? a->last_run->member.core : NULL;
     bool came = last && last->begun && (int64_t)(last->decided - a->help_last) >= 0;
-    bool under_way = last && !last->begun, some_run = a->held && f->waiting == 0 && !under_way;
+    bool under_way = last && !last->begun, some_run = f->running && f->waiting == 0 && !under_way;
     if (came || (some_run && now - a->help_last > loop->cores.interval)) {
         a->help_since = 0;
         return;

@@ -34,7 +34,7 @@ def result(offered: int, answered: int, seconds: float = 1.0, windows: int = 2) 
     return SimpleNamespace(offered=offered, answered=answered, seconds=seconds, windows=parts, **counts)
 
 
-@pytest.mark.soak(short=True, takes_s=15)
+@pytest.mark.soak(takes_s=15)
 def test_both_changes_happen_under_load_and_only_one_loses_requests(session: Session, monkeypatch: Any) -> None:
     monkeypatch.setattr(embed, "RATE_RPS", 2000.0)
     lost = {}

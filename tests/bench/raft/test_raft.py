@@ -283,7 +283,7 @@ def test_peers_answer_all_puts(tmp_path: Path) -> None:
         assert os.sched_getaffinity(0) == before
         best = seen_cpus(lambda: etcd.best(2, 0.1, 16, 84), {least})
         assert len(best.latencies_ns) > 0
-        assert best.percentile_us(50) <= best.percentile_us(99)
+        assert list(best.latencies_ns) == sorted(best.latencies_ns)
     assert not list(tmp_path.glob("libraft-*/"))
     assert not (tmp_path / "etcd").exists()
 
@@ -462,6 +462,7 @@ def test_of_a_group_that_sends_to_all_three_bare_writers_are_the_bound(session: 
     assert session.figures["raft.durable_over_floor"]["beside"] == {"three raw writers, one core, for ours": 0.95}
 
 
+@pytest.mark.soak(takes_s=35)
 def test_lone_puts_are_measured_in_turns(session: Session, tmp_path: Path) -> None:
     session.baseline = False
     lone = raft_lone.lone_puts(session, tmp_path, None)

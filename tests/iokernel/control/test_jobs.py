@@ -5,10 +5,12 @@ from __future__ import annotations
 import select
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from cltest import wait_until
 
 from corelane.iokernel.control.jobs import Jobs
 from corelane.runtime.errors import Refused
@@ -139,6 +141,18 @@ def test_threads_are_kept_and_no_more_than_run_at_a_time(jobs: Callable[..., Job
             made.put(user, i, lambda: threads.add(threading.get_native_id()))
         collect(made, 3)
     assert 1 <= len(threads) <= 2
+
+
+def test_threads_that_wait_keep_nothing_of_what_they_did(jobs: Callable[..., Jobs]) -> None:
+    class Connection:
+        pass
+
+    made, connection = jobs(), Connection()
+    gone = weakref.ref(connection)
+    made.put("anna", connection, lambda: None)
+    assert collect(made, 1) == [(connection, None)]
+    del connection
+    wait_until(lambda: gone() is None, what="the last reference to go")
 
 
 def test_closing_leaves_what_takes_too_long_to_itself() -> None:

@@ -94,6 +94,28 @@ static void help_outlives_a_kthread_that_does_not_begin(void)
 }
 
 /* Nor is the work still there for the loop when it is another one than had a core last, woken where it had parked. */
+/* The old owner is still in the way of one that has its core already, and has parked: that one looks for nothing. */
+static void help_is_not_left_to_one_that_has_parked(void)
+{
+    struct pair p;
+    pair_new(&p, (struct setting){0}, (struct wish){0});
+    ready(p.l, 1);
+    run(&p.w, 5 * US);
+    CHECK(owns(&p.w, p.l) && acts(&p.w, p.l));
+    drain(p.l);
+    park(p.l);
+    run(&p.w, 1 * US);
+    uint32_t grant = p.l->state->grant;
+    p.l->line->help++;
+    run(&p.w, 30 * US); /* p.b goes on as if it had its core */
+    CHECK(owns(&p.w, p.l) && p.l->state->grant == grant);
+    CHECK(!acts(&p.w, p.b));
+    run(&p.w, 10 * US);
+    CHECK(owns(&p.w, p.l) && p.l->state->grant != grant); /* woken */
+    CHECK(acts(&p.w, p.l));
+    world_delete(&p.w);
+}
+
 static void help_is_heeded_by_one_that_had_kept_its_core(void)
 {
     struct world w;
@@ -554,7 +576,7 @@ static void ages_are_from_below(void)
 
 SCENARIOS_MAIN(SCENARIO(kthread_inside_a_uthread_comes_first), SCENARIO(frame_for_an_application_without_core),
                SCENARIO(help_gets_a_core), SCENARIO(help_that_comes_while_a_kthread_begins_is_not_lost),
-               SCENARIO(help_outlives_a_kthread_that_does_not_begin),
+               SCENARIO(help_outlives_a_kthread_that_does_not_begin), SCENARIO(help_is_not_left_to_one_that_has_parked),
                SCENARIO(help_is_heeded_by_one_that_had_kept_its_core), SCENARIO(rest_ends_with_any_word),
                SCENARIO(what_waits_stands_until_a_word_changes), SCENARIO(quantum), SCENARIO(quantum_by_signal),
                SCENARIO(quantum_without_signal), SCENARIO(classes), SCENARIO(batch_takes_turns), SCENARIO(last_core),
