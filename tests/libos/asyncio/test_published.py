@@ -14,23 +14,23 @@ from collections.abc import Iterator, Sequence
 import pytest
 from cltest import netns_missing
 from loopsuites import wire
-from loopsuites.interpreters import NotHere, other
+from loopsuites.interpreters import NotHere
 from loopsuites.report import FIGURE, GOAL, Report, compare, document
 from loopsuites.skips import Skips
-from loopsuites.suites import SAME, SUITES, Suite, cpython
+from loopsuites.suites import SAME, SUITES, Suite
 
 INSIDE, WIRE = "inside", "wire"
 LOOPS = {INSIDE: "corelane.libos.asyncio:new_event_loop", WIRE: wire.FACTORY}
-ON_WIRE = {"cpython": 0.9, "uvloop": 0.8}  # of the tests that have endpoints, at least that share has some on the runtime
+ON_WIRE = {"cpython": 0.9, "uvloop": 0.8}  # that share of the tests that have endpoints has some on the runtime
 SAMPLES = {
     "cpython": ("test_server.*", "test_buffered_proto.*", "test_streams.*"),
     "uvloop": ("test_tcp.*.test_create_[cs]*_[1-4]",),
 }
 
 
-def suite_of(name: str, python: str = "") -> Suite:
+def suite_of(name: str) -> Suite:
     try:
-        return cpython(other(python)) if python else SUITES[name]()
+        return SUITES[name]()
     except NotHere as error:
         pytest.skip(str(error))
 
@@ -89,11 +89,3 @@ def test_a_sample(name: str, arrangement: str, inside: Sequence[str]) -> None:
 @pytest.mark.parametrize("arrangement", [INSIDE, pytest.param(WIRE, marks=pytest.mark.root)])
 def test_all(arrangement: str, inside: Sequence[str]) -> None:
     all_passed([suite_of(name) for name in SUITES], arrangement, inside)
-
-
-@pytest.mark.soak(takes_s=100)
-@pytest.mark.parametrize("arrangement", [pytest.param(WIRE, marks=pytest.mark.root)])
-@pytest.mark.parametrize("python", ["3.12", "3.13"])
-def test_all_of_other_interpreters(python: str, arrangement: str, inside: Sequence[str]) -> None:
-    """Of the same build: the modules are of the limited API."""
-    all_passed([suite_of("cpython", python)], arrangement, inside)
