@@ -9,7 +9,7 @@
 #include <string.h>
 
 static Py_ssize_t behind;      /* where struct handle begins, of both types */
-static Py_ssize_t weakrefs_at; /* where they have their weak references */
+static Py_ssize_t weakrefs_at; /* where they have their weak references; before the object since Python 3.12 */
 static PyObject *handle_type, *timer_type;
 
 struct handle *handle_of(PyObject *self)
@@ -236,7 +236,7 @@ int handles_make_types(PyObject *module)
     PyObject *offset = handle ? PyObject_GetAttrString(handle, "__weakrefoffset__") : NULL;
     Py_ssize_t basic = size ? PyLong_AsSsize_t(size) : -1;
     weakrefs_at = offset ? PyLong_AsSsize_t(offset) : -1;
-    if (handle && basic > 0 && weakrefs_at > 0) {
+    if (handle && basic > 0 && weakrefs_at && !PyErr_Occurred()) {
         if (!behind) {
             behind = (basic + 15) / 16 * 16;
             for (PyMemberDef *m = members; m->name; m++)

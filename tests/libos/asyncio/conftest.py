@@ -11,6 +11,7 @@ import pytest
 from corelane.libos import asyncio as libos_asyncio
 
 Run = Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]
+PATIENCE_S = 60  # under the sanitizers all takes longer
 
 
 @pytest.fixture(params=["linux", "libos"])
@@ -26,7 +27,7 @@ def run(request: pytest.FixtureRequest) -> Run:
     def run_on(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         with asyncio.Runner(loop_factory=make) as runner:
             try:
-                return runner.run(asyncio.wait_for(main(), 10))
+                return runner.run(asyncio.wait_for(main(), PATIENCE_S))
             finally:
                 loop = loops[-1]
                 if request.param == "libos":
