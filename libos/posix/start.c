@@ -25,10 +25,11 @@
 #define END_NS 100000000  /* for what is still to be sent at the end, by kthreads that have threads of their own */
 
 static struct cl_posix_config config;
-static struct cl_runtime *made;    /* set once, release. Whoever binds or listens from then on opens its socket itself */
-static struct cl_runtime *runtime; /* the same, once all that was bound before is open: else a connect might find nobody */
-static int interface = 1;          /* cl_posix_interface; written before that */
-static uint32_t is_child;          /* written in the child, while it is alone */
+static struct cl_runtime *made; /* set once, release. Whoever binds or listens from then on opens its socket itself */
+static struct cl_runtime
+    *runtime;             /* the same, once all that was bound before is open: else a connect might find nobody */
+static int interface = 1; /* cl_posix_interface; written before that */
+static uint32_t is_child; /* written in the child, while it is alone */
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t next_try_ns; /* under it. 0: no try has failed */
 static void (*say_fn)(const char *sentence);
