@@ -259,6 +259,7 @@ def seen_cpus(put: Callable[[], Puts], cpus: set[int]) -> Puts:
     return puts
 
 
+@pytest.mark.soak(takes_s=8)
 def test_peers_answer_all_puts(tmp_path: Path) -> None:
     least = min(os.sched_getaffinity(0))
     try:

@@ -116,6 +116,7 @@ def _whole_again(group: NetnsGroup) -> None:
     wait_until(whole, 120, "all three to be voters again")
 
 
+@pytest.mark.soak(takes_s=9)
 def test_operators_and_snapshots_while_links_and_nodes_fail(netns: NetnsFactory, tmp_path: Path) -> None:
     seed = seed_of("changes")
     draw = random.Random(seed)

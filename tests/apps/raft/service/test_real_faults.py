@@ -127,6 +127,7 @@ def test_all_of_it_in_turns(netns: NetnsFactory, tmp_path: Path) -> None:
         until_time_is_over(step)
 
 
+@pytest.mark.soak(takes_s=8)
 def test_bad_wires_and_kills(netns: NetnsFactory, tmp_path: Path) -> None:
     seed = seed_of("bad wires")
     draw = random.Random(seed)

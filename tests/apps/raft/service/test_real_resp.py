@@ -49,6 +49,7 @@ def _survives(group: Group, folder: Path, name: str, step: Callable[[Load, rando
     print(f"{load.done} answers, {sum(s.unknown for s in load.sessions)} unknown; {'; '.join(group.events)}")
 
 
+@pytest.mark.soak(takes_s=12)
 def test_kills(netns: NetnsFactory, tmp_path: Path) -> None:
     with contextlib.closing(SwitchGroup(tmp_path, netns)) as group:
         group.resp = True
@@ -65,6 +66,7 @@ def test_kills(netns: NetnsFactory, tmp_path: Path) -> None:
         _survives(group, tmp_path, "RESP, kills", step)
 
 
+@pytest.mark.soak(takes_s=5)
 def test_a_leader_that_only_clients_reach(netns: NetnsFactory, tmp_path: Path) -> None:
     """Its log has 512 entries, so snapshots are made all the time, and it comes back by one."""
     with contextlib.closing(NetnsGroup(tmp_path, netns, log_entries=512)) as group:

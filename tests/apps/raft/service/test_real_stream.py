@@ -72,6 +72,7 @@ class Counter:
                 self.acknowledged += 1
 
 
+@pytest.mark.soak(takes_s=9)
 def test_pipelines_through_all_nodes_while_leaders_are_killed(netns: NetnsFactory, tmp_path: Path) -> None:
     draw = random.Random(seed_of("stream"))
     with contextlib.closing(SwitchGroup(tmp_path, netns)) as group, group.client() as client:
