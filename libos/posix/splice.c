@@ -108,8 +108,8 @@ int64_t cl_posix_splice(int in, const int64_t *in_at, int out, const int64_t *ou
     if (!(s = cl_posix_socket_of(reads ? in : out)))
         return cl_posix_no_socket(reads ? in : out);
     int64_t rc = s->datagram ? cl_posix_refuse("splice is not to be had of datagram sockets of the dataplane", EINVAL)
-                 : reads     ? from_socket(in, out, len, flags)
+                 : reads     ? 0
                              : to_socket(in, out, s, len, flags);
     cl_posix_socket_put(s);
-    return rc;
+    return rc || !reads ? rc : from_socket(in, out, len, flags);
 }
