@@ -1,14 +1,12 @@
-/* read and write in all their forms, and sendfile. */
+/* read and write in all their forms. */
 #include "datagrams.h"
 #include "kthreads.h"
 #include "linux.h"
 #include "waits.h"
 
 #include <signal.h>
-#include <stdlib.h>
 
-#define BUSY_MOST 256    /* times that somebody else works on a connection that is ready, and is helped to get done */
-#define FILE_BYTES 16384 /* of a file at a time. On the heap: of the size of the caller's stack nothing is known */
+#define BUSY_MOST 256 /* times that somebody else works on a connection that is ready, and is helped to get done */
 
 struct transfer {
     struct cl_stream *stream;
@@ -268,48 +266,4 @@ int64_t cl_posix_write(int fd, const struct iovec *vec, int64_t n, int flags)
 {
     const struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)vec, .msg_iovlen = (size_t)n};
     return cl_posix_send(fd, &m, flags);
-}
-
-/* Read a piece of the file at the place, or where it stands. */
-static int64_t read_file(int from, char *data, int64_t len, const int64_t *offset)
-{
-    size_t room = (size_t)cl_min(len, (int64_t)FILE_BYTES);
-    return offset ? cl_linux(SYS_pread64, from, data, room, *offset) : cl_linux(SYS_read, from, data, room);
-}
-
-static int64_t send_pieces(int fd, int from, char *data, int64_t *offset, int64_t len)
-{
-    int64_t done = 0, rc = 0;
-    bool more = false;
-    while (done < len) {
-        int64_t got = rc = read_file(from, data, len - done, offset);
-        if (got <= 0)
-            break;
-        struct iovec vec = {data, (size_t)got};
-        more = got == FILE_BYTES && done + got < len;
-        rc = cl_posix_write(fd, &vec, 1, more ? MSG_MORE : 0);
-        int64_t took = cl_max(rc, (int64_t)0);
-        if (offset)
-            *offset += took;
-        else if (took < got) /* what was not sent is to be read again */
-            (void)cl_linux(SYS_lseek, from, took - got, SEEK_CUR);
-        done += took;
-        if (took < got)
-            break;
-    }
-    if (more && rc == 0) /* the file was at its end after a whole piece */
-        cl_posix_no_more(fd);
-    return done ? done : rc;
-}
-
-int64_t cl_posix_sendfile(int fd, int from, int64_t *offset, int64_t len)
-{
-    if (cl_posix_kind(from) == CL_POSIX_SOCKET && cl_posix_kind(fd) == CL_POSIX_LINUX) /* into a pipe it is a splice */
-        return offset ? -ESPIPE : cl_posix_splice(from, NULL, fd, NULL, (size_t)len, 0);
-    if (cl_posix_kind(from) != CL_POSIX_LINUX || (!offset && cl_linux(SYS_lseek, from, 0, SEEK_CUR) == -ESPIPE))
-        return -EINVAL; /* what was not sent could not be put back (fs/splice.c: splice_direct_to_actor) */
-    char *data = malloc(FILE_BYTES);
-    int64_t rc = data ? send_pieces(fd, from, data, offset, len) : -ENOMEM;
-    free(data);
-    return rc;
 }
