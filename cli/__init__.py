@@ -10,7 +10,7 @@
                 (elf.py reads it first). It says what it does (saying.py), and waits for whom it replaces (replacing.py)
     service.py  run of a service that was compiled ahead of time: becoming corelane-run
     compile.py  compiling one
-    posix.py    run --posix: a stock Linux program with its TCP sockets on the dataplane
+    posix.py    run --posix: a stock Linux program with its TCP sockets on the dataplane (--check: posix_check.py)
     imports.py  modules of the current folder
     ps.py       the running iokernel and its applications
     top.py      the same, again and again, with rates and who has the cores (tables.py); screen.py: with keys

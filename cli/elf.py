@@ -7,15 +7,13 @@ that they name, exported; needed libraries that can be found; corelane functions
 
 from __future__ import annotations
 
-import os
-import platform
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..runtime.elf import dynamic_symbols, refused, shared_object
+from ..runtime.elf import dynamic_symbols, find_library, needed_libraries, refused, shared_object
 
 # corelane/libos/handler.h is the source of these; tests/cli/test_elf.py compiles it and compares.
 ABI = 1
@@ -42,7 +40,7 @@ def inspect(path: Path, library: Path | None = None) -> list[Export]:
     with shared_object(path) as elf:
         exports = list(_notes(path, elf))
         defined, undefined = dynamic_symbols(elf)
-        needed = _needed(elf)
+        needed = needed_libraries(elf)
     _check_exports(path, exports, defined)
     _check_needed(path, needed)
     if library is not None:
@@ -87,21 +85,6 @@ def _raw_notes(data: bytes) -> Iterator[tuple[str, int, bytes]]:
         at += (desc_bytes + 3) & ~3
 
 
-def _needed(elf: Any) -> tuple[list[str], list[str]]:
-    """DT_NEEDED, and the folders of DT_RUNPATH and DT_RPATH."""
-    names: list[str] = []
-    paths: list[str] = []
-    section = elf.get_section_by_name(".dynamic")
-    for tag in section.iter_tags() if section is not None else ():
-        if tag.entry.d_tag == "DT_NEEDED":
-            names.append(str(tag.needed))
-        elif tag.entry.d_tag == "DT_RUNPATH":
-            paths += str(tag.runpath).split(":")
-        elif tag.entry.d_tag == "DT_RPATH":
-            paths += str(tag.rpath).split(":")
-    return names, paths
-
-
 def _check_exports(path: Path, exports: list[Export], defined: set[str]) -> None:
     for export in exports:
         if export.symbol not in defined:
@@ -117,36 +100,11 @@ def _check_exports(path: Path, exports: list[Export], defined: set[str]) -> None
         raise refused(path, f"port {twice or 0} is " + ("served twice" if twice else "no port"), "choose another")
 
 
-def _library_folders() -> list[Path]:
-    """Where the dynamic linker looks by default (ld.so(8)): LD_LIBRARY_PATH, /etc/ld.so.conf, the system's folders."""
-    folders = [Path(p) for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]
-    todo = [Path("/etc/ld.so.conf")]
-    while todo:
-        try:
-            lines = os.fsdecode(todo.pop().read_bytes()).splitlines()  # paths are bytes
-        except OSError:
-            continue
-        for line in lines:
-            words = line.partition("#")[0].split()
-            if words[:1] == ["include"]:
-                for pattern in words[1:]:
-                    base = Path(pattern if pattern.startswith("/") else f"/etc/{pattern}")
-                    todo += sorted(base.parent.glob(base.name))
-            elif words:
-                folders.append(Path(words[0]))
-    triplet = f"{platform.machine()}-linux-gnu"
-    folders += [Path(base) / sub for base in ("/lib", "/usr/lib", "/usr/local/lib") for sub in (triplet, ".")]
-    return [*folders, Path("/lib64"), Path("/usr/lib64")]
-
-
 def _check_needed(path: Path, needed: tuple[list[str], list[str]]) -> None:
     names, run_paths = needed
-    origin = str(path.resolve().parent)
-    own = [Path(p.replace("$ORIGIN", origin).replace("${ORIGIN}", origin)) for p in run_paths if p]
-    folders = [*own, *_library_folders()]
     for name in names:
         # libcorelane.so is in this process already: the linker takes a loaded library of that name.
-        if name == "libcorelane.so" or any((folder / name).exists() for folder in folders):
+        if name == "libcorelane.so" or find_library(name, path, run_paths):
             continue
         mend = "install it, or link with -Wl,-rpath,FOLDER"
         raise refused(path, f"the library {name} that it needs was not found", mend)

@@ -14,20 +14,14 @@ import stat
 from pathlib import Path
 from typing import NoReturn
 
-from ..runtime.elf import dynamic_symbols
 from ..runtime.errors import CorelaneError
 from ..runtime.paths import default_socket
-from . import values
+from . import posix_check, values
 from .config import library
 from .usage import WrongUsage
 
 ENDS_AT_ONCE = True
 LIBRARY = "libcorelane-posix.so"
-_NOT_ON_OURS = {
-    "io_uring_queue_init": "have it use epoll",
-    "io_uring_setup": "have it use epoll",
-}
-"""Calls that are refused on sockets of the dataplane, and what to do."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -217,24 +211,6 @@ def _check(path: Path) -> int:
         print(f"{path}: cannot run: {reason}")
         return 1
     print(f"{path}: can run")
-    for line in _notes(path):
+    for line in posix_check.notes(path):
         print(line)
     return 0
-
-
-def _notes(path: Path) -> list[str]:
-    """What of the program's calls is not to be had, as far as its own symbols tell."""
-    with path.open("rb") as file:
-        if file.read(4) != b"\x7fELF":
-            return ["it is a script: what runs it counts"]
-        from elftools.elf.elffile import ELFFile
-
-        _, wanted = dynamic_symbols(ELFFile(file))
-    notes = [
-        f"{name}: refused on sockets of the dataplane; {mend}" for name, mend in _NOT_ON_OURS.items() if name in wanted
-    ]
-    if "syscall" in wanted:
-        notes.append("syscall: calls that it makes in this way go past the dataplane")
-    if {"fork", "__libc_fork"} & wanted:
-        notes.append("fork: a child may close sockets of its parent's, and no more")
-    return notes

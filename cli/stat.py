@@ -113,9 +113,11 @@ def _values(counts: Any) -> dict[str, Any]:
         }
         for k, kind in enumerate(("tcp", "udp"))
     }
-    told = {where: sum(getattr(kthread, where) for kthread in counts.told) for where in ("home", "away")}
+    wheres = ("home", "away", "away_in_call")
+    told = {where: sum(getattr(kthread, where) for kthread in counts.told) for where in wheres}
+    told |= {"sent_home": counts.sent_home, "stolen": counts.stolen}
     refused = {_text(ffi.string(r.sentence, len(r.sentence))): r.times for r in counts.reasons if r.times}
-    return {"sockets": sockets, "told": {**told, "sent_home": counts.sent_home}, "calls": calls, "refused": refused}
+    return {"sockets": sockets, "told": told, "calls": calls, "refused": refused}
 
 
 def _shown(counts: dict[str, Any]) -> str:
@@ -125,7 +127,8 @@ def _shown(counts: dict[str, Any]) -> str:
     told = counts["told"]
     if told["home"] + told["away"]:
         where = f"{told['home']} times at the kthread of who polls them, {told['away']} elsewhere"
-        lines.append(f"  connections were told of: {where}; {told['sent_home']} times handed over")
+        moved = f"{told['sent_home']} times handed over, {told['stolen']} times taken by a sibling"
+        lines.append(f"  connections were told of: {where}; {moved}")
     lines.append(f"  {'call':16} {'ours':>12} {'failed':>12} {'passed on':>12}")
     for name, n in sorted(counts["calls"].items(), key=lambda item: -item[1]["ours"]):
         passed = "-" if n["passed"] is None else n["passed"]

@@ -93,3 +93,47 @@ def exported(path: Path) -> frozenset[str]:
         table = elf.get_section_by_name(".dynsym")
         symbols = table.iter_symbols() if table is not None else ()
         return frozenset(str(s.name) for s in symbols if s["st_shndx"] != "SHN_UNDEF" and s.name)
+
+
+def needed_libraries(elf: Any) -> tuple[list[str], list[str]]:
+    """DT_NEEDED, and the folders of DT_RUNPATH and DT_RPATH."""
+    names: list[str] = []
+    paths: list[str] = []
+    section = elf.get_section_by_name(".dynamic")
+    for tag in section.iter_tags() if section is not None else ():
+        if tag.entry.d_tag == "DT_NEEDED":
+            names.append(str(tag.needed))
+        elif tag.entry.d_tag == "DT_RUNPATH":
+            paths += str(tag.runpath).split(":")
+        elif tag.entry.d_tag == "DT_RPATH":
+            paths += str(tag.rpath).split(":")
+    return names, paths
+
+
+def find_library(name: str, path: Path, run_paths: list[str]) -> Path | None:
+    """Where the dynamic linker finds a library that the file at `path` needs. None: nowhere."""
+    origin = str(path.resolve().parent)
+    own = [Path(p.replace("$ORIGIN", origin).replace("${ORIGIN}", origin)) for p in run_paths if p]
+    return next((folder / name for folder in (*own, *_library_folders()) if (folder / name).exists()), None)
+
+
+def _library_folders() -> list[Path]:
+    """Where the dynamic linker looks by default (ld.so(8)): LD_LIBRARY_PATH, /etc/ld.so.conf, the system's folders."""
+    folders = [Path(p) for p in os.environ.get("LD_LIBRARY_PATH", "").split(":") if p]
+    todo = [Path("/etc/ld.so.conf")]
+    while todo:
+        try:
+            lines = os.fsdecode(todo.pop().read_bytes()).splitlines()  # paths are bytes
+        except OSError:
+            continue
+        for line in lines:
+            words = line.partition("#")[0].split()
+            if words[:1] == ["include"]:
+                for pattern in words[1:]:
+                    base = Path(pattern if pattern.startswith("/") else f"/etc/{pattern}")
+                    todo += sorted(base.parent.glob(base.name))
+            elif words:
+                folders.append(Path(words[0]))
+    triplet = f"{platform.machine()}-linux-gnu"
+    folders += [Path(base) / sub for base in ("/lib", "/usr/lib", "/usr/local/lib") for sub in (triplet, ".")]
+    return [*folders, Path("/lib64"), Path("/usr/lib64")]

@@ -36,6 +36,14 @@ static int progress(struct cl_posix_socket *s)
     return rc;
 }
 
+static int shut_listener(struct cl_posix_socket *s)
+{
+    int rc = cl_posix_socket_shut(s);
+    if (rc == 0)
+        cl_posix_told(s);
+    return rc;
+}
+
 /* It could not be opened, as has been told: it may be bound and connected anew, with the port that it was given by name. */
 static int give_up(struct cl_posix_socket *s, int rc)
 {
@@ -73,6 +81,22 @@ static int begin(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
     }
     cl_posix_socket_has(s, o.stream, CL_POSIX_OPENS);
     return -EINPROGRESS;
+}
+
+/* To nobody, by AF_UNSPEC: a connection is reset, a listener is closed, and the socket may be used anew (net/ipv4/tcp.c:
+ * tcp_disconnect). */
+static int dissolve(struct cl_posix_socket *s)
+{
+    uint32_t state = cl_load_acquire(&s->state), resets = cl_load_relaxed(&s->resets);
+    if (state <= CL_POSIX_BOUND)
+        return 0;
+    if (state == CL_POSIX_LISTENS)
+        return shut_listener(s);
+    cl_store_relaxed(&s->resets, 1);
+    int rc = give_up(s, 0);
+    cl_store_relaxed(&s->resets, resets);
+    cl_store_relaxed(&s->sides_shut, 0);
+    return rc;
 }
 
 static int connect_ours(struct cl_posix_socket *s, const struct cl_tcp_addr *to)
@@ -119,6 +143,11 @@ int cl_posix_connect(int fd, const struct sockaddr *addr, socklen_t len)
         cl_posix_socket_put(s);
         return done;
     }
+    if (addr && len >= sizeof addr->sa_family && addr->sa_family == AF_UNSPEC) {
+        int done = dissolve(s);
+        cl_posix_socket_put(s);
+        return done;
+    }
     int rc = cl_posix_name_read(s->domain, addr, len, &to, &is_ipv4);
     bool fresh = cl_load_acquire(&s->state) == CL_POSIX_FRESH;
     bool ours = rc == 0 && is_ipv4 && is_ours(&to);
@@ -147,14 +176,6 @@ static void shut_now(void *arg)
     s->rc = cl_stream_shutdown(s->stream, s->sides);
 }
 
-static int shut_listener(struct cl_posix_socket *s)
-{
-    int rc = cl_posix_socket_shut(s);
-    if (rc == 0)
-        cl_posix_told(s);
-    return rc;
-}
-
 static int sides_of(int how)
 {
     return how == SHUT_RD ? CL_STREAM_READ : how == SHUT_WR ? CL_STREAM_WRITE : CL_STREAM_READ | CL_STREAM_WRITE;
@@ -167,12 +188,20 @@ static int shut_early(struct cl_posix_socket *s, int how)
     return -ENOTCONN;
 }
 
-static int shut_connection(struct cl_posix_socket *s, int how)
+/* Reading that is shut is over when nothing is left to be read: no matter of the stream (net/ipv4/tcp.c: tcp_recvmsg). */
+static int shut_reading(struct cl_posix_socket *s)
 {
-    struct shutting sh = {s->stream, sides_of(how), 0};
-    int rc;
-    if (cl_posix_socket_is_over(s))
+    if (cl_stream_error(s->stream) == -EINPROGRESS)
         return -ENOTCONN;
+    __atomic_fetch_or(&s->shut_early, CL_STREAM_READ, __ATOMIC_RELAXED);
+    cl_posix_told(s);
+    return 0;
+}
+
+static int shut_writing(struct cl_posix_socket *s)
+{
+    struct shutting sh = {s->stream, CL_STREAM_WRITE, 0};
+    int rc;
     /* Somebody works on it: finish that. */
     while ((rc = cl_posix_run(shut_now, &sh)) == 0 && sh.rc == -EDEADLK)
         cl_posix_turn_all();
@@ -180,6 +209,16 @@ static int shut_connection(struct cl_posix_socket *s, int how)
     if (rc == 0)
         __atomic_fetch_or(&s->sides_shut, (uint32_t)sh.sides, __ATOMIC_RELAXED);
     return rc;
+}
+
+static int shut_connection(struct cl_posix_socket *s, int how)
+{
+    int sides = sides_of(how), rc = 0;
+    if (cl_posix_socket_is_over(s))
+        return -ENOTCONN;
+    if (sides & CL_STREAM_WRITE)
+        rc = shut_writing(s);
+    return rc == 0 && sides & CL_STREAM_READ ? shut_reading(s) : rc;
 }
 
 int cl_posix_shutdown(int fd, int how)

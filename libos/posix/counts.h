@@ -11,7 +11,7 @@
 
 // cffi: begin
 #define CL_POSIX_COUNTS_MAGIC 0x31736978736f70ull
-#define CL_POSIX_CALLS 64   /* functions of libc's */
+#define CL_POSIX_CALLS 80   /* functions of libc's */
 #define CL_POSIX_BLOCKS 64  /* of threads */
 #define CL_POSIX_REASONS 64 /* sentences */
 #define CL_POSIX_KTHREADS 64
@@ -31,7 +31,8 @@ struct cl_posix_reason {
  * there, and elsewhere. Writer: who is inside of the kthread. A cache line. */
 struct cl_posix_told_counts {
     uint64_t home, away;
-    uint64_t unused[6];
+    uint64_t away_in_call; /* of those, in a call of some thread that had to be made there, not in a turn */
+    uint64_t unused[5];
 };
 
 struct cl_posix_counts {
@@ -42,6 +43,7 @@ struct cl_posix_counts {
     uint64_t to_linux[2];      /* of those that are gone: they turned out to be Linux'. RMW */
     struct cl_posix_told_counts told[CL_POSIX_KTHREADS];
     uint64_t sent_home; /* connections that got ready elsewhere, and were handed to their home. Writer: the caretaker */
+    uint64_t stolen;    /* connections that were ready, and that a sibling took from where they were. The same */
     char names[CL_POSIX_CALLS][24];
     struct cl_posix_reason reasons[CL_POSIX_REASONS];
     struct cl_posix_call_counts calls[CL_POSIX_BLOCKS][CL_POSIX_CALLS]; /* writer: the thread; readers: anybody */

@@ -32,7 +32,7 @@ int cl_posix_datagram_ours(struct cl_posix_socket *s, bool waits)
     if (cl_load_acquire(&s->udp))
         return 0;
     if (cl_load_acquire(&s->state) == CL_POSIX_FRESH)
-        rc = cl_posix_bind_ours(s, &(struct cl_tcp_addr){0});
+        rc = cl_posix_bind_ours(s, &(struct cl_tcp_addr){.ipv4 = s->own.ipv4});
     if (rc == 0 && (rt = cl_posix_start_until(cl_posix_deadline(waits ? -1 : 0), &rc)))
         rc = cl_posix_datagram_open(s, rt);
     return rc;
@@ -51,6 +51,31 @@ void cl_posix_datagram_to_linux(int fd, struct cl_posix_socket *s)
     cl_posix_give_to_linux(fd, s);
 }
 
+static void close_now(void *arg)
+{
+    (void)cl_udp_close(arg);
+}
+
+/* One that nobody has named is given back, unless something waits that came by it, or another thread is in a call on the
+ * socket (net/ipv4/udp.c: __udp_disconnect). */
+static void give_port_back(struct cl_posix_socket *s)
+{
+    struct cl_udp_socket *udp = cl_load_acquire(&s->udp);
+    if (!s->chosen || (udp && cl_udp_peek(udp, NULL, 0, NULL) >= 0))
+        return;
+    cl_posix_turn_all(); /* what it has sent to ourselves comes first */
+    cl_store_relaxed(&s->udp, NULL);
+    cl_fence_seq_cst(); /* who comes from now on finds none */
+    if (cl_load_relaxed(&s->object.refs) != cl_load_relaxed(&s->object.fds) + 1) {
+        cl_store_release(&s->udp, udp);
+        return;
+    }
+    if (udp)
+        (void)cl_posix_run(close_now, udp);
+    s->own.port = 0;
+    cl_store_release(&s->state, CL_POSIX_FRESH);
+}
+
 static int dissolve(int fd, struct cl_posix_socket *s)
 {
     if (cl_load_acquire(&s->state) == CL_POSIX_FRESH)
@@ -60,7 +85,9 @@ static int dissolve(int fd, struct cl_posix_socket *s)
     s->peer = (struct cl_tcp_addr){0};
     if (s->any)
         s->own.ipv4 = INADDR_ANY;
+    s->any = false;
     cl_spin_unlock(&s->lock);
+    give_port_back(s);
     return rc;
 }
 

@@ -162,10 +162,15 @@ static int without_own(struct epoll *e, int epfd, struct epoll_event *events, in
     return left;
 }
 
-static int ask_linux(struct epoll *e, int epfd, struct epoll_event *events, int n, int64_t ns, const sigset_t *mask)
+static int all_events(int epfd, struct epoll_event *events, int n, int64_t ns, const sigset_t *mask)
 {
     int ms = ns < 0 ? -1 : (int)cl_min((ns + 999999) / 1000000, (int64_t)INT_MAX);
-    int found = (int)cl_linux(SYS_epoll_pwait, epfd, events, n, ms, mask, SIGNALS_BYTES);
+    return (int)cl_linux(SYS_epoll_pwait, epfd, events, n, ms, mask, SIGNALS_BYTES);
+}
+
+static int ask_linux(struct epoll *e, int epfd, struct epoll_event *events, int n, int64_t ns, const sigset_t *mask)
+{
+    int found = all_events(epfd, events, n, ns, mask);
     return found <= 0 ? found : without_own(e, epfd, events, found);
 }
 
@@ -190,6 +195,22 @@ static int sleep_beside(int epfd, int kthread_fd, int64_t ns, const sigset_t *ma
     return rc < 0 ? rc : 0;
 }
 
+static int sleep_now(struct epoll *e, int epfd, struct epoll_event *events, int n, int64_t left_ns,
+                     const sigset_t *mask, int kthread_fd)
+{
+    int found = -ECANCELED;
+    bool beside = kthread_fd >= 0 && cl_posix_set_is_lent(&e->set);
+    if (!beside && kthread_fd >= 0)
+        watch_kthread(e, epfd, cl_posix_kept(), kthread_fd);
+    if (cl_posix_interrupted_begin(&e->set, &e->object)) {
+        found = beside ? sleep_beside(epfd, kthread_fd, left_ns, mask) : all_events(epfd, events, n, left_ns, mask);
+        cl_posix_interrupted_end();
+    }
+    if (beside && found == 0)
+        found = all_events(epfd, events, n, 0, mask);
+    return found <= 0 ? found : without_own(e, epfd, events, found);
+}
+
 static int sleep_for_both(struct epoll *e, int epfd, struct epoll_event *events, int n, uint64_t deadline_ns,
                           const sigset_t *mask)
 {
@@ -200,25 +221,17 @@ static int sleep_for_both(struct epoll *e, int epfd, struct epoll_event *events,
         cl_posix_set_disarm(&e->set);
         return 0;
     }
-    int found = 0;
-    int64_t left_ns = cl_posix_left(deadline_ns);
-    bool beside = kthread_fd >= 0 && cl_posix_set_is_lent(&e->set);
-    if (beside)
-        found = sleep_beside(epfd, kthread_fd, left_ns, mask);
-    else if (kthread_fd >= 0)
-        watch_kthread(e, epfd, cl_posix_kept(), kthread_fd);
-    if (found == 0)
-        found = ask_linux(e, epfd, events, n, beside ? 0 : left_ns, mask);
+    int found = sleep_now(e, epfd, events, n, cl_posix_left(deadline_ns), mask, kthread_fd);
     cl_posix_sleep_end();
     cl_posix_set_disarm(&e->set);
-    return found;
+    return cl_posix_is_cancelled() ? -ECANCELED : found;
 }
 
 /* Something of ours is ready: whether to look at Linux all the same. */
 static bool look_at_linux(struct epoll *e)
 {
     cl_count(&e->waits, 1); /* by several threads, perhaps: then one counts for both */
-    return cl_load_relaxed(&e->waits) % LOOK_EVERY == 0;
+    return cl_load_relaxed(&e->waits) % LOOK_EVERY == 0 || cl_load_relaxed(&e->holds);
 }
 
 /* Events, or what is wrong; 0: the time is over. */
@@ -230,9 +243,9 @@ static int wait_for_both(struct epoll *e, int epfd, struct epoll_event *events, 
         if (cl_load_relaxed(&e->holds))
             (void)cl_posix_lent_look();
         int ours = cl_posix_collect(&e->set, events, n), theirs = 0;
-        bool over = cl_posix_left(deadline_ns) == 0;
         if (ours == n || (ours && !look_at_linux(e)))
             return ours;
+        bool over = cl_posix_left(deadline_ns) == 0;
         if (ours || over || (again && spins % SPINS_EVERY == 0))
             theirs = ask_linux(e, epfd, events + ours, n - ours, 0, mask);
         else if (!again)

@@ -22,7 +22,6 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 
 #define TICK_MS 20       /* between two looks at kthreads that are kept, */
 #define GATHER_TICK_MS 2 /* ... and at what they have gathered, while they do */
@@ -46,6 +45,7 @@ struct keeper {
     uint32_t pause;   /* of those, still to come */
     uint32_t good;    /* waits in which all went well, since there was less caution */
     uint32_t looks;   /* a count for LOOK_EVERY */
+    bool calls;       /* it is inside of `run` */
 };
 
 struct kept {
@@ -97,8 +97,10 @@ void cl_posix_count_told(uint32_t home)
     if (k < 0)
         return;
     struct cl_posix_told_counts *told = &cl_posix_counts()->told[k];
-    uint64_t *count = (uint32_t)k + 1 == home ? &told->home : &told->away;
-    cl_count(count, 1);
+    bool here = (uint32_t)k + 1 == home;
+    cl_count(here ? &told->home : &told->away, 1);
+    if (!here && mine.calls)
+        cl_count(&told->away_in_call, 1);
 }
 
 bool cl_posix_turn_for(unsigned k)
@@ -228,10 +230,8 @@ static void leave(unsigned k)
         call_caretaker();
 }
 
-static int run(void (*fn)(void *arg), void *arg, bool sends)
+static int run_on_some(void (*fn)(void *arg), void *arg, bool sends)
 {
-    if (cl_unlikely(managed))
-        return cl_sched_run(sched, fn, arg);
     bool own = is_mine(), more = own && gathers(sends);
     unsigned first = own ? (unsigned)mine.kthread : 0;
     for (;;) {
@@ -246,6 +246,16 @@ static int run(void (*fn)(void *arg), void *arg, bool sends)
         }
         sched_yield();
     }
+}
+
+static int run(void (*fn)(void *arg), void *arg, bool sends)
+{
+    if (cl_unlikely(managed))
+        return cl_sched_run(sched, fn, arg);
+    mine.calls = true;
+    int rc = run_on_some(fn, arg, sends);
+    mine.calls = false;
+    return rc;
 }
 
 int cl_posix_run(void (*fn)(void *arg), void *arg)
@@ -397,11 +407,13 @@ static bool look_at_gathered(void)
     return some;
 }
 
-static void show_sent_home(void)
+static void show_flows(void)
 {
     struct cl_net_stats stats;
-    if (n_kthreads > 1 && cl_runtime_net_stats(runtime, -1, &stats) == 0)
-        cl_store_relaxed(&cl_posix_counts()->sent_home, stats.flows_sent_home);
+    if (n_kthreads == 1 || cl_runtime_net_stats(runtime, -1, &stats))
+        return;
+    cl_store_relaxed(&cl_posix_counts()->sent_home, stats.flows_sent_home);
+    cl_store_relaxed(&cl_posix_counts()->stolen, stats.flows_stolen);
 }
 
 /* Turn those that nobody keeps. Whether they have something to do still. */
@@ -430,7 +442,7 @@ static void *care(void *arg)
             looked_ns = now_ns;
             for (unsigned k = 0; k < n_kthreads; k++)
                 look_at_kept(k);
-            show_sent_home();
+            show_flows();
         }
         busy = turn_free();
         if (busy)
@@ -468,7 +480,7 @@ int cl_posix_kthreads_open(struct cl_runtime *rt)
     if (rc)
         return managed ? 0 : rc;
     caretaker_epoll = cl_posix_inner((int)cl_linux(SYS_epoll_create1, EPOLL_CLOEXEC));
-    caretaker_call = cl_posix_inner((int)cl_linux(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
+    caretaker_call = cl_posix_inner_eventfd();
     if (caretaker_epoll < 0 || caretaker_call < 0)
         return caretaker_epoll < 0 ? caretaker_epoll : caretaker_call;
     rc = (int)cl_linux(SYS_epoll_ctl, caretaker_epoll, EPOLL_CTL_ADD, caretaker_call, &e);

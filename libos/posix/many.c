@@ -10,6 +10,10 @@ int64_t cl_posix_receive_many(int fd, struct mmsghdr *m, unsigned n, int flags, 
     uint64_t deadline_ns = cl_posix_deadline(left ? (int64_t)left->tv_sec * 1000000000 + left->tv_nsec : -1);
     unsigned done = 0;
     int64_t rc = 0;
+    int error = 0;
+    socklen_t len = sizeof error;
+    if (cl_posix_getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) == 0 && error)
+        return -error; /* before what there is to be read */
     while (done < n && (rc = cl_posix_receive(fd, &m[done].msg_hdr, flags & ~MSG_WAITFORONE)) >= 0) {
         m[done++].msg_len = (unsigned)rc;
         if (flags & MSG_WAITFORONE)

@@ -6,9 +6,10 @@
 #include "waits.h"
 
 #include <netinet/in.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define DATAGRAM_BYTES 16384 /* on the caller's stack: more than the MTU of any interface of ours */
+#define DATAGRAM_BYTES 16384 /* more than the MTU of any interface of ours */
 #define BUSY_MOST 256        /* times that a datagram to ourselves finds as many waiting as may */
 
 struct reception {
@@ -90,13 +91,24 @@ static int64_t wait_for_one(struct cl_posix_socket *s, struct reception *r, int 
     }
 }
 
-int64_t cl_posix_datagram_receive(struct cl_posix_socket *s, struct msghdr *m, int flags)
+/* One piece for all of the caller's: his own if he has one, else DATAGRAM_BYTES on the heap, as of the size of his stack
+ * nothing is known. NULL: there is no memory. */
+static char *in_one_piece(const struct msghdr *m)
 {
-    char whole[DATAGRAM_BYTES];
+    return m->msg_iovlen == 1 ? m->msg_iov[0].iov_base : malloc(DATAGRAM_BYTES);
+}
+
+static void let_go(const struct msghdr *m, char *data)
+{
+    if (m->msg_iovlen != 1)
+        free(data);
+}
+
+static int64_t receive_into(struct cl_posix_socket *s, struct msghdr *m, int flags, char *data)
+{
     bool in_place = m->msg_iovlen == 1;
     int64_t room = length_of(m);
-    struct reception r = {.data = in_place ? m->msg_iov[0].iov_base : whole,
-                          .room = in_place ? room : cl_min(room, (int64_t)sizeof whole)};
+    struct reception r = {.data = data, .room = in_place ? room : cl_min(room, (int64_t)DATAGRAM_BYTES)};
     int rc = 0;
     if (cl_load_acquire(&s->state) == CL_POSIX_BOUND && (rc = cl_posix_datagram_ours(s, may_wait(s, flags))))
         return rc;
@@ -111,12 +123,20 @@ int64_t cl_posix_datagram_receive(struct cl_posix_socket *s, struct msghdr *m, i
     int64_t copied = cl_min(len, room);
     struct cl_tcp_addr from = {r.origin.from.ipv4, r.origin.from.port, 0};
     if (!in_place)
-        spread(m, whole, copied, true);
+        spread(m, data, copied, true);
     if (m->msg_name)
         cl_posix_name_write(s->domain, &from, m->msg_name, &m->msg_namelen);
     m->msg_flags = len > room ? MSG_TRUNC : 0;
     cl_posix_control_tell(s, m, &r.origin);
     return flags & MSG_TRUNC ? len : copied;
+}
+
+int64_t cl_posix_datagram_receive(struct cl_posix_socket *s, struct msghdr *m, int flags)
+{
+    char *data = in_one_piece(m);
+    int64_t rc = data || m->msg_iovlen == 1 ? receive_into(s, m, flags, data) : -ENOMEM;
+    let_go(m, data);
+    return rc;
 }
 
 struct sending {
@@ -147,6 +167,22 @@ static int64_t send_one(struct cl_posix_socket *s, struct sending *d)
     }
 }
 
+static int64_t send_whole(struct cl_posix_socket *s, const struct msghdr *m, int64_t len, const struct cl_tcp_addr *to)
+{
+    bool in_place = m->msg_iovlen == 1;
+    if (!in_place && len > DATAGRAM_BYTES)
+        return -EMSGSIZE;
+    char *data = in_one_piece(m);
+    if (!data && !in_place)
+        return -ENOMEM;
+    struct sending d = {.data = data, .len = len, .to = {to->ipv4, to->port, 0}};
+    if (!in_place)
+        spread(m, data, len, false);
+    int64_t rc = send_one(s, &d);
+    let_go(m, data);
+    return rc;
+}
+
 /* To whom, if it is said. `ours` false: nobody whom the dataplane reaches. */
 static int read_name(const struct cl_posix_socket *s, const struct msghdr *m, struct cl_tcp_addr *to, bool *ours)
 {
@@ -174,29 +210,33 @@ static int64_t send_by_linux(int fd, struct cl_posix_socket *s, const struct msg
     return cl_linux(SYS_sendmsg, fd, m, flags);
 }
 
+/* It fails, and has a port from now on all the same (net/ipv4/af_inet.c: inet_send_prepare). */
+static void have_port(struct cl_posix_socket *s)
+{
+    if (cl_load_acquire(&s->state) == CL_POSIX_FRESH)
+        (void)cl_posix_bind_ours(s, &(struct cl_tcp_addr){.ipv4 = s->own.ipv4});
+}
+
 int64_t cl_posix_datagram_send(int fd, struct cl_posix_socket *s, const struct msghdr *m, int flags)
 {
-    char whole[DATAGRAM_BYTES];
     struct cl_tcp_addr to = {0}, peer;
-    bool ours, in_place = m->msg_iovlen == 1;
+    bool ours;
     int64_t len = length_of(m);
     int64_t rc = len > UINT16_MAX ? -EMSGSIZE : flags & MSG_OOB ? -EOPNOTSUPP : read_name(s, m, &to, &ours);
     if (rc == 0 && ours && !to.port && cl_posix_datagram_peer(s, &peer))
         rc = -EDESTADDRREQ;
     if (rc) {
-        if (cl_load_acquire(&s->state) ==
-            CL_POSIX_FRESH) /* it has a port from now on, all the same (net/ipv4/af_inet.c) */
-            (void)cl_posix_bind_ours(s, &(struct cl_tcp_addr){0});
+        have_port(s);
         return rc;
     }
     if (!ours)
         return send_by_linux(fd, s, m, flags, &to);
-    if (cl_load_relaxed(&s->sides_shut) & CL_STREAM_WRITE)
-        return -EPIPE;
+    if (cl_load_relaxed(&s->sides_shut) & CL_STREAM_WRITE) {
+        have_port(s);
+        int error = cl_posix_datagram_error(s);
+        return error ? -error : -EPIPE; /* net/core/sock.c: sock_alloc_send_pskb */
+    }
     if ((rc = cl_posix_control_check(m)) || (rc = cl_posix_datagram_ours(s, may_wait(s, flags))))
         return rc;
-    struct sending d = {.data = in_place ? m->msg_iov[0].iov_base : whole, .len = len, .to = {to.ipv4, to.port, 0}};
-    if (!in_place && len <= (int64_t)sizeof whole)
-        spread(m, whole, len, false);
-    return in_place || len <= (int64_t)sizeof whole ? send_one(s, &d) : -EMSGSIZE;
+    return send_whole(s, m, len, &to);
 }

@@ -335,6 +335,11 @@ int cl_posix_getsockopt(int fd, int level, int name, void *value, socklen_t *len
     return rc;
 }
 
+static int refuse_async(void)
+{
+    return (int)cl_posix_refuse("O_ASYNC (SIGIO) is not to be had of sockets of the dataplane: use epoll", EINVAL);
+}
+
 /* Of the open file description: Linux' own, and ours. */
 static int set_flags(int fd, int64_t flags)
 {
@@ -343,7 +348,7 @@ static int set_flags(int fd, int64_t flags)
     if (!s)
         return rc;
     if (flags & O_ASYNC)
-        rc = (int)cl_posix_refuse("O_ASYNC (SIGIO) is not to be had of sockets of the dataplane: use epoll", EINVAL);
+        rc = refuse_async();
     cl_store_relaxed(&s->non_blocking, (flags & O_NONBLOCK) != 0);
     cl_posix_socket_put(s);
     return rc;
@@ -392,6 +397,8 @@ int cl_posix_ioctl(int fd, unsigned long request, void *arg)
         rc = to_read(s, arg);
     } else if (s && !s->datagram && (request == SIOCOUTQ || request == SIOCOUTQNSD)) {
         rc = to_send(s, request == SIOCOUTQNSD, arg);
+    } else if (s && request == FIOASYNC && *(int *)arg) {
+        rc = refuse_async();
     } else {
         rc = (int)cl_linux(SYS_ioctl, fd, request, arg);
         if (s && rc == 0 && request == FIONBIO)

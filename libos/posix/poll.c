@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ON_STACK 64 /* descriptors for which no memory has to be taken */
-#define COLLECTED 64
+#define ON_STACK 32 /* descriptors for which no memory has to be taken */
+#define COLLECTED 16
 
 struct asked {
     struct pollfd *fds; /* [n + 2] as Linux is asked: those of ours are -1 */
@@ -42,17 +42,7 @@ static void begin(struct asked *a, const struct pollfd *fds)
         a->carries |= cl_posix_socket_carries(s);
         cl_posix_join(&a->watches[i], s, a->set);
     }
-}
-
-static void end(struct asked *a)
-{
-    for (nfds_t i = 0; i < a->n; i++) {
-        struct cl_posix_socket *s = a->watches[i].socket;
-        if (!s)
-            continue;
-        cl_posix_part(&a->watches[i]);
-        cl_posix_socket_put(s);
-    }
+    cl_posix_own_joined(a->set, a->n);
 }
 
 /* How many of all are ready, into fds. theirs: whether Linux was asked. */
@@ -108,17 +98,15 @@ static bool wait_for_turn(struct asked *a, struct pollfd *fds, uint64_t deadline
 
 int cl_posix_poll(struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset_t *mask)
 {
-    struct pollfd few_fds[ON_STACK + 2];
-    struct cl_posix_watch few[ON_STACK];
-    struct asked a = {.fds = few_fds, .watches = few, .set = cl_posix_own_set(), .n = n};
-    int rc;
+    struct pollfd few[ON_STACK + 2];
+    struct asked a = {.fds = few, .set = cl_posix_own_set(), .n = n};
+    int rc = -ENOMEM;
     if (cl_posix_is_child())
         return -ECHILD;
-    if (n > ON_STACK) {
+    if (n > ON_STACK)
         a.fds = malloc((n + 2) * sizeof *a.fds);
-        a.watches = malloc(n * sizeof *a.watches);
-    }
-    rc = -ENOMEM;
+    if (a.set)
+        a.watches = cl_posix_own_watches(a.set, n);
     if (a.set && a.fds && a.watches) {
         begin(&a, fds);
         a.has_ours |= a.holds && cl_posix_lent_look();
@@ -126,12 +114,10 @@ int cl_posix_poll(struct pollfd *fds, nfds_t n, int64_t timeout_ns, const sigset
         if (!a.has_ours || wait_for_turn(&a, fds, deadline_ns, mask, &rc))
             rc = wait_all(&a, fds, deadline_ns, mask);
         cl_posix_told_of(rc);
-        end(&a);
+        cl_posix_own_part();
     }
-    if (n > ON_STACK) {
+    if (n > ON_STACK)
         free(a.fds);
-        free(a.watches);
-    }
     return rc;
 }
 
@@ -158,18 +144,25 @@ static int note(fd_set *set, short asked, short found, short bit, int fd)
     return 1;
 }
 
-int cl_posix_select(int n, fd_set *in, fd_set *out, fd_set *except, int64_t timeout_ns, const sigset_t *mask)
+/* Those that are in one of the sets; NULL: only count them. */
+static nfds_t fill(struct pollfd *fds, int n, const fd_set *in, const fd_set *out, const fd_set *except)
 {
-    struct pollfd fds[FD_SETSIZE];
     nfds_t used = 0;
-    int sum = 0;
-    if (n < 0 || n > FD_SETSIZE)
-        return -EINVAL;
     for (int fd = 0; fd < n; fd++) {
         short events = events_of(fd, in, out, except);
-        if (events)
-            fds[used++] = (struct pollfd){fd, events, 0};
+        if (!events)
+            continue;
+        if (fds)
+            fds[used] = (struct pollfd){fd, events, 0};
+        used++;
     }
+    return used;
+}
+
+static int select_by(struct pollfd *fds, nfds_t used, fd_set *in, fd_set *out, fd_set *except, int64_t timeout_ns,
+                     const sigset_t *mask)
+{
+    int sum = 0;
     int rc = cl_posix_poll(fds, used, timeout_ns, mask);
     if (rc < 0)
         return rc;
@@ -185,4 +178,19 @@ int cl_posix_select(int n, fd_set *in, fd_set *out, fd_set *except, int64_t time
         sum += note(except, fds[i].events, fds[i].revents, POLLPRI, fds[i].fd);
     }
     return sum;
+}
+
+int cl_posix_select(int n, fd_set *in, fd_set *out, fd_set *except, int64_t timeout_ns, const sigset_t *mask)
+{
+    struct pollfd few[ON_STACK], *fds = few;
+    if (n < 0 || n > FD_SETSIZE)
+        return -EINVAL;
+    nfds_t used = fill(NULL, n, in, out, except);
+    if (used > ON_STACK && !(fds = malloc(used * sizeof *fds)))
+        return -ENOMEM;
+    fill(fds, n, in, out, except);
+    int rc = select_by(fds, used, in, out, except, timeout_ns, mask);
+    if (fds != few)
+        free(fds);
+    return rc;
 }

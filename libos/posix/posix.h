@@ -34,6 +34,7 @@
 #include <corelane/runtime/base.h>
 
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/select.h>
@@ -58,6 +59,13 @@ CL_API bool cl_posix_traces(void);
 /* Say that a call is not to be had on a descriptor of ours. -error. */
 CL_API int64_t cl_posix_refuse(const char *sentence, int error);
 
+/* The thread was cancelled by libc: if it sleeps in a call of ours that returns -ECANCELED, and libc is to act on it. If
+ * that does not, it was another thread of the same name, which never slept here. */
+CL_API void cl_posix_cancel(pthread_t thread);
+CL_API void cl_posix_not_cancelled(void);
+/* A handler of a signal leaves the call of ours in which it has come. True: that slept, and is undone. */
+CL_API bool cl_posix_leave_call(void);
+
 /* A TCP or UDP socket was made by Linux; it may become ours. type: as given to socket(). */
 CL_API int cl_posix_socket(int fd, int domain, int type);
 CL_API int cl_posix_close(int fd);
@@ -68,6 +76,12 @@ CL_API bool cl_posix_uses_inherited(int fd);
 /* The descriptor, just made, is the runtime's own (inner.c). Returns its number, which may be another one. */
 CL_API int cl_posix_inner(int fd);
 CL_API bool cl_posix_is_inner(int fd);
+/* An eventfd of the runtime's own, though the program may have as many descriptors as it may. -errno. */
+int cl_posix_inner_eventfd(void);
+/* Around making some of them: there are numbers for them above the program's limit. May be nested. False: there are not,
+ * and it is not to be lowered. */
+bool cl_posix_inner_raise(void);
+void cl_posix_inner_lower(void);
 /* It was given to the process for the runtime, and stays what it is. */
 void cl_posix_inner_given(int fd);
 /* This is a child, in which they are of no use: it may close them. */

@@ -1,43 +1,13 @@
-/* Sleeping until something is told: a thread's own set, time, and both worlds by ppoll. See waits.h. */
+/* Sleeping until something is told: time, and both worlds by ppoll. See waits.h. */
 #include "kthreads.h"
 #include "linux.h"
 #include "waits.h"
 
-#include <pthread.h>
-#include <stdlib.h>
 #include <time.h>
 
 #define NEVER UINT64_MAX
 #define COLLECTED 16    /* at a time, of the thread's own set */
 #define SIGNALS_BYTES 8 /* of a set of signals, as the kernel has it */
-
-static pthread_key_t own_key;
-static pthread_once_t own_once = PTHREAD_ONCE_INIT;
-
-static void free_own(void *arg)
-{
-    cl_posix_set_close(arg);
-    free(arg);
-}
-
-static void make_own_key(void)
-{
-    pthread_key_create(&own_key, free_own);
-}
-
-struct cl_posix_set *cl_posix_own_set(void)
-{
-    pthread_once(&own_once, make_own_key);
-    struct cl_posix_set *set = pthread_getspecific(own_key);
-    if (set || !(set = malloc(sizeof *set)))
-        return set;
-    if (cl_posix_set_open(set)) {
-        free(set);
-        return NULL;
-    }
-    pthread_setspecific(own_key, set);
-    return set;
-}
 
 static uint64_t now_ns(void)
 {
@@ -77,29 +47,40 @@ int cl_posix_sleep(struct cl_posix_set *set, struct pollfd *fds, nfds_t n, uint6
     }
     fds[n] = (struct pollfd){set->event_fd, POLLIN, 0};
     fds[n + 1] = (struct pollfd){kthread_fd, POLLIN, 0};
-    int rc = ask_linux(fds, n + 2, cl_posix_left(deadline_ns), mask);
+    int rc = -ECANCELED;
+    if (cl_posix_interrupted_begin(set, NULL)) {
+        rc = ask_linux(fds, n + 2, cl_posix_left(deadline_ns), mask);
+        cl_posix_interrupted_end();
+    }
     cl_posix_sleep_end();
     cl_posix_set_disarm(set);
+    if (cl_posix_is_cancelled())
+        return -ECANCELED;
     return rc <= 0 ? rc : rc - (fds[n].revents != 0) - (fds[n + 1].revents != 0);
 }
 
 int cl_posix_wait(struct cl_posix_socket *s, uint32_t events, uint64_t deadline_ns)
 {
     struct cl_posix_set *set = cl_posix_own_set();
-    struct cl_posix_watch w = {.events = events};
+    struct cl_posix_watch *w = set ? cl_posix_own_watches(set, 1) : NULL;
     struct epoll_event found[COLLECTED];
     struct pollfd fds[2];
     int rc = 0;
-    if (!set)
+    if (!w)
         return -ENOMEM;
     if (cl_posix_socket_carries(s))
         cl_posix_keep();
-    cl_posix_join(&w, s, set);
+    *w = (struct cl_posix_watch){.events = events};
+    cl_posix_join(w, s, set);
+    cl_posix_own_joined(set, 1);
     while (rc == 0 && cl_posix_collect(set, found, COLLECTED) == 0) {
         rc = cl_posix_sleep(set, fds, 0, deadline_ns, NULL);
+        if (rc == -EINTR && deadline_ns == NEVER && cl_posix_handlers_restart())
+            rc = 0;
         if (rc == 0 && cl_posix_left(deadline_ns) == 0)
             rc = -EAGAIN;
     }
-    cl_posix_part(&w);
+    cl_posix_own_joined(set, 0);
+    cl_posix_part(w);
     return rc;
 }

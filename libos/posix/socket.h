@@ -42,8 +42,9 @@ struct cl_posix_socket {
     uint32_t poller; /* the kthread that the thread keeps which was told of it last, and 1; 0: none. Relaxed: a hint */
     uint32_t home;   /* the same, as the connection has it (cl_stream_set_home) */
     uint32_t sides_shut; /* CL_STREAM_READ, _WRITE. RMW */
-    uint32_t shut_early; /* the same, by a shutdown that failed as there was no connection: as Linux has it, that of a
-                          * later one is shut for us, and its peer does not hear of it (net/ipv4/af_inet.c). RMW */
+    uint32_t shut_early; /* the same, of what the stream does not know: by a shutdown that failed as there was no
+                          * connection (as Linux has it, that of a later one is shut for us, and its peer does not hear of
+                          * it: net/ipv4/af_inet.c), and of reading. RMW */
     bool reuse_port, reuse_address;
     bool found;                /* a connect found the port, as nobody had bound the socket */
     bool chosen;               /* the port is one that we chose */

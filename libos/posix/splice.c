@@ -1,4 +1,4 @@
-/* splice between a pipe and a TCP socket of ours. The bytes are copied: what it saves a program is not had here, but it
+/* splice and sendfile. splice between a pipe and a TCP socket of ours. The bytes are copied: what it saves a program is not had here, but it
  * works. SPLICE_F_NONBLOCK is of the pipe; the socket goes by its own flag (fs/splice.c). */
 #include "kthreads.h"
 #include "linux.h"
@@ -7,8 +7,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+
+#define FILE_BYTES 16384 /* of a file at a time. On the heap: of the size of the caller's stack nothing is known */
 
 static bool is_pipe(int fd)
 {
@@ -108,8 +111,54 @@ int64_t cl_posix_splice(int in, const int64_t *in_at, int out, const int64_t *ou
     if (!(s = cl_posix_socket_of(reads ? in : out)))
         return cl_posix_no_socket(reads ? in : out);
     int64_t rc = s->datagram ? cl_posix_refuse("splice is not to be had of datagram sockets of the dataplane", EINVAL)
-                 : reads     ? from_socket(in, out, len, flags)
+                 : reads     ? 0
                              : to_socket(in, out, s, len, flags);
     cl_posix_socket_put(s);
+    return rc || !reads ? rc : from_socket(in, out, len, flags);
+}
+
+/* sendfile. */
+
+/* Read a piece of the file at the place, or where it stands. */
+static int64_t read_file(int from, char *data, int64_t len, const int64_t *offset)
+{
+    size_t room = (size_t)cl_min(len, (int64_t)FILE_BYTES);
+    return offset ? cl_linux(SYS_pread64, from, data, room, *offset) : cl_linux(SYS_read, from, data, room);
+}
+
+static int64_t send_pieces(int fd, int from, char *data, int64_t *offset, int64_t len)
+{
+    int64_t done = 0, rc = 0;
+    bool more = false;
+    while (done < len) {
+        int64_t got = rc = read_file(from, data, len - done, offset);
+        if (got <= 0)
+            break;
+        struct iovec vec = {data, (size_t)got};
+        more = got == FILE_BYTES && done + got < len;
+        rc = cl_posix_write(fd, &vec, 1, more ? MSG_MORE : 0);
+        int64_t took = cl_max(rc, (int64_t)0);
+        if (offset)
+            *offset += took;
+        else if (took < got) /* what was not sent is to be read again */
+            (void)cl_linux(SYS_lseek, from, took - got, SEEK_CUR);
+        done += took;
+        if (took < got)
+            break;
+    }
+    if (more && rc == 0) /* the file was at its end after a whole piece */
+        cl_posix_no_more(fd);
+    return done ? done : rc;
+}
+
+int64_t cl_posix_sendfile(int fd, int from, int64_t *offset, int64_t len)
+{
+    if (cl_posix_kind(from) == CL_POSIX_SOCKET && cl_posix_kind(fd) == CL_POSIX_LINUX) /* into a pipe it is a splice */
+        return offset ? -ESPIPE : cl_posix_splice(from, NULL, fd, NULL, (size_t)len, 0);
+    if (cl_posix_kind(from) != CL_POSIX_LINUX || (!offset && cl_linux(SYS_lseek, from, 0, SEEK_CUR) == -ESPIPE))
+        return -EINVAL; /* what was not sent could not be put back (fs/splice.c: splice_direct_to_actor) */
+    char *data = malloc(FILE_BYTES);
+    int64_t rc = data ? send_pieces(fd, from, data, offset, len) : -ENOMEM;
+    free(data);
     return rc;
 }

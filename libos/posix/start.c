@@ -277,20 +277,12 @@ static void try_later(char err[256])
     err[0] = 0;
 }
 
-/* Under `starting`. -EAGAIN, and err is left empty: not yet. Else there will be none. */
-static int start_now(char err[256])
+/* This process has the runtime now. Returns as start_now. */
+static int start_claimed(char err[256])
 {
     struct cl_runtime *rt;
-    if (next_try_ns && cl_posix_left(next_try_ns))
-        return -EAGAIN;
-    int rc = cl_posix_family_claim();
+    int rc = make(&rt, err);
     if (rc) {
-        cl_posix_say_once(
-            "another process of this program has the sockets of the dataplane, and this one serves none until "
-            "that ends; have one process serve, as nginx does with worker_processes 1");
-        return rc;
-    }
-    if ((rc = make(&rt, err))) {
         if (!cl_posix_family_is_forked())
             return rc;
         try_later(err);
@@ -306,6 +298,25 @@ static int start_now(char err[256])
     cl_store_release(&runtime, rt);
     if ((rc = cl_posix_kthreads_care()))
         snprintf(err, 256, "there is no thread to care for its kthreads: %s", strerror(-rc));
+    return rc;
+}
+
+/* Under `starting`. -EAGAIN, and err is left empty: not yet. Else there will be none. */
+static int start_now(char err[256])
+{
+    if (next_try_ns && cl_posix_left(next_try_ns))
+        return -EAGAIN;
+    int rc = cl_posix_family_claim();
+    if (rc) {
+        cl_posix_say_once(
+            "another process of this program has the sockets of the dataplane, and this one serves none until "
+            "that ends; have one process serve, as nginx does with worker_processes 1");
+        return rc;
+    }
+    bool raised = cl_posix_inner_raise(); /* there are numbers for its descriptors, whatever the program's limit is */
+    rc = start_claimed(err);
+    if (raised)
+        cl_posix_inner_lower();
     return rc;
 }
 

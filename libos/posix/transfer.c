@@ -1,4 +1,4 @@
-/* read and write in all their forms, and sendfile. */
+/* read and write in all their forms. */
 #include "datagrams.h"
 #include "kthreads.h"
 #include "linux.h"
@@ -6,8 +6,7 @@
 
 #include <signal.h>
 
-#define BUSY_MOST 256    /* times that somebody else works on a connection that is ready, and is helped to get done */
-#define FILE_BYTES 16384 /* on the caller's stack, of whose size nothing is known */
+#define BUSY_MOST 256 /* times that somebody else works on a connection that is ready, and is helped to get done */
 
 struct transfer {
     struct cl_stream *stream;
@@ -87,6 +86,24 @@ static int64_t first_pieces(int64_t n)
     return cl_min(n, (int64_t)CL_STREAM_VECTORS);
 }
 
+/* Of a connection of which that side was shut, and the stream does not know: what is left is read, and why it is over told
+ * before that it is. */
+static bool is_shut_early(const struct cl_posix_socket *s, bool out)
+{
+    uint32_t early = cl_load_relaxed(&s->shut_early);
+    return cl_unlikely(early) && early & (out ? CL_STREAM_WRITE : CL_STREAM_READ);
+}
+
+static int64_t transfer_early(struct transfer *t)
+{
+    if (t->out) {
+        int error = cl_stream_error(t->stream);
+        return error && error != -EINPROGRESS ? error : -EPIPE;
+    }
+    int64_t rc = transfer_some(t);
+    return rc == -EAGAIN ? 0 : rc;
+}
+
 /* Go on after a first try, which has brought `done` bytes or -errno, until all of it is done, or there is an end, an
  * error, or the time is over. */
 static CL_NOINLINE int64_t transfer_rest(struct cl_posix_socket *s, struct transfer *t, int64_t rc, int64_t whole)
@@ -100,9 +117,10 @@ static CL_NOINLINE int64_t transfer_rest(struct cl_posix_socket *s, struct trans
             break;
         t->vec = left;
         t->n = skip(vec, n, done, left);
-        rc = transfer_some(t);
+        bool shut = is_shut_early(s, t->out); /* by another thread, perhaps, while this one waited */
+        rc = shut ? transfer_early(t) : transfer_some(t);
         done += cl_max(rc, (int64_t)0);
-        if (rc < 0 && rc != -EAGAIN)
+        if (shut || (rc < 0 && rc != -EAGAIN))
             break;
     }
     return done ? done : rc;
@@ -137,19 +155,6 @@ static int64_t read_nothing(struct cl_posix_socket *s, const struct transfer *t,
     return waits ? cl_posix_wait(s, EPOLLIN | EPOLLRDHUP, cl_posix_deadline(s->receive_ns)) : -EAGAIN;
 }
 
-/* Of a connection of which that side was shut before it was there. True: *rc says it all. */
-static bool was_shut_early(const struct cl_posix_socket *s, const struct transfer *t, int64_t *rc)
-{
-    uint32_t early = cl_load_relaxed(&s->shut_early);
-    int error = cl_stream_error(t->stream);
-    if (t->out && early & CL_STREAM_WRITE) {
-        *rc = error && error != -EINPROGRESS ? error : -EPIPE;
-        return true;
-    }
-    *rc = 0;
-    return !t->out && early & CL_STREAM_READ && !(cl_stream_ready(t->stream) & CL_POLL_IN);
-}
-
 /* What comes for it is seen to at the kthread whose thread polls it. Two calls at one time may leave the hint wrong, until
  * another thread polls it. */
 static void go_home(struct cl_posix_socket *s)
@@ -168,9 +173,9 @@ static int64_t transfer(struct cl_posix_socket *s, struct transfer *t, int flags
         return rc;
     t->stream = s->stream;
     go_home(s);
-    if (cl_unlikely(cl_load_relaxed(&s->shut_early)) && was_shut_early(s, t, &rc))
-        return told_once(s, t, rc);
     t->n = first_pieces(t->n);
+    if (is_shut_early(s, t->out))
+        return told_once(s, t, transfer_early(t));
     int64_t sum = length_of(t->vec, t->n);
     bool waits = !cl_load_relaxed(&s->non_blocking) && !(flags & MSG_DONTWAIT);
     /* A read is content with some. */
@@ -234,7 +239,7 @@ int64_t cl_posix_receive(int fd, struct msghdr *m, int flags)
 int64_t cl_posix_read(int fd, const struct iovec *vec, int64_t n, int flags)
 {
     struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)vec, .msg_iovlen = (size_t)n};
-    if (flags == 0 && n >= 0 && length_of(vec, n) == 0 && cl_posix_kind(fd) == CL_POSIX_SOCKET)
+    if (!(flags & MSG_PEEK) && n >= 0 && length_of(vec, n) == 0 && cl_posix_kind(fd) == CL_POSIX_SOCKET)
         return 0; /* whatever it is (net/socket.c: sock_read_iter) */
     return cl_posix_receive(fd, &m, flags);
 }
@@ -261,37 +266,4 @@ int64_t cl_posix_write(int fd, const struct iovec *vec, int64_t n, int flags)
 {
     const struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)vec, .msg_iovlen = (size_t)n};
     return cl_posix_send(fd, &m, flags);
-}
-
-/* Read a piece of the file at the place, or where it stands. */
-static int64_t read_file(int from, char *data, int64_t len, const int64_t *offset)
-{
-    size_t room = (size_t)cl_min(len, (int64_t)FILE_BYTES);
-    return offset ? cl_linux(SYS_pread64, from, data, room, *offset) : cl_linux(SYS_read, from, data, room);
-}
-
-int64_t cl_posix_sendfile(int fd, int from, int64_t *offset, int64_t len)
-{
-    char data[FILE_BYTES];
-    int64_t done = 0, rc = 0;
-    bool more = false;
-    while (done < len) {
-        int64_t got = rc = read_file(from, data, len - done, offset);
-        if (got <= 0)
-            break;
-        struct iovec vec = {data, (size_t)got};
-        more = got == FILE_BYTES && done + got < len;
-        rc = cl_posix_write(fd, &vec, 1, more ? MSG_MORE : 0);
-        int64_t took = cl_max(rc, (int64_t)0);
-        if (offset)
-            *offset += took;
-        else if (took < got) /* what was not sent is to be read again */
-            (void)cl_linux(SYS_lseek, from, took - got, SEEK_CUR);
-        done += took;
-        if (took < got)
-            break;
-    }
-    if (more && rc == 0) /* the file was at its end after a whole piece */
-        cl_posix_no_more(fd);
-    return done ? done : rc;
 }

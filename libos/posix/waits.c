@@ -7,13 +7,12 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 
 static pthread_mutex_t structure = PTHREAD_MUTEX_INITIALIZER;
 
 int cl_posix_set_open(struct cl_posix_set *set)
 {
-    int fd = cl_posix_inner((int)cl_linux(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK));
+    int fd = cl_posix_inner_eventfd();
     *set = (struct cl_posix_set){.event_fd = fd};
     return fd < 0 ? fd : 0;
 }
@@ -436,4 +435,13 @@ void cl_posix_set_disarm(struct cl_posix_set *set)
     cl_spin_unlock(&set->lock);
     if (told)
         quiet(set);
+}
+
+void cl_posix_set_call(struct cl_posix_set *set)
+{
+    cl_spin_lock(&set->lock);
+    if (!set->told)
+        wake(set);
+    set->told = true; /* until who sleeps takes it back; of one that is lent, who finds nothing listed */
+    cl_spin_unlock(&set->lock);
 }

@@ -68,6 +68,17 @@ int cl_posix_collect(struct cl_posix_set *set, struct epoll_event *events, int n
 /* Around a sleep by the set's eventfd. False: something may be ready, do not sleep. */
 bool cl_posix_set_arm(struct cl_posix_set *set);
 void cl_posix_set_disarm(struct cl_posix_set *set);
+/* Have whoever sleeps for it look again, though nothing is ready. */
+void cl_posix_set_call(struct cl_posix_set *set);
+
+/* interrupted.c: around a sleep for an armed set, and nothing else. held: what is put if a handler leaves the call; NULL.
+ * False: the thread was cancelled, and is to return -ECANCELED. */
+bool cl_posix_interrupted_begin(struct cl_posix_set *set, struct cl_posix_object *held);
+void cl_posix_interrupted_end(void);
+/* The calling thread was cancelled, and may be. */
+bool cl_posix_is_cancelled(void);
+/* A handler has ended a sleep for which there is no time limit: whether Linux would go on with the call. */
+bool cl_posix_handlers_restart(void);
 
 /* An epoll descriptor's set is told of by Linux from now on, as that descriptor is in another one, or in a poll. */
 void cl_posix_set_lend(struct cl_posix_set *set);
@@ -79,15 +90,22 @@ void cl_posix_epoll_lend(int epfd);
 
 /* The calling thread's own set. NULL: there is none to be had. */
 struct cl_posix_set *cl_posix_own_set(void);
+/* Memory for n watches of that set, of the thread's own: until the next call. NULL: there is none. */
+struct cl_posix_watch *cl_posix_own_watches(struct cl_posix_set *set, nfds_t n);
+/* The first n of them are joined, if they have a socket, which is held. */
+void cl_posix_own_joined(struct cl_posix_set *set, nfds_t n);
+/* A handler leaves the call: part them, and put their sockets. */
+void cl_posix_own_part(void);
 
 /* An instant; UINT64_MAX: never. */
 uint64_t cl_posix_deadline(int64_t timeout_ns);
 /* What is left until then: -1 for ever. */
 int64_t cl_posix_left(uint64_t deadline_ns);
 /* Sleep by ppoll for fds, the set and the kthread that the thread keeps: fds[n] and fds[n + 1] are free for those two.
- * Turns the kthread first. Returns what Linux says of the first n: how many, -errno; 0: look again. */
+ * Turns the kthread first. Returns what Linux says of the first n: how many, -errno (-ECANCELED: preload/cancel.c); 0:
+ * look again. */
 int cl_posix_sleep(struct cl_posix_set *set, struct pollfd *fds, nfds_t n, uint64_t deadline_ns, const sigset_t *mask);
-/* Wait until one of `events` is ready. 0, -EAGAIN: the time is over, -EINTR, -ENOMEM. */
+/* Wait until one of `events` is ready. 0, -EAGAIN: the time is over, -EINTR, -ECANCELED, -ENOMEM. */
 int cl_posix_wait(struct cl_posix_socket *s, uint32_t events, uint64_t deadline_ns);
 
 #endif

@@ -124,6 +124,7 @@ struct cl_seen {
     uint32_t alone;    /* checks for which that one has been there */
     uint64_t turns;    /* of its loop */
     uint32_t stuck;    /* checks for which the loop has not turned */
+    uint64_t stuck_ns; /* since when, of one that is adopted */
     uint32_t takeable; /* checks for which the source had something to take */
 };
 

@@ -3,7 +3,9 @@
  * Nothing is taken from a sibling that gets on with it. One ready uthread alone is left for some checks, since it
  * usually is the other half of a hand-over (signal, then wait) and would only drag its data along. Frames and timers
  * are taken only from a sibling whose loop has not turned for some checks: it is inside a long handler, or its core
- * runs something else. Both are counted in checks, not in time, so that they work the same on an injected clock.
+ * runs something else. Both are counted in checks, not in time, so that they work the same on an injected clock. Of one
+ * that is adopted it takes ADOPTED_STUCK_NS besides: between two turns its thread does the program's own work, for some
+ * microseconds as a rule, and what waits is mostly for that thread.
  *
  * Frames are also taken from a sibling that gets on and still falls behind: CL_BEHIND_POLLS polls one after another
  * have brought it CL_BEHIND_FRAMES or more. Under a load that it can carry the polls of a loop bring few frames, for
@@ -17,6 +19,7 @@
 
 #define ALONE_LOOKS 12
 #define STUCK_LOOKS 6
+#define ADOPTED_STUCK_NS 50000
 
 static unsigned steal_uthreads(struct cl_kthread *k, struct cl_kthread *v, struct cl_seen *seen, bool *promising)
 {
@@ -55,6 +58,19 @@ static unsigned steal_uthreads(struct cl_kthread *k, struct cl_kthread *v, struc
     return n;
 }
 
+/* Once more it has not turned since. True: it is to be helped. */
+static bool is_stuck(const struct cl_sched *s, const struct cl_kthread *v, struct cl_seen *seen)
+{
+    if (++seen->stuck < STUCK_LOOKS)
+        return false;
+    if (cl_likely(!v->wakefd))
+        return true;
+    uint64_t now = cl_sched_clock(s);
+    if (seen->stuck == STUCK_LOOKS)
+        seen->stuck_ns = now;
+    return now - seen->stuck_ns >= ADOPTED_STUCK_NS;
+}
+
 static unsigned steal_from_stuck(struct cl_kthread *k, struct cl_kthread *v, struct cl_seen *seen, bool *promising)
 {
     struct cl_sched *s = k->sched;
@@ -81,7 +97,7 @@ static unsigned steal_from_stuck(struct cl_kthread *k, struct cl_kthread *v, str
     bool in_flight = cl_load_relaxed(&v->in_flight);
     if (!frames && !timers && !in_flight)
         return 0;
-    if (!cl_load_relaxed(&v->ceded) && ++seen->stuck < STUCK_LOOKS) {
+    if (!cl_load_relaxed(&v->ceded) && !is_stuck(s, v, seen)) {
         *promising = true;
         return 0;
     }

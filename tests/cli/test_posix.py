@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import struct
 import subprocess
@@ -127,3 +128,30 @@ def test_check_names_what_is_refused(tmp_path: Path) -> None:
     script.write_text("#!/bin/sh\n")
     script.chmod(0o755)
     assert "script" in ask("run", "--posix", "--check", str(script)).stdout
+
+
+_DIRECT = {
+    "x86_64": 'long a = 44; __asm__ volatile("mov $44, %%eax; syscall" : "+a"(a) : : "rcx", "r11", "memory");',
+    "aarch64": '__asm__ volatile("mov x8, #206; svc 0" : : : "x0", "x8", "memory");',
+}
+
+
+@pytest.mark.skipif(platform.machine() not in _DIRECT, reason="needs x86-64 or aarch64: instructions are looked at")
+def test_check_looks_at_libraries_and_instructions(tmp_path: Path) -> None:
+    """What a library calls; that it is missing; system calls past libc."""
+    library, program = tmp_path / "libuse.so", tmp_path / "program"
+    (tmp_path / "use.c").write_text("int io_uring_queue_init(void);\nint use(void) { return io_uring_queue_init(); }\n")
+    code = f"int use(void);\nint main(void) {{ {_DIRECT[platform.machine()]} return use(); }}\n"
+    (tmp_path / "program.c").write_text(code)
+    subprocess.run(["gcc", "-shared", "-fPIC", str(tmp_path / "use.c"), "-o", str(library)], check=True)
+    link = ["-Wl,-rpath,$ORIGIN", "-Wl,--unresolved-symbols=ignore-in-shared-libs", f"-L{tmp_path}", "-luse"]
+    subprocess.run(["gcc", str(tmp_path / "program.c"), "-o", str(program), *link], check=True, capture_output=True)
+    done = ask("run", "--posix", "--check", str(program))
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1:] == [
+        "system calls by instructions of its own: on sockets they go past the dataplane: sendto",
+        "io_uring_queue_init (in libuse.so): refused on sockets of the dataplane; have it use epoll",
+    ]
+    library.unlink()
+    done = ask("run", "--posix", "--check", str(program))
+    assert "libuse.so: is needed, and was not found; install it" in done.stdout

@@ -173,7 +173,7 @@ static inline void let_go(const struct cl_tcp_flow_turn *t, struct cl_tcp_block 
     cl_flow_unlock(&net->table, bucket);
     if (more) {
         cl_ready_add(&one, &b->flow);
-        cl_ordered_publish(t->q, &one);
+        cl_ordered_wake(t->q, &one); /* a thief has it for one turn */
     }
 }
 

@@ -24,7 +24,7 @@ PUBLIC int close(int fd)
         errno = rc < 0 ? -rc : errno;
         return rc < 0 ? -1 : 0;
     }
-    return is_known(fd) && !cl_preload_borrowed() ? (int)ANSWER(close, cl_posix_close(fd)) : next_close(fd);
+    return is_known(fd) && !cl_preload_borrowed() ? (int)POINT(close, cl_posix_close(fd)) : next_close(fd);
 }
 
 /* Forget those of ours in a range that is about to be closed. */
@@ -116,3 +116,8 @@ PUBLIC int dup3(int fd, int to, int flags)
     make_room(fd, to, flags);
     return copied(fd, next_dup3(fd, to, flags));
 }
+
+/* libc's other names for the same functions. */
+PUBLIC int __close(int fd) __attribute__((alias("close")));
+PUBLIC int __dup2(int fd, int to) __THROW __attribute__((alias("dup2")));
+PUBLIC int _IO_fclose(FILE *file) __attribute__((alias("fclose")));

@@ -91,14 +91,34 @@ void cl_preload_counted(unsigned call, int64_t answer);
 #define ANSWER(name, call)                                                                                             \
     ({                                                                                                                 \
         int64_t answer = -EAGAIN;                                                                                      \
+        int before = errno;                                                                                            \
         if (cl_likely(cl_preload_inside++ == 0))                                                                       \
             answer = (call);                                                                                           \
         cl_preload_inside--;                                                                                           \
         cl_preload_counted(call_##name, answer);                                                                       \
         if (cl_unlikely(answer < 0))                                                                                   \
             answer = cl_preload_failed(answer);                                                                        \
+        else                                                                                                           \
+            errno = before; /* Linux leaves it alone; our own calls may have failed in between */                      \
         answer;                                                                                                        \
     })
+
+/* The same of a call at which libc would act on the thread's having been cancelled (cancel.c). If libc does not, it was not
+ * this thread, and the call is made again. */
+#define POINT(name, call)                                                                                              \
+    ({                                                                                                                 \
+        int64_t point;                                                                                                 \
+        do {                                                                                                           \
+            if (cl_unlikely(cl_load_relaxed(&cl_preload_cancels)))                                                     \
+                cl_preload_cancelled();                                                                                \
+            point = ANSWER(name, call);                                                                                \
+        } while (cl_unlikely(point < 0) && errno == ECANCELED);                                                        \
+        point;                                                                                                         \
+    })
+
+/* cancel.c: some thread has been cancelled; then it was perhaps the caller. */
+extern bool cl_preload_cancels;
+void cl_preload_cancelled(void);
 
 /* inner.c */
 /* From where to where the code of the runtime's library lies; found at the beginning. */
@@ -110,6 +130,9 @@ void cl_preload_find_runtime(void);
                 cl_preload_runtime[1] - cl_preload_runtime[0])
 /* The runtime has received a message: what descriptors came with it are its own. */
 void cl_preload_got(struct msghdr *m);
+
+/* stdio.c: at the end of the process what its streams on our sockets hold is sent, while those are open. */
+void cl_preload_flush(void);
 
 /* This is a child of vfork, with its parent's memory: it may change descriptors, but not what we know of them. */
 bool cl_preload_borrowed(void);

@@ -3,6 +3,7 @@
  * programs that can do without do so. */
 #include "next.h"
 
+#include <aio.h>
 #include <stdarg.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@ static bool is_on_socket(long number)
     case SYS_close:
     case SYS_bind:
     case SYS_listen:
+    case SYS_accept:
     case SYS_accept4:
     case SYS_connect:
     case SYS_shutdown:
@@ -31,6 +33,14 @@ static bool is_on_socket(long number)
     case SYS_sendmmsg:
     case SYS_setsockopt:
     case SYS_getsockopt:
+    case SYS_getsockname:
+    case SYS_getpeername:
+    case SYS_sendfile:
+    case SYS_splice:
+    case SYS_preadv2:
+    case SYS_pwritev2:
+    case SYS_epoll_ctl:
+    case SYS_epoll_wait:
     case SYS_epoll_pwait:
         return true;
     default:
@@ -70,3 +80,41 @@ PUBLIC long syscall(long number, ...)
             0);
     return next_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
+
+/* libc's threads make these calls, by its own names. */
+
+static int refuse_aio(void)
+{
+    errno =
+        (int)-cl_posix_refuse("aio_read, aio_write and lio_listio are not to be had of sockets of the dataplane: have "
+                              "the program use epoll",
+                              ENOSYS);
+    return -1;
+}
+
+NEXT(int, aio_read, (struct aiocb * block), (block))
+PUBLIC int aio_read(struct aiocb *block)
+{
+    return is_ours(block->aio_fildes) ? refuse_aio() : next_aio_read(block);
+}
+
+NEXT(int, aio_write, (struct aiocb * block), (block))
+PUBLIC int aio_write(struct aiocb *block)
+{
+    return is_ours(block->aio_fildes) ? refuse_aio() : next_aio_write(block);
+}
+
+NEXT(int, lio_listio, (int mode, struct aiocb *const list[], int n, struct sigevent *event), (mode, list, n, event))
+PUBLIC int lio_listio(int mode, struct aiocb *const list[], int n, struct sigevent *event)
+{
+    for (int i = 0; i < n; i++)
+        if (list[i] && is_ours(list[i]->aio_fildes))
+            return refuse_aio();
+    return next_lio_listio(mode, list, n, event);
+}
+
+_Static_assert(sizeof(struct aiocb) == sizeof(struct aiocb64), "one is the other");
+PUBLIC int aio_read64(struct aiocb64 *block) __attribute__((alias("aio_read")));
+PUBLIC int aio_write64(struct aiocb64 *block) __attribute__((alias("aio_write")));
+PUBLIC int lio_listio64(int mode, struct aiocb64 *const list[], int n, struct sigevent *event)
+    __attribute__((alias("lio_listio")));

@@ -36,21 +36,21 @@ PUBLIC int listen(int fd, int backlog)
 NEXT(int, accept, (int fd, __SOCKADDR_ARG addr, socklen_t *len), (fd, addr, len))
 PUBLIC int accept(int fd, __SOCKADDR_ARG addr, socklen_t *len)
 {
-    return is_ours(fd) ? (int)ANSWER(accept, cl_posix_accept(fd, addr.__sockaddr__, len, 0))
+    return is_ours(fd) ? (int)POINT(accept, cl_posix_accept(fd, addr.__sockaddr__, len, 0))
                        : next_accept(fd, addr, len);
 }
 
 NEXT(int, accept4, (int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags), (fd, addr, len, flags))
 PUBLIC int accept4(int fd, __SOCKADDR_ARG addr, socklen_t *len, int flags)
 {
-    return is_ours(fd) ? (int)ANSWER(accept4, cl_posix_accept(fd, addr.__sockaddr__, len, flags))
+    return is_ours(fd) ? (int)POINT(accept4, cl_posix_accept(fd, addr.__sockaddr__, len, flags))
                        : next_accept4(fd, addr, len, flags);
 }
 
 NEXT(int, connect, (int fd, __CONST_SOCKADDR_ARG addr, socklen_t len), (fd, addr, len))
 PUBLIC int connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len)
 {
-    return is_ours(fd) ? (int)ANSWER(connect, cl_posix_connect(fd, addr.__sockaddr__, len))
+    return is_ours(fd) ? (int)POINT(connect, cl_posix_connect(fd, addr.__sockaddr__, len))
                        : next_connect(fd, addr, len);
 }
 
@@ -120,3 +120,7 @@ PUBLIC int ioctl(int fd, unsigned long request, ...)
     void *last = LAST_ARGUMENT(void *, request);
     return is_ours(fd) ? (int)ANSWER(ioctl, cl_posix_ioctl(fd, request, last)) : next_ioctl(fd, request, last);
 }
+
+/* libc's other names for the same functions. */
+PUBLIC int __connect(int fd, __CONST_SOCKADDR_ARG addr, socklen_t len) __attribute__((alias("connect")));
+PUBLIC int __fcntl(int fd, int command, ...) __attribute__((alias("fcntl")));

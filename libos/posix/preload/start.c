@@ -2,10 +2,12 @@
  * nothing. */
 #include "next.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,9 +17,25 @@ bool cl_preload_on;
 __thread uint32_t cl_preload_inside __attribute__((tls_model("initial-exec")));
 static pid_t own_pid;
 
+static struct stat usual; /* what standard error was at the beginning */
+
+/* It is what it was, or something else for messages; but no connection and no file that came by its number. */
+static bool is_for_messages(void)
+{
+    struct stat now;
+    if (fstat(STDERR_FILENO, &now))
+        return false;
+    if (now.st_dev == usual.st_dev && now.st_ino == usual.st_ino)
+        return true;
+    return S_ISCHR(now.st_mode) || S_ISFIFO(now.st_mode) ||
+           (S_ISREG(now.st_mode) && syscall(SYS_fcntl, STDERR_FILENO, F_GETFL) & O_APPEND);
+}
+
 static void say(const char *sentence)
 {
     char line[512];
+    if (!is_for_messages())
+        return;
     int n = snprintf(line, sizeof line, "corelane: %s: %s\n", program_invocation_short_name, sentence);
     size_t len = cl_min((size_t)n, sizeof line - 1);
     /* One that was inherited is connected to nobody, and is not to raise SIGPIPE. */
@@ -110,6 +128,7 @@ static __attribute__((constructor)) void start(void)
     char err[256];
     const char *words = getenv("CORELANE_POSIX");
     in_child();
+    (void)fstat(STDERR_FILENO, &usual);
     cl_preload_decided = !words;
     if (!words || pthread_atfork(NULL, NULL, in_child))
         return;
@@ -130,6 +149,10 @@ static bool ending;                                                   /* one is 
 int64_t cl_preload_failed(int64_t error)
 {
     struct timespec second = {.tv_sec = 1};
+    if (error == -ECANCELED) {
+        pthread_testcancel();
+        cl_posix_not_cancelled();
+    }
     if (cl_load_acquire(&ending) && !ends)
         (void)syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &second, NULL);
     errno = (int)-error;
@@ -140,6 +163,7 @@ static __attribute__((destructor)) void stop(void)
 {
     if (!cl_preload_on || cl_preload_inside || cl_preload_borrowed())
         return;
+    cl_preload_flush();
     if (cl_preload_traces)
         say_counts();
     ends = true;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 #include <sys/sendfile.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,48 +31,48 @@ static int64_t write_from(int fd, const void *data, size_t len, int flags)
 }
 
 /* Pieces without a byte are not asked of a file (fs/read_write.c: vfs_writev). */
-static int64_t write_pieces(int fd, const struct iovec *vec, int n)
+static int64_t write_pieces(int fd, const struct iovec *vec, int n, int flags)
 {
     for (int i = 0; i < n; i++)
         if (vec[i].iov_len)
-            return cl_posix_write(fd, vec, n, 0);
+            return cl_posix_write(fd, vec, n, flags);
     return n < 0 ? -EINVAL : 0;
 }
 
 NEXT(ssize_t, read, (int fd, void *data, size_t len), (fd, data, len))
 PUBLIC ssize_t read(int fd, void *data, size_t len)
 {
-    return is_ours(fd) ? ANSWER(read, read_into(fd, data, len)) : next_read(fd, data, len);
+    return is_ours(fd) ? POINT(read, read_into(fd, data, len)) : next_read(fd, data, len);
 }
 
 NEXT(ssize_t, write, (int fd, const void *data, size_t len), (fd, data, len))
 PUBLIC ssize_t write(int fd, const void *data, size_t len)
 {
-    return is_ours(fd) ? ANSWER(write, write_from(fd, data, len, 0)) : next_write(fd, data, len);
+    return is_ours(fd) ? POINT(write, write_from(fd, data, len, 0)) : next_write(fd, data, len);
 }
 
 NEXT(ssize_t, readv, (int fd, const struct iovec *vec, int n), (fd, vec, n))
 PUBLIC ssize_t readv(int fd, const struct iovec *vec, int n)
 {
-    return is_ours(fd) ? ANSWER(readv, cl_posix_read(fd, vec, n, 0)) : next_readv(fd, vec, n);
+    return is_ours(fd) ? POINT(readv, cl_posix_read(fd, vec, n, 0)) : next_readv(fd, vec, n);
 }
 
 NEXT(ssize_t, writev, (int fd, const struct iovec *vec, int n), (fd, vec, n))
 PUBLIC ssize_t writev(int fd, const struct iovec *vec, int n)
 {
-    return is_ours(fd) ? ANSWER(writev, write_pieces(fd, vec, n)) : next_writev(fd, vec, n);
+    return is_ours(fd) ? POINT(writev, write_pieces(fd, vec, n, 0)) : next_writev(fd, vec, n);
 }
 
 NEXT(ssize_t, recv, (int fd, void *data, size_t len, int flags), (fd, data, len, flags))
 PUBLIC ssize_t recv(int fd, void *data, size_t len, int flags)
 {
-    return is_ours(fd) ? ANSWER(recv, read_from(fd, data, len, flags, NULL, NULL)) : next_recv(fd, data, len, flags);
+    return is_ours(fd) ? POINT(recv, read_from(fd, data, len, flags, NULL, NULL)) : next_recv(fd, data, len, flags);
 }
 
 NEXT(ssize_t, send, (int fd, const void *data, size_t len, int flags), (fd, data, len, flags))
 PUBLIC ssize_t send(int fd, const void *data, size_t len, int flags)
 {
-    return is_ours(fd) ? ANSWER(send, write_from(fd, data, len, flags)) : next_send(fd, data, len, flags);
+    return is_ours(fd) ? POINT(send, write_from(fd, data, len, flags)) : next_send(fd, data, len, flags);
 }
 
 static int64_t write_to(int fd, const void *data, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
@@ -85,7 +86,7 @@ NEXT(ssize_t, recvfrom, (int fd, void *data, size_t len, int flags, __SOCKADDR_A
      (fd, data, len, flags, from, from_len))
 PUBLIC ssize_t recvfrom(int fd, void *data, size_t len, int flags, __SOCKADDR_ARG from, socklen_t *from_len)
 {
-    return is_ours(fd) ? ANSWER(recvfrom, read_from(fd, data, len, flags, from.__sockaddr__, from_len))
+    return is_ours(fd) ? POINT(recvfrom, read_from(fd, data, len, flags, from.__sockaddr__, from_len))
                        : next_recvfrom(fd, data, len, flags, from, from_len);
 }
 
@@ -93,7 +94,7 @@ NEXT(ssize_t, sendto, (int fd, const void *data, size_t len, int flags, __CONST_
      (fd, data, len, flags, to, to_len))
 PUBLIC ssize_t sendto(int fd, const void *data, size_t len, int flags, __CONST_SOCKADDR_ARG to, socklen_t to_len)
 {
-    return is_ours(fd) ? ANSWER(sendto, write_to(fd, data, len, flags, to.__sockaddr__, to_len))
+    return is_ours(fd) ? POINT(sendto, write_to(fd, data, len, flags, to.__sockaddr__, to_len))
                        : next_sendto(fd, data, len, flags, to, to_len);
 }
 
@@ -101,17 +102,50 @@ NEXT(ssize_t, recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags))
 PUBLIC ssize_t recvmsg(int fd, struct msghdr *m, int flags)
 {
     if (is_ours(fd))
-        return ANSWER(recvmsg, cl_posix_receive(fd, m, flags));
+        return POINT(recvmsg, cl_posix_receive(fd, m, flags));
     ssize_t n = next_recvmsg(fd, m, flags);
     if (BY_RUNTIME && n >= 0)
         cl_preload_got(m);
     return n;
 }
 
+/* Of ours another process would get the placeholder. */
+static bool gives_ours(const struct msghdr *m)
+{
+    struct msghdr all = *m;
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&all); c; c = CMSG_NXTHDR(&all, c)) {
+        if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+            continue;
+        const unsigned char *at = CMSG_DATA(c), *end = (const unsigned char *)c + c->cmsg_len;
+        for (int fd; at < end && (size_t)(end - at) >= sizeof fd; at += sizeof fd) {
+            memcpy(&fd, at, sizeof fd);
+            if (kind_of(fd) == CL_POSIX_SOCKET)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* False, with errno: they may not be sent. */
+static bool may_give(const struct mmsghdr *m, unsigned n)
+{
+    bool ours = false;
+    for (unsigned i = 0; cl_preload_on && m && i < n && !ours; i++)
+        ours = m[i].msg_hdr.msg_controllen && gives_ours(&m[i].msg_hdr);
+    if (ours)
+        errno =
+            (int)-cl_posix_refuse("a socket of the dataplane cannot be given to another process (sendmsg with "
+                                  "SCM_RIGHTS), where it would not be connected: have one process open and serve it",
+                                  EOPNOTSUPP);
+    return !ours;
+}
+
 NEXT(ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), (fd, m, flags))
 PUBLIC ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
 {
-    return is_ours(fd) ? ANSWER(sendmsg, cl_posix_send(fd, m, flags)) : next_sendmsg(fd, m, flags);
+    if (is_ours(fd))
+        return POINT(sendmsg, cl_posix_send(fd, m, flags));
+    return may_give((const struct mmsghdr *)m, m != NULL) ? next_sendmsg(fd, m, flags) : -1;
 }
 
 static bool is_time(const struct timespec *t)
@@ -122,21 +156,23 @@ static bool is_time(const struct timespec *t)
 NEXT(int, recvmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t), (fd, m, n, flags, t))
 PUBLIC int recvmmsg(int fd, struct mmsghdr *m, unsigned n, int flags, struct timespec *t)
 {
-    return is_ours(fd) ? (int)ANSWER(recvmmsg, is_time(t) ? cl_posix_receive_many(fd, m, n, flags, t) : -EINVAL)
+    return is_ours(fd) ? (int)POINT(recvmmsg, is_time(t) ? cl_posix_receive_many(fd, m, n, flags, t) : -EINVAL)
                        : next_recvmmsg(fd, m, n, flags, t);
 }
 
 NEXT(int, sendmmsg, (int fd, struct mmsghdr *m, unsigned n, int flags), (fd, m, n, flags))
 PUBLIC int sendmmsg(int fd, struct mmsghdr *m, unsigned n, int flags)
 {
-    return is_ours(fd) ? (int)ANSWER(sendmmsg, cl_posix_send_many(fd, m, n, flags)) : next_sendmmsg(fd, m, n, flags);
+    if (is_ours(fd))
+        return (int)POINT(sendmmsg, cl_posix_send_many(fd, m, n, flags));
+    return may_give(m, n) ? next_sendmmsg(fd, m, n, flags) : -1;
 }
 
 NEXT(ssize_t, sendfile, (int fd, int from, off_t *offset, size_t len), (fd, from, offset, len))
 PUBLIC ssize_t sendfile(int fd, int from, off_t *offset, size_t len)
 {
-    return is_ours(fd) ? ANSWER(sendfile, cl_posix_sendfile(fd, from, (int64_t *)offset, (int64_t)len))
-                       : next_sendfile(fd, from, offset, len);
+    return is_ours(fd) || is_ours(from) ? POINT(sendfile, cl_posix_sendfile(fd, from, (int64_t *)offset, (int64_t)len))
+                                        : next_sendfile(fd, from, offset, len);
 }
 
 PUBLIC ssize_t sendfile64(int fd, int from, off64_t *offset, size_t len)
@@ -149,9 +185,53 @@ NEXT(ssize_t, splice, (int in, off64_t *in_at, int out, off64_t *out_at, size_t 
 PUBLIC ssize_t splice(int in, off64_t *in_at, int out, off64_t *out_at, size_t len, unsigned flags)
 {
     return is_ours(in) || is_ours(out)
-               ? ANSWER(splice, cl_posix_splice(in, (int64_t *)in_at, out, (int64_t *)out_at, len, flags))
+               ? POINT(splice, cl_posix_splice(in, (int64_t *)in_at, out, (int64_t *)out_at, len, flags))
                : next_splice(in, in_at, out, out_at, len, flags);
 }
+
+/* readv and writev with flags, where no place is named: one that is has no meaning for a socket, as Linux says of the
+ * placeholder. Returns those of recv and send; -EOPNOTSUPP: there are others. */
+static int64_t flags_of(int flags)
+{
+    if (flags & ~(RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_NOWAIT | RWF_APPEND))
+        return -EOPNOTSUPP;
+    return flags & RWF_NOWAIT ? MSG_DONTWAIT : 0;
+}
+
+static int64_t read_pieces_with(int fd, const struct iovec *vec, int n, int flags)
+{
+    int64_t how = flags_of(flags);
+    return how < 0 ? how : cl_posix_read(fd, vec, n, (int)how);
+}
+
+static int64_t write_pieces_with(int fd, const struct iovec *vec, int n, int flags)
+{
+    int64_t how = flags_of(flags);
+    return how < 0 ? how : write_pieces(fd, vec, n, (int)how);
+}
+
+NEXT(ssize_t, preadv2, (int fd, const struct iovec *vec, int n, off_t at, int flags), (fd, vec, n, at, flags))
+PUBLIC ssize_t preadv2(int fd, const struct iovec *vec, int n, off_t at, int flags)
+{
+    return is_ours(fd) && at == -1 ? POINT(preadv2, read_pieces_with(fd, vec, n, flags))
+                                   : next_preadv2(fd, vec, n, at, flags);
+}
+
+NEXT(ssize_t, pwritev2, (int fd, const struct iovec *vec, int n, off_t at, int flags), (fd, vec, n, at, flags))
+PUBLIC ssize_t pwritev2(int fd, const struct iovec *vec, int n, off_t at, int flags)
+{
+    return is_ours(fd) && at == -1 ? POINT(pwritev2, write_pieces_with(fd, vec, n, flags))
+                                   : next_pwritev2(fd, vec, n, at, flags);
+}
+
+/* libc's other names for the same functions. */
+PUBLIC ssize_t __read(int fd, void *data, size_t len) __attribute__((alias("read")));
+PUBLIC ssize_t __write(int fd, const void *data, size_t len) __attribute__((alias("write")));
+PUBLIC ssize_t __send(int fd, const void *data, size_t len, int flags) __attribute__((alias("send")));
+PUBLIC ssize_t preadv64v2(int fd, const struct iovec *vec, int n, off64_t at, int flags)
+    __attribute__((alias("preadv2")));
+PUBLIC ssize_t pwritev64v2(int fd, const struct iovec *vec, int n, off64_t at, int flags)
+    __attribute__((alias("pwritev2")));
 
 /* Of programs that were compiled with _FORTIFY_SOURCE: `room` is what the compiler knows of the buffer. libc's ends the
  * program if that is too small; so does it here. */
@@ -159,14 +239,14 @@ PUBLIC ssize_t splice(int in, off64_t *in_at, int out, off64_t *out_at, size_t l
 NEXT(ssize_t, __read_chk, (int fd, void *data, size_t len, size_t room), (fd, data, len, room))
 PUBLIC ssize_t __read_chk(int fd, void *data, size_t len, size_t room)
 {
-    return is_ours(fd) && len <= room ? ANSWER(__read_chk, read_into(fd, data, len))
+    return is_ours(fd) && len <= room ? POINT(__read_chk, read_into(fd, data, len))
                                       : next___read_chk(fd, data, len, room);
 }
 
 NEXT(ssize_t, __recv_chk, (int fd, void *data, size_t len, size_t room, int flags), (fd, data, len, room, flags))
 PUBLIC ssize_t __recv_chk(int fd, void *data, size_t len, size_t room, int flags)
 {
-    return is_ours(fd) && len <= room ? ANSWER(__recv_chk, read_from(fd, data, len, flags, NULL, NULL))
+    return is_ours(fd) && len <= room ? POINT(__recv_chk, read_from(fd, data, len, flags, NULL, NULL))
                                       : next___recv_chk(fd, data, len, room, flags);
 }
 
@@ -177,6 +257,6 @@ PUBLIC ssize_t __recvfrom_chk(int fd, void *data, size_t len, size_t room, int f
                               socklen_t *from_len)
 {
     return is_ours(fd) && len <= room
-               ? ANSWER(__recvfrom_chk, read_from(fd, data, len, flags, from.__sockaddr__, from_len))
+               ? POINT(__recvfrom_chk, read_from(fd, data, len, flags, from.__sockaddr__, from_len))
                : next___recvfrom_chk(fd, data, len, room, flags, from, from_len);
 }

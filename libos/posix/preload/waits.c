@@ -50,7 +50,7 @@ PUBLIC int epoll_ctl(int epfd, int op, int fd, struct epoll_event *e)
 NEXT(int, epoll_wait, (int epfd, struct epoll_event *events, int n, int ms), (epfd, events, n, ms))
 PUBLIC int epoll_wait(int epfd, struct epoll_event *events, int n, int ms)
 {
-    return is_ours(epfd) ? (int)ANSWER(epoll_wait, cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), NULL))
+    return is_ours(epfd) ? (int)POINT(epoll_wait, cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), NULL))
                          : next_epoll_wait(epfd, events, n, ms);
 }
 
@@ -58,7 +58,7 @@ NEXT(int, epoll_pwait, (int epfd, struct epoll_event *events, int n, int ms, con
      (epfd, events, n, ms, mask))
 PUBLIC int epoll_pwait(int epfd, struct epoll_event *events, int n, int ms, const sigset_t *mask)
 {
-    return is_ours(epfd) ? (int)ANSWER(epoll_pwait, cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), mask))
+    return is_ours(epfd) ? (int)POINT(epoll_pwait, cl_posix_epoll_wait(epfd, events, n, ns_of_ms(ms), mask))
                          : next_epoll_pwait(epfd, events, n, ms, mask);
 }
 
@@ -67,7 +67,7 @@ NEXT(int, epoll_pwait2, (int epfd, struct epoll_event *events, int n, const stru
 PUBLIC int epoll_pwait2(int epfd, struct epoll_event *events, int n, const struct timespec *t, const sigset_t *mask)
 {
     return is_ours(epfd)
-               ? (int)ANSWER(epoll_pwait2, is_time(t) ? cl_posix_epoll_wait(epfd, events, n, ns_of(t), mask) : -EINVAL)
+               ? (int)POINT(epoll_pwait2, is_time(t) ? cl_posix_epoll_wait(epfd, events, n, ns_of(t), mask) : -EINVAL)
                : next_epoll_pwait2(epfd, events, n, t, mask);
 }
 
@@ -82,13 +82,13 @@ static bool any_is_ours(const struct pollfd *fds, nfds_t n)
 NEXT(int, poll, (struct pollfd * fds, nfds_t n, int ms), (fds, n, ms))
 PUBLIC int poll(struct pollfd *fds, nfds_t n, int ms)
 {
-    return any_is_ours(fds, n) ? (int)ANSWER(poll, cl_posix_poll(fds, n, ns_of_ms(ms), NULL)) : next_poll(fds, n, ms);
+    return any_is_ours(fds, n) ? (int)POINT(poll, cl_posix_poll(fds, n, ns_of_ms(ms), NULL)) : next_poll(fds, n, ms);
 }
 
 NEXT(int, ppoll, (struct pollfd * fds, nfds_t n, const struct timespec *t, const sigset_t *mask), (fds, n, t, mask))
 PUBLIC int ppoll(struct pollfd *fds, nfds_t n, const struct timespec *t, const sigset_t *mask)
 {
-    return any_is_ours(fds, n) ? (int)ANSWER(ppoll, is_time(t) ? cl_posix_poll(fds, n, ns_of(t), mask) : -EINVAL)
+    return any_is_ours(fds, n) ? (int)POINT(ppoll, is_time(t) ? cl_posix_poll(fds, n, ns_of(t), mask) : -EINVAL)
                                : next_ppoll(fds, n, t, mask);
 }
 
@@ -124,7 +124,7 @@ PUBLIC int select(int n, fd_set *in, fd_set *out, fd_set *except, struct timeval
     if (!sets_have_ours(n, in, out, except))
         return next_select(n, in, out, except, t);
     int64_t ns = t ? (int64_t)t->tv_sec * 1000000000 + (int64_t)t->tv_usec * 1000 : -1;
-    return (int)ANSWER(select, t && ns < 0 ? -EINVAL : cl_posix_select(n, in, out, except, ns, NULL));
+    return (int)POINT(select, t && ns < 0 ? -EINVAL : cl_posix_select(n, in, out, except, ns, NULL));
 }
 
 NEXT(int, pselect, (int n, fd_set *in, fd_set *out, fd_set *except, const struct timespec *t, const sigset_t *mask),
@@ -133,5 +133,9 @@ PUBLIC int pselect(int n, fd_set *in, fd_set *out, fd_set *except, const struct 
 {
     if (!sets_have_ours(n, in, out, except))
         return next_pselect(n, in, out, except, t, mask);
-    return (int)ANSWER(pselect, is_time(t) ? cl_posix_select(n, in, out, except, ns_of(t), mask) : -EINVAL);
+    return (int)POINT(pselect, is_time(t) ? cl_posix_select(n, in, out, except, ns_of(t), mask) : -EINVAL);
 }
+
+/* libc's other names for the same functions. */
+PUBLIC int __poll(struct pollfd *fds, nfds_t n, int ms) __attribute__((alias("poll")));
+PUBLIC int __select(int n, fd_set *in, fd_set *out, fd_set *except, struct timeval *t) __attribute__((alias("select")));

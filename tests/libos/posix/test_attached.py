@@ -100,22 +100,38 @@ def exchange(client: socket.socket, request: bytes, answer: bytes) -> None:
     assert got == answer
 
 
+def redis() -> tuple[str, ...]:
+    if shutil.which("redis-server") is None:
+        pytest.skip("needs redis-server: apt-get install redis-server")
+    return ("redis-server", "--protected-mode", "no", "--save", "")
+
+
 STORE = b"set key 0 0 5\r\nvalue\r\n"
 GET, VALUE = b"get key\r\n", b"VALUE key 0 5\r\nvalue\r\nEND\r\n"
 
 
-def test_connections_outlive_an_iokernel(machine: Machine) -> None:
+@pytest.mark.parametrize(
+    ("server_of", "port", "store", "stored", "value"),
+    [
+        (memcached, 11211, STORE, b"STORED\r\n", VALUE),
+        (redis, 6379, b"set key value\r\n", b"+OK\r\n", b"$5\r\nvalue\r\n"),
+    ],
+    ids=["memcached", "redis"],
+)
+def test_connections_outlive_an_iokernel(
+    machine: Machine, server_of: Callable[[], tuple[str, ...]], port: int, store: bytes, stored: bytes, value: bytes
+) -> None:
     """The program goes on with the next one: with what it has stored, and with connections that were open."""
     first = machine.iokernel("--policy", "none")
-    server = machine.serve("--kthreads", "2", *memcached())
-    with contextlib.closing(machine.connect(11211)) as old:
-        exchange(old, STORE, b"STORED\r\n")
+    server = machine.serve("--kthreads", "2", *server_of())
+    with contextlib.closing(machine.connect(port)) as old:
+        exchange(old, store, stored)
         first.process.kill()
         first.process.wait(20)
         machine.iokernel("--policy", "none")
-        with contextlib.closing(machine.connect(11211)) as new:
-            exchange(new, GET, VALUE)
-        exchange(old, GET, VALUE)
+        with contextlib.closing(machine.connect(port)) as new:
+            exchange(new, GET, value)
+        exchange(old, GET, value)
     server.process.send_signal(signal.SIGTERM)
     assert server.process.wait(20) == 0
     server.errors.seek(0)

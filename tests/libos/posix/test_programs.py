@@ -84,6 +84,44 @@ def test_calls_past_libc_are_said_and_io_uring_refused(stock: Callable[[str], Pa
     ]
 
 
+@pytest.mark.parametrize(
+    ("sequence", "sentences", "results"),
+    [
+        (
+            "sent",
+            ["cannot be given to another process"],
+            [
+                "socketpair: 0",
+                "sendmsg: EOPNOTSUPP",
+                "sendmmsg: EOPNOTSUPP",
+                "of Linux': 1",
+                "recvmsg: 1",
+            ],
+        ),
+        (
+            "by_signals",
+            ["O_ASYNC (SIGIO) is not to be had", "aio_read, aio_write and lio_listio are not to be had"],
+            [
+                "FIOASYNC: EINVAL",
+                "FIOASYNC off: 0",
+                "O_ASYNC: EINVAL",
+                "aio_read: ENOSYS",
+                "aio_write: ENOSYS",
+                "lio_listio: ENOSYS",
+            ],
+        ),
+    ],
+)
+def test_what_would_leave_the_dataplane_is_refused(
+    stock: Callable[[str], Path], sequence: str, sentences: list[str], results: list[str]
+) -> None:
+    said = run(stock("given"), OURS, sequence, config=INSIDE).splitlines()
+    lines = [line for line in said if line.startswith("corelane: ")]
+    assert [line for line in said if line not in lines] == results
+    assert len(lines) == len(sentences), "each once"
+    assert all(part in line for part, line in zip(sentences, lines, strict=True))
+
+
 OPTIONS = """
 import errno, socket
 tcp, udp = socket.socket(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

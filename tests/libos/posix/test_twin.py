@@ -20,11 +20,8 @@ def sequences_of(program: str) -> list[str]:
     return re.findall(r'\{"(\w+)", \1\}', (PROGRAMS / f"{program}.c").read_text())
 
 
-SEQUENCES = [
-    (program, sequence)
-    for program in ("calls", "epolls", "datagrams", "control", "holds", "again", "pipes", "forms", "worlds")
-    for sequence in sequences_of(program)
-]
+COMPARED = "calls epolls datagrams control holds again pipes forms worlds streams limits interrupted found"
+SEQUENCES = [(program, sequence) for program in COMPARED.split() for sequence in sequences_of(program)]
 
 
 @pytest.mark.parametrize(("program", "sequence"), SEQUENCES)
@@ -61,7 +58,11 @@ def test_datagrams_by_other_kthreads(stock: Callable[[str], Path], sequence: str
 @pytest.mark.parametrize("config", ["poll=block", "poll=block,kthreads=3", "kthreads=2"])
 @pytest.mark.parametrize(
     ("program", "sequence"),
-    [("calls", "much"), *(("epolls", sequence) for sequence in ("waits", "epolls", "nests", "wakes"))],
+    [
+        ("calls", "much"),
+        *(("epolls", sequence) for sequence in ("waits", "epolls", "nests", "wakes")),
+        *(("interrupted", sequence) for sequence in ("ends", "restarts", "cancelled")),
+    ],
 )
 def test_the_same_by_other_kthreads(stock: Callable[[str], Path], program: str, sequence: str, config: str) -> None:
     binary = stock(program)
