@@ -72,6 +72,8 @@ ROOMS = {
     "bench/handoff": ". tenant",
     "bench/hostile": "isolation tenant",
     "bench/kv_tcp": "load load/sockload tcp",
+    "bench/lab": "sim",
+    "bench/lab/policies": "lab",
     "bench/load": "afxdp harness/report tcp load/sockload load/reference",
     "bench/load/reference": "load/sockload",
     "bench/posix": "http kv_tcp tcp",
