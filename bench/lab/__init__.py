@@ -8,6 +8,16 @@
     loads.py     a load: jobs and their kinds; its file
     world.py     a run: cores, costs, a load, a policy; what became of each job
     engine.py    the event loop, compiled by numba
+    generators.py, measures.py
+                 loads from seeds; what a run comes to
+    runs.py, comparing.py, plots.py
+                 many runs in processes; a document of them; its plot. The command is cli/lab.py
+    theory.py, invariants.py, watch.py
+                 the engine against formulas; policies against what they say that they hold
+    box.py, boxloop.py
+                 the same load and policy on this machine's cores
+    lab.py, studies.py
+                 the benchmark
     rates.py, lists.py, state.py, calls.py
                  how fast a job goes; the lists in the tables; the loop's arrays; the call of a policy
 

@@ -27,6 +27,7 @@ from .state import (
     BUCKET,
     CALLS,
     DECIDE,
+    DECIDED_NS,
     DONE_JOBS,
     EVENTS,
     FAR,
@@ -48,6 +49,7 @@ from .state import (
     SWITCH,
     TICKS_ONLY,
     WAITED,
+    WATCHED,
     WORKED,
     State,
 )
@@ -69,6 +71,7 @@ from .table import (
     WAITING,
     WOKEN,
 )
+from .watch import watch
 
 
 @njit(inline="always")
@@ -109,13 +112,13 @@ def arrive(now: Any, s: State) -> Any:
         job.alloc[r] = 0.0
     for m in range(JOB_MEMORY):
         job.memory[m] = 0.0
-    hidden.total_ns, hidden.burn = given.work_ns, 0.0
+    hidden.total_ns, hidden.burn, hidden.behind_ns = given.work_ns, 0.0, 0.0
     hidden.last_core, hidden.last_loop, hidden.dirty = -1, -1, 0
     set_phase(j, 0, s)
     if len(s.future):
         s.future[j].total_ns = given.work_ns
     report(j, s)
-    view = s.view[0]
+    view = s.told[0]
     join(view, s.jobs, j)
     queue(view, s.jobs, j)
     return j
@@ -131,11 +134,12 @@ def release(now: Any, c: Any, s: State) -> None:
         charge(c, 0.0, s)
     let_go(s.jobs, s.cores, c)
     core.last_job = s.jobs[j].id
+    s.held_ns[c] += now - core.since_ns
     core.since_ns = now
     s.hidden[j].last_core, s.hidden[j].last_loop = c, core.loop
     s.finish[c], s.quantum[c] = FAR, FAR
     slot_time(c, s)
-    idle(s.view[0], s.cores, c)
+    idle(s.told[0], s.cores, c)
     occupied(c, -1, s)
     touch(j, s)
 
@@ -154,7 +158,7 @@ def memory_of(j: Any, s: State) -> Any:
 @njit(inline="always")
 def charge(c: Any, memory: Any, s: State) -> None:
     """The job on core c takes that much memory of its loop now."""
-    s.view[0].used[s.cores[c].loop * N_RESOURCES + MEMORY] += memory - s.charged[c]
+    s.told[0].used[s.cores[c].loop * N_RESOURCES + MEMORY] += memory - s.charged[c]
     s.charged[c] = memory
 
 
@@ -174,7 +178,7 @@ def renew(c: Any, s: State) -> None:
 @njit
 def give(now: Any, c: Any, j: Any, s: State) -> None:
     """Row c, which is idle, begins to work for job j after what the change costs."""
-    core, job, hidden, view = s.cores[c], s.jobs[j], s.hidden[j], s.view[0]
+    core, job, hidden, view = s.cores[c], s.jobs[j], s.hidden[j], s.told[0]
     if s.settings[RESOURCES]:
         memory = memory_of(j, s)
         if view.used[core.loop * N_RESOURCES + MEMORY] + memory > view.capacity[MEMORY]:
@@ -237,13 +241,13 @@ def stop(now: Any, j: Any, s: State) -> None:
     job = s.jobs[j]
     job.state, job.since_ns, job.as_of_ns = WAITING, now, now
     job.preempted += 1
-    queue(s.view[0], s.jobs, j)
+    queue(s.told[0], s.jobs, j)
 
 
 @njit
 def end(now: Any, j: Any, outcome: Any, s: State) -> None:
     """A job leaves for good."""
-    job, view = s.jobs[j], s.view[0]
+    job, view = s.jobs[j], s.told[0]
     advance(now, j, s)
     while job.first_core >= 0:
         release(now, job.first_core, s)
@@ -267,7 +271,7 @@ def unstart(now: Any, j: Any, s: State) -> None:
     s.world[GIVEN] -= job.cores
     while job.first_core >= 0:
         release(now, job.first_core, s)
-    requeue(s.view[0], s.jobs, j)
+    requeue(s.told[0], s.jobs, j)
     job.state, job.as_of_ns = WAITING, now
     if job.attained_ns == 0.0:
         hidden.last_core, hidden.last_loop, job.since_ns = -1, -1, job.arrived_ns
@@ -276,7 +280,7 @@ def unstart(now: Any, j: Any, s: State) -> None:
 @njit
 def apply(now: Any, s: State) -> None:
     """Do what the policy said: take cores, then give them, in the order in which it said so."""
-    view = s.view[0]
+    view = s.told[0]
     c, order = view.changed, -1
     while c >= 0:
         core = s.cores[c]
@@ -324,7 +328,7 @@ def apply(now: Any, s: State) -> None:
 @njit
 def decide(now: Any, event: Any, j: Any, c: Any, address: Any, tables: Any, s: State) -> None:
     """Have the policy called, now, or when an iokernel would: it needs `notice_ns`, may be at work, or only scans."""
-    view = s.view[0]
+    view = s.told[0]
     wake = len(s.cores) + 2
     if s.settings[TICKS_ONLY] and event != TICK and event != WOKEN:
         settle(now, s)
@@ -344,6 +348,7 @@ def decide(now: Any, event: Any, j: Any, c: Any, address: Any, tables: Any, s: S
         if s.settings[DECIDE] or s.settings[LOOK]:
             took = s.settings[DECIDE] + s.settings[LOOK] * view.n_jobs
             s.loop_free[0] = max(s.loop_free[0], now) + took
+            s.world[DECIDED_NS] += took
         same = True
         if view.changed >= 0 or view.n_refused:
             given, there, free = s.world[GIVEN], view.n_jobs, view.n_idle
@@ -367,23 +372,76 @@ def decide(now: Any, event: Any, j: Any, c: Any, address: Any, tables: Any, s: S
 def account(last: Any, now: Any, s: State) -> None:
     """Add what cores did between two events to the series."""
     width = s.settings[BUCKET]
+    if s.settings[WATCHED] and now > last:
+        watch(last, now, s)
     while last < now:
         bucket = min(last // width, len(s.series) - 1)
         until = now
         if bucket < len(s.series) - 1:
             until = min(now, (bucket + 1) * width)
         row = s.series[bucket]
-        row[HELD] += (until - last) * (s.view[0].n_cores - s.view[0].n_idle)
+        row[HELD] += (until - last) * (s.told[0].n_cores - s.told[0].n_idle)
         row[WORKED] += (until - last) * s.flows[0]
-        row[WAITED] += (until - last) * s.view[0].n_waiting
+        row[WAITED] += (until - last) * s.told[0].n_waiting
         last = until
+
+
+@njit
+def ends(now: Any, c: Any, address: Any, tables: Any, s: State) -> None:
+    """The job that core c leads is done with its phase."""
+    j = s.cores[c].job
+    advance(now, j, s)
+    s.jobs[j].progress_ns = s.hidden[j].phase_end_ns
+    report(j, s)
+    if s.jobs[j].phase + 1 < s.truth[s.jobs[j].kind].phases:
+        set_phase(j, s.jobs[j].phase + 1, s)
+        renew(c, s)
+        decide(now, PHASE, j, c, address, tables, s)
+    else:
+        end(now, j, OVER, s)
+        decide(now, DONE, j, c, address, tables, s)
+
+
+@njit
+def used_up(now: Any, c: Any, address: Any, tables: Any, s: State) -> None:
+    """The quantum of core c is over."""
+    j = s.cores[c].job
+    s.quantum[c] = FAR
+    slot_time(c, s)
+    advance(now, j, s)
+    report(j, s)
+    decide(now, QUANTUM, j, c, address, tables, s)
+
+
+@njit
+def timed(now: Any, slot: Any, address: Any, tables: Any, s: State) -> None:
+    """An arrival, a tick or a wake-up is due: the slots behind those of the cores."""
+    rows = len(s.cores)
+    if slot == rows:
+        j = arrive(now, s)
+        if j >= 0:
+            decide(now, ARRIVED, j, -1, address, tables, s)
+        return
+    event = WOKEN
+    if slot == rows + 1:
+        event = TICK
+        # Nothing is there and nothing will come: no more ticks.
+        more = s.told[0].n_jobs or s.world[NEXT] < len(s.load)
+        schedule(s.when, s.tree, slot, max(now + s.settings[INTERVAL], s.loop_free[0]) if more else FAR)
+        j = s.told[0].first
+        while j >= 0:
+            advance(now, j, s)
+            report(j, s)
+            j = s.jobs[j].next
+    else:
+        schedule(s.when, s.tree, slot, FAR)
+    decide(now, event, -1, -1, address, tables, s)
 
 
 # As in bench/sim: nothing is allocated in here, so numba's reference counts are off.
 @kept(also=Path(__file__).parent, _nrt=False)
 def run(max_events: Any, until: Any, address: Any, tables: Any, s: State) -> None:
     """Run until `max_events` more events have happened, the clock is at `until`, or nothing is left to happen."""
-    rows = len(s.cores)
     now = s.world[NOW]
     for _ in range(max_events):
         slot = s.tree[1]
@@ -393,42 +451,10 @@ def run(max_events: Any, until: Any, address: Any, tables: Any, s: State) -> Non
         account(now, t, s)
         now = t
         s.world[EVENTS] += 1
-        if slot < rows:
-            j = s.cores[slot].job
-            if s.finish[slot] <= now:
-                advance(now, j, s)
-                s.jobs[j].progress_ns = s.hidden[j].phase_end_ns
-                report(j, s)
-                if s.jobs[j].phase + 1 < s.truth[s.jobs[j].kind].phases:
-                    set_phase(j, s.jobs[j].phase + 1, s)
-                    renew(slot, s)
-                    decide(now, PHASE, j, slot, address, tables, s)
-                else:
-                    end(now, j, OVER, s)
-                    decide(now, DONE, j, slot, address, tables, s)
-            else:
-                s.quantum[slot] = FAR
-                slot_time(slot, s)
-                advance(now, j, s)
-                report(j, s)
-                decide(now, QUANTUM, j, slot, address, tables, s)
-        elif slot == rows:
-            j = arrive(now, s)
-            if j >= 0:
-                decide(now, ARRIVED, j, -1, address, tables, s)
+        if slot >= len(s.cores):
+            timed(now, slot, address, tables, s)
+        elif s.finish[slot] <= now:
+            ends(now, slot, address, tables, s)
         else:
-            event = WOKEN
-            if slot == rows + 1:
-                event = TICK
-                # Nothing lives and nothing will come: no more ticks.
-                more = s.view[0].n_jobs or s.world[NEXT] < len(s.load)
-                schedule(s.when, s.tree, slot, max(now + s.settings[INTERVAL], s.loop_free[0]) if more else FAR)
-                j = s.view[0].first
-                while j >= 0:
-                    advance(now, j, s)
-                    report(j, s)
-                    j = s.jobs[j].next
-            else:
-                schedule(s.when, s.tree, slot, FAR)
-            decide(now, event, -1, -1, address, tables, s)
+            used_up(now, slot, address, tables, s)
     s.world[NOW] = now

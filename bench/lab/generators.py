@@ -88,7 +88,7 @@ def _tasks(rng: Any) -> tuple[Any, list[Kind], Any, Any]:
         receive, transmit, memory, budget = (float(x) for x in rng.lognormal(-2.2, 0.8, 4))
         first = Phase(0.2, use, (min(2 * receive, 0.9), min(transmit, 0.9), min(memory, 0.9), min(budget, 0.9)))
         rest = Phase(0.8, use, (min(receive, 0.9), min(transmit, 0.9), min(memory, 0.9), min(budget, 0.9)))
-        scaling = {"serial": float(rng.uniform(0, 0.1)), "sync": float(rng.uniform(0, 0.01))} if most > 1 else {}
+        serial, sync = (float(rng.uniform(0, 0.1)), float(rng.uniform(0, 0.01))) if most > 1 else (0.0, 0.0)
         recurs = i < _TASKS
         kinds.append(
             Kind(
@@ -101,7 +101,8 @@ def _tasks(rng: Any) -> tuple[Any, list[Kind], Any, Any]:
                 spread=0.05 if most > 1 else 0.0,
                 phases=(first, rest),
                 recurs=recurs,
-                **scaling,
+                serial=serial,
+                sync=sync,
             )
         )
     return mass, kinds, middle, sigma
@@ -217,7 +218,7 @@ def make(name: str, settings: Mapping[str, float], cores: int, seed: int) -> Loa
         if not math.isfinite(value) or value < 0:
             raise ConfigError(f"load {name}.{key}", f"{value!r} is no setting", "a number, 0 or more")
     all_ = {key: setting.default for key, setting in known.items()} | dict(settings)
-    if all_["jobs"] < 1 or not 0 < all_["load"]:
+    if all_["jobs"] < 1 or not all_["load"] > 0:
         raise ConfigError(f"load {name}", f"{all_['jobs']:g} jobs at load {all_['load']:g}", "more than none of both")
     kinds, rows = generator(np.random.default_rng(seed), cores, all_)
     return Load(kinds, rows, {"generator": name, "settings": all_, "cores": cores, "seed": seed})

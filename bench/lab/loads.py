@@ -184,9 +184,11 @@ def read(path: str | Path) -> Load:
             for k in about["kinds"]
         )
     except OSError as error:
-        raise CorelaneError(f"read the load {path}", error.strerror or str(error), "name a file of `lab record`")
+        raise CorelaneError(f"read the load {path}", error.strerror or str(error), "name a load file") from error
     except (KeyError, TypeError, ValueError, EOFError) as error:
-        raise CorelaneError(f"read the load {path}", f"it is no load file: {error}", "write one with `lab record`")
+        raise CorelaneError(
+            f"read the load {path}", f"it is no load file: {error}", "see corelane lab record"
+        ) from error
     return Load(kinds, rows, about["said"])
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -21,6 +22,7 @@ from typing import Any
 from ...iokernel.policy.modules import import_anew
 from ...iokernel.policy.numba import calls_outside, said_by_numba, why_not
 from ...runtime.errors import ConfigError, Refused
+from ...runtime.imports import come_first
 from . import table as t
 
 TABLES = ("view", "jobs", "cores", "kinds", "memory")
@@ -30,7 +32,7 @@ HOW = f"def mine({', '.join(TABLES)}, setting=1)"
 @dataclass(frozen=True)
 class Policy:
     """A policy that can be called. oracle: it is given the future. ticks: it is called at intervals only. words: of
-    memory, as `MEMORY` of policies/__init__.py. keep: what must stay alive while it may be called."""
+    memory, as `WORDS` of policies/__init__.py. keep: what must stay alive while it may be called."""
 
     name: str
     settings: Mapping[str, float]
@@ -64,10 +66,10 @@ def load(spec: str, settings: Mapping[str, float] | None = None) -> Policy:
         if not isinstance(value, int | float) or (isinstance(defaults[name], int) and value != int(value)):
             raise ConfigError(f"{spec}.{name}", f"{value!r} is no setting", "a whole number, as its default is")
     address, keep = _compiled(function, spec)
-    words = tuple(getattr(module, "MEMORY", (0, 0, 0, 0)))
+    words = tuple(getattr(module, "WORDS", (0, 0, 0, 0)))
     source, sweep = str(getattr(module, "SOURCE", "a user's own")), dict(getattr(module, "SWEEP", {}))
     ticks = bool(getattr(module, "TICKS", False))
-    return Policy(spec, defaults | given, address, oracle, ticks, words, source, sweep, keep)  # type: ignore[arg-type]
+    return Policy(spec, defaults | given, address, oracle, ticks, words, source, sweep, keep)
 
 
 def _find(spec: str) -> tuple[Any, Callable[..., Any]]:
@@ -77,6 +79,8 @@ def _find(spec: str) -> tuple[Any, Callable[..., Any]]:
         return module, getattr(module, spec)
     if not colon or not where or not name.isidentifier():
         raise ConfigError(f"policy {spec!r}", "there is none of that name", f"{', '.join(names())}, or module:function")
+    if "" not in sys.path:
+        come_first()
     try:
         module = import_anew(where)
     except ImportError as error:

@@ -100,8 +100,8 @@ def _loop_resources(loop: Any, s: State) -> None:
                     given += min(job.alloc[r], job.demand[r])
                 else:
                     asked += job.demand[r]
-        s.view[0].used[loop * N_RESOURCES + r] = given + asked
-        left = max(s.view[0].capacity[r] - given, 0.0)
+        s.told[0].used[loop * N_RESOURCES + r] = given + asked
+        left = max(s.told[0].capacity[r] - given, 0.0)
         part = 1.0 if asked <= left else left / asked
         if part != s.squeeze[loop * N_RESOURCES + r]:
             s.squeeze[loop * N_RESOURCES + r] = part
@@ -141,7 +141,7 @@ def _rate(j: Any, s: State) -> Any:
             part = core.share * level * core.pace
         pair = s.pair[core.core]
         if pair >= 0 and s.busy[pair]:
-            v *= s.view[0].pair_speed
+            v *= s.told[0].pair_speed
         if s.settings[RESOURCES]:
             scarce = min(scarce, _scarce(job, core.loop, s))
         burn += part
@@ -170,7 +170,7 @@ def _rate(j: Any, s: State) -> Any:
 def settle(now: Any, s: State) -> None:
     """Find the rates of all dirty jobs, and when they are done."""
     if s.settings[RESOURCES]:
-        for loop in range(s.view[0].n_loops):
+        for loop in range(s.told[0].n_loops):
             if s.loop_dirty[loop]:
                 s.loop_dirty[loop] = 0
                 _loop_resources(loop, s)

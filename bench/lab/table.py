@@ -167,6 +167,7 @@ HIDDEN = _row(
     ("total_ns", _F),
     ("phase_end_ns", _F),
     ("burn", _F),
+    ("behind_ns", _F),
     ("last_core",),
     ("last_loop",),
     ("dirty",),

@@ -1,22 +1,23 @@
 """A run of the laboratory: cores, costs, a load and a policy, and what became of each job.
 
-    ran = World(load, Machine(cores=64)).run(policy.load("fifo"))
-    ran.jobs["finish_ns"] - load.jobs["at_ns"]
+ran = World(load, Machine(cores=64)).run(policy.load("fifo"))
+ran.jobs["finish_ns"] - load.jobs["at_ns"]
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from ...runtime.errors import CorelaneError
+from ..sim.engine import schedule
 from . import engine, loads
 from . import state as st
 from . import table as t
 from .policy import Policy
+from .watch import N_WATCHED
 
 MOST_CORES, MOST_SEATS = 4096, 1024
 
@@ -77,20 +78,24 @@ class Machine:
 @dataclass(frozen=True)
 class Ran:
     """What became of a load. jobs: rows of table.RESULT. series: rows of `bucket_ns`, ns summed of cores held, of cores
-    at work, and of jobs that waited. calls: of the policy; gifts: cores given; refused: cores given that could not be.
-    """
+    at work, and of jobs that waited. held_ns: of each row, for how long it had jobs. calls: of the policy; gifts: cores
+    given; refused: cores given that could not be; watched: see watch.py. decided_ns: what
+    decisions took of the first loop."""
 
     load: loads.Load
     machine: Machine
     policy: Policy
     jobs: Any
     series: Any
+    held_ns: Any
+    watched: Any
     bucket_ns: int
     end_ns: int
     events: int
     calls: int
     gifts: int
     refused: int
+    decided_ns: int
 
     @property
     def over(self) -> Any:
@@ -118,6 +123,7 @@ class World:
 
     room: jobs that can be there at a time; what comes beyond is counted (table.NO_ROOM). interval_ns: between ticks; 0:
     none. buckets: rows of the time series. seed: of the randomness that a policy may use.
+    watched: note what watch.py watches for; a run is then slower.
     """
 
     def __init__(
@@ -129,36 +135,41 @@ class World:
         room: int = 4096,
         buckets: int = 200,
         seed: int = 1,
+        watched: bool = False,
     ) -> None:
         if interval_ns < 0 or room < 1 or buckets < 1:
             raise CorelaneError("simulate", f"interval {interval_ns}, room {room}, {buckets} buckets", "none below 0")
-        self.load, self.machine = load, machine
+        self.load, self.machine, self._watched = load, machine, watched
         self._interval, self._room, self._buckets, self._seed = interval_ns, min(room, len(load) + 1), buckets, seed
 
     def run(self, policy: Policy, *, events: int = 1 << 60, until_ns: int = st.FAR - 1) -> Ran:
         """Until all jobs are over, the policy leaves what is left alone, or so many events or ns have passed."""
+        state, tables, keep = self.prepared(policy)
+        engine.run(events, until_ns, np.uint64(policy.address), tables, state)
+        del keep
+        return self.result(policy, state)
+
+    def prepared(self, policy: Policy) -> tuple[st.State, tuple[Any, ...], tuple[Any, ...]]:
+        """The arrays of a run that begins, the addresses that the policy is called with, and what these are of."""
         if policy.ticks and not self._interval:
             raise CorelaneError(f"run {policy.name}", "it is called at intervals only", "give interval_ns")
         state = self._state(policy)
-        view, world = state.view[0], state.world
-        memory = np.zeros(max(int(view["n_memory"]), 1))
+        memory = np.zeros(max(int(state.told[0]["n_memory"]), 1))
         params = np.array([*policy.settings.values(), 0.0])
         future = state.future if policy.oracle else np.zeros(1, t.FUTURE)
-        arrays = (state.view, state.jobs, state.cores, state.kinds, memory, future, params)
-        tables = tuple(np.uint64(a.ctypes.data) for a in arrays)
-        engine.run(events, until_ns, np.uint64(policy.address), tables, state)
+        arrays = (state.told, state.jobs, state.cores, state.kinds, memory, future, params)
+        return state, tuple(np.uint64(a.ctypes.data) for a in arrays), arrays
+
+    def result(self, policy: Policy, state: st.State) -> Ran:
+        """What became of the load. CorelaneError if the policy asked to be called for ever."""
+        world = state.world
         if world[st.STUCK]:
             why = f"it asks to be called again at once, {st.MOST_CALLS} times over, at {int(world[st.NOW])} ns"
             raise CorelaneError(f"run {policy.name}", why, "call wake_at(view, now) only after something was given")
-        return Ran(
-            self.load,
-            self.machine,
-            policy,
-            state.results,
-            state.series,
-            int(state.settings[st.BUCKET]),
-            *(int(world[i]) for i in (st.NOW, st.EVENTS, st.CALLS, st.GIVEN, st.REFUSED_GIFTS)),
-        )
+        whole = (int(world[i]) for i in (st.NOW, st.EVENTS, st.CALLS, st.GIVEN, st.REFUSED_GIFTS, st.DECIDED_NS))
+        bucket = int(state.settings[st.BUCKET])
+        arrays = (state.results, state.series, state.held_ns, state.watched)
+        return Ran(self.load, self.machine, policy, *arrays, bucket, *whole)
 
     def _state(self, policy: Policy) -> st.State:
         m, room = self.machine, self._room
@@ -174,7 +185,7 @@ class World:
         state = st.State(
             when=when,
             tree=tree,
-            view=self._view(policy, rows),
+            told=self._view(policy, rows),
             jobs=np.zeros(room, t.JOB),
             cores=self._cores(rows),
             kinds=loads.declared(self.load.kinds),
@@ -192,17 +203,19 @@ class World:
             loop_dirty=np.zeros(m.loops, np.int64),
             loop_free=np.zeros(m.loops, np.int64),
             charged=np.zeros(rows),
+            held_ns=np.zeros(rows, np.int64),
             free=np.arange(room, dtype=np.int64)[::-1].copy(),
             dirty=np.zeros(room, np.int64),
             flows=np.zeros(1),
             series=np.zeros((self._buckets, 3)),
+            watched=np.zeros(N_WATCHED),
             settings=self._settings(policy),
             world=np.zeros(st.N_WORLD, np.int64),
         )
         state.world[st.FREE_SLOTS] = room
-        engine.schedule(when, tree, rows, int(self.load.jobs["at_ns"][0]))
+        schedule(when, tree, rows, int(self.load.jobs["at_ns"][0]))
         if self._interval:
-            engine.schedule(when, tree, rows + 1, self._interval)
+            schedule(when, tree, rows + 1, self._interval)
         return state
 
     def _settings(self, policy: Policy) -> Any:
@@ -213,6 +226,7 @@ class World:
         settings[[st.MOVE, st.LOOP_MOVE]] = costs.move_ns, costs.loop_ns
         settings[[st.TICKS_ONLY, st.SEATS, st.INTERVAL]] = policy.ticks, m.seats, self._interval
         settings[[st.RESOURCES, st.LOSSES]] = bool(m.capacity), any(k.loss_scale for k in self.load.kinds)
+        settings[st.WATCHED] = self._watched
         work = float(self.load.jobs["work_ns"].sum()) / m.power
         settings[st.BUCKET] = max(1, int(max(work, float(self.load.jobs["at_ns"][-1])) / self._buckets))
         return settings
@@ -252,5 +266,3 @@ class World:
         view["n_memory"] = fixed + per_job * self._room + per_core * rows + per_kind * len(kinds)
         view["n_params"] = len(policy.settings)
         return view
-
-

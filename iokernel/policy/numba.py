@@ -122,7 +122,7 @@ def _body(policy: Any, defaults: dict[str, int | float]) -> Any:
 
 
 def _entry(body: Any) -> Callable[[Any, Any], None]:
-    """The C entry point as a Python function for numba to compile: it takes no notice of exceptions (see calls_outside)."""
+    """The C entry point as a Python function for numba to compile: it heeds no exceptions (see calls_outside)."""
     from numba import carray, types
     from numba.core.extending import intrinsic
 

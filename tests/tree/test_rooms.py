@@ -62,6 +62,7 @@ ROOMS = {
     "apps/raft/node": "raft/core kv resp",
     "apps/raft/service": ". raft/node raft/transport raft/core kv kv/stream resp",
     "apps/raft/sim": "raft/node raft/transport raft/core kv resp",
+    "cli/lab": ". trace",
     "cli/trace": ".",
     "bench": "kv raft tenant",
     "bench/asyncio": "http tcp",

@@ -1,4 +1,4 @@
-"""By class: the jobs of class 0 before those of class 1, and so on. With `preempt` at once, else when a core is idle."""
+"""By class: jobs of class 0 before those of class 1, and so on; with `preempt` at once, else when a core is idle."""
 
 from __future__ import annotations
 

@@ -1,18 +1,14 @@
 """Worlds of few jobs, and policies of a test's own."""
 
-import fcntl
-
 import pytest
-from cltest.cbuild import ROOT
+from cltest.simulator import compile_lab_once
+
 from corelane.bench.lab import loads, policy, world
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _compiled():
-    """The engine, compiled once for all workers."""
-    with (ROOT / "build" / "lab.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        run([0], [10.0])
+    compile_lab_once()
 
 
 def run(at, work, kinds=None, *, kind=0, cores=1, chosen="fifo", settings=None, interval_ns=0, costs=None, **more):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from corelane.bench.lab import table as t
 from corelane.bench.lab.loads import Kind, Phase
 from corelane.bench.lab.world import Costs
@@ -153,7 +154,7 @@ def test_memory_is_not_shared(run, write_policy):
     big = Kind(memory_floor=0.5, phases=(Phase(1, 1, (0, 0, 1.5, 0)),))
     ran = run([0, 0], [100.0, 100.0], (big,), cores=2, capacity=(1, 1, 1, 1))
     assert ran.completion_ns.tolist() == [100, 200]
-    assert ran.refused > 0
+    assert ran.refused == 0  # it looks before it gives
     less = "    elif view.n_waiting:\n        jobs[view.first].alloc[2] = 1.0\n    if view.idle"
     shrunk = QUANTA.replace("    elif view.idle", less).replace("quantum_ns = quantum", "quantum_ns = 0")
     ran = run([0], [100.0], (big,), cores=1, capacity=(1, 1, 1, 1), chosen=write_policy(shrunk))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from corelane.bench.lab import theory
 from corelane.bench.sim import formulas
 
