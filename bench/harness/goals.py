@@ -291,6 +291,22 @@ GOALS: dict[str, Goal] = _table(
         "of what policies say that they hold, on random loads",
         virtual=True,
     ),
+    Goal(
+        "lab.brute_force",
+        0.05,
+        "at most",
+        "x",
+        "planners of policies against exact answers on small random cases: largest mean gap",
+        virtual=True,
+    ),
+    Goal(
+        "lab.claims",
+        0,
+        "at most",
+        "claims",
+        "of published policies, of which nothing is seen in a setting like theirs",
+        virtual=True,
+    ),
     Goal("lab.speed", 2e6, "at least", "1/s", "jobs that a simulation of 64 cores completes a second, one core"),
     Goal(
         "raft-sim.steps_per_s",

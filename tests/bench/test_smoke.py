@@ -89,6 +89,7 @@ LONG = {  # those that take seconds even so: make soak has them. Parts of each h
     "log",
     "posix",
     "probes",
+    "published",
     "raft",
     "raft_fail",
     "raft_resp",
