@@ -85,6 +85,7 @@ LONG = {  # those that take seconds even so: make soak has them. Parts of each h
     "isolation",
     "kv",
     "kv_tcp",
+    "lab",
     "loadshift",
     "log",
     "posix",
@@ -185,6 +186,12 @@ FEWER: dict[str, dict[str, Any]] = {
         "kv.SWEEP_KEYS": 100,
         "kv.MEMORY_BYTES": 32 << 20,
         "kv.BATCH_ROUNDS": 1,
+    },
+    "lab": {
+        "lab.studies.SEEDS": 1,
+        "lab.studies.SPEED_JOBS": 20_000,
+        "lab.box.ROUNDS": 1,
+        "lab.box.LOADS": (0.5,),
     },
     "log": {
         "log.log.ROUNDS": 4,
