@@ -35,7 +35,7 @@ class Found:
     why: str
 
     def __str__(self) -> str:
-        said = f"{self.name}: {self.equal} of {self.cases} equal, mean gap {100 * self.gap:.3g} %, seeds from {self.seed}"
+        said = f"{self.name}: {self.equal} of {self.cases} equal, mean gap {100 * self.gap:.3g} %, seeds {self.seed}.."
         if self.equal == self.cases:
             return said
         return f"{said}; worst {100 * self.worst:.2g} % (seed {self.worst_seed}): {self.why}"
@@ -46,11 +46,9 @@ def optimus(rng: Any) -> tuple[float, float]:
     n, cores = int(rng.integers(2, 6)), int(rng.integers(6, 13))
     memory = np.zeros(n * gain.ROW)
     for i in range(n):
-        most = int(rng.integers(1, cores + 1))
-        row = (rng.uniform(1, 100), rng.uniform(0, 0.5), rng.uniform(0, 0.02), 1, most, 0, 1, 0)
+        limit = int(rng.integers(1, cores + 1))
+        row = (rng.uniform(1, 100), rng.uniform(0, 0.5), rng.uniform(0, 0.02), 1, limit, 0, 1, 0)
         memory[gain.ROW * i : gain.ROW * (i + 1)] = row
-    if n > cores:
-        return 0.0, 0.0
     times = [[gain.time_of(memory, gain.ROW * i, float(k)) for k in range(1, cores + 1)] for i in range(n)]
     most = [int(memory[gain.ROW * i + gain.MOST]) for i in range(n)]
     gain.allocate(memory, 0, n, cores)

@@ -119,7 +119,7 @@ def pipelines(rng: Any, cores: int) -> Load:
 
 def dispersed(rng: Any, cores: int) -> Load:
     """Requests of two classes: of 200, one takes 1000 times as long, as in Shinjuku's and Persephone's loads."""
-    long = rng.random(20000) < 0.005
+    long = rng.random(40000) < 0.005
     work = np.where(long, 500.0, 0.5) * 1e3
     kinds = (Kind(cls=0, limit_ns=5000, switch_ns=1000), Kind(cls=1, limit_ns=5_000_000, switch_ns=1000))
     return Load(kinds, jobs(_arrivals(rng, work, cores, 0.7), work, long.astype(np.int64)))

@@ -11,7 +11,7 @@ from ..mechanisms.tool import tool
 from ..table import DONE, MAX_CLASSES
 
 SOURCE = "Persephone, SOSP 2021: dynamic application-aware reserved cores (DARC)"
-SWEEP: dict[str, tuple[float, ...]] = {"window": (100, 1000)}
+SWEEP: dict[str, tuple[float, ...]] = {"window": (200, 2000, 20000)}
 WORDS = (2 * MAX_CLASSES + 1, 0, 0, 0)
 _COUNT, _TIME, _ENDED = 0, MAX_CLASSES, 2 * MAX_CLASSES  # of each class, jobs ended and their core time; of all, ended
 _OWNER = 0  # word of cores[c].memory: 1 + the class that a core is reserved for; 0: none yet
@@ -33,7 +33,7 @@ def _next_class(view: Any, memory: Any, after: Any) -> Any:
 
 @tool
 def _reserve(view: Any, cores: Any, memory: Any) -> None:
-    """Cores to classes, the shortest first, by their part of the core time; at least one each while there are any. The
+    """Cores to classes, the shortest first, by their part of the core time, rounded up. The
     last core is left to all that have none."""
     total = 0.0
     for cls in range(view.n_classes):
@@ -41,7 +41,7 @@ def _reserve(view: Any, cores: Any, memory: Any) -> None:
     first, cls = 0, _next_class(view, memory, -1)
     while cls >= 0:
         after = _next_class(view, memory, cls)
-        want = max(int(memory[_TIME + cls] / total * view.n_cores + 0.5), 1)
+        want = int(memory[_TIME + cls] / total * view.n_cores) + 1
         last = view.n_cores if after < 0 else min(first + want, view.n_cores - 1)
         for c in range(first, last):
             cores[c].memory[_OWNER] = 1 + cls
@@ -78,7 +78,7 @@ def _begin(view: Any, jobs: Any, cores: Any, memory: Any, j: Any, need: Any) -> 
     return True
 
 
-def darc(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, window: Any = 200) -> None:
+def darc(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, window: Any = 2000) -> None:
     """Service is profiled by class, over windows of so many jobs. First come, first served before the first."""
     if view.event == DONE:
         row = jobs[view.job]

@@ -9,9 +9,7 @@ from ..acts import give, waits_longest, wake_at
 from ..mechanisms.ranking import begin
 from ..mechanisms.slack import critical, pace
 
-SOURCE = (
-    "EnvPipe, ATC 2023: slack of non-critical pipeline stages; time at work stands for energy; in turn"
-)
+SOURCE = "EnvPipe, ATC 2023: slack of non-critical pipeline stages; time at work stands for energy; in turn"
 SWEEP: dict[str, tuple[float, ...]] = {"margin": (0.0, 0.02, 0.1)}
 _FOR = 0  # word of jobs[j].memory: the rate to which its stages are paced
 

@@ -11,9 +11,7 @@ from ..mechanisms.ranking import KEY, again, heap, pop, spare
 from ..mechanisms.tool import tool
 from ..table import DONE, QUANTUM
 
-SOURCE = (
-    "Hare, HPDC 2022: list scheduling of tasks on unequal cores; by Smith's ratio, not its relaxation"
-)
+SOURCE = "Hare, HPDC 2022: list scheduling of tasks on unequal cores; by Smith's ratio, not its relaxation"
 SWEEP: dict[str, tuple[float, ...]] = {"quantum_us": (0, 50, 200, 1000)}
 WORDS = (0, 1, 1, trace.WORDS)
 _LEFT = 0  # word of jobs[j].memory: work that it is expected to have left

@@ -12,9 +12,7 @@ from ..mechanisms.curve import WORDS as CURVE
 from ..mechanisms.ranking import KEY, TARGET, enact, heap, pop
 from ..table import DONE, TICK, WOKEN
 
-SOURCE = (
-    "Optimus, EuroSys 2018: convergence curve 1 / (a k + b) + c, speed curve, marginal gain; its own model"
-)
+SOURCE = "Optimus, EuroSys 2018: convergence curve 1 / (a k + b) + c, speed curve, marginal gain; its own model"
 SWEEP: dict[str, tuple[float, ...]] = {"settle_us": (0, 100, 1000)}
 WORDS = (1, 1 + gain.ROW + CURVE, 0, trace.WORDS)
 _LAST = 0  # word of memory: when it last shared the cores out

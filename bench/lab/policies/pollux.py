@@ -8,9 +8,7 @@ from ..mechanisms import gain, trace
 from ..mechanisms.ranking import TARGET, enact
 from ..table import TICK, WOKEN
 
-SOURCE = (
-    "Pollux, OSDI 2021: goodput (throughput times statistical efficiency), cores and batch together; greedy"
-)
+SOURCE = "Pollux, OSDI 2021: goodput (throughput times statistical efficiency), cores and batch together; greedy"
 SWEEP: dict[str, tuple[float, ...]] = {"settle_us": (0, 100, 1000)}
 WORDS = (1, gain.ROW, 0, trace.WORDS)
 _LAST = 0  # word of memory: when it last shared the cores out
@@ -18,8 +16,8 @@ _LAST = 0  # word of memory: when it last shared the cores out
 
 def pollux(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, settle_us: Any = 0.0) -> None:
     """What is shared out is the sum of 1 over each job's speed-up: its mean with exponent -1, as in the paper.
-    settle_us: for so long after it shared out nobody is changed; who comes begins on idle cores. With scaling not declared, it is
-    fitted to the rates that are seen."""
+    settle_us: for so long after it shared out nobody is changed; who comes begins on idle cores. With scaling not
+    declared, it is fitted to the rates that are seen."""
     rows = 1 + trace.WORDS * view.n_kinds
     if view.job >= 0 and view.event != TICK and view.event != WOKEN:
         trace.note_rate(jobs, cores, kinds, memory, 1, view.job)

@@ -12,9 +12,7 @@ from ..mechanisms.tool import tool
 from ..table import DONE, N_RESOURCES, PHASE
 from ..table import MEMORY as AMOUNT
 
-SOURCE = (
-    "Synergy, OSDI 2022: Synergy-TUNE, demands by profile, never below the proportional share; in turn"
-)
+SOURCE = "Synergy, OSDI 2022: Synergy-TUNE, demands by profile, never below the proportional share; in turn"
 SWEEP: dict[str, tuple[float, ...]] = {"tune": (0, 1)}
 WORDS = (0, 0, 2, 0)
 

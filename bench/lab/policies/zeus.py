@@ -10,9 +10,7 @@ from ..mechanisms.ranking import begin
 from ..mechanisms.tool import tool
 from ..table import DONE
 
-SOURCE = (
-    "Zeus, NSDI 2023: Thompson sampling over recurrences of a job; core time stands for joules"
-)
+SOURCE = "Zeus, NSDI 2023: Thompson sampling over recurrences of a job; core time stands for joules"
 SWEEP: dict[str, tuple[float, ...]] = {"energy": (0.0, 0.5, 1.0)}
 BATCHES, COUNTS = 4, 3  # arms: batches from 1 to the greatest, and the least number of cores, twice, four times that
 WORDS = (0, 0, 0, BATCHES * COUNTS * bandit.WORDS)

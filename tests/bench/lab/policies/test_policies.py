@@ -12,7 +12,7 @@ NAMES = policy.names()
 MOST_LINES = 150
 
 
-@pytest.mark.soak(short=True, takes_s=8)
+@pytest.mark.soak(takes_s=10)
 @pytest.mark.parametrize("name", NAMES)
 def test_all_jobs_end_and_whoever_holds_something_keeps_it(name):
     load = generators.make("cluster", {"jobs": 300, "load": 0.9}, 16, 5)
