@@ -18,8 +18,8 @@
                  the same load and policy on this machine's cores
     lab.py, studies.py
                  the benchmark
-    rates.py, lists.py, state.py, calls.py
-                 how fast a job goes; the lists in the tables; the loop's arrays; the call of a policy
+    rates.py, riders.py, lists.py, state.py, calls.py
+                 how fast a job goes; batches; the lists in the tables; the loop's arrays; the call of a policy
 
 It stands beside `bench/sim`, which has requests of applications that never end, as the iokernel sees them. Here a job
 has an amount of work, may use several cores, and has resources besides. It uses that room's winner tree. No floor

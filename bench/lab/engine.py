@@ -22,6 +22,7 @@ from ..sim.kept import kept
 from .calls import call_policy
 from .lists import hold, idle, join, leave, let_go, queue, requeue, unidle, unqueue
 from .rates import advance, occupied, report, settle, slot_time, touch
+from .riders import board, scatter
 from .state import (
     ACTUATE,
     BUCKET,
@@ -113,7 +114,7 @@ def arrive(now: Any, s: State) -> Any:
     for m in range(JOB_MEMORY):
         job.memory[m] = 0.0
     hidden.total_ns, hidden.burn, hidden.behind_ns = given.work_ns, 0.0, 0.0
-    hidden.last_core, hidden.last_loop, hidden.dirty = -1, -1, 0
+    hidden.last_core, hidden.last_loop, hidden.dirty, hidden.riders = -1, -1, 0, -1
     set_phase(j, 0, s)
     if len(s.future):
         s.future[j].total_ns = given.work_ns
@@ -189,10 +190,9 @@ def give(now: Any, c: Any, j: Any, s: State) -> None:
     cost = 0
     if core.last_job != job.id:
         cost += s.settings[SWITCH]
-    if hidden.last_core >= 0:  # it has run before
-        if job.state == WAITING or job.cores:
-            cost += s.kinds[job.kind].switch_ns
-        if hidden.last_core != c:
+    if job.attained_ns > 0.0:  # it has run before, or grows
+        cost += s.kinds[job.kind].switch_ns
+        if core.last_job != job.id and (job.state == WAITING or job.since_ns == now):
             cost += s.settings[MOVE]
         if hidden.last_loop != core.loop:
             cost += s.settings[LOOP_MOVE]
@@ -208,6 +208,8 @@ def give(now: Any, c: Any, j: Any, s: State) -> None:
             s.results[job.id].start_ns = start
     hidden.last_core, hidden.last_loop = c, core.loop
     job.as_of_ns = max(job.as_of_ns, start)
+    if core.take > 1 and s.kinds[job.kind].batch_item_ns and not job.cores and hidden.riders < 0:
+        board(now, start, j, core.take, s)
     unidle(view, s.cores, c)
     hold(s.jobs, s.cores, j, c)
     core.stage = free_stage(j, c, s) if s.kinds[job.kind].stages else 0
@@ -241,7 +243,23 @@ def stop(now: Any, j: Any, s: State) -> None:
     job = s.jobs[j]
     job.state, job.since_ns, job.as_of_ns = WAITING, now, now
     job.preempted += 1
+    if s.hidden[j].riders >= 0:
+        scatter(now, j, s)
     queue(s.told[0], s.jobs, j)
+
+
+@njit
+def depart(now: Any, j: Any, outcome: Any, s: State) -> None:
+    """A job that holds no core and waits for none is gone."""
+    job = s.jobs[j]
+    leave(s.told[0], s.jobs, j)
+    job.state = FREE
+    row = s.results[job.id]
+    row.outcome, row.finish_ns, row.attained_ns = outcome, now, job.attained_ns
+    row.preempted, row.promised = job.preempted, job.promised
+    s.free[s.world[FREE_SLOTS]] = j
+    s.world[FREE_SLOTS] += 1
+    s.world[DONE_JOBS] += outcome == OVER
 
 
 @njit
@@ -253,14 +271,12 @@ def end(now: Any, j: Any, outcome: Any, s: State) -> None:
         release(now, job.first_core, s)
     if job.state == WAITING:
         unqueue(view, s.jobs, j)
-    leave(view, s.jobs, j)
-    job.state = FREE
-    row = s.results[job.id]
-    row.outcome, row.finish_ns, row.attained_ns = outcome, now, job.attained_ns
-    row.preempted, row.promised = job.preempted, job.promised
-    s.free[s.world[FREE_SLOTS]] = j
-    s.world[FREE_SLOTS] += 1
-    s.world[DONE_JOBS] += outcome == OVER
+    depart(now, j, outcome, s)
+    rider = s.hidden[j].riders
+    while rider >= 0:  # whoever rides with it ends with it
+        after = s.jobs[rider].after
+        depart(now, rider, outcome, s)
+        rider = after
 
 
 @njit
@@ -295,6 +311,8 @@ def apply(now: Any, s: State) -> None:
             release(now, c, s)
             if not s.jobs[j].cores:
                 stop(now, j, s)
+            else:  # it goes on with fewer
+                s.jobs[j].as_of_ns = max(s.jobs[j].as_of_ns, now + s.kinds[s.jobs[j].kind].switch_ns)
         c = after
     view.changed = -1
     while order >= 0:
@@ -302,7 +320,8 @@ def apply(now: Any, s: State) -> None:
         after, j = core.changed - 2, core.want
         core.changed = 0
         if j >= 0:
-            if j >= len(s.jobs) or s.jobs[j].state == FREE or s.jobs[j].promised == REFUSED:
+            riding = j < len(s.jobs) and s.jobs[j].state == RUNNING and not s.jobs[j].cores
+            if j >= len(s.jobs) or s.jobs[j].state == FREE or s.jobs[j].promised == REFUSED or riding:
                 s.world[REFUSED_GIFTS] += 1
             elif core.job == j:
                 s.quantum[order] = max(now, s.jobs[j].as_of_ns) + core.quantum_ns if core.quantum_ns else FAR
@@ -321,7 +340,10 @@ def apply(now: Any, s: State) -> None:
         while j >= 0:
             after = s.jobs[j].next
             if s.jobs[j].promised == REFUSED:
-                end(now, j, TURNED_AWAY, s)
+                if s.jobs[j].state == RUNNING:  # it has begun
+                    s.jobs[j].promised = 0
+                else:
+                    end(now, j, TURNED_AWAY, s)
             j = after
 
 

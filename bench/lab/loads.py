@@ -154,6 +154,8 @@ def _check_kind(name: str, kind: Kind) -> None:
     for phase in kind.phases:
         if not 0 < phase.use <= 1 or phase.part <= 0 or min(phase.demand) < 0:
             raise _refuse(f"{name} has {phase}", "use in (0, 1], a part above 0, demands of 0 or more")
+    if kind.batch_item_ns and (kind.max_cores > 1 or len(kind.phases) > 1):
+        raise _refuse(f"{name} runs in batches on several cores, or in phases", "one core and one phase")
     if not 0 <= kind.serial < 1 or kind.sync < 0 or kind.spread < 0 or kind.max_batch < 1:
         raise _refuse(f"{name} scales in a way that cannot be", "serial in [0, 1), sync and spread 0 or more")
 

@@ -171,6 +171,7 @@ HIDDEN = _row(
     ("last_core",),
     ("last_loop",),
     ("dirty",),
+    ("riders",),
 )
 
 # What became of a job, a row for each of the load. outcome: see below. attained_ns: core time held.

@@ -24,8 +24,8 @@ MOST_CORES, MOST_SEATS = 4096, 1024
 
 @dataclass(frozen=True)
 class Costs:
-    """What changes cost, ns. switch_ns: a core that ran another job; move_ns: a job that ran on another core;
-    loop_ns: on top, one that ran on a core of another loop; actuate_ns: of the loop, for each core given;
+    """What changes cost, ns. switch_ns: a core that ran another job last; move_ns: on top, for a job that ran elsewhere
+    before; loop_ns: on top, if that was in another loop; actuate_ns: of the loop, for each core given;
     decide_ns, look_ns: of the first loop, for a call, and for each job that is there; notice_ns: from an event to the
     call that it makes."""
 

@@ -128,6 +128,24 @@ def test_costs_of_a_change(run, write_policy):
     assert ran.completion_ns.tolist() == [50 + 3 + 7 + 11 + 20 + 53]
 
 
+def test_a_gang_begins_without_the_costs_of_one_that_goes_on(run, write_policy):
+    gang = Kind(min_cores=2, max_cores=2, switch_ns=1000)
+    assert run([0], [100.0], (gang,), cores=2, costs=Costs(switch_ns=5, move_ns=50)).completion_ns.tolist() == [55]
+
+
+def test_a_job_that_shrinks_or_grows_pays_for_it(run, write_policy):
+    text = HEAD + (
+        "def mine(view, jobs, cores, kinds, memory):\n"
+        "    if view.event == ARRIVED:\n        give(view, cores, 0, view.job)\n"
+        "        give(view, cores, 1, view.job)\n        wake_at(view, 20)\n"
+        "    elif view.now_ns == 20:\n        take(view, cores, 1)\n        wake_at(view, 50)\n"
+        "    elif view.now_ns == 50:\n        give(view, cores, 1, view.first)\n"
+    )
+    ran = run([0], [100.0], (Kind(max_cores=2, switch_ns=10),), cores=2, chosen=write_policy(text))
+    # 40 by 20, 20 more from 30 to 50, and the rest from 60 on.
+    assert ran.completion_ns.tolist() == [80]
+
+
 def test_a_loop_gives_one_core_after_the_other(run):
     ran = run([0, 0, 0], [10.0] * 3, cores=3, costs=Costs(actuate_ns=100))
     assert ran.completion_ns.tolist() == [110, 210, 310]
@@ -185,3 +203,37 @@ def test_the_same_run_to_the_bit_and_all_jobs_accounted_for(run):
     held = one.series[:, 0].sum()
     assert held == pytest.approx(one.jobs["attained_ns"].sum())
     assert one.series[:, 1].sum() == pytest.approx(held)
+
+
+MODEL = Kind(batch_fixed_ns=100, batch_item_ns=10)
+TAKES = (
+    HEAD
+    + """
+def mine(view, jobs, cores, kinds, memory, most=4):
+    if view.event == QUANTUM:
+        take(view, cores, view.core)
+    elif view.idle >= 0 and view.n_waiting:
+        cores[view.idle].take = most
+        give(view, cores, view.idle, waits_longest(view, jobs))
+"""
+)
+
+
+def test_a_batch_ends_together_and_leaves_the_others(run, write_policy):
+    spec = write_policy(TAKES)
+    ran = run([0, 1, 2, 3, 4, 5], [110.0] * 6, (MODEL,), chosen=spec)
+    # The first one alone until 110; then four of the five as one, for 140; then the last.
+    assert ran.completion_ns.tolist() == [110, 249, 248, 247, 246, 355]
+    assert ran.wait_ns.tolist() == [0, 109, 108, 107, 106, 245]
+    assert ran.over.all()
+    other = run([0, 1, 2], [110.0, 30.0, 110.0], (MODEL, Kind()), kind=[0, 1, 0], chosen=spec)
+    assert other.completion_ns.tolist() == [110, 139, 248]  # what is of another kind does not ride
+
+
+def test_a_batch_that_is_stopped_is_lost(run, write_policy):
+    """Quanta of 50 until 150, in which no batch ends; then all three as one, for 130."""
+    quanta = TAKES.replace("    elif", "        wake_at(view, view.now_ns)\n    elif")
+    short = "cores[view.idle].quantum_ns = 50 if view.now_ns < 150 else 0\n        cores[view.idle].take"
+    ran = run([0, 1, 2], [110.0] * 3, (MODEL,), chosen=write_policy(quanta.replace("cores[view.idle].take", short)))
+    assert ran.completion_ns.tolist() == [280, 279, 278]
+    assert ran.jobs["preempted"].tolist() == [3, 2, 2]

@@ -25,6 +25,7 @@ ONE = jobs([0], [10.0])
         (Kind(phases=(Phase(1.0, 1.0, (-1, 0, 0, 0)),)), "demands of 0 or more"),
         (Kind(serial=1.0), "serial in"),
         (Kind(max_batch=0.5), "serial in"),
+        (Kind(batch_item_ns=5, max_cores=2), "one core and one phase"),
     ],
 )
 def test_kinds_that_cannot_be(kind, why):
