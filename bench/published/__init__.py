@@ -3,5 +3,5 @@
 published.py     the benchmark
 brute_force.py   planners and packers beside exact ones, on small random cases
 claims.py        what papers claim, run again; claim_loads.py: on loads like theirs
-serving.py       requests that are served in batches: Nexus, which the engine's jobs, that do not merge, cannot show
+serving.py       requests that are served in batches by a plan of sessions and cycles: Nexus
 """

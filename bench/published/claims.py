@@ -211,7 +211,7 @@ def check(claim: Claim, seeds: Sequence[int], speeds: tuple[float, ...] = EQUAL,
 
 
 def every(seeds: Sequence[int]) -> list[Row]:
-    """All claims, on equal and on unequal cores; Nexus's is `nexus`, for its requests merge."""
+    """All claims, on equal and on unequal cores; Nexus's is `nexus_rates`."""
     return [check(claim, seeds, speeds) for claim in CLAIMS for speeds in (EQUAL, UNEQUAL)]
 
 

@@ -3,8 +3,9 @@
     plan = planned(sessions, cores)
     served = serve(sessions, at_ns, session, cores, plan, early=True)
 
-It stands beside the engine, whose jobs do not merge. A session is a model that is asked for at some rate: a batch of b
-takes fixed + item * b. Nexus, SOSP 2019: squishy bin packing of sessions into cores, early drop. Times are ns.
+It stands beside the engine, whose policies say how many jobs a batch takes, but have no plan of sessions and cycles. A
+session is a model that is asked for at some rate: a batch of b takes fixed + item * b. Nexus, SOSP 2019: squishy bin
+packing of sessions into cores, early drop. Times are ns.
 
 Does not deal with: queries of several models, shared prefixes of models, rates that change while it runs.
 """
