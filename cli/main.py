@@ -28,6 +28,7 @@ COMMANDS = {
     "packetdrill": "run scripts of packets in and out on corelane's TCP, or on Linux'",
     "load": "load any server, open loop, and say what its latency is and whether to trust that",
     "bench": "measure: benchmarks by name, their list, reports from their files",
+    "lab": "try a policy for jobs on simulated cores, beside published ones",
     "log": "make, check or dump a persistent log: in a file, on a block device, in a storage area",
     "config": "print flags for compiling C against corelane, and files for systemd and Grafana",
 }

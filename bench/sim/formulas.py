@@ -64,3 +64,28 @@ def preemptions(over: Callable[[float], float], quantum: float) -> float:
 def most_load(mean_service: float, preempted: float, cost: float) -> float:
     """Load at which no time is left, where each request is preempted so often on average."""
     return mean_service / (mean_service + preempted * cost)
+
+
+def mean_waits_priority(servers: int, rates: Sequence[float], mean_service: float) -> list[float]:
+    """Mean waits of classes, the first one first, in M/M/n whose classes have the same service and are not preempted
+    (Cobham, "Priority assignment in waiting line problems", 1954)."""
+    offered = sum(rates) * mean_service
+    residual = erlang_c(servers, offered) * mean_service / servers
+    waits, before = [], 0.0
+    for rate in rates:
+        upto = before + rate * mean_service / servers
+        waits.append(residual / ((1 - before) * (1 - upto)))
+        before = upto
+    return waits
+
+
+def mean_sojourns_preemptive(servers: int, rates: Sequence[float], mean_service: float) -> list[float]:
+    """The same of mean times in M/M/n in which a class preempts those after it: whoever is there of the first k classes
+    is there as without the others, and the mean number of each class is the difference (Little's law)."""
+    sojourns, rate, number = [], 0.0, 0.0
+    for one in rates:
+        rate += one
+        upto = rate * (mean_wait_mmn(servers, rate, mean_service) + mean_service)
+        sojourns.append((upto - number) / one)
+        number = upto
+    return sojourns

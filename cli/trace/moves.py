@@ -35,7 +35,7 @@ def run(options: argparse.Namespace) -> int:
         if before["cores"] is None:
             hint = "start the iokernel with a policy: corelane up --policy delay"
             raise CorelaneError("trace the moves of cores", "cores stay where they were given out", hint)
-        recording = _record(path, [a["loop"] for a in before["cores"]["allocators"]], options.seconds)
+        recording = record(path, [a["loop"] for a in before["cores"]["allocators"]], options.seconds)
         policy = before["cores"]["policy"]
         decides = "delay" if policy["ejected"] else policy["name"]
         document = {"socket": path, "policy": decides, "ended": recording.ended} | summary(recording)
@@ -99,7 +99,7 @@ class _Log:
         return entries
 
 
-def _record(path: str, loops: list[int], seconds: float) -> Recording:
+def record(path: str, loops: list[int], seconds: float) -> Recording:
     """All that the loops log for so long, until Ctrl-C, until MOST entries, or until the iokernel ends."""
     with contextlib.ExitStack() as stack:
         logs = [stack.enter_context(_Log(path, loop)) for loop in loops]

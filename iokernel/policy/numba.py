@@ -122,7 +122,7 @@ def _body(policy: Any, defaults: dict[str, int | float]) -> Any:
 
 
 def _entry(body: Any) -> Callable[[Any, Any], None]:
-    """The C entry point as a Python function for numba to compile: it takes no notice of exceptions (see _needs)."""
+    """The C entry point as a Python function for numba to compile: it heeds no exceptions (see calls_outside)."""
     from numba import carray, types
     from numba.core.extending import intrinsic
 
@@ -150,7 +150,7 @@ _CALLEE = re.compile(r'([@%])(?:"([^"]*)"|([\w.$-]+))\(')  # what stands right b
 _POINTER = "a pointer"
 
 
-def _needs(text: str) -> set[str]:
+def calls_outside(text: str) -> set[str]:
     """Functions outside of itself that a compiled module calls; _POINTER for those that it does not name."""
     defined = {a or b for a, b in re.findall(r'^define\b[^\n]*?@(?:"([^"]*)"|([\w.$-]+))', text, re.M)}
     called = set()
@@ -162,7 +162,8 @@ def _needs(text: str) -> set[str]:
     return {name for name in called - defined if not name.startswith("llvm.")} - _NUMBA_HARMLESS
 
 
-def _why_not(needs: set[str]) -> str:
+def why_not(needs: set[str]) -> str:
+    """In words, why a policy that calls these is refused."""
     if any(name.startswith("NRT_") for name in needs):
         return "it allocates memory"
     if any(name.startswith(("Py", "numba_")) for name in needs):
@@ -175,7 +176,7 @@ def _why_not(needs: set[str]) -> str:
 _STAGE = re.compile(r"Failed in|During:|raised from|There are \d+ candidate|File \"|$")
 
 
-def _said(error: Exception, file: str) -> str:
+def said_by_numba(error: Exception, file: str) -> str:
     """What numba says of the function in `file`, in one line: not its stages, candidates and places of its own."""
     if isinstance(error, KeyError):
         return f"the table has no field {error}"
@@ -211,12 +212,12 @@ def compile_policy(function: Callable[..., Any], name: str) -> tuple[int, dict[s
         body = _body(inner, defaults)
         entry = numba.cfunc(signature, error_model="numpy", nopython=True)(_entry(body))
     except Exception as error:  # numba's own, and whatever its stages come upon
-        said = _said(error, python.__code__.co_filename)
+        said = said_by_numba(error, python.__code__.co_filename)
         hint = "loops, arithmetic and the table's fields suffice"
         if re.search(r"type of <class 'function'>", said):
             hint = "decorate the function that it calls with @numba.njit"
         raise Refused(what, f"numba cannot compile it: {said}", hint) from error
-    needs = set().union(*(_needs(overload.library.get_llvm_str()) for overload in body.overloads.values()))
+    needs = set().union(*(calls_outside(overload.library.get_llvm_str()) for overload in body.overloads.values()))
     if needs:
-        raise Refused(what, _why_not(needs), "a policy is arithmetic on the table it is given, and nothing else")
+        raise Refused(what, why_not(needs), "a policy is arithmetic on the table it is given, and nothing else")
     return int(entry.address), defaults, (inner, body, entry)

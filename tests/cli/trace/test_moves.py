@@ -96,7 +96,7 @@ def test_ctrl_c_ends_it_after_a_last_look(monkeypatch: Any) -> None:
     monkeypatch.setattr(trace, "snapshot", kernel.snapshot)
     monkeypatch.setattr(trace, "_Log", lambda path, loop: Log(kernel))
     monkeypatch.setattr(trace.time, "sleep", interrupted)
-    recording = trace._record("x.sock", [0], 1000)
+    recording = trace.record("x.sock", [0], 1000)
     assert (len(recording.moves), recording.ended) == (4, False)
 
 

@@ -1,4 +1,4 @@
-"""The simulator's loop, which numba compiles in twenty seconds and keeps beside its source: one process, for all."""
+"""The simulators' loops, which numba compiles in twenty seconds and keeps beside their source: one process, for all."""
 
 from __future__ import annotations
 
@@ -15,3 +15,13 @@ def compile_once() -> None:
     with (ROOT / "build" / "simulator.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         Simulation([app], 1).run(events=1)
+
+
+def compile_lab_once() -> None:
+    """The same of the laboratory's."""
+    from corelane.bench.lab import loads, policy, world
+
+    load = loads.Load((loads.Kind(),), loads.jobs([0], [10.0]))
+    with (ROOT / "build" / "lab.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        world.World(load, world.Machine(1)).run(policy.load("fifo"))

@@ -1,0 +1,129 @@
+"""From runs to a document: a row for each policy and number of cores, means over seeds with intervals, and where each
+policy's curve ends and why."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..harness.session import Session
+from ..harness.table import align, quantity
+from . import measures, policy, runs
+from .runs import Done, Task
+
+BROKEN = 2.0  # the p99 slowdown over that on the fewest cores, from which on a policy no longer scales
+COLUMNS = (
+    ("mean_completion_us", "mean us"),
+    ("p50_completion_us", "p50 us"),
+    ("p99_completion_us", "p99 us"),
+    ("p99_slowdown", "p99 slowdown"),
+    ("utilisation", "at work"),
+    ("jain_kinds", "Jain"),
+    ("deadlines_kept", "deadlines"),
+    ("refused", "refused"),
+    ("gifts", "gifts/job"),
+)
+
+
+def name_of(task: Task) -> str:
+    """A policy with the settings that it was given."""
+    given = ", ".join(f"{key}={value:g}" for key, value in sorted(task.settings.items()))
+    return f"{task.policy} ({given})" if given else task.policy
+
+
+def fill(session: Session, done: Sequence[Done]) -> None:
+    """Add rows, notes, settings and ends of curves to a session."""
+    oracles = {task.policy: policy.load(task.policy, task.settings).oracle for task in (d.task for d in done)}
+    groups: dict[tuple[str, int], list[Done]] = {}
+    for one in done:
+        groups.setdefault((name_of(one.task), one.task.machine.cores), []).append(one)
+    for (name, cores), mine in groups.items():
+        numbers = measures.over_seeds([d.numbers for d in mine])
+        row = {"policy": name, "cores": cores, "oracle": oracles[mine[0].task.policy], "seeds": len(mine)}
+        shape = {key: _mean([d.shape[key] for d in mine]) for key in mine[0].shape}
+        session.arm(f"{name}, {cores} cores", modelled=True, **row, **numbers, **shape)
+    for name in dict.fromkeys(name for name, _ in groups):
+        session.stop(name, _end([row for row in session.arms if row["policy"] == name]))
+    if named := [name for name, oracle in oracles.items() if oracle]:
+        session.note(f"{', '.join(named)} is given what is to come: an oracle, no policy for a machine")
+    first = done[0].task
+    session.settings |= {
+        "message": "one simulated job, from its arrival to its end",
+        "simulated": True,
+        "load": first.load.path or {"generator": first.load.name, **first.load.settings},
+        "lab_seeds": sorted({d.task.seed for d in done}),
+        "interval_us": first.interval_ns / 1e3,
+        "lab_machine": _machine(first),
+        "build": runs.stamp(),
+    }
+
+
+def _machine(task: Task) -> dict[str, Any]:
+    machine = task.machine
+    costs = {key: value for key, value in vars(machine.costs).items() if value}
+    return {
+        "speeds": list(machine.speeds),
+        "pairs": machine.pairs,
+        "pair_speed": machine.pair_speed,
+        "loops": machine.loops,
+        "seats": machine.seats,
+        "capacity": list(machine.capacity),
+        "costs_ns": costs or "none",
+    }
+
+
+def _mean(rows: Sequence[Sequence[float]]) -> list[float]:
+    """Place by place, over seeds."""
+    least = min(map(len, rows))
+    return [sum(row[i] for row in rows) / len(rows) for i in range(least)]
+
+
+def _end(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Where a policy's curve ends, and why."""
+    rows = sorted(rows, key=lambda row: int(row["cores"]))
+    for row in rows:
+        if why := measures.why_it_stops(row):
+            return f"at {row['cores']} cores: {why}"
+    for before, row in itertools.pairwise(rows):
+        if "p99_slowdown" in row and row["p99_slowdown"] > BROKEN * rows[0].get("p99_slowdown", math.inf):
+            busy = 100 * float(row["loop_busy"])
+            why = f"its p99 slowdown is {BROKEN:g} times that on {rows[0]['cores']} cores; the loop works {busy:.0f} %"
+            return f"between {before['cores']} and {row['cores']} cores: {why}"
+    return f"at {rows[-1]['cores']} cores, the most that were asked for"
+
+
+def table(document: Mapping[str, Any]) -> str:
+    """Rows for a person, with intervals of the first column."""
+    rows = document["arms"]
+    kept = [(key, title) for key, title in COLUMNS if any(row.get(key) is not None for row in rows)]
+    lines = [["policy", "cores", *(title for _, title in kept)]]
+    for row in sorted(rows, key=lambda row: (row["cores"], row.get("mean_completion_us") or math.inf)):
+        mark = " (oracle)" if row["oracle"] else ""
+        lines.append([row["policy"] + mark, str(row["cores"]), *(_cell(row, key) for key, _ in kept)])
+    settings = document["settings"]
+    seeds = ", ".join(map(str, settings["lab_seeds"]))
+    said = [f"simulated; seeds {seeds}; build {settings['build']}; +-: 95 % interval of the mean over seeds"]
+    said += [f"{name} ends {why}" for name, why in settings["stops"].items()]
+    return "\n".join([align(lines), "", *said, *settings["notes"]])
+
+
+def _cell(row: Mapping[str, Any], key: str) -> str:
+    half = row.get(f"{key}_pm")
+    more = f" +-{quantity(float(half))}" if half is not None and key == "mean_completion_us" else ""
+    return quantity(row.get(key)) + more
+
+
+def pairs(document: Mapping[str, Any], baseline: str) -> list[dict[str, Any]]:
+    """Mean completion of each policy over the baseline's, on the same cores."""
+    base = {row["cores"]: row for row in document["arms"] if row["policy"] == baseline}
+    return [
+        {
+            "policy": row["policy"],
+            "cores": row["cores"],
+            "over": row["mean_completion_us"] / base[row["cores"]]["mean_completion_us"],
+        }
+        for row in document["arms"]
+        if row["cores"] in base and row["policy"] != baseline and row.get("mean_completion_us")
+    ]

@@ -1,0 +1,34 @@
+"""The benchmark `corelane bench lab`: the engine against formulas and against this machine's cores, policies against
+what they say that they hold, and its speed. The package's page says more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..harness.plot import Canvas
+    from ..harness.session import Session
+
+SUMMARY = "laboratory for policies of jobs: against queueing theory and this machine's cores, and its speed"
+FIGURES = ("lab.formula_error", "lab.box_error", "lab.invariants", "lab.speed")
+
+
+def run(session: Session) -> None:
+    """The formulas take about twice session.seconds, the box three times, invariants a hundred seeds for each of them,
+    the speed a fifth."""
+    from . import box, studies
+
+    studies.against_formulas(session, 2 * session.seconds)
+    session.take_canary()
+    box.compare(session, 3 * session.seconds)
+    studies.check_invariants(session, int(100 * session.seconds))
+    session.take_canary()
+    studies.speed(session, 0.2 * session.seconds)
+    session.settings["message"] = "one job, from its arrival to its end"
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """The errors against formulas, and the box beside the simulator."""
+    from . import plots
+
+    return plots.checks(document)

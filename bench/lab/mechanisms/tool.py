@@ -1,0 +1,23 @@
+"""How the mechanisms, and what policies have beside their function, are compiled: a division by zero gives an infinity
+and raises nothing, as a policy must not; and the code is kept on disk until a source that it may be made of changes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+
+from ...sim.kept import stamp
+
+_HERE = Path(__file__).resolve().parent
+
+
+def tool(function: Callable[..., Any]) -> Any:
+    """A decorator. The stamp is that of this room, of bench/lab, and of the function's own file."""
+    made = njit(cache=True, error_model="numpy")(function)
+    own = Path(function.__code__.co_filename).read_bytes()
+    made._cache._cache_file._source_stamp = stamp(_HERE) + stamp(_HERE.parent) + hashlib.sha256(own).hexdigest()
+    return made

@@ -1,0 +1,34 @@
+"""Fair share of core time by weight: who has had least goes first. A job that comes begins where the others are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..acts import attained_ns
+from ..mechanisms.ranking import KEY, enact, grant
+
+SOURCE = "a baseline: weighted fair queueing of core time (start-time fair queueing, Goyal et al., 1996), by quanta"
+SWEEP: dict[str, tuple[float, ...]] = {"quantum_us": (10, 50, 200, 1000)}
+HOLDS = {"conserving": True}
+WORDS = (0, 1, 0, 0)
+_BEGAN, _THERE = 0, 1  # words of jobs[j].memory: virtual time at its arrival; whether that is known
+
+
+def fair(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, quantum_us: Any = 100.0) -> None:
+    """Virtual time of a job: core time that it has held over its weight, from the least of the others on."""
+    least = 1e300
+    j = view.first
+    while j >= 0:
+        if jobs[j].memory[_THERE] > 0.0:
+            jobs[j].memory[KEY] = jobs[j].memory[_BEGAN] + attained_ns(view, jobs, j) / jobs[j].weight
+            least = min(least, jobs[j].memory[KEY])
+        j = jobs[j].next
+    j = view.first
+    while j >= 0:
+        if jobs[j].memory[_THERE] == 0.0:
+            jobs[j].memory[_THERE] = 1.0
+            jobs[j].memory[_BEGAN] = least if least < 1e300 else 0.0
+            jobs[j].memory[KEY] = jobs[j].memory[_BEGAN]
+        j = jobs[j].next
+    grant(view, jobs, kinds, memory, 0)
+    enact(view, jobs, cores, int(quantum_us * 1000.0))

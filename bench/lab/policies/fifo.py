@@ -1,0 +1,28 @@
+"""First come, first served: each job gets the cores that it asks for at least, when those before it have theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..acts import fits, give, waits_longest, wake_at
+
+SOURCE = "the baseline"
+SWEEP: dict[str, tuple[float, ...]] = {}
+
+
+def fifo(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any) -> None:
+    """The job that waits longest gets its least number of cores as soon as so many are idle, and their loops have the
+    memory. Nobody overtakes."""
+    job = waits_longest(view, jobs)
+    if job < 0 or kinds[jobs[job].kind].min_cores > view.n_idle:
+        return
+    core = view.idle
+    for _ in range(kinds[jobs[job].kind].min_cores):
+        while core >= 0 and not fits(view, jobs, cores, core, job):
+            core = cores[core].next_idle
+        if core < 0:
+            return
+        give(view, cores, core, job)
+        core = cores[core].next_idle
+    if core >= 0 and view.n_waiting > 1:
+        wake_at(view, view.now_ns)  # once more, for who is first then

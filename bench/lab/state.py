@@ -1,0 +1,61 @@
+"""The arrays of a laboratory run, and the names of their columns."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+FAR = 1 << 62
+
+# Entries of `settings`.
+NOTICE, DECIDE, LOOK, ACTUATE, SWITCH, MOVE, LOOP_MOVE, TICKS_ONLY = 0, 1, 2, 3, 4, 5, 6, 7
+SEATS, RESOURCES, BUCKET, INTERVAL, LOSSES, WATCHED = 8, 9, 10, 11, 12, 13
+N_SETTINGS = 14
+# Entries of `world`.
+NOW, EVENTS, CALLS, GIVEN, REFUSED_GIFTS, NEXT, DONE_JOBS, STUCK, FREE_SLOTS, N_DIRTY = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+DECIDED_NS = 10
+N_WORLD = 11
+MOST_CALLS = 100_000  # of a policy at one instant: more, and it is stuck
+# Columns of `series`, a row a bucket of time: summed over it, ns of cores held and of cores at work, of jobs that wait.
+HELD, WORKED, WAITED = 0, 1, 2
+
+
+class State(NamedTuple):
+    """What every step needs. Rows of told (one: the view), jobs, cores, kinds, load, truth, hidden, future and results
+    are those of table.py.
+
+    when, tree: times of the slots (each core's, then arrival, tick, wake) and the winner tree over them. finish,
+    quantum: of each core, when the job that it leads has its phase done, and when its quantum is over. busy, level,
+    pair: of each physical core, the rows in use, the share of a row of weight 1 (below 0: nothing is short), and its
+    sibling. squeeze: of each loop and resource, the part of what is demanded that is there. loop_free: when each loop
+    can act again. charged: memory that each core's job takes. held_ns: for how long each core has had jobs. free: slots
+    without a job. dirty: jobs whose rate has to be found anew. flows: cores at work now.
+    """
+
+    when: Any
+    tree: Any
+    told: Any
+    jobs: Any
+    cores: Any
+    kinds: Any
+    load: Any
+    truth: Any
+    hidden: Any
+    future: Any
+    results: Any
+    finish: Any
+    quantum: Any
+    busy: Any
+    level: Any
+    pair: Any
+    squeeze: Any
+    loop_dirty: Any
+    loop_free: Any
+    charged: Any
+    held_ns: Any
+    free: Any
+    dirty: Any
+    flows: Any
+    series: Any
+    watched: Any
+    settings: Any
+    world: Any

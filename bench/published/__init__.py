@@ -1,0 +1,7 @@
+"""corelane.bench.published: policies held against exact answers, and against what their papers claim.
+
+published.py     the benchmark
+brute_force.py   planners and packers beside exact ones, on small random cases
+claims.py        what papers claim, run again; claim_loads.py: on loads like theirs
+serving.py       requests that are served in batches by a plan of sessions and cycles: Nexus
+"""

@@ -1,0 +1,248 @@
+"""What the papers of the policies claim, run again in a setting like theirs: ours beside the paper's.
+
+    for row in every(seeds=range(1, 6)): print(row)
+
+A claim is a ratio of a policy and what it is held against, above 1 if the paper is right. Each is run on cores of one
+speed, as published, and on unequal ones. "as" says how ours compares: `agrees` is the paper's range or up to twice off
+it, `direction` is above 1 and further off, `not seen` is not above 1 with its interval.
+
+Baselines have their own models: who is held against Optimus runs `optimus`, not a part of itself. Oracles are said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..lab import generators, measures, policy
+from ..lab.world import Machine, Ran, World
+from . import serving
+from .claim_loads import LOADS
+
+CORES = 16
+EQUAL, UNEQUAL = (1.0,), generators.SPEEDS
+
+
+def mean_completion(ran: Ran) -> float:
+    return float(ran.completion_ns[ran.over].mean())
+
+
+def weighted_completion(ran: Ran) -> float:
+    weight = ran.load.jobs["weight"][ran.over]
+    return float((ran.completion_ns[ran.over] * weight).sum() / weight.sum())
+
+
+def makespan(ran: Ran) -> float:
+    return float(ran.jobs["finish_ns"].max())
+
+
+def missed_inverse(ran: Ran) -> float:
+    """1 over the deadlines that were met: less is better, as with all of these."""
+    due = ran.load.jobs["deadline_ns"]
+    return 1.0 / max(float(((due > 0) & (ran.completion_ns <= due)).sum()), 1.0)
+
+
+def core_time(ran: Ran) -> float:
+    return float(ran.jobs["attained_ns"].sum())
+
+
+def work_time(ran: Ran) -> float:
+    """Time of cores at work: paced ones count for the part in which they are."""
+    return float(ran.series[:, 1].sum())
+
+
+def short_slowdown(ran: Ran) -> float:
+    """The 99.9th percentile of completion over work, of class 0, without the first quarter (profiles)."""
+    mine = ran.over & (ran.load.classes == 0)
+    mine[: len(mine) // 4] = False
+    return float(np.percentile((ran.completion_ns / ran.load.jobs["work_ns"])[mine], 99.9))
+
+
+def guaranteed_tail(ran: Ran) -> float:
+    mine = ran.over & (ran.load.classes == 0)
+    return float(np.percentile(ran.completion_ns[mine], 99))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """less: what is measured, of which the baseline has more. least, most: the paper's ratio; nan: its figures are not
+    told as such a ratio. mine, theirs: what the machine has for each (a policy that shares cores needs seats)."""
+
+    policy: str
+    against: str
+    load: str
+    less: Callable[[Ran], float]
+    least: float
+    most: float
+    says: str
+    settings: Mapping[str, float] = field(default_factory=dict)
+    baseline: Mapping[str, float] = field(default_factory=dict)
+    mine: Mapping[str, Any] = field(default_factory=dict)
+    theirs: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def unequal(self) -> bool:
+        """Whether what it claims is about unequal cores."""
+        return self.policy in ("whale", "hare")
+
+
+NAN = math.nan
+_RESOURCES = {"capacity": (1.0, 1.0, 1.0, 1.0), "loops": 2}
+_SEATS = {"seats": 2, "capacity": (1.0, 1.0, 1.0, 1.0)}
+
+CLAIMS = (
+    Claim("tiresias", "fifo", "heavy", mean_completion, 2.0, 5.5, "mean completion up to 5.5 times less than YARN's"),
+    Claim("gittins", "fifo", "heavy", mean_completion, 2.0, 5.5, "about as good as with discretised queues"),
+    Claim("gandiva", "fifo", "partial", makespan, 1.1, 1.26, "utilisation 26 % higher", mine=_SEATS),
+    Claim("antman", "fifo", "partial", makespan, 1.1, 1.34, "use of compute 34 % higher, of memory 42 %", mine=_SEATS),
+    Claim("elasticflow", "edf", "deadlines", missed_inverse, 1.46, 7.65, "1.46 to 7.65 times as many deadlines met"),
+    Claim(
+        "synergy",
+        "synergy",
+        "resources",
+        mean_completion,
+        1.1,
+        3.4,
+        "mean completion up to 3.4 times less than in proportion to GPUs",
+        baseline={"tune": 0},
+        mine=_RESOURCES,
+        theirs=_RESOURCES,
+    ),
+    Claim("pollux", "optimus", "training", mean_completion, 1.59, 2.0, "mean completion 37 to 50 % less"),
+    Claim("optimus", "fair", "training", mean_completion, 1.5, 2.39, "139 % better completion than fairness (DRF)"),
+    Claim("liquid", "fifo", "partial", mean_completion, 1.1, 1.27, "mean completion 21 % less", mine={"seats": 4}),
+    Claim("hare", "fifo", "weighted", weighted_completion, NAN, NAN, "less weighted completion on unequal GPUs"),
+    Claim(
+        "whale",
+        "whale",
+        "gangs",
+        mean_completion,
+        1.2,
+        1.4,
+        "1.2 to 1.4 times as fast with parts by speed (on unequal GPUs alone)",
+        baseline={"even": 1},
+    ),
+    Claim("zeus", "static", "recurring", core_time, 1.18, 4.1, "15.3 to 75.8 % less energy", baseline={"each": 8}),
+    Claim("envpipe", "fifo", "pipelines", work_time, 1.1, 1.4, "up to 25.2 % (28.4 %) less energy, under 1 % slower"),
+    Claim(
+        "shinjuku",
+        "fifo",
+        "dispersed",
+        short_slowdown,
+        2.0,
+        8.3,
+        "tail 88 % lower than run to completion",
+    ),
+    Claim(
+        "darc",
+        "fifo",
+        "dispersed",
+        short_slowdown,
+        NAN,
+        NAN,
+        "lower tails at higher load than run to completion, without preemption",
+        settings={"window": 5000},
+    ),
+    Claim(
+        "caladan",
+        "caladan",
+        "bursts",
+        guaranteed_tail,
+        NAN,
+        NAN,
+        "orders of size lower tails than partitions, when load shifts",
+        baseline={"total": 1, "reserved": 0.5},
+        settings={"total": 0, "reserved": 1.0},
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """ours: geometric mean of the ratio over seeds; low, high: its 95 % interval. undone: jobs that never ended, of
+    both. n: all jobs."""
+
+    claim: Claim
+    speeds: str
+    ours: float
+    low: float
+    high: float
+    undone: int
+    n: int
+
+    @property
+    def verdict(self) -> str:
+        if self.low <= 1.0:
+            return "not seen"
+        if math.isnan(self.claim.least):
+            return "direction"
+        return "agrees" if self.claim.least / 2 <= self.ours <= 2 * self.claim.most else "direction"
+
+    def __str__(self) -> str:
+        paper = "no ratio" if math.isnan(self.claim.least) else f"{self.claim.least:g} to {self.claim.most:g}"
+        against = self.claim.against if self.claim.against != self.claim.policy else f"itself {self.claim.baseline}"
+        ours = f"{self.ours:.3g} ({self.low:.3g} to {self.high:.3g})"
+        return f"{self.claim.policy} over {against}, {self.speeds}: {ours}, the paper {paper} ({self.verdict})"
+
+
+def check(claim: Claim, seeds: Sequence[int], speeds: tuple[float, ...] = EQUAL, cores: int = CORES) -> Row:
+    """Run a claim with the loads of these seeds."""
+    ratios, undone, n = [], 0, 0
+    mine, theirs = policy.load(claim.policy, claim.settings), policy.load(claim.against, claim.baseline)
+    for seed in seeds:
+        load = LOADS[claim.load](np.random.default_rng(seed), cores)
+        found = []
+        for chosen, more in ((mine, claim.mine), (theirs, claim.theirs)):
+            ran = World(load, Machine(cores, speeds=speeds, **more), room=8192, seed=seed).run(chosen)
+            undone += int((ran.jobs["outcome"] == 0).sum())
+            found.append(claim.less(ran))
+            n += len(load)
+        ratios.append(found[1] / found[0])
+    told = "equal cores" if speeds == EQUAL else "unequal cores"
+    logs = np.log(ratios)
+    half = measures.interval([float(x) for x in logs])
+    mean, half = float(logs.mean()), 0.0 if math.isnan(half) else half
+    low, high = math.exp(mean - half), math.exp(mean + half)
+    return Row(claim, told, math.exp(mean), low, high, undone, n)
+
+
+def every(seeds: Sequence[int]) -> list[Row]:
+    """All claims, on equal and on unequal cores; Nexus's is `nexus_rates`."""
+    return [check(claim, seeds, speeds) for claim in CLAIMS for speeds in (EQUAL, UNEQUAL)]
+
+
+SESSIONS = ((2.0, 0.2, 40.0), (5.0, 0.5, 100.0), (1.0, 1.0, 25.0), (8.0, 0.4, 120.0), (3.0, 0.1, 30.0))  # us: fixed ...
+
+REQUESTS = 20_000
+
+
+def nexus_rates(cores: int, seed: int, least_good: float = 0.99) -> dict[str, float]:
+    """The greatest rate, requests a second, of which 99 % are served within their limits: by plan and early drop, in
+    fixed batches (the best of some), and one at a time."""
+    return {
+        "planned": _most(lambda s: serving.planned(s, cores), cores, seed, least_good, True),
+        "fixed": max(
+            _most(lambda s, b=b: serving.fixed(s, cores, b), cores, seed, least_good, False)  # type: ignore[misc]
+            for b in (4, 8, 16, 32)
+        ),
+        "one": _most(lambda s: serving.fixed(s, cores, 1), cores, seed, least_good, False),
+    }
+
+
+def _most(plan: Callable[[Any], serving.Plan], cores: int, seed: int, good: float, early: bool) -> float:
+    """By halving. The sessions have equal rates."""
+    low, high = 1e3, 2e7 * cores / len(SESSIONS)
+    for _ in range(14):
+        rate = math.sqrt(low * high)
+        sessions = [serving.Session(rate, f * 1e3, i * 1e3, limit * 1e3) for f, i, limit in SESSIONS]
+        rng = np.random.default_rng(seed)
+        at = np.cumsum(rng.exponential(1e9 / (rate * len(SESSIONS)), REQUESTS)).astype(np.int64)
+        served = serving.serve(
+            sessions, at, rng.integers(0, len(SESSIONS), REQUESTS), cores, plan(sessions), early=early
+        )
+        low, high = (rate, high) if served.good >= good else (low, rate)
+    return low * len(SESSIONS)

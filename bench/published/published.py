@@ -1,0 +1,91 @@
+"""The benchmark `corelane bench published`: planners beside exact answers, and what the policies' papers claim beside
+what our simulator gives. The package's page says more."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..harness.plot import Canvas
+    from ..harness.session import Session
+
+SUMMARY = "published policies: planners against exact answers, and each paper's claim run again, simulated"
+FIGURES = ("lab.brute_force", "lab.claims")
+CASES_MOST = 1000  # of each planner
+CASES_PER_S = 200
+SEEDS_LEAST, SEEDS_MOST = 5, 10  # of each claim
+
+
+def run(session: Session) -> None:
+    """By session.seconds: up to a thousand cases of each planner, and five to ten seeds of each claim."""
+    from . import brute_force
+
+    cases = min(max(int(CASES_PER_S * session.seconds), 20), CASES_MOST)
+    gaps = []
+    for name in brute_force.PLANNERS:
+        session.say(f"{name} against an exact answer, {cases} cases")
+        found = brute_force.check(name, cases, seed=1)
+        gap = {"gap": found.gap, "worst": found.worst, "worst_seed": found.worst_seed}
+        session.arm(f"planner {name}", equal=found.equal, n=cases, first_seed=1, why=found.why, modelled=True, **gap)
+        session.note(str(found))
+        gaps.append(found.gap)
+    session.figure("lab.brute_force", max(gaps), runs=gaps)
+    _claims(session, range(1, 1 + min(max(int(2 * session.seconds), SEEDS_LEAST), SEEDS_MOST)))
+    session.settings["message"] = "one simulated job, from its arrival to its end"
+
+
+def _claims(session: Session, seeds: range) -> None:
+    from . import claims
+
+    missing = 0
+    for claim in claims.CLAIMS:
+        for speeds in (claims.EQUAL, claims.UNEQUAL):
+            session.say(f"what {claim.policy} claims")
+            row = claims.check(claim, seeds, speeds)
+            own = speeds == (claims.UNEQUAL if claim.unequal else claims.EQUAL)
+            missing += own and row.verdict == "not seen"
+            paper = {} if math.isnan(claim.least) else {"paper_least": claim.least, "paper_most": claim.most}
+            ours = {
+                "ours": row.ours,
+                "ours_low": row.low,
+                "ours_high": row.high,
+                "verdict": row.verdict,
+                "own_setting": own,
+            }
+            about = {"policy": claim.policy, "against": claim.against, "says": claim.says, "load": claim.load}
+            name = f"{claim.policy}, {row.speeds}"
+            session.arm(name, n=row.n, seeds=len(seeds), undone=row.undone, modelled=True, **about, **ours, **paper)
+    rates = claims.nexus_rates(4, seed=seeds[0])
+    others = max(rates["fixed"], rates["one"])
+    missing += rates["planned"] <= others
+    about = {"policy": "nexus", "against": "the better of fixed batches and one at a time", "load": "sessions"}
+    paper = {"paper_least": 1.8, "paper_most": 12.7, "own_setting": True, "n": claims.REQUESTS, "seeds": 1}
+    verdict = "direction" if rates["planned"] > others else "not seen"
+    session.arm("nexus, equal cores", ours=rates["planned"] / others, verdict=verdict, modelled=True, **about, **paper)
+    session.figure("lab.claims", float(missing), beside={"claims": 1.0 + len(claims.CLAIMS)})
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """Ours and the paper's ratio of each claim in its own setting."""
+    from ..harness.plot import Canvas
+
+    rows = [row for row in document["arms"] if row.get("own_setting")]
+    canvas = Canvas(
+        "published: what papers claim, and what the simulator gives",
+        message=document["settings"]["message"],
+        n=int(sum(row["n"] for row in rows)),
+        size=(16.0, 9.0),
+    )
+    labels, values, colours = [], [], []
+    for row in rows:
+        labels.append(f"{row['policy']}, ours")
+        values.append(float(row["ours"]))
+        colours.append(0)
+        if "paper_most" in row:
+            labels.append(f"{row['policy']}, paper at most")
+            values.append(float(row["paper_most"]))
+            colours.append(1)
+    canvas.bars(labels, values, ylabel="what it is held against, over it (x)", colours=colours, log=True)
+    canvas.caption("Simulated, 16 cores; papers: their machines, their loads. Above 1: the claim is seen.")
+    return canvas

@@ -1,0 +1,40 @@
+"""corelane lab box: one load under one policy, simulated and on this machine's cores."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from ...runtime.errors import CorelaneError
+from ..usage import WrongUsage, words_are_wrong
+
+
+def run(options: argparse.Namespace) -> int:
+    """Both sides, round by round, and the medians of their ratios."""
+    from ...bench.harness.machine import allowed_cpus
+    from ...bench.lab import box, policy
+    from .running import wanted
+
+    cores = tuple(options.cores or allowed_cpus()[:2])
+    if lost := set(cores) - set(allowed_cpus()):
+        raise WrongUsage(f"--cores {','.join(map(str, cores))}", f"{lost.pop()} may not be used by this process")
+    with words_are_wrong():
+        load, chosen = wanted(options.load), policy.load(options.policy, options.set)
+    if chosen.oracle:
+        raise CorelaneError(f"run {options.policy} on the box", "it is an oracle", "nobody knows the future there")
+    costs = box.costs_of(cores[0])
+    rounds = range(options.seed, options.seed + options.rounds)
+    pairs = [box.both(load.made(len(cores), seed), chosen, cores, costs) for seed in rounds]
+    row = {"policy": str(chosen), "cores": list(cores), "switch_ns": costs.switch_ns, **box.row_of(pairs)}
+    if options.json:
+        print(json.dumps(row))
+        return 0
+    print(f"{chosen} on cores {', '.join(map(str, cores))}: {row['n']} jobs in {len(pairs)} rounds")
+    for p in box.PERCENTILES:
+        box_us, model_us = row[f"box_p{p}_us"], row[f"model_p{p}_us"]
+        error, plain = 100 * row[f"p{p}_error"], 100 * row[f"plain_p{p}_error"]
+        off = f"{error:+.1f} % ({plain:+.1f} % without losses)"
+        print(f"  p{p}: box {box_us:.1f} us, simulated {model_us:.1f} us: {off}")
+    gone = f"the cores lost {100 * row['stopped']:.2g} % of their time"
+    print(f"  a job costs {costs.switch_ns} ns besides its work; {gone}")
+    return 0

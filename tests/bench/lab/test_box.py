@@ -1,0 +1,61 @@
+"""The engine's tables driven by this machine's cores. How near the two sides are is the benchmark's to judge: a test
+machine is shared."""
+
+import os
+
+import numpy as np
+import pytest
+
+from corelane.bench.lab import box, loads, policy
+from corelane.bench.lab.world import Costs
+from corelane.runtime.errors import CorelaneError
+
+CORES = sorted(os.sched_getaffinity(0))[:2]
+
+
+def load(count=60, kind=None):
+    at = np.arange(count) * 20_000
+    return loads.Load((kind or loads.Kind(),), loads.jobs(at, np.full(count, 15_000.0)))
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_every_job_gets_its_work_and_ends_after_it(n):
+    if n > len(CORES):
+        pytest.skip("this process may use one core: allow it a second one")
+    ran = box.on_the_box(load(), policy.load("fifo"), CORES[:n])
+    assert np.isfinite(ran.completion_ns).all()
+    assert (ran.completion_ns >= 15_000).all()
+    assert (ran.lost_ns >= 0).all()
+
+
+def test_quanta_and_preemption_keep_what_is_done():
+    kinds = (loads.Kind(cls=0), loads.Kind(cls=1))
+    both = loads.Load(kinds, loads.jobs([0, 100_000], [600_000.0, 50_000.0], [1, 0]))
+    ran = box.on_the_box(both, policy.load("priority", {"preempt": 1}), CORES[:1])
+    assert ran.completion_ns[1] < ran.completion_ns[0]  # the later one went first
+    assert ran.completion_ns[0] >= 650_000
+
+
+def test_what_jobs_lost_is_told_the_simulator():
+    alone = loads.Load((loads.Kind(),), loads.jobs([0], [1000.0]))
+    ran = box.simulated(alone, policy.load("fifo"), 1, Costs(switch_ns=50), np.array([300]))
+    assert ran.completion_ns.tolist() == [1350]
+
+
+def test_what_the_box_cannot_do_is_said():
+    gang = loads.Kind(min_cores=2, max_cores=2)
+    with pytest.raises(CorelaneError, match="several cores at once"):
+        box.on_the_box(load(kind=gang), policy.load("fifo"), CORES[:1])
+    part = loads.Kind(phases=(loads.Phase(use=0.5),))
+    with pytest.raises(CorelaneError, match="parts of a core"):
+        box.on_the_box(load(kind=part), policy.load("fifo"), CORES[:1])
+
+
+def test_a_row_has_medians_of_rounds():
+    given = load(20)
+    chosen = policy.load("fifo")
+    ran = box.simulated(given, chosen, 1, Costs())
+    seen = box.Boxed(given, ran.completion_ns * 2, np.zeros(20), 0.01)
+    row = box.row_of([(seen, ran, ran)])
+    assert row["p50_error"] == row["plain_p99_error"] == -0.5
+    assert row["box_p50_us"] == 2 * row["model_p50_us"]

@@ -1,0 +1,154 @@
+"""Many runs, what they come to, and the document of them."""
+
+import json
+import math
+
+import pytest
+
+from corelane.bench.harness import document as doc
+from corelane.bench.harness.session import Session
+from corelane.bench.lab import comparing, measures, plots, policy, runs
+from corelane.bench.lab import table as t
+from corelane.bench.lab.world import Costs, Machine
+from corelane.runtime.errors import CorelaneError
+
+LOAD = runs.Wanted("cluster", {"jobs": 300})
+
+
+def tasks(policies=(("fifo", {}),), cores=(4,), seeds=(1, 2), load=LOAD):
+    return runs.tasks_of(policies, load, [Machine(c, seats=2) for c in cores], 0, 4096, seeds)
+
+
+def test_numbers_of_a_run(run):
+    ran = run([0, 0, 0, 50], [100.0, 100.0, 100.0, 50.0], cores=2, deadline_ns=[150, 150, 150, 0], weight=[1, 1, 2, 1])
+    numbers = measures.measured(ran)
+    # Completions: 100, 100, 200, 100 ns (from 50 on it waits until 100).
+    assert numbers["mean_completion_us"] == pytest.approx(0.125)
+    assert numbers["mean_slowdown"] == pytest.approx((1 + 1 + 2 + 2) / 4)
+    assert numbers["utilisation"] == pytest.approx(350 / 400)
+    assert numbers["deadlines_kept"] == pytest.approx(2 / 3)
+    assert numbers["makespan_us"] == pytest.approx(0.2)
+    assert numbers["weighted_completion_us"] == pytest.approx((0.1 + 0.1 + 0.4 + 0.1) / 5)
+    assert numbers["jain_cores"] == pytest.approx((200 + 150) ** 2 / (2 * (200**2 + 150**2)))
+    shape = measures.shape(ran)
+    assert shape["quantiles_us"][0] == pytest.approx(0.1)
+    assert shape["quantiles_us"][-1] == pytest.approx(0.2)
+    width = shape["bucket_us"][0]
+    assert sum(shape["waiting"][:-1]) * width <= 0.15 + 1e-9
+
+
+def test_refused_jobs_are_told_and_not_averaged(run, write_policy):
+    text = (
+        "from corelane.bench.lab.acts import *\n"
+        "def mine(view, jobs, cores, kinds, memory):\n"
+        "    if view.n_waiting:\n"
+        "        if jobs[view.waiting[0]].id == 1:\n            refuse(view, jobs, view.waiting[0])\n"
+        "        elif view.idle >= 0:\n            give(view, cores, view.idle, view.waiting[0])\n"
+    )
+    ran = run([0, 5, 300], [100.0, 1e6, 100.0], chosen=write_policy(text), deadline_ns=100)
+    numbers = measures.measured(ran)
+    assert (numbers["done"], numbers["refused"], numbers["not_done"]) == (2, 1, 0)
+    assert numbers["mean_completion_us"] == pytest.approx(0.1)
+    assert numbers["deadlines_kept"] == pytest.approx(2 / 3)
+    assert ran.jobs["outcome"][1] == t.TURNED_AWAY
+
+
+def test_intervals_over_seeds():
+    assert math.isnan(measures.interval([1.0]))
+    assert measures.interval([1.0, 3.0]) == pytest.approx(12.71 * 2**0.5 / 2**0.5)
+    rows = measures.over_seeds([{"a": 1.0, "b": 1.0}, {"a": 3.0}])
+    assert rows == {"a": 2.0, "a_pm": pytest.approx(12.71)}
+
+
+def test_the_same_in_processes_as_here():
+    wanted = tasks()
+    here = [runs.one(task) for task in wanted]
+    there = runs.every(wanted, 2)
+    assert [one.numbers for one in there] == [one.numbers for one in here]
+    assert [one.task for one in there] == wanted
+
+
+def test_a_policy_that_ends_its_process_is_told_so(write_policy, tmp_path):
+    far = "def mine(view, jobs, cores, kinds, memory):\n    jobs[1 << 40].memory[0] = 1.0\n"
+    with pytest.raises(CorelaneError, match="ended the process"):
+        runs.every(tasks([(write_policy(far), {})]), 1)
+
+
+def test_ray_is_asked_for_by_name(monkeypatch):
+    import sys
+
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(CorelaneError, match="pip install ray"):
+        runs.every(tasks(), 1, ray=True)
+
+
+def test_a_sweep_has_all_settings_and_keeps_the_best():
+    assert runs.swept("priority") == [{}, {"preempt": 0}, {"preempt": 1}]
+    (task,) = tasks(seeds=(1,))
+    from dataclasses import replace
+
+    tried = [replace(task, settings={"x": float(i)}) for i in range(3)]
+    done = [
+        runs.Done(one, {"not_done": left, "mean_completion_us": mean}, {})
+        for one, left, mean in zip(tried, (0.0, 0.0, 1.0), (5.0, 4.0, 1.0), strict=True)
+    ]
+    assert runs.best(tried, done, "mean_completion_us") == [tried[1]]
+
+
+@pytest.fixture(scope="module")
+def document():
+    wanted = tasks([("fifo", {}), ("priority", {"preempt": 1.0})], cores=(4, 8))
+    with Session("lab", seconds=0.1) as session:
+        comparing.fill(session, [runs.one(task) for task in wanted])
+    return session.document()
+
+
+def test_a_document_says_what_a_reviewer_asks(document, tmp_path):
+    doc.write(document, tmp_path / "lab.json")
+    assert json.loads((tmp_path / "lab.json").read_text())["settings"]["simulated"] is True
+    settings = document["settings"]
+    assert settings["lab_seeds"] == [1, 2]
+    assert settings["build"] == runs.stamp()
+    assert settings["stops"].keys() == {"fifo", "priority (preempt=1)"}
+    assert len(document["arms"]) == 4
+    assert all(row["mean_completion_us_pm"] > 0 for row in document["arms"])
+    text = comparing.table(document)
+    assert "seeds 1, 2" in text
+    assert "95 % interval" in text
+    assert {pair["cores"] for pair in comparing.pairs(document, "fifo")} == {4, 8}
+
+
+def test_an_oracle_is_labelled(write_policy, run):
+    text = (
+        "from corelane.bench.lab.acts import *\ndef mine(view, jobs, cores, kinds, memory, future):\n"
+        "    if view.n_waiting and view.idle >= 0:\n        give(view, cores, view.idle, waits_longest(view, jobs))\n"
+        "        wake_at(view, view.now_ns)\n"
+    )
+    wanted = tasks([(write_policy(text), {})], load=runs.Wanted("exponential", {"jobs": 50}))
+    with Session("lab", seconds=0.1) as session:
+        comparing.fill(session, [runs.one(task) for task in wanted])
+    assert session.arms[0]["oracle"] is True
+    assert "an oracle" in " ".join(session.document()["settings"]["notes"])
+    assert "(oracle)" in comparing.table(session.document())
+
+
+def test_where_curves_end():
+    row = {"loop_busy": 0.1, "not_done": 0.0, "utilisation": 0.5}
+    assert measures.why_it_stops(row) == ""
+    assert "loop is full" in measures.why_it_stops(row | {"loop_busy": 0.99})
+    assert "3 jobs are left" in measures.why_it_stops(row | {"not_done": 3.0})
+    assert "all cores" in measures.why_it_stops(row | {"utilisation": 0.98})
+
+
+def test_a_loop_that_is_full_is_where_it_stops(run):
+    ran = run(list(range(0, 4000, 10)), [20.0] * 400, cores=8, costs=Costs(decide_ns=5, actuate_ns=30))
+    assert measures.measured(ran)["loop_busy"] > 0.9
+
+
+def test_the_plot_keeps_the_rules(document):
+    pytest.importorskip("matplotlib")
+    canvas = plots.draw(document)
+    figure = canvas.complete(document)
+    canvas.close()
+    assert len(figure.panels) == 6
+    assert policy.load("fifo").name in figure.expect

@@ -1,0 +1,98 @@
+"""Planners against exact answers, papers' claims run again, and requests that are served in batches."""
+
+import importlib
+
+import numpy as np
+import pytest
+
+from corelane.bench.lab import policy
+from corelane.bench.published import brute_force, claim_loads, claims, serving
+
+
+@pytest.mark.parametrize("name", brute_force.PLANNERS)
+def test_planners_are_near_the_exact_answer(name):
+    found = brute_force.check(name, 40, seed=1)
+    assert found.gap <= 0.05, str(found)
+    assert found.equal >= 30, str(found)
+
+
+@pytest.mark.soak(takes_s=60)
+@pytest.mark.parametrize("name", brute_force.PLANNERS)
+def test_planners_on_a_thousand_cases(name):
+    found = brute_force.check(name, 1000, seed=1)
+    print(found)
+    assert found.gap <= 0.05, str(found)
+
+
+def test_every_published_policy_has_its_claim():
+    sources = {n: importlib.import_module(f"corelane.bench.lab.policies.{n}").SOURCE for n in policy.names()}
+    baselines = {n for n, source in sources.items() if source.startswith(("a baseline", "the baseline"))}
+    assert {claim.policy for claim in claims.CLAIMS} == set(policy.names()) - baselines
+    assert {claim.load for claim in claims.CLAIMS} == set(claim_loads.LOADS)
+    for claim in claims.CLAIMS:
+        assert claim.against in baselines | {claim.policy, "optimus"}
+
+
+@pytest.mark.soak(takes_s=10)
+@pytest.mark.parametrize("claim", claims.CLAIMS, ids=lambda claim: claim.policy)
+def test_claims_are_seen_in_their_own_setting(claim):
+    speeds = claims.UNEQUAL if claim.unequal else claims.EQUAL
+    row = claims.check(claim, range(1, 5), speeds)
+    print(row)
+    assert row.verdict in ("agrees", "direction"), str(row)
+    assert row.undone == 0
+
+
+def sessions(*rows):
+    return [serving.Session(*row) for row in rows]
+
+
+def test_one_at_a_time_and_in_batches():
+    s = sessions((1.0, 10.0, 1.0, 100.0))
+    at = np.array([0, 1, 2, 3])
+    alone = serving.serve(s, at, np.zeros(4, np.int64), 1, serving.fixed(s, 1, 1))
+    assert alone.finish_ns.tolist() == [11, 22, 33, 44]
+    batched = serving.serve(s, at, np.zeros(4, np.int64), 1, serving.fixed(s, 1, 4, 0.2))
+    assert batched.finish_ns.tolist() == [17] * 4  # at 3 the batch is full
+    waits = serving.serve(s, at[:3], np.zeros(3, np.int64), 1, serving.fixed(s, 1, 4, 0.2))
+    assert waits.finish_ns.tolist() == [33] * 3  # the first has waited for 20
+
+
+def test_who_cannot_be_in_time_is_dropped_early():
+    s = sessions((1e9, 10.0, 1.0, 30.0))
+    plan = serving.Plan(np.ones((1, 1), np.bool_), np.full((1, 1), 8), np.zeros(1, np.int64))
+    at = np.array([0, 1, 2, 3, 4, 5, 6, 7, 8])
+    served = serving.serve(s, at, np.zeros(9, np.int64), 1, plan, early=True)
+    assert served.finish_ns.tolist() == [11, *[29] * 8]  # in the batch of 8 the first has waited for 28 of 30
+    tight = serving.serve(s, at, np.zeros(9, np.int64), 1, plan, early=False)
+    assert tight.good == served.good == 1.0
+    s = sessions((1e9, 10.0, 1.0, 25.0))
+    served = serving.serve(s, at, np.zeros(9, np.int64), 1, plan, early=True)
+    assert (served.finish_ns == -1).sum() > 0
+    assert served.good == (served.finish_ns >= 0).mean()
+
+
+def test_a_plan_serves_its_rates_within_the_limits():
+    s = [serving.Session(20e3, f * 1e3, i * 1e3, limit * 1e3) for f, i, limit in claims.SESSIONS]
+    plan = serving.planned(s, 8)
+    assert plan.rows.any(axis=0).all()
+    rng = np.random.default_rng(1)
+    at = np.cumsum(rng.exponential(1e9 / 100e3, 5000)).astype(np.int64)
+    served = serving.serve(s, at, rng.integers(0, 5, 5000), 8, plan, early=True)
+    assert served.good > 0.99
+
+
+def test_sessions_that_cannot_be_are_refused():
+    from corelane.runtime.errors import CorelaneError
+
+    with pytest.raises(CorelaneError, match="limit"):
+        serving.Session(1.0, 10.0, 1.0, 5.0)
+    with pytest.raises(CorelaneError, match="above 0"):
+        serving.Session(0.0, 10.0, 1.0, 50.0)
+
+
+@pytest.mark.soak(takes_s=10)
+def test_batches_by_plan_serve_more_than_one_at_a_time():
+    rates = claims.nexus_rates(4, seed=1)
+    print(rates)
+    assert rates["planned"] > 1.5 * rates["one"]
