@@ -108,12 +108,10 @@ class Segment:
         """One for each runtime of a process that traces.
 
         Raises CorelaneError: there is no such process, or it is another user's."""
-        what, folder = f"read the traces of process {pid}", f"/proc/{pid}/fd"
+        what = f"read the traces of process {pid}"
         found: list[Self] = []
         try:
-            links = [f"{folder}/{name}" for name in sorted(os.listdir(folder), key=int)]
-            # All are looked at before one is opened: it might be our own process, and that one among them.
-            for link in [link for link in links if _is_segment(link)]:
+            for link in links(pid).values():
                 found.append(cls(os.open(link, os.O_RDONLY | os.O_CLOEXEC), what))
         except (FileNotFoundError, ProcessLookupError) as error:
             close_all(found)
@@ -164,6 +162,10 @@ class Segment:
         """Of how many messages one is drawn."""
         return 1 if self.mode == "full" else max(1, int(self._control().one_in))
 
+    def tsc_of(self, ns: int) -> int:
+        """The stamp of a time of CLOCK_MONOTONIC, or of the virtual clock."""
+        return self.base_tsc + (ns - self.base_ns) * self.hz // 10**9
+
     def _control(self) -> Any:
         at = ffi.cast("uint8_t *", self.base) + lib.CL_TRACE_CONTROL_OFFSET
         return ffi.cast("struct cl_trace_control *", at)
@@ -200,11 +202,16 @@ class Segment:
         return int(lib.cl_trace_read(self.base, self._memory.bytes, ring, at, room, n, lost, garbage))
 
 
-def _is_segment(link: str) -> bool:
-    try:
-        return os.readlink(link) == _NAME
-    except FileNotFoundError:  # closed meanwhile
-        return False
+def links(pid: int) -> dict[int, str]:
+    """The segments that a process has open: paths to open them by, by their inodes. Raises OSError."""
+    folder, found = f"/proc/{pid}/fd", {}
+    for link in (f"{folder}/{name}" for name in sorted(os.listdir(folder), key=int)):
+        try:
+            if os.readlink(link) == _NAME:
+                found[os.stat(link).st_ino] = link
+        except FileNotFoundError:  # closed meanwhile
+            continue
+    return found
 
 
 def close_all(segments: Sequence[Segment]) -> None:
