@@ -345,6 +345,7 @@ GOALS: dict[str, Goal] = _table(
     ),
     Goal("load.error", 0.02, "at most", "x", "p50, p99, p99.9 that `corelane load` reports / injected, less 1: worst"),
     Goal("load.rate_error", 0.01, "at most", "x", "achieved rate / asked for, less 1: sockets 200 k/s, memory 1 M/s"),
+    Goal("top.cost", 1.02, "at most", "x", "p99 of echo at half load: while corelane top looks on / while nobody does"),
     Goal("ground.udp_before", 0.98, "at least", "x", "figures of echo, kv, afxdp: now / before the ground, the worst"),
     Goal("ground.rearm_ns", 12.0, "at most", "ns", "moving one of 100 000 alarms later, the wheel's work included"),
     Goal(
