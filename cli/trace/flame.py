@@ -100,7 +100,7 @@ def page_of(profiles: Sequence[Profile], title: str) -> str:
     """The page: a graph and a table for each service."""
     ids = Numbered()
     sections = [Section(f"service-{i}", one.service, _section(one, ids)) for i, one in enumerate(profiles, 1)]
-    lead = [el("p", "Where the handlers of slow requests were, against those of ordinary ones.")]
+    lead = [el("p", "What their kthreads ran while slow requests were under way, against ordinary ones.")]
     return page(title, lead, sections)
 
 
@@ -117,6 +117,6 @@ def _section(profile: Profile, ids: Numbered) -> list[Html]:
     ]
     head = ("function", "depth", "slow (us)", "ordinary (us)", "more")
     if not slow.samples:
-        return [el("p", told), el("p", "No plot: none of the slow ones was sampled in its handler.")]
+        return [el("p", told), el("p", "No plot: nothing was sampled while one of the slow ones was under way.")]
     caption = f"Functions of {profile.service} with what they call"
     return [el("p", told), drawn(profile), table(ids, caption, head, rows)]

@@ -1,8 +1,9 @@
-"""What slow requests ran that ordinary ones did not: samples of program counters (runtime/perf.py), put to the requests
-that were handled then.
+"""What ran while slow requests were under way that did not while ordinary ones were: samples of program counters
+(runtime/perf.py), put to the requests that their kthread had then.
 
-A sample stands for 1/hz seconds of its thread's CPU time. Requests that waited are left out: others ran on their
-kthread meanwhile. So the time is that which is spent running, and no time that a kthread stood still.
+From its pick-up to its end a request has whatever its kthread runs: its own handler, and those in front of it, whose
+fault it is if it waits. A sample stands for 1/hz seconds of its thread's CPU time, so time that a kthread stood still
+is none of this.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Stack = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Part:
-    """Requests of one kind. us: of each stack, in one of the requests, on average."""
+    """Requests of one kind. us: of each stack, while one of them was under way, on average. samples: that any has."""
 
     n: int
     samples: int
@@ -82,16 +83,17 @@ def of_service(one: Table, name: str, sampled: Sampled, quantile: float) -> Prof
     value = float(numpy.quantile(one.total, quantile))
     slow = one.total >= value
     samples = sampled.samples
-    rows = owners(one.messages, samples, sampled.tsc_of)
     parts = []
     for mine in (slow, ~slow):
         stacks = Counter[Stack]()
-        for row, sample in zip(rows, samples, strict=True):
-            if row >= 0 and mine[row]:
-                stacks[_stack(sample, sampled.name_of)] += 1
-        n = int((mine & (one.messages["blocked"] == 0)).sum())
+        weight = weights(one.messages[mine], samples, sampled.tsc_of)
+        for times, sample in zip(weight.tolist(), samples, strict=True):
+            if times > 0:
+                stacks[_stack(sample, sampled.name_of)] += times
+        n = int(mine.sum())
         each = 1e6 / sampled.hz / max(n, 1)
-        parts.append(Part(n, sum(stacks.values()), {stack: count * each for stack, count in stacks.items()}))
+        us = {stack: count * each for stack, count in stacks.items()}
+        parts.append(Part(n, int((weight > 0).sum()), us))
     return Profile(name, value, parts[0], parts[1], len(samples))
 
 
@@ -101,45 +103,42 @@ def _stack(sample: Sample, name_of: Callable[[int], str]) -> Stack:
     return (*(name_of(pc - 1) for pc in reversed(callers)), name_of(inner))
 
 
-def owners(messages: Array, samples: Sequence[Sample], tsc_of: Callable[[int], int]) -> list[int]:
-    """Of each sample the row of the request that was handled then on its kthread; -1: none was."""
+def weights(messages: Array, samples: Sequence[Sample], tsc_of: Callable[[int], int]) -> Array:
+    """Of each sample how many of the requests its kthread had then: picked up, and not yet done."""
     import numpy
 
-    out = [-1] * len(samples)
-    for kthread in {sample.number for sample in samples}:
-        rows = numpy.nonzero((messages["kthread"] == kthread) & (messages["blocked"] == 0) & (messages["ready"] == 0))[
-            0
-        ]
-        begins = messages["begin"][rows] + messages["start"][rows]
-        rows = rows[numpy.argsort(begins, kind="stable")]
-        begins = messages["begin"][rows] + messages["start"][rows]
-        ends = messages["begin"][rows] + messages["end"][rows]
-        for i, sample in enumerate(samples):
-            if sample.number == kthread:
-                at = tsc_of(sample.ns)
-                place = int(numpy.searchsorted(begins, numpy.uint64(max(at, 0)), side="right")) - 1
-                if place >= 0 and at < int(ends[place]):
-                    out[i] = int(rows[place])
+    out = numpy.zeros(len(samples), int)
+    numbers = numpy.array([sample.number for sample in samples], int)
+    stamps = numpy.array([max(tsc_of(sample.ns), 0) for sample in samples], numpy.uint64)
+    for kthread in numpy.unique(numbers):
+        mine = messages[messages["kthread"] == kthread]
+        at = stamps[numbers == kthread]
+        begun, ended = (
+            numpy.searchsorted(numpy.sort(mine["begin"] + mine[edge]), at, side="right") for edge in ("pickup", "end")
+        )
+        out[numbers == kthread] = begun - ended
     return out
 
 
 def lines_of(profile: Profile, most: int = 8) -> list[str]:
-    """For people: functions by how much more of them there is in a slow request."""
+    """For people: functions, with their callers, by how much more of them there is in a slow request."""
     slow, ordinary = (_by_function(part) for part in (profile.slow, profile.ordinary))
+    n, others = profile.slow, profile.ordinary
     lines = [
-        f"{profile.service}: where handlers were, {profile.slow.samples:,} samples in {profile.slow.n:,} requests of "
-        f"{profile.value_us:.1f} us or more, {profile.ordinary.samples:,} in {profile.ordinary.n:,} others"
+        f"{profile.service}: what ran while {n.n:,} requests of {profile.value_us:.1f} us or more were under way "
+        f"({n.samples:,} samples), and {others.n:,} others ({others.samples:,})"
     ]
     more = sorted(slow, key=lambda name: ordinary.get(name, 0.0) - slow[name])[:most]
     lines += [f"  {slow[name]:10.1f} us, not {ordinary.get(name, 0.0):.1f}: {name}" for name in more]
     if not more:
-        lines.append("  none was in a handler: they wait, or are short; sample for longer")
+        lines.append("  nothing: their kthread stood still, or they are short; sample for longer")
     return lines
 
 
 def _by_function(part: Part) -> dict[str, float]:
-    """Time in each function itself."""
+    """Time in each function itself, by its name and its caller's."""
     out: dict[str, float] = {}
     for stack, us in part.us.items():
-        out[stack[-1]] = out.get(stack[-1], 0.0) + us
+        name = stack[-1] if len(stack) < 2 else f"{stack[-1]}, called by {stack[-2]}"
+        out[name] = out.get(name, 0.0) + us
     return out

@@ -82,6 +82,9 @@ class Recorder:
             self._sampler = perf.Sampler(perf.kthreads_of(os.getpid()), PROFILE_HZ)
         try:
             self._look_on()
+        except Exception as error:  # a fault of ours: the service goes on without a recorder, and that is said
+            self.counts["failed"] += 1
+            self._say("unrecorded", f"nothing is recorded any more: {error!r}")
         finally:
             if self._sampler is not None:
                 self._sampler.close()

@@ -300,6 +300,16 @@ def test_it_looks_as_often_as_the_fullest_ring_needs(flight: Any) -> None:
     assert one.counts["lost"] == 100
 
 
+def test_a_recorder_that_fails_says_so(flight: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, rings, said = flight()
+    monkeypatch.setattr(rings, "read", lambda: 1 / 0)
+    one.start()
+    one.stop()
+    assert one.counts["failed"] == 1
+    assert said[0][0] == "unrecorded"
+    assert "nothing is recorded any more: ZeroDivisionError" in said[0][1]
+
+
 def test_a_listener_that_fails_harms_nobody(flight: Any, tmp_path: Path) -> None:
     one, rings, _ = flight()
 

@@ -12,7 +12,7 @@ from cltest.cbuild import ROOT
 from elftools.elf.elffile import ELFFile
 from maderequests import HZ, NAMES, Made
 
-from corelane.libos.trace.profile import Sampled, lines_of, of_table, owners
+from corelane.libos.trace.profile import Sampled, lines_of, of_table, weights
 from corelane.libos.trace.stages import table
 from corelane.libos.trace.symbols import NO_FILE, Symbols, readable
 from corelane.runtime.perf import Mapped, Sample, mapped_code
@@ -39,20 +39,28 @@ def made() -> tuple[Made, numpy.ndarray]:  # type: ignore[type-arg]
     return of, slow
 
 
-def test_samples_are_put_to_the_requests_that_were_handled_then() -> None:
+def test_samples_are_put_to_the_requests_that_were_under_way_then() -> None:
     of, _ = made()
-    of.us["blocked"][7] = 5
+    of.us["inbox"][6] += 22  # it waits until after the next one has come
     messages = of.records().messages
 
-    def inside(row: int, part: float) -> Sample:
+    def inside(row: int, first: str, last: str, part: float = 0.5) -> Sample:
         m = messages[row]
-        at = int(m["begin"]) + int(m["start"]) + part * (int(m["end"]) - int(m["start"]))
+        at = int(m["begin"]) + int(m[first]) + part * (int(m[last]) - int(m[first]))
         return Sample(3, int(at) // (HZ // 10**9), (100,))
 
-    given = [inside(5, 0.5), inside(5, 1.5), inside(7, 0.5), inside(1999, 0.1), Sample(3, 0, (100,))]
-    assert owners(messages, given, tsc_of) == [5, -1, -1, 1999, -1]
-    assert owners(messages, [Sample(2, given[0].ns, (100,))], tsc_of) == [-1], "of another kthread"
-    assert owners(messages[:0], given, tsc_of) == [-1] * 5
+    given = [
+        inside(5, "start", "end"),
+        inside(5, "start", "end", 5.0),
+        inside(6, "pickup", "start"),
+        inside(7, "start", "end"),
+        inside(1999, "pickup", "end"),
+        Sample(3, 0, (100,)),
+    ]
+    assert list(weights(messages, given, tsc_of)) == [1, 0, 1, 2, 1, 0]
+    assert list(weights(messages, [Sample(2, given[0].ns, (100,))], tsc_of)) == [0], "of another kthread"
+    assert list(weights(messages[:0], given, tsc_of)) == [0] * 6
+    assert list(weights(messages, [], tsc_of)) == []
 
 
 def test_what_slow_ones_do_that_others_do_not() -> None:
@@ -72,7 +80,7 @@ def test_what_slow_ones_do_that_others_do_not() -> None:
     assert found.ordinary.us["f9", "f1"] == pytest.approx(1, rel=0.05)
     assert found.slow.samples + found.ordinary.samples == found.samples == len(given)
     lines = lines_of(found)
-    assert lines[1].endswith(" f2")
+    assert lines[1].endswith(": f2, called by f9")
     few = Made(50, 1)
     assert of_table(table(few.records(), NAMES, HZ), Sampled([], 1, tsc_of, name_of)) == []
 
@@ -80,7 +88,7 @@ def test_what_slow_ones_do_that_others_do_not() -> None:
 def test_requests_that_were_not_sampled_are_told() -> None:
     of, _ = made()
     (found,) = of_table(table(of.records(), NAMES, HZ), Sampled([], 4000, tsc_of, name_of))
-    assert "none was in a handler" in lines_of(found)[-1]
+    assert "nothing: their kthread stood still" in lines_of(found)[-1]
 
 
 def test_functions_of_libraries_have_their_names() -> None:
