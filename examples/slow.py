@@ -1,4 +1,4 @@
-"""A service that is slow for one of eight reasons, to practise on: docs/slow.md finds each of them.
+"""A service that is slow for one of eight reasons, to practise on: docs/slow.md looks at each.
 
 python examples/slow.py lock [--seconds 10] [--seed 1]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from .stages import QUEUED, RUNS, STOPPED, WIRE, Stage, Table
-from .stopped import AWAY, COLLECTS, NO_CPU
+from .stopped import AWAY, NO_CPU
 
 if TYPE_CHECKING:
     import numpy
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     Array = numpy.ndarray[Any, Any]
 
 MOST = 0.5
+LONG = 0.25  # of the longest: others only waited
 # What a page fault takes, where the page has to be found and cleared: 0.3 us on bare metal, 1 to 7 where a host has to
 # find it first.
-FAULT_US = 1.0
+FAULT_US = 2.0
 FAULTS = 0.1  # of the time that slow handlers run: so much explained by page faults is no accident
 
 
@@ -51,13 +52,13 @@ class Slow:
 
     @property
     def faulting(self) -> float:
-        """The part of their own time in handlers that page faults explain, of those whose were counted."""
+        """The part of their own time in handlers that page faults explain, of the long ones whose were counted."""
         import numpy
 
         own, counted = self.one.stages[RUNS], self.one.messages["faults"]
-        rows = self.rows & (own > 2 * numpy.quantile(own, 0.5)) & (counted > 0)
-        time = float(own[rows].sum())
-        return float(counted[rows].sum()) * FAULT_US / time if time > 0 else 0.0
+        rows = self.rows & (own > 0) & (own > LONG * own[self.rows].max()) & (counted > 0)
+        # The one in the middle: a sum would be that of the few in which the machine stood still, too.
+        return float(numpy.median(counted[rows] * FAULT_US / own[rows])) if rows.any() else 0.0
 
     @property
     def switched(self) -> bool:
@@ -86,10 +87,6 @@ RULES: tuple[Rule, ...] = (
     (
         Cause("log flush", "they wait for the log, or the disk under it"),
         lambda slow: slow.waits_for("log", "disk"),
-    ),
-    (
-        Cause("garbage collection", "the interpreter collects garbage while they are handled, or wait"),
-        lambda slow: slow.is_in((STOPPED, COLLECTS)),
     ),
     (
         Cause("core taken away", "the iokernel gave the core to another application"),

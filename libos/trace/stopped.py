@@ -1,5 +1,4 @@
-"""When a kthread stood still, and how much of each message that took: its core was another's, its thread had no CPU,
-its interpreter collected garbage.
+"""When a kthread stood still, and how much of each message that took: its core was another's, or its thread had no CPU.
 
 Such time is nobody's stage: who waits for the kthread then waits for the same reason as who is in the handler. So it is
 taken out of the stages (stages.py), and is a stage of its own, by reason.
@@ -9,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...runtime._native import lib
 from ...runtime.trace import Records
 
 if TYPE_CHECKING:
@@ -19,10 +17,6 @@ if TYPE_CHECKING:
 
 AWAY = "core away"
 NO_CPU = "no CPU"
-COLLECTS = "garbage collection"
-
-_GAPS = {getattr(lib, "CL_TRACE_GAP_COLLECTS", 0): COLLECTS}
-"""Reasons of gaps that have one of their own, by how they were found."""
 
 
 class Stops(NamedTuple):
@@ -37,22 +31,10 @@ class Stops(NamedTuple):
 def stops(records: Records) -> dict[str, Stops]:
     """By reason; none of what there was none of."""
     found = {AWAY: _of(records.cores, records.cores["end"] - records.cores["begin"])}
-    gaps = getattr(records, "gaps", None)
-    if gaps is None:
-        return {reason: of for reason, of in found.items() if len(of.begin)}
-    reasons = {reason: gaps["how"] == how for how, reason in _GAPS.items()}
-    for reason, mine in reasons.items():
-        found[reason] = _of(gaps[mine], gaps["gone"][mine])
-    others = gaps[~_any(list(reasons.values()), len(gaps))]
-    found[NO_CPU] = _narrowed(_of(others, others["gone"]), others["id"], records.messages)
+    gaps = getattr(records, "gaps", None)  # of runtimes that look for them
+    if gaps is not None:
+        found[NO_CPU] = _narrowed(_of(gaps, gaps["gone"]), gaps["id"], records.messages)
     return {reason: of for reason, of in found.items() if len(of.begin)}
-
-
-def _any(masks: list[Array], n: int) -> Array:
-    import numpy
-
-    of_any: Array = numpy.any([*masks, numpy.zeros(n, bool)], axis=0)
-    return of_any
 
 
 def _of(rows: Array, gone: Array) -> Stops:
