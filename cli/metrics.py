@@ -18,6 +18,7 @@ from typing import Any
 from ..runtime.errors import CorelaneError, SystemLimit
 from . import exposition, values
 from .measures import measure
+from .traced import Traces
 from .usage import WrongUsage
 from .watch import snapshot
 
@@ -95,7 +96,22 @@ class Server(http.server.ThreadingHTTPServer):
     def __init__(self, where: tuple[str, int], path: str) -> None:
         self.path = path
         self._room = threading.Semaphore(_CLIENTS)
+        self._traces, self._look = Traces(), threading.Lock()
         super().__init__(where, _Handler)
+
+    def metrics(self, with_exemplars: bool) -> exposition.Metrics:
+        """As of now. CorelaneError: no iokernel answers."""
+        stats = snapshot(self.path)
+        if with_exemplars:
+            with self._look:
+                self._traces.add_to(stats)
+        return measure(stats)
+
+    def server_close(self) -> None:
+        """Once it serves no more."""
+        super().server_close()
+        with self._look:
+            self._traces.close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """On a thread of its own; the connection is closed if there are too many."""
@@ -140,7 +156,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         assert isinstance(self.server, Server)
         kind = exposition.wanted(self.headers.get("Accept"))
         try:
-            self._answer(200, exposition.FORMATS[kind](measure(snapshot(self.server.path))), kind)
+            found = self.server.metrics(with_exemplars=kind != exposition.TEXT)
+            self._answer(200, exposition.FORMATS[kind](found), kind)
         except CorelaneError as error:
             self._answer(503, f"{error}\n".encode(errors="backslashreplace"))  # of a socket's path that is no text
 

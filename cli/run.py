@@ -15,7 +15,7 @@ from ..runtime.ending import end_now
 from ..runtime.errors import CorelaneError
 from ..runtime.notify import STOPPING, notify
 from ..runtime.paths import default_socket
-from . import values
+from . import tracing, values
 from .replacing import LOOK_S, tell_replaced
 from .saying import say
 from .usage import WrongUsage
@@ -186,12 +186,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--every", type=values.seconds, default=1.0, metavar="S", help="how often batch work is reported (default 1)"
     )
-    parser.add_argument(
-        "--trace",
-        choices=("off", "sampled", "full"),
-        default="sampled",
-        help="which requests are written down, for corelane trace --app (default sampled: some, and the slowest)",
-    )
+    tracing.add_arguments(parser)
     parser.add_argument("--seconds", type=values.seconds, metavar="S", help="end after so long (default: at Ctrl-C)")
     parser.add_argument(
         "--stop-s",
@@ -271,6 +266,7 @@ def _runtime(options: argparse.Namespace, name: str, target: Target, nic: Any, a
     """The runtime; waits for an iokernel that is still starting."""
     from ..libos import CoreShare, Runtime, Scheduler
 
+    trace = tracing.of(options)
     spin = {} if options.spin_us is None else {"spin_us": options.spin_us}
     deadline = time.monotonic() + (options.wait if nic is None else 0)
     while True:
@@ -297,7 +293,7 @@ def _runtime(options: argparse.Namespace, name: str, target: Target, nic: Any, a
                     weight=options.weight,
                     deadline_us=options.deadline_us,
                 ),
-                trace=options.trace,
+                trace=trace,
                 on_event=lambda event, text: say(options, event, text),
             )
         except CorelaneError as e:

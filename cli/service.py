@@ -14,6 +14,7 @@ from typing import NoReturn
 from ..runtime.elf import exported, shared_object
 from ..runtime.errors import CorelaneError
 from ..runtime.paths import default_socket
+from . import tracing
 from .config import library
 from .usage import WrongUsage
 
@@ -34,7 +35,7 @@ def is_service(text: str) -> bool:
 
 def can_be_alone(options: argparse.Namespace) -> bool:
     """Whether nothing of the command line needs Python."""
-    if options.trace != "sampled":
+    if not tracing.is_default(options):
         return False
     if not options.nic:
         return True

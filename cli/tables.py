@@ -69,7 +69,7 @@ def services(app: Mapping[str, Any]) -> list[list[str]]:
         ]
     if app.get("counters") is None:
         return []
-    return [[label_of(app), f"{rate_of(app, 'handled'):,.0f}", "-", "-", "-", "-"]]
+    return [[label_of(app), f"{rate_of(app, 'handled'):,.0f}", "-", "-", "-", app.get("why", "-")]]
 
 
 def details(app: Mapping[str, Any], width: int | None = None) -> str:

@@ -24,12 +24,12 @@ INSTALL = "pip install 'corelane[otel]'"
 PATH = "/v1/metrics"  # OTLP/HTTP, "Endpoint URLs for OTLP/HTTP"
 
 
-def endpoint(url: str) -> str:
-    """The collector's address for metrics. CorelaneError if it is no address."""
+def endpoint(url: str, path: str = PATH) -> str:
+    """A collector's address, with a path where it has none. CorelaneError if it is no address."""
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise CorelaneError(f"send metrics to {url}", "it is no URL of HTTP", "write it as http://127.0.0.1:4318")
-    return url if parts.path.strip("/") else url.rstrip("/") + PATH
+        raise CorelaneError(f"send to {url}", "it is no URL of HTTP", "write it as http://127.0.0.1:4318")
+    return url if parts.path.strip("/") else url.rstrip("/") + path
 
 
 def send(url: str, every_s: float, look: Callable[[], Metrics]) -> int:

@@ -18,6 +18,7 @@ from ..runtime.errors import CorelaneError
 from . import values
 from .streams import tell
 from .tables import details, render
+from .traced import Traces
 from .watch import key_of, rates, snapshot
 
 IMPORTS = ("..iokernel._native",)
@@ -91,12 +92,16 @@ def _watch(
     before = snapshot(options.socket, options.wait)
     path = options.socket or default_socket()
     due = time.monotonic()
-    for _ in itertools.count() if count is None else range(count):
-        due += options.delay
-        wait(max(0.0, due - time.monotonic()))
-        try:
-            after = snapshot(path)
-        except CorelaneError as error:
-            raise CorelaneError(f"the iokernel on {path} has ended", hint="corelane up starts one") from error
-        yield rates(before, after)
-        before = after
+    with Traces() as traces:
+        traces.add_to(before)  # what comes from here on is of the first interval
+        for _ in itertools.count() if count is None else range(count):
+            due += options.delay
+            wait(max(0.0, due - time.monotonic()))
+            try:
+                after = snapshot(path)
+            except CorelaneError as error:
+                raise CorelaneError(f"the iokernel on {path} has ended", hint="corelane up starts one") from error
+            shown = rates(before, after)
+            traces.add_to(shown)
+            yield shown
+            before = after

@@ -8,6 +8,7 @@
     adopted.py   kthreads that a thread of yours turns
     forked.py    what is left of a runtime in the child of a fork
     stats.py     its counters (C: stats.c, counters.c)
+    traced.py    what it writes down of requests, and keeps
     sockets.py, streams.py   UDP sockets and poll sets; TCP connections (C: outside_udp.c, outside_stream.c)
     leases.py    TCP's bytes without a copy
     scopes.py, channels.py   uthreads that end before a block of Python does; queues to and from them (C:

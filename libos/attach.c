@@ -1,6 +1,7 @@
 /* Attached mode: the port to an iokernel, what it says, where it wants the kthreads, and the counters that it shows. */
 #include "../drivers/port/port.h"
 #include "internal.h"
+#include "net/traced.h"
 
 #include <errno.h>
 #include <string.h>
@@ -117,10 +118,16 @@ static unsigned count_all(void *arg, struct cl_counter *out, unsigned room)
     return n + (rt->more ? rt->more(rt->more_arg, out + n, room - n) : 0);
 }
 
+static void tell_latency(void *arg, void *part, uint32_t n_kthreads)
+{
+    cl_netif_tell_latency(((const struct cl_runtime *)arg)->nif, part, n_kthreads);
+}
+
 void cl_runtime_publish(struct cl_runtime *rt, cl_counters_fn more, void *arg)
 {
     if (!rt->own_nic)
         return;
+    cl_port_publish_latency(rt->nic, tell_latency, rt);
     cl_port_publish(rt->nic, NULL, NULL); /* nobody reads them meanwhile */
     rt->more = more;
     rt->more_arg = arg;

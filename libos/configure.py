@@ -9,8 +9,9 @@ from typing import Any
 
 from ..drivers.nic.nic import Nic
 from ..runtime.errors import CorelaneError
+from ..runtime.tracing import TRACE_MODES
 from ._native import ffi, lib
-from .options import TRACE_MODES, CoreShare, Network, Scheduler, Trace
+from .options import CoreShare, Network, Scheduler, Trace
 
 _POLL = {"spin": lib.CL_SCHED_SPIN, "adaptive": lib.CL_SCHED_ADAPTIVE, "block": lib.CL_SCHED_BLOCK}
 _BATCH_QUANTUM_US = int(lib.CL_CONTROL_BATCH_QUANTUM_US)  # of batch runtimes that are told none

@@ -16,6 +16,7 @@ struct cl_runtime {
     struct cl_nic *nic;
     bool own_nic; /* attached mode: the port is ours to close */
     bool started, stopped;
+    bool threaded;   /* a kthread has a thread of its own */
     bool stepped;    /* by whoever moves its virtual clock: it has no threads */
     int left;        /* what cl_runtime_stop returned */
     uint32_t member; /* which one of its group it is, + 1; 0: it is of none */

@@ -9,9 +9,11 @@ import ipaddress
 from dataclasses import dataclass
 
 from ..runtime.options import Group, option
+from ..runtime.tracing import Trace
+
+__all__ = ["CoreShare", "Network", "Scheduler", "Trace"]
 
 _MAX_U32 = 2**32 - 1
-TRACE_MODES = ("off", "sampled", "full")
 
 
 def _gateway(value: str) -> None:
@@ -19,11 +21,6 @@ def _gateway(value: str) -> None:
         ipaddress.IPv4Address(value)
     except ValueError as error:
         raise ValueError(f"a gateway as in '10.77.0.1' ({error})") from None
-
-
-def _power_of_two(value: int) -> None:
-    if value & (value - 1):
-        raise ValueError("a power of two")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +58,6 @@ class Network(Group):
     udp_checksums: bool = option(True, "generate UDP checksums")
     memory_mib: int = option(64, "memory of what waits for readers", low=1, high=1 << 20)
     seed: int | None = option(None, "seed of the secret by which flows are spread", low=1, high=2**64 - 1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trace(Group):
-    """What is written down of requests, for `corelane trace` to read (docs/tracing.md).
-
-    mode: "sampled", 1 of one_in and about the slowest so many of each millisecond; "full", all; "off", for as long as
-    the runtime lives. records: that each kthread keeps, of 64 bytes; a power of two.
-    """
-
-    mode: str = option("sampled", "which requests are written down", choices=TRACE_MODES)
-    one_in: int = option(1024, "of how many requests one is drawn", low=1, high=_MAX_U32)
-    slowest: int = option(4, "slowest requests of each millisecond", low=1, high=16)
-    records: int = option(4096, "records that a kthread keeps", low=256, high=1 << 20, check=_power_of_two)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

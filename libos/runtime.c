@@ -65,6 +65,22 @@ int cl_runtime_trace(struct cl_runtime *rt, uint32_t how)
     return rc ? rc : before;
 }
 
+uint32_t cl_runtime_trace_service(struct cl_runtime *rt, uint32_t kind, uint16_t port)
+{
+    return cl_trace_service_of(rt->trace, (uint16_t)kind, port);
+}
+
+void cl_runtime_trace_call(struct cl_runtime *rt, uint32_t service, uint64_t since_ns)
+{
+    const struct cl_clock *clock = rt->nif->clock;
+    int k = rt->trace ? cl_kthread_index_in(rt->sched) : -1;
+    if (k < 0)
+        return;
+    struct cl_tracer *t = cl_trace_tracer(rt->trace, (unsigned)k);
+    cl_tracer_called(t, (uint16_t)service, CL_TRACE_WAITS_COMMIT, cl_ns_to_tsc(clock, (int64_t)since_ns),
+                     cl_tracer_stamp(t));
+}
+
 static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char *err)
 {
     int rc;
@@ -184,6 +200,8 @@ int cl_runtime_start(struct cl_runtime *rt, char err[256])
     if (rt->started)
         return cl_refuse(err, -EALREADY, "this runtime was started before; make a new one");
     cl_store_relaxed(&rt->nif->running, 1);
+    if (rt->threaded)
+        cl_trace_measure_clocks(rt->trace, rt->nif->clock);
     (void)cl_sched_report_overflow(); /* without it the process dies all the same, and says less */
     int rc = cl_sched_start(rt->sched, err);
     if (rc < 0) {
@@ -225,8 +243,10 @@ void cl_runtime_delete(struct cl_runtime *rt)
         return;
     if (!rt->started && rt->nif)
         cl_netif_drain(rt->nif);
-    if (rt->own_nic && rt->nic)
-        cl_port_publish(rt->nic, NULL, NULL); /* what is counted goes now */
+    if (rt->own_nic && rt->nic) { /* what is counted goes now */
+        cl_port_publish(rt->nic, NULL, NULL);
+        cl_port_publish_latency(rt->nic, NULL, NULL);
+    }
     cl_sched_delete(rt->sched);
     for (struct cl_every *e; (e = rt->every); free(e))
         rt->every = e->next;

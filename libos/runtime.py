@@ -20,12 +20,12 @@ from ..runtime.closing import Closing
 from ..runtime.ending import Ending
 from ..runtime.errors import CorelaneError, check
 from ..runtime.typed import typed
-from . import forked
+from . import forked, traced
 from ._native import ffi, lib
 from .adopted import Adopted
 from .awaited import STOP_TIMEOUT_S, Awaited
 from .bound import Bound
-from .configure import TRACE_WAYS, fill, stack_bytes
+from .configure import fill, stack_bytes
 from .handlers.c_functions import address_of_function
 from .leases import Leases
 from .options import CoreShare, Network, Scheduler, Trace
@@ -54,7 +54,7 @@ _log = logging.getLogger("corelane.libos")
 _abandoned: list[Runtime] = []  # whose kthreads do not come back: they use what C and Python have of them
 
 
-class Runtime(Adopted, Awaited, Bound, Scoped, forked.Forked, Closing):
+class Runtime(Adopted, Awaited, Bound, Scoped, traced.Traced, forked.Forked, Closing):
     """An application's kthreads, network stack and handlers.
 
     socket: path of an iokernel's socket (attached mode), or nic: a Nic, which stays the caller's and must stay open
@@ -64,8 +64,10 @@ class Runtime(Adopted, Awaited, Bound, Scoped, forked.Forked, Closing):
     thread of the runtime's: a thread of yours drives each by `turn` (adopted.py). poll: "spin", "adaptive" or "block",
     what a kthread without work does. cpus: CPU of each kthread, -1 for any. address: "10.77.0.9" or "10.77.0.9/16",
     for a NIC that has none. scheduler, network, share: the finer settings (options.py). trace: what is written down of
-    requests: "sampled", "full", "off", or a Trace (docs/tracing.md). on_event: called with
-    ("attached" | "stalled" | "gone" | "conflict" | "unfinished" | "drain", text) on a thread of the runtime;
+    requests: "sampled", "full", "off", or a Trace (docs/tracing.md). slo: limits of latency, as "1ms" or "p99=50us";
+    where one is broken, the trace around that is kept on disk. on_event: called with
+    ("attached" | "stalled" | "gone" | "conflict" | "unfinished" | "drain", text) on a thread of the runtime; with
+    ("recorded" | "unrecorded", text) on another one, where an slo was broken;
     with ("limited", text), which are wishes that the iokernel does not grant, before this returns; with ("serving",
     text) by `serve`.
     Without it they are logged as warnings of the logger "corelane.libos", but for the last. Public attributes: socket,
@@ -91,6 +93,7 @@ class Runtime(Adopted, Awaited, Bound, Scoped, forked.Forked, Closing):
         network: Network | None = None,
         share: CoreShare | None = None,
         trace: str | Trace = "sampled",
+        slo: str | Sequence[str] = (),
         on_event: Callable[[str, str], None] | None = None,
     ) -> None:
         self._ptr: Any = None
@@ -118,7 +121,7 @@ class Runtime(Adopted, Awaited, Bound, Scoped, forked.Forked, Closing):
             "scheduler": scheduler,
             "network": network or Network(),
             "share": share or CoreShare(),
-            "trace": Trace(mode=trace) if isinstance(trace, str) else trace,
+            "trace": traced.settled(trace, slo),
         }
         self._bound = []
         self._shared: list[SharedLog] = []
@@ -130,6 +133,7 @@ class Runtime(Adopted, Awaited, Bound, Scoped, forked.Forked, Closing):
         keep = fill(config, **self._options)
         self.stack_bytes = stack_bytes(kind, scheduler)
         config.on_event = self._event_callback
+        others = traced.segments(self._options["trace"])
         out, err = ffi.new("struct cl_runtime **"), ffi.new("char[256]")
         check(lib.cl_runtime_new(config, out, err), "make a runtime", err)
         del keep
@@ -137,21 +141,7 @@ class Runtime(Adopted, Awaited, Bound, Scoped, forked.Forked, Closing):
         self._sched = lib.cl_runtime_sched(self._ptr)
         self._inside = []
         forked.note(self)
-
-    @property
-    def trace(self) -> str:
-        """Which requests are written down: "sampled", "full" or "off".
-
-        May be set, and holds a millisecond later. Of a runtime that was made with "off" that raises CorelaneError."""
-        way = check(lib.cl_runtime_trace(self.ptr, 0), "ask how the runtime is traced")
-        return next(mode for mode, of in TRACE_WAYS.items() if of == way)
-
-    @trace.setter
-    def trace(self, mode: str) -> None:
-        if mode not in TRACE_WAYS:
-            raise CorelaneError("trace the runtime", f"mode {mode!r}", f"one of: {', '.join(TRACE_WAYS)}")
-        rc = lib.cl_runtime_trace(self.ptr, TRACE_WAYS[mode])
-        check(rc, "trace the runtime", hint="make it with trace='sampled'" if rc == -errno.ENOENT else "")
+        self._watch(self._options["trace"], others, self._tell)
 
     # Life
 
@@ -173,6 +163,7 @@ class Runtime(Adopted, Awaited, Bound, Scoped, forked.Forked, Closing):
         err = ffi.new("char[256]")
         check(lib.cl_runtime_start(self.ptr, err), "start the runtime", err)
         self._started = True
+        self._record()
         return self
 
     def stepped_by(self, stepper: Any) -> None:
@@ -200,6 +191,7 @@ class Runtime(Adopted, Awaited, Bound, Scoped, forked.Forked, Closing):
                 for shared in self._shared:
                     shared.give_back()
         self._done.set()
+        self._end_record()
         return left
 
     def close(self) -> None:
@@ -237,6 +229,7 @@ class Runtime(Adopted, Awaited, Bound, Scoped, forked.Forked, Closing):
                 self._shared.clear()
                 self._ended = True
         self._done.set()
+        self._end_record()
         self._bound = []
 
     def restart(self) -> Runtime:
@@ -509,6 +502,9 @@ class Runtime(Adopted, Awaited, Bound, Scoped, forked.Forked, Closing):
             line = f"{self._nic.name}: {line}"
         if event == lib.CL_EVENT_DRAIN:
             self._done.set()
+        self._tell(name, line)
+
+    def _tell(self, name: str, line: str) -> None:
         if self._on_event is not None:
             self._on_event(name, line)
         else:

@@ -66,6 +66,7 @@ int cl_runtime_make_sched(struct cl_runtime *rt, const struct cl_runtime_config 
     cl_sched_config_init(&s);
     s.n_kthreads = kthreads;
     s.adopted = c->adopted_unless_managed && rt->nic->cores ? 0 : c->adopted;
+    rt->threaded = s.adopted < kthreads;
     s.source = &source;
     s.cores = rt->nic->cores;
     s.clock = rt->nif->clock;

@@ -12,7 +12,7 @@ What it owns
     errors.py           the one family of exceptions
     closing.py ending.py        what is closed once; what is ended once, by a call or by signals
     topology.py placement.py    the machine's CPUs; which cores to poll on, and why
-    options.py config.py        the configuration file
+    options.py config.py        the configuration file (tracing.py: what of it concerns traces)
     layout.py           numpy's view of C structs
     clock.py hist.py memory.py  Python faces of the C above
 

@@ -20,6 +20,7 @@ from . import options
 from ._native import lib
 from .options import Group, option
 from .paths import DEFAULT_SOCKET_DOC
+from .tracing import Trace
 
 DEFAULT_SUBNET = "10.77.0.0/16"
 POLL_MODES = ("spin", "adaptive", "block")
@@ -352,6 +353,9 @@ class Config:
     apps: dict[str, AppConfig] = option(dict, "one section an application", check=_app_name, example="kv")
     user_defaults: UserConfig = option(UserConfig, "for users without a section of their own")
     users: dict[str, UserConfig] = option(dict, "one section a user, by name or id", check=_user, example="65534")
+    trace: Trace = option(
+        Trace, "what is written down of requests, by applications that `corelane run --config` starts with this file"
+    )
 
     def app(self, name: str) -> AppConfig:
         """What holds for the application `name`."""

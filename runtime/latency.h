@@ -1,12 +1,14 @@
 /* What an application says of the latency of its services: a histogram for each kthread and service, in the last pages
- * of its arena. For people (corelane top, Prometheus): the iokernel sums them when somebody asks.
+ * of its arena. For people (corelane top, Prometheus): the iokernel sums them when somebody asks. Kthreads record into
+ * pages of this layout in memory of their own (libos/trace/latency.c), which outlives an iokernel; a thread of the
+ * application copies them into the arena of today some times a second.
  *
  * The cost is a page of memory for each kthread and service that is used, and for a request that is recorded a count of
  * leading zeros and two adds to lines that no other kthread writes. So who records takes a sample; requests are counted
  * besides, all of them, once a burst.
  *
- * Writer: the kthread that answered, alone (relaxed, as hist.h has it). Reader: the iokernel's control thread, which
- * takes numbers only, never a length or a position, and bounds them. Names are written before kthreads run. */
+ * Writer: the kthread that answered, alone (relaxed, as hist.h has it); in the arena who copies. Reader: the iokernel's
+ * control thread, which takes numbers only, never a length or a position, and bounds them. */
 #ifndef CORELANE_RUNTIME_LATENCY_H
 #define CORELANE_RUNTIME_LATENCY_H
 
@@ -27,7 +29,7 @@ CL_EXTERN_C_BEGIN
 struct cl_latency {
     uint64_t requests; /* answered, recorded or not */
     uint64_t reserved[7];
-    struct cl_hist hist; /* ns from a request's pick-up to its answer; its counts follow */
+    struct cl_hist hist; /* ns from the first moment known of a request to its answer; its counts follow */
     uint64_t counts[CL_LATENCY_BUCKETS];
 };
 

@@ -1,4 +1,6 @@
-"""Where the control socket is when nobody says: the same answer for `corelane up`, `run`, `ps` and the Python classes.
+"""Where things are when nobody says: the same answer for `corelane up`, `run`, `ps` and the Python classes.
+
+The control socket:
 
     as root          /run/corelane.sock
     otherwise        $XDG_RUNTIME_DIR/corelane.sock, or /tmp/corelane-UID/corelane.sock where that is not set
@@ -48,3 +50,13 @@ def default_socket(*, listen: bool = False) -> str:
     folder = _own_folder(listen)
     own = folder / "corelane.sock"
     return SYSTEM_SOCKET if not (listen or own.exists()) and Path(SYSTEM_SOCKET).exists() else str(own)
+
+
+def traces() -> Path:
+    """Where traces are kept (libos/trace/kept.py): XDG Base Directory Specification. SystemLimit: there is no home."""
+    given = os.environ.get("XDG_STATE_HOME", "")
+    try:
+        base = Path(given) if os.path.isabs(given) else Path.home() / ".local/state"
+    except RuntimeError as error:
+        raise SystemLimit("find the folder of traces", str(error), "set XDG_STATE_HOME, or trace.folder") from error
+    return base / "corelane" / "traces"

@@ -58,6 +58,7 @@ bool cl_trace_valid(const void *record)
         struct cl_trace_message message;
         struct cl_trace_wait wait;
         struct cl_trace_core core;
+        struct cl_trace_gap gap;
     } r;
     memcpy(&r, record, sizeof r);
     if (r.message.kthread >= CL_TRACE_MAX_RINGS)
@@ -66,9 +67,13 @@ bool cl_trace_valid(const void *record)
     case CL_TRACE_MESSAGE:
         return message_valid(&r.message);
     case CL_TRACE_WAIT:
-        return r.wait.what < CL_TRACE_WAITS && r.wait.n;
+        return r.wait.what < CL_TRACE_WAITS && r.wait.n && r.wait.first <= r.wait.blocked &&
+               r.wait.second <= r.wait.blocked - r.wait.first;
     case CL_TRACE_CORE:
         return r.core.begin <= r.core.end && r.core.n;
+    case CL_TRACE_GAP:
+        return r.gap.begin <= r.gap.end && r.gap.gone <= r.gap.end - r.gap.begin && r.gap.n &&
+               (r.gap.how == CL_TRACE_GAP_STAMPS || r.gap.how == CL_TRACE_GAP_COUNTERS);
     default:
         return false;
     }

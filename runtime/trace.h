@@ -4,7 +4,7 @@
  * are. The runtime alone has it mapped writable (F_SEAL_FUTURE_WRITE); readers map it read-only, see nothing of the
  * runtime but this, and may end at any point: no word of theirs is in it, and the writer never waits for them.
  *
- *   cl_trace_header                    first page; constant, but for cl_trace_control in it
+ *   cl_trace_header                    first page; constant, but for cl_trace_control and cl_trace_clocks in it
  *   cl_trace_service[CL_TRACE_SERVICES]
  *   for each kthread: cl_trace_ring in a page of its own, then its ring_records records of CL_TRACE_RECORD bytes
  *
@@ -26,7 +26,8 @@
  *
  * `begin` is the first moment known: an iokernel took the frame, or (CL_TRACE_FROM_KTHREAD) the kthread did, and then ring
  * is 0. What a handler waited for is in `blocked` (until somebody made it ready) and `ready` (until it ran again), parts of
- * handler; its WAIT records say what for.
+ * handler; its WAIT records say what for. What a connection waited for on the wire is a message of its own
+ * (CL_TRACE_STALLED): begin is when its bytes should have gone on, sent when they did, and all of it is reply.
  *
  * Tests: tests/runtime/test_trace.py (garbage, overwriting), tests/runtime/c/trace_ring.c (TSan). */
 #ifndef CORELANE_RUNTIME_TRACE_H
@@ -39,7 +40,7 @@
 #define CL_TRACE_NAME "corelane-trace"     /* of the memory file */
 
 // cffi: begin
-#define CL_TRACE_VERSION 1
+#define CL_TRACE_VERSION 2
 #define CL_TRACE_RECORD 64 /* bytes */
 #define CL_TRACE_WORDS 8   /* the same */
 #define CL_TRACE_PAGE 4096
@@ -58,6 +59,7 @@
 #define CL_TRACE_MESSAGE 1
 #define CL_TRACE_WAIT 2
 #define CL_TRACE_CORE 3
+#define CL_TRACE_GAP 4
 
 /* cl_trace_message.flags */
 #define CL_TRACE_FROM_KTHREAD 1 /* begin is the kthread's pick-up: nothing is known of before */
@@ -68,10 +70,12 @@
 #define CL_TRACE_SHARED 32      /* start and end are those of `shared` requests that were handled together */
 #define CL_TRACE_GUESSED 64     /* start is the last moment known before it: a doorbell, or the pick-up */
 #define CL_TRACE_UNSENT 128     /* answered, but when its doorbell was rung is not known; sent is end */
+#define CL_TRACE_STALLED 256    /* no request, but bytes of a connection that stood still: its WAIT says why */
 
 /* cl_trace_service.kind */
 #define CL_TRACE_UDP 1
 #define CL_TRACE_TCP 2
+#define CL_TRACE_RAFT 3 /* commands and queries of a node's clients */
 
 /* cl_trace_wait.what */
 #define CL_TRACE_WAITS_OTHER 0
@@ -82,11 +86,26 @@
 #define CL_TRACE_WAITS_JOIN 5 /* uthreads to end: one, a scope's, a wait group's */
 #define CL_TRACE_WAITS_CHANNEL 6
 #define CL_TRACE_WAITS_YIELD 7
-#define CL_TRACE_WAITS_QUANTUM 8 /* it had run for a quantum */
-#define CL_TRACE_WAITS_CORE 9    /* its kthread lost its core */
-#define CL_TRACE_WAITS_LOG 10    /* an append to become durable */
-#define CL_TRACE_WAITS_DISK 11   /* a read or write of a device */
-#define CL_TRACE_WAITS 12        /* kinds */
+#define CL_TRACE_WAITS_QUANTUM 8  /* it had run for a quantum */
+#define CL_TRACE_WAITS_CORE 9     /* its kthread lost its core */
+#define CL_TRACE_WAITS_LOG 10     /* an append to become durable */
+#define CL_TRACE_WAITS_DISK 11    /* a read or write of a device */
+#define CL_TRACE_WAITS_CONNECT 12 /* a connection of its own to open */
+#define CL_TRACE_WAITS_ACCEPT 13  /* one of others to come */
+#define CL_TRACE_WAITS_READ 14    /* bytes or datagrams to come */
+#define CL_TRACE_WAITS_WRITE 15   /* room for bytes to send */
+#define CL_TRACE_WAITS_POLL 16    /* one of a poll set to be ready */
+/* What a connection stood still for, of messages with CL_TRACE_STALLED: */
+#define CL_TRACE_WAITS_RESEND 17 /* segments were lost: from when the first had left until the peer had all */
+#define CL_TRACE_WAITS_WINDOW 18 /* the peer's window was shut, or too small */
+#define CL_TRACE_WAITS_HOLE 19   /* a segment of the peer was missing, and others behind it were there */
+/* Of a call (cl_runtime_trace_call): */
+#define CL_TRACE_WAITS_COMMIT 20 /* a command to be agreed on and applied */
+#define CL_TRACE_WAITS 21        /* kinds */
+
+/* cl_trace_gap.how */
+#define CL_TRACE_GAP_STAMPS 1   /* two looks of the loop at the clock, with nothing of ours between them */
+#define CL_TRACE_GAP_COUNTERS 2 /* the kernel's counters of its thread, between two looks at them */
 
 struct cl_trace_header {
     uint64_t magic;        /* CL_TRACE_MAGIC */
@@ -111,6 +130,24 @@ struct cl_trace_control {
     uint32_t n_services; /* entries that are filled in (release; readers: acquire) */
 };
 
+/* At CL_TRACE_CLOCKS_OFFSET: how far the counters of CPUs are apart, as it was measured (clock.h). A stamp of CPU c, less
+ * `offset`, is what the counter of `reference` said then, give or take `bound`. Stamps are never rewritten: who reads them
+ * may subtract. Writer: the runtime, before kthreads run; a later measurement is another version, for stamps from then on. */
+#define CL_TRACE_CLOCKS_OFFSET 512
+#define CL_TRACE_CPUS 256
+struct cl_trace_clock {
+    int32_t offset; /* ticks */
+    uint32_t bound; /* ticks; UINT32_MAX: not measured */
+};
+struct cl_trace_clocks {
+    uint32_t version; /* measurements (release); 0: none, and what follows is 0 */
+    uint32_t reference;
+    uint32_t apart;    /* two stamps of any CPUs that were measured lie wrong to each other by so many ticks at most */
+    uint32_t measured; /* CPUs, of those that the process might run on */
+    uint64_t from;     /* stamps from then on */
+    struct cl_trace_clock of[CL_TRACE_CPUS];
+};
+
 /* What answers: entry 0 stands for all that find no place. */
 struct cl_trace_service {
     uint16_t kind, port;
@@ -122,7 +159,7 @@ struct cl_trace_ring {
     uint64_t head CL_ALIGNED(64); /* records ever written (release) */
 };
 
-/* A message: a datagram, or what a connection's turn took in. Ticks after begin rise: pickup, start, end, sent; one that
+/* A message: a datagram, what a connection's turn took in, a call (cl_runtime_trace_call). Ticks after begin rise: pickup, start, end, sent; one that
  * would not fit is UINT32_MAX. */
 struct cl_trace_message {
     uint8_t kind;    /* CL_TRACE_MESSAGE */
@@ -146,15 +183,17 @@ struct cl_trace_wait {
     uint8_t kind;    /* CL_TRACE_WAIT */
     uint8_t kthread; /* on which it was resumed */
     uint16_t what;   /* CL_TRACE_WAITS_* */
-    uint32_t n;      /* how many waits it stands for: it was the longest of them; 1: itself */
+    uint32_t n;      /* how many waits it stands for: it was the longest of them; 1: itself. RESEND, WINDOW: segments */
     uint64_t id;     /* of the message */
     uint64_t begin;
     uint32_t blocked; /* ticks until it was made ready, ... */
     uint32_t ready;   /* ... and from then until it ran */
-    uint64_t object;  /* address of what it waited for; 0: none */
+    uint64_t object;  /* address of what it waited for; 0: none. STALLED: the flow, as in its message */
     uint64_t holder;  /* of a mutex: address of the uthread that had it; 0: unknown */
     uint64_t uthread; /* address of its own: names it as a holder */
-    uint64_t reserved;
+    /* Parts of `blocked`. LOG: until its flush was given to the device, and from then until that had written it; what is
+     * left is for flushes before it, and to be told. Else 0. */
+    uint32_t first, second;
 };
 
 /* The kthread's core was another's. */
@@ -166,6 +205,21 @@ struct cl_trace_core {
     uint64_t id; /* 0 */
     uint64_t begin, end;
     uint64_t unused[4];
+};
+
+/* The machine took time: the kthread's thread had no CPU for `gone` ticks somewhere between begin and end. Not what it
+ * slept of itself, nor what an iokernel took (cl_trace_core). */
+struct cl_trace_gap {
+    uint8_t kind; /* CL_TRACE_GAP */
+    uint8_t kthread;
+    uint16_t how; /* CL_TRACE_GAP_*; STAMPS: gone is all of it */
+    uint32_t n;   /* 1 */
+    uint64_t id;  /* of the message that was slow then; 0: of none */
+    uint64_t begin, end, gone;
+    /* Of the thread between begin and end, by COUNTERS: page faults; times that the kernel took its CPU; that it slept in
+     * the kernel. */
+    uint32_t faults, switches, sleeps;
+    uint32_t unused[3];
 };
 
 /* Geometry: how many bytes a segment has. -EINVAL: n_rings or ring_records is none. */
@@ -187,6 +241,8 @@ _Static_assert(sizeof(struct cl_trace_service) == 8, "no hidden padding");
 _Static_assert(sizeof(struct cl_trace_message) == CL_TRACE_RECORD, "one line");
 _Static_assert(sizeof(struct cl_trace_wait) == CL_TRACE_RECORD, "one line");
 _Static_assert(sizeof(struct cl_trace_core) == CL_TRACE_RECORD, "one line");
+_Static_assert(sizeof(struct cl_trace_gap) == CL_TRACE_RECORD, "one line");
+_Static_assert(CL_TRACE_CLOCKS_OFFSET + sizeof(struct cl_trace_clocks) <= CL_TRACE_PAGE, "in the header's page");
 _Static_assert(CL_TRACE_RECORD == CL_CACHELINE && CL_TRACE_WORDS * 8 == CL_TRACE_RECORD, "one line");
 _Static_assert(offsetof(struct cl_trace_message, id) == 8 && offsetof(struct cl_trace_wait, id) == 8,
                "the second word");
@@ -198,6 +254,11 @@ _Static_assert(offsetof(struct cl_trace_message, begin) == 16 && offsetof(struct
 static inline struct cl_trace_control *cl_trace_control_of(const void *base)
 {
     return (struct cl_trace_control *)((uint8_t *)(uintptr_t)base + CL_TRACE_CONTROL_OFFSET);
+}
+
+static inline struct cl_trace_clocks *cl_trace_clocks_of(const void *base)
+{
+    return (struct cl_trace_clocks *)((uint8_t *)(uintptr_t)base + CL_TRACE_CLOCKS_OFFSET);
 }
 
 static inline struct cl_trace_service *cl_trace_services_of(const void *base)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -28,7 +28,7 @@ _NAME = "/memfd:corelane-trace (deleted)"  # CL_TRACE_NAME, as /proc shows it
 _AT_ONCE = 4096  # records that are copied by one call
 
 MODES = {lib.CL_TRACE_OFF: "off", lib.CL_TRACE_SAMPLED: "sampled", lib.CL_TRACE_FULL: "full"}
-KINDS = {lib.CL_TRACE_UDP: "UDP", lib.CL_TRACE_TCP: "TCP"}
+KINDS = {lib.CL_TRACE_UDP: "UDP", lib.CL_TRACE_TCP: "TCP", lib.CL_TRACE_RAFT: "Raft"}
 WAITS = {
     lib.CL_TRACE_WAITS_OTHER: "other",
     lib.CL_TRACE_WAITS_SLEEP: "sleep",
@@ -42,13 +42,25 @@ WAITS = {
     lib.CL_TRACE_WAITS_CORE: "core",
     lib.CL_TRACE_WAITS_LOG: "log",
     lib.CL_TRACE_WAITS_DISK: "disk",
+    lib.CL_TRACE_WAITS_CONNECT: "connect",
+    lib.CL_TRACE_WAITS_ACCEPT: "accept",
+    lib.CL_TRACE_WAITS_READ: "read",
+    lib.CL_TRACE_WAITS_WRITE: "write",
+    lib.CL_TRACE_WAITS_POLL: "poll",
+    lib.CL_TRACE_WAITS_RESEND: "retransmission",
+    lib.CL_TRACE_WAITS_WINDOW: "closed window",
+    lib.CL_TRACE_WAITS_HOLE: "missing segment",
+    lib.CL_TRACE_WAITS_COMMIT: "commit",
 }
-"""What a handler waits for, by its number."""
+"""What a handler or a connection waits for, by its number."""
+
+PARTS = {lib.CL_TRACE_WAITS_LOG: ("queued", "written", "acknowledged")}
+"""The parts of `blocked` of some of them: `first`, `second`, and the rest."""
 
 
 @dataclass(frozen=True)
 class Records:
-    """What was read: numpy arrays of `struct cl_trace_message`, `_wait` and `_core`, each ring's in order.
+    """What was read: numpy arrays of `struct cl_trace_message`, `_wait`, `_core` and `_gap`, each ring's in order.
 
     lost: as many had been overwritten; garbage: were no records."""
 
@@ -57,6 +69,27 @@ class Records:
     cores: numpy.ndarray[Any, Any]
     lost: int
     garbage: int
+    gaps: numpy.ndarray[Any, Any] = field(default_factory=lambda: _of(_no_lines(), lib.CL_TRACE_GAP))
+
+
+_STRUCTS = {
+    lib.CL_TRACE_MESSAGE: "struct cl_trace_message",
+    lib.CL_TRACE_WAIT: "struct cl_trace_wait",
+    lib.CL_TRACE_CORE: "struct cl_trace_core",
+    lib.CL_TRACE_GAP: "struct cl_trace_gap",
+}
+
+
+def _no_lines() -> numpy.ndarray[Any, Any]:
+    import numpy
+
+    return numpy.zeros((0, lib.CL_TRACE_RECORD), numpy.uint8)
+
+
+def _of(lines: numpy.ndarray[Any, Any], kind: int) -> numpy.ndarray[Any, Any]:
+    """The records of a kind."""
+    records: numpy.ndarray[Any, Any] = lines[lines[:, 0] == kind].reshape(-1).view(dtype(ffi, _STRUCTS[kind]))
+    return records
 
 
 def records_of(raw: bytes, lost: int = 0, garbage: int = 0) -> Records:
@@ -64,18 +97,8 @@ def records_of(raw: bytes, lost: int = 0, garbage: int = 0) -> Records:
     import numpy
 
     lines = numpy.frombuffer(raw, numpy.uint8).reshape(-1, lib.CL_TRACE_RECORD)
-
-    def of(kind: int, struct: str) -> numpy.ndarray[Any, Any]:
-        records: numpy.ndarray[Any, Any] = lines[lines[:, 0] == kind].reshape(-1).view(dtype(ffi, struct))
-        return records
-
-    return Records(
-        of(lib.CL_TRACE_MESSAGE, "struct cl_trace_message"),
-        of(lib.CL_TRACE_WAIT, "struct cl_trace_wait"),
-        of(lib.CL_TRACE_CORE, "struct cl_trace_core"),
-        lost,
-        garbage,
-    )
+    messages, waits, cores, gaps = (_of(lines, kind) for kind in _STRUCTS)
+    return Records(messages, waits, cores, lost, garbage, gaps)
 
 
 class Segment:
@@ -108,12 +131,10 @@ class Segment:
         """One for each runtime of a process that traces.
 
         Raises CorelaneError: there is no such process, or it is another user's."""
-        what, folder = f"read the traces of process {pid}", f"/proc/{pid}/fd"
+        what = f"read the traces of process {pid}"
         found: list[Self] = []
         try:
-            links = [f"{folder}/{name}" for name in sorted(os.listdir(folder), key=int)]
-            # All are looked at before one is opened: it might be our own process, and that one among them.
-            for link in [link for link in links if _is_segment(link)]:
+            for link in links(pid).values():
                 found.append(cls(os.open(link, os.O_RDONLY | os.O_CLOEXEC), what))
         except (FileNotFoundError, ProcessLookupError) as error:
             close_all(found)
@@ -155,6 +176,12 @@ class Segment:
         return self._memory.base
 
     @property
+    def apart_ns(self) -> float | None:
+        """By how much two stamps of different cores may lie wrong to each other, at most. None: it was not measured."""
+        clocks = ffi.cast("struct cl_trace_clocks *", ffi.cast("uint8_t *", self.base) + lib.CL_TRACE_CLOCKS_OFFSET)
+        return int(clocks.apart) * 1e9 / self.hz if clocks.version else None
+
+    @property
     def mode(self) -> str:
         """Which requests are written down: "off", "sampled", "full"."""
         return MODES.get(int(self._control().mode), "unknown")
@@ -163,6 +190,10 @@ class Segment:
     def one_in(self) -> int:
         """Of how many messages one is drawn."""
         return 1 if self.mode == "full" else max(1, int(self._control().one_in))
+
+    def tsc_of(self, ns: int) -> int:
+        """The stamp of a time of CLOCK_MONOTONIC, or of the virtual clock."""
+        return self.base_tsc + (ns - self.base_ns) * self.hz // 10**9
 
     def _control(self) -> Any:
         at = ffi.cast("uint8_t *", self.base) + lib.CL_TRACE_CONTROL_OFFSET
@@ -200,11 +231,16 @@ class Segment:
         return int(lib.cl_trace_read(self.base, self._memory.bytes, ring, at, room, n, lost, garbage))
 
 
-def _is_segment(link: str) -> bool:
-    try:
-        return os.readlink(link) == _NAME
-    except FileNotFoundError:  # closed meanwhile
-        return False
+def links(pid: int) -> dict[int, str]:
+    """The segments that a process has open: paths to open them by, by their inodes. Raises OSError."""
+    folder, found = f"/proc/{pid}/fd", {}
+    for link in (f"{folder}/{name}" for name in sorted(os.listdir(folder), key=int)):
+        try:
+            if os.readlink(link) == _NAME:
+                found[os.stat(link).st_ino] = link
+        except FileNotFoundError:  # closed meanwhile
+            continue
+    return found
 
 
 def close_all(segments: Sequence[Segment]) -> None:

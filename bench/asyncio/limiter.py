@@ -69,9 +69,7 @@ async def _serving() -> AsyncIterator[None]:
     limiter = example.Limiter(1)
     for name in _NAMES:
         limiter.answer(b"hit " + name)
-    made = asyncio.get_running_loop().create_server(
-        lambda: example.Lines(limiter), SERVER_IP, PORT, backlog=BACKLOG
-    )
+    made = asyncio.get_running_loop().create_server(lambda: example.Lines(limiter), SERVER_IP, PORT, backlog=BACKLOG)
     async with await made:
         yield
 

@@ -131,9 +131,7 @@ def reflector_on_memory(cores: tuple[int, int]) -> Iterator[Measure]:
 
 
 @contextlib.contextmanager
-def asking(
-    client_end: Nic, server_mac: str, cpu: int, port: int = PORTS[PROTOCOLS], **how: Any
-) -> Iterator[TcpLoad]:
+def asking(client_end: Nic, server_mac: str, cpu: int, port: int = PORTS[PROTOCOLS], **how: Any) -> Iterator[TcpLoad]:
     """A client in a closed loop, on a link whose server knows its MAC address. how: as of TcpLoad."""
     with contextlib.closing(links.load_of("hold", server_mac=server_mac, server_port=port)) as first:
         first.start_client(client_end, cpu)

@@ -385,6 +385,7 @@ GOALS: dict[str, Goal] = _table(
     ),
     Goal("load.error", 0.02, "at most", "x", "p50, p99, p99.9 that `corelane load` reports / injected, less 1: worst"),
     Goal("load.rate_error", 0.01, "at most", "x", "achieved rate / asked for, less 1: sockets 200 k/s, memory 1 M/s"),
+    Goal("top.cost", 1.02, "at most", "x", "p99 of echo at half load: while corelane top looks on / while nobody does"),
     Goal("ground.udp_before", 0.98, "at least", "x", "figures of echo, kv, afxdp: now / before the ground, the worst"),
     Goal("ground.rearm_ns", 12.0, "at most", "ns", "moving one of 100 000 alarms later, the wheel's work included"),
     Goal(
@@ -457,7 +458,13 @@ GOALS: dict[str, Goal] = _table(
     ),
     Goal("tcp.lwip_over_ours_1000", 10.0, "at least", "x", "the same at 1 000 connections"),
     Goal("trace.throughput_cost", 0.08, "at most", "x", "echo: part of the throughput lost, all requests written down"),
-    Goal("trace.p99_cost", 0.05, "at most", "x", "the same: part that is added to p99 at half load"),
+    Goal("trace.kv_throughput_cost", 0.04, "at most", "x", "the same of the key-value store over UDP"),
+    Goal("trace.tcp_throughput_cost", 0.04, "at most", "x", "the same of the key-value store over TCP"),
+    Goal("trace.p99_cost", 0.05, "at most", "x", "echo: part that is added to p99 at half load"),
+    Goal("trace.kv_p99_cost", 0.05, "at most", "x", "the same of the key-value store over UDP"),
+    Goal("trace.tcp_p99_cost", 0.05, "at most", "x", "the same of the key-value store over TCP"),
     Goal("trace.blame_right", 0.95, "at least", "x", "a delay at one stage: trials in which it is named", virtual=True),
-    Goal("trace.sampled_cost", 0.01, "at most", "x", "the same with the default, sampled: throughput"),
+    Goal("trace.sampled_cost", 0.01, "at most", "x", "echo: throughput that the default, sampled, costs"),
+    Goal("trace.sum_error", 100.0, "at most", "ns", "stages of a request against its latency from outside: p99 of it"),
+    Goal("trace.gap_found", 0.95, "at least", "x", "gaps above 20 us during requests that are named as such"),
 )

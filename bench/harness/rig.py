@@ -29,7 +29,7 @@ from ...drivers.nic.loadgen.loadgen import Echo, Loadgen, Memcached, Source
 from ...drivers.nic.memory import memory_link
 from ...drivers.nic.nic import Nic
 from ...iokernel import Allowance, AppConfig, Idle, Iokernel
-from ...libos import Runtime, Scheduler
+from ...libos import Runtime, Scheduler, Trace
 from ...runtime.errors import CorelaneError, check
 from .._native import ffi, lib
 from . import rest, usage
@@ -117,6 +117,7 @@ def started(
     address: str = f"{SERVER_IP}/{PREFIX}",
     poll: str = "adaptive",
     scheduler: Scheduler = LONG_SPIN,
+    trace: str | Trace = "sampled",
 ) -> Iterator[tuple[Runtime, frozenset[int]]]:
     """A runtime in embedded mode on `nic`, with one kthread on `cpu` (-1: on any); and its threads.
 
@@ -125,7 +126,7 @@ def started(
     """
     with contextlib.ExitStack() as stack:
         before = set(usage.threads())
-        runtime = Runtime(nic=nic, kthreads=1, cpus=[cpu], poll=poll, scheduler=scheduler, address=address)
+        runtime = Runtime(nic=nic, kthreads=1, cpus=[cpu], poll=poll, scheduler=scheduler, address=address, trace=trace)
         stack.callback(runtime.close)
         kept = bind(runtime)
         if hasattr(kept, "close"):

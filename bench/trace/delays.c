@@ -1,11 +1,15 @@
 /* See delays.h. */
 #include "delays.h"
+#include "holding.h"
 
 #include <corelane/drivers/memory.h>
 #include <corelane/libos/channel.h>
+#include <corelane/libos/log_shared.h>
 #include <corelane/libos/stepper.h>
 #include <corelane/libos/sync.h>
 #include <corelane/libos/uthread.h>
+#include "../../drivers/blk/fault.h"
+#include "../../drivers/blk/memory.h"
 #include "../../drivers/random.h"
 #include "../../libos/internal.h"
 
@@ -15,6 +19,9 @@
 #define IP_SERVER 0x0a4d0002u
 #define PORT 9000
 #define OTHER 9001
+#define THINKER 9002 /* at the client */
+#define MARKED 2     /* the first byte of what the NIC holds */
+#define DISK_BYTES (4 << 20)
 #define RECORDS (1u << 16) /* all of a run's */
 #define AFTER_NS 10000000  /* in which the last are answered */
 
@@ -33,6 +40,11 @@ struct world {
     struct cl_mutex mutex;
     struct cl_cond cond;
     struct cl_channel *channel;
+    struct cl_bench_holding nic;
+    struct cl_udp_socket *asks; /* the server's */
+    struct cl_blk *disk;
+    struct cl_log_shared log;
+    struct cl_stepped part; /* moves the clock for it */
 };
 
 /* A uthread for one delayed request, and how it tells that it is over. */
@@ -115,15 +127,40 @@ static void wait_for(struct world *w, struct helper *h, cl_uthread_id id)
     cl_uthread_join(id);
 }
 
+static void ask_thinker(struct world *w)
+{
+    struct cl_udp_addr to = {.ipv4 = IP_CLIENT, .port = THINKER};
+    uint8_t byte = 1;
+    if (cl_udp_sendto(w->asks, &byte, 1, &to) == 1)
+        cl_udp_recvfrom(w->asks, &byte, 1, NULL, -1);
+}
+
 static void delay(struct world *w)
 {
     struct helper h = {.w = w};
+    uint64_t from = w->now_ns, delay_ns = w->config->delay_ns;
     cl_uthread_id id;
-    if (w->config->where == CL_BENCH_DELAY_RUNS) {
-        compute(w, w->config->delay_ns);
-    } else if (w->config->where == CL_BENCH_DELAY_SLEEP) {
-        cl_uthread_sleep_ns(w->config->delay_ns);
-    } else {
+    switch (w->config->where) {
+    case CL_BENCH_DELAY_RUNS:
+        compute(w, delay_ns);
+        break;
+    case CL_BENCH_DELAY_SLEEP:
+        cl_uthread_sleep_ns(delay_ns);
+        break;
+    case CL_BENCH_DELAY_READ:
+        ask_thinker(w);
+        break;
+    case CL_BENCH_DELAY_LOG:
+        cl_log_append_wait(&w->log, &from, sizeof from, 0, NULL);
+        break;
+    case CL_BENCH_DELAY_CORE: /* as the scheduler tells of it (libos/sched/cede.c) */
+        compute(w, delay_ns);
+        cl_tracer_away(cl_trace_tracer(w->server->trace, 0), from, w->now_ns);
+        break;
+    case CL_BENCH_DELAY_REPLY:
+        w->nic.refuse_until = w->now_ns + delay_ns;
+        break;
+    default:
         cl_sem_init(&h.done, 0);
         if (cl_uthread_spawn(help, &h, &id) == 0)
             wait_for(w, &h, id);
@@ -134,7 +171,7 @@ static int64_t serve(const uint8_t *request, int64_t len, uint8_t *reply, int64_
 {
     struct world *w = arg;
     compute(w, (uint64_t)(w->config->service_ns * cl_random_exp(&w->random)) + 1);
-    if (len == 1 && request[0])
+    if (len == 1 && request[0] == 1)
         delay(w);
     if (room)
         reply[0] = 1;
@@ -150,10 +187,21 @@ static int64_t compute_long(const uint8_t *request, int64_t len, uint8_t *reply,
     return 0;
 }
 
-static void ask(struct world *w, uint16_t port, bool delayed)
+/* Another server, at the client. */
+static int64_t think(const uint8_t *request, int64_t len, uint8_t *reply, int64_t room, void *arg)
+{
+    struct world *w = arg;
+    (void)request, (void)len;
+    cl_uthread_sleep_ns(w->config->delay_ns);
+    if (room)
+        reply[0] = 1;
+    return room ? 1 : 0;
+}
+
+static void ask(struct world *w, uint16_t port, uint8_t byte)
 {
     struct cl_udp_addr to = {.ipv4 = IP_SERVER, .port = port};
-    uint8_t byte = delayed, answer;
+    uint8_t answer;
     (void)cl_udp_sendto(w->sock, &byte, 1, &to);
     while (cl_udp_recvfrom(w->sock, &answer, 1, NULL, 0) >= 0)
         ;
@@ -169,8 +217,11 @@ static void ask_all(void *arg)
         next += (uint64_t)(c->interval_ns * cl_random_exp(&w->random)) + 1;
         cl_uthread_sleep_until_ns(next);
         if (delayed && c->where == CL_BENCH_DELAY_INBOX)
-            ask(w, OTHER, true);
-        ask(w, PORT, delayed && c->where != CL_BENCH_DELAY_INBOX);
+            ask(w, OTHER, 1);
+        if (delayed && c->where == CL_BENCH_DELAY_RING)
+            ask(w, PORT, MARKED);
+        else
+            ask(w, PORT, delayed && c->where != CL_BENCH_DELAY_INBOX);
     }
 }
 
@@ -188,6 +239,49 @@ static struct cl_runtime *host(struct world *w, unsigned end, uint32_t ipv4, uin
     return rt;
 }
 
+static unsigned nothing(void *arg)
+{
+    (void)arg;
+    return 0;
+}
+
+static uint64_t log_next_ns(void *arg)
+{
+    return cl_log_next_ns(((struct world *)arg)->log.log);
+}
+
+/* Until the log has nothing more to do for now. */
+static void settle(struct world *w, struct cl_log *log)
+{
+    while (cl_log_state(log) == CL_LOG_OPENING || cl_log_busy(log))
+        if (cl_log_pump(log) == 0 && cl_log_next_ns(log) != UINT64_MAX)
+            w->now_ns = cl_max(w->now_ns, cl_log_next_ns(log));
+}
+
+/* A log whose device takes the delay for a write. */
+static int make_log(struct world *w, char *err)
+{
+    struct cl_blk_memory_config memory = {.bytes = DISK_BYTES};
+    struct cl_blk_fault_config slow = {.latency_min_ns = w->config->delay_ns,
+                                       .latency_max_ns = w->config->delay_ns,
+                                       .clock = cl_blk_fault_clock_word,
+                                       .clock_arg = &w->now_ns};
+    struct cl_log_config config = {.confirm_ns = UINT64_MAX, .now_ns = cl_blk_fault_clock_word, .now_arg = &w->now_ns};
+    struct cl_log_layout layout = {.flush_bytes = 65536};
+    struct cl_log *log;
+    int rc = cl_blk_memory_new(&memory, &w->disk, err);
+    rc = rc ? rc : cl_log_format(w->disk, 0, &layout, err);
+    rc = rc ? rc : cl_blk_fault_new(w->disk, &slow, &w->disk, err);
+    config.blk = w->disk;
+    rc = rc ? rc : cl_log_open(&config, &log, err);
+    if (rc)
+        return rc;
+    settle(w, log);
+    rc = cl_log_share(&w->log, log, w->server->sched, err);
+    w->part = (struct cl_stepped){.step = nothing, .next_ns = log_next_ns, .arg = w};
+    return rc ? rc : cl_stepper_add(w->stepper, &w->part);
+}
+
 static int make(struct world *w, char *err)
 {
     struct cl_memory_config m = {.clock = &w->clock};
@@ -195,11 +289,19 @@ static int make(struct world *w, char *err)
     cl_mutex_init(&w->mutex);
     cl_cond_init(&w->cond);
     int rc = cl_memory_link_new(&m, w->ends, err);
+    w->nic.mark = MARKED;
+    w->nic.for_ticks = w->config->delay_ns; /* of a virtual clock */
+    if (rc == 0)
+        cl_bench_hold(&w->nic, w->ends[1]);
     rc = rc ? rc : cl_stepper_new(&w->now_ns, &w->stepper);
     rc = rc ? rc : cl_channel_new(64, sizeof(uint32_t), &w->channel);
     w->client = host(w, 0, IP_CLIENT, CL_RUNTIME_TRACE_OFF, &rc, err);
     w->server = host(w, 1, IP_SERVER, CL_RUNTIME_TRACE_FULL, &rc, err);
     rc = rc ? rc : cl_udp_open(w->client, 0, 4096, &w->sock);
+    rc = rc ? rc : cl_udp_open(w->server, 0, 4096, &w->asks);
+    rc = rc ? rc : cl_runtime_bind_udp(w->client, THINKER, think, w);
+    if (rc == 0 && w->config->where == CL_BENCH_DELAY_LOG)
+        rc = make_log(w, err);
     rc = rc ? rc : cl_runtime_bind_udp(w->server, PORT, serve, w);
     rc = rc ? rc : cl_runtime_bind_udp(w->server, OTHER, compute_long, w);
     return rc ? rc : cl_runtime_spawn(w->client, ask_all, w);
@@ -212,6 +314,14 @@ static void end(struct world *w)
     if (w->server)
         cl_runtime_stop(w->server, 0);
     cl_stepper_delete(w->stepper);
+    if (w->log.log) {
+        cl_log_unshare(&w->log);
+        cl_log_close_begin(w->log.log);
+        settle(w, w->log.log);
+        cl_log_discard(w->log.log);
+    }
+    if (w->disk)
+        cl_blk_close(w->disk);
     cl_runtime_delete(w->client);
     cl_runtime_delete(w->server);
     if (w->channel)

@@ -21,7 +21,12 @@
 #define CL_BENCH_DELAY_SEM 6     /* for a semaphore */
 #define CL_BENCH_DELAY_JOIN 7    /* for a uthread to end */
 #define CL_BENCH_DELAY_CHANNEL 8 /* for an element of a channel */
-#define CL_BENCH_DELAYS 9
+#define CL_BENCH_DELAY_READ 9    /* for a datagram of another server */
+#define CL_BENCH_DELAY_LOG 10    /* for a record to be durable */
+#define CL_BENCH_DELAY_CORE 11   /* its kthread loses its core in the middle of it */
+#define CL_BENCH_DELAY_RING 12   /* the NIC has it, and the kthread does not */
+#define CL_BENCH_DELAY_REPLY 13  /* the NIC takes no answers */
+#define CL_BENCH_DELAYS 14
 
 struct cl_bench_delays {
     uint32_t where; /* CL_BENCH_DELAY_* */

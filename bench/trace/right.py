@@ -13,7 +13,7 @@ from ...runtime.trace import records_of
 from .._native import ffi, lib
 from ..harness.session import Session
 
-TRIALS = 90
+TRIALS = 140
 SEED = 20251101
 REQUESTS = 4000
 ONE_IN = 100
@@ -33,8 +33,14 @@ CAUSES: dict[str, tuple[int, Stage]] = {
     "semaphore": (lib.CL_BENCH_DELAY_SEM, ("handler", "wait: semaphore")),
     "join": (lib.CL_BENCH_DELAY_JOIN, ("handler", "wait: join")),
     "channel": (lib.CL_BENCH_DELAY_CHANNEL, ("handler", "wait: channel")),
+    "another server": (lib.CL_BENCH_DELAY_READ, ("handler", "wait: read")),
+    "log": (lib.CL_BENCH_DELAY_LOG, ("handler", "wait: log")),
+    "core": (lib.CL_BENCH_DELAY_CORE, ("", "core away")),
+    "ring": (lib.CL_BENCH_DELAY_RING, ("ring", "waits")),
+    "reply": (lib.CL_BENCH_DELAY_REPLY, ("reply", "until sent")),
 }
-"""What delays a request: its number, and the stage that is to be named."""
+"""What delays a request: its number, and the stage that is to be named; "": whichever, for that of a core takes it from
+those that wait, too."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +53,10 @@ class Trial:
 
     @property
     def right(self) -> bool:
-        """The stage that was delayed was named."""
-        return self.named == CAUSES[self.cause][1]
+        """The stage that was delayed was named, or a part of it."""
+        expected = CAUSES[self.cause][1]
+        parts = zip(self.named, expected, strict=False)
+        return len(self.named) >= len(expected) and all(name == part for name, part in parts if part)
 
 
 def trial(cause: str, load: float, seed: int) -> Trial:
@@ -80,4 +88,5 @@ def measure(session: Session) -> None:
     session.settings["blamed"] = [[cause, named, n] for (cause, named), n in sorted(confusion.items())]
     session.settings["delay"] = f"{DELAY_US:g} us, 1 of {ONE_IN} requests, {REQUESTS} a trial, virtual time"
     session.figure("trace.blame_right", sum(one.right for one in found) / len(found))
-    session.note(f"blame: {len(found)} trials of {len(CAUSES)} causes; device, ring and core are none of them")
+    session.settings["delay seed"] = SEED
+    session.note(f"blame: {len(found)} trials of {len(CAUSES)} causes, drawn by seed {SEED}")

@@ -11,13 +11,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from ...libos.trace import blame
-from ...libos.trace.stages import Table, table
+from ...libos.trace.pieces import arrays, joined
+from ...libos.trace.stages import table
 from ...runtime.errors import CorelaneError
-from ..watch import columns, snapshot
-from . import recording, timeline
+from ..watch import snapshot
+from . import recording, spans, timeline
 from .moves import Beside
 from .output import Output
+from .profiling import Profiling
+from .views import document_of, render, slowest_lines
 
 if TYPE_CHECKING:
     from ...runtime.trace import Records, Segment
@@ -32,16 +34,28 @@ def run(options: argparse.Namespace) -> int:
     out = Output(options.out) if options.out is not None else None
     failed = None
     try:
-        with _opened(options) as segment, Beside(options.socket) if out and options.app else nullcontext() as beside:
-            quiet = options.json or options.blame
-            records = _record(segment, options.seconds, 0 if quiet else options.slowest, beside)
+        with (
+            _opened(options) as segment,
+            Beside(options.socket) if out and options.app else nullcontext() as beside,
+            Profiling(segment) if options.profile is not None else nullcontext() as profiling,
+        ):
+            quiet = options.json or options.blame or options.profile is not None
+            seconds = options.seconds if options.profile is None else options.profile
+            records = _record(segment, seconds, 0 if quiet else options.slowest, [beside, profiling])
             names = segment.services()
             seen = table(records, names, segment.hz)
-            document = _document(segment, records, seen, options.slowest)
+            document = document_of(segment, records, seen, options.slowest)
+            if options.otlp is not None:
+                clock = spans.Clock(segment.base_tsc, segment.base_ns, segment.hz)
+                sent = spans.send(options.otlp, records, names, segment.pid, segment.name, clock)
+                document |= {"spans_of": sent}
+            if profiling:
+                document |= profiling.document(seen, options.flame)
             if out is not None:
                 failed = out.write(_events(records, names, segment.hz, beside))
                 document |= {"out": str(options.out)} if failed is None else {}
-            print(json.dumps(document) if options.json else render(document, seen, options.blame), flush=True)
+            text = json.dumps(document) if options.json else render(document, seen, options.blame)
+            print("\n".join([text, *(profiling.lines if profiling and not options.json else [])]), flush=True)
     finally:
         if out is not None:
             out.close()
@@ -80,9 +94,10 @@ def _pid(options: argparse.Namespace) -> int:
     return pids[0]
 
 
-def _record(segment: Segment, seconds: float, slowest: int, beside: Beside | None) -> Records:
+def _record(segment: Segment, seconds: float, slowest: int, others: Sequence[Beside | Profiling | None]) -> Records:
     """All that is written down for so long, until Ctrl-C, or until MOST messages. slowest: lines a second; 0: none.
-    beside: is recorded, too."""
+    others: are recorded, too."""
+    beside = [one for one in others if one is not None]
     segment.skip()
     parts: list[Records] = []
     begun = told = time.monotonic()
@@ -91,8 +106,8 @@ def _record(segment: Segment, seconds: float, slowest: int, beside: Beside | Non
         while (left := begun + seconds - time.monotonic()) > 0 and n < MOST:
             time.sleep(min(left, LOOK_S))
             parts.append(segment.read())
-            if beside:
-                beside.read()
+            for other in beside:
+                other.read()
             n += len(parts[-1].messages)
             if slowest and time.monotonic() - told >= TELL_S:
                 told = time.monotonic()
@@ -104,100 +119,22 @@ def _record(segment: Segment, seconds: float, slowest: int, beside: Beside | Non
     if n >= MOST:
         print(f"ended after {n:,} requests, which is as many as are kept", file=sys.stderr)
     parts.append(segment.read())
-    if beside:
-        beside.end()
+    for other in beside:
+        other.end()
     return joined(parts)
 
 
-def _events(records: Records, names: list[str], hz: int, beside: Beside | None) -> Iterator[dict[str, Any]]:
+def _events(records: Records, names: Sequence[str], hz: int, beside: Beside | None) -> Iterator[dict[str, Any]]:
     """Trace events of the requests, and of the moves of cores beside them: on one clock, of this machine's counter."""
     moved = beside.recording if beside else None
     if moved is None:
-        yield from timeline.events(records, names, hz, _first(records))
+        yield from timeline.events(records, names, hz, first_of(records))
         return
     yield from timeline.events(records, names, hz, moved.begin_tsc)
     yield from recording.events(moved)
 
 
-def joined(parts: Sequence[Records]) -> Records:
-    """Several readings as one."""
-    import numpy
-
-    from ...runtime.trace import Records
-
-    def all_of(kind: str) -> Any:
-        return numpy.concatenate([getattr(part, kind) for part in parts])
-
-    lost, garbage = sum(part.lost for part in parts), sum(part.garbage for part in parts)
-    return Records(all_of("messages"), all_of("waits"), all_of("cores"), lost, garbage)
-
-
-def _first(records: Records) -> int:
+def first_of(records: Records) -> int:
     """The first stamp of all."""
-    stamps = [int(of["begin"].min()) for of in (records.messages, records.waits, records.cores) if len(of)]
+    stamps = [int(of["begin"].min()) for of in arrays(records).values() if len(of)]
     return min(stamps, default=0)
-
-
-def _document(segment: Segment, records: Records, seen: Table, slowest: int) -> dict[str, Any]:
-    """What `--json` prints."""
-    return {
-        "pid": segment.pid,
-        "app": segment.name,
-        "mode": segment.mode,
-        "one_in": segment.one_in,
-        "messages": len(records.messages),
-        "waits": len(records.waits),
-        "core_losses": int(records.cores["n"].sum()),
-        "lost": records.lost,
-        "garbage": records.garbage,
-        "slowest": slowest_of(seen, slowest),
-        "blame": [blame.document_of(one) for one in blame.of_table(seen)],
-    }
-
-
-def slowest_of(seen: Table, n: int) -> list[dict[str, Any]]:
-    """The n slowest, slowest first, with the time in each stage that took some."""
-    import numpy
-
-    out = []
-    for row in numpy.argsort(-seen.total, kind="stable")[:n]:
-        service = int(seen.messages["service"][row])
-        times = {blame.name_of(path): round(float(t[row]), 3) for path, t in seen.stages.items() if t[row] > 0}
-        name = seen.names[service] if service < len(seen.names) else f"service {service}"
-        total = round(float(seen.total[row]), 3)
-        out.append({"id": int(seen.messages["id"][row]), "service": name, "us": total, "stages": times})
-    return out
-
-
-def slowest_lines(seen: Table, n: int) -> list[str]:
-    """The same for people: stages by how long they took."""
-    rows, where = [["SERVICE", "us"]], ["WHERE"]
-    for one in slowest_of(seen, n):
-        parts = sorted(one["stages"].items(), key=lambda part: -part[1])
-        rows.append([one["service"], f"{one['us']:.1f}"])
-        where.append(", ".join(f"{name} {us:.1f}" for name, us in parts[:4] if us >= 0.05))
-    if len(rows) == 1:
-        return ["nothing was written down: no requests, or tracing is off"]
-    return [f"{line}  {stages}".rstrip() for line, stages in zip(columns(rows), where, strict=True)]
-
-
-def render(document: dict[str, Any], seen: Table, blames: bool) -> str:
-    """The end of a recording: how much was seen; the slowest, or blame."""
-    how = {"sampled": f"1 of {document['one_in']:,} and the slowest of each ms", "full": "all", "off": "none"}
-    lines = [
-        f"process {document['pid']} ({document['app']}) writes down {how.get(document['mode'], document['mode'])}: "
-        f"{document['messages']:,} requests and {document['waits']:,} waits were read"
-    ]
-    if document["lost"]:
-        lines.append(f"{document['lost']:,} records were written over before they could be read")
-    if document["garbage"]:
-        lines.append(f"{document['garbage']:,} records were none: its trace memory is damaged")
-    lines.append("")
-    if not blames:
-        return "\n".join(lines + slowest_lines(seen, len(document["slowest"])))
-    found = blame.of_table(seen)
-    for one in found:
-        lines += [*blame.lines_of(one), ""]
-    if not found:
-        lines.append("too few requests were written down to blame a stage: record for longer, or trace in full")
-    return "\n".join(lines).rstrip("\n")

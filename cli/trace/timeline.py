@@ -1,50 +1,154 @@
-"""Records of requests as trace events: a row a kthread of what it ran, and each message with its stages."""
+"""Records of requests as trace events: a row a kthread of what it ran, a row a queue of who is at its head, each
+message with its stages, and an arrow along it.
+
+Rows of Trace Event Format hold slices that do not overlap, or lie within each other. Those who wait in a queue do
+overlap; who is at its head does not, since queues are first in, first out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ...libos.trace.stages import WINDOWS
+from ...libos.trace.stopped import stops
 from ...runtime.trace import WAITS, Records
 
-_KTHREADS, _MESSAGES = 3, 4  # as processes; 1 and 2 are the cores' (recording.py)
+Event = dict[str, Any]
+
+_KTHREADS, _MESSAGES, _QUEUES, _STOPS = 3, 4, 5, 6  # as processes; 1 and 2 are the cores' (recording.py)
+_TITLES = {
+    _KTHREADS: "kthreads: what they ran",
+    _QUEUES: "queues: who is at their head",
+    _STOPS: "kthreads: what they stood still for",
+    _MESSAGES: "requests: their stages",
+}
+_WAITED_IN = [window for window in WINDOWS if window[0] != "handler"]
 
 
-def events(records: Records, names: list[str], hz: int, begin_tsc: int) -> Iterator[dict[str, Any]]:
+@dataclass
+class _Rows:
+    """What events are made of. flows: of each message its slices (row, time), as they are made."""
+
+    records: Records
+    names: Sequence[str]
+    hz: int
+    begin_tsc: int
+    flows: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)
+
+    def us(self, tsc: int) -> float:
+        return round(1e6 * (tsc - self.begin_tsc) / self.hz, 3)
+
+    def event(self, phase: str, name: str, pid: int, tid: int, at: int, **more: Any) -> Event:
+        return {"ph": phase, "name": name, "cat": "request", "pid": pid, "tid": tid, "ts": self.us(at), **more}
+
+    def between(self, name: str, pid: int, tid: int, begin: int, end: int, **args: Any) -> Event:
+        duration = round(self.us(end) - self.us(begin), 3)
+        return self.event("X", name, pid, tid, begin, dur=duration, args=args)
+
+    def name(self, message: Any) -> str:
+        service = int(message["service"])
+        return self.names[service] if service < len(self.names) else f"service {service}"
+
+    def through(self, message: Any, pid: int, tid: int, at: int) -> None:
+        self.flows.setdefault(int(message["id"]), []).append((at, pid, tid))
+
+
+def events(records: Records, names: Sequence[str], hz: int, begin_tsc: int) -> Iterator[Event]:
     """Trace Event Format. begin_tsc: where its time begins."""
+    rows = _Rows(records, names, hz, begin_tsc)
+    yield from _titles(records)
+    yield from _queues(rows)
+    yield from _ran(rows)
+    yield from _flows(rows)
+    yield from _stood_still(rows)
+    for message in records.messages:
+        yield from _stages(rows, message)
+    for wait in records.waits:
+        yield from _wait(rows, wait)
 
-    def us(tsc: int) -> float:
-        return round(1e6 * (tsc - begin_tsc) / hz, 3)
 
-    def event(phase: str, name: str, pid: int, tid: int, at: int, **more: Any) -> dict[str, Any]:
-        return {"ph": phase, "name": name, "cat": "request", "pid": pid, "tid": tid, "ts": us(at), **more}
+def _titles(records: Records) -> Iterator[Event]:
+    def title(kind: str, pid: int, tid: int, name: str) -> Event:
+        return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}
 
-    def between(name: str, tid: int, begin: int, end: int, **args: Any) -> dict[str, Any]:
-        return event("X", name, _KTHREADS, tid, begin, dur=round(us(end) - us(begin), 3), args=args)
-
-    for pid, title in ((_KTHREADS, "kthreads: what they ran"), (_MESSAGES, "requests: their stages")):
-        yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": title}}
+    for pid, name in _TITLES.items():
+        yield title("process_name", pid, 0, name)
     for kthread in sorted({int(k) for k in (*records.messages["kthread"], *records.cores["kthread"])}):
-        title = f"kthread {kthread}"
-        yield {"ph": "M", "name": "thread_name", "pid": _KTHREADS, "tid": kthread, "args": {"name": title}}
-    for m in records.messages:
-        service, kthread, begin, mark = int(m["service"]), int(m["kthread"]), int(m["begin"]), f"{int(m['id']):#x}"
-        name = names[service] if service < len(names) else f"service {service}"
-        # As long as it runs without a wait, its kthread is its own; else others run there meanwhile.
-        if not m["blocked"] and not m["ready"]:
-            yield between(name, kthread, begin + int(m["start"]), begin + int(m["end"]), id=mark)
-        yield event("b", name, _MESSAGES, kthread, begin, id=mark)
-        for stage, first, last in WINDOWS:
-            since, until = begin + (int(m[first]) if first else 0), begin + int(m[last])
-            if until > since:
-                yield event("b", stage, _MESSAGES, kthread, since, id=mark)
-                yield event("e", stage, _MESSAGES, kthread, until, id=mark)
-        yield event("e", name, _MESSAGES, kthread, begin + int(m["sent"]), id=mark)
-    for w in records.waits:
-        name, mark, begin = f"wait: {WAITS.get(int(w['what']), 'other')}", f"{int(w['id']):#x}", int(w["begin"])
-        args = {"object": f"{int(w['object']):#x}", "holder": f"{int(w['holder']):#x}"}
-        yield event("b", name, _MESSAGES, int(w["kthread"]), begin, id=mark, args=args)
-        yield event("e", name, _MESSAGES, int(w["kthread"]), begin + int(w["blocked"]) + int(w["ready"]), id=mark)
-    for c in records.cores:
-        yield between("core away", int(c["kthread"]), int(c["begin"]), int(c["end"]))
+        for pid in (_KTHREADS, _STOPS):
+            yield title("thread_name", pid, kthread, f"kthread {kthread}")
+        for number, (queue, _, _) in enumerate(_WAITED_IN):
+            yield title("thread_name", _QUEUES, _queue(kthread, number), f"kthread {kthread}: {queue}")
+
+
+def _queue(kthread: int, number: int) -> int:
+    return kthread * len(_WAITED_IN) + number
+
+
+def _queues(rows: _Rows) -> Iterator[Event]:
+    """Of each queue who is at its head: since it came, or since the one before has left."""
+    import numpy
+
+    messages = rows.records.messages
+    for number, (queue, first, last) in enumerate(_WAITED_IN):
+        came = messages["begin"] + (messages[first] if first else numpy.uint64(0))
+        left = messages["begin"] + messages[last]
+        order = numpy.lexsort((came, left))
+        for kthread in numpy.unique(messages["kthread"]):
+            before = 0
+            for row in order[messages["kthread"][order] == kthread]:
+                since, until = max(int(came[row]), before), int(left[row])
+                if until > since:
+                    tid, waited = _queue(int(kthread), number), rows.us(until) - rows.us(int(came[row]))
+                    name = rows.name(messages[row])
+                    mark = f"{int(messages['id'][row]):#x}"
+                    yield rows.between(name, _QUEUES, tid, since, until, id=mark, **{f"{queue} (us)": round(waited, 3)})
+                    rows.through(messages[row], _QUEUES, tid, since)
+                before = max(before, until)
+
+
+def _ran(rows: _Rows) -> Iterator[Event]:
+    """As long as a message runs without a wait, its kthread is its own; else others run there meanwhile."""
+    for m in rows.records.messages:
+        begin, end = int(m["begin"]) + int(m["start"]), int(m["begin"]) + int(m["end"])
+        if end > begin and not m["blocked"] and not m["ready"]:
+            yield rows.between(rows.name(m), _KTHREADS, int(m["kthread"]), begin, end, id=f"{int(m['id']):#x}")
+            rows.through(m, _KTHREADS, int(m["kthread"]), begin)
+
+
+def _flows(rows: _Rows) -> Iterator[Event]:
+    """An arrow from each slice of a message to the next one."""
+    for number, places in rows.flows.items():
+        places.sort()
+        for i, (at, pid, tid) in enumerate(places):
+            if len(places) > 1:
+                phase = "s" if i == 0 else "f" if i == len(places) - 1 else "t"
+                end = {"bp": "e"} if phase == "f" else {}
+                yield rows.event(phase, "message", pid, tid, at, id=f"{number:#x}", **end)
+
+
+def _stood_still(rows: _Rows) -> Iterator[Event]:
+    for reason, of in stops(rows.records).items():
+        for kthread, begin, end, gone in zip(*of, strict=True):
+            part = {"stood still (us)": round(1e6 * int(gone) / rows.hz, 3)}
+            yield rows.between(reason, _STOPS, int(kthread), int(begin), int(end), **part)
+
+
+def _stages(rows: _Rows, m: Any) -> Iterator[Event]:
+    name, kthread, begin, mark = rows.name(m), int(m["kthread"]), int(m["begin"]), f"{int(m['id']):#x}"
+    yield rows.event("b", name, _MESSAGES, kthread, begin, id=mark)
+    for stage, first, last in WINDOWS:
+        since, until = begin + (int(m[first]) if first else 0), begin + int(m[last])
+        if until > since:
+            yield rows.event("b", stage, _MESSAGES, kthread, since, id=mark)
+            yield rows.event("e", stage, _MESSAGES, kthread, until, id=mark)
+    yield rows.event("e", name, _MESSAGES, kthread, begin + int(m["sent"]), id=mark)
+
+
+def _wait(rows: _Rows, w: Any) -> Iterator[Event]:
+    name, mark, begin = f"wait: {WAITS.get(int(w['what']), 'other')}", f"{int(w['id']):#x}", int(w["begin"])
+    args = {"object": f"{int(w['object']):#x}", "holder": f"{int(w['holder']):#x}"}
+    end = begin + int(w["blocked"]) + int(w["ready"])
+    yield rows.event("b", name, _MESSAGES, int(w["kthread"]), begin, id=mark, args=args)
+    yield rows.event("e", name, _MESSAGES, int(w["kthread"]), end, id=mark)

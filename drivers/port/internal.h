@@ -104,6 +104,8 @@ struct port {
     void *arg;
     cl_counters_fn counters; /* under `lock`, as the next one; NULL: nothing is published */
     void *counters_arg;
+    void (*latency)(void *arg, void *part, uint32_t n_kthreads); /* under `lock`, as the next one; NULL: the same */
+    void *latency_arg;
     pthread_t watcher;
     bool watching;
     int doorbell;  /* one number for the port's life: whoever has read it rings for the iokernel of today */

@@ -85,6 +85,10 @@ CL_API int cl_port_reattach(struct cl_nic *nic, char *err);
 /* Have the watcher call `counters` some times a second, and the iokernel show what it says. It must not call the port.
  * NULL: no more; when this returns it is not called any more. Any thread. */
 CL_API void cl_port_publish(struct cl_nic *nic, cl_counters_fn counters, void *arg);
+/* The same of the latency of its services: `tell` is called with the part of the arena that is for it (cl_arena_latency), and
+ * with how many kthreads that is for. */
+CL_API void cl_port_publish_latency(struct cl_nic *nic, void (*tell)(void *arg, void *part, uint32_t n_kthreads),
+                                    void *arg);
 /* A member of a group is ready, or drains (CL_MEMBER_...). others: and the other members drain from now on. What was said
  * last is said to the next iokernel, too. Returns how many others were told. -ENOTCONN: no iokernel is there, so that it
  * is said later; -EBUSY: another thread is telling it something all the time. Any thread but the watcher. */

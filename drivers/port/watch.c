@@ -324,7 +324,7 @@ static bool ended(struct port *port)
     return over;
 }
 
-/* Put what the application counts where the iokernel sees it. */
+/* Put what the application counts, and its latency, where the iokernel sees it. */
 static void publish_counters(struct port *port)
 {
     pthread_mutex_lock(&port->lock);
@@ -337,6 +337,8 @@ static void publish_counters(struct port *port)
         cl_store_relaxed(&at->published_ns, (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec);
         cl_store_release(&at->n, n);
     }
+    if (port->latency && port->control_fd >= 0)
+        port->latency(port->latency_arg, cl_arena_latency(a->base, &a->layout), a->layout.n_kthreads);
     pthread_mutex_unlock(&port->lock);
 }
 
@@ -346,6 +348,15 @@ void cl_port_publish(struct cl_nic *nic, cl_counters_fn counters, void *arg)
     pthread_mutex_lock(&port->lock);
     port->counters = counters;
     port->counters_arg = arg;
+    pthread_mutex_unlock(&port->lock);
+}
+
+void cl_port_publish_latency(struct cl_nic *nic, void (*tell)(void *arg, void *part, uint32_t n_kthreads), void *arg)
+{
+    struct port *port = port_of(nic);
+    pthread_mutex_lock(&port->lock);
+    port->latency = tell;
+    port->latency_arg = arg;
     pthread_mutex_unlock(&port->lock);
 }
 

@@ -136,6 +136,7 @@ static inline struct cl_netq *run_plain(struct cl_netif *nif, struct cl_netq *q,
     give_room(q, req);
     if (q->flush_at == 1) /* the reply, if there is one, leaves by itself */
         cl_nic_prepare(q->nic, q->index);
+    cl_netq_serve(q, s->service);
     cl_count(&q->stats.handled, 1);
     if (cl_unlikely(item->traced))
         cl_netq_note_start(q, running, item->rx_tsc);
@@ -239,6 +240,7 @@ static CL_NOINLINE struct cl_netq *run_burst(struct cl_netif *nif, struct cl_net
         give_room(q, &reqs[i]);
         traced |= items[i].traced;
     }
+    cl_netq_serve(q, s->service);
     cl_count(&q->stats.handled, n);
     if (cl_unlikely(traced))
         cl_netq_note_start(q, running, items[n - 1].rx_tsc);

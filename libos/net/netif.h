@@ -80,9 +80,11 @@ struct cl_netq {
     uint32_t n_tx, n_spare, n_done;
     uint32_t flush_at; /* how many frames make a doorbell: 1, CL_NETQ_FLUSH, or CL_NETQ_TX: all that there will be */
     bool saw_gone;     /* the NIC was gone at the last poll that found nothing */
+    uint16_t served;   /* the service of the last request (traced.h) */
     uint32_t alone;    /* so many requests more are answered one by one: see cl_netq_pace */
     uint64_t last_flush_tsc;
     uint64_t rang_ticks;                  /* spent in doorbells, where these are system calls (nic.h, tx_calls) */
+    uint64_t served_from;                 /* stats.handled when that one's began */
     struct cl_tracer *trace;              /* of the kthread; NULL: it does not trace. Constant */
     uint64_t full_since_tsc;              /* when the NIC's queue was found full; 0: it has taken all since */
     struct cl_frame tx[CL_NETQ_TX];       /* to be sent */

@@ -3,6 +3,7 @@
  * under the set's lock. So either the waiter sees that it is ready, or it is listed again. */
 #include "poll.h"
 #include "netif.h"
+#include "../sched/sem.h"
 
 #include <corelane/libos/scope.h>
 
@@ -126,7 +127,7 @@ static int collect(struct cl_poll *p, struct cl_poll_event *events, int64_t n)
 /* Sleep until posted for or the time is over; the lock is not held, and we are counted as waiting. */
 static int sleep_until(struct cl_poll *p, uint64_t deadline_ns)
 {
-    int rc = deadline_ns == NEVER ? cl_sem_wait(&p->wake) : cl_sem_wait_until(&p->wake, deadline_ns);
+    int rc = cl_sem_wait_as(&p->wake, deadline_ns, CL_TRACE_WAITS_POLL, p);
     if (rc == 0)
         return 0;
     cl_spin_lock(&p->lock);

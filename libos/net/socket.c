@@ -10,6 +10,7 @@
 #include "netif.h"
 #include "queue.h"
 #include "../../runtime/csum_copy.h"
+#include "../sched/sem.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -275,7 +276,7 @@ static int wait_filled(struct cl_udp_socket *s, int64_t timeout_ns, uint64_t dea
     int rc = cl_sem_trywait(filled);
     if (rc == 0 || timeout_ns == 0)
         return rc;
-    return timeout_ns < 0 ? cl_sem_wait(filled) : cl_sem_wait_until(filled, deadline_ns);
+    return cl_sem_wait_as(filled, timeout_ns < 0 ? UINT64_MAX : deadline_ns, CL_TRACE_WAITS_READ, s);
 }
 
 /* 1: a datagram; or what there is instead of one. */

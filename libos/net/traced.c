@@ -8,6 +8,28 @@ void cl_netif_trace(struct cl_netif *nif, struct cl_trace *trace)
         nif->queues[k].trace = cl_trace_tracer(trace, k);
 }
 
+void cl_netq_served(struct cl_netq *q, uint16_t next)
+{
+    if (q->trace)
+        cl_tracer_served(q->trace, q->served, q->stats.handled - q->served_from);
+    /* Relaxed, as the counter is: who looks meanwhile sees a little more or less (cl_trace_tell_latency). */
+    cl_store_relaxed(&q->served_from, q->stats.handled);
+    cl_store_relaxed(&q->served, next);
+}
+
+void cl_netif_tell_latency(const struct cl_netif *nif, void *out, uint32_t n_kthreads)
+{
+    struct cl_trace_serving now[CL_SCHED_MAX_KTHREADS];
+    if (!nif->trace)
+        return;
+    for (unsigned k = 0; k < nif->n_queues; k++) {
+        const struct cl_netq *q = &nif->queues[k];
+        uint64_t handled = cl_load_relaxed(&q->stats.handled), from = cl_load_relaxed(&q->served_from);
+        now[k] = (struct cl_trace_serving){handled > from ? handled - from : 0, cl_load_relaxed(&q->served)};
+    }
+    cl_trace_tell_latency(nif->trace, out, n_kthreads, now);
+}
+
 void cl_netq_mark(struct cl_netq *q, unsigned queued)
 {
     struct cl_tracer *t = q->trace;
@@ -56,13 +78,28 @@ static uint64_t since_of(const struct cl_netq *q, const struct cl_udp_req *req)
 
 void cl_netq_note_end(struct cl_netq *q, struct cl_running *r, const struct cl_udp_req *req, bool answered, bool stolen)
 {
-    struct cl_trace_end e = end_of(req, req->socket, since_of(q, req));
-    e.start = r->trace.start;
-    e.end = cl_tracer_stamp(q->trace);
-    e.flags |= (answered && !req->looped ? CL_TRACE_ANSWERED : 0) | (stolen ? CL_TRACE_STOLEN : 0);
-    e.flags |= req->faulted ? CL_TRACE_ERROR : 0;
-    r->edge = q->trace->mode == CL_TRACE_FULL ? e.end : 0;
-    cl_tracer_message(q->trace, &r->trace, &e);
+    struct cl_tracer *t = q->trace;
+    uint64_t now = cl_tracer_stamp(t), since = since_of(q, req), start = r->trace.start;
+    bool full = t->mode == CL_TRACE_FULL;
+    uint32_t flags = (answered && !req->looped ? CL_TRACE_ANSWERED : 0) | (stolen ? CL_TRACE_STOLEN : 0) |
+                     (req->faulted ? CL_TRACE_ERROR : 0);
+    r->edge = full ? now : 0;
+    if (cl_likely(full && r->trace.drawn && !r->trace.id && start >= req->rx_tsc && now - start < t->look_ticks &&
+                  now - since < t->look_ticks)) {
+        flags |= CL_TRACE_DRAWN | (since == req->rx_tsc ? CL_TRACE_FROM_KTHREAD : 0);
+        flags |= flags & CL_TRACE_ANSWERED ? CL_TRACE_UNSENT : 0;
+        cl_tracer_put_plain(t, &(struct cl_trace_plain){since, (uint32_t)(req->rx_tsc - since),
+                                                        (uint32_t)(start - since), (uint32_t)(now - since), flags,
+                                                        req->rx.hash, req->socket->service, (uint16_t)req->len});
+        r->trace.drawn = false;
+        r->trace.start = 0;
+        return;
+    }
+    struct cl_trace_end e = end_of(req, req->socket, since);
+    e.start = start;
+    e.end = now;
+    e.flags |= flags;
+    cl_tracer_message(t, &r->trace, &e);
 }
 
 void cl_netq_note_burst(struct cl_netq *q, struct cl_running *r, const struct cl_rx_item *items,

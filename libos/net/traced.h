@@ -13,6 +13,11 @@ void cl_netif_trace(struct cl_netif *nif, struct cl_trace *trace);
 /* cl_work_source.message: what is noted of the message that a runner is in. NULL: it is in none. */
 struct cl_trace_open *cl_netif_message(void *arg, unsigned self, void *runner);
 
+/* As cl_trace_tell_latency; those that count at the moment included. */
+void cl_netif_tell_latency(const struct cl_netif *nif, void *out, uint32_t n_kthreads);
+/* Count what was handled of the service before, and begin with another one. */
+void cl_netq_served(struct cl_netq *q, uint16_t next);
+
 /* Mark those of the items that a burst has put, and not published, that are drawn. */
 void cl_netq_mark(struct cl_netq *q, unsigned queued);
 /* A marked request begins. */
@@ -49,6 +54,14 @@ static inline void cl_netq_trace_poll(struct cl_netq *q, uint64_t rx_tsc, const 
 {
     if (cl_likely(q->trace != NULL))
         cl_tracer_poll(q->trace, rx_tsc, cl_netq_since(q, first, rx_tsc));
+}
+
+/* A request of a service is about to be handled, and counted in stats.handled: requests are counted by services as these
+ * change. */
+static inline void cl_netq_serve(struct cl_netq *q, uint16_t service)
+{
+    if (cl_unlikely(service != q->served))
+        cl_netq_served(q, service);
 }
 
 /* Whether all are recorded. */

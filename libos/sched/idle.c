@@ -148,6 +148,8 @@ static void stop_searching(struct cl_kthread *k)
 void cl_idle_over(struct cl_kthread *k)
 {
     struct cl_sched *s = k->sched;
+    if (k->trace)
+        k->trace->idle_at = 0;
     bool was_idle = k->idle_turns != 0 || k->searching;
     k->idle_turns = 0;
     if (cl_unlikely(k->linger.until)) /* else the clock need not be read */
@@ -321,6 +323,7 @@ void cl_park_kthread(struct cl_kthread *k)
         return;
     }
     bool managed = k->sleep.managed;
+    uint64_t from = k->trace ? cl_tracer_stamp(k->trace) : 0;
     struct cl_park_poll polled = {&k->sleep.flights, k->sched->poll == CL_SCHED_BLOCK ? 0 : IN_FLIGHT_SPIN_NS,
                                   cl_flights_done, cl_flights_sleep};
     if (ns == 0)
@@ -329,6 +332,8 @@ void cl_park_kthread(struct cl_kthread *k)
         sleep_for_core(k, ns, k->sleep.flights.only ? &polled : NULL);
     else
         sleep_on(k, ns);
+    if (k->trace)
+        cl_tracer_rested(k->trace, from);
     park_end(k, ns != 0);
 }
 
@@ -336,6 +341,8 @@ void cl_get_up(struct cl_kthread *k)
 {
     cl_wakefd_up(k);
     k->asleep = false;
+    if (k->trace)
+        cl_tracer_forget(k->trace);
     park_end(k, true);
 }
 
@@ -351,6 +358,15 @@ bool cl_rise(struct cl_kthread *k)
     }
     cl_get_up(k);
     return true;
+}
+
+/* Let others have the CPU. */
+static void give_way(struct cl_kthread *k)
+{
+    uint64_t from = k->trace ? cl_tracer_stamp(k->trace) : 0;
+    sched_yield();
+    if (k->trace)
+        cl_tracer_rested(k->trace, from);
 }
 
 /* Whether it is time to sleep. */
@@ -372,7 +388,7 @@ static bool tired(struct cl_kthread *k)
      * again. */
     if (s->cores && now - k->idle_yield_ns >= IDLE_YIELD_NS) {
         k->idle_yield_ns = now;
-        sched_yield();
+        give_way(k);
     }
     bool longer = cl_load_relaxed(&k->in_flight) && !s->oversubscribed;
     uint64_t spin_ns = longer ? cl_max(s->spin_ns, IN_FLIGHT_SPIN_NS) : s->spin_ns;
@@ -413,6 +429,8 @@ void cl_idle(struct cl_kthread *k)
         return; /* perhaps something has come meanwhile */
     k->idle_turns++;
     cl_count(&k->stats.idle_turns, 1);
+    if (k->trace && k->idle_turns % CLOCK_EVERY == 1)
+        cl_tracer_idle(k->trace);
     bool sleep = tired(k);
     if (s->n_kthreads > 1) {
         search(k);
@@ -425,9 +443,9 @@ void cl_idle(struct cl_kthread *k)
         cl_park_kthread(k);
     else if (cl_unlikely(cl_load_relaxed(&s->completions) != NULL)) {
         if (!lingers(k))
-            sched_yield(); /* what it, or another of this core, waits for may need the CPU to get done, see complete.h */
+            give_way(k); /* what it, or another of this core, waits for may need the CPU to get done, see complete.h */
     } else if (cl_unlikely(s->oversubscribed) && !s->sleeps && k->idle_turns % YIELD_EVERY == 0)
-        sched_yield();
+        give_way(k);
     else if (s->smt)
         cl_relax(); /* for the other hyper-thread; without one it only makes us see work later */
 }

@@ -146,6 +146,7 @@ struct cl_waits_for {
     uint16_t what; /* CL_TRACE_WAITS_* */
     const void *object;
     uint64_t holder;
+    const uint64_t *stages; /* two stamps that are there when it is over (cl_tracer_parts); NULL: it has no parts */
 };
 
 struct cl_kthread {
@@ -468,7 +469,14 @@ static inline void cl_note_switch(struct cl_kthread *k)
 static inline void cl_waits_for(struct cl_kthread *k, uint16_t what, const void *object, uint64_t holder)
 {
     if (k->trace)
-        k->waits_for = (struct cl_waits_for){what, object, holder};
+        k->waits_for = (struct cl_waits_for){what, object, holder, NULL};
+}
+
+/* The same of a wait that goes through two stages: whoever ends it leaves a stamp of the scheduler's clock for each. */
+static inline void cl_waits_in_stages(struct cl_kthread *k, uint16_t what, const void *object, const uint64_t *stages)
+{
+    if (k->trace)
+        k->waits_for = (struct cl_waits_for){what, object, 0, stages};
 }
 
 /* Whether the caller is on a uthread that may switch. */

@@ -320,6 +320,8 @@ void *cl_kthread_main(void *arg)
     /* Sleeps end when a timer is due, not up to 50 us later. Failing costs only that. */
     prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
     cl_short_slices();
+    if (k->trace && !s->cores) /* else it is switched away from as cores move */
+        cl_tracer_watch_thread(k->trace);
     begin(k);
     while (!cl_load_acquire(&s->ending)) /* acquire: pairs with cl_sched_stop */
         cl_round(k);

@@ -4,6 +4,7 @@
  * wait group with waiters has a count above 0. Setting WAITERS happens under the guard by CAS from a word that
  * justifies it. A waker touches the object no more once it has changed the word, or, with waiters, released the
  * guard. */
+#include "sem.h"
 #include "wait.h"
 
 #define WAITERS 1ull
@@ -40,9 +41,11 @@ static bool take_one_or_mark(struct cl_sem *s)
     }
 }
 
-static int sem_wait_slow(struct cl_sem *s, struct cl_kthread *k, bool timed, uint64_t deadline_ns)
+static int sem_wait_slow(struct cl_sem *s, struct cl_kthread *k, uint64_t deadline_ns, uint16_t what,
+                         const void *object)
 {
     struct cl_waiter w = {.t = k->current};
+    bool timed = deadline_ns != CL_NEVER;
     int rc = cl_wait_begin(&w, &s->guard);
     if (rc)
         return rc;
@@ -56,7 +59,7 @@ static int sem_wait_slow(struct cl_sem *s, struct cl_kthread *k, bool timed, uin
     rc = w.cancelled ? -ECANCELED : timed ? cl_wait_arm(k, &w, deadline_ns) : 0;
     bool armed = timed && rc == 0;
     if (rc == 0) {
-        cl_waits_for(k, CL_TRACE_WAITS_SEM, s, 0);
+        cl_waits_for(k, what, object, 0);
         cl_block(k, CL_AFTER_UNLOCK, &s->guard);
         rc = w.result;
     } else {
@@ -69,20 +72,22 @@ static int sem_wait_slow(struct cl_sem *s, struct cl_kthread *k, bool timed, uin
     return rc;
 }
 
-int cl_sem_wait(struct cl_sem *s)
+int cl_sem_wait_as(struct cl_sem *s, uint64_t deadline_ns, uint16_t what, const void *object)
 {
     struct cl_kthread *k = cl_kthread_self();
     if (!cl_may_block(k))
         return -EDEADLK;
-    return cl_sem_trywait(s) == 0 ? 0 : sem_wait_slow(s, k, false, 0);
+    return cl_sem_trywait(s) == 0 ? 0 : sem_wait_slow(s, k, deadline_ns, what, object);
+}
+
+int cl_sem_wait(struct cl_sem *s)
+{
+    return cl_sem_wait_as(s, CL_NEVER, CL_TRACE_WAITS_SEM, s);
 }
 
 int cl_sem_wait_until(struct cl_sem *s, uint64_t deadline_ns)
 {
-    struct cl_kthread *k = cl_kthread_self();
-    if (!cl_may_block(k))
-        return -EDEADLK;
-    return cl_sem_trywait(s) == 0 ? 0 : sem_wait_slow(s, k, true, deadline_ns);
+    return cl_sem_wait_as(s, deadline_ns, CL_TRACE_WAITS_SEM, s);
 }
 
 struct cl_uthread *cl_sem_give(struct cl_sem *s)

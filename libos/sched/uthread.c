@@ -188,6 +188,7 @@ static CL_NOINLINE void switch_traced(struct cl_kthread *k, struct cl_uthread *m
                               .holder = k->waits_for.holder,
                               .uthread = (uint64_t)(uintptr_t)me,
                               .begin = cl_tracer_stamp(k->trace)};
+    const uint64_t *stages = k->waits_for.stages;
     k->waits_for = (struct cl_waits_for){0};
     me->ready_tsc = noted && !gives_way ? CL_READY_ASKED : 0;
     k->after = (struct cl_after){op, me, p};
@@ -198,6 +199,8 @@ static CL_NOINLINE void switch_traced(struct cl_kthread *k, struct cl_uthread *m
     uint64_t now = cl_tracer_stamp(k->trace);
     uint64_t ready = gives_way ? w.begin : me->ready_tsc > CL_READY_ASKED ? me->ready_tsc : now;
     me->ready_tsc = 0;
+    if (stages)
+        cl_tracer_parts(&w, stages, ready);
     cl_tracer_waited(k->trace, o, &w, ready, now);
 }
 

@@ -6,4 +6,11 @@ numbers and lines, without I/O:
     stages.py   records as times of stages
     behind.py   requests that wait behind a long one: whose fault that is
     blame.py    which stage makes the tail of a service
+    pieces.py   records of several readings
+    slo.py      whether requests break a limit of latency
+
+and keeps on disk what is around such a moment:
+
+    recorder.py the thread of a runtime that does
+    kept.py     the files
 """

@@ -30,14 +30,15 @@ def by_cause(one: Table) -> Table:
     stages = dict(one.stages)
     if len(messages) == 0:
         return one
-    took = (messages["end"] - messages["start"]).astype(float)
+    took = (messages["end"] - messages["start"]) * (1e6 / one.hz)
+    own = stages[RUNS] + stages[QUEUED]  # without what it stood still for
     # One that has waited has let others have the kthread.
-    long = (messages["blocked"] == 0) & (took > LONG * numpy.quantile(took, 0.75))
+    long = (messages["blocked"] == 0) & (own > LONG * numpy.quantile(own, 0.75))
     for wait, (first, last) in _WAITS.items():
         left = stages[wait]
-        for cause, field in ((QUEUED, "ready"), (RUNS, "")):
-            part = messages["ready"] if field else took - messages["ready"]
-            behind = _overlap(messages, long, part / numpy.maximum(took, 1), first, last) * 1e6 / one.hz
+        for cause in (QUEUED, RUNS):
+            weight = one.stages[cause] / numpy.maximum(took, 1e-9)
+            behind = _overlap(messages, long, weight, first, last) * 1e6 / one.hz
             moved = numpy.minimum(behind, left)
             left = left - moved
             stages[cause] = stages[cause] + moved

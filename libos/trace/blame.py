@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime._native import lib
 from ...runtime.trace import WAITS
 from .behind import by_cause
+from .causes import Cause, Slow, cause_of
 from .stages import Stage, Table, shared
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ class Blame:
     n: requests that it was taken of; drawn: of those that were drawn, else of all that were kept, the slow ones more
     often. first: the stage to look at first; alone: it explains EXPLAINS of the whole excess. shares: of the excess, of
     it and those beside it, most first. slow_us and ordinary_us: of that stage, means. what_if_us: the percentile if
-    that stage had taken what it does in ordinary requests. evidence: lines.
+    that stage had taken what it does in ordinary requests. cause: why, as far as the rules tell. evidence: lines.
     """
 
     service: str
@@ -51,6 +52,7 @@ class Blame:
     slow_us: float
     ordinary_us: float
     what_if_us: float
+    cause: Cause | None
     evidence: tuple[str, ...]
 
 
@@ -76,7 +78,7 @@ def of_service(one: Table, name: str, quantile: float) -> Blame | None:
     n = int(population.sum())
     if n * (1 - quantile) < FEWEST:
         return None
-    one = by_cause(one)
+    recorded, one = one, by_cause(one)
     total = one.total[population]
     value, median = (float(numpy.quantile(total, q)) for q in (quantile, 0.5))
     low, high = (float(numpy.quantile(total, q)) for q in (0.25, 0.75))
@@ -110,6 +112,7 @@ def of_service(one: Table, name: str, quantile: float) -> Blame | None:
         float(of_stage[slow].mean()),
         normal,
         float(numpy.quantile(better[population], quantile)),
+        cause_of(Slow(first, recorded, one, slow)),
         _evidence(one, slow, first),
     )
 
@@ -199,6 +202,8 @@ def lines_of(blame: Blame) -> list[str]:
         f"{blame.n_slow:,}, {blame.ordinary_us:.1f} in ordinary ones",
     ]
     others = [(path, part) for path, part in blame.shares if path != first[: len(path)] and part >= 0.01]
+    if blame.cause is not None:
+        lines.append(f"  cause: {blame.cause.word}: {blame.cause.text}")
     if others:
         lines.append("  besides: " + ", ".join(f"{name_of(path)} {part:.0%}" for path, part in others))
     lines += [f"  {line}" for line in blame.evidence]
@@ -227,5 +232,6 @@ def document_of(blame: Blame) -> dict[str, Any]:
         "slow_us": round(blame.slow_us, 3),
         "ordinary_us": round(blame.ordinary_us, 3),
         "what_if_us": round(blame.what_if_us, 3),
+        "cause": None if blame.cause is None else blame.cause.word,
         "evidence": list(blame.evidence),
     }

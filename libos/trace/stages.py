@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime._native import lib
 from ...runtime.trace import WAITS, Records
+from .stopped import stops, taken
 
 if TYPE_CHECKING:
     import numpy
@@ -26,7 +27,11 @@ RUNS: Stage = ("handler", "runs")
 QUEUED: Stage = ("handler", "run queue")
 WINDOWS = (("ring", "", "pickup"), ("inbox", "pickup", "start"), ("handler", "start", "end"), ("reply", "end", "sent"))
 """Stages with the boundaries of a message that they are between; the first begins with it."""
-AWAY = "core away"
+WIRE = "wire"
+"""Of bytes that a connection could not send or deliver: what a peer or the way to it was late with."""
+STOPPED = "kthread stopped"
+"""Its parts are reasons (stopped.py)."""
+_STALLED = getattr(lib, "CL_TRACE_STALLED", 0)
 
 
 @dataclass(frozen=True)
@@ -64,17 +69,23 @@ def table(records: Records, names: Sequence[str], hz: int) -> Table:
     messages = records.messages
     us = 1e6 / hz
     stages: dict[Stage, Array] = {}
+    why_stopped = stops(records)
     for name, first, last in WINDOWS:
         begin = messages[first].astype(float) if first else numpy.zeros(len(messages))
-        away = _away(messages, begin, messages[last].astype(float), records.cores)
+        end = messages[last].astype(float)
         if name == "handler":
-            stages |= _handler(messages, records.waits, away, us)
+            parts, left = _handler(messages, records.waits)
         else:
-            whole = (messages[last] - begin) * us
-            stages |= {(name, "waits" if name in ("ring", "inbox") else "until sent"): whole - away * us}
-            if away.any():
-                stages[name, AWAY] = away * us
+            parts, left = {}, end - begin
+        for reason, of in why_stopped.items():
+            part = numpy.minimum(taken(messages, begin, end, of), left)
+            left = left - part
+            if part.any():
+                stages[STOPPED, reason] = stages.get((STOPPED, reason), 0.0) + part * us
+        parts[RUNS if name == "handler" else (name, "waits" if name in ("ring", "inbox") else "until sent")] = left
+        stages |= {path: ticks * us for path, ticks in parts.items()}
     _put_together(stages, shared(messages))
+    _put_on_the_wire(stages, messages, records.waits)
     return Table(messages, names, stages, messages["sent"] * us, records.waits, hz)
 
 
@@ -98,54 +109,64 @@ def _put_together(stages: dict[Stage, Array], rows: Array) -> None:
     stages[TOGETHER] = together
 
 
-def _away(messages: Array, begin: Array, end: Array, cores: Array) -> Array:
-    """Ticks of [begin, end), which are relative to each message's `begin`, in which its kthread had no core."""
+def _put_on_the_wire(stages: dict[Stage, Array], messages: Array, waits: Array) -> None:
+    """What a connection stood still for is no stage of a request, but its own; its wait says why."""
     import numpy
 
-    out = numpy.zeros(len(messages))
-    for kthread in numpy.unique(cores["kthread"]):
-        gone = numpy.sort(cores[cores["kthread"] == kthread], order="begin")
-        rows = numpy.nonzero(messages["kthread"] == kthread)[0]
-        # Time away until a moment, as a function that is straight between these points.
-        at = numpy.stack([gone["begin"], gone["end"]], axis=1).ravel()
-        zero = int(at[0])
-        until = numpy.cumsum(numpy.stack([numpy.zeros(len(gone)), gone["end"] - gone["begin"]], axis=1).ravel())
-        from_zero = (at - numpy.uint64(zero)).astype(float)
-        base = messages["begin"][rows].astype(numpy.int64) - zero
-        parts = [numpy.interp(base + edge[rows], from_zero, until, left=0.0) for edge in (begin, end)]
-        out[rows] = numpy.clip(parts[1] - parts[0], 0, end[rows] - begin[rows])
-    return out
+    rows = (messages["flags"] & _STALLED) != 0
+    if not rows.any():
+        return
+    place, known = _places(messages, waits)
+    whole = numpy.sum([stages[path] for path in stages], axis=0)
+    left = rows.copy()
+    for what in numpy.unique(waits["what"][known]):
+        mine = numpy.zeros(len(messages), bool)
+        mine[place[known & (waits["what"] == what)]] = True
+        if (mine & left).any():
+            stages[WIRE, WAITS.get(int(what), "other")] = numpy.where(mine & left, whole, 0.0)
+            left &= ~mine
+    if left.any():
+        stages[WIRE, "other"] = numpy.where(left, whole, 0.0)
+    for path in stages:
+        if path[0] != WIRE:
+            stages[path] = numpy.where(rows, 0.0, stages[path])
 
 
-def _handler(messages: Array, waits: Array, away: Array, us: float) -> dict[Stage, Array]:
-    """Running, waiting by what for, and waiting for the kthread."""
+def _places(messages: Array, waits: Array) -> tuple[Array, Array]:
+    """Of each wait the row of its message, and whether that is there."""
+    import numpy
+
+    order = numpy.argsort(messages["id"], kind="stable")
+    ids = messages["id"][order]
+    place = numpy.searchsorted(ids, waits["id"])
+    inside = place < len(ids)
+    known = inside.copy()
+    known[inside] = ids[place[inside]] == waits["id"][inside]
+    rows = numpy.zeros(len(waits), int)
+    rows[known] = order[place[known]]
+    return rows, known
+
+
+def _handler(messages: Array, waits: Array) -> tuple[dict[Stage, Array], Array]:
+    """Ticks of waiting by what for, and of waiting for the kthread; and those that are left, in which it ran."""
     import numpy
 
     stages: dict[Stage, Array] = {}
     left = messages["blocked"].astype(float)
-    order = numpy.argsort(messages["id"], kind="stable")
-    ids = messages["id"][order]
-    place = numpy.searchsorted(ids, waits["id"])
-    known = numpy.zeros(len(waits), bool)
-    inside = place < len(ids)
-    known[inside] = ids[place[inside]] == waits["id"][inside]
+    place, known = _places(messages, waits)
     for what in numpy.unique(waits["what"][known]):
         mine = known & (waits["what"] == what)
         times = numpy.zeros(len(messages))
-        numpy.add.at(times, order[place[mine]], waits["blocked"][mine].astype(float))
+        numpy.add.at(times, place[mine], waits["blocked"][mine].astype(float))
         times = numpy.minimum(times, left)
         left = left - times
         if times.any():
-            stages["handler", f"wait: {WAITS.get(int(what), 'other')}"] = times * us
+            stages["handler", f"wait: {WAITS.get(int(what), 'other')}"] = times
     if left.any():
         other = stages.get(("handler", "wait: other"), numpy.zeros(len(messages)))
-        stages["handler", "wait: other"] = other + left * us
+        stages["handler", "wait: other"] = other + left
     ready = messages["ready"].astype(float)
-    runs = (messages["end"] - messages["start"]).astype(float) - messages["blocked"] - ready
+    stages[QUEUED] = ready
     # A core that is lost in the middle shows as a wait for it where the uthread was switched away from; else not.
-    inside_run = numpy.minimum(away, runs)
-    stages[RUNS] = (runs - inside_run) * us
-    stages[QUEUED] = ready * us
-    if inside_run.any():
-        stages["handler", AWAY] = inside_run * us
-    return stages
+    runs = (messages["end"] - messages["start"]).astype(float) - messages["blocked"] - ready
+    return stages, runs

@@ -1,18 +1,18 @@
 /* See trace.h. */
-#include "trace.h"
+#include "internal.h"
+#include "../../runtime/skew.h"
 
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define ONE_IN 1024
 #define SLOWEST 4
 #define RECORDS 4096
-#define WORTH_A_LOOK_US 20 /* what took longer may have been the kernel's doing, and is worth a system call */
+#define WORTH_A_LOOK_US 20
 #define OFF_LEFT (1ll << 62)
 
 struct cl_trace {
@@ -20,6 +20,7 @@ struct cl_trace {
     pthread_mutex_t lock; /* of the services */
     uint32_t n;
     struct cl_tracer *tracers;
+    void *latency;
 };
 
 static struct cl_trace_control *control_of(const struct cl_trace *trace)
@@ -42,6 +43,25 @@ static void fill_header(struct cl_trace *trace, uint32_t records, const struct c
     snprintf(h->name, sizeof h->name, "%s", name ? name : "");
 }
 
+_Static_assert(CL_SKEW_CPUS == CL_TRACE_CPUS && CL_SKEW_UNKNOWN == UINT32_MAX &&
+                   sizeof(struct cl_skew) == sizeof(struct cl_trace_clock),
+               "told as it was measured");
+
+void cl_trace_measure_clocks(struct cl_trace *trace, const struct cl_clock *clock)
+{
+    if (!trace || clock->word) /* a virtual one is one for all CPUs */
+        return;
+    struct cl_trace_clocks *out = cl_trace_clocks_of(trace->memory.base);
+    const struct cl_skews *skews = cl_skews_default();
+    out->reference = skews->reference;
+    out->apart = skews->apart;
+    out->measured = skews->measured;
+    out->from = cl_clock_stamp(clock);
+    for (unsigned c = 0; c < CL_TRACE_CPUS; c++)
+        out->of[c] = (struct cl_trace_clock){skews->of[c].offset, skews->of[c].bound};
+    cl_store_release(&out->version, 1); /* release: all of it */
+}
+
 static void init_tracer(struct cl_trace *trace, unsigned k, uint32_t records, const struct cl_clock *clock)
 {
     struct cl_tracer *t = &trace->tracers[k];
@@ -55,7 +75,10 @@ static void init_tracer(struct cl_trace *trace, unsigned k, uint32_t records, co
                             .ids = (uint64_t)(k + 1) << 48,
                             .random = k + 1,
                             .ticks_per_ms = (uint64_t)cl_ns_to_ticks(clock, 1000000),
+                            .look_ticks = (uint64_t)cl_ns_to_ticks(clock, WORTH_A_LOOK_US * 1000),
+                            .latency = trace->latency,
                             .control = control_of(trace)};
+    cl_tracer_watch(t, clock);
 }
 
 int cl_trace_new(const struct cl_trace_config *config, const struct cl_clock *clock, const char *name,
@@ -80,7 +103,10 @@ int cl_trace_new(const struct cl_trace_config *config, const struct cl_clock *cl
     }
     trace->n = config->n_rings;
     pthread_mutex_init(&trace->lock, NULL);
-    int rc = cl_memory_create(CL_TRACE_NAME, (uint64_t)bytes, CL_MEMORY_PEERS_READ, &trace->memory, err);
+    int rc = cl_tracer_latency_new(trace->n, &trace->latency);
+    if (rc < 0)
+        snprintf(err, 256, "out of memory for the latency of services of %u kthreads", trace->n);
+    rc = rc ? rc : cl_memory_create(CL_TRACE_NAME, (uint64_t)bytes, CL_MEMORY_PEERS_READ, &trace->memory, err);
     if (rc < 0) {
         cl_trace_delete(trace);
         return rc;
@@ -100,10 +126,19 @@ void cl_trace_delete(struct cl_trace *trace)
 {
     if (!trace)
         return;
+    for (unsigned k = 0; k < trace->n && trace->memory.base; k++)
+        cl_tracer_unwatch(&trace->tracers[k]);
+    cl_tracer_latency_delete(trace->latency, trace->n);
     cl_memory_close(&trace->memory);
     pthread_mutex_destroy(&trace->lock);
     free(trace->tracers);
     free(trace);
+}
+
+void cl_trace_tell_latency(const struct cl_trace *trace, void *out, uint32_t n_kthreads,
+                           const struct cl_trace_serving *now)
+{
+    cl_tracer_latency_tell(trace->latency, out, cl_min(n_kthreads, trace->n), now);
 }
 
 struct cl_tracer *cl_trace_tracer(struct cl_trace *trace, unsigned k)
@@ -122,6 +157,10 @@ uint16_t cl_trace_service_of(struct cl_trace *trace, uint16_t kind, uint16_t por
     while (i < c->n_services && !(all[i].kind == kind && all[i].port == port))
         i++;
     if (i == c->n_services && i < CL_TRACE_SERVICES) {
+        char name[16];
+        const char *word = kind == CL_TRACE_TCP ? "tcp" : kind == CL_TRACE_RAFT ? "raft" : "udp";
+        snprintf(name, sizeof name, "%s:%u", word, port);
+        cl_tracer_latency_name(trace->latency, trace->n, (uint16_t)i, name);
         all[i] = (struct cl_trace_service){kind, port, 0};
         cl_store_release(&c->n_services, i + 1); /* release: the entry */
     }
@@ -144,85 +183,28 @@ uint32_t cl_trace_mode(const struct cl_trace *trace)
 
 /* Records. */
 
-static void publish(struct cl_tracer *t)
-{
-    t->head += t->pending;
-    t->pending = 0;
-    cl_trace_publish(t->ring, t->head);
-}
-
-/* One more, for its doorbell to be published; or when there are as many as may be. */
-static void put(struct cl_tracer *t, const uint64_t words[CL_TRACE_WORDS])
-{
-    cl_trace_put(t->ring, t->records, t->head + t->pending, words);
-    if (++t->pending == CL_TRACE_AHEAD)
-        publish(t);
-}
-
-/* Of what waits for no doorbell. */
-static void put_record(struct cl_tracer *t, const void *record)
-{
-    uint64_t words[CL_TRACE_WORDS];
-    bool others_wait = t->pending != 0;
-    memcpy(words, record, sizeof words);
-    put(t, words);
-    if (!others_wait)
-        publish(t);
-}
-
-static uint32_t ticks(uint64_t from, uint64_t to)
-{
-    return to <= from ? 0 : (uint32_t)cl_min(to - from, (uint64_t)UINT32_MAX);
-}
-
-void cl_tracer_sent(struct cl_tracer *t, uint64_t now)
-{
-    for (uint32_t i = 0; now && i < t->pending; i++) {
-        struct cl_trace_message *m = (struct cl_trace_message *)(void *)cl_trace_slot(t->ring, t->records, t->head + i);
-        /* Our own stores; relaxed: a reader that is slow may look there. */
-        uint32_t flags = cl_load_relaxed(&m->flags);
-        if (cl_load_relaxed(&m->kind) != CL_TRACE_MESSAGE || !(flags & CL_TRACE_UNSENT))
-            continue;
-        cl_store_relaxed(&m->sent, cl_max(cl_load_relaxed(&m->end), ticks(cl_load_relaxed(&m->begin), now)));
-        cl_store_relaxed(&m->flags, flags & ~(uint32_t)CL_TRACE_UNSENT);
-    }
-    publish(t);
-}
-
 uint64_t cl_tracer_id(struct cl_tracer *t)
 {
     return ++t->ids;
 }
 
-/* What the kernel has counted of this thread since the last time, if a message took long. Of the first time nothing is
- * known; by a virtual clock nothing ever, for each run of a seed is the same. */
-static uint64_t look_for(struct cl_tracer *t, uint32_t took)
+/* What the kernel has counted of the thread of a message that took so long. */
+static uint64_t look_for(struct cl_tracer *t, uint32_t took, uint64_t id)
 {
-    struct rusage u;
-    if (!t->looks || t->time || took < t->ticks_per_ms / 1000 * WORTH_A_LOOK_US || getrusage(RUSAGE_THREAD, &u))
+    if (cl_likely(took < t->look_ticks) || !t->looks)
         return 0;
-    uint64_t faults = (uint64_t)u.ru_minflt + (uint64_t)u.ru_majflt, switches = (uint64_t)u.ru_nivcsw;
-    uint64_t since = t->looked ? (uint32_t)(faults - t->faults) | (switches - t->switches) << 32 : 0;
     t->looks--;
-    t->looked = true;
-    t->faults = faults;
-    t->switches = switches;
-    return since;
-}
-
-static inline uint64_t both(uint32_t low, uint32_t high)
-{
-    return low | (uint64_t)high << 32;
+    return cl_tracer_look(t, id);
 }
 
 /* Word by word, for a record that was written in narrower pieces would have to be read back in wider ones. */
 void cl_tracer_message(struct cl_tracer *t, struct cl_trace_open *o, const struct cl_trace_end *e)
 {
-    uint32_t pickup = ticks(e->begin, e->pickup);
-    uint32_t start = cl_max(pickup, ticks(e->begin, e->start));
-    uint32_t end = cl_max(start, ticks(e->begin, e->end));
+    uint32_t pickup = cl_trace_ticks(e->begin, e->pickup);
+    uint32_t start = cl_max(pickup, cl_trace_ticks(e->begin, e->start));
+    uint32_t end = cl_max(start, cl_trace_ticks(e->begin, e->end));
     uint32_t flags = e->flags | (o->drawn ? CL_TRACE_DRAWN : 0) | (o->guessed ? CL_TRACE_GUESSED : 0);
-    uint32_t sent = e->sent ? cl_max(end, ticks(e->begin, e->sent)) : end;
+    uint32_t sent = e->sent ? cl_max(end, cl_trace_ticks(e->begin, e->sent)) : end;
     uint32_t blocked = (uint32_t)cl_min(o->blocked, (uint64_t)(end - start));
     uint32_t ready = (uint32_t)cl_min(o->ready, (uint64_t)(end - start - blocked));
     flags |= (flags & CL_TRACE_ANSWERED) && !e->sent ? CL_TRACE_UNSENT : 0;
@@ -231,15 +213,25 @@ void cl_tracer_message(struct cl_tracer *t, struct cl_trace_open *o, const struc
         cl_tracer_slow(t, end);
     if (slow && o->waits && !o->drawn) {
         o->longest.n = o->waits;
-        put_record(t, &o->longest);
+        cl_tracer_put(t, &o->longest);
     }
-    if (o->drawn || slow)
-        put(t,
-            (uint64_t[CL_TRACE_WORDS]){
-                CL_TRACE_MESSAGE | (uint64_t)t->index << 8 | (uint64_t)e->service << 16 | (uint64_t)flags << 32,
-                o->id ? o->id : cl_tracer_id(t), e->begin, both(pickup, start), both(end, sent), both(blocked, ready),
-                e->flow | (uint64_t)e->bytes << 32 | (uint64_t)e->shared << 48, look_for(t, end)});
+    if (o->drawn || slow) {
+        uint64_t id = o->id ? o->id : cl_tracer_id(t), counted = look_for(t, end, id);
+        cl_tracer_put_words(
+            t, (uint64_t[CL_TRACE_WORDS]){
+                   CL_TRACE_MESSAGE | (uint64_t)t->index << 8 | (uint64_t)e->service << 16 | (uint64_t)flags << 32, id,
+                   e->begin, cl_trace_both(pickup, start), cl_trace_both(end, sent), cl_trace_both(blocked, ready),
+                   e->flow | (uint64_t)e->bytes << 32 | (uint64_t)e->shared << 48, counted});
+    }
     cl_trace_forget(o);
+}
+
+void cl_tracer_parts(struct cl_trace_wait *w, const uint64_t stages[2], uint64_t ready)
+{
+    uint64_t first = stages[0] ? cl_min(stages[0], ready) : ready,
+             second = stages[1] ? cl_min(stages[1], ready) : ready;
+    w->first = cl_trace_ticks(w->begin, first);
+    w->second = cl_min(cl_trace_ticks(cl_max(first, w->begin), second), cl_trace_ticks(w->begin, ready) - w->first);
 }
 
 void cl_tracer_waited(struct cl_tracer *t, struct cl_trace_open *o, struct cl_trace_wait *w, uint64_t ready,
@@ -249,17 +241,61 @@ void cl_tracer_waited(struct cl_tracer *t, struct cl_trace_open *o, struct cl_tr
     w->kthread = (uint8_t)t->index;
     w->n = 1;
     w->id = o ? o->id : 0;
-    w->blocked = ticks(w->begin, ready);
-    w->ready = ticks(cl_max(ready, w->begin), now);
+    w->blocked = cl_trace_ticks(w->begin, ready);
+    w->ready = cl_trace_ticks(cl_max(ready, w->begin), now);
     if (o) {
         o->blocked += w->blocked;
         o->ready += w->ready;
         o->waits++;
     }
     if (!o || o->drawn)
-        put_record(t, w);
+        cl_tracer_put(t, w);
     else if (o->waits == 1 || (uint64_t)w->blocked + w->ready > (uint64_t)o->longest.blocked + o->longest.ready)
         o->longest = *w;
+}
+
+void cl_tracer_stalled(struct cl_tracer *t, const struct cl_trace_stall *s)
+{
+    uint32_t took = cl_trace_ticks(0, s->ticks);
+    struct cl_trace_message m = {.kind = CL_TRACE_MESSAGE,
+                                 .kthread = (uint8_t)t->index,
+                                 .service = s->service,
+                                 .flags = CL_TRACE_STALLED,
+                                 .begin = s->end - took,
+                                 .sent = took,
+                                 .flow = s->flow,
+                                 .shared = 1};
+    struct cl_trace_wait w = {.kind = CL_TRACE_WAIT,
+                              .kthread = (uint8_t)t->index,
+                              .what = s->what,
+                              .n = cl_max(s->n, 1u),
+                              .begin = m.begin,
+                              .blocked = took,
+                              .object = s->flow};
+    if (t->mode == CL_TRACE_OFF || (t->mode == CL_TRACE_SAMPLED && took <= t->slow_ticks))
+        return;
+    if (t->mode == CL_TRACE_SAMPLED)
+        cl_tracer_slow(t, took);
+    m.id = w.id = cl_tracer_id(t);
+    cl_tracer_put(t, &w);
+    cl_tracer_put(t, &m);
+}
+
+void cl_tracer_called(struct cl_tracer *t, uint16_t service, uint16_t what, uint64_t begin, uint64_t now)
+{
+    bool drawn = cl_tracer_draws(t), slow = t->mode == CL_TRACE_SAMPLED && cl_trace_ticks(begin, now) > t->slow_ticks;
+    struct cl_trace_open o = {.drawn = drawn};
+    struct cl_trace_end e = {begin, begin,   begin, now, now, CL_TRACE_ANSWERED | CL_TRACE_FROM_KTHREAD,
+                             0,     service, 0,     1};
+    struct cl_trace_wait w = {.what = what, .begin = begin};
+    cl_tracer_served(t, service, 1);
+    if (!drawn && !slow)
+        return;
+    o.id = cl_tracer_id(t);
+    cl_tracer_waited(t, &o, &w, now, now);
+    cl_tracer_message(t, &o, &e);
+    if (t->pending == 1) /* nobody else's doorbell is to come */
+        cl_tracer_sent(t, 0);
 }
 
 /* The slowest. */
@@ -299,18 +335,20 @@ static void tell_away(struct cl_tracer *t)
     c.n = cl_load_relaxed(&t->away_n);
     c.end = cl_exchange(&t->away_end, 0);
     if (c.end && t->mode != CL_TRACE_OFF)
-        put_record(t, &c);
+        cl_tracer_put(t, &c);
 }
 
 void cl_tracer_away(struct cl_tracer *t, uint64_t begin, uint64_t end)
 {
     bool more = cl_load_relaxed(&t->away_end) != 0;
+    cl_store_relaxed(&t->away_ticks, t->away_ticks + (end - begin));
     if (!more)
         cl_store_relaxed(&t->away_begin, begin);
     cl_store_relaxed(&t->away_n, more ? t->away_n + 1 : 1);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* of one thread: the compiler's order is enough */
     cl_store_relaxed(&t->away_end, cl_max(end, begin + 1));
     cl_store_relaxed(&t->look_at, 0); /* the next poll does */
+    cl_store_relaxed(&t->idle_at, 0); /* no gap */
 }
 
 int64_t cl_tracer_gap(struct cl_tracer *t)
@@ -340,6 +378,8 @@ void cl_tracer_window(struct cl_tracer *t, uint64_t now)
     t->n_top = 0;
     t->slowest = cl_min(cl_max(cl_load_relaxed(&t->control->slowest), 1u), (uint32_t)CL_TRACER_SLOWEST);
     t->looks = t->slowest;
+    if (mode != CL_TRACE_OFF)
+        cl_tracer_check(t);
     t->ms_end = now + t->ticks_per_ms;
     cl_store_relaxed(&t->look_at, t->ms_end);
 }

@@ -34,12 +34,35 @@ struct cl_trace_end {
     uint16_t service, bytes, shared;
 };
 
+/* What a connection stood still for, until `end`. */
+struct cl_trace_stall {
+    uint64_t end, ticks;
+    uint32_t n; /* segments */
+    uint32_t flow;
+    uint16_t service, what; /* CL_TRACE_WAITS_* */
+};
+
 static inline void cl_trace_forget(struct cl_trace_open *o)
 {
     o->id = o->start = o->blocked = o->ready = 0;
     o->waits = 0;
     o->drawn = o->guessed = false;
 }
+
+/* What the kernel has counted of a thread, ever: time on a CPU, page faults, times that it took the CPU, and that the
+ * thread slept. */
+struct cl_tracer_counts {
+    uint64_t cpu_ns, faults, switches, sleeps;
+};
+
+/* The last look at them. */
+struct cl_tracer_seen {
+    uint64_t looked;
+    uint64_t at;           /* until then it is known to have run since; 0: there was no look */
+    uint32_t brought_back; /* the kernel's word, then */
+    struct cl_tracer_counts counts;
+    uint64_t rested, away; /* as of the tracer, then */
+};
 
 struct cl_tracer {
     /* Read by each burst. */
@@ -51,21 +74,31 @@ struct cl_tracer {
     uint32_t pending;    /* and that are put behind them, below CL_TRACE_AHEAD: their doorbell is to come */
     uint32_t mode;
     const uint64_t *time; /* cl_stamp's */
+    uint64_t idle_at;     /* when the loop last looked at the clock for want of work; 0: something has run since */
     /* Read by records. */
     struct cl_trace_ring *ring;
     uint32_t records, index;
     uint64_t ids;
+    uint64_t look_ticks; /* what took longer may have been the kernel's doing, and is worth a system call */
     uint64_t random;
     uint64_t ticks_per_ms, ms_end;
     const struct cl_trace_control *control;
     uint32_t slowest, n_top; /* of this millisecond: how many are wanted; found */
     uint64_t top[CL_TRACER_SLOWEST];
-    uint32_t looks;            /* at what the kernel has counted, that are left in this millisecond */
-    uint64_t faults, switches; /* as it had counted when that was looked at last */
-    bool looked;               /* it was */
+    /* Gaps (gaps.c). */
+    uint32_t looks;                              /* at the kernel's counters, that are left in this millisecond */
+    int (*counts)(struct cl_tracer_counts *out); /* NULL: they are not looked at */
+    const struct perf_event_mmap_page *page;     /* of its thread; NULL: there is none */
+    const struct cl_clock *clock;
+    struct cl_tracer_seen seen;
+    uint64_t rested; /* ticks that the thread let go of itself, ever */
+    uint64_t gap_ticks, stopped_ticks, rest_ticks;
+    void *latency;  /* pages of all kthreads (latency.c) */
+    int32_t untold; /* full: so many more are not recorded there */
     /* Its signal handler: when the core was lost first and had again last since the kthread looked; away_end 0: not. */
     uint64_t away_begin, away_end;
     uint32_t away_n;
+    uint64_t away_ticks; /* without a core, ever */
 } CL_ALIGNED(CL_CACHELINE);
 
 struct cl_trace;
@@ -81,10 +114,22 @@ struct cl_trace_config {
 int cl_trace_new(const struct cl_trace_config *config, const struct cl_clock *clock, const char *name,
                  struct cl_trace **out, char err[256]);
 void cl_trace_delete(struct cl_trace *trace);
+/* Write into the header how far the counters of CPUs are apart, before kthreads run: other threads measure it, once a
+ * process. A NULL trace: nothing. */
+void cl_trace_measure_clocks(struct cl_trace *trace, const struct cl_clock *clock);
 /* Of kthread k; NULL of a NULL trace. */
 struct cl_tracer *cl_trace_tracer(struct cl_trace *trace, unsigned k);
 /* The entry of what answers on a port; 0 of a NULL trace, and if there is no room. The same answers twice. Any thread. */
 uint16_t cl_trace_service_of(struct cl_trace *trace, uint16_t kind, uint16_t port);
+/* What a kthread is answering: requests of a service that it has not counted yet (cl_tracer_served). */
+struct cl_trace_serving {
+    uint64_t requests;
+    uint16_t service;
+};
+/* Copy the latency of all services to what an iokernel reads of n_kthreads (cl_arena_latency). now: of each. Any thread, one
+ * at a time. */
+void cl_trace_tell_latency(const struct cl_trace *trace, void *out, uint32_t n_kthreads,
+                           const struct cl_trace_serving *now);
 /* From about a millisecond on, of kthreads that get messages. -EINVAL. Any thread. */
 int cl_trace_set_mode(struct cl_trace *trace, uint32_t mode);
 uint32_t cl_trace_mode(const struct cl_trace *trace);
@@ -97,18 +142,65 @@ void cl_tracer_window(struct cl_tracer *t, uint64_t now);
 int64_t cl_tracer_gap(struct cl_tracer *t);
 /* It took so many ticks, more than slow_ticks. Keeps count of the slowest. */
 void cl_tracer_slow(struct cl_tracer *t, uint64_t ticks);
+/* So many requests of a service were answered. */
+void cl_tracer_served(struct cl_tracer *t, uint16_t service, uint64_t n);
 /* An id for what is noted; it is recorded or not. */
 uint64_t cl_tracer_id(struct cl_tracer *t);
 /* A handler has waited: w has what, begin, object, holder and uthread. ready: when it was made ready; now: it runs. o: of
  * its message; NULL: of none. */
 void cl_tracer_waited(struct cl_tracer *t, struct cl_trace_open *o, struct cl_trace_wait *w, uint64_t ready,
                       uint64_t now);
+/* A connection goes on that had stood still: a message of its own. Sampled: if that was slow. */
+void cl_tracer_stalled(struct cl_tracer *t, const struct cl_trace_stall *s);
+/* A call of a service, which no handler answers, is over: it has waited since `begin`, and for what. */
+void cl_tracer_called(struct cl_tracer *t, uint16_t service, uint16_t what, uint64_t begin, uint64_t now);
+/* Of a wait that is over, made ready at `ready`: its parts by the stamps of its stages; 0: it was not reached. */
+void cl_tracer_parts(struct cl_trace_wait *w, const uint64_t stages[2], uint64_t ready);
 /* Its handler has ended. What is not drawn is recorded if it is slow. Nothing is noted in o afterwards. */
 void cl_tracer_message(struct cl_tracer *t, struct cl_trace_open *o, const struct cl_trace_end *e);
 /* What waits for a doorbell is answered, at `now`; 0: none was rung. */
 void cl_tracer_sent(struct cl_tracer *t, uint64_t now);
+/* The calling thread is the kthread's for good, and is seldom switched away from: the kernel is to say when it was. */
+void cl_tracer_watch_thread(struct cl_tracer *t);
+/* Something stood still between two looks of the loop at the clock, with nothing of ours between them. */
+void cl_tracer_stopped(struct cl_tracer *t, uint64_t from, uint64_t to);
+/* The loop finds no work, some turns after the last time. */
+void cl_tracer_idle(struct cl_tracer *t);
+/* The thread has been at something else. */
+static inline void cl_tracer_forget(struct cl_tracer *t)
+{
+    t->idle_at = t->seen.at = 0;
+}
+/* The thread has let its CPU go, of itself, from then until now. */
+void cl_tracer_rested(struct cl_tracer *t, uint64_t from);
 /* The core was another's from begin to end. Async-signal-safe, on the kthread's thread. */
 void cl_tracer_away(struct cl_tracer *t, uint64_t begin, uint64_t end);
+
+/* What is known of a message at its end that was drawn, has not waited, and took less than look_ticks. */
+struct cl_trace_plain {
+    uint64_t begin;
+    uint32_t pickup, start, end; /* ticks after it, which rise */
+    uint32_t flags, flow;
+    uint16_t service, bytes;
+};
+
+/* Its record, as cl_tracer_message puts it: nearly all of those in mode full. */
+static inline void cl_tracer_put_plain(struct cl_tracer *t, const struct cl_trace_plain *m)
+{
+    uint64_t *to = cl_trace_slot(t->ring, t->records, t->head + t->pending);
+    __atomic_thread_fence(__ATOMIC_RELEASE); /* as cl_trace_put, without words on the stack */
+    cl_store_relaxed(&to[0], CL_TRACE_MESSAGE | (uint64_t)t->index << 8 | (uint64_t)m->service << 16 |
+                                 (uint64_t)m->flags << 32);
+    cl_store_relaxed(&to[1], ++t->ids);
+    cl_store_relaxed(&to[2], m->begin);
+    cl_store_relaxed(&to[3], m->pickup | (uint64_t)m->start << 32);
+    cl_store_relaxed(&to[4], m->end | (uint64_t)m->end << 32);
+    cl_store_relaxed(&to[5], 0);
+    cl_store_relaxed(&to[6], m->flow | (uint64_t)m->bytes << 32 | 1ull << 48);
+    cl_store_relaxed(&to[7], 0);
+    if (cl_unlikely(++t->pending == CL_TRACE_AHEAD))
+        cl_tracer_sent(t, 0);
+}
 
 static inline uint64_t cl_tracer_stamp(const struct cl_tracer *t)
 {
@@ -118,7 +210,11 @@ static inline uint64_t cl_tracer_stamp(const struct cl_tracer *t)
 /* At each poll that has brought something, at its stamp. since: of the oldest that has come. */
 static inline void cl_tracer_poll(struct cl_tracer *t, uint64_t now, uint64_t since)
 {
+    uint64_t idle_at = t->idle_at;
     t->oldest = since;
+    t->idle_at = 0;
+    if (cl_unlikely(idle_at && (int64_t)(now - idle_at) > (int64_t)t->stopped_ticks))
+        cl_tracer_stopped(t, idle_at, now);
     /* Relaxed: of this thread's signal handler. */
     if (cl_unlikely(now >= cl_load_relaxed(&t->look_at)))
         cl_tracer_window(t, now);

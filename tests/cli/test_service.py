@@ -403,8 +403,7 @@ def test_what_needs_python_is_refused_at_the_users_line(body: str, finding: str,
             "it is given a str, which lies in this process's memory",
         ),
         (
-            "from corelane.apps.http.handlers import route\n"
-            "@route('/', compiled=False)\ndef f(request): return 'x'",
+            "from corelane.apps.http.handlers import route\n@route('/', compiled=False)\ndef f(request): return 'x'",
             ("shop.py",),
             1,
             "plain Python",

@@ -117,6 +117,7 @@ LONG = {
     "raft.md",
     "raft-simulation.md",
     "simulator.md",
+    "slow.md",
     "tutorial.md",
 }
 

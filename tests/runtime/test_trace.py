@@ -122,12 +122,59 @@ def test_what_is_no_record_is_counted_and_left_out(written: Written, wrong: dict
     assert seen.garbage == 1
 
 
-@given(st.binary(min_size=64, max_size=64), st.integers(0, 3))
+def record(struct: str, kind: int, **fields: int) -> bytes:
+    """One of a struct, with 0 in what is not said."""
+    made = ffi.new(f"struct {struct} *", {"kind": kind, "n": 1})
+    for field, value in fields.items():
+        setattr(made, field, value)
+    return bytes(ffi.buffer(made))
+
+
+@pytest.mark.parametrize(
+    ("struct", "kind", "fields", "wrong"),
+    [
+        (
+            "cl_trace_gap",
+            lib.CL_TRACE_GAP,
+            {"how": lib.CL_TRACE_GAP_COUNTERS, "begin": 10, "end": 30, "gone": 20},
+            ({"how": 0}, {"how": 9}, {"end": 9}, {"gone": 21}, {"n": 0}, {"kthread": 64}),
+        ),
+        (
+            "cl_trace_wait",
+            lib.CL_TRACE_WAIT,
+            {"what": lib.CL_TRACE_WAITS_LOG, "blocked": 30, "first": 10, "second": 20},
+            ({"what": lib.CL_TRACE_WAITS}, {"n": 0}, {"first": 31}, {"second": 21}, {"blocked": 29}),
+        ),
+    ],
+)
+def test_gaps_and_waits_that_cannot_be_are_left_out(
+    written: Written, struct: str, kind: int, fields: dict[str, int], wrong: tuple[dict[str, int], ...]
+) -> None:
+    written.put(0, 0, record(struct, kind, **fields))
+    for number, other in enumerate(wrong, 1):
+        written.put(0, number, record(struct, kind, **fields | other))
+    written.head(0, 1 + len(wrong))
+    with written.open() as segment:
+        seen = segment.read()
+    assert len(seen.gaps) + len(seen.waits) == 1
+    assert seen.garbage == len(wrong)
+
+
+def test_how_far_clocks_are_apart_is_told_if_it_was_measured(written: Written) -> None:
+    base = ffi.cast("uint8_t *", written.memory.base)
+    clocks = ffi.cast("struct cl_trace_clocks *", base + lib.CL_TRACE_CLOCKS_OFFSET)
+    with written.open() as segment:
+        assert segment.apart_ns is None
+        clocks.apart, clocks.version = 250, 1
+        assert segment.apart_ns == 250.0
+
+
+@given(st.binary(min_size=64, max_size=64), st.integers(0, 4))
 def test_any_bytes_are_a_record_or_none(raw: bytes, kind: int) -> None:
     raw = bytes([kind]) + raw[1:]
     if lib.cl_trace_valid(raw):
         seen = records_of(raw)
-        assert len(seen.messages) + len(seen.waits) + len(seen.cores) == 1
+        assert len(seen.messages) + len(seen.waits) + len(seen.cores) + len(seen.gaps) == 1
         for m in seen.messages:
             assert m["pickup"] <= m["start"] <= m["end"] <= m["sent"]
 
@@ -136,7 +183,7 @@ def test_any_bytes_are_a_record_or_none(raw: bytes, kind: int) -> None:
     ("field", "value", "said"),
     [
         ("magic", 1, "it is no trace segment"),
-        ("version", 7, "its version is 7, this program reads 1"),
+        ("version", 7, "its version is 7, this program reads 2"),
         ("n_rings", 0, "its header cannot be"),
         ("n_rings", 3, "its header cannot be"),
         ("n_rings", 2**32 - 1, "its header cannot be"),

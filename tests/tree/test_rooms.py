@@ -85,6 +85,7 @@ ROOMS = {
     "bench/raft_resp": "log raft",
     "bench/resp_durable": "kv_tcp log tcp",
     "bench/sim": "handoff tenant",
+    "bench/trace": "kv_tcp tcp",
 }
 
 

@@ -46,6 +46,7 @@ struct cl_raft_service {
     struct serve_resp *resp; /* the port of RESP; NULL: none */
     /* What has something for the node before each poll: true if the timer is to come at once. NULL: nobody has. */
     bool (*give)(struct cl_raft_service *s);
+    uint32_t traced;                 /* the number of its commands in the runtime's trace */
     struct cl_udp_socket *out;       /* to peers and frame clients */
     struct cl_udp_socket *kv_socket; /* of kv_port; known once a request has come. Answers leave from it */
     struct cl_timer timer;

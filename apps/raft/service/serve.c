@@ -3,6 +3,7 @@
 #include <corelane/libos/log.h>
 #include "../core/bytes.h"
 #include "../node/session.h"
+#include "../../../runtime/trace.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,6 +81,7 @@ static void env_answer(void *arg, const struct cl_raft_token *token, int status,
     }
     struct cl_udp_addr to = {(uint32_t)(token->words[1] >> 16), (uint16_t)token->words[1], 0};
     frame_answer(s, &to, token->words[2], status, reply, bytes);
+    cl_runtime_trace_call(s->rt, s->traced, token->words[3]);
 }
 
 /* Not inlined: its buffer is no part of the stack below a client's frame. */
@@ -103,7 +105,8 @@ static void refuse_entry(struct cl_raft_service *s, const struct node_frame *f, 
 /* A client's frame. */
 static void on_client(struct cl_raft_service *s, const struct node_frame *f, const struct cl_udp_addr *from)
 {
-    struct cl_raft_token token = {{SERVE_FRAME_CLIENT, (uint64_t)from->ipv4 << 16 | from->port, f->ticket, 0}};
+    uint64_t client = (uint64_t)from->ipv4 << 16 | from->port;
+    struct cl_raft_token token = {{SERVE_FRAME_CLIENT, client, f->ticket, s->now_ns}};
     if (f->kind == NODE_FRAME_QUERY)
         cl_raft_node_query(s->node, f->data, f->bytes, &token);
     else if (f->kind == CL_RAFT_APPLY && s->resp)
@@ -216,6 +219,7 @@ static int bind_all(struct cl_raft_service *s, char err[256])
     int (*bind)(struct cl_runtime *, uint16_t, cl_udp_burst_handler, void *) =
         c->foreign ? cl_runtime_bind_udp_foreign : cl_runtime_bind_udp_burst;
     uint16_t port = c->port;
+    s->traced = cl_runtime_trace_service(s->rt, CL_TRACE_RAFT, port);
     int rc = bind(s->rt, port, frames_burst, s);
     if (!rc && c->kv_port) {
         port = c->kv_port;

@@ -81,10 +81,7 @@ def table(
     body = [
         el(
             "tr",
-            [
-                el("th", cell, scope="row") if i == 0 else el("td", cell, class_=look(i))
-                for i, cell in enumerate(row)
-            ],
+            [el("th", cell, scope="row") if i == 0 else el("td", cell, class_=look(i)) for i, cell in enumerate(row)],
         )
         for row in rows
     ]

@@ -185,6 +185,9 @@ struct cl_log_op {
     void *user;
     struct cl_log_op *next; /* the log's */
     uint64_t lsn;           /* the log's */
+    /* Of one that is done: when its flush was given to the device, and when that had written it. Stamps of the scheduler
+     * whose uthreads share the log (log_shared.h); else 0. */
+    uint64_t stamps[2];
 };
 
 /* Pump until an operation is done, blocking the calling thread in the device's `wait`. Its result. */

@@ -118,6 +118,11 @@ CL_API int cl_runtime_spawn(struct cl_runtime *rt, cl_uthread_fn fn, void *arg);
 /* Trace requests in another way (CL_RUNTIME_TRACE_...) from about a millisecond on; 0: as before. Returns how until then.
  * -EINVAL: there is no such way; -ENOENT: it was made with tracing off, which it stays. Any thread. */
 CL_API int cl_runtime_trace(struct cl_runtime *rt, uint32_t how);
+/* For what no handler answers, but somebody later (a command of a Raft group): its number in the trace, of a kind
+ * (CL_TRACE_RAFT) on a port; 0: nothing is traced, or there is no room. Any thread. */
+CL_API uint32_t cl_runtime_trace_service(struct cl_runtime *rt, uint32_t kind, uint16_t port);
+/* One such is answered, that came at since_ns by the scheduler's clock. On a kthread; elsewhere it is not traced. */
+CL_API void cl_runtime_trace_call(struct cl_runtime *rt, uint32_t service, uint64_t since_ns);
 /* Work to be done again and again; < 0: an error, counted. */
 typedef int64_t (*cl_every_fn)(void *arg);
 /* One such. Counters: written by its uthread, read by anybody (relaxed). */

@@ -173,7 +173,7 @@ int cl_stream_accept(struct cl_stream *l, int64_t timeout_ns, struct cl_stream *
     if (rc)
         return rc;
     while (rc == 0 && !l->first)
-        rc = l->told & CL_STREAM_CLOSED ? -EBADF : cl_stream_wait(l, CL_STREAM_IN, &until);
+        rc = l->told & CL_STREAM_CLOSED ? -EBADF : cl_stream_wait(l, CL_STREAM_IN, CL_TRACE_WAITS_ACCEPT, &until);
     if (rc == 0) {
         *out = l->first;
         dequeue(l, l->first);

@@ -180,6 +180,9 @@ enum cl_tcp_state {
 #define CL_TCP_EVENT_ENDED 32
 #define CL_TCP_EVENT_TIMER 64
 
+/* What it stands still for (stall.c). */
+enum cl_tcp_stall { CL_TCP_STALL_NONE = 0, CL_TCP_STALL_RESEND, CL_TCP_STALL_WINDOW, CL_TCP_STALL_HOLE };
+
 /* What a timer waits for. */
 enum cl_tcp_timer {
     CL_TCP_TIMER_RESEND = 0, /* an acknowledgement (see also CL_TCP_PROBING); nothing under way: a window (persist) */
@@ -273,6 +276,9 @@ struct cl_tcp_turn {
     /* A cache of a kthread is about to be used, perhaps inside of a callback that has blocked, and goes on on another
      * one: see that `kthread` and `counts` are those of the caller. Or NULL: there is one. */
     void (*here)(struct cl_tcp_turn *turn);
+    /* c has stood still from then until then, which is over; n: segments. Or NULL: nobody wants to know. */
+    void (*stalled)(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c, enum cl_tcp_stall why, uint64_t begin_ns,
+                    uint64_t end_ns, uint32_t n);
     struct cl_tcp_counts *counts; /* of the kthread */
     unsigned kthread;             /* its cache of chunks */
     uint64_t now_ns;
@@ -348,6 +354,7 @@ struct cl_tcp_conn {
     };
     uint32_t user_timeout_ms;
     uint32_t loans;    /* the number of its struct cl_tcp_loans (loans.h), and one more; 0: there is none */
+    uint32_t stall_us; /* with `stall`: low word of the time in us when that began */
     uint32_t timer_at; /* the time of cl_tcp_set_timer, in steps of CL_TCP_USER_TIMER_NS; 0: none. 9 years of them */
     struct cl_tcp_rtt rtt;
     struct cl_tcp_cc cc;
@@ -358,6 +365,9 @@ struct cl_tcp_conn {
     void *arg;
     struct cl_tcp_listener *listener; /* of a passive one until it is accepted or over */
     uint32_t resent;                  /* segments, ever */
+    uint16_t stalled_n;               /* with `stall`: segments */
+    uint8_t stall;                    /* enum cl_tcp_stall, of what is sent */
+    uint8_t pad;
 };
 
 /* With its flow, its alarm, and its bucket and index in the tables. */

@@ -44,11 +44,14 @@ static bool out_of_order(struct cl_tcp_conn *c, uint32_t seq, const uint8_t *dat
         cl_count(&c->turn->counts->refused_memory, 1);
     if (c->flags & CL_TCP_FIN_AHEAD)
         cl_tcp_aside_cut(c, c->fin_seq);
+    uint64_t since_ns = c->aside ? c->aside->since_ns : 0;
     cl_tcp_aside_take(c);
     if (c->rcv_nxt != before) {
         cl_count(&c->turn->counts->bytes_in, c->rcv_nxt - before);
         c->events |= CL_TCP_EVENT_DATA;
         c->flags |= CL_TCP_ACK_NOW;
+        if (cl_seq_before(seq + len, c->rcv_nxt)) /* and what had come before it was behind that gap */
+            cl_tcp_stall_filled(c, since_ns);
     } else if (has) {
         cl_tcp_send_ack(c); /* its sender counts them */
     }

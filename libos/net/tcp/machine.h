@@ -107,7 +107,8 @@ static inline bool cl_tcp_path_limits(const struct cl_tcp_conn *c)
 static inline bool cl_tcp_is_plain(const struct cl_tcp_conn *c)
 {
     return c->state == CL_TCP_ESTABLISHED && cl_tcp_calm(c) && !(c->flags & (CL_TCP_READ_SHUT | CL_TCP_FIN_AHEAD)) &&
-           !c->aside && !(c->marks & CL_TCP_MARKS_OF_ECN) && !cl_tcp_path_limits(c) && !c->settings->no_prediction;
+           !c->aside && !c->stall && !(c->marks & CL_TCP_MARKS_OF_ECN) && !cl_tcp_path_limits(c) &&
+           !c->settings->no_prediction;
 }
 
 /* Something is done that may end it: the turn's end looks again. */
@@ -139,6 +140,18 @@ void cl_tcp_window_opened(struct cl_tcp_conn *c);
 void cl_tcp_offer_options(const struct cl_tcp_conn *c, struct cl_tcp_options *o);
 /* What the peer's SYN says: agree. */
 void cl_tcp_agree(struct cl_tcp_conn *c, const struct cl_tcp_segment *syn);
+
+/* stall.c */
+/* What begins at `seq` is about to be sent again. */
+void cl_tcp_stall_resent(struct cl_tcp_conn *c, uint32_t seq);
+/* Nothing is under way, and something waits. */
+void cl_tcp_stall_window(struct cl_tcp_conn *c);
+/* The gap is filled behind which something has waited since then. */
+void cl_tcp_stall_filled(struct cl_tcp_conn *c, uint64_t since_ns);
+/* What it stood still for (c->stall) is over, since end_ns. */
+void cl_tcp_stall_over(struct cl_tcp_conn *c, uint64_t end_ns);
+/* The same of what was lost: it is acknowledged. left_ns: when the last of it left. */
+void cl_tcp_stall_recovered(struct cl_tcp_conn *c, uint64_t left_ns);
 
 /* ecn.c */
 /* Flags of a SYN of ours. */

@@ -369,6 +369,7 @@ static void watch_window(struct cl_tcp_conn *c)
         return;
     c->progress_ms = cl_tcp_now_ms(c);
     cl_tcp_set(c, CL_TCP_TIMER_RESEND, cl_tcp_conn_rto_ns(c));
+    cl_tcp_stall_window(c);
 }
 
 void cl_tcp_output(struct cl_tcp_conn *c)

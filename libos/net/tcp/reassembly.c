@@ -17,6 +17,7 @@ static bool make(struct cl_tcp_conn *c)
         return false;
     c->aside = (struct cl_tcp_reassembly *)(void *)home->data;
     c->aside->n = c->aside->order = 0;
+    c->aside->since_ns = c->turn->now_ns;
     return true;
 }
 

@@ -20,7 +20,7 @@ struct cl_tcp_aside {
 
 struct cl_tcp_reassembly {
     uint32_t n, order;
-    uint64_t pad;
+    uint64_t since_ns; /* since when what is behind the first gap has waited */
     struct cl_tcp_aside ranges[CL_TCP_RANGES];
 };
 _Static_assert(sizeof(struct cl_tcp_reassembly) <= CL_CHUNK_ROOM, "one chunk");

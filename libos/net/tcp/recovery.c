@@ -53,10 +53,13 @@ void cl_tcp_sent(struct cl_tcp_conn *c, uint32_t seq, uint32_t end, bool again)
     if (is_fast(c) && c->board)
         c->board->all.prr_out += end - seq;
     if (!again) {
+        if (cl_unlikely(c->stall == CL_TCP_STALL_WINDOW))
+            cl_tcp_stall_over(c, c->turn->now_ns);
         cl_tcp_board_add(c, seq, end);
         c->nxt = end;
         return;
     }
+    cl_tcp_stall_resent(c, seq); /* before its record forgets when it left */
     cl_tcp_board_again(c, seq, end);
     if ((c->flags & CL_TCP_RECOVERING) && c->rtt.undo_left < UINT8_MAX)
         c->rtt.undo_left++;
@@ -189,9 +192,12 @@ void cl_tcp_recovery_grow(struct cl_tcp_conn *c, const struct cl_tcp_segment *s,
 void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s, uint32_t before, bool duplicate)
 {
     uint32_t acked = c->una - before, flight = in_flight_from(c, before);
-    bool first_lost = false;
+    bool first_lost = false, recovered = c->flags & CL_TCP_RECOVERING;
     struct cl_tcp_told told;
+    struct cl_tcp_walk w;
     uint64_t in_ns;
+    bool stalled = cl_unlikely(c->stall == CL_TCP_STALL_RESEND) && acked;
+    uint64_t left_ns = stalled ? cl_tcp_walk_first(c, &w)->sent_ns : 0;
     cl_tcp_board_take(c, s, &told);
     if (acked) {
         measure(c, s, &told, flight);
@@ -216,6 +222,9 @@ void cl_tcp_recovery_acked(struct cl_tcp_conn *c, const struct cl_tcp_segment *s
     else if (is_fast(c) && told.delivered)
         reduce(c, told.delivered);
     cl_tcp_watch_acked(c, acked != 0, in_ns);
+    recovered = (recovered || told.again || c->una == c->nxt) && !(c->flags & CL_TCP_RECOVERING);
+    if (cl_unlikely(stalled) && recovered)
+        cl_tcp_stall_recovered(c, cl_max(left_ns, told.latest_ns));
 }
 
 void cl_tcp_recovery_timed_out(struct cl_tcp_conn *c)

@@ -4,6 +4,7 @@
 
 #include <corelane/libos/scope.h>
 #include "../../../runtime/pool.h"
+#include "../../sched/sem.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -165,7 +166,7 @@ static bool was_posted(struct cl_stream *s, enum cl_stream_side side, int rc)
     return true;
 }
 
-int cl_stream_wait(struct cl_stream *s, enum cl_stream_side side, const struct cl_stream_until *until)
+int cl_stream_wait(struct cl_stream *s, enum cl_stream_side side, uint16_t what, const struct cl_stream_until *until)
 {
     /* Acquire: pairs with the release in cl_udp_sockets_shut, or we are found counted by cl_streams_shut. */
     if (cl_load_acquire(&s->nif->sockets_shut))
@@ -174,8 +175,7 @@ int cl_stream_wait(struct cl_stream *s, enum cl_stream_side side, const struct c
         return -EAGAIN;
     s->waiting[side]++;
     cl_spin_unlock(s->guard);
-    struct cl_sem *wake = &s->wake[side];
-    int rc = until->deadline_ns == NEVER ? cl_sem_wait(wake) : cl_sem_wait_until(wake, until->deadline_ns);
+    int rc = cl_sem_wait_as(&s->wake[side], until->deadline_ns, what, s);
     cl_spin_lock(s->guard);
     return rc == 0 || was_posted(s, side, rc) ? 0 : rc;
 }

@@ -168,8 +168,8 @@ void cl_stream_leave(struct cl_stream *s);
 /* Give up `refs` references, under the guard, which is let go. */
 void cl_stream_unref(struct cl_stream *s, uint32_t refs);
 struct cl_stream_until cl_stream_until(struct cl_stream *s, int64_t timeout_ns);
-/* Under the guard, which is let go meanwhile: sleep until the side is told of. 0: look again. */
-int cl_stream_wait(struct cl_stream *s, enum cl_stream_side side, const struct cl_stream_until *until);
+/* Under the guard, which is let go meanwhile: sleep until the side is told of. what: CL_TRACE_WAITS_*. 0: look again. */
+int cl_stream_wait(struct cl_stream *s, enum cl_stream_side side, uint16_t what, const struct cl_stream_until *until);
 /* Set bits, under the guard, which is let go; wake whoever waits for them. The caller has a reference, or the turn. */
 void cl_stream_tell(struct cl_stream *s, uint32_t bits);
 /* Run a visit, under the guard, which is let go meanwhile. 0: v->result is its; -ENOTCONN: the connection is over;

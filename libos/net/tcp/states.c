@@ -96,6 +96,8 @@ void cl_tcp_end(struct cl_tcp_conn *c, int error)
     if (c->state == CL_TCP_TIME_WAIT)
         cl_count(&c->turn->counts->rested, 1);
     cl_tcp_not_plain(c);
+    if (cl_unlikely(c->stall))
+        cl_tcp_stall_over(c, c->turn->now_ns);
     c->state = CL_TCP_CLOSED;
     c->error = (uint8_t)error;
     unset_all(c);

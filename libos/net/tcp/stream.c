@@ -21,7 +21,7 @@ static int wait_open(struct cl_stream *s, int64_t timeout_ns)
     struct cl_stream_until until = cl_stream_until(s, timeout_ns);
     int rc = 0;
     while (rc == 0 && !(s->told & (CL_STREAM_OPENED | CL_STREAM_OVER)))
-        rc = s->told & CL_STREAM_CLOSED ? -EBADF : cl_stream_wait(s, CL_STREAM_OUT, &until);
+        rc = s->told & CL_STREAM_CLOSED ? -EBADF : cl_stream_wait(s, CL_STREAM_OUT, CL_TRACE_WAITS_CONNECT, &until);
     if (rc == -EAGAIN)
         return -EINPROGRESS;
     return rc || (s->told & CL_STREAM_OPENED) ? rc : cl_stream_why(s, -ECONNABORTED);
@@ -195,7 +195,7 @@ static int64_t read_step(struct transfer *t, struct cl_stream *s, const struct c
         return cl_stream_why(s, 0);
     }
     if (!(s->told & CL_STREAM_DATA))
-        return cl_stream_wait(s, CL_STREAM_IN, until);
+        return cl_stream_wait(s, CL_STREAM_IN, CL_TRACE_WAITS_READ, until);
     rc = visit(t, s, until);
     return rc == 0 ? t->visit.result : rc == -ENOTCONN ? 0 : rc;
 }
@@ -238,7 +238,7 @@ static int64_t write_step(struct transfer *t, struct cl_stream *s, const struct 
     if (s->told & CL_STREAM_WRITE_OFF)
         return -EPIPE;
     if (!(s->told & CL_STREAM_ROOM))
-        return cl_stream_wait(s, CL_STREAM_OUT, until);
+        return cl_stream_wait(s, CL_STREAM_OUT, CL_TRACE_WAITS_WRITE, until);
     rc = visit(t, s, until);
     return rc == 0 ? t->visit.result : rc == -ENOTCONN ? 0 : rc;
 }
@@ -293,7 +293,7 @@ int cl_stream_wait_released(struct cl_stream *s, int64_t bytes, int64_t timeout_
         return rc;
     bytes = bytes < 0 ? s->lent : bytes;
     while (rc == 0 && s->released < bytes && !(s->told & (CL_STREAM_OVER | CL_STREAM_CLOSED)))
-        rc = cl_stream_wait(s, CL_STREAM_OUT, &until);
+        rc = cl_stream_wait(s, CL_STREAM_OUT, CL_TRACE_WAITS_WRITE, &until);
     if (rc == 0 && s->told & CL_STREAM_CLOSED)
         rc = -EBADF;
     else if (rc == 0 && s->told & CL_STREAM_OVER)
@@ -385,7 +385,7 @@ static int linger(struct cl_stream *s, int64_t linger_ns)
     struct cl_stream_until until = cl_stream_until(s, linger_ns);
     int rc = 0;
     while (rc == 0 && !(s->told & (CL_STREAM_FLUSHED | CL_STREAM_OVER)))
-        rc = cl_stream_wait(s, CL_STREAM_OUT, &until);
+        rc = cl_stream_wait(s, CL_STREAM_OUT, CL_TRACE_WAITS_WRITE, &until);
     return rc || !(s->told & CL_STREAM_OVER) ? rc : cl_stream_why(s, 0);
 }
 

@@ -50,6 +50,28 @@ static struct cl_tcp_listener *listener_of(struct cl_tcp_turn *turn, const struc
     return l && cl_tcp_admit(l) ? l : NULL;
 }
 
+static const uint16_t waits_for[] = {[CL_TCP_STALL_RESEND] = CL_TRACE_WAITS_RESEND,
+                                     [CL_TCP_STALL_WINDOW] = CL_TRACE_WAITS_WINDOW,
+                                     [CL_TCP_STALL_HOLE] = CL_TRACE_WAITS_HOLE};
+
+/* A connection goes on: its kthread's trace tells what for it did not. */
+static void stalled(struct cl_tcp_turn *turn, const struct cl_tcp_conn *c, enum cl_tcp_stall why, uint64_t begin_ns,
+                    uint64_t end_ns, uint32_t n)
+{
+    struct cl_tcp_flow_turn *t = (struct cl_tcp_flow_turn *)turn;
+    const struct cl_flow *flow = cl_tcp_flow(c);
+    const struct cl_clock *clock = t->net->nif->clock;
+    const struct cl_tcp_listener *l = cl_tcp_listener_on(t->net, flow->key.own_port_be);
+    struct cl_trace_stall s = {.end = cl_ns_to_tsc(clock, (int64_t)end_ns),
+                               .ticks = (uint64_t)cl_ns_to_ticks(clock, (int64_t)(end_ns - begin_ns)),
+                               .n = n,
+                               .flow = flow->hash,
+                               .service = l ? l->service : 0,
+                               .what = waits_for[why]};
+    if (t->q->trace)
+        cl_tracer_stalled(t->q->trace, &s);
+}
+
 struct cl_tcp_flow_turn cl_tcp_turn_on(struct cl_tcp_net *net)
 {
     struct cl_tcp_flow_turn t = {.turn = {.stack = &net->stack,
@@ -58,7 +80,8 @@ struct cl_tcp_flow_turn cl_tcp_turn_on(struct cl_tcp_net *net)
                                           .key = key_of_conn,
                                           .keep = cl_tcp_keep_frame,
                                           .called = place,
-                                          .here = here},
+                                          .here = here,
+                                          .stalled = stalled},
                                  .net = net};
     place(&t.turn);
     return t;
@@ -221,7 +244,7 @@ static inline void note_item(const struct cl_netq *q, struct taken *in, const st
     if (first)
         *in = (struct taken){.rx_tsc = item->rx_tsc,
                              .since = cl_netq_since(q, &item->frame, item->rx_tsc),
-                             .flow = item->frame.hash,
+                             .flow = b->flow.hash,
                              .bytes = item->payload_len,
                              .own_port_be = b->flow.key.own_port_be};
     if (cl_unlikely(item->traced))
@@ -249,6 +272,14 @@ static CL_NOINLINE void note_turn(const struct cl_tcp_flow_turn *t, const struct
                              .shared = 1};
     running->trace.guessed = false;
     cl_tracer_message(q->trace, &running->trace, &e);
+}
+
+/* A turn in which its user was called is a request of what listens. */
+static inline void count_turn(const struct cl_tcp_flow_turn *t, uint16_t own_port_be)
+{
+    const struct cl_tcp_listener *l = cl_tcp_listener_on(t->net, own_port_be);
+    if (l && t->q->trace)
+        cl_tracer_served(t->q->trace, l->service, 1);
 }
 
 static void run_one(struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, struct cl_running *running)
@@ -281,6 +312,8 @@ static void run_one(struct cl_tcp_flow_turn *t, struct cl_tcp_block *b, struct c
     uint64_t rang = t->q->last_flush_tsc;
     uint32_t n_tx = t->q->n_tx;
     finish(t, b, done);
+    if (done && t->looked)
+        count_turn(t, in.own_port_be);
     bool noted = running->trace.drawn || running->trace.id;
     if (done && t->looked && t->q->trace && cl_unlikely(noted || cl_tracer_late(t->q->trace, in.since, t->tsc)))
         note_turn(t, &in, start, rang, n_tx, running);

@@ -167,6 +167,7 @@ static int submit(struct cl_log *log, struct cl_log_op *op, uint8_t what, uint64
     op->lsn = f->lsn;
     op->result = CL_LOG_PENDING;
     op->next = NULL;
+    op->stamps[0] = op->stamps[1] = 0;
     if (f->last)
         f->last->next = op;
     else
@@ -296,6 +297,7 @@ static void completed(struct cl_log *log, struct cl_log_io *io)
     log->flights--;
     log->flight_records -= f->records;
     f->done = true;
+    f->stamps[1] = cl_log_stamp(log);
     if (cl_log_adapts(log))
         cl_log_width_done(&log->width, &f->flown, cl_log_now_ns(log));
     if (io->req.result)
@@ -322,6 +324,7 @@ static void send(struct cl_log *log, struct cl_log_flush *f)
     h->crc = cl_crc32c(cl_log_seed(log->area_id, offset, 0), &h->lsn, sizeof *h - 8);
     memset(f->buf + f->bytes, 0, whole - f->bytes);
     f->io.complete = completed;
+    f->stamps[0] = cl_log_stamp(log);
     if (cl_log_adapts(log))
         cl_log_width_sent(&log->width, &f->flown, &cl_log_flush_of(log, f->lsn - 1)->flown, log->flights,
                           (uint32_t)whole, cl_log_now_ns(log));
@@ -380,9 +383,10 @@ static bool acknowledge(struct cl_log *log)
         cl_log_confirm_said(log, ((const struct cl_log_disk_flush *)f->buf)->durable_lsn);
         log->stats.flushes++;
         log->stats.flush_bytes += cl_log_round(f->bytes);
-        for (const struct cl_log_op *op = f->first; op; op = op->next) {
+        for (struct cl_log_op *op = f->first; op; op = op->next) {
             log->stats.appends++;
             log->stats.append_bytes += op->bytes;
+            memcpy(op->stamps, f->stamps, sizeof op->stamps);
         }
         struct cl_log_op *ops = f->first;
         f->first = f->last = NULL;

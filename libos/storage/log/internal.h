@@ -4,6 +4,7 @@
 
 #include "../crc32c.h"
 #include "disk.h"
+#include <corelane/runtime/clock.h>
 #include "width.h"
 
 #include <errno.h>
@@ -26,7 +27,8 @@ struct cl_log_flush {
     uint32_t bytes, records; /* bytes: the header included */
     bool done;
     struct cl_log_flown flown;
-    uint64_t first_ns; /* fixed_wait_ns: when the first record came */
+    uint64_t stamps[2]; /* given to the device, and written; 0: nobody wants to know */
+    uint64_t first_ns;  /* fixed_wait_ns: when the first record came */
     struct cl_log_op *first, *last;
 };
 
@@ -151,6 +153,7 @@ struct cl_log_recover;
 struct cl_log {
     struct cl_log_config config;
     struct cl_blk *blk;
+    const struct cl_clock *clock; /* of who shares it, for stamps of its flushes; NULL: there are none */
     int state, error;
     bool closing; /* what waits goes at once */
     bool closed;  /* the next superblock is the last thing written */
@@ -216,6 +219,11 @@ static inline uint32_t cl_log_record_crc(uint32_t seed, const struct cl_log_disk
 static inline uint64_t cl_log_now_ns(const struct cl_log *log)
 {
     return log->config.now_ns(log->config.now_arg);
+}
+
+static inline uint64_t cl_log_stamp(const struct cl_log *log)
+{
+    return log->clock ? cl_clock_stamp(log->clock) : 0;
 }
 
 /* Nothing fixed says when a flush goes. */

@@ -123,7 +123,7 @@ static void sleep_on(struct cl_log_shared *s, struct cl_log_future *f)
     f->kthread = k->index;
     s->sleepers++;
     cl_sched_in_flight(1);
-    cl_waits_for(k, CL_TRACE_WAITS_LOG, s, 0);
+    cl_waits_in_stages(k, CL_TRACE_WAITS_LOG, s, f->op.stamps);
     cl_block(k, CL_AFTER_UNLOCK, &s->lock); /* may block: asked by all who come here */
     __atomic_fetch_sub(&s->roused, 1, __ATOMIC_RELAXED);
 }
@@ -184,12 +184,15 @@ int cl_log_share(struct cl_log_shared *shared, struct cl_log *log, struct cl_sch
 {
     *shared = (struct cl_log_shared){.log = log, .sched = sched};
     log->merges = true;
+    log->clock = sched->clock;
     cl_timer_init(&shared->timer, on_timer, shared);
     shared->completions = (struct cl_completions){
         .arg = shared, .one_queue = true, .poll = shared_poll, .arm = shared_arm, .fd = shared_fd};
     int rc = cl_sched_completions_add(sched, &shared->completions, err);
-    if (rc)
+    if (rc) {
         log->merges = false;
+        log->clock = NULL;
+    }
     return rc;
 }
 
@@ -197,8 +200,10 @@ void cl_log_unshare(struct cl_log_shared *shared)
 {
     cl_timer_cancel(&shared->timer);
     cl_sched_completions_remove(shared->sched, &shared->completions);
-    if (shared->log) /* whoever pumps it now leaves nothing to others */
+    if (shared->log) { /* whoever pumps it now leaves nothing to others */
         shared->log->gathers = shared->log->merges = false;
+        shared->log->clock = NULL;
+    }
 }
 
 /* Whether the caller may wait here: whom it waits for is told to that scheduler. */

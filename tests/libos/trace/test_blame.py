@@ -12,7 +12,8 @@ from maderequests import HZ, NAMES, Made, ticks
 
 from corelane.libos.trace.behind import by_cause
 from corelane.libos.trace.blame import Blame, document_of, lines_of, of_service, of_table
-from corelane.libos.trace.stages import AWAY, TOGETHER, Stage, Table, table
+from corelane.libos.trace.stages import STOPPED, TOGETHER, Stage, Table, table
+from corelane.libos.trace.stopped import AWAY
 from corelane.runtime._native import lib
 from corelane.runtime.trace import Records
 
@@ -46,7 +47,7 @@ CAUSES: dict[str, Stage] = {
     "blocked": ("handler", "wait: sleep"),
     "mutex": ("handler", "wait: mutex"),
     "log": ("handler", "wait: log"),
-    "core": ("handler", AWAY),
+    "core": (STOPPED, AWAY),
     "reply": ("reply", "until sent"),
 }
 

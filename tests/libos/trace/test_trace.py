@@ -34,6 +34,15 @@ def test_a_tracer_draws_keeps_the_slowest_and_writes_only_what_rises(c_program: 
     assert c_program("tests/libos/trace/c/tracer.c")(number) == "ok\n"
 
 
+def test_gaps_of_the_machine_are_told_once_and_rests_are_none(c_program: Program) -> None:
+    assert c_program("tests/libos/trace/c/gaps.c")() == "ok\n"
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_latency_of_services_is_recorded_by_kthreads(c_program: Program, number: int) -> None:
+    assert c_program("tests/libos/trace/c/latency.c")(number) == "ok\n"
+
+
 @pytest.fixture(params=list(MODES))
 def staged(request: Any, c_program: Program, tmp_path: Path) -> tuple[str, Table]:
     """Of tests/libos/trace/c/stages.c, in each mode that writes something down."""
@@ -174,7 +183,7 @@ def test_turns_of_a_connection_are_written_down_with_their_waits() -> None:
     assert len(served) >= 3
     slow = served[served["blocked"] > 0]
     assert len(slow) == 1
-    assert slow["blocked"][0] * 1000 >= hz * 0.99
+    assert int(slow["blocked"][0]) * 1000 >= hz * 0.99
     mine = found.waits[found.waits["id"] == slow["id"][0]]
     assert list(mine["what"]) == [lib.CL_TRACE_WAITS_SLEEP]
 
@@ -227,3 +236,26 @@ def test_attached_the_iokernels_pick_up_is_where_it_begins(outside: Any) -> None
     assert not (messages["flags"] & lib.CL_TRACE_FROM_KTHREAD).any()
     assert (messages["pickup"] > 0).all()
     assert (messages["pickup"].astype(float) / segment.hz < 60).all()
+
+
+def test_an_iokernel_is_told_of_requests_and_their_latency(outside: Any) -> None:
+    wire, path, start = outside
+    kernel = start()
+    with libos.Runtime(path, name="told", trace=Trace(one_in=1)) as runtime:
+        runtime.bind(echo_handler("c"))
+        runtime.bind(libos.udp(9001)(sends_back))
+        runtime.start()
+        server = wire.resolve(runtime.address)
+        for n in range(1, 6):
+            assert wire.ask(Host(server.mac, server.ip), bytes(n)) == bytes(n)
+
+        def told(_: Any) -> bool:
+            (app,) = kernel.stats()["apps"]
+            udp, _ = app["services"] or ({"requests": 0, "name": ""}, None)
+            return (udp["name"], udp["requests"]) == ("udp:9000", 5) and udp["latency"]["n"] == 5
+
+        runtime.wait_until(told, 10.0)
+        (app,) = kernel.stats()["apps"]
+        assert [(s["name"], s["requests"]) for s in app["services"]] == [("udp:9000", 5), ("udp:9001", 0)]
+        assert 0 < app["services"][0]["latency"]["p50_us"] < 60e6
+        runtime.stop()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import struct
 import threading
@@ -23,7 +24,9 @@ from corelane.apps.raft.service.service import RaftService, serve
 from corelane.apps.raft.service.settings import GroupSettings, LogSettings
 from corelane.drivers.blk.blk import Blk, BlkFaults, FaultBlk
 from corelane.libos import Scheduler
+from corelane.runtime._native import lib
 from corelane.runtime.errors import CorelaneError, Refused
+from corelane.runtime.trace import Segment
 
 PEERS = {i: (f"10.0.0.{i}", RAFT_PORT) for i in range(1, 9)}
 NO_KIND = 9
@@ -324,3 +327,24 @@ def test_a_stop_names_a_machine_that_never_returns(kind: int) -> None:
 
         wait_until(stopped, 60, "the machine to return")
         service.close()
+
+
+def test_commands_are_messages_of_the_runtimes_trace_with_their_wait() -> None:
+    with linked(trace="full") as (runtime, client), Segment.of_process(os.getpid()) as segment:
+        service = serve(runtime, 1, ALONE, group=QUICK, machine=Machine())
+        runtime.start()
+        asked = Asked(service, client)
+        await_lead(service)
+        segment.skip()
+        for i in range(5):
+            asked.send(c._APPLY, bytes([i]))
+            assert asked.answer() == b"ok"
+        records, names = segment.read(), segment.services()
+        runtime.stop()
+        service.close()
+    mine = records.messages[records.messages["service"] == names.index(f"Raft {RAFT_PORT}")]
+    assert len(mine) == 5
+    assert (mine["sent"] > 0).all()
+    assert (mine["blocked"] == mine["sent"]).all()
+    waits = [what for what, of in zip(records.waits["what"], records.waits["id"], strict=True) if of in mine["id"]]
+    assert waits == [lib.CL_TRACE_WAITS_COMMIT] * 5

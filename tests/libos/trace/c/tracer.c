@@ -190,6 +190,52 @@ static void waits(void)
     CHECK(m->kind == CL_TRACE_MESSAGE && m->id == got[0].id && m->blocked == 1100 && m->ready == 21 && m->end == 1121);
 }
 
+/* Stages of a wait, by stamps that are there, or not, or before it began. */
+static void parts(void)
+{
+    static const struct {
+        uint64_t stamps[2];
+        uint32_t first, second;
+    } cases[] = {{{150, 180}, 50, 30}, {{0, 0}, 100, 0}, {{150, 0}, 50, 50},
+                 {{50, 120}, 0, 20},   {{50, 60}, 0, 0}, {{250, 300}, 100, 0}};
+    for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct cl_trace_wait w = {
+            .kind = CL_TRACE_WAIT, .what = CL_TRACE_WAITS_LOG, .n = 1, .begin = 100, .blocked = 100};
+        cl_tracer_parts(&w, cases[i].stamps, 200);
+        CHECK(w.first == cases[i].first && w.second == cases[i].second, "case %u: %u, %u", i, w.first, w.second);
+        CHECK(cl_trace_valid(&w));
+    }
+}
+
+/* A connection stood still: told in full, and if that was slow. */
+static void stalls(void)
+{
+    struct cl_trace_stall s = {
+        .end = now, .ticks = 5000, .n = 2, .flow = 7, .service = 1, .what = CL_TRACE_WAITS_RESEND};
+    struct cl_trace_message got[4];
+    const struct cl_trace_wait *w = (const struct cl_trace_wait *)&got[0];
+    CHECK_EQ(cl_trace_set_mode(trace, CL_TRACE_FULL), 0);
+    later(5000000);
+    s.end = now;
+    cl_tracer_stalled(t, &s);
+    CHECK_EQ(read_all(got, 4), 2);
+    CHECK(w->what == CL_TRACE_WAITS_RESEND && w->n == 2 && w->blocked == 5000 && w->object == 7 && w->id == got[1].id);
+    CHECK(got[1].flags == CL_TRACE_STALLED && got[1].begin == now - 5000 && got[1].sent == 5000 && got[1].end == 0);
+    CHECK_EQ(cl_trace_set_mode(trace, CL_TRACE_SAMPLED), 0);
+    later(5000000);
+    for (unsigned i = 0; i < SLOWEST; i++) {
+        message(8000, true);
+        later(10000);
+    }
+    cl_tracer_sent(t, now);
+    CHECK(read_all(got, 4) == SLOWEST && t->slow_ticks >= 5000);
+    cl_tracer_stalled(t, &s);
+    CHECK_EQ(read_all(got, 4), 0);
+    s.ticks = 20000;
+    cl_tracer_stalled(t, &s);
+    CHECK_EQ(read_all(got, 4), 2);
+}
+
 int main(int argc, char **argv)
 {
     struct cl_clock clock;
@@ -214,6 +260,8 @@ int main(int argc, char **argv)
     boundaries_rise(seed);
     away();
     waits();
+    parts();
+    stalls();
     cl_trace_delete(trace);
     config.records = 1000;
     CHECK(cl_trace_new(&config, &clock, "tracer", &trace, err) == -EINVAL && strstr(err, "power of two"));

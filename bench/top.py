@@ -1,0 +1,105 @@
+"""What it costs a server that somebody watches it: `corelane top` once a second, beside nobody.
+
+An echo server behind an iokernel, in its own process, writes down a sample of its requests, which is the default. `top`
+runs as it does for people who look on, in a process of its own that may use any CPU of the machine: it asks the
+iokernel for its statistics, and reads what the server writes down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from .harness import rig
+from .harness.openloop import Measure, Point, guess_peak, middle, search_peak
+from .harness.plot import Canvas
+from .harness.session import Session
+
+SUMMARY = "what corelane top costs those whom it watches"
+FIGURES = ("top.cost",)
+
+ALONE, WATCHED = "nobody looks", "top looks on"
+ROUNDS = 7
+HALF = 0.5  # of what it carries
+PEAK, TURNS = 0.15, 0.75  # of the time
+DELAY_S = 1.0  # top's default
+
+
+def run(session: Session) -> None:
+    """The peak, then both arms by turns at half of it."""
+    session.settings |= {
+        "message": "one request of 22 bytes and its reply",
+        "handler": "C, behind an iokernel",
+        "checksums": rig.CHECKSUMS,
+        "top": f"corelane top --plain, every {DELAY_S:g} s",
+    }
+    with rig.iokernel(["echo", "--port", "9000"], session.two_cores) as made:
+        assert made.iokernel is not None
+        session.say("peak")
+        guessed = guess_peak(made.load.measure, seconds=0.3 * PEAK * session.seconds)
+        found = search_peak(made.load.measure, start_rps=0.8 * guessed, step=1.1, seconds=0.7 * PEAK * session.seconds)
+        peak = found.peak_rps or max((point.achieved_rps for point in found.points), default=0.0)
+        if not peak:
+            session.skip("echo", "nothing was answered while the peak was measured: give more --seconds")
+            return
+        session.settings["peak_rps"] = round(peak)
+        slot = max(TURNS * session.seconds / ROUNDS / 2, 0.05)
+        measure = partial(_at, made.load.measure, HALF * peak, slot)
+        arms: dict[str, Callable[[], Point]] = {
+            ALONE: measure,
+            WATCHED: partial(_watched, made.iokernel.socket_path, measure),
+        }
+        points = session.interleave(arms, ROUNDS, back_and_forth=True)
+    for name, taken in points.items():
+        session.point(name, middle(taken))
+    costs = [watched.p99_us / alone.p99_us for watched, alone in zip(points[WATCHED], points[ALONE], strict=True)]
+    session.figure("top.cost", statistics.median(costs), runs=costs)
+
+
+def _at(measure: Measure, rate: float, seconds: float) -> Point:
+    return measure(rate, seconds)
+
+
+def _watched(socket: str, measure: Callable[[], Point]) -> Point:
+    with looking_on(socket):
+        return measure()
+
+
+@contextlib.contextmanager
+def looking_on(socket: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`corelane top` from its first look on, until the block ends."""
+    words = ["top", "--socket", socket, "--plain", "--delay", f"{DELAY_S:g}"]
+    command = [sys.executable, "-m", "corelane.cli.main", *words]
+    top = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    try:
+        assert top.stdout is not None
+        top.stdout.readline()  # it has started, and read once
+        drain = subprocess.Popen(["cat"], stdin=top.stdout, stdout=subprocess.DEVNULL)
+        top.stdout.close()
+        try:
+            yield top
+        finally:
+            top.terminate()
+            top.wait()
+            drain.wait()
+    finally:
+        top.kill()
+        top.wait()
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """The tail of each."""
+    rows = document["arms"]
+    canvas = Canvas(
+        "watching an echo server at half of its peak: p99",
+        message=document["settings"]["message"],
+        n=sum(int(row["sent"]) for row in rows),
+        size=(9, 5),
+    )
+    canvas.bars([row["name"] for row in rows], [float(row["p99_us"]) for row in rows], ylabel="p99 (us)")
+    return canvas

@@ -1,0 +1,81 @@
+"""corelane trace --profile: program counters of kthreads beside what they write down of their requests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ...libos.trace.profile import Profile, Sampled, lines_of, of_table
+from ...libos.trace.stages import Table
+from ...libos.trace.symbols import Symbols
+from ...runtime import perf
+from ...runtime.errors import CorelaneError
+from ...runtime.files import write_whole
+from ...runtime.trace import Segment
+
+HZ = 4000
+
+
+class Profiling:
+    """Samples of the process of a segment, from construction on; `lines` once `document` was asked for."""
+
+    def __init__(self, segment: Segment, hz: int = HZ) -> None:
+        self._segment = segment
+        self._sampler = perf.Sampler(perf.kthreads_of(segment.pid), hz)
+        self._samples: list[perf.Sample] = []
+        self._mapped: list[perf.Mapped] = []
+        self.lines: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
+        self._sampler.close()
+
+    def read(self) -> None:
+        """What has come since the last time."""
+        self._samples += self._sampler.read()
+
+    def end(self) -> None:
+        """The rest, and what the process has mapped."""
+        self.read()
+        try:
+            self._mapped = perf.mapped_code(self._segment.pid)
+        except OSError as error:
+            what = f"name what process {self._segment.pid} runs"
+            raise CorelaneError(what, error.strerror or str(error), "profile it while it runs") from error
+
+    def document(self, seen: Table, flame: Path | None) -> dict[str, Any]:
+        """What `--json` has of it. flame: the page is written there."""
+        segment = self._segment
+        sampled = Sampled(self._samples, self._sampler.hz, segment.tsc_of, Symbols(self._mapped).name_of)
+        title = f"Slow requests of process {segment.pid} ({segment.name})"
+        document, lines = told(seen, sampled, title, flame)
+        self.lines = ["", f"{len(self._samples):,} samples, {self._sampler.lost:,} more had no room", *lines]
+        return document | {"samples_lost": self._sampler.lost}
+
+
+def told(seen: Table, sampled: Sampled, title: str, flame: Path | None) -> tuple[dict[str, Any], list[str]]:
+    """What is said of samples as JSON, and to people. flame: the page is written there."""
+    profiles = of_table(seen, sampled)
+    lines = [line for one in profiles for line in lines_of(one)]
+    if not profiles:
+        lines.append("too few requests were written down for a profile: record for longer, or trace in full")
+    document: dict[str, Any] = {"samples": len(sampled.samples), "profile": [_document(one) for one in profiles]}
+    if flame is not None:
+        from .flame import page_of
+
+        write_whole(flame, page_of(profiles, title).encode())
+        lines.append(f"wrote {flame}")
+        document["flame"] = str(flame)
+    return document, lines
+
+
+def _document(one: Profile) -> dict[str, Any]:
+    parts = {"slow": one.slow, "ordinary": one.ordinary}
+    return {
+        "service": one.service,
+        "value_us": round(one.value_us, 3),
+        **{kind: {"n": p.n, "samples": p.samples, "us": round(p.total_us, 3)} for kind, p in parts.items()},
+    }

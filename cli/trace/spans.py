@@ -1,0 +1,108 @@
+"""Requests as spans, to a collector of OpenTelemetry, by OTLP over HTTP, through its official SDK (an optional
+dependency).
+
+A request is a span, its stages are spans below it, its waits events of its handler's. The spans are made of the SDK's
+own class and given to its exporter: a tracer of the SDK would stamp them itself, and draw ids of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...libos.trace.stages import WINDOWS
+from ...runtime.errors import CorelaneError
+from ...runtime.trace import WAITS, Records
+from ..telemetry import INSTALL, endpoint
+from ..traced import trace_id
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace import ReadableSpan
+
+PATH = "/v1/traces"  # OTLP/HTTP, "Endpoint URLs for OTLP/HTTP"
+AT_ONCE = 512  # spans of a request to the collector
+
+
+class Clock:
+    """Times since 1970 in ns of stamps: what the machine's clock says now, and no step of it in between."""
+
+    def __init__(self, base_tsc: int, base_ns: int, hz: int) -> None:
+        self._base_tsc, self._base_ns, self._hz = base_tsc, base_ns, hz
+        self._epoch_ns = time.time_ns() - time.monotonic_ns()
+
+    def ns(self, tsc: int) -> int:
+        return self._epoch_ns + self._base_ns + (tsc - self._base_tsc) * 10**9 // self._hz
+
+
+def send(url: str, records: Records, names: Sequence[str], pid: int, app: str, clock: Clock) -> int:
+    """Send them all; returns how many requests that were. CorelaneError without the SDK, or if they cannot be sent."""
+    where = endpoint(url, PATH)
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.trace.export import SpanExportResult
+    except ImportError as error:
+        raise CorelaneError(f"send spans to {where}", "OpenTelemetry's SDK is not installed", INSTALL) from error
+    logging.getLogger("opentelemetry").addHandler(logging.NullHandler())  # what fails is told once, by us
+    logging.getLogger("opentelemetry").propagate = False
+    made = spans(records, names, pid, app, clock)
+    exporter = OTLPSpanExporter(endpoint=where, timeout=10)
+    try:
+        for first in range(0, len(made), AT_ONCE):
+            if exporter.export(made[first : first + AT_ONCE]) is not SpanExportResult.SUCCESS:
+                raise OSError("it was refused, or nobody answered")
+    except OSError as error:
+        hint = "is a collector there, and takes OTLP over HTTP?"
+        raise CorelaneError(f"send spans to {where}", str(error), hint) from error
+    finally:
+        exporter.shutdown()  # type: ignore[no-untyped-call]  # the SDK's
+    return len(records.messages)
+
+
+def spans(records: Records, names: Sequence[str], pid: int, app: str, clock: Clock) -> list[ReadableSpan]:
+    """Of all requests, each followed by its stages."""
+    from opentelemetry.sdk.resources import Resource
+
+    resource = Resource({"service.name": app or "corelane", "process.pid": pid})
+    waits: dict[int, list[Any]] = {}
+    for wait in records.waits:
+        waits.setdefault(int(wait["id"]), []).append(wait)
+    out: list[ReadableSpan] = []
+    for message in records.messages:
+        number, service = int(message["id"]), int(message["service"])
+        name = names[service] if service < len(names) else f"service {service}"
+        out += _request(message, name, pid, resource, waits.get(number, ()), clock)
+    return out
+
+
+def _request(m: Any, name: str, pid: int, resource: Any, waits: Sequence[Any], clock: Clock) -> list[ReadableSpan]:
+    from opentelemetry.sdk.trace import Event, ReadableSpan
+    from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
+
+    number, begin = int(m["id"]), int(m["begin"])
+    trace = int(trace_id(pid, number), 16)
+
+    def context(of: int) -> SpanContext:
+        return SpanContext(trace, of, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+
+    def span(title: str, of: int, since: int, until: int, **more: Any) -> ReadableSpan:
+        begun, ended = clock.ns(since), clock.ns(until)
+        return ReadableSpan(title, context(of), resource=resource, start_time=begun, end_time=ended, **more)
+
+    told = {"corelane.kthread": int(m["kthread"]), "corelane.bytes": int(m["bytes"]), "corelane.id": f"{number:#x}"}
+    # Ids of spans: the request's own, and below it by the stage. Bits 0 to 47 count messages (libos/trace/trace.c).
+    out = [span(name, number, begin, begin + int(m["sent"]), attributes=told, kind=SpanKind.SERVER)]
+    for row, (stage, first, last) in enumerate(WINDOWS, 1):
+        since, until = begin + (int(m[first]) if first else 0), begin + int(m[last])
+        if until > since:
+            events = [
+                Event(
+                    f"wait: {WAITS.get(int(w['what']), 'other')}",
+                    {"corelane.us": 1e-3 * (clock.ns(int(w["begin"]) + int(w["blocked"])) - clock.ns(int(w["begin"])))},
+                    clock.ns(int(w["begin"])),
+                )
+                for w in (waits if stage == "handler" else ())
+            ]
+            out.append(span(stage, number | row << 60, since, until, parent=context(number), events=events))
+    return out

@@ -1,0 +1,93 @@
+"""When a kthread stood still, and how much of each message that took: its core was another's, or its thread had no CPU.
+
+Such time is nobody's stage: who waits for the kthread then waits for the same reason as who is in the handler. So it is
+taken out of the stages (stages.py), and is a stage of its own, by reason.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ...runtime.trace import Records
+
+if TYPE_CHECKING:
+    import numpy
+
+    Array = numpy.ndarray[Any, Any]
+
+AWAY = "core away"
+NO_CPU = "no CPU"
+
+
+class Stops(NamedTuple):
+    """Of each the kthread, stamps, and ticks between them in which it stood still."""
+
+    kthread: Array
+    begin: Array
+    end: Array
+    gone: Array
+
+
+def stops(records: Records) -> dict[str, Stops]:
+    """By reason; none of what there was none of."""
+    found = {AWAY: _of(records.cores, records.cores["end"] - records.cores["begin"])}
+    gaps = getattr(records, "gaps", None)  # of runtimes that look for them
+    if gaps is not None:
+        found[NO_CPU] = _narrowed(_of(gaps, gaps["gone"]), gaps["id"], records.messages)
+    return {reason: of for reason, of in found.items() if len(of.begin)}
+
+
+def _of(rows: Array, gone: Array) -> Stops:
+    return Stops(rows["kthread"].copy(), rows["begin"].copy(), rows["end"].copy(), gone.copy())
+
+
+def _narrowed(found: Stops, ids: Array, messages: Array) -> Stops:
+    """A look at the kernel's counters that one slow message was reason for: it stood still while that was handled."""
+    import numpy
+
+    order = numpy.argsort(messages["id"], kind="stable")
+    place = numpy.searchsorted(messages["id"][order], ids)
+    inside = place < len(order)
+    rows = numpy.zeros(len(ids), int)
+    rows[inside] = order[place[inside]]
+    known = inside.copy()
+    known[inside] = messages["id"][rows[inside]] == ids[inside]
+    if not known.any():
+        return found
+    mine = messages[rows[known]]
+    found.begin[known] = numpy.maximum(found.begin[known], mine["begin"] + mine["start"])
+    found.end[known] = numpy.maximum(found.begin[known], numpy.minimum(found.end[known], mine["begin"] + mine["end"]))
+    found.gone[known] = numpy.minimum(found.gone[known], found.end[known] - found.begin[known])
+    return found
+
+
+def taken(messages: Array, first: Array, last: Array, of: Stops) -> Array:
+    """Ticks of [first, last), which are relative to each message's `begin`, in which its kthread stood still."""
+    import numpy
+
+    out = numpy.zeros(len(messages))
+    for kthread in numpy.unique(of.kthread):
+        mine = of.kthread == kthread
+        rows = numpy.nonzero(messages["kthread"] == kthread)[0]
+        zero = of.begin[mine].min()
+        begins, ends = ((stamps[mine] - zero).astype(float) for stamps in (of.begin, of.end))
+        at, until = _rising(begins, ends, of.gone[mine])
+        base = messages["begin"][rows].astype(numpy.int64) - int(zero)
+        parts = [numpy.interp(base + edge[rows], at, until, left=0.0) for edge in (first, last)]
+        out[rows] = numpy.clip(parts[1] - parts[0], 0, last[rows] - first[rows])
+    return out
+
+
+def _rising(begin: Array, end: Array, gone: Array) -> tuple[Array, Array]:
+    """Time that it has stood still until a moment: a function that is straight between these points. What two have in
+    common is the first one's."""
+    import numpy
+
+    order = numpy.argsort(begin, kind="stable")
+    begin, end, gone = begin[order], end[order], gone[order].astype(float)
+    share = gone / numpy.maximum(end - begin, 1)
+    begin[1:] = numpy.maximum(begin[1:], numpy.maximum.accumulate(end)[:-1])
+    end = numpy.maximum(begin, end)
+    at = numpy.stack([begin, end], axis=1).ravel()
+    steps = numpy.stack([numpy.zeros(len(begin)), (end - begin) * numpy.minimum(share, 1.0)], axis=1).ravel()
+    return at, numpy.cumsum(steps)

@@ -1,0 +1,115 @@
+"""Names of program counters of a process, by the symbols of the ELF files that it has mapped (pyelftools).
+
+A compiled handler is a shared object of the cache (libos/handlers/kept.py), whose name begins with that of the
+function. Numba's own names are told as module.function. What numba compiles into memory has no file: it is told as
+such.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import functools
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...runtime.perf import Mapped
+
+if TYPE_CHECKING:
+    import numpy
+
+    Array = numpy.ndarray[Any, Any]
+
+NO_FILE = "compiled in memory"
+_FUNCTION = 2  # STT_FUNC
+# Elf64_Sym (elf(5))
+_SYMBOL = [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("at", "<u8"), ("n", "<u8")]
+_KEPT = re.compile(r"(\w+)-[0-9a-f]{12}\b.*")
+_ENTRY = "cl_kept_entry"
+
+
+class Symbols:
+    """Of a process, by what it had mapped. Files are read when something of them is asked for."""
+
+    def __init__(self, mapped: Sequence[Mapped]) -> None:
+        self._mapped = sorted(mapped, key=lambda m: m.begin)
+        self._begins = [m.begin for m in self._mapped]
+        self.name_of = functools.cache(self._name_of)
+
+    def _name_of(self, pc: int) -> str:
+        """The function that a program counter is in; else the file, or what is known."""
+        row = bisect.bisect_right(self._begins, pc) - 1
+        if row < 0 or pc >= self._mapped[row].end:
+            return "unknown"
+        mapped = self._mapped[row]
+        if not mapped.path.startswith("/"):
+            return mapped.path.strip("[]") or NO_FILE
+        name = _functions(mapped.path).at(pc - mapped.begin + mapped.offset)
+        short = Path(mapped.path.removesuffix(" (deleted)")).name
+        if name in ("", _ENTRY):
+            kept = _KEPT.fullmatch(short)
+            return kept[1] if kept else name or short
+        return readable(name)
+
+
+class _Functions:
+    """Functions of an ELF file by where they are in it."""
+
+    def __init__(self, begins: Array, ends: Array, names: Sequence[str]) -> None:
+        self._begins, self._ends, self._names = begins, ends, names
+
+    def at(self, offset: int) -> str:
+        import numpy
+
+        row = int(numpy.searchsorted(self._begins, offset, side="right")) - 1
+        return self._names[row] if row >= 0 and offset < self._ends[row] else ""
+
+
+@functools.lru_cache(maxsize=256)
+def _functions(path: str) -> _Functions:
+    """None of a file that cannot be read, or is none."""
+    from elftools.common.exceptions import ELFError
+    from elftools.elf.elffile import ELFFile
+
+    with contextlib.suppress(OSError, ELFError, ValueError, KeyError), open(path, "rb") as file:
+        return _read(ELFFile(file))
+    return _none()
+
+
+def _none() -> _Functions:
+    import numpy
+
+    return _Functions(numpy.zeros(0, int), numpy.zeros(0, int), ())
+
+
+def _read(elf: Any) -> _Functions:
+    """All symbols at once: one by one they take a second of a large library."""
+    import numpy
+
+    table = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
+    if table is None or elf.elfclass != 64:
+        return _none()
+    symbols = numpy.frombuffer(table.data(), numpy.dtype(_SYMBOL))
+    symbols = symbols[(symbols["info"] & 15 == _FUNCTION) & (symbols["section"] != 0)]
+    symbols = symbols[numpy.argsort(symbols["at"], kind="stable")]
+    offsets = symbols["at"].astype(numpy.int64)
+    for segment in elf.iter_segments("PT_LOAD"):
+        inside = (symbols["at"] >= segment["p_vaddr"]) & (symbols["at"] < segment["p_vaddr"] + segment["p_memsz"])
+        offsets[inside] += segment["p_offset"] - segment["p_vaddr"]
+    texts = elf.get_section(table["sh_link"]).data()
+    names = [texts[at : texts.index(b"\0", at)].decode(errors="replace") for at in symbols["name"].tolist()]
+    return _Functions(offsets, offsets + numpy.maximum(symbols["n"].astype(numpy.int64), 1), names)
+
+
+def readable(name: str) -> str:
+    """A name as people write it: of numba's and C++'s nested names (Itanium C++ ABI, section 5.1.5) their parts."""
+    if not name.startswith("_ZN"):
+        return name
+    parts, rest = [], name[3:]
+    while found := re.match(r"(\d+)", rest):
+        length = int(found[1])
+        parts.append(rest[found.end() : found.end() + length])
+        rest = rest[found.end() + length :]
+    return ".".join(parts) or name

@@ -1,0 +1,182 @@
+"""Where threads are at this moment: their program counters, sampled by the kernel (perf_event_open(2)).
+
+    with Sampler(kthreads_of(pid), hz=2000) as sampler:
+        ...
+        samples = sampler.read()        # what has come since; then again and again
+
+The threads notice an interrupt of a microsecond or two for each sample; nothing is written into them, nor into their
+process. It takes the software clock of each thread's CPU time, which virtual machines have, too: a thread that does not
+run is not sampled. The kernel lets those sample a process who may look into it, if kernel.perf_event_paranoid is 2 or
+less; else root (CAP_PERFMON).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import platform
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .closing import Closing
+from .errors import CorelaneError, SystemLimit
+
+PAGES = 16  # of a thread's ring: 100 ms and more of what is sampled; a power of two
+MOST_HZ = 10_000
+_CALLS = {"x86_64": 298, "aarch64": 241}  # perf_event_open
+_ATTR = struct.Struct("<IIQQQQQIIQQQQIiQIHH")  # struct perf_event_attr as of PERF_ATTR_SIZE_VER5
+_SOFTWARE, _CPU_CLOCK = 1, 0
+_IP, _TID, _TIME, _CALLCHAIN = 1 << 0, 1 << 1, 1 << 2, 1 << 5
+_EXCLUDE_KERNEL, _EXCLUDE_HV, _FREQ, _USE_CLOCKID = 1 << 5, 1 << 6, 1 << 10, 1 << 25
+_CLOCK_MONOTONIC = 1
+_CLOEXEC = 8
+_ENABLE = 0x2400  # PERF_EVENT_IOC_ENABLE
+_HEAD, _TAIL = 1024, 1032  # of struct perf_event_mmap_page
+_LOST, _SAMPLE = 2, 9  # PERF_RECORD_*
+_CONTEXT = 2**64 - 4096  # from here on an entry of a chain says what follows it (PERF_CONTEXT_*)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """number: of the thread, as the Sampler was told. ns: CLOCK_MONOTONIC. chain: program counters, the innermost
+    first; those of its callers are return addresses, as far as frame pointers lead."""
+
+    number: int
+    ns: int
+    chain: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """Code that a process has mapped: [begin, end) holds the file from `offset` on. path "": of no file."""
+
+    begin: int
+    end: int
+    offset: int
+    path: str
+
+
+def kthreads_of(pid: int) -> dict[int, int]:
+    """Thread ids of a process' kthreads, with the kthreads' numbers. CorelaneError: there are none, or of several
+    runtimes, whose numbers are the same."""
+    what, found = f"sample process {pid}", {}
+    try:
+        for tid in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{tid}/comm", "rb") as file:
+                name = file.read().strip()
+            if name.startswith(b"cl-kthread-"):
+                found[int(tid)] = int(name.removeprefix(b"cl-kthread-"))
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise CorelaneError(what, "there is no such process, or it ends", errno=errno.ESRCH) from error
+    if not found:
+        raise CorelaneError(what, "it has no kthreads", "sample it once its runtime was started", errno.ENOENT)
+    if len(set(found.values())) < len(found):
+        raise CorelaneError(what, "it has several runtimes, whose kthreads cannot be told apart")
+    return found
+
+
+def mapped_code(pid: int) -> list[Mapped]:
+    """What a process may execute, by address. Raises OSError."""
+    found = []
+    with open(f"/proc/{pid}/maps", "rb") as file:  # in which paths need not be text
+        for line in file:
+            where, rights, offset, _, _, *path = line.split(maxsplit=5)
+            if b"x" in rights:
+                begin, end = (int(part, 16) for part in where.split(b"-"))
+                name = os.fsdecode(path[0].rstrip(b"\n")) if path else ""
+                found.append(Mapped(begin, end, int(offset, 16), name))
+    return found
+
+
+class Sampler(Closing):
+    """Samples threads. threads: their ids, with numbers for `Sample`. lost: samples for which there was no room.
+
+    Raises SystemLimit: the kernel refuses it, and how it would not.
+    """
+
+    def __init__(self, threads: Mapping[int, int], hz: int) -> None:
+        self.hz, self.lost = hz, 0
+        self._rings: list[tuple[int, int, mmap.mmap]] = []
+        try:
+            for tid, number in threads.items():
+                fd = _open(tid, hz)
+                try:
+                    ring = mmap.mmap(fd, (1 + PAGES) * mmap.PAGESIZE)
+                except OSError:
+                    os.close(fd)
+                    raise
+                self._rings.append((number, fd, ring))
+            for _, fd, _ in self._rings:
+                fcntl.ioctl(fd, _ENABLE, 0)
+        except OSError as error:
+            self.close()
+            if error.errno == errno.ESRCH:
+                raise CorelaneError("sample a process", "it has ended", errno=errno.ESRCH) from error
+            hint = "sysctl kernel.perf_event_paranoid=2, or ask as root; in a container: --cap-add PERFMON"
+            raise SystemLimit("sample program counters", error.strerror or str(error), hint) from error
+
+    def close(self) -> None:
+        """End it. May be called twice."""
+        for _, fd, ring in self._rings:
+            ring.close()
+            os.close(fd)
+        self._rings.clear()
+
+    def read(self) -> list[Sample]:
+        """What has come since the last call."""
+        found: list[Sample] = []
+        for number, _, ring in self._rings:
+            self._read_ring(number, ring, found)
+        return found
+
+    def _read_ring(self, number: int, ring: mmap.mmap, found: list[Sample]) -> None:
+        # x86 keeps the order of these loads. Elsewhere the worst is a sample that is cut short, and is dropped.
+        head, tail = (struct.unpack_from("<Q", ring, at)[0] for at in (_HEAD, _TAIL))
+        size = PAGES * mmap.PAGESIZE
+        begin, end = tail % size, head % size
+        data = ring[mmap.PAGESIZE + begin : mmap.PAGESIZE + (end if end >= begin else size)]
+        if end < begin:
+            data += ring[mmap.PAGESIZE : mmap.PAGESIZE + end]
+        struct.pack_into("<Q", ring, _TAIL, head)
+        at = 0
+        while at + 8 <= len(data):
+            kind, _, length = struct.unpack_from("<IHH", data, at)
+            if length < 8 or at + length > len(data):
+                break
+            if kind == _SAMPLE and length >= 40:
+                found.append(_sample(number, data[at + 8 : at + length]))
+            elif kind == _LOST and length >= 24:
+                self.lost += struct.unpack_from("<Q", data, at + 16)[0]
+            at += length
+
+
+def _sample(number: int, data: bytes) -> Sample:
+    ip, _, _, ns, n = struct.unpack_from("<QIIQQ", data)
+    n = min(n, (len(data) - 32) // 8)
+    chain = tuple(pc for pc in struct.unpack_from(f"<{n}Q", data, 32) if pc < _CONTEXT)
+    return Sample(number, ns, chain or (ip,))
+
+
+def _open(tid: int, hz: int) -> int:
+    """The event of a thread, not enabled yet. Raises OSError."""
+    call = _CALLS.get(platform.machine())
+    if call is None:
+        raise OSError(errno.ENOSYS, f"not on {platform.machine()}")
+    flags = 1 | _EXCLUDE_KERNEL | _EXCLUDE_HV | _FREQ | _USE_CLOCKID  # 1: disabled
+    what = _IP | _TID | _TIME | _CALLCHAIN
+    attr = _ATTR.pack(
+        *(_SOFTWARE, _ATTR.size, _CPU_CLOCK, hz, what, 0, flags),
+        *(0, 0, 0, 0, 0, 0, 0),
+        *(_CLOCK_MONOTONIC, 0, 0, 0, 0),
+    )
+    libc = ctypes.CDLL(None, use_errno=True)
+    buffer = ctypes.create_string_buffer(attr, len(attr))
+    fd = int(libc.syscall(call, buffer, tid, -1, -1, ctypes.c_ulong(_CLOEXEC)))
+    if fd < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return fd

@@ -1,0 +1,261 @@
+/* Gaps of the machine, on a clock and with counters of the kernel that the test moves: what is told of them, and what is not. */
+#include "libos/trace/trace.h"
+
+#include "tests/support/c/check.h"
+
+#include <linux/perf_event.h>
+
+#define US 1000ull
+
+static uint64_t now = 1000000000;
+static struct cl_tracer_counts counted;
+static struct perf_event_mmap_page page;
+static unsigned asked;
+static struct cl_trace *trace;
+static struct cl_tracer *t;
+
+static int counts(struct cl_tracer_counts *out)
+{
+    *out = counted;
+    asked++;
+    return 0;
+}
+
+/* So much time passes, in which the thread has the CPU. */
+static void run(uint64_t ns)
+{
+    now += ns;
+    counted.cpu_ns += ns;
+}
+
+/* And in which it has not. */
+static void stop(uint64_t ns)
+{
+    now += ns;
+    counted.switches++;
+    page.lock += 2;
+}
+
+/* It sleeps, of itself. */
+static void sleep_for(uint64_t ns)
+{
+    now += ns;
+    counted.sleeps++;
+    page.lock += 2;
+}
+
+static void poll(void)
+{
+    cl_tracer_poll(t, now, now);
+}
+
+/* A message that took so long is over. */
+static uint64_t message(uint64_t ns)
+{
+    struct cl_trace_open o = {.id = cl_tracer_id(t), .drawn = true};
+    struct cl_trace_end e = {.begin = now - ns, .pickup = now - ns, .start = now - ns, .end = now, .shared = 1};
+    uint64_t id = o.id;
+    cl_tracer_message(t, &o, &e);
+    cl_tracer_sent(t, now);
+    return id;
+}
+
+/* What has been told since the last time: gaps; messages are looked at by others. */
+static unsigned gaps(struct cl_trace_gap *out, unsigned room)
+{
+    static uint64_t next;
+    uint64_t lost = 0, garbage = 0;
+    struct cl_trace_gap all[64];
+    const uint8_t *segment = (const uint8_t *)t->ring - cl_trace_ring_offset(t->records, 0);
+    uint32_t n = cl_trace_read(segment, (uint64_t)cl_trace_bytes(1, t->records), 0, &next, all, 64, &lost, &garbage);
+    unsigned found = 0;
+    CHECK(lost == 0 && garbage == 0);
+    for (uint32_t i = 0; i < n; i++)
+        if (all[i].kind == CL_TRACE_GAP) {
+            CHECK(found < room);
+            out[found++] = all[i];
+        }
+    return found;
+}
+
+static void none(void)
+{
+    struct cl_trace_gap got[1];
+    CHECK_EQ(gaps(got, 1), 0);
+}
+
+/* A millisecond without anything, so that the counters are looked at anew. */
+static void settle(void)
+{
+    run(1100 * US);
+    poll();
+    none();
+}
+
+static void by_counters(void)
+{
+    struct cl_trace_gap g;
+    settle();
+    uint64_t from = now;
+    run(100 * US);
+    stop(40 * US);
+    counted.faults += 3;
+    counted.sleeps += 2;
+    run(60 * US);
+    uint64_t id = message(50 * US);
+    CHECK_EQ(gaps(&g, 1), 1);
+    CHECK(g.how == CL_TRACE_GAP_COUNTERS && g.id == id && g.begin == from && g.end == now && g.gone == 40 * US);
+    CHECK(g.faults == 3 && g.switches == 1 && g.sleeps == 2);
+    run(50 * US);
+    (void)message(50 * US); /* the same again took its time by itself */
+    none();
+    run(100 * US);
+    stop(8 * US); /* too short to be told */
+    (void)message(50 * US);
+    none();
+    stop(700 * US); /* found when the millisecond is over, though nothing was slow */
+    run(300 * US);
+    poll();
+    CHECK_EQ(gaps(&g, 1), 1);
+    CHECK(g.id == 0 && g.gone == 708 * US - 8 * US);
+}
+
+/* What it let go of itself, and what an iokernel took, is no gap. */
+static void rests(void)
+{
+    struct cl_trace_gap g;
+    settle();
+    uint64_t from = now;
+    sleep_for(300 * US);
+    cl_tracer_rested(t, from);
+    cl_tracer_idle(t);
+    from = now;
+    now += 200 * US;
+    cl_tracer_away(t, from, now);
+    poll();
+    (void)message(50 * US);
+    none();
+    from = now;
+    run(2 * US); /* a system call that came back at once: its time on the CPU is not taken off twice */
+    cl_tracer_rested(t, from);
+    stop(30 * US);
+    (void)message(50 * US);
+    CHECK_EQ(gaps(&g, 1), 1);
+    CHECK_EQ(g.gone, 30 * US);
+    sleep_for(5000 * US); /* somebody else's work, on this thread */
+    cl_tracer_forget(t);
+    (void)message(50 * US);
+    none();
+}
+
+static void by_stamps(void)
+{
+    struct cl_trace_gap g[2];
+    settle();
+    cl_tracer_idle(t);
+    uint64_t from = now;
+    run(30 * US); /* the host took it, and the kernel does not know */
+    cl_tracer_idle(t);
+    stop(50 * US);
+    poll();
+    CHECK_EQ(gaps(g, 2), 2);
+    CHECK(g[0].how == CL_TRACE_GAP_STAMPS && g[0].begin == from && g[0].gone == 30 * US && g[0].switches == 0);
+    CHECK(g[1].how == CL_TRACE_GAP_STAMPS && g[1].end == now && g[1].gone == 50 * US && g[1].switches == 1);
+    (void)message(60 * US); /* and not again by the counters */
+    none();
+    cl_tracer_idle(t);
+    run(9 * US);
+    cl_tracer_idle(t);
+    run(9 * US);
+    poll(); /* neither is long */
+    run(100 * US);
+    poll(); /* something has run since */
+    cl_tracer_idle(t);
+    from = now;
+    sleep_for(100 * US);
+    cl_tracer_rested(t, from);
+    poll();
+    none();
+}
+
+/* While it is not switched away from the kernel is not asked, but now and then; and drift of its clock is no gap. */
+static void seldom(void)
+{
+    struct cl_trace_gap g;
+    settle();
+    settle();
+    unsigned before = asked;
+    for (unsigned i = 0; i < 200; i++)
+        settle();
+    CHECK_EQ(asked, before);
+    counted.cpu_ns -= 1 * US; /* 4 ppm */
+    for (unsigned i = 0; i < 100; i++)
+        settle();
+    CHECK_EQ(asked, before + 1);
+    uint64_t from = now;
+    stop(50 * US);
+    run(1100 * US);
+    poll();
+    CHECK_EQ(asked, before + 2);
+    CHECK_EQ(gaps(&g, 1), 1);
+    CHECK(g.begin == from && g.gone > 45 * US && g.gone <= 50 * US);
+}
+
+/* Where the kernel does not say that, only what was looked at a moment ago is told. */
+static void without_page(void)
+{
+    struct cl_trace_gap g;
+    t->page = NULL;
+    settle();
+    unsigned before = asked;
+    stop(500 * US);
+    run(10000 * US);
+    poll();
+    CHECK_EQ(asked, before);
+    (void)message(50 * US);
+    none();
+    stop(30 * US);
+    (void)message(50 * US);
+    CHECK_EQ(gaps(&g, 1), 1);
+    CHECK_EQ(g.gone, 30 * US);
+    t->page = &page;
+    cl_tracer_forget(t);
+}
+
+static void is_off(void)
+{
+    settle();
+    CHECK_EQ(cl_trace_set_mode(trace, CL_TRACE_OFF), 0);
+    run(1100 * US);
+    poll();
+    cl_tracer_idle(t);
+    stop(100 * US);
+    cl_tracer_idle(t);
+    stop(2000 * US);
+    poll();
+    none();
+}
+
+int main(void)
+{
+    struct cl_clock clock;
+    char err[256] = "";
+    struct cl_trace_config config = {.n_rings = 1, .mode = CL_TRACE_FULL};
+    cl_clock_virtual(&clock, &now);
+    CHECK(cl_trace_new(&config, &clock, "gaps", &trace, err) == 0, "%s", err);
+    t = cl_trace_tracer(trace, 0);
+    CHECK(!t->counts && t->stopped_ticks == CL_TRACER_NEVER, "a virtual clock jumps, and runs of a seed are alike");
+    t->counts = counts;
+    t->page = &page;
+    t->stopped_ticks = t->gap_ticks;
+    by_counters();
+    rests();
+    by_stamps();
+    seldom();
+    without_page();
+    is_off();
+    t->page = NULL;
+    cl_trace_delete(trace);
+    puts("ok");
+    return 0;
+}

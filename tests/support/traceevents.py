@@ -1,0 +1,119 @@
+"""Trace Event Format, as ui.perfetto.dev and chrome://tracing read it: what each kind of event has to have.
+
+The format's document ("Trace Event Format", 2016) as a JSON schema in the words that it needs, and a validator of these
+words. Beyond the schema: slices of a row nest, flows begin and end, async events are closed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+NUMBER = {"type": "number"}
+TEXT = {"type": "string"}
+WHOLE = {"type": "integer"}
+PLACE = {"name": TEXT, "pid": WHOLE, "tid": WHOLE}
+NAMED = {"type": "object", "required": ["name"], "properties": {"name": TEXT}}
+TIMED = {**PLACE, "ts": {"type": "number", "minimum": 0}}
+
+
+def _event(phase: str, more: dict[str, Any], required: Sequence[str] = ()) -> dict[str, Any]:
+    fields = {"ph": {"const": phase}, **more}
+    return {"type": "object", "properties": fields, "required": ["ph", *(required or more)]}
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["traceEvents"],
+    "properties": {
+        "displayTimeUnit": {"enum": ["ms", "ns"]},
+        "traceEvents": {
+            "type": "array",
+            "items": {
+                "oneOf": [
+                    _event("X", {**TIMED, "dur": {"type": "number", "minimum": 0}}),
+                    _event("i", {**TIMED, "s": {"enum": ["g", "p", "t"]}}),
+                    _event("b", {**TIMED, "cat": TEXT, "id": TEXT}),
+                    _event("e", {**TIMED, "cat": TEXT, "id": TEXT}),
+                    _event("s", {**TIMED, "cat": TEXT, "id": TEXT}),
+                    _event("t", {**TIMED, "cat": TEXT, "id": TEXT}),
+                    _event("f", {**TIMED, "cat": TEXT, "id": TEXT, "bp": {"const": "e"}}),
+                    _event("M", {**PLACE, "args": NAMED}),
+                ]
+            },
+        },
+    },
+}
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+}
+
+
+def errors(value: Any, schema: dict[str, Any], where: str = "$") -> Iterator[str]:
+    """What a value breaks of a schema."""
+    if "const" in schema and value != schema["const"]:
+        yield f"{where} is {value!r}, not {schema['const']!r}"
+    if "enum" in schema and value not in schema["enum"]:
+        yield f"{where} is {value!r}, none of {schema['enum']}"
+    if "type" in schema and (not isinstance(value, _TYPES[schema["type"]]) or isinstance(value, bool)):
+        yield f"{where} is {value!r}, no {schema['type']}"
+        return
+    if value != value or ("minimum" in schema and value < schema["minimum"]):
+        yield f"{where} is {value!r}"
+    if isinstance(value, dict):
+        yield from (f"{where} has no {key}" for key in schema.get("required", ()) if key not in value)
+        for key, of in schema.get("properties", {}).items():
+            if key in value:
+                yield from errors(value[key], of, f"{where}.{key}")
+    if isinstance(value, list) and "items" in schema:
+        for i, item in enumerate(value):
+            yield from errors(item, schema["items"], f"{where}[{i}]")
+    if "oneOf" in schema:
+        tried = [list(errors(value, one, where)) for one in schema["oneOf"]]
+        if sum(not found for found in tried) != 1:
+            yield f"{where} is none of the kinds of events: {min(tried, key=len)}"
+
+
+def check(document: Any) -> None:
+    """Assert that a document is one that the viewers read, and that its rows can be drawn."""
+    found = list(errors(document, SCHEMA))
+    assert not found, found[:5]
+    events = document["traceEvents"]
+    rows: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    opened: dict[tuple[str, str, str], int] = defaultdict(int)
+    flows: dict[str, list[tuple[float, str]]] = defaultdict(list)
+    for event in events:
+        place = (event["pid"], event["tid"])
+        if event["ph"] == "X":
+            rows[place].append((event["ts"], event["ts"] + event["dur"]))
+        elif event["ph"] in "be":
+            opened[event["cat"], event["id"], event["name"]] += 1 if event["ph"] == "b" else -1
+        elif event["ph"] in "stf":
+            flows[event["id"]].append((event["ts"], event["ph"]))
+    assert not any(opened.values()), "async events that are not closed"
+    for place, slices in rows.items():
+        _nest(place, slices)
+    for steps in flows.values():
+        order = [phase for _, phase in sorted(steps, key=lambda step: (step[0], "stf".index(step[1])))]
+        assert order[0] == "s", order
+        assert order[-1] == "f", order
+        assert set(order[1:-1]) <= {"t"}, order
+    for event in events:
+        if event["ph"] in "stf":
+            slices = rows[event["pid"], event["tid"]]
+            assert any(begin - 1e-3 <= event["ts"] <= end + 1e-3 for begin, end in slices), "a flow outside of a slice"
+
+
+def _nest(place: tuple[int, int], slices: list[tuple[float, float]]) -> None:
+    """Slices of a row follow one another, or lie within each other, but for the rounding of times."""
+    open_until: list[float] = []
+    for begin, end in sorted(slices, key=lambda s: (s[0], -s[1])):
+        while open_until and open_until[-1] <= begin + 2e-3:
+            open_until.pop()
+        assert not open_until or end <= open_until[-1] + 2e-3, f"slices of row {place} overlap at {begin}"
+        open_until.append(end)
