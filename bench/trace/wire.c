@@ -25,26 +25,21 @@ static bool is_datagram(const struct cl_frame *f)
     return f->len > PROTOCOL && f->data[ETHERTYPE] == 0x08 && f->data[ETHERTYPE + 1] == 0 && f->data[PROTOCOL] == UDP;
 }
 
-/* Of the datagrams among the frames. */
-static void note(uint64_t *stamps, uint32_t *n, uint32_t room, const struct cl_frame *frames, unsigned count,
-                 uint64_t now)
-{
-    uint32_t at = *n;
-    for (unsigned i = 0; i < count; i++)
-        if (is_datagram(&frames[i])) {
-            if (at < room)
-                stamps[at] = now;
-            at++;
-        }
-    cl_store_release(n, at);
-}
-
+/* They are counted before the stamp is taken: the first look at a frame fetches its line from the other core, which is the
+ * server's time otherwise, before its own stamp. */
 static unsigned watched_rx(struct cl_nic *nic, unsigned queue, struct cl_frame *frames, unsigned n)
 {
     struct cl_bench_wire *w = (struct cl_bench_wire *)(uintptr_t)nic->ops;
+    uint32_t at = w->n_came, datagrams = 0;
     n = w->inner->rx_burst(nic, queue, frames, n);
-    if (n)
-        note(w->came, &w->n_came, w->room, frames, n, cl_clock_stamp(cl_nic_clock(nic)));
+    for (unsigned i = 0; i < n; i++)
+        datagrams += is_datagram(&frames[i]);
+    uint64_t now = n ? cl_clock_stamp(cl_nic_clock(nic)) : 0;
+    for (uint32_t end = at + datagrams; at < end; at++)
+        if (at < w->room)
+            w->came[at] = now;
+    if (datagrams)
+        cl_store_release(&w->n_came, at);
     return n;
 }
 
