@@ -170,9 +170,7 @@ def _outputs(name: str, options: argparse.Namespace, every: bool) -> dict[str, P
     return {k: Path(to) / f"{name}.{endings[k]}" if every else Path(to) for k, to in asked.items() if to}
 
 
-def _write(
-    document: dict[str, Any], module: Any, options: argparse.Namespace, every: bool, page: Page | None
-) -> None:
+def _write(document: dict[str, Any], module: Any, options: argparse.Namespace, every: bool, page: Page | None) -> None:
     from ..bench.harness import document as doc
 
     if options.json == "-":

@@ -66,9 +66,7 @@ class Prometheus:
 
 
 @pytest.fixture(params=["native", "classic"])
-def prometheus(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Prometheus]:
+def prometheus(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Prometheus]:
     """With and without native histograms: it asks for another format then."""
     stats = STATS | {"cores": STATS["cores"] | {"allocators": [ALLOCATOR]}}
     monkeypatch.setattr(metrics, "snapshot", lambda _path: stats)

@@ -66,7 +66,6 @@ def collector() -> Iterator[Collector]:
         server.shutdown()
 
 
-
 def once(metrics: Metrics) -> Any:
     """A look at metrics, then the end."""
     looks = iter([metrics])
@@ -104,9 +103,7 @@ def test_a_bucket_is_where_opentelemetry_has_it(collector: Collector) -> None:
     metrics = Metrics()
     metrics.add("histogram", "h_seconds", {}, Histogram([(1.0, 1), (1.05, 2), (2.0, 4)], 10.1))
     telemetry.send(collector.url, 0.01, once(metrics))
-    (point,) = (
-        collector.heard[0].resource_metrics[0].scope_metrics[0].metrics[0].exponential_histogram.data_points
-    )
+    (point,) = collector.heard[0].resource_metrics[0].scope_metrics[0].metrics[0].exponential_histogram.data_points
     counts = {point.positive.offset + i: n for i, n in enumerate(point.positive.bucket_counts) if n}
     assert counts == {-1: 1, 0: 2, 7: 4}
 
