@@ -79,6 +79,11 @@ class Loop(_asyncio.Loop, SockCalls, Members):
             {"message": f"Exception in callback {source}", "exception": error, "handle": handle}
         )
 
+    def _transport_failed(self, transport: TcpTransport, error: BaseException) -> None:
+        self.call_exception_handler(
+            {"message": "Exception in a callback of a transport", "exception": error, "transport": transport}
+        )
+
     # In debug mode, as asyncio has it.
 
     def _look_closely(self, callback: Any, method: str) -> StackSummary:
