@@ -8,7 +8,6 @@ import os
 import socket as sockets
 import sys
 from asyncio import base_events, format_helpers, sslproto
-from asyncio.log import logger
 from traceback import StackSummary
 from typing import Any
 
@@ -109,7 +108,7 @@ class Loop(_asyncio.Loop, SockCalls, Members):
             self._current_handle = None
         if took >= self.slow_callback_duration:
             what = base_events._format_handle(handle)  # type: ignore[attr-defined]
-            logger.warning("Executing %s took %.3f seconds", what, took)
+            base_events.logger.warning("Executing %s took %.3f seconds", what, took)  # type: ignore[attr-defined]
 
     # Transports.
 
