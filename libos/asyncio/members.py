@@ -96,11 +96,13 @@ class Members(asyncio.SelectorEventLoop):
         It is the same when the task is cancelled, as asyncio.run does by Ctrl-C, and by SIGTERM on the main thread if
         nobody handles that. Raises CorelaneError."""
         with self._ended_by_sigterm():
-            await self.ready(replace=replace)
             try:
-                await self.until_replaced()
-            finally:
-                await self._leave(close_s)
+                await self.ready(replace=replace)
+                try:
+                    await self.until_replaced()
+                finally:
+                    await self._leave(close_s)
+            finally:  # also of what is cancelled again while it waits for its connections
                 for server in servers:
                     server.close()
 

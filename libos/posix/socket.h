@@ -98,7 +98,7 @@ uint32_t cl_posix_socket_ready(const struct cl_posix_socket *s);
 /* start.c */
 /* The runtime; NULL with *rc: there is none to be had, and `failed` has said so. */
 struct cl_runtime *cl_posix_start(int *rc);
-/* Whether there is one. */
+/* Whether there is one, though it may still open what was bound before it was made: cl_posix_start waits for that. */
 bool cl_posix_started(void);
 /* Our own address. There is a runtime. */
 uint32_t cl_posix_address(void);

@@ -25,9 +25,11 @@
 #define END_NS 100000000  /* for what is still to be sent at the end, by kthreads that have threads of their own */
 
 static struct cl_posix_config config;
-static struct cl_runtime *runtime; /* set once, release */
-static int interface = 1;          /* cl_posix_interface; written before that */
-static uint32_t is_child;          /* written in the child, while it is alone */
+static struct cl_runtime *made; /* set once, release. Whoever binds or listens from then on opens its socket itself */
+static struct cl_runtime
+    *runtime;             /* the same, once all that was bound before is open: else a connect might find nobody */
+static int interface = 1; /* cl_posix_interface; written before that */
+static uint32_t is_child; /* written in the child, while it is alone */
 static pthread_mutex_t starting = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t next_try_ns; /* under it. 0: no try has failed */
 static void (*say_fn)(const char *sentence);
@@ -60,7 +62,7 @@ int64_t cl_posix_refuse(const char *sentence, int error)
 
 static void in_child(void)
 {
-    is_child = runtime != NULL;
+    is_child = made != NULL;
     if (is_child)
         cl_posix_inner_forget();
 }
@@ -103,7 +105,7 @@ void cl_posix_trace(int fd, const char *call, uint32_t ipv4, uint16_t port, bool
 
 bool cl_posix_started(void)
 {
-    return cl_load_acquire(&runtime);
+    return cl_load_acquire(&made);
 }
 
 bool cl_posix_is_forked(void)
@@ -256,8 +258,8 @@ static void open_socket(struct cl_posix_object *o)
 {
     struct cl_posix_socket *s = (struct cl_posix_socket *)o;
     uint32_t state = cl_load_acquire(&s->state);
-    int rc = s->datagram && state == CL_POSIX_BOUND      ? cl_posix_datagram_open(s, runtime)
-             : !s->datagram && state == CL_POSIX_LISTENS ? cl_posix_listener_open(s, runtime)
+    int rc = s->datagram && state == CL_POSIX_BOUND      ? cl_posix_datagram_open(s, made)
+             : !s->datagram && state == CL_POSIX_LISTENS ? cl_posix_listener_open(s, made)
                                                          : 0;
     if (rc)
         say_fn("a socket cannot be opened: there are as many as may be");
@@ -298,9 +300,10 @@ static int start_now(char err[256])
         snprintf(err, 256, "its kthreads cannot be turned: %s", cl_adopt_error(rc));
         return rc;
     }
-    cl_store_release(&runtime, rt);
+    cl_store_release(&made, rt);
     cl_fence_seq_cst(); /* see listen */
     cl_posix_each(CL_POSIX_SOCKET, open_socket);
+    cl_store_release(&runtime, rt);
     if ((rc = cl_posix_kthreads_care()))
         snprintf(err, 256, "there is no thread to care for its kthreads: %s", strerror(-rc));
     return rc;
@@ -338,7 +341,7 @@ static void end_socket(struct cl_posix_object *o)
 
 void cl_posix_end(void)
 {
-    if (is_child || !cl_posix_started())
+    if (is_child || !cl_load_acquire(&runtime))
         return;
     cl_posix_each(CL_POSIX_SOCKET, end_socket);
     if (cl_posix_kthreads_managed())

@@ -308,6 +308,33 @@ def test_a_loop_of_no_group_serves_until_sigterm() -> None:
         signal.signal(signal.SIGTERM, before)
 
 
+def test_who_is_cancelled_twice_closes_its_servers(io: Iokernel, client: libos.Runtime, socket_path: str) -> None:
+    """As by a second Ctrl-C, from somebody who does not wait until a connection ends."""
+    closed: list[bool] = []
+
+    async def cancelled() -> None:
+        loop: Any = asyncio.get_running_loop()
+        server = await asyncio.start_server(upper, loop.runtime.address, PORT)
+        task = asyncio.create_task(loop.serve(server, close_s=60))
+        while not loop.draining:
+            await asyncio.sleep(0.001)
+            if leave.is_set():
+                task.cancel()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        closed.append(not server.is_serving())
+
+    leave = threading.Event()
+    leaving = Member(socket_path, cancelled)
+    with client.connect_tcp((leaving.address, PORT), timeout_s=5) as stream:
+        stream.write(b"question", timeout_s=5)
+        assert stream.read(timeout_s=5) == b"QUESTION"
+        leave.set()
+        leaving.ends()
+    assert closed == [True]
+
+
 def test_who_is_cancelled_leaves_the_group(io: Iokernel, client: libos.Runtime, socket_path: str) -> None:
     """As by Ctrl-C: the other one gets all, and a connection that is open is waited for."""
     main = serving(upper)

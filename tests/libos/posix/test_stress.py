@@ -43,3 +43,9 @@ def test_a_gathered_answer_waits_for_no_call(c_program: Callable[..., Any], kthr
 
 def test_a_thread_that_goes_on_gathers(c_program: Callable[..., Any]) -> None:
     assert c_program("tests/libos/posix/c/gathered.c")("3", "goes", timeout_s=60).startswith("gathered")
+
+
+def test_who_connects_while_the_runtime_is_made_finds_the_listeners(c_program: Callable[..., Any]) -> None:
+    run = c_program("tests/libos/posix/c/first.c")
+    for _ in range(3):
+        assert run("60", timeout_s=60) == "all connected\n"
