@@ -278,10 +278,20 @@ def topological(declared: list[tuple[Path, str]]) -> list[tuple[Path, str]]:
     return out
 
 
+def check_interpreter() -> None:
+    """SystemExit where the modules cannot be built."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise SystemExit(
+            "corelane's modules are of Python's limited API (abi3), which free-threaded Python does not have: "
+            "build it with an ordinary interpreter, and run a process or an event loop for each core"
+        )
+
+
 class BuildNative(build_ext):
     """Builds the library once, then the cffi module of each floor."""
 
     def run(self) -> None:
+        check_interpreter()
         inplace = bool(self.inplace)
         base = ROOT if inplace else Path(self.build_lib).resolve() / "corelane"
         objdir = ROOT / "build" / "obj" / "plain"

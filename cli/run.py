@@ -494,7 +494,9 @@ def _finish(options: argparse.Namespace, name: str, runtime: Runtime, service: S
     lost = [f"{n:,} {reason}" for reason, n in dropped.items() if f"dropped_{reason}" not in FOR_OTHERS]
     text += f", dropped {', '.join(lost) or 'none'}"
     text += "".join(f"; {hint}" for reason, hint in _HINTS.items() if reason in dropped)
-    say(options, "stopped", text, net=stats.net, dropped=dropped, sched=stats.sched, service=counts)
+    text += "; another process has taken over" if runtime.replaced else ""
+    more = {"net": stats.net, "dropped": dropped, "sched": stats.sched, "service": counts}
+    say(options, "stopped", text, replaced=runtime.replaced, **more)
     if generator is not None:
         from .nics import describe_load
 

@@ -14,6 +14,7 @@ def say(options: argparse.Namespace, event: str, text: str, **more: object) -> N
     if event == "serving":
         notify(READY, f"STATUS={text}")
     if options.json:
-        print(json.dumps({"event": event, "text": text, **more}), flush=True)
+        # With its end in one piece: threads of the runtime say something, too.
+        print(json.dumps({"event": event, "text": text, **more}) + "\n", end="", flush=True)
     else:
         tell(f"corelane run: {text}")

@@ -32,8 +32,9 @@ struct cl_runtime {
     cl_counters_fn more; /* under the port's lock, as the next one */
     void *more_arg;
     struct cl_spin every_lock;
-    struct cl_every *every; /* all of them, under every_lock */
-    struct cl_name *names;  /* of functions, pushed by exchange; they go with the runtime */
+    struct cl_every *every;   /* all of them, under every_lock */
+    struct cl_name *names;    /* of functions, pushed by exchange; they go with the runtime */
+    struct cl_raises *raises; /* of compiled code (raised.h) */
 };
 
 /* One line in err[256], or err NULL; returns rc. */

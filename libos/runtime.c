@@ -3,6 +3,7 @@
 #include "every.h"
 #include "internal.h"
 #include "net/traced.h"
+#include "raised.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -95,6 +96,8 @@ static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char 
     rt->on_event = c->on_event;
     rt->event_arg = c->event_arg;
     rt->nic = c->nic;
+    if (!(rt->raises = cl_raises_new(c->on_event, c->event_arg)))
+        return cl_refuse(err, -ENOMEM, "out of memory");
     if (!rt->nic && (rc = cl_runtime_attach(rt, c, err)) < 0)
         return rc;
     unsigned kthreads = c->kthreads ? c->kthreads : rt->own_nic ? 1 : rt->nic->n_queues;
@@ -247,6 +250,7 @@ void cl_runtime_delete(struct cl_runtime *rt)
         cl_port_publish(rt->nic, NULL, NULL);
         cl_port_publish_latency(rt->nic, NULL, NULL);
     }
+    cl_raises_delete(rt->raises); /* while those may be asked who are told */
     cl_sched_delete(rt->sched);
     for (struct cl_every *e; (e = rt->every); free(e))
         rt->every = e->next;

@@ -48,6 +48,7 @@ EVENTS = {
     lib.CL_EVENT_UNFINISHED: "unfinished",
     lib.CL_EVENT_LIMITED: "limited",
     lib.CL_EVENT_DRAIN: "drain",
+    lib.CL_EVENT_RAISED: "raised",
 }
 
 _log = logging.getLogger("corelane.libos")
@@ -66,12 +67,13 @@ class Runtime(Adopted, Awaited, Bound, Scoped, traced.Traced, forked.Forked, Clo
     for a NIC that has none. scheduler, network, share: the finer settings (options.py). trace: what is written down of
     requests: "sampled", "full", "off", or a Trace (docs/tracing.md). slo: limits of latency, as "1ms" or "p99=50us";
     where one is broken, the trace around that is kept on disk. on_event: called with
-    ("attached" | "stalled" | "gone" | "conflict" | "unfinished" | "drain", text) on a thread of the runtime; with
-    ("recorded" | "unrecorded", text) on another one, where an slo was broken;
+    ("attached" | "stalled" | "gone" | "conflict" | "unfinished" | "drain" | "raised", text) on a thread of the runtime;
+    with ("recorded" | "unrecorded", text) on another one, where an slo was broken;
     with ("limited", text), which are wishes that the iokernel does not grant, before this returns; with ("serving",
     text) by `serve`.
     Without it they are logged as warnings of the logger "corelane.libos", but for the last. Public attributes: socket,
-    as given; leases, those of TCP's bytes that are out (leases.py).
+    as given; leases, those of TCP's bytes that are out (leases.py); replaced, whether another member of its group has
+    taken over.
 
     Raises CorelaneError with the reason: no iokernel there, refused, no address, too few queues, ...
     """
@@ -128,7 +130,7 @@ class Runtime(Adopted, Awaited, Bound, Scoped, traced.Traced, forked.Forked, Clo
         self.scopes, self.channels = set(), []
         self._done = Ending()
         self.leases = Leases()
-        self._started = self._stopped = self._ended = self._stuck = False
+        self._started = self._stopped = self._ended = self._stuck = self.replaced = False
         config = ffi.new("struct cl_runtime_config *")
         keep = fill(config, **self._options)
         self.stack_bytes = stack_bytes(kind, scheduler)
@@ -501,6 +503,7 @@ class Runtime(Adopted, Awaited, Bound, Scoped, traced.Traced, forked.Forked, Clo
         if event == lib.CL_EVENT_GONE and self._nic is not None:
             line = f"{self._nic.name}: {line}"
         if event == lib.CL_EVENT_DRAIN:
+            self.replaced = True
             self._done.set()
         self._tell(name, line)
 
@@ -508,4 +511,4 @@ class Runtime(Adopted, Awaited, Bound, Scoped, traced.Traced, forked.Forked, Clo
         if self._on_event is not None:
             self._on_event(name, line)
         else:
-            _log.warning("%s", line)
+            _log.log(logging.ERROR if event == lib.CL_EVENT_RAISED else logging.WARNING, "%s", line)

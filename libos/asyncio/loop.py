@@ -8,7 +8,6 @@ import os
 import socket as sockets
 import sys
 from asyncio import base_events, format_helpers, sslproto
-from asyncio.log import logger
 from traceback import StackSummary
 from typing import Any
 
@@ -79,6 +78,11 @@ class Loop(_asyncio.Loop, SockCalls, Members):
             {"message": f"Exception in callback {source}", "exception": error, "handle": handle}
         )
 
+    def _transport_failed(self, transport: TcpTransport, error: BaseException) -> None:
+        self.call_exception_handler(
+            {"message": "Exception in a callback of a transport", "exception": error, "transport": transport}
+        )
+
     # In debug mode, as asyncio has it.
 
     def _look_closely(self, callback: Any, method: str) -> StackSummary:
@@ -104,7 +108,7 @@ class Loop(_asyncio.Loop, SockCalls, Members):
             self._current_handle = None
         if took >= self.slow_callback_duration:
             what = base_events._format_handle(handle)  # type: ignore[attr-defined]
-            logger.warning("Executing %s took %.3f seconds", what, took)
+            base_events.logger.warning("Executing %s took %.3f seconds", what, took)  # type: ignore[attr-defined]
 
     # Transports.
 

@@ -44,7 +44,7 @@ def adopt(protocol: Any) -> Any:
     reader = protocol._stream_reader  # type: ignore[attr-defined]
     if type(reader) is asyncio.StreamReader:
         reader.__class__ = StreamReader
-    writer = protocol._stream_writer  # type: ignore[attr-defined]
+    writer = getattr(protocol, "_stream_writer", None)  # which it does not keep from Python 3.13 on
     if type(writer) is asyncio.StreamWriter:
         writer.__class__ = StreamWriter
     if type(reader) is not StreamReader:

@@ -22,6 +22,7 @@ from ...runtime.errors import plain_text
 from .._native import ffi, lib
 from ..numba.cache import load_library
 from ..numba.folder import library_path
+from ..numba.raises import in_words
 from .probes import add_naive_probes, add_probes, place
 from .refill import Target
 from .strips import Report
@@ -130,18 +131,41 @@ class ProbedLibrary(JITCodeLibrary):
         return begin, begin + text["sh_size"]
 
 
-class ObjectLibrary(ProbedLibrary):
-    """Keeps a module for other processes (`theirs`, LLVM's text), with probes. The code that this process loads has
-    none."""
+class EntryLibrary(ProbedLibrary):
+    """Of what C calls: the exceptions that end there are words (libos/numba/raises.py)."""
 
     has_probes = True
-    theirs: str
 
     def _optimize_final_module(self) -> None:
         JITCodeLibrary._optimize_final_module(self)
-        ours, self.report = str(self._final_module), Report()
+        self.report = Report()
+        text = str(self._final_module)
+        said = in_words(text)
+        if said != text:
+            # Each function is called that is here, not another library's, whose exceptions are numba's.
+            self._parse(said.replace("\ndefine linkonce_odr ", "\ndefine internal "))
+        self._finish()
+
+    def _finish(self) -> None:
         if self.has_probes:
             self._probe()
+
+
+class UnprobedEntryLibrary(EntryLibrary):
+    """The same without probes, for what runs in the scheduler's loop."""
+
+    has_probes = False
+
+
+class ObjectLibrary(EntryLibrary):
+    """Keeps a module for other processes (`theirs`, LLVM's text), with probes. The code that this process loads has
+    none."""
+
+    theirs: str
+
+    def _finish(self) -> None:
+        ours = str(self._final_module)
+        super()._finish()
         self.theirs = str(self._final_module)
         self._parse(ours)
 

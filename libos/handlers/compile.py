@@ -3,8 +3,8 @@
 The handler itself is an ordinary njit function on `PacketView`s (libos/numba/views.py), cached on disk. Around it goes
 a small entry point with the C signature of `cl_udp_handler`, which has the handler's code in it, with probes in its
 loops (libos/batch_work/probes.py), so that a quantum and a move of the core reach it as they reach batch work. A
-handler that raises makes the entry return CL_HANDLER_RAISED: the request is counted as faulted, nobody takes the GIL,
-and the server goes on.
+handler that raises makes the entry return CL_HANDLER_RAISED: the request is counted as faulted, what was raised and
+where is told (libos/raised.h), nobody takes the GIL, and the server goes on.
 
 At registration the LLVM code is looked at (lint.py). Importing this module imports numba.
 """
@@ -23,11 +23,11 @@ from numba.core.extending import intrinsic
 
 from ...runtime.errors import CorelaneError, plain_text
 from .._native import lib
-from ..batch_work.compile import ProbedLibrary, default_target, probed_compiler, warn_if_missing
+from ..batch_work.compile import EntryLibrary, UnprobedEntryLibrary, default_target, probed_compiler, warn_if_missing
 from ..batch_work.refill import Target
 from ..batch_work.refuse import libraries_of, stack_bytes
 from ..numba.cache import enable_cache, load_library, without_numbas_own
-from ..numba.exceptions import let_go
+from ..numba.exceptions import let_go, tell
 from ..numba.views import array_value, make_view, reply_view_t, request_view_t
 from .compiled import CompiledHandler, Remark
 from .lint import lint
@@ -70,20 +70,18 @@ _NAMES = {
 
 
 class Build(NamedTuple):
-    """How entries are built. target: of their probes; None: this process's. library: numba's class (ProbedLibrary) of
-    their code. unprobed: of the code of classifiers, which run in the scheduler's loop; None: numba's own. own_memory:
-    it takes memory by libos/service/memory.h, not from numba's runtime."""
+    """How entries are built. target: of their probes; None: this process's. library: numba's class (EntryLibrary) of
+    their code. unprobed: of the code of classifiers, which run in the scheduler's loop. own_memory: it takes memory by
+    libos/service/memory.h, not from numba's runtime."""
 
     target: Target | None = None
-    library: type[Any] = ProbedLibrary
-    unprobed: type[Any] | None = None
+    library: type[Any] = EntryLibrary
+    unprobed: type[Any] = UnprobedEntryLibrary
     own_memory: bool = False
 
     def pipeline(self, probes: bool) -> dict[str, Any]:
         """Options for numba."""
         library: Any = self.library if probes else self.unprobed
-        if library is None:
-            return {}
         return {"pipeline_class": probed_compiler(self.target or default_target(), library)}
 
 
@@ -105,10 +103,13 @@ class _Found(NamedTuple):
 
 class _Around(NamedTuple):
     """What an entry does before and behind the call. scopes: cancel and close what was left open of them (scope.h).
-    memory: give back what an exception has left behind (memory.h)."""
+    memory: give back what an exception has left behind (memory.h). what: is called, as in "handler"; function:
+    Python's."""
 
     scopes: bool
     memory: bool
+    what: str
+    function: Any
 
 
 def _call(context: Any, builder: Any, overload: Any, around: _Around, args: Any) -> tuple[Any, Any]:
@@ -125,6 +126,7 @@ def _call(context: Any, builder: Any, overload: Any, around: _Around, args: Any)
     if around.scopes:
         fnty = ir.FunctionType(ir.VoidType(), [i8p])
         builder.call(cgutils.get_or_insert_function(builder.module, fnty, "cl_scope_unwind"), [before])
+    tell(context, builder, status, around.what, around.function)
     let_go(context, builder, status)
     if around.memory:
         fnty = ir.FunctionType(ir.VoidType(), [i8p, i32])
@@ -428,7 +430,7 @@ def _compile(
         if found is None:
             found = describe(dispatcher.overloads[argtypes])
         owns = build.own_memory and found.allocates and not found.starts_uthreads
-        call = _guarded(dispatcher, argtypes, what, _Around(found.opens_scopes, owns))
+        call = _guarded(dispatcher, argtypes, what, _Around(found.opens_scopes, owns, what, python))
         signature, python_entry = entry_of(call)
         # All that the handler calls becomes a part of the entry's code, and gets its probes there. The dispatcher's own
         # code has none: so what is kept on disk holds for any process.

@@ -5,44 +5,28 @@ from __future__ import annotations
 
 import ast
 import inspect
-import pickle
 import re
 from collections.abc import Callable
 from typing import Any
 
+from ..numba.raises import raises
 from .compiled import Remark
 
 
-def _unescape(text: str) -> bytes:
-    """The bytes of an LLVM string constant: a backslash is written twice, other odd bytes as two hexadecimal digits."""
-    return re.sub(r"\\(\\|[0-9A-Fa-f]{2})", lambda m: "\\" if m[1] == "\\" else chr(int(m[1], 16)), text).encode(
-        "latin-1"
-    )
-
-
-def _exceptions(text: str, function: Any) -> list[Remark]:
-    """What numba's code may raise, from the pickled exceptions among its constants: 'ValueError: ... (line 12)'."""
-    code, found = function.__code__, set()
-    raised = set(re.findall(r"store ptr @\.const\.picklebuf\.(\w+),", text))
-    for match in re.finditer(r'@\.const\.pickledata\.(\w+) = [^\n]*?c"([^"\n]*)"\n', text):
-        if match[1] not in raised:
-            continue
-        raw = _unescape(match[2])
-        try:
-            kind, args, where = pickle.loads(raw)
-        except Exception:  # what numba keeps there is its own business: a remark less
-            continue
-        if args and str(args[0]).startswith("missing Environment"):  # print() and its like, which take the GIL as well
-            continue
-        name = getattr(kind, "__name__", str(kind))
-        what = f"may raise {name}: {args[0]}" if args else f"may raise {name}"
-        if where is None:
-            found.add(Remark(what, code.co_firstlineno))
-        elif where[1] == code.co_filename:
-            found.add(Remark(f"{what} (line {where[2]})", int(where[2])))
+def _exceptions(text: str, function: Any, allocates: bool) -> list[Remark]:
+    """What numba's code may raise, from the exceptions among its constants: 'ValueError: ... (line 12)'. Those of
+    allocations, which have no line, are not said besides what is said of these."""
+    code, remarks = function.__code__, set()
+    for found in raises(text):
+        what = f"may raise {found.words}"
+        if not found.file:
+            if not allocates:
+                remarks.add(Remark(what, code.co_firstlineno))
+        elif found.file == code.co_filename:
+            remarks.add(Remark(f"{what} (line {found.line})", found.line))
         else:
-            found.add(Remark(f"{what} ({where[1]}, line {where[2]})", code.co_firstlineno))
-    return sorted(found)
+            remarks.add(Remark(f"{what} ({found.file}, line {found.line})", code.co_firstlineno))
+    return sorted(remarks)
 
 
 def _allocating_lines(function: Callable[..., Any]) -> list[int]:
@@ -66,12 +50,13 @@ def _allocating_lines(function: Callable[..., Any]) -> list[int]:
 
 def lint(text: str, function: Callable[..., Any]) -> tuple[Remark, ...]:
     """Remarks on a handler's LLVM code: what may raise, allocate or need the GIL."""
-    remarks = _exceptions(text, function)
     first = function.__code__.co_firstlineno
     called = set(re.findall(r"\bcall\b[^\n]*?@([\w.$]+)", text))
+    allocates = any(name.startswith(("NRT_MemInfo_alloc", "NRT_Allocate")) for name in called)
+    remarks = _exceptions(text, function, allocates)
     if any(name.startswith("PyErr_") for name in called) and not remarks:
         remarks.append(Remark("may raise", first))
-    if any(name.startswith(("NRT_MemInfo_alloc", "NRT_Allocate")) for name in called):
+    if allocates:
         lines = _allocating_lines(function)
         where = f" (line {', '.join(map(str, lines))})" if lines else ""
         remarks.append(Remark(f"allocates memory for a request{where}", lines[0] if lines else first))

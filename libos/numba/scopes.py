@@ -16,7 +16,7 @@ from numba.core.extending import intrinsic
 
 from .._native import lib
 from .cache import load_library
-from .exceptions import let_go
+from .exceptions import let_go, tell
 from .memory import external, peek, word_on_stack
 
 __all__ = [
@@ -83,6 +83,7 @@ def _main(context: Any, builder: Any, function: Any, signature: Any, layout: Any
     args = _unpack(context, inner, layout, kinds, main.args[0])
     overload = function.dispatcher.overloads[kinds]
     status, result = context.call_internal_no_propagate(inner, overload.fndesc, signature, args)
+    tell(context, inner, status, "uthread", function.dispatcher.py_func)
     let_go(context, inner, status)
     if context.enable_nrt:
         for kind, value in zip(kinds, args, strict=True):

@@ -103,6 +103,11 @@ struct cl_sched *cl_sched_self(void)
     return k ? k->sched : NULL;
 }
 
+const struct cl_work_source *cl_sched_source(const struct cl_sched *sched)
+{
+    return sched->has_source ? &sched->source : NULL;
+}
+
 int cl_kthread_index(void)
 {
     struct cl_kthread *k = cl_kthread_self();

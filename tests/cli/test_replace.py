@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,16 @@ async def main():
 """
 
 
+def ended_since_replaced(old: Any) -> dict[str, Any]:
+    """The event of its end. It says before that another one has taken over."""
+    assert "another process has taken over the name" in old.event("drain")["text"]
+    stopped: dict[str, Any] = old.event("stopped")
+    assert stopped["replaced"]
+    assert stopped["text"].endswith("; another process has taken over")
+    assert old.process.wait(20) == 0
+    return stopped
+
+
 @pytest.mark.soak(short=True, takes_s=4)
 def test_a_new_version_takes_over_and_the_old_one_ends(start: Any, tmp_path: Path) -> None:
     path, settings = str(tmp_path / "io.sock"), tmp_path / "corelane.toml"
@@ -38,7 +49,7 @@ def test_a_new_version_takes_over_and_the_old_one_ends(start: Any, tmp_path: Pat
     assert "1 other member of echo drains" in new.event("draining")["text"]
     told = new.event("replaced")
     assert (told["members"], told["left"]) == (1, 0)
-    assert old.process.wait(20) == 0
+    ended_since_replaced(old)
     shown = ask("ps", "--socket", path, "--interval", "0.05")
     assert "echo[1]" in shown.stdout
     assert "echo[0]" not in shown.stdout
@@ -77,6 +88,9 @@ def test_a_program_for_asyncio_is_replaced(start: Any, tmp_path: Path) -> None:
                 assert old.process.poll() is None
         told = new.event("replaced")
     assert (told["members"], told["left"]) == (1, 0)
-    assert old.event("stopped")["service"]["endpoints"] == 2
-    assert old.process.wait(20) == 0
-    assert new.stop() == 0
+    assert ended_since_replaced(old)["service"]["endpoints"] == 2
+    new.process.send_signal(signal.SIGTERM)
+    stopped = new.event("stopped")
+    assert not stopped["replaced"]
+    assert "taken over" not in stopped["text"]
+    assert new.process.wait(20) == 0

@@ -9,6 +9,7 @@ import re
 import signal
 import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -227,6 +228,15 @@ def test_it_serves_without_python(shop: Path, iokernel: str, start: Any) -> None
     assert app["pid"] == pid
     anonymous = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "RssAnon" in line)
     assert int(anonymous.split()[1]) < 16 << 10, "KiB: numba's process has ten times as much"
+    raised = sorted(run.event("raised")["text"] for _ in range(2))
+    source = SERVICE.splitlines()
+    wrong, total = (
+        source.index(f"        raise ValueError({what})") + 1 for what in ("len(target)", '"no such request"')
+    )
+    assert raised[0].startswith("HTTP handler wrong raised ValueError: ... (File ")
+    assert raised[0].endswith(f'shop.py", line {wrong}, in wrong)')
+    assert raised[1].startswith("handler total raised ValueError: no such request (File ")
+    assert raised[1].endswith(f'shop.py", line {total}, in total)')
     run.process.send_signal(signal.SIGTERM)
     stopped = run.event("stopped")
     assert stopped["net"]["handler_errors"] == 1, "the exception failed its request alone"
@@ -268,10 +278,13 @@ def test_jobs_end_and_the_service_with_them(
     done = compiled(tmp_path, JOBS, f"shop.py:{names}")
     assert done.returncode == 0, done.stderr
     run = start("run", str(tmp_path / "shop.so"), "--socket", iokernel, "--class", "batch", "--json")
-    told = [run.event("job") for _ in results]
-    assert {event["name"]: event["result"] for event in told} == results
-    run.event("stopped")
+    told = [json.loads(line) for line in run.lines(time.monotonic() + 20)]
+    assert {event["name"]: event["result"] for event in told if event["event"] == "job"} == results
+    assert "stopped" in [event["event"] for event in told]
     assert run.process.wait(20) == status
+    raised = [event["text"] for event in told if event["event"] == "raised"]
+    assert len(raised) == status
+    assert all("job quotient raised ZeroDivisionError: integer division by zero (File " in text for text in raised)
 
 
 def test_jobs_are_taken_with_their_arguments(tmp_path: Path) -> None:
@@ -293,9 +306,16 @@ def test_a_new_version_takes_over(shop: Path, tmp_path: Path, start: Any) -> Non
         second = start("run", str(shop), "--socket", path, "--replace", "--json")
         second.event("serving")
         assert "1 other member of shop drains" in second.event("draining")["text"]
-        first.event("stopped")
+        told = second.event("replaced")
+        assert (told["members"], told["left"]) == (1, 0)
+        assert "another process has taken over the name" in first.event("drain")["text"]
+        stopped = first.event("stopped")
+        assert stopped["replaced"]
+        assert stopped["text"].endswith("; another process has taken over")
         assert first.process.wait(20) == 0
-        assert second.stop() == 0
+        second.process.send_signal(signal.SIGTERM)
+        assert not second.event("stopped")["replaced"]
+        assert second.process.wait(20) == 0
         alone = start("run", str(shop), "--socket", path, "--replace", "--name", "other", "--json")
         assert alone.process.wait(20) == 1
         alone.errors.seek(0)

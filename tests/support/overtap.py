@@ -1,7 +1,8 @@
-"""Servers that know nothing of corelane, on a loop of choice over a tap, with Linux' own programs at the other end.
+"""Servers that know nothing of corelane, on a loop of choice over a tap or a veth, with Linux' own programs at the
+other end.
 
-Of a folder of programs, whose launch.py runs one of them: python launch.py ours|stock PROGRAM [ARGUMENT...], and says
-at the end how many TCP endpoints were the runtime's and how many Linux'.
+Of a folder of programs, whose launch.py runs one of them: python launch.py ours|ours:INTERFACE|stock PROGRAM
+[ARGUMENT...], and says at the end how many TCP endpoints were the runtime's and how many Linux'.
 """
 
 from __future__ import annotations
@@ -26,15 +27,26 @@ LONG = b"".join(bytes([i]) * 10_000 for i in range(100))  # what asgi.py answers
 
 class World:
     """A namespace. By the loop `ours` there is a tap in it, once a program has started; by `stock` both addresses are
-    Linux'."""
+    Linux'.
+
+    near: of a veth whose other end is in that namespace the end of the programs on the loop, in one of its own.
+    """
 
     def __init__(
-        self, programs: Path, space: netns.Namespace, loop: str, folder: Path, stack: contextlib.ExitStack
+        self,
+        programs: Path,
+        space: netns.Namespace,
+        loop: str,
+        folder: Path,
+        stack: contextlib.ExitStack,
+        near: netns.Interface | None = None,
     ) -> None:
         self.programs, self.space, self.loop, self.folder, self._stack = programs, space, loop, folder, stack
+        self.launched = f"{loop}:{near.name}" if near and loop == "ours" else loop
+        self.served_in = near.namespace if near else space
         # Who binds a socket of Linux' itself, as hypercorn, names an address that Linux does not have.
-        self.run("sysctl", "-q", "-w", "net.ipv4.ip_nonlocal_bind=1")
-        if loop == "stock":
+        self.served_in.run(["sysctl", "-q", "-w", "net.ipv4.ip_nonlocal_bind=1"])
+        if loop == "stock" and near is None:
             for address in (LINUX, OURS):
                 space.ip("addr", "add", f"{address}/32", "dev", "lo")
 
@@ -59,11 +71,11 @@ class Program:
 
     def __init__(self, world: World, program: str, words: tuple[str, ...]) -> None:
         launch, path = world.programs / "launch.py", world.programs / program
-        self.world, self._words = world, [str(launch), world.loop, str(path), *words]
+        self.world, self._words = world, [str(launch), world.launched, str(path), *words]
         self._log = world.folder / f"{program}.log"
 
     def __enter__(self) -> Program:
-        with self._log.open("w") as file, self.world.space.entered():
+        with self._log.open("w") as file, self.world.served_in.entered():
             self.process = subprocess.Popen([sys.executable, *self._words], stdout=file, stderr=file)
         return self
 

@@ -116,6 +116,14 @@ def assert_benchmarks_can_compile(installed):
     assert done.returncode == 0, done.stderr
 
 
+def test_free_threaded_python_is_refused_in_words(monkeypatch):
+    module = setup_py()
+    module.check_interpreter()
+    monkeypatch.setattr(module.sysconfig, "get_config_var", {"Py_GIL_DISABLED": 1}.get)
+    with pytest.raises(SystemExit, match="free-threaded Python does not have: build it with an ordinary interpreter"):
+        module.check_interpreter()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_c_program_builds_against_it(installed, tmp_path):

@@ -25,6 +25,9 @@ CL_EXTERN_C_BEGIN
 #define CL_EVENT_LIMITED 5    /* the iokernel does not grant all that was wished for; once, inside cl_runtime_new */
 #define CL_EVENT_UNFINISHED 6 /* frames come whose checksum their sender left to a device; once */
 #define CL_EVENT_DRAIN 7      /* attached: another member of the group has taken over: drain, then end. Once */
+/* A compiled handler, or the like, raised an exception: which, where, and how often; of each place at most once a second,
+ * and the rest inside cl_runtime_delete */
+#define CL_EVENT_RAISED 8
 typedef void (*cl_runtime_event)(void *arg, int event, const char *text);
 
 /* Of cl_runtime_config.trace and cl_runtime_trace: what is written down of requests (docs/tracing.md). */

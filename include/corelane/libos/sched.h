@@ -230,6 +230,8 @@ CL_API uint64_t cl_sched_now_ns(const struct cl_sched *sched);
 CL_API void cl_sched_call_begin(void);
 CL_API void cl_sched_call_end(void);
 CL_API unsigned cl_sched_kthreads(const struct cl_sched *sched);
+/* Where its work comes from; NULL: from nowhere. Any thread. */
+CL_API const struct cl_work_source *cl_sched_source(const struct cl_sched *sched);
 
 /* Of the calling thread: its scheduler (NULL on a foreign thread) and kthread index (-1). Never keep the index across a
  * call that may block. */

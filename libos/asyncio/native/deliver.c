@@ -3,18 +3,34 @@
 
 #include <string.h>
 
+/* A method of the transport's own has raised what is set, as connection_lost may inside of it. The loop's handler of
+ * exceptions hears of it, as of what comes out of any callback. -1: it is for whoever runs the loop. */
+static int report(PyObject *loop, struct transport *t)
+{
+    PyObject *error = take_exception();
+    PyObject *done =
+        error ? PyObject_CallMethodObjArgs(loop, names.transport_failed, transport_object(t), error, NULL) : NULL;
+    Py_XDECREF(error);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
 /* Call a method of the transport's in its context: what is called soon, from there, is called there. Arguments may be
- * NULL, the last ones. Nothing is called once connection_lost was. */
-static PyObject *call_own(struct transport *t, PyObject *name, PyObject *first, PyObject *second)
+ * NULL, the last ones. Nothing is called once connection_lost was. -1: the exception is for whoever runs the loop, or it
+ * is of a transport that has no loop (../pulled.py). */
+static int call_own(struct transport *t, PyObject *name, PyObject *first, PyObject *second)
 {
     if (!t->run)
-        return Py_NewRef(Py_None);
-    PyObject *run = Py_NewRef(t->run); /* the call may end the transport */
+        return 0;
+    PyObject *run = Py_NewRef(t->run), *loop = Py_XNewRef(t->loop); /* the call may end the transport */
     PyObject *bound = PyObject_GetAttr(transport_object(t), name);
     PyObject *result = bound ? PyObject_CallFunctionObjArgs(run, bound, first, second, NULL) : NULL;
+    int rc = result ? 0 : loop && loop != Py_None ? report(loop, t) : -1;
+    Py_XDECREF(result);
     Py_XDECREF(bound);
     Py_DECREF(run);
-    return result;
+    Py_XDECREF(loop);
+    return rc;
 }
 
 /* A protocol's method has raised what is set. 0: its transport has been told; -1: it is for whoever runs the loop. */
@@ -22,11 +38,10 @@ static int failed(struct transport *t, const char *message)
 {
     PyObject *error = take_exception();
     PyObject *text = error ? PyUnicode_FromString(message) : NULL;
-    PyObject *done = text ? call_own(t, names.fatal_error, error, text) : NULL;
+    int rc = text ? call_own(t, names.fatal_error, error, text) : -1;
     Py_XDECREF(text);
     Py_XDECREF(error);
-    Py_XDECREF(done);
-    return done ? 0 : -1;
+    return rc;
 }
 
 /* Call a method in the transport's context. arg may be NULL; its reference is taken. */
@@ -111,7 +126,7 @@ static int tell_data(struct endpoint *e, struct transport *t)
         return tell_waiting(e, t);
     PyObject *data = endpoint_take_data(e);
     if (!data)
-        return -1;
+        return failed(t, "Fatal error: there is no memory for what has come.");
     PyObject *reader = Py_XNewRef(t->reader);
     int fed = reader ? stream_feed(reader, t->reader_limit, data) : 0;
     Py_XDECREF(reader);
@@ -141,25 +156,15 @@ static int tell_eof(struct transport *t)
     Py_DECREF(result);
     if (stays < 0)
         return failed(t, "Fatal error: protocol.eof_received() call failed.");
-    result = stays ? Py_NewRef(Py_None) : call_own(t, names.close, NULL, NULL);
-    Py_XDECREF(result);
-    return result ? 0 : -1;
-}
-
-static int method(struct transport *t, PyObject *name)
-{
-    PyObject *result = call_own(t, name, NULL, NULL);
-    Py_XDECREF(result);
-    return result ? 0 : -1;
+    return stays ? 0 : call_own(t, names.close, NULL, NULL);
 }
 
 static int tell_over(struct endpoint *e, struct transport *t)
 {
     PyObject *error = PyLong_FromLong(e->error);
-    PyObject *result = error ? call_own(t, names.over, error, NULL) : NULL;
+    int rc = error ? call_own(t, names.over, error, NULL) : -1;
     Py_XDECREF(error);
-    Py_XDECREF(result);
-    return result ? 0 : -1;
+    return rc;
 }
 
 static bool takes(unsigned *left, unsigned what)
@@ -181,7 +186,7 @@ static int tell_transport(struct endpoint *e, struct transport *t, unsigned told
         rc = tell_waiting(e, t);
     if (rc == 0 && takes(&left, TOLD_ROOM)) {
         if (t->writing_paused && e->out_bytes <= t->low_water)
-            rc = method(t, names.resume);
+            rc = call_own(t, names.resume, NULL, NULL);
         if (e->closing)
             put_served(e, WANTS_SEND);
     }
@@ -192,7 +197,7 @@ static int tell_transport(struct endpoint *e, struct transport *t, unsigned told
             rc = tell_eof(t);
     }
     if (rc == 0 && takes(&left, TOLD_SENT) && t->endpoint)
-        rc = method(t, names.all_sent);
+        rc = call_own(t, names.all_sent, NULL, NULL);
     if (rc == 0 && takes(&left, TOLD_OVER) && !t->lost)
         rc = tell_over(e, t);
     if (rc && left)

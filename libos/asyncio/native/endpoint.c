@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define ROOM_FIRST 4 /* pieces of output that there is room for at first */
+#define ROOM_KEPT 64 /* and what stays when all has gone */
 
 /* Bytes. */
 
@@ -129,6 +130,11 @@ static void drop_piece(struct endpoint *e)
     Py_DECREF(e->out[e->first]);
     e->done = 0;
     e->first = --e->n_out ? e->first + 1 : 0;
+    if (e->n_out == 0 && e->room > ROOM_KEPT) { /* a peer that was slow once is idle for long */
+        free(e->out);
+        e->out = NULL;
+        e->room = 0;
+    }
 }
 
 void endpoint_drop_output(struct endpoint *e)

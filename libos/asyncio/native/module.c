@@ -56,7 +56,8 @@ static int intern(void)
                {&names.create_future, "create_future"},
                {&names.maybe_resume, "_maybe_resume_transport"},
                {&names.throw, "throw"},
-               {&names.told, "told"}};
+               {&names.told, "told"},
+               {&names.transport_failed, "_transport_failed"}};
     for (unsigned i = 0; i < sizeof all / sizeof *all; i++)
         if (!*all[i].to && !(*all[i].to = PyUnicode_InternFromString(all[i].name)))
             return -1;

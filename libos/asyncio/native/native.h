@@ -223,7 +223,7 @@ extern struct names {
         *resume, *pause, *after_end, *connected, *refused, *run, *context, *callback, *delay, *when, *loop,
         *look_closely, *trace, *callback_failed, *run_handle, *tell_descriptors, *interrupt, *buffer, *waiter, *eof,
         *paused, *transport, *exception, *own_loop, *cancelled, *set_result, *resume_reading, *create_future,
-        *maybe_resume, *throw, *told;
+        *maybe_resume, *throw, *told, *transport_failed;
 } names;
 /* The same: what is called, or made, of other modules and of this. */
 extern struct imported {

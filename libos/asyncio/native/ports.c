@@ -84,6 +84,24 @@ void ports_close(struct poller *p)
     p->ports = NULL;
 }
 
+/* As if the port were closed. */
+static void turn_away(struct endpoint *e)
+{
+    e->reset = e->closing = true;
+    put_served(e, WANTS_SEND);
+}
+
+/* The listener has raised what is set, as a program's factory of tasks may: one connection less, and the loop goes on. -1:
+ * it is for whoever runs the loop. */
+static int not_taken(struct endpoint *e, PyObject *listener)
+{
+    if (PyErr_ExceptionMatches(PyExc_SystemExit) || PyErr_ExceptionMatches(PyExc_KeyboardInterrupt))
+        return -1;
+    PyErr_WriteUnraisable(listener);
+    turn_away(e);
+    return 0;
+}
+
 int ports_accept(struct endpoint *e)
 {
     struct port *port = e->port;
@@ -99,14 +117,14 @@ int ports_accept(struct endpoint *e)
     if (!fn) {
         if (PyErr_Occurred())
             return -1;
-        e->reset = e->closing = true; /* nobody listens there: as if the port were closed */
-        put_served(e, WANTS_SEND);
+        turn_away(e); /* nobody listens there */
         return 0;
     }
     PyObject *done = PyObject_CallFunctionObjArgs(fn, (PyObject *)e, NULL);
+    int rc = done ? 0 : not_taken(e, fn);
     Py_DECREF(fn);
     Py_XDECREF(done);
-    return done ? 0 : -1;
+    return rc;
 }
 
 static void made(struct cl_tcp_conn *c, void *arg)

@@ -3,6 +3,7 @@
  * has taken over; one that is jobs alone ends with the last of them. Ends with 0; 1: it could not be done, a job has
  * failed, or a handler did not come back; 2: the command line was wrong. */
 #include "options.h"
+#include "replacing.h"
 #include "report.h"
 
 #include "../../nics.h"
@@ -30,7 +31,7 @@ static void on_event(void *arg, int event, const char *text)
     static const char *const names[] = {
         [CL_EVENT_ATTACHED] = "attached", [CL_EVENT_STALLED] = "stalled", [CL_EVENT_GONE] = "gone",
         [CL_EVENT_CONFLICT] = "conflict", [CL_EVENT_LIMITED] = "limited", [CL_EVENT_UNFINISHED] = "unfinished",
-        [CL_EVENT_DRAIN] = "drain"};
+        [CL_EVENT_DRAIN] = "drain",       [CL_EVENT_RAISED] = "raised"};
     bool known = event > 0 && (size_t)event < sizeof names / sizeof names[0] && names[event];
     (void)arg;
     report_event(&options, known ? names[event] : "event", text);
@@ -76,10 +77,13 @@ static bool tell_jobs(struct cl_service_bound *bound)
 static int wait_for_end(struct cl_service_bound *bound, const sigset_t *ends)
 {
     double end = now_s() + options.seconds;
+    bool replacing = true;
     int status = 0, signals = signalfd(-1, ends, SFD_CLOEXEC);
     struct pollfd fds[] = {{signals, POLLIN, 0}, {replaced_fd, POLLIN, 0}, {cl_service_jobs_fd(bound), POLLIN, 0}};
     for (bool over = false; !over;) {
         double left = options.seconds < 0 ? 3600 : cl_max(end - now_s(), 0.0);
+        replacing = replacing && replacing_look(&options);
+        left = replacing ? cl_min(left, REPLACING_LOOK_MS / 1e3) : left;
         int n = poll(fds, 3, (int)cl_min(left * 1e3 + 1, 1e6));
         if (n > 0 && fds[2].revents && !tell_jobs(bound))
             status = 1;
@@ -159,11 +163,8 @@ static int begin(const char *name, const struct cl_service *service, struct cl_r
     if (others < 0)
         return report_error(&options, options.service, err);
     report_serving(&options, name, service, rt);
-    if (options.replace) {
-        snprintf(line, sizeof line, "%d other member%s of %s drain%s", others, others == 1 ? "" : "s", name,
-                 others == 1 ? "s" : "");
-        report_event(&options, "draining", line);
-    }
+    if (options.replace)
+        replacing_begin(&options, name, others);
     return 0;
 }
 
@@ -204,7 +205,8 @@ static int serve(const char *name, const struct cl_service *service, struct cl_r
         report_event(&options, "stuck", line);
         _exit(1); /* what it uses cannot be freed */
     }
-    report_stopped(&options, name, rt, bound);
+    eventfd_t others;
+    report_stopped(&options, name, rt, bound, eventfd_read(replaced_fd, &others) == 0);
     return status;
 }
 

@@ -206,6 +206,18 @@ static const struct cl_counter *counter_of(const char *name, const struct cl_cou
     return NULL;
 }
 
+void report_replaced(const struct options *o, const char *text, int members, int left)
+{
+    struct line l = {.used = 0};
+    if (!o->json) {
+        report_event(o, "replaced", text);
+        return;
+    }
+    begin(&l, "replaced", text);
+    add(&l, ", \"members\": %d, \"left\": %d}", members, left);
+    write_line(&l, STDOUT_FILENO);
+}
+
 void report_job(const struct options *o, const char *name, int64_t result)
 {
     struct line text = {.used = 0}, l = {.used = 0};
@@ -228,7 +240,7 @@ void report_job(const struct options *o, const char *name, int64_t result)
 }
 
 void report_stopped(const struct options *o, const char *name, const struct cl_runtime *rt,
-                    struct cl_service_bound *bound)
+                    struct cl_service_bound *bound, bool replaced)
 {
     static struct cl_counter all[COUNTERS], more[COUNTERS];
     static struct line text, l;
@@ -250,12 +262,15 @@ void report_stopped(const struct options *o, const char *name, const struct cl_r
                 all[i].name + sizeof dropped - 1);
     if (!drops)
         add(&text, ", dropped none");
+    if (replaced)
+        add(&text, "; another process has taken over");
     if (!o->json) {
         report_event(o, "stopped", text.text);
         return;
     }
     static const char *const places[] = {"net", "dropped", "sched"};
     begin(&l, "stopped", text.text);
+    add(&l, ", \"replaced\": %s", replaced ? "true" : "false");
     for (unsigned place = 0; place < 3; place++) {
         add(&l, ", \"%s\": {", places[place]);
         add_counters(&l, all, n, place);

@@ -151,7 +151,7 @@ def raises(target, body, reply):  # type: ignore[no-untyped-def]
     return 200, 0
 
 
-def test_handlers(runtime: libos.Runtime, serve: Serve) -> None:
+def test_handlers(runtime: libos.Runtime, serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
     @route("/python", methods=("GET", "POST"), compiled=False)
     def python(request: Request) -> Any:
         return [request.method.lower(), " ", request.body or b"nothing"]
@@ -170,6 +170,9 @@ def test_handlers(runtime: libos.Runtime, serve: Serve) -> None:
     assert ask(runtime, b"POST /python HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nok").body == b"post ok"
     assert (get(runtime, "/faults").status, get(runtime, "/raises").status) == (500, 500)
     assert service.stats()["handler_errors"] == 2
+    wait_until(lambda: bool(caplog.records), 10, "the log to say where")
+    place = f'File "{__file__}", line {raises.__code__.co_firstlineno + 2}, in raises'
+    assert caplog.records[0].getMessage() == f"HTTP handler raises raised ValueError ({place})"
 
 
 def test_handlers_by_name(

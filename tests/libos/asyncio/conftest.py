@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 import pytest
+from cltest.certificates import make_certificate
 
 from corelane.libos import asyncio as libos_asyncio
 
@@ -34,3 +37,20 @@ def run(request: pytest.FixtureRequest) -> Run:
                     assert loop.endpoints().ours >= loop.endpoints().linux, "the test was to run on libos"
 
     return run_on
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A certificate and its key, PEM files."""
+    return make_certificate(tmp_path_factory.mktemp("tls"), "DNS:corelane.test")
+
+
+@pytest.fixture
+def tls(certificate: tuple[Path, Path]) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """(the server's, the client's)"""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(*certificate)
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.load_verify_locations(certificate[0])
+    return server, client

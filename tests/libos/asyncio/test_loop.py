@@ -8,7 +8,6 @@ import gc
 import os
 import signal
 import socket
-import ssl
 import subprocess
 import sys
 import threading
@@ -18,7 +17,6 @@ from typing import Any
 
 import pytest
 from cltest import wait_until
-from cltest.certificates import make_certificate
 
 from corelane import libos
 from corelane.drivers.nic.memory import memory_link
@@ -61,22 +59,6 @@ def test_streams_echo(run: Any) -> None:
             assert answers == [b"%d" % n * 1000 for n in range(50)]
 
     run(main)
-
-
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    return make_certificate(tmp_path_factory.mktemp("tls"), "DNS:corelane.test")
-
-
-@pytest.fixture
-def tls(certificate: tuple[Path, Path]) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """(the server's, the client's)"""
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(*certificate)
-    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    client.check_hostname = False
-    client.load_verify_locations(certificate[0])
-    return server, client
 
 
 def test_tls_servers_and_clients(run: Any, tls: Any) -> None:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import gc
 import itertools
+import os
 import socket
 import sys
 import weakref
@@ -88,6 +90,14 @@ class FailsToBuffer(Buffered):
         raise ZeroDivisionError
 
 
+class FailsAtTheEnd(Client):
+    """And this one when it is over."""
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        raise ZeroDivisionError
+
+
 class EmptyBuffer(Buffered):
     """And this one in another way."""
 
@@ -133,6 +143,13 @@ async def protocols_that_raise(place: Place) -> None:
         client = await place.connect(make)
         client.transport.write(b"one")
         await ends(client)
+
+
+async def one_that_raises_at_the_end(place: Place) -> None:
+    client = await place.connect(FailsAtTheEnd)
+    client.transport.write(bytes(2_000_000))
+    client.transport.close()
+    await ends(client)
 
 
 async def an_aborted_one(place: Place) -> None:
@@ -252,8 +269,8 @@ async def handles(place: Place) -> None:
 
 
 ALL: tuple[Round, ...] = (
-    *(a_connection, a_buffered_one, protocols_that_raise, an_aborted_one, a_refused_one, a_cancelled_one, streams),
-    *(calls_of_sockets, accepting, datagrams, listeners, handles),
+    *(a_connection, a_buffered_one, protocols_that_raise, one_that_raises_at_the_end, an_aborted_one, a_refused_one),
+    *(a_cancelled_one, streams, calls_of_sockets, accepting, datagrams, listeners, handles),
 )
 
 
@@ -283,7 +300,7 @@ def test_rounds_leave_nothing_behind(round_of: Round) -> None:
                 await asyncio.sleep(0)  # what is called soon is over
             return counts(place)
 
-        n = FEW if round_of is a_refused_one else ROUNDS
+        n = FEW if round_of in (a_refused_one, one_that_raises_at_the_end) else ROUNDS
         # What leaks grows each time; tables and caches do until they are large enough. The counts take blocks, too.
         counted = [await rounds(n) for _ in range(5)]
         grown = [[b - a for a, b in zip(before, after, strict=True)] for before, after in itertools.pairwise(counted)]
@@ -292,6 +309,50 @@ def test_rounds_leave_nothing_behind(round_of: Round) -> None:
         server.close()
 
     libos_asyncio.run(main())
+
+
+class Allocated(ctypes.Structure):
+    """What malloc says (mallinfo2(3)); number7: bytes that are in use."""
+
+    _fields_ = [(f"number{i}", ctypes.c_size_t) for i in range(10)]
+
+
+def allocated_bytes() -> int:
+    """Of memory that is not Python's."""
+    ask = ctypes.CDLL(None).mallinfo2
+    ask.restype = Allocated
+    return int(ask().number7)
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs mallinfo2: glibc 2.33 or newer")
+@pytest.mark.skipif("LD_PRELOAD" in os.environ, reason="needs glibc's own malloc")
+def test_a_connection_that_was_busy_keeps_nothing_of_it() -> None:
+    """What waited of it, in many small pieces, has gone."""
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(Echo, HOST, 0)
+        place = Place(loop, server)
+        clients = [await place.connect() for _ in range(50)]
+
+        async def ask(pieces: int) -> int:
+            for client in clients:
+                client.transport.writelines([b"x"] * pieces)
+                assert await client.read(pieces) == b"x" * pieces
+                client.got = bytearray()
+            gc.collect()
+            return allocated_bytes()
+
+        before = await ask(1)
+        for _ in range(2):
+            grown = (await ask(2000) - before) / len(clients)
+            assert grown < 1024, f"{grown} bytes of each connection, of which 16,000 were needed meanwhile"
+        for client in clients:
+            client.transport.close()
+            await ends(client)
+        server.close()
+
+    libos_asyncio.run(asyncio.wait_for(main(), 60))
 
 
 def test_what_is_over_goes_without_the_collector() -> None:

@@ -8,7 +8,7 @@ import pytest
 import sanitized
 
 HERE = Path(__file__).parent
-FILES = ("handles", "loop", "transports", "streams", "sock_calls", "datagrams", "groups", "references")
+FILES = ("handles", "loop", "transports", "streams", "sock_calls", "datagrams", "groups", "references", "hostile")
 SEEDS = 3
 TIMEOUT_S = 600.0
 

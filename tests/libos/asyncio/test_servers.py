@@ -1,5 +1,5 @@
-"""Servers and clients that know nothing of corelane, on stock asyncio and on our loop, over a tap: Linux' own programs
-are at the other end."""
+"""Servers and clients that know nothing of corelane, on stock asyncio and on our loop, over a tap and over a veth:
+Linux' own programs are at the other end."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from cltest import netns_missing, wait_until
 from cltest.certificates import make_certificate
+from cltest.netns import skip_without_af_xdp
 from cltest.soak import pairs
 from overtap import LINUX, LONG, OURS, PORT, World, curl, needs, needs_program
 
@@ -22,12 +23,28 @@ pytestmark = pytest.mark.root
 PROGRAMS = Path(__file__).parent / "programs"
 
 
-@pytest.fixture(params=["ours", pytest.param("stock", marks=pytest.mark.soak(takes_s=3))])
+SOAK = pytest.mark.soak(takes_s=3)
+
+
+@pytest.fixture(
+    params=[
+        ("ours", "tap"),
+        pytest.param(("ours", "veth"), marks=SOAK),
+        pytest.param(("stock", "veth"), marks=SOAK),
+    ],
+    ids="-".join,
+)
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    loop, link = request.param
     if missing := netns_missing():
         pytest.skip(missing)
     with contextlib.ExitStack() as stack:
-        yield World(PROGRAMS, stack.enter_context(netns.namespace("asyncio")), request.param, tmp_path, stack)
+        if link == "tap":
+            yield World(PROGRAMS, stack.enter_context(netns.namespace("asyncio")), loop, tmp_path, stack)
+            return
+        skip_without_af_xdp()
+        near, far = stack.enter_context(netns.link(addresses=(OURS, LINUX)))
+        yield World(PROGRAMS, far.namespace, loop, tmp_path, stack, near)
 
 
 WEB = ("on_aiohttp", "on_uvicorn", "on_hypercorn")
@@ -78,6 +95,14 @@ def test_websockets(world: World) -> None:
     for _ in range(3):
         assert world.run(sys.executable, str(PROGRAMS / "talk.py"), f"ws://{OURS}:{PORT}") == "talked\n"
     server.interrupt().ends(ours=4)
+
+
+def test_websockets_of_a_peer_that_tries_everything(world: World) -> None:
+    """Frames in all sizes, in pieces, and those that no peer may send (RFC 6455)."""
+    needs("websockets")
+    server = world.start("on_websockets.py", OURS, str(PORT)).wait()
+    assert world.run(sys.executable, str(PROGRAMS / "try_websocket.py"), OURS, str(PORT)) == "tried\n"
+    server.interrupt().ends(ours=30)
 
 
 def test_grpclib(world: World) -> None:

@@ -362,6 +362,45 @@ def test_exceptions_of_protocols_are_reported_and_end_the_connection(run: Any, m
     run(main)
 
 
+@pytest.mark.parametrize("how", ["kept", "nothing", "reset"])
+def test_an_exception_of_connection_lost_is_reported_and_the_loop_goes_on(run: Any, how: str) -> None:
+    """Whatever it comes from: what was kept when it was closed has gone, or nothing was; or the peer has reset it."""
+
+    class Bad(Recorder):
+        def connection_lost(self, exc: BaseException | None) -> None:
+            super().connection_lost(exc)
+            raise ZeroDivisionError("lost")
+
+    async def main() -> None:
+        contexts: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: contexts.append(context))
+        async with Pair() as pair:
+            pair.make = Bad
+            ours, theirs = await pair.connect(Recorder)
+            if how == "kept":
+                ours.transport.pause_reading()
+                theirs.transport.write(b"x" * 8_000_000)
+                theirs.transport.close()
+                assert theirs.transport.get_write_buffer_size() > 0
+                await asyncio.sleep(0)
+                ours.transport.resume_reading()
+                assert len(await ours.has(8_000_000)) == 8_000_000
+            elif how == "nothing":
+                theirs.transport.close()
+            else:
+                sock = ours.transport.get_extra_info("socket")
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                ours.transport.abort()
+            error = await theirs.ended
+            assert isinstance(error, ConnectionResetError) == (how == "reset")
+            await ours.ended
+            pair.make = Recorder
+            await close(*await pair.connect())
+        assert [repr(context["exception"]) for context in contexts] == ["ZeroDivisionError('lost')"]
+
+    run(main)
+
+
 def test_a_keyboard_interrupt_in_a_protocol_ends_the_run(run: Any) -> None:
     class Interrupted(Recorder):
         def data_received(self, data: bytes) -> None:

@@ -81,9 +81,12 @@ def test_errors_of_compiled_work_are_counted(serve: Serve) -> None:
         if state[0] == 0:
             raise ValueError("nought")
 
+    told: list[str] = []
     with pytest.warns(UserWarning, match="raises may raise ValueError"):
-        serve(negative, raises)
+        serve(negative, raises, on_event=lambda _, text: told.append(text))
     wait_until(lambda: negative.counters["errors"] > 1 and raises.counters["errors"] > 1, 30, "errors")
+    wait_until(lambda: bool(told), 30, "an event")
+    assert told[0].startswith(f"periodic work {raises.function.__qualname__} raised ValueError: nought (File ")
 
 
 @pytest.mark.parametrize("kthreads", [1, 2])

@@ -12,6 +12,7 @@ from cltest import wait_until
 
 from corelane import libos
 from corelane.drivers.nic.memory import memory_link
+from corelane.libos.handlers.handlers import HandlerWarning
 from corelane.libos.numba import calls
 from corelane.runtime.errors import CorelaneError
 
@@ -249,6 +250,30 @@ def test_an_exception_resets_its_connection_and_is_logged_with_its_traceback(
     assert "fails" in record.getMessage()
     assert record.exc_info is not None
     assert 'raise LookupError("no such line")' in caplog.text
+
+
+def refuses(data, reply):  # type: ignore[no-untyped-def]  # numba types it
+    if data[0] == 10:
+        raise LookupError("no such line")
+    return 1, 0
+
+
+def test_an_exception_of_a_compiled_one_resets_its_connection_and_is_logged_with_its_line(
+    runtime: libos.Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = libos.tcp(PORT)(refuses)
+    with pytest.warns(HandlerWarning, match="refuses may raise LookupError: no such line"):
+        runtime.bind(handler)
+    with connect(runtime) as stream, connect(runtime) as other:
+        other.write(b"a\n")
+        assert is_reset(other)
+        stream.write(b"aaa")
+    runtime.wait_until(lambda stats: stats.net["handler_errors"] == stats.net["handler_faults"] == 1, 10)
+    wait_until(lambda: bool(caplog.records), 10, "the log to say why")
+    (record,) = caplog.records
+    line = refuses.__code__.co_firstlineno + 2
+    place = f'File "{__file__}", line {line}, in refuses'
+    assert record.getMessage() == f"stream handler refuses raised LookupError: no such line ({place})"
 
 
 def test_what_cannot_be_a_handler_is_said(runtime: libos.Runtime) -> None:

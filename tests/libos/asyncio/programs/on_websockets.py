@@ -3,13 +3,16 @@
 import asyncio
 import signal
 import sys
+from contextlib import suppress
 
 from websockets.asyncio.server import serve
+from websockets.exceptions import ConnectionClosed
 
 
 async def talk(socket):
-    async for message in socket:
-        await socket.send(message.upper())
+    with suppress(ConnectionClosed):  # by a peer that does not say so
+        async for message in socket:
+            await socket.send(message.upper())
 
 
 async def main():
