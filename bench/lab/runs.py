@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -82,7 +84,8 @@ def every(
 def _in_processes(tasks: Sequence[Task], processes: int) -> Iterator[tuple[int, Done]]:
     pool = ProcessPoolExecutor(max(min(processes, len(tasks)), 1), mp_context=get_context("spawn"))
     try:
-        numbers: dict[Future[Done], int] = {pool.submit(one, task): i for i, task in enumerate(tasks)}
+        with _without_script():  # the processes are started here
+            numbers: dict[Future[Done], int] = {pool.submit(one, task): i for i, task in enumerate(tasks)}
         for future in as_completed(numbers):
             i = numbers[future]
             try:
@@ -93,6 +96,18 @@ def _in_processes(tasks: Sequence[Task], processes: int) -> Iterator[tuple[int, 
                 raise CorelaneError(f"run {names}", why, "run them one by one to see which") from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _without_script() -> Iterator[None]:
+    """A process that is spawned runs the script of this one anew, as a module: `corelane` would run its command."""
+    main = sys.modules["__main__"].__dict__
+    file = main.pop("__file__", None)
+    try:
+        yield
+    finally:
+        if file is not None:
+            main["__file__"] = file
 
 
 def _on_ray(tasks: Sequence[Task]) -> Iterator[tuple[int, Done]]:
