@@ -84,7 +84,7 @@ def every(
 def _in_processes(tasks: Sequence[Task], processes: int) -> Iterator[tuple[int, Done]]:
     pool = ProcessPoolExecutor(max(min(processes, len(tasks)), 1), mp_context=get_context("spawn"))
     try:
-        with _without_script():  # the processes are started here
+        with _own_script():  # the processes are started here
             numbers: dict[Future[Done], int] = {pool.submit(one, task): i for i, task in enumerate(tasks)}
         for future in as_completed(numbers):
             i = numbers[future]
@@ -99,15 +99,18 @@ def _in_processes(tasks: Sequence[Task], processes: int) -> Iterator[tuple[int, 
 
 
 @contextmanager
-def _without_script() -> Iterator[None]:
-    """A process that is spawned runs the script of this one anew, as a module: `corelane` would run its command."""
+def _own_script() -> Iterator[None]:
+    """A process that is spawned first runs the script of this one, as a module: that of `corelane` would run its
+    command again. It runs child.py instead."""
     main = sys.modules["__main__"].__dict__
-    file = main.pop("__file__", None)
+    file = main.get("__file__")
+    main["__file__"] = str(Path(__file__).resolve().parent / "child.py")
     try:
         yield
     finally:
-        if file is not None:
-            main["__file__"] = file
+        main["__file__"] = file
+        if file is None:
+            del main["__file__"]
 
 
 def _on_ray(tasks: Sequence[Task]) -> Iterator[tuple[int, Done]]:
