@@ -10,7 +10,7 @@
     engine.py    the event loop, compiled by numba
     generators.py, measures.py
                  loads from seeds; what a run comes to
-    runs.py, comparing.py, plots.py
+    runs.py, child.py, comparing.py, plots.py
                  many runs in processes; a document of them; its plot. The command is cli/lab.py
     theory.py, invariants.py, watch.py
                  the engine against formulas; policies against what they say that they hold

@@ -16,9 +16,10 @@ from numba import njit, types
 
 from ...libos.numba.atomics import atomic_add, cmpxchg, load_atomic, store_atomic
 from ..sim.kept import kept
-from .engine import ends, timed, used_up
+from .engine import arrive, decide, ends, timed, used_up
 from .rates import advance
 from .state import FAR, State
+from .table import ARRIVED, QUANTUM
 
 # Words that the threads share, a cache line apart.
 LOCK, READY, GO, OVER, DUE, ORIGIN = 0, 8, 16, 24, 32, 40
@@ -73,7 +74,13 @@ def serve(now: Any, address: Any, tables: Any, s: State) -> None:
                 slot = other
         if s.when[slot] > now:
             return
-        timed(now, slot, address, tables, s)
+        event, j = ARRIVED, -1
+        if slot == rows:
+            j = arrive(now, s)
+        else:
+            event = timed(now, slot, s)
+        if j >= 0 or slot > rows:
+            decide(now, event, j, -1, address, tables, s)
 
 
 @njit
@@ -143,8 +150,11 @@ def work(
             lost[mine] += gone
             advance(now, job, s)
             s.jobs[job].progress_ns = begun + done
+            event = QUANTUM
             if done >= left:
-                ends(now, me, address, tables, s)
+                event = ends(now, me, s)
             elif now >= until:
-                used_up(now, me, address, tables, s)
+                used_up(now, me, s)
+            if done >= left or now >= until:
+                decide(now, event, job, me, address, tables, s)
         release_lock(me, words, epochs, shown, s)

@@ -15,8 +15,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from numba import njit
-
 from ..sim.engine import schedule
 from ..sim.kept import kept
 from .calls import call_policy
@@ -53,6 +51,8 @@ from .state import (
     WATCHED,
     WORKED,
     State,
+    apart,
+    inner,
 )
 from .table import (
     ARRIVED,
@@ -75,7 +75,7 @@ from .table import (
 from .watch import watch
 
 
-@njit(inline="always")
+@inner
 def set_phase(j: Any, phase: Any, s: State) -> None:
     """A job enters a phase: what it demands from now on."""
     job, truth, hidden = s.jobs[j], s.truth[s.jobs[j].kind], s.hidden[j]
@@ -89,7 +89,7 @@ def set_phase(j: Any, phase: Any, s: State) -> None:
         hidden.phase_end_ns = hidden.total_ns
 
 
-@njit
+@inner
 def arrive(now: Any, s: State) -> Any:
     """The load's next job comes. Returns its slot; -1: there is no room for it."""
     i = s.world[NEXT]
@@ -125,7 +125,7 @@ def arrive(now: Any, s: State) -> Any:
     return j
 
 
-@njit
+@inner
 def release(now: Any, c: Any, s: State) -> None:
     """Take row c from its job."""
     core = s.cores[c]
@@ -145,7 +145,7 @@ def release(now: Any, c: Any, s: State) -> None:
     touch(j, s)
 
 
-@njit(inline="always")
+@inner
 def memory_of(j: Any, s: State) -> Any:
     """Memory that a job takes for each core. What a policy gives it is brought between its floor and its demand."""
     job = s.jobs[j]
@@ -156,14 +156,14 @@ def memory_of(j: Any, s: State) -> Any:
     return job.demand[MEMORY]
 
 
-@njit(inline="always")
+@inner
 def charge(c: Any, memory: Any, s: State) -> None:
     """The job on core c takes that much memory of its loop now."""
     s.told[0].used[s.cores[c].loop * N_RESOURCES + MEMORY] += memory - s.charged[c]
     s.charged[c] = memory
 
 
-@njit
+@apart
 def renew(c: Any, s: State) -> None:
     """What the job on core c demands or is given has changed."""
     j = s.cores[c].job
@@ -176,7 +176,7 @@ def renew(c: Any, s: State) -> None:
     touch(j, s)
 
 
-@njit
+@inner
 def give(now: Any, c: Any, j: Any, s: State) -> None:
     """Row c, which is idle, begins to work for job j after what the change costs."""
     core, job, hidden, view = s.cores[c], s.jobs[j], s.hidden[j], s.told[0]
@@ -221,7 +221,7 @@ def give(now: Any, c: Any, j: Any, s: State) -> None:
     touch(j, s)
 
 
-@njit
+@apart
 def free_stage(j: Any, c: Any, s: State) -> Any:
     """The first stage of a job that none of its other cores does; the last one if all are done."""
     seen = 0
@@ -237,7 +237,7 @@ def free_stage(j: Any, c: Any, s: State) -> Any:
     return stages - 1
 
 
-@njit
+@inner
 def stop(now: Any, j: Any, s: State) -> None:
     """A job that runs holds no core any more: it waits."""
     job = s.jobs[j]
@@ -248,7 +248,7 @@ def stop(now: Any, j: Any, s: State) -> None:
     queue(s.told[0], s.jobs, j)
 
 
-@njit
+@inner
 def depart(now: Any, j: Any, outcome: Any, s: State) -> None:
     """A job that holds no core and waits for none is gone."""
     job = s.jobs[j]
@@ -262,7 +262,7 @@ def depart(now: Any, j: Any, outcome: Any, s: State) -> None:
     s.world[DONE_JOBS] += outcome == OVER
 
 
-@njit
+@inner
 def end(now: Any, j: Any, outcome: Any, s: State) -> None:
     """A job leaves for good."""
     job, view = s.jobs[j], s.told[0]
@@ -279,7 +279,7 @@ def end(now: Any, j: Any, outcome: Any, s: State) -> None:
         rider = after
 
 
-@njit
+@apart
 def unstart(now: Any, j: Any, s: State) -> None:
     """A job that waited was given fewer cores than it can go on with: it gets none, and is the next of its class."""
     job, hidden = s.jobs[j], s.hidden[j]
@@ -293,7 +293,7 @@ def unstart(now: Any, j: Any, s: State) -> None:
         hidden.last_core, hidden.last_loop, job.since_ns = -1, -1, job.arrived_ns
 
 
-@njit
+@inner
 def apply(now: Any, s: State) -> None:
     """Do what the policy said: take cores, then give them, in the order in which it said so."""
     view = s.told[0]
@@ -347,21 +347,19 @@ def apply(now: Any, s: State) -> None:
             j = after
 
 
-@njit
+@inner
 def decide(now: Any, event: Any, j: Any, c: Any, address: Any, tables: Any, s: State) -> None:
     """Have the policy called, now, or when an iokernel would: it needs `notice_ns`, may be at work, or only scans."""
     view = s.told[0]
     wake = len(s.cores) + 2
+    settle(now, s)
     if s.settings[TICKS_ONLY] and event != TICK and event != WOKEN:
-        settle(now, s)
         return
     if event != TICK and event != WOKEN and (s.settings[NOTICE] or s.loop_free[0] > now):
-        settle(now, s)
         at = max(now + s.settings[NOTICE], s.loop_free[0])
         if at < s.when[wake]:
             schedule(s.when, s.tree, wake, at)
         return
-    settle(now, s)
     for _ in range(MOST_CALLS):
         view.now_ns, view.event, view.job, view.core = now, event, j, c
         view.wake_ns = -1
@@ -390,7 +388,7 @@ def decide(now: Any, event: Any, j: Any, c: Any, address: Any, tables: Any, s: S
     s.world[STUCK] = 1
 
 
-@njit(inline="always")
+@inner
 def account(last: Any, now: Any, s: State) -> None:
     """Add what cores did between two events to the series."""
     width = s.settings[BUCKET]
@@ -408,9 +406,9 @@ def account(last: Any, now: Any, s: State) -> None:
         last = until
 
 
-@njit
-def ends(now: Any, c: Any, address: Any, tables: Any, s: State) -> None:
-    """The job that core c leads is done with its phase."""
+@inner
+def ends(now: Any, c: Any, s: State) -> Any:
+    """The job that core c leads is done with its phase. Returns the event that this is."""
     j = s.cores[c].job
     advance(now, j, s)
     s.jobs[j].progress_ns = s.hidden[j].phase_end_ns
@@ -418,46 +416,36 @@ def ends(now: Any, c: Any, address: Any, tables: Any, s: State) -> None:
     if s.jobs[j].phase + 1 < s.truth[s.jobs[j].kind].phases:
         set_phase(j, s.jobs[j].phase + 1, s)
         renew(c, s)
-        decide(now, PHASE, j, c, address, tables, s)
-    else:
-        end(now, j, OVER, s)
-        decide(now, DONE, j, c, address, tables, s)
+        return PHASE
+    end(now, j, OVER, s)
+    return DONE
 
 
-@njit
-def used_up(now: Any, c: Any, address: Any, tables: Any, s: State) -> None:
+@inner
+def used_up(now: Any, c: Any, s: State) -> None:
     """The quantum of core c is over."""
     j = s.cores[c].job
     s.quantum[c] = FAR
     slot_time(c, s)
     advance(now, j, s)
     report(j, s)
-    decide(now, QUANTUM, j, c, address, tables, s)
 
 
-@njit
-def timed(now: Any, slot: Any, address: Any, tables: Any, s: State) -> None:
-    """An arrival, a tick or a wake-up is due: the slots behind those of the cores."""
-    rows = len(s.cores)
-    if slot == rows:
-        j = arrive(now, s)
-        if j >= 0:
-            decide(now, ARRIVED, j, -1, address, tables, s)
-        return
-    event = WOKEN
-    if slot == rows + 1:
-        event = TICK
-        # Nothing is there and nothing will come: no more ticks.
-        more = s.told[0].n_jobs or s.world[NEXT] < len(s.load)
-        schedule(s.when, s.tree, slot, max(now + s.settings[INTERVAL], s.loop_free[0]) if more else FAR)
-        j = s.told[0].first
-        while j >= 0:
-            advance(now, j, s)
-            report(j, s)
-            j = s.jobs[j].next
-    else:
+@inner
+def timed(now: Any, slot: Any, s: State) -> Any:
+    """A tick or a wake-up is due: the last two slots. Returns the event that this is."""
+    if slot == len(s.cores) + 2:
         schedule(s.when, s.tree, slot, FAR)
-    decide(now, event, -1, -1, address, tables, s)
+        return WOKEN
+    # Nothing is there and nothing will come: no more ticks.
+    more = s.told[0].n_jobs or s.world[NEXT] < len(s.load)
+    schedule(s.when, s.tree, slot, max(now + s.settings[INTERVAL], s.loop_free[0]) if more else FAR)
+    j = s.told[0].first
+    while j >= 0:
+        advance(now, j, s)
+        report(j, s)
+        j = s.jobs[j].next
+    return TICK
 
 
 # As in bench/sim: nothing is allocated in here, so numba's reference counts are off.
@@ -473,10 +461,21 @@ def run(max_events: Any, until: Any, address: Any, tables: Any, s: State) -> Non
         account(now, t, s)
         now = t
         s.world[EVENTS] += 1
-        if slot >= len(s.cores):
-            timed(now, slot, address, tables, s)
-        elif s.finish[slot] <= now:
-            ends(now, slot, address, tables, s)
+        rows = len(s.cores)
+        event, j, c = QUANTUM, -1, -1
+        if slot < rows:
+            c = slot
+            j = s.cores[c].job
+            if s.finish[c] <= now:
+                event = ends(now, c, s)
+            else:
+                used_up(now, c, s)
+        elif slot == rows:
+            event = ARRIVED
+            j = arrive(now, s)
+            if j < 0:  # there is no room for it
+                continue
         else:
-            used_up(now, slot, address, tables, s)
+            event = timed(now, slot, s)
+        decide(now, event, j, c, address, tables, s)
     s.world[NOW] = now

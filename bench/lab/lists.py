@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
+from .state import inner
 
 
-@njit(inline="always")
+@inner
 def join(view: Any, jobs: Any, j: Any) -> None:
     """A job arrives: last of the live ones."""
     job = jobs[j]
@@ -25,7 +25,7 @@ def join(view: Any, jobs: Any, j: Any) -> None:
     view.n_jobs += 1
 
 
-@njit(inline="always")
+@inner
 def leave(view: Any, jobs: Any, j: Any) -> None:
     """A job is gone."""
     job = jobs[j]
@@ -40,7 +40,7 @@ def leave(view: Any, jobs: Any, j: Any) -> None:
     view.n_jobs -= 1
 
 
-@njit(inline="always")
+@inner
 def queue(view: Any, jobs: Any, j: Any) -> None:
     """A job holds no core: last of its class to wait."""
     job = jobs[j]
@@ -56,7 +56,7 @@ def queue(view: Any, jobs: Any, j: Any) -> None:
     view.n_waiting += 1
 
 
-@njit(inline="always")
+@inner
 def requeue(view: Any, jobs: Any, j: Any) -> None:
     """A job that was to begin waits on: first of its class."""
     job = jobs[j]
@@ -72,7 +72,7 @@ def requeue(view: Any, jobs: Any, j: Any) -> None:
     view.n_waiting += 1
 
 
-@njit(inline="always")
+@inner
 def unqueue(view: Any, jobs: Any, j: Any) -> None:
     """A job waits no longer."""
     job = jobs[j]
@@ -89,7 +89,7 @@ def unqueue(view: Any, jobs: Any, j: Any) -> None:
     view.n_waiting -= 1
 
 
-@njit(inline="always")
+@inner
 def idle(view: Any, cores: Any, c: Any) -> None:
     """Core c has no job: first of the idle ones."""
     core = cores[c]
@@ -100,7 +100,7 @@ def idle(view: Any, cores: Any, c: Any) -> None:
     view.n_idle += 1
 
 
-@njit(inline="always")
+@inner
 def unidle(view: Any, cores: Any, c: Any) -> None:
     """Core c gets a job."""
     core = cores[c]
@@ -113,7 +113,7 @@ def unidle(view: Any, cores: Any, c: Any) -> None:
     view.n_idle -= 1
 
 
-@njit(inline="always")
+@inner
 def hold(jobs: Any, cores: Any, j: Any, c: Any) -> None:
     """Core c is the job's, the last of its cores."""
     job, core = jobs[j], cores[c]
@@ -126,7 +126,7 @@ def hold(jobs: Any, cores: Any, j: Any, c: Any) -> None:
     job.cores += 1
 
 
-@njit(inline="always")
+@inner
 def let_go(jobs: Any, cores: Any, c: Any) -> None:
     """Core c is its job's no longer."""
     core = cores[c]

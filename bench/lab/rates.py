@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from ..sim.engine import schedule
-from .state import FAR, LOSSES, N_DIRTY, RESOURCES, SEATS, State
+from .state import FAR, LOSSES, N_DIRTY, RESOURCES, SEATS, State, apart, inner
 from .table import MEMORY, N_RESOURCES
 
 
-@njit(inline="always")
+@inner
 def touch(j: Any, s: State) -> None:
     """The job's rate has to be found anew."""
     if not s.hidden[j].dirty:
@@ -24,7 +22,7 @@ def touch(j: Any, s: State) -> None:
         s.world[N_DIRTY] += 1
 
 
-@njit(inline="always")
+@inner
 def advance(now: Any, j: Any, s: State) -> None:
     """Bring what a job has done and held up to now."""
     job = s.jobs[j]
@@ -35,13 +33,13 @@ def advance(now: Any, j: Any, s: State) -> None:
         job.as_of_ns = now
 
 
-@njit(inline="always")
+@inner
 def slot_time(c: Any, s: State) -> None:
     """Schedule what comes first on a core: its job's end or the end of its quantum."""
     schedule(s.when, s.tree, c, min(s.finish[c], s.quantum[c]))
 
 
-@njit
+@inner
 def occupied(c: Any, by: Any, s: State) -> None:
     """Row c was given (by 1) or taken (-1): what that changes for who shares its core, its sibling and its loop."""
     core = s.cores[c].core
@@ -58,7 +56,7 @@ def occupied(c: Any, by: Any, s: State) -> None:
         s.loop_dirty[s.cores[c].loop] = 1
 
 
-@njit
+@apart
 def _share_out(core: Any, seats: Any, s: State) -> None:
     """Max-min shares of a core by weight, among jobs that want `use` of it."""
     wanted, weights = 0.0, 0.0
@@ -85,7 +83,7 @@ def _share_out(core: Any, seats: Any, s: State) -> None:
     s.level[core] = level
 
 
-@njit
+@apart
 def _loop_resources(loop: Any, s: State) -> None:
     """Find what part of the demands for each resource a loop can serve: who was given an amount has it, the others
     share what is left by their demand."""
@@ -110,7 +108,7 @@ def _loop_resources(loop: Any, s: State) -> None:
                     touch(s.cores[c].job, s)
 
 
-@njit(inline="always")
+@inner
 def _scarce(job: Any, loop: Any, s: State) -> Any:
     """By which factor the scarcest resource slows a job on a core of that loop."""
     least = 1.0
@@ -121,7 +119,7 @@ def _scarce(job: Any, loop: Any, s: State) -> Any:
     return least
 
 
-@njit
+@inner
 def _rate(j: Any, s: State) -> Any:
     """A job's rate, and the cores' worth of time that it takes."""
     job, truth, kind = s.jobs[j], s.truth[s.jobs[j].kind], s.kinds[s.jobs[j].kind]
@@ -166,7 +164,7 @@ def _rate(j: Any, s: State) -> Any:
     return job.batch / step * useful * scarce, burn
 
 
-@njit
+@inner
 def settle(now: Any, s: State) -> None:
     """Find the rates of all dirty jobs, and when they are done."""
     if s.settings[RESOURCES]:
@@ -193,7 +191,7 @@ def settle(now: Any, s: State) -> None:
     s.world[N_DIRTY] = 0
 
 
-@njit
+@inner
 def report(j: Any, s: State) -> None:
     """What a job says of itself beside its progress: its loss; and what oracles see of it."""
     job, truth = s.jobs[j], s.truth[s.jobs[j].kind]

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
 from .lists import queue, unqueue
-from .state import State
+from .state import State, apart
 from .table import RUNNING, WAITING
 
 
-@njit
+@apart
 def board(now: Any, start: Any, j: Any, most: Any, s: State) -> None:
     """Up to most - 1 others of the kind of job j, those that wait longest first, begin with it."""
     view, hidden = s.told[0], s.hidden[j]
@@ -35,7 +33,7 @@ def board(now: Any, start: Any, j: Any, most: Any, s: State) -> None:
     hidden.phase_end_ns = hidden.total_ns
 
 
-@njit
+@apart
 def scatter(now: Any, j: Any, s: State) -> None:
     """A batch is stopped before its end: all of it is lost, and its jobs wait again, each for itself."""
     hidden = s.hidden[j]

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from pathlib import Path
@@ -82,7 +84,8 @@ def every(
 def _in_processes(tasks: Sequence[Task], processes: int) -> Iterator[tuple[int, Done]]:
     pool = ProcessPoolExecutor(max(min(processes, len(tasks)), 1), mp_context=get_context("spawn"))
     try:
-        numbers: dict[Future[Done], int] = {pool.submit(one, task): i for i, task in enumerate(tasks)}
+        with _own_script():  # the processes are started here
+            numbers: dict[Future[Done], int] = {pool.submit(one, task): i for i, task in enumerate(tasks)}
         for future in as_completed(numbers):
             i = numbers[future]
             try:
@@ -93,6 +96,21 @@ def _in_processes(tasks: Sequence[Task], processes: int) -> Iterator[tuple[int, 
                 raise CorelaneError(f"run {names}", why, "run them one by one to see which") from error
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _own_script() -> Iterator[None]:
+    """A process that is spawned first runs the script of this one, as a module: that of `corelane` would run its
+    command again. It runs child.py instead."""
+    main = sys.modules["__main__"].__dict__
+    file = main.get("__file__")
+    main["__file__"] = str(Path(__file__).resolve().parent / "child.py")
+    try:
+        yield
+    finally:
+        main["__file__"] = file
+        if file is None:
+            del main["__file__"]
 
 
 def _on_ray(tasks: Sequence[Task]) -> Iterator[tuple[int, Done]]:

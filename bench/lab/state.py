@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
+
+from numba import njit
 
 FAR = 1 << 62
 
@@ -59,3 +62,14 @@ class State(NamedTuple):
     watched: Any
     settings: Any
     world: Any
+
+
+def inner(function: Callable[..., Any]) -> Any:
+    """A function of the loop: part of its caller's machine code, since `State` would be some 190 arguments; without
+    numba's reference counts, since nothing is allocated."""
+    return njit(_nrt=False, forceinline=True)(function)
+
+
+def apart(function: Callable[..., Any]) -> Any:
+    """The same, of what is seldom called or large: a function of its own."""
+    return njit(_nrt=False)(function)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba import njit
-
-from .state import FAR, State
+from .state import FAR, State, apart
 
 # Entries of `watched`: for how long a core was idle beside a job that it would have sufficed for, ns; the longest that
 # a job was without a core at a stretch, ns; by how much core time a job was behind its weighted share at most, ns.
@@ -14,7 +12,7 @@ IDLE_NS, WAITED_NS, BEHIND_NS = 0, 1, 2
 N_WATCHED = 3
 
 
-@njit
+@apart
 def watch(last: Any, now: Any, s: State) -> None:
     """Between two events, in which nothing changes."""
     view = s.told[0]
@@ -37,7 +35,7 @@ def watch(last: Any, now: Any, s: State) -> None:
         j = job.next
 
 
-@njit
+@apart
 def _one_fits(s: State) -> Any:
     """Whether any job that waits wants no more cores than are idle."""
     view = s.told[0]
@@ -50,7 +48,7 @@ def _one_fits(s: State) -> Any:
     return False
 
 
-@njit
+@apart
 def _level(s: State) -> Any:
     """Cores for a weight of 1 if all jobs that are there share the cores by weight, none with more than it can use."""
     view = s.told[0]
