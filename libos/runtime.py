@@ -511,4 +511,4 @@ class Runtime(Adopted, Awaited, Bound, Scoped, traced.Traced, forked.Forked, Clo
         if self._on_event is not None:
             self._on_event(name, line)
         else:
-            _log.log(logging.ERROR if event == lib.CL_EVENT_RAISED else logging.WARNING, "%s", line)
+            _log.log(logging.ERROR if name == EVENTS[lib.CL_EVENT_RAISED] else logging.WARNING, "%s", line)
