@@ -18,7 +18,7 @@ def test_it_is_compiled_again_when_another_source_changes(tmp_path: Path, monkey
     monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
     misses = []
     for stamp in ("as it is", "as it is", "changed"):
-        monkeypatch.setattr(kept, "stamp", lambda stamp=stamp: stamp)
+        monkeypatch.setattr(kept, "stamp", lambda _also, stamp=stamp: stamp)
         made = kept.kept()(double)
         assert made(3) == 6
         misses.append(made.stats.cache_misses.total())

@@ -144,6 +144,13 @@ static int model_sem_wait(struct cl_sem *s)
     return model_sem_wait_until(s, 0);
 }
 
+static int model_sem_wait_as(struct cl_sem *s, uint64_t deadline_ns, uint16_t what, const void *object)
+{
+    (void)what;
+    (void)object;
+    return model_sem_wait_until(s, deadline_ns == UINT64_MAX ? 0 : deadline_ns);
+}
+
 static struct cl_uthread *model_sem_give(struct cl_sem *s)
 {
     ex_pause(NULL, 1);
@@ -241,6 +248,7 @@ static struct cl_chunk *model_copy(void)
 #define cl_sem_trywait model_sem_trywait
 #define cl_sem_wait model_sem_wait
 #define cl_sem_wait_until model_sem_wait_until
+#define cl_sem_wait_as model_sem_wait_as
 #define cl_sem_give model_sem_give
 #define cl_sem_post model_sem_post
 #define cl_tcp_hold model_hold
