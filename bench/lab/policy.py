@@ -14,7 +14,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -54,8 +54,8 @@ def names() -> list[str]:
     return sorted(p.stem for p in (Path(__file__).parent / "policies").glob("*.py") if not p.stem.startswith("_"))
 
 
-def load(spec: str, settings: Mapping[str, float] | None = None) -> Policy:
-    """The policy of that name, or "module:function". ConfigError for what there is not, Refused for what may not be."""
+def known(spec: str, settings: Mapping[str, float] | None = None) -> Policy:
+    """What `load` gives, but not compiled: its address is 0."""
     module, function = _find(spec)
     defaults, oracle = parameters(function, spec)
     given = dict(settings or {})
@@ -65,11 +65,17 @@ def load(spec: str, settings: Mapping[str, float] | None = None) -> Policy:
             raise ConfigError(f"{spec}.{name}", "this policy has no such setting", can)
         if not isinstance(value, int | float) or (isinstance(defaults[name], int) and value != int(value)):
             raise ConfigError(f"{spec}.{name}", f"{value!r} is no setting", "a whole number, as its default is")
-    address, keep = _compiled(function, spec)
     words = tuple(getattr(module, "WORDS", (0, 0, 0, 0)))
     source, sweep = str(getattr(module, "SOURCE", "a user's own")), dict(getattr(module, "SWEEP", {}))
     ticks = bool(getattr(module, "TICKS", False))
-    return Policy(spec, defaults | given, address, oracle, ticks, words, source, sweep, keep)
+    return Policy(spec, defaults | given, 0, oracle, ticks, words, source, sweep)
+
+
+def load(spec: str, settings: Mapping[str, float] | None = None) -> Policy:
+    """The policy of that name, or "module:function". ConfigError for what there is not, Refused for what may not be."""
+    policy = known(spec, settings)
+    address, keep = _compiled(_find(spec)[1], spec)
+    return replace(policy, address=address, keep=keep)
 
 
 def _find(spec: str) -> tuple[Any, Callable[..., Any]]:

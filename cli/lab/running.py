@@ -82,7 +82,7 @@ def show_list(as_json: bool) -> int:
     """Policies and generators, with their settings."""
     from ...bench.lab import generators, policy
 
-    found = [policy.load(name) for name in policy.names()]
+    found = [policy.known(name) for name in policy.names()]
     made = generators.GENERATORS
     if as_json:
         policies = [
@@ -153,7 +153,7 @@ def _policies(options: argparse.Namespace) -> list[tuple[str, Mapping[str, float
     found: list[tuple[str, Mapping[str, float]]] = []
     used: set[str] = set()
     for name in filter(None, options.policy.split(",")):
-        known = policy.load(name).settings
+        known = policy.known(name).settings
         mine = {key: value for key, value in settings.items() if key in known}
         policy.load(name, mine)
         used |= mine.keys()

@@ -20,9 +20,10 @@ HZ = 4000
 class Profiling:
     """Samples of the process of a segment, from construction on; `lines` once `document` was asked for."""
 
-    def __init__(self, segment: Segment, hz: int = HZ) -> None:
+    def __init__(self, segment: Segment, kthreads: dict[int, int], hz: int = HZ) -> None:
+        """kthreads: as perf.kthreads_of tells them."""
         self._segment = segment
-        self._sampler = perf.Sampler(perf.kthreads_of(segment.pid), hz)
+        self._sampler = perf.Sampler(kthreads, hz)
         self._samples: list[perf.Sample] = []
         self._mapped: list[perf.Mapped] = []
         self.lines: list[str] = []

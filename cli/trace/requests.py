@@ -7,13 +7,15 @@ import errno
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...libos.trace.pieces import arrays, joined
 from ...libos.trace.stages import table
+from ...runtime import perf
 from ...runtime.errors import CorelaneError
+from ...runtime.trace import Segment
 from ..watch import snapshot
 from . import recording, spans, timeline
 from .moves import Beside
@@ -22,7 +24,9 @@ from .profiling import Profiling
 from .views import document_of, render, slowest_lines
 
 if TYPE_CHECKING:
-    from ...runtime.trace import Records, Segment
+    from ...runtime.trace import Records
+
+T = TypeVar("T")
 
 LOOK_S = 0.02  # a ring of 4096 records holds 0.5 ms of the most that one kthread handles, if all is written down
 TELL_S = 1.0
@@ -33,11 +37,12 @@ def run(options: argparse.Namespace) -> int:
     """Record for so long, telling the slowest each second; then blame."""
     out = Output(options.out) if options.out is not None else None
     failed = None
+    deadline = time.monotonic() + options.wait
     try:
         with (
-            _opened(options) as segment,
+            _once_there(lambda: Segment.of_process(_pid(options)), deadline) as segment,
             Beside(options.socket) if out and options.app else nullcontext() as beside,
-            Profiling(segment) if options.profile is not None else nullcontext() as profiling,
+            _profiling(segment, deadline) if options.profile is not None else nullcontext() as profiling,
         ):
             quiet = options.json or options.blame or options.profile is not None
             seconds = options.seconds if options.profile is None else options.profile
@@ -64,18 +69,19 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _opened(options: argparse.Namespace) -> Segment:
-    """The segment of the process that is meant, once it is there."""
-    from ...runtime.trace import Segment
-
-    deadline = time.monotonic() + options.wait
+def _once_there(ask: Callable[[], T], deadline: float) -> T:
+    """What `ask` returns once it no longer raises ENOENT; deadline: on the monotonic clock."""
     while True:
         try:
-            return Segment.of_process(_pid(options))
+            return ask()
         except CorelaneError as error:
             if error.errno != errno.ENOENT or time.monotonic() >= deadline:
                 raise
         time.sleep(LOOK_S)
+
+
+def _profiling(segment: Segment, deadline: float) -> Profiling:
+    return Profiling(segment, _once_there(lambda: perf.kthreads_of(segment.pid), deadline))
 
 
 def _pid(options: argparse.Namespace) -> int:

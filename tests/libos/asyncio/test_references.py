@@ -32,6 +32,7 @@ class Echo(asyncio.Protocol):
     """Answers, and knows when it is over."""
 
     transport: Any
+    open = 0  # of all
 
     def __init__(self) -> None:
         self.over = asyncio.get_running_loop().create_future()
@@ -40,11 +41,13 @@ class Echo(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
+        Echo.open += 1
 
     def data_received(self, data: bytes) -> None:
         self.transport.write(data)
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        Echo.open -= 1
         self.over.set_result(None)
 
 
@@ -290,6 +293,7 @@ def test_rounds_leave_nothing_behind(round_of: Round) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda *_: None)
+        Echo.open = 0
         server = await loop.create_server(Echo, HOST, 0)
         place = Place(loop, server)
 
@@ -298,6 +302,8 @@ def test_rounds_leave_nothing_behind(round_of: Round) -> None:
                 await round_of(place)
             for _ in range(5):
                 await asyncio.sleep(0)  # what is called soon is over
+            while Echo.open:  # the other ends hear of it when their turns come
+                await asyncio.sleep(0.001)
             return counts(place)
 
         n = FEW if round_of in (a_refused_one, one_that_raises_at_the_end) else ROUNDS

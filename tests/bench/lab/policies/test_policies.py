@@ -57,6 +57,7 @@ def test_round_robin_shares_by_quanta(run):
     assert ran.completion_ns.tolist() == [50_000, 60_000]
 
 
+@pytest.mark.soak(takes_s=10)
 def test_shortest_remaining_preempts(run):
     ran = run([0, 10], [100.0, 20.0], chosen="srpt")
     assert ran.completion_ns.tolist() == [120, 20]
@@ -76,6 +77,7 @@ def test_fair_shares_go_by_weight(run):
     assert ran.completion_ns.tolist() == pytest.approx([6e6, 4e6], abs=3e4)
 
 
+@pytest.mark.soak(takes_s=10)
 def test_the_static_setting_is_what_is_given_to_each(run):
     kind = Kind(max_cores=4)
     for each, last in ((1, 100), (2, 100), (4, 100)):
@@ -93,6 +95,7 @@ def test_who_has_had_much_gives_way_to_who_has_had_little(run):
     assert ran.completion_ns.tolist() == [45_000, 65_000]
 
 
+@pytest.mark.soak(takes_s=10)
 def test_who_has_waited_long_is_promoted(run):
     at, work = [0, *range(60_000, 2_000_000, 40_000)], [400_000.0, *[40_000.0] * 49]
     last = {}
@@ -102,6 +105,7 @@ def test_who_has_waited_long_is_promoted(run):
     assert last[2.0] < 0.8 * last[0.0]
 
 
+@pytest.mark.soak(takes_s=10)
 def test_the_gittins_index_learns_that_the_long_ones_go_on(run):
     """After many short jobs, one that has outlived them gives way to a new one."""
     at = [*range(0, 1_000_000, 20_000), 2_000_000, 2_100_000]
@@ -110,6 +114,7 @@ def test_the_gittins_index_learns_that_the_long_ones_go_on(run):
     assert ran.completion_ns[-1] < 15_000
 
 
+@pytest.mark.soak(takes_s=10)
 def test_short_requests_overtake_by_quanta_or_by_reserved_cores(run):
     kinds = (Kind(cls=0), Kind(cls=1))
     at = [0, 0, *range(1000, 9000, 1000)]
@@ -127,6 +132,7 @@ def test_short_requests_overtake_by_quanta_or_by_reserved_cores(run):
     assert fifo.completion_ns[late].max() > 1000
 
 
+@pytest.mark.soak(takes_s=10)
 def test_reserved_cores_are_lent_and_taken_back_or_kept(run):
     kinds = (Kind(guaranteed=True), Kind(guaranteed=False, cls=1))
     at, work, kind = [0, 0, 500], [1e6, 1e6, 100.0], [1, 1, 0]
@@ -136,6 +142,7 @@ def test_reserved_cores_are_lent_and_taken_back_or_kept(run):
     assert kept.completion_ns.tolist() == [1_000_000, 2_000_000, 100]
 
 
+@pytest.mark.soak(takes_s=10)
 def test_packing_that_gains_nothing_is_undone(run):
     whole, half = Kind(), Kind(phases=(Phase(use=0.5),))
     settings = {"quantum_us": 1e6, "trial_us": 10.0, "least": 1.05}
@@ -146,6 +153,7 @@ def test_packing_that_gains_nothing_is_undone(run):
     assert ran.completion_ns.tolist() == [1_000_000, 1_000_000]
 
 
+@pytest.mark.soak(takes_s=10)
 def test_a_job_grows_while_that_makes_it_faster(run):
     grows = Kind(max_cores=4, serial=0.05)
     settings = {"quantum_us": 1e6}
@@ -153,6 +161,7 @@ def test_a_job_grows_while_that_makes_it_faster(run):
     assert ran.completion_ns[0] < 0.7e6
 
 
+@pytest.mark.soak(takes_s=10)
 def test_opportunistic_jobs_shrink_for_guaranteed_ones(run):
     memory = Phase(demand=(0.0, 0.0, 0.8, 0.0))
     kinds = (
@@ -169,6 +178,7 @@ def test_opportunistic_jobs_shrink_for_guaranteed_ones(run):
     assert ran.completion_ns[1] < 10_010
 
 
+@pytest.mark.soak(takes_s=10)
 def test_who_cannot_be_done_in_time_is_not_admitted(run):
     kind = Kind(max_cores=4)
     given = {"cores": 4, "chosen": "elasticflow", "settings": {"margin": 0.0}}
@@ -180,6 +190,7 @@ def test_who_cannot_be_done_in_time_is_not_admitted(run):
     assert ran.completion_ns[0] == pytest.approx(100_000, abs=10)
 
 
+@pytest.mark.soak(takes_s=10)
 def test_nobody_starves_for_a_resource_of_which_others_ask_too_much(run):
     hungry, modest = (Kind(phases=(Phase(demand=(d, 0.0, 0.0, 0.0)),)) for d in (10.0, 0.5))
     more = {"cores": 2, "capacity": (1.0, 1.0, 1.0, 1.0)}
@@ -191,6 +202,7 @@ def test_nobody_starves_for_a_resource_of_which_others_ask_too_much(run):
     assert tuned.completion_ns[0] < 0.75 * held.completion_ns[0]  # it has what the other does not need
 
 
+@pytest.mark.soak(takes_s=10)
 def test_cores_go_where_they_gain_most(run):
     scales, not_ = Kind(max_cores=8), Kind(max_cores=8, serial=0.9)
     for name in ("optimus", "pollux"):
@@ -199,12 +211,14 @@ def test_cores_go_where_they_gain_most(run):
         assert ran.completion_ns[0] < 8e5 / 5
 
 
+@pytest.mark.soak(takes_s=10)
 def test_a_batch_is_chosen_for_its_goodput(run):
     kind = Kind(serial=0.5, max_batch=32.0, noise=20.0)
     alone = run([0], [1e6], (kind,)).completion_ns[0]
     assert run([0], [1e6], (kind,), chosen="pollux").completion_ns[0] < 0.8 * alone
 
 
+@pytest.mark.soak(takes_s=10)
 def test_estimated_demand_lets_jobs_share_a_core(run):
     kind = Kind(phases=(Phase(use=0.4),))
     ran = run([0, 2000, 2000], [1000.0] * 3, (kind,), seats=2, chosen="liquid")
@@ -214,6 +228,7 @@ def test_estimated_demand_lets_jobs_share_a_core(run):
     assert ran.completion_ns.tolist() == [1000, 1000, 2000]
 
 
+@pytest.mark.soak(takes_s=10)
 def test_a_job_waits_for_a_fast_core_if_it_ends_sooner_there(run):
     given = {"cores": 2, "speeds": (1.0, 0.1), "chosen": "hare", "settings": {"quantum_us": 0.0}}
     ran = run([0, 10], [100.0, 100.0], declared_ns=[100.0, 100.0], **given)
@@ -224,6 +239,7 @@ def test_a_job_waits_for_a_fast_core_if_it_ends_sooner_there(run):
     assert ran.completion_ns.tolist() == [10, 510]
 
 
+@pytest.mark.soak(takes_s=10)
 def test_parts_go_by_speed(run):
     gang = Kind(min_cores=2, max_cores=2)
     even, by_speed = (
@@ -234,6 +250,7 @@ def test_parts_go_by_speed(run):
     assert by_speed == pytest.approx(2e5, abs=2)
 
 
+@pytest.mark.soak(takes_s=10)
 def test_recurring_tasks_find_what_costs_least(run):
     """One core more saves little time here, so for core time alone one core is best, for time alone four."""
     kind = Kind(max_cores=4, serial=0.5)
@@ -247,6 +264,7 @@ def test_recurring_tasks_find_what_costs_least(run):
     assert cores[0.0] == pytest.approx(4, abs=0.01)
 
 
+@pytest.mark.soak(takes_s=10)
 def test_stages_that_wait_anyway_are_paced(run):
     pipe = Kind(min_cores=2, max_cores=2, stages=(0.75, 0.25))
     fast = run([0], [1e6], (pipe,), cores=2)
