@@ -118,7 +118,8 @@ def pipelines(rng: Any, cores: int) -> Load:
 
 
 def dispersed(rng: Any, cores: int) -> Load:
-    """Requests of two classes: of 200, one takes 1000 times as long, as in Shinjuku's and Persephone's loads."""
+    """Requests of two classes: of 200, one takes 1000 times as long (0.5 and 500 us), as in a schedule of Persephone's
+    artifact (maxdml/psp, SBIM2)."""
     long = rng.random(40000) < 0.005
     work = np.where(long, 500.0, 0.5) * 1e3
     kinds = (Kind(cls=0, limit_ns=5000, switch_ns=1000), Kind(cls=1, limit_ns=5_000_000, switch_ns=1000))
