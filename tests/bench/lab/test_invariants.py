@@ -10,7 +10,12 @@ MINE = "def mine(view, jobs, cores, kinds, memory):\n"
 SEEDS = range(1, 61)
 
 
-@pytest.mark.parametrize("name", policy.names())
+SHORT = ("edf", "elasticflow", "tiresias")  # make soak has the others
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in SHORT else pytest.mark.soak(takes_s=5)) for n in policy.names()]
+)
 def test_a_policy_holds_what_it_says(name):
     assert not invariants.check(name, SEEDS)
 

@@ -127,7 +127,7 @@ def test_connections_outlive_an_iokernel(
     with contextlib.closing(machine.connect(port)) as old:
         exchange(old, store, stored)
         first.process.kill()
-        first.process.wait(20)
+        first.process.wait(60)  # the kernel takes its device away first
         machine.iokernel("--policy", "none")
         with contextlib.closing(machine.connect(port)) as new:
             exchange(new, GET, value)
