@@ -14,7 +14,12 @@ ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOK = ROOT / "docs" / "notebook"
 XEON, EPYC = "2026-11-results-intel.md", "2026-11-tcp-full-run-epyc.md"
 # What came after the other run on the Xeon, the newest last.
-LATER = ("2026-11-servers-xeon.md", "2026-11-tcp-short-ways-xeon.md", "2026-11-servers-again-xeon.md")
+LATER = (
+    "2026-11-servers-xeon.md",
+    "2026-11-tcp-short-ways-xeon.md",
+    "2026-11-servers-again-xeon.md",
+    "2026-11-attacks-again-xeon.md",
+)
 MOVES = "2026-11-full-run-epyc.md"  # of what taking a core costs
 ONE_LINK = {  # figure: what the note says of the same over one link
     "kv.over_memcached_udp": "times memcached's GETs/s",
