@@ -19,18 +19,18 @@ TAKE = "    if view.n_waiting and view.idle >= 0:\n        give(view, cores, vie
 
 @pytest.mark.parametrize("name", policy.names())
 def test_a_policy_here_says_where_it_is_from_and_is_short(name):
-    found = policy.load(name)
+    found = policy.known(name)
     assert found.source != "a user's own"
     assert found.sweep.keys() <= found.settings.keys()
     assert len((ROOM / "policies" / f"{name}.py").read_text().splitlines()) <= 150
 
 
 def test_settings_by_name():
-    assert str(policy.load("priority", {"preempt": 1})) == "priority (preempt=1)"
+    assert str(policy.known("priority", {"preempt": 1})) == "priority (preempt=1)"
     with pytest.raises(ConfigError, match=r"priority\.pre.*no such setting.*it has preempt"):
-        policy.load("priority", {"pre": 1})
+        policy.known("priority", {"pre": 1})
     with pytest.raises(ConfigError, match="whole number"):
-        policy.load("priority", {"preempt": 0.5})
+        policy.known("priority", {"preempt": 0.5})
     with pytest.raises(ConfigError, match=r"none of that name.*fifo"):
         policy.load("fofi")
     with pytest.raises(ConfigError, match="cannot import nowhere"):
