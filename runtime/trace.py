@@ -54,9 +54,6 @@ WAITS = {
 }
 """What a handler or a connection waits for, by its number."""
 
-PARTS = {lib.CL_TRACE_WAITS_LOG: ("queued", "written", "acknowledged")}
-"""The parts of `blocked` of some of them: `first`, `second`, and the rest."""
-
 
 @dataclass(frozen=True)
 class Records:

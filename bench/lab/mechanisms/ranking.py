@@ -180,3 +180,14 @@ def begin(view: Any, jobs: Any, cores: Any, j: Any, need: Any, quantum_ns: Any) 
             found -= 1
         c = cores[c].next_idle
     return True
+
+
+@tool
+def first_waiting(view: Any, jobs: Any, kinds: Any, guaranteed: Any) -> Any:
+    """Of the jobs that wait and are guaranteed, or are not, the one that came first; -1: none."""
+    j = view.first
+    while j >= 0:
+        if jobs[j].cores == 0 and (kinds[jobs[j].kind].guaranteed != 0) == guaranteed:
+            return j
+        j = jobs[j].next
+    return -1

@@ -6,24 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 from ..acts import give, take_all, wake_at
-from ..mechanisms.ranking import begin
+from ..mechanisms.ranking import begin, first_waiting
 from ..mechanisms.tool import tool
 from ..table import MEMORY as AMOUNT
 from ..table import N_RESOURCES
 
 SOURCE = "AntMan, OSDI 2020: guaranteed and opportunistic jobs, memory that shrinks, interference bounded by shares"
 SWEEP: dict[str, tuple[float, ...]] = {"share": (0.01, 0.1)}
-
-
-@tool
-def _first(view: Any, jobs: Any, kinds: Any, guaranteed: Any) -> Any:
-    """Of the jobs that wait and are guaranteed, or are not, the one that came first; -1: none."""
-    j = view.first
-    while j >= 0:
-        if jobs[j].cores == 0 and (kinds[jobs[j].kind].guaranteed != 0) == guaranteed:
-            return j
-        j = jobs[j].next
-    return -1
 
 
 @tool
@@ -99,7 +88,7 @@ def antman(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, share: Any
     """A guaranteed job that waits begins; if it cannot, memory shrinks first, then the opportunistic job that came last
     leaves. Then opportunistic ones begin on what is idle. share: their weight beside a guaranteed one."""
     kept = False  # what is idle is for a guaranteed job
-    j = _first(view, jobs, kinds, True)
+    j = first_waiting(view, jobs, kinds, True)
     if j >= 0:
         need = kinds[jobs[j].kind].min_cores
         if begin(view, jobs, cores, j, need, 0):
@@ -115,7 +104,7 @@ def antman(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, share: Any
         if view.changed >= 0 or kept:
             _shares(view, cores, jobs, kinds, share)
             return
-    j = _first(view, jobs, kinds, False)
+    j = first_waiting(view, jobs, kinds, False)
     if j >= 0 and begin(view, jobs, cores, j, kinds[jobs[j].kind].min_cores, 0):
         wake_at(view, view.now_ns)
     elif view.n_waiting == 0:

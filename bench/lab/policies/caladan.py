@@ -5,22 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ..acts import take_all, wake_at
-from ..mechanisms.ranking import begin
-from ..mechanisms.tool import tool
+from ..mechanisms.ranking import begin, first_waiting
 
 SOURCE = "Caladan, OSDI 2020: guaranteed and burstable cores; without its signals of interference"
 SWEEP: dict[str, tuple[float, ...]] = {"reserved": (0.25, 0.5, 0.75), "total": (0, 1)}
-
-
-@tool
-def _first(view: Any, jobs: Any, kinds: Any, guaranteed: Any) -> Any:
-    """Of the jobs that wait and are guaranteed, or are not, the one that came first; -1: none."""
-    j = view.first
-    while j >= 0:
-        if jobs[j].cores == 0 and (kinds[jobs[j].kind].guaranteed != 0) == guaranteed:
-            return j
-        j = jobs[j].next
-    return -1
 
 
 def caladan(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, reserved: Any = 0.5, total: Any = 0) -> None:
@@ -36,7 +24,7 @@ def caladan(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, reserved:
             lent += jobs[j].cores
             last = j
         j = jobs[j].next
-    j = _first(view, jobs, kinds, True)
+    j = first_waiting(view, jobs, kinds, True)
     if j >= 0:
         need = kinds[jobs[j].kind].min_cores
         if (not total or held + need <= mine) and begin(view, jobs, cores, j, need, 0):
@@ -46,7 +34,7 @@ def caladan(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, reserved:
             take_all(view, jobs, cores, last)
             wake_at(view, view.now_ns)
             return
-    j = _first(view, jobs, kinds, False)
+    j = first_waiting(view, jobs, kinds, False)
     if j >= 0:
         need = kinds[jobs[j].kind].min_cores
         if (not total or lent + need <= view.n_cores - mine) and begin(view, jobs, cores, j, need, 0):
