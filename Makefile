@@ -11,8 +11,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.corelane-setup
 CLANG_FORMAT ?= clang-format-14
-# Two more than there are CPUs: many tests wait for a disk, a time-out, another process.
-JOBS ?= $(shell echo $$(($$(nproc) + 2)))
+# Three more than there are CPUs: many tests wait for a disk, a time-out, another process.
+JOBS ?= $(shell echo $$(($$(nproc) + 3)))
 # Each worker has a stretch of the tests, in their order; who is done first takes half of what another one has left.
 WORKERS = -n $(JOBS) --dist worksteal
 PYTEST_ARGS ?=

@@ -3,7 +3,8 @@ connections, and one client over AF_XDP on veth pairs for both.
 
 memcached and redis-server are asked for items of 16-byte keys with values of 64 bytes, nginx for a file of 1 KiB. In a
 closed loop they say what they carry; at half of what memcached carries on Linux an open loop says how long an answer
-takes. Then memcached on the memory NIC: attached to an iokernel whose uplink is the client. At last what the library
+takes. Then memcached on the memory NIC: attached to an iokernel whose uplink is the client. Beside both stands what
+bounds them: an echo in C on our TCP, without descriptors and without a program behind them. At last what the library
 costs where it does nothing: calls on descriptors of Linux, and an idle server.
 """
 
@@ -23,12 +24,13 @@ from ...runtime.errors import SystemLimit
 from ..baseline import memcached, nginx, redis
 from ..harness import rest, usage
 from ..harness.load import Load
-from ..harness.numbers import number
+from ..harness.numbers import number, pairwise
 from ..harness.openloop import Point, middle
 from ..harness.plot import Canvas
 from ..harness.session import Session
 from ..http import http
 from ..kv_tcp.scripts import Space
+from ..tcp import links
 from . import foreign, servers
 from .servers import LINUX, OURS
 
@@ -51,6 +53,9 @@ IDLE_LEAST_S = 0.5  # a server looks at its clock once a second
 GAINS = {"memcached": "posix.memcached_gain", "redis-server": "posix.redis_gain", "nginx": "posix.nginx_gain"}
 WORLDS = (LINUX, OURS)
 MEMORY = "memcached, memory NIC"
+IN_C = "an echo in C on our TCP"
+OWN = "share of its time that the server spends outside of the kernel, on Linux"
+IN_C_ON_MEMORY = f"{IN_C}, memory NIC"
 SHARES = {"memcached": 0.35, "redis-server": 0.15, "nginx": 0.15, MEMORY: 0.15, "foreign": 0.1, "idle": 0.1}
 
 
@@ -67,8 +72,7 @@ def run(session: Session) -> None:
             MEMORY: "attached to an iokernel in the client's process, whose uplink is the client",
         },
     }
-    linux = beside_linux(session, space)
-    on_memory(session, space, linux)
+    on_memory(session, space, beside_linux(session, space))
     foreign_calls(session)
 
 
@@ -82,8 +86,8 @@ def why_not(session: Session, name: str) -> str:
     return netns.missing() or of_program[name]()
 
 
-def beside_linux(session: Session, space: Space) -> list[float]:
-    """Each server on both; what memcached carries on Linux, round by round."""
+def beside_linux(session: Session, space: Space) -> dict[str, list[float]]:
+    """Each server on both; what memcached carries, round by round."""
     rates: dict[str, dict[str, list[float]]] = {}
     for name in GAINS:
         if why := why_not(session, name):
@@ -95,21 +99,35 @@ def beside_linux(session: Session, space: Space) -> list[float]:
                 rates[name] = _nginx(session, servers.Nginxes(stack, session.two_cores, CONNECTIONS))
                 continue
             pair = servers.Pair(stack, session.two_cores, name, space, CONNECTIONS)
-            rates[name] = _closed(session, pair, name)
+            bound = servers.Bound(stack, session.two_cores, CONNECTIONS) if name == "memcached" else None
+            rates[name] = _closed(session, pair, name, bound)
             if name == "memcached":
                 tails(session, pair, HALF * statistics.median(rates[name][LINUX]))
                 idle(session, pair)
         _gain(session, name, rates[name])
     if "nginx" in rates:
         _gain(session, "nginx", rates["nginx"])
-    return rates.get("memcached", {}).get(LINUX, [])
+    return rates.get("memcached", {})
 
 
 def _gain(session: Session, name: str, rates: dict[str, list[float]]) -> None:
     if all(rates[LINUX]) and all(rates[OURS]):
-        session.ratio_figure(GAINS[name], rates[OURS], rates[LINUX])
+        session.ratio_figure(GAINS[name], rates[OURS], rates[LINUX], beside=_bounds(rates, IN_C))
     else:
         session.figure(GAINS[name], None, reason="in some round a server answered nothing")
+
+
+def _bounds(rates: dict[str, list[float]], echo: str) -> dict[str, float]:
+    """Over what the server carries on Linux: an echo in C, and the same if it took the server's own time as well. The
+    server has a core to itself, so each answer takes it 1 / rate, of which a share is spent outside of the kernel."""
+    linux, fast = rates[LINUX], rates.get(echo, [])
+    if not fast or not all(fast) or not all(linux):
+        return {}
+    with_own = [1 / (1 / e + own / theirs) for e, own, theirs in zip(fast, rates[OWN], linux, strict=True)]
+    return {
+        f"bound: {echo}": pairwise(fast, linux).median,
+        f"bound: {echo}, and the server's own time": pairwise(with_own, linux).median,
+    }
 
 
 def _arm(name: str, world: str) -> str:
@@ -118,17 +136,29 @@ def _arm(name: str, world: str) -> str:
 
 def _point(pair: servers.Pair, world: str, rate: float, seconds: float) -> Point:
     rest.demand("a server on a veth pair")
+    before = usage.of_process(pair.pids[world])
     with pair.client(world, "poisson" if rate else "closed") as load:
-        return Load(load, lambda: usage.of_process(pair.pids[world]).busy_s).measure(rate, seconds)
+        point = Load(load, lambda: usage.of_process(pair.pids[world]).busy_s).measure(rate, seconds)
+    used = usage.of_process(pair.pids[world]) - before
+    if world == LINUX and not rate:
+        pair.own.append(used.user_s / used.busy_s if used.busy_s else 0.0)
+    return point
 
 
-def _closed(session: Session, pair: servers.Pair, name: str) -> dict[str, list[float]]:
-    """What both carry."""
-    slot = SHARES[name] * session.seconds / ROUNDS / (4 if name == "memcached" else 2)
-    found = session.interleave({_arm(name, world): partial(_point, pair, world, 0.0, slot) for world in WORLDS}, ROUNDS)
+def _closed(
+    session: Session, pair: servers.Pair, name: str, bound: servers.Bound | None = None
+) -> dict[str, list[float]]:
+    """What both carry, and what bounds ours, in the same rounds."""
+    slot = SHARES[name] * session.seconds / ROUNDS / (5 if name == "memcached" else 2)
+    arms = {_arm(name, world): partial(_point, pair, world, 0.0, slot) for world in WORLDS}
+    if bound:
+        arms[IN_C] = partial(bound.measure, slot)
+    found = session.interleave(arms, ROUNDS)
     for arm, points in found.items():
         session.point(arm, middle(points))
-    return {world: [p.achieved_rps for p in found[_arm(name, world)]] for world in WORLDS}
+    names = {_arm(name, world): world for world in WORLDS} | {IN_C: IN_C}
+    rates = {names[arm]: [p.achieved_rps for p in points] for arm, points in found.items()}
+    return rates | {OWN: pair.own}
 
 
 def tails(session: Session, pair: servers.Pair, rate: float) -> None:
@@ -137,7 +167,7 @@ def tails(session: Session, pair: servers.Pair, rate: float) -> None:
     if rate <= 0:
         session.figure(figure, None, reason="memcached carried no load on Linux")
         return
-    slot = SHARES["memcached"] * session.seconds / ROUNDS / 4
+    slot = SHARES["memcached"] * session.seconds / ROUNDS / 5
     arms = {world: partial(_point, pair, world, rate, slot) for world in WORLDS}
     found = session.interleave(arms, ROUNDS)
     for world, points in found.items():
@@ -174,19 +204,23 @@ def _nginx(session: Session, both: servers.Nginxes) -> dict[str, list[float]]:
     return {world: [one.rate for one in found[_arm("nginx", world)]] for world in WORLDS}
 
 
-def on_memory(session: Session, space: Space, linux: list[float]) -> None:
+def on_memory(session: Session, space: Space, memcacheds: dict[str, list[float]]) -> None:
     """memcached on the memory NIC, over what it carries on Linux behind a veth pair."""
     figure = "posix.memcached_memory"
     if why := memcached.missing():
         session.skip(MEMORY, why)
         return
-    slot = SHARES[MEMORY] * session.seconds / ROUNDS
+    slot = SHARES[MEMORY] * session.seconds / ROUNDS / 2
     with servers.memcached_on_memory(session.two_cores, space, CONNECTIONS) as load:
-        found = session.interleave({MEMORY: partial(Load(load).measure, 1.0, slot)}, ROUNDS)[MEMORY]
-    session.point(MEMORY, middle(found))
-    rates = [p.achieved_rps for p in found]
-    if linux and all(linux) and all(rates):
-        session.ratio_figure(figure, rates, linux)
+        found = session.interleave({MEMORY: partial(Load(load).measure, 1.0, slot)}, ROUNDS)
+    with links.attached(session.two_cores, "ask", connections=CONNECTIONS, arrivals="closed") as load:
+        found |= session.interleave({IN_C_ON_MEMORY: partial(Load(load).measure, 1.0, slot)}, ROUNDS)
+    for arm, points in found.items():
+        session.point(arm, middle(points))
+    rates = {arm: [p.achieved_rps for p in points] for arm, points in found.items()}
+    linux = memcacheds.get(LINUX, [])
+    if linux and all(linux) and all(rates[MEMORY]):
+        session.ratio_figure(figure, rates[MEMORY], linux, beside=_bounds(memcacheds | rates, IN_C_ON_MEMORY))
     else:
         session.figure(figure, None, reason="memcached carried no load on Linux, or was not run there")
 
@@ -217,7 +251,11 @@ def plot(document: dict[str, Any]) -> Canvas:
     rows = {str(row["name"]): row for row in document["arms"]}
     n = sum(int(row["sent"]) for row in rows.values() if "sent" in row)
     canvas = Canvas("stock servers, unchanged", message=document["settings"]["message"], n=n, panels=2, size=(18, 8))
-    arms = [arm for arm in (*(_arm(name, world) for name in GAINS for world in WORLDS), MEMORY) if arm in rows]
+    arms = [
+        arm
+        for arm in (*(_arm(name, world) for name in GAINS for world in WORLDS), IN_C, MEMORY, IN_C_ON_MEMORY)
+        if arm in rows
+    ]
     rates = [number(rows[arm]["achieved_rps" if "achieved_rps" in rows[arm] else "rate"]) for arm in arms]
     if arms:
         canvas.bars(arms, rates, ylabel="answers (1/s)", colours=[1 if "Linux" in arm else 0 for arm in arms])

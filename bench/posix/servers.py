@@ -25,7 +25,9 @@ from ...runtime.errors import CorelaneError
 from ..baseline.memcached import Memcached
 from ..baseline.nginx import Nginx
 from ..baseline.redis import Redis
-from ..harness import usage
+from ..harness import rest, usage
+from ..harness.load import Load
+from ..harness.openloop import Point
 from ..harness.rig import SERVER_IP, SPIN_US
 from ..http import http
 from ..kv_tcp.scripts import Script, Space
@@ -85,6 +87,7 @@ class Pair:
         self.script = self.kind.script(space)
         self.veths = {LINUX: links.Veth(stack, cores), OURS: links.Veth(stack, cores)}
         self.pids: dict[str, int] = {}
+        self.own: list[float] = []  # of each measurement on Linux: the part of the server's time outside of the kernel
         for world, veth in self.veths.items():
             far = veth.far
             where: dict[str, Any] = {"address": far.address, "netns": far.namespace.name, "cpu": cores[1]}
@@ -97,6 +100,23 @@ class Pair:
         """The client of one of the two: a context."""
         how = {"script": self.script, "connections": self.connections, "arrivals": arrivals}
         return self.veths[world].client("ask", server_port=self.kind.port, **how)
+
+
+class Bound:
+    """What bounds ours on a veth pair: an echo in C on our TCP, without descriptors and without a program behind them.
+    It runs for the length of a measurement, and spins."""
+
+    def __init__(self, stack: contextlib.ExitStack, cores: tuple[int, int], connections: int) -> None:
+        self.veth, self.connections = links.Veth(stack, cores), connections
+
+    def measure(self, seconds: float) -> Point:
+        """What it carries."""
+        rest.demand("a server on a veth pair")
+        with (
+            self.veth.ours(),
+            self.veth.client("ask", connections=self.connections, arrivals="closed") as load,
+        ):
+            return Load(load).measure(0.0, seconds)
 
 
 def connect(near: netns.Interface, address: str, port: int) -> socket.socket:

@@ -9,8 +9,9 @@
  * turns once more before he sleeps.
  *
  * What a keeper gathers waits for its next call or wait. If it does neither, others turn the kthread for it: keepers that
- * turn theirs look at one other one at a time, and the caretaker at all. A thread that made something wait for long goes
- * on without for as many waits as it has `caution`: twice as many each time, fewer again as all goes well. */
+ * turn theirs look at one other one at a time, and the caretaker at all. A thread that makes something wait for long in
+ * one wait of LATE_SHARE, or more often, goes on without for as many waits as it has `caution`: twice as many each time,
+ * fewer again as all goes well. A machine that takes the core away now and then makes something wait, too: that is borne. */
 #include "kthreads.h"
 #include "counts.h"
 #include "linux.h"
@@ -25,9 +26,12 @@
 
 #define TICK_MS 20       /* between two looks at kthreads that are kept, */
 #define GATHER_TICK_MS 2 /* ... and at what they have gathered, while they do */
-#define GATHER_NS 20000  /* that an answer waits at most for others, while the thread goes on calling */
-#define LATE_NS 40000    /* what has waited so long was to leave before */
+#define GATHER_MOST 16   /* answers that leave together: then a doorbell costs each little, and few wait for many */
+#define GATHER_NS 100000 /* that an answer waits at most for others, while the thread goes on calling */
+#define LATE_NS 200000   /* what has waited so long was to leave before */
 #define LOOK_EVERY 8     /* turns, between two looks at what others have gathered */
+#define LATE_SHARE 8     /* one wait of so many in which something was late is borne, */
+#define LATE_MOST 2      /* ... and so many more */
 #define CAUTION_MOST 127
 #define GOOD_WAITS 16     /* after so many in which all that was gathered left in time, less caution */
 #define TURNS_MOST 256    /* of a kthread that was borrowed, at one time */
@@ -39,13 +43,16 @@ struct keeper {
     int kthread; /* -1: none. It is the thread's if keeper_of[kthread] says so */
     bool known;  /* its end is told of */
     /* Of the thread alone: */
-    uint32_t answers; /* that are still to come of what its last wait told, if that was more than one */
-    uint32_t rescued; /* the kthread's `rescues`, as last seen */
-    uint32_t caution; /* waits without gathering, each time that something has waited for long */
-    uint32_t pause;   /* of those, still to come */
-    uint32_t good;    /* waits in which all went well, since there was less caution */
-    uint32_t looks;   /* a count for LOOK_EVERY */
-    bool calls;       /* it is inside of `run` */
+    uint32_t answers;     /* that are still to come of what its last wait told, if that was more than one */
+    const void *answered; /* whom it has answered last since that wait */
+    uint32_t held;        /* answers that wait for others, since the last that left */
+    uint32_t rescued;     /* the kthread's `rescues`, as last seen */
+    uint32_t caution;     /* waits without gathering, each time that something has waited for long */
+    uint32_t pause;       /* of those, still to come */
+    uint32_t good;        /* waits in which all went well, since there was less caution */
+    uint32_t late;        /* LATE_SHARE for each wait in which something was late, less one for each other */
+    uint32_t looks;       /* a count for LOOK_EVERY */
+    bool calls;           /* it is inside of `run` */
 };
 
 struct kept {
@@ -135,13 +142,17 @@ static void call_caretaker(void)
     (void)cl_linux(SYS_write, caretaker_call, &one, sizeof one);
 }
 
-/* What it gathered has waited for long: it computes, or blocks elsewhere. */
-static void be_cautious(void)
+/* What it gathered has waited for long: it computes, or blocks elsewhere, or had no core. */
+static void note_late(void)
 {
+    mine.answers = 0;
+    mine.late += LATE_SHARE;
+    if (mine.late <= LATE_MOST * LATE_SHARE)
+        return;
+    mine.late = LATE_MOST * LATE_SHARE;
     mine.caution = cl_min(2 * mine.caution + 1, (uint32_t)CAUTION_MOST);
     mine.pause = mine.caution;
     mine.good = 0;
-    mine.answers = 0;
 }
 
 /* How long what the thread has gathered waits: 0, nothing does. Its kthread is its own. */
@@ -165,10 +176,13 @@ static void look_back(void)
 {
     uint64_t ns = waited_ns();
     if (cl_unlikely(was_late(ns))) {
-        be_cautious();
-    } else if (cl_unlikely(ns && mine.caution && ++mine.good == GOOD_WAITS)) {
-        mine.caution /= 2;
-        mine.good = 0;
+        note_late();
+    } else if (ns) {
+        mine.late -= mine.late > 0;
+        if (cl_unlikely(mine.caution && ++mine.good == GOOD_WAITS)) {
+            mine.caution /= 2;
+            mine.good = 0;
+        }
     }
 }
 
@@ -184,19 +198,24 @@ void cl_posix_gathered(uint64_t *gathers, uint64_t *rescues)
 void cl_posix_told_of(int n)
 {
     mine.answers = n > 1 && mine.pause == 0 ? (uint32_t)n : 0;
+    mine.answered = NULL;
     mine.pause -= n > 1 && mine.pause > 0;
 }
 
-/* Whether what a call sends may wait for what the next ones do. */
-static bool gathers(bool sends)
+/* Whether what a call sends may wait for what the next ones do. to: whom it answers, perhaps in several pieces; NULL: it
+ * sends nothing. */
+static bool gathers(const void *to)
 {
+    bool sends = to, other = sends && to != mine.answered;
     if (mine.answers == 0)
         return false;
     uint64_t ns = waited_ns();
     if (was_late(ns))
-        be_cautious();
-    mine.answers -= sends && mine.answers;
-    bool more = mine.answers && ns < GATHER_NS;
+        note_late();
+    mine.answers -= other && mine.answers;
+    mine.answered = sends ? to : mine.answered;
+    mine.held = ns ? mine.held + sends : sends;
+    bool more = mine.answers && ns < GATHER_NS && mine.held < GATHER_MOST;
     if (more && sends)
         cl_count(&kept[mine.kthread].gathers, 1);
     return more;
@@ -230,9 +249,9 @@ static void leave(unsigned k)
         call_caretaker();
 }
 
-static int run_on_some(void (*fn)(void *arg), void *arg, bool sends)
+static int run_on_some(void (*fn)(void *arg), void *arg, const void *to)
 {
-    bool own = is_mine(), more = own && gathers(sends);
+    bool own = is_mine(), more = own && gathers(to);
     unsigned first = own ? (unsigned)mine.kthread : 0;
     for (;;) {
         for (unsigned i = 0; i < n_kthreads; i++) {
@@ -248,24 +267,24 @@ static int run_on_some(void (*fn)(void *arg), void *arg, bool sends)
     }
 }
 
-static int run(void (*fn)(void *arg), void *arg, bool sends)
+static int run(void (*fn)(void *arg), void *arg, const void *to)
 {
     if (cl_unlikely(managed))
         return cl_sched_run(sched, fn, arg);
     mine.calls = true;
-    int rc = run_on_some(fn, arg, sends);
+    int rc = run_on_some(fn, arg, to);
     mine.calls = false;
     return rc;
 }
 
 int cl_posix_run(void (*fn)(void *arg), void *arg)
 {
-    return run(fn, arg, false);
+    return run(fn, arg, NULL);
 }
 
-int cl_posix_run_sender(void (*fn)(void *arg), void *arg)
+int cl_posix_run_sender(void (*fn)(void *arg), void *arg, const void *to)
 {
-    return run(fn, arg, true);
+    return run(fn, arg, to);
 }
 
 void cl_posix_turn_all(void)

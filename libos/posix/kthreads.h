@@ -24,8 +24,8 @@ int cl_posix_kthreads_care(void);
 /* Run fn(arg) on a kthread: nothing in it may block. 0; -EDEADLK: the thread is inside of one already, as a signal's
  * handler may be; -ECHILD. */
 int cl_posix_run(void (*fn)(void *arg), void *arg);
-/* The same of one that answers, or at least sends. */
-int cl_posix_run_sender(void (*fn)(void *arg), void *arg);
+/* The same of one that answers, or at least sends, to what is told apart by `to` (its socket). */
+int cl_posix_run_sender(void (*fn)(void *arg), void *arg, const void *to);
 /* A wait has told the calling thread of n events. What it sends on the kthread that it keeps leaves together: at its n-th
  * answer, with its next turn, which is before it waits again, or at the first call GATHER_NS after the first. If it makes
  * no call others see to it (kthreads.c). */

@@ -156,7 +156,7 @@ static int64_t send_one(struct cl_posix_socket *s, struct sending *d)
 {
     d->udp = s->udp;
     for (unsigned i = 0;; i++) {
-        int rc = cl_posix_run_sender(send_now, d);
+        int rc = cl_posix_run_sender(send_now, d, d->udp);
         if (rc)
             return rc == -EDEADLK ? -EAGAIN : rc;
         if (d->rc == -EMSGSIZE)

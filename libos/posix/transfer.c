@@ -39,7 +39,7 @@ static int64_t transfer_some(struct transfer *t)
     if (!t->out && !cl_stream_ready(t->stream) && cl_posix_keeps())
         return -EAGAIN;
     for (unsigned i = 0;; i++) {
-        int rc = t->out ? cl_posix_run_sender(transfer_now, t) : cl_posix_run(transfer_now, t);
+        int rc = t->out ? cl_posix_run_sender(transfer_now, t, t->stream) : cl_posix_run(transfer_now, t);
         if (rc)
             return rc == -EDEADLK ? -EAGAIN : rc; /* in a signal's handler, in the middle of another call */
         bool ready = t->rc == -EAGAIN && cl_stream_ready(t->stream) & (t->out ? CL_POLL_OUT : CL_POLL_IN);
