@@ -102,8 +102,8 @@ struct cl_arena_doorbell {
     /* 1: it has called for help (cl_arena_kthread.help) since the loop took this back, which reads this line each round
      * and then decides at once, and not when the interval is over. A hint: a call that rings for nothing, or is not
      * heard, is found by the next decision. Writers: any thread of the application sets it (relaxed, after `help` and a
-     * seq_cst fence), if it is not set; the loop takes it back (exchange, seq_cst, before it reads `help`). Readers:
-     * both. iokernel/cores/rung.c says how often it is heeded. */
+     * seq_cst fence), if it is not set; the loop takes it back (relaxed, before it reads `help`). Readers: both.
+     * iokernel/cores/rung.c says how often it is heeded. */
     uint32_t help_rung;
 };
 
@@ -145,8 +145,7 @@ struct cl_arena_kthread {
     /* The call for help: "there is work for more kthreads than run" (uthreads spawned from outside, a sibling with too
      * much). It is beside `park`, since the loop reads both, and both change seldom. Writers: any thread of the
      * application (atomic add, release: after help_tsc; then a seq_cst fence, help_rung and a load of the loop's
-     * `sleeping`).
-     * Reader: iokernel (acquire). Of kthread 0 only. */
+     * `sleeping`). Reader: iokernel (acquire). Of kthread 0 only. */
     uint32_t help;
     uint64_t help_tsc; /* cl_tsc() when that was said last. Any thread (relaxed); the iokernel judges ages by it */
     uint64_t rung_tsc; /* cl_tsc() when the loop was last seen asleep and was rung for. Likewise */

@@ -30,8 +30,9 @@ void io_cores_rung(struct io_loop *loop, struct io_app *app)
     }
     cl_bucket_take(&a->rings, 1);
     a->ring_waits = false;
-    /* Sequentially consistent, before `help` is read: who finds it set still has written that before. */
-    __atomic_exchange_n(&app->doorbell->help_rung, 0, __ATOMIC_SEQ_CST);
+    /* Relaxed, and no exchange, for which the loop would wait: who calls in the moment in which `help` is read, and
+     * finds this set still, is found by the next decision. */
+    cl_store_relaxed(&app->doorbell->help_rung, 0);
     io_count(a->stats.rings, 1);
     loop->cores.urgent = true;
 }
