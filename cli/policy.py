@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "spec",
         nargs="?",
         metavar="SPEC",
-        help="static, shenango, delay, fair, module:function or file.so:symbol; without it, what decides now",
+        help="static, shenango, delay, fair, attained, module:function or file.so:symbol; without it, what decides now",
     )
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of the policy")
     parser.add_argument("--socket", type=values.socket, metavar="PATH", help=values.SOCKET)

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--policy",
         metavar="SPEC",
-        help="who gets the worker cores: static, shenango, delay (the default), fair, module:function or "
+        help="who gets the worker cores: static, shenango, delay (the default), fair, attained, module:function or "
         "file.so:symbol; none: kthreads stay where they were put. Its settings: --set policy.NAME=VALUE",
     )
     parser.add_argument(

@@ -152,6 +152,7 @@ def make(
         allocation=Allocation(
             params=config.policy,
             interval_us=cores.interval_us,
+            doorbell=cores.doorbell,
             cede_us=cores.cede_us,
             interrupt_us=cores.interrupt_us,
         ),

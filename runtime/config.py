@@ -136,11 +136,12 @@ class CoresConfig(Group):
 
     policy: str = option(
         "delay",
-        "who decides which application has which core: static, shenango, delay, fair, module:function or "
+        "who decides which application has which core: static, shenango, delay, fair, attained, module:function or "
         "file.so:symbol; none: kthreads stay where they were put",
         check=_policy,
     )
     interval_us: int = option(5, "time between two decisions", low=1, high=1_000_000)
+    doorbell: bool = option(True, "decide at once where an application calls for help, not at the next interval")
     cede_us: int = option(10, "how long a kthread has to cede when asked", low=1, high=1_000_000)
     interrupt_us: int = option(50, "how long it then has when interrupted, before it is evicted", low=1, high=1_000_000)
 

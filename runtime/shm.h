@@ -99,6 +99,12 @@ struct cl_arena_doorbell {
      * come for long (atomic and, relaxed). Readers: both. iokernel/switch/doorbell.h says why nothing is lost. The line
      * changes only when a kthread becomes active, or stops being so. */
     uint64_t rung CL_ALIGNED(64);
+    /* 1: it has called for help (cl_arena_kthread.help) since the loop took this back, which reads this line each round
+     * and then decides at once, and not when the interval is over. A hint: a call that rings for nothing, or is not
+     * heard, is found by the next decision. Writers: any thread of the application sets it (relaxed, after `help` and a
+     * seq_cst fence), if it is not set; the loop takes it back (relaxed, before it reads `help`). Readers: both.
+     * iokernel/cores/rung.c says how often it is heeded. */
+    uint32_t help_rung;
 };
 
 /* Values of cl_arena_kthread.park. Without managed cores only the first two occur (park.h). */
@@ -138,8 +144,8 @@ struct cl_arena_kthread {
     uint32_t park CL_ALIGNED(64);
     /* The call for help: "there is work for more kthreads than run" (uthreads spawned from outside, a sibling with too
      * much). It is beside `park`, since the loop reads both, and both change seldom. Writers: any thread of the
-     * application (atomic add, release: after help_tsc; then a seq_cst fence and a load of the loop's `sleeping`).
-     * Reader: iokernel (acquire). Of kthread 0 only. */
+     * application (atomic add, release: after help_tsc; then a seq_cst fence, help_rung and a load of the loop's
+     * `sleeping`). Reader: iokernel (acquire). Of kthread 0 only. */
     uint32_t help;
     uint64_t help_tsc; /* cl_tsc() when that was said last. Any thread (relaxed); the iokernel judges ages by it */
     uint64_t rung_tsc; /* cl_tsc() when the loop was last seen asleep and was rung for. Likewise */
@@ -256,7 +262,7 @@ _Static_assert(offsetof(struct cl_state_loop, heartbeat_tsc) == 64,
 _Static_assert(sizeof(struct cl_state_core) == 64, "one line a core");
 _Static_assert(sizeof(struct cl_arena_header) <= CL_ARENA_PREEMPT_OFFSET, "the look line comes after it");
 _Static_assert(sizeof(struct cl_arena_preempt) == 64, "one line");
-_Static_assert(sizeof(struct cl_arena_doorbell) == 64, "one line");
+_Static_assert(sizeof(struct cl_arena_doorbell) == 64, "one line: a round reads both words at once");
 _Static_assert(CL_SHM_MAX_KTHREADS <= 64, "a bit each");
 _Static_assert(sizeof(struct cl_state_kthread) == 64, "one line a kthread");
 
@@ -332,6 +338,13 @@ static inline void cl_doorbell_set(struct cl_arena_doorbell *d, unsigned k)
     uint64_t bit = 1ull << k;
     if (cl_unlikely(!(cl_load_relaxed(&d->rung) & bit)))
         __atomic_fetch_or(&d->rung, bit, __ATOMIC_SEQ_CST);
+}
+
+/* The application has called for help: a load, while the loop has not heard the last call yet. */
+static inline void cl_help_ring(struct cl_arena_doorbell *d)
+{
+    if (!cl_load_relaxed(&d->help_rung))
+        cl_store_relaxed(&d->help_rung, 1);
 }
 
 static inline uint64_t cl_rx_word(uint32_t hash, uint32_t len)

@@ -16,6 +16,8 @@
                  the engine against formulas; policies against what they say that they hold
     box.py, boxloop.py
                  the same load and policy on this machine's cores
+    doorbell.py, needs.h, needs.c
+                 the time from need to core on this machine, by the doorbell and by the scan
     lab.py, studies.py
                  the benchmark
     rates.py, riders.py, lists.py, state.py, calls.py

@@ -10,17 +10,18 @@ if TYPE_CHECKING:
     from ..harness.session import Session
 
 SUMMARY = "laboratory for policies of jobs: against queueing theory and this machine's cores, and its speed"
-FIGURES = ("lab.formula_error", "lab.box_error", "lab.invariants", "lab.speed")
+FIGURES = ("lab.formula_error", "lab.box_error", "lab.doorbell", "lab.invariants", "lab.speed")
 
 
 def run(session: Session) -> None:
-    """The formulas take about twice session.seconds, the box three times, invariants a hundred seeds for each of them,
-    the speed a fifth."""
-    from . import box, studies
+    """The formulas take about twice session.seconds, the box three times, the doorbell half, invariants a hundred seeds
+    for each of them, the speed a fifth."""
+    from . import box, doorbell, studies
 
     studies.against_formulas(session, 2 * session.seconds)
     session.take_canary()
     box.compare(session, 3 * session.seconds)
+    doorbell.compare(session, 0.5 * session.seconds)
     studies.check_invariants(session, int(100 * session.seconds))
     session.take_canary()
     studies.speed(session, 0.2 * session.seconds)

@@ -209,6 +209,7 @@ struct port_arena *port_arena_new(struct port *port, const struct cl_control_acc
     const struct cl_state_header *s = a->state.base;
     a->buffers = a->base + a->layout.buffers_offset;
     a->loop = (const struct cl_state_loop *)((const uint8_t *)a->state.base + s->loops_offset) + acc->loop;
+    a->bell = cl_arena_doorbell_of(a->base);
     a->never_sleeps = s->never_sleeps;
     a->max_frame = cl_min(acc->mtu + CL_ETH_HLEN, a->layout.buffer_bytes);
     a->give_back_at = cl_max(3u, cl_min(48u, a->layout.n_rx / (4 * q)));

@@ -383,9 +383,11 @@ static void cores_help(struct cl_cores *c)
     struct port_arena *a = cl_load_acquire(&port->managed);
     if (!a)
         return;
+    cl_prefetch(a->bell); /* both lines come at once */
     cl_store_relaxed(&port_lines(a, 0)->help_tsc, cl_tsc());
     __atomic_fetch_add(&port_lines(a, 0)->help, 1, __ATOMIC_RELEASE); /* release: the stamp */
     cl_fence_seq_cst(); /* as in announce() of port.c: our word before its flag */
+    cl_help_ring(a->bell);
     rouse_loop(a);
 }
 

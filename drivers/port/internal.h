@@ -31,8 +31,9 @@ struct port_arena {
     struct cl_memory memory, state;
     uint8_t *base, *buffers; /* memory.base, and the buffers in it */
     const struct cl_state_loop *loop;
-    int doorbell;        /* the port's number, once published */
-    int passed_doorbell; /* as it came, until then; -1 */
+    struct cl_arena_doorbell *bell; /* the arena's doorbell words */
+    int doorbell;                   /* the port's number, once published */
+    int passed_doorbell;            /* as it came, until then; -1 */
     bool never_sleeps;
     bool vacant;           /* vacated */
     uint32_t max_frame;    /* longest frame that the iokernel takes */

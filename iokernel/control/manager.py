@@ -38,6 +38,7 @@ class CoreManager:
             config.worker_cpus[i] = cpu
         for name, us in self._times().items():
             setattr(config, name, us)
+        config.scan_only = not self._allocation.doorbell
 
     def _times(self) -> dict[str, int]:
         """{"interval_us", "cede_us", "interrupt_us"}, the same names as in C."""

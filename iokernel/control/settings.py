@@ -36,12 +36,14 @@ class Idle(Group):
 class Allocation(Group):
     """How the policy divides the cores, and how they move between applications.
 
-    params: settings of the policy, by name. interval_us: from one decision of the policy to the next. cede_us: how long
-    a kthread has to cede when asked; interrupt_us: how long it then has when interrupted, before it is evicted.
+    params: settings of the policy, by name. interval_us: from one decision of the policy to the next. doorbell: an
+    application that calls for help (docs/cores.md) has one at once. cede_us: how long a kthread has to cede when asked;
+    interrupt_us: how long it then has when interrupted, before it is evicted.
     """
 
     params: dict[str, int | float] = field(default_factory=dict)
     interval_us: int = option(5, "time between two decisions", low=1, high=1_000_000)
+    doorbell: bool = option(True, "decide at once where an application calls for help")
     cede_us: int = option(10, "time to cede when asked", low=1, high=1_000_000)
     interrupt_us: int = option(50, "time to cede when interrupted", low=1, high=1_000_000)
 

@@ -146,6 +146,7 @@ int io_allot(struct cl_io *io, struct io_app *app, const struct cl_io_app_config
     a->quantum_ticks = ticks(io, config->quantum_us * 1000ull);
     a->quantum_signal = config->quantum_signal;
     a->shared_preempt = (uint64_t *)((uint8_t *)app->memory.base + CL_ARENA_PREEMPT_OFFSET);
+    io_rings_init(io, a);
     a->kthreads = app->kthreads;
     a->n_kthreads = (uint16_t)app->n_kthreads;
     for (uint32_t k = 0; k < app->n_kthreads; k++) {

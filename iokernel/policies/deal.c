@@ -226,6 +226,29 @@ uint32_t cl_policy_deal(const struct cl_policy_view *view, struct cl_policy_app 
     return deal(&claims, cores, slice_ns, credit_ns);
 }
 
+uint32_t cl_policy_wanted(const struct cl_policy_app *a)
+{
+    if (a->kind == CL_POLICY_BATCH)
+        return a->demand;
+    uint32_t busy = a->cores - cl_min(a->idle, a->cores);
+    return cl_min(a->demand, cl_policy_oldest_ns(a) ? a->cores + 1 : busy);
+}
+
+uint32_t cl_policy_latency_first(const struct cl_policy_view *view, struct cl_policy_app *apps, double slice_ns,
+                                 double credit_ns)
+{
+    uint32_t left = view->n_cores;
+    for (uint32_t kind = CL_POLICY_LATENCY; kind <= CL_POLICY_BATCH; kind++)
+        for (uint32_t i = 0; i < view->n_apps; i++) {
+            struct cl_policy_app *a = &apps[i];
+            if (a->kind != kind)
+                continue;
+            a->grant = cl_min(cl_min(cl_policy_wanted(a), a->guaranteed), left);
+            left -= a->grant;
+        }
+    return cl_policy_deal(view, apps, CL_POLICY_LATENCY, cl_policy_wanted, left, slice_ns, credit_ns);
+}
+
 /* The latency applications want more than the cores that are left. */
 static CL_NOINLINE void share_latency(const struct cl_policy_view *view, struct cl_policy_app *apps, uint64_t left)
 {

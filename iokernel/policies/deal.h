@@ -19,4 +19,13 @@ uint32_t cl_policy_deal(const struct cl_policy_view *view, struct cl_policy_app 
                         uint32_t (*want)(const struct cl_policy_app *), uint32_t cores, double slice_ns,
                         double credit_ns);
 
+/* What an application wants where nothing else is said: of latency class one core more than it holds if something waits,
+ * and no more than it uses otherwise; of batch class all that it could use. */
+uint32_t cl_policy_wanted(const struct cl_policy_app *a);
+
+/* Write the grants of a policy that puts latency applications first: what is guaranteed to either kind and wanted, and
+ * to latency applications what they want of the rest, dealt as above. Returns what is left for batch applications. */
+uint32_t cl_policy_latency_first(const struct cl_policy_view *view, struct cl_policy_app *apps, double slice_ns,
+                                 double credit_ns);
+
 #endif

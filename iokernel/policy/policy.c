@@ -7,10 +7,8 @@ static const struct {
     const char *name;
     cl_policy_fn fn;
 } builtin[] = {
-    {"static", cl_policy_static},
-    {"shenango", cl_policy_shenango},
-    {"delay", cl_policy_delay},
-    {"fair", cl_policy_fair},
+    {"static", cl_policy_static}, {"shenango", cl_policy_shenango}, {"delay", cl_policy_delay},
+    {"fair", cl_policy_fair},     {"attained", cl_policy_attained},
 };
 
 cl_policy_fn cl_policy_find(const char *name)

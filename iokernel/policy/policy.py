@@ -57,6 +57,12 @@ BUILTIN: Mapping[str, tuple[Setting, ...]] = {
         Setting("slice_us", 50.0, "how far ahead its holder is when a core changes hands", 1000, 1),
         Setting("credit_us", 10_000.0, "how far behind an application can fall and be owed it", 1000, 1),
     ),
+    "attained": (
+        Setting("first_us", 10_000.0, "core time after which a batch application leaves the first level", 1000, 1),
+        Setting("ratio", 10, "of each level's limit to the one before", 1, 1),
+        Setting("levels", 3, "how many there are, 2 to 16", 1, 2),
+        Setting("promote", 8, "times its core time without a core, until it counts as new", 1, 1),
+    ),
 }
 
 

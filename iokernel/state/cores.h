@@ -10,6 +10,7 @@
 #include "../../runtime/hist.h"
 #include "../../runtime/scheduling.h"
 #include "iokernel.h"
+#include "limits.h"
 #include "../policy/host.h"
 #include "signals.h"
 
@@ -120,6 +121,8 @@ struct io_allotment {
     uint64_t help_last;          /* and when it was seen last */
     uint64_t told_at;            /* the loop's next decision when it was; 0: it is not. Readers: anybody (relaxed) */
     uint64_t core_ticks;         /* attained */
+    struct cl_bucket rings;      /* rung.c: calls for help that are decided about at once */
+    bool ring_waits;             /* the one that is there does, and was counted */
     uint64_t starves_since;      /* it could use more cores at each decision while one was idle; 0: it is not so */
     uint64_t starves_spell;      /* the spell of idle cores that this is about */
     uint64_t given;              /* when it got its only core from another, until it sends a frame; 0: it has */
@@ -247,6 +250,10 @@ void io_end_quantum(struct io_cores *c, struct io_kthread *k);
 
 /* lines.c: time of reading, in c->reading, before a decision. */
 void io_lines_time(struct io_loop *loop);
+
+/* rung.c. `app`, which has cores managed or not, says that it has called for help. */
+void io_rings_init(const struct cl_io *io, struct io_allotment *a);
+void io_cores_rung(struct io_loop *loop, struct io_app *app);
 
 /* allocate.c: once a round. */
 void io_cores_round(struct io_loop *loop, uint64_t now);

@@ -81,6 +81,8 @@ struct cl_io_config {
     uint32_t floods_per_s; /* [250]; CL_IO_NO_LIMIT: as many as come */
     uint32_t floods_burst; /* [64] */
     uint64_t flow_key;     /* of the hashes that choose a member of a group [random] */
+    uint32_t scan_only;    /* 1: calls for help are found when the interval is over, whoever rings */
+    uint32_t pad;
 };
 
 /* Limits of what an application may send. 0: no limit. */
@@ -190,6 +192,8 @@ struct cl_io_app_cores {
     uint64_t quantum; /* uthreads, or requests of one, told that they had run for long enough */
     uint64_t quantum_signals; /* signals sent for that */
     uint64_t lies;            /* positions that no honest application writes */
+    uint64_t rings;           /* calls for help that were decided about at once, as it rang */
+    uint64_t rings_delayed;   /* rang too soon after others: heard later, or by the next decision */
     uint64_t cores;           /* held now */
     uint64_t waiting;         /* things that waited in it at the last decision */
     uint64_t packet_age_ns, thread_age_ns, timer_age_ns,

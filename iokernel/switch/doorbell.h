@@ -85,6 +85,12 @@ static inline uint64_t io_ready(struct io_loop *loop, struct io_app *app, struct
     return ready;
 }
 
+/* Whether it has called for help: in the line that is read anyway. */
+static inline bool io_help_rung(const struct io_doorbell *bell)
+{
+    return cl_load_relaxed(&cl_container_of(bell->rung, const struct cl_arena_doorbell, rung)->help_rung) != 0;
+}
+
 /* Once a round, where there are applications: the next kthread's ring, whether it has said anything or not. */
 static inline void io_look_around(struct io_loop *loop)
 {

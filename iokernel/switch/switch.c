@@ -358,6 +358,8 @@ bool io_poll_apps(struct io_loop *loop)
     io_look_around(loop);
     for (uint32_t i = 0; i < loop->n_apps; i++) {
         const struct io_doorbell *bell = &loop->doorbells[at];
+        if (cl_unlikely(io_help_rung(bell)))
+            io_cores_rung(loop, loop->apps[at]);
         if (bell->polled | cl_load_relaxed(bell->rung))
             busy |= poll_app(loop, at, &quanta);
         if (++at >= loop->n_apps)

@@ -192,6 +192,8 @@ FEWER: dict[str, dict[str, Any]] = {
         "lab.studies.SPEED_JOBS": 20_000,
         "lab.box.ROUNDS": 1,
         "lab.box.LOADS": (0.5,),
+        "lab.doorbell.ROUNDS": 1,
+        "lab.doorbell.LEAST": 1,
     },
     "log": {
         "log.log.ROUNDS": 4,

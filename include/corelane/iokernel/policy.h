@@ -80,7 +80,7 @@ struct cl_policy_view {
 
 typedef void (*cl_policy_fn)(const struct cl_policy_view *view, struct cl_policy_app *apps);
 
-/* A built-in policy by name: static, shenango, delay, fair. NULL if there is none of that name. */
+/* A built-in policy by name: static, shenango, delay, fair, attained. NULL if there is none of that name. */
 CL_API cl_policy_fn cl_policy_find(const char *name);
 /* Names, one after the other, by index; NULL past the end. */
 CL_API const char *cl_policy_name(unsigned index);
@@ -111,6 +111,7 @@ CL_API void cl_policy_static(const struct cl_policy_view *view, struct cl_policy
 CL_API void cl_policy_shenango(const struct cl_policy_view *view, struct cl_policy_app *apps);
 CL_API void cl_policy_delay(const struct cl_policy_view *view, struct cl_policy_app *apps);
 CL_API void cl_policy_fair(const struct cl_policy_view *view, struct cl_policy_app *apps);
+CL_API void cl_policy_attained(const struct cl_policy_view *view, struct cl_policy_app *apps);
 
 /* Age of the oldest thing that waits, whatever it is. */
 static inline uint64_t cl_policy_oldest_ns(const struct cl_policy_app *a)

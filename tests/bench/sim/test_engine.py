@@ -133,7 +133,7 @@ def test_same_seed_same_run(policy: str) -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(
-    policy=st.sampled_from(["static", "shenango", "delay", "fair"]),
+    policy=st.sampled_from(["static", "shenango", "delay", "fair", "attained"]),
     seed=st.integers(0, 2**31),
     quantum=st.sampled_from([0, 500, 5000]),
     events=st.integers(1, 30_000),
@@ -155,7 +155,7 @@ def test_nothing_is_lost_and_no_core_has_two_owners(policy: str, seed: int, quan
     assert kv.cores_held + world.result("batch").cores_held <= 4 + 1e-9
 
 
-@pytest.mark.parametrize("policy", ["shenango", "delay", "fair"])
+@pytest.mark.parametrize("policy", ["shenango", "delay", "fair", "attained"])
 def test_work_conserving(policy: str) -> None:
     world = mixed(policy, seed=4)
     world.run(events=500_000)

@@ -58,7 +58,7 @@ def check(world: Simulation) -> None:
 @pytest.mark.soak(short=True, takes_s=50)
 @settings(deadline=None, max_examples=soak.examples(12, 250))
 @given(
-    policy=st.sampled_from(["static", "shenango", "delay", "fair"]),
+    policy=st.sampled_from(["static", "shenango", "delay", "fair", "attained"]),
     seed=st.integers(0, 2**31),
     quantum=st.sampled_from([0, 500]),
     load=st.sampled_from([0.2, 0.7, 1.2]),

@@ -11,13 +11,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from cltest import soak, wait_until
-from cltest.cores import LIARS, TRACED, FightingApp, before_others, fighting_ground
+from cltest.cores import LIARS, RINGING, TRACED, FightingApp, before_others, fighting_ground
 from cltest.fairness import Watch, until_in_fair_rounds
 from cltest.moves import DONE, EVICTED, INTERRUPTED, RELEASES, WANTED, Move, MoveLog
 from cltest.switching import assert_balanced, stats_of
@@ -303,6 +304,28 @@ def test_who_is_moved_away_from_its_futex_is_served(fight, child, socket_path, k
     hostile.wait()
     fight.gone("hostile")
     fight.serve(200)  # one that sleeps there still is found, too
+    batch.await_work()
+    batch.kill()
+    fight.gone()
+    fight.sound()
+
+
+RINGS_PER_S, RINGS_AT_ONCE = 200_000, 4  # iokernel/cores/rung.c
+
+
+@pytest.mark.parametrize("policy", ["delay", "attained"])
+def test_one_that_rings_for_ever_gets_no_more_than_its_share_of_decisions(fight, policy):
+    """It rings, and writes garbage beside that, whenever it has the core, which is nearly always."""
+    fight.io.set_policy(policy, "")
+    begin = time.monotonic()
+    batch = fight.batch(RINGING)
+    wait_until(
+        lambda: (fight.serve(), fight.counted("batch")["rings_delayed"] > 1000)[1], WAIT_S, "rings that come too soon"
+    )
+    rings = fight.counted("batch")["rings"]
+    assert 0 < rings <= RINGS_PER_S * (time.monotonic() - begin) + RINGS_AT_ONCE
+    assert fight.ends().total() > 0
+    assert fight.counted()["violations"] + fight.counted()["violations_asleep"] == 0
     batch.await_work()
     batch.kill()
     fight.gone()

@@ -68,7 +68,7 @@ def ground(socket_path: str, tmp_path: Path) -> Iterator[Ground]:
         yield Ground(*stack.enter_context(fighting_ground(socket_path, WAIT_S)), tmp_path, stack)
 
 
-@pytest.mark.parametrize("policy", ["delay", "shenango", "fair"])
+@pytest.mark.parametrize("policy", ["delay", "shenango", "fair", "attained"])
 def test_a_loop_that_runs_leaves_no_core_idle_beside_work(ground, policy):
     ground.io.set_policy(policy, "")
     ground.come()

@@ -107,7 +107,7 @@ def congested(name: str, a: Any) -> bool:
     return bool(oldest)
 
 
-@pytest.mark.parametrize("name", ["shenango", "delay", "fair"])
+@pytest.mark.parametrize("name", ["shenango", "delay", "fair", "attained"])
 @pytest.mark.soak(short=True, takes_s=30)
 @random_tables
 @given(rows=tables, cores=st.integers(1, 16))
@@ -122,7 +122,7 @@ def test_no_core_is_left_over_that_somebody_could_use(name: str, rows: list[dict
                 assert a.grant >= min(a.cores + 1, a.demand, cores)
 
 
-@pytest.mark.parametrize("name", ["shenango", "delay", "fair"])
+@pytest.mark.parametrize("name", ["shenango", "delay", "fair", "attained"])
 @pytest.mark.soak(short=True, takes_s=30)
 @random_tables
 @given(rows=tables, cores=st.integers(1, 16))
@@ -291,7 +291,7 @@ def test_a_job_goes_on_where_a_latency_application_took_the_core(name: str) -> N
     assert turns * 40_000 < total  # a slice of `fair` is 50 us
 
 
-@pytest.mark.parametrize("name", ["fair", "delay", "shenango"])
+@pytest.mark.parametrize("name", ["fair", "delay", "shenango", "attained"])
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize(("weights", "cores"), [((1, 1), 1), ((3, 1), 1), ((1, 1, 1), 2), ((1, 2, 4), 3)])
 def test_latency_applications_that_always_wait_share_by_weight(
@@ -482,7 +482,7 @@ def test_static_keeps_what_is_guaranteed_whoever_could_use_it() -> None:
     assert grants_of("static", [parked, resting, batch, batch | {"more": 0}], cores=4) == [1, 2, 1, 0]
 
 
-@pytest.mark.parametrize("name", ["shenango", "delay", "fair"])
+@pytest.mark.parametrize("name", ["shenango", "delay", "fair", "attained"])
 def test_the_others_lend_what_is_guaranteed_to_who_can_use_it(name: str) -> None:
     resting = {"kind": 1, "guaranteed": 2, "more": 0}
     assert grants_of(name, [{"guaranteed": 1}, resting, {"kind": 1}], cores=4) == [0, 0, 4]

@@ -26,6 +26,7 @@ DEEP = 8192  # more than any run has requests: what waits while the loop or the 
 FIRST = -15  # priority
 TRACED = "traced"  # the kind "blocking", with probes by the compiler (corelane/libos/trace_pc.h)
 TRACE_PC = ("-fsanitize-coverage=trace-pc", "-include", str(ROOT / "include" / "corelane" / "libos" / "trace_pc.h"))
+RINGING = "ringing"  # the kind "probed", with calls for help and garbage in its doorbell words
 LIARS = ("aside", "relapsing")  # kinds that say what is not so, and run where they may not
 _RUN = np.dtype([("begin", "u8"), ("end", "u8"), ("stamps", "u8"), ("cpu", "u8")])
 _HEAD = np.dtype([("slot", "u8"), ("gap_ticks", "u8"), ("work", "u8"), ("n", "u8"), ("open", _RUN)])
@@ -99,8 +100,8 @@ def _program(traced: bool) -> Path:
 
 
 class FightingApp:
-    """One such process. kind: "latency", "probed", "unprobed", "preemptible", "blocking", TRACED, or one of LIARS.
-    nice: its priority, below 0 as far as we may (root)."""
+    """One such process. kind: "latency", "probed", "unprobed", "preemptible", "blocking", TRACED, RINGING, or one of
+    LIARS. nice: its priority, below 0 as far as we may (root)."""
 
     def __init__(self, socket_path: str, name: str, kind: str, folder: Path, nice: int = 0, kthreads: int = 1) -> None:
         self.name, self.kind = name, kind

@@ -8,6 +8,8 @@
  *   cores_app SOCKET NAME FILE blocking           the same, with every signal blocked
  *   cores_app SOCKET NAME FILE aside              the same, but says that it cedes when it loses its core
  *   cores_app SOCKET NAME FILE relapsing          says so, and soon after that it runs, which it does
+ *   cores_app SOCKET NAME FILE ringing            computes, with probes, calls for help all the time, and writes whatever
+ *                                                 comes to its mind into its doorbell words
  *
  * There is a job for each kthread, and any of them may go on with it where it looks or may be interrupted.
  *
@@ -51,7 +53,7 @@ struct notes {
 
 static struct notes *notes;
 static struct port *port;
-static bool probed, preemptible, blocking, lying, relapsing;
+static bool probed, preemptible, blocking, lying, relapsing, ringing;
 static uint64_t gap_ticks;
 
 /* cl_tsc(), and the CPU that it was read on: between two reads a kthread may move. */
@@ -119,6 +121,18 @@ static void lie(void)
     cl_fence_seq_cst();
 }
 
+/* Whatever, and more often than any loop decides. */
+static void ring(void)
+{
+    static uint64_t garbage = 1;
+    struct port_arena *a = cl_load_acquire(&port->current);
+    garbage = garbage * 6364136223846793005ull + 1442695040888963407ull;
+    cl_store_relaxed(&port_lines(a, 0)->help_tsc, garbage);
+    __atomic_fetch_add(&port_lines(a, 0)->help, (uint32_t)(garbage >> 33) | 1, __ATOMIC_RELEASE);
+    cl_store_relaxed(&a->bell->help_rung, (uint32_t)(garbage >> 32) | 1);
+    cl_store_relaxed(&a->bell->rung, garbage);
+}
+
 static void job(void *arg)
 {
     (void)arg;
@@ -134,6 +148,8 @@ static void job(void *arg)
             CL_PROBE();
         if (lying)
             lie();
+        if (ringing)
+            ring();
     }
 }
 
@@ -207,7 +223,8 @@ int main(int argc, char **argv)
     if (argc < 5 || kthreads < 1 || kthreads > MOST_KTHREADS || !(notes = map(argv[3], kthreads)) || pipe(gate) < 0)
         return fprintf(stderr, "cores_app SOCKET NAME FILE KIND [KTHREADS]\n"), 2;
     bool latency = strcmp(argv[4], "latency") == 0;
-    probed = strcmp(argv[4], "probed") == 0;
+    ringing = strcmp(argv[4], "ringing") == 0;
+    probed = ringing || strcmp(argv[4], "probed") == 0;
     preemptible = strcmp(argv[4], "preemptible") == 0;
     relapsing = strcmp(argv[4], "relapsing") == 0;
     lying = relapsing || strcmp(argv[4], "aside") == 0;

@@ -115,8 +115,8 @@ static void *serve(void *arg)
 
 static void set_policy(uint64_t *state)
 {
-    static const char *names[] = {"delay", "fair", "shenango"};
-    struct cl_policy_setting s = {.fn = cl_policy_find(names[rnd(state, 3)])};
+    static const char *names[] = {"delay", "fair", "shenango", "attained"};
+    struct cl_policy_setting s = {.fn = cl_policy_find(names[rnd(state, 4)])};
     pthread_mutex_lock(&io_lock);
     CHECK(s.fn && cl_io_policy_set(io, &s, err) > 0);
     pthread_mutex_unlock(&io_lock);

@@ -212,6 +212,7 @@ struct setting { /* of a world; 0: what cl_io_config says */
     const char *policy;
     uint32_t cores, loops, cede_us, interrupt_us, start_us, yield_wait_us;
     uint32_t blocked_us; /* 0: never, since all threads here sleep */
+    bool scan_only;
     uint64_t params[8];
 };
 
@@ -235,6 +236,7 @@ static inline void world_new(struct world *w, struct setting s)
                              .interrupt_us = s.interrupt_us,
                              .start_us = s.start_us,
                              .yield_wait_us = s.yield_wait_us,
+                             .scan_only = s.scan_only,
                              .blocked_us = s.blocked_us ? s.blocked_us : UINT32_MAX};
     for (uint32_t i = 0; i < c.n_worker_cpus; i++)
         c.worker_cpus[i] = (int32_t)i; /* CPUs that do not exist cannot be bound to, which is counted */

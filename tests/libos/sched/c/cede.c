@@ -73,14 +73,16 @@ static uint64_t switches_of(unsigned k)
     return st.switches;
 }
 
-/* Without a core nothing runs; work from outside asks for help. */
+/* Without a core nothing runs; work from outside asks for help, and rings. */
 static void first_core(bool hot)
 {
     start(2, hot, 0);
     UNTIL(fake_is_parked(&fake, 0) && fake_is_parked(&fake, 1));
-    uint32_t help = cl_load_relaxed(&fake_lines(&fake, 0)->help);
+    uint32_t help = cl_load_relaxed(&fake_lines(&fake, 0)->help), *rung = fake_rung(&fake);
+    cl_store_relaxed(rung, 0);
     CHECK_EQ(cl_sched_spawn(sched, yields, NULL), 0);
     CHECK(cl_load_relaxed(&fake_lines(&fake, 0)->help) != help);
+    CHECK_EQ(cl_load_relaxed(rung), 1);
     stands_still();
     fake_give(&fake, 1, 0);
     goes_on();

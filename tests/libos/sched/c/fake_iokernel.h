@@ -52,6 +52,11 @@ static inline struct cl_arena_kthread *fake_lines(struct fake *f, unsigned k)
     return (struct cl_arena_kthread *)((uint8_t *)f->arena.base + f->layout.lines_offset) + k;
 }
 
+static inline uint32_t *fake_rung(struct fake *f)
+{
+    return &cl_arena_doorbell_of(f->arena.base)->help_rung;
+}
+
 static inline uint64_t *fake_preempt(struct fake *f)
 {
     return (uint64_t *)((uint8_t *)f->arena.base + CL_ARENA_PREEMPT_OFFSET);
@@ -93,7 +98,8 @@ static inline void fake_segments(struct fake *f)
                                   .version = CL_SHM_VERSION,
                                   .n_kthreads = f->layout.n_kthreads,
                                   .total_bytes = f->layout.total_bytes,
-                                  .generation = f->generation};
+                                  .generation = f->generation,
+                                  .doorbell_offset = cl_doorbell_offset(1)};
     for (unsigned k = 0; k < f->layout.n_kthreads; k++)
         fake_slot(f, k)->cpu = -1;
 }

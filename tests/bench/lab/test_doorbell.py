@@ -1,0 +1,28 @@
+"""Needs and how they are met, by the doorbell and by the scan. How soon is the benchmark's to say."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import pytest
+
+from corelane.bench.lab import doorbell
+
+CORES = sorted(os.sched_getaffinity(0))[:2]
+
+
+@pytest.mark.skipif(len(CORES) < 2, reason="needs two CPUs that this process may use: taskset -pc 0-1 $$")
+@pytest.mark.parametrize("arm", [doorbell.SCAN, doorbell.BELL])
+def test_each_need_is_met_by_the_way_of_its_arm(arm):
+    met = doorbell.measure((CORES[0], CORES[1]), doorbell.ARMS[arm], 0.0)
+    assert len(met.ns) == 2 * doorbell.LEAST
+    assert min(met.ns) > 0
+    assert met.decisions_per_s > 0
+    assert (met.rings_per_s > 0) == (arm == doorbell.BELL)
+
+
+def test_a_row_has_all_needs_and_medians_of_the_rates():
+    row = doorbell.row_of([doorbell.Met([3000.0], 1.0, 5.0), doorbell.Met([1000.0, 2000.0], 3.0, 7.0)])
+    assert (row["n"], row["p50_us"], row["decisions_per_s"], row["rings_per_s"]) == (3, 2.0, 2.0, 6.0)
+    assert math.isnan(doorbell.row_of([doorbell.Met([], 1.0, 5.0)])["p50_us"])
