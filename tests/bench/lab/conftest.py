@@ -32,6 +32,7 @@ def write_policy(tmp_path, monkeypatch):
     def write(text, name="mine"):
         (tmp_path / f"{name}.py").write_text(text)
         monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path / "cache"))  # its code is nobody else's
         return f"{name}:{name}"
 
     return write
