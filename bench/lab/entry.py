@@ -55,13 +55,13 @@ def _entry(policy: Any, defaults: Sequence[int | float], oracle: bool) -> Callab
 
         return types.void(*given), emit
 
-    # The text is of our own words and numbers alone.
+    # The text is of our own words and numbers alone. Without a module's name its code would be of this process.
     tables = [*TABLES, *(["future"] if oracle else [])]
     rooms = ["", "room", 'view["n_cores"]', 'view["n_kinds"]', 'view["n_memory"]', "room"]
     given = [f"carray({name}, {room})" for name, room in zip(tables, rooms, strict=False)][1:]
     given += [f"params[{i}]" if isinstance(d, float) else f"int(params[{i}])" for i, d in enumerate(defaults)]
     names = [f"a{i}" for i in range(1 + len(given))]
-    scope: dict[str, Any] = {"carray": carray, "compiled": compiled}
+    scope: dict[str, Any] = {"__name__": __name__, "carray": carray, "compiled": compiled}
     exec(f"def call(context, {', '.join(names)}):\n    return compiled(({', '.join(names)},))\n", scope)
     scope["call"] = intrinsic(scope["call"])
     text = f"""def entry(first, jobs, cores, kinds, memory, future, par):

@@ -18,6 +18,7 @@ def load(count=60, kind=None):
     return loads.Load((kind or loads.Kind(),), loads.jobs(at, np.full(count, 15_000.0)))
 
 
+@pytest.mark.soak(takes_s=40)  # the box's loop is compiled
 @pytest.mark.parametrize("n", [1, 2])
 def test_every_job_gets_its_work_and_ends_after_it(n):
     if n > len(CORES):
@@ -30,6 +31,7 @@ def test_every_job_gets_its_work_and_ends_after_it(n):
     assert ran.missed == 0
 
 
+@pytest.mark.soak(takes_s=40)
 def test_quanta_and_preemption_keep_what_is_done():
     kinds = (loads.Kind(cls=0), loads.Kind(cls=1))
     # The first is long, since the machine may take the core for a while.

@@ -1,5 +1,8 @@
 """A policy's code on disk: found again, made anew when what it is made of has changed, and never of what is refused."""
 
+import subprocess
+import sys
+
 import pytest
 
 from corelane.bench.lab import policy
@@ -12,6 +15,18 @@ from corelane.bench.lab.acts import give
 def mine(view, jobs, cores, kinds, memory, least=1):
     if view.n_waiting >= least and view.idle >= 0:
         give(view, cores, view.idle, view.waiting[0])
+"""
+
+
+OTHER = """
+import sys
+from numba.core.ccallback import CFunc
+from corelane.bench.lab import loads, policy, world
+
+CFunc.compile = None
+sys.path.insert(0, sys.argv[1])
+load = loads.Load((loads.Kind(),), loads.jobs([0, 10], [50.0, 50.0]))
+print(world.World(load, world.Machine(1)).run(policy.load("mine:mine")).completion_ns.tolist())
 """
 
 
@@ -32,6 +47,12 @@ def test_code_is_found_again_until_something_changes(run, write_policy, tmp_path
     assert ran == [[50, 90]] * 2
     with pytest.raises(Refused, match="it is compiled"):
         policy.load(write_policy(TEXT.replace(">= least", "> least")))
+
+
+def test_another_process_compiles_nothing(write_policy, tmp_path):
+    policy.load(write_policy(TEXT))
+    words = [sys.executable, "-c", OTHER, str(tmp_path)]
+    assert subprocess.run(words, check=True, capture_output=True, text=True).stdout == "[50.0, 90.0]\n"
 
 
 def test_what_is_refused_is_not_kept(write_policy, tmp_path):
