@@ -1,9 +1,9 @@
 """The same load under the same policy, simulated and on this machine's cores (boxloop.py), and how far apart they are.
 
 What a job costs beyond its work (the lock, the decision, the switch) is measured beforehand with jobs that come back to
-back, and told the simulator as its `switch_ns`. When a core did not do what the tables say, as the machine had stopped
-it or it served others, is noted by the box; the simulator's cores stand still at the same times, whoever has them then:
-a job that comes meanwhile waits, however urgent it is. Without that is `plain`.
+back on the same cores, and told the simulator as its `switch_ns`. When a core did not do what the tables say, as the
+machine had stopped it or it served others, is noted by the box; the simulator's cores stand still at the same times,
+whoever has them then: a job that comes meanwhile waits, however urgent it is. Without that is `plain`.
 
 The box spins for work: it says how decisions, switches and the machine's gaps add up, and nothing of caches or of what
 the iokernel's own moves of cores cost (corelane bench sim has those).
@@ -118,12 +118,14 @@ def simulated(load: loads.Load, chosen: policy.Policy, cores: int, costs: Costs,
     return World(load, Machine(cores, costs=costs), interval_ns=interval, stops=stops).run(chosen)
 
 
-def costs_of(core: int) -> Costs:
-    """What the box takes for a job besides its work, median of jobs that come back to back on one core."""
-    at = np.arange(TRAIN, dtype=np.int64) + TICK_NS
-    load = loads.Load((loads.Kind(),), loads.jobs(at, np.full(TRAIN, float(TRAIN_NS))))
-    boxed = on_the_box(load, policy.load("fifo"), [core])
-    each = np.diff(boxed.completion_ns + at)[TRAIN // 3 :] - TRAIN_NS
+def costs_of(cores: Sequence[int]) -> Costs:
+    """What the box takes for a job besides its work, median of jobs that come back to back on these cores."""
+    n = len(cores)
+    at = np.arange(TRAIN * n, dtype=np.int64) + TICK_NS
+    load = loads.Load((loads.Kind(),), loads.jobs(at, np.full(TRAIN * n, float(TRAIN_NS))))
+    boxed = on_the_box(load, policy.load("fifo"), cores)
+    ends = np.sort(boxed.completion_ns + at)[TRAIN * n // 3 :]
+    each = ends[n:] - ends[:-n] - TRAIN_NS  # of equal jobs, the n-th before was the last one of the same core
     return Costs(switch_ns=max(round(float(np.median(each))), 0))
 
 
@@ -131,8 +133,8 @@ def compare(session: Session, seconds: float) -> dict[str, Any]:
     """Rows for one and two cores, each policy and load; sets the figure lab.box_error."""
     counts = [n for n in (1, 2) if n <= len(session.cores)]
     part = seconds / (len(counts) * len(LOADS) * len(POLICIES) * ROUNDS)
-    costs = costs_of(session.cores[0])
-    session.settings["box_costs_ns"] = costs.switch_ns
+    costs = {n: costs_of(session.cores[:n]) for n in counts}
+    session.settings["box_costs_ns"] = [costs[n].switch_ns for n in counts]
     errors: dict[str, float] = {}
     plain: list[float] = []
     for servers in counts:
@@ -140,12 +142,15 @@ def compare(session: Session, seconds: float) -> dict[str, Any]:
             session.say(f"the box and the simulator: {name}, {servers} cores at load {load}")
             count = max(int(part * 1e6 * load * servers / MEAN_US), 200)
             cores = session.cores[:servers]
-            pairs = [_round(cores, name, settings, load, count, costs, 100 + i) for i in range(ROUNDS)]
+            pairs = [_round(cores, name, settings, load, count, costs[servers], 100 + i) for i in range(ROUNDS)]
             kept = [pair for pair in pairs if pair[0].stopped <= LOST_MOST and not pair[0].missed]
             arm = f"box and simulator, {name}, {servers} cores, load {load:g}"
             if not kept:
                 session.skip(arm, f"the machine took over {100 * LOST_MOST:g} % of the cores' time in each round")
                 continue
+            if len(kept) < len(pairs):
+                left = len(pairs) - len(kept)
+                session.note(f"{arm}: {left} of {ROUNDS} rounds are left out, in which the machine was too loud")
             row = row_of(kept)
             session.arm(arm, policy=name, cores=servers, load=load, rounds_left_out=len(pairs) - len(kept), **row)
             errors |= {f"{arm}, p{p}": row[f"p{p}_error"] for p in PERCENTILES}
