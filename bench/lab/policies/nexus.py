@@ -9,7 +9,6 @@ from ..acts import give, refuse, wake_at
 from ..mechanisms.packing import BIN, CYCLE, FIXED, ITEM, LIMIT, MOST, RATE, ROW, lasts_ns, saturating, squishy
 from ..mechanisms.ranking import begin
 from ..mechanisms.tool import tool
-from ..table import ARRIVED
 
 SOURCE = "Nexus, SOSP 2019: squishy bin packing of sessions, batches of the planned size, early drop"
 SWEEP: dict[str, tuple[float, ...]] = {"window": (200, 2000)}
@@ -19,8 +18,8 @@ _OF = _SEEN + 1  # words of each kind follow
 # Arrivals in this window; batch on a core of its own (0: none); its bin, plus 1, and its batch there; how many wait.
 _COUNT, _WHOLE, _BIN, _SIZE, _WAIT, _WORDS = 0, 1, 2, 3, 4, 5
 WORDS = (_OF, 0, 0, _WORDS)
+_KNOWN = 0  # word of jobs[j].memory: 1: it is counted
 _OWNER, _PACK, _TURN = 0, 1, 2  # words of cores[c].memory: 1 + kind, or 1 + bin, that it serves; the kind that is next
-LEAST = 0.01  # of the rates, for which a plan is made at least
 
 
 @tool
@@ -67,7 +66,7 @@ def _plan(view: Any, cores: Any, kinds: Any, memory: Any, most: Any) -> None:
     """By the rates of the window, or the part of them for which there are cores. Cores that are left repeat it."""
     span = max(view.now_ns - memory[_SINCE], 1.0)
     part, need = 1.0, view.n_cores + 1
-    while need > view.n_cores and part > LEAST:
+    while need > view.n_cores and part > 0.01:
         need = _needed(view, cores, kinds, memory, span, part, most)
         part *= 0.95
     for c in range(view.n_cores):
@@ -119,11 +118,6 @@ def _next(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, c: Any, mos
 
 def nexus(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, window: Any = 1000, most: Any = 64) -> None:
     """A kind with batches is a session; rates are those of the last `window` requests. Other jobs go before them."""
-    if view.event == ARRIVED and kinds[jobs[view.job].kind].batch_item_ns > 0:
-        memory[_OF + _WORDS * jobs[view.job].kind + _COUNT] += 1.0
-        memory[_SEEN] += 1.0
-        if memory[_SEEN] >= window:
-            _plan(view, cores, kinds, memory, float(most))
     for k in range(view.n_kinds):
         memory[_OF + _WORDS * k + _WAIT] = 0.0
     for cls in range(view.n_classes):
@@ -134,7 +128,13 @@ def nexus(view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, window: Any
                 if begin(view, jobs, cores, j, kinds[jobs[j].kind].min_cores, 0):
                     wake_at(view, view.now_ns)
                 return
+            if jobs[j].memory[_KNOWN] == 0.0:  # it has come since the last call
+                jobs[j].memory[_KNOWN] = 1.0
+                memory[_OF + _WORDS * jobs[j].kind + _COUNT] += 1.0
+                memory[_SEEN] += 1.0
             j = jobs[j].after
+    if memory[_SEEN] >= window:
+        _plan(view, cores, kinds, memory, float(most))
     c = view.idle
     while c >= 0:
         j = _next(view, jobs, cores, kinds, memory, c, float(most))

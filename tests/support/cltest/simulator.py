@@ -17,6 +17,11 @@ def compile_once() -> None:
         Simulation([app], 1).run(events=1)
 
 
+def lab_cache() -> str:
+    """Where tests keep the code of the laboratory's own policies: of all processes, and not in anybody's home."""
+    return str(ROOT / "build" / "lab-cache")
+
+
 def compile_lab_once() -> None:
     """The same of the laboratory's."""
     from corelane.bench.lab import world

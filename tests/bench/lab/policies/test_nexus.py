@@ -49,4 +49,4 @@ def test_a_kind_that_fills_cores_has_them_for_itself(run):
     ran = run(at[order], work[order], kinds, kind=kind[order], cores=2, chosen="nexus", settings={"window": 400})
     mine = kind[order] == 1
     assert (ran.completion_ns[mine][20:] <= 100).all()
-    assert (ran.completion_ns[~mine] <= 400).mean() > 0.95
+    assert (ran.completion_ns[~mine] <= 400).mean() > 0.8  # before the first plan it had both cores
