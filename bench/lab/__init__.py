@@ -4,7 +4,7 @@
     table.py     the rows that a policy sees, and those that it does not
     acts.py      what a policy does and asks: functions for its body
     policies/    policies by name, one a file
-    policy.py    a policy by name: compiled to the C function that the engine calls, and checked
+    policy.py    a policy by name; entry.py: compiled to the C function that the engine calls, checked, kept on disk
     loads.py     a load: jobs and their kinds; its file
     world.py     a run: cores, costs, a load, a policy; what became of each job
     engine.py    the event loop, compiled by numba

@@ -13,6 +13,8 @@ from .table import MEMORY, N_RESOURCES, REFUSED, RUNNING, WAITING
 
 NOBODY = -1
 
+_part = njit(no_cpython_wrapper=True, no_cfunc_wrapper=True)  # only policies call it
+
 
 @njit(inline="always")
 def give(view: Any, cores: Any, c: Any, job: Any) -> None:
@@ -31,7 +33,7 @@ def take(view: Any, cores: Any, c: Any) -> None:
     give(view, cores, c, NOBODY)
 
 
-@njit
+@_part
 def take_all(view: Any, jobs: Any, cores: Any, job: Any) -> None:
     """Take all cores of a job."""
     c = jobs[job].first_core
@@ -77,7 +79,7 @@ def waits(jobs: Any, job: Any) -> Any:
     return jobs[job].state == WAITING
 
 
-@njit
+@_part
 def waits_longest(view: Any, jobs: Any) -> Any:
     """Slot of the job without cores that waits longest, of all classes; -1: none waits. Linear in the classes."""
     best = view.waiting[0]
@@ -97,7 +99,7 @@ def fits(view: Any, jobs: Any, cores: Any, c: Any, job: Any) -> Any:
     return view.used[cores[c].loop * N_RESOURCES + MEMORY] + need <= view.capacity[MEMORY]
 
 
-@njit
+@_part
 def random(view: Any) -> Any:
     """A float64 in [0, 1), from the run's seed (splitmix64)."""
     view.random += -7046029254386353131

@@ -1,8 +1,9 @@
 """The same load under the same policy, simulated and on this machine's cores (boxloop.py), and how far apart they are.
 
 What a job costs beyond its work (the lock, the decision, the switch) is measured beforehand with jobs that come back to
-back, and told the simulator as its `switch_ns`. What the machine took from a job, and what its core did for others
-meanwhile, is noted by the box for each job; the simulator gets the jobs so much longer. Without that is `plain`.
+back on the same cores, and told the simulator as its `switch_ns`. When a core did not do what the tables say, as the
+machine had stopped it or it served others, is noted by the box; the simulator's cores stand still at the same times,
+whoever has them then: a job that comes meanwhile waits, however urgent it is. Without that is `plain`.
 
 The box spins for work: it says how decisions, switches and the machine's gaps add up, and nothing of caches or of what
 the iokernel's own moves of cores cost (corelane bench sim has those).
@@ -30,8 +31,9 @@ POLICIES: tuple[tuple[str, dict[str, float]], ...] = (("fifo", {}), ("priority",
 MEAN_US = 100.0
 ROUNDS = 5
 LOST_MOST = 0.1  # of the cores' time, by the machine, in a round that counts
+GAPS_PER_JOB, GAPS_MORE = 32, 100_000  # for which a run has room, for each core
 PERCENTILES = (50, 99)
-TRAIN = 300
+TRAIN, TRAINS = 300, 5
 TRAIN_NS = 5_000
 TICK_NS = 1_000_000  # between ticks, for policies that want no other calls
 AHEAD_NS = 2_000_000  # until the first instant of a run
@@ -39,13 +41,15 @@ AHEAD_NS = 2_000_000  # until the first instant of a run
 
 @dataclass(frozen=True)
 class Boxed:
-    """What became of a load on the box. completion_ns: of each job; inf: it did not end. lost_ns: of each job, for how
-    long its core did not work for it though it had it; stopped: part of the cores' time that was lost so."""
+    """What became of a load on the box. completion_ns: of each job; inf: it did not end. stops: rows of (ns, core, ns),
+    ascending: when a core did not do what the tables say, and for how long; stopped: part of the cores' time that this
+    is; missed: such times for which there was no room."""
 
     load: loads.Load
     completion_ns: Any
-    lost_ns: Any
+    stops: Any
     stopped: float
+    missed: int = 0
 
 
 def on_the_box(load: loads.Load, chosen: policy.Policy, cores: Sequence[int], room: int = 4096) -> Boxed:
@@ -58,11 +62,12 @@ def on_the_box(load: loads.Load, chosen: policy.Policy, cores: Sequence[int], ro
     world = World(load, Machine(len(cores)), interval_ns=TICK_NS if chosen.ticks else 0, room=room)
     state, tables, keep = world.prepared(chosen)
     n = len(cores)
-    words, epochs = np.zeros(boxloop.N_WORDS, np.int64), np.zeros(8 * n, np.int64)
-    shown, lost = np.full(n, -2, np.int64), np.zeros(len(load), np.int64)
-    rooms = np.zeros((n, 16), np.int64)
-    address = np.uint64(chosen.address)
-    given = [(me, words, epochs, shown, lost, rooms[me], np.uint64(rooms[me].ctypes.data)) for me in range(n)]
+    words, lines = np.zeros(boxloop.N_WORDS, np.int64), np.zeros((n, boxloop.LINE), np.int64)
+    lines[:, boxloop.IDENT] = -1
+    shown, rooms = np.full(n, -2, np.int64), np.zeros((n, 16), np.int64)
+    gaps = np.zeros((n, GAPS_PER_JOB * len(load) + GAPS_MORE, 2), np.int64)
+    address, flat = np.uint64(chosen.address), lines.reshape(-1)
+    given = [(me, words, flat, shown, gaps, rooms[me], np.uint64(rooms[me].ctypes.data)) for me in range(n)]
     stop = words.copy()
     stop[[boxloop.GO, boxloop.OVER]] = 1
     boxloop.work(0, stop, *given[0][2:], address, tables, state)  # compiles it
@@ -89,33 +94,52 @@ def on_the_box(load: loads.Load, chosen: policy.Policy, cores: Sequence[int], ro
     if failed:
         raise CorelaneError("run on the box", f"its cores are not allowed: {failed[0].strerror}", "choose others")
     ran = world.result(chosen, state)
-    span = max(int(ran.jobs["finish_ns"].max()), 1) * n
-    return Boxed(load, ran.completion_ns, lost, float(lost.sum() / span))
+    end = max(int(ran.jobs["finish_ns"].max()), 1)
+    stops = _stops(gaps, lines[:, boxloop.GAPS], end)
+    lost = float(stops[:, 2].sum() / (end * n))
+    return Boxed(load, ran.completion_ns, stops, lost, int(lines[:, boxloop.MISSED].sum()))
 
 
-def simulated(load: loads.Load, chosen: policy.Policy, cores: int, costs: Costs, lost_ns: Any = 0) -> Ran:
-    """The simulator's run of the same jobs, each longer by what it lost on the box."""
-    rows = load.jobs.copy()
-    rows["work_ns"] += lost_ns
-    longer = loads.Load(load.kinds, rows, load.said)
-    return World(longer, Machine(cores, costs=costs), interval_ns=TICK_NS if chosen.ticks else 0).run(chosen)
+def _stops(gaps: Any, counts: Any, end: int) -> Any:
+    """Of all cores, ascending; those before the first instant count from there on, those after the end do not."""
+    parts = [(row[:n, 0], np.full(n, c), row[:n, 1]) for c, (row, n) in enumerate(zip(gaps, counts, strict=True))]
+    rows = np.concatenate([np.column_stack(part) for part in parts])
+    early = np.minimum(rows[:, 0], 0)
+    rows[:, 0] -= early
+    rows[:, 2] += early
+    rows = rows[(rows[:, 2] > 0) & (rows[:, 0] < end)]
+    rows[:, 2] = np.minimum(rows[:, 2], end - rows[:, 0])
+    return rows[np.argsort(rows[:, 0], kind="stable")]
 
 
-def costs_of(core: int) -> Costs:
-    """What the box takes for a job besides its work, median of jobs that come back to back on one core."""
-    at = np.arange(TRAIN, dtype=np.int64) + TICK_NS
-    load = loads.Load((loads.Kind(),), loads.jobs(at, np.full(TRAIN, float(TRAIN_NS))))
-    boxed = on_the_box(load, policy.load("fifo"), [core])
-    each = np.diff(boxed.completion_ns + at)[TRAIN // 3 :] - TRAIN_NS
-    return Costs(switch_ns=max(round(float(np.median(each))), 0))
+def simulated(load: loads.Load, chosen: policy.Policy, cores: int, costs: Costs, stops: Any = ()) -> Ran:
+    """The simulator's run of the same jobs, with cores that stand still when those of the box did."""
+    interval = TICK_NS if chosen.ticks else 0
+    return World(load, Machine(cores, costs=costs), interval_ns=interval, stops=stops).run(chosen)
+
+
+def costs_of(cores: Sequence[int]) -> Costs:
+    """What the box takes for a job besides its work: median of jobs that come back to back on these cores, the least of
+    TRAINS such medians, since the machine only adds to it."""
+    return Costs(switch_ns=min(_cost_of_a_train(cores) for _ in range(TRAINS)))
+
+
+def _cost_of_a_train(cores: Sequence[int]) -> int:
+    n = len(cores)
+    at = np.arange(TRAIN * n, dtype=np.int64) + TICK_NS
+    load = loads.Load((loads.Kind(),), loads.jobs(at, np.full(TRAIN * n, float(TRAIN_NS))))
+    boxed = on_the_box(load, policy.load("fifo"), cores)
+    ends = np.sort(boxed.completion_ns + at)[TRAIN * n // 3 :]
+    each = ends[n:] - ends[:-n] - TRAIN_NS  # of equal jobs, the n-th before was the last one of the same core
+    return max(round(float(np.median(each))), 0)
 
 
 def compare(session: Session, seconds: float) -> dict[str, Any]:
     """Rows for one and two cores, each policy and load; sets the figure lab.box_error."""
     counts = [n for n in (1, 2) if n <= len(session.cores)]
     part = seconds / (len(counts) * len(LOADS) * len(POLICIES) * ROUNDS)
-    costs = costs_of(session.cores[0])
-    session.settings["box_costs_ns"] = costs.switch_ns
+    costs = {n: costs_of(session.cores[:n]) for n in counts}
+    session.settings["box_costs_ns"] = [costs[n].switch_ns for n in counts]
     errors: dict[str, float] = {}
     plain: list[float] = []
     for servers in counts:
@@ -123,12 +147,15 @@ def compare(session: Session, seconds: float) -> dict[str, Any]:
             session.say(f"the box and the simulator: {name}, {servers} cores at load {load}")
             count = max(int(part * 1e6 * load * servers / MEAN_US), 200)
             cores = session.cores[:servers]
-            pairs = [_round(cores, name, settings, load, count, costs, 100 + i) for i in range(ROUNDS)]
-            kept = [pair for pair in pairs if pair[0].stopped <= LOST_MOST]
+            pairs = [_round(cores, name, settings, load, count, costs[servers], 100 + i) for i in range(ROUNDS)]
+            kept = [pair for pair in pairs if pair[0].stopped <= LOST_MOST and not pair[0].missed]
             arm = f"box and simulator, {name}, {servers} cores, load {load:g}"
             if not kept:
                 session.skip(arm, f"the machine took over {100 * LOST_MOST:g} % of the cores' time in each round")
                 continue
+            if len(kept) < len(pairs):
+                left = len(pairs) - len(kept)
+                session.note(f"{arm}: {left} of {ROUNDS} rounds are left out, in which the machine was too loud")
             row = row_of(kept)
             session.arm(arm, policy=name, cores=servers, load=load, rounds_left_out=len(pairs) - len(kept), **row)
             errors |= {f"{arm}, p{p}": row[f"p{p}_error"] for p in PERCENTILES}
@@ -150,9 +177,9 @@ def _round(
 
 
 def both(load: loads.Load, chosen: policy.Policy, cores: Sequence[int], costs: Costs) -> tuple[Boxed, Ran, Ran]:
-    """One load on the box, simulated with what jobs lost there, and without."""
+    """One load on the box, simulated with the times at which its cores stood still, and without."""
     boxed = on_the_box(load, chosen, cores)
-    with_losses = simulated(load, chosen, len(cores), costs, boxed.lost_ns)
+    with_losses = simulated(load, chosen, len(cores), costs, boxed.stops)
     return boxed, with_losses, simulated(load, chosen, len(cores), costs)
 
 

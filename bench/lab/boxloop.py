@@ -3,7 +3,8 @@
 Time and progress are measured, not computed: a job's work is done when its core has spun for it. Arrivals, decisions
 and the tables are the engine's own functions, called under one lock by whichever thread finds that something is due. A
 thread that spins looks at the clock, at the next time that is due, and at a word which changes when its core changes
-hands. What a job did not get of its core (the machine stopped the thread, or it served an arrival) is noted by job.
+hands; and it shows how far its job is, so that whoever takes the job knows. When a core did not do what the tables say
+(the machine stopped its thread, or it served an arrival meanwhile) is noted, for the simulator to do the same.
 """
 
 from __future__ import annotations
@@ -18,13 +19,18 @@ from ...libos.numba.atomics import atomic_add, cmpxchg, load_atomic, store_atomi
 from ..sim.kept import kept
 from .engine import arrive, decide, ends, timed, used_up
 from .rates import advance
-from .state import FAR, State
+from .state import ARRIVES, FAR, TICKS_AT, WAKES_AT, State, apart
 from .table import ARRIVED, QUANTUM
 
 # Words that the threads share, a cache line apart.
 LOCK, READY, GO, OVER, DUE, ORIGIN = 0, 8, 16, 24, 32, 40
 N_WORDS = 48
+# Words of each core, a cache line apart: what changes when it changes hands; of the job that it works for, the number
+# (-1: none) and how far it is, ns; gaps noted, and gaps for which there was no room.
+EPOCH, IDENT, PROGRESS, GAPS, MISSED = 0, 1, 2, 3, 4
+LINE = 8
 GAP_NS = 1000  # a thread that was not seen for longer was stopped
+LONG_NS = 10_000  # what a hand-over takes, by far: longer, and the thread was stopped in it
 _CLOCK_MONOTONIC = 1
 _clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.uint64))
 
@@ -43,8 +49,8 @@ def acquire(words: Any) -> None:
         pass
 
 
-@njit
-def release_lock(me: Any, words: Any, epochs: Any, shown: Any, s: State) -> Any:
+@apart
+def release_lock(me: Any, words: Any, lines: Any, shown: Any, s: State) -> Any:
     """Tell the threads whose cores changed hands, say when something is due next, and let go. Returns the word that
     changes when core `me` changes hands again."""
     rows = len(s.cores)
@@ -53,53 +59,103 @@ def release_lock(me: Any, words: Any, epochs: Any, shown: Any, s: State) -> Any:
         now_shown = job + s.quantum[c] % 1_000_003 * 4096 if job >= 0 else -1
         if shown[c] != now_shown:
             shown[c] = now_shown
-            atomic_add(epochs, 8 * c, 1)
-    due = min(s.when[rows], s.when[rows + 1], s.when[rows + 2])
+            atomic_add(lines, LINE * c + EPOCH, 1)
+    due = min(s.world[ARRIVES], s.world[TICKS_AT], s.world[WAKES_AT])
     store_atomic(words, DUE, due)
     if due == FAR and s.told[0].n_idle == rows:
         store_atomic(words, OVER, 1)
-    seen = load_atomic(epochs, 8 * me)
+    seen = load_atomic(lines, LINE * me + EPOCH)
     store_atomic(words, LOCK, 0)
     return seen
 
 
-@njit
+@apart
+def measure(now: Any, lines: Any, s: State) -> None:
+    """Bring every job that has a core up to what that core has done for it by now."""
+    for c in range(len(s.cores)):
+        j = s.cores[c].job
+        if j >= 0:
+            done = s.jobs[j].progress_ns
+            if load_atomic(lines, LINE * c + IDENT) == s.jobs[j].id:
+                # Less is shown by a thread that was stopped, and does not know yet that the job has been elsewhere.
+                done = max(done, float(load_atomic(lines, LINE * c + PROGRESS)))
+            advance(now, j, s)
+            s.jobs[j].progress_ns = done
+
+
+@apart
+def tell(now: Any, event: Any, j: Any, c: Any, address: Any, tables: Any, s: State) -> None:
+    """Have the policy called. A function of its own, so that the engine's is compiled once."""
+    decide(now, event, j, c, address, tables, s)
+
+
+@apart
 def serve(now: Any, address: Any, tables: Any, s: State) -> None:
-    """Do what is due: arrivals, ticks, wake-ups, in the order of their times."""
-    rows = len(s.cores)
+    """Do what is due: ends and quanta, then arrivals, ticks and wake-ups in the order of their times."""
+    for c in range(len(s.cores)):
+        j = s.cores[c].job
+        if j >= 0 and s.jobs[j].progress_ns >= s.hidden[j].phase_end_ns:
+            tell(now, ends(now, c, s), j, c, address, tables, s)
+        elif j >= 0 and s.quantum[c] <= now:
+            used_up(now, c, s)
+            tell(now, QUANTUM, j, c, address, tables, s)
     while True:
-        slot = rows
-        for other in (rows + 1, rows + 2):
-            if s.when[other] < s.when[slot]:
-                slot = other
-        if s.when[slot] > now:
+        first = ARRIVES
+        for other in (TICKS_AT, WAKES_AT):
+            if s.world[other] < s.world[first]:
+                first = other
+        if s.world[first] > now:
             return
         event, j = ARRIVED, -1
-        if slot == rows:
+        if first == ARRIVES:
             j = arrive(now, s)
         else:
-            event = timed(now, slot, s)
-        if j >= 0 or slot > rows:
-            decide(now, event, j, -1, address, tables, s)
+            event = timed(now, first == WAKES_AT, s)
+        if j >= 0 or first != ARRIVES:
+            tell(now, event, j, -1, address, tables, s)
 
 
-@njit
+@apart
+def note(me: Any, at: Any, length: Any, lines: Any, gaps: Any) -> None:
+    """Core `me` did not do what the tables say."""
+    i = load_atomic(lines, LINE * me + GAPS)
+    if i < gaps.shape[1]:
+        gaps[me, i, 0], gaps[me, i, 1] = at, length
+        store_atomic(lines, LINE * me + GAPS, i + 1)
+    else:
+        atomic_add(lines, LINE * me + MISSED, 1)
+
+
+@apart
 def spin(
-    me: Any, left: Any, until: Any, origin: Any, seen: Any, words: Any, epochs: Any, room: Any, room_at: Any
+    me: Any,
+    begun: Any,
+    left: Any,
+    until: Any,
+    last: Any,
+    origin: Any,
+    seen: Any,
+    words: Any,
+    lines: Any,
+    gaps: Any,
+    room: Any,
+    room_at: Any,
 ) -> Any:
-    """Work on core `me`: returns the ns that were done and those that were lost, and when it ended."""
-    done, lost = 0, 0
-    last = clock_ns(room, room_at)
+    """Work on core `me` for a job that is at `begun` and has so much left (FAR: wait, with nobody's). Returns when
+    something is to be done, with the time at which it last looked."""
+    done = 0
     while True:
-        now = clock_ns(room, room_at)
+        now = clock_ns(room, room_at) - origin
         if now - last > GAP_NS:
-            lost += now - last
+            note(me, last, now - last, lines, gaps)
         else:
             done += now - last
         last = now
-        at = now - origin
-        if done >= left or at >= until or at >= load_atomic(words, DUE) or load_atomic(epochs, 8 * me) != seen:
-            return done, lost, at
+        store_atomic(lines, LINE * me + PROGRESS, begun + done)
+        if done >= left or now >= until or now >= load_atomic(words, DUE):
+            return last
+        if load_atomic(lines, LINE * me + EPOCH) != seen or load_atomic(words, OVER):
+            return last
 
 
 # As in the engine: nothing is allocated in here.
@@ -107,54 +163,41 @@ def spin(
 def work(
     me: Any,
     words: Any,
-    epochs: Any,
+    lines: Any,
     shown: Any,
-    lost: Any,
+    gaps: Any,
     room: Any,
     room_at: Any,
     address: Any,
     tables: Any,
     s: State,
 ) -> None:
-    """The thread of core `me`, from GO until all jobs are over. lost: of each job, ns."""
+    """The thread of core `me`, from GO until all jobs are over. gaps: of each core, from when and how long, ns."""
     atomic_add(words, READY, 1)
     while not load_atomic(words, GO):
         pass
     origin = load_atomic(words, ORIGIN)
-    ident, left_at = -1, 0
+    last = clock_ns(room, room_at) - origin
+    before = -1
     while not load_atomic(words, OVER):
         acquire(words)
         now = clock_ns(room, room_at) - origin
+        measure(now, lines, s)
         serve(now, address, tables, s)
         job = s.cores[me].job
-        if job < 0:
-            ident = -1
-            seen = release_lock(me, words, epochs, shown, s)
-            while clock_ns(room, room_at) - origin < load_atomic(words, DUE) and load_atomic(epochs, 8 * me) == seen:
-                if load_atomic(words, OVER):
-                    break
-            continue
-        mine = s.jobs[job].id
-        begun = s.jobs[job].progress_ns
-        left = max(int(s.hidden[job].phase_end_ns - begun), 0)
-        until = s.quantum[me]
-        seen = release_lock(me, words, epochs, shown, s)
-        if ident == mine:
-            lost[mine] += max(clock_ns(room, room_at) - origin - left_at, 0)  # since it last spun for this job
-        done, gone, left_at = spin(me, left, until, origin, seen, words, epochs, room, room_at)
-        acquire(words)
-        ident = -1
+        mine, begun, left, until = -1, 0, FAR, FAR
+        if job >= 0:
+            mine = s.jobs[job].id
+            begun = int(s.jobs[job].progress_ns)
+            left = max(int(s.hidden[job].phase_end_ns - begun) + 1, 0)
+            until = s.quantum[me]
+        if mine != before:  # nobody reads these without the lock
+            store_atomic(lines, LINE * me + PROGRESS, begun)
+            store_atomic(lines, LINE * me + IDENT, mine)
+        seen = release_lock(me, words, lines, shown, s)
         now = clock_ns(room, room_at) - origin
-        if s.cores[me].job == job and s.jobs[job].id == mine:
-            ident = mine
-            lost[mine] += gone
-            advance(now, job, s)
-            s.jobs[job].progress_ns = begun + done
-            event = QUANTUM
-            if done >= left:
-                event = ends(now, me, s)
-            elif now >= until:
-                used_up(now, me, s)
-            if done >= left or now >= until:
-                decide(now, event, job, me, address, tables, s)
-        release_lock(me, words, epochs, shown, s)
+        # What a job waits for while its core serves others is lost to it. What a hand-over takes is its cost.
+        if now - last > (0 if mine >= 0 and mine == before else LONG_NS):
+            note(me, last, now - last, lines, gaps)
+        before = mine
+        last = spin(me, begun, left, until, now, origin, seen, words, lines, gaps, room, room_at)

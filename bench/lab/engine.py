@@ -1,8 +1,9 @@
 """The event loop, compiled by numba: jobs come, a policy gives them cores, they go on at their rates and end.
 
 An event is an arrival, the end of a job or a phase, the end of a quantum, a tick, or a time at which the policy wants
-to be called. Each core has a slot in a winner tree (that of bench/sim), in which the job that it leads ends; after the
-cores come the next arrival, the next tick and the next wake-up. Between two events rates are constant (rates.py), so
+to be called; or a core stands still for a while, of which no policy is told. Each core has a slot in a winner tree
+(that of bench/sim), in which the job that it leads ends; the next arrival, tick, wake-up and stop stand beside the
+tree, and come in this order after the cores at one instant. Between two events rates are constant (rates.py), so
 nothing is done for jobs that nothing happens to. A policy's words are a list of cores that change hands (`acts.give`):
 first those taken, then those given, at the costs in `settings`.
 
@@ -15,7 +16,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..sim.engine import schedule
 from ..sim.kept import kept
 from .calls import call_policy
 from .lists import hold, idle, join, leave, let_go, queue, requeue, unidle, unqueue
@@ -23,7 +23,9 @@ from .rates import advance, occupied, report, settle, slot_time, touch
 from .riders import board, scatter
 from .state import (
     ACTUATE,
+    ARRIVES,
     BUCKET,
+    BUCKET_ENDS,
     CALLS,
     DECIDE,
     DECIDED_NS,
@@ -33,6 +35,7 @@ from .state import (
     FREE_SLOTS,
     GIVEN,
     HELD,
+    IN_BUCKET,
     INTERVAL,
     LOOK,
     LOOP_MOVE,
@@ -40,14 +43,19 @@ from .state import (
     MOVE,
     N_DIRTY,
     NEXT,
+    NEXT_STOP,
     NOTICE,
     NOW,
     REFUSED_GIFTS,
     RESOURCES,
+    SEATS,
+    STOPS_AT,
     STUCK,
     SWITCH,
+    TICKS_AT,
     TICKS_ONLY,
     WAITED,
+    WAKES_AT,
     WATCHED,
     WORKED,
     State,
@@ -94,8 +102,7 @@ def arrive(now: Any, s: State) -> Any:
     """The load's next job comes. Returns its slot; -1: there is no room for it."""
     i = s.world[NEXT]
     s.world[NEXT] += 1
-    arrival = len(s.cores)
-    schedule(s.when, s.tree, arrival, s.load[i + 1].at_ns if i + 1 < len(s.load) else FAR)
+    s.world[ARRIVES] = s.load[i + 1].at_ns if i + 1 < len(s.load) else FAR
     if not s.world[FREE_SLOTS]:
         s.results[i].outcome = NO_ROOM
         return -1
@@ -196,10 +203,10 @@ def give(now: Any, c: Any, j: Any, s: State) -> None:
             cost += s.settings[MOVE]
         if hidden.last_loop != core.loop:
             cost += s.settings[LOOP_MOVE]
-    start = now
+    start = max(now, s.stopped[c])
     if s.settings[ACTUATE]:
-        start = max(now, s.loop_free[core.loop]) + s.settings[ACTUATE]
-        s.loop_free[core.loop] = start
+        s.loop_free[core.loop] = max(now, s.loop_free[core.loop]) + s.settings[ACTUATE]
+        start = max(start, s.loop_free[core.loop])
     start += cost
     if job.state == WAITING:
         unqueue(view, s.jobs, j)
@@ -351,14 +358,12 @@ def apply(now: Any, s: State) -> None:
 def decide(now: Any, event: Any, j: Any, c: Any, address: Any, tables: Any, s: State) -> None:
     """Have the policy called, now, or when an iokernel would: it needs `notice_ns`, may be at work, or only scans."""
     view = s.told[0]
-    wake = len(s.cores) + 2
     settle(now, s)
     if s.settings[TICKS_ONLY] and event != TICK and event != WOKEN:
         return
     if event != TICK and event != WOKEN and (s.settings[NOTICE] or s.loop_free[0] > now):
         at = max(now + s.settings[NOTICE], s.loop_free[0])
-        if at < s.when[wake]:
-            schedule(s.when, s.tree, wake, at)
+        s.world[WAKES_AT] = min(at, s.world[WAKES_AT])
         return
     for _ in range(MOST_CALLS):
         view.now_ns, view.event, view.job, view.core = now, event, j, c
@@ -377,12 +382,8 @@ def decide(now: Any, event: Any, j: Any, c: Any, address: Any, tables: Any, s: S
             same = given == s.world[GIVEN] and there == view.n_jobs and free == view.n_idle
         if same and 0 <= view.wake_ns <= now:  # nothing has changed, so it would say the same
             view.wake_ns = -1
-        if view.wake_ns < 0:
-            if s.when[wake] != FAR:
-                schedule(s.when, s.tree, wake, FAR)
-            return
-        if view.wake_ns > now:
-            schedule(s.when, s.tree, wake, view.wake_ns)
+        if view.wake_ns < 0 or view.wake_ns > now:
+            s.world[WAKES_AT] = view.wake_ns if view.wake_ns > now else FAR
             return
         event, j, c = WOKEN, -1, -1
     s.world[STUCK] = 1
@@ -391,19 +392,19 @@ def decide(now: Any, event: Any, j: Any, c: Any, address: Any, tables: Any, s: S
 @inner
 def account(last: Any, now: Any, s: State) -> None:
     """Add what cores did between two events to the series."""
-    width = s.settings[BUCKET]
     if s.settings[WATCHED] and now > last:
         watch(last, now, s)
     while last < now:
-        bucket = min(last // width, len(s.series) - 1)
-        until = now
-        if bucket < len(s.series) - 1:
-            until = min(now, (bucket + 1) * width)
-        row = s.series[bucket]
+        row = s.series[s.world[IN_BUCKET]]
+        until = min(now, s.world[BUCKET_ENDS])
         row[HELD] += (until - last) * (s.told[0].n_cores - s.told[0].n_idle)
         row[WORKED] += (until - last) * s.flows[0]
         row[WAITED] += (until - last) * s.told[0].n_waiting
         last = until
+        if until == s.world[BUCKET_ENDS]:
+            s.world[IN_BUCKET] += 1
+            there = s.world[IN_BUCKET] < len(s.series) - 1
+            s.world[BUCKET_ENDS] = until + s.settings[BUCKET] if there else FAR
 
 
 @inner
@@ -432,14 +433,14 @@ def used_up(now: Any, c: Any, s: State) -> None:
 
 
 @inner
-def timed(now: Any, slot: Any, s: State) -> Any:
-    """A tick or a wake-up is due: the last two slots. Returns the event that this is."""
-    if slot == len(s.cores) + 2:
-        schedule(s.when, s.tree, slot, FAR)
+def timed(now: Any, woken: Any, s: State) -> Any:
+    """A tick is due, or a wake-up (woken). Returns the event that this is."""
+    if woken:
+        s.world[WAKES_AT] = FAR
         return WOKEN
     # Nothing is there and nothing will come: no more ticks.
     more = s.told[0].n_jobs or s.world[NEXT] < len(s.load)
-    schedule(s.when, s.tree, slot, max(now + s.settings[INTERVAL], s.loop_free[0]) if more else FAR)
+    s.world[TICKS_AT] = max(now + s.settings[INTERVAL], s.loop_free[0]) if more else FAR
     j = s.told[0].first
     while j >= 0:
         advance(now, j, s)
@@ -448,20 +449,39 @@ def timed(now: Any, slot: Any, s: State) -> Any:
     return TICK
 
 
+@apart
+def stand_still(now: Any, s: State) -> None:
+    """A core does nothing for a while, as the next row of `stops` says. Whoever has it goes on after that."""
+    i = s.world[NEXT_STOP]
+    c, length = s.stops[i, 1], s.stops[i, 2]
+    s.world[NEXT_STOP] = i + 1
+    s.world[STOPS_AT] = s.stops[i + 1, 0] if i + 1 < len(s.stops) else FAR
+    for row in range(c * s.settings[SEATS], (c + 1) * s.settings[SEATS]):
+        s.stopped[row] = max(s.stopped[row], now) + length
+        j = s.cores[row].job
+        if j >= 0:
+            advance(now, j, s)
+            s.jobs[j].as_of_ns = max(s.jobs[j].as_of_ns, now) + length
+            touch(j, s)
+    settle(now, s)
+
+
 # As in bench/sim: nothing is allocated in here, so numba's reference counts are off.
 @kept(also=Path(__file__).parent, _nrt=False)
 def run(max_events: Any, until: Any, address: Any, tables: Any, s: State) -> None:
     """Run until `max_events` more events have happened, the clock is at `until`, or nothing is left to happen."""
-    now = s.world[NOW]
+    now, rows = s.world[NOW], len(s.cores)
     for _ in range(max_events):
         slot = s.tree[1]
         t = s.when[slot]
+        for other in (ARRIVES, TICKS_AT, WAKES_AT, STOPS_AT):
+            if s.world[other] < t:
+                slot, t = rows + other, s.world[other]
         if t > until or s.world[STUCK]:
             break
         account(now, t, s)
         now = t
         s.world[EVENTS] += 1
-        rows = len(s.cores)
         event, j, c = QUANTUM, -1, -1
         if slot < rows:
             c = slot
@@ -470,12 +490,15 @@ def run(max_events: Any, until: Any, address: Any, tables: Any, s: State) -> Non
                 event = ends(now, c, s)
             else:
                 used_up(now, c, s)
-        elif slot == rows:
+        elif slot == rows + ARRIVES:
             event = ARRIVED
             j = arrive(now, s)
             if j < 0:  # there is no room for it
                 continue
+        elif slot == rows + STOPS_AT:
+            stand_still(now, s)
+            continue
         else:
-            event = timed(now, slot, s)
+            event = timed(now, slot == rows + WAKES_AT, s)
         decide(now, event, j, c, address, tables, s)
     s.world[NOW] = now

@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ def holds(name: str) -> Mapping[str, Any]:
     return found
 
 
+@lru_cache(maxsize=10_000)  # each policy is put through the same ones
 def small(seed: int) -> tuple[loads.Load, Machine]:
     """A load of some jobs on 1 to 8 cores, with gangs, elastic jobs, weights, and deadlines of all tightness."""
     rng = np.random.default_rng(seed)

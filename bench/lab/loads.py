@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,11 @@ class Load:
 
     def __len__(self) -> int:
         return len(self.jobs)
+
+    @cached_property
+    def tables(self) -> tuple[Any, Any]:
+        """Of its kinds, rows of table.KIND and of table.TRUTH. Who writes into them takes a copy."""
+        return declared(self.kinds), truth(self.kinds)
 
     @property
     def classes(self) -> Any:

@@ -1,10 +1,9 @@
-"""Policies of the laboratory by name: found, compiled to the C function that the engine calls, and checked.
+"""Policies of the laboratory by name: found, and what they say of themselves. entry.py compiles them.
 
-    policy = load("fifo")                              # a file of policies/
-    policy = load("mine:longest", {"quantum_us": 50})  # a function of a module of one's own
+    load("fifo")                              # a file of policies/
+    load("mine:longest", {"quantum_us": 50})  # a function of a module of one's own
 
-The checks are those of the iokernel's policies written in Python (iokernel/policy/numba.py): it allocates nothing, may
-not raise, calls nothing outside. So it has its tables, and nothing else to look at.
+Of a user's own the module is read anew each time, since it may have been edited.
 """
 
 from __future__ import annotations
@@ -15,17 +14,14 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from ...iokernel.policy.modules import import_anew
-from ...iokernel.policy.numba import calls_outside, said_by_numba, why_not
 from ...runtime.errors import ConfigError, Refused
 from ...runtime.imports import come_first
-from . import table as t
+from .entry import TABLES, entry_of
 
-TABLES = ("view", "jobs", "cores", "kinds", "memory")
 HOW = f"def mine({', '.join(TABLES)}, setting=1)"
 
 
@@ -74,7 +70,9 @@ def known(spec: str, settings: Mapping[str, float] | None = None) -> Policy:
 def load(spec: str, settings: Mapping[str, float] | None = None) -> Policy:
     """The policy of that name, or "module:function". ConfigError for what there is not, Refused for what may not be."""
     policy = known(spec, settings)
-    address, keep = _compiled(_find(spec)[1], spec)
+    function = _find(spec)[1]
+    defaults, oracle = parameters(function, spec)
+    address, keep = entry_of(function, spec, tuple(defaults.values()), oracle)
     return replace(policy, address=address, keep=keep)
 
 
@@ -110,84 +108,3 @@ def parameters(function: Callable[..., Any], name: str) -> tuple[dict[str, int |
         if type(default) not in (int, float):
             raise Refused(f"use policy {name}", f"its setting {key} has no number for a default", HOW)
     return settings, oracle
-
-
-@lru_cache
-def _types() -> tuple[Any, ...]:
-    import numba
-
-    rows = [numba.from_dtype(dtype) for dtype in (t.VIEW, t.JOB, t.CORE, t.KIND)]
-    return (*rows, numba.float64, numba.from_dtype(t.FUTURE), numba.float64)
-
-
-def _body(policy: Any, defaults: Mapping[str, int | float], oracle: bool) -> Any:
-    """The policy as a function of the tables alone."""
-    import numba
-
-    words = [f"params[{i}]" if isinstance(d, float) else f"int(params[{i}])" for i, d in enumerate(defaults.values())]
-    tables = [*TABLES, *(["future"] if oracle else [])]
-    scope = {"policy": policy}
-    exec(f"def body({', '.join(TABLES)}, future, params):\n    policy({', '.join([*tables, *words])})\n", scope)
-    options = {"error_model": "numpy", "nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return numba.njit(**options)(scope["body"])
-
-
-def _entry(body: Any) -> Callable[..., None]:
-    """The C entry point as a Python function for numba to compile."""
-    from numba import carray, types
-    from numba.core.extending import intrinsic
-
-    @intrinsic
-    def call(typingctx: Any, view: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, future: Any, par: Any) -> Any:
-        given = (view, jobs, cores, kinds, memory, future, par)
-        body.compile(given)
-        overload = body.overloads[given]
-
-        def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-            context.add_linking_libs((overload.library,))
-            context.call_internal_no_propagate(builder, overload.fndesc, overload.signature, args)
-            return context.get_dummy_value()
-
-        return types.void(*given), emit
-
-    def entry(first: Any, jobs: Any, cores: Any, kinds: Any, memory: Any, future: Any, par: Any) -> None:
-        view = carray(first, 1)[0]
-        room = view["room"]
-        call(
-            view,
-            carray(jobs, room),
-            carray(cores, view["n_cores"]),
-            carray(kinds, view["n_kinds"]),
-            carray(memory, view["n_memory"]),
-            carray(future, room),
-            carray(par, view["n_params"]),
-        )
-
-    return entry
-
-
-@lru_cache(maxsize=64)
-def _compiled(function: Callable[..., Any], name: str) -> tuple[int, tuple[object, ...]]:
-    """Address of the C function, and what must stay alive."""
-    import numba
-    from numba import types
-
-    python = getattr(function, "py_func", function)
-    defaults, oracle = parameters(function, name)
-    rows = _types()
-    arrays = (rows[0], *(types.Array(row, 1, "C", aligned=False) for row in rows[1:]))
-    given = arrays[:5] + (arrays[5:6] if oracle else ())
-    settings = tuple(types.float64 if isinstance(d, float) else types.int64 for d in defaults.values())
-    try:
-        inner = numba.njit(error_model="numpy", nogil=True)(python)
-        inner.compile((*given, *settings))  # so that what it says is of this one
-        body = _body(inner, defaults, oracle)
-        signature = types.void(*(types.CPointer(row) for row in rows))
-        entry = numba.cfunc(signature, error_model="numpy", nopython=True)(_entry(body))
-    except Exception as error:  # numba's own, and whatever its stages come upon
-        said = said_by_numba(error, python.__code__.co_filename)
-        raise Refused(f"use policy {name}", f"numba cannot compile it: {said}", "see bench/lab/README.md") from error
-    needs = set().union(*(calls_outside(o.library.get_llvm_str()) for o in body.overloads.values()))
-    if needs:
-        raise Refused(f"use policy {name}", why_not(needs), "a policy is arithmetic on the tables it is given")
-    return int(entry.address), (inner, body, entry)

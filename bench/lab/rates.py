@@ -10,7 +10,7 @@ from typing import Any
 
 from ..sim.engine import schedule
 from .state import FAR, LOSSES, N_DIRTY, RESOURCES, SEATS, State, apart, inner
-from .table import MEMORY, N_RESOURCES
+from .table import FREE, MEMORY, N_RESOURCES
 
 
 @inner
@@ -175,8 +175,12 @@ def settle(now: Any, s: State) -> None:
     for i in range(s.world[N_DIRTY]):
         j = s.dirty[i]
         s.hidden[j].dirty = 0
-        advance(now, j, s)
         job = s.jobs[j]
+        if job.state == FREE:  # it is over
+            s.flows[0] -= s.hidden[j].burn
+            job.rate = 0.0
+            continue
+        advance(now, j, s)
         rate, burn = _rate(j, s)
         s.flows[0] += burn - s.hidden[j].burn
         s.hidden[j].burn = burn

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ...runtime.errors import CorelaneError
 from . import generators, loads, measures, policy
-from .world import Machine, World
+from .world import Machine, World, compile_loop
 
 SWEEP_MOST = 64  # combinations of settings
 
@@ -82,6 +82,7 @@ def every(
 
 
 def _in_processes(tasks: Sequence[Task], processes: int) -> Iterator[tuple[int, Done]]:
+    compile_loop()
     pool = ProcessPoolExecutor(max(min(processes, len(tasks)), 1), mp_context=get_context("spawn"))
     try:
         with _own_script():  # the processes are started here

@@ -15,8 +15,8 @@ SEATS, RESOURCES, BUCKET, INTERVAL, LOSSES, WATCHED = 8, 9, 10, 11, 12, 13
 N_SETTINGS = 14
 # Entries of `world`.
 NOW, EVENTS, CALLS, GIVEN, REFUSED_GIFTS, NEXT, DONE_JOBS, STUCK, FREE_SLOTS, N_DIRTY = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
-DECIDED_NS = 10
-N_WORLD = 11
+DECIDED_NS, ARRIVES, TICKS_AT, WAKES_AT, STOPS_AT, NEXT_STOP, IN_BUCKET, BUCKET_ENDS = 10, 11, 12, 13, 14, 15, 16, 17
+N_WORLD = 18
 MOST_CALLS = 100_000  # of a policy at one instant: more, and it is stuck
 # Columns of `series`, a row a bucket of time: summed over it, ns of cores held and of cores at work, of jobs that wait.
 HELD, WORKED, WAITED = 0, 1, 2
@@ -26,12 +26,14 @@ class State(NamedTuple):
     """What every step needs. Rows of told (one: the view), jobs, cores, kinds, load, truth, hidden, future and results
     are those of table.py.
 
-    when, tree: times of the slots (each core's, then arrival, tick, wake) and the winner tree over them. finish,
-    quantum: of each core, when the job that it leads has its phase done, and when its quantum is over. busy, level,
-    pair: of each physical core, the rows in use, the share of a row of weight 1 (below 0: nothing is short), and its
-    sibling. squeeze: of each loop and resource, the part of what is demanded that is there. loop_free: when each loop
-    can act again. charged: memory that each core's job takes. held_ns: for how long each core has had jobs. free: slots
-    without a job. dirty: jobs whose rate has to be found anew. flows: cores at work now.
+    when, tree: what comes next on each core, and the winner tree over that. The next arrival, tick, wake-up and stop
+    are in `world`: one of each, so they need no tree. finish, quantum: of each core, when the job that it leads has its
+    phase done, and when its quantum is over. busy, level, pair: of each physical core, the rows in use, the share of a
+    row of weight 1 (below 0: nothing is short), and its sibling. squeeze: of each loop and resource, the part of what
+    is demanded that is there. loop_free: when each loop can act again. charged: memory that each core's job takes.
+    held_ns: for how long each core has had jobs. free: slots without a job. dirty: jobs whose rate has to be found
+    anew. flows: cores at work now. stops: rows of when a core stands still, which, and for how long; stopped: of each
+    core, until when it does.
     """
 
     when: Any
@@ -58,18 +60,24 @@ class State(NamedTuple):
     free: Any
     dirty: Any
     flows: Any
+    stops: Any
+    stopped: Any
     series: Any
     watched: Any
     settings: Any
     world: Any
 
 
+# What makes of Python's arguments the arrays of a State, for each function, would take most of the compilation.
+_WITHIN = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
 def inner(function: Callable[..., Any]) -> Any:
     """A function of the loop: part of its caller's machine code, since `State` would be some 190 arguments; without
     numba's reference counts, since nothing is allocated."""
-    return njit(_nrt=False, forceinline=True)(function)
+    return njit(forceinline=True, **_WITHIN)(function)
 
 
 def apart(function: Callable[..., Any]) -> Any:
     """The same, of what is seldom called or large: a function of its own."""
-    return njit(_nrt=False)(function)
+    return njit(**_WITHIN)(function)

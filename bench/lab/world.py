@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from ...runtime.errors import CorelaneError
-from ..sim.engine import schedule
 from . import engine, loads
 from . import state as st
 from . import table as t
-from .policy import Policy
+from .policy import Policy, known
 from .watch import N_WATCHED
 
 MOST_CORES, MOST_SEATS = 4096, 1024
@@ -118,12 +117,21 @@ class Ran:
         return out
 
 
+def compile_loop() -> None:
+    """Have the event loop's code on disk, so that processes that begin at the same time need not all compile it."""
+    world = World(loads.Load((loads.Kind(),), loads.jobs([0], [1.0])), Machine(1))
+    state, tables, keep = world.prepared(known("fifo"))
+    engine.run(0, 0, np.uint64(0), tables, state)
+    del keep
+
+
 class World:
     """A load and a machine, on which policies run one after the other, each from the start.
 
     room: jobs that can be there at a time; what comes beyond is counted (table.NO_ROOM). interval_ns: between ticks; 0:
     none. buckets: rows of the time series. seed: of the randomness that a policy may use.
-    watched: note what watch.py watches for; a run is then slower.
+    watched: note what watch.py watches for; a run is then slower. stops: rows of (ns, core, ns), ascending: from when
+    on which core stands still, and for how long. No policy sees it.
     """
 
     def __init__(
@@ -136,10 +144,15 @@ class World:
         buckets: int = 200,
         seed: int = 1,
         watched: bool = False,
+        stops: Any = (),
     ) -> None:
         if interval_ns < 0 or room < 1 or buckets < 1:
             raise CorelaneError("simulate", f"interval {interval_ns}, room {room}, {buckets} buckets", "none below 0")
         self.load, self.machine, self._watched = load, machine, watched
+        self._stops = np.array(stops, np.int64).reshape(-1, 3)
+        at, core, length = self._stops.T
+        if (np.diff(at) < 0).any() or (core < 0).any() or (core >= machine.cores).any() or (length < 0).any():
+            raise CorelaneError("simulate", "its stops cannot be", "rows of time, core and length, ascending in time")
         self._interval, self._room, self._buckets, self._seed = interval_ns, min(room, len(load) + 1), buckets, seed
 
     def run(self, policy: Policy, *, events: int = 1 << 60, until_ns: int = st.FAR - 1) -> Ran:
@@ -174,7 +187,7 @@ class World:
     def _state(self, policy: Policy) -> st.State:
         m, room = self.machine, self._room
         rows = m.cores * m.seats
-        slots = 1 << (rows + 3 - 1).bit_length()
+        slots = 1 << (rows - 1).bit_length()
         when = np.full(slots, st.FAR, np.int64)
         tree = np.zeros(2 * slots, np.int64)
         tree[slots:] = np.arange(slots)
@@ -188,9 +201,9 @@ class World:
             told=self._view(policy, rows),
             jobs=np.zeros(room, t.JOB),
             cores=self._cores(rows),
-            kinds=loads.declared(self.load.kinds),
+            kinds=self.load.tables[0].copy(),  # a policy may write into it
             load=self.load.jobs,
-            truth=loads.truth(self.load.kinds),
+            truth=self.load.tables[1],
             hidden=np.zeros(room, t.HIDDEN),
             future=np.zeros(room if policy.oracle else 0, t.FUTURE),
             results=results,
@@ -207,15 +220,19 @@ class World:
             free=np.arange(room, dtype=np.int64)[::-1].copy(),
             dirty=np.zeros(room, np.int64),
             flows=np.zeros(1),
+            stops=self._stops,
+            stopped=np.zeros(rows, np.int64),
             series=np.zeros((self._buckets, 3)),
             watched=np.zeros(N_WATCHED),
             settings=self._settings(policy),
             world=np.zeros(st.N_WORLD, np.int64),
         )
         state.world[st.FREE_SLOTS] = room
-        schedule(when, tree, rows, int(self.load.jobs["at_ns"][0]))
-        if self._interval:
-            schedule(when, tree, rows + 1, self._interval)
+        state.world[st.ARRIVES] = int(self.load.jobs["at_ns"][0])
+        state.world[st.BUCKET_ENDS] = state.settings[st.BUCKET] if self._buckets > 1 else st.FAR
+        state.world[st.TICKS_AT] = self._interval or st.FAR
+        state.world[st.WAKES_AT] = st.FAR
+        state.world[st.STOPS_AT] = int(self._stops[0, 0]) if len(self._stops) else st.FAR
         return state
 
     def _settings(self, policy: Policy) -> Any:

@@ -11,6 +11,8 @@ from ..lab import generators
 from ..lab.loads import Kind, Load, Phase, jobs
 
 MEAN_NS = 2e6
+# Models that are asked for, us: what a batch takes whatever its size, what each request adds, and the limit.
+SESSIONS = ((2.0, 0.2, 40.0), (5.0, 0.5, 100.0), (1.0, 1.0, 25.0), (8.0, 0.4, 120.0), (3.0, 0.1, 30.0))
 
 
 def _arrivals(rng: Any, work: Any, cores: int, load: float) -> Any:
@@ -126,6 +128,17 @@ def dispersed(rng: Any, cores: int) -> Load:
     return Load(kinds, jobs(_arrivals(rng, work, cores, 0.7), work, long.astype(np.int64)))
 
 
+def sessions(rng: Any, cores: int) -> Load:
+    """Requests to five models, three times as many as the cores could serve one at a time."""
+    kinds = tuple(
+        Kind(cls=i, batch_fixed_ns=int(f * 1e3), batch_item_ns=int(item * 1e3), limit_ns=int(limit * 1e3))
+        for i, (f, item, limit) in enumerate(SESSIONS)
+    )
+    alone = np.array([1e3 * (fixed + item) for fixed, item, _ in SESSIONS])
+    kind = rng.integers(0, len(SESSIONS), 20_000)
+    return Load(kinds, jobs(_arrivals(rng, alone[kind], cores, 3.0), alone[kind], kind))
+
+
 def bursts(rng: Any, cores: int) -> Load:
     """Requests that are guaranteed and come in bursts, beside batch jobs that would fill all cores."""
     at, work, kind = [], [], []
@@ -146,6 +159,7 @@ def bursts(rng: Any, cores: int) -> Load:
 LOADS: dict[str, Callable[[Any, int], Load]] = {
     f.__name__: f
     for f in (
-        heavy, deadlines, training, partial, recurring, resources, gangs, weighted, pipelines, dispersed, bursts
+        heavy, deadlines, training, partial, recurring, resources, gangs, weighted, pipelines, dispersed, bursts,
+        sessions,
     )
 }  # fmt: skip

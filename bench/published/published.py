@@ -59,10 +59,11 @@ def _claims(session: Session, seeds: range) -> None:
     rates = claims.nexus_rates(4, seed=seeds[0])
     others = max(rates["fixed"], rates["one"])
     missing += rates["planned"] <= others
-    about = {"policy": "nexus", "against": "the better of fixed batches and one at a time", "load": "sessions"}
+    about = {"policy": "nexus's plan", "against": "the better of fixed batches and one at a time", "load": "sessions"}
     paper = {"paper_least": 1.8, "paper_most": 12.7, "own_setting": True, "n": claims.REQUESTS, "seeds": 1}
     verdict = "direction" if rates["planned"] > others else "not seen"
-    session.arm("nexus, equal cores", ours=rates["planned"] / others, verdict=verdict, modelled=True, **about, **paper)
+    ours = {"ours": rates["planned"] / others, "verdict": verdict}
+    session.arm("nexus's plan, equal cores", modelled=True, **about, **ours, **paper)
     session.figure("lab.claims", float(missing), beside={"claims": 1.0 + len(claims.CLAIMS)})
 
 

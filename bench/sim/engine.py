@@ -92,13 +92,18 @@ from .waits import account, dequeued, done, enqueued, started
 
 @kept(inline="always")
 def schedule(when: Any, tree: Any, slot: Any, t: Any) -> None:
-    """Set the time of a slot and replay its path in the winner tree (leaves at len(when) + slot)."""
-    when[slot] = t
-    node = (len(when) + slot) >> 1
-    while node:
-        left, right = tree[2 * node], tree[2 * node + 1]
-        tree[node] = left if when[left] <= when[right] else right
-        node >>= 1
+    """Set the time of a slot and replay its path in the winner tree (leaves at len(when) + slot), up to where it
+    neither won nor wins: above nothing changes."""
+    if when[slot] != t:
+        when[slot] = t
+        node = (len(when) + slot) >> 1
+        while node:
+            left, right = tree[2 * node], tree[2 * node + 1]
+            winner = left if when[left] <= when[right] else right
+            if winner != slot and winner == tree[node]:
+                break
+            tree[node] = winner
+            node >>= 1
 
 
 @njit(inline="always")

@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> int:
         load, chosen = wanted(options.load), policy.load(options.policy, options.set)
     if chosen.oracle:
         raise CorelaneError(f"run {options.policy} on the box", "it is an oracle", "nobody knows the future there")
-    costs = box.costs_of(cores[0])
+    costs = box.costs_of(cores)
     rounds = range(options.seed, options.seed + options.rounds)
     pairs = [box.both(load.made(len(cores), seed), chosen, cores, costs) for seed in rounds]
     row = {"policy": str(chosen), "cores": list(cores), "switch_ns": costs.switch_ns, **box.row_of(pairs)}

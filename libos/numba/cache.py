@@ -35,11 +35,13 @@ class HandlerCache(_Cache):
     """What numba asks for the code of one function, and tells it to keep.
 
     describe: remarks on newly compiled code, which are kept with it. remarks: what they were, once the code was loaded
-    or kept; else None. hit: whether it was loaded.
+    or kept; else None. hit: whether it was loaded. kind: of the folder (folder.py).
     """
 
-    def __init__(self, python: Callable[..., Any], key: str, describe: Callable[[Any], object]) -> None:
-        self._file = cache_dir() / f"{base_of(python)}-{key[:32]}.code"
+    def __init__(
+        self, python: Callable[..., Any], key: str, describe: Callable[[Any], object], kind: str = "handlers"
+    ) -> None:
+        self._file = cache_dir(kind) / f"{base_of(python)}-{key[:32]}.code"
         self._describe = describe
         self.remarks: Any = None
         self.hit = False

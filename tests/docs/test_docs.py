@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from cltest.simulator import compile_lab_once
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -133,6 +134,8 @@ LONG = {
 def test_commands_of_the_page_work(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if "corelane.bench.sim" in page.read_text():
         request.getfixturevalue("simulator")
+    if page.name == "lab.md":
+        compile_lab_once()
     for block in blocks(page):
         if block.file:
             (tmp_path / block.file).write_text(block.body)

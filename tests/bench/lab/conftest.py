@@ -1,14 +1,17 @@
 """Worlds of few jobs, and policies of a test's own."""
 
 import pytest
-from cltest.simulator import compile_lab_once
+from cltest.simulator import compile_lab_once, lab_cache
 
 from corelane.bench.lab import loads, policy, world
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _compiled():
-    compile_lab_once()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CORELANE_CACHE_DIR", lab_cache())
+        compile_lab_once()
+        yield
 
 
 def run(at, work, kinds=None, *, kind=0, cores=1, chosen="fifo", settings=None, interval_ns=0, costs=None, **more):
@@ -32,6 +35,7 @@ def write_policy(tmp_path, monkeypatch):
     def write(text, name="mine"):
         (tmp_path / f"{name}.py").write_text(text)
         monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.setenv("CORELANE_CACHE_DIR", str(tmp_path / "cache"))  # its code is nobody else's
         return f"{name}:{name}"
 
     return write

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from corelane.bench.lab import loads, policy, world
 from corelane.bench.lab import table as t
 from corelane.bench.lab.loads import Kind, Phase
 from corelane.bench.lab.world import Costs
+from corelane.runtime.errors import CorelaneError
 
 HEAD = """
 from corelane.bench.lab.acts import *
@@ -114,6 +116,21 @@ def test_quanta_take_turns(run, write_policy):
     assert ran.jobs["preempted"].tolist() == [2, 2]
     ran = run([0, 0], [30.0, 30.0], chosen=spec, costs=Costs(switch_ns=5))
     assert ran.completion_ns.tolist() == [5 * 5 + 50, 6 * 5 + 60]
+
+
+def test_a_core_that_stands_still_holds_up_whoever_has_it():
+    def ran(stops, at=(0, 50), cores=1):
+        load = loads.Load((Kind(),), loads.jobs(list(at), [100.0] * len(at)))
+        done = world.World(load, world.Machine(cores), stops=stops).run(policy.load("fifo"))
+        return done.completion_ns.tolist()
+
+    assert ran([(10, 0, 5), (12, 0, 7), (1000, 0, 1)]) == [112, 162]
+    assert ran([(150, 0, 5)]) == [100, 155]
+    assert ran([(10, 1, 500)], cores=2) == [100, 560]  # given to a core that stands still
+    assert ran([(90, 0, 30)], at=[100]) == [120]
+    for stops in ([(10, 1, 5)], [(10, 0, 5), (9, 0, 5)], [(10, 0, -1)]):
+        with pytest.raises(CorelaneError, match="its stops cannot be"):
+            ran(stops)
 
 
 def test_costs_of_a_change(run, write_policy):

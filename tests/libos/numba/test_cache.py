@@ -114,10 +114,10 @@ def test_a_folder_in_place_of_the_file_is_a_miss(folder: Path) -> None:
 def test_a_place_where_nothing_can_be_kept_is_a_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("no folder")
     for place in (str(tmp_path / "file"), "/proc/nowhere"):
-        monkeypatch.setattr(cache, "cache_dir", lambda place=place: Path(place))
+        monkeypatch.setattr(cache, "cache_dir", lambda kind, place=place: Path(place))
         assert ask(compile_handler(handler_of(3)), 4) == (1, b"\7")
 
-    def homeless() -> Path:
+    def homeless(kind: str) -> Path:
         raise RuntimeError("Could not determine home directory.")
 
     monkeypatch.setattr(cache, "cache_dir", homeless)

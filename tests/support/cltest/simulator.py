@@ -17,11 +17,15 @@ def compile_once() -> None:
         Simulation([app], 1).run(events=1)
 
 
+def lab_cache() -> str:
+    """Where tests keep the code of the laboratory's own policies: of all processes, and not in anybody's home."""
+    return str(ROOT / "build" / "lab-cache")
+
+
 def compile_lab_once() -> None:
     """The same of the laboratory's."""
-    from corelane.bench.lab import loads, policy, world
+    from corelane.bench.lab import world
 
-    load = loads.Load((loads.Kind(),), loads.jobs([0], [10.0]))
     with (ROOT / "build" / "lab.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        world.World(load, world.Machine(1)).run(policy.load("fifo"))
+        world.compile_loop()
