@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -33,14 +33,14 @@ from .serving import Service, Slot, serving
 SUMMARY = "a model's requests in batches under a limit: one at a time, fixed batches, and libos' rule"
 FIGURES = ("batch.goodput",)
 
-LIMIT = 4.0  # times what one request alone takes
+LIMIT, LONGER = 3.0, 6.0  # times what one request alone takes: of the figure; and one that leaves any rule less to gain
 LOADS = (0.8, 1.0, 1.5, 2.5, 4.0)
 SWEPT = (1.0, 2.5)  # loads at which all fixed rules are tried
 STAY, FINALISTS = 6, 2  # of the fixed rules of a shape, after the first look and after the second
 ROUNDS = 3
 SHAPES = {"steady": False, "bursts": True}
 JUDGED = "bursts"
-SWEEP_PART, AGAIN_PART, ROUNDS_PART = 0.3, 0.15, 0.5  # of the time
+SWEEP_PART, AGAIN_PART, ROUNDS_PART, LONGER_PART = 0.25, 0.15, 0.4, 0.15  # of the time
 LEAST_S = 0.15  # a slot: some bursts
 PROFILE_RPS, PROFILE_S = 1000, 0.2
 FIRST_SEED, SWEEP_SEEDS = 21, (11, 12)
@@ -48,11 +48,10 @@ FIRST_SEED, SWEEP_SEEDS = 21, (11, 12)
 
 @dataclass(frozen=True)
 class Measured:
-    """What the service takes: of one request alone, and of a batch; us. limit_us: the limit. full_rps: load 1."""
+    """What the service takes: in batches, and one request alone. limit_us: the limit. full_rps: load 1."""
 
+    batches: BatchProfile
     one_us: float
-    fixed_us: float
-    each_us: float
     limit_us: float
     full_rps: float
 
@@ -72,10 +71,11 @@ def run(session: Session) -> None:
             for name, rule in arms.items()
         }
         got = session.interleave(bodies, ROUNDS)
+        longer = at_longer_limit(session, service, known)
         session.settings["classes_found"] = [int(n) for n in model.found(service.state)]
     for name, rounds in got.items():
         add_rows(session, name, rounds)
-    judge(session, chosen, got)
+    judge(session, chosen, got, longer)
 
 
 Curves = dict[tuple[str, float], Slot]
@@ -89,8 +89,13 @@ def profile(service: Service) -> Measured:
     batches = service.profile()
     service.slot(Rule("profile", {"batch": 1, "queue": 1}), Load(PROFILE_RPS), math.inf, PROFILE_S, seed=1)
     one_us = service.profile().batch_us(1)
-    limit_us = LIMIT * one_us
-    return Measured(one_us, batches.fixed_us, batches.each_us, limit_us, full_rps(batches, one_us, limit_us))
+    return within(batches, one_us, LIMIT)
+
+
+def within(batches: BatchProfile, one_us: float, limit: float) -> Measured:
+    """The same under a limit of so many times what one request takes."""
+    limit_us = limit * one_us
+    return Measured(batches, one_us, limit_us, full_rps(batches, one_us, limit_us))
 
 
 def full_rps(batches: BatchProfile, one_us: float, limit_us: float) -> float:
@@ -105,7 +110,7 @@ def settings(session: Session, known: Measured) -> None:
         "message": f"one request of {model.PAYLOAD_BYTES} bytes, answered by a network of {model.LAYERS} weights",
         "limit_us": known.limit_us,
         "one_us": known.one_us,
-        "batch_us": f"{known.fixed_us:.0f} + {known.each_us:.1f} a request",
+        "batch_us": f"{known.batches.fixed_us:.0f} + {known.batches.each_us:.1f} a request",
         "load_1_rps": known.full_rps,
         "loads": LOADS,
         "bursts": f"{BURST_SHARE:.0%} of the time {BURST_TIMES:g} times the rate, for {1e3 * BURST_S:g} ms on average",
@@ -149,6 +154,20 @@ def goodputs(
     return found
 
 
+def at_longer_limit(session: Session, service: Service, known: Measured) -> dict[str, float]:
+    """By shape: the policy's goodput under the longer limit over that of the best fixed batch, one look each."""
+    longer, ratios = within(known.batches, known.one_us, LONGER), {}
+    policy = rules.policies(longer.limit_us)[0]
+    fixed = [rule for rule in rules.fixed_rules(longer.limit_us) if not rule.alone]
+    for shape in SHAPES:
+        session.say(f"a limit of {LONGER:g} times one request, {shape}")
+        part_s = LONGER_PART * session.seconds / len(SHAPES)
+        found = goodputs(service, longer, [policy, *fixed], shape, SWEPT, part_s, SWEEP_SEEDS[0])
+        best = max(found[rule.name] for rule in fixed)
+        ratios[shape] = found[policy.name] / best if best else math.nan
+    return ratios
+
+
 def curves(service: Service, known: Measured, rule: Rule, slot_s: float, seeds: Iterator[int]) -> Curves:
     """Both shapes, all loads, once."""
     seed = next(seeds)
@@ -164,7 +183,12 @@ def best_of(curve: Curves, shape: str) -> float:
     return max(slot.good_rps for (of, _), slot in curve.items() if of == shape)
 
 
-def judge(session: Session, chosen: Mapping[str, Sequence[Rule]], got: Mapping[str, Sequence[Curves]]) -> None:
+def judge(
+    session: Session,
+    chosen: Mapping[str, Sequence[Rule]],
+    got: Mapping[str, Sequence[Curves]],
+    longer: Mapping[str, float],
+) -> None:
     """The figure, and what each shape says. The best fixed rule of a round is that of the round: the better of the
     finalists."""
     ratios: dict[str, tuple[list[float], list[float]]] = {}
@@ -175,13 +199,14 @@ def judge(session: Session, chosen: Mapping[str, Sequence[Rule]], got: Mapping[s
         both = []
         for names in (fixed, alone):
             theirs = [max(best_of(got[name][i], shape) for name in names) for i in range(len(ours))]
-            both.append([a / b for a, b in zip(ours, theirs, strict=True)])
+            both.append(list(pairwise(ours, theirs).pairs))
         ratios[shape] = (both[0], both[1])
         parts = {name: pairwise(ours, [best_of(c, shape) for c in got[name]]) for name in (NO_DROP, WAITS_TOO)}
         session.note(
             f"{shape}: goodput {statistics.median(ours):,.0f} requests/s, {statistics.median(both[0]):.3g} times that "
             f"of the best fixed batch ({chosen[shape][0].name}) and {statistics.median(both[1]):.3g} times that of one "
-            f"at a time; of itself without early drop {parts[NO_DROP]}, of itself with waiting {parts[WAITS_TOO]}"
+            f"at a time; by load, over the best fixed one there, {by_load(got, fixed, shape)}; of itself without early "
+            f"drop {parts[NO_DROP]}, of itself with waiting {parts[WAITS_TOO]}"
         )
     worse = [min(pair) for pair in zip(*ratios[JUDGED], strict=True)]
     beside = {
@@ -189,7 +214,19 @@ def judge(session: Session, chosen: Mapping[str, Sequence[Rule]], got: Mapping[s
         for shape, pair in ratios.items()
         for what, values in zip(("the best fixed batch", "one at a time"), pair, strict=True)
     }
+    beside |= {f"{shape}, limit {LONGER:g} times one request, over fixed": of for shape, of in longer.items()}
     session.figure(FIGURES[0], statistics.median(worse), runs=worse, beside=beside)
+
+
+def by_load(got: Mapping[str, Sequence[Curves]], fixed: Collection[str], shape: str) -> str:
+    """The policy's goodput over that of the best of the fixed rules at each load of a shape, medians of the rounds."""
+    told = []
+    for of, times in got[POLICY][0]:
+        if of == shape:
+            ours = [curve[of, times].good_rps for curve in got[POLICY]]
+            theirs = [max(got[name][i][of, times].good_rps for name in fixed) for i in range(len(ours))]
+            told.append(f"{times:g}: {pairwise(ours, theirs).median:.3g}")
+    return ", ".join(told)
 
 
 def add_rows(session: Session, name: str, rounds: Sequence[Curves]) -> None:

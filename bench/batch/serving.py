@@ -25,8 +25,11 @@ BEFORE_S = 0.1  # part of a slot that is not judged: until the profile is known 
 
 @dataclass(frozen=True)
 class Slot:
-    """What became of a load. offered_rps, good_rps: requests a second that came, and that were answered in time, of those
-    that are judged. batch: requests handled together, on average. late: dropped early; full: dropped at the queue."""
+    """What became of a load, of the requests that are judged.
+
+    offered_rps, good_rps: requests a second that came, and that were answered in time. batch: requests handled
+    together, on average. late: dropped early; full: dropped at the queue.
+    """
 
     offered_rps: float
     good_rps: float

@@ -211,8 +211,8 @@ def c_handler(
     function, a numba cfunc, or an address as int. burst: for those without a type, that it is a cl_udp_burst_handler.
     arg: passed on as `void *arg`: a cffi pointer, a numpy array, an address, None. What the addresses point to is kept
     alive as long as the handler is. classify, targets_us: requests in queues by type, as for `udp`; classify may be a C
-    function too, whose arg is NULL. ordered: as for `udp`, for a cl_udp_handler. batch and what follows: as for `udp`, for
-    a cl_udp_burst_handler. Raises CorelaneError for anything else.
+    function too, whose arg is NULL. ordered: as for `udp`, for a cl_udp_handler. batch and so on: the same, for a
+    cl_udp_burst_handler. Raises CorelaneError for anything else.
     """
     check_port(port)
     types = types_of(classify, targets_us)

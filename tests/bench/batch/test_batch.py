@@ -82,9 +82,10 @@ def test_the_figure_is_the_worse_of_both_ratios() -> None:
     got = {name: [curve(good)] * 3 for name, good in ((rules.POLICY, 600.0), (rules.NO_DROP, 300.0))}
     got |= {rules.WAITS_TOO: [curve(500.0)] * 3, alone.name: [curve(200.0)] * 3}
     got |= {fixed.name: [curve(300.0)] * 3, other.name: [curve(400.0)] * 3}
-    batch.judge(session, {shape: [fixed, other, alone] for shape in batch.SHAPES}, got)
+    batch.judge(session, {shape: [fixed, other, alone] for shape in batch.SHAPES}, got, {"bursts": 1.1})
     figure = session.figures["batch.goodput"]
     assert figure["value"] == pytest.approx(1.5), "over the better of two fixed batches, which is the worse ratio"
     assert figure["beside"]["bursts, over one at a time"] == pytest.approx(3.0)
+    assert batch.by_load(got, [fixed.name, other.name], "bursts") == "1: 1.5, 2: 1.5"
     batch.add_rows(session, rules.POLICY, got[rules.POLICY])
     assert [(row["shape"], row["load"], row["achieved_rps"]) for row in session.arms][-1] == ("steady", 0.5, 1200.0)
