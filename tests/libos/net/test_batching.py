@@ -112,6 +112,59 @@ def test_when_a_batch_has_to_begin(rule: Any, limit: int, wait: int, by: int) ->
     assert rule.rule_start_by(limit, wait, 20.0, 10.0, 1000, 4) == by
 
 
+FIXED, EACH = 400.0, 100.0  # us, of the service in virtual time
+ONE = FIXED + EACH
+
+
+def served(arrivals: Sequence[float], limit: float, room: int, choice_of: Callable[[list[float], float], Any]) -> int:
+    """How many are answered within the limit by a service that never waits while somebody does, in virtual time.
+
+    choice_of(those that wait, now): how many of them are dropped, and then taken. room: how many may wait.
+    """
+    waiting: list[float] = []
+    came, now, good = 0, 0.0, 0
+    while came < len(arrivals) or waiting:
+        if not waiting:
+            now = max(now, arrivals[came])
+        while came < len(arrivals) and arrivals[came] <= now:
+            if len(waiting) < room:
+                waiting.append(arrivals[came])
+            came += 1
+        drop, take = choice_of(waiting, now)
+        handled, waiting = waiting[drop : drop + take], waiting[drop + take :]
+        now += FIXED + EACH * len(handled) if handled else 0.0
+        good += sum(now - at <= limit for at in handled)
+    return good
+
+
+@pytest.mark.parametrize(("times", "at_least"), [(3, 1.3), (4, 1.2), (6, 1.08), (10, 0.98)])
+def test_in_overload_it_beats_every_fixed_batch_the_more_the_shorter_the_limit(
+    rule: Any, times: int, at_least: float
+) -> None:
+    """The gains that docs/benchmarks.md tells. Arrivals are the same on every run: this is no measurement."""
+    limit = times * ONE
+    full = min((limit / 2 - FIXED) / EACH, MOST) / (limit / 2)  # requests a us of batches that take half of the limit
+
+    def ours(waiting: list[float], now: float) -> tuple[int, int]:
+        since, most = [round(at) for at in waiting[-PLACES:]], len(waiting) - PLACES
+        drop, take = choose(rule, since, batch=MOST, limit=round(limit), fixed=FIXED, each=EACH, now=math.ceil(now))
+        return max(most, 0) + drop, take
+
+    best_of_ours, best_of_fixed = 0, 0
+    for load in (0.8, 1.5, 4.0):
+        draw = random.Random(1)
+        arrivals, at = [], 0.0
+        while at < 300_000:
+            at += draw.expovariate(load * full)
+            arrivals.append(at)
+        best_of_ours = max(best_of_ours, served(arrivals, limit, 512, ours))
+        for size in (1, 2, 4, 6, 8, 12, 16, 24, 32):
+            for room in {size, 2 * size, 512}:
+                found = served(arrivals, limit, room, lambda waiting, now, n=size: (0, min(n, len(waiting))))  # type: ignore[misc]
+                best_of_fixed = max(best_of_fixed, found)
+    assert best_of_ours >= at_least * best_of_fixed, (best_of_ours, best_of_fixed)
+
+
 @pytest.mark.parametrize(("fixed", "each"), [(300.0, 40.0), (1000.0, 1.0), (0.0, 50.0)])
 @pytest.mark.parametrize("noise", [0.0, 0.02])
 def test_the_profile_is_found(rule: Any, fixed: float, each: float, noise: float, seed: int) -> None:
