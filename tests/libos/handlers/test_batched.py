@@ -16,6 +16,7 @@ from corelane.apps._native import ffi as apps_ffi
 from corelane.apps._native import lib as apps_lib
 from corelane.libos._native import ffi
 from corelane.libos.aot.work import works_of
+from corelane.libos.numba import calls
 from corelane.libos.numba.atomics import load_atomic, store_atomic
 from corelane.runtime.errors import CorelaneError
 
@@ -209,6 +210,12 @@ def second_byte(requests, replies, lengths):  # type: ignore[no-untyped-def]  # 
         lengths[i] = 1
 
 
+def two_bytes(requests, replies, lengths):  # type: ignore[no-untyped-def]  # numba types it
+    for i in range(len(requests)):
+        replies[i][0] = calls.be16(requests[i], 0) & 255
+        lengths[i] = 1
+
+
 def beyond_the_burst(requests, replies, lengths):  # type: ignore[no-untyped-def]  # numba types it
     for i in range(len(requests)):
         lengths[i] = 1
@@ -248,9 +255,10 @@ def _full(serve: Serve, function: Any, *frames: bytes) -> Any:
     return served.settled(lambda s: s.net["replied"] + s.net["unanswered"] + s.net["handler_errors"] == len(frames))
 
 
-def test_a_fault_is_that_of_its_own_request(serve: Serve) -> None:
+@pytest.mark.parametrize("function", [second_byte, two_bytes])
+def test_a_fault_is_that_of_its_own_request(serve: Serve, function: Any) -> None:
     frames = [CLIENT.datagram(SERVER, b"ab"[: 1 + n % 2], 5555, 9000) for n in range(6)]
-    net = _full(serve, second_byte, *frames).net
+    net = _full(serve, function, *frames).net
     assert (net["replied"], net["handler_errors"], net["handler_faults"]) == (3, 3, 3)
 
 
