@@ -31,6 +31,22 @@ int cl_runtime_bind_udp_foreign(struct cl_runtime *rt, uint16_t port, cl_udp_bur
     return cl_udp_bind(rt->nif, port, CL_UDP_FOREIGN, (void (*)(void))fn, arg);
 }
 
+int cl_runtime_bind_udp_batched(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg,
+                                uint32_t foreign, const struct cl_udp_batching *how, char err[256])
+{
+    return cl_udp_bind_batched(rt->nif, port, fn, arg, foreign != 0, how, err);
+}
+
+int cl_runtime_set_batching(struct cl_runtime *rt, uint16_t port, const struct cl_udp_batching *how, char err[256])
+{
+    return cl_batched_set(rt->nif, port, how, err);
+}
+
+int cl_runtime_batch_profile(const struct cl_runtime *rt, uint16_t port, struct cl_udp_batch_profile *out)
+{
+    return cl_batched_profile(rt->nif, port, out);
+}
+
 int cl_udp_open(struct cl_runtime *rt, uint16_t port, uint32_t queue, struct cl_udp_socket **out)
 {
     return cl_udp_queue_open(rt->nif, port, false, queue, out);

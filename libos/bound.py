@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from typing import Any
 
 from ..runtime.errors import CorelaneError, check
 from ._native import ffi, lib
+from .handlers.batching import BatchProfile, as_c, batching_of
 from .handlers.handlers import Handler, Prepared, as_handler, check_port
 from .handlers.periodic import Periodic
 from .handlers.streams import StreamHandler
+
+
+def _no_batches(doing: str, port: int) -> CorelaneError:
+    why = f"no handler of UDP port {port} gets its requests in batches"
+    return CorelaneError(doing, why, "bind one made with @libos.udp(batch=...)")
 
 
 class Bound:
@@ -62,6 +69,29 @@ class Bound:
         rc = lib.cl_runtime_name(self.ptr, ffi.cast("void *", function), os.fsencode(name))
         check(rc, f"name a function {name}")
 
+    def set_batching(self, port: int, *, batch: int | None = None, **how: Any) -> None:
+        """Have the handler with `batch` on that UDP port get its requests in another way from now on.
+
+        batch and how: the options of `udp`; what is left out is as it is there. What waits is handled now. Raises
+        CorelaneError for what cannot be.
+        """
+        made = batching_of(batch, **how)
+        if made is None:
+            raise CorelaneError("handle requests in batches", "batch is missing", "say how many at a time: batch=32")
+        err = ffi.new("char[256]")
+        rc = lib.cl_runtime_set_batching(self.ptr, port, as_c(made), err)
+        if rc == -errno.ENOENT:
+            raise _no_batches("set how requests wait", port)
+        check(rc, f"set how requests of UDP port {port} wait", err)
+
+    def batch_profile(self, port: int) -> BatchProfile:
+        """What was measured of the handler with `batch` on that UDP port. Raises CorelaneError if there is none."""
+        out = ffi.new("struct cl_udp_batch_profile *")
+        rc = lib.cl_runtime_batch_profile(self.ptr, port, out)
+        if rc:
+            raise _no_batches("tell what batches take", port)
+        return BatchProfile(int(out.batches), int(out.waiting), out.fixed_us, out.each_us, out.spread_us)
+
     def _bind_stream(self, handler: StreamHandler, port: int | None) -> StreamHandler:
         check_port(port, "TCP")
         number = port if port is not None else handler.port
@@ -75,6 +105,13 @@ class Bound:
         if prepared.types is not None:
             err = ffi.new("char[256]")
             rc = lib.cl_runtime_bind_udp_typed(self.ptr, number, prepared.pointer, prepared.arg, prepared.types, err)
+            check(rc, f"bind a handler to UDP port {number}", err)
+            return
+        if prepared.batching is not None:
+            err = ffi.new("char[256]")
+            rc = lib.cl_runtime_bind_udp_batched(
+                self.ptr, number, prepared.pointer, prepared.arg, 0, prepared.batching, err
+            )
             check(rc, f"bind a handler to UDP port {number}", err)
             return
         bind = {

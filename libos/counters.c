@@ -52,6 +52,8 @@ static const struct field net_fields[] = {
     NET(requeued),
     NET(requeue_full),
     NET(flows_stolen),
+    NET(batches),
+    NET(batched),
     NET(flows_sent_home),
 };
 

@@ -59,7 +59,8 @@ static bool is_quiet(struct cl_runtime *rt)
         struct cl_netq *at = &nif->queues[q];
         waiting |= cl_netq_waiting(at) || cl_load_relaxed(&at->n_stash) || cl_load_relaxed(&at->n_loop);
     }
-    return !waiting;
+    const struct cl_batches *batches = cl_load_acquire(&nif->batches);
+    return !waiting && !(batches && cl_load_relaxed(&batches->waiting));
 }
 
 /* Look until it holds, or timeout_ns are over. */

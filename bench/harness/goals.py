@@ -267,6 +267,13 @@ GOALS: dict[str, Goal] = _table(
         "part of a core's capacity that a quantum by probe takes, of what running to completion has",
     ),
     Goal("bimodal.signal_throughput_loss", None, "at most", "x", "the same of a quantum by signal"),
+    Goal(
+        "batch.goodput",
+        1.5,
+        "at least",
+        "x",
+        "requests a second within the limit: libos' batches / the best fixed batch, and / one at a time; the worse",
+    ),
     Goal("sim.events_per_s", 5e6, "at least", "1/s", "simulator speed, one core"),
     Goal(
         "lab.formula_error",

@@ -133,6 +133,10 @@ def _udp(name: str, what: Handler) -> Work:
     if isinstance(what.function, int):
         raise CorelaneError(_DOING.format(name), "it is a C function", "link it in C: docs/compile.md")
 
+    if what.batching is not None:
+        hint = "let `corelane run` compile it, or name the others: corelane compile service.py:ONE,TWO"
+        raise CorelaneError(_DOING.format(name), "it gets its requests in batches (batch=...)", hint)
+
     def compiled(build: Build) -> CompiledHandler:
         from ..handlers.compile import compile_handler
 

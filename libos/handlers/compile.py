@@ -26,6 +26,7 @@ from .._native import lib
 from ..batch_work.compile import EntryLibrary, UnprobedEntryLibrary, default_target, probed_compiler, warn_if_missing
 from ..batch_work.refill import Target
 from ..batch_work.refuse import libraries_of, stack_bytes
+from ..numba.batches import all_raised, lengths_t, make_burst, replies_t, requests_t
 from ..numba.cache import enable_cache, load_library, without_numbas_own
 from ..numba.exceptions import let_go, tell
 from ..numba.views import array_value, make_view, reply_view_t, request_view_t
@@ -50,11 +51,13 @@ _HTTP = types.int64(
     types.CPointer(types.int64),
     types.voidptr,
 )
+_BATCH = types.void(types.voidptr, types.uint32, types.voidptr)
 _CLASSIFIER = types.int64(types.CPointer(types.uint8), types.int64, types.voidptr)
 _PERIODIC = types.int64(types.voidptr)
 # What is compiled: what it may return besides an integer, and what to do if it returns anything else.
 _ANSWERS = {
     "handler": ((), "the reply's length as an integer, 0 for no reply"),
+    "batch handler": ((types.NoneType,), ""),
     "classifier": ((types.Boolean,), "the request's type, an integer from 0 on"),
     "periodic work": ((types.NoneType,), ""),
     "stream handler": ((), "two integers: how many bytes it took, and the answer's length"),
@@ -64,6 +67,7 @@ _ANSWERS = {
 _PAIRS = ("stream handler", "HTTP handler")
 _NAMES = {
     "periodic work": ("state",),
+    "batch handler": ("requests", "replies", "lengths", "state"),
     "stream handler": ("data", "reply", "state"),
     "HTTP handler": ("target", "body", "reply", "state"),
 }
@@ -213,7 +217,13 @@ def _guarded(dispatcher: Any, argtypes: tuple[Any, ...], what: str, around: _Aro
     def call_with_state(typingctx: Any, request: Any, reply: Any, state: Any) -> Any:
         return types.int64(request, reply, state), emit
 
-    return call_of_all if what == "job" else (call_alone, call_of_one, call, call_with_state)[len(argtypes)]
+    @intrinsic
+    def call_of_four(typingctx: Any, requests: Any, replies: Any, lengths: Any, state: Any) -> Any:
+        return types.int64(requests, replies, lengths, state), emit
+
+    return (
+        call_of_all if what == "job" else (call_alone, call_of_one, call, call_with_state, call_of_four)[len(argtypes)]
+    )
 
 
 def _entry(call: Any, shared: State | None) -> Callable[..., Any]:
@@ -248,6 +258,40 @@ def compile_handler(
     return _compile(
         function, "handler", argtypes, lambda call: (_SIGNATURE, _entry(call, shared)), cache, shared, build
     )
+
+
+def compile_batch(
+    function: Callable[..., Any], state: Any = None, *, cache: bool = True, build: Build = HERE
+) -> CompiledHandler:
+    """Compile `function(requests, replies, lengths)`, or with `state`, into a cl_udp_burst_handler.
+
+    requests, replies, lengths: of the burst (numba/batches.py). If it raises, or returns a negative integer, all of the
+    burst are errors. State and errors as of `compile_handler`.
+    """
+    shared = None if state is None else state_of(state)
+
+    def entry_of(call: Any) -> tuple[Any, Callable[..., Any]]:
+        if shared is None:
+
+            def entry(reqs: Any, n: int, arg: Any) -> None:
+                requests, replies, lengths = make_burst(reqs, n)
+                if call(requests, replies, lengths) < 0:
+                    all_raised(reqs, n)
+
+            return _BATCH, entry
+        state_at = shared.at
+
+        def entry_with_state(reqs: Any, n: int, arg: Any) -> None:
+            requests, replies, lengths = make_burst(reqs, n)
+            if call(requests, replies, lengths, state_at(arg)) < 0:
+                all_raised(reqs, n)
+
+        return _BATCH, entry_with_state
+
+    argtypes: tuple[Any, ...] = (requests_t, replies_t, lengths_t)
+    if shared is not None:
+        argtypes += (shared.kind,)
+    return _compile(function, "batch handler", argtypes, entry_of, cache, shared, build)
 
 
 def compile_stream(
@@ -454,6 +498,7 @@ def _compile(
 
 COMPILERS: Mapping[str, Callable[..., CompiledHandler]] = {
     "handler": compile_handler,
+    "batch handler": compile_batch,
     "stream handler": compile_stream,
     "HTTP handler": compile_http,
     "periodic work": compile_periodic,

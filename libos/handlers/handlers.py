@@ -13,6 +13,8 @@ from typing import Any, Literal
 from ...runtime.errors import CorelaneError
 from ...runtime.typed import typed
 from .._native import ffi
+from . import batching
+from .batching import Batching, batching_of
 from .c_functions import address_of_function, is_c_function
 from .request_types import Types, as_c, types_of
 from .shape import name_of
@@ -28,7 +30,7 @@ class Prepared:
     """A handler as C takes it. pointer and arg are cdata; keep holds what must outlive the runtime.
 
     types: `struct cl_udp_types *`, or None. stack_bytes: the least that the runtime's uthreads must have, 0 for any.
-    ordered: datagrams of one flow one after the other.
+    ordered: datagrams of one flow one after the other. batching: `struct cl_udp_batching *`, or None.
     """
 
     kind: Kind
@@ -38,6 +40,7 @@ class Prepared:
     types: Any = None
     stack_bytes: int = 0
     ordered: bool = False
+    batching: Any = None
 
 
 @dataclass(eq=False)
@@ -58,6 +61,7 @@ class Handler:
     keep: tuple[object, ...] = ()
     types: Types | None = None
     ordered: bool = False
+    batching: Batching | None = None
     _prepared: Prepared | None = field(default=None, repr=False)
 
     def __call__(self, *args: Any) -> Any:
@@ -76,6 +80,8 @@ class Handler:
             if self.types is not None:
                 types, keep = as_c(self.types)
                 made = replace(made, types=types, keep=(*made.keep, *keep))
+            if self.batching is not None:
+                made = replace(made, batching=batching.as_c(self.batching))
             self._prepared = replace(made, ordered=self.ordered)
         return self._prepared
 
@@ -91,9 +97,13 @@ class Handler:
             return Prepared("foreign", python.callback, ffi.NULL, (python,))
         from .kept import compiled
 
-        made = compiled("handler", self.function, self.state, cache=self.cache)
+        what = "handler" if self.batching is None else "batch handler"
+        made = compiled(what, self.function, self.state, cache=self.cache)
         warn_of(self.function, made.remarks)
         arg = ffi.cast("void *", made.arg)
+        if self.batching is not None:
+            pointer = ffi.cast("cl_udp_burst_handler", made.address)
+            return Prepared("burst", pointer, arg, (made,), stack_bytes=made.stack_bytes)
         pointer = ffi.cast("cl_udp_handler", made.address)
         return Prepared("request", pointer, arg, (made,), stack_bytes=made.stack_bytes)
 
@@ -118,6 +128,11 @@ def udp(
     classify: Any = None,
     targets_us: Sequence[int] | None = None,
     ordered: bool = False,
+    batch: int | None = None,
+    limit_us: int | None = None,
+    wait_us: int | None = None,
+    queue: int | None = None,
+    early_drop: bool | None = None,
 ) -> Callable[[Callable[..., Any]], Handler]:
     """Decorator: make a function the handler of a UDP port.
 
@@ -137,7 +152,15 @@ def udp(
     ordered: for compiled handlers. Datagrams of one flow (its two addresses and ports) are handled in the order in
     which the NIC gave them, one at a time; those of different flows at the same time, as ever (docs/handlers.md).
 
-    Raises CorelaneError for a port outside 1..65535, or types that cannot be.
+    batch: for compiled handlers. The handler is `handler(requests, replies, lengths)`, or with `state` behind these,
+    and gets up to that many requests at a time (1..32): `requests[i]` and `replies[i]` are views as above, and
+    `lengths[i] = n` sets the length of reply i, which is 0 at first. What it returns is ignored, but for a negative
+    number, which is an error of all of them. limit_us: within how many microseconds of its arrival a request is to be
+    answered: batches are made so that they are, by what batches were measured to take; with early_drop (the default)
+    those that cannot be are dropped, counted as batch_late. wait_us: how long a request may wait for others while a
+    kthread is free (0). queue: how many may wait (docs/handlers.md).
+
+    Raises CorelaneError for a port outside 1..65535, or types or batches that cannot be.
     """
     if callable(port) and not isinstance(port, type):
         raise CorelaneError(
@@ -148,6 +171,8 @@ def udp(
     _check_udp(port, compiled=compiled, cache=cache, ordered=ordered)
     types = types_of(classify, targets_us)
     _check_ordered(ordered, types, bursts=not compiled)
+    how = batching_of(batch, limit_us, wait_us, queue, early_drop)
+    _check_batching(how, types, ordered=ordered, foreign=not compiled)
     if types is not None and not compiled:
         raise CorelaneError(
             "sort requests by type", "Python callables get theirs in bursts", "compile the handler, or write it in C"
@@ -159,7 +184,7 @@ def udp(
         if not callable(function):
             raise CorelaneError("make a handler", f"{function!r} cannot be called", "decorate a function")
         kind: Kind = "request" if compiled else "foreign"
-        return Handler(function, port, kind, compiled, state, cache, types=types, ordered=ordered)
+        return Handler(function, port, kind, compiled, state, cache, types=types, ordered=ordered, batching=how)
 
     return decorate
 
@@ -174,6 +199,11 @@ def c_handler(
     classify: Any = None,
     targets_us: Sequence[int] | None = None,
     ordered: bool = False,
+    batch: int | None = None,
+    limit_us: int | None = None,
+    wait_us: int | None = None,
+    queue: int | None = None,
+    early_drop: bool | None = None,
 ) -> Handler:
     """A C function as a handler.
 
@@ -181,8 +211,8 @@ def c_handler(
     function, a numba cfunc, or an address as int. burst: for those without a type, that it is a cl_udp_burst_handler.
     arg: passed on as `void *arg`: a cffi pointer, a numpy array, an address, None. What the addresses point to is kept
     alive as long as the handler is. classify, targets_us: requests in queues by type, as for `udp`; classify may be a C
-    function too, whose arg is NULL. ordered: as for `udp`, for a cl_udp_handler. Raises CorelaneError for anything
-    else.
+    function too, whose arg is NULL. ordered: as for `udp`, for a cl_udp_handler. batch and so on: the same, for a
+    cl_udp_burst_handler. Raises CorelaneError for anything else.
     """
     check_port(port)
     types = types_of(classify, targets_us)
@@ -192,10 +222,27 @@ def c_handler(
         raise CorelaneError(
             "sort requests by type", "a burst handler takes requests of all types at once", "give a cl_udp_handler"
         )
+    how = batching_of(batch, limit_us, wait_us, queue, early_drop)
+    if how is not None and not burst:
+        raise CorelaneError(
+            "handle requests in batches", "a cl_udp_handler takes one at a time", "give a cl_udp_burst_handler"
+        )
     _check_ordered(ordered, types, bursts=burst)
     address = address_of_function(function)
     kind: Kind = "burst" if burst else "request"
-    return Handler(address, port, kind, True, arg=arg, keep=(function,), types=types, ordered=ordered)
+    return Handler(address, port, kind, True, arg=arg, keep=(function,), types=types, ordered=ordered, batching=how)
+
+
+def _check_batching(how: Batching | None, types: Types | None, *, ordered: bool, foreign: bool) -> None:
+    if how is None:
+        return
+    doing = "handle requests in batches"
+    if foreign:
+        hint = "compile the handler; plain Python gets its requests in bursts as they come"
+        raise CorelaneError(doing, "Python callables are called for each request", hint)
+    if ordered or types is not None:
+        other = "ordered" if ordered else "classify"
+        raise CorelaneError(doing, f"{other} serves requests in another order", f"leave out either batch or {other}")
 
 
 @typed("make a handler")

@@ -36,6 +36,36 @@ void cl_handler_fault(void)
         req->faulted = 1;
 }
 
+/* Whether it points into what a handler sees of a request; the end included, where views without bytes begin. */
+static bool is_of(const struct cl_udp_req *req, const uint8_t *where)
+{
+    return (where >= req->data && where <= req->data + req->len) ||
+           (req->room && where >= req->reply && where <= req->reply + req->room);
+}
+
+void cl_handler_fault_at(const void *where)
+{
+    struct cl_running *running = cl_runner_local();
+    unsigned found = 0;
+    if (!running || !running->burst) {
+        cl_handler_fault();
+        return;
+    }
+    for (unsigned i = 0; i < running->n_reqs; i++)
+        if (is_of(&running->reqs[i], where)) {
+            running->reqs[i].faulted = 1;
+            found++;
+        }
+    for (unsigned i = 0; i < running->n_reqs && !found; i++)
+        running->reqs[i].faulted = 1;
+}
+
+void cl_handler_raised(struct cl_udp_req *reqs, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        reqs[i].reply_len = CL_HANDLER_RAISED;
+}
+
 static inline void set_room(const struct cl_netif *nif, struct cl_udp_req *req)
 {
     req->reply = req->tx.data + CL_UDP_HEADERS;
@@ -244,8 +274,10 @@ static CL_NOINLINE struct cl_netq *run_burst(struct cl_netif *nif, struct cl_net
     cl_count(&q->stats.handled, n);
     if (cl_unlikely(traced))
         cl_netq_note_start(q, running, items[n - 1].rx_tsc);
+    running->reqs = reqs;
+    running->n_reqs = n;
     cl_store_relaxed(&running->burst, s);
-    if (s->kind == CL_UDP_FOREIGN) {
+    if (s->kind == CL_UDP_FOREIGN || s->foreign) {
         struct foreign_call call = {s, reqs, n};
         if (cl_kthread_call(call_foreign, &call) < 0)
             for (unsigned i = 0; i < n; i++)
@@ -276,6 +308,26 @@ static CL_NOINLINE struct cl_netq *run_burst(struct cl_netif *nif, struct cl_net
     return q;
 }
 
+/* The next batch of requests that waited for each other. False: none is due any more. */
+static CL_NOINLINE bool run_batch(struct cl_netif *nif, struct cl_netq **q, struct cl_running *running)
+{
+    struct cl_rx_item items[CL_UDP_BURST];
+    struct cl_batched *of;
+    unsigned n = cl_batched_take(*q, items, &of);
+    if (n == 0)
+        return false;
+    uint64_t begin = cl_stamp((*q)->time);
+    (*q)->unseen_tsc = begin;
+    cl_netq_look_at_tag(*q, &items[0].frame);
+    cl_netq_note_begun(*q);
+    cl_count(&(*q)->stats.batches, 1);
+    cl_count(&(*q)->stats.batched, n);
+    *q = run_burst(nif, *q, items, n, running);
+    cl_netq_ring(*q); /* what is left of the answers: they are in time when they are out */
+    cl_batched_took(of, n, cl_stamp((*q)->time) - begin);
+    return true;
+}
+
 CL_HOT void cl_netif_run(void *arg, unsigned self)
 {
     struct cl_netif *nif = arg;
@@ -289,6 +341,7 @@ CL_HOT void cl_netif_run(void *arg, unsigned self)
     running.req.reply_len = 0;
     cl_trace_forget(&running.trace);
     bool polled = true; /* nothing has run since the loop polled the NIC */
+    bool batch = true;  /* no batch has: the next one is chosen among all that have come meanwhile */
     bool paced = nif->nic->tx_calls;
     struct cl_pace at = {0, 0};
     unsigned flow_turns = FLOW_TURNS;
@@ -317,6 +370,10 @@ again:
     if (cl_unlikely(cl_load_acquire(&q->ready) != NULL) && flow_turns &&
         run_flow(nif, &q, &running, &at, &flow_turns)) {
         polled = false;
+        goto again;
+    }
+    if (cl_unlikely(cl_load_acquire(&nif->batches) != NULL) && batch && run_batch(nif, &q, &running)) {
+        batch = polled = false;
         goto again;
     }
     if (cl_unlikely(paced))

@@ -137,6 +137,7 @@ void cl_netif_drain(struct cl_netif *nif)
     cl_udp_sockets_drain(nif);
     cl_typed_drain(nif);
     cl_flows_drain(nif);
+    cl_batched_drain(nif);
     for (unsigned k = 0; k < nif->n_queues; k++) {
         struct cl_netq *q = &nif->queues[k];
         while (cl_inbox_take_one(q->inbox, &item)) {
@@ -171,5 +172,6 @@ void cl_netif_delete(struct cl_netif *nif)
     if (nif->tcp)
         nif->tcp->free(nif);
     cl_flows_delete(nif);
+    cl_batched_delete(nif);
     free_tables(nif);
 }

@@ -2,6 +2,7 @@
  *
  *   NIC queue k --poll (receive.c)--> parse (input.h) --> handler's inbox (inbox.h) --run (handler.c)--> reply --+
  *                                        |                flow (ordered.h)          --run (handler.c)--> reply --+
+ *                                        |                queue of a batch (batched.h) --run (handler.c)--> replies +
  *                                        |                socket's queue (socket.c) --> cl_udp_recvfrom          |
  *   frames to ourselves (loop.c) --poll--^ +--> ARP, ICMP answered at once                                       v
  *   NIC queue k <------------------------------------------------------- flush (netq.c) <-- transmit batch <----+
@@ -22,6 +23,7 @@
 #include <corelane/libos/timer.h>
 #include <corelane/libos/udp.h>
 #include "arp.h"
+#include "batched.h"
 #include "chunk.h"
 #include "icmp.h"
 #include "inbox.h"
@@ -53,9 +55,11 @@ struct cl_netif;
 struct cl_running {
     struct cl_udp_req req;       /* of a plain handler; its socket NULL: none runs */
     struct cl_udp_socket *burst; /* whose burst handler runs; NULL: none does */
-    bool turns;                  /* turns of connections run */
-    uint64_t edge;               /* stamp at which the message before ended, if each is stamped; else 0 */
-    struct cl_trace_open trace;  /* of the message at hand */
+    struct cl_udp_req *reqs;     /* and its requests */
+    unsigned n_reqs;
+    bool turns;                 /* turns of connections run */
+    uint64_t edge;              /* stamp at which the message before ended, if each is stamped; else 0 */
+    struct cl_trace_open trace; /* of the message at hand */
 };
 
 /* A neighbour as of cache epoch `epoch`. */
@@ -94,6 +98,9 @@ struct cl_netq {
     struct cl_trace_end answered; /* of the last request, if the next doorbell is its; else `shared` is 0 (traced.h) */
     struct cl_icmp_limit icmp, resets;
     struct cl_net_stats stats;
+    uint64_t
+        unseen_tsc; /* since when nobody has looked whether frames came, for a batch ran; 0: the last poll found all */
+    uint32_t batched_put, batched_taken; /* requests that were due, ever. Writers: anybody, by addition, relaxed */
     struct cl_signals own_signals;
     /* The NIC queue's receive side: owner and thieves, under rx_lock. A NIC cannot be asked whether a frame waits
      * without taking it, so whoever asks puts what it finds into the stash. n_stash is also read without the lock. */
@@ -117,7 +124,8 @@ enum cl_udp_kind {
     CL_UDP_QUEUE,
     CL_UDP_TYPED,
     CL_UDP_GROUP,
-    CL_UDP_ORDERED
+    CL_UDP_ORDERED,
+    CL_UDP_BATCHES
 };
 
 struct cl_udp_queue; /* queue.h */
@@ -132,6 +140,7 @@ struct cl_udp_socket {
                     * other, under queue->lock */
     uint16_t first_type, n_types; /* TYPED */
     uint16_t service;             /* of a handler: its entry in the trace */
+    bool foreign;                 /* BATCHES: as FOREIGN */
     union {
         cl_udp_handler plain;
         cl_udp_burst_handler burst;
@@ -139,6 +148,7 @@ struct cl_udp_socket {
     void *arg;
     cl_udp_classifier classify; /* TYPED */
     void *classify_arg;
+    struct cl_batched *batched; /* BATCHES */
     struct cl_netif *nif;
     struct cl_udp_queue *queue;
     struct cl_udp_socket *next_free;
@@ -211,6 +221,7 @@ struct cl_netif {
     struct cl_connections *tcp; /* NULL: nobody has listened or connected. Set once (release) under types_lock */
     pthread_mutex_t types_lock; /* of binding handlers that sort, or are ordered, and of connections */
     struct cl_types *types;     /* NULL: none does */
+    struct cl_batches *batches; /* NULL: nobody's requests wait for each other. Set once (release) under types_lock */
     struct cl_timer arp_timer;
     uint32_t arp_timer_armed; /* exchanged by whoever asks first */
     void (*on_conflict)(void *arg);
@@ -309,6 +320,8 @@ unsigned cl_netq_unloop(struct cl_netq *victim, struct cl_frame *frames, unsigne
 int cl_udp_bind(struct cl_netif *nif, uint16_t port, unsigned kind, void (*fn)(void), void *arg);
 int cl_udp_publish_typed(struct cl_netif *nif, uint16_t port, cl_udp_handler fn, void *arg,
                          const struct cl_udp_types *types, uint16_t first_type);
+int cl_udp_publish_batched(struct cl_netif *nif, uint16_t port, cl_udp_burst_handler fn, void *arg, bool foreign,
+                           struct cl_batched *batched);
 /* A socket with a queue gets its port, alone or with others. The queue is the socket's then, or that of the one that it is
  * recycled from stays (cl_udp_queue_take_over). */
 int cl_udp_publish_queue(struct cl_netif *nif, uint16_t port, bool shared, struct cl_udp_queue *queue,
@@ -456,6 +469,8 @@ static inline void cl_netq_note_inbox(struct cl_netq *q)
         put += cl_load_relaxed(&ready->put);
         taken += cl_load_relaxed(&ready->taken);
     }
+    put += cl_load_relaxed(&q->batched_put);
+    taken += cl_load_relaxed(&q->batched_taken);
     cl_store_relaxed(&q->signals->inbox_tail, cl_load_relaxed(&q->inbox->tail) + put);
     cl_store_relaxed(&q->signals->inbox_head, cl_load_relaxed(&q->inbox->head) + taken);
 }
@@ -468,12 +483,14 @@ static inline void cl_netq_note_begun(struct cl_netq *q)
     cl_store_relaxed(&q->signals->switches, q->signals->switches + 1);
 }
 
-/* Anybody: what waits for a handler. */
+/* Anybody: what waits for a handler, and could be handled now. */
 static inline unsigned cl_netq_waiting(const struct cl_netq *q)
 {
     const struct cl_typed *typed = cl_load_acquire(&q->typed);
     const struct cl_ready *ready = cl_load_acquire(&q->ready);
-    return cl_inbox_count(q->inbox) + (cl_unlikely(typed != NULL) ? cl_typed_count(typed) : 0) +
+    const struct cl_batches *batches = cl_load_acquire(&q->nif->batches);
+    return (cl_unlikely(batches != NULL) ? cl_load_relaxed(&batches->due) : 0) + cl_inbox_count(q->inbox) +
+           (cl_unlikely(typed != NULL) ? cl_typed_count(typed) : 0) +
            (cl_unlikely(ready != NULL) ? cl_ready_count(ready) : 0);
 }
 

@@ -195,6 +195,14 @@ int cl_udp_publish_typed(struct cl_netif *nif, uint16_t port, cl_udp_handler fn,
     return port && fn ? publish(nif, port, &fields) : -EINVAL;
 }
 
+int cl_udp_publish_batched(struct cl_netif *nif, uint16_t port, cl_udp_burst_handler fn, void *arg, bool foreign,
+                           struct cl_batched *batched)
+{
+    struct cl_udp_socket fields = {
+        .kind = CL_UDP_BATCHES, .fn.burst = fn, .arg = arg, .foreign = foreign, .batched = batched};
+    return publish(nif, port, &fields);
+}
+
 /* Under table_lock: the entry of a port that is shared, which may be there already. NULL: no memory. */
 static struct cl_udp_socket *group_of(struct cl_netif *nif, uint16_t port)
 {

@@ -41,6 +41,8 @@ static const char *const names[CL_DROP_REASONS] = {
     [CL_DROP_FLOW_FULL] = "flow_queue_full",
     [CL_DROP_FLOW_TABLE] = "flow_table_full",
     [CL_DROP_FLOW_BUDGET] = "flow_budget",
+    [CL_DROP_BATCH_FULL] = "batch_queue_full",
+    [CL_DROP_BATCH_LATE] = "batch_late",
     [CL_DROP_NO_TX_BUFFER] = "no_tx_buffer",
     [CL_DROP_STOPPED] = "stopped",
 };

@@ -17,6 +17,7 @@ struct burst {
     unsigned queued;            /* put into the inbox, not yet published */
     unsigned delivered;         /* the same and to sockets, ... */
     struct cl_ready_list woken; /* flows that got ready, not yet published */
+    unsigned frames, waits;     /* frames in it; of these, put into queues of batches */
     bool looped;                /* frames that we sent to ourselves (loop.c) */
     bool traced;                /* all are recorded */
 };
@@ -192,6 +193,26 @@ static CL_NOINLINE void to_type(struct burst *b, const struct cl_rx_item *item)
     }
 }
 
+/* When a frame came: as its NIC says, else at its share of the time in which nobody could look; else now. */
+static uint64_t came_at(const struct burst *b, const struct cl_frame *f)
+{
+    const struct cl_netq *q = b->q;
+    if (b->looped)
+        return b->rx_tsc;
+    if (q->nic->rx_stamped)
+        return cl_netq_since(q, f, b->rx_tsc);
+    if (!q->unseen_tsc || b->rx_tsc < q->unseen_tsc)
+        return b->rx_tsc;
+    return q->unseen_tsc + (b->rx_tsc - q->unseen_tsc) / (b->frames + 1) * (b->waits + 1);
+}
+
+/* A request that waits for others. It is counted as delivered when a handler gets it. */
+static CL_NOINLINE void to_batch(struct burst *b, const struct cl_rx_item *item)
+{
+    cl_batched_put(b->q, item->socket->batched, item, came_at(b, &item->frame));
+    b->waits++;
+}
+
 /* A segment goes to its connection. False: it is of none. */
 static inline bool to_connection(struct burst *b, const struct cl_frame *f, const struct cl_rx_info *info)
 {
@@ -234,10 +255,12 @@ static CL_NOINLINE void slow_frame(struct burst *b, const struct cl_frame *f, co
 /* Other kinds than those whose datagrams go to the inbox. */
 static CL_NOINLINE void to_other(struct burst *b, struct cl_rx_item *item, unsigned kind, const struct cl_rx_info *info)
 {
-    if (kind == CL_UDP_TYPED || kind == CL_UDP_ORDERED)
+    if (kind == CL_UDP_TYPED || kind == CL_UDP_ORDERED || kind == CL_UDP_BATCHES)
         item->traced = cl_netq_draws(b->q);
     if (kind == CL_UDP_TYPED)
         to_type(b, item);
+    else if (kind == CL_UDP_BATCHES)
+        to_batch(b, item);
     else if (kind == CL_UDP_ORDERED && !b->looped && b->q->nif->n_queues == 1)
         cl_ordered_put(b->q, item, &b->woken); /* there is nobody else */
     else if (kind == CL_UDP_ORDERED)
@@ -317,7 +340,7 @@ static inline struct burst begin(struct cl_netq *q, uint64_t rx_tsc, unsigned n)
 {
     if (cl_unlikely(q->nic->tx_calls) && n > 1)
         q->flush_at = CL_NETQ_TX;
-    return (struct burst){.q = q, .rx_tsc = rx_tsc, .traced = cl_netq_traces_all(q)};
+    return (struct burst){.q = q, .rx_tsc = rx_tsc, .frames = n, .traced = cl_netq_traces_all(q)};
 }
 
 /* n frames are where they wait, or done with. Release: who reads this count sees them there (is_quiet in ../member.c). */
@@ -488,6 +511,18 @@ static CL_NOINLINE bool held(const struct cl_netq *q)
     return cl_stamp(q->time) - q->full_since_tsc < (uint64_t)CL_NETQ_HOLD_US * q->nif->ticks_per_us;
 }
 
+/* All that came, for the next batch is chosen among them: up to a queue's worth. */
+static CL_NOINLINE unsigned receive_all(struct cl_netq *q)
+{
+    unsigned space, got = 0, n = 0;
+    do {
+        if ((space = cl_inbox_space(q->inbox)))
+            got += n = receive(q, q, cl_min(space, (unsigned)CL_NETQ_POLL));
+    } while (space && n >= CL_NETQ_POLL - CL_NETQ_STASH && got < CL_UDP_BATCH_QUEUE);
+    q->unseen_tsc = 0;
+    return got;
+}
+
 CL_HOT unsigned cl_netif_poll(void *arg, unsigned self, unsigned queue)
 {
     struct cl_netif *nif = arg;
@@ -502,6 +537,8 @@ CL_HOT unsigned cl_netif_poll(void *arg, unsigned self, unsigned queue)
     unsigned space = cl_inbox_space(q->inbox), looped = 0;
     if (cl_unlikely(cl_load_relaxed(&q->n_loop)) && space)
         space -= looped = receive_looped(q, q, space);
+    if (cl_unlikely(cl_load_relaxed(&nif->batches) != NULL)) /* relaxed: only whether there are any */
+        return looped + receive_all(q);
     return looped + (space ? receive(q, q, cl_min(space, (unsigned)CL_NETQ_POLL)) : 0);
 }
 

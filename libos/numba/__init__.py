@@ -1,6 +1,7 @@
 """What numba has to learn for code on uthreads. The name is numba's: inside the tree, `import numba` is the library.
 
     views.py     the type of `request` and `reply`: a checked view of bytes that neither raises nor allocates
+    batches.py   the types of `requests`, `replies` and `lengths` of handlers that get many at a time
     calls.py     libos calls in compiled code: sleep, locks, send, log append
     streams.py   of them those of TCP and poll sets
     memory.py    numbers at addresses, addresses of views

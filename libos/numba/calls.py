@@ -323,7 +323,7 @@ def _loader(bits: int, big: bool) -> Any:
                     value = builder.load(builder.bitcast(pointer, word.as_pointer()), align=1)
                     builder.store(builder.bswap(value) if big else value, result)
                 with otherwise:
-                    emit_fault(context, builder)
+                    emit_fault(builder, array.data)
             return builder.load(result)
 
         return kind(view, index), codegen
@@ -350,7 +350,7 @@ def _storer(bits: int, big: bool) -> Any:
                     at = builder.bitcast(pointer, ir.IntType(bits).as_pointer())
                     builder.store(builder.bswap(word) if big else word, at, align=1)
                 with otherwise:
-                    emit_fault(context, builder)
+                    emit_fault(builder, array.data)
             return context.get_dummy_value()
 
         return types.void(view, index, value), codegen

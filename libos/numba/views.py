@@ -28,7 +28,7 @@ from numba.core.extending import intrinsic, lower_builtin, register_model
 from numba.core.imputils import impl_ret_borrowed
 from numba.np.arrayobj import make_array, populate_array
 
-__all__ = ["PacketView", "array_at", "make_view", "reply_view_t", "request_view_t"]
+__all__ = ["PacketView", "array_at", "make_view", "reply_view_t", "request_view_t", "view_value"]
 
 
 class PacketView(types.Array):
@@ -52,12 +52,13 @@ reply_view_t = PacketView(readonly=False)
 register_model(PacketView)(ArrayModel)
 
 
-def emit_fault(context: Any, builder: Any) -> None:
-    """Call cl_handler_fault(): the request being handled is marked, nothing is raised."""
-    fnty = ir.FunctionType(ir.VoidType(), [])
-    fn = cgutils.get_or_insert_function(builder.module, fnty, "cl_handler_fault")
+def emit_fault(builder: Any, where: Any) -> None:
+    """Call cl_handler_fault_at(): the request being handled is marked, nothing is raised. where: the view's data, which
+    tells which it is of several."""
+    i8p = ir.IntType(8).as_pointer()
+    fn = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), [i8p]), "cl_handler_fault_at")
     fn.attributes.add("cold")
-    builder.call(fn, [])
+    builder.call(fn, [builder.bitcast(where, i8p)])
 
 
 def _length(builder: Any, view: Any) -> Any:
@@ -87,7 +88,7 @@ def _getitem(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         with then:
             builder.store(builder.load(builder.gep(view.data, [idx])), result)
         with otherwise:
-            emit_fault(context, builder)
+            emit_fault(builder, view.data)
     return impl_ret_borrowed(context, builder, sig.return_type, builder.load(result))
 
 
@@ -101,7 +102,7 @@ def _setitem(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         with then:
             builder.store(value, builder.gep(view.data, [idx]))
         with otherwise:
-            emit_fault(context, builder)
+            emit_fault(builder, view.data)
     return context.get_dummy_value()
 
 
@@ -137,7 +138,7 @@ def _setslice(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         with then:
             cgutils.raw_memmove(builder, builder.gep(view.data, [start]), src.data, size, 1)
         with otherwise:
-            emit_fault(context, builder)
+            emit_fault(builder, view.data)
     return context.get_dummy_value()
 
 
@@ -153,6 +154,22 @@ def _fillslice(context: Any, builder: Any, sig: Any, args: Any) -> Any:
     return context.get_dummy_value()
 
 
+def view_value(context: Any, builder: Any, viewty: Any, pointer: Any, length: Any) -> Any:
+    """A PacketView of that type on memory that somebody else owns."""
+    intp = context.get_value_type(types.intp)
+    ary = make_array(viewty)(context, builder)
+    one = ir.Constant(intp, 1)
+    populate_array(
+        ary,
+        data=builder.bitcast(pointer, ary.data.type),
+        shape=cgutils.pack_array(builder, [length]),
+        strides=cgutils.pack_array(builder, [one]),
+        itemsize=one,
+        meminfo=None,
+    )
+    return impl_ret_borrowed(context, builder, viewty, ary._getvalue())
+
+
 @intrinsic
 def make_view(typingctx: Any, pointer: Any, length: Any, readonly: Any) -> Any:
     """make_view(pointer, length, readonly literal) -> PacketView on memory that somebody else owns."""
@@ -161,18 +178,7 @@ def make_view(typingctx: Any, pointer: Any, length: Any, readonly: Any) -> Any:
     viewty = PacketView(readonly.literal_value)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        intp = context.get_value_type(types.intp)
-        ary = make_array(viewty)(context, builder)
-        one = ir.Constant(intp, 1)
-        populate_array(
-            ary,
-            data=builder.bitcast(args[0], ary.data.type),
-            shape=cgutils.pack_array(builder, [args[1]]),
-            strides=cgutils.pack_array(builder, [one]),
-            itemsize=one,
-            meminfo=None,
-        )
-        return impl_ret_borrowed(context, builder, viewty, ary._getvalue())
+        return view_value(context, builder, viewty, args[0], args[1])
 
     return viewty(pointer, types.intp, readonly), codegen
 

@@ -12,6 +12,7 @@ import pytest
 
 from corelane.bench import raft_fail, registry
 from corelane.bench.asyncio import echo, loops, start, web
+from corelane.bench.batch import rules as batch_rules
 from corelane.bench.bimodal import bimodal
 from corelane.bench.colocate import colocate, sweep
 from corelane.bench.embed import embed
@@ -46,6 +47,7 @@ ARMS = {  # that each benchmark compares: each is in the document, or said to be
         *(echo.ON_MEMORY, echo.STREAMS_ON_MEMORY, echo.NUMBA_ON_MEMORY, echo.REFLECTOR_ON_MEMORY),
         *(*echo.FLOORS, echo.ENTRY, web.ALONE, start.BEHIND, start.AT_ONCE),
     ),
+    "batch": (batch_rules.POLICY, batch_rules.NO_DROP, batch_rules.WAITS_TOO),
     "bimodal": tuple(bimodal.ARMS),
     "colocate": (
         "kv alone",
@@ -74,6 +76,7 @@ TRIES = 6
 PART = {"probes": ("--kernels", "fnv,spmv"), "raft": ("--no-baseline",), "sim": ()}
 LONG = {  # those that take seconds even so: make soak has them. Parts of each have tests of their own beside
     "asyncio",
+    "batch",
     "bimodal",
     "canary",  # cli/test_main.py has all of it
     "colocate",
@@ -120,6 +123,14 @@ FEWER: dict[str, dict[str, Any]] = {
         "bimodal.bimodal.ROUNDS": 2,
         "bimodal.bimodal.ROUNDS_OF_OTHERS": 1,
         "bimodal.bimodal.LOADS": (0.1, 0.8),
+    },
+    "batch": {
+        "batch.batch.ROUNDS": 1,
+        "batch.batch.LOADS": (1.0, 2.5),
+        "batch.batch.SWEPT": (2.5,),
+        "batch.batch.LEAST_S": 0.02,
+        "batch.rules.SIZES": (1, 8),
+        "batch.rules.ROOMS": (1,),
     },
     "colocate": {
         "colocate.colocate.MOST_ROUNDS": 1,

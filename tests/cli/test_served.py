@@ -29,6 +29,12 @@ def compiled(request, reply):
         reply[i] = request[i]
     return len(request)
 
+@libos.udp(port=9012, batch=8, limit_us=60_000_000)
+def batched(requests, replies, lengths):
+    for i in range(len(requests)):
+        lengths[i] = len(requests[i])
+        replies[i][: lengths[i]] = requests[i]
+
 def plain(request, reply):
     reply[: len(request)] = request
     return len(request)
@@ -80,8 +86,8 @@ def build_c(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "target",
-    [["echo"], ["shout:compiled"], ["shout:plain", "--plain", "--port", "9000"], ["./serve.so"]],
-    ids=["built-in", "numba", "python", "compiled"],
+    [["echo"], ["shout:compiled"], ["shout:batched"], ["shout:plain", "--plain", "--port", "9000"], ["./serve.so"]],
+    ids=["built-in", "numba", "batches", "python", "compiled"],
 )
 def test_every_kind_of_target_serves_a_generated_load(tmp_path: Path, target: list[str]) -> None:
     """Embedded, without root and without an iokernel: the load generator is the NIC."""

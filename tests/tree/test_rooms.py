@@ -66,6 +66,7 @@ ROOMS = {
     "cli/trace": ".",
     "bench": "kv raft tenant",
     "bench/asyncio": "http tcp",
+    "bench/batch": "tenant",
     "bench/bimodal": "tenant",
     "bench/colocate": "tenant",
     "bench/embed": "tenant",

@@ -1,7 +1,8 @@
 /* Why a frame or datagram was dropped: one number a reason, one name a number, and the counters of one kthread.
  *
  * Balance, asserted by every test of the stack (tests/libos/net/test_input.py and others):
- *   rx_frames = delivered + answered + sum(dropped)          frames taken from the NIC, and looped ones (loop.c)
+ *   rx_frames = delivered + answered + sum(dropped)          frames taken from the NIC, and looped ones (loop.c); those
+ *                                                            that wait for a batch are none of these yet
  *   delivered = to handlers (handled) + to sockets + consumed by ARP (learned) + ICMP errors told to sockets
  *   delivered to handlers = handled + unhandled + frames in inboxes, queues by type and flows
  *   handled   = replied + unanswered + handler_errors + requests whose handler runs or is blocked
@@ -54,6 +55,8 @@ enum cl_drop {
     CL_DROP_FLOW_FULL,       /* as many datagrams of its flow wait as may */
     CL_DROP_FLOW_TABLE,      /* its flow would be one more than may have something at one time */
     CL_DROP_FLOW_BUDGET,     /* as many datagrams of all flows wait as may */
+    CL_DROP_BATCH_FULL,      /* as many requests wait to be handled together as may */
+    CL_DROP_BATCH_LATE,      /* it waited to be handled with others, and could not be answered in time any more */
     CL_DROP_NO_TX_BUFFER,    /* an answer was due and no buffer was free */
     CL_DROP_STOPPED,         /* taken from the NIC, and the runtime was stopped before it was looked at */
     CL_DROP_REASONS          /* how many there are */
@@ -95,6 +98,8 @@ struct cl_net_stats {
     uint64_t requeued;        /* requests put back into the queue of their type when their quantum was over */
     uint64_t requeue_full;    /* the same, but that was full: they waited in the run queue */
     uint64_t flows_stolen;    /* ready flows taken from a sibling */
+    uint64_t batches;         /* of requests that had waited for each other (cl_udp_batching) */
+    uint64_t batched;         /* requests in them */
     uint64_t flows_sent_home; /* flows that got ready here, and were handed to their home (cl_stream_set_home) */
 };
 

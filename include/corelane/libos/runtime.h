@@ -114,6 +114,16 @@ CL_API int cl_runtime_bind_udp_ordered(struct cl_runtime *rt, uint16_t port, cl_
 /* As cl_runtime_bind_udp_burst, called on the kthread's own large stack under the no-switch rule (sched.h): for
  * callbacks into language run-times. Blocking calls inside answer -EDEADLK. */
 CL_API int cl_runtime_bind_udp_foreign(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg);
+/* As cl_runtime_bind_udp_burst, or with foreign != 0 as cl_runtime_bind_udp_foreign, for requests that wait for others
+ * (udp.h). -EINVAL, -EADDRINUSE, -ENOSPC (CL_UDP_BATCHED), -ENOMEM, -EMFILE; err says what is wrong. *how is copied. */
+CL_API int cl_runtime_bind_udp_batched(struct cl_runtime *rt, uint16_t port, cl_udp_burst_handler fn, void *arg,
+                                       uint32_t foreign, const struct cl_udp_batching *how, char err[256]);
+/* Have the requests of such a port wait in another way from now on. -EINVAL with a reason; -ENOENT: there is none. Any
+ * thread. */
+CL_API int cl_runtime_set_batching(struct cl_runtime *rt, uint16_t port, const struct cl_udp_batching *how,
+                                   char err[256]);
+/* What was measured of the handler of such a port. -ENOENT: there is none. Any thread. */
+CL_API int cl_runtime_batch_profile(const struct cl_runtime *rt, uint16_t port, struct cl_udp_batch_profile *out);
 /* Enter a static ARP mapping. Host byte order. -ENOSPC, -EBUSY (being resolved). Any thread. */
 CL_API int cl_runtime_add_neighbour(struct cl_runtime *rt, uint32_t ipv4, const uint8_t *mac);
 /* Start a detached uthread. Any thread, also before start. -EAGAIN, -ESHUTDOWN. */

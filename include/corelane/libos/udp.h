@@ -30,6 +30,8 @@ CL_EXTERN_C_BEGIN
 #define CL_UDP_TYPE_QUEUE 512        /* requests of a type that wait on a kthread at most: what it gets in some ms */
 #define CL_UDP_FLOWS 4096            /* flows of ordered handlers that have something at one time, at most */
 #define CL_UDP_FLOW_QUEUE 64         /* datagrams of one flow that wait at most */
+#define CL_UDP_BATCHED 16            /* handlers of a runtime whose requests wait for each other, at most */
+#define CL_UDP_BATCH_QUEUE 512       /* requests that wait so for one handler, at most */
 #define CL_UDP_SOCKET_QUEUE 256      /* datagrams that may wait for a socket, unless it is opened with another number */
 #define CL_UDP_MAX_SOCKET_QUEUE 4096 /* such a number at most */
 #define CL_UDP_MAX_SOCKETS 4096      /* open at one time */
@@ -83,6 +85,26 @@ struct cl_udp_types {
     void *arg; /* of classify */
 };
 
+/* Requests that wait for others, for a burst handler that gains from many at a time. It is given `batch` at most. One waits
+ * for others no longer than wait_us, and only while a kthread would be free for it; with 0 never, and batches are of those
+ * that came while the one before ran. limit_us is from when a request came (where the NIC knows it) to when its answer is out: batches
+ * are made, by what those before took, so that all in it are answered in time, and who cannot be is dropped before it costs others
+ * their time, unless CL_UDP_BATCH_KEEP_LATE says not to. */
+#define CL_UDP_BATCH_KEEP_LATE 1u
+struct cl_udp_batching {
+    uint32_t batch;    /* 1..CL_UDP_BURST */
+    uint32_t limit_us; /* 0: none */
+    uint32_t wait_us;
+    uint32_t queue; /* requests that may wait, batch..CL_UDP_BATCH_QUEUE; 0: that, or a quarter of the NIC's buffers */
+    uint32_t flags; /* CL_UDP_BATCH_... */
+};
+/* What was measured of such a handler: a batch of n takes fixed_us + n * each_us, and usually spread_us more or less. */
+struct cl_udp_batch_profile {
+    uint64_t batches; /* that were measured */
+    uint64_t waiting; /* requests, now */
+    double fixed_us, each_us, spread_us;
+};
+
 /* The request that the calling uthread is handling: peer, port, stamps. NULL outside a handler, and in burst handlers,
  * which hold theirs. */
 CL_API struct cl_udp_req *cl_current_request(void);
@@ -92,6 +114,11 @@ CL_API int cl_udp_reply_more(struct cl_udp_req *req, int64_t used);
 /* Mark the current request as faulted: whatever its handler returns, nothing is sent. Called by compiled handlers
  * that go beyond their views. Outside a handler: does nothing. */
 CL_API void cl_handler_fault(void);
+/* The same of whichever request of a burst has this address in its payload or in the room for its reply; if none has, of all
+ * of them. */
+CL_API void cl_handler_fault_at(const void *where);
+/* A compiled handler of a burst raised: all of its requests are errors, whatever they were answered. */
+CL_API void cl_handler_raised(struct cl_udp_req *reqs, unsigned n);
 
 /* Open a UDP socket for recvfrom and sendto. port 0: any free one from 49152 on. queue: datagrams that may
  * wait, 1..CL_UDP_MAX_SOCKET_QUEUE (0: CL_UDP_SOCKET_QUEUE). -EADDRINUSE, -EINVAL, -ENOMEM, -EMFILE

@@ -156,6 +156,7 @@ def test_every_reason_that_a_frame_alone_can_have_is_tested() -> None:
     every = {ffi.string(lib.cl_drop_name(r)).decode() for r in range(1, lib.CL_DROP_REASONS)}
     later = {"arp_not_ours", "arp_conflict", "arp_unsolicited", "udp_no_port", "tcp_no_port", "udp_queue_full"}
     later |= {"udp_no_chunk", "flow_queue_full", "flow_table_full", "flow_budget"}
+    later |= {"batch_queue_full", "batch_late"}
     later |= {"type_queue_full", "no_tx_buffer", "stopped"}
     assert {reason for _, reason in MALFORMED.values()} == every - later
 

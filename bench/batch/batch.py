@@ -1,0 +1,280 @@
+"""Batches under a limit: a small network answers requests, each within a limit, on one worker core.
+
+Goodput is the requests a second that are answered within the limit, from when each was to be sent. Load is swept from
+what every rule carries to several times what any does, at a steady rate and in bursts. An arm's goodput is its best
+over the loads of one shape. The limit is LIMIT times what one request alone takes, measured first. Loads are told as
+multiples of what batches of one size can carry in time: a request waits for the batch before its own, so these are
+batches that take half of the limit.
+
+Fixed batches are swept first: size, waiting time and bound of the queue, all over both shapes. The best of each shape,
+and the best that takes one request at a time, are measured again in turns with the policy. The figure is the worse of
+the policy's two ratios, of the shape that is not steady; the other shape's stands beside it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ...libos.handlers.batching import BatchProfile
+from ..harness.numbers import pairwise
+from ..harness.plot import Canvas
+from ..harness.session import Session
+from . import model, rules
+from .loads import BURST_S, BURST_SHARE, BURST_TIMES, Load
+from .rules import NO_DROP, POLICY, WAITS_TOO, Rule
+from .serving import Service, Slot, serving
+
+SUMMARY = "a model's requests in batches under a limit: one at a time, fixed batches, and libos' rule"
+FIGURES = ("batch.goodput",)
+
+LIMIT, LONGER = 3.0, 6.0  # times what one request alone takes: of the figure; and one that leaves any rule less to gain
+LOADS = (0.8, 1.0, 1.5, 2.5, 4.0)
+SWEPT = (1.0, 2.5)  # loads at which all fixed rules are tried
+STAY, FINALISTS = 6, 2  # of the fixed rules of a shape, after the first look and after the second
+ROUNDS = 3
+SHAPES = {"steady": False, "bursts": True}
+JUDGED = "bursts"
+SWEEP_PART, AGAIN_PART, ROUNDS_PART, LONGER_PART = 0.25, 0.15, 0.4, 0.15  # of the time
+LEAST_S = 0.15  # a slot: some bursts
+PROFILE_RPS, PROFILE_S = 1000, 0.2
+FIRST_SEED, SWEEP_SEEDS = 21, (11, 12)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What the service takes: in batches, and one request alone. limit_us: the limit. full_rps: load 1."""
+
+    batches: BatchProfile
+    one_us: float
+    limit_us: float
+    full_rps: float
+
+
+def run(session: Session) -> None:
+    """Profile, sweep of the fixed rules, then the best of them and the policy in turns."""
+    with serving(session.two_cores) as service:
+        known = profile(service)
+        settings(session, known)
+        chosen = {shape: sweep(session, service, known, shape) for shape in SHAPES}
+        arms = {rule.name: rule for found in chosen.values() for rule in found}
+        arms |= {rule.name: rule for rule in rules.policies(known.limit_us)}
+        cells = len(arms) * len(LOADS) * len(SHAPES)
+        slot_s = max(ROUNDS_PART * session.seconds / ROUNDS / cells, LEAST_S)
+        bodies = {  # each arm counts for itself: in one round all get the same arrivals
+            name: partial(curves, service, known, rule, slot_s, itertools.count(FIRST_SEED))
+            for name, rule in arms.items()
+        }
+        got = session.interleave(bodies, ROUNDS)
+        longer = at_longer_limit(session, service, known)
+        session.settings["classes_found"] = [int(n) for n in model.found(service.state)]
+    for name, rounds in got.items():
+        add_rows(session, name, rounds)
+    judge(session, chosen, got, longer)
+
+
+Curves = dict[tuple[str, float], Slot]
+
+
+def profile(service: Service) -> Measured:
+    """Of batches as they come, then of one request alone, which the service computes in another way."""
+    most = {"batch": model.LANES, "queue": model.LANES}
+    for rate in (PROFILE_RPS, 4 * PROFILE_RPS, 8 * PROFILE_RPS, 64 * PROFILE_RPS):
+        service.slot(Rule("profile", most), Load(rate), math.inf, PROFILE_S, seed=1)
+    batches = service.profile()
+    service.slot(Rule("profile", {"batch": 1, "queue": 1}), Load(PROFILE_RPS), math.inf, PROFILE_S, seed=1)
+    one_us = service.profile().batch_us(1)
+    return within(batches, one_us, LIMIT)
+
+
+def within(batches: BatchProfile, one_us: float, limit: float) -> Measured:
+    """The same under a limit of so many times what one request takes."""
+    limit_us = limit * one_us
+    return Measured(batches, one_us, limit_us, full_rps(batches, one_us, limit_us))
+
+
+def full_rps(batches: BatchProfile, one_us: float, limit_us: float) -> float:
+    """What batches that take half of the limit carry; of one request, where it allows no more."""
+    size = min((limit_us / 2 - batches.fixed_us) / max(batches.each_us, 1e-3), model.LANES)
+    return 1e6 * size / (batches.fixed_us + size * batches.each_us) if size > 1 else 1e6 / one_us
+
+
+def settings(session: Session, known: Measured) -> None:
+    """Of the document."""
+    session.settings |= {
+        "message": f"one request of {model.PAYLOAD_BYTES} bytes, answered by a network of {model.LAYERS} weights",
+        "limit_us": known.limit_us,
+        "one_us": known.one_us,
+        "batch_us": f"{known.batches.fixed_us:.0f} + {known.batches.each_us:.1f} a request",
+        "load_1_rps": known.full_rps,
+        "loads": LOADS,
+        "bursts": f"{BURST_SHARE:.0%} of the time {BURST_TIMES:g} times the rate, for {1e3 * BURST_S:g} ms on average",
+    }
+    session.say(
+        f"one request takes {known.one_us:.0f} us, n together {session.settings['batch_us']} us: limit "
+        f"{known.limit_us:.0f} us, load 1 is {known.full_rps:,.0f} requests/s"
+    )
+
+
+def load_of(known: Measured, shape: str, times: float) -> Load:
+    """A load as this run tells it."""
+    return Load(times * known.full_rps, SHAPES[shape])
+
+
+def sweep(session: Session, service: Service, known: Measured, shape: str) -> list[Rule]:
+    """The best fixed rules of a shape, the best first, and last the best that takes one at a time."""
+    candidates = rules.fixed_rules(known.limit_us)
+    session.say(f"{len(candidates)} fixed rules, {shape}")
+    part_s = SWEEP_PART * session.seconds / len(SHAPES)
+    first = goodputs(service, known, candidates, shape, SWEPT, part_s, SWEEP_SEEDS[0])
+    alone = [rule for rule in candidates if rule.alone]
+    ranked = sorted((r for r in candidates if not r.alone), key=lambda rule: -first[rule.name])[:STAY]
+    part_s = AGAIN_PART * session.seconds / len(SHAPES)
+    second = goodputs(service, known, ranked + alone, shape, LOADS, part_s, SWEEP_SEEDS[1])
+    session.settings.setdefault("sweep", {})[shape] = {"first": first, "second": second}
+    best = sorted(ranked, key=lambda rule: -second[rule.name])[:FINALISTS]
+    return [*best, max(alone, key=lambda rule: second[rule.name])]
+
+
+def goodputs(
+    service: Service, known: Measured, of: Sequence[Rule], shape: str, loads: Sequence[float], seconds: float, seed: int
+) -> dict[str, float]:
+    """The best goodput of each rule over some loads."""
+    slot_s = max(seconds / len(of) / len(loads), LEAST_S)
+    found = dict.fromkeys((rule.name for rule in of), 0.0)
+    for times in loads:
+        for rule in of:
+            slot = service.slot(rule, load_of(known, shape, times), known.limit_us, slot_s, seed)
+            found[rule.name] = max(found[rule.name], slot.good_rps)
+    return found
+
+
+def at_longer_limit(session: Session, service: Service, known: Measured) -> dict[str, float]:
+    """By shape: the policy's goodput under the longer limit over that of the best fixed batch, one look each."""
+    longer, ratios = within(known.batches, known.one_us, LONGER), {}
+    policy = rules.policies(longer.limit_us)[0]
+    fixed = [rule for rule in rules.fixed_rules(longer.limit_us) if not rule.alone]
+    for shape in SHAPES:
+        session.say(f"a limit of {LONGER:g} times one request, {shape}")
+        part_s = LONGER_PART * session.seconds / len(SHAPES)
+        found = goodputs(service, longer, [policy, *fixed], shape, SWEPT, part_s, SWEEP_SEEDS[0])
+        best = max(found[rule.name] for rule in fixed)
+        ratios[shape] = found[policy.name] / best if best else math.nan
+    return ratios
+
+
+def curves(service: Service, known: Measured, rule: Rule, slot_s: float, seeds: Iterator[int]) -> Curves:
+    """Both shapes, all loads, once."""
+    seed = next(seeds)
+    return {
+        (shape, times): service.slot(rule, load_of(known, shape, times), known.limit_us, slot_s, seed)
+        for shape in SHAPES
+        for times in LOADS
+    }
+
+
+def best_of(curve: Curves, shape: str) -> float:
+    """The greatest goodput over the loads of a shape."""
+    return max(slot.good_rps for (of, _), slot in curve.items() if of == shape)
+
+
+def judge(
+    session: Session,
+    chosen: Mapping[str, Sequence[Rule]],
+    got: Mapping[str, Sequence[Curves]],
+    longer: Mapping[str, float],
+) -> None:
+    """The figure, and what each shape says. The best fixed rule of a round is that of the round: the better of the
+    finalists."""
+    ratios: dict[str, tuple[list[float], list[float]]] = {}
+    for shape in SHAPES:
+        ours = [best_of(curve, shape) for curve in got[POLICY]]
+        fixed = {rule.name for found in chosen.values() for rule in found if not rule.alone}
+        alone = {rule.name for found in chosen.values() for rule in found if rule.alone}
+        both = []
+        for names in (fixed, alone):
+            theirs = [max(best_of(got[name][i], shape) for name in names) for i in range(len(ours))]
+            both.append(list(pairwise(ours, theirs).pairs))
+        ratios[shape] = (both[0], both[1])
+        parts = {name: pairwise(ours, [best_of(c, shape) for c in got[name]]) for name in (NO_DROP, WAITS_TOO)}
+        session.note(
+            f"{shape}: goodput {statistics.median(ours):,.0f} requests/s, {statistics.median(both[0]):.3g} times that "
+            f"of the best fixed batch ({chosen[shape][0].name}) and {statistics.median(both[1]):.3g} times that of one "
+            f"at a time; by load, over the best fixed one there, {by_load(got, fixed, shape)}; of itself without early "
+            f"drop {parts[NO_DROP]}, of itself with waiting {parts[WAITS_TOO]}"
+        )
+    worse = [min(pair) for pair in zip(*ratios[JUDGED], strict=True)]
+    beside = {
+        f"{shape}, over {what}": statistics.median(values)
+        for shape, pair in ratios.items()
+        for what, values in zip(("the best fixed batch", "one at a time"), pair, strict=True)
+    }
+    beside |= {f"{shape}, limit {LONGER:g} times one request, over fixed": of for shape, of in longer.items()}
+    session.figure(FIGURES[0], statistics.median(worse), runs=worse, beside=beside)
+
+
+def by_load(got: Mapping[str, Sequence[Curves]], fixed: Collection[str], shape: str) -> str:
+    """The policy's goodput over that of the best of the fixed rules at each load of a shape, medians of the rounds."""
+    told = []
+    for of, times in got[POLICY][0]:
+        if of == shape:
+            ours = [curve[of, times].good_rps for curve in got[POLICY]]
+            theirs = [max(got[name][i][of, times].good_rps for name in fixed) for i in range(len(ours))]
+            told.append(f"{times:g}: {pairwise(ours, theirs).median:.3g}")
+    return ", ".join(told)
+
+
+def add_rows(session: Session, name: str, rounds: Sequence[Curves]) -> None:
+    """An arm's row for each shape and load: medians of the rounds."""
+    for shape, times in rounds[0]:
+        slots = [curve[shape, times] for curve in rounds]
+
+        def middle(key: str, slots: Sequence[Slot] = slots) -> float:
+            return statistics.median(float(getattr(slot, key)) for slot in slots)
+
+        session.arm(
+            name,
+            shape=shape,
+            load=times,
+            sent=sum(slot.sent for slot in slots),
+            answered=sum(slot.answered for slot in slots),
+            dropped=sum(slot.late + slot.full for slot in slots),
+            offered_rps=middle("offered_rps"),
+            achieved_rps=middle("good_rps"),
+            p50_us=middle("p50_us"),
+            p99_us=middle("p99_us"),
+            requests_a_batch=middle("batch"),
+            dropped_late=sum(slot.late for slot in slots),
+            dropped_full=sum(slot.full for slot in slots),
+        )
+
+
+def plot(document: dict[str, Any]) -> Canvas:
+    """Goodput against load, steady and in bursts."""
+    arms = document["arms"]
+    canvas = Canvas(
+        "batch: requests answered within the limit, one core",
+        message=document["settings"]["message"],
+        n=sum(int(a["sent"]) for a in arms),
+        panels=2,
+        size=(13, 6),
+    )
+    for panel, shape in enumerate(SHAPES):
+        for i, name in enumerate(dict.fromkeys(a["name"] for a in arms)):
+            rows = sorted((a for a in arms if (a["name"], a["shape"]) == (name, shape)), key=lambda a: float(a["load"]))
+            canvas.curve(
+                [a["offered_rps"] for a in rows], [a["achieved_rps"] for a in rows], label=name, colour=i, panel=panel
+            )
+        axis = canvas.axes[panel]
+        axis.set_xlabel(f"requests that came ({shape}, 1/s)")
+        axis.set_ylabel("answered within the limit (1/s)")
+    limit_us = float(document["settings"]["limit_us"])
+    canvas.caption(
+        f"Limit {limit_us:.0f} us. Medians of {ROUNDS} rounds. Curves end at the highest load that is offered."
+    )
+    return canvas
