@@ -1,0 +1,110 @@
+"""Blame of a group of real nodes: a slow disk of the leader, and slow disks of its followers, told apart; and a
+follower that passes commands on. The disks are made slow by fault devices, for the last commands of each run."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy
+import pytest
+from cltest import NetnsFactory, wait_until
+from raftreal import IDS, SwitchGroup
+
+from corelane.libos.trace.blame import Blame, of_service
+from corelane.libos.trace.commands import LEADER, OTHERS, OWN_LOG
+from corelane.libos.trace.pieces import joined
+from corelane.libos.trace.stages import table
+from corelane.runtime._native import lib
+from corelane.runtime.trace import Records, Segment
+
+pytestmark = [pytest.mark.root, pytest.mark.timeout(180)]
+
+USUAL, SLOW = 90, 15
+SLOW_NS = 30_000_000
+SLOW_DISK = {"latency_min_ns": SLOW_NS, "latency_max_ns": SLOW_NS}
+NOTHING: dict[str, float] = {"loss": 1.0}
+
+
+@pytest.fixture
+def group(netns: NetnsFactory, tmp_path: Path) -> Iterator[SwitchGroup]:
+    """Three nodes that trace all, one of which leads."""
+    with contextlib.closing(SwitchGroup(tmp_path, netns, faulty=True)) as made:
+        made.start(*IDS)
+        for i in IDS:
+            made.ask(i, trace="full")
+        yield made
+
+
+def leader_of(group: SwitchGroup) -> int:
+    def leads() -> int:
+        return next((i for i in IDS if group.ask(i, status={})["role"] == "leader"), 0)
+
+    found: int = wait_until(leads, 60, "a leader")
+    return found
+
+
+def seen_by(group: SwitchGroup, node: int, make_slow: Callable[[], object]) -> tuple[Records, list[str], int]:
+    """What a node writes down while a client asks it for commands, the last of them slow."""
+    parts = []
+    with Segment.of_process(group.children[node].process.pid) as segment, group.client(node) as client:
+        client.command(b"set a 0 0 1\r\n0\r\n")
+        wait_until(lambda: len(segment.read().commands) > 0, 60, "the first one to be written down")
+        for n in range(USUAL + SLOW):
+            if n == USUAL:
+                make_slow()
+            assert client.command(b"set a 0 0 1\r\n1\r\n") == b"STORED\r\n"
+            parts.append(segment.read())
+
+        def all_there() -> bool:
+            parts.append(segment.read())
+            return sum(len(part.commands) for part in parts) >= USUAL + SLOW
+
+        wait_until(all_there, 60, "the last one to be written down")
+        return joined(parts), segment.services(), segment.hz
+
+
+def blamed(seen: tuple[Records, list[str], int]) -> Blame:
+    one = table(*seen).of_service(seen[1].index("Raft 7400"))
+    assert USUAL + SLOW <= len(one.messages) <= USUAL + SLOW + 1, "and the first one, perhaps"
+    found = of_service(one, "Raft 7400", 1 - SLOW / (USUAL + SLOW))
+    assert found is not None
+    return found
+
+
+def test_a_slow_disk_of_the_leader_is_its_own_log(group: SwitchGroup) -> None:
+    """Of the other two one is cut off, so that the leader is needed for a majority."""
+    leader = leader_of(group)
+    away = next(i for i in IDS if i != leader)
+    group.ask(away, nic={"rx": NOTHING, "tx": NOTHING})
+    found = blamed(seen_by(group, leader, lambda: group.ask(leader, disk=SLOW_DISK)))
+    assert found.first[: len(OWN_LOG)] == OWN_LOG, found
+    assert found.cause is not None
+    assert found.cause.word == "own log"
+    assert found.slow_us > SLOW_NS / 1e3 / 2
+
+
+def test_slow_disks_of_its_followers_are_the_others(group: SwitchGroup) -> None:
+    leader = leader_of(group)
+    followers = [i for i in IDS if i != leader]
+    found = blamed(seen_by(group, leader, lambda: [group.ask(i, disk=SLOW_DISK) for i in followers]))
+    assert found.first[: len(OTHERS)] == OTHERS, found
+    assert found.cause is not None
+    assert found.cause.word == "others"
+
+
+def test_a_follower_says_that_the_leader_was_slow_and_the_leader_why(group: SwitchGroup) -> None:
+    leader = leader_of(group)
+    follower = next(i for i in IDS if i != leader)
+    with Segment.of_process(group.children[leader].process.pid) as at_leader:
+        at_leader.skip()
+        found = blamed(seen_by(group, follower, lambda: [group.ask(i, disk=SLOW_DISK) for i in IDS if i != leader]))
+        theirs = at_leader.read()
+    assert found.first == LEADER
+    assert found.cause is not None
+    assert found.cause.word == "leader"
+    passed = theirs.commands[(theirs.commands["flags"] & lib.CL_TRACE_COMMAND_READ) == 0]
+    known = passed["agreed"] != 2**32 - 1
+    assert known.sum() >= SLOW, "those that were passed on are the leader's messages, too"
+    assert (numpy.diff(passed["index"][known].astype(numpy.int64)) > 0).all()
