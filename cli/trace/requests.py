@@ -104,12 +104,13 @@ def _await_mode(segment: Segment, app: str, mode: str) -> None:
 
 
 def _once_there(ask: Callable[[], T], deadline: float) -> T:
-    """What `ask` returns once it no longer raises ENOENT; deadline: on the monotonic clock."""
+    """What `ask` returns once it no longer raises ENOENT, or EPROTO of a segment that is being made; deadline: on the
+    monotonic clock."""
     while True:
         try:
             return ask()
         except CorelaneError as error:
-            if error.errno != errno.ENOENT or time.monotonic() >= deadline:
+            if error.errno not in (errno.ENOENT, errno.EPROTO) or time.monotonic() >= deadline:
                 raise
         time.sleep(LOOK_S)
 

@@ -20,8 +20,9 @@ static void put_stages(struct cl_tracer *t, uint64_t id, uint64_t begin, const s
                                  .gone = s->gone || !s->agreed ? reached(begin, s->gone, 0) : 0,
                                  .index = s->index};
     c.sent = reached(begin, s->sent, c.gone);
-    c.flush = reached(begin, s->flush, c.gone);
-    c.written = reached(begin, s->written, c.flush);
+    /* Of a log that says nothing of its flushes all is left to being acknowledged. */
+    c.flush = s->flush || !s->durable ? reached(begin, s->flush, c.gone) : c.gone;
+    c.written = s->written || !s->durable ? reached(begin, s->written, c.flush) : c.flush;
     c.durable = reached(begin, s->durable, c.written);
     c.others = reached(begin, s->others, c.gone);
     c.agreed = reached(begin, s->agreed, c.gone);

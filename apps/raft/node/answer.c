@@ -40,9 +40,9 @@ void node_answer(struct cl_raft_node *node, const struct node_requester *request
     else if (status != CL_RAFT_OK)
         cl_count(&node->count.answers_refused, 1);
     if (requester->from) {
-        send_answer(node, requester, status, reply, bytes);
         if (node->stages.on && node->config.env.passed)
             node->config.env.passed(node->config.env.arg, requester->token.words[0]);
+        send_answer(node, requester, status, reply, bytes);
     } else {
         node->config.env.answer(node->config.env.arg, &requester->token, status, reply, bytes);
     }

@@ -182,8 +182,10 @@ void node_drive(struct cl_raft_node *node)
         node_round(node);
         while (node->state == CL_RAFT_RUNNING && cl_raft_ready(node->raft, &ready)) {
             node_disk_write(node, &ready);
-            if (ready.apply_first)
+            if (ready.apply_first) {
                 node->committed = ready.apply_last;
+                node_stages_agreed(node);
+            }
             apply_committed(node);
             if (ready.chunk)
                 node_chunk(node, &ready);

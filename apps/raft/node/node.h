@@ -118,7 +118,7 @@ struct cl_raft_env {
     bool (*send)(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes, bool lasting);
     /* A command or query ended. `reply` is good during the call. */
     void (*answer)(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes);
-    /* A command or query that another node passed on, which came then, is answered. Only with config.stages; may be
+    /* A command or query that another node passed on, which came then, is about to be answered. Only with config.stages; may be
      * NULL. */
     void (*passed)(void *arg, uint64_t since_ns);
 };

@@ -85,6 +85,13 @@ void node_stages_pumped(struct cl_raft_node *node)
         look(node, now, 0);
 }
 
+void node_stages_agreed(struct cl_raft_node *node)
+{
+    const struct node_mark *before = newest(&node->stages.agreed);
+    if (notes(node) && !(before && before->last >= node->committed))
+        note(&node->stages.agreed, node->committed, now_of(node), 0);
+}
+
 void node_stages_heard(struct cl_raft_node *node, uint32_t from)
 {
     if (notes(node))

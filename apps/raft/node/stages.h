@@ -44,6 +44,8 @@ void node_stages_sent(struct cl_raft_node *node, uint64_t last);
 /* The log has acknowledged an entry, whose flush has these stamps. Then node_stages_pumped is to come. */
 void node_stages_durable(struct cl_raft_node *node, uint64_t index, const uint64_t log[2]);
 void node_stages_pumped(struct cl_raft_node *node);
+/* The core has handed out what is committed: without a disk, in a group of one, nothing else tells. */
+void node_stages_agreed(struct cl_raft_node *node);
 /* Another node's message was taken. */
 void node_stages_heard(struct cl_raft_node *node, uint32_t from);
 /* Leadership has begun or ended. */

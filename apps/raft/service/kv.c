@@ -38,6 +38,7 @@ void serve_kv_answer(struct cl_raft_service *s, const struct cl_raft_token *toke
         reply = (const uint8_t *)serve_kv_error(status, token->words[2] & READS);
         bytes = (uint32_t)strlen((const char *)reply);
     }
+    serve_traced(s, s->traced.kv, token->words[3], true);
     uint32_t piece = CL_KV_UDP_DATAGRAM - CL_KV_UDP_HEADER, total = (bytes + piece - 1) / piece;
     for (uint32_t i = 0; i < total; i++) {
         uint32_t n = cl_min(piece, bytes - i * piece);
@@ -49,8 +50,6 @@ void serve_kv_answer(struct cl_raft_service *s, const struct cl_raft_token *toke
         }
     }
     cl_count(&s->count.kv_answers, 1);
-    if (token->words[3])
-        serve_traced(s, s->traced.kv, token->words[3], true);
 }
 
 /* An answer that needs nobody else, into the request's own buffer. */

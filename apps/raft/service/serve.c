@@ -79,8 +79,8 @@ static void env_answer(void *arg, const struct cl_raft_token *token, int status,
         return;
     }
     struct cl_udp_addr to = {(uint32_t)(token->words[1] >> 16), (uint16_t)token->words[1], 0};
+    serve_traced(s, s->traced.port, token->words[3], true); /* before: to send may be to ring the doorbell */
     frame_answer(s, &to, token->words[2], status, reply, bytes);
-    serve_traced(s, s->traced.port, token->words[3], true);
 }
 
 /* Not inlined: its buffer is no part of the stack below a client's frame. */

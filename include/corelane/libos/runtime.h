@@ -142,7 +142,7 @@ struct cl_runtime_call {
     uint64_t since_ns; /* when it came, by the scheduler's clock */
     uint32_t service;  /* cl_runtime_trace_service */
     uint32_t what;     /* it has waited for: CL_TRACE_WAITS_COMMIT, say */
-    uint32_t leaves;   /* 1: its answer is a datagram that was just sent, and waits for the doorbell */
+    uint32_t leaves;   /* 1: its answer is sent next, or waits for the doorbell already */
     uint32_t reserved;
     /* Asked for its stages if it is recorded; NULL: it has none. */
     void (*stages)(void *arg, struct cl_call_stages *out);

@@ -24,7 +24,7 @@ from corelane.apps.raft.service.service import RaftService, serve
 from corelane.apps.raft.service.settings import GroupSettings, LogSettings
 from corelane.drivers.blk.blk import Blk, BlkFaults, FaultBlk
 from corelane.libos import Scheduler
-from corelane.libos.trace.commands import COMMIT
+from corelane.libos.trace.commands import COMMIT, NEVER
 from corelane.libos.trace.stages import table
 from corelane.runtime._native import lib
 from corelane.runtime.errors import CorelaneError, Refused
@@ -353,6 +353,7 @@ def test_commands_are_messages_of_the_runtimes_trace_with_their_stages() -> None
     assert list(records.commands["id"]) == list(mine["id"])
     commands, read = records.commands[:5], records.commands[5]
     assert (commands["gone"] <= commands["agreed"]).all()
+    assert (commands["agreed"] < NEVER).all()
     assert (commands["agreed"] <= mine["end"][:5]).all()
     for alone in ("durable", "others"):  # there is no log, and nobody else
         assert (commands[alone] == commands["gone"]).all()

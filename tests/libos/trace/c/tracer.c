@@ -265,6 +265,8 @@ static void calls(uint64_t seed)
         command(&s, begin);
         now += 2000;
     }
+    command(&(struct cl_trace_stages){.gone = now - 90, .durable = now - 50, .others = now - 80, .agreed = now - 40},
+            now - 100); /* of a log that says nothing of its flushes */
     struct cl_trace_call asked = {.begin = now - 10, .service = 1, .what = CL_TRACE_WAITS_KEYS, .leaves = true};
     struct cl_trace_message got[4];
     CHECK(cl_tracer_called(t, &asked, now));
