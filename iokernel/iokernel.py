@@ -316,6 +316,10 @@ class Iokernel:
             managed = [a for a in self._applications.attached if a.claim is not None]
             return {(a.id, a.name): report.evicted(self._io, a.id) for a in managed}
 
+    def trace(self, name: str, pid: int, how: int, peer: Peer) -> tuple[int, dict[str, Any], int]:
+        """An application's trace, and how it is to be traced (Registry)."""
+        return self._applications.trace(name, pid, how, peer)
+
     def moves(self, loop: int, first: int) -> bytes:
         """Entries of a loop's log of moves, from number `first` on (Registry).
 

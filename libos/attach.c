@@ -123,11 +123,18 @@ static void tell_latency(void *arg, void *part, uint32_t n_kthreads)
     cl_netif_tell_latency(((const struct cl_runtime *)arg)->nif, part, n_kthreads);
 }
 
+static void ask_trace(void *arg, uint32_t how)
+{
+    const struct cl_runtime *rt = arg;
+    (void)cl_trace_set_mode(rt->trace, how - 1); /* -EINVAL: it stays as it is, and whoever asked sees that */
+}
+
 void cl_runtime_publish(struct cl_runtime *rt, cl_counters_fn more, void *arg)
 {
     if (!rt->own_nic)
         return;
     cl_port_publish_latency(rt->nic, tell_latency, rt);
+    cl_port_on_trace(rt->nic, ask_trace, rt);
     cl_port_publish(rt->nic, NULL, NULL); /* nobody reads them meanwhile */
     rt->more = more;
     rt->more_arg = arg;

@@ -71,15 +71,39 @@ uint32_t cl_runtime_trace_service(struct cl_runtime *rt, uint32_t kind, uint16_t
     return cl_trace_service_of(rt->trace, (uint16_t)kind, port);
 }
 
-void cl_runtime_trace_call(struct cl_runtime *rt, uint32_t service, uint64_t since_ns)
+static uint64_t stamp_of(const struct cl_clock *clock, uint64_t ns)
+{
+    return ns ? (uint64_t)cl_ns_to_tsc(clock, (int64_t)ns) : 0;
+}
+
+void cl_runtime_trace_call(struct cl_runtime *rt, const struct cl_runtime_call *call)
 {
     const struct cl_clock *clock = rt->nif->clock;
     int k = rt->trace ? cl_kthread_index_in(rt->sched) : -1;
     if (k < 0)
         return;
     struct cl_tracer *t = cl_trace_tracer(rt->trace, (unsigned)k);
-    cl_tracer_called(t, (uint16_t)service, CL_TRACE_WAITS_COMMIT, cl_ns_to_tsc(clock, (int64_t)since_ns),
-                     cl_tracer_stamp(t));
+    struct cl_trace_call c = {.begin = stamp_of(clock, call->since_ns),
+                              .service = (uint16_t)call->service,
+                              .what = (uint16_t)call->what,
+                              .leaves = call->leaves};
+    uint64_t now = cl_tracer_stamp(t);
+    if (!cl_tracer_called(t, &c, now))
+        return;
+    struct cl_call_stages s = {0};
+    if (call->stages)
+        call->stages(call->arg, &s);
+    struct cl_trace_stages at = {.gone = stamp_of(clock, s.gone_ns),
+                                 .sent = stamp_of(clock, s.sent_ns),
+                                 .flush = stamp_of(clock, s.flush_ns),
+                                 .written = stamp_of(clock, s.written_ns),
+                                 .durable = stamp_of(clock, s.durable_ns),
+                                 .others = stamp_of(clock, s.others_ns),
+                                 .agreed = stamp_of(clock, s.agreed_ns),
+                                 .index = s.index,
+                                 .node = s.node,
+                                 .flags = s.flags};
+    cl_tracer_put_call(t, &c, call->stages ? &at : NULL, now);
 }
 
 static int build(struct cl_runtime *rt, const struct cl_runtime_config *c, char *err)
@@ -249,6 +273,7 @@ void cl_runtime_delete(struct cl_runtime *rt)
     if (rt->own_nic && rt->nic) { /* what is counted goes now */
         cl_port_publish(rt->nic, NULL, NULL);
         cl_port_publish_latency(rt->nic, NULL, NULL);
+        cl_port_on_trace(rt->nic, NULL, NULL);
     }
     cl_raises_delete(rt->raises); /* while those may be asked who are told */
     cl_sched_delete(rt->sched);

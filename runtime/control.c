@@ -312,6 +312,22 @@ int cl_control_moves(int fd, struct cl_control_moves *ask, struct cl_control_mov
     return rc < 0 ? rc : 0;
 }
 
+int cl_control_trace(int fd, struct cl_control_trace *ask, char **json, int *segment, int timeout_ms, char *err)
+{
+    struct exchange x = {.most = CL_CONTROL_MAX_REPLY, .deadline_ms = now_ms() + timeout_ms};
+    *segment = -1;
+    int rc = question(fd, CL_CONTROL_TRACE, ask, sizeof *ask, &x, segment, err);
+    if (rc == 0 && x.header.type != CL_CONTROL_TRACE_OK)
+        rc = unexpected(&x, err);
+    else if (rc == 0)
+        rc = receive_text(fd, &x.header, json, x.deadline_ms, err);
+    if (rc < 0 && x.n_fds)
+        close(*segment);
+    if (rc < 0 || !x.n_fds)
+        *segment = -1;
+    return rc;
+}
+
 int cl_control_policy(int fd, const char *spec, const char *params, char *text, int timeout_ms, char *err)
 {
     struct cl_control_policy message = {0};

@@ -25,6 +25,11 @@
  *                             <-         MOVES_OK, with entries (struct cl_io_move, iokernel.h); or REFUSE. Any number
  *                             of times
  *
+ *   connect, TRACE            ->         an application's trace segment (trace.h), and how it is to be traced from now on;
+ *                                        for its own user, root and the iokernel's user
+ *                             <-         TRACE_OK: header and a JSON text, with the segment to be read, if the
+ *                                        iokernel may open it; or REFUSE. A connection is given one segment
+ *
  * All fields are in the byte order of the machine: both ends run on it. Every message begins with cl_control_header; a
  * receiver checks magic, then version, then type and length, so that ends of different versions can tell each other so
  * (the header and the REFUSE message never change). Who may connect is decided by the socket file's mode and by the
@@ -66,6 +71,8 @@
 #define CL_CONTROL_MOVES_OK 13
 #define CL_CONTROL_STATE 14
 #define CL_CONTROL_STATE_OK 15
+#define CL_CONTROL_TRACE 16
+#define CL_CONTROL_TRACE_OK 17
 
 struct cl_control_header {
     uint32_t magic;
@@ -187,6 +194,13 @@ struct cl_control_moves_ok {
     uint32_t n, entry_bytes;
 };
 
+struct cl_control_trace {
+    struct cl_control_header header;
+    char name[32]; /* of the application; zero-terminated */
+    uint32_t pid;  /* of several that have the name; 0: there is one */
+    uint32_t how;  /* CL_RUNTIME_TRACE_...: trace it so from now on; 0: as it is */
+};
+
 struct cl_control_refuse {
     struct cl_control_header header;
     uint32_t code; /* an errno value that fits best */
@@ -222,6 +236,10 @@ CL_API int cl_control_area(int fd, struct cl_control_area *ask, char **json, int
  * Refused: -code of the refusal, err its text. */
 CL_API int cl_control_moves(int fd, struct cl_control_moves *ask, struct cl_control_moves_ok *answer, char **entries,
                             int timeout_ms, char *err);
+/* Ask for an application's trace; the header is filled in. Returns the length of the zero-terminated JSON text in *json
+ * (cl_control_free); *segment is the descriptor, read-only, the caller's to close, or -1: the text says why. Refused: -code,
+ * err its text. */
+CL_API int cl_control_trace(int fd, struct cl_control_trace *ask, char **json, int *segment, int timeout_ms, char *err);
 CL_API void cl_control_close(int fd);
 // cffi: end
 
@@ -238,6 +256,7 @@ _Static_assert(sizeof(struct cl_control_policy) == 512 && sizeof(struct cl_contr
 _Static_assert(sizeof(struct cl_control_area) == 128, "no hidden padding");
 _Static_assert(sizeof(struct cl_control_policy_ok) == 256, "no hidden padding");
 _Static_assert(sizeof(struct cl_control_moves) == 32 && sizeof(struct cl_control_moves_ok) == 56, "no hidden padding");
+_Static_assert(sizeof(struct cl_control_trace) == 56, "no hidden padding");
 _Static_assert(sizeof(((struct cl_control_accept *)0)->cpus) == 4 * CL_SHM_MAX_KTHREADS, "one CPU a kthread");
 _Static_assert(sizeof(((struct cl_control_hello *)0)->name) == CL_SHM_NAME_BYTES, "name");
 

@@ -56,3 +56,28 @@ def area(
     finally:
         if not keep:
             lib.cl_control_close(connection)
+
+
+def trace(
+    socket_path: str, name: str, pid: int = 0, how: int = 0, timeout_s: float = 5.0
+) -> tuple[dict[str, Any], int]:
+    """Ask an iokernel for the trace of an application that is attached; pid: of several that have the name. how:
+    CL_RUNTIME_TRACE_..., as it is to be traced from now on, within half a second; 0: as it is.
+
+    Returns {"app", "pid", "segment": whether there is one to read, "why" not} and the segment's descriptor, read-only,
+    the caller's to close, or -1. Raises CorelaneError: nobody listens, refused, no answer in time.
+    """
+    err, text, fd = ffi.new("char[256]"), ffi.new("char **"), ffi.new("int *")
+    ask, word = ffi.new("struct cl_control_trace *", {"pid": pid, "how": how}), os.fsencode(name)
+    if len(word) >= len(ask.name):
+        raise CorelaneError(f"trace {name}", f"the name is longer than {len(ask.name) - 1} bytes")
+    ffi.memmove(ask.name, word, len(word))
+    timeout_ms, path = max(1, int(timeout_s * 1e3)), os.fsencode(socket_path)
+    connection = check(lib.cl_control_connect(path, timeout_ms, err), f"connect to {socket_path}", err)
+    try:
+        check(lib.cl_control_trace(connection, ask, text, fd, timeout_ms, err), f"trace {name}", err)
+        answer: dict[str, Any] = json.loads(ffi.string(text[0]))
+        lib.cl_control_free(text[0])
+        return answer, int(fd[0])
+    finally:
+        lib.cl_control_close(connection)

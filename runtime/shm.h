@@ -88,6 +88,9 @@ struct cl_arena_preempt {
     /* 1: another member of its group has taken over, and it is to drain. Writer: the iokernel's controlling thread, once
      * (relaxed: it announces nothing). Reader: the port's watcher, some times a second. */
     uint32_t drain;
+    /* How its requests are to be traced from now on: CL_RUNTIME_TRACE_... in the lowest byte, above it a number that
+     * changes each time; 0: nobody has asked. Writer and reader: the same. */
+    uint32_t trace;
 };
 
 /* The doorbell word: further on in the header's page, in a pair of lines of its own. Which one differs from arena to

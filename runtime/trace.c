@@ -52,6 +52,14 @@ static bool message_valid(const struct cl_trace_message *m)
            m->shared;
 }
 
+/* What was not reached is UINT32_MAX, which is behind all. */
+static bool command_valid(const struct cl_trace_command *c)
+{
+    return c->id && c->gone <= c->sent && c->gone <= c->flush && c->flush <= c->written && c->written <= c->durable &&
+           c->gone <= c->others && c->gone <= c->agreed &&
+           !(c->flags & ~(CL_TRACE_COMMAND_READ | CL_TRACE_COMMAND_FORWARDED));
+}
+
 bool cl_trace_valid(const void *record)
 {
     union {
@@ -59,6 +67,7 @@ bool cl_trace_valid(const void *record)
         struct cl_trace_wait wait;
         struct cl_trace_core core;
         struct cl_trace_gap gap;
+        struct cl_trace_command command;
     } r;
     memcpy(&r, record, sizeof r);
     if (r.message.kthread >= CL_TRACE_MAX_RINGS)
@@ -74,6 +83,8 @@ bool cl_trace_valid(const void *record)
     case CL_TRACE_GAP:
         return r.gap.begin <= r.gap.end && r.gap.gone <= r.gap.end - r.gap.begin && r.gap.n &&
                (r.gap.how == CL_TRACE_GAP_STAMPS || r.gap.how == CL_TRACE_GAP_COUNTERS);
+    case CL_TRACE_COMMAND:
+        return command_valid(&r.command);
     default:
         return false;
     }
@@ -136,4 +147,15 @@ uint32_t cl_trace_read(const void *base, uint64_t bytes, uint32_t index, uint64_
     }
     *next += n;
     return kept;
+}
+
+void cl_trace_counts(const void *base, uint64_t bytes, uint32_t index, uint64_t *written, uint64_t *overwritten)
+{
+    struct cl_trace_ring *ring;
+    uint32_t records;
+    *written = *overwritten = 0;
+    if (!find_ring(base, bytes, index, &ring, &records))
+        return;
+    *written = cl_load_relaxed(&ring->head); /* relaxed: a count */
+    *overwritten = *written > records ? *written - records : 0;
 }

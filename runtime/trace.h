@@ -26,7 +26,8 @@
  *
  * `begin` is the first moment known: an iokernel took the frame, or (CL_TRACE_FROM_KTHREAD) the kthread did, and then ring
  * is 0. What a handler waited for is in `blocked` (until somebody made it ready) and `ready` (until it ran again), parts of
- * handler; its WAIT records say what for. What a connection waited for on the wire is a message of its own
+ * handler; its WAIT records say what for. Of a command of a group that wait is taken apart by a COMMAND record, with its
+ * id. What a connection waited for on the wire is a message of its own
  * (CL_TRACE_STALLED): begin is when its bytes should have gone on, sent when they did, and all of it is reply.
  *
  * Tests: tests/runtime/test_trace.py (garbage, overwriting), tests/runtime/c/trace_ring.c (TSan). */
@@ -40,7 +41,7 @@
 #define CL_TRACE_NAME "corelane-trace"     /* of the memory file */
 
 // cffi: begin
-#define CL_TRACE_VERSION 2
+#define CL_TRACE_VERSION 3
 #define CL_TRACE_RECORD 64 /* bytes */
 #define CL_TRACE_WORDS 8   /* the same */
 #define CL_TRACE_PAGE 4096
@@ -60,6 +61,7 @@
 #define CL_TRACE_WAIT 2
 #define CL_TRACE_CORE 3
 #define CL_TRACE_GAP 4
+#define CL_TRACE_COMMAND 5
 
 /* cl_trace_message.flags */
 #define CL_TRACE_FROM_KTHREAD 1 /* begin is the kthread's pick-up: nothing is known of before */
@@ -75,7 +77,9 @@
 /* cl_trace_service.kind */
 #define CL_TRACE_UDP 1
 #define CL_TRACE_TCP 2
-#define CL_TRACE_RAFT 3 /* commands and queries of a node's clients */
+#define CL_TRACE_RAFT 3     /* commands and queries of a node's clients */
+#define CL_TRACE_RESP 4     /* replies of Redis' protocols that were held until a log had what they tell of */
+#define CL_TRACE_BLOCKING 5 /* commands of theirs that waited for keys */
 
 /* cl_trace_wait.what */
 #define CL_TRACE_WAITS_OTHER 0
@@ -101,7 +105,12 @@
 #define CL_TRACE_WAITS_HOLE 19   /* a segment of the peer was missing, and others behind it were there */
 /* Of a call (cl_runtime_trace_call): */
 #define CL_TRACE_WAITS_COMMIT 20 /* a command to be agreed on and applied */
-#define CL_TRACE_WAITS 21        /* kinds */
+#define CL_TRACE_WAITS_KEYS 21   /* one of some keys to be given something */
+#define CL_TRACE_WAITS 22        /* kinds */
+
+/* cl_trace_command.flags */
+#define CL_TRACE_COMMAND_READ 1      /* it was a query: nothing went into the log */
+#define CL_TRACE_COMMAND_FORWARDED 2 /* another node led, and was asked: only `gone` is known */
 
 /* cl_trace_gap.how */
 #define CL_TRACE_GAP_STAMPS 1   /* two looks of the loop at the clock, with nothing of ours between them */
@@ -222,6 +231,28 @@ struct cl_trace_gap {
     uint32_t unused[3];
 };
 
+/* What a command of a group waited for, between the begin and the end of its message. Ticks after begin, UINT32_MAX where
+ * it did not get there before it was agreed on. Of one that was refused all but `gone` are that.
+ *
+ *   begin --batch--> gone --> flush --> written --> durable   its leader's own log
+ *                         --> sent --> others                 a majority's, but for the leader's own
+ *                    agreed: both, or the others alone; then it is applied, and the message ends */
+struct cl_trace_command {
+    uint8_t kind; /* CL_TRACE_COMMAND */
+    uint8_t kthread;
+    uint16_t flags;                   /* CL_TRACE_COMMAND_* */
+    uint32_t node;                    /* the last of the others that a majority needed; 0: none, or not known */
+    uint64_t id;                      /* of the message */
+    uint64_t begin;                   /* the same */
+    uint32_t gone;                    /* its batch: to the log, and to the others */
+    uint32_t sent;                    /* the first message that had it was given to the network */
+    uint32_t flush, written, durable; /* given to the device; that had written it; and all before it */
+    uint32_t others;
+    uint32_t agreed;
+    uint32_t reserved; /* 0 */
+    uint64_t index;    /* of its entry, the same on all nodes; READ: that it waited for */
+};
+
 /* Geometry: how many bytes a segment has. -EINVAL: n_rings or ring_records is none. */
 CL_API int64_t cl_trace_bytes(uint32_t n_rings, uint32_t ring_records);
 /* Whether a mapping of so many bytes is a segment whose parts lie in it. 0, or -EPROTO with one line in err. */
@@ -233,6 +264,9 @@ CL_API bool cl_trace_valid(const void *record);
  * were no records. Returns how many are in `out`. */
 CL_API uint32_t cl_trace_read(const void *base, uint64_t bytes, uint32_t ring, uint64_t *next, void *out, uint32_t n,
                               uint64_t *lost, uint64_t *garbage);
+/* Of a ring of such a segment: records ever written, and how many of these were overwritten, the newest unpublished ones
+ * aside. A lie is told as it is. */
+CL_API void cl_trace_counts(const void *base, uint64_t bytes, uint32_t ring, uint64_t *written, uint64_t *overwritten);
 // cffi: end
 
 _Static_assert(sizeof(struct cl_trace_header) == 88 && sizeof(struct cl_trace_header) <= CL_TRACE_CONTROL_OFFSET,
@@ -242,6 +276,7 @@ _Static_assert(sizeof(struct cl_trace_message) == CL_TRACE_RECORD, "one line");
 _Static_assert(sizeof(struct cl_trace_wait) == CL_TRACE_RECORD, "one line");
 _Static_assert(sizeof(struct cl_trace_core) == CL_TRACE_RECORD, "one line");
 _Static_assert(sizeof(struct cl_trace_gap) == CL_TRACE_RECORD, "one line");
+_Static_assert(sizeof(struct cl_trace_command) == CL_TRACE_RECORD, "one line");
 _Static_assert(CL_TRACE_CLOCKS_OFFSET + sizeof(struct cl_trace_clocks) <= CL_TRACE_PAGE, "in the header's page");
 _Static_assert(CL_TRACE_RECORD == CL_CACHELINE && CL_TRACE_WORDS * 8 == CL_TRACE_RECORD, "one line");
 _Static_assert(offsetof(struct cl_trace_message, id) == 8 && offsetof(struct cl_trace_wait, id) == 8,

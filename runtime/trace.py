@@ -15,7 +15,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from ._native import ffi, lib
 from .errors import CorelaneError, check
@@ -24,11 +24,18 @@ from .layout import dtype
 if TYPE_CHECKING:
     import numpy
 
-_NAME = "/memfd:corelane-trace (deleted)"  # CL_TRACE_NAME, as /proc shows it
+LINK = "/memfd:corelane-trace (deleted)"
+"""What /proc shows of a process' segments: CL_TRACE_NAME."""
 _AT_ONCE = 4096  # records that are copied by one call
 
 MODES = {lib.CL_TRACE_OFF: "off", lib.CL_TRACE_SAMPLED: "sampled", lib.CL_TRACE_FULL: "full"}
-KINDS = {lib.CL_TRACE_UDP: "UDP", lib.CL_TRACE_TCP: "TCP", lib.CL_TRACE_RAFT: "Raft"}
+KINDS = {
+    lib.CL_TRACE_UDP: "UDP",
+    lib.CL_TRACE_TCP: "TCP",
+    lib.CL_TRACE_RAFT: "Raft",
+    lib.CL_TRACE_RESP: "RESP",
+    lib.CL_TRACE_BLOCKING: "blocking",
+}
 WAITS = {
     lib.CL_TRACE_WAITS_OTHER: "other",
     lib.CL_TRACE_WAITS_SLEEP: "sleep",
@@ -51,13 +58,15 @@ WAITS = {
     lib.CL_TRACE_WAITS_WINDOW: "closed window",
     lib.CL_TRACE_WAITS_HOLE: "missing segment",
     lib.CL_TRACE_WAITS_COMMIT: "commit",
+    lib.CL_TRACE_WAITS_KEYS: "keys",
 }
 """What a handler or a connection waits for, by its number."""
 
 
 @dataclass(frozen=True)
 class Records:
-    """What was read: numpy arrays of `struct cl_trace_message`, `_wait`, `_core` and `_gap`, each ring's in order.
+    """What was read: numpy arrays of `struct cl_trace_message`, `_wait`, `_core`, `_gap` and `_command`, each ring's in
+    order.
 
     lost: as many had been overwritten; garbage: were no records."""
 
@@ -67,6 +76,7 @@ class Records:
     lost: int
     garbage: int
     gaps: numpy.ndarray[Any, Any] = field(default_factory=lambda: _of(_no_lines(), lib.CL_TRACE_GAP))
+    commands: numpy.ndarray[Any, Any] = field(default_factory=lambda: _of(_no_lines(), lib.CL_TRACE_COMMAND))
 
 
 _STRUCTS = {
@@ -74,6 +84,7 @@ _STRUCTS = {
     lib.CL_TRACE_WAIT: "struct cl_trace_wait",
     lib.CL_TRACE_CORE: "struct cl_trace_core",
     lib.CL_TRACE_GAP: "struct cl_trace_gap",
+    lib.CL_TRACE_COMMAND: "struct cl_trace_command",
 }
 
 
@@ -94,8 +105,17 @@ def records_of(raw: bytes, lost: int = 0, garbage: int = 0) -> Records:
     import numpy
 
     lines = numpy.frombuffer(raw, numpy.uint8).reshape(-1, lib.CL_TRACE_RECORD)
-    messages, waits, cores, gaps = (_of(lines, kind) for kind in _STRUCTS)
-    return Records(messages, waits, cores, lost, garbage, gaps)
+    messages, waits, cores, gaps, commands = (_of(lines, kind) for kind in _STRUCTS)
+    return Records(messages, waits, cores, lost, garbage, gaps, commands)
+
+
+class RingCounts(NamedTuple):
+    """Records of a ring."""
+
+    written: int
+    overwritten: int
+    missed: int
+    garbage: int
 
 
 class Segment:
@@ -122,6 +142,7 @@ class Segment:
         self.base_tsc, self.base_ns = int(header.base_tsc), int(header.base_ns)
         self.name = os.fsdecode(bytes(ffi.buffer(header.name)).split(b"\0", 1)[0])
         self._next = ffi.new("uint64_t[]", self.rings)
+        self._lost, self._garbage = ffi.new("uint64_t[]", self.rings), ffi.new("uint64_t[]", self.rings)
 
     @classmethod
     def all_of_process(cls, pid: int) -> list[Self]:
@@ -205,27 +226,36 @@ class Segment:
 
     def skip(self) -> None:
         """Begin with what comes from now on."""
-        lost, garbage = ffi.new("uint64_t *"), ffi.new("uint64_t *")
         for ring in range(self.rings):
             self._next[ring] = 2**64 - 1
-            self._read_ring(ring, ffi.NULL, 0, lost, garbage)
+            self._read_ring(ring, ffi.NULL, 0)
 
     def read(self) -> Records:
         """What has come since the last call."""
-        lost, garbage = ffi.new("uint64_t *"), ffi.new("uint64_t *")
+        lost, garbage = sum(self._lost), sum(self._garbage)
         room, parts = ffi.new("uint8_t[]", _AT_ONCE * lib.CL_TRACE_RECORD), []
         for ring in range(self.rings):
             for _ in range(lib.CL_TRACE_MAX_RECORDS // _AT_ONCE):  # a writer that is faster ends it, too
                 before = int(self._next[ring])
-                n = self._read_ring(ring, room, _AT_ONCE, lost, garbage)
+                n = self._read_ring(ring, room, _AT_ONCE)
                 parts.append(bytes(ffi.buffer(room, n * lib.CL_TRACE_RECORD)))
                 if int(self._next[ring]) - before < _AT_ONCE:
                     break
-        return records_of(b"".join(parts), int(lost[0]), int(garbage[0]))
+        return records_of(b"".join(parts), sum(self._lost) - lost, sum(self._garbage) - garbage)
 
-    def _read_ring(self, ring: int, room: Any, n: int, lost: Any, garbage: Any) -> int:
-        at = self._next + ring
-        return int(lib.cl_trace_read(self.base, self._memory.bytes, ring, at, room, n, lost, garbage))
+    def counts(self) -> list[RingCounts]:
+        """Of each ring: what its kthread has written, ever, and what of that it has overwritten; what this reader has
+        missed, and found to be no records."""
+        written, overwritten, out = ffi.new("uint64_t *"), ffi.new("uint64_t *"), []
+        for ring in range(self.rings):
+            lib.cl_trace_counts(self.base, self._memory.bytes, ring, written, overwritten)
+            of = int(written[0]), int(overwritten[0]), int(self._lost[ring]), int(self._garbage[ring])
+            out.append(RingCounts(*of))
+        return out
+
+    def _read_ring(self, ring: int, room: Any, n: int) -> int:
+        lost, garbage = self._lost + ring, self._garbage + ring
+        return int(lib.cl_trace_read(self.base, self._memory.bytes, ring, self._next + ring, room, n, lost, garbage))
 
 
 def links(pid: int) -> dict[int, str]:
@@ -233,7 +263,7 @@ def links(pid: int) -> dict[int, str]:
     folder, found = f"/proc/{pid}/fd", {}
     for link in (f"{folder}/{name}" for name in sorted(os.listdir(folder), key=int)):
         try:
-            if os.readlink(link) == _NAME:
+            if os.readlink(link) == LINK:
                 found[os.stat(link).st_ino] = link
         except FileNotFoundError:  # closed meanwhile
             continue

@@ -18,8 +18,10 @@ LIMIT_FORMS = '"1ms", "p99=50us", or with a service in front "udp:9000:p99=50us"
 
 _MAX_U32 = 2**32 - 1
 _LIMIT = re.compile(
-    r"(?:(udp|tcp):(\d{1,5}):)?(?:p(\d{1,2}(?:\.\d{1,3})?)=)?(\d{1,9}(?:\.\d{1,9})?)(ns|us|ms|s)", re.IGNORECASE
+    r"(?:(udp|tcp|raft|resp|blocking):(\d{1,5}):)?(?:p(\d{1,2}(?:\.\d{1,3})?)=)?(\d{1,9}(?:\.\d{1,9})?)(ns|us|ms|s)",
+    re.IGNORECASE,
 )
+_SERVICES = {"udp": "UDP", "tcp": "TCP", "raft": "Raft", "resp": "RESP", "blocking": "blocking"}  # as Segment has them
 _US = {"ns": 1e-3, "us": 1.0, "ms": 1e3, "s": 1e6}
 
 
@@ -40,7 +42,7 @@ def limit_of(text: str) -> Limit:
     quantile = float(found[3]) / 100 if found and found[3] else None
     if not found or us <= 0 or quantile == 0 or (found[2] and not 1 <= int(found[2]) <= 65535):
         raise ValueError(f"limits of latency as in {LIMIT_FORMS}")
-    service = f"{found[1].upper()} {int(found[2])}" if found[1] else ""
+    service = f"{_SERVICES[found[1].lower()]} {int(found[2])}" if found[1] else ""
     return Limit(text.strip(), service, quantile, us)
 
 

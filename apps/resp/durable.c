@@ -27,6 +27,7 @@ static void advance(struct cl_resp_client *c)
     struct cl_rheld *h = &c->held;
     for (unsigned i = 0; i < 2 && h->first_unit <= c->r->durable.unit; i++) {
         h->open += h->first;
+        h->opened += h->first != 0;
         h->first = h->rest;
         h->first_unit = h->rest_unit;
         h->rest = 0;

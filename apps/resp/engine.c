@@ -261,6 +261,14 @@ uint64_t cl_resp_held(const struct cl_resp_client *c)
     return cl_rdurable_held(c);
 }
 
+void cl_resp_waits(const struct cl_resp_client *c, struct cl_resp_waits *out)
+{
+    const struct cl_rheld *h = &c->held;
+    *out = (struct cl_resp_waits){.opened = h->opened,
+                                  .held = cl_rdurable_held(c) ? (h->first != 0) + (h->rest != 0) : 0,
+                                  .blocked = (c->flags & CL_RC_BLOCKED) != 0};
+}
+
 void cl_resp_failed(struct cl_resp *r, int error)
 {
     cl_rdurable_failed(r, error);

@@ -62,6 +62,13 @@ CL_API void cl_resp_elsewhere(struct cl_resp *r, const char *error, const char *
 CL_API void cl_resp_durable(struct cl_resp *r, uint64_t unit);
 /* Bytes of a client's replies that wait for it: it is not to be closed for want of something to send. */
 CL_API uint64_t cl_resp_held(const struct cl_resp_client *c);
+/* What a client waits for. */
+struct cl_resp_waits {
+    uint64_t opened;  /* portions of its replies that wait no more, ever (durable.h) */
+    uint32_t held;    /* portions that wait: 0, 1 or 2 */
+    uint32_t blocked; /* 1: for a key */
+};
+CL_API void cl_resp_waits(const struct cl_resp_client *c, struct cl_resp_waits *out);
 /* The log takes nothing any more, by that errno. Clients with replies that wait are closed; writes are refused. */
 CL_API void cl_resp_failed(struct cl_resp *r, int error);
 /* How long the log is, and how many bytes of units it may take: half of them at most by commands that take memory. */

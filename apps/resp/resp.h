@@ -86,6 +86,7 @@ struct cl_rchain {
  * `rest` (durable.c). */
 struct cl_rheld {
     uint64_t open, first, first_unit, rest, rest_unit;
+    uint64_t opened;                    /* portions that are open, ever */
     struct cl_resp_client *next, *prev; /* those of whom some wait */
     bool listed;
 };

@@ -16,6 +16,8 @@
  * turn of another connection or from the clock; cl_tcp_wake then has the client's own connection look. `ended` takes
  * the lock to let go of the client: so whoever has the lock and sees the client sees a connection that exists. */
 #include "serve.h"
+#include "../../runtime/trace.h"
+#include "traced.h"
 #include "writer.h"
 #include <corelane/libos/sync.h>
 #include <corelane/libos/tcp.h>
@@ -37,6 +39,7 @@ struct cl_resp_service {
     void (*after)(void *arg);      /* the engine was called into; NULL: nobody wants to know */
     void *after_arg;
     struct conn *conns; /* that have a client */
+    struct cl_resp_traced traced;
     uint32_t ipv4;
 };
 
@@ -49,6 +52,7 @@ struct conn {
     bool eof;                      /* the peer says no more: it ends when its replies are sent */
     bool yields;                   /* its bytes wait for others' turns */
     uint32_t since;                /* it did so the last time: bytes taken */
+    struct cl_resp_since waits;
 };
 
 /* When the runtime stops, connections end on the thread that stops it: nobody else is there then, and a mutex is for
@@ -116,6 +120,7 @@ static int64_t run(struct conn *k, const uint8_t *data, int64_t len, bool *sent)
 /* Under the lock: whether the connection is to be closed (1), reset (2), or stays (0). It is let go of then. */
 static int ending(struct conn *k, bool sent)
 {
+    cl_resp_trace(&k->s->traced, &k->waits, k->client);
     int ends = cl_resp_ends(k->client);
     if (ends == 0 && k->eof)
         ends = 1;
@@ -298,7 +303,10 @@ int cl_resp_serve(struct cl_runtime *rt, struct cl_resp *r, uint16_t port, uint3
         return -ENOMEM;
     }
     cl_runtime_info(rt, &info);
-    *s = (struct cl_resp_service){.r = r, .ipv4 = info.ipv4};
+    *s = (struct cl_resp_service){
+        .r = r,
+        .traced = {.rt = rt, .port = port, .held_for = log ? CL_TRACE_WAITS_LOG : CL_TRACE_WAITS_COMMIT},
+        .ipv4 = info.ipv4};
     int rc = log ? cl_resp_writer_new(rt, r, &s->lock, log, &s->writer) : 0;
     if (rc) {
         snprintf(err, 256, "cannot start who writes the log: %s", strerror(-rc));

@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ...runtime.tracing import TRACE_MODES
 from .. import values
 from ..outputs import check_writable
 from ..telemetry import endpoint
@@ -43,6 +44,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     whose.add_argument("--app", metavar="NAME", help="the requests of this application, instead of the moves of cores")
     whose.add_argument(
         "--pid", type=values.positive, metavar="PID", help="the same of this process, which may have no iokernel"
+    )
+    parser.add_argument(
+        "--mode",
+        choices=TRACE_MODES,
+        help="with --app: have it write down so much from now on, by its iokernel; it stays so",
     )
     parser.add_argument(
         "--blame", action="store_true", help="of requests: which stage makes the tail of each service, and what if not"
@@ -89,6 +95,8 @@ def run(options: argparse.Namespace) -> int:
         raise WrongUsage("--flame", "nothing is sampled", "give --profile S, too")
     if options.profile is not None and options.app is None and options.pid is None:
         raise WrongUsage("--profile", "it is of the requests of an application", "give --app NAME or --pid PID, too")
+    if options.mode is not None and options.app is None:
+        raise WrongUsage("--mode", "it goes by the iokernel of an application", "give --app NAME, too")
     if options.flame is not None:
         check_writable(options.flame)
     if options.otlp is not None:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...libos.trace.pieces import arrays, joined
 from ...libos.trace.stages import table
-from ...runtime import perf
+from ...runtime import control, perf
 from ...runtime.errors import CorelaneError
+from ...runtime.paths import default_socket
 from ...runtime.trace import Segment
+from ...runtime.tracing import TRACE_MODES
 from ..watch import snapshot
 from . import recording, spans, timeline
 from .moves import Beside
@@ -30,6 +32,7 @@ T = TypeVar("T")
 
 LOOK_S = 0.02  # a ring of 4096 records holds 0.5 ms of the most that one kthread handles, if all is written down
 TELL_S = 1.0
+MODE_S = 10.0
 MOST = 2_000_000  # messages of a recording: some 130 MB
 
 
@@ -40,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     deadline = time.monotonic() + options.wait
     try:
         with (
-            _once_there(lambda: Segment.of_process(_pid(options)), deadline) as segment,
+            _once_there(lambda: _segment(options), deadline) as segment,
             Beside(options.socket) if out and options.app else nullcontext() as beside,
             _profiling(segment, deadline) if options.profile is not None else nullcontext() as profiling,
         ):
@@ -50,6 +53,7 @@ def run(options: argparse.Namespace) -> int:
             names = segment.services()
             seen = table(records, names, segment.hz)
             document = document_of(segment, records, seen, options.slowest)
+            document |= {"rings": [ring._asdict() for ring in segment.counts()]}
             if options.otlp is not None:
                 clock = spans.Clock(segment.base_tsc, segment.base_ns, segment.hz)
                 sent = spans.send(options.otlp, records, names, segment.pid, segment.name, clock)
@@ -69,13 +73,44 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _segment(options: argparse.Namespace) -> Segment:
+    """That of the process that is meant: by its iokernel, which may see more of it than we do, or by its id.
+    CorelaneError (ENOENT): it is not there yet."""
+    pid = _pid(options)
+    if options.app is None:
+        return Segment.of_process(pid)
+    how = 0 if options.mode is None else 1 + TRACE_MODES.index(options.mode)
+    said, fd = control.trace(options.socket or default_socket(), options.app, pid, how)
+    if fd >= 0:
+        segment = Segment(fd)
+    else:
+        try:
+            segment = Segment.of_process(pid)
+        except CorelaneError as error:
+            raise CorelaneError(f"trace {options.app}", str(said["why"]), error.hint, error.errno) from error
+    if options.mode is not None:
+        _await_mode(segment, options.app, options.mode)
+    return segment
+
+
+def _await_mode(segment: Segment, app: str, mode: str) -> None:
+    """Its port looks some times a second, and its kthreads each millisecond."""
+    deadline = time.monotonic() + MODE_S
+    while segment.mode != mode:
+        if time.monotonic() >= deadline:
+            segment.close()
+            raise CorelaneError(f"trace {app}", f"it has not changed to {mode} in {MODE_S:g} s", "is it stopped?")
+        time.sleep(LOOK_S)
+
+
 def _once_there(ask: Callable[[], T], deadline: float) -> T:
-    """What `ask` returns once it no longer raises ENOENT; deadline: on the monotonic clock."""
+    """What `ask` returns once it no longer raises ENOENT, or EPROTO of a segment that is being made; deadline: on the
+    monotonic clock."""
     while True:
         try:
             return ask()
         except CorelaneError as error:
-            if error.errno != errno.ENOENT or time.monotonic() >= deadline:
+            if error.errno not in (errno.ENOENT, errno.EPROTO) or time.monotonic() >= deadline:
                 raise
         time.sleep(LOOK_S)
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ...libos.trace.commands import NEVER
 from ...libos.trace.stages import WINDOWS
 from ...runtime.errors import CorelaneError
 from ...runtime.trace import WAITS, Records
@@ -19,7 +20,7 @@ from ..telemetry import INSTALL, endpoint
 from ..traced import trace_id
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.sdk.trace import Event, ReadableSpan
 
 PATH = "/v1/traces"  # OTLP/HTTP, "Endpoint URLs for OTLP/HTTP"
 AT_ONCE = 512  # spans of a request to the collector
@@ -68,15 +69,27 @@ def spans(records: Records, names: Sequence[str], pid: int, app: str, clock: Clo
     waits: dict[int, list[Any]] = {}
     for wait in records.waits:
         waits.setdefault(int(wait["id"]), []).append(wait)
+    commands = {int(command["id"]): command for command in records.commands}
     out: list[ReadableSpan] = []
     for message in records.messages:
         number, service = int(message["id"]), int(message["service"])
         name = names[service] if service < len(names) else f"service {service}"
-        out += _request(message, name, pid, resource, waits.get(number, ()), clock)
+        out += _request(message, name, pid, resource, waits.get(number, ()), commands.get(number), clock)
     return out
 
 
-def _request(m: Any, name: str, pid: int, resource: Any, waits: Sequence[Any], clock: Clock) -> list[ReadableSpan]:
+def _reached(command: Any, clock: Clock) -> list[Event]:
+    """The stages of a group's command, as events where it reached them."""
+    from opentelemetry.sdk.trace import Event
+
+    begin, entry = int(command["begin"]), {"corelane.entry": int(command["index"])}
+    at = {stage: int(command[stage]) for stage in ("gone", "sent", "flush", "written", "durable", "others", "agreed")}
+    return [Event(stage, entry, clock.ns(begin + ticks)) for stage, ticks in at.items() if ticks != NEVER]
+
+
+def _request(
+    m: Any, name: str, pid: int, resource: Any, waits: Sequence[Any], command: Any, clock: Clock
+) -> list[ReadableSpan]:
     from opentelemetry.sdk.trace import Event, ReadableSpan
     from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 
@@ -104,5 +117,6 @@ def _request(m: Any, name: str, pid: int, resource: Any, waits: Sequence[Any], c
                 )
                 for w in (waits if stage == "handler" else ())
             ]
+            events += _reached(command, clock) if stage == "handler" and command is not None else []
             out.append(span(stage, number | row << 60, since, until, parent=context(number), events=events))
     return out

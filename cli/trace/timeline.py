@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...libos.trace.commands import NEVER
 from ...libos.trace.stages import WINDOWS
 from ...libos.trace.stopped import stops
 from ...runtime.trace import WAITS, Records
@@ -67,6 +68,8 @@ def events(records: Records, names: Sequence[str], hz: int, begin_tsc: int) -> I
         yield from _stages(rows, message)
     for wait in records.waits:
         yield from _wait(rows, wait)
+    for command in records.commands:
+        yield from _command(rows, command)
 
 
 def _titles(records: Records) -> Iterator[Event]:
@@ -152,3 +155,25 @@ def _wait(rows: _Rows, w: Any) -> Iterator[Event]:
     end = begin + int(w["blocked"]) + int(w["ready"])
     yield rows.event("b", name, _MESSAGES, int(w["kthread"]), begin, id=mark, args=args)
     yield rows.event("e", name, _MESSAGES, int(w["kthread"]), end, id=mark)
+
+
+# Of a command: from, to.
+_OF_COMMANDS = (
+    ("batch", "", "gone"),
+    ("own log: queued", "gone", "flush"),
+    ("own log: written", "flush", "written"),
+    ("own log: acknowledged", "written", "durable"),
+    ("others: sent", "gone", "sent"),
+    ("others: acknowledged", "sent", "others"),
+)
+
+
+def _command(rows: _Rows, c: Any) -> Iterator[Event]:
+    """Its own log and the others beside each other."""
+    mark, kthread, begin = f"{int(c['id']):#x}", int(c["kthread"]), int(c["begin"])
+    args = {"entry": int(c["index"]), "node": int(c["node"])}
+    for name, first, last in _OF_COMMANDS:
+        since, until = int(c[first]) if first else 0, int(c[last])
+        if NEVER not in (since, until) and until > since:
+            yield rows.event("b", name, _MESSAGES, kthread, begin + since, id=mark, args=args)
+            yield rows.event("e", name, _MESSAGES, kthread, begin + until, id=mark)

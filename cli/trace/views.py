@@ -79,6 +79,10 @@ def head_lines(document: dict[str, Any]) -> list[str]:
     ]
     if document["lost"]:
         lines.append(f"{document['lost']:,} records were written over before they could be read")
+    for kthread, ring in enumerate(document.get("rings", ())):
+        if ring["overwritten"]:
+            said = f"{ring['written']:,} records, and over {ring['overwritten']:,} of them"
+            lines.append(f"kthread {kthread} has written {said}; {ring['missed']:,} were missed here")
     if document["garbage"]:
         lines.append(f"{document['garbage']:,} records were none: its trace memory is damaged")
     return lines

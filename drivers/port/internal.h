@@ -119,11 +119,14 @@ struct port {
     bool telling;   /* a thread waits for an answer on control_fd, which is its own to read and to keep open */
     bool attaching; /* a thread has begun to, and does so without the lock */
     struct cl_port_info info;
-    uint32_t state;          /* CL_MEMBER_..., as was said last */
-    struct port_arena *said; /* the attachment by which it was said, ... */
-    uint64_t delivered;      /* ... and the frames that had come by that until then */
-    bool told_drain;         /* the watcher's: that it is to drain was told */
-    bool note_is_new;        /* info.note is another one than that of the last attachment */
+    uint32_t state;                             /* CL_MEMBER_..., as was said last */
+    struct port_arena *said;                    /* the attachment by which it was said, ... */
+    uint64_t delivered;                         /* ... and the frames that had come by that until then */
+    bool told_drain;                            /* the watcher's: that it is to drain was told */
+    uint32_t asked_trace;                       /* the watcher's: cl_arena_preempt.trace as it was passed on */
+    void (*ask_trace)(void *arg, uint32_t how); /* under `lock`, as the next */
+    void *ask_trace_arg;
+    bool note_is_new; /* info.note is another one than that of the last attachment */
 };
 
 static inline struct port *port_of(struct cl_nic *nic)

@@ -89,6 +89,9 @@ CL_API void cl_port_publish(struct cl_nic *nic, cl_counters_fn counters, void *a
  * with how many kthreads that is for. */
 CL_API void cl_port_publish_latency(struct cl_nic *nic, void (*tell)(void *arg, void *part, uint32_t n_kthreads),
                                     void *arg);
+/* Have the watcher call `ask` when the iokernel passes on that requests are to be traced in another way
+ * (CL_RUNTIME_TRACE_..., not checked). As for cl_port_publish. */
+CL_API void cl_port_on_trace(struct cl_nic *nic, void (*ask)(void *arg, uint32_t how), void *arg);
 /* A member of a group is ready, or drains (CL_MEMBER_...). others: and the other members drain from now on. What was said
  * last is said to the next iokernel, too. Returns how many others were told. -ENOTCONN: no iokernel is there, so that it
  * is said later; -EBUSY: another thread is telling it something all the time. Any thread but the watcher. */

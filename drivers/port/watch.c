@@ -360,6 +360,15 @@ void cl_port_publish_latency(struct cl_nic *nic, void (*tell)(void *arg, void *p
     pthread_mutex_unlock(&port->lock);
 }
 
+void cl_port_on_trace(struct cl_nic *nic, void (*ask)(void *arg, uint32_t how), void *arg)
+{
+    struct port *port = port_of(nic);
+    pthread_mutex_lock(&port->lock);
+    port->ask_trace = ask;
+    port->ask_trace_arg = arg;
+    pthread_mutex_unlock(&port->lock);
+}
+
 /* An old arena that was still in use when the port attached again: its last frame may have come back, or a sleeping
  * kthread moved on, without a word to anybody. */
 static void check_old(struct port *port)
@@ -389,6 +398,20 @@ static void check_drain(struct port *port)
     tell(port, CL_PORT_DRAIN, "another process has taken over the name: it ends when what it has begun is done");
 }
 
+/* Pass on how requests are to be traced. A new iokernel has asked for nothing yet. */
+static void check_trace(struct port *port)
+{
+    pthread_mutex_lock(&port->lock);
+    const struct cl_arena_preempt *line = (const void *)(port->current->base + CL_ARENA_PREEMPT_OFFSET);
+    uint32_t asked = cl_load_relaxed(&line->trace);
+    bool news = asked != port->asked_trace && port->ask_trace;
+    if (news)
+        port->asked_trace = asked;
+    if (news && asked)
+        port->ask_trace(port->ask_trace_arg, asked & 0xff);
+    pthread_mutex_unlock(&port->lock);
+}
+
 static void *watch(void *arg)
 {
     struct port *port = arg;
@@ -401,6 +424,7 @@ static void *watch(void *arg)
         if (n == 0) {
             publish_counters(port);
             check_drain(port);
+            check_trace(port);
             if (turn++ % (HEARTBEAT_CHECK_MS / PUBLISH_MS) == 0) {
                 check_heartbeat(port, &looks);
                 check_old(port);

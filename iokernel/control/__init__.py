@@ -7,7 +7,8 @@
     turns.py        whose messages are handled when: registrations first, and users within their shares
     multiplexer.py  what the thread waits for, and users who are held back
     requests.py     requests by kind, and the answers about statistics and moves
-    registrations.py policy_requests.py area_requests.py   those about applications, the policy, storage areas
+    registrations.py policy_requests.py area_requests.py trace_requests.py   those about applications, the policy,
+        storage areas, traces. traces.py: who may have one, and opening it
     registry.py     what all these need of an iokernel
     messages.py     messages as bytes
     descriptors.py  descriptors whose closing may take long, which no thread waits for that others need
@@ -24,7 +25,7 @@
     statistics.py report.py moves.py   statistics as JSON, and each part of them; the log of moves
     worker.py jobs.py   slow functions on threads of their own: one at a time; several users'
 
-Threads: one. It waits for nobody. Calls go down: server.py -> requests.py -> registrations.py, policy_requests.py,
-area_requests.py -> connections.py. What one below needs of one above comes as an argument (`ended`, `make_room`,
-`charge`). Start reading at server.py.
+Threads: one. It waits for nobody. Calls go down: server.py -> requests.py -> policy_requests.py, area_requests.py,
+trace_requests.py, registrations.py -> connections.py. What one below needs of one above comes as an argument (`ended`,
+`make_room`, `charge`). Start reading at server.py.
 """

@@ -16,7 +16,7 @@ from typing import Any
 from ...runtime.errors import check
 from ...runtime.peers import Peer
 from .._native import ffi, lib
-from . import report
+from . import report, traces
 from .admission import Admission, Admitted, refused
 from .apps import App, accept_message
 from .cores import CoreAssigner
@@ -161,6 +161,21 @@ class Applications:
         with self._lock:
             delivered = report.app_stats(self._io, app, known.name)["rx_delivered"]
         return len(replaced), delivered
+
+    def trace(self, name: str, pid: int, how: int, peer: Peer) -> tuple[int, dict[str, Any], int]:
+        """The trace of one, for who may have it (Registry)."""
+        app = traces.chosen(self.attached, name, pid)
+        traces.check_may(peer, app.peer, name)
+        if how > lib.CL_TRACE_FULL + 1:
+            raise refused(f"way {how} to trace is none", "off, sampled or full")
+        found = traces.opened(app.peer, name)
+        if how and found.none:
+            raise refused(f"{name} cannot be traced: {found.why}", "start it with corelane run --trace sampled")
+        if how:
+            with self._lock:
+                lib.cl_io_app_ask_trace(self._io, app.id, how)  # it is attached, or the connection has just ended
+        answer = {"app": name, "pid": app.peer.pid, "segment": found.fd >= 0, "why": found.why}
+        return app.id, answer, found.fd
 
     def _say(self, app: int, state: int) -> None:
         err = ffi.new("char[256]")

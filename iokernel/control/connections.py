@@ -44,6 +44,7 @@ class Connection:
     pidfd: int = -1  # of the process that registered; -1: none did, or the kernel has none
     waits: bool = False  # for a policy that is being loaded, or a storage area; what else it sends is refused
     areas: set[str] = field(default_factory=set)  # storage areas that it has open
+    traced: bool = False  # it was given a trace: no more of these wait in its socket, whether it reads or not
     closing: bool = False  # close once to_send is empty
 
 

@@ -21,10 +21,11 @@ _BYTES = {
     lib.CL_CONTROL_POLICY: ffi.sizeof("struct cl_control_policy"),
     lib.CL_CONTROL_AREA: ffi.sizeof("struct cl_control_area"),
     lib.CL_CONTROL_MOVES: ffi.sizeof("struct cl_control_moves"),
+    lib.CL_CONTROL_TRACE: ffi.sizeof("struct cl_control_trace"),
 }
 
 
-_QUERIES = frozenset((lib.CL_CONTROL_STATS, lib.CL_CONTROL_MOVES))
+_QUERIES = frozenset((lib.CL_CONTROL_STATS, lib.CL_CONTROL_MOVES, lib.CL_CONTROL_TRACE))
 
 
 class BadMessage(Exception):

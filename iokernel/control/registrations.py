@@ -120,6 +120,11 @@ class Registrations:
             self._counts["unregister_failed"] += 1
             self._counts.last_error = str(error)
 
+    def lives(self, app: int) -> bool:
+        """Whether the process that registered it has not ended, as far as the kernel tells: its id is no other's."""
+        connection = self._apps.get(app)
+        return connection is not None and not has_ended(connection.pidfd)
+
     @property
     def due(self) -> float:
         """When `let_end` has something to do, on the monotonic clock; inf: never."""

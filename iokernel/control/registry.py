@@ -56,5 +56,11 @@ class Registry(Protocol):
     def stats_json(self) -> bytes:
         """Statistics as a JSON text."""
 
+    def trace(self, name: str, pid: int, how: int, peer: Peer) -> tuple[int, dict[str, Any], int]:
+        """The trace of an application, for a peer who may have it; pid: of several that have the name, 0: it is one.
+
+        how: CL_RUNTIME_TRACE_..., which the application is asked for; 0: as it is. Returns its id, what to answer, and
+        a descriptor of its segment, the caller's to close, or -1. Raises CorelaneError to refuse it."""
+
     def moves(self, loop: int, first: int) -> bytes:
         """The body of MOVES_OK: entries of a loop's log from number `first` on. Or CorelaneError."""

@@ -15,6 +15,7 @@ from .messages import BadMessage, message_of, take
 from .policy_requests import PolicyRequests
 from .registrations import Registrations
 from .registry import Registry
+from .trace_requests import TraceRequests
 
 _MAX_UNREAD = 8 << 20  # bytes of answers that a user has not read
 _LONG_ANSWERS = frozenset((lib.CL_CONTROL_STATS, lib.CL_CONTROL_MOVES, lib.CL_CONTROL_AREA))
@@ -31,6 +32,7 @@ class Requests:
         registrations: Registrations,
         policies: PolicyRequests,
         areas: AreaRequests,
+        traces: TraceRequests,
     ) -> None:
         self._registry = registry
         self._connections = connections
@@ -43,6 +45,7 @@ class Requests:
             lib.CL_CONTROL_AREA: areas.ask,
             lib.CL_CONTROL_STATS: self._answer_stats,
             lib.CL_CONTROL_MOVES: self._answer_moves,
+            lib.CL_CONTROL_TRACE: traces.ask,
         }
 
     def take(self, connection: Connection) -> None:

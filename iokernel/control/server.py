@@ -30,6 +30,7 @@ from .registrations import Registrations
 from .registry import Registry
 from .requests import Requests
 from .settings import Access
+from .trace_requests import TraceRequests
 from .turns import Turns
 from .users import Users
 
@@ -89,7 +90,10 @@ class ControlServer:
         self._registrations = Registrations(registry, self._connections, counts, self._listener.make_room)
         self._policies = PolicyRequests(registry, self._connections, counts)
         self._areas = AreaRequests(areas, self._connections, counts, self._turns.charge)
-        self._requests = Requests(registry, self._connections, counts, self._registrations, self._policies, self._areas)
+        traces = TraceRequests(registry, self._connections, counts, self._registrations)
+        self._requests = Requests(
+            registry, self._connections, counts, self._registrations, self._policies, self._areas, traces
+        )
         self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         for readable in (self._wake, self._policies.fd, *self._areas.jobs):
             self._multiplexer.register(readable)

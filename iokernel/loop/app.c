@@ -301,13 +301,28 @@ int cl_io_app_state(struct cl_io *io, uint32_t id, uint32_t state, char *err)
     return rc < 0 ? rc : io_await_loops(io, io->config.command_timeout_ms, err);
 }
 
-int cl_io_app_ask_drain(struct cl_io *io, uint32_t id)
+static struct cl_arena_preempt *line_of(struct cl_io *io, uint32_t id)
 {
     struct io_app *app = io_app_by_id(io, id);
-    if (!app)
+    return app ? (void *)((uint8_t *)app->memory.base + CL_ARENA_PREEMPT_OFFSET) : NULL;
+}
+
+int cl_io_app_ask_drain(struct cl_io *io, uint32_t id)
+{
+    struct cl_arena_preempt *line = line_of(io, id);
+    if (!line)
         return -ENOENT;
-    struct cl_arena_preempt *line = (void *)((uint8_t *)app->memory.base + CL_ARENA_PREEMPT_OFFSET);
     cl_store_relaxed(&line->drain, 1);
+    return 0;
+}
+
+int cl_io_app_ask_trace(struct cl_io *io, uint32_t id, uint32_t how)
+{
+    struct cl_arena_preempt *line = line_of(io, id);
+    if (!line)
+        return -ENOENT;
+    uint32_t number = (cl_load_relaxed(&line->trace) >> 8) + 1; /* whatever the application made of it */
+    cl_store_relaxed(&line->trace, number << 8 | (how & 0xff));
     return 0;
 }
 

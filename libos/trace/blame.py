@@ -15,6 +15,7 @@ from ...runtime._native import lib
 from ...runtime.trace import WAITS
 from .behind import by_cause
 from .causes import Cause, Slow, cause_of
+from .commands import COMMIT, OTHERS, last_nodes
 from .stages import Stage, Table, shared
 
 if TYPE_CHECKING:
@@ -163,7 +164,18 @@ def _evidence(one: Table, slow: Array, stage: Stage) -> tuple[str, ...]:
         if n := int((messages[field] > 0).sum()):
             total = int(messages[field].sum())
             lines.append(f"{text} since the slow one before: in {n} of {len(messages)}, {total} in all")
-    return (*lines, *_objects(one, messages, stage))
+    return (*lines, *_objects(one, messages, stage), *_nodes(one, messages, stage))
+
+
+def _nodes(one: Table, messages: Array, stage: Stage) -> list[str]:
+    """Of commands, the node that they waited for last."""
+    import numpy
+
+    if stage[: len(OTHERS)] != OTHERS and stage != COMMIT:
+        return []
+    mine = one.commands[numpy.isin(one.commands["id"], messages["id"])]
+    node, times = last_nodes(mine)
+    return [f"{times} of {len(mine)} waited for node {node} last"] if times else []
 
 
 def _objects(one: Table, messages: Array, stage: Stage) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .commands import LEADER, OTHERS, OWN_LOG
 from .stages import QUEUED, RUNS, STOPPED, WIRE, Stage, Table
 from .stopped import AWAY, NO_CPU
 
@@ -87,6 +88,18 @@ RULES: tuple[Rule, ...] = (
     (
         Cause("log flush", "they wait for the log, or the disk under it"),
         lambda slow: slow.waits_for("log", "disk"),
+    ),
+    (
+        Cause("own log", "the leader's own log is slower than the other nodes are"),
+        lambda slow: slow.is_in(OWN_LOG),
+    ),
+    (
+        Cause("others", "the other nodes acknowledge late: their logs are slow, or the way to them is"),
+        lambda slow: slow.is_in(OTHERS),
+    ),
+    (
+        Cause("leader", "another node leads, and answers late: trace that one"),
+        lambda slow: slow.is_in(LEADER),
     ),
     (
         Cause("core taken away", "the iokernel gave the core to another application"),

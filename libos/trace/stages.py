@@ -7,11 +7,12 @@ known of a stage's parts is left to one of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ...runtime._native import lib
-from ...runtime.trace import WAITS, Records
+from ...runtime.trace import WAITS, Records, records_of
+from .commands import parts_of
 from .stopped import stops, taken
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _STALLED = getattr(lib, "CL_TRACE_STALLED", 0)
 @dataclass(frozen=True)
 class Table:
     """Messages and their stages. names: of services, by number. stages: of each path the times of all messages, in us;
-    they add up to `total`. waits: the records of their waits."""
+    they add up to `total`. waits, commands: the records of their waits, and of commands of a group among them."""
 
     messages: Array
     names: Sequence[str]
@@ -45,6 +46,7 @@ class Table:
     total: Array
     waits: Array
     hz: int
+    commands: Array = field(default_factory=lambda: records_of(b"").commands)
 
     def of_service(self, service: int) -> Table:
         """Of one service alone."""
@@ -59,6 +61,7 @@ class Table:
             self.total[mine],
             self.waits[numpy.isin(self.waits["id"], ids)],
             self.hz,
+            self.commands[numpy.isin(self.commands["id"], ids)],
         )
 
 
@@ -74,7 +77,7 @@ def table(records: Records, names: Sequence[str], hz: int) -> Table:
         begin = messages[first].astype(float) if first else numpy.zeros(len(messages))
         end = messages[last].astype(float)
         if name == "handler":
-            parts, left = _handler(messages, records.waits)
+            parts, left = _handler(messages, records)
         else:
             parts, left = {}, end - begin
         for reason, of in why_stopped.items():
@@ -86,7 +89,7 @@ def table(records: Records, names: Sequence[str], hz: int) -> Table:
         stages |= {path: ticks * us for path, ticks in parts.items()}
     _put_together(stages, shared(messages))
     _put_on_the_wire(stages, messages, records.waits)
-    return Table(messages, names, stages, messages["sent"] * us, records.waits, hz)
+    return Table(messages, names, stages, messages["sent"] * us, records.waits, hz, records.commands)
 
 
 def shared(messages: Array) -> Array:
@@ -133,7 +136,7 @@ def _put_on_the_wire(stages: dict[Stage, Array], messages: Array, waits: Array) 
 
 
 def _places(messages: Array, waits: Array) -> tuple[Array, Array]:
-    """Of each wait the row of its message, and whether that is there."""
+    """Of each wait, or command, the row of its message, and whether that is there."""
     import numpy
 
     order = numpy.argsort(messages["id"], kind="stable")
@@ -147,12 +150,15 @@ def _places(messages: Array, waits: Array) -> tuple[Array, Array]:
     return rows, known
 
 
-def _handler(messages: Array, waits: Array) -> tuple[dict[Stage, Array], Array]:
+def _handler(messages: Array, records: Records) -> tuple[dict[Stage, Array], Array]:
     """Ticks of waiting by what for, and of waiting for the kthread; and those that are left, in which it ran."""
     import numpy
 
-    stages: dict[Stage, Array] = {}
+    waits = records.waits
     left = messages["blocked"].astype(float)
+    stages = _commands(messages, records.commands)
+    for times in stages.values():
+        left = left - times
     place, known = _places(messages, waits)
     for what in numpy.unique(waits["what"][known]):
         mine = known & (waits["what"] == what)
@@ -170,3 +176,17 @@ def _handler(messages: Array, waits: Array) -> tuple[dict[Stage, Array], Array]:
     # A core that is lost in the middle shows as a wait for it where the uthread was switched away from; else not.
     runs = (messages["end"] - messages["start"]).astype(float) - messages["blocked"] - ready
     return stages, runs
+
+
+def _commands(messages: Array, commands: Array) -> dict[Stage, Array]:
+    """Ticks of the parts of the waits of commands; in each message they add up to what it was blocked."""
+    import numpy
+
+    place, known = _places(messages, commands)
+    place, commands = place[known], commands[known]
+    place, first = numpy.unique(place, return_index=True)  # one a message
+    stages: dict[Stage, Array] = {}
+    for path, ticks in parts_of(commands[first], messages["blocked"][place]).items():
+        stages[path] = numpy.zeros(len(messages))
+        stages[path][place] = ticks
+    return stages

@@ -157,8 +157,13 @@ uint16_t cl_trace_service_of(struct cl_trace *trace, uint16_t kind, uint16_t por
     while (i < c->n_services && !(all[i].kind == kind && all[i].port == port))
         i++;
     if (i == c->n_services && i < CL_TRACE_SERVICES) {
-        char name[16];
-        const char *word = kind == CL_TRACE_TCP ? "tcp" : kind == CL_TRACE_RAFT ? "raft" : "udp";
+        char name[24];
+        static const char *const words[] = {[CL_TRACE_UDP] = "udp",
+                                            [CL_TRACE_TCP] = "tcp",
+                                            [CL_TRACE_RAFT] = "raft",
+                                            [CL_TRACE_RESP] = "resp",
+                                            [CL_TRACE_BLOCKING] = "blocking"};
+        const char *word = kind < sizeof words / sizeof words[0] && words[kind] ? words[kind] : "service";
         snprintf(name, sizeof name, "%s:%u", word, port);
         cl_tracer_latency_name(trace->latency, trace->n, (uint16_t)i, name);
         all[i] = (struct cl_trace_service){kind, port, 0};
@@ -279,23 +284,6 @@ void cl_tracer_stalled(struct cl_tracer *t, const struct cl_trace_stall *s)
     m.id = w.id = cl_tracer_id(t);
     cl_tracer_put(t, &w);
     cl_tracer_put(t, &m);
-}
-
-void cl_tracer_called(struct cl_tracer *t, uint16_t service, uint16_t what, uint64_t begin, uint64_t now)
-{
-    bool drawn = cl_tracer_draws(t), slow = t->mode == CL_TRACE_SAMPLED && cl_trace_ticks(begin, now) > t->slow_ticks;
-    struct cl_trace_open o = {.drawn = drawn};
-    struct cl_trace_end e = {begin, begin,   begin, now, now, CL_TRACE_ANSWERED | CL_TRACE_FROM_KTHREAD,
-                             0,     service, 0,     1};
-    struct cl_trace_wait w = {.what = what, .begin = begin};
-    cl_tracer_served(t, service, 1);
-    if (!drawn && !slow)
-        return;
-    o.id = cl_tracer_id(t);
-    cl_tracer_waited(t, &o, &w, now, now);
-    cl_tracer_message(t, &o, &e);
-    if (t->pending == 1) /* nobody else's doorbell is to come */
-        cl_tracer_sent(t, 0);
 }
 
 /* The slowest. */

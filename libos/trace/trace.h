@@ -42,6 +42,21 @@ struct cl_trace_stall {
     uint16_t service, what; /* CL_TRACE_WAITS_* */
 };
 
+/* What somebody else answers than the handler that took it in. */
+struct cl_trace_call {
+    uint64_t begin;
+    uint16_t service, what; /* CL_TRACE_WAITS_* */
+    bool leaves;            /* its answer is put for the next doorbell; else it is sent as far as is known */
+    bool drawn;
+};
+
+/* When a command of a group reached which stage, as stamps; 0: it did not. struct cl_trace_command says what they are. */
+struct cl_trace_stages {
+    uint64_t gone, sent, flush, written, durable, others, agreed;
+    uint64_t index;
+    uint32_t node, flags;
+};
+
 static inline void cl_trace_forget(struct cl_trace_open *o)
 {
     o->id = o->start = o->blocked = o->ready = 0;
@@ -152,8 +167,11 @@ void cl_tracer_waited(struct cl_tracer *t, struct cl_trace_open *o, struct cl_tr
                       uint64_t now);
 /* A connection goes on that had stood still: a message of its own. Sampled: if that was slow. */
 void cl_tracer_stalled(struct cl_tracer *t, const struct cl_trace_stall *s);
-/* A call of a service, which no handler answers, is over: it has waited since `begin`, and for what. */
-void cl_tracer_called(struct cl_tracer *t, uint16_t service, uint16_t what, uint64_t begin, uint64_t now);
+/* A call is over. Whether it is to be recorded, by cl_tracer_put_call. Fills in `drawn`. */
+bool cl_tracer_called(struct cl_tracer *t, struct cl_trace_call *c, uint64_t now);
+/* stages: of a command of a group; NULL: it has waited for c->what, and more is not known. */
+void cl_tracer_put_call(struct cl_tracer *t, const struct cl_trace_call *c, const struct cl_trace_stages *stages,
+                        uint64_t now);
 /* Of a wait that is over, made ready at `ready`: its parts by the stamps of its stages; 0: it was not reached. */
 void cl_tracer_parts(struct cl_trace_wait *w, const uint64_t stages[2], uint64_t ready);
 /* Its handler has ended. What is not drawn is recorded if it is slow. Nothing is noted in o afterwards. */

@@ -88,6 +88,9 @@ def test_records_come_once_by_ring_and_what_was_overwritten_is_told(written: Wri
         kept = RECORDS - lib.CL_TRACE_AHEAD  # the writer may have put so many more
         assert list(seen.messages["id"]) == list(range(1001 - kept, 1001))
         assert seen.lost == 990 - kept
+        first, second = segment.counts()
+        assert first == (1000, 1000 - RECORDS, 990 - kept, 0)
+        assert second == (4, 0, 0, 0)
         segment.skip()
         written.head(0, 5)  # it lies: nothing is repeated
         assert len(segment.read().messages) == 0
@@ -124,7 +127,7 @@ def test_what_is_no_record_is_counted_and_left_out(written: Written, wrong: dict
 
 def record(struct: str, kind: int, **fields: int) -> bytes:
     """One of a struct, with 0 in what is not said."""
-    made = ffi.new(f"struct {struct} *", {"kind": kind, "n": 1})
+    made = ffi.new(f"struct {struct} *", {"kind": kind})
     for field, value in fields.items():
         setattr(made, field, value)
     return bytes(ffi.buffer(made))
@@ -136,18 +139,24 @@ def record(struct: str, kind: int, **fields: int) -> bytes:
         (
             "cl_trace_gap",
             lib.CL_TRACE_GAP,
-            {"how": lib.CL_TRACE_GAP_COUNTERS, "begin": 10, "end": 30, "gone": 20},
+            {"n": 1, "how": lib.CL_TRACE_GAP_COUNTERS, "begin": 10, "end": 30, "gone": 20},
             ({"how": 0}, {"how": 9}, {"end": 9}, {"gone": 21}, {"n": 0}, {"kthread": 64}),
         ),
         (
             "cl_trace_wait",
             lib.CL_TRACE_WAIT,
-            {"what": lib.CL_TRACE_WAITS_LOG, "blocked": 30, "first": 10, "second": 20},
+            {"n": 1, "what": lib.CL_TRACE_WAITS_LOG, "blocked": 30, "first": 10, "second": 20},
             ({"what": lib.CL_TRACE_WAITS}, {"n": 0}, {"first": 31}, {"second": 21}, {"blocked": 29}),
+        ),
+        (
+            "cl_trace_command",
+            lib.CL_TRACE_COMMAND,
+            {"id": 1, "gone": 5, "sent": 6, "flush": 6, "written": 8, "durable": 9, "others": 7, "agreed": 9},
+            ({"id": 0}, {"gone": 7}, {"written": 5}, {"durable": 7}, {"agreed": 4}, {"flags": 4}, {"kthread": 64}),
         ),
     ],
 )
-def test_gaps_and_waits_that_cannot_be_are_left_out(
+def test_other_records_that_cannot_be_are_left_out(
     written: Written, struct: str, kind: int, fields: dict[str, int], wrong: tuple[dict[str, int], ...]
 ) -> None:
     written.put(0, 0, record(struct, kind, **fields))
@@ -156,7 +165,7 @@ def test_gaps_and_waits_that_cannot_be_are_left_out(
     written.head(0, 1 + len(wrong))
     with written.open() as segment:
         seen = segment.read()
-    assert len(seen.gaps) + len(seen.waits) == 1
+    assert len(seen.gaps) + len(seen.waits) + len(seen.commands) == 1
     assert seen.garbage == len(wrong)
 
 
@@ -169,12 +178,13 @@ def test_how_far_clocks_are_apart_is_told_if_it_was_measured(written: Written) -
         assert segment.apart_ns == 250.0
 
 
-@given(st.binary(min_size=64, max_size=64), st.integers(0, 4))
+@given(st.binary(min_size=64, max_size=64), st.integers(0, 5))
 def test_any_bytes_are_a_record_or_none(raw: bytes, kind: int) -> None:
     raw = bytes([kind]) + raw[1:]
     if lib.cl_trace_valid(raw):
         seen = records_of(raw)
-        assert len(seen.messages) + len(seen.waits) + len(seen.cores) + len(seen.gaps) == 1
+        kinds = (seen.messages, seen.waits, seen.cores, seen.gaps, seen.commands)
+        assert sum(map(len, kinds)) == 1
         for m in seen.messages:
             assert m["pickup"] <= m["start"] <= m["end"] <= m["sent"]
 
@@ -183,7 +193,7 @@ def test_any_bytes_are_a_record_or_none(raw: bytes, kind: int) -> None:
     ("field", "value", "said"),
     [
         ("magic", 1, "it is no trace segment"),
-        ("version", 7, "its version is 7, this program reads 2"),
+        ("version", 7, "its version is 7, this program reads 3"),
         ("n_rings", 0, "its header cannot be"),
         ("n_rings", 3, "its header cannot be"),
         ("n_rings", 2**32 - 1, "its header cannot be"),

@@ -21,6 +21,8 @@ from corelane.runtime.tracing import Trace, limit_of
         ("700ns", "", None, 0.7),
         ("udp:9000:p50=3us", "UDP 9000", 0.5, 3.0),
         ("tcp:80:1ms", "TCP 80", None, 1000.0),
+        ("raft:7400:p99=5ms", "Raft 7400", 0.99, 5000.0),
+        ("RESP:6379:1s", "RESP 6379", None, 1e6),
     ],
 )
 def test_limits_as_people_write_them(text: str, service: str, quantile: float | None, us: float) -> None:

@@ -2,8 +2,8 @@
 
 Attached to an iokernel (--socket), or embedded behind a fault NIC: on an interface of its network namespace (--nic), or
 on a port of an iokernel's switch (--socket, --faulty).
-Lines of JSON on stdin: {"nic": {"rx": {"loss": 1}, "tx": {}}}, {"disk": {"write_error": 1}}, {"status": {}}; each is
-answered by a line on stdout. It ends when stdin does.
+Lines of JSON on stdin: {"nic": {"rx": {"loss": 1}, "tx": {}}}, {"disk": {"write_error": 1}}, {"trace": "full"},
+{"status": {}}; each is answered by a line on stdout. It ends when stdin does.
 """
 
 from __future__ import annotations
@@ -65,6 +65,8 @@ class Node:
             self.nic.set(*(Faults(**request["nic"].get(side, {})) for side in ("rx", "tx")))
         if "disk" in request and self.disk:
             self.disk.set(BlkFaults(**request["disk"]))
+        if "trace" in request:
+            self.runtime.trace = request["trace"]
         status = self.service.status()
         status.pop("members")
         lost = sum(self.nic.faults(side).lost for side in ("rx", "tx")) if self.nic else 0

@@ -327,6 +327,8 @@ CL_API void cl_raft_let_go(struct cl_raft *raft, uint64_t entries);
  * (pace.c). */
 CL_API void cl_raft_thrifty(struct cl_raft *raft, int on);
 CL_API void cl_raft_gathering(const struct cl_raft *raft, struct cl_raft_gathering *out);
+/* Of a leader: the last entry that would be committed if its own log had all; 0: it does not lead. */
+CL_API uint64_t cl_raft_others(const struct cl_raft *raft);
 /* Ask for a linearizable read; the answer with this context comes from cl_raft_poll_read. -EPERM: no leader known;
  * -EAGAIN: too many wait. A follower asks its leader; that question or its answer may get lost: ask again. */
 CL_API int cl_raft_read_index(struct cl_raft *raft, uint64_t context);

@@ -105,6 +105,16 @@ static uint64_t match_of(const struct cl_raft *r, uint32_t id)
     return p && !p->gone_back ? p->match : 0;
 }
 
+static uint64_t match_but_own(const struct cl_raft *r, uint32_t id)
+{
+    return id == r->config.id ? r->log.last : match_of(r, id);
+}
+
+uint64_t cl_raft_others(const struct cl_raft *r)
+{
+    return r->role == CL_RAFT_LEADER ? raft_quorum(r, match_but_own) : 0;
+}
+
 /* Only entries of the leader's own term are committed by counting; all before them with them (paper 5.4.2). */
 void raft_advance_commit(struct cl_raft *r)
 {

@@ -8,6 +8,7 @@
     snapshot.c compact.c   what a snapshot holds; when one is taken
     first.c settings.c     the voters that a group began with; what else has to be the same on every node
     known.c incarnations.c        the incarnations that a node knows; nodes with amnesia
+    stages.{h,c}       when commands reached which stage, for who traces them
     clock.c round.c in_call.{h,c} chooser.{h,c}   the log's clock; when a batch goes; waiting for the disk
     kv_machine.{h,c}   the key-value store as a state machine; machine.py: one in Python
     resp_machine.{h,c} ahead.{h,c}   typed values as one; RESP's commands executed ahead of the log

@@ -66,7 +66,7 @@ static void step_down(struct raft_ahead *a)
 static void submit(struct raft_ahead *a, enum raft_resp_kind kind, uint64_t number, const void *data, uint32_t bytes,
                    uint64_t item)
 {
-    struct cl_raft_token token = {{a->config.kind, a->epoch, item, 0}};
+    struct cl_raft_token token = {{a->config.kind, a->epoch, item, a->now_ns}};
     raft_resp_header(a->entry, kind, a->epoch, number);
     memcpy(a->entry + RAFT_RESP_HEADER, data, bytes);
     a->submits = true;
@@ -83,6 +83,7 @@ static void open_epoch(struct raft_ahead *a)
         return;
     a->epoch = word | 1;
     a->state = RAFT_AHEAD_OPENS;
+    a->now_ns = 0; /* it is no client's */
     put32(address, a->config.ipv4);
     put32(address + 4, a->config.port);
     submit(a, RAFT_RESP_OPEN, 0, address, sizeof address, OPENING);
@@ -198,7 +199,7 @@ static bool send_entry(struct raft_ahead *a, uint64_t now_ns)
 static void send_query(struct raft_ahead *a)
 {
     uint64_t item = a->next++;
-    struct cl_raft_token token = {{a->config.kind, a->epoch, item, 0}};
+    struct cl_raft_token token = {{a->config.kind, a->epoch, item, a->now_ns}};
     a->items[item % RAFT_AHEAD_ITEMS] = (struct raft_ahead_item){.unit = a->unit, .query = true};
     cl_count(&a->count.queries, 1);
     cl_raft_node_query(a->config.node, (const uint8_t *)"", 0, &token);
@@ -213,6 +214,7 @@ bool raft_ahead_give(struct raft_ahead *a, uint64_t now_ns)
 {
     if (a->state != RAFT_AHEAD_LEADS)
         return a->lost || (a->state == RAFT_AHEAD_OPENS && a->opened);
+    a->now_ns = now_ns;
     while (!a->lost && a->next - a->first < RAFT_AHEAD_ITEMS && raft_ahead_has(a)) {
         if (a->left) {
             if (!send_entry(a, now_ns))

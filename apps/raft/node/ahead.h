@@ -72,6 +72,7 @@ struct raft_ahead {
     uint64_t first, next; /* items: the oldest, and behind the newest */
     bool submits;         /* inside of a submit, */
     bool refused;         /* which was put off */
+    uint64_t now_ns;      /* the fourth word of tokens: as of raft_ahead_give; 0: of what no client waits for */
     uint64_t off_ns;      /* since when entries are put off; 0: they are not */
     uint8_t *entry;
 };

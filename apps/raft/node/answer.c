@@ -39,10 +39,13 @@ void node_answer(struct cl_raft_node *node, const struct node_requester *request
         cl_count(&node->count.answers_retry, 1);
     else if (status != CL_RAFT_OK)
         cl_count(&node->count.answers_refused, 1);
-    if (requester->from)
+    if (requester->from) {
+        if (node->stages.on && node->config.env.passed)
+            node->config.env.passed(node->config.env.arg, requester->token.words[0]);
         send_answer(node, requester, status, reply, bytes);
-    else
+    } else {
         node->config.env.answer(node->config.env.arg, &requester->token, status, reply, bytes);
+    }
 }
 
 void node_end_forward(struct cl_raft_node *node, struct node_forward *f, uint64_t *counter, int status,
@@ -51,7 +54,12 @@ void node_end_forward(struct cl_raft_node *node, struct node_forward *f, uint64_
     struct node_requester requester = {.token = f->token};
     f->ticket = 0;
     cl_count(counter, 1);
+    node->stages.answers = NODE_ANSWERS_FORWARD;
+    node->stages.index = 0;
+    node->stages.asked_ns = f->at_ns;
+    node->stages.known_ns = 0;
     node_answer(node, &requester, status, reply, bytes);
+    node->stages.answers = NODE_ANSWERS_OTHER;
 }
 
 /* A new leader or term, or a stop, ends all: the old leader may have done them or not, and its word may never come.

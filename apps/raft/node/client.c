@@ -258,8 +258,12 @@ void node_apply(struct cl_raft_node *node, uint64_t first, uint64_t last)
         int status = e.kind == CL_RAFT_COMMAND ? apply_command(node, &e, &bytes) : CL_RAFT_RETRY;
         node->applied = i;
         struct node_requester requester;
-        if (take_pending(node, i, e.term, &requester))
+        node->stages.index = i;
+        if (take_pending(node, i, e.term, &requester)) {
+            node->stages.answers = NODE_ANSWERS_COMMAND;
             node_answer(node, &requester, status, node->reply, bytes);
+            node->stages.answers = NODE_ANSWERS_OTHER;
+        }
     }
     cl_raft_applied(node->raft, last);
 }
@@ -291,6 +295,8 @@ void node_ask(struct cl_raft_node *node, const uint8_t *data, uint32_t bytes, co
     q->clock = node_clock_young(node);
     q->bytes = bytes;
     q->requester = *requester;
+    q->asked_ns = node->now_ns;
+    q->known_ns = 0;
     memcpy(q->data, data, bytes);
 }
 
@@ -320,18 +326,27 @@ static void end_query(struct cl_raft_node *node, struct node_query *q, int statu
     if (status == CL_RAFT_OK)
         status = run_query(node, q, &bytes);
     q->context = 0;
+    node->stages.answers = NODE_ANSWERS_READ;
+    node->stages.index = q->index;
+    node->stages.asked_ns = q->asked_ns;
+    node->stages.known_ns = q->known_ns;
     node_answer(node, &q->requester, status, node->reply, bytes);
+    node->stages.answers = NODE_ANSWERS_OTHER;
 }
 
 /* Reads become ready in the order in which they were requested, but for those that a lease lets pass. */
 void node_answer_reads(struct cl_raft_node *node)
 {
     struct cl_raft_read read;
+    uint64_t known_ns = 0;
     while (cl_raft_poll_read(node->raft, &read)) {
         struct node_query *q = node_query_at(node, read.context);
         if (q->context != read.context)
             continue;
         q->index = read.index ? cl_max(read.index, q->clock) : 0;
+        if (node->stages.on && !known_ns)
+            known_ns = node->config.env.now_ns(node->config.env.arg);
+        q->known_ns = known_ns;
         if (!q->index)
             end_query(node, q, CL_RAFT_RETRY);
         else if (q->index <= node->applied)
@@ -359,6 +374,8 @@ bool node_frame(struct cl_raft_node *node, const uint8_t *data, uint64_t bytes)
         return true;
     }
     struct node_requester requester = {.from = frame.from, .ticket = frame.ticket};
+    if (node->stages.on && !frame.answer)
+        requester.token.words[0] = node->config.env.now_ns(node->config.env.arg); /* for env.passed */
     if (frame.answer) {
         node_on_answer(node, &frame);
     } else if (frame.kind == NODE_FRAME_QUERY) {

@@ -85,6 +85,8 @@ static void write_done(struct cl_log_op *op)
     d->ops_count--;
     node_disk_note(d, true);
     if (o->what == NODE_ENTRY)
+        node_stages_durable(d->node, o->index, op->stamps);
+    if (o->what == NODE_ENTRY)
         cl_raft_persisted(d->node->raft, o->index, o->term, o->generation);
     if (o->what == NODE_HARD) {
         node_incarnations_saved(d->node, o->incarnations);
@@ -253,6 +255,7 @@ bool node_disk_pump(struct cl_raft_node *node)
         return false;
     write_waiting(d);
     bool happened = cl_log_pump(d->log) > 0;
+    node_stages_pumped(node);
     if (cl_log_state(d->log) == CL_LOG_FAILED)
         node_stop(node, "the log failed, so this replica votes no more: %s", cl_log_why(d->log));
     if (node->state == CL_RAFT_STOPPED)

@@ -1,6 +1,6 @@
 /* What the files of a node share. See node.h. They call in one direction: what a node does (node.c, round.c, client.c, forward.c,
  * incarnations.c, compact.c, tick.c) calls the disk (recover.c, disk.c, save.c), and both call what lies below it: what is kept (snapshot.c,
- * first.c, known.c, settings.c), room.c, clock.c and answer.c, which tells those who wait that the node stops. */
+ * first.c, known.c, settings.c), room.c, clock.c, answer.c, which tells those who wait that the node stops, and stages.c. */
 #ifndef CORELANE_APPS_RAFT_NODE_INTERNAL_H
 #define CORELANE_APPS_RAFT_NODE_INTERNAL_H
 
@@ -8,6 +8,7 @@
 #include "node.h"
 #include "parts.h"
 #include "session.h"
+#include "stages.h"
 
 #define NODE_QUERY_BYTES 1500
 #define NODE_KIND_BITS 8
@@ -26,9 +27,10 @@ struct node_pending {
 };
 
 struct node_query {
-    uint64_t context; /* 0: free */
-    uint64_t index;   /* may be answered once this is applied; 0: not known yet */
-    uint64_t clock;   /* nor before this is, by which the log's clock goes on; 0: it is young enough */
+    uint64_t context;            /* 0: free */
+    uint64_t index;              /* may be answered once this is applied; 0: not known yet */
+    uint64_t clock;              /* nor before this is, by which the log's clock goes on; 0: it is young enough */
+    uint64_t asked_ns, known_ns; /* for cl_raft_node_stages: when it came; when `index` was known */
     uint32_t bytes;
     struct node_requester requester;
     uint8_t data[NODE_QUERY_BYTES];
@@ -122,6 +124,7 @@ struct cl_raft_node {
     uint64_t clock_index;        /* of its newest CL_RAFT_CLOCK */
     uint64_t applied, committed; /* the second as the core handed it out: to be applied */
     struct node_round round;
+    struct node_stages stages;
     uint64_t led_ns; /* when this node began to lead; 0: it does not */
     uint8_t leading;
     uint8_t compact_asked;

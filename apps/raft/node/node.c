@@ -106,6 +106,7 @@ int cl_raft_node_new(const struct cl_raft_node_config *config, struct cl_raft_no
     node->ticket_next = node->ticket_oldest = number_of_incarnation(&node->config);
     node_incarnations_new(node);
     node->seeded = !config->machine.seed;
+    node->stages.on = config->stages;
     *out = node;
     return 0;
 }
@@ -145,13 +146,17 @@ static bool is_lasting(struct cl_raft_node *node, const struct cl_raft_msg *m)
 static void send_messages(struct cl_raft_node *node)
 {
     struct cl_raft_msg m;
+    uint64_t last = 0;
     while (cl_raft_poll_message(node->raft, &m)) {
         if (m.type == CL_RAFT_SNAPSHOT && m.offset + m.data_bytes <= node->snapshot.bytes)
             m.data = node->snapshot.data + m.offset;
         int64_t bytes = cl_raft_encode(node->raft, &m, node->out, node->out_room);
         if (bytes > 0)
             node->config.env.send(node->config.env.arg, m.to, node->out, (uint32_t)bytes, is_lasting(node, &m));
+        if (m.type == CL_RAFT_APPEND && m.n_entries)
+            last = cl_max(last, m.index + m.n_entries);
     }
+    node_stages_sent(node, last);
 }
 
 /* Apply what is committed, but not so far ahead of the own disk that what it has to write yet could fill half of the room that
@@ -177,8 +182,10 @@ void node_drive(struct cl_raft_node *node)
         node_round(node);
         while (node->state == CL_RAFT_RUNNING && cl_raft_ready(node->raft, &ready)) {
             node_disk_write(node, &ready);
-            if (ready.apply_first)
+            if (ready.apply_first) {
                 node->committed = ready.apply_last;
+                node_stages_agreed(node);
+            }
             apply_committed(node);
             if (ready.chunk)
                 node_chunk(node, &ready);
@@ -244,6 +251,8 @@ void cl_raft_node_receive(struct cl_raft_node *node, const uint8_t *data, uint64
     if (!cl_raft_step(node->raft, &m))
         learn_first(node, &m);
     node_note_leader(node);
+    if (m.type == CL_RAFT_APPEND_REPLY)
+        node_stages_heard(node, m.from);
     if (m.type == CL_RAFT_SNAPSHOT)
         node_drive(node); /* its chunk points into `data` */
 }

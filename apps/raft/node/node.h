@@ -118,6 +118,9 @@ struct cl_raft_env {
     bool (*send)(void *arg, uint32_t to, const uint8_t *data, uint32_t bytes, bool lasting);
     /* A command or query ended. `reply` is good during the call. */
     void (*answer)(void *arg, const struct cl_raft_token *token, int status, const uint8_t *reply, uint32_t bytes);
+    /* A command or query that another node passed on, which came then, is about to be answered. Only with config.stages; may be
+     * NULL. */
+    void (*passed)(void *arg, uint64_t since_ns);
 };
 
 /* The user's state machine. apply must be deterministic: the same commands in the same order give the same state and
@@ -178,6 +181,21 @@ struct cl_raft_node_config {
      * their way at most. 0 commands: the node decides (round.c). */
     uint32_t fixed_commands;
     uint64_t fixed_wait_ns;
+    uint32_t stages; /* 1: note when commands reach which stage (cl_raft_node_stages) */
+    uint32_t reserved;
+};
+
+/* When a command that is being answered reached which stage, on env.now_ns; 0: it did not, or that is not known. */
+struct cl_raft_stages {
+    uint64_t gone_ns;    /* its batch went to the log and to the others; of one that was forwarded: to the leader */
+    uint64_t sent_ns;    /* given to env.send */
+    uint64_t durable_ns; /* in this leader's log; without one: gone_ns */
+    uint64_t log[2];     /* what the log says of its flush (cl_log_op.stamps) */
+    uint64_t others_ns;  /* a majority had it, but for this leader's own log */
+    uint64_t agreed_ns;  /* committed. Of a query, as the one before: it was known that this node leads */
+    uint64_t index;      /* of its entry; of a query: that it waited for */
+    uint32_t node;       /* the last of the others that was needed; 0: none */
+    uint8_t read, forwarded, pad[2];
 };
 
 /* To whom a node's batches go at once while it leads. */
@@ -265,6 +283,8 @@ CL_API uint64_t cl_raft_node_settings(const struct cl_raft_node *node);
 CL_API uint64_t cl_raft_node_first_digest(const struct cl_raft_node *node);
 /* The core, for its status, and to change members or transfer leadership; poll afterwards. */
 CL_API struct cl_raft *cl_raft_node_core(struct cl_raft_node *node);
+/* Inside env.answer and env.passed, of what is answered; zero where nothing is known, or without config.stages. */
+CL_API void cl_raft_node_stages(struct cl_raft_node *node, struct cl_raft_stages *out);
 CL_API void cl_raft_node_replicate(const struct cl_raft_node *node, struct cl_raft_replicate *out);
 /* On any thread. */
 CL_API void cl_raft_node_counters(const struct cl_raft_node *node, struct cl_raft_node_counters *out);

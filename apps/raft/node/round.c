@@ -156,6 +156,7 @@ static void let_go(struct cl_raft_node *node, uint64_t last, uint64_t entries, u
     cl_count(&node->count.batches_ahead, b->count > 0);
     uint8_t counts = choose_way(node);
     cl_raft_let_go(node->raft, entries);
+    node_stages_gone(node, last, now);
     if (b->back + b->count == NODE_ROUNDS)
         forget_oldest(b);
     b->flying += entries;

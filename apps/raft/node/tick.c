@@ -12,6 +12,8 @@ void node_note_leader(struct cl_raft_node *node)
         node->led_ns = leads ? node->config.env.now_ns(node->config.env.arg) : 0;
     if (leads && !node->leading)
         node_clock_lead(node);
+    if (leads != node->leading)
+        node_stages_forget(node);
     node->leading = leads;
 }
 

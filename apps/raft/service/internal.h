@@ -1,4 +1,5 @@
-/* What the files of the service share. They call in one direction: serve.c, kv.c, stream.c, admin.c, poll.c and resp.c. */
+/* What the files of the service share. They call in one direction: serve.c, kv.c, stream.c, admin.c, poll.c, resp.c and
+ * traced.c. */
 #ifndef CORELANE_APPS_RAFT_SERVICE_INTERNAL_H
 #define CORELANE_APPS_RAFT_SERVICE_INTERNAL_H
 
@@ -46,7 +47,9 @@ struct cl_raft_service {
     struct serve_resp *resp; /* the port of RESP; NULL: none */
     /* What has something for the node before each poll: true if the timer is to come at once. NULL: nobody has. */
     bool (*give)(struct cl_raft_service *s);
-    uint32_t traced;                 /* the number of its commands in the runtime's trace */
+    struct {
+        uint32_t port, kv, kv_tcp, resp;
+    } traced; /* numbers of the commands that come by each port in the runtime's trace; 0: none, or it does not trace */
     struct cl_udp_socket *out;       /* to peers and frame clients */
     struct cl_udp_socket *kv_socket; /* of kv_port; known once a request has come. Answers leave from it */
     struct cl_timer timer;
@@ -68,6 +71,15 @@ struct cl_raft_service {
 
 /* machine.c. `machine` calls what it called before, by way of m. */
 void serve_machine_wrap(struct serve_machine *m, struct cl_raft_machine *machine);
+
+/* traced.c */
+/* Name what is traced, and have the node note stages. Before the node is made. */
+void serve_trace(struct cl_raft_service *s);
+/* A command or query is answered, that came at since_ns. traced: one of the numbers above. leaves: by a datagram that is
+ * sent next. Inside env.answer. */
+void serve_traced(struct cl_raft_service *s, uint32_t traced, uint64_t since_ns, bool leaves);
+/* env.passed */
+void serve_passed(void *arg, uint64_t since_ns);
 
 /* poll.c */
 /* The machine's clock, as a runtime's scheduler has it: also when that is gone. */

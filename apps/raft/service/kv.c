@@ -4,7 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STATS_BYTES 512 /* of lines about the group */
+#define STATS_BYTES 512  /* of lines about the group */
+#define READS (1u << 16) /* of a token's third word, beside the request's number: nothing was changed */
 
 static void put_header(uint8_t *p, uint64_t request, uint32_t sequence, uint32_t total)
 {
@@ -34,9 +35,10 @@ void serve_kv_answer(struct cl_raft_service *s, const struct cl_raft_token *toke
     uint8_t datagram[CL_KV_UDP_DATAGRAM];
     struct cl_udp_addr to = {(uint32_t)(token->words[1] >> 16), (uint16_t)token->words[1], 0};
     if (status != CL_RAFT_OK) {
-        reply = (const uint8_t *)serve_kv_error(status, token->words[3]);
+        reply = (const uint8_t *)serve_kv_error(status, token->words[2] & READS);
         bytes = (uint32_t)strlen((const char *)reply);
     }
+    serve_traced(s, s->traced.kv, token->words[3], true);
     uint32_t piece = CL_KV_UDP_DATAGRAM - CL_KV_UDP_HEADER, total = (bytes + piece - 1) / piece;
     for (uint32_t i = 0; i < total; i++) {
         uint32_t n = cl_min(piece, bytes - i * piece);
@@ -95,8 +97,9 @@ static void serve_kv_one(struct cl_raft_service *s, struct cl_udp_req *req)
     const uint8_t *text = req->data + CL_KV_UDP_HEADER;
     uint32_t bytes = (uint32_t)req->len - CL_KV_UDP_HEADER;
     enum raft_kv_way way = raft_kv_way(&s->kv, text, bytes);
-    struct cl_raft_token token = {{SERVE_KV_CLIENT, (uint64_t)req->peer.ipv4 << 16 | req->peer.port,
-                                   (uint64_t)req->data[0] << 8 | req->data[1], way == RAFT_KV_READ}};
+    uint64_t request = (uint64_t)req->data[0] << 8 | req->data[1] | (way == RAFT_KV_READ ? READS : 0);
+    struct cl_raft_token token = {{SERVE_KV_CLIENT, (uint64_t)req->peer.ipv4 << 16 | req->peer.port, request,
+                                   way == RAFT_KV_LOCAL ? 0 : s->now_ns}};
     switch (way) {
     case RAFT_KV_LOCAL:
         answer_local(s, req, text, bytes, &token);

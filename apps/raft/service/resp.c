@@ -50,6 +50,8 @@ static bool give(struct cl_raft_service *s)
 void serve_resp_answer(struct cl_raft_service *s, const struct cl_raft_token *token, int status, const uint8_t *reply,
                        uint32_t bytes)
 {
+    if (status != CL_RAFT_BUSY) /* which comes again */
+        serve_traced(s, s->traced.resp, token->words[3], false);
     raft_ahead_answer(&s->resp->ahead, token, status, reply, bytes);
 }
 

@@ -3,7 +3,6 @@
 #include <corelane/libos/log.h>
 #include "../core/bytes.h"
 #include "../node/session.h"
-#include "../../../runtime/trace.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,8 +79,8 @@ static void env_answer(void *arg, const struct cl_raft_token *token, int status,
         return;
     }
     struct cl_udp_addr to = {(uint32_t)(token->words[1] >> 16), (uint16_t)token->words[1], 0};
+    serve_traced(s, s->traced.port, token->words[3], true); /* before: to send may be to ring the doorbell */
     frame_answer(s, &to, token->words[2], status, reply, bytes);
-    cl_runtime_trace_call(s->rt, s->traced, token->words[3]);
 }
 
 /* Not inlined: its buffer is no part of the stack below a client's frame. */
@@ -219,7 +218,6 @@ static int bind_all(struct cl_raft_service *s, char err[256])
     int (*bind)(struct cl_runtime *, uint16_t, cl_udp_burst_handler, void *) =
         c->foreign ? cl_runtime_bind_udp_foreign : cl_runtime_bind_udp_burst;
     uint16_t port = c->port;
-    s->traced = cl_runtime_trace_service(s->rt, CL_TRACE_RAFT, port);
     int rc = bind(s->rt, port, frames_burst, s);
     if (!rc && c->kv_port) {
         port = c->kv_port;
@@ -265,7 +263,8 @@ static int make_node(struct cl_raft_service *s, uint32_t mtu, char err[256])
         return -EIO;
     }
     c->incarnation |= 1; /* 0 is none */
-    c->env = (struct cl_raft_env){s, serve_now, env_wall, env_send, env_answer};
+    c->env = (struct cl_raft_env){s, serve_now, env_wall, env_send, env_answer, serve_passed};
+    serve_trace(s);
     c->raft.message_bytes = c->raft.message_bytes ? c->raft.message_bytes : 16384;
     if (!c->raft.entry_bytes)
         c->raft.entry_bytes = c->log ? cl_min(65536u, cl_log_max_bytes(c->log)) : 65536;

@@ -63,19 +63,19 @@ static void gather(struct cl_kv_session *session, const uint8_t *in, uint64_t le
     }
 }
 
-static struct cl_raft_token token_of(const struct kv_conn *c, uint64_t bits)
+static struct cl_raft_token token_of(const struct kv_conn *c, uint64_t bits, uint64_t now_ns)
 {
-    return (struct cl_raft_token){{SERVE_STREAM_CLIENT, (uint64_t)c->serial << 32 | c->number, bits, 0}};
+    return (struct cl_raft_token){{SERVE_STREAM_CLIENT, (uint64_t)c->serial << 32 | c->number, bits, now_ns}};
 }
 
 /* Give the group a turn. Its answer may come before this returns. */
 static void send_turn(struct cl_raft_service *s, struct kv_conn *c, const uint8_t *text, uint64_t bytes, bool writes,
                       uint32_t bits)
 {
-    struct cl_raft_token token = token_of(c, bits | (writes ? 0 : READS));
     c->waits = true;
     cl_count(&s->count.tcp_turns, 1);
     serve_begin(s);
+    struct cl_raft_token token = token_of(c, bits | (writes ? 0 : READS), s->now_ns);
     if (writes)
         cl_raft_node_submit(s->node, CL_RAFT_APPLY, 0, CL_RAFT_LONG_ANSWER, text, (uint32_t)bytes, &token);
     else
@@ -183,6 +183,7 @@ void serve_stream_answer(struct cl_raft_service *s, const struct cl_raft_token *
 {
     struct kv_conn *c = &s->front->conns[(uint32_t)token->words[1]];
     uint32_t bits = (uint32_t)token->words[2];
+    serve_traced(s, s->traced.kv_tcp, token->words[3], false);
     if (c->state == KV_CONN_CLOSED || c->serial != token->words[1] >> 32 || !c->waits) {
         cl_count(&s->count.tcp_late, 1);
         return;

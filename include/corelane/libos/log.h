@@ -50,6 +50,7 @@
 #define CORELANE_LIBOS_LOG_H
 
 #include <corelane/drivers/blk.h>
+#include <corelane/runtime/clock.h>
 
 CL_EXTERN_C_BEGIN
 
@@ -155,6 +156,9 @@ CL_API void cl_log_close_begin(struct cl_log *log);
  * cursors still open go with it. */
 CL_API void cl_log_discard(struct cl_log *log);
 
+/* Have flushes stamped by a clock, whose life is the log's at least, for cl_log_op.stamps; NULL: no more. One that is
+ * shared (log_shared.h) has its scheduler's. */
+CL_API void cl_log_stamped(struct cl_log *log, const struct cl_clock *clock);
 CL_API int cl_log_state(const struct cl_log *log);
 CL_API int cl_log_error(
     const struct cl_log *log); /* 0, or -errno if FAILED: none of those by which a submit asks to be tried again */
@@ -186,7 +190,7 @@ struct cl_log_op {
     struct cl_log_op *next; /* the log's */
     uint64_t lsn;           /* the log's */
     /* Of one that is done: when its flush was given to the device, and when that had written it. Stamps of the scheduler
-     * whose uthreads share the log (log_shared.h); else 0. */
+     * whose uthreads share the log (log_shared.h), or of cl_log_stamped's clock; else 0. */
     uint64_t stamps[2];
 };
 

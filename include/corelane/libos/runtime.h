@@ -134,8 +134,32 @@ CL_API int cl_runtime_trace(struct cl_runtime *rt, uint32_t how);
 /* For what no handler answers, but somebody later (a command of a Raft group): its number in the trace, of a kind
  * (CL_TRACE_RAFT) on a port; 0: nothing is traced, or there is no room. Any thread. */
 CL_API uint32_t cl_runtime_trace_service(struct cl_runtime *rt, uint32_t kind, uint16_t port);
-/* One such is answered, that came at since_ns by the scheduler's clock. On a kthread; elsewhere it is not traced. */
-CL_API void cl_runtime_trace_call(struct cl_runtime *rt, uint32_t service, uint64_t since_ns);
+/* When a command of a group reached which stage, by the scheduler's clock; 0: it did not, or that is not known. */
+struct cl_call_stages {
+    uint64_t gone_ns;    /* its batch went: to the leader's log, and to the others; FORWARDED: to the leader */
+    uint64_t sent_ns;    /* the first message with it */
+    uint64_t flush_ns;   /* given to the leader's device, */
+    uint64_t written_ns; /* which had written it, */
+    uint64_t durable_ns; /* and all before it */
+    uint64_t others_ns;  /* a majority had it, but for the leader's own log; READ: it was known that this node leads */
+    uint64_t agreed_ns;  /* it was known to be committed; READ: the same */
+    uint64_t index;      /* of its entry */
+    uint32_t node;       /* the last of the others that the majority needed; 0: none, or not known */
+    uint32_t flags;      /* CL_TRACE_COMMAND_READ, CL_TRACE_COMMAND_FORWARDED */
+};
+/* Such a one, which is answered now. */
+struct cl_runtime_call {
+    uint64_t since_ns; /* when it came, by the scheduler's clock */
+    uint32_t service;  /* cl_runtime_trace_service */
+    uint32_t what;     /* it has waited for: CL_TRACE_WAITS_COMMIT, say */
+    uint32_t leaves;   /* 1: its answer is sent next, or waits for the doorbell already */
+    uint32_t reserved;
+    /* Asked for its stages if it is recorded; NULL: it has none. */
+    void (*stages)(void *arg, struct cl_call_stages *out);
+    void *arg;
+};
+/* Trace it. On a kthread; elsewhere it is not traced. */
+CL_API void cl_runtime_trace_call(struct cl_runtime *rt, const struct cl_runtime_call *call);
 /* Work to be done again and again; < 0: an error, counted. */
 typedef int64_t (*cl_every_fn)(void *arg);
 /* One such. Counters: written by its uthread, read by anybody (relaxed). */

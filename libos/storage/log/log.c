@@ -372,6 +372,11 @@ int cl_log_close(struct cl_log *log, char *err)
     return rc;
 }
 
+void cl_log_stamped(struct cl_log *log, const struct cl_clock *clock)
+{
+    log->clock = clock;
+}
+
 int cl_log_state(const struct cl_log *log)
 {
     return log->state;

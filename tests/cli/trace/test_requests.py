@@ -38,6 +38,9 @@ class FakeSegment:
     def services(self) -> list[str]:
         return NAMES
 
+    def counts(self) -> list[Any]:
+        return []
+
     def read(self) -> Records:
         return self.parts.pop(0) if self.parts else Made(0, 1).records()
 
@@ -193,6 +196,7 @@ def test_who_cannot_be_traced_is_told(words: tuple[str, ...], said: str, capsys:
 def test_an_application_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     apps = [{"name": "kv", "pid": os.getpid()}, {"name": "web", "pid": 7}, {"name": "web", "pid": 8}]
     monkeypatch.setattr(requests, "snapshot", lambda path: {"apps": apps})
+    monkeypatch.setattr(requests.control, "trace", lambda *_: ({"why": "no runtime of it traces"}, -1))
     for name, said in (("web", "--pid one of 7, 8"), ("db", "there are: kv, web"), ("kv", "no runtime of it traces")):
         assert main(["trace", "--app", name]) == 1
         assert said in capsys.readouterr().err
@@ -221,6 +225,7 @@ def test_moves_of_cores_stand_beside_the_requests_in_the_file(
     said = {"apps": apps, "cores": {"allocators": [{"loop": 0}]}}
     monkeypatch.setattr(requests, "snapshot", lambda path: said)
     monkeypatch.setattr(moves, "snapshot", lambda path: said)
+    monkeypatch.setattr(requests.control, "trace", lambda *_: ({"why": "it is another user's"}, -1))
     monkeypatch.setattr(moves, "_Log", lambda path, loop: Log())
     monkeypatch.setattr("corelane.runtime.trace.Segment.of_process", lambda pid: FakeSegment(Made(3, 1).records()))
     out = tmp_path / "both.json"

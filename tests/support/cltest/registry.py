@@ -50,6 +50,9 @@ class FakeRegistry:
     def stats_json(self) -> bytes:
         return b"{}"
 
+    def trace(self, name: str, pid: int, how: int, peer: Peer) -> tuple[int, dict[str, Any], int]:
+        raise CorelaneError(f"trace {name}", "this is a test")
+
     def moves(self, loop: int, first: int) -> bytes:
         return b""
 

@@ -24,6 +24,8 @@ from corelane.apps.raft.service.service import RaftService, serve
 from corelane.apps.raft.service.settings import GroupSettings, LogSettings
 from corelane.drivers.blk.blk import Blk, BlkFaults, FaultBlk
 from corelane.libos import Scheduler
+from corelane.libos.trace.commands import COMMIT, NEVER
+from corelane.libos.trace.stages import table
 from corelane.runtime._native import lib
 from corelane.runtime.errors import CorelaneError, Refused
 from corelane.runtime.trace import Segment
@@ -329,7 +331,7 @@ def test_a_stop_names_a_machine_that_never_returns(kind: int) -> None:
         service.close()
 
 
-def test_commands_are_messages_of_the_runtimes_trace_with_their_wait() -> None:
+def test_commands_are_messages_of_the_runtimes_trace_with_their_stages() -> None:
     with linked(trace="full") as (runtime, client), Segment.of_process(os.getpid()) as segment:
         service = serve(runtime, 1, ALONE, group=QUICK, machine=Machine())
         runtime.start()
@@ -339,12 +341,47 @@ def test_commands_are_messages_of_the_runtimes_trace_with_their_wait() -> None:
         for i in range(5):
             asked.send(c._APPLY, bytes([i]))
             assert asked.answer() == b"ok"
+        asked.send(c._QUERY, b"q")
+        assert asked.answer() == b"ok"
+        runtime.stop()  # all doorbells are written down
         records, names = segment.read(), segment.services()
-        runtime.stop()
         service.close()
     mine = records.messages[records.messages["service"] == names.index(f"Raft {RAFT_PORT}")]
-    assert len(mine) == 5
-    assert (mine["sent"] > 0).all()
-    assert (mine["blocked"] == mine["sent"]).all()
-    waits = [what for what, of in zip(records.waits["what"], records.waits["id"], strict=True) if of in mine["id"]]
-    assert waits == [lib.CL_TRACE_WAITS_COMMIT] * 5
+    assert len(mine) == 6
+    assert (mine["sent"] > mine["end"]).all(), "until the doorbell"
+    assert (mine["blocked"] == mine["end"]).all()
+    assert list(records.commands["id"]) == list(mine["id"])
+    commands, read = records.commands[:5], records.commands[5]
+    assert (commands["gone"] <= commands["agreed"]).all()
+    assert (commands["agreed"] < NEVER).all()
+    assert (commands["agreed"] <= mine["end"][:5]).all()
+    for alone in ("durable", "others"):  # there is no log, and nobody else
+        assert (commands[alone] == commands["gone"]).all()
+    assert list(commands["index"]) == list(range(int(commands["index"][0]), int(commands["index"][0]) + 5))
+    assert (commands["flags"] == 0).all()
+    assert (read["flags"], read["index"]) == (lib.CL_TRACE_COMMAND_READ, commands["index"][4])
+    assert read["others"] == read["agreed"] <= mine["end"][5]
+    stages = table(records, names, segment.hz).of_service(names.index(f"Raft {RAFT_PORT}"))
+    parts = [times for path, times in stages.stages.items() if path[: len(COMMIT)] == COMMIT]
+    assert sum(parts) == pytest.approx(mine["end"] * 1e6 / segment.hz)
+
+
+def test_where_a_command_waits_for_its_log_its_flush_is_known(tmp_path: Path) -> None:
+    log = str(tmp_path / "log")
+    make_log_file(log, 8 << 20)
+    with linked(trace="full") as (runtime, client), Segment.of_process(os.getpid()) as segment:
+        service = serve(runtime, 1, ALONE, group=QUICK, machine=Machine(), log=LogSettings(file=log))
+        runtime.start()
+        asked = Asked(service, client)
+        await_lead(service)
+        segment.skip()
+        asked.send(c._APPLY, b"a")
+        assert asked.answer() == b"ok"
+        runtime.stop()
+        commands = segment.read().commands
+        service.close()
+    assert len(commands) == 1
+    stamps = [int(commands[0][field]) for field in ("gone", "flush", "written", "durable")]
+    assert stamps == sorted(stamps)
+    assert stamps[1] < stamps[2] < 2**32 - 1, "the disk took some time"
+    assert commands[0]["agreed"] >= commands[0]["durable"]

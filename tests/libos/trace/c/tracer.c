@@ -236,6 +236,47 @@ static void stalls(void)
     CHECK_EQ(read_all(got, 4), 2);
 }
 
+/* A command of a group that ends now, with these stamps. */
+static void command(const struct cl_trace_stages *s, uint64_t begin)
+{
+    struct cl_trace_message got[4];
+    struct cl_trace_call c = {.begin = begin, .service = 1, .what = CL_TRACE_WAITS_COMMIT};
+    struct cl_trace_command of;
+    CHECK(cl_tracer_called(t, &c, now));
+    cl_tracer_put_call(t, &c, s, now);
+    CHECK_EQ(read_all(got, 4), 2); /* and no garbage */
+    memcpy(&of, &got[0], sizeof of);
+    CHECK(of.kind == CL_TRACE_COMMAND && of.id == got[1].id && of.begin == begin && of.index == s->index);
+    CHECK(got[1].blocked == now - begin && got[1].end == got[1].sent && of.agreed >= of.gone);
+}
+
+/* Stages of calls rise whatever the stamps say, and those that were not reached are behind all. */
+static void calls(uint64_t seed)
+{
+    CHECK_EQ(cl_trace_set_mode(trace, CL_TRACE_FULL), 0);
+    later(2000000);
+    for (unsigned i = 0; i < 1000; i++) {
+        uint64_t at[7], begin = now - 1000;
+        for (unsigned j = 0; j < 7; j++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            at[j] = seed >> 62 ? begin - 100 + (seed >> 40) % 1200 : 0;
+        }
+        struct cl_trace_stages s = {at[0], at[1], at[2], at[3], at[4], at[5], at[6], i, 0, 0};
+        command(&s, begin);
+        now += 2000;
+    }
+    command(&(struct cl_trace_stages){.gone = now - 90, .durable = now - 50, .others = now - 80, .agreed = now - 40},
+            now - 100); /* of a log that says nothing of its flushes */
+    struct cl_trace_call asked = {.begin = now - 10, .service = 1, .what = CL_TRACE_WAITS_KEYS, .leaves = true};
+    struct cl_trace_message got[4];
+    CHECK(cl_tracer_called(t, &asked, now));
+    cl_tracer_put_call(t, &asked, NULL, now);
+    CHECK_EQ(read_all(got, 4), 1); /* its wait; the message waits for its doorbell */
+    cl_tracer_sent(t, now + 5);
+    CHECK_EQ(read_all(got, 4), 1);
+    CHECK(got[0].sent == got[0].end + 5 && !(got[0].flags & CL_TRACE_UNSENT));
+}
+
 int main(int argc, char **argv)
 {
     struct cl_clock clock;
@@ -262,6 +303,7 @@ int main(int argc, char **argv)
     waits();
     parts();
     stalls();
+    calls(seed);
     cl_trace_delete(trace);
     config.records = 1000;
     CHECK(cl_trace_new(&config, &clock, "tracer", &trace, err) == -EINVAL && strstr(err, "power of two"));

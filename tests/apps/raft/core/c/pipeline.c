@@ -164,7 +164,8 @@ static struct cl_raft_node *start(unsigned batches)
         c.raft.election_ticks = 100;
         c.raft.entry_bytes = 4096;
         c.raft.members = (struct cl_raft_members){.n_voters = NODES, .voters = {1, 2, 3}};
-        c.env = (struct cl_raft_env){&ids[i], env_now, env_wall, env_send, env_answer};
+        c.env = (struct cl_raft_env){
+            .arg = &ids[i], .now_ns = env_now, .wall_ms = env_wall, .send = env_send, .answer = env_answer};
         c.machine = (struct cl_raft_machine){.apply = apply, .query = query, .save = save, .load = load};
         CHECK(!cl_raft_node_new(&c, &nodes[i], err), "%s", err);
     }

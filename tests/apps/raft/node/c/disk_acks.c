@@ -68,6 +68,18 @@ void node_incarnations_saved(struct cl_raft_node *node, uint64_t put)
     (void)put;
 }
 
+void node_stages_durable(struct cl_raft_node *node, uint64_t index, const uint64_t log[2])
+{
+    (void)node;
+    (void)index;
+    (void)log;
+}
+
+void node_stages_pumped(struct cl_raft_node *node)
+{
+    (void)node;
+}
+
 uint64_t node_digest(uint64_t digest, uint64_t word)
 {
     return digest ^ word;
