@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime._native import lib
 from ...runtime.trace import WAITS, Records
-from .stopped import stops, taken
+from .stopped import AWAY, Stood, stops, taken
 
 if TYPE_CHECKING:
     import numpy
@@ -25,6 +25,7 @@ TOGETHER: Stage = ("burst", "inbox or handler")
 """Of a message whose start and end are only known of all that were answered by one doorbell (mode sampled)."""
 RUNS: Stage = ("handler", "runs")
 QUEUED: Stage = ("handler", "run queue")
+FOR_CORE: Stage = ("handler", "wait: core")
 WINDOWS = (("ring", "", "pickup"), ("inbox", "pickup", "start"), ("handler", "start", "end"), ("reply", "end", "sent"))
 """Stages with the boundaries of a message that they are between; the first begins with it."""
 WIRE = "wire"
@@ -37,7 +38,8 @@ _STALLED = getattr(lib, "CL_TRACE_STALLED", 0)
 @dataclass(frozen=True)
 class Table:
     """Messages and their stages. names: of services, by number. stages: of each path the times of all messages, in us;
-    they add up to `total`. waits: the records of their waits."""
+    they add up to `total`. waits: the records of their waits; stood: those of times in which kthreads stood still,
+    of all services."""
 
     messages: Array
     names: Sequence[str]
@@ -45,6 +47,7 @@ class Table:
     total: Array
     waits: Array
     hz: int
+    stood: Stood
 
     def of_service(self, service: int) -> Table:
         """Of one service alone."""
@@ -59,6 +62,7 @@ class Table:
             self.total[mine],
             self.waits[numpy.isin(self.waits["id"], ids)],
             self.hz,
+            self.stood,
         )
 
 
@@ -73,12 +77,17 @@ def table(records: Records, names: Sequence[str], hz: int) -> Table:
     for name, first, last in WINDOWS:
         begin = messages[first].astype(float) if first else numpy.zeros(len(messages))
         end = messages[last].astype(float)
+        waited: Array = numpy.zeros(len(messages))  # for a core, as those in front of the handler stand still for it
         if name == "handler":
             parts, left = _handler(messages, records.waits)
+            waited = parts.pop(FOR_CORE, waited)
+            if waited.any():
+                stages[STOPPED, AWAY] = stages.get((STOPPED, AWAY), 0.0) + waited * us
         else:
             parts, left = {}, end - begin
         for reason, of in why_stopped.items():
-            part = numpy.minimum(taken(messages, begin, end, of), left)
+            known = waited if reason == AWAY else 0.0
+            part = numpy.clip(taken(messages, begin, end, of) - known, 0, left)
             left = left - part
             if part.any():
                 stages[STOPPED, reason] = stages.get((STOPPED, reason), 0.0) + part * us
@@ -86,7 +95,8 @@ def table(records: Records, names: Sequence[str], hz: int) -> Table:
         stages |= {path: ticks * us for path, ticks in parts.items()}
     _put_together(stages, shared(messages))
     _put_on_the_wire(stages, messages, records.waits)
-    return Table(messages, names, stages, messages["sent"] * us, records.waits, hz)
+    stood = Stood(records.cores, records.gaps)
+    return Table(messages, names, stages, messages["sent"] * us, records.waits, hz, stood)
 
 
 def shared(messages: Array) -> Array:

@@ -1,4 +1,5 @@
-"""When a kthread stood still, and how much of each message that took: its core was another's, or its thread had no CPU.
+"""When a kthread stood still, and how much of each message that took: its core was another's, its interpreter collected
+garbage, or its thread had no CPU.
 
 Such time is nobody's stage: who waits for the kthread then waits for the same reason as who is in the handler. So it is
 taken out of the stages (stages.py), and is a stage of its own, by reason.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...runtime._native import lib
 from ...runtime.trace import Records
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     Array = numpy.ndarray[Any, Any]
 
 AWAY = "core away"
+COLLECTS = "garbage collection"
 NO_CPU = "no CPU"
 
 
@@ -28,12 +31,50 @@ class Stops(NamedTuple):
     gone: Array
 
 
+class Stood(NamedTuple):
+    """Records of times in which kthreads stood still: `struct cl_trace_core` and `_gap`."""
+
+    cores: Array
+    gaps: Array
+
+    def during(self, messages: Array) -> Stood:
+        """Those that lie over one of these messages, at least in part."""
+        return Stood(self.cores[_over(self.cores, messages)], self.gaps[_over(self.gaps, messages)])
+
+    @property
+    def without_cpu(self) -> Array:
+        """Gaps that the machine made: of threads without a CPU."""
+        return self.gaps[self.gaps["how"] != lib.CL_TRACE_GAP_COLLECTS]
+
+    @property
+    def collections(self) -> Array:
+        """Those that an interpreter made."""
+        return self.gaps[self.gaps["how"] == lib.CL_TRACE_GAP_COLLECTS]
+
+
+def _over(rows: Array, messages: Array) -> Array:
+    """Which of some records of kthreads lie over a message of theirs."""
+    import numpy
+
+    out = numpy.zeros(len(rows), bool)
+    for kthread in numpy.unique(rows["kthread"]):
+        mine = rows["kthread"] == kthread
+        those = messages[messages["kthread"] == kthread]
+        if len(those):
+            order = numpy.argsort(those["begin"], kind="stable")
+            latest = numpy.maximum.accumulate((those["begin"] + those["sent"])[order])
+            before = numpy.searchsorted(those["begin"][order], rows["end"][mine])  # so many begin before its end
+            out[mine] = (before > 0) & (latest[numpy.maximum(before, 1) - 1] > rows["begin"][mine])
+    return out
+
+
 def stops(records: Records) -> dict[str, Stops]:
     """By reason; none of what there was none of."""
     found = {AWAY: _of(records.cores, records.cores["end"] - records.cores["begin"])}
-    gaps = getattr(records, "gaps", None)  # of runtimes that look for them
-    if gaps is not None:
-        found[NO_CPU] = _narrowed(_of(gaps, gaps["gone"]), gaps["id"], records.messages)
+    is_ours = records.gaps["how"] == lib.CL_TRACE_GAP_COLLECTS
+    ours, machine = records.gaps[is_ours], records.gaps[~is_ours]
+    found[COLLECTS] = _of(ours, ours["gone"])
+    found[NO_CPU] = _narrowed(_of(machine, machine["gone"]), machine["id"], records.messages)
     return {reason: of for reason, of in found.items() if len(of.begin)}
 
 

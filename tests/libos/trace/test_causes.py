@@ -22,6 +22,7 @@ SLOW_US = 200.0
 
 # What the records of this build have, by the names of runtime/trace.h.
 HAS = {name: getattr(lib, f"CL_TRACE_{name}", 0) for name in ("GAP", "STALLED", "GAP_STAMPS", "GAP_COUNTERS")}
+HAS |= {"GAP_COLLECTS": getattr(lib, "CL_TRACE_GAP_COLLECTS", 0)}
 HAS |= {name: getattr(lib, f"CL_TRACE_{name}", 0) for name in ("WAITS_RESEND", "WAITS_WINDOW")}
 HAS |= {"WAITS_HOLE": getattr(lib, "CL_TRACE_WAITS_HOLE", 0)}
 
@@ -119,6 +120,7 @@ CAUSES: dict[str, tuple[float, Callable[[Made, Any], Records]]] = {
     "lock": (0.02, waits(lib.CL_TRACE_WAITS_MUTEX)),
     "log flush": (0.02, waits(lib.CL_TRACE_WAITS_LOG)),
     "core taken away": (0.02, core_away),
+    "garbage collection": (0.02, stopped("GAP_COLLECTS", 0)),
     "noisy neighbour": (0.02, stopped("GAP_COUNTERS", 1)),
     "machine": (0.02, stopped("GAP_STAMPS", 0)),
     "lost packets": (0.02, stalled("WAITS_RESEND")),
