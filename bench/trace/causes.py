@@ -96,12 +96,14 @@ def trial(word: str, load: Load, cpu: int | None = None, seconds: float | None =
         assert child.stdout is not None
         assert child.stderr is not None
         try:
-            ready = child.stderr.readline()
-            if f"process {child.pid} is slow" not in ready:
-                raise CorelaneError(f"run {_EXAMPLE.name} {word}", (ready + child.stderr.read()).strip())
+            said = []
+            while not said or (said[-1] and f"process {child.pid} is slow" not in said[-1]):  # behind what it warns of
+                said.append(child.stderr.readline())
+            if not said[-1]:
+                raise CorelaneError(f"run {_EXAMPLE.name} {word}", "".join(said).strip())
             with Segment.of_process(child.pid) as segment:
                 records, names, hz = _read(segment, child), segment.services(), segment.hz
-            said = child.stdout.read()
+            told = child.stdout.read()
             if child.returncode:
                 raise CorelaneError(f"run {_EXAMPLE.name} {word}", child.stderr.read().strip())
         finally:
@@ -109,7 +111,7 @@ def trial(word: str, load: Load, cpu: int | None = None, seconds: float | None =
     seen = table(records, names, hz)
     machine = seen.stages.get((STOPPED, NO_CPU))
     machine_us = 0.0 if machine is None else float(machine.sum())
-    return Trial(word, load, json.loads(said), blame.of_table(seen), machine_us)
+    return Trial(word, load, json.loads(told), blame.of_table(seen), machine_us)
 
 
 def _read(segment: Segment, child: subprocess.Popen[str]) -> Records:

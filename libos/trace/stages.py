@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...runtime._native import lib
 from ...runtime.trace import WAITS, Records
-from .stopped import AWAY, Stood, stops, taken
+from .stopped import AWAY, Stood, piled_up, stops, taken
 
 if TYPE_CHECKING:
     import numpy
@@ -87,7 +87,10 @@ def table(records: Records, names: Sequence[str], hz: int) -> Table:
             parts, left = {}, end - begin
         for reason, of in why_stopped.items():
             known = waited if reason == AWAY else 0.0
-            part = numpy.clip(taken(messages, begin, end, of) - known, 0, left)
+            part = taken(messages, begin, end, of) - known
+            if name == "inbox":  # those that had come meanwhile wait for each other
+                part = numpy.maximum(part, piled_up(messages, of))
+            part = numpy.clip(part, 0, left)
             left = left - part
             if part.any():
                 stages[STOPPED, reason] = stages.get((STOPPED, reason), 0.0) + part * us

@@ -119,6 +119,28 @@ def taken(messages: Array, first: Array, last: Array, of: Stops) -> Array:
     return out
 
 
+def piled_up(messages: Array, of: Stops) -> Array:
+    """Of each message for how long, in ticks, its kthread stood still right before it was picked up: it had come meanwhile,
+    and so had those that are in front of it now. So much of its wait for them is of that.
+
+    That is so of what the first poll brings after a stop, if that is no longer after it than the stop was long."""
+    import numpy
+
+    out = numpy.zeros(len(messages))
+    for kthread in numpy.unique(of.kthread):
+        rows, mine = numpy.nonzero(messages["kthread"] == kthread)[0], of.kthread == kthread
+        polls, poll_of = numpy.unique(messages["begin"][rows] + messages["pickup"][rows], return_inverse=True)
+        ends, gone = of.end[mine], of.gone[mine]
+        first = numpy.searchsorted(polls, ends)
+        there = first < len(polls)
+        first, ends, gone = first[there], ends[there], gone[there]
+        soon = polls[first] - ends <= gone
+        stood = numpy.zeros(len(polls))
+        numpy.maximum.at(stood, first[soon], gone[soon].astype(float))
+        out[rows] = stood[poll_of]
+    return out
+
+
 def _rising(begin: Array, end: Array, gone: Array) -> tuple[Array, Array]:
     """Time that it has stood still until a moment: a function that is straight between these points. What two have in
     common is the first one's."""

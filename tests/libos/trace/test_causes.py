@@ -213,6 +213,26 @@ def test_what_a_connection_stood_still_for_is_no_stage_of_requests() -> None:
     assert numpy.allclose(numpy.sum(list(seen.stages.values()), axis=0), seen.total)
 
 
+def test_what_had_come_meanwhile_waits_for_each_other() -> None:
+    """Of a NIC of its own a kthread knows nothing before it polls: then ten are there at once."""
+    made = Made(400, 1)
+    made.kthread[:] = 0
+    records = made.records()
+    m = records.messages
+    for i in range(200, 210):
+        m["begin"][i], m["pickup"][i] = m["begin"][200], 0
+        m["start"][i] = int(ticks(20 * (i - 200)))
+        m["end"][i] = m["sent"][i] = m["start"][i] + int(ticks(20))
+    gap = numpy.zeros(1, dtype(ffi, "struct cl_trace_gap"))
+    gap["kind"], gap["n"], gap["how"], gap["end"] = HAS["GAP"], 1, HAS["GAP_STAMPS"], m["begin"][200]
+    gap["begin"], gap["gone"] = gap["end"] - numpy.uint64(ticks(100)), int(ticks(100))
+    seen = table(replace(records, gaps=gap), NAMES, HZ)
+    stood = seen.stages[STOPPED, NO_CPU]
+    assert stood[200:210] == pytest.approx([min(20 * i, 100) for i in range(10)], abs=0.1)
+    assert stood[210:].max() < 1, "of what came later nothing is known"
+    assert numpy.allclose(numpy.sum(list(seen.stages.values()), axis=0), seen.total)
+
+
 def test_time_on_another_kthread_is_not_taken() -> None:
     messages = Made(10, 1).records().messages
     messages["kthread"] = 1
