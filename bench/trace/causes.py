@@ -1,9 +1,9 @@
 """Whether blame names the cause of a slow tail: the eight of examples/slow.py, run for real, each as a process of its
 own whose records are read from outside. Its rate, its bursts and its seed are drawn: no rule was written for that load.
 
-A trial in which the machine stood still for longer than the cause took, or in which the cause hardly came, says
-nothing: it is done again with another load that is drawn. That a neighbour takes the machine is a cause, and no such
-reason.
+A trial in which the machine stood still for longer than the cause took, in which the cause hardly came, or in which
+the service had more to do than the machine let it, says nothing: it is done again with another load that is drawn. That
+a neighbour takes the machine is a cause, and no such reason.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ TRIES = 4
 RATES, BURSTS = (1500.0, 4500.0), (1, 16)
 SEED = 20261129
 FEWEST = 5  # times that the cause came
+FLOODED = 0.5  # of what the cause takes: where ordinary requests take as long, the service has too much to do
 DISTURBED = 0.2  # of the time that the cause took: more, and the machine was one, too
 LOOK_S = 0.05
 _EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "slow.py"
@@ -74,8 +75,11 @@ class Trial:
     @property
     def right(self) -> bool | None:
         """None: what was there was something else, or too little."""
-        caused_us = float(self.told["struck"] * self.told["us_each"])
+        each_us = float(self.told["us_each"])
+        caused_us = self.told["struck"] * each_us
         if self.told["struck"] < FEWEST or not self.found:
+            return None
+        if each_us and self.found[0].median_us > FLOODED * each_us:
             return None
         if self.word not in ("neighbour", "loss") and self.machine_us > DISTURBED * caused_us:
             return None
@@ -96,7 +100,7 @@ def trial(word: str, load: Load, cpu: int | None = None, seconds: float | None =
         assert child.stdout is not None
         assert child.stderr is not None
         try:
-            said = []
+            said: list[str] = []
             while not said or (said[-1] and f"process {child.pid} is slow" not in said[-1]):  # behind what it warns of
                 said.append(child.stderr.readline())
             if not said[-1]:

@@ -7,7 +7,6 @@ thread had between the beginning and the end. Names of an iokernel's slots, if i
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from types import TracebackType
 from typing import Self
 
@@ -100,10 +99,11 @@ class Neighbours:
         return out
 
     def _busy(self) -> dict[int, list[tuple[str, float]]]:
-        had: dict[int, Counter[str]] = {}
+        had: dict[int, dict[str, float]] = {}
         for tid, now in switches.used().items():
             before = self._before.get(tid)
             seconds = (now.ns - (before.ns if before else 0)) / 1e9
             if tid not in self._kthreads and seconds >= LEAST_S:
-                had.setdefault(now.cpu, Counter())[self._name_of(tid)] += seconds  # type: ignore[assignment]
-        return {cpu: of.most_common() for cpu, of in had.items()}
+                of, name = had.setdefault(now.cpu, {}), self._name_of(tid)
+                of[name] = of.get(name, 0.0) + seconds
+        return {cpu: sorted(of.items(), key=lambda one: -one[1]) for cpu, of in had.items()}

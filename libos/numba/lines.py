@@ -62,7 +62,7 @@ def with_lines() -> type[Any]:
     """A numba pipeline class (`njit(pipeline_class=...)`) whose code says its lines. Imports numba."""
     from numba.core.compiler import Compiler
 
-    class CompilerOfLines(Compiler):
+    class CompilerOfLines(Compiler):  # type: ignore[misc]  # numba has no types
         def __init__(
             self, typingctx: Any, targetctx: Any, library: Any, args: Any, return_type: Any, flags: Any, locals: Any
         ) -> None:

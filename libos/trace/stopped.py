@@ -44,12 +44,14 @@ class Stood(NamedTuple):
     @property
     def without_cpu(self) -> Array:
         """Gaps that the machine made: of threads without a CPU."""
-        return self.gaps[self.gaps["how"] != lib.CL_TRACE_GAP_COLLECTS]
+        found: Array = self.gaps[self.gaps["how"] != lib.CL_TRACE_GAP_COLLECTS]
+        return found
 
     @property
     def collections(self) -> Array:
         """Those that an interpreter made."""
-        return self.gaps[self.gaps["how"] == lib.CL_TRACE_GAP_COLLECTS]
+        found: Array = self.gaps[self.gaps["how"] == lib.CL_TRACE_GAP_COLLECTS]
+        return found
 
 
 def _over(rows: Array, messages: Array) -> Array:
@@ -120,8 +122,8 @@ def taken(messages: Array, first: Array, last: Array, of: Stops) -> Array:
 
 
 def piled_up(messages: Array, of: Stops) -> Array:
-    """Of each message for how long, in ticks, its kthread stood still right before it was picked up: it had come meanwhile,
-    and so had those that are in front of it now. So much of its wait for them is of that.
+    """Of each message for how long, in ticks, its kthread stood still right before it was picked up: it had come
+    meanwhile, and so had those that are in front of it now. So much of its wait for them is of that.
 
     That is so of what the first poll brings after a stop, if that is no longer after it than the stop was long."""
     import numpy
