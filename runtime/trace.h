@@ -60,7 +60,7 @@
 #define CL_TRACE_WAIT 2
 #define CL_TRACE_CORE 3
 #define CL_TRACE_GAP 4
-#define CL_TRACE_SAMPLE 5
+#define CL_TRACE_SAMPLE 6
 
 /* cl_trace_message.flags */
 #define CL_TRACE_FROM_KTHREAD 1 /* begin is the kthread's pick-up: nothing is known of before */
