@@ -45,5 +45,8 @@ def test_frames_not_sent_bring_a_core_back(c_program: Callable[..., Callable[...
     c_program("tests/libos/sched/c/unsent.c")(hot)
 
 
-def test_a_trace_is_told_whose_the_core_was_meanwhile(c_program: Callable[..., Callable[..., str]]) -> None:
-    assert c_program("tests/libos/sched/c/taken.c")() == "ok\n"
+@pytest.mark.parametrize("scenario", ["parked", "own", "ceded"])
+def test_a_trace_is_told_whose_the_core_was_meanwhile(
+    c_program: Callable[..., Callable[..., str]], scenario: str
+) -> None:
+    assert c_program("tests/libos/sched/c/taken.c")(scenario) == "ok\n"

@@ -1,11 +1,13 @@
 /* Whose the core of a kthread was while it had none, as its trace is told: words that the test writes in place of an
- * iokernel. */
+ * iokernel. What the trace was told is looked at when the kthread has ended. Usage: taken SCENARIO. */
 #include "fake_iokernel.h"
 #include "libos/trace/trace.h"
 
 #include <corelane/libos/probe.h>
 #include <corelane/libos/uthread.h>
 #include <corelane/runtime/clock.h>
+
+#include <string.h>
 
 #define CPU 1
 #define OTHER 9 /* a slot + 1 */
@@ -45,9 +47,14 @@ static void hand(uint32_t before, uint64_t since, uint64_t decided)
     cl_store_relaxed(&core->before, before);
     cl_store_relaxed(&core->before_tsc, since);
     cl_store_relaxed(&core->decided_tsc, decided);
-    t->taken.end = 0; /* it is parked: nobody else's */
     fake_give(&fake, 0, CPU);
     UNTIL(cl_load_acquire(&fake_lines(&fake, 0)->signals.acted) == grant + 1 && fake_is_parked(&fake, 0));
+}
+
+static void end(void)
+{
+    cl_store_release(&over, 1);
+    CHECK_EQ(cl_sched_stop(sched, 20000000000), 0);
 }
 
 /* It lay parked: by the iokernel's words. */
@@ -56,11 +63,19 @@ static void parked(void)
     UNTIL(fake_is_parked(&fake, 0));
     uint64_t now = cl_tsc();
     hand(OTHER, now, now + 1);
+    end();
     CHECK(t->taken.parked && t->taken.by == OTHER && t->taken.cpu == CPU + 1);
     CHECK(t->taken.begin >= now && t->taken.end > t->taken.begin);
-    hand(OTHER, now, now + 1); /* it was its own all the time: it is woken for something else */
-    CHECK_EQ(t->taken.end, 0);
-    hand(0, cl_tsc(), cl_tsc()); /* nobody wanted it */
+}
+
+/* Nobody wanted the core; and then it was its own all the time, and is woken for something else. */
+static void own(void)
+{
+    UNTIL(fake_is_parked(&fake, 0));
+    uint64_t now = cl_tsc();
+    hand(0, now, now + 1);
+    hand(OTHER, now, now + 1);
+    end();
     CHECK_EQ(t->taken.end, 0);
 }
 
@@ -85,17 +100,21 @@ static void ceded(void)
     UNTIL(fake_is_ceded(&fake, 0));
     fake_give(&fake, 0, CPU);
     UNTIL(fake_runs(&fake, 0));
-    cl_store_release(&over, 1);
-    CHECK_EQ(cl_sched_stop(sched, 20000000000), 0);
+    end();
     CHECK(t->away_n >= 1 && t->away_by == OTHER && t->away_cpu == CPU + 1);
     CHECK(t->away_begin >= now && t->away_end > t->away_begin);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    CHECK(argc == 2);
     start();
-    parked();
-    ceded();
+    if (strcmp(argv[1], "parked") == 0)
+        parked();
+    else if (strcmp(argv[1], "own") == 0)
+        own();
+    else
+        ceded();
     cl_sched_delete(sched);
     cl_trace_delete(trace);
     cl_nic_close(nic);
