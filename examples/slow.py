@@ -1,6 +1,6 @@
 """A service that is slow for one of eight reasons, to practise on: docs/slow.md looks at each.
 
-python examples/slow.py lock [--seconds 10] [--seed 1]
+python examples/slow.py lock [--seconds 10] [--seed 1] [--rate 3000] [--burst 8]
 
 A load generator takes the place of a wire. In each case most requests are quick, and some wait for what the word says.
 At the end it tells in JSON how often that was, and how long it took each time.
@@ -29,7 +29,6 @@ from corelane.iokernel import Iokernel
 from corelane.libos.numba.calls import log_append, mutex_lock, mutex_unlock, now_ns, sleep_ns, stopping
 from corelane.libos.storage.log.log import Log
 
-RATE = 3000  # requests a second, eight at a time
 UDP, TCP = 9000, 7000
 PAGE, ARENA = 4096, 1 << 30
 GREEDY_MS, EVERY_MS = 4, 40  # so long of so long the core is another application's
@@ -236,7 +235,7 @@ def with_iokernel(options, load, trace):  # type: ignore[no-untyped-def]
         stack.enter_context(service)
         service.bind(libos.udp(port=UDP, state=state)(takes_some_time))
         service.start()
-        run_load(options, load)
+        run_load(options, load, f" --socket {path}")
         state[STRUCK], state[TOOK_NS] = options.seconds * 1e3 / EVERY_MS, options.seconds * 1e9 * GREEDY_MS / EVERY_MS
 
 
@@ -275,13 +274,14 @@ UDP_CAUSES = {"lock": lock, "long": long, "neighbour": neighbour, "log": log, "g
 WORDS = (*UDP_CAUSES, "core", "loss")
 
 
-def say_ready(options) -> None:  # type: ignore[no-untyped-def]
-    print(f"process {os.getpid()} is slow: corelane trace --pid {os.getpid()} --blame", file=sys.stderr, flush=True)
+def say_ready(options, whose: str = "") -> None:  # type: ignore[no-untyped-def]
+    ask = f"corelane trace --pid {os.getpid()}{whose} --blame"
+    print(f"process {os.getpid()} is slow: {ask}", file=sys.stderr, flush=True)
 
 
-def run_load(options, load) -> None:  # type: ignore[no-untyped-def]
-    say_ready(options)
-    load.start([Phase(options.seconds, RATE)])
+def run_load(options, load, whose: str = "") -> None:  # type: ignore[no-untyped-def]
+    say_ready(options, whose)
+    load.start([Phase(options.seconds, options.rate)])
     load.wait()
     state[REQUESTS] = load.result().answered
 
@@ -291,7 +291,10 @@ def run(options) -> None:  # type: ignore[no-untyped-def]
     if options.cause == "loss":
         over_a_bad_wire(options, trace)
         return
-    with Loadgen(Echo(), arrivals=Bursty(burst=8), seed=options.seed) as load, contextlib.ExitStack() as stack:
+    with (
+        Loadgen(Echo(), arrivals=Bursty(burst=options.burst), seed=options.seed) as load,
+        contextlib.ExitStack() as stack,
+    ):
         if options.cause == "core":
             with_iokernel(options, load, trace)
             return
@@ -310,6 +313,8 @@ if __name__ == "__main__":
     parser.add_argument("cause", choices=WORDS)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1, help="of the load, and of what the wire loses")
+    parser.add_argument("--rate", type=float, default=3000, help="requests a second, but for loss (default 3000)")
+    parser.add_argument("--burst", type=int, default=8, help="of which so many come at a time (default 8)")
     parser.add_argument("--cpu", type=int, default=max(os.sched_getaffinity(0)), help="of the service")
     given = parser.parse_args()
     run(given)

@@ -66,6 +66,11 @@ int cl_runtime_trace(struct cl_runtime *rt, uint32_t how)
     return rc ? rc : before;
 }
 
+int cl_runtime_sample_by_signal(struct cl_runtime *rt)
+{
+    return rt->trace ? cl_trace_sample_by_signal(rt->trace) : -ENOENT;
+}
+
 uint32_t cl_runtime_trace_service(struct cl_runtime *rt, uint32_t kind, uint16_t port)
 {
     return cl_trace_service_of(rt->trace, (uint16_t)kind, port);

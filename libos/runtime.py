@@ -34,6 +34,7 @@ from .sockets import Poll, UdpSocket
 from .stats import RuntimeStats, published, read
 from .streams import BACKLOG, TcpListener, TcpStream
 from .streams import listen as listen_tcp
+from .trace.collects import watch as watch_collections
 
 if TYPE_CHECKING:
     from .batch_work.work import Job
@@ -163,8 +164,11 @@ class Runtime(Adopted, Awaited, Bound, Scoped, traced.Traced, forked.Forked, Clo
     def start(self) -> Self:
         """Start the kthreads. Once. Raises CorelaneError if a thread cannot be made or pinned."""
         err = ffi.new("char[256]")
+        self._let_sample()
         check(lib.cl_runtime_start(self.ptr, err), "start the runtime", err)
         self._started = True
+        if self._options["trace"].mode != "off":
+            watch_collections()
         self._record()
         return self
 

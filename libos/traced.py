@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..runtime import paths
+from ..runtime import paths, perf
 from ..runtime.errors import ConfigError, CorelaneError, check
 from ._native import lib
 from .configure import TRACE_WAYS
@@ -93,6 +93,11 @@ class Traced:
 
         segment = Segment(os.open(new[0], os.O_RDONLY | os.O_CLOEXEC))
         self._recorder = Recorder(segment, trace, Path(trace.folder) if trace.folder else paths.traces(), told)
+
+    def _let_sample(self) -> None:
+        """Where the kernel lets nobody sample program counters, a signal asks for it, if that is nobody's."""
+        if not perf.permitted():
+            lib.cl_runtime_sample_by_signal(self.ptr)
 
     def _record(self) -> None:
         if self._recorder is not None:

@@ -15,11 +15,12 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
+import functools
 import mmap
 import os
 import platform
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from .closing import Closing
@@ -30,13 +31,13 @@ MOST_HZ = 10_000
 _CALLS = {"x86_64": 298, "aarch64": 241}  # perf_event_open
 _ATTR = struct.Struct("<IIQQQQQIIQQQQIiQIHH")  # struct perf_event_attr as of PERF_ATTR_SIZE_VER5
 _SOFTWARE, _CPU_CLOCK = 1, 0
-_IP, _TID, _TIME, _CALLCHAIN = 1 << 0, 1 << 1, 1 << 2, 1 << 5
-_EXCLUDE_KERNEL, _EXCLUDE_HV, _FREQ, _USE_CLOCKID = 1 << 5, 1 << 6, 1 << 10, 1 << 25
+_IP, TID, TIME, _CALLCHAIN = 1 << 0, 1 << 1, 1 << 2, 1 << 5
+_DISABLED, _EXCLUDE_KERNEL, _EXCLUDE_HV, _FREQ, _USE_CLOCKID = 1 << 0, 1 << 5, 1 << 6, 1 << 10, 1 << 25
 _CLOCK_MONOTONIC = 1
 _CLOEXEC = 8
 _ENABLE = 0x2400  # PERF_EVENT_IOC_ENABLE
 _HEAD, _TAIL = 1024, 1032  # of struct perf_event_mmap_page
-_LOST, _SAMPLE = 2, 9  # PERF_RECORD_*
+LOST, _SAMPLE = 2, 9  # PERF_RECORD_*
 _CONTEXT = 2**64 - 4096  # from here on an entry of a chain says what follows it (PERF_CONTEXT_*)
 
 
@@ -50,6 +51,48 @@ class Sample:
     chain: tuple[int, ...]
 
 
+class Ring(Closing):
+    """What the kernel writes of an event. fd: of the event; it is closed with the ring. Raises OSError."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        try:
+            self._memory = mmap.mmap(fd, (1 + PAGES) * mmap.PAGESIZE)
+        except OSError:
+            os.close(fd)
+            raise
+
+    def enable(self) -> None:
+        """Begin. Raises OSError."""
+        fcntl.ioctl(self._fd, _ENABLE, 0)
+
+    def close(self) -> None:
+        """End it. May be called twice."""
+        if self._fd >= 0:
+            self._memory.close()
+            os.close(self._fd)
+            self._fd = -1
+
+    def read(self) -> Iterator[tuple[int, int, bytes]]:
+        """Records that have come since the last call: their type, `misc`, and what follows their header."""
+        ring = self._memory
+        # x86 keeps the order of these loads. Elsewhere the worst is a record that is cut short, and is dropped.
+        head, tail = (struct.unpack_from("<Q", ring, at)[0] for at in (_HEAD, _TAIL))
+        size = PAGES * mmap.PAGESIZE
+        begin, end = tail % size, head % size
+        data = ring[mmap.PAGESIZE + begin : mmap.PAGESIZE + (end if end >= begin else size)]
+        if end < begin:
+            data += ring[mmap.PAGESIZE : mmap.PAGESIZE + end]
+        struct.pack_into("<Q", ring, _TAIL, head)
+        at = 0
+        while at + 8 <= len(data):
+            kind, misc, length = struct.unpack_from("<IHH", data, at)
+            if length < 8 or at + length > len(data):
+                break
+            yield kind, misc, data[at + 8 : at + length]
+            at += length
+
+
 @dataclass(frozen=True)
 class Mapped:
     """Code that a process has mapped: [begin, end) holds the file from `offset` on. path "": of no file."""
@@ -58,6 +101,16 @@ class Mapped:
     end: int
     offset: int
     path: str
+
+
+@functools.lru_cache(maxsize=1)
+def permitted() -> bool:
+    """Whether the kernel lets this process sample its own threads."""
+    try:
+        os.close(_open(0, 1))
+    except OSError:
+        return False
+    return True
 
 
 def kthreads_of(pid: int) -> dict[int, int]:
@@ -100,18 +153,12 @@ class Sampler(Closing):
 
     def __init__(self, threads: Mapping[int, int], hz: int) -> None:
         self.hz, self.lost = hz, 0
-        self._rings: list[tuple[int, int, mmap.mmap]] = []
+        self._rings: list[tuple[int, Ring]] = []
         try:
             for tid, number in threads.items():
-                fd = _open(tid, hz)
-                try:
-                    ring = mmap.mmap(fd, (1 + PAGES) * mmap.PAGESIZE)
-                except OSError:
-                    os.close(fd)
-                    raise
-                self._rings.append((number, fd, ring))
-            for _, fd, _ in self._rings:
-                fcntl.ioctl(fd, _ENABLE, 0)
+                self._rings.append((number, Ring(_open(tid, hz))))
+            for _, ring in self._rings:
+                ring.enable()
         except OSError as error:
             self.close()
             if error.errno == errno.ESRCH:
@@ -121,37 +168,20 @@ class Sampler(Closing):
 
     def close(self) -> None:
         """End it. May be called twice."""
-        for _, fd, ring in self._rings:
+        for _, ring in self._rings:
             ring.close()
-            os.close(fd)
         self._rings.clear()
 
     def read(self) -> list[Sample]:
         """What has come since the last call."""
         found: list[Sample] = []
-        for number, _, ring in self._rings:
-            self._read_ring(number, ring, found)
+        for number, ring in self._rings:
+            for kind, _, data in ring.read():
+                if kind == _SAMPLE and len(data) >= 32:
+                    found.append(_sample(number, data))
+                elif kind == LOST and len(data) >= 16:
+                    self.lost += struct.unpack_from("<Q", data, 8)[0]
         return found
-
-    def _read_ring(self, number: int, ring: mmap.mmap, found: list[Sample]) -> None:
-        # x86 keeps the order of these loads. Elsewhere the worst is a sample that is cut short, and is dropped.
-        head, tail = (struct.unpack_from("<Q", ring, at)[0] for at in (_HEAD, _TAIL))
-        size = PAGES * mmap.PAGESIZE
-        begin, end = tail % size, head % size
-        data = ring[mmap.PAGESIZE + begin : mmap.PAGESIZE + (end if end >= begin else size)]
-        if end < begin:
-            data += ring[mmap.PAGESIZE : mmap.PAGESIZE + end]
-        struct.pack_into("<Q", ring, _TAIL, head)
-        at = 0
-        while at + 8 <= len(data):
-            kind, _, length = struct.unpack_from("<IHH", data, at)
-            if length < 8 or at + length > len(data):
-                break
-            if kind == _SAMPLE and length >= 40:
-                found.append(_sample(number, data[at + 8 : at + length]))
-            elif kind == _LOST and length >= 24:
-                self.lost += struct.unpack_from("<Q", data, at + 16)[0]
-            at += length
 
 
 def _sample(number: int, data: bytes) -> Sample:
@@ -163,19 +193,24 @@ def _sample(number: int, data: bytes) -> Sample:
 
 def _open(tid: int, hz: int) -> int:
     """The event of a thread, not enabled yet. Raises OSError."""
+    flags = _EXCLUDE_KERNEL | _EXCLUDE_HV | _FREQ
+    return open_event(_CPU_CLOCK, hz, _IP | TID | TIME | _CALLCHAIN, flags, tid, -1)
+
+
+def open_event(config: int, period: int, what: int, flags: int, tid: int, cpu: int) -> int:
+    """A software event, not enabled yet, whose times are CLOCK_MONOTONIC's; a descriptor. tid, cpu: -1: any. Raises
+    OSError."""
     call = _CALLS.get(platform.machine())
     if call is None:
         raise OSError(errno.ENOSYS, f"not on {platform.machine()}")
-    flags = 1 | _EXCLUDE_KERNEL | _EXCLUDE_HV | _FREQ | _USE_CLOCKID  # 1: disabled
-    what = _IP | _TID | _TIME | _CALLCHAIN
     attr = _ATTR.pack(
-        *(_SOFTWARE, _ATTR.size, _CPU_CLOCK, hz, what, 0, flags),
+        *(_SOFTWARE, _ATTR.size, config, period, what, 0, flags | _DISABLED | _USE_CLOCKID),
         *(0, 0, 0, 0, 0, 0, 0),
         *(_CLOCK_MONOTONIC, 0, 0, 0, 0),
     )
     libc = ctypes.CDLL(None, use_errno=True)
     buffer = ctypes.create_string_buffer(attr, len(attr))
-    fd = int(libc.syscall(call, buffer, tid, -1, -1, ctypes.c_ulong(_CLOEXEC)))
+    fd = int(libc.syscall(call, buffer, tid, cpu, -1, ctypes.c_ulong(_CLOEXEC)))
     if fd < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

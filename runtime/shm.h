@@ -45,7 +45,7 @@
 #define CL_MEMBER_JOINED 0   /* it has no listeners yet, or says nothing */
 #define CL_MEMBER_READY 1    /* new flows may come */
 #define CL_MEMBER_DRAINING 2 /* no new flows: it ends when those that it has have ended */
-#define CL_SHM_VERSION 9
+#define CL_SHM_VERSION 10
 #define CL_SHM_PAGE 4096
 #define CL_SHM_NAME_BYTES 32 /* an application's name with its terminating zero */
 #define CL_SHM_MAX_KTHREADS 64
@@ -217,6 +217,8 @@ struct cl_state_core {
     uint32_t wanted;               /* somebody else could use this core: an owner without work parks at once */
     uint32_t moves;                /* times that the owner changed */
     uint64_t decided_tsc;          /* when it last did */
+    uint64_t before_tsc;           /* when it did the time before: from then until decided_tsc ... */
+    uint32_t before;               /* ... the core was this one's, as `owner`. Both relaxed, before `owner` */
 };
 
 /* Words of a kthread, by slot. Writer: its home loop. Readers: the kthread (acquire). */

@@ -2,6 +2,7 @@
 #include "trace.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -68,6 +69,7 @@ bool cl_trace_valid(const void *record)
         struct cl_trace_core core;
         struct cl_trace_gap gap;
         struct cl_trace_command command;
+        struct cl_trace_sample sample;
     } r;
     memcpy(&r, record, sizeof r);
     if (r.message.kthread >= CL_TRACE_MAX_RINGS)
@@ -82,12 +84,22 @@ bool cl_trace_valid(const void *record)
         return r.core.begin <= r.core.end && r.core.n;
     case CL_TRACE_GAP:
         return r.gap.begin <= r.gap.end && r.gap.gone <= r.gap.end - r.gap.begin && r.gap.n &&
-               (r.gap.how == CL_TRACE_GAP_STAMPS || r.gap.how == CL_TRACE_GAP_COUNTERS);
+               r.gap.waited <= r.gap.gone && r.gap.how >= CL_TRACE_GAP_STAMPS && r.gap.how <= CL_TRACE_GAP_COLLECTS;
     case CL_TRACE_COMMAND:
         return command_valid(&r.command);
+    case CL_TRACE_SAMPLE:
+        return r.sample.n >= 1 && r.sample.n <= CL_TRACE_CHAIN && r.sample.stands;
     default:
         return false;
     }
+}
+
+int cl_trace_ask_samples(int32_t pid, int32_t signal, uint32_t hz, uint32_t ms)
+{
+    union sigval value = {.sival_int = (int)(hz | ms << CL_TRACE_ASK_MS_SHIFT)};
+    if (pid <= 0 || signal <= 0 || hz < 1 || hz > CL_TRACE_ASK_HZ || ms < 1 || ms > CL_TRACE_ASK_MS_MOST)
+        return -EINVAL;
+    return sigqueue(pid, signal, value) ? -errno : 0;
 }
 
 static void copy(const struct cl_trace_ring *ring, uint32_t ring_records, uint64_t number, uint64_t *to)

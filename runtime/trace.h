@@ -62,6 +62,7 @@
 #define CL_TRACE_CORE 3
 #define CL_TRACE_GAP 4
 #define CL_TRACE_COMMAND 5
+#define CL_TRACE_SAMPLE 6
 
 /* cl_trace_message.flags */
 #define CL_TRACE_FROM_KTHREAD 1 /* begin is the kthread's pick-up: nothing is known of before */
@@ -115,6 +116,7 @@
 /* cl_trace_gap.how */
 #define CL_TRACE_GAP_STAMPS 1   /* two looks of the loop at the clock, with nothing of ours between them */
 #define CL_TRACE_GAP_COUNTERS 2 /* the kernel's counters of its thread, between two looks at them */
+#define CL_TRACE_GAP_COLLECTS 3 /* the interpreter of its thread collected garbage, by its own word */
 
 struct cl_trace_header {
     uint64_t magic;        /* CL_TRACE_MAGIC */
@@ -137,7 +139,13 @@ struct cl_trace_control {
     uint32_t one_in;     /* sampled: 1 or more */
     uint32_t slowest;    /* sampled: of each millisecond */
     uint32_t n_services; /* entries that are filled in (release; readers: acquire) */
+    uint32_t ask_signal; /* by which samples are asked for (cl_trace_ask_samples); 0: by none */
 };
+
+/* What the signal's value says: how many samples a second of CPU time; for how many ms. */
+#define CL_TRACE_ASK_HZ 0xfff
+#define CL_TRACE_ASK_MS_SHIFT 12
+#define CL_TRACE_ASK_MS_MOST 0xfffff
 
 /* At CL_TRACE_CLOCKS_OFFSET: how far the counters of CPUs are apart, as it was measured (clock.h). A stamp of CPU c, less
  * `offset`, is what the counter of `reference` said then, give or take `bound`. Stamps are never rewritten: who reads them
@@ -205,30 +213,36 @@ struct cl_trace_wait {
     uint32_t first, second;
 };
 
-/* The kthread's core was another's. */
+/* The kthread's core was another's, by the iokernel's word (cl_state_core), until the kthread had one again. */
 struct cl_trace_core {
     uint8_t kind; /* CL_TRACE_CORE */
     uint8_t kthread;
-    uint16_t reserved;
-    uint32_t n;  /* times that are told as one */
-    uint64_t id; /* 0 */
+    uint16_t parked; /* 1: it had no work when it lost the core; told where a message waited for it */
+    uint32_t n;      /* times that are told as one: who has the core is told of the first */
+    uint64_t id;     /* 0 */
     uint64_t begin, end;
-    uint64_t unused[4];
+    uint32_t by;  /* slot + 1 of the kthread that had it; 0: unknown */
+    uint32_t cpu; /* + 1; 0: unknown */
+    uint64_t unused[3];
 };
 
-/* The machine took time: the kthread's thread had no CPU for `gone` ticks somewhere between begin and end. Not what it
- * slept of itself, nor what an iokernel took (cl_trace_core). */
+/* The kthread did nothing of ours for `gone` ticks somewhere between begin and end: its thread had no CPU, or (COLLECTS) its
+ * interpreter collected garbage there. Not what it slept of itself, nor what an iokernel took (cl_trace_core). */
 struct cl_trace_gap {
     uint8_t kind; /* CL_TRACE_GAP */
     uint8_t kthread;
-    uint16_t how; /* CL_TRACE_GAP_*; STAMPS: gone is all of it */
-    uint32_t n;   /* 1 */
+    uint16_t how; /* CL_TRACE_GAP_*; STAMPS, COLLECTS: gone is all of it */
+    uint32_t n;   /* 1; COLLECTS: the generation, + 1 */
     uint64_t id;  /* of the message that was slow then; 0: of none */
     uint64_t begin, end, gone;
     /* Of the thread between begin and end, by COUNTERS: page faults; times that the kernel took its CPU; that it slept in
      * the kernel. */
     uint32_t faults, switches, sleeps;
-    uint32_t unused[3];
+    /* Of gone, ticks in which the thread could have run and stood in line for its CPU, by the kernel's count: others ran
+     * there. The rest it slept, or the machine had no CPU. */
+    uint32_t waited;
+    uint32_t cpu; /* on which it is at `end`, + 1; 0: unknown */
+    uint32_t unused;
 };
 
 /* What a command of a group waited for, between the begin and the end of its message. Ticks after begin, UINT32_MAX where
@@ -253,6 +267,21 @@ struct cl_trace_command {
     uint64_t index;    /* of its entry, the same on all nodes; READ: that it waited for */
 };
 
+/* Where the kthread was when a sample of its CPU time was taken that was asked for. */
+#define CL_TRACE_CHAIN 5
+struct cl_trace_sample {
+    uint8_t kind; /* CL_TRACE_SAMPLE */
+    uint8_t kthread;
+    uint16_t stands;                /* for so many that were asked for */
+    uint32_t n;                     /* of chain, that are known; 1 or more */
+    uint64_t id;                    /* 0 */
+    uint64_t begin;                 /* when */
+    uint64_t chain[CL_TRACE_CHAIN]; /* program counters, the innermost first; those of callers are return addresses */
+};
+
+/* Ask a process for samples of its kthreads, by the signal that its segment names (ask_signal): hz a second, for ms. They
+ * come as records. -EINVAL: numbers that cannot be; -EPERM: it is another user's; -ESRCH. */
+CL_API int cl_trace_ask_samples(int32_t pid, int32_t signal, uint32_t hz, uint32_t ms);
 /* Geometry: how many bytes a segment has. -EINVAL: n_rings or ring_records is none. */
 CL_API int64_t cl_trace_bytes(uint32_t n_rings, uint32_t ring_records);
 /* Whether a mapping of so many bytes is a segment whose parts lie in it. 0, or -EPROTO with one line in err. */
@@ -277,6 +306,7 @@ _Static_assert(sizeof(struct cl_trace_wait) == CL_TRACE_RECORD, "one line");
 _Static_assert(sizeof(struct cl_trace_core) == CL_TRACE_RECORD, "one line");
 _Static_assert(sizeof(struct cl_trace_gap) == CL_TRACE_RECORD, "one line");
 _Static_assert(sizeof(struct cl_trace_command) == CL_TRACE_RECORD, "one line");
+_Static_assert(sizeof(struct cl_trace_sample) == CL_TRACE_RECORD, "one line");
 _Static_assert(CL_TRACE_CLOCKS_OFFSET + sizeof(struct cl_trace_clocks) <= CL_TRACE_PAGE, "in the header's page");
 _Static_assert(CL_TRACE_RECORD == CL_CACHELINE && CL_TRACE_WORDS * 8 == CL_TRACE_RECORD, "one line");
 _Static_assert(offsetof(struct cl_trace_message, id) == 8 && offsetof(struct cl_trace_wait, id) == 8,

@@ -65,8 +65,8 @@ WAITS = {
 
 @dataclass(frozen=True)
 class Records:
-    """What was read: numpy arrays of `struct cl_trace_message`, `_wait`, `_core`, `_gap` and `_command`, each ring's in
-    order.
+    """What was read: numpy arrays of `struct cl_trace_message`, `_wait`, `_core`, `_gap`, `_command` and `_sample`, each
+    ring's in order.
 
     lost: as many had been overwritten; garbage: were no records."""
 
@@ -77,6 +77,7 @@ class Records:
     garbage: int
     gaps: numpy.ndarray[Any, Any] = field(default_factory=lambda: _of(_no_lines(), lib.CL_TRACE_GAP))
     commands: numpy.ndarray[Any, Any] = field(default_factory=lambda: _of(_no_lines(), lib.CL_TRACE_COMMAND))
+    samples: numpy.ndarray[Any, Any] = field(default_factory=lambda: _of(_no_lines(), lib.CL_TRACE_SAMPLE))
 
 
 _STRUCTS = {
@@ -85,6 +86,7 @@ _STRUCTS = {
     lib.CL_TRACE_CORE: "struct cl_trace_core",
     lib.CL_TRACE_GAP: "struct cl_trace_gap",
     lib.CL_TRACE_COMMAND: "struct cl_trace_command",
+    lib.CL_TRACE_SAMPLE: "struct cl_trace_sample",
 }
 
 
@@ -105,8 +107,8 @@ def records_of(raw: bytes, lost: int = 0, garbage: int = 0) -> Records:
     import numpy
 
     lines = numpy.frombuffer(raw, numpy.uint8).reshape(-1, lib.CL_TRACE_RECORD)
-    messages, waits, cores, gaps, commands = (_of(lines, kind) for kind in _STRUCTS)
-    return Records(messages, waits, cores, lost, garbage, gaps, commands)
+    messages, waits, cores, gaps, commands, samples = (_of(lines, kind) for kind in _STRUCTS)
+    return Records(messages, waits, cores, lost, garbage, gaps, commands, samples)
 
 
 class RingCounts(NamedTuple):
@@ -208,6 +210,16 @@ class Segment:
     def one_in(self) -> int:
         """Of how many messages one is drawn."""
         return 1 if self.mode == "full" else max(1, int(self._control().one_in))
+
+    def ask_samples(self, hz: int, seconds: float) -> bool:
+        """Have its kthreads sampled from now on: so often a second of CPU time, for so long. They come as `samples`, at
+        the tick of its kernel at most. False: it does not take that. Raises CorelaneError: it has ended."""
+        signal = int(self._control().ask_signal)
+        if not signal:
+            return False
+        ms = min(max(int(1000 * seconds), 1), lib.CL_TRACE_ASK_MS_MOST)
+        check(lib.cl_trace_ask_samples(self.pid, signal, hz, ms), f"sample process {self.pid}")
+        return True
 
     def tsc_of(self, ns: int) -> int:
         """The stamp of a time of CLOCK_MONOTONIC, or of the virtual clock."""

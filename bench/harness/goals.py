@@ -478,6 +478,7 @@ GOALS: dict[str, Goal] = _table(
     Goal("trace.kv_p99_cost", 0.05, "at most", "x", "the same of the key-value store over UDP"),
     Goal("trace.tcp_p99_cost", 0.05, "at most", "x", "the same of the key-value store over TCP"),
     Goal("trace.blame_right", 0.95, "at least", "x", "a delay at one stage: trials in which it is named", virtual=True),
+    Goal("trace.causes_right", 1.0, "at least", "x", "causes of examples/slow.py, on drawn loads: part that is named"),
     Goal("trace.sampled_cost", 0.01, "at most", "x", "echo: throughput that the default, sampled, costs"),
     Goal("trace.sum_error", 100.0, "at most", "ns", "stages of a request against its latency from outside: p99 of it"),
     Goal("trace.gap_found", 0.95, "at least", "x", "gaps above 20 us during requests that are named as such"),

@@ -5,4 +5,5 @@ right.py      whether the stage that was delayed is blamed (delays.c: the server
 sums.py       whether stages add up to the latency that is measured from outside (wire.c: stamps at the NIC)
 gaps.py       whether time that the machine takes is named (taker.c: takes it)
 watching.py   the server of both
+causes.py     whether the causes of examples/slow.py are named
 """

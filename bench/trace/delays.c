@@ -155,7 +155,7 @@ static void delay(struct world *w)
         break;
     case CL_BENCH_DELAY_CORE: /* as the scheduler tells of it (libos/sched/cede.c) */
         compute(w, delay_ns);
-        cl_tracer_away(cl_trace_tracer(w->server->trace, 0), from, w->now_ns);
+        cl_tracer_away(cl_trace_tracer(w->server->trace, 0), &(struct cl_trace_taken){.begin = from, .end = w->now_ns});
         break;
     case CL_BENCH_DELAY_REPLY:
         w->nic.refuse_until = w->now_ns + delay_ns;

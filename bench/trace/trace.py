@@ -29,7 +29,7 @@ from ..harness.session import Session
 from ..kv_tcp import servers
 from ..kv_tcp.scripts import Space
 from ..tcp import links
-from . import gaps, right, sums
+from . import causes, gaps, right, sums
 
 SUMMARY = "tracing: what it costs echo and the key-value store to write down all requests, or a sample; and is it true"
 FIGURES = (
@@ -43,6 +43,7 @@ FIGURES = (
     "trace.sum_error",
     "trace.gap_found",
     "trace.blame_right",
+    "trace.causes_right",
 )
 
 ECHO, KV, TCP = "echo", "kv", "kv over TCP"
@@ -62,7 +63,7 @@ SETTLES_S = 0.005  # a mode holds from the next millisecond on
 
 
 def run(session: Session) -> None:
-    """Whether blame is right, in virtual time; what it costs each server; whether sums and gaps are true."""
+    """Whether blame is right, in virtual time; what it costs each server; whether sums, gaps and causes are true."""
     keys = FEW_KEYS if session.seconds < SHORT_S else KEYS
     session.settings |= {
         "message": "echo: one request of 22 bytes and its reply; kv: one GET of a 16-byte key and its 64-byte value",
@@ -79,6 +80,7 @@ def run(session: Session) -> None:
             _cost(session, name, runtime, measure, TIME[name] * session.seconds)
     sums.measure(session, TRUE * session.seconds)
     gaps.measure(session, TRUE * session.seconds)
+    causes.measure(session)
 
 
 Served = tuple[Runtime, Measure]

@@ -8,6 +8,7 @@ one, from what its kthreads write down (runtime/trace.h); `last` what was kept w
     last.py        those that were kept on disk
     spans.py       the same records as spans of OpenTelemetry
     views.py       what is said of either: the slowest; --blame
+    neighbours.py  who else had their CPUs and cores, for blame
     profiling.py   where their handlers were (--profile); flame.py: the same as a graph
     timeline.py    the same records as trace events
     output.py      the file for Perfetto

@@ -6,24 +6,32 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ...libos.trace.profile import Profile, Sampled, lines_of, of_table
+from ...libos.trace.profile import Profile, Sampled, lines_of, of_table, samples_of
 from ...libos.trace.stages import Table
 from ...libos.trace.symbols import Symbols
 from ...runtime import perf
-from ...runtime.errors import CorelaneError
+from ...runtime.errors import CorelaneError, SystemLimit
 from ...runtime.files import write_whole
-from ...runtime.trace import Segment
+from ...runtime.trace import Records, Segment
 
 HZ = 4000
+SIGNAL_HZ = 997  # its kernel's tick is less, as a rule
 
 
 class Profiling:
     """Samples of the process of a segment, from construction on; `lines` once `document` was asked for."""
 
-    def __init__(self, segment: Segment, kthreads: dict[int, int], hz: int = HZ) -> None:
-        """kthreads: as perf.kthreads_of tells them."""
-        self._segment = segment
-        self._sampler = perf.Sampler(kthreads, hz)
+    def __init__(self, segment: Segment, kthreads: dict[int, int], seconds: float, hz: int = HZ) -> None:
+        """kthreads: as perf.kthreads_of tells them. seconds: for how long. Raises SystemLimit: the kernel refuses it,
+        and the process does not sample itself."""
+        self._segment, self._hz = segment, hz
+        self._sampler: perf.Sampler | None = None
+        try:
+            self._sampler = perf.Sampler(kthreads, hz)
+        except SystemLimit:
+            self._hz = SIGNAL_HZ
+            if not segment.ask_samples(SIGNAL_HZ, seconds):
+                raise
         self._samples: list[perf.Sample] = []
         self._mapped: list[perf.Mapped] = []
         self.lines: list[str] = []
@@ -32,11 +40,13 @@ class Profiling:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, tb: TracebackType | None) -> None:
-        self._sampler.close()
+        if self._sampler is not None:
+            self._sampler.close()
 
     def read(self) -> None:
         """What has come since the last time."""
-        self._samples += self._sampler.read()
+        if self._sampler is not None:
+            self._samples += self._sampler.read()
 
     def end(self) -> None:
         """The rest, and what the process has mapped."""
@@ -47,14 +57,19 @@ class Profiling:
             what = f"name what process {self._segment.pid} runs"
             raise CorelaneError(what, error.strerror or str(error), "profile it while it runs") from error
 
-    def document(self, seen: Table, flame: Path | None) -> dict[str, Any]:
-        """What `--json` has of it. flame: the page is written there."""
-        segment = self._segment
-        sampled = Sampled(self._samples, self._sampler.hz, segment.tsc_of, Symbols(self._mapped).name_of)
+    def document(self, seen: Table, records: Records, flame: Path | None) -> dict[str, Any]:
+        """What `--json` has of it. records: read meanwhile. flame: the page is written there."""
+        segment, name_of = self._segment, Symbols(self._mapped).name_of
+        lost = 0 if self._sampler is None else self._sampler.lost
+        if self._sampler is None:  # stamps, not times
+            self._samples = samples_of(records)
+            sampled = Sampled(self._samples, self._hz, int, name_of)
+        else:
+            sampled = Sampled(self._samples, self._hz, segment.tsc_of, name_of)
         title = f"Slow requests of process {segment.pid} ({segment.name})"
         document, lines = told(seen, sampled, title, flame)
-        self.lines = ["", f"{len(self._samples):,} samples, {self._sampler.lost:,} more had no room", *lines]
-        return document | {"samples_lost": self._sampler.lost}
+        self.lines = ["", f"{len(self._samples):,} samples, {lost:,} more had no room", *lines]
+        return document | {"samples_lost": lost}
 
 
 def told(seen: Table, sampled: Sampled, title: str, flame: Path | None) -> tuple[dict[str, Any], list[str]]:

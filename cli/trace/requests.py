@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ...libos.trace.others import Others
 from ...libos.trace.pieces import arrays, joined
 from ...libos.trace.stages import table
 from ...runtime import control, perf
@@ -21,6 +22,7 @@ from ...runtime.tracing import TRACE_MODES
 from ..watch import snapshot
 from . import recording, spans, timeline
 from .moves import Beside
+from .neighbours import Neighbours
 from .output import Output
 from .profiling import Profiling
 from .views import document_of, render, slowest_lines
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from ...runtime.trace import Records
 
 T = TypeVar("T")
+Also = Beside | Profiling | Neighbours | None
 
 LOOK_S = 0.02  # a ring of 4096 records holds 0.5 ms of the most that one kthread handles, if all is written down
 TELL_S = 1.0
@@ -45,25 +48,29 @@ def run(options: argparse.Namespace) -> int:
         with (
             _once_there(lambda: _segment(options), deadline) as segment,
             Beside(options.socket) if out and options.app else nullcontext() as beside,
-            _profiling(segment, deadline) if options.profile is not None else nullcontext() as profiling,
+            _profiling(segment, options.profile, deadline)
+            if options.profile is not None
+            else nullcontext() as profiling,
+            Neighbours(segment, options.socket) if options.blame or options.json else nullcontext() as near,
         ):
             quiet = options.json or options.blame or options.profile is not None
             seconds = options.seconds if options.profile is None else options.profile
-            records = _record(segment, seconds, 0 if quiet else options.slowest, [beside, profiling])
+            records = _record(segment, seconds, 0 if quiet else options.slowest, [beside, profiling, near])
+            others = near.others() if near else Others()
             names = segment.services()
             seen = table(records, names, segment.hz)
-            document = document_of(segment, records, seen, options.slowest)
+            document = document_of(segment, records, seen, options.slowest, others)
             document |= {"rings": [ring._asdict() for ring in segment.counts()]}
             if options.otlp is not None:
                 clock = spans.Clock(segment.base_tsc, segment.base_ns, segment.hz)
                 sent = spans.send(options.otlp, records, names, segment.pid, segment.name, clock)
                 document |= {"spans_of": sent}
             if profiling:
-                document |= profiling.document(seen, options.flame)
+                document |= profiling.document(seen, records, options.flame)
             if out is not None:
                 failed = out.write(_events(records, names, segment.hz, beside))
                 document |= {"out": str(options.out)} if failed is None else {}
-            text = json.dumps(document) if options.json else render(document, seen, options.blame)
+            text = json.dumps(document) if options.json else render(document, seen, options.blame, others)
             print("\n".join([text, *(profiling.lines if profiling and not options.json else [])]), flush=True)
     finally:
         if out is not None:
@@ -115,8 +122,8 @@ def _once_there(ask: Callable[[], T], deadline: float) -> T:
         time.sleep(LOOK_S)
 
 
-def _profiling(segment: Segment, deadline: float) -> Profiling:
-    return Profiling(segment, _once_there(lambda: perf.kthreads_of(segment.pid), deadline))
+def _profiling(segment: Segment, seconds: float, deadline: float) -> Profiling:
+    return Profiling(segment, _once_there(lambda: perf.kthreads_of(segment.pid), deadline), seconds)
 
 
 def _pid(options: argparse.Namespace) -> int:
@@ -135,7 +142,7 @@ def _pid(options: argparse.Namespace) -> int:
     return pids[0]
 
 
-def _record(segment: Segment, seconds: float, slowest: int, others: Sequence[Beside | Profiling | None]) -> Records:
+def _record(segment: Segment, seconds: float, slowest: int, others: Sequence[Also]) -> Records:
     """All that is written down for so long, until Ctrl-C, or until MOST messages. slowest: lines a second; 0: none.
     others: are recorded, too."""
     beside = [one for one in others if one is not None]

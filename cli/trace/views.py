@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from ...libos.trace import blame
+from ...libos.trace.others import Others
 from ...libos.trace.stages import Table
 from ...runtime.trace import Records
 from ..watch import columns
@@ -27,7 +28,9 @@ class Source(Protocol):
     def one_in(self) -> int: ...
 
 
-def document_of(source: Source, records: Records, seen: Table, slowest: int) -> dict[str, Any]:
+def document_of(
+    source: Source, records: Records, seen: Table, slowest: int, others: Others = blame.UNKNOWN
+) -> dict[str, Any]:
     """What `--json` prints."""
     return {
         "pid": source.pid,
@@ -40,7 +43,7 @@ def document_of(source: Source, records: Records, seen: Table, slowest: int) -> 
         "lost": records.lost,
         "garbage": records.garbage,
         "slowest": slowest_of(seen, slowest),
-        "blame": [blame.document_of(one) for one in blame.of_table(seen)],
+        "blame": [blame.document_of(one) for one in blame.of_table(seen, others=others)],
     }
 
 
@@ -88,9 +91,9 @@ def head_lines(document: dict[str, Any]) -> list[str]:
     return lines
 
 
-def blame_lines(seen: Table) -> list[str]:
+def blame_lines(seen: Table, others: Others = blame.UNKNOWN) -> list[str]:
     """Of each service, which stage makes its tail."""
-    found = blame.of_table(seen)
+    found = blame.of_table(seen, others=others)
     if not found:
         return ["too few requests were written down to blame a stage: record for longer, or trace in full"]
     lines: list[str] = []
@@ -99,7 +102,7 @@ def blame_lines(seen: Table) -> list[str]:
     return lines
 
 
-def render(document: dict[str, Any], seen: Table, blames: bool) -> str:
+def render(document: dict[str, Any], seen: Table, blames: bool, others: Others = blame.UNKNOWN) -> str:
     """The end of a recording: how much was seen; the slowest, or blame."""
-    shown = blame_lines(seen) if blames else slowest_lines(seen, len(document["slowest"]))
+    shown = blame_lines(seen, others) if blames else slowest_lines(seen, len(document["slowest"]))
     return "\n".join([*head_lines(document), "", *shown])

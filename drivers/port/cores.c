@@ -268,6 +268,21 @@ static bool cores_lost(struct cl_cores *c, unsigned k)
     return false;
 }
 
+/* Relaxed, behind the owner: what is told of a core that moves meanwhile may be of two moves. */
+static bool cores_owners(struct cl_cores *c, unsigned k, struct cl_core_owners *out)
+{
+    struct port_arena *a = cl_load_acquire(&port_of_cores(c)->managed);
+    const struct cl_state_core *core = a ? core_of(a, k) : NULL;
+    if (!core)
+        return false;
+    *out = (struct cl_core_owners){.cpu = (uint32_t)(core - a->cores), .owner = cl_load_acquire(&core->owner)};
+    out->before = cl_load_relaxed(&core->before);
+    out->decided_tsc = cl_load_relaxed(&core->decided_tsc);
+    out->before_tsc = cl_load_relaxed(&core->before_tsc);
+    out->mine = out->owner == a->slot + k + 1;
+    return true;
+}
+
 static bool cores_wanted(struct cl_cores *c, unsigned k)
 {
     struct port_arena *a = cl_load_acquire(&port_of_cores(c)->managed);
@@ -470,6 +485,7 @@ static void cores_signalled(struct cl_cores *c, unsigned k)
 static const struct cl_cores_ops cores_ops = {
     .managed = cores_managed,
     .lost = cores_lost,
+    .owners = cores_owners,
     .wanted = cores_wanted,
     .cede = cores_cede,
     .park_begin = cores_park_begin,

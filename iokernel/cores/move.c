@@ -64,6 +64,9 @@ static void bump(struct io_kthread *k)
 
 static void set_owner(struct io_cores *c, struct io_core *core, struct io_kthread *k, uint64_t now)
 {
+    /* Relaxed: our own words; with `owner` come these two. */
+    cl_store_relaxed(&core->state->before, io_owner_word(core->owner));
+    cl_store_relaxed(&core->state->before_tsc, cl_load_relaxed(&core->state->decided_tsc));
     if (core->owner) {
         core->owner->app->cores.stands = false;
         core->owner->member.core = NULL;

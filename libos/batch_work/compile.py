@@ -22,6 +22,10 @@ from ...runtime.errors import plain_text
 from .._native import ffi, lib
 from ..numba.cache import load_library
 from ..numba.folder import library_path
+from ..numba.lines import Lines
+from ..numba.lines import attached as with_lines
+from ..numba.lines import read as read_lines
+from ..numba.lines import stripped as without_lines
 from ..numba.raises import in_words
 from .probes import add_naive_probes, add_probes, place
 from .refill import Target
@@ -135,12 +139,14 @@ class EntryLibrary(ProbedLibrary):
     """Of what C calls: the exceptions that end there are words (libos/numba/raises.py)."""
 
     has_probes = True
+    lines: Lines
 
     def _optimize_final_module(self) -> None:
         JITCodeLibrary._optimize_final_module(self)
         self.report = Report()
         text = str(self._final_module)
-        said = in_words(text)
+        self.lines = read_lines(text)
+        said = in_words(without_lines(text) if self.lines.of else text)
         if said != text:
             # Each function is called that is here, not another library's, whose exceptions are numba's.
             self._parse(said.replace("\ndefine linkonce_odr ", "\ndefine internal "))
@@ -166,8 +172,17 @@ class ObjectLibrary(EntryLibrary):
     def _finish(self) -> None:
         ours = str(self._final_module)
         super()._finish()
-        self.theirs = str(self._final_module)
+        self.theirs = self._with_lines(str(self._final_module))
         self._parse(ours)
+
+    def _with_lines(self, text: str) -> str:
+        made = with_lines(text, self.lines)
+        try:
+            if made != text:
+                llvm.parse_assembly(made).verify()
+        except RuntimeError:  # what has become of the code is none that lines fit to; it does without
+            return text
+        return made
 
 
 class UnprobedObjectLibrary(ObjectLibrary):

@@ -29,6 +29,9 @@ from ..batch_work.refuse import libraries_of, stack_bytes
 from ..numba.batches import all_raised, lengths_t, make_burst, replies_t, requests_t
 from ..numba.cache import enable_cache, load_library, without_numbas_own
 from ..numba.exceptions import let_go, tell
+from ..numba.lines import stripped as without_lines
+from ..numba.lines import wants as has_lines
+from ..numba.lines import with_lines
 from ..numba.views import array_value, make_view, reply_view_t, request_view_t
 from .compiled import CompiledHandler, Remark
 from .lint import lint
@@ -457,11 +460,13 @@ def _compile(
     names = _NAMES.get(what, ("request", "reply", "state"))
     if what != "job":  # which has any number of arguments
         check_compiled(what, python, names[: len(argtypes)], _ANSWERS[what][1])
-    chosen = {"error_model": "numpy", **(options or {})}
+    chosen: dict[str, Any] = {"error_model": "numpy", **(options or {})}
+    if build.own_memory and has_lines(python):
+        chosen["pipeline_class"] = with_lines()
     dispatcher = numba.njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **chosen)(python)
 
     def describe(compiled: Any) -> _Found:
-        text = compiled.library.get_llvm_str()
+        text = without_lines(compiled.library.get_llvm_str())
         takes = "@NRT_MemInfo_" in text
         return _Found(lint(text, python), "cl_scope_open" in text, takes, "cl_scope_spawn" in text)
 

@@ -8,10 +8,12 @@
     atomics.py   atomic operations on elements of arrays
     exceptions.py  an exception where C counts it: told, and what it has of memory given back
     raises.py    what code may raise and where, and the same in words
+    lines.py     which line of Python each instruction is of, for whoever samples where code is
     folder.py    where compiled code is cached: a folder for each build of the C library
     fingerprint.py  under which key: a digest of all that it was made of
     cache.py     what numba asks for code there, and tells to keep
     imports.py   what numba imports in vain, and how it does not
 
-But for folder.py, fingerprint.py and raises.py, imported only when something is compiled. Start reading at views.py.
+But for folder.py, fingerprint.py, lines.py and raises.py, imported only when something is compiled. Start reading at
+views.py.
 """

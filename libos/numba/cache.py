@@ -87,7 +87,8 @@ def enable_cache(dispatcher: Any, argtypes: object, describe: Callable[[Any], ob
 
     None: it is made of something that may change unseen (fingerprint.Unknown), or there is no place for a cache.
     """
-    made_with = (str(argtypes), str(dispatcher.targetctx.codegen().magic_tuple()))
+    compiler = dispatcher._compiler.pipeline_class.__name__  # whose code has lines, or has not
+    made_with = (str(argtypes), str(dispatcher.targetctx.codegen().magic_tuple()), compiler)
     try:
         dispatcher._cache = HandlerCache(
             dispatcher.py_func, fingerprint(dispatcher.py_func, dispatcher.targetoptions, *made_with), describe

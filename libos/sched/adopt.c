@@ -286,6 +286,8 @@ static void has_left(struct cl_kthread *k)
 static int turn(struct cl_kthread *k)
 {
     cl_kthread_bind(k);
+    if (k->trace)
+        k->trace->idle_at = 0; /* the thread has been at something else since the last turn */
     if (!k->asleep || cl_rise(k))
         cl_round(k);
     cl_kthread_bind(NULL);
@@ -400,6 +402,29 @@ bool cl_kthread_more_follows(void)
 {
     const struct cl_kthread *k = cl_kthread_self();
     return k && k->more;
+}
+
+/* Of another one of the thread's: nobody else writes its trace meanwhile. */
+static void tell_collects(struct cl_kthread *k, bool begins, uint32_t generation)
+{
+    if (!k || !k->trace || !take(k, CL_TURN_INSIDE))
+        return;
+    cl_tracer_collects(k->trace, begins, generation);
+    cl_store_release(&k->turning, CL_TURN_OUTSIDE);
+}
+
+void cl_kthread_collects(bool begins, uint32_t generation)
+{
+    struct cl_kthread *self = cl_kthread_self();
+    if (self && self->trace)
+        cl_tracer_collects(self->trace, begins, generation);
+    if (!mine)
+        return;
+    pthread_mutex_lock(&lock); /* none of them ends meanwhile */
+    for (struct cl_adopter *a = mine; a; a = a->next)
+        if (a->forks == forks && a->kthread != self)
+            tell_collects(a->kthread, begins, generation);
+    pthread_mutex_unlock(&lock);
 }
 
 int cl_kthread_let_go(struct cl_sched *s, unsigned index)

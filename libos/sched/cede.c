@@ -35,6 +35,17 @@ struct cl_uthread *cl_take_front(struct cl_kthread *v)
     return __atomic_exchange_n(&v->front, NULL, __ATOMIC_ACQ_REL);
 }
 
+void cl_taken_begin(struct cl_kthread *k, struct cl_trace_taken *taken)
+{
+    struct cl_cores *c = k->sched->cores;
+    struct cl_core_owners o;
+    *taken = (struct cl_trace_taken){.begin = cl_tracer_stamp(k->trace)};
+    if (!c->ops->owners || !c->ops->owners(c, k->index, &o))
+        return;
+    taken->cpu = o.cpu + 1;
+    taken->by = o.mine ? 0 : o.owner;
+}
+
 /* Tell siblings that what we have is theirs to take, and wait for a core. Async-signal-safe. */
 static void cede_core(struct cl_kthread *k)
 {
@@ -46,10 +57,14 @@ static void cede_core(struct cl_kthread *k)
         cl_store_relaxed(&k->runq.beyond, k->runq.beyond + 1); /* relaxed: only we change it */
         cl_note_ready(k);
     }
-    uint64_t from = k->trace ? cl_tracer_stamp(k->trace) : 0;
-    c->ops->cede(c, k->index);
+    struct cl_trace_taken taken = {0};
     if (k->trace)
-        cl_tracer_away(k->trace, from, cl_tracer_stamp(k->trace));
+        cl_taken_begin(k, &taken);
+    c->ops->cede(c, k->index);
+    if (k->trace) {
+        taken.end = cl_tracer_stamp(k->trace);
+        cl_tracer_away(k->trace, &taken);
+    }
     if (one) {
         __atomic_fetch_add(&k->runq.passed, 1, __ATOMIC_RELAXED); /* thieves add to it, too */
         cl_note_taken(k);

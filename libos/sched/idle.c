@@ -244,6 +244,8 @@ static int64_t park_begin(struct cl_kthread *k)
         cl_timers_resend(k, cl_sched_clock(s) + k->retry_ns);
     k->away = true;
     sleep->managed = s->cores && s->cores->ops->park_begin(s->cores, k->index);
+    if (sleep->managed && k->trace)
+        cl_taken_begin(k, &sleep->taken);
     if (!sleep->managed)
         cl_park_begin(k->parker); /* before the bit: who takes the bit must find the word parked */
     __atomic_fetch_or(&s->parked, 1ull << k->index, __ATOMIC_SEQ_CST);
@@ -264,12 +266,36 @@ static int64_t park_begin(struct cl_kthread *k)
     return ns != 0 && !cl_work_visible(k) ? ns : 0;
 }
 
+/* It has a core again. Whether that was another's while k slept: from the moment on in which k lost it, if it had when it
+ * lay down; else as long as the one had it whom it was taken from for k. */
+static void note_taken(struct cl_kthread *k)
+{
+    struct cl_cores *c = k->sched->cores;
+    struct cl_trace_taken taken = k->sleep.taken;
+    struct cl_core_owners o;
+    if (!c->ops->owners || !c->ops->owners(c, k->index, &o) || !o.mine)
+        return;
+    if (!taken.by) {
+        if (!o.before || o.before == o.owner || o.decided_tsc < taken.begin)
+            return; /* it has been its own, or nobody's */
+        taken.by = o.before;
+        taken.cpu = o.cpu + 1;
+        taken.begin = cl_max(taken.begin, o.before_tsc);
+    }
+    taken.end = cl_tracer_stamp(k->trace);
+    taken.parked = true;
+    if (taken.end > taken.begin)
+        cl_tracer_taken(k->trace, &taken);
+}
+
 /* k is up again. */
 static void park_end(struct cl_kthread *k, bool slept)
 {
     struct cl_sched *s = k->sched;
     uint64_t bit = 1ull << k->index;
     k->away = false;
+    if (k->sleep.managed && k->trace)
+        note_taken(k);
     if (cl_unlikely(k->resend_ns))
         cl_timers_resend(k, 0);
     if (slept && k->ran && k->retry_ns < 16 * CL_RETRY_NS)

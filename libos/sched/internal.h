@@ -139,6 +139,7 @@ struct cl_flights {
 struct cl_sleep {
     bool managed; /* for a core; else on its parker */
     struct cl_flights flights;
+    struct cl_trace_taken taken; /* as far as it was known when the sleep began */
 };
 
 /* What a wait is about, for the trace. */
@@ -402,6 +403,8 @@ void cl_rseq_give_up(void);
 bool cl_cede(struct cl_kthread *k);
 /* The same where the uthread cannot be switched away from. Async-signal-safe. */
 void cl_cede_in_place(struct cl_kthread *k);
+/* What is known at this moment of who has the core of k, which traces. Async-signal-safe. */
+void cl_taken_begin(struct cl_kthread *k, struct cl_trace_taken *taken);
 /* Take the uthread that ran when v lost its core. */
 struct cl_uthread *cl_take_front(struct cl_kthread *v);
 void cl_export(struct cl_kthread *k);

@@ -327,9 +327,13 @@ void *cl_kthread_main(void *arg)
     cl_short_slices();
     if (k->trace && !s->cores) /* else it is switched away from as cores move */
         cl_tracer_watch_thread(k->trace);
+    if (k->trace)
+        cl_tracer_sample_thread(k->trace);
     begin(k);
     while (!cl_load_acquire(&s->ending)) /* acquire: pairs with cl_sched_stop */
         cl_round(k);
+    if (k->trace)
+        cl_tracer_sample_ends(k->trace);
     cl_signal_stack_remove(signal_stack);
     cl_kthread_bind(NULL);
     cl_kthread_ended(k);

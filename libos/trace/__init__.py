@@ -13,4 +13,6 @@ and keeps on disk what is around such a moment:
 
     recorder.py the thread of a runtime that does
     kept.py     the files
+
+collects.py tells C of the interpreter's collections of garbage.
 """

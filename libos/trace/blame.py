@@ -16,6 +16,8 @@ from ...runtime.trace import WAITS
 from .behind import by_cause
 from .causes import Cause, Slow, cause_of
 from .commands import COMMIT, OTHERS, last_nodes
+from .others import Others
+from .others import lines as lines_of_others
 from .stages import Stage, Table, shared
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ Shares = tuple[tuple[Stage, float], ...]
 
 EXPLAINS = 0.8
 QUANTILES = (0.99, 0.999)
+UNKNOWN = Others()
 FEWEST = 10  # requests above a percentile, for it to be one
 
 
@@ -57,19 +60,19 @@ class Blame:
     evidence: tuple[str, ...]
 
 
-def of_table(seen: Table, quantiles: Sequence[float] = QUANTILES) -> list[Blame]:
-    """Of each service, by what there are enough requests for."""
+def of_table(seen: Table, quantiles: Sequence[float] = QUANTILES, others: Others = UNKNOWN) -> list[Blame]:
+    """Of each service, by what there are enough requests for. others: for the evidence."""
     import numpy
 
     out = []
     for service in numpy.unique(seen.messages["service"]):
         one = seen.of_service(int(service))
         name = seen.names[int(service)] if service < len(seen.names) else f"service {service}"
-        out += [found for q in quantiles if (found := of_service(one, name, q)) is not None]
+        out += [found for q in quantiles if (found := of_service(one, name, q, others)) is not None]
     return out
 
 
-def of_service(one: Table, name: str, quantile: float) -> Blame | None:
+def of_service(one: Table, name: str, quantile: float, others: Others = UNKNOWN) -> Blame | None:
     """Blame for a percentile (0.99) of a table with one service. None: too few requests, or they are alike."""
     import numpy
 
@@ -114,7 +117,7 @@ def of_service(one: Table, name: str, quantile: float) -> Blame | None:
         normal,
         float(numpy.quantile(better[population], quantile)),
         cause_of(Slow(first, recorded, one, slow)),
-        _evidence(one, slow, first),
+        (*_evidence(one, slow, first), *lines_of_others(first, one, slow, others)),
     )
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .commands import LEADER, OTHERS, OWN_LOG
 from .stages import QUEUED, RUNS, STOPPED, WIRE, Stage, Table
-from .stopped import AWAY, NO_CPU
+from .stopped import AWAY, COLLECTS, NO_CPU
 
 if TYPE_CHECKING:
     import numpy
@@ -62,8 +62,14 @@ class Slow:
         return float(numpy.median(counted[rows] * FAULT_US / own[rows])) if rows.any() else 0.0
 
     @property
-    def switched(self) -> bool:
-        """Whether the kernel is known to have given the CPU to another thread."""
+    def others_ran(self) -> bool:
+        """Whether the kernel says that other threads had the CPU for most of the time in which these had none.
+
+        A kernel that does not say how long threads stand in line has at least taken the CPU from them."""
+        gaps = self.one.stood.during(self.one.messages[self.rows]).without_cpu
+        in_line, gone = float(gaps["waited"].sum()), float(gaps["gone"].sum())
+        if in_line:
+            return in_line >= MOST * gone
         return bool((self.one.messages["switches"][self.rows] > 0).any())
 
     def _us(self, table: Table, stage: Stage) -> float:
@@ -103,11 +109,15 @@ RULES: tuple[Rule, ...] = (
     ),
     (
         Cause("core taken away", "the iokernel gave the core to another application"),
-        lambda slow: slow.is_in((STOPPED, AWAY)) or slow.waits_for("core"),
+        lambda slow: slow.is_in((STOPPED, AWAY)),
+    ),
+    (
+        Cause("garbage collection", "the Python interpreter collected garbage on the kthread's thread"),
+        lambda slow: slow.is_in((STOPPED, COLLECTS)),
     ),
     (
         Cause("noisy neighbour", "another thread ran on the CPU that the kthread has"),
-        lambda slow: slow.is_in((STOPPED, NO_CPU)) and slow.switched,
+        lambda slow: slow.is_in((STOPPED, NO_CPU)) and slow.others_ran,
     ),
     (
         Cause("machine", "the machine stood still: its host, interrupts, or a sleep in the kernel"),

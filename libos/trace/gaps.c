@@ -1,16 +1,22 @@
 /* The machine's gaps: time that a kthread's thread did not have its CPU, or that passed between two looks of its loop at
- * the clock with nothing of ours between them.
+ * the clock with nothing of ours between them. And those of its interpreter.
  *
  * By counters: the kernel says how long a thread has run, to the nanosecond, and how often it was switched away from. The
  * time that has passed since the last look, less that, less what the thread let go of itself (parks, cores that others
  * have), was taken. The host's part is in it where the kernel knows of it (steal time).
  *
- * A look is two system calls, about 1 us. There is one for each of the slowest requests of 20 us or more, and one each
- * millisecond in which something comes and the thread has been switched away from. That it has not been, the kernel says
+ * A look is two system calls, about 1 us. There is one for each of the slowest requests of 20 us or more, for each other
+ * such one in which the thread has been switched away from, and one each millisecond in which something comes and the
+ * thread has been switched away from. That it has not been, the kernel says
  * without a call: the page of a perf event of a thread (perf_event_open(2), a dummy software event, which needs no
  * privilege by default) has a word, `lock`, that changes when the thread is brought back to a CPU. While it stands still
  * the thread has run all the time. Such an event makes a switch dearer, by a part of a microsecond, so kthreads whose cores
  * move do without (cl_tracer_watch_thread is not called): of them a gap is told if the last look was a moment ago.
+ *
+ * Who was it? Where the thread was switched away from, the kernel is asked how long it stood in line for a CPU since
+ * (/proc/thread-self/schedstat, 2 us): others ran there meanwhile. What is left of a gap it slept, or the machine took.
+ *
+ * By the interpreter: it says when it begins to collect garbage on the kthread's thread, and when it has.
  *
  * By stamps: the loop looks at the clock each CLOCK_EVERY turns without work, and at each poll that brings something.
  *
@@ -19,7 +25,10 @@
 #include "internal.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/perf_event.h>
+#include <sched.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -45,6 +54,19 @@ static int counts_of_thread(struct cl_tracer_counts *out)
     return 0;
 }
 
+/* "time on a CPU, time in line for one, slices", in ns. */
+static int waited_of_thread(int fd, uint64_t *ns)
+{
+    char text[64], *at;
+    ssize_t n = pread(fd, text, sizeof text - 1, 0);
+    if (n <= 0)
+        return n < 0 ? -errno : -ENODATA;
+    text[n] = 0;
+    (void)strtoull(text, &at, 10);
+    *ns = strtoull(at, NULL, 10);
+    return 0;
+}
+
 static uint64_t us(const struct cl_clock *clock, int64_t n)
 {
     return (uint64_t)cl_ns_to_ticks(clock, n * 1000);
@@ -55,6 +77,8 @@ void cl_tracer_watch(struct cl_tracer *t, const struct cl_clock *clock)
     bool real = !clock->word;
     t->clock = clock;
     t->counts = real ? counts_of_thread : NULL;
+    t->waited = waited_of_thread;
+    t->waited_fd = -1;
     t->gap_ticks = us(clock, LEAST_US);
     t->stopped_ticks = real ? t->gap_ticks : CL_TRACER_NEVER; /* a virtual clock jumps */
     t->rest_ticks = us(clock, REST_US);
@@ -68,6 +92,8 @@ void cl_tracer_watch_thread(struct cl_tracer *t)
                                    .exclude_kernel = 1,
                                    .exclude_hv = 1};
     int fd = t->counts ? (int)syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC) : -1;
+    if (t->counts)
+        t->waited_fd = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return;
     void *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ, MAP_SHARED, fd, 0);
@@ -80,12 +106,39 @@ void cl_tracer_unwatch(struct cl_tracer *t)
     if (t->page)
         munmap((void *)(uintptr_t)t->page, (size_t)sysconf(_SC_PAGESIZE));
     t->page = NULL;
+    if (t->waited_fd >= 0)
+        close(t->waited_fd);
+    t->waited_fd = -1;
 }
 
 /* Changes whenever the thread is brought back to a CPU. */
 static uint32_t brought_back(const struct cl_tracer *t)
 {
     return t->page ? cl_load_relaxed(&t->page->lock) : 0; /* relaxed: of this thread, as of a signal handler */
+}
+
+bool cl_tracer_switched(const struct cl_tracer *t)
+{
+    return t->page && brought_back(t) != t->seen.brought_back;
+}
+
+/* Ticks of `gone`, of time that the thread has stood in line. */
+static uint32_t waited(const struct cl_tracer *t, uint64_t ns, uint64_t gone)
+{
+    uint64_t ticks = t->waited_fd >= 0 ? (uint64_t)cl_ns_to_ticks(t->clock, (int64_t)ns) : 0;
+    return (uint32_t)cl_min(cl_min(ticks, gone), (uint64_t)UINT32_MAX);
+}
+
+static uint32_t cpu(void)
+{
+    int on = sched_getcpu();
+    return on < 0 ? 0 : (uint32_t)on + 1;
+}
+
+/* Whether the thread was switched away from between two looks: else it has not stood in line. */
+static bool switched(const struct cl_tracer_counts *was, const struct cl_tracer_counts *now)
+{
+    return was->switches != now->switches || was->sleeps != now->sleeps;
 }
 
 /* Look, and say in *gap what has been counted since the last time. False: there was none, or the kernel does not say. The
@@ -96,6 +149,9 @@ static bool look(struct cl_tracer *t, struct cl_trace_gap *gap)
     uint32_t word = brought_back(t);
     if (!t->counts || t->counts(&now->counts))
         return false;
+    now->counts.waited_ns = was.counts.waited_ns;
+    if (t->waited_fd >= 0 && (!was.looked || switched(&was.counts, &now->counts)))
+        (void)t->waited(t->waited_fd, &now->counts.waited_ns);
     now->at = now->looked = cl_tracer_stamp(t);
     now->brought_back = word;
     now->rested = t->rested;
@@ -115,6 +171,8 @@ static bool look(struct cl_tracer *t, struct cl_trace_gap *gap)
                                  .switches = (uint32_t)(now->counts.switches - was.counts.switches),
                                  .sleeps = (uint32_t)(now->counts.sleeps - was.counts.sleeps)};
     gap->gone = cl_min(gap->gone, gap->end - gap->begin);
+    gap->waited = waited(t, now->counts.waited_ns - was.counts.waited_ns, gap->gone);
+    gap->cpu = cpu();
     return was.at != 0;
 }
 
@@ -147,12 +205,30 @@ void cl_tracer_stopped(struct cl_tracer *t, uint64_t from, uint64_t to)
     if (t->mode == CL_TRACE_OFF)
         return;
     if (!look(t, &gap)) /* else it would be told twice, by the counters, too */
-        gap = (struct cl_trace_gap){.kind = CL_TRACE_GAP, .kthread = (uint8_t)t->index, .n = 1};
+        gap = (struct cl_trace_gap){.kind = CL_TRACE_GAP, .kthread = (uint8_t)t->index, .n = 1, .cpu = cpu()};
     gap.how = CL_TRACE_GAP_STAMPS;
     gap.begin = from;
     gap.end = to;
     gap.gone = to - from;
+    gap.waited = (uint32_t)cl_min((uint64_t)gap.waited, gap.gone);
     cl_tracer_put(t, &gap);
+}
+
+void cl_tracer_collects(struct cl_tracer *t, bool begins, uint32_t generation)
+{
+    uint64_t now = cl_tracer_stamp(t), from = t->collects_from;
+    t->collects_from = begins ? now : 0;
+    if (begins || !from || now - from <= t->gap_ticks || t->mode == CL_TRACE_OFF)
+        return;
+    t->idle_at = 0; /* it is told once */
+    cl_tracer_put(t, &(struct cl_trace_gap){.kind = CL_TRACE_GAP,
+                                            .kthread = (uint8_t)t->index,
+                                            .how = CL_TRACE_GAP_COLLECTS,
+                                            .n = generation + 1,
+                                            .begin = from,
+                                            .end = now,
+                                            .gone = now - from,
+                                            .cpu = cpu()});
 }
 
 void cl_tracer_idle(struct cl_tracer *t)

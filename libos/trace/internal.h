@@ -24,11 +24,18 @@ void cl_tracer_put(struct cl_tracer *t, const void *record);
 void cl_tracer_watch(struct cl_tracer *t, const struct cl_clock *clock);
 /* Let go of what the kernel says of its thread. */
 void cl_tracer_unwatch(struct cl_tracer *t);
+/* Whether it is known to have been switched away from since the last look. */
+bool cl_tracer_switched(const struct cl_tracer *t);
 /* Once a millisecond: look, if the thread was switched away from. */
 void cl_tracer_check(struct cl_tracer *t);
 /* Look at what the kernel has counted since the last time, and tell of the time that it took. id: of the message that was
  * slow, or 0. Returns page faults, and times that the kernel took the CPU in the upper half; 0: nothing is known. */
 uint64_t cl_tracer_look(struct cl_tracer *t, uint64_t id);
+
+/* sampled.c. */
+int cl_tracer_sampled(struct cl_tracer *t);
+/* Put what was noted since the last time into the ring. */
+void cl_tracer_tell_samples(struct cl_tracer *t);
 
 /* latency.c. The pages of so many kthreads: -ENOMEM. */
 int cl_tracer_latency_new(uint32_t n_rings, void **out);

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...runtime.perf import Sample
+from ...runtime.trace import Records
 from .blame import FEWEST
 from .stages import Table
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     Array = numpy.ndarray[Any, Any]
 
+STANDS_MOST = 100
 Stack = tuple[str, ...]
 """Functions, the outermost first."""
 
@@ -60,6 +62,15 @@ class Sampled:
     hz: int
     tsc_of: Callable[[int], int]
     name_of: Callable[[int], str]
+
+
+def samples_of(records: Records) -> list[Sample]:
+    """Those that a runtime took itself (sampled.c), with stamps in place of times; each as often as it stands for."""
+    return [
+        Sample(int(one["kthread"]), int(one["begin"]), tuple(int(pc) for pc in one["chain"][: one["n"]]))
+        for one in records.samples
+        for _ in range(min(int(one["stands"]), STANDS_MOST))
+    ]
 
 
 def of_table(seen: Table, sampled: Sampled, quantile: float = 0.99) -> list[Profile]:

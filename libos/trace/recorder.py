@@ -7,8 +7,8 @@ so that a service that is always slow fills no disk; what is broken meanwhile is
 
 A trace changes who is slow if its reader is too busy: it looks as seldom as the fullest ring allows.
 
-Where the kernel lets it, program counters of the kthreads are sampled, too, PROFILE_HZ a second (runtime/perf.py), and
-those of the last seconds are kept with the trace.
+Program counters of the kthreads are sampled, too, PROFILE_HZ a second: by the kernel (runtime/perf.py), or where that
+refuses it by a signal (sampled.c). Those of the last seconds are kept with the trace.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from ...runtime.trace import Records, Segment
 from ...runtime.tracing import Trace
 from . import kept
 from .pieces import joined, number
+from .profile import samples_of
 from .slo import Broken, Watch
 
 HELD = 24_576  # records before it was broken, and at most ...
@@ -37,6 +38,7 @@ PAUSE_S, MOST_PAUSE_S = 10.0, 640.0
 LOOKS_S = (0.01, 0.5)  # between two looks
 PROFILE_HZ = 199  # in step with nothing
 SAMPLES = 2000
+ASKED_S = 60.0  # for so long samples are asked for at a time
 
 Tell = Callable[[str, str], object]
 """("recorded" | "unrecorded", text), on the recorder's thread."""
@@ -61,6 +63,7 @@ class Recorder:
         self._thread: threading.Thread | None = None
         self._sampler: perf.Sampler | None = None
         self._samples: deque[perf.Sample] = deque(maxlen=SAMPLES)
+        self._ask_at = float("inf")
         self.look_s = LOOKS_S[0]
 
     def start(self) -> None:
@@ -78,8 +81,10 @@ class Recorder:
         self.segment.close()
 
     def _run(self) -> None:
-        with contextlib.suppress(CorelaneError):  # the kernel refuses it, and a trace without it is one, too
+        try:
             self._sampler = perf.Sampler(perf.kthreads_of(os.getpid()), PROFILE_HZ)
+        except CorelaneError:  # the kernel refuses it; a trace without it is one, too
+            self._ask_at = time.monotonic()
         try:
             self._look_on()
         except Exception as error:  # a fault of ours: the service goes on without a recorder, and that is said
@@ -100,8 +105,7 @@ class Recorder:
         records = self.segment.read()
         self.counts["lost"] += records.lost
         self._pace(records)
-        if self._sampler is not None:
-            self._samples.extend(self._sampler.read())
+        self._sample(records, now)
         broken = self._judge(records)
         if self._broken is None:
             self._hold(records)
@@ -111,6 +115,16 @@ class Recorder:
             self._note(broken, now)
         if self._broken is not None and (now >= self._broken[1] + AFTER_S or sum(map(number, self._after)) >= AFTER):
             self._keep(now)
+
+    def _sample(self, records: Records, now: float) -> None:
+        """Those that have come, with stamps of the segment's clock in place of times."""
+        if self._sampler is not None:
+            stamp = self.segment.tsc_of
+            self._samples.extend(dataclasses.replace(one, ns=stamp(one.ns)) for one in self._sampler.read())
+        elif now >= self._ask_at:
+            asked = self.segment.ask_samples(PROFILE_HZ, ASKED_S)
+            self._ask_at = now + ASKED_S if asked else float("inf")
+        self._samples.extend(samples_of(records))
 
     def flush(self) -> None:
         """Keep what was to be recorded on, as it is."""
@@ -185,13 +199,10 @@ class Recorder:
         self._say("recorded", f"{broken}: the trace is kept; corelane trace last {path.stem} explains it")
 
     def _ran(self) -> kept.Ran | None:
-        """Samples, with stamps of the segment's clock in place of times."""
-        if self._sampler is None:
+        if self._sampler is None and not self._samples:
             return None
-        stamp = self.segment.tsc_of
-        samples = tuple(dataclasses.replace(sample, ns=stamp(sample.ns)) for sample in self._samples)
         with contextlib.suppress(OSError):
-            return kept.Ran(self._sampler.hz, samples, tuple(perf.mapped_code(self.segment.pid)))
+            return kept.Ran(PROFILE_HZ, tuple(self._samples), tuple(perf.mapped_code(self.segment.pid)))
         return None
 
     def _say(self, event: str, text: str) -> None:

@@ -45,7 +45,7 @@ void cl_tracer_sent(struct cl_tracer *t, uint64_t now)
             cl_store_relaxed(&words[4], ends);
             cl_store_relaxed(&words[0], first & ~FLAG(CL_TRACE_UNSENT));
         }
-        if (first & FLAG(CL_TRACE_DRAWN))
+        if ((first & FLAG(CL_TRACE_DRAWN | CL_TRACE_STALLED)) == FLAG(CL_TRACE_DRAWN)) /* of requests alone */
             cl_tracer_latency_record(t, (uint16_t)(first >> 16), (uint32_t)(ends >> 32));
     }
     publish(t);

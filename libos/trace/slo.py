@@ -75,7 +75,8 @@ class Watch:
         import numpy
 
         assert self.limit.quantile is not None
-        drawn = (messages["flags"] & lib.CL_TRACE_DRAWN) != 0
+        # Of requests: what a connection stood still for is told of each by itself.
+        drawn = (messages["flags"] & (lib.CL_TRACE_DRAWN | lib.CL_TRACE_STALLED)) == lib.CL_TRACE_DRAWN
         parts = self._times.setdefault(int(messages["service"][0]), [])
         parts.append(us[drawn])
         n = sum(map(len, parts))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...runtime._native import lib
 from ...runtime.trace import WAITS, Records, records_of
 from .commands import parts_of
-from .stopped import stops, taken
+from .stopped import AWAY, Stood, piled_up, stops, taken
 
 if TYPE_CHECKING:
     import numpy
@@ -26,6 +26,7 @@ TOGETHER: Stage = ("burst", "inbox or handler")
 """Of a message whose start and end are only known of all that were answered by one doorbell (mode sampled)."""
 RUNS: Stage = ("handler", "runs")
 QUEUED: Stage = ("handler", "run queue")
+FOR_CORE: Stage = ("handler", "wait: core")
 WINDOWS = (("ring", "", "pickup"), ("inbox", "pickup", "start"), ("handler", "start", "end"), ("reply", "end", "sent"))
 """Stages with the boundaries of a message that they are between; the first begins with it."""
 WIRE = "wire"
@@ -38,7 +39,8 @@ _STALLED = getattr(lib, "CL_TRACE_STALLED", 0)
 @dataclass(frozen=True)
 class Table:
     """Messages and their stages. names: of services, by number. stages: of each path the times of all messages, in us;
-    they add up to `total`. waits, commands: the records of their waits, and of commands of a group among them."""
+    they add up to `total`. waits, commands: the records of their waits, and of commands of a group among them. stood:
+    those of times in which kthreads stood still, of all services."""
 
     messages: Array
     names: Sequence[str]
@@ -46,6 +48,7 @@ class Table:
     total: Array
     waits: Array
     hz: int
+    stood: Stood
     commands: Array = field(default_factory=lambda: records_of(b"").commands)
 
     def of_service(self, service: int) -> Table:
@@ -61,6 +64,7 @@ class Table:
             self.total[mine],
             self.waits[numpy.isin(self.waits["id"], ids)],
             self.hz,
+            self.stood,
             self.commands[numpy.isin(self.commands["id"], ids)],
         )
 
@@ -76,12 +80,20 @@ def table(records: Records, names: Sequence[str], hz: int) -> Table:
     for name, first, last in WINDOWS:
         begin = messages[first].astype(float) if first else numpy.zeros(len(messages))
         end = messages[last].astype(float)
+        waited: Array = numpy.zeros(len(messages))  # for a core, as those in front of the handler stand still for it
         if name == "handler":
             parts, left = _handler(messages, records)
+            waited = parts.pop(FOR_CORE, waited)
+            if waited.any():
+                stages[STOPPED, AWAY] = stages.get((STOPPED, AWAY), 0.0) + waited * us
         else:
             parts, left = {}, end - begin
         for reason, of in why_stopped.items():
-            part = numpy.minimum(taken(messages, begin, end, of), left)
+            known = waited if reason == AWAY else 0.0
+            part = taken(messages, begin, end, of) - known
+            if name == "inbox":  # those that had come meanwhile wait for each other
+                part = numpy.maximum(part, piled_up(messages, of))
+            part = numpy.clip(part, 0, left)
             left = left - part
             if part.any():
                 stages[STOPPED, reason] = stages.get((STOPPED, reason), 0.0) + part * us
@@ -89,7 +101,8 @@ def table(records: Records, names: Sequence[str], hz: int) -> Table:
         stages |= {path: ticks * us for path, ticks in parts.items()}
     _put_together(stages, shared(messages))
     _put_on_the_wire(stages, messages, records.waits)
-    return Table(messages, names, stages, messages["sent"] * us, records.waits, hz, records.commands)
+    stood = Stood(records.cores, records.gaps)
+    return Table(messages, names, stages, messages["sent"] * us, records.waits, hz, stood, records.commands)
 
 
 def shared(messages: Array) -> Array:

@@ -1,4 +1,5 @@
-"""When a kthread stood still, and how much of each message that took: its core was another's, or its thread had no CPU.
+"""When a kthread stood still, and how much of each message that took: its core was another's, its interpreter collected
+garbage, or its thread had no CPU.
 
 Such time is nobody's stage: who waits for the kthread then waits for the same reason as who is in the handler. So it is
 taken out of the stages (stages.py), and is a stage of its own, by reason.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...runtime._native import lib
 from ...runtime.trace import Records
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     Array = numpy.ndarray[Any, Any]
 
 AWAY = "core away"
+COLLECTS = "garbage collection"
 NO_CPU = "no CPU"
 
 
@@ -28,12 +31,52 @@ class Stops(NamedTuple):
     gone: Array
 
 
+class Stood(NamedTuple):
+    """Records of times in which kthreads stood still: `struct cl_trace_core` and `_gap`."""
+
+    cores: Array
+    gaps: Array
+
+    def during(self, messages: Array) -> Stood:
+        """Those that lie over one of these messages, at least in part."""
+        return Stood(self.cores[_over(self.cores, messages)], self.gaps[_over(self.gaps, messages)])
+
+    @property
+    def without_cpu(self) -> Array:
+        """Gaps that the machine made: of threads without a CPU."""
+        found: Array = self.gaps[self.gaps["how"] != lib.CL_TRACE_GAP_COLLECTS]
+        return found
+
+    @property
+    def collections(self) -> Array:
+        """Those that an interpreter made."""
+        found: Array = self.gaps[self.gaps["how"] == lib.CL_TRACE_GAP_COLLECTS]
+        return found
+
+
+def _over(rows: Array, messages: Array) -> Array:
+    """Which of some records of kthreads lie over a message of theirs."""
+    import numpy
+
+    out = numpy.zeros(len(rows), bool)
+    for kthread in numpy.unique(rows["kthread"]):
+        mine = rows["kthread"] == kthread
+        those = messages[messages["kthread"] == kthread]
+        if len(those):
+            order = numpy.argsort(those["begin"], kind="stable")
+            latest = numpy.maximum.accumulate((those["begin"] + those["sent"])[order])
+            before = numpy.searchsorted(those["begin"][order], rows["end"][mine])  # so many begin before its end
+            out[mine] = (before > 0) & (latest[numpy.maximum(before, 1) - 1] > rows["begin"][mine])
+    return out
+
+
 def stops(records: Records) -> dict[str, Stops]:
     """By reason; none of what there was none of."""
     found = {AWAY: _of(records.cores, records.cores["end"] - records.cores["begin"])}
-    gaps = getattr(records, "gaps", None)  # of runtimes that look for them
-    if gaps is not None:
-        found[NO_CPU] = _narrowed(_of(gaps, gaps["gone"]), gaps["id"], records.messages)
+    is_ours = records.gaps["how"] == lib.CL_TRACE_GAP_COLLECTS
+    ours, machine = records.gaps[is_ours], records.gaps[~is_ours]
+    found[COLLECTS] = _of(ours, ours["gone"])
+    found[NO_CPU] = _narrowed(_of(machine, machine["gone"]), machine["id"], records.messages)
     return {reason: of for reason, of in found.items() if len(of.begin)}
 
 
@@ -75,6 +118,28 @@ def taken(messages: Array, first: Array, last: Array, of: Stops) -> Array:
         base = messages["begin"][rows].astype(numpy.int64) - int(zero)
         parts = [numpy.interp(base + edge[rows], at, until, left=0.0) for edge in (first, last)]
         out[rows] = numpy.clip(parts[1] - parts[0], 0, last[rows] - first[rows])
+    return out
+
+
+def piled_up(messages: Array, of: Stops) -> Array:
+    """Of each message for how long, in ticks, its kthread stood still right before it was picked up: it had come
+    meanwhile, and so had those that are in front of it now. So much of its wait for them is of that.
+
+    That is so of what the first poll brings after a stop, if that is no longer after it than the stop was long."""
+    import numpy
+
+    out = numpy.zeros(len(messages))
+    for kthread in numpy.unique(of.kthread):
+        rows, mine = numpy.nonzero(messages["kthread"] == kthread)[0], of.kthread == kthread
+        polls, poll_of = numpy.unique(messages["begin"][rows] + messages["pickup"][rows], return_inverse=True)
+        ends, gone = of.end[mine], of.gone[mine]
+        first = numpy.searchsorted(polls, ends)
+        there = first < len(polls)
+        first, ends, gone = first[there], ends[there], gone[there]
+        soon = polls[first] - ends <= gone
+        stood = numpy.zeros(len(polls))
+        numpy.maximum.at(stood, first[soon], gone[soon].astype(float))
+        out[rows] = stood[poll_of]
     return out
 
 

@@ -1,8 +1,8 @@
 """Names of program counters of a process, by the symbols of the ELF files that it has mapped (pyelftools).
 
 A compiled handler is a shared object of the cache (libos/handlers/kept.py), whose name begins with that of the
-function. Numba's own names are told as module.function. What numba compiles into memory has no file: it is told as
-such.
+function, and which has its lines of Python as DWARF (libos/numba/lines.py). Numba's own names are told as
+module.function. What numba compiles into memory has no file: it is told as such.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import functools
+import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,16 +47,17 @@ class Symbols:
         mapped = self._mapped[row]
         if not mapped.path.startswith("/"):
             return mapped.path.strip("[]") or NO_FILE
-        name = _functions(mapped.path).at(pc - mapped.begin + mapped.offset)
+        offset = pc - mapped.begin + mapped.offset
+        name = _functions(mapped.path).at(offset)
         short = Path(mapped.path.removesuffix(" (deleted)")).name
-        if name in ("", _ENTRY):
-            kept = _KEPT.fullmatch(short)
-            return kept[1] if kept else name or short
-        return readable(name)
+        kept = _KEPT.fullmatch(short)
+        name = (kept[1] if kept else name or short) if name in ("", _ENTRY) else readable(name)
+        line = _lines(mapped.path).at(offset) if kept else ""
+        return f"{name} ({line})" if line else name
 
 
 class _Functions:
-    """Functions of an ELF file by where they are in it."""
+    """Functions of an ELF file, or lines, by where they are in it."""
 
     def __init__(self, begins: Array, ends: Array, names: Sequence[str]) -> None:
         self._begins, self._ends, self._names = begins, ends, names
@@ -78,6 +80,54 @@ def _functions(path: str) -> _Functions:
     return _none()
 
 
+@functools.lru_cache(maxsize=256)
+def _lines(path: str) -> _Functions:
+    """Lines of a file, as "slow.py:77"; none of one that does not say, or cannot be read."""
+    from elftools.common.exceptions import DWARFError, ELFError
+    from elftools.elf.elffile import ELFFile
+
+    wrong = (OSError, ELFError, DWARFError, ValueError, KeyError, IndexError)
+    with contextlib.suppress(*wrong), open(path, "rb") as file:
+        return _read_lines(ELFFile(file))
+    return _none()
+
+
+def _read_lines(elf: Any) -> _Functions:
+    import numpy
+
+    if not elf.has_dwarf_info():
+        return _none()
+    dwarf, rows = elf.get_dwarf_info(), []
+    for unit in dwarf.iter_CUs():
+        program = dwarf.line_program_for_CU(unit)
+        states = [entry.state for entry in program.get_entries() if entry.state is not None] if program else []
+        for state, after in itertools.pairwise(states):
+            if not state.end_sequence and after.address > state.address:
+                rows.append((state.address, after.address, _place(program, state)))
+    rows.sort()
+    begins = numpy.array([begin for begin, _, _ in rows], numpy.int64)
+    far = _offset_of(elf, begins)
+    lengths = numpy.array([end - begin for begin, end, _ in rows], numpy.int64)
+    return _Functions(far, far + lengths, [place for _, _, place in rows])
+
+
+def _place(program: Any, state: Any) -> str:
+    if not state.line:
+        return ""
+    files = program.header["file_entry"]
+    number = state.file - (0 if program.header["version"] >= 5 else 1)
+    return f"{files[number]['name'].decode(errors='replace')}:{state.line}"
+
+
+def _offset_of(elf: Any, addresses: Array) -> Array:
+    """Where in the file is what is loaded at some addresses."""
+    offsets = addresses.copy()
+    for segment in elf.iter_segments("PT_LOAD"):
+        inside = (addresses >= segment["p_vaddr"]) & (addresses < segment["p_vaddr"] + segment["p_memsz"])
+        offsets[inside] += segment["p_offset"] - segment["p_vaddr"]
+    return offsets
+
+
 def _none() -> _Functions:
     import numpy
 
@@ -94,10 +144,7 @@ def _read(elf: Any) -> _Functions:
     symbols = numpy.frombuffer(table.data(), numpy.dtype(_SYMBOL))
     symbols = symbols[(symbols["info"] & 15 == _FUNCTION) & (symbols["section"] != 0)]
     symbols = symbols[numpy.argsort(symbols["at"], kind="stable")]
-    offsets = symbols["at"].astype(numpy.int64)
-    for segment in elf.iter_segments("PT_LOAD"):
-        inside = (symbols["at"] >= segment["p_vaddr"]) & (symbols["at"] < segment["p_vaddr"] + segment["p_memsz"])
-        offsets[inside] += segment["p_offset"] - segment["p_vaddr"]
+    offsets = _offset_of(elf, symbols["at"].astype(numpy.int64))
     texts = elf.get_section(table["sh_link"]).data()
     names = [texts[at : texts.index(b"\0", at)].decode(errors="replace") for at in symbols["name"].tolist()]
     return _Functions(offsets, offsets + numpy.maximum(symbols["n"].astype(numpy.int64), 1), names)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,8 +127,10 @@ void cl_trace_delete(struct cl_trace *trace)
 {
     if (!trace)
         return;
-    for (unsigned k = 0; k < trace->n && trace->memory.base; k++)
+    for (unsigned k = 0; k < trace->n && trace->memory.base; k++) {
         cl_tracer_unwatch(&trace->tracers[k]);
+        free(trace->tracers[k].samples);
+    }
     cl_tracer_latency_delete(trace->latency, trace->n);
     cl_memory_close(&trace->memory);
     pthread_mutex_destroy(&trace->lock);
@@ -181,6 +184,16 @@ int cl_trace_set_mode(struct cl_trace *trace, uint32_t mode)
     return 0;
 }
 
+int cl_trace_sample_by_signal(struct cl_trace *trace)
+{
+    int rc = 0;
+    for (unsigned k = 0; k < trace->n && rc == 0; k++)
+        rc = cl_tracer_sampled(&trace->tracers[k]);
+    if (rc == 0)
+        cl_store_relaxed(&control_of(trace)->ask_signal, (uint32_t)SIGPROF);
+    return rc;
+}
+
 uint32_t cl_trace_mode(const struct cl_trace *trace)
 {
     return trace ? cl_load_relaxed(&control_of(trace)->mode) : CL_TRACE_OFF;
@@ -196,10 +209,28 @@ uint64_t cl_tracer_id(struct cl_tracer *t)
 /* What the kernel has counted of the thread of a message that took so long. */
 static uint64_t look_for(struct cl_tracer *t, uint32_t took, uint64_t id)
 {
-    if (cl_likely(took < t->look_ticks) || !t->looks)
+    if (cl_likely(took < t->look_ticks))
         return 0;
-    t->looks--;
+    if (t->looks)
+        t->looks--;
+    else if (!cl_tracer_switched(t)) /* no more than the kernel has, who is dearer */
+        return 0;
     return cl_tracer_look(t, id);
+}
+
+/* Who waited for a core that was another's is told of. */
+static CL_NOINLINE void tell_taken(struct cl_tracer *t)
+{
+    struct cl_trace_core c = {.kind = CL_TRACE_CORE,
+                              .kthread = (uint8_t)t->index,
+                              .parked = t->taken.parked,
+                              .n = 1,
+                              .begin = t->taken.begin,
+                              .end = t->taken.end,
+                              .by = t->taken.by,
+                              .cpu = t->taken.cpu};
+    t->taken.end = 0;
+    cl_tracer_put(t, &c);
 }
 
 /* Word by word, for a record that was written in narrower pieces would have to be read back in wider ones. */
@@ -221,6 +252,8 @@ void cl_tracer_message(struct cl_tracer *t, struct cl_trace_open *o, const struc
         cl_tracer_put(t, &o->longest);
     }
     if (o->drawn || slow) {
+        if (cl_unlikely(t->taken.end && e->begin < t->taken.end))
+            tell_taken(t);
         uint64_t id = o->id ? o->id : cl_tracer_id(t), counted = look_for(t, end, id);
         cl_tracer_put_words(
             t, (uint64_t[CL_TRACE_WORDS]){
@@ -277,10 +310,14 @@ void cl_tracer_stalled(struct cl_tracer *t, const struct cl_trace_stall *s)
                               .begin = m.begin,
                               .blocked = took,
                               .object = s->flow};
-    if (t->mode == CL_TRACE_OFF || (t->mode == CL_TRACE_SAMPLED && took <= t->slow_ticks))
+    if (t->mode == CL_TRACE_OFF)
         return;
-    if (t->mode == CL_TRACE_SAMPLED)
+    bool drawn = cl_tracer_draws(t), slow = t->mode == CL_TRACE_SAMPLED && took > t->slow_ticks;
+    if (slow)
         cl_tracer_slow(t, took);
+    if (!drawn && !slow)
+        return;
+    m.flags |= drawn ? CL_TRACE_DRAWN : 0;
     m.id = w.id = cl_tracer_id(t);
     cl_tracer_put(t, &w);
     cl_tracer_put(t, &m);
@@ -321,22 +358,32 @@ static void tell_away(struct cl_tracer *t)
     /* In this order the handler, which writes `begin` only while `end` is 0, changes nothing that is read here. */
     c.begin = cl_load_relaxed(&t->away_begin);
     c.n = cl_load_relaxed(&t->away_n);
+    c.by = cl_load_relaxed(&t->away_by);
+    c.cpu = cl_load_relaxed(&t->away_cpu);
     c.end = cl_exchange(&t->away_end, 0);
     if (c.end && t->mode != CL_TRACE_OFF)
         cl_tracer_put(t, &c);
 }
 
-void cl_tracer_away(struct cl_tracer *t, uint64_t begin, uint64_t end)
+void cl_tracer_away(struct cl_tracer *t, const struct cl_trace_taken *taken)
 {
     bool more = cl_load_relaxed(&t->away_end) != 0;
-    cl_store_relaxed(&t->away_ticks, t->away_ticks + (end - begin));
-    if (!more)
-        cl_store_relaxed(&t->away_begin, begin);
+    cl_store_relaxed(&t->away_ticks, t->away_ticks + (taken->end - taken->begin));
+    if (!more) {
+        cl_store_relaxed(&t->away_begin, taken->begin);
+        cl_store_relaxed(&t->away_by, taken->by);
+        cl_store_relaxed(&t->away_cpu, taken->cpu);
+    }
     cl_store_relaxed(&t->away_n, more ? t->away_n + 1 : 1);
     __atomic_signal_fence(__ATOMIC_SEQ_CST); /* of one thread: the compiler's order is enough */
-    cl_store_relaxed(&t->away_end, cl_max(end, begin + 1));
+    cl_store_relaxed(&t->away_end, cl_max(taken->end, taken->begin + 1));
     cl_store_relaxed(&t->look_at, 0); /* the next poll does */
     cl_store_relaxed(&t->idle_at, 0); /* no gap */
+}
+
+void cl_tracer_taken(struct cl_tracer *t, const struct cl_trace_taken *taken)
+{
+    t->taken = *taken;
 }
 
 int64_t cl_tracer_gap(struct cl_tracer *t)
@@ -352,6 +399,8 @@ void cl_tracer_window(struct cl_tracer *t, uint64_t now)
 {
     uint32_t mode = cl_load_relaxed(&t->control->mode);
     tell_away(t);
+    if (cl_unlikely(t->samples != NULL))
+        cl_tracer_tell_samples(t);
     cl_store_relaxed(&t->look_at, t->ms_end);
     if (now < t->ms_end)
         return;

@@ -65,9 +65,16 @@ static inline void cl_trace_forget(struct cl_trace_open *o)
 }
 
 /* What the kernel has counted of a thread, ever: time on a CPU, page faults, times that it took the CPU, and that the
- * thread slept. */
+ * thread slept; and how long it stood in line for a CPU, of which it is asked only where it has been switched away from. */
 struct cl_tracer_counts {
-    uint64_t cpu_ns, faults, switches, sleeps;
+    uint64_t cpu_ns, faults, switches, sleeps, waited_ns;
+};
+
+/* Whose the core of a kthread was while it had none: by: slot + 1 of that one, cpu: + 1; 0: unknown. */
+struct cl_trace_taken {
+    uint64_t begin, end; /* 0: it was not */
+    uint32_t by, cpu;
+    bool parked; /* the kthread had no work when it lost it */
 };
 
 /* The last look at them. */
@@ -77,6 +84,15 @@ struct cl_tracer_seen {
     uint32_t brought_back; /* the kernel's word, then */
     struct cl_tracer_counts counts;
     uint64_t rested, away; /* as of the tracer, then */
+};
+
+/* Samples that the handler of a signal has taken, until the kthread tells them (sampled.c). */
+#define CL_TRACER_SAMPLES 64
+struct cl_tracer_samples {
+    uint32_t n;     /* writers: the handler, and the kthread by RMW */
+    uint32_t place; /* of its timer, + 1; 0: it has none */
+    uint64_t until; /* relaxed: whoever asks, on any thread */
+    struct cl_trace_sample of[CL_TRACER_SAMPLES];
 };
 
 struct cl_tracer {
@@ -102,7 +118,9 @@ struct cl_tracer {
     uint64_t top[CL_TRACER_SLOWEST];
     /* Gaps (gaps.c). */
     uint32_t looks;                              /* at the kernel's counters, that are left in this millisecond */
-    int (*counts)(struct cl_tracer_counts *out); /* NULL: they are not looked at */
+    int (*counts)(struct cl_tracer_counts *out); /* all but waited_ns. NULL: they are not looked at */
+    int (*waited)(int fd, uint64_t *ns);         /* that */
+    int waited_fd;                               /* schedstat of its thread, see proc(5); -1: there is none */
     const struct perf_event_mmap_page *page;     /* of its thread; NULL: there is none */
     const struct cl_clock *clock;
     struct cl_tracer_seen seen;
@@ -112,8 +130,11 @@ struct cl_tracer {
     int32_t untold; /* full: so many more are not recorded there */
     /* Its signal handler: when the core was lost first and had again last since the kthread looked; away_end 0: not. */
     uint64_t away_begin, away_end;
-    uint32_t away_n;
-    uint64_t away_ticks; /* without a core, ever */
+    uint32_t away_n, away_by, away_cpu;
+    uint64_t away_ticks;               /* without a core, ever */
+    struct cl_trace_taken taken;       /* while it was parked; told once a message is, that waited then */
+    struct cl_tracer_samples *samples; /* NULL: there are none */
+    uint64_t collects_from;            /* its interpreter collects garbage since then; 0: it does not */
 } CL_ALIGNED(CL_CACHELINE);
 
 struct cl_trace;
@@ -165,7 +186,7 @@ uint64_t cl_tracer_id(struct cl_tracer *t);
  * its message; NULL: of none. */
 void cl_tracer_waited(struct cl_tracer *t, struct cl_trace_open *o, struct cl_trace_wait *w, uint64_t ready,
                       uint64_t now);
-/* A connection goes on that had stood still: a message of its own. Sampled: if that was slow. */
+/* A connection goes on that had stood still: a message of its own. Sampled: if it is drawn, as requests are, or was slow. */
 void cl_tracer_stalled(struct cl_tracer *t, const struct cl_trace_stall *s);
 /* A call is over. Whether it is to be recorded, by cl_tracer_put_call. Fills in `drawn`. */
 bool cl_tracer_called(struct cl_tracer *t, struct cl_trace_call *c, uint64_t now);
@@ -178,6 +199,12 @@ void cl_tracer_parts(struct cl_trace_wait *w, const uint64_t stages[2], uint64_t
 void cl_tracer_message(struct cl_tracer *t, struct cl_trace_open *o, const struct cl_trace_end *e);
 /* What waits for a doorbell is answered, at `now`; 0: none was rung. */
 void cl_tracer_sent(struct cl_tracer *t, uint64_t now);
+/* Whoever may signal the process may have kthreads sampled from their start on. Before that; again does nothing. -EBUSY:
+ * the signal is somebody else's; -ENOMEM. */
+int cl_trace_sample_by_signal(struct cl_trace *trace);
+/* The calling thread is the kthread's, and can be sampled until it ends. */
+void cl_tracer_sample_thread(struct cl_tracer *t);
+void cl_tracer_sample_ends(struct cl_tracer *t);
 /* The calling thread is the kthread's for good, and is seldom switched away from: the kernel is to say when it was. */
 void cl_tracer_watch_thread(struct cl_tracer *t);
 /* Something stood still between two looks of the loop at the clock, with nothing of ours between them. */
@@ -192,7 +219,11 @@ static inline void cl_tracer_forget(struct cl_tracer *t)
 /* The thread has let its CPU go, of itself, from then until now. */
 void cl_tracer_rested(struct cl_tracer *t, uint64_t from);
 /* The core was another's from begin to end. Async-signal-safe, on the kthread's thread. */
-void cl_tracer_away(struct cl_tracer *t, uint64_t begin, uint64_t end);
+void cl_tracer_away(struct cl_tracer *t, const struct cl_trace_taken *taken);
+/* The same, while it was parked. */
+void cl_tracer_taken(struct cl_tracer *t, const struct cl_trace_taken *taken);
+/* The interpreter of its thread begins to collect garbage, or has done so, of which generation. */
+void cl_tracer_collects(struct cl_tracer *t, bool begins, uint32_t generation);
 
 /* What is known of a message at its end that was drawn, has not waited, and took less than look_ticks. */
 struct cl_trace_plain {

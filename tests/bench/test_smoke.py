@@ -296,7 +296,13 @@ FEWER: dict[str, dict[str, Any]] = {
         "tcp.idle.MANY": 2000,
     },
     "threads": {"threads.threads.ROUNDS": 2},
-    "trace": {"trace.trace.ROUNDS": 1, "trace.right.TRIALS": 14, "trace.sums.SLICES": 1, "trace.gaps.SLICES": 1},
+    "trace": {
+        "trace.trace.ROUNDS": 1,
+        "trace.right.TRIALS": 14,
+        "trace.sums.SLICES": 1,
+        "trace.gaps.SLICES": 1,
+        "trace.causes.WORDS": ("long",),
+    },
 }
 
 

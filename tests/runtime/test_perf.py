@@ -66,6 +66,14 @@ def sample(ns: int, *chain: int) -> bytes:
     return record(9, body)
 
 
+def sampler_of(number: int, memory: Any) -> perf.Sampler:
+    """One whose ring is this memory."""
+    ring, sampler = object.__new__(perf.Ring), object.__new__(perf.Sampler)
+    ring._fd, ring._memory = -1, memory
+    sampler.lost, sampler._rings = 0, [(number, ring)]
+    return sampler
+
+
 def test_records_are_read_across_the_end_of_their_ring() -> None:
     """And contexts in a chain, records of other kinds, and those that were lost."""
     user = 2**64 - 512
@@ -76,19 +84,14 @@ def test_records_are_read_across_the_end_of_their_ring() -> None:
         for i, byte in enumerate(data):
             ring[perf.mmap.PAGESIZE + (begin + i) % size] = byte
         struct.pack_into("<QQ", ring, 1024, begin + len(data), begin)
-        sampler = object.__new__(perf.Sampler)
-        sampler.lost, found = 0, []  # type: ignore[var-annotated]
-        sampler._read_ring(4, ring, found)
+        sampler = sampler_of(4, ring)
+        found = sampler.read()
         assert found == [perf.Sample(4, 5, (10, 20)), perf.Sample(4, 6, (30,))]
         assert sampler.lost == 3
         assert struct.unpack_from("<Q", ring, 1032)[0] == begin + len(data)
-        sampler._rings = []
 
 
 def test_a_ring_of_garbage_is_left_at_its_end() -> None:
     ring: Any = bytearray(perf.mmap.PAGESIZE * (1 + perf.PAGES))
     struct.pack_into("<QQ", ring, 1024, 100, 0)
-    sampler = object.__new__(perf.Sampler)
-    sampler.lost, found = 0, []  # type: ignore[var-annotated]
-    sampler._read_ring(0, ring, found)
-    assert found == []
+    assert sampler_of(0, ring).read() == []

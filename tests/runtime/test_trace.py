@@ -140,7 +140,7 @@ def record(struct: str, kind: int, **fields: int) -> bytes:
             "cl_trace_gap",
             lib.CL_TRACE_GAP,
             {"n": 1, "how": lib.CL_TRACE_GAP_COUNTERS, "begin": 10, "end": 30, "gone": 20},
-            ({"how": 0}, {"how": 9}, {"end": 9}, {"gone": 21}, {"n": 0}, {"kthread": 64}),
+            ({"how": 0}, {"how": 9}, {"end": 9}, {"gone": 21}, {"waited": 21}, {"n": 0}, {"kthread": 64}),
         ),
         (
             "cl_trace_wait",
@@ -193,7 +193,7 @@ def test_any_bytes_are_a_record_or_none(raw: bytes, kind: int) -> None:
     ("field", "value", "said"),
     [
         ("magic", 1, "it is no trace segment"),
-        ("version", 7, "its version is 7, this program reads 3"),
+        ("version", 77, f"its version is 77, this program reads {lib.CL_TRACE_VERSION}"),
         ("n_rings", 0, "its header cannot be"),
         ("n_rings", 3, "its header cannot be"),
         ("n_rings", 2**32 - 1, "its header cannot be"),

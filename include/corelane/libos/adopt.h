@@ -84,6 +84,10 @@ CL_API int cl_kthread_borrow_more(struct cl_sched *sched, unsigned k, void (*fn)
 CL_API uint64_t cl_kthread_gathered_ns(const struct cl_sched *sched, unsigned k);
 /* Whether the calling thread is inside of the latter. */
 CL_API bool cl_kthread_more_follows(void);
+/* The interpreter that runs on the calling thread begins to collect garbage, or has collected that of a generation: all of
+ * the thread's kthreads, its own and those it has adopted, stand still meanwhile, which their traces tell. On any thread,
+ * in a turn or not; does nothing where nothing is traced. */
+CL_API void cl_kthread_collects(bool begins, uint32_t generation);
 /* What an error of these calls means and what to do, as a sentence. */
 CL_API const char *cl_adopt_error(int error);
 // cffi: end

@@ -131,6 +131,9 @@ CL_API int cl_runtime_spawn(struct cl_runtime *rt, cl_uthread_fn fn, void *arg);
 /* Trace requests in another way (CL_RUNTIME_TRACE_...) from about a millisecond on; 0: as before. Returns how until then.
  * -EINVAL: there is no such way; -ENOENT: it was made with tracing off, which it stays. Any thread. */
 CL_API int cl_runtime_trace(struct cl_runtime *rt, uint32_t how);
+/* Let whoever may signal the process sample where its kthreads are (cl_trace_ask_samples), where the kernel lets nobody do
+ * so. Before start. -EBUSY: SIGPROF is somebody else's; -ENOENT: it is not traced; -ENOMEM. */
+CL_API int cl_runtime_sample_by_signal(struct cl_runtime *rt);
 /* For what no handler answers, but somebody later (a command of a Raft group): its number in the trace, of a kind
  * (CL_TRACE_RAFT) on a port; 0: nothing is traced, or there is no room. Any thread. */
 CL_API uint32_t cl_runtime_trace_service(struct cl_runtime *rt, uint32_t kind, uint16_t port);

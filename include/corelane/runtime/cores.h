@@ -30,6 +30,14 @@ struct cl_park_poll {
     bool (*sleep)(void *arg, const uint32_t *word, uint32_t value, int64_t timeout_ns);
 };
 
+/* A core, and whose it is: slots of kthreads + 1, 0: nobody's. */
+struct cl_core_owners {
+    uint32_t cpu;
+    uint32_t owner, before;           /* before: until decided_tsc */
+    uint64_t decided_tsc, before_tsc; /* when they were given it */
+    bool mine;                        /* `owner` is k */
+};
+
 struct cl_cores_ops {
     /* Whether an iokernel manages the cores at this moment: changes when it goes away and when another comes. */
     bool (*managed)(struct cl_cores *c);
@@ -57,6 +65,8 @@ struct cl_cores_ops {
     void (*help)(struct cl_cores *c);
     /* Where k exports its signals (shm.h); the same address for the life of the object. */
     struct cl_signals *(*signals)(struct cl_cores *c, unsigned k);
+    /* Of the core that k is to run on or waits for. False: it has none, or nobody manages cores. NULL: it is not told. */
+    bool (*owners)(struct cl_cores *c, unsigned k, struct cl_core_owners *out);
     /* Tell the iokernel the kthreads' thread ids and the signal that makes one cede. From then on kthreads are
      * managed; told again, by the object, to each iokernel that comes later. -errno and one line in err. */
     int (*threads)(struct cl_cores *c, const int32_t *tids, unsigned n, int signal, char err[256]);

@@ -43,3 +43,10 @@ def test_cores_of_an_adopted_kthread(c_program: Callable[..., Callable[..., str]
 @pytest.mark.parametrize("hot", [0, 1], ids=["cold", "hot"])
 def test_frames_not_sent_bring_a_core_back(c_program: Callable[..., Callable[..., str]], hot: int) -> None:
     c_program("tests/libos/sched/c/unsent.c")(hot)
+
+
+@pytest.mark.parametrize("scenario", ["parked", "own", "ceded"])
+def test_a_trace_is_told_whose_the_core_was_meanwhile(
+    c_program: Callable[..., Callable[..., str]], scenario: str
+) -> None:
+    assert c_program("tests/libos/sched/c/taken.c")(scenario) == "ok\n"

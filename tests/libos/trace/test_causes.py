@@ -22,6 +22,7 @@ SLOW_US = 200.0
 
 # What the records of this build have, by the names of runtime/trace.h.
 HAS = {name: getattr(lib, f"CL_TRACE_{name}", 0) for name in ("GAP", "STALLED", "GAP_STAMPS", "GAP_COUNTERS")}
+HAS |= {"GAP_COLLECTS": getattr(lib, "CL_TRACE_GAP_COLLECTS", 0)}
 HAS |= {name: getattr(lib, f"CL_TRACE_{name}", 0) for name in ("WAITS_RESEND", "WAITS_WINDOW")}
 HAS |= {"WAITS_HOLE": getattr(lib, "CL_TRACE_WAITS_HOLE", 0)}
 
@@ -119,6 +120,7 @@ CAUSES: dict[str, tuple[float, Callable[[Made, Any], Records]]] = {
     "lock": (0.02, waits(lib.CL_TRACE_WAITS_MUTEX)),
     "log flush": (0.02, waits(lib.CL_TRACE_WAITS_LOG)),
     "core taken away": (0.02, core_away),
+    "garbage collection": (0.02, stopped("GAP_COLLECTS", 0)),
     "noisy neighbour": (0.02, stopped("GAP_COUNTERS", 1)),
     "machine": (0.02, stopped("GAP_STAMPS", 0)),
     "lost packets": (0.02, stalled("WAITS_RESEND")),
@@ -208,6 +210,26 @@ def test_what_a_connection_stood_still_for_is_no_stage_of_requests() -> None:
     rows = (seen.messages["flags"] & HAS["STALLED"]) != 0
     assert seen.stages[WIRE, "missing segment"][rows] == pytest.approx(SLOW_US)
     assert not seen.stages[WIRE, "missing segment"][~rows].any()
+    assert numpy.allclose(numpy.sum(list(seen.stages.values()), axis=0), seen.total)
+
+
+def test_what_had_come_meanwhile_waits_for_each_other() -> None:
+    """Of a NIC of its own a kthread knows nothing before it polls: then ten are there at once."""
+    made = Made(400, 1)
+    made.kthread[:] = 0
+    records = made.records()
+    m = records.messages
+    for i in range(200, 210):
+        m["begin"][i], m["pickup"][i] = m["begin"][200], 0
+        m["start"][i] = int(ticks(20 * (i - 200)))
+        m["end"][i] = m["sent"][i] = m["start"][i] + int(ticks(20))
+    gap = numpy.zeros(1, dtype(ffi, "struct cl_trace_gap"))
+    gap["kind"], gap["n"], gap["how"], gap["end"] = HAS["GAP"], 1, HAS["GAP_STAMPS"], m["begin"][200]
+    gap["begin"], gap["gone"] = gap["end"] - numpy.uint64(ticks(100)), int(ticks(100))
+    seen = table(replace(records, gaps=gap), NAMES, HZ)
+    stood = seen.stages[STOPPED, NO_CPU]
+    assert stood[200:210] == pytest.approx([min(20 * i, 100) for i in range(10)], abs=0.1)
+    assert stood[210:].max() < 1, "of what came later nothing is known"
     assert numpy.allclose(numpy.sum(list(seen.stages.values()), axis=0), seen.total)
 
 

@@ -193,6 +193,9 @@ class Rings:
     def read(self) -> Records:
         return self.next.pop(0) if self.next else Made(0, 1).records()
 
+    def ask_samples(self, hz: int, seconds: float) -> bool:
+        return False
+
     def close(self) -> None:
         self.closed += 1
 

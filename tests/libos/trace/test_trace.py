@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,9 +59,8 @@ def slow(seen: Table, service: int, n: int) -> Table:
     late = one.total >= DELAY_US / 2
     assert late.sum() == n
     assert (one.total[~late] < 1).all()
-    return Table(
-        one.messages[late], one.names, {path: t[late] for path, t in one.stages.items()}, one.total[late], one.waits, HZ
-    )
+    stages = {path: t[late] for path, t in one.stages.items()}
+    return replace(one, messages=one.messages[late], stages=stages, total=one.total[late])
 
 
 WHERE = {

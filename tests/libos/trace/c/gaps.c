@@ -9,6 +9,8 @@
 
 static uint64_t now = 1000000000;
 static struct cl_tracer_counts counted;
+static uint64_t in_line_ns; /* that the kernel says */
+static unsigned asked_for_line;
 static struct perf_event_mmap_page page;
 static unsigned asked;
 static struct cl_trace *trace;
@@ -18,6 +20,14 @@ static int counts(struct cl_tracer_counts *out)
 {
     *out = counted;
     asked++;
+    return 0;
+}
+
+static int waited(int fd, uint64_t *ns)
+{
+    (void)fd;
+    *ns = in_line_ns;
+    asked_for_line++;
     return 0;
 }
 
@@ -131,7 +141,7 @@ static void rests(void)
     cl_tracer_idle(t);
     from = now;
     now += 200 * US;
-    cl_tracer_away(t, from, now);
+    cl_tracer_away(t, &(struct cl_trace_taken){.begin = from, .end = now});
     poll();
     (void)message(50 * US);
     none();
@@ -222,6 +232,65 @@ static void without_page(void)
     cl_tracer_forget(t);
 }
 
+/* For how much of a gap it stood in line, which is asked only where it was switched away from. */
+static void in_line(void)
+{
+    struct cl_trace_gap g;
+    t->waited = waited;
+    t->waited_fd = 0;
+    settle();
+    stop(40 * US);
+    in_line_ns += 30 * US;
+    (void)message(50 * US);
+    CHECK_EQ(gaps(&g, 1), 1);
+    CHECK(g.gone == 40 * US && g.waited == 30 * US && g.cpu);
+    unsigned before = asked_for_line;
+    run(100 * US);
+    (void)message(50 * US);
+    none();
+    CHECK_EQ(asked_for_line, before);
+    stop(40 * US);
+    in_line_ns += 90 * US; /* no more than there is */
+    (void)message(50 * US);
+    CHECK_EQ(gaps(&g, 1), 1);
+    CHECK(g.gone == 40 * US && g.waited == 40 * US);
+    sleep_for(40 * US);
+    (void)message(50 * US);
+    CHECK_EQ(gaps(&g, 1), 1);
+    CHECK(g.gone == 40 * US && g.waited == 0 && g.sleeps == 1);
+    t->waited_fd = -1;
+}
+
+/* The interpreter of its thread says when it collects garbage. */
+static void collects(void)
+{
+    struct cl_trace_gap g;
+    settle();
+    uint64_t from = now;
+    cl_tracer_collects(t, true, 2);
+    run(3000 * US);
+    cl_tracer_collects(t, false, 2);
+    CHECK_EQ(gaps(&g, 1), 1);
+    CHECK(g.how == CL_TRACE_GAP_COLLECTS && g.n == 3 && g.begin == from && g.end == now && g.gone == 3000 * US);
+    poll();
+    none();
+    cl_tracer_idle(t);
+    cl_tracer_collects(t, true, 0);
+    run(9 * US); /* too short */
+    cl_tracer_collects(t, false, 0);
+    cl_tracer_collects(t, false, 0); /* it had not begun */
+    none();
+    from = now;
+    cl_tracer_collects(t, true, 1); /* in an event loop, between two looks */
+    run(50 * US);
+    cl_tracer_collects(t, false, 1);
+    cl_tracer_idle(t);
+    CHECK_EQ(gaps(&g, 1), 1);
+    CHECK(g.how == CL_TRACE_GAP_COLLECTS && g.n == 2 && g.begin == from);
+    poll();
+    none();
+}
+
 static void is_off(void)
 {
     settle();
@@ -233,6 +302,9 @@ static void is_off(void)
     cl_tracer_idle(t);
     stop(2000 * US);
     poll();
+    cl_tracer_collects(t, true, 2);
+    run(3000 * US);
+    cl_tracer_collects(t, false, 2);
     none();
 }
 
@@ -253,6 +325,8 @@ int main(void)
     by_stamps();
     seldom();
     without_page();
+    in_line();
+    collects();
     is_off();
     t->page = NULL;
     cl_trace_delete(trace);

@@ -122,7 +122,7 @@ static void modes(void)
     later(2000000);
     for (unsigned i = 0; i < 1000; i++)
         message(1000000, false);
-    cl_tracer_away(t, now, now + 5);
+    cl_tracer_away(t, &(struct cl_trace_taken){.begin = now, .end = now + 5});
     later(2000000);
     CHECK_EQ(read_all(got, 64), 0);
     CHECK_EQ(cl_trace_mode(trace), CL_TRACE_OFF);
@@ -156,14 +156,15 @@ static void boundaries_rise(uint64_t seed)
 static void away(void)
 {
     struct cl_trace_core got[4];
-    cl_tracer_away(t, 100, 200);
-    cl_tracer_away(t, 300, 500);
+    cl_tracer_away(t, &(struct cl_trace_taken){.begin = 100, .end = 200, .by = 5, .cpu = 1});
+    cl_tracer_away(t, &(struct cl_trace_taken){.begin = 300, .end = 500, .by = 6, .cpu = 1});
     later(10);
-    cl_tracer_away(t, 700, 700);
+    cl_tracer_away(t, &(struct cl_trace_taken){.begin = 700, .end = 700});
     later(10);
     later(10);
     CHECK_EQ(read_all((struct cl_trace_message *)got, 4), 2);
     CHECK(got[0].kind == CL_TRACE_CORE && got[0].n == 2 && got[0].begin == 100 && got[0].end == 500);
+    CHECK(got[0].by == 5 && got[0].cpu == 1 && !got[0].parked);
     CHECK(got[1].n == 1 && got[1].begin == 700 && got[1].end == 701);
 }
 
@@ -207,7 +208,7 @@ static void parts(void)
     }
 }
 
-/* A connection stood still: told in full, and if that was slow. */
+/* A connection stood still: told in full; else if it is drawn, or was slow. */
 static void stalls(void)
 {
     struct cl_trace_stall s = {
@@ -220,7 +221,8 @@ static void stalls(void)
     cl_tracer_stalled(t, &s);
     CHECK_EQ(read_all(got, 4), 2);
     CHECK(w->what == CL_TRACE_WAITS_RESEND && w->n == 2 && w->blocked == 5000 && w->object == 7 && w->id == got[1].id);
-    CHECK(got[1].flags == CL_TRACE_STALLED && got[1].begin == now - 5000 && got[1].sent == 5000 && got[1].end == 0);
+    CHECK(got[1].flags == (CL_TRACE_STALLED | CL_TRACE_DRAWN));
+    CHECK(got[1].begin == now - 5000 && got[1].sent == 5000 && got[1].end == 0);
     CHECK_EQ(cl_trace_set_mode(trace, CL_TRACE_SAMPLED), 0);
     later(5000000);
     for (unsigned i = 0; i < SLOWEST; i++) {
@@ -229,11 +231,39 @@ static void stalls(void)
     }
     cl_tracer_sent(t, now);
     CHECK(read_all(got, 4) == SLOWEST && t->slow_ticks >= 5000);
+    t->left = 10;
     cl_tracer_stalled(t, &s);
     CHECK_EQ(read_all(got, 4), 0);
     s.ticks = 20000;
     cl_tracer_stalled(t, &s);
     CHECK_EQ(read_all(got, 4), 2);
+    CHECK_EQ(got[1].flags, CL_TRACE_STALLED);
+    t->left = 0;
+    s.ticks = 50;
+    cl_tracer_stalled(t, &s);
+    CHECK_EQ(read_all(got, 4), 2);
+    CHECK_EQ(got[1].flags, CL_TRACE_STALLED | CL_TRACE_DRAWN);
+}
+
+/* The core was another's while the kthread was parked: told with the first message that waited then, if there is one. */
+static void taken(void)
+{
+    struct cl_trace_message got[4];
+    const struct cl_trace_core *c = (const struct cl_trace_core *)&got[0];
+    CHECK_EQ(cl_trace_set_mode(trace, CL_TRACE_FULL), 0);
+    later(5000000);
+    struct cl_trace_taken was = {.begin = now, .end = now + 4000, .by = 9, .cpu = 2, .parked = true};
+    cl_tracer_taken(t, &was);
+    later(5000);
+    message(1000, true); /* came when it had its core again */
+    cl_tracer_sent(t, now);
+    CHECK_EQ(read_all(got, 4), 1);
+    message(2000, true);
+    message(3000, true);
+    cl_tracer_sent(t, now);
+    CHECK_EQ(read_all(got, 4), 3);
+    CHECK(c->kind == CL_TRACE_CORE && c->n == 1 && c->by == 9 && c->cpu == 2 && c->parked == 1);
+    CHECK(c->begin == was.begin && c->end == was.end);
 }
 
 /* A command of a group that ends now, with these stamps. */
@@ -304,6 +334,7 @@ int main(int argc, char **argv)
     parts();
     stalls();
     calls(seed);
+    taken();
     cl_trace_delete(trace);
     config.records = 1000;
     CHECK(cl_trace_new(&config, &clock, "tracer", &trace, err) == -EINVAL && strstr(err, "power of two"));
