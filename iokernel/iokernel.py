@@ -31,7 +31,9 @@ from .control import moves, report
 from .control.admission import Admission
 from .control.applications import Applications
 from .control.claims import OwnClaim
+from .control.deadlines import Answer, Deadlines
 from .control.manager import CoreManager, parse_params
+from .control.promises import Ask
 from .control.registry import Grant
 from .control.server import ControlServer
 from .control.settings import Access, Allocation, Allowance, AppMemory, Idle, Outside, Patience
@@ -125,6 +127,9 @@ class Iokernel:
             manager=self._manager,
         )
         self._applications = Applications(self._lock, self._admission, worker_cpus, self._manager)
+        self._deadlines = Deadlines(
+            self._lock, lambda: self._applications.attached, self._manager, self._admission.users, self._tell
+        )
         self._io: Any = None
         self._server: ControlServer | None = None
         self._thread: threading.Thread | None = None
@@ -155,6 +160,7 @@ class Iokernel:
         try:
             self._io = self._make_io()
             self._applications.begin(self._io)
+            self._deadlines.begin(self._io)
             loops, workers = ([cpu for cpu in cpus if cpu >= 0] for cpus in (self._loop_cpus, self._worker_cpus))
             self._own_claim = OwnClaim(self.socket_path, loops, workers)
             err = ffi.new("char[256]")
@@ -247,6 +253,7 @@ class Iokernel:
                 self._own_claim.close()
                 self._own_claim = None
             self._applications.clear()
+            self._deadlines.begin(None)
 
     # What the control server calls, in its thread (Registry).
 
@@ -256,7 +263,15 @@ class Iokernel:
 
     def unregister(self, app: int) -> None:
         """An application has gone (Registry): its cores and buffers are taken back."""
+        self._deadlines.forget(app)
         self._applications.unregister(app)
+
+    def promise(self, app: int, ask: Ask) -> Answer:
+        """An application asks for a deadline, or what became of it (Registry)."""
+        answer = self._deadlines.ask(self._applications.by_id(app), ask)
+        if ask.work and self._server is not None:
+            self._server.look_soon()
+        return answer
 
     def manage(self, app: int, pid: int, tids: Sequence[int], number: int) -> None:
         """Give cores to the kthreads of an application from now on (Registry)."""
@@ -295,7 +310,10 @@ class Iokernel:
             return self._manager.install(self._io, policy)
 
     def look(self) -> float:
-        """Tell of uplinks whose device went away (server.Registry)."""
+        """See to deadlines, and tell of uplinks whose device went away (Registry)."""
+        return min(self._deadlines.look(), self._look_at_uplinks())
+
+    def _look_at_uplinks(self) -> float:
         for nic in list(self._watched):
             nic.stats()  # asks the device whether it is there, should no frame do so
             if nic.gone:
@@ -342,11 +360,12 @@ class Iokernel:
         (CoreManager.app_stats, None: not managed). uplinks: name, mac, `struct cl_nic_stats` summed over queues.
         control: what the control socket saw. departed: applications that have left, buffers lost by them (always 0),
         and frames dropped that were for them. leaving: names of those that a loop without a core has not let go. cores:
-        CoreManager.stats, None: they are not managed.
+        CoreManager.stats, None: they are not managed. deadlines: Promises.stats; of an application as `deadline`.
         """
         with self._lock:
             if self._io is None:
                 raise CorelaneError("read the iokernel's statistics", "it is not running", "start it")
+            parts = self._applications, self._uplinks, self._manager, self._deadlines
             return {
                 "version": 1,
                 "pid": os.getpid(),
@@ -355,7 +374,7 @@ class Iokernel:
                 "generation": int(lib.cl_io_generation(self._io)),
                 "uptime_s": time.monotonic() - self._started,
                 "subnet": str(self.subnet),
-                **statistics(self._io, self._loop_cpus, self._applications, self._uplinks, self._manager),
+                **statistics(self._io, self._loop_cpus, *parts),
                 "control": {**self._server.counts, "last_error": self._server.last_error} if self._server else {},
             }
 

@@ -7,6 +7,7 @@
     awaited.py   its end, and signals (C: deadline.c, stuck.c)
     adopted.py   kthreads that a thread of yours turns
     forked.py    what is left of a runtime in the child of a fork
+    promise.py   work with a deadline (C: promise.c)
     stats.py     its counters (C: stats.c, counters.c)
     traced.py    what it writes down of requests, and keeps
     sockets.py, streams.py   UDP sockets and poll sets; TCP connections (C: outside_udp.c, outside_stream.c)
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from .handlers.streams import Connection, StreamHandler, tcp
     from .leases import Lease, Region
     from .options import CoreShare, Network, Scheduler, Trace
+    from .promise import Promised
     from .runtime import Runtime
     from .scopes import Scope
     from .sockets import Poll, UdpSocket
@@ -74,6 +76,7 @@ __all__ = [
     "Network",
     "Periodic",
     "Poll",
+    "Promised",
     "Region",
     "Request",
     "Runtime",
@@ -127,6 +130,7 @@ _HOME = {
     "TokenBucket": "state.tables",
     "Scope": "scopes",
     "Poll": "sockets",
+    "Promised": "promise",
     "UdpSocket": "sockets",
     "Stepper": "stepper",
     "TcpInfo": "streams",

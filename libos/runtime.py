@@ -29,6 +29,7 @@ from .configure import fill, stack_bytes
 from .handlers.c_functions import address_of_function
 from .leases import Leases
 from .options import CoreShare, Network, Scheduler, Trace
+from .promise import Promising
 from .scopes import Scoped
 from .sockets import Poll, UdpSocket
 from .stats import RuntimeStats, published, read
@@ -55,7 +56,7 @@ _log = logging.getLogger("corelane.libos")
 _abandoned: list[Runtime] = []  # whose kthreads do not come back: they use what C and Python have of them
 
 
-class Runtime(Adopted, Awaited, Bound, Scoped, traced.Traced, forked.Forked, Closing):
+class Runtime(Adopted, Awaited, Bound, Promising, Scoped, traced.Traced, forked.Forked, Closing):
     """An application's kthreads, network stack and handlers.
 
     socket: path of an iokernel's socket (attached mode), or nic: a Nic, which stays the caller's and must stay open

@@ -285,6 +285,12 @@ class AppConfig(Group):
         low=0,
         high=MAX_KTHREADS,
     )
+    deadline_cores: float | None = option(
+        None,
+        "cores that may be promised to it for work with a deadline; default: within users.NAME.deadline_cores",
+        low=0,
+        high=MAX_KTHREADS,
+    )
     max_cores: int | None = option(None, "most cores; default: one a kthread", low=1, high=MAX_KTHREADS)
     weight: int | None = option(
         None, "share among equals; default: as it asks, within users.NAME.weight", low=1, high=1000
@@ -332,6 +338,12 @@ class UserConfig(Group):
     arena_mib: int = option(2048, "memory of all their arenas, which takes none until it is used", low=1, high=1 << 20)
     guaranteed_cores: int = option(
         0, "cores that they may ask to be guaranteed, all together", low=0, high=lib.CL_SHM_MAX_CORES
+    )
+    deadline_cores: float = option(
+        0.0,
+        "cores that may be promised to their batch work with deadlines, all together, at the expense of all others",
+        low=0,
+        high=lib.CL_SHM_MAX_CORES,
     )
     weight: int = option(1, "largest weight that one of them may ask for", low=1, high=1000)
     quantum_signal: bool = option(False, "whether they may ask for a signal at the end of a quantum")

@@ -64,6 +64,7 @@ USES = {
     "runtime/cores.h": "sizeof(struct cl_cores_ops)",
     "runtime/counter.h": "sizeof counter == 40",
     "runtime/park.h": "(cl_park_begin(&parker), cl_park_wake_fast(&parker)) && word == CL_PARK_RUNNING",
+    "runtime/promise.h": "sizeof promise == 56 && sizeof(struct cl_promised) == 264",
 }
 # What a use needs outside of its function, and in it.
 ABOVE = {
@@ -94,6 +95,7 @@ LOCALS = {
     "libos/wheel.h": "static struct cl_alarm alarm_of;",
     "runtime/counter.h": "struct cl_counter counter;",
     "runtime/park.h": "static uint32_t word; static struct cl_parker parker = {&word, CL_PARK_FUTEX, 0};",
+    "runtime/promise.h": "struct cl_promise promise;",
 }
 
 
